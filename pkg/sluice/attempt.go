@@ -1,0 +1,96 @@
+package sluice
+
+import "time"
+
+// Outcome is what came of an attempt.
+type Outcome string
+
+// The outcomes.
+const (
+	Delivered Outcome = "delivered" // a 2xx
+	Failed    Outcome = "failed"    // any other status, a timeout, a network error
+	Gone      Outcome = "gone"      // a 410
+	Refused   Outcome = "refused"   // never sent: its address is blocked, its request cannot be made
+)
+
+// Attempt is one try of one delivery, numbered from 1.
+type Attempt struct {
+	Subscription string        `json:"subscription"`
+	EventID      string        `json:"event_id"`
+	Seq          uint64        `json:"seq"`
+	Path         Path          `json:"path"`
+	Type         string        `json:"type"`
+	Number       int           `json:"number"`
+	StartedAt    time.Time     `json:"started_at"`
+	Duration     Duration      `json:"duration"`
+	Outcome      Outcome       `json:"outcome"`
+	Status       int           `json:"status,omitempty"` // of the response; 0: there was none
+	Error        string        `json:"error,omitempty"`
+	Response     string        `json:"response,omitempty"`     // the first KiB of the body, when it failed
+	PayloadHash  string        `json:"payload_hash,omitempty"` // sha256 of the request's body, hex
+	RetryAfter   time.Duration `json:"-"`                      // what the response asked for
+	Verdict      Verdict       `json:"verdict"`
+}
+
+// Verdict is what an attempt's outcome means: settled, again at a time, or dead. At most one is set.
+type Verdict struct {
+	Settled bool      `json:"settled,omitempty"`
+	Again   time.Time `json:"again,omitzero"`
+	Dead    Reason    `json:"dead,omitempty"`
+	Cancel  bool      `json:"cancel,omitempty"` // the endpoint is gone: the subscription ends
+}
+
+// Reason is why a delivery was given up.
+type Reason string
+
+// The reasons.
+const (
+	Exhausted   Reason = "exhausted"    // no attempt is left
+	Expired     Reason = "expired"      // the event aged out of the log before it could be sent
+	NotSendable Reason = "refused"      // the request could not be made
+	FilterError Reason = "filter_error" // the filter could not be evaluated
+	Malformed   Reason = "invalid"      // the event cannot be read
+)
+
+// Parked is a lane that waits for its head's next attempt: "this lane, from that sequence on".
+// While it exists, events of the lane are acknowledged as they come and read back later.
+type Parked struct {
+	Lane          string    `json:"lane"`
+	Path          Path      `json:"path,omitempty"` // empty for a lane that is the whole subscription
+	FromSeq       uint64    `json:"from_seq"`
+	EventID       string    `json:"event_id,omitempty"` // of the event at FromSeq, if it was seen
+	Attempts      int       `json:"attempts"`           // of the event at FromSeq so far
+	NextAt        time.Time `json:"next_at"`
+	FirstFailedAt time.Time `json:"first_failed_at,omitzero"`
+	LastError     string    `json:"last_error,omitempty"`
+}
+
+// DeadLetter is a delivery that was given up.
+type DeadLetter struct {
+	Subscription string    `json:"subscription"`
+	Namespace    string    `json:"namespace"`
+	EventID      string    `json:"event_id"` // empty if the event was never seen
+	Seq          uint64    `json:"seq"`
+	LastSeq      uint64    `json:"last_seq,omitempty"` // with Expired: the end of the range that is lost
+	Path         Path      `json:"path"`
+	Attempts     int       `json:"attempts"`
+	Reason       Reason    `json:"reason"`
+	LastError    string    `json:"last_error,omitempty"`
+	At           time.Time `json:"at"`
+	Event        any       `json:"event,omitempty"` // the event as structured CloudEvent, if it is known
+}
+
+// Status is how a subscription is doing.
+type Status struct {
+	State         State      `json:"state"`
+	Reason        string     `json:"reason,omitempty"`
+	Backlog       uint64     `json:"backlog"`     // events that wait to be delivered, parked lanes' beyond their heads not included
+	InFlight      int        `json:"in_flight"`   // handed out and not settled
+	Parked        int        `json:"parked"`      // lanes
+	AckFloor      uint64     `json:"ack_floor"`   // every event up to here is settled or parked
+	LagSeconds    float64    `json:"lag_seconds"` // age of the oldest event that waits
+	Breaker       string     `json:"breaker"`     // "closed"
+	NextAttemptAt *time.Time `json:"next_attempt_at"`
+	DeadLetters   uint64     `json:"dead_letters"`
+	ParkedLanes   []Parked   `json:"parked_lanes"` // the first hundred by next_at
+}

@@ -1,0 +1,41 @@
+package sluice
+
+import (
+	"encoding/json"
+	"fmt"
+	"time"
+)
+
+// Duration is a time.Duration that is a Go duration string ("10s") in JSON and text.
+type Duration time.Duration
+
+// Std returns d as the standard library's type.
+func (d Duration) Std() time.Duration { return time.Duration(d) }
+
+// String returns the Go duration string.
+func (d Duration) String() string { return time.Duration(d).String() }
+
+// MarshalText returns the Go duration string.
+func (d Duration) MarshalText() ([]byte, error) { return []byte(d.String()), nil }
+
+// UnmarshalText reads a Go duration string.
+func (d *Duration) UnmarshalText(text []byte) error {
+	v, err := time.ParseDuration(string(text))
+	if err != nil {
+		return Errorf(InvalidRequest, "%q is not a duration such as 10s, 5m or 72h", text)
+	}
+	*d = Duration(v)
+	return nil
+}
+
+// UnmarshalJSON reads a JSON string; numbers are refused because their unit would be a guess.
+func (d *Duration) UnmarshalJSON(data []byte) error {
+	var s string
+	if err := json.Unmarshal(data, &s); err != nil {
+		return Errorf(InvalidRequest, "%s is not a duration; write a string such as %q", data, "10s")
+	}
+	if err := d.UnmarshalText([]byte(s)); err != nil {
+		return fmt.Errorf("duration: %w", err)
+	}
+	return nil
+}

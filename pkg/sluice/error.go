@@ -1,0 +1,68 @@
+package sluice
+
+import (
+	"errors"
+	"fmt"
+)
+
+// Code names an error that a caller can act on. Everything without a code is internal.
+type Code string
+
+// The codes that callers meet; the API contract lists the HTTP status of each.
+const (
+	InvalidRequest      Code = "invalid_request"
+	Unauthenticated     Code = "unauthenticated"
+	Forbidden           Code = "forbidden"
+	NotFound            Code = "not_found"
+	SubscriptionMissing Code = "subscription_not_found"
+	Conflict            Code = "conflict"
+	SubscriptionDiffers Code = "subscription_conflict"
+	WindowExceeded      Code = "replay_window_exceeded"
+	RevisionMismatch    Code = "revision_mismatch"
+	TooLarge            Code = "too_large"
+	InsecureURL         Code = "insecure_url"
+	BlockedAddress      Code = "blocked_address"
+	UnknownFilter       Code = "unknown_filter"
+	Ambiguous           Code = "ambiguous_subscription"
+	SecretTooShort      Code = "secret_too_short"
+	WakeNotSupported    Code = "wake_not_supported"
+	Unprocessable       Code = "unprocessable"
+	QuotaExceeded       Code = "quota_exceeded"
+	Unavailable         Code = "unavailable"
+	Internal            Code = "internal"
+)
+
+// Error is what a caller did or met, in words that it may read. Nothing internal is in it.
+type Error struct {
+	Code    Code
+	Message string
+	Details map[string]any // optional, JSON-encodable
+}
+
+// Error returns the message.
+func (e *Error) Error() string { return e.Message }
+
+// Errorf makes an *Error with a formatted message.
+func Errorf(code Code, format string, args ...any) *Error {
+	return &Error{Code: code, Message: fmt.Sprintf(format, args...)}
+}
+
+// With adds one detail and returns e.
+func (e *Error) With(key string, value any) *Error {
+	if e.Details == nil {
+		e.Details = map[string]any{}
+	}
+	e.Details[key] = value
+	return e
+}
+
+// CodeOf returns the code of the first *Error in err's chain: "" for nil, Internal if there is none.
+func CodeOf(err error) Code {
+	if err == nil {
+		return ""
+	}
+	if e, ok := errors.AsType[*Error](err); ok {
+		return e.Code
+	}
+	return Internal
+}

@@ -1,0 +1,50 @@
+package sluice
+
+import (
+	"encoding/json"
+	"strings"
+	"time"
+)
+
+// Event is an immutable fact: a CloudEvents 1.0 event that lives at a path of a namespace.
+type Event struct {
+	Namespace   string
+	Path        Path
+	Seq         uint64 // its place in the namespace's log, from 1; 0 before it is stored
+	ID          string // unique within the namespace
+	Type        string
+	Source      string // URI reference
+	Time        time.Time
+	Stored      time.Time // when the log took it
+	Subject     string    // CloudEvents subject; optional
+	ContentType string    // of Data; "application/json" if empty
+	DataSchema  string
+	Extensions  map[string]string // other CloudEvents attributes, lower-case names
+	Data        []byte
+}
+
+// DefaultType is the type of an event whose publisher named none.
+const DefaultType = "message"
+
+// IsJSON reports whether the content type is a JSON media type (or absent).
+func (e *Event) IsJSON() bool {
+	t, _, _ := strings.Cut(strings.ToLower(e.ContentType), ";")
+	t = strings.TrimSpace(t)
+	return t == "" || t == "application/json" || t == "text/json" || strings.HasSuffix(t, "+json")
+}
+
+// JSONData returns Data if it is JSON by content type and in truth, else nil.
+func (e *Event) JSONData() json.RawMessage {
+	if !e.IsJSON() || !json.Valid(e.Data) {
+		return nil
+	}
+	return e.Data
+}
+
+// Stored says where a published event lies.
+type Stored struct {
+	ID        string `json:"id"`
+	Seq       uint64 `json:"seq"`
+	Path      Path   `json:"path"`
+	Duplicate bool   `json:"duplicate"` // an event of this id was stored before; Seq is its place
+}

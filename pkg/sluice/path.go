@@ -1,0 +1,54 @@
+package sluice
+
+import (
+	"strings"
+	"unicode/utf8"
+)
+
+// Limits of a path, in bytes and segments (03-api, "Events in").
+const (
+	MaxPathBytes    = 512
+	MaxPathSegments = 32
+)
+
+// Path says where an event lives: "/" and one to 32 segments divided by "/", at most 512
+// bytes of UTF-8. Segments may be empty; they hold no "*" (S1-26) and no control bytes.
+type Path string
+
+// ParsePath returns s as a path. Code InvalidRequest if s is none.
+func ParsePath(s string) (Path, error) {
+	if err := checkPath(s); err != nil {
+		return "", err
+	}
+	if strings.Contains(s, "*") {
+		return "", Errorf(InvalidRequest, "path %q: * belongs in patterns, not in paths", s)
+	}
+	return Path(s), nil
+}
+
+// Segments returns the path's segments, without the leading slash.
+func (p Path) Segments() []string { return strings.Split(string(p[1:]), "/") }
+
+// Reserved reports whether the first segment starts with "_sys" or "$": such paths are
+// written by the server only.
+func (p Path) Reserved() bool {
+	return strings.HasPrefix(string(p), "/_sys") || strings.HasPrefix(string(p), "/$")
+}
+
+func checkPath(s string) error {
+	switch {
+	case !strings.HasPrefix(s, "/"):
+		return Errorf(InvalidRequest, "path %q does not start with /", s)
+	case s == "/":
+		return Errorf(InvalidRequest, "path / has no segment")
+	case len(s) > MaxPathBytes:
+		return Errorf(InvalidRequest, "path is longer than %d bytes", MaxPathBytes)
+	case strings.Count(s, "/") > MaxPathSegments:
+		return Errorf(InvalidRequest, "path has more than %d segments", MaxPathSegments)
+	case !utf8.ValidString(s):
+		return Errorf(InvalidRequest, "path is not UTF-8")
+	case strings.ContainsFunc(s, func(r rune) bool { return r < 0x20 || r == 0x7f }):
+		return Errorf(InvalidRequest, "path %q has a control character", s)
+	}
+	return nil
+}

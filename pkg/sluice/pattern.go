@@ -1,0 +1,51 @@
+package sluice
+
+import (
+	"slices"
+	"strings"
+)
+
+// Pattern is a glob over paths (S1-21…26): "*" stands for exactly one segment, "**" for zero
+// or more, everything else for itself.
+type Pattern string
+
+// ParsePattern returns s as a pattern; "%2A" is "*" (S1-25). Code InvalidRequest if s is none,
+// which includes "*" as part of a segment and repeated "**/**" beyond what a path can hold.
+func ParsePattern(s string) (Pattern, error) {
+	s = strings.ReplaceAll(strings.ReplaceAll(s, "%2A", "*"), "%2a", "*")
+	if err := checkPath(s); err != nil {
+		return "", err
+	}
+	for _, seg := range strings.Split(s[1:], "/") {
+		if strings.Contains(seg, "*") && seg != "*" && seg != "**" {
+			return "", Errorf(InvalidRequest, "pattern %q: %q mixes * with other characters; use * or ** as a whole segment", s, seg)
+		}
+	}
+	return Pattern(s), nil
+}
+
+// Segments returns the pattern's segments, without the leading slash.
+func (p Pattern) Segments() []string { return strings.Split(string(p[1:]), "/") }
+
+// Match reports whether the pattern matches the path. It needs no more than
+// len(pattern) × len(path) steps whatever the number of "**".
+func (p Pattern) Match(path Path) bool {
+	glob, segs := p.Segments(), path.Segments()
+	i, j, star, mark := 0, 0, -1, 0
+	for j < len(segs) {
+		switch {
+		case i < len(glob) && glob[i] == "**":
+			star, mark = i, j
+			i++
+		case i < len(glob) && (glob[i] == "*" || glob[i] == segs[j]):
+			i++
+			j++
+		case star >= 0:
+			mark++
+			i, j = star+1, mark
+		default:
+			return false
+		}
+	}
+	return !slices.ContainsFunc(glob[i:], func(s string) bool { return s != "**" })
+}

@@ -1,0 +1,105 @@
+package sluice
+
+import "time"
+
+// Mode is how a subscription hands its events over.
+type Mode string
+
+// Push is the mode in which every event is POSTed to an endpoint.
+const Push Mode = "push"
+
+// State is where a subscription is in its life.
+type State string
+
+// The states. Only an active subscription delivers; cancelled is final.
+const (
+	Active    State = "active"
+	Paused    State = "paused"
+	Disabled  State = "disabled"
+	Cancelled State = "cancelled"
+)
+
+// Subscription is a standing wish: which events, to whom, how. Identity fields (namespace,
+// mode, pattern, start) never change (register C08).
+type Subscription struct {
+	ID             string            `json:"id"`
+	Namespace      string            `json:"namespace"`
+	Mode           Mode              `json:"mode"`
+	Pattern        Pattern           `json:"pattern"`
+	Target         string            `json:"target,omitempty"` // S0's target, as it was given
+	Filter         Filter            `json:"filter"`
+	Endpoint       Endpoint          `json:"endpoint"`
+	Start          string            `json:"start"`
+	Policy         Policy            `json:"policy"`
+	ReplayWindow   Duration          `json:"replay_window"`
+	Enabled        bool              `json:"enabled"`
+	Description    string            `json:"description"`
+	Metadata       map[string]string `json:"metadata"`
+	IdempotencyKey string            `json:"idempotency_key"`
+
+	// Set by the server.
+	State         State      `json:"state"`
+	Reason        string     `json:"reason,omitempty"` // why it is disabled or cancelled
+	Revision      uint64     `json:"revision"`
+	CreatedAt     time.Time  `json:"created_at"`
+	CreatedBy     string     `json:"created_by"`
+	UpdatedAt     time.Time  `json:"updated_at"`
+	CancelledAt   *time.Time `json:"cancelled_at,omitempty"`
+	LastEventAt   *time.Time `json:"last_event_at"`
+	SecretHint    string     `json:"secret_hint,omitempty"` // the secret's last four characters
+	ReplayWindowS int64      `json:"replay_window_s"`       // S0-53
+
+	From    StartAt  `json:"-"` // Start, resolved when the subscription was made
+	Secrets []Secret `json:"-"` // newest first
+}
+
+// Filter is a conjunction: every dimension that is set must match (S2-140); within one, any value.
+type Filter struct {
+	Types    []string            `json:"types,omitempty"`    // exact, or a prefix that ends in ".*"
+	Sources  []string            `json:"sources,omitempty"`  // exact
+	Subjects []string            `json:"subjects,omitempty"` // exact
+	Labels   map[string][]string `json:"labels,omitempty"`   // extension attributes and top-level scalars of the data
+	CEL      string              `json:"cel,omitempty"`      // an expression over "event" that yields a bool
+}
+
+// Endpoint is where a subscription's requests go.
+type Endpoint struct {
+	URL     string            `json:"url"`
+	Headers map[string]string `json:"headers,omitempty"`
+	Secret  string            `json:"secret,omitempty"` // in requests; in answers to creation and rotation only
+}
+
+// Secret is one signing secret; during a rotation two are live.
+type Secret struct {
+	Value     string    `json:"value"`
+	CreatedAt time.Time `json:"created_at"`
+	ExpiresAt time.Time `json:"expires_at,omitzero"` // zero: does not expire
+}
+
+// LiveSecrets returns the values of the secrets that have not expired, newest first.
+func (s *Subscription) LiveSecrets(now time.Time) []string {
+	var live []string
+	for _, secret := range s.Secrets {
+		if secret.ExpiresAt.IsZero() || now.Before(secret.ExpiresAt) {
+			live = append(live, secret.Value)
+		}
+	}
+	return live
+}
+
+// StartKind tells the forms of a start apart.
+type StartKind string
+
+// The forms of a start, resolved.
+const (
+	StartSeq         StartKind = "seq"           // the first event with sequence ≥ Seq
+	StartTime        StartKind = "time"          // the first event stored at or after Time
+	StartLastPerPath StartKind = "last_per_path" // the last event of every path, then what comes
+)
+
+// StartAt is where a subscription's first event lies.
+type StartAt struct {
+	Kind StartKind `json:"kind"`
+	Seq  uint64    `json:"seq,omitempty"`
+	Time time.Time `json:"time,omitzero"`
+}

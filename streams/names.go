@@ -1,0 +1,78 @@
+package streams
+
+import (
+	"strconv"
+	"strings"
+
+	"github.com/sluice-io/sluice/pkg/sluice"
+)
+
+const eventsPrefix = "events."
+
+// Streams that exist once.
+const (
+	Attempts    = "ATTEMPTS"    // one message an attempt
+	DeadLetters = "DEADLETTERS" // one message a delivery that was given up
+)
+
+// Buckets.
+const (
+	Namespaces    = "namespaces"    // key: namespace
+	Subscriptions = "subscriptions" // key: subscription
+	Lanes         = "lanes"         // key: LaneKey; a record exists while the lane is parked
+	Leases        = "leases"        // key: what is leased; expires unless renewed
+	Keys          = "keys"          // key: key id; the server's signing keys
+)
+
+// EventsStream returns the name of a namespace's stream.
+func EventsStream(namespace string) string { return "EVENTS_" + namespace }
+
+// EventsSubjects returns the subjects that a namespace's stream takes.
+func EventsSubjects(namespace string) string { return eventsPrefix + namespace + ".>" }
+
+// AttemptsSubject returns the subject of a subscription's attempts.
+func AttemptsSubject(namespace, subscription string) string {
+	return "attempts." + namespace + "." + subscription
+}
+
+// DeadLettersSubject returns the subject of a subscription's dead letters.
+func DeadLettersSubject(namespace, subscription string) string {
+	return "dead." + namespace + "." + subscription
+}
+
+const rootSuffix = "_root"
+
+// Consumers returns the names of a subscription's durable consumers, as many as it has
+// filters: the subscription's id, and the id and "_root" for the path before a final "**".
+func Consumers(subscription string, filters int) []string {
+	return []string{subscription, subscription + rootSuffix}[:filters]
+}
+
+// CheckSubscriptionID returns an error (InvalidRequest) unless id can name a consumer: 1 to
+// 64 of A–Z, a–z, 0–9, "_" and "-", not ending in "_root".
+func CheckSubscriptionID(id string) error {
+	bad := strings.ContainsFunc(id, func(r rune) bool { return r > 0x7f || !keyable(byte(r)) })
+	if id == "" || len(id) > 64 || bad {
+		return sluice.Errorf(sluice.InvalidRequest, "subscription id %q: use 1 to 64 of A-Z, a-z, 0-9, _ and -", id)
+	}
+	if strings.HasSuffix(id, rootSuffix) {
+		return sluice.Errorf(sluice.InvalidRequest, "subscription id %q: the ending %s is reserved", id, rootSuffix)
+	}
+	return nil
+}
+
+// LaneKey returns the key of the lane that an event of the path with the sequence belongs to:
+// "<subscription>.p.<path>", "<subscription>.e.<seq>" or "<subscription>.a".
+func LaneKey(subscription string, ordering sluice.Ordering, path sluice.Path, seq uint64) string {
+	switch ordering {
+	case sluice.OrderAll:
+		return subscription + ".a"
+	case sluice.OrderNone:
+		return subscription + ".e." + strconv.FormatUint(seq, 10)
+	case sluice.OrderByPath:
+	}
+	return encode(subscription+".p", path.Segments(), keyable)
+}
+
+// LaneKeys returns the filter that matches every lane key of a subscription.
+func LaneKeys(subscription string) string { return subscription + ".>" }
