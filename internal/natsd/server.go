@@ -1,0 +1,160 @@
+package natsd
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"net"
+	"os"
+	"path/filepath"
+	"time"
+
+	"github.com/gofrs/flock"
+	"github.com/nats-io/nats-server/v2/server"
+)
+
+// SyncAlways is the Options.Sync under which an acknowledged write is on the disk.
+const SyncAlways = "always"
+
+// lockFile lies in the data directory while a server uses it.
+const lockFile = "sluice.lock"
+
+// Options says how the server is run. StoreDir is required.
+type Options struct {
+	StoreDir   string       // the data directory; created with mode 0700
+	Name       string       // of the server; "sluice"
+	DontListen bool         // take connections from this process only
+	Host       string       // to listen on; "127.0.0.1"
+	Port       int          // to listen on; 0 picks a free one
+	User       string       // what every client has to present, those in this process too; none
+	Password   string       // of User
+	Sync       string       // "always" (the default), or a duration: what was written in the last "2m" or "1s" may be lost with the machine's power
+	MaxStore   int64        // bytes on disk; 0: three quarters of what is free
+	Log        *slog.Logger // slog.DiscardHandler; the server's warnings and errors, at debug its notices
+}
+
+// Server is a NATS server that runs until Shutdown.
+type Server struct {
+	nats *server.Server
+	lock *flock.Flock
+}
+
+// Start runs a server and returns when it takes connections and JetStream answers. Returns an
+// error if the data directory belongs to another process, the options are invalid, the address
+// is taken, or ctx ends before the server is ready.
+func Start(ctx context.Context, opts Options) (*Server, error) {
+	config, err := configure(opts)
+	if err != nil {
+		return nil, err
+	}
+	lock, err := lockDir(opts.StoreDir)
+	if err != nil {
+		return nil, err
+	}
+	s := &Server{lock: lock}
+	if err := s.start(ctx, config, opts.Log); err != nil {
+		return nil, errors.Join(fmt.Errorf("nats server: %w", err), s.Shutdown())
+	}
+	return s, nil
+}
+
+// ClientURL returns the address that clients connect to, or "" if the server does not listen.
+func (s *Server) ClientURL() string {
+	if s.nats.Addr() == nil {
+		return ""
+	}
+	return s.nats.ClientURL()
+}
+
+// InProcessConn returns a connection to the server that does not touch the network.
+func (s *Server) InProcessConn() (net.Conn, error) {
+	return s.nats.InProcessConn() //nolint:wrapcheck // nats.go is the caller and wraps it
+}
+
+// Shutdown stops the server, waits until it has ended and gives the data directory back.
+// Calling it again does nothing.
+func (s *Server) Shutdown() error {
+	if s.nats != nil {
+		s.nats.Shutdown()
+		s.nats.WaitForShutdown()
+	}
+	if err := s.lock.Unlock(); err != nil {
+		return fmt.Errorf("unlock %s: %w", s.lock.Path(), err)
+	}
+	return nil
+}
+
+func (s *Server) start(ctx context.Context, config *server.Options, log *slog.Logger) error {
+	nats, err := server.NewServer(config)
+	if err != nil {
+		return err
+	}
+	s.nats = nats
+	logger := &logger{log: cmp.Or(log, slog.New(slog.DiscardHandler))}
+	nats.SetLoggerV2(logger, false, false, false)
+	nats.Start()
+	for {
+		if err := logger.Fatal(); err != nil {
+			return err
+		}
+		if err := ctx.Err(); err != nil {
+			return fmt.Errorf("not ready: %w", err)
+		}
+		if nats.ReadyForConnections(100*time.Millisecond) && nats.JetStreamEnabled() {
+			return nil
+		}
+	}
+}
+
+func configure(opts Options) (*server.Options, error) {
+	if opts.StoreDir == "" {
+		return nil, errors.New("nats server: no data directory given")
+	}
+	port := opts.Port
+	if port == 0 {
+		port = server.RANDOM_PORT
+	}
+	config := &server.Options{
+		ServerName:             cmp.Or(opts.Name, "sluice"),
+		Host:                   cmp.Or(opts.Host, "127.0.0.1"),
+		Port:                   port,
+		DontListen:             opts.DontListen,
+		Username:               opts.User,
+		Password:               opts.Password,
+		JetStream:              true,
+		StoreDir:               opts.StoreDir,
+		JetStreamMaxStore:      opts.MaxStore,
+		NoSigs:                 true,
+		DisableJetStreamBanner: true,
+		// Our streams name their own limit; this is for the streams of others.
+		JetStreamLimits: server.JSLimitOpts{DefaultMaxConsumers: -1},
+	}
+	if cmp.Or(opts.Sync, SyncAlways) == SyncAlways {
+		config.SyncAlways = true
+		return config, nil
+	}
+	interval, err := time.ParseDuration(opts.Sync)
+	if err != nil || interval <= 0 {
+		return nil, fmt.Errorf("nats server: sync %q is neither %q nor a duration such as 2m", opts.Sync, SyncAlways)
+	}
+	config.SyncInterval = interval
+	return config, nil
+}
+
+// lockDir makes sure that one process uses dir: two servers on one directory destroy it.
+func lockDir(dir string) (*flock.Flock, error) {
+	if err := os.MkdirAll(dir, 0o700); err != nil {
+		return nil, fmt.Errorf("data directory: %w", err)
+	}
+	lock := flock.New(filepath.Join(dir, lockFile), flock.SetPermissions(0o600))
+	ok, err := lock.TryLock()
+	if err != nil {
+		return nil, fmt.Errorf("lock data directory %s: %w", dir, err)
+	}
+	if !ok {
+		return nil, fmt.Errorf("data directory %s is used by another process; stop it or choose another directory", dir)
+	}
+	return lock, nil
+}

@@ -1,0 +1,112 @@
+// Package natstest gives a test a NATS server of its own, as the product runs it, that goes
+// with the test and can be stopped and started in between.
+package natstest
+
+import (
+	"net"
+	"net/url"
+	"strconv"
+	"sync"
+	"testing"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/sluice-io/sluice/internal/natsd"
+)
+
+// Server is a NATS server with a directory of its own. In-process connections made through it
+// survive a restart, because it hands out those of the server that runs now.
+type Server struct {
+	opts natsd.Options
+
+	mu   sync.Mutex
+	nats *natsd.Server // nil while stopped
+}
+
+// New returns a running server that takes connections from this process only and is shut down
+// when the test ends.
+func New(tb testing.TB) *Server {
+	tb.Helper()
+	return NewWith(tb, natsd.Options{DontListen: true})
+}
+
+// Listening returns a running server that also listens on a free port of the loopback address.
+func Listening(tb testing.TB) *Server {
+	tb.Helper()
+	return NewWith(tb, natsd.Options{})
+}
+
+// NewWith returns a running server with the options. Without a directory it gets a temporary
+// one; without a sync setting it does not wait for the disk.
+func NewWith(tb testing.TB, opts natsd.Options) *Server {
+	tb.Helper()
+	if opts.StoreDir == "" {
+		opts.StoreDir = tb.TempDir()
+	}
+	if opts.Sync == "" {
+		opts.Sync = "2m"
+	}
+	s := &Server{opts: opts}
+	tb.Cleanup(func() { s.Stop(tb) })
+	s.Start(tb)
+	return s
+}
+
+// Start starts a stopped server on the same directory and port.
+func (s *Server) Start(tb testing.TB) {
+	tb.Helper()
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	require.Nil(tb, s.nats, "the server runs")
+	nats, err := natsd.Start(tb.Context(), s.opts)
+	require.NoError(tb, err)
+	s.nats = nats
+	if s.opts.DontListen || s.opts.Port != 0 {
+		return
+	}
+	u, err := url.Parse(nats.ClientURL())
+	require.NoError(tb, err)
+	s.opts.Port, err = strconv.Atoi(u.Port())
+	require.NoError(tb, err)
+}
+
+// Stop shuts the server down and waits until it has ended; a stopped server stays stopped.
+func (s *Server) Stop(tb testing.TB) {
+	tb.Helper()
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.nats == nil {
+		return
+	}
+	require.NoError(tb, s.nats.Shutdown())
+	s.nats = nil
+}
+
+// Restart stops the server and starts it on the same directory and port. Clients lose their
+// connections and come back by themselves.
+func (s *Server) Restart(tb testing.TB) {
+	tb.Helper()
+	s.Stop(tb)
+	s.Start(tb)
+}
+
+// ClientURL returns the address that clients connect to, or "" if the server does not listen
+// or is stopped.
+func (s *Server) ClientURL() string {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.nats == nil {
+		return ""
+	}
+	return s.nats.ClientURL()
+}
+
+// InProcessConn returns a connection to the running server; net.ErrClosed if it is stopped.
+func (s *Server) InProcessConn() (net.Conn, error) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.nats == nil {
+		return nil, net.ErrClosed
+	}
+	return s.nats.InProcessConn() //nolint:wrapcheck // nats.go is the caller and wraps it
+}
