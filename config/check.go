@@ -1,0 +1,139 @@
+package config
+
+import (
+	"errors"
+	"log/slog"
+	"net"
+	"net/netip"
+	"net/url"
+	"slices"
+	"strconv"
+	"strings"
+
+	"github.com/sluice-io/sluice/pkg/sluice"
+)
+
+// Check returns everything that is invalid, joined, each an error with code InvalidRequest
+// that says what would be right; nil if all is well. It looks at no file and no network.
+func (c Config) Check() error {
+	errs := []error{
+		when(c.Data == "", "data: name a directory; there is no default without HOME and XDG_DATA_HOME"),
+		checkListen("http.listen", c.HTTP.Listen),
+		checkURL("http.public_url", c.HTTP.PublicURL),
+		when(c.HTTP.MaxBody <= 0, "http.max_body %d: write a number of bytes above 0", c.HTTP.MaxBody),
+		c.NATS.check(),
+		c.Events.check(),
+		when(c.Attempts.MaxAge < 0, "attempts.max_age %s: write a duration such as 168h, or 0s for ever", c.Attempts.MaxAge),
+		c.Webhooks.check(),
+		c.Log.check(),
+		checkURL("tracing.endpoint", c.Tracing.Endpoint),
+	}
+	return errors.Join(errs...)
+}
+
+func (n NATS) check() error {
+	where := n.checkURLs
+	if n.Embedded() {
+		where = n.checkEmbedded
+	}
+	_, err := n.SyncEvery()
+	return errors.Join(where(), err,
+		when(n.login() > 1, "nats: set only one of credentials, user and password, token, nkey_seed_file"),
+		when(n.Password != "" && n.User == "", "nats.password: there is no nats.user that it belongs to"),
+		when((n.TLS.Cert == "") != (n.TLS.Key == ""), "nats.tls: set cert and key together"),
+		when(!slices.Contains([]int{1, 3, 5}, n.Replicas), "nats.replicas %d: write 1, 3 or 5", n.Replicas),
+	)
+}
+
+func (n NATS) checkEmbedded() error {
+	var listen error
+	if n.Listen != "none" {
+		listen = checkListen("nats.listen", n.Listen)
+	}
+	return errors.Join(listen,
+		when(n.login() > 0 || n.TLS != (TLS{}), "nats: credentials and tls are for a server at nats.url, which is empty"),
+		when(n.Replicas > 1, "nats.replicas %d: the embedded server is alone; write 1, or set nats.url", n.Replicas),
+	)
+}
+
+func (n NATS) checkURLs() error {
+	var errs []error
+	for one := range strings.SplitSeq(n.URL, ",") {
+		errs = append(errs, checkNATSURL(strings.TrimSpace(one)))
+	}
+	return errors.Join(errs...)
+}
+
+// login returns how many ways to log in are set.
+func (n NATS) login() int {
+	ways := 0
+	for _, way := range []string{n.Credentials, n.User + n.Password, n.Token, n.NKeySeedFile} {
+		if way != "" {
+			ways++
+		}
+	}
+	return ways
+}
+
+func (e Events) check() error {
+	age := e.Retention.MaxAge
+	return errors.Join(
+		when(age < 0, "events.retention.max_age %s: write a duration such as 168h, or 0s for ever", age),
+		when(e.Retention.MaxBytes < 0, "events.retention.max_bytes %d: write a number of bytes, or 0 for no bound", e.Retention.MaxBytes),
+		when(e.DedupWindow <= 0, "events.dedup_window %s: write a duration such as 1h", e.DedupWindow),
+		when(age > 0 && e.DedupWindow > age, "events.dedup_window %s: longer than events.retention.max_age %s; write at most that", e.DedupWindow, age),
+	)
+}
+
+func (w Webhooks) check() error {
+	var errs []error
+	for _, cidr := range w.AllowCIDRs {
+		if _, err := netip.ParsePrefix(cidr); err != nil {
+			errs = append(errs, invalid("webhooks.allow_cidrs %q: write a network such as 10.1.0.0/16 or fd00::/8", cidr))
+		}
+	}
+	return errors.Join(errs...)
+}
+
+func (l Log) check() error {
+	var level slog.Level
+	return errors.Join(
+		when(level.UnmarshalText([]byte(l.Level)) != nil, "log.level %q: write debug, info, warn or error", l.Level),
+		when(l.Format != "text" && l.Format != "json", "log.format %q: write text or json", l.Format),
+	)
+}
+
+func checkListen(name, address string) error {
+	_, port, err := net.SplitHostPort(address)
+	if err == nil {
+		_, err = strconv.ParseUint(port, 10, 16)
+	}
+	return when(err != nil, "%s %q: write host:port such as 127.0.0.1:8080; port 0 picks a free one", name, address)
+}
+
+func checkURL(name, address string) error {
+	if address == "" {
+		return nil
+	}
+	u, err := url.Parse(address)
+	bad := err != nil || u.Host == "" || (u.Scheme != "http" && u.Scheme != "https")
+	return when(bad, "%s %q: write a URL such as https://sluice.example", name, address)
+}
+
+func checkNATSURL(address string) error {
+	u, err := url.Parse(address)
+	bad := err != nil || u.Host == "" || !slices.Contains([]string{"nats", "tls", "ws", "wss"}, u.Scheme)
+	return when(bad, "nats.url: write URLs such as nats://127.0.0.1:4222 or tls://nats.example:4222, divided by commas")
+}
+
+// when returns an error if bad.
+func when(bad bool, format string, args ...any) error { //nolint:revive // not a switch between two behaviours: it keeps lists of checks flat
+	if !bad {
+		return nil
+	}
+	return invalid(format, args...)
+}
+
+func invalid(format string, args ...any) error {
+	return sluice.Errorf(sluice.InvalidRequest, format, args...)
+}

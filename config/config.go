@@ -1,0 +1,161 @@
+// Package config knows the settings of a server: what they mean, their defaults, where they
+// come from and what is invalid. Settings come, each over the one before, from the defaults,
+// a JSON or YAML file, SLUICE_* variables of the environment, and flags, which the command
+// applies itself.
+package config
+
+import (
+	"time"
+
+	"github.com/sluice-io/sluice/pkg/sluice"
+)
+
+// Config is every setting of a server. The variable of a setting is its name in the file in
+// upper case with "_" for ".", after "SLUICE_": http.max_body is SLUICE_HTTP_MAX_BODY.
+type Config struct {
+	// Data is the directory of everything that is kept, the root token included;
+	// ${XDG_DATA_HOME:-~/.local/share}/sluice.
+	Data string `json:"data" env:"DATA"`
+
+	HTTP     HTTP     `json:"http"     envPrefix:"HTTP_"`
+	NATS     NATS     `json:"nats"     envPrefix:"NATS_"`
+	Events   Events   `json:"events"   envPrefix:"EVENTS_"`
+	Attempts Attempts `json:"attempts" envPrefix:"ATTEMPTS_"`
+	Webhooks Webhooks `json:"webhooks" envPrefix:"WEBHOOKS_"`
+	Log      Log      `json:"log"      envPrefix:"LOG_"`
+	Tracing  Tracing  `json:"tracing"  envPrefix:"TRACING_"`
+
+	// Dev is for trying things out on one machine: it allows http:// to loopback; false.
+	Dev bool `json:"dev" env:"DEV"`
+}
+
+// HTTP is where the API listens and what it takes.
+type HTTP struct {
+	// Listen is host:port; port 0 picks a free one; 127.0.0.1:8080.
+	Listen string `json:"listen" env:"LISTEN"`
+	// PublicURL is how others reach the API, for links and callbacks; empty: the listener's address.
+	PublicURL string `json:"public_url" env:"PUBLIC_URL"`
+	// MaxBody bounds a request's body, in bytes; 8388608 (8 MiB).
+	MaxBody int64 `json:"max_body" env:"MAX_BODY"`
+}
+
+// NATS is where the events live: in a server of our own process, or elsewhere.
+type NATS struct {
+	// URL is the NATS server's, or several divided by commas; empty: an embedded server.
+	URL string `json:"url" env:"URL"`
+	// Listen is host:port of the embedded server; port 0 picks a free one, "none" keeps it
+	// within the process; 127.0.0.1:4222. Whoever reaches it may publish.
+	Listen string `json:"listen" env:"LISTEN"`
+
+	// Credentials is a .creds file to log in at URL with; empty: none. At most one way to
+	// log in is set: this, User and Password, Token, or NKeySeedFile.
+	Credentials string `json:"credentials" env:"CREDENTIALS"`
+	// User logs in at URL together with Password; empty: none.
+	User string `json:"user" env:"USER"`
+	// Password belongs to User; empty: none.
+	Password string `json:"password" env:"PASSWORD"`
+	// Token logs in at URL; empty: none.
+	Token string `json:"token" env:"TOKEN"`
+	// NKeySeedFile is a file with an nkey's seed to log in at URL with; empty: none.
+	NKeySeedFile string `json:"nkey_seed_file" env:"NKEY_SEED_FILE"`
+
+	TLS TLS `json:"tls" envPrefix:"TLS_"`
+
+	// Replicas of every stream and bucket: 1, 3 or 5; more than one needs a cluster at URL; 1.
+	Replicas int `json:"replicas" env:"REPLICAS"`
+	// Sync says how often the embedded server makes sure that file data is on the disk:
+	// "always", before an event is acknowledged, or an interval, up to which a crash of the
+	// machine (not of the process) can lose acknowledged events; "1s".
+	Sync string `json:"sync" env:"SYNC"`
+}
+
+// TLS is how the server at NATS.URL is met.
+type TLS struct {
+	// CA is a PEM file of authorities to believe; empty: the system's.
+	CA string `json:"ca" env:"CA"`
+	// Cert is a PEM file of the client's certificate; empty: none.
+	Cert string `json:"cert" env:"CERT"`
+	// Key is a PEM file of Cert's private key; empty: none.
+	Key string `json:"key" env:"KEY"`
+}
+
+// Events is what holds for a namespace that says nothing else.
+type Events struct {
+	Retention Retention `json:"retention" envPrefix:"RETENTION_"`
+	// DedupWindow is how long an event's id is remembered to recognise duplicates; 1h.
+	DedupWindow sluice.Duration `json:"dedup_window" env:"DEDUP_WINDOW"`
+}
+
+// Retention bounds a log; the oldest events go first.
+type Retention struct {
+	// MaxAge is how long events are kept; 0s: for ever; 168h.
+	MaxAge sluice.Duration `json:"max_age" env:"MAX_AGE"`
+	// MaxBytes bounds a namespace's log, in bytes; 0: unlimited; 0.
+	MaxBytes int64 `json:"max_bytes" env:"MAX_BYTES"`
+}
+
+// Attempts is about the log of attempts.
+type Attempts struct {
+	// MaxAge is how long attempts are kept; 0s: for ever; 168h.
+	MaxAge sluice.Duration `json:"max_age" env:"MAX_AGE"`
+}
+
+// Webhooks is about where requests may go.
+type Webhooks struct {
+	// AllowCIDRs are networks that endpoints may be in although they are private, such as
+	// 10.1.0.0/16; none.
+	AllowCIDRs []string `json:"allow_cidrs" env:"ALLOW_CIDRS"`
+	// AllowInsecureLoopback allows http:// endpoints on this machine; false.
+	AllowInsecureLoopback bool `json:"allow_insecure_loopback" env:"ALLOW_INSECURE_LOOPBACK"`
+}
+
+// Log is about the server's own log.
+type Log struct {
+	// Level is the least that is written: debug, info, warn or error; info.
+	Level string `json:"level" env:"LEVEL"`
+	// Format is text, for people, or json, for programs; text.
+	Format string `json:"format" env:"FORMAT"`
+}
+
+// Tracing is where traces go.
+type Tracing struct {
+	// Endpoint is the base URL of an OTLP/HTTP collector, such as http://127.0.0.1:4318; traces go
+	// to /v1/traces below it. Empty: OTEL_EXPORTER_OTLP_ENDPOINT, and if that is empty too, none.
+	Endpoint string `json:"endpoint" env:"ENDPOINT"`
+}
+
+// Default returns the defaults. Data is empty because it depends on the environment: Load
+// fills it in.
+func Default() Config {
+	const week = 7 * 24 * time.Hour
+	return Config{
+		HTTP: HTTP{Listen: "127.0.0.1:8080", MaxBody: 8 << 20},
+		NATS: NATS{Listen: "127.0.0.1:4222", Replicas: 1, Sync: "1s"},
+		Events: Events{
+			Retention:   Retention{MaxAge: sluice.Duration(week)},
+			DedupWindow: sluice.Duration(time.Hour),
+		},
+		Attempts: Attempts{MaxAge: sluice.Duration(week)},
+		Webhooks: Webhooks{AllowCIDRs: []string{}},
+		Log:      Log{Level: "info", Format: "text"},
+	}
+}
+
+// Embedded reports whether the NATS server runs in this process.
+func (n NATS) Embedded() bool { return n.URL == "" }
+
+// SyncEvery returns Sync as an interval, 0 for "always". Code InvalidRequest if it is neither.
+func (n NATS) SyncEvery() (time.Duration, error) {
+	if n.Sync == "always" {
+		return 0, nil
+	}
+	every, err := time.ParseDuration(n.Sync)
+	if err != nil || every <= 0 {
+		return 0, sluice.Errorf(sluice.InvalidRequest,
+			"nats.sync %q: write always, or an interval such as 1s", n.Sync)
+	}
+	return every, nil
+}
+
+// InsecureLoopback reports whether endpoints on this machine may be http://.
+func (c Config) InsecureLoopback() bool { return c.Dev || c.Webhooks.AllowInsecureLoopback }

@@ -1,0 +1,204 @@
+package config_test
+
+import (
+	"os"
+	"path/filepath"
+	"reflect"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+	"sigs.k8s.io/yaml"
+
+	"github.com/sluice-io/sluice/config"
+	"github.com/sluice-io/sluice/pkg/sluice"
+)
+
+func TestTheExampleIsTheDefaults(t *testing.T) {
+	t.Parallel()
+	got, err := config.Load("example.yaml", []string{"HOME=/home/ann"})
+	require.NoError(t, err)
+	want := config.Default()
+	want.Data = "/home/ann/.local/share/sluice"
+	require.Equal(t, want, got)
+	require.NoError(t, got.Check())
+}
+
+func TestTheExampleNamesEverySetting(t *testing.T) {
+	t.Parallel()
+	data, err := os.ReadFile("example.yaml")
+	require.NoError(t, err)
+	var have map[string]any
+	require.NoError(t, yaml.Unmarshal(data, &have))
+	for _, s := range settings(reflect.TypeFor[config.Config](), "") {
+		at := have
+		names := strings.Split(s.name, ".")
+		for _, name := range names[:len(names)-1] {
+			at, _ = at[name].(map[string]any)
+		}
+		require.Contains(t, at, names[len(names)-1], s.name)
+	}
+}
+
+func TestTheVariableOfASettingIsItsNameInUpperCase(t *testing.T) {
+	t.Parallel()
+	for _, s := range settings(reflect.TypeFor[config.Config](), "") {
+		c, err := config.Load("", []string{variable(s.name) + "=" + sample(s.kind)})
+		require.NoError(t, err, s.name)
+		require.NotEqual(t, config.Default(), c, "%s has no effect", variable(s.name))
+	}
+}
+
+func TestVariablesGoOverTheFileAndTheFileOverTheDefaults(t *testing.T) {
+	t.Parallel()
+	file := write(t, "http: {listen: 'localhost:1', max_body: 7}\ndata: /from/file\n")
+	c, err := config.Load(file, []string{
+		"SLUICE_HTTP_LISTEN=localhost:2", "SLUICE_EVENTS_RETENTION_MAX_AGE=5m",
+		"SLUICE_WEBHOOKS_ALLOW_CIDRS=10.0.0.0/8,fd00::/8", "SLUICE_DEV=true", "SLUICE_DATA=",
+	})
+	require.NoError(t, err)
+	require.Equal(t, "localhost:2", c.HTTP.Listen)
+	require.Equal(t, int64(7), c.HTTP.MaxBody)
+	require.Equal(t, "/from/file", c.Data, "an empty variable is as good as none")
+	require.Equal(t, 5*time.Minute, c.Events.Retention.MaxAge.Std())
+	require.Equal(t, []string{"10.0.0.0/8", "fd00::/8"}, c.Webhooks.AllowCIDRs)
+	require.Equal(t, "127.0.0.1:4222", c.NATS.Listen)
+	require.True(t, c.InsecureLoopback(), "dev allows it")
+}
+
+func TestJSONIsTakenToo(t *testing.T) {
+	t.Parallel()
+	c, err := config.Load(write(t, `{"nats":{"url":"nats://n:4222","replicas":3}}`), nil)
+	require.NoError(t, err)
+	require.Equal(t, 3, c.NATS.Replicas)
+	require.False(t, c.NATS.Embedded())
+}
+
+func TestWhatCannotBeReadIsAnError(t *testing.T) {
+	t.Parallel()
+	tests := []struct{ name, file, env, want string }{
+		{"unknown name", "http: {listne: x}", "", "listne"},
+		{"name given twice", "dev: true\ndev: false", "", "dev"},
+		{"number as duration", "attempts: {max_age: 7}", "", "write a string such as"},
+		{"variable with a bad duration", "", "SLUICE_ATTEMPTS_MAX_AGE=week", `SLUICE_ATTEMPTS_MAX_AGE: "week" is not a duration`},
+		{"variable with a bad number", "", "SLUICE_NATS_REPLICAS=many", "SLUICE_NATS_REPLICAS"},
+	}
+	for _, tt := range tests {
+		t.Run(tt.name, func(t *testing.T) {
+			t.Parallel()
+			_, err := config.Load(write(t, tt.file), []string{tt.env})
+			require.ErrorContains(t, err, tt.want)
+		})
+	}
+	_, err := config.Load(filepath.Join(t.TempDir(), "none.yaml"), nil)
+	require.ErrorIs(t, err, os.ErrNotExist)
+}
+
+func TestOrchestratorsMayHaveVariablesOfTheirOwn(t *testing.T) {
+	t.Parallel()
+	_, err := config.Load("", []string{"SLUICE_SERVICE_HOST=10.0.0.1", "SLUICE_PORT=tcp://10.0.0.1:80"})
+	require.NoError(t, err)
+}
+
+func TestDataAndTracingFollowTheUsualVariables(t *testing.T) {
+	t.Parallel()
+	c, err := config.Load("", []string{"HOME=/h", "XDG_DATA_HOME=/x", "OTEL_EXPORTER_OTLP_ENDPOINT=http://o:4318"})
+	require.NoError(t, err)
+	require.Equal(t, "/x/sluice", c.Data)
+	require.Equal(t, "http://o:4318", c.Tracing.Endpoint)
+}
+
+func TestCheckSaysWhatWouldBeRight(t *testing.T) {
+	t.Parallel()
+	tests := []struct {
+		name   string
+		change func(*config.Config)
+		want   string
+	}{
+		{"no data", func(c *config.Config) { c.Data = "" }, "data: name a directory"},
+		{"listen without port", func(c *config.Config) { c.HTTP.Listen = "localhost" }, `http.listen "localhost": write host:port`},
+		{"port too high", func(c *config.Config) { c.NATS.Listen = "h:99999" }, "nats.listen"},
+		{"relative URL", func(c *config.Config) { c.HTTP.PublicURL = "sluice.example" }, "http.public_url"},
+		{"no body", func(c *config.Config) { c.HTTP.MaxBody = 0 }, "http.max_body 0"},
+		{"NATS over http", func(c *config.Config) { c.NATS.URL = "nats://a:1, http://b:2" }, "nats.url: write URLs such as"},
+		{"two logins", func(c *config.Config) { c.NATS.URL, c.NATS.Token, c.NATS.User = "nats://a", "t", "u" }, "only one of"},
+		{"login at the embedded server", func(c *config.Config) { c.NATS.Token = "t" }, "which is empty"},
+		{"half a certificate", func(c *config.Config) { c.NATS.URL, c.NATS.TLS.Cert = "tls://a", "f" }, "cert and key together"},
+		{"two replicas", func(c *config.Config) { c.NATS.URL, c.NATS.Replicas = "nats://a", 2 }, "write 1, 3 or 5"},
+		{"embedded replicas", func(c *config.Config) { c.NATS.Replicas = 3 }, "embedded server is alone"},
+		{"sync never", func(c *config.Config) { c.NATS.Sync = "never" }, `nats.sync "never": write always, or an interval`},
+		{"negative age", func(c *config.Config) { c.Events.Retention.MaxAge = -1 }, "events.retention.max_age"},
+		{"negative size", func(c *config.Config) { c.Events.Retention.MaxBytes = -1 }, "events.retention.max_bytes"},
+		{"no window", func(c *config.Config) { c.Events.DedupWindow = 0 }, "events.dedup_window 0s"},
+		{"window over age", func(c *config.Config) { c.Events.Retention.MaxAge = sluice.Duration(time.Minute) }, "write at most that"},
+		{"negative attempts", func(c *config.Config) { c.Attempts.MaxAge = -1 }, "attempts.max_age"},
+		{"address for network", func(c *config.Config) { c.Webhooks.AllowCIDRs = []string{"10.0.0.1"} }, `"10.0.0.1": write a network`},
+		{"loud", func(c *config.Config) { c.Log.Level = "loud" }, "write debug, info, warn or error"},
+		{"xml", func(c *config.Config) { c.Log.Format = "xml" }, "write text or json"},
+		{"collector without scheme", func(c *config.Config) { c.Tracing.Endpoint = "localhost:4318" }, "tracing.endpoint"},
+	}
+	for _, tt := range tests {
+		t.Run(tt.name, func(t *testing.T) {
+			t.Parallel()
+			c := config.Default()
+			c.Data = t.TempDir()
+			require.NoError(t, c.Check())
+			tt.change(&c)
+			err := c.Check()
+			require.ErrorContains(t, err, tt.want)
+			require.Equal(t, sluice.InvalidRequest, sluice.CodeOf(err))
+		})
+	}
+}
+
+func TestSyncIsAlwaysOrAnInterval(t *testing.T) {
+	t.Parallel()
+	every, err := config.NATS{Sync: "always"}.SyncEvery()
+	require.NoError(t, err)
+	require.Zero(t, every)
+	every, err = config.NATS{Sync: "250ms"}.SyncEvery()
+	require.NoError(t, err)
+	require.Equal(t, 250*time.Millisecond, every)
+}
+
+type setting struct {
+	name string
+	kind reflect.Type
+}
+
+func settings(typ reflect.Type, path string) []setting {
+	var found []setting
+	for i := range typ.NumField() {
+		field := typ.Field(i)
+		name := path + field.Tag.Get("json")
+		if field.Type.Kind() == reflect.Struct {
+			found = append(found, settings(field.Type, name+".")...)
+		} else {
+			found = append(found, setting{name, field.Type})
+		}
+	}
+	return found
+}
+
+func variable(name string) string {
+	return "SLUICE_" + strings.ToUpper(strings.ReplaceAll(name, ".", "_"))
+}
+
+func sample(kind reflect.Type) string {
+	switch {
+	case kind == reflect.TypeFor[sluice.Duration]():
+		return "17m"
+	case kind.Kind() == reflect.Bool:
+		return "true"
+	default:
+		return "17"
+	}
+}
+
+func write(t *testing.T, content string) string {
+	t.Helper()
+	file := filepath.Join(t.TempDir(), "config.yaml")
+	require.NoError(t, os.WriteFile(file, []byte(content), 0o600))
+	return file
+}
