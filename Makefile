@@ -1,0 +1,56 @@
+.DEFAULT_GOAL := help
+.NOTPARALLEL:
+
+lint = go tool -modfile=scripts/tools.mod golangci-lint
+node_modules = scripts/interop/node_modules/.package-lock.json
+
+help: ## Say what can be made
+	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "  %-8s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
+
+check: lint build interop race ## All that CI checks
+
+test: ## Run the tests, without the slow ones
+	go test -short ./...
+
+race: ## Run every test under the race detector, in random order
+	go test -race -shuffle=on ./...
+
+lint: ## Run the linters and look whether go.mod is tidy
+	$(lint) run -c .golangci.yml ./...
+	go mod tidy -diff
+
+fmt: ## Format
+	$(lint) fmt -c .golangci.yml ./...
+
+build: ## Build everything, and bin/sluice
+	go build ./...
+	go build -trimpath -o bin/sluice ./cmd/sluice
+
+run: ## Start a server for development on 127.0.0.1:8080 and 127.0.0.1:4222
+	go run ./cmd/sluice serve --dev
+
+demo: ## Start a server and a receiver, send events, show what arrives
+	go run ./cmd/sluice demo
+
+interop: build $(node_modules) ## Talk to a real server with other people's clients (needs node)
+	cd scripts/interop && SLUICE_BIN=$(CURDIR)/bin/sluice npm test
+
+$(node_modules): scripts/interop/package-lock.json
+	cd scripts/interop && npm ci --no-audit --no-fund
+
+crash: ## Kill the server under load, again and again, and count what was lost
+	SLUICE_LONG=1 go test -run=TestCrash -count=1 -timeout=30m -v ./internal/app/
+
+bench: ## Measure, ten times; compare two bench.txt with benchstat
+	go test -run='^$$' -bench=. -benchmem -count=10 -timeout=60m ./internal/bench/ | tee bench.txt
+
+fuzz: ## Run every fuzz test for FUZZTIME (20s)
+	scripts/fuzz $(FUZZTIME)
+
+vuln: ## Look for known vulnerabilities (VULNDB=file:///dir for a local copy of the database)
+	go tool -modfile=scripts/tools.mod govulncheck $(if $(VULNDB),-db $(VULNDB)) ./...
+
+natscli: ## Build the nats command line client, pinned, as bin/nats
+	cd scripts/natscli && go build -trimpath -o $(CURDIR)/bin/nats github.com/nats-io/natscli/nats
+
+.PHONY: help check test race lint fmt build run demo interop crash bench fuzz vuln natscli
