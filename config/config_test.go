@@ -169,8 +169,7 @@ type setting struct {
 
 func settings(typ reflect.Type, path string) []setting {
 	var found []setting
-	for i := range typ.NumField() {
-		field := typ.Field(i)
+	for field := range typ.Fields() {
 		name := path + field.Tag.Get("json")
 		if field.Type.Kind() == reflect.Struct {
 			found = append(found, settings(field.Type, name+".")...)
