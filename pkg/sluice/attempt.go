@@ -77,7 +77,7 @@ type DeadLetter struct {
 	Reason       Reason    `json:"reason"`
 	LastError    string    `json:"last_error,omitempty"`
 	At           time.Time `json:"at"`
-	Event        any       `json:"event,omitempty"` // the event as structured CloudEvent, if it is known
+	Event        *Event    `json:"event,omitempty"` // if it is known
 }
 
 // Status is how a subscription is doing.

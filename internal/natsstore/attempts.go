@@ -1,0 +1,187 @@
+package natsstore
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"log/slog"
+	"strconv"
+	"sync"
+	"time"
+
+	"github.com/nats-io/nats.go"
+	"github.com/nats-io/nats.go/jetstream"
+
+	"github.com/sluice-io/sluice/pkg/sluice"
+	"github.com/sluice-io/sluice/streams"
+)
+
+const (
+	// recoverSpan is how far before the last record Recover reads. A consumer's state on the
+	// disk is at most a tenth of a second behind; the rest is margin.
+	recoverSpan = 30 * time.Second
+
+	maxRecording   = 4096            // records on their way; more wait
+	recordTimeout  = 5 * time.Second // then a record is published again
+	recordInterval = 250 * time.Millisecond
+)
+
+var errLogClosed = errors.New("the attempt log is closed")
+
+// AttemptLog is the stream of attempts. Records are published without waiting for each other.
+type AttemptLog struct {
+	store *Store
+	js    jetstream.JetStream
+	queue chan recording
+	done  chan struct{}
+	once  sync.Once
+}
+
+type recording struct {
+	msg    *nats.Msg
+	future jetstream.PubAckFuture // nil: it could not be published yet
+	stored func(error)
+}
+
+// AttemptLog returns the attempt log. Its Run has to run for records to be stored.
+func (s *Store) AttemptLog() (*AttemptLog, error) {
+	js, err := jetstream.New(s.nc, jetstream.WithPublishAsyncMaxPending(maxRecording), jetstream.WithPublishAsyncTimeout(recordTimeout))
+	if err != nil {
+		return nil, fmt.Errorf("attempt log: %w", err)
+	}
+	return &AttemptLog{store: s, js: js, queue: make(chan recording, maxRecording), done: make(chan struct{})}, nil
+}
+
+// Run completes records until ctx is done. Records that are on their way then end with an error.
+func (l *AttemptLog) Run(ctx context.Context) error {
+	defer l.abandon()
+	for {
+		select {
+		case <-ctx.Done():
+			return nil
+		case rec := <-l.queue:
+			rec.stored(l.complete(ctx, rec))
+		}
+	}
+}
+
+func (l *AttemptLog) abandon() {
+	close(l.done)
+	for {
+		select {
+		case rec := <-l.queue:
+			rec.stored(errLogClosed)
+		default:
+			return
+		}
+	}
+}
+
+// complete waits until a record is stored and publishes it again where that fails.
+func (l *AttemptLog) complete(ctx context.Context, rec recording) error {
+	for {
+		if rec.future != nil {
+			select {
+			case <-rec.future.Ok():
+				return nil
+			case err := <-rec.future.Err():
+				l.store.opts.Log.Warn("attempt not recorded yet", slog.Any("error", err))
+			case <-ctx.Done():
+				return errLogClosed
+			}
+		}
+		select {
+		case <-ctx.Done():
+			return errLogClosed
+		case <-time.After(recordInterval):
+		}
+		rec.future = l.publish(rec.msg)
+	}
+}
+
+func (l *AttemptLog) publish(msg *nats.Msg) jetstream.PubAckFuture {
+	again := *msg
+	future, err := l.js.PublishMsgAsync(&again)
+	if err != nil {
+		l.store.opts.Log.Debug("attempt not published", slog.Any("error", err))
+		return nil
+	}
+	return future
+}
+
+// Record stores an attempt and then calls stored, once, from another goroutine. It tries until
+// it succeeds or the log is closed, which is the only error that stored gets.
+func (l *AttemptLog) Record(a *sluice.Attempt, namespace string, stored func(error)) {
+	data, err := json.Marshal(a)
+	if err != nil {
+		stored(fmt.Errorf("attempt: %w", err))
+		return
+	}
+	msg := &nats.Msg{Subject: streams.AttemptsSubject(namespace, a.Subscription), Data: data}
+	rec := recording{msg: msg, future: l.publish(msg), stored: stored}
+	select {
+	case l.queue <- rec:
+	case <-l.done:
+		stored(errLogClosed)
+	}
+}
+
+// Recover returns what the log says about the subscription's latest deliveries, by sequence:
+// those of the last half minute before its last record.
+func (l *AttemptLog) Recover(ctx context.Context, sub *sluice.Subscription) (map[uint64]sluice.Progress, error) {
+	subject := streams.AttemptsSubject(sub.Namespace, sub.ID)
+	last, err := l.store.lastTime(ctx, streams.Attempts, subject)
+	if err != nil || last.IsZero() {
+		return nil, err
+	}
+	from := last.Add(-recoverSpan)
+	known := map[uint64]sluice.Progress{}
+	err = l.store.scan(ctx, streams.Attempts, jetstream.OrderedConsumerConfig{
+		FilterSubjects: []string{subject}, DeliverPolicy: jetstream.DeliverByStartTimePolicy, OptStartTime: &from,
+	}, func(msg jetstream.Msg, _ *jetstream.MsgMetadata) (bool, error) {
+		var a sluice.Attempt
+		if err := json.Unmarshal(msg.Data(), &a); err != nil {
+			return false, fmt.Errorf("attempt: %w", err)
+		}
+		p := known[a.Seq]
+		if p.FirstFailed.IsZero() {
+			p.FirstFailed = a.StartedAt
+		}
+		p.Attempts, p.Settled = max(p.Attempts, a.Number), p.Settled || a.Verdict.Again.IsZero()
+		known[a.Seq] = p
+		return true, nil
+	})
+	return known, err
+}
+
+// lastTime returns when the last message of a subject was stored; zero if there is none.
+func (s *Store) lastTime(ctx context.Context, stream, subject string) (time.Time, error) {
+	handle, err := s.js.Stream(ctx, stream)
+	if err != nil {
+		return time.Time{}, fmt.Errorf("stream %s: %w", stream, err)
+	}
+	msg, err := handle.GetLastMsgForSubject(ctx, subject)
+	if errors.Is(err, jetstream.ErrMsgNotFound) {
+		return time.Time{}, nil
+	}
+	if err != nil {
+		return time.Time{}, fmt.Errorf("last of %s: %w", subject, err)
+	}
+	return msg.Time, nil
+}
+
+// Bury stores a dead letter. A second one of the same delivery and reason is dropped by the
+// stream's duplicate window.
+func (l *AttemptLog) Bury(ctx context.Context, d sluice.DeadLetter) error {
+	data, err := json.Marshal(d)
+	if err != nil {
+		return fmt.Errorf("dead letter: %w", err)
+	}
+	id := d.Subscription + "-" + strconv.FormatUint(d.Seq, 10) + "-" + string(d.Reason)
+	_, err = l.store.js.Publish(ctx, streams.DeadLettersSubject(d.Namespace, d.Subscription), data, jetstream.WithMsgID(id))
+	if err != nil {
+		return fmt.Errorf("dead letter: %w", err)
+	}
+	return nil
+}

@@ -1,0 +1,238 @@
+package natsstore
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"hash/fnv"
+	"log/slog"
+	"strconv"
+	"strings"
+	"sync"
+	"time"
+
+	"github.com/nats-io/nats.go"
+	"github.com/nats-io/nats.go/jetstream"
+
+	"github.com/sluice-io/sluice/streams"
+)
+
+const (
+	shards     = 16
+	leaseTTL   = 15 * time.Second // longer than a fail-over of NATS takes
+	leaseRenew = 5 * time.Second
+	leaseGrace = 2 * time.Second // stop before the lease ends for the others
+)
+
+// Leases shares subscriptions among replicas. Subscriptions fall into shards; the replicas
+// that are alive divide the shards among themselves by rendezvous hashing, and each holds a
+// lease, a key with a time to live, on its own. A replica that comes back under its old id has
+// its leases at once.
+type Leases struct {
+	store   *Store
+	kv      jetstream.KeyValue
+	replica string
+
+	mu   sync.Mutex
+	held map[int]lease
+}
+
+type lease struct {
+	revision uint64
+	until    time.Time // when to stop unless it is renewed
+}
+
+// Leases returns the leases of a replica. Two replicas never have the same id.
+func (s *Store) Leases(ctx context.Context, replica string) (*Leases, error) {
+	kv, err := s.js.KeyValue(ctx, streams.Leases)
+	if err != nil {
+		return nil, fmt.Errorf("leases: %w", err)
+	}
+	return &Leases{store: s, kv: kv, replica: replica, held: map[int]lease{}}, nil
+}
+
+// Owns reports whether this replica serves the subscription now.
+func (l *Leases) Owns(subscription string) bool {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	held, ok := l.held[shardOf(subscription)]
+	return ok && time.Now().Before(held.until)
+}
+
+// Run takes, renews and gives up leases until ctx is done, and then returns them. It calls
+// changed whenever the answer of Owns changed.
+func (l *Leases) Run(ctx context.Context, changed func()) error {
+	tick := time.NewTicker(leaseRenew)
+	defer tick.Stop()
+	for {
+		if l.round(ctx) {
+			changed()
+		}
+		select {
+		case <-ctx.Done():
+			l.giveBack(context.WithoutCancel(ctx))
+			return nil
+		case <-tick.C:
+		}
+	}
+}
+
+// round does one round and reports whether what is owned changed.
+func (l *Leases) round(ctx context.Context) bool {
+	before := l.owned()
+	if err := l.announce(ctx); err != nil {
+		l.store.opts.Log.Warn("leases not renewed", slog.Any("error", err))
+		l.dropExpired()
+		return l.owned() != before
+	}
+	replicas, err := l.replicas(ctx)
+	if err != nil {
+		l.store.opts.Log.Warn("replicas not listed", slog.Any("error", err))
+		l.dropExpired()
+		return l.owned() != before
+	}
+	for shard := range shards {
+		if preferred(shard, replicas) == l.replica {
+			l.take(ctx, shard)
+		} else {
+			l.release(ctx, shard)
+		}
+	}
+	l.dropExpired()
+	return l.owned() != before
+}
+
+// owned returns the set of shards that are held.
+func (l *Leases) owned() (set uint64) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	for shard := range l.held {
+		set |= 1 << shard
+	}
+	return set
+}
+
+func (l *Leases) dropExpired() {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	for shard, held := range l.held {
+		if !time.Now().Before(held.until) {
+			delete(l.held, shard)
+		}
+	}
+}
+
+func (l *Leases) announce(ctx context.Context) error {
+	_, err := l.put(ctx, "replica."+l.replica)
+	return err
+}
+
+func (l *Leases) replicas(ctx context.Context) ([]string, error) {
+	keys, err := l.kv.ListKeysFiltered(ctx, "replica.*")
+	if err != nil {
+		return nil, err
+	}
+	defer func() { _ = keys.Stop() }() // it has ended by itself
+	var all []string
+	for key := range keys.Keys() {
+		all = append(all, strings.TrimPrefix(key, "replica."))
+	}
+	return all, nil
+}
+
+// take renews a lease, or takes one that is free or was this replica's own in a former life.
+func (l *Leases) take(ctx context.Context, shard int) {
+	began := time.Now()
+	l.mu.Lock()
+	held, ok := l.held[shard]
+	l.mu.Unlock()
+	if !ok {
+		entry, err := l.kv.Get(ctx, shardKey(shard))
+		switch {
+		case err == nil && string(entry.Value()) != l.replica:
+			return
+		case err == nil:
+			held.revision = entry.Revision()
+		case !errors.Is(err, jetstream.ErrKeyNotFound):
+			return
+		}
+	}
+	revision, err := l.compareAndPut(ctx, shardKey(shard), held.revision)
+	if isConflict(err) {
+		l.mu.Lock()
+		delete(l.held, shard)
+		l.mu.Unlock()
+	}
+	if err != nil {
+		return
+	}
+	l.mu.Lock()
+	l.held[shard] = lease{revision: revision, until: began.Add(leaseTTL - leaseGrace)}
+	l.mu.Unlock()
+}
+
+func (l *Leases) release(ctx context.Context, shard int) {
+	l.mu.Lock()
+	held, ok := l.held[shard]
+	delete(l.held, shard)
+	l.mu.Unlock()
+	if ok {
+		l.remove(ctx, shardKey(shard), jetstream.LastRevision(held.revision))
+	}
+}
+
+func (l *Leases) giveBack(ctx context.Context) {
+	ctx, cancel := context.WithTimeout(ctx, leaseGrace)
+	defer cancel()
+	for shard := range shards {
+		l.release(ctx, shard)
+	}
+	l.remove(ctx, "replica."+l.replica)
+}
+
+// remove deletes a key. If it cannot, the key expires by itself.
+func (l *Leases) remove(ctx context.Context, key string, opts ...jetstream.KVDeleteOpt) {
+	if err := l.kv.Purge(ctx, key, append(opts, jetstream.PurgeTTL(leaseTTL))...); err != nil {
+		l.store.opts.Log.Debug("lease not returned", slog.String("key", key), slog.Any("error", err))
+	}
+}
+
+// put stores this replica's id under a key that expires.
+func (l *Leases) put(ctx context.Context, key string, opts ...jetstream.PublishOpt) (uint64, error) {
+	msg := &nats.Msg{Subject: "$KV." + streams.Leases + "." + key, Data: []byte(l.replica)}
+	ack, err := l.store.js.PublishMsg(ctx, msg, append(opts, jetstream.WithMsgTTL(leaseTTL))...)
+	if err != nil {
+		return 0, err
+	}
+	return ack.Sequence, nil
+}
+
+// compareAndPut does so if the key's revision is as given. A key that was removed or expired
+// has a marker with a revision of its own.
+func (l *Leases) compareAndPut(ctx context.Context, key string, revision uint64) (uint64, error) {
+	if revision > 0 {
+		return l.put(ctx, key, jetstream.WithExpectLastSequencePerSubject(revision))
+	}
+	return l.kv.Create(ctx, key, []byte(l.replica), jetstream.KeyTTL(leaseTTL))
+}
+
+func shardKey(shard int) string { return "push." + strconv.Itoa(shard) }
+
+func shardOf(subscription string) int { return int(sum(subscription) % shards) }
+
+// preferred returns the replica that should hold the shard: the one with the highest hash.
+func preferred(shard int, replicas []string) (best string) {
+	var highest uint64
+	for _, r := range replicas {
+		if h := sum(r + "/" + strconv.Itoa(shard)); best == "" || h > highest {
+			best, highest = r, h
+		}
+	}
+	return best
+}
+
+func sum(s string) uint64 {
+	h := fnv.New64a()
+	h.Write([]byte(s)) //nolint:errcheck // a hash does not fail
+	return h.Sum64()
+}

@@ -1,0 +1,248 @@
+package push
+
+import (
+	"container/heap"
+	"time"
+
+	"github.com/sluice-io/sluice/internal/filter"
+	"github.com/sluice-io/sluice/pkg/sluice"
+)
+
+// lane is the deliveries of one key, in order. Only its head is worked on.
+type lane struct {
+	key    string
+	queue  []*sluice.Delivery // held and unacknowledged, ascending
+	busy   bool               // a worker has it
+	queued bool               // it is in the book's ready list
+	park   *park              // nil: live
+}
+
+// park is a lane's record and how far reading back has come.
+type park struct {
+	sluice.ParkedEntry
+
+	upTo    uint64         // highest sequence acknowledged unsent: reading back ends there
+	ahead   []sluice.Event // read, not sent yet
+	savedAt time.Time      // when the record was last stored
+	leaving bool           // its record is being deleted: arrivals wait
+	index   int            // in the heap; -1: not in it
+}
+
+type taskKind int
+
+const (
+	taskSend   taskKind = iota // the head, for the first time
+	taskSpill                  // park a lane that hogs the window, without an attempt
+	taskResume                 // send the next event of a parked lane
+	taskUnpark                 // delete the record
+)
+
+// task is work on one lane, which is busy until its result is entered.
+type task struct {
+	kind taskKind
+	lane *lane
+	head *sluice.Delivery // taskSend, taskSpill
+	park park             // taskResume, taskUnpark: a copy
+
+	sub   *sluice.Subscription // set by the runner
+	match *filter.Matcher
+}
+
+// book is the state of a subscription's lanes. It decides what to do next and does none of
+// it: no I/O, no clock, one owner.
+type book struct {
+	window int
+	lanes  map[string]*lane
+	ready  []*lane
+	due    dueHeap
+	held   map[uint64]struct{} // sequences of all queued deliveries
+	busy   int
+	parked int
+}
+
+func newBook(window int) *book {
+	return &book{window: window, lanes: map[string]*lane{}, held: map[uint64]struct{}{}}
+}
+
+// load enters a lane that was parked when the subscription was last served. Up to seen,
+// events may have been acknowledged because the record existed.
+func (b *book) load(e sluice.ParkedEntry, seen uint64, now time.Time) {
+	upTo := seen
+	if e.Attempts > 0 {
+		upTo = max(seen, e.FromSeq)
+	}
+	l := &lane{key: e.Lane, park: &park{ParkedEntry: e, upTo: upTo, savedAt: now, index: -1}}
+	b.lanes[e.Lane] = l
+	b.parked++
+	heap.Push(&b.due, l)
+}
+
+// arrive enters a delivery and reports whether it is to be acknowledged at once, because
+// the lane's record holds it already. A delivery that is held anyway is ignored.
+func (b *book) arrive(key string, d *sluice.Delivery) (ack bool) {
+	seq := d.Event.Seq
+	if _, ok := b.held[seq]; ok {
+		return false
+	}
+	l := b.lanes[key]
+	if l == nil {
+		l = &lane{key: key}
+		b.lanes[key] = l
+	}
+	if l.park != nil && (!l.park.leaving || seq < l.park.FromSeq) {
+		if seq >= l.park.FromSeq {
+			l.park.upTo = max(l.park.upTo, seq)
+		}
+		return true
+	}
+	l.queue = append(l.queue, d)
+	b.held[seq] = struct{}{}
+	b.enqueue(l)
+	return false
+}
+
+// next returns a task, unless the window is full or nothing is due at now.
+func (b *book) next(now time.Time) (task, bool) {
+	for len(b.due) > 0 && !b.due[0].park.NextAt.After(now) {
+		l := b.due[0]
+		heap.Remove(&b.due, 0)
+		b.makeReady(l)
+	}
+	if b.busy >= b.window || len(b.ready) == 0 {
+		return task{}, false
+	}
+	l := b.ready[0]
+	b.ready[0] = nil
+	b.ready = b.ready[1:]
+	l.queued, l.busy = false, true
+	b.busy++
+	switch {
+	case l.park == nil && b.hogs(l):
+		return task{kind: taskSpill, lane: l, head: l.queue[0]}, true
+	case l.park == nil:
+		return task{kind: taskSend, lane: l, head: l.queue[0]}, true
+	case l.park.FromSeq > l.park.upTo:
+		l.park.leaving = true
+		return task{kind: taskUnpark, lane: l, park: *l.park}, true
+	}
+	return task{kind: taskResume, lane: l, park: *l.park}, true
+}
+
+// hogs reports whether a lane keeps others from being handed out: the window is full of
+// deliveries, most of them are this lane's, and most of the workers idle.
+func (b *book) hogs(l *lane) bool {
+	return len(b.held) >= b.window && len(l.queue) > b.window/2 && b.busy <= b.window/2 && b.window > 1
+}
+
+// wake returns when the next parked lane is due; zero if none waits.
+func (b *book) wake() time.Time {
+	if len(b.due) == 0 {
+		return time.Time{}
+	}
+	return b.due[0].park.NextAt
+}
+
+// settled ends the head of a live lane and returns it, to be acknowledged.
+func (b *book) settled(l *lane) *sluice.Delivery {
+	head := l.queue[0]
+	l.queue[0] = nil
+	l.queue = l.queue[1:]
+	delete(b.held, head.Event.Seq)
+	b.release(l)
+	return head
+}
+
+// stored enters that a lane's record was stored. It returns the deliveries that the record
+// now holds, to be acknowledged.
+func (b *book) stored(l *lane, e sluice.ParkedEntry, now time.Time) []*sluice.Delivery {
+	if l.park == nil {
+		l.park = &park{index: -1}
+		b.parked++
+	}
+	p := l.park
+	p.ParkedEntry, p.savedAt = e, now
+	acks := l.queue
+	l.queue = nil
+	for _, d := range acks {
+		p.upTo = max(p.upTo, d.Event.Seq)
+		delete(b.held, d.Event.Seq)
+	}
+	b.release(l)
+	return acks
+}
+
+// resumed enters how far a parked lane has come.
+func (b *book) resumed(l *lane, p park) {
+	l.park.ParkedEntry, l.park.ahead, l.park.savedAt = p.ParkedEntry, p.ahead, p.savedAt
+	b.release(l)
+}
+
+// unparked enters that a lane's record is gone.
+func (b *book) unparked(l *lane) {
+	l.park = nil
+	b.parked--
+	b.release(l)
+}
+
+func (b *book) release(l *lane) {
+	l.busy = false
+	b.busy--
+	b.enqueue(l)
+}
+
+// enqueue puts a lane where it belongs: with the ready ones, with those that wait, or away.
+func (b *book) enqueue(l *lane) {
+	switch {
+	case l.busy || l.queued:
+	case l.park != nil:
+		if l.park.index < 0 {
+			heap.Push(&b.due, l)
+		}
+	case len(l.queue) == 0:
+		delete(b.lanes, l.key)
+	default:
+		b.makeReady(l)
+	}
+}
+
+func (b *book) makeReady(l *lane) {
+	l.queued = true
+	b.ready = append(b.ready, l)
+}
+
+// each calls f for every delivery that is held.
+func (b *book) each(f func(*sluice.Delivery)) {
+	for _, l := range b.lanes {
+		for _, d := range l.queue {
+			f(d)
+		}
+	}
+}
+
+// dueHeap orders parked lanes by when they are due.
+type dueHeap []*lane
+
+func (h dueHeap) Len() int           { return len(h) }
+func (h dueHeap) Less(i, j int) bool { return h[i].park.NextAt.Before(h[j].park.NextAt) }
+func (h dueHeap) Swap(i, j int) {
+	h[i], h[j] = h[j], h[i]
+	h[i].park.index, h[j].park.index = i, j
+}
+
+// Push is for container/heap.
+func (h *dueHeap) Push(x any) {
+	if l, ok := x.(*lane); ok {
+		l.park.index = len(*h)
+		*h = append(*h, l)
+	}
+}
+
+// Pop is for container/heap.
+func (h *dueHeap) Pop() any {
+	last := len(*h) - 1
+	l := (*h)[last]
+	(*h)[last] = nil
+	*h = (*h)[:last]
+	l.park.index = -1
+	return l
+}

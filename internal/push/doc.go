@@ -1,0 +1,26 @@
+// Package push turns due deliveries into attempts and attempts into verdicts.
+//
+// One runner serves one subscription. It knows lanes: the deliveries of one path (or of the
+// whole subscription, or single ones) in order, of which only the head is sent. The state of
+// the lanes is a book that decides without I/O and without a clock; the runner owns the book,
+// hands tasks to a few workers and enters their results.
+//
+//	           arrive              2xx, recorded
+//	  (none) ─────────► live ──────────────────────► (none)
+//	                     │  ▲
+//	   head failed, or   │  │ read back up to the last
+//	   the lane hogs the │  │ event that was acknowledged
+//	   window: record it │  │ unsent: record deleted
+//	                     ▼  │
+//	                   parked ──► due ──► head sent again ──► failed: parked
+//
+// A lane is parked by storing one record, "this lane, from that sequence on", and only then
+// acknowledging what it holds. While the record exists its events are acknowledged as they
+// come; they are read back from the log when the lane is due. So a retry holds no pending
+// message, survives a restart and blocks nothing but its lane.
+//
+// What is promised across a crash at any point: nothing acknowledged is lost; at most the
+// window's attempts in flight are sent twice; first deliveries of a lane keep its order. It
+// rests on the order of writes: the attempt is recorded, then the lane's record is stored,
+// then the event is acknowledged (register C01).
+package push

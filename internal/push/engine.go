@@ -1,0 +1,217 @@
+package push
+
+import (
+	"context"
+	"errors"
+	"log/slog"
+	"math/rand/v2"
+	"slices"
+	"strings"
+	"sync"
+	"time"
+
+	"github.com/sluice-io/sluice/pkg/sluice"
+)
+
+// Watcher tells of every subscription, first as it is, then as it changes, until ctx is
+// done. A nil sub says that the subscription of that id is gone.
+type Watcher interface {
+	Watch(ctx context.Context, change func(id string, sub *sluice.Subscription)) error
+}
+
+// Ownership says which subscriptions this process serves. changed is called whenever the
+// answer of Owns may have changed; Run ends when ctx is done.
+type Ownership interface {
+	Run(ctx context.Context, changed func()) error
+	Owns(subscription string) bool
+}
+
+// Options is what an engine can do without.
+type Options struct {
+	Observe Observer     // nobody
+	Log     *slog.Logger // slog.DiscardHandler
+}
+
+// Engine serves the push subscriptions that this process owns, one runner each.
+type Engine struct {
+	watch   Watcher
+	owns    Ownership
+	ports   Ports
+	opts    Options
+	changes chan change
+
+	runners sync.WaitGroup
+	leaving map[string]chan struct{} // runners that were told to end; follow's own
+
+	mu      sync.Mutex
+	serving map[string]*served
+}
+
+type change struct {
+	id  string
+	sub *sluice.Subscription // nil with an id: gone; nil without one: look at all again
+}
+
+// served is a subscription that a runner serves.
+type served struct {
+	runner *runner
+	cancel context.CancelFunc
+	ended  chan struct{}
+}
+
+// New returns an engine that does nothing before Run.
+func New(watch Watcher, owns Ownership, ports Ports, opts Options) *Engine {
+	if opts.Log == nil {
+		opts.Log = slog.New(slog.DiscardHandler)
+	}
+	if opts.Observe == nil {
+		opts.Observe = nobody{}
+	}
+	return &Engine{
+		watch: watch, owns: owns, ports: ports, opts: opts,
+		changes: make(chan change), leaving: map[string]chan struct{}{}, serving: map[string]*served{},
+	}
+}
+
+// Run serves until ctx is done. Attempts under way are finished before it returns.
+func (e *Engine) Run(ctx context.Context) error {
+	inner, cancel := context.WithCancelCause(ctx)
+	defer cancel(nil)
+	var parts sync.WaitGroup
+	parts.Go(func() {
+		cancel(e.watch.Watch(inner, func(id string, sub *sluice.Subscription) { e.tell(inner, change{id, sub}) }))
+	})
+	parts.Go(func() { cancel(e.owns.Run(inner, func() { e.tell(inner, change{}) })) })
+	e.follow(inner)
+	e.runners.Wait()
+	parts.Wait()
+	if ctx.Err() != nil {
+		return nil //nolint:nilerr // being told to end is no failure
+	}
+	return context.Cause(inner)
+}
+
+func (e *Engine) tell(ctx context.Context, c change) {
+	select {
+	case e.changes <- c:
+	case <-ctx.Done():
+	}
+}
+
+// follow keeps the runners in step with the subscriptions and with what is owned.
+func (e *Engine) follow(ctx context.Context) {
+	all := map[string]*sluice.Subscription{}
+	for {
+		select {
+		case <-ctx.Done():
+			return
+		case c := <-e.changes:
+			switch {
+			case c.id == "":
+				for _, sub := range all {
+					e.apply(ctx, sub)
+				}
+			case c.sub == nil:
+				delete(all, c.id)
+				e.stop(c.id)
+			default:
+				all[c.id] = c.sub
+				e.apply(ctx, c.sub)
+			}
+		}
+	}
+}
+
+// apply starts, changes or stops the subscription's runner, whatever it takes.
+func (e *Engine) apply(ctx context.Context, sub *sluice.Subscription) {
+	if sub.Mode != sluice.Push || sub.State != sluice.Active || !e.owns.Owns(sub.ID) {
+		e.stop(sub.ID)
+		return
+	}
+	e.mu.Lock()
+	s := e.serving[sub.ID]
+	e.mu.Unlock()
+	if s != nil && s.runner.ordering == sub.Policy.Ordering {
+		s.runner.change(sub)
+		return
+	}
+	e.stop(sub.ID)
+	e.start(ctx, sub)
+}
+
+// start starts a runner. It ends with ctx, or when it is stopped.
+func (e *Engine) start(ctx context.Context, sub *sluice.Subscription) {
+	inner, cancel := context.WithCancel(ctx)
+	s := &served{runner: newRunner(sub, e.ports, e.opts), cancel: cancel, ended: make(chan struct{})}
+	before := e.leaving[sub.ID]
+	delete(e.leaving, sub.ID)
+	e.mu.Lock()
+	e.serving[sub.ID] = s
+	e.mu.Unlock()
+	e.runners.Go(func() {
+		defer close(s.ended)
+		if before != nil {
+			<-before
+		}
+		e.keep(inner, s.runner)
+	})
+}
+
+// keep runs a runner again after a failure, with a pause that grows.
+func (e *Engine) keep(ctx context.Context, r *runner) {
+	const shortest, longest = 250 * time.Millisecond, 30 * time.Second
+	pause := shortest
+	for {
+		began := time.Now()
+		err := r.run(ctx)
+		if ctx.Err() != nil {
+			return
+		}
+		if time.Since(began) > longest {
+			pause = shortest
+		}
+		level := slog.LevelWarn
+		if errors.Is(err, errSourceEnded) {
+			level = slog.LevelInfo
+		}
+		e.opts.Log.LogAttrs(ctx, level, "subscription starts again",
+			slog.String("subscription", r.id), slog.Any("error", err), slog.Duration("in", pause))
+		select {
+		case <-ctx.Done():
+			return
+		case <-time.After(pause/2 + rand.N(pause)): //nolint:gosec // jitter, not a secret
+		}
+		pause = min(2*pause, longest)
+	}
+}
+
+// stop tells a subscription's runner to end, if it has one. Its attempts under way are
+// finished meanwhile; a runner that follows it waits for that.
+func (e *Engine) stop(id string) {
+	e.mu.Lock()
+	s := e.serving[id]
+	delete(e.serving, id)
+	e.mu.Unlock()
+	if s != nil {
+		s.cancel()
+		e.leaving[id] = s.ended
+	}
+}
+
+// Gauges returns a moment of every runner, by subscription.
+func (e *Engine) Gauges() []Gauges {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	all := make([]Gauges, 0, len(e.serving))
+	for _, s := range e.serving {
+		all = append(all, s.runner.read())
+	}
+	slices.SortFunc(all, func(a, b Gauges) int { return strings.Compare(a.Subscription, b.Subscription) })
+	return all
+}
+
+type nobody struct{}
+
+func (nobody) Matched(*sluice.Subscription)                    {}
+func (nobody) Attempted(*sluice.Subscription, *sluice.Attempt) {}
+func (nobody) Buried(*sluice.Subscription, sluice.Reason)      {}

@@ -1,0 +1,355 @@
+package push
+
+import (
+	"context"
+	"fmt"
+	"log/slog"
+	"math/rand/v2"
+	"time"
+
+	"github.com/cenkalti/backoff/v4"
+
+	"github.com/sluice-io/sluice/internal/filter"
+	"github.com/sluice-io/sluice/internal/retry"
+	"github.com/sluice-io/sluice/pkg/sluice"
+)
+
+// saveEvery is how often the record of a lane that is read back is stored while all goes
+// well. What came since is known from the attempt log after a crash.
+const saveEvery = time.Second
+
+type resultKind int
+
+const (
+	resultSettled  resultKind = iota // the head of a live lane is done with
+	resultParked                     // the lane's record was stored
+	resultResumed                    // a parked lane went on, or failed again
+	resultUnparked                   // the record was deleted
+)
+
+// result is what came of a task.
+type result struct {
+	kind    resultKind
+	lane    *lane
+	park    park
+	attempt *sluice.Attempt // the last one; nil: none was made
+	err     error           // the runner cannot go on; nothing else is set
+}
+
+// job does one task with the settings of the moment it was handed out.
+type job struct {
+	r     *runner
+	sub   *sluice.Subscription
+	match *filter.Matcher
+}
+
+// worker does tasks until there are none for a while.
+func (r *runner) worker(ctx context.Context, t task) {
+	idle := time.NewTimer(idleWorker)
+	defer idle.Stop()
+	for {
+		job{r: r, sub: t.sub, match: t.match}.do(ctx, t)
+		idle.Reset(idleWorker)
+		var ok bool
+		select {
+		case t, ok = <-r.tasks:
+			if !ok {
+				return
+			}
+		case <-idle.C:
+			return
+		}
+	}
+}
+
+// do does one task. Its result comes through j.r.results, once.
+func (j job) do(ctx context.Context, t task) {
+	var res result
+	switch t.kind {
+	case taskSend:
+		j.send(ctx, t)
+		return
+	case taskSpill:
+		res = j.park(ctx, t, sluice.Parked{NextAt: time.Now()})
+	case taskResume:
+		res = j.resume(ctx, t)
+	case taskUnpark:
+		err := j.persist(ctx, func() error { return j.r.ports.Lanes.Unpark(ctx, t.lane.key, t.park.Revision) })
+		res = result{kind: resultUnparked, err: err}
+	}
+	res.lane = t.lane
+	j.r.results <- res
+}
+
+// send makes the first attempt of a live lane's head. A success costs one write that is not
+// waited for here: the result follows when it is stored.
+func (j job) send(ctx context.Context, t task) {
+	ev := &t.head.Event
+	if t.head.Err != nil {
+		err := j.bury(ctx, ev, sluice.Attempt{Error: t.head.Err.Error()}, reasonOf(t.head.Err))
+		j.r.results <- result{kind: resultSettled, lane: t.lane, err: err}
+		return
+	}
+	before := j.r.recovered[ev.Seq]
+	a := j.attempt(ctx, ev, before.Attempts+1, before.FirstFailed)
+	if a.Verdict.Again.IsZero() && a.Verdict.Dead == "" && !a.Verdict.Cancel {
+		j.r.ports.Log.Record(&a, j.sub.Namespace, func(err error) {
+			j.r.results <- result{kind: resultSettled, lane: t.lane, attempt: &a, err: err}
+		})
+		return
+	}
+	res := j.unsettled(ctx, t, a, before)
+	res.lane, res.attempt = t.lane, &a
+	j.r.results <- res
+}
+
+// unsettled deals with a live head that was not delivered: its lane is parked, or it is dead.
+func (j job) unsettled(ctx context.Context, t task, a sluice.Attempt, before sluice.Progress) result {
+	ev := &t.head.Event
+	if err := j.record(ctx, &a); err != nil {
+		return result{err: err}
+	}
+	if a.Verdict.Again.IsZero() {
+		return result{kind: resultSettled, err: j.giveUp(ctx, ev, a)}
+	}
+	p := sluice.Parked{Attempts: a.Number, NextAt: a.Verdict.Again, LastError: a.Error, FirstFailedAt: before.FirstFailed}
+	if p.FirstFailedAt.IsZero() {
+		p.FirstFailedAt = a.StartedAt
+	}
+	return j.park(ctx, t, p)
+}
+
+// park stores a live lane's record, from its head on.
+func (j job) park(ctx context.Context, t task, p sluice.Parked) result {
+	ev := &t.head.Event
+	p.Lane, p.FromSeq, p.EventID = t.lane.key, ev.Seq, ev.ID
+	if j.sub.Policy.Ordering != sluice.OrderAll {
+		p.Path = ev.Path
+	}
+	e := sluice.ParkedEntry{Parked: p}
+	err := j.save(ctx, &e)
+	return result{kind: resultParked, park: park{ParkedEntry: e}, err: err}
+}
+
+// resume sends the next event of a parked lane.
+func (j job) resume(ctx context.Context, t task) result {
+	p := t.park
+	res := result{kind: resultResumed}
+	ev, err := j.nextOf(ctx, &p)
+	if err == nil && ev != nil {
+		res.attempt, err = j.resend(ctx, &p, ev)
+	}
+	res.park, res.err = p, err
+	return res
+}
+
+// nextOf returns the event to send next, nil if the lane is read to its end or an event was
+// passed over. What aged out meanwhile becomes a dead letter.
+func (j job) nextOf(ctx context.Context, p *park) (*sluice.Event, error) {
+	if len(p.ahead) == 0 {
+		if err := j.readAhead(ctx, p); err != nil {
+			return nil, err
+		}
+	}
+	end := len(p.ahead) == 0 || p.ahead[0].Seq > p.upTo
+	last := p.upTo
+	if !end {
+		last = p.ahead[0].Seq - 1
+	}
+	if err := j.skipTo(ctx, p, last); err != nil || end {
+		return nil, err
+	}
+	ev := &p.ahead[0]
+	ok, err := j.wanted(ctx, ev)
+	if err == nil && !ok {
+		p.pass(ev.Seq)
+		ev = nil
+	}
+	return ev, err
+}
+
+// readAhead reads the next events of the lane, and buries what the log no longer holds.
+func (j job) readAhead(ctx context.Context, p *park) error {
+	var first uint64
+	err := j.persist(ctx, func() (err error) {
+		p.ahead, first, err = j.r.ports.Events.ReadLane(ctx, j.sub, p.Path, p.FromSeq)
+		return err
+	})
+	if err != nil || first <= p.FromSeq || p.FromSeq > p.upTo {
+		return err
+	}
+	return j.expire(ctx, p, min(first-1, p.upTo))
+}
+
+// skipTo moves the record past last. A head that is known and not there any more was removed
+// from the log and becomes a dead letter.
+func (j job) skipTo(ctx context.Context, p *park, last uint64) error {
+	if last < p.FromSeq {
+		return nil
+	}
+	if p.EventID != "" {
+		return j.expire(ctx, p, last)
+	}
+	p.moveTo(last + 1)
+	return nil
+}
+
+// expire buries the lane's events from its head to last, which aged out of the log unsent.
+func (j job) expire(ctx context.Context, p *park, last uint64) error {
+	ev := sluice.Event{ID: p.EventID, Seq: p.FromSeq, Path: p.Path}
+	d := j.letter(&ev, sluice.Attempt{Number: p.Attempts, Error: p.LastError}, sluice.Expired)
+	d.LastSeq = last
+	if err := j.buryLetter(ctx, d); err != nil {
+		return err
+	}
+	p.moveTo(last + 1)
+	return nil
+}
+
+// wanted reports whether an event that was read back is to be sent.
+func (j job) wanted(ctx context.Context, ev *sluice.Event) (bool, error) {
+	if j.r.recovered[ev.Seq].Settled || !j.sub.Pattern.Match(ev.Path) {
+		return false, nil
+	}
+	ok, err := j.match.Match(ev)
+	if err != nil {
+		return false, j.bury(ctx, ev, sluice.Attempt{Error: err.Error()}, sluice.FilterError)
+	}
+	return ok, nil
+}
+
+// resend makes one attempt of a parked lane's head and stores how the lane stands.
+func (j job) resend(ctx context.Context, p *park, ev *sluice.Event) (*sluice.Attempt, error) {
+	a := j.attempt(ctx, ev, p.Attempts+1, p.FirstFailedAt)
+	if err := j.record(ctx, &a); err != nil {
+		return nil, err
+	}
+	if again := a.Verdict.Again; !again.IsZero() {
+		p.Attempts, p.NextAt, p.LastError, p.EventID = a.Number, again, a.Error, ev.ID
+		if p.FirstFailedAt.IsZero() {
+			p.FirstFailedAt = a.StartedAt
+		}
+		return &a, j.save(ctx, &p.ParkedEntry)
+	}
+	if !a.Verdict.Settled {
+		if err := j.giveUp(ctx, ev, a); err != nil {
+			return nil, err
+		}
+	}
+	p.pass(ev.Seq)
+	if p.FromSeq > p.upTo || time.Since(p.savedAt) < saveEvery {
+		return &a, nil
+	}
+	p.savedAt = time.Now()
+	return &a, j.save(ctx, &p.ParkedEntry)
+}
+
+// pass moves the record past the event that was read first.
+func (p *park) pass(seq uint64) {
+	p.ahead = p.ahead[1:]
+	p.moveTo(seq + 1)
+}
+
+func (p *park) moveTo(from uint64) {
+	p.FromSeq, p.EventID, p.Attempts = from, "", 0
+	p.NextAt, p.FirstFailedAt, p.LastError = time.Time{}, time.Time{}, ""
+}
+
+// attempt sends, decides and logs.
+func (j job) attempt(ctx context.Context, ev *sluice.Event, number int, firstFailed time.Time) sluice.Attempt {
+	a := j.r.ports.Sender.Send(ctx, j.sub, ev, number)
+	now := time.Now()
+	if firstFailed.IsZero() {
+		firstFailed = a.StartedAt
+	}
+	a.Verdict = retry.Decide(j.sub.Policy, a, firstFailed, now, rand.Float64()) //nolint:gosec // jitter, not a secret
+	j.r.observe.Attempted(j.sub, &a)
+	level := slog.LevelInfo
+	if a.Outcome == sluice.Delivered {
+		level = slog.LevelDebug
+	}
+	if j.r.log.Enabled(ctx, level) {
+		j.r.log.LogAttrs(ctx, level, "attempt",
+			slog.String("subscription", a.Subscription), slog.String("event", a.EventID), slog.Uint64("seq", a.Seq),
+			slog.Int("number", a.Number), slog.String("outcome", string(a.Outcome)), slog.Int("status", a.Status),
+			slog.Duration("duration", a.Duration.Std()), slog.String("error", a.Error),
+			slog.Time("again", a.Verdict.Again), slog.String("dead", string(a.Verdict.Dead)))
+	}
+	return a
+}
+
+// giveUp writes the dead letter, or ends the subscription whose endpoint is gone.
+func (j job) giveUp(ctx context.Context, ev *sluice.Event, a sluice.Attempt) error {
+	if a.Verdict.Cancel {
+		return j.persist(ctx, func() error { return j.r.ports.Registry.Cancel(ctx, j.sub.ID, "endpoint_gone") })
+	}
+	return j.bury(ctx, ev, a, a.Verdict.Dead)
+}
+
+func (j job) bury(ctx context.Context, ev *sluice.Event, a sluice.Attempt, reason sluice.Reason) error {
+	d := j.letter(ev, a, reason)
+	d.Event = ev
+	return j.buryLetter(ctx, d)
+}
+
+func (j job) letter(ev *sluice.Event, a sluice.Attempt, reason sluice.Reason) sluice.DeadLetter {
+	return sluice.DeadLetter{
+		Subscription: j.sub.ID, Namespace: j.sub.Namespace, EventID: ev.ID, Seq: ev.Seq, Path: ev.Path,
+		Attempts: a.Number, Reason: reason, LastError: a.Error, At: time.Now().UTC(),
+	}
+}
+
+func (j job) buryLetter(ctx context.Context, d sluice.DeadLetter) error {
+	j.r.observe.Buried(j.sub, d.Reason)
+	j.r.log.LogAttrs(ctx, slog.LevelWarn, "dead letter",
+		slog.String("subscription", d.Subscription), slog.String("event", d.EventID), slog.Uint64("seq", d.Seq),
+		slog.String("reason", string(d.Reason)), slog.Int("attempts", d.Attempts), slog.String("error", d.LastError))
+	return j.persist(ctx, func() error { return j.r.ports.Log.Bury(ctx, d) })
+}
+
+// record stores an attempt and waits for it.
+func (j job) record(ctx context.Context, a *sluice.Attempt) error {
+	done := make(chan error, 1)
+	j.r.ports.Log.Record(a, j.sub.Namespace, func(err error) { done <- err })
+	select {
+	case err := <-done:
+		return err
+	case <-ctx.Done():
+		return ctx.Err()
+	}
+}
+
+func (j job) save(ctx context.Context, e *sluice.ParkedEntry) error {
+	return j.persist(ctx, func() error {
+		rev, err := j.r.ports.Lanes.Park(ctx, e.Parked, e.Revision)
+		if err == nil {
+			e.Revision = rev
+		}
+		return err
+	})
+}
+
+// persist repeats a write until it succeeds: the store may be away for a while. A lost
+// compare-and-set is final: the lane has another owner.
+func (j job) persist(ctx context.Context, write func() error) error {
+	b := backoff.NewExponentialBackOff(backoff.WithInitialInterval(50*time.Millisecond),
+		backoff.WithMaxInterval(5*time.Second), backoff.WithMaxElapsedTime(0))
+	err := backoff.Retry(func() error {
+		err := write()
+		if code := sluice.CodeOf(err); err != nil && code != sluice.Internal && code != sluice.Unavailable {
+			return backoff.Permanent(err)
+		}
+		return err
+	}, backoff.WithContext(b, ctx))
+	if err != nil {
+		return fmt.Errorf("subscription %s: %w", j.sub.ID, err)
+	}
+	return nil
+}
+
+func reasonOf(err error) sluice.Reason {
+	if sluice.CodeOf(err) == sluice.Unprocessable {
+		return sluice.FilterError
+	}
+	return sluice.Malformed
+}
