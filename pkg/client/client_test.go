@@ -1,0 +1,295 @@
+package client_test
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"io"
+	"net"
+	"net/http"
+	"net/http/httptest"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/sluice-io/sluice/pkg/client"
+	"github.com/sluice-io/sluice/pkg/sluice"
+)
+
+// answer is what the server says to one request.
+type answer struct {
+	status int
+	body   string
+}
+
+// request is what the server was asked.
+type request struct {
+	line   string
+	header http.Header
+	body   string
+}
+
+// server answers in turn, the last answer for ever, and keeps what it was asked.
+type server struct {
+	*client.Client
+
+	mu      sync.Mutex
+	asked   []request
+	answers []answer
+}
+
+func serve(t *testing.T, answers ...answer) *server {
+	t.Helper()
+	s := &server{answers: answers}
+	srv := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		body, _ := io.ReadAll(r.Body)
+		s.mu.Lock()
+		defer s.mu.Unlock()
+		s.asked = append(s.asked, request{r.Method + " " + r.URL.RequestURI(), r.Header, string(body)})
+		a := s.answers[0]
+		if len(s.answers) > 1 {
+			s.answers = s.answers[1:]
+		}
+		w.WriteHeader(a.status)
+		_, _ = io.WriteString(w, a.body)
+	}))
+	t.Cleanup(srv.Close)
+	s.Client = client.New(srv.URL+"/", "tok")
+	return s
+}
+
+func (s *server) requests() []request {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.asked
+}
+
+func TestEveryCallAsksWhatTheContractSays(t *testing.T) {
+	t.Parallel()
+	tests := []struct {
+		name   string
+		call   func(context.Context, *client.Client) error
+		want   string
+		body   string
+		status int
+		reply  string
+	}{
+		{"capabilities", func(ctx context.Context, c *client.Client) error { _, err := c.Capabilities(ctx); return err }, "GET /v1/capabilities", "", 200, "{}"},
+		{"ready", func(ctx context.Context, c *client.Client) error { _, err := c.Ready(ctx); return err }, "GET /readyz", "", 200, "ok"},
+		{"namespaces", func(ctx context.Context, c *client.Client) error { _, err := c.Namespaces(ctx, "c1"); return err }, "GET /v1/namespaces?cursor=c1", "", 200, "{}"},
+		{"namespace", func(ctx context.Context, c *client.Client) error { _, err := c.Namespace(ctx, "acme"); return err }, "GET /v1/namespaces/acme", "", 200, "{}"},
+		{"put namespace", func(ctx context.Context, c *client.Client) error {
+			_, err := c.PutNamespace(ctx, "acme", client.NamespaceSpec{Retention: sluice.Retention{MaxAge: sluice.Duration(time.Hour)}})
+			return err
+		}, "PUT /v1/namespaces/acme", `{"retention":{"max_age":"1h0m0s","max_bytes":0}}`, 200, "{}"},
+		{"delete namespace", func(ctx context.Context, c *client.Client) error { return c.DeleteNamespace(ctx, "acme") }, "DELETE /v1/namespaces/acme", "", 204, ""},
+		{"events", func(ctx context.Context, c *client.Client) error {
+			_, err := c.Events(ctx, "acme", client.EventsQuery{Pattern: "/a/**", Types: []string{"x", "y.*"}, Since: "-1", Limit: 5})
+			return err
+		}, "GET /v1/namespaces/acme/events?limit=5&pattern=%2Fa%2F%2A%2A&since=-1&types=x%2Cy.%2A", "", 200, "{}"},
+		{"event with an odd id", func(ctx context.Context, c *client.Client) error { _, err := c.Event(ctx, "acme", "a/b c"); return err }, "GET /v1/namespaces/acme/events/a%2Fb%20c", "", 200, "{}"},
+		{"subscriptions", func(ctx context.Context, c *client.Client) error {
+			_, err := c.Subscriptions(ctx, client.SubscriptionsQuery{Namespace: "acme", State: sluice.Paused})
+			return err
+		}, "GET /v1/subscriptions?namespace=acme&state=paused", "", 200, "{}"},
+		{"create", func(ctx context.Context, c *client.Client) error {
+			_, _, err := c.CreateSubscription(ctx, client.SubscriptionSpec{Pattern: "/**", Endpoint: sluice.Endpoint{URL: "https://e"}})
+			return err
+		}, "POST /v1/subscriptions", `{"pattern":"/**","endpoint":{"url":"https://e"}}`, 201, "{}"},
+		{"put", func(ctx context.Context, c *client.Client) error {
+			_, _, err := c.PutSubscription(ctx, "s", json.RawMessage(`{"target":"scope:acme"}`))
+			return err
+		}, "PUT /v1/subscriptions/s", `{"target":"scope:acme"}`, 200, "{}"},
+		{"subscription", func(ctx context.Context, c *client.Client) error { _, err := c.Subscription(ctx, "s"); return err }, "GET /v1/subscriptions/s", "", 200, "{}"},
+		{"patch", func(ctx context.Context, c *client.Client) error {
+			_, err := c.PatchSubscription(ctx, "s", map[string]any{"enabled": false}, 7)
+			return err
+		}, "PATCH /v1/subscriptions/s", `{"enabled":false}`, 200, "{}"},
+		{"delete", func(ctx context.Context, c *client.Client) error { return c.DeleteSubscription(ctx, "s") }, "DELETE /v1/subscriptions/s", "", 204, ""},
+		{"pause", func(ctx context.Context, c *client.Client) error { _, err := c.PauseSubscription(ctx, "s"); return err }, "POST /v1/subscriptions/s/pause", "", 200, "{}"},
+		{"resume", func(ctx context.Context, c *client.Client) error {
+			_, err := c.ResumeSubscription(ctx, "s")
+			return err
+		}, "POST /v1/subscriptions/s/resume", "", 200, "{}"},
+		{"rotate", func(ctx context.Context, c *client.Client) error {
+			_, err := c.RotateSecret(ctx, "s", time.Hour)
+			return err
+		}, "POST /v1/subscriptions/s/secret/rotate", `{"overlap":"1h0m0s"}`, 200, "{}"},
+		{"test", func(ctx context.Context, c *client.Client) error { _, err := c.TestSubscription(ctx, "s"); return err }, "POST /v1/subscriptions/s/test", "", 200, "{}"},
+		{"status", func(ctx context.Context, c *client.Client) error { _, err := c.Status(ctx, "s"); return err }, "GET /v1/subscriptions/s/status", "", 200, "{}"},
+		{"deliveries", func(ctx context.Context, c *client.Client) error {
+			_, err := c.Deliveries(ctx, "s", client.DeliveriesQuery{State: "dead", Since: "9"})
+			return err
+		}, "GET /v1/subscriptions/s/deliveries?since=9&state=dead", "", 200, "{}"},
+		{"delivery", func(ctx context.Context, c *client.Client) error { _, err := c.Delivery(ctx, "s", "e"); return err }, "GET /v1/subscriptions/s/deliveries/e", "", 200, "{}"},
+	}
+	for _, tt := range tests {
+		t.Run(tt.name, func(t *testing.T) {
+			t.Parallel()
+			s := serve(t, answer{tt.status, tt.reply})
+			require.NoError(t, tt.call(t.Context(), s.Client))
+			got := s.requests()[0]
+			require.Equal(t, tt.want, got.line)
+			require.Equal(t, tt.body, got.body)
+			require.Equal(t, "Bearer tok", got.header.Get("Authorization"))
+			if tt.name == "patch" {
+				require.Equal(t, "application/merge-patch+json", got.header.Get("Content-Type"))
+				require.Equal(t, `"7"`, got.header.Get("If-Match"))
+			}
+		})
+	}
+}
+
+func TestPublishedEventsAreCloudEvents(t *testing.T) {
+	t.Parallel()
+	s := serve(t, answer{201, `{"events":[{"id":"a","seq":1,"path":"/o/1"},{"id":"b","seq":2,"path":"/o/2"},{"id":"c","seq":3,"path":"/o/3","duplicate":true}]}`})
+	stored, err := s.Publish(
+		t.Context(), "acme",
+		sluice.Event{ID: "a", Path: "/o/1", Type: "order.placed", Data: []byte(`{"n":1}`), Extensions: map[string]string{"region": "eu"}},
+		sluice.Event{ID: "b", Path: "/o/2", ContentType: "text/plain", Data: []byte("hello")},
+		sluice.Event{ID: "c", Path: "/o/3", Data: []byte{0xff}},
+	)
+	require.NoError(t, err)
+	require.Equal(t, uint64(2), stored[1].Seq)
+	require.True(t, stored[2].Duplicate)
+	got := s.requests()[0]
+	require.Equal(t, "application/cloudevents-batch+json", got.header.Get("Content-Type"))
+	require.JSONEq(t, `[
+		{"specversion":"1.0","id":"a","path":"/o/1","type":"order.placed","source":"/sluice/client","region":"eu","datacontenttype":"application/json","data":{"n":1}},
+		{"specversion":"1.0","id":"b","path":"/o/2","type":"message","source":"/sluice/client","datacontenttype":"text/plain","data":"hello"},
+		{"specversion":"1.0","id":"c","path":"/o/3","type":"message","source":"/sluice/client","datacontenttype":"application/octet-stream","data_base64":"/w=="}]`, got.body)
+}
+
+func TestARepeatedPublishHasTheSameIDs(t *testing.T) {
+	t.Parallel()
+	s := serve(t, answer{503, ""}, answer{201, `{"events":[{"id":"x","seq":1,"path":"/a"}]}`})
+	_, err := s.Publish(t.Context(), "acme", sluice.Event{Path: "/a"})
+	require.NoError(t, err)
+	got := s.requests()
+	require.Len(t, got, 2)
+	require.Equal(t, got[0].body, got[1].body)
+	var body struct{ ID string }
+	require.NoError(t, json.Unmarshal([]byte(got[0].body), &body))
+	require.Regexp(t, `^[0-9a-f]{8}-[0-9a-f]{4}-7[0-9a-f]{3}-[89ab][0-9a-f]{3}-[0-9a-f]{12}$`, body.ID)
+}
+
+func TestEventsComeBackAsTheyWere(t *testing.T) {
+	t.Parallel()
+	s := serve(t, answer{200, `{"events":[
+		{"specversion":"1.0","id":"a","source":"/s","type":"t","time":"2026-01-02T03:04:05Z","path":"/o/1","sequence":"7","region":"eu","data":{"n":1}},
+		{"specversion":"1.0","id":"b","source":"/s","type":"t","path":"/o/2","sequence":"8","datacontenttype":"text/plain","data":"hello"},
+		{"specversion":"1.0","id":"c","source":"/s","type":"t","path":"/o/3","sequence":"9","data":"json text"},
+		{"specversion":"1.0","id":"d","source":"/s","type":"t","path":"/o/4","sequence":"10","datacontenttype":"image/png","data_base64":"/w=="}],"next_cursor":"n"}`})
+	page, err := s.Events(t.Context(), "acme", client.EventsQuery{})
+	require.NoError(t, err)
+	require.Equal(t, "n", page.Next)
+	require.Equal(t, sluice.Event{
+		Namespace: "acme", ID: "a", Source: "/s", Type: "t", Time: time.Date(2026, 1, 2, 3, 4, 5, 0, time.UTC),
+		Path: "/o/1", Seq: 7, Extensions: map[string]string{"region": "eu"}, Data: []byte(`{"n":1}`),
+	}, page.Items[0])
+	require.Equal(t, "hello", string(page.Items[1].Data))
+	require.Equal(t, `"json text"`, string(page.Items[2].Data))
+	require.Equal(t, []byte{0xff}, page.Items[3].Data)
+}
+
+func TestASecretIsKeptWhereverItLies(t *testing.T) {
+	t.Parallel()
+	for _, body := range []string{`{"id":"s","secret":"whsec_x"}`, `{"id":"s","endpoint":{"url":"u","secret":"whsec_x"}}`} {
+		s := serve(t, answer{201, body})
+		sub, created, err := s.CreateSubscription(t.Context(), client.SubscriptionSpec{})
+		require.NoError(t, err)
+		require.True(t, created)
+		require.Equal(t, "s", sub.ID)
+		require.Equal(t, "whsec_x", sub.Endpoint.Secret)
+	}
+	s := serve(t, answer{200, `{"id":"s"}`})
+	_, created, err := s.CreateSubscription(t.Context(), client.SubscriptionSpec{})
+	require.NoError(t, err)
+	require.False(t, created, "200 means that there was one already")
+}
+
+func TestErrorsHaveTheServersCodeAndTheRequestID(t *testing.T) {
+	t.Parallel()
+	s := serve(t, answer{422, `{"ok":false,"error":{"code":"blocked_address","message":"10.0.0.1 is private","details":{"address":"10.0.0.1"}},"request_id":"r1"}`})
+	_, _, err := s.CreateSubscription(t.Context(), client.SubscriptionSpec{})
+	e, ok := errors.AsType[*sluice.Error](err)
+	require.True(t, ok)
+	require.Equal(t, sluice.BlockedAddress, e.Code)
+	require.Equal(t, "10.0.0.1 is private", e.Error())
+	require.Equal(t, map[string]any{"address": "10.0.0.1", "request_id": "r1"}, e.Details)
+}
+
+func TestAnErrorThatIsNotTheServersHasTheCodeOfItsStatus(t *testing.T) {
+	t.Parallel()
+	for status, want := range map[int]sluice.Code{
+		400: sluice.InvalidRequest, 401: sluice.Unauthenticated, 403: sluice.Forbidden, 404: sluice.NotFound, 409: sluice.Conflict,
+		412: sluice.RevisionMismatch, 413: sluice.TooLarge, 429: sluice.QuotaExceeded, 502: sluice.Unavailable, 500: sluice.Internal,
+	} {
+		s := serve(t, answer{status, "<html>"})
+		_, err := s.Status(t.Context(), "s")
+		require.Equal(t, want, sluice.CodeOf(err), status)
+	}
+}
+
+func TestHarmlessCallsAreRepeatedAndOthersAreNot(t *testing.T) {
+	t.Parallel()
+	s := serve(t, answer{503, ""}, answer{503, ""}, answer{200, `{"id":"s"}`})
+	sub, err := s.Subscription(t.Context(), "s")
+	require.NoError(t, err)
+	require.Equal(t, "s", sub.ID)
+	require.Len(t, s.requests(), 3)
+
+	s = serve(t, answer{503, ""})
+	s.Retries = 2
+	_, err = s.Subscription(t.Context(), "s")
+	require.Equal(t, sluice.Unavailable, sluice.CodeOf(err))
+	require.Len(t, s.requests(), 3, "the number of repetitions is bounded")
+
+	s = serve(t, answer{503, ""})
+	_, err = s.RotateSecret(t.Context(), "s", 0)
+	require.Equal(t, sluice.Unavailable, sluice.CodeOf(err))
+	require.Len(t, s.requests(), 1, "a second rotation would end the first one's secret")
+
+	s = serve(t, answer{500, ""})
+	_, err = s.Status(t.Context(), "s")
+	require.Error(t, err)
+	require.Len(t, s.requests(), 1, "a 500 does not get better")
+}
+
+func TestAServerThatIsNotThereIsUnavailable(t *testing.T) {
+	t.Parallel()
+	listener, err := (&net.ListenConfig{}).Listen(t.Context(), "tcp", "127.0.0.1:0")
+	require.NoError(t, err)
+	address := "http://" + listener.Addr().String()
+	require.NoError(t, listener.Close())
+	c := client.New(address, "")
+	c.Retries = 1
+	_, err = c.Namespace(t.Context(), "acme")
+	require.Equal(t, sluice.Unavailable, sluice.CodeOf(err))
+	require.ErrorContains(t, err, "no answer from "+address)
+}
+
+func TestTheContextEndsACall(t *testing.T) {
+	t.Parallel()
+	s := serve(t, answer{503, ""})
+	s.Retries = 1000
+	ctx, cancel := context.WithTimeout(t.Context(), 50*time.Millisecond)
+	defer cancel()
+	_, err := s.Namespace(ctx, "acme")
+	require.Error(t, err)
+	require.Error(t, ctx.Err())
+	_, err = s.Namespace(ctx, "acme")
+	require.ErrorIs(t, err, context.DeadlineExceeded)
+}
+
+func TestAnAnswerThatIsNotJSONIsAnError(t *testing.T) {
+	t.Parallel()
+	s := serve(t, answer{200, "<html>"})
+	_, err := s.Status(t.Context(), "s")
+	require.ErrorContains(t, err, "not the JSON that is expected")
+	s = serve(t, answer{200, `{"subscriptions":{}}`})
+	_, err = s.Subscriptions(t.Context(), client.SubscriptionsQuery{})
+	require.ErrorContains(t, err, "subscriptions is not what is expected")
+}

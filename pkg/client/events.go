@@ -1,0 +1,185 @@
+package client
+
+import (
+	"context"
+	"crypto/rand"
+	"encoding/binary"
+	"encoding/json"
+	"fmt"
+	"maps"
+	"net/http"
+	"strings"
+	"time"
+	"unicode/utf8"
+
+	"github.com/sluice-io/sluice/pkg/sluice"
+)
+
+// DefaultSource is the source of an event whose publisher named none.
+const DefaultSource = "/sluice/client"
+
+// Publish stores events in a namespace, in their order and all or none, and returns where they
+// lie. Namespace, Seq and Stored of an event are not looked at; an ID is made up where it is
+// empty, so that a repeated request stores nothing twice.
+func (c *Client) Publish(ctx context.Context, namespace string, events ...sluice.Event) ([]sluice.Stored, error) {
+	if len(events) == 0 {
+		return nil, nil
+	}
+	bodies := make([]map[string]any, len(events))
+	for i, ev := range events {
+		bodies[i] = structured(ev)
+	}
+	req := call{
+		method: http.MethodPost, path: join(namespaces, namespace, "events"),
+		media: "application/cloudevents-batch+json",
+	}
+	var body any = bodies
+	if len(events) == 1 {
+		req.media, body = "application/cloudevents+json", bodies[0]
+	}
+	reply, err := send[struct {
+		Events []sluice.Stored `json:"events"`
+	}](ctx, c, req, body)
+	if err == nil && len(reply.Events) != len(events) {
+		err = fmt.Errorf("POST %s: %d events were sent and %d confirmed", req.path, len(events), len(reply.Events))
+	}
+	return reply.Events, err
+}
+
+// structured returns an event as structured CloudEvent.
+func structured(ev sluice.Event) map[string]any {
+	body := map[string]any{}
+	for name, value := range ev.Extensions {
+		body[name] = value
+	}
+	set := func(name, value, otherwise string) {
+		if value == "" {
+			value = otherwise
+		}
+		if value != "" {
+			body[name] = value
+		}
+	}
+	if ev.ID == "" {
+		ev.ID = newID(time.Now())
+	}
+	body["specversion"], body["id"], body["path"] = "1.0", ev.ID, ev.Path
+	set("type", ev.Type, sluice.DefaultType)
+	set("source", ev.Source, DefaultSource)
+	set("subject", ev.Subject, "")
+	set("dataschema", ev.DataSchema, "")
+	if !ev.Time.IsZero() {
+		body["time"] = ev.Time.UTC()
+	}
+	maps.Copy(body, data(&ev))
+	return body
+}
+
+// data returns the members that hold the event's data: as JSON, as text, or as base64.
+func data(ev *sluice.Event) map[string]any {
+	media := ev.ContentType
+	switch {
+	case len(ev.Data) == 0:
+		return nil
+	case ev.JSONData() != nil:
+		if media == "" {
+			media = "application/json"
+		}
+		return map[string]any{"datacontenttype": media, "data": ev.JSONData()}
+	case strings.HasPrefix(media, "text/") && utf8.Valid(ev.Data):
+		return map[string]any{"datacontenttype": media, "data": string(ev.Data)}
+	case media == "":
+		media = "application/octet-stream"
+	}
+	return map[string]any{"datacontenttype": media, "data_base64": ev.Data}
+}
+
+// newID returns a UUIDv7: ids of one publisher sort by time.
+func newID(now time.Time) string {
+	var u [16]byte
+	rand.Read(u[:]) // never returns an error
+	var ms [8]byte
+	binary.BigEndian.PutUint64(ms[:], uint64(now.UnixMilli()))
+	copy(u[:6], ms[2:])
+	u[6], u[8] = u[6]&0x0f|0x70, u[8]&0x3f|0x80
+	return fmt.Sprintf("%x-%x-%x-%x-%x", u[:4], u[4:6], u[6:8], u[8:10], u[10:])
+}
+
+// EventsQuery says which events are wanted; everything is optional.
+type EventsQuery struct {
+	Pattern sluice.Pattern
+	Types   []string
+	Since   string // a sequence, an event's id, "-1" (the beginning), "now" or an RFC 3339 time
+	Until   string // like Since
+	Limit   int    // at most 1000; the server's default is 100
+	Cursor  string // Page.Next of the part before
+}
+
+// Events returns events of a namespace in the order of its log. Code WindowExceeded if Since is
+// older than what is kept.
+func (c *Client) Events(ctx context.Context, namespace string, q EventsQuery) (Page[sluice.Event], error) {
+	query := params("pattern", string(q.Pattern), "types", strings.Join(q.Types, ","), "since", q.Since,
+		"until", q.Until, "limit", number(q.Limit), "cursor", q.Cursor)
+	raw, err := list[wireEvent](ctx, c, join(namespaces, namespace, "events"), "events", query)
+	page := Page[sluice.Event]{Next: raw.Next}
+	for _, ev := range raw.Items {
+		page.Items = append(page.Items, ev.event(namespace))
+	}
+	return page, err
+}
+
+// Event returns the event with an id or a sequence. Code NotFound if there is none.
+func (c *Client) Event(ctx context.Context, namespace, idOrSeq string) (sluice.Event, error) {
+	req := call{method: http.MethodGet, path: join(namespaces, namespace, "events", idOrSeq)}
+	raw, err := send[wireEvent](ctx, c, req, nil)
+	return raw.event(namespace), err
+}
+
+// wireEvent is an event as the API shows it: a structured CloudEvent.
+type wireEvent map[string]json.RawMessage
+
+func (w wireEvent) event(namespace string) sluice.Event {
+	ev := sluice.Event{Namespace: namespace}
+	var base64 []byte
+	known := map[string]any{
+		"specversion": new(string), "namespace": new(string), "id": &ev.ID, "type": &ev.Type, "source": &ev.Source, "subject": &ev.Subject,
+		"time": &ev.Time, "datacontenttype": &ev.ContentType, "dataschema": &ev.DataSchema,
+		"path": &ev.Path, "data_base64": &base64,
+	}
+	for name, value := range w {
+		if target, ok := known[name]; ok {
+			// What is not of its type stays empty: the server wrote it, it is shown as far as it goes.
+			_ = json.Unmarshal(value, target)
+			continue
+		}
+		w.other(&ev, name, value)
+	}
+	if base64 != nil {
+		ev.Data = base64
+	}
+	return ev
+}
+
+func (w wireEvent) other(ev *sluice.Event, name string, value json.RawMessage) {
+	var text string
+	isText := json.Unmarshal(value, &text) == nil
+	if !isText {
+		text = string(value)
+	}
+	switch name {
+	case "sequence", "seq":
+		_, _ = fmt.Sscan(text, &ev.Seq) // 0 if it is none
+	case "data":
+		ev.Data = value
+		var media string
+		_ = json.Unmarshal(w["datacontenttype"], &media) // absent means JSON
+		if probe := (sluice.Event{ContentType: media}); isText && !probe.IsJSON() {
+			ev.Data = []byte(text)
+		}
+	default:
+		if ev.Extensions == nil {
+			ev.Extensions = map[string]string{}
+		}
+		ev.Extensions[name] = text
+	}
+}

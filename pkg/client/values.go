@@ -1,0 +1,140 @@
+package client
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"net/http"
+	"net/url"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/sluice-io/sluice/pkg/sluice"
+)
+
+// Page is part of a list. Next is the cursor of the part that follows, empty on the last.
+type Page[T any] struct {
+	Items []T
+	Next  string
+}
+
+// list gets one part of a list whose elements lie under name.
+func list[T any](ctx context.Context, c *Client, path, name string, query url.Values) (Page[T], error) {
+	var reply map[string]json.RawMessage
+	var page Page[T]
+	if _, err := c.do(ctx, call{method: http.MethodGet, path: path, query: query}, &reply); err != nil {
+		return page, err
+	}
+	for key, target := range map[string]any{name: &page.Items, "next_cursor": &page.Next} {
+		if value, ok := reply[key]; ok {
+			if err := json.Unmarshal(value, target); err != nil {
+				return page, fmt.Errorf("GET %s: %s is not what is expected: %w", path, key, err)
+			}
+		}
+	}
+	return page, nil
+}
+
+// params leaves out what is empty.
+func params(pairs ...string) url.Values {
+	query := url.Values{}
+	for i := 0; i+1 < len(pairs); i += 2 {
+		if pairs[i+1] != "" {
+			query.Set(pairs[i], pairs[i+1])
+		}
+	}
+	return query
+}
+
+func number(n int) string {
+	if n == 0 {
+		return ""
+	}
+	return strconv.Itoa(n)
+}
+
+// encode makes a call's body.
+func encode(req call, body any) (call, error) {
+	data, err := json.Marshal(body)
+	if err != nil {
+		return req, sluice.Errorf(sluice.InvalidRequest, "the request is not JSON: %v", err)
+	}
+	if req.media == "" {
+		req.media = "application/json"
+	}
+	req.body = data
+	return req, nil
+}
+
+// send makes a call with a JSON body and returns the decoded answer.
+func send[T any](ctx context.Context, c *Client, req call, body any) (T, error) {
+	var reply T
+	if body != nil {
+		var err error
+		if req, err = encode(req, body); err != nil {
+			return reply, err
+		}
+	}
+	_, err := c.do(ctx, req, &reply)
+	return reply, err
+}
+
+// Capabilities returns what the server can do, as it says itself.
+func (c *Client) Capabilities(ctx context.Context) (map[string]any, error) {
+	return send[map[string]any](ctx, c, call{method: http.MethodGet, path: "/v1/capabilities"}, nil)
+}
+
+// Ready returns the server's time (the zero time if it does not say) if it is ready to work,
+// code Unavailable if it is not. It does not repeat the question.
+func (c *Client) Ready(ctx context.Context) (time.Time, error) {
+	got, err := c.do(ctx, call{method: http.MethodGet, path: "/readyz", once: true}, nil)
+	if err != nil {
+		return time.Time{}, err
+	}
+	at, err := http.ParseTime(got.header.Get("Date"))
+	if err != nil {
+		return time.Time{}, nil //nolint:nilerr // a server without a Date header is ready all the same
+	}
+	return at, nil
+}
+
+const namespaces = "/v1/namespaces"
+
+// NamespaceSpec is what can be said about a namespace; zero values mean the server's defaults.
+type NamespaceSpec struct {
+	Description string           `json:"description,omitempty"`
+	Retention   sluice.Retention `json:"retention,omitzero"`
+	DedupWindow sluice.Duration  `json:"dedup_window,omitzero"`
+}
+
+// Namespaces returns the namespaces from the cursor on ("": the first).
+func (c *Client) Namespaces(ctx context.Context, cursor string) (Page[sluice.Namespace], error) {
+	return list[sluice.Namespace](ctx, c, namespaces, "namespaces", params("cursor", cursor))
+}
+
+// Namespace returns one namespace with its usage. Code NotFound if there is none.
+func (c *Client) Namespace(ctx context.Context, name string) (sluice.Namespace, error) {
+	return send[sluice.Namespace](ctx, c, call{method: http.MethodGet, path: join(namespaces, name)}, nil)
+}
+
+// PutNamespace makes or changes a namespace and returns it.
+func (c *Client) PutNamespace(ctx context.Context, name string, spec NamespaceSpec) (sluice.Namespace, error) {
+	return send[sluice.Namespace](ctx, c, call{method: http.MethodPut, path: join(namespaces, name)}, spec)
+}
+
+// DeleteNamespace deletes a namespace with everything in it. Code NotFound if there is none.
+func (c *Client) DeleteNamespace(ctx context.Context, name string) error {
+	_, err := c.do(ctx, call{method: http.MethodDelete, path: join(namespaces, name)}, nil)
+	return err
+}
+
+// join appends escaped segments to a path.
+func join(path string, segments ...string) string {
+	var b strings.Builder
+	b.WriteString(path)
+	for _, s := range segments {
+		b.WriteString("/" + url.PathEscape(s))
+	}
+	return b.String()
+}
