@@ -7,7 +7,12 @@ import (
 	"github.com/sluice-io/sluice/pkg/sluice"
 )
 
-const eventsPrefix = "events."
+// How the subjects of each stream start.
+const (
+	eventsPrefix      = "events."
+	attemptsPrefix    = "attempts."
+	deadLettersPrefix = "dead."
+)
 
 // Streams that exist once.
 const (
@@ -32,18 +37,19 @@ func EventsSubjects(namespace string) string { return eventsPrefix + namespace +
 
 // AttemptsSubject returns the subject of a subscription's attempts.
 func AttemptsSubject(namespace, subscription string) string {
-	return "attempts." + namespace + "." + subscription
+	return attemptsPrefix + namespace + "." + subscription
 }
 
 // DeadLettersSubject returns the subject of a subscription's dead letters.
 func DeadLettersSubject(namespace, subscription string) string {
-	return "dead." + namespace + "." + subscription
+	return deadLettersPrefix + namespace + "." + subscription
 }
 
 const rootSuffix = "_root"
 
 // Consumers returns the names of a subscription's durable consumers, as many as it has
-// filters: the subscription's id, and the id and "_root" for the path before a final "**".
+// filters, one or two: the subscription's id, and the id and "_root" for the path before a
+// final "**".
 func Consumers(subscription string, filters int) []string {
 	return []string{subscription, subscription + rootSuffix}[:filters]
 }
@@ -51,8 +57,7 @@ func Consumers(subscription string, filters int) []string {
 // CheckSubscriptionID returns an error (InvalidRequest) unless id can name a consumer: 1 to
 // 64 of A–Z, a–z, 0–9, "_" and "-", not ending in "_root".
 func CheckSubscriptionID(id string) error {
-	bad := strings.ContainsFunc(id, func(r rune) bool { return r > 0x7f || !keyable(byte(r)) })
-	if id == "" || len(id) > 64 || bad {
+	if len(id) > 64 || encode("", []string{id}, keyable) != "."+id {
 		return sluice.Errorf(sluice.InvalidRequest, "subscription id %q: use 1 to 64 of A-Z, a-z, 0-9, _ and -", id)
 	}
 	if strings.HasSuffix(id, rootSuffix) {
@@ -76,3 +81,8 @@ func LaneKey(subscription string, ordering sluice.Ordering, path sluice.Path, se
 
 // LaneKeys returns the filter that matches every lane key of a subscription.
 func LaneKeys(subscription string) string { return subscription + ".>" }
+
+// IsEventLane reports whether a lane's key is that of a single event.
+func IsEventLane(subscription, lane string) bool {
+	return strings.HasPrefix(lane, subscription+".e.")
+}

@@ -1,6 +1,7 @@
 package streams
 
 import (
+	"encoding/hex"
 	"strings"
 
 	"github.com/sluice-io/sluice/pkg/sluice"
@@ -22,22 +23,24 @@ func ParseSubject(subject string) (namespace string, path sluice.Path, err error
 	if !ok {
 		return "", "", sluice.Errorf(sluice.InvalidRequest, "subject %q is no event's", subject)
 	}
-	tokens := strings.Split(rest, ".")
+	namespace, rest, ok = strings.Cut(rest, ".")
+	if !ok {
+		return "", "", sluice.Errorf(sluice.InvalidRequest, "subject %q has no path", subject)
+	}
+	if err = sluice.CheckNamespaceName(namespace); err != nil {
+		return "", "", err
+	}
 	var b strings.Builder
-	for _, token := range tokens[1:] {
+	for token := range strings.SplitSeq(rest, ".") {
 		b.WriteByte('/')
 		if !decode(&b, token) {
 			return "", "", sluice.Errorf(sluice.InvalidRequest, "subject %q: token %q is not a path segment", subject, token)
 		}
 	}
-	path, err = sluice.ParsePath(b.String())
-	if err != nil {
+	if path, err = sluice.ParsePath(b.String()); err != nil {
 		return "", "", err
 	}
-	if Subject(tokens[0], path) != subject {
-		return "", "", sluice.Errorf(sluice.InvalidRequest, "subject %q is not the canonical one of path %q", subject, path)
-	}
-	return tokens[0], path, nil
+	return namespace, path, nil
 }
 
 func encode(prefix string, segments []string, plain func(byte) bool) string {
@@ -59,26 +62,37 @@ func encode(prefix string, segments []string, plain func(byte) bool) string {
 	return b.String()
 }
 
+// decode appends the segment that the token stands for. It reports false for a token that
+// encode does not make: every segment has exactly one.
 func decode(b *strings.Builder, token string) bool {
 	if token == "=" {
 		return true
 	}
 	for i := 0; i < len(token); i++ {
-		if token[i] != '=' {
-			b.WriteByte(token[i])
-			continue
+		c, escaped := token[i], token[i] == '='
+		if escaped {
+			var ok bool
+			if c, ok = unhex(token[i+1:]); !ok {
+				return false
+			}
+			i += 2
 		}
-		if i+2 >= len(token) {
+		if c == '/' || escaped == harmless(c) {
 			return false
 		}
-		hi, lo := strings.IndexByte(upperHex, token[i+1]), strings.IndexByte(upperHex, token[i+2])
-		if hi < 0 || lo < 0 {
-			return false
-		}
-		b.WriteByte(byte(hi<<4 | lo))
-		i += 2
+		b.WriteByte(c)
 	}
 	return token != ""
+}
+
+// unhex returns the byte that the first two upper-case hex digits of s stand for.
+func unhex(s string) (byte, bool) {
+	if len(s) < 2 || s[:2] != strings.ToUpper(s[:2]) {
+		return 0, false
+	}
+	var c [1]byte
+	_, err := hex.Decode(c[:], []byte(s[:2]))
+	return c[0], err == nil
 }
 
 // harmless says which bytes stand for themselves in a subject token.
@@ -89,61 +103,4 @@ func harmless(c byte) bool {
 // keyable says which bytes stand for themselves in a bucket's key.
 func keyable(c byte) bool {
 	return c == '_' || c == '-' || c-'0' < 10 || c-'a' < 26 || c-'A' < 26
-}
-
-// Filter is one consumer's filter subject. What an inexact one lets through beyond the
-// pattern has to be matched again.
-type Filter struct {
-	Subject string
-	Exact   bool
-}
-
-// Filters returns the filter subjects of a pattern, one for each consumer: two when the
-// pattern ends in "**" after a segment, because "a.>" does not hold "a" itself and two
-// filters on one consumer slow catching up by a factor of fifty.
-func Filters(namespace string, pattern sluice.Pattern) []Filter {
-	segs := pattern.Segments()
-	at := indexStars(segs)
-	if at < 0 {
-		return []Filter{{Subject: wild(namespace, segs), Exact: true}}
-	}
-	exact := at == len(segs)-1
-	filters := []Filter{{Subject: wild(namespace, segs[:at]) + ".>", Exact: exact}}
-	if exact && at > 0 {
-		filters = append(filters, Filter{Subject: wild(namespace, segs[:at]), Exact: true})
-	}
-	return filters
-}
-
-// Superset returns one filter that covers the pattern, for a subscription whose lane is all
-// of its events and which therefore needs them from one consumer.
-func Superset(namespace string, pattern sluice.Pattern) Filter {
-	filters := Filters(namespace, pattern)
-	if len(filters) == 1 {
-		return filters[0]
-	}
-	segs := pattern.Segments()
-	return Filter{Subject: wild(namespace, segs[:len(segs)-2]) + ".>"}
-}
-
-func indexStars(segs []string) int {
-	for i, s := range segs {
-		if s == "**" {
-			return i
-		}
-	}
-	return -1
-}
-
-func wild(namespace string, segs []string) string {
-	var b strings.Builder
-	b.WriteString(eventsPrefix + namespace)
-	for _, s := range segs {
-		if s == "*" {
-			b.WriteString(".*")
-		} else {
-			b.WriteString(encode("", []string{s}, harmless))
-		}
-	}
-	return b.String()
 }

@@ -29,7 +29,11 @@ func (d *Duration) UnmarshalText(text []byte) error {
 }
 
 // UnmarshalJSON reads a JSON string; numbers are refused because their unit would be a guess.
+// null leaves the value as it is.
 func (d *Duration) UnmarshalJSON(data []byte) error {
+	if string(data) == "null" {
+		return nil
+	}
 	var s string
 	if err := json.Unmarshal(data, &s); err != nil {
 		return Errorf(InvalidRequest, "%s is not a duration; write a string such as %q", data, "10s")

@@ -21,7 +21,7 @@ type Namespace struct {
 
 // Retention bounds a namespace's log; the oldest events go first.
 type Retention struct {
-	MaxAge   Duration `json:"max_age"`   // 0: for ever
+	MaxAge   Duration `json:"max_age"`   // 0: the default, a week; negative: for ever
 	MaxBytes int64    `json:"max_bytes"` // 0: unlimited
 }
 

@@ -37,17 +37,17 @@ func (p Path) Reserved() bool {
 
 func checkPath(s string) error {
 	switch {
+	case len(s) > MaxPathBytes:
+		return Errorf(InvalidRequest, "path is longer than %d bytes", MaxPathBytes)
 	case !strings.HasPrefix(s, "/"):
 		return Errorf(InvalidRequest, "path %q does not start with /", s)
 	case s == "/":
 		return Errorf(InvalidRequest, "path / has no segment")
-	case len(s) > MaxPathBytes:
-		return Errorf(InvalidRequest, "path is longer than %d bytes", MaxPathBytes)
 	case strings.Count(s, "/") > MaxPathSegments:
 		return Errorf(InvalidRequest, "path has more than %d segments", MaxPathSegments)
 	case !utf8.ValidString(s):
 		return Errorf(InvalidRequest, "path is not UTF-8")
-	case strings.ContainsFunc(s, func(r rune) bool { return r < 0x20 || r == 0x7f }):
+	case strings.ContainsFunc(s, control):
 		return Errorf(InvalidRequest, "path %q has a control character", s)
 	}
 	return nil

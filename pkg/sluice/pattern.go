@@ -9,19 +9,27 @@ import (
 // or more, everything else for itself.
 type Pattern string
 
-// ParsePattern returns s as a pattern; "%2A" is "*" (S1-25). Code InvalidRequest if s is none,
-// which includes "*" as part of a segment and repeated "**/**" beyond what a path can hold.
+// ParsePattern returns s as a pattern; "%2A" is "*" (S1-25), and "**/**", which means the same
+// as "**", becomes it. Code InvalidRequest if s is none: it breaks a rule of paths or has "*"
+// as part of a segment.
 func ParsePattern(s string) (Pattern, error) {
 	s = strings.ReplaceAll(strings.ReplaceAll(s, "%2A", "*"), "%2a", "*")
 	if err := checkPath(s); err != nil {
 		return "", err
 	}
-	for _, seg := range strings.Split(s[1:], "/") {
+	segs := Pattern(s).Segments()
+	for _, seg := range segs {
 		if strings.Contains(seg, "*") && seg != "*" && seg != "**" {
 			return "", Errorf(InvalidRequest, "pattern %q: %q mixes * with other characters; use * or ** as a whole segment", s, seg)
 		}
 	}
-	return Pattern(s), nil
+	last := ""
+	segs = slices.DeleteFunc(segs, func(seg string) bool {
+		again := seg == "**" && last == "**"
+		last = seg
+		return again
+	})
+	return Pattern("/" + strings.Join(segs, "/")), nil
 }
 
 // Segments returns the pattern's segments, without the leading slash.

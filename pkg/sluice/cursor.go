@@ -1,0 +1,109 @@
+package sluice
+
+import (
+	"strconv"
+	"strings"
+	"time"
+	"unicode/utf8"
+)
+
+// CursorKind tells the forms of a cursor apart.
+type CursorKind string
+
+// The forms of a cursor (C11).
+const (
+	CursorBeginning CursorKind = "beginning" // "-1": before the first event that is kept
+	CursorNow       CursorKind = "now"       // "now": after the last event
+	CursorSeq       CursorKind = "seq"       // digits: a sequence
+	CursorTime      CursorKind = "time"      // RFC 3339
+	CursorEvent     CursorKind = "event"     // everything else: the id of an event
+)
+
+// MaxIDBytes is the most that an event's id and similar names from outside may have.
+const MaxIDBytes = 256
+
+// Cursor is a place in a namespace's log, in the form in which a caller named it.
+type Cursor struct {
+	Kind CursorKind
+	Seq  uint64    // CursorSeq
+	Time time.Time // CursorTime
+	ID   string    // CursorEvent
+}
+
+// ParseCursor returns s as a cursor. Code InvalidRequest if it is empty or could not be an
+// event's id either.
+func ParseCursor(s string) (Cursor, error) {
+	switch s {
+	case "-1":
+		return Cursor{Kind: CursorBeginning}, nil
+	case "now":
+		return Cursor{Kind: CursorNow}, nil
+	}
+	if seq, ok := parseSeq(s); ok {
+		return Cursor{Kind: CursorSeq, Seq: seq}, nil
+	}
+	if at, err := time.Parse(time.RFC3339, s); err == nil {
+		return Cursor{Kind: CursorTime, Time: at.UTC()}, nil
+	}
+	if err := CheckEventID(s); err != nil {
+		return Cursor{}, Errorf(InvalidRequest, "cursor: use -1, now, a sequence, an RFC 3339 time or an event id")
+	}
+	return Cursor{Kind: CursorEvent, ID: s}, nil
+}
+
+// String returns the cursor in the form that ParseCursor reads.
+func (c Cursor) String() string {
+	switch c.Kind {
+	case CursorBeginning:
+		return "-1"
+	case CursorSeq:
+		return strconv.FormatUint(c.Seq, 10)
+	case CursorTime:
+		return c.Time.Format(time.RFC3339Nano)
+	case CursorEvent:
+		return c.ID
+	case CursorNow:
+	}
+	return "now"
+}
+
+// CheckEventID returns an error (InvalidRequest) unless id is 1 to 256 bytes of UTF-8 without
+// control characters.
+func CheckEventID(id string) error {
+	if id == "" || len(id) > MaxIDBytes || !utf8.ValidString(id) || strings.ContainsFunc(id, control) {
+		return Errorf(InvalidRequest, "event id: use 1 to %d bytes of UTF-8 without control characters", MaxIDBytes)
+	}
+	return nil
+}
+
+// Forms of a subscription's start that are words; StartLastPerPath is the third.
+const (
+	StartNew = "new"
+	StartAll = "all"
+)
+
+// ParseStart resolves a subscription's start; next is the sequence that the log's next event
+// will have. Code InvalidRequest if start is none.
+func ParseStart(start string, next uint64) (StartAt, error) {
+	switch start {
+	case StartNew:
+		return StartAt{Kind: StartSeq, Seq: max(next, 1)}, nil
+	case StartAll:
+		return StartAt{Kind: StartSeq, Seq: 1}, nil
+	case string(StartLastPerPath):
+		return StartAt{Kind: StartLastPerPath}, nil
+	}
+	if seq, ok := parseSeq(start); ok {
+		return StartAt{Kind: StartSeq, Seq: max(seq, 1)}, nil
+	}
+	if at, err := time.Parse(time.RFC3339, start); err == nil {
+		return StartAt{Kind: StartTime, Time: at.UTC()}, nil
+	}
+	return StartAt{}, Errorf(InvalidRequest, "start %q: use new, all, last_per_path, a sequence or an RFC 3339 time", start)
+}
+
+// parseSeq reads decimal digits, leading zeros included (S1-20), and nothing else.
+func parseSeq(s string) (uint64, bool) {
+	seq, err := strconv.ParseUint(s, 10, 64)
+	return seq, err == nil && s[0] != '+'
+}

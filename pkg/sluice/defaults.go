@@ -1,0 +1,41 @@
+package sluice
+
+import (
+	"cmp"
+	"time"
+)
+
+// DefaultSignatureHeader is the header of SchemeHeader unless a subscription names another (S4-49).
+const DefaultSignatureHeader = "X-Fole-Signature"
+
+// ProjectionFull sends the whole event.
+const ProjectionFull = "full"
+
+// SetDefaults fills in what the caller left out, which is what is zero, and brings the pattern
+// into its canonical form if it has one. It leaves Enabled alone: whether a missing "enabled"
+// means true only the decoder of the request can know.
+func (s *Subscription) SetDefaults() {
+	if canonical, err := ParsePattern(string(s.Pattern)); err == nil {
+		s.Pattern = canonical
+	}
+	s.Mode = cmp.Or(s.Mode, Push)
+	s.Start = cmp.Or(s.Start, StartNew)
+	s.ReplayWindow = cmp.Or(s.ReplayWindow, Duration(time.Hour))
+	s.Policy.setDefaults()
+}
+
+func (p *Policy) setDefaults() {
+	p.Retry.Preset = cmp.Or(p.Retry.Preset, PresetStandard)
+	p.Timeout = cmp.Or(p.Timeout, Duration(15*time.Second))
+	p.Window = cmp.Or(p.Window, 64)
+	p.Ordering = cmp.Or(p.Ordering, OrderByPath)
+	p.Envelope = cmp.Or(p.Envelope, EnvelopeCloudEvents)
+	p.Projection = cmp.Or(p.Projection, ProjectionFull)
+	p.Signature.Scheme = cmp.Or(p.Signature.Scheme, SchemeStandard)
+	if p.Signature.Scheme == SchemeHeader {
+		p.Signature.Name = cmp.Or(p.Signature.Name, DefaultSignatureHeader)
+	}
+	p.OnGone = cmp.Or(p.OnGone, GoneCancels)
+	p.OnDead = cmp.Or(p.OnDead, DeadContinues)
+	p.DisableAfter = cmp.Or(p.DisableAfter, Duration(120*time.Hour))
+}

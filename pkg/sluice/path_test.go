@@ -1,0 +1,92 @@
+package sluice_test
+
+import (
+	"strings"
+	"testing"
+
+	"github.com/stretchr/testify/require"
+	"pgregory.net/rapid"
+
+	"github.com/sluice-io/sluice/pkg/sluice"
+)
+
+func TestPathsThatAreValid(t *testing.T) {
+	t.Parallel()
+	for _, s := range []string{"/a", "//", "/a/", "/a//b", "/v1.2/a b", "/é/=/>", "/" + strings.Repeat("a", 511), strings.Repeat("/a", 32)} {
+		p, err := sluice.ParsePath(s)
+		require.NoError(t, err, s)
+		require.Equal(t, s, "/"+strings.Join(p.Segments(), "/"))
+	}
+}
+
+func TestPathsThatAreNot(t *testing.T) {
+	t.Parallel()
+	for _, s := range []string{"", "/", "a", "a/b", "/a\x00", "/a\nb", "/\x7f", "/\xff", "/*", "/a/b*", "/" + strings.Repeat("a", 512), strings.Repeat("/a", 33)} {
+		_, err := sluice.ParsePath(s)
+		require.Equal(t, sluice.InvalidRequest, sluice.CodeOf(err), s)
+		require.Less(t, len(err.Error()), 2000)
+	}
+	_, err := sluice.ParsePath(strings.Repeat("a", 1<<20))
+	require.Less(t, len(err.Error()), 100) // what is too long is not repeated
+}
+
+func TestReservedPathsAreTheServers(t *testing.T) {
+	t.Parallel()
+	for path, want := range map[sluice.Path]bool{"/_sys": true, "/_system/x": true, "/$KV/a": true, "/a/_sys": false, "/_x": false} {
+		require.Equal(t, want, path.Reserved(), path)
+	}
+}
+
+// S1-25, S1-26.
+func TestPatternsHaveOneForm(t *testing.T) {
+	t.Parallel()
+	for give, want := range map[string]sluice.Pattern{
+		"/a/*": "/a/*", "/a/**": "/a/**", "/**/**": "/**", "/a/**/**/**/b/**/**": "/a/**/b/**", "/%2A/%2a%2A": "/*/**", "/**/*/**": "/**/*/**", "/a//": "/a//",
+	} {
+		got, err := sluice.ParsePattern(give)
+		require.NoError(t, err, give)
+		require.Equal(t, want, got)
+	}
+	for _, give := range []string{"", "/", "a/*", "/a*", "/***", "/**a", "/a/%2Ab", "/\n*"} {
+		_, err := sluice.ParsePattern(give)
+		require.Equal(t, sluice.InvalidRequest, sluice.CodeOf(err), give)
+	}
+}
+
+// matches is what a pattern means, as S1-21 and S1-22 say it.
+func matches(glob, segs []string) bool {
+	switch {
+	case len(glob) == 0:
+		return len(segs) == 0
+	case glob[0] == "**":
+		return matches(glob[1:], segs) || len(segs) > 0 && matches(glob, segs[1:])
+	case len(segs) == 0:
+		return false
+	}
+	return (glob[0] == "*" || glob[0] == segs[0]) && matches(glob[1:], segs[1:])
+}
+
+func TestAPatternMatchesWhatItsMeaningSays(t *testing.T) {
+	t.Parallel()
+	segment := rapid.SampledFrom([]string{"a", "b", ""})
+	glob := rapid.SampledFrom([]string{"a", "b", "", "*", "**"})
+	rapid.Check(t, func(t *rapid.T) {
+		g := rapid.SliceOfN(glob, 1, 6).Draw(t, "pattern")
+		s := rapid.SliceOfN(segment, 1, 7).Draw(t, "path")
+		pattern, path := sluice.Pattern("/"+strings.Join(g, "/")), sluice.Path("/"+strings.Join(s, "/"))
+		require.Equal(t, matches(g, s), pattern.Match(path), "%s %s", pattern, path)
+		if canonical, err := sluice.ParsePattern(string(pattern)); err == nil {
+			require.Equal(t, matches(g, s), canonical.Match(path), "%s %s", canonical, path)
+		}
+	})
+}
+
+func TestNamespaceNames(t *testing.T) {
+	t.Parallel()
+	for _, name := range []string{"default", "0", "a-b_c", strings.Repeat("a", 63)} {
+		require.NoError(t, sluice.CheckNamespaceName(name), name)
+	}
+	for _, name := range []string{"", "A", "a.b", "-a", "_sys", "a b", "é", "a*", strings.Repeat("a", 64)} {
+		require.Equal(t, sluice.InvalidRequest, sluice.CodeOf(sluice.CheckNamespaceName(name)), name)
+	}
+}

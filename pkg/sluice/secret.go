@@ -1,0 +1,73 @@
+package sluice
+
+import (
+	"crypto/rand"
+	"encoding/base64"
+	"fmt"
+	"strings"
+)
+
+// SecretPrefix starts a secret in Standard Webhooks' form; base64 of the key follows.
+const SecretPrefix = "whsec_"
+
+// Bounds of a secret, in bytes of the key: S4-58 asks for 32, Standard Webhooks allows 64.
+const (
+	MinSecretBytes = 32
+	MaxSecretBytes = 64
+)
+
+const maxPlainSecret = 256
+
+// NewSecret returns a new random secret of 32 bytes in Standard Webhooks' form.
+func NewSecret() (string, error) {
+	key := make([]byte, MinSecretBytes)
+	if _, err := rand.Read(key); err != nil {
+		return "", fmt.Errorf("make secret: %w", err)
+	}
+	return SecretPrefix + base64.StdEncoding.EncodeToString(key), nil
+}
+
+// CheckSecret returns an error unless the secret is "whsec_" and base64 of 32 to 64 bytes, or
+// any other 32 to 256 bytes. Code SecretTooShort below that (S4-58), else InvalidRequest.
+func CheckSecret(secret string) error {
+	encoded, ok := strings.CutPrefix(secret, SecretPrefix)
+	if !ok {
+		return checkLength(len(secret), maxPlainSecret)
+	}
+	key, err := base64.StdEncoding.DecodeString(encoded)
+	if err != nil {
+		return Errorf(InvalidRequest, "secret: what follows %s is not base64", SecretPrefix)
+	}
+	return checkLength(len(key), MaxSecretBytes)
+}
+
+func checkLength(got, most int) error {
+	switch {
+	case got < MinSecretBytes:
+		return Errorf(SecretTooShort, "secret has %d bytes; use at least %d", got, MinSecretBytes)
+	case got > most:
+		return Errorf(InvalidRequest, "secret has %d bytes; use at most %d", got, most)
+	}
+	return nil
+}
+
+// CheckSecret is the function CheckSecret, and besides an error (InvalidRequest) if the scheme
+// is Standard Webhooks' and the secret is not in its form.
+func (s Scheme) CheckSecret(secret string) error {
+	if err := CheckSecret(secret); err != nil {
+		return err
+	}
+	if s == SchemeStandard && !strings.HasPrefix(secret, SecretPrefix) {
+		return Errorf(InvalidRequest, "secret: the scheme %s needs %s and base64 of %d to %d bytes", s, SecretPrefix, MinSecretBytes, MaxSecretBytes)
+	}
+	return nil
+}
+
+// SecretHint returns the secret's last four characters, by which its owner can tell it from
+// another; "" for one that is too short to keep the rest secret.
+func SecretHint(secret string) string {
+	if len(secret) < MinSecretBytes {
+		return ""
+	}
+	return secret[len(secret)-4:]
+}

@@ -1,0 +1,301 @@
+package sluice
+
+import (
+	"cmp"
+	"maps"
+	"net/url"
+	"slices"
+	"strings"
+	"time"
+	"unicode/utf8"
+)
+
+// Limits of a subscription.
+const (
+	MaxWindow        = 1024
+	MinTimeout       = time.Second
+	MaxTimeout       = 60 * time.Second
+	MaxDescription   = 1024 // bytes
+	MaxMetadata      = 64   // entries
+	MaxMetadataValue = 1024 // bytes; keys: 64
+	MaxFilterValues  = 64   // of one dimension; keys of labels
+	MaxCEL           = 4096 // bytes
+	MaxHeaders       = 32
+	MaxHeaderValue   = 4096 // bytes
+	MaxURL           = 2048 // bytes
+	maxKey           = 64   // bytes of the key of a label or of metadata
+)
+
+// Validate returns an error unless a subscription with its defaults set keeps every rule that
+// needs nothing but itself. The retry timetable's numbers, the CEL expression and the
+// endpoint's address are judged by the packages that use them.
+func (s *Subscription) Validate() error {
+	return cmp.Or(
+		CheckNamespaceName(s.Namespace),
+		oneOf("mode", s.Mode, Push),
+		s.checkPattern(),
+		s.Filter.check(),
+		s.Endpoint.check(),
+		checkStart(s.Start),
+		s.Policy.check(),
+		s.checkSignature(),
+		atLeast("replay_window", s.ReplayWindow, 0),
+		text("description", s.Description, MaxDescription),
+		checkMetadata(s.Metadata),
+		text("idempotency_key", s.IdempotencyKey, MaxIDBytes),
+	)
+}
+
+// Validate returns an error (InvalidRequest) unless the namespace's name and limits are usable.
+func (n *Namespace) Validate() error {
+	return cmp.Or(
+		CheckNamespaceName(n.Name),
+		text("description", n.Description, MaxDescription),
+		n.checkWindows(),
+		atLeast("retention.max_bytes", n.Retention.MaxBytes, 0),
+	)
+}
+
+func (n *Namespace) checkWindows() error {
+	age, dedup := n.Retention.MaxAge.Std(), n.DedupWindow.Std()
+	switch {
+	case age > 0 && age < time.Second:
+		return Errorf(InvalidRequest, "retention.max_age %s: use at least 1s, 0 for the default or -1s for ever", age)
+	case dedup != 0 && dedup < time.Second:
+		return Errorf(InvalidRequest, "dedup_window %s: use at least 1s, or 0 for the default", dedup)
+	}
+	return nil
+}
+
+func (s *Subscription) checkPattern() error {
+	canonical, err := ParsePattern(string(s.Pattern))
+	if err == nil && canonical != s.Pattern {
+		return Errorf(InvalidRequest, "pattern %q: write it as %q", s.Pattern, canonical)
+	}
+	return err
+}
+
+func checkStart(start string) error {
+	_, err := ParseStart(start, 1)
+	return err
+}
+
+func (f Filter) check() error {
+	for _, t := range f.Types {
+		if err := checkTypePattern(t); err != nil {
+			return err
+		}
+	}
+	err := cmp.Or(
+		values("filter.types", f.Types),
+		values("filter.sources", f.Sources),
+		values("filter.subjects", f.Subjects),
+		text("filter.cel", f.CEL, MaxCEL),
+		count("filter.labels", len(f.Labels), MaxFilterValues),
+	)
+	if err != nil {
+		return err
+	}
+	for _, key := range slices.Sorted(maps.Keys(f.Labels)) {
+		if key == "" || len(key) > maxKey {
+			return Errorf(InvalidRequest, "filter.labels: use keys of 1 to %d bytes", maxKey)
+		}
+		if len(f.Labels[key]) == 0 {
+			return Errorf(InvalidRequest, "filter.labels.%s is empty and would match nothing; leave it out or name values", key)
+		}
+		if err := values("filter.labels."+key, f.Labels[key]); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// checkTypePattern allows a star as the whole or after the last dot only.
+func checkTypePattern(t string) error {
+	stem := strings.TrimSuffix(t, ".*")
+	if t == "*" || stem != "" && !strings.Contains(stem, "*") {
+		return nil
+	}
+	return Errorf(InvalidRequest, "filter.types %q: use a type, a prefix that ends in .* (order.*) or *", t)
+}
+
+func values(field string, list []string) error {
+	if err := count(field, len(list), MaxFilterValues); err != nil {
+		return err
+	}
+	for _, v := range list {
+		if err := text(field, v, MaxMetadataValue); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+func (e Endpoint) check() error {
+	return cmp.Or(checkURL(e.URL), checkHeaders(e.Headers))
+}
+
+func checkURL(address string) error {
+	if err := text("endpoint.url", address, MaxURL); err != nil {
+		return err
+	}
+	u, err := url.Parse(address)
+	if err != nil || !u.IsAbs() || u.Hostname() == "" {
+		return Errorf(InvalidRequest, "endpoint.url %q: use an absolute URL such as https://example.com/hook", address)
+	}
+	return nil
+}
+
+func checkHeaders(headers map[string]string) error {
+	if err := count("endpoint.headers", len(headers), MaxHeaders); err != nil {
+		return err
+	}
+	seen := map[string]string{}
+	for _, name := range slices.Sorted(maps.Keys(headers)) {
+		if err := checkHeaderName("endpoint.headers", name); err != nil {
+			return err
+		}
+		lower := strings.ToLower(name)
+		if first, twice := seen[lower]; twice {
+			return Errorf(InvalidRequest, "endpoint.headers: %q and %q are the same header", first, name)
+		}
+		seen[lower] = name
+		value := headers[name]
+		if len(value) > MaxHeaderValue || strings.ContainsFunc(value, func(r rune) bool { return r != '\t' && control(r) }) {
+			return Errorf(InvalidRequest, "endpoint.headers: the value of %q is too long or has control characters", name)
+		}
+	}
+	return nil
+}
+
+const tokenBytes = "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789!#$%&'*+-.^_`|~"
+
+// checkHeaderName refuses what is no token (RFC 9110) and what only the sender may set: the
+// framing of HTTP, the event's and the signature's own headers, and credentials (C37).
+func checkHeaderName(field, name string) error {
+	lower := strings.ToLower(name)
+	if name == "" || len(name) > maxKey || strings.Trim(name, tokenBytes) != "" {
+		return Errorf(InvalidRequest, "%s: %q is not a header's name", field, name)
+	}
+	for _, prefix := range []string{"webhook-", "ce-", "proxy-", "sec-"} {
+		if strings.HasPrefix(lower, prefix) {
+			return Errorf(InvalidRequest, "%s: %q is reserved; choose a name that does not start with %s", field, name, prefix)
+		}
+	}
+	switch lower {
+	case "authorization", "connection", "content-encoding", "content-length", "content-type", "cookie", "date", "expect", "host",
+		"keep-alive", "te", "traceparent", "tracestate", "trailer", "transfer-encoding", "upgrade", "user-agent":
+		return Errorf(InvalidRequest, "%s: %q is reserved; choose another name", field, name)
+	}
+	return nil
+}
+
+func (p Policy) check() error {
+	return cmp.Or(
+		oneOf("policy.retry.preset", p.Retry.Preset, PresetStandard, PresetShort, PresetPersistent, PresetStepped, PresetCustom),
+		atLeast("policy.timeout", p.Timeout, Duration(MinTimeout)),
+		atMost("policy.timeout", p.Timeout, Duration(MaxTimeout)),
+		atLeast("policy.window", p.Window, 1),
+		atMost("policy.window", p.Window, MaxWindow),
+		atLeast("policy.rate.per_second", p.Rate.PerSecond, 0),
+		oneOf("policy.ordering", p.Ordering, OrderByPath, OrderAll, OrderNone),
+		oneOf("policy.envelope", p.Envelope, EnvelopeCloudEvents, EnvelopeBinary, EnvelopeFact, EnvelopeAttempt, EnvelopeRaw),
+		notYet("policy.projection", p.Projection, "summary", "none"),
+		oneOf("policy.projection", p.Projection, ProjectionFull),
+		oneOf("policy.signature.scheme", p.Signature.Scheme, SchemeStandard, SchemeEd25519, SchemeT, SchemeHeader),
+		oneOf("policy.on_gone", p.OnGone, GoneCancels, GoneRetries),
+		notYet("policy.on_dead", p.OnDead, "hold"),
+		oneOf("policy.on_dead", p.OnDead, DeadContinues),
+		atLeast("policy.disable_after", p.DisableAfter, 0),
+	)
+}
+
+func (s *Subscription) checkSignature() error {
+	if s.Endpoint.Secret != "" {
+		if err := s.Policy.Signature.Scheme.CheckSecret(s.Endpoint.Secret); err != nil {
+			return err
+		}
+	}
+	name := s.Policy.Signature.Name
+	if s.Policy.Signature.Scheme != SchemeHeader {
+		if name != "" {
+			return Errorf(InvalidRequest, "policy.signature.name belongs to the scheme %s only", SchemeHeader)
+		}
+		return nil
+	}
+	if err := checkHeaderName("policy.signature.name", name); err != nil {
+		return err
+	}
+	for other := range s.Endpoint.Headers {
+		if strings.EqualFold(other, name) {
+			return Errorf(InvalidRequest, "endpoint.headers: %q is the signature's header", other)
+		}
+	}
+	return nil
+}
+
+func checkMetadata(metadata map[string]string) error {
+	if err := count("metadata", len(metadata), MaxMetadata); err != nil {
+		return err
+	}
+	for _, key := range slices.Sorted(maps.Keys(metadata)) {
+		if key == "" || len(key) > maxKey {
+			return Errorf(InvalidRequest, "metadata: use keys of 1 to %d bytes", maxKey)
+		}
+		if err := text("metadata."+key, metadata[key], MaxMetadataValue); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+func oneOf[T ~string](field string, got T, allowed ...T) error {
+	if slices.Contains(allowed, got) {
+		return nil
+	}
+	names := make([]string, len(allowed))
+	for i, a := range allowed {
+		names[i] = string(a)
+	}
+	return Errorf(InvalidRequest, "%s %q: use %s", field, string(got), strings.Join(names, ", "))
+}
+
+func notYet[T ~string](field string, got T, later ...T) error {
+	if slices.Contains(later, got) {
+		return Errorf(InvalidRequest, "%s: %q is not available yet", field, string(got))
+	}
+	return nil
+}
+
+func atLeast[T cmp.Ordered](field string, got, least T) error {
+	if got >= least {
+		return nil
+	}
+	return Errorf(InvalidRequest, "%s is %v; use at least %v", field, got, least)
+}
+
+func atMost[T cmp.Ordered](field string, got, most T) error {
+	if got <= most {
+		return nil
+	}
+	return Errorf(InvalidRequest, "%s is %v; use at most %v", field, got, most)
+}
+
+func count(field string, got, most int) error {
+	if got <= most {
+		return nil
+	}
+	return Errorf(InvalidRequest, "%s has %d entries; use at most %d", field, got, most)
+}
+
+func text(field, s string, most int) error {
+	if len(s) > most {
+		return Errorf(InvalidRequest, "%s has %d bytes; use at most %d", field, len(s), most)
+	}
+	if !utf8.ValidString(s) {
+		return Errorf(InvalidRequest, "%s is not UTF-8", field)
+	}
+	return nil
+}
+
+func control(r rune) bool { return r < 0x20 || r == 0x7f }

@@ -1,0 +1,169 @@
+package streams
+
+import (
+	"time"
+
+	"github.com/sluice-io/sluice/pkg/sluice"
+)
+
+const (
+	day  = 24 * time.Hour
+	week = 7 * day
+)
+
+// Consumer limits. JetStream caps a stream at 1,000 consumers unless told otherwise, and the
+// readers of a bucket count; an events stream has one or two for each subscription.
+const (
+	maxEventsConsumers = 20_000
+	maxConsumers       = 1_000
+)
+
+// Stream describes a stream: in files, limits retention, the oldest messages go first.
+type Stream struct {
+	Name         string
+	Description  string
+	Subjects     []string
+	MaxAge       time.Duration // 0: for ever
+	MaxBytes     int64         // 0: unlimited
+	Dedup        time.Duration // window in which a Nats-Msg-Id is stored once; never above MaxAge
+	MaxConsumers int
+	AllowDirect  bool // any replica answers reads: fast, and on a cluster possibly a moment old
+	AllowAtomic  bool // batches are stored entirely or not at all
+	AllowTTL     bool // Nats-TTL lets a message expire before MaxAge
+	DenyDelete   bool // single messages cannot be deleted; purging a subject remains possible
+}
+
+// Bucket describes a key-value bucket: in files. Reads of every bucket decide something, so
+// they have to be answered by the leader: AllowDirect is false for all of them, which
+// JetStream's own default is not.
+type Bucket struct {
+	Name         string
+	Description  string
+	History      int           // values kept of a key
+	TTL          time.Duration // 0: values stay until they are deleted
+	MarkerTTL    time.Duration // how long a purged or expired key leaves a marker; 0: for ever, and no TTL of keys
+	MaxConsumers int
+	AllowDirect  bool
+}
+
+// Consumer describes a durable pull consumer with explicit acknowledgement. It has no BackOff
+// and no limit of deliveries: retries are parked lanes, never negative acknowledgements.
+type Consumer struct {
+	Name        string
+	Stream      string
+	Description string
+	Filter      Filter
+	Start       sluice.StartAt
+	AckWait     time.Duration
+	MaxPending  int // handed out and unacknowledged at most
+	MaxDeliver  int // -1: no limit
+}
+
+// Events describes a namespace's stream. Its retention and dedup window have defaults: a week
+// and an hour.
+func Events(ns sluice.Namespace) Stream {
+	age, dedup := ns.Retention.MaxAge.Std(), ns.DedupWindow.Std()
+	if age == 0 {
+		age = week
+	}
+	if dedup == 0 {
+		dedup = time.Hour
+	}
+	age = max(age, 0)
+	if age > 0 {
+		dedup = min(dedup, age)
+	}
+	return Stream{
+		Name:         EventsStream(ns.Name),
+		Description:  "a namespace's events",
+		Subjects:     []string{EventsSubjects(ns.Name)},
+		MaxAge:       age,
+		MaxBytes:     max(ns.Retention.MaxBytes, 0),
+		Dedup:        dedup,
+		MaxConsumers: maxEventsConsumers,
+		AllowDirect:  true,
+		AllowAtomic:  true,
+		AllowTTL:     true,
+	}
+}
+
+// Singles describes the streams that exist once.
+func Singles() []Stream {
+	return []Stream{{
+		Name:         Attempts,
+		Description:  "one message an attempt",
+		Subjects:     []string{attemptsPrefix + ">"},
+		MaxAge:       week,
+		Dedup:        2 * time.Minute,
+		MaxConsumers: maxConsumers,
+		AllowDirect:  true,
+		DenyDelete:   true,
+	}, {
+		Name:         DeadLetters,
+		Description:  "one message a delivery that was given up",
+		Subjects:     []string{deadLettersPrefix + ">"},
+		MaxAge:       30 * day,
+		Dedup:        time.Hour,
+		MaxConsumers: maxConsumers,
+		AllowDirect:  true,
+	}}
+}
+
+// Buckets describes the buckets.
+func Buckets() []Bucket {
+	return []Bucket{{
+		Name:         Namespaces,
+		Description:  "namespaces, by name",
+		History:      1,
+		MaxConsumers: maxConsumers,
+	}, {
+		Name:         Subscriptions,
+		Description:  "subscriptions, by id",
+		History:      1, // more would keep secrets that were rotated out
+		MaxConsumers: maxConsumers,
+	}, {
+		Name:         Lanes,
+		Description:  "parked lanes: a record exists while a lane waits for its next attempt",
+		History:      1,
+		MarkerTTL:    time.Hour, // there are as many as there ever were troubled paths
+		MaxConsumers: maxConsumers,
+	}, {
+		Name:         Leases,
+		Description:  "who works on what: a key expires unless its holder renews it",
+		History:      1,           // with more, the markers' TTL would be the least TTL of a key
+		TTL:          time.Hour,   // of a lease that was written without one
+		MarkerTTL:    time.Minute, // a watcher sees the expiry; a successor has no need of it
+		MaxConsumers: maxConsumers,
+	}, {
+		Name:         Keys,
+		Description:  "the server's signing keys, by key id",
+		History:      1,
+		MaxConsumers: maxConsumers,
+	}}
+}
+
+// ackWait is how long a delivery may be worked on without a sign of life.
+const ackWait = 30 * time.Second
+
+// PushConsumers describes the consumers of a push subscription, one for each filter subject
+// of its pattern. If its lane is all of its events there is one.
+func PushConsumers(sub *sluice.Subscription) []Consumer {
+	filters := Filters(sub.Namespace, sub.Pattern)
+	if sub.Policy.Ordering == sluice.OrderAll {
+		filters = []Filter{Superset(sub.Namespace, sub.Pattern)}
+	}
+	consumers := make([]Consumer, len(filters))
+	for i, name := range Consumers(sub.ID, len(filters)) {
+		consumers[i] = Consumer{
+			Name:        name,
+			Stream:      EventsStream(sub.Namespace),
+			Description: "push " + string(sub.Pattern),
+			Filter:      filters[i],
+			Start:       sub.From,
+			AckWait:     ackWait,
+			MaxPending:  sub.Policy.Window,
+			MaxDeliver:  -1,
+		}
+	}
+	return consumers
+}

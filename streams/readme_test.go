@@ -1,0 +1,127 @@
+package streams_test
+
+import (
+	"fmt"
+	"os"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/sluice-io/sluice/pkg/sluice"
+	"github.com/sluice-io/sluice/streams"
+)
+
+func TestReadmeShowsTheLayoutAndNothingElse(t *testing.T) {
+	t.Parallel()
+	text, err := os.ReadFile("README.md")
+	require.NoError(t, err)
+	for section, want := range map[string][]string{
+		"Streams":   streamRows(),
+		"Buckets":   bucketRows(),
+		"Consumers": consumerRows(),
+		"Subjects":  subjectRows(),
+		"Headers":   headerRows(),
+	} {
+		require.Equal(t, strings.Join(want, "\n"), strings.Join(rows(t, string(text), section), "\n"), section)
+	}
+}
+
+// rows returns the body of the first table of a section.
+func rows(t *testing.T, text, section string) []string {
+	t.Helper()
+	_, text, ok := strings.Cut(text, "\n## "+section+"\n")
+	require.True(t, ok, "the README has no section %s", section)
+	text, _, _ = strings.Cut(text, "\n## ")
+	var found []string
+	for line := range strings.Lines(text) {
+		if strings.HasPrefix(line, "|") {
+			found = append(found, strings.TrimSpace(line))
+		}
+	}
+	require.Greater(t, len(found), 2, "the section %s has no table", section)
+	return found[2:]
+}
+
+func row(cells ...any) string {
+	return strings.TrimSuffix(fmt.Sprintln(append(append([]any{"|"}, between(cells)...), "|")...), "\n")
+}
+
+func between(cells []any) []any {
+	var out []any
+	for i, c := range cells {
+		if i > 0 {
+			out = append(out, "|")
+		}
+		out = append(out, c)
+	}
+	return out
+}
+
+func code(s string) string { return "`" + s + "`" }
+
+func span(d time.Duration) string {
+	if d == 0 {
+		return "–"
+	}
+	return strings.NewReplacer("h0m0s", "h", "m0s", "m").Replace(d.String())
+}
+
+func options(s streams.Stream) string {
+	var names []string
+	for _, o := range []struct {
+		name string
+		set  bool
+	}{{"direct", s.AllowDirect}, {"atomic", s.AllowAtomic}, {"ttl", s.AllowTTL}, {"no-delete", s.DenyDelete}} {
+		if o.set {
+			names = append(names, o.name)
+		}
+	}
+	return strings.Join(names, ", ")
+}
+
+func streamRows() []string {
+	var out []string
+	for _, s := range append([]streams.Stream{streams.Events(sluice.Namespace{Name: "<ns>"})}, streams.Singles()...) {
+		out = append(out, row(code(s.Name), code(strings.Join(s.Subjects, " ")), span(s.MaxAge), span(s.Dedup), s.MaxConsumers, options(s), s.Description))
+	}
+	return out
+}
+
+func bucketRows() []string {
+	var out []string
+	for _, b := range streams.Buckets() {
+		out = append(out, row(code(b.Name), b.History, span(b.TTL), span(b.MarkerTTL), b.MaxConsumers, b.Description))
+	}
+	return out
+}
+
+func consumerRows() []string {
+	sub := sluice.Subscription{ID: "<id>", Namespace: "<ns>", Pattern: "/a/**"}
+	sub.SetDefaults()
+	var out []string
+	for _, c := range streams.PushConsumers(&sub) {
+		out = append(out, row(code(c.Name), code(c.Stream), code(c.Filter.Subject), span(c.AckWait), c.MaxPending, c.MaxDeliver))
+	}
+	return out
+}
+
+func subjectRows() []string {
+	return []string{
+		row(code(streams.Subject("<ns>", "/some/path")), "an event of the path `/some/path`"),
+		row(code(streams.AttemptsSubject("<ns>", "<id>")), "an attempt of the subscription"),
+		row(code(streams.DeadLettersSubject("<ns>", "<id>")), "a dead letter of the subscription"),
+		row(code("$KV."+streams.Lanes+"."+streams.LaneKey("<id>", sluice.OrderByPath, "/some/path", 0)), "the parked lane of the path"),
+		row(code("$KV."+streams.Lanes+"."+streams.LaneKey("<id>", sluice.OrderNone, "/some/path", 17)), "the parked lane of one event, by its sequence (ordering `none`)"),
+		row(code("$KV."+streams.Lanes+"."+streams.LaneKey("<id>", sluice.OrderAll, "/some/path", 0)), "the parked lane of the whole subscription (ordering `all`)"),
+	}
+}
+
+func headerRows() []string {
+	var out []string
+	for _, h := range streams.Headers() {
+		out = append(out, row(code(h.Name), h.Description))
+	}
+	return out
+}

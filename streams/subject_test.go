@@ -1,0 +1,107 @@
+package streams_test
+
+import (
+	"strings"
+	"testing"
+
+	"github.com/stretchr/testify/require"
+	"pgregory.net/rapid"
+
+	"github.com/sluice-io/sluice/pkg/sluice"
+	"github.com/sluice-io/sluice/streams"
+)
+
+// paths draws valid paths: UTF-8, empty segments, dots, ">", "=", spaces.
+func paths() *rapid.Generator[sluice.Path] {
+	odd := rapid.SampledFrom([]string{"", ".", ">", "=", " ", "=2E", "=2e", "==", "a.b", "$KV", "_root", "é", "日本", "\u2028", "%2A", "Aa0_-"})
+	segment := rapid.OneOf(odd, rapid.StringOfN(rapid.Rune(), 0, 12, -1), rapid.StringMatching(`[a-z0-9-]{1,8}`))
+	return rapid.Custom(func(t *rapid.T) sluice.Path {
+		return sluice.Path("/" + strings.Join(rapid.SliceOfN(segment, 1, 12).Draw(t, "segments"), "/"))
+	}).Filter(func(p sluice.Path) bool {
+		_, err := sluice.ParsePath(string(p))
+		return err == nil
+	})
+}
+
+func TestEveryPathComesBackFromItsSubject(t *testing.T) {
+	t.Parallel()
+	rapid.Check(t, func(t *rapid.T) {
+		path := paths().Draw(t, "path")
+		ns := rapid.StringMatching(`[a-z0-9][a-z0-9_-]{0,62}`).Draw(t, "namespace")
+		subject := streams.Subject(ns, path)
+		require.NotContains(t, subject, "*")
+		require.NotContains(t, subject, ">")
+		require.False(t, strings.ContainsAny(subject, " \t\r\n\f"))
+		gotNS, got, err := streams.ParseSubject(subject)
+		require.NoError(t, err)
+		require.Equal(t, ns, gotNS)
+		require.Equal(t, path, got)
+	})
+}
+
+func TestEverySubjectThatParsesIsItsPathsOnly(t *testing.T) {
+	t.Parallel()
+	token := rapid.OneOf(rapid.SampledFrom([]string{"", "=", "=2E", "=2e", "=41", "=3D", "==", "=2", "=2E=", "=00", "=C3=A9", "é", "\xff", " ", "*", ">", "a b"}),
+		rapid.StringMatching(`[a-z0-9=A-F]{1,6}`), rapid.String())
+	parsed := 0
+	rapid.Check(t, func(t *rapid.T) {
+		subject := "events.ns." + strings.Join(rapid.SliceOfN(token, 1, 4).Draw(t, "tokens"), ".")
+		if ns, path, err := streams.ParseSubject(subject); err == nil {
+			require.Equal(t, subject, streams.Subject(ns, path))
+			parsed++
+		}
+	})
+	require.NotZero(t, parsed)
+}
+
+func TestSubjectsThatAreReadable(t *testing.T) {
+	t.Parallel()
+	for path, want := range map[sluice.Path]string{
+		"/agents/task-1": "events.acme.agents.task-1",
+		"/v1.2/a b":      "events.acme.v1=2E2.a=20b",
+		"/a//b":          "events.acme.a.=.b",
+		"/a/":            "events.acme.a.=",
+		"/>":             "events.acme.=3E",
+		"/x=y":           "events.acme.x=3Dy",
+		"/straße":        "events.acme.straße",
+	} {
+		require.Equal(t, want, streams.Subject("acme", path), path)
+	}
+}
+
+func TestSubjectsThatAreNoEvents(t *testing.T) {
+	t.Parallel()
+	for _, subject := range []string{
+		"", "events", "events.", "events.ns", "events.ns.", "events..a", "events.NS.a", "events.ns.a..b", "events.ns.=2e", "events.ns.=61",
+		"events.ns.=2", "events.ns.a=", "events.ns.==", "events.ns.a b", "events.ns.*", "events.ns.>", "events.ns.\xff", "events.ns.=2A", "events.ns.=0A",
+		"events.ns.a=2F", "orders.ns.a", "events.ns." + strings.Repeat("a.", 32) + "a", "events.ns." + strings.Repeat("a", 512),
+	} {
+		_, _, err := streams.ParseSubject(subject)
+		require.Equal(t, sluice.InvalidRequest, sluice.CodeOf(err), "%q", subject)
+	}
+}
+
+func FuzzParseSubject(f *testing.F) {
+	for _, s := range []string{"events.default.a", "events.default.a=2Eb.=.c", "events.default.=2e", "events.d.é", "attempts.d.x"} {
+		f.Add(s)
+	}
+	f.Fuzz(func(t *testing.T, subject string) {
+		ns, path, err := streams.ParseSubject(subject)
+		if err != nil {
+			require.Equal(t, sluice.InvalidRequest, sluice.CodeOf(err))
+			return
+		}
+		require.Equal(t, subject, streams.Subject(ns, path))
+		_, err = sluice.ParsePath(string(path))
+		require.NoError(t, err)
+	})
+}
+
+func BenchmarkParseSubject(b *testing.B) {
+	b.ReportAllocs()
+	for b.Loop() {
+		if _, _, err := streams.ParseSubject("events.default.orders.eu.order-17"); err != nil {
+			b.Fatal(err)
+		}
+	}
+}
