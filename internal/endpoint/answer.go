@@ -1,0 +1,94 @@
+package endpoint
+
+import (
+	"io"
+	"net/http"
+	"strconv"
+	"strings"
+	"time"
+	"unicode/utf8"
+
+	"github.com/sluice-io/sluice/pkg/sluice"
+)
+
+const (
+	maxAnswer  = 64 << 10 // of an answer's body that is read
+	maxExcerpt = 1 << 10  // of it that is kept
+	maxWait    = 365 * 24 * time.Hour
+)
+
+// read writes into a what an answer means (register C06): 2xx is Delivered, 410 Gone, everything
+// else Failed. It returns an error if a 2xx's body ends before its time: the endpoint may have
+// died over it. Of a failure the status counts, whatever becomes of the body. Bodies are read
+// to their end, so that the connection can be used again, but not beyond maxAnswer.
+func (s *Sender) read(res *http.Response, a *sluice.Attempt) error {
+	a.Status = res.StatusCode
+	if res.StatusCode >= 200 && res.StatusCode <= 299 {
+		if _, err := io.Copy(io.Discard, io.LimitReader(res.Body, maxAnswer)); err != nil {
+			return err
+		}
+		a.Outcome = sluice.Delivered
+		return nil
+	}
+	a.Outcome, a.Error = sluice.Failed, explain(res)
+	if res.StatusCode == http.StatusGone {
+		a.Outcome = sluice.Gone
+	}
+	if res.StatusCode == http.StatusTooManyRequests || res.StatusCode == http.StatusServiceUnavailable {
+		a.RetryAfter = retryAfter(res.Header.Get("Retry-After"), s.opts.Now())
+	}
+	if res.StatusCode >= 200 { // the body of a 101 is an open connection
+		a.Response = excerpt(res.Body)
+	}
+	return nil
+}
+
+// explain says in one line why the status is a failure. A redirect's query may hold secrets: it
+// is left out.
+func explain(res *http.Response) string {
+	status := "status " + strconv.Itoa(res.StatusCode)
+	if res.StatusCode < 300 || res.StatusCode > 399 {
+		return status
+	}
+	to, err := res.Location()
+	if err != nil {
+		return status
+	}
+	target := to.Scheme + "://" + to.Host + to.EscapedPath()
+	return "redirect to " + clip(target, 256) + " not followed"
+}
+
+// excerpt returns the start of body as valid UTF-8, at most maxExcerpt bytes.
+func excerpt(body io.Reader) string {
+	limited := io.LimitReader(body, maxAnswer)
+	head := make([]byte, maxExcerpt)
+	n, err := io.ReadFull(limited, head)
+	if err == nil {
+		_, _ = io.Copy(io.Discard, limited) // only for the connection's sake
+	}
+	return clip(strings.ToValidUTF8(string(head[:n]), "\uFFFD"), maxExcerpt)
+}
+
+// clip returns s, or as many whole characters of it as fit into limit bytes.
+func clip(s string, limit int) string {
+	if len(s) <= limit {
+		return s
+	}
+	for limit > 0 && !utf8.RuneStart(s[limit]) {
+		limit--
+	}
+	return s[:limit]
+}
+
+// retryAfter returns the wait that a Retry-After header asks for, in seconds or as a date; 0 if
+// it is neither or over, a year at most.
+func retryAfter(value string, now time.Time) time.Duration {
+	if seconds, err := strconv.ParseUint(value, 10, 32); err == nil {
+		return min(time.Duration(seconds)*time.Second, maxWait)
+	}
+	at, err := http.ParseTime(value)
+	if err != nil {
+		return 0
+	}
+	return min(max(at.Sub(now), 0), maxWait)
+}

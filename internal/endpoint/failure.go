@@ -1,0 +1,79 @@
+package endpoint
+
+import (
+	"context"
+	"crypto/tls"
+	"errors"
+	"io"
+	"net"
+	"strings"
+	"syscall"
+	"time"
+)
+
+// failure says in a few words why there is no answer. The texts of the network's own errors are
+// not used: they name our addresses and Go's internals.
+func failure(parent context.Context, err error, timeout time.Duration) string {
+	if parent.Err() != nil {
+		return "interrupted"
+	}
+	if errors.Is(err, context.DeadlineExceeded) {
+		return "timeout after " + timeout.String()
+	}
+	for _, say := range []func(error) string{blockedFailure, nameFailure, tlsFailure, networkFailure} {
+		if text := say(err); text != "" {
+			return text
+		}
+	}
+	return "no valid HTTP answer"
+}
+
+func blockedFailure(err error) string {
+	if b, ok := errors.AsType[*blockedError](err); ok {
+		return b.Error()
+	}
+	return ""
+}
+
+func nameFailure(err error) string {
+	dns, ok := errors.AsType[*net.DNSError](err)
+	switch {
+	case !ok:
+		return ""
+	case dns.IsNotFound:
+		return "host " + clip(dns.Name, 253) + " not found"
+	default:
+		return "DNS lookup of " + clip(dns.Name, 253) + " failed"
+	}
+}
+
+func tlsFailure(err error) string {
+	if certificate, ok := errors.AsType[*tls.CertificateVerificationError](err); ok {
+		return "certificate not accepted: " + clip(strings.TrimPrefix(certificate.Err.Error(), "x509: "), 256)
+	}
+	if _, ok := errors.AsType[tls.RecordHeaderError](err); ok || strings.Contains(err.Error(), "HTTP response to HTTPS client") {
+		return "the endpoint does not speak TLS"
+	}
+	if _, ok := errors.AsType[tls.AlertError](err); ok || strings.HasPrefix(err.Error(), "remote error: tls: ") {
+		return "TLS handshake refused by the endpoint"
+	}
+	return ""
+}
+
+func networkFailure(err error) string {
+	timeout, isNet := errors.AsType[net.Error](err)
+	switch {
+	case errors.Is(err, syscall.ECONNREFUSED):
+		return "connection refused"
+	case errors.Is(err, syscall.EHOSTUNREACH), errors.Is(err, syscall.ENETUNREACH):
+		return "network unreachable"
+	case errors.Is(err, syscall.ECONNRESET), errors.Is(err, syscall.EPIPE):
+		return "connection reset"
+	case errors.Is(err, io.EOF), errors.Is(err, io.ErrUnexpectedEOF), errors.Is(err, net.ErrClosed),
+		strings.Contains(err.Error(), "server closed idle connection"):
+		return "connection closed before the answer was complete"
+	case isNet && timeout.Timeout():
+		return "no connection within " + setUp.String()
+	}
+	return ""
+}

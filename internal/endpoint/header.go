@@ -1,0 +1,77 @@
+package endpoint
+
+import (
+	"net/textproto"
+	"strings"
+
+	"github.com/sluice-io/sluice/pkg/sluice"
+)
+
+const (
+	maxHeaders     = 32
+	maxHeaderName  = 128
+	maxHeaderValue = 2048
+)
+
+// CheckHeaderName returns an error (InvalidRequest) if name is not a header's name, or one that
+// the server or HTTP itself sets, or one that carries credentials of the endpoint's: those are
+// never stored (S4-71, S4-72). It is also for the name of a signature's header.
+func CheckHeaderName(name string) error {
+	if name == "" || len(name) > maxHeaderName || strings.ContainsFunc(name, notInToken) {
+		return sluice.Errorf(sluice.InvalidRequest, "%q is not a header name", name)
+	}
+	if isReserved(strings.ToLower(name)) {
+		return sluice.Errorf(sluice.InvalidRequest, "header %q cannot be set: requests are signed, and the server sets what describes them", name)
+	}
+	return nil
+}
+
+func checkHeaders(headers map[string]string) error {
+	if len(headers) > maxHeaders {
+		return sluice.Errorf(sluice.InvalidRequest, "endpoint has more than %d headers", maxHeaders)
+	}
+	seen := make(map[string]bool, len(headers))
+	for name, value := range headers {
+		if err := CheckHeaderName(name); err != nil {
+			return err
+		}
+		if len(value) > maxHeaderValue || !isHeaderValue(value) {
+			return sluice.Errorf(sluice.InvalidRequest, "header %q has a value that is not at most %d bytes of printable ASCII", name, maxHeaderValue)
+		}
+		key := textproto.CanonicalMIMEHeaderKey(name)
+		if seen[key] {
+			return sluice.Errorf(sluice.InvalidRequest, "header %q is there twice", name)
+		}
+		seen[key] = true
+	}
+	return nil
+}
+
+func isReserved(name string) bool {
+	for _, prefix := range []string{"webhook-", "ce-", "proxy-", "sec-", ":"} {
+		if strings.HasPrefix(name, prefix) {
+			return true
+		}
+	}
+	switch name {
+	case "host", "user-agent", "date", "expect", "te", "trailer", "upgrade", "via",
+		"connection", "keep-alive", "transfer-encoding", "accept-encoding",
+		"content-length", "content-type", "content-encoding",
+		"authorization", "cookie", "cookie2", "set-cookie",
+		"traceparent", "tracestate", "baggage",
+		"idempotency-key", "x-idempotency-key": // the transport would send such requests again by itself
+		return true
+	}
+	return false
+}
+
+func notInToken(r rune) bool {
+	return notInName(r) && !strings.ContainsRune("!#$%&'*+.^`|~", r)
+}
+
+// isHeaderValue reports whether a receiver reads value as it was written: no control bytes, no
+// space at the ends, nothing outside ASCII.
+func isHeaderValue(value string) bool {
+	return strings.TrimSpace(value) == value &&
+		!strings.ContainsFunc(value, func(r rune) bool { return r < ' ' || r >= 0x7f })
+}

@@ -1,0 +1,92 @@
+package endpoint
+
+import (
+	"encoding/base64"
+	"strconv"
+	"time"
+	"unicode/utf8"
+)
+
+// object is a JSON object that grows by appending. Names are constants, or attribute names of
+// [a-z0-9]: they are not escaped.
+type object []byte
+
+func newObject(capacity int) object { return append(make(object, 0, capacity), '{') }
+
+func (o object) name(name string) object {
+	if o[len(o)-1] != '{' {
+		o = append(o, ',')
+	}
+	o = append(o, '"')
+	o = append(o, name...)
+	return append(o, '"', ':')
+}
+
+func (o object) str(name, value string) object { return appendString(o.name(name), value) }
+
+// opt adds a string unless it is empty.
+func (o object) opt(name, value string) object {
+	if value == "" {
+		return o
+	}
+	return o.str(name, value)
+}
+
+func (o object) raw(name string, json []byte) object { return append(o.name(name), json...) }
+
+func (o object) integer(name string, n int) object {
+	return strconv.AppendInt(o.name(name), int64(n), 10)
+}
+
+func (o object) base64(name string, data []byte) object {
+	o = append(o.name(name), '"')
+	o = base64.StdEncoding.AppendEncode(o, data)
+	return append(o, '"')
+}
+
+// time adds a time unless it is zero.
+func (o object) time(name string, t time.Time) object {
+	if t.IsZero() {
+		return o
+	}
+	o = append(o.name(name), '"')
+	o = t.UTC().AppendFormat(o, time.RFC3339Nano)
+	return append(o, '"')
+}
+
+func (o object) end() []byte { return append(o, '}') }
+
+// appendString appends s as a JSON string: only what must be escaped is, and what is not UTF-8
+// becomes U+FFFD, as encoding/json does it without its escapes for HTML.
+func appendString(dst []byte, s string) []byte {
+	const hex = "0123456789abcdef"
+	dst = append(dst, '"')
+	start := 0
+	for i := 0; i < len(s); {
+		c := s[i]
+		if c >= ' ' && c != '"' && c != '\\' && c < utf8.RuneSelf {
+			i++
+			continue
+		}
+		if c >= utf8.RuneSelf {
+			r, size := utf8.DecodeRuneInString(s[i:])
+			if r != utf8.RuneError || size > 1 {
+				i += size
+				continue
+			}
+		}
+		dst = append(dst, s[start:i]...)
+		switch {
+		case c == '"' || c == '\\':
+			dst = append(dst, '\\', c)
+		case c >= utf8.RuneSelf:
+			dst = append(dst, `\ufffd`...)
+		default:
+			dst = append(dst, '\\', 'u', '0', '0', hex[c>>4], hex[c&0xf])
+		}
+		i++
+		start = i
+	}
+	dst = append(dst, s[start:]...)
+	return append(dst, '"')
+}

@@ -1,0 +1,159 @@
+package endpoint
+
+import (
+	"bytes"
+	"cmp"
+	"context"
+	"fmt"
+	"net/http"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/sluice-io/sluice/pkg/sluice"
+	"github.com/sluice-io/sluice/pkg/webhook"
+)
+
+// draft is a request while it is made.
+type draft struct {
+	sub     *sluice.Subscription
+	ev      *sluice.Event
+	number  int
+	at      time.Time // of signing: each attempt has its own (S1-67)
+	secrets []string  // live ones, newest first
+	header  http.Header
+	body    []byte
+}
+
+// request returns the request of an attempt and its body, which is rendered once: what is signed
+// is what is sent (S1-70). An error says why it can never be made (S4-63, S4-76).
+func (s *Sender) request(ctx context.Context, sub *sluice.Subscription, ev *sluice.Event, a *sluice.Attempt) (*http.Request, []byte, error) {
+	u, err := s.checkURL(sub.Endpoint.URL)
+	if err != nil {
+		return nil, nil, err
+	}
+	if err := checkHeaders(sub.Endpoint.Headers); err != nil {
+		return nil, nil, err
+	}
+	d := draft{sub: sub, ev: ev, number: a.Number, at: a.StartedAt, secrets: sub.LiveSecrets(a.StartedAt)}
+	if len(d.secrets) == 0 {
+		return nil, nil, sluice.Errorf(sluice.Unprocessable, "the subscription has no live secret")
+	}
+	if ev.ID == "" {
+		return nil, nil, sluice.Errorf(sluice.Unprocessable, "the event has no id")
+	}
+	d.header = make(http.Header, 16+len(sub.Endpoint.Headers)+len(ev.Extensions))
+	for name, value := range sub.Endpoint.Headers {
+		d.header.Set(name, value)
+	}
+	d.header.Set("User-Agent", s.agent)
+	d.header.Set(webhook.HeaderID, headerID(ev.ID))
+	d.header.Set(webhook.HeaderAttempt, strconv.Itoa(a.Number))
+	if s.opts.Trace != nil {
+		s.opts.Trace(ctx, d.header)
+	}
+	if err := d.pack(); err != nil {
+		return nil, nil, err
+	}
+	if err := d.sign(s.opts.Keys); err != nil {
+		return nil, nil, err
+	}
+	req, err := http.NewRequestWithContext(ctx, http.MethodPost, "", bytes.NewReader(d.body))
+	if err != nil {
+		return nil, nil, fmt.Errorf("make the request: %w", err)
+	}
+	req.URL, req.Host, req.Header = u, u.Host, d.header
+	return req, d.body, nil
+}
+
+// headerID returns the event's id as a header can carry it: as it is, or percent-encoded if it
+// has spaces or anything outside printable ASCII.
+func headerID(id string) string {
+	if percent(id, "") == id {
+		return id
+	}
+	return percent(id, "%")
+}
+
+// pack renders the body and sets the headers that describe it.
+func (d *draft) pack() error {
+	switch d.sub.Policy.Envelope {
+	case sluice.EnvelopeCloudEvents, "":
+		d.header.Set("Content-Type", structuredType)
+		d.body = CloudEvent(d.ev)
+	case sluice.EnvelopeBinary:
+		setBinary(d.header, d.ev)
+		return d.packRaw()
+	case sluice.EnvelopeFact:
+		d.header.Set("Content-Type", jsonType)
+		d.body = fact(d.sub, d.ev)
+	case sluice.EnvelopeAttempt:
+		d.header.Set("Content-Type", jsonType)
+		body, err := attempt(d.ev, d.number, d.at, d.secrets[0])
+		if err != nil {
+			return err
+		}
+		d.body = body
+	case sluice.EnvelopeRaw:
+		return d.packRaw()
+	default:
+		return sluice.Errorf(sluice.Unprocessable, "the envelope %q is unknown", d.sub.Policy.Envelope)
+	}
+	return nil
+}
+
+func (d *draft) packRaw() error {
+	t := contentType(d.ev)
+	if !isHeaderValue(t) {
+		return sluice.Errorf(sluice.Unprocessable, "the event's content type %q cannot be a header", t)
+	}
+	d.header.Set("Content-Type", t)
+	d.body = d.ev.Data
+	return nil
+}
+
+// sign sets the headers of the subscription's scheme and no other (register C04). During a
+// rotation the scheme standard signs with every live secret; the others have room for one and
+// take the newest (register C08).
+func (d *draft) sign(keys KeyRing) error {
+	switch d.sub.Policy.Signature.Scheme {
+	case sluice.SchemeStandard, "":
+		return d.signStandard()
+	case sluice.SchemeEd25519:
+		if keys == nil {
+			return sluice.Errorf(sluice.Unprocessable, "this server has no key for the signature scheme ed25519")
+		}
+		_, key := keys.SigningKey()
+		d.setTimestamp()
+		d.header.Set(webhook.HeaderSignature, webhook.SignEd25519(key, d.header.Get(webhook.HeaderID), d.at, d.body))
+	case sluice.SchemeT:
+		d.header.Set(webhook.HeaderSignature, webhook.SignT(d.secrets[0], d.at, d.body))
+	case sluice.SchemeHeader:
+		name := cmp.Or(d.sub.Policy.Signature.Name, webhook.DefaultHeader)
+		if err := CheckHeaderName(name); err != nil {
+			return err
+		}
+		d.header.Set(name, webhook.SignHeader(d.secrets[0], d.body))
+	default:
+		return sluice.Errorf(sluice.Unprocessable, "the signature scheme %q is unknown", d.sub.Policy.Signature.Scheme)
+	}
+	return nil
+}
+
+func (d *draft) signStandard() error {
+	signatures := make([]string, len(d.secrets))
+	for i, secret := range d.secrets {
+		signature, err := webhook.SignStandard(secret, d.header.Get(webhook.HeaderID), d.at, d.body)
+		if err != nil {
+			return sluice.Errorf(sluice.Unprocessable, "%s, as the signature scheme standard needs it", err)
+		}
+		signatures[i] = signature
+	}
+	d.setTimestamp()
+	d.header.Set(webhook.HeaderSignature, strings.Join(signatures, " "))
+	return nil
+}
+
+func (d *draft) setTimestamp() {
+	d.header.Set(webhook.HeaderTimestamp, strconv.FormatInt(d.at.Unix(), 10))
+}

@@ -1,0 +1,140 @@
+package endpoint
+
+import (
+	"cmp"
+	"context"
+	"crypto/ed25519"
+	"crypto/sha256"
+	"encoding/hex"
+	"net"
+	"net/http"
+	"net/netip"
+	"time"
+
+	"github.com/sluice-io/sluice/pkg/sluice"
+)
+
+const (
+	defaultTimeout = 15 * time.Second
+	// setUp bounds what may outlive an attempt: the transport finishes a connection that it
+	// began, for the next attempt to use.
+	setUp = 30 * time.Second
+	// idle is shorter than what common load balancers allow, so that connections end on our side.
+	idle        = 30 * time.Second
+	idlePerHost = 256
+	idleAll     = 4096
+)
+
+// KeyRing has the key that the scheme ed25519 signs with.
+type KeyRing interface {
+	SigningKey() (kid string, key ed25519.PrivateKey)
+}
+
+// Options are how attempts are made. The zero value works: nothing but https to public addresses.
+type Options struct {
+	AllowCIDRs    []netip.Prefix                     // addresses admitted although they are not public
+	AllowLoopback bool                               // http:// and https:// to this host admitted (register C20)
+	Version       string                             // in User-Agent; "dev"
+	Keys          KeyRing                            // nil: ed25519 is refused
+	Resolver      *net.Resolver                      // net.DefaultResolver
+	Now           func() time.Time                   // time.Now
+	Trace         func(context.Context, http.Header) // adds traceparent; nil: none
+}
+
+// Sender makes attempts over one pool of connections. It is safe for concurrent use.
+type Sender struct {
+	opts      Options
+	agent     string
+	guard     *guard
+	transport *http.Transport
+}
+
+// New returns a Sender. It opens nothing; Close it when no Send is under way any more.
+func New(opts Options) *Sender {
+	if opts.Now == nil {
+		opts.Now = time.Now
+	}
+	if opts.Resolver == nil {
+		opts.Resolver = net.DefaultResolver
+	}
+	s := &Sender{opts: opts, agent: "Sluice/" + cmp.Or(opts.Version, "dev"), guard: newGuard(opts)}
+	s.transport = &http.Transport{
+		Proxy:                  nil, // never from the environment: a proxy would dial behind the guard
+		DialContext:            s.guard.dial,
+		ForceAttemptHTTP2:      true,
+		TLSHandshakeTimeout:    setUp,
+		MaxIdleConns:           idleAll,
+		MaxIdleConnsPerHost:    idlePerHost,
+		IdleConnTimeout:        idle,
+		DisableCompression:     true, // or an answer could unpack to more than we count
+		MaxResponseHeaderBytes: 64 << 10,
+	}
+	return s
+}
+
+// Close closes the idle connections. Sends that are under way are not interrupted.
+func (s *Sender) Close() { s.transport.CloseIdleConnections() }
+
+// Check returns an error if e can never be sent to: InsecureURL unless it is https (or loopback
+// where that is allowed), BlockedAddress if the host is, spells or now resolves to an address
+// that is not public, InvalidRequest for a URL or headers that cannot be sent. It asks DNS and
+// nothing else; a name that does not resolve now is no error, since the guard looks again at
+// each attempt (S0-22, S1-143, S4-59).
+func (s *Sender) Check(ctx context.Context, e sluice.Endpoint) error {
+	u, err := s.checkURL(e.URL)
+	if err != nil {
+		return err
+	}
+	if err := checkHeaders(e.Headers); err != nil {
+		return err
+	}
+	return s.guard.checkHost(ctx, u.Hostname())
+}
+
+// Send makes attempt number of delivering ev to sub and returns what came of it, all but the
+// verdict. It takes as long as the policy's timeout at most, over connecting, headers and body.
+// Outcome Refused means that nothing was sent, and that nothing will ever be until the
+// subscription or the event changes; an address that is blocked when it is dialled is Failed,
+// since DNS may change back. An attempt that ctx interrupts is Failed too: look at ctx.Err().
+func (s *Sender) Send(ctx context.Context, sub *sluice.Subscription, ev *sluice.Event, number int) sluice.Attempt {
+	a := sluice.Attempt{
+		Subscription: sub.ID,
+		EventID:      ev.ID,
+		Seq:          ev.Seq,
+		Path:         ev.Path,
+		Type:         ev.Type,
+		Number:       number,
+		StartedAt:    s.opts.Now(),
+	}
+	timeout := cmp.Or(sub.Policy.Timeout.Std(), defaultTimeout)
+	limited, cancel := context.WithTimeout(ctx, timeout)
+	defer cancel()
+	req, body, err := s.request(limited, sub, ev, &a)
+	if err != nil {
+		a.Outcome, a.Error = sluice.Refused, err.Error()
+		return s.ended(a)
+	}
+	hash := sha256.Sum256(body)
+	a.PayloadHash = hex.EncodeToString(hash[:])
+	if err := s.exchange(req, &a); err != nil {
+		a.Outcome, a.Error = sluice.Failed, failure(ctx, err, timeout)
+	}
+	return s.ended(a)
+}
+
+// exchange sends the request and writes into a what the answer means. The transport itself does
+// it, not a client: it follows no redirect and keeps no cookie (C06).
+func (s *Sender) exchange(req *http.Request, a *sluice.Attempt) error {
+	res, err := s.transport.RoundTrip(req)
+	if err != nil {
+		return err
+	}
+	defer func() { _ = res.Body.Close() }() // all that is wanted was read before
+	return s.read(res, a)
+}
+
+func (s *Sender) ended(a sluice.Attempt) sluice.Attempt {
+	a.Duration = sluice.Duration(s.opts.Now().Sub(a.StartedAt))
+	a.StartedAt = a.StartedAt.UTC()
+	return a
+}

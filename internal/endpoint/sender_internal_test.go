@@ -1,0 +1,89 @@
+package endpoint
+
+import (
+	"crypto/tls"
+	"crypto/x509"
+	"net/http"
+	"net/http/httptest"
+	"net/netip"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/sluice-io/sluice/pkg/sluice"
+)
+
+// secure returns a TLS endpoint that answers with the protocol it was spoken to, a Sender that may
+// reach it, and a subscription to it.
+func secure(t *testing.T) (*Sender, *sluice.Subscription, *x509.Certificate) {
+	t.Helper()
+	server := httptest.NewUnstartedServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		w.WriteHeader(http.StatusInternalServerError)
+		_, _ = w.Write([]byte(r.Proto))
+	}))
+	server.EnableHTTP2 = true
+	server.StartTLS()
+	t.Cleanup(server.Close)
+	s := New(Options{AllowCIDRs: []netip.Prefix{netip.MustParsePrefix("127.0.0.0/8")}})
+	t.Cleanup(s.Close)
+	sub := &sluice.Subscription{
+		Endpoint: sluice.Endpoint{URL: server.URL},
+		Policy:   sluice.Policy{Timeout: sluice.Duration(5 * time.Second)},
+		Secrets:  []sluice.Secret{{Value: "whsec_bmV3LXNlY3JldC1uZXctc2VjcmV0LW5ldy1zZWNyZXQ="}},
+	}
+	return s, sub, server.Certificate()
+}
+
+func TestEndpointsSpeakHTTP2OverTLS(t *testing.T) {
+	t.Parallel()
+	s, sub, certificate := secure(t)
+	roots := x509.NewCertPool()
+	roots.AddCert(certificate)
+	s.transport.TLSClientConfig = &tls.Config{RootCAs: roots}
+	for range 3 {
+		require.Equal(t, "HTTP/2.0", s.Send(t.Context(), sub, &sluice.Event{ID: "1"}, 1).Response)
+	}
+}
+
+func TestACertificateThatNobodyVouchesForIsNotAccepted(t *testing.T) {
+	t.Parallel()
+	s, sub, certificate := secure(t)
+	a := s.Send(t.Context(), sub, &sluice.Event{ID: "1"}, 1)
+	require.Equal(t, sluice.Failed, a.Outcome)
+	require.Equal(t, "certificate not accepted: certificate signed by unknown authority", a.Error)
+
+	roots := x509.NewCertPool()
+	roots.AddCert(certificate)
+	s.transport.TLSClientConfig = &tls.Config{RootCAs: roots, ServerName: "other.example"}
+	a = s.Send(t.Context(), sub, &sluice.Event{ID: "1"}, 1)
+	require.Contains(t, a.Error, "certificate not accepted: certificate is valid for")
+}
+
+func TestAProxyOfTheEnvironmentIsNotUsed(t *testing.T) {
+	t.Parallel()
+	s := New(Options{})
+	require.Nil(t, s.transport.Proxy)
+}
+
+func FuzzURL(f *testing.F) {
+	f.Add("https://hook.example:8443/a?b")
+	f.Add("https://[::ffff:127.0.0.1%25x]:0x1/")
+	f.Add("https://0x7f.1@a#b")
+	s := New(Options{})
+	f.Fuzz(func(t *testing.T, raw string) {
+		u, err := s.checkURL(raw)
+		if err != nil {
+			require.NotEqual(t, sluice.Internal, sluice.CodeOf(err))
+			return
+		}
+		require.Equal(t, "https", u.Scheme)
+		require.NotEmpty(t, u.Hostname())
+		require.Nil(t, u.User)
+		if addr, err := netip.ParseAddr(u.Hostname()); err == nil {
+			require.Empty(t, addr.Zone())
+		} else {
+			require.False(t, endsInNumber(u.Hostname()))
+		}
+	})
+}

@@ -1,0 +1,172 @@
+// Package hooktest is an endpoint for tests: an HTTP server on loopback that answers as it is
+// told, misbehaves on demand and remembers every request.
+package hooktest
+
+import (
+	"io"
+	"net/http"
+	"net/http/httptest"
+	"slices"
+	"sync"
+	"testing"
+	"time"
+)
+
+// limit is how long Wait waits before it fails the test.
+const limit = 10 * time.Second
+
+// Request is a request as it came.
+type Request struct {
+	Number     int // from 1, in order of arrival
+	Method     string
+	Path       string
+	Header     http.Header
+	Body       []byte
+	At         time.Time
+	RemoteAddr string // the same for two requests over one connection
+}
+
+// Answer is what the server does with a request. The zero value is an empty 200.
+type Answer struct {
+	Status int // 200
+	Header map[string]string
+	Body   string
+	Until  <-chan struct{} // answers once this is closed
+	Hang   bool            // never answers: until the sender gives up
+	Drip   time.Duration   // between the bytes of Body, each of which is flushed
+	Cut    bool            // closes the connection in the middle of Body, or instead of any answer if it has none
+}
+
+// Server is a scripted endpoint.
+type Server struct {
+	URL string
+
+	tb   testing.TB
+	done chan struct{}
+
+	mu       sync.Mutex
+	requests []Request
+	changed  chan struct{} // closed and replaced with each request
+}
+
+// New starts a server that gives each request the answer that answer returns for it; nil answers
+// all with 200. It calls answer from many goroutines. The server ends with the test.
+func New(tb testing.TB, answer func(r Request) Answer) *Server {
+	tb.Helper()
+	if answer == nil {
+		answer = func(Request) Answer { return Answer{} }
+	}
+	s := &Server{tb: tb, done: make(chan struct{}), changed: make(chan struct{})}
+	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		body, err := io.ReadAll(r.Body)
+		if err != nil {
+			return // the sender went away: not a request
+		}
+		s.give(w, r, answer(s.record(r, body)))
+	}))
+	s.URL = server.URL
+	tb.Cleanup(func() {
+		close(s.done)
+		server.CloseClientConnections()
+		server.Close()
+	})
+	return s
+}
+
+// Requests returns the requests so far, in order of arrival.
+func (s *Server) Requests() []Request {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return slices.Clone(s.requests)
+}
+
+// Wait returns the requests so far as soon as there are n of them. It fails the test if that
+// takes longer than ten seconds; call it from the test's goroutine.
+func (s *Server) Wait(n int) []Request {
+	s.tb.Helper()
+	timer := time.NewTimer(limit)
+	defer timer.Stop()
+	for {
+		s.mu.Lock()
+		requests, changed := slices.Clone(s.requests), s.changed
+		s.mu.Unlock()
+		if len(requests) >= n {
+			return requests
+		}
+		select {
+		case <-changed:
+		case <-timer.C:
+			s.tb.Fatalf("hooktest: %d requests after %s, want %d", len(requests), limit, n)
+		}
+	}
+}
+
+func (s *Server) record(r *http.Request, body []byte) Request {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	request := Request{
+		Number: len(s.requests) + 1, Method: r.Method, Path: r.URL.RequestURI(), Header: r.Header.Clone(),
+		Body: body, At: time.Now(), RemoteAddr: r.RemoteAddr,
+	}
+	s.requests = append(s.requests, request)
+	close(s.changed)
+	s.changed = make(chan struct{})
+	return request
+}
+
+func (s *Server) give(w http.ResponseWriter, r *http.Request, a Answer) {
+	if a.Hang {
+		a.Until = make(chan struct{})
+	}
+	if a.Until != nil && !wait(s, r, a.Until) {
+		return
+	}
+	if a.Cut && a.Body == "" {
+		panic(http.ErrAbortHandler) // net/http's way to close the connection at once
+	}
+	for name, value := range a.Header {
+		w.Header().Set(name, value)
+	}
+	if a.Status != 0 {
+		w.WriteHeader(a.Status)
+	}
+	body := a.Body
+	if a.Cut {
+		body = body[:(len(body)+1)/2]
+	}
+	s.write(w, r, a.Drip, body)
+	if a.Cut {
+		panic(http.ErrAbortHandler)
+	}
+}
+
+func (s *Server) write(w http.ResponseWriter, r *http.Request, drip time.Duration, body string) {
+	step := len(body)
+	if drip > 0 {
+		step = 1
+	}
+	for len(body) > 0 {
+		if _, err := io.WriteString(w, body[:step]); err != nil {
+			return
+		}
+		if err := http.NewResponseController(w).Flush(); err != nil {
+			return
+		}
+		body = body[step:]
+		if drip > 0 && !wait(s, r, time.After(drip)) {
+			return
+		}
+	}
+}
+
+// wait reports whether until came before the sender or the test went away.
+func wait[T any](s *Server, r *http.Request, until <-chan T) bool {
+	select {
+	case <-until:
+		return true
+	case <-r.Context().Done():
+		return false
+	case <-s.done:
+		return false
+	}
+}

@@ -1,0 +1,94 @@
+package webhook_test
+
+import (
+	"crypto/ed25519"
+	"fmt"
+	"io"
+	"net/http"
+	"net/http/httptest"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/sluice-io/sluice/pkg/webhook"
+)
+
+// A handler verifies first and answers 2xx once the event is safe. It is all that a receiver of a
+// subscription with the defaults needs.
+func Example() {
+	secret := "whsec_bmV3LXNlY3JldC1uZXctc2VjcmV0LW5ldy1zZWNyZXQ=" // from creating the subscription
+	hook := webhook.Receiver{Secrets: []string{secret}}
+	handler := func(w http.ResponseWriter, r *http.Request) {
+		d, err := hook.Receive(r)
+		if err != nil {
+			http.Error(w, err.Error(), webhook.Status(err))
+			return
+		}
+		fmt.Println(d.ID, d.Type, d.Path, string(d.Data), "attempt", d.Attempt)
+		w.WriteHeader(http.StatusNoContent)
+	}
+
+	// What Sluice sends:
+	body := `{"specversion":"1.0","id":"e-1","source":"/shop","type":"order.paid","path":"/orders/7","data":{"total":12}}`
+	now := time.Now()
+	signature, err := webhook.SignStandard(secret, "e-1", now, []byte(body))
+	if err != nil {
+		fmt.Println(err)
+		return
+	}
+	req := &http.Request{Method: http.MethodPost, Header: http.Header{}, Body: io.NopCloser(strings.NewReader(body))}
+	req.Header.Set("Content-Type", "application/cloudevents+json; charset=utf-8")
+	req.Header.Set(webhook.HeaderID, "e-1")
+	req.Header.Set(webhook.HeaderTimestamp, strconv.FormatInt(now.Unix(), 10))
+	req.Header.Set(webhook.HeaderSignature, signature)
+	req.Header.Set(webhook.HeaderAttempt, "1")
+	res := httptest.NewRecorder()
+	handler(res, req)
+	fmt.Println(res.Code)
+	// Output:
+	// e-1 order.paid /orders/7 {"total":12} attempt 1
+	// 204
+}
+
+// During a rotation the receiver knows both secrets, and forgets the old one when it has expired.
+func ExampleReceiver_rotation() {
+	hook := webhook.Receiver{
+		Scheme:  webhook.TSHA256,
+		Secrets: []string{"the-new-secret-of-32-bytes-or-more", "the-old-secret-of-32-bytes-or-more"},
+	}
+	body := []byte(`{"n":1}`)
+	header := http.Header{}
+	header.Set(webhook.HeaderSignature, webhook.SignT("the-old-secret-of-32-bytes-or-more", time.Now(), body))
+	fmt.Println(hook.Verify(header, body))
+	// Output: <nil>
+}
+
+// A receiver of the scheme ed25519 holds no secret: the server publishes its key at
+// /.well-known/jwks.json.
+func ExampleParseKeys() {
+	key := ed25519.NewKeyFromSeed(make([]byte, ed25519.SeedSize)) // the server's
+	jwks := `{"keys":[{"kty":"OKP","crv":"Ed25519","kid":"1","x":"O2onvM62pC1io6jQKm8Nc2UyFXcd4kOmOsBIoYtZ2ik"}]}`
+
+	keys, err := webhook.ParseKeys([]byte(jwks))
+	if err != nil {
+		fmt.Println(err)
+		return
+	}
+	hook := webhook.Receiver{Scheme: webhook.Ed25519, Keys: keys}
+	now, body := time.Now(), []byte(`{"n":1}`)
+	header := http.Header{}
+	header.Set(webhook.HeaderID, "e-1")
+	header.Set(webhook.HeaderTimestamp, strconv.FormatInt(now.Unix(), 10))
+	header.Set(webhook.HeaderSignature, webhook.SignEd25519(key, "e-1", now, body))
+	fmt.Println(hook.Verify(header, body))
+	// Output: <nil>
+}
+
+// A request that somebody else made is refused.
+func ExampleReceiver_Verify() {
+	hook := webhook.Receiver{Scheme: webhook.Header, Secrets: []string{"a-secret-of-thirty-two-bytes-or-more"}}
+	header := http.Header{}
+	header.Set(webhook.DefaultHeader, webhook.SignHeader("a guess", []byte(`{}`)))
+	fmt.Println(hook.Verify(header, []byte(`{}`)))
+	// Output: webhook: no signature matches
+}
