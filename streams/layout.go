@@ -122,6 +122,12 @@ func Buckets() []Bucket {
 		History:      1, // more would keep secrets that were rotated out
 		MaxConsumers: maxConsumers,
 	}, {
+		Name:         Reservations,
+		Description:  "which subscription holds an idempotency key or a configuration, by hash",
+		History:      1,
+		MarkerTTL:    time.Hour,
+		MaxConsumers: maxConsumers,
+	}, {
 		Name:         Lanes,
 		Description:  "parked lanes: a record exists while a lane waits for its next attempt",
 		History:      1,

@@ -24,6 +24,7 @@ const (
 const (
 	Namespaces    = "namespaces"    // key: namespace
 	Subscriptions = "subscriptions" // key: subscription
+	Reservations  = "reservations"  // key: hash of what makes two subscriptions the same
 	Lanes         = "lanes"         // key: LaneKey; a record exists while the lane is parked
 	Leases        = "leases"        // key: what is leased; expires unless renewed
 	Keys          = "keys"          // key: key id; the server's signing keys
@@ -81,8 +82,3 @@ func LaneKey(subscription string, ordering sluice.Ordering, path sluice.Path, se
 
 // LaneKeys returns the filter that matches every lane key of a subscription.
 func LaneKeys(subscription string) string { return subscription + ".>" }
-
-// IsEventLane reports whether a lane's key is that of a single event.
-func IsEventLane(subscription, lane string) bool {
-	return strings.HasPrefix(lane, subscription+".e.")
-}

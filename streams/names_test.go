@@ -34,6 +34,9 @@ func TestLaneKeysByOrdering(t *testing.T) {
 	require.Equal(t, "s.p.a.b=C3=A9.=", streams.LaneKey("s", sluice.OrderByPath, "/a/bé/", 7))
 	require.Equal(t, "s.e.7", streams.LaneKey("s", sluice.OrderNone, "/a", 7))
 	require.Equal(t, "s.a", streams.LaneKey("s", sluice.OrderAll, "/a", 7))
+	for o, want := range map[sluice.Ordering]bool{sluice.OrderByPath: false, sluice.OrderNone: true, sluice.OrderAll: false} {
+		require.Equal(t, want, streams.IsEventLane("s", streams.LaneKey("s", o, "/e/7", 7)), o)
+	}
 }
 
 func TestSubscriptionIDsThatCanNameAConsumer(t *testing.T) {

@@ -136,9 +136,12 @@ func (l *AttemptLog) Recover(ctx context.Context, sub *sluice.Subscription) (map
 		return nil, err
 	}
 	from := last.Add(-recoverSpan)
+	if from.Before(sub.CreatedAt) {
+		from = sub.CreatedAt // an earlier subscription of the same id is none of its business
+	}
 	known := map[uint64]sluice.Progress{}
-	err = l.store.scan(ctx, streams.Attempts, jetstream.OrderedConsumerConfig{
-		FilterSubjects: []string{subject}, DeliverPolicy: jetstream.DeliverByStartTimePolicy, OptStartTime: &from,
+	err = l.store.scan(ctx, streams.Attempts, jetstream.ConsumerConfig{
+		FilterSubject: subject, DeliverPolicy: jetstream.DeliverByStartTimePolicy, OptStartTime: &from,
 	}, func(msg jetstream.Msg, _ *jetstream.MsgMetadata) (bool, error) {
 		var a sluice.Attempt
 		if err := json.Unmarshal(msg.Data(), &a); err != nil {

@@ -79,9 +79,9 @@ func (s *Store) Attempts(ctx context.Context, sub *sluice.Subscription, q Attemp
 // attemptsBetween returns the attempts with begin ≤ place < end, ascending, and whether some
 // of the span are older than the query wants.
 func (s *Store) attemptsBetween(ctx context.Context, sub *sluice.Subscription, q *AttemptQuery, begin, end uint64) (found []placed, older bool, err error) {
-	err = s.scan(ctx, streams.Attempts, jetstream.OrderedConsumerConfig{
-		FilterSubjects: []string{streams.AttemptsSubject(sub.Namespace, sub.ID)},
-		DeliverPolicy:  jetstream.DeliverByStartSequencePolicy, OptStartSeq: max(1, begin),
+	err = s.scan(ctx, streams.Attempts, jetstream.ConsumerConfig{
+		FilterSubject: streams.AttemptsSubject(sub.Namespace, sub.ID),
+		DeliverPolicy: jetstream.DeliverByStartSequencePolicy, OptStartSeq: max(1, begin),
 	}, func(msg jetstream.Msg, meta *jetstream.MsgMetadata) (bool, error) {
 		if meta.Sequence.Stream >= end {
 			return false, nil
@@ -105,8 +105,8 @@ func (s *Store) Status(ctx context.Context, sub *sluice.Subscription) (sluice.St
 	if sub.State == sluice.Cancelled {
 		return status, s.countDead(ctx, sub, &status)
 	}
-	for i, f := range filters(sub) {
-		if err := s.addConsumer(ctx, sub, streams.Consumers(sub.ID, 2)[i], f.Subject, &status); err != nil {
+	for _, c := range streams.PushConsumers(sub) {
+		if err := s.addConsumer(ctx, sub.Namespace, c, &status); err != nil {
 			return status, err
 		}
 	}
@@ -130,14 +130,13 @@ func (s *Store) Status(ctx context.Context, sub *sluice.Subscription) (sluice.St
 	return status, s.countDead(ctx, sub, &status)
 }
 
-func (s *Store) addConsumer(ctx context.Context, sub *sluice.Subscription, name, subject string, status *sluice.Status) error {
-	stream := streams.EventsStream(sub.Namespace)
-	c, err := s.js.Consumer(ctx, stream, name)
+func (s *Store) addConsumer(ctx context.Context, namespace string, want streams.Consumer, status *sluice.Status) error {
+	c, err := s.js.Consumer(ctx, want.Stream, want.Name)
 	if errors.Is(err, jetstream.ErrConsumerNotFound) {
 		return nil // it is being made
 	}
 	if err != nil {
-		return fmt.Errorf("consumer %s: %w", name, err)
+		return fmt.Errorf("consumer %s: %w", want.Name, err)
 	}
 	info := c.CachedInfo()
 	status.Backlog += info.NumPending + uint64(info.NumAckPending)
@@ -146,7 +145,7 @@ func (s *Store) addConsumer(ctx context.Context, sub *sluice.Subscription, name,
 	if info.NumPending == 0 && info.NumAckPending == 0 {
 		return nil
 	}
-	events, err := s.NextEvent(ctx, sub.Namespace, subject, info.AckFloor.Stream+1, 1)
+	events, err := s.NextEvent(ctx, namespace, want.Filter.Subject, info.AckFloor.Stream+1, 1)
 	if err != nil || len(events) == 0 {
 		return err
 	}

@@ -7,16 +7,12 @@ import (
 	"log/slog"
 	"strconv"
 	"sync"
-	"time"
 
 	"github.com/nats-io/nats.go/jetstream"
 
 	"github.com/sluice-io/sluice/pkg/sluice"
 	"github.com/sluice-io/sluice/streams"
 )
-
-// ackWait is how long a delivery may go unanswered before it is handed out again.
-const ackWait = 30 * time.Second
 
 // EnsureConsumers makes the subscription's durable consumers, or brings those that exist to
 // its window. Where they start is the subscription's From.
@@ -37,60 +33,49 @@ func (s *Store) RemoveConsumers(ctx context.Context, sub *sluice.Subscription) e
 	return errors.Join(errs...)
 }
 
-// filters returns the filter subjects of a subscription, one for each of its consumers.
-func filters(sub *sluice.Subscription) []streams.Filter {
-	if sub.Policy.Ordering == sluice.OrderAll {
-		return []streams.Filter{streams.Superset(sub.Namespace, sub.Pattern)}
-	}
-	return streams.Filters(sub.Namespace, sub.Pattern)
-}
-
 func (s *Store) consumers(ctx context.Context, sub *sluice.Subscription) ([]jetstream.Consumer, error) {
-	subjects := filters(sub)
-	names := streams.Consumers(sub.ID, len(subjects))
-	all := make([]jetstream.Consumer, len(names))
-	for i, name := range names {
-		c, err := s.consumer(ctx, sub, name, subjects[i].Subject)
+	var all []jetstream.Consumer
+	for _, want := range streams.PushConsumers(sub) {
+		c, err := s.consumer(ctx, want)
 		if err != nil {
-			return nil, fmt.Errorf("consumer %s: %w", name, err)
+			return nil, fmt.Errorf("consumer %s: %w", want.Name, err)
 		}
-		all[i] = c
+		all = append(all, c)
 	}
 	return all, nil
 }
 
-func (s *Store) consumer(ctx context.Context, sub *sluice.Subscription, name, subject string) (jetstream.Consumer, error) {
-	stream := streams.EventsStream(sub.Namespace)
-	c, err := s.js.Consumer(ctx, stream, name)
+func (s *Store) consumer(ctx context.Context, want streams.Consumer) (jetstream.Consumer, error) {
+	c, err := s.js.Consumer(ctx, want.Stream, want.Name)
 	if errors.Is(err, jetstream.ErrConsumerNotFound) {
-		return s.js.CreateConsumer(ctx, stream, consumerConfig(sub, name, subject))
+		return s.js.CreateConsumer(ctx, want.Stream, consumerConfig(want))
 	}
 	if err != nil {
 		return nil, err
 	}
 	config := c.CachedInfo().Config
-	if config.MaxAckPending == sub.Policy.Window {
+	if config.MaxAckPending == want.MaxPending {
 		return c, nil
 	}
-	config.MaxAckPending = sub.Policy.Window
-	return s.js.UpdateConsumer(ctx, stream, config)
+	config.MaxAckPending = want.MaxPending
+	return s.js.UpdateConsumer(ctx, want.Stream, config)
 }
 
-func consumerConfig(sub *sluice.Subscription, name, subject string) jetstream.ConsumerConfig {
+func consumerConfig(want streams.Consumer) jetstream.ConsumerConfig {
 	config := jetstream.ConsumerConfig{
-		Durable:       name,
-		Description:   fmt.Sprintf("%s subscription %s on %s", sub.Mode, sub.ID, sub.Pattern),
-		FilterSubject: subject,
+		Durable:       want.Name,
+		Description:   want.Description,
+		FilterSubject: want.Filter.Subject,
 		AckPolicy:     jetstream.AckExplicitPolicy,
-		AckWait:       ackWait,
-		MaxDeliver:    -1,
-		MaxAckPending: sub.Policy.Window,
+		AckWait:       want.AckWait,
+		MaxDeliver:    want.MaxDeliver,
+		MaxAckPending: want.MaxPending,
 	}
-	switch sub.From.Kind {
+	switch want.Start.Kind {
 	case sluice.StartSeq:
-		config.DeliverPolicy, config.OptStartSeq = jetstream.DeliverByStartSequencePolicy, max(1, sub.From.Seq)
+		config.DeliverPolicy, config.OptStartSeq = jetstream.DeliverByStartSequencePolicy, max(1, want.Start.Seq)
 	case sluice.StartTime:
-		config.DeliverPolicy, config.OptStartTime = jetstream.DeliverByStartTimePolicy, &sub.From.Time
+		config.DeliverPolicy, config.OptStartTime = jetstream.DeliverByStartTimePolicy, &want.Start.Time
 	case sluice.StartLastPerPath:
 		config.DeliverPolicy = jetstream.DeliverLastPerSubjectPolicy
 	}
@@ -150,9 +135,9 @@ func (s *Store) requeue(ctx context.Context, c jetstream.Consumer) (*jetstream.C
 		return info, err
 	}
 	var last string
-	err = s.scan(ctx, info.Stream, jetstream.OrderedConsumerConfig{
-		FilterSubjects: []string{info.Config.FilterSubject},
-		DeliverPolicy:  jetstream.DeliverByStartSequencePolicy, OptStartSeq: info.AckFloor.Stream + 1, HeadersOnly: true,
+	err = s.scan(ctx, info.Stream, jetstream.ConsumerConfig{
+		FilterSubject: info.Config.FilterSubject,
+		DeliverPolicy: jetstream.DeliverByStartSequencePolicy, OptStartSeq: info.AckFloor.Stream + 1, HeadersOnly: true,
 	}, func(_ jetstream.Msg, meta *jetstream.MsgMetadata) (bool, error) {
 		if meta.Sequence.Stream > info.Delivered.Stream {
 			return false, nil
@@ -244,51 +229,16 @@ func (r receipt) Ack() error { return r.msg.Ack() }
 // Hold starts the delivery's ack wait again.
 func (r receipt) Hold() error { return r.msg.InProgress() }
 
-// scan calls each for every message of an ordered consumer until it returns false or nothing
-// is pending.
-func (s *Store) scan(ctx context.Context, stream string, config jetstream.OrderedConsumerConfig,
-	each func(jetstream.Msg, *jetstream.MsgMetadata) (bool, error),
+// scan calls each for the messages of a stream that are stored now, in order, as config
+// chooses them, until it returns false or an error.
+func (s *Store) scan(ctx context.Context, stream string, config jetstream.ConsumerConfig,
+	each func(jetstream.Msg, *jetstream.MsgMetadata) (more bool, err error),
 ) error {
-	c, err := s.js.OrderedConsumer(ctx, stream, config)
-	if err != nil {
-		return fmt.Errorf("read %s: %w", stream, err)
-	}
-	for {
-		batch, err := c.Fetch(500, jetstream.FetchMaxWait(2*time.Second))
-		if err != nil {
-			return fmt.Errorf("read %s: %w", stream, err)
+	return s.follow(ctx, stream, config, func(msg jetstream.Msg, meta *jetstream.MsgMetadata) (bool, error) {
+		if msg == nil {
+			return false, nil
 		}
-		more, err := drainBatch(ctx, batch, each)
-		if err != nil || !more {
-			return err
-		}
-		if info, err := c.Info(ctx); err != nil || info.NumPending == 0 {
-			return err
-		}
-	}
-}
-
-func drainBatch(ctx context.Context, batch jetstream.MessageBatch,
-	each func(jetstream.Msg, *jetstream.MsgMetadata) (bool, error),
-) (more bool, err error) {
-	more = true
-	for msg := range batch.Messages() {
-		if !more || err != nil {
-			continue // the batch has to be read to its end
-		}
-		meta, err := msg.Metadata()
-		if err != nil {
-			return false, err
-		}
-		if more, err = each(msg, meta); err != nil {
-			return false, err
-		}
-		if meta.NumPending == 0 {
-			more = false
-		}
-	}
-	if err == nil {
-		err = context.Cause(ctx)
-	}
-	return more, err
+		more, err := each(msg, meta)
+		return more && meta.NumPending > 0, err
+	})
 }

@@ -42,12 +42,21 @@ func ParseKeys(jwks []byte) ([]ed25519.PublicKey, error) {
 	return keys, nil
 }
 
-// FormatKey returns the JWKS document that publishes one Ed25519 key under the given key id.
-func FormatKey(id string, key ed25519.PublicKey) ([]byte, error) {
-	set := keySet{Keys: []jwk{{
-		Type: "OKP", Curve: "Ed25519", ID: id, Use: "sig", Alg: "EdDSA",
-		X: base64.RawURLEncoding.EncodeToString(key),
-	}}}
+// PublicKey is an Ed25519 key under its key id.
+type PublicKey struct {
+	ID  string
+	Key ed25519.PublicKey
+}
+
+// FormatKeys returns the JWKS document that publishes the keys.
+func FormatKeys(keys ...PublicKey) ([]byte, error) {
+	set := keySet{Keys: make([]jwk, len(keys))}
+	for i, k := range keys {
+		set.Keys[i] = jwk{
+			Type: "OKP", Curve: "Ed25519", ID: k.ID, Use: "sig", Alg: "EdDSA",
+			X: base64.RawURLEncoding.EncodeToString(k.Key),
+		}
+	}
 	doc, err := json.Marshal(set)
 	if err != nil {
 		return nil, fmt.Errorf("webhook: JWKS document: %w", err)

@@ -276,7 +276,7 @@ func TestReceiveAnswersWhatWentWrong(t *testing.T) {
 
 func TestKeysOfAJWKSDocumentRoundTrip(t *testing.T) {
 	t.Parallel()
-	doc, err := webhook.FormatKey("k1", publicOf(1))
+	doc, err := webhook.FormatKeys(webhook.PublicKey{ID: "k1", Key: publicOf(1)})
 	require.NoError(t, err)
 	require.JSONEq(t, `{"keys":[{"kty":"OKP","crv":"Ed25519","kid":"k1","use":"sig","alg":"EdDSA","x":"`+
 		base64.RawURLEncoding.EncodeToString(publicOf(1))+`"}]}`, string(doc))
