@@ -1,0 +1,49 @@
+package retry
+
+import (
+	"time"
+
+	"github.com/sluice-io/sluice/pkg/sluice"
+)
+
+// Limits of a custom timetable.
+const (
+	MinStep     = 100 * time.Millisecond
+	MaxStep     = 7 * day
+	MaxAttempts = 100
+)
+
+// Check returns an error (InvalidRequest) unless the timetable can be followed: a preset takes
+// no numbers, custom takes steps of 100 ms to 7 days, at most 100 attempts and a jitter of 0
+// to 1.
+func Check(r sluice.Retry) error {
+	switch r.Preset {
+	case sluice.PresetStandard, sluice.PresetShort, sluice.PresetPersistent, sluice.PresetStepped:
+		if len(r.Steps) > 0 || r.MaxAttempts != 0 || r.Jitter != 0 {
+			return sluice.Errorf(sluice.InvalidRequest, "policy.retry: steps, max_attempts and jitter belong to the preset custom, not to %s", r.Preset)
+		}
+		return nil
+	case sluice.PresetCustom:
+		return checkCustom(r)
+	}
+	return sluice.Errorf(sluice.InvalidRequest, "policy.retry.preset %q: use standard, short, persistent, stepped, custom", r.Preset)
+}
+
+func checkCustom(r sluice.Retry) error {
+	switch {
+	case len(r.Steps) == 0:
+		return sluice.Errorf(sluice.InvalidRequest, "policy.retry.steps: custom needs at least one step, such as \"10s\"")
+	case len(r.Steps) >= MaxAttempts:
+		return sluice.Errorf(sluice.InvalidRequest, "policy.retry.steps: use at most %d", MaxAttempts-1)
+	case r.MaxAttempts < 0 || r.MaxAttempts > MaxAttempts:
+		return sluice.Errorf(sluice.InvalidRequest, "policy.retry.max_attempts: use 1 to %d", MaxAttempts)
+	case !(r.Jitter >= 0 && r.Jitter <= 1):
+		return sluice.Errorf(sluice.InvalidRequest, "policy.retry.jitter: use 0 to 1")
+	}
+	for _, s := range r.Steps {
+		if s.Std() < MinStep || s.Std() > MaxStep {
+			return sluice.Errorf(sluice.InvalidRequest, "policy.retry.steps: %s is not within %s and %s", s, MinStep, MaxStep)
+		}
+	}
+	return nil
+}

@@ -1,0 +1,31 @@
+package retry
+
+import (
+	"time"
+
+	"github.com/sluice-io/sluice/pkg/sluice"
+)
+
+// Decide returns what an attempt's outcome means under the policy. The arguments after the
+// attempt are those of Next.
+func Decide(p sluice.Policy, a sluice.Attempt, firstFailed, now time.Time, random float64) sluice.Verdict {
+	switch a.Outcome {
+	case sluice.Delivered:
+		return sluice.Verdict{Settled: true}
+	case sluice.Refused:
+		return sluice.Verdict{Dead: sluice.NotSendable}
+	case sluice.Gone:
+		if p.OnGone == sluice.GoneCancels {
+			return sluice.Verdict{Cancel: true}
+		}
+	case sluice.Failed:
+	}
+	at, ok := Next(p.Retry, a.Number, firstFailed, now, random)
+	if !ok {
+		return sluice.Verdict{Dead: sluice.Exhausted}
+	}
+	if asked := now.Add(min(a.RetryAfter, Cap(p.Retry))); asked.After(at) {
+		at = asked
+	}
+	return sluice.Verdict{Again: at}
+}
