@@ -82,3 +82,8 @@ func LaneKey(subscription string, ordering sluice.Ordering, path sluice.Path, se
 
 // LaneKeys returns the filter that matches every lane key of a subscription.
 func LaneKeys(subscription string) string { return subscription + ".>" }
+
+// IsEventLane reports whether the key is of a lane that is one event (ordering none).
+func IsEventLane(subscription, key string) bool {
+	return strings.HasPrefix(key, subscription+".e.")
+}
