@@ -21,7 +21,7 @@ const prefix = "SLUICE_"
 func Load(path string, environ []string) (Config, error) {
 	c := Default()
 	if path != "" {
-		data, err := os.ReadFile(path) //nolint:gosec // the operator names the file
+		data, err := os.ReadFile(filepath.Clean(path))
 		if err != nil {
 			return Config{}, fmt.Errorf("read configuration: %w", err)
 		}

@@ -120,7 +120,7 @@ func (c *Client) try(ctx context.Context, req call) (answer, error) {
 	if err != nil {
 		return answer{}, noAnswer(ctx, c.base, err)
 	}
-	defer resp.Body.Close() //nolint:errcheck // nothing can be done about it
+	defer func() { _ = resp.Body.Close() }() // it was only read
 	body, err := io.ReadAll(io.LimitReader(resp.Body, maxResponse))
 	if err != nil {
 		return answer{}, noAnswer(ctx, c.base, err)

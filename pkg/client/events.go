@@ -109,8 +109,8 @@ func newID(now time.Time) string {
 type EventsQuery struct {
 	Pattern sluice.Pattern
 	Types   []string
-	Since   string // a sequence, an event's id, "-1" (the beginning), "now" or an RFC 3339 time
-	Until   string // like Since
+	Since   string // those after this: a sequence, an event's id, "-1" (the beginning), "now" or an RFC 3339 time
+	Until   string // those up to this; like Since
 	Limit   int    // at most 1000; the server's default is 100
 	Cursor  string // Page.Next of the part before
 }

@@ -142,19 +142,20 @@ type Delivery struct {
 	Seq           uint64           `json:"seq"`
 	Path          sluice.Path      `json:"path"`
 	Type          string           `json:"type"`
-	State         string           `json:"state"`
+	State         string           `json:"state"`            // delivered, retrying or dead
+	Reason        sluice.Reason    `json:"reason,omitempty"` // why it is dead
 	AttemptCount  int              `json:"attempt_count"`
 	LastStatus    int              `json:"last_status,omitempty"`
 	LastError     string           `json:"last_error,omitempty"`
 	LastAttemptAt time.Time        `json:"last_attempt_at,omitzero"`
 	NextAttemptAt *time.Time       `json:"next_attempt_at,omitempty"`
-	Attempts      []sluice.Attempt `json:"attempts,omitempty"` // of one delivery; not in lists
+	Attempts      []sluice.Attempt `json:"attempts,omitempty"` // of one delivery, oldest first; not in lists
 }
 
 // DeliveriesQuery says which deliveries are wanted; everything is optional.
 type DeliveriesQuery struct {
-	State  string
-	Since  string // like EventsQuery.Since
+	State  string // delivered, retrying or dead
+	Since  string // those of events after this: a sequence, "-1" (the beginning) or an RFC 3339 time
 	Limit  int
 	Cursor string // Page.Next of the part before
 }
