@@ -1,0 +1,116 @@
+package natsstore
+
+import (
+	"context"
+	"crypto/rand"
+	"encoding/json"
+	"fmt"
+	"strconv"
+
+	"github.com/nats-io/nats.go"
+	"github.com/nats-io/nats.go/jetstream"
+
+	"github.com/sluice-io/sluice/pkg/sluice"
+)
+
+// Headers of JetStream's atomic batch (ADR-50).
+const (
+	headerBatchID     = "Nats-Batch-Id"
+	headerBatchSeq    = "Nats-Batch-Sequence"
+	headerBatchCommit = "Nats-Batch-Commit"
+)
+
+// batch is how far publishing has come.
+type batch struct {
+	ns        string
+	events    []sluice.Event
+	seqs      []uint64 // 0: not stored yet
+	duplicate []bool
+	first     []int // the first event of the same id, mostly the event itself
+}
+
+func newBatch(ns string, events []sluice.Event) *batch {
+	b := &batch{
+		ns: ns, events: events,
+		seqs: make([]uint64, len(events)), duplicate: make([]bool, len(events)), first: make([]int, len(events)),
+	}
+	byID := make(map[string]int, len(events))
+	for i, e := range events {
+		first, ok := byID[e.ID]
+		if !ok {
+			first = i
+			byID[e.ID] = i
+		}
+		b.first[i], b.duplicate[i] = first, ok
+	}
+	return b
+}
+
+// fresh returns which events have to be stored still.
+func (b *batch) fresh() []int {
+	var fresh []int
+	for i, seq := range b.seqs {
+		if seq == 0 && b.first[i] == i {
+			fresh = append(fresh, i)
+		}
+	}
+	return fresh
+}
+
+func (b *batch) message(i int) *nats.Msg { return message(b.ns, &b.events[i]) }
+
+func (b *batch) place(i int, seq uint64) { b.seqs[i] = seq }
+
+func (b *batch) stored() []sluice.Stored {
+	all := make([]sluice.Stored, len(b.events))
+	for i, e := range b.events {
+		all[i] = sluice.Stored{ID: e.ID, Seq: b.seqs[b.first[i]], Path: e.Path, Duplicate: b.duplicate[i]}
+	}
+	return all
+}
+
+// atomic publishes messages as one batch, which is stored as a whole and in one piece, or not
+// at all, and returns the sequence of the last.
+func (s *Store) atomic(ctx context.Context, msgs []*nats.Msg) (uint64, error) {
+	id := rand.Text()
+	ctx, cancel := context.WithTimeout(ctx, requestTimeout)
+	defer cancel()
+	for i, msg := range msgs {
+		msg.Header[headerBatchID] = []string{id}
+		msg.Header[headerBatchSeq] = []string{strconv.Itoa(i + 1)}
+		var err error
+		switch i {
+		case 0: // wait for the answer: a batch that cannot be begun is not sent
+			_, err = s.batchRequest(ctx, msg)
+		case len(msgs) - 1:
+			msg.Header[headerBatchCommit] = []string{"1"}
+			return s.batchRequest(ctx, msg)
+		default:
+			err = s.nc.PublishMsg(msg)
+		}
+		if err != nil {
+			return 0, fmt.Errorf("batch: %w", err)
+		}
+	}
+	return 0, fmt.Errorf("batch of %d messages: at least 2 are needed", len(msgs))
+}
+
+// batchRequest returns the sequence in the answer; the answer to all but the last message is
+// empty.
+func (s *Store) batchRequest(ctx context.Context, msg *nats.Msg) (uint64, error) {
+	resp, err := s.nc.RequestMsgWithContext(ctx, msg)
+	if err != nil || len(resp.Data) == 0 {
+		return 0, err
+	}
+	var answer struct {
+		Error *jetstream.APIError `json:"error"`
+		Seq   uint64              `json:"seq"`
+	}
+	if err := json.Unmarshal(resp.Data, &answer); err != nil {
+		return 0, fmt.Errorf("batch: %w", err)
+	}
+	if answer.Error != nil {
+		return 0, answer.Error
+	}
+	return answer.Seq, nil
+}

@@ -1,0 +1,277 @@
+package natsstore
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"log/slog"
+	"time"
+
+	"github.com/cenkalti/backoff/v4"
+	"github.com/nats-io/nats.go"
+	"github.com/nats-io/nats.go/jetstream"
+
+	"github.com/sluice-io/sluice/pkg/sluice"
+	"github.com/sluice-io/sluice/streams"
+)
+
+const kvPrefix, kvStream = "$KV.", "KV_"
+
+const listTimeout = 30 * time.Second
+
+// Bucket keeps records of one type, as JSON, by key. Writes are compare-and-set on the
+// record's revision; a revision of 0 stands for "nothing is stored".
+type Bucket[T any] struct {
+	store *Store
+	name  string
+}
+
+// Change says what became of a record.
+type Change int
+
+// What a watcher is told.
+const (
+	Set      Change = iota // the record is new or was changed
+	Removed                // it was deleted or expired; there is no value
+	CaughtUp               // no record: everything that was stored has been told
+)
+
+// Entry is a record in its bucket.
+type Entry[T any] struct {
+	Key      string
+	Value    T
+	Revision uint64
+	Change   Change
+}
+
+// OpenBucket returns the bucket with the name; Provision makes it.
+func OpenBucket[T any](s *Store, name string) Bucket[T] { return Bucket[T]{store: s, name: name} }
+
+// Get returns the record and its revision. Code NotFound if there is none.
+func (b Bucket[T]) Get(ctx context.Context, key string) (T, uint64, error) {
+	var value T
+	kv, err := b.store.bucket(ctx, b.name)
+	if err != nil {
+		return value, 0, err
+	}
+	entry, err := asked(ctx, askTimeout, func(ctx context.Context) (jetstream.KeyValueEntry, error) {
+		return kv.Get(ctx, key)
+	})
+	if errors.Is(err, jetstream.ErrKeyNotFound) || errors.Is(err, jetstream.ErrInvalidKey) {
+		return value, 0, sluice.Errorf(sluice.NotFound, "there is no %q in %s", key, b.name)
+	}
+	if err != nil {
+		return value, 0, b.failed(ctx, "get", key, err)
+	}
+	if err := json.Unmarshal(entry.Value(), &value); err != nil {
+		return value, 0, b.failed(ctx, "decode", key, err)
+	}
+	return value, entry.Revision(), nil
+}
+
+// Put stores the record and returns its new revision. Code Conflict unless the stored revision
+// is the given one; a deleted record counts as nothing.
+func (b Bucket[T]) Put(ctx context.Context, key string, value T, revision uint64) (uint64, error) {
+	data, err := json.Marshal(value)
+	if err != nil {
+		return 0, b.failed(ctx, "encode", key, err)
+	}
+	kv, err := b.store.bucket(ctx, b.name)
+	if err != nil {
+		return 0, err
+	}
+	var stored uint64
+	if revision == 0 {
+		stored, err = kv.Create(ctx, key, data)
+	} else {
+		stored, err = kv.Update(ctx, key, data, revision)
+	}
+	switch {
+	case err == nil:
+		return stored, nil
+	case isConflict(err):
+		return 0, b.conflict(key)
+	case errors.Is(err, jetstream.ErrInvalidKey):
+		return 0, sluice.Errorf(sluice.InvalidRequest, "%q cannot be a key of %s", key, b.name)
+	}
+	return 0, b.failed(ctx, "put", key, err)
+}
+
+// Delete removes the record. Code Conflict unless the stored revision is the given one; with
+// revision 0 it is removed whatever it is.
+func (b Bucket[T]) Delete(ctx context.Context, key string, revision uint64) error {
+	kv, err := b.store.bucket(ctx, b.name)
+	if err != nil {
+		return err
+	}
+	var opts []jetstream.KVDeleteOpt
+	if revision > 0 {
+		opts = append(opts, jetstream.LastRevision(revision))
+	}
+	if ttl := markerTTL(b.name); ttl > 0 {
+		opts = append(opts, jetstream.PurgeTTL(ttl))
+	}
+	err = kv.Purge(ctx, key, opts...)
+	switch {
+	case err == nil || errors.Is(err, jetstream.ErrInvalidKey):
+		return nil
+	case isConflict(err):
+		return b.conflict(key)
+	}
+	return b.failed(ctx, "delete", key, err)
+}
+
+// List returns the records whose keys match the filter, ">" for all, in the order of their
+// last change. A record that cannot be read is logged and left out.
+func (b Bucket[T]) List(ctx context.Context, filter string) ([]Entry[T], error) {
+	all, err := asked(ctx, listTimeout, func(ctx context.Context) ([]Entry[T], error) {
+		var all []Entry[T]
+		err := b.read(ctx, filter, func(e Entry[T], pending uint64) (more bool) {
+			if e.Change == Set && e.Key != "" {
+				all = append(all, e)
+			}
+			return pending > 0
+		})
+		return all, err
+	})
+	if err != nil {
+		return nil, b.failed(ctx, "list", filter, err)
+	}
+	return all, nil
+}
+
+// Watch tells of the records whose keys match the filter, ">" for all, as they are now, then
+// once CaughtUp, then of every change, until ctx ends or the store is closed. It gets over lost connections: what changed meanwhile is told afterwards, deletions included, though not
+// every step in between. Of one key nothing older is told than was told before.
+func (b Bucket[T]) Watch(ctx context.Context, filter string, f func(Entry[T])) error {
+	w := watcher[T]{told: map[string]uint64{}, tell: f}
+	wait := backoff.NewExponentialBackOff(backoff.WithInitialInterval(100*time.Millisecond),
+		backoff.WithMaxInterval(30*time.Second), backoff.WithMaxElapsedTime(0))
+	err := backoff.RetryNotify(func() error {
+		w.fresh = map[string]struct{}{}
+		err := b.read(ctx, filter, func(e Entry[T], pending uint64) (more bool) {
+			if w.enter(e, pending); w.fresh == nil {
+				wait.Reset()
+			}
+			return true
+		})
+		if b.store.nc.IsClosed() {
+			return backoff.Permanent(err)
+		}
+		return err
+	}, backoff.WithContext(wait, ctx), func(err error, again time.Duration) {
+		b.store.opts.Log.WarnContext(ctx, "watch", slog.String("bucket", b.name), slog.Any("error", err), slog.Duration("again", again))
+	})
+	return fmt.Errorf("watch %s: %w", b.name, err)
+}
+
+// read calls each for the last entry of every key and then for every new one, with how many
+// are still to come of those that are stored now; if there are none, for an empty entry.
+func (b Bucket[T]) read(ctx context.Context, filter string, each func(e Entry[T], pending uint64) (more bool)) error {
+	prefix := kvPrefix + b.name + "."
+	config := jetstream.ConsumerConfig{DeliverPolicy: jetstream.DeliverLastPerSubjectPolicy, FilterSubject: prefix + filter}
+	return b.store.follow(ctx, kvStream+b.name, config, func(msg jetstream.Msg, meta *jetstream.MsgMetadata) (bool, error) {
+		if msg == nil {
+			return each(Entry[T]{}, 0), nil
+		}
+		e := Entry[T]{Key: msg.Subject()[len(prefix):], Revision: meta.Sequence.Stream}
+		if isMarker(msg.Headers()) {
+			e.Change = Removed
+		} else if err := json.Unmarshal(msg.Data(), &e.Value); err != nil {
+			b.store.opts.Log.ErrorContext(ctx, "record cannot be read",
+				slog.String("bucket", b.name), slog.String("key", e.Key), slog.Any("error", err))
+			e.Change = Removed
+		}
+		return each(e, meta.NumPending), nil
+	})
+}
+
+// isMarker reports whether a message says that its key has no value any more.
+func isMarker(h nats.Header) bool {
+	op := h.Get("KV-Operation")
+	return op == "DEL" || op == "PURGE" || h.Get(jetstream.MarkerReasonHeader) != ""
+}
+
+func (b Bucket[T]) conflict(key string) error {
+	return sluice.Errorf(sluice.Conflict, "%q in %s was changed meanwhile; read it again", key, b.name)
+}
+
+func (b Bucket[T]) failed(ctx context.Context, act, key string, err error) error {
+	return fmt.Errorf("%s %s/%s: %w", act, b.name, key, storeError(ctx, err))
+}
+
+// watcher remembers what it told, so that a second reading of the bucket tells only of what
+// is different.
+type watcher[T any] struct {
+	told     map[string]uint64   // revision, by key
+	fresh    map[string]struct{} // keys of this reading; nil once it has caught up
+	caughtUp bool
+	tell     func(Entry[T])
+}
+
+func (w *watcher[T]) enter(e Entry[T], pending uint64) {
+	if e.Key != "" {
+		w.change(e)
+	}
+	if w.fresh == nil || pending > 0 {
+		return
+	}
+	for key, revision := range w.told {
+		if _, ok := w.fresh[key]; !ok {
+			delete(w.told, key)
+			w.tell(Entry[T]{Key: key, Revision: revision, Change: Removed})
+		}
+	}
+	w.fresh = nil
+	if !w.caughtUp {
+		w.caughtUp = true
+		w.tell(Entry[T]{Change: CaughtUp})
+	}
+}
+
+func (w *watcher[T]) change(e Entry[T]) {
+	revision, known := w.told[e.Key]
+	if w.fresh != nil && (e.Change == Set || revision > e.Revision) {
+		w.fresh[e.Key] = struct{}{}
+	}
+	switch {
+	case e.Revision <= revision:
+	case e.Change == Set:
+		w.told[e.Key] = e.Revision
+		w.tell(e)
+	case known:
+		delete(w.told, e.Key)
+		w.tell(e)
+	}
+}
+
+// bucket returns the handle of a bucket; making it asks the server once.
+func (s *Store) bucket(ctx context.Context, name string) (jetstream.KeyValue, error) {
+	s.mu.Lock()
+	kv, ok := s.buckets[name]
+	s.mu.Unlock()
+	if ok {
+		return kv, nil
+	}
+	kv, err := asked(ctx, askTimeout, func(ctx context.Context) (jetstream.KeyValue, error) {
+		return s.js.KeyValue(ctx, name)
+	})
+	if err != nil {
+		return nil, fmt.Errorf("bucket %s: %w", name, storeError(ctx, err))
+	}
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.buckets[name] = kv
+	return kv, nil
+}
+
+// markerTTL returns how long a deleted key of the bucket leaves a marker; 0: for ever.
+func markerTTL(name string) time.Duration {
+	for _, b := range streams.Buckets() {
+		if b.Name == name {
+			return b.MarkerTTL
+		}
+	}
+	return 0
+}

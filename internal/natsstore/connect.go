@@ -1,0 +1,210 @@
+package natsstore
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"log/slog"
+	"net"
+	"strconv"
+	"strings"
+	"sync"
+	"time"
+
+	"github.com/cenkalti/backoff/v4"
+	"github.com/nats-io/nats.go"
+	"github.com/nats-io/nats.go/jetstream"
+
+	"github.com/sluice-io/sluice/pkg/sluice"
+)
+
+// What a store works with; NATS 2.12 brought the atomic batch.
+const (
+	minMajor, minMinor = 2, 12
+	requestTimeout     = 5 * time.Second
+)
+
+// InProcessConn gives connections to a server in this process.
+type InProcessConn interface {
+	InProcessConn() (net.Conn, error)
+}
+
+// Options says which server to use and how. URL or Conn is required.
+type Options struct {
+	URL  string        // one or more server URLs, divided by commas
+	Conn InProcessConn // a server in this process; goes before URL
+
+	Creds        string // file with a user's JWT and seed
+	User         string
+	Password     string
+	Token        string
+	NKeySeedFile string
+	TLSCA        string // file with the certificates to trust
+	TLSCert      string // file with our certificate; with TLSKey
+	TLSKey       string
+
+	Name     string           // of this client in the server's lists; "sluice"
+	Replicas int              // of every stream; 1
+	Defaults sluice.Namespace // retention and dedup window of namespaces that name none
+	Log      *slog.Logger     // slog.DiscardHandler
+
+	AttemptsMaxAge time.Duration // how long attempts are kept; 0: as package streams says
+}
+
+// Store is a connection to JetStream. Its methods may be called at once.
+type Store struct {
+	nc     *nats.Conn
+	js     jetstream.JetStream
+	opts   Options
+	closed chan struct{} // after the connection has ended
+
+	mu      sync.Mutex
+	buckets map[string]jetstream.KeyValue
+}
+
+// Connect returns a store as soon as the server can be reached, which it tries until ctx ends.
+// Later on the store reconnects by itself for as long as it takes. Returns an error at once if
+// the server refuses the credentials or is older than NATS 2.12.
+func Connect(ctx context.Context, opts Options) (*Store, error) {
+	opts.Log = cmp.Or(opts.Log, slog.New(slog.DiscardHandler))
+	opts.Name = cmp.Or(opts.Name, "sluice")
+	opts.Replicas = cmp.Or(opts.Replicas, 1)
+	s := &Store{opts: opts, closed: make(chan struct{}), buckets: map[string]jetstream.KeyValue{}}
+
+	wait := backoff.NewExponentialBackOff(
+		backoff.WithInitialInterval(50*time.Millisecond), backoff.WithMaxInterval(5*time.Second), backoff.WithMaxElapsedTime(0))
+	nc, err := backoff.RetryNotifyWithData(s.dial, backoff.WithContext(wait, ctx), func(err error, again time.Duration) {
+		opts.Log.WarnContext(ctx, "connect", slog.Any("error", err), slog.Duration("again", again))
+	})
+	if err != nil {
+		return nil, fmt.Errorf("connect to NATS: %w", err)
+	}
+	s.nc = nc
+	if err := checkVersion(nc.ConnectedServerVersion()); err != nil {
+		s.Close()
+		return nil, err
+	}
+	if s.js, err = jetstream.New(nc, jetstream.WithDefaultTimeout(requestTimeout)); err != nil {
+		s.Close()
+		return nil, fmt.Errorf("jetstream: %w", err)
+	}
+	return s, nil
+}
+
+// Ready returns nil if the server is connected and JetStream answers; else code Unavailable.
+func (s *Store) Ready(ctx context.Context) error {
+	if status := s.nc.Status(); status != nats.CONNECTED {
+		return sluice.Errorf(sluice.Unavailable, "not connected to NATS: %s", strings.ToLower(status.String()))
+	}
+	ctx, cancel := context.WithTimeout(ctx, askTimeout)
+	defer cancel()
+	if _, err := s.js.AccountInfo(ctx); err != nil {
+		return fmt.Errorf("%w: %w", sluice.Errorf(sluice.Unavailable, "JetStream does not answer"), err)
+	}
+	return nil
+}
+
+// Close ends the connection and waits until it has ended. What still goes on fails.
+func (s *Store) Close() {
+	s.nc.Close()
+	<-s.closed
+}
+
+// dial makes one try; an error that another try cannot mend is permanent.
+func (s *Store) dial() (*nats.Conn, error) {
+	opts, err := s.connOptions()
+	if err != nil {
+		return nil, backoff.Permanent(err)
+	}
+	nc, err := nats.Connect(s.opts.URL, opts...)
+	switch {
+	case err == nil:
+		return nc, nil
+	case s.opts.Conn != nil && errors.Is(err, io.ErrClosedPipe):
+		return nil, backoff.Permanent(errors.New("the server in this process closed the connection: check user and password"))
+	case errors.Is(err, nats.ErrNoServers), errors.Is(err, nats.ErrTimeout), isNetError(err), errors.Is(err, io.EOF):
+		return nil, err
+	}
+	return nil, backoff.Permanent(err)
+}
+
+func isNetError(err error) bool {
+	_, ok := errors.AsType[net.Error](err)
+	return ok
+}
+
+func (s *Store) connOptions() ([]nats.Option, error) {
+	o := s.opts
+	opts := []nats.Option{
+		nats.Name(o.Name),
+		nats.Timeout(requestTimeout),
+		nats.MaxReconnects(-1),
+		nats.ReconnectWait(250 * time.Millisecond),
+		nats.ReconnectJitter(250*time.Millisecond, time.Second),
+		nats.PingInterval(20 * time.Second),
+		nats.ErrorHandler(s.asyncError),
+		nats.DisconnectErrHandler(func(_ *nats.Conn, err error) {
+			o.Log.Warn("disconnected from NATS", slog.Any("error", err))
+		}),
+		nats.ReconnectHandler(func(nc *nats.Conn) {
+			o.Log.Info("reconnected to NATS", slog.String("server", nc.ConnectedServerName()))
+		}),
+		nats.ClosedHandler(func(*nats.Conn) { close(s.closed) }),
+	}
+	if o.Conn != nil {
+		opts = append(opts, nats.InProcessServer(o.Conn))
+	}
+	if o.Creds != "" {
+		opts = append(opts, nats.UserCredentials(o.Creds))
+	}
+	if o.User != "" {
+		opts = append(opts, nats.UserInfo(o.User, o.Password))
+	}
+	if o.Token != "" {
+		opts = append(opts, nats.Token(o.Token))
+	}
+	if o.NKeySeedFile != "" {
+		nkey, err := nats.NkeyOptionFromSeed(o.NKeySeedFile)
+		if err != nil {
+			return nil, fmt.Errorf("nkey seed file: %w", err)
+		}
+		opts = append(opts, nkey)
+	}
+	return append(opts, s.tlsOptions()...), nil
+}
+
+func (s *Store) tlsOptions() []nats.Option {
+	var opts []nats.Option
+	if s.opts.TLSCA != "" {
+		opts = append(opts, nats.RootCAs(s.opts.TLSCA))
+	}
+	if s.opts.TLSCert != "" {
+		opts = append(opts, nats.ClientCert(s.opts.TLSCert, s.opts.TLSKey))
+	}
+	return opts
+}
+
+// asyncError tells of what no caller waits for, a missing permission above all: the call
+// itself only times out.
+func (s *Store) asyncError(_ *nats.Conn, sub *nats.Subscription, err error) {
+	subject := ""
+	if sub != nil {
+		subject = sub.Subject
+	}
+	s.opts.Log.Error("NATS reports an error", slog.Any("error", err), slog.String("subject", subject))
+}
+
+// checkVersion returns an error if the server is too old for what we use.
+func checkVersion(version string) error {
+	parts := strings.SplitN(version, ".", 3)
+	if len(parts) == 3 {
+		major, err1 := strconv.Atoi(parts[0])
+		minor, err2 := strconv.Atoi(parts[1])
+		if err1 == nil && err2 == nil && (major > minMajor || major == minMajor && minor >= minMinor) {
+			return nil
+		}
+	}
+	return fmt.Errorf("NATS server %s is too old: %d.%d or newer is needed", cmp.Or(version, "of unknown version"), minMajor, minMinor)
+}

@@ -1,0 +1,95 @@
+package natsstore_test
+
+import (
+	"context"
+	"net"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/sluice-io/sluice/internal/natsd"
+	"github.com/sluice-io/sluice/internal/natsstore"
+	"github.com/sluice-io/sluice/internal/natstest"
+	"github.com/sluice-io/sluice/pkg/sluice"
+)
+
+func TestAStoreUsesAServerElsewhereWithUserAndPassword(t *testing.T) {
+	t.Parallel()
+	server := natstest.NewWith(t, natsd.Options{User: "app", Password: "sesame"})
+	store := connected(t, natsstore.Options{URL: server.ClientURL(), User: "app", Password: "sesame"})
+	require.NoError(t, store.Ready(t.Context()))
+	require.NoError(t, store.Provision(t.Context()))
+	_, err := store.GetNamespace(t.Context(), sluice.DefaultNamespace)
+	require.NoError(t, err)
+}
+
+func TestWrongCredentialsAreToldAtOnce(t *testing.T) {
+	t.Parallel()
+	server := natstest.NewWith(t, natsd.Options{User: "app", Password: "sesame"})
+	tests := []struct {
+		name string
+		give natsstore.Options
+		want string
+	}{
+		{"elsewhere", natsstore.Options{URL: server.ClientURL(), User: "app", Password: "guess"}, "Authorization Violation"},
+		{"in this process", natsstore.Options{Conn: server, User: "app", Password: "guess"}, "user and password"},
+		{"no such file", natsstore.Options{URL: server.ClientURL(), NKeySeedFile: "missing"}, "missing"},
+	}
+	for _, test := range tests {
+		t.Run(test.name, func(t *testing.T) {
+			t.Parallel()
+			_, err := natsstore.Connect(t.Context(), test.give)
+			require.ErrorContains(t, err, test.want)
+		})
+	}
+}
+
+func TestConnectWaitsForTheServerUntilItsContextEnds(t *testing.T) {
+	t.Parallel()
+	server := natstest.Listening(t)
+	url := server.ClientURL()
+	server.Stop(t)
+	ctx, cancel := context.WithTimeout(t.Context(), 100*time.Millisecond)
+	defer cancel()
+	for _, opts := range []natsstore.Options{{URL: url}, {Conn: server}} {
+		_, err := natsstore.Connect(ctx, opts)
+		require.Error(t, err)
+		require.Error(t, ctx.Err(), "it gave up early: %v", err)
+	}
+
+	answered := make(chan error)
+	go func() {
+		store, err := natsstore.Connect(t.Context(), natsstore.Options{URL: url})
+		if err == nil {
+			store.Close()
+		}
+		answered <- err
+	}()
+	server.Start(t)
+	require.NoError(t, <-answered)
+}
+
+func TestAStoreIsReadyAgainAfterItsServerWasAway(t *testing.T) {
+	t.Parallel()
+	store, server := provisioned(t)
+	require.NoError(t, store.Ready(t.Context()))
+	server.Stop(t)
+	require.Eventually(t, func() bool {
+		return sluice.CodeOf(store.Ready(t.Context())) == sluice.Unavailable
+	}, 5*time.Second, 10*time.Millisecond)
+	server.Start(t)
+	require.Eventually(t, func() bool { return store.Ready(t.Context()) == nil }, 10*time.Second, 10*time.Millisecond)
+}
+
+type nobody struct{}
+
+func (nobody) InProcessConn() (net.Conn, error) { return nil, net.ErrClosed }
+
+func TestConnectEndsWithItsContextWhereNobodyAnswers(t *testing.T) {
+	t.Parallel()
+	ctx, cancel := context.WithTimeout(t.Context(), 50*time.Millisecond)
+	defer cancel()
+	_, err := natsstore.Connect(ctx, natsstore.Options{Conn: nobody{}})
+	require.ErrorIs(t, err, context.DeadlineExceeded)
+}

@@ -1,0 +1,237 @@
+package natsstore
+
+import (
+	"context"
+	"encoding/hex"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/nats-io/nats.go/jetstream"
+
+	"github.com/sluice-io/sluice/pkg/sluice"
+	"github.com/sluice-io/sluice/streams"
+)
+
+// Cursors that are words.
+const (
+	cursorBeginning = "-1"
+	cursorNow       = "now"
+)
+
+// clockSkew is how far a publisher's clock may be ahead of the log's before finding an event
+// by its UUIDv7 takes longer.
+const clockSkew = 5 * time.Minute
+
+// Resolve returns the sequence after which a cursor lies: "-1" or "" (the beginning of what is
+// kept), "now", a sequence, a time (RFC 3339), or an event's id. Codes: NotFound for the
+// namespace or an id that is not in it; WindowExceeded, with oldest_available_seq and
+// current_seq, if events after the cursor are no longer kept.
+func (s *Store) Resolve(ctx context.Context, ns, cursor string) (uint64, error) {
+	info, err := s.eventsInfo(ctx, ns)
+	if err != nil {
+		return 0, err
+	}
+	return s.resolve(ctx, ns, cursor, info.State)
+}
+
+func (s *Store) resolve(ctx context.Context, ns, cursor string, state jetstream.StreamState) (uint64, error) {
+	switch cursor {
+	case "", cursorBeginning:
+		return max(state.FirstSeq, 1) - 1, nil
+	case cursorNow:
+		return state.LastSeq, nil
+	}
+	if at, ok := parseTime(cursor); ok {
+		if expired(at, state) {
+			return 0, windowExceeded(state)
+		}
+		return s.before(ctx, ns, at, state)
+	}
+	after, err := s.resolveSeq(ctx, ns, cursor)
+	if err != nil {
+		return 0, err
+	}
+	return after, checkWindow(after, state)
+}
+
+// resolveUntil returns the last sequence that a cursor includes.
+func (s *Store) resolveUntil(ctx context.Context, ns, cursor string, state jetstream.StreamState) (uint64, error) {
+	switch cursor {
+	case cursorBeginning:
+		return 0, nil
+	case cursorNow:
+		return state.LastSeq, nil
+	}
+	if at, ok := parseTime(cursor); ok {
+		return s.before(ctx, ns, at.Add(1), state)
+	}
+	return s.resolveSeq(ctx, ns, cursor)
+}
+
+// resolveSeq returns the sequence that a cursor is, or that of the event whose id it is.
+func (s *Store) resolveSeq(ctx context.Context, ns, cursor string) (uint64, error) {
+	if seq, err := strconv.ParseUint(cursor, 10, 64); err == nil {
+		return seq, nil
+	}
+	e, err := s.EventByID(ctx, ns, cursor)
+	if sluice.CodeOf(err) == sluice.NotFound {
+		return 0, sluice.Errorf(sluice.NotFound, "cursor %q is neither an event's id in %s, nor a sequence, a time, -1 or now", cursor, ns)
+	}
+	return e.Seq, err
+}
+
+// before returns the sequence before the first event that was stored at the time or later.
+func (s *Store) before(ctx context.Context, ns string, at time.Time, state jetstream.StreamState) (uint64, error) {
+	if at.After(state.LastTime) || state.Msgs == 0 {
+		return state.LastSeq, nil
+	}
+	msgs, _, err := s.direct(ctx, ns, directRequest{StartTime: &at, Batch: 1})
+	if err != nil || len(msgs) == 0 {
+		return state.LastSeq, err
+	}
+	e, err := directEvent(msgs[0])
+	if e.Seq == 0 {
+		return 0, err
+	}
+	return e.Seq - 1, nil
+}
+
+func parseTime(s string) (time.Time, bool) {
+	at, err := time.Parse(time.RFC3339Nano, s)
+	return at, err == nil
+}
+
+// expired reports whether events that were stored at the time or later are no longer kept.
+func expired(at time.Time, state jetstream.StreamState) bool {
+	if state.FirstSeq <= 1 {
+		return false
+	}
+	if state.Msgs == 0 {
+		return !at.After(state.LastTime)
+	}
+	return at.Before(state.FirstTime)
+}
+
+func checkWindow(after uint64, state jetstream.StreamState) error {
+	if after+1 < state.FirstSeq {
+		return windowExceeded(state)
+	}
+	return nil
+}
+
+func windowExceeded(state jetstream.StreamState) error {
+	return sluice.Errorf(sluice.WindowExceeded, "what comes next is no longer kept; start at sequence %d or later", state.FirstSeq).
+		With("oldest_available_seq", state.FirstSeq).With("current_seq", state.LastSeq)
+}
+
+// EventByID returns the event with the id. It is found at once while its id is in the
+// namespace's dedup window, or if the id names its place; else the log is read from the time
+// of a UUIDv7 on, and at last all of it, headers only. Of several events with the id one is
+// returned. Code NotFound.
+func (s *Store) EventByID(ctx context.Context, ns, id string) (sluice.Event, error) {
+	info, err := s.eventsInfo(ctx, ns)
+	if err != nil {
+		return sluice.Event{}, err
+	}
+	seq, err := s.findNear(ctx, ns, id)
+	if err != nil {
+		return sluice.Event{}, storeError(ctx, err)
+	}
+	if seq == 0 {
+		seq, err = s.scanID(ctx, ns, id, info.State)
+	}
+	if err != nil {
+		return sluice.Event{}, storeError(ctx, err)
+	}
+	if seq == 0 {
+		return sluice.Event{}, sluice.Errorf(sluice.NotFound, "there is no event %q in %s", id, ns)
+	}
+	e, err := s.Event(ctx, ns, seq)
+	if sluice.CodeOf(err) == sluice.WindowExceeded {
+		err = sluice.Errorf(sluice.NotFound, "event %q in %s is no longer kept", id, ns)
+	}
+	return e, err
+}
+
+// findNear returns the sequence of the event if it can be found without reading the log, else 0.
+func (s *Store) findNear(ctx context.Context, ns, id string) (uint64, error) {
+	guess, err := s.lookUp(ctx, ns, id)
+	if err != nil {
+		return 0, err
+	}
+	if number, ok := strings.CutPrefix(id, ns+"-"); guess == 0 && ok {
+		guess, _ = strconv.ParseUint(number, 10, 64) // what is no number is no place
+	}
+	if guess == 0 {
+		return 0, nil
+	}
+	// ce-id goes before Nats-Msg-Id: it may be the id of another.
+	if e, err := s.Event(ctx, ns, guess); err != nil || e.ID != id {
+		return 0, nil //nolint:nilerr // it is looked for elsewhere, which meets the error again
+	}
+	return guess, nil
+}
+
+// scanID reads the log for the id: first from the time in it, if there is one, to the end,
+// then what lies before. 0 if it is not there.
+func (s *Store) scanID(ctx context.Context, ns, id string, state jetstream.StreamState) (uint64, error) {
+	if state.Msgs == 0 {
+		return 0, nil
+	}
+	middle := state.FirstSeq
+	if made, ok := uuidTime(id); ok {
+		before, err := s.before(ctx, ns, made.Add(-clockSkew), state)
+		if err != nil {
+			return 0, err
+		}
+		middle = max(middle, before+1)
+	}
+	seq, err := s.scanSpan(ctx, ns, id, middle, state.LastSeq)
+	if seq > 0 || err != nil {
+		return seq, err
+	}
+	return s.scanSpan(ctx, ns, id, state.FirstSeq, middle-1)
+}
+
+// scanSpan returns the place of the id among the sequences from first to last, 0 if it has none.
+func (s *Store) scanSpan(ctx context.Context, ns, id string, first, last uint64) (found uint64, err error) {
+	if first > last {
+		return 0, nil
+	}
+	config := jetstream.ConsumerConfig{
+		DeliverPolicy: jetstream.DeliverByStartSequencePolicy, OptStartSeq: first, HeadersOnly: true,
+		FilterSubject: streams.EventsSubjects(ns),
+	}
+	err = s.follow(ctx, streams.EventsStream(ns), config, func(msg jetstream.Msg, meta *jetstream.MsgMetadata) (bool, error) {
+		if msg == nil || meta.Sequence.Stream > last {
+			return false, nil
+		}
+		e, err := eventOf(msg.Subject(), msg.Headers(), nil, meta.Sequence.Stream, meta.Timestamp)
+		if err != nil && e.ContentType != "" { // the id may be in the body
+			e, err = s.Event(ctx, ns, e.Seq)
+		}
+		if e.ID == id {
+			found = e.Seq
+		}
+		if err != nil && sluice.CodeOf(err) != sluice.InvalidRequest {
+			return false, err
+		}
+		return found == 0 && meta.Sequence.Stream < last && meta.NumPending > 0, nil
+	})
+	return found, err
+}
+
+// uuidTime returns the time in a UUIDv7.
+func uuidTime(id string) (time.Time, bool) {
+	digits := strings.ReplaceAll(id, "-", "")
+	raw, err := hex.DecodeString(digits)
+	if err != nil || len(id) != 36 || len(raw) != 16 || raw[6]>>4 != 7 {
+		return time.Time{}, false
+	}
+	var ms int64
+	for _, b := range raw[:6] {
+		ms = ms<<8 | int64(b)
+	}
+	return time.UnixMilli(ms), true
+}

@@ -1,0 +1,123 @@
+package natsstore
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"strconv"
+	"time"
+
+	"github.com/nats-io/nats.go"
+
+	"github.com/sluice-io/sluice/pkg/sluice"
+	"github.com/sluice-io/sluice/streams"
+)
+
+const (
+	directSubject  = "$JS.API.DIRECT.GET."
+	msgGetSubject  = "$JS.API.STREAM.MSG.GET."
+	directMaxBytes = 4 << 20 // of one answer; the next request goes on where it ended
+
+	headerStatus   = "Status"
+	headerSequence = "Nats-Sequence"
+	headerStored   = "Nats-Time-Stamp"
+	headerSubject  = "Nats-Subject"
+	headerPending  = "Nats-Num-Pending"
+	statusEnd      = "204"
+	statusNotFound = "404"
+)
+
+// directRequest asks a stream for messages without a consumer: from a sequence or a time on,
+// those of one subject, which may have wildcards.
+type directRequest struct {
+	Seq       uint64     `json:"seq,omitempty"`
+	StartTime *time.Time `json:"start_time,omitempty"`
+	Subject   string     `json:"next_by_subj,omitempty"`
+	Batch     int        `json:"batch"`
+	MaxBytes  int        `json:"max_bytes"`
+}
+
+// direct returns the messages that are there, ascending, at most as many as asked for, and
+// whether there are more. Any replica answers, so that on a cluster what was stored a moment
+// ago may be missing. Code NotFound if there is no such namespace.
+func (s *Store) direct(ctx context.Context, ns string, req directRequest) (msgs []*nats.Msg, more bool, err error) {
+	if req.StartTime == nil {
+		req.Seq = max(req.Seq, 1)
+	}
+	req.MaxBytes = directMaxBytes
+	body, err := json.Marshal(req)
+	if err != nil {
+		return nil, false, fmt.Errorf("read request: %w", err)
+	}
+	answer, err := asked(ctx, requestTimeout, func(ctx context.Context) (directAnswer, error) {
+		return s.directOnce(ctx, ns, body)
+	})
+	return answer.msgs, answer.more, storeError(ctx, err)
+}
+
+type directAnswer struct {
+	msgs []*nats.Msg
+	more bool
+}
+
+func (s *Store) directOnce(ctx context.Context, ns string, body []byte) (directAnswer, error) {
+	var answer directAnswer
+	inbox := s.nc.NewInbox()
+	sub, err := s.nc.SubscribeSync(inbox)
+	if err != nil {
+		return answer, err
+	}
+	defer func() { _ = sub.Unsubscribe() }() // fails only if the connection is gone, and with it the subscription
+	if err := s.nc.PublishRequest(directSubject+streams.EventsStream(ns), inbox, body); err != nil {
+		return answer, err
+	}
+	for {
+		msg, err := sub.NextMsgWithContext(ctx)
+		if errors.Is(err, nats.ErrNoResponders) {
+			if _, missing := s.eventsInfo(ctx, ns); missing != nil {
+				return answer, missing
+			}
+		}
+		if err != nil {
+			return answer, err
+		}
+		if lastHeader(msg, headerSequence) != "" {
+			answer.msgs = append(answer.msgs, msg)
+			continue
+		}
+		switch status := msg.Header.Get(headerStatus); status {
+		case statusEnd:
+			pending := lastHeader(msg, headerPending)
+			answer.more = pending != "" && pending != "0"
+			return answer, nil
+		case statusNotFound:
+			return answer, nil
+		default:
+			return answer, fmt.Errorf("read %s: status %q %s", ns, status, msg.Header.Get("Description"))
+		}
+	}
+}
+
+// lastHeader returns a header that the server added: the last of its name, since a publisher
+// may have written the same name before.
+func lastHeader(msg *nats.Msg, name string) string {
+	values := msg.Header.Values(name)
+	if len(values) == 0 {
+		return ""
+	}
+	return values[len(values)-1]
+}
+
+// directEvent returns the event in an answer to a direct get.
+func directEvent(msg *nats.Msg) (sluice.Event, error) {
+	seq, err := strconv.ParseUint(lastHeader(msg, headerSequence), 10, 64)
+	if err != nil {
+		return sluice.Event{}, fmt.Errorf("read: sequence: %w", err)
+	}
+	stored, err := time.Parse(time.RFC3339Nano, lastHeader(msg, headerStored))
+	if err != nil {
+		return sluice.Event{}, fmt.Errorf("read: time of storing: %w", err)
+	}
+	return eventOf(lastHeader(msg, headerSubject), msg.Header, msg.Data, seq, stored)
+}

@@ -1,0 +1,135 @@
+package natsstore
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"strings"
+	"time"
+
+	"github.com/cenkalti/backoff/v4"
+	"github.com/nats-io/nats.go"
+	"github.com/nats-io/nats.go/jetstream"
+
+	"github.com/sluice-io/sluice/pkg/sluice"
+)
+
+// Codes of JetStream that nats.go has no name for.
+const (
+	codeInsufficientResources = 10023
+	codeAccountResources      = 10002
+	codeStorageResources      = 10047
+	codeMemoryResources       = 10028
+	codeStoreFailed           = 10077
+	codeHeaderTooLarge        = 10097
+	codeMessageTooLarge       = 10054
+	codeWrongLastSeq          = 10071 // what a lost compare-and-set is on one replica
+	codeWrongLastSeqConstant  = 10164 // … and mostly on three
+	codeWrongLastMsgID        = 10070
+	codeRollupFailed          = 10111
+	codeBatchIncomplete       = 10176
+	codeBatchDuplicate        = 10201
+	codeDuplicateInFlight     = 10158 // the same id is being stored right now
+	codeTooManyBatches        = 10210
+	codeTooManyRequests       = 10167
+)
+
+// apiCode returns JetStream's code, or 0 if the error is not one of JetStream's.
+func apiCode(err error) jetstream.ErrorCode {
+	if e, ok := errors.AsType[*jetstream.APIError](err); ok {
+		return e.ErrorCode
+	}
+	return 0
+}
+
+// isConflict reports whether somebody else was faster: the revision is not the expected one.
+func isConflict(err error) bool {
+	code := apiCode(err)
+	return code == codeWrongLastSeq || code == codeWrongLastSeqConstant ||
+		errors.Is(err, jetstream.ErrKeyRevisionMismatch) || errors.Is(err, jetstream.ErrKeyExists)
+}
+
+// isTransient reports whether the same request may succeed shortly: nobody answered, or the
+// one who did could not yet.
+func isTransient(err error) bool {
+	switch apiCode(err) {
+	case codeBatchIncomplete, codeTooManyBatches, codeDuplicateInFlight, codeTooManyRequests:
+		return true
+	}
+	if e, ok := errors.AsType[*jetstream.APIError](err); ok {
+		return e.Code == 503 && e.ErrorCode != codeInsufficientResources && e.ErrorCode != codeStoreFailed
+	}
+	for _, e := range []error{
+		nats.ErrNoResponders, nats.ErrTimeout, jetstream.ErrNoStreamResponse, context.DeadlineExceeded,
+		nats.ErrConnectionReconnecting, nats.ErrDisconnected, nats.ErrReconnectBufExceeded,
+		jetstream.ErrNoHeartbeat, jetstream.ErrConsumerDeleted, errGap,
+	} {
+		if errors.Is(err, e) {
+			return true
+		}
+	}
+	return false
+}
+
+// How long a question that changes nothing is asked again, and after what time.
+const (
+	askPatience = 10 * time.Second
+	askTimeout  = 2 * time.Second
+)
+
+// asked asks something that changes nothing, and again while nobody answers: a question that
+// was on its way when a connection broke is lost.
+func asked[T any](ctx context.Context, timeout time.Duration, ask func(context.Context) (T, error)) (T, error) {
+	wait := backoff.NewExponentialBackOff(backoff.WithInitialInterval(20*time.Millisecond), backoff.WithMaxElapsedTime(askPatience))
+	return backoff.RetryWithData(func() (T, error) {
+		try, cancel := context.WithTimeout(ctx, timeout)
+		defer cancel()
+		answer, err := ask(try)
+		if err != nil && (ctx.Err() != nil || !isTransient(err)) {
+			return answer, backoff.Permanent(err)
+		}
+		return answer, err
+	}, backoff.WithContext(wait, ctx))
+}
+
+// storeError puts a code on what JetStream answered; the rest stays internal. The text of
+// JetStream stays in the chain and is not part of what a caller reads.
+func storeError(ctx context.Context, err error) error {
+	if err == nil || ctx.Err() != nil {
+		return err
+	}
+	if _, ok := errors.AsType[*sluice.Error](err); ok {
+		return err
+	}
+	if e := callersError(err); e != nil {
+		return fmt.Errorf("%w: %w", e, err)
+	}
+	return err
+}
+
+func callersError(err error) *sluice.Error {
+	switch apiCode(err) {
+	case codeMessageTooLarge, codeHeaderTooLarge:
+		return sluice.Errorf(sluice.TooLarge, "the event is larger than the log takes; send less data or a reference to it")
+	case codeAccountResources, codeStorageResources, codeMemoryResources:
+		return sluice.Errorf(sluice.QuotaExceeded, "the store's quota is used up; free space by a shorter retention or raise the quota")
+	case codeStoreFailed:
+		if strings.Contains(err.Error(), "exceeded") { // the one code for every failure to write has no finer one
+			return sluice.Errorf(sluice.QuotaExceeded, "the namespace's log is full; shorten its retention or raise its limits")
+		}
+		return storeCannotWrite()
+	case codeInsufficientResources:
+		return storeCannotWrite()
+	}
+	switch {
+	case errors.Is(err, nats.ErrMaxPayload):
+		return sluice.Errorf(sluice.TooLarge, "the event is larger than the NATS server takes; send less data or a reference to it")
+	case isTransient(err), errors.Is(err, nats.ErrConnectionClosed):
+		return sluice.Errorf(sluice.Unavailable, "the store does not answer at the moment; try again")
+	}
+	return nil
+}
+
+func storeCannotWrite() *sluice.Error {
+	return sluice.Errorf(sluice.Unavailable, "the store cannot write, most likely for want of disk space; the operator has to make room")
+}

@@ -1,0 +1,250 @@
+package natsstore
+
+import (
+	"context"
+	"encoding/base64"
+	"encoding/json"
+	"fmt"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/nats-io/nats.go"
+	"github.com/nats-io/nats.go/jetstream"
+
+	"github.com/sluice-io/sluice/pkg/sluice"
+	"github.com/sluice-io/sluice/streams"
+)
+
+// Bounds of a page of events.
+const (
+	defaultPage = 100
+	maxPage     = 1000
+	maxScan     = 50_000 // messages looked at for one page
+)
+
+// EventQuery chooses events. Zero values choose all that are kept.
+type EventQuery struct {
+	Pattern sluice.Pattern
+	Types   []string // exact, or a prefix that ends in ".*"; any of them
+	Since   string   // a cursor: what comes after it; with a time, what was stored then or later
+	Until   string   // a cursor: up to it, inclusive
+	After   uint64   // the NextCursor of the page before; goes before Since
+	Limit   int      // 100; at most 1000
+}
+
+// EventPage is a part of the answer to a query.
+type EventPage struct {
+	Events     []sluice.Event
+	NextCursor uint64 // for After, 0 if there is nothing more; a page that is not full may have one
+}
+
+// Events returns events in the order of the log. Messages that are no events are left out.
+// Codes: NotFound for the namespace; InvalidRequest for a pattern or a cursor that is none;
+// WindowExceeded, with oldest_available_seq and current_seq, if events after the cursor are no
+// longer kept.
+func (s *Store) Events(ctx context.Context, ns string, q EventQuery) (EventPage, error) {
+	r, err := s.newReader(ctx, ns, q)
+	if err != nil {
+		return EventPage{}, err
+	}
+	for r.more() {
+		msgs, more, err := s.direct(ctx, ns, directRequest{Seq: r.after + 1, Subject: r.filter.Subject, Batch: r.batch()})
+		if err != nil {
+			return EventPage{}, err
+		}
+		all, err := r.enter(msgs)
+		if err != nil {
+			return EventPage{}, err
+		}
+		r.ended = r.ended || all && !more
+	}
+	return r.page(), nil
+}
+
+// reader collects a page.
+type reader struct {
+	q       EventQuery
+	filter  streams.Filter
+	after   uint64 // everything up to here was looked at
+	until   uint64 // nothing beyond is wanted
+	scanned int
+	ended   bool
+	events  []sluice.Event
+}
+
+func (s *Store) newReader(ctx context.Context, ns string, q EventQuery) (*reader, error) {
+	if q.Pattern == "" {
+		q.Pattern = "/**"
+	}
+	if _, err := sluice.ParsePattern(string(q.Pattern)); err != nil {
+		return nil, err
+	}
+	if q.Limit <= 0 {
+		q.Limit = defaultPage
+	}
+	q.Limit = min(q.Limit, maxPage)
+	info, err := s.eventsInfo(ctx, ns)
+	if err != nil {
+		return nil, err
+	}
+	r := &reader{q: q, filter: streams.Superset(ns, q.Pattern), after: q.After, until: info.State.LastSeq}
+	if r.after == 0 {
+		r.after, err = s.resolve(ctx, ns, q.Since, info.State)
+	} else {
+		err = checkWindow(r.after, info.State)
+	}
+	if err != nil {
+		return nil, err
+	}
+	if q.Until != "" {
+		until, err := s.resolveUntil(ctx, ns, q.Until, info.State)
+		if err != nil {
+			return nil, err
+		}
+		r.until = min(r.until, until)
+	}
+	return r, nil
+}
+
+func (r *reader) more() bool {
+	return !r.ended && r.after < r.until && len(r.events) < r.q.Limit && r.scanned < maxScan
+}
+
+// batch returns how many messages to ask for: a few more than are missing where some of them
+// may not be wanted.
+func (r *reader) batch() int {
+	missing := r.q.Limit - len(r.events)
+	if r.filter.Exact && len(r.q.Types) == 0 {
+		return missing
+	}
+	return max(missing, 256)
+}
+
+// enter takes what is wanted and reports whether it looked at all messages.
+func (r *reader) enter(msgs []*nats.Msg) (all bool, err error) {
+	for _, msg := range msgs {
+		e, err := directEvent(msg)
+		if e.Seq == 0 {
+			return false, err
+		}
+		if e.Seq > r.until {
+			r.ended = true
+		}
+		if r.ended || len(r.events) == r.q.Limit {
+			return false, nil
+		}
+		r.after = e.Seq
+		r.scanned++
+		if err == nil && (r.filter.Exact || r.q.Pattern.Match(e.Path)) && hasType(r.q.Types, e.Type) {
+			r.events = append(r.events, e)
+		}
+	}
+	return true, nil
+}
+
+func (r *reader) page() EventPage {
+	page := EventPage{Events: r.events}
+	if !r.ended && r.after < r.until {
+		page.NextCursor = r.after
+	}
+	return page
+}
+
+func hasType(types []string, t string) bool {
+	return len(types) == 0 || slices.ContainsFunc(types, func(want string) bool {
+		prefix, ok := strings.CutSuffix(want, "*")
+		return want == t || ok && strings.HasSuffix(prefix, ".") && strings.HasPrefix(t, prefix)
+	})
+}
+
+// NextEvent returns the next events, limit at most, whose subjects match the filter subject,
+// from a sequence on, ascending; none if there are none now. On a cluster, what was stored a
+// moment ago may be missing. A message whose subject is not a path's is left out; one whose
+// body cannot be read comes with its data as it is. Code NotFound for the namespace.
+func (s *Store) NextEvent(ctx context.Context, ns, filterSubject string, from uint64, limit int) ([]sluice.Event, error) {
+	var events []sluice.Event
+	for {
+		msgs, more, err := s.direct(ctx, ns, directRequest{Seq: from, Subject: filterSubject, Batch: limit})
+		if err != nil {
+			return nil, err
+		}
+		for _, msg := range msgs {
+			e, err := directEvent(msg)
+			if e.Seq == 0 {
+				return nil, err
+			}
+			from = e.Seq + 1
+			if e.Path != "" {
+				events = append(events, e)
+			}
+		}
+		if len(events) > 0 || !more || len(msgs) == 0 {
+			return events, nil
+		}
+	}
+}
+
+// Event returns the event with the sequence. The leader answers, so that what was stored
+// before the call is found. Codes: NotFound; WindowExceeded if it is no longer kept;
+// InvalidRequest if what lies there is no event.
+func (s *Store) Event(ctx context.Context, ns string, seq uint64) (sluice.Event, error) {
+	if sluice.CheckNamespaceName(ns) != nil {
+		return sluice.Event{}, namespaceMissing(ns)
+	}
+	body, err := json.Marshal(map[string]uint64{"seq": seq})
+	if err != nil {
+		return sluice.Event{}, fmt.Errorf("read request: %w", err)
+	}
+	resp, err := asked(ctx, askTimeout, func(ctx context.Context) (*nats.Msg, error) {
+		return s.nc.RequestWithContext(ctx, msgGetSubject+streams.EventsStream(ns), body)
+	})
+	if err != nil {
+		return sluice.Event{}, fmt.Errorf("read %s: %w", ns, storeError(ctx, err))
+	}
+	var answer struct {
+		Error   *jetstream.APIError `json:"error"`
+		Message struct {
+			Subject string    `json:"subject"`
+			Header  string    `json:"hdrs"`
+			Data    []byte    `json:"data"`
+			Time    time.Time `json:"time"`
+		} `json:"message"`
+	}
+	if err := json.Unmarshal(resp.Data, &answer); err != nil {
+		return sluice.Event{}, fmt.Errorf("read %s: %w", ns, err)
+	}
+	if answer.Error != nil {
+		return sluice.Event{}, s.eventMissing(ctx, ns, seq, answer.Error)
+	}
+	header, err := decodeHeader(answer.Message.Header)
+	if err != nil {
+		return sluice.Event{}, fmt.Errorf("read %s: header: %w", ns, err)
+	}
+	return eventOf(answer.Message.Subject, header, answer.Message.Data, seq, answer.Message.Time)
+}
+
+func decodeHeader(encoded string) (nats.Header, error) {
+	if encoded == "" {
+		return nil, nil //nolint:nilnil // a message without headers has none
+	}
+	raw, err := base64.StdEncoding.DecodeString(encoded)
+	if err != nil {
+		return nil, err
+	}
+	return nats.DecodeHeadersMsg(raw)
+}
+
+// eventMissing says why there is no event with the sequence.
+func (s *Store) eventMissing(ctx context.Context, ns string, seq uint64, answered *jetstream.APIError) error {
+	info, err := s.eventsInfo(ctx, ns)
+	switch {
+	case err != nil:
+		return err
+	case answered.ErrorCode != jetstream.JSErrCodeMessageNotFound && seq > 0:
+		return fmt.Errorf("read %s: %w", ns, storeError(ctx, answered))
+	case seq > 0 && seq < info.State.FirstSeq:
+		return windowExceeded(info.State)
+	}
+	return sluice.Errorf(sluice.NotFound, "there is no event %d in %s", seq, ns)
+}

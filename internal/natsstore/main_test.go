@@ -1,0 +1,49 @@
+package natsstore_test
+
+import (
+	"testing"
+
+	"github.com/nats-io/nats.go"
+	"github.com/nats-io/nats.go/jetstream"
+	"github.com/stretchr/testify/require"
+	"go.uber.org/goleak"
+
+	"github.com/sluice-io/sluice/internal/natsstore"
+	"github.com/sluice-io/sluice/internal/natstest"
+	"github.com/sluice-io/sluice/pkg/sluice"
+)
+
+func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
+
+// provisioned returns a store on a server of its own with everything in place.
+func provisioned(tb testing.TB) (*natsstore.Store, *natstest.Server) {
+	tb.Helper()
+	server := natstest.New(tb)
+	store := connected(tb, natsstore.Options{Conn: server})
+	require.NoError(tb, store.Provision(tb.Context()))
+	return store, server
+}
+
+func connected(tb testing.TB, opts natsstore.Options) *natsstore.Store {
+	tb.Helper()
+	store, err := natsstore.Connect(tb.Context(), opts)
+	require.NoError(tb, err)
+	tb.Cleanup(store.Close)
+	return store
+}
+
+// raw returns JetStream as any other client has it.
+func raw(tb testing.TB, server *natstest.Server) jetstream.JetStream {
+	tb.Helper()
+	nc, err := nats.Connect("", nats.InProcessServer(server))
+	require.NoError(tb, err)
+	tb.Cleanup(nc.Close)
+	js, err := jetstream.New(nc)
+	require.NoError(tb, err)
+	return js
+}
+
+func requireCode(tb testing.TB, want sluice.Code, err error) {
+	tb.Helper()
+	require.Equal(tb, want, sluice.CodeOf(err), "%v", err)
+}

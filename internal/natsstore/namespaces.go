@@ -1,0 +1,196 @@
+package natsstore
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"time"
+
+	"github.com/nats-io/nats.go/jetstream"
+
+	"github.com/sluice-io/sluice/pkg/sluice"
+	"github.com/sluice-io/sluice/streams"
+)
+
+// minWindow is the least retention and dedup window: JetStream's is a tenth of a second, and
+// nobody who writes less than a second means it.
+const minWindow = sluice.Duration(time.Second)
+
+// PutNamespace makes a namespace, or changes its description, retention and dedup window to
+// what is given, which may take events away. It returns the namespace as it is now, and
+// whether it is new. With a revision it is changed only if that is the stored one.
+//
+// Codes: InvalidRequest; RevisionMismatch; Conflict if it was changed meanwhile.
+func (s *Store) PutNamespace(ctx context.Context, ns sluice.Namespace) (sluice.Namespace, bool, error) {
+	if err := checkNamespace(&ns); err != nil {
+		return sluice.Namespace{}, false, err
+	}
+	stored, revision, err := s.namespaces().Get(ctx, ns.Name)
+	created := sluice.CodeOf(err) == sluice.NotFound
+	if err != nil && !created {
+		return sluice.Namespace{}, false, err
+	}
+	if ns.Revision != 0 && ns.Revision != revision {
+		return sluice.Namespace{}, false, sluice.Errorf(sluice.RevisionMismatch, "namespace %s has revision %d now", ns.Name, revision)
+	}
+	ns.Revision, ns.Usage, ns.CreatedAt = 0, nil, stored.CreatedAt
+	if created {
+		ns.CreatedAt = time.Now().UTC()
+	}
+	if ns != stored {
+		if _, err = s.namespaces().Put(ctx, ns.Name, ns, revision); err != nil {
+			return sluice.Namespace{}, false, err
+		}
+	}
+	if err := s.ensure(ctx, s.streamConfig(streams.Events(s.effective(ns))), takeLimits); err != nil {
+		return sluice.Namespace{}, false, err
+	}
+	ns, err = s.GetNamespace(ctx, ns.Name)
+	return ns, created, err
+}
+
+// GetNamespace returns a namespace with its retention in force and its usage. Code NotFound if
+// there is none.
+func (s *Store) GetNamespace(ctx context.Context, name string) (sluice.Namespace, error) {
+	ns, revision, err := s.namespaces().Get(ctx, name)
+	if err != nil {
+		if sluice.CodeOf(err) == sluice.NotFound {
+			return sluice.Namespace{}, namespaceMissing(name)
+		}
+		return sluice.Namespace{}, err
+	}
+	ns = s.effective(ns)
+	ns.Revision = revision
+	info, err := s.eventsInfo(ctx, name)
+	if err != nil {
+		return sluice.Namespace{}, err
+	}
+	ns.Usage = usage(info)
+	return ns, nil
+}
+
+// ListNamespaces returns all namespaces by name, with retention in force and usage.
+func (s *Store) ListNamespaces(ctx context.Context) ([]sluice.Namespace, error) {
+	entries, err := s.namespaces().List(ctx, ">")
+	if err != nil {
+		return nil, err
+	}
+	infos := map[string]*jetstream.StreamInfo{}
+	list := s.js.ListStreams(ctx)
+	for info := range list.Info() {
+		infos[info.Config.Name] = info
+	}
+	if err := list.Err(); err != nil {
+		return nil, fmt.Errorf("list streams: %w", storeError(ctx, err))
+	}
+	all := make([]sluice.Namespace, len(entries))
+	for i, entry := range entries {
+		all[i] = s.effective(entry.Value)
+		all[i].Revision = entry.Revision
+		if info := infos[streams.EventsStream(entry.Key)]; info != nil {
+			all[i].Usage = usage(info)
+		}
+	}
+	slices.SortFunc(all, func(a, b sluice.Namespace) int { return cmp.Compare(a.Name, b.Name) })
+	return all, nil
+}
+
+// DeleteNamespace deletes a namespace with its events and their consumers. The events go
+// first: if it is interrupted, what is left is an empty namespace and not a hidden log.
+// Codes: NotFound; Conflict for the default namespace.
+func (s *Store) DeleteNamespace(ctx context.Context, name string) error {
+	if name == sluice.DefaultNamespace {
+		return sluice.Errorf(sluice.Conflict, "the default namespace cannot be deleted")
+	}
+	_, revision, err := s.namespaces().Get(ctx, name)
+	if err != nil {
+		if sluice.CodeOf(err) == sluice.NotFound {
+			return namespaceMissing(name)
+		}
+		return err
+	}
+	err = s.js.DeleteStream(ctx, streams.EventsStream(name))
+	if err != nil && !errors.Is(err, jetstream.ErrStreamNotFound) {
+		return fmt.Errorf("delete namespace %s: %w", name, storeError(ctx, err))
+	}
+	return s.namespaces().Delete(ctx, name, revision)
+}
+
+// Bounds returns the sequences of the first event that is kept and of the last one that was
+// stored; the first is the greater if nothing is kept. Code NotFound for the namespace.
+func (s *Store) Bounds(ctx context.Context, ns string) (first, last uint64, err error) {
+	info, err := s.eventsInfo(ctx, ns)
+	if err != nil {
+		return 0, 0, err
+	}
+	return info.State.FirstSeq, info.State.LastSeq, nil
+}
+
+// LastSeq returns the sequence of the last event that was stored, 0 if none was. Code NotFound
+// for the namespace.
+func (s *Store) LastSeq(ctx context.Context, ns string) (uint64, error) {
+	_, last, err := s.Bounds(ctx, ns)
+	return last, err
+}
+
+func (s *Store) namespaces() Bucket[sluice.Namespace] {
+	return OpenBucket[sluice.Namespace](s, streams.Namespaces)
+}
+
+// effective fills in the server's defaults.
+func (s *Store) effective(ns sluice.Namespace) sluice.Namespace {
+	d := s.opts.Defaults
+	ns.Retention.MaxAge = cmp.Or(ns.Retention.MaxAge, d.Retention.MaxAge)
+	ns.Retention.MaxBytes = cmp.Or(ns.Retention.MaxBytes, d.Retention.MaxBytes)
+	ns.DedupWindow = cmp.Or(ns.DedupWindow, d.DedupWindow)
+	stream := streams.Events(ns)
+	ns.Retention.MaxAge = cmp.Or(ns.Retention.MaxAge, sluice.Duration(stream.MaxAge))
+	ns.DedupWindow = sluice.Duration(stream.Dedup)
+	return ns
+}
+
+// eventsInfo returns what JetStream knows of a namespace's log. Code NotFound if there is none.
+func (s *Store) eventsInfo(ctx context.Context, ns string) (*jetstream.StreamInfo, error) {
+	if sluice.CheckNamespaceName(ns) != nil {
+		return nil, namespaceMissing(ns)
+	}
+	stream, err := asked(ctx, askTimeout, func(ctx context.Context) (jetstream.Stream, error) {
+		return s.js.Stream(ctx, streams.EventsStream(ns))
+	})
+	if errors.Is(err, jetstream.ErrStreamNotFound) {
+		return nil, namespaceMissing(ns)
+	}
+	if err != nil {
+		return nil, fmt.Errorf("namespace %s: %w", ns, storeError(ctx, err))
+	}
+	return stream.CachedInfo(), nil
+}
+
+func usage(info *jetstream.StreamInfo) *sluice.Usage {
+	state := info.State
+	return &sluice.Usage{Events: state.Msgs, Bytes: state.Bytes, FirstSeq: state.FirstSeq, LastSeq: state.LastSeq}
+}
+
+func namespaceMissing(name string) error {
+	return sluice.Errorf(sluice.NotFound, "there is no namespace %q", name)
+}
+
+func checkNamespace(ns *sluice.Namespace) error {
+	if err := sluice.CheckNamespaceName(ns.Name); err != nil {
+		return err
+	}
+	age, dedup := ns.Retention.MaxAge, ns.DedupWindow
+	switch {
+	case age > 0 && age < minWindow:
+		return sluice.Errorf(sluice.InvalidRequest, "retention.max_age %s: write at least 1s", age)
+	case ns.Retention.MaxBytes < 0:
+		return sluice.Errorf(sluice.InvalidRequest, "retention.max_bytes %d: write a number of bytes, or 0 for no bound", ns.Retention.MaxBytes)
+	case dedup < 0 || dedup > 0 && dedup < minWindow:
+		return sluice.Errorf(sluice.InvalidRequest, "dedup_window %s: write at least 1s", dedup)
+	case age > 0 && dedup > age:
+		return sluice.Errorf(sluice.InvalidRequest, "dedup_window %s: longer than retention.max_age %s; write at most that", dedup, age)
+	}
+	return nil
+}

@@ -1,0 +1,122 @@
+package natsstore_test
+
+import (
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/sluice-io/sluice/internal/natsstore"
+	"github.com/sluice-io/sluice/internal/natstest"
+	"github.com/sluice-io/sluice/pkg/sluice"
+)
+
+const hour = sluice.Duration(time.Hour)
+
+func TestANamespaceIsMadeChangedListedAndDeleted(t *testing.T) {
+	t.Parallel()
+	store, server := provisioned(t)
+	ctx := t.Context()
+	made, created, err := store.PutNamespace(ctx, sluice.Namespace{Name: "acme", Retention: sluice.Retention{MaxAge: 24 * hour}})
+	require.NoError(t, err)
+	require.True(t, created)
+	require.NotZero(t, made.Revision)
+	require.NotZero(t, made.CreatedAt)
+	require.Equal(t, hour, made.DedupWindow, "the default in force")
+
+	same, created, err := store.PutNamespace(ctx, sluice.Namespace{Name: "acme", Retention: sluice.Retention{MaxAge: 24 * hour}})
+	require.NoError(t, err)
+	require.False(t, created)
+	require.Equal(t, made, same)
+
+	shorter, created, err := store.PutNamespace(ctx, sluice.Namespace{
+		Name: "acme", Description: "of Acme", Retention: sluice.Retention{MaxAge: 2 * hour, MaxBytes: 1 << 20}, Revision: made.Revision,
+	})
+	require.NoError(t, err)
+	require.False(t, created)
+	require.Equal(t, made.CreatedAt, shorter.CreatedAt)
+	config := configs(t, raw(t, server))["EVENTS_acme"]
+	require.Equal(t, 2*time.Hour, config.MaxAge, "who asks for it gets a shorter retention")
+	require.Equal(t, int64(1<<20), config.MaxBytes)
+
+	_, _, err = store.PutNamespace(ctx, sluice.Namespace{Name: "acme", Revision: made.Revision})
+	requireCode(t, sluice.RevisionMismatch, err)
+
+	publish(t, store, "acme", "/a")
+	all, err := store.ListNamespaces(ctx)
+	require.NoError(t, err)
+	require.Len(t, all, 2)
+	require.Equal(t, "acme", all[0].Name)
+	require.Equal(t, uint64(1), all[0].Usage.Events)
+	require.Equal(t, uint64(1), all[0].Usage.LastSeq)
+	got, err := store.GetNamespace(ctx, "acme")
+	require.NoError(t, err)
+	require.Equal(t, all[0], got)
+
+	require.NoError(t, store.DeleteNamespace(ctx, "acme"))
+	_, err = store.GetNamespace(ctx, "acme")
+	requireCode(t, sluice.NotFound, err)
+	requireCode(t, sluice.NotFound, store.DeleteNamespace(ctx, "acme"))
+	_, err = store.LastSeq(ctx, "acme")
+	requireCode(t, sluice.NotFound, err)
+	_, err = store.Publish(ctx, "acme", []sluice.Event{{ID: "1", Path: "/a"}})
+	requireCode(t, sluice.NotFound, err)
+}
+
+func TestTheDefaultNamespaceStays(t *testing.T) {
+	t.Parallel()
+	store, _ := provisioned(t)
+	requireCode(t, sluice.Conflict, store.DeleteNamespace(t.Context(), sluice.DefaultNamespace))
+}
+
+func TestNamespacesThatCannotBeAreRefused(t *testing.T) {
+	t.Parallel()
+	store, _ := provisioned(t)
+	tests := []struct {
+		name string
+		give sluice.Namespace
+	}{
+		{"name", sluice.Namespace{Name: "A.b"}},
+		{"retention in nanoseconds", sluice.Namespace{Name: "a", Retention: sluice.Retention{MaxAge: 5}}},
+		{"negative size", sluice.Namespace{Name: "a", Retention: sluice.Retention{MaxBytes: -1}}},
+		{"negative window", sluice.Namespace{Name: "a", DedupWindow: -1}},
+		{"window beyond retention", sluice.Namespace{Name: "a", DedupWindow: 2 * hour, Retention: sluice.Retention{MaxAge: hour}}},
+	}
+	for _, test := range tests {
+		t.Run(test.name, func(t *testing.T) {
+			t.Parallel()
+			_, _, err := store.PutNamespace(t.Context(), test.give)
+			requireCode(t, sluice.InvalidRequest, err)
+		})
+	}
+}
+
+func TestNamespacesTakeTheServersDefaultsAndForEver(t *testing.T) {
+	t.Parallel()
+	server := natstest.New(t)
+	defaults := sluice.Namespace{Retention: sluice.Retention{MaxAge: 3 * hour, MaxBytes: 1000}, DedupWindow: 2 * hour}
+	store := connected(t, natsstore.Options{Conn: server, Defaults: defaults})
+	require.NoError(t, store.Provision(t.Context()))
+	ns, err := store.GetNamespace(t.Context(), sluice.DefaultNamespace)
+	require.NoError(t, err)
+	require.Equal(t, defaults.Retention, ns.Retention)
+	require.Equal(t, defaults.DedupWindow, ns.DedupWindow)
+	config := configs(t, raw(t, server))["EVENTS_default"]
+	require.Equal(t, 3*time.Hour, config.MaxAge)
+	require.Equal(t, 2*time.Hour, config.Duplicates)
+
+	_, _, err = store.PutNamespace(t.Context(), sluice.Namespace{Name: "old", Retention: sluice.Retention{MaxAge: -1}})
+	require.NoError(t, err)
+	require.Zero(t, configs(t, raw(t, server))["EVENTS_old"].MaxAge)
+}
+
+// A process that ended between the two writes of PutNamespace leaves a record without a log.
+func TestProvisionCompletesAHalfMadeNamespace(t *testing.T) {
+	t.Parallel()
+	store, server := provisioned(t)
+	_, _, err := store.PutNamespace(t.Context(), sluice.Namespace{Name: "acme"})
+	require.NoError(t, err)
+	require.NoError(t, raw(t, server).DeleteStream(t.Context(), "EVENTS_acme"))
+	require.NoError(t, store.Provision(t.Context()))
+	publish(t, store, "acme", "/a")
+}

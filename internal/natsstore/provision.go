@@ -1,0 +1,218 @@
+package natsstore
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"reflect"
+	"slices"
+	"time"
+
+	"github.com/cenkalti/backoff/v4"
+	"github.com/nats-io/nats.go/jetstream"
+
+	"github.com/sluice-io/sluice/pkg/sluice"
+	"github.com/sluice-io/sluice/streams"
+)
+
+// provisionPatience is how long one stream may take: a cluster may have to elect leaders first.
+const provisionPatience = time.Minute
+
+// Provision makes the streams and buckets of the layout, the namespaces' among them, and the
+// default namespace. Streams that exist get what they lack: settings, consumers, replicas.
+// What would take data away is left as it is and logged; a namespace's retention is shortened
+// by PutNamespace only. Calling it again, or from several processes at once, changes nothing.
+func (s *Store) Provision(ctx context.Context) error {
+	for _, stream := range streams.Singles() {
+		if stream.Name == streams.Attempts {
+			stream.MaxAge = cmp.Or(s.opts.AttemptsMaxAge, stream.MaxAge)
+		}
+		if err := s.ensure(ctx, s.streamConfig(stream), keepData); err != nil {
+			return err
+		}
+	}
+	for _, bucket := range streams.Buckets() {
+		if err := s.ensure(ctx, s.bucketConfig(bucket), keepData); err != nil {
+			return err
+		}
+	}
+	if err := s.ensureDefault(ctx); err != nil {
+		return err
+	}
+	all, err := s.namespaces().List(ctx, ">")
+	if err != nil {
+		return err
+	}
+	for _, entry := range all {
+		if err := s.ensure(ctx, s.streamConfig(streams.Events(s.effective(entry.Value))), keepData); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+func (s *Store) ensureDefault(ctx context.Context) error {
+	ns := sluice.Namespace{Name: sluice.DefaultNamespace, Description: "the default namespace", CreatedAt: time.Now().UTC()}
+	_, err := s.namespaces().Put(ctx, ns.Name, ns, 0)
+	if err != nil && sluice.CodeOf(err) != sluice.Conflict {
+		return err
+	}
+	return nil
+}
+
+func (s *Store) streamConfig(d streams.Stream) jetstream.StreamConfig {
+	return jetstream.StreamConfig{
+		Name:               d.Name,
+		Description:        d.Description,
+		Subjects:           d.Subjects,
+		MaxConsumers:       d.MaxConsumers,
+		MaxMsgs:            -1,
+		MaxBytes:           unlimited(d.MaxBytes),
+		MaxAge:             d.MaxAge,
+		MaxMsgsPerSubject:  -1,
+		MaxMsgSize:         -1,
+		Replicas:           s.opts.Replicas,
+		Duplicates:         d.Dedup,
+		DenyDelete:         d.DenyDelete,
+		AllowDirect:        d.AllowDirect,
+		AllowMsgTTL:        d.AllowTTL,
+		AllowAtomicPublish: d.AllowAtomic,
+	}
+}
+
+// bucketConfig is what NATS clients expect of a bucket, but for AllowDirect and MaxConsumers,
+// which nats.go does not let one choose when it makes a bucket.
+func (s *Store) bucketConfig(d streams.Bucket) jetstream.StreamConfig {
+	dedup := 2 * time.Minute
+	if d.TTL > 0 {
+		dedup = min(dedup, d.TTL)
+	}
+	return jetstream.StreamConfig{
+		Name:                   kvStream + d.Name,
+		Description:            d.Description,
+		Subjects:               []string{kvPrefix + d.Name + ".>"},
+		MaxConsumers:           d.MaxConsumers,
+		MaxMsgs:                -1,
+		MaxBytes:               -1,
+		MaxAge:                 d.TTL,
+		MaxMsgsPerSubject:      int64(max(d.History, 1)),
+		MaxMsgSize:             -1,
+		Discard:                jetstream.DiscardNew,
+		Replicas:               s.opts.Replicas,
+		Duplicates:             dedup,
+		DenyDelete:             true,
+		AllowRollup:            true,
+		AllowDirect:            d.AllowDirect,
+		AllowMsgTTL:            d.MarkerTTL > 0,
+		SubjectDeleteMarkerTTL: d.MarkerTTL,
+	}
+}
+
+func unlimited(n int64) int64 {
+	if n == 0 {
+		return -1
+	}
+	return n
+}
+
+// ensure makes a stream, or changes one that exists to what merge makes of it and what is
+// wanted. It is tried again while the server is not able to.
+func (s *Store) ensure(ctx context.Context, want jetstream.StreamConfig, merge merge) error {
+	wait := backoff.NewExponentialBackOff(backoff.WithInitialInterval(100*time.Millisecond), backoff.WithMaxElapsedTime(provisionPatience))
+	err := backoff.Retry(func() error {
+		err := s.ensureOnce(ctx, want, merge)
+		if err != nil && !isTransient(err) && !errors.Is(err, jetstream.ErrStreamNameAlreadyInUse) {
+			return backoff.Permanent(err)
+		}
+		return err
+	}, backoff.WithContext(wait, ctx))
+	if err != nil {
+		return fmt.Errorf("stream %s: %w", want.Name, storeError(ctx, err))
+	}
+	return nil
+}
+
+func (s *Store) ensureOnce(ctx context.Context, want jetstream.StreamConfig, merge merge) error {
+	stream, err := s.js.Stream(ctx, want.Name)
+	if errors.Is(err, jetstream.ErrStreamNotFound) {
+		_, err = s.js.CreateStream(ctx, want)
+		return err
+	}
+	if err != nil {
+		return err
+	}
+	have := stream.CachedInfo().Config
+	next, refused := merge(have, want)
+	for _, setting := range refused {
+		s.opts.Log.WarnContext(ctx, "setting not applied: it would take data away",
+			slog.String("stream", want.Name), slog.String("setting", setting))
+	}
+	if reflect.DeepEqual(have, next) {
+		return nil
+	}
+	_, err = s.js.UpdateStream(ctx, next)
+	return err
+}
+
+// merge returns the configuration that a stream shall have, and the names of the settings that
+// are wanted and not in it. What we do not know of is left as it is.
+type merge func(have, want jetstream.StreamConfig) (next jetstream.StreamConfig, refused []string)
+
+// keepData gives a stream what it lacks and takes nothing away: what is kept may become more,
+// not less, and what cannot be switched off stays on.
+func keepData(have, want jetstream.StreamConfig) (jetstream.StreamConfig, []string) {
+	next, refused := shape(have, want), []string(nil)
+	keep := func(name string, less bool) bool { //nolint:revive // less is a finding, not a switch
+		if less {
+			refused = append(refused, name)
+		}
+		return !less
+	}
+	if keep("max_age", isLess(want.MaxAge, have.MaxAge)) {
+		next.MaxAge = want.MaxAge
+	}
+	if keep("max_bytes", isLess(want.MaxBytes, have.MaxBytes)) {
+		next.MaxBytes = want.MaxBytes
+	}
+	if keep("max_msgs_per_subject", isLess(want.MaxMsgsPerSubject, have.MaxMsgsPerSubject)) {
+		next.MaxMsgsPerSubject = want.MaxMsgsPerSubject
+	}
+	if keep("num_replicas", want.Replicas < have.Replicas) {
+		next.Replicas = want.Replicas
+	}
+	return next, refused
+}
+
+// takeLimits is keepData, and the limits are those that are wanted: somebody asked for them.
+func takeLimits(have, want jetstream.StreamConfig) (jetstream.StreamConfig, []string) {
+	next, _ := keepData(have, want)
+	next.MaxAge, next.MaxBytes = want.MaxAge, want.MaxBytes
+	return next, nil
+}
+
+// shape sets everything that holds no data.
+func shape(have, want jetstream.StreamConfig) jetstream.StreamConfig {
+	next := have
+	next.Description = want.Description
+	next.Subjects = slices.Clone(have.Subjects)
+	for _, subject := range want.Subjects {
+		if !slices.Contains(next.Subjects, subject) {
+			next.Subjects = append(next.Subjects, subject)
+		}
+	}
+	next.MaxConsumers = max(have.MaxConsumers, want.MaxConsumers)
+	next.Discard = want.Discard
+	next.Duplicates = want.Duplicates
+	next.AllowDirect = want.AllowDirect
+	next.DenyDelete = have.DenyDelete || want.DenyDelete
+	next.AllowRollup = have.AllowRollup || want.AllowRollup
+	next.AllowMsgTTL = have.AllowMsgTTL || want.AllowMsgTTL
+	next.AllowAtomicPublish = have.AllowAtomicPublish || want.AllowAtomicPublish
+	next.SubjectDeleteMarkerTTL = want.SubjectDeleteMarkerTTL
+	return next
+}
+
+// isLess compares two limits of which anything that is not positive means none.
+func isLess[T ~int64](a, b T) bool { return a > 0 && (b <= 0 || a < b) }

@@ -1,0 +1,161 @@
+package natsstore
+
+import (
+	"context"
+	"crypto/rand"
+	"errors"
+	"fmt"
+	"time"
+
+	"github.com/cenkalti/backoff/v4"
+	"github.com/nats-io/nats.go"
+	"github.com/nats-io/nats.go/jetstream"
+
+	"github.com/sluice-io/sluice/pkg/sluice"
+	"github.com/sluice-io/sluice/streams"
+)
+
+// MaxBatch is how many events are published at once at most.
+const MaxBatch = 1000
+
+// publishPatience is how long a publisher waits for the store: an unplanned change of leader
+// takes five to eight seconds.
+const publishPatience = 20 * time.Second
+
+// Publish stores events in the order given and says where they lie. Either all of them are
+// stored or none. An id that the log took before, inside the namespace's dedup window, is not
+// stored again: Duplicate is set and Seq is the place of the first. That goes for each event
+// of a batch: those that are there are reported, the others are stored, all or none, so that
+// a batch whose answer was lost can be sent again. While the store does not answer, the same
+// ids are published again for up to 20 seconds; an event whose first answer was lost is then
+// reported as duplicate of itself.
+//
+// Each event needs an id and a path. Codes: InvalidRequest; NotFound for the namespace;
+// TooLarge; QuotaExceeded; Unavailable, and then it is not known whether they were stored.
+func (s *Store) Publish(ctx context.Context, ns string, events []sluice.Event) ([]sluice.Stored, error) {
+	if err := sluice.CheckNamespaceName(ns); err != nil {
+		return nil, namespaceMissing(ns)
+	}
+	if len(events) == 0 || len(events) > MaxBatch {
+		return nil, sluice.Errorf(sluice.InvalidRequest, "%d events: publish 1 to %d at once", len(events), MaxBatch)
+	}
+	for i := range events {
+		if err := checkEvent(&events[i]); err != nil {
+			return nil, err
+		}
+	}
+	b := newBatch(ns, events)
+	wait := backoff.NewExponentialBackOff(backoff.WithInitialInterval(50*time.Millisecond),
+		backoff.WithMaxInterval(2*time.Second), backoff.WithMaxElapsedTime(publishPatience))
+	err := backoff.Retry(func() error {
+		err := s.try(ctx, b)
+		if err == nil || ctx.Err() == nil && isTransient(err) {
+			return err
+		}
+		return backoff.Permanent(err)
+	}, backoff.WithContext(wait, ctx))
+	if err != nil {
+		return nil, fmt.Errorf("publish to %s: %w", ns, storeError(ctx, err))
+	}
+	return b.stored(), nil
+}
+
+// try makes one try to store what is not stored yet.
+func (s *Store) try(ctx context.Context, b *batch) error {
+	var err error
+	switch fresh := b.fresh(); len(fresh) {
+	case 0:
+		return nil
+	case 1:
+		err = s.publishOne(ctx, b, fresh[0])
+	default:
+		err = s.publishBatch(ctx, b, fresh)
+	}
+	if errors.Is(err, jetstream.ErrNoStreamResponse) || errors.Is(err, nats.ErrNoResponders) {
+		if _, err := s.eventsInfo(ctx, b.ns); sluice.CodeOf(err) == sluice.NotFound {
+			return err
+		}
+	}
+	return err
+}
+
+func (s *Store) publishOne(ctx context.Context, b *batch, i int) error {
+	ctx, cancel := context.WithTimeout(ctx, requestTimeout)
+	defer cancel()
+	ack, err := s.js.PublishMsg(ctx, b.message(i))
+	if err != nil {
+		return err
+	}
+	b.place(i, ack.Sequence)
+	b.duplicate[i] = ack.Duplicate
+	return nil
+}
+
+// publishBatch stores several events as one atomic batch. JetStream refuses a batch with an id
+// that it knows: those are then looked up and left out, and the rest is tried again.
+func (s *Store) publishBatch(ctx context.Context, b *batch, fresh []int) error {
+	msgs := make([]*nats.Msg, len(fresh))
+	for at, i := range fresh {
+		msgs[at] = b.message(i)
+	}
+	last, err := s.atomic(ctx, msgs)
+	if apiCode(err) == codeBatchDuplicate {
+		return s.leaveOut(ctx, b, fresh)
+	}
+	if err != nil {
+		return err
+	}
+	for at, i := range fresh {
+		b.place(i, last-uint64(len(fresh)-1-at))
+	}
+	return nil
+}
+
+// leaveOut finds the events that are stored already. The error makes the others be tried again.
+func (s *Store) leaveOut(ctx context.Context, b *batch, fresh []int) error {
+	for _, i := range fresh {
+		seq, err := s.lookUp(ctx, b.ns, b.events[i].ID)
+		if err != nil {
+			return err
+		}
+		if seq > 0 {
+			b.place(i, seq)
+			b.duplicate[i] = true
+		}
+	}
+	if len(b.fresh()) == 0 {
+		return nil
+	}
+	return errTryRest
+}
+
+// errTryRest is transient by the timeout that it wraps.
+var errTryRest = fmt.Errorf("some of the events are stored: %w", nats.ErrTimeout)
+
+// lookUp returns the sequence of the event with the id if it was stored inside the dedup
+// window, else 0. It offers the log a message with the id that can never be stored: JetStream
+// looks at the id first and names the place of the event that has it, and only then finds that
+// the last id is not the expected one (a server alone) and that this stream has no rollups (a
+// cluster, before it proposes the message to its members). The leader answers, so that nothing
+// stored is missed.
+func (s *Store) lookUp(ctx context.Context, ns, id string) (uint64, error) {
+	ctx, cancel := context.WithTimeout(ctx, requestTimeout)
+	defer cancel()
+	ack, err := s.js.PublishMsg(ctx, &nats.Msg{
+		Subject: streams.Subject(ns, "/_sys/lookup"),
+		Header: nats.Header{
+			streams.HeaderMsgID:               {escape(id)},
+			jetstream.ExpectedLastMsgIDHeader: {rand.Text()},
+			jetstream.MsgRollup:               {jetstream.MsgRollupSubject},
+		},
+	})
+	switch code := apiCode(err); {
+	case code == codeWrongLastMsgID || code == codeRollupFailed:
+		return 0, nil
+	case err != nil:
+		return 0, err
+	case !ack.Duplicate:
+		return 0, fmt.Errorf("look up: %s was stored at %d", ns, ack.Sequence)
+	}
+	return ack.Sequence, nil
+}

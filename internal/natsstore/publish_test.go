@@ -1,0 +1,215 @@
+package natsstore_test
+
+import (
+	"bytes"
+	"fmt"
+	"strconv"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/nats-io/nats.go/jetstream"
+	"github.com/stretchr/testify/require"
+
+	"github.com/sluice-io/sluice/internal/natsstore"
+	"github.com/sluice-io/sluice/pkg/sluice"
+)
+
+const ns = sluice.DefaultNamespace
+
+// publish stores one event without data at each path and returns their places.
+func publish(tb testing.TB, store *natsstore.Store, namespace string, paths ...sluice.Path) []sluice.Stored {
+	tb.Helper()
+	all := make([]sluice.Stored, len(paths))
+	for i, path := range paths {
+		stored, err := store.Publish(tb.Context(), namespace, []sluice.Event{{ID: fmt.Sprintf("%s#%d", path, i), Path: path}})
+		require.NoError(tb, err)
+		all[i] = stored[0]
+	}
+	return all
+}
+
+func batchOf(prefix string, n int) []sluice.Event {
+	events := make([]sluice.Event, n)
+	for i := range events {
+		events[i] = sluice.Event{ID: prefix + strconv.Itoa(i), Path: "/b/" + sluice.Path(strconv.Itoa(i%3)), Data: []byte(`{"n":` + strconv.Itoa(i) + `}`)}
+	}
+	return events
+}
+
+func seqs(stored []sluice.Stored) (seqs []uint64, duplicates []bool) {
+	for _, s := range stored {
+		seqs, duplicates = append(seqs, s.Seq), append(duplicates, s.Duplicate)
+	}
+	return seqs, duplicates
+}
+
+func TestAnEventIsStoredOnceAndReadAsItWas(t *testing.T) {
+	t.Parallel()
+	store, _ := provisioned(t)
+	want := sluice.Event{
+		ID: "order 1/ä", Path: "/orders/a b", Type: "order.made", Source: "/shop", Time: time.Unix(1000, 5).UTC(), Subject: "ö",
+		ContentType: "application/json", DataSchema: "https://example.com/s", Extensions: map[string]string{"region": "eu", "traceparent": "00-1"},
+		Data: []byte(`{"total":1}`),
+	}
+	stored, err := store.Publish(t.Context(), ns, []sluice.Event{want})
+	require.NoError(t, err)
+	require.Equal(t, []sluice.Stored{{ID: want.ID, Seq: 1, Path: want.Path}}, stored)
+	stored, err = store.Publish(t.Context(), ns, []sluice.Event{want})
+	require.NoError(t, err)
+	require.Equal(t, []sluice.Stored{{ID: want.ID, Seq: 1, Path: want.Path, Duplicate: true}}, stored)
+
+	got, err := store.Event(t.Context(), ns, 1)
+	require.NoError(t, err)
+	require.WithinDuration(t, time.Now(), got.Stored, time.Minute)
+	want.Namespace, want.Seq, want.Stored = ns, 1, got.Stored
+	require.Equal(t, want, got)
+}
+
+func TestABatchKeepsItsOrder(t *testing.T) {
+	t.Parallel()
+	store, _ := provisioned(t)
+	publish(t, store, ns, "/before")
+	for _, n := range []int{2, 100, natsstore.MaxBatch} {
+		t.Run(strconv.Itoa(n), func(t *testing.T) { //nolint:paralleltest // the batches follow one another
+			last, err := store.LastSeq(t.Context(), ns)
+			require.NoError(t, err)
+			events := batchOf(strconv.Itoa(n)+"-", n)
+			stored, err := store.Publish(t.Context(), ns, events)
+			require.NoError(t, err)
+			for i, s := range stored {
+				require.Equal(t, sluice.Stored{ID: events[i].ID, Seq: last + uint64(i) + 1, Path: events[i].Path}, s)
+			}
+			e, err := store.Event(t.Context(), ns, last+uint64(n))
+			require.NoError(t, err)
+			require.Equal(t, events[n-1].ID, e.ID)
+		})
+	}
+}
+
+func TestABatchOfWhichAPartIsStoredCanBeSentAgain(t *testing.T) {
+	t.Parallel()
+	store, _ := provisioned(t)
+	events := batchOf("x", 5)
+	_, err := store.Publish(t.Context(), ns, events[1:3])
+	require.NoError(t, err)
+
+	stored, err := store.Publish(t.Context(), ns, events)
+	require.NoError(t, err)
+	places, duplicates := seqs(stored)
+	require.Equal(t, []uint64{3, 1, 2, 4, 5}, places)
+	require.Equal(t, []bool{false, true, true, false, false}, duplicates)
+
+	stored, err = store.Publish(t.Context(), ns, events)
+	require.NoError(t, err)
+	again, duplicates := seqs(stored)
+	require.Equal(t, places, again)
+	require.Equal(t, []bool{true, true, true, true, true}, duplicates)
+
+	last, err := store.LastSeq(t.Context(), ns)
+	require.NoError(t, err)
+	require.Equal(t, uint64(5), last)
+}
+
+func TestAnIDTwiceInABatchIsStoredOnce(t *testing.T) {
+	t.Parallel()
+	store, _ := provisioned(t)
+	events := append(batchOf("x", 2), batchOf("x", 3)...)
+	stored, err := store.Publish(t.Context(), ns, events)
+	require.NoError(t, err)
+	places, duplicates := seqs(stored)
+	require.Equal(t, []uint64{1, 2, 1, 2, 3}, places)
+	require.Equal(t, []bool{false, false, true, true, false}, duplicates)
+}
+
+func TestABatchIsStoredEntirelyOrNotAtAll(t *testing.T) {
+	t.Parallel()
+	store, _ := provisioned(t)
+	events := batchOf("x", 3)
+	events[1].Data = bytes.Repeat([]byte("x"), 2<<20)
+	_, err := store.Publish(t.Context(), ns, events)
+	requireCode(t, sluice.TooLarge, err)
+	last, err := store.LastSeq(t.Context(), ns)
+	require.NoError(t, err)
+	require.Zero(t, last)
+}
+
+func TestWritersOfTheSameBatchGetTheSamePlaces(t *testing.T) {
+	t.Parallel()
+	store, _ := provisioned(t)
+	var wg sync.WaitGroup
+	results := make([][]uint64, 8)
+	errs := make([]error, 8)
+	for i := range results {
+		wg.Go(func() {
+			var stored []sluice.Stored
+			stored, errs[i] = store.Publish(t.Context(), ns, batchOf("x", 10))
+			results[i], _ = seqs(stored)
+		})
+	}
+	wg.Wait()
+	for i := range results {
+		require.NoError(t, errs[i])
+		require.Equal(t, results[0], results[i])
+	}
+	last, err := store.LastSeq(t.Context(), ns)
+	require.NoError(t, err)
+	require.Equal(t, uint64(10), last)
+}
+
+func TestWhatCannotBePublishedIsRefused(t *testing.T) {
+	t.Parallel()
+	store, server := provisioned(t)
+	_, _, err := store.PutNamespace(t.Context(), sluice.Namespace{Name: "small"})
+	require.NoError(t, err)
+	js := raw(t, server)
+	config := configs(t, js)["EVENTS_small"]
+	config.MaxMsgSize, config.MaxMsgs, config.Discard = 1000, 1, jetstream.DiscardNew
+	_, err = js.UpdateStream(t.Context(), config)
+	require.NoError(t, err)
+	publish(t, store, "small", "/full")
+
+	large := bytes.Repeat([]byte("x"), 2<<20)
+	tests := []struct {
+		name, namespace string
+		give            []sluice.Event
+		want            sluice.Code
+	}{
+		{"nothing", ns, nil, sluice.InvalidRequest},
+		{"too many", ns, batchOf("x", natsstore.MaxBatch+1), sluice.InvalidRequest},
+		{"no path", ns, []sluice.Event{{ID: "1"}}, sluice.InvalidRequest},
+		{"no namespace", "nowhere", batchOf("x", 1), sluice.NotFound},
+		{"no namespace, a batch", "nowhere", batchOf("x", 2), sluice.NotFound},
+		{"not a namespace's name", "no.where", batchOf("x", 1), sluice.NotFound},
+		{"larger than a message", ns, []sluice.Event{{ID: "1", Path: "/a", Data: large}}, sluice.TooLarge},
+		{"larger than the log takes", "small", []sluice.Event{{ID: "1", Path: "/a", Data: large[:2000]}}, sluice.TooLarge},
+		{"headers too large", ns, []sluice.Event{{ID: "1", Path: "/a", Subject: string(large[:70_000])}}, sluice.TooLarge},
+		{"log full", "small", batchOf("x", 1), sluice.QuotaExceeded},
+		{"log full, a batch", "small", batchOf("x", 2), sluice.QuotaExceeded},
+	}
+	for _, test := range tests {
+		t.Run(test.name, func(t *testing.T) {
+			t.Parallel()
+			_, err := store.Publish(t.Context(), test.namespace, test.give)
+			requireCode(t, test.want, err)
+		})
+	}
+}
+
+func TestAPublisherWaitsWhileTheServerIsAway(t *testing.T) {
+	t.Parallel()
+	store, server := provisioned(t)
+	for _, n := range []int{1, 3} {
+		server.Stop(t)
+		answered := make(chan error)
+		go func() {
+			_, err := store.Publish(t.Context(), ns, batchOf(strconv.Itoa(n)+"-", n))
+			answered <- err
+		}()
+		server.Start(t)
+		require.NoError(t, <-answered)
+	}
+	last, err := store.LastSeq(t.Context(), ns)
+	require.NoError(t, err)
+	require.Equal(t, uint64(4), last)
+}
