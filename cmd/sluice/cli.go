@@ -1,0 +1,133 @@
+package main
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+
+	"github.com/alecthomas/kong"
+
+	"github.com/sluice-io/sluice/pkg/sluice"
+)
+
+// The exit statuses.
+const (
+	exitFailure = 1 // what was asked for did not come about
+	exitUsage   = 2 // the command line makes no sense
+)
+
+// cli is the command line.
+type cli struct {
+	Server string `help:"URL of the server; without it, that of the server with the data directory." env:"SLUICE_URL" placeholder:"URL"`
+	Token  string `help:"Bearer token; without it (and --server), the root token in the data directory." env:"SLUICE_TOKEN" placeholder:"TOKEN"`
+	Data   string `help:"Data directory of the server on this machine." env:"SLUICE_DATA" placeholder:"DIR"`
+	Output string `short:"o" help:"table for people, json for programs." enum:"table,json" default:"table"`
+
+	Serve      serveCmd      `cmd:"" help:"Run a server."`
+	Demo       demoCmd       `cmd:"" help:"Run a server, two receivers and a stream of events, and show what arrives."`
+	Pub        pubCmd        `cmd:"" help:"Publish one event, or many from a file."`
+	Sub        subCmd        `cmd:"" help:"Make, look at and change subscriptions."`
+	Deliveries deliveriesCmd `cmd:"" help:"Look at a subscription's deliveries, or at one with its attempts."`
+	NS         nsCmd         `cmd:"" name:"ns" help:"Make, look at and change namespaces."`
+	Events     eventsCmd     `cmd:"" help:"Look at events."`
+	Doctor     doctorCmd     `cmd:"" help:"Check configuration, data directory, server, NATS, clock and disk."`
+	Version    versionCmd    `cmd:"" help:"Print the version."`
+}
+
+// session is what a command works with besides its own flags.
+type session struct {
+	cli
+
+	stdin    io.Reader
+	stdout   io.Writer
+	stderr   io.Writer
+	environ  []string
+	terminal bool      // somebody may be watching stderr
+	exit     func(int) // ends the process: after --help only
+}
+
+// run carries out a command line and returns the exit status.
+func run(ctx context.Context, args []string, s *session) int {
+	parser, err := kong.New(
+		&s.cli, kong.Name("sluice"), kong.Description("Sluice turns NATS JetStream into signed webhooks."),
+		kong.Writers(s.stdout, s.stderr), kong.Exit(s.exit), kong.WithHyphenPrefixedParameters(true), kong.Bind(s), kong.BindTo(ctx, (*context.Context)(nil)),
+		kong.ConfigureHelp(kong.HelpOptions{Compact: true, NoExpandSubcommands: true, WrapUpperBound: 100}),
+	)
+	if err != nil {
+		return s.fail(err)
+	}
+	command, err := parser.Parse(args)
+	if err != nil {
+		return s.fail(usageError{err})
+	}
+	if err := command.Run(); err != nil {
+		return s.fail(err)
+	}
+	return 0
+}
+
+// usageError is a command line that makes no sense.
+type usageError struct{ error }
+
+// Unwrap returns what is wrong with it.
+func (u usageError) Unwrap() error { return u.error }
+
+func usagef(format string, args ...any) error { return usageError{fmt.Errorf(format, args...)} }
+
+// fail says what went wrong and returns the status for it.
+func (s *session) fail(err error) int {
+	if s.json() {
+		encoder := json.NewEncoder(s.stderr)
+		if encoder.Encode(failureOf(err)) == nil {
+			return status(err)
+		}
+	}
+	message := err.Error()
+	if e, ok := errors.AsType[*sluice.Error](err); ok && e.Details["request_id"] != nil {
+		message += fmt.Sprintf(" (%s, request %v)", e.Code, e.Details["request_id"])
+	}
+	s.complain("sluice: %s", message)
+	if errors.As(err, new(usageError)) {
+		s.complain("Run sluice --help, or sluice COMMAND --help.")
+	}
+	return status(err)
+}
+
+func status(err error) int {
+	if errors.As(err, new(usageError)) {
+		return exitUsage
+	}
+	return exitFailure
+}
+
+// failure is an error in JSON, in the shape of the API.
+type failure struct {
+	OK    bool         `json:"ok"`
+	Error failureError `json:"error"`
+}
+
+type failureError struct {
+	Code    sluice.Code    `json:"code"`
+	Message string         `json:"message"`
+	Details map[string]any `json:"details,omitempty"`
+}
+
+func failureOf(err error) failure {
+	f := failure{Error: failureError{Code: sluice.CodeOf(err), Message: err.Error()}}
+	if errors.As(err, new(usageError)) {
+		f.Error.Code = sluice.InvalidRequest
+	}
+	if e, ok := errors.AsType[*sluice.Error](err); ok {
+		f.Error.Details = e.Details
+	}
+	return f
+}
+
+// complain writes to stderr; where that fails, there is nobody to tell.
+func (s *session) complain(format string, args ...any) {
+	_, _ = fmt.Fprintf(s.stderr, format+"\n", args...)
+}
+
+func (s *session) json() bool { return s.Output == "json" }

@@ -1,0 +1,212 @@
+package main
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"os"
+	"time"
+
+	"github.com/sluice-io/sluice/config"
+	"github.com/sluice-io/sluice/internal/app"
+	"github.com/sluice-io/sluice/pkg/client"
+	"github.com/sluice-io/sluice/pkg/sluice"
+)
+
+// demoCmd shows the whole in one process.
+type demoCmd struct {
+	From    string        `help:"Publish a file's lines, each {\"id\",\"type\",\"path\",\"data\"}, instead of made-up orders." type:"existingfile" placeholder:"FILE"`
+	Events  int           `help:"Publish so many events: 40, or all of the file." placeholder:"N"`
+	Over    time.Duration `help:"Spread them over this time." default:"10s" placeholder:"10s"`
+	Timeout time.Duration `help:"Wait so long for the last deliveries." default:"60s" placeholder:"60s"`
+	Keep    bool          `help:"Go on until interrupted, and keep the data directory."`
+}
+
+// Run runs the server, publishes, and waits for everything to arrive. It fails unless all
+// events have arrived at both receivers, verified and in order.
+func (c *demoCmd) Run(ctx context.Context, s *session) (err error) {
+	events, err := c.events()
+	if err != nil {
+		return err
+	}
+	dir, err := os.MkdirTemp("", "sluice-demo-")
+	if err != nil {
+		return fmt.Errorf("demo: %w", err)
+	}
+	if !c.Keep {
+		defer func() { err = errors.Join(err, os.RemoveAll(dir)) }()
+	}
+	server, err := startServer(ctx, s, dir)
+	if err != nil {
+		return err
+	}
+	defer func() { err = errors.Join(err, server.stop()) }()
+	d := newDemo(s, server.api, events)
+	if err := d.sayWhere(server, dir); err != nil {
+		return err
+	}
+	return d.run(ctx, c)
+}
+
+// events returns what is published, every one with an id.
+func (c *demoCmd) events() ([]sluice.Event, error) {
+	if c.From == "" {
+		return madeUp(cmp.Or(c.Events, 40)), nil
+	}
+	lines, err := openLines(c.From, nil)
+	if err != nil {
+		return nil, err
+	}
+	defer lines.close()
+	events, err := lines.next(cmp.Or(c.Events, maxDemoEvents), sluice.Event{})
+	for i := range events {
+		if events[i].ID == "" {
+			events[i].ID = fmt.Sprintf("demo-%06d", i+1)
+		}
+	}
+	return events, err
+}
+
+const maxDemoEvents = 100_000
+
+// demoServer is the server in this process.
+type demoServer struct {
+	addresses app.Addresses
+	api       *client.Client
+	cancel    context.CancelFunc
+	ended     chan error
+}
+
+// startServer starts a server on free ports with its data in dir, and waits until it is ready.
+func startServer(ctx context.Context, s *session, dir string) (*demoServer, error) {
+	cfg := config.Default()
+	cfg.Data, cfg.Dev = dir, true
+	cfg.HTTP.Listen, cfg.NATS.Listen = "127.0.0.1:0", "127.0.0.1:0"
+	log := slog.New(slog.NewTextHandler(s.stderr, &slog.HandlerOptions{Level: slog.LevelError}))
+	running, cancel := context.WithCancel(context.WithoutCancel(ctx)) // ended by stop, after the receivers
+	ready := make(chan app.Addresses, 1)
+	server := &demoServer{cancel: cancel, ended: make(chan error, 1)}
+	go func() { // stop waits for it
+		server.ended <- app.Run(running, cfg, app.Options{
+			Log: log, Version: version(), Ready: func(a app.Addresses) { ready <- a },
+		})
+	}()
+	select {
+	case server.addresses = <-ready:
+	case err := <-server.ended:
+		cancel()
+		return nil, fmt.Errorf("demo: the server did not start: %w", err)
+	case <-ctx.Done():
+		return nil, errors.Join(context.Cause(ctx), server.stop())
+	}
+	token, err := readToken(dir)
+	if err != nil {
+		return nil, errors.Join(err, server.stop())
+	}
+	server.api = client.New(server.addresses.HTTP, token)
+	return server, nil
+}
+
+func (d *demoServer) stop() error {
+	d.cancel()
+	return <-d.ended
+}
+
+// demo is one run: two receivers, their subscriptions, and what is published.
+type demo struct {
+	session  *session
+	api      *client.Client
+	events   []sluice.Event
+	report   *report
+	steady   *receiver
+	stubborn *receiver
+}
+
+func newDemo(s *session, api *client.Client, events []sluice.Event) *demo {
+	r := newReport(s, events)
+	return &demo{
+		session: s, api: api, events: events, report: r,
+		steady: newReceiver("steady", r, never), stubborn: newReceiver("stubborn", r, everyThirdTwice()),
+	}
+}
+
+func (d *demo) sayWhere(server *demoServer, dir string) error {
+	if d.session.json() {
+		return nil
+	}
+	return d.session.say("Server at %s, NATS at %s, data in %s.\n"+
+		"Two receivers: steady takes everything; stubborn answers 503 to the first two attempts at every third event.\n",
+		server.addresses.HTTP, server.addresses.NATS, dir)
+}
+
+func (d *demo) run(ctx context.Context, c *demoCmd) error {
+	for _, r := range []*receiver{d.steady, d.stubborn} {
+		if err := r.listen(ctx); err != nil {
+			return err
+		}
+		defer r.close(ctx)
+		if err := d.subscribe(ctx, r); err != nil {
+			return err
+		}
+	}
+	if err := d.report.heading(); err != nil {
+		return err
+	}
+	if err := d.publish(ctx, c.Over); err != nil {
+		return fmt.Errorf("demo: publish: %w", err)
+	}
+	limit, cancel := context.WithTimeout(ctx, c.Timeout)
+	defer cancel()
+	select {
+	case <-d.report.complete:
+	case <-limit.Done():
+	}
+	err := d.report.conclude()
+	if c.Keep && ctx.Err() == nil {
+		d.session.complain("Server and receivers go on until they are interrupted.")
+		<-ctx.Done()
+	}
+	return err
+}
+
+// subscribe makes the receiver's subscription. Its retries are short, so that a demonstration
+// shows them.
+func (d *demo) subscribe(ctx context.Context, r *receiver) error {
+	_, _, err := d.api.CreateSubscription(ctx, client.SubscriptionSpec{
+		ID: r.name, Pattern: "/**", Start: "all", Description: "made by sluice demo",
+		Endpoint: sluice.Endpoint{URL: r.url, Secret: r.secret},
+		Policy: &sluice.Policy{Retry: sluice.Retry{
+			Preset: sluice.PresetCustom, MaxAttempts: 8,
+			Steps: []sluice.Duration{sluice.Duration(time.Second), sluice.Duration(2 * time.Second)},
+		}},
+	})
+	if err != nil {
+		return fmt.Errorf("demo: subscribe %s: %w", r.name, err)
+	}
+	return nil
+}
+
+// publish spreads the events evenly over the time.
+func (d *demo) publish(ctx context.Context, over time.Duration) error {
+	if len(d.events) == 0 {
+		return usagef("there is no event to publish")
+	}
+	tick := time.NewTicker(max(over/time.Duration(len(d.events)), time.Microsecond))
+	defer tick.Stop()
+	for _, ev := range d.events {
+		d.report.publishing(ev.ID)
+		stored, err := d.api.Publish(ctx, sluice.DefaultNamespace, ev)
+		if err != nil {
+			return err
+		}
+		d.report.published(stored[0])
+		select {
+		case <-tick.C:
+		case <-ctx.Done():
+			return context.Cause(ctx)
+		}
+	}
+	return nil
+}

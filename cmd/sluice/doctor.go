@@ -1,0 +1,295 @@
+package main
+
+import (
+	"bufio"
+	"context"
+	"errors"
+	"fmt"
+	"io/fs"
+	"net"
+	"net/url"
+	"os"
+	"path/filepath"
+	"strings"
+	"time"
+
+	"github.com/sluice-io/sluice/config"
+	"github.com/sluice-io/sluice/internal/app"
+	"github.com/sluice-io/sluice/pkg/client"
+	"github.com/sluice-io/sluice/pkg/sluice"
+)
+
+const (
+	checkLimit = 5 * time.Second
+	maxSkew    = 30 * time.Second // receivers allow five minutes; more than this is a broken clock
+	fewBytes   = 1 << 30
+)
+
+// doctorCmd checks everything that a server on this machine needs.
+type doctorCmd struct {
+	Config string `help:"Configuration to check." env:"SLUICE_CONFIG" type:"path" placeholder:"FILE"`
+}
+
+// finding is the result of one check.
+type finding struct {
+	Check  string `json:"check"`
+	Result string `json:"result"` // ok, warn, fail, skip
+	Detail string `json:"detail"`
+}
+
+// examination is a doctor's visit: the later checks build on what the earlier ones found.
+type examination struct {
+	session   *session
+	data      string
+	addresses app.Addresses
+	api       *client.Client
+	findings  []finding
+}
+
+// Run checks and prints what it found. It fails if a check does.
+func (c *doctorCmd) Run(ctx context.Context, s *session) error {
+	e := &examination{session: s}
+	e.checkConfig(c.Config)
+	e.checkData()
+	e.checkDisk()
+	e.checkToken()
+	e.checkAddresses()
+	e.checkHTTP(ctx)
+	e.checkAccess(ctx)
+	e.checkNATS(ctx)
+	err := s.show(e.findings, func() error {
+		rows := make([][]string, len(e.findings))
+		for i, f := range e.findings {
+			rows[i] = []string{f.Result, f.Check, f.Detail}
+		}
+		return s.table("", rows)
+	})
+	if failed := e.failed(); err == nil && failed > 0 {
+		err = fmt.Errorf("%d of %d checks failed", failed, len(e.findings))
+	}
+	return err
+}
+
+func (e *examination) note(check, result, format string, args ...any) {
+	e.findings = append(e.findings, finding{check, result, fmt.Sprintf(format, args...)})
+}
+
+func (e *examination) failed() int {
+	n := 0
+	for _, f := range e.findings {
+		if f.Result == "fail" {
+			n++
+		}
+	}
+	return n
+}
+
+func (e *examination) checkConfig(file string) {
+	cfg, err := config.Load(file, e.session.environ)
+	if err == nil {
+		if e.session.Data != "" {
+			cfg.Data = e.session.Data
+		}
+		err = cfg.Check()
+	}
+	e.data = cfg.Data
+	if e.data == "" {
+		e.data = e.session.Data
+	}
+	if err != nil {
+		e.note("config", "fail", "%s", strings.ReplaceAll(err.Error(), "\n", "; "))
+		return
+	}
+	e.note("config", "ok", "%s", source(file))
+}
+
+func source(file string) string {
+	if file == "" {
+		return "defaults and environment"
+	}
+	return file
+}
+
+func (e *examination) checkData() {
+	info, err := os.Stat(e.data)
+	switch {
+	case errors.Is(err, fs.ErrNotExist):
+		e.note("data", "warn", "%s does not exist yet; sluice serve makes it", e.data)
+	case err != nil:
+		e.note("data", "fail", "%v", err)
+	case !info.IsDir():
+		e.note("data", "fail", "%s is not a directory", e.data)
+	default:
+		e.checkWritable()
+	}
+}
+
+func (e *examination) checkWritable() {
+	probe, err := os.CreateTemp(e.data, ".doctor-*")
+	if err != nil {
+		e.note("data", "fail", "%v", err)
+		return
+	}
+	err = errors.Join(probe.Close(), os.Remove(probe.Name()))
+	if err != nil {
+		e.note("data", "fail", "%v", err)
+		return
+	}
+	e.note("data", "ok", "%s can be written to", e.data)
+}
+
+func (e *examination) checkDisk() {
+	free, err := freeBytes(existing(e.data))
+	switch {
+	case err != nil:
+		e.note("disk", "skip", "%v", err)
+	case free < fewBytes:
+		e.note("disk", "warn", "only %s free", mebibytes(free))
+	default:
+		e.note("disk", "ok", "%s free", mebibytes(free))
+	}
+}
+
+// existing returns the directory, or the nearest one above it that is there.
+func existing(dir string) string {
+	for {
+		if _, err := os.Stat(dir); err == nil || dir == filepath.Dir(dir) {
+			return dir
+		}
+		dir = filepath.Dir(dir)
+	}
+}
+
+func mebibytes(n uint64) string { return fmt.Sprintf("%d MiB", n>>20) }
+
+func (e *examination) checkToken() {
+	if e.session.Token != "" {
+		e.note("token", "ok", "from SLUICE_TOKEN or --token")
+		return
+	}
+	file := filepath.Join(e.data, app.RootTokenFile)
+	info, err := os.Stat(file)
+	switch {
+	case errors.Is(err, fs.ErrNotExist):
+		e.note("token", "warn", "%s does not exist yet; the first start makes it", file)
+	case err != nil:
+		e.note("token", "fail", "%v", err)
+	case info.Size() == 0:
+		e.note("token", "fail", "%s is empty; delete it, and the next start makes a new one", file)
+	case info.Mode().Perm()&0o077 != 0:
+		e.note("token", "fail", "%s can be read by others (mode %04o); chmod 600 it", file, info.Mode().Perm())
+	default:
+		e.note("token", "ok", "%s", file)
+	}
+}
+
+func (e *examination) checkAddresses() {
+	if e.session.Server != "" {
+		e.addresses.HTTP = e.session.Server
+		e.note("addresses", "ok", "%s from SLUICE_URL or --server", e.session.Server)
+		return
+	}
+	var err error
+	e.addresses, err = readAddresses(e.data)
+	switch {
+	case errors.Is(err, fs.ErrNotExist):
+		e.note("addresses", "fail", "no server has run in %s; start one with sluice serve", e.data)
+	case err != nil:
+		e.note("addresses", "fail", "%v", err)
+	default:
+		e.note("addresses", "ok", "%s, NATS %s", e.addresses.HTTP, orDash(e.addresses.NATS))
+	}
+}
+
+func (e *examination) checkHTTP(ctx context.Context) {
+	if e.addresses.HTTP == "" {
+		e.note("server", "skip", "its address is not known")
+		return
+	}
+	ctx, cancel := context.WithTimeout(ctx, checkLimit)
+	defer cancel()
+	e.api = client.New(e.addresses.HTTP, "")
+	before := time.Now()
+	at, err := e.api.Ready(ctx)
+	if err != nil {
+		e.note("server", "fail", "not ready: %v", err)
+		e.api = nil
+		return
+	}
+	e.note("server", "ok", "ready after %s", time.Since(before).Round(100*time.Microsecond))
+	e.checkClock(at)
+}
+
+// checkClock compares clocks; the header has whole seconds.
+func (e *examination) checkClock(server time.Time) {
+	skew := time.Since(server).Abs().Truncate(time.Second)
+	switch {
+	case server.IsZero():
+		e.note("clock", "skip", "the server does not say what time it is")
+	case skew > maxSkew:
+		e.note("clock", "fail", "the server's clock is %s away from this one; receivers refuse signatures that are too old or too new", skew)
+	default:
+		e.note("clock", "ok", "within %s of the server's", skew+time.Second)
+	}
+}
+
+func (e *examination) checkAccess(ctx context.Context) {
+	token, err := e.session.token()
+	if e.api == nil || err != nil {
+		e.note("access", "skip", "no server or no token")
+		return
+	}
+	ctx, cancel := context.WithTimeout(ctx, checkLimit)
+	defer cancel()
+	_, err = client.New(e.addresses.HTTP, token).Namespaces(ctx, "")
+	switch {
+	case err == nil:
+		e.note("access", "ok", "the token is good for listing namespaces")
+	case sluice.CodeOf(err) == sluice.Forbidden:
+		e.note("access", "warn", "the token is known, and not good for listing namespaces")
+	default:
+		e.note("access", "fail", "%v", err)
+	}
+}
+
+func (e *examination) checkNATS(ctx context.Context) {
+	if e.addresses.NATS == "" {
+		e.note("nats", "skip", "it listens to nobody, or its address is not known")
+		return
+	}
+	ctx, cancel := context.WithTimeout(ctx, checkLimit)
+	defer cancel()
+	greeting, err := greet(ctx, e.addresses.NATS)
+	switch {
+	case err != nil:
+		e.note("nats", "fail", "%v", err)
+	case !strings.HasPrefix(greeting, "INFO "):
+		e.note("nats", "fail", "what answers at %s is not NATS", e.addresses.NATS)
+	default:
+		e.note("nats", "ok", "%s answers", e.addresses.NATS)
+	}
+}
+
+// greet returns the first line that a server says of itself; of several, the first is asked.
+func greet(ctx context.Context, addresses string) (string, error) {
+	address, _, _ := strings.Cut(addresses, ",")
+	u, err := url.Parse(address)
+	if err != nil {
+		return "", fmt.Errorf("address of NATS: %w", err)
+	}
+	conn, err := (&net.Dialer{}).DialContext(ctx, "tcp", u.Host)
+	if err != nil {
+		return "", err
+	}
+	defer func() { _ = conn.Close() }() // it was only read
+	if deadline, ok := ctx.Deadline(); ok {
+		if err := conn.SetReadDeadline(deadline); err != nil {
+			return "", err
+		}
+	}
+	greeting, err := bufio.NewReader(conn).ReadString('\n')
+	if err != nil {
+		return "", fmt.Errorf("%s says nothing: %w", address, err)
+	}
+	return greeting, nil
+}

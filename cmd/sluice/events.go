@@ -1,0 +1,113 @@
+package main
+
+import (
+	"context"
+	"encoding/json"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/sluice-io/sluice/pkg/client"
+	"github.com/sluice-io/sluice/pkg/sluice"
+)
+
+// eventsCmd looks at events.
+type eventsCmd struct {
+	LS  eventsLsCmd  `cmd:"" name:"ls" help:"List events, oldest first."`
+	Get eventsGetCmd `cmd:"" help:"Show one event."`
+}
+
+type eventsLsCmd struct {
+	NS      string   `name:"ns" help:"The namespace." default:"default"`
+	Pattern string   `help:"Of these paths only." placeholder:"PATTERN"`
+	Types   []string `help:"Of these types only; a final .* matches what follows." placeholder:"TYPE"`
+	Since   string   `help:"After a sequence, an event's id or a time; -1 is the beginning." placeholder:"WHEN"`
+	Until   string   `help:"Up to a sequence, an event's id or a time." placeholder:"WHEN"`
+	Limit   int      `help:"Show at most so many; 0: all." default:"100"`
+}
+
+// eventView is an event as programs get it.
+type eventView struct {
+	Seq         uint64            `json:"seq"`
+	ID          string            `json:"id"`
+	Type        string            `json:"type"`
+	Path        sluice.Path       `json:"path"`
+	Source      string            `json:"source"`
+	Time        time.Time         `json:"time"`
+	Subject     string            `json:"subject,omitempty"`
+	ContentType string            `json:"content_type,omitempty"`
+	Extensions  map[string]string `json:"extensions,omitempty"`
+	Data        json.RawMessage   `json:"data,omitempty"`        // where it is JSON
+	DataText    string            `json:"data_text,omitempty"`   // where it is other text
+	DataBase64  []byte            `json:"data_base64,omitempty"` // where it is neither
+}
+
+func viewOf(ev sluice.Event) eventView {
+	v := eventView{
+		Seq: ev.Seq, ID: ev.ID, Type: ev.Type, Path: ev.Path, Source: ev.Source, Time: ev.Time,
+		Subject: ev.Subject, ContentType: ev.ContentType, Extensions: ev.Extensions,
+	}
+	switch {
+	case ev.JSONData() != nil:
+		v.Data = ev.JSONData()
+	case strings.HasPrefix(ev.ContentType, "text/"):
+		v.DataText = string(ev.Data)
+	default:
+		v.DataBase64 = ev.Data
+	}
+	return v
+}
+
+// Run lists events.
+func (c *eventsLsCmd) Run(ctx context.Context, s *session) error {
+	api, err := s.client()
+	if err != nil {
+		return err
+	}
+	all, err := collect(c.Limit, func(cursor string, most int) (client.Page[sluice.Event], error) {
+		return api.Events(ctx, c.NS, client.EventsQuery{
+			Pattern: sluice.Pattern(c.Pattern), Types: c.Types, Since: c.Since, Until: c.Until, Limit: most, Cursor: cursor,
+		})
+	})
+	if err != nil {
+		return err
+	}
+	views, rows := make([]eventView, len(all)), make([][]string, len(all))
+	for i, ev := range all {
+		views[i] = viewOf(ev)
+		rows[i] = []string{strconv.FormatUint(ev.Seq, 10), when(ev.Time), string(ev.Path), ev.Type, ev.ID, excerpt(ev.Data)}
+	}
+	return s.show(views, func() error { return s.table("SEQ | TIME | PATH | TYPE | ID | DATA", rows) })
+}
+
+type eventsGetCmd struct {
+	ID string `arg:"" help:"The event's id or sequence."`
+	NS string `name:"ns" help:"The namespace." default:"default"`
+}
+
+// Run shows the event.
+func (c *eventsGetCmd) Run(ctx context.Context, s *session) error {
+	api, err := s.client()
+	if err != nil {
+		return err
+	}
+	ev, err := api.Event(ctx, c.NS, c.ID)
+	if err != nil {
+		return err
+	}
+	return s.show(viewOf(ev), func() error {
+		return s.facts("seq", strconv.FormatUint(ev.Seq, 10), "id", ev.ID, "type", ev.Type, "path", string(ev.Path),
+			"source", ev.Source, "time", when(ev.Time), "subject", ev.Subject, "content type", ev.ContentType,
+			"extensions", compact(ev.Extensions), "data", strings.ToValidUTF8(string(ev.Data), "?"))
+	})
+}
+
+// excerpt returns the start of some data as one line.
+func excerpt(data []byte) string {
+	const most = 60
+	text := []rune(strings.Join(strings.Fields(strings.ToValidUTF8(string(data), "?")), " "))
+	if len(text) > most {
+		text = append(text[:most-1], '…')
+	}
+	return string(text)
+}

@@ -1,0 +1,105 @@
+package main
+
+import (
+	"bufio"
+	"bytes"
+	"encoding/json"
+	"fmt"
+	"io"
+	"os"
+	"path/filepath"
+	"time"
+
+	"github.com/sluice-io/sluice/pkg/sluice"
+)
+
+// maxLine bounds one line of a file of events.
+const maxLine = 16 << 20
+
+// line is one event of a file.
+type line struct {
+	ID      string          `json:"id"`
+	Type    string          `json:"type"`
+	Path    sluice.Path     `json:"path"`
+	Source  string          `json:"source"`
+	Subject string          `json:"subject"`
+	Time    time.Time       `json:"time"`
+	Data    json.RawMessage `json:"data"`
+}
+
+// lines reads events from a file, one JSON object a line. Empty lines are passed over.
+type lines struct {
+	name    string
+	close   func()
+	scanner *bufio.Scanner
+	size    int64 // in bytes; -1: unknown
+	read    int64 // bytes
+	number  int   // of the last line that was read
+	ended   bool
+}
+
+func openLines(file string, stdin io.Reader) (*lines, error) {
+	l := &lines{name: file, size: -1, close: func() {}}
+	in := stdin
+	if file != "-" {
+		f, err := os.Open(filepath.Clean(file))
+		if err != nil {
+			return nil, fmt.Errorf("read events: %w", err)
+		}
+		if info, err := f.Stat(); err == nil {
+			l.size = info.Size()
+		}
+		in, l.close = f, func() { _ = f.Close() } // it was only read
+	}
+	l.scanner = bufio.NewScanner(in)
+	l.scanner.Buffer(nil, maxLine)
+	return l, nil
+}
+
+// next returns up to n events; what a line leaves out is taken from otherwise.
+func (l *lines) next(n int, otherwise sluice.Event) ([]sluice.Event, error) {
+	var events []sluice.Event
+	for len(events) < n {
+		if !l.scanner.Scan() {
+			l.ended = true
+			break
+		}
+		l.number++
+		text := l.scanner.Bytes()
+		l.read += int64(len(text)) + 1
+		if len(bytes.TrimSpace(text)) == 0 {
+			continue
+		}
+		ev, err := parseLine(text, otherwise)
+		if err != nil {
+			return nil, fmt.Errorf("%s, line %d: %w", l.name, l.number, err)
+		}
+		events = append(events, ev)
+	}
+	if err := l.scanner.Err(); err != nil {
+		return nil, fmt.Errorf("%s, line %d: %w", l.name, l.number+1, err)
+	}
+	return events, nil
+}
+
+func parseLine(text []byte, otherwise sluice.Event) (sluice.Event, error) {
+	var one line
+	decoder := json.NewDecoder(bytes.NewReader(text))
+	decoder.DisallowUnknownFields()
+	if err := decoder.Decode(&one); err != nil {
+		return sluice.Event{}, fmt.Errorf("write {\"id\",\"type\",\"path\",\"data\"}: %w", err)
+	}
+	ev := otherwise
+	ev.ID, ev.Source, ev.Subject, ev.Time = one.ID, one.Source, one.Subject, one.Time
+	ev.Data = bytes.Clone(one.Data)
+	if one.Path != "" {
+		ev.Path = one.Path
+	}
+	if one.Type != "" {
+		ev.Type = one.Type
+	}
+	if _, err := sluice.ParsePath(string(ev.Path)); err != nil {
+		return sluice.Event{}, err
+	}
+	return ev, nil
+}

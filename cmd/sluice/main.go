@@ -1,0 +1,26 @@
+// Command sluice is the one binary: the server, a demonstration of it, and a client for
+// everything that can be asked of a server.
+package main
+
+import (
+	"context"
+	"os"
+	"os/signal"
+	"syscall"
+)
+
+func main() {
+	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
+	status := run(ctx, os.Args[1:], &session{
+		stdin: os.Stdin, stdout: os.Stdout, stderr: os.Stderr,
+		environ: os.Environ(), terminal: isTerminal(os.Stderr), exit: os.Exit,
+	})
+	stop()
+	os.Exit(status)
+}
+
+// isTerminal reports whether somebody may be watching the file.
+func isTerminal(f *os.File) bool {
+	info, err := f.Stat()
+	return err == nil && info.Mode()&os.ModeCharDevice != 0
+}

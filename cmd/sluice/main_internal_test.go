@@ -1,0 +1,149 @@
+package main
+
+import (
+	"errors"
+	"fmt"
+	"net/http"
+	"net/http/httptest"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strconv"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/rogpeppe/go-internal/testscript"
+	"go.uber.org/goleak"
+)
+
+func TestMain(m *testing.M) {
+	testscript.Main(leakChecked{m}, map[string]func(){"sluice": main})
+}
+
+// leakChecked fails a run that leaves goroutines behind.
+type leakChecked struct{ *testing.M }
+
+func (l leakChecked) Run() int {
+	status := l.M.Run()
+	if err := goleak.Find(); status == 0 && err != nil {
+		fmt.Fprintln(os.Stderr, err)
+		return 1
+	}
+	return status
+}
+
+// The command line, as its users meet it. Commands besides those of testscript:
+//
+//	exits STATUS COMMAND…    the command ends with the status
+//	await FILE               the file appears within 30 seconds
+//	receiver NAME STATUS     an endpoint that answers so; its URL is in $NAME
+//	received NAME N          at least N requests come to it within 30 seconds
+//	again COMMAND… -- TEXT   the command's output has the text within 30 seconds
+func TestCommandLine(t *testing.T) {
+	t.Parallel()
+	testscript.Run(t, testscript.Params{
+		Dir:                 "testdata",
+		RequireExplicitExec: true,
+		UpdateScripts:       os.Getenv("UPDATE_SCRIPTS") != "",
+		Setup: func(env *testscript.Env) error {
+			r := &endpoints{counts: map[string]int{}}
+			env.Values[receiversKey{}] = r
+			env.Defer(r.close)
+			env.Setenv("HOME", filepath.Join(env.WorkDir, "home"))
+			return nil
+		},
+		Cmds: map[string]func(*testscript.TestScript, bool, []string){
+			"exits": exits, "await": await, "receiver": startReceiver, "received": received, "again": again,
+		},
+	})
+}
+
+const patience = 30 * time.Second
+
+func exits(ts *testscript.TestScript, _ bool, args []string) {
+	want, err := strconv.Atoi(args[0])
+	ts.Check(err)
+	err = ts.Exec(args[1], args[2:]...)
+	got := 0
+	if exit, ok := errors.AsType[*exec.ExitError](err); ok {
+		got = exit.ExitCode()
+	} else {
+		ts.Check(err)
+	}
+	if got != want {
+		ts.Fatalf("%s ended with status %d, not %d", strings.Join(args[1:], " "), got, want)
+	}
+}
+
+// until tries every few milliseconds.
+func until(ts *testscript.TestScript, what string, ok func() bool) {
+	limit := time.After(patience)
+	tick := time.NewTicker(20 * time.Millisecond)
+	defer tick.Stop()
+	for !ok() {
+		select {
+		case <-tick.C:
+		case <-limit:
+			ts.Fatalf("%s: not within %s", what, patience)
+		}
+	}
+}
+
+func await(ts *testscript.TestScript, _ bool, args []string) {
+	until(ts, args[0], func() bool {
+		_, err := os.Stat(ts.MkAbs(args[0]))
+		return err == nil
+	})
+}
+
+func again(ts *testscript.TestScript, _ bool, args []string) {
+	text := args[len(args)-1]
+	until(ts, text, func() bool {
+		err := ts.Exec(args[0], args[1:len(args)-2]...)
+		return err == nil && strings.Contains(ts.ReadFile("stdout"), text)
+	})
+}
+
+type receiversKey struct{}
+
+// endpoints are the endpoints of one script.
+type endpoints struct {
+	mu      sync.Mutex
+	counts  map[string]int
+	servers []*httptest.Server
+}
+
+func (r *endpoints) close() {
+	for _, s := range r.servers {
+		s.Close()
+	}
+}
+
+func (r *endpoints) count(name string) int {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	return r.counts[name]
+}
+
+func startReceiver(ts *testscript.TestScript, _ bool, args []string) {
+	r := ts.Value(receiversKey{}).(*endpoints)
+	status, err := strconv.Atoi(args[1])
+	ts.Check(err)
+	s := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
+		r.mu.Lock()
+		r.counts[args[0]]++
+		r.mu.Unlock()
+		w.WriteHeader(status)
+	}))
+	r.servers = append(r.servers, s)
+	ts.Setenv(args[0], s.URL)
+}
+
+func received(ts *testscript.TestScript, _ bool, args []string) {
+	r := ts.Value(receiversKey{}).(*endpoints)
+	n, err := strconv.Atoi(args[1])
+	ts.Check(err)
+	until(ts, fmt.Sprintf("%d requests at %s", n, args[0]), func() bool { return r.count(args[0]) >= n })
+}

@@ -1,0 +1,157 @@
+package main
+
+import (
+	"context"
+	"strconv"
+
+	"github.com/sluice-io/sluice/pkg/client"
+	"github.com/sluice-io/sluice/pkg/sluice"
+)
+
+// nsCmd is about namespaces.
+type nsCmd struct {
+	LS   nsLsCmd   `cmd:"" name:"ls" help:"List namespaces."`
+	Put  nsPutCmd  `cmd:"" help:"Make a namespace, or change one."`
+	Show nsShowCmd `cmd:"" help:"Show a namespace and what it holds."`
+	RM   nsRmCmd   `cmd:"" name:"rm" help:"Delete a namespace with everything in it."`
+}
+
+type nsLsCmd struct{}
+
+// Run lists the namespaces.
+func (nsLsCmd) Run(ctx context.Context, s *session) error {
+	c, err := s.client()
+	if err != nil {
+		return err
+	}
+	all, err := collect(0, func(cursor string, _ int) (client.Page[sluice.Namespace], error) {
+		return c.Namespaces(ctx, cursor)
+	})
+	if err != nil {
+		return err
+	}
+	return s.show(all, func() error {
+		rows := make([][]string, len(all))
+		for i, ns := range all {
+			rows[i] = []string{ns.Name, age(ns.Retention.MaxAge), size(ns.Retention.MaxBytes), when(ns.CreatedAt), ns.Description}
+		}
+		return s.table("NAME | MAX AGE | MAX BYTES | CREATED | DESCRIPTION", rows)
+	})
+}
+
+type nsPutCmd struct {
+	Name        string          `arg:"" help:"The namespace."`
+	Description string          `help:"What it is for."`
+	MaxAge      sluice.Duration `name:"max-age" help:"How long events are kept; the server's default." placeholder:"168h"`
+	MaxBytes    int64           `name:"max-bytes" help:"Size of its log, in bytes; no bound." placeholder:"N"`
+	DedupWindow sluice.Duration `name:"dedup-window" help:"How long an event's id is remembered; the server's default." placeholder:"1h"`
+}
+
+// Run makes or changes the namespace.
+func (c *nsPutCmd) Run(ctx context.Context, s *session) error {
+	api, err := s.client()
+	if err != nil {
+		return err
+	}
+	ns, err := api.PutNamespace(ctx, c.Name, client.NamespaceSpec{
+		Description: c.Description,
+		Retention:   sluice.Retention{MaxAge: c.MaxAge, MaxBytes: c.MaxBytes},
+		DedupWindow: c.DedupWindow,
+	})
+	if err != nil {
+		return err
+	}
+	return s.showNamespace(ns)
+}
+
+type nsShowCmd struct {
+	Name string `arg:"" help:"The namespace."`
+}
+
+// Run shows the namespace.
+func (c *nsShowCmd) Run(ctx context.Context, s *session) error {
+	api, err := s.client()
+	if err != nil {
+		return err
+	}
+	ns, err := api.Namespace(ctx, c.Name)
+	if err != nil {
+		return err
+	}
+	return s.showNamespace(ns)
+}
+
+type nsRmCmd struct {
+	Name string `arg:"" help:"The namespace."`
+}
+
+// Run deletes the namespace.
+func (c *nsRmCmd) Run(ctx context.Context, s *session) error {
+	api, err := s.client()
+	if err != nil {
+		return err
+	}
+	if err := api.DeleteNamespace(ctx, c.Name); err != nil {
+		return err
+	}
+	return s.done("Deleted namespace %s.", c.Name)
+}
+
+func (s *session) showNamespace(ns sluice.Namespace) error {
+	return s.show(ns, func() error {
+		pairs := []string{
+			"name", ns.Name, "description", ns.Description, "created", when(ns.CreatedAt),
+			"max age", age(ns.Retention.MaxAge), "max bytes", size(ns.Retention.MaxBytes), "dedup window", span(ns.DedupWindow),
+		}
+		if u := ns.Usage; u != nil {
+			pairs = append(pairs, "events", strconv.FormatUint(u.Events, 10), "bytes", strconv.FormatUint(u.Bytes, 10),
+				"first seq", strconv.FormatUint(u.FirstSeq, 10), "last seq", strconv.FormatUint(u.LastSeq, 10))
+		}
+		return s.facts(pairs...)
+	})
+}
+
+// done says that something was done to something; in JSON there is nothing more to say.
+func (s *session) done(format, name string) error {
+	return s.show(map[string]any{"ok": true, "name": name}, func() error { return s.say(format, name) })
+}
+
+func age(d sluice.Duration) string {
+	switch {
+	case d < 0:
+		return "for ever"
+	case d == 0:
+		return "default"
+	default:
+		return span(d)
+	}
+}
+
+func size(n int64) string {
+	if n <= 0 {
+		return "no bound"
+	}
+	return strconv.FormatInt(n, 10)
+}
+
+// collect reads the parts of a list until it has limit elements (0: all).
+func collect[T any](limit int, next func(cursor string, most int) (client.Page[T], error)) ([]T, error) {
+	const part = 1000
+	all := []T{}
+	cursor := ""
+	for {
+		most := part
+		if limit > 0 {
+			most = min(part, limit-len(all))
+		}
+		page, err := next(cursor, most)
+		if err != nil {
+			return nil, err
+		}
+		all = append(all, page.Items...)
+		if page.Next == "" || page.Next == cursor || (limit > 0 && len(all) >= limit) {
+			return all, nil
+		}
+		cursor = page.Next
+	}
+}

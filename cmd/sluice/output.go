@@ -1,0 +1,99 @@
+package main
+
+import (
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"strings"
+	"text/tabwriter"
+	"time"
+
+	"github.com/sluice-io/sluice/pkg/sluice"
+)
+
+// show prints a value: as JSON if that was asked for, else by table.
+func (s *session) show(value any, table func() error) error {
+	if s.json() {
+		return s.printJSON(value)
+	}
+	return table()
+}
+
+func (s *session) printJSON(value any) error {
+	encoder := json.NewEncoder(s.stdout)
+	encoder.SetIndent("", "  ")
+	encoder.SetEscapeHTML(false)
+	if err := encoder.Encode(value); err != nil {
+		return fmt.Errorf("print: %w", err)
+	}
+	return nil
+}
+
+// table prints rows under a heading in columns.
+func (s *session) table(heading string, rows [][]string) error {
+	var text strings.Builder
+	if heading != "" {
+		text.WriteString(strings.ReplaceAll(heading, " | ", "\t") + "\n")
+	}
+	for _, cells := range rows {
+		text.WriteString(strings.Join(cells, "\t") + "\n")
+	}
+	w := tabwriter.NewWriter(s.stdout, 0, 0, 2, ' ', 0)
+	_, err := io.WriteString(w, text.String())
+	if err = errors.Join(err, w.Flush()); err != nil {
+		return fmt.Errorf("print: %w", err)
+	}
+	return nil
+}
+
+// facts prints names and values, one pair a line, without those that are empty.
+func (s *session) facts(pairs ...string) error {
+	var rows [][]string
+	for i := 0; i+1 < len(pairs); i += 2 {
+		if pairs[i+1] != "" {
+			rows = append(rows, []string{pairs[i], pairs[i+1]})
+		}
+	}
+	return s.table("", rows)
+}
+
+func (s *session) say(format string, args ...any) error {
+	if _, err := fmt.Fprintf(s.stdout, format+"\n", args...); err != nil {
+		return fmt.Errorf("print: %w", err)
+	}
+	return nil
+}
+
+func when(t time.Time) string {
+	if t.IsZero() {
+		return "-"
+	}
+	return t.UTC().Format(time.RFC3339)
+}
+
+func maybeWhen(t *time.Time) string {
+	if t == nil {
+		return "-"
+	}
+	return when(*t)
+}
+
+func orDash(s string) string {
+	if s == "" {
+		return "-"
+	}
+	return s
+}
+
+// span is a duration in few characters: 168h rather than 168h0m0s.
+func span(d sluice.Duration) string {
+	text := d.String()
+	if strings.HasSuffix(text, "m0s") {
+		text = strings.TrimSuffix(text, "0s")
+	}
+	if strings.HasSuffix(text, "h0m") {
+		text = strings.TrimSuffix(text, "0m")
+	}
+	return text
+}

@@ -1,0 +1,141 @@
+package main
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"io"
+	"time"
+
+	"github.com/sluice-io/sluice/pkg/client"
+	"github.com/sluice-io/sluice/pkg/sluice"
+)
+
+// pubCmd publishes events.
+type pubCmd struct {
+	Path string `arg:"" optional:"" help:"Where the event lives, such as /orders/42; with --from, for lines without a path."`
+	Data string `arg:"" optional:"" help:"Its data: JSON, or text; - is stdin."`
+
+	NS    string `name:"ns" help:"The namespace." default:"default"`
+	Type  string `help:"The event's type; with --from, of lines without a type." placeholder:"TYPE"`
+	ID    string `help:"The event's id; made up otherwise. A second event of the same id is not stored." placeholder:"ID"`
+	From  string `help:"Publish a file's lines, each {\"id\",\"type\",\"path\",\"data\"}; - is stdin." placeholder:"FILE"`
+	Batch int    `help:"Events of one request with --from, all of them stored or none; 1 to 1000." default:"100"`
+}
+
+// pubReport is what came of publishing.
+type pubReport struct {
+	Published  int            `json:"published"`
+	Duplicates int            `json:"duplicates"`
+	Seconds    float64        `json:"seconds"`
+	PerSecond  float64        `json:"per_second"`
+	Event      *sluice.Stored `json:"event,omitempty"` // if it was one
+	started    time.Time      //
+}
+
+// Run publishes.
+func (c *pubCmd) Run(ctx context.Context, s *session) error {
+	if err := c.check(); err != nil {
+		return err
+	}
+	api, err := s.client()
+	if err != nil {
+		return err
+	}
+	if c.From != "" {
+		return c.many(ctx, s, api)
+	}
+	return c.one(ctx, s, api)
+}
+
+func (c *pubCmd) check() error {
+	switch {
+	case c.From == "" && c.Path == "":
+		return usagef("say which path, such as /orders/42, or --from a file")
+	case c.From != "" && (c.Data != "" || c.ID != ""):
+		return usagef("data and --id belong to one event; with --from they are in the lines")
+	case c.Batch < 1 || c.Batch > 1000:
+		return usagef("--batch %d: write 1 to 1000", c.Batch)
+	case c.Path != "":
+		if _, err := sluice.ParsePath(c.Path); err != nil {
+			return usageError{err}
+		}
+	}
+	return nil
+}
+
+func (c *pubCmd) one(ctx context.Context, s *session, api *client.Client) error {
+	data := []byte(c.Data)
+	if c.Data == "-" {
+		var err error
+		if data, err = io.ReadAll(s.stdin); err != nil {
+			return fmt.Errorf("read data: %w", err)
+		}
+	}
+	ev := sluice.Event{ID: c.ID, Type: c.Type, Path: sluice.Path(c.Path), Data: data}
+	if !json.Valid(data) {
+		ev.ContentType = "text/plain; charset=utf-8"
+	}
+	report := pubReport{started: time.Now()}
+	stored, err := api.Publish(ctx, c.NS, ev)
+	if err != nil {
+		return err
+	}
+	report.add(stored)
+	report.Event = &stored[0]
+	report.finish()
+	return s.show(report, func() error {
+		if stored[0].Duplicate {
+			return s.say("Event %s was stored before, as %d.", stored[0].ID, stored[0].Seq)
+		}
+		return s.say("Stored event %s at %s as %d.", stored[0].ID, stored[0].Path, stored[0].Seq)
+	})
+}
+
+func (c *pubCmd) many(ctx context.Context, s *session, api *client.Client) (err error) {
+	lines, err := openLines(c.From, s.stdin)
+	if err != nil {
+		return err
+	}
+	defer lines.close()
+	bar := newProgress(s, lines.size)
+	defer bar.close()
+	report := pubReport{started: time.Now()}
+	for !lines.ended {
+		events, err := lines.next(c.Batch, sluice.Event{Path: sluice.Path(c.Path), Type: c.Type})
+		if err != nil {
+			return report.incomplete(err)
+		}
+		stored, err := api.Publish(ctx, c.NS, events...)
+		if err != nil {
+			return report.incomplete(err)
+		}
+		report.add(stored)
+		bar.advance(lines.read)
+	}
+	bar.close()
+	report.finish()
+	return s.show(report, func() error {
+		return s.say("Published %d events in %s (%.0f/s), %d duplicates among them.",
+			report.Published, time.Duration(report.Seconds*float64(time.Second)).Round(time.Millisecond), report.PerSecond, report.Duplicates)
+	})
+}
+
+func (r *pubReport) add(stored []sluice.Stored) {
+	r.Published += len(stored)
+	for _, one := range stored {
+		if one.Duplicate {
+			r.Duplicates++
+		}
+	}
+}
+
+func (r *pubReport) finish() {
+	r.Seconds = time.Since(r.started).Seconds()
+	r.PerSecond = float64(r.Published) / max(r.Seconds, 1e-6)
+}
+
+// incomplete says how far publishing had come, so that it can be taken up there.
+func (r *pubReport) incomplete(err error) error {
+	return fmt.Errorf("after %d published events: %w", r.Published, err)
+}

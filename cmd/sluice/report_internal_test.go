@@ -1,0 +1,159 @@
+package main
+
+import (
+	"errors"
+	"io"
+	"net/http"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/sluice-io/sluice/pkg/sluice"
+	"github.com/sluice-io/sluice/pkg/webhook"
+)
+
+// request is one request at the receiver "r", and whether it is refused.
+type request struct {
+	id, path string
+	seq      uint64
+	attempt  int
+	refused  bool
+}
+
+func TestTheDemonstrationSeesWhatIsWrong(t *testing.T) {
+	t.Parallel()
+	tests := []struct {
+		name     string
+		requests []request
+		want     tally
+	}{
+		{
+			"in order",
+			[]request{{id: "1", path: "/a", seq: 1, attempt: 1}, {id: "2", path: "/a", seq: 2, attempt: 1}},
+			tally{Delivered: 2, Attempts: 2},
+		},
+		{
+			"a retry, while another path goes on",
+			[]request{{"1", "/a", 1, 1, true}, {id: "2", path: "/b", seq: 2, attempt: 1}, {id: "1", path: "/a", seq: 1, attempt: 2}},
+			tally{Delivered: 2, Attempts: 3, Retried: 1},
+		},
+		{
+			"a later event before an earlier one",
+			[]request{{id: "2", path: "/a", seq: 2, attempt: 1}, {id: "1", path: "/a", seq: 1, attempt: 1}},
+			tally{Delivered: 2, Attempts: 2, OutOfOrder: 1},
+		},
+		{
+			"a later event while an earlier one waits for its retry",
+			[]request{{"1", "/a", 1, 1, true}, {id: "2", path: "/a", seq: 2, attempt: 1}, {id: "1", path: "/a", seq: 1, attempt: 2}},
+			tally{Delivered: 2, Attempts: 3, Retried: 1, OutOfOrder: 1},
+		},
+		{
+			"the same event twice",
+			[]request{{id: "1", path: "/a", seq: 1, attempt: 1}, {id: "1", path: "/a", seq: 1, attempt: 1}},
+			tally{Delivered: 1, Attempts: 2},
+		},
+		{
+			"somebody else's event",
+			[]request{{id: "theirs", path: "/a", seq: 1, attempt: 1}},
+			tally{},
+		},
+	}
+	for _, tt := range tests {
+		t.Run(tt.name, func(t *testing.T) {
+			t.Parallel()
+			r := newReport(&session{stdout: io.Discard}, []sluice.Event{{ID: "1"}, {ID: "2"}})
+			r.publishing("1")
+			r.publishing("2")
+			for _, one := range tt.requests {
+				status := r.arrived(arrival{
+					receiver: "r", at: time.Now(), status: http.StatusNoContent,
+					delivery: &webhook.Delivery{ID: one.id, Path: one.path, Seq: one.seq, Attempt: one.attempt},
+					refuse:   func(*webhook.Delivery) bool { return one.refused },
+				})
+				require.Equal(t, one.refused, status == http.StatusServiceUnavailable)
+			}
+			got := r.tally("r")
+			require.Equal(t, tt.want, tally{Delivered: got.Delivered, Attempts: got.Attempts, Retried: got.Retried, OutOfOrder: got.OutOfOrder})
+		})
+	}
+}
+
+func TestTheDemonstrationFailsUnlessEverythingArrivesVerified(t *testing.T) {
+	t.Parallel()
+	r := newReport(&session{stdout: io.Discard}, []sluice.Event{{ID: "1"}})
+	r.publishing("1")
+	r.arrived(arrival{receiver: "r", err: webhook.ErrSignature, status: http.StatusUnauthorized})
+	err := r.conclude()
+	require.ErrorContains(t, err, "2 of 2 deliveries did not arrive in time")
+	require.ErrorContains(t, err, "r: 1 requests were not genuine")
+}
+
+func TestTheDemonstrationIsCompleteWhenBothReceiversHaveEverything(t *testing.T) {
+	t.Parallel()
+	r := newReport(&session{stdout: io.Discard}, []sluice.Event{{ID: "1"}})
+	r.publishing("1")
+	for _, name := range []string{"a", "b"} {
+		require.NotPanics(t, func() {
+			select {
+			case <-r.complete:
+				panic(errors.New("too early"))
+			default:
+			}
+		})
+		r.arrived(arrival{receiver: name, at: time.Now(), delivery: &webhook.Delivery{ID: "1", Path: "/a", Seq: 1, Attempt: 1}, refuse: never})
+	}
+	<-r.complete
+	require.NoError(t, r.conclude())
+}
+
+func TestEveryThirdEventIsRefusedTwice(t *testing.T) {
+	t.Parallel()
+	refuse := everyThirdTwice()
+	var refused []string
+	for _, id := range []string{"a", "b", "c", "d", "e", "f"} {
+		for attempt := 1; attempt <= 3; attempt++ {
+			if !refuse(&webhook.Delivery{ID: id, Attempt: attempt}) {
+				break
+			}
+			refused = append(refused, id)
+		}
+	}
+	require.Equal(t, []string{"c", "c", "f", "f"}, refused)
+}
+
+func TestMadeUpOrdersAreEventsOfSeveralPaths(t *testing.T) {
+	t.Parallel()
+	paths := map[sluice.Path]bool{}
+	for _, ev := range madeUp(40) {
+		_, err := sluice.ParsePath(string(ev.Path))
+		require.NoError(t, err)
+		require.NotNil(t, ev.JSONData())
+		paths[ev.Path] = true
+	}
+	require.Greater(t, len(paths), 5)
+}
+
+func TestPercentilesAreOfWhatWasMeasured(t *testing.T) {
+	t.Parallel()
+	require.Zero(t, quantile(nil, 50))
+	hundred := make([]time.Duration, 100)
+	for i := range hundred {
+		hundred[len(hundred)-1-i] = time.Duration(i) * time.Millisecond
+	}
+	require.InDelta(t, 50, quantile(hundred, 50), 0.001)
+	require.InDelta(t, 99, quantile(hundred, 99), 0.001)
+}
+
+func TestARetryIsAPresetOrWaits(t *testing.T) {
+	t.Parallel()
+	got, err := parseRetry("short")
+	require.NoError(t, err)
+	require.Equal(t, sluice.Retry{Preset: sluice.PresetShort}, got)
+	got, err = parseRetry("1s, 5m")
+	require.NoError(t, err)
+	require.Equal(t, sluice.Retry{
+		Preset: sluice.PresetCustom, MaxAttempts: 3,
+		Steps: []sluice.Duration{sluice.Duration(time.Second), sluice.Duration(5 * time.Minute)},
+	}, got)
+}

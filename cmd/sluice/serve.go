@@ -1,0 +1,93 @@
+package main
+
+import (
+	"context"
+	"fmt"
+	"io"
+	"log/slog"
+	"runtime/debug"
+
+	"github.com/sluice-io/sluice/config"
+	"github.com/sluice-io/sluice/internal/app"
+)
+
+// serveCmd runs a server. Its flags go over the environment, and that over the file.
+type serveCmd struct {
+	Dev        bool   `help:"For trying things out: allows http:// endpoints on this machine."`
+	Config     string `help:"Configuration in JSON or YAML; config/example.yaml has every setting." env:"SLUICE_CONFIG" type:"path" placeholder:"FILE"`
+	HTTP       string `name:"http" help:"host:port of the API; port 0 picks a free one." placeholder:"ADDR"`
+	PublicURL  string `name:"public-url" help:"How others reach the API." placeholder:"URL"`
+	NATSListen string `name:"nats-listen" help:"host:port of the embedded NATS server; none keeps it within the process." placeholder:"ADDR" xor:"nats"`
+	NATS       string `name:"nats" help:"Use the NATS server at URL instead of an embedded one." placeholder:"URL" xor:"nats"`
+	NATSCreds  string `name:"nats-creds" help:"Credentials file to log in there with." type:"path" placeholder:"FILE"`
+	Sync       string `help:"How often file data is made to be on the disk: always, or an interval." placeholder:"1s"`
+	LogFormat  string `name:"log-format" help:"text or json." placeholder:"text"`
+	LogLevel   string `name:"log-level" help:"debug, info, warn or error." placeholder:"info"`
+}
+
+// Run serves until the context ends.
+func (c *serveCmd) Run(ctx context.Context, s *session) error {
+	cfg, err := config.Load(c.Config, s.environ)
+	if err != nil {
+		return usageError{err}
+	}
+	c.apply(&cfg, s.Data)
+	if err := cfg.Check(); err != nil {
+		return usageError{err}
+	}
+	log, err := newLog(s.stderr, cfg.Log)
+	if err != nil {
+		return err
+	}
+	if err := app.Run(ctx, cfg, app.Options{Log: log, Version: version()}); err != nil {
+		return fmt.Errorf("serve: %w", err)
+	}
+	return nil
+}
+
+// apply puts the flags over the settings.
+func (c *serveCmd) apply(cfg *config.Config, data string) {
+	for target, flag := range map[*string]string{
+		&cfg.Data: data, &cfg.HTTP.Listen: c.HTTP, &cfg.HTTP.PublicURL: c.PublicURL,
+		&cfg.NATS.Listen: c.NATSListen, &cfg.NATS.URL: c.NATS, &cfg.NATS.Credentials: c.NATSCreds, &cfg.NATS.Sync: c.Sync,
+		&cfg.Log.Format: c.LogFormat, &cfg.Log.Level: c.LogLevel,
+	} {
+		if flag != "" {
+			*target = flag
+		}
+	}
+	if c.NATSListen != "" {
+		cfg.NATS.URL = "" // the flag asks for an embedded server whatever the file says
+	}
+	cfg.Dev = cfg.Dev || c.Dev
+}
+
+func newLog(w io.Writer, cfg config.Log) (*slog.Logger, error) {
+	var level slog.Level
+	if err := level.UnmarshalText([]byte(cfg.Level)); err != nil {
+		return nil, fmt.Errorf("log.level: %w", err)
+	}
+	opts := &slog.HandlerOptions{Level: level}
+	if cfg.Format == "json" {
+		return slog.New(slog.NewJSONHandler(w, opts)), nil
+	}
+	return slog.New(slog.NewTextHandler(w, opts)), nil
+}
+
+// versionCmd prints the version.
+type versionCmd struct{}
+
+// Run prints the version.
+func (versionCmd) Run(s *session) error {
+	v := version()
+	return s.show(map[string]string{"version": v}, func() error { return s.say("sluice %s", v) })
+}
+
+// version returns what the build knows about itself: a release's tag, or the commit.
+func version() string {
+	info, ok := debug.ReadBuildInfo()
+	if !ok || info.Main.Version == "" {
+		return "(devel)"
+	}
+	return info.Main.Version
+}

@@ -1,0 +1,275 @@
+package main
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/sluice-io/sluice/pkg/client"
+	"github.com/sluice-io/sluice/pkg/sluice"
+)
+
+// subCmd is about subscriptions.
+type subCmd struct {
+	Create subCreateCmd `cmd:"" help:"Make a subscription and print its secret, once."`
+	LS     subLsCmd     `cmd:"" name:"ls" help:"List subscriptions, newest first."`
+	Show   subShowCmd   `cmd:"" help:"Show a subscription."`
+	Edit   subEditCmd   `cmd:"" help:"Change a subscription."`
+	RM     subRmCmd     `cmd:"" name:"rm" help:"Delete subscriptions."`
+	Pause  subPauseCmd  `cmd:"" help:"Stop deliveries until the subscription is resumed."`
+	Resume subResumeCmd `cmd:"" help:"Let a paused or disabled subscription go on where it stopped."`
+	Rotate subRotateCmd `cmd:"" help:"Make a new secret and print it, once."`
+	Test   subTestCmd   `cmd:"" help:"Send a signed sample event to the endpoint and show what came of it."`
+	Status subStatusCmd `cmd:"" help:"Show how a subscription is doing."`
+}
+
+type subLsCmd struct {
+	NS    string `name:"ns" help:"Of this namespace only." placeholder:"NAME"`
+	State string `help:"In this state only: active, paused, disabled or cancelled." placeholder:"STATE"`
+	Limit int    `help:"Show at most so many; 0: all." default:"0"`
+}
+
+// Run lists subscriptions.
+func (c *subLsCmd) Run(ctx context.Context, s *session) error {
+	api, err := s.client()
+	if err != nil {
+		return err
+	}
+	all, err := collect(c.Limit, func(cursor string, most int) (client.Page[sluice.Subscription], error) {
+		q := client.SubscriptionsQuery{Namespace: c.NS, State: sluice.State(c.State), Limit: most, Cursor: cursor}
+		return api.Subscriptions(ctx, q)
+	})
+	if err != nil {
+		return err
+	}
+	return s.show(all, func() error {
+		rows := make([][]string, len(all))
+		for i, sub := range all {
+			rows[i] = []string{sub.ID, sub.Namespace, string(sub.State), string(sub.Pattern), sub.Endpoint.URL, when(sub.CreatedAt)}
+		}
+		return s.table("ID | NAMESPACE | STATE | PATTERN | URL | CREATED", rows)
+	})
+}
+
+type subShowCmd struct {
+	ID string `arg:"" help:"The subscription."`
+}
+
+// Run shows the subscription.
+func (c *subShowCmd) Run(ctx context.Context, s *session) error {
+	api, err := s.client()
+	if err != nil {
+		return err
+	}
+	sub, err := api.Subscription(ctx, c.ID)
+	if err != nil {
+		return err
+	}
+	return s.showSubscription(sub)
+}
+
+type subRmCmd struct {
+	IDs []string `arg:"" name:"id" help:"The subscriptions."`
+}
+
+// Run deletes the subscriptions.
+func (c *subRmCmd) Run(ctx context.Context, s *session) error {
+	api, err := s.client()
+	if err != nil {
+		return err
+	}
+	for _, id := range c.IDs {
+		if err := api.DeleteSubscription(ctx, id); err != nil {
+			return fmt.Errorf("%s: %w", id, err)
+		}
+		if err := s.done("Deleted subscription %s.", id); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+type subPauseCmd struct {
+	ID string `arg:"" help:"The subscription."`
+}
+
+// Run pauses the subscription.
+func (c *subPauseCmd) Run(ctx context.Context, s *session) error {
+	api, err := s.client()
+	if err != nil {
+		return err
+	}
+	sub, err := api.PauseSubscription(ctx, c.ID)
+	if err != nil {
+		return err
+	}
+	return s.show(sub, func() error { return s.say("Paused subscription %s.", c.ID) })
+}
+
+type subResumeCmd struct {
+	ID string `arg:"" help:"The subscription."`
+}
+
+// Run resumes the subscription.
+func (c *subResumeCmd) Run(ctx context.Context, s *session) error {
+	api, err := s.client()
+	if err != nil {
+		return err
+	}
+	sub, err := api.ResumeSubscription(ctx, c.ID)
+	if err != nil {
+		return err
+	}
+	return s.show(sub, func() error { return s.say("Resumed subscription %s.", c.ID) })
+}
+
+type subRotateCmd struct {
+	ID      string        `arg:"" help:"The subscription."`
+	Overlap time.Duration `help:"How long the old secret signs along; the server's default." placeholder:"24h"`
+}
+
+// Run makes the new secret.
+func (c *subRotateCmd) Run(ctx context.Context, s *session) error {
+	api, err := s.client()
+	if err != nil {
+		return err
+	}
+	sub, err := api.RotateSecret(ctx, c.ID, c.Overlap)
+	if err != nil {
+		return err
+	}
+	return s.show(sub, func() error {
+		return s.say("The new secret of %s is not shown again; the old one signs along for a while:\n\n  %s\n", c.ID, sub.Endpoint.Secret)
+	})
+}
+
+type subTestCmd struct {
+	ID string `arg:"" help:"The subscription."`
+}
+
+// Run sends the sample. It fails unless the endpoint took it.
+func (c *subTestCmd) Run(ctx context.Context, s *session) error {
+	api, err := s.client()
+	if err != nil {
+		return err
+	}
+	a, err := api.TestSubscription(ctx, c.ID)
+	if err != nil {
+		return err
+	}
+	err = s.show(a, func() error {
+		return s.facts("outcome", string(a.Outcome), "status", httpStatus(a.Status),
+			"duration", a.Duration.Std().Round(time.Microsecond).String(), "error", a.Error, "response", a.Response)
+	})
+	if err == nil && a.Outcome != sluice.Delivered {
+		err = fmt.Errorf("the endpoint of %s did not take the sample event", c.ID)
+	}
+	return err
+}
+
+type subStatusCmd struct {
+	ID string `arg:"" help:"The subscription."`
+}
+
+// Run shows the status.
+func (c *subStatusCmd) Run(ctx context.Context, s *session) error {
+	api, err := s.client()
+	if err != nil {
+		return err
+	}
+	st, err := api.Status(ctx, c.ID)
+	if err != nil {
+		return err
+	}
+	return s.show(st, func() error { return s.statusTable(st) })
+}
+
+func (s *session) statusTable(st sluice.Status) error {
+	err := s.facts(
+		"state", stateOf(st.State, st.Reason), "backlog", strconv.FormatUint(st.Backlog, 10),
+		"lag", seconds(st.LagSeconds), "in flight", strconv.Itoa(st.InFlight), "parked lanes", strconv.Itoa(st.Parked),
+		"next attempt", maybeWhen(st.NextAttemptAt), "dead letters", strconv.FormatUint(st.DeadLetters, 10),
+		"breaker", st.Breaker, "ack floor", strconv.FormatUint(st.AckFloor, 10),
+	)
+	if err != nil || len(st.ParkedLanes) == 0 {
+		return err
+	}
+	rows := make([][]string, len(st.ParkedLanes))
+	for i, p := range st.ParkedLanes {
+		rows[i] = []string{orDash(string(p.Path)), strconv.FormatUint(p.FromSeq, 10), strconv.Itoa(p.Attempts), when(p.NextAt), orDash(p.LastError)}
+	}
+	if err := s.say(""); err != nil {
+		return err
+	}
+	return s.table("PARKED PATH | FROM SEQ | ATTEMPTS | NEXT | LAST ERROR", rows)
+}
+
+func (s *session) showSubscription(sub sluice.Subscription) error {
+	return s.show(sub, func() error {
+		p := sub.Policy
+		return s.facts(
+			"id", sub.ID, "namespace", sub.Namespace, "mode", string(sub.Mode), "state", stateOf(sub.State, sub.Reason),
+			"description", sub.Description, "pattern", string(sub.Pattern), "filter", compact(sub.Filter),
+			"url", sub.Endpoint.URL, "headers", compact(sub.Endpoint.Headers), "secret", hint(sub), "start", sub.Start,
+			"retry", retry(p.Retry), "timeout", span(p.Timeout), "window", strconv.Itoa(p.Window), "rate", rate(p.Rate),
+			"ordering", string(p.Ordering), "envelope", string(p.Envelope), "signature", strings.TrimSpace(string(p.Signature.Scheme)+" "+p.Signature.Name),
+			"metadata", compact(sub.Metadata), "revision", strconv.FormatUint(sub.Revision, 10),
+			"created", strings.TrimSpace(when(sub.CreatedAt)+" "+sub.CreatedBy), "last event", maybeWhen(sub.LastEventAt),
+		)
+	})
+}
+
+func stateOf(state sluice.State, reason string) string {
+	if reason == "" {
+		return string(state)
+	}
+	return string(state) + ": " + reason
+}
+
+func hint(sub sluice.Subscription) string {
+	if sub.SecretHint == "" {
+		return ""
+	}
+	return "…" + sub.SecretHint
+}
+
+func retry(r sluice.Retry) string {
+	if r.Preset != sluice.PresetCustom {
+		return string(r.Preset)
+	}
+	steps := make([]string, len(r.Steps))
+	for i, step := range r.Steps {
+		steps[i] = span(step)
+	}
+	return fmt.Sprintf("%s, %d attempts", strings.Join(steps, " "), r.MaxAttempts)
+}
+
+func rate(r sluice.Rate) string {
+	if r.PerSecond == 0 {
+		return "no bound"
+	}
+	return strconv.FormatFloat(r.PerSecond, 'g', -1, 64) + "/s"
+}
+
+// compact returns the JSON of what is not empty.
+func compact(value any) string {
+	data, err := json.Marshal(value)
+	if text := string(data); err == nil && text != "{}" && text != "null" {
+		return text
+	}
+	return ""
+}
+
+func httpStatus(status int) string {
+	if status == 0 {
+		return "-"
+	}
+	return strconv.Itoa(status)
+}
+
+func seconds(s float64) string {
+	return time.Duration(s * float64(time.Second)).Round(time.Millisecond).String()
+}

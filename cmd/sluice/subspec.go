@@ -1,0 +1,210 @@
+package main
+
+import (
+	"context"
+	"fmt"
+	"io"
+	"os"
+	"path/filepath"
+	"strings"
+	"time"
+
+	"sigs.k8s.io/yaml"
+
+	"github.com/sluice-io/sluice/pkg/sluice"
+)
+
+// specFlags are what can be said about a subscription when it is made and later.
+type specFlags struct {
+	File        string            `help:"Read it from a file in the JSON (or YAML) of the API; - is stdin. Flags go over it." placeholder:"FILE"`
+	URL         string            `name:"url" help:"Where requests go." placeholder:"URL"`
+	Header      map[string]string `help:"Send this header along; repeatable." placeholder:"K=V" mapsep:"none"`
+	Types       []string          `help:"Events of these types only; a final .* matches what follows." placeholder:"TYPE"`
+	CEL         string            `name:"cel" help:"Events for which this expression holds only." placeholder:"EXPR"`
+	Envelope    string            `help:"cloudevents, cloudevents-binary, fact, attempt or raw." placeholder:"NAME"`
+	Scheme      string            `help:"Signature: standard, ed25519, t-sha256 or header." placeholder:"NAME"`
+	Ordering    string            `help:"path, all or none." placeholder:"NAME"`
+	Retry       string            `help:"standard, short, persistent, stepped, or waits such as 1s,5s,1m." placeholder:"NAME"`
+	Window      int               `help:"Attempts in flight at most." placeholder:"N"`
+	Timeout     time.Duration     `help:"Of one attempt." placeholder:"15s"`
+	Rate        float64           `help:"Attempts a second at most." placeholder:"N"`
+	Description string            `help:"What it is for." placeholder:"TEXT"`
+}
+
+// spec is the JSON of a subscription, as far as it was said.
+type spec map[string]any
+
+// set puts a value at a place, below objects that are made as needed.
+func (m spec) set(value any, names ...string) {
+	at := m
+	for _, name := range names[:len(names)-1] {
+		inner, ok := at[name].(map[string]any)
+		if !ok {
+			inner = map[string]any{}
+			at[name] = inner
+		}
+		at = inner
+	}
+	at[names[len(names)-1]] = value
+}
+
+// spec returns the file's content with the flags over it. Usage errors if either is invalid.
+func (f *specFlags) spec(s *session) (spec, error) {
+	m, err := readSpec(f.File, s.stdin)
+	if err != nil {
+		return nil, err
+	}
+	for place, text := range map[string]string{
+		"endpoint.url": f.URL, "filter.cel": f.CEL, "policy.envelope": f.Envelope,
+		"policy.signature.scheme": f.Scheme, "policy.ordering": f.Ordering, "description": f.Description,
+	} {
+		if text != "" {
+			m.set(text, strings.Split(place, ".")...)
+		}
+	}
+	for name, value := range f.Header {
+		m.set(value, "endpoint", "headers", name)
+	}
+	if len(f.Types) > 0 {
+		m.set(f.Types, "filter", "types")
+	}
+	return m, f.setPolicy(m)
+}
+
+func (f *specFlags) setPolicy(m spec) error {
+	if f.Window != 0 {
+		m.set(f.Window, "policy", "window")
+	}
+	if f.Timeout != 0 {
+		m.set(sluice.Duration(f.Timeout), "policy", "timeout")
+	}
+	if f.Rate != 0 {
+		m.set(f.Rate, "policy", "rate", "per_second")
+	}
+	if f.Retry == "" {
+		return nil
+	}
+	timetable, err := parseRetry(f.Retry)
+	if err != nil {
+		return err
+	}
+	m.set(timetable, "policy", "retry")
+	return nil
+}
+
+// parseRetry reads a preset's name or a list of waits; after the last wait comes the last attempt.
+func parseRetry(text string) (sluice.Retry, error) {
+	if !strings.ContainsAny(text, "0123456789") {
+		return sluice.Retry{Preset: sluice.Preset(text)}, nil
+	}
+	r := sluice.Retry{Preset: sluice.PresetCustom}
+	for wait := range strings.SplitSeq(text, ",") {
+		step, err := time.ParseDuration(strings.TrimSpace(wait))
+		if err != nil {
+			return r, usagef("--retry %q: write a preset's name, or waits such as 1s,5s,1m", text)
+		}
+		r.Steps = append(r.Steps, sluice.Duration(step))
+	}
+	r.MaxAttempts = len(r.Steps) + 1
+	return r, nil
+}
+
+func readSpec(file string, stdin io.Reader) (spec, error) {
+	m := spec{}
+	var data []byte
+	var err error
+	switch file {
+	case "":
+		return m, nil
+	case "-":
+		data, err = io.ReadAll(stdin)
+	default:
+		data, err = os.ReadFile(filepath.Clean(file))
+	}
+	if err != nil {
+		return nil, fmt.Errorf("read subscription: %w", err)
+	}
+	if err := yaml.Unmarshal(data, &m); err != nil {
+		return nil, fmt.Errorf("%s: %w", file, err)
+	}
+	return m, nil
+}
+
+type subCreateCmd struct {
+	specFlags
+
+	ID      string `help:"Its id; the server makes one up." placeholder:"ID"`
+	NS      string `name:"ns" help:"Its namespace; default." placeholder:"NAME"`
+	Pattern string `help:"Paths of the events it wants, such as /orders/**." placeholder:"PATTERN"`
+	Start   string `help:"new, all, last_per_path, a sequence or a time." placeholder:"new"`
+	Secret  string `help:"Signing secret; the server makes one up." placeholder:"SECRET"`
+}
+
+// Run makes the subscription.
+func (c *subCreateCmd) Run(ctx context.Context, s *session) error {
+	m, err := c.spec(s)
+	if err != nil {
+		return err
+	}
+	for place, text := range map[string]string{
+		"id": c.ID, "namespace": c.NS, "pattern": c.Pattern, "start": c.Start, "endpoint.secret": c.Secret,
+	} {
+		if text != "" {
+			m.set(text, strings.Split(place, ".")...)
+		}
+	}
+	if len(m) == 0 {
+		return usagef("say what the subscription is to be: --pattern and --url, or --file")
+	}
+	api, err := s.client()
+	if err != nil {
+		return err
+	}
+	sub, created, err := api.CreateSubscription(ctx, m)
+	if err != nil {
+		return err
+	}
+	return s.show(sub, func() error {
+		if created {
+			return s.sayCreated(sub)
+		}
+		return s.say("Subscription %s exists already. Its secret is not shown again; sluice sub rotate %s makes a new one.", sub.ID, sub.ID)
+	})
+}
+
+func (s *session) sayCreated(sub sluice.Subscription) error {
+	return s.say("Made subscription %s: %s in %s to %s\n\nThe receiver verifies requests with this secret, which is not shown again:\n\n  %s\n",
+		sub.ID, sub.Pattern, sub.Namespace, sub.Endpoint.URL, sub.Endpoint.Secret)
+}
+
+type subEditCmd struct {
+	specFlags
+
+	ID       string `arg:"" help:"The subscription."`
+	Revision uint64 `help:"Only if this is its revision." placeholder:"N"`
+}
+
+// Run changes what the flags name. A header without a value is taken away.
+func (c *subEditCmd) Run(ctx context.Context, s *session) error {
+	m, err := c.spec(s)
+	if err != nil {
+		return err
+	}
+	for name, value := range c.Header {
+		if value == "" {
+			m.set(nil, "endpoint", "headers", name)
+		}
+	}
+	if len(m) == 0 {
+		return usagef("say what to change: a flag, or --file")
+	}
+	api, err := s.client()
+	if err != nil {
+		return err
+	}
+	sub, err := api.PatchSubscription(ctx, c.ID, m, c.Revision)
+	if err != nil {
+		return err
+	}
+	return s.showSubscription(sub)
+}
