@@ -1,0 +1,326 @@
+package registry_test
+
+import (
+	"errors"
+	"fmt"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/sluice-io/sluice/internal/registry"
+	"github.com/sluice-io/sluice/pkg/sluice"
+)
+
+// S4-45.
+func TestPauseAndResume(t *testing.T) {
+	t.Parallel()
+	b := newBench(t)
+	id := b.create(t, minimal).ID
+	steps := []struct {
+		name    string
+		do      func() (*sluice.Subscription, error)
+		state   sluice.State
+		enabled bool
+	}{
+		{"pause", func() (*sluice.Subscription, error) { return b.Pause(t.Context(), id) }, sluice.Paused, false},
+		{"pause again", func() (*sluice.Subscription, error) { return b.Pause(t.Context(), id) }, sluice.Paused, false},
+		{"resume", func() (*sluice.Subscription, error) { return b.Resume(t.Context(), id) }, sluice.Active, true},
+		{"resume again", func() (*sluice.Subscription, error) { return b.Resume(t.Context(), id) }, sluice.Active, true},
+		{"switch off", func() (*sluice.Subscription, error) {
+			return b.Patch(t.Context(), id, []byte(`{"enabled":false}`), 0)
+		}, sluice.Paused, false},
+		{"switch on", func() (*sluice.Subscription, error) {
+			return b.Patch(t.Context(), id, []byte(`{"enabled":null}`), 0)
+		}, sluice.Active, true},
+		{"disable", func() (*sluice.Subscription, error) {
+			require.NoError(t, b.Disable(t.Context(), id, "failing"))
+			return b.Get(t.Context(), id)
+		}, sluice.Disabled, false},
+		{"pause what is disabled", func() (*sluice.Subscription, error) { return b.Pause(t.Context(), id) }, sluice.Disabled, false},
+		{"resume what is disabled", func() (*sluice.Subscription, error) { return b.Resume(t.Context(), id) }, sluice.Active, true},
+	}
+	for _, step := range steps {
+		sub, err := step.do()
+		require.NoError(t, err, step.name)
+		require.Equal(t, step.state, sub.State, step.name)
+		require.Equal(t, step.enabled, sub.Enabled, step.name)
+		stored, err := b.Get(t.Context(), id)
+		require.NoError(t, err)
+		require.Equal(t, sub, stored, step.name)
+	}
+}
+
+func TestWhatIsMadeDisabledIsPaused(t *testing.T) {
+	t.Parallel()
+	b := newBench(t)
+	sub := b.create(t, strings.Replace(minimal, "{", `{"enabled":false,`, 1))
+	require.Equal(t, sluice.Paused, sub.State)
+}
+
+// S0-49, S0-77, C06.
+func TestACancelledSubscriptionStaysAndIsOver(t *testing.T) {
+	t.Parallel()
+	b := newBench(t)
+	id := b.create(t, minimal).ID
+	require.NoError(t, b.Cancel(t.Context(), id, registry.ReasonGone))
+	require.NoError(t, b.Cancel(t.Context(), id, registry.ReasonGone))
+	require.NoError(t, b.Cancel(t.Context(), "nobody", registry.ReasonGone))
+	require.NoError(t, b.Disable(t.Context(), id, "late"))
+	require.False(t, b.hasConsumer(t, id))
+	sub, err := b.Get(t.Context(), id)
+	require.NoError(t, err)
+	require.Equal(t, sluice.Cancelled, sub.State)
+	require.Equal(t, "endpoint_gone", sub.Reason)
+	require.NotNil(t, sub.CancelledAt)
+
+	_, err = b.Resume(t.Context(), id)
+	requireCode(t, sluice.Conflict, err)
+	_, err = b.Pause(t.Context(), id)
+	requireCode(t, sluice.Conflict, err)
+	_, err = b.Rotate(t.Context(), id, time.Hour)
+	requireCode(t, sluice.Conflict, err)
+	_, err = b.Patch(t.Context(), id, []byte(`{"description":"x"}`), 0)
+	requireCode(t, sluice.Conflict, err)
+
+	require.NotEqual(t, id, b.create(t, minimal).ID, "its place is free")
+	require.NoError(t, b.Delete(t.Context(), id))
+}
+
+// S0-10, S0-86.
+func TestADeletedSubscriptionIsGone(t *testing.T) {
+	t.Parallel()
+	b := newBench(t)
+	first := b.create(t, strings.Replace(minimal, "{", `{"idempotency_key":"k",`, 1))
+	require.NoError(t, b.Delete(t.Context(), first.ID))
+	require.False(t, b.hasConsumer(t, first.ID))
+	_, err := b.Get(t.Context(), first.ID)
+	requireCode(t, sluice.SubscriptionMissing, err)
+	requireCode(t, sluice.SubscriptionMissing, b.Delete(t.Context(), first.ID))
+
+	second := b.create(t, strings.Replace(minimal, "{", `{"idempotency_key":"k",`, 1))
+	require.NotEqual(t, first.ID, second.ID, "an id is never used again")
+	_, created, err := b.Create(t.Context(), parse(t, minimal), "root")
+	require.NoError(t, err)
+	require.False(t, created)
+}
+
+func TestADeletionThatWasInterruptedCanBeRepeated(t *testing.T) {
+	t.Parallel()
+	b := newBench(t)
+	id := b.create(t, minimal).ID
+	b.consumers.fail = []error{errors.New("power cut")}
+	requireCode(t, sluice.Internal, b.Delete(t.Context(), id))
+	sub, err := b.Get(t.Context(), id)
+	require.NoError(t, err)
+	require.Equal(t, sluice.Cancelled, sub.State)
+	require.NoError(t, b.Delete(t.Context(), id))
+	require.False(t, b.hasConsumer(t, id))
+}
+
+func TestTheSubscriptionsOfANamespaceAreDeletedTogether(t *testing.T) {
+	t.Parallel()
+	b := newBench(t)
+	b.makeAcme(t)
+	b.create(t, `{"namespace":"acme","pattern":"/a","endpoint":{"url":"`+url+`"}}`)
+	b.create(t, `{"namespace":"acme","pattern":"/b","endpoint":{"url":"`+url+`"}}`)
+	other := b.create(t, minimal)
+	require.NoError(t, b.DeleteAll(t.Context(), "acme"))
+	page, err := b.List(t.Context(), registry.Query{})
+	require.NoError(t, err)
+	require.Len(t, page.Subscriptions, 1)
+	require.Equal(t, other.ID, page.Subscriptions[0].ID)
+}
+
+// C08, C36.
+func TestARotationKeepsTheOldSecretForTheOverlap(t *testing.T) {
+	t.Parallel()
+	b := newBench(t)
+	old := b.create(t, minimal)
+	sub, err := b.Rotate(t.Context(), old.ID, time.Hour)
+	require.NoError(t, err)
+	require.NotEqual(t, old.Endpoint.Secret, sub.Endpoint.Secret)
+	require.Equal(t, sluice.SecretHint(sub.Endpoint.Secret), sub.SecretHint)
+	require.Equal(t, []string{sub.Endpoint.Secret, old.Endpoint.Secret}, sub.LiveSecrets(time.Now()))
+	require.Equal(t, []string{sub.Endpoint.Secret}, sub.LiveSecrets(time.Now().Add(time.Hour)))
+
+	last, err := b.Rotate(t.Context(), old.ID, 0)
+	require.NoError(t, err)
+	require.Equal(t, []string{last.Endpoint.Secret, old.Endpoint.Secret}, last.LiveSecrets(time.Now()), "the first overlap was promised")
+	stored, err := b.Get(t.Context(), old.ID)
+	require.NoError(t, err)
+	require.Empty(t, stored.Endpoint.Secret)
+
+	_, err = b.Rotate(t.Context(), old.ID, -1)
+	requireCode(t, sluice.InvalidRequest, err)
+	_, err = b.Rotate(t.Context(), "nobody", 0)
+	requireCode(t, sluice.SubscriptionMissing, err)
+}
+
+// C08: what can change.
+func TestAPatchChangesHowItDelivers(t *testing.T) {
+	t.Parallel()
+	b := newBench(t)
+	old := b.create(t, strings.Replace(minimal, "{", `{"metadata":{"a":"1","b":"2"},`, 1))
+	sub, err := b.Patch(t.Context(), old.ID, []byte(`{
+		"id":"`+old.ID+`","pattern":"/orders/**",
+		"endpoint":{"url":"https://192.0.2.9/other","headers":{"x-env":"prod"}},
+		"filter":{"types":["order.*"]}, "policy":{"window":8,"retry":{"preset":"short"}}, "replay_window":"2h",
+		"description":"text","metadata":{"a":null,"c":"3"}}`), old.Revision)
+	require.NoError(t, err)
+	require.Empty(t, sub.Endpoint.Secret)
+	require.Equal(t, "https://192.0.2.9/other", sub.Endpoint.URL)
+	require.Equal(t, map[string]string{"x-env": "prod"}, sub.Endpoint.Headers)
+	require.Equal(t, []string{"order.*"}, sub.Filter.Types)
+	require.Equal(t, 8, sub.Policy.Window)
+	require.Equal(t, sluice.PresetShort, sub.Policy.Retry.Preset)
+	require.Equal(t, sluice.EnvelopeCloudEvents, sub.Policy.Envelope)
+	require.Equal(t, int64(7200), sub.ReplayWindowS)
+	require.Equal(t, "text", sub.Description)
+	require.Equal(t, map[string]string{"b": "2", "c": "3"}, sub.Metadata)
+	require.Greater(t, sub.Revision, old.Revision)
+	require.Equal(t, []string{old.Endpoint.Secret}, sub.LiveSecrets(time.Now()))
+	require.True(t, old.CreatedAt.Equal(sub.CreatedAt))
+
+	same, err := b.Patch(t.Context(), old.ID, []byte(`{"description":"text"}`), 0)
+	require.NoError(t, err)
+	require.Equal(t, sub.Revision, same.Revision, "nothing changed, nothing written")
+	back, err := b.Patch(t.Context(), old.ID, []byte(`{"policy":{"window":null},"filter":null}`), 0)
+	require.NoError(t, err)
+	require.Equal(t, 64, back.Policy.Window)
+	require.Empty(t, back.Filter.Types)
+}
+
+// C08: what cannot.
+func TestPatchesThatAreRefused(t *testing.T) {
+	t.Parallel()
+	b := newBench(t)
+	sub := b.create(t, strings.Replace(minimal, `"}}`, `","secret":"`+strings.Repeat("s", 32)+`"},"policy":{"signature":{"scheme":"t-sha256"}}}`, 1))
+	tests := []struct {
+		name, patch string
+		want        sluice.Code
+	}{
+		{"id", `{"id":"other"}`, sluice.InvalidRequest},
+		{"namespace", `{"namespace":"other"}`, sluice.InvalidRequest},
+		{"mode", `{"mode":"wake"}`, sluice.InvalidRequest},
+		{"pattern", `{"pattern":"/other"}`, sluice.InvalidRequest},
+		{"target", `{"target":"scope:default"}`, sluice.InvalidRequest},
+		{"start", `{"start":"all"}`, sluice.InvalidRequest},
+		{"idempotency_key", `{"idempotency_key":"k"}`, sluice.InvalidRequest},
+		{"state", `{"state":"paused"}`, sluice.InvalidRequest},
+		{"revision", `{"revision":1000}`, sluice.InvalidRequest},
+		{"created_at", `{"created_at":null}`, sluice.InvalidRequest},
+		{"created_by", `{"created_by":"me"}`, sluice.InvalidRequest},
+		{"replay_window_s", `{"replay_window_s":1}`, sluice.InvalidRequest},
+		{"secret", `{"endpoint":{"secret":"` + strings.Repeat("x", 40) + `"}}`, sluice.InvalidRequest},
+		{"no URL", `{"endpoint":null}`, sluice.InvalidRequest},
+		{"http", `{"endpoint":{"url":"http://192.0.2.1/"}}`, sluice.InsecureURL},
+		{"a private address", `{"endpoint":{"url":"https://10.0.0.1/"}}`, sluice.BlockedAddress},
+		{"unknown field", `{"colour":"red"}`, sluice.InvalidRequest},
+		{"unknown filter (S4-78)", `{"filter":{"colour":"red"}}`, sluice.UnknownFilter},
+		{"a window that is none", `{"policy":{"window":-1}}`, sluice.InvalidRequest},
+		{"a timetable that is none", `{"policy":{"retry":{"preset":"custom"}}}`, sluice.InvalidRequest},
+		{"a scheme that the secret does not suit", `{"policy":{"signature":{"scheme":"standard"}}}`, sluice.InvalidRequest},
+		{"no object", `[]`, sluice.InvalidRequest},
+		{"null", `null`, sluice.InvalidRequest},
+		{"nothing", ``, sluice.InvalidRequest},
+	}
+	for _, tt := range tests {
+		t.Run(tt.name, func(t *testing.T) {
+			t.Parallel()
+			_, err := b.Patch(t.Context(), sub.ID, []byte(tt.patch), 0)
+			requireCode(t, tt.want, err)
+			stored, err := b.Get(t.Context(), sub.ID)
+			require.NoError(t, err)
+			require.Equal(t, sub.Revision, stored.Revision)
+		})
+	}
+	_, err := b.Patch(t.Context(), sub.ID, []byte(`{}`), sub.Revision+1)
+	requireCode(t, sluice.RevisionMismatch, err)
+	_, err = b.Patch(t.Context(), "nobody", []byte(`{}`), 0)
+	requireCode(t, sluice.SubscriptionMissing, err)
+}
+
+func TestWhatIsPatchedIsFoundByWhatItIsNow(t *testing.T) {
+	t.Parallel()
+	b := newBench(t)
+	sub := b.create(t, minimal)
+	_, err := b.Patch(t.Context(), sub.ID, []byte(`{"endpoint":{"url":"`+url+`2"}}`), 0)
+	require.NoError(t, err)
+
+	other, created, err := b.Create(t.Context(), parse(t, strings.Replace(minimal, url, url+"2", 1)), "root")
+	require.NoError(t, err)
+	require.False(t, created)
+	require.Equal(t, sub.ID, other.ID)
+	require.NotEqual(t, sub.ID, b.create(t, minimal).ID)
+}
+
+func TestChangesAtOnceAreAllMade(t *testing.T) {
+	t.Parallel()
+	b := newBench(t)
+	id := b.create(t, minimal).ID
+	const many = 8
+	errs := make([]error, many)
+	var wg sync.WaitGroup
+	for i := range many {
+		wg.Go(func() {
+			_, errs[i] = registry.New(b.needs).Patch(t.Context(), id, fmt.Appendf(nil, `{"metadata":{"k%d":"v"}}`, i), 0)
+		})
+	}
+	wg.Wait()
+	require.NoError(t, errors.Join(errs...))
+	sub, err := b.Get(t.Context(), id)
+	require.NoError(t, err)
+	require.Len(t, sub.Metadata, many)
+}
+
+// S0-08: newest first, page by page.
+func TestAListIsNewestFirst(t *testing.T) {
+	t.Parallel()
+	b := newBench(t)
+	b.makeAcme(t)
+	var want []string
+	for i := range 7 {
+		ns := "default"
+		if i%2 == 1 {
+			ns = "acme"
+		}
+		sub := b.create(t, fmt.Sprintf(`{"namespace":%q,"pattern":"/p%d","endpoint":{"url":%q}}`, ns, i, url))
+		want = append([]string{sub.ID}, want...)
+	}
+	_, err := b.Pause(t.Context(), want[0])
+	require.NoError(t, err)
+
+	var got []string
+	q := registry.Query{Limit: 3}
+	for pages := 0; pages == 0 || q.Cursor != ""; pages++ {
+		require.Less(t, pages, 3)
+		page, err := b.List(t.Context(), q)
+		require.NoError(t, err)
+		for _, sub := range page.Subscriptions {
+			require.Empty(t, sub.Endpoint.Secret)
+			got = append(got, sub.ID)
+		}
+		q.Cursor = page.NextCursor
+	}
+	require.Equal(t, want, got)
+
+	for name, tt := range map[string]struct {
+		q    registry.Query
+		want int
+	}{
+		"namespace": {registry.Query{Namespace: "acme"}, 3},
+		"mode":      {registry.Query{Mode: sluice.Push}, 7},
+		"no mode":   {registry.Query{Mode: "wake"}, 0},
+		"state":     {registry.Query{State: sluice.Paused}, 1},
+		"both":      {registry.Query{State: sluice.Paused, Namespace: "acme"}, 0},
+	} {
+		page, err := b.List(t.Context(), tt.q)
+		require.NoError(t, err)
+		require.Len(t, page.Subscriptions, tt.want, name)
+	}
+	_, err = b.List(t.Context(), registry.Query{Cursor: "???"})
+	requireCode(t, sluice.InvalidRequest, err)
+}

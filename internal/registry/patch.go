@@ -1,0 +1,167 @@
+package registry
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"maps"
+	"reflect"
+	"slices"
+
+	jsonpatch "github.com/evanphx/json-patch/v5"
+
+	"github.com/sluice-io/sluice/pkg/sluice"
+)
+
+// Patch changes a subscription by a JSON merge patch on its representation and returns it
+// without secret. Where it may run, what it takes and how it delivers can change; what it is
+// (id, namespace, mode, pattern, target, start, idempotency key) and what the server says of
+// it cannot (C08), but may be repeated. A revision other than 0 must be the stored one.
+//
+// Codes: SubscriptionMissing; RevisionMismatch; Conflict if it is cancelled; InvalidRequest for
+// a field that cannot change, the secret included; those of a request that is wrong.
+func (r *Registry) Patch(ctx context.Context, id string, patch []byte, revision uint64) (*sluice.Subscription, error) {
+	var before *sluice.Subscription
+	after, err := r.change(ctx, id, func(sub *sluice.Subscription) (bool, error) {
+		if revision != 0 && revision != sub.Revision {
+			return false, sluice.Errorf(sluice.RevisionMismatch, "subscription %q is at revision %d, not %d; read it again", id, sub.Revision, revision).
+				With("revision", sub.Revision)
+		}
+		if err := alive(sub); err != nil {
+			return false, err
+		}
+		old := *sub
+		before = &old
+		if err := applyPatch(sub, patch); err != nil {
+			return false, err
+		}
+		if reflect.DeepEqual(before, sub) {
+			return false, nil
+		}
+		return true, r.recheck(ctx, before, sub)
+	})
+	if err != nil {
+		return nil, err
+	}
+	if err := r.needs.Consumers.Ensure(ctx, after); err != nil {
+		return nil, fmt.Errorf("ensure consumer of %s: %w", id, err)
+	}
+	return after, r.move(ctx, before, after)
+}
+
+// recheck returns why a changed subscription cannot be. An endpoint that stays is not resolved
+// again: that it is away for now is no reason to refuse a description.
+func (r *Registry) recheck(ctx context.Context, before, after *sluice.Subscription) error {
+	if err := check(after); err != nil {
+		return err
+	}
+	if err := after.Policy.Signature.Scheme.CheckSecret(after.Secrets[0].Value); err != nil {
+		return err // rotate first: new secrets suit every scheme
+	}
+	if reflect.DeepEqual(before.Endpoint, after.Endpoint) {
+		return nil
+	}
+	return r.needs.Endpoints.Check(ctx, after.Endpoint)
+}
+
+// move reserves what the subscription is now instead of what it was.
+func (r *Registry) move(ctx context.Context, before, after *sluice.Subscription) error {
+	was, err := structureKey(before)
+	if err != nil {
+		return err
+	}
+	is, err := structureKey(after)
+	if err != nil || was == is {
+		return err
+	}
+	held, revision, err := r.reservation(ctx, was)
+	if err != nil {
+		return err
+	}
+	if held.Subscription == after.ID {
+		if err := r.free(ctx, was, revision); err != nil {
+			return err
+		}
+	}
+	return r.hold(ctx, after)
+}
+
+// mutable returns the fields of the representation that a patch may change.
+func mutable() []string {
+	return []string{"filter", "endpoint", "policy", "replay_window", "enabled", "description", "metadata"}
+}
+
+// patched is a patched representation, its filter read apart because what is wrong with it
+// has a code of its own.
+type patched struct {
+	sluice.Subscription
+
+	Filter json.RawMessage `json:"filter"`
+}
+
+// applyPatch changes sub as the patch says. Codes InvalidRequest, UnknownFilter.
+func applyPatch(sub *sluice.Subscription, patch []byte) error {
+	var object map[string]json.RawMessage
+	if err := json.Unmarshal(patch, &object); err != nil || object == nil {
+		return sluice.Errorf(sluice.InvalidRequest, "the body is not a JSON object; send a merge patch such as {\"description\":\"…\"}")
+	}
+	old, err := json.Marshal(sub)
+	if err != nil {
+		return fmt.Errorf("encode subscription: %w", err)
+	}
+	merged, err := jsonpatch.MergePatch(old, patch)
+	if err != nil {
+		return sluice.Errorf(sluice.InvalidRequest, "the body is not a JSON merge patch")
+	}
+	next := patched{Subscription: sluice.Subscription{Enabled: true}}
+	if err := Decode(merged, &next); err != nil {
+		return err
+	}
+	next.Subscription.Filter, err = decodeFilter(next.Filter)
+	if err != nil {
+		return err
+	}
+	if next.Endpoint.Secret != "" {
+		return sluice.Errorf(sluice.InvalidRequest, "a secret is changed by rotating it: POST …/secret/rotate").With("field", "endpoint.secret")
+	}
+	if err := unchangedBut(mutable(), old, merged); err != nil {
+		return err
+	}
+	take(sub, &next.Subscription)
+	return nil
+}
+
+// take copies the fields that may change, and makes them whole.
+func take(sub, next *sluice.Subscription) {
+	sub.Filter, sub.Endpoint, sub.Policy = next.Filter, next.Endpoint, next.Policy
+	sub.ReplayWindow = next.ReplayWindow
+	sub.Description, sub.Metadata = next.Description, next.Metadata
+	switch {
+	case next.Enabled && !sub.Enabled:
+		sub.State, sub.Reason = sluice.Active, ""
+	case !next.Enabled && sub.Enabled:
+		sub.State = sluice.Paused
+	}
+	sub.Enabled = next.Enabled
+	complete(sub)
+}
+
+// unchangedBut returns an error (InvalidRequest) naming the first field, those excepted, that
+// two JSON objects do not have alike.
+func unchangedBut(except []string, old, merged []byte) error {
+	var was, is map[string]any
+	if err := json.Unmarshal(old, &was); err != nil {
+		return fmt.Errorf("decode subscription: %w", err)
+	}
+	if err := json.Unmarshal(merged, &is); err != nil {
+		return fmt.Errorf("decode patched subscription: %w", err)
+	}
+	fields := slices.Concat(slices.Collect(maps.Keys(was)), slices.Collect(maps.Keys(is)))
+	slices.Sort(fields)
+	for _, field := range fields {
+		if !slices.Contains(except, field) && !reflect.DeepEqual(was[field], is[field]) {
+			return sluice.Errorf(sluice.InvalidRequest, "field %q cannot be changed", field).With("field", field)
+		}
+	}
+	return nil
+}

@@ -1,0 +1,262 @@
+package registry
+
+import (
+	"cmp"
+	"context"
+	"fmt"
+	"time"
+
+	"github.com/google/uuid"
+
+	"github.com/sluice-io/sluice/internal/filter"
+	"github.com/sluice-io/sluice/internal/retry"
+	"github.com/sluice-io/sluice/pkg/sluice"
+	"github.com/sluice-io/sluice/streams"
+)
+
+// Records keeps the records of one kind by key. A revision of 0 stands for "nothing is stored".
+type Records[T any] interface {
+	// Get returns the record and its revision. Code NotFound if there is none.
+	Get(ctx context.Context, key string) (T, uint64, error)
+	// Put stores the record and returns its new revision. Code Conflict unless the stored
+	// revision is the given one; a deleted record counts as nothing.
+	Put(ctx context.Context, key string, record T, revision uint64) (uint64, error)
+	// Delete removes the record. Code Conflict unless the stored revision is the given one.
+	Delete(ctx context.Context, key string, revision uint64) error
+}
+
+// Subscriptions keeps the subscriptions, their secrets and their resolved starts included.
+type Subscriptions interface {
+	Records[*sluice.Subscription]
+	// List returns all of them, each with its revision, in no order.
+	List(ctx context.Context) ([]*sluice.Subscription, error)
+}
+
+// Logs knows the namespaces' logs.
+type Logs interface {
+	// LastSeq returns the last sequence of a namespace's log, 0 if it has had none. Code
+	// NotFound if there is no such namespace.
+	LastSeq(ctx context.Context, namespace string) (uint64, error)
+}
+
+// Endpoints knows where requests may go.
+type Endpoints interface {
+	// Check returns why nothing may be sent there: InsecureURL, BlockedAddress, InvalidRequest.
+	Check(ctx context.Context, endpoint sluice.Endpoint) error
+}
+
+// Consumers are what hands a subscription's events out. Both calls may be repeated.
+type Consumers interface {
+	Ensure(ctx context.Context, sub *sluice.Subscription) error
+	Remove(ctx context.Context, sub *sluice.Subscription) error
+}
+
+// Reservation says which subscription was made under a key, so that no second one is.
+type Reservation struct {
+	Subscription string `json:"subscription"`
+	Config       string `json:"config"` // hash of the configuration as it was asked for
+}
+
+// Needs is what a registry works with; all of it is required.
+type Needs struct {
+	Subscriptions Subscriptions
+	Reservations  Records[Reservation]
+	Logs          Logs
+	Endpoints     Endpoints
+	Consumers     Consumers
+	Now           func() time.Time
+}
+
+// Registry makes, changes and ends subscriptions. Its methods may be called at once.
+type Registry struct{ needs Needs }
+
+// New returns a registry.
+func New(needs Needs) *Registry { return &Registry{needs: needs} }
+
+// Create makes a subscription and returns it with its secret and true; its consumer exists
+// then. A duplicate by idempotency key (S0-26) or else by structure (S0-27) yields the
+// subscription that is there, without secret, and false (S0-28). A request with an id of
+// the client's choice is a Put.
+//
+// Codes: those of a request that is wrong or not possible; NotFound for the namespace;
+// Conflict for an idempotency key that was used with another configuration.
+func (r *Registry) Create(ctx context.Context, req *Request, by string) (*sluice.Subscription, bool, error) {
+	if req.ID != "" {
+		return r.Put(ctx, req.ID, req, by)
+	}
+	sub, err := r.prepare(ctx, req, by)
+	if err != nil {
+		return nil, false, err
+	}
+	id, err := uuid.NewV7()
+	if err != nil {
+		return nil, false, fmt.Errorf("make an id: %w", err)
+	}
+	sub.ID = id.String()
+	found, created, err := r.reserve(ctx, sub)
+	if err != nil {
+		return nil, false, err
+	}
+	return r.ready(ctx, found, created)
+}
+
+// Put makes a subscription under the client's id, as Create does. If there is one of the same
+// configuration, that is returned without secret, and false (S1-116, C09).
+//
+// Codes: as Create; SubscriptionDiffers if there is one of another configuration.
+func (r *Registry) Put(ctx context.Context, id string, req *Request, by string) (*sluice.Subscription, bool, error) {
+	if req.ID != "" && req.ID != id {
+		return nil, false, sluice.Errorf(sluice.InvalidRequest, "the body's id %q is not the path's %q", req.ID, id)
+	}
+	if err := streams.CheckSubscriptionID(id); err != nil {
+		return nil, false, err
+	}
+	sub, err := r.prepare(ctx, req, by)
+	if err != nil {
+		return nil, false, err
+	}
+	sub.ID = id
+	for {
+		err := r.store(ctx, sub)
+		if err == nil {
+			return r.ready(ctx, sub, true)
+		}
+		if sluice.CodeOf(err) != sluice.Conflict {
+			return nil, false, err
+		}
+		existing, err := r.load(ctx, id)
+		if sluice.CodeOf(err) == sluice.SubscriptionMissing {
+			continue // deleted in between
+		}
+		if err != nil {
+			return nil, false, err
+		}
+		if err := sameAs(req, sub, existing); err != nil {
+			return nil, false, err
+		}
+		return r.ready(ctx, existing, false)
+	}
+}
+
+// sameAs returns an error (SubscriptionDiffers) unless what is wanted exists already.
+func sameAs(req *Request, want, existing *sluice.Subscription) error {
+	wantHash, err := configHash(want)
+	if err != nil {
+		return err
+	}
+	hash, err := configHash(existing)
+	if err != nil {
+		return err
+	}
+	enabled := req.Enabled == nil || *req.Enabled == existing.Enabled
+	if wantHash == hash && enabled && sameSecret(req.Endpoint.Secret, existing) && existing.State != sluice.Cancelled {
+		return nil
+	}
+	return sluice.Errorf(sluice.SubscriptionDiffers, "subscription %q exists with another configuration; change it with PATCH or delete it first", want.ID).
+		With("revision", existing.Revision)
+}
+
+// ready returns the subscription once its consumer exists: with the secret if it was created
+// now. A creation whose consumer could not be made is completed by asking again.
+func (r *Registry) ready(ctx context.Context, sub *sluice.Subscription, created bool) (*sluice.Subscription, bool, error) { //nolint:revive // created is a result on its way
+	if err := r.needs.Consumers.Ensure(ctx, sub); err != nil {
+		return nil, false, fmt.Errorf("ensure consumer of %s: %w", sub.ID, err)
+	}
+	if !created {
+		return sub, false, nil
+	}
+	return withSecret(sub), true, nil
+}
+
+// prepare returns the subscription that a request asks for, checked and complete but for its
+// id. Nothing is stored before everything was checked (S0-55).
+func (r *Registry) prepare(ctx context.Context, req *Request, by string) (*sluice.Subscription, error) {
+	sub, err := req.subscription()
+	if err != nil {
+		return nil, err
+	}
+	sub.Namespace = cmp.Or(sub.Namespace, sluice.DefaultNamespace)
+	complete(sub)
+	if err := check(sub); err != nil {
+		return nil, err
+	}
+	if err := r.needs.Endpoints.Check(ctx, sub.Endpoint); err != nil {
+		return nil, err
+	}
+	last, err := r.needs.Logs.LastSeq(ctx, sub.Namespace)
+	if err != nil {
+		return nil, err
+	}
+	if sub.From, err = sluice.ParseStart(sub.Start, last+1); err != nil {
+		return nil, err
+	}
+	now := r.needs.Now().UTC()
+	if err := takeSecret(sub, now); err != nil {
+		return nil, err
+	}
+	sub.State = sluice.Active
+	if !sub.Enabled {
+		sub.State = sluice.Paused
+	}
+	sub.CreatedBy, sub.CreatedAt, sub.UpdatedAt = by, now, now
+	return sub, nil
+}
+
+// complete fills in what follows from the rest.
+func complete(sub *sluice.Subscription) {
+	sub.SetDefaults()
+	sub.ReplayWindowS = int64(sub.ReplayWindow.Std().Seconds()) // S0-53
+}
+
+// check returns the first reason in the subscription itself why it cannot be.
+func check(sub *sluice.Subscription) error {
+	if err := checkMode(sub.Mode); err != nil {
+		return err
+	}
+	if err := sub.Validate(); err != nil {
+		return err
+	}
+	if err := retry.Check(sub.Policy.Retry); err != nil {
+		return err
+	}
+	_, err := filter.Compile(sub.Filter)
+	return err
+}
+
+func checkMode(mode sluice.Mode) error {
+	switch mode {
+	case sluice.Push:
+		return nil
+	case "wake":
+		return wakeNotSupported()
+	default:
+		return sluice.Errorf(sluice.Unprocessable, "mode %q is not available yet; this server knows \"push\"", mode)
+	}
+}
+
+func wakeNotSupported() error {
+	return sluice.Errorf(sluice.WakeNotSupported, "this server has no wake delivery; use a webhook")
+}
+
+// takeSecret moves the request's secret, which was checked, or a new one, to where the
+// server keeps it.
+func takeSecret(sub *sluice.Subscription, now time.Time) error {
+	value := sub.Endpoint.Secret
+	sub.Endpoint.Secret = ""
+	if value == "" {
+		var err error
+		if value, err = sluice.NewSecret(); err != nil {
+			return err
+		}
+	}
+	sub.Secrets = []sluice.Secret{{Value: value, CreatedAt: now}}
+	sub.SecretHint = sluice.SecretHint(value)
+	return nil
+}
+
+// withSecret returns a copy that shows the newest secret.
+func withSecret(sub *sluice.Subscription) *sluice.Subscription {
+	shown := *sub
+	shown.Endpoint.Secret = sub.Secrets[0].Value
+	return &shown
+}
