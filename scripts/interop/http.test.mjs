@@ -52,6 +52,24 @@ test('fetch publishes and standardwebhooks verifies', async (t) => {
     assert.deepEqual(event.data, { n: 3 })
   })
 
+  await t.test('JSON goes along byte for byte', async (t) => {
+    const receiver = await startReceiver(t)
+    const { secret } = await server.subscribe('/h/bytes', receiver.url)
+    const data = '{"z": 1.0, "a": "<&>\\u00e9é", "big": 12345678901234567890, "e": 1E3, "a": 2}'
+    const forms = [
+      [`{"path":"/h/bytes","type":"a.b","data":${data}}`, 'application/json'],
+      [`{"specversion":"1.0","id":"y-1","type":"a.b","source":"/h","path":"/h/bytes","data":${data}}`, 'application/cloudevents+json'],
+    ]
+    for (const [body, type] of forms) {
+      const { status, json } = await server.publish(body, { 'content-type': type })
+      assert.equal(status, 201, JSON.stringify(json))
+    }
+    for (const request of await receiver.exactly(forms.length)) {
+      verified(request, secret)
+      assert.ok(request.body.includes(`"data":${data}`), request.body)
+    }
+  })
+
   await t.test('a batch keeps its order', async (t) => {
     const receiver = await startReceiver(t)
     const { secret } = await server.subscribe('/h/batch', receiver.url)

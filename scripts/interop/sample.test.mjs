@@ -11,8 +11,9 @@ const file = process.env.SLUICE_SAMPLE ?? ['../../../shared/data/github-webhooks
   .map((name) => fileURLToPath(new URL(name, import.meta.url)))
   .find((name) => existsSync(name))
 
-test('a file of sample events arrives whole', async (t) => {
-  const sent = readFileSync(file, 'utf8').split('\n').filter((line) => line !== '').map((line) => JSON.parse(line))
+const sent = readFileSync(file, 'utf8').split('\n').filter((line) => line !== '').map((line) => JSON.parse(line))
+
+test(`a file of ${sent.length} sample events arrives whole`, async (t) => {
   const server = await startServer(t)
   const receiver = await startReceiver(t)
   const { secret } = await server.subscribe('/**', receiver.url)
@@ -28,7 +29,7 @@ test('a file of sample events arrives whole', async (t) => {
     assert.ok(event, `${id} arrives`)
     assert.equal(event.type, type)
     assert.deepEqual(event.data, data, id)
-    assert.equal(JSON.stringify(event.data), JSON.stringify(data), `${id}: the same bytes`)
+    assert.equal(JSON.stringify(event.data), JSON.stringify(data), `${id}: the same JSON`)
   }
 
   const pathOf = new Map(sent.map(({ id, path }) => [id, path]))
