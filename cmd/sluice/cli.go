@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"maps"
 
 	"github.com/alecthomas/kong"
 
@@ -17,6 +18,9 @@ const (
 	exitFailure = 1 // what was asked for did not come about
 	exitUsage   = 2 // the command line makes no sense
 )
+
+// requestID is the detail by which the server's log knows a request.
+const requestID = "request_id"
 
 // cli is the command line.
 type cli struct {
@@ -85,8 +89,8 @@ func (s *session) fail(err error) int {
 		}
 	}
 	message := err.Error()
-	if e, ok := errors.AsType[*sluice.Error](err); ok && e.Details["request_id"] != nil {
-		message += fmt.Sprintf(" (%s, request %v)", e.Code, e.Details["request_id"])
+	if e, ok := errors.AsType[*sluice.Error](err); ok && e.Details[requestID] != nil {
+		message += fmt.Sprintf(" (%s, request %v)", e.Code, e.Details[requestID])
 	}
 	s.complain("sluice: %s", message)
 	if errors.As(err, new(usageError)) {
@@ -104,8 +108,9 @@ func status(err error) int {
 
 // failure is an error in JSON, in the shape of the API.
 type failure struct {
-	OK    bool         `json:"ok"`
-	Error failureError `json:"error"`
+	OK        bool         `json:"ok"`
+	Error     failureError `json:"error"`
+	RequestID any          `json:"request_id,omitempty"`
 }
 
 type failureError struct {
@@ -120,7 +125,9 @@ func failureOf(err error) failure {
 		f.Error.Code = sluice.InvalidRequest
 	}
 	if e, ok := errors.AsType[*sluice.Error](err); ok {
-		f.Error.Details = e.Details
+		f.Error.Details = maps.Clone(e.Details)
+		f.RequestID = e.Details[requestID]
+		delete(f.Error.Details, requestID)
 	}
 	return f
 }

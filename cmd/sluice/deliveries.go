@@ -6,7 +6,6 @@ import (
 	"time"
 
 	"github.com/sluice-io/sluice/pkg/client"
-	"github.com/sluice-io/sluice/pkg/sluice"
 )
 
 // deliveriesCmd looks at deliveries.
@@ -42,7 +41,7 @@ func (c *deliveriesCmd) Run(ctx context.Context, s *session) error {
 		rows := make([][]string, len(all))
 		for i, d := range all {
 			rows[i] = []string{
-				strconv.FormatUint(d.Seq, 10), d.EventID, string(d.Path), d.Type, d.State, strconv.Itoa(d.AttemptCount),
+				strconv.FormatUint(d.Seq, 10), d.EventID, string(d.Path), d.Type, deliveryState(d), strconv.Itoa(d.AttemptCount),
 				httpStatus(d.LastStatus), when(d.LastAttemptAt), orDash(d.LastError),
 			}
 		}
@@ -50,9 +49,11 @@ func (c *deliveriesCmd) Run(ctx context.Context, s *session) error {
 	})
 }
 
+func deliveryState(d client.Delivery) string { return because(d.State, string(d.Reason)) }
+
 func (s *session) deliveryTable(d client.Delivery) error {
 	err := s.facts("event", d.EventID, "seq", strconv.FormatUint(d.Seq, 10), "path", string(d.Path), "type", d.Type,
-		"state", stateOf(sluice.State(d.State), string(d.Reason)), "next attempt", maybeWhen(d.NextAttemptAt))
+		"state", deliveryState(d), "next attempt", maybeWhen(d.NextAttemptAt))
 	if err != nil {
 		return err
 	}

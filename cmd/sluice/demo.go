@@ -116,20 +116,20 @@ func (d *demoServer) stop() error {
 
 // demo is one run: two receivers, their subscriptions, and what is published.
 type demo struct {
-	session  *session
-	api      *client.Client
-	events   []sluice.Event
-	report   *report
-	steady   *receiver
-	stubborn *receiver
+	session   *session
+	api       *client.Client
+	events    []sluice.Event
+	report    *report
+	receivers []*receiver
 }
 
 func newDemo(s *session, api *client.Client, events []sluice.Event) *demo {
-	r := newReport(s, events)
-	return &demo{
-		session: s, api: api, events: events, report: r,
-		steady: newReceiver("steady", r, never), stubborn: newReceiver("stubborn", r, everyThirdTwice()),
+	d := &demo{session: s, api: api, events: events, report: newReport(s, events)}
+	d.receivers = []*receiver{newReceiver("steady", d.report, never), newReceiver("stubborn", d.report, everyThirdTwice())}
+	for _, r := range d.receivers {
+		d.report.tally(r.name) // in this order, whoever is first
 	}
+	return d
 }
 
 func (d *demo) sayWhere(server *demoServer, dir string) error {
@@ -142,7 +142,7 @@ func (d *demo) sayWhere(server *demoServer, dir string) error {
 }
 
 func (d *demo) run(ctx context.Context, c *demoCmd) error {
-	for _, r := range []*receiver{d.steady, d.stubborn} {
+	for _, r := range d.receivers {
 		if err := r.listen(ctx); err != nil {
 			return err
 		}

@@ -77,10 +77,10 @@ func exits(ts *testscript.TestScript, _ bool, args []string) {
 	}
 }
 
-// until tries every few milliseconds.
+// until tries often.
 func until(ts *testscript.TestScript, what string, ok func() bool) {
 	limit := time.After(patience)
-	tick := time.NewTicker(20 * time.Millisecond)
+	tick := time.NewTicker(50 * time.Millisecond)
 	defer tick.Stop()
 	for !ok() {
 		select {

@@ -189,7 +189,7 @@ func (c *subStatusCmd) Run(ctx context.Context, s *session) error {
 
 func (s *session) statusTable(st sluice.Status) error {
 	err := s.facts(
-		"state", stateOf(st.State, st.Reason), "backlog", strconv.FormatUint(st.Backlog, 10),
+		"state", because(string(st.State), st.Reason), "backlog", strconv.FormatUint(st.Backlog, 10),
 		"lag", seconds(st.LagSeconds), "in flight", strconv.Itoa(st.InFlight), "parked lanes", strconv.Itoa(st.Parked),
 		"next attempt", maybeWhen(st.NextAttemptAt), "dead letters", strconv.FormatUint(st.DeadLetters, 10),
 		"breaker", st.Breaker, "ack floor", strconv.FormatUint(st.AckFloor, 10),
@@ -211,7 +211,7 @@ func (s *session) showSubscription(sub sluice.Subscription) error {
 	return s.show(sub, func() error {
 		p := sub.Policy
 		return s.facts(
-			"id", sub.ID, "namespace", sub.Namespace, "mode", string(sub.Mode), "state", stateOf(sub.State, sub.Reason),
+			"id", sub.ID, "namespace", sub.Namespace, "mode", string(sub.Mode), "state", because(string(sub.State), sub.Reason),
 			"description", sub.Description, "pattern", string(sub.Pattern), "filter", compact(sub.Filter),
 			"url", sub.Endpoint.URL, "headers", compact(sub.Endpoint.Headers), "secret", hint(sub), "start", sub.Start,
 			"retry", retry(p.Retry), "timeout", span(p.Timeout), "window", strconv.Itoa(p.Window), "rate", rate(p.Rate),
@@ -222,11 +222,11 @@ func (s *session) showSubscription(sub sluice.Subscription) error {
 	})
 }
 
-func stateOf(state sluice.State, reason string) string {
+func because(state, reason string) string {
 	if reason == "" {
-		return string(state)
+		return state
 	}
-	return string(state) + ": " + reason
+	return state + ": " + reason
 }
 
 func hint(sub sluice.Subscription) string {
