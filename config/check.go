@@ -9,9 +9,13 @@ import (
 	"slices"
 	"strconv"
 	"strings"
+	"time"
 
 	"github.com/sluice-io/sluice/pkg/sluice"
 )
+
+// second is the shortest age and window that a log knows.
+const second = sluice.Duration(time.Second)
 
 // Check returns everything that is invalid, joined, each an error with code InvalidRequest
 // that says what would be right; nil if all is well. It looks at no file and no network.
@@ -23,7 +27,7 @@ func (c Config) Check() error {
 		when(c.HTTP.MaxBody <= 0, "http.max_body %d: write a number of bytes above 0", c.HTTP.MaxBody),
 		c.NATS.check(),
 		c.Events.check(),
-		when(c.Attempts.MaxAge < 0, "attempts.max_age %s: write a duration such as 168h, or 0s for ever", c.Attempts.MaxAge),
+		when(c.Attempts.MaxAge < second, "attempts.max_age %s: write at least 1s, such as 168h", c.Attempts.MaxAge),
 		c.Webhooks.check(),
 		c.Log.check(),
 		checkURL("tracing.endpoint", c.Tracing.Endpoint),
@@ -78,9 +82,9 @@ func (n NATS) login() int {
 func (e Events) check() error {
 	age := e.Retention.MaxAge
 	return errors.Join(
-		when(age < 0, "events.retention.max_age %s: write a duration such as 168h, or 0s for ever", age),
+		when(age >= 0 && age < second, "events.retention.max_age %s: write at least 1s, such as 168h, or -1s for ever", age),
 		when(e.Retention.MaxBytes < 0, "events.retention.max_bytes %d: write a number of bytes, or 0 for no bound", e.Retention.MaxBytes),
-		when(e.DedupWindow <= 0, "events.dedup_window %s: write a duration such as 1h", e.DedupWindow),
+		when(e.DedupWindow < second, "events.dedup_window %s: write at least 1s, such as 1h", e.DedupWindow),
 		when(age > 0 && e.DedupWindow > age, "events.dedup_window %s: longer than events.retention.max_age %s; write at most that", e.DedupWindow, age),
 	)
 }

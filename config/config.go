@@ -82,13 +82,13 @@ type TLS struct {
 // Events is what holds for a namespace that says nothing else.
 type Events struct {
 	Retention Retention `json:"retention" envPrefix:"RETENTION_"`
-	// DedupWindow is how long an event's id is remembered to recognise duplicates; 1h.
+	// DedupWindow is how long an event's id is remembered to recognise duplicates, at least 1s; 1h.
 	DedupWindow sluice.Duration `json:"dedup_window" env:"DEDUP_WINDOW"`
 }
 
 // Retention bounds a log; the oldest events go first.
 type Retention struct {
-	// MaxAge is how long events are kept; 0s: for ever; 168h.
+	// MaxAge is how long events are kept, at least 1s; -1s: for ever; 168h.
 	MaxAge sluice.Duration `json:"max_age" env:"MAX_AGE"`
 	// MaxBytes bounds a namespace's log, in bytes; 0: unlimited; 0.
 	MaxBytes int64 `json:"max_bytes" env:"MAX_BYTES"`
@@ -96,7 +96,7 @@ type Retention struct {
 
 // Attempts is about the log of attempts.
 type Attempts struct {
-	// MaxAge is how long attempts are kept; 0s: for ever; 168h.
+	// MaxAge is how long attempts are kept, at least 1s; 168h.
 	MaxAge sluice.Duration `json:"max_age" env:"MAX_AGE"`
 }
 

@@ -128,11 +128,11 @@ func TestCheckSaysWhatWouldBeRight(t *testing.T) {
 		{"two replicas", func(c *config.Config) { c.NATS.URL, c.NATS.Replicas = "nats://a", 2 }, "write 1, 3 or 5"},
 		{"embedded replicas", func(c *config.Config) { c.NATS.Replicas = 3 }, "embedded server is alone"},
 		{"sync never", func(c *config.Config) { c.NATS.Sync = "never" }, `nats.sync "never": write always, or an interval`},
-		{"negative age", func(c *config.Config) { c.Events.Retention.MaxAge = -1 }, "events.retention.max_age"},
+		{"no age", func(c *config.Config) { c.Events.Retention.MaxAge = 0 }, "or -1s for ever"},
 		{"negative size", func(c *config.Config) { c.Events.Retention.MaxBytes = -1 }, "events.retention.max_bytes"},
 		{"no window", func(c *config.Config) { c.Events.DedupWindow = 0 }, "events.dedup_window 0s"},
 		{"window over age", func(c *config.Config) { c.Events.Retention.MaxAge = sluice.Duration(time.Minute) }, "write at most that"},
-		{"negative attempts", func(c *config.Config) { c.Attempts.MaxAge = -1 }, "attempts.max_age"},
+		{"no attempts", func(c *config.Config) { c.Attempts.MaxAge = 0 }, "attempts.max_age"},
 		{"address for network", func(c *config.Config) { c.Webhooks.AllowCIDRs = []string{"10.0.0.1"} }, `"10.0.0.1": write a network`},
 		{"loud", func(c *config.Config) { c.Log.Level = "loud" }, "write debug, info, warn or error"},
 		{"xml", func(c *config.Config) { c.Log.Format = "xml" }, "write text or json"},
@@ -150,6 +150,13 @@ func TestCheckSaysWhatWouldBeRight(t *testing.T) {
 			require.Equal(t, sluice.InvalidRequest, sluice.CodeOf(err))
 		})
 	}
+}
+
+func TestEventsMayBeKeptForEver(t *testing.T) {
+	t.Parallel()
+	c, err := config.Load("", []string{"HOME=/h", "SLUICE_EVENTS_RETENTION_MAX_AGE=-1s"})
+	require.NoError(t, err)
+	require.NoError(t, c.Check())
 }
 
 func TestSyncIsAlwaysOrAnInterval(t *testing.T) {

@@ -42,7 +42,7 @@ func (nsLsCmd) Run(ctx context.Context, s *session) error {
 type nsPutCmd struct {
 	Name        string          `arg:"" help:"The namespace."`
 	Description string          `help:"What it is for."`
-	MaxAge      sluice.Duration `name:"max-age" help:"How long events are kept; the server's default." placeholder:"168h"`
+	MaxAge      sluice.Duration `name:"max-age" help:"How long events are kept; -1s: for ever; the server's default otherwise." placeholder:"168h"`
 	MaxBytes    int64           `name:"max-bytes" help:"Size of its log, in bytes; no bound." placeholder:"N"`
 	DedupWindow sluice.Duration `name:"dedup-window" help:"How long an event's id is remembered; the server's default." placeholder:"1h"`
 }
