@@ -7,12 +7,16 @@ import (
 	"log/slog"
 	"strconv"
 	"sync"
+	"time"
 
 	"github.com/nats-io/nats.go/jetstream"
 
 	"github.com/sluice-io/sluice/pkg/sluice"
 	"github.com/sluice-io/sluice/streams"
 )
+
+// ackWait is how long what is set aside by requeue would wait if it failed half-way.
+const ackWait = 30 * time.Second
 
 // EnsureConsumers makes the subscription's durable consumers, or brings those that exist to
 // its window. Where they start is the subscription's From.
@@ -106,58 +110,53 @@ func (s *Store) OpenSource(ctx context.Context, sub *sluice.Subscription) (*Sour
 	for _, c := range consumers {
 		info, err := s.requeue(ctx, c)
 		if err != nil {
+			src.Close()
 			return nil, fmt.Errorf("take over consumer of %s: %w", sub.ID, err)
 		}
 		src.seen = append(src.seen, info.Delivered.Stream)
-	}
-	var ended sync.WaitGroup
-	for _, c := range consumers {
-		run, err := c.Consume(src.hand, jetstream.PullMaxMessages(max(2, sub.Policy.Window)), jetstream.ConsumeErrHandler(src.trouble))
+		run, err := c.Consume(src.hand(info.Delivered.Consumer), jetstream.PullMaxMessages(max(2, sub.Policy.Window)), jetstream.ConsumeErrHandler(src.trouble))
 		if err != nil {
 			src.Close()
 			return nil, fmt.Errorf("consume %s: %w", sub.ID, err)
 		}
 		src.running = append(src.running, run)
-		ended.Go(func() { <-run.Closed() })
 	}
-	go func() { // ends with the consume contexts, which Close stops
-		ended.Wait()
-		close(src.out)
-	}()
 	return src, nil
 }
 
-// requeue asks for everything that was handed out and not acknowledged. It returns when the
-// server has put it in front of what is new.
+// requeue asks for everything that was handed out and not acknowledged, in the order of the
+// log. It returns when the server has put it in front of what is new.
+//
+// What the server is about to hand out again already keeps its place there, whatever order is
+// asked for; an answer with a delay takes it out first.
 func (s *Store) requeue(ctx context.Context, c jetstream.Consumer) (*jetstream.ConsumerInfo, error) {
 	info, err := c.Info(ctx)
 	if err != nil || info.NumAckPending == 0 {
 		return info, err
 	}
-	var last string
+	var subjects []string
 	err = s.scan(ctx, info.Stream, jetstream.ConsumerConfig{
 		FilterSubject: info.Config.FilterSubject,
 		DeliverPolicy: jetstream.DeliverByStartSequencePolicy, OptStartSeq: info.AckFloor.Stream + 1, HeadersOnly: true,
 	}, func(_ jetstream.Msg, meta *jetstream.MsgMetadata) (bool, error) {
-		if meta.Sequence.Stream > info.Delivered.Stream {
-			return false, nil
-		}
-		if last != "" {
-			if err := s.nc.Publish(last, nak); err != nil {
-				return false, err
-			}
-		}
-		last = ackSubject(info, meta.Sequence.Stream)
-		return true, nil
+		subjects = append(subjects, ackSubject(info, meta.Sequence.Stream))
+		return meta.Sequence.Stream < info.Delivered.Stream, nil
 	})
-	if err != nil || last == "" {
+	if err != nil {
 		return info, err
 	}
-	_, err = s.nc.RequestWithContext(ctx, last, nak)
+	for _, answer := range []string{"-NAK " + ackWait.String(), "-NAK"} {
+		for _, subject := range subjects {
+			if err := s.nc.Publish(subject, []byte(answer)); err != nil {
+				return info, err
+			}
+		}
+	}
+	if len(subjects) > 0 { // answers are taken in their order: once this one is, all are
+		_, err = s.nc.RequestWithContext(ctx, subjects[len(subjects)-1], []byte("-NAK"))
+	}
 	return info, err
 }
-
-var nak = []byte("-NAK") //nolint:gochecknoglobals // a constant, were slices allowed to be
 
 // ackSubject returns where a delivery of the sequence is answered. The consumer sequence only
 // has to lie between the ack floor and the last one; the rest is not looked at.
@@ -166,8 +165,11 @@ func ackSubject(info *jetstream.ConsumerInfo, seq uint64) string {
 		strconv.FormatUint(info.Delivered.Consumer, 10) + ".0.0"
 }
 
-// Deliveries returns where deliveries come; it is closed when the source cannot go on.
+// Deliveries returns where deliveries come.
 func (s *Source) Deliveries() <-chan *sluice.Delivery { return s.out }
+
+// Ended returns a channel that is closed when the source cannot go on.
+func (s *Source) Ended() <-chan struct{} { return s.done }
 
 // Seen returns the highest sequence that the path's consumer had handed out before the source
 // was opened; with an empty path, of the first consumer.
@@ -180,44 +182,46 @@ func (s *Source) Seen(path sluice.Path) uint64 {
 
 // Close ends the source. What it handed out and was not acknowledged comes again.
 func (s *Source) Close() {
-	s.once.Do(func() {
-		close(s.done)
-		for _, run := range s.running {
-			run.Stop()
-		}
-		for _, run := range s.running {
-			<-run.Closed()
-		}
-	})
-}
-
-func (s *Source) hand(msg jetstream.Msg) {
-	d, err := delivery(msg)
-	if err != nil {
-		s.log.Warn("unreadable delivery", slog.String("subscription", s.sub.ID), slog.Any("error", err))
-		return
-	}
-	select {
-	case s.out <- d:
-	case <-s.done:
+	s.stop()
+	for _, run := range s.running {
+		run.Stop()
+		<-run.Closed()
 	}
 }
 
-func (s *Source) trouble(run jetstream.ConsumeContext, err error) {
+// stop lets the source hand out nothing more.
+func (s *Source) stop() { s.once.Do(func() { close(s.done) }) }
+
+// hand returns what hands deliveries out. A consumer counts what it delivers, from last on: if
+// a number is missing, somebody else got that delivery or it was lost on the way. It would
+// come again later, behind others of its path, so the source ends and has to be opened anew.
+func (s *Source) hand(last uint64) func(jetstream.Msg) {
+	return func(msg jetstream.Msg) {
+		meta, err := msg.Metadata()
+		if err != nil || meta.Sequence.Consumer != last+1 {
+			s.log.Info("delivery missing: the source is opened again", slog.String("subscription", s.sub.ID), slog.Any("error", err))
+			s.stop()
+			return
+		}
+		last++
+		select {
+		case s.out <- delivery(msg, meta):
+		case <-s.done:
+		}
+	}
+}
+
+func (s *Source) trouble(_ jetstream.ConsumeContext, err error) {
 	s.log.Debug("consumer", slog.String("subscription", s.sub.ID), slog.Any("error", err))
 	if errors.Is(err, jetstream.ErrConsumerDeleted) || errors.Is(err, jetstream.ErrConsumerNotFound) {
-		run.Stop()
+		s.stop()
 	}
 }
 
-func delivery(msg jetstream.Msg) (*sluice.Delivery, error) {
-	meta, err := msg.Metadata()
-	if err != nil {
-		return nil, err
-	}
+func delivery(msg jetstream.Msg, meta *jetstream.MsgMetadata) *sluice.Delivery {
 	d := &sluice.Delivery{Redelivered: meta.NumDelivered > 1, Receipt: receipt{msg}}
 	d.Event, d.Err = eventOf(msg.Subject(), msg.Headers(), msg.Data(), meta.Sequence.Stream, meta.Timestamp)
-	return d, nil
+	return d
 }
 
 // receipt is a message as the engines see it.

@@ -15,6 +15,8 @@ type lane struct {
 	busy   bool               // a worker has it
 	queued bool               // it is in the book's ready list
 	park   *park              // nil: live
+
+	hogging time.Time // since when it has kept others from being handed out; zero: it does not
 }
 
 // park is a lane's record and how far reading back has come.
@@ -51,7 +53,9 @@ type task struct {
 // book is the state of a subscription's lanes. It decides what to do next and does none of
 // it: no I/O, no clock, one owner.
 type book struct {
-	window int
+	window   int
+	patience time.Duration // how long a lane may hog the window; 0: for ever
+
 	lanes  map[string]*lane
 	ready  []*lane
 	due    dueHeap
@@ -117,7 +121,7 @@ func (b *book) next(now time.Time) (task, bool) {
 	l.queued, l.busy = false, true
 	b.busy++
 	switch {
-	case l.park == nil && b.hogs(l):
+	case l.park == nil && b.hogs(l, now):
 		return task{kind: taskSpill, lane: l, head: l.queue[0]}, true
 	case l.park == nil:
 		return task{kind: taskSend, lane: l, head: l.queue[0]}, true
@@ -128,10 +132,17 @@ func (b *book) next(now time.Time) (task, bool) {
 	return task{kind: taskResume, lane: l, park: *l.park}, true
 }
 
-// hogs reports whether a lane keeps others from being handed out: the window is full of
-// deliveries, most of them are this lane's, and most of the workers idle.
-func (b *book) hogs(l *lane) bool {
-	return len(b.held) >= b.window && len(l.queue) > b.window/2 && b.busy <= b.window/2 && b.window > 1
+// hogs reports whether a lane has kept others from being handed out for too long: the window
+// is full of deliveries, most of them are this lane's, and most of the workers idle.
+func (b *book) hogs(l *lane, now time.Time) bool {
+	if b.patience == 0 || len(b.held) < b.window || 2*len(l.queue) <= b.window || 2*b.busy > b.window {
+		l.hogging = time.Time{}
+		return false
+	}
+	if l.hogging.IsZero() {
+		l.hogging = now
+	}
+	return now.Sub(l.hogging) >= b.patience
 }
 
 // wake returns when the next parked lane is due; zero if none waits.

@@ -5,14 +5,14 @@
 // the lanes is a book that decides without I/O and without a clock; the runner owns the book,
 // hands tasks to a few workers and enters their results.
 //
-//	           arrive              2xx, recorded
-//	  (none) ─────────► live ──────────────────────► (none)
-//	                     │  ▲
-//	   head failed, or   │  │ read back up to the last
-//	   the lane hogs the │  │ event that was acknowledged
-//	   window: record it │  │ unsent: record deleted
-//	                     ▼  │
-//	                   parked ──► due ──► head sent again ──► failed: parked
+//	         arrive              2xx, recorded
+//	(none) ─────────► live ──────────────────────► (none)
+//	                   │  ▲
+//	 head failed, or   │  │ read back up to the last
+//	 the lane hogs the │  │ event that was acknowledged
+//	 window: record it │  │ unsent: record deleted
+//	                   ▼  │
+//	                 parked ──► due ──► head sent again ──► failed: parked
 //
 // A lane is parked by storing one record, "this lane, from that sequence on", and only then
 // acknowledging what it holds. While the record exists its events are acknowledged as they

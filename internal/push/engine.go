@@ -77,13 +77,16 @@ func New(watch Watcher, owns Ownership, ports Ports, opts Options) *Engine {
 func (e *Engine) Run(ctx context.Context) error {
 	inner, cancel := context.WithCancelCause(ctx)
 	defer cancel(nil)
+	owning, giveUp := context.WithCancel(context.WithoutCancel(ctx))
+	defer giveUp()
 	var parts sync.WaitGroup
 	parts.Go(func() {
 		cancel(e.watch.Watch(inner, func(id string, sub *sluice.Subscription) { e.tell(inner, change{id, sub}) }))
 	})
-	parts.Go(func() { cancel(e.owns.Run(inner, func() { e.tell(inner, change{}) })) })
+	parts.Go(func() { cancel(e.owns.Run(owning, func() { e.tell(inner, change{}) })) })
 	e.follow(inner)
 	e.runners.Wait()
+	giveUp() // nobody else serves a subscription before its attempts under way are finished
 	parts.Wait()
 	if ctx.Err() != nil {
 		return nil //nolint:nilerr // being told to end is no failure
@@ -167,12 +170,12 @@ func (e *Engine) keep(ctx context.Context, r *runner) {
 		if ctx.Err() != nil {
 			return
 		}
-		if time.Since(began) > longest {
-			pause = shortest
-		}
 		level := slog.LevelWarn
 		if errors.Is(err, errSourceEnded) {
 			level = slog.LevelInfo
+		}
+		if level == slog.LevelInfo || time.Since(began) > longest {
+			pause = shortest
 		}
 		e.opts.Log.LogAttrs(ctx, level, "subscription starts again",
 			slog.String("subscription", r.id), slog.Any("error", err), slog.Duration("in", pause))

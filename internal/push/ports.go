@@ -7,11 +7,11 @@ import (
 	"github.com/sluice-io/sluice/pkg/sluice"
 )
 
-// Source hands over the deliveries of one subscription in the order of the log. Deliveries is
-// closed when the source cannot go on. A source has no more deliveries unacknowledged than
+// Source hands over the deliveries of one subscription in the order of the log. A source has no more deliveries unacknowledged than
 // the subscription's window for each of its consumers.
 type Source interface {
 	Deliveries() <-chan *sluice.Delivery
+	Ended() <-chan struct{}       // closed when it cannot go on and has to be opened again
 	Seen(path sluice.Path) uint64 // highest sequence handed out for the path before the source was opened
 	Close()
 }
@@ -34,11 +34,11 @@ type Lanes interface {
 	Unpark(ctx context.Context, lane string, revision uint64) error
 }
 
-// Events reads a lane back: some events of the path (of the whole subscription if the path is
+// Events reads a lane back: up to limit events of the path (of the whole subscription if the path is
 // empty) from a sequence on, ascending, none if there are none yet; and the first sequence
 // that the log still holds.
 type Events interface {
-	ReadLane(ctx context.Context, sub *sluice.Subscription, path sluice.Path, from uint64) (events []sluice.Event, first uint64, err error)
+	ReadLane(ctx context.Context, sub *sluice.Subscription, path sluice.Path, from uint64, limit int) (events []sluice.Event, first uint64, err error)
 }
 
 // Sender makes one attempt. It sets everything but the verdict and never fails otherwise.

@@ -15,9 +15,10 @@ import (
 )
 
 const (
-	holdEvery  = 10 * time.Second // a third of the consumers' ack wait
-	drainLimit = 65 * time.Second // an attempt's longest timeout, and time to record it
-	idleWorker = 5 * time.Second  // a worker without a task ends after this
+	holdEvery   = 10 * time.Second // a third of the consumers' ack wait
+	drainLimit  = 65 * time.Second // an attempt's longest timeout, and time to record it
+	hogPatience = time.Second      // a lane that fills the window is set aside after this
+	idleWorker  = 5 * time.Second  // a worker without a task ends after this
 )
 
 // errSourceEnded tells the engine to open the subscription's source again.
@@ -111,6 +112,9 @@ func (r *runner) restore(ctx context.Context) error {
 		return err
 	}
 	r.book = newBook(r.sub.Policy.Window)
+	if r.ordering != sluice.OrderAll {
+		r.book.patience = hogPatience
+	}
 	r.recent.size = 4 * r.sub.Policy.Window
 	for _, e := range parked {
 		seen := r.source.Seen(e.Path)
@@ -146,10 +150,9 @@ func (r *runner) serve(ctx, work context.Context) error {
 		select {
 		case <-ctx.Done():
 			return nil
-		case d, ok := <-r.source.Deliveries():
-			if !ok {
-				return errSourceEnded
-			}
+		case <-r.source.Ended():
+			return errSourceEnded
+		case d := <-r.source.Deliveries():
 			r.arrive(d)
 		case res := <-r.results:
 			if err := r.enter(ctx, res); err != nil {

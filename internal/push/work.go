@@ -18,6 +18,9 @@ import (
 // well. What came since is known from the attempt log after a crash.
 const saveEvery = time.Second
 
+// readBack is how many events of a lane are read at once.
+const readBack = 32
+
 type resultKind int
 
 const (
@@ -171,8 +174,12 @@ func (j job) nextOf(ctx context.Context, p *park) (*sluice.Event, error) {
 // readAhead reads the next events of the lane, and buries what the log no longer holds.
 func (j job) readAhead(ctx context.Context, p *park) error {
 	var first uint64
+	limit := readBack
+	if p.Attempts > 0 {
+		limit = 1 // it may well fail again
+	}
 	err := j.persist(ctx, func() (err error) {
-		p.ahead, first, err = j.r.ports.Events.ReadLane(ctx, j.sub, p.Path, p.FromSeq)
+		p.ahead, first, err = j.r.ports.Events.ReadLane(ctx, j.sub, p.Path, p.FromSeq, limit)
 		return err
 	})
 	if err != nil || first <= p.FromSeq || p.FromSeq > p.upTo {
@@ -225,6 +232,7 @@ func (j job) resend(ctx context.Context, p *park, ev *sluice.Event) (*sluice.Att
 		return nil, err
 	}
 	if again := a.Verdict.Again; !again.IsZero() {
+		p.ahead = nil // it may be long until then
 		p.Attempts, p.NextAt, p.LastError, p.EventID = a.Number, again, a.Error, ev.ID
 		if p.FirstFailedAt.IsZero() {
 			p.FirstFailedAt = a.StartedAt

@@ -1,0 +1,117 @@
+// Package app is where the parts meet: it knows what needs what, the order in which they
+// start and stop, and nothing about events.
+package app
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"net"
+	"net/http"
+	"os"
+	"sync"
+	"time"
+
+	"github.com/sluice-io/sluice/config"
+)
+
+const (
+	readyLimit    = 60 * time.Second // for NATS to be there and provisioned
+	shutdownLimit = 20 * time.Second // for requests under way
+)
+
+// Options is what a server is given besides its settings.
+type Options struct {
+	Log     *slog.Logger    // slog.DiscardHandler
+	Version string          // "dev"
+	Ready   func(Addresses) // called once, when the server can be used; nil: nobody asks
+}
+
+// Run runs a server until ctx is done, which is no error. Attempts and requests under way are
+// finished before it returns.
+func Run(ctx context.Context, cfg config.Config, opts Options) (err error) {
+	if opts.Log == nil {
+		opts.Log = slog.New(slog.DiscardHandler)
+	}
+	if err := cfg.Check(); err != nil {
+		return err
+	}
+	if err := os.MkdirAll(cfg.Data, 0o700); err != nil {
+		return err
+	}
+	var listen net.ListenConfig
+	listener, err := listen.Listen(ctx, "tcp", cfg.HTTP.Listen)
+	if err != nil {
+		return fmt.Errorf("http.listen: %w", err)
+	}
+	defer func() { err = errors.Join(err, ignoreClosed(listener.Close())) }()
+	s := &server{cfg: cfg, opts: opts, listener: listener}
+	defer func() { err = errors.Join(err, s.close(context.WithoutCancel(ctx))) }()
+	if err := s.open(ctx); err != nil {
+		return err
+	}
+	addresses := s.addresses()
+	if err := writeAddresses(cfg.Data, addresses); err != nil {
+		return err
+	}
+	opts.Log.InfoContext(ctx, "ready", slog.String("http", addresses.HTTP), slog.String("nats", addresses.NATS), slog.String("data", cfg.Data))
+	if opts.Ready != nil {
+		opts.Ready(addresses)
+	}
+	return s.serve(ctx)
+}
+
+// serve runs the parts. The first to end ends the others; the attempt log ends last, because
+// attempts under way are still recorded.
+func (s *server) serve(ctx context.Context) error {
+	inner, cancel := context.WithCancelCause(ctx)
+	defer cancel(nil)
+	logging, endLog := context.WithCancel(context.WithoutCancel(ctx))
+	defer endLog()
+	var parts, log sync.WaitGroup
+	log.Go(func() { cancel(s.attempts.Run(logging)) })
+	parts.Go(func() { cancel(s.engine.Run(inner)) })
+	parts.Go(func() { cancel(s.serveHTTP(inner)) })
+	parts.Wait()
+	endLog()
+	log.Wait()
+	if ctx.Err() != nil {
+		return nil //nolint:nilerr // being told to end is no failure
+	}
+	if err := context.Cause(inner); !errors.Is(err, context.Canceled) {
+		return err
+	}
+	return errors.New("a part ended by itself")
+}
+
+func (s *server) serveHTTP(ctx context.Context) error {
+	web := &http.Server{
+		Handler:           s.api,
+		ReadHeaderTimeout: 10 * time.Second,
+		ReadTimeout:       time.Minute,
+		WriteTimeout:      2 * time.Minute,
+		IdleTimeout:       2 * time.Minute,
+		BaseContext:       func(net.Listener) context.Context { return context.WithoutCancel(ctx) },
+		ErrorLog:          slog.NewLogLogger(s.opts.Log.Handler(), slog.LevelDebug),
+	}
+	ended := make(chan error, 1)
+	go func() { ended <- web.Serve(s.listener) }() // Shutdown ends it
+	select {
+	case err := <-ended:
+		return err
+	case <-ctx.Done():
+	}
+	limit, cancel := context.WithTimeout(context.WithoutCancel(ctx), shutdownLimit)
+	defer cancel()
+	err := web.Shutdown(limit)
+	<-ended
+	return err
+}
+
+func ignoreClosed(err error) error {
+	if errors.Is(err, net.ErrClosed) {
+		return nil
+	}
+	return err
+}

@@ -1,0 +1,77 @@
+package app
+
+import (
+	"crypto/rand"
+	"encoding/base64"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"strings"
+
+	"github.com/google/uuid"
+)
+
+// Files of the data directory that others may rely on (03-api, "Access" and "Command line").
+const (
+	RootTokenFile = "root.token"
+	AddressesFile = "addresses.json"
+	replicaFile   = "replica.id"
+)
+
+// Addresses are where a server can be reached.
+type Addresses struct {
+	HTTP string `json:"http"`
+	NATS string `json:"nats"` // "" if its NATS listens to nobody
+}
+
+// rootToken returns the data directory's token; the first call makes one.
+func rootToken(dir string) (string, error) {
+	return keep(filepath.Join(dir, RootTokenFile), func() (string, error) {
+		raw := make([]byte, 32)
+		if _, err := rand.Read(raw); err != nil {
+			return "", fmt.Errorf("make a root token: %w", err)
+		}
+		return "root_" + base64.RawURLEncoding.EncodeToString(raw), nil
+	})
+}
+
+// replicaID returns the name under which this data directory's server holds leases.
+func replicaID(dir string) (string, error) {
+	return keep(filepath.Join(dir, replicaFile), func() (string, error) { return uuid.NewString(), nil })
+}
+
+// keep returns a file's content, which the first call makes; only its owner can read it.
+func keep(file string, produce func() (string, error)) (string, error) {
+	content, err := os.ReadFile(file)
+	if err == nil && len(strings.TrimSpace(string(content))) > 0 {
+		return strings.TrimSpace(string(content)), nil
+	}
+	if err != nil && !errors.Is(err, fs.ErrNotExist) {
+		return "", err
+	}
+	text, err := produce()
+	if err != nil {
+		return "", err
+	}
+	return text, write(file, text+"\n")
+}
+
+// write replaces a file in one step.
+func write(file, content string) error {
+	temp := file + ".new"
+	if err := os.WriteFile(temp, []byte(content), 0o600); err != nil {
+		return err
+	}
+	return os.Rename(temp, file)
+}
+
+func writeAddresses(dir string, a Addresses) error {
+	content, err := json.Marshal(a)
+	if err != nil {
+		return fmt.Errorf("addresses: %w", err)
+	}
+	return write(filepath.Join(dir, AddressesFile), string(content)+"\n")
+}

@@ -1,0 +1,238 @@
+package app
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net"
+	"net/http"
+	"net/netip"
+	"path/filepath"
+	"strconv"
+	"time"
+
+	"github.com/gofrs/flock"
+
+	"github.com/sluice-io/sluice/config"
+	"github.com/sluice-io/sluice/internal/endpoint"
+	"github.com/sluice-io/sluice/internal/httpapi"
+	"github.com/sluice-io/sluice/internal/metrics"
+	"github.com/sluice-io/sluice/internal/natsd"
+	"github.com/sluice-io/sluice/internal/natsstore"
+	"github.com/sluice-io/sluice/internal/push"
+	"github.com/sluice-io/sluice/internal/registry"
+	"github.com/sluice-io/sluice/pkg/sluice"
+	"github.com/sluice-io/sluice/pkg/webhook"
+	"github.com/sluice-io/sluice/streams"
+)
+
+// server is the parts of a server. open makes them in this order, close ends them in the other.
+type server struct {
+	cfg      config.Config
+	opts     Options
+	listener net.Listener
+
+	lock     *flock.Flock // of the data directory, where no embedded server holds it
+	nats     *natsd.Server
+	store    *natsstore.Store
+	attempts *natsstore.AttemptLog
+	tracing  *tracing
+	sender   *endpoint.Sender
+	registry *registry.Registry
+	engine   *push.Engine
+	metrics  *metrics.Metrics
+	api      http.Handler
+}
+
+func (s *server) open(ctx context.Context) error {
+	limit, cancel := context.WithTimeout(ctx, readyLimit)
+	defer cancel()
+	for _, step := range []func(context.Context) error{
+		s.openNATS, s.openStore, s.openSender, s.openRegistry, s.openEngine, s.openAPI,
+	} {
+		if err := step(limit); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+func (s *server) close(ctx context.Context) error {
+	var errs []error
+	if s.sender != nil {
+		s.sender.Close()
+	}
+	if s.tracing != nil {
+		limit, cancel := context.WithTimeout(ctx, 5*time.Second)
+		defer cancel()
+		errs = append(errs, s.tracing.close(limit))
+	}
+	if s.store != nil {
+		s.store.Close()
+	}
+	if s.nats != nil {
+		errs = append(errs, s.nats.Shutdown())
+	}
+	if s.lock != nil {
+		errs = append(errs, s.lock.Unlock())
+	}
+	return errors.Join(errs...)
+}
+
+func (s *server) openNATS(ctx context.Context) (err error) {
+	if !s.cfg.NATS.Embedded() {
+		s.lock = flock.New(filepath.Join(s.cfg.Data, "sluice.lock"))
+		if ok, err := s.lock.TryLock(); err != nil || !ok {
+			return fmt.Errorf("data directory %s is used by another process (%w); choose another one with --data", s.cfg.Data, err)
+		}
+		return nil
+	}
+	opts := natsd.Options{
+		StoreDir: filepath.Join(s.cfg.Data, "nats"), Sync: s.cfg.NATS.Sync, Log: s.opts.Log,
+		DontListen: s.cfg.NATS.Listen == "none",
+	}
+	if !opts.DontListen {
+		host, port, err := net.SplitHostPort(s.cfg.NATS.Listen)
+		if err != nil {
+			return fmt.Errorf("nats.listen: %w", err)
+		}
+		opts.Host = host
+		if opts.Port, err = strconv.Atoi(port); err != nil {
+			return fmt.Errorf("nats.listen: %w", err)
+		}
+	}
+	s.nats, err = natsd.Start(ctx, opts)
+	return err
+}
+
+func (s *server) openStore(ctx context.Context) (err error) {
+	n := s.cfg.NATS
+	opts := natsstore.Options{
+		URL: n.URL, Creds: n.Credentials, User: n.User, Password: n.Password, Token: n.Token, NKeySeedFile: n.NKeySeedFile,
+		TLSCA: n.TLS.CA, TLSCert: n.TLS.Cert, TLSKey: n.TLS.Key, Replicas: n.Replicas, Log: s.opts.Log,
+		AttemptsMaxAge: s.cfg.Attempts.MaxAge.Std(),
+		Defaults: sluice.Namespace{
+			Retention:   sluice.Retention{MaxAge: s.cfg.Events.Retention.MaxAge, MaxBytes: s.cfg.Events.Retention.MaxBytes},
+			DedupWindow: s.cfg.Events.DedupWindow,
+		},
+	}
+	if s.nats != nil {
+		opts.Conn = s.nats
+	}
+	if s.store, err = natsstore.Connect(ctx, opts); err != nil {
+		return err
+	}
+	if err := s.store.Provision(ctx); err != nil {
+		return err
+	}
+	s.attempts, err = s.store.AttemptLog()
+	return err
+}
+
+func (s *server) openSender(ctx context.Context) error {
+	keys, err := s.store.Keys(ctx)
+	if err != nil {
+		return err
+	}
+	opts := endpoint.Options{AllowLoopback: s.cfg.InsecureLoopback(), Version: s.opts.Version, Keys: keyRing{keys[0].ID, keys[0].Private()}}
+	for _, cidr := range s.cfg.Webhooks.AllowCIDRs {
+		prefix, err := netip.ParsePrefix(cidr)
+		if err != nil {
+			return fmt.Errorf("webhooks.allow_cidrs: %w", err)
+		}
+		opts.AllowCIDRs = append(opts.AllowCIDRs, prefix)
+	}
+	if s.tracing, err = newTracing(ctx, s.cfg.Tracing.Endpoint, s.opts.Version); err != nil {
+		return err
+	}
+	if s.tracing != nil {
+		opts.Trace = s.tracing.inject
+	}
+	s.sender = endpoint.New(opts)
+	return nil
+}
+
+func (s *server) openRegistry(context.Context) error {
+	s.registry = registry.New(registry.Needs{
+		Subscriptions: s.store.Subscriptions(),
+		Reservations:  natsstore.OpenBucket[registry.Reservation](s.store, streams.Reservations),
+		Logs:          s.store,
+		Endpoints:     s.sender,
+		Consumers:     consumers{s.store},
+		Now:           time.Now,
+	})
+	return nil
+}
+
+func (s *server) openEngine(ctx context.Context) error {
+	id, err := replicaID(s.cfg.Data)
+	if err != nil {
+		return err
+	}
+	leases, err := s.store.Leases(ctx, id)
+	if err != nil {
+		return err
+	}
+	s.metrics = metrics.New(s.moments)
+	s.engine = push.New(watcher{s.store.Subscriptions()}, leases, push.Ports{
+		Sources: sources{s.store}, Log: s.attempts, Lanes: s.store, Events: s.store, Sender: s.traced(), Registry: s.registry,
+	}, push.Options{Observe: s.metrics, Log: s.opts.Log})
+	return nil
+}
+
+func (s *server) openAPI(context.Context) error {
+	token, err := rootToken(s.cfg.Data)
+	if err != nil {
+		return err
+	}
+	publish := publisher(counted{s.store, s.metrics})
+	if s.tracing != nil {
+		publish = tracedPublisher{publish, s.tracing}
+	}
+	s.api = httpapi.New(httpapi.Options{
+		Token: token, Registry: s.registry, Namespaces: namespaces{s.store, s.registry},
+		Publisher: publish, Log: eventLog{s.store}, Deliveries: deliveries{s.store, s.traced()},
+		Ready: s.store.Ready, JWKS: s.jwks, Metrics: s.metrics.Handler(),
+		Version: s.opts.Version, MaxBody: s.cfg.HTTP.MaxBody, Logger: s.opts.Log,
+	}).Handler()
+	return nil
+}
+
+// jwks returns the public halves of the signing keys.
+func (s *server) jwks(ctx context.Context) ([]byte, error) {
+	keys, err := s.store.Keys(ctx)
+	if err != nil {
+		return nil, err
+	}
+	public := make([]webhook.PublicKey, len(keys))
+	for i, k := range keys {
+		public[i] = webhook.PublicKey{ID: k.ID, Key: k.Public()}
+	}
+	return webhook.FormatKeys(public...)
+}
+
+func (s *server) traced() sender {
+	if s.tracing == nil {
+		return s.sender
+	}
+	return tracedSender{s.sender, s.tracing}
+}
+
+func (s *server) addresses() Addresses {
+	a := Addresses{HTTP: "http://" + s.listener.Addr().String(), NATS: s.cfg.NATS.URL}
+	if s.nats != nil {
+		a.NATS = s.nats.ClientURL()
+	}
+	return a
+}
+
+func (s *server) moments() []metrics.Moment {
+	var all []metrics.Moment
+	for _, g := range s.engine.Gauges() {
+		all = append(all, metrics.Moment{
+			Namespace: g.Namespace, Subscription: g.Subscription,
+			InFlight: g.InFlight, Held: g.Held, Parked: g.Parked, LagSeconds: g.Lag.Seconds(),
+		})
+	}
+	return all
+}
