@@ -41,8 +41,8 @@ $(node_modules): scripts/interop/package-lock.json
 crash: ## Kill the server under load, again and again, and count what was lost
 	SLUICE_LONG=1 go test -run=TestCrash -count=1 -timeout=30m -v ./internal/app/
 
-bench: ## Measure, ten times; compare two bench.txt with benchstat
-	go test -run='^$$' -bench=. -benchmem -count=10 -timeout=60m ./internal/bench/ | tee bench.txt
+bench: build ## Measure Sluice and a bare loop that only consumes and POSTs, in turn (two minutes)
+	go run ./internal/bench -sluice bin/sluice
 
 fuzz: ## Run every fuzz test for FUZZTIME (20s)
 	scripts/fuzz $(FUZZTIME)

@@ -1,0 +1,95 @@
+package main
+
+import (
+	"bytes"
+	"context"
+	"fmt"
+	"os"
+	"os/exec"
+	"os/signal"
+	"path/filepath"
+	"strings"
+	"syscall"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+	"go.uber.org/goleak"
+)
+
+func TestMain(m *testing.M) {
+	if os.Getenv(loopEnv) != "" { // this is the child that startLoop started
+		ctx, stop := signal.NotifyContext(context.Background(), syscall.SIGTERM)
+		defer stop()
+		if err := run(ctx, nil, os.Stdout, os.Stderr); err != nil {
+			fmt.Fprintln(os.Stderr, err)
+		}
+		return
+	}
+	goleak.VerifyTestMain(m)
+}
+
+func TestBothSystemsDeliverEverythingOnce(t *testing.T) {
+	t.Parallel()
+	if testing.Short() {
+		t.Skip("builds the server")
+	}
+	binary := filepath.Join(t.TempDir(), "sluice")
+	out, err := exec.CommandContext(t.Context(), "go", "build", "-o", binary, "github.com/sluice-io/sluice/cmd/sluice").CombinedOutput()
+	require.NoError(t, err, "%s", out)
+	p := smoke()
+	p.always = 1
+	rows, err := p.measure(t.Context(), binary, t.TempDir(), t.Logf)
+	require.NoError(t, err) // an event that does not arrive is an error
+	require.Len(t, rows, 4)
+	for _, r := range rows {
+		require.Zero(t, r.again, r.name)
+		require.Positive(t, r.rate, r.name)
+		require.Positive(t, r.p50, r.name)
+	}
+	var table strings.Builder
+	require.NoError(t, p.print(&table, rows))
+	t.Log("\n" + table.String())
+	require.Equal(t, 2, strings.Count(table.String(), "ratio"))
+}
+
+func TestASystemThatDoesNotStartIsAnError(t *testing.T) {
+	t.Parallel()
+	p := smoke()
+	_, err := p.measure(t.Context(), filepath.Join(t.TempDir(), "none"), t.TempDir(), t.Logf)
+	require.ErrorContains(t, err, "no such file")
+}
+
+func TestAnArrivalCountsOnce(t *testing.T) {
+	t.Parallel()
+	hook, err := listen(t.Context())
+	require.NoError(t, err)
+	defer hook.close()
+	got := hook.expect(2, 2)
+	sent := time.Now()
+	mark := func(phase, number int) []string {
+		data := body(phase, number, sent, 260)
+		require.Len(t, data, 260)
+		_, rest, _ := bytes.Cut(data, []byte(`"mark":"`))
+		text, _, _ := bytes.Cut(rest, []byte(`"`))
+		return strings.Fields(string(text))
+	}
+	require.True(t, got.note(mark(2, 0), sent.Add(time.Millisecond)))
+	require.False(t, got.note(mark(2, 0), sent.Add(time.Second)), "again")
+	require.False(t, got.note(mark(1, 1), sent), "of another phase")
+	require.False(t, got.note(mark(2, 2), sent), "not expected")
+	require.True(t, got.note(mark(2, 1), sent.Add(3*time.Millisecond)))
+	<-got.all
+	require.Equal(t, time.Millisecond, got.percentile(50))
+	require.Equal(t, 3*time.Millisecond, got.percentile(100))
+}
+
+func TestProcIsReadWhateverTheNameOfTheProcess(t *testing.T) {
+	t.Parallel()
+	stat := []byte("7 (a) b) S 1 7 7 0 -1 4194560 300 0 0 0 12 3 0 0 20 0 9 0 100 0 0")
+	require.Equal(t, 150*time.Millisecond, cpuOf(stat))
+	require.Zero(t, cpuOf([]byte("7 (a)")))
+	status := []byte("Name:\tx\nVmHWM:\t    2048 kB\nVmRSS:\t    1024 kB\n")
+	require.Equal(t, int64(1<<20), kib(status, "VmRSS:"))
+	require.Zero(t, kib(status, "VmSwap:"))
+}

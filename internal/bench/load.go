@@ -1,0 +1,138 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"github.com/nats-io/nats.go"
+	"github.com/nats-io/nats.go/jetstream"
+
+	"github.com/sluice-io/sluice/pkg/sluice"
+	"github.com/sluice-io/sluice/streams"
+)
+
+// load publishes to a system and waits for what the receiver gets.
+type load struct {
+	plan
+
+	hook     *receiver
+	conns    []*nats.Conn
+	js       []jetstream.JetStream // of each connection
+	subjects []string
+	phase    int
+}
+
+func (p plan) connect(ctx context.Context, url string, hook *receiver) (*load, error) {
+	l := &load{plan: p, hook: hook}
+	for i := range p.paths {
+		l.subjects = append(l.subjects, streams.Subject(namespace, sluice.Path(fmt.Sprintf("/bench/p%d", i))))
+	}
+	for range p.publishers {
+		nc, err := nats.Connect(url)
+		if err != nil {
+			l.close()
+			return nil, err
+		}
+		l.conns = append(l.conns, nc)
+		js, err := jetstream.New(nc)
+		if err != nil {
+			l.close()
+			return nil, err
+		}
+		l.js = append(l.js, js)
+	}
+	return l, context.Cause(ctx)
+}
+
+func (l *load) close() {
+	for _, nc := range l.conns {
+		nc.Close()
+	}
+}
+
+// flood publishes n events as fast as all publishers can, each one event after the other, and
+// returns when all have arrived and are settled.
+func (l *load) flood(ctx context.Context, n int) (*arrivals, error) {
+	got := l.begin(n)
+	var next atomic.Int64
+	var publishers sync.WaitGroup
+	failed := make(chan error, len(l.js))
+	for _, js := range l.js {
+		publishers.Go(func() {
+			for i := int(next.Add(1)) - 1; i < n; i = int(next.Add(1)) - 1 {
+				if err := l.publish(ctx, js, i); err != nil {
+					failed <- err
+					return
+				}
+			}
+		})
+	}
+	publishers.Wait()
+	close(failed)
+	var errs []error
+	for err := range failed {
+		errs = append(errs, err)
+	}
+	if len(errs) > 0 {
+		return nil, errors.Join(errs...)
+	}
+	return got, l.settled(ctx, got)
+}
+
+// pace publishes n events, one each interval, and returns when all have arrived and are settled.
+func (l *load) pace(ctx context.Context, n int, interval time.Duration) (*arrivals, error) {
+	got := l.begin(n)
+	clock := time.NewTicker(interval)
+	defer clock.Stop()
+	for i := range n {
+		if err := l.publish(ctx, l.js[i%len(l.js)], i); err != nil {
+			return nil, err
+		}
+		select {
+		case <-clock.C:
+		case <-ctx.Done():
+			return nil, context.Cause(ctx)
+		}
+	}
+	return got, l.settled(ctx, got)
+}
+
+func (l *load) begin(n int) *arrivals {
+	l.phase++
+	return l.hook.expect(l.phase, n)
+}
+
+func (l *load) publish(ctx context.Context, js jetstream.JetStream, number int) error {
+	sent := time.Now()
+	_, err := js.Publish(ctx, l.subjects[number%len(l.subjects)], body(l.phase, number, sent, l.size))
+	return err
+}
+
+// body returns an event's data, of that size.
+func body(phase, number int, sent time.Time, size int) []byte {
+	head := fmt.Sprintf(`{"mark":"%d %d %d","pad":"`, phase, number, sent.UnixNano())
+	return []byte(head + strings.Repeat("x", max(0, size-len(head)-2)) + `"}`)
+}
+
+// settled waits until all have arrived and the system has acknowledged them, which it does
+// last: what it used by then is all that they took.
+func (l *load) settled(ctx context.Context, got *arrivals) error {
+	select {
+	case <-got.all:
+	case <-ctx.Done():
+		return fmt.Errorf("%d of %d events arrived: %w", got.count.Load(), len(got.took), context.Cause(ctx))
+	}
+	consumer, err := l.js[0].Consumer(ctx, streams.EventsStream(namespace), consumerName)
+	if err != nil {
+		return err
+	}
+	return poll(ctx, func() (bool, error) {
+		info, err := consumer.Info(ctx)
+		return err == nil && info.NumAckPending == 0 && info.NumPending == 0, err
+	})
+}

@@ -1,0 +1,124 @@
+package main
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"net/http"
+	"os"
+	"path/filepath"
+	"sync"
+	"time"
+
+	"github.com/nats-io/nats.go"
+	"github.com/nats-io/nats.go/jetstream"
+
+	"github.com/sluice-io/sluice/internal/natsd"
+	"github.com/sluice-io/sluice/streams"
+)
+
+// loopEnv makes a child process the bare loop that its value, a loop in JSON, describes.
+const loopEnv = "SLUICE_BENCH_LOOP"
+
+// loop is what anybody would write in an hour: a NATS server in the process, a durable
+// consumer, workers that POST the data and acknowledge. It signs nothing, keeps no order and
+// no log, and what fails comes again when its ack wait is over.
+type loop struct {
+	Data   string `json:"data"`
+	Sync   string `json:"sync"`
+	URL    string `json:"url"`
+	Window int    `json:"window"`
+}
+
+func runLoop(ctx context.Context, spec string) (err error) {
+	var l loop
+	if err := json.Unmarshal([]byte(spec), &l); err != nil {
+		return err
+	}
+	server, err := natsd.Start(ctx, natsd.Options{StoreDir: filepath.Join(l.Data, "nats"), Sync: l.Sync})
+	if err != nil {
+		return err
+	}
+	defer func() { err = errors.Join(err, server.Shutdown()) }()
+	nc, err := nats.Connect("", nats.InProcessServer(server))
+	if err != nil {
+		return err
+	}
+	defer nc.Close()
+	consumer, err := l.provision(ctx, nc)
+	if err != nil {
+		return err
+	}
+	messages := make(chan jetstream.Msg)
+	var workers sync.WaitGroup
+	defer workers.Wait()
+	defer close(messages)
+	l.work(ctx, &workers, messages)
+	consuming, err := consumer.Consume(func(m jetstream.Msg) {
+		select {
+		case messages <- m:
+		case <-ctx.Done():
+		}
+	}, jetstream.PullMaxMessages(2*l.Window))
+	if err != nil {
+		return err
+	}
+	if err := writeAddresses(l.Data, addresses{NATS: server.ClientURL()}); err != nil {
+		return err
+	}
+	<-ctx.Done()
+	consuming.Stop()
+	<-consuming.Closed()
+	return nil
+}
+
+func (l loop) provision(ctx context.Context, nc *nats.Conn) (jetstream.Consumer, error) {
+	js, err := jetstream.New(nc)
+	if err != nil {
+		return nil, err
+	}
+	stream, err := js.CreateStream(ctx, jetstream.StreamConfig{
+		Name: streams.EventsStream(namespace), Subjects: []string{streams.EventsSubjects(namespace)}, MaxAge: 7 * 24 * time.Hour,
+	})
+	if err != nil {
+		return nil, err
+	}
+	return stream.CreateConsumer(ctx, jetstream.ConsumerConfig{Durable: consumerName, AckPolicy: jetstream.AckExplicitPolicy})
+}
+
+func (l loop) work(ctx context.Context, workers *sync.WaitGroup, messages <-chan jetstream.Msg) {
+	client := &http.Client{Transport: &http.Transport{MaxIdleConnsPerHost: l.Window}, Timeout: 15 * time.Second}
+	for range l.Window {
+		workers.Go(func() {
+			for m := range messages {
+				if err := post(ctx, client, l.URL, m.Data()); err != nil {
+					fmt.Fprintln(os.Stderr, "post:", err)
+					continue
+				}
+				if err := m.Ack(); err != nil {
+					fmt.Fprintln(os.Stderr, "ack:", err)
+				}
+			}
+		})
+	}
+}
+
+func post(ctx context.Context, client *http.Client, url string, data []byte) error {
+	req, err := http.NewRequestWithContext(ctx, http.MethodPost, url, bytes.NewReader(data))
+	if err != nil {
+		return err
+	}
+	req.Header.Set("Content-Type", "application/json")
+	res, err := client.Do(req)
+	if err != nil {
+		return err
+	}
+	_, err = io.Copy(io.Discard, res.Body)
+	if res.StatusCode != http.StatusOK {
+		err = fmt.Errorf("the receiver answered %s", res.Status)
+	}
+	return errors.Join(err, res.Body.Close())
+}

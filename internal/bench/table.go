@@ -1,0 +1,54 @@
+package main
+
+import (
+	"fmt"
+	"io"
+	"os"
+	"runtime"
+	"strings"
+	"text/tabwriter"
+	"time"
+)
+
+// print writes the rows, and below each pair the ratio of Sluice to the bare loop.
+func (p plan) print(w io.Writer, rows []row) error {
+	var out strings.Builder
+	fmt.Fprintf(&out, "%d cores, %s/%s, %s%s\n", runtime.NumCPU(), runtime.GOOS, runtime.GOARCH, runtime.Version(), loadAverage())
+	fmt.Fprintf(&out, "%d times %d events of %d bytes over %d paths by %d publishers, %d requests in flight; then %d events, one each %s\n",
+		p.floods, p.events, p.size, p.paths, p.publishers, p.window, p.paced, p.interval)
+	fmt.Fprintf(&out, "medians of %d rounds in turn (sync always: %d); publishers and receiver are on the same cores\n\n", p.rounds, p.always)
+	var cells strings.Builder
+	cells.WriteString("\tsync\tdeliveries/s\tp50 ms\tp99 ms\tCPU ms/event\tpaced CPU ms/event\tRSS MiB\tpeak RSS MiB\tsent again\t\n")
+	for i, r := range rows {
+		fmt.Fprintf(&cells, "%s\t%s\t%.0f\t%.2f\t%.2f\t%.3f\t%.3f\t%.0f\t%.0f\t%d\t\n", r.name, r.sync, r.rate,
+			ms(r.p50), ms(r.p99), ms(r.cpu), ms(r.pacedCPU), mib(r.rss), mib(r.peak), r.again)
+		if i%2 == 1 {
+			base := rows[i-1]
+			fmt.Fprintf(&cells, "ratio\t\t%.2f\t%.2f\t%.2f\t%.2f\t%.2f\t%.2f\t%.2f\t\t\n", r.rate/base.rate,
+				ms(r.p50)/ms(base.p50), ms(r.p99)/ms(base.p99), ms(r.cpu)/ms(base.cpu), ms(r.pacedCPU)/ms(base.pacedCPU),
+				mib(r.rss)/mib(base.rss), mib(r.peak)/mib(base.peak))
+		}
+	}
+	table := tabwriter.NewWriter(&out, 0, 0, 2, ' ', tabwriter.AlignRight)
+	if _, err := io.WriteString(table, cells.String()); err != nil {
+		return err
+	}
+	if err := table.Flush(); err != nil {
+		return err
+	}
+	_, err := io.WriteString(w, out.String())
+	return err
+}
+
+// loadAverage says how busy the machine was; nothing where it cannot be known.
+func loadAverage() string {
+	data, err := os.ReadFile("/proc/loadavg")
+	if fields := strings.Fields(string(data)); err == nil && len(fields) > 0 {
+		return ", load " + fields[0]
+	}
+	return ""
+}
+
+func ms(d time.Duration) float64 { return float64(d) / float64(time.Millisecond) }
+
+func mib(bytes int64) float64 { return float64(bytes) / (1 << 20) }
