@@ -1,0 +1,322 @@
+package httpapi
+
+import (
+	"bytes"
+	"encoding/base64"
+	"encoding/json"
+	"mime"
+	"net/http"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/google/uuid"
+
+	"github.com/sluice-io/sluice/internal/registry"
+	"github.com/sluice-io/sluice/pkg/sluice"
+)
+
+// Media types of CloudEvents' JSON format.
+const (
+	structuredType = "application/cloudevents+json"
+	batchType      = "application/cloudevents-batch+json"
+	jsonType       = "application/json"
+)
+
+const (
+	maxBatch     = 1000 // events of one request
+	maxAttribute = 4096 // bytes of an attribute's value
+)
+
+const attributeName = "abcdefghijklmnopqrstuvwxyz0123456789"
+
+// parseEvents returns the events of a request, in their order: one CloudEvent in structured or
+// binary mode, a batch, or plain JSON in the short form. Code InvalidRequest for what is none.
+func parseEvents(header http.Header, body []byte) ([]sluice.Event, error) {
+	media, _, err := mime.ParseMediaType(header.Get("Content-Type"))
+	if err != nil {
+		media = ""
+	}
+	var events []sluice.Event
+	switch {
+	case media == structuredType:
+		events, err = parseEach([]json.RawMessage{body}, parseStructured)
+	case media == batchType:
+		events, err = parseArray(body, parseStructured)
+	case isBinary(header):
+		events = make([]sluice.Event, 1)
+		events[0], err = parseBinary(header, body)
+	case media != jsonType:
+		return nil, sluice.Errorf(sluice.InvalidRequest,
+			"content type %q: send %s, %s, ce-* headers, or %s with {\"path\",\"type\",\"data\"}", media, structuredType, batchType, jsonType)
+	case bytes.HasPrefix(bytes.TrimLeft(body, " \t\r\n"), []byte("[")):
+		events, err = parseArray(body, parsePlain)
+	default:
+		events, err = parseEach([]json.RawMessage{body}, parsePlain)
+	}
+	if err != nil {
+		return nil, err
+	}
+	return events, inheritTrace(header, events)
+}
+
+func isBinary(header http.Header) bool {
+	return header.Get("Ce-Specversion") != "" || header.Get("Ce-Id") != "" || header.Get("Ce-Type") != ""
+}
+
+func parseArray(body []byte, parse func(json.RawMessage) (sluice.Event, error)) ([]sluice.Event, error) {
+	var items []json.RawMessage
+	if err := registry.Decode(body, &items); err != nil {
+		return nil, err
+	}
+	if len(items) == 0 || len(items) > maxBatch {
+		return nil, sluice.Errorf(sluice.InvalidRequest, "a batch has 1 to %d events, not %d", maxBatch, len(items))
+	}
+	return parseEach(items, parse)
+}
+
+func parseEach(items []json.RawMessage, parse func(json.RawMessage) (sluice.Event, error)) ([]sluice.Event, error) {
+	events := make([]sluice.Event, len(items))
+	for i, item := range items {
+		var err error
+		if events[i], err = parse(item); err != nil {
+			return nil, at(i, len(items), err)
+		}
+	}
+	return events, nil
+}
+
+// at says which event of a batch an error is about.
+func at(i, of int, err error) error {
+	e := public(err)
+	if of == 1 || e.Code == sluice.Internal {
+		return err
+	}
+	return sluice.Errorf(e.Code, "event [%d] of the batch: %s", i, e.Message).With("index", i)
+}
+
+// parsePlain reads plain JSON: a CloudEvent if it says so, else the short form, whose id,
+// type and time need not be there.
+func parsePlain(item json.RawMessage) (sluice.Event, error) {
+	var version struct {
+		SpecVersion json.RawMessage `json:"specversion"`
+	}
+	if err := json.Unmarshal(item, &version); err == nil && version.SpecVersion != nil {
+		return parseStructured(item)
+	}
+	var short struct {
+		Path    string          `json:"path"`
+		Type    string          `json:"type"`
+		Data    json.RawMessage `json:"data"`
+		ID      string          `json:"id"`
+		Source  string          `json:"source"`
+		Subject string          `json:"subject"`
+		Time    string          `json:"time"`
+	}
+	if err := registry.Decode(item, &short); err != nil {
+		return sluice.Event{}, err
+	}
+	e := sluice.Event{ID: short.ID, Type: short.Type, Source: short.Source, Subject: short.Subject, Data: short.Data}
+	if e.Type == "" {
+		e.Type = sluice.DefaultType
+	}
+	if e.ID == "" {
+		id, err := uuid.NewV7()
+		if err != nil {
+			return sluice.Event{}, err
+		}
+		e.ID = id.String()
+	}
+	if err := setTime(&e, short.Time); err != nil {
+		return sluice.Event{}, err
+	}
+	return e, finish(&e, short.Path)
+}
+
+// parseStructured reads a CloudEvent in the JSON format. Its data stays byte for byte what it is.
+func parseStructured(item json.RawMessage) (sluice.Event, error) {
+	var members map[string]json.RawMessage
+	if err := registry.Decode(item, &members); err != nil {
+		return sluice.Event{}, err
+	}
+	attributes := make(map[string]string, len(members))
+	for name, raw := range members {
+		if name == "data" || name == "data_base64" || string(raw) == "null" {
+			continue
+		}
+		value, err := attributeValue(name, raw)
+		if err != nil {
+			return sluice.Event{}, err
+		}
+		attributes[name] = value
+	}
+	e, err := fromAttributes(attributes)
+	if err != nil {
+		return sluice.Event{}, err
+	}
+	e.Data, err = structuredData(&e, members)
+	return e, err
+}
+
+// attributeValue returns a string, boolean or integer in its canonical string form.
+func attributeValue(name string, raw json.RawMessage) (string, error) {
+	var value any
+	d := json.NewDecoder(bytes.NewReader(raw))
+	d.UseNumber()
+	if err := d.Decode(&value); err != nil {
+		return "", sluice.Errorf(sluice.InvalidRequest, "attribute %q is not valid JSON", name)
+	}
+	switch v := value.(type) {
+	case string:
+		return v, nil
+	case bool:
+		return strconv.FormatBool(v), nil
+	case json.Number:
+		if n, err := strconv.ParseInt(v.String(), 10, 32); err == nil {
+			return strconv.FormatInt(n, 10), nil
+		}
+	}
+	return "", sluice.Errorf(sluice.InvalidRequest, "attribute %q: CloudEvents allows strings, booleans and 32-bit integers", name)
+}
+
+// structuredData returns the event's data: data_base64 decoded, a string of another content
+// type than JSON as its text, everything else as it was sent.
+func structuredData(e *sluice.Event, members map[string]json.RawMessage) ([]byte, error) {
+	data, hasData := members["data"]
+	encoded, hasEncoded := members["data_base64"]
+	var text string
+	switch {
+	case hasData && hasEncoded:
+		return nil, sluice.Errorf(sluice.InvalidRequest, "the event has data and data_base64; use one")
+	case hasEncoded:
+		if err := json.Unmarshal(encoded, &text); err != nil {
+			return nil, sluice.Errorf(sluice.InvalidRequest, "data_base64 is not a string")
+		}
+		decoded, err := base64.StdEncoding.DecodeString(text)
+		if err != nil {
+			return nil, sluice.Errorf(sluice.InvalidRequest, "data_base64 is not base64")
+		}
+		return decoded, nil
+	case hasData && !e.IsJSON() && json.Unmarshal(data, &text) == nil:
+		return []byte(text), nil
+	}
+	return data, nil
+}
+
+// parseBinary reads a CloudEvent whose attributes are ce-* headers and whose data is the body.
+func parseBinary(header http.Header, body []byte) (sluice.Event, error) {
+	attributes := map[string]string{"datacontenttype": header.Get("Content-Type")}
+	for name, values := range header {
+		attribute, ok := strings.CutPrefix(strings.ToLower(name), "ce-")
+		if !ok {
+			continue
+		}
+		if len(values) > 1 || attribute == "datacontenttype" {
+			return sluice.Event{}, sluice.Errorf(sluice.InvalidRequest, "header %s: send it once, and the data's type as Content-Type", name)
+		}
+		attributes[attribute] = unescape(values[0])
+	}
+	e, err := fromAttributes(attributes)
+	if len(body) > 0 {
+		e.Data = body
+	}
+	return e, err
+}
+
+// unescape decodes a header's value as the CloudEvents HTTP binding (3.1.3.2) has it: quotes
+// around it go, %XX is a byte, and a percent sign that starts no such escape stands for itself.
+func unescape(s string) string {
+	if len(s) >= 2 && s[0] == '"' && s[len(s)-1] == '"' {
+		s = strings.NewReplacer(`\\`, `\`, `\"`, `"`).Replace(s[1 : len(s)-1])
+	}
+	var b strings.Builder
+	for {
+		before, after, found := strings.Cut(s, "%")
+		b.WriteString(before)
+		if !found {
+			return b.String()
+		}
+		s = after
+		if len(s) < 2 {
+			b.WriteByte('%')
+			continue
+		}
+		code, err := strconv.ParseUint(s[:2], 16, 8)
+		if err != nil {
+			b.WriteByte('%')
+			continue
+		}
+		b.WriteByte(byte(code))
+		s = s[2:]
+	}
+}
+
+// fromAttributes returns the event of a CloudEvent's attributes. Code InvalidRequest if one is
+// missing, or is not what CloudEvents allows.
+func fromAttributes(attributes map[string]string) (sluice.Event, error) {
+	var e sluice.Event
+	if v := attributes["specversion"]; v != "1.0" {
+		return e, sluice.Errorf(sluice.InvalidRequest, "specversion %q: this server knows CloudEvents \"1.0\"", v)
+	}
+	for _, name := range []string{"id", "source", "type"} {
+		if attributes[name] == "" {
+			return e, sluice.Errorf(sluice.InvalidRequest, "the event has no %s, which CloudEvents requires", name)
+		}
+	}
+	for name, value := range attributes {
+		if err := setAttribute(&e, name, value); err != nil {
+			return e, err
+		}
+	}
+	return e, finish(&e, attributes["path"])
+}
+
+func setAttribute(e *sluice.Event, name, value string) error {
+	switch name {
+	case "specversion", "path":
+	case "namespace", "sequence": // said by the server when it hands an event out, and not believed
+	case "id":
+		e.ID = value
+	case "source":
+		e.Source = value
+	case "type":
+		e.Type = value
+	case "subject":
+		e.Subject = value
+	case "datacontenttype":
+		e.ContentType = value
+	case "dataschema":
+		e.DataSchema = value
+	case "time":
+		return setTime(e, value)
+	default:
+		return setExtension(e, name, value)
+	}
+	return nil
+}
+
+func setTime(e *sluice.Event, value string) error {
+	if value == "" {
+		return nil
+	}
+	t, err := time.Parse(time.RFC3339Nano, value)
+	if err != nil {
+		return sluice.Errorf(sluice.InvalidRequest, "time %q is not RFC 3339, such as 2006-01-02T15:04:05Z", value)
+	}
+	e.Time = t.UTC()
+	return nil
+}
+
+func setExtension(e *sluice.Event, name, value string) error {
+	if name == "" || name == "data" || strings.Trim(name, attributeName) != "" {
+		return sluice.Errorf(sluice.InvalidRequest, "attribute %q: names are of a-z and 0-9", name)
+	}
+	if err := checkText(name, value); err != nil {
+		return err
+	}
+	if e.Extensions == nil {
+		e.Extensions = map[string]string{}
+	}
+	e.Extensions[name] = value
+	return nil
+}

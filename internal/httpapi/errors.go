@@ -1,0 +1,105 @@
+package httpapi
+
+import (
+	"context"
+	"errors"
+	"log/slog"
+	"net/http"
+
+	"github.com/labstack/echo/v4"
+
+	"github.com/sluice-io/sluice/pkg/sluice"
+)
+
+// methodNotAllowed is the one code that only HTTP knows.
+const methodNotAllowed sluice.Code = "method_not_allowed"
+
+// status returns the HTTP status of a code (03-api, "Errors").
+func status(code sluice.Code) int {
+	switch code {
+	case sluice.InvalidRequest:
+		return http.StatusBadRequest
+	case sluice.Unauthenticated:
+		return http.StatusUnauthorized
+	case sluice.Forbidden:
+		return http.StatusForbidden
+	case sluice.NotFound, sluice.SubscriptionMissing:
+		return http.StatusNotFound
+	case methodNotAllowed:
+		return http.StatusMethodNotAllowed
+	case sluice.Conflict, sluice.SubscriptionDiffers:
+		return http.StatusConflict
+	case sluice.WindowExceeded:
+		return http.StatusGone
+	case sluice.RevisionMismatch:
+		return http.StatusPreconditionFailed
+	case sluice.TooLarge:
+		return http.StatusRequestEntityTooLarge
+	case sluice.InsecureURL, sluice.BlockedAddress, sluice.UnknownFilter, sluice.Ambiguous,
+		sluice.SecretTooShort, sluice.WakeNotSupported, sluice.Unprocessable:
+		return http.StatusUnprocessableEntity
+	case sluice.QuotaExceeded:
+		return http.StatusTooManyRequests
+	case sluice.Unavailable:
+		return http.StatusServiceUnavailable
+	case sluice.Internal:
+	}
+	return http.StatusInternalServerError
+}
+
+// failure is the body of every answer that is an error.
+type failure struct {
+	OK        bool         `json:"ok"`
+	Error     failureError `json:"error"`
+	RequestID string       `json:"request_id"`
+}
+
+type failureError struct {
+	Code    sluice.Code    `json:"code"`
+	Message string         `json:"message"`
+	Details map[string]any `json:"details"`
+}
+
+// public returns what a caller may know of an error. The rest is for the log.
+func public(err error) *sluice.Error {
+	if e, ok := errors.AsType[*sluice.Error](err); ok && e.Code != sluice.Internal {
+		return e
+	}
+	if e, ok := errors.AsType[*http.MaxBytesError](err); ok {
+		return sluice.Errorf(sluice.TooLarge, "the body is larger than %d bytes", e.Limit).With("limit", e.Limit)
+	}
+	if e, ok := errors.AsType[*echo.HTTPError](err); ok {
+		switch e.Code {
+		case http.StatusNotFound:
+			return sluice.Errorf(sluice.NotFound, "there is nothing at this address; see /openapi.yaml")
+		case http.StatusMethodNotAllowed:
+			return sluice.Errorf(methodNotAllowed, "this address does not know this method; see /openapi.yaml")
+		}
+	}
+	if errors.Is(err, context.DeadlineExceeded) {
+		return sluice.Errorf(sluice.Unavailable, "the request took too long; try again")
+	}
+	return sluice.Errorf(sluice.Internal, "something went wrong inside; the operator finds it in the log by the request id")
+}
+
+// fail writes the answer to a request that failed.
+func (s *Server) fail(c echo.Context, err error) {
+	if c.Response().Committed {
+		return
+	}
+	e := public(err)
+	header := c.Response().Header()
+	switch e.Code { //nolint:exhaustive // the other codes have no header of their own
+	case sluice.Unauthenticated:
+		header.Set(echo.HeaderWWWAuthenticate, `Bearer realm="sluice"`)
+	case sluice.QuotaExceeded, sluice.Unavailable:
+		header.Set(echo.HeaderRetryAfter, "1")
+	}
+	body := failure{Error: failureError{Code: e.Code, Message: e.Message, Details: e.Details}, RequestID: header.Get(echo.HeaderXRequestID)}
+	if body.Error.Details == nil {
+		body.Error.Details = map[string]any{}
+	}
+	if err := c.JSON(status(e.Code), body); err != nil {
+		s.opts.Logger.LogAttrs(c.Request().Context(), slog.LevelDebug, "answer", slog.Any("error", err)) // the client has gone
+	}
+}

@@ -1,0 +1,117 @@
+package httpapi
+
+import (
+	"context"
+	"net/http"
+	"strconv"
+	"strings"
+
+	"github.com/labstack/echo/v4"
+
+	"github.com/sluice-io/sluice/pkg/sluice"
+)
+
+func (s *Server) publish(c echo.Context) error {
+	data, err := body(c)
+	if err != nil {
+		return err
+	}
+	events, err := parseEvents(c.Request().Header, data)
+	if err != nil {
+		return err
+	}
+	stored, err := s.opts.Publisher.Publish(c.Request().Context(), c.Param("ns"), events)
+	if err != nil {
+		return err
+	}
+	return c.JSON(http.StatusCreated, struct {
+		Events []sluice.Stored `json:"events"`
+	}{stored})
+}
+
+func (s *Server) listEvents(c echo.Context) error {
+	q, err := eventQuery(c)
+	if err != nil {
+		return err
+	}
+	page, err := s.opts.Log.Read(c.Request().Context(), c.Param("ns"), q)
+	if err != nil {
+		return err
+	}
+	return c.JSONBlob(http.StatusOK, renderEvents(page))
+}
+
+// renderEvents returns {"events":[…],"next_cursor":"…"}, put together by hand so that the
+// events' data stays byte for byte what it is.
+func renderEvents(page EventPage) []byte {
+	b := []byte(`{"events":[`)
+	for i := range page.Events {
+		if i > 0 {
+			b = append(b, ',')
+		}
+		b = page.Events[i].AppendJSON(b)
+	}
+	b = append(b, `],"next_cursor":"`...)
+	if page.Next != 0 {
+		b = strconv.AppendUint(b, page.Next, 10)
+	}
+	return append(b, `"}`...)
+}
+
+func eventQuery(c echo.Context) (EventQuery, error) {
+	q := EventQuery{Pattern: sluice.Pattern(c.QueryParam("pattern")), Since: c.QueryParam("since"), Until: c.QueryParam("until")}
+	if err := onlyParams(c, "pattern", "types", "since", "until", "limit", "cursor"); err != nil {
+		return q, err
+	}
+	var err error
+	if q.Pattern != "" {
+		if q.Pattern, err = sluice.ParsePattern(string(q.Pattern)); err != nil {
+			return q, err
+		}
+	}
+	for _, types := range c.QueryParams()["types"] {
+		for t := range strings.SplitSeq(types, ",") {
+			q.Types = append(q.Types, strings.TrimSpace(t))
+		}
+	}
+	for _, cursor := range []string{q.Since, q.Until} {
+		if cursor == "" {
+			continue
+		}
+		if _, err := sluice.ParseCursor(cursor); err != nil {
+			return q, err
+		}
+	}
+	if q.After, err = listCursor(c); err != nil {
+		return q, err
+	}
+	q.Limit, err = limit(c)
+	return q, err
+}
+
+// getEvent finds an event by its sequence, or else by its id, which may be a number too.
+func (s *Server) getEvent(c echo.Context) error {
+	name, err := segment(c, "event")
+	if err != nil {
+		return err
+	}
+	event, err := s.findEvent(c.Request().Context(), c.Param("ns"), name)
+	if err != nil {
+		return err
+	}
+	return c.Blob(http.StatusOK, structuredType, event.AppendJSON(nil))
+}
+
+func (s *Server) findEvent(ctx context.Context, ns, name string) (sluice.Event, error) {
+	if seq, err := strconv.ParseUint(name, 10, 64); err == nil {
+		event, err := s.opts.Log.EventAt(ctx, ns, seq)
+		switch sluice.CodeOf(err) { //nolint:exhaustive // the other codes go to the caller
+		case sluice.InvalidRequest:
+			return event, sluice.Errorf(sluice.NotFound, "what lies at %d in %s is not an event", seq, ns)
+		case sluice.NotFound:
+		default:
+			return event, err
+		}
+	}
+	return s.opts.Log.EventByID(ctx, ns, name)
+}

@@ -1,0 +1,77 @@
+package httpapi
+
+import (
+	_ "embed" // for the OpenAPI document
+	"net/http"
+
+	"github.com/labstack/echo/v4"
+
+	"github.com/sluice-io/sluice/pkg/sluice"
+)
+
+//go:embed openapi.yaml
+var openapiDocument []byte
+
+func (s *Server) openapi(c echo.Context) error {
+	return c.Blob(http.StatusOK, "application/yaml", openapiDocument)
+}
+
+// healthz says that the process answers.
+func (s *Server) healthz(c echo.Context) error {
+	return c.JSON(http.StatusOK, map[string]bool{"ok": true})
+}
+
+// readyz says whether requests can be served: whether NATS and JetStream answer.
+func (s *Server) readyz(c echo.Context) error {
+	if err := s.opts.Ready(c.Request().Context()); err != nil {
+		return err
+	}
+	return c.JSON(http.StatusOK, map[string]bool{"ok": true})
+}
+
+func (s *Server) jwks(c echo.Context) error {
+	set, err := s.opts.JWKS(c.Request().Context())
+	if err != nil {
+		return err
+	}
+	c.Response().Header().Set(echo.HeaderCacheControl, "public, max-age=300")
+	return c.Blob(http.StatusOK, "application/jwk-set+json", set)
+}
+
+// wireVersion is the version of the API's paths and bodies.
+const wireVersion = "v1"
+
+// capabilityList says what this server can do. What it cannot is not in it.
+type capabilityList struct {
+	WireVersion string           `json:"wire_version"`
+	Version     string           `json:"version"`
+	Features    map[string]bool  `json:"features"`
+	Limits      map[string]int64 `json:"limits"`
+}
+
+func (s *Server) capabilities(c echo.Context) error {
+	return c.JSON(http.StatusOK, capabilityList{
+		WireVersion: wireVersion,
+		Version:     s.opts.Version,
+		Features: map[string]bool{
+			"push":                 true, // S0-03
+			"cloudevents_binary":   true,
+			"cloudevents_batch":    true,
+			"scope_subscriptions":  true,
+			"entity_subscriptions": true,
+			"secret_rotation":      true,
+			"cel_filters":          true,
+		},
+		Limits: map[string]int64{
+			"path_bytes":      sluice.MaxPathBytes,
+			"path_segments":   sluice.MaxPathSegments,
+			"event_id_bytes":  sluice.MaxIDBytes,
+			"attribute_bytes": maxAttribute,
+			"batch_events":    maxBatch,
+			"body_bytes":      s.opts.MaxBody,
+			"page_elements":   maxLimit,
+			"window":          sluice.MaxWindow,
+			"secret_bytes":    sluice.MinSecretBytes,
+		},
+	})
+}

@@ -1,0 +1,97 @@
+package httpapi
+
+import (
+	"cmp"
+	"net/http"
+	"slices"
+	"strings"
+
+	"github.com/labstack/echo/v4"
+
+	"github.com/sluice-io/sluice/pkg/sluice"
+)
+
+// namespaceRequest is what can be said about a namespace.
+type namespaceRequest struct {
+	Description string           `json:"description"`
+	Retention   sluice.Retention `json:"retention"`
+	DedupWindow sluice.Duration  `json:"dedup_window"`
+}
+
+func (s *Server) putNamespace(c echo.Context) error {
+	var req namespaceRequest
+	if err := bind(c, &req); err != nil {
+		return err
+	}
+	revision, err := ifMatch(c)
+	if err != nil {
+		return err
+	}
+	ns := sluice.Namespace{
+		Name: c.Param("ns"), Description: req.Description, Retention: req.Retention, DedupWindow: req.DedupWindow, Revision: revision,
+	}
+	if err := ns.Validate(); err != nil {
+		return err
+	}
+	stored, created, err := s.opts.Namespaces.PutNamespace(c.Request().Context(), ns)
+	if err != nil {
+		return err
+	}
+	etag(c, stored.Revision)
+	if created {
+		return c.JSON(http.StatusCreated, stored)
+	}
+	return c.JSON(http.StatusOK, stored)
+}
+
+func (s *Server) getNamespace(c echo.Context) error {
+	ns, err := s.opts.Namespaces.Namespace(c.Request().Context(), c.Param("ns"))
+	if err != nil {
+		return err
+	}
+	etag(c, ns.Revision)
+	return c.JSON(http.StatusOK, ns)
+}
+
+func (s *Server) deleteNamespace(c echo.Context) error {
+	if err := s.opts.Namespaces.DeleteNamespace(c.Request().Context(), c.Param("ns")); err != nil {
+		return err
+	}
+	return c.NoContent(http.StatusNoContent)
+}
+
+// namespaceList is one page of namespaces.
+type namespaceList struct {
+	Namespaces []sluice.Namespace `json:"namespaces"`
+	NextCursor string             `json:"next_cursor"`
+}
+
+// listNamespaces lists newest first; the cursor is the name of the last one of the page before.
+func (s *Server) listNamespaces(c echo.Context) error {
+	if err := onlyParams(c, "limit", "cursor"); err != nil {
+		return err
+	}
+	most, err := limit(c)
+	if err != nil {
+		return err
+	}
+	all, err := s.opts.Namespaces.Namespaces(c.Request().Context())
+	if err != nil {
+		return err
+	}
+	slices.SortFunc(all, func(a, b sluice.Namespace) int {
+		return cmp.Or(b.CreatedAt.Compare(a.CreatedAt), strings.Compare(b.Name, a.Name))
+	})
+	if cursor := c.QueryParam("cursor"); cursor != "" {
+		at := slices.IndexFunc(all, func(ns sluice.Namespace) bool { return ns.Name == cursor })
+		if at < 0 {
+			return sluice.Errorf(sluice.InvalidRequest, "cursor %q is not one of this list, or its namespace was deleted; start anew", cursor)
+		}
+		all = all[at+1:]
+	}
+	page := namespaceList{Namespaces: all}
+	if len(all) > most {
+		page = namespaceList{Namespaces: all[:most], NextCursor: all[most-1].Name}
+	}
+	return c.JSON(http.StatusOK, page)
+}

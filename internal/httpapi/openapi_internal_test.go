@@ -1,0 +1,234 @@
+package httpapi
+
+import (
+	"go/ast"
+	"go/parser"
+	"go/token"
+	"maps"
+	"net/http"
+	"reflect"
+	"regexp"
+	"slices"
+	"strconv"
+	"strings"
+	"testing"
+
+	"github.com/labstack/echo/v4"
+	"github.com/stretchr/testify/require"
+	"sigs.k8s.io/yaml"
+
+	"github.com/sluice-io/sluice/internal/registry"
+	"github.com/sluice-io/sluice/pkg/sluice"
+)
+
+func document(t *testing.T) map[string]any {
+	t.Helper()
+	var doc map[string]any
+	require.NoError(t, yaml.UnmarshalStrict(openapiDocument, &doc))
+	return doc
+}
+
+func dig(t *testing.T, v any, keys ...string) any {
+	t.Helper()
+	for _, key := range keys {
+		object, ok := v.(map[string]any)
+		require.True(t, ok, "%s is not in an object", key)
+		v, ok = object[key]
+		require.True(t, ok, "there is no %s", key)
+	}
+	return v
+}
+
+func TestEveryRouteIsInTheDocumentAndNothingElse(t *testing.T) {
+	t.Parallel()
+	segment := regexp.MustCompile(`:(\w+)`)
+	var routes, documented []string
+	for _, route := range New(Options{Metrics: http.NotFoundHandler()}).echo.Routes() {
+		if route.Method == echo.RouteNotFound || route.Path == "/openapi.yaml" || route.Path == "/metrics" {
+			continue
+		}
+		routes = append(routes, route.Method+" "+segment.ReplaceAllString(route.Path, "{$1}"))
+	}
+	paths, ok := dig(t, document(t), "paths").(map[string]any)
+	require.True(t, ok)
+	ids := map[any]bool{}
+	for path, item := range paths {
+		operations, ok := item.(map[string]any)
+		require.True(t, ok)
+		for method, operation := range operations {
+			if method == "parameters" {
+				continue
+			}
+			documented = append(documented, strings.ToUpper(method)+" "+path)
+			id := dig(t, operation, "operationId")
+			require.False(t, ids[id], "operationId %s is there twice", id)
+			ids[id] = true
+		}
+	}
+	slices.Sort(routes)
+	slices.Sort(documented)
+	require.Equal(t, routes, documented)
+}
+
+func TestEveryReferenceOfTheDocumentIsThere(t *testing.T) {
+	t.Parallel()
+	doc := document(t)
+	refs := regexp.MustCompile(`\$ref: '#/([^']+)'`).FindAllSubmatch(openapiDocument, -1)
+	require.NotEmpty(t, refs)
+	for _, ref := range refs {
+		dig(t, doc, strings.Split(string(ref[1]), "/")...)
+	}
+}
+
+// The path parameters of a path are declared, by reference or in place.
+func TestEveryPathParameterIsDeclared(t *testing.T) {
+	t.Parallel()
+	doc := document(t)
+	paths, ok := dig(t, doc, "paths").(map[string]any)
+	require.True(t, ok)
+	for path, item := range paths {
+		var declared []any
+		if strings.Contains(path, "{") {
+			declared, ok = dig(t, item, "parameters").([]any)
+			require.True(t, ok)
+		}
+		require.Len(t, declared, strings.Count(path, "{"), path)
+		for _, parameter := range declared {
+			if ref, isRef := parameter.(map[string]any)["$ref"].(string); isRef {
+				parameter = dig(t, doc, strings.Split(strings.TrimPrefix(ref, "#/"), "/")...)
+			}
+			name, _ := dig(t, parameter, "name").(string)
+			require.Contains(t, path, "{"+name+"}")
+		}
+	}
+}
+
+// jsonFields returns the names of a struct's fields in JSON, those of embedded structs included.
+func jsonFields(kind reflect.Type) []string {
+	var fields []string
+	for field := range kind.Fields() {
+		name, _, _ := strings.Cut(field.Tag.Get("json"), ",")
+		switch {
+		case field.Anonymous:
+			fields = append(fields, jsonFields(field.Type)...)
+		case name != "-" && field.IsExported():
+			fields = append(fields, name)
+		}
+	}
+	slices.Sort(fields)
+	return fields
+}
+
+func TestTheSchemasHaveTheFieldsOfTheBodies(t *testing.T) {
+	t.Parallel()
+	doc := document(t)
+	tests := []struct {
+		body    any
+		schemas []string
+		also    []string // in the schema only
+	}{
+		{sluice.Namespace{}, []string{"Namespace"}, nil},
+		{namespaceRequest{}, []string{"NamespaceRequest"}, nil},
+		{sluice.Retention{}, []string{"Retention"}, nil},
+		{sluice.Stored{}, []string{"Stored"}, nil},
+		{sluice.Filter{}, []string{"Filter"}, nil},
+		{sluice.Endpoint{}, []string{"Endpoint"}, nil},
+		{sluice.Policy{}, []string{"Policy"}, nil},
+		{sluice.Subscription{}, []string{"Subscription"}, []string{"secret"}},
+		{registry.Request{}, []string{"SubscriptionRequest", "TargetRequest"}, nil},
+		{sluice.Verdict{}, []string{"Verdict"}, nil},
+		{sluice.Attempt{}, []string{"Attempt"}, nil},
+		{delivery{}, []string{"Delivery"}, nil},
+		{sluice.Parked{}, []string{"ParkedLane"}, nil},
+		{sluice.Status{}, []string{"Status"}, nil},
+		{capabilityList{}, []string{"Capabilities"}, nil},
+	}
+	for _, tt := range tests {
+		want := append(jsonFields(reflect.TypeOf(tt.body)), tt.also...)
+		var got []string
+		for _, name := range tt.schemas {
+			properties, ok := dig(t, doc, "components", "schemas", name, "properties").(map[string]any)
+			require.True(t, ok)
+			got = append(got, slices.Collect(maps.Keys(properties))...)
+		}
+		slices.Sort(want)
+		slices.Sort(got)
+		require.Equal(t, want, slices.Compact(got), tt.schemas)
+	}
+}
+
+// codes returns the error codes that package sluice declares, and the one that only HTTP knows.
+func codes(t *testing.T) []sluice.Code {
+	t.Helper()
+	file, err := parser.ParseFile(token.NewFileSet(), "../../pkg/sluice/error.go", nil, 0)
+	require.NoError(t, err)
+	all := []sluice.Code{methodNotAllowed}
+	ast.Inspect(file, func(n ast.Node) bool {
+		spec, ok := n.(*ast.ValueSpec)
+		if !ok {
+			return true
+		}
+		if kind, ok := spec.Type.(*ast.Ident); ok && kind.Name == "Code" {
+			literal, ok := spec.Values[0].(*ast.BasicLit)
+			require.True(t, ok)
+			code, err := strconv.Unquote(literal.Value)
+			require.NoError(t, err)
+			all = append(all, sluice.Code(code))
+		}
+		return true
+	})
+	slices.Sort(all)
+	return all
+}
+
+func TestTheDocumentAndTheStatusTableAgree(t *testing.T) {
+	t.Parallel()
+	schema := dig(t, document(t), "components", "schemas", "ErrorCode")
+	listed, ok := dig(t, schema, "enum").([]any)
+	require.True(t, ok)
+	table, ok := dig(t, schema, "x-status").(map[string]any)
+	require.True(t, ok)
+	var enum []sluice.Code
+	for _, code := range listed {
+		text, _ := code.(string)
+		enum = append(enum, sluice.Code(text))
+	}
+	slices.Sort(enum)
+	require.Equal(t, codes(t), enum)
+	require.Len(t, table, len(enum))
+	for _, code := range enum {
+		require.InDelta(t, status(code), table[string(code)], 0, code)
+	}
+}
+
+// 03-api, "Errors".
+func TestStatusesAreThoseOfTheContract(t *testing.T) {
+	t.Parallel()
+	contract := map[int][]sluice.Code{
+		400: {sluice.InvalidRequest},
+		401: {sluice.Unauthenticated},
+		403: {sluice.Forbidden},
+		404: {sluice.NotFound, sluice.SubscriptionMissing},
+		405: {methodNotAllowed},
+		409: {sluice.Conflict, sluice.SubscriptionDiffers},
+		410: {sluice.WindowExceeded},
+		412: {sluice.RevisionMismatch},
+		413: {sluice.TooLarge},
+		422: {
+			sluice.InsecureURL, sluice.BlockedAddress, sluice.UnknownFilter, sluice.Ambiguous, sluice.SecretTooShort,
+			sluice.WakeNotSupported, sluice.Unprocessable,
+		},
+		429: {sluice.QuotaExceeded},
+		500: {sluice.Internal},
+		503: {sluice.Unavailable},
+	}
+	var all []sluice.Code
+	for want, list := range contract {
+		for _, code := range list {
+			require.Equal(t, want, status(code), code)
+			all = append(all, code)
+		}
+	}
+	slices.Sort(all)
+	require.Equal(t, codes(t), all)
+}

@@ -1,0 +1,244 @@
+package httpapi_test
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"io"
+	"log/slog"
+	"net/http"
+	"net/http/httptest"
+	"net/netip"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/sluice-io/sluice/internal/endpoint"
+	"github.com/sluice-io/sluice/internal/hooktest"
+	"github.com/sluice-io/sluice/internal/httpapi"
+	"github.com/sluice-io/sluice/internal/natsstore"
+	"github.com/sluice-io/sluice/internal/natstest"
+	"github.com/sluice-io/sluice/internal/registry"
+	"github.com/sluice-io/sluice/pkg/sluice"
+	"github.com/sluice-io/sluice/streams"
+)
+
+const (
+	token = "the-root-token"
+	hook  = "https://192.0.2.1/hook"
+)
+
+// parts are what the API works with, made of the real ones as the program does.
+type parts struct {
+	store    *natsstore.Store
+	registry *registry.Registry
+	attempts *natsstore.AttemptLog
+	sender   *endpoint.Sender
+}
+
+func (p *parts) Ensure(ctx context.Context, sub *sluice.Subscription) error {
+	return p.store.EnsureConsumers(ctx, sub)
+}
+
+func (p *parts) Remove(ctx context.Context, sub *sluice.Subscription) error {
+	return p.store.RemoveConsumers(ctx, sub)
+}
+
+func (p *parts) PutNamespace(ctx context.Context, ns sluice.Namespace) (sluice.Namespace, bool, error) {
+	return p.store.PutNamespace(ctx, ns)
+}
+
+func (p *parts) Namespace(ctx context.Context, name string) (sluice.Namespace, error) {
+	return p.store.GetNamespace(ctx, name)
+}
+
+func (p *parts) Namespaces(ctx context.Context) ([]sluice.Namespace, error) {
+	return p.store.ListNamespaces(ctx)
+}
+
+func (p *parts) DeleteNamespace(ctx context.Context, name string) error {
+	if err := p.registry.DeleteAll(ctx, name); err != nil {
+		return err
+	}
+	return p.store.DeleteNamespace(ctx, name)
+}
+
+func (p *parts) Read(ctx context.Context, ns string, q httpapi.EventQuery) (httpapi.EventPage, error) {
+	page, err := p.store.Events(ctx, ns, natsstore.EventQuery(q))
+	return httpapi.EventPage{Events: page.Events, Next: page.NextCursor}, err
+}
+
+func (p *parts) EventAt(ctx context.Context, ns string, seq uint64) (sluice.Event, error) {
+	return p.store.Event(ctx, ns, seq)
+}
+
+func (p *parts) EventByID(ctx context.Context, ns, id string) (sluice.Event, error) {
+	return p.store.EventByID(ctx, ns, id)
+}
+
+func (p *parts) Attempts(ctx context.Context, sub *sluice.Subscription, q httpapi.AttemptQuery) ([]sluice.Attempt, uint64, error) {
+	return p.store.Attempts(ctx, sub, natsstore.AttemptQuery{EventID: q.EventID, Since: q.Since, Before: q.Before, Limit: q.Limit})
+}
+
+func (p *parts) Status(ctx context.Context, sub *sluice.Subscription) (sluice.Status, error) {
+	return p.store.Status(ctx, sub)
+}
+
+func (p *parts) Test(ctx context.Context, sub *sluice.Subscription) (sluice.Attempt, error) {
+	return p.sender.Send(ctx, sub, &sluice.Event{Namespace: sub.Namespace, Path: "/sample", ID: "sample", Type: "sample"}, 1), nil
+}
+
+// bench is an API on a server of its own.
+type bench struct {
+	*parts
+
+	nats *natstest.Server
+	http *httptest.Server
+	log  *logged
+}
+
+// logged keeps the log's lines.
+type logged struct {
+	mu  sync.Mutex
+	buf bytes.Buffer
+}
+
+func (l *logged) Write(p []byte) (int, error) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return l.buf.Write(p)
+}
+
+func (l *logged) lines() []string {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return strings.Split(strings.TrimSpace(l.buf.String()), "\n")
+}
+
+func newBench(t *testing.T) *bench {
+	t.Helper()
+	b := &bench{parts: &parts{}, nats: natstest.New(t), log: &logged{}}
+	var err error
+	b.store, err = natsstore.Connect(t.Context(), natsstore.Options{Conn: b.nats})
+	require.NoError(t, err)
+	t.Cleanup(b.store.Close)
+	require.NoError(t, b.store.Provision(t.Context()))
+	b.record(t)
+	b.sender = endpoint.New(endpoint.Options{AllowLoopback: true, AllowCIDRs: []netip.Prefix{netip.MustParsePrefix("192.0.2.0/24")}})
+	t.Cleanup(b.sender.Close)
+	b.registry = registry.New(registry.Needs{
+		Subscriptions: b.store.Subscriptions(),
+		Reservations:  natsstore.OpenBucket[registry.Reservation](b.store, streams.Reservations),
+		Logs:          b.store,
+		Endpoints:     b.sender,
+		Consumers:     b.parts,
+		Now:           time.Now,
+	})
+	b.http = httptest.NewServer(httpapi.New(b.options()).Handler())
+	t.Cleanup(b.http.Close)
+	return b
+}
+
+func (b *bench) options() httpapi.Options {
+	opts := b.bareOptions()
+	opts.Registry, opts.Namespaces, opts.Publisher, opts.Log, opts.Deliveries, opts.Ready = b.registry, b, b.store, b, b, b.store.Ready
+	return opts
+}
+
+// bareOptions have no storage behind them.
+func (b *bench) bareOptions() httpapi.Options {
+	return httpapi.Options{
+		Token:   token,
+		JWKS:    func(context.Context) ([]byte, error) { return []byte(`{"keys":[]}`), nil },
+		Metrics: http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) { _, _ = io.WriteString(w, "metrics 1\n") }),
+		MaxBody: 64 << 10, Version: "test",
+		Logger: slog.New(slog.NewJSONHandler(b.log, &slog.HandlerOptions{Level: slog.LevelDebug})),
+	}
+}
+
+// record lets attempts be recorded for as long as the test runs.
+func (b *bench) record(t *testing.T) {
+	t.Helper()
+	var err error
+	b.attempts, err = b.store.AttemptLog()
+	require.NoError(t, err)
+	ctx, cancel := context.WithCancel(t.Context())
+	var wg sync.WaitGroup
+	wg.Go(func() { _ = b.attempts.Run(ctx) })
+	t.Cleanup(func() { cancel(); wg.Wait() })
+}
+
+// answer is what came back.
+type answer struct {
+	status int
+	header http.Header
+	text   string
+	body   map[string]any
+}
+
+func (a *answer) code() string {
+	e, _ := a.body["error"].(map[string]any)
+	code, _ := e["code"].(string)
+	return code
+}
+
+func (a *answer) list(t *testing.T, name string) []map[string]any {
+	t.Helper()
+	items, ok := a.body[name].([]any)
+	require.True(t, ok, "%s has no list %s", a.text, name)
+	list := make([]map[string]any, len(items))
+	for i, item := range items {
+		list[i], ok = item.(map[string]any)
+		require.True(t, ok)
+	}
+	return list
+}
+
+// do makes a request with the root token; headers are pairs and go before the defaults.
+func (b *bench) do(t *testing.T, line, body string, headers ...string) *answer {
+	t.Helper()
+	method, path, ok := strings.Cut(line, " ")
+	require.True(t, ok)
+	req, err := http.NewRequestWithContext(t.Context(), method, b.http.URL+path, strings.NewReader(body))
+	require.NoError(t, err)
+	req.Header.Set("Authorization", "Bearer "+token)
+	req.Header.Set("Content-Type", "application/json")
+	for i := 0; i < len(headers); i += 2 {
+		req.Header.Set(headers[i], headers[i+1])
+	}
+	resp, err := b.http.Client().Do(req)
+	require.NoError(t, err)
+	data, err := io.ReadAll(resp.Body)
+	require.NoError(t, err)
+	require.NoError(t, resp.Body.Close())
+	a := &answer{status: resp.StatusCode, header: resp.Header, text: string(data)}
+	if strings.Contains(resp.Header.Get("Content-Type"), "json") {
+		require.NoError(t, json.Unmarshal(data, &a.body), a.text)
+	}
+	return a
+}
+
+// must is do, and the status is the expected one.
+func (b *bench) must(t *testing.T, status int, line, body string, headers ...string) *answer {
+	t.Helper()
+	a := b.do(t, line, body, headers...)
+	require.Equal(t, status, a.status, "%s: %s", line, a.text)
+	return a
+}
+
+// subscription makes one and returns its id.
+func (b *bench) subscription(t *testing.T, url string) string {
+	t.Helper()
+	a := b.must(t, http.StatusCreated, "POST /v1/subscriptions", `{"pattern":"/**","endpoint":{"url":"`+url+`"}}`)
+	id, ok := a.body["id"].(string)
+	require.True(t, ok)
+	return id
+}
+
+func receiver(t *testing.T) *hooktest.Server {
+	t.Helper()
+	return hooktest.New(t, func(hooktest.Request) hooktest.Answer { return hooktest.Answer{Status: http.StatusNoContent} })
+}

@@ -1,0 +1,183 @@
+package httpapi
+
+import (
+	"net/http"
+
+	"github.com/labstack/echo/v4"
+
+	"github.com/sluice-io/sluice/internal/registry"
+	"github.com/sluice-io/sluice/pkg/sluice"
+)
+
+// shown is a subscription in an answer. Its secret is there after creation and rotation only,
+// at its place in the endpoint and beside it.
+type shown struct {
+	*sluice.Subscription
+
+	Secret string `json:"secret,omitempty"`
+}
+
+func render(c echo.Context, code int, sub *sluice.Subscription) error {
+	etag(c, sub.Revision)
+	return c.JSON(code, shown{sub, sub.Endpoint.Secret})
+}
+
+func (s *Server) createSubscription(c echo.Context) error {
+	req, err := subscriptionRequest(c)
+	if err != nil {
+		return err
+	}
+	sub, created, err := s.opts.Registry.Create(c.Request().Context(), req, root)
+	if err != nil {
+		return err
+	}
+	return s.made(c, sub, created)
+}
+
+func (s *Server) putSubscription(c echo.Context) error {
+	req, err := subscriptionRequest(c)
+	if err != nil {
+		return err
+	}
+	sub, created, err := s.opts.Registry.Put(c.Request().Context(), c.Param("id"), req, root)
+	if err != nil {
+		return err
+	}
+	return s.made(c, sub, created)
+}
+
+func subscriptionRequest(c echo.Context) (*registry.Request, error) {
+	data, err := body(c)
+	if err != nil {
+		return nil, err
+	}
+	return registry.ParseRequest(data)
+}
+
+func (s *Server) made(c echo.Context, sub *sluice.Subscription, created bool) error { //nolint:revive // created is a result on its way
+	c.Response().Header().Set(echo.HeaderLocation, "/v1/subscriptions/"+sub.ID)
+	if created {
+		return render(c, http.StatusCreated, sub)
+	}
+	return render(c, http.StatusOK, sub)
+}
+
+// subscriptionList is one page of subscriptions.
+type subscriptionList struct {
+	Subscriptions []*sluice.Subscription `json:"subscriptions"`
+	NextCursor    string                 `json:"next_cursor"`
+}
+
+func (s *Server) listSubscriptions(c echo.Context) error {
+	if err := onlyParams(c, "namespace", "mode", "state", "limit", "cursor"); err != nil {
+		return err
+	}
+	most, err := limit(c)
+	if err != nil {
+		return err
+	}
+	page, err := s.opts.Registry.List(c.Request().Context(), registry.Query{
+		Namespace: c.QueryParam("namespace"),
+		Mode:      sluice.Mode(c.QueryParam("mode")),
+		State:     sluice.State(c.QueryParam("state")),
+		Limit:     most,
+		Cursor:    c.QueryParam("cursor"),
+	})
+	if err != nil {
+		return err
+	}
+	list := subscriptionList{page.Subscriptions, page.NextCursor}
+	if list.Subscriptions == nil {
+		list.Subscriptions = []*sluice.Subscription{}
+	}
+	return c.JSON(http.StatusOK, list)
+}
+
+func (s *Server) getSubscription(c echo.Context) error {
+	sub, err := s.opts.Registry.Get(c.Request().Context(), c.Param("id"))
+	if err != nil {
+		return err
+	}
+	return render(c, http.StatusOK, sub)
+}
+
+func (s *Server) patchSubscription(c echo.Context) error {
+	revision, err := ifMatch(c)
+	if err != nil {
+		return err
+	}
+	patch, err := body(c)
+	if err != nil {
+		return err
+	}
+	sub, err := s.opts.Registry.Patch(c.Request().Context(), c.Param("id"), patch, revision)
+	if err != nil {
+		return err
+	}
+	return render(c, http.StatusOK, sub)
+}
+
+func (s *Server) deleteSubscription(c echo.Context) error {
+	if err := s.opts.Registry.Delete(c.Request().Context(), c.Param("id")); err != nil {
+		return err
+	}
+	return c.NoContent(http.StatusNoContent)
+}
+
+func (s *Server) pauseSubscription(c echo.Context) error {
+	sub, err := s.opts.Registry.Pause(c.Request().Context(), c.Param("id"))
+	if err != nil {
+		return err
+	}
+	return render(c, http.StatusOK, sub)
+}
+
+func (s *Server) resumeSubscription(c echo.Context) error {
+	sub, err := s.opts.Registry.Resume(c.Request().Context(), c.Param("id"))
+	if err != nil {
+		return err
+	}
+	return render(c, http.StatusOK, sub)
+}
+
+func (s *Server) rotateSecret(c echo.Context) error {
+	var req struct {
+		Overlap *sluice.Duration `json:"overlap"`
+	}
+	if err := bind(c, &req); err != nil {
+		return err
+	}
+	overlap := registry.DefaultOverlap
+	if req.Overlap != nil {
+		overlap = req.Overlap.Std()
+	}
+	sub, err := s.opts.Registry.Rotate(c.Request().Context(), c.Param("id"), overlap)
+	if err != nil {
+		return err
+	}
+	return render(c, http.StatusOK, sub)
+}
+
+func (s *Server) testSubscription(c echo.Context) error {
+	sub, err := s.opts.Registry.Get(c.Request().Context(), c.Param("id"))
+	if err != nil {
+		return err
+	}
+	attempt, err := s.opts.Deliveries.Test(c.Request().Context(), sub)
+	if err != nil {
+		return err
+	}
+	return c.JSON(http.StatusOK, attempt)
+}
+
+func (s *Server) subscriptionStatus(c echo.Context) error {
+	sub, err := s.opts.Registry.Get(c.Request().Context(), c.Param("id"))
+	if err != nil {
+		return err
+	}
+	st, err := s.opts.Deliveries.Status(c.Request().Context(), sub)
+	if err != nil {
+		return err
+	}
+	return c.JSON(http.StatusOK, st)
+}
