@@ -77,7 +77,7 @@ func (s *server) serve(ctx context.Context) error {
 	endLog()
 	log.Wait()
 	if ctx.Err() != nil {
-		return nil //nolint:nilerr // being told to end is no failure
+		return nil
 	}
 	if err := context.Cause(inner); !errors.Is(err, context.Canceled) {
 		return err
@@ -105,7 +105,9 @@ func (s *server) serveHTTP(ctx context.Context) error {
 	limit, cancel := context.WithTimeout(context.WithoutCancel(ctx), shutdownLimit)
 	defer cancel()
 	err := web.Shutdown(limit)
-	<-ended
+	if served := <-ended; !errors.Is(served, http.ErrServerClosed) {
+		err = errors.Join(err, served)
+	}
 	return err
 }
 

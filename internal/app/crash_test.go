@@ -37,7 +37,7 @@ func (c *child) start(t *testing.T) {
 	t.Helper()
 	file := filepath.Join(c.dir, app.AddressesFile)
 	require.NoError(t, os.RemoveAll(file))
-	c.proc = exec.Command(os.Args[0], "-test.run=^$") //nolint:gosec,noctx // ourselves, killed by the test
+	c.proc = exec.Command(os.Args[0], "-test.run=^$") //nolint:noctx // ourselves, killed by the test
 	c.proc.Env = append(os.Environ(), serveEnv+"="+c.dir, "SLUICE_HTTP="+c.http, "SLUICE_NATS="+c.nats)
 	c.proc.Stderr = os.Stderr
 	require.NoError(t, c.proc.Start())
@@ -127,6 +127,7 @@ func publish(ctx context.Context, t *testing.T, url string, n, paths int) {
 // TestCrash kills the process while events flow: nothing acknowledged is lost, at most the
 // window is sent twice for each kill, and first deliveries keep the order of their path.
 func TestCrash(t *testing.T) { // S4-17, S4-22, C01
+	t.Parallel()
 	events, kills := 3000, 2
 	if os.Getenv("SLUICE_LONG") != "" {
 		events, kills = 20000, 3

@@ -96,15 +96,8 @@ func (n namespaces) DeleteNamespace(ctx context.Context, name string) error {
 		return err
 	}
 	if name != sluice.DefaultNamespace {
-		page, err := n.registry.List(ctx, registry.Query{Namespace: name})
-		if err != nil {
+		if err := n.registry.DeleteAll(ctx, name); err != nil {
 			return err
-		}
-		for _, sub := range page.Subscriptions {
-			err := n.registry.Delete(ctx, sub.ID)
-			if err != nil && sluice.CodeOf(err) != sluice.SubscriptionMissing {
-				return err
-			}
 		}
 	}
 	return n.store.DeleteNamespace(ctx, name)

@@ -82,8 +82,12 @@ func (s *server) close(ctx context.Context) error {
 func (s *server) openNATS(ctx context.Context) (err error) {
 	if !s.cfg.NATS.Embedded() {
 		s.lock = flock.New(filepath.Join(s.cfg.Data, "sluice.lock"))
-		if ok, err := s.lock.TryLock(); err != nil || !ok {
-			return fmt.Errorf("data directory %s is used by another process (%w); choose another one with --data", s.cfg.Data, err)
+		ok, err := s.lock.TryLock()
+		if err == nil && !ok {
+			err = errors.New("it is used by another process; choose another one with --data")
+		}
+		if err != nil {
+			return fmt.Errorf("data directory %s: %w", s.cfg.Data, err)
 		}
 		return nil
 	}

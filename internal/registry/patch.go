@@ -58,6 +58,9 @@ func (r *Registry) recheck(ctx context.Context, before, after *sluice.Subscripti
 	if err := after.Policy.Signature.Scheme.CheckSecret(after.Secrets[0].Value); err != nil {
 		return err // rotate first: new secrets suit every scheme
 	}
+	if before.Policy.Ordering != after.Policy.Ordering {
+		return sluice.Errorf(sluice.InvalidRequest, "policy.ordering cannot change: parked lanes are named after it; make a new subscription")
+	}
 	if reflect.DeepEqual(before.Endpoint, after.Endpoint) {
 		return nil
 	}

@@ -1,6 +1,7 @@
 package client
 
 import (
+	"bytes"
 	"context"
 	"encoding/json"
 	"fmt"
@@ -54,16 +55,19 @@ func number(n int) string {
 	return strconv.Itoa(n)
 }
 
-// encode makes a call's body.
+// encode makes a call's body. What only HTML would need is not escaped: an event's data goes
+// as it is.
 func encode(req call, body any) (call, error) {
-	data, err := json.Marshal(body)
-	if err != nil {
+	var data bytes.Buffer
+	encoder := json.NewEncoder(&data)
+	encoder.SetEscapeHTML(false)
+	if err := encoder.Encode(body); err != nil {
 		return req, sluice.Errorf(sluice.InvalidRequest, "the request is not JSON: %v", err)
 	}
 	if req.media == "" {
 		req.media = "application/json"
 	}
-	req.body = data
+	req.body = bytes.TrimSuffix(data.Bytes(), []byte("\n"))
 	return req, nil
 }
 
