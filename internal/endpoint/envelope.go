@@ -2,13 +2,11 @@ package endpoint
 
 import (
 	"cmp"
-	"maps"
 	"net/http"
 	"slices"
 	"strconv"
 	"strings"
 	"time"
-	"unicode/utf8"
 
 	"github.com/sluice-io/sluice/pkg/sluice"
 	"github.com/sluice-io/sluice/pkg/webhook"
@@ -18,72 +16,6 @@ const (
 	jsonType       = "application/json"
 	structuredType = "application/cloudevents+json; charset=utf-8"
 )
-
-// CloudEvent returns ev as structured CloudEvents 1.0 JSON with the extensions path, namespace
-// and sequence (20 digits). JSON data is embedded byte for byte, text as a string, everything
-// else as data_base64. Extensions whose name CloudEvents does not allow (not [a-z0-9], or an
-// attribute's own) are left out.
-func CloudEvent(ev *sluice.Event) []byte {
-	o := newObject(len(ev.Data) + 640)
-	o = o.str("specversion", "1.0")
-	for _, a := range attributes(ev) {
-		o = o.opt(a.name, a.value)
-	}
-	if len(ev.Data) > 0 {
-		o = o.opt("datacontenttype", contentType(ev))
-	}
-	return appendData(o, "data", ev).end()
-}
-
-type attribute struct{ name, value string }
-
-// attributes returns what both CloudEvents envelopes carry, but for the data's content type. The
-// order is always the same, so that all attempts at an event have the same body.
-func attributes(ev *sluice.Event) []attribute {
-	when := ""
-	if t := cmpTime(ev.Time, ev.Stored); !t.IsZero() {
-		when = t.UTC().Format(time.RFC3339Nano)
-	}
-	list := make([]attribute, 0, 9+len(ev.Extensions))
-	list = append(list,
-		attribute{"id", ev.ID},
-		attribute{"source", cmp.Or(ev.Source, "/"+ev.Namespace)},
-		attribute{"type", cmp.Or(ev.Type, sluice.DefaultType)},
-		attribute{"time", when},
-		attribute{"subject", ev.Subject},
-		attribute{"dataschema", ev.DataSchema},
-		attribute{"path", string(ev.Path)},
-		attribute{"namespace", ev.Namespace},
-		attribute{"sequence", sequence(ev.Seq)},
-	)
-	if len(ev.Extensions) == 0 {
-		return list
-	}
-	for _, name := range slices.Sorted(maps.Keys(ev.Extensions)) {
-		if isExtension(name) {
-			list = append(list, attribute{name, ev.Extensions[name]})
-		}
-	}
-	return list
-}
-
-func isExtension(name string) bool {
-	switch name {
-	case "", "specversion", "id", "source", "type", "time", "subject", "datacontenttype", "dataschema",
-		"data", "data_base64", "path", "namespace", "sequence":
-		return false
-	}
-	return strings.Trim(name, "abcdefghijklmnopqrstuvwxyz0123456789") == ""
-}
-
-// sequence is empty for an event that is not stored, such as a sample.
-func sequence(seq uint64) string {
-	if seq == 0 {
-		return ""
-	}
-	digits := strconv.FormatUint(seq, 10)
-	return strings.Repeat("0", 20-len(digits)) + digits
-}
 
 func contentType(ev *sluice.Event) string { return cmp.Or(ev.ContentType, jsonType) }
 
@@ -95,37 +27,20 @@ func cmpTime(first, second time.Time) time.Time {
 	return first
 }
 
-// appendData adds the event's data under name, or under name_base64 if JSON cannot hold it as it
-// is; nothing if there is none.
-func appendData(o object, name string, ev *sluice.Event) object {
-	if len(ev.Data) == 0 {
-		return o
-	}
-	if data := ev.JSONData(); data != nil {
-		return o.raw(name, data)
-	}
-	if strings.HasPrefix(strings.ToLower(ev.ContentType), "text/") && !ev.IsJSON() && utf8.Valid(ev.Data) {
-		return o.str(name, string(ev.Data))
-	}
-	return o.base64(name+"_base64", ev.Data)
-}
-
-// appendPayload is appendData for the envelopes whose payload is always there.
+// appendPayload adds the data, which these envelopes always have.
 func appendPayload(o object, ev *sluice.Event) object {
 	if len(ev.Data) == 0 {
 		return o.raw("payload", []byte("null"))
 	}
-	return appendData(o, "payload", ev)
+	return ev.AppendData(append(o, ','), "payload")
 }
 
 // setBinary writes the event's attributes into ce-* headers, percent-encoded as the CloudEvents
 // HTTP binding (3.1.3.2) has it.
 func setBinary(header http.Header, ev *sluice.Event) {
 	header.Set("Ce-Specversion", "1.0")
-	for _, a := range attributes(ev) {
-		if a.value != "" {
-			header.Set("Ce-"+a.name, percent(a.value, `"%`))
-		}
+	for _, a := range ev.Attributes() {
+		header.Set("Ce-"+a.Name, percent(a.Value, `"%`))
 	}
 }
 

@@ -4,7 +4,8 @@ import (
 	"encoding/base64"
 	"strconv"
 	"time"
-	"unicode/utf8"
+
+	"github.com/sluice-io/sluice/pkg/sluice"
 )
 
 // object is a JSON object that grows by appending. Names are constants, or attribute names of
@@ -22,7 +23,7 @@ func (o object) name(name string) object {
 	return append(o, '"', ':')
 }
 
-func (o object) str(name, value string) object { return appendString(o.name(name), value) }
+func (o object) str(name, value string) object { return sluice.AppendString(o.name(name), value) }
 
 // opt adds a string unless it is empty.
 func (o object) opt(name, value string) object {
@@ -55,38 +56,3 @@ func (o object) time(name string, t time.Time) object {
 }
 
 func (o object) end() []byte { return append(o, '}') }
-
-// appendString appends s as a JSON string: only what must be escaped is, and what is not UTF-8
-// becomes U+FFFD, as encoding/json does it without its escapes for HTML.
-func appendString(dst []byte, s string) []byte {
-	const hex = "0123456789abcdef"
-	dst = append(dst, '"')
-	start := 0
-	for i := 0; i < len(s); {
-		c := s[i]
-		if c >= ' ' && c != '"' && c != '\\' && c < utf8.RuneSelf {
-			i++
-			continue
-		}
-		if c >= utf8.RuneSelf {
-			r, size := utf8.DecodeRuneInString(s[i:])
-			if r != utf8.RuneError || size > 1 {
-				i += size
-				continue
-			}
-		}
-		dst = append(dst, s[start:i]...)
-		switch {
-		case c == '"' || c == '\\':
-			dst = append(dst, '\\', c)
-		case c >= utf8.RuneSelf:
-			dst = append(dst, `\ufffd`...)
-		default:
-			dst = append(dst, '\\', 'u', '0', '0', hex[c>>4], hex[c&0xf])
-		}
-		i++
-		start = i
-	}
-	dst = append(dst, s[start:]...)
-	return append(dst, '"')
-}

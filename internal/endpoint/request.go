@@ -80,7 +80,7 @@ func (d *draft) pack() error {
 	switch d.sub.Policy.Envelope {
 	case sluice.EnvelopeCloudEvents, "":
 		d.header.Set("Content-Type", structuredType)
-		d.body = CloudEvent(d.ev)
+		d.body = d.ev.AppendJSON(nil)
 	case sluice.EnvelopeBinary:
 		setBinary(d.header, d.ev)
 		return d.packRaw()

@@ -1,9 +1,9 @@
 package sluice
 
 import (
+	"cmp"
 	"encoding/base64"
 	"encoding/json"
-	"fmt"
 	"maps"
 	"slices"
 	"strconv"
@@ -12,76 +12,122 @@ import (
 	"unicode/utf8"
 )
 
+// Attribute is a CloudEvents attribute in its string form.
+type Attribute struct{ Name, Value string }
+
+// Attributes returns the event's CloudEvents attributes but for specversion and
+// datacontenttype: what is set, in an order that is always the same. The extensions path,
+// namespace and sequence (20 digits, so that they sort) say where the event lies; extensions
+// whose name CloudEvents does not allow are left out.
+func (e *Event) Attributes() []Attribute {
+	when := e.Time
+	if when.IsZero() {
+		when = e.Stored
+	}
+	list := make([]Attribute, 0, 9+len(e.Extensions))
+	add := func(name, value string) {
+		if value != "" {
+			list = append(list, Attribute{name, value})
+		}
+	}
+	add("id", e.ID)
+	add("source", cmp.Or(e.Source, "/"+e.Namespace))
+	add("type", cmp.Or(e.Type, DefaultType))
+	if !when.IsZero() {
+		add("time", when.UTC().Format(time.RFC3339Nano))
+	}
+	add("subject", e.Subject)
+	add("dataschema", e.DataSchema)
+	add("path", string(e.Path))
+	add("namespace", e.Namespace)
+	add("sequence", e.sequence())
+	if len(e.Extensions) == 0 {
+		return list
+	}
+	for _, name := range slices.Sorted(maps.Keys(e.Extensions)) {
+		if isExtension(name) {
+			add(name, e.Extensions[name])
+		}
+	}
+	return list
+}
+
+func isExtension(name string) bool {
+	switch name {
+	case "", "specversion", "id", "source", "type", "time", "subject", "datacontenttype", "dataschema",
+		"data", "data_base64", "path", "namespace", "sequence":
+		return false
+	}
+	return strings.Trim(name, "abcdefghijklmnopqrstuvwxyz0123456789") == ""
+}
+
+// sequence is empty for an event that is not stored, such as a sample.
+func (e *Event) sequence() string {
+	if e.Seq == 0 {
+		return ""
+	}
+	digits := strconv.FormatUint(e.Seq, 10)
+	return strings.Repeat("0", 20-len(digits)) + digits
+}
+
 // MarshalJSON returns the event as a structured CloudEvent (see AppendJSON).
 func (e *Event) MarshalJSON() ([]byte, error) { return e.AppendJSON(nil), nil }
 
-// AppendJSON appends the event as a CloudEvent in the JSON format. JSON data is taken over
-// byte for byte, other data is "data_base64". The extensions path, namespace and sequence
-// (20 digits, so that they sort) say where the event lies.
+// AppendJSON appends the event as a CloudEvent in the JSON format: its attributes, then its
+// data. JSON data is taken over byte for byte, text is a string, all else is "data_base64".
 func (e *Event) AppendJSON(b []byte) []byte {
-	b = append(b, `{"specversion":"1.0"`...)
-	b = appendMember(b, "id", e.ID)
-	b = appendMember(b, "source", e.Source)
-	b = appendMember(b, "type", e.Type)
-	b = appendMember(b, "time", e.Time.UTC().Format(time.RFC3339Nano))
-	for _, optional := range [][2]string{{"subject", e.Subject}, {"dataschema", e.DataSchema}} {
-		if optional[1] != "" {
-			b = appendMember(b, optional[0], optional[1])
-		}
+	b = append(slices.Grow(b, len(e.Data)+640), `{"specversion":"1.0"`...)
+	for _, a := range e.Attributes() {
+		b = appendMember(b, a.Name, a.Value)
 	}
-	b = appendMember(b, "path", string(e.Path))
-	b = appendMember(b, "namespace", e.Namespace)
-	b = appendMember(b, "sequence", e.Sequence())
-	for _, name := range slices.Sorted(maps.Keys(e.Extensions)) {
-		if !slices.Contains([]string{"path", "namespace", "sequence"}, name) {
-			b = appendMember(b, name, e.Extensions[name])
-		}
+	if len(e.Data) > 0 {
+		b = appendMember(b, "datacontenttype", cmp.Or(e.ContentType, "application/json"))
+		b = e.AppendData(append(b, ','), "data")
 	}
-	return append(e.appendData(b), '}')
+	return append(b, '}')
 }
 
-// Sequence returns Seq as 20 digits.
-func (e *Event) Sequence() string { return fmt.Sprintf("%020d", e.Seq) }
-
-func (e *Event) appendData(b []byte) []byte {
-	if e.ContentType != "" {
-		b = appendMember(b, "datacontenttype", e.ContentType)
+// AppendData appends the event's data as a member of a JSON object: under the name, or under
+// the name and "_base64" where JSON cannot hold it as it is.
+func (e *Event) AppendData(b []byte, name string) []byte {
+	if data := e.JSONData(); data != nil {
+		return append(append(AppendString(b, name), ':'), data...)
 	}
-	switch {
-	case len(e.Data) == 0:
-		return b
-	case e.JSONData() != nil:
-		if e.ContentType == "" {
-			b = append(b, `,"datacontenttype":"application/json"`...)
-		}
-		return append(append(b, `,"data":`...), e.Data...)
-	case strings.HasPrefix(e.ContentType, "text/") && utf8.Valid(e.Data):
-		return appendMember(b, "data", string(e.Data))
+	if strings.HasPrefix(strings.ToLower(e.ContentType), "text/") && !e.IsJSON() && utf8.Valid(e.Data) {
+		return AppendString(append(AppendString(b, name), ':'), string(e.Data))
 	}
-	b = append(b, `,"data_base64":"`...)
+	b = append(AppendString(b, name+"_base64"), ':', '"')
 	return append(base64.StdEncoding.AppendEncode(b, e.Data), '"')
 }
 
 func appendMember(b []byte, name, value string) []byte {
-	b = append(append(append(b, ',', '"'), name...), '"', ':')
-	return AppendString(b, value)
+	return AppendString(append(AppendString(append(b, ','), name), ':'), value)
 }
 
-// AppendString appends s as a JSON string, without the escapes that only HTML needs.
+// AppendString appends s as a JSON string: only what must be escaped is, and what is not UTF-8
+// becomes U+FFFD, as encoding/json does it without its escapes for HTML.
 func AppendString(b []byte, s string) []byte {
 	const hex = "0123456789abcdef"
 	b = append(b, '"')
-	for _, r := range s {
-		switch {
-		case r == '"' || r == '\\':
-			b = append(b, '\\', byte(r))
-		case r < 0x20:
-			b = append(b, '\\', 'u', '0', '0', hex[r>>4], hex[r&15])
-		default:
-			b = utf8.AppendRune(b, r)
+	start := 0
+	for i, r := range s {
+		if r >= ' ' && r != '"' && r != '\\' && r != utf8.RuneError {
+			continue
 		}
+		b = append(b, s[start:i]...)
+		size := utf8.RuneLen(r)
+		switch {
+		case r == utf8.RuneError:
+			_, size = utf8.DecodeRuneInString(s[i:])
+			b = append(b, "\ufffd"...)
+		case r < ' ':
+			b = append(b, '\\', 'u', '0', '0', hex[r>>4], hex[r&0xf])
+		default:
+			b = append(b, '\\', byte(r))
+		}
+		start = i + size
 	}
-	return append(b, '"')
+	return append(append(b, s[start:]...), '"')
 }
 
 // UnmarshalJSON reads what AppendJSON wrote, and any other structured CloudEvent whose
