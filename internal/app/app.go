@@ -10,6 +10,7 @@ import (
 	"net"
 	"net/http"
 	"os"
+	"path/filepath"
 	"sync"
 	"time"
 
@@ -46,15 +47,20 @@ func Run(ctx context.Context, cfg config.Config, opts Options) (err error) {
 		return fmt.Errorf("http.listen: %w", err)
 	}
 	defer func() { err = errors.Join(err, ignoreClosed(listener.Close())) }()
+	file := filepath.Join(cfg.Data, AddressesFile)
+	if err := removeIfThere(file); err != nil { // a killed server leaves it behind
+		return err
+	}
 	s := &server{cfg: cfg, opts: opts, listener: listener}
 	defer func() { err = errors.Join(err, s.close(context.WithoutCancel(ctx))) }()
 	if err := s.open(ctx); err != nil {
 		return err
 	}
 	addresses := s.addresses()
-	if err := writeAddresses(cfg.Data, addresses); err != nil {
+	if err := writeAddresses(file, addresses); err != nil {
 		return err
 	}
+	defer func() { err = errors.Join(err, removeIfThere(file)) }()
 	opts.Log.InfoContext(ctx, "ready", slog.String("http", addresses.HTTP), slog.String("nats", addresses.NATS), slog.String("data", cfg.Data))
 	if opts.Ready != nil {
 		opts.Ready(addresses)

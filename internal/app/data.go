@@ -68,10 +68,17 @@ func write(file, content string) error {
 	return os.Rename(temp, file)
 }
 
-func writeAddresses(dir string, a Addresses) error {
+func removeIfThere(file string) error {
+	if err := os.Remove(file); err != nil && !errors.Is(err, fs.ErrNotExist) {
+		return err
+	}
+	return nil
+}
+
+func writeAddresses(file string, a Addresses) error {
 	content, err := json.Marshal(a)
 	if err != nil {
 		return fmt.Errorf("addresses: %w", err)
 	}
-	return write(filepath.Join(dir, AddressesFile), string(content)+"\n")
+	return write(file, string(content)+"\n")
 }
