@@ -1,7 +1,6 @@
 package natsd
 
 import (
-	"errors"
 	"fmt"
 	"log/slog"
 	"sync"
@@ -29,7 +28,7 @@ func (l *logger) Fatalf(format string, v ...any) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	if l.fatal == nil {
-		l.fatal = errors.New(fmt.Sprintf(format, v...)) //nolint:perfsprint // Errorf would want a constant format
+		l.fatal = fmt.Errorf(format, v...)
 	}
 }
 

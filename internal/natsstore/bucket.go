@@ -81,12 +81,12 @@ func (b Bucket[T]) Put(ctx context.Context, key string, value T, revision uint64
 	if err != nil {
 		return 0, err
 	}
-	var stored uint64
-	if revision == 0 {
-		stored, err = kv.Create(ctx, key, data)
-	} else {
-		stored, err = kv.Update(ctx, key, data, revision)
-	}
+	stored, err := told(ctx, func() (uint64, error) {
+		if revision == 0 {
+			return kv.Create(ctx, key, data)
+		}
+		return kv.Update(ctx, key, data, revision)
+	})
 	switch {
 	case err == nil:
 		return stored, nil
@@ -112,7 +112,7 @@ func (b Bucket[T]) Delete(ctx context.Context, key string, revision uint64) erro
 	if ttl := markerTTL(b.name); ttl > 0 {
 		opts = append(opts, jetstream.PurgeTTL(ttl))
 	}
-	err = kv.Purge(ctx, key, opts...)
+	_, err = told(ctx, func() (uint64, error) { return 0, kv.Purge(ctx, key, opts...) })
 	switch {
 	case err == nil || errors.Is(err, jetstream.ErrInvalidKey):
 		return nil
@@ -142,8 +142,10 @@ func (b Bucket[T]) List(ctx context.Context, filter string) ([]Entry[T], error) 
 }
 
 // Watch tells of the records whose keys match the filter, ">" for all, as they are now, then
-// once CaughtUp, then of every change, until ctx ends or the store is closed. It gets over lost connections: what changed meanwhile is told afterwards, deletions included, though not
-// every step in between. Of one key nothing older is told than was told before.
+// once CaughtUp, then of what changes, until ctx ends or the store is closed. Of changes that
+// follow one another quickly the last may be the only one that is told. Lost connections are
+// got over: what changed meanwhile is told afterwards, deletions included. Of one key nothing
+// older is told than was told before.
 func (b Bucket[T]) Watch(ctx context.Context, filter string, f func(Entry[T])) error {
 	w := watcher[T]{told: map[string]uint64{}, tell: f}
 	wait := backoff.NewExponentialBackOff(backoff.WithInitialInterval(100*time.Millisecond),

@@ -137,15 +137,11 @@ func TestAListHasWhatIsThereAndMatches(t *testing.T) {
 func watch(tb testing.TB, b natsstore.Bucket[record], filter string) <-chan natsstore.Entry[record] {
 	tb.Helper()
 	told := make(chan natsstore.Entry[record], 100)
-	ctx, cancel := context.WithCancel(context.Background())
 	ended := make(chan error)
 	go func() {
-		ended <- b.Watch(ctx, filter, func(e natsstore.Entry[record]) { told <- e })
+		ended <- b.Watch(tb.Context(), filter, func(e natsstore.Entry[record]) { told <- e })
 	}()
-	tb.Cleanup(func() {
-		cancel()
-		require.ErrorIs(tb, <-ended, context.Canceled)
-	})
+	tb.Cleanup(func() { require.ErrorIs(tb, <-ended, context.Canceled) })
 	return told
 }
 
@@ -177,15 +173,16 @@ func TestAWatcherIsToldWhatIsThereThenThatItIsAllThenWhatChanges(t *testing.T) {
 	told := watch(t, b, "s.>")
 	require.Equal(t, "set s.a 1", next(t, told))
 	require.Equal(t, "caught up  0", next(t, told))
-	_, err = b.Put(ctx, "s.a", record{2}, first)
-	require.NoError(t, err)
-	require.NoError(t, b.Delete(ctx, "s.a", 0))
-	_, err = b.Put(ctx, "s.b", record{3}, 0)
-	require.NoError(t, err)
-	for _, want := range []string{"set s.a 2", "removed s.a 0", "set s.b 3"} {
+	both := func(want string, err error) {
+		require.NoError(t, err)
 		require.Equal(t, want, next(t, told))
 		require.Equal(t, want, next(t, nothing))
 	}
+	second, err := b.Put(ctx, "s.a", record{2}, first)
+	both("set s.a 2", err)
+	both("removed s.a 0", b.Delete(ctx, "s.a", second))
+	_, err = b.Put(ctx, "s.b", record{3}, 0)
+	both("set s.b 3", err)
 }
 
 // What changed while the server was away is told afterwards, also what left no trace.

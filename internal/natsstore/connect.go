@@ -62,6 +62,7 @@ type Store struct {
 
 	mu      sync.Mutex
 	buckets map[string]jetstream.KeyValue
+	broken  chan struct{} // closed, and replaced, when the connection is a new one
 }
 
 // Connect returns a store as soon as the server can be reached, which it tries until ctx ends.
@@ -71,7 +72,7 @@ func Connect(ctx context.Context, opts Options) (*Store, error) {
 	opts.Log = cmp.Or(opts.Log, slog.New(slog.DiscardHandler))
 	opts.Name = cmp.Or(opts.Name, "sluice")
 	opts.Replicas = cmp.Or(opts.Replicas, 1)
-	s := &Store{opts: opts, closed: make(chan struct{}), buckets: map[string]jetstream.KeyValue{}}
+	s := &Store{opts: opts, closed: make(chan struct{}), buckets: map[string]jetstream.KeyValue{}, broken: make(chan struct{})}
 
 	wait := backoff.NewExponentialBackOff(
 		backoff.WithInitialInterval(50*time.Millisecond), backoff.WithMaxInterval(5*time.Second), backoff.WithMaxElapsedTime(0))
@@ -122,7 +123,7 @@ func (s *Store) dial() (*nats.Conn, error) {
 	switch {
 	case err == nil:
 		return nc, nil
-	case s.opts.Conn != nil && errors.Is(err, io.ErrClosedPipe):
+	case s.opts.Conn != nil && errors.Is(err, io.ErrClosedPipe): // after the server's write deadline of ten seconds
 		return nil, backoff.Permanent(errors.New("the server in this process closed the connection: check user and password"))
 	case errors.Is(err, nats.ErrNoServers), errors.Is(err, nats.ErrTimeout), isNetError(err), errors.Is(err, io.EOF):
 		return nil, err
@@ -150,6 +151,10 @@ func (s *Store) connOptions() ([]nats.Option, error) {
 		}),
 		nats.ReconnectHandler(func(nc *nats.Conn) {
 			o.Log.Info("reconnected to NATS", slog.String("server", nc.ConnectedServerName()))
+			s.mu.Lock()
+			defer s.mu.Unlock()
+			close(s.broken)
+			s.broken = make(chan struct{})
 		}),
 		nats.ClosedHandler(func(*nats.Conn) { close(s.closed) }),
 	}

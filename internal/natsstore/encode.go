@@ -1,6 +1,7 @@
 package natsstore
 
 import (
+	"encoding/hex"
 	"strings"
 	"time"
 
@@ -113,9 +114,8 @@ func unescape(s string) string {
 	var b strings.Builder
 	for i := 0; i < len(s); i++ {
 		if s[i] == '%' && i+2 < len(s) {
-			hi, lo := unhex(s[i+1]), unhex(s[i+2])
-			if hi >= 0 && lo >= 0 {
-				b.WriteByte(byte(hi<<4 | lo))
+			if raw, err := hex.DecodeString(s[i+1 : i+3]); err == nil {
+				b.Write(raw)
 				i += 2
 				continue
 			}
@@ -123,11 +123,4 @@ func unescape(s string) string {
 		b.WriteByte(s[i])
 	}
 	return b.String()
-}
-
-func unhex(c byte) int {
-	if c >= 'a' && c <= 'f' {
-		c -= 'a' - 'A'
-	}
-	return strings.IndexByte(upperHex, c)
 }

@@ -94,28 +94,55 @@ func TestMessagesOfOthersAreEvents(t *testing.T) {
 		want   sluice.Event
 	}{
 		{"without headers", nil, "hello", plain},
-		{"names in any case", nats.Header{"CE-Id": {"1"}, "Ce-TYPE": {"t"}, "Content-Type": {"text/plain"}}, "hello",
-			with(func(e *sluice.Event) { e.ID, e.Type, e.ContentType = "1", "t", "text/plain" })},
+		{
+			"names in any case",
+			nats.Header{"CE-Id": {"1"}, "Ce-TYPE": {"t"}, "Content-Type": {"text/plain"}},
+			"hello",
+			with(func(e *sluice.Event) { e.ID, e.Type, e.ContentType = "1", "t", "text/plain" }),
+		},
 		{"the id is Nats-Msg-Id", nats.Header{"Nats-Msg-Id": {"m"}}, "hello", with(func(e *sluice.Event) { e.ID = "m" })},
 		{"ce-id goes before Nats-Msg-Id", nats.Header{"Nats-Msg-Id": {"m"}, "ce-id": {"c"}}, "hello", with(func(e *sluice.Event) { e.ID = "c" })},
-		{"quotes and percent signs", nats.Header{"ce-subject": {`"50% of \"%C3%A4\""`}}, "hello",
-			with(func(e *sluice.Event) { e.Subject = `50% of "ä"` })},
+		{
+			"quotes and percent signs",
+			nats.Header{"ce-subject": {`"50% of \"%C3%A4\""`}},
+			"hello",
+			with(func(e *sluice.Event) { e.Subject = `50% of "ä"` }),
+		},
 		{"a time that is none", nats.Header{"ce-time": {"yesterday"}}, "hello", plain},
-		{"trace context", nats.Header{"Traceparent": {"00-1-2-01"}, "ce-region": {"eu"}}, "hello",
-			with(func(e *sluice.Event) { e.Extensions = map[string]string{"traceparent": "00-1-2-01", "region": "eu"} })},
-		{"structured with JSON", nats.Header{"content-type": {"application/cloudevents+json; charset=utf-8"}},
+		{
+			"trace context",
+			nats.Header{"Traceparent": {"00-1-2-01"}, "ce-region": {"eu"}},
+			"hello",
+			with(func(e *sluice.Event) { e.Extensions = map[string]string{"traceparent": "00-1-2-01", "region": "eu"} }),
+		},
+		{
+			"structured with JSON",
+			nats.Header{"content-type": {"application/cloudevents+json; charset=utf-8"}},
 			`{"specversion":"1.0","id":"s","type":"t","source":"/s","time":"2026-01-02T04:04:05+01:00","n":7,"flag":true,"gone":null,"data":{"a":1}}`,
 			with(func(e *sluice.Event) {
 				e.ID, e.Type, e.Source, e.Time = "s", "t", "/s", stored.Truncate(time.Second)
 				e.Extensions = map[string]string{"n": "7", "flag": "true"}
 				e.Data = []byte(`{"a":1}`)
-			})},
-		{"structured with text", nats.Header{"content-type": {structuredType}}, `{"id":"s","datacontenttype":"text/plain","data":"a\nb"}`,
-			with(func(e *sluice.Event) { e.ID, e.ContentType, e.Data = "s", "text/plain", []byte("a\nb") })},
-		{"structured with bytes", nats.Header{"content-type": {structuredType}}, `{"id":"s","datacontenttype":"image/png","data_base64":"AAE="}`,
-			with(func(e *sluice.Event) { e.ID, e.ContentType, e.Data = "s", "image/png", []byte{0, 1} })},
-		{"structured without data or id", nats.Header{"content-type": {structuredType}, "Nats-Msg-Id": {"m"}}, `{}`,
-			with(func(e *sluice.Event) { e.ID, e.Data = "m", nil })},
+			}),
+		},
+		{
+			"structured with text",
+			nats.Header{"content-type": {structuredType}},
+			`{"id":"s","datacontenttype":"text/plain","data":"a\nb"}`,
+			with(func(e *sluice.Event) { e.ID, e.ContentType, e.Data = "s", "text/plain", []byte("a\nb") }),
+		},
+		{
+			"structured with bytes",
+			nats.Header{"content-type": {structuredType}},
+			`{"id":"s","datacontenttype":"image/png","data_base64":"AAE="}`,
+			with(func(e *sluice.Event) { e.ID, e.ContentType, e.Data = "s", "image/png", []byte{0, 1} }),
+		},
+		{
+			"structured without data or id",
+			nats.Header{"content-type": {structuredType}, "Nats-Msg-Id": {"m"}},
+			`{}`,
+			with(func(e *sluice.Event) { e.ID, e.Data = "m", nil }),
+		},
 	}
 	for _, test := range tests {
 		t.Run(test.name, func(t *testing.T) {
@@ -181,8 +208,13 @@ func TestServersBeforeTheAtomicBatchAreRefused(t *testing.T) {
 		give string
 		ok   bool
 	}{
-		{"2.12.0", true}, {"2.15.2", true}, {"3.0.0-beta.1", true},
-		{"2.11.9", false}, {"1.99.0", false}, {"", false}, {"dev", false},
+		{"2.12.0", true},
+		{"2.15.2", true},
+		{"3.0.0-beta.1", true},
+		{"2.11.9", false},
+		{"1.99.0", false},
+		{"", false},
+		{"dev", false},
 	}
 	for _, test := range tests {
 		t.Run(test.give, func(t *testing.T) {

@@ -35,9 +35,9 @@ const (
 )
 
 // apiCode returns JetStream's code, or 0 if the error is not one of JetStream's.
-func apiCode(err error) jetstream.ErrorCode {
+func apiCode(err error) int {
 	if e, ok := errors.AsType[*jetstream.APIError](err); ok {
-		return e.ErrorCode
+		return int(e.ErrorCode)
 	}
 	return 0
 }
@@ -62,7 +62,7 @@ func isTransient(err error) bool {
 	for _, e := range []error{
 		nats.ErrNoResponders, nats.ErrTimeout, jetstream.ErrNoStreamResponse, context.DeadlineExceeded,
 		nats.ErrConnectionReconnecting, nats.ErrDisconnected, nats.ErrReconnectBufExceeded,
-		jetstream.ErrNoHeartbeat, jetstream.ErrConsumerDeleted, errGap,
+		jetstream.ErrNoHeartbeat, jetstream.ErrConsumerDeleted, errGap, errReconnect,
 	} {
 		if errors.Is(err, e) {
 			return true
@@ -71,7 +71,7 @@ func isTransient(err error) bool {
 	return false
 }
 
-// How long a question that changes nothing is asked again, and after what time.
+// How long something is asked again, and after what time.
 const (
 	askPatience = 10 * time.Second
 	askTimeout  = 2 * time.Second
@@ -80,12 +80,25 @@ const (
 // asked asks something that changes nothing, and again while nobody answers: a question that
 // was on its way when a connection broke is lost.
 func asked[T any](ctx context.Context, timeout time.Duration, ask func(context.Context) (T, error)) (T, error) {
+	return retried(ctx, isTransient, func() (T, error) {
+		ctx, cancel := context.WithTimeout(ctx, timeout)
+		defer cancel()
+		return ask(ctx)
+	})
+}
+
+// told tells something that cannot be told twice, and again while nobody is there to hear it.
+func told(ctx context.Context, tell func() (uint64, error)) (uint64, error) {
+	return retried(ctx, func(err error) bool {
+		return errors.Is(err, jetstream.ErrNoStreamResponse) || errors.Is(err, nats.ErrNoResponders)
+	}, tell)
+}
+
+func retried[T any](ctx context.Context, again func(error) bool, act func() (T, error)) (T, error) {
 	wait := backoff.NewExponentialBackOff(backoff.WithInitialInterval(20*time.Millisecond), backoff.WithMaxElapsedTime(askPatience))
 	return backoff.RetryWithData(func() (T, error) {
-		try, cancel := context.WithTimeout(ctx, timeout)
-		defer cancel()
-		answer, err := ask(try)
-		if err != nil && (ctx.Err() != nil || !isTransient(err)) {
+		answer, err := act()
+		if err != nil && (ctx.Err() != nil || !again(err)) {
 			return answer, backoff.Permanent(err)
 		}
 		return answer, err

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"sync"
 	"time"
 
 	"github.com/nats-io/nats.go/jetstream"
@@ -16,8 +17,11 @@ const (
 	followUnused    = time.Minute
 )
 
-// errGap tells that a message was lost on the way: what was followed has to be read again.
-var errGap = errors.New("a message was lost on the way")
+// What was followed has to be read again.
+var (
+	errGap       = errors.New("a message was lost on the way")
+	errReconnect = errors.New("the connection is a new one")
+)
 
 // follow calls each for the messages of a stream in order, as config chooses them, until it
 // returns false or an error. It is called once without a message as soon as there is nothing
@@ -26,6 +30,8 @@ var errGap = errors.New("a message was lost on the way")
 func (s *Store) follow(ctx context.Context, stream string, config jetstream.ConsumerConfig,
 	each func(jetstream.Msg, *jetstream.MsgMetadata) (more bool, err error),
 ) error {
+	ctx, stop := s.untilReconnect(ctx)
+	defer stop()
 	config.AckPolicy = jetstream.AckNonePolicy
 	config.MemoryStorage, config.Replicas = true, 1
 	config.InactiveThreshold = followUnused
@@ -46,20 +52,49 @@ func (s *Store) follow(ctx context.Context, stream string, config jetstream.Cons
 		}
 	}
 	for next := uint64(1); ; next++ {
-		msg, err := messages.Next(jetstream.NextContext(ctx))
+		msg, meta, err := nextMessage(ctx, messages)
+		if err == nil && meta.Sequence.Consumer != next {
+			err = errGap
+		}
 		if err != nil {
 			return fmt.Errorf("read %s: %w", stream, err)
-		}
-		meta, err := msg.Metadata()
-		if err != nil {
-			return fmt.Errorf("read %s: %w", stream, err)
-		}
-		if meta.Sequence.Consumer != next {
-			return fmt.Errorf("read %s: %w", stream, errGap)
 		}
 		if more, err := each(msg, meta); err != nil || !more {
 			return err
 		}
+	}
+}
+
+func nextMessage(ctx context.Context, messages jetstream.MessagesContext) (jetstream.Msg, *jetstream.MsgMetadata, error) {
+	msg, err := messages.Next(jetstream.NextContext(ctx))
+	if ctx.Err() != nil {
+		return nil, nil, context.Cause(ctx)
+	}
+	if err != nil {
+		return nil, nil, err
+	}
+	meta, err := msg.Metadata()
+	return msg, meta, err
+}
+
+// untilReconnect returns a context that ends with errReconnect when the connection is a new
+// one: a consumer in memory may be gone then, which would show only by its silence.
+func (s *Store) untilReconnect(ctx context.Context) (context.Context, func()) {
+	ctx, cancel := context.WithCancelCause(ctx)
+	s.mu.Lock()
+	broken := s.broken
+	s.mu.Unlock()
+	var watching sync.WaitGroup
+	watching.Go(func() {
+		select {
+		case <-broken:
+			cancel(errReconnect)
+		case <-ctx.Done():
+		}
+	})
+	return ctx, func() {
+		cancel(nil)
+		watching.Wait()
 	}
 }
 

@@ -164,7 +164,7 @@ type merge func(have, want jetstream.StreamConfig) (next jetstream.StreamConfig,
 // not less, and what cannot be switched off stays on.
 func keepData(have, want jetstream.StreamConfig) (jetstream.StreamConfig, []string) {
 	next, refused := shape(have, want), []string(nil)
-	keep := func(name string, less bool) bool { //nolint:revive // less is a finding, not a switch
+	keep := func(name string, less bool) bool {
 		if less {
 			refused = append(refused, name)
 		}

@@ -5,6 +5,7 @@ import (
 	"crypto/rand"
 	"errors"
 	"fmt"
+	"slices"
 	"time"
 
 	"github.com/cenkalti/backoff/v4"
@@ -105,8 +106,9 @@ func (s *Store) publishBatch(ctx context.Context, b *batch, fresh []int) error {
 	if err != nil {
 		return err
 	}
-	for at, i := range fresh {
-		b.place(i, last-uint64(len(fresh)-1-at))
+	for _, i := range slices.Backward(fresh) {
+		b.place(i, last)
+		last--
 	}
 	return nil
 }

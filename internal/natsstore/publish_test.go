@@ -17,16 +17,13 @@ import (
 
 const ns = sluice.DefaultNamespace
 
-// publish stores one event without data at each path and returns their places.
-func publish(tb testing.TB, store *natsstore.Store, namespace string, paths ...sluice.Path) []sluice.Stored {
+// publish stores one event without data at each path, the one after the other.
+func publish(tb testing.TB, store *natsstore.Store, namespace string, paths ...sluice.Path) {
 	tb.Helper()
-	all := make([]sluice.Stored, len(paths))
 	for i, path := range paths {
-		stored, err := store.Publish(tb.Context(), namespace, []sluice.Event{{ID: fmt.Sprintf("%s#%d", path, i), Path: path}})
+		_, err := store.Publish(tb.Context(), namespace, []sluice.Event{{ID: fmt.Sprintf("%s#%d", path, i), Path: path}})
 		require.NoError(tb, err)
-		all[i] = stored[0]
 	}
-	return all
 }
 
 func batchOf(prefix string, n int) []sluice.Event {
@@ -71,19 +68,17 @@ func TestABatchKeepsItsOrder(t *testing.T) {
 	store, _ := provisioned(t)
 	publish(t, store, ns, "/before")
 	for _, n := range []int{2, 100, natsstore.MaxBatch} {
-		t.Run(strconv.Itoa(n), func(t *testing.T) { //nolint:paralleltest // the batches follow one another
-			last, err := store.LastSeq(t.Context(), ns)
-			require.NoError(t, err)
-			events := batchOf(strconv.Itoa(n)+"-", n)
-			stored, err := store.Publish(t.Context(), ns, events)
-			require.NoError(t, err)
-			for i, s := range stored {
-				require.Equal(t, sluice.Stored{ID: events[i].ID, Seq: last + uint64(i) + 1, Path: events[i].Path}, s)
-			}
-			e, err := store.Event(t.Context(), ns, last+uint64(n))
-			require.NoError(t, err)
-			require.Equal(t, events[n-1].ID, e.ID)
-		})
+		last, err := store.LastSeq(t.Context(), ns)
+		require.NoError(t, err)
+		events := batchOf(strconv.Itoa(n)+"-", n)
+		stored, err := store.Publish(t.Context(), ns, events)
+		require.NoError(t, err)
+		for i, s := range stored {
+			require.Equal(t, sluice.Stored{ID: events[i].ID, Seq: last + uint64(i) + 1, Path: events[i].Path}, s)
+		}
+		e, err := store.Event(t.Context(), ns, last+uint64(n))
+		require.NoError(t, err)
+		require.Equal(t, events[n-1].ID, e.ID)
 	}
 }
 

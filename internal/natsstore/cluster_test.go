@@ -1,0 +1,71 @@
+package natsstore_test
+
+import (
+	"strconv"
+	"testing"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/sluice-io/sluice/internal/natsstore"
+	"github.com/sluice-io/sluice/internal/natstest"
+	"github.com/sluice-io/sluice/pkg/sluice"
+	"github.com/sluice-io/sluice/streams"
+)
+
+// What holds on one server holds on three, where other code of JetStream answers and a read
+// may be answered by a replica that is behind.
+func TestAClusterKeepsThePromises(t *testing.T) {
+	t.Parallel()
+	if testing.Short() {
+		t.Skip("takes some eight seconds")
+	}
+	cluster := natstest.NewCluster(t)
+	store := connected(t, natsstore.Options{URL: cluster.URL(), Replicas: 3})
+	require.NoError(t, store.Provision(t.Context()))
+	require.NoError(t, store.Provision(t.Context()))
+
+	events := batchOf("x", 5)
+	_, err := store.Publish(t.Context(), ns, events[1:3])
+	require.NoError(t, err)
+	stored, err := store.Publish(t.Context(), ns, events)
+	require.NoError(t, err)
+	places, duplicates := seqs(stored)
+	require.Equal(t, []uint64{3, 1, 2, 4, 5}, places)
+	require.Equal(t, []bool{false, true, true, false, false}, duplicates)
+	last, err := store.LastSeq(t.Context(), ns)
+	require.NoError(t, err)
+	require.Equal(t, uint64(5), last, "looking up stores nothing")
+	e, err := store.EventByID(t.Context(), ns, "x4")
+	require.NoError(t, err)
+	require.Equal(t, uint64(5), e.Seq)
+
+	b := records(store)
+	revision, err := b.Put(t.Context(), "k", record{-1}, 0)
+	require.NoError(t, err)
+	_, err = b.Put(t.Context(), "k", record{}, 0)
+	requireCode(t, sluice.Conflict, err)
+	requireCode(t, sluice.Conflict, b.Delete(t.Context(), "k", revision+1))
+	for i := range 200 { // read your writes
+		revision, err = b.Put(t.Context(), "k", record{i}, revision)
+		require.NoError(t, err)
+		got, at, err := b.Get(t.Context(), "k")
+		require.NoError(t, err)
+		require.Equal(t, i, got.N)
+		require.Equal(t, revision, at)
+	}
+	told := watch(t, b, ">")
+	require.Equal(t, "set k 199", next(t, told))
+	require.Equal(t, "caught up  0", next(t, told))
+
+	cluster.StopLeader(t, streams.EventsStream(ns))
+	for i := range 3 {
+		_, err = store.Publish(t.Context(), ns, batchOf("y"+strconv.Itoa(i), 1+i))
+		require.NoError(t, err)
+	}
+	last, err = store.LastSeq(t.Context(), ns)
+	require.NoError(t, err)
+	require.Equal(t, uint64(5+1+2+3), last, "nothing twice, however often it was sent")
+	_, err = b.Put(t.Context(), "after", record{7}, 0)
+	require.NoError(t, err)
+	require.Equal(t, "set after 7", next(t, told))
+}

@@ -1,0 +1,86 @@
+package natstest
+
+import (
+	"net"
+	"net/url"
+	"strconv"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/nats-io/nats-server/v2/server"
+	"github.com/stretchr/testify/require"
+)
+
+const clusterSize, clusterPatience = 3, 30 * time.Second
+
+// Cluster is three servers that replicate to one another, on the loopback address.
+type Cluster struct{ servers []*server.Server }
+
+// NewCluster returns a cluster that goes with the test. It takes some five seconds to be ready:
+// a package needs one at most, and skips it with -short.
+func NewCluster(tb testing.TB) *Cluster {
+	tb.Helper()
+	routes := freeAddresses(tb)
+	c := &Cluster{}
+	for i, route := range routes {
+		port, err := strconv.Atoi(route.Port())
+		require.NoError(tb, err)
+		s, err := server.NewServer(&server.Options{
+			ServerName: "n" + strconv.Itoa(i), Host: "127.0.0.1", Port: server.RANDOM_PORT,
+			JetStream: true, StoreDir: tb.TempDir(), NoSigs: true, NoLog: true,
+			Cluster: server.ClusterOpts{Name: "test", Host: "127.0.0.1", Port: port}, Routes: routes,
+		})
+		require.NoError(tb, err)
+		tb.Cleanup(func() {
+			s.Shutdown()
+			s.WaitForShutdown()
+		})
+		s.Start()
+		c.servers = append(c.servers, s)
+	}
+	for _, s := range c.servers {
+		require.True(tb, s.ReadyForConnections(clusterPatience))
+	}
+	require.Eventually(tb, func() bool {
+		return c.servers[0].JetStreamIsCurrent() && c.servers[1].JetStreamIsCurrent() && c.servers[2].JetStreamIsCurrent()
+	}, clusterPatience, 20*time.Millisecond)
+	return c
+}
+
+// URL returns the addresses of all servers.
+func (c *Cluster) URL() string {
+	urls := make([]string, len(c.servers))
+	for i, s := range c.servers {
+		urls[i] = s.ClientURL()
+	}
+	return strings.Join(urls, ",")
+}
+
+// StopLeader stops the server that leads the stream; it stays stopped.
+func (c *Cluster) StopLeader(tb testing.TB, stream string) {
+	tb.Helper()
+	for _, s := range c.servers {
+		if s.JetStreamIsStreamLeader(server.DEFAULT_GLOBAL_ACCOUNT, stream) {
+			s.Shutdown()
+			s.WaitForShutdown()
+			return
+		}
+	}
+	require.Fail(tb, "nobody leads "+stream)
+}
+
+// freeAddresses returns as many addresses as there are servers. They were free a moment ago:
+// the servers have to know one another's before they start.
+func freeAddresses(tb testing.TB) []*url.URL {
+	tb.Helper()
+	addresses := make([]*url.URL, clusterSize)
+	for i := range addresses {
+		var config net.ListenConfig
+		l, err := config.Listen(tb.Context(), "tcp", "127.0.0.1:0")
+		require.NoError(tb, err)
+		defer func() { require.NoError(tb, l.Close()) }()
+		addresses[i] = &url.URL{Scheme: "nats", Host: l.Addr().String()}
+	}
+	return addresses
+}
