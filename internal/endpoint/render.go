@@ -1,7 +1,6 @@
 package endpoint
 
 import (
-	"encoding/base64"
 	"strconv"
 	"time"
 
@@ -37,12 +36,6 @@ func (o object) raw(name string, json []byte) object { return append(o.name(name
 
 func (o object) integer(name string, n int) object {
 	return strconv.AppendInt(o.name(name), int64(n), 10)
-}
-
-func (o object) base64(name string, data []byte) object {
-	o = append(o.name(name), '"')
-	o = base64.StdEncoding.AppendEncode(o, data)
-	return append(o, '"')
 }
 
 // time adds a time unless it is zero.
