@@ -147,7 +147,9 @@ func (s *Store) connOptions() ([]nats.Option, error) {
 		nats.PingInterval(20 * time.Second),
 		nats.ErrorHandler(s.asyncError),
 		nats.DisconnectErrHandler(func(_ *nats.Conn, err error) {
-			o.Log.Warn("disconnected from NATS", slog.Any("error", err))
+			if err != nil { // nil: we closed it
+				o.Log.Warn("disconnected from NATS", slog.Any("error", err))
+			}
 		}),
 		nats.ReconnectHandler(func(nc *nats.Conn) {
 			o.Log.Info("reconnected to NATS", slog.String("server", nc.ConnectedServerName()))
