@@ -9,6 +9,7 @@ import (
 	"sync"
 	"time"
 
+	"github.com/nats-io/nats.go"
 	"github.com/nats-io/nats.go/jetstream"
 
 	"github.com/sluice-io/sluice/pkg/sluice"
@@ -211,10 +212,15 @@ func (s *Source) hand(last uint64) func(jetstream.Msg) {
 	}
 }
 
+// trouble ends the source if nothing more would come, or not for half a minute: a request that
+// nobody answers, as may happen when its consumer was made a moment ago or has moved, is
+// repeated by the client only when heartbeats are missing.
 func (s *Source) trouble(_ jetstream.ConsumeContext, err error) {
 	s.log.Debug("consumer", slog.String("subscription", s.sub.ID), slog.Any("error", err))
-	if errors.Is(err, jetstream.ErrConsumerDeleted) || errors.Is(err, jetstream.ErrConsumerNotFound) {
-		s.stop()
+	for _, final := range []error{jetstream.ErrConsumerDeleted, jetstream.ErrConsumerNotFound, nats.ErrNoResponders} {
+		if errors.Is(err, final) {
+			s.stop()
+		}
 	}
 }
 
