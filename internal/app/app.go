@@ -20,6 +20,7 @@ import (
 const (
 	readyLimit    = 60 * time.Second // for NATS to be there and provisioned
 	shutdownLimit = 20 * time.Second // for requests under way
+	scrapeLimit   = 2 * time.Second  // for what a scrape asks NATS
 )
 
 // Options is what a server is given besides its settings.

@@ -164,6 +164,6 @@ type counted struct {
 // Publish stores events and counts them.
 func (c counted) Publish(ctx context.Context, namespace string, events []sluice.Event) ([]sluice.Stored, error) {
 	stored, err := c.publisher.Publish(ctx, namespace, events)
-	c.metrics.Published(namespace, stored)
+	c.metrics.Taken(namespace, stored)
 	return stored, err
 }

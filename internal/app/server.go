@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"log/slog"
 	"net"
 	"net/http"
 	"net/netip"
@@ -177,7 +178,7 @@ func (s *server) openEngine(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	s.metrics = metrics.New(s.moments)
+	s.metrics = metrics.New(s.moments, s.logs(context.WithoutCancel(ctx)))
 	s.engine = push.New(watcher{s.store.Subscriptions()}, leases, push.Ports{
 		Sources: sources{s.store}, Log: s.attempts, Lanes: s.store, Events: s.store, Sender: s.traced(), Registry: s.registry,
 	}, push.Options{Observe: s.metrics, Log: s.opts.Log})
@@ -239,4 +240,24 @@ func (s *server) moments() []metrics.Moment {
 		})
 	}
 	return all
+}
+
+// logs returns what reads the namespaces' logs for a scrape; nothing while NATS is away.
+func (s *server) logs(ctx context.Context) func() []metrics.Log {
+	return func() []metrics.Log {
+		limit, cancel := context.WithTimeout(ctx, scrapeLimit)
+		defer cancel()
+		all, err := s.store.ListNamespaces(limit)
+		if err != nil {
+			s.opts.Log.WarnContext(limit, "scrape", slog.Any("error", err))
+			return nil
+		}
+		logs := make([]metrics.Log, 0, len(all))
+		for _, ns := range all {
+			if u := ns.Usage; u != nil {
+				logs = append(logs, metrics.Log{Namespace: ns.Name, Events: u.Events, Bytes: u.Bytes, LastSeq: u.LastSeq})
+			}
+		}
+		return logs
+	}
 }

@@ -21,23 +21,31 @@ type Moment struct {
 	LagSeconds   float64 // age of the oldest event that is held or parked
 }
 
-// Metrics is a set of counters. Its methods may be called at once.
-type Metrics struct {
-	registry  *prometheus.Registry
-	published *prometheus.CounterVec
-	matched   *prometheus.CounterVec
-	attempts  *prometheus.CounterVec
-	dead      *prometheus.CounterVec
-	duration  *prometheus.HistogramVec
+// Log is what a namespace's log holds right now.
+type Log struct {
+	Namespace string
+	Events    uint64
+	Bytes     uint64
+	LastSeq   uint64 // so many events were ever published, whoever published them
 }
 
-// New returns a set that reads the subscriptions' moments whenever it is scraped.
-func New(moments func() []Moment) *Metrics {
+// Metrics is a set of counters. Its methods may be called at once.
+type Metrics struct {
+	registry *prometheus.Registry
+	taken    *prometheus.CounterVec
+	matched  *prometheus.CounterVec
+	attempts *prometheus.CounterVec
+	dead     *prometheus.CounterVec
+	duration *prometheus.HistogramVec
+}
+
+// New returns a set that reads the subscriptions' moments and the logs whenever it is scraped.
+func New(moments func() []Moment, logs func() []Log) *Metrics {
 	perSubscription := []string{"namespace", "subscription"}
 	m := &Metrics{
 		registry: prometheus.NewRegistry(),
-		published: prometheus.NewCounterVec(prometheus.CounterOpts{
-			Name: "sluice_events_published_total", Help: "Events stored through the HTTP API.",
+		taken: prometheus.NewCounterVec(prometheus.CounterOpts{
+			Name: "sluice_api_events_total", Help: "Events taken by the HTTP API, duplicates included.",
 		}, []string{"namespace", "duplicate"}),
 		matched: prometheus.NewCounterVec(prometheus.CounterOpts{
 			Name: "sluice_events_matched_total", Help: "Events that a subscription's pattern and filter chose.",
@@ -53,7 +61,8 @@ func New(moments func() []Moment) *Metrics {
 			Buckets: []float64{.001, .0025, .005, .01, .025, .05, .1, .25, .5, 1, 2.5, 5, 10, 30, 60},
 		}, perSubscription),
 	}
-	m.registry.MustRegister(m.published, m.matched, m.attempts, m.dead, m.duration, &gauges{moments},
+	m.registry.MustRegister(m.taken, m.matched, m.attempts, m.dead, m.duration,
+		readings[Moment]{moments, momentReadings()}, readings[Log]{logs, logReadings()},
 		collectors.NewGoCollector(), collectors.NewProcessCollector(collectors.ProcessCollectorOpts{}))
 	return m
 }
@@ -63,14 +72,14 @@ func (m *Metrics) Handler() http.Handler {
 	return promhttp.HandlerFor(m.registry, promhttp.HandlerOpts{Registry: m.registry})
 }
 
-// Published counts events that were stored.
-func (m *Metrics) Published(namespace string, stored []sluice.Stored) {
+// Taken counts events that the API stored.
+func (m *Metrics) Taken(namespace string, stored []sluice.Stored) {
 	for _, s := range stored {
 		duplicate := "false"
 		if s.Duplicate {
 			duplicate = "true"
 		}
-		m.published.WithLabelValues(namespace, duplicate).Inc()
+		m.taken.WithLabelValues(namespace, duplicate).Inc()
 	}
 }
 
@@ -90,33 +99,59 @@ func (m *Metrics) Buried(sub *sluice.Subscription, reason sluice.Reason) {
 	m.dead.WithLabelValues(sub.Namespace, sub.ID, string(reason)).Inc()
 }
 
-// gauges turns moments into gauges when they are asked for.
-type gauges struct{ moments func() []Moment }
-
-type gauge struct {
-	name, help string
-	value      func(Moment) float64
+// reading is one figure of a T.
+type reading[T any] struct {
+	desc   *prometheus.Desc
+	kind   prometheus.ValueType
+	value  func(T) float64
+	labels func(T) []string
 }
 
-func gaugeList() []gauge {
-	return []gauge{
-		{"sluice_attempts_in_flight", "Attempts under way.", func(m Moment) float64 { return float64(m.InFlight) }},
-		{"sluice_deliveries_held", "Events handed out and not settled yet.", func(m Moment) float64 { return float64(m.Held) }},
-		{"sluice_lanes_parked", "Lanes that wait for their next attempt.", func(m Moment) float64 { return float64(m.Parked) }},
-		{"sluice_lag_seconds", "Age of the oldest event that is held or parked.", func(m Moment) float64 { return m.LagSeconds }},
+func momentReadings() []reading[Moment] {
+	labels := func(m Moment) []string { return []string{m.Namespace, m.Subscription} }
+	gauge := func(name, help string, value func(Moment) float64) reading[Moment] {
+		return reading[Moment]{prometheus.NewDesc(name, help, []string{"namespace", "subscription"}, nil), prometheus.GaugeValue, value, labels}
+	}
+	return []reading[Moment]{
+		gauge("sluice_attempts_in_flight", "Attempts under way.", func(m Moment) float64 { return float64(m.InFlight) }),
+		gauge("sluice_deliveries_held", "Events handed out and not settled yet.", func(m Moment) float64 { return float64(m.Held) }),
+		gauge("sluice_lanes_parked", "Lanes that wait for their next attempt.", func(m Moment) float64 { return float64(m.Parked) }),
+		gauge("sluice_lag_seconds", "Age of the oldest event that is held or parked.", func(m Moment) float64 { return m.LagSeconds }),
 	}
 }
 
-// Describe is for prometheus.Collector: the gauges are not checked in advance.
-func (g *gauges) Describe(chan<- *prometheus.Desc) {}
+func logReadings() []reading[Log] {
+	labels := func(l Log) []string { return []string{l.Namespace} }
+	of := func(kind prometheus.ValueType, name, help string, value func(Log) float64) reading[Log] {
+		return reading[Log]{prometheus.NewDesc(name, help, []string{"namespace"}, nil), kind, value, labels}
+	}
+	return []reading[Log]{
+		of(prometheus.CounterValue, "sluice_events_published_total", "Events stored since the namespace was made, whoever published them.",
+			func(l Log) float64 { return float64(l.LastSeq) }),
+		of(prometheus.GaugeValue, "sluice_log_events", "Events that the log holds.", func(l Log) float64 { return float64(l.Events) }),
+		of(prometheus.GaugeValue, "sluice_log_bytes", "Bytes that the log holds.", func(l Log) float64 { return float64(l.Bytes) }),
+	}
+}
+
+// readings is a collector that reads its values when it is asked.
+type readings[T any] struct {
+	read func() []T
+	all  []reading[T]
+}
+
+// Describe is for prometheus.Collector.
+func (r readings[T]) Describe(out chan<- *prometheus.Desc) {
+	for _, figure := range r.all {
+		out <- figure.desc
+	}
+}
 
 // Collect is for prometheus.Collector.
-func (g *gauges) Collect(out chan<- prometheus.Metric) {
-	moments := g.moments()
-	for _, kind := range gaugeList() {
-		desc := prometheus.NewDesc(kind.name, kind.help, []string{"namespace", "subscription"}, nil)
-		for _, m := range moments {
-			out <- prometheus.MustNewConstMetric(desc, prometheus.GaugeValue, kind.value(m), m.Namespace, m.Subscription)
+func (r readings[T]) Collect(out chan<- prometheus.Metric) {
+	values := r.read()
+	for _, figure := range r.all {
+		for _, v := range values {
+			out <- prometheus.MustNewConstMetric(figure.desc, figure.kind, figure.value(v), figure.labels(v)...)
 		}
 	}
 }

@@ -1,0 +1,47 @@
+package metrics_test
+
+import (
+	"net/http"
+	"net/http/httptest"
+	"testing"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/sluice-io/sluice/internal/metrics"
+	"github.com/sluice-io/sluice/pkg/sluice"
+)
+
+func TestAScrapeShowsWhatWasCountedAndWhatIsNow(t *testing.T) {
+	t.Parallel()
+	m := metrics.New(
+		func() []metrics.Moment {
+			return []metrics.Moment{{Namespace: "acme", Subscription: "erp", InFlight: 1, Held: 2, Parked: 3, LagSeconds: 4.5}}
+		},
+		func() []metrics.Log { return []metrics.Log{{Namespace: "acme", Events: 5, Bytes: 6, LastSeq: 7}} },
+	)
+	sub := &sluice.Subscription{Namespace: "acme", ID: "erp"}
+	m.Taken("acme", []sluice.Stored{{}, {Duplicate: true}})
+	m.Matched(sub)
+	m.Attempted(sub, &sluice.Attempt{Outcome: sluice.Delivered})
+	m.Buried(sub, sluice.Exhausted)
+
+	scrape := httptest.NewRecorder()
+	m.Handler().ServeHTTP(scrape, httptest.NewRequestWithContext(t.Context(), http.MethodGet, "/metrics", nil))
+	for _, line := range []string{
+		`sluice_api_events_total{duplicate="false",namespace="acme"} 1`,
+		`sluice_api_events_total{duplicate="true",namespace="acme"} 1`,
+		`sluice_events_published_total{namespace="acme"} 7`,
+		`sluice_log_events{namespace="acme"} 5`,
+		`sluice_log_bytes{namespace="acme"} 6`,
+		`sluice_events_matched_total{namespace="acme",subscription="erp"} 1`,
+		`sluice_attempts_total{namespace="acme",outcome="delivered",subscription="erp"} 1`,
+		`sluice_dead_letters_total{namespace="acme",reason="exhausted",subscription="erp"} 1`,
+		`sluice_attempt_duration_seconds_count{namespace="acme",subscription="erp"} 1`,
+		`sluice_attempts_in_flight{namespace="acme",subscription="erp"} 1`,
+		`sluice_deliveries_held{namespace="acme",subscription="erp"} 2`,
+		`sluice_lanes_parked{namespace="acme",subscription="erp"} 3`,
+		`sluice_lag_seconds{namespace="acme",subscription="erp"} 4.5`,
+	} {
+		require.Contains(t, scrape.Body.String(), line+"\n")
+	}
+}
