@@ -24,9 +24,9 @@ func (p plan) print(w io.Writer, rows []row) error {
 			ms(r.p50), ms(r.p99), ms(r.cpu), ms(r.pacedCPU), mib(r.rss), mib(r.peak), r.again)
 		if i%2 == 1 {
 			base := rows[i-1]
-			fmt.Fprintf(&cells, "ratio\t\t%.2f\t%.2f\t%.2f\t%.2f\t%.2f\t%.2f\t%.2f\t\t\n", r.rate/base.rate,
-				ms(r.p50)/ms(base.p50), ms(r.p99)/ms(base.p99), ms(r.cpu)/ms(base.cpu), ms(r.pacedCPU)/ms(base.pacedCPU),
-				mib(r.rss)/mib(base.rss), mib(r.peak)/mib(base.peak))
+			fmt.Fprintf(&cells, "ratio\t\t%s\t%s\t%s\t%s\t%s\t%s\t%s\t\t\n", ratio(r.rate, base.rate),
+				ratio(r.p50, base.p50), ratio(r.p99, base.p99), ratio(r.cpu, base.cpu), ratio(r.pacedCPU, base.pacedCPU),
+				ratio(r.rss, base.rss), ratio(r.peak, base.peak))
 		}
 	}
 	table := tabwriter.NewWriter(&out, 0, 0, 2, ' ', tabwriter.AlignRight)
@@ -47,6 +47,14 @@ func loadAverage() string {
 		return ", load " + fields[0]
 	}
 	return ""
+}
+
+// ratio is nothing where the bare loop's share was too small to be measured.
+func ratio[T int64 | float64 | time.Duration](ours, base T) string {
+	if base == 0 {
+		return "–"
+	}
+	return fmt.Sprintf("%.2f", float64(ours)/float64(base))
 }
 
 func ms(d time.Duration) float64 { return float64(d) / float64(time.Millisecond) }
