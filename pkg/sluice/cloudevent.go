@@ -123,7 +123,7 @@ func AppendString(b []byte, s string) []byte {
 		case r < ' ':
 			b = append(b, '\\', 'u', '0', '0', hex[r>>4], hex[r&0xf])
 		default:
-			b = append(b, '\\', byte(r))
+			b = utf8.AppendRune(append(b, '\\'), r)
 		}
 		start = i + size
 	}
