@@ -220,11 +220,12 @@ func shardKey(shard int) string { return "push." + strconv.Itoa(shard) }
 
 func shardOf(subscription string) int { return int(sum(subscription) % shards) }
 
-// preferred returns the replica that should hold the shard: the one with the highest hash.
+// preferred returns the replica that should hold the shard: the one with the highest hash. The
+// shard is hashed first: the last few bytes move the high bits of this hash too little.
 func preferred(shard int, replicas []string) (best string) {
 	var highest uint64
 	for _, r := range replicas {
-		if h := sum(r + "/" + strconv.Itoa(shard)); best == "" || h > highest {
+		if h := sum(strconv.Itoa(shard) + "/" + r); best == "" || h > highest {
 			best, highest = r, h
 		}
 	}
