@@ -221,6 +221,24 @@ func (b *book) makeReady(l *lane) {
 	b.ready = append(b.ready, l)
 }
 
+// oldest returns when the oldest event that is held was stored, or the parked lane that waits
+// longest failed first; zero if there is neither.
+func (b *book) oldest() (oldest time.Time) {
+	for _, l := range b.lanes {
+		var since time.Time
+		switch {
+		case l.park != nil:
+			since = l.park.FirstFailedAt
+		case len(l.queue) > 0:
+			since = l.queue[0].Event.Stored
+		}
+		if !since.IsZero() && (oldest.IsZero() || since.Before(oldest)) {
+			oldest = since
+		}
+	}
+	return oldest
+}
+
 // each calls f for every delivery that is held.
 func (b *book) each(f func(*sluice.Delivery)) {
 	for _, l := range b.lanes {

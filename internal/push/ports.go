@@ -81,5 +81,5 @@ type Gauges struct {
 	InFlight     int
 	Held         int
 	Parked       int
-	Lag          time.Duration // age of the oldest event that is held
+	Lag          time.Duration // age of the oldest event that is held or parked
 }

@@ -49,6 +49,8 @@ type runner struct {
 
 	mu     sync.Mutex
 	gauges Gauges
+	oldest time.Time // event that is held or parked; zero: none
+	looked time.Time // when oldest was looked for
 }
 
 func newRunner(sub *sluice.Subscription, ports Ports, opts Options) *runner {
@@ -56,6 +58,7 @@ func newRunner(sub *sluice.Subscription, ports Ports, opts Options) *runner {
 		id: sub.ID, ordering: sub.Policy.Ordering,
 		ports: ports, observe: opts.Observe, log: opts.Log, sub: sub,
 		changed: make(chan *sluice.Subscription, 1),
+		gauges:  Gauges{Namespace: sub.Namespace, Subscription: sub.ID},
 	}
 }
 
@@ -303,19 +306,32 @@ func (r *runner) answer(err error) {
 	}
 }
 
+// publishGauges shows how the book stands. For the oldest event it looks at every lane, so it
+// does that only now and then.
 func (r *runner) publishGauges() {
+	const lookEvery = 250 * time.Millisecond
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	r.gauges = Gauges{
 		Namespace: r.sub.Namespace, Subscription: r.sub.ID,
 		InFlight: r.book.busy, Held: len(r.book.held), Parked: r.book.parked,
 	}
+	switch now := time.Now(); {
+	case r.gauges.Held+r.gauges.Parked == 0:
+		r.oldest = time.Time{}
+	case r.oldest.IsZero() && r.gauges.Held > 0 || now.Sub(r.looked) > lookEvery:
+		r.oldest, r.looked = r.book.oldest(), now
+	}
 }
 
 func (r *runner) read() Gauges {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	return r.gauges
+	g := r.gauges
+	if !r.oldest.IsZero() {
+		g.Lag = time.Since(r.oldest)
+	}
+	return g
 }
 
 // recentSet remembers the last few sequences that were settled: an acknowledgement that was
