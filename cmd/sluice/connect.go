@@ -37,7 +37,7 @@ func (s *session) baseURL() (string, error) {
 	}
 	addresses, err := readAddresses(dir)
 	if errors.Is(err, fs.ErrNotExist) {
-		return "", fmt.Errorf("no server has run in %s; start one with sluice serve, or set SLUICE_URL and SLUICE_TOKEN", dir)
+		return "", fmt.Errorf("no server runs on %s; start one with sluice serve, or set SLUICE_URL and SLUICE_TOKEN", dir)
 	}
 	return addresses.HTTP, err
 }

@@ -193,7 +193,7 @@ func (e *examination) checkAddresses() {
 	e.addresses, err = readAddresses(e.data)
 	switch {
 	case errors.Is(err, fs.ErrNotExist):
-		e.note("addresses", "fail", "no server has run in %s; start one with sluice serve", e.data)
+		e.note("addresses", "fail", "no server runs on %s; start one with sluice serve", e.data)
 	case err != nil:
 		e.note("addresses", "fail", "%v", err)
 	default:
