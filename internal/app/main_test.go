@@ -8,6 +8,7 @@ import (
 	"testing"
 
 	"github.com/stretchr/testify/require"
+	"go.uber.org/goleak"
 
 	"github.com/sluice-io/sluice/config"
 	"github.com/sluice-io/sluice/internal/app"
@@ -23,7 +24,7 @@ func TestMain(m *testing.M) {
 		serveAsChild(dir)
 		return
 	}
-	os.Exit(m.Run())
+	goleak.VerifyTestMain(m)
 }
 
 func serveAsChild(dir string) {

@@ -1,0 +1,299 @@
+package app_test
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"io"
+	"log/slog"
+	"net/http"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/nats-io/nats.go"
+	"github.com/nats-io/nats.go/jetstream"
+	"github.com/stretchr/testify/require"
+
+	"github.com/sluice-io/sluice/config"
+	"github.com/sluice-io/sluice/internal/app"
+	"github.com/sluice-io/sluice/internal/hooktest"
+	"github.com/sluice-io/sluice/pkg/client"
+	"github.com/sluice-io/sluice/pkg/sluice"
+	"github.com/sluice-io/sluice/pkg/webhook"
+)
+
+// patience is how long a test waits for what should come soon, on a machine that is busy.
+const patience = 20 * time.Second
+
+// quick is a policy whose retries come at once.
+const quick = `"policy":{"retry":{"preset":"custom","steps":["100ms"],"max_attempts":100}}`
+
+// running is a server in this process.
+type running struct {
+	api   *client.Client
+	at    app.Addresses
+	dir   string
+	token string
+
+	cancel context.CancelFunc
+	ended  chan struct{}
+	err    error // of Run; to be read once it has ended
+}
+
+// serve runs a server for development on a directory of its own until the test ends.
+func serve(t *testing.T, change func(*config.Config)) (*client.Client, app.Addresses) {
+	t.Helper()
+	s := start(t, t.TempDir(), change)
+	return s.api, s.at
+}
+
+// start runs a server on a directory, until it is stopped or the test ends.
+func start(t *testing.T, dir string, change func(*config.Config)) *running {
+	t.Helper()
+	cfg := config.Default()
+	cfg.Data, cfg.Dev = dir, true
+	cfg.HTTP.Listen, cfg.NATS.Listen = "127.0.0.1:0", "127.0.0.1:0"
+	if change != nil {
+		change(&cfg)
+	}
+	log := slog.New(slog.NewTextHandler(t.Output(), &slog.HandlerOptions{Level: slog.LevelWarn}))
+	ctx, cancel := context.WithCancel(t.Context())
+	s := &running{dir: dir, cancel: cancel, ended: make(chan struct{})}
+	ready := make(chan app.Addresses, 1)
+	go func() {
+		defer close(s.ended)
+		s.err = app.Run(ctx, cfg, app.Options{Version: "test", Log: log, Ready: func(at app.Addresses) { ready <- at }})
+	}()
+	t.Cleanup(func() { s.stop(t) })
+	select {
+	case s.at = <-ready:
+	case <-s.ended:
+		require.NoError(t, s.err, "the server starts")
+		require.FailNow(t, "the server ended before it was ready")
+	}
+	token, err := os.ReadFile(filepath.Join(dir, app.RootTokenFile))
+	require.NoError(t, err)
+	s.token = strings.TrimSpace(string(token))
+	transport := &http.Transport{}
+	t.Cleanup(transport.CloseIdleConnections)
+	s.api = client.New(s.at.HTTP, s.token)
+	s.api.HTTP = &http.Client{Transport: transport}
+	return s
+}
+
+// stop tells the server to end and waits until it has.
+func (s *running) stop(t *testing.T) {
+	t.Helper()
+	s.cancel()
+	<-s.ended
+	require.NoError(t, s.err, "the server ends in order")
+}
+
+// reply is an answer of the API, as it came over the wire.
+type reply struct {
+	status int
+	header http.Header
+	text   string
+}
+
+// field returns a member of the answer's JSON object, or one inside another ("error.code").
+func (r reply) field(t *testing.T, path string) any {
+	t.Helper()
+	var value any
+	require.NoError(t, json.Unmarshal([]byte(r.text), &value), r.text)
+	for name := range strings.SplitSeq(path, ".") {
+		object, ok := value.(map[string]any)
+		require.True(t, ok, "%s of %s", path, r.text)
+		value = object[name]
+	}
+	return value
+}
+
+// call makes a request that the client cannot: line is "METHOD /path", headers are pairs.
+func (s *running) call(t *testing.T, line, body string, headers ...string) reply {
+	t.Helper()
+	method, path, ok := strings.Cut(line, " ")
+	require.True(t, ok)
+	req, err := http.NewRequestWithContext(t.Context(), method, s.at.HTTP+path, strings.NewReader(body))
+	require.NoError(t, err)
+	req.Header.Set("Authorization", "Bearer "+s.token)
+	req.Header.Set("Content-Type", "application/json")
+	for i := 0; i < len(headers); i += 2 {
+		req.Header.Set(headers[i], headers[i+1])
+	}
+	resp, err := s.api.HTTP.Do(req)
+	require.NoError(t, err)
+	data, err := io.ReadAll(resp.Body)
+	require.NoError(t, err)
+	require.NoError(t, resp.Body.Close())
+	return reply{resp.StatusCode, resp.Header, string(data)}
+}
+
+// must is call, and the answer has the status.
+func (s *running) must(t *testing.T, status int, line, body string, headers ...string) reply {
+	t.Helper()
+	r := s.call(t, line, body, headers...)
+	require.Equal(t, status, r.status, "%s: %s", line, r.text)
+	return r
+}
+
+// dial connects to a server's NATS as any client does.
+func dial(t *testing.T, url string, opts ...nats.Option) jetstream.JetStream {
+	t.Helper()
+	nc, err := nats.Connect(url, opts...)
+	require.NoError(t, err)
+	t.Cleanup(nc.Close)
+	js, err := jetstream.New(nc)
+	require.NoError(t, err)
+	return js
+}
+
+// put publishes events of one path, ids and data made of the numbers from first to last.
+func put(t *testing.T, api *client.Client, path sluice.Path, first, last int) {
+	t.Helper()
+	events := make([]sluice.Event, 0, last-first+1)
+	for n := first; n <= last; n++ {
+		events = append(events, sluice.Event{
+			ID: numbered(path, n), Path: path, Type: "test.numbered", Source: "/test", Data: fmt.Appendf(nil, `{"n":%d}`, n),
+		})
+	}
+	_, err := api.Publish(t.Context(), sluice.DefaultNamespace, events...)
+	require.NoError(t, err)
+}
+
+// numbered returns the id that put gives an event.
+func numbered(path sluice.Path, n int) string {
+	return fmt.Sprintf("%s-%d", strings.ReplaceAll(string(path[1:]), "/", "-"), n)
+}
+
+// wish returns a subscription to everything at an endpoint; more is other members of it.
+func wish(url string, more ...string) string {
+	members := append([]string{`"endpoint":{"url":"` + url + `"}`}, more...)
+	if !strings.Contains(strings.Join(more, ","), `"pattern"`) {
+		members = append(members, `"pattern":"/**"`)
+	}
+	return "{" + strings.Join(members, ",") + "}"
+}
+
+// status answers every request with a status, for as long as fails says so, then with 200.
+func status(code int, fails func(hooktest.Request) bool) func(hooktest.Request) hooktest.Answer {
+	return func(r hooktest.Request) hooktest.Answer {
+		if fails(r) {
+			return hooktest.Answer{Status: code}
+		}
+		return hooktest.Answer{}
+	}
+}
+
+// idOf returns the id of the event that a request brings.
+func idOf(r hooktest.Request) string { return r.Header.Get(webhook.HeaderID) }
+
+// idsOf returns the ids of the events of requests.
+func idsOf(requests []hooktest.Request) []string {
+	ids := make([]string, len(requests))
+	for i, r := range requests {
+		ids[i] = idOf(r)
+	}
+	return ids
+}
+
+// parse returns what a request says, without looking at its signature.
+func parse(t *testing.T, r hooktest.Request) *webhook.Delivery {
+	t.Helper()
+	d, err := webhook.Parse("", r.Header, r.Body)
+	require.NoError(t, err, "%s", r.Body)
+	return d
+}
+
+// receive returns what a request says if the receiver believes it.
+func receive(t *testing.T, receiver *webhook.Receiver, r hooktest.Request) *webhook.Delivery {
+	t.Helper()
+	req, err := http.NewRequestWithContext(t.Context(), r.Method, "http://receiver"+r.Path, strings.NewReader(string(r.Body)))
+	require.NoError(t, err)
+	req.Header = r.Header
+	d, err := receiver.Receive(req)
+	require.NoError(t, err, "%s", r.Body)
+	return d
+}
+
+// eventually waits until a condition holds. Unlike require.Eventually it asks from the test's own
+// goroutine, so that the condition may end the test.
+func eventually(t *testing.T, condition func() bool, what string) {
+	t.Helper()
+	tick, limit := time.NewTicker(5*time.Millisecond), time.NewTimer(patience)
+	defer tick.Stop()
+	defer limit.Stop()
+	for !condition() {
+		select {
+		case <-tick.C:
+		case <-limit.C:
+			require.FailNow(t, "it takes too long: "+what)
+		}
+	}
+}
+
+// statusOf waits until a subscription's status is as wanted and returns it.
+func statusOf(t *testing.T, api *client.Client, id string, wanted func(sluice.Status) bool) sluice.Status {
+	t.Helper()
+	var st sluice.Status
+	eventually(t, func() bool {
+		var err error
+		st, err = api.Status(t.Context(), id)
+		return err == nil && wanted(st)
+	}, "the status of "+id+" is as expected")
+	return st
+}
+
+// idle is the status of a subscription that has nothing to do.
+func idle(st sluice.Status) bool { return st.Backlog == 0 && st.InFlight == 0 && st.Parked == 0 }
+
+// served waits until this server's engine serves a subscription, or does not.
+func (s *running) served(t *testing.T, id string, want []string) {
+	t.Helper()
+	eventually(t, func() bool { return slices.Equal(want, s.servedOf(t, id)) }, "who serves "+id)
+}
+
+// servedOf returns which of the subscriptions the server serves now, as its metrics say.
+func (s *running) servedOf(t *testing.T, ids ...string) []string {
+	t.Helper()
+	text := s.must(t, http.StatusOK, "GET /metrics", "").text
+	var found []string
+	for _, id := range ids {
+		if strings.Contains(text, `sluice_attempts_in_flight{namespace="default",subscription="`+id+`"}`) {
+			found = append(found, id)
+		}
+	}
+	return found
+}
+
+// switchboard decides which events an endpoint refuses, and can change its mind.
+type switchboard struct {
+	mu      sync.Mutex
+	refused map[string]bool
+}
+
+func refusing(ids ...string) *switchboard {
+	s := &switchboard{refused: map[string]bool{}}
+	for _, id := range ids {
+		s.refused[id] = true
+	}
+	return s
+}
+
+func (s *switchboard) refuses(r hooktest.Request) bool {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.refused[idOf(r)]
+}
+
+// accept lets everything through from now on.
+func (s *switchboard) accept() {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	clear(s.refused)
+}
