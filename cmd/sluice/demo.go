@@ -121,11 +121,14 @@ type demo struct {
 	events    []sluice.Event
 	report    *report
 	receivers []*receiver
+	every     int // one event in so many is refused at first
 }
 
 func newDemo(s *session, api *client.Client, events []sluice.Event) *demo {
 	d := &demo{session: s, api: api, events: events, report: newReport(s, events)}
-	d.receivers = []*receiver{newReceiver("steady", d.report, never), newReceiver("stubborn", d.report, everyThirdTwice())}
+	// Refusals wait for each other where the events share a path: about thirteen at the most.
+	d.every = max(3, len(events)/13)
+	d.receivers = []*receiver{newReceiver("steady", d.report, never), newReceiver("stubborn", d.report, stubborn(d.every))}
 	for _, r := range d.receivers {
 		d.report.tally(r.name) // in this order, whoever is first
 	}
@@ -137,8 +140,8 @@ func (d *demo) sayWhere(server *demoServer, dir string) error {
 		return nil
 	}
 	return d.session.say("Server at %s, NATS at %s, data in %s.\n"+
-		"Two receivers: steady takes everything; stubborn answers 503 to the first two attempts at every third event.\n",
-		server.addresses.HTTP, server.addresses.NATS, dir)
+		"Two receivers: steady takes everything; stubborn answers 503 to the first two attempts at one event in %d.\n",
+		server.addresses.HTTP, server.addresses.NATS, dir, d.every)
 }
 
 func (d *demo) run(ctx context.Context, c *demoCmd) error {

@@ -34,9 +34,9 @@ func newReceiver(name string, r *report, refuse func(*webhook.Delivery) bool) *r
 // never refuses nothing.
 func never(*webhook.Delivery) bool { return false }
 
-// everyThirdTwice refuses the first two attempts at every third event. Calls must not overlap.
-func everyThirdTwice() func(*webhook.Delivery) bool {
-	const third, attempts = 3, 2
+// stubborn refuses the first two attempts at one event in so many. Calls must not overlap.
+func stubborn(every int) func(*webhook.Delivery) bool {
+	const attempts = 2
 	order := map[string]int{}
 	return func(d *webhook.Delivery) bool {
 		n, known := order[d.ID]
@@ -44,7 +44,7 @@ func everyThirdTwice() func(*webhook.Delivery) bool {
 			n = len(order) + 1
 			order[d.ID] = n
 		}
-		return n%third == 0 && d.Attempt <= attempts
+		return n%every == 0 && d.Attempt <= attempts
 	}
 }
 

@@ -109,7 +109,7 @@ func TestTheDemonstrationIsCompleteWhenBothReceiversHaveEverything(t *testing.T)
 
 func TestEveryThirdEventIsRefusedTwice(t *testing.T) {
 	t.Parallel()
-	refuse := everyThirdTwice()
+	refuse := stubborn(3)
 	var refused []string
 	for _, id := range []string{"a", "b", "c", "d", "e", "f"} {
 		for attempt := 1; attempt <= 3; attempt++ {
