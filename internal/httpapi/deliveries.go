@@ -8,6 +8,7 @@ import (
 
 	"github.com/labstack/echo/v4"
 
+	"github.com/sluice-io/sluice/internal/registry"
 	"github.com/sluice-io/sluice/pkg/sluice"
 )
 
@@ -45,6 +46,8 @@ func deliveryOf(a *sluice.Attempt) delivery {
 		d.State = stateDead
 	case a.Verdict.Settled:
 		d.State = stateDelivered
+	case a.Verdict.Cancel:
+		d.State, d.Reason = stateDead, registry.ReasonGone
 	case !a.Verdict.Again.IsZero():
 		d.NextAttemptAt = &a.Verdict.Again
 	}
