@@ -1,0 +1,81 @@
+package internal_test
+
+import (
+	"fmt"
+	"go/ast"
+	"go/parser"
+	"go/token"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"github.com/stretchr/testify/require"
+)
+
+// TestRequirementsHaveTheirTests checks docs/requirements.md: every statement about push has
+// one row, every test that a row names exists, and a row without one says that it is not yet.
+func TestRequirementsHaveTheirTests(t *testing.T) {
+	t.Parallel()
+	text, err := os.ReadFile("../docs/requirements.md")
+	require.NoError(t, err)
+	tests := listTests(t)
+	rows := map[string]bool{}
+	for line := range strings.Lines(string(text)) {
+		cells := strings.Split(strings.TrimSpace(line), "|")
+		if len(cells) != 6 || !strings.HasPrefix(cells[1], " S") {
+			continue
+		}
+		id := strings.TrimSpace(cells[1])
+		require.False(t, rows[id], "%s has two rows", id)
+		rows[id] = true
+		named := names(cells[3])
+		for _, name := range named {
+			require.True(t, tests[name], "%s names %s, which does not exist", id, name)
+		}
+		if len(named) == 0 {
+			require.True(t, strings.HasPrefix(cells[4], " not yet: "), "%s has neither a test nor a reason why not", id)
+		}
+	}
+	for _, r := range []struct {
+		spec        string
+		first, last int
+	}{{"S0", 5, 53}, {"S0", 65, 87}, {"S1", 21, 26}, {"S1", 66, 70}, {"S4", 2, 28}, {"S4", 41, 59}, {"S4", 71, 77}} {
+		for n := r.first; n <= r.last; n++ {
+			id := fmt.Sprintf("%s-%02d", r.spec, n)
+			require.True(t, rows[id], "%s has no row", id)
+			delete(rows, id)
+		}
+	}
+	require.Empty(t, rows, "rows of other statements")
+}
+
+// listTests returns the test functions of the module as "package.Test", the package being the
+// name of its directory.
+func listTests(tb testing.TB) map[string]bool {
+	tb.Helper()
+	found := map[string]bool{}
+	err := filepath.WalkDir("..", func(name string, d fs.DirEntry, err error) error {
+		switch {
+		case err != nil:
+			return err
+		case d.IsDir() && !isOurs(name, d.Name()):
+			return filepath.SkipDir
+		case d.IsDir() || !strings.HasSuffix(name, "_test.go"):
+			return nil
+		}
+		file, err := parser.ParseFile(token.NewFileSet(), name, nil, parser.SkipObjectResolution)
+		if err != nil {
+			return err
+		}
+		for _, decl := range file.Decls {
+			if f, ok := decl.(*ast.FuncDecl); ok && f.Recv == nil && strings.HasPrefix(f.Name.Name, "Test") {
+				found[filepath.Base(filepath.Dir(name))+"."+f.Name.Name] = true
+			}
+		}
+		return nil
+	})
+	require.NoError(tb, err)
+	return found
+}
