@@ -19,9 +19,9 @@ import (
 // or else the small one in it.
 func sample(t *testing.T) []sluice.Event {
 	t.Helper()
-	file := cmp.Or(os.Getenv("SLUICE_SAMPLE"), "../../../shared/data/github-webhooks.jsonl")
-	data, err := os.ReadFile(file)
-	if os.IsNotExist(err) {
+	named := os.Getenv("SLUICE_SAMPLE")
+	data, err := os.ReadFile(cmp.Or(named, "../../../shared/data/github-webhooks.jsonl"))
+	if os.IsNotExist(err) && named == "" {
 		data, err = os.ReadFile("../../scripts/interop/testdata/sample.jsonl")
 	}
 	require.NoError(t, err)
