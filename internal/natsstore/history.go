@@ -139,7 +139,7 @@ func (s *Store) addConsumer(ctx context.Context, namespace string, want streams.
 		return fmt.Errorf("consumer %s: %w", want.Name, err)
 	}
 	info := c.CachedInfo()
-	status.Backlog += info.NumPending + uint64(info.NumAckPending)
+	status.Backlog += info.NumPending + uint64(max(0, info.NumAckPending))
 	status.InFlight += info.NumAckPending
 	status.AckFloor = max(status.AckFloor, info.AckFloor.Stream)
 	if info.NumPending == 0 && info.NumAckPending == 0 {

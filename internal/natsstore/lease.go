@@ -81,13 +81,13 @@ func (l *Leases) Run(ctx context.Context, changed func()) error {
 func (l *Leases) round(ctx context.Context) bool {
 	before := l.owned()
 	if err := l.announce(ctx); err != nil {
-		l.store.opts.Log.Warn("leases not renewed", slog.Any("error", err))
+		l.store.opts.Log.WarnContext(ctx, "leases not renewed", slog.Any("error", err))
 		l.dropExpired()
 		return l.owned() != before
 	}
 	replicas, err := l.replicas(ctx)
 	if err != nil {
-		l.store.opts.Log.Warn("replicas not listed", slog.Any("error", err))
+		l.store.opts.Log.WarnContext(ctx, "replicas not listed", slog.Any("error", err))
 		l.dropExpired()
 		return l.owned() != before
 	}
@@ -193,7 +193,7 @@ func (l *Leases) giveBack(ctx context.Context) {
 // remove deletes a key. If it cannot, the key expires by itself.
 func (l *Leases) remove(ctx context.Context, key string, opts ...jetstream.KVDeleteOpt) {
 	if err := l.kv.Purge(ctx, key, append(opts, jetstream.PurgeTTL(leaseTTL))...); err != nil {
-		l.store.opts.Log.Debug("lease not returned", slog.String("key", key), slog.Any("error", err))
+		l.store.opts.Log.DebugContext(ctx, "lease not returned", slog.String("key", key), slog.Any("error", err))
 	}
 }
 
@@ -234,6 +234,6 @@ func preferred(shard int, replicas []string) (best string) {
 
 func sum(s string) uint64 {
 	h := fnv.New64a()
-	h.Write([]byte(s)) //nolint:errcheck // a hash does not fail
+	_, _ = h.Write([]byte(s)) // a hash does not fail
 	return h.Sum64()
 }

@@ -89,7 +89,7 @@ func (e *Engine) Run(ctx context.Context) error {
 	giveUp() // nobody else serves a subscription before its attempts under way are finished
 	parts.Wait()
 	if ctx.Err() != nil {
-		return nil //nolint:nilerr // being told to end is no failure
+		return nil
 	}
 	return context.Cause(inner)
 }

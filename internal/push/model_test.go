@@ -244,7 +244,7 @@ func (w *world) publish(t require.TestingT, path sluice.Path, id string) {
 	require.NoError(t, err)
 }
 
-var quickRetries = sluice.Retry{Preset: sluice.PresetCustom, Steps: []sluice.Duration{sluice.Duration(time.Millisecond)}, MaxAttempts: 100} //nolint:gochecknoglobals // a constant
+var quickRetries = sluice.Retry{Preset: sluice.PresetCustom, Steps: []sluice.Duration{sluice.Duration(time.Millisecond)}, MaxAttempts: 100}
 
 // TestEveryEventArrivesAndKeepsTheOrderOfItsPath drives random outcomes, crashes and restarts
 // against a real store. Nothing acknowledged is lost, first deliveries keep the order of their
