@@ -140,6 +140,11 @@ func (d deliveries) Status(ctx context.Context, sub *sluice.Subscription) (sluic
 	return d.store.Status(ctx, sub)
 }
 
+// LastAttemptAt returns when the subscription's last attempt was recorded.
+func (d deliveries) LastAttemptAt(ctx context.Context, sub *sluice.Subscription) (time.Time, error) {
+	return d.store.LastAttemptAt(ctx, sub)
+}
+
 // Test sends a sample event, which is in no log.
 func (d deliveries) Test(ctx context.Context, sub *sluice.Subscription) (sluice.Attempt, error) {
 	id, err := uuid.NewV7()

@@ -55,6 +55,29 @@ func TestASubscriptionsLife(t *testing.T) {
 	require.Error(t, err)
 }
 
+// S0-76: a subscription says when it was last sent an event, and may be patched with what was read.
+func TestASubscriptionSaysWhenItWasLastSentAnEvent(t *testing.T) {
+	t.Parallel()
+	s := start(t, t.TempDir(), nil)
+	hook := hooktest.New(t, nil)
+	s.must(t, http.StatusCreated, "PUT /v1/subscriptions/dated", wish(hook.URL))
+	_, err := s.api.Publish(t.Context(), "default", sluice.Event{Path: "/a", Type: "t", Data: []byte(`1`)})
+	require.NoError(t, err)
+	at := hook.Wait(1)[0].At
+	var shown sluice.Subscription
+	require.Eventually(t, func() bool {
+		shown, err = s.api.Subscription(t.Context(), "dated")
+		return err == nil && shown.LastEventAt != nil
+	}, patience, time.Millisecond)
+	require.WithinDuration(t, at, *shown.LastEventAt, patience)
+	list, err := s.api.Subscriptions(t.Context(), client.SubscriptionsQuery{})
+	require.NoError(t, err)
+	require.Equal(t, shown.LastEventAt, list.Items[0].LastEventAt)
+	shown.Description = "patched"
+	_, err = s.api.PatchSubscription(t.Context(), "dated", shown, shown.Revision)
+	require.NoError(t, err)
+}
+
 // S0-17, S0-26…28, C09: the same wish twice is one subscription.
 func TestAWishThatIsRepeatedIsTheSameSubscription(t *testing.T) {
 	t.Parallel()

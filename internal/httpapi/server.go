@@ -65,6 +65,8 @@ type Deliveries interface {
 	Attempts(ctx context.Context, sub *sluice.Subscription, q AttemptQuery) ([]sluice.Attempt, uint64, error)
 	// Status returns how a subscription is doing.
 	Status(ctx context.Context, sub *sluice.Subscription) (sluice.Status, error)
+	// LastAttemptAt returns when the subscription's last attempt was recorded; zero: there is none.
+	LastAttemptAt(ctx context.Context, sub *sluice.Subscription) (time.Time, error)
 	// Test sends a signed sample event to the subscription's endpoint, whatever its state.
 	Test(ctx context.Context, sub *sluice.Subscription) (sluice.Attempt, error)
 }

@@ -87,6 +87,10 @@ func (p *parts) Status(ctx context.Context, sub *sluice.Subscription) (sluice.St
 	return p.store.Status(ctx, sub)
 }
 
+func (p *parts) LastAttemptAt(ctx context.Context, sub *sluice.Subscription) (time.Time, error) {
+	return p.store.LastAttemptAt(ctx, sub)
+}
+
 func (p *parts) Test(ctx context.Context, sub *sluice.Subscription) (sluice.Attempt, error) {
 	return p.sender.Send(ctx, sub, &sluice.Event{Namespace: sub.Namespace, Path: "/sample", ID: "sample", Type: "sample"}, 1), nil
 }

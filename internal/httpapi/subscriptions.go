@@ -17,9 +17,21 @@ type shown struct {
 	Secret string `json:"secret,omitempty"`
 }
 
-func render(c echo.Context, code int, sub *sluice.Subscription) error {
+func (s *Server) render(c echo.Context, code int, sub *sluice.Subscription) error {
+	if err := s.date(c, sub); err != nil {
+		return err
+	}
 	etag(c, sub.Revision)
 	return c.JSON(code, shown{sub, sub.Endpoint.Secret})
+}
+
+// date says when the subscription was last sent an event (S0-76).
+func (s *Server) date(c echo.Context, sub *sluice.Subscription) error {
+	at, err := s.opts.Deliveries.LastAttemptAt(c.Request().Context(), sub)
+	if err == nil && !at.IsZero() {
+		sub.LastEventAt = &at
+	}
+	return err
 }
 
 func (s *Server) createSubscription(c echo.Context) error {
@@ -57,9 +69,9 @@ func subscriptionRequest(c echo.Context) (*registry.Request, error) {
 func (s *Server) made(c echo.Context, sub *sluice.Subscription, created bool) error { //nolint:revive // created is a result on its way
 	c.Response().Header().Set(echo.HeaderLocation, "/v1/subscriptions/"+sub.ID)
 	if created {
-		return render(c, http.StatusCreated, sub)
+		return s.render(c, http.StatusCreated, sub)
 	}
-	return render(c, http.StatusOK, sub)
+	return s.render(c, http.StatusOK, sub)
 }
 
 // subscriptionList is one page of subscriptions.
@@ -90,6 +102,11 @@ func (s *Server) listSubscriptions(c echo.Context) error {
 	if list.Subscriptions == nil {
 		list.Subscriptions = []*sluice.Subscription{}
 	}
+	for _, sub := range list.Subscriptions {
+		if err := s.date(c, sub); err != nil {
+			return err
+		}
+	}
 	return c.JSON(http.StatusOK, list)
 }
 
@@ -98,7 +115,7 @@ func (s *Server) getSubscription(c echo.Context) error {
 	if err != nil {
 		return err
 	}
-	return render(c, http.StatusOK, sub)
+	return s.render(c, http.StatusOK, sub)
 }
 
 func (s *Server) patchSubscription(c echo.Context) error {
@@ -114,7 +131,7 @@ func (s *Server) patchSubscription(c echo.Context) error {
 	if err != nil {
 		return err
 	}
-	return render(c, http.StatusOK, sub)
+	return s.render(c, http.StatusOK, sub)
 }
 
 func (s *Server) deleteSubscription(c echo.Context) error {
@@ -129,7 +146,7 @@ func (s *Server) pauseSubscription(c echo.Context) error {
 	if err != nil {
 		return err
 	}
-	return render(c, http.StatusOK, sub)
+	return s.render(c, http.StatusOK, sub)
 }
 
 func (s *Server) resumeSubscription(c echo.Context) error {
@@ -137,7 +154,7 @@ func (s *Server) resumeSubscription(c echo.Context) error {
 	if err != nil {
 		return err
 	}
-	return render(c, http.StatusOK, sub)
+	return s.render(c, http.StatusOK, sub)
 }
 
 func (s *Server) rotateSecret(c echo.Context) error {
@@ -155,7 +172,7 @@ func (s *Server) rotateSecret(c echo.Context) error {
 	if err != nil {
 		return err
 	}
-	return render(c, http.StatusOK, sub)
+	return s.render(c, http.StatusOK, sub)
 }
 
 func (s *Server) testSubscription(c echo.Context) error {

@@ -99,6 +99,15 @@ func (s *Store) attemptsBetween(ctx context.Context, sub *sluice.Subscription, q
 	return found, older, err
 }
 
+// LastAttemptAt returns when the subscription's last attempt was recorded; zero if there is none.
+func (s *Store) LastAttemptAt(ctx context.Context, sub *sluice.Subscription) (time.Time, error) {
+	at, err := s.lastTime(ctx, streams.Attempts, streams.AttemptsSubject(sub.Namespace, sub.ID))
+	if at.Before(sub.CreatedAt) {
+		return time.Time{}, err // it was an earlier subscription's of the same id
+	}
+	return at, err
+}
+
 // Status returns how a subscription is doing, as its consumers and its parked lanes tell.
 func (s *Store) Status(ctx context.Context, sub *sluice.Subscription) (sluice.Status, error) {
 	status := sluice.Status{State: sub.State, Reason: sub.Reason, Breaker: "closed", ParkedLanes: []sluice.Parked{}}

@@ -89,9 +89,10 @@ func (r *Registry) move(ctx context.Context, before, after *sluice.Subscription)
 	return r.hold(ctx, after)
 }
 
-// mutable returns the fields of the representation that a patch may change.
+// mutable returns the fields of the representation that a patch may have otherwise: those that
+// it changes, and the one that is not the subscription's own.
 func mutable() []string {
-	return []string{"filter", "endpoint", "policy", "replay_window", "enabled", "description", "metadata"}
+	return []string{"filter", "endpoint", "policy", "replay_window", "enabled", "description", "metadata", "last_event_at"}
 }
 
 // patched is a patched representation, its filter read apart because what is wrong with it
