@@ -53,15 +53,27 @@ func (s *Store) AttemptLog() (*AttemptLog, error) {
 	return &AttemptLog{store: s, js: js, queue: make(chan recording, maxRecording), done: make(chan struct{})}, nil
 }
 
-// Run completes records until ctx is done. Records that are on their way then end with an error.
+// Run completes records until ctx is done. Records that are on their way then end with an
+// error. What could not be stored is published again together: after an outage that is all
+// that was under way, and one wait for each of them would be minutes.
 func (l *AttemptLog) Run(ctx context.Context) error {
 	defer l.abandon()
+	var failed []recording
+	var again <-chan time.Time
 	for {
 		select {
 		case <-ctx.Done():
+			for _, rec := range failed {
+				rec.stored(errLogClosed)
+			}
 			return nil
 		case rec := <-l.queue:
-			rec.stored(l.complete(ctx, rec))
+			failed = l.complete(ctx, rec, failed)
+		case <-again:
+			again, failed = nil, l.republish(ctx, failed)
+		}
+		if again == nil && len(failed) > 0 {
+			again = time.After(recordInterval)
 		}
 	}
 }
@@ -78,26 +90,32 @@ func (l *AttemptLog) abandon() {
 	}
 }
 
-// complete waits until a record is stored and publishes it again where that fails.
-func (l *AttemptLog) complete(ctx context.Context, rec recording) error {
-	for {
-		if rec.future != nil {
-			select {
-			case <-rec.future.Ok():
-				return nil
-			case err := <-rec.future.Err():
-				l.store.opts.Log.Warn("attempt not recorded yet", slog.Any("error", err))
-			case <-ctx.Done():
-				return errLogClosed
-			}
-		}
-		select {
-		case <-ctx.Done():
-			return errLogClosed
-		case <-time.After(recordInterval):
-		}
-		rec.future = l.publish(rec.msg)
+// complete waits for a record's answer. A record that is not stored is added to those that failed.
+func (l *AttemptLog) complete(ctx context.Context, rec recording, failed []recording) []recording {
+	if rec.future == nil {
+		return append(failed, rec)
 	}
+	select {
+	case <-rec.future.Ok():
+		rec.stored(nil)
+	case err := <-rec.future.Err():
+		l.store.opts.Log.Warn("attempt not recorded yet", slog.Any("error", err))
+		return append(failed, rec)
+	case <-ctx.Done():
+		rec.stored(errLogClosed)
+	}
+	return failed
+}
+
+// republish publishes records again and returns those that failed again.
+func (l *AttemptLog) republish(ctx context.Context, recs []recording) (failed []recording) {
+	for i := range recs {
+		recs[i].future = l.publish(recs[i].msg)
+	}
+	for _, rec := range recs {
+		failed = l.complete(ctx, rec, failed)
+	}
+	return failed
 }
 
 func (l *AttemptLog) publish(msg *nats.Msg) jetstream.PubAckFuture {
