@@ -24,10 +24,10 @@ const requestID = "request_id"
 
 // cli is the command line.
 type cli struct {
-	Server string `help:"URL of the server; without it, that of the server with the data directory." env:"SLUICE_URL" placeholder:"URL"`
-	Token  string `help:"Bearer token; without it (and --server), the root token in the data directory." env:"SLUICE_TOKEN" placeholder:"TOKEN"`
-	Data   string `help:"Data directory of the server on this machine." env:"SLUICE_DATA" placeholder:"DIR"`
-	Output string `short:"o" help:"table for people, json for programs." enum:"table,json" default:"table"`
+	Server string `help:"URL of the server; without it, that of the server with the data directory." env:"SLUICE_URL" placeholder:"URL" group:"common"`
+	Token  string `help:"Bearer token; without it (and --server), the root token in the data directory." env:"SLUICE_TOKEN" placeholder:"TOKEN" group:"common"`
+	Data   string `help:"Data directory of the server on this machine." env:"SLUICE_DATA" placeholder:"DIR" group:"common"`
+	Output string `short:"o" help:"table for people, json for programs." enum:"table,json" default:"table" group:"common"`
 
 	Serve      serveCmd      `cmd:"" help:"Run a server."`
 	Demo       demoCmd       `cmd:"" help:"Run a server, two receivers and a stream of events, and show what arrives."`
@@ -58,6 +58,7 @@ func run(ctx context.Context, args []string, s *session) int {
 		&s.cli, kong.Name("sluice"), kong.Description("Sluice turns NATS JetStream into signed webhooks."),
 		kong.Writers(s.stdout, s.stderr), kong.Exit(s.exit), kong.WithHyphenPrefixedParameters(true), kong.Bind(s), kong.BindTo(ctx, (*context.Context)(nil)),
 		kong.ConfigureHelp(kong.HelpOptions{Compact: true, NoExpandSubcommands: true, WrapUpperBound: 100}),
+		kong.ExplicitGroups([]kong.Group{{Key: "common", Title: "Flags of all commands:"}}),
 	)
 	if err != nil {
 		return s.fail(err)

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"io/fs"
+	"net/url"
 	"os"
 	"path/filepath"
 	"strings"
@@ -29,7 +30,7 @@ func (s *session) client() (*client.Client, error) {
 
 func (s *session) baseURL() (string, error) {
 	if s.Server != "" {
-		return s.Server, nil
+		return s.Server, checkServer(s.Server)
 	}
 	dir, err := s.dataDir()
 	if err != nil {
@@ -40,6 +41,15 @@ func (s *session) baseURL() (string, error) {
 		return "", fmt.Errorf("no server runs on %s; start one with sluice serve, or set SLUICE_URL and SLUICE_TOKEN", dir)
 	}
 	return addresses.HTTP, err
+}
+
+// checkServer returns a usage error unless the text can be a server's address.
+func checkServer(text string) error {
+	u, err := url.Parse(text)
+	if err != nil || u.Host == "" || (u.Scheme != "http" && u.Scheme != "https") {
+		return usagef("--server or SLUICE_URL %q: write a URL such as http://127.0.0.1:8080", text)
+	}
+	return nil
 }
 
 // token returns the token to show. A server elsewhere is not shown the root token of one here.

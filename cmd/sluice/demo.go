@@ -52,6 +52,9 @@ func (c *demoCmd) Run(ctx context.Context, s *session) (err error) {
 
 // events returns what is published, every one with an id.
 func (c *demoCmd) events() ([]sluice.Event, error) {
+	if c.Events < 0 {
+		return nil, usagef("--events %d: write a number above 0", c.Events)
+	}
 	if c.From == "" {
 		return madeUp(cmp.Or(c.Events, 40)), nil
 	}

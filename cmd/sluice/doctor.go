@@ -185,6 +185,10 @@ func (e *examination) checkToken() {
 
 func (e *examination) checkAddresses() {
 	if e.session.Server != "" {
+		if err := checkServer(e.session.Server); err != nil {
+			e.note("addresses", "fail", "%v", err)
+			return
+		}
 		e.addresses.HTTP = e.session.Server
 		e.note("addresses", "ok", "%s from SLUICE_URL or --server", e.session.Server)
 		return

@@ -4,10 +4,12 @@ import (
 	"bufio"
 	"bytes"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"io"
 	"os"
 	"path/filepath"
+	"strings"
 	"time"
 
 	"github.com/sluice-io/sluice/pkg/sluice"
@@ -87,7 +89,10 @@ func parseLine(text []byte, otherwise sluice.Event) (sluice.Event, error) {
 	decoder := json.NewDecoder(bytes.NewReader(text))
 	decoder.DisallowUnknownFields()
 	if err := decoder.Decode(&one); err != nil {
-		return sluice.Event{}, fmt.Errorf("write {\"id\",\"type\",\"path\",\"data\"}: %w", err)
+		return sluice.Event{}, fmt.Errorf("write {\"id\",\"type\",\"path\",\"data\"}: %w", plain(err))
+	}
+	if decoder.More() {
+		return sluice.Event{}, errors.New("there is something after the event; write one JSON object a line")
 	}
 	ev := otherwise
 	ev.ID, ev.Source, ev.Subject, ev.Time = one.ID, one.Source, one.Subject, one.Time
@@ -98,8 +103,28 @@ func parseLine(text []byte, otherwise sluice.Event) (sluice.Event, error) {
 	if one.Type != "" {
 		ev.Type = one.Type
 	}
+	if ev.Path == "" {
+		return sluice.Event{}, errors.New("the event has no path, and the command line has none for all")
+	}
 	if _, err := sluice.ParsePath(string(ev.Path)); err != nil {
 		return sluice.Event{}, err
 	}
 	return ev, nil
+}
+
+// plain says what is wrong with some JSON without the names of Go's types.
+func plain(err error) error {
+	if wrong, ok := errors.AsType[*json.UnmarshalTypeError](err); ok {
+		if wrong.Field == "" {
+			return fmt.Errorf("a JSON %s is no event", wrong.Value)
+		}
+		return fmt.Errorf("%q cannot be a JSON %s", wrong.Field, wrong.Value)
+	}
+	if _, ok := errors.AsType[*time.ParseError](err); ok {
+		return errors.New("\"time\" is not an RFC 3339 time such as 2026-01-31T12:00:00Z")
+	}
+	if errors.Is(err, io.ErrUnexpectedEOF) {
+		return errors.New("the JSON ends too early")
+	}
+	return errors.New(strings.TrimPrefix(err.Error(), "json: "))
 }

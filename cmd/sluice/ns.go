@@ -11,7 +11,7 @@ import (
 // nsCmd is about namespaces.
 type nsCmd struct {
 	LS   nsLsCmd   `cmd:"" name:"ls" help:"List namespaces."`
-	Put  nsPutCmd  `cmd:"" help:"Make a namespace, or change one."`
+	Put  nsPutCmd  `cmd:"" help:"Make a namespace, or replace the settings of one."`
 	Show nsShowCmd `cmd:"" help:"Show a namespace and what it holds."`
 	RM   nsRmCmd   `cmd:"" name:"rm" help:"Delete a namespace with everything in it."`
 }
@@ -41,10 +41,15 @@ func (nsLsCmd) Run(ctx context.Context, s *session) error {
 
 type nsPutCmd struct {
 	Name        string          `arg:"" help:"The namespace."`
-	Description string          `help:"What it is for."`
+	Description string          `help:"What it is for." placeholder:"TEXT"`
 	MaxAge      sluice.Duration `name:"max-age" help:"How long events are kept; -1s: for ever; the server's default otherwise." placeholder:"168h"`
 	MaxBytes    int64           `name:"max-bytes" help:"Size of its log, in bytes; no bound." placeholder:"N"`
 	DedupWindow sluice.Duration `name:"dedup-window" help:"How long an event's id is remembered; the server's default." placeholder:"1h"`
+}
+
+// Help says what becomes of settings that no flag names.
+func (*nsPutCmd) Help() string {
+	return "All settings are replaced: what no flag names has its default afterwards."
 }
 
 // Run makes or changes the namespace.

@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"io"
 	"time"
+	"unicode/utf8"
 
 	"github.com/sluice-io/sluice/pkg/client"
 	"github.com/sluice-io/sluice/pkg/sluice"
@@ -14,7 +15,7 @@ import (
 // pubCmd publishes events.
 type pubCmd struct {
 	Path string `arg:"" optional:"" help:"Where the event lives, such as /orders/42; with --from, for lines without a path."`
-	Data string `arg:"" optional:"" help:"Its data: JSON, or text; - is stdin."`
+	Data string `arg:"" optional:"" help:"Its data: JSON, or else text; - is stdin, which can be anything."`
 
 	NS    string `name:"ns" help:"The namespace." default:"default"`
 	Type  string `help:"The event's type; with --from, of lines without a type." placeholder:"TYPE"`
@@ -73,8 +74,12 @@ func (c *pubCmd) one(ctx context.Context, s *session, api *client.Client) error 
 		}
 	}
 	ev := sluice.Event{ID: c.ID, Type: c.Type, Path: sluice.Path(c.Path), Data: data}
-	if !json.Valid(data) {
+	switch {
+	case json.Valid(data): // which is what it is without a content type
+	case utf8.Valid(data):
 		ev.ContentType = "text/plain; charset=utf-8"
+	default:
+		ev.ContentType = "application/octet-stream"
 	}
 	report := pubReport{started: time.Now()}
 	stored, err := api.Publish(ctx, c.NS, ev)

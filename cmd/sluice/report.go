@@ -74,13 +74,13 @@ func newReport(s *session, events []sluice.Event) *report {
 	return &report{session: s, complete: make(chan struct{}), started: map[string]time.Time{}, wanted: len(ids)}
 }
 
-const row = "%-12s  %-8s  %-20s  %-16s  %-10s  %7s  %-3s  %s"
+const row = "%-12s  %-8s  %-20s  %-16s  %-10s  %7s  %-6s  %s"
 
 func (r *report) heading() error {
 	if r.session.json() {
 		return nil
 	}
-	return r.session.say(row, "TIME", "RECEIVER", "PATH", "TYPE", "EVENT", "ATTEMPT", "OK", "ANSWER")
+	return r.session.say(row, "TIME", "RECEIVER", "PATH", "TYPE", "EVENT", "ATTEMPT", "SIGNED", "ANSWER")
 }
 
 // publishing notes when an event was first about to be published.

@@ -28,7 +28,7 @@ type subCmd struct {
 
 type subLsCmd struct {
 	NS    string `name:"ns" help:"Of this namespace only." placeholder:"NAME"`
-	State string `help:"In this state only: active, paused, disabled or cancelled." placeholder:"STATE"`
+	State string `help:"In this state only: active, paused, disabled or cancelled." enum:",active,paused,disabled,cancelled" default:"" placeholder:"STATE"`
 	Limit int    `help:"Show at most so many; 0: all." default:"0"`
 }
 
@@ -128,11 +128,14 @@ func (c *subResumeCmd) Run(ctx context.Context, s *session) error {
 
 type subRotateCmd struct {
 	ID      string        `arg:"" help:"The subscription."`
-	Overlap time.Duration `help:"How long the old secret signs along; the server's default." placeholder:"24h"`
+	Overlap time.Duration `help:"How long the old secret signs along (scheme standard); the server's default." placeholder:"24h"`
 }
 
 // Run makes the new secret.
 func (c *subRotateCmd) Run(ctx context.Context, s *session) error {
+	if c.Overlap < 0 {
+		return usagef("--overlap %s: write how long, such as 24h", c.Overlap)
+	}
 	api, err := s.client()
 	if err != nil {
 		return err
@@ -142,7 +145,11 @@ func (c *subRotateCmd) Run(ctx context.Context, s *session) error {
 		return err
 	}
 	return s.show(sub, func() error {
-		return s.say("The new secret of %s is not shown again; the old one signs along for a while:\n\n  %s\n", c.ID, sub.Endpoint.Secret)
+		old := ""
+		if sub.Policy.Signature.Scheme == sluice.SchemeStandard {
+			old = "; the old one signs along for a while"
+		}
+		return s.say("The new secret of %s is not shown again%s:\n\n  %s\n", c.ID, old, sub.Endpoint.Secret)
 	})
 }
 
@@ -256,8 +263,11 @@ func rate(r sluice.Rate) string {
 
 // compact returns the JSON of what is not empty.
 func compact(value any) string {
-	data, err := json.Marshal(value)
-	if text := string(data); err == nil && text != "{}" && text != "null" {
+	var data strings.Builder
+	encoder := json.NewEncoder(&data)
+	encoder.SetEscapeHTML(false)
+	err := encoder.Encode(value)
+	if text := strings.TrimSpace(data.String()); err == nil && text != "{}" && text != "null" {
 		return text
 	}
 	return ""

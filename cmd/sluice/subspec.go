@@ -17,18 +17,18 @@ import (
 // specFlags are what can be said about a subscription when it is made and later.
 type specFlags struct {
 	File        string            `help:"Read it from a file in the JSON (or YAML) of the API; - is stdin. Flags go over it." placeholder:"FILE"`
-	URL         string            `name:"url" help:"Where requests go." placeholder:"URL"`
+	URL         *string           `name:"url" help:"Where requests go." placeholder:"URL"`
 	Header      map[string]string `help:"Send this header along; repeatable." placeholder:"K=V" mapsep:"none"`
 	Types       []string          `help:"Events of these types only; a final .* matches what follows." placeholder:"TYPE"`
-	CEL         string            `name:"cel" help:"Events for which this expression holds only." placeholder:"EXPR"`
-	Envelope    string            `help:"cloudevents, cloudevents-binary, fact, attempt or raw." placeholder:"NAME"`
-	Scheme      string            `help:"Signature: standard, ed25519, t-sha256 or header." placeholder:"NAME"`
-	Ordering    string            `help:"path, all or none." placeholder:"NAME"`
+	CEL         *string           `name:"cel" help:"Events for which this expression holds only." placeholder:"EXPR"`
+	Envelope    *string           `help:"cloudevents, cloudevents-binary, fact, attempt or raw." placeholder:"NAME"`
+	Scheme      *string           `help:"Signature: standard, ed25519, t-sha256 or header." placeholder:"NAME"`
+	Ordering    *string           `help:"path, all or none." placeholder:"NAME"`
 	Retry       string            `help:"standard, short, persistent, stepped, or waits such as 1s,5s,1m." placeholder:"NAME"`
-	Window      int               `help:"Attempts in flight at most." placeholder:"N"`
-	Timeout     time.Duration     `help:"Of one attempt." placeholder:"15s"`
-	Rate        float64           `help:"Attempts a second at most." placeholder:"N"`
-	Description string            `help:"What it is for." placeholder:"TEXT"`
+	Window      *int              `help:"Attempts in flight at most." placeholder:"N"`
+	Timeout     *time.Duration    `help:"Of one attempt." placeholder:"15s"`
+	Rate        *float64          `help:"Attempts a second at most; 0: no bound." placeholder:"N"`
+	Description *string           `help:"What it is for." placeholder:"TEXT"`
 }
 
 // spec is the JSON of a subscription, as far as it was said.
@@ -54,12 +54,12 @@ func (f *specFlags) spec(s *session) (spec, error) {
 	if err != nil {
 		return nil, err
 	}
-	for place, text := range map[string]string{
+	for place, text := range map[string]*string{
 		"endpoint.url": f.URL, "filter.cel": f.CEL, "policy.envelope": f.Envelope,
 		"policy.signature.scheme": f.Scheme, "policy.ordering": f.Ordering, "description": f.Description,
 	} {
-		if text != "" {
-			m.set(text, strings.Split(place, ".")...)
+		if text != nil {
+			m.set(*text, strings.Split(place, ".")...)
 		}
 	}
 	for name, value := range f.Header {
@@ -72,14 +72,14 @@ func (f *specFlags) spec(s *session) (spec, error) {
 }
 
 func (f *specFlags) setPolicy(m spec) error {
-	if f.Window != 0 {
-		m.set(f.Window, "policy", "window")
+	if f.Window != nil {
+		m.set(*f.Window, "policy", "window")
 	}
-	if f.Timeout != 0 {
-		m.set(sluice.Duration(f.Timeout), "policy", "timeout")
+	if f.Timeout != nil {
+		m.set(sluice.Duration(*f.Timeout), "policy", "timeout")
 	}
-	if f.Rate != 0 {
-		m.set(f.Rate, "policy", "rate", "per_second")
+	if f.Rate != nil {
+		m.set(*f.Rate, "policy", "rate", "per_second")
 	}
 	if f.Retry == "" {
 		return nil
@@ -168,13 +168,19 @@ func (c *subCreateCmd) Run(ctx context.Context, s *session) error {
 		if created {
 			return s.sayCreated(sub)
 		}
-		return s.say("Subscription %s exists already. Its secret is not shown again; sluice sub rotate %s makes a new one.", sub.ID, sub.ID)
+		return s.say("Subscription %s exists already, for the same events and URL. It stays as it is: sluice sub show %s.\n"+
+			"Its secret is not shown again; sluice sub rotate %s makes a new one.", sub.ID, sub.ID, sub.ID)
 	})
 }
 
 func (s *session) sayCreated(sub sluice.Subscription) error {
-	return s.say("Made subscription %s: %s in %s to %s\n\nThe receiver verifies requests with this secret, which is not shown again:\n\n  %s\n",
-		sub.ID, sub.Pattern, sub.Namespace, sub.Endpoint.URL, sub.Endpoint.Secret)
+	how := "The receiver verifies requests with this secret, which is not shown again:"
+	if sub.Policy.Signature.Scheme == sluice.SchemeEd25519 {
+		how = "The receiver verifies requests with the public keys at /.well-known/jwks.json of the server.\n" +
+			"The secret, for other schemes, is not shown again:"
+	}
+	return s.say("Made subscription %s: %s in %s to %s\n\n%s\n\n  %s\n",
+		sub.ID, sub.Pattern, sub.Namespace, sub.Endpoint.URL, how, sub.Endpoint.Secret)
 }
 
 type subEditCmd struct {
