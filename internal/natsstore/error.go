@@ -21,6 +21,7 @@ const (
 	codeStorageResources      = 10047
 	codeMemoryResources       = 10028
 	codeStoreFailed           = 10077
+	codeNoPeers               = 10005 // too few servers are up, or known to be
 	codeHeaderTooLarge        = 10097
 	codeMessageTooLarge       = 10054
 	codeWrongLastSeq          = 10071 // what a lost compare-and-set is on one replica

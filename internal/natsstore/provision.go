@@ -118,15 +118,15 @@ func unlimited(n int64) int64 {
 }
 
 // ensure makes a stream, or changes one that exists to what merge makes of it and what is
-// wanted. It is tried again while the server is not able to.
+// wanted. It is tried again while the server is not able to, or a cluster is still coming up.
 func (s *Store) ensure(ctx context.Context, want jetstream.StreamConfig, merge merge) error {
 	wait := backoff.NewExponentialBackOff(backoff.WithInitialInterval(100*time.Millisecond), backoff.WithMaxElapsedTime(provisionPatience))
 	err := backoff.Retry(func() error {
 		err := s.ensureOnce(ctx, want, merge)
-		if err != nil && !isTransient(err) && !errors.Is(err, jetstream.ErrStreamNameAlreadyInUse) {
-			return backoff.Permanent(err)
+		if err == nil || isTransient(err) || apiCode(err) == codeNoPeers || errors.Is(err, jetstream.ErrStreamNameAlreadyInUse) {
+			return err
 		}
-		return err
+		return backoff.Permanent(err)
 	}, backoff.WithContext(wait, ctx))
 	if err != nil {
 		return fmt.Errorf("stream %s: %w", want.Name, storeError(ctx, err))
