@@ -48,16 +48,13 @@ func Run(ctx context.Context, cfg config.Config, opts Options) (err error) {
 		return fmt.Errorf("http.listen: %w", err)
 	}
 	defer func() { err = errors.Join(err, ignoreClosed(listener.Close())) }()
-	file := filepath.Join(cfg.Data, AddressesFile)
-	if err := removeIfThere(file); err != nil { // a killed server leaves it behind
-		return err
-	}
 	s := &server{cfg: cfg, opts: opts, listener: listener}
 	defer func() { err = errors.Join(err, s.close(context.WithoutCancel(ctx))) }()
 	if err := s.open(ctx); err != nil {
 		return err
 	}
 	addresses := s.addresses()
+	file := filepath.Join(cfg.Data, AddressesFile)
 	if err := writeAddresses(file, addresses); err != nil {
 		return err
 	}

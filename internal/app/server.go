@@ -49,7 +49,7 @@ func (s *server) open(ctx context.Context) error {
 	limit, cancel := context.WithTimeout(ctx, readyLimit)
 	defer cancel()
 	for _, step := range []func(context.Context) error{
-		s.openNATS, s.openStore, s.openSender, s.openRegistry, s.openEngine, s.openAPI,
+		s.openNATS, s.forget, s.openStore, s.openSender, s.openRegistry, s.openEngine, s.openAPI,
 	} {
 		if err := step(limit); err != nil {
 			return err
@@ -108,6 +108,11 @@ func (s *server) openNATS(ctx context.Context) (err error) {
 	}
 	s.nats, err = natsd.Start(ctx, opts)
 	return err
+}
+
+// forget removes the addresses that a killed server left behind; the directory is ours now.
+func (s *server) forget(context.Context) error {
+	return removeIfThere(filepath.Join(s.cfg.Data, AddressesFile))
 }
 
 func (s *server) openStore(ctx context.Context) (err error) {

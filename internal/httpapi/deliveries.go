@@ -125,9 +125,8 @@ func parseDeliveryQuery(c echo.Context) (*deliveryQuery, error) {
 		return nil, err
 	}
 	q := &deliveryQuery{state: c.QueryParam("state")}
-	states := []string{"", stateDelivered, stateRetrying, stateDead}
-	if !slices.Contains(states, q.state) {
-		return nil, sluice.Errorf(sluice.InvalidRequest, "state %q: use delivered, retrying or dead", q.state).With("field", "state")
+	if err := oneOf(c, "state", stateDelivered, stateRetrying, stateDead); err != nil {
+		return nil, err
 	}
 	var err error
 	if q.Limit, err = limit(c); err != nil {

@@ -115,6 +115,9 @@ func (s *Server) authenticate(next echo.HandlerFunc) echo.HandlerFunc {
 		scheme, token, _ := strings.Cut(c.Request().Header.Get(echo.HeaderAuthorization), " ")
 		got := sha256.Sum256([]byte(strings.TrimSpace(token)))
 		if s.opts.Token == "" || !strings.EqualFold(scheme, "Bearer") || subtle.ConstantTimeCompare(got[:], want[:]) != 1 {
+			if token != "" {
+				return sluice.Errorf(sluice.Unauthenticated, "the token is not this server's root token")
+			}
 			return sluice.Errorf(sluice.Unauthenticated, "send the header Authorization: Bearer <token>; the root token is in the file root.token of the data directory")
 		}
 		return next(c)

@@ -69,6 +69,14 @@ func onlyParams(c echo.Context, known ...string) error {
 	return nil
 }
 
+// oneOf returns an error (InvalidRequest) unless the parameter is missing or one of the values.
+func oneOf(c echo.Context, name string, values ...string) error {
+	if got := c.QueryParam(name); got != "" && !slices.Contains(values, got) {
+		return sluice.Errorf(sluice.InvalidRequest, "%s %q: use one of %s", name, got, strings.Join(values, ", ")).With("field", name)
+	}
+	return nil
+}
+
 // limit returns how many elements of a list are wanted.
 func limit(c echo.Context) (int, error) {
 	text := c.QueryParam("limit")

@@ -88,6 +88,12 @@ func (s *Server) listSubscriptions(c echo.Context) error {
 	if err != nil {
 		return err
 	}
+	if err := oneOf(c, "mode", string(sluice.Push)); err != nil {
+		return err
+	}
+	if err := oneOf(c, "state", string(sluice.Active), string(sluice.Paused), string(sluice.Disabled), string(sluice.Cancelled)); err != nil {
+		return err
+	}
 	page, err := s.opts.Registry.List(c.Request().Context(), registry.Query{
 		Namespace: c.QueryParam("namespace"),
 		Mode:      sluice.Mode(c.QueryParam("mode")),

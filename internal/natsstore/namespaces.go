@@ -14,18 +14,18 @@ import (
 	"github.com/sluice-io/sluice/streams"
 )
 
-// minWindow is the least retention and dedup window: JetStream's is a tenth of a second, and
-// nobody who writes less than a second means it.
-const minWindow = sluice.Duration(time.Second)
-
 // PutNamespace makes a namespace, or changes its description, retention and dedup window to
 // what is given, which may take events away. It returns the namespace as it is now, and
 // whether it is new. With a revision it is changed only if that is the stored one.
 //
 // Codes: InvalidRequest; RevisionMismatch; Conflict if it was changed meanwhile.
 func (s *Store) PutNamespace(ctx context.Context, ns sluice.Namespace) (sluice.Namespace, bool, error) {
-	if err := checkNamespace(&ns); err != nil {
+	if err := ns.Validate(); err != nil {
 		return sluice.Namespace{}, false, err
+	}
+	if in := s.effective(ns); ns.DedupWindow > in.DedupWindow {
+		return sluice.Namespace{}, false, sluice.Errorf(sluice.InvalidRequest,
+			"dedup_window %s: longer than retention.max_age %s; use at most that", ns.DedupWindow, in.Retention.MaxAge)
 	}
 	stored, revision, err := s.namespaces().Get(ctx, ns.Name)
 	created := sluice.CodeOf(err) == sluice.NotFound
@@ -175,22 +175,4 @@ func usage(info *jetstream.StreamInfo) *sluice.Usage {
 
 func namespaceMissing(name string) error {
 	return sluice.Errorf(sluice.NotFound, "there is no namespace %q", name)
-}
-
-func checkNamespace(ns *sluice.Namespace) error {
-	if err := sluice.CheckNamespaceName(ns.Name); err != nil {
-		return err
-	}
-	age, dedup := ns.Retention.MaxAge, ns.DedupWindow
-	switch {
-	case age > 0 && age < minWindow:
-		return sluice.Errorf(sluice.InvalidRequest, "retention.max_age %s: write at least 1s", age)
-	case ns.Retention.MaxBytes < 0:
-		return sluice.Errorf(sluice.InvalidRequest, "retention.max_bytes %d: write a number of bytes, or 0 for no bound", ns.Retention.MaxBytes)
-	case dedup < 0 || dedup > 0 && dedup < minWindow:
-		return sluice.Errorf(sluice.InvalidRequest, "dedup_window %s: write at least 1s", dedup)
-	case age > 0 && dedup > age:
-		return sluice.Errorf(sluice.InvalidRequest, "dedup_window %s: longer than retention.max_age %s; write at most that", dedup, age)
-	}
-	return nil
 }

@@ -77,7 +77,7 @@ func TestEveryCallAsksWhatTheContractSays(t *testing.T) {
 		reply  string
 	}{
 		{"capabilities", func(ctx context.Context, c *client.Client) error { _, err := c.Capabilities(ctx); return err }, "GET /v1/capabilities", "", 200, "{}"},
-		{"ready", func(ctx context.Context, c *client.Client) error { _, err := c.Ready(ctx); return err }, "GET /readyz", "", 200, "ok"},
+		{"ready", func(ctx context.Context, c *client.Client) error { _, err := c.Ready(ctx); return err }, "GET /readyz", "", 200, `{"ok":true}`},
 		{"namespaces", func(ctx context.Context, c *client.Client) error { _, err := c.Namespaces(ctx, "c1"); return err }, "GET /v1/namespaces?cursor=c1", "", 200, "{}"},
 		{"namespace", func(ctx context.Context, c *client.Client) error { _, err := c.Namespace(ctx, "acme"); return err }, "GET /v1/namespaces/acme", "", 200, "{}"},
 		{"put namespace", func(ctx context.Context, c *client.Client) error {
@@ -178,10 +178,10 @@ func TestARepeatedPublishHasTheSameIDs(t *testing.T) {
 func TestEventsComeBackAsTheyWere(t *testing.T) {
 	t.Parallel()
 	s := serve(t, answer{200, `{"events":[
-		{"specversion":"1.0","id":"a","source":"/s","type":"t","time":"2026-01-02T03:04:05Z","path":"/o/1","sequence":"7","region":"eu","data":{"n":1}},
-		{"specversion":"1.0","id":"b","source":"/s","type":"t","path":"/o/2","sequence":"8","datacontenttype":"text/plain","data":"hello"},
-		{"specversion":"1.0","id":"c","source":"/s","type":"t","path":"/o/3","sequence":"9","data":"json text"},
-		{"specversion":"1.0","id":"d","source":"/s","type":"t","path":"/o/4","sequence":"10","datacontenttype":"image/png","data_base64":"/w=="}],"next_cursor":"n"}`})
+		{"specversion":"1.0","id":"a","source":"/s","type":"t","time":"2026-01-02T03:04:05Z","path":"/o/1","namespace":"acme","sequence":"7","region":"eu","data":{"n":1}},
+		{"specversion":"1.0","id":"b","source":"/s","type":"t","path":"/o/2","namespace":"acme","sequence":"8","datacontenttype":"text/plain","data":"hello"},
+		{"specversion":"1.0","id":"c","source":"/s","type":"t","path":"/o/3","namespace":"acme","sequence":"9","data":"json text"},
+		{"specversion":"1.0","id":"d","source":"/s","type":"t","path":"/o/4","namespace":"acme","sequence":"00000000000000000010","datacontenttype":"image/png","data_base64":"/w=="}],"next_cursor":"n"}`})
 	page, err := s.Events(t.Context(), "acme", client.EventsQuery{})
 	require.NoError(t, err)
 	require.Equal(t, "n", page.Next)

@@ -4,7 +4,6 @@ import (
 	"context"
 	"crypto/rand"
 	"encoding/binary"
-	"encoding/json"
 	"fmt"
 	"maps"
 	"net/http"
@@ -120,66 +119,11 @@ type EventsQuery struct {
 func (c *Client) Events(ctx context.Context, namespace string, q EventsQuery) (Page[sluice.Event], error) {
 	query := params("pattern", string(q.Pattern), "types", strings.Join(q.Types, ","), "since", q.Since,
 		"until", q.Until, "limit", number(q.Limit), "cursor", q.Cursor)
-	raw, err := list[wireEvent](ctx, c, join(namespaces, namespace, "events"), "events", query)
-	page := Page[sluice.Event]{Next: raw.Next}
-	for _, ev := range raw.Items {
-		page.Items = append(page.Items, ev.event(namespace))
-	}
-	return page, err
+	return list[sluice.Event](ctx, c, join(namespaces, namespace, "events"), "events", query)
 }
 
 // Event returns the event with an id or a sequence. Code NotFound if there is none.
 func (c *Client) Event(ctx context.Context, namespace, idOrSeq string) (sluice.Event, error) {
 	req := call{method: http.MethodGet, path: join(namespaces, namespace, "events", idOrSeq)}
-	raw, err := send[wireEvent](ctx, c, req, nil)
-	return raw.event(namespace), err
-}
-
-// wireEvent is an event as the API shows it: a structured CloudEvent.
-type wireEvent map[string]json.RawMessage
-
-func (w wireEvent) event(namespace string) sluice.Event {
-	ev := sluice.Event{Namespace: namespace}
-	var base64 []byte
-	known := map[string]any{
-		"specversion": new(string), "namespace": new(string), "id": &ev.ID, "type": &ev.Type, "source": &ev.Source, "subject": &ev.Subject,
-		"time": &ev.Time, "datacontenttype": &ev.ContentType, "dataschema": &ev.DataSchema,
-		"path": &ev.Path, "data_base64": &base64,
-	}
-	for name, value := range w {
-		if target, ok := known[name]; ok {
-			// What is not of its type stays empty: the server wrote it, it is shown as far as it goes.
-			_ = json.Unmarshal(value, target)
-			continue
-		}
-		w.other(&ev, name, value)
-	}
-	if base64 != nil {
-		ev.Data = base64
-	}
-	return ev
-}
-
-func (w wireEvent) other(ev *sluice.Event, name string, value json.RawMessage) {
-	var text string
-	isText := json.Unmarshal(value, &text) == nil
-	if !isText {
-		text = string(value)
-	}
-	switch name {
-	case "sequence", "seq":
-		_, _ = fmt.Sscan(text, &ev.Seq) // 0 if it is none
-	case "data":
-		ev.Data = value
-		var media string
-		_ = json.Unmarshal(w["datacontenttype"], &media) // absent means JSON
-		if probe := (sluice.Event{ContentType: media}); isText && !probe.IsJSON() {
-			ev.Data = []byte(text)
-		}
-	default:
-		if ev.Extensions == nil {
-			ev.Extensions = map[string]string{}
-		}
-		ev.Extensions[name] = text
-	}
+	return send[sluice.Event](ctx, c, req, nil)
 }

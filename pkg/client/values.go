@@ -92,9 +92,15 @@ func (c *Client) Capabilities(ctx context.Context) (map[string]any, error) {
 // Ready returns the server's time (the zero time if it does not say) if it is ready to work,
 // code Unavailable if it is not. It does not repeat the question.
 func (c *Client) Ready(ctx context.Context) (time.Time, error) {
-	got, err := c.do(ctx, call{method: http.MethodGet, path: "/readyz", once: true}, nil)
+	var reply struct {
+		OK bool `json:"ok"`
+	}
+	got, err := c.do(ctx, call{method: http.MethodGet, path: "/readyz", once: true}, &reply)
 	if err != nil {
 		return time.Time{}, err
+	}
+	if !reply.OK {
+		return time.Time{}, sluice.Errorf(sluice.Unavailable, "whoever answers at %s is no Sluice server", c.base)
 	}
 	at, err := http.ParseTime(got.header.Get("Date"))
 	if err != nil {

@@ -143,6 +143,10 @@ func (e *Event) UnmarshalJSON(data []byte) error {
 			return err
 		}
 	}
+	var text string
+	if !e.IsJSON() && json.Unmarshal(e.Data, &text) == nil && raw["data_base64"] == nil {
+		e.Data = []byte(text)
+	}
 	return nil
 }
 

@@ -19,7 +19,7 @@ func TestAnEventIsAStructuredCloudEventAndBack(t *testing.T) { // S0-29, S4-07â€
 			Namespace: "acme", Path: "/orders/42", Seq: rapid.Uint64Min(1).Draw(t, "seq"),
 			ID: "i" + text.Draw(t, "id"), Type: "t" + text.Draw(t, "type"), Source: "s" + text.Draw(t, "source"),
 			Time: time.Unix(rapid.Int64Range(0, 1<<32).Draw(t, "time"), 5).UTC(), Subject: text.Draw(t, "subject"),
-			ContentType: rapid.SampledFrom([]string{"application/json", "application/octet-stream"}).Draw(t, "content type"),
+			ContentType: rapid.SampledFrom([]string{"application/json", "application/octet-stream", "text/plain"}).Draw(t, "content type"),
 			Extensions:  map[string]string{"region": "x" + text.Draw(t, "region")},
 			Data:        []byte(rapid.SampledFrom([]string{`{"a":"<&>"}`, `[1.0,2]`, `"x"`}).Draw(t, "data")),
 		}

@@ -52,7 +52,7 @@ func (n *Namespace) Validate() error {
 		CheckNamespaceName(n.Name),
 		text("description", n.Description, MaxDescription),
 		n.checkWindows(),
-		atLeast("retention.max_bytes", n.Retention.MaxBytes, 0),
+		n.checkBytes(),
 	)
 }
 
@@ -63,6 +63,16 @@ func (n *Namespace) checkWindows() error {
 		return Errorf(InvalidRequest, "retention.max_age %s: use at least 1s, 0 for the default or -1s for ever", age)
 	case dedup != 0 && dedup < time.Second:
 		return Errorf(InvalidRequest, "dedup_window %s: use at least 1s, or 0 for the default", dedup)
+	}
+	return nil
+}
+
+// minBytes is the least that a log may hold: a small event.
+const minBytes = 1 << 10
+
+func (n *Namespace) checkBytes() error {
+	if bytes := n.Retention.MaxBytes; bytes != 0 && bytes < minBytes {
+		return Errorf(InvalidRequest, "retention.max_bytes %d: use at least %d, or 0 for no bound", bytes, minBytes)
 	}
 	return nil
 }

@@ -207,7 +207,7 @@ func TestNamespacesLimits(t *testing.T) {
 	day := sluice.Duration(24 * time.Hour)
 	for _, ns := range []sluice.Namespace{
 		{Name: "a"},
-		{Name: "a", Retention: sluice.Retention{MaxAge: -1, MaxBytes: 1}},
+		{Name: "a", Retention: sluice.Retention{MaxAge: -1, MaxBytes: 1024}},
 		{Name: "a", Retention: sluice.Retention{MaxAge: day}, DedupWindow: day},
 	} {
 		require.NoError(t, ns.Validate())
@@ -216,6 +216,7 @@ func TestNamespacesLimits(t *testing.T) {
 		{},
 		{Name: "a", Retention: sluice.Retention{MaxAge: 1}},
 		{Name: "a", Retention: sluice.Retention{MaxBytes: -1}},
+		{Name: "a", Retention: sluice.Retention{MaxBytes: 10}},
 		{Name: "a", DedupWindow: -1},
 		{Name: "a", DedupWindow: 1},
 		{Name: "a", Description: strings.Repeat("x", 1025)},
