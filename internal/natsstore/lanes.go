@@ -2,6 +2,11 @@ package natsstore
 
 import (
 	"context"
+	"encoding/json"
+	"fmt"
+
+	"github.com/nats-io/nats.go"
+	"github.com/nats-io/nats.go/jetstream"
 
 	"github.com/sluice-io/sluice/pkg/sluice"
 	"github.com/sluice-io/sluice/streams"
@@ -56,9 +61,58 @@ func (s *Store) ReadLane(ctx context.Context, sub *sluice.Subscription, path slu
 		subject = streams.Subject(sub.Namespace, path)
 	}
 	events, err = s.NextEvent(ctx, sub.Namespace, subject, from, limit)
+	if err == nil && len(events) == 0 {
+		events, err = s.leadersNext(ctx, sub.Namespace, subject, from)
+	}
 	if err != nil || len(events) > 0 && events[0].Seq == from {
 		return events, from, err
 	}
 	first, _, err = s.Bounds(ctx, sub.Namespace)
 	return events, first, err
+}
+
+// leadersNext returns the next event of a subject as the leader of the log has it, if there is
+// one: a replica that lags behind would let a lane end too soon, with what is missing unsent.
+func (s *Store) leadersNext(ctx context.Context, ns, subject string, from uint64) ([]sluice.Event, error) {
+	for {
+		seq, err := s.leadersNextSeq(ctx, ns, subject, from)
+		if err != nil || seq == 0 {
+			return nil, err
+		}
+		e, err := s.Event(ctx, ns, seq)
+		switch code := sluice.CodeOf(err); {
+		case e.Path != "":
+			return []sluice.Event{e}, nil
+		case e.Seq == 0 && code != sluice.NotFound && code != sluice.WindowExceeded:
+			return nil, err
+		}
+		from = seq + 1 // gone meanwhile, or no event
+	}
+}
+
+// leadersNextSeq returns the sequence of the next message of a subject, 0 if there is none.
+func (s *Store) leadersNextSeq(ctx context.Context, ns, subject string, from uint64) (uint64, error) {
+	body, err := json.Marshal(map[string]any{"seq": max(from, 1), "next_by_subj": subject})
+	if err != nil {
+		return 0, fmt.Errorf("read request: %w", err)
+	}
+	resp, err := asked(ctx, askTimeout, func(ctx context.Context) (*nats.Msg, error) {
+		return s.nc.RequestWithContext(ctx, msgGetSubject+streams.EventsStream(ns), body)
+	})
+	if err != nil {
+		return 0, fmt.Errorf("read %s: %w", ns, storeError(ctx, err))
+	}
+	var answer struct {
+		Error   *jetstream.APIError `json:"error"`
+		Message struct {
+			Seq uint64 `json:"seq"`
+		} `json:"message"`
+	}
+	if err := json.Unmarshal(resp.Data, &answer); err != nil {
+		return 0, fmt.Errorf("read %s: %w", ns, err)
+	}
+	if answer.Error != nil && answer.Error.ErrorCode != jetstream.JSErrCodeMessageNotFound {
+		return 0, fmt.Errorf("read %s: %w", ns, storeError(ctx, answer.Error))
+	}
+	return answer.Message.Seq, nil
 }
