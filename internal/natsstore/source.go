@@ -19,6 +19,10 @@ import (
 // ackWait is how long what is set aside by requeue would wait if it failed half-way.
 const ackWait = 30 * time.Second
 
+// openTimeout is how long opening a source may take; it reads what lies between the ack floor
+// and the last delivery.
+const openTimeout = time.Minute
+
 // EnsureConsumers makes the subscription's durable consumers, or brings those that exist to
 // its window. Where they start is the subscription's From.
 func (s *Store) EnsureConsumers(ctx context.Context, sub *sluice.Subscription) error {
@@ -97,19 +101,39 @@ type Source struct {
 	once    sync.Once
 	running []jetstream.ConsumeContext
 	log     *slog.Logger
+
+	watching sync.WaitGroup
 }
 
 // OpenSource opens the subscription's source. Deliveries that were handed out before and not
 // acknowledged come first, in the order of the log: without that they would come when their
 // ack wait is over, behind later ones of their path.
+//
+// The source ends with the connection that it was opened on: acknowledgements and answers that
+// were on their way then are lost, and what they were for would come again when its ack wait is
+// over, long after everybody forgot that it was settled.
 func (s *Store) OpenSource(ctx context.Context, sub *sluice.Subscription) (*Source, error) {
+	s.mu.Lock()
+	broken := s.broken
+	s.mu.Unlock()
+	ctx, stop := s.untilReconnect(ctx)
+	defer stop()
+	ctx, cancel := context.WithTimeout(ctx, openTimeout)
+	defer cancel()
 	consumers, err := s.consumers(ctx, sub)
 	if err != nil {
 		return nil, err
 	}
 	src := &Source{sub: sub, out: make(chan *sluice.Delivery), done: make(chan struct{}), log: s.opts.Log}
+	src.watching.Go(func() {
+		select {
+		case <-broken:
+			src.stop()
+		case <-src.done:
+		}
+	})
 	for _, c := range consumers {
-		info, err := s.requeue(ctx, c)
+		info, err := s.requeue(ctx, sub.Namespace, c)
 		if err != nil {
 			src.Close()
 			return nil, fmt.Errorf("take over consumer of %s: %w", sub.ID, err)
@@ -130,19 +154,24 @@ func (s *Store) OpenSource(ctx context.Context, sub *sluice.Subscription) (*Sour
 //
 // What the server is about to hand out again already keeps its place there, whatever order is
 // asked for; an answer with a delay takes it out first.
-func (s *Store) requeue(ctx context.Context, c jetstream.Consumer) (*jetstream.ConsumerInfo, error) {
+func (s *Store) requeue(ctx context.Context, ns string, c jetstream.Consumer) (*jetstream.ConsumerInfo, error) {
 	info, err := c.Info(ctx)
 	if err != nil || info.NumAckPending == 0 {
 		return info, err
 	}
 	var subjects []string
+	var last uint64
 	err = s.scan(ctx, info.Stream, jetstream.ConsumerConfig{
 		FilterSubject: info.Config.FilterSubject,
 		DeliverPolicy: jetstream.DeliverByStartSequencePolicy, OptStartSeq: info.AckFloor.Stream + 1, HeadersOnly: true,
 	}, func(_ jetstream.Msg, meta *jetstream.MsgMetadata) (bool, error) {
-		subjects = append(subjects, ackSubject(info, meta.Sequence.Stream))
-		return meta.Sequence.Stream < info.Delivered.Stream, nil
+		last = meta.Sequence.Stream
+		subjects = append(subjects, ackSubject(info, last))
+		return last < info.Delivered.Stream, nil
 	})
+	if err == nil && last < info.Delivered.Stream {
+		err = s.checkGone(ctx, ns, info.Delivered.Stream)
+	}
 	if err != nil {
 		return info, err
 	}
@@ -157,6 +186,17 @@ func (s *Store) requeue(ctx context.Context, c jetstream.Consumer) (*jetstream.C
 		_, err = s.nc.RequestWithContext(ctx, subjects[len(subjects)-1], []byte("-NAK"))
 	}
 	return info, err
+}
+
+// checkGone returns an error if the event is still there: who was asked before lagged behind.
+func (s *Store) checkGone(ctx context.Context, ns string, seq uint64) error {
+	_, err := s.Event(ctx, ns, seq)
+	if code := sluice.CodeOf(err); code == sluice.NotFound || code == sluice.WindowExceeded {
+		return nil
+	} else if code == sluice.Internal || code == sluice.Unavailable {
+		return err
+	}
+	return fmt.Errorf("event %d was not found at first: %w", seq, errGap)
 }
 
 // ackSubject returns where a delivery of the sequence is answered. The consumer sequence only
@@ -184,6 +224,7 @@ func (s *Source) Seen(path sluice.Path) uint64 {
 // Close ends the source. What it handed out and was not acknowledged comes again.
 func (s *Source) Close() {
 	s.stop()
+	s.watching.Wait()
 	for _, run := range s.running {
 		run.Stop()
 		<-run.Closed()
