@@ -146,7 +146,8 @@ func (l *AttemptLog) Record(a *sluice.Attempt, namespace string, stored func(err
 }
 
 // Recover returns what the log says about the subscription's latest deliveries, by sequence:
-// those of the last half minute before its last record.
+// those of the last half minute before its last record. What an earlier subscription of the
+// same id did is none of its business, however late it was recorded.
 func (l *AttemptLog) Recover(ctx context.Context, sub *sluice.Subscription) (map[uint64]sluice.Progress, error) {
 	subject := streams.AttemptsSubject(sub.Namespace, sub.ID)
 	last, err := l.store.lastTime(ctx, streams.Attempts, subject)
@@ -154,9 +155,6 @@ func (l *AttemptLog) Recover(ctx context.Context, sub *sluice.Subscription) (map
 		return nil, err
 	}
 	from := last.Add(-recoverSpan)
-	if from.Before(sub.CreatedAt) {
-		from = sub.CreatedAt // an earlier subscription of the same id is none of its business
-	}
 	known := map[uint64]sluice.Progress{}
 	err = l.store.scan(ctx, streams.Attempts, jetstream.ConsumerConfig{
 		FilterSubject: subject, DeliverPolicy: jetstream.DeliverByStartTimePolicy, OptStartTime: &from,
@@ -165,7 +163,11 @@ func (l *AttemptLog) Recover(ctx context.Context, sub *sluice.Subscription) (map
 		if err := json.Unmarshal(msg.Data(), &a); err != nil {
 			return false, fmt.Errorf("attempt: %w", err)
 		}
+		if a.StartedAt.Before(sub.CreatedAt) {
+			return true, nil
+		}
 		p := known[a.Seq]
+		p.EventID = a.EventID
 		if p.FirstFailed.IsZero() {
 			p.FirstFailed = a.StartedAt
 		}

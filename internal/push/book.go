@@ -26,6 +26,7 @@ type park struct {
 	upTo    uint64         // highest sequence acknowledged unsent: reading back ends there
 	ahead   []sluice.Event // read, not sent yet
 	savedAt time.Time      // when the record was last stored
+	charged int64          // bytes of the budget that reading ahead has taken
 	leaving bool           // its record is being deleted: arrivals wait
 	index   int            // in the heap; -1: not in it
 }
@@ -45,6 +46,8 @@ type task struct {
 	lane *lane
 	head *sluice.Delivery // taskSend, taskSpill
 	park park             // taskResume, taskUnpark: a copy
+
+	careful bool // store the record at once: it may be long until the lane's next turn
 
 	sub   *sluice.Subscription // set by the runner
 	match *filter.Matcher
@@ -129,7 +132,7 @@ func (b *book) next(now time.Time) (task, bool) {
 		l.park.leaving = true
 		return task{kind: taskUnpark, lane: l, park: *l.park}, true
 	}
-	return task{kind: taskResume, lane: l, park: *l.park}, true
+	return task{kind: taskResume, lane: l, park: *l.park, careful: b.parked > b.window}, true
 }
 
 // hogs reports whether a lane has kept others from being handed out for too long: the window
@@ -184,7 +187,7 @@ func (b *book) stored(l *lane, e sluice.ParkedEntry, now time.Time) []*sluice.De
 
 // resumed enters how far a parked lane has come.
 func (b *book) resumed(l *lane, p park) {
-	l.park.ParkedEntry, l.park.ahead, l.park.savedAt = p.ParkedEntry, p.ahead, p.savedAt
+	l.park.ParkedEntry, l.park.ahead, l.park.charged, l.park.savedAt = p.ParkedEntry, p.ahead, p.charged, p.savedAt
 	b.release(l)
 }
 

@@ -4,10 +4,12 @@ import (
 	"context"
 	"errors"
 	"log/slog"
+	"maps"
 	"math/rand/v2"
 	"slices"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"github.com/sluice-io/sluice/pkg/sluice"
@@ -42,6 +44,7 @@ type Engine struct {
 
 	runners sync.WaitGroup
 	leaving map[string]chan struct{} // runners that were told to end; follow's own
+	ahead   atomic.Int64             // bytes of the budget that reading ahead has taken
 
 	mu      sync.Mutex
 	serving map[string]*served
@@ -145,7 +148,7 @@ func (e *Engine) apply(ctx context.Context, sub *sluice.Subscription) {
 // start starts a runner. It ends with ctx, or when it is stopped.
 func (e *Engine) start(ctx context.Context, sub *sluice.Subscription) {
 	inner, cancel := context.WithCancel(ctx)
-	s := &served{runner: newRunner(sub, e.ports, e.opts), cancel: cancel, ended: make(chan struct{})}
+	s := &served{runner: newRunner(sub, e.ports, e.opts, &e.ahead), cancel: cancel, ended: make(chan struct{})}
 	before := e.leaving[sub.ID]
 	delete(e.leaving, sub.ID)
 	e.mu.Lock()
@@ -162,7 +165,7 @@ func (e *Engine) start(ctx context.Context, sub *sluice.Subscription) {
 
 // keep runs a runner again after a failure, with a pause that grows.
 func (e *Engine) keep(ctx context.Context, r *runner) {
-	const shortest, longest = 250 * time.Millisecond, 30 * time.Second
+	const shortest, longest = 250 * time.Millisecond, 5 * time.Second // NATS may come back any moment
 	pause := shortest
 	for {
 		began := time.Now()
@@ -174,7 +177,7 @@ func (e *Engine) keep(ctx context.Context, r *runner) {
 		if errors.Is(err, errSourceEnded) {
 			level = slog.LevelInfo
 		}
-		if level == slog.LevelInfo || time.Since(began) > longest {
+		if level == slog.LevelInfo || time.Since(began) > time.Minute {
 			pause = shortest
 		}
 		e.opts.Log.LogAttrs(ctx, level, "subscription starts again",
@@ -197,7 +200,17 @@ func (e *Engine) stop(id string) {
 	e.mu.Unlock()
 	if s != nil {
 		s.cancel()
+		maps.DeleteFunc(e.leaving, func(_ string, ended chan struct{}) bool { return isClosed(ended) })
 		e.leaving[id] = s.ended
+	}
+}
+
+func isClosed(c chan struct{}) bool {
+	select {
+	case <-c:
+		return true
+	default:
+		return false
 	}
 }
 

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"log/slog"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"golang.org/x/time/rate"
@@ -17,12 +18,15 @@ import (
 const (
 	holdEvery   = 10 * time.Second // a third of the consumers' ack wait
 	drainLimit  = 65 * time.Second // an attempt's longest timeout, and time to record it
+	recordLimit = 10 * time.Second // without an attempt under way: longer than a fail-over of NATS takes
 	hogPatience = time.Second      // a lane that fills the window is set aside after this
 	idleWorker  = 5 * time.Second  // a worker without a task ends after this
 )
 
 // errSourceEnded tells the engine to open the subscription's source again.
 var errSourceEnded = errors.New("the source of deliveries ended")
+
+var errUnrecorded = errors.New("attempts under way did not end in time")
 
 // runner serves one subscription while run is running. Only run's goroutine touches the book.
 type runner struct {
@@ -46,6 +50,8 @@ type runner struct {
 	results   chan result
 	workers   sync.WaitGroup
 	throttled time.Time // no task before this, because of the rate
+	sending   atomic.Int32
+	ahead     budget
 
 	mu     sync.Mutex
 	gauges Gauges
@@ -53,12 +59,13 @@ type runner struct {
 	looked time.Time // when oldest was looked for
 }
 
-func newRunner(sub *sluice.Subscription, ports Ports, opts Options) *runner {
+func newRunner(sub *sluice.Subscription, ports Ports, opts Options, ahead *atomic.Int64) *runner {
 	return &runner{
 		id: sub.ID, ordering: sub.Policy.Ordering,
 		ports: ports, observe: opts.Observe, log: opts.Log, sub: sub,
 		changed: make(chan *sluice.Subscription, 1),
 		gauges:  Gauges{Namespace: sub.Namespace, Subscription: sub.ID},
+		ahead:   budget{shared: ahead},
 	}
 }
 
@@ -79,6 +86,7 @@ func (r *runner) run(ctx context.Context) error {
 	}
 	defer r.source.Close()
 	work, cancel := context.WithCancel(context.WithoutCancel(ctx))
+	defer r.ahead.reset()
 	defer r.workers.Wait()
 	defer close(r.tasks)
 	defer cancel()
@@ -201,7 +209,16 @@ func (r *runner) arrive(d *sluice.Delivery) {
 
 // known reports whether the delivery was settled before, by this runner or before a restart.
 func (r *runner) known(d *sluice.Delivery) bool {
-	return r.recovered[d.Event.Seq].Settled || d.Redelivered && r.recent.has(d.Event.Seq)
+	return r.before(&d.Event).Settled || d.Redelivered && r.recent.has(d.Event.Seq)
+}
+
+// before returns how far the event had come before a restart. A log that lost its latest
+// events in a power cut gives their sequences to others.
+func (r *runner) before(ev *sluice.Event) sluice.Progress {
+	if p := r.recovered[ev.Seq]; p.EventID == ev.ID {
+		return p
+	}
+	return sluice.Progress{}
 }
 
 func (r *runner) laneOf(d *sluice.Delivery) string {
@@ -220,7 +237,7 @@ func (r *runner) dispatch(work context.Context, wake *time.Timer) {
 		if !ok {
 			break
 		}
-		t.sub, t.match = r.sub, r.match
+		t.sub, t.match, t.careful = r.sub, r.match, t.careful || r.limit != nil
 		select {
 		case r.tasks <- t:
 		default:
@@ -282,15 +299,24 @@ func (r *runner) judge(ctx context.Context, a *sluice.Attempt) error {
 	return nil
 }
 
-// drain waits for the tasks under way, so that what was sent is recorded.
+// drain waits for the tasks under way, so that what was sent is recorded. If only the store
+// is waited for, that has a shorter limit: it may be gone for good.
 func (r *runner) drain(work context.Context) error {
 	ctx, cancel := context.WithTimeout(work, drainLimit)
 	defer cancel()
+	stuck := time.NewTimer(recordLimit)
+	defer stuck.Stop()
 	for r.book.busy > 0 {
 		select {
 		case <-ctx.Done():
-			return errors.New("attempts under way did not end in time")
+			return errUnrecorded
+		case <-stuck.C:
+			if r.sending.Load() == 0 {
+				return errUnrecorded
+			}
+			stuck.Reset(recordLimit)
 		case res := <-r.results:
+			stuck.Reset(recordLimit)
 			if err := r.enter(ctx, res); err != nil {
 				r.log.Warn("attempt under way was cut off", slog.String("subscription", r.sub.ID), slog.Any("error", err))
 			}

@@ -93,11 +93,12 @@ func (j job) send(ctx context.Context, t task) {
 		j.r.results <- result{kind: resultSettled, lane: t.lane, err: err}
 		return
 	}
-	before := j.r.recovered[ev.Seq]
+	before := j.r.before(ev)
 	a := j.attempt(ctx, ev, before.Attempts+1, before.FirstFailed)
 	if a.Verdict.Again.IsZero() && a.Verdict.Dead == "" && !a.Verdict.Cancel {
+		results := j.r.results // the log may outlive this run of the runner
 		j.r.ports.Log.Record(&a, j.sub.Namespace, func(err error) {
-			j.r.results <- result{kind: resultSettled, lane: t.lane, attempt: &a, err: err}
+			results <- result{kind: resultSettled, lane: t.lane, attempt: &a, err: err}
 		})
 		return
 	}
@@ -108,12 +109,11 @@ func (j job) send(ctx context.Context, t task) {
 
 // unsettled deals with a live head that was not delivered: its lane is parked, or it is dead.
 func (j job) unsettled(ctx context.Context, t task, a sluice.Attempt, before sluice.Progress) result {
-	ev := &t.head.Event
-	if err := j.record(ctx, &a); err != nil {
+	if err := j.conclude(ctx, &t.head.Event, &a); err != nil {
 		return result{err: err}
 	}
 	if a.Verdict.Again.IsZero() {
-		return result{kind: resultSettled, err: j.giveUp(ctx, ev, a)}
+		return result{kind: resultSettled}
 	}
 	p := sluice.Parked{Attempts: a.Number, NextAt: a.Verdict.Again, LastError: a.Error, FirstFailedAt: before.FirstFailed}
 	if p.FirstFailedAt.IsZero() {
@@ -140,7 +140,7 @@ func (j job) resume(ctx context.Context, t task) result {
 	res := result{kind: resultResumed}
 	ev, err := j.nextOf(ctx, &p)
 	if err == nil && ev != nil {
-		res.attempt, err = j.resend(ctx, &p, ev)
+		res.attempt, err = j.resend(ctx, t, &p, ev)
 	}
 	res.park, res.err = p, err
 	return res
@@ -160,12 +160,13 @@ func (j job) nextOf(ctx context.Context, p *park) (*sluice.Event, error) {
 		last = p.ahead[0].Seq - 1
 	}
 	if err := j.skipTo(ctx, p, last); err != nil || end {
+		j.drop(p)
 		return nil, err
 	}
 	ev := &p.ahead[0]
 	ok, err := j.wanted(ctx, ev)
 	if err == nil && !ok {
-		p.pass(ev.Seq)
+		j.pass(p, ev.Seq)
 		ev = nil
 	}
 	return ev, err
@@ -174,9 +175,10 @@ func (j job) nextOf(ctx context.Context, p *park) (*sluice.Event, error) {
 // readAhead reads the next events of the lane, and buries what the log no longer holds.
 func (j job) readAhead(ctx context.Context, p *park) error {
 	var first uint64
-	limit := readBack
-	if p.Attempts > 0 {
-		limit = 1 // it may well fail again
+	limit := 1 // it may well fail again
+	if p.Attempts == 0 && j.r.ahead.take() {
+		limit = readBack
+		defer func() { p.charged = j.r.ahead.settle(p.ahead) }()
 	}
 	err := j.persist(ctx, func() (err error) {
 		p.ahead, first, err = j.r.ports.Events.ReadLane(ctx, j.sub, p.Path, p.FromSeq, limit)
@@ -215,7 +217,7 @@ func (j job) expire(ctx context.Context, p *park, last uint64) error {
 
 // wanted reports whether an event that was read back is to be sent.
 func (j job) wanted(ctx context.Context, ev *sluice.Event) (bool, error) {
-	if j.r.recovered[ev.Seq].Settled || !j.sub.Pattern.Match(ev.Path) {
+	if j.r.before(ev).Settled || !j.sub.Pattern.Match(ev.Path) {
 		return false, nil
 	}
 	ok, err := j.match.Match(ev)
@@ -226,26 +228,25 @@ func (j job) wanted(ctx context.Context, ev *sluice.Event) (bool, error) {
 }
 
 // resend makes one attempt of a parked lane's head and stores how the lane stands.
-func (j job) resend(ctx context.Context, p *park, ev *sluice.Event) (*sluice.Attempt, error) {
-	a := j.attempt(ctx, ev, p.Attempts+1, p.FirstFailedAt)
-	if err := j.record(ctx, &a); err != nil {
+func (j job) resend(ctx context.Context, t task, p *park, ev *sluice.Event) (*sluice.Attempt, error) {
+	before := j.r.before(ev)
+	if p.FirstFailedAt.IsZero() {
+		p.FirstFailedAt = before.FirstFailed
+	}
+	a := j.attempt(ctx, ev, max(p.Attempts, before.Attempts)+1, p.FirstFailedAt)
+	if err := j.conclude(ctx, ev, &a); err != nil {
 		return nil, err
 	}
 	if again := a.Verdict.Again; !again.IsZero() {
-		p.ahead = nil // it may be long until then
+		j.drop(p) // it may be long until then
 		p.Attempts, p.NextAt, p.LastError, p.EventID = a.Number, again, a.Error, ev.ID
 		if p.FirstFailedAt.IsZero() {
 			p.FirstFailedAt = a.StartedAt
 		}
 		return &a, j.save(ctx, &p.ParkedEntry)
 	}
-	if !a.Verdict.Settled {
-		if err := j.giveUp(ctx, ev, a); err != nil {
-			return nil, err
-		}
-	}
-	p.pass(ev.Seq)
-	if p.FromSeq > p.upTo || time.Since(p.savedAt) < saveEvery {
+	j.pass(p, ev.Seq)
+	if p.FromSeq > p.upTo || !t.careful && time.Since(p.savedAt) < saveEvery {
 		return &a, nil
 	}
 	p.savedAt = time.Now()
@@ -253,9 +254,19 @@ func (j job) resend(ctx context.Context, p *park, ev *sluice.Event) (*sluice.Att
 }
 
 // pass moves the record past the event that was read first.
-func (p *park) pass(seq uint64) {
+func (j job) pass(p *park, seq uint64) {
+	p.ahead[0] = sluice.Event{}
 	p.ahead = p.ahead[1:]
+	if len(p.ahead) == 0 {
+		j.drop(p)
+	}
 	p.moveTo(seq + 1)
+}
+
+// drop forgets what was read ahead.
+func (j job) drop(p *park) {
+	j.r.ahead.give(p.charged)
+	p.ahead, p.charged = nil, 0
 }
 
 func (p *park) moveTo(from uint64) {
@@ -265,7 +276,9 @@ func (p *park) moveTo(from uint64) {
 
 // attempt sends, decides and logs.
 func (j job) attempt(ctx context.Context, ev *sluice.Event, number int, firstFailed time.Time) sluice.Attempt {
+	j.r.sending.Add(1)
 	a := j.r.ports.Sender.Send(ctx, j.sub, ev, number)
+	j.r.sending.Add(-1)
 	now := time.Now()
 	if firstFailed.IsZero() {
 		firstFailed = a.StartedAt
@@ -284,6 +297,18 @@ func (j job) attempt(ctx context.Context, ev *sluice.Event, number int, firstFai
 			slog.Time("again", a.Verdict.Again), slog.String("dead", string(a.Verdict.Dead)))
 	}
 	return a
+}
+
+// conclude stores what an attempt means for good and then the attempt. Once an attempt that is
+// the last one is recorded nobody looks at its event again, so its dead letter comes first: a
+// crash between the two repeats the attempt.
+func (j job) conclude(ctx context.Context, ev *sluice.Event, a *sluice.Attempt) error {
+	if v := a.Verdict; v.Dead != "" || v.Cancel {
+		if err := j.giveUp(ctx, ev, *a); err != nil {
+			return err
+		}
+	}
+	return j.record(ctx, a)
 }
 
 // giveUp writes the dead letter, or ends the subscription whose endpoint is gone.

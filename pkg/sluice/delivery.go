@@ -19,6 +19,7 @@ type Receipt interface {
 
 // Progress is how far a delivery had come when the attempt log was last written.
 type Progress struct {
+	EventID     string
 	Settled     bool
 	Attempts    int
 	FirstFailed time.Time
