@@ -1,0 +1,148 @@
+package push_test
+
+import (
+	"bufio"
+	"bytes"
+	"fmt"
+	"io"
+	"net"
+	"strconv"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/sluice-io/sluice/internal/natsstore"
+	"github.com/sluice-io/sluice/internal/natstest"
+	"github.com/sluice-io/sluice/pkg/sluice"
+)
+
+// wire is between a client and NATS. It can lose acknowledgements and break connections.
+type wire struct {
+	listener net.Listener
+	to       string
+	deaf     atomic.Bool // acknowledgements are lost
+	parts    sync.WaitGroup
+
+	mu    sync.Mutex
+	conns []net.Conn
+}
+
+func newWire(t *testing.T, server *natstest.Server) *wire {
+	t.Helper()
+	var config net.ListenConfig
+	listener, err := config.Listen(t.Context(), "tcp", "127.0.0.1:0")
+	require.NoError(t, err)
+	w := &wire{listener: listener, to: strings.TrimPrefix(server.ClientURL(), "nats://")}
+	w.parts.Go(func() {
+		for {
+			client, err := listener.Accept()
+			if err != nil {
+				return
+			}
+			w.join(client)
+		}
+	})
+	t.Cleanup(func() {
+		require.NoError(t, listener.Close())
+		w.cut()
+		w.parts.Wait()
+	})
+	return w
+}
+
+func (w *wire) join(client net.Conn) {
+	server, err := net.Dial("tcp", w.to) //nolint:noctx // on the loopback address
+	if err != nil {
+		_ = client.Close()
+		return
+	}
+	w.mu.Lock()
+	w.conns = append(w.conns, client, server)
+	w.mu.Unlock()
+	w.parts.Go(func() { _, _ = io.Copy(client, server); _ = client.Close() })
+	w.parts.Go(func() { w.forward(bufio.NewReader(client), server); _ = server.Close() })
+}
+
+// forward passes on what the client says, acknowledgements only while it is not deaf.
+func (w *wire) forward(from *bufio.Reader, to io.Writer) {
+	for {
+		line, err := from.ReadBytes('\n')
+		if err != nil {
+			return
+		}
+		words := bytes.Fields(line)
+		var body []byte
+		if len(words) > 2 && bytes.HasSuffix(bytes.ToUpper(words[0]), []byte("PUB")) {
+			size, err := strconv.Atoi(string(words[len(words)-1]))
+			if err != nil {
+				return
+			}
+			body = make([]byte, size+2)
+			if _, err := io.ReadFull(from, body); err != nil {
+				return
+			}
+			if w.deaf.Load() && bytes.HasPrefix(words[1], []byte("$JS.ACK.")) {
+				continue
+			}
+		}
+		if _, err := to.Write(append(line, body...)); err != nil {
+			return
+		}
+	}
+}
+
+func (w *wire) cut() {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	for _, c := range w.conns {
+		_ = c.Close()
+	}
+	w.conns = nil
+}
+
+// S4-17, C01: acknowledgements that a broken connection swallowed do not bring their events
+// back, neither at once nor when their ack wait is over.
+func TestLostAcknowledgementsRepeatNothing(t *testing.T) {
+	t.Parallel()
+	server := natstest.Listening(t)
+	between := newWire(t, server)
+	store, err := natsstore.Connect(t.Context(), natsstore.Options{URL: "nats://" + between.listener.Addr().String()})
+	require.NoError(t, err)
+	t.Cleanup(store.Close)
+	require.NoError(t, store.Provision(t.Context()))
+	w := newWorld(t, store, "n", sluice.Policy{Window: 4, Retry: quickRetries})
+	proc := w.start(t)
+	defer proc.stop()
+	between.deaf.Store(true)
+	for i := range 3 {
+		w.publish(t, sluice.Path(fmt.Sprintf("/a/%d", i)), fmt.Sprint("lost", i))
+	}
+	require.Eventually(t, func() bool { return w.endpoint.delivered() == 3 && inFlight(t, w) == 3 }, 10*time.Second, 10*time.Millisecond)
+	between.deaf.Store(false)
+	for i := range 100 { // more than anybody remembers
+		w.publish(t, "/a/1", fmt.Sprint("more", i))
+	}
+	require.Eventually(t, func() bool { return w.endpoint.delivered() == 103 }, 10*time.Second, 10*time.Millisecond)
+	between.cut()
+	require.Eventually(t, func() bool { return inFlight(t, w) == 0 }, 15*time.Second, 50*time.Millisecond, "what was settled is acknowledged")
+	w.publish(t, "/a/1", "last")
+	require.Eventually(t, func() bool { return w.endpoint.delivered() == 104 }, 10*time.Second, 10*time.Millisecond)
+	w.endpoint.mu.Lock()
+	defer w.endpoint.mu.Unlock()
+	for id, n := range w.endpoint.tries {
+		require.Equal(t, 1, n, id)
+	}
+}
+
+func inFlight(t *testing.T, w *world) int {
+	t.Helper()
+	status, err := w.store.Status(t.Context(), w.sub)
+	if err != nil {
+		return -1
+	}
+	return status.InFlight
+}
