@@ -7,7 +7,6 @@ import (
 	"fmt"
 	"log/slog"
 	"strconv"
-	"sync"
 	"time"
 
 	"github.com/nats-io/nats.go"
@@ -35,7 +34,6 @@ type AttemptLog struct {
 	js    jetstream.JetStream
 	queue chan recording
 	done  chan struct{}
-	once  sync.Once
 }
 
 type recording struct {
@@ -99,7 +97,7 @@ func (l *AttemptLog) complete(ctx context.Context, rec recording, failed []recor
 	case <-rec.future.Ok():
 		rec.stored(nil)
 	case err := <-rec.future.Err():
-		l.store.opts.Log.Warn("attempt not recorded yet", slog.Any("error", err))
+		l.store.opts.Log.WarnContext(ctx, "attempt not recorded yet", slog.Any("error", err))
 		return append(failed, rec)
 	case <-ctx.Done():
 		rec.stored(errLogClosed)

@@ -2,7 +2,7 @@ package natsstore_test
 
 import (
 	"context"
-	"fmt"
+	"strconv"
 	"sync"
 	"testing"
 	"time"
@@ -39,7 +39,7 @@ func TestRecordsThatAnOutageHitAreStoredTogetherAfterwards(t *testing.T) {
 	done := make(chan error, many)
 	for i := range many {
 		log.Record(&sluice.Attempt{
-			Subscription: sub.ID, EventID: fmt.Sprint(i), Seq: uint64(i + 1), Number: 1,
+			Subscription: sub.ID, EventID: strconv.Itoa(i), Seq: uint64(i + 1), Number: 1,
 			StartedAt: time.Now(), Outcome: sluice.Delivered, Verdict: sluice.Verdict{Settled: true},
 		}, sub.Namespace, func(err error) { done <- err })
 	}

@@ -223,7 +223,7 @@ type world struct {
 	watch    *one
 	endpoint *endpoint
 	ports    func(*push.Ports) // changes what an engine works with; nil: nothing
-	total    int // events published
+	total    int               // events published
 	crashes  int
 }
 

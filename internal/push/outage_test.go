@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 	"os"
+	"strconv"
 	"testing"
 	"time"
 
@@ -130,7 +131,7 @@ func TestAnEngineEndsSoonWhenTheStoreIsGone(t *testing.T) {
 	reached, answer := make(chan struct{}, 16), make(chan struct{})
 	w.endpoint.wait = func() { reached <- struct{}{}; <-answer }
 	for i := range 4 {
-		w.publish(t, sluice.Path(fmt.Sprintf("/a/%d", i)), fmt.Sprint(i))
+		w.publish(t, sluice.Path(fmt.Sprintf("/a/%d", i)), strconv.Itoa(i))
 	}
 	proc := w.start(t)
 	for range 4 {

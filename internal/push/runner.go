@@ -318,7 +318,7 @@ func (r *runner) drain(work context.Context) error {
 		case res := <-r.results:
 			stuck.Reset(recordLimit)
 			if err := r.enter(ctx, res); err != nil {
-				r.log.Warn("attempt under way was cut off", slog.String("subscription", r.sub.ID), slog.Any("error", err))
+				r.log.WarnContext(ctx, "attempt under way was cut off", slog.String("subscription", r.sub.ID), slog.Any("error", err))
 			}
 		}
 	}
