@@ -70,29 +70,34 @@ func (w *wire) join(client net.Conn) {
 // forward passes on what the client says, acknowledgements only while it is not deaf.
 func (w *wire) forward(from *bufio.Reader, to io.Writer) {
 	for {
-		line, err := from.ReadBytes('\n')
+		said, ack, err := readCommand(from)
 		if err != nil {
 			return
 		}
-		words := bytes.Fields(line)
-		var body []byte
-		if len(words) > 2 && bytes.HasSuffix(bytes.ToUpper(words[0]), []byte("PUB")) {
-			size, err := strconv.Atoi(string(words[len(words)-1]))
-			if err != nil {
-				return
-			}
-			body = make([]byte, size+2)
-			if _, err := io.ReadFull(from, body); err != nil {
-				return
-			}
-			if w.deaf.Load() && bytes.HasPrefix(words[1], []byte("$JS.ACK.")) {
-				continue
-			}
+		if ack && w.deaf.Load() {
+			continue
 		}
-		if _, err := to.Write(append(line, body...)); err != nil {
+		if _, err := to.Write(said); err != nil {
 			return
 		}
 	}
+}
+
+// readCommand reads a line of the protocol, with its payload if it has one, and says whether
+// it acknowledges a delivery.
+func readCommand(from *bufio.Reader) (said []byte, ack bool, err error) {
+	said, err = from.ReadBytes('\n')
+	words := bytes.Fields(said)
+	if err != nil || len(words) < 3 || !bytes.HasSuffix(bytes.ToUpper(words[0]), []byte("PUB")) {
+		return said, false, err
+	}
+	size, err := strconv.Atoi(string(words[len(words)-1]))
+	if err != nil {
+		return nil, false, err
+	}
+	payload := make([]byte, size+2)
+	_, err = io.ReadFull(from, payload)
+	return append(said, payload...), bytes.HasPrefix(words[1], []byte("$JS.ACK.")), err
 }
 
 func (w *wire) cut() {
