@@ -97,9 +97,13 @@ func TestAGoneEndpointCancelsItsSubscription(t *testing.T) {
 	require.Equal(t, "endpoint_gone", sub.Reason)
 	require.NotNil(t, sub.CancelledAt)
 	require.False(t, sub.Enabled)
-	d, err := s.api.Delivery(t.Context(), sub.ID, "a-1")
+	eventually(t, func() bool {
+		d, err := s.api.Delivery(t.Context(), sub.ID, "a-1")
+		return err == nil && d.State == "dead" && d.Reason == sluice.EndpointGone
+	}, "its attempt is recorded")
+	status, err := s.api.Status(t.Context(), sub.ID)
 	require.NoError(t, err)
-	require.Equal(t, []any{"dead", sluice.Reason("endpoint_gone")}, []any{d.State, d.Reason})
+	require.Equal(t, uint64(1), status.DeadLetters)
 	js := dial(t, s.at.NATS)
 	s.served(t, "gone", nil)
 	_, err = js.Consumer(t.Context(), "EVENTS_default", "gone")

@@ -8,7 +8,6 @@ import (
 
 	"github.com/labstack/echo/v4"
 
-	"github.com/sluice-io/sluice/internal/registry"
 	"github.com/sluice-io/sluice/pkg/sluice"
 )
 
@@ -47,7 +46,7 @@ func deliveryOf(a *sluice.Attempt) delivery {
 	case a.Verdict.Settled:
 		d.State = stateDelivered
 	case a.Verdict.Cancel:
-		d.State, d.Reason = stateDead, registry.ReasonGone
+		d.State, d.Reason = stateDead, sluice.EndpointGone
 	case !a.Verdict.Again.IsZero():
 		d.NextAttemptAt = &a.Verdict.Again
 	}

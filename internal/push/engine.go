@@ -170,6 +170,9 @@ func (e *Engine) keep(ctx context.Context, r *runner) {
 	for {
 		began := time.Now()
 		err := r.run(ctx)
+		if errors.Is(err, errGone) {
+			<-ctx.Done() // it is cancelled; opening it again would make its consumers again
+		}
 		if ctx.Err() != nil {
 			return
 		}

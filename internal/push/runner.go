@@ -26,6 +26,9 @@ const (
 // errSourceEnded tells the engine to open the subscription's source again.
 var errSourceEnded = errors.New("the source of deliveries ended")
 
+// errGone tells the engine that there is nothing left to serve.
+var errGone = errors.New("the endpoint is gone")
+
 var errUnrecorded = errors.New("attempts under way did not end in time")
 
 // runner serves one subscription while run is running. Only run's goroutine touches the book.
@@ -289,6 +292,8 @@ func (r *runner) enter(ctx context.Context, res result) error {
 func (r *runner) judge(ctx context.Context, a *sluice.Attempt) error {
 	switch {
 	case a == nil:
+	case a.Verdict.Cancel:
+		return errGone
 	case a.Outcome == sluice.Delivered:
 		r.failing = time.Time{}
 	case r.failing.IsZero():

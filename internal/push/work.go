@@ -311,12 +311,15 @@ func (j job) conclude(ctx context.Context, ev *sluice.Event, a *sluice.Attempt) 
 	return j.record(ctx, a)
 }
 
-// giveUp writes the dead letter, or ends the subscription whose endpoint is gone.
+// giveUp writes the dead letter, and ends the subscription whose endpoint is gone.
 func (j job) giveUp(ctx context.Context, ev *sluice.Event, a sluice.Attempt) error {
-	if a.Verdict.Cancel {
-		return j.persist(ctx, func() error { return j.r.ports.Registry.Cancel(ctx, j.sub.ID, "endpoint_gone") })
+	if !a.Verdict.Cancel {
+		return j.bury(ctx, ev, a, a.Verdict.Dead)
 	}
-	return j.bury(ctx, ev, a, a.Verdict.Dead)
+	if err := j.bury(ctx, ev, a, sluice.EndpointGone); err != nil {
+		return err
+	}
+	return j.persist(ctx, func() error { return j.r.ports.Registry.Cancel(ctx, j.sub.ID, string(sluice.EndpointGone)) })
 }
 
 func (j job) bury(ctx context.Context, ev *sluice.Event, a sluice.Attempt, reason sluice.Reason) error {

@@ -16,8 +16,8 @@ const maxSecrets = 5
 
 // Reasons that the registry itself gives for the end of a subscription.
 const (
-	ReasonGone    = "endpoint_gone" // its endpoint answered 410 (S0-49)
-	ReasonDeleted = "deleted"       // seen only while it is being deleted
+	ReasonGone    = string(sluice.EndpointGone) // its endpoint answered 410 (S0-49)
+	ReasonDeleted = "deleted"                   // seen only while it is being deleted
 )
 
 // Get returns a subscription, without secret. Code SubscriptionMissing if there is none (S0-86).

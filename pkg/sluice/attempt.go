@@ -45,11 +45,12 @@ type Reason string
 
 // The reasons.
 const (
-	Exhausted   Reason = "exhausted"    // no attempt is left
-	Expired     Reason = "expired"      // the event aged out of the log before it could be sent
-	NotSendable Reason = "refused"      // the request could not be made
-	FilterError Reason = "filter_error" // the filter could not be evaluated
-	Malformed   Reason = "invalid"      // the event cannot be read
+	Exhausted    Reason = "exhausted"     // no attempt is left
+	Expired      Reason = "expired"       // the event aged out of the log before it could be sent
+	NotSendable  Reason = "refused"       // the request could not be made
+	EndpointGone Reason = "endpoint_gone" // a 410 ended the subscription
+	FilterError  Reason = "filter_error"  // the filter could not be evaluated
+	Malformed    Reason = "invalid"       // the event cannot be read
 )
 
 // Parked is a lane that waits for its head's next attempt: "this lane, from that sequence on".
