@@ -83,6 +83,10 @@ func LaneKey(subscription string, ordering sluice.Ordering, path sluice.Path, se
 // LaneKeys returns the filter that matches every lane key of a subscription.
 func LaneKeys(subscription string) string { return subscription + ".>" }
 
+// LookoutKey returns the key, beside the lanes, of how far a subscription's events are accounted
+// for. No lane's key starts like it.
+func LookoutKey(subscription string) string { return "=lookout." + subscription }
+
 // IsEventLane reports whether the key is of a lane that is one event (ordering none).
 func IsEventLane(subscription, key string) bool {
 	return strings.HasPrefix(key, subscription+".e.")

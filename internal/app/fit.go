@@ -31,6 +31,11 @@ func (s sources) Open(ctx context.Context, sub *sluice.Subscription) (push.Sourc
 	return src, nil
 }
 
+// Look looks for events that left the log before the subscription got them.
+func (s sources) Look(ctx context.Context, sub *sluice.Subscription, wanted func(*sluice.Event) bool, lost func(from, to uint64) error) error {
+	return s.store.Look(ctx, sub, wanted, lost)
+}
+
 // watcher tells the engine of subscriptions.
 type watcher struct{ subscriptions natsstore.Subscriptions }
 

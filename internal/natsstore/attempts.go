@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
+	"slices"
 	"strconv"
 	"time"
 
@@ -147,14 +148,29 @@ func (l *AttemptLog) Record(a *sluice.Attempt, namespace string, stored func(err
 // those of the last half minute before its last record. What an earlier subscription of the
 // same id did is none of its business, however late it was recorded.
 func (l *AttemptLog) Recover(ctx context.Context, sub *sluice.Subscription) (map[uint64]sluice.Progress, error) {
+	return l.store.latest(ctx, sub)
+}
+
+// settled reports whether a delivery was settled or parked a short time before the
+// subscription's last attempt.
+func (s *Store) settled(ctx context.Context, sub *sluice.Subscription, seq uint64) (bool, error) {
+	known, err := s.latest(ctx, sub)
+	if err != nil || known[seq].Settled {
+		return true, err
+	}
+	parked, _, err := s.laneRecords(ctx, sub)
+	return slices.ContainsFunc(parked, func(p sluice.ParkedEntry) bool { return p.FromSeq == seq }), err
+}
+
+func (s *Store) latest(ctx context.Context, sub *sluice.Subscription) (map[uint64]sluice.Progress, error) {
 	subject := streams.AttemptsSubject(sub.Namespace, sub.ID)
-	last, err := l.store.lastTime(ctx, streams.Attempts, subject)
+	last, err := s.lastTime(ctx, streams.Attempts, subject)
 	if err != nil || last.IsZero() {
 		return nil, err
 	}
 	from := last.Add(-recoverSpan)
 	known := map[uint64]sluice.Progress{}
-	err = l.store.scan(ctx, streams.Attempts, jetstream.ConsumerConfig{
+	err = s.scan(ctx, streams.Attempts, jetstream.ConsumerConfig{
 		FilterSubject: subject, DeliverPolicy: jetstream.DeliverByStartTimePolicy, OptStartTime: &from,
 	}, func(msg jetstream.Msg, _ *jetstream.MsgMetadata) (bool, error) {
 		var a sluice.Attempt

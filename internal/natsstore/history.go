@@ -119,7 +119,7 @@ func (s *Store) Status(ctx context.Context, sub *sluice.Subscription) (sluice.St
 			return status, err
 		}
 	}
-	parked, err := s.Parked(ctx, sub.ID)
+	parked, _, err := s.laneRecords(ctx, sub)
 	if err != nil {
 		return status, err
 	}

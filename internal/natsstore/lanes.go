@@ -4,6 +4,7 @@ import (
 	"context"
 	"encoding/json"
 	"fmt"
+	"time"
 
 	"github.com/nats-io/nats.go"
 	"github.com/nats-io/nats.go/jetstream"
@@ -12,25 +13,51 @@ import (
 	"github.com/sluice-io/sluice/streams"
 )
 
-func (s *Store) lanes() Bucket[sluice.Parked] { return OpenBucket[sluice.Parked](s, streams.Lanes) }
+// laneRecord is a lane's record as it is stored.
+type laneRecord struct {
+	sluice.Parked
 
-// Parked returns the subscription's parked lanes, in no order.
-func (s *Store) Parked(ctx context.Context, subscription string) ([]sluice.ParkedEntry, error) {
-	entries, err := s.lanes().List(ctx, streams.LaneKeys(subscription))
+	Since time.Time `json:"since"` // when its subscription was made
+}
+
+func (s *Store) lanes() Bucket[laneRecord] { return OpenBucket[laneRecord](s, streams.Lanes) }
+
+// Parked returns the subscription's parked lanes, in no order. Records that an earlier
+// subscription of the same id left behind are removed.
+func (s *Store) Parked(ctx context.Context, sub *sluice.Subscription) ([]sluice.ParkedEntry, error) {
+	own, others, err := s.laneRecords(ctx, sub)
 	if err != nil {
 		return nil, err
 	}
-	all := make([]sluice.ParkedEntry, len(entries))
-	for i, e := range entries {
-		all[i] = sluice.ParkedEntry{Parked: e.Value, Revision: e.Revision}
+	for _, e := range others {
+		if err := s.Unpark(ctx, e.Lane, e.Revision); err != nil && sluice.CodeOf(err) != sluice.Conflict {
+			return nil, err
+		}
 	}
-	return all, nil
+	return own, nil
+}
+
+// laneRecords returns the subscription's own lanes, and those of others that had its id.
+func (s *Store) laneRecords(ctx context.Context, sub *sluice.Subscription) (own, others []sluice.ParkedEntry, err error) {
+	entries, err := s.lanes().List(ctx, streams.LaneKeys(sub.ID))
+	if err != nil {
+		return nil, nil, err
+	}
+	for _, e := range entries {
+		entry := sluice.ParkedEntry{Parked: e.Value.Parked, Revision: e.Revision}
+		if e.Value.Since.Equal(sub.CreatedAt) {
+			own = append(own, entry)
+		} else {
+			others = append(others, entry)
+		}
+	}
+	return own, others, nil
 }
 
 // Park stores a lane's record and returns its revision. Code Conflict unless the stored
 // revision is the given one, 0 for none.
-func (s *Store) Park(ctx context.Context, p sluice.Parked, revision uint64) (uint64, error) {
-	return s.lanes().Put(ctx, p.Lane, p, revision)
+func (s *Store) Park(ctx context.Context, sub *sluice.Subscription, p sluice.Parked, revision uint64) (uint64, error) {
+	return s.lanes().Put(ctx, p.Lane, laneRecord{Parked: p, Since: sub.CreatedAt}, revision)
 }
 
 // Unpark deletes a lane's record. Code Conflict unless the stored revision is the given one.
@@ -40,12 +67,12 @@ func (s *Store) Unpark(ctx context.Context, lane string, revision uint64) error 
 
 // ForgetLanes deletes the records of all of a subscription's lanes.
 func (s *Store) ForgetLanes(ctx context.Context, subscription string) error {
-	parked, err := s.Parked(ctx, subscription)
+	parked, err := s.lanes().List(ctx, streams.LaneKeys(subscription))
 	if err != nil {
 		return err
 	}
 	for _, p := range parked {
-		if err := s.Unpark(ctx, p.Lane, p.Revision); err != nil && sluice.CodeOf(err) != sluice.Conflict {
+		if err := s.Unpark(ctx, p.Key, p.Revision); err != nil && sluice.CodeOf(err) != sluice.Conflict {
 			return err
 		}
 	}

@@ -24,13 +24,15 @@ const ackWait = 30 * time.Second
 const openTimeout = time.Minute
 
 // EnsureConsumers makes the subscription's durable consumers, or brings those that exist to
-// its window. Where they start is the subscription's From.
+// its window. Where they start is the subscription's From, or where they were if they had been
+// there before.
 func (s *Store) EnsureConsumers(ctx context.Context, sub *sluice.Subscription) error {
 	_, err := s.consumers(ctx, sub)
 	return err
 }
 
-// RemoveConsumers deletes the subscription's durable consumers; missing ones are no error.
+// RemoveConsumers deletes the subscription's durable consumers and what is known about them;
+// missing ones are no error.
 func (s *Store) RemoveConsumers(ctx context.Context, sub *sluice.Subscription) error {
 	var errs []error
 	for _, name := range streams.Consumers(sub.ID, 2) {
@@ -39,13 +41,17 @@ func (s *Store) RemoveConsumers(ctx context.Context, sub *sluice.Subscription) e
 			errs = append(errs, fmt.Errorf("delete consumer %s: %w", name, err))
 		}
 	}
+	errs = append(errs, s.lookouts().Delete(ctx, streams.LookoutKey(sub.ID), 0))
 	return errors.Join(errs...)
 }
 
 func (s *Store) consumers(ctx context.Context, sub *sluice.Subscription) ([]jetstream.Consumer, error) {
 	var all []jetstream.Consumer
-	for _, want := range streams.PushConsumers(sub) {
-		c, err := s.consumer(ctx, want)
+	for i, want := range streams.PushConsumers(sub) {
+		c, err := s.consumer(ctx, sub, want)
+		if errors.Is(err, jetstream.ErrConsumerNotFound) {
+			c, err = s.makeConsumer(ctx, sub, i, want)
+		}
 		if err != nil {
 			return nil, fmt.Errorf("consumer %s: %w", want.Name, err)
 		}
@@ -54,15 +60,20 @@ func (s *Store) consumers(ctx context.Context, sub *sluice.Subscription) ([]jets
 	return all, nil
 }
 
-func (s *Store) consumer(ctx context.Context, want streams.Consumer) (jetstream.Consumer, error) {
+// consumer returns the consumer if it is there and the subscription's own: one that was left
+// behind by an earlier subscription of the same id would hand out what that one wanted.
+func (s *Store) consumer(ctx context.Context, sub *sluice.Subscription, want streams.Consumer) (jetstream.Consumer, error) {
 	c, err := s.js.Consumer(ctx, want.Stream, want.Name)
-	if errors.Is(err, jetstream.ErrConsumerNotFound) {
-		return s.js.CreateConsumer(ctx, want.Stream, consumerConfig(want))
-	}
 	if err != nil {
 		return nil, err
 	}
 	config := c.CachedInfo().Config
+	if config.Metadata[metaSince] != since(sub) {
+		if err := s.js.DeleteConsumer(ctx, want.Stream, want.Name); err != nil {
+			return nil, err
+		}
+		return nil, jetstream.ErrConsumerNotFound
+	}
 	if config.MaxAckPending == want.MaxPending {
 		return c, nil
 	}
@@ -70,8 +81,52 @@ func (s *Store) consumer(ctx context.Context, want streams.Consumer) (jetstream.
 	return s.js.UpdateConsumer(ctx, want.Stream, config)
 }
 
-func consumerConfig(want streams.Consumer) jetstream.ConsumerConfig {
+// makeConsumer makes a consumer that is missing. If it was there before, somebody removed it:
+// it begins again where the last look found that everything was settled or parked.
+func (s *Store) makeConsumer(ctx context.Context, sub *sluice.Subscription, i int, want streams.Consumer) (jetstream.Consumer, error) {
+	l, _, err := s.lookout(ctx, sub)
+	if err != nil {
+		return nil, err
+	}
+	last, err := s.LastSeq(ctx, sub.Namespace)
+	if err != nil {
+		return nil, err
+	}
+	m, known := l.mark(i)
+	switch {
+	case m.Floor > last || want.Start.Kind == sluice.StartSeq && want.Start.Seq > last+1:
+		want.Start = sluice.StartAt{Kind: sluice.StartSeq, Seq: 1} // it is another log under the same name
+	case known && m.Floor > 0 && (want.Start.Kind != sluice.StartSeq || m.Floor >= want.Start.Seq):
+		want.Start = sluice.StartAt{Kind: sluice.StartSeq, Seq: m.Floor + 1}
+	}
+	if known {
+		s.opts.Log.WarnContext(ctx, "consumer was removed and is made again",
+			slog.String("consumer", want.Name), slog.Uint64("from", want.Start.Seq))
+	}
+	return s.js.CreateConsumer(ctx, want.Stream, consumerConfig(sub, want))
+}
+
+// checkAlive returns an error (NotFound) if the subscription has ended: whoever is told of it
+// late must not make its consumers again.
+func (s *Store) checkAlive(ctx context.Context, sub *sluice.Subscription) error {
+	now, _, err := s.Subscriptions().Get(ctx, sub.ID)
+	if err != nil {
+		return err
+	}
+	if now.State == sluice.Cancelled || !now.CreatedAt.Equal(sub.CreatedAt) {
+		return sluice.Errorf(sluice.NotFound, "subscription %q has ended", sub.ID)
+	}
+	return nil
+}
+
+// metaSince is the consumer's note of when its subscription was made.
+const metaSince = "sluice-since"
+
+func since(sub *sluice.Subscription) string { return sub.CreatedAt.UTC().Format(time.RFC3339Nano) }
+
+func consumerConfig(sub *sluice.Subscription, want streams.Consumer) jetstream.ConsumerConfig {
 	config := jetstream.ConsumerConfig{
+		Metadata:      map[string]string{metaSince: since(sub)},
 		Durable:       want.Name,
 		Description:   want.Description,
 		FilterSubject: want.Filter.Subject,
@@ -94,8 +149,10 @@ func consumerConfig(want streams.Consumer) jetstream.ConsumerConfig {
 // Source hands over a subscription's deliveries. It has no more of them unacknowledged than
 // the window for each consumer.
 type Source struct {
+	store   *Store
 	sub     *sluice.Subscription
 	seen    []uint64 // of each consumer, when it was opened
+	handing []*handing
 	out     chan *sluice.Delivery
 	done    chan struct{} // closed by Close
 	once    sync.Once
@@ -120,11 +177,14 @@ func (s *Store) OpenSource(ctx context.Context, sub *sluice.Subscription) (*Sour
 	defer stop()
 	ctx, cancel := context.WithTimeout(ctx, openTimeout)
 	defer cancel()
+	if err := s.checkAlive(ctx, sub); err != nil {
+		return nil, err
+	}
 	consumers, err := s.consumers(ctx, sub)
 	if err != nil {
 		return nil, err
 	}
-	src := &Source{sub: sub, out: make(chan *sluice.Delivery), done: make(chan struct{}), log: s.opts.Log}
+	src := &Source{store: s, sub: sub, out: make(chan *sluice.Delivery), done: make(chan struct{}), log: s.opts.Log}
 	src.watching.Go(func() {
 		select {
 		case <-broken:
@@ -139,7 +199,9 @@ func (s *Store) OpenSource(ctx context.Context, sub *sluice.Subscription) (*Sour
 			return nil, fmt.Errorf("take over consumer of %s: %w", sub.ID, err)
 		}
 		src.seen = append(src.seen, info.Delivered.Stream)
-		run, err := c.Consume(src.hand(info.Delivered.Consumer), jetstream.PullMaxMessages(max(2, sub.Policy.Window)), jetstream.ConsumeErrHandler(src.trouble))
+		h := newHanding(info, sub.Policy.Window)
+		src.handing = append(src.handing, h)
+		run, err := c.Consume(src.hand(h, info.Delivered.Consumer), jetstream.PullMaxMessages(max(2, sub.Policy.Window)), jetstream.ConsumeErrHandler(src.trouble))
 		if err != nil {
 			src.Close()
 			return nil, fmt.Errorf("consume %s: %w", sub.ID, err)
@@ -237,7 +299,7 @@ func (s *Source) stop() { s.once.Do(func() { close(s.done) }) }
 // hand returns what hands deliveries out. A consumer counts what it delivers, from last on: if
 // a number is missing, somebody else got that delivery or it was lost on the way. It would
 // come again later, behind others of its path, so the source ends and has to be opened anew.
-func (s *Source) hand(last uint64) func(jetstream.Msg) {
+func (s *Source) hand(h *handing, last uint64) func(jetstream.Msg) {
 	return func(msg jetstream.Msg) {
 		meta, err := msg.Metadata()
 		if err != nil || meta.Sequence.Consumer != last+1 {
@@ -246,8 +308,9 @@ func (s *Source) hand(last uint64) func(jetstream.Msg) {
 			return
 		}
 		last++
+		h.handed(meta)
 		select {
-		case s.out <- delivery(msg, meta):
+		case s.out <- delivery(h, msg, meta):
 		case <-s.done:
 		}
 	}
@@ -265,17 +328,24 @@ func (s *Source) trouble(_ jetstream.ConsumeContext, err error) {
 	}
 }
 
-func delivery(msg jetstream.Msg, meta *jetstream.MsgMetadata) *sluice.Delivery {
-	d := &sluice.Delivery{Redelivered: meta.NumDelivered > 1, Receipt: receipt{msg}}
+func delivery(h *handing, msg jetstream.Msg, meta *jetstream.MsgMetadata) *sluice.Delivery {
+	d := &sluice.Delivery{Redelivered: meta.NumDelivered > 1, Receipt: receipt{msg, h, meta.Sequence.Stream}}
 	d.Event, d.Err = eventOf(msg.Subject(), msg.Headers(), msg.Data(), meta.Sequence.Stream, meta.Timestamp)
 	return d
 }
 
 // receipt is a message as the engines see it.
-type receipt struct{ msg jetstream.Msg }
+type receipt struct {
+	msg     jetstream.Msg
+	handing *handing
+	seq     uint64
+}
 
 // Ack tells the server that the delivery is settled.
-func (r receipt) Ack() error { return r.msg.Ack() }
+func (r receipt) Ack() error {
+	r.handing.acknowledged(r.seq)
+	return r.msg.Ack()
+}
 
 // Hold starts the delivery's ack wait again.
 func (r receipt) Hold() error { return r.msg.InProgress() }

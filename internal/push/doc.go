@@ -21,6 +21,8 @@
 //
 // What is promised across a crash at any point: nothing acknowledged is lost; at most the
 // window's attempts in flight are sent twice; first deliveries of a lane keep its order. It
-// rests on the order of writes: the attempt is recorded, then the lane's record is stored,
-// then the event is acknowledged (register C01).
+// rests on the order of writes: the dead letter, if there is one, then the attempt's record,
+// then the lane's, then the acknowledgement (register C01).
+//
+// What leaves the log before it was handed out becomes a dead letter too (decision 0003).
 package push

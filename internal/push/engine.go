@@ -1,6 +1,7 @@
 package push
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"log/slog"
@@ -32,6 +33,8 @@ type Ownership interface {
 type Options struct {
 	Observe Observer     // nobody
 	Log     *slog.Logger // slog.DiscardHandler
+
+	LookEvery time.Duration // how often events that wait are looked at; ten seconds
 }
 
 // Engine serves the push subscriptions that this process owns, one runner each.
@@ -70,6 +73,7 @@ func New(watch Watcher, owns Ownership, ports Ports, opts Options) *Engine {
 	if opts.Observe == nil {
 		opts.Observe = nobody{}
 	}
+	opts.LookEvery = cmp.Or(opts.LookEvery, holdEvery)
 	return &Engine{
 		watch: watch, owns: owns, ports: ports, opts: opts,
 		changes: make(chan change), leaving: map[string]chan struct{}{}, serving: map[string]*served{},
@@ -107,10 +111,24 @@ func (e *Engine) tell(ctx context.Context, c change) {
 // follow keeps the runners in step with the subscriptions and with what is owned.
 func (e *Engine) follow(ctx context.Context) {
 	all := map[string]*sluice.Subscription{}
+	tick := time.NewTicker(sweepLooks * e.opts.LookEvery)
+	defer tick.Stop()
+	swept := make(chan struct{}, 1)
+	swept <- struct{}{}
 	for {
 		select {
 		case <-ctx.Done():
 			return
+		case <-tick.C:
+			select {
+			case <-swept:
+				subs := e.idle(all)
+				e.runners.Go(func() {
+					e.sweep(ctx, subs)
+					swept <- struct{}{}
+				})
+			default: // it takes long
+			}
 		case c := <-e.changes:
 			switch {
 			case c.id == "":
@@ -126,6 +144,16 @@ func (e *Engine) follow(ctx context.Context) {
 			}
 		}
 	}
+}
+
+// idle returns the subscriptions that are this process's and not served.
+func (e *Engine) idle(all map[string]*sluice.Subscription) (subs []*sluice.Subscription) {
+	for _, sub := range all {
+		if sub.Mode == sluice.Push && (sub.State == sluice.Paused || sub.State == sluice.Disabled) && e.owns.Owns(sub.ID) {
+			subs = append(subs, sub)
+		}
+	}
+	return subs
 }
 
 // apply starts, changes or stops the subscription's runner, whatever it takes.

@@ -66,13 +66,21 @@ func (p *process) Open(ctx context.Context, sub *sluice.Subscription) (push.Sour
 			}
 		}
 	}()
-	return source{src, out}, nil
+	return source{src, out, p}, nil
 }
 
 type source struct {
 	*natsstore.Source
 
-	out chan *sluice.Delivery
+	out     chan *sluice.Delivery
+	process *process
+}
+
+func (s source) Look(ctx context.Context, wanted func(*sluice.Event) bool, lost func(from, to uint64) error) error {
+	if s.process.dead.Load() {
+		return errCut
+	}
+	return s.Source.Look(ctx, wanted, lost)
 }
 
 func (s source) Deliveries() <-chan *sluice.Delivery { return s.out }
@@ -109,15 +117,22 @@ func (p *process) Bury(ctx context.Context, d sluice.DeadLetter) error {
 	return p.log.Bury(ctx, d)
 }
 
-func (p *process) Parked(ctx context.Context, id string) ([]sluice.ParkedEntry, error) {
-	return p.store.Parked(ctx, id)
+func (p *process) Look(ctx context.Context, sub *sluice.Subscription, wanted func(*sluice.Event) bool, lost func(from, to uint64) error) error {
+	if p.dead.Load() {
+		return errCut
+	}
+	return p.store.Look(ctx, sub, wanted, lost)
 }
 
-func (p *process) Park(ctx context.Context, lane sluice.Parked, revision uint64) (uint64, error) {
+func (p *process) Parked(ctx context.Context, sub *sluice.Subscription) ([]sluice.ParkedEntry, error) {
+	return p.store.Parked(ctx, sub)
+}
+
+func (p *process) Park(ctx context.Context, sub *sluice.Subscription, lane sluice.Parked, revision uint64) (uint64, error) {
 	if p.dead.Load() {
 		return 0, errCut
 	}
-	return p.store.Park(ctx, lane, revision)
+	return p.store.Park(ctx, sub, lane, revision)
 }
 
 func (p *process) Unpark(ctx context.Context, lane string, revision uint64) error {
@@ -223,6 +238,7 @@ type world struct {
 	watch    *one
 	endpoint *endpoint
 	ports    func(*push.Ports) // changes what an engine works with; nil: nothing
+	looks    time.Duration     // how often it looks at what waits; 0: as an engine does
 	total    int               // events published
 	crashes  int
 }
@@ -264,7 +280,7 @@ func (w *world) start(t require.TestingT) *process {
 	if w.ports != nil {
 		w.ports(&ports)
 	}
-	engine := push.New(w.watch, always{}, ports, push.Options{})
+	engine := push.New(w.watch, always{}, ports, push.Options{LookEvery: w.looks})
 	var parts sync.WaitGroup
 	parts.Go(func() { _ = log.Run(logging) })
 	go func() {
@@ -349,7 +365,7 @@ func (w *world) check(rt *rapid.T) {
 
 func (w *world) unpark(rt *rapid.T) {
 	require.Eventually(rt, func() bool {
-		parked, err := w.store.Parked(context.Background(), w.sub.ID)
+		parked, err := w.store.Parked(context.Background(), w.sub)
 		return err == nil && len(parked) == 0
 	}, 10*time.Second, time.Millisecond, "no lane stays parked")
 }

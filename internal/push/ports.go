@@ -13,6 +13,9 @@ type Source interface {
 	Deliveries() <-chan *sluice.Delivery
 	Ended() <-chan struct{}       // closed when it cannot go on and has to be opened again
 	Seen(path sluice.Path) uint64 // highest sequence handed out for the path before the source was opened
+
+	// Look is what Sources.Look is for a subscription that nobody serves.
+	Look(ctx context.Context, wanted func(*sluice.Event) bool, lost func(from, to uint64) error) error
 	Close()
 }
 
@@ -29,8 +32,8 @@ type Log interface {
 
 // Lanes keeps the records of parked lanes. Conflict means that somebody else wrote the record.
 type Lanes interface {
-	Parked(ctx context.Context, subscription string) ([]sluice.ParkedEntry, error)
-	Park(ctx context.Context, p sluice.Parked, revision uint64) (uint64, error)
+	Parked(ctx context.Context, sub *sluice.Subscription) ([]sluice.ParkedEntry, error)
+	Park(ctx context.Context, sub *sluice.Subscription, p sluice.Parked, revision uint64) (uint64, error)
 	Unpark(ctx context.Context, lane string, revision uint64) error
 }
 
@@ -55,6 +58,9 @@ type Registry interface {
 // Sources opens a subscription's source. The durable consumer is made if it is missing.
 type Sources interface {
 	Open(ctx context.Context, sub *sluice.Subscription) (Source, error)
+	// Look calls lost for every range of events that left the log and had not been handed
+	// out, as far as that can be known, and then remembers what waits now.
+	Look(ctx context.Context, sub *sluice.Subscription, wanted func(*sluice.Event) bool, lost func(from, to uint64) error) error
 }
 
 // Ports is everything that a runner needs from outside.

@@ -41,6 +41,8 @@ type runner struct {
 	log     *slog.Logger
 	changed chan *sluice.Subscription // the engine's updates; the last one wins
 
+	lookEvery time.Duration
+
 	sub       *sluice.Subscription
 	match     *filter.Matcher
 	limit     *rate.Limiter // nil: unbounded
@@ -55,6 +57,8 @@ type runner struct {
 	throttled time.Time // no task before this, because of the rate
 	sending   atomic.Int32
 	ahead     budget
+	looking   atomic.Bool
+	watched   atomic.Pointer[lookout] // with the settings of the moment
 
 	mu     sync.Mutex
 	gauges Gauges
@@ -68,7 +72,7 @@ func newRunner(sub *sluice.Subscription, ports Ports, opts Options, ahead *atomi
 		ports: ports, observe: opts.Observe, log: opts.Log, sub: sub,
 		changed: make(chan *sluice.Subscription, 1),
 		gauges:  Gauges{Namespace: sub.Namespace, Subscription: sub.ID},
-		ahead:   budget{shared: ahead},
+		ahead:   budget{shared: ahead}, lookEvery: opts.LookEvery,
 	}
 }
 
@@ -94,12 +98,18 @@ func (r *runner) run(ctx context.Context) error {
 	defer close(r.tasks)
 	defer cancel()
 	err := r.serve(ctx, work)
-	return errors.Join(err, r.drain(work))
+	err = errors.Join(err, r.drain(work))
+	r.source.Close() // the last look sees what it left
+	r.look(work, lastLook)
+	return err
 }
 
 // open reads what is known about the subscription's lanes and opens its source.
 func (r *runner) open(ctx context.Context) error {
 	if err := r.configure(r.sub); err != nil {
+		return err
+	}
+	if err := r.watched.Load().before(ctx); err != nil {
 		return err
 	}
 	source, err := r.ports.Sources.Open(ctx, r.sub)
@@ -121,7 +131,7 @@ func (r *runner) restore(ctx context.Context) error {
 	if r.recovered, err = r.ports.Log.Recover(ctx, r.sub); err != nil {
 		return err
 	}
-	parked, err := r.ports.Lanes.Parked(ctx, r.sub.ID)
+	parked, err := r.ports.Lanes.Parked(ctx, r.sub)
 	if err != nil {
 		return err
 	}
@@ -146,6 +156,7 @@ func (r *runner) configure(sub *sluice.Subscription) error {
 		return err
 	}
 	r.sub, r.match, r.limit = sub, match, nil
+	r.watched.Store(&lookout{sub: sub, match: match, ports: r.ports, opts: Options{Observe: r.observe, Log: r.log}})
 	if per := sub.Policy.Rate.PerSecond; per > 0 {
 		r.limit = rate.NewLimiter(rate.Limit(per), max(1, int(per/10)))
 	}
@@ -156,6 +167,8 @@ func (r *runner) configure(sub *sluice.Subscription) error {
 func (r *runner) serve(ctx, work context.Context) error {
 	hold := time.NewTicker(holdEvery)
 	defer hold.Stop()
+	looks := time.NewTicker(r.lookEvery)
+	defer looks.Stop()
 	wake := time.NewTimer(0)
 	defer wake.Stop()
 	for {
@@ -175,6 +188,13 @@ func (r *runner) serve(ctx, work context.Context) error {
 		case <-wake.C:
 		case <-hold.C:
 			r.book.each(func(d *sluice.Delivery) { r.answer(d.Receipt.Hold()) })
+		case <-looks.C:
+			if r.looking.CompareAndSwap(false, true) {
+				r.workers.Go(func() {
+					defer r.looking.Store(false)
+					r.look(work, holdEvery)
+				})
+			}
 		case sub := <-r.changed:
 			window := r.sub.Policy.Window
 			if err := r.configure(sub); err != nil {

@@ -206,7 +206,7 @@ func (j job) skipTo(ctx context.Context, p *park, last uint64) error {
 // expire buries the lane's events from its head to last, which aged out of the log unsent.
 func (j job) expire(ctx context.Context, p *park, last uint64) error {
 	ev := sluice.Event{ID: p.EventID, Seq: p.FromSeq, Path: p.Path}
-	d := j.letter(&ev, sluice.Attempt{Number: p.Attempts, Error: p.LastError}, sluice.Expired)
+	d := letter(j.sub, &ev, sluice.Attempt{Number: p.Attempts, Error: p.LastError}, sluice.Expired)
 	d.LastSeq = last
 	if err := j.buryLetter(ctx, d); err != nil {
 		return err
@@ -323,14 +323,14 @@ func (j job) giveUp(ctx context.Context, ev *sluice.Event, a sluice.Attempt) err
 }
 
 func (j job) bury(ctx context.Context, ev *sluice.Event, a sluice.Attempt, reason sluice.Reason) error {
-	d := j.letter(ev, a, reason)
+	d := letter(j.sub, ev, a, reason)
 	d.Event = ev
 	return j.buryLetter(ctx, d)
 }
 
-func (j job) letter(ev *sluice.Event, a sluice.Attempt, reason sluice.Reason) sluice.DeadLetter {
+func letter(sub *sluice.Subscription, ev *sluice.Event, a sluice.Attempt, reason sluice.Reason) sluice.DeadLetter {
 	return sluice.DeadLetter{
-		Subscription: j.sub.ID, Namespace: j.sub.Namespace, EventID: ev.ID, Seq: ev.Seq, Path: ev.Path,
+		Subscription: sub.ID, Namespace: sub.Namespace, EventID: ev.ID, Seq: ev.Seq, Path: ev.Path,
 		Attempts: a.Number, Reason: reason, LastError: a.Error, At: time.Now().UTC(),
 	}
 }
@@ -357,7 +357,7 @@ func (j job) record(ctx context.Context, a *sluice.Attempt) error {
 
 func (j job) save(ctx context.Context, e *sluice.ParkedEntry) error {
 	return j.persist(ctx, func() error {
-		rev, err := j.r.ports.Lanes.Park(ctx, e.Parked, e.Revision)
+		rev, err := j.r.ports.Lanes.Park(ctx, j.sub, e.Parked, e.Revision)
 		if err == nil {
 			e.Revision = rev
 		}
