@@ -22,6 +22,7 @@ const (
 	leaseTTL   = 15 * time.Second // longer than a fail-over of NATS takes
 	leaseRenew = 5 * time.Second
 	leaseGrace = 2 * time.Second // stop before the lease ends for the others
+	roundLimit = 4 * time.Second // a round that NATS does not answer ends before the next is due
 )
 
 // Leases shares subscriptions among replicas. Subscriptions fall into shards; the replicas
@@ -40,6 +41,9 @@ type Leases struct {
 type lease struct {
 	revision uint64
 	until    time.Time // when to stop unless it is renewed
+
+	leaving bool            // another replica is to have it
+	settled <-chan struct{} // closed when nothing is under way any more; nil: nobody was told yet
 }
 
 // Leases returns the leases of a replica. Two replicas never have the same id.
@@ -56,29 +60,49 @@ func (l *Leases) Owns(subscription string) bool {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	held, ok := l.held[shardOf(subscription)]
-	return ok && time.Now().Before(held.until)
+	return ok && !held.leaving && time.Now().Before(held.until)
 }
 
 // Run takes, renews and gives up leases until ctx is done, and then returns them. It calls
-// changed whenever the answer of Owns changed.
-func (l *Leases) Run(ctx context.Context, changed func()) error {
+// changed whenever the answer of Owns changed; what that returns is closed when what is not
+// owned any more has come to rest. Until then a lease that another replica is to have is kept,
+// or that one would send again what is under way here.
+func (l *Leases) Run(ctx context.Context, changed func() <-chan struct{}) error {
 	tick := time.NewTicker(leaseRenew)
 	defer tick.Stop()
+	var settled <-chan struct{}
 	for {
 		if l.round(ctx) {
-			changed()
+			settled = changed()
+			l.leave(settled)
 		}
 		select {
 		case <-ctx.Done():
 			l.giveBack(context.WithoutCancel(ctx))
 			return nil
+		case <-settled:
+			settled = nil
 		case <-tick.C:
+		}
+	}
+}
+
+// leave notes for the leases that have to go when they can.
+func (l *Leases) leave(settled <-chan struct{}) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	for shard, held := range l.held {
+		if held.leaving && held.settled == nil {
+			held.settled = settled
+			l.held[shard] = held
 		}
 	}
 }
 
 // round does one round and reports whether what is owned changed.
 func (l *Leases) round(ctx context.Context) bool {
+	ctx, cancel := context.WithTimeout(ctx, roundLimit)
+	defer cancel()
 	before := l.owned()
 	if err := l.announce(ctx); err != nil {
 		l.store.opts.Log.WarnContext(ctx, "leases not renewed", slog.Any("error", err))
@@ -93,21 +117,54 @@ func (l *Leases) round(ctx context.Context) bool {
 	}
 	for shard := range shards {
 		if preferred(shard, replicas) == l.replica {
+			l.stay(shard)
 			l.take(ctx, shard)
 		} else {
-			l.release(ctx, shard)
+			l.yield(ctx, shard)
 		}
 	}
 	l.dropExpired()
 	return l.owned() != before
 }
 
-// owned returns the set of shards that are held.
+// stay keeps a lease that was to go.
+func (l *Leases) stay(shard int) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if held, ok := l.held[shard]; ok {
+		held.leaving, held.settled = false, nil
+		l.held[shard] = held
+	}
+}
+
+// yield lets go of a lease as soon as nothing is under way, and keeps it until then.
+func (l *Leases) yield(ctx context.Context, shard int) {
+	l.mu.Lock()
+	held, ok := l.held[shard]
+	if ok {
+		held.leaving = true
+		l.held[shard] = held
+	}
+	l.mu.Unlock()
+	if !ok {
+		return
+	}
+	select {
+	case <-held.settled:
+		l.release(ctx, shard)
+	default:
+		l.take(ctx, shard)
+	}
+}
+
+// owned returns the set of shards that are held and not about to go.
 func (l *Leases) owned() (set uint64) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	for shard := range l.held {
-		set |= 1 << shard
+	for shard, held := range l.held {
+		if !held.leaving {
+			set |= 1 << shard
+		}
 	}
 	return set
 }
@@ -137,7 +194,7 @@ func (l *Leases) replicas(ctx context.Context) ([]string, error) {
 	for key := range keys.Keys() {
 		all = append(all, strings.TrimPrefix(key, "replica."))
 	}
-	return all, nil
+	return all, ctx.Err() // without it some may be missing
 }
 
 // take renews a lease, or takes one that is free or was this replica's own in a former life.
@@ -167,7 +224,9 @@ func (l *Leases) take(ctx context.Context, shard int) {
 		return
 	}
 	l.mu.Lock()
-	l.held[shard] = lease{revision: revision, until: began.Add(leaseTTL - leaseGrace)}
+	held = l.held[shard]
+	held.revision, held.until = revision, began.Add(leaseTTL-leaseGrace)
+	l.held[shard] = held
 	l.mu.Unlock()
 }
 

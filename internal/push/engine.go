@@ -23,9 +23,10 @@ type Watcher interface {
 }
 
 // Ownership says which subscriptions this process serves. changed is called whenever the
-// answer of Owns may have changed; Run ends when ctx is done.
+// answer of Owns may have changed; what it returns is closed when the runners that were told to
+// end have ended. Run ends when ctx is done.
 type Ownership interface {
-	Run(ctx context.Context, changed func()) error
+	Run(ctx context.Context, changed func() <-chan struct{}) error
 	Owns(subscription string) bool
 }
 
@@ -56,6 +57,8 @@ type Engine struct {
 type change struct {
 	id  string
 	sub *sluice.Subscription // nil with an id: gone; nil without one: look at all again
+
+	settled chan struct{} // if not nil: closed when the runners that were told to end have ended
 }
 
 // served is a subscription that a runner serves.
@@ -88,9 +91,15 @@ func (e *Engine) Run(ctx context.Context) error {
 	defer giveUp()
 	var parts sync.WaitGroup
 	parts.Go(func() {
-		cancel(e.watch.Watch(inner, func(id string, sub *sluice.Subscription) { e.tell(inner, change{id, sub}) }))
+		cancel(e.watch.Watch(inner, func(id string, sub *sluice.Subscription) { e.tell(inner, change{id: id, sub: sub}) }))
 	})
-	parts.Go(func() { cancel(e.owns.Run(owning, func() { e.tell(inner, change{}) })) })
+	parts.Go(func() {
+		cancel(e.owns.Run(owning, func() <-chan struct{} {
+			settled := make(chan struct{})
+			e.tell(inner, change{settled: settled})
+			return settled
+		}))
+	})
 	e.follow(inner)
 	e.runners.Wait()
 	giveUp() // nobody else serves a subscription before its attempts under way are finished
@@ -135,6 +144,7 @@ func (e *Engine) follow(ctx context.Context) {
 				for _, sub := range all {
 					e.apply(ctx, sub)
 				}
+				e.settle(c.settled)
 			case c.sub == nil:
 				delete(all, c.id)
 				e.stop(c.id)
@@ -144,6 +154,17 @@ func (e *Engine) follow(ctx context.Context) {
 			}
 		}
 	}
+}
+
+// settle closes a channel when the runners that were told to end have ended.
+func (e *Engine) settle(settled chan struct{}) {
+	leaving := slices.Collect(maps.Values(e.leaving))
+	e.runners.Go(func() {
+		for _, ended := range leaving {
+			<-ended
+		}
+		close(settled)
+	})
 }
 
 // idle returns the subscriptions that are this process's and not served.

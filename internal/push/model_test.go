@@ -150,7 +150,7 @@ type always struct{}
 
 func (always) Owns(string) bool { return true }
 
-func (always) Run(ctx context.Context, changed func()) error {
+func (always) Run(ctx context.Context, changed func() <-chan struct{}) error {
 	changed()
 	<-ctx.Done()
 	return nil
