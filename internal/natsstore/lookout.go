@@ -108,6 +108,9 @@ func (l look) do(ctx context.Context) (err error) {
 	if revision > 0 && reflect.DeepEqual(before.Marks, after.Marks) {
 		return nil
 	}
+	if l.handing != nil && revision == 0 {
+		return nil // the record was removed with the subscription
+	}
 	_, err = l.store.lookouts().Put(ctx, streams.LookoutKey(l.sub.ID), after, revision)
 	if sluice.CodeOf(err) == sluice.Conflict {
 		return nil // the other one looked as well
@@ -182,6 +185,9 @@ func (l look) unsettled(ctx context.Context, want streams.Consumer, info *jetstr
 		return nil
 	}
 	from, to := m.Open, max(m.Open, min(l.first-1, info.Delivered.Stream))
+	if m.Next > m.Open {
+		to = min(to, m.Next-1) // what waited is looked at by itself
+	}
 	m.Open = 0
 	settled, err := l.store.settled(ctx, l.sub, from)
 	if err != nil || settled {

@@ -133,6 +133,24 @@ func TestEventsThatAgeOutDuringAPauseAreDeadLetters(t *testing.T) {
 	}
 }
 
+// A runner that ends after its subscription leaves nothing behind.
+func TestASubscriptionThatEndedLeavesNoRecord(t *testing.T) {
+	t.Parallel()
+	w, op := newLookoutWorld(t, sluice.Policy{Window: 4})
+	proc := w.start(t)
+	w.publishMany(t, 1, 5)
+	require.Eventually(t, func() bool { return w.endpoint.delivered() == 5 }, 10*time.Second, 10*time.Millisecond)
+	_, revision, err := w.store.Subscriptions().Get(t.Context(), w.sub.ID)
+	require.NoError(t, err)
+	require.NoError(t, w.store.Subscriptions().Delete(t.Context(), w.sub.ID, revision))
+	require.NoError(t, w.store.RemoveConsumers(t.Context(), w.sub))
+	proc.stop()
+	kv, err := op.js.KeyValue(t.Context(), streams.Lanes)
+	require.NoError(t, err)
+	_, err = kv.Get(t.Context(), streams.LookoutKey(w.sub.ID))
+	require.ErrorIs(t, err, jetstream.ErrKeyNotFound)
+}
+
 // waitForLook waits until the event with the sequence is known to wait.
 func waitForLook(t *testing.T, op operator, sub *sluice.Subscription, next uint64) {
 	t.Helper()
