@@ -38,6 +38,9 @@ interop: build $(node_modules) ## Talk to a real server with other people's clie
 $(node_modules): scripts/interop/package-lock.json
 	cd scripts/interop && npm ci --no-audit --no-fund
 
+soak: ## Run the tests that need a quiet machine: a cluster, and what leaves the log
+	SLUICE_LONG=1 go test -race -count=1 ./internal/push ./internal/natsstore
+
 crash: ## Kill the server under load, again and again, and count what was lost
 	SLUICE_LONG=1 go test -run=TestCrash -count=1 -timeout=30m -v ./internal/app/
 
@@ -53,4 +56,4 @@ vuln: ## Look for known vulnerabilities (VULNDB=file:///dir for a local copy of 
 natscli: ## Build the nats command line client, pinned, as bin/nats
 	cd scripts/natscli && go build -trimpath -o $(CURDIR)/bin/nats github.com/nats-io/natscli/nats
 
-.PHONY: help check test race lint fmt build run demo interop crash bench fuzz vuln natscli
+.PHONY: soak help check test race lint fmt build run demo interop crash bench fuzz vuln natscli
