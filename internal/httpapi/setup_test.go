@@ -60,8 +60,10 @@ func (p *parts) Namespaces(ctx context.Context) ([]sluice.Namespace, error) {
 }
 
 func (p *parts) DeleteNamespace(ctx context.Context, name string) error {
-	if err := p.registry.DeleteAll(ctx, name); err != nil {
-		return err
+	if name != sluice.DefaultNamespace {
+		if err := p.registry.DeleteAll(ctx, name); err != nil {
+			return err
+		}
 	}
 	return p.store.DeleteNamespace(ctx, name)
 }
