@@ -9,6 +9,7 @@ import (
 	"sync"
 	"time"
 
+	"github.com/nats-io/nats.go"
 	"github.com/nats-io/nats.go/jetstream"
 
 	"github.com/sluice-io/sluice/pkg/sluice"
@@ -28,11 +29,10 @@ type lookout struct {
 
 // mark is how far the events of one consumer are accounted for.
 type mark struct {
-	Floor  uint64 `json:"floor"`          // everything up to here is settled or parked
-	Open   uint64 `json:"open,omitempty"` // the first event that was handed out and not settled; 0: none
-	Next   uint64 `json:"next,omitempty"` // the first event that waited to be handed out; 0: none was found
-	Seen   uint64 `json:"seen,omitempty"` // what waited up to here was looked at
-	Handed uint64 `json:"handed"`         // how many deliveries there had been
+	Floor uint64 `json:"floor"`          // everything up to here is settled or parked
+	Open  uint64 `json:"open,omitempty"` // the first event that was handed out and not settled; 0: none
+	Next  uint64 `json:"next,omitempty"` // the first event that waited to be handed out; 0: none was found
+	Seen  uint64 `json:"seen,omitempty"` // up to here nothing else is wanted, or it is accounted for
 }
 
 func (l lookout) mark(i int) (m mark, known bool) {
@@ -82,8 +82,6 @@ type look struct {
 	handing []*handing // of each consumer; nil: nobody serves the subscription
 	wanted  func(*sluice.Event) bool
 	lost    func(from, to uint64) error
-
-	first, last uint64 // of the log
 }
 
 func (l look) do(ctx context.Context) (err error) {
@@ -91,21 +89,22 @@ func (l look) do(ctx context.Context) (err error) {
 	if err != nil {
 		return err
 	}
-	if l.first, l.last, err = l.store.Bounds(ctx, l.sub.Namespace); err != nil {
+	first, last, err := l.store.Bounds(ctx, l.sub.Namespace)
+	if err != nil {
 		return err
 	}
 	after := lookout{Since: l.sub.CreatedAt}
 	for i, want := range streams.PushConsumers(l.sub) {
 		m, _ := before.mark(i)
-		if m.Seen > l.last || m.Floor > l.last || m.Next > l.last {
+		if max(m.Floor, m.Open, m.Next, m.Seen) > last {
 			m = mark{} // it is another log under the same name
 		}
-		if m, err = l.consumer(ctx, i, want, m); err != nil {
+		if err = l.consumer(ctx, i, want, first, &m); err != nil {
 			return fmt.Errorf("look at %s: %w", want.Name, err)
 		}
 		after.Marks = append(after.Marks, m)
 	}
-	if revision > 0 && reflect.DeepEqual(before.Marks, after.Marks) {
+	if revision > 0 && slices.Equal(before.Marks, after.Marks) {
 		return nil
 	}
 	if l.handing != nil && revision == 0 {
@@ -119,151 +118,209 @@ func (l look) do(ctx context.Context) (err error) {
 }
 
 // consumer looks at what one consumer is to hand out.
-func (l look) consumer(ctx context.Context, i int, want streams.Consumer, m mark) (mark, error) {
+func (l look) consumer(ctx context.Context, i int, want streams.Consumer, first uint64, m *mark) error {
+	info, err := l.info(ctx, want)
+	if err != nil {
+		return err
+	}
+	if l.handing != nil {
+		return l.served(ctx, l.handing[i], want, info, m)
+	}
+	return l.unserved(ctx, want, info, first, m)
+}
+
+// info returns what the consumer says, nil if it is missing.
+func (l look) info(ctx context.Context, want streams.Consumer) (*jetstream.ConsumerInfo, error) {
 	c, err := l.store.js.Consumer(ctx, want.Stream, want.Name)
-	if err != nil && !errors.Is(err, jetstream.ErrConsumerNotFound) {
-		return m, err
+	if errors.Is(err, jetstream.ErrConsumerNotFound) {
+		return nil, nil
 	}
-	if l.handing != nil {
-		if err := l.served(l.handing[i], &m); err != nil {
-			return m, err
-		}
+	if err != nil {
+		return nil, err
 	}
-	if c == nil {
-		return m, nil // it is made again from here
-	}
-	info := c.CachedInfo()
-	if l.handing == nil {
-		if err := l.unsettled(ctx, want, info, &m); err != nil {
-			return m, err
-		}
-		m.Floor = max(m.Floor, info.AckFloor.Stream)
-		if info.Delivered.Consumer != m.Handed && m.Next <= info.Delivered.Stream {
-			m.Next = 0 // it was handed out
-		}
-	}
-	m.Handed = info.Delivered.Consumer
-	if err := l.open(ctx, want, info, &m); err != nil {
-		return m, err
-	}
-	if err := l.waiting(ctx, want, info, &m); err != nil {
-		return m, err
-	}
-	if l.handing != nil {
-		l.handing[i].expectNext(m.Next)
-	}
-	return m, nil
+	return c.CachedInfo(), nil
 }
 
 // served enters what the source knows, and tells what it was not handed.
-func (l look) served(h *handing, m *mark) error {
-	now, gone := h.look()
-	m.Floor, m.Open, m.Next = now.Floor, now.Open, now.Next
+func (l look) served(ctx context.Context, h *handing, want streams.Consumer, info *jetstream.ConsumerInfo, m *mark) error {
+	now, expect, gone := h.look()
 	for n, g := range gone {
 		if err := l.lost(g.from, g.to); err != nil {
 			h.again(gone[n:])
 			return err
 		}
 	}
-	return nil
-}
-
-// unsettled finds what was handed out, was not settled, and left the log before it could be
-// handed out again. JetStream drops that in silence.
-func (l look) unsettled(ctx context.Context, want streams.Consumer, info *jetstream.ConsumerInfo, m *mark) error {
-	if m.Open == 0 {
-		return nil
+	m.Floor, m.Open, m.Next = now.floor(), now.open, expect
+	if info == nil {
+		return nil // it is made again from the floor
 	}
-	next, err := l.next(ctx, want, m.Open, 1)
-	if err != nil {
-		return err
-	}
-	if len(next) > 0 && next[0].Seq == m.Open {
-		if info.NumAckPending == 0 {
-			m.Open = 0
-		}
-		return nil
-	}
-	from, to := m.Open, max(m.Open, min(l.first-1, info.Delivered.Stream))
-	if m.Next > m.Open {
-		to = min(to, m.Next-1) // what waited is looked at by itself
-	}
-	m.Open = 0
-	settled, err := l.store.settled(ctx, l.sub, from)
-	if err != nil || settled {
-		return err
-	}
-	return l.lost(from, to)
-}
-
-// open finds what the server has handed out and nobody has, or not yet: it was on its way when
-// the one who asked for it ended.
-func (l look) open(ctx context.Context, want streams.Consumer, info *jetstream.ConsumerInfo, m *mark) error {
-	if m.Open != 0 || info.NumAckPending == 0 {
-		return nil
-	}
-	next, err := l.next(ctx, want, max(m.Floor, info.AckFloor.Stream)+1, 1)
-	if err == nil && len(next) > 0 && next[0].Seq <= info.Delivered.Stream {
-		m.Open = next[0].Seq
-	}
-	return err
-}
-
-// waiting finds the first event that waits to be handed out, and whether the one that did so
-// at the last look is gone.
-func (l look) waiting(ctx context.Context, want streams.Consumer, info *jetstream.ConsumerInfo, m *mark) error {
-	if m.Next != 0 {
-		next, err := l.next(ctx, want, m.Next, 1)
-		if err != nil || len(next) > 0 && next[0].Seq == m.Next {
+	var next []sluice.Event
+	var err error
+	if expect != 0 {
+		if next, err = l.passedOver(ctx, h, want, m); err != nil || m.Next != 0 {
 			return err
 		}
-		to := l.last
-		if len(next) > 0 {
-			to = next[0].Seq - 1
-		}
-		if err := l.lost(m.Next, to); err != nil {
-			return err
-		}
-		m.Next, m.Seen = 0, to
-	}
-	from := max(info.Delivered.Stream, m.Seen) + 1
-	if l.handing == nil && info.Delivered.Consumer > 0 && from < l.first && wantsAll(l.sub) {
-		if err := l.lost(from, l.first-1); err != nil {
-			return err
-		}
-		m.Seen, from = l.first-1, l.first
 	}
 	if info.NumPending == 0 {
 		return nil
 	}
-	return l.find(ctx, want, from, m)
+	if next == nil {
+		next, err = l.next(ctx, want, max(now.last, m.Seen, l.from()-1)+1)
+	}
+	if err == nil {
+		err = l.find(ctx, want, next, m)
+	}
+	h.expectNext(m.Next)
+	return err
 }
 
-// find looks for the next event that is wanted, from a sequence on.
-func (l look) find(ctx context.Context, want streams.Consumer, from uint64, m *mark) error {
-	for range lookBatches {
-		events, err := l.next(ctx, want, from, lookBatch)
-		if err != nil || len(events) == 0 {
+// passedOver finds out whether the event that waited left the log without having been handed
+// out. If so it returns what comes after it. If a later one was handed out, or it itself, the
+// source is about to know.
+func (l look) passedOver(ctx context.Context, h *handing, want streams.Consumer, m *mark) ([]sluice.Event, error) {
+	next, err := l.next(ctx, want, m.Next)
+	if err != nil || isAt(next, m.Next) {
+		return nil, err
+	}
+	info, err := l.info(ctx, want)
+	if err != nil || info == nil || info.Delivered.Stream >= m.Next {
+		return nil, err
+	}
+	if !h.expectNoLonger(m.Next) {
+		return nil, nil
+	}
+	expected := m.Next
+	if err := l.tell(ctx, expected, next, m); err != nil {
+		h.again([]span{{expected, expected}})
+		return nil, err
+	}
+	return next, nil
+}
+
+// unserved finds what was not settled and left the log before it could be handed out, again or
+// at all. JetStream drops that in silence, and counts what had been handed out as settled.
+func (l look) unserved(ctx context.Context, want streams.Consumer, info *jetstream.ConsumerInfo, first uint64, m *mark) error {
+	var next []sluice.Event
+	for _, at := range []*uint64{&m.Open, &m.Next} {
+		behind, err := l.waits(ctx, want, info, at, m)
+		if err != nil {
 			return err
 		}
-		for i := range events {
-			if seq := events[i].Seq; l.wanted(&events[i]) {
-				m.Next = seq
+		if behind != nil {
+			next = behind
+		}
+	}
+	if info == nil || m.Open != 0 || m.Next != 0 {
+		return nil
+	}
+	m.Floor = max(m.Floor, info.AckFloor.Stream)
+	if from := max(info.Delivered.Stream, m.Floor, m.Seen) + 1; info.Delivered.Consumer > 0 && from < first && wantsAll(l.sub) {
+		if err := l.lost(from, first-1); err != nil {
+			return err
+		}
+		m.Seen, next = first-1, nil
+	}
+	if info.NumPending == 0 && info.NumAckPending == 0 {
+		return nil
+	}
+	if next == nil {
+		var err error
+		if next, err = l.next(ctx, want, max(m.Floor, m.Seen, l.from()-1)+1); err != nil {
+			return err
+		}
+	}
+	return l.find(ctx, want, next, m)
+}
+
+// waits sets the place to 0 if the event there does not wait any more. If that is because it
+// left the log, it is lost unless it was settled before, and what comes after it is returned.
+func (l look) waits(ctx context.Context, want streams.Consumer, info *jetstream.ConsumerInfo, place *uint64, m *mark) ([]sluice.Event, error) {
+	at := *place
+	if at == 0 {
+		return nil, nil
+	}
+	next, err := l.next(ctx, want, at)
+	if err != nil {
+		return nil, err
+	}
+	if isAt(next, at) {
+		if info != nil && at <= info.AckFloor.Stream {
+			*place = 0
+		}
+		return nil, nil
+	}
+	settled, err := l.store.settled(ctx, l.sub, at)
+	if err != nil {
+		return nil, err
+	}
+	if settled {
+		*place = 0
+		return nil, nil
+	}
+	return next, l.tell(ctx, at, next, m)
+}
+
+// tell tells that an event left the log, and with it all before the next one that is there.
+func (l look) tell(ctx context.Context, at uint64, next []sluice.Event, m *mark) error {
+	to := at
+	if len(next) > 0 {
+		to = next[0].Seq - 1
+	} else {
+		first, _, err := l.store.Bounds(ctx, l.sub.Namespace)
+		if err != nil {
+			return err
+		}
+		to = max(at, first-1)
+	}
+	if err := l.lost(at, to); err != nil {
+		return err
+	}
+	m.Open, m.Next, m.Seen = beyond(m.Open, to), beyond(m.Next, to), max(m.Seen, to)
+	return nil
+}
+
+// beyond returns the place, or 0 if it lies before the end.
+func beyond(place, end uint64) uint64 {
+	if place <= end {
+		return 0
+	}
+	return place
+}
+
+// find looks for the next event that is wanted, among those that are next and those behind.
+func (l look) find(ctx context.Context, want streams.Consumer, next []sluice.Event, m *mark) (err error) {
+	for range lookBatches {
+		for i := range next {
+			if l.wanted(&next[i]) {
+				m.Next = next[i].Seq
 				return nil
 			}
-			m.Seen, from = events[i].Seq, events[i].Seq+1
+			m.Seen = next[i].Seq
+		}
+		if len(next) == 0 {
+			return nil
+		}
+		if next, err = l.next(ctx, want, m.Seen+1); err != nil {
+			return err
 		}
 	}
 	return nil
 }
 
-func (l look) next(ctx context.Context, want streams.Consumer, from uint64, limit int) ([]sluice.Event, error) {
-	events, err := l.store.NextEvent(ctx, l.sub.Namespace, want.Filter.Subject, from, limit)
+// next returns the events of a consumer that are in the log, from a sequence on.
+func (l look) next(ctx context.Context, want streams.Consumer, from uint64) ([]sluice.Event, error) {
+	events, err := l.store.NextEvent(ctx, l.sub.Namespace, want.Filter.Subject, from, lookBatch)
 	if err == nil && len(events) == 0 {
 		return l.store.leadersNext(ctx, l.sub.Namespace, want.Filter.Subject, from)
 	}
 	return events, err
 }
+
+// from returns where every event is the subscription's to get: of what lies before, a start
+// with the last of each path takes some.
+func (l look) from() uint64 { return max(l.sub.From.Seq, 1) }
+
+func isAt(next []sluice.Event, seq uint64) bool { return len(next) > 0 && next[0].Seq == seq }
 
 // wantsAll reports whether the subscription wants every event of its namespace from its first on.
 func wantsAll(sub *sluice.Subscription) bool {
@@ -285,17 +342,18 @@ type handing struct {
 	changed bool   // since the last look
 }
 
-func newHanding(info *jetstream.ConsumerInfo, window int) *handing {
+func newHanding(info *jetstream.ConsumerInfo, window int, m mark) *handing {
 	h := &handing{open: map[uint64]struct{}{}, window: window, last: info.Delivered.Stream, pending: info.NumPending, changed: true}
 	if info.NumAckPending > 0 {
 		h.last = info.AckFloor.Stream // what lies above comes again
 	}
+	h.expectNext(m.Next)
 	return h
 }
 
 // handed enters a delivery. One that comes in the place of the expected one says that all
 // before it are gone: a consumer hands out in the order of the log.
-func (h *handing) handed(meta *jetstream.MsgMetadata) {
+func (h *handing) handed(meta *nats.MsgMetadata) {
 	seq := meta.Sequence.Stream
 	h.mu.Lock()
 	defer h.mu.Unlock()
@@ -324,18 +382,33 @@ func (h *handing) moved() bool {
 	return h.changed || h.pending > 0 || h.expect > 0 || len(h.open) >= h.window
 }
 
-// look returns how it stands, and what was passed over since the last look.
-func (h *handing) look() (m mark, gone []span) {
+// place is how far a source has come.
+type place struct {
+	last uint64 // highest sequence that was handed out
+	open uint64 // the first one that was not acknowledged; 0: none
+}
+
+// floor returns up to where everything is settled or parked.
+func (p place) floor() uint64 {
+	if p.open == 0 {
+		return p.last
+	}
+	return min(p.last, p.open-1)
+}
+
+// look returns how it stands, what is to come next, and what was passed over since the last
+// look.
+func (h *handing) look() (now place, expect uint64, gone []span) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
-	m = mark{Floor: h.last, Next: h.expect}
+	now.last = h.last
 	for seq := range h.open {
-		if m.Open == 0 || seq < m.Open {
-			m.Open, m.Floor = seq, min(h.last, seq-1)
+		if now.open == 0 || seq < now.open {
+			now.open = seq
 		}
 	}
 	gone, h.gone, h.changed = h.gone, nil, false
-	return m, gone
+	return now, h.expect, gone
 }
 
 // again undoes a look that failed, and enters what it did not get to tell.
@@ -352,4 +425,15 @@ func (h *handing) expectNext(seq uint64) {
 	if seq > h.last || seq == 0 {
 		h.expect = seq
 	}
+}
+
+// expectNoLonger enters that an event will not come, and reports whether it was expected still.
+func (h *handing) expectNoLonger(seq uint64) bool {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	if h.expect != seq {
+		return false
+	}
+	h.expect = 0
+	return true
 }

@@ -156,7 +156,7 @@ type Source struct {
 	out     chan *sluice.Delivery
 	done    chan struct{} // closed by Close
 	once    sync.Once
-	running []jetstream.ConsumeContext
+	running []func() // each stops a puller
 	log     *slog.Logger
 
 	watching sync.WaitGroup
@@ -184,6 +184,10 @@ func (s *Store) OpenSource(ctx context.Context, sub *sluice.Subscription) (*Sour
 	if err != nil {
 		return nil, err
 	}
+	known, _, err := s.lookout(ctx, sub)
+	if err != nil {
+		return nil, err
+	}
 	src := &Source{store: s, sub: sub, out: make(chan *sluice.Delivery), done: make(chan struct{}), log: s.opts.Log}
 	src.watching.Go(func() {
 		select {
@@ -192,21 +196,22 @@ func (s *Store) OpenSource(ctx context.Context, sub *sluice.Subscription) (*Sour
 		case <-src.done:
 		}
 	})
-	for _, c := range consumers {
+	for i, c := range consumers {
 		info, err := s.requeue(ctx, sub.Namespace, c)
 		if err != nil {
 			src.Close()
 			return nil, fmt.Errorf("take over consumer of %s: %w", sub.ID, err)
 		}
 		src.seen = append(src.seen, info.Delivered.Stream)
-		h := newHanding(info, sub.Policy.Window)
+		m, _ := known.mark(i)
+		h := newHanding(info, sub.Policy.Window, m)
 		src.handing = append(src.handing, h)
-		run, err := c.Consume(src.hand(h, info.Delivered.Consumer), jetstream.PullMaxMessages(max(2, sub.Policy.Window)), jetstream.ConsumeErrHandler(src.trouble))
+		stop, err := s.pull(info, max(2, sub.Policy.Window), src.hand(h, info.Delivered.Consumer), src.trouble)
 		if err != nil {
 			src.Close()
 			return nil, fmt.Errorf("consume %s: %w", sub.ID, err)
 		}
-		src.running = append(src.running, run)
+		src.running = append(src.running, stop)
 	}
 	return src, nil
 }
@@ -287,9 +292,8 @@ func (s *Source) Seen(path sluice.Path) uint64 {
 func (s *Source) Close() {
 	s.stop()
 	s.watching.Wait()
-	for _, run := range s.running {
-		run.Stop()
-		<-run.Closed()
+	for _, stop := range s.running {
+		stop()
 	}
 }
 
@@ -299,8 +303,8 @@ func (s *Source) stop() { s.once.Do(func() { close(s.done) }) }
 // hand returns what hands deliveries out. A consumer counts what it delivers, from last on: if
 // a number is missing, somebody else got that delivery or it was lost on the way. It would
 // come again later, behind others of its path, so the source ends and has to be opened anew.
-func (s *Source) hand(h *handing, last uint64) func(jetstream.Msg) {
-	return func(msg jetstream.Msg) {
+func (s *Source) hand(h *handing, last uint64) func(*nats.Msg) {
+	return func(msg *nats.Msg) {
 		meta, err := msg.Metadata()
 		if err != nil || meta.Sequence.Consumer != last+1 {
 			s.log.Info("delivery missing: the source is opened again", slog.String("subscription", s.sub.ID), slog.Any("error", err))
@@ -310,33 +314,28 @@ func (s *Source) hand(h *handing, last uint64) func(jetstream.Msg) {
 		last++
 		h.handed(meta)
 		select {
-		case s.out <- delivery(h, msg, meta):
+		case s.out <- s.delivery(h, msg, meta):
 		case <-s.done:
 		}
 	}
 }
 
-// trouble ends the source if nothing more would come, or not for half a minute: a request that
-// nobody answers, as may happen when its consumer was made a moment ago or has moved, is
-// repeated by the client only when heartbeats are missing.
-func (s *Source) trouble(_ jetstream.ConsumeContext, err error) {
+// trouble ends the source: nothing more would come.
+func (s *Source) trouble(err error) {
 	s.log.Debug("consumer", slog.String("subscription", s.sub.ID), slog.Any("error", err))
-	for _, final := range []error{jetstream.ErrConsumerDeleted, jetstream.ErrConsumerNotFound, nats.ErrNoResponders} {
-		if errors.Is(err, final) {
-			s.stop()
-		}
-	}
+	s.stop()
 }
 
-func delivery(h *handing, msg jetstream.Msg, meta *jetstream.MsgMetadata) *sluice.Delivery {
-	d := &sluice.Delivery{Redelivered: meta.NumDelivered > 1, Receipt: receipt{msg, h, meta.Sequence.Stream}}
-	d.Event, d.Err = eventOf(msg.Subject(), msg.Headers(), msg.Data(), meta.Sequence.Stream, meta.Timestamp)
+func (s *Source) delivery(h *handing, msg *nats.Msg, meta *nats.MsgMetadata) *sluice.Delivery {
+	d := &sluice.Delivery{Redelivered: meta.NumDelivered > 1, Receipt: receipt{s.store.nc, msg.Reply, h, meta.Sequence.Stream}}
+	d.Event, d.Err = eventOf(msg.Subject, msg.Header, msg.Data, meta.Sequence.Stream, meta.Timestamp)
 	return d
 }
 
 // receipt is a message as the engines see it.
 type receipt struct {
-	msg     jetstream.Msg
+	nc      *nats.Conn
+	reply   string
 	handing *handing
 	seq     uint64
 }
@@ -344,11 +343,11 @@ type receipt struct {
 // Ack tells the server that the delivery is settled.
 func (r receipt) Ack() error {
 	r.handing.acknowledged(r.seq)
-	return r.msg.Ack()
+	return r.nc.Publish(r.reply, []byte("+ACK"))
 }
 
 // Hold starts the delivery's ack wait again.
-func (r receipt) Hold() error { return r.msg.InProgress() }
+func (r receipt) Hold() error { return r.nc.Publish(r.reply, []byte("+WPI")) }
 
 // scan calls each for the messages of a stream that are stored now, in order, as config
 // chooses them, until it returns false or an error.

@@ -3,7 +3,6 @@ package push_test
 import (
 	"encoding/json"
 	"fmt"
-	"os"
 	"testing"
 	"time"
 
@@ -59,6 +58,13 @@ func (o operator) removeConsumer(ns, name string) {
 	require.NoError(o.t, o.js.DeleteConsumer(o.t.Context(), streams.EventsStream(ns), name))
 }
 
+// waiting returns how many requests for deliveries the subscription's consumer has.
+func (o operator) waiting(sub *sluice.Subscription) int {
+	c, err := o.js.Consumer(o.t.Context(), streams.EventsStream(sub.Namespace), sub.ID)
+	require.NoError(o.t, err)
+	return c.CachedInfo().NumWaiting
+}
+
 // letters returns the dead letters of a subscription.
 func (o operator) letters(sub *sluice.Subscription) (all []sluice.DeadLetter) {
 	stream, err := o.js.Stream(o.t.Context(), streams.DeadLetters)
@@ -107,7 +113,6 @@ func (w *world) publishMany(t *testing.T, from, to int) {
 // subscription that wanted none of it hears nothing.
 func TestEventsThatAgeOutDuringAPauseAreDeadLetters(t *testing.T) {
 	t.Parallel()
-	onlyLong(t)
 	for _, how := range []string{"age", "purge"} {
 		t.Run(how, func(t *testing.T) {
 			t.Parallel()
@@ -118,6 +123,7 @@ func TestEventsThatAgeOutDuringAPauseAreDeadLetters(t *testing.T) {
 			w.publishMany(t, 1, 3)
 			require.Eventually(t, func() bool { return w.endpoint.delivered() == 3 && inFlight(t, w) == 0 }, 10*time.Second, 10*time.Millisecond)
 			w.watch.change(func(sub *sluice.Subscription) { sub.State = sluice.Paused })
+			require.Eventually(t, func() bool { return op.waiting(w.sub) == 0 }, 10*time.Second, 10*time.Millisecond, "nobody asks for more")
 			w.publish(t, "/other", "not wanted")
 			w.publishMany(t, 4, 8)
 			waitForLook(t, op, w.sub, 5)
@@ -168,14 +174,13 @@ func waitForLook(t *testing.T, op operator, sub *sluice.Subscription, next uint6
 		}
 		require.NoError(t, json.Unmarshal(entry.Value(), &l))
 		m := l.Marks[0]
-		return m.Open == next && m.Next == next+1 || m.Next == next || m.Seen >= next
+		return m.Open == next || m.Next == next || m.Seen >= next
 	}, 10*time.Second, 10*time.Millisecond)
 }
 
 // A subscription whose filter wants nothing of what ages out is not alarmed.
 func TestEventsThatNobodyWantedAgeOutInSilence(t *testing.T) {
 	t.Parallel()
-	onlyLong(t)
 	w, op := newLookoutWorld(t, sluice.Policy{Window: 4})
 	w.looks = 10 * time.Millisecond
 	w.watch.change(func(sub *sluice.Subscription) {
@@ -195,7 +200,6 @@ func TestEventsThatNobodyWantedAgeOutInSilence(t *testing.T) {
 // What is lost while no server runs is noticed by the next one.
 func TestEventsThatAgeOutWhileNobodyRunsAreDeadLetters(t *testing.T) {
 	t.Parallel()
-	onlyLong(t)
 	w, op := newLookoutWorld(t, sluice.Policy{Window: 1})
 	w.looks = 10 * time.Millisecond
 	reached, answer := make(chan struct{}, 16), make(chan struct{})
@@ -215,7 +219,6 @@ func TestEventsThatAgeOutWhileNobodyRunsAreDeadLetters(t *testing.T) {
 // What is removed behind the back of a slow subscription is noticed as well.
 func TestEventsThatASlowSubscriptionIsTooLateForAreDeadLetters(t *testing.T) {
 	t.Parallel()
-	onlyLong(t)
 	w, op := newLookoutWorld(t, sluice.Policy{Window: 1})
 	w.looks = 10 * time.Millisecond
 	reached, answer := make(chan struct{}, 16), make(chan struct{})
@@ -232,10 +235,13 @@ func TestEventsThatASlowSubscriptionIsTooLateForAreDeadLetters(t *testing.T) {
 	op.requireLost(w.sub, 2, 4)
 }
 
+// removalPatience is for a request that came to the server in the very moment in which the
+// consumer was removed: nobody answers it, and nats.go asks again when two heartbeats are missing.
+const removalPatience = time.Minute
+
 // An operator removes the consumer: it is made again where it was.
 func TestARemovedConsumerRepeatsNothing(t *testing.T) {
 	t.Parallel()
-	onlyLong(t)
 	w, op := newLookoutWorld(t, sluice.Policy{Window: 4})
 	w.endpoint.fails["e7"] = 1
 	proc := w.start(t)
@@ -244,7 +250,7 @@ func TestARemovedConsumerRepeatsNothing(t *testing.T) {
 	require.Eventually(t, func() bool { return w.endpoint.delivered() == 100 && inFlight(t, w) == 0 }, 10*time.Second, 10*time.Millisecond)
 	op.removeConsumer("n", w.sub.ID)
 	w.publishMany(t, 101, 110)
-	require.Eventually(t, func() bool { return w.endpoint.delivered() == 110 }, 10*time.Second, 10*time.Millisecond)
+	require.Eventually(t, func() bool { return w.endpoint.delivered() == 110 }, removalPatience, 10*time.Millisecond)
 	proc.stop()
 	op.removeConsumer("n", w.sub.ID)
 	op.removeConsumer("n", w.sub.ID+"_root")
@@ -293,12 +299,4 @@ func TestASecondSubscriptionOfAnIdBeginsAnew(t *testing.T) {
 
 	_, err = w.store.OpenSource(t.Context(), first)
 	require.Equal(t, sluice.NotFound, sluice.CodeOf(err), "the first one has ended")
-}
-
-// onlyLong keeps a test out of make check: it depends on what two shared cores do not promise.
-func onlyLong(t *testing.T) {
-	t.Helper()
-	if os.Getenv("SLUICE_LONG") == "" {
-		t.Skip("make soak runs it")
-	}
 }

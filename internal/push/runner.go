@@ -57,7 +57,7 @@ type runner struct {
 	throttled time.Time // no task before this, because of the rate
 	sending   atomic.Int32
 	ahead     budget
-	looking   atomic.Bool
+	looking   sync.Mutex
 	watched   atomic.Pointer[lookout] // with the settings of the moment
 
 	mu     sync.Mutex
@@ -100,6 +100,8 @@ func (r *runner) run(ctx context.Context) error {
 	err := r.serve(ctx, work)
 	err = errors.Join(err, r.drain(work))
 	r.source.Close() // the last look sees what it left
+	r.looking.Lock() // and what the one before it could not tell
+	defer r.looking.Unlock()
 	r.look(work, lastLook)
 	return err
 }
@@ -189,9 +191,9 @@ func (r *runner) serve(ctx, work context.Context) error {
 		case <-hold.C:
 			r.book.each(func(d *sluice.Delivery) { r.answer(d.Receipt.Hold()) })
 		case <-looks.C:
-			if r.looking.CompareAndSwap(false, true) {
+			if r.looking.TryLock() {
 				r.workers.Go(func() {
-					defer r.looking.Store(false)
+					defer r.looking.Unlock()
 					r.look(work, holdEvery)
 				})
 			}

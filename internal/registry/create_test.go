@@ -60,7 +60,7 @@ func TestTheStartIsResolvedAtTheCreation(t *testing.T) {
 		{`2`, sluice.StartAt{Kind: sluice.StartSeq, Seq: 2}},
 		{`"2"`, sluice.StartAt{Kind: sluice.StartSeq, Seq: 2}},
 		{`"2026-01-02T03:04:05Z"`, sluice.StartAt{Kind: sluice.StartTime, Time: time.Date(2026, 1, 2, 3, 4, 5, 0, time.UTC)}},
-		{`"last_per_path"`, sluice.StartAt{Kind: sluice.StartLastPerPath}},
+		{`"last_per_path"`, sluice.StartAt{Kind: sluice.StartLastPerPath, Seq: 4}},
 	}
 	for i, tt := range tests {
 		body := fmt.Sprintf(`{"pattern":"/a","endpoint":{"url":"%s/%d"}}`, url, i)

@@ -91,7 +91,7 @@ func ParseStart(start string, next uint64) (StartAt, error) {
 	case StartAll:
 		return StartAt{Kind: StartSeq, Seq: 1}, nil
 	case string(StartLastPerPath):
-		return StartAt{Kind: StartLastPerPath}, nil
+		return StartAt{Kind: StartLastPerPath, Seq: max(next, 1)}, nil
 	}
 	if seq, ok := parseSeq(start); ok {
 		return StartAt{Kind: StartSeq, Seq: max(seq, 1)}, nil

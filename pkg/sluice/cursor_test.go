@@ -56,7 +56,7 @@ func TestStartsResolveToAPlaceInTheLog(t *testing.T) {
 		"all":                  {Kind: sluice.StartSeq, Seq: 1},
 		"0":                    {Kind: sluice.StartSeq, Seq: 1},
 		"7":                    {Kind: sluice.StartSeq, Seq: 7},
-		"last_per_path":        {Kind: sluice.StartLastPerPath},
+		"last_per_path":        {Kind: sluice.StartLastPerPath, Seq: 18},
 		"2026-05-01T12:00:00Z": {Kind: sluice.StartTime, Time: time.Date(2026, 5, 1, 12, 0, 0, 0, time.UTC)},
 	} {
 		got, err := sluice.ParseStart(give, 18)

@@ -97,7 +97,8 @@ const (
 	StartLastPerPath StartKind = "last_per_path" // the last event of every path, then what comes
 )
 
-// StartAt is where a subscription's first event lies.
+// StartAt is where a subscription's first event lies. With the last of every path, Seq is the
+// first sequence from which on it gets every event.
 type StartAt struct {
 	Kind StartKind `json:"kind"`
 	Seq  uint64    `json:"seq,omitempty"`

@@ -1,0 +1,120 @@
+package natsstore
+
+import (
+	"encoding/json"
+	"errors"
+	"fmt"
+	"strconv"
+	"time"
+
+	"github.com/nats-io/nats.go"
+	"github.com/nats-io/nats.go/jetstream"
+)
+
+// How a consumer is asked for deliveries. A server that says nothing for two heartbeats while
+// a request waits there does not have it.
+const (
+	pullExpiry    = time.Minute
+	pullHeartbeat = 10 * time.Second
+)
+
+const (
+	pullSubject     = "$JS.API.CONSUMER.MSG.NEXT."
+	headerLeft      = "Nats-Pending-Messages" // of a request that has ended: how many it did not get
+	statusHeartbeat = "100"
+	statusNoAnswer  = "503"
+	statusExpired   = "408"
+)
+
+var (
+	errPullEnded  = errors.New("the server ended the request for deliveries")
+	errPullSilent = errors.New("the server does not have the request for deliveries any more")
+)
+
+// puller keeps asking a consumer for deliveries (decision 0006). What it is handed comes one
+// after the other; only that goroutine touches wanted.
+type puller struct {
+	nc      *nats.Conn
+	subject string // of the requests
+	inbox   string
+	most    int // deliveries that are asked for at most
+	wanted  int // deliveries that are asked for and have not come
+	silence *time.Timer
+
+	each func(*nats.Msg)
+	end  func(error) // deliveries stop; it may be called more than once
+}
+
+// pull starts a puller. It goes on until end was called, or stop is: nothing is handed out any
+// more when that returns.
+func (s *Store) pull(info *jetstream.ConsumerInfo, most int, each func(*nats.Msg), end func(error)) (stop func(), err error) {
+	p := &puller{
+		nc: s.nc, subject: pullSubject + info.Stream + "." + info.Name, inbox: s.nc.NewInbox(), most: most,
+		each: each, end: end,
+	}
+	p.silence = time.AfterFunc(2*pullHeartbeat, func() { end(errPullSilent) })
+	sub, err := s.nc.Subscribe(p.inbox, p.receive)
+	if err != nil {
+		p.silence.Stop()
+		return nil, fmt.Errorf("subscribe: %w", err)
+	}
+	closed := make(chan struct{})
+	sub.SetClosedHandler(func(string) { close(closed) })
+	stop = func() {
+		_ = sub.Unsubscribe() // fails only if the connection is gone, and with it the subscription
+		<-closed
+		p.silence.Stop()
+	}
+	if err := p.ask(0); err != nil {
+		stop()
+		return nil, err
+	}
+	return stop, nil
+}
+
+// ask asks for as many deliveries as are missing to the most that may be under way, if that is
+// at least half of them.
+func (p *puller) ask(wanted int) error {
+	p.wanted = wanted
+	if 2*wanted > p.most {
+		return nil
+	}
+	request, err := json.Marshal(map[string]int64{
+		"batch": int64(p.most - wanted), "expires": int64(pullExpiry), "idle_heartbeat": int64(pullHeartbeat),
+	})
+	if err != nil {
+		return fmt.Errorf("request for deliveries: %w", err)
+	}
+	p.wanted = p.most
+	return p.nc.PublishRequest(p.subject, p.inbox, request)
+}
+
+func (p *puller) receive(msg *nats.Msg) {
+	p.silence.Stop()
+	defer p.silence.Reset(2 * pullHeartbeat)
+	wanted := p.wanted
+	switch status := msg.Header.Get(headerStatus); {
+	case msg.Reply != "": // where a delivery is acknowledged
+		p.each(msg)
+		wanted--
+	case status == statusHeartbeat:
+		return
+	case status == statusExpired:
+		wanted -= left(msg)
+	case status == statusNoAnswer:
+		p.end(nats.ErrNoResponders)
+		return
+	default:
+		p.end(fmt.Errorf("%w: %s %s", errPullEnded, status, msg.Header.Get("Description")))
+		return
+	}
+	if err := p.ask(max(0, wanted)); err != nil {
+		p.end(err)
+	}
+}
+
+// left returns how many deliveries an ended request did not get.
+func left(msg *nats.Msg) int {
+	n, _ := strconv.Atoi(msg.Header.Get(headerLeft)) // without one nothing is left
+	return n
+}
