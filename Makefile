@@ -38,8 +38,8 @@ interop: build $(node_modules) ## Talk to a real server with other people's clie
 $(node_modules): scripts/interop/package-lock.json
 	cd scripts/interop && npm ci --no-audit --no-fund
 
-soak: ## Run the tests that need a quiet machine: a cluster, and what leaves the log
-	SLUICE_LONG=1 go test -race -count=1 ./internal/push ./internal/natsstore
+soak: ## Run the tests of storing and delivering twenty times over (half an hour)
+	go test -race -shuffle=on -count=20 -timeout=60m ./internal/push ./internal/natsstore
 
 crash: ## Kill the server under load, again and again, and count what was lost
 	SLUICE_LONG=1 go test -run=TestCrash -count=1 -timeout=30m -v ./internal/app/

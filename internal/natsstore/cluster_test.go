@@ -1,7 +1,6 @@
 package natsstore_test
 
 import (
-	"os"
 	"strconv"
 	"testing"
 
@@ -17,9 +16,6 @@ import (
 // may be answered by a replica that is behind.
 func TestAClusterKeepsThePromises(t *testing.T) {
 	t.Parallel()
-	if os.Getenv("SLUICE_LONG") == "" {
-		t.Skip("make soak runs it: three servers on two shared cores miss their own deadlines")
-	}
 	if testing.Short() {
 		t.Skip("takes some eight seconds")
 	}

@@ -25,7 +25,7 @@ const (
 	codeHeaderTooLarge        = 10097
 	codeMessageTooLarge       = 10054
 	codeWrongLastSeq          = 10071 // what a lost compare-and-set is on one replica
-	codeWrongLastSeqConstant  = 10164 // … and mostly on three
+	codeWrongLastSeqConstant  = 10164 // another write is on its way, or one that was answered is being entered
 	codeWrongLastMsgID        = 10070
 	codeRollupFailed          = 10111
 	codeBatchIncomplete       = 10176
@@ -89,9 +89,11 @@ func asked[T any](ctx context.Context, timeout time.Duration, ask func(context.C
 }
 
 // told tells something that cannot be told twice, and again while nobody is there to hear it.
+// On three servers a write may be answered before it is entered everywhere: until then its
+// writer, too, is told that somebody else writes there.
 func told(ctx context.Context, tell func() (uint64, error)) (uint64, error) {
 	return retried(ctx, func(err error) bool {
-		return errors.Is(err, jetstream.ErrNoStreamResponse) || errors.Is(err, nats.ErrNoResponders)
+		return errors.Is(err, jetstream.ErrNoStreamResponse) || errors.Is(err, nats.ErrNoResponders) || apiCode(err) == codeWrongLastSeqConstant
 	}, tell)
 }
 
