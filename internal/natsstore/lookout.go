@@ -129,16 +129,16 @@ func (l look) consumer(ctx context.Context, i int, want streams.Consumer, first 
 	return l.unserved(ctx, want, info, first, m)
 }
 
-// info returns what the consumer says, nil if it is missing.
-func (l look) info(ctx context.Context, want streams.Consumer) (*jetstream.ConsumerInfo, error) {
+// info returns what the consumer says; nil if it is missing.
+func (l look) info(ctx context.Context, want streams.Consumer) (info *jetstream.ConsumerInfo, err error) {
 	c, err := l.store.js.Consumer(ctx, want.Stream, want.Name)
+	if err == nil {
+		info = c.CachedInfo()
+	}
 	if errors.Is(err, jetstream.ErrConsumerNotFound) {
-		return nil, nil
+		err = nil
 	}
-	if err != nil {
-		return nil, err
-	}
-	return c.CachedInfo(), nil
+	return info, err
 }
 
 // served enters what the source knows, and tells what it was not handed.
@@ -164,12 +164,7 @@ func (l look) served(ctx context.Context, h *handing, want streams.Consumer, inf
 	if info.NumPending == 0 {
 		return nil
 	}
-	if next == nil {
-		next, err = l.next(ctx, want, max(now.last, m.Seen, l.from()-1)+1)
-	}
-	if err == nil {
-		err = l.find(ctx, want, next, m)
-	}
+	err = l.find(ctx, want, next, max(now.last, m.Seen, l.from()-1)+1, m)
 	h.expectNext(m.Next)
 	return err
 }
@@ -200,18 +195,16 @@ func (l look) passedOver(ctx context.Context, h *handing, want streams.Consumer,
 // unserved finds what was not settled and left the log before it could be handed out, again or
 // at all. JetStream drops that in silence, and counts what had been handed out as settled.
 func (l look) unserved(ctx context.Context, want streams.Consumer, info *jetstream.ConsumerInfo, first uint64, m *mark) error {
-	var next []sluice.Event
-	for _, at := range []*uint64{&m.Open, &m.Next} {
-		behind, err := l.waits(ctx, want, info, at, m)
-		if err != nil {
-			return err
-		}
-		if behind != nil {
-			next = behind
-		}
+	behindOpen, err := l.waits(ctx, want, info, &m.Open, m)
+	if err != nil {
+		return err
 	}
-	if info == nil || m.Open != 0 || m.Next != 0 {
-		return nil
+	next, err := l.waits(ctx, want, info, &m.Next, m)
+	if err != nil || info == nil || m.Open != 0 || m.Next != 0 {
+		return err
+	}
+	if next == nil {
+		next = behindOpen
 	}
 	m.Floor = max(m.Floor, info.AckFloor.Stream)
 	if from := max(info.Delivered.Stream, m.Floor, m.Seen) + 1; info.Delivered.Consumer > 0 && from < first && wantsAll(l.sub) {
@@ -223,13 +216,7 @@ func (l look) unserved(ctx context.Context, want streams.Consumer, info *jetstre
 	if info.NumPending == 0 && info.NumAckPending == 0 {
 		return nil
 	}
-	if next == nil {
-		var err error
-		if next, err = l.next(ctx, want, max(m.Floor, m.Seen, l.from()-1)+1); err != nil {
-			return err
-		}
-	}
-	return l.find(ctx, want, next, m)
+	return l.find(ctx, want, next, max(m.Floor, m.Seen, l.from()-1)+1, m)
 }
 
 // waits sets the place to 0 if the event there does not wait any more. If that is because it
@@ -262,15 +249,13 @@ func (l look) waits(ctx context.Context, want streams.Consumer, info *jetstream.
 
 // tell tells that an event left the log, and with it all before the next one that is there.
 func (l look) tell(ctx context.Context, at uint64, next []sluice.Event, m *mark) error {
-	to := at
+	first, _, err := l.store.Bounds(ctx, l.sub.Namespace)
+	if err != nil {
+		return err
+	}
+	to := max(at, first-1)
 	if len(next) > 0 {
 		to = next[0].Seq - 1
-	} else {
-		first, _, err := l.store.Bounds(ctx, l.sub.Namespace)
-		if err != nil {
-			return err
-		}
-		to = max(at, first-1)
 	}
 	if err := l.lost(at, to); err != nil {
 		return err
@@ -287,22 +272,23 @@ func beyond(place, end uint64) uint64 {
 	return place
 }
 
-// find looks for the next event that is wanted, among those that are next and those behind.
-func (l look) find(ctx context.Context, want streams.Consumer, next []sluice.Event, m *mark) (err error) {
+// find looks for the next event that is wanted, among those that are next, if they are known,
+// or else from a sequence on.
+func (l look) find(ctx context.Context, want streams.Consumer, next []sluice.Event, from uint64, m *mark) (err error) {
 	for range lookBatches {
+		if next == nil {
+			if next, err = l.next(ctx, want, from); err != nil || len(next) == 0 {
+				return err
+			}
+		}
 		for i := range next {
 			if l.wanted(&next[i]) {
 				m.Next = next[i].Seq
 				return nil
 			}
-			m.Seen = next[i].Seq
+			m.Seen, from = next[i].Seq, next[i].Seq+1
 		}
-		if len(next) == 0 {
-			return nil
-		}
-		if next, err = l.next(ctx, want, m.Seen+1); err != nil {
-			return err
-		}
+		next = nil
 	}
 	return nil
 }
