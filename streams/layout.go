@@ -134,6 +134,12 @@ func Buckets() []Bucket {
 		MarkerTTL:    time.Hour, // there are as many as there ever were troubled paths
 		MaxConsumers: maxConsumers,
 	}, {
+		Name:         Replays,
+		Description:  "replays, by subscription and id",
+		History:      1,
+		MarkerTTL:    time.Hour,
+		MaxConsumers: maxConsumers,
+	}, {
 		Name:         Leases,
 		Description:  "who works on what: a key expires unless its holder renews it",
 		History:      1,           // with more, the markers' TTL would be the least TTL of a key

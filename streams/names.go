@@ -26,6 +26,7 @@ const (
 	Subscriptions = "subscriptions" // key: subscription
 	Reservations  = "reservations"  // key: hash of what makes two subscriptions the same
 	Lanes         = "lanes"         // key: LaneKey; a record exists while the lane is parked
+	Replays       = "replays"       // key: ReplayKey
 	Leases        = "leases"        // key: what is leased; expires unless renewed
 	Keys          = "keys"          // key: key id; the server's signing keys
 )
@@ -86,6 +87,22 @@ func LaneKeys(subscription string) string { return subscription + ".>" }
 // LookoutKey returns the key, beside the lanes, of how far a subscription's events are accounted
 // for. No lane's key starts like it.
 func LookoutKey(subscription string) string { return "=lookout." + subscription }
+
+// ReplayLanes returns what the keys of a replay's lanes begin with, where those of live lanes
+// have the subscription's id. No id begins so.
+func ReplayLanes(replay string) string { return "=replay." + replay }
+
+// ReplayKey returns the key of a replay's record.
+func ReplayKey(subscription, replay string) string { return subscription + "." + replay }
+
+// ReplayKeys returns the filter that matches the keys of a subscription's replays.
+func ReplayKeys(subscription string) string { return subscription + ".>" }
+
+// ParseReplayKey returns what ReplayKey was given.
+func ParseReplayKey(key string) (subscription, replay string) {
+	at := strings.LastIndexByte(key, '.')
+	return key[:max(at, 0)], key[at+1:]
+}
 
 // IsEventLane reports whether the key is of a lane that is one event (ordering none).
 func IsEventLane(subscription, key string) bool {

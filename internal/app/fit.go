@@ -52,6 +52,18 @@ func (w watcher) Watch(ctx context.Context, change func(id string, sub *sluice.S
 	})
 }
 
+// replayWatcher tells the engine of replays.
+type replayWatcher struct{ replays natsstore.Replays }
+
+// Watch tells of every replay, then of every change.
+func (w replayWatcher) Watch(ctx context.Context, change func(rep sluice.Replay, gone bool)) error {
+	return w.replays.Watch(ctx, func(e natsstore.Entry[sluice.Replay]) {
+		if e.Change != natsstore.CaughtUp {
+			change(e.Value, e.Change == natsstore.Removed)
+		}
+	})
+}
+
 // consumers makes and removes what hands a subscription's events out.
 type consumers struct{ store *natsstore.Store }
 

@@ -169,6 +169,8 @@ func (s *server) openRegistry(context.Context) error {
 		Logs:          s.store,
 		Endpoints:     s.sender,
 		Consumers:     consumers{s.store},
+		Replays:       s.store.Replays(),
+		ReplayLogs:    s.store,
 		Now:           time.Now,
 	})
 	return nil
@@ -186,7 +188,8 @@ func (s *server) openEngine(ctx context.Context) error {
 	s.metrics = metrics.New(s.moments, s.logs(context.WithoutCancel(ctx)))
 	s.engine = push.New(watcher{s.store.Subscriptions()}, leases, push.Ports{
 		Sources: sources{s.store}, Log: s.attempts, Lanes: s.store, Events: s.store, Sender: s.traced(), Registry: s.registry,
-	}, push.Options{Observe: s.metrics, Log: s.opts.Log})
+		Replays: s.store.Replays(),
+	}, push.Options{Observe: s.metrics, Log: s.opts.Log, Replays: replayWatcher{s.store.Replays()}})
 	return nil
 }
 

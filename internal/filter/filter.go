@@ -5,7 +5,6 @@ package filter
 
 import (
 	"slices"
-	"strings"
 
 	"github.com/sluice-io/sluice/pkg/sluice"
 )
@@ -36,7 +35,7 @@ func Compile(f sluice.Filter) (*Matcher, error) {
 // another type, such as a division by zero or too much work.
 func (m *Matcher) Match(e *sluice.Event) (bool, error) {
 	f := &m.filter
-	ok := (len(f.Types) == 0 || anyType(f.Types, e.Type)) &&
+	ok := (len(f.Types) == 0 || sluice.MatchType(f.Types, e.Type)) &&
 		(len(f.Sources) == 0 || anyOf(f.Sources, e.Source)) &&
 		(len(f.Subjects) == 0 || anyOf(f.Subjects, e.Subject)) &&
 		(len(f.Labels) == 0 || labelled(f.Labels, e))
@@ -44,16 +43,6 @@ func (m *Matcher) Match(e *sluice.Event) (bool, error) {
 		return ok, nil
 	}
 	return m.cel.match(e)
-}
-
-// anyType knows exact types, prefixes that end in ".*", and "*".
-func anyType(patterns []string, t string) bool {
-	return slices.ContainsFunc(patterns, func(p string) bool {
-		if prefix, ok := strings.CutSuffix(p, "*"); ok {
-			return len(t) > len(prefix) && strings.HasPrefix(t, prefix)
-		}
-		return p == t
-	})
 }
 
 func anyOf(values []string, got string) bool {

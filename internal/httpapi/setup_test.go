@@ -141,6 +141,8 @@ func newBench(t *testing.T) *bench {
 		Logs:          b.store,
 		Endpoints:     b.sender,
 		Consumers:     b.parts,
+		Replays:       b.store.Replays(),
+		ReplayLogs:    b.store,
 		Now:           time.Now,
 	})
 	b.http = httptest.NewServer(httpapi.New(b.options()).Handler())

@@ -1,6 +1,7 @@
 package httpapi
 
 import (
+	"encoding/json"
 	"net/http"
 
 	"github.com/labstack/echo/v4"
@@ -179,6 +180,29 @@ func (s *Server) rotateSecret(c echo.Context) error {
 		return err
 	}
 	return s.render(c, http.StatusOK, sub)
+}
+
+func (s *Server) seekSubscription(c echo.Context) error {
+	var req struct {
+		To json.RawMessage `json:"to"` // a string, or a number for a sequence
+	}
+	if err := bind(c, &req); err != nil {
+		return err
+	}
+	sub, err := s.opts.Registry.Seek(c.Request().Context(), c.Param("id"), word(req.To))
+	if err != nil {
+		return err
+	}
+	return s.render(c, http.StatusOK, sub)
+}
+
+// word returns a string, or a number as it is written; what is neither is refused later on.
+func word(value json.RawMessage) string {
+	var text string
+	if json.Unmarshal(value, &text) == nil {
+		return text
+	}
+	return string(value)
 }
 
 func (s *Server) testSubscription(c echo.Context) error {

@@ -148,21 +148,23 @@ func (l *AttemptLog) Record(a *sluice.Attempt, namespace string, stored func(err
 // those of the last half minute before its last record. What an earlier subscription of the
 // same id did is none of its business, however late it was recorded.
 func (l *AttemptLog) Recover(ctx context.Context, sub *sluice.Subscription) (map[uint64]sluice.Progress, error) {
-	return l.store.latest(ctx, sub)
+	return l.store.latest(ctx, sub, "")
 }
 
 // settled reports whether a delivery was settled or parked a short time before the
 // subscription's last attempt.
 func (s *Store) settled(ctx context.Context, sub *sluice.Subscription, seq uint64) (bool, error) {
-	known, err := s.latest(ctx, sub)
+	known, err := s.latest(ctx, sub, "")
 	if err != nil || known[seq].Settled {
 		return true, err
 	}
-	parked, _, err := s.laneRecords(ctx, sub)
+	parked, _, err := s.laneRecords(ctx, sub, sub.ID)
 	return slices.ContainsFunc(parked, func(p sluice.ParkedEntry) bool { return p.FromSeq == seq }), err
 }
 
-func (s *Store) latest(ctx context.Context, sub *sluice.Subscription) (map[uint64]sluice.Progress, error) {
+// latest returns what the log says about the latest deliveries of a subscription, or of one of
+// its replays.
+func (s *Store) latest(ctx context.Context, sub *sluice.Subscription, replay string) (map[uint64]sluice.Progress, error) {
 	subject := streams.AttemptsSubject(sub.Namespace, sub.ID)
 	last, err := s.lastTime(ctx, streams.Attempts, subject)
 	if err != nil || last.IsZero() {
@@ -177,7 +179,7 @@ func (s *Store) latest(ctx context.Context, sub *sluice.Subscription) (map[uint6
 		if err := json.Unmarshal(msg.Data(), &a); err != nil {
 			return false, fmt.Errorf("attempt: %w", err)
 		}
-		if a.StartedAt.Before(sub.CreatedAt) {
+		if a.StartedAt.Before(sub.Began()) || a.Replay != replay {
 			return true, nil
 		}
 		p := known[a.Seq]

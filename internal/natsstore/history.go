@@ -119,7 +119,7 @@ func (s *Store) Status(ctx context.Context, sub *sluice.Subscription) (sluice.St
 			return status, err
 		}
 	}
-	parked, _, err := s.laneRecords(ctx, sub)
+	parked, _, err := s.laneRecords(ctx, sub, sub.ID)
 	if err != nil {
 		return status, err
 	}

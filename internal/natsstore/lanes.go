@@ -17,7 +17,7 @@ import (
 type laneRecord struct {
 	sluice.Parked
 
-	Since time.Time `json:"since"` // when its subscription was made
+	Since time.Time `json:"since"` // when its subscription began
 }
 
 func (s *Store) lanes() Bucket[laneRecord] { return OpenBucket[laneRecord](s, streams.Lanes) }
@@ -25,7 +25,7 @@ func (s *Store) lanes() Bucket[laneRecord] { return OpenBucket[laneRecord](s, st
 // Parked returns the subscription's parked lanes, in no order. Records that an earlier
 // subscription of the same id left behind are removed.
 func (s *Store) Parked(ctx context.Context, sub *sluice.Subscription) ([]sluice.ParkedEntry, error) {
-	own, others, err := s.laneRecords(ctx, sub)
+	own, others, err := s.laneRecords(ctx, sub, sub.ID)
 	if err != nil {
 		return nil, err
 	}
@@ -37,15 +37,16 @@ func (s *Store) Parked(ctx context.Context, sub *sluice.Subscription) ([]sluice.
 	return own, nil
 }
 
-// laneRecords returns the subscription's own lanes, and those of others that had its id.
-func (s *Store) laneRecords(ctx context.Context, sub *sluice.Subscription) (own, others []sluice.ParkedEntry, err error) {
-	entries, err := s.lanes().List(ctx, streams.LaneKeys(sub.ID))
+// laneRecords returns the lanes whose keys begin so that are the subscription's own, and those
+// of others that had its id.
+func (s *Store) laneRecords(ctx context.Context, sub *sluice.Subscription, lanesOf string) (own, others []sluice.ParkedEntry, err error) {
+	entries, err := s.lanes().List(ctx, streams.LaneKeys(lanesOf))
 	if err != nil {
 		return nil, nil, err
 	}
 	for _, e := range entries {
 		entry := sluice.ParkedEntry{Parked: e.Value.Parked, Revision: e.Revision}
-		if e.Value.Since.Equal(sub.CreatedAt) {
+		if e.Value.Since.Equal(sub.Began()) {
 			own = append(own, entry)
 		} else {
 			others = append(others, entry)
@@ -57,7 +58,7 @@ func (s *Store) laneRecords(ctx context.Context, sub *sluice.Subscription) (own,
 // Park stores a lane's record and returns its revision. Code Conflict unless the stored
 // revision is the given one, 0 for none.
 func (s *Store) Park(ctx context.Context, sub *sluice.Subscription, p sluice.Parked, revision uint64) (uint64, error) {
-	return s.lanes().Put(ctx, p.Lane, laneRecord{Parked: p, Since: sub.CreatedAt}, revision)
+	return s.lanes().Put(ctx, p.Lane, laneRecord{Parked: p, Since: sub.Began()}, revision)
 }
 
 // Unpark deletes a lane's record. Code Conflict unless the stored revision is the given one.
@@ -65,9 +66,9 @@ func (s *Store) Unpark(ctx context.Context, lane string, revision uint64) error 
 	return s.lanes().Delete(ctx, lane, revision)
 }
 
-// ForgetLanes deletes the records of all of a subscription's lanes.
-func (s *Store) ForgetLanes(ctx context.Context, subscription string) error {
-	parked, err := s.lanes().List(ctx, streams.LaneKeys(subscription))
+// ForgetLanes deletes the records of all lanes of a subscription, or of a replay.
+func (s *Store) ForgetLanes(ctx context.Context, lanesOf string) error {
+	parked, err := s.lanes().List(ctx, streams.LaneKeys(lanesOf))
 	if err != nil {
 		return err
 	}

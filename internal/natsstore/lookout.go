@@ -23,7 +23,7 @@ const lookBatch, lookBatches = 64, 4
 // lookout is the record of how far a subscription's events are accounted for, so that what
 // leaves the log without having been handed out is noticed (decision 0003).
 type lookout struct {
-	Since time.Time `json:"since"` // when the subscription was made: another one of its id starts anew
+	Since time.Time `json:"since"` // when the subscription began: another one of its id starts anew
 	Marks []mark    `json:"marks"` // of its consumers
 }
 
@@ -50,7 +50,7 @@ func (s *Store) lookout(ctx context.Context, sub *sluice.Subscription) (lookout,
 	if sluice.CodeOf(err) == sluice.NotFound {
 		err = nil
 	}
-	if !l.Since.Equal(sub.CreatedAt) {
+	if !l.Since.Equal(sub.Began()) {
 		l = lookout{}
 	}
 	return l, revision, err
@@ -93,7 +93,7 @@ func (l look) do(ctx context.Context) (err error) {
 	if err != nil {
 		return err
 	}
-	after := lookout{Since: l.sub.CreatedAt}
+	after := lookout{Since: l.sub.Began()}
 	for i, want := range streams.PushConsumers(l.sub) {
 		m, _ := before.mark(i)
 		if max(m.Floor, m.Open, m.Next, m.Seen) > last {

@@ -113,16 +113,16 @@ func (s *Store) checkAlive(ctx context.Context, sub *sluice.Subscription) error 
 	if err != nil {
 		return err
 	}
-	if now.State == sluice.Cancelled || !now.CreatedAt.Equal(sub.CreatedAt) {
+	if now.State == sluice.Cancelled || !now.Began().Equal(sub.Began()) {
 		return sluice.Errorf(sluice.NotFound, "subscription %q has ended", sub.ID)
 	}
 	return nil
 }
 
-// metaSince is the consumer's note of when its subscription was made.
+// metaSince is the consumer's note of when its subscription began.
 const metaSince = "sluice-since"
 
-func since(sub *sluice.Subscription) string { return sub.CreatedAt.UTC().Format(time.RFC3339Nano) }
+func since(sub *sluice.Subscription) string { return sub.Began().UTC().Format(time.RFC3339Nano) }
 
 func consumerConfig(sub *sluice.Subscription, want streams.Consumer) jetstream.ConsumerConfig {
 	config := jetstream.ConsumerConfig{
@@ -278,6 +278,9 @@ func (s *Source) Deliveries() <-chan *sluice.Delivery { return s.out }
 
 // Ended returns a channel that is closed when the source cannot go on.
 func (s *Source) Ended() <-chan struct{} { return s.done }
+
+// Exhausted returns nil: a log goes on.
+func (s *Source) Exhausted() <-chan struct{} { return nil }
 
 // Seen returns the highest sequence that the path's consumer had handed out before the source
 // was opened; with an empty path, of the first consumer.

@@ -224,6 +224,9 @@ func (b *book) makeReady(l *lane) {
 	b.ready = append(b.ready, l)
 }
 
+// empty reports whether there is nothing to do, now or later.
+func (b *book) empty() bool { return len(b.lanes) == 0 && b.busy == 0 }
+
 // oldest returns when the oldest event that is held was stored, or the parked lane that waits
 // longest failed first; zero if there is neither.
 func (b *book) oldest() (oldest time.Time) {

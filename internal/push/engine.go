@@ -34,8 +34,15 @@ type Ownership interface {
 type Options struct {
 	Observe Observer     // nobody
 	Log     *slog.Logger // slog.DiscardHandler
+	Replays ReplayWatcher
 
 	LookEvery time.Duration // how often events that wait are looked at; ten seconds
+}
+
+// ReplayWatcher tells of every replay, first as it is, then as it changes or goes, until ctx is
+// done.
+type ReplayWatcher interface {
+	Watch(ctx context.Context, change func(rep sluice.Replay, gone bool)) error
 }
 
 // Engine serves the push subscriptions that this process owns, one runner each.
@@ -47,6 +54,7 @@ type Engine struct {
 	changes chan change
 
 	runners sync.WaitGroup
+	replays replays
 	leaving map[string]chan struct{} // runners that were told to end; follow's own
 	ahead   atomic.Int64             // bytes of the budget that reading ahead has taken
 
@@ -59,6 +67,9 @@ type change struct {
 	sub *sluice.Subscription // nil with an id: gone; nil without one: look at all again
 
 	settled chan struct{} // if not nil: closed when the runners that were told to end have ended
+
+	replay *sluice.Replay // with an id: of a replay; nil: the change is of a subscription
+	gone   bool           // the replay is
 }
 
 // served is a subscription that a runner serves.
@@ -80,6 +91,7 @@ func New(watch Watcher, owns Ownership, ports Ports, opts Options) *Engine {
 	return &Engine{
 		watch: watch, owns: owns, ports: ports, opts: opts,
 		changes: make(chan change), leaving: map[string]chan struct{}{}, serving: map[string]*served{},
+		replays: replays{all: map[string]sluice.Replay{}, serving: map[string]*served{}},
 	}
 }
 
@@ -93,6 +105,13 @@ func (e *Engine) Run(ctx context.Context) error {
 	parts.Go(func() {
 		cancel(e.watch.Watch(inner, func(id string, sub *sluice.Subscription) { e.tell(inner, change{id: id, sub: sub}) }))
 	})
+	if e.opts.Replays != nil {
+		parts.Go(func() {
+			cancel(e.opts.Replays.Watch(inner, func(rep sluice.Replay, gone bool) { //nolint:revive // gone comes from the watch
+				e.tell(inner, change{id: rep.ID, replay: &rep, gone: gone})
+			}))
+		})
+	}
 	parts.Go(func() {
 		cancel(e.owns.Run(owning, func() <-chan struct{} {
 			settled := make(chan struct{})
@@ -139,26 +158,40 @@ func (e *Engine) follow(ctx context.Context) {
 			default: // it takes long
 			}
 		case c := <-e.changes:
-			switch {
-			case c.id == "":
-				for _, sub := range all {
-					e.apply(ctx, sub)
-				}
-				e.settle(c.settled)
-			case c.sub == nil:
-				delete(all, c.id)
-				e.stop(c.id)
-			default:
-				all[c.id] = c.sub
-				e.apply(ctx, c.sub)
-			}
+			e.enter(ctx, c, all)
+		}
+	}
+}
+
+// enter takes a change into the picture of what there is.
+func (e *Engine) enter(ctx context.Context, c change, all map[string]*sluice.Subscription) {
+	switch {
+	case c.replay != nil:
+		e.changeReplay(ctx, *c.replay, c.gone, all)
+	case c.id == "":
+		for _, sub := range all {
+			e.apply(ctx, sub)
+		}
+		for _, rep := range e.replays.all {
+			e.applyReplay(ctx, rep, all[rep.Subscription])
+		}
+		e.settle(c.settled)
+	case c.sub == nil:
+		delete(all, c.id)
+		e.stop(c.id)
+		e.stopReplaysOf(c.id)
+	default:
+		all[c.id] = c.sub
+		e.apply(ctx, c.sub)
+		for _, rep := range e.replays.of(c.id) {
+			e.applyReplay(ctx, rep, c.sub)
 		}
 	}
 }
 
 // settle closes a channel when the runners that were told to end have ended.
 func (e *Engine) settle(settled chan struct{}) {
-	leaving := slices.Collect(maps.Values(e.leaving))
+	leaving := append(slices.Collect(maps.Values(e.leaving)), e.replays.leaving...)
 	e.runners.Go(func() {
 		for _, ended := range leaving {
 			<-ended
@@ -186,7 +219,7 @@ func (e *Engine) apply(ctx context.Context, sub *sluice.Subscription) {
 	e.mu.Lock()
 	s := e.serving[sub.ID]
 	e.mu.Unlock()
-	if s != nil && s.runner.ordering == sub.Policy.Ordering {
+	if s != nil && s.runner.ordering == sub.Policy.Ordering && s.runner.began.Equal(sub.Began()) {
 		s.runner.change(sub)
 		return
 	}
@@ -219,7 +252,10 @@ func (e *Engine) keep(ctx context.Context, r *runner) {
 	for {
 		began := time.Now()
 		err := r.run(ctx)
-		if errors.Is(err, errGone) {
+		if errors.Is(err, errReplayed) {
+			err = r.conclude(ctx)
+		}
+		if err == nil || errors.Is(err, errGone) {
 			<-ctx.Done() // it is cancelled; opening it again would make its consumers again
 		}
 		if ctx.Err() != nil {

@@ -12,6 +12,7 @@ import (
 type Source interface {
 	Deliveries() <-chan *sluice.Delivery
 	Ended() <-chan struct{}       // closed when it cannot go on and has to be opened again
+	Exhausted() <-chan struct{}   // closed when everything was handed over; nil if there will always be more
 	Seen(path sluice.Path) uint64 // highest sequence handed out for the path before the source was opened
 
 	// Look is what Sources.Look is for a subscription that nobody serves.
@@ -63,6 +64,21 @@ type Sources interface {
 	Look(ctx context.Context, sub *sluice.Subscription, wanted func(*sluice.Event) bool, lost func(from, to uint64) error) error
 }
 
+// Replays keeps the records of replays, and what belongs to them.
+type Replays interface {
+	// Replay returns a replay as it is stored now.
+	Replay(ctx context.Context, rep sluice.Replay) (sluice.Replay, error)
+	// Progress changes what is stored of a replay, anew if somebody else did meanwhile. One
+	// that has ended keeps its state.
+	Progress(ctx context.Context, rep sluice.Replay, change func(*sluice.Replay)) error
+	// Recover is Log.Recover for the attempts of a replay.
+	Recover(ctx context.Context, sub *sluice.Subscription, replay string) (map[uint64]sluice.Progress, error)
+	// Parked is Lanes.Parked for lanes whose keys begin otherwise.
+	Parked(ctx context.Context, sub *sluice.Subscription, lanesOf string) ([]sluice.ParkedEntry, error)
+	// Forget deletes the records of such lanes.
+	Forget(ctx context.Context, lanesOf string) error
+}
+
 // Ports is everything that a runner needs from outside.
 type Ports struct {
 	Sources  Sources
@@ -71,6 +87,7 @@ type Ports struct {
 	Events   Events
 	Sender   Sender
 	Registry Registry
+	Replays  Replays // nil: there are none
 }
 
 // Observer is told of what happens, for metrics. Each call returns at once.

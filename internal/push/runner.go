@@ -1,6 +1,7 @@
 package push
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"log/slog"
@@ -35,6 +36,7 @@ var errUnrecorded = errors.New("attempts under way did not end in time")
 type runner struct {
 	id       string
 	ordering sluice.Ordering // never changes: lanes are named after it
+	began    time.Time       // of the subscription; never changes: the source is opened for it
 
 	ports   Ports
 	observe Observer
@@ -42,6 +44,12 @@ type runner struct {
 	changed chan *sluice.Subscription // the engine's updates; the last one wins
 
 	lookEvery time.Duration
+
+	// Of a replay, see replaying.
+	lanesOf  string // what its lanes' keys begin with; the subscription's id of live deliveries
+	only     func(*sluice.Event) bool
+	rate     sluice.Rate
+	conclude func(context.Context) error // stores that everything was delivered
 
 	sub       *sluice.Subscription
 	match     *filter.Matcher
@@ -68,11 +76,11 @@ type runner struct {
 
 func newRunner(sub *sluice.Subscription, ports Ports, opts Options, ahead *atomic.Int64) *runner {
 	return &runner{
-		id: sub.ID, ordering: sub.Policy.Ordering,
+		id: sub.ID, ordering: sub.Policy.Ordering, began: sub.Began(),
 		ports: ports, observe: opts.Observe, log: opts.Log, sub: sub,
 		changed: make(chan *sluice.Subscription, 1),
 		gauges:  Gauges{Namespace: sub.Namespace, Subscription: sub.ID},
-		ahead:   budget{shared: ahead}, lookEvery: opts.LookEvery,
+		ahead:   budget{shared: ahead}, lookEvery: opts.LookEvery, lanesOf: sub.ID,
 	}
 }
 
@@ -144,7 +152,7 @@ func (r *runner) restore(ctx context.Context) error {
 	r.recent.size = 4 * r.sub.Policy.Window
 	for _, e := range parked {
 		seen := r.source.Seen(e.Path)
-		if streams.IsEventLane(r.sub.ID, e.Lane) {
+		if streams.IsEventLane(r.lanesOf, e.Lane) {
 			seen = e.FromSeq
 		}
 		r.book.load(e, seen, time.Now())
@@ -159,7 +167,7 @@ func (r *runner) configure(sub *sluice.Subscription) error {
 	}
 	r.sub, r.match, r.limit = sub, match, nil
 	r.watched.Store(&lookout{sub: sub, match: match, ports: r.ports, opts: Options{Observe: r.observe, Log: r.log}})
-	if per := sub.Policy.Rate.PerSecond; per > 0 {
+	if per := cmp.Or(r.rate, sub.Policy.Rate).PerSecond; per > 0 {
 		r.limit = rate.NewLimiter(rate.Limit(per), max(1, int(per/10)))
 	}
 	return nil
@@ -173,7 +181,11 @@ func (r *runner) serve(ctx, work context.Context) error {
 	defer looks.Stop()
 	wake := time.NewTimer(0)
 	defer wake.Stop()
+	exhausted := r.source.Exhausted()
 	for {
+		if exhausted == nil && r.book.empty() && r.conclude != nil {
+			return errReplayed
+		}
 		r.dispatch(work, wake)
 		r.publishGauges()
 		select {
@@ -181,6 +193,8 @@ func (r *runner) serve(ctx, work context.Context) error {
 			return nil
 		case <-r.source.Ended():
 			return errSourceEnded
+		case <-exhausted:
+			exhausted = nil
 		case d := <-r.source.Deliveries():
 			r.arrive(d)
 		case res := <-r.results:
@@ -212,7 +226,7 @@ func (r *runner) serve(ctx, work context.Context) error {
 // arrive takes a delivery from the source into its lane, or acknowledges it at once where
 // there is nothing to do for it.
 func (r *runner) arrive(d *sluice.Delivery) {
-	if r.known(d) || d.Err == nil && !r.sub.Pattern.Match(d.Event.Path) {
+	if r.known(d) || d.Err == nil && !r.takes(&d.Event) {
 		r.answer(d.Receipt.Ack())
 		return
 	}
@@ -232,6 +246,12 @@ func (r *runner) arrive(d *sluice.Delivery) {
 	}
 }
 
+// takes reports whether an event is on a path that the subscription wants, and one that its
+// replay is to deliver. The pattern of a subscription never changes.
+func (r *runner) takes(ev *sluice.Event) bool {
+	return r.sub.Pattern.Match(ev.Path) && (r.only == nil || r.only(ev))
+}
+
 // known reports whether the delivery was settled before, by this runner or before a restart.
 func (r *runner) known(d *sluice.Delivery) bool {
 	return r.before(&d.Event).Settled || d.Redelivered && r.recent.has(d.Event.Seq)
@@ -248,9 +268,9 @@ func (r *runner) before(ev *sluice.Event) sluice.Progress {
 
 func (r *runner) laneOf(d *sluice.Delivery) string {
 	if d.Err != nil && d.Event.Path == "" {
-		return streams.LaneKey(r.sub.ID, sluice.OrderNone, "", d.Event.Seq)
+		return streams.LaneKey(r.lanesOf, sluice.OrderNone, "", d.Event.Seq)
 	}
-	return streams.LaneKey(r.sub.ID, r.sub.Policy.Ordering, d.Event.Path, d.Event.Seq)
+	return streams.LaneKey(r.lanesOf, r.sub.Policy.Ordering, d.Event.Path, d.Event.Seq)
 }
 
 // dispatch hands out tasks while there are some that may start now, and sets the timer to

@@ -85,6 +85,9 @@ func (r *Registry) Delete(ctx context.Context, id string) error {
 		if err := r.release(ctx, sub); err != nil {
 			return err
 		}
+		if err := r.needs.Replays.Remove(ctx, id); err != nil {
+			return err
+		}
 		err = r.needs.Subscriptions.Delete(ctx, id, sub.Revision)
 		if sluice.CodeOf(err) != sluice.Conflict {
 			return err

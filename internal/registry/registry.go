@@ -37,6 +37,10 @@ type Logs interface {
 	// LastSeq returns the last sequence of a namespace's log, 0 if it has had none. Code
 	// NotFound if there is no such namespace.
 	LastSeq(ctx context.Context, namespace string) (uint64, error)
+	// Bounds returns the sequences of the first event that is kept and of the last one that was stored.
+	Bounds(ctx context.Context, namespace string) (first, last uint64, err error)
+	// EventByID returns the event with the id. Code NotFound.
+	EventByID(ctx context.Context, namespace, id string) (sluice.Event, error)
 }
 
 // Endpoints knows where requests may go.
@@ -64,6 +68,8 @@ type Needs struct {
 	Logs          Logs
 	Endpoints     Endpoints
 	Consumers     Consumers
+	Replays       Replays
+	ReplayLogs    ReplayLogs
 	Now           func() time.Time
 }
 

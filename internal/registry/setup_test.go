@@ -86,6 +86,8 @@ func newBench(t *testing.T) *bench {
 		Logs:          store,
 		Endpoints:     sender,
 		Consumers:     b.consumers,
+		Replays:       store.Replays(),
+		ReplayLogs:    store,
 		Now:           time.Now,
 	}
 	b.Registry = registry.New(b.needs)

@@ -28,6 +28,7 @@ type Attempt struct {
 	Error        string        `json:"error,omitempty"`
 	Response     string        `json:"response,omitempty"`     // the first KiB of the body, when it failed
 	PayloadHash  string        `json:"payload_hash,omitempty"` // sha256 of the request's body, hex
+	Replay       string        `json:"replay,omitempty"`       // the replay that it belongs to; numbers begin anew there
 	RetryAfter   time.Duration `json:"-"`                      // what the response asked for
 	Verdict      Verdict       `json:"verdict"`
 }
@@ -78,7 +79,8 @@ type DeadLetter struct {
 	Reason       Reason    `json:"reason"`
 	LastError    string    `json:"last_error,omitempty"`
 	At           time.Time `json:"at"`
-	Event        *Event    `json:"event,omitempty"` // if it is known
+	Replay       string    `json:"replay,omitempty"` // that gave it up
+	Event        *Event    `json:"event,omitempty"`  // if it is known
 }
 
 // Status is how a subscription is doing.

@@ -1,6 +1,9 @@
 package sluice
 
-import "time"
+import (
+	"slices"
+	"time"
+)
 
 // ReplayKind says what a replay delivers again.
 type ReplayKind string
@@ -48,9 +51,16 @@ type Replay struct {
 	Sent  uint64 `json:"delivered"` // events that arrived
 	Dead  uint64 `json:"dead"`      // events that were given up
 
+	// Began is the subscription's: a replay does not outlive a move to another place of the log.
+	Began     time.Time  `json:"subscription_began"`
 	CreatedAt time.Time  `json:"created_at"`
 	CreatedBy string     `json:"created_by"`
 	UpdatedAt time.Time  `json:"updated_at"`
 	EndedAt   *time.Time `json:"ended_at,omitempty"`
 	Revision  uint64     `json:"revision,omitempty"`
+}
+
+// Wants reports whether the replay is to deliver an event that its subscription wants.
+func (r *Replay) Wants(ev *Event) bool {
+	return (len(r.EventIDs) == 0 || slices.Contains(r.EventIDs, ev.ID)) && (len(r.Types) == 0 || MatchType(r.Types, ev.Type))
 }

@@ -44,13 +44,23 @@ type Subscription struct {
 	CreatedAt     time.Time  `json:"created_at"`
 	CreatedBy     string     `json:"created_by"`
 	UpdatedAt     time.Time  `json:"updated_at"`
+	SoughtAt      *time.Time `json:"sought_at,omitempty"` // when it was moved to another place of the log
 	CancelledAt   *time.Time `json:"cancelled_at,omitempty"`
 	LastEventAt   *time.Time `json:"last_event_at"`
 	SecretHint    string     `json:"secret_hint,omitempty"` // the secret's last four characters
 	ReplayWindowS int64      `json:"replay_window_s"`       // S0-53
 
-	From    StartAt  `json:"-"` // Start, resolved when the subscription was made
+	From    StartAt  `json:"-"` // Start, resolved when the subscription was made, or where it was moved to
 	Secrets []Secret `json:"-"` // newest first
+}
+
+// Began returns when the subscription began to read its log where it does: when it was made, or
+// moved to another place. What was noted of it before is of no use to it.
+func (s *Subscription) Began() time.Time {
+	if s.SoughtAt != nil {
+		return *s.SoughtAt
+	}
+	return s.CreatedAt
 }
 
 // Filter is a conjunction: every dimension that is set must match (S2-140); within one, any value.

@@ -1,0 +1,79 @@
+package httpapi
+
+import (
+	"encoding/json"
+	"net/http"
+
+	"github.com/labstack/echo/v4"
+
+	"github.com/sluice-io/sluice/internal/registry"
+	"github.com/sluice-io/sluice/pkg/sluice"
+)
+
+// startReplay delivers past events again, or with dry_run counts them.
+func (s *Server) startReplay(c echo.Context) error {
+	var req struct {
+		From     json.RawMessage `json:"from"` // a string, or a number for a sequence
+		To       json.RawMessage `json:"to"`
+		Types    []string        `json:"types"`
+		EventIDs []string        `json:"event_ids"`
+		Rate     sluice.Rate     `json:"rate"`
+		DryRun   bool            `json:"dry_run"`
+	}
+	if err := bind(c, &req); err != nil {
+		return err
+	}
+	want := registry.ReplayRequest{From: word(req.From), To: word(req.To), Types: req.Types, EventIDs: req.EventIDs, Rate: req.Rate}
+	if !req.DryRun {
+		rep, err := s.opts.Registry.Replay(c.Request().Context(), c.Param("id"), want, root)
+		if err != nil {
+			return err
+		}
+		c.Response().Header().Set(echo.HeaderLocation, "/v1/subscriptions/"+rep.Subscription+"/replays/"+rep.ID)
+		return c.JSON(http.StatusAccepted, rep)
+	}
+	count, exact, err := s.opts.Registry.Count(c.Request().Context(), c.Param("id"), want)
+	if err != nil {
+		return err
+	}
+	return c.JSON(http.StatusOK, replayCount{count, exact})
+}
+
+// replayCount is how many events a replay would deliver.
+type replayCount struct {
+	Count uint64 `json:"count"`
+	Exact bool   `json:"exact"` // false: an estimate, from a part of them
+}
+
+// replayList is the replays of a subscription.
+type replayList struct {
+	Replays    []sluice.Replay `json:"replays"`
+	NextCursor string          `json:"next_cursor"` // never: all that are kept are on one page
+}
+
+func (s *Server) listReplays(c echo.Context) error {
+	if err := onlyParams(c); err != nil {
+		return err
+	}
+	all, err := s.opts.Registry.Replays(c.Request().Context(), c.Param("id"))
+	if err != nil {
+		return err
+	}
+	return c.JSON(http.StatusOK, replayList{Replays: all})
+}
+
+func (s *Server) getReplay(c echo.Context) error {
+	rep, err := s.opts.Registry.GetReplay(c.Request().Context(), c.Param("id"), c.Param("replay"))
+	if err != nil {
+		return err
+	}
+	return c.JSON(http.StatusOK, rep)
+}
+
+func (s *Server) cancelReplay(c echo.Context) error {
+	rep, err := s.opts.Registry.CancelReplay(c.Request().Context(), c.Param("id"), c.Param("replay"), root)
+	if err != nil {
+		return err
+	}
+	return c.JSON(http.StatusOK, rep)
+}

@@ -1,0 +1,136 @@
+package natsstore
+
+import (
+	"context"
+	"fmt"
+	"slices"
+	"time"
+
+	"github.com/sluice-io/sluice/pkg/sluice"
+	"github.com/sluice-io/sluice/streams"
+)
+
+// Replays keeps the records of replays, by subscription and id.
+type Replays struct {
+	store  *Store
+	bucket Bucket[sluice.Replay]
+}
+
+// Replays returns the bucket of the replays.
+func (s *Store) Replays() Replays {
+	return Replays{s, OpenBucket[sluice.Replay](s, streams.Replays)}
+}
+
+// Add stores a new replay.
+func (r Replays) Add(ctx context.Context, rep sluice.Replay) error {
+	_, err := r.bucket.Put(ctx, streams.ReplayKey(rep.Subscription, rep.ID), rep, 0)
+	return err
+}
+
+// Replay returns a replay as it is stored now. Only its id and subscription are looked at. Code
+// NotFound if there is none.
+func (r Replays) Replay(ctx context.Context, rep sluice.Replay) (sluice.Replay, error) {
+	if streams.CheckSubscriptionID(rep.ID) != nil {
+		return sluice.Replay{}, replayMissing(rep)
+	}
+	now, revision, err := r.bucket.Get(ctx, streams.ReplayKey(rep.Subscription, rep.ID))
+	if sluice.CodeOf(err) == sluice.NotFound {
+		return sluice.Replay{}, replayMissing(rep)
+	}
+	now.Revision = revision
+	return now, err
+}
+
+func replayMissing(rep sluice.Replay) error {
+	return sluice.Errorf(sluice.NotFound, "subscription %q has no replay %q", rep.Subscription, rep.ID)
+}
+
+// Of returns the replays of a subscription, newest first.
+func (r Replays) Of(ctx context.Context, subscription string) ([]sluice.Replay, error) {
+	entries, err := r.bucket.List(ctx, streams.ReplayKeys(subscription))
+	if err != nil {
+		return nil, err
+	}
+	all := make([]sluice.Replay, len(entries))
+	for i, e := range entries {
+		all[i] = e.Value
+		all[i].Revision = e.Revision
+	}
+	slices.SortFunc(all, func(a, b sluice.Replay) int { return b.CreatedAt.Compare(a.CreatedAt) })
+	return all, nil
+}
+
+// Progress changes what is stored of a replay, anew if somebody else did meanwhile. One that
+// has ended keeps how. Code NotFound if there is none.
+func (r Replays) Progress(ctx context.Context, rep sluice.Replay, change func(*sluice.Replay)) error {
+	for {
+		was, err := r.Replay(ctx, rep)
+		if err != nil {
+			return err
+		}
+		is := was
+		change(&is)
+		is.UpdatedAt = time.Now().UTC()
+		if was.State != sluice.ReplayRunning {
+			is.State, is.Reason, is.EndedAt = was.State, was.Reason, was.EndedAt
+		}
+		revision := is.Revision
+		is.Revision = 0
+		_, err = r.bucket.Put(ctx, streams.ReplayKey(rep.Subscription, rep.ID), is, revision)
+		if sluice.CodeOf(err) != sluice.Conflict {
+			return err
+		}
+	}
+}
+
+// Remove deletes all replays of a subscription with their lanes.
+func (r Replays) Remove(ctx context.Context, subscription string) error {
+	all, err := r.Of(ctx, subscription)
+	if err != nil {
+		return err
+	}
+	for _, rep := range all {
+		if err := r.Drop(ctx, rep); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// Drop deletes a replay with its lanes.
+func (r Replays) Drop(ctx context.Context, rep sluice.Replay) error {
+	if err := r.bucket.Delete(ctx, streams.ReplayKey(rep.Subscription, rep.ID), 0); err != nil {
+		return err
+	}
+	return r.Forget(ctx, streams.ReplayLanes(rep.ID))
+}
+
+// Watch tells of every replay as Bucket.Watch does; of one that is gone only the id and the
+// subscription are known.
+func (r Replays) Watch(ctx context.Context, f func(Entry[sluice.Replay])) error {
+	return r.bucket.Watch(ctx, ">", func(e Entry[sluice.Replay]) {
+		if e.Change == Removed {
+			e.Value.Subscription, e.Value.ID = streams.ParseReplayKey(e.Key)
+		}
+		f(e)
+	})
+}
+
+// Recover returns what the attempt log says about the latest attempts of a replay.
+func (r Replays) Recover(ctx context.Context, sub *sluice.Subscription, replay string) (map[uint64]sluice.Progress, error) {
+	return r.store.latest(ctx, sub, replay)
+}
+
+// Parked returns the parked lanes whose keys begin so.
+func (r Replays) Parked(ctx context.Context, sub *sluice.Subscription, lanesOf string) ([]sluice.ParkedEntry, error) {
+	own, _, err := r.store.laneRecords(ctx, sub, lanesOf)
+	return own, err
+}
+
+// Forget deletes the records of lanes whose keys begin so.
+func (r Replays) Forget(ctx context.Context, lanesOf string) error {
+	if err := r.store.ForgetLanes(ctx, lanesOf); err != nil {
+		return fmt.Errorf("lanes of %s: %w", lanesOf, err)
+	}
+	return nil
+}

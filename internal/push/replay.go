@@ -1,0 +1,435 @@
+package push
+
+import (
+	"context"
+	"errors"
+	"log/slog"
+	"slices"
+	"sync"
+	"time"
+
+	"github.com/sluice-io/sluice/pkg/sluice"
+	"github.com/sluice-io/sluice/streams"
+)
+
+// errReplayed tells the engine that a replay has delivered all it had.
+var errReplayed = errors.New("the replay is done")
+
+// progressEvery is how often a replay's progress is stored. What was sent since is known from
+// the attempt log after a crash.
+const progressEvery = time.Second
+
+const replayBatch = 64 // events that are read at once
+
+// replaying is what makes a runner deliver a replay: ports that stand between it and the
+// subscription's own, and a source that reads the log once, from an end to the other.
+type replaying struct {
+	replay sluice.Replay // as it was when it was taken up
+	ports  Ports
+	log    *slog.Logger
+
+	mu     sync.Mutex
+	sent   uint64
+	dead   uint64
+	source *replaySource // the one that is open, if one is
+}
+
+func newReplaying(rep sluice.Replay, ports Ports, log *slog.Logger) *replaying {
+	return &replaying{replay: rep, ports: ports, log: log, sent: rep.Sent, dead: rep.Dead}
+}
+
+// runner returns the runner of a replay. Lanes, attempts and progress are the replay's own.
+func (r *replaying) runner(sub *sluice.Subscription, e *Engine) *runner {
+	ports := r.ports
+	ports.Sources, ports.Log, ports.Lanes, ports.Registry = replaySources{r}, replayLog{r.ports.Log, r}, replayLanes{r.ports.Lanes, r}, replayRegistry{r.ports.Registry}
+	run := newRunner(sub, ports, e.opts, &e.ahead)
+	run.lanesOf, run.only, run.rate = streams.ReplayLanes(r.replay.ID), r.wants, r.replay.Rate
+	run.conclude = func(ctx context.Context) error { return r.finish(ctx, sluice.ReplayDone, "") }
+	return run
+}
+
+// wants reports whether the replay is to deliver an event that its subscription wants.
+func (r *replaying) wants(ev *sluice.Event) bool {
+	return ev.Seq <= r.replay.To && r.replay.Wants(ev)
+}
+
+// save stores how far the replay has come.
+func (r *replaying) save(ctx context.Context, next uint64) error {
+	return r.ports.Replays.Progress(ctx, r.replay, func(rep *sluice.Replay) {
+		r.mu.Lock()
+		defer r.mu.Unlock()
+		rep.Next, rep.Sent, rep.Dead = max(rep.Next, next), max(rep.Sent, r.sent), max(rep.Dead, r.dead)
+	})
+}
+
+// finish stores that the replay has ended.
+func (r *replaying) finish(ctx context.Context, state sluice.ReplayState, reason string) error {
+	return r.ports.Replays.Progress(ctx, r.replay, func(rep *sluice.Replay) {
+		r.mu.Lock()
+		defer r.mu.Unlock()
+		now := time.Now().UTC()
+		rep.State, rep.Reason, rep.EndedAt = state, reason, &now
+		rep.Sent, rep.Dead = max(rep.Sent, r.sent), max(rep.Dead, r.dead)
+		if state == sluice.ReplayDone {
+			rep.Next = rep.To + 1
+		}
+	})
+}
+
+// replaySources opens the replay's source.
+type replaySources struct{ r *replaying }
+
+// Open opens the source where the replay has come to.
+func (s replaySources) Open(ctx context.Context, sub *sluice.Subscription) (Source, error) {
+	now, err := s.r.ports.Replays.Replay(ctx, s.r.replay)
+	if err != nil {
+		return nil, err
+	}
+	if now.State != sluice.ReplayRunning {
+		return nil, errReplayed
+	}
+	reading, cancel := context.WithCancel(context.WithoutCancel(ctx))
+	src := &replaySource{
+		replaying: s.r, sub: sub, cancel: cancel, next: max(now.Next, now.From), start: max(now.Next, now.From),
+		out: make(chan *sluice.Delivery), ended: make(chan struct{}), exhausted: make(chan struct{}),
+		open: map[uint64]struct{}{}, room: make(chan struct{}, 1),
+	}
+	src.reading.Go(func() { src.read(reading) })
+	src.reading.Go(func() { src.keepProgress(reading) })
+	return src, nil
+}
+
+// Look does nothing: what left the log is no longer there to be replayed.
+func (replaySources) Look(context.Context, *sluice.Subscription, func(*sluice.Event) bool, func(from, to uint64) error) error {
+	return nil
+}
+
+// replaySource hands over the events of a replay. It has no more of them unacknowledged than
+// the subscription's window.
+type replaySource struct {
+	*replaying
+
+	sub       *sluice.Subscription
+	cancel    context.CancelFunc
+	reading   sync.WaitGroup
+	out       chan *sluice.Delivery
+	ended     chan struct{}
+	exhausted chan struct{} // closed when everything was handed over
+	start     uint64
+	room      chan struct{} // gets an element when an event was acknowledged
+
+	lock sync.Mutex
+	next uint64              // everything before was handed over
+	open map[uint64]struct{} // handed over, not acknowledged
+}
+
+// Deliveries returns where deliveries come.
+func (s *replaySource) Deliveries() <-chan *sluice.Delivery { return s.out }
+
+// Ended returns a channel that is closed when the source cannot go on.
+func (s *replaySource) Ended() <-chan struct{} { return s.ended }
+
+// Exhausted returns a channel that is closed when everything was handed over.
+func (s *replaySource) Exhausted() <-chan struct{} { return s.exhausted }
+
+// Seen returns up to where events had been handed over before: what a parked lane's record
+// holds beyond that is handed over again.
+func (s *replaySource) Seen(sluice.Path) uint64 { return s.start - 1 }
+
+// Look does nothing, see replaySources.
+func (s *replaySource) Look(context.Context, func(*sluice.Event) bool, func(from, to uint64) error) error {
+	return nil
+}
+
+// Close ends the source and stores how far it came.
+func (s *replaySource) Close() {
+	s.cancel()
+	s.reading.Wait()
+}
+
+// read hands the range over.
+func (s *replaySource) read(ctx context.Context) {
+	for from := s.start; from <= s.replay.To; {
+		events, err := s.batch(ctx, from)
+		if err != nil {
+			if ctx.Err() == nil {
+				s.log.WarnContext(ctx, "replay cannot read", slog.String("replay", s.replay.ID), slog.Any("error", err))
+				close(s.ended)
+			}
+			return
+		}
+		for i := range events {
+			if !s.handOver(ctx, &events[i]) {
+				return
+			}
+		}
+		from = s.replay.To + 1
+		if len(events) > 0 {
+			from = events[len(events)-1].Seq + 1
+		}
+		s.passed(from)
+	}
+	close(s.exhausted)
+}
+
+// batch returns the next events, up to the end of the range.
+func (s *replaySource) batch(ctx context.Context, from uint64) ([]sluice.Event, error) {
+	events, _, err := s.ports.Events.ReadLane(ctx, s.sub, "", from, replayBatch)
+	end := slices.IndexFunc(events, func(ev sluice.Event) bool { return ev.Seq > s.replay.To })
+	if end >= 0 {
+		events = events[:end]
+	}
+	return events, err
+}
+
+func (s *replaySource) handOver(ctx context.Context, ev *sluice.Event) bool {
+	for {
+		s.lock.Lock()
+		fits := len(s.open) < s.sub.Policy.Window
+		if fits {
+			s.open[ev.Seq] = struct{}{}
+		}
+		s.lock.Unlock()
+		if fits {
+			break
+		}
+		select {
+		case <-s.room:
+		case <-ctx.Done():
+			return false
+		}
+	}
+	select {
+	case s.out <- &sluice.Delivery{Event: *ev, Receipt: replayReceipt{s, ev.Seq}}:
+		s.passed(ev.Seq + 1)
+		return true
+	case <-ctx.Done():
+		return false
+	}
+}
+
+func (s *replaySource) passed(next uint64) {
+	s.lock.Lock()
+	defer s.lock.Unlock()
+	s.next = max(s.next, next)
+}
+
+// place returns the first sequence that is not settled or parked.
+func (s *replaySource) place() uint64 {
+	s.lock.Lock()
+	defer s.lock.Unlock()
+	first := s.next
+	for seq := range s.open {
+		first = min(first, seq)
+	}
+	return first
+}
+
+// keepProgress stores how far the replay has come, now and then and at the end.
+func (s *replaySource) keepProgress(ctx context.Context) {
+	tick := time.NewTicker(progressEvery)
+	defer tick.Stop()
+	saved := s.start
+	for ctx.Err() == nil {
+		select {
+		case <-tick.C:
+		case <-ctx.Done():
+		}
+		place := s.place()
+		if place == saved {
+			continue
+		}
+		limit, cancel := context.WithTimeout(context.WithoutCancel(ctx), recordLimit)
+		if err := s.save(limit, place); err != nil {
+			s.log.WarnContext(limit, "replay's progress not stored yet", slog.String("replay", s.replay.ID), slog.Any("error", err))
+		} else {
+			saved = place
+		}
+		cancel()
+	}
+}
+
+// replayReceipt acknowledges to the replay's source.
+type replayReceipt struct {
+	source *replaySource
+	seq    uint64
+}
+
+// Ack enters that the delivery is settled or parked.
+func (r replayReceipt) Ack() error {
+	r.source.lock.Lock()
+	delete(r.source.open, r.seq)
+	r.source.lock.Unlock()
+	select {
+	case r.source.room <- struct{}{}:
+	default:
+	}
+	return nil
+}
+
+// Hold does nothing: nobody takes the delivery away.
+func (replayReceipt) Hold() error { return nil }
+
+// replayLog marks the attempts of a replay, and counts what became of its events.
+type replayLog struct {
+	Log
+
+	r *replaying
+}
+
+// Record stores an attempt.
+func (l replayLog) Record(a *sluice.Attempt, namespace string, done func(error)) {
+	a.Replay = l.r.replay.ID
+	l.Log.Record(a, namespace, func(err error) {
+		if err == nil && a.Outcome == sluice.Delivered {
+			l.r.mu.Lock()
+			l.r.sent++
+			l.r.mu.Unlock()
+		}
+		done(err)
+	})
+}
+
+// Recover returns what the log says about the replay's latest attempts.
+func (l replayLog) Recover(ctx context.Context, sub *sluice.Subscription) (map[uint64]sluice.Progress, error) {
+	return l.r.ports.Replays.Recover(ctx, sub, l.r.replay.ID)
+}
+
+// Bury stores a dead letter.
+func (l replayLog) Bury(ctx context.Context, d sluice.DeadLetter) error {
+	d.Replay = l.r.replay.ID
+	err := l.Log.Bury(ctx, d)
+	if err == nil {
+		l.r.mu.Lock()
+		l.r.dead++
+		l.r.mu.Unlock()
+	}
+	return err
+}
+
+// replayLanes are the lanes of a replay.
+type replayLanes struct {
+	Lanes
+
+	r *replaying
+}
+
+// Parked returns the replay's parked lanes.
+func (l replayLanes) Parked(ctx context.Context, sub *sluice.Subscription) ([]sluice.ParkedEntry, error) {
+	return l.r.ports.Replays.Parked(ctx, sub, streams.ReplayLanes(l.r.replay.ID))
+}
+
+// replayRegistry leaves it to the live deliveries to say that an endpoint has failed for too long.
+type replayRegistry struct{ Registry }
+
+// Disable does nothing.
+func (replayRegistry) Disable(context.Context, string, string) error { return nil }
+
+// replays is what the engine knows of replays; follow's own.
+type replays struct {
+	all     map[string]sluice.Replay // that run, by id
+	serving map[string]*served
+	leaving []chan struct{}
+}
+
+// of returns the replays of a subscription.
+func (r *replays) of(subscription string) (all []sluice.Replay) {
+	for _, rep := range r.all {
+		if rep.Subscription == subscription {
+			all = append(all, rep)
+		}
+	}
+	return all
+}
+
+// changeReplay takes up a replay, or leaves one that has ended.
+func (e *Engine) changeReplay(ctx context.Context, rep sluice.Replay, gone bool, subs map[string]*sluice.Subscription) { //nolint:revive // gone comes from the watch
+	if !gone && rep.State == sluice.ReplayRunning {
+		e.replays.all[rep.ID] = rep
+		e.applyReplay(ctx, rep, subs[rep.Subscription])
+		return
+	}
+	if _, ran := e.replays.all[rep.ID]; !ran {
+		return
+	}
+	delete(e.replays.all, rep.ID)
+	e.clearReplay(ctx, rep.ID, e.stopReplay(rep.ID))
+}
+
+// applyReplay starts or stops a replay's runner, whatever it takes. A subscription that is not
+// known yet is told of later.
+func (e *Engine) applyReplay(ctx context.Context, rep sluice.Replay, sub *sluice.Subscription) {
+	owned := sub != nil && e.owns.Owns(sub.ID)
+	s := e.replays.serving[rep.ID]
+	switch {
+	case owned && (sub.State == sluice.Cancelled || !sub.Began().Equal(rep.Began)):
+		e.stopReplay(rep.ID)
+		e.endReplay(ctx, rep)
+	case !owned || sub.Mode != sluice.Push || sub.State != sluice.Active:
+		e.stopReplay(rep.ID)
+	case s != nil:
+		s.runner.change(sub)
+	default:
+		e.startReplay(ctx, rep, sub)
+	}
+}
+
+func (e *Engine) startReplay(ctx context.Context, rep sluice.Replay, sub *sluice.Subscription) {
+	inner, cancel := context.WithCancel(ctx)
+	r := newReplaying(rep, e.ports, e.opts.Log)
+	s := &served{runner: r.runner(sub, e), cancel: cancel, ended: make(chan struct{})}
+	e.replays.serving[rep.ID] = s
+	before := slices.Clone(e.replays.leaving)
+	e.runners.Go(func() {
+		defer close(s.ended)
+		for _, ended := range before {
+			<-ended // it may be this one's
+		}
+		e.keep(inner, s.runner)
+	})
+}
+
+// stopReplay tells a replay's runner to end, if it has one, and returns what is closed then.
+func (e *Engine) stopReplay(id string) <-chan struct{} {
+	s := e.replays.serving[id]
+	if s == nil {
+		return nil
+	}
+	s.cancel()
+	delete(e.replays.serving, id)
+	e.replays.leaving = append(slices.DeleteFunc(e.replays.leaving, isClosed), s.ended)
+	return s.ended
+}
+
+func (e *Engine) stopReplaysOf(subscription string) {
+	for _, rep := range e.replays.of(subscription) {
+		delete(e.replays.all, rep.ID)
+		e.stopReplay(rep.ID)
+	}
+}
+
+// endReplay stores that a replay has ended with its subscription.
+func (e *Engine) endReplay(ctx context.Context, rep sluice.Replay) {
+	e.runners.Go(func() {
+		limit, cancel := context.WithTimeout(ctx, recordLimit)
+		defer cancel()
+		if err := newReplaying(rep, e.ports, e.opts.Log).finish(limit, sluice.ReplayCancelled, "its subscription ended or was moved"); err != nil && sluice.CodeOf(err) != sluice.NotFound {
+			e.opts.Log.WarnContext(limit, "replay not ended yet", slog.String("replay", rep.ID), slog.Any("error", err))
+		}
+	})
+}
+
+// clearReplay deletes the lanes of a replay that has ended, after its runner has.
+func (e *Engine) clearReplay(ctx context.Context, id string, ended <-chan struct{}) {
+	if ended == nil {
+		return // another process served it
+	}
+	e.runners.Go(func() {
+		<-ended
+		limit, cancel := context.WithTimeout(context.WithoutCancel(ctx), recordLimit)
+		defer cancel()
+		if err := e.ports.Replays.Forget(limit, streams.ReplayLanes(id)); err != nil {
+			e.opts.Log.WarnContext(limit, "lanes of a replay are left behind", slog.String("replay", id), slog.Any("error", err))
+		}
+	})
+}

@@ -1,0 +1,238 @@
+package registry
+
+import (
+	"context"
+	"fmt"
+	"time"
+
+	"github.com/google/uuid"
+
+	"github.com/sluice-io/sluice/internal/filter"
+	"github.com/sluice-io/sluice/pkg/sluice"
+)
+
+const (
+	maxReplays = 8       // of one subscription that run at once
+	keptEnded  = 100     // replays that have ended and are kept
+	maxCounted = 100_000 // events that a dry run reads at most
+	countBatch = 256
+)
+
+// Replays keeps the records of replays.
+type Replays interface {
+	// Add stores a new replay.
+	Add(ctx context.Context, rep sluice.Replay) error
+	// Replay returns a replay as it is stored now; only its id and subscription are looked at. Code NotFound.
+	Replay(ctx context.Context, rep sluice.Replay) (sluice.Replay, error)
+	// Of returns the replays of a subscription, newest first.
+	Of(ctx context.Context, subscription string) ([]sluice.Replay, error)
+	// Drop deletes a replay's record.
+	Drop(ctx context.Context, rep sluice.Replay) error
+	// Remove deletes all replays of a subscription.
+	Remove(ctx context.Context, subscription string) error
+	// Progress changes what is stored of a replay; one that has ended keeps how.
+	Progress(ctx context.Context, rep sluice.Replay, change func(*sluice.Replay)) error
+}
+
+// ReplayLogs reads what a replay would deliver.
+type ReplayLogs interface {
+	// Resolve returns the sequence after which a cursor lies. Codes NotFound; WindowExceeded.
+	Resolve(ctx context.Context, namespace, cursor string) (uint64, error)
+	// ReadLane returns the next events of a subscription's pattern from a sequence on.
+	ReadLane(ctx context.Context, sub *sluice.Subscription, path sluice.Path, from uint64, limit int) ([]sluice.Event, uint64, error)
+}
+
+// ReplayRequest says what is to be delivered again. From and To are a sequence, an event's id or
+// a time, both inclusive; empty: from the beginning of what is kept, up to what is there now.
+type ReplayRequest struct {
+	From     string
+	To       string
+	Types    []string // patterns of types; empty: all
+	EventIDs []string // empty: all
+	Rate     sluice.Rate
+}
+
+// Replay starts a replay of past events and returns it. Codes: SubscriptionMissing; Conflict if
+// the subscription is cancelled; QuotaExceeded if too many of its replays are running;
+// InvalidRequest; NotFound for an event that is not there; WindowExceeded for one that is no
+// longer kept.
+func (r *Registry) Replay(ctx context.Context, id string, req ReplayRequest, by string) (sluice.Replay, error) {
+	sub, rep, err := r.plan(ctx, id, req)
+	if err != nil {
+		return rep, err
+	}
+	rep.CreatedBy = by
+	return r.Start(ctx, sub, rep)
+}
+
+// Start starts a replay: Kind, From, To, Types, EventIDs, Rate, Total and CreatedBy are the
+// caller's, the rest is filled in. Codes Conflict; QuotaExceeded.
+func (r *Registry) Start(ctx context.Context, sub *sluice.Subscription, rep sluice.Replay) (sluice.Replay, error) {
+	if err := alive(sub); err != nil {
+		return rep, err
+	}
+	others, err := r.needs.Replays.Of(ctx, sub.ID)
+	if err != nil {
+		return rep, err
+	}
+	running, ended := 0, 0
+	for _, other := range others {
+		if other.State == sluice.ReplayRunning {
+			running++
+			continue
+		}
+		if ended++; ended < keptEnded {
+			continue
+		}
+		if err := r.needs.Replays.Drop(ctx, other); err != nil {
+			return rep, err
+		}
+	}
+	if running >= maxReplays {
+		return rep, sluice.Errorf(sluice.QuotaExceeded, "%d replays of %q are running; wait for one to end, or cancel it", running, sub.ID)
+	}
+	id, err := uuid.NewV7()
+	if err != nil {
+		return rep, fmt.Errorf("make an id: %w", err)
+	}
+	rep.ID, rep.Subscription, rep.Namespace, rep.State = id.String(), sub.ID, sub.Namespace, sluice.ReplayRunning
+	rep.Next, rep.Began = rep.From, sub.Began()
+	rep.CreatedAt = r.needs.Now().UTC()
+	rep.UpdatedAt = rep.CreatedAt
+	return rep, r.needs.Replays.Add(ctx, rep)
+}
+
+// Count returns how many events a replay would deliver. If there are very many it is an
+// estimate, and false.
+func (r *Registry) Count(ctx context.Context, id string, req ReplayRequest) (count uint64, exact bool, err error) {
+	sub, rep, err := r.plan(ctx, id, req)
+	if err != nil {
+		return 0, false, err
+	}
+	match, err := filter.Compile(sub.Filter)
+	if err != nil {
+		return 0, false, err
+	}
+	read := uint64(0)
+	for from := rep.From; from <= rep.To; {
+		events, _, err := r.needs.ReplayLogs.ReadLane(ctx, sub, "", from, countBatch)
+		if err != nil || len(events) == 0 {
+			return count, err == nil, err
+		}
+		for i := range events {
+			ev := &events[i]
+			from = ev.Seq + 1
+			if ok, err := match.Match(ev); ev.Seq <= rep.To && rep.Wants(ev) && sub.Pattern.Match(ev.Path) && (ok || err != nil) {
+				count++
+			}
+		}
+		if read += uint64(len(events)); read >= maxCounted && from <= rep.To {
+			return count * (rep.To - rep.From + 1) / (from - rep.From), false, nil
+		}
+	}
+	return count, true, nil
+}
+
+// Replays returns the replays of a subscription, newest first. Code SubscriptionMissing.
+func (r *Registry) Replays(ctx context.Context, id string) ([]sluice.Replay, error) {
+	if _, err := r.load(ctx, id); err != nil {
+		return nil, err
+	}
+	return r.needs.Replays.Of(ctx, id)
+}
+
+// GetReplay returns a replay. Codes SubscriptionMissing; NotFound.
+func (r *Registry) GetReplay(ctx context.Context, id, replay string) (sluice.Replay, error) {
+	if _, err := r.load(ctx, id); err != nil {
+		return sluice.Replay{}, err
+	}
+	return r.needs.Replays.Replay(ctx, sluice.Replay{ID: replay, Subscription: id})
+}
+
+// CancelReplay ends a replay and returns it. What is under way is finished. One that has ended
+// already stays as it is. Codes SubscriptionMissing; NotFound.
+func (r *Registry) CancelReplay(ctx context.Context, id, replay, by string) (sluice.Replay, error) {
+	rep, err := r.GetReplay(ctx, id, replay)
+	if err != nil {
+		return rep, err
+	}
+	err = r.needs.Replays.Progress(ctx, rep, func(rep *sluice.Replay) {
+		now := r.needs.Now().UTC()
+		rep.State, rep.Reason, rep.EndedAt, rep.UpdatedAt = sluice.ReplayCancelled, "cancelled by "+by, &now, now
+	})
+	if err != nil {
+		return rep, err
+	}
+	return r.needs.Replays.Replay(ctx, rep)
+}
+
+// plan resolves a request.
+func (r *Registry) plan(ctx context.Context, id string, req ReplayRequest) (*sluice.Subscription, sluice.Replay, error) {
+	rep := sluice.Replay{Kind: sluice.ReplayRange, Types: req.Types, EventIDs: req.EventIDs, Rate: req.Rate}
+	sub, err := r.load(ctx, id)
+	if err != nil {
+		return nil, rep, err
+	}
+	if err := alive(sub); err != nil {
+		return nil, rep, err
+	}
+	if req.Rate.PerSecond < 0 {
+		return nil, rep, sluice.Errorf(sluice.InvalidRequest, "rate.per_second %v is negative", req.Rate.PerSecond).With("field", "rate.per_second")
+	}
+	if rep.From, err = r.bound(ctx, sub, req.From, "-1"); err != nil {
+		return nil, rep, err
+	}
+	if rep.To, err = r.end(ctx, sub, req.To); err != nil {
+		return nil, rep, err
+	}
+	if rep.To+1 > rep.From {
+		rep.Total = rep.To - rep.From + 1
+	}
+	return sub, rep, nil
+}
+
+// bound returns the first sequence of a replay.
+func (r *Registry) bound(ctx context.Context, sub *sluice.Subscription, cursor, otherwise string) (uint64, error) {
+	if cursor == "" {
+		cursor = otherwise
+	}
+	c, err := sluice.ParseCursor(cursor)
+	if err != nil {
+		return 0, err
+	}
+	switch c.Kind {
+	case sluice.CursorSeq:
+		_, err := r.needs.ReplayLogs.Resolve(ctx, sub.Namespace, fmt.Sprint(max(c.Seq, 1)-1))
+		return max(c.Seq, 1), err
+	case sluice.CursorEvent:
+		ev, err := r.needs.Logs.EventByID(ctx, sub.Namespace, cursor)
+		return ev.Seq, err
+	default:
+		after, err := r.needs.ReplayLogs.Resolve(ctx, sub.Namespace, cursor)
+		return after + 1, err
+	}
+}
+
+// end returns the last sequence of a replay: it never goes beyond what is there now.
+func (r *Registry) end(ctx context.Context, sub *sluice.Subscription, cursor string) (uint64, error) {
+	last, err := r.needs.Logs.LastSeq(ctx, sub.Namespace)
+	if err != nil || cursor == "" || cursor == "now" {
+		return last, err
+	}
+	c, err := sluice.ParseCursor(cursor)
+	if err != nil {
+		return 0, err
+	}
+	switch c.Kind {
+	case sluice.CursorSeq:
+		return min(c.Seq, last), nil
+	case sluice.CursorEvent:
+		ev, err := r.needs.Logs.EventByID(ctx, sub.Namespace, cursor)
+		return min(ev.Seq, last), err
+	case sluice.CursorTime:
+		after, err := r.needs.ReplayLogs.Resolve(ctx, sub.Namespace, c.Time.Add(1).Format(time.RFC3339Nano))
+		return min(after, last), err
+	default:
+		return 0, nil
+	}
+}
