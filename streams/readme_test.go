@@ -115,6 +115,8 @@ func subjectRows() []string {
 		row(code("$KV."+streams.Lanes+"."+streams.LaneKey("<id>", sluice.OrderByPath, "/some/path", 0)), "the parked lane of the path"),
 		row(code("$KV."+streams.Lanes+"."+streams.LaneKey("<id>", sluice.OrderNone, "/some/path", 17)), "the parked lane of one event, by its sequence (ordering `none`)"),
 		row(code("$KV."+streams.Lanes+"."+streams.LaneKey("<id>", sluice.OrderAll, "/some/path", 0)), "the parked lane of the whole subscription (ordering `all`)"),
+		row(code("$KV."+streams.Lanes+"."+streams.LaneKey(streams.ReplayLanes("<replay>"), sluice.OrderByPath, "/some/path", 0)), "the same of a replay, in place of the subscription's id"),
+		row(code("$KV."+streams.Replays+"."+streams.ReplayKey("<id>", "<replay>")), "a replay and its progress"),
 		row(code("$KV."+streams.Lanes+"."+streams.LookoutKey("<id>")), "how far the subscription's events are accounted for (decision 0003)"),
 	}
 }

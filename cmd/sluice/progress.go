@@ -9,13 +9,14 @@ import (
 // progress is a bar on stderr, for those who watch what takes longer than a second.
 type progress struct {
 	session *session
+	what    string
 	total   int64 // bytes; -1: unknown
 	started time.Time
 	bar     *progressbar.ProgressBar // nil: not shown (yet)
 }
 
 func newProgress(s *session, total int64) *progress {
-	return &progress{session: s, total: total, started: time.Now()}
+	return &progress{session: s, what: "publishing", total: total, started: time.Now()}
 }
 
 // advance says how far it has come altogether.
@@ -25,8 +26,8 @@ func (p *progress) advance(done int64) {
 			return
 		}
 		p.bar = progressbar.NewOptions64(
-			p.total, progressbar.OptionSetWriter(p.session.stderr), progressbar.OptionSetDescription("publishing"),
-			progressbar.OptionShowBytes(true), progressbar.OptionSetWidth(30), progressbar.OptionThrottle(100*time.Millisecond),
+			p.total, progressbar.OptionSetWriter(p.session.stderr), progressbar.OptionSetDescription(p.what),
+			progressbar.OptionShowBytes(p.what == "publishing"), progressbar.OptionSetWidth(30), progressbar.OptionThrottle(100*time.Millisecond),
 			progressbar.OptionClearOnFinish(),
 		)
 	}

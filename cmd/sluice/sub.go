@@ -24,6 +24,10 @@ type subCmd struct {
 	Rotate subRotateCmd `cmd:"" help:"Make a new secret and print it, once."`
 	Test   subTestCmd   `cmd:"" help:"Send a signed sample event to the endpoint and show what came of it."`
 	Status subStatusCmd `cmd:"" help:"Show how a subscription is doing."`
+
+	Seek    subSeekCmd    `cmd:"" help:"Let a subscription go on from another place of its log."`
+	Replay  subReplayCmd  `cmd:"" help:"Deliver past events again."`
+	Replays subReplaysCmd `cmd:"" help:"Show the replays of a subscription, or end one."`
 }
 
 type subLsCmd struct {

@@ -138,6 +138,8 @@ func TestTheSchemasHaveTheFieldsOfTheBodies(t *testing.T) {
 		{registry.Request{}, []string{"SubscriptionRequest", "TargetRequest"}, nil},
 		{sluice.Verdict{}, []string{"Verdict"}, nil},
 		{sluice.Attempt{}, []string{"Attempt"}, nil},
+		{sluice.Rate{}, []string{"Rate"}, nil},
+		{sluice.Replay{}, []string{"Replay"}, nil},
 		{delivery{}, []string{"Delivery"}, nil},
 		{sluice.Parked{}, []string{"ParkedLane"}, nil},
 		{sluice.Status{}, []string{"Status"}, nil},

@@ -129,14 +129,14 @@ func (l look) consumer(ctx context.Context, i int, want streams.Consumer, first 
 	return l.unserved(ctx, want, info, first, m)
 }
 
-// info returns what the consumer says; nil if it is missing.
+// info returns what the consumer says; nil if it is missing, or an earlier subscription's.
 func (l look) info(ctx context.Context, want streams.Consumer) (info *jetstream.ConsumerInfo, err error) {
 	c, err := l.store.js.Consumer(ctx, want.Stream, want.Name)
-	if err == nil {
-		info = c.CachedInfo()
-	}
 	if errors.Is(err, jetstream.ErrConsumerNotFound) {
 		err = nil
+	}
+	if c != nil && c.CachedInfo().Config.Metadata[metaSince] == since(l.sub) {
+		info = c.CachedInfo()
 	}
 	return info, err
 }

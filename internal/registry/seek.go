@@ -32,8 +32,8 @@ func (r *Registry) Seek(ctx context.Context, id, to string) (*sluice.Subscriptio
 		sub.From, sub.SoughtAt = at, &now
 		return true, nil
 	})
-	if err != nil {
-		return nil, err
+	if err != nil || sub.State == sluice.Active {
+		return sub, err // whoever serves it makes its consumer anew, and two at once would take it from one another
 	}
 	if err := r.needs.Consumers.Ensure(ctx, sub); err != nil {
 		return nil, fmt.Errorf("ensure consumer of %s: %w", id, err)

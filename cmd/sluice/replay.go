@@ -1,0 +1,152 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"strconv"
+	"time"
+
+	"github.com/sluice-io/sluice/pkg/client"
+	"github.com/sluice-io/sluice/pkg/sluice"
+)
+
+// How often a replay that is waited for is asked about.
+const replayPoll = 250 * time.Millisecond
+
+type subSeekCmd struct {
+	ID string `arg:"" help:"The subscription."`
+	To string `arg:"" help:"Where it goes on: a sequence, an event's id, an RFC 3339 time, all or new."`
+}
+
+// Run moves the subscription.
+func (c *subSeekCmd) Run(ctx context.Context, s *session) error {
+	api, err := s.client()
+	if err != nil {
+		return err
+	}
+	sub, err := api.SeekSubscription(ctx, c.ID, c.To)
+	if err != nil {
+		return err
+	}
+	return s.show(sub, func() error { return s.say("Subscription %s goes on from %s.", c.ID, c.To) })
+}
+
+type subReplayCmd struct {
+	ID     string   `arg:"" help:"The subscription."`
+	From   string   `help:"The first event: a sequence, an event's id or an RFC 3339 time; the beginning of what is kept." placeholder:"WHERE"`
+	To     string   `help:"The last event; what is there now." placeholder:"WHERE"`
+	Type   []string `help:"Events of this type only, such as order.paid or order.*; may be repeated." placeholder:"TYPE"`
+	Event  []string `help:"This event only; may be repeated." placeholder:"ID"`
+	Rate   float64  `help:"Requests a second at most; 0: the subscription's rate." default:"0" placeholder:"N"`
+	DryRun bool     `help:"Only count."`
+	Wait   bool     `help:"Wait until the replay has ended; it fails if the replay was cancelled."`
+}
+
+// Run starts the replay, or counts.
+func (c *subReplayCmd) Run(ctx context.Context, s *session) error {
+	if c.Rate < 0 {
+		return usagef("--rate %v: write how many requests a second, such as 50", c.Rate)
+	}
+	api, err := s.client()
+	if err != nil {
+		return err
+	}
+	req := client.ReplayRequest{From: c.From, To: c.To, Types: c.Type, EventIDs: c.Event, Rate: sluice.Rate{PerSecond: c.Rate}}
+	if c.DryRun {
+		return c.count(ctx, s, api, req)
+	}
+	rep, err := api.Replay(ctx, c.ID, req)
+	if err == nil && c.Wait {
+		rep, err = waitForReplay(ctx, s, api, rep)
+	}
+	if err != nil {
+		return err
+	}
+	if err := s.show(rep, func() error { return s.replayTable([]sluice.Replay{rep}) }); err != nil {
+		return err
+	}
+	if rep.State == sluice.ReplayCancelled {
+		return errors.New("the replay was cancelled: " + rep.Reason)
+	}
+	return nil
+}
+
+func (c *subReplayCmd) count(ctx context.Context, s *session, api *client.Client, req client.ReplayRequest) error {
+	n, err := api.CountReplay(ctx, c.ID, req)
+	if err != nil {
+		return err
+	}
+	return s.show(n, func() error {
+		if n.Exact {
+			return s.say("%d events would be delivered again.", n.Count)
+		}
+		return s.say("About %d events would be delivered again (an estimate).", n.Count)
+	})
+}
+
+// waitForReplay returns a replay when it has ended.
+func waitForReplay(ctx context.Context, s *session, api *client.Client, rep sluice.Replay) (sluice.Replay, error) {
+	bar := newProgress(s, int64(min(rep.Total, 1<<62))) //nolint:gosec // bounded
+	bar.what = "replaying"
+	defer bar.close()
+	tick := time.NewTicker(replayPoll)
+	defer tick.Stop()
+	for rep.State == sluice.ReplayRunning {
+		select {
+		case <-ctx.Done():
+			return rep, ctx.Err()
+		case <-tick.C:
+		}
+		var err error
+		if rep, err = api.GetReplay(ctx, rep.Subscription, rep.ID); err != nil {
+			return rep, err
+		}
+		bar.advance(int64(min(rep.Next-min(rep.Next, rep.From), 1<<62))) //nolint:gosec // bounded
+	}
+	return rep, nil
+}
+
+type subReplaysCmd struct {
+	ID     string `arg:"" help:"The subscription."`
+	Replay string `arg:"" optional:"" help:"Show this replay only."`
+	Cancel bool   `help:"End the replay."`
+}
+
+// Run shows replays, or ends one.
+func (c *subReplaysCmd) Run(ctx context.Context, s *session) error {
+	if c.Cancel && c.Replay == "" {
+		return usagef("--cancel: say which replay")
+	}
+	api, err := s.client()
+	if err != nil {
+		return err
+	}
+	if c.Replay == "" {
+		all, err := api.Replays(ctx, c.ID)
+		if err != nil {
+			return err
+		}
+		return s.show(all, func() error { return s.replayTable(all) })
+	}
+	act := api.GetReplay
+	if c.Cancel {
+		act = api.CancelReplay
+	}
+	rep, err := act(ctx, c.ID, c.Replay)
+	if err != nil {
+		return err
+	}
+	return s.show(rep, func() error { return s.replayTable([]sluice.Replay{rep}) })
+}
+
+func (s *session) replayTable(all []sluice.Replay) error {
+	rows := make([][]string, len(all))
+	for i, rep := range all {
+		rows[i] = []string{
+			rep.ID, string(rep.Kind), because(string(rep.State), rep.Reason),
+			strconv.FormatUint(rep.From, 10) + "–" + strconv.FormatUint(rep.To, 10), strconv.FormatUint(rep.Next, 10),
+			strconv.FormatUint(rep.Sent, 10), strconv.FormatUint(rep.Dead, 10), when(rep.CreatedAt),
+		}
+	}
+	return s.table("REPLAY | KIND | STATE | RANGE | NEXT | DELIVERED | DEAD | BEGUN", rows)
+}
