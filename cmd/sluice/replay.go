@@ -86,7 +86,7 @@ func (c *subReplayCmd) count(ctx context.Context, s *session, api *client.Client
 
 // waitForReplay returns a replay when it has ended.
 func waitForReplay(ctx context.Context, s *session, api *client.Client, rep sluice.Replay) (sluice.Replay, error) {
-	bar := newProgress(s, int64(min(rep.Total, 1<<62))) //nolint:gosec // bounded
+	bar := newProgress(s, int64(min(rep.Total, 1<<62)))
 	bar.what = "replaying"
 	defer bar.close()
 	tick := time.NewTicker(replayPoll)
@@ -101,7 +101,7 @@ func waitForReplay(ctx context.Context, s *session, api *client.Client, rep slui
 		if rep, err = api.GetReplay(ctx, rep.Subscription, rep.ID); err != nil {
 			return rep, err
 		}
-		bar.advance(int64(min(rep.Next-min(rep.Next, rep.From), 1<<62))) //nolint:gosec // bounded
+		bar.advance(int64(min(rep.Next-min(rep.Next, rep.From), 1<<62)))
 	}
 	return rep, nil
 }

@@ -107,7 +107,7 @@ func (e *Engine) Run(ctx context.Context) error {
 	})
 	if e.opts.Replays != nil {
 		parts.Go(func() {
-			cancel(e.opts.Replays.Watch(inner, func(rep sluice.Replay, gone bool) { //nolint:revive // gone comes from the watch
+			cancel(e.opts.Replays.Watch(inner, func(rep sluice.Replay, gone bool) {
 				e.tell(inner, change{id: rep.ID, replay: &rep, gone: gone})
 			}))
 		})

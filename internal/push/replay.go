@@ -28,10 +28,9 @@ type replaying struct {
 	ports  Ports
 	log    *slog.Logger
 
-	mu     sync.Mutex
-	sent   uint64
-	dead   uint64
-	source *replaySource // the one that is open, if one is
+	mu   sync.Mutex
+	sent uint64
+	dead uint64
 }
 
 func newReplaying(rep sluice.Replay, ports Ports, log *slog.Logger) *replaying {

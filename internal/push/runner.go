@@ -182,10 +182,7 @@ func (r *runner) serve(ctx, work context.Context) error {
 	wake := time.NewTimer(0)
 	defer wake.Stop()
 	exhausted := r.source.Exhausted()
-	for {
-		if exhausted == nil && r.book.empty() && r.conclude != nil {
-			return errReplayed
-		}
+	for exhausted != nil || !r.replayed() {
 		r.dispatch(work, wake)
 		r.publishGauges()
 		select {
@@ -212,15 +209,27 @@ func (r *runner) serve(ctx, work context.Context) error {
 				})
 			}
 		case sub := <-r.changed:
-			window := r.sub.Policy.Window
-			if err := r.configure(sub); err != nil {
+			if err := r.reconfigure(sub); err != nil {
 				return err
-			}
-			if window != sub.Policy.Window {
-				return errSourceEnded // its consumers have to be changed
 			}
 		}
 	}
+	return errReplayed
+}
+
+// replayed reports whether a replay whose source has no more has nothing left to do either.
+func (r *runner) replayed() bool { return r.conclude != nil && r.book.empty() }
+
+// reconfigure takes changed settings.
+func (r *runner) reconfigure(sub *sluice.Subscription) error {
+	window := r.sub.Policy.Window
+	if err := r.configure(sub); err != nil {
+		return err
+	}
+	if window != sub.Policy.Window {
+		return errSourceEnded // its consumers have to be changed
+	}
+	return nil
 }
 
 // arrive takes a delivery from the source into its lane, or acknowledges it at once where

@@ -1,9 +1,9 @@
 package registry
 
 import (
+	"cmp"
 	"context"
 	"fmt"
-	"time"
 
 	"github.com/google/uuid"
 
@@ -113,24 +113,35 @@ func (r *Registry) Count(ctx context.Context, id string, req ReplayRequest) (cou
 	if err != nil {
 		return 0, false, err
 	}
-	read := uint64(0)
-	for from := rep.From; from <= rep.To; {
+	wanted := func(ev *sluice.Event) bool {
+		if ev.Seq > rep.To || !rep.Wants(ev) || !sub.Pattern.Match(ev.Path) {
+			return false
+		}
+		ok, err := match.Match(ev)
+		return ok || err != nil // what cannot be told is a dead letter
+	}
+	from := rep.From
+	for read := 0; from <= rep.To && read < maxCounted; {
 		events, _, err := r.needs.ReplayLogs.ReadLane(ctx, sub, "", from, countBatch)
 		if err != nil || len(events) == 0 {
 			return count, err == nil, err
 		}
-		for i := range events {
-			ev := &events[i]
-			from = ev.Seq + 1
-			if ok, err := match.Match(ev); ev.Seq <= rep.To && rep.Wants(ev) && sub.Pattern.Match(ev.Path) && (ok || err != nil) {
-				count++
-			}
-		}
-		if read += uint64(len(events)); read >= maxCounted && from <= rep.To {
-			return count * (rep.To - rep.From + 1) / (from - rep.From), false, nil
+		count += countIf(events, wanted)
+		read, from = read+len(events), events[len(events)-1].Seq+1
+	}
+	if from > rep.To {
+		return count, true, nil
+	}
+	return count * (rep.To - rep.From + 1) / (from - rep.From), false, nil
+}
+
+func countIf(events []sluice.Event, wanted func(*sluice.Event) bool) (n uint64) {
+	for i := range events {
+		if wanted(&events[i]) {
+			n++
 		}
 	}
-	return count, true, nil
+	return n
 }
 
 // Replays returns the replays of a subscription, newest first. Code SubscriptionMissing.
@@ -179,10 +190,10 @@ func (r *Registry) plan(ctx context.Context, id string, req ReplayRequest) (*slu
 	if req.Rate.PerSecond < 0 {
 		return nil, rep, sluice.Errorf(sluice.InvalidRequest, "rate.per_second %v is negative", req.Rate.PerSecond).With("field", "rate.per_second")
 	}
-	if rep.From, err = r.bound(ctx, sub, req.From, "-1"); err != nil {
+	if rep.From, err = r.first(ctx, sub, req.From); err != nil {
 		return nil, rep, err
 	}
-	if rep.To, err = r.end(ctx, sub, req.To); err != nil {
+	if rep.To, err = r.last(ctx, sub, req.To); err != nil {
 		return nil, rep, err
 	}
 	if rep.To+1 > rep.From {
@@ -191,48 +202,40 @@ func (r *Registry) plan(ctx context.Context, id string, req ReplayRequest) (*slu
 	return sub, rep, nil
 }
 
-// bound returns the first sequence of a replay.
-func (r *Registry) bound(ctx context.Context, sub *sluice.Subscription, cursor, otherwise string) (uint64, error) {
-	if cursor == "" {
-		cursor = otherwise
-	}
-	c, err := sluice.ParseCursor(cursor)
-	if err != nil {
+// first returns the first sequence of a replay.
+func (r *Registry) first(ctx context.Context, sub *sluice.Subscription, cursor string) (uint64, error) {
+	c, err := sluice.ParseCursor(cmp.Or(cursor, "-1"))
+	switch {
+	case err != nil:
 		return 0, err
-	}
-	switch c.Kind {
-	case sluice.CursorSeq:
-		_, err := r.needs.ReplayLogs.Resolve(ctx, sub.Namespace, fmt.Sprint(max(c.Seq, 1)-1))
-		return max(c.Seq, 1), err
-	case sluice.CursorEvent:
+	case c.Kind == sluice.CursorEvent:
 		ev, err := r.needs.Logs.EventByID(ctx, sub.Namespace, cursor)
 		return ev.Seq, err
-	default:
-		after, err := r.needs.ReplayLogs.Resolve(ctx, sub.Namespace, cursor)
-		return after + 1, err
+	case c.Kind == sluice.CursorSeq:
+		c.Seq = max(c.Seq, 1) - 1 // a cursor lies before what comes next
 	}
+	after, err := r.needs.ReplayLogs.Resolve(ctx, sub.Namespace, c.String())
+	return after + 1, err
 }
 
-// end returns the last sequence of a replay: it never goes beyond what is there now.
-func (r *Registry) end(ctx context.Context, sub *sluice.Subscription, cursor string) (uint64, error) {
-	last, err := r.needs.Logs.LastSeq(ctx, sub.Namespace)
-	if err != nil || cursor == "" || cursor == "now" {
-		return last, err
+// last returns the last sequence of a replay: it never goes beyond what is there now.
+func (r *Registry) last(ctx context.Context, sub *sluice.Subscription, cursor string) (uint64, error) {
+	now, err := r.needs.Logs.LastSeq(ctx, sub.Namespace)
+	if err != nil || cursor == "" {
+		return now, err
 	}
 	c, err := sluice.ParseCursor(cursor)
-	if err != nil {
+	switch {
+	case err != nil:
 		return 0, err
-	}
-	switch c.Kind {
-	case sluice.CursorSeq:
-		return min(c.Seq, last), nil
-	case sluice.CursorEvent:
+	case c.Kind == sluice.CursorEvent:
 		ev, err := r.needs.Logs.EventByID(ctx, sub.Namespace, cursor)
-		return min(ev.Seq, last), err
-	case sluice.CursorTime:
-		after, err := r.needs.ReplayLogs.Resolve(ctx, sub.Namespace, c.Time.Add(1).Format(time.RFC3339Nano))
-		return min(after, last), err
-	default:
-		return 0, nil
+		return ev.Seq, err
+	case c.Kind == sluice.CursorSeq:
+		return min(c.Seq, now), nil
+	case c.Kind == sluice.CursorTime:
+		c.Time = c.Time.Add(1)
 	}
+	after, err := r.needs.ReplayLogs.Resolve(ctx, sub.Namespace, c.String())
+	return min(after, now), err
 }
