@@ -120,7 +120,7 @@ func (s *server) openStore(ctx context.Context) (err error) {
 	opts := natsstore.Options{
 		URL: n.URL, Creds: n.Credentials, User: n.User, Password: n.Password, Token: n.Token, NKeySeedFile: n.NKeySeedFile,
 		TLSCA: n.TLS.CA, TLSCert: n.TLS.Cert, TLSKey: n.TLS.Key, Replicas: n.Replicas, Log: s.opts.Log,
-		AttemptsMaxAge: s.cfg.Attempts.MaxAge.Std(),
+		AttemptsMaxAge: s.cfg.Attempts.MaxAge.Std(), LeaseTTL: s.opts.LeaseTTL,
 		Defaults: sluice.Namespace{
 			Retention:   sluice.Retention{MaxAge: s.cfg.Events.Retention.MaxAge, MaxBytes: s.cfg.Events.Retention.MaxBytes},
 			DedupWindow: s.cfg.Events.DedupWindow,
