@@ -229,7 +229,7 @@ func (s *server) traced() sender {
 }
 
 func (s *server) addresses() Addresses {
-	a := Addresses{HTTP: "http://" + s.listener.Addr().String(), NATS: s.cfg.NATS.URL}
+	a := Addresses{HTTP: "http://" + s.listener.Addr().String(), NATS: withoutLogin(s.cfg.NATS.URL)}
 	if s.nats != nil {
 		a.NATS = s.nats.ClientURL()
 	}

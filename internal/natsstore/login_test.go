@@ -4,6 +4,7 @@ import (
 	"crypto/tls"
 	"log/slog"
 	"net"
+	"path/filepath"
 	"strconv"
 	"strings"
 	"sync/atomic"
@@ -72,8 +73,8 @@ func credsLogin(t *testing.T) login {
 		operator.Trust,
 		natsstore.Options{Creds: ours.Creds(t)},
 		map[string]natsstore.Options{
-			refused:                         {Creds: theirs.Creds(t)},
-			"missing.creds":                 {Creds: "missing.creds"},
+			refused:                 {Creds: theirs.Creds(t)},
+			"missing.creds":         {Creds: "missing.creds"},
 			"may not use JetStream": {Creds: poor.Creds(t)},
 		},
 	}
@@ -103,9 +104,9 @@ func mutualTLSLogin(t *testing.T) login {
 		func(o *server.Options) { o.TLSConfig = authority.TLS(t, tls.RequireAndVerifyClientCert) },
 		natsstore.Options{TLSCA: authority.File, TLSCert: cert, TLSKey: key},
 		map[string]natsstore.Options{
-			"certificate required": {TLSCA: authority.File},
+			"certificate required":          {TLSCA: authority.File},
 			"unknown certificate authority": {TLSCA: authority.File, TLSCert: strangeCert, TLSKey: strangeKey},
-			"client certificate": {TLSCA: authority.File, TLSCert: cert, TLSKey: strangeKey},
+			"client certificate":            {TLSCA: authority.File, TLSCert: cert, TLSKey: strangeKey},
 		},
 	}
 }
@@ -190,5 +191,21 @@ func TestAStoreThatIsRefusedTriesAgainUntilItIsNot(t *testing.T) {
 	third, err := natsd.Start(t.Context(), opts)
 	require.NoError(t, err)
 	defer func() { require.NoError(t, third.Shutdown()) }()
+	require.Eventually(t, func() bool { return store.Ready(t.Context()) == nil }, 20*time.Second, 10*time.Millisecond)
+}
+
+// Credentials that end are renewed in their file, and nothing is started again.
+func TestRenewedCredentialsAreTaken(t *testing.T) {
+	t.Parallel()
+	operator := natstest.NewOperator(t)
+	account := operator.Account(t, "APP", natstest.Unlimited())
+	file := filepath.Join(t.TempDir(), "user.creds")
+	account.WriteCreds(t, file, time.Now().Add(4*time.Second))
+	store := connected(t, natsstore.Options{URL: natstest.Custom(t, operator.Trust), Creds: file})
+	require.NoError(t, store.Ready(t.Context()))
+	require.Eventually(t, func() bool {
+		return sluice.CodeOf(store.Ready(t.Context())) == sluice.Unavailable
+	}, 20*time.Second, 10*time.Millisecond)
+	account.WriteCreds(t, file, time.Time{})
 	require.Eventually(t, func() bool { return store.Ready(t.Context()) == nil }, 20*time.Second, 10*time.Millisecond)
 }

@@ -4,6 +4,7 @@ import (
 	"os"
 	"path/filepath"
 	"testing"
+	"time"
 
 	"github.com/nats-io/jwt/v2"
 	"github.com/nats-io/nats-server/v2/server"
@@ -63,14 +64,27 @@ func (o *Operator) Account(tb testing.TB, name string, limits jwt.JetStreamLimit
 // Creds returns the .creds file of a new user.
 func (a *Account) Creds(tb testing.TB) string {
 	tb.Helper()
+	file := filepath.Join(tb.TempDir(), "user.creds")
+	a.WriteCreds(tb, file, time.Time{})
+	return file
+}
+
+// WriteCreds makes file the .creds of a new user, who may log in until the second that is given,
+// or for ever.
+func (a *Account) WriteCreds(tb testing.TB, file string, until time.Time) {
+	tb.Helper()
 	key, public := pair(tb, nkeys.CreateUser)
-	token, err := jwt.NewUserClaims(public).Encode(a.key)
+	claims := jwt.NewUserClaims(public)
+	if !until.IsZero() {
+		claims.Expires = until.Unix()
+	}
+	token, err := claims.Encode(a.key)
 	require.NoError(tb, err)
 	seed, err := key.Seed()
 	require.NoError(tb, err)
 	content, err := jwt.FormatUserConfig(token, seed)
 	require.NoError(tb, err)
-	return secretFile(tb, content)
+	require.NoError(tb, os.WriteFile(file, content, 0o600))
 }
 
 // NKey returns the file of a new user's seed, and the public key that the server knows it by.
@@ -79,7 +93,9 @@ func NKey(tb testing.TB) (file, public string) {
 	key, public := pair(tb, nkeys.CreateUser)
 	seed, err := key.Seed()
 	require.NoError(tb, err)
-	return secretFile(tb, seed), public
+	file = filepath.Join(tb.TempDir(), "user.nk")
+	require.NoError(tb, os.WriteFile(file, seed, 0o600))
+	return file, public
 }
 
 func pair(tb testing.TB, create func() (nkeys.KeyPair, error)) (key nkeys.KeyPair, public string) {
@@ -89,11 +105,4 @@ func pair(tb testing.TB, create func() (nkeys.KeyPair, error)) (key nkeys.KeyPai
 	public, err = key.PublicKey()
 	require.NoError(tb, err)
 	return key, public
-}
-
-func secretFile(tb testing.TB, content []byte) string {
-	tb.Helper()
-	file := filepath.Join(tb.TempDir(), "secret")
-	require.NoError(tb, os.WriteFile(file, content, 0o600))
-	return file
 }
