@@ -28,6 +28,8 @@ type Options struct {
 	Log     *slog.Logger    // slog.DiscardHandler
 	Version string          // "dev"
 	Ready   func(Addresses) // called once, when the server can be used; nil: nobody asks
+
+	LeaseTTL time.Duration // after which others take over the work of a server that was killed; 0: as natsstore says
 }
 
 // Run runs a server until ctx is done, which is no error. Attempts and requests under way are

@@ -30,6 +30,7 @@ type child struct {
 	dir  string
 	http string
 	nats string
+	env  []string // besides
 	proc *exec.Cmd
 }
 
@@ -39,6 +40,7 @@ func (c *child) start(t *testing.T) {
 	require.NoError(t, os.RemoveAll(file))
 	c.proc = exec.Command(os.Args[0], "-test.run=^$") //nolint:noctx // ourselves, killed by the test
 	c.proc.Env = append(os.Environ(), serveEnv+"="+c.dir, "SLUICE_HTTP="+c.http, "SLUICE_NATS="+c.nats)
+	c.proc.Env = append(c.proc.Env, c.env...)
 	c.proc.Stderr = os.Stderr
 	require.NoError(t, c.proc.Start())
 	var at app.Addresses

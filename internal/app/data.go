@@ -7,6 +7,7 @@ import (
 	"errors"
 	"fmt"
 	"io/fs"
+	"net/url"
 	"os"
 	"path/filepath"
 	"strings"
@@ -81,4 +82,19 @@ func writeAddresses(file string, a Addresses) error {
 		return fmt.Errorf("addresses: %w", err)
 	}
 	return write(file, string(content)+"\n")
+}
+
+// withoutLogin returns the URLs of NATS servers without users, passwords and tokens, which
+// URLs may hold too.
+func withoutLogin(urls string) string {
+	var bare []string
+	for one := range strings.SplitSeq(urls, ",") {
+		u, err := url.Parse(strings.TrimSpace(one))
+		if err != nil {
+			continue // the settings were checked; if not, it is not shown
+		}
+		u.User = nil
+		bare = append(bare, u.String())
+	}
+	return strings.Join(bare, ",")
 }

@@ -6,6 +6,7 @@ import (
 	"log/slog"
 	"os"
 	"testing"
+	"time"
 
 	"github.com/stretchr/testify/require"
 	"go.uber.org/goleak"
@@ -17,7 +18,12 @@ import (
 )
 
 // serveEnv makes the test binary a server on the data directory that it names.
-const serveEnv = "SLUICE_TEST_SERVE"
+// The others are optional: a NATS server elsewhere, and how long a lease lives there.
+const (
+	serveEnv      = "SLUICE_TEST_SERVE"
+	serveNATSEnv  = "SLUICE_TEST_NATS_URL"
+	serveLeaseEnv = "SLUICE_TEST_LEASE"
+)
 
 func TestMain(m *testing.M) {
 	if dir := os.Getenv(serveEnv); dir != "" {
@@ -30,9 +36,10 @@ func TestMain(m *testing.M) {
 func serveAsChild(dir string) {
 	cfg := config.Default()
 	cfg.Data, cfg.Dev = dir, true
-	cfg.HTTP.Listen, cfg.NATS.Listen = os.Getenv("SLUICE_HTTP"), os.Getenv("SLUICE_NATS")
+	cfg.HTTP.Listen, cfg.NATS.Listen, cfg.NATS.URL = os.Getenv("SLUICE_HTTP"), os.Getenv("SLUICE_NATS"), os.Getenv(serveNATSEnv)
 	log := slog.New(slog.NewTextHandler(os.Stderr, &slog.HandlerOptions{Level: slog.LevelError}))
-	if err := app.Run(context.Background(), cfg, app.Options{Log: log}); err != nil {
+	lease, _ := time.ParseDuration(os.Getenv(serveLeaseEnv)) // 0 if it is not set
+	if err := app.Run(context.Background(), cfg, app.Options{Log: log, LeaseTTL: lease}); err != nil {
 		log.Error("server", slog.Any("error", err))
 		os.Exit(1)
 	}

@@ -2,6 +2,8 @@ package app_test
 
 import (
 	"fmt"
+	"os"
+	"path/filepath"
 	"strconv"
 	"strings"
 	"testing"
@@ -91,4 +93,16 @@ func TestAServerWithWrongCredentialsDoesNotStart(t *testing.T) {
 	require.Error(t, err)
 	require.Contains(t, strings.ToLower(err.Error()), "authorization")
 	require.NotContains(t, err.Error(), "a wrong password")
+}
+
+// C38: a URL may hold the login; it goes no further.
+func TestThePasswordInAURLIsNotShown(t *testing.T) {
+	t.Parallel()
+	shared := natstest.NewWith(t, natsd.Options{User: "sluice", Password: "sesame"})
+	withLogin := strings.Replace(shared.ClientURL(), "nats://", "nats://sluice:sesame@", 1)
+	s := start(t, t.TempDir(), func(c *config.Config) { c.NATS.URL = withLogin + ", " + withLogin })
+	require.Equal(t, shared.ClientURL()+","+shared.ClientURL(), s.at.NATS)
+	file, err := os.ReadFile(filepath.Join(s.dir, app.AddressesFile))
+	require.NoError(t, err)
+	require.NotContains(t, string(file), "sesame")
 }

@@ -120,7 +120,7 @@ func (s *server) openStore(ctx context.Context) (err error) {
 	opts := natsstore.Options{
 		URL: n.URL, Creds: n.Credentials, User: n.User, Password: n.Password, Token: n.Token, NKeySeedFile: n.NKeySeedFile,
 		TLSCA: n.TLS.CA, TLSCert: n.TLS.Cert, TLSKey: n.TLS.Key, Replicas: n.Replicas, Log: s.opts.Log,
-		AttemptsMaxAge: s.cfg.Attempts.MaxAge.Std(),
+		AttemptsMaxAge: s.cfg.Attempts.MaxAge.Std(), LeaseTTL: s.opts.LeaseTTL,
 		Defaults: sluice.Namespace{
 			Retention:   sluice.Retention{MaxAge: s.cfg.Events.Retention.MaxAge, MaxBytes: s.cfg.Events.Retention.MaxBytes},
 			DedupWindow: s.cfg.Events.DedupWindow,
@@ -232,7 +232,7 @@ func (s *server) traced() sender {
 }
 
 func (s *server) addresses() Addresses {
-	a := Addresses{HTTP: "http://" + s.listener.Addr().String(), NATS: s.cfg.NATS.URL}
+	a := Addresses{HTTP: "http://" + s.listener.Addr().String(), NATS: withoutLogin(s.cfg.NATS.URL)}
 	if s.nats != nil {
 		a.NATS = s.nats.ClientURL()
 	}

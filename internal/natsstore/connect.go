@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"io/fs"
 	"log/slog"
 	"net"
 	"strconv"
@@ -25,6 +26,9 @@ const (
 	minMajor, minMinor = 2, 12
 	requestTimeout     = 5 * time.Second
 )
+
+// remoteTLS is what crypto/tls names the operation in which the other side sent an alert.
+const remoteTLS = "remote error"
 
 // InProcessConn gives connections to a server in this process.
 type InProcessConn interface {
@@ -51,6 +55,7 @@ type Options struct {
 	Log      *slog.Logger     // slog.DiscardHandler
 
 	AttemptsMaxAge time.Duration // how long attempts are kept; 0: as package streams says
+	LeaseTTL       time.Duration // after which the work of a replica that was killed goes to others; 15s, longer than a fail-over of NATS takes
 }
 
 // Store is a connection to JetStream. Its methods may be called at once.
@@ -67,11 +72,12 @@ type Store struct {
 
 // Connect returns a store as soon as the server can be reached, which it tries until ctx ends.
 // Later on the store reconnects by itself for as long as it takes. Returns an error at once if
-// the server refuses the credentials or is older than NATS 2.12.
+// the server refuses the credentials, has no JetStream for them or is older than NATS 2.12.
 func Connect(ctx context.Context, opts Options) (*Store, error) {
 	opts.Log = cmp.Or(opts.Log, slog.New(slog.DiscardHandler))
 	opts.Name = cmp.Or(opts.Name, "sluice")
 	opts.Replicas = cmp.Or(opts.Replicas, 1)
+	opts.LeaseTTL = cmp.Or(opts.LeaseTTL, leaseTTL)
 	s := &Store{opts: opts, closed: make(chan struct{}), buckets: map[string]jetstream.KeyValue{}, broken: make(chan struct{})}
 
 	wait := backoff.NewExponentialBackOff(
@@ -87,11 +93,29 @@ func Connect(ctx context.Context, opts Options) (*Store, error) {
 		s.Close()
 		return nil, err
 	}
-	if s.js, err = jetstream.New(nc, jetstream.WithDefaultTimeout(requestTimeout)); err != nil {
+	if err := s.openJetStream(ctx); err != nil {
 		s.Close()
-		return nil, fmt.Errorf("jetstream: %w", err)
+		return nil, err
 	}
 	return s, nil
+}
+
+// openJetStream returns an error if JetStream will never answer. If it does not answer yet, as
+// in a cluster that comes up, what needs it asks again.
+func (s *Store) openJetStream(ctx context.Context) (err error) {
+	if s.js, err = jetstream.New(s.nc, jetstream.WithDefaultTimeout(requestTimeout)); err != nil {
+		return fmt.Errorf("jetstream: %w", err)
+	}
+	ctx, cancel := context.WithTimeout(ctx, askTimeout)
+	defer cancel()
+	_, err = s.js.AccountInfo(ctx)
+	if errors.Is(err, jetstream.ErrJetStreamNotEnabledForAccount) {
+		return fmt.Errorf("the account that we log in to may not use JetStream: %w", err)
+	}
+	if err != nil {
+		s.opts.Log.WarnContext(ctx, "JetStream does not answer yet", slog.Any("error", err))
+	}
+	return nil
 }
 
 // Ready returns nil if the server is connected and JetStream answers; else code Unavailable.
@@ -125,15 +149,28 @@ func (s *Store) dial() (*nats.Conn, error) {
 		return nc, nil
 	case s.opts.Conn != nil && errors.Is(err, io.ErrClosedPipe): // after the server's write deadline of ten seconds
 		return nil, backoff.Permanent(errors.New("the server in this process closed the connection: check user and password"))
-	case errors.Is(err, nats.ErrNoServers), errors.Is(err, nats.ErrTimeout), isNetError(err), errors.Is(err, io.EOF):
+	case isAway(err):
 		return nil, err
+	case errors.Is(err, nats.ErrAuthorization), errors.Is(err, nats.ErrAuthExpired), errors.Is(err, nats.ErrAuthRevoked),
+		errors.Is(err, nats.ErrAccountAuthExpired):
+		err = fmt.Errorf("the server refuses our credentials: %w", err)
 	}
 	return nil, backoff.Permanent(err)
 }
 
-func isNetError(err error) bool {
-	_, ok := errors.AsType[net.Error](err)
-	return ok
+// isAway reports whether the server may be there later. A file that cannot be read and a
+// certificate that is refused look like errors of the network, and stay what they are.
+func isAway(err error) bool {
+	if _, ok := errors.AsType[*fs.PathError](err); ok {
+		return false
+	}
+	if e, ok := errors.AsType[*net.OpError](err); ok && e.Op == remoteTLS {
+		return false
+	}
+	if _, ok := errors.AsType[net.Error](err); ok {
+		return true
+	}
+	return errors.Is(err, nats.ErrNoServers) || errors.Is(err, nats.ErrTimeout) || errors.Is(err, io.EOF)
 }
 
 func (s *Store) connOptions() ([]nats.Option, error) {
@@ -142,6 +179,7 @@ func (s *Store) connOptions() ([]nats.Option, error) {
 		nats.Name(o.Name),
 		nats.Timeout(requestTimeout),
 		nats.MaxReconnects(-1),
+		nats.IgnoreAuthErrorAbort(), // credentials may be renewed; a file with them is read each time
 		nats.ReconnectWait(250 * time.Millisecond),
 		nats.ReconnectJitter(250*time.Millisecond, time.Second),
 		nats.PingInterval(20 * time.Second),

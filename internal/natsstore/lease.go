@@ -19,10 +19,8 @@ import (
 
 const (
 	shards     = 16
-	leaseTTL   = 15 * time.Second // longer than a fail-over of NATS takes
-	leaseRenew = 5 * time.Second
-	leaseGrace = 2 * time.Second // stop before the lease ends for the others
-	roundLimit = 4 * time.Second // a round that NATS does not answer ends before the next is due
+	leaseTTL   = 15 * time.Second
+	leaseGrace = 2 * time.Second // how long giving leases back may take
 )
 
 // Leases shares subscriptions among replicas. Subscriptions fall into shards; the replicas
@@ -33,6 +31,11 @@ type Leases struct {
 	store   *Store
 	kv      jetstream.KeyValue
 	replica string
+
+	ttl   time.Duration // of a lease for the others
+	renew time.Duration // from one round to the next: two may be missed
+	limit time.Duration // a round that NATS does not answer ends before the next is due
+	ours  time.Duration // of a lease for ourselves: we stop before others may take it
 
 	mu   sync.Mutex
 	held map[int]lease
@@ -52,7 +55,11 @@ func (s *Store) Leases(ctx context.Context, replica string) (*Leases, error) {
 	if err != nil {
 		return nil, fmt.Errorf("leases: %w", err)
 	}
-	return &Leases{store: s, kv: kv, replica: replica, held: map[int]lease{}}, nil
+	ttl := s.opts.LeaseTTL
+	return &Leases{
+		store: s, kv: kv, replica: replica, held: map[int]lease{},
+		ttl: ttl, renew: ttl / 3, limit: ttl * 4 / 15, ours: ttl * 13 / 15,
+	}, nil
 }
 
 // Owns reports whether this replica serves the subscription now.
@@ -68,7 +75,7 @@ func (l *Leases) Owns(subscription string) bool {
 // owned any more has come to rest. Until then a lease that another replica is to have is kept,
 // or that one would send again what is under way here.
 func (l *Leases) Run(ctx context.Context, changed func() <-chan struct{}) error {
-	tick := time.NewTicker(leaseRenew)
+	tick := time.NewTicker(l.renew)
 	defer tick.Stop()
 	var settled <-chan struct{}
 	for {
@@ -101,7 +108,7 @@ func (l *Leases) leave(settled <-chan struct{}) {
 
 // round does one round and reports whether what is owned changed.
 func (l *Leases) round(ctx context.Context) bool {
-	ctx, cancel := context.WithTimeout(ctx, roundLimit)
+	ctx, cancel := context.WithTimeout(ctx, l.limit)
 	defer cancel()
 	before := l.owned()
 	if err := l.announce(ctx); err != nil {
@@ -225,7 +232,7 @@ func (l *Leases) take(ctx context.Context, shard int) {
 	}
 	l.mu.Lock()
 	held = l.held[shard]
-	held.revision, held.until = revision, began.Add(leaseTTL-leaseGrace)
+	held.revision, held.until = revision, began.Add(l.ours)
 	l.held[shard] = held
 	l.mu.Unlock()
 }
@@ -251,7 +258,7 @@ func (l *Leases) giveBack(ctx context.Context) {
 
 // remove deletes a key. If it cannot, the key expires by itself.
 func (l *Leases) remove(ctx context.Context, key string, opts ...jetstream.KVDeleteOpt) {
-	if err := l.kv.Purge(ctx, key, append(opts, jetstream.PurgeTTL(leaseTTL))...); err != nil {
+	if err := l.kv.Purge(ctx, key, append(opts, jetstream.PurgeTTL(l.ttl))...); err != nil {
 		l.store.opts.Log.DebugContext(ctx, "lease not returned", slog.String("key", key), slog.Any("error", err))
 	}
 }
@@ -259,7 +266,7 @@ func (l *Leases) remove(ctx context.Context, key string, opts ...jetstream.KVDel
 // put stores this replica's id under a key that expires.
 func (l *Leases) put(ctx context.Context, key string, opts ...jetstream.PublishOpt) (uint64, error) {
 	msg := &nats.Msg{Subject: "$KV." + streams.Leases + "." + key, Data: []byte(l.replica)}
-	ack, err := l.store.js.PublishMsg(ctx, msg, append(opts, jetstream.WithMsgTTL(leaseTTL))...)
+	ack, err := l.store.js.PublishMsg(ctx, msg, append(opts, jetstream.WithMsgTTL(l.ttl))...)
 	if err != nil {
 		return 0, err
 	}
@@ -272,7 +279,7 @@ func (l *Leases) compareAndPut(ctx context.Context, key string, revision uint64)
 	if revision > 0 {
 		return l.put(ctx, key, jetstream.WithExpectLastSequencePerSubject(revision))
 	}
-	return l.kv.Create(ctx, key, []byte(l.replica), jetstream.KeyTTL(leaseTTL))
+	return l.kv.Create(ctx, key, []byte(l.replica), jetstream.KeyTTL(l.ttl))
 }
 
 func shardKey(shard int) string { return "push." + strconv.Itoa(shard) }

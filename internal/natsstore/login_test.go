@@ -1,0 +1,211 @@
+package natsstore_test
+
+import (
+	"crypto/tls"
+	"log/slog"
+	"net"
+	"path/filepath"
+	"strconv"
+	"strings"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/nats-io/jwt/v2"
+	"github.com/nats-io/nats-server/v2/server"
+	"github.com/nats-io/nats.go"
+	"github.com/stretchr/testify/require"
+
+	"github.com/sluice-io/sluice/internal/natsd"
+	"github.com/sluice-io/sluice/internal/natsstore"
+	"github.com/sluice-io/sluice/internal/natstest"
+	"github.com/sluice-io/sluice/pkg/sluice"
+)
+
+// login is a kind of server, how one gets in there, and how one does not.
+type login struct {
+	name   string
+	server func(*server.Options)
+	right  natsstore.Options
+	wrong  map[string]natsstore.Options // by what is told
+}
+
+const refused = "the server refuses our credentials"
+
+func passwordLogin() login {
+	return login{
+		"user and password",
+		func(o *server.Options) { o.Username, o.Password = "app", "sesame" },
+		natsstore.Options{User: "app", Password: "sesame"},
+		map[string]natsstore.Options{refused: {User: "app", Password: "guess"}},
+	}
+}
+
+func tokenLogin() login {
+	return login{
+		"token",
+		func(o *server.Options) { o.Authorization = "sesame" },
+		natsstore.Options{Token: "sesame"},
+		map[string]natsstore.Options{refused: {Token: "guess"}},
+	}
+}
+
+func nkeyLogin(t *testing.T) login {
+	t.Helper()
+	known, public := natstest.NKey(t)
+	stranger, _ := natstest.NKey(t)
+	return login{
+		"nkey",
+		func(o *server.Options) { o.Nkeys = []*server.NkeyUser{{Nkey: public}} },
+		natsstore.Options{NKeySeedFile: known},
+		map[string]natsstore.Options{refused: {NKeySeedFile: stranger}, "missing.nk": {NKeySeedFile: "missing.nk"}},
+	}
+}
+
+func credsLogin(t *testing.T) login {
+	t.Helper()
+	operator := natstest.NewOperator(t)
+	ours := operator.Account(t, "APP", natstest.Unlimited())
+	poor := operator.Account(t, "POOR", jwt.JetStreamLimits{})
+	theirs := natstest.NewOperator(t).Account(t, "APP", natstest.Unlimited())
+	return login{
+		"creds",
+		operator.Trust,
+		natsstore.Options{Creds: ours.Creds(t)},
+		map[string]natsstore.Options{
+			refused:                 {Creds: theirs.Creds(t)},
+			"missing.creds":         {Creds: "missing.creds"},
+			"may not use JetStream": {Creds: poor.Creds(t)},
+		},
+	}
+}
+
+func tlsLogin(t *testing.T) login {
+	t.Helper()
+	authority, other := natstest.NewAuthority(t), natstest.NewAuthority(t)
+	return login{
+		"TLS",
+		func(o *server.Options) { o.TLSConfig = authority.TLS(t, tls.NoClientCert) },
+		natsstore.Options{TLSCA: authority.File},
+		map[string]natsstore.Options{
+			"certificate signed by unknown authority": {TLSCA: other.File},
+			"missing.pem": {TLSCA: "missing.pem"},
+		},
+	}
+}
+
+func mutualTLSLogin(t *testing.T) login {
+	t.Helper()
+	authority, other := natstest.NewAuthority(t), natstest.NewAuthority(t)
+	cert, key := authority.Issue(t, "client")
+	strangeCert, strangeKey := other.Issue(t, "client")
+	return login{
+		"mutual TLS",
+		func(o *server.Options) { o.TLSConfig = authority.TLS(t, tls.RequireAndVerifyClientCert) },
+		natsstore.Options{TLSCA: authority.File, TLSCert: cert, TLSKey: key},
+		map[string]natsstore.Options{
+			"certificate required":          {TLSCA: authority.File},
+			"unknown certificate authority": {TLSCA: authority.File, TLSCert: strangeCert, TLSKey: strangeKey},
+			"client certificate":            {TLSCA: authority.File, TLSCert: cert, TLSKey: strangeKey},
+		},
+	}
+}
+
+// domainLogin is no login: who connects to a server of the domain needs not name it.
+func domainLogin() login {
+	return login{"domain", func(o *server.Options) { o.JetStreamDomain = "hub" }, natsstore.Options{}, nil}
+}
+
+// C38: whatever way an external NATS wants us to log in, the store works there, and what is
+// wrong is told at once.
+func TestAStoreLogsInWhateverWayTheServerWants(t *testing.T) {
+	t.Parallel()
+	for _, kind := range []login{
+		passwordLogin(), tokenLogin(), nkeyLogin(t), credsLogin(t), tlsLogin(t), mutualTLSLogin(t), domainLogin(),
+	} {
+		t.Run(kind.name, func(t *testing.T) {
+			t.Parallel()
+			url := natstest.Custom(t, kind.server)
+			kind.right.URL = url
+			store := connected(t, kind.right)
+			require.NoError(t, store.Ready(t.Context()))
+			requireWorking(t, store)
+			for want, wrong := range kind.wrong {
+				wrong.URL = url
+				_, err := natsstore.Connect(t.Context(), wrong)
+				require.ErrorContains(t, err, want)
+				require.NotContains(t, err.Error(), "guess")
+			}
+		})
+	}
+}
+
+// requireWorking publishes, and reads both ways: directly and as a consumer does.
+func requireWorking(t *testing.T, store *natsstore.Store) {
+	t.Helper()
+	require.NoError(t, store.Provision(t.Context()))
+	_, err := store.Publish(t.Context(), ns, batchOf("x", 3))
+	require.NoError(t, err)
+	e, err := store.EventByID(t.Context(), ns, "x1")
+	require.NoError(t, err)
+	require.Equal(t, uint64(2), e.Seq)
+}
+
+// lines counts what is logged with a text in it.
+type lines struct {
+	text string
+	n    atomic.Int64
+}
+
+func (l *lines) Write(line []byte) (int, error) {
+	if strings.Contains(string(line), l.text) {
+		l.n.Add(1)
+	}
+	return len(line), nil
+}
+
+// A server that refuses us for a while, because its users or our credentials are renewed, is
+// asked on and on.
+func TestAStoreThatIsRefusedTriesAgainUntilItIsNot(t *testing.T) {
+	t.Parallel()
+	opts := natsd.Options{StoreDir: t.TempDir(), User: "app", Password: "sesame", Sync: "2m"}
+	first, err := natsd.Start(t.Context(), opts)
+	require.NoError(t, err)
+	url := first.ClientURL()
+	refusals := &lines{text: nats.ErrAuthorization.Error()}
+	store := connected(t, natsstore.Options{URL: url, User: "app", Password: "sesame", Log: slog.New(slog.NewTextHandler(refusals, nil))})
+	require.NoError(t, first.Shutdown())
+
+	_, port, err := net.SplitHostPort(strings.TrimPrefix(url, "nats://"))
+	require.NoError(t, err)
+	opts.Port, err = strconv.Atoi(port)
+	require.NoError(t, err)
+	opts.Password = "changed"
+	second, err := natsd.Start(t.Context(), opts)
+	require.NoError(t, err)
+	require.Eventually(t, func() bool { return refusals.n.Load() >= 3 }, 20*time.Second, 10*time.Millisecond)
+	requireCode(t, sluice.Unavailable, store.Ready(t.Context()))
+	require.NoError(t, second.Shutdown())
+
+	opts.Password = "sesame"
+	third, err := natsd.Start(t.Context(), opts)
+	require.NoError(t, err)
+	defer func() { require.NoError(t, third.Shutdown()) }()
+	require.Eventually(t, func() bool { return store.Ready(t.Context()) == nil }, 20*time.Second, 10*time.Millisecond)
+}
+
+// Credentials that end are renewed in their file, and nothing is started again.
+func TestRenewedCredentialsAreTaken(t *testing.T) {
+	t.Parallel()
+	operator := natstest.NewOperator(t)
+	account := operator.Account(t, "APP", natstest.Unlimited())
+	file := filepath.Join(t.TempDir(), "user.creds")
+	account.WriteCreds(t, file, time.Now().Add(4*time.Second))
+	store := connected(t, natsstore.Options{URL: natstest.Custom(t, operator.Trust), Creds: file})
+	require.NoError(t, store.Ready(t.Context()))
+	require.Eventually(t, func() bool {
+		return sluice.CodeOf(store.Ready(t.Context())) == sluice.Unavailable
+	}, 20*time.Second, 10*time.Millisecond)
+	account.WriteCreds(t, file, time.Time{})
+	require.Eventually(t, func() bool { return store.Ready(t.Context()) == nil }, 20*time.Second, 10*time.Millisecond)
+}

@@ -1,0 +1,29 @@
+package natstest
+
+import (
+	"testing"
+	"time"
+
+	"github.com/nats-io/nats-server/v2/server"
+	"github.com/stretchr/testify/require"
+)
+
+// Custom returns the address of a server that somebody else set up: with JetStream on the
+// loopback address, and otherwise as change says. It is shut down when the test ends.
+func Custom(tb testing.TB, change func(*server.Options)) string {
+	tb.Helper()
+	opts := &server.Options{
+		ServerName: "elsewhere", Host: "127.0.0.1", Port: server.RANDOM_PORT,
+		JetStream: true, StoreDir: tb.TempDir(), NoSigs: true, NoLog: true,
+	}
+	change(opts)
+	s, err := server.NewServer(opts)
+	require.NoError(tb, err)
+	tb.Cleanup(func() {
+		s.Shutdown()
+		s.WaitForShutdown()
+	})
+	s.Start()
+	require.True(tb, s.ReadyForConnections(10*time.Second))
+	return s.ClientURL()
+}

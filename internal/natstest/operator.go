@@ -1,0 +1,108 @@
+package natstest
+
+import (
+	"os"
+	"path/filepath"
+	"testing"
+	"time"
+
+	"github.com/nats-io/jwt/v2"
+	"github.com/nats-io/nats-server/v2/server"
+	"github.com/nats-io/nkeys"
+	"github.com/stretchr/testify/require"
+)
+
+// Operator makes and signs accounts for a server that trusts it.
+type Operator struct {
+	key      nkeys.KeyPair
+	claims   *jwt.OperatorClaims
+	resolver *server.MemAccResolver
+	system   string
+}
+
+// NewOperator returns an operator with a system account and no other.
+func NewOperator(tb testing.TB) *Operator {
+	tb.Helper()
+	key, public := pair(tb, nkeys.CreateOperator)
+	o := &Operator{key: key, claims: jwt.NewOperatorClaims(public), resolver: &server.MemAccResolver{}}
+	o.system = o.Account(tb, "SYS", jwt.JetStreamLimits{}).public
+	o.claims.SystemAccount = o.system
+	return o
+}
+
+// Trust makes a server take the users of this operator's accounts and nobody else.
+func (o *Operator) Trust(opts *server.Options) {
+	opts.TrustedOperators = []*jwt.OperatorClaims{o.claims}
+	opts.SystemAccount = o.system
+	opts.AccountResolver = o.resolver
+}
+
+// Account is an account of an operator's.
+type Account struct {
+	key    nkeys.KeyPair
+	public string
+}
+
+// Unlimited is an account that may do anything with JetStream; the zero value may do nothing.
+func Unlimited() jwt.JetStreamLimits {
+	return jwt.JetStreamLimits{MemoryStorage: jwt.NoLimit, DiskStorage: jwt.NoLimit, Streams: jwt.NoLimit, Consumer: jwt.NoLimit}
+}
+
+// Account makes an account and tells the server of it.
+func (o *Operator) Account(tb testing.TB, name string, limits jwt.JetStreamLimits) *Account {
+	tb.Helper()
+	key, public := pair(tb, nkeys.CreateAccount)
+	claims := jwt.NewAccountClaims(public)
+	claims.Name = name
+	claims.Limits.JetStreamLimits = limits
+	token, err := claims.Encode(o.key)
+	require.NoError(tb, err)
+	require.NoError(tb, o.resolver.Store(public, token))
+	return &Account{key: key, public: public}
+}
+
+// Creds returns the .creds file of a new user.
+func (a *Account) Creds(tb testing.TB) string {
+	tb.Helper()
+	file := filepath.Join(tb.TempDir(), "user.creds")
+	a.WriteCreds(tb, file, time.Time{})
+	return file
+}
+
+// WriteCreds makes file the .creds of a new user, who may log in until the second that is given,
+// or for ever.
+func (a *Account) WriteCreds(tb testing.TB, file string, until time.Time) {
+	tb.Helper()
+	key, public := pair(tb, nkeys.CreateUser)
+	claims := jwt.NewUserClaims(public)
+	if !until.IsZero() {
+		claims.Expires = until.Unix()
+	}
+	token, err := claims.Encode(a.key)
+	require.NoError(tb, err)
+	seed, err := key.Seed()
+	require.NoError(tb, err)
+	content, err := jwt.FormatUserConfig(token, seed)
+	require.NoError(tb, err)
+	require.NoError(tb, os.WriteFile(file, content, 0o600))
+}
+
+// NKey returns the file of a new user's seed, and the public key that the server knows it by.
+func NKey(tb testing.TB) (file, public string) {
+	tb.Helper()
+	key, public := pair(tb, nkeys.CreateUser)
+	seed, err := key.Seed()
+	require.NoError(tb, err)
+	file = filepath.Join(tb.TempDir(), "user.nk")
+	require.NoError(tb, os.WriteFile(file, seed, 0o600))
+	return file, public
+}
+
+func pair(tb testing.TB, create func() (nkeys.KeyPair, error)) (key nkeys.KeyPair, public string) {
+	tb.Helper()
+	key, err := create()
+	require.NoError(tb, err)
+	public, err = key.PublicKey()
+	require.NoError(tb, err)
+	return key, public
+}
