@@ -235,7 +235,7 @@ func (r *runner) reconfigure(sub *sluice.Subscription) error {
 // arrive takes a delivery from the source into its lane, or acknowledges it at once where
 // there is nothing to do for it.
 func (r *runner) arrive(d *sluice.Delivery) {
-	if r.known(d) || d.Err == nil && !r.takes(&d.Event) {
+	if r.known(d) || d.Err == nil && !r.takes(r.sub, &d.Event) {
 		r.answer(d.Receipt.Ack())
 		return
 	}
@@ -256,9 +256,9 @@ func (r *runner) arrive(d *sluice.Delivery) {
 }
 
 // takes reports whether an event is on a path that the subscription wants, and one that its
-// replay is to deliver. The pattern of a subscription never changes.
-func (r *runner) takes(ev *sluice.Event) bool {
-	return r.sub.Pattern.Match(ev.Path) && (r.only == nil || r.only(ev))
+// replay is to deliver.
+func (r *runner) takes(sub *sluice.Subscription, ev *sluice.Event) bool {
+	return sub.Pattern.Match(ev.Path) && (r.only == nil || r.only(ev))
 }
 
 // known reports whether the delivery was settled before, by this runner or before a restart.

@@ -217,7 +217,7 @@ func (j job) expire(ctx context.Context, p *park, last uint64) error {
 
 // wanted reports whether an event that was read back is to be sent.
 func (j job) wanted(ctx context.Context, ev *sluice.Event) (bool, error) {
-	if j.r.before(ev).Settled || !j.r.takes(ev) {
+	if j.r.before(ev).Settled || !j.r.takes(j.sub, ev) {
 		return false, nil
 	}
 	ok, err := j.match.Match(ev)
