@@ -184,11 +184,9 @@ func TestExpressionsThatCannotBeEvaluatedAreErrors(t *testing.T) {
 	} {
 		m, err := filter.Compile(sluice.Filter{CEL: text})
 		require.NoError(t, err, text)
-		start := time.Now()
 		_, err = m.Match(e)
 		require.ErrorContains(t, err, says, text)
 		require.Equal(t, sluice.Internal, sluice.CodeOf(err), "it is not a caller who meets it")
-		require.Less(t, time.Since(start), 2*time.Second, text)
 	}
 }
 

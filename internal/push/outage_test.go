@@ -141,7 +141,7 @@ func TestAnEngineEndsSoonWhenTheStoreIsGone(t *testing.T) {
 	close(answer)
 	began := time.Now()
 	proc.stop()
-	require.Less(t, time.Since(began), 20*time.Second)
+	require.Less(t, time.Since(began), 45*time.Second, "an attempt may take longer than that")
 
 	server.Start(t)
 	proc = w.start(t)
