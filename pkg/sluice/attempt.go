@@ -29,6 +29,7 @@ type Attempt struct {
 	Response     string        `json:"response,omitempty"`     // the first KiB of the body, when it failed
 	PayloadHash  string        `json:"payload_hash,omitempty"` // sha256 of the request's body, hex
 	RetryAfter   time.Duration `json:"-"`                      // what the response asked for
+	Dead         Reason        `json:"-"`                      // with Refused: why; empty: NotSendable
 	Verdict      Verdict       `json:"verdict"`
 }
 
@@ -45,12 +46,13 @@ type Reason string
 
 // The reasons.
 const (
-	Exhausted    Reason = "exhausted"     // no attempt is left
-	Expired      Reason = "expired"       // the event aged out of the log before it could be sent
-	NotSendable  Reason = "refused"       // the request could not be made
-	EndpointGone Reason = "endpoint_gone" // a 410 ended the subscription
-	FilterError  Reason = "filter_error"  // the filter could not be evaluated
-	Malformed    Reason = "invalid"       // the event cannot be read
+	Exhausted     Reason = "exhausted"     // no attempt is left
+	Expired       Reason = "expired"       // the event aged out of the log before it could be sent
+	NotSendable   Reason = "refused"       // the request could not be made
+	EndpointGone  Reason = "endpoint_gone" // a 410 ended the subscription
+	EventTooLarge Reason = "too_large"     // the request would be larger than the server sends
+	FilterError   Reason = "filter_error"  // the filter could not be evaluated
+	Malformed     Reason = "invalid"       // the event cannot be read
 )
 
 // Parked is a lane that waits for its head's next attempt: "this lane, from that sequence on".
