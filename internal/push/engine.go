@@ -35,8 +35,12 @@ type Options struct {
 	Observe Observer     // nobody
 	Log     *slog.Logger // slog.DiscardHandler
 
-	LookEvery time.Duration // how often events that wait are looked at; ten seconds
+	LookEvery   time.Duration // how often events that wait are looked at; ten seconds
+	MaxInFlight int           // attempts of all subscriptions at once; 1,024
 }
+
+// maxInFlight is Options.MaxInFlight unless it is set.
+const maxInFlight = 1024
 
 // Engine serves the push subscriptions that this process owns, one runner each.
 type Engine struct {
@@ -48,6 +52,7 @@ type Engine struct {
 
 	runners sync.WaitGroup
 	leaving map[string]chan struct{} // runners that were told to end; follow's own
+	shares  *shares                  // attempts under way
 	ahead   atomic.Int64             // bytes of the budget that reading ahead has taken
 
 	mu      sync.Mutex
@@ -78,7 +83,7 @@ func New(watch Watcher, owns Ownership, ports Ports, opts Options) *Engine {
 	}
 	opts.LookEvery = cmp.Or(opts.LookEvery, holdEvery)
 	return &Engine{
-		watch: watch, owns: owns, ports: ports, opts: opts,
+		watch: watch, owns: owns, ports: ports, opts: opts, shares: newShares(cmp.Or(opts.MaxInFlight, maxInFlight)),
 		changes: make(chan change), leaving: map[string]chan struct{}{}, serving: map[string]*served{},
 	}
 }
@@ -197,7 +202,7 @@ func (e *Engine) apply(ctx context.Context, sub *sluice.Subscription) {
 // start starts a runner. It ends with ctx, or when it is stopped.
 func (e *Engine) start(ctx context.Context, sub *sluice.Subscription) {
 	inner, cancel := context.WithCancel(ctx)
-	s := &served{runner: newRunner(sub, e.ports, e.opts, &e.ahead), cancel: cancel, ended: make(chan struct{})}
+	s := &served{runner: newRunner(sub, e.ports, e.opts, &e.ahead, e.shares.join()), cancel: cancel, ended: make(chan struct{})}
 	before := e.leaving[sub.ID]
 	delete(e.leaving, sub.ID)
 	e.mu.Lock()
