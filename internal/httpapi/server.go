@@ -32,6 +32,13 @@ type Publisher interface {
 	Publish(ctx context.Context, namespace string, events []sluice.Event) ([]sluice.Stored, error)
 }
 
+// Quota bounds what namespaces take.
+type Quota interface {
+	// Take pays for a request of so many events and bytes, all or nothing. Codes QuotaExceeded,
+	// with retry_after in whole seconds; TooLarge for what can never pass.
+	Take(namespace string, events, bytes int, now time.Time) error
+}
+
 // Log reads a namespace's events.
 type Log interface {
 	// Read returns events in the order of the log. Codes NotFound; InvalidRequest;
@@ -85,6 +92,7 @@ type Options struct {
 	Registry   *registry.Registry
 	Namespaces Namespaces
 	Publisher  Publisher
+	Quota      Quota // nil: no bound
 	Log        Log
 	Deliveries Deliveries
 	Ready      func(context.Context) error           // nil if requests can be served; else code Unavailable

@@ -97,6 +97,18 @@ func (s *Store) ListNamespaces(ctx context.Context) ([]sluice.Namespace, error) 
 	return all, nil
 }
 
+// WatchNamespaces tells of every namespace as Bucket.Watch does, with what is in force, but for
+// the usage.
+func (s *Store) WatchNamespaces(ctx context.Context, f func(Entry[sluice.Namespace])) error {
+	return s.namespaces().Watch(ctx, ">", func(e Entry[sluice.Namespace]) {
+		if e.Change == Set {
+			e.Value = s.effective(e.Value)
+			e.Value.Revision = e.Revision
+		}
+		f(e)
+	})
+}
+
 // DeleteNamespace deletes a namespace with its events and their consumers. The events go
 // first: if it is interrupted, what is left is an empty namespace and not a hidden log.
 // Codes: NotFound; Conflict for the default namespace.
@@ -145,6 +157,7 @@ func (s *Store) effective(ns sluice.Namespace) sluice.Namespace {
 	ns.Retention.MaxAge = cmp.Or(ns.Retention.MaxAge, d.Retention.MaxAge)
 	ns.Retention.MaxBytes = cmp.Or(ns.Retention.MaxBytes, d.Retention.MaxBytes)
 	ns.DedupWindow = cmp.Or(ns.DedupWindow, d.DedupWindow)
+	ns.Quota = ns.Quota.InForce(d.Quota)
 	stream := streams.Events(ns)
 	ns.Retention.MaxAge = cmp.Or(ns.Retention.MaxAge, sluice.Duration(stream.MaxAge))
 	ns.DedupWindow = sluice.Duration(stream.Dedup)

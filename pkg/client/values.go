@@ -116,6 +116,7 @@ type NamespaceSpec struct {
 	Description string           `json:"description,omitempty"`
 	Retention   sluice.Retention `json:"retention,omitzero"`
 	DedupWindow sluice.Duration  `json:"dedup_window,omitzero"`
+	Quota       sluice.Quota     `json:"quota,omitzero"`
 }
 
 // Namespaces returns the namespaces from the cursor on ("": the first).
