@@ -18,7 +18,9 @@ import (
 // what is given, which may take events away. It returns the namespace as it is now, and
 // whether it is new. With a revision it is changed only if that is the stored one.
 //
-// Codes: InvalidRequest; RevisionMismatch; Conflict if it was changed meanwhile.
+// Codes: InvalidRequest; RevisionMismatch; Conflict if it was changed meanwhile; QuotaExceeded and
+// Unprocessable if NATS has no room for the log or does not allow its limits, and then nothing
+// was changed.
 func (s *Store) PutNamespace(ctx context.Context, ns sluice.Namespace) (sluice.Namespace, bool, error) {
 	if err := ns.Validate(); err != nil {
 		return sluice.Namespace{}, false, err
@@ -39,16 +41,31 @@ func (s *Store) PutNamespace(ctx context.Context, ns sluice.Namespace) (sluice.N
 	if created {
 		ns.CreatedAt = time.Now().UTC()
 	}
+	now := revision
 	if ns != stored {
-		if _, err = s.namespaces().Put(ctx, ns.Name, ns, revision); err != nil {
+		if now, err = s.namespaces().Put(ctx, ns.Name, ns, revision); err != nil {
 			return sluice.Namespace{}, false, err
 		}
 	}
 	if err := s.ensure(ctx, s.streamConfig(streams.Events(s.effective(ns))), takeLimits); err != nil {
+		if code := sluice.CodeOf(err); now != revision && (code == sluice.QuotaExceeded || code == sluice.Unprocessable) {
+			err = errors.Join(err, s.revert(ctx, ns.Name, stored, now))
+		}
 		return sluice.Namespace{}, false, err
 	}
 	ns, err = s.GetNamespace(ctx, ns.Name)
 	return ns, created, err
+}
+
+// revert stores what a namespace was before a change, which is nothing for a new one: a record
+// whose log cannot be made would keep servers from starting.
+func (s *Store) revert(ctx context.Context, name string, before sluice.Namespace, revision uint64) error {
+	ctx = context.WithoutCancel(ctx)
+	if before.Name == "" {
+		return s.namespaces().Delete(ctx, name, revision)
+	}
+	_, err := s.namespaces().Put(ctx, name, before, revision)
+	return err
 }
 
 // GetNamespace returns a namespace with its retention in force and its usage. Code NotFound if

@@ -3,6 +3,7 @@ package registry
 import (
 	"cmp"
 	"context"
+	"errors"
 	"fmt"
 	"time"
 
@@ -170,10 +171,15 @@ func sameAs(req *Request, want, existing *sluice.Subscription) error {
 }
 
 // ready returns the subscription once its consumer exists: with the secret if it was created
-// now. A creation whose consumer could not be made is completed by asking again.
+// now. A creation whose consumer could not be made is completed by asking again; one whose
+// consumer will never be made as things are leaves nothing behind.
 func (r *Registry) ready(ctx context.Context, sub *sluice.Subscription, created bool) (*sluice.Subscription, bool, error) { //nolint:revive // created is a result on its way
 	if err := r.needs.Consumers.Ensure(ctx, sub); err != nil {
-		return nil, false, fmt.Errorf("ensure consumer of %s: %w", sub.ID, err)
+		err = fmt.Errorf("ensure consumer of %s: %w", sub.ID, err)
+		if code := sluice.CodeOf(err); created && (code == sluice.QuotaExceeded || code == sluice.Unprocessable) {
+			err = errors.Join(err, unlessMissing(r.Delete(context.WithoutCancel(ctx), sub.ID)))
+		}
+		return nil, false, err
 	}
 	if !created {
 		return sub, false, nil
