@@ -95,6 +95,7 @@ type Options struct {
 	Quota      Quota // nil: no bound
 	Log        Log
 	Deliveries Deliveries
+	Storage    func(context.Context) (sluice.Storage, error)
 	Ready      func(context.Context) error           // nil if requests can be served; else code Unavailable
 	JWKS       func(context.Context) ([]byte, error) // the public keys as a JWK set
 	Metrics    http.Handler                          // for /metrics
@@ -136,6 +137,7 @@ func (s *Server) routes() {
 
 	v1 := s.echo.Group("/v1")
 	v1.GET("/capabilities", s.capabilities)
+	v1.GET("/storage", s.storage)
 	v1.GET("/namespaces", s.listNamespaces)
 	v1.PUT("/namespaces/:ns", s.putNamespace)
 	v1.GET("/namespaces/:ns", s.getNamespace)
