@@ -3,7 +3,7 @@ package limits_test
 import (
 	"context"
 	"errors"
-	"fmt"
+	"strconv"
 	"sync"
 	"sync/atomic"
 	"testing"
@@ -112,7 +112,7 @@ func TestManyAtOnceAreNoMoreThanAllowed(t *testing.T) {
 	var creators sync.WaitGroup
 	for i := range 100 {
 		creators.Go(func() {
-			if c.Enter(t.Context(), fmt.Sprint(i), "acme") == nil {
+			if c.Enter(t.Context(), strconv.Itoa(i), "acme") == nil {
 				let.Add(1)
 			}
 		})

@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
+	"strconv"
 	"strings"
 	"testing"
 	"time"
@@ -109,7 +110,7 @@ func TestALogThatRefusesWhatIsNewSaysWhichLimitItReached(t *testing.T) {
 			store, js := small(t)
 			configure(t, js, func(c *jetstream.StreamConfig) { c.Discard = jetstream.DiscardNew; change(c) })
 			for i := range 2 {
-				_, err := store.Publish(t.Context(), ns, []sluice.Event{eventOf(fmt.Sprint(i), 100)})
+				_, err := store.Publish(t.Context(), ns, []sluice.Event{eventOf(strconv.Itoa(i), 100)})
 				require.NoError(t, err)
 			}
 			_, err := store.Publish(t.Context(), ns, []sluice.Event{eventOf("more", 1000)})
@@ -133,7 +134,7 @@ func TestAServerWithoutRoomSaysWhoHasToMakeSome(t *testing.T) {
 	store, js := small(t)
 	var err error
 	for i := 0; err == nil && i < 100; i++ {
-		_, err = store.Publish(t.Context(), ns, []sluice.Event{eventOf(fmt.Sprint(i), 200_000)})
+		_, err = store.Publish(t.Context(), ns, []sluice.Event{eventOf(strconv.Itoa(i), 200_000)})
 	}
 	requireSays(t, err, sluice.Unavailable, "disk is full", "max_file_store", "nats.max_store")
 	_, err = store.Publish(t.Context(), ns, []sluice.Event{eventOf("b1", 1000), eventOf("b2", 1)})
@@ -197,7 +198,7 @@ func TestTheLimitsOfAnAccountSayWhatToChange(t *testing.T) {
 		store := limited(t, "max_file: 1048576")
 		var err error
 		for i := 0; err == nil && i < 100; i++ {
-			_, err = store.Publish(t.Context(), ns, []sluice.Event{eventOf(fmt.Sprint(i), 100_000)})
+			_, err = store.Publish(t.Context(), ns, []sluice.Event{eventOf(strconv.Itoa(i), 100_000)})
 		}
 		requireSays(t, err, sluice.QuotaExceeded, "account's max_store")
 		_, err = store.Publish(t.Context(), ns, []sluice.Event{eventOf("b1", 100_000), eventOf("b2", 1)})
