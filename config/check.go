@@ -17,6 +17,11 @@ import (
 // second is the shortest age and window that a log knows.
 const second = sluice.Duration(time.Second)
 
+const (
+	maxQuota    = 1 << 30 // more than any server takes
+	minResponse = 1 << 10 // what is kept of an answer
+)
+
 // Check returns everything that is invalid, joined, each an error with code InvalidRequest
 // that says what would be right; nil if all is well. It looks at no file and no network.
 func (c Config) Check() error {
@@ -29,6 +34,7 @@ func (c Config) Check() error {
 		c.Events.check(),
 		when(c.Attempts.MaxAge < second, "attempts.max_age %s: write at least 1s, such as 168h", c.Attempts.MaxAge),
 		c.Webhooks.check(),
+		when(c.Limits.SubscriptionsPerNamespace < 0, "limits.subscriptions_per_namespace %d: write a number, or 0 for any number", c.Limits.SubscriptionsPerNamespace),
 		c.Log.check(),
 		checkURL("tracing.endpoint", c.Tracing.Endpoint),
 	}
@@ -45,6 +51,8 @@ func (n NATS) check() error {
 		when(n.login() > 1, "nats: set only one of credentials, user and password, token, nkey_seed_file"),
 		when(n.Password != "" && n.User == "", "nats.password: there is no nats.user that it belongs to"),
 		when((n.TLS.Cert == "") != (n.TLS.Key == ""), "nats.tls: set cert and key together"),
+		when(n.MaxStore < 0, "nats.max_store %d: write a number of bytes, or 0 for three quarters of what is free", n.MaxStore),
+		when(n.MaxStore > 0 && !n.Embedded(), "nats.max_store: it is for the embedded server; the one at nats.url has its own max_file_store"),
 		when(!slices.Contains([]int{1, 3, 5}, n.Replicas), "nats.replicas %d: write 1, 3 or 5", n.Replicas),
 	)
 }
@@ -85,12 +93,25 @@ func (e Events) check() error {
 		when(age >= 0 && age < second, "events.retention.max_age %s: write at least 1s, such as 168h, or -1s for ever", age),
 		when(e.Retention.MaxBytes < 0, "events.retention.max_bytes %d: write a number of bytes, or 0 for no bound", e.Retention.MaxBytes),
 		when(e.DedupWindow < second, "events.dedup_window %s: write at least 1s, such as 1h", e.DedupWindow),
+		e.Quota.check(),
 		when(age > 0 && e.DedupWindow > age, "events.dedup_window %s: longer than events.retention.max_age %s; write at most that", e.DedupWindow, age),
 	)
 }
 
+func (q Quota) check() error {
+	return errors.Join(
+		when(!(q.EventsPerSecond >= 0 && q.EventsPerSecond <= maxQuota), "events.quota.events_per_second %v: write a number up to %d, or 0 for no bound", q.EventsPerSecond, maxQuota),
+		when(q.Burst < 0 || q.Burst > maxQuota, "events.quota.burst %d: write a number up to %d, or 0 for as many as in a second", q.Burst, maxQuota),
+		when(q.BytesPerSecond < 0 || q.BytesPerSecond > maxQuota, "events.quota.bytes_per_second %d: write a number up to %d, or 0 for no bound", q.BytesPerSecond, maxQuota),
+	)
+}
+
 func (w Webhooks) check() error {
-	var errs []error
+	errs := []error{
+		when(w.MaxBody <= 0, "webhooks.max_body %d: write a number of bytes above 0", w.MaxBody),
+		when(w.MaxResponse < minResponse, "webhooks.max_response %d: write at least %d bytes", w.MaxResponse, minResponse),
+		when(w.MaxInFlight <= 0, "webhooks.max_in_flight %d: write a number above 0", w.MaxInFlight),
+	}
 	for _, cidr := range w.AllowCIDRs {
 		if _, err := netip.ParsePrefix(cidr); err != nil {
 			errs = append(errs, invalid("webhooks.allow_cidrs %q: write a network such as 10.1.0.0/16 or fd00::/8", cidr))

@@ -22,6 +22,7 @@ type Config struct {
 	Events   Events   `json:"events"   envPrefix:"EVENTS_"`
 	Attempts Attempts `json:"attempts" envPrefix:"ATTEMPTS_"`
 	Webhooks Webhooks `json:"webhooks" envPrefix:"WEBHOOKS_"`
+	Limits   Limits   `json:"limits"   envPrefix:"LIMITS_"`
 	Log      Log      `json:"log"      envPrefix:"LOG_"`
 	Tracing  Tracing  `json:"tracing"  envPrefix:"TRACING_"`
 
@@ -67,6 +68,9 @@ type NATS struct {
 	// "always", before an event is acknowledged, or an interval, up to which a crash of the
 	// machine (not of the process) can lose acknowledged events; "1s".
 	Sync string `json:"sync" env:"SYNC"`
+	// MaxStore is how much of the disk the embedded server uses, in bytes; 0: three quarters of
+	// what is free when it starts; 0.
+	MaxStore int64 `json:"max_store" env:"MAX_STORE"`
 }
 
 // TLS is how the server at NATS.URL is met.
@@ -84,6 +88,17 @@ type Events struct {
 	Retention Retention `json:"retention" envPrefix:"RETENTION_"`
 	// DedupWindow is how long an event's id is remembered to recognise duplicates, at least 1s; 1h.
 	DedupWindow sluice.Duration `json:"dedup_window" env:"DEDUP_WINDOW"`
+	Quota       Quota           `json:"quota"        envPrefix:"QUOTA_"`
+}
+
+// Quota bounds what the API of one process takes for a namespace.
+type Quota struct {
+	// EventsPerSecond is how many events a namespace may publish; 0: unlimited; 0.
+	EventsPerSecond float64 `json:"events_per_second" env:"EVENTS_PER_SECOND"`
+	// Burst is how many at once, and so the largest batch; 0: as many as in a second; 0.
+	Burst int `json:"burst" env:"BURST"`
+	// BytesPerSecond is how many bytes of requests' bodies, and as many at once; 0: unlimited; 0.
+	BytesPerSecond int64 `json:"bytes_per_second" env:"BYTES_PER_SECOND"`
 }
 
 // Retention bounds a log; the oldest events go first.
@@ -100,13 +115,27 @@ type Attempts struct {
 	MaxAge sluice.Duration `json:"max_age" env:"MAX_AGE"`
 }
 
-// Webhooks is about where requests may go.
+// Webhooks is about where requests may go, and how much.
 type Webhooks struct {
 	// AllowCIDRs are networks that endpoints may be in although they are private, such as
 	// 10.1.0.0/16; none.
 	AllowCIDRs []string `json:"allow_cidrs" env:"ALLOW_CIDRS"`
 	// AllowInsecureLoopback allows http:// endpoints on this machine; false.
 	AllowInsecureLoopback bool `json:"allow_insecure_loopback" env:"ALLOW_INSECURE_LOOPBACK"`
+	// MaxBody bounds the body of a request that is sent, in bytes; an event that renders larger
+	// becomes a dead letter; 10485760 (10 MiB).
+	MaxBody int64 `json:"max_body" env:"MAX_BODY"`
+	// MaxResponse bounds what is read of an answer's body, in bytes, at least 1024; 65536 (64 KiB).
+	MaxResponse int64 `json:"max_response" env:"MAX_RESPONSE"`
+	// MaxInFlight bounds the requests under way of this process, of which each subscription has a
+	// fair share; 1024.
+	MaxInFlight int `json:"max_in_flight" env:"MAX_IN_FLIGHT"`
+}
+
+// Limits bounds what there may be.
+type Limits struct {
+	// SubscriptionsPerNamespace is how many subscriptions a namespace may have; 0: any number; 10000.
+	SubscriptionsPerNamespace int `json:"subscriptions_per_namespace" env:"SUBSCRIPTIONS_PER_NAMESPACE"`
 }
 
 // Log is about the server's own log.
@@ -136,7 +165,8 @@ func Default() Config {
 			DedupWindow: sluice.Duration(time.Hour),
 		},
 		Attempts: Attempts{MaxAge: sluice.Duration(week)},
-		Webhooks: Webhooks{AllowCIDRs: []string{}},
+		Webhooks: Webhooks{AllowCIDRs: []string{}, MaxBody: 10 << 20, MaxResponse: 64 << 10, MaxInFlight: 1024},
+		Limits:   Limits{SubscriptionsPerNamespace: 10_000},
 		Log:      Log{Level: "info", Format: "text"},
 	}
 }

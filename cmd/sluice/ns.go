@@ -2,7 +2,9 @@ package main
 
 import (
 	"context"
+	"fmt"
 	"strconv"
+	"strings"
 
 	"github.com/sluice-io/sluice/pkg/client"
 	"github.com/sluice-io/sluice/pkg/sluice"
@@ -45,6 +47,10 @@ type nsPutCmd struct {
 	MaxAge      sluice.Duration `name:"max-age" help:"How long events are kept; -1s: for ever; the server's default otherwise." placeholder:"168h"`
 	MaxBytes    int64           `name:"max-bytes" help:"Size of its log, in bytes; no bound." placeholder:"N"`
 	DedupWindow sluice.Duration `name:"dedup-window" help:"How long an event's id is remembered; the server's default." placeholder:"1h"`
+
+	EventsPerSecond float64 `name:"events-per-second" help:"Events that the API takes for it; -1: no bound; the server's default." placeholder:"N"`
+	Burst           int     `help:"Events that the API takes at once; as many as in a second." placeholder:"N"`
+	BytesPerSecond  int64   `name:"bytes-per-second" help:"Bytes of requests' bodies that the API takes for it; -1: no bound; the server's default." placeholder:"N"`
 }
 
 // Help says what becomes of settings that no flag names.
@@ -62,6 +68,7 @@ func (c *nsPutCmd) Run(ctx context.Context, s *session) error {
 		Description: c.Description,
 		Retention:   sluice.Retention{MaxAge: c.MaxAge, MaxBytes: c.MaxBytes},
 		DedupWindow: c.DedupWindow,
+		Quota:       sluice.Quota{EventsPerSecond: c.EventsPerSecond, Burst: c.Burst, BytesPerSecond: c.BytesPerSecond},
 	})
 	if err != nil {
 		return err
@@ -107,6 +114,7 @@ func (s *session) showNamespace(ns sluice.Namespace) error {
 		pairs := []string{
 			"name", ns.Name, "description", ns.Description, "created", when(ns.CreatedAt),
 			"max age", age(ns.Retention.MaxAge), "max bytes", size(ns.Retention.MaxBytes), "dedup window", span(ns.DedupWindow),
+			"quota", quota(ns.Quota),
 		}
 		if u := ns.Usage; u != nil {
 			pairs = append(pairs, "events", strconv.FormatUint(u.Events, 10), "bytes", strconv.FormatUint(u.Bytes, 10),
@@ -137,6 +145,21 @@ func size(n int64) string {
 		return "no bound"
 	}
 	return strconv.FormatInt(n, 10)
+}
+
+// quota says in a line what the API takes for a namespace.
+func quota(q sluice.Quota) string {
+	var parts []string
+	if q.EventsPerSecond > 0 {
+		parts = append(parts, fmt.Sprintf("%v events/s, %d at once", q.EventsPerSecond, q.Burst))
+	}
+	if q.BytesPerSecond > 0 {
+		parts = append(parts, fmt.Sprintf("%d bytes/s", q.BytesPerSecond))
+	}
+	if len(parts) == 0 {
+		return "no bound"
+	}
+	return strings.Join(parts, "; ")
 }
 
 // collect reads the parts of a list until it has limit elements (0: all).

@@ -78,6 +78,7 @@ func (s *server) serve(ctx context.Context) error {
 	var parts, log sync.WaitGroup
 	log.Go(func() { cancel(s.attempts.Run(logging)) })
 	parts.Go(func() { cancel(s.engine.Run(inner)) })
+	parts.Go(func() { cancel(followQuotas(inner, s.store, s.quotas)) })
 	parts.Go(func() { cancel(s.serveHTTP(inner)) })
 	parts.Wait()
 	endLog()

@@ -10,6 +10,7 @@ import (
 	"github.com/google/uuid"
 
 	"github.com/sluice-io/sluice/internal/httpapi"
+	"github.com/sluice-io/sluice/internal/limits"
 	"github.com/sluice-io/sluice/internal/metrics"
 	"github.com/sluice-io/sluice/internal/natsstore"
 	"github.com/sluice-io/sluice/internal/push"
@@ -36,17 +37,36 @@ func (s sources) Look(ctx context.Context, sub *sluice.Subscription, wanted func
 	return s.store.Look(ctx, sub, wanted, lost)
 }
 
-// watcher tells the engine of subscriptions.
-type watcher struct{ subscriptions natsstore.Subscriptions }
+// watcher tells the engine of subscriptions, and what counts them.
+type watcher struct {
+	subscriptions natsstore.Subscriptions
+	counts        *limits.Counts
+}
 
 // Watch tells of every subscription, then of every change.
 func (w watcher) Watch(ctx context.Context, change func(id string, sub *sluice.Subscription)) error {
 	return w.subscriptions.Watch(ctx, func(e natsstore.Entry[*sluice.Subscription]) {
 		switch e.Change {
 		case natsstore.Set:
+			w.counts.Set(e.Key, e.Value.Namespace)
 			change(e.Key, e.Value)
 		case natsstore.Removed:
+			w.counts.Remove(e.Key)
 			change(e.Key, nil)
+		case natsstore.CaughtUp:
+			w.counts.CaughtUp()
+		}
+	})
+}
+
+// followQuotas tells the quotas of every namespace, then of every change, until ctx is done.
+func followQuotas(ctx context.Context, store *natsstore.Store, quotas *limits.Quotas) error {
+	return store.WatchNamespaces(ctx, func(e natsstore.Entry[sluice.Namespace]) {
+		switch e.Change {
+		case natsstore.Set:
+			quotas.Set(e.Value)
+		case natsstore.Removed:
+			quotas.Remove(e.Key)
 		case natsstore.CaughtUp:
 		}
 	})
@@ -90,11 +110,16 @@ func (k keyRing) SigningKey() (kid string, key ed25519.PrivateKey) { return k.id
 type namespaces struct {
 	store    *natsstore.Store
 	registry *registry.Registry
+	quotas   *limits.Quotas
 }
 
-// PutNamespace makes or changes a namespace.
+// PutNamespace makes or changes a namespace. Its quota holds at once in this process.
 func (n namespaces) PutNamespace(ctx context.Context, ns sluice.Namespace) (sluice.Namespace, bool, error) {
-	return n.store.PutNamespace(ctx, ns)
+	stored, created, err := n.store.PutNamespace(ctx, ns)
+	if err == nil {
+		n.quotas.Set(stored)
+	}
+	return stored, created, err
 }
 
 // Namespace returns a namespace.

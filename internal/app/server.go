@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"log/slog"
 	"net"
 	"net/http"
 	"net/netip"
@@ -17,6 +16,7 @@ import (
 	"github.com/sluice-io/sluice/config"
 	"github.com/sluice-io/sluice/internal/endpoint"
 	"github.com/sluice-io/sluice/internal/httpapi"
+	"github.com/sluice-io/sluice/internal/limits"
 	"github.com/sluice-io/sluice/internal/metrics"
 	"github.com/sluice-io/sluice/internal/natsd"
 	"github.com/sluice-io/sluice/internal/natsstore"
@@ -39,6 +39,8 @@ type server struct {
 	attempts *natsstore.AttemptLog
 	tracing  *tracing
 	sender   *endpoint.Sender
+	counts   *limits.Counts
+	quotas   *limits.Quotas
 	registry *registry.Registry
 	engine   *push.Engine
 	metrics  *metrics.Metrics
@@ -93,7 +95,7 @@ func (s *server) openNATS(ctx context.Context) (err error) {
 		return nil
 	}
 	opts := natsd.Options{
-		StoreDir: filepath.Join(s.cfg.Data, "nats"), Sync: s.cfg.NATS.Sync, Log: s.opts.Log,
+		StoreDir: filepath.Join(s.cfg.Data, "nats"), Sync: s.cfg.NATS.Sync, MaxStore: s.cfg.NATS.MaxStore, Log: s.opts.Log,
 		DontListen: s.cfg.NATS.Listen == "none",
 	}
 	if !opts.DontListen {
@@ -124,6 +126,7 @@ func (s *server) openStore(ctx context.Context) (err error) {
 		Defaults: sluice.Namespace{
 			Retention:   sluice.Retention{MaxAge: s.cfg.Events.Retention.MaxAge, MaxBytes: s.cfg.Events.Retention.MaxBytes},
 			DedupWindow: s.cfg.Events.DedupWindow,
+			Quota:       sluice.Quota(s.cfg.Events.Quota),
 		},
 	}
 	if s.nats != nil {
@@ -144,7 +147,10 @@ func (s *server) openSender(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	opts := endpoint.Options{AllowLoopback: s.cfg.InsecureLoopback(), Version: s.opts.Version, Keys: keyRing{keys[0].ID, keys[0].Private()}}
+	opts := endpoint.Options{
+		AllowLoopback: s.cfg.InsecureLoopback(), Version: s.opts.Version, Keys: keyRing{keys[0].ID, keys[0].Private()},
+		MaxBody: s.cfg.Webhooks.MaxBody, MaxResponse: s.cfg.Webhooks.MaxResponse,
+	}
 	for _, cidr := range s.cfg.Webhooks.AllowCIDRs {
 		prefix, err := netip.ParsePrefix(cidr)
 		if err != nil {
@@ -163,6 +169,7 @@ func (s *server) openSender(ctx context.Context) error {
 }
 
 func (s *server) openRegistry(context.Context) error {
+	s.counts, s.quotas = limits.NewCounts(s.cfg.Limits.SubscriptionsPerNamespace), limits.NewQuotas()
 	s.registry = registry.New(registry.Needs{
 		Subscriptions: s.store.Subscriptions(),
 		Reservations:  natsstore.OpenBucket[registry.Reservation](s.store, streams.Reservations),
@@ -172,6 +179,7 @@ func (s *server) openRegistry(context.Context) error {
 		Replays:       s.store.Replays(),
 		ReplayLogs:    s.store,
 		Now:           time.Now,
+		Quota:         s.counts,
 	})
 	return nil
 }
@@ -185,11 +193,15 @@ func (s *server) openEngine(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	s.metrics = metrics.New(s.moments, s.logs(context.WithoutCancel(ctx)))
-	s.engine = push.New(watcher{s.store.Subscriptions()}, leases, push.Ports{
+	scraping := context.WithoutCancel(ctx)
+	s.metrics = metrics.New(s.moments, kept(func() []metrics.Log { return s.logs(scraping) }))
+	s.metrics.WatchStorage(kept(func() []sluice.Storage { return s.storages(scraping) }))
+	s.engine = push.New(watcher{s.store.Subscriptions(), s.counts}, leases, push.Ports{
 		Sources: sources{s.store}, Log: s.attempts, Lanes: s.store, Events: s.store, Sender: s.traced(), Registry: s.registry,
 		Replays: s.store.Replays(),
-	}, push.Options{Observe: s.metrics, Log: s.opts.Log, Replays: replayWatcher{s.store.Replays()}})
+	}, push.Options{
+		Observe: s.metrics, Log: s.opts.Log, Replays: replayWatcher{s.store.Replays()}, MaxInFlight: s.cfg.Webhooks.MaxInFlight,
+	})
 	return nil
 }
 
@@ -203,9 +215,9 @@ func (s *server) openAPI(context.Context) error {
 		publish = tracedPublisher{publish, s.tracing}
 	}
 	s.api = httpapi.New(httpapi.Options{
-		Token: token, Registry: s.registry, Namespaces: namespaces{s.store, s.registry},
-		Publisher: publish, Log: eventLog{s.store}, Deliveries: deliveries{s.store, s.traced()},
-		Ready: s.store.Ready, JWKS: s.jwks, Metrics: s.metrics.Handler(),
+		Token: token, Registry: s.registry, Namespaces: namespaces{s.store, s.registry, s.quotas},
+		Publisher: publish, Quota: s.quotas, Log: eventLog{s.store}, Deliveries: deliveries{s.store, s.traced()},
+		Storage: s.storage, Ready: s.store.Ready, JWKS: s.jwks, Metrics: s.metrics.Handler(),
 		Version: s.opts.Version, MaxBody: s.cfg.HTTP.MaxBody, Logger: s.opts.Log,
 	}).Handler()
 	return nil
@@ -248,24 +260,4 @@ func (s *server) moments() []metrics.Moment {
 		})
 	}
 	return all
-}
-
-// logs returns what reads the namespaces' logs for a scrape; nothing while NATS is away.
-func (s *server) logs(ctx context.Context) func() []metrics.Log {
-	return func() []metrics.Log {
-		limit, cancel := context.WithTimeout(ctx, scrapeLimit)
-		defer cancel()
-		all, err := s.store.ListNamespaces(limit)
-		if err != nil {
-			s.opts.Log.WarnContext(limit, "scrape", slog.Any("error", err))
-			return nil
-		}
-		logs := make([]metrics.Log, 0, len(all))
-		for _, ns := range all {
-			if u := ns.Usage; u != nil {
-				logs = append(logs, metrics.Log{Namespace: ns.Name, Events: u.Events, Bytes: u.Bytes, LastSeq: u.LastSeq})
-			}
-		}
-		return logs
-	}
 }

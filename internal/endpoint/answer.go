@@ -12,25 +12,26 @@ import (
 )
 
 const (
-	maxAnswer  = 64 << 10 // of an answer's body that is read
-	maxExcerpt = 1 << 10  // of it that is kept
+	maxExcerpt = 1 << 10 // of an answer's body that is kept
 	maxWait    = 365 * 24 * time.Hour
 )
 
 // read writes into a what an answer means (register C06): 2xx is Delivered, 410 Gone, everything
 // else Failed. It returns an error if a 2xx's body ends before its time: the endpoint may have
 // died over it. Of a failure the status counts, whatever becomes of the body. Bodies are read
-// to their end, so that the connection can be used again, but not beyond maxAnswer.
-func (s *Sender) read(res *http.Response, a *sluice.Attempt) error {
+// to their end, so that the connection can be used again, but not beyond MaxResponse: a connection
+// with more to come is closed.
+func (s *Sender) read(res *http.Response, secrets func() mask, a *sluice.Attempt) error {
 	a.Status = res.StatusCode
+	body := io.LimitReader(res.Body, s.opts.MaxResponse)
 	if res.StatusCode >= 200 && res.StatusCode <= 299 {
-		if _, err := io.Copy(io.Discard, io.LimitReader(res.Body, maxAnswer)); err != nil {
+		if _, err := io.Copy(io.Discard, body); err != nil {
 			return err
 		}
 		a.Outcome = sluice.Delivered
 		return nil
 	}
-	a.Outcome, a.Error = sluice.Failed, explain(res)
+	a.Outcome, a.Error = sluice.Failed, explain(res, secrets())
 	if res.StatusCode == http.StatusGone {
 		a.Outcome = sluice.Gone
 	}
@@ -38,14 +39,14 @@ func (s *Sender) read(res *http.Response, a *sluice.Attempt) error {
 		a.RetryAfter = retryAfter(res.Header.Get("Retry-After"), s.opts.Now())
 	}
 	if res.StatusCode >= 200 { // the body of a 101 is an open connection
-		a.Response = excerpt(res.Body)
+		a.Response = excerpt(body, secrets())
 	}
 	return nil
 }
 
 // explain says in one line why the status is a failure. A redirect's query may hold secrets: it
 // is left out.
-func explain(res *http.Response) string {
+func explain(res *http.Response, secrets mask) string {
 	status := "status " + strconv.Itoa(res.StatusCode)
 	if res.StatusCode < 300 || res.StatusCode > 399 {
 		return status
@@ -55,18 +56,18 @@ func explain(res *http.Response) string {
 		return status
 	}
 	target := to.Scheme + "://" + to.Host + to.EscapedPath()
-	return "redirect to " + clip(target, 256) + " not followed"
+	return "redirect to " + clip(secrets.apply(target), 256) + " not followed"
 }
 
-// excerpt returns the start of body as valid UTF-8, at most maxExcerpt bytes.
-func excerpt(body io.Reader) string {
-	limited := io.LimitReader(body, maxAnswer)
-	head := make([]byte, maxExcerpt)
-	n, err := io.ReadFull(limited, head)
+// excerpt returns the start of body as valid UTF-8, at most maxExcerpt bytes, without secrets:
+// so much more is read that one which begins there is known.
+func excerpt(body io.Reader, secrets mask) string {
+	head := make([]byte, maxExcerpt+secrets.longest())
+	n, err := io.ReadFull(body, head)
 	if err == nil {
-		_, _ = io.Copy(io.Discard, limited) // only for the connection's sake
+		_, _ = io.Copy(io.Discard, body) // only for the connection's sake
 	}
-	return clip(strings.ToValidUTF8(string(head[:n]), "\uFFFD"), maxExcerpt)
+	return clip(strings.ToValidUTF8(secrets.head(string(head[:n]), maxExcerpt), "\uFFFD"), maxExcerpt)
 }
 
 // clip returns s, or as many whole characters of it as fit into limit bytes.

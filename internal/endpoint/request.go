@@ -52,7 +52,7 @@ func (s *Sender) request(ctx context.Context, sub *sluice.Subscription, ev *slui
 	if s.opts.Trace != nil {
 		s.opts.Trace(ctx, d.header)
 	}
-	if err := d.pack(); err != nil {
+	if err := d.packWithin(s.opts.MaxBody); err != nil {
 		return nil, nil, err
 	}
 	if err := d.sign(s.opts.Keys); err != nil {
@@ -73,6 +73,22 @@ func headerID(id string) string {
 		return id
 	}
 	return percent(id, "%")
+}
+
+// packWithin is pack. It returns an error (TooLarge) if the body has more than limit bytes, of
+// which no envelope has less than the data.
+func (d *draft) packWithin(limit int64) error {
+	size := int64(len(d.ev.Data))
+	if size <= limit {
+		if err := d.pack(); err != nil {
+			return err
+		}
+		size = int64(len(d.body))
+	}
+	if size > limit {
+		return sluice.Errorf(sluice.TooLarge, "the request would be larger than webhooks.max_body, %d bytes; publish a reference to the data instead", limit)
+	}
+	return nil
 }
 
 // pack renders the body and sets the headers that describe it.

@@ -15,7 +15,9 @@ import (
 )
 
 const (
-	defaultTimeout = 15 * time.Second
+	defaultTimeout     = 15 * time.Second
+	defaultMaxBody     = 10 << 20
+	defaultMaxResponse = 64 << 10
 	// setUp bounds what may outlive an attempt: the transport finishes a connection that it
 	// began, for the next attempt to use.
 	setUp = 30 * time.Second
@@ -35,6 +37,8 @@ type Options struct {
 	AllowCIDRs    []netip.Prefix                     // addresses admitted although they are not public
 	AllowLoopback bool                               // http:// and https:// to this host admitted (register C20)
 	Version       string                             // in User-Agent; "dev"
+	MaxBody       int64                              // bytes of a request's body; 10 MiB
+	MaxResponse   int64                              // bytes of an answer's body that are read; 64 KiB
 	Keys          KeyRing                            // nil: ed25519 is refused
 	Resolver      *net.Resolver                      // net.DefaultResolver
 	Now           func() time.Time                   // time.Now
@@ -57,6 +61,8 @@ func New(opts Options) *Sender {
 	if opts.Resolver == nil {
 		opts.Resolver = net.DefaultResolver
 	}
+	opts.MaxBody = cmp.Or(opts.MaxBody, defaultMaxBody)
+	opts.MaxResponse = cmp.Or(opts.MaxResponse, defaultMaxResponse)
 	s := &Sender{opts: opts, agent: "Sluice/" + cmp.Or(opts.Version, "dev"), guard: newGuard(opts)}
 	s.transport = &http.Transport{
 		Proxy:                  nil, // never from the environment: a proxy would dial behind the guard
@@ -95,7 +101,8 @@ func (s *Sender) Check(ctx context.Context, e sluice.Endpoint) error {
 // verdict. It takes as long as the policy's timeout at most, over connecting, headers and body.
 // Outcome Refused means that nothing was sent, and that nothing will ever be until the
 // subscription or the event changes; an address that is blocked when it is dialled is Failed,
-// since DNS may change back. An attempt that ctx interrupts is Failed too: look at ctx.Err().
+// since DNS may change back. Dead says why if there is a better word for it than NotSendable: the
+// body would be larger than MaxBody. What is kept of an answer names no secret. An attempt that ctx interrupts is Failed too: look at ctx.Err().
 func (s *Sender) Send(ctx context.Context, sub *sluice.Subscription, ev *sluice.Event, number int) sluice.Attempt {
 	a := sluice.Attempt{
 		Subscription: sub.ID,
@@ -111,26 +118,30 @@ func (s *Sender) Send(ctx context.Context, sub *sluice.Subscription, ev *sluice.
 	defer cancel()
 	req, body, err := s.request(limited, sub, ev, &a)
 	if err != nil {
-		a.Outcome, a.Error = sluice.Refused, err.Error()
+		a.Outcome, a.Error = sluice.Refused, newMask(sub).apply(err.Error())
+		if sluice.CodeOf(err) == sluice.TooLarge {
+			a.Dead = sluice.EventTooLarge
+		}
 		return s.ended(a)
 	}
 	hash := sha256.Sum256(body)
 	a.PayloadHash = hex.EncodeToString(hash[:])
-	if err := s.exchange(req, &a); err != nil {
-		a.Outcome, a.Error = sluice.Failed, failure(ctx, err, timeout)
+	secrets := func() mask { return newMask(sub) }
+	if err := s.exchange(req, secrets, &a); err != nil {
+		a.Outcome, a.Error = sluice.Failed, secrets().apply(failure(ctx, err, timeout))
 	}
 	return s.ended(a)
 }
 
 // exchange sends the request and writes into a what the answer means. The transport itself does
 // it, not a client: it follows no redirect and keeps no cookie (C06).
-func (s *Sender) exchange(req *http.Request, a *sluice.Attempt) error {
+func (s *Sender) exchange(req *http.Request, secrets func() mask, a *sluice.Attempt) error {
 	res, err := s.transport.RoundTrip(req)
 	if err != nil {
 		return err
 	}
 	defer func() { _ = res.Body.Close() }() // all that is wanted was read before
-	return s.read(res, a)
+	return s.read(res, secrets, a)
 }
 
 func (s *Sender) ended(a sluice.Attempt) sluice.Attempt {

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"log/slog"
 	"net/http"
+	"strconv"
 
 	"github.com/labstack/echo/v4"
 
@@ -82,6 +83,12 @@ func public(err error) *sluice.Error {
 	return sluice.Errorf(sluice.Internal, "something went wrong inside; the operator finds it in the log by the request id")
 }
 
+// retryAfter returns after how many seconds the same request may pass: what the error says, or one.
+func retryAfter(e *sluice.Error) string {
+	seconds, _ := e.Details["retry_after"].(int)
+	return strconv.Itoa(max(1, seconds))
+}
+
 // fail writes the answer to a request that failed.
 func (s *Server) fail(c echo.Context, err error) {
 	if c.Response().Committed {
@@ -93,7 +100,7 @@ func (s *Server) fail(c echo.Context, err error) {
 	case sluice.Unauthenticated:
 		header.Set(echo.HeaderWWWAuthenticate, `Bearer realm="sluice"`)
 	case sluice.QuotaExceeded, sluice.Unavailable:
-		header.Set(echo.HeaderRetryAfter, "1")
+		header.Set(echo.HeaderRetryAfter, retryAfter(e))
 	}
 	body := failure{Error: failureError{Code: e.Code, Message: e.Message, Details: e.Details}, RequestID: header.Get(echo.HeaderXRequestID)}
 	if body.Error.Details == nil {

@@ -5,6 +5,7 @@ import (
 	"net/http"
 	"strconv"
 	"strings"
+	"time"
 
 	"github.com/labstack/echo/v4"
 
@@ -19,6 +20,11 @@ func (s *Server) publish(c echo.Context) error {
 	events, err := parseEvents(c.Request().Header, data)
 	if err != nil {
 		return err
+	}
+	if s.opts.Quota != nil {
+		if err := s.opts.Quota.Take(c.Param("ns"), len(events), len(data), time.Now()); err != nil {
+			return err
+		}
 	}
 	stored, err := s.opts.Publisher.Publish(c.Request().Context(), c.Param("ns"), events)
 	if err != nil {

@@ -38,6 +38,15 @@ func (s *Server) jwks(c echo.Context) error {
 	return c.Blob(http.StatusOK, "application/jwk-set+json", set)
 }
 
+// storage says how full the store is.
+func (s *Server) storage(c echo.Context) error {
+	storage, err := s.opts.Storage(c.Request().Context())
+	if err != nil {
+		return err
+	}
+	return c.JSON(http.StatusOK, storage)
+}
+
 // wireVersion is the version of the API's paths and bodies.
 const wireVersion = "v1"
 

@@ -16,6 +16,7 @@ type namespaceRequest struct {
 	Description string           `json:"description"`
 	Retention   sluice.Retention `json:"retention"`
 	DedupWindow sluice.Duration  `json:"dedup_window"`
+	Quota       sluice.Quota     `json:"quota"`
 }
 
 func (s *Server) putNamespace(c echo.Context) error {
@@ -28,7 +29,8 @@ func (s *Server) putNamespace(c echo.Context) error {
 		return err
 	}
 	ns := sluice.Namespace{
-		Name: c.Param("ns"), Description: req.Description, Retention: req.Retention, DedupWindow: req.DedupWindow, Revision: revision,
+		Name: c.Param("ns"), Description: req.Description, Retention: req.Retention, DedupWindow: req.DedupWindow,
+		Quota: req.Quota, Revision: revision,
 	}
 	if err := ns.Validate(); err != nil {
 		return err

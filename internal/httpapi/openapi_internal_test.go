@@ -130,6 +130,8 @@ func TestTheSchemasHaveTheFieldsOfTheBodies(t *testing.T) {
 		{sluice.Namespace{}, []string{"Namespace"}, nil},
 		{namespaceRequest{}, []string{"NamespaceRequest"}, nil},
 		{sluice.Retention{}, []string{"Retention"}, nil},
+		{sluice.Quota{}, []string{"Quota"}, nil},
+		{sluice.Storage{}, []string{"Storage"}, nil},
 		{sluice.Stored{}, []string{"Stored"}, nil},
 		{sluice.Filter{}, []string{"Filter"}, nil},
 		{sluice.Endpoint{}, []string{"Endpoint"}, nil},

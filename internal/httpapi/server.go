@@ -32,6 +32,13 @@ type Publisher interface {
 	Publish(ctx context.Context, namespace string, events []sluice.Event) ([]sluice.Stored, error)
 }
 
+// Quota bounds what namespaces take.
+type Quota interface {
+	// Take pays for a request of so many events and bytes, all or nothing. Codes QuotaExceeded,
+	// with retry_after in whole seconds; TooLarge for what can never pass.
+	Take(namespace string, events, bytes int, now time.Time) error
+}
+
 // Log reads a namespace's events.
 type Log interface {
 	// Read returns events in the order of the log. Codes NotFound; InvalidRequest;
@@ -85,8 +92,10 @@ type Options struct {
 	Registry   *registry.Registry
 	Namespaces Namespaces
 	Publisher  Publisher
+	Quota      Quota // nil: no bound
 	Log        Log
 	Deliveries Deliveries
+	Storage    func(context.Context) (sluice.Storage, error)
 	Ready      func(context.Context) error           // nil if requests can be served; else code Unavailable
 	JWKS       func(context.Context) ([]byte, error) // the public keys as a JWK set
 	Metrics    http.Handler                          // for /metrics
@@ -128,6 +137,7 @@ func (s *Server) routes() {
 
 	v1 := s.echo.Group("/v1")
 	v1.GET("/capabilities", s.capabilities)
+	v1.GET("/storage", s.storage)
 	v1.GET("/namespaces", s.listNamespaces)
 	v1.PUT("/namespaces/:ns", s.putNamespace)
 	v1.GET("/namespaces/:ns", s.getNamespace)

@@ -153,6 +153,7 @@ func newBench(t *testing.T) *bench {
 func (b *bench) options() httpapi.Options {
 	opts := b.bareOptions()
 	opts.Registry, opts.Namespaces, opts.Publisher, opts.Log, opts.Deliveries, opts.Ready = b.registry, b, b.store, b, b, b.store.Ready
+	opts.Storage = b.store.Storage
 	return opts
 }
 

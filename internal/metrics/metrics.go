@@ -26,6 +26,7 @@ type Log struct {
 	Namespace string
 	Events    uint64
 	Bytes     uint64
+	MaxBytes  uint64 // that it may hold; 0: any number
 	LastSeq   uint64 // so many events were ever published, whoever published them
 }
 
@@ -65,6 +66,20 @@ func New(moments func() []Moment, logs func() []Log) *Metrics {
 		readings[Moment]{moments, momentReadings()}, readings[Log]{logs, logReadings()},
 		collectors.NewGoCollector(), collectors.NewProcessCollector(collectors.ProcessCollectorOpts{}))
 	return m
+}
+
+// WatchStorage reads how full the store is whenever the set is scraped. Call it once.
+func (m *Metrics) WatchStorage(storage func() []sluice.Storage) {
+	of := func(name, help string, value func(sluice.Storage) uint64) reading[sluice.Storage] {
+		return reading[sluice.Storage]{
+			prometheus.NewDesc(name, help, nil, nil), prometheus.GaugeValue,
+			func(s sluice.Storage) float64 { return float64(value(s)) }, func(sluice.Storage) []string { return nil },
+		}
+	}
+	m.registry.MustRegister(readings[sluice.Storage]{storage, []reading[sluice.Storage]{
+		of("sluice_storage_bytes", "Bytes that all logs and records take.", func(s sluice.Storage) uint64 { return s.UsedBytes }),
+		of("sluice_storage_limit_bytes", "Bytes that they may take; 0: it is not known.", func(s sluice.Storage) uint64 { return s.LimitBytes }),
+	}})
 }
 
 // Handler serves the metrics in Prometheus's text format.
@@ -130,6 +145,7 @@ func logReadings() []reading[Log] {
 			func(l Log) float64 { return float64(l.LastSeq) }),
 		of(prometheus.GaugeValue, "sluice_log_events", "Events that the log holds.", func(l Log) float64 { return float64(l.Events) }),
 		of(prometheus.GaugeValue, "sluice_log_bytes", "Bytes that the log holds.", func(l Log) float64 { return float64(l.Bytes) }),
+		of(prometheus.GaugeValue, "sluice_log_limit_bytes", "Bytes that the log may hold; 0: any number.", func(l Log) float64 { return float64(l.MaxBytes) }),
 	}
 }
 

@@ -17,8 +17,11 @@ func TestAScrapeShowsWhatWasCountedAndWhatIsNow(t *testing.T) {
 		func() []metrics.Moment {
 			return []metrics.Moment{{Namespace: "acme", Subscription: "erp", InFlight: 1, Held: 2, Parked: 3, LagSeconds: 4.5}}
 		},
-		func() []metrics.Log { return []metrics.Log{{Namespace: "acme", Events: 5, Bytes: 6, LastSeq: 7}} },
+		func() []metrics.Log {
+			return []metrics.Log{{Namespace: "acme", Events: 5, Bytes: 6, MaxBytes: 8, LastSeq: 7}}
+		},
 	)
+	m.WatchStorage(func() []sluice.Storage { return []sluice.Storage{{UsedBytes: 9, LimitBytes: 10}} })
 	sub := &sluice.Subscription{Namespace: "acme", ID: "erp"}
 	m.Taken("acme", []sluice.Stored{{}, {Duplicate: true}})
 	m.Matched(sub)
@@ -33,6 +36,9 @@ func TestAScrapeShowsWhatWasCountedAndWhatIsNow(t *testing.T) {
 		`sluice_events_published_total{namespace="acme"} 7`,
 		`sluice_log_events{namespace="acme"} 5`,
 		`sluice_log_bytes{namespace="acme"} 6`,
+		`sluice_log_limit_bytes{namespace="acme"} 8`,
+		`sluice_storage_bytes 9`,
+		`sluice_storage_limit_bytes 10`,
 		`sluice_events_matched_total{namespace="acme",subscription="erp"} 1`,
 		`sluice_attempts_total{namespace="acme",outcome="delivered",subscription="erp"} 1`,
 		`sluice_dead_letters_total{namespace="acme",reason="exhausted",subscription="erp"} 1`,

@@ -73,6 +73,15 @@ func (s *Server) InProcessConn() (net.Conn, error) {
 	return s.nats.InProcessConn() //nolint:wrapcheck // nats.go is the caller and wraps it
 }
 
+// Storage returns how many bytes of the disk JetStream uses, and how many it may.
+func (s *Server) Storage() (used, limit uint64, err error) {
+	info, err := s.nats.Jsz(nil)
+	if err != nil {
+		return 0, 0, fmt.Errorf("nats server: storage: %w", err)
+	}
+	return info.Store, uint64(max(info.Config.MaxStore, 0)), nil
+}
+
 // Shutdown stops the server, waits until it has ended and gives the data directory back.
 // Calling it again does nothing.
 func (s *Server) Shutdown() error {

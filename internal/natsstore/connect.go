@@ -131,6 +131,16 @@ func (s *Store) Ready(ctx context.Context) error {
 	return nil
 }
 
+// Storage returns what the account's streams take on the disk, and what the account allows; a
+// server's own limit is not to be known from outside. Code Unavailable.
+func (s *Store) Storage(ctx context.Context) (sluice.Storage, error) {
+	info, err := asked(ctx, askTimeout, s.js.AccountInfo)
+	if err != nil {
+		return sluice.Storage{}, fmt.Errorf("storage: %w", storeError(ctx, err))
+	}
+	return sluice.Storage{UsedBytes: info.Store, LimitBytes: uint64(max(info.Limits.MaxStore, 0))}, nil
+}
+
 // Close ends the connection and waits until it has ended. What still goes on fails.
 func (s *Store) Close() {
 	s.nc.Close()

@@ -22,6 +22,11 @@ const (
 	codeMemoryResources       = 10028
 	codeStoreFailed           = 10077
 	codeNoPeers               = 10005 // too few servers are up, or known to be
+	codeMaxConsumers          = 10026
+	codeMaxStreams            = 10027
+	codeMaxBytesRequired      = 10113
+	codeMaxAckPending         = 10121
+	codeMaxStreamBytes        = 10122
 	codeHeaderTooLarge        = 10097
 	codeMessageTooLarge       = 10054
 	codeWrongLastSeq          = 10071 // what a lost compare-and-set is on one replica
@@ -124,18 +129,8 @@ func storeError(ctx context.Context, err error) error {
 }
 
 func callersError(err error) *sluice.Error {
-	switch apiCode(err) {
-	case codeMessageTooLarge, codeHeaderTooLarge:
-		return sluice.Errorf(sluice.TooLarge, "the event is larger than the log takes; send less data or a reference to it")
-	case codeAccountResources, codeStorageResources, codeMemoryResources:
-		return sluice.Errorf(sluice.QuotaExceeded, "the store's quota is used up; free space by a shorter retention or raise the quota")
-	case codeStoreFailed:
-		if strings.Contains(err.Error(), "exceeded") { // the one code for every failure to write has no finer one
-			return sluice.Errorf(sluice.QuotaExceeded, "the namespace's log is full; shorten its retention or raise its limits")
-		}
-		return storeCannotWrite()
-	case codeInsufficientResources:
-		return storeCannotWrite()
+	if e := limitError(err); e != nil {
+		return e
 	}
 	switch {
 	case errors.Is(err, nats.ErrMaxPayload):
@@ -146,6 +141,54 @@ func callersError(err error) *sluice.Error {
 	return nil
 }
 
+// limitError returns what to do about a limit of JetStream's that was reached, nil if none was.
+func limitError(err error) *sluice.Error {
+	switch apiCode(err) {
+	case codeMessageTooLarge:
+		return sluice.Errorf(sluice.TooLarge, "the event is larger than the log takes (max_msg_size); send less data or a reference to it")
+	case codeHeaderTooLarge:
+		return sluice.Errorf(sluice.TooLarge, "the event's attributes are larger than the 64 KiB that the log takes; put them into the data")
+	case codeAccountResources, codeStorageResources, codeMemoryResources:
+		return full("the NATS account's storage is used up or promised to others; shorten retentions, lower max_bytes, or raise the account's max_store")
+	case codeMaxConsumers:
+		return full("the namespace's log, or the NATS account, has as many consumers as it may; delete subscriptions or raise max_consumers")
+	case codeMaxStreams:
+		return full("the NATS account has as many streams as it may; delete namespaces or raise its max_streams")
+	case codeMaxAckPending:
+		return sluice.Errorf(sluice.Unprocessable, "the window is larger than the max_ack_pending that NATS allows; use a smaller window or raise it")
+	case codeMaxStreamBytes:
+		return sluice.Errorf(sluice.Unprocessable, "retention.max_bytes is more than the NATS account allows for one stream; use less or raise it")
+	case codeMaxBytesRequired:
+		return sluice.Errorf(sluice.Unprocessable, "the NATS account takes no log without a bound; set retention.max_bytes")
+	case codeStoreFailed:
+		return notStored(err)
+	case codeInsufficientResources:
+		return storeCannotWrite()
+	}
+	return nil
+}
+
+// notStored tells a log that is full from a store that cannot write: JetStream has one code for
+// both, and for each of the log's limits.
+func notStored(err error) *sluice.Error {
+	for text, limit := range map[string]string{
+		"maximum messages exceeded": "max_msgs", "maximum bytes exceeded": "max_bytes", "maximum messages per subject exceeded": "max_msgs_per_subject",
+	} {
+		if strings.Contains(err.Error(), text) {
+			return full("the namespace's log has reached its %s and is set to refuse what is new (discard: new); raise that or set discard: old", limit)
+		}
+	}
+	return storeCannotWrite()
+}
+
+// fullRetry is after how many seconds a full store may have room again.
+const fullRetry = 30
+
+func full(format string, args ...any) *sluice.Error {
+	return sluice.Errorf(sluice.QuotaExceeded, format, args...).With("retry_after", fullRetry)
+}
+
 func storeCannotWrite() *sluice.Error {
-	return sluice.Errorf(sluice.Unavailable, "the store cannot write, most likely for want of disk space; the operator has to make room")
+	return sluice.Errorf(sluice.Unavailable, "the NATS server cannot store more: its disk is full, or what JetStream may use of it (max_file_store, nats.max_store); "+
+		"the operator has to make room, shorten retentions or raise that").With("retry_after", fullRetry)
 }

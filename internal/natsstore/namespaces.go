@@ -18,7 +18,9 @@ import (
 // what is given, which may take events away. It returns the namespace as it is now, and
 // whether it is new. With a revision it is changed only if that is the stored one.
 //
-// Codes: InvalidRequest; RevisionMismatch; Conflict if it was changed meanwhile.
+// Codes: InvalidRequest; RevisionMismatch; Conflict if it was changed meanwhile; QuotaExceeded and
+// Unprocessable if NATS has no room for the log or does not allow its limits, and then nothing
+// was changed.
 func (s *Store) PutNamespace(ctx context.Context, ns sluice.Namespace) (sluice.Namespace, bool, error) {
 	if err := ns.Validate(); err != nil {
 		return sluice.Namespace{}, false, err
@@ -39,16 +41,31 @@ func (s *Store) PutNamespace(ctx context.Context, ns sluice.Namespace) (sluice.N
 	if created {
 		ns.CreatedAt = time.Now().UTC()
 	}
+	now := revision
 	if ns != stored {
-		if _, err = s.namespaces().Put(ctx, ns.Name, ns, revision); err != nil {
+		if now, err = s.namespaces().Put(ctx, ns.Name, ns, revision); err != nil {
 			return sluice.Namespace{}, false, err
 		}
 	}
 	if err := s.ensure(ctx, s.streamConfig(streams.Events(s.effective(ns))), takeLimits); err != nil {
+		if code := sluice.CodeOf(err); now != revision && (code == sluice.QuotaExceeded || code == sluice.Unprocessable) {
+			err = errors.Join(err, s.revert(ctx, ns.Name, stored, now))
+		}
 		return sluice.Namespace{}, false, err
 	}
 	ns, err = s.GetNamespace(ctx, ns.Name)
 	return ns, created, err
+}
+
+// revert stores what a namespace was before a change, which is nothing for a new one: a record
+// whose log cannot be made would keep servers from starting.
+func (s *Store) revert(ctx context.Context, name string, before sluice.Namespace, revision uint64) error {
+	ctx = context.WithoutCancel(ctx)
+	if before.Name == "" {
+		return s.namespaces().Delete(ctx, name, revision)
+	}
+	_, err := s.namespaces().Put(ctx, name, before, revision)
+	return err
 }
 
 // GetNamespace returns a namespace with its retention in force and its usage. Code NotFound if
@@ -95,6 +112,18 @@ func (s *Store) ListNamespaces(ctx context.Context) ([]sluice.Namespace, error) 
 	}
 	slices.SortFunc(all, func(a, b sluice.Namespace) int { return cmp.Compare(a.Name, b.Name) })
 	return all, nil
+}
+
+// WatchNamespaces tells of every namespace as Bucket.Watch does, with what is in force, but for
+// the usage.
+func (s *Store) WatchNamespaces(ctx context.Context, f func(Entry[sluice.Namespace])) error {
+	return s.namespaces().Watch(ctx, ">", func(e Entry[sluice.Namespace]) {
+		if e.Change == Set {
+			e.Value = s.effective(e.Value)
+			e.Value.Revision = e.Revision
+		}
+		f(e)
+	})
 }
 
 // DeleteNamespace deletes a namespace with its events and their consumers. The events go
@@ -145,6 +174,7 @@ func (s *Store) effective(ns sluice.Namespace) sluice.Namespace {
 	ns.Retention.MaxAge = cmp.Or(ns.Retention.MaxAge, d.Retention.MaxAge)
 	ns.Retention.MaxBytes = cmp.Or(ns.Retention.MaxBytes, d.Retention.MaxBytes)
 	ns.DedupWindow = cmp.Or(ns.DedupWindow, d.DedupWindow)
+	ns.Quota = ns.Quota.InForce(d.Quota)
 	stream := streams.Events(ns)
 	ns.Retention.MaxAge = cmp.Or(ns.Retention.MaxAge, sluice.Duration(stream.MaxAge))
 	ns.DedupWindow = sluice.Duration(stream.Dedup)

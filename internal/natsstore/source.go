@@ -25,10 +25,11 @@ const openTimeout = time.Minute
 
 // EnsureConsumers makes the subscription's durable consumers, or brings those that exist to
 // its window. Where they start is the subscription's From, or where they were if they had been
-// there before.
+// there before. Codes: QuotaExceeded if NATS has no room for them; Unprocessable if it does not
+// allow the window; Unavailable.
 func (s *Store) EnsureConsumers(ctx context.Context, sub *sluice.Subscription) error {
 	_, err := s.consumers(ctx, sub)
-	return err
+	return storeError(ctx, err)
 }
 
 // RemoveConsumers deletes the subscription's durable consumers and what is known about them;

@@ -108,14 +108,19 @@ func (b *book) arrive(key string, d *sluice.Delivery) (ack bool) {
 	return false
 }
 
-// next returns a task, unless the window is full or nothing is due at now.
-func (b *book) next(now time.Time) (task, bool) {
+// can reports whether next has a task.
+func (b *book) can(now time.Time) bool {
 	for len(b.due) > 0 && !b.due[0].park.NextAt.After(now) {
 		l := b.due[0]
 		heap.Remove(&b.due, 0)
 		b.makeReady(l)
 	}
-	if b.busy >= b.window || len(b.ready) == 0 {
+	return b.busy < b.window && len(b.ready) > 0
+}
+
+// next returns a task, unless the window is full or nothing is due at now.
+func (b *book) next(now time.Time) (task, bool) {
+	if !b.can(now) {
 		return task{}, false
 	}
 	l := b.ready[0]

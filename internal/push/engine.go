@@ -36,7 +36,8 @@ type Options struct {
 	Log     *slog.Logger // slog.DiscardHandler
 	Replays ReplayWatcher
 
-	LookEvery time.Duration // how often events that wait are looked at; ten seconds
+	LookEvery   time.Duration // how often events that wait are looked at; ten seconds
+	MaxInFlight int           // attempts of all subscriptions at once; 1,024
 }
 
 // ReplayWatcher tells of every replay, first as it is, then as it changes or goes, until ctx is
@@ -44,6 +45,9 @@ type Options struct {
 type ReplayWatcher interface {
 	Watch(ctx context.Context, change func(rep sluice.Replay, gone bool)) error
 }
+
+// maxInFlight is Options.MaxInFlight unless it is set.
+const maxInFlight = 1024
 
 // Engine serves the push subscriptions that this process owns, one runner each.
 type Engine struct {
@@ -56,6 +60,7 @@ type Engine struct {
 	runners sync.WaitGroup
 	replays replays
 	leaving map[string]chan struct{} // runners that were told to end; follow's own
+	shares  *shares                  // attempts under way
 	ahead   atomic.Int64             // bytes of the budget that reading ahead has taken
 
 	mu      sync.Mutex
@@ -89,7 +94,7 @@ func New(watch Watcher, owns Ownership, ports Ports, opts Options) *Engine {
 	}
 	opts.LookEvery = cmp.Or(opts.LookEvery, holdEvery)
 	return &Engine{
-		watch: watch, owns: owns, ports: ports, opts: opts,
+		watch: watch, owns: owns, ports: ports, opts: opts, shares: newShares(cmp.Or(opts.MaxInFlight, maxInFlight)),
 		changes: make(chan change), leaving: map[string]chan struct{}{}, serving: map[string]*served{},
 		replays: replays{all: map[string]sluice.Replay{}, serving: map[string]*served{}},
 	}
@@ -230,7 +235,7 @@ func (e *Engine) apply(ctx context.Context, sub *sluice.Subscription) {
 // start starts a runner. It ends with ctx, or when it is stopped.
 func (e *Engine) start(ctx context.Context, sub *sluice.Subscription) {
 	inner, cancel := context.WithCancel(ctx)
-	s := &served{runner: newRunner(sub, e.ports, e.opts, &e.ahead), cancel: cancel, ended: make(chan struct{})}
+	s := &served{runner: newRunner(sub, e.ports, e.opts, &e.ahead, e.shares.join()), cancel: cancel, ended: make(chan struct{})}
 	before := e.leaving[sub.ID]
 	delete(e.leaving, sub.ID)
 	e.mu.Lock()

@@ -238,6 +238,8 @@ type world struct {
 	watch    *one
 	endpoint *endpoint
 	ports    func(*push.Ports) // changes what an engine works with; nil: nothing
+	beside   *one              // another subscription that its engine serves; nil: none
+	places   int               // attempts that its engine makes at once; 0: as an engine does
 	looks    time.Duration     // how often it looks at what waits; 0: as an engine does
 	total    int               // events published
 	crashes  int
@@ -280,7 +282,7 @@ func (w *world) start(t require.TestingT) *process {
 	if w.ports != nil {
 		w.ports(&ports)
 	}
-	engine := push.New(w.watch, always{}, ports, push.Options{LookEvery: w.looks})
+	engine := push.New(w, always{}, ports, push.Options{LookEvery: w.looks, MaxInFlight: w.places})
 	var parts sync.WaitGroup
 	parts.Go(func() { _ = log.Run(logging) })
 	go func() {
@@ -290,6 +292,16 @@ func (w *world) start(t require.TestingT) *process {
 		parts.Wait()
 	}()
 	return p
+}
+
+// Watch tells of the world's subscription and the one beside it.
+func (w *world) Watch(ctx context.Context, change func(string, *sluice.Subscription)) error {
+	var watching sync.WaitGroup
+	defer watching.Wait()
+	if w.beside != nil {
+		watching.Go(func() { _ = w.beside.Watch(ctx, change) })
+	}
+	return w.watch.Watch(ctx, change)
 }
 
 func (w *world) publish(t require.TestingT, path sluice.Path, id string) {

@@ -41,7 +41,7 @@ func newReplaying(rep sluice.Replay, ports Ports, log *slog.Logger) *replaying {
 func (r *replaying) runner(sub *sluice.Subscription, e *Engine) *runner {
 	ports := r.ports
 	ports.Sources, ports.Log, ports.Lanes, ports.Registry = replaySources{r}, replayLog{r.ports.Log, r}, replayLanes{r.ports.Lanes, r}, replayRegistry{r.ports.Registry}
-	run := newRunner(sub, ports, e.opts, &e.ahead)
+	run := newRunner(sub, ports, e.opts, &e.ahead, e.shares.join())
 	run.lanesOf, run.only, run.rate = streams.ReplayLanes(r.replay.ID), r.wants, r.replay.Rate
 	run.conclude = func(ctx context.Context) error { return r.finish(ctx, sluice.ReplayDone, "") }
 	return run

@@ -65,6 +65,7 @@ type runner struct {
 	throttled time.Time // no task before this, because of the rate
 	sending   atomic.Int32
 	ahead     budget
+	share     *share // of the attempts that the process makes at once
 	looking   sync.Mutex
 	watched   atomic.Pointer[lookout] // with the settings of the moment
 
@@ -74,13 +75,13 @@ type runner struct {
 	looked time.Time // when oldest was looked for
 }
 
-func newRunner(sub *sluice.Subscription, ports Ports, opts Options, ahead *atomic.Int64) *runner {
+func newRunner(sub *sluice.Subscription, ports Ports, opts Options, ahead *atomic.Int64, share *share) *runner {
 	return &runner{
 		id: sub.ID, ordering: sub.Policy.Ordering, began: sub.Began(),
 		ports: ports, observe: opts.Observe, log: opts.Log, sub: sub,
 		changed: make(chan *sluice.Subscription, 1),
 		gauges:  Gauges{Namespace: sub.Namespace, Subscription: sub.ID},
-		ahead:   budget{shared: ahead}, lookEvery: opts.LookEvery, lanesOf: sub.ID,
+		ahead:   budget{shared: ahead}, share: share, lookEvery: opts.LookEvery, lanesOf: sub.ID,
 	}
 }
 
@@ -177,6 +178,7 @@ func (r *runner) configure(sub *sluice.Subscription) error {
 func (r *runner) serve(ctx, work context.Context) error {
 	hold := time.NewTicker(holdEvery)
 	defer hold.Stop()
+	defer r.share.pass()
 	looks := time.NewTicker(r.lookEvery)
 	defer looks.Stop()
 	wake := time.NewTimer(0)
@@ -199,6 +201,7 @@ func (r *runner) serve(ctx, work context.Context) error {
 				return err
 			}
 		case <-wake.C:
+		case <-r.share.freed:
 		case <-hold.C:
 			r.book.each(func(d *sluice.Delivery) { r.answer(d.Receipt.Hold()) })
 		case <-looks.C:
@@ -286,11 +289,8 @@ func (r *runner) laneOf(d *sluice.Delivery) string {
 // when the next one may.
 func (r *runner) dispatch(work context.Context, wake *time.Timer) {
 	now := time.Now()
-	for !r.throttled.After(now) {
-		t, ok := r.book.next(now)
-		if !ok {
-			break
-		}
+	for r.mayStart(now) {
+		t, _ := r.book.next(now) // there is one
 		t.sub, t.match, t.careful = r.sub, r.match, t.careful || r.limit != nil
 		select {
 		case r.tasks <- t:
@@ -306,6 +306,16 @@ func (r *runner) dispatch(work context.Context, wake *time.Timer) {
 	if !next.IsZero() {
 		wake.Reset(max(0, next.Sub(now)))
 	}
+}
+
+// mayStart reports whether there is a task that may start now, and has its place among those
+// of the process then.
+func (r *runner) mayStart(now time.Time) bool {
+	if r.throttled.After(now) || !r.book.can(now) {
+		r.share.pass()
+		return false
+	}
+	return r.share.take()
 }
 
 // throttle pays for a task that sends; what cannot be paid now is waited for before the next.

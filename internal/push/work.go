@@ -52,6 +52,7 @@ func (r *runner) worker(ctx context.Context, t task) {
 	defer idle.Stop()
 	for {
 		job{r: r, sub: t.sub, match: t.match}.do(ctx, t)
+		r.share.give()
 		idle.Reset(idleWorker)
 		var ok bool
 		select {

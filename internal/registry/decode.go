@@ -54,5 +54,8 @@ func explain(err error, unknown sluice.Code) error {
 		field := strings.Trim(name, `"`)
 		return sluice.Errorf(unknown, "field %q is unknown", field).With("field", field)
 	}
+	if e, ok := errors.AsType[*json.SyntaxError](err); ok && strings.Contains(e.Error(), "max depth") {
+		return sluice.Errorf(sluice.InvalidRequest, "the JSON is nested too deep; 10,000 levels is the most")
+	}
 	return sluice.Errorf(sluice.InvalidRequest, "the body is not valid JSON")
 }

@@ -3,6 +3,7 @@ package registry
 import (
 	"cmp"
 	"context"
+	"errors"
 	"fmt"
 	"time"
 
@@ -55,13 +56,22 @@ type Consumers interface {
 	Remove(ctx context.Context, sub *sluice.Subscription) error
 }
 
+// Quota bounds how many subscriptions a namespace has.
+type Quota interface {
+	// Enter counts a subscription that is about to be stored, once. Code QuotaExceeded if its
+	// namespace has as many as it may.
+	Enter(ctx context.Context, id, namespace string) error
+	// Leave takes that back: the subscription was not stored.
+	Leave(id string)
+}
+
 // Reservation says which subscription was made under a key, so that no second one is.
 type Reservation struct {
 	Subscription string `json:"subscription"`
 	Config       string `json:"config"` // hash of the configuration as it was asked for
 }
 
-// Needs is what a registry works with; all of it is required.
+// Needs is what a registry works with; all of it is required but for the quota.
 type Needs struct {
 	Subscriptions Subscriptions
 	Reservations  Records[Reservation]
@@ -71,6 +81,7 @@ type Needs struct {
 	Replays       Replays
 	ReplayLogs    ReplayLogs
 	Now           func() time.Time
+	Quota         Quota // nil: no bound
 }
 
 // Registry makes, changes and ends subscriptions. Its methods may be called at once.
@@ -85,7 +96,7 @@ func New(needs Needs) *Registry { return &Registry{needs: needs} }
 // the client's choice is a Put.
 //
 // Codes: those of a request that is wrong or not possible; NotFound for the namespace;
-// Conflict for an idempotency key that was used with another configuration.
+// Conflict for an idempotency key that was used with another configuration; QuotaExceeded.
 func (r *Registry) Create(ctx context.Context, req *Request, by string) (*sluice.Subscription, bool, error) {
 	if req.ID != "" {
 		return r.Put(ctx, req.ID, req, by)
@@ -123,18 +134,21 @@ func (r *Registry) Put(ctx context.Context, id string, req *Request, by string) 
 	}
 	sub.ID = id
 	for {
-		err := r.store(ctx, sub)
-		if err == nil {
+		stored := r.store(ctx, sub)
+		if stored == nil {
 			return r.ready(ctx, sub, true)
 		}
-		if sluice.CodeOf(err) != sluice.Conflict {
-			return nil, false, err
+		full := sluice.CodeOf(stored) == sluice.QuotaExceeded // but it may be there
+		if !full && sluice.CodeOf(stored) != sluice.Conflict {
+			return nil, false, stored
 		}
 		existing, err := r.load(ctx, id)
-		if sluice.CodeOf(err) == sluice.SubscriptionMissing {
+		switch missing := sluice.CodeOf(err) == sluice.SubscriptionMissing; {
+		case missing && full:
+			return nil, false, stored
+		case missing:
 			continue // deleted in between
-		}
-		if err != nil {
+		case err != nil:
 			return nil, false, err
 		}
 		if err := sameAs(req, sub, existing); err != nil {
@@ -163,10 +177,15 @@ func sameAs(req *Request, want, existing *sluice.Subscription) error {
 }
 
 // ready returns the subscription once its consumer exists: with the secret if it was created
-// now. A creation whose consumer could not be made is completed by asking again.
+// now. A creation whose consumer could not be made is completed by asking again; one whose
+// consumer will never be made as things are leaves nothing behind.
 func (r *Registry) ready(ctx context.Context, sub *sluice.Subscription, created bool) (*sluice.Subscription, bool, error) { //nolint:revive // created is a result on its way
 	if err := r.needs.Consumers.Ensure(ctx, sub); err != nil {
-		return nil, false, fmt.Errorf("ensure consumer of %s: %w", sub.ID, err)
+		err = fmt.Errorf("ensure consumer of %s: %w", sub.ID, err)
+		if code := sluice.CodeOf(err); created && (code == sluice.QuotaExceeded || code == sluice.Unprocessable) {
+			err = errors.Join(err, unlessMissing(r.Delete(context.WithoutCancel(ctx), sub.ID)))
+		}
+		return nil, false, err
 	}
 	if !created {
 		return sub, false, nil

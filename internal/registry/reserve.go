@@ -54,10 +54,12 @@ func (r *Registry) claim(ctx context.Context, key string, mine Reservation, h ho
 		sub.ID = h.held.Subscription
 		return r.store(ctx, sub)
 	}
-	if _, err := r.needs.Reservations.Put(ctx, key, mine, h.revision); err != nil {
-		return fmt.Errorf("reserve: %w", err)
-	}
-	return r.store(ctx, sub)
+	return r.counted(ctx, sub, func() error {
+		if _, err := r.needs.Reservations.Put(ctx, key, mine, h.revision); err != nil {
+			return fmt.Errorf("reserve: %w", err)
+		}
+		return r.put(ctx, sub)
+	})
 }
 
 // holder is who has a reservation: a subscription, one that is not stored yet, or nobody.
@@ -164,8 +166,28 @@ func (r *Registry) free(ctx context.Context, key string, revision uint64) error 
 	return nil
 }
 
-// store stores a new subscription. Code Conflict if there is one of its id.
+// counted does what stores a new subscription if the namespace may have it. Code QuotaExceeded
+// if not, and then nothing was done.
+func (r *Registry) counted(ctx context.Context, sub *sluice.Subscription, store func() error) error {
+	if r.needs.Quota == nil {
+		return store()
+	}
+	if err := r.needs.Quota.Enter(ctx, sub.ID, sub.Namespace); err != nil {
+		return err
+	}
+	err := store()
+	if err != nil {
+		r.needs.Quota.Leave(sub.ID)
+	}
+	return err
+}
+
+// store stores a new subscription. Codes: Conflict if there is one of its id; QuotaExceeded.
 func (r *Registry) store(ctx context.Context, sub *sluice.Subscription) error {
+	return r.counted(ctx, sub, func() error { return r.put(ctx, sub) })
+}
+
+func (r *Registry) put(ctx context.Context, sub *sluice.Subscription) error {
 	revision, err := r.needs.Subscriptions.Put(ctx, sub.ID, sub, 0)
 	if err != nil {
 		return fmt.Errorf("store subscription: %w", err)

@@ -1,6 +1,7 @@
 package retry
 
 import (
+	"cmp"
 	"time"
 
 	"github.com/sluice-io/sluice/pkg/sluice"
@@ -13,7 +14,7 @@ func Decide(p sluice.Policy, a sluice.Attempt, firstFailed, now time.Time, rando
 	case sluice.Delivered:
 		return sluice.Verdict{Settled: true}
 	case sluice.Refused:
-		return sluice.Verdict{Dead: sluice.NotSendable}
+		return sluice.Verdict{Dead: cmp.Or(a.Dead, sluice.NotSendable)}
 	case sluice.Gone:
 		if p.OnGone == sluice.GoneCancels {
 			return sluice.Verdict{Cancel: true}

@@ -195,6 +195,7 @@ func TestDecide(t *testing.T) {
 		{"a 410 is a failure if so wished", tolerant, sluice.Attempt{Outcome: sluice.Gone, Number: 1}, at(10 * time.Second)},
 		{"and the last one, too", tolerant, sluice.Attempt{Outcome: sluice.Gone, Number: 12}, sluice.Verdict{Dead: sluice.Exhausted}},
 		{"what cannot be sent is dead", policy, sluice.Attempt{Outcome: sluice.Refused, Number: 1}, sluice.Verdict{Dead: sluice.NotSendable}},
+		{"what is too large is dead", policy, sluice.Attempt{Outcome: sluice.Refused, Dead: sluice.EventTooLarge, Number: 1}, sluice.Verdict{Dead: sluice.EventTooLarge}},
 		{"a failure is tried again", policy, sluice.Attempt{Outcome: sluice.Failed, Number: 3}, at(2 * time.Minute)},
 		{"the last failure is dead", policy, sluice.Attempt{Outcome: sluice.Failed, Number: 12}, sluice.Verdict{Dead: sluice.Exhausted}},
 		{"Retry-After raises the wait", policy, sluice.Attempt{Outcome: sluice.Failed, Number: 1, RetryAfter: time.Minute}, at(time.Minute)},

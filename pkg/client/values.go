@@ -89,6 +89,11 @@ func (c *Client) Capabilities(ctx context.Context) (map[string]any, error) {
 	return send[map[string]any](ctx, c, call{method: http.MethodGet, path: "/v1/capabilities"}, nil)
 }
 
+// Storage returns how full the server's store is.
+func (c *Client) Storage(ctx context.Context) (sluice.Storage, error) {
+	return send[sluice.Storage](ctx, c, call{method: http.MethodGet, path: "/v1/storage"}, nil)
+}
+
 // Ready returns the server's time (the zero time if it does not say) if it is ready to work,
 // code Unavailable if it is not. It does not repeat the question.
 func (c *Client) Ready(ctx context.Context) (time.Time, error) {
@@ -116,6 +121,7 @@ type NamespaceSpec struct {
 	Description string           `json:"description,omitempty"`
 	Retention   sluice.Retention `json:"retention,omitzero"`
 	DedupWindow sluice.Duration  `json:"dedup_window,omitzero"`
+	Quota       sluice.Quota     `json:"quota,omitzero"`
 }
 
 // Namespaces returns the namespaces from the cursor on ("": the first).

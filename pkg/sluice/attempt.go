@@ -30,6 +30,7 @@ type Attempt struct {
 	PayloadHash  string        `json:"payload_hash,omitempty"` // sha256 of the request's body, hex
 	Replay       string        `json:"replay,omitempty"`       // the replay that it belongs to; numbers begin anew there
 	RetryAfter   time.Duration `json:"-"`                      // what the response asked for
+	Dead         Reason        `json:"-"`                      // with Refused: why; empty: NotSendable
 	Verdict      Verdict       `json:"verdict"`
 }
 
@@ -46,12 +47,13 @@ type Reason string
 
 // The reasons.
 const (
-	Exhausted    Reason = "exhausted"     // no attempt is left
-	Expired      Reason = "expired"       // the event aged out of the log before it could be sent
-	NotSendable  Reason = "refused"       // the request could not be made
-	EndpointGone Reason = "endpoint_gone" // a 410 ended the subscription
-	FilterError  Reason = "filter_error"  // the filter could not be evaluated
-	Malformed    Reason = "invalid"       // the event cannot be read
+	Exhausted     Reason = "exhausted"     // no attempt is left
+	Expired       Reason = "expired"       // the event aged out of the log before it could be sent
+	NotSendable   Reason = "refused"       // the request could not be made
+	EndpointGone  Reason = "endpoint_gone" // a 410 ended the subscription
+	EventTooLarge Reason = "too_large"     // the request would be larger than the server sends
+	FilterError   Reason = "filter_error"  // the filter could not be evaluated
+	Malformed     Reason = "invalid"       // the event cannot be read
 )
 
 // Parked is a lane that waits for its head's next attempt: "this lane, from that sequence on".

@@ -1,6 +1,8 @@
 package sluice
 
 import (
+	"cmp"
+	"math"
 	"strings"
 	"time"
 )
@@ -14,6 +16,7 @@ type Namespace struct {
 	Description string    `json:"description,omitempty"`
 	Retention   Retention `json:"retention"`
 	DedupWindow Duration  `json:"dedup_window"`
+	Quota       Quota     `json:"quota"`
 	Revision    uint64    `json:"revision"`
 	CreatedAt   time.Time `json:"created_at"`
 	Usage       *Usage    `json:"usage,omitempty"` // in answers only
@@ -25,12 +28,52 @@ type Retention struct {
 	MaxBytes int64    `json:"max_bytes"` // 0: unlimited
 }
 
+// Quota bounds what the HTTP API takes for a namespace. Zero means the server's default, a
+// negative number no bound.
+type Quota struct {
+	EventsPerSecond float64 `json:"events_per_second"`
+	Burst           int     `json:"burst"`            // events at once; 0: as many as in a second
+	BytesPerSecond  int64   `json:"bytes_per_second"` // of requests' bodies; as many at once
+}
+
+// InForce returns the quota with the server's defaults filled in.
+func (q Quota) InForce(defaults Quota) Quota {
+	if q.EventsPerSecond == 0 {
+		q.EventsPerSecond, q.Burst = defaults.EventsPerSecond, cmp.Or(q.Burst, defaults.Burst)
+	}
+	if q.EventsPerSecond > 0 {
+		q.Burst = cmp.Or(q.Burst, int(math.Ceil(q.EventsPerSecond)))
+	}
+	q.BytesPerSecond = cmp.Or(q.BytesPerSecond, defaults.BytesPerSecond)
+	return q
+}
+
+// maxPerSecond is more than any server takes.
+const maxPerSecond = 1 << 30
+
+// Check returns an error (InvalidRequest) unless the quota can be kept.
+func (q Quota) Check() error {
+	switch {
+	case q.EventsPerSecond > maxPerSecond || q.BytesPerSecond > maxPerSecond || q.Burst > maxPerSecond:
+		return Errorf(InvalidRequest, "quota: use numbers up to %d, or -1 for no bound", maxPerSecond)
+	case q.Burst < 0:
+		return Errorf(InvalidRequest, "quota.burst %d: use at least 1, or 0 for as many as in a second", q.Burst)
+	}
+	return nil
+}
+
 // Usage is what a namespace's log holds now.
 type Usage struct {
 	Events   uint64 `json:"events"`
 	Bytes    uint64 `json:"bytes"`
 	FirstSeq uint64 `json:"first_seq"`
 	LastSeq  uint64 `json:"last_seq"`
+}
+
+// Storage is what all logs and records take of what they may.
+type Storage struct {
+	UsedBytes  uint64 `json:"used_bytes"`
+	LimitBytes uint64 `json:"limit_bytes"` // 0: it is not known
 }
 
 // CheckNamespaceName returns an error (InvalidRequest) unless name is 1 to 63 characters of

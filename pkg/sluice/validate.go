@@ -53,6 +53,7 @@ func (n *Namespace) Validate() error {
 		text("description", n.Description, MaxDescription),
 		n.checkWindows(),
 		n.checkBytes(),
+		n.Quota.Check(),
 	)
 }
 

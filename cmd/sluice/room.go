@@ -1,0 +1,77 @@
+package main
+
+import (
+	"context"
+	"fmt"
+	"strings"
+
+	"github.com/sluice-io/sluice/pkg/client"
+	"github.com/sluice-io/sluice/pkg/sluice"
+)
+
+// nearlyFull is the part of a limit, in percent, from which the doctor warns.
+const nearlyFull = 80
+
+// checkRoom looks at how much of the store, and of each namespace's log, is left.
+func (e *examination) checkRoom(ctx context.Context) {
+	token, err := e.session.token()
+	if e.api == nil || err != nil {
+		e.note("storage", "skip", "no server or no token")
+		return
+	}
+	ctx, cancel := context.WithTimeout(ctx, checkLimit)
+	defer cancel()
+	api := client.New(e.addresses.HTTP, token)
+	storage, err := api.Storage(ctx)
+	if err != nil {
+		e.note("storage", "fail", "%v", err)
+		return
+	}
+	e.noteStorage(storage)
+	all, err := collect(0, func(cursor string, _ int) (client.Page[sluice.Namespace], error) {
+		return api.Namespaces(ctx, cursor)
+	})
+	if err != nil {
+		e.note("logs", "fail", "%v", err)
+		return
+	}
+	e.noteLogs(all)
+}
+
+func (e *examination) noteStorage(s sluice.Storage) {
+	used, known := percent(s.UsedBytes, s.LimitBytes)
+	switch {
+	case !known:
+		e.note("storage", "ok", "%s used; what the NATS server allows is not known here", mebibytes(s.UsedBytes))
+	case used > nearlyFull:
+		e.note("storage", "warn", "%d %% of %s used; make room, shorten retentions, or raise nats.max_store (max_file_store of a NATS server elsewhere)", used, mebibytes(s.LimitBytes))
+	default:
+		e.note("storage", "ok", "%d %% of %s used", used, mebibytes(s.LimitBytes))
+	}
+}
+
+// noteLogs warns of logs that are so full that events go before their time.
+func (e *examination) noteLogs(all []sluice.Namespace) {
+	var tight []string
+	for _, ns := range all {
+		if ns.Usage == nil || ns.Retention.MaxBytes <= 0 {
+			continue
+		}
+		if used, _ := percent(ns.Usage.Bytes, uint64(ns.Retention.MaxBytes)); used > nearlyFull {
+			tight = append(tight, fmt.Sprintf("%s (%d %%)", ns.Name, used))
+		}
+	}
+	if len(tight) > 0 {
+		e.note("logs", "warn", "near their max_bytes, where events go before max_age: %s", strings.Join(tight, ", "))
+		return
+	}
+	e.note("logs", "ok", "none of %d is near its max_bytes", len(all))
+}
+
+// percent returns how much of the limit is used, and whether there is one.
+func percent(used, limit uint64) (part int, limited bool) {
+	if limit == 0 {
+		return 0, false
+	}
+	return int(float64(used) / float64(limit) * 100), true
+}

@@ -1,0 +1,112 @@
+package endpoint
+
+import (
+	"cmp"
+	"encoding/base64"
+	"net/url"
+	"slices"
+	"strings"
+
+	"github.com/sluice-io/sluice/pkg/sluice"
+)
+
+// masked stands for a secret in what is kept of an answer.
+const masked = "***"
+
+// minMasked is the length below which a text is too common to be taken for a secret.
+const minMasked = 6
+
+// mask is what must not be kept of an endpoint's answers, longest first: many endpoints repeat
+// in an error what they were sent.
+type mask []string
+
+// newMask returns the mask of a subscription: each of its secrets, expired ones too, with and
+// without the prefix and the padding of base64 and as the key that it stands for, and the
+// values of headers that look like credentials by their names. Each is known as it is, as JSON
+// may write it and as a query does.
+func newMask(sub *sluice.Subscription) mask {
+	var m mask
+	for _, secret := range sub.Secrets {
+		m = m.add(secret.Value)
+		encoded, ok := strings.CutPrefix(secret.Value, sluice.SecretPrefix)
+		if !ok {
+			continue
+		}
+		m = m.add(encoded, strings.TrimRight(encoded, "="))
+		if key, err := base64.StdEncoding.DecodeString(encoded); err == nil {
+			m = m.add(string(key), base64.RawURLEncoding.EncodeToString(key))
+		}
+	}
+	for name, value := range sub.Endpoint.Headers {
+		if isCredential(name) {
+			m = m.add(value)
+			m = m.add(strings.Fields(value)...) // "Bearer <token>"
+		}
+	}
+	slices.SortFunc(m, func(a, b string) int { return cmp.Compare(len(b), len(a)) })
+	return m
+}
+
+// add adds texts in the forms in which they may come back.
+func (m mask) add(texts ...string) mask {
+	for _, text := range texts {
+		if len(text) < minMasked {
+			continue
+		}
+		m = append(m, text)
+		for _, other := range []string{strings.ReplaceAll(text, "/", `\/`), url.QueryEscape(text)} {
+			if other != text {
+				m = append(m, other)
+			}
+		}
+	}
+	return m
+}
+
+// isCredential reports whether a header's name says that its value is for nobody else.
+func isCredential(name string) bool {
+	name = strings.ToLower(name)
+	return slices.ContainsFunc([]string{
+		"auth", "cookie", "credential", "key", "pass", "secret", "session", "signature", "token",
+	}, func(word string) bool { return strings.Contains(name, word) })
+}
+
+// longest returns the length of the longest text that is masked.
+func (m mask) longest() int {
+	if len(m) == 0 {
+		return 0
+	}
+	return len(m[0])
+}
+
+// apply returns the text without secrets.
+func (m mask) apply(text string) string { return m.head(text, len(text)) }
+
+// head returns the first limit bytes of the text, in which a secret is masked if it begins there.
+func (m mask) head(text string, limit int) string {
+	limit = min(limit, len(text))
+	if !slices.ContainsFunc(m, func(secret string) bool { return strings.Contains(text, secret) }) {
+		return text[:limit]
+	}
+	var kept strings.Builder
+	for at := 0; at < limit; {
+		if n := m.at(text[at:]); n > 0 {
+			kept.WriteString(masked)
+			at += n
+			continue
+		}
+		kept.WriteByte(text[at])
+		at++
+	}
+	return kept.String()
+}
+
+// at returns the length of the secret that the text begins with, 0 if it does not.
+func (m mask) at(text string) int {
+	for _, secret := range m {
+		if strings.HasPrefix(text, secret) {
+			return len(secret)
+		}
+	}
+	return 0
+}
