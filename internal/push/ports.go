@@ -26,7 +26,7 @@ type Log interface {
 	Record(a *sluice.Attempt, namespace string, done func(error))
 	// Recover returns what the log says about the subscription's latest attempts, by sequence.
 	Recover(ctx context.Context, sub *sluice.Subscription) (map[uint64]sluice.Progress, error)
-	// Bury stores a dead letter; a second one of the same delivery changes nothing.
+	// Bury stores a dead letter; a later one of the same delivery takes its place.
 	Bury(ctx context.Context, d sluice.DeadLetter) error
 }
 
