@@ -202,7 +202,7 @@ func (s *server) openAPI(context.Context) error {
 	s.api = httpapi.New(httpapi.Options{
 		Token: token, Registry: s.registry, Namespaces: namespaces{s.store, s.registry},
 		Publisher: publish, Log: eventLog{s.store}, Deliveries: deliveries{s.store, s.traced()},
-		Ready: s.store.Ready, JWKS: s.jwks, Metrics: s.metrics.Handler(),
+		DeadLetters: deadLetters{s.store}, Ready: s.store.Ready, JWKS: s.jwks, Metrics: s.metrics.Handler(),
 		Version: s.opts.Version, MaxBody: s.cfg.HTTP.MaxBody, Logger: s.opts.Log,
 	}).Handler()
 	return nil

@@ -17,9 +17,12 @@ import (
 	"github.com/sluice-io/sluice/streams"
 )
 
-// firstLetterSpan is how many sequences of the dead letters are looked at first; every further
-// look back is four times as wide. Letters hold their events, so it is fewer than of attempts.
-const firstLetterSpan = 500
+// How many sequences of the dead letters are looked at first; every further look back is four times
+// as wide, up to a limit: letters hold their events.
+const (
+	firstLetterSpan = 500
+	maxLetterSpan   = 8000
+)
 
 // Headers of a dead letter's message, so that letters can be counted without their events.
 const (
@@ -91,8 +94,8 @@ func (q *DeadLetterQuery) wants(d *sluice.DeadLetter) bool {
 		(q.Pattern == "" || d.Path != "" && q.Pattern.Match(d.Path))
 }
 
-// ListDeadLetters returns the subscription's dead letters, newest first, and the cursor of the next page, 0 at
-// the end. The stream is read backwards in widening spans.
+// ListDeadLetters returns the subscription's dead letters, newest first, their events without data,
+// and the cursor of the next page, 0 at the end. The stream is read backwards in widening spans.
 func (s *Store) ListDeadLetters(ctx context.Context, sub *sluice.Subscription, q DeadLetterQuery) ([]sluice.BuriedLetter, uint64, error) {
 	first, last, err := s.deadLetterBounds(ctx)
 	if err != nil {
@@ -103,7 +106,7 @@ func (s *Store) ListDeadLetters(ctx context.Context, sub *sluice.Subscription, q
 		end = min(end, q.Before)
 	}
 	var found []sluice.BuriedLetter // ascending
-	for span := uint64(firstLetterSpan); end > first && len(found) <= q.Limit; span *= 4 {
+	for span := uint64(firstLetterSpan); end > first && len(found) <= q.Limit; span = min(4*span, maxLetterSpan) {
 		begin := max(first, end-min(end, span))
 		part, older, err := s.lettersBetween(ctx, sub, &q, begin, end)
 		if err != nil {
@@ -121,6 +124,11 @@ func (s *Store) ListDeadLetters(ctx context.Context, sub *sluice.Subscription, q
 		next = found[0].LetterSeq
 	}
 	slices.Reverse(found)
+	for i := range found {
+		if err := s.complete(ctx, &found[i]); err != nil {
+			return nil, 0, err
+		}
+	}
 	return found, next, nil
 }
 
@@ -133,6 +141,9 @@ func (s *Store) lettersBetween(ctx context.Context, sub *sluice.Subscription, q 
 		}
 		older = older || d.At.Before(q.Since)
 		if q.wants(&d.DeadLetter) {
+			if d.Event != nil {
+				d.Event.Data = nil
+			}
 			found = append(found, d)
 		}
 		return true

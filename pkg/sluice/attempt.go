@@ -36,7 +36,7 @@ type Attempt struct {
 
 	FirstFailedAt time.Time `json:"-"` // of the delivery, this attempt included; for its dead letter
 
-	Verdict      Verdict       `json:"verdict"`
+	Verdict Verdict `json:"verdict"`
 }
 
 // Verdict is what an attempt's outcome means: settled, again at a time, or dead. At most one is set.
@@ -60,6 +60,11 @@ const (
 	Malformed    Reason = "invalid"       // the event cannot be read
 )
 
+// Reasons returns all reasons.
+func Reasons() []Reason {
+	return []Reason{Exhausted, Expired, NotSendable, EndpointGone, FilterError, Malformed}
+}
+
 // Parked is a lane that waits for its head's next attempt: "this lane, from that sequence on".
 // While it exists, events of the lane are acknowledged as they come and read back later.
 type Parked struct {
@@ -76,16 +81,16 @@ type Parked struct {
 // DeadLetter is a delivery that was given up. There is one at most for each delivery: one that
 // is given up again, after it was redriven, has the later one.
 type DeadLetter struct {
-	Subscription string    `json:"subscription"`
-	Namespace    string    `json:"namespace"`
-	EventID      string    `json:"event_id"` // empty if the event was never seen
-	Seq          uint64    `json:"seq"`
-	LastSeq      uint64    `json:"last_seq,omitempty"` // with Expired: the end of the range that is lost
-	Path         Path      `json:"path"`
-	Attempts     int       `json:"attempts"`
-	Reason       Reason    `json:"reason"`
-	LastError    string    `json:"last_error,omitempty"`
-	LastStatus   int       `json:"last_status,omitempty"` // of the last response; 0: there was none
+	Subscription string `json:"subscription"`
+	Namespace    string `json:"namespace"`
+	EventID      string `json:"event_id"` // empty if the event was never seen
+	Seq          uint64 `json:"seq"`
+	LastSeq      uint64 `json:"last_seq,omitempty"` // with Expired: the end of the range that is lost
+	Path         Path   `json:"path"`
+	Attempts     int    `json:"attempts"`
+	Reason       Reason `json:"reason"`
+	LastError    string `json:"last_error,omitempty"`
+	LastStatus   int    `json:"last_status,omitempty"` // of the last response; 0: there was none
 
 	FirstFailedAt time.Time `json:"first_failed_at,omitzero"` // zero: there was no attempt
 	At            time.Time `json:"at"`
