@@ -22,6 +22,7 @@ type Config struct {
 	Events   Events   `json:"events"   envPrefix:"EVENTS_"`
 	Attempts Attempts `json:"attempts" envPrefix:"ATTEMPTS_"`
 	Webhooks Webhooks `json:"webhooks" envPrefix:"WEBHOOKS_"`
+	Export   Export   `json:"export"   envPrefix:"EXPORT_"`
 	Log      Log      `json:"log"      envPrefix:"LOG_"`
 	Tracing  Tracing  `json:"tracing"  envPrefix:"TRACING_"`
 
@@ -107,6 +108,13 @@ type Webhooks struct {
 	AllowCIDRs []string `json:"allow_cidrs" env:"ALLOW_CIDRS"`
 	// AllowInsecureLoopback allows http:// endpoints on this machine; false.
 	AllowInsecureLoopback bool `json:"allow_insecure_loopback" env:"ALLOW_INSECURE_LOOPBACK"`
+}
+
+// Export is about copies in files.
+type Export struct {
+	// Dir is a directory below which dead letters (events/dlq) and events (logs/events) are
+	// written to files, for all namespaces; empty: they are not.
+	Dir string `json:"dir" env:"DIR"`
 }
 
 // Log is about the server's own log.

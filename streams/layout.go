@@ -102,7 +102,7 @@ func Singles() []Stream {
 	}, {
 		Name:         DeadLetters,
 		Description:  "one message a delivery that was given up",
-		Subjects:     []string{deadLettersPrefix + ">"},
+		Subjects:     []string{DeadLettersSubjects()},
 		MaxAge:       30 * day,
 		Dedup:        2 * time.Minute,
 		PerSubject:   1, // a delivery that is given up again has one dead letter, the later

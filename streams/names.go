@@ -43,6 +43,9 @@ func AttemptsSubject(namespace, subscription string) string {
 	return attemptsPrefix + namespace + "." + subscription
 }
 
+// DeadLettersSubjects returns the subjects that the stream of dead letters takes.
+func DeadLettersSubjects() string { return deadLettersPrefix + ">" }
+
 // DeadLettersSubject returns the filter that matches the subjects of all of a subscription's
 // dead letters.
 func DeadLettersSubject(namespace, subscription string) string {

@@ -77,6 +77,9 @@ func (s *server) serve(ctx context.Context) error {
 	log.Go(func() { cancel(s.attempts.Run(logging)) })
 	parts.Go(func() { cancel(s.engine.Run(inner)) })
 	parts.Go(func() { cancel(s.serveHTTP(inner)) })
+	if s.exporter != nil {
+		parts.Go(func() { cancel(s.exporter.Run(inner)) })
+	}
 	parts.Wait()
 	endLog()
 	log.Wait()

@@ -16,6 +16,7 @@ import (
 
 	"github.com/sluice-io/sluice/config"
 	"github.com/sluice-io/sluice/internal/endpoint"
+	"github.com/sluice-io/sluice/internal/export"
 	"github.com/sluice-io/sluice/internal/httpapi"
 	"github.com/sluice-io/sluice/internal/metrics"
 	"github.com/sluice-io/sluice/internal/natsd"
@@ -42,6 +43,7 @@ type server struct {
 	registry *registry.Registry
 	engine   *push.Engine
 	metrics  *metrics.Metrics
+	exporter *export.Exporter // nil: nothing is exported
 	api      http.Handler
 }
 
@@ -187,6 +189,9 @@ func (s *server) openEngine(ctx context.Context) error {
 	s.engine = push.New(watcher{s.store.Subscriptions()}, leases, push.Ports{
 		Sources: sources{s.store}, Log: s.attempts, Lanes: s.store, Events: s.store, Sender: s.traced(), Registry: s.registry,
 	}, push.Options{Observe: s.metrics, Log: s.opts.Log})
+	if dir := s.cfg.Export.Dir; dir != "" {
+		s.exporter = export.New(dir, s.store, export.Options{Observe: s.metrics, Log: s.opts.Log})
+	}
 	return nil
 }
 
