@@ -48,7 +48,7 @@ type Redrivable struct {
 
 // Replays starts and shows replays.
 type Replays interface {
-	// Start starts a replay: Kind, From, To, Types, EventIDs, Rate and CreatedBy are the
+	// Start starts a replay: Kind, From, To, Types, EventIDs, Rate, Total and CreatedBy are the
 	// caller's, the rest is filled in. Codes Conflict if the subscription is cancelled;
 	// QuotaExceeded if too many are under way.
 	Start(ctx context.Context, sub *sluice.Subscription, want sluice.Replay) (sluice.Replay, error)
@@ -258,6 +258,7 @@ func (s *Server) redriveDeadLetters(c echo.Context) error {
 	if found.Can == 0 {
 		return sluice.Errorf(sluice.Conflict, "no dead letter can be redriven; %s", unknownEvents(found.Not)).With("skipped", found.Not)
 	}
+	want.Total = uint64(found.Can) //nolint:gosec // it is above 0
 	if s.opts.Replays == nil {
 		return sluice.Errorf(sluice.Unavailable, "this server cannot redrive dead letters yet")
 	}

@@ -133,7 +133,7 @@ func TestARedriveIsAReplayOfDeadLetters(t *testing.T) {
 	b.http = server
 
 	a := b.must(t, http.StatusAccepted, redrive, `{"all":true,"rate":{"per_second":5}}`)
-	require.Equal(t, sluice.Replay{Kind: sluice.ReplayDeadLetters, From: 1, To: 4, Rate: sluice.Rate{PerSecond: 5}, CreatedBy: "root"}, got)
+	require.Equal(t, sluice.Replay{Kind: sluice.ReplayDeadLetters, From: 1, To: 4, Rate: sluice.Rate{PerSecond: 5}, Total: 2, CreatedBy: "root"}, got)
 	require.Equal(t, []any{"r1", "running", "dead_letters", 2.0}, []any{a.body["id"], a.body["state"], a.body["kind"], a.body["skipped"]})
 	require.Contains(t, a.body["message"], "2 are without an event")
 

@@ -204,6 +204,15 @@ func TestTheDocumentAndTheStatusTableAgree(t *testing.T) {
 	}
 }
 
+func TestTheDocumentNamesEveryReason(t *testing.T) {
+	t.Parallel()
+	var want []any
+	for _, reason := range sluice.Reasons() {
+		want = append(want, string(reason))
+	}
+	require.Equal(t, want, dig(t, document(t), "components", "schemas", "Reason", "enum"))
+}
+
 // 03-api, "Errors".
 func TestStatusesAreThoseOfTheContract(t *testing.T) {
 	t.Parallel()
