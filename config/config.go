@@ -23,6 +23,7 @@ type Config struct {
 	Attempts Attempts `json:"attempts" envPrefix:"ATTEMPTS_"`
 	Webhooks Webhooks `json:"webhooks" envPrefix:"WEBHOOKS_"`
 	Limits   Limits   `json:"limits"   envPrefix:"LIMITS_"`
+	Export   Export   `json:"export"   envPrefix:"EXPORT_"`
 	Log      Log      `json:"log"      envPrefix:"LOG_"`
 	Tracing  Tracing  `json:"tracing"  envPrefix:"TRACING_"`
 
@@ -136,6 +137,13 @@ type Webhooks struct {
 type Limits struct {
 	// SubscriptionsPerNamespace is how many subscriptions a namespace may have; 0: any number; 10000.
 	SubscriptionsPerNamespace int `json:"subscriptions_per_namespace" env:"SUBSCRIPTIONS_PER_NAMESPACE"`
+}
+
+// Export is about copies in files.
+type Export struct {
+	// Dir is a directory below which dead letters (events/dlq) and events (logs/events) are
+	// written to files, for all namespaces; empty: they are not.
+	Dir string `json:"dir" env:"DIR"`
 }
 
 // Log is about the server's own log.

@@ -26,6 +26,7 @@ type Stream struct {
 	MaxAge       time.Duration // 0: for ever
 	MaxBytes     int64         // 0: unlimited
 	Dedup        time.Duration // window in which a Nats-Msg-Id is stored once; never above MaxAge
+	PerSubject   int64         // messages that are kept of a subject, the newest; 0: all
 	MaxConsumers int
 	AllowDirect  bool // any replica answers reads: fast, and on a cluster possibly a moment old
 	AllowAtomic  bool // batches are stored entirely or not at all
@@ -101,9 +102,10 @@ func Singles() []Stream {
 	}, {
 		Name:         DeadLetters,
 		Description:  "one message a delivery that was given up",
-		Subjects:     []string{deadLettersPrefix + ">"},
+		Subjects:     []string{DeadLettersSubjects()},
 		MaxAge:       30 * day,
-		Dedup:        time.Hour,
+		Dedup:        2 * time.Minute,
+		PerSubject:   1, // a delivery that is given up again has one dead letter, the later
 		MaxConsumers: maxConsumers,
 		AllowDirect:  true,
 	}}

@@ -58,7 +58,7 @@ func TestTheSubjectsOfAStreamHoldWhatIsPublished(t *testing.T) {
 	require.Equal(t, "attempts.>", at(streams.Attempts))
 	require.Equal(t, "attempts.ns.sub", streams.AttemptsSubject("ns", "sub"))
 	require.Equal(t, "dead.>", at(streams.DeadLetters))
-	require.Equal(t, "dead.ns.sub", streams.DeadLettersSubject("ns", "sub"))
+	require.Equal(t, "dead.ns.sub.>", streams.DeadLettersSubject("ns", "sub"))
 	require.Equal(t, []string{"events.ns.>"}, streams.Events(sluice.Namespace{Name: "ns"}).Subjects)
 }
 

@@ -1,6 +1,8 @@
 package streams
 
 import (
+	"crypto/sha256"
+	"fmt"
 	"strconv"
 	"strings"
 
@@ -42,9 +44,49 @@ func AttemptsSubject(namespace, subscription string) string {
 	return attemptsPrefix + namespace + "." + subscription
 }
 
-// DeadLettersSubject returns the subject of a subscription's dead letters.
+// DeadLettersSubjects returns the subjects that the stream of dead letters takes.
+func DeadLettersSubjects() string { return deadLettersPrefix + ">" }
+
+// DeadLettersSubject returns the filter that matches the subjects of all of a subscription's
+// dead letters.
 func DeadLettersSubject(namespace, subscription string) string {
-	return deadLettersPrefix + namespace + "." + subscription
+	return deadLettersPrefix + namespace + "." + subscription + ".>"
+}
+
+// DeadLetterSubject returns the subject of a delivery's dead letter, of which there is one at
+// most: "dead.<namespace>.<subscription>.<seq>.<event id>", or, if the event was never seen, with
+// "=" and its path instead of the id.
+func DeadLetterSubject(d *sluice.DeadLetter) string {
+	seq := strconv.FormatUint(d.Seq, 10)
+	prefix := deadLettersPrefix + d.Namespace + "." + d.Subscription + "." + seq + "."
+	if d.EventID != "" {
+		return prefix + idToken(d.EventID)
+	}
+	if d.Path == "" {
+		return prefix + "=.="
+	}
+	return encode(prefix+"=", d.Path.Segments(), harmless)
+}
+
+// DeadLetterOfEvent returns the filter that matches the subjects of an event's dead letters. There
+// is more than one only if the id was published again after the dedup window.
+func DeadLetterOfEvent(namespace, subscription, event string) string {
+	return deadLettersPrefix + namespace + "." + subscription + ".*." + idToken(event)
+}
+
+// DeadLetterOfSeq returns the filter that matches the subjects of dead letters that begin at a
+// sequence and whose event was never seen.
+func DeadLetterOfSeq(namespace, subscription string, seq uint64) string {
+	return deadLettersPrefix + namespace + "." + subscription + "." + strconv.FormatUint(seq, 10) + ".=.>"
+}
+
+// idToken returns the subject token of an event's id. What NATS publishers call an id may be
+// too long for a subject.
+func idToken(id string) string {
+	if len(id) > sluice.MaxIDBytes {
+		return fmt.Sprintf("=h%x", sha256.Sum256([]byte(id)))
+	}
+	return encode("", []string{id}, harmless)[1:]
 }
 
 const rootSuffix = "_root"

@@ -6,6 +6,7 @@ import (
 	"time"
 
 	"github.com/sluice-io/sluice/pkg/client"
+	"github.com/sluice-io/sluice/pkg/sluice"
 )
 
 // deliveriesCmd looks at deliveries.
@@ -57,15 +58,19 @@ func (s *session) deliveryTable(d client.Delivery) error {
 	if err != nil {
 		return err
 	}
-	rows := make([][]string, len(d.Attempts))
-	for i, a := range d.Attempts {
+	if err := s.say(""); err != nil {
+		return err
+	}
+	return s.attemptTable(d.Attempts)
+}
+
+func (s *session) attemptTable(attempts []sluice.Attempt) error {
+	rows := make([][]string, len(attempts))
+	for i, a := range attempts {
 		rows[i] = []string{
 			strconv.Itoa(a.Number), when(a.StartedAt), a.Duration.Std().Round(time.Microsecond).String(), string(a.Outcome),
 			httpStatus(a.Status), orDash(a.Error), orDash(a.Response),
 		}
-	}
-	if err := s.say(""); err != nil {
-		return err
 	}
 	return s.table("ATTEMPT | STARTED | DURATION | OUTCOME | STATUS | ERROR | RESPONSE", rows)
 }

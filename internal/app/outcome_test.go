@@ -72,7 +72,7 @@ func TestADeliveryThatNeverSucceedsBecomesADeadLetter(t *testing.T) {
 
 	stream, err := dial(t, at.NATS).Stream(t.Context(), "DEADLETTERS")
 	require.NoError(t, err)
-	msg, err := stream.GetLastMsgForSubject(t.Context(), "dead.default.dying")
+	msg, err := stream.GetLastMsgForSubject(t.Context(), "dead.default.dying.>")
 	require.NoError(t, err)
 	var letter sluice.DeadLetter
 	require.NoError(t, json.Unmarshal(msg.Data, &letter))

@@ -15,6 +15,7 @@ import (
 
 	"github.com/sluice-io/sluice/config"
 	"github.com/sluice-io/sluice/internal/endpoint"
+	"github.com/sluice-io/sluice/internal/export"
 	"github.com/sluice-io/sluice/internal/httpapi"
 	"github.com/sluice-io/sluice/internal/limits"
 	"github.com/sluice-io/sluice/internal/metrics"
@@ -44,6 +45,7 @@ type server struct {
 	registry *registry.Registry
 	engine   *push.Engine
 	metrics  *metrics.Metrics
+	exporter *export.Exporter // nil: nothing is exported
 	api      http.Handler
 }
 
@@ -198,10 +200,13 @@ func (s *server) openEngine(ctx context.Context) error {
 	s.metrics.WatchStorage(kept(func() []sluice.Storage { return s.storages(scraping) }))
 	s.engine = push.New(watcher{s.store.Subscriptions(), s.counts}, leases, push.Ports{
 		Sources: sources{s.store}, Log: s.attempts, Lanes: s.store, Events: s.store, Sender: s.traced(), Registry: s.registry,
-		Replays: s.store.Replays(),
+		Replays: s.store.Replays(), Letters: s.store,
 	}, push.Options{
 		Observe: s.metrics, Log: s.opts.Log, Replays: replayWatcher{s.store.Replays()}, MaxInFlight: s.cfg.Webhooks.MaxInFlight,
 	})
+	if dir := s.cfg.Export.Dir; dir != "" {
+		s.exporter = export.New(dir, s.store, export.Options{Observe: s.metrics, Log: s.opts.Log})
+	}
 	return nil
 }
 
@@ -217,7 +222,7 @@ func (s *server) openAPI(context.Context) error {
 	s.api = httpapi.New(httpapi.Options{
 		Token: token, Registry: s.registry, Namespaces: namespaces{s.store, s.registry, s.quotas},
 		Publisher: publish, Quota: s.quotas, Log: eventLog{s.store}, Deliveries: deliveries{s.store, s.traced()},
-		Storage: s.storage, Ready: s.store.Ready, JWKS: s.jwks, Metrics: s.metrics.Handler(),
+		DeadLetters: deadLetters{s.store}, Replays: s.registry, Storage: s.storage, Ready: s.store.Ready, JWKS: s.jwks, Metrics: s.metrics.Handler(),
 		Version: s.opts.Version, MaxBody: s.cfg.HTTP.MaxBody, Logger: s.opts.Log,
 	}).Handler()
 	return nil

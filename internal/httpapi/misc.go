@@ -70,6 +70,7 @@ func (s *Server) capabilities(c echo.Context) error {
 			"entity_subscriptions": true,
 			"secret_rotation":      true,
 			"cel_filters":          true,
+			"dead_letters":         true,
 		},
 		Limits: map[string]int64{
 			"path_bytes":      sluice.MaxPathBytes,

@@ -143,6 +143,9 @@ func TestTheSchemasHaveTheFieldsOfTheBodies(t *testing.T) {
 		{sluice.Rate{}, []string{"Rate"}, nil},
 		{sluice.Replay{}, []string{"Replay"}, nil},
 		{delivery{}, []string{"Delivery"}, nil},
+		{deadLetter{}, []string{"DeadLetter"}, nil},
+		{redriveRequest{}, []string{"RedriveRequest"}, nil},
+		{redrive{}, []string{"Redrive"}, nil},
 		{sluice.Parked{}, []string{"ParkedLane"}, nil},
 		{sluice.Status{}, []string{"Status"}, nil},
 		{capabilityList{}, []string{"Capabilities"}, nil},
@@ -203,6 +206,15 @@ func TestTheDocumentAndTheStatusTableAgree(t *testing.T) {
 	for _, code := range enum {
 		require.InDelta(t, status(code), table[string(code)], 0, code)
 	}
+}
+
+func TestTheDocumentNamesEveryReason(t *testing.T) {
+	t.Parallel()
+	var want []any
+	for _, reason := range sluice.Reasons() {
+		want = append(want, string(reason))
+	}
+	require.Equal(t, want, dig(t, document(t), "components", "schemas", "Reason", "enum"))
 }
 
 // 03-api, "Errors".

@@ -100,8 +100,12 @@ type Options struct {
 	JWKS       func(context.Context) ([]byte, error) // the public keys as a JWK set
 	Metrics    http.Handler                          // for /metrics
 	Version    string                                // of the program; "dev"
-	MaxBody    int64                                 // bytes of a request's body; 8 MiB
-	Logger     *slog.Logger                          // one line a request; slog.DiscardHandler
+
+	DeadLetters DeadLetters
+	Replays     Replays // nil: starting one is Unavailable
+
+	MaxBody int64        // bytes of a request's body; 8 MiB
+	Logger  *slog.Logger // one line a request; slog.DiscardHandler
 }
 
 // Server answers HTTP requests.
@@ -164,4 +168,10 @@ func (s *Server) routes() {
 	v1.GET("/subscriptions/:id/status", s.subscriptionStatus)
 	v1.GET("/subscriptions/:id/deliveries", s.listDeliveries)
 	v1.GET("/subscriptions/:id/deliveries/:event", s.getDelivery)
+
+	v1.GET("/subscriptions/:id/dead-letters", s.listDeadLetters)
+	v1.DELETE("/subscriptions/:id/dead-letters", s.discardDeadLetters)
+	v1.POST("/subscriptions/:id/dead-letters/redrive", s.redriveDeadLetters)
+	v1.GET("/subscriptions/:id/dead-letters/:event", s.getDeadLetter)
+	v1.DELETE("/subscriptions/:id/dead-letters/:event", s.discardDeadLetter)
 }

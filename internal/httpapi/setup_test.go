@@ -154,7 +154,20 @@ func (b *bench) options() httpapi.Options {
 	opts := b.bareOptions()
 	opts.Registry, opts.Namespaces, opts.Publisher, opts.Log, opts.Deliveries, opts.Ready = b.registry, b, b.store, b, b, b.store.Ready
 	opts.Storage = b.store.Storage
+	opts.DeadLetters = letters{b.store}
 	return opts
+}
+
+// letters are the dead letters as the program gives them to the API.
+type letters struct{ *natsstore.Store }
+
+func (l letters) ListDeadLetters(ctx context.Context, sub *sluice.Subscription, q httpapi.DeadLetterQuery) ([]sluice.BuriedLetter, uint64, error) {
+	return l.Store.ListDeadLetters(ctx, sub, natsstore.DeadLetterQuery(q))
+}
+
+func (l letters) Redrivable(ctx context.Context, sub *sluice.Subscription) (httpapi.Redrivable, error) {
+	found, err := l.Store.Redrivable(ctx, sub)
+	return httpapi.Redrivable(found), err
 }
 
 // bareOptions have no storage behind them.

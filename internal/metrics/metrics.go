@@ -38,6 +38,8 @@ type Metrics struct {
 	attempts *prometheus.CounterVec
 	dead     *prometheus.CounterVec
 	duration *prometheus.HistogramVec
+	exported *prometheus.CounterVec
+	failures *prometheus.CounterVec
 }
 
 // New returns a set that reads the subscriptions' moments and the logs whenever it is scraped.
@@ -62,7 +64,14 @@ func New(moments func() []Moment, logs func() []Log) *Metrics {
 			Buckets: []float64{.001, .0025, .005, .01, .025, .05, .1, .25, .5, 1, 2.5, 5, 10, 30, 60},
 		}, perSubscription),
 	}
-	m.registry.MustRegister(m.taken, m.matched, m.attempts, m.dead, m.duration,
+	m.exported = prometheus.NewCounterVec(prometheus.CounterOpts{
+		Name: "sluice_exported_total", Help: "What was written to files: events, dead_letters.",
+	}, []string{"what"})
+	m.failures = prometheus.NewCounterVec(prometheus.CounterOpts{
+		Name: "sluice_export_failures_total", Help: "How often writing files stopped; it goes on by itself.",
+	}, []string{"what"})
+	m.registry.MustRegister(m.exported, m.failures,
+		m.taken, m.matched, m.attempts, m.dead, m.duration,
 		readings[Moment]{moments, momentReadings()}, readings[Log]{logs, logReadings()},
 		collectors.NewGoCollector(), collectors.NewProcessCollector(collectors.ProcessCollectorOpts{}))
 	return m
@@ -112,6 +121,16 @@ func (m *Metrics) Attempted(sub *sluice.Subscription, a *sluice.Attempt) {
 // Buried counts a dead letter.
 func (m *Metrics) Buried(sub *sluice.Subscription, reason sluice.Reason) {
 	m.dead.WithLabelValues(sub.Namespace, sub.ID, string(reason)).Inc()
+}
+
+// Exported counts what was written to files.
+func (m *Metrics) Exported(what string, n int) {
+	m.exported.WithLabelValues(what).Add(float64(n))
+}
+
+// ExportFailed counts that writing files stopped.
+func (m *Metrics) ExportFailed(what string) {
+	m.failures.WithLabelValues(what).Inc()
 }
 
 // reading is one figure of a T.

@@ -27,6 +27,8 @@ func TestAScrapeShowsWhatWasCountedAndWhatIsNow(t *testing.T) {
 	m.Matched(sub)
 	m.Attempted(sub, &sluice.Attempt{Outcome: sluice.Delivered})
 	m.Buried(sub, sluice.Exhausted)
+	m.Exported("events", 7)
+	m.ExportFailed("dead_letters")
 
 	scrape := httptest.NewRecorder()
 	m.Handler().ServeHTTP(scrape, httptest.NewRequestWithContext(t.Context(), http.MethodGet, "/metrics", nil))
@@ -46,6 +48,8 @@ func TestAScrapeShowsWhatWasCountedAndWhatIsNow(t *testing.T) {
 		`sluice_attempts_in_flight{namespace="acme",subscription="erp"} 1`,
 		`sluice_deliveries_held{namespace="acme",subscription="erp"} 2`,
 		`sluice_lanes_parked{namespace="acme",subscription="erp"} 3`,
+		`sluice_exported_total{what="events"} 7`,
+		`sluice_export_failures_total{what="dead_letters"} 1`,
 		`sluice_lag_seconds{namespace="acme",subscription="erp"} 4.5`,
 	} {
 		require.Contains(t, scrape.Body.String(), line+"\n")

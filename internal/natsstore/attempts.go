@@ -7,7 +7,6 @@ import (
 	"fmt"
 	"log/slog"
 	"slices"
-	"strconv"
 	"time"
 
 	"github.com/nats-io/nats.go"
@@ -208,19 +207,4 @@ func (s *Store) lastTime(ctx context.Context, stream, subject string) (time.Time
 		return time.Time{}, fmt.Errorf("last of %s: %w", subject, err)
 	}
 	return msg.Time, nil
-}
-
-// Bury stores a dead letter. A second one of the same delivery and reason is dropped by the
-// stream's duplicate window.
-func (l *AttemptLog) Bury(ctx context.Context, d sluice.DeadLetter) error {
-	data, err := json.Marshal(d)
-	if err != nil {
-		return fmt.Errorf("dead letter: %w", err)
-	}
-	id := d.Subscription + "-" + strconv.FormatUint(d.Seq, 10) + "-" + string(d.Reason)
-	_, err = l.store.js.Publish(ctx, streams.DeadLettersSubject(d.Namespace, d.Subscription), data, jetstream.WithMsgID(id))
-	if err != nil {
-		return fmt.Errorf("dead letter: %w", err)
-	}
-	return nil
 }

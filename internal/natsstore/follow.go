@@ -28,7 +28,7 @@ var (
 // to read. The consumer is short-lived and kept in memory; any trouble ends following with an
 // error, and the caller decides where to go on.
 func (s *Store) follow(ctx context.Context, stream string, config jetstream.ConsumerConfig,
-	each func(jetstream.Msg, *jetstream.MsgMetadata) (more bool, err error),
+	each func(jetstream.Msg, *jetstream.MsgMetadata) (more bool, err error), opts ...jetstream.PullMessagesOpt,
 ) error {
 	ctx, stop := s.untilReconnect(ctx)
 	defer stop()
@@ -41,7 +41,7 @@ func (s *Store) follow(ctx context.Context, stream string, config jetstream.Cons
 	}
 	info := consumer.CachedInfo()
 	defer s.tidyUp(ctx, stream, info.Name)
-	messages, err := consumer.Messages(jetstream.PullExpiry(followExpiry), jetstream.PullHeartbeat(followHeartbeat))
+	messages, err := consumer.Messages(append(opts, jetstream.PullExpiry(followExpiry), jetstream.PullHeartbeat(followHeartbeat))...)
 	if err != nil {
 		return fmt.Errorf("read %s: %w", stream, err)
 	}

@@ -162,16 +162,7 @@ func (s *Store) addConsumer(ctx context.Context, namespace string, want streams.
 	return nil
 }
 
-func (s *Store) countDead(ctx context.Context, sub *sluice.Subscription, status *sluice.Status) error {
-	stream, err := s.js.Stream(ctx, streams.DeadLetters)
-	if err != nil {
-		return fmt.Errorf("stream %s: %w", streams.DeadLetters, err)
-	}
-	subject := streams.DeadLettersSubject(sub.Namespace, sub.ID)
-	info, err := stream.Info(ctx, jetstream.WithSubjectFilter(subject))
-	if err != nil {
-		return fmt.Errorf("stream %s: %w", streams.DeadLetters, err)
-	}
-	status.DeadLetters = info.State.Subjects[subject]
-	return nil
+func (s *Store) countDead(ctx context.Context, sub *sluice.Subscription, status *sluice.Status) (err error) {
+	status.DeadLetters, err = s.CountDeadLetters(ctx, sub)
+	return err
 }

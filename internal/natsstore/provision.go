@@ -71,7 +71,7 @@ func (s *Store) streamConfig(d streams.Stream) jetstream.StreamConfig {
 		MaxMsgs:            -1,
 		MaxBytes:           unlimited(d.MaxBytes),
 		MaxAge:             d.MaxAge,
-		MaxMsgsPerSubject:  -1,
+		MaxMsgsPerSubject:  unlimited(d.PerSubject),
 		MaxMsgSize:         -1,
 		Replicas:           s.opts.Replicas,
 		Duplicates:         d.Dedup,

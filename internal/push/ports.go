@@ -27,7 +27,7 @@ type Log interface {
 	Record(a *sluice.Attempt, namespace string, done func(error))
 	// Recover returns what the log says about the subscription's latest attempts, by sequence.
 	Recover(ctx context.Context, sub *sluice.Subscription) (map[uint64]sluice.Progress, error)
-	// Bury stores a dead letter; a second one of the same delivery changes nothing.
+	// Bury stores a dead letter; a later one of the same delivery takes its place.
 	Bury(ctx context.Context, d sluice.DeadLetter) error
 }
 
@@ -79,6 +79,14 @@ type Replays interface {
 	Forget(ctx context.Context, lanesOf string) error
 }
 
+// Letters keeps the dead letters.
+type Letters interface {
+	// DeadLetters returns up to limit of the subscription's dead letters whose place lies between two, inclusive, ascending.
+	DeadLetters(ctx context.Context, sub *sluice.Subscription, from, to uint64, limit int) ([]sluice.BuriedLetter, error)
+	// Unbury deletes the dead letter at a place; it is no error if there is none.
+	Unbury(ctx context.Context, letterSeq uint64) error
+}
+
 // Ports is everything that a runner needs from outside.
 type Ports struct {
 	Sources  Sources
@@ -88,6 +96,7 @@ type Ports struct {
 	Sender   Sender
 	Registry Registry
 	Replays  Replays // nil: there are none
+	Letters  Letters // with Replays
 }
 
 // Observer is told of what happens, for metrics. Each call returns at once.

@@ -4,8 +4,10 @@ import (
 	"context"
 	"errors"
 	"log/slog"
+	"math"
 	"slices"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"github.com/sluice-io/sluice/pkg/sluice"
@@ -28,9 +30,12 @@ type replaying struct {
 	ports  Ports
 	log    *slog.Logger
 
-	mu   sync.Mutex
-	sent uint64
-	dead uint64
+	letters atomic.Pointer[letters] // of a replay of dead letters, since its source was opened
+
+	mu       sync.Mutex
+	sent     uint64
+	dead     uint64
+	answered []uint64 // events that were delivered and whose letters are there still
 }
 
 func newReplaying(rep sluice.Replay, ports Ports, log *slog.Logger) *replaying {
@@ -40,6 +45,9 @@ func newReplaying(rep sluice.Replay, ports Ports, log *slog.Logger) *replaying {
 // runner returns the runner of a replay. Lanes, attempts and progress are the replay's own.
 func (r *replaying) runner(sub *sluice.Subscription, e *Engine) *runner {
 	ports := r.ports
+	if r.replay.Kind == sluice.ReplayDeadLetters {
+		ports.Events = replayLetters{r}
+	}
 	ports.Sources, ports.Log, ports.Lanes, ports.Registry = replaySources{r}, replayLog{r.ports.Log, r}, replayLanes{r.ports.Lanes, r}, replayRegistry{r.ports.Registry}
 	run := newRunner(sub, ports, e.opts, &e.ahead, e.shares.join())
 	run.lanesOf, run.only, run.rate = streams.ReplayLanes(r.replay.ID), r.wants, r.replay.Rate
@@ -48,8 +56,50 @@ func (r *replaying) runner(sub *sluice.Subscription, e *Engine) *runner {
 }
 
 // wants reports whether the replay is to deliver an event that its subscription wants.
-func (r *replaying) wants(ev *sluice.Event) bool {
-	return ev.Seq <= r.replay.To && r.replay.Wants(ev)
+func (r *replaying) wants(ev *sluice.Event) bool { return ev.Seq <= r.end() && r.replay.Wants(ev) }
+
+// end returns the last sequence of the log that the replay may deliver.
+func (r *replaying) end() uint64 {
+	if r.replay.Kind == sluice.ReplayDeadLetters {
+		return math.MaxUint64 - 1
+	}
+	return r.replay.To
+}
+
+// arrived counts an event that was delivered; its letter, if it had one, is to be deleted.
+func (r *replaying) arrived(seq uint64) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.sent++
+	if r.letters.Load() != nil {
+		r.answered = append(r.answered, seq)
+	}
+}
+
+// deleteLetters deletes the letters of what was delivered. Those that cannot be deleted now are
+// tried again at the next call.
+func (r *replaying) deleteLetters(ctx context.Context) error {
+	r.mu.Lock()
+	seqs := r.answered
+	r.answered = nil
+	r.mu.Unlock()
+	for n, seq := range seqs {
+		if err := r.letters.Load().delivered(ctx, seq); err != nil {
+			r.mu.Lock()
+			r.answered = append(r.answered, seqs[n:]...)
+			r.mu.Unlock()
+			return err
+		}
+	}
+	return nil
+}
+
+// replayLetters reads dead letters where the log would be read.
+type replayLetters struct{ r *replaying }
+
+// ReadLane returns the next events of the letters.
+func (l replayLetters) ReadLane(ctx context.Context, sub *sluice.Subscription, path sluice.Path, from uint64, limit int) ([]sluice.Event, uint64, error) {
+	return l.r.letters.Load().ReadLane(ctx, sub, path, from, limit)
 }
 
 // save stores how far the replay has come.
@@ -87,9 +137,18 @@ func (s replaySources) Open(ctx context.Context, sub *sluice.Subscription) (Sour
 	if now.State != sluice.ReplayRunning {
 		return nil, errReplayed
 	}
+	start, events := max(now.Next, now.From), s.r.ports.Events
+	if now.Kind == sluice.ReplayDeadLetters {
+		found, err := readLetters(ctx, s.r.ports.Letters, sub, &s.r.replay)
+		if err != nil {
+			return nil, err
+		}
+		s.r.letters.Store(found)
+		start, events = 1, found
+	}
 	reading, cancel := context.WithCancel(context.WithoutCancel(ctx))
 	src := &replaySource{
-		replaying: s.r, sub: sub, cancel: cancel, next: max(now.Next, now.From), start: max(now.Next, now.From),
+		replaying: s.r, sub: sub, cancel: cancel, next: start, start: start, events: events,
 		out: make(chan *sluice.Delivery), ended: make(chan struct{}), exhausted: make(chan struct{}),
 		open: map[uint64]struct{}{}, room: make(chan struct{}, 1),
 	}
@@ -109,6 +168,7 @@ type replaySource struct {
 	*replaying
 
 	sub       *sluice.Subscription
+	events    Events
 	cancel    context.CancelFunc
 	reading   sync.WaitGroup
 	out       chan *sluice.Delivery
@@ -148,7 +208,7 @@ func (s *replaySource) Close() {
 
 // read hands the range over.
 func (s *replaySource) read(ctx context.Context) {
-	for from := s.start; from <= s.replay.To; {
+	for from := s.start; from <= s.end(); {
 		events, err := s.batch(ctx, from)
 		if err != nil {
 			if ctx.Err() == nil {
@@ -162,7 +222,7 @@ func (s *replaySource) read(ctx context.Context) {
 				return
 			}
 		}
-		from = s.replay.To + 1
+		from = s.end() + 1
 		if len(events) > 0 {
 			from = events[len(events)-1].Seq + 1
 		}
@@ -173,8 +233,8 @@ func (s *replaySource) read(ctx context.Context) {
 
 // batch returns the next events, up to the end of the range.
 func (s *replaySource) batch(ctx context.Context, from uint64) ([]sluice.Event, error) {
-	events, _, err := s.ports.Events.ReadLane(ctx, s.sub, "", from, replayBatch)
-	end := slices.IndexFunc(events, func(ev sluice.Event) bool { return ev.Seq > s.replay.To })
+	events, _, err := s.events.ReadLane(ctx, s.sub, "", from, replayBatch)
+	end := slices.IndexFunc(events, func(ev sluice.Event) bool { return ev.Seq > s.end() })
 	if end >= 0 {
 		events = events[:end]
 	}
@@ -234,18 +294,36 @@ func (s *replaySource) keepProgress(ctx context.Context) {
 		case <-tick.C:
 		case <-ctx.Done():
 		}
-		place := s.place()
-		if place == saved {
-			continue
-		}
 		limit, cancel := context.WithTimeout(context.WithoutCancel(ctx), recordLimit)
-		if err := s.save(limit, place); err != nil {
+		place, err := s.progress(limit, saved)
+		if err != nil {
 			s.log.WarnContext(limit, "replay's progress not stored yet", slog.String("replay", s.replay.ID), slog.Any("error", err))
-		} else {
-			saved = place
 		}
+		saved = place
 		cancel()
 	}
+}
+
+// progress stores how far the replay has come if that is further than it was, and returns what
+// is stored now.
+func (s *replaySource) progress(ctx context.Context, saved uint64) (uint64, error) {
+	place := s.place()
+	if s.replay.Kind == sluice.ReplayDeadLetters {
+		if err := s.deleteLetters(ctx); err != nil {
+			return saved, err
+		}
+	}
+	if place == saved {
+		return saved, nil
+	}
+	next := place
+	if s.replay.Kind == sluice.ReplayDeadLetters {
+		next = s.replay.From // what is left of them says how far it came
+	}
+	if err := s.save(ctx, next); err != nil {
+		return saved, err
+	}
+	return place, nil
 }
 
 // replayReceipt acknowledges to the replay's source.
@@ -281,9 +359,7 @@ func (l replayLog) Record(a *sluice.Attempt, namespace string, done func(error))
 	a.Replay = l.r.replay.ID
 	l.Log.Record(a, namespace, func(err error) {
 		if err == nil && a.Outcome == sluice.Delivered {
-			l.r.mu.Lock()
-			l.r.sent++
-			l.r.mu.Unlock()
+			l.r.arrived(a.Seq)
 		}
 		done(err)
 	})
@@ -296,6 +372,9 @@ func (l replayLog) Recover(ctx context.Context, sub *sluice.Subscription) (map[u
 
 // Bury stores a dead letter.
 func (l replayLog) Bury(ctx context.Context, d sluice.DeadLetter) error {
+	if d.Reason == sluice.Expired && l.r.replay.Kind == sluice.ReplayDeadLetters {
+		return nil // the letter that its lane waited for was discarded
+	}
 	d.Replay = l.r.replay.ID
 	err := l.Log.Bury(ctx, d)
 	if err == nil {

@@ -207,7 +207,7 @@ func (j job) skipTo(ctx context.Context, p *park, last uint64) error {
 // expire buries the lane's events from its head to last, which aged out of the log unsent.
 func (j job) expire(ctx context.Context, p *park, last uint64) error {
 	ev := sluice.Event{ID: p.EventID, Seq: p.FromSeq, Path: p.Path}
-	d := letter(j.sub, &ev, sluice.Attempt{Number: p.Attempts, Error: p.LastError}, sluice.Expired)
+	d := letter(j.sub, &ev, sluice.Attempt{Number: p.Attempts, Error: p.LastError, FirstFailedAt: p.FirstFailedAt}, sluice.Expired)
 	d.LastSeq = last
 	if err := j.buryLetter(ctx, d); err != nil {
 		return err
@@ -284,6 +284,7 @@ func (j job) attempt(ctx context.Context, ev *sluice.Event, number int, firstFai
 	if firstFailed.IsZero() {
 		firstFailed = a.StartedAt
 	}
+	a.FirstFailedAt = firstFailed
 	a.Verdict = retry.Decide(j.sub.Policy, a, firstFailed, now, rand.Float64()) //nolint:gosec // jitter, not a secret
 	j.r.observe.Attempted(j.sub, &a)
 	level := slog.LevelInfo
@@ -332,7 +333,8 @@ func (j job) bury(ctx context.Context, ev *sluice.Event, a sluice.Attempt, reaso
 func letter(sub *sluice.Subscription, ev *sluice.Event, a sluice.Attempt, reason sluice.Reason) sluice.DeadLetter {
 	return sluice.DeadLetter{
 		Subscription: sub.ID, Namespace: sub.Namespace, EventID: ev.ID, Seq: ev.Seq, Path: ev.Path,
-		Attempts: a.Number, Reason: reason, LastError: a.Error, At: time.Now().UTC(),
+		Attempts: a.Number, Reason: reason, LastError: a.Error, LastStatus: a.Status,
+		FirstFailedAt: a.FirstFailedAt, At: time.Now().UTC(),
 	}
 }
 

@@ -124,6 +124,17 @@ func TestEveryCallAsksWhatTheContractSays(t *testing.T) {
 			return err
 		}, "GET /v1/subscriptions/s/deliveries?since=9&state=dead", "", 200, "{}"},
 		{"delivery", func(ctx context.Context, c *client.Client) error { _, err := c.Delivery(ctx, "s", "e"); return err }, "GET /v1/subscriptions/s/deliveries/e", "", 200, "{}"},
+		{"dead letters", func(ctx context.Context, c *client.Client) error {
+			_, err := c.DeadLetters(ctx, "s", client.DeadLettersQuery{Reason: sluice.Exhausted, Path: "/a/**", Limit: 7})
+			return err
+		}, "GET /v1/subscriptions/s/dead-letters?limit=7&path=%2Fa%2F%2A%2A&reason=exhausted", "", 200, "{}"},
+		{"dead letter", func(ctx context.Context, c *client.Client) error { _, err := c.DeadLetter(ctx, "s", "a/b"); return err }, "GET /v1/subscriptions/s/dead-letters/a%2Fb", "", 200, "{}"},
+		{"discard dead letter", func(ctx context.Context, c *client.Client) error { return c.DiscardDeadLetter(ctx, "s", "e") }, "DELETE /v1/subscriptions/s/dead-letters/e", "", 204, ""},
+		{"discard dead letters", func(ctx context.Context, c *client.Client) error { return c.DiscardDeadLetters(ctx, "s") }, "DELETE /v1/subscriptions/s/dead-letters?all=true", "", 204, ""},
+		{"redrive", func(ctx context.Context, c *client.Client) error {
+			_, err := c.Redrive(ctx, "s", client.RedriveSpec{IDs: []string{"e"}, Rate: sluice.Rate{PerSecond: 2}})
+			return err
+		}, "POST /v1/subscriptions/s/dead-letters/redrive", `{"ids":["e"],"rate":{"per_second":2}}`, 202, "{}"},
 	}
 	for _, tt := range tests {
 		t.Run(tt.name, func(t *testing.T) {

@@ -1,6 +1,10 @@
 package sluice
 
-import "time"
+import (
+	"encoding/json"
+	"fmt"
+	"time"
+)
 
 // Outcome is what came of an attempt.
 type Outcome string
@@ -31,7 +35,10 @@ type Attempt struct {
 	Replay       string        `json:"replay,omitempty"`       // the replay that it belongs to; numbers begin anew there
 	RetryAfter   time.Duration `json:"-"`                      // what the response asked for
 	Dead         Reason        `json:"-"`                      // with Refused: why; empty: NotSendable
-	Verdict      Verdict       `json:"verdict"`
+
+	FirstFailedAt time.Time `json:"-"` // of the delivery, this attempt included; for its dead letter
+
+	Verdict Verdict `json:"verdict"`
 }
 
 // Verdict is what an attempt's outcome means: settled, again at a time, or dead. At most one is set.
@@ -56,6 +63,11 @@ const (
 	Malformed     Reason = "invalid"       // the event cannot be read
 )
 
+// Reasons returns all reasons.
+func Reasons() []Reason {
+	return []Reason{Exhausted, Expired, NotSendable, EndpointGone, EventTooLarge, FilterError, Malformed}
+}
+
 // Parked is a lane that waits for its head's next attempt: "this lane, from that sequence on".
 // While it exists, events of the lane are acknowledged as they come and read back later.
 type Parked struct {
@@ -69,20 +81,58 @@ type Parked struct {
 	LastError     string    `json:"last_error,omitempty"`
 }
 
-// DeadLetter is a delivery that was given up.
+// DeadLetter is a delivery that was given up. There is one at most for each delivery: one that
+// is given up again, after it was redriven, has the later one.
 type DeadLetter struct {
-	Subscription string    `json:"subscription"`
-	Namespace    string    `json:"namespace"`
-	EventID      string    `json:"event_id"` // empty if the event was never seen
-	Seq          uint64    `json:"seq"`
-	LastSeq      uint64    `json:"last_seq,omitempty"` // with Expired: the end of the range that is lost
-	Path         Path      `json:"path"`
-	Attempts     int       `json:"attempts"`
-	Reason       Reason    `json:"reason"`
-	LastError    string    `json:"last_error,omitempty"`
-	At           time.Time `json:"at"`
-	Replay       string    `json:"replay,omitempty"` // that gave it up
-	Event        *Event    `json:"event,omitempty"`  // if it is known
+	Subscription string `json:"subscription"`
+	Namespace    string `json:"namespace"`
+	EventID      string `json:"event_id"` // empty if the event was never seen
+	Seq          uint64 `json:"seq"`
+	LastSeq      uint64 `json:"last_seq,omitempty"` // with Expired: the end of the range that is lost
+	Path         Path   `json:"path"`
+	Attempts     int    `json:"attempts"`
+	Reason       Reason `json:"reason"`
+	LastError    string `json:"last_error,omitempty"`
+	LastStatus   int    `json:"last_status,omitempty"` // of the last response; 0: there was none
+
+	FirstFailedAt time.Time `json:"first_failed_at,omitzero"` // zero: there was no attempt
+	At            time.Time `json:"at"`
+	Replay        string    `json:"replay,omitempty"` // that gave it up
+	Event         *Event    `json:"event,omitempty"`  // if it is known
+}
+
+// Redrivable reports whether the delivery can be tried again: its event is known and can be
+// read.
+func (d *DeadLetter) Redrivable() bool {
+	return d.Event != nil && d.Reason != Expired && d.Reason != Malformed
+}
+
+// AppendJSON appends the dead letter as JSON. Unlike json.Marshal it leaves the event's data
+// byte for byte what it is.
+func (d *DeadLetter) AppendJSON(b []byte) ([]byte, error) {
+	bare := *d
+	bare.Event = nil
+	data, err := json.Marshal(bare)
+	if err != nil {
+		return b, fmt.Errorf("dead letter: %w", err)
+	}
+	return d.AppendEvent(append(b, data...)), nil
+}
+
+// AppendEvent adds the event, if it is known, to the JSON object that b ends with.
+func (d *DeadLetter) AppendEvent(b []byte) []byte {
+	if d.Event == nil {
+		return b
+	}
+	b = append(b[:len(b)-1], `,"event":`...)
+	return append(d.Event.AppendJSON(b), '}')
+}
+
+// BuriedLetter is a dead letter with its place among the dead letters of all subscriptions.
+type BuriedLetter struct {
+	DeadLetter
+
+	LetterSeq uint64
 }
 
 // Status is how a subscription is doing.

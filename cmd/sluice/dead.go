@@ -1,0 +1,198 @@
+package main
+
+import (
+	"bufio"
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"strconv"
+	"strings"
+
+	"github.com/sluice-io/sluice/pkg/client"
+	"github.com/sluice-io/sluice/pkg/sluice"
+)
+
+// deadCmd is about dead letters.
+type deadCmd struct {
+	LS      deadLsCmd      `cmd:"" name:"ls" help:"List dead letters, newest first."`
+	Show    deadShowCmd    `cmd:"" help:"Show a dead letter with its event and its attempts."`
+	Redrive deadRedriveCmd `cmd:"" help:"Deliver dead letters again."`
+	RM      deadRmCmd      `cmd:"" name:"rm" help:"Discard dead letters."`
+}
+
+type deadLsCmd struct {
+	Sub    string `arg:"" help:"The subscription."`
+	Reason string `help:"For this reason only: exhausted, expired, refused, endpoint_gone, filter_error or invalid." placeholder:"REASON"`
+	Path   string `help:"Of events whose path matches only." placeholder:"PATTERN"`
+	Since  string `help:"Given up at this RFC 3339 time or later." placeholder:"WHEN"`
+	Limit  int    `help:"Show at most so many; 0: all." default:"100"`
+}
+
+// Run lists dead letters.
+func (c *deadLsCmd) Run(ctx context.Context, s *session) error {
+	api, err := s.client()
+	if err != nil {
+		return err
+	}
+	all, err := collect(c.Limit, func(cursor string, most int) (client.Page[client.DeadLetter], error) {
+		q := client.DeadLettersQuery{Reason: sluice.Reason(c.Reason), Path: sluice.Pattern(c.Path), Since: c.Since, Limit: most, Cursor: cursor}
+		return api.DeadLetters(ctx, c.Sub, q)
+	})
+	if err != nil {
+		return err
+	}
+	return s.show(all, func() error {
+		rows := make([][]string, len(all))
+		for i, d := range all {
+			rows[i] = []string{
+				orDash(d.EventID), sequences(d), orDash(string(d.Path)), string(d.Reason), strconv.Itoa(d.Attempts),
+				httpStatus(d.LastStatus), when(d.At), orDash(d.LastError),
+			}
+		}
+		return s.table("EVENT | SEQ | PATH | REASON | ATTEMPTS | STATUS | GIVEN UP | ERROR", rows)
+	})
+}
+
+// sequences returns the sequence of a letter's event, or the range that is lost.
+func sequences(d client.DeadLetter) string {
+	text := strconv.FormatUint(d.Seq, 10)
+	if d.LastSeq > d.Seq {
+		text += "–" + strconv.FormatUint(d.LastSeq, 10)
+	}
+	return text
+}
+
+type deadShowCmd struct {
+	Sub   string `arg:"" help:"The subscription."`
+	Event string `arg:"" help:"The event's id; the sequence if the event was never seen."`
+}
+
+// Run shows the dead letter.
+func (c *deadShowCmd) Run(ctx context.Context, s *session) error {
+	api, err := s.client()
+	if err != nil {
+		return err
+	}
+	d, err := api.DeadLetter(ctx, c.Sub, c.Event)
+	if err != nil {
+		return err
+	}
+	return s.show(d, func() error { return s.deadLetterTable(d) })
+}
+
+func (s *session) deadLetterTable(d client.DeadLetter) error {
+	data := ""
+	if d.Event != nil {
+		data = strings.TrimSpace(string(d.Event.AppendJSON(nil)))
+	}
+	err := s.facts("event id", d.EventID, "seq", sequences(d), "path", string(d.Path), "reason", string(d.Reason),
+		"attempts", strconv.Itoa(d.Attempts), "first failed", when(d.FirstFailedAt), "given up", when(d.At),
+		"status", httpStatus(d.LastStatus), "error", d.LastError, "redrivable", strconv.FormatBool(d.Redrivable), "event", data)
+	if err != nil || len(d.History) == 0 {
+		return err
+	}
+	if err := s.say(""); err != nil {
+		return err
+	}
+	return s.attemptTable(d.History)
+}
+
+type deadRedriveCmd struct {
+	Sub    string   `arg:"" help:"The subscription."`
+	Events []string `arg:"" optional:"" name:"event" help:"Ids of the events."`
+	All    bool     `help:"All of them."`
+	Rate   float64  `help:"Requests a second at most; the subscription's own rate." placeholder:"N"`
+}
+
+// Run starts the replay.
+func (c *deadRedriveCmd) Run(ctx context.Context, s *session) error {
+	if err := someOrAll(c.Events, c.All); err != nil {
+		return err
+	}
+	if c.Rate < 0 {
+		return usagef("--rate %g: write how many a second, such as 5", c.Rate)
+	}
+	api, err := s.client()
+	if err != nil {
+		return err
+	}
+	r, err := api.Redrive(ctx, c.Sub, client.RedriveSpec{IDs: c.Events, All: c.All, Rate: sluice.Rate{PerSecond: c.Rate}})
+	if err != nil {
+		return err
+	}
+	return s.show(r, func() error {
+		if err := s.say("Replay %s delivers the dead letters of %s again.", r.ID, c.Sub); err != nil {
+			return err
+		}
+		if r.Message == "" {
+			return nil
+		}
+		return s.say("Skipped: %s.", r.Message)
+	})
+}
+
+func someOrAll(events []string, all bool) error { //nolint:revive // flag-parameter: it is checked, not obeyed
+	if all == (len(events) > 0) {
+		return usagef("name events, or say --all")
+	}
+	return nil
+}
+
+type deadRmCmd struct {
+	Sub    string   `arg:"" help:"The subscription."`
+	Events []string `arg:"" optional:"" name:"event" help:"Ids of the events; sequences where events were never seen."`
+	All    bool     `help:"All of them."`
+	Yes    bool     `help:"Do not ask."`
+}
+
+// Run discards the dead letters.
+func (c *deadRmCmd) Run(ctx context.Context, s *session) error {
+	if err := someOrAll(c.Events, c.All); err != nil {
+		return err
+	}
+	what := fmt.Sprintf("%d dead letters", len(c.Events))
+	if c.All {
+		what = "all dead letters"
+	}
+	if !c.Yes {
+		if err := s.confirm(fmt.Sprintf("Discard %s of %s for good?", what, c.Sub)); err != nil {
+			return err
+		}
+	}
+	api, err := s.client()
+	if err != nil {
+		return err
+	}
+	if c.All {
+		if err := api.DiscardDeadLetters(ctx, c.Sub); err != nil {
+			return err
+		}
+		return s.done("Discarded all dead letters of %s.", c.Sub)
+	}
+	for _, event := range c.Events {
+		if err := api.DiscardDeadLetter(ctx, c.Sub, event); err != nil {
+			return fmt.Errorf("%s: %w", event, err)
+		}
+		if err := s.done("Discarded the dead letter of %s.", event); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// confirm asks whoever is watching. Where nobody is, the command line itself is the answer.
+func (s *session) confirm(question string) error {
+	if !s.terminal {
+		return nil
+	}
+	s.complain("%s [y/N]", question)
+	answer, err := bufio.NewReader(s.stdin).ReadString('\n')
+	if err != nil && !errors.Is(err, io.EOF) {
+		return fmt.Errorf("read the answer: %w", err)
+	}
+	if yes := strings.ToLower(strings.TrimSpace(answer)); yes == "y" || yes == "yes" {
+		return nil
+	}
+	return errors.New("nothing was done; answer y, or say --yes")
+}

@@ -1,0 +1,17 @@
+// Package export knows how dead letters and events lie in files: which file each belongs to, what
+// a harmless file name is, and what has to be on the disk before what, so that a crash neither
+// doubles nor tears anything.
+//
+//	<dir>/events/dlq/<subscription>/<event id>.json   a dead letter: written beside it, synced, renamed
+//	<dir>/events/dlq/.position                         the last dead letter that has a file
+//	<dir>/logs/events/<namespace>-<yyyy-mm-dd>.jsonl   events, one a line, in the order of the log
+//	<dir>/logs/events/.<namespace>.position            how far the log is written, and how long its last file is
+//
+// Lines are appended and synced, and then the position is replaced. What a file has beyond the
+// position's length was written by somebody who did not come to say so: it is cut off and written
+// again. A dead letter's file is replaced by a later one of the same delivery; it stays when the
+// letter is redriven or discarded.
+//
+// The exporter reads the streams by itself and nobody waits for it. What cannot be written is
+// tried again until it can.
+package export

@@ -1,0 +1,211 @@
+package export
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"os"
+	"path/filepath"
+	"sync"
+	"time"
+
+	"github.com/cenkalti/backoff/v4"
+	"github.com/gofrs/flock"
+
+	"github.com/sluice-io/sluice/pkg/sluice"
+)
+
+// Source is where dead letters and events come from.
+type Source interface {
+	// TailEvents calls each for a namespace's events after a sequence, in the order of the log and
+	// then as they come, until it returns an error, ctx ends or there is trouble.
+	TailEvents(ctx context.Context, namespace string, after uint64, each func(sluice.Event) error) error
+	// TailDeadLetters does the same for the dead letters of all subscriptions.
+	TailDeadLetters(ctx context.Context, after uint64, each func(sluice.BuriedLetter) error) error
+	// WatchLogs tells of every namespace when it was made, then of every change, until ctx
+	// ends; the zero time says that it is gone.
+	WatchLogs(ctx context.Context, change func(name string, since time.Time)) error
+}
+
+// What is exported, as observers are told.
+const (
+	Events      = "events"
+	DeadLetters = "dead_letters"
+)
+
+// Observer is told of what happens, for metrics. Each call returns at once.
+type Observer interface {
+	Exported(what string, n int)
+	ExportFailed(what string)
+}
+
+// Options is what an exporter can do without.
+type Options struct {
+	Observe Observer      // nobody
+	Log     *slog.Logger  // slog.DiscardHandler
+	Pause   time.Duration // before the first repetition of what failed; half a second
+}
+
+const (
+	longestPause = 30 * time.Second
+	lockFile     = ".export.lock"
+)
+
+// Exporter writes dead letters and events below a directory.
+type Exporter struct {
+	dir    string
+	source Source
+	opts   Options
+}
+
+// New returns an exporter, which does nothing before Run.
+func New(dir string, source Source, opts Options) *Exporter {
+	if opts.Observe == nil {
+		opts.Observe = nobody{}
+	}
+	if opts.Log == nil {
+		opts.Log = slog.New(slog.DiscardHandler)
+	}
+	opts.Pause = cmp.Or(opts.Pause, 500*time.Millisecond)
+	return &Exporter{dir: dir, source: source, opts: opts}
+}
+
+// Run exports until ctx is done, which is no error. Trouble of any kind is logged and what it hit is tried again.
+// If another process exports to the directory, it waits for that to end.
+func (e *Exporter) Run(ctx context.Context) error {
+	e.keep(ctx, DeadLetters, func(ctx context.Context, _ func()) error { return e.locked(ctx) })
+	return nil
+}
+
+// locked exports while the directory is this process's.
+func (e *Exporter) locked(ctx context.Context) (err error) {
+	if err := os.MkdirAll(e.dir, dirMode); err != nil {
+		return err
+	}
+	lock := flock.New(filepath.Join(e.dir, lockFile))
+	ok, err := lock.TryLock()
+	if err == nil && !ok {
+		err = errors.New("another process exports to the directory")
+	}
+	if err != nil {
+		return fmt.Errorf("%s: %w", e.dir, err)
+	}
+	defer func() { err = errors.Join(err, lock.Unlock()) }()
+	root, err := os.OpenRoot(e.dir)
+	if err != nil {
+		return err
+	}
+	defer func() { err = errors.Join(err, root.Close()) }()
+	var running sync.WaitGroup
+	running.Go(func() {
+		e.keep(ctx, DeadLetters, func(ctx context.Context, went func()) error { return e.exportLetters(ctx, root, went) })
+	})
+	running.Go(func() { e.exportLogs(ctx, root) })
+	running.Wait()
+	return nil
+}
+
+// exportLogs exports the log of every namespace while it is there.
+func (e *Exporter) exportLogs(ctx context.Context, root *os.Root) {
+	var logs sync.WaitGroup
+	defer logs.Wait()
+	type export struct {
+		since time.Time
+		stop  func() // and waits until it has stopped
+	}
+	exports := map[string]export{}
+	e.keep(ctx, Events, func(ctx context.Context, _ func()) error {
+		return e.source.WatchLogs(ctx, func(name string, since time.Time) {
+			if old, ok := exports[name]; ok {
+				if old.since.Equal(since) {
+					return
+				}
+				old.stop()
+				delete(exports, name)
+			}
+			if since.IsZero() {
+				return
+			}
+			inner, cancel := context.WithCancel(ctx)
+			ended := make(chan struct{})
+			exports[name] = export{since, func() { cancel(); <-ended }}
+			logs.Go(func() {
+				defer close(ended)
+				defer cancel()
+				e.keep(inner, Events, func(ctx context.Context, went func()) error { return e.exportLog(ctx, root, name, since, went) })
+			})
+		})
+	})
+}
+
+// exportLog exports a namespace's log from where its files end.
+func (e *Exporter) exportLog(ctx context.Context, root *os.Root, namespace string, since time.Time, went func()) (err error) {
+	log, err := openLog(root, namespace, since)
+	if err != nil {
+		return err
+	}
+	defer func() { err = errors.Join(err, log.close()) }()
+	read := func(ctx context.Context, each func(sluice.Event) error) error {
+		return e.source.TailEvents(ctx, namespace, log.at.Seq, each)
+	}
+	return pump(ctx, read, func(events []sluice.Event) error {
+		if err := log.write(events); err != nil {
+			return fmt.Errorf("events of %s: %w", namespace, err)
+		}
+		went()
+		e.opts.Observe.Exported(Events, len(events))
+		return nil
+	}, func(ev sluice.Event) int { return len(ev.Data) })
+}
+
+// exportLetters exports the dead letters from where the files end.
+func (e *Exporter) exportLetters(ctx context.Context, root *os.Root, went func()) error {
+	letters, err := openLetters(root)
+	if err != nil {
+		return err
+	}
+	read := func(ctx context.Context, each func(sluice.BuriedLetter) error) error {
+		return e.source.TailDeadLetters(ctx, letters.at.Seq, each)
+	}
+	return pump(ctx, read, func(batch []sluice.BuriedLetter) error {
+		if err := letters.write(batch); err != nil {
+			return fmt.Errorf("dead letters: %w", err)
+		}
+		went()
+		e.opts.Observe.Exported(DeadLetters, len(batch))
+		return nil
+	}, func(d sluice.BuriedLetter) int {
+		if d.Event == nil {
+			return 0
+		}
+		return len(d.Event.Data)
+	})
+}
+
+// keep does something again and again until ctx is done, with pauses that grow until it went on.
+func (e *Exporter) keep(ctx context.Context, what string, do func(ctx context.Context, went func()) error) {
+	wait := backoff.NewExponentialBackOff(backoff.WithInitialInterval(e.opts.Pause),
+		backoff.WithMaxInterval(longestPause), backoff.WithMaxElapsedTime(0))
+	for {
+		err := do(ctx, wait.Reset)
+		if ctx.Err() != nil {
+			return
+		}
+		again := wait.NextBackOff()
+		e.opts.Observe.ExportFailed(what)
+		e.opts.Log.LogAttrs(ctx, slog.LevelWarn, "export stopped",
+			slog.String("what", what), slog.Any("error", err), slog.Duration("again", again))
+		select {
+		case <-ctx.Done():
+			return
+		case <-time.After(again):
+		}
+	}
+}
+
+type nobody struct{}
+
+func (nobody) Exported(string, int) {}
+func (nobody) ExportFailed(string)  {}

@@ -1,0 +1,77 @@
+package export
+
+import (
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+	"path"
+	"time"
+)
+
+// Only the user that the server runs as reads what is exported.
+const (
+	dirMode  = 0o700
+	fileMode = 0o600
+)
+
+// position is how far something is exported.
+type position struct {
+	Seq   uint64    `json:"seq"`            // of the last message
+	Since time.Time `json:"since,omitzero"` // when its namespace was made: another one counts anew
+	Day   string    `json:"day,omitempty"`  // of the last file
+	Bytes int64     `json:"bytes"`          // of that file
+}
+
+// readPosition returns the position in a file, and whether there is one.
+func readPosition(root *os.Root, name string) (at position, known bool, err error) {
+	data, err := root.ReadFile(name)
+	if errors.Is(err, fs.ErrNotExist) {
+		return at, false, nil
+	}
+	if err != nil {
+		return at, false, err
+	}
+	if err := json.Unmarshal(data, &at); err != nil {
+		return at, false, fmt.Errorf("%s: %w", name, err)
+	}
+	return at, true, nil
+}
+
+func (p position) save(root *os.Root, name string) error {
+	data, err := json.Marshal(p)
+	if err != nil {
+		return fmt.Errorf("position: %w", err)
+	}
+	return replace(root, name, name+".new", append(data, '\n'))
+}
+
+// replace makes content the content of a file: either all of it is there or nothing changed. What
+// is written meanwhile lies at temp.
+func replace(root *os.Root, name, temp string, content []byte) (err error) {
+	file, err := root.OpenFile(temp, os.O_WRONLY|os.O_CREATE|os.O_TRUNC, fileMode)
+	if err != nil {
+		return err
+	}
+	_, err = file.Write(content)
+	if err == nil {
+		err = file.Sync()
+	}
+	if err = errors.Join(err, file.Close()); err != nil {
+		return err
+	}
+	if err := root.Rename(temp, name); err != nil {
+		return err
+	}
+	return syncDir(root, path.Dir(name))
+}
+
+// syncDir makes sure that a directory's entries are on the disk.
+func syncDir(root *os.Root, name string) error {
+	dir, err := root.Open(name)
+	if err != nil {
+		return err
+	}
+	return errors.Join(dir.Sync(), dir.Close())
+}

@@ -1,0 +1,59 @@
+package export
+
+import (
+	"fmt"
+	"os"
+	"path"
+
+	"github.com/sluice-io/sluice/pkg/sluice"
+)
+
+const (
+	lettersDir      = "events/dlq"
+	lettersPosition = lettersDir + "/.position"
+	letterTemp      = lettersDir + "/.letter.new"
+)
+
+// letters are the files of dead letters.
+type letters struct {
+	root *os.Root
+	at   position
+}
+
+func openLetters(root *os.Root) (*letters, error) {
+	if err := root.MkdirAll(lettersDir, dirMode); err != nil {
+		return nil, err
+	}
+	at, _, err := readPosition(root, lettersPosition)
+	return &letters{root, at}, err
+}
+
+// write writes each letter's file and then how far it came.
+func (l *letters) write(batch []sluice.BuriedLetter) error {
+	for i := range batch {
+		d := &batch[i]
+		name := letterFile(d)
+		if err := l.root.MkdirAll(path.Dir(name), dirMode); err != nil {
+			return err
+		}
+		content, err := d.AppendJSON(nil)
+		if err != nil {
+			return err
+		}
+		if err := replace(l.root, name, letterTemp, append(content, '\n')); err != nil {
+			return err
+		}
+	}
+	l.at.Seq = batch[len(batch)-1].LetterSeq
+	return l.at.save(l.root, lettersPosition)
+}
+
+// letterFile returns where a letter lies. One whose event was never seen is named after its own
+// place, in a form that no event's id has.
+func letterFile(d *sluice.BuriedLetter) string {
+	name := harmless(d.EventID)
+	if d.EventID == "" {
+		name = fmt.Sprintf("%%letter-%d", d.LetterSeq)
+	}
+	return path.Join(lettersDir, harmless(d.Subscription), name+".json")
+}

@@ -1,0 +1,299 @@
+package httpapi
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"net/http"
+	"slices"
+	"strconv"
+	"time"
+
+	"github.com/labstack/echo/v4"
+
+	"github.com/sluice-io/sluice/pkg/sluice"
+)
+
+// DeadLetters keeps the deliveries that were given up.
+type DeadLetters interface {
+	// ListDeadLetters returns a subscription's dead letters, newest first, and where older ones are; 0: nowhere.
+	ListDeadLetters(ctx context.Context, sub *sluice.Subscription, q DeadLetterQuery) ([]sluice.BuriedLetter, uint64, error)
+	// CountDeadLetters returns how many there are.
+	CountDeadLetters(ctx context.Context, sub *sluice.Subscription) (uint64, error)
+	// DeadLetter returns the one of an event's id, or of a sequence if its event was never seen. Code NotFound.
+	DeadLetter(ctx context.Context, sub *sluice.Subscription, event string) (sluice.BuriedLetter, error)
+	// Discard deletes the one that DeadLetter finds. Code NotFound.
+	Discard(ctx context.Context, sub *sluice.Subscription, event string) error
+	// DiscardAll deletes all of a subscription's.
+	DiscardAll(ctx context.Context, sub *sluice.Subscription) error
+	// Redrivable returns what can be redriven.
+	Redrivable(ctx context.Context, sub *sluice.Subscription) (Redrivable, error)
+}
+
+// DeadLetterQuery picks dead letters. Zero values pick all.
+type DeadLetterQuery struct {
+	Reason  sluice.Reason
+	Pattern sluice.Pattern // of the event's path
+	Since   time.Time      // given up then or later
+	Before  uint64
+	Limit   int
+}
+
+// Redrivable is what a redrive of all of a subscription's dead letters would find.
+type Redrivable struct {
+	Last uint64 // place of the last dead letter of all subscriptions
+	Can  int    // letters whose event can be sent again
+	Not  int    // letters whose event is not known or cannot be read
+}
+
+// Replays starts and shows replays.
+type Replays interface {
+	// Start starts a replay: Kind, From, To, Types, EventIDs, Rate, Total and CreatedBy are the
+	// caller's, the rest is filled in. Codes Conflict if the subscription is cancelled;
+	// QuotaExceeded if too many are under way.
+	Start(ctx context.Context, sub *sluice.Subscription, want sluice.Replay) (sluice.Replay, error)
+}
+
+// deadLetter is a delivery that was given up.
+type deadLetter struct {
+	sluice.DeadLetter
+
+	Redrivable bool             `json:"redrivable"`        // its event is known and can be sent again
+	History    []sluice.Attempt `json:"history,omitempty"` // of one dead letter, oldest first; not in lists
+}
+
+// appendJSON appends the letter, its event's data byte for byte.
+func (d *deadLetter) appendJSON(b []byte) ([]byte, error) {
+	bare := *d
+	bare.Event = nil
+	data, err := json.Marshal(bare)
+	if err != nil {
+		return b, fmt.Errorf("dead letter: %w", err)
+	}
+	return d.AppendEvent(append(b, data...)), nil
+}
+
+// deadLetterList is one page of dead letters.
+type deadLetterList struct {
+	DeadLetters []deadLetter `json:"dead_letters"`
+	NextCursor  string       `json:"next_cursor"`
+	Total       uint64       `json:"total"` // of the subscription, whatever was asked for
+}
+
+// listDeadLetters lists a subscription's dead letters without their events, newest first (S4-53).
+func (s *Server) listDeadLetters(c echo.Context) error {
+	ctx := c.Request().Context()
+	q, err := parseDeadLetterQuery(c)
+	if err != nil {
+		return err
+	}
+	sub, err := s.opts.Registry.Get(ctx, c.Param("id"))
+	if err != nil {
+		return err
+	}
+	letters, next, err := s.opts.DeadLetters.ListDeadLetters(ctx, sub, q)
+	if err != nil {
+		return err
+	}
+	list := deadLetterList{DeadLetters: make([]deadLetter, len(letters))}
+	if list.Total, err = s.opts.DeadLetters.CountDeadLetters(ctx, sub); err != nil {
+		return err
+	}
+	for i, d := range letters {
+		list.DeadLetters[i] = deadLetter{DeadLetter: d.DeadLetter, Redrivable: d.Redrivable()}
+		list.DeadLetters[i].Event = nil
+	}
+	if next != 0 {
+		list.NextCursor = strconv.FormatUint(next, 10)
+	}
+	return c.JSON(http.StatusOK, list)
+}
+
+func parseDeadLetterQuery(c echo.Context) (DeadLetterQuery, error) {
+	q := DeadLetterQuery{Reason: sluice.Reason(c.QueryParam("reason"))}
+	if err := onlyParams(c, "reason", "path", "since", "limit", "cursor"); err != nil {
+		return q, err
+	}
+	if q.Reason != "" && !slices.Contains(sluice.Reasons(), q.Reason) {
+		return q, sluice.Errorf(sluice.InvalidRequest, "reason %q: use one of %v", q.Reason, sluice.Reasons()).With("field", "reason")
+	}
+	var err error
+	if text := c.QueryParam("path"); text != "" {
+		if q.Pattern, err = sluice.ParsePattern(text); err != nil {
+			return q, err
+		}
+	}
+	if text := c.QueryParam("since"); text != "" {
+		if q.Since, err = time.Parse(time.RFC3339, text); err != nil {
+			return q, sluice.Errorf(sluice.InvalidRequest, "since %q: use an RFC 3339 time", text).With("field", "since")
+		}
+	}
+	if q.Before, err = listCursor(c); err != nil {
+		return q, err
+	}
+	q.Limit, err = limit(c)
+	return q, err
+}
+
+// getDeadLetter shows a dead letter with its event and its attempts.
+func (s *Server) getDeadLetter(c echo.Context) error {
+	ctx := c.Request().Context()
+	sub, event, err := s.ofEvent(c)
+	if err != nil {
+		return err
+	}
+	found, err := s.opts.DeadLetters.DeadLetter(ctx, sub, event)
+	if err != nil {
+		return err
+	}
+	d := deadLetter{DeadLetter: found.DeadLetter, Redrivable: found.Redrivable()}
+	if d.EventID != "" {
+		d.History, _, err = s.opts.Deliveries.Attempts(ctx, sub, AttemptQuery{EventID: d.EventID, Limit: maxLimit})
+		if err != nil {
+			return err
+		}
+		slices.Reverse(d.History)
+	}
+	body, err := d.appendJSON(nil)
+	if err != nil {
+		return err
+	}
+	return c.JSONBlob(http.StatusOK, body)
+}
+
+// ofEvent returns the subscription and the event that a request names.
+func (s *Server) ofEvent(c echo.Context) (*sluice.Subscription, string, error) {
+	sub, err := s.opts.Registry.Get(c.Request().Context(), c.Param("id"))
+	if err != nil {
+		return nil, "", err
+	}
+	event, err := segment(c, "event")
+	return sub, event, err
+}
+
+func (s *Server) discardDeadLetter(c echo.Context) error {
+	sub, event, err := s.ofEvent(c)
+	if err != nil {
+		return err
+	}
+	if err := s.opts.DeadLetters.Discard(c.Request().Context(), sub, event); err != nil {
+		return err
+	}
+	return c.NoContent(http.StatusNoContent)
+}
+
+// discardDeadLetters discards all of a subscription's, which has to be said.
+func (s *Server) discardDeadLetters(c echo.Context) error {
+	if err := onlyParams(c, "all"); err != nil {
+		return err
+	}
+	if c.QueryParam("all") != "true" {
+		return sluice.Errorf(sluice.InvalidRequest, "name the event, or say all=true to discard all dead letters of the subscription").With("field", "all")
+	}
+	sub, err := s.opts.Registry.Get(c.Request().Context(), c.Param("id"))
+	if err != nil {
+		return err
+	}
+	if err := s.opts.DeadLetters.DiscardAll(c.Request().Context(), sub); err != nil {
+		return err
+	}
+	return c.NoContent(http.StatusNoContent)
+}
+
+// redriveRequest says which dead letters are to be delivered again.
+type redriveRequest struct {
+	IDs  []string    `json:"ids"` // of events
+	All  bool        `json:"all"`
+	Rate sluice.Rate `json:"rate"`
+}
+
+func (r *redriveRequest) check() error {
+	switch {
+	case r.All == (len(r.IDs) > 0):
+		return sluice.Errorf(sluice.InvalidRequest, `say which dead letters: {"ids":["…"]} or {"all":true}`).With("field", "ids")
+	case len(r.IDs) > maxLimit:
+		return sluice.Errorf(sluice.InvalidRequest, "%d ids: name at most %d", len(r.IDs), maxLimit).With("field", "ids")
+	case r.Rate.PerSecond < 0:
+		return sluice.Errorf(sluice.InvalidRequest, "rate.per_second %g: use a number above 0, or leave it out", r.Rate.PerSecond).With("field", "rate.per_second")
+	}
+	return nil
+}
+
+// redrive is a replay of dead letters as it begins.
+type redrive struct {
+	sluice.Replay
+
+	Skipped int    `json:"skipped"`           // dead letters that cannot be redriven
+	Message string `json:"message,omitempty"` // says so
+}
+
+// redriveDeadLetters starts a replay of dead letters (S4-53). Those without an event that can be
+// sent stay where they are.
+func (s *Server) redriveDeadLetters(c echo.Context) error {
+	ctx := c.Request().Context()
+	var req redriveRequest
+	if err := bind(c, &req); err != nil {
+		return err
+	}
+	if err := req.check(); err != nil {
+		return err
+	}
+	slices.Sort(req.IDs)
+	req.IDs = slices.Compact(req.IDs)
+	sub, err := s.opts.Registry.Get(ctx, c.Param("id"))
+	if err != nil {
+		return err
+	}
+	found, err := s.opts.DeadLetters.Redrivable(ctx, sub)
+	if err != nil {
+		return err
+	}
+	want := sluice.Replay{Kind: sluice.ReplayDeadLetters, From: 1, To: found.Last, Rate: req.Rate, CreatedBy: root}
+	if !req.All {
+		if want.EventIDs, err = s.redrivableOf(ctx, sub, req.IDs); err != nil {
+			return err
+		}
+		found.Can, found.Not = len(want.EventIDs), len(req.IDs)-len(want.EventIDs)
+	}
+	if found.Can == 0 {
+		return sluice.Errorf(sluice.Conflict, "no dead letter can be redriven; %s", unknownEvents(found.Not)).With("skipped", found.Not)
+	}
+	want.Total = uint64(found.Can) //nolint:gosec // it is above 0
+	if s.opts.Replays == nil {
+		return sluice.Errorf(sluice.Unavailable, "this server cannot redrive dead letters yet")
+	}
+	started, err := s.opts.Replays.Start(ctx, sub, want)
+	if err != nil {
+		return err
+	}
+	answer := redrive{Replay: started, Skipped: found.Not}
+	if found.Not > 0 {
+		answer.Message = unknownEvents(found.Not)
+	}
+	return c.JSON(http.StatusAccepted, answer)
+}
+
+func unknownEvents(n int) string {
+	return fmt.Sprintf("%d are without an event that could be sent and stay (reasons %s, %s)", n, sluice.Expired, sluice.Malformed)
+}
+
+// redrivableOf returns the events, of those named, whose dead letters can be redriven. Code
+// NotFound, with missing, if there are none of some.
+func (s *Server) redrivableOf(ctx context.Context, sub *sluice.Subscription, ids []string) (can []string, err error) {
+	missing := []string{}
+	for _, id := range ids {
+		d, err := s.opts.DeadLetters.DeadLetter(ctx, sub, id)
+		switch code := sluice.CodeOf(err); {
+		case code == sluice.NotFound:
+			missing = append(missing, id)
+		case err != nil:
+			return nil, err
+		case d.Redrivable():
+			can = append(can, d.EventID)
+		}
+	}
+	if len(missing) > 0 {
+		return nil, sluice.Errorf(sluice.NotFound, "there is no dead letter of event %q", missing[0]).With("missing", missing)
+	}
+	return can, nil
+}

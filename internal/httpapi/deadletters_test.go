@@ -1,0 +1,156 @@
+package httpapi_test
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"net/http"
+	"net/http/httptest"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/sluice-io/sluice/internal/httpapi"
+	"github.com/sluice-io/sluice/pkg/sluice"
+)
+
+// bury gives an event up for a subscription; change may be nil.
+func (b *bench) bury(t *testing.T, sub string, seq uint64, change func(*sluice.DeadLetter)) {
+	t.Helper()
+	d := sluice.DeadLetter{
+		Subscription: sub, Namespace: "default", EventID: fmt.Sprintf("e/%d", seq), Seq: seq, Path: "/a", Attempts: 2, Reason: sluice.Exhausted,
+		LastError: "status 500", LastStatus: 500, FirstFailedAt: time.Now().Add(-time.Minute), At: time.Now().UTC(),
+	}
+	d.Event = &sluice.Event{Namespace: "default", Seq: seq, ID: d.EventID, Path: "/a", Type: "t", Source: "/s", Data: []byte(`{"a":  "<&>"}`)}
+	if change != nil {
+		change(&d)
+	}
+	require.NoError(t, b.attempts.Bury(t.Context(), d))
+}
+
+func lost(d *sluice.DeadLetter) {
+	d.EventID, d.Path, d.Event, d.Reason, d.LastSeq, d.Attempts = "", "", nil, sluice.Expired, d.Seq+3, 0
+}
+
+// S4-53, S4-84…87, C07: dead letters are listed, looked at with their attempts, and discarded.
+func TestDeadLettersAreListedShownAndDiscarded(t *testing.T) {
+	t.Parallel()
+	b := newBench(t)
+	id := b.subscription(t, hook)
+	letters := "/v1/subscriptions/" + id + "/dead-letters"
+	empty := b.must(t, http.StatusOK, "GET "+letters, "")
+	require.JSONEq(t, `{"dead_letters":[],"next_cursor":"","total":0}`, empty.text)
+
+	b.bury(t, id, 1, nil)
+	b.bury(t, id, 2, func(d *sluice.DeadLetter) { d.Reason, d.Path, d.EventID = sluice.NotSendable, "/b/c", "redrive" })
+	b.bury(t, id, 3, lost)
+	stored := make(chan error, 1)
+	b.attempts.Record(&sluice.Attempt{Subscription: id, EventID: "e/1", Seq: 1, Number: 2, StartedAt: time.Now(), Outcome: sluice.Failed, Status: 500}, "default",
+		func(err error) { stored <- err })
+	require.NoError(t, <-stored)
+
+	page := b.must(t, http.StatusOK, "GET "+letters+"?limit=2", "")
+	require.InDelta(t, 3, page.body["total"], 0)
+	list := page.list(t, "dead_letters")
+	require.Equal(t, []any{"", 3.0, 6.0, "expired", false}, []any{list[0]["event_id"], list[0]["seq"], list[0]["last_seq"], list[0]["reason"], list[0]["redrivable"]})
+	require.Equal(t, []any{"redrive", "refused", true, nil}, []any{list[1]["event_id"], list[1]["reason"], list[1]["redrivable"], list[1]["event"]})
+	rest := b.must(t, http.StatusOK, fmt.Sprintf("GET %s?limit=2&cursor=%s", letters, page.body["next_cursor"]), "")
+	require.Len(t, rest.list(t, "dead_letters"), 1)
+	require.Empty(t, rest.body["next_cursor"])
+	for query, want := range map[string]int{
+		"reason=exhausted": 1, "path=/b/**": 1, "path=/a": 1, "since=2020-01-02T15:04:05Z": 3, "since=2120-01-02T15:04:05Z": 0,
+	} {
+		require.Len(t, b.must(t, http.StatusOK, "GET "+letters+"?"+query, "").list(t, "dead_letters"), want, query)
+	}
+
+	one := b.must(t, http.StatusOK, "GET "+letters+"/e%2F1", "")
+	require.Equal(t, []any{2.0, "status 500", 500.0, "exhausted"}, []any{one.body["attempts"], one.body["last_error"], one.body["last_status"], one.body["reason"]})
+	require.Contains(t, one.text, `"data":{"a":  "<&>"}`, "byte for byte")
+	require.Len(t, one.list(t, "history"), 1)
+	b.must(t, http.StatusOK, "GET "+letters+"/redrive", "")
+	require.Equal(t, "expired", b.must(t, http.StatusOK, "GET "+letters+"/3", "").body["reason"])
+
+	b.must(t, http.StatusNoContent, "DELETE "+letters+"/e%2F1", "")
+	require.Equal(t, "not_found", b.must(t, http.StatusNotFound, "DELETE "+letters+"/e%2F1", "").code())
+	require.Equal(t, "not_found", b.must(t, http.StatusNotFound, "GET "+letters+"/e%2F1", "").code())
+	b.must(t, http.StatusBadRequest, "DELETE "+letters, "")
+	b.must(t, http.StatusBadRequest, "DELETE "+letters+"?all=yes", "")
+	require.InDelta(t, 2, b.must(t, http.StatusOK, "GET "+letters, "").body["total"], 0)
+	b.must(t, http.StatusNoContent, "DELETE "+letters+"?all=true", "")
+	require.InDelta(t, 0, b.must(t, http.StatusOK, "GET "+letters, "").body["total"], 0)
+}
+
+func TestRequestsAboutDeadLettersThatAreRefused(t *testing.T) {
+	t.Parallel()
+	b := newBench(t)
+	id := b.subscription(t, hook)
+	letters := "/v1/subscriptions/" + id + "/dead-letters"
+	for _, line := range []string{
+		"GET " + letters + "?reason=bored", "GET " + letters + "?path=a", "GET " + letters + "?since=yesterday", "GET " + letters + "?limit=1001",
+		"GET " + letters + "?cursor=x", "GET " + letters + "?order=up",
+	} {
+		require.Equal(t, "invalid_request", b.must(t, http.StatusBadRequest, line, "").code(), line)
+	}
+	for _, body := range []string{``, `{}`, `{"ids":[]}`, `{"ids":["a"],"all":true}`, `{"all":true,"rate":{"per_second":-1}}`, `{"every":true}`} {
+		require.Equal(t, "invalid_request", b.must(t, http.StatusBadRequest, "POST "+letters+"/redrive", body).code(), body)
+	}
+	for _, line := range []string{"GET %s", "GET %s/e", "DELETE %s/e", "DELETE %s?all=true"} {
+		line = fmt.Sprintf(line, "/v1/subscriptions/none/dead-letters")
+		require.Equal(t, "subscription_not_found", b.must(t, http.StatusNotFound, line, "").code(), line)
+	}
+}
+
+// started is what starts replays, and only says that it did.
+type started func(sluice.Replay) (sluice.Replay, error)
+
+func (s started) Start(_ context.Context, _ *sluice.Subscription, want sluice.Replay) (sluice.Replay, error) {
+	return s(want)
+}
+
+// S4-53, C07: a redrive is a replay of the dead letters that there are when it is asked for; those
+// that cannot be sent are said to be left out.
+func TestARedriveIsAReplayOfDeadLetters(t *testing.T) {
+	t.Parallel()
+	b := newBench(t)
+	id := b.subscription(t, hook)
+	redrive := "POST /v1/subscriptions/" + id + "/dead-letters/redrive"
+	require.Equal(t, "conflict", b.must(t, http.StatusConflict, redrive, `{"all":true}`).code(), "there is none")
+	b.bury(t, id, 1, nil)
+	b.bury(t, id, 2, lost)
+	b.bury(t, id, 3, func(d *sluice.DeadLetter) { d.Reason = sluice.Malformed })
+	b.bury(t, id, 4, nil)
+	require.Equal(t, "unavailable", b.must(t, http.StatusServiceUnavailable, redrive, `{"all":true}`).code(), "nobody replays")
+
+	var got sluice.Replay
+	opts := b.options()
+	opts.Replays = started(func(want sluice.Replay) (sluice.Replay, error) {
+		got, want.ID, want.State = want, "r1", sluice.ReplayRunning
+		return want, nil
+	})
+	server := httptest.NewServer(httpapi.New(opts).Handler())
+	t.Cleanup(server.Close)
+	b.http = server
+
+	a := b.must(t, http.StatusAccepted, redrive, `{"all":true,"rate":{"per_second":5}}`)
+	require.Equal(t, sluice.Replay{Kind: sluice.ReplayDeadLetters, From: 1, To: 4, Rate: sluice.Rate{PerSecond: 5}, Total: 2, CreatedBy: "root"}, got)
+	require.Equal(t, []any{"r1", "running", "dead_letters", 2.0}, []any{a.body["id"], a.body["state"], a.body["kind"], a.body["skipped"]})
+	require.Contains(t, a.body["message"], "2 are without an event")
+
+	a = b.must(t, http.StatusAccepted, redrive, `{"ids":["e/4","e/1","e/4"]}`)
+	require.Equal(t, []string{"e/1", "e/4"}, got.EventIDs)
+	require.InDelta(t, 0, a.body["skipped"], 0)
+	require.Nil(t, a.body["message"])
+	a = b.must(t, http.StatusAccepted, redrive, `{"ids":["e/1","e/3"]}`)
+	require.Equal(t, []string{"e/1"}, got.EventIDs)
+	require.InDelta(t, 1, a.body["skipped"], 0)
+
+	got = sluice.Replay{}
+	a = b.must(t, http.StatusConflict, redrive, `{"ids":["2","e/3"]}`)
+	require.Contains(t, a.text, "2 are without an event")
+	a = b.must(t, http.StatusNotFound, redrive, `{"ids":["e/1","nobody"]}`)
+	details, err := json.Marshal(a.body["error"].(map[string]any)["details"])
+	require.NoError(t, err)
+	require.JSONEq(t, `{"missing":["nobody"]}`, string(details))
+	require.Zero(t, got, "nothing was started")
+}

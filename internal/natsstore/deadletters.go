@@ -1,0 +1,358 @@
+package natsstore
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"log/slog"
+	"slices"
+	"strconv"
+	"time"
+
+	"github.com/nats-io/nats.go"
+	"github.com/nats-io/nats.go/jetstream"
+
+	"github.com/sluice-io/sluice/pkg/sluice"
+	"github.com/sluice-io/sluice/streams"
+)
+
+// How many sequences of the dead letters are looked at first; every further look back is four times
+// as wide, up to a limit: letters hold their events.
+const (
+	firstLetterSpan = 500
+	maxLetterSpan   = 8000
+)
+
+// Headers of a dead letter's message, so that letters can be counted without their events.
+const (
+	headerReason     = "sluice-reason"
+	headerRedrivable = "sluice-redrivable"
+)
+
+// Bury stores a dead letter in the place of an earlier one of the same delivery. An event that is too large to be
+// stored once more in another form is left out; as long as the log has it, it is read from there.
+func (l *AttemptLog) Bury(ctx context.Context, d sluice.DeadLetter) error {
+	err := l.store.bury(ctx, &d)
+	if d.Event != nil && sluice.CodeOf(storeError(ctx, err)) == sluice.TooLarge {
+		d.Event = nil
+		err = l.store.bury(ctx, &d)
+	}
+	if err != nil {
+		return fmt.Errorf("dead letter: %w", err)
+	}
+	return nil
+}
+
+// bury publishes the letter. Its message id only keeps a publication whose answer was lost from
+// being stored twice: the same delivery may be given up again, and has another time then.
+func (s *Store) bury(ctx context.Context, d *sluice.DeadLetter) error {
+	data, err := d.AppendJSON(nil)
+	if err != nil {
+		return err
+	}
+	subject := streams.DeadLetterSubject(d)
+	msg := &nats.Msg{Subject: subject, Data: data, Header: nats.Header{
+		jetstream.MsgIDHeader: {subject + "@" + strconv.FormatInt(d.At.UnixNano(), 10)},
+		headerReason:          {string(d.Reason)},
+		headerRedrivable:      {strconv.FormatBool(d.Reason != sluice.Expired && d.Reason != sluice.Malformed)},
+	}}
+	_, err = s.js.PublishMsg(ctx, msg)
+	return err
+}
+
+// Unbury deletes the dead letter at a place. It is no error if there is none: a later one of the same
+// delivery has another place.
+func (s *Store) Unbury(ctx context.Context, letterSeq uint64) error {
+	stream, err := s.js.Stream(ctx, streams.DeadLetters)
+	if err == nil {
+		err = stream.DeleteMsg(ctx, letterSeq)
+	}
+	if errors.Is(err, jetstream.ErrMsgDeleteUnsuccessful) { // it says why in words only
+		_, why := stream.GetMsg(ctx, letterSeq)
+		if errors.Is(why, jetstream.ErrMsgNotFound) {
+			return nil
+		}
+	}
+	if err != nil {
+		return fmt.Errorf("delete dead letter %d: %w", letterSeq, storeError(ctx, err))
+	}
+	return nil
+}
+
+// DeadLetterQuery chooses dead letters. Zero values choose all.
+type DeadLetterQuery struct {
+	Reason  sluice.Reason
+	Pattern sluice.Pattern // of the event's path; those without a path match none
+	Since   time.Time      // given up then or later
+	Before  uint64         // the cursor of an earlier page
+	Limit   int
+}
+
+func (q *DeadLetterQuery) wants(d *sluice.DeadLetter) bool {
+	return (q.Reason == "" || d.Reason == q.Reason) && !d.At.Before(q.Since) &&
+		(q.Pattern == "" || d.Path != "" && q.Pattern.Match(d.Path))
+}
+
+// ListDeadLetters returns the subscription's dead letters, newest first, their events without data,
+// and the cursor of the next page, 0 at the end. The stream is read backwards in widening spans.
+func (s *Store) ListDeadLetters(ctx context.Context, sub *sluice.Subscription, q DeadLetterQuery) ([]sluice.BuriedLetter, uint64, error) {
+	first, last, err := s.deadLetterBounds(ctx)
+	if err != nil {
+		return nil, 0, err
+	}
+	end := last + 1
+	if q.Before > 0 {
+		end = min(end, q.Before)
+	}
+	var found []sluice.BuriedLetter // ascending
+	for span := uint64(firstLetterSpan); end > first && len(found) <= q.Limit; span = min(4*span, maxLetterSpan) {
+		begin := max(first, end-min(end, span))
+		part, older, err := s.lettersBetween(ctx, sub, &q, begin, end)
+		if err != nil {
+			return nil, 0, err
+		}
+		found = append(part, found...)
+		end = begin
+		if older {
+			break
+		}
+	}
+	var next uint64
+	if len(found) > q.Limit {
+		found = found[len(found)-q.Limit:]
+		next = found[0].LetterSeq
+	}
+	slices.Reverse(found)
+	for i := range found {
+		if err := s.complete(ctx, &found[i]); err != nil {
+			return nil, 0, err
+		}
+	}
+	return found, next, nil
+}
+
+// lettersBetween returns the letters with begin ≤ place < end, ascending, and whether some of the
+// span are older than the query wants.
+func (s *Store) lettersBetween(ctx context.Context, sub *sluice.Subscription, q *DeadLetterQuery, begin, end uint64) (found []sluice.BuriedLetter, older bool, err error) {
+	err = s.scanLetters(ctx, sub, begin, func(d sluice.BuriedLetter) bool {
+		if d.LetterSeq >= end {
+			return false
+		}
+		older = older || d.At.Before(q.Since)
+		if q.wants(&d.DeadLetter) {
+			if d.Event != nil {
+				d.Event.Data = nil
+			}
+			found = append(found, d)
+		}
+		return true
+	})
+	return found, older, err
+}
+
+// DeadLetters returns up to limit of the subscription's dead letters whose place lies between two,
+// inclusive, ascending; none if there are none left. Those that cannot be redriven are among
+// them.
+func (s *Store) DeadLetters(ctx context.Context, sub *sluice.Subscription, from, to uint64, limit int) ([]sluice.BuriedLetter, error) {
+	var found []sluice.BuriedLetter
+	err := s.scanLetters(ctx, sub, from, func(d sluice.BuriedLetter) bool {
+		if d.LetterSeq <= to {
+			found = append(found, d)
+		}
+		return d.LetterSeq < to && len(found) < limit
+	})
+	if err != nil {
+		return nil, err
+	}
+	for i := range found {
+		if err := s.complete(ctx, &found[i]); err != nil {
+			return nil, err
+		}
+	}
+	return found, nil
+}
+
+// DeadLetter returns the dead letter of the event with the id, or, if there is none, the one of an event that was
+// never seen and has the sequence. Code NotFound.
+func (s *Store) DeadLetter(ctx context.Context, sub *sluice.Subscription, event string) (sluice.BuriedLetter, error) {
+	d, _, err := s.findLetter(ctx, sub, event)
+	if err == nil {
+		err = s.complete(ctx, &d)
+	}
+	return d, err
+}
+
+// Discard deletes the dead letter that DeadLetter finds. Code NotFound.
+func (s *Store) Discard(ctx context.Context, sub *sluice.Subscription, event string) error {
+	_, subjects, err := s.findLetter(ctx, sub, event)
+	if err != nil {
+		return err
+	}
+	return s.purgeLetters(ctx, subjects)
+}
+
+// DiscardAll deletes all of the subscription's dead letters.
+func (s *Store) DiscardAll(ctx context.Context, sub *sluice.Subscription) error {
+	return s.purgeLetters(ctx, streams.DeadLettersSubject(sub.Namespace, sub.ID))
+}
+
+func (s *Store) purgeLetters(ctx context.Context, subjects string) error {
+	stream, err := s.js.Stream(ctx, streams.DeadLetters)
+	if err == nil {
+		err = stream.Purge(ctx, jetstream.WithPurgeSubject(subjects))
+	}
+	if err != nil {
+		return fmt.Errorf("discard %s: %w", subjects, storeError(ctx, err))
+	}
+	return nil
+}
+
+// findLetter returns the newest letter that an event's id or sequence names, and the filter that
+// found it.
+func (s *Store) findLetter(ctx context.Context, sub *sluice.Subscription, event string) (sluice.BuriedLetter, string, error) {
+	stream, err := s.js.Stream(ctx, streams.DeadLetters)
+	if err != nil {
+		return sluice.BuriedLetter{}, "", fmt.Errorf("stream %s: %w", streams.DeadLetters, storeError(ctx, err))
+	}
+	subjects := []string{streams.DeadLetterOfEvent(sub.Namespace, sub.ID, event)}
+	if seq, err := strconv.ParseUint(event, 10, 64); err == nil {
+		subjects = append(subjects, streams.DeadLetterOfSeq(sub.Namespace, sub.ID, seq))
+	}
+	for _, filter := range subjects {
+		msg, err := stream.GetLastMsgForSubject(ctx, filter)
+		if errors.Is(err, jetstream.ErrMsgNotFound) {
+			continue
+		}
+		if err != nil {
+			return sluice.BuriedLetter{}, "", fmt.Errorf("read %s: %w", filter, storeError(ctx, err))
+		}
+		d := sluice.BuriedLetter{LetterSeq: msg.Sequence}
+		if err := json.Unmarshal(msg.Data, &d.DeadLetter); err != nil {
+			return d, "", fmt.Errorf("dead letter %d: %w", msg.Sequence, err)
+		}
+		if isOwn(sub, &d.DeadLetter) {
+			return d, filter, nil
+		}
+	}
+	return sluice.BuriedLetter{}, "", sluice.Errorf(sluice.NotFound, "there is no dead letter of event %q", event)
+}
+
+// CountDeadLetters returns how many dead letters the subscription has.
+func (s *Store) CountDeadLetters(ctx context.Context, sub *sluice.Subscription) (uint64, error) {
+	request := directRequest{Subject: streams.DeadLettersSubject(sub.Namespace, sub.ID), StartTime: &sub.CreatedAt, Batch: 1, MaxBytes: directMaxBytes}
+	body, err := json.Marshal(request)
+	if err != nil {
+		return 0, fmt.Errorf("count dead letters: %w", err)
+	}
+	msg, err := asked(ctx, askTimeout, func(ctx context.Context) (*nats.Msg, error) {
+		return s.nc.RequestWithContext(ctx, directSubject+streams.DeadLetters, body)
+	})
+	if err != nil {
+		return 0, fmt.Errorf("count dead letters: %w", storeError(ctx, err))
+	}
+	if lastHeader(msg, headerSequence) == "" {
+		if status := msg.Header.Get(headerStatus); status != statusNotFound {
+			return 0, fmt.Errorf("count dead letters: status %q %s", status, msg.Header.Get("Description"))
+		}
+		return 0, nil
+	}
+	behind, err := strconv.ParseUint(lastHeader(msg, headerPending), 10, 64)
+	if err != nil {
+		return 0, fmt.Errorf("count dead letters: %w", err)
+	}
+	return 1 + behind, nil
+}
+
+// Redrivable is what a redrive of all of a subscription's dead letters would find.
+type Redrivable struct {
+	Last uint64 // place of the last dead letter of all subscriptions
+	Can  int    // letters whose event can be sent again
+	Not  int    // letters whose event is not known
+}
+
+// Redrivable returns what can be redriven of the subscription's dead letters.
+func (s *Store) Redrivable(ctx context.Context, sub *sluice.Subscription) (Redrivable, error) {
+	_, last, err := s.deadLetterBounds(ctx)
+	if err != nil {
+		return Redrivable{}, err
+	}
+	r := Redrivable{Last: last}
+	config := jetstream.ConsumerConfig{
+		FilterSubject: streams.DeadLettersSubject(sub.Namespace, sub.ID), HeadersOnly: true,
+		DeliverPolicy: jetstream.DeliverByStartTimePolicy, OptStartTime: &sub.CreatedAt,
+	}
+	err = s.scan(ctx, streams.DeadLetters, config, func(msg jetstream.Msg, meta *jetstream.MsgMetadata) (bool, error) {
+		switch {
+		case meta.Sequence.Stream > last:
+			return false, nil
+		case msg.Headers().Get(headerRedrivable) == "true":
+			r.Can++
+		default:
+			r.Not++
+		}
+		return true, nil
+	})
+	if err != nil {
+		return r, fmt.Errorf("dead letters of %s: %w", sub.ID, storeError(ctx, err))
+	}
+	return r, nil
+}
+
+func (s *Store) deadLetterBounds(ctx context.Context) (first, last uint64, err error) {
+	stream, err := s.js.Stream(ctx, streams.DeadLetters)
+	if err != nil {
+		return 0, 0, fmt.Errorf("stream %s: %w", streams.DeadLetters, storeError(ctx, err))
+	}
+	state := stream.CachedInfo().State
+	return state.FirstSeq, state.LastSeq, nil
+}
+
+// scanLetters calls each for the subscription's letters from a place on, ascending, until it returns
+// false.
+func (s *Store) scanLetters(ctx context.Context, sub *sluice.Subscription, from uint64, each func(sluice.BuriedLetter) (more bool)) error {
+	config := jetstream.ConsumerConfig{
+		FilterSubject: streams.DeadLettersSubject(sub.Namespace, sub.ID),
+		DeliverPolicy: jetstream.DeliverByStartSequencePolicy, OptStartSeq: max(1, from),
+	}
+	err := s.scan(ctx, streams.DeadLetters, config, func(msg jetstream.Msg, meta *jetstream.MsgMetadata) (bool, error) {
+		d, ok := s.letterOf(ctx, msg, meta)
+		if !ok || !isOwn(sub, &d.DeadLetter) {
+			return true, nil
+		}
+		return each(d), nil
+	})
+	if err != nil {
+		return fmt.Errorf("dead letters of %s: %w", sub.ID, storeError(ctx, err))
+	}
+	return nil
+}
+
+// letterOf returns the letter in a message. What is none is logged: nobody else could write there.
+func (s *Store) letterOf(ctx context.Context, msg jetstream.Msg, meta *jetstream.MsgMetadata) (sluice.BuriedLetter, bool) {
+	d := sluice.BuriedLetter{LetterSeq: meta.Sequence.Stream}
+	if err := json.Unmarshal(msg.Data(), &d.DeadLetter); err != nil {
+		s.opts.Log.ErrorContext(ctx, "dead letter cannot be read",
+			slog.String("subject", msg.Subject()), slog.Uint64("seq", d.LetterSeq), slog.Any("error", err))
+		return d, false
+	}
+	return d, true
+}
+
+// isOwn reports whether the letter is the subscription's and not of an earlier one that had its id.
+func isOwn(sub *sluice.Subscription, d *sluice.DeadLetter) bool { return !d.At.Before(sub.CreatedAt) }
+
+// complete fills in an event that was too large for its letter, if the log has it still.
+func (s *Store) complete(ctx context.Context, d *sluice.BuriedLetter) error {
+	if d.Event != nil || d.EventID == "" || d.Reason == sluice.Expired {
+		return nil
+	}
+	e, err := s.Event(ctx, d.Namespace, d.Seq)
+	switch code := sluice.CodeOf(err); {
+	case err == nil && e.ID == d.EventID:
+		d.Event = &e
+	case err != nil && code != sluice.NotFound && code != sluice.WindowExceeded && code != sluice.InvalidRequest:
+		return err
+	}
+	return nil
+}

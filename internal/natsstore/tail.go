@@ -1,0 +1,85 @@
+package natsstore
+
+import (
+	"context"
+	"fmt"
+	"log/slog"
+	"time"
+
+	"github.com/nats-io/nats.go/jetstream"
+
+	"github.com/sluice-io/sluice/pkg/sluice"
+	"github.com/sluice-io/sluice/streams"
+)
+
+// tailAhead is how many messages are on their way to somebody who reads for a long time: he may be
+// slow, and they large.
+const tailAhead = 64
+
+// TailEvents calls each for the events of a namespace after a sequence, in the order of the log and then as they come,
+// until it returns an error, ctx ends, or there is trouble; the caller then goes on after the
+// last one it was given. Messages that are no events are left out. A log that does not reach the
+// sequence, because it lost its end in a crash, is read from its end on.
+func (s *Store) TailEvents(ctx context.Context, ns string, after uint64, each func(sluice.Event) error) error {
+	stream := streams.EventsStream(ns)
+	return s.tail(ctx, stream, streams.EventsSubjects(ns), after, func(msg jetstream.Msg, meta *jetstream.MsgMetadata) error {
+		e, err := eventOf(msg.Subject(), msg.Headers(), msg.Data(), meta.Sequence.Stream, meta.Timestamp)
+		if err != nil {
+			return nil //nolint:nilerr // it is no event
+		}
+		return each(e)
+	})
+}
+
+// TailDeadLetters is TailEvents for the dead letters of all subscriptions.
+func (s *Store) TailDeadLetters(ctx context.Context, after uint64, each func(sluice.BuriedLetter) error) error {
+	return s.tail(ctx, streams.DeadLetters, streams.DeadLettersSubjects(), after, func(msg jetstream.Msg, meta *jetstream.MsgMetadata) error {
+		d, ok := s.letterOf(ctx, msg, meta)
+		if !ok {
+			return nil
+		}
+		if err := s.complete(ctx, &d); err != nil {
+			return err
+		}
+		return each(d)
+	})
+}
+
+func (s *Store) tail(ctx context.Context, stream, subjects string, after uint64, each func(jetstream.Msg, *jetstream.MsgMetadata) error) error {
+	handle, err := s.js.Stream(ctx, stream)
+	if err != nil {
+		return fmt.Errorf("read %s: %w", stream, storeError(ctx, err))
+	}
+	switch state := handle.CachedInfo().State; {
+	case after > state.LastSeq:
+		s.opts.Log.WarnContext(ctx, "the log ends before the place to go on from",
+			slog.String("stream", stream), slog.Uint64("after", after), slog.Uint64("last", state.LastSeq))
+		after = state.LastSeq
+	case after > 0 && after+1 < state.FirstSeq:
+		s.opts.Log.WarnContext(ctx, "messages left the log before they were read",
+			slog.String("stream", stream), slog.Uint64("from", after+1), slog.Uint64("to", state.FirstSeq-1))
+	}
+	config := jetstream.ConsumerConfig{
+		FilterSubject: subjects, DeliverPolicy: jetstream.DeliverByStartSequencePolicy, OptStartSeq: after + 1,
+	}
+	return s.follow(ctx, stream, config, func(msg jetstream.Msg, meta *jetstream.MsgMetadata) (bool, error) {
+		if msg == nil {
+			return true, nil
+		}
+		return true, each(msg, meta)
+	}, jetstream.PullMaxMessages(tailAhead))
+}
+
+// WatchLogs tells of every namespace, when it was made, then of every change, until ctx ends;
+// the zero time says that it is gone.
+func (s *Store) WatchLogs(ctx context.Context, change func(name string, since time.Time)) error {
+	return s.namespaces().Watch(ctx, ">", func(e Entry[sluice.Namespace]) {
+		switch e.Change {
+		case Set:
+			change(e.Key, e.Value.CreatedAt)
+		case Removed:
+			change(e.Key, time.Time{})
+		case CaughtUp:
+		}
+	})
+}

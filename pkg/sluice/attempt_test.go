@@ -1,0 +1,56 @@
+package sluice_test
+
+import (
+	"encoding/json"
+	"go/ast"
+	"go/parser"
+	"go/token"
+	"strconv"
+	"testing"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/sluice-io/sluice/pkg/sluice"
+)
+
+func TestReasonsAreAllThatAreDeclared(t *testing.T) {
+	t.Parallel()
+	file, err := parser.ParseFile(token.NewFileSet(), "attempt.go", nil, 0)
+	require.NoError(t, err)
+	var declared []sluice.Reason
+	ast.Inspect(file, func(n ast.Node) bool {
+		spec, ok := n.(*ast.ValueSpec)
+		if !ok {
+			return true
+		}
+		if kind, ok := spec.Type.(*ast.Ident); ok && kind.Name == "Reason" {
+			text, err := strconv.Unquote(spec.Values[0].(*ast.BasicLit).Value)
+			require.NoError(t, err)
+			declared = append(declared, sluice.Reason(text))
+		}
+		return true
+	})
+	require.Equal(t, declared, sluice.Reasons())
+}
+
+func TestADeadLettersJSONHasItsEventByteForByte(t *testing.T) {
+	t.Parallel()
+	d := sluice.DeadLetter{Subscription: "s", EventID: "e", Reason: sluice.Exhausted, Event: &sluice.Event{ID: "e", Path: "/a", Data: []byte(`{ "a": "<&>" }`)}}
+	data, err := d.AppendJSON([]byte("["))
+	require.NoError(t, err)
+	require.Contains(t, string(data), `"data":{ "a": "<&>" }}}`)
+	var back sluice.DeadLetter
+	require.NoError(t, json.Unmarshal(data[1:], &back))
+	require.Equal(t, d.Event.Data, back.Event.Data)
+	require.True(t, back.Redrivable())
+
+	d.Event = nil
+	data, err = d.AppendJSON(nil)
+	require.NoError(t, err)
+	require.NotContains(t, string(data), "event\":")
+	require.False(t, d.Redrivable())
+	for reason, want := range map[sluice.Reason]bool{sluice.Expired: false, sluice.Malformed: false, sluice.FilterError: true, sluice.EndpointGone: true} {
+		d := sluice.DeadLetter{Reason: reason, Event: &sluice.Event{}}
+		require.Equal(t, want, d.Redrivable(), reason)
+	}
+}
