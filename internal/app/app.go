@@ -48,7 +48,7 @@ func Run(ctx context.Context, cfg config.Config, opts Options) (err error) {
 		return fmt.Errorf("http.listen: %w", err)
 	}
 	defer func() { err = errors.Join(err, ignoreClosed(listener.Close())) }()
-	s := &server{cfg: cfg, opts: opts, listener: listener}
+	s := &server{cfg: cfg, opts: opts, listener: listener, stopping: make(chan struct{})}
 	defer func() { err = errors.Join(err, s.close(context.WithoutCancel(ctx))) }()
 	if err := s.open(ctx); err != nil {
 		return err
@@ -106,6 +106,7 @@ func (s *server) serveHTTP(ctx context.Context) error {
 		return err
 	case <-ctx.Done():
 	}
+	close(s.stopping)
 	limit, cancel := context.WithTimeout(context.WithoutCancel(ctx), shutdownLimit)
 	defer cancel()
 	err := web.Shutdown(limit)

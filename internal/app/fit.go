@@ -9,6 +9,7 @@ import (
 
 	"github.com/google/uuid"
 
+	"github.com/sluice-io/sluice/internal/explain"
 	"github.com/sluice-io/sluice/internal/httpapi"
 	"github.com/sluice-io/sluice/internal/metrics"
 	"github.com/sluice-io/sluice/internal/natsstore"
@@ -129,15 +130,16 @@ func (l eventLog) EventByID(ctx context.Context, namespace, id string) (sluice.E
 	return l.store.EventByID(ctx, namespace, id)
 }
 
-// deliveries gives the API what became of a subscription's events.
+// What explains deliveries reads the store as it is.
+var (
+	_ explain.History = (*natsstore.Store)(nil)
+	_ explain.Log     = (*natsstore.Store)(nil)
+)
+
+// deliveries gives the API how a subscription is doing.
 type deliveries struct {
 	store  *natsstore.Store
 	sender sender
-}
-
-// Attempts returns attempts, newest first.
-func (d deliveries) Attempts(ctx context.Context, sub *sluice.Subscription, q httpapi.AttemptQuery) ([]sluice.Attempt, uint64, error) {
-	return d.store.Attempts(ctx, sub, natsstore.AttemptQuery{EventID: q.EventID, Since: q.Since, Before: q.Before, Limit: q.Limit})
 }
 
 // Status returns how the subscription is doing.

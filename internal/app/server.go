@@ -16,6 +16,7 @@ import (
 
 	"github.com/sluice-io/sluice/config"
 	"github.com/sluice-io/sluice/internal/endpoint"
+	"github.com/sluice-io/sluice/internal/explain"
 	"github.com/sluice-io/sluice/internal/httpapi"
 	"github.com/sluice-io/sluice/internal/metrics"
 	"github.com/sluice-io/sluice/internal/natsd"
@@ -43,6 +44,7 @@ type server struct {
 	engine   *push.Engine
 	metrics  *metrics.Metrics
 	api      http.Handler
+	stopping chan struct{} // closed when requests that wait are to end
 }
 
 func (s *server) open(ctx context.Context) error {
@@ -202,6 +204,7 @@ func (s *server) openAPI(context.Context) error {
 	s.api = httpapi.New(httpapi.Options{
 		Token: token, Registry: s.registry, Namespaces: namespaces{s.store, s.registry},
 		Publisher: publish, Log: eventLog{s.store}, Deliveries: deliveries{s.store, s.traced()},
+		Explain: explain.New(s.store, s.store), Stopping: s.stopping,
 		Ready: s.store.Ready, JWKS: s.jwks, Metrics: s.metrics.Handler(),
 		Version: s.opts.Version, MaxBody: s.cfg.HTTP.MaxBody, Logger: s.opts.Log,
 	}).Handler()

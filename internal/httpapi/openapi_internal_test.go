@@ -17,6 +17,7 @@ import (
 	"github.com/stretchr/testify/require"
 	"sigs.k8s.io/yaml"
 
+	"github.com/sluice-io/sluice/internal/explain"
 	"github.com/sluice-io/sluice/internal/registry"
 	"github.com/sluice-io/sluice/pkg/sluice"
 )
@@ -138,7 +139,8 @@ func TestTheSchemasHaveTheFieldsOfTheBodies(t *testing.T) {
 		{registry.Request{}, []string{"SubscriptionRequest", "TargetRequest"}, nil},
 		{sluice.Verdict{}, []string{"Verdict"}, nil},
 		{sluice.Attempt{}, []string{"Attempt"}, nil},
-		{delivery{}, []string{"Delivery"}, nil},
+		{explain.Delivery{}, []string{"Delivery"}, nil},
+		{sluice.Replay{}, []string{"Replay"}, nil},
 		{sluice.Parked{}, []string{"ParkedLane"}, nil},
 		{sluice.Status{}, []string{"Status"}, nil},
 		{capabilityList{}, []string{"Capabilities"}, nil},
