@@ -7,7 +7,6 @@ import (
 	"maps"
 	"slices"
 	"strconv"
-	"strings"
 	"time"
 
 	"github.com/nats-io/nats.go/jetstream"
@@ -57,8 +56,8 @@ func (s *Store) trailEvent(ctx context.Context, ns, name string, t *sluice.Trail
 		if sluice.CodeOf(err) == sluice.WindowExceeded {
 			t.Seq = seq
 		}
-	} else if number, ok := strings.CutPrefix(name, ns+"-"); ok {
-		t.Seq, _ = strconv.ParseUint(number, 10, 64) // what is no number is no place
+	} else {
+		t.Seq, _ = placeOf(ns, name)
 	}
 	if err != nil {
 		t.EventID = name

@@ -82,8 +82,8 @@ func (s *Store) windowStart(ctx context.Context, sub *sluice.Subscription, after
 	return place, nil
 }
 
-// windowPlace returns the sequence that a cursor means. Code WindowExceeded if it is the id of
-// an event that was made before the window and is not kept.
+// windowPlace returns the sequence that a cursor means. Code WindowExceeded if it is an id that
+// says of itself that its event is older than the window or the log, and that is not kept.
 func (s *Store) windowPlace(ctx context.Context, ns, after string, opens time.Time, state jetstream.StreamState) (uint64, error) {
 	if after == cursorNow {
 		return state.LastSeq, nil
@@ -95,10 +95,15 @@ func (s *Store) windowPlace(ctx context.Context, ns, after string, opens time.Ti
 		return s.before(ctx, ns, at, state)
 	}
 	place, err := s.resolveSeq(ctx, ns, after)
-	if made, ok := uuidTime(after); ok && sluice.CodeOf(err) == sluice.NotFound && made.Before(opens) {
+	if sluice.CodeOf(err) != sluice.NotFound {
+		return place, err
+	}
+	made, hasTime := uuidTime(after)
+	was, hasPlace := placeOf(ns, after)
+	if hasTime && made.Before(opens) || hasPlace && was < state.FirstSeq {
 		return 0, windowExceeded(state)
 	}
-	return place, err
+	return 0, err
 }
 
 func outsideWindow(sub *sluice.Subscription, oldest, current uint64) error {

@@ -147,7 +147,7 @@ type Delivery struct {
 	Path          sluice.Path      `json:"path"`
 	Type          string           `json:"type"`
 	State         string           `json:"state"`
-	Reason        string           `json:"reason,omitempty"`      // why it is dead, or not wanted
+	Reason        sluice.Reason    `json:"reason,omitempty"`      // why it is dead, or not wanted
 	Explanation   string           `json:"explanation,omitempty"` // of one delivery; not in lists
 	Behind        *Head            `json:"behind,omitempty"`      // whom it waits for
 	AttemptCount  int              `json:"attempt_count"`
