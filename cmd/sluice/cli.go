@@ -34,6 +34,7 @@ type cli struct {
 	Pub        pubCmd        `cmd:"" help:"Publish one event, or many from a file."`
 	Sub        subCmd        `cmd:"" help:"Make, look at and change subscriptions."`
 	Deliveries deliveriesCmd `cmd:"" help:"Look at a subscription's deliveries, or at one with its attempts."`
+	Listen     listenCmd     `cmd:"" help:"Forward events to a port of this machine, signed, and show the answers."`
 	NS         nsCmd         `cmd:"" name:"ns" help:"Make, look at and change namespaces."`
 	Events     eventsCmd     `cmd:"" help:"Look at events."`
 	Doctor     doctorCmd     `cmd:"" help:"Check configuration, data directory, server, NATS, clock and disk."`
