@@ -10,6 +10,7 @@ import (
 	"net/netip"
 	"path/filepath"
 	"strconv"
+	"syscall"
 	"time"
 
 	"github.com/gofrs/flock"
@@ -109,6 +110,9 @@ func (s *server) openNATS(ctx context.Context) (err error) {
 		}
 	}
 	s.nats, err = natsd.Start(ctx, opts)
+	if errors.Is(err, syscall.EADDRINUSE) {
+		return listenError("nats.listen", s.cfg.NATS.Listen, "--nats-listen", err)
+	}
 	return err
 }
 
