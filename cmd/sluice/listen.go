@@ -211,23 +211,20 @@ func (l *listener) forward(ctx context.Context, events []sluice.Event) error {
 // deliver makes the attempts at one event and prints them. An error says that nothing can be
 // printed.
 func (l *listener) deliver(ctx context.Context, ev *sluice.Event) error {
-	for number := 1; number <= l.cmd.Retries+1 && ctx.Err() == nil; number++ {
-		if number > 1 {
-			select {
-			case <-time.After(listenAgain):
-			case <-ctx.Done():
-				return nil
-			}
-		}
+	for number := 1; ; number++ {
 		a := l.sender.Send(ctx, &l.sub, ev, number)
 		if ctx.Err() != nil {
-			return nil
+			return nil //nolint:nilerr // it is how listening ends
 		}
-		if err := l.report(a); err != nil || a.Outcome == sluice.Delivered {
+		if err := l.report(a); err != nil || a.Outcome == sluice.Delivered || number > l.cmd.Retries {
 			return err
 		}
+		select {
+		case <-time.After(listenAgain):
+		case <-ctx.Done():
+			return nil
+		}
 	}
-	return nil
 }
 
 func (l *listener) report(a sluice.Attempt) error {

@@ -222,19 +222,19 @@ func TestAnAddressInUseSaysWhichFlagHelps(t *testing.T) {
 	taken, err := (&net.ListenConfig{}).Listen(t.Context(), "tcp", "127.0.0.1:0")
 	require.NoError(t, err)
 	t.Cleanup(func() { require.NoError(t, taken.Close()) })
-	run := func(change func(*config.Config)) (err error, logged string) {
+	run := func(change func(*config.Config)) (logged string, err error) {
 		cfg := config.Default()
 		cfg.Data, cfg.Dev, cfg.HTTP.Listen, cfg.NATS.Listen = t.TempDir(), true, "127.0.0.1:0", "127.0.0.1:0"
 		change(&cfg)
 		var log bytes.Buffer
 		err = app.Run(t.Context(), cfg, app.Options{Log: slog.New(slog.NewTextHandler(&log, &slog.HandlerOptions{Level: slog.LevelWarn}))})
-		return err, log.String()
+		return log.String(), err
 	}
 	at := taken.Addr().String()
-	err, logged := run(func(c *config.Config) { c.NATS.Listen = at })
+	logged, err := run(func(c *config.Config) { c.NATS.Listen = at })
 	require.EqualError(t, err, "nats.listen "+at+" is used by another process; choose another address with --nats-listen, where port 0 picks a free one")
 	require.Empty(t, logged, "it is reported once, by whoever ends")
-	err, _ = run(func(c *config.Config) { c.HTTP.Listen = at })
+	_, err = run(func(c *config.Config) { c.HTTP.Listen = at })
 	require.ErrorContains(t, err, "http.listen "+at+" is used by another process; choose another address with --http,")
 }
 

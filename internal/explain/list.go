@@ -70,7 +70,6 @@ type listing struct {
 	from  cursor
 	lanes []sluice.Parked
 	dead  map[uint64]sluice.Reason // read when it is needed
-	first time.Time                // when the oldest attempt was recorded
 }
 
 // List returns a subscription's deliveries by what last happened to them, newest first: by
@@ -100,43 +99,65 @@ func (e *Explainer) List(ctx context.Context, sub *sluice.Subscription, q Query)
 	return l.merge(attempts, letters, lanes, cursor{attempts: moreAttempts, letters: moreLetters}), nil
 }
 
-// attempts returns deliveries by their last attempt, and the place to go on at.
-func (l *listing) attempts(ctx context.Context) (found []entry, next uint64, err error) {
-	if l.from.attempts == exhausted {
+// gather reads pages until there are enough entries, and returns the place to go on at.
+func gather[T any](before uint64, limit int,
+	read func(before uint64, limit int) ([]sluice.Placed[T], uint64, error), take func(*T) (entry, bool, error),
+) (found []entry, next uint64, err error) {
+	if before == exhausted {
 		return nil, exhausted, nil
 	}
-	seen := map[uint64]bool{}
-	q := l.q.HistoryQuery
-	q.Before = l.from.attempts
 	for range maxPages {
-		q.Limit = l.q.Limit - len(found)
-		page, older, err := l.e.history.Attempts(ctx, l.sub, q)
+		page, older, err := read(before, limit-len(found))
 		if err != nil {
 			return nil, 0, err
 		}
-		for i := range page {
-			a := &page[i].Value
-			if seen[a.Seq] {
-				continue
-			}
-			seen[a.Seq] = true
-			ent, ok, err := l.attempted(ctx, a)
-			if err != nil {
-				return nil, 0, err
-			}
-			if ok {
-				ent.place = page[i].Place
-				found = append(found, ent)
-			}
+		if found, err = pick(found, page, take); err != nil {
+			return nil, 0, err
 		}
-		if q.Before = older; older == 0 {
+		if before = older; older == 0 {
 			return found, exhausted, nil
 		}
-		if len(found) >= l.q.Limit {
+		if len(found) >= limit {
 			break
 		}
 	}
-	return found, q.Before, nil
+	return found, before, nil
+}
+
+// pick adds the entries of a page that are taken.
+func pick[T any](found []entry, page []sluice.Placed[T], take func(*T) (entry, bool, error)) ([]entry, error) {
+	for i := range page {
+		ent, ok, err := take(&page[i].Value)
+		if err != nil {
+			return nil, err
+		}
+		if ok {
+			ent.place = page[i].Place
+			found = append(found, ent)
+		}
+	}
+	return found, nil
+}
+
+// attempts returns deliveries by their last attempt, and the place to go on at.
+func (l *listing) attempts(ctx context.Context) (found []entry, next uint64, err error) {
+	seen := map[uint64]bool{}
+	return gather(l.from.attempts, l.q.Limit, func(before uint64, limit int) ([]sluice.Placed[sluice.Attempt], uint64, error) {
+		return l.e.history.Attempts(ctx, l.sub, l.page(before, limit))
+	}, func(a *sluice.Attempt) (entry, bool, error) {
+		if seen[a.Seq] {
+			return entry{}, false, nil
+		}
+		seen[a.Seq] = true
+		return l.attempted(ctx, a)
+	})
+}
+
+// page returns the query for one page of a source.
+func (l *listing) page(before uint64, limit int) sluice.HistoryQuery {
+	q := l.q.HistoryQuery
+	q.Before, q.Limit = before, limit
+	return q
 }
 
 // attempted returns the delivery of an attempt, if it is wanted and not shown otherwise.
@@ -182,34 +203,19 @@ func (l *listing) waits(ctx context.Context, d *Delivery) (shown bool, err error
 
 // letters returns deliveries that no attempt shows, by their dead letter.
 func (l *listing) letters(ctx context.Context) (found []entry, next uint64, err error) {
-	if l.from.letters == exhausted || !l.q.wants(Dead) {
+	if !l.q.wants(Dead) {
 		return nil, exhausted, nil
 	}
-	if l.first, err = l.e.history.FirstAttemptAt(ctx, l.sub); err != nil {
+	first, err := l.e.history.FirstAttemptAt(ctx, l.sub)
+	if err != nil {
 		return nil, 0, err
 	}
-	q := l.q.HistoryQuery
-	q.Before = l.from.letters
-	for range maxPages {
-		q.Limit = l.q.Limit - len(found)
-		page, older, err := l.e.history.DeadLetters(ctx, l.sub, q)
-		if err != nil {
-			return nil, 0, err
-		}
-		for i := range page {
-			letter := &page[i].Value
-			if letter.Attempts == 0 || letter.Reason == sluice.Expired || l.first.IsZero() || letter.At.Before(l.first) {
-				found = append(found, entry{d: buried(letter), at: letter.At, place: page[i].Place})
-			}
-		}
-		if q.Before = older; older == 0 {
-			return found, exhausted, nil
-		}
-		if len(found) >= l.q.Limit {
-			break
-		}
-	}
-	return found, q.Before, nil
+	return gather(l.from.letters, l.q.Limit, func(before uint64, limit int) ([]sluice.Placed[sluice.DeadLetter], uint64, error) {
+		return l.e.history.DeadLetters(ctx, l.sub, l.page(before, limit))
+	}, func(letter *sluice.DeadLetter) (entry, bool, error) {
+		shown := letter.Attempts == 0 || letter.Reason == sluice.Expired || first.IsZero() || letter.At.Before(first)
+		return entry{d: buried(letter), at: letter.At}, shown, nil
+	})
 }
 
 func buried(letter *sluice.DeadLetter) Delivery {
@@ -252,28 +258,27 @@ func (l *listing) forgotten(ctx context.Context) ([]entry, error) {
 // merge returns the newest of three lists; all says where the first two go on once all that
 // was read of them is shown.
 func (l *listing) merge(attempts, letters, lanes []entry, all cursor) Page {
-	sources := [][]entry{attempts, letters, lanes}
-	taken := make([]int, len(sources))
+	rest := [3][]entry{attempts, letters, lanes}
 	page := Page{Deliveries: []Delivery{}}
 	for len(page.Deliveries) < l.q.Limit {
-		newest := -1
-		for i, source := range sources {
-			if taken[i] < len(source) && (newest < 0 || source[taken[i]].at.After(sources[newest][taken[newest]].at)) {
-				newest = i
+		var newest *[]entry
+		for i := range rest {
+			if len(rest[i]) > 0 && (newest == nil || rest[i][0].at.After((*newest)[0].at)) {
+				newest = &rest[i]
 			}
 		}
-		if newest < 0 {
+		if newest == nil {
 			break
 		}
-		page.Deliveries = append(page.Deliveries, sources[newest][taken[newest]].d)
-		taken[newest]++
+		page.Deliveries = append(page.Deliveries, (*newest)[0].d)
+		*newest = (*newest)[1:]
 	}
 	next := cursor{
-		attempts: goOn(attempts, taken[0], l.from.attempts, all.attempts),
-		letters:  goOn(letters, taken[1], l.from.letters, all.letters),
-		lanes:    l.from.lanes + taken[2],
+		attempts: goOn(attempts, len(attempts)-len(rest[0]), l.from.attempts, all.attempts),
+		letters:  goOn(letters, len(letters)-len(rest[1]), l.from.letters, all.letters),
+		lanes:    l.from.lanes + len(lanes) - len(rest[2]),
 	}
-	if next.attempts != exhausted || next.letters != exhausted || taken[2] < len(lanes) {
+	if next.attempts != exhausted || next.letters != exhausted || len(rest[2]) > 0 {
 		page.Next = next.String()
 	}
 	return page

@@ -44,7 +44,7 @@ func (s *Server) listDeliveries(c echo.Context) error {
 func deliveryStates(name string) ([]explain.State, error) {
 	switch name {
 	case "":
-		return nil, nil //nolint:nilnil // no state was named: all are wanted
+		return nil, nil // all are wanted
 	case string(explain.Delivered), string(explain.Retrying), string(explain.Dead):
 		return []explain.State{explain.State(name)}, nil
 	case "parked":
