@@ -78,20 +78,36 @@ func TestJSONIsTakenToo(t *testing.T) {
 func TestWhatCannotBeReadIsAnError(t *testing.T) {
 	t.Parallel()
 	tests := []struct{ name, file, env, want string }{
-		{"unknown name", "http: {listne: x}", "", "listne"},
+		{"unknown name", "http: {listne: x}", "", "setting http.listne is unknown; known here are listen, max_body, public_url"},
+		{"text for a number", "http: {max_body: lots}", "", `setting http.max_body: "lots" is not a whole number below 2^63, such as 8388608`},
+		{"part of a number", "http: {max_body: 1.5}", "", "setting http.max_body: 1.5 is not a whole number"},
+		{"too large a number", "http: {max_body: 99999999999999999999}", "", "setting http.max_body: 100000000000000000000 is not a whole number below 2^63"},
+		{"text for a switch", "dev: maybe", "", `setting dev: "maybe" is not true or false`},
+		{"number for a text", "log: {level: 7}", "", "setting log.level: 7 is not a text; put it in quotes"},
+		{"text for a list", "webhooks: {allow_cidrs: 10.0.0.0/8}", "", `setting webhooks.allow_cidrs: "10.0.0.0/8" is not a list such as`},
+		{"value for a group", "nats: 7", "", "setting nats is a group of settings: credentials, listen"},
+		{"list for everything", "- x", "", "it has to be a group of settings: attempts, data"},
+		{"unknown duration", "attempts: {max_age: week}", "", `setting attempts.max_age: "week" is not a duration such as 10s`},
+		{"no YAML", "a: b: c", "", "not YAML: mapping values are not allowed"},
+		{"variable with a bad switch", "", "SLUICE_DEV=maybe", `variable SLUICE_DEV: "maybe" is not true or false`},
 		{"name given twice", "dev: true\ndev: false", "", "dev"},
 		{"number as duration", "attempts: {max_age: 7}", "", "write a string such as"},
 		{"variable with a bad duration", "", "SLUICE_ATTEMPTS_MAX_AGE=week", `SLUICE_ATTEMPTS_MAX_AGE: "week" is not a duration`},
-		{"variable with a bad number", "", "SLUICE_NATS_REPLICAS=many", "SLUICE_NATS_REPLICAS"},
+		{"variable with a bad number", "", "SLUICE_NATS_REPLICAS=many", `variable SLUICE_NATS_REPLICAS: "many" is not a whole number`},
 	}
 	for _, tt := range tests {
 		t.Run(tt.name, func(t *testing.T) {
 			t.Parallel()
 			_, err := config.Load(write(t, tt.file), []string{tt.env})
 			require.ErrorContains(t, err, tt.want)
+			for _, internal := range []string{"json:", "strconv", "unmarshal", "Go ", "config."} {
+				require.NotContains(t, strings.ReplaceAll(err.Error(), "config.yaml", ""), internal)
+			}
 		})
 	}
-	_, err := config.Load(filepath.Join(t.TempDir(), "none.yaml"), nil)
+	_, err := config.Load(write(t, "# nothing is set\nhttp:\n"), nil)
+	require.NoError(t, err)
+	_, err = config.Load(filepath.Join(t.TempDir(), "none.yaml"), nil)
 	require.ErrorIs(t, err, os.ErrNotExist)
 }
 

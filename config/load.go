@@ -5,10 +5,10 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
+	"strconv"
 	"strings"
 
 	"github.com/caarlos0/env/v11"
-	"sigs.k8s.io/yaml"
 )
 
 const prefix = "SLUICE_"
@@ -25,7 +25,7 @@ func Load(path string, environ []string) (Config, error) {
 		if err != nil {
 			return Config{}, fmt.Errorf("read configuration: %w", err)
 		}
-		if err := yaml.UnmarshalStrict(data, &c); err != nil {
+		if err := c.decode(data); err != nil {
 			return Config{}, fmt.Errorf("configuration %s: %w", path, err)
 		}
 	}
@@ -52,7 +52,7 @@ func (c *Config) applyVariables(vars map[string]string) error {
 		opts := env.Options{Prefix: prefix, Environment: map[string]string{key: value}}
 		err := env.ParseWithOptions(c, opts)
 		if parse, ok := errors.AsType[env.ParseError](err); ok {
-			err = parse.Err // without the name of a field in Go
+			err = wrongValue(strconv.Quote(value), parse.Type, parse.Err)
 		}
 		if err != nil {
 			errs = append(errs, fmt.Errorf("variable %s: %w", key, err))

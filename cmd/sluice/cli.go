@@ -35,6 +35,7 @@ type cli struct {
 	Sub        subCmd        `cmd:"" help:"Make, look at and change subscriptions."`
 	Deliveries deliveriesCmd `cmd:"" help:"Look at a subscription's deliveries, or at one with its attempts."`
 	Dead       deadCmd       `cmd:"" help:"Look at a subscription's dead letters, deliver them again, or discard them."`
+	Listen     listenCmd     `cmd:"" help:"Forward events to a port of this machine, signed, and show the answers."`
 	NS         nsCmd         `cmd:"" name:"ns" help:"Make, look at and change namespaces."`
 	Events     eventsCmd     `cmd:"" help:"Look at events."`
 	Doctor     doctorCmd     `cmd:"" help:"Check configuration, data directory, server, NATS, clock and disk."`

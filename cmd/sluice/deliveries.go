@@ -11,18 +11,32 @@ import (
 
 // deliveriesCmd looks at deliveries.
 type deliveriesCmd struct {
-	Sub     string `arg:"" help:"The subscription."`
-	EventID string `arg:"" optional:"" name:"event-id" help:"Show the attempts at this event."`
-	State   string `help:"In this state only: delivered, retrying or dead." placeholder:"STATE"`
-	Since   string `help:"Of events after a sequence or a time." placeholder:"WHEN"`
-	Limit   int    `help:"Show at most so many; 0: all." default:"100"`
+	Sub     string   `arg:"" help:"The subscription."`
+	EventID string   `arg:"" optional:"" name:"event" help:"Say what became of this event, by its id or its sequence, and show its attempts."`
+	Retry   bool     `help:"Send the event again: a parked one at once, any other by itself."`
+	State   string   `help:"In this state only: delivered, retrying, dead, or failed (the last two)." placeholder:"STATE"`
+	Since   string   `help:"Of events after a sequence or a time." placeholder:"WHEN"`
+	Until   string   `help:"Up to a time." placeholder:"TIME"`
+	Path    string   `help:"Of events of these paths." placeholder:"PATTERN"`
+	Type    []string `help:"Of events of these types." placeholder:"TYPE"`
+	Limit   int      `help:"Show at most so many; 0: all." default:"100"`
 }
 
-// Run lists deliveries, or shows one.
+// Run lists deliveries, or explains one.
 func (c *deliveriesCmd) Run(ctx context.Context, s *session) error {
+	var until time.Time
+	if c.Until != "" {
+		var err error
+		if until, err = time.Parse(time.RFC3339, c.Until); err != nil {
+			return usagef("--until %q: write a time such as 2026-01-31T12:00:00Z", c.Until)
+		}
+	}
 	api, err := s.client()
 	if err != nil {
 		return err
+	}
+	if c.Retry {
+		return c.retry(ctx, s, api)
 	}
 	if c.EventID != "" {
 		d, err := api.Delivery(ctx, c.Sub, c.EventID)
@@ -32,7 +46,9 @@ func (c *deliveriesCmd) Run(ctx context.Context, s *session) error {
 		return s.show(d, func() error { return s.deliveryTable(d) })
 	}
 	all, err := collect(c.Limit, func(cursor string, most int) (client.Page[client.Delivery], error) {
-		q := client.DeliveriesQuery{State: c.State, Since: c.Since, Limit: most, Cursor: cursor}
+		q := client.DeliveriesQuery{
+			State: c.State, Since: c.Since, Until: until, Path: sluice.Pattern(c.Path), Types: c.Type, Limit: most, Cursor: cursor,
+		}
 		return api.Deliveries(ctx, c.Sub, q)
 	})
 	if err != nil {
@@ -42,20 +58,46 @@ func (c *deliveriesCmd) Run(ctx context.Context, s *session) error {
 		rows := make([][]string, len(all))
 		for i, d := range all {
 			rows[i] = []string{
-				strconv.FormatUint(d.Seq, 10), d.EventID, string(d.Path), d.Type, deliveryState(d), strconv.Itoa(d.AttemptCount),
-				httpStatus(d.LastStatus), when(d.LastAttemptAt), orDash(d.LastError),
+				seqOf(d), orDash(d.EventID), orDash(string(d.Path)), orDash(d.Type), deliveryState(d), strconv.Itoa(d.AttemptCount),
+				httpStatus(d.LastStatus), when(d.LastAttemptAt), maybeWhen(d.NextAttemptAt), orDash(d.LastError),
 			}
 		}
-		return s.table("SEQ | EVENT | PATH | TYPE | STATE | ATTEMPTS | STATUS | LAST ATTEMPT | ERROR", rows)
+		return s.table("SEQ | EVENT | PATH | TYPE | STATE | ATTEMPTS | STATUS | LAST ATTEMPT | NEXT ATTEMPT | ERROR", rows)
 	})
+}
+
+func (c *deliveriesCmd) retry(ctx context.Context, s *session, api *client.Client) error {
+	if c.EventID == "" {
+		return usagef("--retry: say which event; for many there are 'sluice dead redrive' and 'sluice sub replay'")
+	}
+	rep, err := api.RetryDelivery(ctx, c.Sub, c.EventID)
+	if err == nil {
+		rep, err = waitForReplay(ctx, s, api, rep)
+	}
+	if err != nil {
+		return err
+	}
+	return s.show(rep, func() error { return s.replayTable([]sluice.Replay{rep}) })
 }
 
 func deliveryState(d client.Delivery) string { return because(d.State, string(d.Reason)) }
 
+// seqOf is the event's sequence, or the range that was lost.
+func seqOf(d client.Delivery) string {
+	if d.LastSeq > d.Seq {
+		return strconv.FormatUint(d.Seq, 10) + "–" + strconv.FormatUint(d.LastSeq, 10)
+	}
+	return strconv.FormatUint(d.Seq, 10)
+}
+
 func (s *session) deliveryTable(d client.Delivery) error {
-	err := s.facts("event", d.EventID, "seq", strconv.FormatUint(d.Seq, 10), "path", string(d.Path), "type", d.Type,
-		"state", deliveryState(d), "next attempt", maybeWhen(d.NextAttemptAt))
-	if err != nil {
+	next := ""
+	if d.NextAttemptAt != nil {
+		next = when(*d.NextAttemptAt)
+	}
+	err := s.facts("event", d.EventID, "seq", seqOf(d), "path", string(d.Path), "type", d.Type,
+		"state", deliveryState(d), "why", d.Explanation, "next attempt", next)
+	if err != nil || len(d.Attempts) == 0 {
 		return err
 	}
 	if err := s.say(""); err != nil {

@@ -3,6 +3,7 @@ package main
 import (
 	"errors"
 	"fmt"
+	"io"
 	"net/http"
 	"net/http/httptest"
 	"os"
@@ -15,6 +16,7 @@ import (
 	"time"
 
 	"github.com/rogpeppe/go-internal/testscript"
+	standardwebhooks "github.com/standard-webhooks/standard-webhooks/libraries/go"
 	"go.uber.org/goleak"
 )
 
@@ -39,6 +41,7 @@ func (l leakChecked) Run() int {
 //	exits STATUS COMMAND…    the command ends with the status
 //	await FILE               the file appears within 30 seconds
 //	receiver NAME STATUS     an endpoint that answers so; its URL is in $NAME
+//	verifier NAME SECRET     an endpoint that answers 204 where Standard Webhooks' library verifies the request, else 401
 //	received NAME N          at least N requests come to it within 30 seconds
 //	again COMMAND… -- TEXT   the command's output has the text within 30 seconds
 func TestCommandLine(t *testing.T) {
@@ -55,7 +58,7 @@ func TestCommandLine(t *testing.T) {
 			return nil
 		},
 		Cmds: map[string]func(*testscript.TestScript, bool, []string){
-			"exits": exits, "await": await, "receiver": startReceiver, "received": received, "again": again,
+			"exits": exits, "await": await, "receiver": startReceiver, "verifier": startVerifier, "received": received, "again": again,
 		},
 	})
 }
@@ -136,6 +139,28 @@ func startReceiver(ts *testscript.TestScript, _ bool, args []string) {
 		r.counts[args[0]]++
 		r.mu.Unlock()
 		w.WriteHeader(status)
+	}))
+	r.servers = append(r.servers, s)
+	ts.Setenv(args[0], s.URL)
+}
+
+func startVerifier(ts *testscript.TestScript, _ bool, args []string) {
+	theirs, err := standardwebhooks.NewWebhook(args[1])
+	ts.Check(err)
+	r := ts.Value(receiversKey{}).(*endpoints)
+	s := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, req *http.Request) {
+		body, err := io.ReadAll(req.Body)
+		if err == nil {
+			err = theirs.Verify(body, req.Header)
+		}
+		if err != nil {
+			w.WriteHeader(http.StatusUnauthorized)
+			return
+		}
+		r.mu.Lock()
+		r.counts[args[0]]++
+		r.mu.Unlock()
+		w.WriteHeader(http.StatusNoContent)
 	}))
 	r.servers = append(r.servers, s)
 	ts.Setenv(args[0], s.URL)

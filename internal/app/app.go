@@ -9,9 +9,9 @@ import (
 	"log/slog"
 	"net"
 	"net/http"
-	"os"
 	"path/filepath"
 	"sync"
+	"syscall"
 	"time"
 
 	"github.com/sluice-io/sluice/config"
@@ -41,16 +41,16 @@ func Run(ctx context.Context, cfg config.Config, opts Options) (err error) {
 	if err := cfg.Check(); err != nil {
 		return err
 	}
-	if err := os.MkdirAll(cfg.Data, 0o700); err != nil {
+	if err := prepareData(cfg.Data); err != nil {
 		return err
 	}
 	var listen net.ListenConfig
 	listener, err := listen.Listen(ctx, "tcp", cfg.HTTP.Listen)
 	if err != nil {
-		return fmt.Errorf("http.listen: %w", err)
+		return listenError("http.listen", cfg.HTTP.Listen, "--http", err)
 	}
 	defer func() { err = errors.Join(err, ignoreClosed(listener.Close())) }()
-	s := &server{cfg: cfg, opts: opts, listener: listener}
+	s := &server{cfg: cfg, opts: opts, listener: listener, stopping: make(chan struct{})}
 	defer func() { err = errors.Join(err, s.close(context.WithoutCancel(ctx))) }()
 	if err := s.open(ctx); err != nil {
 		return err
@@ -112,6 +112,7 @@ func (s *server) serveHTTP(ctx context.Context) error {
 		return err
 	case <-ctx.Done():
 	}
+	close(s.stopping)
 	limit, cancel := context.WithTimeout(context.WithoutCancel(ctx), shutdownLimit)
 	defer cancel()
 	err := web.Shutdown(limit)
@@ -119,6 +120,14 @@ func (s *server) serveHTTP(ctx context.Context) error {
 		err = errors.Join(err, served)
 	}
 	return err
+}
+
+// listenError says what to do about an address that is taken.
+func listenError(setting, address, flag string, err error) error {
+	if errors.Is(err, syscall.EADDRINUSE) {
+		return fmt.Errorf("%s %s is used by another process; choose another address with %s, where port 0 picks a free one", setting, address, flag)
+	}
+	return fmt.Errorf("%s: %w", setting, err)
 }
 
 func ignoreClosed(err error) error {

@@ -28,6 +28,29 @@ type Addresses struct {
 	NATS string `json:"nats"` // "" if its NATS listens to nobody
 }
 
+// prepareData makes the data directory and makes sure that it can be written to.
+func prepareData(dir string) error {
+	err := os.MkdirAll(dir, 0o700)
+	if err == nil {
+		err = tryOut(filepath.Join(dir, ".writable"))
+	}
+	if err == nil {
+		return nil
+	}
+	if path, ok := errors.AsType[*fs.PathError](err); ok {
+		err = path.Err
+	}
+	return fmt.Errorf("data directory %s cannot be written to: %w; choose another one with --data or SLUICE_DATA", dir, err)
+}
+
+// tryOut makes a file and removes it.
+func tryOut(file string) error {
+	if err := os.WriteFile(file, nil, 0o600); err != nil {
+		return err
+	}
+	return removeIfThere(file)
+}
+
 // rootToken returns the data directory's token; the first call makes one.
 func rootToken(dir string) (string, error) {
 	return keep(filepath.Join(dir, RootTokenFile), func() (string, error) {

@@ -9,6 +9,7 @@ import (
 
 	"github.com/google/uuid"
 
+	"github.com/sluice-io/sluice/internal/explain"
 	"github.com/sluice-io/sluice/internal/httpapi"
 	"github.com/sluice-io/sluice/internal/limits"
 	"github.com/sluice-io/sluice/internal/metrics"
@@ -166,15 +167,16 @@ func (l eventLog) EventByID(ctx context.Context, namespace, id string) (sluice.E
 	return l.store.EventByID(ctx, namespace, id)
 }
 
-// deliveries gives the API what became of a subscription's events.
+// What explains deliveries reads the store as it is.
+var (
+	_ explain.History = (*natsstore.Store)(nil)
+	_ explain.Log     = (*natsstore.Store)(nil)
+)
+
+// deliveries gives the API how a subscription is doing.
 type deliveries struct {
 	store  *natsstore.Store
 	sender sender
-}
-
-// Attempts returns attempts, newest first.
-func (d deliveries) Attempts(ctx context.Context, sub *sluice.Subscription, q httpapi.AttemptQuery) ([]sluice.Attempt, uint64, error) {
-	return d.store.Attempts(ctx, sub, natsstore.AttemptQuery{EventID: q.EventID, Since: q.Since, Before: q.Before, Limit: q.Limit})
 }
 
 // Status returns how the subscription is doing.
@@ -199,6 +201,27 @@ func (d deliveries) Test(ctx context.Context, sub *sluice.Subscription) (sluice.
 		Time: now, Stored: now, ContentType: "application/json", Data: []byte(`{"message":"a test of subscription ` + sub.ID + `"}`),
 	}, 1)
 	return a, nil
+}
+
+// retrier sends one event again.
+type retrier struct {
+	store    *natsstore.Store
+	registry *registry.Registry
+}
+
+// Retry starts a replay of one event, named by its id or its sequence: of its dead letter if it has
+// one. Codes as registry.Replay.
+func (r retrier) Retry(ctx context.Context, sub *sluice.Subscription, event, by string) (sluice.Replay, error) {
+	d, err := r.store.DeadLetter(ctx, sub, event)
+	switch {
+	case err == nil && d.Redrivable():
+		return r.registry.Start(ctx, sub, sluice.Replay{
+			Kind: sluice.ReplayDeadLetters, From: d.LetterSeq, To: d.LetterSeq, EventIDs: []string{d.EventID}, Total: 1, CreatedBy: by,
+		})
+	case err != nil && sluice.CodeOf(err) != sluice.NotFound:
+		return sluice.Replay{}, err
+	}
+	return r.registry.Replay(ctx, sub.ID, registry.ReplayRequest{From: event, To: event}, by)
 }
 
 // counted counts what is published.

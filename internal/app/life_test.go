@@ -1,13 +1,20 @@
 package app_test
 
 import (
+	"bytes"
 	"fmt"
+	"log/slog"
+	"net"
 	"net/http"
+	"os"
+	"path/filepath"
 	"testing"
 	"time"
 
 	"github.com/stretchr/testify/require"
 
+	"github.com/sluice-io/sluice/config"
+	"github.com/sluice-io/sluice/internal/app"
 	"github.com/sluice-io/sluice/internal/hooktest"
 	"github.com/sluice-io/sluice/pkg/client"
 	"github.com/sluice-io/sluice/pkg/sluice"
@@ -206,5 +213,38 @@ func TestOnlyTheTokenOpensTheAPI(t *testing.T) {
 	}
 	for _, path := range []string{"/healthz", "/readyz", "/metrics", "/openapi.yaml", "/.well-known/jwks.json"} {
 		s.must(t, http.StatusOK, "GET "+path, "", "Authorization", "")
+	}
+}
+
+// An address that is taken is reported once, with the flag that helps.
+func TestAnAddressInUseSaysWhichFlagHelps(t *testing.T) {
+	t.Parallel()
+	taken, err := (&net.ListenConfig{}).Listen(t.Context(), "tcp", "127.0.0.1:0")
+	require.NoError(t, err)
+	t.Cleanup(func() { require.NoError(t, taken.Close()) })
+	run := func(change func(*config.Config)) (logged string, err error) {
+		cfg := config.Default()
+		cfg.Data, cfg.Dev, cfg.HTTP.Listen, cfg.NATS.Listen = t.TempDir(), true, "127.0.0.1:0", "127.0.0.1:0"
+		change(&cfg)
+		var log bytes.Buffer
+		err = app.Run(t.Context(), cfg, app.Options{Log: slog.New(slog.NewTextHandler(&log, &slog.HandlerOptions{Level: slog.LevelWarn}))})
+		return log.String(), err
+	}
+	at := taken.Addr().String()
+	logged, err := run(func(c *config.Config) { c.NATS.Listen = at })
+	require.EqualError(t, err, "nats.listen "+at+" is used by another process; choose another address with --nats-listen, where port 0 picks a free one")
+	require.Empty(t, logged, "it is reported once, by whoever ends")
+	_, err = run(func(c *config.Config) { c.HTTP.Listen = at })
+	require.ErrorContains(t, err, "http.listen "+at+" is used by another process; choose another address with --http,")
+}
+
+func TestADataDirectoryThatCannotBeWrittenSaysSo(t *testing.T) {
+	t.Parallel()
+	file := filepath.Join(t.TempDir(), "file")
+	require.NoError(t, os.WriteFile(file, nil, 0o600))
+	cfg := config.Default()
+	for _, cfg.Data = range []string{file, filepath.Join(file, "below")} {
+		err := app.Run(t.Context(), cfg, app.Options{})
+		require.EqualError(t, err, "data directory "+cfg.Data+" cannot be written to: not a directory; choose another one with --data or SLUICE_DATA")
 	}
 }

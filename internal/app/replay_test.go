@@ -206,3 +206,49 @@ func TestASubscriptionIsMovedToAnotherPlace(t *testing.T) {
 		require.Error(t, err, bad)
 	}
 }
+
+// One event is sent again: the head of a parked lane at once and in its lane, a dead letter as a
+// redrive, any other as a replay.
+func TestOneDeliveryIsTriedAgain(t *testing.T) {
+	t.Parallel()
+	api, _ := serve(t, nil)
+	var well atomic.Bool
+	hook := hooktest.New(t, func(r hooktest.Request) hooktest.Answer {
+		if !well.Load() {
+			return hooktest.Answer{Status: http.StatusInternalServerError}
+		}
+		return hooktest.Answer{}
+	})
+	slow := subscribe(t, api, wish(hook.URL, `"id":"slow"`, `"policy":{"retry":{"preset":"custom","steps":["1h"],"max_attempts":3}}`))
+	put(t, api, "/a", 1, 2)
+	hook.Wait(1)
+	statusOf(t, api, slow.ID, func(st sluice.Status) bool { return st.Parked == 1 })
+	well.Store(true)
+	rep, err := api.RetryDelivery(t.Context(), slow.ID, "a-1")
+	require.NoError(t, err)
+	requests := hook.Wait(3)
+	require.Equal(t, []string{"a-1", "a-1", "a-2"}, idsOf(requests))
+	require.Equal(t, "2", requests[1].Header.Get(webhook.HeaderAttempt))
+	rep = ended(t, api, rep)
+	require.Equal(t, []any{sluice.ReplayDone, uint64(0)}, []any{rep.State, rep.Sent}, "%s", rep.Reason)
+	statusOf(t, api, slow.ID, idle)
+
+	rep, err = api.RetryDelivery(t.Context(), slow.ID, "2")
+	require.NoError(t, err)
+	require.Equal(t, uint64(1), ended(t, api, rep).Sent)
+	require.Equal(t, "a-2", idOf(hook.Wait(4)[3]))
+
+	well.Store(false)
+	mortal := subscribe(t, api, wish(hook.URL, `"id":"mortal"`, `"policy":{"retry":{"preset":"custom","steps":["100ms"],"max_attempts":1}}`))
+	require.NoError(t, api.DeleteSubscription(t.Context(), slow.ID))
+	put(t, api, "/a", 3, 3)
+	statusOf(t, api, mortal.ID, func(st sluice.Status) bool { return st.DeadLetters == 1 })
+	well.Store(true)
+	rep, err = api.RetryDelivery(t.Context(), mortal.ID, "a-3")
+	require.NoError(t, err)
+	require.Equal(t, sluice.ReplayDeadLetters, rep.Kind)
+	require.Equal(t, uint64(1), ended(t, api, rep).Sent)
+	statusOf(t, api, mortal.ID, func(st sluice.Status) bool { return st.DeadLetters == 0 })
+	_, err = api.RetryDelivery(t.Context(), mortal.ID, "nobody")
+	require.Equal(t, sluice.NotFound, sluice.CodeOf(err))
+}

@@ -9,12 +9,14 @@ import (
 	"net/netip"
 	"path/filepath"
 	"strconv"
+	"syscall"
 	"time"
 
 	"github.com/gofrs/flock"
 
 	"github.com/sluice-io/sluice/config"
 	"github.com/sluice-io/sluice/internal/endpoint"
+	"github.com/sluice-io/sluice/internal/explain"
 	"github.com/sluice-io/sluice/internal/export"
 	"github.com/sluice-io/sluice/internal/httpapi"
 	"github.com/sluice-io/sluice/internal/limits"
@@ -47,6 +49,7 @@ type server struct {
 	metrics  *metrics.Metrics
 	exporter *export.Exporter // nil: nothing is exported
 	api      http.Handler
+	stopping chan struct{} // closed when requests that wait are to end
 }
 
 func (s *server) open(ctx context.Context) error {
@@ -111,6 +114,9 @@ func (s *server) openNATS(ctx context.Context) (err error) {
 		}
 	}
 	s.nats, err = natsd.Start(ctx, opts)
+	if errors.Is(err, syscall.EADDRINUSE) {
+		return listenError("nats.listen", s.cfg.NATS.Listen, "--nats-listen", err)
+	}
 	return err
 }
 
@@ -222,7 +228,8 @@ func (s *server) openAPI(context.Context) error {
 	s.api = httpapi.New(httpapi.Options{
 		Token: token, Registry: s.registry, Namespaces: namespaces{s.store, s.registry, s.quotas},
 		Publisher: publish, Quota: s.quotas, Log: eventLog{s.store}, Deliveries: deliveries{s.store, s.traced()},
-		DeadLetters: deadLetters{s.store}, Replays: s.registry, Storage: s.storage, Ready: s.store.Ready, JWKS: s.jwks, Metrics: s.metrics.Handler(),
+		DeadLetters: deadLetters{s.store}, Replays: s.registry, Explain: explain.New(s.store, s.store), Retrier: retrier{s.store, s.registry},
+		Storage: s.storage, Ready: s.store.Ready, Stopping: s.stopping, JWKS: s.jwks, Metrics: s.metrics.Handler(),
 		Version: s.opts.Version, MaxBody: s.cfg.HTTP.MaxBody, Logger: s.opts.Log,
 	}).Handler()
 	return nil

@@ -148,11 +148,9 @@ func (s *Server) getDeadLetter(c echo.Context) error {
 	}
 	d := deadLetter{DeadLetter: found.DeadLetter, Redrivable: found.Redrivable()}
 	if d.EventID != "" {
-		d.History, _, err = s.opts.Deliveries.Attempts(ctx, sub, AttemptQuery{EventID: d.EventID, Limit: maxLimit})
-		if err != nil {
+		if d.History, err = s.opts.Explain.Attempts(ctx, sub, d.EventID, maxLimit); err != nil {
 			return err
 		}
-		slices.Reverse(d.History)
 	}
 	body, err := d.appendJSON(nil)
 	if err != nil {

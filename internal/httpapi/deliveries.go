@@ -2,76 +2,26 @@ package httpapi
 
 import (
 	"net/http"
-	"slices"
 	"strconv"
+	"strings"
 	"time"
 
 	"github.com/labstack/echo/v4"
 
+	"github.com/sluice-io/sluice/internal/explain"
 	"github.com/sluice-io/sluice/pkg/sluice"
 )
 
-// The states of a delivery.
-const (
-	stateDelivered = "delivered" // settled by a 2xx
-	stateRetrying  = "retrying"  // failed, and there is another attempt to come
-	stateDead      = "dead"      // given up
-)
-
-// delivery is one event on its way to one subscription, as the attempt log knows it.
-type delivery struct {
-	EventID       string           `json:"event_id"`
-	Seq           uint64           `json:"seq"`
-	Path          sluice.Path      `json:"path"`
-	Type          string           `json:"type"`
-	State         string           `json:"state"`
-	Reason        sluice.Reason    `json:"reason,omitempty"` // why it is dead
-	AttemptCount  int              `json:"attempt_count"`
-	LastStatus    int              `json:"last_status,omitempty"`
-	LastError     string           `json:"last_error,omitempty"`
-	LastAttemptAt time.Time        `json:"last_attempt_at"`
-	NextAttemptAt *time.Time       `json:"next_attempt_at,omitempty"`
-	Attempts      []sluice.Attempt `json:"attempts,omitempty"` // of one delivery, oldest first; not in lists
-}
-
-// deliveryOf returns the delivery whose last attempt is a.
-func deliveryOf(a *sluice.Attempt) delivery {
-	d := delivery{
-		EventID: a.EventID, Seq: a.Seq, Path: a.Path, Type: a.Type, State: stateRetrying, Reason: a.Verdict.Dead,
-		AttemptCount: a.Number, LastStatus: a.Status, LastError: a.Error, LastAttemptAt: a.StartedAt,
-	}
-	switch {
-	case a.Verdict.Dead != "":
-		d.State = stateDead
-	case a.Verdict.Settled:
-		d.State = stateDelivered
-	case a.Verdict.Cancel:
-		d.State, d.Reason = stateDead, sluice.EndpointGone
-	case !a.Verdict.Again.IsZero():
-		d.NextAttemptAt = &a.Verdict.Again
-	}
-	return d
-}
+// maxWait bounds how long a request for events waits for one.
+const maxWait = 30 * time.Second
 
 // deliveryList is one page of deliveries.
 type deliveryList struct {
-	Deliveries []delivery `json:"deliveries"`
-	NextCursor string     `json:"next_cursor"`
+	Deliveries []explain.Delivery `json:"deliveries"`
+	NextCursor string             `json:"next_cursor"`
 }
 
-// maxPages bounds how much of the attempt log one request reads.
-const maxPages = 10
-
-// deliveryQuery is what a list of deliveries is asked for.
-type deliveryQuery struct {
-	AttemptQuery
-
-	state string
-	after uint64 // sequence of the last event before those that are wanted
-}
-
-// listDeliveries lists a subscription's deliveries by their last attempt, newest first (S0-85).
-// A delivery whose attempts lie on several pages is on each of them; the newest is the first.
+// listDeliveries lists a subscription's deliveries, newest first (S0-85).
 func (s *Server) listDeliveries(c echo.Context) error {
 	ctx := c.Request().Context()
 	q, err := parseDeliveryQuery(c)
@@ -82,62 +32,68 @@ func (s *Server) listDeliveries(c echo.Context) error {
 	if err != nil {
 		return err
 	}
-	list := deliveryList{Deliveries: []delivery{}}
-	seen, most := map[string]bool{}, q.Limit
-	for range maxPages {
-		q.Limit = most - len(list.Deliveries)
-		attempts, next, err := s.opts.Deliveries.Attempts(ctx, sub, q.AttemptQuery)
-		if err != nil {
-			return err
-		}
-		list.Deliveries = append(list.Deliveries, q.pick(attempts, seen)...)
-		q.Before = next
-		if next == 0 || len(list.Deliveries) == most {
-			break
-		}
+	page, err := s.opts.Explain.List(ctx, sub, q)
+	if err != nil {
+		return err
 	}
-	if q.Before != 0 {
-		list.NextCursor = strconv.FormatUint(q.Before, 10)
-	}
-	return c.JSON(http.StatusOK, list)
+	return c.JSON(http.StatusOK, deliveryList{page.Deliveries, page.Next})
 }
 
-// pick returns the deliveries of those attempts that are wanted and the newest of their event.
-func (q *deliveryQuery) pick(attempts []sluice.Attempt, seen map[string]bool) []delivery {
-	var picked []delivery
-	for i := range attempts {
-		a := &attempts[i]
-		if seen[a.EventID] {
-			continue
-		}
-		seen[a.EventID] = true
-		d := deliveryOf(a)
-		if (q.state == "" || q.state == d.State) && d.Seq > q.after {
-			picked = append(picked, d)
-		}
+// deliveryStates are the states that a list can be asked for: those that it has, and words for
+// some of them together.
+func deliveryStates(name string) ([]explain.State, error) {
+	switch name {
+	case "":
+		return nil, nil // all are wanted
+	case string(explain.Delivered), string(explain.Retrying), string(explain.Dead):
+		return []explain.State{explain.State(name)}, nil
+	case "parked":
+		return []explain.State{explain.Retrying}, nil
+	case "failed":
+		return []explain.State{explain.Retrying, explain.Dead}, nil
 	}
-	return picked
+	return nil, sluice.Errorf(sluice.InvalidRequest, "state %q: use one of delivered, retrying (or parked), dead, failed (the last two together)", name).With("field", "state")
 }
 
-func parseDeliveryQuery(c echo.Context) (*deliveryQuery, error) {
-	if err := onlyParams(c, "state", "since", "limit", "cursor"); err != nil {
-		return nil, err
+func parseDeliveryQuery(c echo.Context) (q explain.Query, err error) {
+	if err := onlyParams(c, "state", "since", "until", "path", "event_type", "limit", "cursor"); err != nil {
+		return q, err
 	}
-	q := &deliveryQuery{state: c.QueryParam("state")}
-	if err := oneOf(c, "state", stateDelivered, stateRetrying, stateDead); err != nil {
-		return nil, err
+	q.Cursor = c.QueryParam("cursor")
+	if q.States, err = deliveryStates(c.QueryParam("state")); err != nil {
+		return q, err
 	}
-	var err error
 	if q.Limit, err = limit(c); err != nil {
-		return nil, err
+		return q, err
 	}
-	if q.Before, err = listCursor(c); err != nil {
-		return nil, err
+	if text := c.QueryParam("path"); text != "" {
+		if q.Pattern, err = sluice.ParsePattern(text); err != nil {
+			return q, err
+		}
 	}
-	return q, q.parseSince(c.QueryParam("since"))
+	if text := c.QueryParam("event_type"); text != "" {
+		q.Types = splitTypes(text)
+	}
+	if err := parseSince(&q, c.QueryParam("since")); err != nil {
+		return q, err
+	}
+	if text := c.QueryParam("until"); text != "" {
+		if q.Until, err = time.Parse(time.RFC3339, text); err != nil {
+			return q, sluice.Errorf(sluice.InvalidRequest, "until %q: use an RFC 3339 time such as 2026-01-31T12:00:00Z", text).With("field", "until")
+		}
+	}
+	return q, nil
 }
 
-func (q *deliveryQuery) parseSince(text string) error {
+func splitTypes(text string) []string {
+	types := strings.Split(text, ",")
+	for i := range types {
+		types[i] = strings.TrimSpace(types[i])
+	}
+	return types
+}
+
+func parseSince(q *explain.Query, text string) error {
 	if text == "" {
 		return nil
 	}
@@ -148,7 +104,7 @@ func (q *deliveryQuery) parseSince(text string) error {
 	switch since.Kind {
 	case sluice.CursorBeginning:
 	case sluice.CursorSeq:
-		q.after = since.Seq
+		q.After = since.Seq
 	case sluice.CursorTime:
 		q.Since = since.Time
 	case sluice.CursorEvent, sluice.CursorNow:
@@ -157,6 +113,7 @@ func (q *deliveryQuery) parseSince(text string) error {
 	return nil
 }
 
+// getDelivery says what became of an event, whether there was an attempt at it or not.
 func (s *Server) getDelivery(c echo.Context) error {
 	ctx := c.Request().Context()
 	sub, err := s.opts.Registry.Get(ctx, c.Param("id"))
@@ -167,15 +124,78 @@ func (s *Server) getDelivery(c echo.Context) error {
 	if err != nil {
 		return err
 	}
-	attempts, _, err := s.opts.Deliveries.Attempts(ctx, sub, AttemptQuery{EventID: event, Limit: maxLimit})
+	d, err := s.opts.Explain.Delivery(ctx, sub, event)
 	if err != nil {
 		return err
 	}
-	if len(attempts) == 0 {
-		return sluice.Errorf(sluice.NotFound, "there is no attempt at delivering event %q to this subscription", event)
-	}
-	d := deliveryOf(&attempts[0])
-	d.Attempts = attempts
-	slices.Reverse(d.Attempts)
 	return c.JSON(http.StatusOK, d)
+}
+
+// retryDelivery has an event sent again: at once if it is the head of a parked lane.
+func (s *Server) retryDelivery(c echo.Context) error {
+	ctx := c.Request().Context()
+	sub, err := s.opts.Registry.Get(ctx, c.Param("id"))
+	if err != nil {
+		return err
+	}
+	event, err := segment(c, "event")
+	if err != nil {
+		return err
+	}
+	if s.opts.Retrier == nil {
+		return sluice.Errorf(sluice.Unavailable, "this server cannot repeat deliveries yet")
+	}
+	replay, err := s.opts.Retrier.Retry(ctx, sub, event, root)
+	if err != nil {
+		return err
+	}
+	return c.JSON(http.StatusAccepted, replay)
+}
+
+// subscriptionEvents reads what a subscription gets, inside its replay window (S0-50…52). With
+// wait it answers as soon as there is something; the caller's leaving and the server's end cut
+// that short.
+func (s *Server) subscriptionEvents(c echo.Context) error {
+	q, wait, err := parseWindowQuery(c)
+	if err != nil {
+		return err
+	}
+	sub, err := s.opts.Registry.Get(c.Request().Context(), c.Param("id"))
+	if err != nil {
+		return err
+	}
+	ctx, cancel := s.untilStop(c.Request().Context())
+	defer cancel()
+	page, err := s.opts.Explain.Events(ctx, sub, q, wait)
+	if err != nil {
+		return err
+	}
+	b := appendEvents([]byte(`{"events":`), page.Events)
+	b = strconv.AppendUint(append(b, `,"next_after":"`...), page.Next, 10)
+	b = strconv.AppendInt(append(b, `","replay_window_s":`...), sub.ReplayWindowS, 10)
+	return c.JSONBlob(http.StatusOK, append(b, '}'))
+}
+
+func parseWindowQuery(c echo.Context) (q sluice.WindowQuery, wait time.Duration, err error) {
+	if err := onlyParams(c, "after", "types", "limit", "wait"); err != nil {
+		return q, 0, err
+	}
+	for _, types := range c.QueryParams()["types"] {
+		q.Types = append(q.Types, splitTypes(types)...)
+	}
+	if q.After = c.QueryParam("after"); q.After != "" {
+		if _, err := sluice.ParseCursor(q.After); err != nil {
+			return q, 0, err
+		}
+	}
+	if q.Limit, err = limit(c); err != nil {
+		return q, 0, err
+	}
+	if text := c.QueryParam("wait"); text != "" {
+		wait, err = time.ParseDuration(text)
+		if err != nil || wait < 0 || wait > maxWait {
+			return q, 0, sluice.Errorf(sluice.InvalidRequest, "wait %q: use a duration up to %s", text, maxWait).With("field", "wait")
+		}
+	}
+	return q, wait, nil
 }

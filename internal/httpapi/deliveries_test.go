@@ -1,6 +1,7 @@
 package httpapi_test
 
 import (
+	"context"
 	"fmt"
 	"net/http"
 	"net/url"
@@ -9,6 +10,7 @@ import (
 
 	"github.com/stretchr/testify/require"
 
+	"github.com/sluice-io/sluice/internal/httpapi"
 	"github.com/sluice-io/sluice/pkg/sluice"
 )
 
@@ -25,7 +27,7 @@ func TestDeliveriesAreListedNewestFirst(t *testing.T) {
 	t.Parallel()
 	b := newBench(t)
 	id := b.subscription(t, hook)
-	at := time.Date(2026, 11, 21, 10, 0, 0, 0, time.UTC)
+	at := time.Now().UTC().Truncate(time.Second).Add(time.Minute) // after the subscription was made
 	again := at.Add(time.Hour)
 	record := func(event string, number int, verdict sluice.Verdict, status int) {
 		at = at.Add(time.Minute)
@@ -98,4 +100,60 @@ func TestAPageOfFewDeliveriesIsFilledFromTheNext(t *testing.T) {
 	}
 	a := b.must(t, http.StatusOK, "GET /v1/subscriptions/"+id+"/deliveries?state=dead&limit=2", "")
 	require.Equal(t, []string{"e3", "e0"}, names(a.list(t, "deliveries"), "event_id"))
+}
+
+// What was lost before it was handed out has no attempt, and perhaps no event: a range stands for it.
+func TestEventsThatWereLostUnseenAreListed(t *testing.T) {
+	t.Parallel()
+	b := newBench(t)
+	id := b.subscription(t, hook)
+	at := time.Now().UTC().Add(time.Minute)
+	again := at.Add(time.Hour)
+	b.attempt(t, sluice.Attempt{Subscription: id, EventID: "late", Seq: 9, Path: "/p", Number: 1, StartedAt: at, Outcome: sluice.Failed, Verdict: sluice.Verdict{Again: again}})
+	letters := []sluice.DeadLetter{
+		{EventID: "late", Seq: 9, LastSeq: 9, Path: "/p", Attempts: 1, Reason: sluice.Expired, At: at.Add(time.Second)},
+		{Seq: 2, LastSeq: 5, Reason: sluice.Expired, LastError: "left the log", At: at.Add(2 * time.Second)},
+		{EventID: "shown", Seq: 8, Attempts: 3, Reason: sluice.Exhausted, At: at.Add(3 * time.Second)},
+	}
+	for _, letter := range letters {
+		letter.Subscription, letter.Namespace = id, sluice.DefaultNamespace
+		require.NoError(t, b.attempts.Bury(t.Context(), letter))
+	}
+	list := "GET /v1/subscriptions/" + id + "/deliveries"
+	items := b.must(t, http.StatusOK, list, "").list(t, "deliveries")
+	require.Equal(t, []string{"", "late"}, names(items, "event_id"), "the letter takes the place of the attempt; another one's attempt shows it")
+	require.Equal(t, []string{"dead", "dead"}, names(items, "state"))
+	require.InDelta(t, 2, items[0]["seq"], 0)
+	require.InDelta(t, 5, items[0]["last_seq"], 0)
+	require.Equal(t, "expired", items[1]["reason"])
+	for query, want := range map[string]int{"state=retrying": 0, "state=failed": 2, "path=/p": 1, "since=5": 1, "event_type=x": 0, "state=parked": 0} {
+		require.Len(t, b.must(t, http.StatusOK, list+"?"+query, "").list(t, "deliveries"), want, query)
+	}
+	for _, query := range []string{"state=odd", "cursor=7", "cursor=1.2.-3", "path=p", "until=noon"} {
+		b.must(t, http.StatusBadRequest, list+"?"+query, "")
+	}
+	one := b.must(t, http.StatusOK, list+"/late", "")
+	require.Equal(t, "dead", one.body["state"])
+	require.Len(t, one.list(t, "attempts"), 1)
+}
+
+// retrier answers with a replay of the event.
+type retrier struct{}
+
+func (retrier) Retry(_ context.Context, sub *sluice.Subscription, event, by string) (sluice.Replay, error) {
+	return sluice.Replay{ID: "r", Subscription: sub.ID, EventIDs: []string{event}, CreatedBy: by}, nil
+}
+
+func TestADeliveryIsRepeatedOnRequest(t *testing.T) {
+	t.Parallel()
+	b := newBench(t)
+	id := b.subscription(t, hook)
+	line := "POST /v1/subscriptions/" + id + "/deliveries/a%2Fb/retry"
+	require.Equal(t, "unavailable", b.must(t, http.StatusServiceUnavailable, line, "").code())
+	opts := b.options()
+	opts.Retrier = retrier{}
+	b.http.Config.Handler = httpapi.New(opts).Handler()
+	a := b.must(t, http.StatusAccepted, line, "")
+	require.Equal(t, []any{"r", id, []any{"a/b"}, "root"}, []any{a.body["id"], a.body["subscription"], a.body["event_ids"], a.body["created_by"]})
+	b.must(t, http.StatusNotFound, "POST /v1/subscriptions/none/deliveries/e/retry", "")
 }

@@ -4,7 +4,6 @@ import (
 	"context"
 	"net/http"
 	"strconv"
-	"strings"
 	"time"
 
 	"github.com/labstack/echo/v4"
@@ -50,18 +49,23 @@ func (s *Server) listEvents(c echo.Context) error {
 // renderEvents returns {"events":[…],"next_cursor":"…"}, put together by hand so that the
 // events' data stays byte for byte what it is.
 func renderEvents(page EventPage) []byte {
-	b := []byte(`{"events":[`)
-	for i := range page.Events {
-		if i > 0 {
-			b = append(b, ',')
-		}
-		b = page.Events[i].AppendJSON(b)
-	}
-	b = append(b, `],"next_cursor":"`...)
+	b := appendEvents([]byte(`{"events":`), page.Events)
+	b = append(b, `,"next_cursor":"`...)
 	if page.Next != 0 {
 		b = strconv.AppendUint(b, page.Next, 10)
 	}
 	return append(b, `"}`...)
+}
+
+func appendEvents(b []byte, events []sluice.Event) []byte {
+	b = append(b, '[')
+	for i := range events {
+		if i > 0 {
+			b = append(b, ',')
+		}
+		b = events[i].AppendJSON(b)
+	}
+	return append(b, ']')
 }
 
 func eventQuery(c echo.Context) (EventQuery, error) {
@@ -76,9 +80,7 @@ func eventQuery(c echo.Context) (EventQuery, error) {
 		}
 	}
 	for _, types := range c.QueryParams()["types"] {
-		for t := range strings.SplitSeq(types, ",") {
-			q.Types = append(q.Types, strings.TrimSpace(t))
-		}
+		q.Types = append(q.Types, splitTypes(types)...)
 	}
 	for _, cursor := range []string{q.Since, q.Until} {
 		if cursor == "" {

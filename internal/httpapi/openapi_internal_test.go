@@ -17,6 +17,7 @@ import (
 	"github.com/stretchr/testify/require"
 	"sigs.k8s.io/yaml"
 
+	"github.com/sluice-io/sluice/internal/explain"
 	"github.com/sluice-io/sluice/internal/registry"
 	"github.com/sluice-io/sluice/pkg/sluice"
 )
@@ -142,7 +143,7 @@ func TestTheSchemasHaveTheFieldsOfTheBodies(t *testing.T) {
 		{sluice.Attempt{}, []string{"Attempt"}, nil},
 		{sluice.Rate{}, []string{"Rate"}, nil},
 		{sluice.Replay{}, []string{"Replay"}, nil},
-		{delivery{}, []string{"Delivery"}, nil},
+		{explain.Delivery{}, []string{"Delivery"}, nil},
 		{deadLetter{}, []string{"DeadLetter"}, nil},
 		{redriveRequest{}, []string{"RedriveRequest"}, nil},
 		{redrive{}, []string{"Redrive"}, nil},

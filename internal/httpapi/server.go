@@ -5,10 +5,12 @@ import (
 	"context"
 	"log/slog"
 	"net/http"
+	"sync"
 	"time"
 
 	"github.com/labstack/echo/v4"
 
+	"github.com/sluice-io/sluice/internal/explain"
 	"github.com/sluice-io/sluice/internal/registry"
 	"github.com/sluice-io/sluice/pkg/sluice"
 )
@@ -66,10 +68,8 @@ type EventPage struct {
 	Next   uint64 // for After; 0: there are no more
 }
 
-// Deliveries knows what became of a subscription's events.
+// Deliveries knows how a subscription is doing.
 type Deliveries interface {
-	// Attempts returns a subscription's attempts, newest first, and where older ones are; 0: nowhere.
-	Attempts(ctx context.Context, sub *sluice.Subscription, q AttemptQuery) ([]sluice.Attempt, uint64, error)
 	// Status returns how a subscription is doing.
 	Status(ctx context.Context, sub *sluice.Subscription) (sluice.Status, error)
 	// LastAttemptAt returns when the subscription's last attempt was recorded; zero: there is none.
@@ -78,12 +78,12 @@ type Deliveries interface {
 	Test(ctx context.Context, sub *sluice.Subscription) (sluice.Attempt, error)
 }
 
-// AttemptQuery picks attempts. Zero values pick all.
-type AttemptQuery struct {
-	EventID string
-	Since   time.Time
-	Before  uint64
-	Limit   int
+// Retrier repeats deliveries.
+type Retrier interface {
+	// Retry has an event sent again, named by its id or its sequence: the head of a parked lane
+	// is due at once, any other event is a replay of its own. Codes NotFound; Conflict where
+	// nothing can be sent.
+	Retry(ctx context.Context, sub *sluice.Subscription, event, by string) (sluice.Replay, error)
 }
 
 // Options is what a server works with. What has no default is required.
@@ -96,6 +96,9 @@ type Options struct {
 	Log        Log
 	Deliveries Deliveries
 	Storage    func(context.Context) (sluice.Storage, error)
+	Explain    *explain.Explainer
+	Retrier    Retrier                               // nil: 503
+	Stopping   <-chan struct{}                       // closed when the server ends: who waits is answered; nil: never
 	Ready      func(context.Context) error           // nil if requests can be served; else code Unavailable
 	JWKS       func(context.Context) ([]byte, error) // the public keys as a JWK set
 	Metrics    http.Handler                          // for /metrics
@@ -168,10 +171,29 @@ func (s *Server) routes() {
 	v1.GET("/subscriptions/:id/status", s.subscriptionStatus)
 	v1.GET("/subscriptions/:id/deliveries", s.listDeliveries)
 	v1.GET("/subscriptions/:id/deliveries/:event", s.getDelivery)
+	v1.POST("/subscriptions/:id/deliveries/:event/retry", s.retryDelivery)
+	v1.GET("/subscriptions/:id/events", s.subscriptionEvents)
 
 	v1.GET("/subscriptions/:id/dead-letters", s.listDeadLetters)
 	v1.DELETE("/subscriptions/:id/dead-letters", s.discardDeadLetters)
 	v1.POST("/subscriptions/:id/dead-letters/redrive", s.redriveDeadLetters)
 	v1.GET("/subscriptions/:id/dead-letters/:event", s.getDeadLetter)
 	v1.DELETE("/subscriptions/:id/dead-letters/:event", s.discardDeadLetter)
+}
+
+// untilStop returns a context that ends with ctx or with the server.
+func (s *Server) untilStop(ctx context.Context) (context.Context, context.CancelFunc) {
+	ctx, cancel := context.WithCancel(ctx)
+	var watching sync.WaitGroup
+	watching.Go(func() {
+		select {
+		case <-s.opts.Stopping:
+			cancel()
+		case <-ctx.Done():
+		}
+	})
+	return ctx, func() {
+		cancel()
+		watching.Wait()
+	}
 }

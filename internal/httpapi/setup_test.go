@@ -17,6 +17,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/sluice-io/sluice/internal/endpoint"
+	"github.com/sluice-io/sluice/internal/explain"
 	"github.com/sluice-io/sluice/internal/hooktest"
 	"github.com/sluice-io/sluice/internal/httpapi"
 	"github.com/sluice-io/sluice/internal/natsstore"
@@ -79,10 +80,6 @@ func (p *parts) EventAt(ctx context.Context, ns string, seq uint64) (sluice.Even
 
 func (p *parts) EventByID(ctx context.Context, ns, id string) (sluice.Event, error) {
 	return p.store.EventByID(ctx, ns, id)
-}
-
-func (p *parts) Attempts(ctx context.Context, sub *sluice.Subscription, q httpapi.AttemptQuery) ([]sluice.Attempt, uint64, error) {
-	return p.store.Attempts(ctx, sub, natsstore.AttemptQuery{EventID: q.EventID, Since: q.Since, Before: q.Before, Limit: q.Limit})
 }
 
 func (p *parts) Status(ctx context.Context, sub *sluice.Subscription) (sluice.Status, error) {
@@ -155,6 +152,7 @@ func (b *bench) options() httpapi.Options {
 	opts.Registry, opts.Namespaces, opts.Publisher, opts.Log, opts.Deliveries, opts.Ready = b.registry, b, b.store, b, b, b.store.Ready
 	opts.Storage = b.store.Storage
 	opts.DeadLetters = letters{b.store}
+	opts.Explain = explain.New(b.store, b.store)
 	return opts
 }
 

@@ -11,8 +11,9 @@ import (
 type logger struct {
 	log *slog.Logger
 
-	mu    sync.Mutex
-	fatal error
+	mu      sync.Mutex
+	started bool
+	fatal   error
 }
 
 // Fatal returns the first fatal line as an error, or nil.
@@ -22,12 +23,20 @@ func (l *logger) Fatal() error {
 	return l.fatal
 }
 
-// Fatalf keeps the first line for Start and logs every one: later on nobody asks.
-func (l *logger) Fatalf(format string, v ...any) {
-	l.Errorf(format, v...)
+// Started says that nobody asks for fatal lines any more.
+func (l *logger) Started() {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	if l.fatal == nil {
+	l.started = true
+}
+
+// Fatalf keeps the first line for Start, whose caller reports it; later on, it logs.
+func (l *logger) Fatalf(format string, v ...any) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if l.started {
+		l.Errorf(format, v...)
+	} else if l.fatal == nil {
 		l.fatal = fmt.Errorf(format, v...)
 	}
 }

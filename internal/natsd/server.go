@@ -9,6 +9,9 @@ import (
 	"net"
 	"os"
 	"path/filepath"
+	"strconv"
+	"strings"
+	"syscall"
 	"time"
 
 	"github.com/gofrs/flock"
@@ -106,15 +109,25 @@ func (s *Server) start(ctx context.Context, config *server.Options, log *slog.Lo
 	nats.Start()
 	for {
 		if err := logger.Fatal(); err != nil {
-			return err
+			return taken(config, err)
 		}
 		if err := ctx.Err(); err != nil {
 			return fmt.Errorf("not ready: %w", err)
 		}
 		if nats.ReadyForConnections(100*time.Millisecond) && nats.JetStreamEnabled() {
+			logger.Started()
 			return nil
 		}
 	}
+}
+
+// taken returns an error that is syscall.EADDRINUSE if that is what the server says: of its
+// errors there is only the text.
+func taken(config *server.Options, err error) error {
+	if !strings.Contains(err.Error(), syscall.EADDRINUSE.Error()) {
+		return err
+	}
+	return fmt.Errorf("listen on %s: %w", net.JoinHostPort(config.Host, strconv.Itoa(config.Port)), syscall.EADDRINUSE)
 }
 
 func configure(opts Options) (*server.Options, error) {

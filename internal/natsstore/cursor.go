@@ -160,8 +160,8 @@ func (s *Store) findNear(ctx context.Context, ns, id string) (uint64, error) {
 	if err != nil {
 		return 0, err
 	}
-	if number, ok := strings.CutPrefix(id, ns+"-"); guess == 0 && ok {
-		guess, _ = strconv.ParseUint(number, 10, 64) // what is no number is no place
+	if guess == 0 {
+		guess, _ = placeOf(ns, id)
 	}
 	if guess == 0 {
 		return 0, nil
@@ -171,6 +171,13 @@ func (s *Store) findNear(ctx context.Context, ns, id string) (uint64, error) {
 		return 0, nil //nolint:nilerr // it is looked for elsewhere, which meets the error again
 	}
 	return guess, nil
+}
+
+// placeOf returns the sequence that an id names which was made up for an event without one.
+func placeOf(ns, id string) (uint64, bool) {
+	number, ok := strings.CutPrefix(id, ns+"-")
+	seq, err := strconv.ParseUint(number, 10, 64)
+	return seq, ok && err == nil
 }
 
 // scanID reads the log for the id: first from the time in it, if there is one, to the end,

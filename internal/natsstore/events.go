@@ -48,27 +48,37 @@ func (s *Store) Events(ctx context.Context, ns string, q EventQuery) (EventPage,
 	if err != nil {
 		return EventPage{}, err
 	}
+	if err := s.collect(ctx, ns, r); err != nil {
+		return EventPage{}, err
+	}
+	return r.page(), nil
+}
+
+// collect reads until the page is full, the log is at its end, or enough was looked at.
+func (s *Store) collect(ctx context.Context, ns string, r *reader) error {
 	for r.more() {
 		msgs, more, err := s.direct(ctx, ns, directRequest{Seq: r.after + 1, Subject: r.filter.Subject, Batch: r.batch()})
 		if err != nil {
-			return EventPage{}, err
+			return err
 		}
 		all, err := r.enter(msgs)
 		if err != nil {
-			return EventPage{}, err
+			return err
 		}
 		r.ended = r.ended || all && !more
 	}
-	return r.page(), nil
+	return nil
 }
 
 // reader collects a page.
 type reader struct {
 	q       EventQuery
 	filter  streams.Filter
-	after   uint64 // everything up to here was looked at
-	until   uint64 // nothing beyond is wanted
+	wanted  func(*sluice.Event) bool // nil: every event that the query chooses
+	after   uint64                   // everything up to here was looked at
+	until   uint64                   // nothing beyond is wanted
 	scanned int
+	most    int // messages to look at
 	ended   bool
 	events  []sluice.Event
 }
@@ -88,7 +98,7 @@ func (s *Store) newReader(ctx context.Context, ns string, q EventQuery) (*reader
 	if err != nil {
 		return nil, err
 	}
-	r := &reader{q: q, filter: streams.Superset(ns, q.Pattern), after: q.After, until: info.State.LastSeq}
+	r := &reader{q: q, filter: streams.Superset(ns, q.Pattern), after: q.After, until: info.State.LastSeq, most: maxScan}
 	if r.after == 0 {
 		r.after, err = s.resolve(ctx, ns, q.Since, info.State)
 	} else {
@@ -108,14 +118,14 @@ func (s *Store) newReader(ctx context.Context, ns string, q EventQuery) (*reader
 }
 
 func (r *reader) more() bool {
-	return !r.ended && r.after < r.until && len(r.events) < r.q.Limit && r.scanned < maxScan
+	return !r.ended && r.after < r.until && len(r.events) < r.q.Limit && r.scanned < r.most
 }
 
 // batch returns how many messages to ask for: a few more than are missing where some of them
 // may not be wanted.
 func (r *reader) batch() int {
 	missing := r.q.Limit - len(r.events)
-	if r.filter.Exact && len(r.q.Types) == 0 {
+	if r.filter.Exact && len(r.q.Types) == 0 && r.wanted == nil {
 		return missing
 	}
 	return max(missing, 256)
@@ -136,11 +146,15 @@ func (r *reader) enter(msgs []*nats.Msg) (all bool, err error) {
 		}
 		r.after = e.Seq
 		r.scanned++
-		if err == nil && (r.filter.Exact || r.q.Pattern.Match(e.Path)) && hasType(r.q.Types, e.Type) {
+		if err == nil && r.wants(&e) {
 			r.events = append(r.events, e)
 		}
 	}
 	return true, nil
+}
+
+func (r *reader) wants(e *sluice.Event) bool {
+	return (r.filter.Exact || r.q.Pattern.Match(e.Path)) && hasType(r.q.Types, e.Type) && (r.wanted == nil || r.wanted(e))
 }
 
 func (r *reader) page() EventPage {

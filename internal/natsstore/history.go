@@ -2,7 +2,6 @@ package natsstore
 
 import (
 	"context"
-	"encoding/json"
 	"errors"
 	"fmt"
 	"slices"
@@ -14,89 +13,45 @@ import (
 	"github.com/sluice-io/sluice/streams"
 )
 
-// firstSpan is how many sequences of the attempt log are looked at first; every further look
-// back is four times as wide.
-const firstSpan = 2000
-
-// AttemptQuery chooses attempts. Zero values choose all.
-type AttemptQuery struct {
-	EventID string
-	Seq     uint64 // of the event
-	Outcome sluice.Outcome
-	Since   time.Time
-	Before  uint64 // the cursor of an earlier page
-	Limit   int
+// Attempts returns the subscription's attempts, newest first, and the place before which there
+// are older ones, 0 if there are none. Those of an earlier subscription of the same id are not
+// its own.
+func (s *Store) Attempts(ctx context.Context, sub *sluice.Subscription, q sluice.HistoryQuery) ([]sluice.Placed[sluice.Attempt], uint64, error) {
+	if q.Since.Before(sub.CreatedAt) {
+		q.Since = sub.CreatedAt
+	}
+	b := backwards[sluice.Attempt]{
+		store: s, stream: streams.Attempts, subject: streams.AttemptsSubject(sub.Namespace, sub.ID), before: q.Before, limit: q.Limit,
+		look: func(a *sluice.Attempt) (wanted, older bool) {
+			return q.Wants(a.EventID, a.Seq, a.Path, a.Type, a.StartedAt), a.StartedAt.Before(q.Since)
+		},
+	}
+	return b.read(ctx)
 }
 
-func (q *AttemptQuery) wants(a *sluice.Attempt) bool {
-	return (q.EventID == "" || a.EventID == q.EventID) && (q.Seq == 0 || a.Seq == q.Seq) &&
-		(q.Outcome == "" || a.Outcome == q.Outcome) && !a.StartedAt.Before(q.Since)
-}
-
-type placed struct {
-	sluice.Attempt
-
-	at uint64
-}
-
-// Attempts returns the subscription's attempts, newest first, and the cursor of the next page,
-// 0 at the end. The log is read backwards in widening spans.
-func (s *Store) Attempts(ctx context.Context, sub *sluice.Subscription, q AttemptQuery) ([]sluice.Attempt, uint64, error) {
-	stream, err := s.js.Stream(ctx, streams.Attempts)
-	if err != nil {
-		return nil, 0, fmt.Errorf("stream %s: %w", streams.Attempts, err)
-	}
-	state := stream.CachedInfo().State
-	end := state.LastSeq + 1
-	if q.Before > 0 {
-		end = min(end, q.Before)
-	}
-	var found []placed // ascending
-	for span := uint64(firstSpan); end > state.FirstSeq && len(found) <= q.Limit; span *= 4 {
-		begin := max(state.FirstSeq, end-min(end, span))
-		part, older, err := s.attemptsBetween(ctx, sub, &q, begin, end)
-		if err != nil {
-			return nil, 0, err
+// LetterHistory returns the subscription's dead letters as Attempts does attempts. A letter about
+// a range of events has the first one's sequence.
+func (s *Store) LetterHistory(ctx context.Context, sub *sluice.Subscription, q sluice.HistoryQuery) ([]sluice.Placed[sluice.DeadLetter], uint64, error) {
+	return s.letters(ctx, sub, q, func(d *sluice.DeadLetter) bool {
+		kind := ""
+		if d.Event != nil {
+			kind = d.Event.Type
 		}
-		found = append(part, found...)
-		end = begin
-		if older {
-			break
-		}
-	}
-	var next uint64
-	if len(found) > q.Limit {
-		found = found[len(found)-q.Limit:]
-		next = found[0].at
-	}
-	page := make([]sluice.Attempt, 0, len(found))
-	for _, p := range slices.Backward(found) {
-		page = append(page, p.Attempt)
-	}
-	return page, next, nil
-}
-
-// attemptsBetween returns the attempts with begin ≤ place < end, ascending, and whether some
-// of the span are older than the query wants.
-func (s *Store) attemptsBetween(ctx context.Context, sub *sluice.Subscription, q *AttemptQuery, begin, end uint64) (found []placed, older bool, err error) {
-	err = s.scan(ctx, streams.Attempts, jetstream.ConsumerConfig{
-		FilterSubject: streams.AttemptsSubject(sub.Namespace, sub.ID),
-		DeliverPolicy: jetstream.DeliverByStartSequencePolicy, OptStartSeq: max(1, begin),
-	}, func(msg jetstream.Msg, meta *jetstream.MsgMetadata) (bool, error) {
-		if meta.Sequence.Stream >= end {
-			return false, nil
-		}
-		var a sluice.Attempt
-		if err := json.Unmarshal(msg.Data(), &a); err != nil {
-			return false, fmt.Errorf("attempt %d: %w", meta.Sequence.Stream, err)
-		}
-		older = older || a.StartedAt.Before(q.Since)
-		if q.wants(&a) {
-			found = append(found, placed{a, meta.Sequence.Stream})
-		}
-		return true, nil
+		return q.Wants(d.EventID, d.Seq, d.Path, kind, d.At)
 	})
-	return found, older, err
+}
+
+func (s *Store) letters(ctx context.Context, sub *sluice.Subscription, q sluice.HistoryQuery, wanted func(*sluice.DeadLetter) bool) ([]sluice.Placed[sluice.DeadLetter], uint64, error) {
+	if q.Since.Before(sub.CreatedAt) {
+		q.Since = sub.CreatedAt
+	}
+	b := backwards[sluice.DeadLetter]{
+		store: s, stream: streams.DeadLetters, subject: streams.DeadLettersSubject(sub.Namespace, sub.ID), before: q.Before, limit: q.Limit,
+		look: func(d *sluice.DeadLetter) (bool, bool) {
+			return !d.At.Before(q.Since) && wanted(d), d.At.Before(q.Since)
+		},
+	}
+	return b.read(ctx)
 }
 
 // LastAttemptAt returns when the subscription's last attempt was recorded; zero if there is none.

@@ -229,6 +229,21 @@ func (b *book) makeReady(l *lane) {
 	b.ready = append(b.ready, l)
 }
 
+// hasten makes the parked lane due whose head has the sequence, and reports whether there is one.
+func (b *book) hasten(seq uint64, now time.Time) bool {
+	for _, l := range b.lanes {
+		if l.park == nil || l.park.FromSeq != seq || l.park.EventID == "" {
+			continue
+		}
+		if l.park.index >= 0 && l.park.NextAt.After(now) {
+			l.park.NextAt = now
+			heap.Fix(&b.due, l.park.index)
+		}
+		return true
+	}
+	return false
+}
+
 // empty reports whether there is nothing to do, now or later.
 func (b *book) empty() bool { return len(b.lanes) == 0 && b.busy == 0 }
 

@@ -232,6 +232,16 @@ func (e *Engine) apply(ctx context.Context, sub *sluice.Subscription) {
 	e.start(ctx, sub)
 }
 
+// liveRunner returns the runner of a subscription, nil if it has none.
+func (e *Engine) liveRunner(id string) *runner {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	if s := e.serving[id]; s != nil {
+		return s.runner
+	}
+	return nil
+}
+
 // start starts a runner. It ends with ctx, or when it is stopped.
 func (e *Engine) start(ctx context.Context, sub *sluice.Subscription) {
 	inner, cancel := context.WithCancel(ctx)

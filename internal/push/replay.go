@@ -10,6 +10,8 @@ import (
 	"sync/atomic"
 	"time"
 
+	"github.com/cenkalti/backoff/v4"
+
 	"github.com/sluice-io/sluice/pkg/sluice"
 	"github.com/sluice-io/sluice/streams"
 )
@@ -457,14 +459,31 @@ func (e *Engine) startReplay(ctx context.Context, rep sluice.Replay, sub *sluice
 	r := newReplaying(rep, e.ports, e.opts.Log)
 	s := &served{runner: r.runner(sub, e), cancel: cancel, ended: make(chan struct{})}
 	e.replays.serving[rep.ID] = s
+	live := e.liveRunner(sub.ID)
 	before := slices.Clone(e.replays.leaving)
 	e.runners.Go(func() {
 		defer close(s.ended)
 		for _, ended := range before {
 			<-ended // it may be this one's
 		}
+		if live != nil && live.hasten(inner, rep) {
+			s.runner.conclude = func(ctx context.Context) error {
+				return r.finish(ctx, sluice.ReplayDone, "the next attempt of its parked lane was brought forward")
+			}
+			e.conclude(inner, s.runner)
+			return
+		}
 		e.keep(inner, s.runner)
 	})
+}
+
+// conclude stores that a replay is done, however long that takes.
+func (e *Engine) conclude(ctx context.Context, r *runner) {
+	err := backoff.Retry(func() error { return r.conclude(ctx) },
+		backoff.WithContext(backoff.NewExponentialBackOff(backoff.WithMaxElapsedTime(0)), ctx))
+	if err != nil {
+		e.opts.Log.WarnContext(ctx, "replay not ended", slog.String("subscription", r.id), slog.Any("error", err))
+	}
 }
 
 // stopReplay tells a replay's runner to end, if it has one, and returns what is closed then.

@@ -42,6 +42,7 @@ type runner struct {
 	observe Observer
 	log     *slog.Logger
 	changed chan *sluice.Subscription // the engine's updates; the last one wins
+	hasty   chan hasten
 
 	lookEvery time.Duration
 
@@ -79,9 +80,9 @@ func newRunner(sub *sluice.Subscription, ports Ports, opts Options, ahead *atomi
 	return &runner{
 		id: sub.ID, ordering: sub.Policy.Ordering, began: sub.Began(),
 		ports: ports, observe: opts.Observe, log: opts.Log, sub: sub,
-		changed: make(chan *sluice.Subscription, 1),
-		gauges:  Gauges{Namespace: sub.Namespace, Subscription: sub.ID},
-		ahead:   budget{shared: ahead}, share: share, lookEvery: opts.LookEvery, lanesOf: sub.ID,
+		changed: make(chan *sluice.Subscription, 1), hasty: make(chan hasten),
+		gauges: Gauges{Namespace: sub.Namespace, Subscription: sub.ID},
+		ahead:  budget{shared: ahead}, share: share, lookEvery: opts.LookEvery, lanesOf: sub.ID,
 	}
 }
 
@@ -202,6 +203,8 @@ func (r *runner) serve(ctx, work context.Context) error {
 			}
 		case <-wake.C:
 		case <-r.share.freed:
+		case h := <-r.hasty:
+			h.done <- r.book.hasten(h.seq, time.Now())
 		case <-hold.C:
 			r.book.each(func(d *sluice.Delivery) { r.answer(d.Receipt.Hold()) })
 		case <-looks.C:
@@ -233,6 +236,29 @@ func (r *runner) reconfigure(sub *sluice.Subscription) error {
 		return errSourceEnded // its consumers have to be changed
 	}
 	return nil
+}
+
+// hasten asks for the retry of a parked lane's head, now.
+type hasten struct {
+	seq  uint64
+	done chan bool
+}
+
+// hasten makes a parked lane due whose head is the one event of a replay, and reports whether
+// there is one.
+func (r *runner) hasten(ctx context.Context, rep sluice.Replay) bool {
+	if rep.Kind != sluice.ReplayRange || rep.From != rep.To {
+		return false
+	}
+	h := hasten{rep.From, make(chan bool, 1)}
+	limit, cancel := context.WithTimeout(ctx, hogPatience) // a runner that is being opened looks at what is due by itself
+	defer cancel()
+	select {
+	case r.hasty <- h:
+		return <-h.done
+	case <-limit.Done():
+		return false
+	}
 }
 
 // arrive takes a delivery from the source into its lane, or acknowledges it at once where

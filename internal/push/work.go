@@ -292,13 +292,30 @@ func (j job) attempt(ctx context.Context, ev *sluice.Event, number int, firstFai
 		level = slog.LevelDebug
 	}
 	if j.r.log.Enabled(ctx, level) {
-		j.r.log.LogAttrs(ctx, level, "attempt",
-			slog.String("subscription", a.Subscription), slog.String("event", a.EventID), slog.Uint64("seq", a.Seq),
-			slog.Int("number", a.Number), slog.String("outcome", string(a.Outcome)), slog.Int("status", a.Status),
-			slog.Duration("duration", a.Duration.Std()), slog.String("error", a.Error),
-			slog.Time("again", a.Verdict.Again), slog.String("dead", string(a.Verdict.Dead)))
+		j.r.log.LogAttrs(ctx, level, "attempt", attemptAttrs(&a)...)
 	}
 	return a
+}
+
+// attemptAttrs returns what the log says about an attempt: what is not set is left out.
+func attemptAttrs(a *sluice.Attempt) []slog.Attr {
+	attrs := []slog.Attr{
+		slog.String("subscription", a.Subscription), slog.String("event", a.EventID), slog.Uint64("seq", a.Seq),
+		slog.Int("number", a.Number), slog.String("outcome", string(a.Outcome)), slog.Duration("duration", a.Duration.Std()),
+	}
+	if a.Status != 0 {
+		attrs = append(attrs, slog.Int("status", a.Status))
+	}
+	if a.Error != "" {
+		attrs = append(attrs, slog.String("error", a.Error))
+	}
+	if again := a.Verdict.Again; !again.IsZero() {
+		attrs = append(attrs, slog.Time("again", again))
+	}
+	if dead := a.Verdict.Dead; dead != "" {
+		attrs = append(attrs, slog.String("dead", string(dead)))
+	}
+	return attrs
 }
 
 // conclude stores what an attempt means for good and then the attempt. Once an attempt that is

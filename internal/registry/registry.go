@@ -172,7 +172,7 @@ func sameAs(req *Request, want, existing *sluice.Subscription) error {
 	if wantHash == hash && enabled && sameSecret(req.Endpoint.Secret, existing) && existing.State != sluice.Cancelled {
 		return nil
 	}
-	return sluice.Errorf(sluice.SubscriptionDiffers, "subscription %q exists with another configuration; change it with PATCH or delete it first", want.ID).
+	return sluice.Errorf(sluice.SubscriptionDiffers, "subscription %q exists with another configuration; change it with PATCH (sluice sub edit), or delete it first (sluice sub rm)", want.ID).
 		With("revision", existing.Revision)
 }
 

@@ -99,6 +99,9 @@ func transient(status int, err error) bool {
 
 // try makes the request once. The answer to an error has its status, 0 if there was none.
 func (c *Client) try(ctx context.Context, req call) (answer, error) {
+	if strings.HasSuffix(req.path, "/") || strings.Contains(req.path, "//") {
+		return answer{}, sluice.Errorf(sluice.InvalidRequest, "a name is empty; say which one")
+	}
 	target := c.base + req.path
 	if len(req.query) > 0 {
 		target += "?" + req.query.Encode()

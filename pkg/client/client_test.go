@@ -120,9 +120,17 @@ func TestEveryCallAsksWhatTheContractSays(t *testing.T) {
 		{"test", func(ctx context.Context, c *client.Client) error { _, err := c.TestSubscription(ctx, "s"); return err }, "POST /v1/subscriptions/s/test", "", 200, "{}"},
 		{"status", func(ctx context.Context, c *client.Client) error { _, err := c.Status(ctx, "s"); return err }, "GET /v1/subscriptions/s/status", "", 200, "{}"},
 		{"deliveries", func(ctx context.Context, c *client.Client) error {
-			_, err := c.Deliveries(ctx, "s", client.DeliveriesQuery{State: "dead", Since: "9"})
+			_, err := c.Deliveries(ctx, "s", client.DeliveriesQuery{State: "dead", Since: "9", Path: "/a/**", Types: []string{"x"}})
 			return err
-		}, "GET /v1/subscriptions/s/deliveries?since=9&state=dead", "", 200, "{}"},
+		}, "GET /v1/subscriptions/s/deliveries?event_type=x&path=%2Fa%2F%2A%2A&since=9&state=dead", "", 200, "{}"},
+		{"retry", func(ctx context.Context, c *client.Client) error {
+			_, err := c.RetryDelivery(ctx, "s", "e 1")
+			return err
+		}, "POST /v1/subscriptions/s/deliveries/e%201/retry", "", 202, "{}"},
+		{"window", func(ctx context.Context, c *client.Client) error {
+			_, err := c.SubscriptionEvents(ctx, "s", client.WindowQuery{After: "7", Limit: 5, Wait: 30 * time.Second})
+			return err
+		}, "GET /v1/subscriptions/s/events?after=7&limit=5&wait=30s", "", 200, "{}"},
 		{"delivery", func(ctx context.Context, c *client.Client) error { _, err := c.Delivery(ctx, "s", "e"); return err }, "GET /v1/subscriptions/s/deliveries/e", "", 200, "{}"},
 		{"dead letters", func(ctx context.Context, c *client.Client) error {
 			_, err := c.DeadLetters(ctx, "s", client.DeadLettersQuery{Reason: sluice.Exhausted, Path: "/a/**", Limit: 7})
@@ -303,4 +311,31 @@ func TestAnAnswerThatIsNotJSONIsAnError(t *testing.T) {
 	s = serve(t, answer{200, `{"subscriptions":{}}`})
 	_, err = s.Subscriptions(t.Context(), client.SubscriptionsQuery{})
 	require.ErrorContains(t, err, "subscriptions is not what is expected")
+}
+
+// The data of an event arrives as it was given, spaces and all.
+func TestDataIsSentByteForByte(t *testing.T) {
+	t.Parallel()
+	s := serve(t, answer{201, `{"events":[{"id":"a","seq":1,"path":"/o"},{"id":"b","seq":2,"path":"/o"}]}`})
+	const data = "{ \"b\": 1.50,\n  \"a\": \"<&>\" }"
+	ev := sluice.Event{ID: "a", Path: "/o", Source: "/<s>", Data: []byte(data)}
+	_, err := s.Publish(t.Context(), "acme", ev, sluice.Event{ID: "b", Path: "/o", Data: []byte(data)})
+	require.NoError(t, err)
+	_, err = s.Publish(t.Context(), "acme", ev)
+	require.Error(t, err, "two are confirmed")
+	for _, r := range s.requests() {
+		require.Contains(t, r.body, `"data":`+data+`}`)
+		require.True(t, json.Valid([]byte(r.body)), r.body)
+	}
+}
+
+func TestAnEmptyNameIsRefusedBeforeItIsSent(t *testing.T) {
+	t.Parallel()
+	s := serve(t, answer{200, "{}"})
+	_, err := s.Subscription(t.Context(), "")
+	require.ErrorContains(t, err, "a name is empty")
+	require.Equal(t, sluice.InvalidRequest, sluice.CodeOf(err))
+	_, err = s.Delivery(t.Context(), "s", "")
+	require.Equal(t, sluice.InvalidRequest, sluice.CodeOf(err))
+	require.Empty(t, s.requests())
 }

@@ -1,12 +1,14 @@
 package client
 
 import (
+	"bytes"
+	"cmp"
 	"context"
 	"crypto/rand"
 	"encoding/binary"
 	"fmt"
-	"maps"
 	"net/http"
+	"slices"
 	"strings"
 	"time"
 	"unicode/utf8"
@@ -24,73 +26,71 @@ func (c *Client) Publish(ctx context.Context, namespace string, events ...sluice
 	if len(events) == 0 {
 		return nil, nil
 	}
-	bodies := make([]map[string]any, len(events))
-	for i, ev := range events {
-		bodies[i] = structured(ev)
-	}
 	req := call{
 		method: http.MethodPost, path: join(namespaces, namespace, "events"),
-		media: "application/cloudevents-batch+json",
+		media: "application/cloudevents+json",
 	}
-	var body any = bodies
-	if len(events) == 1 {
-		req.media, body = "application/cloudevents+json", bodies[0]
+	for i := range events {
+		one, err := structured(&events[i])
+		if err != nil {
+			return nil, err
+		}
+		req.body = append(append(req.body, ','), one...)
+	}
+	req.body = req.body[1:]
+	if len(events) > 1 {
+		req.media, req.body = "application/cloudevents-batch+json", slices.Concat([]byte("["), req.body, []byte("]"))
 	}
 	reply, err := send[struct {
 		Events []sluice.Stored `json:"events"`
-	}](ctx, c, req, body)
+	}](ctx, c, req, nil)
 	if err == nil && len(reply.Events) != len(events) {
 		err = fmt.Errorf("POST %s: %d events were sent and %d confirmed", req.path, len(events), len(reply.Events))
 	}
 	return reply.Events, err
 }
 
-// structured returns an event as structured CloudEvent.
-func structured(ev sluice.Event) map[string]any {
+// structured returns an event as structured CloudEvent, with JSON data as it is, byte for byte.
+func structured(ev *sluice.Event) ([]byte, error) {
 	body := map[string]any{}
 	for name, value := range ev.Extensions {
 		body[name] = value
 	}
-	set := func(name, value, otherwise string) {
-		if value == "" {
-			value = otherwise
-		}
+	set := func(name, value string) {
 		if value != "" {
 			body[name] = value
 		}
 	}
-	if ev.ID == "" {
-		ev.ID = newID(time.Now())
-	}
-	body["specversion"], body["id"], body["path"] = "1.0", ev.ID, ev.Path
-	set("type", ev.Type, sluice.DefaultType)
-	set("source", ev.Source, DefaultSource)
-	set("subject", ev.Subject, "")
-	set("dataschema", ev.DataSchema, "")
+	body["specversion"], body["id"], body["path"] = "1.0", cmp.Or(ev.ID, newID(time.Now())), ev.Path
+	set("type", cmp.Or(ev.Type, sluice.DefaultType))
+	set("source", cmp.Or(ev.Source, DefaultSource))
+	set("subject", ev.Subject)
+	set("dataschema", ev.DataSchema)
 	if !ev.Time.IsZero() {
 		body["time"] = ev.Time.UTC()
 	}
-	maps.Copy(body, data(&ev))
-	return body
+	raw := data(ev, body)
+	encoded, err := encode(call{}, body)
+	if err != nil || raw == nil {
+		return encoded.body, err
+	}
+	return slices.Concat(bytes.TrimSuffix(encoded.body, []byte("}")), []byte(`,"data":`), raw, []byte("}")), nil
 }
 
-// data returns the members that hold the event's data: as JSON, as text, or as base64.
-func data(ev *sluice.Event) map[string]any {
-	media := ev.ContentType
+// data sets the members that hold the event's data, as text or as base64, and returns it if it
+// is JSON, which a member of the body would not keep as it is.
+func data(ev *sluice.Event, body map[string]any) (raw []byte) {
 	switch {
 	case len(ev.Data) == 0:
-		return nil
 	case ev.JSONData() != nil:
-		if media == "" {
-			media = "application/json"
-		}
-		return map[string]any{"datacontenttype": media, "data": ev.JSONData()}
-	case strings.HasPrefix(media, "text/") && utf8.Valid(ev.Data):
-		return map[string]any{"datacontenttype": media, "data": string(ev.Data)}
-	case media == "":
-		media = "application/octet-stream"
+		body["datacontenttype"] = cmp.Or(ev.ContentType, "application/json")
+		return ev.JSONData()
+	case strings.HasPrefix(ev.ContentType, "text/") && utf8.Valid(ev.Data):
+		body["datacontenttype"], body["data"] = ev.ContentType, string(ev.Data)
+	default:
+		body["datacontenttype"], body["data_base64"] = cmp.Or(ev.ContentType, "application/octet-stream"), ev.Data
 	}
-	return map[string]any{"datacontenttype": media, "data_base64": ev.Data}
+	return nil
 }
 
 // newID returns a UUIDv7: ids of one publisher sort by time.

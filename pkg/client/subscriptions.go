@@ -4,6 +4,7 @@ import (
 	"context"
 	"net/http"
 	"strconv"
+	"strings"
 	"time"
 
 	"github.com/sluice-io/sluice/pkg/sluice"
@@ -136,14 +137,19 @@ func (c *Client) Status(ctx context.Context, id string) (sluice.Status, error) {
 	return send[sluice.Status](ctx, c, call{method: http.MethodGet, path: join(subscriptions, id, "status")}, nil)
 }
 
-// Delivery is one event on its way to one subscription, as the attempt log knows it.
+// Delivery is one event on its way to one subscription. Its State is delivered, retrying or
+// dead; of one that was asked for by its event also waiting, backlog, in_flight, not_wanted,
+// ended, not_kept or not_recorded.
 type Delivery struct {
 	EventID       string           `json:"event_id"`
 	Seq           uint64           `json:"seq"`
+	LastSeq       uint64           `json:"last_seq,omitempty"` // of a range that was lost together
 	Path          sluice.Path      `json:"path"`
 	Type          string           `json:"type"`
-	State         string           `json:"state"`            // delivered, retrying or dead
-	Reason        sluice.Reason    `json:"reason,omitempty"` // why it is dead
+	State         string           `json:"state"`
+	Reason        sluice.Reason    `json:"reason,omitempty"`      // why it is dead, or not wanted
+	Explanation   string           `json:"explanation,omitempty"` // of one delivery; not in lists
+	Behind        *Head            `json:"behind,omitempty"`      // whom it waits for
 	AttemptCount  int              `json:"attempt_count"`
 	LastStatus    int              `json:"last_status,omitempty"`
 	LastError     string           `json:"last_error,omitempty"`
@@ -152,21 +158,71 @@ type Delivery struct {
 	Attempts      []sluice.Attempt `json:"attempts,omitempty"` // of one delivery, oldest first; not in lists
 }
 
+// Head is the first event of a parked lane, for which the others wait.
+type Head struct {
+	EventID       string    `json:"event_id,omitempty"`
+	Seq           uint64    `json:"seq"`
+	Attempts      int       `json:"attempts"`
+	LastError     string    `json:"last_error,omitempty"`
+	NextAttemptAt time.Time `json:"next_attempt_at"`
+}
+
 // DeliveriesQuery says which deliveries are wanted; everything is optional.
 type DeliveriesQuery struct {
-	State  string // delivered, retrying or dead
-	Since  string // those of events after this: a sequence, "-1" (the beginning) or an RFC 3339 time
+	State  string         // delivered, retrying, dead, or failed: the last two
+	Since  string         // those of events after this: a sequence, "-1" (the beginning) or an RFC 3339 time
+	Until  time.Time      // attempts up to this time
+	Path   sluice.Pattern // of events of these paths
+	Types  []string       // of events of these types
 	Limit  int
 	Cursor string // Page.Next of the part before
 }
 
 // Deliveries returns a subscription's deliveries, newest first.
 func (c *Client) Deliveries(ctx context.Context, id string, q DeliveriesQuery) (Page[Delivery], error) {
-	query := params("state", q.State, "since", q.Since, "limit", number(q.Limit), "cursor", q.Cursor)
+	until := ""
+	if !q.Until.IsZero() {
+		until = q.Until.UTC().Format(time.RFC3339Nano)
+	}
+	query := params("state", q.State, "since", q.Since, "until", until, "path", string(q.Path),
+		"event_type", strings.Join(q.Types, ","), "limit", number(q.Limit), "cursor", q.Cursor)
 	return list[Delivery](ctx, c, join(subscriptions, id, "deliveries"), "deliveries", query)
 }
 
-// Delivery returns one delivery with its attempts. Code NotFound if there is none.
-func (c *Client) Delivery(ctx context.Context, id, eventID string) (Delivery, error) {
-	return send[Delivery](ctx, c, call{method: http.MethodGet, path: join(subscriptions, id, "deliveries", eventID)}, nil)
+// Delivery says what became of an event, named by its id or its sequence, with its attempts.
+// Code NotFound if nothing is known of it.
+func (c *Client) Delivery(ctx context.Context, id, event string) (Delivery, error) {
+	return send[Delivery](ctx, c, call{method: http.MethodGet, path: join(subscriptions, id, "deliveries", event)}, nil)
+}
+
+// RetryDelivery has an event sent again: at once if it is the head of a parked lane, else as a
+// replay of its own.
+func (c *Client) RetryDelivery(ctx context.Context, id, event string) (sluice.Replay, error) {
+	return send[sluice.Replay](ctx, c, call{method: http.MethodPost, path: join(subscriptions, id, "deliveries", event, "retry"), once: true}, nil)
+}
+
+// WindowQuery says which events of a replay window are wanted; everything is optional.
+type WindowQuery struct {
+	After string // those after this: a sequence, an event's id, "-1" (the window's beginning), "now" or an RFC 3339 time
+	Types []string
+	Limit int           // at most 1000; the server's default is 100
+	Wait  time.Duration // where there is none, for one to come; at most 30 s
+}
+
+// Window is a part of a subscription's replay window.
+type Window struct {
+	Events        []sluice.Event `json:"events"`
+	NextAfter     string         `json:"next_after"` // for WindowQuery.After
+	ReplayWindowS int64          `json:"replay_window_s"`
+}
+
+// SubscriptionEvents returns the events that a subscription gets, in the order of the log, as
+// far as its replay window goes back. Code WindowExceeded if events after After are outside it.
+func (c *Client) SubscriptionEvents(ctx context.Context, id string, q WindowQuery) (Window, error) {
+	wait := ""
+	if q.Wait > 0 {
+		wait = q.Wait.String()
+	}
+	query := params("after", q.After, "types", strings.Join(q.Types, ","), "limit", number(q.Limit), "wait", wait)
+	return send[Window](ctx, c, call{method: http.MethodGet, path: join(subscriptions, id, "events"), query: query}, nil)
 }

@@ -17,7 +17,7 @@ type Path string
 
 // ParsePath returns s as a path. Code InvalidRequest if s is none.
 func ParsePath(s string) (Path, error) {
-	if err := checkPath(s); err != nil {
+	if err := checkPath("path", s); err != nil {
 		return "", err
 	}
 	if strings.Contains(s, "*") {
@@ -35,20 +35,21 @@ func (p Path) Reserved() bool {
 	return strings.HasPrefix(string(p), "/_sys") || strings.HasPrefix(string(p), "/$")
 }
 
-func checkPath(s string) error {
+// checkPath returns an error unless s has the form of a path; what says what it is called.
+func checkPath(what, s string) error {
 	switch {
 	case len(s) > MaxPathBytes:
-		return Errorf(InvalidRequest, "path is longer than %d bytes", MaxPathBytes)
+		return Errorf(InvalidRequest, "%s is longer than %d bytes", what, MaxPathBytes)
 	case !strings.HasPrefix(s, "/"):
-		return Errorf(InvalidRequest, "path %q does not start with /", s)
+		return Errorf(InvalidRequest, "%s %q does not start with /", what, s)
 	case s == "/":
-		return Errorf(InvalidRequest, "path / has no segment")
+		return Errorf(InvalidRequest, "%s / has no segment", what)
 	case strings.Count(s, "/") > MaxPathSegments:
-		return Errorf(InvalidRequest, "path has more than %d segments", MaxPathSegments)
+		return Errorf(InvalidRequest, "%s has more than %d segments", what, MaxPathSegments)
 	case !utf8.ValidString(s):
-		return Errorf(InvalidRequest, "path is not UTF-8")
+		return Errorf(InvalidRequest, "%s is not UTF-8", what)
 	case strings.ContainsFunc(s, control):
-		return Errorf(InvalidRequest, "path %q has a control character", s)
+		return Errorf(InvalidRequest, "%s %q has a control character", what, s)
 	}
 	return nil
 }

@@ -90,3 +90,12 @@ func TestNamespaceNames(t *testing.T) {
 		require.Equal(t, sluice.InvalidRequest, sluice.CodeOf(sluice.CheckNamespaceName(name)), name)
 	}
 }
+
+func TestAPatternThatIsWrongIsCalledAPattern(t *testing.T) {
+	t.Parallel()
+	for _, wrong := range []string{"orders/*", "/", "/\x00", "/\xff", "/" + strings.Repeat("a/", 32), "/" + strings.Repeat("a", 512)} {
+		_, err := sluice.ParsePattern(wrong)
+		require.ErrorContains(t, err, "pattern ")
+		require.NotContains(t, err.Error(), "path ")
+	}
+}

@@ -14,7 +14,7 @@ type Pattern string
 // as part of a segment.
 func ParsePattern(s string) (Pattern, error) {
 	s = strings.ReplaceAll(strings.ReplaceAll(s, "%2A", "*"), "%2a", "*")
-	if err := checkPath(s); err != nil {
+	if err := checkPath("pattern", s); err != nil {
 		return "", err
 	}
 	segs := Pattern(s).Segments()

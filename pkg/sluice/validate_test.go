@@ -98,7 +98,7 @@ func TestSubscriptionsThatAreNotSayWhatWouldBeRight(t *testing.T) {
 	}{
 		"no namespace":       {func(s *sluice.Subscription) { s.Namespace = "" }, "namespace"},
 		"another mode":       {func(s *sluice.Subscription) { s.Mode = "carrier-pigeon" }, "use push"},
-		"no pattern":         {func(s *sluice.Subscription) { s.Pattern = "" }, "path"},
+		"no pattern":         {func(s *sluice.Subscription) { s.Pattern = "" }, "pattern \"\" does not start with /"},
 		"not canonical":      {func(s *sluice.Subscription) { s.Pattern = "/a/**/**" }, `write it as "/a/**"`},
 		"no address":         {func(s *sluice.Subscription) { s.Endpoint.URL = "" }, "endpoint.url"},
 		"half an address":    {func(s *sluice.Subscription) { s.Endpoint.URL = "/hook" }, "absolute"},

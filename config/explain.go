@@ -1,0 +1,101 @@
+package config
+
+import (
+	"bytes"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"maps"
+	"reflect"
+	"slices"
+	"strings"
+
+	"sigs.k8s.io/yaml"
+
+	"github.com/sluice-io/sluice/pkg/sluice"
+)
+
+// decode reads a file over the settings. An error says which setting is wrong and what it may
+// be, in the words of the file.
+func (c *Config) decode(data []byte) error {
+	encoded, err := yaml.YAMLToJSONStrict(data)
+	if err != nil {
+		text := strings.TrimPrefix(err.Error(), "yaml: ")
+		return errors.New("not YAML: " + strings.Join(strings.Fields(strings.TrimPrefix(text, "unmarshal errors:")), " "))
+	}
+	decoder := json.NewDecoder(bytes.NewReader(encoded))
+	decoder.UseNumber()
+	var file any
+	if err := decoder.Decode(&file); err != nil {
+		return fmt.Errorf("not YAML: %w", err)
+	}
+	if file == nil {
+		return nil // it is empty
+	}
+	if err := checkValue("", file, reflect.TypeFor[Config]()); err != nil {
+		return err
+	}
+	return json.Unmarshal(encoded, c)
+}
+
+// checkValue returns an error unless a setting, or a group of them, may have the value.
+func checkValue(name string, value any, kind reflect.Type) error {
+	if value == nil {
+		return nil // as good as not there
+	}
+	if kind.Kind() == reflect.Struct {
+		return checkGroup(name, value, kind)
+	}
+	encoded, err := json.Marshal(value)
+	if err != nil {
+		return fmt.Errorf("setting %s: %w", name, err)
+	}
+	if err := json.Unmarshal(encoded, reflect.New(kind).Interface()); err != nil {
+		return fmt.Errorf("setting %s: %w", name, wrongValue(string(encoded), kind, err))
+	}
+	return nil
+}
+
+func checkGroup(name string, value any, kind reflect.Type) error {
+	known := map[string]reflect.Type{}
+	for field := range kind.Fields() {
+		known[field.Tag.Get("json")] = field.Type
+	}
+	names := strings.Join(slices.Sorted(maps.Keys(known)), ", ")
+	group, ok := value.(map[string]any)
+	if !ok && name == "" {
+		return fmt.Errorf("it has to be a group of settings: %s", names)
+	}
+	if !ok {
+		return fmt.Errorf("setting %s is a group of settings: %s", name, names)
+	}
+	var errs []error
+	for _, key := range slices.Sorted(maps.Keys(group)) {
+		place := strings.TrimPrefix(name+"."+key, ".")
+		if inner, ok := known[key]; ok {
+			errs = append(errs, checkValue(place, group[key], inner))
+		} else {
+			errs = append(errs, fmt.Errorf("setting %s is unknown; known here are %s", place, names))
+		}
+	}
+	return errors.Join(errs...)
+}
+
+// wrongValue says what a setting may be instead.
+func wrongValue(value string, kind reflect.Type, err error) error {
+	if e, ok := errors.AsType[*sluice.Error](err); ok {
+		return e
+	}
+	var want string
+	switch kind.Kind() { //nolint:exhaustive // no setting is of another kind
+	case reflect.Bool:
+		want = "true or false"
+	case reflect.Int, reflect.Int64:
+		want = "a whole number below 2^63, such as 8388608"
+	case reflect.Slice:
+		want = `a list such as ["a", "b"]`
+	default:
+		want = "a text; put it in quotes"
+	}
+	return fmt.Errorf("%s is not %s", value, want)
+}

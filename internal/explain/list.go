@@ -1,0 +1,296 @@
+package explain
+
+import (
+	"cmp"
+	"context"
+	"fmt"
+	"slices"
+	"time"
+
+	"github.com/sluice-io/sluice/pkg/sluice"
+)
+
+// Bounds of one list.
+const (
+	maxPages = 10     // of the log of attempts
+	maxDead  = 10_000 // dead letters looked at for those that failed and wait no more
+)
+
+// Query chooses deliveries. Limit is required.
+type Query struct {
+	sluice.HistoryQuery
+
+	States []State // any of them; none: all
+	Cursor string  // Next of the page before
+}
+
+func (q *Query) wants(s State) bool { return len(q.States) == 0 || slices.Contains(q.States, s) }
+
+// Page is a part of a list.
+type Page struct {
+	Deliveries []Delivery
+	Next       string // for Cursor; empty: there are no more
+}
+
+// cursor is how far each of the sources of a list was shown.
+type cursor struct {
+	attempts, letters uint64 // the place of the last one; 0: none was; 1: all were
+	lanes             int    // how many were
+}
+
+// exhausted is the place before which there is nothing.
+const exhausted = 1
+
+func parseCursor(text string) (cursor, error) {
+	var c cursor
+	if text == "" {
+		return c, nil
+	}
+	if _, err := fmt.Sscanf(text, "%d.%d.%d", &c.attempts, &c.letters, &c.lanes); err != nil || c.lanes < 0 || c.String() != text {
+		return c, sluice.Errorf(sluice.InvalidRequest, "cursor %q is not one of this list; send next_cursor as it was given", text).With("field", "cursor")
+	}
+	return c, nil
+}
+
+// String returns the cursor in the form that parseCursor reads.
+func (c cursor) String() string { return fmt.Sprintf("%d.%d.%d", c.attempts, c.letters, c.lanes) }
+
+// entry is a delivery of a list, with where it comes from.
+type entry struct {
+	d     Delivery
+	at    time.Time // when something last happened to it
+	place uint64
+}
+
+// listing is one list while it is made.
+type listing struct {
+	e     *Explainer
+	sub   *sluice.Subscription
+	q     Query
+	from  cursor
+	lanes []sluice.Parked
+	dead  map[uint64]sluice.Reason // read when it is needed
+}
+
+// List returns a subscription's deliveries by what last happened to them, newest first: by
+// their last attempt, which may be on several pages; where there was none, or it is no longer
+// in the log, by their dead letter; and lanes that wait although their attempts are forgotten.
+func (e *Explainer) List(ctx context.Context, sub *sluice.Subscription, q Query) (Page, error) {
+	l := listing{e: e, sub: sub, q: q}
+	var err error
+	if l.from, err = parseCursor(q.Cursor); err != nil {
+		return Page{}, err
+	}
+	if l.lanes, err = e.history.ParkedLanes(ctx, sub); err != nil {
+		return Page{}, err
+	}
+	attempts, moreAttempts, err := l.attempts(ctx)
+	if err != nil {
+		return Page{}, err
+	}
+	letters, moreLetters, err := l.letters(ctx)
+	if err != nil {
+		return Page{}, err
+	}
+	lanes, err := l.forgotten(ctx)
+	if err != nil {
+		return Page{}, err
+	}
+	return l.merge(attempts, letters, lanes, cursor{attempts: moreAttempts, letters: moreLetters}), nil
+}
+
+// gather reads pages until there are enough entries, and returns the place to go on at.
+func gather[T any](before uint64, limit int,
+	read func(before uint64, limit int) ([]sluice.Placed[T], uint64, error), take func(*T) (entry, bool, error),
+) (found []entry, next uint64, err error) {
+	if before == exhausted {
+		return nil, exhausted, nil
+	}
+	for range maxPages {
+		page, older, err := read(before, limit-len(found))
+		if err != nil {
+			return nil, 0, err
+		}
+		if found, err = pick(found, page, take); err != nil {
+			return nil, 0, err
+		}
+		if before = older; older == 0 {
+			return found, exhausted, nil
+		}
+		if len(found) >= limit {
+			break
+		}
+	}
+	return found, before, nil
+}
+
+// pick adds the entries of a page that are taken.
+func pick[T any](found []entry, page []sluice.Placed[T], take func(*T) (entry, bool, error)) ([]entry, error) {
+	for i := range page {
+		ent, ok, err := take(&page[i].Value)
+		if err != nil {
+			return nil, err
+		}
+		if ok {
+			ent.place = page[i].Place
+			found = append(found, ent)
+		}
+	}
+	return found, nil
+}
+
+// attempts returns deliveries by their last attempt, and the place to go on at.
+func (l *listing) attempts(ctx context.Context) (found []entry, next uint64, err error) {
+	seen := map[uint64]bool{}
+	return gather(l.from.attempts, l.q.Limit, func(before uint64, limit int) ([]sluice.Placed[sluice.Attempt], uint64, error) {
+		return l.e.history.Attempts(ctx, l.sub, l.page(before, limit))
+	}, func(a *sluice.Attempt) (entry, bool, error) {
+		if seen[a.Seq] {
+			return entry{}, false, nil
+		}
+		seen[a.Seq] = true
+		return l.attempted(ctx, a)
+	})
+}
+
+// page returns the query for one page of a source.
+func (l *listing) page(before uint64, limit int) sluice.HistoryQuery {
+	q := l.q.HistoryQuery
+	q.Before, q.Limit = before, limit
+	return q
+}
+
+// attempted returns the delivery of an attempt, if it is wanted and not shown otherwise.
+func (l *listing) attempted(ctx context.Context, a *sluice.Attempt) (entry, bool, error) {
+	ent := entry{d: Delivery{EventID: a.EventID, Seq: a.Seq, Path: a.Path, Type: a.Type}, at: a.StartedAt}
+	ent.d.attempted(a)
+	if ent.d.State == Retrying {
+		shown, err := l.waits(ctx, &ent.d)
+		if err != nil || !shown {
+			return ent, false, err
+		}
+	}
+	return ent, l.q.wants(ent.d.State), nil
+}
+
+// waits enters what became of a delivery whose attempt was to be repeated: its lane says when,
+// or there is a dead letter, which is shown for itself.
+func (l *listing) waits(ctx context.Context, d *Delivery) (shown bool, err error) {
+	for i := range l.lanes {
+		if lane := &l.lanes[i]; lane.FromSeq == d.Seq && lane.EventID == d.EventID {
+			d.NextAttemptAt = &lane.NextAt
+			return true, nil
+		}
+	}
+	if l.dead == nil {
+		letters, _, err := l.e.history.LetterHistory(ctx, l.sub, sluice.HistoryQuery{Limit: maxDead})
+		if err != nil {
+			return false, err
+		}
+		l.dead = map[uint64]sluice.Reason{}
+		for i := range letters {
+			l.dead[letters[i].Value.Seq] = letters[i].Value.Reason
+		}
+	}
+	if l.dead[d.Seq] == sluice.Expired {
+		return false, nil
+	}
+	if l.sub.State == sluice.Cancelled {
+		d.State, d.Reason, d.NextAttemptAt = Dead, l.sub.Reason, nil
+	}
+	return true, nil
+}
+
+// letters returns deliveries that no attempt shows, by their dead letter.
+func (l *listing) letters(ctx context.Context) (found []entry, next uint64, err error) {
+	if !l.q.wants(Dead) {
+		return nil, exhausted, nil
+	}
+	first, err := l.e.history.FirstAttemptAt(ctx, l.sub)
+	if err != nil {
+		return nil, 0, err
+	}
+	return gather(l.from.letters, l.q.Limit, func(before uint64, limit int) ([]sluice.Placed[sluice.DeadLetter], uint64, error) {
+		return l.e.history.LetterHistory(ctx, l.sub, l.page(before, limit))
+	}, func(letter *sluice.DeadLetter) (entry, bool, error) {
+		shown := letter.Attempts == 0 || letter.Reason == sluice.Expired || first.IsZero() || letter.At.Before(first)
+		return entry{d: buried(letter), at: letter.At}, shown, nil
+	})
+}
+
+func buried(letter *sluice.DeadLetter) Delivery {
+	d := Delivery{
+		EventID: letter.EventID, Seq: letter.Seq, LastSeq: letter.LastSeq, Path: letter.Path, State: Dead,
+		Reason: string(letter.Reason), AttemptCount: letter.Attempts, LastError: letter.LastError,
+	}
+	if letter.Event != nil {
+		d.Type = letter.Event.Type
+	}
+	return d
+}
+
+// forgotten returns parked lanes of whose heads the log has no attempt any more.
+func (l *listing) forgotten(ctx context.Context) ([]entry, error) {
+	if !l.q.wants(Retrying) {
+		return nil, nil
+	}
+	lanes, err := l.e.history.Forgotten(ctx, l.sub, l.lanes)
+	if err != nil {
+		return nil, err
+	}
+	var found []entry
+	for i := range lanes {
+		lane := &lanes[i]
+		if !l.q.Wants(lane.EventID, lane.FromSeq, lane.Path, "", lane.FirstFailedAt) {
+			continue
+		}
+		found = append(found, entry{at: lane.FirstFailedAt, place: uint64(i + 1), d: Delivery{
+			EventID: lane.EventID, Seq: lane.FromSeq, Path: lane.Path, State: Retrying,
+			AttemptCount: lane.Attempts, LastError: lane.LastError, NextAttemptAt: &lane.NextAt,
+		}})
+	}
+	slices.SortFunc(found, func(a, b entry) int {
+		return cmp.Or(b.at.Compare(a.at), cmp.Compare(a.d.Seq, b.d.Seq))
+	})
+	return found[min(l.from.lanes, len(found)):], nil
+}
+
+// merge returns the newest of three lists; all says where the first two go on once all that
+// was read of them is shown.
+func (l *listing) merge(attempts, letters, lanes []entry, all cursor) Page {
+	rest := [3][]entry{attempts, letters, lanes}
+	page := Page{Deliveries: []Delivery{}}
+	for len(page.Deliveries) < l.q.Limit {
+		var newest *[]entry
+		for i := range rest {
+			if len(rest[i]) > 0 && (newest == nil || rest[i][0].at.After((*newest)[0].at)) {
+				newest = &rest[i]
+			}
+		}
+		if newest == nil {
+			break
+		}
+		page.Deliveries = append(page.Deliveries, (*newest)[0].d)
+		*newest = (*newest)[1:]
+	}
+	next := cursor{
+		attempts: goOn(attempts, len(attempts)-len(rest[0]), l.from.attempts, all.attempts),
+		letters:  goOn(letters, len(letters)-len(rest[1]), l.from.letters, all.letters),
+		lanes:    l.from.lanes + len(lanes) - len(rest[2]),
+	}
+	if next.attempts != exhausted || next.letters != exhausted || len(rest[2]) > 0 {
+		page.Next = next.String()
+	}
+	return page
+}
+
+// goOn returns the place at which a source goes on of which some entries were taken.
+func goOn(source []entry, taken int, before, all uint64) uint64 {
+	switch taken {
+	case len(source):
+		return all
+	case 0:
+		return before
+	}
+	return source[taken-1].place
+}

@@ -1,0 +1,316 @@
+package explain
+
+import (
+	"fmt"
+	"strings"
+	"time"
+
+	"github.com/sluice-io/sluice/internal/filter"
+	"github.com/sluice-io/sluice/pkg/sluice"
+)
+
+// State is where an event is on its way to a subscription.
+type State string
+
+// The states. Lists have the first three.
+const (
+	Delivered   State = "delivered"    // settled by a 2xx
+	Retrying    State = "retrying"     // failed, and there is another attempt to come
+	Dead        State = "dead"         // given up
+	Waiting     State = "waiting"      // behind others of its parked lane
+	Backlog     State = "backlog"      // the subscription has not come to it yet
+	InFlight    State = "in_flight"    // handed out and not settled
+	NotWanted   State = "not_wanted"   // pattern, filter or start leave it out
+	Ended       State = "ended"        // the subscription was cancelled before its turn
+	NotKept     State = "not_kept"     // it left the log, and there is no record of it
+	NotRecorded State = "not_recorded" // passed, and there is no record of an attempt
+)
+
+// Reasons of states other than dead, whose reasons are those of dead letters.
+const (
+	reasonPattern = "pattern"
+	reasonFilter  = "filter"
+	reasonStart   = "before_start"
+)
+
+// Delivery is one event on its way to one subscription.
+type Delivery struct {
+	EventID       string           `json:"event_id"` // empty for a range that was lost unseen
+	Seq           uint64           `json:"seq"`
+	LastSeq       uint64           `json:"last_seq,omitempty"` // of a range that was given up
+	Path          sluice.Path      `json:"path"`
+	Type          string           `json:"type"`
+	State         State            `json:"state"`
+	Reason        string           `json:"reason,omitempty"`
+	Explanation   string           `json:"explanation,omitempty"` // of one delivery; not in lists
+	Behind        *Head            `json:"behind,omitempty"`      // whom it waits for
+	AttemptCount  int              `json:"attempt_count"`
+	LastStatus    int              `json:"last_status,omitempty"`
+	LastError     string           `json:"last_error,omitempty"`
+	LastAttemptAt time.Time        `json:"last_attempt_at,omitzero"`
+	NextAttemptAt *time.Time       `json:"next_attempt_at,omitempty"`
+	Attempts      []sluice.Attempt `json:"attempts,omitempty"` // of one delivery, oldest first; not in lists
+}
+
+// Head is the first event of a parked lane.
+type Head struct {
+	EventID       string    `json:"event_id,omitempty"`
+	Seq           uint64    `json:"seq"`
+	Attempts      int       `json:"attempts"`
+	LastError     string    `json:"last_error,omitempty"`
+	NextAttemptAt time.Time `json:"next_attempt_at"`
+}
+
+// question is an answer while it is found.
+type question struct {
+	sub *sluice.Subscription
+	t   *sluice.Trail
+	now time.Time
+	d   *Delivery
+}
+
+// Why says what became of an event, as far as its trail tells. The first thing that is certain
+// is the answer: what was recorded goes before what follows from where the event lies.
+func Why(sub *sluice.Subscription, t *sluice.Trail, now time.Time) Delivery {
+	d := Delivery{EventID: t.EventID, Seq: t.Seq, Path: t.Path, Type: t.Type, Attempts: t.Attempts}
+	if n := len(t.Attempts); n > 0 {
+		d.attempted(&t.Attempts[n-1])
+		d.NextAttemptAt = nil
+	}
+	q := question{sub: sub, t: t, now: now, d: &d}
+	for _, known := range []func() bool{
+		q.delivered, q.dead, q.retrying, q.notKept, q.notWanted, q.ended, q.behind, q.notReached, q.inFlight,
+	} {
+		if known() {
+			return d
+		}
+	}
+	return q.say(NotRecorded, "", "Its turn is over and no attempt is recorded: the filter did not match then, or its attempts are no longer in the log.")
+}
+
+func (q *question) say(state State, reason, format string, args ...any) Delivery {
+	q.d.State, q.d.Reason, q.d.Explanation = state, reason, fmt.Sprintf(format, args...)
+	return *q.d
+}
+
+// attempted enters the last attempt.
+func (d *Delivery) attempted(a *sluice.Attempt) {
+	d.AttemptCount, d.LastStatus, d.LastError, d.LastAttemptAt = a.Number, a.Status, a.Error, a.StartedAt
+	switch v := a.Verdict; {
+	case v.Dead != "":
+		d.State, d.Reason = Dead, string(v.Dead)
+	case v.Settled:
+		d.State = Delivered
+	case v.Cancel:
+		d.State, d.Reason = Dead, string(sluice.EndpointGone)
+	default:
+		d.State = Retrying
+		if !v.Again.IsZero() {
+			d.NextAttemptAt = &v.Again
+		}
+	}
+}
+
+func (q *question) delivered() bool {
+	for i := range q.t.Attempts {
+		if a := &q.t.Attempts[i]; a.Verdict.Settled {
+			q.d.attempted(a)
+			q.say(Delivered, "", "Attempt %d at %s was answered with status %d.", a.Number, moment(a.StartedAt), a.Status)
+			return true
+		}
+	}
+	return false
+}
+
+// dead looks for a dead letter that no later attempt has overtaken, or an attempt that was the
+// last one.
+func (q *question) dead() bool {
+	letter := q.t.Dead
+	if letter != nil && q.d.State == Retrying && q.d.LastAttemptAt.After(letter.At) {
+		return false
+	}
+	if letter == nil && q.d.State != Dead {
+		return false
+	}
+	reason, cause, at := sluice.Reason(q.d.Reason), q.d.LastError, q.d.LastAttemptAt
+	if letter != nil {
+		reason, cause, at = letter.Reason, letter.LastError, letter.At
+		q.d.LastSeq, q.d.AttemptCount = letter.LastSeq, max(q.d.AttemptCount, letter.Attempts)
+		q.d.LastError = cause
+	}
+	q.say(Dead, string(reason), "Given up at %s: %s.", moment(at), q.obituary(reason, cause))
+	return true
+}
+
+// obituary says why a delivery was given up.
+func (q *question) obituary(reason sluice.Reason, cause string) string {
+	var said string
+	switch reason {
+	case sluice.Exhausted:
+		said = fmt.Sprintf("none of its %d attempts succeeded", q.d.AttemptCount)
+	case sluice.Expired:
+		said = "it left the log before it could be sent; the namespace's retention is shorter than what it had to wait"
+	case sluice.NotSendable:
+		said = "the request could not be made, and never can"
+	case sluice.EndpointGone:
+		said = "the endpoint answered 410, which ended the subscription"
+	case sluice.FilterError:
+		said = "nobody can tell whether the filter matches"
+	case sluice.Malformed:
+		said = "what was published is no event that can be read"
+	default:
+		said = "the reason is " + string(reason)
+	}
+	if cause == "" {
+		return said
+	}
+	return said + " (" + strings.TrimSuffix(cause, ".") + ")"
+}
+
+// retrying looks at the lane, which knows better than the log of attempts: it may have been
+// told to hurry.
+func (q *question) retrying() bool {
+	lane := q.t.Lane
+	if lane != nil && lane.FromSeq == q.d.Seq && lane.Attempts > 0 {
+		q.d.AttemptCount, q.d.LastError, q.d.NextAttemptAt = lane.Attempts, lane.LastError, &lane.NextAt
+		q.say(Retrying, "", "Attempt %d failed%s; %s.%s", lane.Attempts, because(lane.LastError), q.due(lane), q.stopped())
+		return true
+	}
+	if q.d.State != Retrying {
+		return false
+	}
+	if q.sub.State == sluice.Cancelled {
+		q.say(Ended, q.sub.Reason, "Attempt %d failed%s; then the subscription was cancelled, and nothing more is sent.", q.d.AttemptCount, because(q.d.LastError))
+		return true
+	}
+	q.say(Retrying, "", "Attempt %d failed%s; its lane is about to be parked or is being sent.%s", q.d.AttemptCount, because(q.d.LastError), q.stopped())
+	return true
+}
+
+func (q *question) notKept() bool {
+	if q.t.Event != nil {
+		return false
+	}
+	q.say(NotKept, "", "The log no longer has it (it begins at sequence %d), and no record says what became of it.", q.t.FirstSeq)
+	return true
+}
+
+func (q *question) notWanted() bool {
+	switch start := q.sub.From; {
+	case q.t.Path == "" || !q.sub.Pattern.Match(q.t.Path):
+		q.say(NotWanted, reasonPattern, "The pattern %s does not match its path.", q.sub.Pattern)
+	case start.Kind == sluice.StartTime && q.t.Event.Stored.Before(start.Time):
+		q.say(NotWanted, reasonStart, "It was published at %s; the subscription begins with what came from %s on.", moment(q.t.Event.Stored), moment(start.Time))
+	case start.Kind == sluice.StartSeq && q.d.Seq < start.Seq:
+		q.say(NotWanted, reasonStart, "It was published before the subscription began, which is at sequence %d.", start.Seq)
+	case start.Kind == sluice.StartLastPerPath && q.t.Later > 0 && q.t.Later < start.Seq:
+		q.say(NotWanted, reasonStart, "It was not the last event of its path when the subscription began; that one came later, at sequence %d or after.", q.t.Later)
+	default:
+		return q.filtered()
+	}
+	return true
+}
+
+// filtered looks for the dimension of the filter that leaves the event out.
+func (q *question) filtered() bool {
+	f, e := q.sub.Filter, q.t.Event
+	for _, dimension := range []struct {
+		filter sluice.Filter
+		said   string
+	}{
+		{sluice.Filter{Types: f.Types}, fmt.Sprintf("its type is %q, and the filter wants %s", e.Type, strings.Join(f.Types, ", "))},
+		{sluice.Filter{Sources: f.Sources}, fmt.Sprintf("its source is %q, and the filter wants %s", e.Source, strings.Join(f.Sources, ", "))},
+		{sluice.Filter{Subjects: f.Subjects}, fmt.Sprintf("its subject is %q, and the filter wants %s", e.Subject, strings.Join(f.Subjects, ", "))},
+		{sluice.Filter{Labels: f.Labels}, "its labels are not those that the filter wants"},
+		{sluice.Filter{CEL: f.CEL}, "the expression " + f.CEL + " is not true for it"},
+	} {
+		matches, err := filter.Compile(dimension.filter)
+		if err != nil {
+			return false // the subscription does not run
+		}
+		if ok, err := matches.Match(e); err == nil && !ok {
+			q.say(NotWanted, reasonFilter, "The filter does not match: %s.", dimension.said)
+			return true
+		}
+	}
+	return false
+}
+
+func (q *question) ended() bool {
+	if q.sub.State != sluice.Cancelled {
+		return false
+	}
+	q.say(Ended, q.sub.Reason, "The subscription was cancelled%s before it was sent; nothing more is.", because(q.sub.Reason))
+	return true
+}
+
+func (q *question) behind() bool {
+	lane := q.t.Lane
+	if lane == nil || lane.FromSeq > q.d.Seq {
+		return false
+	}
+	q.d.NextAttemptAt = &lane.NextAt
+	if lane.FromSeq == q.d.Seq {
+		q.say(Waiting, "", "It is the next of its lane, which was set aside so that others could go on; %s.%s", q.due(lane), q.stopped())
+		return true
+	}
+	q.d.Behind = &Head{EventID: lane.EventID, Seq: lane.FromSeq, Attempts: lane.Attempts, LastError: lane.LastError, NextAttemptAt: lane.NextAt}
+	head := fmt.Sprintf("event %s (sequence %d)", lane.EventID, lane.FromSeq)
+	if lane.EventID == "" {
+		head = fmt.Sprintf("sequence %d", lane.FromSeq)
+	}
+	if lane.Attempts == 0 {
+		q.say(Waiting, "", "It waits for its turn: its lane was parked and is being sent again, from %s on.%s", head, q.stopped())
+		return true
+	}
+	q.say(Waiting, "", "It waits behind %s, whose attempt %d failed%s; %s.%s", head, lane.Attempts, because(lane.LastError), q.due(lane), q.stopped())
+	return true
+}
+
+func (q *question) notReached() bool {
+	if q.d.Seq <= q.t.Handed {
+		return false
+	}
+	if q.sub.State == sluice.Active {
+		q.say(Backlog, "", "The subscription has not come to it yet: its consumer is at sequence %d.", q.t.Handed)
+		return true
+	}
+	q.say(Backlog, string(q.sub.State), "It waits in the log.%s", q.stopped())
+	return true
+}
+
+func (q *question) inFlight() bool {
+	if q.d.Seq <= q.t.Settled {
+		return false
+	}
+	if q.sub.State != sluice.Active {
+		q.say(Backlog, string(q.sub.State), "It was handed out and not settled, and is handed out again.%s", q.stopped())
+		return true
+	}
+	q.say(InFlight, "", "It was handed out and is not settled: an attempt is under way, at it or at one before it.")
+	return true
+}
+
+func (q *question) due(lane *sluice.Parked) string {
+	if !lane.NextAt.After(q.now) {
+		return "the next attempt is due now"
+	}
+	return "the next attempt is due at " + moment(lane.NextAt)
+}
+
+// stopped adds that nothing is sent now.
+func (q *question) stopped() string {
+	if q.sub.State == sluice.Active {
+		return ""
+	}
+	return fmt.Sprintf(" The subscription is %s%s: nothing is sent until it is resumed.", q.sub.State, because(q.sub.Reason))
+}
+
+func because(cause string) string {
+	if cause == "" {
+		return ""
+	}
+	return " (" + cause + ")"
+}
+
+func moment(t time.Time) string { return t.UTC().Format(time.RFC3339) }

@@ -1,0 +1,72 @@
+package explain_test
+
+import (
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/sluice-io/sluice/internal/explain"
+	"github.com/sluice-io/sluice/pkg/sluice"
+)
+
+// Each case is what the trail of event e at sequence 7 of path /a says about it.
+func TestTheFirstThingThatIsCertainIsTheAnswer(t *testing.T) {
+	t.Parallel()
+	now := time.Date(2026, 11, 21, 12, 0, 0, 0, time.UTC)
+	later := now.Add(time.Hour)
+	event := &sluice.Event{ID: "e", Seq: 7, Path: "/a", Type: "t", Stored: now.Add(-time.Minute)}
+	lane := func(from uint64, attempts int) *sluice.Parked {
+		return &sluice.Parked{Path: "/a", FromSeq: from, EventID: "h", Attempts: attempts, NextAt: later, LastError: "status 500"}
+	}
+	failed := []sluice.Attempt{{EventID: "e", Seq: 7, Number: 1, StartedAt: now.Add(-time.Minute), Error: "status 500", Verdict: sluice.Verdict{Again: later}}}
+	letter := func(reason sluice.Reason) *sluice.DeadLetter {
+		return &sluice.DeadLetter{Seq: 7, Reason: reason, LastError: "because.", At: now}
+	}
+	tests := []struct {
+		name   string
+		sub    func(*sluice.Subscription)
+		trail  sluice.Trail
+		state  explain.State
+		reason string
+		want   string
+	}{
+		{"a success counts whatever came after", nil, sluice.Trail{Event: event, Dead: letter(sluice.Exhausted), Attempts: []sluice.Attempt{{Number: 2, Status: 204, StartedAt: now, Verdict: sluice.Verdict{Settled: true}}, failed[0]}}, "delivered", "", "Attempt 2 at 2026-11-21T12:00:00Z was answered with status 204."},
+		{"left the log before its second attempt", nil, sluice.Trail{Attempts: failed, Dead: letter(sluice.Expired)}, "dead", "expired", "it left the log before it could be sent; the namespace's retention is shorter than what it had to wait (because)."},
+		{"cannot be sent", nil, sluice.Trail{Event: event, Dead: letter(sluice.NotSendable)}, "dead", "refused", "the request could not be made"},
+		{"is no event", nil, sluice.Trail{Event: event, Dead: letter(sluice.Malformed)}, "dead", "invalid", "no event that can be read"},
+		{"a reason of a later version", nil, sluice.Trail{Event: event, Dead: letter("too_large")}, "dead", "too_large", "the reason is too_large (because)"},
+		{"the letter is gone, the attempt says it", nil, sluice.Trail{Event: event, Attempts: []sluice.Attempt{{Number: 3, Verdict: sluice.Verdict{Dead: sluice.Exhausted}}}}, "dead", "exhausted", "none of its 3 attempts succeeded"},
+		{"sent again after it was given up", nil, sluice.Trail{Event: event, Lane: lane(7, 1), Attempts: failed, Dead: &sluice.DeadLetter{Reason: sluice.Exhausted, At: now.Add(-time.Hour)}}, "retrying", "", "the next attempt is due at 2026-11-21T13:00:00Z."},
+		{"due", nil, sluice.Trail{Event: event, Lane: &sluice.Parked{FromSeq: 7, Attempts: 2, NextAt: now}}, "retrying", "", "Attempt 2 failed; the next attempt is due now."},
+		{"between the attempt and its lane's record", nil, sluice.Trail{Event: event, Attempts: failed}, "retrying", "", "its lane is about to be parked"},
+		{"failed, then cancelled", func(s *sluice.Subscription) { s.State, s.Reason = sluice.Cancelled, "endpoint_gone" }, sluice.Trail{Event: event, Attempts: failed}, "ended", "endpoint_gone", "then the subscription was cancelled"},
+		{"gone without a trace", nil, sluice.Trail{FirstSeq: 9}, "not_kept", "", "it begins at sequence 9"},
+		{"before a start in time", func(s *sluice.Subscription) { s.From = sluice.StartAt{Kind: sluice.StartTime, Time: now} }, sluice.Trail{Event: event}, "not_wanted", "before_start", "begins with what came from 2026-11-21T12:00:00Z on"},
+		{"not the last of its path", func(s *sluice.Subscription) { s.From = sluice.StartAt{Kind: sluice.StartLastPerPath, Seq: 10} }, sluice.Trail{Event: event, Later: 9}, "not_wanted", "before_start", "that one came later, at sequence 9"},
+		{"the last of its path", func(s *sluice.Subscription) { s.From = sluice.StartAt{Kind: sluice.StartLastPerPath, Seq: 10} }, sluice.Trail{Event: event, Later: 12}, "backlog", "", "its consumer is at sequence 0"},
+		{"another source", func(s *sluice.Subscription) { s.Filter.Sources = []string{"/x"} }, sluice.Trail{Event: event}, "not_wanted", "filter", `its source is "", and the filter wants /x`},
+		{"another subject", func(s *sluice.Subscription) { s.Filter.Subjects = []string{"x"} }, sluice.Trail{Event: event}, "not_wanted", "filter", `its subject is ""`},
+		{"other labels", func(s *sluice.Subscription) { s.Filter.Labels = map[string][]string{"l": {"x"}} }, sluice.Trail{Event: event}, "not_wanted", "filter", "its labels are not those"},
+		{"behind a head", nil, sluice.Trail{Event: event, Lane: lane(5, 2)}, "waiting", "", "It waits behind event h (sequence 5), whose attempt 2 failed (status 500); the next attempt is due at 2026-11-21T13:00:00Z."},
+		{"a lane that is caught up", nil, sluice.Trail{Event: event, Lane: lane(5, 0)}, "waiting", "", "is being sent again, from event h (sequence 5) on"},
+		{"a lane that was set aside", nil, sluice.Trail{Event: event, Lane: lane(7, 0)}, "waiting", "", "which was set aside so that others could go on"},
+		{"a lane that has passed it", nil, sluice.Trail{Event: event, Lane: lane(8, 1), Handed: 9, Settled: 9}, "not_recorded", "", "Its turn is over"},
+		{"under way", nil, sluice.Trail{Event: event, Handed: 9, Settled: 6}, "in_flight", "", "an attempt is under way"},
+		{"under way when it was disabled", func(s *sluice.Subscription) { s.State, s.Reason = sluice.Disabled, "it failed" }, sluice.Trail{Event: event, Handed: 9, Settled: 6}, "backlog", "disabled", "The subscription is disabled (it failed): nothing is sent until it is resumed."},
+	}
+	for _, tt := range tests {
+		t.Run(tt.name, func(t *testing.T) {
+			t.Parallel()
+			sub := &sluice.Subscription{Pattern: "/**", State: sluice.Active, From: sluice.StartAt{Kind: sluice.StartSeq, Seq: 1}}
+			if tt.sub != nil {
+				tt.sub(sub)
+			}
+			trail := tt.trail
+			trail.EventID, trail.Seq, trail.Path = "e", 7, "/a"
+			d := explain.Why(sub, &trail, now)
+			require.Equal(t, []any{tt.state, tt.reason}, []any{d.State, d.Reason}, d.Explanation)
+			require.Contains(t, d.Explanation, tt.want)
+		})
+	}
+}

@@ -1,0 +1,225 @@
+package natsstore
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"maps"
+	"slices"
+	"strconv"
+	"time"
+
+	"github.com/nats-io/nats.go/jetstream"
+
+	"github.com/sluice-io/sluice/pkg/sluice"
+	"github.com/sluice-io/sluice/streams"
+)
+
+// maxTrail bounds how many attempts at one event are read.
+const maxTrail = 1000
+
+// Trail returns what is known of an event, named by its id or its sequence, on its way to a
+// subscription. Code NotFound if nothing is: neither the log nor any record has it, and nothing
+// says that it was there.
+func (s *Store) Trail(ctx context.Context, sub *sluice.Subscription, name string) (sluice.Trail, error) {
+	var t sluice.Trail
+	info, err := s.eventsInfo(ctx, sub.Namespace)
+	if err != nil {
+		return t, err
+	}
+	t.FirstSeq = max(info.State.FirstSeq, 1)
+	if err := s.trailEvent(ctx, sub.Namespace, name, &t); err != nil {
+		return t, err
+	}
+	for _, add := range []func(context.Context, *sluice.Subscription, *sluice.Trail) error{
+		s.trailAttempts, s.trailDead, s.trailLane, s.trailConsumer, s.trailLater,
+	} {
+		if err := add(ctx, sub, &t); err != nil {
+			return t, err
+		}
+	}
+	if t.Event != nil || len(t.Attempts) > 0 || t.Dead != nil || t.Seq > 0 && t.Seq < t.FirstSeq {
+		return t, nil
+	}
+	if made, ok := uuidTime(name); ok && t.FirstSeq > 1 && made.Before(info.State.FirstTime) {
+		return t, nil
+	}
+	return t, sluice.Errorf(sluice.NotFound, "there is no event %q in %s, and no record of one", name, sub.Namespace)
+}
+
+// trailEvent finds the event, or at least what its name says.
+func (s *Store) trailEvent(ctx context.Context, ns, name string, t *sluice.Trail) error {
+	seq, err := strconv.ParseUint(name, 10, 64)
+	var e sluice.Event
+	if err == nil {
+		e, err = s.Event(ctx, ns, seq)
+		if sluice.CodeOf(err) == sluice.WindowExceeded {
+			t.Seq = seq
+		}
+	} else {
+		t.Seq, _ = placeOf(ns, name)
+	}
+	if err != nil {
+		t.EventID = name
+		e, err = s.EventByID(ctx, ns, name)
+	}
+	switch code := sluice.CodeOf(err); {
+	case err == nil:
+		t.EventID, t.Seq, t.Path, t.Type, t.Event = e.ID, e.Seq, e.Path, e.Type, &e
+	case code == sluice.InvalidRequest && e.Seq > 0: // it is there, and cannot be read
+		t.EventID, t.Seq, t.Path, t.Event = e.ID, e.Seq, e.Path, &e
+	case code != sluice.NotFound && code != sluice.WindowExceeded:
+		return err
+	}
+	return nil
+}
+
+// trailAttempts reads the attempts: by the event's id, and its place where that is known; or by
+// its place, if that is all that is known.
+func (s *Store) trailAttempts(ctx context.Context, sub *sluice.Subscription, t *sluice.Trail) error {
+	q := sluice.HistoryQuery{EventID: t.EventID, Limit: maxTrail}
+	if t.Event != nil {
+		q.Seq = t.Seq
+	}
+	found, _, err := s.Attempts(ctx, sub, q)
+	if err == nil && len(found) == 0 && t.Event == nil && t.Seq > 0 {
+		found, _, err = s.Attempts(ctx, sub, sluice.HistoryQuery{Seq: t.Seq, Limit: maxTrail})
+	}
+	for i := range found {
+		t.Attempts = append(t.Attempts, found[len(found)-1-i].Value)
+	}
+	if t.Event == nil && len(found) > 0 {
+		a := found[0].Value
+		t.EventID, t.Seq, t.Path, t.Type = a.EventID, a.Seq, a.Path, a.Type
+	}
+	return err
+}
+
+func (s *Store) trailDead(ctx context.Context, sub *sluice.Subscription, t *sluice.Trail) error {
+	found, _, err := s.letters(ctx, sub, sluice.HistoryQuery{Limit: 1}, func(d *sluice.DeadLetter) bool {
+		if t.Seq == 0 || d.EventID != "" && d.Seq == t.Seq {
+			return d.EventID == t.EventID
+		}
+		others := d.Path != "" && t.Path != "" && d.Path != t.Path
+		return d.Seq == t.Seq || t.Event == nil && d.Seq <= t.Seq && t.Seq <= d.LastSeq && !others
+	})
+	if err != nil || len(found) == 0 {
+		return err
+	}
+	t.Dead = &found[0].Value
+	if t.Seq == 0 {
+		t.Seq, t.Path = t.Dead.Seq, t.Dead.Path
+	}
+	if t.Type == "" && t.Dead.Event != nil && t.Dead.Event.ID == t.EventID {
+		t.Type = t.Dead.Event.Type
+	}
+	return nil
+}
+
+func (s *Store) trailLane(ctx context.Context, sub *sluice.Subscription, t *sluice.Trail) error {
+	if t.Path == "" {
+		return nil
+	}
+	record, _, err := s.lanes().Get(ctx, streams.LaneKey(sub.ID, sub.Policy.Ordering, t.Path, t.Seq))
+	if sluice.CodeOf(err) == sluice.NotFound {
+		return nil
+	}
+	if err != nil || !record.Since.Equal(sub.CreatedAt) {
+		return err
+	}
+	t.Lane = &record.Parked
+	if t.Lane.EventID != "" || t.Lane.FromSeq == t.Seq {
+		return nil
+	}
+	head, err := s.Event(ctx, sub.Namespace, t.Lane.FromSeq)
+	if err == nil && head.Path == t.Path {
+		t.Lane.EventID = head.ID
+	}
+	return nil // the head is named where it can be
+}
+
+func (s *Store) trailConsumer(ctx context.Context, sub *sluice.Subscription, t *sluice.Trail) error {
+	if sub.State == sluice.Cancelled || t.Path == "" {
+		return nil
+	}
+	all := streams.PushConsumers(sub)
+	want := all[0]
+	if len(all) == 2 && len(t.Path.Segments()) == len(sub.Pattern.Segments())-1 {
+		want = all[1]
+	}
+	c, err := s.js.Consumer(ctx, want.Stream, want.Name)
+	if errors.Is(err, jetstream.ErrConsumerNotFound) {
+		return nil // it is being made
+	}
+	if err != nil {
+		return fmt.Errorf("consumer %s: %w", want.Name, storeError(ctx, err))
+	}
+	info := c.CachedInfo()
+	t.Handed, t.Settled = info.Delivered.Stream, info.AckFloor.Stream
+	return nil
+}
+
+func (s *Store) trailLater(ctx context.Context, sub *sluice.Subscription, t *sluice.Trail) error {
+	if sub.From.Kind != sluice.StartLastPerPath || t.Event == nil || t.Path == "" {
+		return nil
+	}
+	next, err := s.leadersNextSeq(ctx, sub.Namespace, streams.Subject(sub.Namespace, t.Path), t.Seq+1)
+	t.Later = next
+	return err
+}
+
+// ParkedLanes returns the subscription's parked lanes, in no order, and changes nothing.
+func (s *Store) ParkedLanes(ctx context.Context, sub *sluice.Subscription) ([]sluice.Parked, error) {
+	own, _, err := s.laneRecords(ctx, sub, sub.ID)
+	lanes := make([]sluice.Parked, len(own))
+	for i := range own {
+		lanes[i] = own[i].Parked
+	}
+	return lanes, err
+}
+
+// Forgotten returns those of the lanes whose head was attempted and has no attempt in the log
+// any more.
+func (s *Store) Forgotten(ctx context.Context, sub *sluice.Subscription, lanes []sluice.Parked) ([]sluice.Parked, error) {
+	if len(lanes) == 0 {
+		return nil, nil
+	}
+	first, err := s.FirstAttemptAt(ctx, sub)
+	if err != nil {
+		return nil, err
+	}
+	old := map[uint64]sluice.Parked{}
+	for _, p := range lanes {
+		if p.Attempts > 0 && (first.IsZero() || p.FirstFailedAt.Before(first)) {
+			old[p.FromSeq] = p
+		}
+	}
+	if len(old) == 0 {
+		return nil, nil
+	}
+	b := backwards[sluice.Attempt]{
+		store: s, stream: streams.Attempts, subject: streams.AttemptsSubject(sub.Namespace, sub.ID), limit: len(old),
+		look: func(a *sluice.Attempt) (bool, bool) {
+			_, ok := old[a.Seq]
+			delete(old, a.Seq)
+			return ok, len(old) == 0
+		},
+	}
+	if _, _, err := b.read(ctx); err != nil {
+		return nil, err
+	}
+	return slices.Collect(maps.Values(old)), nil
+}
+
+// FirstAttemptAt returns when the first attempt was recorded that the log has of a subscription; zero
+// if it has none.
+func (s *Store) FirstAttemptAt(ctx context.Context, sub *sluice.Subscription) (time.Time, error) {
+	var at time.Time
+	err := s.scan(ctx, streams.Attempts, jetstream.ConsumerConfig{
+		FilterSubject: streams.AttemptsSubject(sub.Namespace, sub.ID), DeliverPolicy: jetstream.DeliverAllPolicy, HeadersOnly: true,
+	}, func(_ jetstream.Msg, meta *jetstream.MsgMetadata) (bool, error) {
+		at = meta.Timestamp
+		return false, nil
+	})
+	return at, err
+}
