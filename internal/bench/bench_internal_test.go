@@ -39,7 +39,7 @@ func TestBothSystemsDeliverEverythingOnce(t *testing.T) {
 	require.NoError(t, err, "%s", out)
 	p := smoke()
 	p.always = 1
-	rows, err := p.measure(t.Context(), binary, t.TempDir(), t.Logf)
+	rows, err := p.measure(t.Context(), env{binary, t.TempDir(), t.Logf})
 	require.NoError(t, err) // an event that does not arrive is an error
 	require.Len(t, rows, 4)
 	for _, r := range rows {
@@ -56,7 +56,7 @@ func TestBothSystemsDeliverEverythingOnce(t *testing.T) {
 func TestASystemThatDoesNotStartIsAnError(t *testing.T) {
 	t.Parallel()
 	p := smoke()
-	_, err := p.measure(t.Context(), filepath.Join(t.TempDir(), "none"), t.TempDir(), t.Logf)
+	_, err := p.measure(t.Context(), env{filepath.Join(t.TempDir(), "none"), t.TempDir(), t.Logf})
 	require.ErrorContains(t, err, "no such file")
 }
 
