@@ -254,8 +254,13 @@ func (b *bed) attempts(ctx context.Context, id string) (all []sluice.Attempt, er
 	if err != nil {
 		return nil, err
 	}
+	msgs, err := consumer.Messages()
+	if err != nil {
+		return nil, err
+	}
+	defer msgs.Stop()
 	for left := info.NumPending; left > 0; left-- {
-		msg, err := consumer.Next(jetstream.FetchMaxWait(stopLimit))
+		msg, err := msgs.Next(jetstream.NextContext(ctx))
 		if err != nil {
 			return nil, fmt.Errorf("attempt log, %d left: %w", left, err)
 		}
