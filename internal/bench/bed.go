@@ -67,9 +67,9 @@ func (b *bed) close() error {
 }
 
 // serve starts Sluice, for development, which lets it send to loopback.
-func serve(ctx context.Context, binary, dir, sync string) (*process, *client.Client, error) {
+func serve(ctx context.Context, binary, dir, syncing string) (*process, *client.Client, error) {
 	cmd := command(ctx, binary, "serve", "--dev", "--data", dir, "--http", "127.0.0.1:0",
-		"--nats-listen", "127.0.0.1:0", "--sync", sync, "--log-level", "warn")
+		"--nats-listen", "127.0.0.1:0", "--sync", syncing, "--log-level", "warn")
 	p, at, err := launch(ctx, cmd, dir)
 	if err != nil {
 		return nil, nil, err
@@ -173,8 +173,8 @@ type watcher struct {
 	most reading // since it was last taken
 }
 
-// watch starts a watcher. It lists the parked lanes every second only if that is asked for with
-// a function, because that is work for the system that is measured.
+// watch starts a watcher. It counts the parked lanes every second if it is told how; that is
+// work for the system that is measured.
 func (b *bed) watch(ctx context.Context, id string, records func(context.Context, string) (int, error)) *watcher {
 	ctx, cancel := context.WithCancel(ctx)
 	w := &watcher{bed: b, id: id}
@@ -240,6 +240,15 @@ func (b *bed) records(ctx context.Context, id string) (n int, err error) {
 		n++
 	}
 	return n, nil
+}
+
+// rests waits until everything is recorded and no lane is parked, or for long enough.
+func (b *bed) rests(ctx context.Context, id string) error {
+	until := time.Now().Add(patience)
+	return poll(ctx, func() (bool, error) {
+		status, err := b.api.Status(ctx, id)
+		return status.Backlog == 0 && status.Parked == 0 || time.Now().After(until), err
+	})
 }
 
 // attempts returns what the attempt log has of the subscription, in its order.

@@ -117,6 +117,9 @@ func (p latePlan) round(ctx context.Context, e env, start func(context.Context, 
 	if b.api == nil {
 		return rows, nil
 	}
+	if err := b.rests(ctx, consumerName); err != nil {
+		return nil, err
+	}
 	log, err := b.attempts(ctx, consumerName)
 	return append(rows, lateOf(latenessOf(log), 0)), err
 }
@@ -151,10 +154,12 @@ func latenessOf(log []sluice.Attempt) (late []time.Duration) {
 	slices.SortStableFunc(log, func(a, b sluice.Attempt) int {
 		return cmp.Or(cmp.Compare(a.Seq, b.Seq), cmp.Compare(a.Number, b.Number))
 	})
-	for i := range log {
-		if i > 0 && log[i].Seq == log[i-1].Seq {
-			late = append(late, log[i].StartedAt.Sub(log[i-1].Verdict.Again))
+	var last sluice.Attempt
+	for _, a := range log {
+		if a.Seq == last.Seq {
+			late = append(late, a.StartedAt.Sub(last.Verdict.Again))
 		}
+		last = a
 	}
 	return late
 }

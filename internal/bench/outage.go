@@ -6,7 +6,7 @@ import (
 	"fmt"
 	"io"
 	"net/http"
-	"slices"
+	"strconv"
 	"strings"
 	"sync/atomic"
 	"time"
@@ -193,6 +193,9 @@ func (p outagePlan) count(r *outageRow, all []arrival, began, ended time.Time) {
 
 // read enters what the server says.
 func (p outagePlan) read(ctx context.Context, b *bed, r *outageRow, outage [2]time.Time) error {
+	if err := b.rests(ctx, consumerName); err != nil {
+		return err
+	}
 	status, err := b.api.Status(ctx, consumerName)
 	if err != nil {
 		return err
@@ -228,7 +231,7 @@ func (p outagePlan) print(w io.Writer, rows []outageRow) error {
 		cells.WriteString("\n")
 	}
 	number := func(name string, value func(r outageRow) int) {
-		line(name, func(r outageRow) string { return fmt.Sprint(value(r)) })
+		line(name, func(r outageRow) string { return strconv.Itoa(value(r)) })
 	}
 	line("", func(r outageRow) string { return string(r.weather) })
 	number("events", func(r outageRow) int { return r.events })
@@ -247,7 +250,7 @@ func (p outagePlan) print(w io.Writer, rows []outageRow) error {
 	line("which at the rate takes, s", func(r outageRow) string { return fmt.Sprintf("%.1f", r.floor.Seconds()) })
 	for i, name := range []string{"RSS MiB before", "during, at most", "afterwards, at most", "when all had arrived"} {
 		line(name, func(r outageRow) string {
-			return fmt.Sprintf("%.0f", mib(slices.Concat([]int64{r.before, r.peak, r.recovering, r.end})[i]))
+			return fmt.Sprintf("%.0f", mib([]int64{r.before, r.peak, r.recovering, r.end}[i]))
 		})
 	}
 	return write(w, text, cells.String())

@@ -68,11 +68,11 @@ func quick() plans {
 // kinds are the rows that can be asked for, in the order in which they are measured.
 func (p plans) kinds() []kind {
 	return []kind{
-		{"speed", func(ctx context.Context, e env, w io.Writer) error { return table(ctx, e, w, p.speed) }},
-		{"slow", func(ctx context.Context, e env, w io.Writer) error { return table(ctx, e, w, p.slow) }},
-		{"late", func(ctx context.Context, e env, w io.Writer) error { return table(ctx, e, w, p.late) }},
-		{"outage", func(ctx context.Context, e env, w io.Writer) error { return table(ctx, e, w, p.outage) }},
-		{"parked", func(ctx context.Context, e env, w io.Writer) error { return table(ctx, e, w, p.parked) }},
+		{"speed", runner(p.speed)},
+		{"slow", runner(p.slow)},
+		{"late", runner(p.late)},
+		{"outage", runner(p.outage)},
+		{"parked", runner(p.parked)},
 	}
 }
 
@@ -81,17 +81,20 @@ type kind struct {
 	run  func(ctx context.Context, e env, w io.Writer) error
 }
 
-// table measures and prints one kind of rows.
-func table[R any](ctx context.Context, e env, w io.Writer, p interface {
+// table is what measures and prints one kind of rows.
+type table[R any] interface {
 	measure(ctx context.Context, e env) ([]R, error)
 	print(w io.Writer, rows []R) error
-},
-) error {
-	rows, err := p.measure(ctx, e)
-	if err != nil {
-		return err
+}
+
+func runner[R any](t table[R]) func(ctx context.Context, e env, w io.Writer) error {
+	return func(ctx context.Context, e env, w io.Writer) error {
+		rows, err := t.measure(ctx, e)
+		if err != nil {
+			return err
+		}
+		return t.print(w, rows)
 	}
-	return p.print(w, rows)
 }
 
 // run measures the kinds of that names, separated by commas; all if there are none.
