@@ -44,8 +44,8 @@ soak: ## Run the tests of storing and delivering twenty times over (half an hour
 crash: ## Kill the server under load, again and again, and count what was lost
 	SLUICE_LONG=1 go test -run=TestCrash -count=1 -timeout=30m -v ./internal/app/
 
-bench: build ## Measure Sluice and a bare loop that only consumes and POSTs, in turn (two minutes)
-	go run ./internal/bench -sluice bin/sluice
+bench: build ## Measure Sluice and a bare loop, and Sluice in trouble (a quarter of an hour; ROWS=speed two minutes; OUTAGE=10m)
+	go run ./internal/bench -sluice bin/sluice -rows "$(ROWS)" -outage $(or $(OUTAGE),1m)
 
 fuzz: ## Run every fuzz test for FUZZTIME (20s)
 	scripts/fuzz $(FUZZTIME)

@@ -25,12 +25,14 @@ const loopEnv = "SLUICE_BENCH_LOOP"
 
 // loop is what anybody would write in an hour: a NATS server in the process, a durable
 // consumer, workers that POST the data and acknowledge. It signs nothing, keeps no order and
-// no log, and what fails comes again when its ack wait is over.
+// no log, and what fails comes again when its ack wait is over, or before if a timer says so.
 type loop struct {
 	Data   string `json:"data"`
 	Sync   string `json:"sync"`
 	URL    string `json:"url"`
 	Window int    `json:"window"`
+
+	Again time.Duration `json:"again"` // what fails is POSTed again after this; 0: when its ack wait is over
 }
 
 func runLoop(ctx context.Context, spec string) (err error) {
@@ -86,24 +88,49 @@ func (l loop) provision(ctx context.Context, nc *nats.Conn) (jetstream.Consumer,
 	if err != nil {
 		return nil, err
 	}
-	return stream.CreateConsumer(ctx, jetstream.ConsumerConfig{Durable: consumerName, AckPolicy: jetstream.AckExplicitPolicy})
+	return stream.CreateConsumer(ctx, jetstream.ConsumerConfig{
+		Durable: consumerName, AckPolicy: jetstream.AckExplicitPolicy,
+		MaxAckPending: -1, // what waits for its timer is unacknowledged
+	})
 }
 
 func (l loop) work(ctx context.Context, workers *sync.WaitGroup, messages <-chan jetstream.Msg) {
 	client := &http.Client{Transport: &http.Transport{MaxIdleConnsPerHost: l.Window}, Timeout: 15 * time.Second}
+	again := make(chan struct{}, l.Window) // as many at once as there are workers
 	for range l.Window {
 		workers.Go(func() {
 			for m := range messages {
-				if err := post(ctx, client, l.URL, m.Data()); err != nil {
-					fmt.Fprintln(os.Stderr, "post:", err)
+				if l.handle(ctx, client, m) || l.Again == 0 {
 					continue
 				}
-				if err := m.Ack(); err != nil {
-					fmt.Fprintln(os.Stderr, "ack:", err)
-				}
+				due := time.After(l.Again)
+				workers.Go(func() {
+					select {
+					case <-due:
+					case <-ctx.Done():
+						return
+					}
+					again <- struct{}{}
+					l.handle(ctx, client, m)
+					<-again
+				})
 			}
 		})
 	}
+}
+
+// handle reports whether the message was POSTed and acknowledged.
+func (l loop) handle(ctx context.Context, client *http.Client, m jetstream.Msg) bool {
+	if err := post(ctx, client, l.URL, m.Data()); err != nil {
+		if l.Again == 0 {
+			fmt.Fprintln(os.Stderr, "post:", err)
+		}
+		return false
+	}
+	if err := m.Ack(); err != nil {
+		fmt.Fprintln(os.Stderr, "ack:", err)
+	}
+	return true
 }
 
 func post(ctx context.Context, client *http.Client, url string, data []byte) error {

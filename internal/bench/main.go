@@ -1,14 +1,16 @@
 // Command bench knows how Sluice's speed is compared: with a bare loop that consumes a durable
 // consumer of JetStream and POSTs, without signatures, order, retries or a log, in the same run,
-// on the same machine, under the same load, in turn. It prints what it measured and judges
-// nothing.
+// on the same machine, under the same load, in turn; and how Sluice fares in trouble: beside a
+// slow endpoint, with deliveries to retry, through an outage, with parked lanes, each beside the
+// same without that trouble. It prints what it measured and judges nothing.
 //
-// Both systems are processes of their own, so that what they use can be told from what the load
-// uses; publishers and the receiver are in this one. Everything is on loopback and in a
+// The systems are processes of their own, so that what they use can be told from what the load
+// uses; publishers and receivers are in this one. Everything is on loopback and in a
 // temporary directory, and gone afterwards.
 package main
 
 import (
+	"cmp"
 	"context"
 	"flag"
 	"fmt"
@@ -36,24 +38,23 @@ func run(ctx context.Context, args []string, stdout, stderr io.Writer) error {
 	flags := flag.NewFlagSet("bench", flag.ContinueOnError)
 	flags.SetOutput(stderr)
 	binary := flags.String("sluice", "bin/sluice", "the `binary` of Sluice to measure")
-	quick := flags.Bool("quick", false, "only see whether it works")
+	short := flags.Bool("quick", false, "only see whether it works")
+	rows := flags.String("rows", "", "which `rows`: of speed,slow,late,outage,parked (all)")
+	down := flags.Duration("outage", 0, "how long the endpoint is down (1m, quick: 5s)")
 	if err := flags.Parse(args); err != nil {
 		return err
 	}
-	p := full()
-	if *quick {
-		p = smoke()
+	p := complete()
+	if *short {
+		p = quick()
 	}
+	p.outage.down = cmp.Or(*down, p.outage.down)
 	dir, err := os.MkdirTemp("", "sluice-bench-")
 	if err != nil {
 		return err
 	}
 	defer func() { _ = os.RemoveAll(dir) }() // it is a temporary directory
-	rows, err := p.measure(ctx, *binary, dir, func(format string, args ...any) {
+	return p.run(ctx, env{binary: *binary, dir: dir, progress: func(format string, args ...any) {
 		_, _ = fmt.Fprintf(stderr, format, args...) // nobody may be looking
-	})
-	if err != nil {
-		return err
-	}
-	return p.print(stdout, rows)
+	}}, *rows, stdout)
 }

@@ -66,7 +66,7 @@ type row struct {
 const defaultSync = "1s"
 
 // measure runs both systems in turn, as often as the plan says.
-func (p plan) measure(ctx context.Context, binary, dir string, progress func(format string, args ...any)) ([]row, error) {
+func (p plan) measure(ctx context.Context, e env) ([]row, error) {
 	var rows []row
 	for _, half := range []struct {
 		sync   string
@@ -75,12 +75,12 @@ func (p plan) measure(ctx context.Context, binary, dir string, progress func(for
 		if half.rounds == 0 {
 			continue
 		}
-		pair := []system{{"bare loop", half.sync, startLoop}, {"Sluice", half.sync, starter(binary)}}
+		pair := []system{{"bare loop", half.sync, startLoop}, {"Sluice", half.sync, starter(e.binary)}}
 		samples := make([][]sample, len(pair))
 		for round := range half.rounds {
 			for i, s := range pair {
-				progress("round %d of %d: %s, sync %s\n", round+1, half.rounds, s.name, s.sync)
-				got, err := p.round(ctx, s, fmt.Sprintf("%s/%s-%d-%d", dir, s.sync, round, i))
+				e.progress("round %d of %d: %s, sync %s\n", round+1, half.rounds, s.name, s.sync)
+				got, err := p.round(ctx, s, fmt.Sprintf("%s/%s-%d-%d", e.dir, s.sync, round, i))
 				if err != nil {
 					return nil, fmt.Errorf("%s: %w", s.name, err)
 				}
@@ -160,7 +160,7 @@ func medians(all []sample) sample {
 	}
 }
 
-func medianOf[T cmp.Ordered](all []sample, of func(sample) T) T {
+func medianOf[S any, T cmp.Ordered](all []S, of func(S) T) T {
 	values := make([]T, len(all))
 	for i, s := range all {
 		values[i] = of(s)

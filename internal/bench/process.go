@@ -13,9 +13,6 @@ import (
 	"strings"
 	"syscall"
 	"time"
-
-	"github.com/sluice-io/sluice/pkg/client"
-	"github.com/sluice-io/sluice/pkg/sluice"
 )
 
 const (
@@ -37,35 +34,45 @@ type process struct {
 
 // startLoop starts the bare loop.
 func startLoop(ctx context.Context, dir, sync, hook string, window int) (*process, error) {
+	return loop{Data: dir, Sync: sync, URL: hook, Window: window}.launch(ctx)
+}
+
+// launch starts the loop in a process of its own.
+func (l loop) launch(ctx context.Context) (*process, error) {
 	self, err := os.Executable()
 	if err != nil {
 		return nil, err
 	}
-	spec, err := json.Marshal(loop{Data: dir, Sync: sync, URL: hook, Window: window})
+	spec, err := json.Marshal(l)
 	if err != nil {
 		return nil, err
 	}
-	cmd := exec.CommandContext(ctx, self) //nolint:gosec // ourselves
-	cmd.Env = append(environ(), loopEnv+"="+string(spec))
-	p, _, err := launch(ctx, cmd, dir)
+	cmd := command(ctx, self)
+	cmd.Env = append(cmd.Env, loopEnv+"="+string(spec))
+	p, _, err := launch(ctx, cmd, l.Data)
 	return p, err
 }
 
 // starter returns what starts Sluice with one subscription.
 func starter(binary string) func(ctx context.Context, dir, sync, hook string, window int) (*process, error) {
 	return func(ctx context.Context, dir, sync, hook string, window int) (*process, error) {
-		cmd := exec.CommandContext(ctx, binary, "serve", "--dev", "--data", dir, "--http", "127.0.0.1:0", //nolint:gosec // that is the purpose
-			"--nats-listen", "127.0.0.1:0", "--sync", sync, "--log-level", "warn")
-		cmd.Env = environ()
-		p, at, err := launch(ctx, cmd, dir)
+		p, api, err := serve(ctx, binary, dir, sync)
 		if err != nil {
 			return nil, err
 		}
-		if err := subscribe(ctx, dir, at.HTTP, hook, window); err != nil {
-			return nil, errors.Join(fmt.Errorf("subscribe: %w", err), p.stop())
+		defer api.HTTP.CloseIdleConnections()
+		if err := subscribe(ctx, api, consumerName, hook, policy{"window": window}); err != nil {
+			return nil, errors.Join(err, p.stop())
 		}
 		return p, nil
 	}
+}
+
+// command returns a command without settings for Sluice in its environment.
+func command(ctx context.Context, name string, args ...string) *exec.Cmd {
+	cmd := exec.CommandContext(ctx, name, args...) //nolint:gosec // that is the purpose
+	cmd.Env = environ()
+	return cmd
 }
 
 // environ returns the environment without settings for Sluice.
@@ -77,20 +84,6 @@ func environ() []string {
 		}
 	}
 	return kept
-}
-
-func subscribe(ctx context.Context, dir, url, hook string, window int) error {
-	token, err := os.ReadFile(filepath.Join(dir, "root.token")) //nolint:gosec // of the server that was started
-	if err != nil {
-		return err
-	}
-	api := client.New(url, strings.TrimSpace(string(token)))
-	defer api.HTTP.CloseIdleConnections()
-	_, _, err = api.CreateSubscription(ctx, map[string]any{
-		"id": consumerName, "namespace": namespace, "mode": sluice.Push, "pattern": "/bench/*",
-		"endpoint": map[string]any{"url": hook}, "policy": map[string]any{"window": window},
-	})
-	return err
 }
 
 // addresses is the file that both systems write when they are ready.

@@ -7,7 +7,6 @@ import (
 	"log/slog"
 	"net"
 	"net/http"
-	"slices"
 	"strconv"
 	"strings"
 	"sync/atomic"
@@ -111,6 +110,5 @@ func (a *arrivals) percentile(percent int) time.Duration {
 	for i := range a.took {
 		all[i] = time.Duration(a.took[i].Load())
 	}
-	slices.Sort(all)
-	return all[(len(all)-1)*percent/100]
+	return percentile(all, percent)
 }

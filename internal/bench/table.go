@@ -13,8 +13,7 @@ import (
 // print writes the rows, and below each pair the ratio of Sluice to the bare loop.
 func (p plan) print(w io.Writer, rows []row) error {
 	var out strings.Builder
-	fmt.Fprintf(&out, "%d cores, %s/%s, %s%s\n", runtime.NumCPU(), runtime.GOOS, runtime.GOARCH, runtime.Version(), loadAverage())
-	fmt.Fprintf(&out, "%d times %d events of %d bytes over %d paths by %d publishers, %d requests in flight; then %d events, one each %s\n",
+	fmt.Fprintf(&out, "\n%d times %d events of %d bytes over %d paths by %d publishers, %d requests in flight; then %d events, one each %s\n",
 		p.floods, p.events, p.size, p.paths, p.publishers, p.window, p.paced, p.interval)
 	fmt.Fprintf(&out, "medians of %d rounds in turn (sync always: %d); publishers and receiver are on the same cores\n\n", p.rounds, p.always)
 	var cells strings.Builder
@@ -29,15 +28,24 @@ func (p plan) print(w io.Writer, rows []row) error {
 				ratio(r.rss, base.rss), ratio(r.peak, base.peak))
 		}
 	}
-	table := tabwriter.NewWriter(&out, 0, 0, 2, ' ', tabwriter.AlignRight)
-	if _, err := io.WriteString(table, cells.String()); err != nil {
+	return write(w, out.String(), cells.String())
+}
+
+// write writes a text and below it a table, whose cells end in tabs.
+func write(w io.Writer, text, cells string) error {
+	if _, err := io.WriteString(w, text); err != nil {
 		return err
 	}
-	if err := table.Flush(); err != nil {
+	table := tabwriter.NewWriter(w, 0, 0, 2, ' ', tabwriter.AlignRight)
+	if _, err := io.WriteString(table, cells); err != nil {
 		return err
 	}
-	_, err := io.WriteString(w, out.String())
-	return err
+	return table.Flush()
+}
+
+// machine says where it was measured and how busy that was.
+func machine() string {
+	return fmt.Sprintf("%d cores, %s/%s, %s%s\n", runtime.NumCPU(), runtime.GOOS, runtime.GOARCH, runtime.Version(), loadAverage())
 }
 
 // loadAverage says how busy the machine was; nothing where it cannot be known.

@@ -1,9 +1,9 @@
 package natsstore
 
 import (
+	"cmp"
 	"context"
 	"encoding/json"
-	"errors"
 	"fmt"
 	"strconv"
 	"time"
@@ -51,7 +51,7 @@ func (s *Store) direct(ctx context.Context, ns string, req directRequest) (msgs 
 		return nil, false, fmt.Errorf("read request: %w", err)
 	}
 	answer, err := asked(ctx, requestTimeout, func(ctx context.Context) (directAnswer, error) {
-		return s.directOnce(ctx, ns, body)
+		return s.directOnce(ctx, ns, body, req.Batch+1)
 	})
 	return answer.msgs, answer.more, storeError(ctx, err)
 }
@@ -61,32 +61,38 @@ type directAnswer struct {
 	more bool
 }
 
-func (s *Store) directOnce(ctx context.Context, ns string, body []byte) (directAnswer, error) {
+// directOnce asks once. There are at most that many messages in the answer. A SubscribeSync would
+// make room for 65,536 (half a megabyte), which took longer than the reading.
+func (s *Store) directOnce(ctx context.Context, ns string, body []byte, most int) (directAnswer, error) {
 	var answer directAnswer
-	inbox := s.nc.NewInbox()
-	sub, err := s.nc.SubscribeSync(inbox)
+	inbox, msgs := s.nc.NewInbox(), make(chan *nats.Msg, most)
+	sub, err := s.nc.ChanSubscribe(inbox, msgs)
 	if err != nil {
 		return answer, err
 	}
 	defer func() { _ = sub.Unsubscribe() }() // fails only if the connection is gone, and with it the subscription
+	closed := make(chan struct{})
+	sub.SetClosedHandler(func(string) { close(closed) })
 	if err := s.nc.PublishRequest(directSubject+streams.EventsStream(ns), inbox, body); err != nil {
 		return answer, err
 	}
 	for {
-		msg, err := sub.NextMsgWithContext(ctx)
-		if errors.Is(err, nats.ErrNoResponders) {
-			if _, missing := s.eventsInfo(ctx, ns); missing != nil {
-				return answer, missing
-			}
-		}
-		if err != nil {
-			return answer, err
+		var msg *nats.Msg
+		select {
+		case msg = <-msgs:
+		case <-closed:
+			return answer, nats.ErrConnectionClosed
+		case <-ctx.Done():
+			return answer, ctx.Err()
 		}
 		if lastHeader(msg, headerSequence) != "" {
 			answer.msgs = append(answer.msgs, msg)
 			continue
 		}
 		switch status := msg.Header.Get(headerStatus); status {
+		case statusNoAnswer:
+			_, missing := s.eventsInfo(ctx, ns)
+			return answer, cmp.Or(missing, nats.ErrNoResponders)
 		case statusEnd:
 			pending := lastHeader(msg, headerPending)
 			answer.more = pending != "" && pending != "0"

@@ -1,0 +1,283 @@
+package main
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
+	"strings"
+	"sync"
+	"time"
+
+	"github.com/nats-io/nats.go"
+	"github.com/nats-io/nats.go/jetstream"
+
+	"github.com/sluice-io/sluice/pkg/client"
+	"github.com/sluice-io/sluice/pkg/sluice"
+	"github.com/sluice-io/sluice/streams"
+)
+
+// size is that of an event's data, in bytes, in all rows but speed, which has its own.
+const size = 260
+
+// bed is a system that runs, and what loads and watches it.
+type bed struct {
+	proc *process
+	api  *client.Client // nil: of the bare loop
+	nc   *nats.Conn
+	js   jetstream.JetStream
+}
+
+// makeBed starts Sluice in a directory of its own.
+func (e env) makeBed(ctx context.Context) (*bed, error) {
+	dir, err := os.MkdirTemp(e.dir, "")
+	if err != nil {
+		return nil, err
+	}
+	proc, api, err := serve(ctx, e.binary, dir, defaultSync)
+	if err != nil {
+		return nil, err
+	}
+	return attach(proc, api)
+}
+
+// attach connects to a system.
+func attach(proc *process, api *client.Client) (*bed, error) {
+	b := &bed{proc: proc, api: api}
+	var err error
+	if b.nc, err = nats.Connect(proc.nats); err == nil {
+		b.js, err = jetstream.New(b.nc)
+	}
+	if err != nil {
+		return nil, errors.Join(err, b.close())
+	}
+	return b, nil
+}
+
+func (b *bed) close() error {
+	if b.nc != nil {
+		b.nc.Close()
+	}
+	if b.api != nil {
+		b.api.HTTP.CloseIdleConnections()
+	}
+	return b.proc.stop()
+}
+
+// serve starts Sluice, for development, which lets it send to loopback.
+func serve(ctx context.Context, binary, dir, syncing string) (*process, *client.Client, error) {
+	cmd := command(ctx, binary, "serve", "--dev", "--data", dir, "--http", "127.0.0.1:0",
+		"--nats-listen", "127.0.0.1:0", "--sync", syncing, "--log-level", "warn")
+	p, at, err := launch(ctx, cmd, dir)
+	if err != nil {
+		return nil, nil, err
+	}
+	token, err := os.ReadFile(filepath.Join(dir, "root.token")) //nolint:gosec // of the server that was started
+	if err != nil {
+		return nil, nil, errors.Join(err, p.stop())
+	}
+	return p, client.New(at.HTTP, strings.TrimSpace(string(token))), nil
+}
+
+// policy is what a subscription has that is not the default.
+type policy map[string]any
+
+// subscribe makes a subscription to the paths /<id>/*.
+func subscribe(ctx context.Context, api *client.Client, id, hook string, p policy) error {
+	_, _, err := api.CreateSubscription(ctx, map[string]any{
+		"id": id, "namespace": namespace, "mode": sluice.Push, "pattern": "/" + id + "/*",
+		"endpoint": map[string]any{"url": hook}, "policy": p,
+	})
+	if err != nil {
+		return fmt.Errorf("subscribe: %w", err)
+	}
+	return nil
+}
+
+// flow is events that are published to the paths of a subscription in turn.
+type flow struct {
+	id    string // of the subscription
+	kind  string // of the paths: /<id>/<kind><number>
+	group int    // in the events' marks
+	paths int
+}
+
+func (b *bed) publish(ctx context.Context, f flow, number int) error {
+	path := sluice.Path(fmt.Sprintf("/%s/%s%d", f.id, f.kind, number%f.paths))
+	_, err := b.js.Publish(ctx, streams.Subject(namespace, path), body(f.group, number, time.Now(), size))
+	return err
+}
+
+// pace publishes n events at a rate. What is late is made up for at once.
+func (b *bed) pace(ctx context.Context, f flow, n, perSecond int) error {
+	begun, wait := time.Now(), time.NewTimer(0)
+	defer wait.Stop()
+	for i := range n {
+		wait.Reset(time.Until(begun.Add(time.Duration(i) * time.Second / time.Duration(perSecond))))
+		select {
+		case <-wait.C:
+		case <-ctx.Done():
+			return context.Cause(ctx)
+		}
+		if err := b.publish(ctx, f, i); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// burst publishes n events as fast as eight publishers can.
+func (b *bed) burst(ctx context.Context, f flow, n int) error {
+	const publishers = 8
+	return together(publishers, func(p int) error {
+		for i := p; i < n; i += publishers {
+			if err := b.publish(ctx, f, i); err != nil {
+				return err
+			}
+		}
+		return nil
+	})
+}
+
+// together calls f n times at once, with 0 to n-1, and returns what went wrong.
+func together(n int, f func(int) error) error {
+	errs := make([]error, n)
+	var all sync.WaitGroup
+	for i := range n {
+		all.Go(func() { errs[i] = f(i) })
+	}
+	all.Wait()
+	return errors.Join(errs...)
+}
+
+// reading is a moment of a system, or the most of several.
+type reading struct {
+	rss     int64 // bytes
+	pending int   // deliveries that JetStream has handed out and that are not acknowledged
+	records int   // parked lanes in the bucket
+}
+
+func (r reading) most(other reading) reading {
+	return reading{max(r.rss, other.rss), max(r.pending, other.pending), max(r.records, other.records)}
+}
+
+// watcher reads how a system is doing, again and again.
+type watcher struct {
+	bed  *bed
+	id   string
+	stop func() error
+
+	mu   sync.Mutex
+	most reading // since it was last taken
+}
+
+// watch starts a watcher. It counts the parked lanes every second if it is told how; that is
+// work for the system that is measured.
+func (b *bed) watch(ctx context.Context, id string, records func(context.Context, string) (int, error)) *watcher {
+	ctx, cancel := context.WithCancel(ctx)
+	w := &watcher{bed: b, id: id}
+	ended := make(chan error, 1)
+	w.stop = sync.OnceValue(func() error {
+		cancel()
+		return <-ended
+	})
+	go func() { ended <- w.run(ctx, records) }()
+	return w
+}
+
+func (w *watcher) run(ctx context.Context, records func(context.Context, string) (int, error)) error {
+	const listEvery = 10
+	tick := time.NewTicker(time.Second / listEvery)
+	defer tick.Stop()
+	for i := 0; ; i++ {
+		r := reading{rss: w.bed.proc.usage().rss}
+		consumer, err := w.bed.js.Consumer(ctx, streams.EventsStream(namespace), w.id)
+		if err == nil {
+			r.pending = consumer.CachedInfo().NumAckPending
+		}
+		if err == nil && records != nil && i%listEvery == 0 {
+			r.records, err = records(ctx, w.id)
+		}
+		switch {
+		case ctx.Err() != nil:
+			return nil
+		case err != nil:
+			return fmt.Errorf("watch: %w", err)
+		}
+		w.mu.Lock()
+		w.most = w.most.most(r)
+		w.mu.Unlock()
+		select {
+		case <-tick.C:
+		case <-ctx.Done():
+			return nil
+		}
+	}
+}
+
+// take returns the most since it was last taken.
+func (w *watcher) take() reading {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	r := w.most
+	w.most = reading{}
+	return r
+}
+
+// records returns how many lanes of the subscription have a record.
+func (b *bed) records(ctx context.Context, id string) (n int, err error) {
+	bucket, err := b.js.KeyValue(ctx, streams.Lanes)
+	if err != nil {
+		return 0, err
+	}
+	keys, err := bucket.ListKeysFiltered(ctx, streams.LaneKeys(id))
+	if err != nil {
+		return 0, err
+	}
+	for range keys.Keys() {
+		n++
+	}
+	return n, nil
+}
+
+// rests waits until everything is recorded and no lane is parked, or for long enough.
+func (b *bed) rests(ctx context.Context, id string) error {
+	until := time.Now().Add(patience)
+	return poll(ctx, func() (bool, error) {
+		status, err := b.api.Status(ctx, id)
+		return status.Backlog == 0 && status.Parked == 0 || time.Now().After(until), err
+	})
+}
+
+// attempts returns what the attempt log has of the subscription, in its order.
+func (b *bed) attempts(ctx context.Context, id string) (all []sluice.Attempt, err error) {
+	consumer, err := b.js.OrderedConsumer(ctx, streams.Attempts, jetstream.OrderedConsumerConfig{
+		FilterSubjects: []string{streams.AttemptsSubject(namespace, id)},
+	})
+	if err != nil {
+		return nil, err
+	}
+	info, err := consumer.Info(ctx)
+	if err != nil {
+		return nil, err
+	}
+	msgs, err := consumer.Messages()
+	if err != nil {
+		return nil, err
+	}
+	defer msgs.Stop()
+	for left := info.NumPending; left > 0; left-- {
+		msg, err := msgs.Next(jetstream.NextContext(ctx))
+		if err != nil {
+			return nil, fmt.Errorf("attempt log, %d left: %w", left, err)
+		}
+		var a sluice.Attempt
+		if err := json.Unmarshal(msg.Data(), &a); err != nil {
+			return nil, fmt.Errorf("attempt log: %w", err)
+		}
+		all = append(all, a)
+	}
+	return all, nil
+}

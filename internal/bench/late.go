@@ -1,0 +1,178 @@
+package main
+
+import (
+	"cmp"
+	"context"
+	"fmt"
+	"io"
+	"net/http"
+	"os"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/sluice-io/sluice/pkg/sluice"
+)
+
+// latePlan is the row of lateness: deliveries, each on a path of its own, whose first attempt
+// fails, all at once.
+type latePlan struct {
+	events int
+	again  time.Duration // after the first attempt
+	window int
+	rounds int
+}
+
+// lateRow is how long after they were due the second attempts came; medians of the rounds, the
+// maximum of all.
+type lateRow struct {
+	name          string
+	events, again int // second attempts, and requests beyond them; sums
+	p50, p99, max time.Duration
+}
+
+// target is what is printed beside; nothing is judged by it.
+const target = 100 * time.Millisecond
+
+func (p latePlan) measure(ctx context.Context, e env) ([]lateRow, error) {
+	var rounds [3][]lateRow
+	for round := range p.rounds {
+		for i, start := range []func(context.Context, env, string) (*bed, error){p.startLoop, p.startSluice} {
+			e.progress("lateness, round %d of %d: %s\n", round+1, p.rounds, []string{"bare loop", "Sluice"}[i])
+			got, err := p.round(ctx, e, start)
+			if err != nil {
+				return nil, fmt.Errorf("lateness: %w", err)
+			}
+			for j, r := range got {
+				rounds[i+j] = append(rounds[i+j], r)
+			}
+		}
+	}
+	rows := make([]lateRow, len(rounds))
+	for i, name := range []string{"bare loop, a timer each", "Sluice", "Sluice, by its attempt log"} {
+		r := lateRow{name: name}
+		for _, got := range rounds[i] {
+			r.events, r.again, r.max = r.events+got.events, r.again+got.again, max(r.max, got.max)
+		}
+		r.p50 = medianOf(rounds[i], func(r lateRow) time.Duration { return r.p50 })
+		r.p99 = medianOf(rounds[i], func(r lateRow) time.Duration { return r.p99 })
+		rows[i] = r
+	}
+	return rows, nil
+}
+
+func (p latePlan) startLoop(ctx context.Context, e env, hook string) (*bed, error) {
+	dir, err := os.MkdirTemp(e.dir, "")
+	if err != nil {
+		return nil, err
+	}
+	proc, err := loop{Data: dir, Sync: defaultSync, URL: hook, Window: p.window, Again: p.again}.launch(ctx)
+	if err != nil {
+		return nil, err
+	}
+	return attach(proc, nil)
+}
+
+func (p latePlan) startSluice(ctx context.Context, e env, hook string) (*bed, error) {
+	b, err := e.makeBed(ctx)
+	if err != nil {
+		return nil, err
+	}
+	retries := policy{"window": p.window, "retry": sluice.Retry{
+		Preset: sluice.PresetCustom, Steps: []sluice.Duration{sluice.Duration(p.again)}, MaxAttempts: 10,
+	}}
+	if err := subscribe(ctx, b.api, consumerName, hook, retries); err != nil {
+		return nil, cmp.Or(b.close(), err)
+	}
+	return b, nil
+}
+
+// round measures a system once: as the receiver sees it and, if it has a log, by that.
+func (p latePlan) round(ctx context.Context, e env, start func(context.Context, env, string) (*bed, error)) (rows []lateRow, err error) {
+	ctx, cancel := context.WithTimeoutCause(ctx, p.again+limit, errLimit)
+	defer cancel()
+	const group = 1
+	hook, err := station(ctx, func(_ mark, before int) (int, time.Duration) {
+		if before == 0 {
+			return http.StatusServiceUnavailable, 0
+		}
+		return http.StatusOK, 0
+	})
+	if err != nil {
+		return nil, err
+	}
+	defer hook.close()
+	b, err := start(ctx, e, hook.url)
+	if err != nil {
+		return nil, err
+	}
+	defer func() { err = cmp.Or(err, b.close()) }()
+	if err := b.burst(ctx, flow{consumerName, "p", group, p.events}, p.events); err != nil {
+		return nil, err
+	}
+	if err := hook.wait(ctx, group, p.events, p.again+patience); err != nil {
+		return nil, err
+	}
+	rows = append(rows, lateOf(lateness(hook.of(group), p.again)))
+	if b.api == nil {
+		return rows, nil
+	}
+	if err := b.rests(ctx, consumerName); err != nil {
+		return nil, err
+	}
+	log, err := b.attempts(ctx, consumerName)
+	return append(rows, lateOf(latenessOf(log), 0)), err
+}
+
+func lateOf(late []time.Duration, again int) lateRow {
+	return lateRow{
+		events: len(late), again: again,
+		p50: percentile(late, 50), p99: percentile(late, 99), max: percentile(late, 100),
+	}
+}
+
+// lateness returns how long after the first answer and the wait each event's second request
+// came, and how many came beyond that.
+func lateness(all []arrival, again time.Duration) (late []time.Duration, beyond int) {
+	due := map[int]time.Time{}
+	for _, a := range all {
+		switch at, ok := due[a.number]; {
+		case !ok:
+			due[a.number] = a.answered.Add(again)
+		case at.IsZero():
+			beyond++
+		default:
+			late = append(late, a.at.Sub(at))
+			due[a.number] = time.Time{}
+		}
+	}
+	return late, beyond
+}
+
+// latenessOf returns how long after they were due the attempts after the first were begun.
+func latenessOf(log []sluice.Attempt) (late []time.Duration) {
+	slices.SortStableFunc(log, func(a, b sluice.Attempt) int {
+		return cmp.Or(cmp.Compare(a.Seq, b.Seq), cmp.Compare(a.Number, b.Number))
+	})
+	var last sluice.Attempt
+	for _, a := range log {
+		if a.Seq == last.Seq {
+			late = append(late, a.StartedAt.Sub(last.Verdict.Again))
+		}
+		last = a
+	}
+	return late
+}
+
+func (p latePlan) print(w io.Writer, rows []lateRow) error {
+	text := fmt.Sprintf("\nLateness: %d deliveries at once whose first attempt fails and whose second is due in %s; "+
+		"medians of %d rounds; the aim is a p99 of at most %s\n\n", p.events, p.again, p.rounds, target)
+	var cells strings.Builder
+	cells.WriteString("second attempts, after they were due\tattempts\tp50 ms\tp99 ms\tmax ms\tsent again\t\n")
+	for _, r := range rows {
+		fmt.Fprintf(&cells, "%s\t%d\t%.2f\t%.2f\t%.2f\t%d\t\n", r.name, r.events, ms(r.p50), ms(r.p99), ms(r.max), r.again)
+	}
+	base, ours := rows[0], rows[1]
+	fmt.Fprintf(&cells, "ratio\t\t%s\t%s\t%s\t\t\n", ratio(ours.p50, base.p50), ratio(ours.p99, base.p99), ratio(ours.max, base.max))
+	return write(w, text, cells.String())
+}

@@ -1,0 +1,121 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/sluice-io/sluice/pkg/sluice"
+)
+
+// patience is how long arrivals that are missing are waited for.
+const patience = 30 * time.Second
+
+var errLimit = errors.New("not done in time")
+
+// env is where and with what it is measured.
+type env struct {
+	binary   string // of Sluice
+	dir      string // for data; whoever made it removes it
+	progress func(format string, args ...any)
+}
+
+// plans is how much is measured, of every kind.
+type plans struct {
+	speed  plan
+	slow   slowPlan
+	late   latePlan
+	outage outagePlan
+	parked parkedPlan
+}
+
+func seconds(all ...float64) (steps []sluice.Duration) {
+	for _, s := range all {
+		steps = append(steps, sluice.Duration(s*float64(time.Second)))
+	}
+	return steps
+}
+
+// complete takes the numbers of what was promised: see the table in docs/operations.md.
+func complete() plans {
+	return plans{
+		speed: full(),
+		slow:  slowPlan{perSecond: 100, paths: 500, lasts: 20 * time.Second, takes: 4 * time.Second, rounds: 3},
+		late:  latePlan{events: 2000, again: 5 * time.Second, window: 64, rounds: 3},
+		outage: outagePlan{
+			perSecond: 200, paths: 500, limit: 500, before: 5 * time.Second, down: time.Minute, after: 10 * time.Second,
+			steps: seconds(1, 2, 5, 10),
+		},
+		parked: parkedPlan{lanes: 3000, perSecond: 100, paths: 500, lasts: 10 * time.Second, rounds: 3},
+	}
+}
+
+// quick takes one short round of everything.
+func quick() plans {
+	p := complete()
+	p.speed = smoke()
+	p.slow.lasts, p.slow.rounds = 5*time.Second, 1
+	p.late.rounds = 1
+	p.outage.before, p.outage.down, p.outage.after = time.Second, 5*time.Second, 2*time.Second
+	p.parked.lasts, p.parked.rounds = 2*time.Second, 1
+	return p
+}
+
+// kinds are the rows that can be asked for, in the order in which they are measured.
+func (p plans) kinds() []kind {
+	return []kind{
+		{"speed", runner(p.speed)},
+		{"slow", runner(p.slow)},
+		{"late", runner(p.late)},
+		{"outage", runner(p.outage)},
+		{"parked", runner(p.parked)},
+	}
+}
+
+type kind struct {
+	name string
+	run  func(ctx context.Context, e env, w io.Writer) error
+}
+
+// table is what measures and prints one kind of rows.
+type table[R any] interface {
+	measure(ctx context.Context, e env) ([]R, error)
+	print(w io.Writer, rows []R) error
+}
+
+func runner[R any](t table[R]) func(ctx context.Context, e env, w io.Writer) error {
+	return func(ctx context.Context, e env, w io.Writer) error {
+		rows, err := t.measure(ctx, e)
+		if err != nil {
+			return err
+		}
+		return t.print(w, rows)
+	}
+}
+
+// run measures the kinds of that names, separated by commas; all if there are none.
+func (p plans) run(ctx context.Context, e env, names string, w io.Writer) error {
+	wanted := strings.FieldsFunc(names, func(r rune) bool { return r == ',' })
+	kinds := p.kinds()
+	for _, name := range wanted {
+		if !slices.ContainsFunc(kinds, func(k kind) bool { return k.name == name }) {
+			return fmt.Errorf("no rows are called %q: use speed, slow, late, outage, parked", name)
+		}
+	}
+	if _, err := io.WriteString(w, machine()); err != nil {
+		return err
+	}
+	for _, k := range kinds {
+		if len(wanted) > 0 && !slices.Contains(wanted, k.name) {
+			continue
+		}
+		if err := k.run(ctx, e, w); err != nil {
+			return err
+		}
+	}
+	return nil
+}

@@ -1,0 +1,157 @@
+package main
+
+import (
+	"net/http"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/sluice-io/sluice/pkg/sluice"
+)
+
+// tiny is quick in a few seconds: enough to see that nothing is lost.
+func tiny() plans {
+	p := quick()
+	p.slow.lasts, p.slow.takes = 500*time.Millisecond, time.Second
+	p.late.events, p.late.again = 200, time.Second
+	p.outage.paths, p.outage.steps = 50, seconds(0.2, 0.5)
+	p.outage.before, p.outage.down, p.outage.after = 500*time.Millisecond, time.Second, 500*time.Millisecond
+	p.parked.lanes, p.parked.lasts = 300, 500*time.Millisecond
+	return p
+}
+
+func testRows(t *testing.T, binary string) {
+	t.Helper()
+	p, e := tiny(), env{binary, t.TempDir(), t.Logf}
+	t.Run("a slow neighbour costs the healthy one no event", func(t *testing.T) {
+		t.Parallel()
+		rows, err := p.slow.measure(t.Context(), e)
+		require.NoError(t, err)
+		require.Len(t, rows, 3)
+		for _, r := range rows {
+			require.Equal(t, 50, r.events, r.name)
+			require.Equal(t, r.events, r.arrived, r.name)
+			require.GreaterOrEqual(t, r.besideTaken+r.besideLeft, r.besideEvents, "%s: answered, under way or waiting", r.name)
+		}
+		printed(t, p.slow, rows, "beside one that takes 1s")
+	})
+	t.Run("every failed delivery has its second attempt", func(t *testing.T) {
+		t.Parallel()
+		rows, err := p.late.measure(t.Context(), e)
+		require.NoError(t, err)
+		require.Len(t, rows, 3)
+		for _, r := range rows {
+			require.Equal(t, 200, r.events, r.name)
+			require.Positive(t, r.max, r.name)
+		}
+		printed(t, p.late, rows, "ratio")
+	})
+	t.Run("after an outage everything arrives in order", func(t *testing.T) {
+		t.Parallel()
+		rows, err := p.outage.measure(t.Context(), e)
+		require.NoError(t, err)
+		require.Len(t, rows, 3)
+		for _, r := range rows {
+			require.Equal(t, 400, r.events, r.weather)
+			require.Equal(t, r.events, r.arrived, r.weather)
+			require.Zero(t, r.disordered, r.weather)
+			require.Zero(t, r.dead, r.weather)
+			require.LessOrEqual(t, r.records, p.outage.paths, "%s: one record for each path that failed", r.weather)
+			require.Equal(t, r.weather != fair, r.failedPaths > 0, r.weather)
+			require.LessOrEqual(t, r.pending, 64, r.weather)
+			require.Positive(t, r.busiest, r.weather)
+		}
+		require.Zero(t, rows[1].requests, "nobody listened")
+		require.Positive(t, rows[2].requests)
+		printed(t, p.outage, rows, "connection refused")
+	})
+	t.Run("parked lanes keep nothing from the healthy paths", func(t *testing.T) {
+		t.Parallel()
+		rows, err := p.parked.measure(t.Context(), e)
+		require.NoError(t, err)
+		require.Len(t, rows, 4)
+		for i, r := range rows {
+			require.Equal(t, 50, r.events, r.name)
+			require.Equal(t, r.events, r.arrived, r.name)
+			require.LessOrEqual(t, r.pending, 64, r.name)
+			require.Equal(t, []int{0, 300, 300, 300}[i], r.records, r.name)
+		}
+		printed(t, p.parked, rows, "while they are parked")
+	})
+}
+
+// printed requires that the table has a line with the text and one for each row.
+func printed[R any](t *testing.T, p table[R], rows []R, text string) {
+	t.Helper()
+	var out strings.Builder
+	require.NoError(t, p.print(&out, rows))
+	t.Log(out.String())
+	require.Contains(t, out.String(), text)
+	require.Greater(t, strings.Count(out.String(), "\n"), len(rows))
+}
+
+func TestRowsThatNobodyKnowsAreAnError(t *testing.T) {
+	t.Parallel()
+	var out strings.Builder
+	require.ErrorContains(t, tiny().run(t.Context(), env{}, "late,early", &out), `"early"`)
+	require.Empty(t, out.String())
+}
+
+func TestWhatIsReadFromRequests(t *testing.T) {
+	t.Parallel()
+	begin := time.Unix(1000, 0)
+	at := func(number, status, after int) arrival {
+		when := begin.Add(time.Duration(after) * time.Millisecond)
+		return arrival{mark: mark{number: number, sent: begin}, at: when, answered: when, status: status}
+	}
+	all := []arrival{
+		at(0, http.StatusServiceUnavailable, 10), at(1, http.StatusOK, 20), at(0, http.StatusOK, 115), at(1, http.StatusOK, 200),
+		at(4, http.StatusOK, 1300), at(2, http.StatusOK, 1400),
+	}
+	first, again := deliveries(all)
+	require.Equal(t, 1, again, "1 was answered 200 twice")
+	require.Len(t, first, 4)
+	require.Equal(t, 1, disorder(first, 2), "of the path of 0, 2 and 4, 2 came last")
+	require.Zero(t, disorder(first, 5))
+	require.Equal(t, 4, busiest(all, begin))
+	require.Equal(t, 2, busiest(all, begin.Add(time.Second)))
+	require.Zero(t, busiest(nil, begin))
+	require.Equal(t, 1400*time.Millisecond, percentile(took(first), 100))
+	require.Zero(t, percentile(nil, 99))
+
+	late, beyond := lateness(append(all[:4:4], at(0, http.StatusOK, 300)), 100*time.Millisecond)
+	require.Equal(t, []time.Duration{5 * time.Millisecond, 80 * time.Millisecond}, late)
+	require.Equal(t, 1, beyond)
+}
+
+func TestLatenessByTheAttemptLog(t *testing.T) {
+	t.Parallel()
+	due := time.Unix(1000, 0)
+	late := latenessOf([]sluice.Attempt{
+		{Seq: 1, Number: 1, Verdict: sluice.Verdict{Again: due}},
+		{Seq: 2, Number: 1, Verdict: sluice.Verdict{Settled: true}},
+		{Seq: 1, Number: 2, StartedAt: due.Add(7 * time.Millisecond)},
+	})
+	require.Equal(t, []time.Duration{7 * time.Millisecond}, late)
+}
+
+func TestAWitnessOpensAgainWhereItWas(t *testing.T) {
+	t.Parallel()
+	w, err := station(t.Context(), func(m mark, before int) (int, time.Duration) {
+		return []int{http.StatusServiceUnavailable, http.StatusOK}[before], 0
+	})
+	require.NoError(t, err)
+	defer func() { w.close() }()
+	client := &http.Client{Transport: &http.Transport{DisableKeepAlives: true}}
+	require.ErrorContains(t, post(t.Context(), client, w.url, body(3, 7, time.Now(), size)), "503")
+	require.ErrorContains(t, post(t.Context(), client, w.url, []byte("{}")), "400")
+	w.close()
+	require.ErrorContains(t, post(t.Context(), client, w.url, body(3, 7, time.Now(), size)), "refused")
+	require.NoError(t, w.open(t.Context()))
+	require.NoError(t, post(t.Context(), client, w.url, body(3, 7, time.Now(), size)))
+	require.Equal(t, 1, w.count(3))
+	require.Len(t, w.of(3), 2)
+	require.Empty(t, w.of(2))
+}
