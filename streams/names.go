@@ -87,6 +87,10 @@ func LaneKeys(subscription string) string { return subscription + ".>" }
 // for. No lane's key starts like it.
 func LookoutKey(subscription string) string { return "=lookout." + subscription }
 
+// HealthKey returns the key, beside the lanes, of what is remembered of a subscription whose
+// endpoint is in trouble.
+func HealthKey(subscription string) string { return "=health." + subscription }
+
 // IsEventLane reports whether the key is of a lane that is one event (ordering none).
 func IsEventLane(subscription, key string) bool {
 	return strings.HasPrefix(key, subscription+".e.")

@@ -116,6 +116,7 @@ func subjectRows() []string {
 		row(code("$KV."+streams.Lanes+"."+streams.LaneKey("<id>", sluice.OrderNone, "/some/path", 17)), "the parked lane of one event, by its sequence (ordering `none`)"),
 		row(code("$KV."+streams.Lanes+"."+streams.LaneKey("<id>", sluice.OrderAll, "/some/path", 0)), "the parked lane of the whole subscription (ordering `all`)"),
 		row(code("$KV."+streams.Lanes+"."+streams.LookoutKey("<id>")), "how far the subscription's events are accounted for (decision 0003)"),
+		row(code("$KV."+streams.Lanes+"."+streams.HealthKey("<id>")), "the breaker, and since when every attempt has failed, while the endpoint is in trouble (decision 0008)"),
 	}
 }
 

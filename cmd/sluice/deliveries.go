@@ -6,6 +6,7 @@ import (
 	"time"
 
 	"github.com/sluice-io/sluice/pkg/client"
+	"github.com/sluice-io/sluice/pkg/sluice"
 )
 
 // deliveriesCmd looks at deliveries.
@@ -49,6 +50,14 @@ func (c *deliveriesCmd) Run(ctx context.Context, s *session) error {
 	})
 }
 
+// attemptNumber returns the number of an attempt that counts.
+func attemptNumber(a sluice.Attempt) string {
+	if a.Probe {
+		return "probe"
+	}
+	return strconv.Itoa(a.Number)
+}
+
 func deliveryState(d client.Delivery) string { return because(d.State, string(d.Reason)) }
 
 func (s *session) deliveryTable(d client.Delivery) error {
@@ -60,7 +69,7 @@ func (s *session) deliveryTable(d client.Delivery) error {
 	rows := make([][]string, len(d.Attempts))
 	for i, a := range d.Attempts {
 		rows[i] = []string{
-			strconv.Itoa(a.Number), when(a.StartedAt), a.Duration.Std().Round(time.Microsecond).String(), string(a.Outcome),
+			attemptNumber(a), when(a.StartedAt), a.Duration.Std().Round(time.Microsecond).String(), string(a.Outcome),
 			httpStatus(a.Status), orDash(a.Error), orDash(a.Response),
 		}
 	}

@@ -185,7 +185,7 @@ func (s *server) openEngine(ctx context.Context) error {
 	}
 	s.metrics = metrics.New(s.moments, s.logs(context.WithoutCancel(ctx)))
 	s.engine = push.New(watcher{s.store.Subscriptions()}, leases, push.Ports{
-		Sources: sources{s.store}, Log: s.attempts, Lanes: s.store, Events: s.store, Sender: s.traced(), Registry: s.registry,
+		Sources: sources{s.store}, Log: s.attempts, Lanes: s.store, Healths: s.store, Events: s.store, Sender: s.traced(), Registry: s.registry,
 	}, push.Options{Observe: s.metrics, Log: s.opts.Log})
 	return nil
 }
@@ -242,6 +242,7 @@ func (s *server) moments() []metrics.Moment {
 		all = append(all, metrics.Moment{
 			Namespace: g.Namespace, Subscription: g.Subscription,
 			InFlight: g.InFlight, Held: g.Held, Parked: g.Parked, LagSeconds: g.Lag.Seconds(),
+			Breaker: g.Breaker,
 		})
 	}
 	return all

@@ -40,6 +40,9 @@ func deliveryOf(a *sluice.Attempt) delivery {
 		EventID: a.EventID, Seq: a.Seq, Path: a.Path, Type: a.Type, State: stateRetrying, Reason: a.Verdict.Dead,
 		AttemptCount: a.Number, LastStatus: a.Status, LastError: a.Error, LastAttemptAt: a.StartedAt,
 	}
+	if a.Probe {
+		d.AttemptCount--
+	}
 	switch {
 	case a.Verdict.Dead != "":
 		d.State = stateDead

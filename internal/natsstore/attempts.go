@@ -177,7 +177,7 @@ func (s *Store) latest(ctx context.Context, sub *sluice.Subscription) (map[uint6
 		if err := json.Unmarshal(msg.Data(), &a); err != nil {
 			return false, fmt.Errorf("attempt: %w", err)
 		}
-		if a.StartedAt.Before(sub.CreatedAt) {
+		if a.StartedAt.Before(sub.CreatedAt) || a.Probe {
 			return true, nil
 		}
 		p := known[a.Seq]

@@ -142,6 +142,17 @@ func (p *process) Unpark(ctx context.Context, lane string, revision uint64) erro
 	return p.store.Unpark(ctx, lane, revision)
 }
 
+func (p *process) Health(ctx context.Context, sub *sluice.Subscription) (sluice.Health, error) {
+	return p.store.Health(ctx, sub)
+}
+
+func (p *process) PutHealth(ctx context.Context, sub *sluice.Subscription, h sluice.Health) error {
+	if p.dead.Load() {
+		return errCut
+	}
+	return p.store.PutHealth(ctx, sub, h)
+}
+
 func (p *process) Cancel(context.Context, string, string) error  { return nil }
 func (p *process) Disable(context.Context, string, string) error { return nil }
 
@@ -276,7 +287,7 @@ func (w *world) start(t require.TestingT) *process {
 	ctx, cancel := context.WithCancel(context.Background())
 	logging, endLog := context.WithCancel(context.WithoutCancel(ctx))
 	p := &process{store: w.store, log: log, cancel: cancel, ended: make(chan struct{})}
-	ports := push.Ports{Sources: p, Log: p, Lanes: p, Events: w.store, Sender: w.endpoint, Registry: p}
+	ports := push.Ports{Sources: p, Log: p, Lanes: p, Healths: p, Events: w.store, Sender: w.endpoint, Registry: p}
 	if w.ports != nil {
 		w.ports(&ports)
 	}
