@@ -75,8 +75,8 @@ type breaker struct {
 	probeAt time.Time
 
 	limit  int       // half-open: at once
-	well   int       // answers of this round
-	failed int       //
+	well   int       // answers of this round that said that it works
+	failed int       // that said that it does not
 	quiet  time.Time // since when it has not failed
 	cured  uint64    // answers in this spell that said that it works
 }
@@ -177,14 +177,14 @@ func (b breaker) heal(window int, now time.Time) breaker {
 		b.limit, b.well, b.failed = 2*b.limit, 0, 0
 	}
 	if b.limit >= window {
-		return b.close()
+		return b.close(now)
 	}
 	return b
 }
 
-func (b breaker) close() breaker {
+func (b breaker) close(now time.Time) breaker {
 	b.state = sluice.BreakerClosed
-	b.streak, b.share = streak{}, share{}
+	b.streak, b.share = streak{after: now}, share{}
 	return b
 }
 
@@ -192,7 +192,7 @@ func (b breaker) close() breaker {
 // It is asked when everything was handed out that may be.
 func (b breaker) settle(now time.Time) breaker {
 	if b.state == sluice.BreakerHalfOpen && b.under < b.limit && now.Sub(b.quiet) >= quietCloses {
-		return b.close()
+		return b.close(now)
 	}
 	return b
 }

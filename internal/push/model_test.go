@@ -249,6 +249,7 @@ type world struct {
 	watch    *one
 	endpoint *endpoint
 	ports    func(*push.Ports) // changes what an engine works with; nil: nothing
+	observe  push.Observer     // nil: nobody
 	looks    time.Duration     // how often it looks at what waits; 0: as an engine does
 	total    int               // events published
 	crashes  int
@@ -291,7 +292,7 @@ func (w *world) start(t require.TestingT) *process {
 	if w.ports != nil {
 		w.ports(&ports)
 	}
-	engine := push.New(w.watch, always{}, ports, push.Options{LookEvery: w.looks})
+	engine := push.New(w.watch, always{}, ports, push.Options{LookEvery: w.looks, Observe: w.observe})
 	var parts sync.WaitGroup
 	parts.Go(func() { _ = log.Run(logging) })
 	go func() {

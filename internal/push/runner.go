@@ -306,6 +306,8 @@ func (r *runner) dispatch(work context.Context, wake *time.Timer) {
 	if may != passNone {
 		next = r.book.wake()
 		r.turn(work, r.breaker.settle(now))
+	} else if due := r.book.wake(); r.waitsUntil().After(now) && due.After(now) && due.Before(next) {
+		next = due // to tell that it waits
 	}
 	if !next.IsZero() {
 		wake.Reset(max(0, next.Sub(now)))
@@ -319,12 +321,15 @@ func (r *runner) admits(now time.Time) (pass, time.Time) {
 	if may != passNone && r.throttled.After(now) {
 		may, next = passNone, r.throttled
 	}
-	if until := later(r.throttled, r.breaker.held); until.After(now) && !until.Equal(r.told) && r.book.waits(now) {
+	if until := r.waitsUntil(); until.After(now) && !until.Equal(r.told) && r.book.waits(now) {
 		r.told = until
 		r.observe.Throttled(r.sub)
 	}
 	return may, next
 }
+
+// waitsUntil returns what the rate or a Retry-After makes everything wait for.
+func (r *runner) waitsUntil() time.Time { return later(r.throttled, r.breaker.held) }
 
 // throttle pays for a task that sends; what cannot be paid now is waited for before the next.
 func (r *runner) throttle(t task, now time.Time) {
