@@ -293,6 +293,31 @@ func TestAProbeThatIsRefusedCounts(t *testing.T) {
 	require.Zero(t, w.probes(t))
 }
 
+// Events that always fail do not keep an endpoint that is back from getting the others, and are
+// given up.
+func TestPoisonLanesDoNotKeepTheBreakerOpen(t *testing.T) {
+	t.Parallel()
+	for _, ordering := range []sluice.Ordering{sluice.OrderByPath, sluice.OrderNone} {
+		t.Run(string(ordering), func(t *testing.T) {
+			t.Parallel()
+			w := newWorld(t, connect(t), "n", sluice.Policy{Window: 8, Ordering: ordering, Retry: steps(time.Millisecond, 3)})
+			for i := range 60 {
+				id := strconv.Itoa(i)
+				if i%20 == 0 {
+					w.endpoint.fails[id] = 1000
+				}
+				w.publish(t, sluice.Path(fmt.Sprint("/a/", i%20)), id)
+			}
+			w.inTrouble(t)
+			proc := w.start(t)
+			defer proc.stop()
+			eventually(t, "the others arrive", func() bool { return w.endpoint.delivered() == 57 })
+			eventually(t, "they are given up", func() bool { return w.status(t).DeadLetters == 3 })
+			eventually(t, "it closes", func() bool { return w.status(t).Breaker == sluice.BreakerClosed })
+		})
+	}
+}
+
 // An endpoint that always fails, with a timetable that is over before that is an outage.
 func TestQuickTimetablesStillComeToAnEnd(t *testing.T) { // S4-53, C07
 	t.Parallel()
