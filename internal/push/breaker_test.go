@@ -318,6 +318,23 @@ func TestPoisonLanesDoNotKeepTheBreakerOpen(t *testing.T) {
 	}
 }
 
+// One lane that fails and one that does not take turns: the one would open the breaker whenever
+// the other has had one event through.
+func TestALaneThatFailsAloneIsGivenUpWhileTheBreakerIsHalfOpen(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t, connect(t), "n", sluice.Policy{Window: 8, Retry: steps(time.Millisecond, 3)})
+	w.endpoint.fails["poison"] = 1000
+	w.publish(t, "/a/bad", "poison")
+	for i := range 40 {
+		w.publish(t, "/a/good", strconv.Itoa(i))
+	}
+	w.inTrouble(t)
+	proc := w.start(t)
+	defer proc.stop()
+	eventually(t, "the others arrive", func() bool { return w.endpoint.delivered() == 40 })
+	eventually(t, "it is given up", func() bool { return w.status(t).DeadLetters == 1 })
+}
+
 // An endpoint that always fails, with a timetable that is over before that is an outage.
 func TestQuickTimetablesStillComeToAnEnd(t *testing.T) { // S4-53, C07
 	t.Parallel()
