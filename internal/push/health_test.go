@@ -84,13 +84,14 @@ func TestAChangeBeginsAnew(t *testing.T) {
 func TestWhatWaitsForTheRateIsTold(t *testing.T) { // issue 3, item 4
 	t.Parallel()
 	w, m, o := moody(t, 200, sluice.Policy{Window: 8, Rate: sluice.Rate{PerSecond: 1000, PerMinute: 120}})
-	for i := range 15 {
+	for i := range 17 {
 		w.publish(t, sluice.Path(fmt.Sprint("/a/", i)), strconv.Itoa(i))
 	}
 	proc := w.start(t)
 	defer proc.stop()
-	eventually(t, "all arrive", func() bool { return len(m.arrived()) == 15 })
+	eventually(t, "all arrive", func() bool { return len(m.arrived()) == 17 })
+	eventually(t, "all is recorded", func() bool { return len(w.attempts(t)) == 17 })
 	require.True(t, o.has(func(o *watcher) bool { return o.throttled > 0 }))
 	all := w.attempts(t)
-	require.GreaterOrEqual(t, all[len(all)-1].StartedAt.Sub(all[0].StartedAt), time.Second, "two a second after a dozen")
+	require.GreaterOrEqual(t, all[len(all)-1].StartedAt.Sub(all[0].StartedAt), time.Second, "two a second after a dozen, which takes two seconds")
 }
