@@ -146,6 +146,10 @@ func ParseReplayKey(key string) (subscription, replay string) {
 	return key[:max(at, 0)], key[at+1:]
 }
 
+// HealthKey returns the key, beside the lanes, of what is remembered of a subscription whose
+// endpoint is in trouble.
+func HealthKey(subscription string) string { return "=health." + subscription }
+
 // IsEventLane reports whether the key is of a lane that is one event (ordering none).
 func IsEventLane(subscription, key string) bool {
 	return strings.HasPrefix(key, subscription+".e.")

@@ -66,6 +66,14 @@ func (c *deliveriesCmd) Run(ctx context.Context, s *session) error {
 	})
 }
 
+// attemptNumber returns the number of an attempt that counts.
+func attemptNumber(a sluice.Attempt) string {
+	if a.Probe {
+		return "probe"
+	}
+	return strconv.Itoa(a.Number)
+}
+
 func (c *deliveriesCmd) retry(ctx context.Context, s *session, api *client.Client) error {
 	if c.EventID == "" {
 		return usagef("--retry: say which event; for many there are 'sluice dead redrive' and 'sluice sub replay'")
@@ -110,7 +118,7 @@ func (s *session) attemptTable(attempts []sluice.Attempt) error {
 	rows := make([][]string, len(attempts))
 	for i, a := range attempts {
 		rows[i] = []string{
-			strconv.Itoa(a.Number), when(a.StartedAt), a.Duration.Std().Round(time.Microsecond).String(), string(a.Outcome),
+			attemptNumber(a), when(a.StartedAt), a.Duration.Std().Round(time.Microsecond).String(), string(a.Outcome),
 			httpStatus(a.Status), orDash(a.Error), orDash(a.Response),
 		}
 	}

@@ -1,6 +1,7 @@
 package main
 
 import (
+	"cmp"
 	"context"
 	"encoding/json"
 	"fmt"
@@ -203,7 +204,7 @@ func (s *session) statusTable(st sluice.Status) error {
 		"state", because(string(st.State), st.Reason), "backlog", strconv.FormatUint(st.Backlog, 10),
 		"lag", seconds(st.LagSeconds), "in flight", strconv.Itoa(st.InFlight), "parked lanes", strconv.Itoa(st.Parked),
 		"next attempt", maybeWhen(st.NextAttemptAt), "dead letters", strconv.FormatUint(st.DeadLetters, 10),
-		"breaker", st.Breaker, "ack floor", strconv.FormatUint(st.AckFloor, 10),
+		"breaker", string(st.Breaker), "ack floor", strconv.FormatUint(st.AckFloor, 10),
 	)
 	if err != nil || len(st.ParkedLanes) == 0 {
 		return err
@@ -259,10 +260,14 @@ func retry(r sluice.Retry) string {
 }
 
 func rate(r sluice.Rate) string {
-	if r.PerSecond == 0 {
-		return "no bound"
+	var bounds []string
+	if r.PerSecond > 0 {
+		bounds = append(bounds, strconv.FormatFloat(r.PerSecond, 'g', -1, 64)+"/s")
 	}
-	return strconv.FormatFloat(r.PerSecond, 'g', -1, 64) + "/s"
+	if r.PerMinute > 0 {
+		bounds = append(bounds, strconv.FormatFloat(r.PerMinute, 'g', -1, 64)+"/min")
+	}
+	return cmp.Or(strings.Join(bounds, ", "), "no bound")
 }
 
 // compact returns the JSON of what is not empty.

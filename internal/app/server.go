@@ -205,7 +205,7 @@ func (s *server) openEngine(ctx context.Context) error {
 	s.metrics = metrics.New(s.moments, kept(func() []metrics.Log { return s.logs(scraping) }))
 	s.metrics.WatchStorage(kept(func() []sluice.Storage { return s.storages(scraping) }))
 	s.engine = push.New(watcher{s.store.Subscriptions(), s.counts}, leases, push.Ports{
-		Sources: sources{s.store}, Log: s.attempts, Lanes: s.store, Events: s.store, Sender: s.traced(), Registry: s.registry,
+		Sources: sources{s.store}, Log: s.attempts, Lanes: s.store, Healths: s.store, Events: s.store, Sender: s.traced(), Registry: s.registry,
 		Replays: s.store.Replays(), Letters: s.store,
 	}, push.Options{
 		Observe: s.metrics, Log: s.opts.Log, Replays: replayWatcher{s.store.Replays()}, MaxInFlight: s.cfg.Webhooks.MaxInFlight,
@@ -269,6 +269,7 @@ func (s *server) moments() []metrics.Moment {
 		all = append(all, metrics.Moment{
 			Namespace: g.Namespace, Subscription: g.Subscription,
 			InFlight: g.InFlight, Held: g.Held, Parked: g.Parked, LagSeconds: g.Lag.Seconds(),
+			Breaker: g.Breaker,
 		})
 	}
 	return all

@@ -96,6 +96,9 @@ func (q *question) say(state State, reason, format string, args ...any) Delivery
 // attempted enters the last attempt.
 func (d *Delivery) attempted(a *sluice.Attempt) {
 	d.AttemptCount, d.LastStatus, d.LastError, d.LastAttemptAt = a.Number, a.Status, a.Error, a.StartedAt
+	if a.Probe {
+		d.AttemptCount-- // it is not counted (decision 0008)
+	}
 	switch v := a.Verdict; {
 	case v.Dead != "":
 		d.State, d.Reason = Dead, string(v.Dead)

@@ -157,3 +157,25 @@ func TestADeliveryIsRepeatedOnRequest(t *testing.T) {
 	require.Equal(t, []any{"r", id, []any{"a/b"}, "root"}, []any{a.body["id"], a.body["subscription"], a.body["event_ids"], a.body["created_by"]})
 	b.must(t, http.StatusNotFound, "POST /v1/subscriptions/none/deliveries/e/retry", "")
 }
+
+// Decision 0008: a probe is shown and not counted.
+func TestAProbeIsShownAndNotCounted(t *testing.T) {
+	t.Parallel()
+	b := newBench(t)
+	id := b.subscription(t, hook)
+	for i, probe := range []bool{false, true} {
+		b.attempt(t, sluice.Attempt{
+			Subscription: id, EventID: "e1", Seq: 1, Path: "/p", Type: "t", Number: i + 1, Probe: probe, StartedAt: time.Now(),
+			Outcome: sluice.Failed, Status: 503, Verdict: sluice.Verdict{Again: time.Now()},
+		})
+	}
+	items := b.must(t, http.StatusOK, "GET /v1/subscriptions/"+id+"/deliveries", "").list(t, "deliveries")
+	require.Len(t, items, 1)
+	require.InDelta(t, 1, items[0]["attempt_count"], 0)
+	require.Equal(t, "retrying", items[0]["state"])
+	one := b.must(t, http.StatusOK, "GET /v1/subscriptions/"+id+"/deliveries/e1", "")
+	attempts := one.list(t, "attempts")
+	require.Len(t, attempts, 2)
+	require.NotContains(t, attempts[0], "probe")
+	require.Equal(t, true, attempts[1]["probe"])
+}

@@ -3,6 +3,8 @@ package metrics
 
 import (
 	"net/http"
+	"strconv"
+	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
 	"github.com/prometheus/client_golang/prometheus/collectors"
@@ -19,6 +21,7 @@ type Moment struct {
 	Held         int     // events handed out and not settled
 	Parked       int     // lanes
 	LagSeconds   float64 // age of the oldest event that is held or parked
+	Breaker      sluice.Breaker
 }
 
 // Log is what a namespace's log holds right now.
@@ -40,6 +43,9 @@ type Metrics struct {
 	duration *prometheus.HistogramVec
 	exported *prometheus.CounterVec
 	failures *prometheus.CounterVec
+	opened   *prometheus.CounterVec
+	waited   *prometheus.CounterVec
+	failing  *prometheus.CounterVec
 }
 
 // New returns a set that reads the subscriptions' moments and the logs whenever it is scraped.
@@ -63,6 +69,15 @@ func New(moments func() []Moment, logs func() []Log) *Metrics {
 			Name: "sluice_attempt_duration_seconds", Help: "How long attempts took.",
 			Buckets: []float64{.001, .0025, .005, .01, .025, .05, .1, .25, .5, 1, 2.5, 5, 10, 30, 60},
 		}, perSubscription),
+		opened: prometheus.NewCounterVec(prometheus.CounterOpts{
+			Name: "sluice_breaker_openings_total", Help: "How often a breaker opened, also while it was half-open.",
+		}, perSubscription),
+		waited: prometheus.NewCounterVec(prometheus.CounterOpts{
+			Name: "sluice_throttled_total", Help: "How often something to send waited for the rate or for a Retry-After.",
+		}, perSubscription),
+		failing: prometheus.NewCounterVec(prometheus.CounterOpts{
+			Name: "sluice_failing_alerts_total", Help: "How often continuous failure came to 50, 70, 90, 100 per cent of disable_after.",
+		}, append(perSubscription, "percent")),
 	}
 	m.exported = prometheus.NewCounterVec(prometheus.CounterOpts{
 		Name: "sluice_exported_total", Help: "What was written to files: events, dead_letters.",
@@ -71,7 +86,7 @@ func New(moments func() []Moment, logs func() []Log) *Metrics {
 		Name: "sluice_export_failures_total", Help: "How often writing files stopped; it goes on by itself.",
 	}, []string{"what"})
 	m.registry.MustRegister(m.exported, m.failures,
-		m.taken, m.matched, m.attempts, m.dead, m.duration,
+		m.taken, m.matched, m.attempts, m.dead, m.duration, m.opened, m.waited, m.failing,
 		readings[Moment]{moments, momentReadings()}, readings[Log]{logs, logReadings()},
 		collectors.NewGoCollector(), collectors.NewProcessCollector(collectors.ProcessCollectorOpts{}))
 	return m
@@ -133,6 +148,23 @@ func (m *Metrics) ExportFailed(what string) {
 	m.failures.WithLabelValues(what).Inc()
 }
 
+// Turned counts the openings of a breaker.
+func (m *Metrics) Turned(sub *sluice.Subscription, to sluice.Breaker) {
+	if to == sluice.BreakerOpen {
+		m.opened.WithLabelValues(sub.Namespace, sub.ID).Inc()
+	}
+}
+
+// Throttled counts that something waits for the rate or for a Retry-After.
+func (m *Metrics) Throttled(sub *sluice.Subscription) {
+	m.waited.WithLabelValues(sub.Namespace, sub.ID).Inc()
+}
+
+// Failing counts how far continuous failure came.
+func (m *Metrics) Failing(sub *sluice.Subscription, percent int, _ time.Time) {
+	m.failing.WithLabelValues(sub.Namespace, sub.ID, strconv.Itoa(percent)).Inc()
+}
+
 // reading is one figure of a T.
 type reading[T any] struct {
 	desc   *prometheus.Desc
@@ -151,7 +183,19 @@ func momentReadings() []reading[Moment] {
 		gauge("sluice_deliveries_held", "Events handed out and not settled yet.", func(m Moment) float64 { return float64(m.Held) }),
 		gauge("sluice_lanes_parked", "Lanes that wait for their next attempt.", func(m Moment) float64 { return float64(m.Parked) }),
 		gauge("sluice_lag_seconds", "Age of the oldest event that is held or parked.", func(m Moment) float64 { return m.LagSeconds }),
+		gauge("sluice_breaker_state", "0: closed, 1: open, 2: half-open.", func(m Moment) float64 { return breakerState(m.Breaker) }),
 	}
+}
+
+func breakerState(b sluice.Breaker) float64 {
+	switch b {
+	case sluice.BreakerOpen:
+		return 1
+	case sluice.BreakerHalfOpen:
+		return 2
+	case sluice.BreakerClosed:
+	}
+	return 0
 }
 
 func logReadings() []reading[Log] {

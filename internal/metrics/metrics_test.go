@@ -4,6 +4,7 @@ import (
 	"net/http"
 	"net/http/httptest"
 	"testing"
+	"time"
 
 	"github.com/stretchr/testify/require"
 
@@ -15,7 +16,7 @@ func TestAScrapeShowsWhatWasCountedAndWhatIsNow(t *testing.T) {
 	t.Parallel()
 	m := metrics.New(
 		func() []metrics.Moment {
-			return []metrics.Moment{{Namespace: "acme", Subscription: "erp", InFlight: 1, Held: 2, Parked: 3, LagSeconds: 4.5}}
+			return []metrics.Moment{{Namespace: "acme", Subscription: "erp", InFlight: 1, Held: 2, Parked: 3, LagSeconds: 4.5, Breaker: sluice.BreakerHalfOpen}}
 		},
 		func() []metrics.Log {
 			return []metrics.Log{{Namespace: "acme", Events: 5, Bytes: 6, MaxBytes: 8, LastSeq: 7}}
@@ -29,6 +30,10 @@ func TestAScrapeShowsWhatWasCountedAndWhatIsNow(t *testing.T) {
 	m.Buried(sub, sluice.Exhausted)
 	m.Exported("events", 7)
 	m.ExportFailed("dead_letters")
+	m.Turned(sub, sluice.BreakerOpen)
+	m.Turned(sub, sluice.BreakerClosed)
+	m.Throttled(sub)
+	m.Failing(sub, 70, time.Now())
 
 	scrape := httptest.NewRecorder()
 	m.Handler().ServeHTTP(scrape, httptest.NewRequestWithContext(t.Context(), http.MethodGet, "/metrics", nil))
@@ -51,6 +56,10 @@ func TestAScrapeShowsWhatWasCountedAndWhatIsNow(t *testing.T) {
 		`sluice_exported_total{what="events"} 7`,
 		`sluice_export_failures_total{what="dead_letters"} 1`,
 		`sluice_lag_seconds{namespace="acme",subscription="erp"} 4.5`,
+		`sluice_breaker_state{namespace="acme",subscription="erp"} 2`,
+		`sluice_breaker_openings_total{namespace="acme",subscription="erp"} 1`,
+		`sluice_throttled_total{namespace="acme",subscription="erp"} 1`,
+		`sluice_failing_alerts_total{namespace="acme",percent="70",subscription="erp"} 1`,
 	} {
 		require.Contains(t, scrape.Body.String(), line+"\n")
 	}

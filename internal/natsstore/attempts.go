@@ -178,7 +178,7 @@ func (s *Store) latest(ctx context.Context, sub *sluice.Subscription, replay str
 		if err := json.Unmarshal(msg.Data(), &a); err != nil {
 			return false, fmt.Errorf("attempt: %w", err)
 		}
-		if a.StartedAt.Before(sub.Began()) || a.Replay != replay {
+		if a.StartedAt.Before(sub.Began()) || a.Replay != replay || a.Probe {
 			return true, nil
 		}
 		p := known[a.Seq]

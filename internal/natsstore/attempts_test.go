@@ -57,3 +57,30 @@ func TestRecordsThatAnOutageHitAreStoredTogetherAfterwards(t *testing.T) {
 	require.NoError(t, err)
 	require.Len(t, known, many)
 }
+
+// Decision 0008: what was only a probe is not an attempt, after a restart either.
+func TestAProbeIsNoAttemptAfterARestart(t *testing.T) {
+	t.Parallel()
+	store, _ := provisioned(t)
+	log := runLog(t, store)
+	sub := &sluice.Subscription{ID: "s", Namespace: "default"}
+	done := make(chan error, 3)
+	again := sluice.Verdict{Again: time.Now()}
+	for _, a := range []sluice.Attempt{
+		{EventID: "counted", Seq: 1, Number: 1, Verdict: again},
+		{EventID: "counted", Seq: 1, Number: 2, Probe: true, Verdict: again},
+		{EventID: "probed", Seq: 2, Number: 1, Probe: true, Verdict: again},
+	} {
+		a.Subscription, a.StartedAt, a.Outcome = sub.ID, time.Now(), sluice.Failed
+		log.Record(&a, sub.Namespace, func(err error) { done <- err })
+		require.NoError(t, <-done)
+	}
+	known, err := log.Recover(t.Context(), sub)
+	require.NoError(t, err)
+	require.Len(t, known, 1)
+	require.Equal(t, 1, known[1].Attempts)
+	shown, _, err := store.Attempts(t.Context(), sub, sluice.HistoryQuery{Limit: 10})
+	require.NoError(t, err)
+	require.Len(t, shown, 3, "an operator sees them")
+	require.True(t, shown[0].Value.Probe)
+}

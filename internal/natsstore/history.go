@@ -65,7 +65,7 @@ func (s *Store) LastAttemptAt(ctx context.Context, sub *sluice.Subscription) (ti
 
 // Status returns how a subscription is doing, as its consumers and its parked lanes tell.
 func (s *Store) Status(ctx context.Context, sub *sluice.Subscription) (sluice.Status, error) {
-	status := sluice.Status{State: sub.State, Reason: sub.Reason, Breaker: "closed", ParkedLanes: []sluice.Parked{}}
+	status := sluice.Status{State: sub.State, Reason: sub.Reason, Breaker: sluice.BreakerClosed, ParkedLanes: []sluice.Parked{}}
 	if sub.State == sluice.Cancelled {
 		return status, s.countDead(ctx, sub, &status)
 	}
@@ -90,6 +90,9 @@ func (s *Store) Status(ctx context.Context, sub *sluice.Subscription) (sluice.St
 		if !p.FirstFailedAt.IsZero() {
 			status.LagSeconds = max(status.LagSeconds, time.Since(p.FirstFailedAt).Seconds())
 		}
+	}
+	if err := s.addHealth(ctx, sub, &status); err != nil {
+		return status, err
 	}
 	return status, s.countDead(ctx, sub, &status)
 }

@@ -42,7 +42,7 @@ func (s *Store) RemoveConsumers(ctx context.Context, sub *sluice.Subscription) e
 			errs = append(errs, fmt.Errorf("delete consumer %s: %w", name, err))
 		}
 	}
-	errs = append(errs, s.lookouts().Delete(ctx, streams.LookoutKey(sub.ID), 0))
+	errs = append(errs, s.lookouts().Delete(ctx, streams.LookoutKey(sub.ID), 0), s.healths().Delete(ctx, streams.HealthKey(sub.ID), 0))
 	return errors.Join(errs...)
 }
 

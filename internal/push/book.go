@@ -2,6 +2,7 @@ package push
 
 import (
 	"container/heap"
+	"slices"
 	"time"
 
 	"github.com/sluice-io/sluice/internal/filter"
@@ -17,6 +18,10 @@ type lane struct {
 	park   *park              // nil: live
 
 	hogging time.Time // since when it has kept others from being handed out; zero: it does not
+
+	asks   bool   // what it is busy with makes a request
+	epoch  uint64 // of the breaker, when it was handed out
+	spared spared // its last failure that was not counted
 }
 
 // park is a lane's record and how far reading back has come.
@@ -30,6 +35,9 @@ type park struct {
 	leaving bool           // its record is being deleted: arrivals wait
 	index   int            // in the heap; -1: not in it
 }
+
+// ended reports whether the lane was read back to its end.
+func (p *park) ended() bool { return p.FromSeq > p.upTo }
 
 type taskKind int
 
@@ -49,6 +57,8 @@ type task struct {
 
 	careful bool // store the record at once: it may be long until the lane's next turn
 
+	spare time.Duration // if not 0: trouble is not counted, and the next attempt is about this much later
+
 	sub   *sluice.Subscription // set by the runner
 	match *filter.Matcher
 }
@@ -61,6 +71,7 @@ type book struct {
 
 	lanes  map[string]*lane
 	ready  []*lane
+	chores []*lane // read back to the end: their records go
 	due    dueHeap
 	held   map[uint64]struct{} // sequences of all queued deliveries
 	busy   int
@@ -81,7 +92,7 @@ func (b *book) load(e sluice.ParkedEntry, seen uint64, now time.Time) {
 	l := &lane{key: e.Lane, park: &park{ParkedEntry: e, upTo: upTo, savedAt: now, index: -1}}
 	b.lanes[e.Lane] = l
 	b.parked++
-	heap.Push(&b.due, l)
+	b.enqueue(l)
 }
 
 // arrive enters a delivery and reports whether it is to be acknowledged at once, because
@@ -109,35 +120,91 @@ func (b *book) arrive(key string, d *sluice.Delivery) (ack bool) {
 }
 
 // can reports whether next has a task.
-func (b *book) can(now time.Time) bool {
-	for len(b.due) > 0 && !b.due[0].park.NextAt.After(now) {
+func (b *book) can(now time.Time, may pass) bool {
+	for may != passNone && len(b.due) > 0 && !b.due[0].park.NextAt.After(now) {
 		l := b.due[0]
 		heap.Remove(&b.due, 0)
 		b.makeReady(l)
 	}
-	return b.busy < b.window && len(b.ready) > 0
+	return b.busy < b.window && (b.hasChore() || may != passNone && len(b.ready) > 0)
 }
 
-// next returns a task, unless the window is full or nothing is due at now.
-func (b *book) next(now time.Time) (task, bool) {
-	if !b.can(now) {
+// next returns a task, unless the window is full or nothing is due at now. What makes a request
+// needs a pass, and so does setting a lane aside: nobody gets past it meanwhile.
+func (b *book) next(now time.Time, may pass) (task, bool) {
+	if !b.can(now, may) {
 		return task{}, false
 	}
-	l := b.ready[0]
-	b.ready[0] = nil
-	b.ready = b.ready[1:]
-	l.queued, l.busy = false, true
-	b.busy++
-	switch {
-	case l.park == nil && b.hogs(l, now):
-		return task{kind: taskSpill, lane: l, head: l.queue[0]}, true
-	case l.park == nil:
-		return task{kind: taskSend, lane: l, head: l.queue[0]}, true
-	case l.park.FromSeq > l.park.upTo:
+	if len(b.chores) > 0 {
+		l := b.chore()
 		l.park.leaving = true
 		return task{kind: taskUnpark, lane: l, park: *l.park}, true
 	}
-	return task{kind: taskResume, lane: l, park: *l.park, careful: b.parked > b.window}, true
+	l := b.take(may)
+	switch {
+	case l.park != nil:
+		return task{kind: taskResume, lane: l, park: *l.park, careful: b.parked > b.window}, true
+	case may == passAll && b.hogs(l, now):
+		return task{kind: taskSpill, lane: l, head: l.queue[0]}, true
+	}
+	return task{kind: taskSend, lane: l, head: l.queue[0]}, true
+}
+
+// hasChore reports whether there is a lane whose record is to be deleted.
+func (b *book) hasChore() bool {
+	for len(b.chores) > 0 {
+		if b.chores[0].park.ended() {
+			return true
+		}
+		l := b.firstChore() // more of it arrived
+		l.queued = false
+		b.enqueue(l)
+	}
+	return false
+}
+
+// chore takes the first of the lanes whose records are to be deleted; there is one.
+func (b *book) chore() *lane {
+	l := b.firstChore()
+	l.queued = false
+	b.engage(l)
+	return l
+}
+
+func (b *book) firstChore() *lane {
+	l := b.chores[0]
+	b.chores[0] = nil
+	b.chores = b.chores[1:]
+	return l
+}
+
+// take takes the lane that has been ready for longest. For a probe it prefers a live one: what
+// it holds has waited for less.
+func (b *book) take(may pass) *lane {
+	i := 0
+	if may == passProbe {
+		i = max(0, slices.IndexFunc(b.ready, func(l *lane) bool { return l.park == nil }))
+	}
+	l := b.ready[i]
+	if i == 0 {
+		b.ready[0] = nil
+		b.ready = b.ready[1:]
+	} else {
+		b.ready = slices.Delete(b.ready, i, i+1)
+	}
+	l.queued = false
+	b.engage(l)
+	return l
+}
+
+func (b *book) engage(l *lane) {
+	l.busy = true
+	b.busy++
+}
+
+// waits reports whether something could be sent now if it were allowed.
+func (b *book) waits(now time.Time) bool {
+	return b.busy < b.window && (len(b.ready) > 0 || len(b.due) > 0 && !b.due[0].park.NextAt.After(now))
 }
 
 // hogs reports whether a lane has kept others from being handed out for too long: the window
@@ -190,6 +257,9 @@ func (b *book) stored(l *lane, e sluice.ParkedEntry, now time.Time) []*sluice.De
 	return acks
 }
 
+// spared enters that the head of a live lane waits for its turn again.
+func (b *book) spared(l *lane) { b.release(l) }
+
 // resumed enters how far a parked lane has come.
 func (b *book) resumed(l *lane, p park) {
 	l.park.ParkedEntry, l.park.ahead, l.park.charged, l.park.savedAt = p.ParkedEntry, p.ahead, p.charged, p.savedAt
@@ -213,6 +283,9 @@ func (b *book) release(l *lane) {
 func (b *book) enqueue(l *lane) {
 	switch {
 	case l.busy || l.queued:
+	case l.park != nil && l.park.ended() && l.park.index < 0:
+		l.queued = true
+		b.chores = append(b.chores, l)
 	case l.park != nil:
 		if l.park.index < 0 {
 			heap.Push(&b.due, l)

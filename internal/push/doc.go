@@ -24,5 +24,8 @@
 // rests on the order of writes: the dead letter, if there is one, then the attempt's record,
 // then the lane's, then the acknowledgement (register C01).
 //
+// An endpoint in trouble is kept from being asked by a breaker (breaker.go, decision 0008). While
+// it is not closed nothing is used up.
+//
 // What leaves the log before it was handed out becomes a dead letter too (decision 0003).
 package push

@@ -334,3 +334,6 @@ type nobody struct{}
 func (nobody) Matched(*sluice.Subscription)                    {}
 func (nobody) Attempted(*sluice.Subscription, *sluice.Attempt) {}
 func (nobody) Buried(*sluice.Subscription, sluice.Reason)      {}
+func (nobody) Turned(*sluice.Subscription, sluice.Breaker)     {}
+func (nobody) Throttled(*sluice.Subscription)                  {}
+func (nobody) Failing(*sluice.Subscription, int, time.Time)    {}

@@ -142,6 +142,17 @@ func (p *process) Unpark(ctx context.Context, lane string, revision uint64) erro
 	return p.store.Unpark(ctx, lane, revision)
 }
 
+func (p *process) Health(ctx context.Context, sub *sluice.Subscription) (sluice.Health, error) {
+	return p.store.Health(ctx, sub)
+}
+
+func (p *process) PutHealth(ctx context.Context, sub *sluice.Subscription, h sluice.Health) error {
+	if p.dead.Load() {
+		return errCut
+	}
+	return p.store.PutHealth(ctx, sub, h)
+}
+
 func (p *process) Cancel(context.Context, string, string) error  { return nil }
 func (p *process) Disable(context.Context, string, string) error { return nil }
 
@@ -240,6 +251,7 @@ type world struct {
 	ports    func(*push.Ports) // changes what an engine works with; nil: nothing
 	beside   *one              // another subscription that its engine serves; nil: none
 	places   int               // attempts that its engine makes at once; 0: as an engine does
+	observe  push.Observer     // nil: nobody
 	looks    time.Duration     // how often it looks at what waits; 0: as an engine does
 	total    int               // events published
 	crashes  int
@@ -278,11 +290,11 @@ func (w *world) start(t require.TestingT) *process {
 	ctx, cancel := context.WithCancel(context.Background())
 	logging, endLog := context.WithCancel(context.WithoutCancel(ctx))
 	p := &process{store: w.store, log: log, cancel: cancel, ended: make(chan struct{})}
-	ports := push.Ports{Sources: p, Log: p, Lanes: p, Events: w.store, Sender: w.endpoint, Registry: p}
+	ports := push.Ports{Sources: p, Log: p, Lanes: p, Healths: p, Events: w.store, Sender: w.endpoint, Registry: p}
 	if w.ports != nil {
 		w.ports(&ports)
 	}
-	engine := push.New(w, always{}, ports, push.Options{LookEvery: w.looks, MaxInFlight: w.places})
+	engine := push.New(w, always{}, ports, push.Options{LookEvery: w.looks, MaxInFlight: w.places, Observe: w.observe})
 	var parts sync.WaitGroup
 	parts.Go(func() { _ = log.Run(logging) })
 	go func() {

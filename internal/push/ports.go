@@ -38,6 +38,14 @@ type Lanes interface {
 	Unpark(ctx context.Context, lane string, revision uint64) error
 }
 
+// Healths keeps what must not be forgotten of a subscription in trouble; the last write wins.
+type Healths interface {
+	// Health returns what was put last; zero if there is nothing.
+	Health(ctx context.Context, sub *sluice.Subscription) (sluice.Health, error)
+	// PutHealth stores it; a zero one removes what is stored.
+	PutHealth(ctx context.Context, sub *sluice.Subscription, h sluice.Health) error
+}
+
 // Events reads a lane back: up to limit events of the path (of the whole subscription if the path is
 // empty) from a sequence on, ascending, none if there are none yet; and the first sequence
 // that the log still holds.
@@ -92,6 +100,7 @@ type Ports struct {
 	Sources  Sources
 	Log      Log
 	Lanes    Lanes
+	Healths  Healths
 	Events   Events
 	Sender   Sender
 	Registry Registry
@@ -104,6 +113,14 @@ type Observer interface {
 	Matched(sub *sluice.Subscription)
 	Attempted(sub *sluice.Subscription, a *sluice.Attempt)
 	Buried(sub *sluice.Subscription, reason sluice.Reason)
+	// Turned says that the subscription's breaker changed its state.
+	Turned(sub *sluice.Subscription, to sluice.Breaker)
+	// Throttled says that there is something to send, and that it waits for the rate or for a
+	// Retry-After.
+	Throttled(sub *sluice.Subscription)
+	// Failing says that every attempt has failed since, which is so many per cent of the time
+	// after which the subscription is disabled: 50, 70, 90, 100, each at most once.
+	Failing(sub *sluice.Subscription, percent int, since time.Time)
 }
 
 // Gauges is a moment of one runner.
@@ -113,5 +130,6 @@ type Gauges struct {
 	InFlight     int
 	Held         int
 	Parked       int
+	Breaker      sluice.Breaker
 	Lag          time.Duration // age of the oldest event that is held or parked
 }

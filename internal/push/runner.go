@@ -54,16 +54,24 @@ type runner struct {
 
 	sub       *sluice.Subscription
 	match     *filter.Matcher
-	limit     *rate.Limiter // nil: unbounded
+	limits    []*rate.Limiter // none: unbounded
 	book      *book
 	source    Source
 	recovered map[uint64]sluice.Progress // what the attempt log knew at the start; read only
 	recent    recentSet
+	breaker   breaker
 	failing   time.Time // since when every attempt failed; zero: it does not
+	alerted   int       // per cent of the way to being disabled that were told of
+	recalled  bool
+	stored    sluice.Health     // what is remembered of it
+	storing   bool              // a write is under way, or was a moment ago
+	stores    chan healthStored // what came of it
+	rest      <-chan time.Time  // until the next write
 	tasks     chan task
 	results   chan result
 	workers   sync.WaitGroup
-	throttled time.Time // no task before this, because of the rate
+	throttled time.Time // nothing is sent before this, because of the rate
+	told      time.Time // the last moment that Throttled was told to wait for
 	sending   atomic.Int32
 	ahead     budget
 	share     *share // of the attempts that the process makes at once
@@ -109,6 +117,7 @@ func (r *runner) run(ctx context.Context) error {
 	defer cancel()
 	err := r.serve(ctx, work)
 	err = errors.Join(err, r.drain(work))
+	r.leave(work)
 	r.source.Close() // the last look sees what it left
 	r.looking.Lock() // and what the one before it could not tell
 	defer r.looking.Unlock()
@@ -133,13 +142,18 @@ func (r *runner) open(ctx context.Context) error {
 		source.Close()
 		return err
 	}
+	r.breaker = r.breaker.rested()
+	r.storing, r.rest, r.stores = false, nil, make(chan healthStored, 1)
 	r.tasks = make(chan task)
 	r.results = make(chan result, 4*r.sub.Policy.Window+16)
 	return nil
 }
 
 func (r *runner) restore(ctx context.Context) error {
-	var err error
+	err := r.recall(ctx)
+	if err != nil {
+		return err
+	}
 	if r.recovered, err = r.ports.Log.Recover(ctx, r.sub); err != nil {
 		return err
 	}
@@ -167,12 +181,23 @@ func (r *runner) configure(sub *sluice.Subscription) error {
 	if err != nil {
 		return err
 	}
-	r.sub, r.match, r.limit = sub, match, nil
-	r.watched.Store(&lookout{sub: sub, match: match, ports: r.ports, opts: Options{Observe: r.observe, Log: r.log}})
-	if per := cmp.Or(r.rate, sub.Policy.Rate).PerSecond; per > 0 {
-		r.limit = rate.NewLimiter(rate.Limit(per), max(1, int(per/10)))
+	if r.sub.Endpoint.URL != sub.Endpoint.URL {
+		r.breaker, r.failing, r.alerted = r.breaker.renewed(), time.Time{}, 0
 	}
+	r.sub, r.match, r.limits = sub, match, limitsOf(cmp.Or(r.rate, sub.Policy.Rate))
+	r.watched.Store(&lookout{sub: sub, match: match, ports: r.ports, opts: Options{Observe: r.observe, Log: r.log}})
 	return nil
+}
+
+// limitsOf returns a bucket for each bound. It holds a tenth of what may be sent in its time.
+func limitsOf(r sluice.Rate) (all []*rate.Limiter) {
+	if r.PerSecond > 0 {
+		all = append(all, rate.NewLimiter(rate.Limit(r.PerSecond), max(1, int(r.PerSecond/10))))
+	}
+	if r.PerMinute > 0 {
+		all = append(all, rate.NewLimiter(rate.Limit(r.PerMinute/60), max(1, int(r.PerMinute/10))))
+	}
+	return all
 }
 
 // serve is the loop. It ends when ctx is done or something failed that the runner cannot mend.
@@ -187,6 +212,7 @@ func (r *runner) serve(ctx, work context.Context) error {
 	exhausted := r.source.Exhausted()
 	for exhausted != nil || !r.replayed() {
 		r.dispatch(work, wake)
+		r.remember(work)
 		r.publishGauges()
 		select {
 		case <-ctx.Done():
@@ -205,6 +231,10 @@ func (r *runner) serve(ctx, work context.Context) error {
 		case <-r.share.freed:
 		case h := <-r.hasty:
 			h.done <- r.book.hasten(h.seq, time.Now())
+		case s := <-r.stores:
+			r.noted(ctx, s)
+		case <-r.rest:
+			r.storing, r.rest = false, nil
 		case <-hold.C:
 			r.book.each(func(d *sluice.Delivery) { r.answer(d.Receipt.Hold()) })
 		case <-looks.C:
@@ -315,19 +345,24 @@ func (r *runner) laneOf(d *sluice.Delivery) string {
 // when the next one may.
 func (r *runner) dispatch(work context.Context, wake *time.Timer) {
 	now := time.Now()
-	for r.mayStart(now) {
-		t, _ := r.book.next(now) // there is one
-		t.sub, t.match, t.careful = r.sub, r.match, t.careful || r.limit != nil
+	may, next := r.admits(now)
+	for r.mayStart(now, may) {
+		t, _ := r.book.next(now, may) // there is one
+		t.sub, t.match, t.careful = r.sub, r.match, t.careful || len(r.limits) > 0
+		r.ask(&t)
 		select {
 		case r.tasks <- t:
 		default:
 			r.workers.Go(func() { r.worker(work, t) })
 		}
 		r.throttle(t, now)
+		may, next = r.admits(now)
 	}
-	next := r.book.wake()
-	if r.throttled.After(now) {
-		next = r.throttled
+	if may != passNone {
+		next = r.book.wake()
+		r.turn(work, r.breaker.settle(now))
+	} else if due := r.book.wake(); r.waitsUntil().After(now) && due.After(now) && due.Before(next) {
+		next = due // to tell that it waits
 	}
 	if !next.IsZero() {
 		wake.Reset(max(0, next.Sub(now)))
@@ -336,18 +371,38 @@ func (r *runner) dispatch(work context.Context, wake *time.Timer) {
 
 // mayStart reports whether there is a task that may start now, and has its place among those
 // of the process then.
-func (r *runner) mayStart(now time.Time) bool {
-	if r.throttled.After(now) || !r.book.can(now) {
+func (r *runner) mayStart(now time.Time, may pass) bool {
+	if !r.book.can(now, may) {
 		r.share.pass()
 		return false
 	}
 	return r.share.take()
 }
 
+// admits returns what may be sent now, and if that is nothing when to ask again, as the breaker
+// does. It tells if something waits for the rate or for a Retry-After.
+func (r *runner) admits(now time.Time) (pass, time.Time) {
+	may, next := r.breaker.admits(now)
+	if may != passNone && r.throttled.After(now) {
+		may, next = passNone, r.throttled
+	}
+	if until := r.waitsUntil(); until.After(now) && !until.Equal(r.told) && r.book.waits(now) {
+		r.told = until
+		r.observe.Throttled(r.sub)
+	}
+	return may, next
+}
+
+// waitsUntil returns what the rate or a Retry-After makes everything wait for.
+func (r *runner) waitsUntil() time.Time { return later(r.throttled, r.breaker.held) }
+
 // throttle pays for a task that sends; what cannot be paid now is waited for before the next.
 func (r *runner) throttle(t task, now time.Time) {
-	if r.limit != nil && (t.kind == taskSend || t.kind == taskResume) {
-		r.throttled = now.Add(r.limit.ReserveN(now, 1).DelayFrom(now))
+	if !t.lane.asks {
+		return
+	}
+	for _, limit := range r.limits {
+		r.throttled = later(r.throttled, now.Add(limit.ReserveN(now, 1).DelayFrom(now)))
 	}
 }
 
@@ -362,6 +417,8 @@ func (r *runner) enter(ctx context.Context, res result) error {
 	case resultSettled:
 		acks = append(acks, r.book.settled(res.lane))
 		r.recent.add(acks[0].Event.Seq)
+	case resultSpared:
+		r.book.spared(res.lane)
 	case resultParked:
 		acks = r.book.stored(res.lane, res.park.ParkedEntry, time.Now())
 	case resultResumed:
@@ -372,23 +429,8 @@ func (r *runner) enter(ctx context.Context, res result) error {
 	for _, d := range acks {
 		r.answer(d.Receipt.Ack())
 	}
+	r.hear(ctx, res.lane, res.attempt)
 	return r.judge(ctx, res.attempt)
-}
-
-// judge keeps track of continuous failure and ends the subscription after too much of it.
-func (r *runner) judge(ctx context.Context, a *sluice.Attempt) error {
-	switch {
-	case a == nil:
-	case a.Verdict.Cancel:
-		return errGone
-	case a.Outcome == sluice.Delivered:
-		r.failing = time.Time{}
-	case r.failing.IsZero():
-		r.failing = a.StartedAt
-	case time.Since(r.failing) > r.sub.Policy.DisableAfter.Std():
-		return r.ports.Registry.Disable(ctx, r.sub.ID, "every attempt has failed since "+r.failing.UTC().Format(time.RFC3339))
-	}
-	return nil
 }
 
 // drain waits for the tasks under way, so that what was sent is recorded. If only the store
@@ -432,7 +474,7 @@ func (r *runner) publishGauges() {
 	defer r.mu.Unlock()
 	r.gauges = Gauges{
 		Namespace: r.sub.Namespace, Subscription: r.sub.ID,
-		InFlight: r.book.busy, Held: len(r.book.held), Parked: r.book.parked,
+		InFlight: r.book.busy, Held: len(r.book.held), Parked: r.book.parked, Breaker: r.breaker.state,
 	}
 	switch now := time.Now(); {
 	case r.gauges.Held+r.gauges.Parked == 0:

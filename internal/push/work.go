@@ -25,6 +25,7 @@ type resultKind int
 
 const (
 	resultSettled  resultKind = iota // the head of a live lane is done with
+	resultSpared                     // it failed, and that is not counted
 	resultParked                     // the lane's record was stored
 	resultResumed                    // a parked lane went on, or failed again
 	resultUnparked                   // the record was deleted
@@ -44,6 +45,7 @@ type job struct {
 	r     *runner
 	sub   *sluice.Subscription
 	match *filter.Matcher
+	spare time.Duration // the task's
 }
 
 // worker does tasks until there are none for a while.
@@ -51,7 +53,7 @@ func (r *runner) worker(ctx context.Context, t task) {
 	idle := time.NewTimer(idleWorker)
 	defer idle.Stop()
 	for {
-		job{r: r, sub: t.sub, match: t.match}.do(ctx, t)
+		job{r: r, sub: t.sub, match: t.match, spare: t.spare}.do(ctx, t)
 		r.share.give()
 		idle.Reset(idleWorker)
 		var ok bool
@@ -96,10 +98,14 @@ func (j job) send(ctx context.Context, t task) {
 	}
 	before := j.r.before(ev)
 	a := j.attempt(ctx, ev, before.Attempts+1, before.FirstFailed)
-	if a.Verdict.Again.IsZero() && a.Verdict.Dead == "" && !a.Verdict.Cancel {
+	if a.Probe || a.Verdict.Settled {
+		kind := resultSettled
+		if a.Probe {
+			kind = resultSpared
+		}
 		results := j.r.results // the log may outlive this run of the runner
 		j.r.ports.Log.Record(&a, j.sub.Namespace, func(err error) {
-			results <- result{kind: resultSettled, lane: t.lane, attempt: &a, err: err}
+			results <- result{kind: kind, lane: t.lane, attempt: &a, err: err}
 		})
 		return
 	}
@@ -238,6 +244,11 @@ func (j job) resend(ctx context.Context, t task, p *park, ev *sluice.Event) (*sl
 	if err := j.conclude(ctx, ev, &a); err != nil {
 		return nil, err
 	}
+	if a.Probe {
+		j.drop(p)
+		p.NextAt, p.EventID = time.Now(), ev.ID // behind the others that are due
+		return &a, nil
+	}
 	if again := a.Verdict.Again; !again.IsZero() {
 		j.drop(p) // it may be long until then
 		p.Attempts, p.NextAt, p.LastError, p.EventID = a.Number, again, a.Error, ev.ID
@@ -285,7 +296,11 @@ func (j job) attempt(ctx context.Context, ev *sluice.Event, number int, firstFai
 		firstFailed = a.StartedAt
 	}
 	a.FirstFailedAt = firstFailed
-	a.Verdict = retry.Decide(j.sub.Policy, a, firstFailed, now, rand.Float64()) //nolint:gosec // jitter, not a secret
+	if a.Probe = j.spare > 0 && says(&a) == saidTrouble; a.Probe {
+		a.Verdict = sluice.Verdict{Again: now.Add(j.spare)}
+	} else {
+		a.Verdict = retry.Decide(j.sub.Policy, a, firstFailed, now, rand.Float64()) //nolint:gosec // jitter, not a secret
+	}
 	j.r.observe.Attempted(j.sub, &a)
 	level := slog.LevelInfo
 	if a.Outcome == sluice.Delivered {
@@ -302,6 +317,9 @@ func attemptAttrs(a *sluice.Attempt) []slog.Attr {
 	attrs := []slog.Attr{
 		slog.String("subscription", a.Subscription), slog.String("event", a.EventID), slog.Uint64("seq", a.Seq),
 		slog.Int("number", a.Number), slog.String("outcome", string(a.Outcome)), slog.Duration("duration", a.Duration.Std()),
+	}
+	if a.Probe {
+		attrs = append(attrs, slog.Bool("probe", true))
 	}
 	if a.Status != 0 {
 		attrs = append(attrs, slog.Int("status", a.Status))

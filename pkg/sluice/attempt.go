@@ -25,6 +25,7 @@ type Attempt struct {
 	Path         Path          `json:"path"`
 	Type         string        `json:"type"`
 	Number       int           `json:"number"`
+	Probe        bool          `json:"probe,omitempty"` // it failed and is not counted: the endpoint was in trouble; the next one has its number
 	StartedAt    time.Time     `json:"started_at"`
 	Duration     Duration      `json:"duration"`
 	Outcome      Outcome       `json:"outcome"`
@@ -144,8 +145,8 @@ type Status struct {
 	Parked        int        `json:"parked"`      // lanes
 	AckFloor      uint64     `json:"ack_floor"`   // every event up to here is settled or parked
 	LagSeconds    float64    `json:"lag_seconds"` // age of the oldest event that waits
-	Breaker       string     `json:"breaker"`     // "closed"
-	NextAttemptAt *time.Time `json:"next_attempt_at"`
+	Breaker       Breaker    `json:"breaker"`
+	NextAttemptAt *time.Time `json:"next_attempt_at"` // the next probe, while the breaker is open
 	DeadLetters   uint64     `json:"dead_letters"`
 	ParkedLanes   []Parked   `json:"parked_lanes"` // the first hundred by next_at
 }

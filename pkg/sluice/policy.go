@@ -83,9 +83,11 @@ type Retry struct {
 	Jitter      float64    `json:"jitter,omitempty"`       // custom: 0.2 means ±20 %
 }
 
-// Rate bounds the attempts of a subscription; zero means unbounded.
+// Rate bounds the attempts of a subscription; zero means unbounded. Both hold, and each lets a
+// tenth of its number come at once.
 type Rate struct {
 	PerSecond float64 `json:"per_second"`
+	PerMinute float64 `json:"per_minute,omitempty"`
 }
 
 // Signature chooses the scheme; Name is the header's name for SchemeHeader.

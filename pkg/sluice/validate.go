@@ -209,6 +209,7 @@ func (p Policy) check() error {
 		atLeast("policy.window", p.Window, 1),
 		atMost("policy.window", p.Window, MaxWindow),
 		atLeast("policy.rate.per_second", p.Rate.PerSecond, 0),
+		atLeast("policy.rate.per_minute", p.Rate.PerMinute, 0),
 		oneOf("policy.ordering", p.Ordering, OrderByPath, OrderAll, OrderNone),
 		oneOf("policy.envelope", p.Envelope, EnvelopeCloudEvents, EnvelopeBinary, EnvelopeFact, EnvelopeAttempt, EnvelopeRaw),
 		notYet("policy.projection", p.Projection, "summary", "none"),

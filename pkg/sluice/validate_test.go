@@ -110,6 +110,7 @@ func TestSubscriptionsThatAreNotSayWhatWouldBeRight(t *testing.T) {
 		"a negative window":  {func(s *sluice.Subscription) { s.Policy.Window = -1 }, "at least 1"},
 		"a large window":     {func(s *sluice.Subscription) { s.Policy.Window = 1025 }, "at most 1024"},
 		"a negative rate":    {func(s *sluice.Subscription) { s.Policy.Rate.PerSecond = -0.1 }, "at least 0"},
+		"a negative minute":  {func(s *sluice.Subscription) { s.Policy.Rate.PerMinute = -1 }, "policy.rate.per_minute"},
 		"no rate":            {func(s *sluice.Subscription) { s.Policy.Rate.PerSecond = math.NaN() }, "at least 0"},
 		"ordering":           {func(s *sluice.Subscription) { s.Policy.Ordering = "key" }, "path, all, none"},
 		"envelope":           {func(s *sluice.Subscription) { s.Policy.Envelope = "xml" }, "cloudevents-binary"},

@@ -1,0 +1,77 @@
+package natsstore
+
+import (
+	"context"
+	"time"
+
+	"github.com/sluice-io/sluice/pkg/sluice"
+	"github.com/sluice-io/sluice/streams"
+)
+
+// healthTries is how often a write of health is tried that others get ahead of.
+const healthTries = 3
+
+// healthRecord is a subscription's health as it is stored.
+type healthRecord struct {
+	sluice.Health
+
+	Since time.Time `json:"since"` // when its subscription was made
+}
+
+func (s *Store) healths() Bucket[healthRecord] { return OpenBucket[healthRecord](s, streams.Lanes) }
+
+// Health returns what is remembered of a subscription whose endpoint is in trouble; zero if
+// there is nothing.
+func (s *Store) Health(ctx context.Context, sub *sluice.Subscription) (sluice.Health, error) {
+	record, _, err := s.healths().Get(ctx, streams.HealthKey(sub.ID))
+	if sluice.CodeOf(err) == sluice.NotFound {
+		return sluice.Health{}, nil
+	}
+	if err != nil || !record.Since.Equal(sub.CreatedAt) {
+		return sluice.Health{}, err
+	}
+	return record.Health, nil
+}
+
+// PutHealth stores what is to be remembered of a subscription, whatever is stored; a zero value
+// removes it.
+func (s *Store) PutHealth(ctx context.Context, sub *sluice.Subscription, h sluice.Health) error {
+	key := streams.HealthKey(sub.ID)
+	if h == (sluice.Health{}) {
+		return s.healths().Delete(ctx, key, 0)
+	}
+	var err error
+	for range healthTries {
+		var revision uint64
+		_, revision, err = s.healths().Get(ctx, key)
+		if err != nil && sluice.CodeOf(err) != sluice.NotFound {
+			return err
+		}
+		_, err = s.healths().Put(ctx, key, healthRecord{Health: h, Since: sub.CreatedAt}, revision)
+		if sluice.CodeOf(err) != sluice.Conflict {
+			return err
+		}
+	}
+	return err
+}
+
+// addHealth enters what the replica that serves the subscription remembers of it.
+func (s *Store) addHealth(ctx context.Context, sub *sluice.Subscription, status *sluice.Status) error {
+	if sub.State != sluice.Active {
+		return nil
+	}
+	h, err := s.Health(ctx, sub)
+	if err != nil {
+		return err
+	}
+	if h.Breaker != "" {
+		status.Breaker = h.Breaker
+	}
+	switch next := status.NextAttemptAt; {
+	case h.Breaker == sluice.BreakerOpen && h.HeldUntil.Before(h.ProbeAt):
+		status.NextAttemptAt = &h.ProbeAt
+	case h.HeldUntil.After(time.Now()) && (h.Breaker == sluice.BreakerOpen || next != nil && next.Before(h.HeldUntil)):
+		status.NextAttemptAt = &h.HeldUntil
+	}
+	return nil
+}

@@ -1,0 +1,69 @@
+package natsstore_test
+
+import (
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/sluice-io/sluice/pkg/sluice"
+)
+
+func TestHealthIsWhatWasPutLast(t *testing.T) {
+	t.Parallel()
+	store, _ := provisioned(t)
+	now := time.Now().UTC().Round(0)
+	sub := &sluice.Subscription{ID: "s", Namespace: "default", CreatedAt: now}
+	read := func(sub *sluice.Subscription) sluice.Health {
+		h, err := store.Health(t.Context(), sub)
+		require.NoError(t, err)
+		return h
+	}
+	require.Zero(t, read(sub))
+	for _, want := range []sluice.Health{
+		{Breaker: sluice.BreakerOpen, ProbeAt: now, Pause: sluice.Duration(time.Second)},
+		{FailingSince: now, Alerted: 70, Revision: 3},
+	} {
+		require.NoError(t, store.PutHealth(t.Context(), sub, want))
+		require.Equal(t, want, read(sub))
+	}
+	require.Zero(t, read(&sluice.Subscription{ID: "s", Namespace: "default", CreatedAt: now.Add(time.Hour)}), "another one of its id")
+	require.NoError(t, store.PutHealth(t.Context(), sub, sluice.Health{}))
+	require.Zero(t, read(sub))
+	require.NoError(t, store.PutHealth(t.Context(), sub, sluice.Health{}))
+}
+
+func TestTheStatusShowsTheBreaker(t *testing.T) { // 03-api, "Looking"
+	t.Parallel()
+	store, _ := provisioned(t)
+	soon := time.Now().Add(time.Minute).UTC().Round(0)
+	hour := time.Now().Add(time.Hour).UTC().Round(0)
+	parked := sluice.Parked{Lane: "s.p.a", Path: "/a", FromSeq: 1, Attempts: 1, NextAt: time.Now().Add(time.Second).UTC().Round(0)}
+	tests := []struct {
+		name  string
+		state sluice.State
+		give  sluice.Health
+		want  sluice.Breaker
+		next  time.Time
+	}{
+		{"nothing to remember", sluice.Active, sluice.Health{}, sluice.BreakerClosed, parked.NextAt},
+		{"open", sluice.Active, sluice.Health{Breaker: sluice.BreakerOpen, ProbeAt: soon}, sluice.BreakerOpen, soon},
+		{"open, and asked to wait", sluice.Active, sluice.Health{Breaker: sluice.BreakerOpen, ProbeAt: soon, HeldUntil: hour}, sluice.BreakerOpen, hour},
+		{"asked to wait", sluice.Active, sluice.Health{HeldUntil: hour}, sluice.BreakerClosed, hour},
+		{"half-open", sluice.Active, sluice.Health{Breaker: sluice.BreakerHalfOpen}, sluice.BreakerHalfOpen, parked.NextAt},
+		{"nobody serves it", sluice.Paused, sluice.Health{Breaker: sluice.BreakerOpen, ProbeAt: soon}, sluice.BreakerClosed, parked.NextAt},
+	}
+	sub := &sluice.Subscription{ID: "s", Namespace: "default", Mode: sluice.Push, Pattern: "/a/**", CreatedAt: time.Now()}
+	sub.SetDefaults()
+	_, err := store.Park(t.Context(), sub, parked, 0)
+	require.NoError(t, err)
+	for _, tt := range tests {
+		require.NoError(t, store.PutHealth(t.Context(), sub, tt.give), tt.name)
+		sub.State = tt.state
+		status, err := store.Status(t.Context(), sub)
+		require.NoError(t, err, tt.name)
+		require.Equal(t, tt.want, status.Breaker, tt.name)
+		require.NotNil(t, status.NextAttemptAt, tt.name)
+		require.True(t, status.NextAttemptAt.Equal(tt.next), tt.name)
+	}
+}
