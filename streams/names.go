@@ -1,6 +1,7 @@
 package streams
 
 import (
+	"cmp"
 	"strconv"
 	"strings"
 
@@ -12,12 +13,14 @@ const (
 	eventsPrefix      = "events."
 	attemptsPrefix    = "attempts."
 	deadLettersPrefix = "dead."
+	ledgerPrefix      = "ledger."
 )
 
 // Streams that exist once.
 const (
 	Attempts    = "ATTEMPTS"    // one message an attempt
 	DeadLetters = "DEADLETTERS" // one message a delivery that was given up
+	Ledger      = "LEDGER"      // one message a change
 )
 
 // Buckets.
@@ -44,6 +47,24 @@ func AttemptsSubject(namespace, subscription string) string {
 // DeadLettersSubject returns the subject of a subscription's dead letters.
 func DeadLettersSubject(namespace, subscription string) string {
 	return deadLettersPrefix + namespace + "." + subscription
+}
+
+// noNamespace stands for the namespace of what belongs to none; no namespace is called so.
+const noNamespace = "_"
+
+// LedgerSubject returns the subject of an entry in the ledger: the namespace of what was
+// changed, if it has one, and the action.
+func LedgerSubject(namespace, action string) string {
+	return ledgerPrefix + cmp.Or(namespace, noNamespace) + "." + action
+}
+
+// LedgerFilter returns the subjects of the entries about a namespace, "" for all, and with an
+// action, "" for all; an action that ends in ".*" is all that begin so.
+func LedgerFilter(namespace, action string) string {
+	if kind, ok := strings.CutSuffix(action, "*"); ok {
+		action = kind + ">"
+	}
+	return ledgerPrefix + cmp.Or(namespace, "*") + "." + cmp.Or(action, ">")
 }
 
 const rootSuffix = "_root"

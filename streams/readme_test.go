@@ -73,7 +73,7 @@ func options(s streams.Stream) string {
 	for _, o := range []struct {
 		name string
 		set  bool
-	}{{"direct", s.AllowDirect}, {"atomic", s.AllowAtomic}, {"ttl", s.AllowTTL}, {"no-delete", s.DenyDelete}} {
+	}{{"direct", s.AllowDirect}, {"atomic", s.AllowAtomic}, {"ttl", s.AllowTTL}, {"no-delete", s.DenyDelete}, {"no-purge", s.DenyPurge}, {"refuse-when-full", s.RefuseFull}} {
 		if o.set {
 			names = append(names, o.name)
 		}
@@ -112,6 +112,8 @@ func subjectRows() []string {
 		row(code(streams.Subject("<ns>", "/some/path")), "an event of the path `/some/path`"),
 		row(code(streams.AttemptsSubject("<ns>", "<id>")), "an attempt of the subscription"),
 		row(code(streams.DeadLettersSubject("<ns>", "<id>")), "a dead letter of the subscription"),
+		row(code(streams.LedgerSubject("<ns>", "subscription.pause")), "a change, by namespace and action"),
+		row(code(streams.LedgerSubject("", "<action>")), "a change of what belongs to no namespace"),
 		row(code("$KV."+streams.Lanes+"."+streams.LaneKey("<id>", sluice.OrderByPath, "/some/path", 0)), "the parked lane of the path"),
 		row(code("$KV."+streams.Lanes+"."+streams.LaneKey("<id>", sluice.OrderNone, "/some/path", 17)), "the parked lane of one event, by its sequence (ordering `none`)"),
 		row(code("$KV."+streams.Lanes+"."+streams.LaneKey("<id>", sluice.OrderAll, "/some/path", 0)), "the parked lane of the whole subscription (ordering `all`)"),

@@ -212,7 +212,7 @@ func (r *runner) serve(ctx, work context.Context) error {
 // arrive takes a delivery from the source into its lane, or acknowledges it at once where
 // there is nothing to do for it.
 func (r *runner) arrive(d *sluice.Delivery) {
-	if r.known(d) || d.Err == nil && !r.sub.Pattern.Match(d.Event.Path) {
+	if r.known(d) || d.Event.Path != "" && !r.sub.Pattern.Match(d.Event.Path) {
 		r.answer(d.Receipt.Ack())
 		return
 	}
