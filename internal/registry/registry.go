@@ -9,6 +9,7 @@ import (
 	"github.com/google/uuid"
 
 	"github.com/sluice-io/sluice/internal/filter"
+	"github.com/sluice-io/sluice/internal/ledger"
 	"github.com/sluice-io/sluice/internal/retry"
 	"github.com/sluice-io/sluice/pkg/sluice"
 	"github.com/sluice-io/sluice/streams"
@@ -64,6 +65,8 @@ type Needs struct {
 	Logs          Logs
 	Endpoints     Endpoints
 	Consumers     Consumers
+	Ledger        *ledger.Ledger
+	Announce      Announcer
 	Now           func() time.Time
 }
 
@@ -117,24 +120,23 @@ func (r *Registry) Put(ctx context.Context, id string, req *Request, by string) 
 	}
 	sub.ID = id
 	for {
-		err := r.store(ctx, sub)
+		existing, err := r.load(ctx, id)
+		if err == nil {
+			if err := sameAs(req, sub, existing); err != nil {
+				return nil, false, err
+			}
+			return r.ready(ctx, existing, false)
+		}
+		if sluice.CodeOf(err) != sluice.SubscriptionMissing {
+			return nil, false, err
+		}
+		err = r.store(ctx, sub)
 		if err == nil {
 			return r.ready(ctx, sub, true)
 		}
-		if sluice.CodeOf(err) != sluice.Conflict {
+		if sluice.CodeOf(err) != sluice.Conflict { // else it was made in between
 			return nil, false, err
 		}
-		existing, err := r.load(ctx, id)
-		if sluice.CodeOf(err) == sluice.SubscriptionMissing {
-			continue // deleted in between
-		}
-		if err != nil {
-			return nil, false, err
-		}
-		if err := sameAs(req, sub, existing); err != nil {
-			return nil, false, err
-		}
-		return r.ready(ctx, existing, false)
 	}
 }
 

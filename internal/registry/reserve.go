@@ -164,16 +164,6 @@ func (r *Registry) free(ctx context.Context, key string, revision uint64) error 
 	return nil
 }
 
-// store stores a new subscription. Code Conflict if there is one of its id.
-func (r *Registry) store(ctx context.Context, sub *sluice.Subscription) error {
-	revision, err := r.needs.Subscriptions.Put(ctx, sub.ID, sub, 0)
-	if err != nil {
-		return fmt.Errorf("store subscription: %w", err)
-	}
-	sub.Revision = revision
-	return nil
-}
-
 // load returns a stored subscription with its revision. Code SubscriptionMissing if there is none.
 func (r *Registry) load(ctx context.Context, id string) (*sluice.Subscription, error) {
 	sub, revision, err := r.needs.Subscriptions.Get(ctx, id)
