@@ -39,6 +39,9 @@ func EventsStream(namespace string) string { return "EVENTS_" + namespace }
 // EventsSubjects returns the subjects that a namespace's stream takes.
 func EventsSubjects(namespace string) string { return eventsPrefix + namespace + ".>" }
 
+// SystemSubjects returns the subjects of the events that the server publishes about itself.
+func SystemSubjects(namespace string) string { return eventsPrefix + namespace + "._sys.>" }
+
 // AttemptsSubject returns the subject of a subscription's attempts.
 func AttemptsSubject(namespace, subscription string) string {
 	return attemptsPrefix + namespace + "." + subscription

@@ -6,6 +6,7 @@ import (
 	"encoding/json"
 	"fmt"
 	"log/slog"
+	"maps"
 	"strings"
 	"sync"
 	"time"
@@ -19,6 +20,7 @@ const (
 	changeLimit  = 2 * time.Second // what an announcement may add to a caller's request
 	publishLimit = 5 * time.Second // of one announcement of the engine
 	flushLimit   = 2 * time.Second // for what is still queued when the server ends
+	expiredEvery = time.Hour       // that events of a subscription that nobody serves left the log unseen
 	queueSize    = 1024
 )
 
@@ -43,7 +45,8 @@ type Announcer struct {
 	throttled throttled
 
 	mu      sync.Mutex
-	dropped int // since it was last logged
+	dropped int                  // since it was last logged
+	expired map[string]time.Time // when events that nobody served expired, as last told, by subscription
 }
 
 // announcement is a system event that is to be published.
@@ -66,7 +69,7 @@ func New(publisher Publisher, opts Options) *Announcer {
 	opts.Queue = cmp.Or(opts.Queue, queueSize)
 	opts.Every = cmp.Or(opts.Every, time.Second)
 	return &Announcer{
-		publisher: publisher, opts: opts, queue: make(chan announcement, opts.Queue),
+		publisher: publisher, opts: opts, queue: make(chan announcement, opts.Queue), expired: map[string]time.Time{},
 		throttled: throttled{counts: map[string]*count{}, fresh: make(chan struct{}, 1)},
 	}
 }
@@ -106,7 +109,7 @@ type deadData struct {
 // Dead tells of a dead letter, which is stored. It returns at once. A subscription to system
 // events has none told of: they might be its own, for ever.
 func (a *Announcer) Dead(sub *sluice.Subscription, d *sluice.DeadLetter) {
-	if aboutSystem(sub.Pattern) {
+	if aboutSystem(sub.Pattern) || sub.State != sluice.Active && d.EventID == "" && a.toldExpired(sub.ID, time.Now()) {
 		return
 	}
 	a.enqueue(announcement{
@@ -117,6 +120,20 @@ func (a *Announcer) Dead(sub *sluice.Subscription, d *sluice.DeadLetter) {
 			Reason: d.Reason, Attempts: d.Attempts, LastError: d.LastError, At: d.At,
 		},
 	})
+}
+
+// toldExpired reports whether it was told within the hour that events of the subscription,
+// which nobody serves, left the log unseen. In a log that is kept for a moment only they may
+// have been nothing but what was told before: without a bound that would go on for ever.
+func (a *Announcer) toldExpired(subscription string, now time.Time) bool {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	maps.DeleteFunc(a.expired, func(_ string, told time.Time) bool { return now.Sub(told) >= expiredEvery })
+	if _, told := a.expired[subscription]; told {
+		return true
+	}
+	a.expired[subscription] = now
+	return false
 }
 
 // aboutSystem reports whether a pattern matches the server's own paths, and so nothing else.

@@ -159,6 +159,31 @@ func TestOfASubscriptionToSystemEventsNothingIsTold(t *testing.T) {
 	})
 }
 
+// Decision 0007: the range that left the log may have been what was told before.
+func TestWhatNobodyServesExpiresOnceAnHour(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		l := &log{}
+		a := announce.New(l, announce.Options{})
+		defer run(t, a)()
+		active := subscription("active")
+		active.State = sluice.Active
+		lost := letter(1)
+		lost.EventID, lost.Reason = "", sluice.Expired
+		for range 90 { // a minute each
+			lost.Seq++
+			a.Dead(subscription("paused"), lost)
+			<-time.After(time.Minute)
+		}
+		require.Len(t, l.published(), 2)
+		a.Dead(subscription("paused"), letter(1))
+		a.Dead(active, lost)
+		a.Dead(active, lost)
+		synctest.Wait()
+		require.Len(t, l.published(), 5, "what is known of, and what is served, is told each time")
+	})
+}
+
 func TestTheEngineIsNeverHeldUp(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {

@@ -15,8 +15,10 @@ import (
 	"github.com/gofrs/flock"
 
 	"github.com/sluice-io/sluice/config"
+	"github.com/sluice-io/sluice/internal/announce"
 	"github.com/sluice-io/sluice/internal/endpoint"
 	"github.com/sluice-io/sluice/internal/httpapi"
+	"github.com/sluice-io/sluice/internal/ledger"
 	"github.com/sluice-io/sluice/internal/metrics"
 	"github.com/sluice-io/sluice/internal/natsd"
 	"github.com/sluice-io/sluice/internal/natsstore"
@@ -39,9 +41,11 @@ type server struct {
 	attempts *natsstore.AttemptLog
 	tracing  *tracing
 	sender   *endpoint.Sender
+	metrics  *metrics.Metrics
+	announce *announce.Announcer
+	ledger   *ledger.Ledger
 	registry *registry.Registry
 	engine   *push.Engine
-	metrics  *metrics.Metrics
 	api      http.Handler
 }
 
@@ -162,13 +166,18 @@ func (s *server) openSender(ctx context.Context) error {
 	return nil
 }
 
-func (s *server) openRegistry(context.Context) error {
+func (s *server) openRegistry(ctx context.Context) error {
+	s.metrics = metrics.New(s.moments, s.logs(context.WithoutCancel(ctx)))
+	s.announce = announce.New(s.store, announce.Options{Log: s.opts.Log, Dropped: s.metrics.Unannounced})
+	s.ledger = ledger.New(s.store.Ledger(), s.opts.Log)
 	s.registry = registry.New(registry.Needs{
 		Subscriptions: s.store.Subscriptions(),
 		Reservations:  natsstore.OpenBucket[registry.Reservation](s.store, streams.Reservations),
 		Logs:          s.store,
 		Endpoints:     s.sender,
 		Consumers:     consumers{s.store},
+		Ledger:        s.ledger,
+		Announce:      s.announce,
 		Now:           time.Now,
 	})
 	return nil
@@ -183,9 +192,9 @@ func (s *server) openEngine(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	s.metrics = metrics.New(s.moments, s.logs(context.WithoutCancel(ctx)))
 	s.engine = push.New(watcher{s.store.Subscriptions()}, leases, push.Ports{
 		Sources: sources{s.store}, Log: s.attempts, Lanes: s.store, Events: s.store, Sender: s.traced(), Registry: s.registry,
+		Announce: s.announce,
 	}, push.Options{Observe: s.metrics, Log: s.opts.Log})
 	return nil
 }
@@ -200,7 +209,8 @@ func (s *server) openAPI(context.Context) error {
 		publish = tracedPublisher{publish, s.tracing}
 	}
 	s.api = httpapi.New(httpapi.Options{
-		Token: token, Registry: s.registry, Namespaces: namespaces{s.store, s.registry},
+		Token: token, Registry: s.registry, Namespaces: namespaces{s.store, s.registry, s.ledger},
+		Audit:     audit{s.store.Ledger()},
 		Publisher: publish, Log: eventLog{s.store}, Deliveries: deliveries{s.store, s.traced()},
 		Ready: s.store.Ready, JWKS: s.jwks, Metrics: s.metrics.Handler(),
 		Version: s.opts.Version, MaxBody: s.cfg.HTTP.MaxBody, Logger: s.opts.Log,

@@ -19,6 +19,7 @@ import (
 	"github.com/sluice-io/sluice/internal/endpoint"
 	"github.com/sluice-io/sluice/internal/hooktest"
 	"github.com/sluice-io/sluice/internal/httpapi"
+	"github.com/sluice-io/sluice/internal/ledger"
 	"github.com/sluice-io/sluice/internal/natsstore"
 	"github.com/sluice-io/sluice/internal/natstest"
 	"github.com/sluice-io/sluice/internal/registry"
@@ -47,7 +48,7 @@ func (p *parts) Remove(ctx context.Context, sub *sluice.Subscription) error {
 	return p.store.RemoveConsumers(ctx, sub)
 }
 
-func (p *parts) PutNamespace(ctx context.Context, ns sluice.Namespace) (sluice.Namespace, bool, error) {
+func (p *parts) PutNamespace(ctx context.Context, ns sluice.Namespace, _ string) (sluice.Namespace, bool, error) {
 	return p.store.PutNamespace(ctx, ns)
 }
 
@@ -59,9 +60,9 @@ func (p *parts) Namespaces(ctx context.Context) ([]sluice.Namespace, error) {
 	return p.store.ListNamespaces(ctx)
 }
 
-func (p *parts) DeleteNamespace(ctx context.Context, name string) error {
+func (p *parts) DeleteNamespace(ctx context.Context, name, by string) error {
 	if name != sluice.DefaultNamespace {
-		if err := p.registry.DeleteAll(ctx, name); err != nil {
+		if err := p.registry.DeleteAll(ctx, name, by); err != nil {
 			return err
 		}
 	}
@@ -96,6 +97,13 @@ func (p *parts) LastAttemptAt(ctx context.Context, sub *sluice.Subscription) (ti
 func (p *parts) Test(ctx context.Context, sub *sluice.Subscription) (sluice.Attempt, error) {
 	return p.sender.Send(ctx, sub, &sluice.Event{Namespace: sub.Namespace, Path: "/sample", ID: "sample", Type: "sample"}, 1), nil
 }
+
+func (p *parts) Entries(ctx context.Context, q httpapi.AuditQuery) ([]sluice.LedgerEntry, uint64, error) {
+	return p.store.Ledger().Entries(ctx, natsstore.LedgerQuery(q))
+}
+
+// Subscription announces nothing: the events of these tests are those that they publish.
+func (p *parts) Subscription(context.Context, string, *sluice.Subscription) {}
 
 // bench is an API on a server of its own.
 type bench struct {
@@ -141,6 +149,8 @@ func newBench(t *testing.T) *bench {
 		Logs:          b.store,
 		Endpoints:     b.sender,
 		Consumers:     b.parts,
+		Ledger:        ledger.New(b.store.Ledger(), slog.New(slog.DiscardHandler)),
+		Announce:      b.parts,
 		Now:           time.Now,
 	})
 	b.http = httptest.NewServer(httpapi.New(b.options()).Handler())
@@ -150,7 +160,7 @@ func newBench(t *testing.T) *bench {
 
 func (b *bench) options() httpapi.Options {
 	opts := b.bareOptions()
-	opts.Registry, opts.Namespaces, opts.Publisher, opts.Log, opts.Deliveries, opts.Ready = b.registry, b, b.store, b, b, b.store.Ready
+	opts.Registry, opts.Namespaces, opts.Publisher, opts.Log, opts.Deliveries, opts.Audit, opts.Ready = b.registry, b, b.store, b, b, b, b.store.Ready
 	return opts
 }
 

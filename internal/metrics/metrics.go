@@ -37,6 +37,7 @@ type Metrics struct {
 	attempts *prometheus.CounterVec
 	dead     *prometheus.CounterVec
 	duration *prometheus.HistogramVec
+	dropped  *prometheus.CounterVec
 }
 
 // New returns a set that reads the subscriptions' moments and the logs whenever it is scraped.
@@ -60,8 +61,11 @@ func New(moments func() []Moment, logs func() []Log) *Metrics {
 			Name: "sluice_attempt_duration_seconds", Help: "How long attempts took.",
 			Buckets: []float64{.001, .0025, .005, .01, .025, .05, .1, .25, .5, 1, 2.5, 5, 10, 30, 60},
 		}, perSubscription),
+		dropped: prometheus.NewCounterVec(prometheus.CounterOpts{
+			Name: "sluice_announcements_dropped_total", Help: "System events that were not published, by type.",
+		}, []string{"type"}),
 	}
-	m.registry.MustRegister(m.taken, m.matched, m.attempts, m.dead, m.duration,
+	m.registry.MustRegister(m.taken, m.matched, m.attempts, m.dead, m.duration, m.dropped,
 		readings[Moment]{moments, momentReadings()}, readings[Log]{logs, logReadings()},
 		collectors.NewGoCollector(), collectors.NewProcessCollector(collectors.ProcessCollectorOpts{}))
 	return m
@@ -98,6 +102,9 @@ func (m *Metrics) Attempted(sub *sluice.Subscription, a *sluice.Attempt) {
 func (m *Metrics) Buried(sub *sluice.Subscription, reason sluice.Reason) {
 	m.dead.WithLabelValues(sub.Namespace, sub.ID, string(reason)).Inc()
 }
+
+// Unannounced counts a system event that was not published.
+func (m *Metrics) Unannounced(kind string) { m.dropped.WithLabelValues(kind).Inc() }
 
 // reading is one figure of a T.
 type reading[T any] struct {

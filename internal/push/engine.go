@@ -76,6 +76,9 @@ func New(watch Watcher, owns Ownership, ports Ports, opts Options) *Engine {
 	if opts.Observe == nil {
 		opts.Observe = nobody{}
 	}
+	if ports.Announce == nil {
+		ports.Announce = nobody{}
+	}
 	opts.LookEvery = cmp.Or(opts.LookEvery, holdEvery)
 	return &Engine{
 		watch: watch, owns: owns, ports: ports, opts: opts,
@@ -283,3 +286,5 @@ type nobody struct{}
 func (nobody) Matched(*sluice.Subscription)                    {}
 func (nobody) Attempted(*sluice.Subscription, *sluice.Attempt) {}
 func (nobody) Buried(*sluice.Subscription, sluice.Reason)      {}
+func (nobody) Dead(*sluice.Subscription, *sluice.DeadLetter)   {}
+func (nobody) Throttled(*sluice.Subscription, string)          {}
