@@ -36,6 +36,7 @@ type cli struct {
 	Deliveries deliveriesCmd `cmd:"" help:"Look at a subscription's deliveries, or at one with its attempts."`
 	NS         nsCmd         `cmd:"" name:"ns" help:"Make, look at and change namespaces."`
 	Events     eventsCmd     `cmd:"" help:"Look at events."`
+	Audit      auditCmd      `cmd:"" help:"Show who changed what."`
 	Doctor     doctorCmd     `cmd:"" help:"Check configuration, data directory, server, NATS, clock and disk."`
 	Version    versionCmd    `cmd:"" help:"Print the version."`
 }

@@ -61,6 +61,8 @@ func (s *Server) capabilities(c echo.Context) error {
 			"entity_subscriptions": true,
 			"secret_rotation":      true,
 			"cel_filters":          true,
+			"audit":                true,
+			"system_events":        true,
 		},
 		Limits: map[string]int64{
 			"path_bytes":      sluice.MaxPathBytes,
