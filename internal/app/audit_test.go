@@ -170,33 +170,37 @@ func (l *listener) of(id string) (types []string) {
 	return types
 }
 
-// S2-04…06, S2-132, S2-133: what happens to subscriptions and deliveries is told to who subscribes
-// to it, after it has happened: the listener asks at once, and finds it so.
-func TestSystemEventsTellWhatIsSo(t *testing.T) {
-	t.Parallel()
-	s := start(t, t.TempDir(), nil)
-	ask := func(n told) string {
-		switch n.Type {
-		case sluice.TypeDeliveryDead:
-			st, err := s.api.Status(t.Context(), n.Data.Subscription)
-			if err != nil || st.DeadLetters == 0 {
-				return fmt.Sprintf("%d dead letters, %v", st.DeadLetters, err)
-			}
-			return ""
-		case sluice.TypeSubscriptionDeleted:
-			_, err := s.api.Subscription(t.Context(), n.Data.ID)
-			if sluice.CodeOf(err) != sluice.SubscriptionMissing {
-				return fmt.Sprint(err)
-			}
-			return ""
+// asking returns a listener's reaction: it asks for what it is told of, and says what is not so.
+func (s *running) asking(t *testing.T) func(told) string {
+	t.Helper()
+	dead := func(n told) string {
+		st, err := s.api.Status(t.Context(), n.Data.Subscription)
+		if err != nil || st.DeadLetters == 0 {
+			return fmt.Sprintf("%d dead letters, %v", st.DeadLetters, err)
+		}
+		return ""
+	}
+	return func(n told) string {
+		if n.Type == sluice.TypeDeliveryDead {
+			return dead(n)
 		}
 		sub, err := s.api.Subscription(t.Context(), n.Data.ID)
+		if n.Type == sluice.TypeSubscriptionDeleted && sluice.CodeOf(err) == sluice.SubscriptionMissing {
+			return ""
+		}
 		if err != nil || sub.Revision < n.Data.Revision || sub.Revision == n.Data.Revision && (sub.State != n.Data.State || sub.Reason != n.Data.Reason) {
 			return fmt.Sprintf("told %+v, found %s %s %d, %v", n.Data, sub.State, sub.Reason, sub.Revision, err)
 		}
 		return ""
 	}
-	l := listen(t, s, ask)
+}
+
+// S2-04…06, S2-132, S2-133: what happens to subscriptions and deliveries is told to who subscribes
+// to it, after it has happened: the listener asks at once, and finds it so.
+func TestSystemEventsTellWhatIsSo(t *testing.T) {
+	t.Parallel()
+	s := start(t, t.TempDir(), nil)
+	l := listen(t, s, s.asking(t))
 	everything := hooktest.New(t, nil)
 	subscribe(t, s.api, wish(everything.URL, `"id":"everything"`))
 	hook := hooktest.New(t, status(http.StatusTeapot, func(r hooktest.Request) bool { return idOf(r) == "a-1" }))

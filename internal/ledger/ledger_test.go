@@ -69,11 +69,15 @@ func TestOnlyTheFieldsThatChangeAreThere(t *testing.T) {
 		{"gone", thing{Name: "x"}, nil, `{"name":"x"}`, ""},
 		{"changed", thing{Name: "x", Revision: 1}, thing{Name: "y", Revision: 2}, `{"name":"x"}`, `{"name":"y"}`},
 		{
-			"within another", thing{Policy: map[string]any{"window": 64, "timeout": "1s"}}, thing{Policy: map[string]any{"window": 8, "timeout": "1s"}},
+			"within another",
+			thing{Policy: map[string]any{"window": 64, "timeout": "1s"}},
+			thing{Policy: map[string]any{"window": 8, "timeout": "1s"}},
 			`{"policy":{"window":64}}`, `{"policy":{"window":8}}`,
 		},
 		{
-			"added and removed", thing{Metadata: map[string]string{"a": "1", "b": "2"}}, thing{Metadata: map[string]string{"b": "2", "c": "3"}},
+			"added and removed",
+			thing{Metadata: map[string]string{"a": "1", "b": "2"}},
+			thing{Metadata: map[string]string{"b": "2", "c": "3"}},
 			`{"metadata":{"a":"1"}}`, `{"metadata":{"c":"3"}}`,
 		},
 		{"a large number", map[string]any{"n": uint64(1<<63 + 1)}, map[string]any{"n": uint64(1<<63 + 3)}, `{"n":9223372036854775809}`, `{"n":9223372036854775811}`},

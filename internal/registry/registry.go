@@ -122,10 +122,7 @@ func (r *Registry) Put(ctx context.Context, id string, req *Request, by string) 
 	for {
 		existing, err := r.load(ctx, id)
 		if err == nil {
-			if err := sameAs(req, sub, existing); err != nil {
-				return nil, false, err
-			}
-			return r.ready(ctx, existing, false)
+			return r.again(ctx, req, sub, existing)
 		}
 		if sluice.CodeOf(err) != sluice.SubscriptionMissing {
 			return nil, false, err
@@ -138,6 +135,14 @@ func (r *Registry) Put(ctx context.Context, id string, req *Request, by string) 
 			return nil, false, err
 		}
 	}
+}
+
+// again returns a subscription that is there and is asked for again.
+func (r *Registry) again(ctx context.Context, req *Request, want, existing *sluice.Subscription) (*sluice.Subscription, bool, error) {
+	if err := sameAs(req, want, existing); err != nil {
+		return nil, false, err
+	}
+	return r.ready(ctx, existing, false)
 }
 
 // sameAs returns an error (SubscriptionDiffers) unless what is wanted exists already.

@@ -56,7 +56,7 @@ func TestPatternsHaveOneForm(t *testing.T) {
 // means is what a pattern means: matches, and decision 0007.
 func means(glob, segs []string) bool {
 	wild, reserved := strings.HasPrefix(glob[0], "*"), strings.HasPrefix(segs[0], "_sys") || strings.HasPrefix(segs[0], "$")
-	return !(wild && reserved) && matches(glob, segs)
+	return (!wild || !reserved) && matches(glob, segs)
 }
 
 // matches is what the segments of a pattern mean, as S1-21 and S1-22 say it.
