@@ -17,9 +17,18 @@ type Filter struct {
 // Filters returns the filter subjects of a pattern, one for each consumer: two when the
 // pattern ends in "**" after a literal segment, because "a.>" does not hold "a" itself and
 // two filters on one consumer slow catching up by a factor of fifty. Together they let
-// through what the pattern matches, each event once.
+// through what the pattern matches, each event once. Behind a wildcard in front they also let
+// through the server's own paths, which a subject cannot leave out: they are not exact then.
 func Filters(namespace string, pattern sluice.Pattern) []Filter {
-	segs := pattern.Segments()
+	filters := globs(namespace, pattern.Segments())
+	for i := range filters {
+		filters[i].Exact = filters[i].Exact && !pattern.WildFirst()
+	}
+	return filters
+}
+
+// globs returns the filters of a pattern for which every path is like any other.
+func globs(namespace string, segs []string) []Filter {
 	deep := slices.Index(segs, "**")
 	if deep < 0 {
 		return []Filter{{Subject: wild(namespace, segs), Exact: true}}

@@ -52,7 +52,7 @@ func checkFilters(t require.TestingT, pattern sluice.Pattern, path sluice.Path) 
 
 func TestTheServersFiltersAgreeWithPatterns(t *testing.T) {
 	t.Parallel()
-	literal := rapid.SampledFrom([]string{"a", "b", "", "a.b", ">", "_root"})
+	literal := rapid.SampledFrom([]string{"a", "b", "", "a.b", ">", "_root", "_sys", "$x"})
 	segment := rapid.OneOf(literal, rapid.SampledFrom([]string{"*", "**"}))
 	hits := 0
 	rapid.Check(t, func(t *rapid.T) {
@@ -80,10 +80,12 @@ func TestFiltersOfTypicalPatterns(t *testing.T) {
 	}{
 		{"/a/b", []streams.Filter{{"events.ns.a.b", true}}, streams.Filter{Subject: "events.ns.a.b", Exact: true}},
 		{"/a/*/inbox", []streams.Filter{{"events.ns.a.*.inbox", true}}, streams.Filter{Subject: "events.ns.a.*.inbox", Exact: true}},
-		{"/**", []streams.Filter{{"events.ns.>", true}}, streams.Filter{Subject: "events.ns.>", Exact: true}},
+		{"/**", []streams.Filter{{"events.ns.>", false}}, streams.Filter{Subject: "events.ns.>"}},
+		{"/*", []streams.Filter{{"events.ns.*", false}}, streams.Filter{Subject: "events.ns.*"}},
+		{"/_sys/**", []streams.Filter{{"events.ns._sys.>", true}, {"events.ns._sys", true}}, streams.Filter{Subject: "events.ns.>"}},
 		{"/a/**", []streams.Filter{{"events.ns.a.>", true}, {"events.ns.a", true}}, streams.Filter{Subject: "events.ns.>"}},
 		{"/a/b/**", []streams.Filter{{"events.ns.a.b.>", true}, {"events.ns.a.b", true}}, streams.Filter{Subject: "events.ns.a.>"}},
-		{"/*/a/**", []streams.Filter{{"events.ns.*.a.>", true}, {"events.ns.*.a", true}}, streams.Filter{Subject: "events.ns.*.>"}},
+		{"/*/a/**", []streams.Filter{{"events.ns.*.a.>", false}, {"events.ns.*.a", false}}, streams.Filter{Subject: "events.ns.*.>"}},
 		{"/a/*/**", []streams.Filter{{"events.ns.a.>", true}}, streams.Filter{Subject: "events.ns.a.>", Exact: true}},
 		{"/a/**/*/*", []streams.Filter{{"events.ns.a.*.>", true}}, streams.Filter{Subject: "events.ns.a.*.>", Exact: true}},
 		{"/a/**/b", []streams.Filter{{"events.ns.a.>", false}}, streams.Filter{Subject: "events.ns.a.>"}},

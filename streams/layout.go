@@ -9,6 +9,10 @@ import (
 const (
 	day  = 24 * time.Hour
 	week = 7 * day
+
+	// ledgerAge is a year and five weeks: somebody who looks into last year's affairs finds all
+	// of it. At least 180 days have to be kept.
+	ledgerAge = 400 * day
 )
 
 // Consumer limits. JetStream caps a stream at 1,000 consumers unless told otherwise, and the
@@ -32,6 +36,8 @@ type Stream struct {
 	AllowAtomic  bool // batches are stored entirely or not at all
 	AllowTTL     bool // Nats-TTL lets a message expire before MaxAge
 	DenyDelete   bool // single messages cannot be deleted; purging a subject remains possible
+	DenyPurge    bool // nor can they be purged
+	RefuseFull   bool // at a limit of size, new messages are refused instead of the oldest dropped
 }
 
 // Bucket describes a key-value bucket: in files. Reads of every bucket decide something, so
@@ -108,6 +114,16 @@ func Singles() []Stream {
 		PerSubject:   1, // a delivery that is given up again has one dead letter, the later
 		MaxConsumers: maxConsumers,
 		AllowDirect:  true,
+	}, {
+		Name:         Ledger,
+		Description:  "who changed what, one message a change",
+		Subjects:     []string{ledgerPrefix + ">"},
+		MaxAge:       ledgerAge,
+		Dedup:        2 * time.Minute,
+		MaxConsumers: maxConsumers,
+		DenyDelete:   true,
+		DenyPurge:    true,
+		RefuseFull:   true,
 	}}
 }
 

@@ -47,6 +47,19 @@ func TestJetStreamAcceptsEveryDescription(t *testing.T) {
 	}
 }
 
+// S3, S4: the ledger is kept for half a year at least, and whole.
+func TestTheLedgerIsKept(t *testing.T) {
+	t.Parallel()
+	all := streams.Singles()
+	i := slices.IndexFunc(all, func(s streams.Stream) bool { return s.Name == streams.Ledger })
+	require.GreaterOrEqual(t, i, 0)
+	require.GreaterOrEqual(t, all[i].MaxAge, 180*24*time.Hour)
+	require.True(t, all[i].DenyDelete)
+	require.True(t, all[i].DenyPurge)
+	require.True(t, all[i].RefuseFull)
+	require.Zero(t, all[i].MaxBytes)
+}
+
 func TestTheSubjectsOfAStreamHoldWhatIsPublished(t *testing.T) {
 	t.Parallel()
 	singles := streams.Singles()
@@ -59,6 +72,11 @@ func TestTheSubjectsOfAStreamHoldWhatIsPublished(t *testing.T) {
 	require.Equal(t, "attempts.ns.sub", streams.AttemptsSubject("ns", "sub"))
 	require.Equal(t, "dead.>", at(streams.DeadLetters))
 	require.Equal(t, "dead.ns.sub.>", streams.DeadLettersSubject("ns", "sub"))
+	require.Equal(t, "ledger.>", at(streams.Ledger))
+	require.Equal(t, "ledger.ns.subscription.pause", streams.LedgerSubject("ns", sluice.ActionSubscriptionPause))
+	require.Equal(t, "ledger._.grant.revoke", streams.LedgerSubject("", "grant.revoke"))
+	require.Equal(t, "ledger.*.>", streams.LedgerFilter("", ""))
+	require.Equal(t, "ledger.ns.subscription.>", streams.LedgerFilter("ns", "subscription.*"))
 	require.Equal(t, []string{"events.ns.>"}, streams.Events(sluice.Namespace{Name: "ns"}).Subjects)
 }
 

@@ -1,6 +1,7 @@
 package streams
 
 import (
+	"cmp"
 	"crypto/sha256"
 	"fmt"
 	"strconv"
@@ -14,12 +15,14 @@ const (
 	eventsPrefix      = "events."
 	attemptsPrefix    = "attempts."
 	deadLettersPrefix = "dead."
+	ledgerPrefix      = "ledger."
 )
 
 // Streams that exist once.
 const (
 	Attempts    = "ATTEMPTS"    // one message an attempt
 	DeadLetters = "DEADLETTERS" // one message a delivery that was given up
+	Ledger      = "LEDGER"      // one message a change
 )
 
 // Buckets.
@@ -38,6 +41,9 @@ func EventsStream(namespace string) string { return "EVENTS_" + namespace }
 
 // EventsSubjects returns the subjects that a namespace's stream takes.
 func EventsSubjects(namespace string) string { return eventsPrefix + namespace + ".>" }
+
+// SystemSubjects returns the subjects of the events that the server publishes about itself.
+func SystemSubjects(namespace string) string { return eventsPrefix + namespace + "._sys.>" }
 
 // AttemptsSubject returns the subject of a subscription's attempts.
 func AttemptsSubject(namespace, subscription string) string {
@@ -87,6 +93,24 @@ func idToken(id string) string {
 		return fmt.Sprintf("=h%x", sha256.Sum256([]byte(id)))
 	}
 	return encode("", []string{id}, harmless)[1:]
+}
+
+// noNamespace stands for the namespace of what belongs to none; no namespace is called so.
+const noNamespace = "_"
+
+// LedgerSubject returns the subject of an entry in the ledger: the namespace of what was
+// changed, if it has one, and the action.
+func LedgerSubject(namespace, action string) string {
+	return ledgerPrefix + cmp.Or(namespace, noNamespace) + "." + action
+}
+
+// LedgerFilter returns the subjects of the entries about a namespace, "" for all, and with an
+// action, "" for all; an action that ends in ".*" is all that begin so.
+func LedgerFilter(namespace, action string) string {
+	if kind, ok := strings.CutSuffix(action, "*"); ok {
+		action = kind + ">"
+	}
+	return ledgerPrefix + cmp.Or(namespace, "*") + "." + cmp.Or(action, ">")
 }
 
 const rootSuffix = "_root"

@@ -73,7 +73,7 @@ func options(s streams.Stream) string {
 	for _, o := range []struct {
 		name string
 		set  bool
-	}{{"direct", s.AllowDirect}, {"atomic", s.AllowAtomic}, {"ttl", s.AllowTTL}, {"no-delete", s.DenyDelete}, {"one a subject", s.PerSubject == 1}} {
+	}{{"direct", s.AllowDirect}, {"atomic", s.AllowAtomic}, {"ttl", s.AllowTTL}, {"no-delete", s.DenyDelete}, {"no-purge", s.DenyPurge}, {"refuse-when-full", s.RefuseFull}, {"one a subject", s.PerSubject == 1}} {
 		if o.set {
 			names = append(names, o.name)
 		}
@@ -113,6 +113,8 @@ func subjectRows() []string {
 		row(code(streams.AttemptsSubject("<ns>", "<id>")), "an attempt of the subscription"),
 		row(code(streams.DeadLetterSubject(&sluice.DeadLetter{Namespace: "<ns>", Subscription: "<id>", Seq: 17, EventID: "order-17"})), "the dead letter of the event `order-17`, whose sequence is 17"),
 		row(code(streams.DeadLetterSubject(&sluice.DeadLetter{Namespace: "<ns>", Subscription: "<id>", Seq: 17, Path: "/some/path"})), "a dead letter whose event was never seen"),
+		row(code(streams.LedgerSubject("<ns>", "subscription.pause")), "a change, by namespace and action"),
+		row(code(streams.LedgerSubject("", "<action>")), "a change of what belongs to no namespace"),
 		row(code("$KV."+streams.Lanes+"."+streams.LaneKey("<id>", sluice.OrderByPath, "/some/path", 0)), "the parked lane of the path"),
 		row(code("$KV."+streams.Lanes+"."+streams.LaneKey("<id>", sluice.OrderNone, "/some/path", 17)), "the parked lane of one event, by its sequence (ordering `none`)"),
 		row(code("$KV."+streams.Lanes+"."+streams.LaneKey("<id>", sluice.OrderAll, "/some/path", 0)), "the parked lane of the whole subscription (ordering `all`)"),

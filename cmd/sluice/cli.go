@@ -38,6 +38,7 @@ type cli struct {
 	Listen     listenCmd     `cmd:"" help:"Forward events to a port of this machine, signed, and show the answers."`
 	NS         nsCmd         `cmd:"" name:"ns" help:"Make, look at and change namespaces."`
 	Events     eventsCmd     `cmd:"" help:"Look at events."`
+	Audit      auditCmd      `cmd:"" help:"Show who changed what."`
 	Doctor     doctorCmd     `cmd:"" help:"Check configuration, data directory, server, NATS, clock and disk."`
 	Version    versionCmd    `cmd:"" help:"Print the version."`
 }

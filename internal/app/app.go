@@ -68,8 +68,8 @@ func Run(ctx context.Context, cfg config.Config, opts Options) (err error) {
 	return s.serve(ctx)
 }
 
-// serve runs the parts. The first to end ends the others; the attempt log ends last, because
-// attempts under way are still recorded.
+// serve runs the parts. The first to end ends the others; the attempt log and the announcements
+// end last, because attempts under way are still recorded.
 func (s *server) serve(ctx context.Context) error {
 	inner, cancel := context.WithCancelCause(ctx)
 	defer cancel(nil)
@@ -77,6 +77,7 @@ func (s *server) serve(ctx context.Context) error {
 	defer endLog()
 	var parts, log sync.WaitGroup
 	log.Go(func() { cancel(s.attempts.Run(logging)) })
+	log.Go(func() { cancel(s.announce.Run(logging)) })
 	parts.Go(func() { cancel(s.engine.Run(inner)) })
 	parts.Go(func() { cancel(followQuotas(inner, s.store, s.quotas)) })
 	parts.Go(func() { cancel(s.serveHTTP(inner)) })

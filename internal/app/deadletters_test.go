@@ -69,7 +69,7 @@ func TestDeadLettersAndEventsAreExportedToFiles(t *testing.T) {
 		for _, file := range files {
 			data, err := os.ReadFile(file)
 			require.NoError(t, err)
-			lines += bytes.Count(data, []byte("\n"))
+			lines += bytes.Count(data, []byte(`"id":"a-`))
 		}
 		return lines == 2
 	}, "a line an event")

@@ -63,9 +63,9 @@ func TestEveryEventThatHasNotArrivedHasAReason(t *testing.T) {
 	require.Contains(t, d.Explanation, "Attempt 1 failed (status 503); the next attempt is due at ")
 	require.WithinDuration(t, time.Now().Add(time.Hour), *d.NextAttemptAt, time.Minute)
 	d = why(t, s.api, sub.ID, "orders-1-4", "waiting")
-	require.Contains(t, d.Explanation, "It waits behind event orders-1-2 (sequence 3), whose attempt 1 failed (status 503); the next attempt is due at ")
+	require.Contains(t, d.Explanation, "It waits behind event orders-1-2 (sequence 4), whose attempt 1 failed (status 503); the next attempt is due at ")
 	require.Equal(t, "orders-1-2", d.Behind.EventID)
-	require.Equal(t, d, why(t, s.api, sub.ID, "5", "waiting"), "a sequence is as good as an id")
+	require.Equal(t, d, why(t, s.api, sub.ID, "6", "waiting"), "a sequence is as good as an id")
 
 	for event, want := range map[string][2]string{
 		"orders-0-1":  {"before_start", "before the subscription began, which is at sequence 2"},
@@ -160,11 +160,11 @@ func TestWhatLeftTheLogIsExplained(t *testing.T) {
 	why(t, s.api, sub.ID, "a-2", "waiting")
 	stream, err := dial(t, s.at.NATS).Stream(t.Context(), "EVENTS_default")
 	require.NoError(t, err)
-	require.NoError(t, stream.Purge(t.Context(), jetstream.WithPurgeSequence(4)))
+	require.NoError(t, stream.Purge(t.Context(), jetstream.WithPurgeSequence(6)))
 	d := why(t, s.api, sub.ID, "a-1", "retrying")
 	require.Len(t, d.Attempts, 1, "its attempts are still known")
 	d = why(t, s.api, gone.ID, "2", "not_kept")
-	require.Contains(t, d.Explanation, "it begins at sequence 4")
+	require.Contains(t, d.Explanation, "it begins at sequence 6")
 }
 
 // S0-49: what a cancelled subscription did not get has ended.
@@ -193,15 +193,15 @@ func TestAReplayWindowHasTheEventsOfItsSubscription(t *testing.T) {
 	}
 	all := []string{"orders-1-1", "orders-1-2", "orders-1-4", "orders-1-5"}
 	for after, want := range map[string][]string{
-		"": all, "-1": all, "0": all, "now": {}, "orders-1-2": all[2:], "6": all[2:], "other-4": all[3:], "11": {},
+		"": all, "-1": all, "0": all, "now": {}, "orders-1-2": all[2:], "7": all[2:], "other-4": all[3:], "12": {},
 		sub.CreatedAt.Format(time.RFC3339Nano): all, time.Now().Add(time.Hour).Format(time.RFC3339): {},
 	} {
 		got, next := window(t, s.api, sub.ID, client.WindowQuery{After: after})
 		require.Equal(t, want, got, "after %q", after)
-		require.Equal(t, "11", next, "after %q: all was looked at", after)
+		require.Equal(t, "12", next, "after %q: all was looked at; one is the system's own", after)
 	}
 	var got []string
-	for after, pages := "", 0; pages == 0 || after != "11"; pages++ {
+	for after, pages := "", 0; pages == 0 || after != "12"; pages++ {
 		require.Less(t, pages, 5)
 		var ids []string
 		ids, after = window(t, s.api, sub.ID, client.WindowQuery{After: after, Limit: 1})
@@ -226,7 +226,7 @@ func TestWhatIsOutsideTheReplayWindowIsGone(t *testing.T) {
 	short := subscribe(t, s.api, wish("https://listen.invalid/", `"start":"all"`, `"enabled":false`, `"replay_window":"1ms"`))
 	long := subscribe(t, s.api, wish("https://listen.invalid/long", `"start":"all"`, `"enabled":false`))
 	put(t, s.api, "/a", 1, 6)
-	stored, err := s.api.Event(t.Context(), sluice.DefaultNamespace, "6")
+	stored, err := s.api.Event(t.Context(), sluice.DefaultNamespace, "a-6")
 	require.NoError(t, err)
 	eventually(t, func() bool { return time.Since(stored.Time) > 50*time.Millisecond }, "the window has moved on")
 	exceeded := func(sub, after string, oldest, current, window int) {
@@ -237,20 +237,20 @@ func TestWhatIsOutsideTheReplayWindowIsGone(t *testing.T) {
 		require.InDelta(t, current, r.field(t, "error.details.current_seq"), 0)
 		require.InDelta(t, window, r.field(t, "error.details.replay_window_s"), 0)
 	}
-	exceeded(short.ID, "a-2", 7, 6, 0)
-	exceeded(short.ID, "2", 7, 6, 0)
+	exceeded(short.ID, "a-2", 9, 8, 0) // two are the system's own
+	exceeded(short.ID, "4", 9, 8, 0)
 	ids, next := window(t, s.api, short.ID, client.WindowQuery{})
 	require.Empty(t, ids)
-	require.Equal(t, "6", next)
+	require.Equal(t, "8", next)
 	ids, _ = window(t, s.api, short.ID, client.WindowQuery{After: "a-6"})
 	require.Empty(t, ids, "nothing was missed")
 
 	stream, err := dial(t, s.at.NATS).Stream(t.Context(), "EVENTS_default")
 	require.NoError(t, err)
-	require.NoError(t, stream.Purge(t.Context(), jetstream.WithPurgeSequence(4)))
-	exceeded(long.ID, "1", 4, 6, 3600)
-	exceeded(long.ID, "default-2", 4, 6, 3600)
-	ids, _ = window(t, s.api, long.ID, client.WindowQuery{After: "3"})
+	require.NoError(t, stream.Purge(t.Context(), jetstream.WithPurgeSequence(6)))
+	exceeded(long.ID, "3", 6, 8, 3600)
+	exceeded(long.ID, "default-4", 6, 8, 3600)
+	ids, _ = window(t, s.api, long.ID, client.WindowQuery{After: "5"})
 	require.Equal(t, []string{"a-4", "a-5", "a-6"}, ids)
 }
 
@@ -284,13 +284,13 @@ func TestARequestThatWaitsIsAnsweredWithTheNextEvent(t *testing.T) {
 	require.Equal(t, "a-91", page.Events[0].ID)
 	last, err := strconv.Atoi(page.NextAfter)
 	require.NoError(t, err)
-	require.GreaterOrEqual(t, last, 7)
-	got = waiting("8")
+	require.GreaterOrEqual(t, last, 8)
+	got = waiting("9")
 	s.stop(t)
 	page, answered := <-got
 	require.True(t, answered, "the end of the server is an answer, not a broken connection")
 	require.Empty(t, page.Events)
-	require.Equal(t, "8", page.NextAfter)
+	require.Equal(t, "9", page.NextAfter)
 }
 
 // What was not sent yet is told apart: under way, or not reached.
@@ -305,7 +305,7 @@ func TestWhatIsUnderWayIsToldFromWhatWasNotReached(t *testing.T) {
 	hook.Wait(1)
 	why(t, api, sub.ID, "a-2", "in_flight")
 	d := why(t, api, sub.ID, "b-1", "backlog")
-	require.Contains(t, d.Explanation, "The subscription has not come to it yet: its consumer is at sequence 2.")
+	require.Contains(t, d.Explanation, "The subscription has not come to it yet: its consumer is at sequence 3.")
 	close(release)
 	why(t, api, sub.ID, "b-1", "delivered")
 }

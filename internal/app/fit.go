@@ -107,45 +107,6 @@ type keyRing struct {
 // SigningKey returns the key to sign with.
 func (k keyRing) SigningKey() (kid string, key ed25519.PrivateKey) { return k.id, k.key }
 
-// namespaces gives the API the namespaces; one that goes takes its subscriptions along.
-type namespaces struct {
-	store    *natsstore.Store
-	registry *registry.Registry
-	quotas   *limits.Quotas
-}
-
-// PutNamespace makes or changes a namespace. Its quota holds at once in this process.
-func (n namespaces) PutNamespace(ctx context.Context, ns sluice.Namespace) (sluice.Namespace, bool, error) {
-	stored, created, err := n.store.PutNamespace(ctx, ns)
-	if err == nil {
-		n.quotas.Set(stored)
-	}
-	return stored, created, err
-}
-
-// Namespace returns a namespace.
-func (n namespaces) Namespace(ctx context.Context, name string) (sluice.Namespace, error) {
-	return n.store.GetNamespace(ctx, name)
-}
-
-// Namespaces returns all namespaces.
-func (n namespaces) Namespaces(ctx context.Context) ([]sluice.Namespace, error) {
-	return n.store.ListNamespaces(ctx)
-}
-
-// DeleteNamespace deletes a namespace's subscriptions, then its log.
-func (n namespaces) DeleteNamespace(ctx context.Context, name string) error {
-	if _, err := n.store.GetNamespace(ctx, name); err != nil {
-		return err
-	}
-	if name != sluice.DefaultNamespace {
-		if err := n.registry.DeleteAll(ctx, name); err != nil {
-			return err
-		}
-	}
-	return n.store.DeleteNamespace(ctx, name)
-}
-
 // eventLog gives the API a namespace's events.
 type eventLog struct{ store *natsstore.Store }
 

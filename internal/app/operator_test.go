@@ -30,24 +30,24 @@ func TestTheOperatorsToolsShowWhatThereIs(t *testing.T) {
 	require.Subset(t, names, []string{"EVENTS_default", "ATTEMPTS", "DEADLETTERS", "KV_subscriptions", "KV_lanes", "KV_namespaces", "KV_leases"})
 	put(t, s.api, "/orders/2", 1, 3)
 	put(t, s.api, "/other", 1, 1)
-	statusOf(t, s.api, sub.ID, func(st sluice.Status) bool { return idle(st) && st.AckFloor == 3 })
+	statusOf(t, s.api, sub.ID, func(st sluice.Status) bool { return idle(st) && st.AckFloor == 4 })
 	consumer, err := tools.LoadConsumer("EVENTS_default", "orders-to-erp")
 	require.NoError(t, err)
 	require.Equal(t, []any{"orders-to-erp", "events.default.orders.*", "push /orders/*"},
 		[]any{consumer.DurableName(), consumer.FilterSubject(), consumer.Description()})
 	info, err := consumer.State()
 	require.NoError(t, err)
-	require.Equal(t, []any{uint64(3), uint64(0), 0}, []any{info.AckFloor.Stream, info.NumPending, info.NumAckPending})
+	require.Equal(t, []any{uint64(4), uint64(0), 0}, []any{info.AckFloor.Stream, info.NumPending, info.NumAckPending})
 
 	put(t, s.api, "/orders/1", 1, 2)
-	statusOf(t, s.api, sub.ID, func(st sluice.Status) bool { return st.Parked == 1 && st.AckFloor == 6 })
+	statusOf(t, s.api, sub.ID, func(st sluice.Status) bool { return st.Parked == 1 && st.AckFloor == 7 })
 	lanes, err := js.KeyValue(t.Context(), "lanes")
 	require.NoError(t, err)
 	entry, err := lanes.Get(t.Context(), "orders-to-erp.p.orders.1")
 	require.NoError(t, err)
 	var parked sluice.Parked
 	require.NoError(t, json.Unmarshal(entry.Value(), &parked))
-	require.Equal(t, []any{uint64(5), "orders-1-1", 1, "status 503"}, []any{parked.FromSeq, parked.EventID, parked.Attempts, parked.LastError})
+	require.Equal(t, []any{uint64(6), "orders-1-1", 1, "status 503"}, []any{parked.FromSeq, parked.EventID, parked.Attempts, parked.LastError})
 	subscriptions, err := js.KeyValue(t.Context(), "subscriptions")
 	require.NoError(t, err)
 	_, err = subscriptions.Get(t.Context(), "orders-to-erp")
@@ -58,12 +58,12 @@ func TestTheOperatorsToolsShowWhatThereIs(t *testing.T) {
 	s.served(t, sub.ID, nil)
 	put(t, s.api, "/orders/2", 4, 7)
 	eventually(t, func() bool { info, err = consumer.State(); return err == nil && info.NumPending == 4 }, "four wait")
-	require.Equal(t, uint64(6), info.AckFloor.Stream)
+	require.Equal(t, uint64(7), info.AckFloor.Stream)
 	stream, err := tools.LoadStream("EVENTS_default")
 	require.NoError(t, err)
 	events, err := stream.State()
 	require.NoError(t, err)
-	require.Equal(t, []uint64{10, 10}, []uint64{events.Msgs, events.LastSeq})
+	require.Equal(t, []uint64{12, 12}, []uint64{events.Msgs, events.LastSeq}, "ten, and that it was created and paused")
 }
 
 // 03-api, "/metrics": the names that dashboards use, with their counts.
@@ -81,8 +81,8 @@ func TestTheMetricsCount(t *testing.T) {
 	statusOf(t, s.api, dying.ID, func(st sluice.Status) bool { return idle(st) && st.DeadLetters == 2 })
 	statusOf(t, s.api, parked.ID, func(st sluice.Status) bool { return st.Parked == 2 && st.Backlog == 0 })
 	want := []string{
-		`sluice_events_published_total{namespace="default"} 4`,
-		`sluice_log_events{namespace="default"} 4`,
+		`sluice_events_published_total{namespace="default"} 8`, // four, and what the server says of itself,
+		`sluice_log_events{namespace="default"} 8`,
 		`sluice_events_matched_total{namespace="default",subscription="dying"} 4`,
 		`sluice_attempts_total{namespace="default",outcome="delivered",subscription="dying"} 2`,
 		`sluice_attempts_total{namespace="default",outcome="failed",subscription="dying"} 4`,

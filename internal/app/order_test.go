@@ -63,7 +63,7 @@ func TestWithoutOrderingNothingWaits(t *testing.T) {
 	sub := subscribe(t, api, wish(hook.URL, ordered("none")))
 	put(t, api, "/a", 1, 5)
 	st := statusOf(t, api, sub.ID, func(st sluice.Status) bool { return st.Parked == 2 && st.Backlog == 0 })
-	require.Equal(t, uint64(5), st.AckFloor)
+	require.Equal(t, uint64(6), st.AckFloor, "five, and that it was created")
 	for _, id := range numbers("a", 5) {
 		require.Contains(t, idsOf(hook.Requests()), id)
 	}

@@ -97,6 +97,8 @@ func TestAGoneEndpointCancelsItsSubscription(t *testing.T) {
 	require.Equal(t, "endpoint_gone", sub.Reason)
 	require.NotNil(t, sub.CancelledAt)
 	require.False(t, sub.Enabled)
+	require.Equal(t, []string{"root subscription.create gone done", "system subscription.cancel gone done"},
+		actions(s.entries(t, client.AuditQuery{Resource: "gone"})))
 	eventually(t, func() bool {
 		d, err := s.api.Delivery(t.Context(), sub.ID, "a-1")
 		return err == nil && d.State == "dead" && d.Reason == sluice.EndpointGone

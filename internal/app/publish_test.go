@@ -59,7 +59,7 @@ func TestWhatAnyNATSClientPublishesIsDelivered(t *testing.T) {
 
 	require.Equal(t, []string{"n-2", "order.paid", "/orders/2", "paid"},
 		[]string{structured.ID, structured.Type, structured.Path, string(structured.Data)})
-	require.Equal(t, []uint64{1, 2, 3}, []uint64{plain.Seq, headers.Seq, structured.Seq})
+	require.Equal(t, []uint64{2, 3, 4}, []uint64{plain.Seq, headers.Seq, structured.Seq})
 }
 
 // S4-02, S4-07…12, S4-14, S4-15: four ways to say the same over HTTP.
@@ -73,19 +73,19 @@ func TestWhatTheAPITakesIsDelivered(t *testing.T) {
 		return `{"specversion":"1.0","id":"` + id + `","type":"order.created","source":"/shop","path":"/orders/1","data":` + data + `}`
 	}
 	first := s.must(t, http.StatusCreated, to, event("structured"), "Content-Type", "application/cloudevents+json")
-	require.JSONEq(t, `{"events":[{"id":"structured","seq":1,"path":"/orders/1","duplicate":false}]}`, first.text)
+	require.JSONEq(t, `{"events":[{"id":"structured","seq":2,"path":"/orders/1","duplicate":false}]}`, first.text)
 	s.must(t, http.StatusCreated, to, data,
 		"Ce-Specversion", "1.0", "Ce-Id", "binary", "Ce-Type", "order.created", "Ce-Source", "/shop", "Ce-Path", "/orders/1")
 	s.must(t, http.StatusCreated, to, `{"id":"short","path":"/orders/1","type":"order.created","source":"/shop","data":`+data+`}`)
 	batch := s.must(t, http.StatusCreated, to, "["+event("batch-1")+","+event("batch-2")+"]", "Content-Type", "application/cloudevents-batch+json")
-	require.JSONEq(t, `{"events":[{"id":"batch-1","seq":4,"path":"/orders/1","duplicate":false},{"id":"batch-2","seq":5,"path":"/orders/1","duplicate":false}]}`, batch.text)
+	require.JSONEq(t, `{"events":[{"id":"batch-1","seq":5,"path":"/orders/1","duplicate":false},{"id":"batch-2","seq":6,"path":"/orders/1","duplicate":false}]}`, batch.text)
 
 	for i, r := range hook.Wait(5) {
 		d := parse(t, r)
 		require.Equal(t, []string{"structured", "binary", "short", "batch-1", "batch-2"}[i], d.ID)
 		require.Equal(t, []string{"order.created", "/shop", "/orders/1", "default"}, []string{d.Type, d.Source, d.Path, d.Namespace})
 		require.True(t, bytes.Equal([]byte(data), d.Data), "byte for byte: %s", d.Data)
-		require.Equal(t, uint64(i+1), d.Seq)
+		require.Equal(t, uint64(i+2), d.Seq, "the first is that the subscription was created")
 	}
 }
 

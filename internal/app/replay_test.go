@@ -41,16 +41,16 @@ func TestAReplayDeliversAPastRangeAgain(t *testing.T) {
 	require.Equal(t, []string{"e2", "e4", "e6", "e8", "e10"}, idsOf(hook.Wait(5)))
 	statusOf(t, api, sub.ID, idle)
 
-	count, err := api.CountReplay(t.Context(), sub.ID, client.ReplayRequest{From: "3", To: "e8"})
+	count, err := api.CountReplay(t.Context(), sub.ID, client.ReplayRequest{From: "4", To: "e8"}) // the first place is the system's own
 	require.NoError(t, err)
 	require.Equal(t, client.ReplayCount{Count: 3, Exact: true}, count)
-	rep, err := api.Replay(t.Context(), sub.ID, client.ReplayRequest{From: "3", To: "e8"})
+	rep, err := api.Replay(t.Context(), sub.ID, client.ReplayRequest{From: "4", To: "e8"})
 	require.NoError(t, err)
-	require.Equal(t, []any{sluice.ReplayRunning, uint64(3), uint64(8), uint64(6)}, []any{rep.State, rep.From, rep.To, rep.Total})
+	require.Equal(t, []any{sluice.ReplayRunning, uint64(4), uint64(9), uint64(6)}, []any{rep.State, rep.From, rep.To, rep.Total})
 	again := hook.Wait(8)[5:]
 	require.Equal(t, []string{"e4", "e6", "e8"}, idsOf(again))
 	rep = ended(t, api, rep)
-	require.Equal(t, []any{sluice.ReplayDone, uint64(9), uint64(3), uint64(0)}, []any{rep.State, rep.Next, rep.Sent, rep.Dead})
+	require.Equal(t, []any{sluice.ReplayDone, uint64(10), uint64(3), uint64(0)}, []any{rep.State, rep.Next, rep.Sent, rep.Dead})
 	require.NotNil(t, rep.EndedAt)
 
 	typed, err := api.Replay(t.Context(), sub.ID, client.ReplayRequest{Types: []string{"t.y"}, To: rep.EndedAt.Format(time.RFC3339Nano)})
@@ -233,7 +233,7 @@ func TestOneDeliveryIsTriedAgain(t *testing.T) {
 	require.Equal(t, []any{sluice.ReplayDone, uint64(0)}, []any{rep.State, rep.Sent}, "%s", rep.Reason)
 	statusOf(t, api, slow.ID, idle)
 
-	rep, err = api.RetryDelivery(t.Context(), slow.ID, "2")
+	rep, err = api.RetryDelivery(t.Context(), slow.ID, "3")
 	require.NoError(t, err)
 	require.Equal(t, uint64(1), ended(t, api, rep).Sent)
 	require.Equal(t, "a-2", idOf(hook.Wait(4)[3]))

@@ -15,10 +15,12 @@ import (
 	"github.com/gofrs/flock"
 
 	"github.com/sluice-io/sluice/config"
+	"github.com/sluice-io/sluice/internal/announce"
 	"github.com/sluice-io/sluice/internal/endpoint"
 	"github.com/sluice-io/sluice/internal/explain"
 	"github.com/sluice-io/sluice/internal/export"
 	"github.com/sluice-io/sluice/internal/httpapi"
+	"github.com/sluice-io/sluice/internal/ledger"
 	"github.com/sluice-io/sluice/internal/limits"
 	"github.com/sluice-io/sluice/internal/metrics"
 	"github.com/sluice-io/sluice/internal/natsd"
@@ -44,10 +46,12 @@ type server struct {
 	sender   *endpoint.Sender
 	counts   *limits.Counts
 	quotas   *limits.Quotas
+	exporter *export.Exporter // nil: nothing is exported
+	metrics  *metrics.Metrics
+	announce *announce.Announcer
+	ledger   *ledger.Ledger
 	registry *registry.Registry
 	engine   *push.Engine
-	metrics  *metrics.Metrics
-	exporter *export.Exporter // nil: nothing is exported
 	api      http.Handler
 	stopping chan struct{} // closed when requests that wait are to end
 }
@@ -176,8 +180,13 @@ func (s *server) openSender(ctx context.Context) error {
 	return nil
 }
 
-func (s *server) openRegistry(context.Context) error {
+func (s *server) openRegistry(ctx context.Context) error {
+	scraping := context.WithoutCancel(ctx)
+	s.metrics = metrics.New(s.moments, kept(func() []metrics.Log { return s.logs(scraping) }))
+	s.metrics.WatchStorage(kept(func() []sluice.Storage { return s.storages(scraping) }))
 	s.counts, s.quotas = limits.NewCounts(s.cfg.Limits.SubscriptionsPerNamespace), limits.NewQuotas()
+	s.announce = announce.New(s.store, announce.Options{Log: s.opts.Log, Dropped: s.metrics.Unannounced})
+	s.ledger = ledger.New(s.store.Ledger(), s.opts.Log)
 	s.registry = registry.New(registry.Needs{
 		Subscriptions: s.store.Subscriptions(),
 		Reservations:  natsstore.OpenBucket[registry.Reservation](s.store, streams.Reservations),
@@ -186,6 +195,8 @@ func (s *server) openRegistry(context.Context) error {
 		Consumers:     consumers{s.store},
 		Replays:       s.store.Replays(),
 		ReplayLogs:    s.store,
+		Ledger:        s.ledger,
+		Announce:      s.announce,
 		Now:           time.Now,
 		Quota:         s.counts,
 	})
@@ -201,12 +212,9 @@ func (s *server) openEngine(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	scraping := context.WithoutCancel(ctx)
-	s.metrics = metrics.New(s.moments, kept(func() []metrics.Log { return s.logs(scraping) }))
-	s.metrics.WatchStorage(kept(func() []sluice.Storage { return s.storages(scraping) }))
 	s.engine = push.New(watcher{s.store.Subscriptions(), s.counts}, leases, push.Ports{
 		Sources: sources{s.store}, Log: s.attempts, Lanes: s.store, Healths: s.store, Events: s.store, Sender: s.traced(), Registry: s.registry,
-		Replays: s.store.Replays(), Letters: s.store,
+		Replays: s.store.Replays(), Letters: s.store, Announce: s.announce,
 	}, push.Options{
 		Observe: s.metrics, Log: s.opts.Log, Replays: replayWatcher{s.store.Replays()}, MaxInFlight: s.cfg.Webhooks.MaxInFlight,
 	})
@@ -226,9 +234,9 @@ func (s *server) openAPI(context.Context) error {
 		publish = tracedPublisher{publish, s.tracing}
 	}
 	s.api = httpapi.New(httpapi.Options{
-		Token: token, Registry: s.registry, Namespaces: namespaces{s.store, s.registry, s.quotas},
+		Token: token, Registry: s.registry, Namespaces: namespaces{s.store, s.registry, s.quotas, s.ledger}, Audit: audit{s.store.Ledger()},
 		Publisher: publish, Quota: s.quotas, Log: eventLog{s.store}, Deliveries: deliveries{s.store, s.traced()},
-		DeadLetters: deadLetters{s.store}, Replays: s.registry, Explain: explain.New(s.store, s.store), Retrier: retrier{s.store, s.registry},
+		DeadLetters: deadLetters{s.store, s.ledger}, Replays: s.registry, Explain: explain.New(s.store, s.store), Retrier: retrier{s.store, s.registry},
 		Storage: s.storage, Ready: s.store.Ready, Stopping: s.stopping, JWKS: s.jwks, Metrics: s.metrics.Handler(),
 		Version: s.opts.Version, MaxBody: s.cfg.HTTP.MaxBody, Logger: s.opts.Log,
 	}).Handler()

@@ -83,7 +83,7 @@ func TestATraceLeadsFromThePublisherToTheEndpoint(t *testing.T) {
 	requests := hook.Wait(2)
 	statusOf(t, s.api, sub.ID, idle)
 	put(t, s.api, "/b", 1, 1)
-	statusOf(t, s.api, sub.ID, func(st sluice.Status) bool { return idle(st) && st.AckFloor == 2 })
+	statusOf(t, s.api, sub.ID, func(st sluice.Status) bool { return idle(st) && st.AckFloor == 3 })
 	s.stop(t) // sends what is left
 
 	traces.mu.Lock()

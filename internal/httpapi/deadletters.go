@@ -23,9 +23,9 @@ type DeadLetters interface {
 	// DeadLetter returns the one of an event's id, or of a sequence if its event was never seen. Code NotFound.
 	DeadLetter(ctx context.Context, sub *sluice.Subscription, event string) (sluice.BuriedLetter, error)
 	// Discard deletes the one that DeadLetter finds. Code NotFound.
-	Discard(ctx context.Context, sub *sluice.Subscription, event string) error
+	Discard(ctx context.Context, sub *sluice.Subscription, event, by string) error
 	// DiscardAll deletes all of a subscription's.
-	DiscardAll(ctx context.Context, sub *sluice.Subscription) error
+	DiscardAll(ctx context.Context, sub *sluice.Subscription, by string) error
 	// Redrivable returns what can be redriven.
 	Redrivable(ctx context.Context, sub *sluice.Subscription) (Redrivable, error)
 }
@@ -174,7 +174,7 @@ func (s *Server) discardDeadLetter(c echo.Context) error {
 	if err != nil {
 		return err
 	}
-	if err := s.opts.DeadLetters.Discard(c.Request().Context(), sub, event); err != nil {
+	if err := s.opts.DeadLetters.Discard(c.Request().Context(), sub, event, root); err != nil {
 		return err
 	}
 	return c.NoContent(http.StatusNoContent)
@@ -192,7 +192,7 @@ func (s *Server) discardDeadLetters(c echo.Context) error {
 	if err != nil {
 		return err
 	}
-	if err := s.opts.DeadLetters.DiscardAll(c.Request().Context(), sub); err != nil {
+	if err := s.opts.DeadLetters.DiscardAll(c.Request().Context(), sub, root); err != nil {
 		return err
 	}
 	return c.NoContent(http.StatusNoContent)

@@ -33,7 +33,9 @@ func (p *panicked) Error() string { return fmt.Sprintf("panic: %v\n%s", p.value,
 func (s *Server) observe(next echo.HandlerFunc) echo.HandlerFunc {
 	return func(c echo.Context) error {
 		began := time.Now()
-		c.Response().Header().Set(echo.HeaderXRequestID, requestID(c.Request().Header.Get(echo.HeaderXRequestID)))
+		id := requestID(c.Request().Header.Get(echo.HeaderXRequestID))
+		c.Response().Header().Set(echo.HeaderXRequestID, id)
+		c.SetRequest(c.Request().WithContext(sluice.WithRequestID(c.Request().Context(), id)))
 		c.Request().Body = http.MaxBytesReader(c.Response(), c.Request().Body, s.opts.MaxBody)
 		err := guarded(next, c)
 		if err != nil {

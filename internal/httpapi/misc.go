@@ -71,6 +71,8 @@ func (s *Server) capabilities(c echo.Context) error {
 			"secret_rotation":      true,
 			"cel_filters":          true,
 			"dead_letters":         true,
+			"audit":                true,
+			"system_events":        true,
 		},
 		Limits: map[string]int64{
 			"path_bytes":      sluice.MaxPathBytes,

@@ -35,7 +35,7 @@ func (s *Server) putNamespace(c echo.Context) error {
 	if err := ns.Validate(); err != nil {
 		return err
 	}
-	stored, created, err := s.opts.Namespaces.PutNamespace(c.Request().Context(), ns)
+	stored, created, err := s.opts.Namespaces.PutNamespace(c.Request().Context(), ns, root)
 	if err != nil {
 		return err
 	}
@@ -56,7 +56,7 @@ func (s *Server) getNamespace(c echo.Context) error {
 }
 
 func (s *Server) deleteNamespace(c echo.Context) error {
-	if err := s.opts.Namespaces.DeleteNamespace(c.Request().Context(), c.Param("ns")); err != nil {
+	if err := s.opts.Namespaces.DeleteNamespace(c.Request().Context(), c.Param("ns"), root); err != nil {
 		return err
 	}
 	return c.NoContent(http.StatusNoContent)

@@ -149,6 +149,7 @@ func TestTheSchemasHaveTheFieldsOfTheBodies(t *testing.T) {
 		{redrive{}, []string{"Redrive"}, nil},
 		{sluice.Parked{}, []string{"ParkedLane"}, nil},
 		{sluice.Status{}, []string{"Status"}, nil},
+		{sluice.LedgerEntry{}, []string{"LedgerEntry"}, nil},
 		{capabilityList{}, []string{"Capabilities"}, nil},
 	}
 	for _, tt := range tests {

@@ -18,14 +18,14 @@ import (
 // Namespaces keeps the namespaces and their logs.
 type Namespaces interface {
 	// PutNamespace makes or changes a namespace and returns it, and whether it is new. With a
-	// revision it is changed only if that is the stored one: code RevisionMismatch.
-	PutNamespace(ctx context.Context, ns sluice.Namespace) (sluice.Namespace, bool, error)
+	// revision it is changed only if that is the stored one: code RevisionMismatch. By is who wants it.
+	PutNamespace(ctx context.Context, ns sluice.Namespace, by string) (sluice.Namespace, bool, error)
 	// Namespace returns a namespace with its usage. Code NotFound if there is none.
 	Namespace(ctx context.Context, name string) (sluice.Namespace, error)
 	// Namespaces returns all namespaces, in no order.
 	Namespaces(ctx context.Context) ([]sluice.Namespace, error)
 	// DeleteNamespace removes a namespace with its subscriptions and its log. Codes NotFound; Conflict for the default one.
-	DeleteNamespace(ctx context.Context, name string) error
+	DeleteNamespace(ctx context.Context, name, by string) error
 }
 
 // Publisher stores events.
@@ -97,8 +97,9 @@ type Options struct {
 	Deliveries Deliveries
 	Storage    func(context.Context) (sluice.Storage, error)
 	Explain    *explain.Explainer
-	Retrier    Retrier                               // nil: 503
-	Stopping   <-chan struct{}                       // closed when the server ends: who waits is answered; nil: never
+	Retrier    Retrier         // nil: 503
+	Stopping   <-chan struct{} // closed when the server ends: who waits is answered; nil: never
+	Audit      Audit
 	Ready      func(context.Context) error           // nil if requests can be served; else code Unavailable
 	JWKS       func(context.Context) ([]byte, error) // the public keys as a JWK set
 	Metrics    http.Handler                          // for /metrics
@@ -145,6 +146,7 @@ func (s *Server) routes() {
 	v1 := s.echo.Group("/v1")
 	v1.GET("/capabilities", s.capabilities)
 	v1.GET("/storage", s.storage)
+	v1.GET("/audit", s.listAudit)
 	v1.GET("/namespaces", s.listNamespaces)
 	v1.PUT("/namespaces/:ns", s.putNamespace)
 	v1.GET("/namespaces/:ns", s.getNamespace)

@@ -20,6 +20,7 @@ import (
 	"github.com/sluice-io/sluice/internal/explain"
 	"github.com/sluice-io/sluice/internal/hooktest"
 	"github.com/sluice-io/sluice/internal/httpapi"
+	"github.com/sluice-io/sluice/internal/ledger"
 	"github.com/sluice-io/sluice/internal/natsstore"
 	"github.com/sluice-io/sluice/internal/natstest"
 	"github.com/sluice-io/sluice/internal/registry"
@@ -48,7 +49,7 @@ func (p *parts) Remove(ctx context.Context, sub *sluice.Subscription) error {
 	return p.store.RemoveConsumers(ctx, sub)
 }
 
-func (p *parts) PutNamespace(ctx context.Context, ns sluice.Namespace) (sluice.Namespace, bool, error) {
+func (p *parts) PutNamespace(ctx context.Context, ns sluice.Namespace, _ string) (sluice.Namespace, bool, error) {
 	return p.store.PutNamespace(ctx, ns)
 }
 
@@ -60,9 +61,9 @@ func (p *parts) Namespaces(ctx context.Context) ([]sluice.Namespace, error) {
 	return p.store.ListNamespaces(ctx)
 }
 
-func (p *parts) DeleteNamespace(ctx context.Context, name string) error {
+func (p *parts) DeleteNamespace(ctx context.Context, name, by string) error {
 	if name != sluice.DefaultNamespace {
-		if err := p.registry.DeleteAll(ctx, name); err != nil {
+		if err := p.registry.DeleteAll(ctx, name, by); err != nil {
 			return err
 		}
 	}
@@ -93,6 +94,13 @@ func (p *parts) LastAttemptAt(ctx context.Context, sub *sluice.Subscription) (ti
 func (p *parts) Test(ctx context.Context, sub *sluice.Subscription) (sluice.Attempt, error) {
 	return p.sender.Send(ctx, sub, &sluice.Event{Namespace: sub.Namespace, Path: "/sample", ID: "sample", Type: "sample"}, 1), nil
 }
+
+func (p *parts) Entries(ctx context.Context, q httpapi.AuditQuery) ([]sluice.LedgerEntry, uint64, error) {
+	return p.store.Ledger().Entries(ctx, natsstore.LedgerQuery(q))
+}
+
+// Subscription announces nothing: the events of these tests are those that they publish.
+func (p *parts) Subscription(context.Context, string, *sluice.Subscription) {}
 
 // bench is an API on a server of its own.
 type bench struct {
@@ -140,6 +148,8 @@ func newBench(t *testing.T) *bench {
 		Consumers:     b.parts,
 		Replays:       b.store.Replays(),
 		ReplayLogs:    b.store,
+		Ledger:        ledger.New(b.store.Ledger(), slog.New(slog.DiscardHandler)),
+		Announce:      b.parts,
 		Now:           time.Now,
 	})
 	b.http = httptest.NewServer(httpapi.New(b.options()).Handler())
@@ -149,10 +159,10 @@ func newBench(t *testing.T) *bench {
 
 func (b *bench) options() httpapi.Options {
 	opts := b.bareOptions()
-	opts.Registry, opts.Namespaces, opts.Publisher, opts.Log, opts.Deliveries, opts.Ready = b.registry, b, b.store, b, b, b.store.Ready
 	opts.Storage = b.store.Storage
 	opts.DeadLetters = letters{b.store}
 	opts.Explain = explain.New(b.store, b.store)
+	opts.Registry, opts.Namespaces, opts.Publisher, opts.Log, opts.Deliveries, opts.Audit, opts.Ready = b.registry, b, b.store, b, b, b, b.store.Ready
 	return opts
 }
 
@@ -161,6 +171,14 @@ type letters struct{ *natsstore.Store }
 
 func (l letters) ListDeadLetters(ctx context.Context, sub *sluice.Subscription, q httpapi.DeadLetterQuery) ([]sluice.BuriedLetter, uint64, error) {
 	return l.Store.ListDeadLetters(ctx, sub, natsstore.DeadLetterQuery(q))
+}
+
+func (l letters) Discard(ctx context.Context, sub *sluice.Subscription, event, _ string) error {
+	return l.Store.Discard(ctx, sub, event)
+}
+
+func (l letters) DiscardAll(ctx context.Context, sub *sluice.Subscription, _ string) error {
+	return l.Store.DiscardAll(ctx, sub)
 }
 
 func (l letters) Redrivable(ctx context.Context, sub *sluice.Subscription) (httpapi.Redrivable, error) {

@@ -134,7 +134,7 @@ func (s *Server) patchSubscription(c echo.Context) error {
 	if err != nil {
 		return err
 	}
-	sub, err := s.opts.Registry.Patch(c.Request().Context(), c.Param("id"), patch, revision)
+	sub, err := s.opts.Registry.Patch(c.Request().Context(), c.Param("id"), patch, revision, root)
 	if err != nil {
 		return err
 	}
@@ -142,14 +142,14 @@ func (s *Server) patchSubscription(c echo.Context) error {
 }
 
 func (s *Server) deleteSubscription(c echo.Context) error {
-	if err := s.opts.Registry.Delete(c.Request().Context(), c.Param("id")); err != nil {
+	if err := s.opts.Registry.Delete(c.Request().Context(), c.Param("id"), root); err != nil {
 		return err
 	}
 	return c.NoContent(http.StatusNoContent)
 }
 
 func (s *Server) pauseSubscription(c echo.Context) error {
-	sub, err := s.opts.Registry.Pause(c.Request().Context(), c.Param("id"))
+	sub, err := s.opts.Registry.Pause(c.Request().Context(), c.Param("id"), root)
 	if err != nil {
 		return err
 	}
@@ -157,7 +157,7 @@ func (s *Server) pauseSubscription(c echo.Context) error {
 }
 
 func (s *Server) resumeSubscription(c echo.Context) error {
-	sub, err := s.opts.Registry.Resume(c.Request().Context(), c.Param("id"))
+	sub, err := s.opts.Registry.Resume(c.Request().Context(), c.Param("id"), root)
 	if err != nil {
 		return err
 	}
@@ -175,7 +175,7 @@ func (s *Server) rotateSecret(c echo.Context) error {
 	if req.Overlap != nil {
 		overlap = req.Overlap.Std()
 	}
-	sub, err := s.opts.Registry.Rotate(c.Request().Context(), c.Param("id"), overlap)
+	sub, err := s.opts.Registry.Rotate(c.Request().Context(), c.Param("id"), overlap, root)
 	if err != nil {
 		return err
 	}
@@ -189,7 +189,7 @@ func (s *Server) seekSubscription(c echo.Context) error {
 	if err := bind(c, &req); err != nil {
 		return err
 	}
-	sub, err := s.opts.Registry.Seek(c.Request().Context(), c.Param("id"), word(req.To))
+	sub, err := s.opts.Registry.Seek(c.Request().Context(), c.Param("id"), word(req.To), root)
 	if err != nil {
 		return err
 	}

@@ -46,6 +46,7 @@ type Metrics struct {
 	opened   *prometheus.CounterVec
 	waited   *prometheus.CounterVec
 	failing  *prometheus.CounterVec
+	dropped  *prometheus.CounterVec
 }
 
 // New returns a set that reads the subscriptions' moments and the logs whenever it is scraped.
@@ -79,6 +80,9 @@ func New(moments func() []Moment, logs func() []Log) *Metrics {
 			Name: "sluice_failing_alerts_total", Help: "How often continuous failure came to 50, 70, 90, 100 per cent of disable_after.",
 		}, append(perSubscription, "percent")),
 	}
+	m.dropped = prometheus.NewCounterVec(prometheus.CounterOpts{
+		Name: "sluice_announcements_dropped_total", Help: "System events that were not published, by type.",
+	}, []string{"type"})
 	m.exported = prometheus.NewCounterVec(prometheus.CounterOpts{
 		Name: "sluice_exported_total", Help: "What was written to files: events, dead_letters.",
 	}, []string{"what"})
@@ -86,7 +90,7 @@ func New(moments func() []Moment, logs func() []Log) *Metrics {
 		Name: "sluice_export_failures_total", Help: "How often writing files stopped; it goes on by itself.",
 	}, []string{"what"})
 	m.registry.MustRegister(m.exported, m.failures,
-		m.taken, m.matched, m.attempts, m.dead, m.duration, m.opened, m.waited, m.failing,
+		m.taken, m.matched, m.attempts, m.dead, m.duration, m.opened, m.waited, m.failing, m.dropped,
 		readings[Moment]{moments, momentReadings()}, readings[Log]{logs, logReadings()},
 		collectors.NewGoCollector(), collectors.NewProcessCollector(collectors.ProcessCollectorOpts{}))
 	return m
@@ -164,6 +168,9 @@ func (m *Metrics) Throttled(sub *sluice.Subscription) {
 func (m *Metrics) Failing(sub *sluice.Subscription, percent int, _ time.Time) {
 	m.failing.WithLabelValues(sub.Namespace, sub.ID, strconv.Itoa(percent)).Inc()
 }
+
+// Unannounced counts a system event that was not published.
+func (m *Metrics) Unannounced(kind string) { m.dropped.WithLabelValues(kind).Inc() }
 
 // reading is one figure of a T.
 type reading[T any] struct {

@@ -121,11 +121,11 @@ func (r *reader) more() bool {
 	return !r.ended && r.after < r.until && len(r.events) < r.q.Limit && r.scanned < r.most
 }
 
-// batch returns how many messages to ask for: a few more than are missing where some of them
-// may not be wanted.
+// batch returns how many messages to ask for: more than are missing once some of them were
+// not wanted.
 func (r *reader) batch() int {
 	missing := r.q.Limit - len(r.events)
-	if r.filter.Exact && len(r.q.Types) == 0 && r.wanted == nil {
+	if len(r.events) == r.scanned {
 		return missing
 	}
 	return max(missing, 256)

@@ -13,6 +13,9 @@ import (
 	"github.com/sluice-io/sluice/streams"
 )
 
+// lagBatch is how many events are looked at to find the oldest that waits.
+const lagBatch = 16
+
 // Attempts returns the subscription's attempts, newest first, and the place before which there
 // are older ones, 0 if there are none. Those of an earlier subscription of the same id are not
 // its own.
@@ -70,7 +73,7 @@ func (s *Store) Status(ctx context.Context, sub *sluice.Subscription) (sluice.St
 		return status, s.countDead(ctx, sub, &status)
 	}
 	for _, c := range streams.PushConsumers(sub) {
-		if err := s.addConsumer(ctx, sub.Namespace, c, &status); err != nil {
+		if err := s.addConsumer(ctx, sub, c, &status); err != nil {
 			return status, err
 		}
 	}
@@ -97,7 +100,7 @@ func (s *Store) Status(ctx context.Context, sub *sluice.Subscription) (sluice.St
 	return status, s.countDead(ctx, sub, &status)
 }
 
-func (s *Store) addConsumer(ctx context.Context, namespace string, want streams.Consumer, status *sluice.Status) error {
+func (s *Store) addConsumer(ctx context.Context, sub *sluice.Subscription, want streams.Consumer, status *sluice.Status) error {
 	c, err := s.js.Consumer(ctx, want.Stream, want.Name)
 	if errors.Is(err, jetstream.ErrConsumerNotFound) {
 		return nil // it is being made
@@ -106,17 +109,27 @@ func (s *Store) addConsumer(ctx context.Context, namespace string, want streams.
 		return fmt.Errorf("consumer %s: %w", want.Name, err)
 	}
 	info := c.CachedInfo()
+	if sub.Pattern.WildFirst() && info.NumPending > 0 {
+		own, err := s.systemEvents(ctx, sub.Namespace, info.Delivered.Stream+1)
+		if err != nil {
+			return err
+		}
+		info.NumPending -= min(own, info.NumPending) // nobody waits for them
+	}
 	status.Backlog += info.NumPending + uint64(max(0, info.NumAckPending))
 	status.InFlight += info.NumAckPending
 	status.AckFloor = max(status.AckFloor, info.AckFloor.Stream)
 	if info.NumPending == 0 && info.NumAckPending == 0 {
 		return nil
 	}
-	events, err := s.NextEvent(ctx, namespace, want.Filter.Subject, info.AckFloor.Stream+1, 1)
-	if err != nil || len(events) == 0 {
+	events, err := s.NextEvent(ctx, sub.Namespace, want.Filter.Subject, info.AckFloor.Stream+1, lagBatch)
+	if err != nil {
 		return err
 	}
-	status.LagSeconds = max(status.LagSeconds, time.Since(events[0].Stored).Seconds())
+	first := slices.IndexFunc(events, func(e sluice.Event) bool { return sub.Pattern.Match(e.Path) })
+	if first >= 0 {
+		status.LagSeconds = max(status.LagSeconds, time.Since(events[first].Stored).Seconds())
+	}
 	return nil
 }
 

@@ -60,12 +60,22 @@ func (s *Store) lookout(ctx context.Context, sub *sluice.Subscription) (lookout,
 // lost is called for each range. wanted says whether the subscription wants an event that its
 // consumers would hand out. How far it looked is stored afterwards.
 func (s *Store) Look(ctx context.Context, sub *sluice.Subscription, wanted func(*sluice.Event) bool, lost func(from, to uint64) error) error {
+	if err := s.settleSystem(ctx, sub); err != nil {
+		return err
+	}
 	return look{store: s, sub: sub, wanted: wanted, lost: lost}.do(ctx)
 }
 
-// Look is Store.Look for a subscription that this source serves. It returns at once if nothing
-// happened since the last look and nothing waits.
+// Look is Store.Look for a subscription that this source serves, or served until it was closed.
+// It returns at once if nothing happened since the last look and nothing waits.
 func (s *Source) Look(ctx context.Context, wanted func(*sluice.Event) bool, lost func(from, to uint64) error) error {
+	select {
+	case <-s.done:
+		if err := s.store.settleSystem(ctx, s.sub); err != nil {
+			return err
+		}
+	default:
+	}
 	if !slices.ContainsFunc(s.handing, (*handing).moved) {
 		return nil
 	}

@@ -22,6 +22,12 @@ import (
 // Unprocessable if NATS has no room for the log or does not allow its limits, and then nothing
 // was changed.
 func (s *Store) PutNamespace(ctx context.Context, ns sluice.Namespace) (sluice.Namespace, bool, error) {
+	return s.PutNamespaceAfter(ctx, ns, func(*sluice.Namespace, *sluice.Namespace) error { return nil })
+}
+
+// PutNamespaceAfter is PutNamespace, and before something is changed, intend is called with
+// what is stored, nil if nothing is, and what shall be. Its error keeps it from being changed.
+func (s *Store) PutNamespaceAfter(ctx context.Context, ns sluice.Namespace, intend func(was, is *sluice.Namespace) error) (sluice.Namespace, bool, error) {
 	if err := ns.Validate(); err != nil {
 		return sluice.Namespace{}, false, err
 	}
@@ -37,12 +43,16 @@ func (s *Store) PutNamespace(ctx context.Context, ns sluice.Namespace) (sluice.N
 	if ns.Revision != 0 && ns.Revision != revision {
 		return sluice.Namespace{}, false, sluice.Errorf(sluice.RevisionMismatch, "namespace %s has revision %d now", ns.Name, revision)
 	}
+	was := &stored
 	ns.Revision, ns.Usage, ns.CreatedAt = 0, nil, stored.CreatedAt
 	if created {
-		ns.CreatedAt = time.Now().UTC()
+		was, ns.CreatedAt = nil, time.Now().UTC()
 	}
 	now := revision
 	if ns != stored {
+		if err := intend(was, &ns); err != nil {
+			return sluice.Namespace{}, false, err
+		}
 		if now, err = s.namespaces().Put(ctx, ns.Name, ns, revision); err != nil {
 			return sluice.Namespace{}, false, err
 		}

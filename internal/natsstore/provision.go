@@ -63,6 +63,10 @@ func (s *Store) ensureDefault(ctx context.Context) error {
 }
 
 func (s *Store) streamConfig(d streams.Stream) jetstream.StreamConfig {
+	discard := jetstream.DiscardOld
+	if d.RefuseFull {
+		discard = jetstream.DiscardNew
+	}
 	return jetstream.StreamConfig{
 		Name:               d.Name,
 		Description:        d.Description,
@@ -73,9 +77,11 @@ func (s *Store) streamConfig(d streams.Stream) jetstream.StreamConfig {
 		MaxAge:             d.MaxAge,
 		MaxMsgsPerSubject:  unlimited(d.PerSubject),
 		MaxMsgSize:         -1,
+		Discard:            discard,
 		Replicas:           s.opts.Replicas,
 		Duplicates:         d.Dedup,
 		DenyDelete:         d.DenyDelete,
+		DenyPurge:          d.DenyPurge,
 		AllowDirect:        d.AllowDirect,
 		AllowMsgTTL:        d.AllowTTL,
 		AllowAtomicPublish: d.AllowAtomic,
@@ -207,6 +213,7 @@ func shape(have, want jetstream.StreamConfig) jetstream.StreamConfig {
 	next.Duplicates = want.Duplicates
 	next.AllowDirect = want.AllowDirect
 	next.DenyDelete = have.DenyDelete || want.DenyDelete
+	next.DenyPurge = have.DenyPurge || want.DenyPurge
 	next.AllowRollup = have.AllowRollup || want.AllowRollup
 	next.AllowMsgTTL = have.AllowMsgTTL || want.AllowMsgTTL
 	next.AllowAtomicPublish = have.AllowAtomicPublish || want.AllowAtomicPublish

@@ -317,10 +317,23 @@ func (s *Source) hand(h *handing, last uint64) func(*nats.Msg) {
 		}
 		last++
 		h.handed(meta)
+		d := s.delivery(h, msg, meta)
+		if d.Event.Path != "" && d.Event.Path.Reserved() && !s.sub.Pattern.Match(d.Event.Path) {
+			s.passOver(d) // at once: left lying when the source is closed it would count as waiting
+			return
+		}
 		select {
-		case s.out <- s.delivery(h, msg, meta):
+		case s.out <- d:
 		case <-s.done:
 		}
+	}
+}
+
+// passOver settles what the filter lets through and the pattern does not. If that cannot be
+// said now, it comes again.
+func (s *Source) passOver(d *sluice.Delivery) {
+	if err := d.Receipt.Ack(); err != nil {
+		s.log.Debug("answer lost", slog.String("subscription", s.sub.ID), slog.Any("error", err))
 	}
 }
 

@@ -92,6 +92,9 @@ func New(watch Watcher, owns Ownership, ports Ports, opts Options) *Engine {
 	if opts.Observe == nil {
 		opts.Observe = nobody{}
 	}
+	if ports.Announce == nil {
+		ports.Announce = silent{}
+	}
 	opts.LookEvery = cmp.Or(opts.LookEvery, holdEvery)
 	return &Engine{
 		watch: watch, owns: owns, ports: ports, opts: opts, shares: newShares(cmp.Or(opts.MaxInFlight, maxInFlight)),
@@ -330,6 +333,12 @@ func (e *Engine) Gauges() []Gauges {
 }
 
 type nobody struct{}
+
+// silent announces nothing.
+type silent struct{}
+
+func (silent) Dead(*sluice.Subscription, *sluice.DeadLetter) {}
+func (silent) Throttled(*sluice.Subscription, string)        {}
 
 func (nobody) Matched(*sluice.Subscription)                    {}
 func (nobody) Attempted(*sluice.Subscription, *sluice.Attempt) {}

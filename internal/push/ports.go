@@ -95,6 +95,12 @@ type Letters interface {
 	Unbury(ctx context.Context, letterSeq uint64) error
 }
 
+// Announcer tells subscribers to system events what happens. Each call returns at once.
+type Announcer interface {
+	Dead(sub *sluice.Subscription, d *sluice.DeadLetter) // it is stored
+	Throttled(sub *sluice.Subscription, reason string)   // a limit held the subscription back
+}
+
 // Ports is everything that a runner needs from outside.
 type Ports struct {
 	Sources  Sources
@@ -104,8 +110,18 @@ type Ports struct {
 	Events   Events
 	Sender   Sender
 	Registry Registry
-	Replays  Replays // nil: there are none
-	Letters  Letters // with Replays
+	Replays  Replays   // nil: there are none
+	Letters  Letters   // with Replays
+	Announce Announcer // nobody, if nil
+}
+
+// bury stores a dead letter and then announces it: who hears of it finds it (S2-05).
+func (p *Ports) bury(ctx context.Context, sub *sluice.Subscription, d sluice.DeadLetter) error {
+	if err := p.Log.Bury(ctx, d); err != nil {
+		return err
+	}
+	p.Announce.Dead(sub, &d)
+	return nil
 }
 
 // Observer is told of what happens, for metrics. Each call returns at once.

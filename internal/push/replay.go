@@ -50,7 +50,7 @@ func (r *replaying) runner(sub *sluice.Subscription, e *Engine) *runner {
 	if r.replay.Kind == sluice.ReplayDeadLetters {
 		ports.Events = replayLetters{r}
 	}
-	ports.Healths = replayHealths{}
+	ports.Healths, ports.Announce = replayHealths{}, replayAnnouncer{r.ports.Announce, r}
 	ports.Sources, ports.Log, ports.Lanes, ports.Registry = replaySources{r}, replayLog{r.ports.Log, r}, replayLanes{r.ports.Lanes, r}, replayRegistry{r.ports.Registry}
 	run := newRunner(sub, ports, e.opts, &e.ahead, e.shares.join())
 	run.lanesOf, run.only, run.rate = streams.ReplayLanes(r.replay.ID), r.wants, r.replay.Rate
@@ -375,8 +375,8 @@ func (l replayLog) Recover(ctx context.Context, sub *sluice.Subscription) (map[u
 
 // Bury stores a dead letter.
 func (l replayLog) Bury(ctx context.Context, d sluice.DeadLetter) error {
-	if d.Reason == sluice.Expired && l.r.replay.Kind == sluice.ReplayDeadLetters {
-		return nil // the letter that its lane waited for was discarded
+	if l.r.discarded(&d) {
+		return nil
 	}
 	d.Replay = l.r.replay.ID
 	err := l.Log.Bury(ctx, d)
@@ -386,6 +386,27 @@ func (l replayLog) Bury(ctx context.Context, d sluice.DeadLetter) error {
 		l.r.mu.Unlock()
 	}
 	return err
+}
+
+// discarded reports whether a dead letter stands for one that an operator discarded while a lane
+// of the replay waited for its event.
+func (r *replaying) discarded(d *sluice.DeadLetter) bool {
+	return d.Reason == sluice.Expired && r.replay.Kind == sluice.ReplayDeadLetters
+}
+
+// replayAnnouncer announces what a replay gave up.
+type replayAnnouncer struct {
+	Announcer
+
+	r *replaying
+}
+
+// Dead announces a dead letter.
+func (a replayAnnouncer) Dead(sub *sluice.Subscription, d *sluice.DeadLetter) {
+	if !a.r.discarded(d) {
+		d.Replay = a.r.replay.ID
+		a.Announcer.Dead(sub, d)
+	}
 }
 
 // replayLanes are the lanes of a replay.

@@ -294,7 +294,7 @@ func (r *runner) hasten(ctx context.Context, rep sluice.Replay) bool {
 // arrive takes a delivery from the source into its lane, or acknowledges it at once where
 // there is nothing to do for it.
 func (r *runner) arrive(d *sluice.Delivery) {
-	if r.known(d) || d.Err == nil && !r.takes(r.sub, &d.Event) {
+	if r.known(d) || d.Event.Path != "" && !r.takes(r.sub, &d.Event) {
 		r.answer(d.Receipt.Ack())
 		return
 	}
@@ -389,12 +389,21 @@ func (r *runner) admits(now time.Time) (pass, time.Time) {
 	if until := r.waitsUntil(); until.After(now) && !until.Equal(r.told) && r.book.waits(now) {
 		r.told = until
 		r.observe.Throttled(r.sub)
+		r.ports.Announce.Throttled(r.sub, r.throttledBy())
 	}
 	return may, next
 }
 
 // waitsUntil returns what the rate or a Retry-After makes everything wait for.
 func (r *runner) waitsUntil() time.Time { return later(r.throttled, r.breaker.held) }
+
+// throttledBy says what everything waits for, to those who are told of it.
+func (r *runner) throttledBy() string {
+	if r.breaker.held.After(r.throttled) {
+		return "retry_after"
+	}
+	return "rate"
+}
 
 // throttle pays for a task that sends; what cannot be paid now is waited for before the next.
 func (r *runner) throttle(t task, now time.Time) {

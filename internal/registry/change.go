@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"time"
 
+	"github.com/sluice-io/sluice/internal/ledger"
 	"github.com/sluice-io/sluice/pkg/sluice"
 )
 
@@ -25,21 +26,23 @@ func (r *Registry) Get(ctx context.Context, id string) (*sluice.Subscription, er
 	return r.load(ctx, id)
 }
 
-// Pause stops the deliveries of an active subscription; nothing is lost meanwhile. Codes
-// SubscriptionMissing; Conflict if it is cancelled.
-func (r *Registry) Pause(ctx context.Context, id string) (*sluice.Subscription, error) {
-	return r.change(ctx, id, pause)
+// Pause stops the deliveries of an active subscription; nothing is lost meanwhile. As with
+// every change, by is who wants it. Codes SubscriptionMissing; Conflict if it is cancelled;
+// Unavailable, as with every change, if the ledger cannot be written.
+func (r *Registry) Pause(ctx context.Context, id, by string) (*sluice.Subscription, error) {
+	return r.change(ctx, id, act{by: by, action: sluice.ActionSubscriptionPause}, pause)
 }
 
 // Resume makes a paused or disabled subscription active again. Codes as Pause.
-func (r *Registry) Resume(ctx context.Context, id string) (*sluice.Subscription, error) {
-	return r.change(ctx, id, resume)
+func (r *Registry) Resume(ctx context.Context, id, by string) (*sluice.Subscription, error) {
+	return r.change(ctx, id, act{by: by, action: sluice.ActionSubscriptionResume}, resume)
 }
 
 // Disable ends the deliveries of an active subscription until it is resumed. It does nothing
-// to one that is not active or not there.
+// to one that is not active or not there. Nobody asks for it: it is done with a ledger that
+// cannot be written, too.
 func (r *Registry) Disable(ctx context.Context, id, reason string) error {
-	_, err := r.change(ctx, id, func(sub *sluice.Subscription) (bool, error) {
+	_, err := r.change(ctx, id, system(sluice.ActionSubscriptionDisable), func(sub *sluice.Subscription) (bool, error) {
 		if sub.State != sluice.Active {
 			return false, nil
 		}
@@ -50,59 +53,92 @@ func (r *Registry) Disable(ctx context.Context, id, reason string) error {
 }
 
 // Cancel ends a subscription for good (S0-49): its record stays (S0-77), its consumer goes. It
-// may be repeated, and does nothing to a subscription that is not there.
+// may be repeated, and does nothing to a subscription that is not there. As Disable, it does
+// not depend on the ledger.
 func (r *Registry) Cancel(ctx context.Context, id, reason string) error {
-	_, err := r.cancel(ctx, id, reason)
-	return unlessMissing(err)
-}
-
-func (r *Registry) cancel(ctx context.Context, id, reason string) (*sluice.Subscription, error) {
-	sub, err := r.change(ctx, id, func(sub *sluice.Subscription) (bool, error) {
+	sub, err := r.change(ctx, id, system(sluice.ActionSubscriptionCancel), func(sub *sluice.Subscription) (bool, error) {
 		if sub.State == sluice.Cancelled {
 			return false, nil
 		}
-		now := r.needs.Now().UTC()
-		sub.State, sub.Enabled, sub.Reason, sub.CancelledAt = sluice.Cancelled, false, reason, &now
+		r.cancel(sub, reason)
 		return true, nil
 	})
 	if err != nil {
-		return nil, err
+		return unlessMissing(err)
 	}
+	return r.removeConsumers(ctx, sub)
+}
+
+func (r *Registry) cancel(sub *sluice.Subscription, reason string) {
+	now := r.needs.Now().UTC()
+	sub.State, sub.Enabled, sub.Reason, sub.CancelledAt = sluice.Cancelled, false, reason, &now
+}
+
+func (r *Registry) removeConsumers(ctx context.Context, sub *sluice.Subscription) error {
 	if err := r.needs.Consumers.Remove(ctx, sub); err != nil {
-		return nil, fmt.Errorf("remove consumer of %s: %w", id, err)
+		return fmt.Errorf("remove consumer of %s: %w", sub.ID, err)
 	}
-	return sub, nil
+	return nil
 }
 
 // Delete removes a subscription, its consumer and its reservations. If it fails half-way the
 // subscription is there still, cancelled, and can be deleted again. Code SubscriptionMissing.
-func (r *Registry) Delete(ctx context.Context, id string) error {
+func (r *Registry) Delete(ctx context.Context, id, by string) error {
+	a := act{by: by, action: sluice.ActionSubscriptionDelete}
+	var intent *ledger.Intent
 	for {
-		sub, err := r.cancel(ctx, id, ReasonDeleted)
+		sub, err := r.load(ctx, id)
 		if err != nil {
+			intent.Fail(ctx, err)
 			return err
 		}
-		if err := r.release(ctx, sub); err != nil {
+		if intent, err = r.intend(ctx, a, intent, sub, nil); err != nil {
 			return err
 		}
-		if err := r.needs.Replays.Remove(ctx, id); err != nil {
-			return err
+		err = r.remove(ctx, a, sub)
+		if err == nil {
+			return nil
 		}
-		err = r.needs.Subscriptions.Delete(ctx, id, sub.Revision)
 		if sluice.CodeOf(err) != sluice.Conflict {
+			intent.Fail(ctx, err)
 			return err
 		}
 	}
 }
 
+// remove makes sure that nothing is delivered any more and then takes the record away, last of
+// all, and tells of it. Code Conflict if somebody else changed the record meanwhile.
+func (r *Registry) remove(ctx context.Context, a act, sub *sluice.Subscription) error {
+	if before := *sub; sub.State != sluice.Cancelled {
+		r.cancel(sub, ReasonDeleted)
+		if err := r.enact(ctx, a, &before, sub); err != nil {
+			return err
+		}
+	}
+	if err := r.removeConsumers(ctx, sub); err != nil {
+		return err
+	}
+	if err := r.release(ctx, sub); err != nil {
+		return err
+	}
+	if err := r.needs.Replays.Remove(ctx, sub.ID); err != nil {
+		return fmt.Errorf("remove replays: %w", err)
+	}
+	if err := r.needs.Subscriptions.Delete(ctx, sub.ID, sub.Revision); err != nil {
+		return fmt.Errorf("delete subscription: %w", err)
+	}
+	r.needs.Announce.Subscription(ctx, sluice.TypeSubscriptionDeleted, sub)
+	return nil
+}
+
 // DeleteAll deletes the subscriptions of a namespace that are there now.
-func (r *Registry) DeleteAll(ctx context.Context, namespace string) error {
+func (r *Registry) DeleteAll(ctx context.Context, namespace, by string) error {
 	page, err := r.List(ctx, Query{Namespace: namespace})
 	if err != nil {
 		return err
 	}
 	for _, sub := range page.Subscriptions {
-		if err := unlessMissing(r.Delete(ctx, sub.ID)); err != nil {
+		if err := unlessMissing(r.Delete(ctx, sub.ID, by)); err != nil {
 			return err
 		}
 	}
@@ -112,11 +148,12 @@ func (r *Registry) DeleteAll(ctx context.Context, namespace string) error {
 // Rotate gives a subscription a new secret and returns it with that. The old one goes on
 // signing for the overlap where the scheme allows several signatures (C08).
 // Codes SubscriptionMissing; InvalidRequest for a negative overlap; Conflict if it is cancelled.
-func (r *Registry) Rotate(ctx context.Context, id string, overlap time.Duration) (*sluice.Subscription, error) {
+func (r *Registry) Rotate(ctx context.Context, id string, overlap time.Duration, by string) (*sluice.Subscription, error) {
 	if overlap < 0 {
 		return nil, sluice.Errorf(sluice.InvalidRequest, "overlap %s is negative", overlap)
 	}
-	sub, err := r.change(ctx, id, func(sub *sluice.Subscription) (bool, error) {
+	a := act{by: by, action: sluice.ActionSubscriptionRotate, event: sluice.TypeSecretRotated}
+	sub, err := r.change(ctx, id, a, func(sub *sluice.Subscription) (bool, error) {
 		if err := alive(sub); err != nil {
 			return false, err
 		}
@@ -147,31 +184,6 @@ func rotated(secrets []sluice.Secret, value string, now time.Time, overlap time.
 		}
 	}
 	return kept
-}
-
-// change applies a change to the stored subscription, anew if somebody else was faster, and
-// returns what is stored then. Nothing is written if the change says that there is nothing to.
-func (r *Registry) change(ctx context.Context, id string, apply func(*sluice.Subscription) (bool, error)) (*sluice.Subscription, error) {
-	for {
-		sub, err := r.load(ctx, id)
-		if err != nil {
-			return nil, err
-		}
-		changed, err := apply(sub)
-		if err != nil || !changed {
-			return sub, err
-		}
-		sub.UpdatedAt = r.needs.Now().UTC()
-		revision, err := r.needs.Subscriptions.Put(ctx, id, sub, sub.Revision)
-		if sluice.CodeOf(err) == sluice.Conflict {
-			continue
-		}
-		if err != nil {
-			return nil, fmt.Errorf("store subscription: %w", err)
-		}
-		sub.Revision = revision
-		return sub, nil
-	}
 }
 
 func pause(sub *sluice.Subscription) (bool, error) {

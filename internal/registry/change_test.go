@@ -25,22 +25,22 @@ func TestPauseAndResume(t *testing.T) {
 		state   sluice.State
 		enabled bool
 	}{
-		{"pause", func() (*sluice.Subscription, error) { return b.Pause(t.Context(), id) }, sluice.Paused, false},
-		{"pause again", func() (*sluice.Subscription, error) { return b.Pause(t.Context(), id) }, sluice.Paused, false},
-		{"resume", func() (*sluice.Subscription, error) { return b.Resume(t.Context(), id) }, sluice.Active, true},
-		{"resume again", func() (*sluice.Subscription, error) { return b.Resume(t.Context(), id) }, sluice.Active, true},
+		{"pause", func() (*sluice.Subscription, error) { return b.Pause(t.Context(), id, "root") }, sluice.Paused, false},
+		{"pause again", func() (*sluice.Subscription, error) { return b.Pause(t.Context(), id, "root") }, sluice.Paused, false},
+		{"resume", func() (*sluice.Subscription, error) { return b.Resume(t.Context(), id, "root") }, sluice.Active, true},
+		{"resume again", func() (*sluice.Subscription, error) { return b.Resume(t.Context(), id, "root") }, sluice.Active, true},
 		{"switch off", func() (*sluice.Subscription, error) {
-			return b.Patch(t.Context(), id, []byte(`{"enabled":false}`), 0)
+			return b.Patch(t.Context(), id, []byte(`{"enabled":false}`), 0, "root")
 		}, sluice.Paused, false},
 		{"switch on", func() (*sluice.Subscription, error) {
-			return b.Patch(t.Context(), id, []byte(`{"enabled":null}`), 0)
+			return b.Patch(t.Context(), id, []byte(`{"enabled":null}`), 0, "root")
 		}, sluice.Active, true},
 		{"disable", func() (*sluice.Subscription, error) {
 			require.NoError(t, b.Disable(t.Context(), id, "failing"))
 			return b.Get(t.Context(), id)
 		}, sluice.Disabled, false},
-		{"pause what is disabled", func() (*sluice.Subscription, error) { return b.Pause(t.Context(), id) }, sluice.Disabled, false},
-		{"resume what is disabled", func() (*sluice.Subscription, error) { return b.Resume(t.Context(), id) }, sluice.Active, true},
+		{"pause what is disabled", func() (*sluice.Subscription, error) { return b.Pause(t.Context(), id, "root") }, sluice.Disabled, false},
+		{"resume what is disabled", func() (*sluice.Subscription, error) { return b.Resume(t.Context(), id, "root") }, sluice.Active, true},
 	}
 	for _, step := range steps {
 		sub, err := step.do()
@@ -76,17 +76,17 @@ func TestACancelledSubscriptionStaysAndIsOver(t *testing.T) {
 	require.Equal(t, "endpoint_gone", sub.Reason)
 	require.NotNil(t, sub.CancelledAt)
 
-	_, err = b.Resume(t.Context(), id)
+	_, err = b.Resume(t.Context(), id, "root")
 	requireCode(t, sluice.Conflict, err)
-	_, err = b.Pause(t.Context(), id)
+	_, err = b.Pause(t.Context(), id, "root")
 	requireCode(t, sluice.Conflict, err)
-	_, err = b.Rotate(t.Context(), id, time.Hour)
+	_, err = b.Rotate(t.Context(), id, time.Hour, "root")
 	requireCode(t, sluice.Conflict, err)
-	_, err = b.Patch(t.Context(), id, []byte(`{"description":"x"}`), 0)
+	_, err = b.Patch(t.Context(), id, []byte(`{"description":"x"}`), 0, "root")
 	requireCode(t, sluice.Conflict, err)
 
 	require.NotEqual(t, id, b.create(t, minimal).ID, "its place is free")
-	require.NoError(t, b.Delete(t.Context(), id))
+	require.NoError(t, b.Delete(t.Context(), id, "root"))
 }
 
 // S0-10, S0-86.
@@ -94,11 +94,11 @@ func TestADeletedSubscriptionIsGone(t *testing.T) {
 	t.Parallel()
 	b := newBench(t)
 	first := b.create(t, strings.Replace(minimal, "{", `{"idempotency_key":"k",`, 1))
-	require.NoError(t, b.Delete(t.Context(), first.ID))
+	require.NoError(t, b.Delete(t.Context(), first.ID, "root"))
 	require.False(t, b.hasConsumer(t, first.ID))
 	_, err := b.Get(t.Context(), first.ID)
 	requireCode(t, sluice.SubscriptionMissing, err)
-	requireCode(t, sluice.SubscriptionMissing, b.Delete(t.Context(), first.ID))
+	requireCode(t, sluice.SubscriptionMissing, b.Delete(t.Context(), first.ID, "root"))
 
 	second := b.create(t, strings.Replace(minimal, "{", `{"idempotency_key":"k",`, 1))
 	require.NotEqual(t, first.ID, second.ID, "an id is never used again")
@@ -112,11 +112,11 @@ func TestADeletionThatWasInterruptedCanBeRepeated(t *testing.T) {
 	b := newBench(t)
 	id := b.create(t, minimal).ID
 	b.consumers.fail = []error{errors.New("power cut")}
-	requireCode(t, sluice.Internal, b.Delete(t.Context(), id))
+	requireCode(t, sluice.Internal, b.Delete(t.Context(), id, "root"))
 	sub, err := b.Get(t.Context(), id)
 	require.NoError(t, err)
 	require.Equal(t, sluice.Cancelled, sub.State)
-	require.NoError(t, b.Delete(t.Context(), id))
+	require.NoError(t, b.Delete(t.Context(), id, "root"))
 	require.False(t, b.hasConsumer(t, id))
 }
 
@@ -127,7 +127,7 @@ func TestTheSubscriptionsOfANamespaceAreDeletedTogether(t *testing.T) {
 	b.create(t, `{"namespace":"acme","pattern":"/a","endpoint":{"url":"`+url+`"}}`)
 	b.create(t, `{"namespace":"acme","pattern":"/b","endpoint":{"url":"`+url+`"}}`)
 	other := b.create(t, minimal)
-	require.NoError(t, b.DeleteAll(t.Context(), "acme"))
+	require.NoError(t, b.DeleteAll(t.Context(), "acme", "root"))
 	page, err := b.List(t.Context(), registry.Query{})
 	require.NoError(t, err)
 	require.Len(t, page.Subscriptions, 1)
@@ -139,23 +139,23 @@ func TestARotationKeepsTheOldSecretForTheOverlap(t *testing.T) {
 	t.Parallel()
 	b := newBench(t)
 	old := b.create(t, minimal)
-	sub, err := b.Rotate(t.Context(), old.ID, time.Hour)
+	sub, err := b.Rotate(t.Context(), old.ID, time.Hour, "root")
 	require.NoError(t, err)
 	require.NotEqual(t, old.Endpoint.Secret, sub.Endpoint.Secret)
 	require.Equal(t, sluice.SecretHint(sub.Endpoint.Secret), sub.SecretHint)
 	require.Equal(t, []string{sub.Endpoint.Secret, old.Endpoint.Secret}, sub.LiveSecrets(time.Now()))
 	require.Equal(t, []string{sub.Endpoint.Secret}, sub.LiveSecrets(time.Now().Add(time.Hour)))
 
-	last, err := b.Rotate(t.Context(), old.ID, 0)
+	last, err := b.Rotate(t.Context(), old.ID, 0, "root")
 	require.NoError(t, err)
 	require.Equal(t, []string{last.Endpoint.Secret, old.Endpoint.Secret}, last.LiveSecrets(time.Now()), "the first overlap was promised")
 	stored, err := b.Get(t.Context(), old.ID)
 	require.NoError(t, err)
 	require.Empty(t, stored.Endpoint.Secret)
 
-	_, err = b.Rotate(t.Context(), old.ID, -1)
+	_, err = b.Rotate(t.Context(), old.ID, -1, "root")
 	requireCode(t, sluice.InvalidRequest, err)
-	_, err = b.Rotate(t.Context(), "nobody", 0)
+	_, err = b.Rotate(t.Context(), "nobody", 0, "root")
 	requireCode(t, sluice.SubscriptionMissing, err)
 }
 
@@ -168,7 +168,7 @@ func TestAPatchChangesHowItDelivers(t *testing.T) {
 		"id":"`+old.ID+`","pattern":"/orders/**",
 		"endpoint":{"url":"https://192.0.2.9/other","headers":{"x-env":"prod"}},
 		"filter":{"types":["order.*"]}, "policy":{"window":8,"retry":{"preset":"short"}}, "replay_window":"2h",
-		"description":"text","metadata":{"a":null,"c":"3"}}`), old.Revision)
+		"description":"text","metadata":{"a":null,"c":"3"}}`), old.Revision, "root")
 	require.NoError(t, err)
 	require.Empty(t, sub.Endpoint.Secret)
 	require.Equal(t, "https://192.0.2.9/other", sub.Endpoint.URL)
@@ -184,10 +184,10 @@ func TestAPatchChangesHowItDelivers(t *testing.T) {
 	require.Equal(t, []string{old.Endpoint.Secret}, sub.LiveSecrets(time.Now()))
 	require.True(t, old.CreatedAt.Equal(sub.CreatedAt))
 
-	same, err := b.Patch(t.Context(), old.ID, []byte(`{"description":"text"}`), 0)
+	same, err := b.Patch(t.Context(), old.ID, []byte(`{"description":"text"}`), 0, "root")
 	require.NoError(t, err)
 	require.Equal(t, sub.Revision, same.Revision, "nothing changed, nothing written")
-	back, err := b.Patch(t.Context(), old.ID, []byte(`{"policy":{"window":null},"filter":null}`), 0)
+	back, err := b.Patch(t.Context(), old.ID, []byte(`{"policy":{"window":null},"filter":null}`), 0, "root")
 	require.NoError(t, err)
 	require.Equal(t, 64, back.Policy.Window)
 	require.Empty(t, back.Filter.Types)
@@ -230,16 +230,16 @@ func TestPatchesThatAreRefused(t *testing.T) {
 	for _, tt := range tests {
 		t.Run(tt.name, func(t *testing.T) {
 			t.Parallel()
-			_, err := b.Patch(t.Context(), sub.ID, []byte(tt.patch), 0)
+			_, err := b.Patch(t.Context(), sub.ID, []byte(tt.patch), 0, "root")
 			requireCode(t, tt.want, err)
 			stored, err := b.Get(t.Context(), sub.ID)
 			require.NoError(t, err)
 			require.Equal(t, sub.Revision, stored.Revision)
 		})
 	}
-	_, err := b.Patch(t.Context(), sub.ID, []byte(`{}`), sub.Revision+1)
+	_, err := b.Patch(t.Context(), sub.ID, []byte(`{}`), sub.Revision+1, "root")
 	requireCode(t, sluice.RevisionMismatch, err)
-	_, err = b.Patch(t.Context(), "nobody", []byte(`{}`), 0)
+	_, err = b.Patch(t.Context(), "nobody", []byte(`{}`), 0, "root")
 	requireCode(t, sluice.SubscriptionMissing, err)
 }
 
@@ -247,7 +247,7 @@ func TestWhatIsPatchedIsFoundByWhatItIsNow(t *testing.T) {
 	t.Parallel()
 	b := newBench(t)
 	sub := b.create(t, minimal)
-	_, err := b.Patch(t.Context(), sub.ID, []byte(`{"endpoint":{"url":"`+url+`2"}}`), 0)
+	_, err := b.Patch(t.Context(), sub.ID, []byte(`{"endpoint":{"url":"`+url+`2"}}`), 0, "root")
 	require.NoError(t, err)
 
 	other, created, err := b.Create(t.Context(), parse(t, strings.Replace(minimal, url, url+"2", 1)), "root")
@@ -266,7 +266,7 @@ func TestChangesAtOnceAreAllMade(t *testing.T) {
 	var wg sync.WaitGroup
 	for i := range many {
 		wg.Go(func() {
-			_, errs[i] = registry.New(b.needs).Patch(t.Context(), id, fmt.Appendf(nil, `{"metadata":{"k%d":"v"}}`, i), 0)
+			_, errs[i] = registry.New(b.needs).Patch(t.Context(), id, fmt.Appendf(nil, `{"metadata":{"k%d":"v"}}`, i), 0, "root")
 		})
 	}
 	wg.Wait()
@@ -290,7 +290,7 @@ func TestAListIsNewestFirst(t *testing.T) {
 		sub := b.create(t, fmt.Sprintf(`{"namespace":%q,"pattern":"/p%d","endpoint":{"url":%q}}`, ns, i, url))
 		want = append([]string{sub.ID}, want...)
 	}
-	_, err := b.Pause(t.Context(), want[0])
+	_, err := b.Pause(t.Context(), want[0], "root")
 	require.NoError(t, err)
 
 	var got []string

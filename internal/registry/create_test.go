@@ -120,7 +120,7 @@ func TestAKeyThatWasUsedOtherwiseIsAConflict(t *testing.T) {
 	_, _, err := b.Create(t.Context(), parse(t, `{"pattern":"/b","endpoint":{"url":"`+url+`"},"idempotency_key":"k"}`), "root")
 	requireCode(t, sluice.Conflict, err)
 
-	_, err = b.Patch(t.Context(), sub.ID, []byte(`{"description":"changed since"}`), 0)
+	_, err = b.Patch(t.Context(), sub.ID, []byte(`{"description":"changed since"}`), 0, "root")
 	require.NoError(t, err)
 	again, created, err := b.Create(t.Context(), parse(t, `{"pattern":"/a","endpoint":{"url":"`+url+`"},"idempotency_key":"k"}`), "root")
 	require.NoError(t, err, "a repeated creation is that of the request, whatever was changed since")
@@ -218,7 +218,7 @@ func TestAPutIsTheSameUntilItDiffers(t *testing.T) {
 	_, _, err = b.Put(t.Context(), "no/good", parse(t, body), "root")
 	requireCode(t, sluice.InvalidRequest, err)
 
-	require.NoError(t, b.Delete(t.Context(), "mine"))
+	require.NoError(t, b.Delete(t.Context(), "mine", "root"))
 	_, created, err = b.Put(t.Context(), "mine", parse(t, strings.Replace(body, "/**", "/a", 1)), "root")
 	require.NoError(t, err)
 	require.True(t, created, "a deleted id is free")

@@ -20,9 +20,10 @@ import (
 //
 // Codes: SubscriptionMissing; RevisionMismatch; Conflict if it is cancelled; InvalidRequest for
 // a field that cannot change, the secret included; those of a request that is wrong.
-func (r *Registry) Patch(ctx context.Context, id string, patch []byte, revision uint64) (*sluice.Subscription, error) {
+func (r *Registry) Patch(ctx context.Context, id string, patch []byte, revision uint64, by string) (*sluice.Subscription, error) {
 	var before *sluice.Subscription
-	after, err := r.change(ctx, id, func(sub *sluice.Subscription) (bool, error) {
+	a := act{by: by, action: sluice.ActionSubscriptionUpdate, event: sluice.TypeSubscriptionUpdated}
+	after, err := r.change(ctx, id, a, func(sub *sluice.Subscription) (bool, error) {
 		if revision != 0 && revision != sub.Revision {
 			return false, sluice.Errorf(sluice.RevisionMismatch, "subscription %q is at revision %d, not %d; read it again", id, sub.Revision, revision).
 				With("revision", sub.Revision)

@@ -59,7 +59,7 @@ func TestASubscriptionTooManyIsNotMade(t *testing.T) {
 	requireCode(t, sluice.SubscriptionDiffers, err)
 
 	b.create(t, `{"namespace":"acme","pattern":"/c","endpoint":{"url":"`+url+`"}}`)
-	require.NoError(t, b.Delete(t.Context(), first.ID))
+	require.NoError(t, b.Delete(t.Context(), first.ID, "root"))
 	counts.Remove(first.ID) // as whoever watches the subscriptions does
 	b.create(t, third)
 }

@@ -10,6 +10,7 @@ import (
 	"github.com/google/uuid"
 
 	"github.com/sluice-io/sluice/internal/filter"
+	"github.com/sluice-io/sluice/internal/ledger"
 	"github.com/sluice-io/sluice/internal/retry"
 	"github.com/sluice-io/sluice/pkg/sluice"
 	"github.com/sluice-io/sluice/streams"
@@ -80,6 +81,8 @@ type Needs struct {
 	Consumers     Consumers
 	Replays       Replays
 	ReplayLogs    ReplayLogs
+	Ledger        *ledger.Ledger
+	Announce      Announcer
 	Now           func() time.Time
 	Quota         Quota // nil: no bound
 }
@@ -134,28 +137,29 @@ func (r *Registry) Put(ctx context.Context, id string, req *Request, by string) 
 	}
 	sub.ID = id
 	for {
-		stored := r.store(ctx, sub)
-		if stored == nil {
+		existing, err := r.load(ctx, id)
+		if err == nil {
+			return r.again(ctx, req, sub, existing)
+		}
+		if sluice.CodeOf(err) != sluice.SubscriptionMissing {
+			return nil, false, err
+		}
+		err = r.store(ctx, sub)
+		if err == nil {
 			return r.ready(ctx, sub, true)
 		}
-		full := sluice.CodeOf(stored) == sluice.QuotaExceeded // but it may be there
-		if !full && sluice.CodeOf(stored) != sluice.Conflict {
-			return nil, false, stored
-		}
-		existing, err := r.load(ctx, id)
-		switch missing := sluice.CodeOf(err) == sluice.SubscriptionMissing; {
-		case missing && full:
-			return nil, false, stored
-		case missing:
-			continue // deleted in between
-		case err != nil:
+		if sluice.CodeOf(err) != sluice.Conflict { // else it was made in between
 			return nil, false, err
 		}
-		if err := sameAs(req, sub, existing); err != nil {
-			return nil, false, err
-		}
-		return r.ready(ctx, existing, false)
 	}
+}
+
+// again returns a subscription that is there and is asked for again.
+func (r *Registry) again(ctx context.Context, req *Request, want, existing *sluice.Subscription) (*sluice.Subscription, bool, error) {
+	if err := sameAs(req, want, existing); err != nil {
+		return nil, false, err
+	}
+	return r.ready(ctx, existing, false)
 }
 
 // sameAs returns an error (SubscriptionDiffers) unless what is wanted exists already.
@@ -183,7 +187,7 @@ func (r *Registry) ready(ctx context.Context, sub *sluice.Subscription, created 
 	if err := r.needs.Consumers.Ensure(ctx, sub); err != nil {
 		err = fmt.Errorf("ensure consumer of %s: %w", sub.ID, err)
 		if code := sluice.CodeOf(err); created && (code == sluice.QuotaExceeded || code == sluice.Unprocessable) {
-			err = errors.Join(err, unlessMissing(r.Delete(context.WithoutCancel(ctx), sub.ID)))
+			err = errors.Join(err, unlessMissing(r.Delete(context.WithoutCancel(ctx), sub.ID, sub.CreatedBy)))
 		}
 		return nil, false, err
 	}

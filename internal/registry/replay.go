@@ -8,6 +8,7 @@ import (
 	"github.com/google/uuid"
 
 	"github.com/sluice-io/sluice/internal/filter"
+	"github.com/sluice-io/sluice/internal/ledger"
 	"github.com/sluice-io/sluice/pkg/sluice"
 )
 
@@ -99,7 +100,17 @@ func (r *Registry) Start(ctx context.Context, sub *sluice.Subscription, rep slui
 	rep.Next, rep.Began = rep.From, sub.Began()
 	rep.CreatedAt = r.needs.Now().UTC()
 	rep.UpdatedAt = rep.CreatedAt
-	return rep, r.needs.Replays.Add(ctx, rep)
+	intent, err := r.needs.Ledger.Intend(ctx, nil, ledger.Change{
+		Actor: rep.CreatedBy, Action: sluice.ActionReplayStart, Namespace: sub.Namespace, Resource: sub.ID, New: rep,
+	})
+	if err != nil {
+		return rep, err
+	}
+	if err := r.needs.Replays.Add(ctx, rep); err != nil {
+		intent.Fail(ctx, err)
+		return rep, err
+	}
+	return rep, nil
 }
 
 // Count returns how many events a replay would deliver. If there are very many it is an
@@ -167,11 +178,20 @@ func (r *Registry) CancelReplay(ctx context.Context, id, replay, by string) (slu
 	if err != nil {
 		return rep, err
 	}
+	ended := rep
+	ended.State = sluice.ReplayCancelled
+	intent, err := r.needs.Ledger.Intend(ctx, nil, ledger.Change{
+		Actor: by, Action: sluice.ActionReplayCancel, Namespace: rep.Namespace, Resource: id, Old: rep, New: ended,
+	})
+	if err != nil {
+		return rep, err
+	}
 	err = r.needs.Replays.Progress(ctx, rep, func(rep *sluice.Replay) {
 		now := r.needs.Now().UTC()
 		rep.State, rep.Reason, rep.EndedAt, rep.UpdatedAt = sluice.ReplayCancelled, "cancelled by "+by, &now, now
 	})
 	if err != nil {
+		intent.Fail(ctx, err)
 		return rep, err
 	}
 	return r.needs.Replays.Replay(ctx, rep)

@@ -58,7 +58,7 @@ func (r *Registry) claim(ctx context.Context, key string, mine Reservation, h ho
 		if _, err := r.needs.Reservations.Put(ctx, key, mine, h.revision); err != nil {
 			return fmt.Errorf("reserve: %w", err)
 		}
-		return r.put(ctx, sub)
+		return r.make(ctx, sub)
 	})
 }
 
@@ -180,20 +180,6 @@ func (r *Registry) counted(ctx context.Context, sub *sluice.Subscription, store 
 		r.needs.Quota.Leave(sub.ID)
 	}
 	return err
-}
-
-// store stores a new subscription. Codes: Conflict if there is one of its id; QuotaExceeded.
-func (r *Registry) store(ctx context.Context, sub *sluice.Subscription) error {
-	return r.counted(ctx, sub, func() error { return r.put(ctx, sub) })
-}
-
-func (r *Registry) put(ctx context.Context, sub *sluice.Subscription) error {
-	revision, err := r.needs.Subscriptions.Put(ctx, sub.ID, sub, 0)
-	if err != nil {
-		return fmt.Errorf("store subscription: %w", err)
-	}
-	sub.Revision = revision
-	return nil
 }
 
 // load returns a stored subscription with its revision. Code SubscriptionMissing if there is none.

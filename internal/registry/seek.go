@@ -15,7 +15,7 @@ import (
 //
 // Codes: SubscriptionMissing; Conflict if it is cancelled; InvalidRequest; NotFound for an event
 // that is not in the log; WindowExceeded for a sequence that is no longer kept.
-func (r *Registry) Seek(ctx context.Context, id, to string) (*sluice.Subscription, error) {
+func (r *Registry) Seek(ctx context.Context, id, to, by string) (*sluice.Subscription, error) {
 	sub, err := r.load(ctx, id)
 	if err != nil {
 		return nil, err
@@ -24,7 +24,7 @@ func (r *Registry) Seek(ctx context.Context, id, to string) (*sluice.Subscriptio
 	if err != nil {
 		return nil, err
 	}
-	sub, err = r.change(ctx, id, func(sub *sluice.Subscription) (bool, error) {
+	sub, err = r.change(ctx, id, act{by: by, action: sluice.ActionSubscriptionSeek, event: sluice.TypeSubscriptionUpdated}, func(sub *sluice.Subscription) (bool, error) {
 		if err := alive(sub); err != nil {
 			return false, err
 		}

@@ -2,6 +2,7 @@ package registry_test
 
 import (
 	"context"
+	"log/slog"
 	"net/netip"
 	"sync"
 	"testing"
@@ -12,6 +13,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/sluice-io/sluice/internal/endpoint"
+	"github.com/sluice-io/sluice/internal/ledger"
 	"github.com/sluice-io/sluice/internal/natsstore"
 	"github.com/sluice-io/sluice/internal/natstest"
 	"github.com/sluice-io/sluice/internal/registry"
@@ -54,6 +56,23 @@ func (c *consumers) Remove(ctx context.Context, sub *sluice.Subscription) error 
 	return c.store.RemoveConsumers(ctx, sub)
 }
 
+// heard keeps what is announced, and reacts to it.
+type heard struct {
+	react func(kind string, sub *sluice.Subscription) // nil: not at all
+
+	mu    sync.Mutex
+	kinds []string
+}
+
+func (h *heard) Subscription(_ context.Context, kind string, sub *sluice.Subscription) {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	h.kinds = append(h.kinds, kind)
+	if h.react != nil {
+		h.react(kind, sub)
+	}
+}
+
 // bench is a registry on a server of its own.
 type bench struct {
 	*registry.Registry
@@ -61,6 +80,7 @@ type bench struct {
 	store     *natsstore.Store
 	js        jetstream.JetStream
 	consumers *consumers
+	heard     *heard
 	needs     registry.Needs
 }
 
@@ -79,7 +99,7 @@ func newBench(t *testing.T) *bench {
 
 	sender := endpoint.New(endpoint.Options{AllowCIDRs: []netip.Prefix{netip.MustParsePrefix("192.0.2.0/24")}})
 	t.Cleanup(sender.Close)
-	b := &bench{store: store, js: js, consumers: &consumers{store: store}}
+	b := &bench{store: store, js: js, consumers: &consumers{store: store}, heard: &heard{}}
 	b.needs = registry.Needs{
 		Subscriptions: store.Subscriptions(),
 		Reservations:  natsstore.OpenBucket[registry.Reservation](store, streams.Reservations),
@@ -88,6 +108,8 @@ func newBench(t *testing.T) *bench {
 		Consumers:     b.consumers,
 		Replays:       store.Replays(),
 		ReplayLogs:    store,
+		Ledger:        ledger.New(store.Ledger(), slog.New(slog.DiscardHandler)),
+		Announce:      b.heard,
 		Now:           time.Now,
 	}
 	b.Registry = registry.New(b.needs)

@@ -85,6 +85,10 @@ func TestEveryCallAsksWhatTheContractSays(t *testing.T) {
 			return err
 		}, "PUT /v1/namespaces/acme", `{"retention":{"max_age":"1h0m0s","max_bytes":0}}`, 200, "{}"},
 		{"delete namespace", func(ctx context.Context, c *client.Client) error { return c.DeleteNamespace(ctx, "acme") }, "DELETE /v1/namespaces/acme", "", 204, ""},
+		{"audit", func(ctx context.Context, c *client.Client) error {
+			_, err := c.Audit(ctx, client.AuditQuery{Namespace: "acme", Action: "subscription.*", Since: time.Date(2026, 1, 2, 3, 4, 5, 6, time.UTC), Limit: 5})
+			return err
+		}, "GET /v1/audit?action=subscription.%2A&limit=5&namespace=acme&since=2026-01-02T03%3A04%3A05.000000006Z", "", 200, "{}"},
 		{"events", func(ctx context.Context, c *client.Client) error {
 			_, err := c.Events(ctx, "acme", client.EventsQuery{Pattern: "/a/**", Types: []string{"x", "y.*"}, Since: "-1", Limit: 5})
 			return err

@@ -53,7 +53,13 @@ func TestPatternsHaveOneForm(t *testing.T) {
 	}
 }
 
-// matches is what a pattern means, as S1-21 and S1-22 say it.
+// means is what a pattern means: matches, and decision 0007.
+func means(glob, segs []string) bool {
+	wild, reserved := strings.HasPrefix(glob[0], "*"), strings.HasPrefix(segs[0], "_sys") || strings.HasPrefix(segs[0], "$")
+	return (!wild || !reserved) && matches(glob, segs)
+}
+
+// matches is what the segments of a pattern mean, as S1-21 and S1-22 say it.
 func matches(glob, segs []string) bool {
 	switch {
 	case len(glob) == 0:
@@ -68,17 +74,35 @@ func matches(glob, segs []string) bool {
 
 func TestAPatternMatchesWhatItsMeaningSays(t *testing.T) {
 	t.Parallel()
-	segment := rapid.SampledFrom([]string{"a", "b", ""})
-	glob := rapid.SampledFrom([]string{"a", "b", "", "*", "**"})
+	segment := rapid.SampledFrom([]string{"a", "b", "", "_sys", "$x"})
+	glob := rapid.SampledFrom([]string{"a", "b", "", "_sys", "$x", "*", "**"})
 	rapid.Check(t, func(t *rapid.T) {
 		g := rapid.SliceOfN(glob, 1, 6).Draw(t, "pattern")
 		s := rapid.SliceOfN(segment, 1, 7).Draw(t, "path")
 		pattern, path := sluice.Pattern("/"+strings.Join(g, "/")), sluice.Path("/"+strings.Join(s, "/"))
-		require.Equal(t, matches(g, s), pattern.Match(path), "%s %s", pattern, path)
+		require.Equal(t, means(g, s), pattern.Match(path), "%s %s", pattern, path)
 		if canonical, err := sluice.ParsePattern(string(pattern)); err == nil {
-			require.Equal(t, matches(g, s), canonical.Match(path), "%s %s", canonical, path)
+			require.Equal(t, means(g, s), canonical.Match(path), "%s %s", canonical, path)
 		}
 	})
+}
+
+// S2-06, decision 0007: what the server says of itself goes only to who asked for that.
+func TestAWildcardInFrontDoesNotMatchTheServersPaths(t *testing.T) {
+	t.Parallel()
+	own := []sluice.Path{"/_sys", "/_sys/subscriptions/a", "/_system/x", "/$x/y"}
+	for _, pattern := range []sluice.Pattern{"/**", "/*", "/*/**", "/*/subscriptions/*", "/**/a", "/**/_sys/**"} {
+		for _, path := range own {
+			require.False(t, pattern.Match(path), "%s %s", pattern, path)
+		}
+	}
+	for pattern, path := range map[sluice.Pattern]sluice.Path{
+		"/_sys": own[0], "/_sys/**": own[1], "/_sys/*/a": own[1], "/_system/*": own[2], "/$x/*": own[3],
+		"/a/**": "/a/_sys/x", "/a/*/x": "/a/_sys/x", "/**": "/_other",
+	} {
+		require.True(t, pattern.Match(path), "%s %s", pattern, path)
+	}
+	require.False(t, sluice.Pattern("/_sys/**").Match("/_system/x"), "a literal is the whole segment")
 }
 
 func TestNamespaceNames(t *testing.T) {

@@ -6,7 +6,8 @@ import (
 )
 
 // Pattern is a glob over paths (S1-21…26): "*" stands for exactly one segment, "**" for zero
-// or more, everything else for itself.
+// or more, everything else for itself. A wildcard that is the first segment matches no path
+// of the server's own (decision 0007): who wants those names their first segment.
 type Pattern string
 
 // ParsePattern returns s as a pattern; "%2A" is "*" (S1-25), and "**/**", which means the same
@@ -35,9 +36,15 @@ func ParsePattern(s string) (Pattern, error) {
 // Segments returns the pattern's segments, without the leading slash.
 func (p Pattern) Segments() []string { return strings.Split(string(p[1:]), "/") }
 
+// WildFirst reports whether the first segment is a wildcard.
+func (p Pattern) WildFirst() bool { return strings.HasPrefix(string(p), "/*") }
+
 // Match reports whether the pattern matches the path. It needs no more than
 // len(pattern) × len(path) steps whatever the number of "**".
 func (p Pattern) Match(path Path) bool {
+	if p.WildFirst() && path.Reserved() {
+		return false
+	}
 	glob, segs := p.Segments(), path.Segments()
 	i, j, star, mark := 0, 0, -1, 0
 	for j < len(segs) {

@@ -1,0 +1,100 @@
+package main
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"fmt"
+	"maps"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/sluice-io/sluice/pkg/client"
+	"github.com/sluice-io/sluice/pkg/sluice"
+)
+
+// auditCmd shows the ledger.
+type auditCmd struct {
+	NS       string    `name:"ns" help:"Of this namespace only." placeholder:"NAME"`
+	Resource string    `help:"Of this subscription or namespace only." placeholder:"ID"`
+	Action   string    `help:"This action only, such as subscription.pause, or a kind: subscription.*." placeholder:"ACTION"`
+	Actor    string    `help:"By this principal only; system is the server itself." placeholder:"NAME"`
+	Since    time.Time `help:"From this time on (RFC 3339)." placeholder:"TIME"`
+	Until    time.Time `help:"Up to this time (RFC 3339)." placeholder:"TIME"`
+	Limit    int       `help:"Show at most so many; 0: all." default:"100"`
+}
+
+// Run shows the entries, newest first.
+func (c *auditCmd) Run(ctx context.Context, s *session) error {
+	api, err := s.client()
+	if err != nil {
+		return err
+	}
+	all, err := collect(c.Limit, func(cursor string, most int) (client.Page[sluice.LedgerEntry], error) {
+		return api.Audit(ctx, client.AuditQuery{
+			Namespace: c.NS, Resource: c.Resource, Action: c.Action, Actor: c.Actor,
+			Since: c.Since, Until: c.Until, Limit: most, Cursor: cursor,
+		})
+	})
+	if err != nil {
+		return err
+	}
+	return s.show(all, func() error {
+		rows := make([][]string, len(all))
+		for i := range all {
+			e := &all[i]
+			rows[i] = []string{when(e.At), e.Actor, because(e.Action, failureOfEntry(e)), orDash(e.Namespace), e.Resource, whatChanged(e)}
+		}
+		return s.table("TIME | ACTOR | ACTION | NAMESPACE | RESOURCE | CHANGE", rows)
+	})
+}
+
+func failureOfEntry(e *sluice.LedgerEntry) string {
+	if e.Outcome != sluice.ChangeFailed {
+		return ""
+	}
+	return "failed: " + string(e.Error)
+}
+
+// whatChanged says what became of each field, "path: old → new", in the order of their names.
+func whatChanged(e *sluice.LedgerEntry) string {
+	switch {
+	case e.Outcome == sluice.ChangeFailed:
+		return "of " + e.Intent
+	case e.Old == nil:
+		return "new"
+	case e.New == nil:
+		return "gone"
+	}
+	old, now := fieldsOf(e.Old), fieldsOf(e.New)
+	var changes []string
+	for _, name := range slices.Sorted(maps.Keys(union(old, now))) {
+		changes = append(changes, fmt.Sprintf("%s: %s → %s", name, orDash(old[name]), orDash(now[name])))
+	}
+	return orDash(strings.Join(changes, ", "))
+}
+
+func union(a, b map[string]string) map[string]string {
+	all := maps.Clone(a)
+	maps.Copy(all, b)
+	return all
+}
+
+// fieldsOf returns the values in a JSON object by their dotted names.
+func fieldsOf(object json.RawMessage) map[string]string {
+	fields := map[string]string{}
+	var walk func(name string, value json.RawMessage)
+	walk = func(name string, value json.RawMessage) {
+		var inner map[string]json.RawMessage
+		if json.Unmarshal(value, &inner) != nil || len(inner) == 0 && name != "" {
+			fields[name] = string(bytes.Trim(value, `"`))
+			return
+		}
+		for key, v := range inner {
+			walk(strings.TrimPrefix(name+"."+key, "."), v)
+		}
+	}
+	walk("", object)
+	return fields
+}

@@ -1,0 +1,263 @@
+package announce_test
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"errors"
+	"log/slog"
+	"sync"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/stretchr/testify/require"
+	"go.uber.org/goleak"
+
+	"github.com/sluice-io/sluice/internal/announce"
+	"github.com/sluice-io/sluice/pkg/sluice"
+)
+
+func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
+
+// log keeps what is published; while it is held, it takes nothing.
+type log struct {
+	hold chan struct{} // nil, or closed: it is not held
+
+	mu     sync.Mutex
+	events []sluice.Event
+	at     []time.Time
+	err    error
+}
+
+func (l *log) Publish(ctx context.Context, namespace string, events []sluice.Event) ([]sluice.Stored, error) {
+	if l.hold != nil {
+		select {
+		case <-l.hold:
+		case <-ctx.Done():
+			return nil, ctx.Err()
+		}
+	}
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	for _, ev := range events {
+		ev.Namespace = namespace
+		l.events, l.at = append(l.events, ev), append(l.at, time.Now())
+	}
+	return nil, l.err
+}
+
+func (l *log) published() []sluice.Event {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return l.events
+}
+
+// drops counts what is lost.
+type drops struct {
+	mu sync.Mutex
+	n  map[string]int
+}
+
+func (d *drops) count(kind string) {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	if d.n == nil {
+		d.n = map[string]int{}
+	}
+	d.n[kind]++
+}
+
+func run(t *testing.T, a *announce.Announcer) (stop func()) {
+	t.Helper()
+	ctx, cancel := context.WithCancel(t.Context())
+	var running sync.WaitGroup
+	running.Go(func() { _ = a.Run(ctx) }) // it has no errors
+	return func() { cancel(); running.Wait() }
+}
+
+func subscription(id string) *sluice.Subscription {
+	return &sluice.Subscription{
+		ID: id, Namespace: "acme", Pattern: "/**", State: sluice.Paused, Revision: 7, Reason: "because",
+		Secrets: []sluice.Secret{{Value: "the-secret"}}, Endpoint: sluice.Endpoint{URL: "https://a.example/?key=the-secret"},
+	}
+}
+
+// S2-04: what is told is small, and nothing in it is secret.
+func TestAChangeIsPublishedAtOnce(t *testing.T) {
+	t.Parallel()
+	l := &log{}
+	announce.New(l, announce.Options{}).Subscription(t.Context(), sluice.TypeSubscriptionPaused, subscription("s"))
+	require.Len(t, l.events, 1)
+	ev := l.events[0]
+	require.JSONEq(t, `{"id":"s","state":"paused","reason":"because","revision":7}`, string(ev.Data))
+	require.Equal(t, []any{"acme", sluice.Path("/_sys/subscriptions/s"), "subscription.paused", "/sluice", "application/json"},
+		[]any{ev.Namespace, ev.Path, ev.Type, ev.Source, ev.ContentType})
+	require.NotEmpty(t, ev.ID)
+	require.WithinDuration(t, time.Now(), ev.Time, time.Minute)
+}
+
+func TestAnAnnouncementThatFailsIsLoggedAndCounted(t *testing.T) {
+	t.Parallel()
+	var lines bytes.Buffer
+	var lost drops
+	l := &log{err: errors.New("the log is full")}
+	a := announce.New(l, announce.Options{Log: slog.New(slog.NewTextHandler(&lines, nil)), Dropped: lost.count})
+	a.Subscription(t.Context(), sluice.TypeSubscriptionCreated, subscription("s"))
+	require.Contains(t, lines.String(), "the log is full")
+	require.NotContains(t, lines.String(), "the-secret")
+	require.Equal(t, map[string]int{"subscription.created": 1}, lost.n)
+}
+
+func TestAStoreThatIsAwayHoldsACallerUpForTwoSeconds(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		a := announce.New(&log{hold: make(chan struct{})}, announce.Options{})
+		began := time.Now()
+		a.Subscription(t.Context(), sluice.TypeSubscriptionPaused, subscription("s"))
+		require.Equal(t, 2*time.Second, time.Since(began))
+	})
+}
+
+func letter(seq uint64) *sluice.DeadLetter {
+	return &sluice.DeadLetter{
+		Subscription: "s", Namespace: "acme", EventID: "e", Seq: seq, Path: "/a", Attempts: 3, Reason: sluice.Exhausted, LastError: "status 500",
+		At: time.Date(2026, 11, 21, 0, 0, 0, 0, time.UTC), Event: &sluice.Event{Data: []byte("the-data")},
+	}
+}
+
+func TestADeadLetterIsTold(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		l := &log{}
+		a := announce.New(l, announce.Options{})
+		defer run(t, a)()
+		a.Dead(subscription("s"), letter(4))
+		synctest.Wait()
+		require.Len(t, l.events, 1)
+		ev := l.events[0]
+		require.Equal(t, []any{sluice.Path("/_sys/deliveries/s"), "delivery.dead", "dead-s-4-exhausted"}, []any{ev.Path, ev.Type, ev.ID})
+		require.JSONEq(t, `{"subscription":"s","event_id":"e","seq":4,"path":"/a","reason":"exhausted","attempts":3,"last_error":"status 500","at":"2026-11-21T00:00:00Z"}`,
+			string(ev.Data))
+	})
+}
+
+// S2-06, decision 0007: there is no loop.
+func TestOfASubscriptionToSystemEventsNothingIsTold(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		l := &log{}
+		a := announce.New(l, announce.Options{})
+		defer run(t, a)()
+		sub := subscription("s")
+		for _, sub.Pattern = range []sluice.Pattern{"/_sys/**", "/_sys/deliveries/*"} {
+			a.Dead(sub, letter(1))
+			a.Throttled(sub, "rate")
+		}
+		synctest.Wait()
+		require.Empty(t, l.events)
+	})
+}
+
+// Decision 0007: the range that left the log may have been what was told before.
+func TestWhatNobodyServesExpiresOnceAnHour(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		l := &log{}
+		a := announce.New(l, announce.Options{})
+		defer run(t, a)()
+		active := subscription("active")
+		active.State = sluice.Active
+		lost := letter(1)
+		lost.EventID, lost.Reason = "", sluice.Expired
+		for range 90 { // a minute each
+			lost.Seq++
+			a.Dead(subscription("paused"), lost)
+			<-time.After(time.Minute)
+		}
+		require.Len(t, l.published(), 2)
+		a.Dead(subscription("paused"), letter(1))
+		a.Dead(active, lost)
+		a.Dead(active, lost)
+		synctest.Wait()
+		require.Len(t, l.published(), 5, "what is known of, and what is served, is told each time")
+	})
+}
+
+func TestTheEngineIsNeverHeldUp(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		var lines bytes.Buffer
+		var lost drops
+		l := &log{hold: make(chan struct{})}
+		a := announce.New(l, announce.Options{Queue: 4, Dropped: lost.count, Log: slog.New(slog.NewTextHandler(&lines, nil))})
+		stop := run(t, a)
+		began := time.Now()
+		a.Dead(subscription("s"), letter(0))
+		synctest.Wait() // that one is being published
+		for seq := range uint64(10) {
+			a.Dead(subscription("s"), letter(seq+1))
+		}
+		require.Zero(t, time.Since(began))
+		require.Equal(t, map[string]int{"delivery.dead": 6}, lost.n)
+		close(l.hold)
+		<-time.After(time.Second + time.Millisecond)
+		require.Len(t, l.published(), 5)
+		stop()
+		require.Contains(t, lines.String(), "count=6")
+	})
+}
+
+func TestWhatWaitsIsPublishedBeforeTheEnd(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		l := &log{}
+		a := announce.New(l, announce.Options{})
+		a.Dead(subscription("s"), letter(1))
+		a.Dead(subscription("s"), letter(2))
+		ctx, cancel := context.WithCancel(t.Context())
+		cancel()
+		require.NoError(t, a.Run(ctx))
+		require.Len(t, l.events, 2)
+	})
+}
+
+// S2-06: at most one a second for each subscription, and none is forgotten in the count.
+func TestAThrottledSubscriptionIsToldOnceASecond(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		l := &log{}
+		a := announce.New(l, announce.Options{})
+		defer run(t, a)()
+		one, other := subscription("one"), subscription("other")
+		for i := range 50 { // five seconds
+			a.Throttled(one, "rate")
+			if i == 7 {
+				a.Throttled(other, "window")
+			}
+			<-time.After(100 * time.Millisecond)
+		}
+		<-time.After(5 * time.Second)
+		counts, last := map[sluice.Path]int{}, map[sluice.Path]time.Time{}
+		for i, ev := range l.published() {
+			require.Equal(t, sluice.TypeSubscriptionThrottled, ev.Type)
+			if before, ok := last[ev.Path]; ok {
+				require.GreaterOrEqual(t, l.at[i].Sub(before), time.Second)
+			}
+			last[ev.Path] = l.at[i]
+			counts[ev.Path] += countOf(t, ev)
+		}
+		require.Equal(t, map[sluice.Path]int{"/_sys/subscriptions/one": 50, "/_sys/subscriptions/other": 1}, counts)
+		require.JSONEq(t, `{"id":"one","state":"paused","reason":"rate","count":1}`, string(l.events[0].Data), "the first is told at once")
+		require.LessOrEqual(t, len(l.events), 8)
+	})
+}
+
+func countOf(t *testing.T, ev sluice.Event) int {
+	t.Helper()
+	var data struct {
+		Count int `json:"count"`
+	}
+	require.NoError(t, json.Unmarshal(ev.Data, &data))
+	return data.Count
+}

@@ -1,0 +1,83 @@
+package app
+
+import (
+	"context"
+
+	"github.com/sluice-io/sluice/internal/httpapi"
+	"github.com/sluice-io/sluice/internal/ledger"
+	"github.com/sluice-io/sluice/internal/limits"
+	"github.com/sluice-io/sluice/internal/natsstore"
+	"github.com/sluice-io/sluice/internal/registry"
+	"github.com/sluice-io/sluice/pkg/sluice"
+)
+
+// namespaces gives the API the namespaces. Their changes are in the ledger before they are
+// made; a namespace that goes takes its subscriptions along.
+type namespaces struct {
+	store    *natsstore.Store
+	registry *registry.Registry
+	quotas   *limits.Quotas
+	ledger   *ledger.Ledger
+}
+
+// PutNamespace makes or changes a namespace. Its quota holds at once in this process.
+func (n namespaces) PutNamespace(ctx context.Context, ns sluice.Namespace, by string) (sluice.Namespace, bool, error) {
+	var intent *ledger.Intent
+	stored, created, err := n.store.PutNamespaceAfter(ctx, ns, func(was, is *sluice.Namespace) (err error) {
+		c := ledger.Change{Actor: by, Action: sluice.ActionNamespaceCreate, Namespace: ns.Name, Resource: ns.Name, New: is}
+		if was != nil {
+			c.Action, c.Old = sluice.ActionNamespaceUpdate, was
+		}
+		intent, err = n.ledger.Intend(ctx, nil, c)
+		return err
+	})
+	if err != nil {
+		intent.Fail(ctx, err)
+		return stored, created, err
+	}
+	n.quotas.Set(stored)
+	return stored, created, nil
+}
+
+// Namespace returns a namespace.
+func (n namespaces) Namespace(ctx context.Context, name string) (sluice.Namespace, error) {
+	return n.store.GetNamespace(ctx, name)
+}
+
+// Namespaces returns all namespaces.
+func (n namespaces) Namespaces(ctx context.Context) ([]sluice.Namespace, error) {
+	return n.store.ListNamespaces(ctx)
+}
+
+// DeleteNamespace deletes a namespace's subscriptions, then its log.
+func (n namespaces) DeleteNamespace(ctx context.Context, name, by string) error {
+	ns, err := n.store.GetNamespace(ctx, name)
+	if err != nil {
+		return err
+	}
+	if name == sluice.DefaultNamespace {
+		return n.store.DeleteNamespace(ctx, name) // which says why not
+	}
+	intent, err := n.ledger.Intend(ctx, nil, ledger.Change{
+		Actor: by, Action: sluice.ActionNamespaceDelete, Namespace: name, Resource: name, Old: ns,
+	})
+	if err != nil {
+		return err
+	}
+	err = n.registry.DeleteAll(ctx, name, by)
+	if err == nil {
+		err = n.store.DeleteNamespace(ctx, name)
+	}
+	if err != nil {
+		intent.Fail(ctx, err)
+	}
+	return err
+}
+
+// audit gives the API the ledger.
+type audit struct{ ledger natsstore.Ledger }
+
+// Entries returns entries, newest first.
+func (a audit) Entries(ctx context.Context, q httpapi.AuditQuery) ([]sluice.LedgerEntry, uint64, error) {
+	return a.ledger.Entries(ctx, natsstore.LedgerQuery(q))
+}

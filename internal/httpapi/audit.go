@@ -1,0 +1,97 @@
+package httpapi
+
+import (
+	"context"
+	"net/http"
+	"strconv"
+	"time"
+
+	"github.com/labstack/echo/v4"
+
+	"github.com/sluice-io/sluice/pkg/sluice"
+)
+
+// Audit reads the ledger.
+type Audit interface {
+	// Entries returns entries, newest first, and where older ones are; 0: nowhere.
+	Entries(ctx context.Context, q AuditQuery) ([]sluice.LedgerEntry, uint64, error)
+}
+
+// AuditQuery picks entries. Zero values pick all.
+type AuditQuery struct {
+	Namespace string
+	Resource  string
+	Action    string // exact, or a beginning that ends in ".*"
+	Actor     string
+	Since     time.Time // then or later
+	Until     time.Time // then or earlier
+	Before    uint64
+	Limit     int
+}
+
+// auditList is one page of the ledger.
+type auditList struct {
+	Entries    []sluice.LedgerEntry `json:"entries"`
+	NextCursor string               `json:"next_cursor"`
+}
+
+// listAudit lists the ledger's entries, newest first.
+func (s *Server) listAudit(c echo.Context) error {
+	q, err := auditQuery(c)
+	if err != nil {
+		return err
+	}
+	entries, next, err := s.opts.Audit.Entries(c.Request().Context(), q)
+	if err != nil {
+		return err
+	}
+	list := auditList{Entries: entries}
+	if list.Entries == nil {
+		list.Entries = []sluice.LedgerEntry{}
+	}
+	if next != 0 {
+		list.NextCursor = strconv.FormatUint(next, 10)
+	}
+	return c.JSON(http.StatusOK, list)
+}
+
+func auditQuery(c echo.Context) (q AuditQuery, err error) {
+	if err = onlyParams(c, "namespace", "resource", "action", "actor", "since", "until", "limit", "cursor"); err != nil {
+		return q, err
+	}
+	q.Namespace, q.Resource, q.Action, q.Actor = c.QueryParam("namespace"), c.QueryParam("resource"), c.QueryParam("action"), c.QueryParam("actor")
+	if q.Namespace != "" {
+		if err = sluice.CheckNamespaceName(q.Namespace); err != nil {
+			return q, err
+		}
+	}
+	if q.Action != "" {
+		if err = sluice.CheckAction(q.Action); err != nil {
+			return q, err
+		}
+	}
+	if q.Since, err = timeParam(c, "since"); err != nil {
+		return q, err
+	}
+	if q.Until, err = timeParam(c, "until"); err != nil {
+		return q, err
+	}
+	if q.Before, err = listCursor(c); err != nil {
+		return q, err
+	}
+	q.Limit, err = limit(c)
+	return q, err
+}
+
+// timeParam returns a time in the query; zero if the parameter is missing.
+func timeParam(c echo.Context, name string) (time.Time, error) {
+	text := c.QueryParam(name)
+	if text == "" {
+		return time.Time{}, nil
+	}
+	at, err := time.Parse(time.RFC3339, text)
+	if err != nil {
+		return at, sluice.Errorf(sluice.InvalidRequest, "%s %q: use an RFC 3339 time such as 2026-01-31T12:00:00Z", name, text).With("field", name)
+	}
+	return at, nil
+}

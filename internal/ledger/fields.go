@@ -1,0 +1,137 @@
+package ledger
+
+import (
+	"bytes"
+	"encoding/json"
+	"fmt"
+	"net/url"
+	"reflect"
+	"slices"
+	"strings"
+)
+
+// mask stands for what must not be in the ledger.
+const mask = "***"
+
+// bookkeeping returns the fields that the server changes along with any other, or that say
+// nothing about the resource's settings.
+func bookkeeping() []string { return []string{"revision", "updated_at", "last_event_at", "usage"} }
+
+// object returns the JSON object that a value is; nil for nil.
+func object(v any) (map[string]any, error) {
+	if v == nil {
+		return nil, nil //nolint:nilnil // what does not exist has no fields
+	}
+	text, err := json.Marshal(v)
+	if err != nil {
+		return nil, fmt.Errorf("ledger: %w", err)
+	}
+	d := json.NewDecoder(bytes.NewReader(text))
+	d.UseNumber()
+	var fields map[string]any
+	if err := d.Decode(&fields); err != nil {
+		return nil, fmt.Errorf("ledger: %T is no object: %w", v, err)
+	}
+	for _, name := range bookkeeping() {
+		delete(fields, name)
+	}
+	return fields, nil
+}
+
+// difference returns the fields of two objects that they do not have alike; of objects within
+// them, again those fields only.
+func difference(was, is map[string]any) (old, now map[string]any) {
+	old, now = map[string]any{}, map[string]any{}
+	for name, before := range was {
+		after, stays := is[name]
+		switch {
+		case !stays:
+			old[name] = before
+		case !reflect.DeepEqual(before, after):
+			old[name], now[name] = narrowed(before, after)
+		}
+	}
+	for name, after := range is {
+		if _, had := was[name]; !had {
+			now[name] = after
+		}
+	}
+	return old, now
+}
+
+func narrowed(before, after any) (old, now any) {
+	was, ok1 := before.(map[string]any)
+	is, ok2 := after.(map[string]any)
+	if !ok1 || !ok2 {
+		return before, after
+	}
+	return difference(was, is)
+}
+
+// masked returns the fields as JSON without what is secret or may be: secrets by name, the
+// values of headers, and what stands in a URL behind the path.
+func masked(fields map[string]any) (json.RawMessage, error) {
+	if fields == nil {
+		return nil, nil
+	}
+	text, err := json.Marshal(hide("", fields))
+	if err != nil {
+		return nil, fmt.Errorf("ledger: %w", err)
+	}
+	return text, nil
+}
+
+func hide(name string, v any) any {
+	if isSecret(name) {
+		return mask
+	}
+	switch v := v.(type) {
+	case map[string]any:
+		hidden := make(map[string]any, len(v))
+		for key, value := range v {
+			if hidden[key] = hide(key, value); name == "headers" {
+				hidden[key] = mask
+			}
+		}
+		return hidden
+	case []any:
+		hidden := make([]any, len(v))
+		for i, value := range v {
+			hidden[i] = hide(name, value)
+		}
+		return hidden
+	case string:
+		if name == "url" {
+			return hideQuery(v)
+		}
+	}
+	return v
+}
+
+func isSecret(name string) bool {
+	return slices.Contains([]string{"secret", "secrets", "token", "password", "seed", "private_key"}, name)
+}
+
+// hideQuery returns the URL with the values of its query, its user and its fragment masked:
+// many receivers take a token there.
+func hideQuery(address string) string {
+	u, err := url.Parse(address)
+	if err != nil {
+		return mask
+	}
+	if u.User != nil {
+		u.User = url.User(mask)
+	}
+	if u.Fragment != "" {
+		u.Fragment = mask
+	}
+	var names []string
+	for part := range strings.SplitSeq(u.RawQuery, "&") {
+		name, _, _ := strings.Cut(part, "=")
+		names = append(names, name+"="+mask)
+	}
+	if u.RawQuery != "" {
+		u.RawQuery = strings.Join(names, "&")
+	}
+	return u.String()
+}

@@ -1,0 +1,128 @@
+package ledger
+
+import (
+	"context"
+	"fmt"
+	"log/slog"
+	"time"
+
+	"github.com/google/uuid"
+
+	"github.com/sluice-io/sluice/pkg/sluice"
+)
+
+// failLimit is how long the entry that a change failed may take: its caller waits for it.
+const failLimit = 5 * time.Second
+
+// Store keeps the entries.
+type Store interface {
+	// Append returns once the entry is stored.
+	Append(ctx context.Context, e *sluice.LedgerEntry) error
+}
+
+// Change is a change that is about to be made.
+type Change struct {
+	Actor     string
+	Action    string
+	Namespace string // of the resource; "": it belongs to none
+	Resource  string
+	Old       any // the resource's public representation; nil: there is none yet
+	New       any // nil: there will be none
+}
+
+// Ledger accounts for changes. Its methods may be called at once.
+type Ledger struct {
+	store Store
+	log   *slog.Logger
+}
+
+// New returns a ledger that logs what it cannot write.
+func New(store Store, log *slog.Logger) *Ledger { return &Ledger{store, log} }
+
+// Intent is a change that the ledger knows of and that is not made yet. A nil one is none.
+type Intent struct {
+	ledger *Ledger
+	entry  sluice.LedgerEntry
+}
+
+// Intend writes that a change is about to be made. If this is another try, before is what the
+// one before it wrote: it stays if it says the same, and has failed with Conflict otherwise.
+// Code Unavailable if the ledger cannot be written; the change must not be made then.
+func (l *Ledger) Intend(ctx context.Context, before *Intent, c Change) (*Intent, error) {
+	e, err := entryOf(c)
+	if err != nil {
+		return before, err
+	}
+	if before != nil {
+		if before.says(&e) {
+			return before, nil
+		}
+		before.Fail(ctx, sluice.Errorf(sluice.Conflict, "it was changed meanwhile"))
+	}
+	e.RequestID = sluice.RequestID(ctx)
+	if err := l.append(ctx, &e); err != nil {
+		return nil, fmt.Errorf("%w: %w", sluice.Errorf(sluice.Unavailable,
+			"the ledger cannot be written, so nothing was changed; the operator has to look at the stream LEDGER"), err)
+	}
+	return &Intent{l, e}, nil
+}
+
+// Note is Intend for what the server does by itself and must do: a ledger that cannot be
+// written is logged, with the entry that it lacks.
+func (l *Ledger) Note(ctx context.Context, before *Intent, c Change) *Intent {
+	intent, err := l.Intend(ctx, before, c)
+	if err != nil {
+		l.log.LogAttrs(ctx, slog.LevelError, "the ledger lacks a change", slog.String("action", c.Action),
+			slog.String("namespace", c.Namespace), slog.String("resource", c.Resource), slog.Any("error", err))
+	}
+	return intent
+}
+
+// Fail writes that the change was not made. If that cannot be written it is logged.
+func (i *Intent) Fail(ctx context.Context, cause error) {
+	if i == nil {
+		return
+	}
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), failLimit)
+	defer cancel()
+	e := i.entry
+	e.Outcome, e.Error, e.Intent = sluice.ChangeFailed, sluice.CodeOf(cause), i.entry.ID
+	if err := i.ledger.append(ctx, &e); err != nil {
+		i.ledger.log.LogAttrs(ctx, slog.LevelError, "the ledger lacks that a change failed", slog.String("entry", i.entry.ID),
+			slog.String("action", e.Action), slog.String("resource", e.Resource), slog.String("code", string(e.Error)), slog.Any("error", err))
+	}
+}
+
+// says reports whether the intent is of the same change.
+func (i *Intent) says(e *sluice.LedgerEntry) bool {
+	return i.entry.Action == e.Action && string(i.entry.Old) == string(e.Old) && string(i.entry.New) == string(e.New)
+}
+
+func (l *Ledger) append(ctx context.Context, e *sluice.LedgerEntry) error {
+	id, err := uuid.NewV7()
+	if err != nil {
+		return fmt.Errorf("make an id: %w", err)
+	}
+	e.ID, e.At = id.String(), time.Now().UTC()
+	return l.store.Append(ctx, e)
+}
+
+func entryOf(c Change) (sluice.LedgerEntry, error) {
+	e := sluice.LedgerEntry{Actor: c.Actor, Action: c.Action, Namespace: c.Namespace, Resource: c.Resource, Outcome: sluice.ChangeDone}
+	was, err := object(c.Old)
+	if err != nil {
+		return e, err
+	}
+	is, err := object(c.New)
+	if err != nil {
+		return e, err
+	}
+	if was != nil && is != nil {
+		was, is = difference(was, is)
+	}
+	if e.Old, err = masked(was); err != nil {
+		return e, err
+	}
+	e.New, err = masked(is)
+	return e, err
+}

@@ -1,0 +1,141 @@
+package natsstore
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"log/slog"
+	"slices"
+	"time"
+
+	"github.com/nats-io/nats.go"
+	"github.com/nats-io/nats.go/jetstream"
+
+	"github.com/sluice-io/sluice/pkg/sluice"
+	"github.com/sluice-io/sluice/streams"
+)
+
+const (
+	ledgerSpan     = 500              // sequences that are looked at first; every further look back is four times as wide
+	ledgerScan     = 100_000          // sequences that are looked at for one page
+	ledgerPatience = 10 * time.Second // for a leader to be elected
+	ledgerSkew     = time.Minute      // how far the clocks of two writers may be apart
+)
+
+// Ledger is the stream of who changed what.
+type Ledger struct{ store *Store }
+
+// Ledger returns the ledger.
+func (s *Store) Ledger() Ledger { return Ledger{s} }
+
+// Append writes an entry and returns when it is stored, which is tried for ten seconds. The
+// entry's id keeps it from being stored twice. Code Unavailable if the ledger is full or gone.
+func (l Ledger) Append(ctx context.Context, e *sluice.LedgerEntry) error {
+	data, err := json.Marshal(e)
+	if err != nil {
+		return fmt.Errorf("ledger: %w", err)
+	}
+	ctx, cancel := context.WithTimeout(ctx, ledgerPatience)
+	defer cancel()
+	subject := streams.LedgerSubject(e.Namespace, e.Action)
+	_, err = retried(ctx, isTransient, func() (*jetstream.PubAck, error) {
+		ctx, cancel := context.WithTimeout(ctx, askTimeout)
+		defer cancel()
+		msg := &nats.Msg{Subject: subject, Data: data, Header: nats.Header{streams.HeaderMsgID: {e.ID}}}
+		return l.store.js.PublishMsg(ctx, msg, jetstream.WithExpectStream(streams.Ledger))
+	})
+	if err != nil {
+		return fmt.Errorf("%w: %w", sluice.Errorf(sluice.Unavailable, "the ledger cannot be written"), err)
+	}
+	return nil
+}
+
+// LedgerQuery chooses entries. Zero values choose all.
+type LedgerQuery struct {
+	Namespace string
+	Resource  string
+	Action    string // exact, or a beginning that ends in ".*"
+	Actor     string
+	Since     time.Time // then or later
+	Until     time.Time // then or earlier
+	Before    uint64    // the cursor of the page before
+	Limit     int
+}
+
+func (q *LedgerQuery) wants(e *sluice.LedgerEntry) bool {
+	return (q.Resource == "" || e.Resource == q.Resource) && (q.Actor == "" || e.Actor == q.Actor) &&
+		!e.At.Before(q.Since) && (q.Until.IsZero() || !e.At.After(q.Until))
+}
+
+// Entries returns entries, newest first, and the cursor of the next page, 0 at the end. A page
+// that is not full may have one. The ledger is read backwards in widening spans.
+func (l Ledger) Entries(ctx context.Context, q LedgerQuery) ([]sluice.LedgerEntry, uint64, error) {
+	state, err := l.state(ctx)
+	if err != nil {
+		return nil, 0, err
+	}
+	end := state.LastSeq + 1
+	if q.Before > 0 {
+		end = min(end, q.Before)
+	}
+	stop := state.FirstSeq
+	if end > ledgerScan {
+		stop = max(stop, end-ledgerScan)
+	}
+	var found []sluice.LedgerEntry // ascending
+	over := false
+	for span := uint64(ledgerSpan); end > stop && len(found) <= q.Limit && !over; span *= 4 {
+		begin := max(stop, end-min(end, span))
+		var part []sluice.LedgerEntry
+		if part, over, err = l.between(ctx, &q, begin, end); err != nil {
+			return nil, 0, err
+		}
+		found = append(part, found...)
+		end = begin
+	}
+	var next uint64
+	switch {
+	case len(found) > q.Limit:
+		found = found[len(found)-q.Limit:]
+		next = found[0].Seq
+	case !over && end > state.FirstSeq:
+		next = end
+	}
+	slices.Reverse(found)
+	return found, next, nil
+}
+
+func (l Ledger) state(ctx context.Context) (jetstream.StreamState, error) {
+	stream, err := asked(ctx, askTimeout, func(ctx context.Context) (jetstream.Stream, error) {
+		return l.store.js.Stream(ctx, streams.Ledger)
+	})
+	if err != nil {
+		return jetstream.StreamState{}, fmt.Errorf("stream %s: %w", streams.Ledger, storeError(ctx, err))
+	}
+	return stream.CachedInfo().State, nil
+}
+
+// between returns the entries with begin ≤ place < end that are wanted, ascending, and whether
+// what lies before them is older than what is wanted.
+func (l Ledger) between(ctx context.Context, q *LedgerQuery, begin, end uint64) (found []sluice.LedgerEntry, over bool, err error) {
+	err = l.store.scan(ctx, streams.Ledger, jetstream.ConsumerConfig{
+		FilterSubject: streams.LedgerFilter(q.Namespace, q.Action),
+		DeliverPolicy: jetstream.DeliverByStartSequencePolicy, OptStartSeq: max(1, begin),
+	}, func(msg jetstream.Msg, meta *jetstream.MsgMetadata) (bool, error) {
+		if meta.Sequence.Stream >= end {
+			return false, nil
+		}
+		var e sluice.LedgerEntry
+		if err := json.Unmarshal(msg.Data(), &e); err != nil { // it was not us, and it cannot be removed
+			l.store.opts.Log.ErrorContext(ctx, "ledger entry cannot be read", slog.Uint64("seq", meta.Sequence.Stream), slog.Any("error", err))
+			return true, nil
+		}
+		e.Seq = meta.Sequence.Stream
+		over = over || meta.Timestamp.Before(q.Since.Add(-ledgerSkew))
+		if q.wants(&e) {
+			found = append(found, e)
+		}
+		return true, nil
+	})
+	return found, over, err
+}

@@ -1,0 +1,66 @@
+package natsstore
+
+import (
+	"context"
+	"errors"
+	"fmt"
+
+	"github.com/nats-io/nats.go/jetstream"
+
+	"github.com/sluice-io/sluice/pkg/sluice"
+	"github.com/sluice-io/sluice/streams"
+)
+
+// A consumer whose pattern starts with a wildcard is handed the server's own events, too, which
+// its subscription does not want (decision 0007). While nobody serves it they lie there.
+
+// systemEvents returns how many of the server's own events the log holds from a sequence on.
+func (s *Store) systemEvents(ctx context.Context, namespace string, from uint64) (uint64, error) {
+	stream := streams.EventsStream(namespace)
+	c, err := s.js.CreateConsumer(ctx, stream, jetstream.ConsumerConfig{
+		FilterSubject: streams.SystemSubjects(namespace), DeliverPolicy: jetstream.DeliverByStartSequencePolicy, OptStartSeq: from,
+		AckPolicy: jetstream.AckNonePolicy, MemoryStorage: true, Replicas: 1, InactiveThreshold: followUnused,
+	})
+	if err != nil {
+		return 0, fmt.Errorf("count system events of %s: %w", namespace, err)
+	}
+	defer s.tidyUp(ctx, stream, c.CachedInfo().Name)
+	return c.CachedInfo().NumPending, nil
+}
+
+// settleSystem settles the server's own events among those that were handed out when serving
+// the subscription ended: nobody will, and they would count as waiting.
+func (s *Store) settleSystem(ctx context.Context, sub *sluice.Subscription) error {
+	if !sub.Pattern.WildFirst() {
+		return nil
+	}
+	for _, want := range streams.PushConsumers(sub) {
+		c, err := s.js.Consumer(ctx, want.Stream, want.Name)
+		if errors.Is(err, jetstream.ErrConsumerNotFound) {
+			continue
+		}
+		if err != nil {
+			return fmt.Errorf("consumer %s: %w", want.Name, err)
+		}
+		if err := s.ackSystem(ctx, sub.Namespace, c.CachedInfo()); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+func (s *Store) ackSystem(ctx context.Context, namespace string, info *jetstream.ConsumerInfo) error {
+	if info.NumAckPending == 0 {
+		return nil
+	}
+	return s.scan(ctx, info.Stream, jetstream.ConsumerConfig{
+		FilterSubject: streams.SystemSubjects(namespace), HeadersOnly: true,
+		DeliverPolicy: jetstream.DeliverByStartSequencePolicy, OptStartSeq: info.AckFloor.Stream + 1,
+	}, func(_ jetstream.Msg, meta *jetstream.MsgMetadata) (bool, error) {
+		seq := meta.Sequence.Stream
+		if seq > info.Delivered.Stream {
+			return false, nil
+		}
+		return true, s.nc.Publish(ackSubject(info, seq), []byte("+ACK"))
+	})
+}

@@ -1,0 +1,25 @@
+package sluice_test
+
+import (
+	"testing"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/sluice-io/sluice/pkg/sluice"
+)
+
+func TestActionsThatCanBe(t *testing.T) {
+	t.Parallel()
+	for _, action := range []string{sluice.ActionSubscriptionPause, "subscription.*", "a.b.c", "grant.re_voke", "x"} {
+		require.NoError(t, sluice.CheckAction(action), action)
+	}
+	for _, action := range []string{"", "*", ".*", "a..b", "a.", "A.b", "a b", "a.>", "sub*", "a.*.b"} {
+		require.Equal(t, sluice.InvalidRequest, sluice.CodeOf(sluice.CheckAction(action)), "%q", action)
+	}
+}
+
+func TestARequestsIDTravelsWithItsContext(t *testing.T) {
+	t.Parallel()
+	require.Empty(t, sluice.RequestID(t.Context()))
+	require.Equal(t, "r-1", sluice.RequestID(sluice.WithRequestID(t.Context(), "r-1")))
+}

@@ -1,0 +1,24 @@
+package sluice
+
+// SystemSource is the source of the events that the server publishes about itself.
+const SystemSource = "/sluice"
+
+// Types of the system events.
+const (
+	TypeSubscriptionCreated   = "subscription.created"
+	TypeSubscriptionUpdated   = "subscription.updated"
+	TypeSubscriptionPaused    = "subscription.paused"
+	TypeSubscriptionResumed   = "subscription.resumed"
+	TypeSubscriptionDisabled  = "subscription.disabled"
+	TypeSubscriptionCancelled = "subscription.cancelled"
+	TypeSubscriptionDeleted   = "subscription.deleted"
+	TypeSecretRotated         = "subscription.secret_rotated"
+	TypeSubscriptionThrottled = "subscription.throttled"
+	TypeDeliveryDead          = "delivery.dead"
+)
+
+// SubscriptionPath returns where the system events about a subscription live.
+func SubscriptionPath(id string) Path { return Path("/_sys/subscriptions/" + id) }
+
+// DeliveriesPath returns where the system events about a subscription's deliveries live.
+func DeliveriesPath(subscription string) Path { return Path("/_sys/deliveries/" + subscription) }
