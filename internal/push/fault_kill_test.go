@@ -349,6 +349,7 @@ func TestAProcessMayDieBetweenAnyTwoWrites(t *testing.T) { // S4-17, S4-23, S0-4
 	require.Empty(t, all.wrong)
 	watch.End(all.sum, fmt.Sprintf("%d deaths, each with 7 events; all was done %s after the next start at the latest", all.visited, all.slowest.Round(10*time.Millisecond)))
 }
+
 // within reports whether a condition came to hold in time.
 func within(limit time.Duration, condition func() bool) bool {
 	end, tick := time.Now().Add(limit), time.NewTicker(2*time.Millisecond)

@@ -3,6 +3,7 @@ package push_test
 import (
 	"context"
 	"fmt"
+	"log/slog"
 	"sync"
 	"sync/atomic"
 	"testing"
@@ -239,6 +240,7 @@ type world struct {
 	endpoint *endpoint
 	ports    func(*push.Ports) // changes what an engine works with; nil: nothing
 	looks    time.Duration     // how often it looks at what waits; 0: as an engine does
+	log      *slog.Logger      // of engines; nil: none
 	total    int               // events published
 	crashes  int
 }
@@ -280,7 +282,7 @@ func (w *world) start(t require.TestingT) *process {
 	if w.ports != nil {
 		w.ports(&ports)
 	}
-	engine := push.New(w.watch, always{}, ports, push.Options{LookEvery: w.looks})
+	engine := push.New(w.watch, always{}, ports, push.Options{LookEvery: w.looks, Log: w.log})
 	var parts sync.WaitGroup
 	parts.Go(func() { _ = log.Run(logging) })
 	go func() {
