@@ -22,8 +22,8 @@ const (
 	// disk is at most a tenth of a second behind; the rest is margin.
 	recoverSpan = 30 * time.Second
 
-	maxRecording   = 4096            // records on their way; more wait
-	recordTimeout  = 5 * time.Second // then a record is published again
+	maxRecording  = 4096            // records on their way; more wait
+	recordTimeout = 5 * time.Second // then a record is published again
 
 	// How soon what could not be stored is published again; twice as late each time.
 	recordAgain, recordAgainMost = 250 * time.Millisecond, 2 * time.Second
