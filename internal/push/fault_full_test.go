@@ -21,24 +21,30 @@ import (
 	"github.com/sluice-io/sluice/streams"
 )
 
-// lines counts the lines of a log.
+// lines counts what a log says.
 type lines struct {
 	io.Writer
 
-	n atomic.Int64
+	warnings atomic.Int64 // and errors
+	starts   atomic.Int64 // of runners, after something went wrong
 }
 
-// Write counts and passes on.
+// Write counts a line and passes it on.
 func (l *lines) Write(p []byte) (int, error) {
-	l.n.Add(int64(bytes.Count(p, []byte("\n"))))
+	if bytes.Contains(p, []byte("level=WARN")) || bytes.Contains(p, []byte("level=ERROR")) {
+		l.warnings.Add(1)
+	}
+	if bytes.Contains(p, []byte("subscription starts again")) {
+		l.starts.Add(1)
+	}
 	return l.Writer.Write(p)
 }
 
-// warnings returns a log that counts what matters to an operator.
-func warnings(t *testing.T) (*slog.Logger, *lines) {
+// counted returns a log that is counted.
+func counted(t *testing.T) (*slog.Logger, *lines) {
 	t.Helper()
 	l := &lines{Writer: t.Output()}
-	return slog.New(slog.NewTextHandler(l, &slog.HandlerOptions{Level: slog.LevelWarn})), l
+	return slog.New(slog.NewTextHandler(l, &slog.HandlerOptions{Level: slog.LevelInfo})), l
 }
 
 // fill lets a stream take nothing more, and returns what lets it again.
@@ -103,7 +109,7 @@ func newFullWorld(t *testing.T) *fullWorld {
 	t.Helper()
 	w := &fullWorld{sent: map[string][]string{}}
 	w.server = natstest.NewWith(t, natsd.Options{DontListen: true, MaxStore: 4 << 20})
-	log, logged := warnings(t)
+	log, logged := counted(t)
 	w.logged = logged
 	store, err := natsstore.Connect(t.Context(), natsstore.Options{Conn: w.server, Log: log})
 	require.NoError(t, err)
@@ -174,9 +180,9 @@ func tryFull(t *testing.T, id string, fill func(o operator) (lift func())) {
 		short = 30 * time.Second
 	}
 	within(time.Second, func() bool { return false }) // what can be done is done
-	tried, logged := w.endpoint.attempts(), w.logged.n.Load()
+	tried, logged := w.endpoint.attempts(), w.logged.warnings.Load()
 	watch.Wait(short)
-	tried, logged = w.endpoint.attempts()-tried, w.logged.n.Load()-logged
+	tried, logged = w.endpoint.attempts()-tried, w.logged.warnings.Load()-logged
 	before := w.endpoint.delivered()
 	lift()
 	watch.Recovered()
