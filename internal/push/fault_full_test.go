@@ -175,13 +175,13 @@ func tryFull(t *testing.T, id string, fill func(o operator) (lift func())) {
 	watch := faulttest.Begin(t, id)
 	lift := fill(newOperator(t, w.server))
 	w.gate.Unlock()
-	short := 2 * time.Second
+	lasts := time.Second
 	if faulttest.Long() {
-		short = 30 * time.Second
+		lasts = 30 * time.Second
 	}
 	within(time.Second, func() bool { return false }) // what can be done is done
 	tried, logged := w.endpoint.attempts(), w.logged.warnings.Load()
-	watch.Wait(short)
+	watch.Wait(lasts)
 	tried, logged = w.endpoint.attempts()-tried, w.logged.warnings.Load()-logged
 	before := w.endpoint.delivered()
 	lift()
@@ -196,6 +196,6 @@ func tryFull(t *testing.T, id string, fill func(o operator) (lift func())) {
 	t.Logf("%+v, resumed after %s; while it lasted %d attempts, %d warnings, %d of %d delivered", a, resumed, tried, logged, before, w.total)
 	require.LessOrEqual(t, tried, 10, "attempts that nobody can record")
 	require.Zero(t, a.Twice)
-	require.LessOrEqual(t, logged, 5*int64(short/time.Second), "warnings")
+	require.LessOrEqual(t, logged, 5*int64(lasts/time.Second), "warnings")
 	watch.End(a, fmt.Sprintf("while it lasted: %d attempts, %d warnings, %d of %d delivered", tried, logged, before, w.total))
 }

@@ -64,6 +64,7 @@ type victim struct {
 	at     point
 	seen   map[string]int // writes by kind; the wire's own
 	killed chan struct{}
+	endLog func()
 }
 
 // see counts a write, and ends the process if it is the one.
@@ -98,8 +99,9 @@ func (s mortalSender) Send(ctx context.Context, sub *sluice.Subscription, ev *sl
 	return s.endpoint.Send(ctx, sub, ev, number)
 }
 
-// run starts an engine that holds its subscriptions by leases, over a store of its own.
-func (w *world) run(t *testing.T, p *process) {
+// run starts an engine that holds its subscriptions by leases, over a store of its own. What it
+// returns ends the attempt log, which otherwise ends after the engine.
+func (w *world) run(t *testing.T, p *process) (endLog func()) {
 	t.Helper()
 	log, err := p.store.AttemptLog()
 	require.NoError(t, err)
@@ -118,6 +120,7 @@ func (w *world) run(t *testing.T, p *process) {
 		endLog()
 		parts.Wait()
 	}()
+	return endLog
 }
 
 // killer lets a scenario run, again and again, on a server of its own.
@@ -168,7 +171,7 @@ func (k *killer) start(w *world, at point) *victim {
 	var err error
 	v.store, err = natsstore.Connect(k.t.Context(), natsstore.Options{URL: "nats://" + v.wire.listener.Addr().String()})
 	require.NoError(k.t, err)
-	w.run(k.t, v.process)
+	v.endLog = w.run(k.t, v.process)
 	return v
 }
 
@@ -177,6 +180,7 @@ func (k *killer) bury(v *victim) {
 	v.wire.hangUp()
 	v.wire.parts.Wait()
 	k.ends.Go(func() {
+		v.endLog()
 		v.store.Close()
 		v.stop()
 		v.wire.close()

@@ -49,7 +49,9 @@ func TestManyParkedLanesSurviveARestart(t *testing.T) { // S4-17, S4-22, C01
 	require.True(t, within(30*time.Second, func() bool { return parked(t, w) == lanes && inFlight(t, w) == 0 }), "all lanes are parked")
 	require.Zero(t, w.endpoint.delivered(), "what came later waits behind")
 	watch := faulttest.Begin(t, "parked-restart")
-	watch.Wait(time.Second * 3)
+	if faulttest.Long() {
+		watch.Wait(20 * time.Second)
+	}
 	proc.crash()
 	dueNow(t, w)
 
