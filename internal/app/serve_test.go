@@ -55,13 +55,19 @@ func serve(t *testing.T, change func(*config.Config)) (*client.Client, app.Addre
 // start runs a server on a directory, until it is stopped or the test ends.
 func start(t *testing.T, dir string, change func(*config.Config)) *running {
 	t.Helper()
+	return startLogging(t, dir, change, t.Output())
+}
+
+// startLogging is start, and says where warnings and errors are logged.
+func startLogging(t *testing.T, dir string, change func(*config.Config), to io.Writer) *running {
+	t.Helper()
 	cfg := config.Default()
 	cfg.Data, cfg.Dev = dir, true
 	cfg.HTTP.Listen, cfg.NATS.Listen = "127.0.0.1:0", "127.0.0.1:0"
 	if change != nil {
 		change(&cfg)
 	}
-	log := slog.New(slog.NewTextHandler(t.Output(), &slog.HandlerOptions{Level: slog.LevelWarn}))
+	log := slog.New(slog.NewTextHandler(to, &slog.HandlerOptions{Level: slog.LevelWarn}))
 	ctx, cancel := context.WithCancel(t.Context())
 	s := &running{dir: dir, cancel: cancel, ended: make(chan struct{})}
 	ready := make(chan app.Addresses, 1)

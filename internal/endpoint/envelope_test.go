@@ -213,7 +213,7 @@ func TestExactlyOneSchemeIsSent(t *testing.T) {
 		header := requestOf(t, sub, event()).Header
 		require.True(t, strings.HasPrefix(header.Get(tt.names[len(tt.names)-1]), tt.prefix))
 		require.Equal(t, "prod", header.Get("X-Env"))
-		for _, name := range append(tt.names, "Content-Length", "Content-Type", "User-Agent", "Webhook-Id", "Webhook-Attempt", "X-Env", "X-Fole-Signature") {
+		for _, name := range append(tt.names, "Content-Length", "Content-Type", "User-Agent", "Webhook-Id", "Webhook-Attempt", "X-Env", "X-Fole-Signature", "Connection") {
 			header.Del(name)
 		}
 		require.Empty(t, header)

@@ -63,6 +63,7 @@ func (s *Sender) request(ctx context.Context, sub *sluice.Subscription, ev *slui
 		return nil, nil, fmt.Errorf("make the request: %w", err)
 	}
 	req.URL, req.Host, req.Header = u, u.Host, d.header
+	req.Close = a.Number > 1 // or an address that DNS has left long ago is asked for ever, if it answers at all
 	return req, d.body, nil
 }
 

@@ -180,12 +180,26 @@ func TestConnectionsAreUsedAgain(t *testing.T) {
 		return hooktest.Answer{Status: 200 + 300*(r.Number%2), Body: strings.Repeat("x", 20<<10)}
 	})
 	s, sub := local(t), subscription(server.URL)
-	for i := range 10 {
-		s.Send(t.Context(), sub, event(), i+1)
+	for range 10 {
+		s.Send(t.Context(), sub, event(), 1)
 	}
 	for _, r := range server.Wait(10) {
 		require.Equal(t, server.Requests()[0].RemoteAddr, r.RemoteAddr)
 	}
+}
+
+// A name may have another address by now, and what its old one answers does not matter then: a
+// retry ends its connection.
+func TestARetryEndsItsConnection(t *testing.T) {
+	t.Parallel()
+	server := hooktest.New(t, func(hooktest.Request) hooktest.Answer { return hooktest.Answer{Status: 503} })
+	s, sub := local(t), subscription(server.URL)
+	seen := map[string]bool{}
+	for i := range 4 {
+		s.Send(t.Context(), sub, event(), i+1)
+		seen[server.Wait(i + 1)[i].RemoteAddr] = true
+	}
+	require.Len(t, seen, 3, "the first retry still takes the connection of the first attempt")
 }
 
 // A request may have been acted upon: only its retry timetable says when it goes again.

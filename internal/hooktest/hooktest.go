@@ -4,6 +4,7 @@ package hooktest
 
 import (
 	"io"
+	"net"
 	"net/http"
 	"net/http/httptest"
 	"slices"
@@ -35,6 +36,7 @@ type Answer struct {
 	Hang   bool            // never answers: until the sender gives up
 	Drip   time.Duration   // between the bytes of Body, each of which is flushed
 	Cut    bool            // closes the connection in the middle of Body, or instead of any answer if it has none
+	Raw    func(net.Conn)  // writes to the connection what it likes, until that fails, instead of all else
 }
 
 // Server is a scripted endpoint.
@@ -121,6 +123,10 @@ func (s *Server) give(w http.ResponseWriter, r *http.Request, a Answer) {
 	if a.Until != nil && !wait(s, r, a.Until) {
 		return
 	}
+	if a.Raw != nil {
+		s.raw(w, a.Raw)
+		return
+	}
 	if a.Cut && a.Body == "" {
 		panic(http.ErrAbortHandler) // net/http's way to close the connection at once
 	}
@@ -138,6 +144,26 @@ func (s *Server) give(w http.ResponseWriter, r *http.Request, a Answer) {
 	if a.Cut {
 		panic(http.ErrAbortHandler)
 	}
+}
+
+// raw gives the connection away, until it is done with or the test ends.
+func (s *Server) raw(w http.ResponseWriter, answer func(net.Conn)) {
+	conn, _, err := http.NewResponseController(w).Hijack()
+	if err != nil {
+		return
+	}
+	over := make(chan struct{})
+	var closer sync.WaitGroup
+	closer.Go(func() {
+		select {
+		case <-over:
+		case <-s.done:
+		}
+		_ = conn.Close()
+	})
+	answer(conn)
+	close(over)
+	closer.Wait()
 }
 
 func (s *Server) write(w http.ResponseWriter, r *http.Request, drip time.Duration, body string) {

@@ -21,12 +21,17 @@ const (
 	// disk is at most a tenth of a second behind; the rest is margin.
 	recoverSpan = 30 * time.Second
 
-	maxRecording   = 4096            // records on their way; more wait
-	recordTimeout  = 5 * time.Second // then a record is published again
-	recordInterval = 250 * time.Millisecond
+	maxRecording  = 4096            // records on their way; more wait
+	recordTimeout = 5 * time.Second // then a record is published again
+
+	// How soon what could not be stored is published again; twice as late each time.
+	recordAgain, recordAgainMost = 250 * time.Millisecond, 2 * time.Second
 )
 
-var errLogClosed = errors.New("the attempt log is closed")
+var (
+	errLogClosed    = errors.New("the attempt log is closed")
+	errNotPublished = errors.New("there is no connection")
+)
 
 // AttemptLog is the stream of attempts. Records are published without waiting for each other.
 type AttemptLog struct {
@@ -39,6 +44,7 @@ type AttemptLog struct {
 type recording struct {
 	msg    *nats.Msg
 	future jetstream.PubAckFuture // nil: it could not be published yet
+	err    error                  // why it is not stored yet
 	stored func(error)
 }
 
@@ -58,6 +64,7 @@ func (l *AttemptLog) Run(ctx context.Context) error {
 	defer l.abandon()
 	var failed []recording
 	var again <-chan time.Time
+	pause := recordAgain
 	for {
 		select {
 		case <-ctx.Done():
@@ -69,9 +76,15 @@ func (l *AttemptLog) Run(ctx context.Context) error {
 			failed = l.complete(ctx, rec, failed)
 		case <-again:
 			again, failed = nil, l.republish(ctx, failed)
+			pause = min(2*pause, recordAgainMost)
 		}
-		if again == nil && len(failed) > 0 {
-			again = time.After(recordInterval)
+		switch {
+		case len(failed) == 0:
+			pause = recordAgain
+		case again == nil:
+			l.store.opts.Log.WarnContext(ctx, "attempts not recorded yet", slog.Int("attempts", len(failed)),
+				slog.Any("error", failed[len(failed)-1].err), slog.Duration("again", pause))
+			again = time.After(pause)
 		}
 	}
 }
@@ -91,13 +104,13 @@ func (l *AttemptLog) abandon() {
 // complete waits for a record's answer. A record that is not stored is added to those that failed.
 func (l *AttemptLog) complete(ctx context.Context, rec recording, failed []recording) []recording {
 	if rec.future == nil {
+		rec.err = errNotPublished
 		return append(failed, rec)
 	}
 	select {
 	case <-rec.future.Ok():
 		rec.stored(nil)
-	case err := <-rec.future.Err():
-		l.store.opts.Log.WarnContext(ctx, "attempt not recorded yet", slog.Any("error", err))
+	case rec.err = <-rec.future.Err():
 		return append(failed, rec)
 	case <-ctx.Done():
 		rec.stored(errLogClosed)

@@ -30,6 +30,14 @@ const (
 // remoteTLS is what crypto/tls names the operation in which the other side sent an alert.
 const remoteTLS = "remote error"
 
+// How soon a connection is given up over which nothing comes any more and that nobody closed:
+// when one more ping is due than may be unanswered, 10 to 15 seconds. A line that needs longer
+// than that for what is under way counts as dead.
+const (
+	pingEvery       = 5 * time.Second
+	pingsUnanswered = 2
+)
+
 // InProcessConn gives connections to a server in this process.
 type InProcessConn interface {
 	InProcessConn() (net.Conn, error)
@@ -192,7 +200,8 @@ func (s *Store) connOptions() ([]nats.Option, error) {
 		nats.IgnoreAuthErrorAbort(), // credentials may be renewed; a file with them is read each time
 		nats.ReconnectWait(250 * time.Millisecond),
 		nats.ReconnectJitter(250*time.Millisecond, time.Second),
-		nats.PingInterval(20 * time.Second),
+		nats.PingInterval(pingEvery),
+		nats.MaxPingsOutstanding(pingsUnanswered),
 		nats.ErrorHandler(s.asyncError),
 		nats.DisconnectErrHandler(func(_ *nats.Conn, err error) {
 			if err != nil { // nil: we closed it

@@ -17,7 +17,23 @@ import (
 type laneRecord struct {
 	sluice.Parked
 
-	Since time.Time `json:"since"` // when its subscription began
+	Since time.Time `json:"since"`       // when its subscription began
+	At    time.Time `json:"at,omitzero"` // when the record was stored, by the clock that its times are of
+}
+
+// by returns the lane as it stands by a clock. One that is behind the record was set back since,
+// or is another machine's: the lane would wait for longer than was decided. What it waits for is
+// a time of the clock that does not jump, as now is.
+func (r laneRecord) by(now time.Time) sluice.Parked {
+	p := r.Parked
+	behind := max(0, r.At.Sub(now))
+	if !p.NextAt.IsZero() {
+		p.NextAt = now.Add(p.NextAt.Sub(now) - behind)
+	}
+	if !p.FirstFailedAt.IsZero() {
+		p.FirstFailedAt = p.FirstFailedAt.Add(-behind)
+	}
+	return p
 }
 
 func (s *Store) lanes() Bucket[laneRecord] { return OpenBucket[laneRecord](s, streams.Lanes) }
@@ -44,8 +60,9 @@ func (s *Store) laneRecords(ctx context.Context, sub *sluice.Subscription, lanes
 	if err != nil {
 		return nil, nil, err
 	}
+	now := time.Now()
 	for _, e := range entries {
-		entry := sluice.ParkedEntry{Parked: e.Value.Parked, Revision: e.Revision}
+		entry := sluice.ParkedEntry{Parked: e.Value.by(now), Revision: e.Revision}
 		if e.Value.Since.Equal(sub.Began()) {
 			own = append(own, entry)
 		} else {
@@ -58,7 +75,7 @@ func (s *Store) laneRecords(ctx context.Context, sub *sluice.Subscription, lanes
 // Park stores a lane's record and returns its revision. Code Conflict unless the stored
 // revision is the given one, 0 for none.
 func (s *Store) Park(ctx context.Context, sub *sluice.Subscription, p sluice.Parked, revision uint64) (uint64, error) {
-	return s.lanes().Put(ctx, p.Lane, laneRecord{Parked: p, Since: sub.Began()}, revision)
+	return s.lanes().Put(ctx, p.Lane, laneRecord{Parked: p, Since: sub.Began(), At: time.Now()}, revision)
 }
 
 // Unpark deletes a lane's record. Code Conflict unless the stored revision is the given one.

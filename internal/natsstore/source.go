@@ -100,7 +100,7 @@ func (s *Store) makeConsumer(ctx context.Context, sub *sluice.Subscription, i in
 	case known && m.Floor > 0 && (want.Start.Kind != sluice.StartSeq || m.Floor >= want.Start.Seq):
 		want.Start = sluice.StartAt{Kind: sluice.StartSeq, Seq: m.Floor + 1}
 	}
-	if known {
+	if known && m != (mark{}) { // a new subscription may be looked at before its consumer is made
 		s.opts.Log.WarnContext(ctx, "consumer was removed and is made again",
 			slog.String("consumer", want.Name), slog.Uint64("from", want.Start.Seq))
 	}

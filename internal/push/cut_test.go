@@ -24,7 +24,8 @@ import (
 type wire struct {
 	listener net.Listener
 	to       string
-	deaf     atomic.Bool // acknowledgements are lost
+	deaf     atomic.Bool            // acknowledgements are lost
+	see      func(said []byte) bool // sees what the client says, and whether to pass it on; nil: all of it
 	parts    sync.WaitGroup
 
 	mu    sync.Mutex
@@ -33,10 +34,18 @@ type wire struct {
 
 func newWire(t *testing.T, server *natstest.Server) *wire {
 	t.Helper()
+	w := openWire(t, server, nil)
+	t.Cleanup(func() { w.close() })
+	return w
+}
+
+// openWire returns a wire that has to be closed.
+func openWire(t *testing.T, server *natstest.Server, see func(said []byte) bool) *wire {
+	t.Helper()
 	var config net.ListenConfig
 	listener, err := config.Listen(t.Context(), "tcp", "127.0.0.1:0")
 	require.NoError(t, err)
-	w := &wire{listener: listener, to: strings.TrimPrefix(server.ClientURL(), "nats://")}
+	w := &wire{listener: listener, to: strings.TrimPrefix(server.ClientURL(), "nats://"), see: see}
 	w.parts.Go(func() {
 		for {
 			client, err := listener.Accept()
@@ -46,12 +55,13 @@ func newWire(t *testing.T, server *natstest.Server) *wire {
 			w.join(client)
 		}
 	})
-	t.Cleanup(func() {
-		require.NoError(t, listener.Close())
-		w.cut()
-		w.parts.Wait()
-	})
 	return w
+}
+
+func (w *wire) close() {
+	_ = w.listener.Close()
+	w.cut()
+	w.parts.Wait()
 }
 
 func (w *wire) join(client net.Conn) {
@@ -63,8 +73,18 @@ func (w *wire) join(client net.Conn) {
 	w.mu.Lock()
 	w.conns = append(w.conns, client, server)
 	w.mu.Unlock()
-	w.parts.Go(func() { _, _ = io.Copy(client, server); _ = client.Close() })
-	w.parts.Go(func() { w.forward(bufio.NewReader(client), server); _ = server.Close() })
+	w.parts.Go(func() {
+		_, _ = io.Copy(client, server)
+		_ = client.Close()
+		_, _ = io.Copy(io.Discard, server) // until it has read all that was said
+		_ = server.Close()
+	})
+	w.parts.Go(func() {
+		w.forward(bufio.NewReader(client), server)
+		if tcp, ok := server.(*net.TCPConn); ok {
+			_ = tcp.CloseWrite()
+		}
+	})
 }
 
 // forward passes on what the client says, acknowledgements only while it is not deaf.
@@ -74,7 +94,7 @@ func (w *wire) forward(from *bufio.Reader, to io.Writer) {
 		if err != nil {
 			return
 		}
-		if ack && w.deaf.Load() {
+		if ack && w.deaf.Load() || w.see != nil && !w.see(said) {
 			continue
 		}
 		if _, err := to.Write(said); err != nil {
@@ -98,6 +118,16 @@ func readCommand(from *bufio.Reader) (said []byte, ack bool, err error) {
 	payload := make([]byte, size+2)
 	_, err = io.ReadFull(from, payload)
 	return append(said, payload...), bytes.HasPrefix(words[1], []byte("$JS.ACK.")), err
+}
+
+// hangUp ends what the clients say. What they said before is heard; they hear nothing any more.
+func (w *wire) hangUp() {
+	_ = w.listener.Close()
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	for i := 0; i < len(w.conns); i += 2 {
+		_ = w.conns[i].Close()
+	}
 }
 
 func (w *wire) cut() {

@@ -92,6 +92,9 @@ func New(watch Watcher, owns Ownership, ports Ports, opts Options) *Engine {
 	if opts.Observe == nil {
 		opts.Observe = nobody{}
 	}
+	if ports.Healths == nil {
+		ports.Healths = forgetful{}
+	}
 	if ports.Announce == nil {
 		ports.Announce = silent{}
 	}

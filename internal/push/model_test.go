@@ -3,6 +3,7 @@ package push_test
 import (
 	"context"
 	"fmt"
+	"log/slog"
 	"sync"
 	"sync/atomic"
 	"testing"
@@ -253,6 +254,7 @@ type world struct {
 	places   int               // attempts that its engine makes at once; 0: as an engine does
 	observe  push.Observer     // nil: nobody
 	looks    time.Duration     // how often it looks at what waits; 0: as an engine does
+	log      *slog.Logger      // of engines; nil: none
 	total    int               // events published
 	crashes  int
 }
@@ -294,7 +296,7 @@ func (w *world) start(t require.TestingT) *process {
 	if w.ports != nil {
 		w.ports(&ports)
 	}
-	engine := push.New(w, always{}, ports, push.Options{LookEvery: w.looks, MaxInFlight: w.places, Observe: w.observe})
+	engine := push.New(w, always{}, ports, push.Options{LookEvery: w.looks, MaxInFlight: w.places, Observe: w.observe, Log: w.log})
 	var parts sync.WaitGroup
 	parts.Go(func() { _ = log.Run(logging) })
 	go func() {

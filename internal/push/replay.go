@@ -50,7 +50,8 @@ func (r *replaying) runner(sub *sluice.Subscription, e *Engine) *runner {
 	if r.replay.Kind == sluice.ReplayDeadLetters {
 		ports.Events = replayLetters{r}
 	}
-	ports.Healths, ports.Announce = replayHealths{}, replayAnnouncer{r.ports.Announce, r}
+	// How the endpoint does is the live deliveries' to say.
+	ports.Healths, ports.Announce = forgetful{}, replayAnnouncer{r.ports.Announce, r}
 	ports.Sources, ports.Log, ports.Lanes, ports.Registry = replaySources{r}, replayLog{r.ports.Log, r}, replayLanes{r.ports.Lanes, r}, replayRegistry{r.ports.Registry}
 	run := newRunner(sub, ports, e.opts, &e.ahead, e.shares.join())
 	run.lanesOf, run.only, run.rate = streams.ReplayLanes(r.replay.ID), r.wants, r.replay.Rate
@@ -419,19 +420,6 @@ type replayLanes struct {
 // Parked returns the replay's parked lanes.
 func (l replayLanes) Parked(ctx context.Context, sub *sluice.Subscription) ([]sluice.ParkedEntry, error) {
 	return l.r.ports.Replays.Parked(ctx, sub, streams.ReplayLanes(l.r.replay.ID))
-}
-
-// replayHealths remembers nothing: how the endpoint does is the live deliveries' to say.
-type replayHealths struct{}
-
-// Health returns nothing.
-func (replayHealths) Health(context.Context, *sluice.Subscription) (sluice.Health, error) {
-	return sluice.Health{}, nil
-}
-
-// PutHealth does nothing.
-func (replayHealths) PutHealth(context.Context, *sluice.Subscription, sluice.Health) error {
-	return nil
 }
 
 // replayRegistry leaves it to the live deliveries to say that an endpoint has failed for too long.

@@ -403,14 +403,14 @@ func (j job) save(ctx context.Context, e *sluice.ParkedEntry) error {
 	})
 }
 
-// persist repeats a write until it succeeds: the store may be away for a while. A lost
+// persist repeats a write until it succeeds: the store may be away for a while, or full. A lost
 // compare-and-set is final: the lane has another owner.
 func (j job) persist(ctx context.Context, write func() error) error {
 	b := backoff.NewExponentialBackOff(backoff.WithInitialInterval(50*time.Millisecond),
 		backoff.WithMaxInterval(5*time.Second), backoff.WithMaxElapsedTime(0))
 	err := backoff.Retry(func() error {
 		err := write()
-		if code := sluice.CodeOf(err); err != nil && code != sluice.Internal && code != sluice.Unavailable {
+		if code := sluice.CodeOf(err); err != nil && code != sluice.Internal && code != sluice.Unavailable && code != sluice.QuotaExceeded {
 			return backoff.Permanent(err)
 		}
 		return err

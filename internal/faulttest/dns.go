@@ -1,0 +1,62 @@
+package faulttest
+
+import (
+	"context"
+	"encoding/binary"
+	"io"
+	"net"
+	"net/netip"
+	"sync/atomic"
+)
+
+// DNS knows one IPv4 address, which every name has and which may change.
+type DNS struct{ addr atomic.Pointer[netip.Addr] }
+
+// Set says what the address is from now on.
+func (d *DNS) Set(addr string) {
+	a := netip.MustParseAddr(addr)
+	d.addr.Store(&a)
+}
+
+// Resolver asks d, with the framing of DNS over TCP, one question a connection.
+func (d *DNS) Resolver() *net.Resolver {
+	return &net.Resolver{PreferGo: true, Dial: func(context.Context, string, string) (net.Conn, error) {
+		ours, theirs := net.Pipe()
+		go func() {
+			defer func() { _ = ours.Close() }()
+			var size [2]byte
+			if _, err := io.ReadFull(ours, size[:]); err != nil {
+				return
+			}
+			question := make([]byte, binary.BigEndian.Uint16(size[:]))
+			if _, err := io.ReadFull(ours, question); err != nil {
+				return
+			}
+			answer := d.answer(question)
+			_, _ = ours.Write(append(binary.BigEndian.AppendUint16(nil, uint16(len(answer))), answer...)) //nolint:gosec // a few dozen bytes
+		}()
+		return theirs, nil
+	}}
+}
+
+// answer makes an answer of a question: its head and its one name are repeated, and if it asks
+// for an A record there is one.
+func (d *DNS) answer(question []byte) []byte {
+	const head = 12
+	end := head
+	for end < len(question) && question[end] != 0 {
+		end += 1 + int(question[end])
+	}
+	end += 1 + 4 // the root, type and class
+	if end > len(question) {
+		return nil
+	}
+	isA := binary.BigEndian.Uint16(question[end-4:]) == 1
+	answer := append([]byte{question[0], question[1], 0x81, 0x80, 0, 1, 0, 0, 0, 0, 0, 0}, question[head:end]...)
+	if isA {
+		answer[7] = 1
+		answer = append(answer, 0xC0, head, 0, 1, 0, 1, 0, 0, 0, 0, 0, 4)
+		answer = append(answer, d.addr.Load().AsSlice()...)
+	}
+	return answer
+}

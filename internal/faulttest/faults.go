@@ -1,0 +1,74 @@
+// Package faulttest breaks, for tests, what a server depends on; it knows which faults were tried,
+// by which test, and measures what is seen while one lasts.
+package faulttest
+
+import "os"
+
+// Fault is something that goes wrong, and the test that lets it.
+type Fault struct {
+	ID    string // what the test calls it
+	Group string
+	Name  string
+	Done  string // what the test does
+	Test  string // "package.Test"
+}
+
+// Groups of faults, in the order of the table.
+const (
+	GroupNATS     = "NATS"
+	GroupEndpoint = "The endpoint"
+	GroupClock    = "The clock"
+	GroupProcess  = "The process"
+	GroupOperator = "What people do meanwhile"
+)
+
+const (
+	natsTest     = "app.TestEventsOutliveFaultsOfNATS"
+	fullTest     = "push.TestAStoreThatRefusesAWriteIsWaitedFor"
+	endpointTest = "app.TestEventsOutliveFaultsOfTheEndpoint"
+)
+
+// Faults returns every fault that is tried.
+func Faults() []Fault {
+	return []Fault{
+		{"nats-restart", GroupNATS, "NATS restarts", "an external server is restarted three times while events come", natsTest},
+		{"nats-away", GroupNATS, "NATS is away", "an external server is shut down for a minute (short: 3 s)", natsTest},
+		{"nats-away-embedded", GroupNATS, "NATS in the same process is away", "the same with a server that is reached without a network", "push.TestAServerInTheSameProcessMayBeAway"},
+		{"nats-slow", GroupNATS, "NATS is slow", "a proxy delays each direction by 100 ms and lets 64 KiB/s pass", natsTest},
+		{"nats-half-open", GroupNATS, "the connection to NATS is half open", "a proxy swallows what comes, in both directions, and closes nothing", natsTest},
+		{"nats-cut", GroupNATS, "connections to NATS break", "a proxy closes all connections every 300 ms, ten times (long: forty)", natsTest},
+		{"full-attempts", GroupNATS, "the attempts' stream is full", "`max_bytes` with discard new on `ATTEMPTS`, lifted later", fullTest},
+		{"full-dead-letters", GroupNATS, "the dead letters' stream is full", "`max_bytes` with discard new on `DEADLETTERS`, lifted later", fullTest},
+		{"full-lanes", GroupNATS, "the bucket of parked lanes is full", "`max_bytes` with discard new on the bucket, lifted later", fullTest},
+		{"full-disk", GroupNATS, "no room on NATS' disk", "other streams take all that the server may store; one is deleted later", fullTest},
+
+		{"endpoint-hangs", GroupEndpoint, "it never answers", "the first requests are read and not answered", endpointTest},
+		{"endpoint-drips", GroupEndpoint, "it drips a byte a second", "of the head, and of the body", endpointTest},
+		{"endpoint-cuts-body", GroupEndpoint, "it closes in the middle of a body", "half of a 200's body, then the connection is closed", endpointTest},
+		{"endpoint-cuts", GroupEndpoint, "it closes before it answers", "the request is read, then the connection is closed", endpointTest},
+		{"endpoint-huge", GroupEndpoint, "it answers 100 MB", "a 500 with an endless body; 64 KiB are read", endpointTest},
+		{"endpoint-garbage", GroupEndpoint, "it answers garbage", "bytes that are not HTTP", endpointTest},
+		{"endpoint-1xx", GroupEndpoint, "it answers 103 without end", "informational answers until the connection is closed", endpointTest},
+		{"endpoint-redirects", GroupEndpoint, "it redirects in a loop", "302 to itself; redirects are not followed", endpointTest},
+		{"endpoint-expired", GroupEndpoint, "its certificate has expired", "TLS with a certificate of last year, then the URL is patched", endpointTest},
+		{"endpoint-slow-tls", GroupEndpoint, "its TLS handshake takes for ever", "the connection is accepted, and nothing said; then the URL is patched", endpointTest},
+		{"endpoint-moves", GroupEndpoint, "its address changes", "DNS answers another address, and the old one hangs", "push.TestAnEndpointMayMove"},
+		{"endpoint-moves-away", GroupEndpoint, "its address changes, and the old one refuses", "DNS answers another address, and the old one answers 503 over a connection that is kept", "push.TestAnEndpointMayMove"},
+
+		{"clock-back", GroupClock, "it was set back by an hour", "a lane's record was written by a clock that is an hour ahead; then the process starts", "push.TestAClockThatWasSetBackDelaysNoRetryByMore"},
+		{"clock-ahead", GroupClock, "it was set forward by an hour", "a lane's record was written by a clock that is an hour behind; then the process starts", "push.TestAClockThatWasSetBackDelaysNoRetryByMore"},
+		{"clock-running", GroupClock, "it jumps while the process runs", "waits for retries are shown to be of the clock that does not jump", "push.TestARunningProcessWaitsByTheClockThatDoesNotJump"},
+
+		{"kill-any-write", GroupProcess, "it is killed between any two writes", "every write to NATS of a scenario is counted; for each, the process dies right before it and right after it", "push.TestAProcessMayDieBetweenAnyTwoWrites"},
+		{"kill-load", GroupProcess, "it is killed under load", "SIGKILL while events come, restart", "app.TestCrash"},
+		{"two-owners", GroupProcess, "two replicas serve one subscription", "two engines that both believe that it is theirs, with failures on the way", "push.TestTwoOwnersLoseNothing"},
+		{"parked-restart", GroupProcess, "it restarts with thousands of parked lanes", "3,000 lanes are parked (short: 300), the process dies and starts again", "push.TestManyParkedLanesSurviveARestart"},
+
+		{"subscription-deleted", GroupOperator, "a subscription is deleted", "in the middle of deliveries, one lane being parked, and made again under its id", "app.TestPeopleMayChangeThingsInTheMiddle"},
+		{"namespace-deleted", GroupOperator, "a namespace is deleted", "in the middle of deliveries, and made again under its name", "app.TestPeopleMayChangeThingsInTheMiddle"},
+		{"secret-rotated", GroupOperator, "a secret is rotated", "in the middle of deliveries, to a receiver that learns the new one late", "app.TestPeopleMayChangeThingsInTheMiddle"},
+	}
+}
+
+// Long reports whether the long forms are wanted, which take minutes.
+func Long() bool { return os.Getenv("SLUICE_LONG") != "" }
