@@ -133,32 +133,12 @@ type Webhooks struct {
 	MaxInFlight int `json:"max_in_flight" env:"MAX_IN_FLIGHT"`
 }
 
-// Limits bounds what there may be.
-type Limits struct {
-	// SubscriptionsPerNamespace is how many subscriptions a namespace may have; 0: any number; 10000.
-	SubscriptionsPerNamespace int `json:"subscriptions_per_namespace" env:"SUBSCRIPTIONS_PER_NAMESPACE"`
-}
-
-// Export is about copies in files.
-type Export struct {
-	// Dir is a directory below which dead letters (events/dlq) and events (logs/events) are
-	// written to files, for all namespaces; empty: they are not.
-	Dir string `json:"dir" env:"DIR"`
-}
-
 // Log is about the server's own log.
 type Log struct {
 	// Level is the least that is written: debug, info, warn or error; info.
 	Level string `json:"level" env:"LEVEL"`
 	// Format is text, for people, or json, for programs; text.
 	Format string `json:"format" env:"FORMAT"`
-}
-
-// Tracing is where traces go.
-type Tracing struct {
-	// Endpoint is the base URL of an OTLP/HTTP collector, such as http://127.0.0.1:4318; traces go
-	// to /v1/traces below it. Empty: OTEL_EXPORTER_OTLP_ENDPOINT, and if that is empty too, none.
-	Endpoint string `json:"endpoint" env:"ENDPOINT"`
 }
 
 // Default returns the defaults. Data is empty because it depends on the environment: Load

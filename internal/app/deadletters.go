@@ -23,7 +23,7 @@ func (d deadLetters) ListDeadLetters(ctx context.Context, sub *sluice.Subscripti
 
 // Discard deletes the dead letter of an event; the ledger knows of it first.
 func (d deadLetters) Discard(ctx context.Context, sub *sluice.Subscription, event, by string) error {
-	letter, err := d.Store.DeadLetter(ctx, sub, event)
+	letter, err := d.DeadLetter(ctx, sub, event)
 	if err != nil {
 		return err
 	}
@@ -33,7 +33,7 @@ func (d deadLetters) Discard(ctx context.Context, sub *sluice.Subscription, even
 
 // DiscardAll deletes all dead letters of a subscription.
 func (d deadLetters) DiscardAll(ctx context.Context, sub *sluice.Subscription, by string) error {
-	n, err := d.Store.CountDeadLetters(ctx, sub)
+	n, err := d.CountDeadLetters(ctx, sub)
 	if err != nil {
 		return err
 	}

@@ -157,6 +157,8 @@ func (q *question) obituary(reason sluice.Reason, cause string) string {
 		said = "the request could not be made, and never can"
 	case sluice.EndpointGone:
 		said = "the endpoint answered 410, which ended the subscription"
+	case sluice.EventTooLarge:
+		said = "the request would be larger than this server sends"
 	case sluice.FilterError:
 		said = "nobody can tell whether the filter matches"
 	case sluice.Malformed:

@@ -165,7 +165,7 @@ func (s *Server) ofEvent(c echo.Context) (*sluice.Subscription, string, error) {
 	if err != nil {
 		return nil, "", err
 	}
-	event, err := segment(c, "event")
+	event, err := eventOf(c)
 	return sub, event, err
 }
 

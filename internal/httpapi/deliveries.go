@@ -120,7 +120,7 @@ func (s *Server) getDelivery(c echo.Context) error {
 	if err != nil {
 		return err
 	}
-	event, err := segment(c, "event")
+	event, err := eventOf(c)
 	if err != nil {
 		return err
 	}
@@ -138,7 +138,7 @@ func (s *Server) retryDelivery(c echo.Context) error {
 	if err != nil {
 		return err
 	}
-	event, err := segment(c, "event")
+	event, err := eventOf(c)
 	if err != nil {
 		return err
 	}

@@ -99,7 +99,7 @@ func eventQuery(c echo.Context) (EventQuery, error) {
 
 // getEvent finds an event by its sequence, or else by its id, which may be a number too.
 func (s *Server) getEvent(c echo.Context) error {
-	name, err := segment(c, "event")
+	name, err := eventOf(c)
 	if err != nil {
 		return err
 	}

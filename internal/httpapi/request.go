@@ -42,9 +42,9 @@ func bind(c echo.Context, target any) error {
 	return registry.Decode(data, target)
 }
 
-// segment returns a segment of the request's path, whatever characters it stands for.
-func segment(c echo.Context, name string) (string, error) {
-	value := c.Param(name)
+// eventOf returns the event that the request's path names, whatever characters its id has.
+func eventOf(c echo.Context) (string, error) {
+	value := c.Param("event")
 	if c.Request().URL.RawPath == "" {
 		return value, nil // the server has decoded it
 	}

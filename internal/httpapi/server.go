@@ -154,7 +154,10 @@ func (s *Server) routes() {
 	v1.POST("/namespaces/:ns/events", s.publish)
 	v1.GET("/namespaces/:ns/events", s.listEvents)
 	v1.GET("/namespaces/:ns/events/:event", s.getEvent)
+	s.subscriptionRoutes(v1)
+}
 
+func (s *Server) subscriptionRoutes(v1 *echo.Group) {
 	v1.POST("/subscriptions", s.createSubscription)
 	v1.GET("/subscriptions", s.listSubscriptions)
 	v1.PUT("/subscriptions/:id", s.putSubscription)

@@ -28,12 +28,8 @@ func (s *Store) PutNamespace(ctx context.Context, ns sluice.Namespace) (sluice.N
 // PutNamespaceAfter is PutNamespace, and before something is changed, intend is called with
 // what is stored, nil if nothing is, and what shall be. Its error keeps it from being changed.
 func (s *Store) PutNamespaceAfter(ctx context.Context, ns sluice.Namespace, intend func(was, is *sluice.Namespace) error) (sluice.Namespace, bool, error) {
-	if err := ns.Validate(); err != nil {
+	if err := s.checkNamespace(&ns); err != nil {
 		return sluice.Namespace{}, false, err
-	}
-	if in := s.effective(ns); ns.DedupWindow > in.DedupWindow {
-		return sluice.Namespace{}, false, sluice.Errorf(sluice.InvalidRequest,
-			"dedup_window %s: longer than retention.max_age %s; use at most that", ns.DedupWindow, in.Retention.MaxAge)
 	}
 	stored, revision, err := s.namespaces().Get(ctx, ns.Name)
 	created := sluice.CodeOf(err) == sluice.NotFound
@@ -50,10 +46,10 @@ func (s *Store) PutNamespaceAfter(ctx context.Context, ns sluice.Namespace, inte
 	}
 	now := revision
 	if ns != stored {
-		if err := intend(was, &ns); err != nil {
-			return sluice.Namespace{}, false, err
+		if err = intend(was, &ns); err == nil {
+			now, err = s.namespaces().Put(ctx, ns.Name, ns, revision)
 		}
-		if now, err = s.namespaces().Put(ctx, ns.Name, ns, revision); err != nil {
+		if err != nil {
 			return sluice.Namespace{}, false, err
 		}
 	}
@@ -65,6 +61,17 @@ func (s *Store) PutNamespaceAfter(ctx context.Context, ns sluice.Namespace, inte
 	}
 	ns, err = s.GetNamespace(ctx, ns.Name)
 	return ns, created, err
+}
+
+func (s *Store) checkNamespace(ns *sluice.Namespace) error {
+	if err := ns.Validate(); err != nil {
+		return err
+	}
+	if in := s.effective(*ns); ns.DedupWindow > in.DedupWindow {
+		return sluice.Errorf(sluice.InvalidRequest,
+			"dedup_window %s: longer than retention.max_age %s; use at most that", ns.DedupWindow, in.Retention.MaxAge)
+	}
+	return nil
 }
 
 // revert stores what a namespace was before a change, which is nothing for a new one: a record

@@ -189,17 +189,6 @@ func (r *runner) configure(sub *sluice.Subscription) error {
 	return nil
 }
 
-// limitsOf returns a bucket for each bound. It holds a tenth of what may be sent in its time.
-func limitsOf(r sluice.Rate) (all []*rate.Limiter) {
-	if r.PerSecond > 0 {
-		all = append(all, rate.NewLimiter(rate.Limit(r.PerSecond), max(1, int(r.PerSecond/10))))
-	}
-	if r.PerMinute > 0 {
-		all = append(all, rate.NewLimiter(rate.Limit(r.PerMinute/60), max(1, int(r.PerMinute/10))))
-	}
-	return all
-}
-
 // serve is the loop. It ends when ctx is done or something failed that the runner cannot mend.
 func (r *runner) serve(ctx, work context.Context) error {
 	hold := time.NewTicker(holdEvery)
@@ -341,80 +330,6 @@ func (r *runner) laneOf(d *sluice.Delivery) string {
 	return streams.LaneKey(r.lanesOf, r.sub.Policy.Ordering, d.Event.Path, d.Event.Seq)
 }
 
-// dispatch hands out tasks while there are some that may start now, and sets the timer to
-// when the next one may.
-func (r *runner) dispatch(work context.Context, wake *time.Timer) {
-	now := time.Now()
-	may, next := r.admits(now)
-	for r.mayStart(now, may) {
-		t, _ := r.book.next(now, may) // there is one
-		t.sub, t.match, t.careful = r.sub, r.match, t.careful || len(r.limits) > 0
-		r.ask(&t)
-		select {
-		case r.tasks <- t:
-		default:
-			r.workers.Go(func() { r.worker(work, t) })
-		}
-		r.throttle(t, now)
-		may, next = r.admits(now)
-	}
-	if may != passNone {
-		next = r.book.wake()
-		r.turn(work, r.breaker.settle(now))
-	} else if due := r.book.wake(); r.waitsUntil().After(now) && due.After(now) && due.Before(next) {
-		next = due // to tell that it waits
-	}
-	if !next.IsZero() {
-		wake.Reset(max(0, next.Sub(now)))
-	}
-}
-
-// mayStart reports whether there is a task that may start now, and has its place among those
-// of the process then.
-func (r *runner) mayStart(now time.Time, may pass) bool {
-	if !r.book.can(now, may) {
-		r.share.pass()
-		return false
-	}
-	return r.share.take()
-}
-
-// admits returns what may be sent now, and if that is nothing when to ask again, as the breaker
-// does. It tells if something waits for the rate or for a Retry-After.
-func (r *runner) admits(now time.Time) (pass, time.Time) {
-	may, next := r.breaker.admits(now)
-	if may != passNone && r.throttled.After(now) {
-		may, next = passNone, r.throttled
-	}
-	if until := r.waitsUntil(); until.After(now) && !until.Equal(r.told) && r.book.waits(now) {
-		r.told = until
-		r.observe.Throttled(r.sub)
-		r.ports.Announce.Throttled(r.sub, r.throttledBy())
-	}
-	return may, next
-}
-
-// waitsUntil returns what the rate or a Retry-After makes everything wait for.
-func (r *runner) waitsUntil() time.Time { return later(r.throttled, r.breaker.held) }
-
-// throttledBy says what everything waits for, to those who are told of it.
-func (r *runner) throttledBy() string {
-	if r.breaker.held.After(r.throttled) {
-		return "retry_after"
-	}
-	return "rate"
-}
-
-// throttle pays for a task that sends; what cannot be paid now is waited for before the next.
-func (r *runner) throttle(t task, now time.Time) {
-	if !t.lane.asks {
-		return
-	}
-	for _, limit := range r.limits {
-		r.throttled = later(r.throttled, now.Add(limit.ReserveN(now, 1).DelayFrom(now)))
-	}
-}
-
 // enter takes a result into the book and acknowledges what it settled.
 func (r *runner) enter(ctx context.Context, res result) error {
 	if res.err != nil {
@@ -473,60 +388,4 @@ func (r *runner) answer(err error) {
 	if err != nil {
 		r.log.Debug("answer lost", slog.String("subscription", r.sub.ID), slog.Any("error", err))
 	}
-}
-
-// publishGauges shows how the book stands. For the oldest event it looks at every lane, so it
-// does that only now and then.
-func (r *runner) publishGauges() {
-	const lookEvery = 250 * time.Millisecond
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	r.gauges = Gauges{
-		Namespace: r.sub.Namespace, Subscription: r.sub.ID,
-		InFlight: r.book.busy, Held: len(r.book.held), Parked: r.book.parked, Breaker: r.breaker.state,
-	}
-	switch now := time.Now(); {
-	case r.gauges.Held+r.gauges.Parked == 0:
-		r.oldest = time.Time{}
-	case r.oldest.IsZero() && r.gauges.Held > 0 || now.Sub(r.looked) > lookEvery:
-		r.oldest, r.looked = r.book.oldest(), now
-	}
-}
-
-func (r *runner) read() Gauges {
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	g := r.gauges
-	if !r.oldest.IsZero() {
-		g.Lag = time.Since(r.oldest)
-	}
-	return g
-}
-
-// recentSet remembers the last few sequences that were settled: an acknowledgement that was
-// lost brings its delivery back.
-type recentSet struct {
-	size int
-	ring []uint64
-	next int
-	set  map[uint64]struct{}
-}
-
-func (s *recentSet) add(seq uint64) {
-	if s.set == nil {
-		s.set = make(map[uint64]struct{}, s.size)
-	}
-	if len(s.ring) < s.size {
-		s.ring = append(s.ring, seq)
-	} else {
-		delete(s.set, s.ring[s.next])
-		s.ring[s.next] = seq
-		s.next = (s.next + 1) % s.size
-	}
-	s.set[seq] = struct{}{}
-}
-
-func (s *recentSet) has(seq uint64) bool {
-	_, ok := s.set[seq]
-	return ok
 }

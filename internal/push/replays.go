@@ -1,0 +1,138 @@
+package push
+
+import (
+	"context"
+	"log/slog"
+	"slices"
+
+	"github.com/cenkalti/backoff/v4"
+
+	"github.com/sluice-io/sluice/pkg/sluice"
+	"github.com/sluice-io/sluice/streams"
+)
+
+// replays is what the engine knows of replays; follow's own.
+type replays struct {
+	all     map[string]sluice.Replay // that run, by id
+	serving map[string]*served
+	leaving []chan struct{}
+}
+
+// of returns the replays of a subscription.
+func (r *replays) of(subscription string) (all []sluice.Replay) {
+	for _, rep := range r.all {
+		if rep.Subscription == subscription {
+			all = append(all, rep)
+		}
+	}
+	return all
+}
+
+// changeReplay takes up a replay, or leaves one that has ended.
+func (e *Engine) changeReplay(ctx context.Context, rep sluice.Replay, gone bool, subs map[string]*sluice.Subscription) { //nolint:revive // gone comes from the watch
+	if !gone && rep.State == sluice.ReplayRunning {
+		e.replays.all[rep.ID] = rep
+		e.applyReplay(ctx, rep, subs[rep.Subscription])
+		return
+	}
+	if _, ran := e.replays.all[rep.ID]; !ran {
+		return
+	}
+	delete(e.replays.all, rep.ID)
+	e.clearReplay(ctx, rep.ID, e.stopReplay(rep.ID))
+}
+
+// applyReplay starts or stops a replay's runner, whatever it takes. A subscription that is not
+// known yet is told of later.
+func (e *Engine) applyReplay(ctx context.Context, rep sluice.Replay, sub *sluice.Subscription) {
+	owned := sub != nil && e.owns.Owns(sub.ID)
+	s := e.replays.serving[rep.ID]
+	switch {
+	case owned && (sub.State == sluice.Cancelled || !sub.Began().Equal(rep.Began)):
+		e.stopReplay(rep.ID)
+		e.endReplay(ctx, rep)
+	case !owned || sub.Mode != sluice.Push || sub.State != sluice.Active:
+		e.stopReplay(rep.ID)
+	case s != nil:
+		s.runner.change(sub)
+	default:
+		e.startReplay(ctx, rep, sub)
+	}
+}
+
+func (e *Engine) startReplay(ctx context.Context, rep sluice.Replay, sub *sluice.Subscription) {
+	inner, cancel := context.WithCancel(ctx)
+	r := newReplaying(rep, e.ports, e.opts.Log)
+	s := &served{runner: r.runner(sub, e), cancel: cancel, ended: make(chan struct{})}
+	e.replays.serving[rep.ID] = s
+	live := e.liveRunner(sub.ID)
+	before := slices.Clone(e.replays.leaving)
+	e.runners.Go(func() {
+		defer close(s.ended)
+		for _, ended := range before {
+			<-ended // it may be this one's
+		}
+		if live != nil && live.hasten(inner, rep) {
+			s.runner.conclude = func(ctx context.Context) error {
+				return r.finish(ctx, sluice.ReplayDone, "the next attempt of its parked lane was brought forward")
+			}
+			e.conclude(inner, s.runner)
+			return
+		}
+		e.keep(inner, s.runner)
+	})
+}
+
+// conclude stores that a replay is done, however long that takes.
+func (e *Engine) conclude(ctx context.Context, r *runner) {
+	err := backoff.Retry(func() error { return r.conclude(ctx) },
+		backoff.WithContext(backoff.NewExponentialBackOff(backoff.WithMaxElapsedTime(0)), ctx))
+	if err != nil {
+		e.opts.Log.WarnContext(ctx, "replay not ended", slog.String("subscription", r.id), slog.Any("error", err))
+	}
+}
+
+// stopReplay tells a replay's runner to end, if it has one, and returns what is closed then.
+func (e *Engine) stopReplay(id string) <-chan struct{} {
+	s := e.replays.serving[id]
+	if s == nil {
+		return nil
+	}
+	s.cancel()
+	delete(e.replays.serving, id)
+	e.replays.leaving = append(slices.DeleteFunc(e.replays.leaving, isClosed), s.ended)
+	return s.ended
+}
+
+func (e *Engine) stopReplaysOf(subscription string) {
+	for _, rep := range e.replays.of(subscription) {
+		delete(e.replays.all, rep.ID)
+		e.stopReplay(rep.ID)
+	}
+}
+
+// endReplay stores that a replay has ended with its subscription.
+func (e *Engine) endReplay(ctx context.Context, rep sluice.Replay) {
+	e.runners.Go(func() {
+		limit, cancel := context.WithTimeout(ctx, recordLimit)
+		defer cancel()
+		if err := newReplaying(rep, e.ports, e.opts.Log).finish(limit, sluice.ReplayCancelled, "its subscription ended or was moved"); err != nil && sluice.CodeOf(err) != sluice.NotFound {
+			e.opts.Log.WarnContext(limit, "replay not ended yet", slog.String("replay", rep.ID), slog.Any("error", err))
+		}
+	})
+}
+
+// clearReplay deletes the lanes of a replay that has ended, after its runner has.
+func (e *Engine) clearReplay(ctx context.Context, id string, ended <-chan struct{}) {
+	if ended == nil {
+		return // another process served it
+	}
+	e.runners.Go(func() {
+		<-ended
+		limit, cancel := context.WithTimeout(context.WithoutCancel(ctx), recordLimit)
+		defer cancel()
+		if err := e.ports.Replays.Forget(limit, streams.ReplayLanes(id)); err != nil {
+			e.opts.Log.WarnContext(limit, "lanes of a replay are left behind", slog.String("replay", id), slog.Any("error", err))
+		}
+	})
+}
