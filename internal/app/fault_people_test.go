@@ -27,9 +27,7 @@ func TestPeopleMayChangeThingsInTheMiddle(t *testing.T) { // S0-10, S0-70, S4-46
 		"secret-rotated":       rotateSecret,
 	} {
 		t.Run(id, func(t *testing.T) {
-			if !faulttest.Long() {
-				t.Parallel()
-			}
+			t.Parallel()
 			w := &peopleWorld{got: faulttest.NewArrivals(), log: &lines{Writer: t.Output()}, fails: map[string]bool{}, refused: map[string]int{}}
 			w.hook = hooktest.New(t, w.answer)
 			w.running = startLogging(t, t.TempDir(), nil, w.log)

@@ -351,7 +351,7 @@ func TestAProcessMayDieBetweenAnyTwoWrites(t *testing.T) { // S4-17, S4-23, S0-4
 		}
 	}
 	require.Empty(t, all.wrong)
-	watch.End(all.sum, fmt.Sprintf("%d deaths, each with 7 events; all was done %s after the next start at the latest", all.visited, all.slowest.Round(10*time.Millisecond)))
+	watch.End(all.sum, fmt.Sprintf("%d deaths, each with 7 events; all was done %s after the next start at the latest; the memory is that of the test's many servers and namespaces", all.visited, all.slowest.Round(10*time.Millisecond)))
 }
 
 // within reports whether a condition came to hold in time.

@@ -112,4 +112,3 @@ func tryMove(t *testing.T, id string, left http.HandlerFunc) {
 	require.Zero(t, a.Twice)
 	watch.End(a, fmt.Sprintf("%d attempts for %d events", got.Tries(), w.total))
 }
-
