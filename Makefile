@@ -44,6 +44,12 @@ soak: ## Run the tests of storing and delivering twenty times over (half an hour
 crash: ## Kill the server under load, again and again, and count what was lost
 	SLUICE_LONG=1 go test -run=TestCrash -count=1 -timeout=30m -v ./internal/app/
 
+faults: ## Try every fault in its long form, one at a time, and write docs/faults.md (a quarter of an hour)
+	rm -rf bin/faults && mkdir -p bin/faults
+	SLUICE_LONG=1 SLUICE_FAULTS=$(CURDIR)/bin/faults go test -count=1 -p=1 -parallel=1 -timeout=60m \
+		-run='$(shell grep -oh 'func Test[A-Za-z]*' internal/*/fault_*_test.go | sed 's/func //' | paste -sd '|')|TestCrash' ./internal/push ./internal/app
+	SLUICE_FAULTS=$(CURDIR)/bin/faults go test -count=1 -run=TestFaultsHaveTheirTests ./internal
+
 bench: build ## Measure Sluice and a bare loop, and Sluice in trouble (a quarter of an hour; ROWS=speed two minutes; OUTAGE=10m)
 	go run ./internal/bench -sluice bin/sluice -rows "$(ROWS)" -outage $(or $(OUTAGE),1m)
 
@@ -56,4 +62,4 @@ vuln: ## Look for known vulnerabilities (VULNDB=file:///dir for a local copy of 
 natscli: ## Build the nats command line client, pinned, as bin/nats
 	cd scripts/natscli && go build -trimpath -o $(CURDIR)/bin/nats github.com/nats-io/natscli/nats
 
-.PHONY: soak help check test race lint fmt build run demo interop crash bench fuzz vuln natscli
+.PHONY: faults soak help check test race lint fmt build run demo interop crash bench fuzz vuln natscli

@@ -22,6 +22,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/sluice-io/sluice/internal/app"
+	"github.com/sluice-io/sluice/internal/faulttest"
 	"github.com/sluice-io/sluice/pkg/client"
 )
 
@@ -141,6 +142,7 @@ func TestCrash(t *testing.T) { // S4-17, S4-22, C01
 	c := &child{dir: t.TempDir(), http: "127.0.0.1:0", nats: "127.0.0.1:0"}
 	c.start(t)
 	defer func() { _ = c.proc.Process.Kill() }()
+	watch := faulttest.Begin(t, "kill-load")
 	api := client.New("http://"+c.http, c.token(t))
 	subscribe(t, api, fmt.Sprintf(`{"id":"crash","namespace":"default","pattern":"/crash/*","endpoint":{"url":%q},
 		"policy":{"window":%d,"retry":{"preset":"custom","steps":["200ms"],"max_attempts":50}}}`, hook.URL, window))
@@ -168,4 +170,5 @@ func TestCrash(t *testing.T) { // S4-17, S4-22, C01
 	for path, numbers := range got.first {
 		require.IsIncreasing(t, numbers, "first deliveries of %s", path)
 	}
+	watch.End(faulttest.Arrived{Events: events, Lost: events - len(got.settled), Twice: twice}, fmt.Sprintf("killed %d times; the memory is the test's", kills))
 }

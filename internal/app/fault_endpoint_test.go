@@ -114,9 +114,7 @@ func TestEventsOutliveFaultsOfTheEndpoint(t *testing.T) { // S0-47, S0-48, S4-50
 	t.Parallel()
 	for _, f := range endpointFaults(new(atomic.Int64)) {
 		t.Run(f.id, func(t *testing.T) {
-			if !faulttest.Long() {
-				t.Parallel()
-			}
+			t.Parallel()
 			tryEndpoint(t, f.id)
 		})
 	}

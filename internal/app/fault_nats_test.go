@@ -179,9 +179,7 @@ func TestEventsOutliveFaultsOfNATS(t *testing.T) { // S4-17, S4-22, S0-41, C01
 	t.Parallel()
 	for _, f := range natsFaults() {
 		t.Run(f.id, func(t *testing.T) {
-			if !faulttest.Long() {
-				t.Parallel()
-			}
+			t.Parallel()
 			f.try(t)
 		})
 	}

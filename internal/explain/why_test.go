@@ -35,7 +35,7 @@ func TestTheFirstThingThatIsCertainIsTheAnswer(t *testing.T) {
 		{"left the log before its second attempt", nil, sluice.Trail{Attempts: failed, Dead: letter(sluice.Expired)}, "dead", "expired", "it left the log before it could be sent; the namespace's retention is shorter than what it had to wait (because)."},
 		{"cannot be sent", nil, sluice.Trail{Event: event, Dead: letter(sluice.NotSendable)}, "dead", "refused", "the request could not be made"},
 		{"is no event", nil, sluice.Trail{Event: event, Dead: letter(sluice.Malformed)}, "dead", "invalid", "no event that can be read"},
-		{"a reason of a later version", nil, sluice.Trail{Event: event, Dead: letter("too_large")}, "dead", "too_large", "the reason is too_large (because)"},
+		{"a reason of a later version", nil, sluice.Trail{Event: event, Dead: letter("of_a_later_version")}, "dead", "of_a_later_version", "the reason is of_a_later_version (because)"},
 		{"the letter is gone, the attempt says it", nil, sluice.Trail{Event: event, Attempts: []sluice.Attempt{{Number: 3, Verdict: sluice.Verdict{Dead: sluice.Exhausted}}}}, "dead", "exhausted", "none of its 3 attempts succeeded"},
 		{"sent again after it was given up", nil, sluice.Trail{Event: event, Lane: lane(7, 1), Attempts: failed, Dead: &sluice.DeadLetter{Reason: sluice.Exhausted, At: now.Add(-time.Hour)}}, "retrying", "", "the next attempt is due at 2026-11-21T13:00:00Z."},
 		{"due", nil, sluice.Trail{Event: event, Lane: &sluice.Parked{FromSeq: 7, Attempts: 2, NextAt: now}}, "retrying", "", "Attempt 2 failed; the next attempt is due now."},

@@ -53,7 +53,7 @@ func (o operator) fill(stream string) (lift func()) {
 	require.NoError(o.t, err)
 	before := s.CachedInfo().Config
 	full := before
-	full.Discard, full.MaxBytes = jetstream.DiscardNew, int64(s.CachedInfo().State.Bytes)+1 //nolint:gosec // a test's few bytes
+	full.Discard, full.MaxBytes = jetstream.DiscardNew, int64(s.CachedInfo().State.Bytes)+1
 	_, err = o.js.UpdateStream(o.t.Context(), full)
 	require.NoError(o.t, err)
 	return func() {
@@ -87,9 +87,7 @@ func TestAStoreThatRefusesAWriteIsWaitedFor(t *testing.T) { // S4-17, S4-22, C01
 		"full-disk":         operator.fillDisk,
 	} {
 		t.Run(id, func(t *testing.T) {
-			if !faulttest.Long() {
-				t.Parallel()
-			}
+			t.Parallel()
 			tryFull(t, id, fill)
 		})
 	}

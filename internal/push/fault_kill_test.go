@@ -287,6 +287,7 @@ func points(writes map[string]int) (all []point) {
 
 // deaths is what came of many.
 type deaths struct {
+	points  int
 	visited int
 	reached map[string]int // by kind
 	sum     faulttest.Arrived
@@ -295,6 +296,7 @@ type deaths struct {
 }
 
 func (d *deaths) enter(at point, c cut) {
+	d.points++
 	d.sum.Events, d.sum.Lost, d.sum.Twice = d.sum.Events+c.arrived.Events, d.sum.Lost+c.arrived.Lost, d.sum.Twice+c.arrived.Twice
 	d.slowest = max(d.slowest, c.resumed)
 	if c.wrong != "" {
@@ -351,7 +353,7 @@ func TestAProcessMayDieBetweenAnyTwoWrites(t *testing.T) { // S4-17, S4-23, S0-4
 		}
 	}
 	require.Empty(t, all.wrong)
-	watch.End(all.sum, fmt.Sprintf("%d deaths, each with 7 events; all was done %s after the next start at the latest", all.visited, all.slowest.Round(10*time.Millisecond)))
+	watch.End(all.sum, fmt.Sprintf("%d deaths at %d points, each with 7 events; all was done %s after the next start at the latest; the memory is that of the test's many servers and namespaces", all.visited, all.points, all.slowest.Round(10*time.Millisecond)))
 }
 
 // within reports whether a condition came to hold in time.

@@ -1,0 +1,83 @@
+package internal_test
+
+import (
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/sluice-io/sluice/internal/faulttest"
+)
+
+const faultsFile = "../docs/faults.md"
+
+// TestFaultsHaveTheirTests checks docs/faults.md: it has a row for every fault that is tried and
+// no other, each test exists and tries what its row says, and nothing was lost. With the results
+// of the tests (make faults) it writes the file first.
+func TestFaultsHaveTheirTests(t *testing.T) {
+	t.Parallel()
+	if dir := os.Getenv(faulttest.ResultsEnv); dir != "" {
+		table, err := faulttest.Table(dir)
+		require.NoError(t, err)
+		require.NoError(t, os.WriteFile(faultsFile, []byte(faultsHead+table), 0o600))
+	}
+	text, err := os.ReadFile(faultsFile)
+	require.NoError(t, err)
+	require.True(t, strings.HasPrefix(string(text), faultsHead), "the file is written by make faults")
+	tests, rows := listTests(t), strings.Split(string(text), "\n")
+	for _, f := range faulttest.Faults() {
+		require.True(t, tests[f.Test], "%s names %s, which does not exist", f.ID, f.Test)
+		require.Contains(t, sources(t, f.Test), `"`+f.ID+`"`, "%s does not try it", f.Test)
+		at := rowOf(rows, f)
+		require.GreaterOrEqual(t, at, 0, "no row for %s, or another one: run make faults", f.ID)
+		cells := strings.Split(rows[at], " | ")
+		require.Len(t, cells, 11, rows[at])
+		require.Equal(t, []string{"0", "kept"}, []string{cells[3], cells[5]}, "%s: lost, order", f.ID)
+		rows = append(rows[:at], rows[at+1:]...)
+	}
+	for _, line := range rows {
+		require.False(t, strings.HasPrefix(line, "| ") && strings.Contains(line, ".Test"), "a row of no fault: %s", line)
+	}
+}
+
+// rowOf returns where the row of a fault is; -1: nowhere.
+func rowOf(rows []string, f faulttest.Fault) int {
+	for i, row := range rows {
+		if strings.HasPrefix(row, f.Head()) && strings.HasSuffix(row, f.Tail()) {
+			return i
+		}
+	}
+	return -1
+}
+
+// sources returns the text of the tests of a test's package.
+func sources(tb testing.TB, test string) string {
+	tb.Helper()
+	dir, _, _ := strings.Cut(test, ".")
+	files, err := filepath.Glob(filepath.Join(dir, "*_test.go"))
+	require.NoError(tb, err)
+	var all strings.Builder
+	for _, name := range files {
+		data, err := os.ReadFile(name)
+		require.NoError(tb, err)
+		all.Write(data)
+	}
+	return all.String()
+}
+
+const faultsHead = `# Faults that were tried
+
+What a server depends on was broken, on purpose, while events were on their way, and this was seen. ` + "`make faults`" + ` does it again, in the long forms and one fault after the other, and writes
+this file; ` + "`make check`" + ` tries the short forms, and looks whether this file and the tests say the same.
+
+**events** were published and acknowledged; **lost** never arrived (the test fails if there is one); **twice** is how often one was taken by the endpoint again, which only a crash, or two owners,
+may bring about; **order** is that of each path's first deliveries; **to resume** is the time from the end of the fault to the next delivery; **CPU** is what the whole process, NATS and test included,
+used of one core while nothing could be done (over a tenth fails the test); **memory** is what its heap and stacks grew by at most, garbage included. Figures are of one run on a machine with two
+cores: they show the order of magnitude.
+
+What is not promised: where the machine or network of a dead server goes silent without a word, NATS takes the connection for alive for a while, and may hand it a delivery: that one comes again after
+its ack wait of 30 seconds. A clock that is set forward makes the retries of a process that starts afterwards come early. ` + "`disable_after`" + ` and the three days of the preset ` + "`persistent`" + ` are measured
+by the wall clock: an hour that it jumps is an hour of theirs. While the bucket of parked lanes is full, a server that *starts* waits for room before it delivers.
+`
