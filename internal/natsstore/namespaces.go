@@ -53,10 +53,11 @@ func (s *Store) PutNamespaceAfter(ctx context.Context, ns sluice.Namespace, inte
 			return sluice.Namespace{}, false, err
 		}
 	}
-	if err := s.ensure(ctx, s.streamConfig(streams.Events(s.effective(ns))), takeLimits); err != nil {
-		if code := sluice.CodeOf(err); now != revision && (code == sluice.QuotaExceeded || code == sluice.Unprocessable) {
-			err = errors.Join(err, s.revert(ctx, ns.Name, stored, now))
-		}
+	err = s.ensure(ctx, s.streamConfig(streams.Events(s.effective(ns))), takeLimits)
+	if code := sluice.CodeOf(err); now != revision && (code == sluice.QuotaExceeded || code == sluice.Unprocessable) {
+		err = errors.Join(err, s.revert(ctx, ns.Name, stored, now))
+	}
+	if err != nil {
 		return sluice.Namespace{}, false, err
 	}
 	ns, err = s.GetNamespace(ctx, ns.Name)
