@@ -44,7 +44,11 @@ func TestTwoOwnersLoseNothing(t *testing.T) { // S4-17, S4-22, C01
 		}
 		within(200*time.Millisecond, func() bool { return w.endpoint.delivered() == w.total })
 	}
-	require.True(t, within(40*time.Second, func() bool { return w.endpoint.delivered() == w.total }), "while there are two")
+	settled := func() bool {
+		status, err := w.store.Status(t.Context(), w.sub)
+		return err == nil && w.endpoint.delivered() == w.total && status.Parked == 0 && status.Backlog == 0
+	}
+	require.True(t, within(60*time.Second, settled), "while there are two")
 	both := time.Since(began)
 	attempts := w.endpoint.attempts()
 	idle := 2 * time.Second
@@ -59,10 +63,7 @@ func TestTwoOwnersLoseNothing(t *testing.T) { // S4-17, S4-22, C01
 	w.total++
 	require.True(t, within(40*time.Second, func() bool { return w.endpoint.delivered() == w.total }))
 	resumed := watch.Resumed()
-	require.True(t, within(40*time.Second, func() bool {
-		status, err := w.store.Status(t.Context(), w.sub)
-		return err == nil && status.Parked == 0 && status.Backlog == 0
-	}))
+	require.True(t, within(60*time.Second, settled))
 	a := w.compare(sluice.OrderByPath)
 	t.Logf("%+v after %s with both, %d starts, %d attempts while there was nothing to do, alone after %s", a, both, logged.starts.Load(), attempts, resumed)
 	require.Zero(t, attempts, "attempts when all has arrived")
