@@ -79,5 +79,5 @@ cores: they show the order of magnitude.
 
 What is not promised: where the machine or network of a dead server goes silent without a word, NATS takes the connection for alive for a while, and may hand it a delivery: that one comes again after
 its ack wait of 30 seconds. A clock that is set forward makes the retries of a process that starts afterwards come early. ` + "`disable_after`" + ` and the three days of the preset ` + "`persistent`" + ` are measured
-by the wall clock: an hour that it jumps is an hour of theirs. While the bucket of parked lanes is full, a server that *starts* waits for room before it delivers.
+by the wall clock: an hour that it jumps is an hour of theirs.
 `

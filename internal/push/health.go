@@ -88,7 +88,7 @@ func (r *runner) judge(ctx context.Context, a *sluice.Attempt) error {
 		r.failing, r.alerted = time.Time{}, 0
 		return nil
 	case r.failing.IsZero():
-		r.failing = a.StartedAt
+		r.failing = time.Now().Add(-a.Duration.Std()) // by the clock that does not jump
 		return nil
 	}
 	r.alert(ctx)

@@ -300,3 +300,15 @@ func TestASecondSubscriptionOfAnIdBeginsAnew(t *testing.T) {
 	_, err = w.store.OpenSource(t.Context(), first)
 	require.Equal(t, sluice.NotFound, sluice.CodeOf(err), "the first one has ended")
 }
+
+// Where nothing can be noted of what waits, what comes is delivered all the same.
+func TestABucketWithoutRoomKeepsNobodyFromDelivering(t *testing.T) {
+	t.Parallel()
+	w, op := newLookoutWorld(t, sluice.Policy{Window: 4})
+	lift := op.fill("KV_" + streams.Lanes)
+	proc := w.start(t)
+	defer proc.stop()
+	w.publishMany(t, 1, 5)
+	require.Eventually(t, func() bool { return w.endpoint.delivered() == 5 }, 10*time.Second, 10*time.Millisecond)
+	lift()
+}

@@ -130,7 +130,10 @@ func (r *runner) open(ctx context.Context) error {
 	if err := r.configure(r.sub); err != nil {
 		return err
 	}
-	if err := r.watched.Load().before(ctx); err != nil {
+	err := r.watched.Load().before(ctx)
+	if sluice.CodeOf(err) == sluice.QuotaExceeded { // deliveries need no room
+		r.log.WarnContext(ctx, "not looked for events that left the log", slog.String("subscription", r.id), slog.Any("error", err))
+	} else if err != nil {
 		return err
 	}
 	source, err := r.ports.Sources.Open(ctx, r.sub)
