@@ -261,3 +261,30 @@ func countOf(t *testing.T, ev sluice.Event) int {
 	require.NoError(t, json.Unmarshal(ev.Data, &data))
 	return data.Count
 }
+
+// Each step of a streak of failures is told, under an id of its own: a server that comes to it again after
+// a restart is a duplicate at the log's door.
+func TestAFailingSubscriptionIsToldOfOnceAStep(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		l := &log{}
+		a := announce.New(l, announce.Options{})
+		defer run(t, a)()
+		sub := subscription("one")
+		sub.Policy.DisableAfter = sluice.Duration(10 * time.Hour)
+		since := time.Date(2026, 11, 1, 0, 0, 0, 0, time.UTC)
+		a.Failing(sub, 50, since)
+		a.Failing(sub, 70, since)
+		a.Failing(sub, 50, since)
+		own := subscription("own")
+		own.Pattern = "/_sys/**"
+		a.Failing(own, 50, since)
+		synctest.Wait()
+		events := l.published()
+		require.Len(t, events, 3, "a subscription to system events has none of its own")
+		require.Equal(t, sluice.TypeSubscriptionFailing, events[0].Type)
+		require.JSONEq(t, `{"id":"one","percent":50,"since":"2026-11-01T00:00:00Z","disabled_at":"2026-11-01T10:00:00Z"}`, string(events[0].Data))
+		require.Equal(t, events[0].ID, events[2].ID)
+		require.NotEqual(t, events[0].ID, events[1].ID)
+	})
+}

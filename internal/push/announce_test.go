@@ -31,6 +31,8 @@ func (c *crier) Dead(_ *sluice.Subscription, d *sluice.DeadLetter) {
 
 func (c *crier) Throttled(*sluice.Subscription, string) {}
 
+func (c *crier) Failing(*sluice.Subscription, int, time.Time) {}
+
 func (c *crier) heard() int {
 	c.mu.Lock()
 	defer c.mu.Unlock()

@@ -342,6 +342,7 @@ type silent struct{}
 
 func (silent) Dead(*sluice.Subscription, *sluice.DeadLetter) {}
 func (silent) Throttled(*sluice.Subscription, string)        {}
+func (silent) Failing(*sluice.Subscription, int, time.Time)  {}
 
 func (nobody) Matched(*sluice.Subscription)                    {}
 func (nobody) Attempted(*sluice.Subscription, *sluice.Attempt) {}

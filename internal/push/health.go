@@ -117,6 +117,7 @@ func (r *runner) alert(ctx context.Context) {
 	r.log.LogAttrs(ctx, slog.LevelWarn, "every attempt fails", slog.String("subscription", r.id),
 		slog.Int("percent", reached), slog.Time("since", r.failing), slog.Time("disabled_at", r.failing.Add(after)))
 	r.observe.Failing(r.sub, reached, r.failing)
+	r.ports.Announce.Failing(r.sub, reached, r.failing)
 }
 
 // health returns what is to be remembered now.

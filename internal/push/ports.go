@@ -99,6 +99,8 @@ type Letters interface {
 type Announcer interface {
 	Dead(sub *sluice.Subscription, d *sluice.DeadLetter) // it is stored
 	Throttled(sub *sluice.Subscription, reason string)   // a limit held the subscription back
+	// Failing is Observer.Failing.
+	Failing(sub *sluice.Subscription, percent int, since time.Time)
 }
 
 // Ports is everything that a runner needs from outside.

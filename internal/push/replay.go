@@ -408,6 +408,9 @@ func (a replayAnnouncer) Dead(sub *sluice.Subscription, d *sluice.DeadLetter) {
 	}
 }
 
+// Failing tells nothing: that the endpoint fails is the live deliveries' to say.
+func (replayAnnouncer) Failing(*sluice.Subscription, int, time.Time) {}
+
 // replayLanes are the lanes of a replay.
 type replayLanes struct {
 	Lanes

@@ -14,6 +14,7 @@ const (
 	TypeSubscriptionDeleted   = "subscription.deleted"
 	TypeSecretRotated         = "subscription.secret_rotated"
 	TypeSubscriptionThrottled = "subscription.throttled"
+	TypeSubscriptionFailing   = "subscription.failing"
 	TypeDeliveryDead          = "delivery.dead"
 )
 
