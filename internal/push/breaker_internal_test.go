@@ -416,11 +416,11 @@ func TestARecordIsDeletedWhileNothingMayBeSent(t *testing.T) {
 func TestBothRatesHold(t *testing.T) { // issue 3, item 4
 	t.Parallel()
 	require.Empty(t, limitsOf(sluice.Rate{}))
-	both := limitsOf(sluice.Rate{PerSecond: 50, PerMinute: 600})
+	both := limitsOf(sluice.Rate{PerSecond: 100, PerMinute: 600})
 	require.Len(t, both, 2)
-	require.InDelta(t, 50, float64(both[0].Limit()), 1e-9)
-	require.Equal(t, 5, both[0].Burst())
+	require.InDelta(t, 100, float64(both[0].Limit()), 1e-9)
+	require.Equal(t, 2, both[0].Burst())
 	require.InDelta(t, 10, float64(both[1].Limit()), 1e-9)
-	require.Equal(t, 60, both[1].Burst())
+	require.Equal(t, 12, both[1].Burst())
 	require.Equal(t, 1, limitsOf(sluice.Rate{PerMinute: 2})[0].Burst())
 }

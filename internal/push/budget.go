@@ -7,8 +7,9 @@ import (
 )
 
 const (
-	aheadLimit = 64 << 20 // bytes that all lanes of the process together hold read ahead
+	aheadLimit = 24 << 20 // bytes that all lanes of the process together hold read ahead
 	aheadBatch = 4 << 20  // what one batch may come to
+	aheadEvent = 1 << 10  // what an event takes besides its data
 )
 
 // budget bounds what a runner's lanes read ahead: thousands of them may have a backlog of
@@ -31,7 +32,7 @@ func (b *budget) take() bool {
 // settle keeps of a reserved batch what was read and returns that.
 func (b *budget) settle(events []sluice.Event) (size int64) {
 	for i := range events {
-		size += int64(len(events[i].Data))
+		size += aheadEvent + int64(len(events[i].Data))
 	}
 	b.give(aheadBatch - size)
 	return size

@@ -9,6 +9,10 @@ import (
 	"github.com/sluice-io/sluice/pkg/sluice"
 )
 
+// burst is which part of a rate may be sent at once, after a time in which less was: the
+// fiftieth. Receivers count in windows of their own, and what they count is to be the rate.
+const burst = 50
+
 // dispatch hands out tasks while there are some that may start now, and sets the timer to
 // when the next one may.
 func (r *runner) dispatch(work context.Context, wake *time.Timer) {
@@ -83,13 +87,13 @@ func (r *runner) throttle(t task, now time.Time) {
 	}
 }
 
-// limitsOf returns a bucket for each bound. It holds a tenth of what may be sent in its time.
+// limitsOf returns a bucket for each bound. It holds a fiftieth of what may be sent in its time.
 func limitsOf(r sluice.Rate) (all []*rate.Limiter) {
 	if r.PerSecond > 0 {
-		all = append(all, rate.NewLimiter(rate.Limit(r.PerSecond), max(1, int(r.PerSecond/10))))
+		all = append(all, rate.NewLimiter(rate.Limit(r.PerSecond), max(1, int(r.PerSecond/burst))))
 	}
 	if r.PerMinute > 0 {
-		all = append(all, rate.NewLimiter(rate.Limit(r.PerMinute/60), max(1, int(r.PerMinute/10))))
+		all = append(all, rate.NewLimiter(rate.Limit(r.PerMinute/60), max(1, int(r.PerMinute/burst))))
 	}
 	return all
 }
