@@ -102,7 +102,7 @@ func New(watch Watcher, owns Ownership, ports Ports, opts Options) *Engine {
 	return &Engine{
 		watch: watch, owns: owns, ports: ports, opts: opts, shares: newShares(cmp.Or(opts.MaxInFlight, maxInFlight)),
 		changes: make(chan change), leaving: map[string]chan struct{}{}, serving: map[string]*served{},
-		replays: replays{all: map[string]sluice.Replay{}, serving: map[string]*served{}},
+		replays: replays{all: map[string]sluice.Replay{}, serving: map[string]*served{}, leaving: map[string]chan struct{}{}},
 	}
 }
 
@@ -189,8 +189,8 @@ func (e *Engine) enter(ctx context.Context, c change, all map[string]*sluice.Sub
 		e.settle(c.settled)
 	case c.sub == nil:
 		delete(all, c.id)
-		e.stop(c.id)
-		e.stopReplaysOf(c.id)
+		e.end(c.id)
+		e.leaveReplaysOf(ctx, c.id)
 	default:
 		all[c.id] = c.sub
 		e.apply(ctx, c.sub)
@@ -202,7 +202,7 @@ func (e *Engine) enter(ctx context.Context, c change, all map[string]*sluice.Sub
 
 // settle closes a channel when the runners that were told to end have ended.
 func (e *Engine) settle(settled chan struct{}) {
-	leaving := append(slices.Collect(maps.Values(e.leaving)), e.replays.leaving...)
+	leaving := slices.AppendSeq(slices.Collect(maps.Values(e.leaving)), maps.Values(e.replays.leaving))
 	e.runners.Go(func() {
 		for _, ended := range leaving {
 			<-ended
