@@ -77,6 +77,32 @@ func TestAReplayThatEndsLeavesNoLanes(t *testing.T) {
 	}
 }
 
+// What a replay sent is counted once and for all, also what was sent when its lanes were read back.
+func TestAReplayCountsWhatItSentBeforeARestart(t *testing.T) {
+	t.Parallel()
+	dir := t.TempDir()
+	s := start(t, dir, nil)
+	var failing atomic.Bool
+	hook := hooktest.New(t, status(http.StatusInternalServerError, func(hooktest.Request) bool { return failing.Load() }))
+	sub := subscribe(t, s.api, wish(hook.URL, quick))
+	put(t, s.api, "/a", 1, 10)
+	hook.Wait(10)
+	statusOf(t, s.api, sub.ID, idle)
+	failing.Store(true)
+	rep, err := s.api.Replay(t.Context(), sub.ID, client.ReplayRequest{Rate: sluice.Rate{PerSecond: 3}})
+	require.NoError(t, err)
+	eventually(t, func() bool {
+		now, err := s.api.GetReplay(t.Context(), sub.ID, rep.ID)
+		return err == nil && now.Next > now.To
+	}, "everything is parked")
+	failing.Store(false)
+	n := len(hook.Requests())
+	hook.Wait(n + 5)
+	s.stop(t)
+	s = start(t, dir, nil)
+	require.Equal(t, uint64(10), ended(t, s.api, rep).Sent)
+}
+
 // A replay that is ending, because an endpoint takes its time, does not hold up others.
 func TestAReplayDoesNotWaitForThoseOfOthers(t *testing.T) {
 	t.Parallel()
