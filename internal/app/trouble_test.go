@@ -103,6 +103,18 @@ func TestAReplayCountsWhatItSentBeforeARestart(t *testing.T) {
 	require.Equal(t, uint64(10), ended(t, s.api, rep).Sent)
 }
 
+// A rate that is lifted is lifted at once, whatever had to be waited for by the one before.
+func TestARateThatIsLiftedIsNotWaitedFor(t *testing.T) {
+	t.Parallel()
+	s := start(t, t.TempDir(), nil)
+	hook := hooktest.New(t, nil)
+	sub := subscribe(t, s.api, wish(hook.URL, `"policy":{"rate":{"per_minute":0.01}}`))
+	put(t, s.api, "/a", 1, 3)
+	hook.Wait(1)
+	s.must(t, http.StatusOK, "PATCH /v1/subscriptions/"+sub.ID, `{"policy":{"rate":{"per_minute":0}}}`, "Content-Type", "application/merge-patch+json")
+	require.Len(t, hook.Wait(3), 3)
+}
+
 // A replay that is ending, because an endpoint takes its time, does not hold up others.
 func TestAReplayDoesNotWaitForThoseOfOthers(t *testing.T) {
 	t.Parallel()

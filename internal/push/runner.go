@@ -184,6 +184,9 @@ func (r *runner) configure(sub *sluice.Subscription) error {
 	if r.sub.Endpoint.URL != sub.Endpoint.URL {
 		r.breaker, r.failing, r.alerted = r.breaker.renewed(), time.Time{}, 0
 	}
+	if cmp.Or(r.rate, r.sub.Policy.Rate) != cmp.Or(r.rate, sub.Policy.Rate) {
+		r.throttled = time.Time{} // it may have been a very low one
+	}
 	r.sub, r.match, r.limits = sub, match, limitsOf(cmp.Or(r.rate, sub.Policy.Rate))
 	r.watched.Store(&lookout{sub: sub, match: match, ports: r.ports, opts: Options{Observe: r.observe, Log: r.log}})
 	return nil
