@@ -145,3 +145,33 @@ func TestAReplayDoesNotWaitForThoseOfOthers(t *testing.T) {
 	require.Equal(t, uint64(1), ended(t, api, rep).Sent)
 }
 
+// An attempt that was under way when its subscription was deleted leaves nothing in the store.
+func TestASubscriptionThatIsDeletedLeavesNothingBehind(t *testing.T) {
+	t.Parallel()
+	s := start(t, t.TempDir(), nil)
+	hang := make(chan struct{})
+	var replaying atomic.Bool
+	hook := hooktest.New(t, func(r hooktest.Request) hooktest.Answer {
+		if idOf(r) == "b-1" || replaying.Load() {
+			<-hang
+			return hooktest.Answer{Status: http.StatusInternalServerError}
+		}
+		return hooktest.Answer{}
+	})
+	sub := subscribe(t, s.api, wish(hook.URL, `"id":"short-lived"`, slowRetry))
+	put(t, s.api, "/a", 1, 2)
+	hook.Wait(2)
+	statusOf(t, s.api, sub.ID, idle)
+	put(t, s.api, "/b", 1, 1)
+	hook.Wait(3)
+	replaying.Store(true)
+	rep, err := s.api.Replay(t.Context(), sub.ID, client.ReplayRequest{To: "a-1"})
+	require.NoError(t, err)
+	hook.Wait(4)
+	require.NoError(t, s.api.DeleteSubscription(t.Context(), sub.ID))
+	close(hang)
+	s.stop(t)
+	s = start(t, s.dir, nil)
+	require.Empty(t, laneKeys(t, s, sub.ID))
+	require.Empty(t, laneKeys(t, s, streams.ReplayLanes(rep.ID)))
+}

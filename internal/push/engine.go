@@ -82,6 +82,7 @@ type served struct {
 	runner *runner
 	cancel context.CancelFunc
 	ended  chan struct{}
+	over   atomic.Bool // the subscription has ended for good
 }
 
 // New returns an engine that does nothing before Run.
@@ -223,7 +224,11 @@ func (e *Engine) idle(all map[string]*sluice.Subscription) (subs []*sluice.Subsc
 
 // apply starts, changes or stops the subscription's runner, whatever it takes.
 func (e *Engine) apply(ctx context.Context, sub *sluice.Subscription) {
-	if sub.Mode != sluice.Push || sub.State != sluice.Active || !e.owns.Owns(sub.ID) {
+	switch {
+	case sub.State == sluice.Cancelled:
+		e.end(sub.ID)
+		return
+	case sub.Mode != sluice.Push || sub.State != sluice.Active || !e.owns.Owns(sub.ID):
 		e.stop(sub.ID)
 		return
 	}
@@ -263,6 +268,9 @@ func (e *Engine) start(ctx context.Context, sub *sluice.Subscription) {
 			<-before
 		}
 		e.keep(inner, s.runner)
+		if s.over.Load() {
+			s.runner.forget(context.WithoutCancel(ctx))
+		}
 	})
 }
 
@@ -298,6 +306,17 @@ func (e *Engine) keep(ctx context.Context, r *runner) {
 		}
 		pause = min(2*pause, longest)
 	}
+}
+
+// end is stop for a subscription that has ended for good: what its runner stores until it has
+// ended is of no use to anybody.
+func (e *Engine) end(id string) {
+	e.mu.Lock()
+	if s := e.serving[id]; s != nil {
+		s.over.Store(true)
+	}
+	e.mu.Unlock()
+	e.stop(id)
 }
 
 // stop tells a subscription's runner to end, if it has one. Its attempts under way are

@@ -386,6 +386,25 @@ func (r *runner) drain(work context.Context) error {
 	return nil
 }
 
+// forget deletes what the attempts that were under way left in the store when the subscription
+// had ended.
+func (r *runner) forget(ctx context.Context) {
+	limit, cancel := context.WithTimeout(ctx, recordLimit)
+	defer cancel()
+	parked, err := r.ports.Lanes.Parked(limit, r.sub)
+	for _, e := range parked {
+		if gone := r.ports.Lanes.Unpark(limit, e.Lane, e.Revision); sluice.CodeOf(gone) != sluice.Conflict {
+			err = errors.Join(err, gone)
+		}
+	}
+	if r.stored != (sluice.Health{}) {
+		err = errors.Join(err, r.ports.Healths.PutHealth(limit, r.sub, sluice.Health{}))
+	}
+	if err != nil {
+		r.log.WarnContext(limit, "left behind in the store", slog.String("subscription", r.id), slog.Any("error", err))
+	}
+}
+
 // answer notes that the log could not be answered; the delivery comes again.
 func (r *runner) answer(err error) {
 	if err != nil {
