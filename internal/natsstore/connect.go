@@ -76,6 +76,8 @@ type Store struct {
 	mu      sync.Mutex
 	buckets map[string]jetstream.KeyValue
 	broken  chan struct{} // closed, and replaced, when the connection is a new one
+
+	making map[string]chan struct{} // subscriptions whose consumers are being made; closed when they are
 }
 
 // Connect returns a store as soon as the server can be reached, which it tries until ctx ends.
@@ -86,7 +88,7 @@ func Connect(ctx context.Context, opts Options) (*Store, error) {
 	opts.Name = cmp.Or(opts.Name, "sluice")
 	opts.Replicas = cmp.Or(opts.Replicas, 1)
 	opts.LeaseTTL = cmp.Or(opts.LeaseTTL, leaseTTL)
-	s := &Store{opts: opts, closed: make(chan struct{}), buckets: map[string]jetstream.KeyValue{}, broken: make(chan struct{})}
+	s := &Store{opts: opts, closed: make(chan struct{}), buckets: map[string]jetstream.KeyValue{}, broken: make(chan struct{}), making: map[string]chan struct{}{}}
 
 	wait := backoff.NewExponentialBackOff(
 		backoff.WithInitialInterval(50*time.Millisecond), backoff.WithMaxInterval(5*time.Second), backoff.WithMaxElapsedTime(0))

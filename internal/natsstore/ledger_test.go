@@ -164,6 +164,7 @@ func TestPagesAndStatusLeaveTheServersOwnEventsOut(t *testing.T) {
 		From: sluice.StartAt{Kind: sluice.StartSeq, Seq: 1},
 	}
 	sub.SetDefaults()
+	keep(t, store, sub)
 	require.NoError(t, store.EnsureConsumers(t.Context(), sub))
 	publish(t, store, sluice.DefaultNamespace, "/_sys/subscriptions/s", "/a", "/_sys/deliveries/s", "/b/c", "/a", "/_sys/x")
 	seqs := func(pattern sluice.Pattern, limit int) (found []uint64) {
@@ -202,6 +203,7 @@ func TestALookSettlesTheServersOwnEventsThatNobodyAnswered(t *testing.T) {
 		From: sluice.StartAt{Kind: sluice.StartSeq, Seq: 1},
 	}
 	sub.SetDefaults()
+	keep(t, store, sub)
 	require.NoError(t, store.EnsureConsumers(t.Context(), sub))
 	publish(t, store, sluice.DefaultNamespace, "/_sys/subscriptions/s", "/a", "/_sys/deliveries/s", "/_sys/x")
 	c, err := raw(t, server).Consumer(t.Context(), "EVENTS_default", "s")

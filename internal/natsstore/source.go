@@ -23,12 +23,15 @@ const ackWait = 30 * time.Second
 // and the last delivery.
 const openTimeout = time.Minute
 
+// consumerTries is how often a consumer is made that others make and remove at the same time.
+const consumerTries = 5
+
 // EnsureConsumers makes the subscription's durable consumers, or brings those that exist to
 // its window. Where they start is the subscription's From, or where they were if they had been
 // there before. Codes: QuotaExceeded if NATS has no room for them; Unprocessable if it does not
 // allow the window; Unavailable.
 func (s *Store) EnsureConsumers(ctx context.Context, sub *sluice.Subscription) error {
-	_, err := s.consumers(ctx, sub)
+	_, err := s.liveConsumers(ctx, sub)
 	return storeError(ctx, err)
 }
 
@@ -46,19 +49,80 @@ func (s *Store) RemoveConsumers(ctx context.Context, sub *sluice.Subscription) e
 	return errors.Join(errs...)
 }
 
+// liveConsumers returns the subscription's consumers and makes those that are missing. If it has
+// ended meanwhile nobody would remove them any more, so they go again. Code NotFound.
+//
+// Whoever serves a subscription and whoever changes it ask for them at the same time, and what
+// the server says to two of whom one deletes and one makes a consumer cannot be foreseen.
+func (s *Store) liveConsumers(ctx context.Context, sub *sluice.Subscription) ([]jetstream.Consumer, error) {
+	release, err := s.alone(ctx, sub.ID)
+	if err != nil {
+		return nil, err
+	}
+	defer release()
+	all, err := s.consumers(ctx, sub)
+	if err != nil && ctx.Err() == nil {
+		return nil, err
+	}
+	limit, cancel := context.WithTimeout(context.WithoutCancel(ctx), followTidyUp) // who ends because of it is no exception
+	defer cancel()
+	now, _, failed := s.Subscriptions().Get(limit, sub.ID)
+	if sluice.CodeOf(failed) == sluice.NotFound || failed == nil && now.State == sluice.Cancelled {
+		return nil, errors.Join(hasEnded(sub), s.RemoveConsumers(limit, sub))
+	}
+	return all, errors.Join(err, failed)
+}
+
+// alone waits until nobody else in this process makes consumers of the subscription.
+func (s *Store) alone(ctx context.Context, id string) (release func(), err error) {
+	for {
+		s.mu.Lock()
+		other := s.making[id]
+		if other == nil {
+			made := make(chan struct{})
+			s.making[id] = made
+			s.mu.Unlock()
+			return func() {
+				s.mu.Lock()
+				defer s.mu.Unlock()
+				delete(s.making, id)
+				close(made)
+			}, nil
+		}
+		s.mu.Unlock()
+		select {
+		case <-other:
+		case <-ctx.Done():
+			return nil, fmt.Errorf("consumers of %s: %w", id, ctx.Err())
+		}
+	}
+}
+
 func (s *Store) consumers(ctx context.Context, sub *sluice.Subscription) ([]jetstream.Consumer, error) {
 	var all []jetstream.Consumer
 	for i, want := range streams.PushConsumers(sub) {
-		c, err := s.consumer(ctx, sub, want)
-		if errors.Is(err, jetstream.ErrConsumerNotFound) {
-			c, err = s.makeConsumer(ctx, sub, i, want)
-		}
+		c, err := s.oneConsumer(ctx, sub, i, want)
 		if err != nil {
 			return nil, fmt.Errorf("consumer %s: %w", want.Name, err)
 		}
 		all = append(all, c)
 	}
 	return all, nil
+}
+
+// oneConsumer returns a consumer, and makes it if it is missing, again if another process does so
+// at the same time.
+func (s *Store) oneConsumer(ctx context.Context, sub *sluice.Subscription, i int, want streams.Consumer) (c jetstream.Consumer, err error) {
+	for range consumerTries {
+		c, err = s.consumer(ctx, sub, want)
+		if errors.Is(err, jetstream.ErrConsumerNotFound) {
+			c, err = s.makeConsumer(ctx, sub, i, want)
+		}
+		if !errors.Is(err, jetstream.ErrConsumerExists) && !errors.Is(err, jetstream.ErrConsumerDoesNotExist) {
+			break
+		}
+	}
+	return c, err
 }
 
 // consumer returns the consumer if it is there and the subscription's own: one that was left
@@ -70,7 +134,7 @@ func (s *Store) consumer(ctx context.Context, sub *sluice.Subscription, want str
 	}
 	config := c.CachedInfo().Config
 	if config.Metadata[metaSince] != since(sub) {
-		if err := s.js.DeleteConsumer(ctx, want.Stream, want.Name); err != nil {
+		if err := s.js.DeleteConsumer(ctx, want.Stream, want.Name); err != nil && !errors.Is(err, jetstream.ErrConsumerNotFound) {
 			return nil, err
 		}
 		return nil, jetstream.ErrConsumerNotFound
@@ -115,9 +179,13 @@ func (s *Store) checkAlive(ctx context.Context, sub *sluice.Subscription) error 
 		return err
 	}
 	if now.State == sluice.Cancelled || !now.Began().Equal(sub.Began()) {
-		return sluice.Errorf(sluice.NotFound, "subscription %q has ended", sub.ID)
+		return hasEnded(sub)
 	}
 	return nil
+}
+
+func hasEnded(sub *sluice.Subscription) error {
+	return sluice.Errorf(sluice.NotFound, "subscription %q has ended", sub.ID)
 }
 
 // metaSince is the consumer's note of when its subscription began.
@@ -181,7 +249,7 @@ func (s *Store) OpenSource(ctx context.Context, sub *sluice.Subscription) (*Sour
 	if err := s.checkAlive(ctx, sub); err != nil {
 		return nil, err
 	}
-	consumers, err := s.consumers(ctx, sub)
+	consumers, err := s.liveConsumers(ctx, sub)
 	if err != nil {
 		return nil, err
 	}

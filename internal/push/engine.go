@@ -82,6 +82,7 @@ type served struct {
 	runner *runner
 	cancel context.CancelFunc
 	ended  chan struct{}
+	over   atomic.Bool // the subscription has ended for good
 }
 
 // New returns an engine that does nothing before Run.
@@ -102,7 +103,7 @@ func New(watch Watcher, owns Ownership, ports Ports, opts Options) *Engine {
 	return &Engine{
 		watch: watch, owns: owns, ports: ports, opts: opts, shares: newShares(cmp.Or(opts.MaxInFlight, maxInFlight)),
 		changes: make(chan change), leaving: map[string]chan struct{}{}, serving: map[string]*served{},
-		replays: replays{all: map[string]sluice.Replay{}, serving: map[string]*served{}},
+		replays: replays{all: map[string]sluice.Replay{}, serving: map[string]*served{}, leaving: map[string]chan struct{}{}},
 	}
 }
 
@@ -189,8 +190,8 @@ func (e *Engine) enter(ctx context.Context, c change, all map[string]*sluice.Sub
 		e.settle(c.settled)
 	case c.sub == nil:
 		delete(all, c.id)
-		e.stop(c.id)
-		e.stopReplaysOf(c.id)
+		e.end(c.id)
+		e.leaveReplaysOf(ctx, c.id)
 	default:
 		all[c.id] = c.sub
 		e.apply(ctx, c.sub)
@@ -202,7 +203,7 @@ func (e *Engine) enter(ctx context.Context, c change, all map[string]*sluice.Sub
 
 // settle closes a channel when the runners that were told to end have ended.
 func (e *Engine) settle(settled chan struct{}) {
-	leaving := append(slices.Collect(maps.Values(e.leaving)), e.replays.leaving...)
+	leaving := slices.AppendSeq(slices.Collect(maps.Values(e.leaving)), maps.Values(e.replays.leaving))
 	e.runners.Go(func() {
 		for _, ended := range leaving {
 			<-ended
@@ -223,7 +224,11 @@ func (e *Engine) idle(all map[string]*sluice.Subscription) (subs []*sluice.Subsc
 
 // apply starts, changes or stops the subscription's runner, whatever it takes.
 func (e *Engine) apply(ctx context.Context, sub *sluice.Subscription) {
-	if sub.Mode != sluice.Push || sub.State != sluice.Active || !e.owns.Owns(sub.ID) {
+	switch {
+	case sub.State == sluice.Cancelled:
+		e.end(sub.ID)
+		return
+	case sub.Mode != sluice.Push || sub.State != sluice.Active || !e.owns.Owns(sub.ID):
 		e.stop(sub.ID)
 		return
 	}
@@ -263,6 +268,9 @@ func (e *Engine) start(ctx context.Context, sub *sluice.Subscription) {
 			<-before
 		}
 		e.keep(inner, s.runner)
+		if s.over.Load() {
+			s.runner.forget(context.WithoutCancel(ctx))
+		}
 	})
 }
 
@@ -298,6 +306,17 @@ func (e *Engine) keep(ctx context.Context, r *runner) {
 		}
 		pause = min(2*pause, longest)
 	}
+}
+
+// end is stop for a subscription that has ended for good: what its runner stores until it has
+// ended is of no use to anybody.
+func (e *Engine) end(id string) {
+	e.mu.Lock()
+	if s := e.serving[id]; s != nil {
+		s.over.Store(true)
+	}
+	e.mu.Unlock()
+	e.stop(id)
 }
 
 // stop tells a subscription's runner to end, if it has one. Its attempts under way are

@@ -35,11 +35,12 @@ type replaying struct {
 	mu       sync.Mutex
 	sent     uint64
 	dead     uint64
+	stored   uint64   // both, as they were stored last
 	answered []uint64 // events that were delivered and whose letters are there still
 }
 
 func newReplaying(rep sluice.Replay, ports Ports, log *slog.Logger) *replaying {
-	return &replaying{replay: rep, ports: ports, log: log, sent: rep.Sent, dead: rep.Dead}
+	return &replaying{replay: rep, ports: ports, log: log, sent: rep.Sent, dead: rep.Dead, stored: rep.Sent + rep.Dead}
 }
 
 // runner returns the runner of a replay. Lanes, attempts and progress are the replay's own.
@@ -106,11 +107,35 @@ func (l replayLetters) ReadLane(ctx context.Context, sub *sluice.Subscription, p
 
 // save stores how far the replay has come.
 func (r *replaying) save(ctx context.Context, next uint64) error {
-	return r.ports.Replays.Progress(ctx, r.replay, func(rep *sluice.Replay) {
+	var counted uint64
+	err := r.ports.Replays.Progress(ctx, r.replay, func(rep *sluice.Replay) {
 		r.mu.Lock()
 		defer r.mu.Unlock()
 		rep.Next, rep.Sent, rep.Dead = max(rep.Next, next), max(rep.Sent, r.sent), max(rep.Dead, r.dead)
+		counted = r.sent + r.dead
 	})
+	if err == nil {
+		r.mu.Lock()
+		defer r.mu.Unlock()
+		r.stored = counted
+	}
+	return err
+}
+
+// counted reports whether something was counted since the replay was last stored: lanes that are
+// read back do not move its place.
+func (r *replaying) counted() bool {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	return r.sent+r.dead != r.stored
+}
+
+// goOn counts on from what is stored: who served the replay before may have ended after this was
+// made.
+func (r *replaying) goOn(from sluice.Replay) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.sent, r.dead = max(r.sent, from.Sent), max(r.dead, from.Dead)
 }
 
 // finish stores that the replay has ended.
@@ -139,6 +164,7 @@ func (s replaySources) Open(ctx context.Context, sub *sluice.Subscription) (Sour
 	if now.State != sluice.ReplayRunning {
 		return nil, errReplayed
 	}
+	s.r.goOn(now)
 	start, events := max(now.Next, now.From), s.r.ports.Events
 	if now.Kind == sluice.ReplayDeadLetters {
 		found, err := readLetters(ctx, s.r.ports.Letters, sub, &s.r.replay)
@@ -315,7 +341,7 @@ func (s *replaySource) progress(ctx context.Context, saved uint64) (uint64, erro
 			return saved, err
 		}
 	}
-	if place == saved {
+	if place == saved && !s.counted() {
 		return saved, nil
 	}
 	next := place

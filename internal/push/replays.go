@@ -3,7 +3,7 @@ package push
 import (
 	"context"
 	"log/slog"
-	"slices"
+	"maps"
 
 	"github.com/cenkalti/backoff/v4"
 
@@ -15,7 +15,7 @@ import (
 type replays struct {
 	all     map[string]sluice.Replay // that run, by id
 	serving map[string]*served
-	leaving []chan struct{}
+	leaving map[string]chan struct{} // runners that were told to end, by replay
 }
 
 // of returns the replays of a subscription.
@@ -38,8 +38,13 @@ func (e *Engine) changeReplay(ctx context.Context, rep sluice.Replay, gone bool,
 	if _, ran := e.replays.all[rep.ID]; !ran {
 		return
 	}
+	e.leaveReplay(ctx, rep)
+}
+
+// leaveReplay forgets a replay that has ended.
+func (e *Engine) leaveReplay(ctx context.Context, rep sluice.Replay) {
 	delete(e.replays.all, rep.ID)
-	e.clearReplay(ctx, rep.ID, e.stopReplay(rep.ID))
+	e.clearReplay(ctx, rep, e.stopReplay(rep.ID))
 }
 
 // applyReplay starts or stops a replay's runner, whatever it takes. A subscription that is not
@@ -66,11 +71,11 @@ func (e *Engine) startReplay(ctx context.Context, rep sluice.Replay, sub *sluice
 	s := &served{runner: r.runner(sub, e), cancel: cancel, ended: make(chan struct{})}
 	e.replays.serving[rep.ID] = s
 	live := e.liveRunner(sub.ID)
-	before := slices.Clone(e.replays.leaving)
+	before := e.replays.leaving[rep.ID]
 	e.runners.Go(func() {
 		defer close(s.ended)
-		for _, ended := range before {
-			<-ended // it may be this one's
+		if before != nil {
+			<-before
 		}
 		if live != nil && live.hasten(inner, rep) {
 			s.runner.conclude = func(ctx context.Context) error {
@@ -92,22 +97,21 @@ func (e *Engine) conclude(ctx context.Context, r *runner) {
 	}
 }
 
-// stopReplay tells a replay's runner to end, if it has one, and returns what is closed then.
+// stopReplay tells a replay's runner to end, if it has one, and returns what is closed then; nil
+// if there is none that was not told before and has ended.
 func (e *Engine) stopReplay(id string) <-chan struct{} {
-	s := e.replays.serving[id]
-	if s == nil {
-		return nil
+	if s := e.replays.serving[id]; s != nil {
+		s.cancel()
+		delete(e.replays.serving, id)
+		maps.DeleteFunc(e.replays.leaving, func(_ string, ended chan struct{}) bool { return isClosed(ended) })
+		e.replays.leaving[id] = s.ended
 	}
-	s.cancel()
-	delete(e.replays.serving, id)
-	e.replays.leaving = append(slices.DeleteFunc(e.replays.leaving, isClosed), s.ended)
-	return s.ended
+	return e.replays.leaving[id]
 }
 
-func (e *Engine) stopReplaysOf(subscription string) {
+func (e *Engine) leaveReplaysOf(ctx context.Context, subscription string) {
 	for _, rep := range e.replays.of(subscription) {
-		delete(e.replays.all, rep.ID)
-		e.stopReplay(rep.ID)
+		e.leaveReplay(ctx, rep)
 	}
 }
 
@@ -122,17 +126,20 @@ func (e *Engine) endReplay(ctx context.Context, rep sluice.Replay) {
 	})
 }
 
-// clearReplay deletes the lanes of a replay that has ended, after its runner has.
-func (e *Engine) clearReplay(ctx context.Context, id string, ended <-chan struct{}) {
-	if ended == nil {
+// clearReplay deletes the lanes of a replay that has ended, after its runner has, which may have
+// been long ago: of a subscription that is paused no replay has one.
+func (e *Engine) clearReplay(ctx context.Context, rep sluice.Replay, ended <-chan struct{}) {
+	if ended == nil && !e.owns.Owns(rep.Subscription) {
 		return // another process served it
 	}
 	e.runners.Go(func() {
-		<-ended
+		if ended != nil {
+			<-ended
+		}
 		limit, cancel := context.WithTimeout(context.WithoutCancel(ctx), recordLimit)
 		defer cancel()
-		if err := e.ports.Replays.Forget(limit, streams.ReplayLanes(id)); err != nil {
-			e.opts.Log.WarnContext(limit, "lanes of a replay are left behind", slog.String("replay", id), slog.Any("error", err))
+		if err := e.ports.Replays.Forget(limit, streams.ReplayLanes(rep.ID)); err != nil {
+			e.opts.Log.WarnContext(limit, "lanes of a replay are left behind", slog.String("replay", rep.ID), slog.Any("error", err))
 		}
 	})
 }

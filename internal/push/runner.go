@@ -187,6 +187,9 @@ func (r *runner) configure(sub *sluice.Subscription) error {
 	if r.sub.Endpoint.URL != sub.Endpoint.URL {
 		r.breaker, r.failing, r.alerted = r.breaker.renewed(), time.Time{}, 0
 	}
+	if cmp.Or(r.rate, r.sub.Policy.Rate) != cmp.Or(r.rate, sub.Policy.Rate) {
+		r.throttled = time.Time{} // it may have been a very low one
+	}
 	r.sub, r.match, r.limits = sub, match, limitsOf(cmp.Or(r.rate, sub.Policy.Rate))
 	r.watched.Store(&lookout{sub: sub, match: match, ports: r.ports, opts: Options{Observe: r.observe, Log: r.log}})
 	return nil
@@ -384,6 +387,25 @@ func (r *runner) drain(work context.Context) error {
 		}
 	}
 	return nil
+}
+
+// forget deletes what the attempts that were under way left in the store when the subscription
+// had ended.
+func (r *runner) forget(ctx context.Context) {
+	limit, cancel := context.WithTimeout(ctx, recordLimit)
+	defer cancel()
+	parked, err := r.ports.Lanes.Parked(limit, r.sub)
+	for _, e := range parked {
+		if gone := r.ports.Lanes.Unpark(limit, e.Lane, e.Revision); sluice.CodeOf(gone) != sluice.Conflict {
+			err = errors.Join(err, gone)
+		}
+	}
+	if r.stored != (sluice.Health{}) {
+		err = errors.Join(err, r.ports.Healths.PutHealth(limit, r.sub, sluice.Health{}))
+	}
+	if err != nil {
+		r.log.WarnContext(limit, "left behind in the store", slog.String("subscription", r.id), slog.Any("error", err))
+	}
 }
 
 // answer notes that the log could not be answered; the delivery comes again.

@@ -1,0 +1,68 @@
+package natsstore_test
+
+import (
+	"testing"
+	"time"
+
+	"github.com/nats-io/nats.go/jetstream"
+	"github.com/stretchr/testify/require"
+
+	"github.com/sluice-io/sluice/internal/natsstore"
+	"github.com/sluice-io/sluice/pkg/sluice"
+	"github.com/sluice-io/sluice/streams"
+)
+
+// keep stores a subscription as it is.
+func keep(t *testing.T, store *natsstore.Store, sub *sluice.Subscription) {
+	t.Helper()
+	revision, err := store.Subscriptions().Put(t.Context(), sub.ID, sub, sub.Revision)
+	require.NoError(t, err)
+	sub.Revision = revision
+}
+
+// A subscription that was just moved is given its consumers by who serves it and by who changes
+// it, at the same time.
+func TestConsumersAreMadeBySeveralAtOnce(t *testing.T) {
+	t.Parallel()
+	store, server := provisioned(t)
+	sub := &sluice.Subscription{
+		ID: "s", Namespace: sluice.DefaultNamespace, Pattern: "/a", State: sluice.Active, CreatedAt: time.Now().UTC(),
+		From: sluice.StartAt{Kind: sluice.StartSeq, Seq: 1},
+	}
+	sub.SetDefaults()
+	for range 20 {
+		moved := time.Now().UTC()
+		sub.SoughtAt = &moved
+		keep(t, store, sub)
+		made := make(chan error, 4)
+		for range cap(made) {
+			go func() { made <- store.EnsureConsumers(t.Context(), sub) }()
+		}
+		for range cap(made) {
+			require.NoError(t, <-made)
+		}
+		_, err := raw(t, server).Consumer(t.Context(), streams.EventsStream(sub.Namespace), "s")
+		require.NoError(t, err)
+	}
+}
+
+// Who is told late that a subscription has ended leaves no consumers that nobody removes.
+func TestASubscriptionThatHasEndedGetsNoConsumers(t *testing.T) {
+	t.Parallel()
+	store, server := provisioned(t)
+	cancelled := &sluice.Subscription{ID: "cancelled", Namespace: sluice.DefaultNamespace, Pattern: "/a", State: sluice.Active}
+	gone := &sluice.Subscription{ID: "gone", Namespace: sluice.DefaultNamespace, Pattern: "/a", State: sluice.Active}
+	for _, sub := range []*sluice.Subscription{cancelled, gone} {
+		sub.SetDefaults()
+		sub.CreatedAt, sub.From = time.Now().UTC(), sluice.StartAt{Kind: sluice.StartSeq, Seq: 1}
+		now := *sub
+		now.State = sluice.Cancelled
+		keep(t, store, &now)
+		if sub == gone {
+			require.NoError(t, store.Subscriptions().Delete(t.Context(), sub.ID, now.Revision))
+		}
+		requireCode(t, sluice.NotFound, store.EnsureConsumers(t.Context(), sub))
+		_, err := raw(t, server).Consumer(t.Context(), streams.EventsStream(sub.Namespace), sub.ID)
+		require.ErrorIs(t, err, jetstream.ErrConsumerNotFound)
+	}
+}
