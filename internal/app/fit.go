@@ -184,6 +184,9 @@ func (r retrier) Retry(ctx context.Context, sub *sluice.Subscription, event, by 
 	}
 	only := registry.ReplayRequest{From: event, To: event}
 	count, _, err := r.registry.Count(ctx, sub.ID, only)
+	if sluice.CodeOf(err) == sluice.NotFound {
+		return sluice.Replay{}, sluice.Errorf(sluice.NotFound, "there is no event %q in %s", event, sub.Namespace)
+	}
 	if err != nil {
 		return sluice.Replay{}, err
 	}
