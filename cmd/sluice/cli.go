@@ -7,6 +7,8 @@ import (
 	"fmt"
 	"io"
 	"maps"
+	"reflect"
+	"time"
 
 	"github.com/alecthomas/kong"
 
@@ -61,6 +63,7 @@ func run(ctx context.Context, args []string, s *session) int {
 		&s.cli, kong.Name("sluice"), kong.Description("Sluice turns NATS JetStream into signed webhooks."),
 		kong.Writers(s.stdout, s.stderr), kong.Exit(s.exit), kong.WithHyphenPrefixedParameters(true), kong.Bind(s), kong.BindTo(ctx, (*context.Context)(nil)),
 		kong.ConfigureHelp(kong.HelpOptions{Compact: true, NoExpandSubcommands: true, WrapUpperBound: 100}),
+		kong.TypeMapper(reflect.TypeFor[time.Time](), kong.MapperFunc(decodeTime)),
 		kong.ExplicitGroups([]kong.Group{{Key: "common", Title: "Flags of all commands:"}}),
 	)
 	if err != nil {
@@ -74,6 +77,20 @@ func run(ctx context.Context, args []string, s *session) int {
 		return s.fail(err)
 	}
 	return 0
+}
+
+// decodeTime reads a flag that is a time.
+func decodeTime(c *kong.DecodeContext, target reflect.Value) error {
+	text, err := c.Scan.PopValue("time")
+	if err != nil {
+		return fmt.Errorf("read the time: %w", err)
+	}
+	at, err := time.Parse(time.RFC3339, text.String())
+	if err != nil {
+		return fmt.Errorf("%q is not an RFC 3339 time such as 2026-01-31T00:00:00Z", text)
+	}
+	target.Set(reflect.ValueOf(at))
+	return nil
 }
 
 // usageError is a command line that makes no sense.

@@ -23,8 +23,8 @@ type deadCmd struct {
 
 type deadLsCmd struct {
 	Sub    string `arg:"" help:"The subscription."`
-	Reason string `help:"For this reason only: exhausted, expired, refused, endpoint_gone, filter_error or invalid." placeholder:"REASON"`
-	Path   string `help:"Of events whose path matches only." placeholder:"PATTERN"`
+	Reason string `help:"For this reason only: exhausted, expired, refused, too_large, endpoint_gone, filter_error or invalid." placeholder:"REASON"`
+	Path   string `aliases:"pattern" help:"Of events whose path matches only." placeholder:"PATTERN"`
 	Since  string `help:"Given up at this RFC 3339 time or later." placeholder:"WHEN"`
 	Limit  int    `help:"Show at most so many; 0: all." default:"100"`
 }
@@ -122,7 +122,7 @@ func (c *deadRedriveCmd) Run(ctx context.Context, s *session) error {
 		return err
 	}
 	return s.show(r, func() error {
-		if err := s.say("Replay %s delivers the dead letters of %s again.", r.ID, c.Sub); err != nil {
+		if err := s.say("Replay %s delivers %s of %s again: sluice sub replays %s %s.", r.ID, letters(r.Total), c.Sub, c.Sub, r.ID); err != nil {
 			return err
 		}
 		if r.Message == "" {
@@ -130,6 +130,13 @@ func (c *deadRedriveCmd) Run(ctx context.Context, s *session) error {
 		}
 		return s.say("Skipped: %s.", r.Message)
 	})
+}
+
+func letters(n uint64) string {
+	if n == 1 {
+		return "one dead letter"
+	}
+	return strconv.FormatUint(n, 10) + " dead letters"
 }
 
 func someOrAll(events []string, all bool) error { //nolint:revive // flag-parameter: it is checked, not obeyed

@@ -17,8 +17,8 @@ type deliveriesCmd struct {
 	State   string   `help:"In this state only: delivered, retrying, dead, or failed (the last two)." placeholder:"STATE"`
 	Since   string   `help:"Of events after a sequence or a time." placeholder:"WHEN"`
 	Until   string   `help:"Up to a time." placeholder:"TIME"`
-	Path    string   `help:"Of events of these paths." placeholder:"PATTERN"`
-	Type    []string `help:"Of events of these types." placeholder:"TYPE"`
+	Path    string   `aliases:"pattern" help:"Of events of these paths." placeholder:"PATTERN"`
+	Type    []string `aliases:"types" help:"Of events of these types." placeholder:"TYPE"`
 	Limit   int      `help:"Show at most so many; 0: all." default:"100"`
 }
 

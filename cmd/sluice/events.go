@@ -19,8 +19,8 @@ type eventsCmd struct {
 
 type eventsLsCmd struct {
 	NS      string   `name:"ns" help:"The namespace." default:"default"`
-	Pattern string   `help:"Of these paths only." placeholder:"PATTERN"`
-	Types   []string `help:"Of these types only; a final .* matches what follows." placeholder:"TYPE"`
+	Pattern string   `aliases:"path" help:"Of these paths only." placeholder:"PATTERN"`
+	Types   []string `aliases:"type" help:"Of these types only; a final .* matches what follows." placeholder:"TYPE"`
 	Since   string   `help:"After a sequence, an event's id or a time; -1 is the beginning." placeholder:"WHEN"`
 	Until   string   `help:"Up to a sequence, an event's id or a time." placeholder:"WHEN"`
 	Limit   int      `help:"Show at most so many; 0: all." default:"100"`

@@ -29,8 +29,8 @@ const (
 // listenCmd forwards events to this machine, as the server would send them (decision 0010).
 type listenCmd struct {
 	Forward  string            `help:"Where they go, such as http://localhost:3000/hook." required:"" placeholder:"URL"`
-	Path     string            `help:"Events of these paths only." default:"/**" placeholder:"PATTERN"`
-	Type     []string          `help:"Events of these types only; a final .* matches what follows." placeholder:"TYPE"`
+	Path     string            `aliases:"pattern" help:"Events of these paths only." default:"/**" placeholder:"PATTERN"`
+	Type     []string          `aliases:"types" help:"Events of these types only; a final .* matches what follows." placeholder:"TYPE"`
 	NS       string            `name:"ns" help:"The namespace." default:"default" placeholder:"NAME"`
 	Since    string            `help:"Begin with events that are there: all, a sequence, a time, or how long ago, such as 10m." default:"new" placeholder:"WHEN"`
 	Secret   string            `help:"Sign with this secret instead of a new one." placeholder:"SECRET"`

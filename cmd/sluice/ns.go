@@ -95,10 +95,16 @@ func (c *nsShowCmd) Run(ctx context.Context, s *session) error {
 
 type nsRmCmd struct {
 	Name string `arg:"" help:"The namespace."`
+	Yes  bool   `help:"Do not ask."`
 }
 
 // Run deletes the namespace.
 func (c *nsRmCmd) Run(ctx context.Context, s *session) error {
+	if !c.Yes {
+		if err := s.confirm(fmt.Sprintf("Delete the namespace %s, its events and its subscriptions for good?", c.Name)); err != nil {
+			return err
+		}
+	}
 	api, err := s.client()
 	if err != nil {
 		return err
@@ -165,6 +171,9 @@ func quota(q sluice.Quota) string {
 // collect reads the parts of a list until it has limit elements (0: all).
 func collect[T any](limit int, next func(cursor string, most int) (client.Page[T], error)) ([]T, error) {
 	const part = 1000
+	if limit < 0 {
+		return nil, usagef("--limit %d: write how many, or 0 for all", limit)
+	}
 	all := []T{}
 	cursor := ""
 	for {

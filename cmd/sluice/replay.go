@@ -35,7 +35,7 @@ type subReplayCmd struct {
 	ID     string   `arg:"" help:"The subscription."`
 	From   string   `help:"The first event: a sequence, an event's id or an RFC 3339 time; the beginning of what is kept." placeholder:"WHERE"`
 	To     string   `help:"The last event; what is there now." placeholder:"WHERE"`
-	Type   []string `help:"Events of this type only, such as order.paid or order.*; may be repeated." placeholder:"TYPE"`
+	Type   []string `aliases:"types" help:"Events of this type only, such as order.paid or order.*; may be repeated." placeholder:"TYPE"`
 	Event  []string `help:"This event only; may be repeated." placeholder:"ID"`
 	Rate   float64  `help:"Requests a second at most; 0: the subscription's rate." default:"0" placeholder:"N"`
 	DryRun bool     `help:"Only count."`
@@ -142,9 +142,13 @@ func (c *subReplaysCmd) Run(ctx context.Context, s *session) error {
 func (s *session) replayTable(all []sluice.Replay) error {
 	rows := make([][]string, len(all))
 	for i, rep := range all {
+		from, next := strconv.FormatUint(rep.From, 10)+"–"+strconv.FormatUint(rep.To, 10), strconv.FormatUint(rep.Next, 10)
+		if rep.Kind == sluice.ReplayDeadLetters {
+			from, next = "-", "-" // places in the stream of dead letters, which nobody knows by
+		}
 		rows[i] = []string{
 			rep.ID, string(rep.Kind), because(string(rep.State), rep.Reason),
-			strconv.FormatUint(rep.From, 10) + "–" + strconv.FormatUint(rep.To, 10), strconv.FormatUint(rep.Next, 10),
+			from, next,
 			strconv.FormatUint(rep.Sent, 10), strconv.FormatUint(rep.Dead, 10), when(rep.CreatedAt),
 		}
 	}

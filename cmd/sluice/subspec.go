@@ -19,7 +19,7 @@ type specFlags struct {
 	File        string            `help:"Read it from a file in the JSON (or YAML) of the API; - is stdin. Flags go over it." placeholder:"FILE"`
 	URL         *string           `name:"url" help:"Where requests go." placeholder:"URL"`
 	Header      map[string]string `help:"Send this header along; repeatable." placeholder:"K=V" mapsep:"none"`
-	Types       []string          `help:"Events of these types only; a final .* matches what follows." placeholder:"TYPE"`
+	Types       []string          `aliases:"type" help:"Events of these types only; a final .* matches what follows." placeholder:"TYPE"`
 	CEL         *string           `name:"cel" help:"Events for which this expression holds only." placeholder:"EXPR"`
 	Envelope    *string           `help:"cloudevents, cloudevents-binary, fact, attempt or raw." placeholder:"NAME"`
 	Scheme      *string           `help:"Signature: standard, ed25519, t-sha256 or header." placeholder:"NAME"`
@@ -28,6 +28,7 @@ type specFlags struct {
 	Window      *int              `help:"Attempts in flight at most." placeholder:"N"`
 	Timeout     *time.Duration    `help:"Of one attempt." placeholder:"15s"`
 	Rate        *float64          `help:"Attempts a second at most; 0: no bound." placeholder:"N"`
+	PerMinute   *float64          `name:"rate-per-minute" help:"Attempts a minute at most; 0: no bound. With --rate both hold." placeholder:"N"`
 	Description *string           `help:"What it is for." placeholder:"TEXT"`
 }
 
@@ -80,6 +81,9 @@ func (f *specFlags) setPolicy(m spec) error {
 	}
 	if f.Rate != nil {
 		m.set(*f.Rate, "policy", "rate", "per_second")
+	}
+	if f.PerMinute != nil {
+		m.set(*f.PerMinute, "policy", "rate", "per_minute")
 	}
 	if f.Retry == "" {
 		return nil

@@ -171,7 +171,7 @@ type retrier struct {
 }
 
 // Retry starts a replay of one event, named by its id or its sequence: of its dead letter if it has
-// one. Codes as registry.Replay.
+// one. Codes as registry.Replay; Conflict for an event that the subscription does not want.
 func (r retrier) Retry(ctx context.Context, sub *sluice.Subscription, event, by string) (sluice.Replay, error) {
 	d, err := r.store.DeadLetter(ctx, sub, event)
 	switch {
@@ -182,7 +182,18 @@ func (r retrier) Retry(ctx context.Context, sub *sluice.Subscription, event, by 
 	case err != nil && sluice.CodeOf(err) != sluice.NotFound:
 		return sluice.Replay{}, err
 	}
-	return r.registry.Replay(ctx, sub.ID, registry.ReplayRequest{From: event, To: event}, by)
+	only := registry.ReplayRequest{From: event, To: event}
+	count, _, err := r.registry.Count(ctx, sub.ID, only)
+	if sluice.CodeOf(err) == sluice.NotFound {
+		return sluice.Replay{}, sluice.Errorf(sluice.NotFound, "there is no event %q in %s", event, sub.Namespace)
+	}
+	if err != nil {
+		return sluice.Replay{}, err
+	}
+	if count == 0 {
+		return sluice.Replay{}, sluice.Errorf(sluice.Conflict, "event %q cannot be sent: the pattern or the filter of %q does not choose it, or it is no event that can be read", event, sub.ID)
+	}
+	return r.registry.Replay(ctx, sub.ID, only, by)
 }
 
 // counted counts what is published.

@@ -46,6 +46,15 @@ func TestAReplayDeliversAPastRangeAgain(t *testing.T) {
 	require.Equal(t, client.ReplayCount{Count: 3, Exact: true}, count)
 	rep, err := api.Replay(t.Context(), sub.ID, client.ReplayRequest{From: "4", To: "e8"})
 	require.NoError(t, err)
+	for _, nonsense := range []client.ReplayRequest{{From: "9", To: "4"}, {From: "9999"}, {EventIDs: []string{""}}, {Rate: sluice.Rate{PerMinute: -1}}} {
+		_, err := api.Replay(t.Context(), sub.ID, nonsense)
+		require.Equal(t, sluice.InvalidRequest, sluice.CodeOf(err), "%+v: %v", nonsense, err)
+	}
+	_, err = api.Replay(t.Context(), sub.ID, client.ReplayRequest{From: "1h"})
+	require.ErrorContains(t, err, "neither a sequence nor an RFC 3339 time")
+	none, err := api.CountReplay(t.Context(), sub.ID, client.ReplayRequest{From: "12"}) // what comes next: there is just nothing yet
+	require.NoError(t, err)
+	require.Zero(t, none.Count)
 	require.Equal(t, []any{sluice.ReplayRunning, uint64(4), uint64(9), uint64(6)}, []any{rep.State, rep.From, rep.To, rep.Total})
 	again := hook.Wait(8)[5:]
 	require.Equal(t, []string{"e4", "e6", "e8"}, idsOf(again))
@@ -251,4 +260,9 @@ func TestOneDeliveryIsTriedAgain(t *testing.T) {
 	statusOf(t, api, mortal.ID, func(st sluice.Status) bool { return st.DeadLetters == 0 })
 	_, err = api.RetryDelivery(t.Context(), mortal.ID, "nobody")
 	require.Equal(t, sluice.NotFound, sluice.CodeOf(err))
+	put(t, api, "/b", 1, 1)
+	picky := subscribe(t, api, wish(hook.URL, `"id":"picky"`, `"pattern":"/b"`))
+	_, err = api.RetryDelivery(t.Context(), picky.ID, "a-3")
+	require.Equal(t, sluice.Conflict, sluice.CodeOf(err), "it is not of its pattern: %v", err)
+	require.ErrorContains(t, err, "does not choose it")
 }

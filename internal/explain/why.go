@@ -188,6 +188,10 @@ func (q *question) retrying() bool {
 		q.say(Ended, q.sub.Reason, "Attempt %d failed%s; then the subscription was cancelled, and nothing more is sent.", q.d.AttemptCount, because(q.d.LastError))
 		return true
 	}
+	if q.t.Attempts[len(q.t.Attempts)-1].Probe {
+		q.say(Retrying, "", "It was sent as a probe of the endpoint, which failed%s and is not counted; it is sent again when its turn comes.%s", because(q.d.LastError), q.stopped())
+		return true
+	}
 	q.say(Retrying, "", "Attempt %d failed%s; its lane is about to be parked or is being sent.%s", q.d.AttemptCount, because(q.d.LastError), q.stopped())
 	return true
 }
@@ -277,7 +281,7 @@ func (q *question) notReached() bool {
 		return false
 	}
 	if q.sub.State == sluice.Active {
-		q.say(Backlog, "", "The subscription has not come to it yet: its consumer is at sequence %d.", q.t.Handed)
+		q.say(Backlog, "", "The subscription has not come to it yet: its consumer is at sequence %d.%s", q.t.Handed, q.stopped())
 		return true
 	}
 	q.say(Backlog, string(q.sub.State), "It waits in the log.%s", q.stopped())
@@ -292,7 +296,15 @@ func (q *question) inFlight() bool {
 		q.say(Backlog, string(q.sub.State), "It was handed out and not settled, and is handed out again.%s", q.stopped())
 		return true
 	}
-	q.say(InFlight, "", "It was handed out and is not settled: an attempt is under way, at it or at one before it.")
+	if held := q.stopped(); held != "" {
+		q.say(Backlog, "endpoint", "It was handed out and waits for its turn.%s", held)
+		return true
+	}
+	rate := ""
+	if q.sub.Policy.Rate != (sluice.Rate{}) {
+		rate = ", or they wait for the subscription's rate"
+	}
+	q.say(InFlight, "", "It was handed out and is not settled: an attempt is under way, at it or at one before it%s.", rate)
 	return true
 }
 
@@ -305,10 +317,23 @@ func (q *question) due(lane *sluice.Parked) string {
 
 // stopped adds that nothing is sent now.
 func (q *question) stopped() string {
-	if q.sub.State == sluice.Active {
+	h := &q.t.Health
+	switch {
+	case q.sub.State == sluice.Active && h.Breaker == sluice.BreakerOpen:
+		return fmt.Sprintf(" The endpoint is down (the breaker is open): nothing is sent but a probe, the next at %s.", moment(latest(h.ProbeAt, h.HeldUntil)))
+	case q.sub.State == sluice.Active && h.HeldUntil.After(q.now):
+		return fmt.Sprintf(" The endpoint has asked for no request before %s.", moment(h.HeldUntil))
+	case q.sub.State == sluice.Active:
 		return ""
 	}
 	return fmt.Sprintf(" The subscription is %s%s: nothing is sent until it is resumed.", q.sub.State, because(q.sub.Reason))
+}
+
+func latest(a, b time.Time) time.Time {
+	if a.After(b) {
+		return a
+	}
+	return b
 }
 
 func because(cause string) string {

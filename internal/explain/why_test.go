@@ -20,6 +20,7 @@ func TestTheFirstThingThatIsCertainIsTheAnswer(t *testing.T) {
 		return &sluice.Parked{Path: "/a", FromSeq: from, EventID: "h", Attempts: attempts, NextAt: later, LastError: "status 500"}
 	}
 	failed := []sluice.Attempt{{EventID: "e", Seq: 7, Number: 1, StartedAt: now.Add(-time.Minute), Error: "status 500", Verdict: sluice.Verdict{Again: later}}}
+	down := sluice.Health{Breaker: sluice.BreakerOpen, ProbeAt: later}
 	letter := func(reason sluice.Reason) *sluice.DeadLetter {
 		return &sluice.DeadLetter{Seq: 7, Reason: reason, LastError: "because.", At: now}
 	}
@@ -35,7 +36,7 @@ func TestTheFirstThingThatIsCertainIsTheAnswer(t *testing.T) {
 		{"left the log before its second attempt", nil, sluice.Trail{Attempts: failed, Dead: letter(sluice.Expired)}, "dead", "expired", "it left the log before it could be sent; the namespace's retention is shorter than what it had to wait (because)."},
 		{"cannot be sent", nil, sluice.Trail{Event: event, Dead: letter(sluice.NotSendable)}, "dead", "refused", "the request could not be made"},
 		{"is no event", nil, sluice.Trail{Event: event, Dead: letter(sluice.Malformed)}, "dead", "invalid", "no event that can be read"},
-		{"a reason of a later version", nil, sluice.Trail{Event: event, Dead: letter("of_a_later_version")}, "dead", "of_a_later_version", "the reason is of_a_later_version (because)"},
+		{"a reason of a later version", nil, sluice.Trail{Event: event, Dead: letter("of_tomorrow")}, "dead", "of_tomorrow", "the reason is of_tomorrow (because)"},
 		{"the letter is gone, the attempt says it", nil, sluice.Trail{Event: event, Attempts: []sluice.Attempt{{Number: 3, Verdict: sluice.Verdict{Dead: sluice.Exhausted}}}}, "dead", "exhausted", "none of its 3 attempts succeeded"},
 		{"sent again after it was given up", nil, sluice.Trail{Event: event, Lane: lane(7, 1), Attempts: failed, Dead: &sluice.DeadLetter{Reason: sluice.Exhausted, At: now.Add(-time.Hour)}}, "retrying", "", "the next attempt is due at 2026-11-21T13:00:00Z."},
 		{"due", nil, sluice.Trail{Event: event, Lane: &sluice.Parked{FromSeq: 7, Attempts: 2, NextAt: now}}, "retrying", "", "Attempt 2 failed; the next attempt is due now."},
@@ -53,6 +54,13 @@ func TestTheFirstThingThatIsCertainIsTheAnswer(t *testing.T) {
 		{"a lane that was set aside", nil, sluice.Trail{Event: event, Lane: lane(7, 0)}, "waiting", "", "which was set aside so that others could go on"},
 		{"a lane that has passed it", nil, sluice.Trail{Event: event, Lane: lane(8, 1), Handed: 9, Settled: 9}, "not_recorded", "", "Its turn is over"},
 		{"under way", nil, sluice.Trail{Event: event, Handed: 9, Settled: 6}, "in_flight", "", "an attempt is under way"},
+		{"under way, and bounded", func(s *sluice.Subscription) { s.Policy.Rate.PerMinute = 60 }, sluice.Trail{Event: event, Handed: 9, Settled: 6}, "in_flight", "", "or they wait for the subscription's rate."},
+		{"handed out, and the endpoint is down", nil, sluice.Trail{Event: event, Handed: 9, Settled: 6, Health: down}, "backlog", "endpoint", "It was handed out and waits for its turn. The endpoint is down (the breaker is open): nothing is sent but a probe, the next at 2026-11-21T13:00:00Z."},
+		{"handed out, and the endpoint asked for peace", nil, sluice.Trail{Event: event, Handed: 9, Settled: 6, Health: sluice.Health{HeldUntil: later}}, "backlog", "endpoint", "The endpoint has asked for no request before 2026-11-21T13:00:00Z."},
+		{"it asked for peace that is over", nil, sluice.Trail{Event: event, Handed: 9, Settled: 6, Health: sluice.Health{HeldUntil: now}}, "in_flight", "", "an attempt is under way"},
+		{"due while the endpoint is down", nil, sluice.Trail{Event: event, Lane: &sluice.Parked{FromSeq: 7, Attempts: 2, NextAt: now}, Health: down}, "retrying", "", "is due now. The endpoint is down"},
+		{"not reached while the endpoint is down", nil, sluice.Trail{Event: event, Handed: 6, Settled: 5, Health: down}, "backlog", "", "its consumer is at sequence 6. The endpoint is down"},
+		{"a probe", nil, sluice.Trail{Event: event, Handed: 9, Settled: 6, Health: down, Attempts: []sluice.Attempt{{EventID: "e", Seq: 7, Number: 1, Probe: true, Error: "status 503", Verdict: sluice.Verdict{Again: later}}}}, "retrying", "", "It was sent as a probe of the endpoint, which failed (status 503) and is not counted; it is sent again when its turn comes. The endpoint is down"},
 		{"under way when it was disabled", func(s *sluice.Subscription) { s.State, s.Reason = sluice.Disabled, "it failed" }, sluice.Trail{Event: event, Handed: 9, Settled: 6}, "backlog", "disabled", "The subscription is disabled (it failed): nothing is sent until it is resumed."},
 	}
 	for _, tt := range tests {

@@ -253,6 +253,9 @@ func (s *Server) redriveDeadLetters(c echo.Context) error {
 		}
 		found.Can, found.Not = len(want.EventIDs), len(req.IDs)-len(want.EventIDs)
 	}
+	if found.Can == 0 && found.Not == 0 {
+		return sluice.Errorf(sluice.Conflict, "%q has no dead letters", sub.ID).With("skipped", 0)
+	}
 	if found.Can == 0 {
 		return sluice.Errorf(sluice.Conflict, "no dead letter can be redriven; %s", unknownEvents(found.Not)).With("skipped", found.Not)
 	}

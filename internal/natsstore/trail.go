@@ -32,7 +32,7 @@ func (s *Store) Trail(ctx context.Context, sub *sluice.Subscription, name string
 		return t, err
 	}
 	for _, add := range []func(context.Context, *sluice.Subscription, *sluice.Trail) error{
-		s.trailAttempts, s.trailDead, s.trailLane, s.trailConsumer, s.trailLater,
+		s.trailAttempts, s.trailDead, s.trailLane, s.trailConsumer, s.trailLater, s.trailHealth,
 	} {
 		if err := add(ctx, sub, &t); err != nil {
 			return t, err
@@ -222,4 +222,13 @@ func (s *Store) FirstAttemptAt(ctx context.Context, sub *sluice.Subscription) (t
 		return false, nil
 	})
 	return at, err
+}
+
+// trailHealth adds whether the endpoint is in trouble. Where nobody serves the subscription that
+// says nothing.
+func (s *Store) trailHealth(ctx context.Context, sub *sluice.Subscription, t *sluice.Trail) (err error) {
+	if sub.State == sluice.Active {
+		t.Health, err = s.Health(ctx, sub)
+	}
+	return err
 }

@@ -5,6 +5,8 @@ import (
 	"encoding/json"
 	"errors"
 	"io"
+	"reflect"
+	"slices"
 	"strings"
 
 	"github.com/sluice-io/sluice/pkg/sluice"
@@ -45,10 +47,11 @@ func explain(err error, unknown sluice.Code) error {
 		return e
 	}
 	if e, ok := errors.AsType[*json.UnmarshalTypeError](err); ok {
-		if e.Field == "" {
-			return sluice.Errorf(sluice.InvalidRequest, "a JSON %s is not what is expected here", e.Value)
+		field := fieldOf(e)
+		if field == "" {
+			return sluice.Errorf(sluice.InvalidRequest, "a JSON %s is not what is expected here%s", e.Value, insteadOf(e))
 		}
-		return sluice.Errorf(sluice.InvalidRequest, "field %q: a JSON %s is not what is expected", e.Field, e.Value).With("field", e.Field)
+		return sluice.Errorf(sluice.InvalidRequest, "field %q: a JSON %s is not what is expected%s", field, e.Value, insteadOf(e)).With("field", field)
 	}
 	if name, ok := strings.CutPrefix(err.Error(), "json: unknown field "); ok {
 		field := strings.Trim(name, `"`)
@@ -58,4 +61,27 @@ func explain(err error, unknown sluice.Code) error {
 		return sluice.Errorf(sluice.InvalidRequest, "the JSON is nested too deep; 10,000 levels is the most")
 	}
 	return sluice.Errorf(sluice.InvalidRequest, "the body is not valid JSON")
+}
+
+// fieldOf returns the field's name in the JSON, without those of Go's types that lie around it.
+func fieldOf(e *json.UnmarshalTypeError) string {
+	names := strings.Split(e.Field, ".")
+	return strings.Join(slices.DeleteFunc(names, func(name string) bool { return name != "" && 'A' <= name[0] && name[0] <= 'Z' }), ".")
+}
+
+// insteadOf says what would be right, where there is one such thing.
+func insteadOf(e *json.UnmarshalTypeError) string {
+	switch kind := e.Type.Kind(); {
+	case kind == reflect.String:
+		return "; use a string"
+	case kind == reflect.Bool:
+		return "; use true or false"
+	case kind >= reflect.Int && kind <= reflect.Float64:
+		return "; use a number"
+	case kind == reflect.Slice || kind == reflect.Array:
+		return "; use an array"
+	case kind == reflect.Struct || kind == reflect.Map:
+		return "; use an object"
+	}
+	return ""
 }

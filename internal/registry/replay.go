@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"context"
 	"fmt"
+	"slices"
 
 	"github.com/google/uuid"
 
@@ -207,19 +208,44 @@ func (r *Registry) plan(ctx context.Context, id string, req ReplayRequest) (*slu
 	if err := alive(sub); err != nil {
 		return nil, rep, err
 	}
-	if req.Rate.PerSecond < 0 {
-		return nil, rep, sluice.Errorf(sluice.InvalidRequest, "rate.per_second %v is negative", req.Rate.PerSecond).With("field", "rate.per_second")
+	if err := req.check(); err != nil {
+		return nil, rep, err
 	}
 	if rep.From, err = r.first(ctx, sub, req.From); err != nil {
-		return nil, rep, err
+		return nil, rep, notThere(err, sub, "from", req.From)
 	}
 	if rep.To, err = r.last(ctx, sub, req.To); err != nil {
-		return nil, rep, err
+		return nil, rep, notThere(err, sub, "to", req.To)
 	}
 	if rep.To+1 > rep.From {
 		rep.Total = rep.To - rep.From + 1
 	}
+	if c, err := sluice.ParseCursor(req.From); err == nil && (c.Kind == sluice.CursorSeq || c.Kind == sluice.CursorEvent) && rep.From > rep.To+1 {
+		return nil, rep, sluice.Errorf(sluice.InvalidRequest, "from %q is at sequence %d, and the last event would be at %d: there is nothing to replay", req.From, rep.From, rep.To).With("field", "from")
+	}
 	return sub, rep, nil
+}
+
+// check returns an error (InvalidRequest) for what can be told without the log.
+func (req *ReplayRequest) check() error {
+	for name, rate := range map[string]float64{"rate.per_second": req.Rate.PerSecond, "rate.per_minute": req.Rate.PerMinute} {
+		if rate < 0 {
+			return sluice.Errorf(sluice.InvalidRequest, "%s %v is negative", name, rate).With("field", name)
+		}
+	}
+	if slices.Contains(req.EventIDs, "") {
+		return sluice.Errorf(sluice.InvalidRequest, "event_ids has an empty id").With("field", "event_ids")
+	}
+	return nil
+}
+
+// notThere says of a place that is no event's what it may be.
+func notThere(err error, sub *sluice.Subscription, field, place string) error {
+	if sluice.CodeOf(err) != sluice.NotFound {
+		return err
+	}
+	return sluice.Errorf(sluice.NotFound, "%s %q: there is no event of that id in %s, and it is neither a sequence nor an RFC 3339 time such as 2026-01-31T00:00:00Z",
+		field, place, sub.Namespace).With("field", field)
 }
 
 // first returns the first sequence of a replay.

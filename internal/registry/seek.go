@@ -22,7 +22,7 @@ func (r *Registry) Seek(ctx context.Context, id, to, by string) (*sluice.Subscri
 	}
 	at, err := r.place(ctx, sub.Namespace, to)
 	if err != nil {
-		return nil, err
+		return nil, notThere(err, sub, "to", to)
 	}
 	sub, err = r.change(ctx, id, act{by: by, action: sluice.ActionSubscriptionSeek, event: sluice.TypeSubscriptionUpdated}, func(sub *sluice.Subscription) (bool, error) {
 		if err := alive(sub); err != nil {

@@ -55,9 +55,16 @@ type LedgerEntry struct {
 	Intent    string          `json:"intent,omitempty"` // id of the entry whose change failed
 }
 
+// maxAction is how long an action may be: it is part of a subject, and a NATS server closes the
+// connection of whoever sends it a line of more than 4 KiB.
+const maxAction = 64
+
 // CheckAction returns an error (InvalidRequest) unless the text can be an action, or the
-// beginning of some and ".*".
+// beginning of some and ".*", of at most 64 bytes.
 func CheckAction(action string) error {
+	if len(action) > maxAction {
+		return Errorf(InvalidRequest, "the action has %d bytes; no action has more than %d", len(action), maxAction)
+	}
 	for word := range strings.SplitSeq(strings.TrimSuffix(action, ".*"), ".") {
 		if word == "" || strings.Trim(word, "abcdefghijklmnopqrstuvwxyz_") != "" {
 			return Errorf(InvalidRequest, "action %q: use an action such as %s, or a kind such as subscription.*", action, ActionSubscriptionPause)

@@ -1,6 +1,7 @@
 package sluice_test
 
 import (
+	"strings"
 	"testing"
 
 	"github.com/stretchr/testify/require"
@@ -13,7 +14,7 @@ func TestActionsThatCanBe(t *testing.T) {
 	for _, action := range []string{sluice.ActionSubscriptionPause, "subscription.*", "a.b.c", "grant.re_voke", "x"} {
 		require.NoError(t, sluice.CheckAction(action), action)
 	}
-	for _, action := range []string{"", "*", ".*", "a..b", "a.", "A.b", "a b", "a.>", "sub*", "a.*.b"} {
+	for _, action := range []string{"", "*", ".*", "a..b", "a.", "A.b", "a b", "a.>", "sub*", "a.*.b", strings.Repeat("a", 65)} {
 		require.Equal(t, sluice.InvalidRequest, sluice.CodeOf(sluice.CheckAction(action)), "%q", action)
 	}
 }

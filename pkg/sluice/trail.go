@@ -56,6 +56,7 @@ type Trail struct {
 	Settled  uint64      // up to here all that was handed out is settled or parked
 	Later    uint64      // the next event of its path, where the subscription starts with the last of each
 	FirstSeq uint64      // what the log still holds
+	Health   Health      // of the endpoint, as the replica that serves the subscription remembers it
 }
 
 // WindowQuery chooses events of a subscription's replay window.
