@@ -29,6 +29,8 @@ func (c *crier) Dead(_ *sluice.Subscription, d *sluice.DeadLetter) {
 	c.told, c.stored, c.err = append(c.told, *d), append(c.stored, st.DeadLetters), errors.Join(c.err, err)
 }
 
+func (c *crier) Held(*sluice.Subscription, *sluice.DeadLetter) {}
+
 func (c *crier) Throttled(*sluice.Subscription, string) {}
 
 func (c *crier) heard() int {

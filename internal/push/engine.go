@@ -341,6 +341,7 @@ type nobody struct{}
 type silent struct{}
 
 func (silent) Dead(*sluice.Subscription, *sluice.DeadLetter) {}
+func (silent) Held(*sluice.Subscription, *sluice.DeadLetter) {}
 func (silent) Throttled(*sluice.Subscription, string)        {}
 
 func (nobody) Matched(*sluice.Subscription)                    {}

@@ -15,6 +15,7 @@ const (
 	TypeSecretRotated         = "subscription.secret_rotated"
 	TypeSubscriptionThrottled = "subscription.throttled"
 	TypeDeliveryDead          = "delivery.dead"
+	TypeDeliveryHeld          = "delivery.held"
 )
 
 // SubscriptionPath returns where the system events about a subscription live.
