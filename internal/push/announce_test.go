@@ -18,6 +18,7 @@ type crier struct {
 
 	mu     sync.Mutex
 	told   []sluice.DeadLetter
+	held   []string // ids
 	stored []uint64
 	err    error
 }
@@ -29,7 +30,11 @@ func (c *crier) Dead(_ *sluice.Subscription, d *sluice.DeadLetter) {
 	c.told, c.stored, c.err = append(c.told, *d), append(c.stored, st.DeadLetters), errors.Join(c.err, err)
 }
 
-func (c *crier) Held(*sluice.Subscription, *sluice.DeadLetter) {}
+func (c *crier) Held(_ *sluice.Subscription, d *sluice.DeadLetter) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.held = append(c.held, d.EventID)
+}
 
 func (c *crier) Throttled(*sluice.Subscription, string) {}
 
