@@ -12,6 +12,7 @@ import (
 	"pgregory.net/rapid"
 
 	"github.com/sluice-io/sluice/internal/natsstore"
+	"github.com/sluice-io/sluice/internal/natstest"
 	"github.com/sluice-io/sluice/internal/push"
 	"github.com/sluice-io/sluice/pkg/sluice"
 )
@@ -231,6 +232,35 @@ func TestAnEventThatTheFilterCannotTellHoldsItsLane(t *testing.T) {
 	require.Equal(t, []any{"a1", sluice.FilterError, 0}, []any{letters[0].EventID, letters[0].Reason, letters[0].Attempts})
 }
 
+// What leaves the log while it is held cannot be delivered: retried it is expired, discarded it has
+// no event. Nothing is lost in silence.
+func TestAHeldHeadMayLeaveTheLog(t *testing.T) {
+	t.Parallel()
+	server := natstest.New(t)
+	w := newHoldingWorld(t, connectTo(t, server), "aged", holding(1))
+	for _, id := range []string{"a1", "a2", "b1", "b2"} {
+		w.endpoint.fails[id] = 1000
+		w.publish(t, sluice.Path("/a/"+id[:1]), id)
+	}
+	proc := w.start(t)
+	defer func() { proc.stop() }()
+	held := w.heldLanes(t, 2)
+	newOperator(t, server).purge("aged", 5)
+	w.publish(t, "/a/a", "a3")
+	w.publish(t, "/a/b", "b3")
+	w.heldLanes(t, 2)
+	w.done(t, w.operate(t, sluice.ReplayRetry, held[0]))
+	w.done(t, w.operate(t, sluice.ReplayDiscard, held[1]))
+	require.Eventually(t, func() bool { return w.endpoint.delivered() == 2 }, 20*time.Second, time.Millisecond)
+	w.heldLanes(t, 0)
+	var got []string
+	for _, d := range w.letters(t) {
+		require.Nil(t, d.Event)
+		got = append(got, fmt.Sprintf("%s %d-%d %s", d.EventID, d.Seq, max(d.Seq, d.LastSeq), d.Reason))
+	}
+	require.ElementsMatch(t, []string{"a1 1-4 expired", "b1 3-3 exhausted", " 4-4 expired"}, got)
+}
+
 // A replay holds nothing: nobody would look for it in its lanes.
 func TestAReplayGivesUpWhereLiveDeliveriesHold(t *testing.T) {
 	t.Parallel()
@@ -272,26 +302,20 @@ func TestWhateverIsHeldEveryEventArrivesOrIsGivenUpOnPurpose(t *testing.T) { // 
 		proc := w.start(rt)
 		defer func() { proc.stop() }()
 		wanted := map[uint64]bool{}
-		operate := func(rt *rapid.T) {
-			parked, err := w.store.Parked(context.Background(), w.sub)
-			require.NoError(rt, err)
-			for _, p := range parked {
-				if p.Held == "" {
-					continue
-				}
-				kind := rapid.SampledFrom([]sluice.ReplayKind{sluice.ReplayRetry, sluice.ReplayDiscard}).Draw(rt, "act")
-				wanted[p.FromSeq] = wanted[p.FromSeq] || kind == sluice.ReplayDiscard
-				w.operate(rt, kind, p.Parked)
-			}
-		}
 		rt.Repeat(map[string]func(*rapid.T){
 			"publish": w.publishSome,
-			"act":     operate,
+			"act": func(rt *rapid.T) {
+				w.operateAll(rt, func(lane sluice.Parked) sluice.ReplayKind {
+					kind := rapid.SampledFrom([]sluice.ReplayKind{sluice.ReplayRetry, sluice.ReplayDiscard}).Draw(rt, "act")
+					wanted[lane.FromSeq] = wanted[lane.FromSeq] || kind == sluice.ReplayDiscard
+					return kind
+				})
+			},
 			"crash":   func(rt *rapid.T) { proc.crash(); w.crashes++; proc = w.start(rt) },
 			"restart": func(rt *rapid.T) { proc.stop(); proc = w.start(rt) },
 		})
 		require.Eventually(rt, func() bool {
-			operateAll(rt, w)
+			w.operateAll(rt, func(sluice.Parked) sluice.ReplayKind { return sluice.ReplayRetry })
 			return w.endpoint.delivered()+len(w.undelivered(rt)) == w.total
 		}, 30*time.Second, 20*time.Millisecond, "each is delivered or given up")
 		w.unpark(rt)
@@ -299,21 +323,27 @@ func TestWhateverIsHeldEveryEventArrivesOrIsGivenUpOnPurpose(t *testing.T) { // 
 		for _, d := range w.letters(rt) {
 			require.True(rt, wanted[d.Seq], "nobody wanted %d to be given up", d.Seq)
 		}
-		if ordering != sluice.OrderNone {
-			for path, order := range w.endpoint.first {
-				require.IsIncreasing(rt, order, path)
-			}
-		}
+		w.keptOrder(rt)
 	})
 }
 
-// operateAll retries everything that is held.
-func operateAll(t require.TestingT, w *world) {
+// keptOrder looks at the first attempts of each path.
+func (w *world) keptOrder(t require.TestingT) {
+	if w.sub.Policy.Ordering == sluice.OrderNone {
+		return
+	}
+	for path, order := range w.endpoint.first {
+		require.IsIncreasing(t, order, path)
+	}
+}
+
+// operateAll asks for an act on everything that is held.
+func (w *world) operateAll(t require.TestingT, act func(lane sluice.Parked) sluice.ReplayKind) {
 	parked, err := w.store.Parked(context.Background(), w.sub)
 	require.NoError(t, err)
 	for _, p := range parked {
 		if p.Held != "" {
-			w.operate(t, sluice.ReplayRetry, p.Parked)
+			w.operate(t, act(p.Parked), p.Parked)
 		}
 	}
 }
