@@ -140,7 +140,7 @@ func TestADeliveryThatIsHeldIsIgnoredWhenItComesAgain(t *testing.T) {
 
 func heldEntry(seq uint64) sluice.ParkedEntry {
 	return sluice.ParkedEntry{Parked: sluice.Parked{
-		Lane: "a", FromSeq: seq, EventID: "e", Attempts: 3, Held: sluice.Exhausted, HeldAt: time.Now(),
+		Lane: "a", FromSeq: seq, EventID: "e", Held: sluice.FilterError, HeldAt: time.Now(),
 	}}
 }
 
