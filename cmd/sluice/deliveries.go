@@ -13,8 +13,9 @@ import (
 type deliveriesCmd struct {
 	Sub     string   `arg:"" help:"The subscription."`
 	EventID string   `arg:"" optional:"" name:"event" help:"Say what became of this event, by its id or its sequence, and show its attempts."`
-	Retry   bool     `help:"Send the event again: a parked one at once, any other by itself."`
-	State   string   `help:"In this state only: delivered, retrying, dead, or failed (the last two)." placeholder:"STATE"`
+	Retry   bool     `help:"Send the event again: a parked or held one at once, any other by itself." xor:"act"`
+	Discard bool     `help:"Give up the event that holds its lane: it becomes a dead letter, and the lane goes on." xor:"act"`
+	State   string   `help:"In this state only: delivered, retrying, held, dead, parked (retrying or held), or failed (all but delivered)." placeholder:"STATE"`
 	Since   string   `help:"Of events after a sequence or a time." placeholder:"WHEN"`
 	Until   string   `help:"Up to a time." placeholder:"TIME"`
 	Path    string   `aliases:"pattern" help:"Of events of these paths." placeholder:"PATTERN"`
@@ -35,8 +36,11 @@ func (c *deliveriesCmd) Run(ctx context.Context, s *session) error {
 	if err != nil {
 		return err
 	}
-	if c.Retry {
-		return c.retry(ctx, s, api)
+	switch {
+	case c.Retry:
+		return c.act(ctx, s, api, api.RetryDelivery)
+	case c.Discard:
+		return c.act(ctx, s, api, api.DiscardDelivery)
 	}
 	if c.EventID != "" {
 		d, err := api.Delivery(ctx, c.Sub, c.EventID)
@@ -74,11 +78,14 @@ func attemptNumber(a sluice.Attempt) string {
 	return strconv.Itoa(a.Number)
 }
 
-func (c *deliveriesCmd) retry(ctx context.Context, s *session, api *client.Client) error {
+func (c *deliveriesCmd) act(ctx context.Context, s *session, api *client.Client, act func(ctx context.Context, id, event string) (sluice.Replay, error)) error {
+	if c.EventID == "" && c.Discard {
+		return usagef("--discard: say which event; 'sluice sub status' shows which lanes are held")
+	}
 	if c.EventID == "" {
 		return usagef("--retry: say which event; for many there are 'sluice dead redrive' and 'sluice sub replay'")
 	}
-	rep, err := api.RetryDelivery(ctx, c.Sub, c.EventID)
+	rep, err := act(ctx, c.Sub, c.EventID)
 	if err == nil {
 		rep, err = waitForReplay(ctx, s, api, rep)
 	}

@@ -202,7 +202,7 @@ func (c *subStatusCmd) Run(ctx context.Context, s *session) error {
 func (s *session) statusTable(st sluice.Status) error {
 	err := s.facts(
 		"state", because(string(st.State), st.Reason), "backlog", strconv.FormatUint(st.Backlog, 10),
-		"lag", seconds(st.LagSeconds), "in flight", strconv.Itoa(st.InFlight), "parked lanes", strconv.Itoa(st.Parked),
+		"lag", seconds(st.LagSeconds), "in flight", strconv.Itoa(st.InFlight), "parked lanes", strconv.Itoa(st.Parked), "held lanes", strconv.Itoa(st.Held),
 		"next attempt", maybeWhen(st.NextAttemptAt), "dead letters", strconv.FormatUint(st.DeadLetters, 10),
 		"breaker", string(st.Breaker), "ack floor", strconv.FormatUint(st.AckFloor, 10),
 	)
@@ -211,7 +211,11 @@ func (s *session) statusTable(st sluice.Status) error {
 	}
 	rows := make([][]string, len(st.ParkedLanes))
 	for i, p := range st.ParkedLanes {
-		rows[i] = []string{orDash(string(p.Path)), strconv.FormatUint(p.FromSeq, 10), strconv.Itoa(p.Attempts), when(p.NextAt), orDash(p.LastError)}
+		next := when(p.NextAt)
+		if p.Held != "" {
+			next = because("held", string(p.Held))
+		}
+		rows[i] = []string{orDash(string(p.Path)), strconv.FormatUint(p.FromSeq, 10), strconv.Itoa(p.Attempts), next, orDash(p.LastError)}
 	}
 	if err := s.say(""); err != nil {
 		return err

@@ -93,7 +93,7 @@ func (a *Announcer) Subscription(ctx context.Context, kind string, sub *sluice.S
 	})
 }
 
-// deadData is the data of delivery.dead.
+// deadData is the data of delivery.dead and delivery.held.
 type deadData struct {
 	Subscription string        `json:"subscription"`
 	EventID      string        `json:"event_id,omitempty"`
@@ -114,11 +114,27 @@ func (a *Announcer) Dead(sub *sluice.Subscription, d *sluice.DeadLetter) {
 	}
 	a.enqueue(announcement{
 		namespace: d.Namespace, path: sluice.DeliveriesPath(d.Subscription), kind: sluice.TypeDeliveryDead,
-		id: fmt.Sprintf("dead-%s-%d-%s%s", d.Subscription, d.Seq, d.Reason, d.Replay), // a repeated letter is told of once
-		data: deadData{
-			Subscription: d.Subscription, EventID: d.EventID, Seq: d.Seq, LastSeq: d.LastSeq, Path: d.Path,
-			Reason: d.Reason, Attempts: d.Attempts, LastError: d.LastError, At: d.At,
-		},
+		id:   fmt.Sprintf("dead-%s-%d-%s%s", d.Subscription, d.Seq, d.Reason, d.Replay), // a repeated letter is told of once
+		data: dataOf(d),
+	})
+}
+
+func dataOf(d *sluice.DeadLetter) deadData {
+	return deadData{
+		Subscription: d.Subscription, EventID: d.EventID, Seq: d.Seq, LastSeq: d.LastSeq, Path: d.Path,
+		Reason: d.Reason, Attempts: d.Attempts, LastError: d.LastError, At: d.At,
+	}
+}
+
+// Held tells of a lane that is held, with the letter that its head would have had. It returns at
+// once.
+func (a *Announcer) Held(sub *sluice.Subscription, d *sluice.DeadLetter) {
+	if aboutSystem(sub.Pattern) {
+		return
+	}
+	a.enqueue(announcement{
+		namespace: d.Namespace, path: sluice.DeliveriesPath(d.Subscription), kind: sluice.TypeDeliveryHeld,
+		id: fmt.Sprintf("held-%s-%d-%d", d.Subscription, d.Seq, d.At.UnixNano()), data: dataOf(d),
 	})
 }
 

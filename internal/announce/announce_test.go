@@ -142,6 +142,22 @@ func TestADeadLetterIsTold(t *testing.T) {
 	})
 }
 
+func TestALaneThatIsHeldIsTold(t *testing.T) { // issue 3, item 1
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		l := &log{}
+		a := announce.New(l, announce.Options{})
+		defer run(t, a)()
+		a.Held(subscription("s"), letter(4))
+		synctest.Wait()
+		require.Len(t, l.events, 1)
+		ev := l.events[0]
+		require.Equal(t, []any{sluice.Path("/_sys/deliveries/s"), "delivery.held"}, []any{ev.Path, ev.Type})
+		require.JSONEq(t, `{"subscription":"s","event_id":"e","seq":4,"path":"/a","reason":"exhausted","attempts":3,"last_error":"status 500","at":"2026-11-21T00:00:00Z"}`,
+			string(ev.Data))
+	})
+}
+
 // S2-06, decision 0007: there is no loop.
 func TestOfASubscriptionToSystemEventsNothingIsTold(t *testing.T) {
 	t.Parallel()
@@ -152,6 +168,7 @@ func TestOfASubscriptionToSystemEventsNothingIsTold(t *testing.T) {
 		sub := subscription("s")
 		for _, sub.Pattern = range []sluice.Pattern{"/_sys/**", "/_sys/deliveries/*"} {
 			a.Dead(sub, letter(1))
+			a.Held(sub, letter(1))
 			a.Throttled(sub, "rate")
 		}
 		synctest.Wait()

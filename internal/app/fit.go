@@ -5,6 +5,8 @@ import (
 	"crypto/ed25519"
 	"errors"
 	"fmt"
+	"slices"
+	"strconv"
 	"time"
 
 	"github.com/google/uuid"
@@ -164,15 +166,22 @@ func (d deliveries) Test(ctx context.Context, sub *sluice.Subscription) (sluice.
 	return a, nil
 }
 
-// retrier sends one event again.
+// retrier sends one event again, or lets its lane go on without it.
 type retrier struct {
 	store    *natsstore.Store
 	registry *registry.Registry
 }
 
-// Retry starts a replay of one event, named by its id or its sequence: of its dead letter if it has
-// one. Codes as registry.Replay; Conflict for an event that the subscription does not want.
+// Retry starts a replay of one event, named by its id or its sequence: in its lane if that is held by it,
+// of its dead letter if it has one. Codes as registry.Replay; Conflict for an event that the subscription does not want.
 func (r retrier) Retry(ctx context.Context, sub *sluice.Subscription, event, by string) (sluice.Replay, error) {
+	lane, err := r.held(ctx, sub, event)
+	if err != nil {
+		return sluice.Replay{}, err
+	}
+	if lane != nil {
+		return r.act(ctx, sub, sluice.ReplayRetry, lane, by)
+	}
 	d, err := r.store.DeadLetter(ctx, sub, event)
 	switch {
 	case err == nil && d.Redrivable():
@@ -194,6 +203,42 @@ func (r retrier) Retry(ctx context.Context, sub *sluice.Subscription, event, by 
 		return sluice.Replay{}, sluice.Errorf(sluice.Conflict, "event %q cannot be sent: the pattern or the filter of %q does not choose it, or it is no event that can be read", event, sub.ID)
 	}
 	return r.registry.Replay(ctx, sub.ID, only, by)
+}
+
+// Discard has the head of a held lane given up, named by its id or its sequence. Codes Conflict; NotFound.
+func (r retrier) Discard(ctx context.Context, sub *sluice.Subscription, event, by string) (sluice.Replay, error) {
+	lane, err := r.held(ctx, sub, event)
+	if err != nil {
+		return sluice.Replay{}, err
+	}
+	if lane != nil {
+		return r.act(ctx, sub, sluice.ReplayDiscard, lane, by)
+	}
+	if _, err := r.store.Trail(ctx, sub, event); err != nil {
+		return sluice.Replay{}, err
+	}
+	return sluice.Replay{}, sluice.Errorf(sluice.Conflict, "event %q holds no lane of %q: only what is held can be discarded; a dead letter is discarded under dead-letters", event, sub.ID)
+}
+
+// held returns the held lane whose head is the event, nil if there is none.
+func (r retrier) held(ctx context.Context, sub *sluice.Subscription, event string) (*sluice.Parked, error) {
+	lanes, err := r.store.ParkedLanes(ctx, sub)
+	if err != nil {
+		return nil, err
+	}
+	i := slices.IndexFunc(lanes, func(p sluice.Parked) bool {
+		return p.Held != "" && (p.EventID == event || strconv.FormatUint(p.FromSeq, 10) == event)
+	})
+	if i < 0 {
+		return nil, nil //nolint:nilnil // most events hold none
+	}
+	return &lanes[i], nil
+}
+
+func (r retrier) act(ctx context.Context, sub *sluice.Subscription, kind sluice.ReplayKind, lane *sluice.Parked, by string) (sluice.Replay, error) {
+	return r.registry.Start(ctx, sub, sluice.Replay{
+		Kind: kind, From: lane.FromSeq, To: lane.FromSeq, EventIDs: []string{lane.EventID}, Total: 1, CreatedBy: by,
+	})
 }
 
 // counted counts what is published.

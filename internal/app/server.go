@@ -276,7 +276,7 @@ func (s *server) moments() []metrics.Moment {
 	for _, g := range s.engine.Gauges() {
 		all = append(all, metrics.Moment{
 			Namespace: g.Namespace, Subscription: g.Subscription,
-			InFlight: g.InFlight, Held: g.Held, Parked: g.Parked, LagSeconds: g.Lag.Seconds(),
+			InFlight: g.InFlight, Held: g.Held, Parked: g.Parked, HeldLanes: g.HeldLanes, LagSeconds: g.Lag.Seconds(),
 			Breaker: g.Breaker,
 		})
 	}

@@ -164,7 +164,7 @@ func (l *listing) page(before uint64, limit int) sluice.HistoryQuery {
 func (l *listing) attempted(ctx context.Context, a *sluice.Attempt) (entry, bool, error) {
 	ent := entry{d: Delivery{EventID: a.EventID, Seq: a.Seq, Path: a.Path, Type: a.Type}, at: a.StartedAt}
 	ent.d.attempted(a)
-	if ent.d.State == Retrying {
+	if ent.d.State == Retrying || ent.d.State == Held {
 		shown, err := l.waits(ctx, &ent.d)
 		if err != nil || !shown {
 			return ent, false, err
@@ -173,12 +173,13 @@ func (l *listing) attempted(ctx context.Context, a *sluice.Attempt) (entry, bool
 	return ent, l.q.wants(ent.d.State), nil
 }
 
-// waits enters what became of a delivery whose attempt was to be repeated: its lane says when,
-// or there is a dead letter, which is shown for itself.
+// waits enters what became of a delivery whose attempt was to be repeated, or that was held: its
+// lane says when, or that it waits for somebody; or there is a dead letter, which is shown for
+// itself if there was more than the attempt to it.
 func (l *listing) waits(ctx context.Context, d *Delivery) (shown bool, err error) {
 	for i := range l.lanes {
 		if lane := &l.lanes[i]; lane.FromSeq == d.Seq && lane.EventID == d.EventID {
-			d.NextAttemptAt = &lane.NextAt
+			d.parked(lane)
 			return true, nil
 		}
 	}
@@ -195,10 +196,22 @@ func (l *listing) waits(ctx context.Context, d *Delivery) (shown bool, err error
 	if l.dead[d.Seq] == sluice.Expired {
 		return false, nil
 	}
-	if l.sub.State == sluice.Cancelled {
+	if reason := l.dead[d.Seq]; d.State == Held && reason != "" { // it was discarded
+		d.State, d.Reason = Dead, string(reason)
+	}
+	if l.sub.State == sluice.Cancelled && d.State != Dead {
 		d.State, d.Reason, d.NextAttemptAt = Dead, l.sub.Reason, nil
 	}
 	return true, nil
+}
+
+// parked enters how the lane stands whose head it is.
+func (d *Delivery) parked(lane *sluice.Parked) {
+	if lane.Held != "" {
+		d.State, d.Reason, d.NextAttemptAt = Held, string(lane.Held), nil
+		return
+	}
+	d.State, d.Reason, d.NextAttemptAt = Retrying, "", &lane.NextAt
 }
 
 // letters returns deliveries that no attempt shows, by their dead letter.
@@ -231,7 +244,7 @@ func buried(letter *sluice.DeadLetter) Delivery {
 
 // forgotten returns parked lanes of whose heads the log has no attempt any more.
 func (l *listing) forgotten(ctx context.Context) ([]entry, error) {
-	if !l.q.wants(Retrying) {
+	if !l.q.wants(Retrying) && !l.q.wants(Held) {
 		return nil, nil
 	}
 	lanes, err := l.e.history.Forgotten(ctx, l.sub, l.lanes)
@@ -241,13 +254,13 @@ func (l *listing) forgotten(ctx context.Context) ([]entry, error) {
 	var found []entry
 	for i := range lanes {
 		lane := &lanes[i]
-		if !l.q.Wants(lane.EventID, lane.FromSeq, lane.Path, "", lane.FirstFailedAt) {
+		if !l.q.Wants(lane.EventID, lane.FromSeq, lane.Path, "", lane.Since()) {
 			continue
 		}
-		found = append(found, entry{at: lane.FirstFailedAt, place: uint64(i + 1), d: Delivery{
-			EventID: lane.EventID, Seq: lane.FromSeq, Path: lane.Path, State: Retrying,
-			AttemptCount: lane.Attempts, LastError: lane.LastError, NextAttemptAt: &lane.NextAt,
-		}})
+		d := Delivery{EventID: lane.EventID, Seq: lane.FromSeq, Path: lane.Path, AttemptCount: lane.Attempts, LastError: lane.LastError}
+		if d.parked(lane); l.q.wants(d.State) {
+			found = append(found, entry{at: lane.Since(), place: uint64(i + 1), d: d})
+		}
 	}
 	slices.SortFunc(found, func(a, b entry) int {
 		return cmp.Or(b.at.Compare(a.at), cmp.Compare(a.d.Seq, b.d.Seq))

@@ -12,10 +12,11 @@ import (
 // State is where an event is on its way to a subscription.
 type State string
 
-// The states. Lists have the first three.
+// The states. Lists have the first four.
 const (
 	Delivered   State = "delivered"    // settled by a 2xx
 	Retrying    State = "retrying"     // failed, and there is another attempt to come
+	Held        State = "held"         // given up, and its lane waits until somebody retries or discards it
 	Dead        State = "dead"         // given up
 	Waiting     State = "waiting"      // behind others of its parked lane
 	Backlog     State = "backlog"      // the subscription has not come to it yet
@@ -26,7 +27,7 @@ const (
 	NotRecorded State = "not_recorded" // passed, and there is no record of an attempt
 )
 
-// Reasons of states other than dead, whose reasons are those of dead letters.
+// Reasons of states other than dead and held, whose reasons are those of dead letters.
 const (
 	reasonPattern = "pattern"
 	reasonFilter  = "filter"
@@ -54,11 +55,12 @@ type Delivery struct {
 
 // Head is the first event of a parked lane.
 type Head struct {
-	EventID       string    `json:"event_id,omitempty"`
-	Seq           uint64    `json:"seq"`
-	Attempts      int       `json:"attempts"`
-	LastError     string    `json:"last_error,omitempty"`
-	NextAttemptAt time.Time `json:"next_attempt_at"`
+	EventID       string        `json:"event_id,omitempty"`
+	Seq           uint64        `json:"seq"`
+	Attempts      int           `json:"attempts"`
+	LastError     string        `json:"last_error,omitempty"`
+	NextAttemptAt time.Time     `json:"next_attempt_at,omitzero"`
+	Held          sluice.Reason `json:"held,omitempty"` // why it holds its lane; there is no next attempt then
 }
 
 // question is an answer while it is found.
@@ -79,7 +81,7 @@ func Why(sub *sluice.Subscription, t *sluice.Trail, now time.Time) Delivery {
 	}
 	q := question{sub: sub, t: t, now: now, d: &d}
 	for _, known := range []func() bool{
-		q.delivered, q.dead, q.retrying, q.notKept, q.notWanted, q.ended, q.behind, q.notReached, q.inFlight,
+		q.held, q.delivered, q.dead, q.retrying, q.notKept, q.notWanted, q.ended, q.behind, q.notReached, q.inFlight,
 	} {
 		if known() {
 			return d
@@ -102,6 +104,8 @@ func (d *Delivery) attempted(a *sluice.Attempt) {
 	switch v := a.Verdict; {
 	case v.Dead != "":
 		d.State, d.Reason = Dead, string(v.Dead)
+	case v.Held != "":
+		d.State, d.Reason = Held, string(v.Held)
 	case v.Settled:
 		d.State = Delivered
 	case v.Cancel:
@@ -112,6 +116,17 @@ func (d *Delivery) attempted(a *sluice.Attempt) {
 			d.NextAttemptAt = &v.Again
 		}
 	}
+}
+
+// held looks whether it is what its lane waits for.
+func (q *question) held() bool {
+	lane := q.t.Lane
+	if lane == nil || lane.Held == "" || lane.FromSeq != q.d.Seq || q.sub.State == sluice.Cancelled {
+		return false
+	}
+	q.d.AttemptCount, q.d.LastError = lane.Attempts, lane.LastError
+	q.say(Held, string(lane.Held), "Held since %s: %s. Its lane waits: retry or discard it.%s", moment(lane.HeldAt), q.obituary(lane.Held, lane.LastError), q.stopped())
+	return true
 }
 
 func (q *question) delivered() bool {
@@ -176,12 +191,17 @@ func (q *question) obituary(reason sluice.Reason, cause string) string {
 // told to hurry.
 func (q *question) retrying() bool {
 	lane := q.t.Lane
+	if q.d.State == Held && lane != nil && lane.FromSeq == q.d.Seq && lane.Attempts == 0 {
+		q.d.NextAttemptAt = &lane.NextAt
+		q.say(Retrying, "", "It was held after attempt %d%s, and is tried again from attempt 1 on; %s.%s", q.d.AttemptCount, because(q.d.LastError), q.due(lane), q.stopped())
+		return true
+	}
 	if lane != nil && lane.FromSeq == q.d.Seq && lane.Attempts > 0 {
 		q.d.AttemptCount, q.d.LastError, q.d.NextAttemptAt = lane.Attempts, lane.LastError, &lane.NextAt
 		q.say(Retrying, "", "Attempt %d failed%s; %s.%s", lane.Attempts, because(lane.LastError), q.due(lane), q.stopped())
 		return true
 	}
-	if q.d.State != Retrying {
+	if q.d.State != Retrying && q.d.State != Held {
 		return false
 	}
 	if q.sub.State == sluice.Cancelled {
@@ -258,15 +278,21 @@ func (q *question) behind() bool {
 	if lane == nil || lane.FromSeq > q.d.Seq {
 		return false
 	}
-	q.d.NextAttemptAt = &lane.NextAt
+	if lane.Held == "" {
+		q.d.NextAttemptAt = &lane.NextAt
+	}
 	if lane.FromSeq == q.d.Seq {
 		q.say(Waiting, "", "It is the next of its lane, which was set aside so that others could go on; %s.%s", q.due(lane), q.stopped())
 		return true
 	}
-	q.d.Behind = &Head{EventID: lane.EventID, Seq: lane.FromSeq, Attempts: lane.Attempts, LastError: lane.LastError, NextAttemptAt: lane.NextAt}
+	q.d.Behind = &Head{EventID: lane.EventID, Seq: lane.FromSeq, Attempts: lane.Attempts, LastError: lane.LastError, NextAttemptAt: lane.NextAt, Held: lane.Held}
 	head := fmt.Sprintf("event %s (sequence %d)", lane.EventID, lane.FromSeq)
 	if lane.EventID == "" {
 		head = fmt.Sprintf("sequence %d", lane.FromSeq)
+	}
+	if lane.Held != "" {
+		q.say(Waiting, "", "It waits behind %s, which has held the lane since %s%s: retry or discard that one.%s", head, moment(lane.HeldAt), because(lane.LastError), q.stopped())
+		return true
 	}
 	if lane.Attempts == 0 {
 		q.say(Waiting, "", "It waits for its turn: its lane was parked and is being sent again, from %s on.%s", head, q.stopped())

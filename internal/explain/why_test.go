@@ -21,6 +21,10 @@ func TestTheFirstThingThatIsCertainIsTheAnswer(t *testing.T) {
 	}
 	failed := []sluice.Attempt{{EventID: "e", Seq: 7, Number: 1, StartedAt: now.Add(-time.Minute), Error: "status 500", Verdict: sluice.Verdict{Again: later}}}
 	down := sluice.Health{Breaker: sluice.BreakerOpen, ProbeAt: later}
+	holding := func(from uint64) *sluice.Parked {
+		return &sluice.Parked{Path: "/a", FromSeq: from, EventID: "h", Attempts: 3, LastError: "status 500", Held: sluice.Exhausted, HeldAt: now}
+	}
+	gaveUp := []sluice.Attempt{{EventID: "e", Seq: 7, Number: 3, StartedAt: now, Error: "status 500", Verdict: sluice.Verdict{Held: sluice.Exhausted}}}
 	letter := func(reason sluice.Reason) *sluice.DeadLetter {
 		return &sluice.DeadLetter{Seq: 7, Reason: reason, LastError: "because.", At: now}
 	}
@@ -50,6 +54,10 @@ func TestTheFirstThingThatIsCertainIsTheAnswer(t *testing.T) {
 		{"another subject", func(s *sluice.Subscription) { s.Filter.Subjects = []string{"x"} }, sluice.Trail{Event: event}, "not_wanted", "filter", `its subject is ""`},
 		{"other labels", func(s *sluice.Subscription) { s.Filter.Labels = map[string][]string{"l": {"x"}} }, sluice.Trail{Event: event}, "not_wanted", "filter", "its labels are not those"},
 		{"behind a head", nil, sluice.Trail{Event: event, Lane: lane(5, 2)}, "waiting", "", "It waits behind event h (sequence 5), whose attempt 2 failed (status 500); the next attempt is due at 2026-11-21T13:00:00Z."},
+		{"holds its lane", nil, sluice.Trail{Event: event, Lane: holding(7), Attempts: gaveUp, Dead: letter(sluice.Exhausted)}, "held", "exhausted", "Held since 2026-11-21T12:00:00Z: none of its 3 attempts succeeded (status 500). Its lane waits: retry or discard it."},
+		{"behind one that holds the lane", nil, sluice.Trail{Event: event, Lane: holding(5)}, "waiting", "", "It waits behind event h (sequence 5), which has held the lane since 2026-11-21T12:00:00Z (status 500): retry or discard that one."},
+		{"was held and is tried again", nil, sluice.Trail{Event: event, Lane: &sluice.Parked{FromSeq: 7, EventID: "e", NextAt: now}, Attempts: gaveUp}, "retrying", "", "is tried again from attempt 1 on; the next attempt is due now."},
+		{"was held and discarded", nil, sluice.Trail{Event: event, Attempts: gaveUp, Dead: letter(sluice.Exhausted)}, "dead", "exhausted", "none of its 3 attempts succeeded (because)."},
 		{"a lane that is caught up", nil, sluice.Trail{Event: event, Lane: lane(5, 0)}, "waiting", "", "is being sent again, from event h (sequence 5) on"},
 		{"a lane that was set aside", nil, sluice.Trail{Event: event, Lane: lane(7, 0)}, "waiting", "", "which was set aside so that others could go on"},
 		{"a lane that has passed it", nil, sluice.Trail{Event: event, Lane: lane(8, 1), Handed: 9, Settled: 9}, "not_recorded", "", "Its turn is over"},

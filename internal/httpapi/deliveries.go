@@ -1,6 +1,7 @@
 package httpapi
 
 import (
+	"context"
 	"net/http"
 	"strconv"
 	"strings"
@@ -45,14 +46,14 @@ func deliveryStates(name string) ([]explain.State, error) {
 	switch name {
 	case "":
 		return nil, nil // all are wanted
-	case string(explain.Delivered), string(explain.Retrying), string(explain.Dead):
+	case string(explain.Delivered), string(explain.Retrying), string(explain.Held), string(explain.Dead):
 		return []explain.State{explain.State(name)}, nil
 	case "parked":
-		return []explain.State{explain.Retrying}, nil
+		return []explain.State{explain.Retrying, explain.Held}, nil
 	case "failed":
-		return []explain.State{explain.Retrying, explain.Dead}, nil
+		return []explain.State{explain.Retrying, explain.Held, explain.Dead}, nil
 	}
-	return nil, sluice.Errorf(sluice.InvalidRequest, "state %q: use one of delivered, retrying (or parked), dead, failed (the last two together)", name).With("field", "state")
+	return nil, sluice.Errorf(sluice.InvalidRequest, "state %q: use one of delivered, retrying, held, dead, parked (retrying or held), failed (all but delivered)", name).With("field", "state")
 }
 
 func parseDeliveryQuery(c echo.Context) (q explain.Query, err error) {
@@ -133,6 +134,19 @@ func (s *Server) getDelivery(c echo.Context) error {
 
 // retryDelivery has an event sent again: at once if it is the head of a parked lane.
 func (s *Server) retryDelivery(c echo.Context) error {
+	return s.actOnDelivery(c, func(ctx context.Context, sub *sluice.Subscription, event string) (sluice.Replay, error) {
+		return s.opts.Retrier.Retry(ctx, sub, event, root)
+	})
+}
+
+// discardDelivery gives up the head of a held lane, which goes on.
+func (s *Server) discardDelivery(c echo.Context) error {
+	return s.actOnDelivery(c, func(ctx context.Context, sub *sluice.Subscription, event string) (sluice.Replay, error) {
+		return s.opts.Retrier.Discard(ctx, sub, event, root)
+	})
+}
+
+func (s *Server) actOnDelivery(c echo.Context, act func(ctx context.Context, sub *sluice.Subscription, event string) (sluice.Replay, error)) error {
 	ctx := c.Request().Context()
 	sub, err := s.opts.Registry.Get(ctx, c.Param("id"))
 	if err != nil {
@@ -145,7 +159,7 @@ func (s *Server) retryDelivery(c echo.Context) error {
 	if s.opts.Retrier == nil {
 		return sluice.Errorf(sluice.Unavailable, "this server cannot repeat deliveries yet")
 	}
-	replay, err := s.opts.Retrier.Retry(ctx, sub, event, root)
+	replay, err := act(ctx, sub, event)
 	if err != nil {
 		return err
 	}

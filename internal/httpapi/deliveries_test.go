@@ -144,6 +144,28 @@ func (retrier) Retry(_ context.Context, sub *sluice.Subscription, event, by stri
 	return sluice.Replay{ID: "r", Subscription: sub.ID, EventIDs: []string{event}, CreatedBy: by}, nil
 }
 
+func (retrier) Discard(_ context.Context, sub *sluice.Subscription, event, _ string) (sluice.Replay, error) {
+	if event != "held" {
+		return sluice.Replay{}, sluice.Errorf(sluice.Conflict, "it holds no lane")
+	}
+	return sluice.Replay{ID: "d", Kind: sluice.ReplayDiscard, Subscription: sub.ID, EventIDs: []string{event}}, nil
+}
+
+func TestADeliveryIsDiscardedOnRequest(t *testing.T) {
+	t.Parallel()
+	b := newBench(t)
+	id := b.subscription(t, hook)
+	line := "POST /v1/subscriptions/" + id + "/deliveries/"
+	require.Equal(t, "unavailable", b.must(t, http.StatusServiceUnavailable, line+"held/discard", "").code())
+	opts := b.options()
+	opts.Retrier = retrier{}
+	b.http.Config.Handler = httpapi.New(opts).Handler()
+	a := b.must(t, http.StatusAccepted, line+"held/discard", "")
+	require.Equal(t, []any{"d", "discard", []any{"held"}}, []any{a.body["id"], a.body["kind"], a.body["event_ids"]})
+	require.Equal(t, "conflict", b.must(t, http.StatusConflict, line+"other/discard", "").code())
+	b.must(t, http.StatusNotFound, "POST /v1/subscriptions/none/deliveries/held/discard", "")
+}
+
 func TestADeliveryIsRepeatedOnRequest(t *testing.T) {
 	t.Parallel()
 	b := newBench(t)

@@ -78,12 +78,15 @@ type Deliveries interface {
 	Test(ctx context.Context, sub *sluice.Subscription) (sluice.Attempt, error)
 }
 
-// Retrier repeats deliveries.
+// Retrier repeats deliveries, and gives up those that hold their lanes.
 type Retrier interface {
 	// Retry has an event sent again, named by its id or its sequence: the head of a parked lane
 	// is due at once, any other event is a replay of its own. Codes NotFound; Conflict where
 	// nothing can be sent.
 	Retry(ctx context.Context, sub *sluice.Subscription, event, by string) (sluice.Replay, error)
+	// Discard has the head of a held lane become a dead letter, named by its id or its sequence.
+	// Codes NotFound; Conflict if it holds no lane.
+	Discard(ctx context.Context, sub *sluice.Subscription, event, by string) (sluice.Replay, error)
 }
 
 // Options is what a server works with. What has no default is required.
@@ -177,6 +180,7 @@ func (s *Server) subscriptionRoutes(v1 *echo.Group) {
 	v1.GET("/subscriptions/:id/deliveries", s.listDeliveries)
 	v1.GET("/subscriptions/:id/deliveries/:event", s.getDelivery)
 	v1.POST("/subscriptions/:id/deliveries/:event/retry", s.retryDelivery)
+	v1.POST("/subscriptions/:id/deliveries/:event/discard", s.discardDelivery)
 	v1.GET("/subscriptions/:id/events", s.subscriptionEvents)
 
 	v1.GET("/subscriptions/:id/dead-letters", s.listDeadLetters)

@@ -20,6 +20,7 @@ type Moment struct {
 	InFlight     int     // attempts under way
 	Held         int     // events handed out and not settled
 	Parked       int     // lanes
+	HeldLanes    int     // of those
 	LagSeconds   float64 // age of the oldest event that is held or parked
 	Breaker      sluice.Breaker
 }
@@ -189,6 +190,7 @@ func momentReadings() []reading[Moment] {
 		gauge("sluice_attempts_in_flight", "Attempts under way.", func(m Moment) float64 { return float64(m.InFlight) }),
 		gauge("sluice_deliveries_held", "Events handed out and not settled yet.", func(m Moment) float64 { return float64(m.Held) }),
 		gauge("sluice_lanes_parked", "Lanes that wait for their next attempt.", func(m Moment) float64 { return float64(m.Parked) }),
+		gauge("sluice_lanes_held", "Parked lanes that wait for somebody to retry or discard their head.", func(m Moment) float64 { return float64(m.HeldLanes) }),
 		gauge("sluice_lag_seconds", "Age of the oldest event that is held or parked.", func(m Moment) float64 { return m.LagSeconds }),
 		gauge("sluice_breaker_state", "0: closed, 1: open, 2: half-open.", func(m Moment) float64 { return breakerState(m.Breaker) }),
 	}

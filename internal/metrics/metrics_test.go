@@ -16,7 +16,7 @@ func TestAScrapeShowsWhatWasCountedAndWhatIsNow(t *testing.T) {
 	t.Parallel()
 	m := metrics.New(
 		func() []metrics.Moment {
-			return []metrics.Moment{{Namespace: "acme", Subscription: "erp", InFlight: 1, Held: 2, Parked: 3, LagSeconds: 4.5, Breaker: sluice.BreakerHalfOpen}}
+			return []metrics.Moment{{Namespace: "acme", Subscription: "erp", InFlight: 1, Held: 2, Parked: 3, HeldLanes: 2, LagSeconds: 4.5, Breaker: sluice.BreakerHalfOpen}}
 		},
 		func() []metrics.Log {
 			return []metrics.Log{{Namespace: "acme", Events: 5, Bytes: 6, MaxBytes: 8, LastSeq: 7}}
@@ -53,6 +53,7 @@ func TestAScrapeShowsWhatWasCountedAndWhatIsNow(t *testing.T) {
 		`sluice_attempts_in_flight{namespace="acme",subscription="erp"} 1`,
 		`sluice_deliveries_held{namespace="acme",subscription="erp"} 2`,
 		`sluice_lanes_parked{namespace="acme",subscription="erp"} 3`,
+		`sluice_lanes_held{namespace="acme",subscription="erp"} 2`,
 		`sluice_exported_total{what="events"} 7`,
 		`sluice_export_failures_total{what="dead_letters"} 1`,
 		`sluice_lag_seconds{namespace="acme",subscription="erp"} 4.5`,

@@ -194,16 +194,24 @@ func (s *Store) latest(ctx context.Context, sub *sluice.Subscription, replay str
 		if a.StartedAt.Before(sub.Began()) || a.Replay != replay || a.Probe {
 			return true, nil
 		}
-		p := known[a.Seq]
-		p.EventID = a.EventID
-		if p.FirstFailed.IsZero() {
-			p.FirstFailed = a.StartedAt
-		}
-		p.Attempts, p.Settled = max(p.Attempts, a.Number), p.Settled || a.Verdict.Again.IsZero()
-		known[a.Seq] = p
+		known[a.Seq] = progressed(known[a.Seq], &a)
 		return true, nil
 	})
 	return known, err
+}
+
+// progressed returns how far a delivery has come with one more attempt. One that was held
+// begins anew.
+func progressed(p sluice.Progress, a *sluice.Attempt) sluice.Progress {
+	if a.Verdict.Held != "" {
+		return sluice.Progress{EventID: a.EventID, Settled: p.Settled}
+	}
+	p.EventID = a.EventID
+	if p.FirstFailed.IsZero() {
+		p.FirstFailed = a.StartedAt
+	}
+	p.Attempts, p.Settled = max(p.Attempts, a.Number), p.Settled || a.Verdict.Final()
+	return p
 }
 
 // lastTime returns when the last message of a subject was stored; zero if there is none.

@@ -58,6 +58,38 @@ func TestRecordsThatAnOutageHitAreStoredTogetherAfterwards(t *testing.T) {
 	require.Len(t, known, many)
 }
 
+// A delivery that was held begins anew: it is not settled, and its attempts count no more.
+func TestAHeldDeliveryBeginsAnewAfterARestart(t *testing.T) { // issue 3, item 1
+	t.Parallel()
+	store, _ := provisioned(t)
+	log := runLog(t, store)
+	sub := &sluice.Subscription{ID: "s", Namespace: "default"}
+	done := make(chan error, 1)
+	again, held := sluice.Verdict{Again: time.Now()}, sluice.Verdict{Held: sluice.Exhausted}
+	last := time.Now()
+	for _, a := range []sluice.Attempt{
+		{EventID: "held", Seq: 1, Number: 1, Verdict: again},
+		{EventID: "held", Seq: 1, Number: 2, Verdict: held},
+		{EventID: "tried again", Seq: 2, Number: 5, Verdict: held},
+		{EventID: "tried again", Seq: 2, Number: 1, StartedAt: last, Verdict: again},
+		{EventID: "delivered", Seq: 3, Number: 5, Verdict: held},
+		{EventID: "delivered", Seq: 3, Number: 1, Verdict: sluice.Verdict{Settled: true}},
+	} {
+		if a.StartedAt.IsZero() {
+			a.StartedAt = last.Add(-time.Second)
+		}
+		a.Subscription, a.Outcome = sub.ID, sluice.Failed
+		log.Record(&a, sub.Namespace, func(err error) { done <- err })
+		require.NoError(t, <-done)
+	}
+	known, err := log.Recover(t.Context(), sub)
+	require.NoError(t, err)
+	require.Equal(t, sluice.Progress{EventID: "held"}, known[1])
+	require.Equal(t, []any{"tried again", 1, false}, []any{known[2].EventID, known[2].Attempts, known[2].Settled})
+	require.WithinDuration(t, last, known[2].FirstFailed, 0)
+	require.True(t, known[3].Settled)
+}
+
 // Decision 0008: what was only a probe is not an attempt, after a restart either.
 func TestAProbeIsNoAttemptAfterARestart(t *testing.T) {
 	t.Parallel()

@@ -1,6 +1,7 @@
 package natsstore
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -81,23 +82,37 @@ func (s *Store) Status(ctx context.Context, sub *sluice.Subscription) (sluice.St
 	if err != nil {
 		return status, err
 	}
-	slices.SortFunc(parked, func(a, b sluice.ParkedEntry) int { return a.NextAt.Compare(b.NextAt) })
-	status.Parked = len(parked)
-	if len(parked) > 0 {
-		status.NextAttemptAt = &parked[0].NextAt
-	}
-	for _, p := range parked[:min(len(parked), 100)] {
-		status.ParkedLanes = append(status.ParkedLanes, p.Parked)
-	}
-	for _, p := range parked {
-		if !p.FirstFailedAt.IsZero() {
-			status.LagSeconds = max(status.LagSeconds, time.Since(p.FirstFailedAt).Seconds())
-		}
-	}
+	addLanes(parked, &status)
 	if err := s.addHealth(ctx, sub, &status); err != nil {
 		return status, err
 	}
 	return status, s.countDead(ctx, sub, &status)
+}
+
+// maxParkedLanes is how many lanes a status shows.
+const maxParkedLanes = 100
+
+// addLanes enters the parked lanes by when they are due, those that are held last.
+func addLanes(parked []sluice.ParkedEntry, status *sluice.Status) {
+	slices.SortFunc(parked, func(a, b sluice.ParkedEntry) int {
+		return cmp.Or(cmp.Compare(min(len(a.Held), 1), min(len(b.Held), 1)), a.NextAt.Compare(b.NextAt), a.HeldAt.Compare(b.HeldAt))
+	})
+	status.Parked = len(parked)
+	if len(parked) > 0 && parked[0].Held == "" {
+		status.NextAttemptAt = &parked[0].NextAt
+	}
+	for i := range parked {
+		p := &parked[i].Parked
+		if p.Held != "" {
+			status.Held++
+		}
+		if since := p.Since(); !since.IsZero() {
+			status.LagSeconds = max(status.LagSeconds, time.Since(since).Seconds())
+		}
+		if i < maxParkedLanes {
+			status.ParkedLanes = append(status.ParkedLanes, *p)
+		}
+	}
 }
 
 func (s *Store) addConsumer(ctx context.Context, sub *sluice.Subscription, want streams.Consumer, status *sluice.Status) error {

@@ -124,7 +124,7 @@ func (s *Store) trailLane(ctx context.Context, sub *sluice.Subscription, t *slui
 	if sluice.CodeOf(err) == sluice.NotFound {
 		return nil
 	}
-	if err != nil || !record.Since.Equal(sub.CreatedAt) {
+	if err != nil || !record.Since.Equal(sub.Began()) {
 		return err
 	}
 	t.Lane = &record.Parked
@@ -178,8 +178,8 @@ func (s *Store) ParkedLanes(ctx context.Context, sub *sluice.Subscription) ([]sl
 	return lanes, err
 }
 
-// Forgotten returns those of the lanes whose head was attempted and has no attempt in the log
-// any more.
+// Forgotten returns those of the lanes whose head was attempted, or held without an attempt, and
+// has no attempt in the log.
 func (s *Store) Forgotten(ctx context.Context, sub *sluice.Subscription, lanes []sluice.Parked) ([]sluice.Parked, error) {
 	if len(lanes) == 0 {
 		return nil, nil
@@ -190,7 +190,7 @@ func (s *Store) Forgotten(ctx context.Context, sub *sluice.Subscription, lanes [
 	}
 	old := map[uint64]sluice.Parked{}
 	for _, p := range lanes {
-		if p.Attempts > 0 && (first.IsZero() || p.FirstFailedAt.Before(first)) {
+		if p.Held != "" && p.Attempts == 0 || p.Attempts > 0 && (first.IsZero() || p.FirstFailedAt.Before(first)) {
 			old[p.FromSeq] = p
 		}
 	}

@@ -19,6 +19,8 @@ type lane struct {
 
 	hogging time.Time // since when it has kept others from being handed out; zero: it does not
 
+	acts []*act // what operators want of its head; the first is done first
+
 	asks   bool   // what it is busy with makes a request
 	epoch  uint64 // of the breaker, when it was handed out
 	spared spared // its last failure that was not counted
@@ -32,6 +34,7 @@ type park struct {
 	ahead   []sluice.Event // read, not sent yet
 	savedAt time.Time      // when the record was last stored
 	charged int64          // bytes of the budget that reading ahead has taken
+	anew    uint64         // a head whose attempts are counted anew, whatever the log says; 0: none
 	leaving bool           // its record is being deleted: arrivals wait
 	index   int            // in the heap; -1: not in it
 }
@@ -42,10 +45,12 @@ func (p *park) ended() bool { return p.FromSeq > p.upTo }
 type taskKind int
 
 const (
-	taskSend   taskKind = iota // the head, for the first time
-	taskSpill                  // park a lane that hogs the window, without an attempt
-	taskResume                 // send the next event of a parked lane
-	taskUnpark                 // delete the record
+	taskSend    taskKind = iota // the head, for the first time
+	taskSpill                   // park a lane that hogs the window, without an attempt
+	taskResume                  // send the next event of a parked lane
+	taskUnpark                  // delete the record
+	taskRelease                 // let a held lane try its head again
+	taskDiscard                 // let it go on without
 )
 
 // task is work on one lane, which is busy until its result is entered.
@@ -53,7 +58,7 @@ type task struct {
 	kind taskKind
 	lane *lane
 	head *sluice.Delivery // taskSend, taskSpill
-	park park             // taskResume, taskUnpark: a copy
+	park park             // all others: a copy
 
 	careful bool // store the record at once: it may be long until the lane's next turn
 
@@ -76,6 +81,9 @@ type book struct {
 	held   map[uint64]struct{} // sequences of all queued deliveries
 	busy   int
 	parked int
+
+	acts      []*lane // held ones that somebody decided on
+	heldLanes int     // of the parked
 }
 
 func newBook(window int) *book {
@@ -86,12 +94,13 @@ func newBook(window int) *book {
 // events may have been acknowledged because the record existed.
 func (b *book) load(e sluice.ParkedEntry, seen uint64, now time.Time) {
 	upTo := seen
-	if e.Attempts > 0 {
+	if e.Attempts > 0 || e.Held != "" {
 		upTo = max(seen, e.FromSeq)
 	}
 	l := &lane{key: e.Lane, park: &park{ParkedEntry: e, upTo: upTo, savedAt: now, index: -1}}
 	b.lanes[e.Lane] = l
 	b.parked++
+	b.count(e.Held, 1)
 	b.enqueue(l)
 }
 
@@ -126,7 +135,7 @@ func (b *book) can(now time.Time, may pass) bool {
 		heap.Remove(&b.due, 0)
 		b.makeReady(l)
 	}
-	return b.busy < b.window && (b.hasChore() || may != passNone && len(b.ready) > 0)
+	return b.busy < b.window && (len(b.acts) > 0 || b.hasChore() || may != passNone && len(b.ready) > 0)
 }
 
 // next returns a task, unless the window is full or nothing is due at now. What makes a request
@@ -134,6 +143,9 @@ func (b *book) can(now time.Time, may pass) bool {
 func (b *book) next(now time.Time, may pass) (task, bool) {
 	if !b.can(now, may) {
 		return task{}, false
+	}
+	if len(b.acts) > 0 {
+		return b.nextAct(), true
 	}
 	if len(b.chores) > 0 {
 		l := b.chore()
@@ -246,6 +258,7 @@ func (b *book) stored(l *lane, e sluice.ParkedEntry, now time.Time) []*sluice.De
 		b.parked++
 	}
 	p := l.park
+	b.count(e.Held, 1)
 	p.ParkedEntry, p.savedAt = e, now
 	acks := l.queue
 	l.queue = nil
@@ -262,7 +275,9 @@ func (b *book) spared(l *lane) { b.release(l) }
 
 // resumed enters how far a parked lane has come.
 func (b *book) resumed(l *lane, p park) {
-	l.park.ParkedEntry, l.park.ahead, l.park.charged, l.park.savedAt = p.ParkedEntry, p.ahead, p.charged, p.savedAt
+	b.count(l.park.Held, -1)
+	b.count(p.Held, 1)
+	l.park.ParkedEntry, l.park.ahead, l.park.charged, l.park.savedAt, l.park.anew = p.ParkedEntry, p.ahead, p.charged, p.savedAt, p.anew
 	b.release(l)
 }
 
@@ -283,6 +298,8 @@ func (b *book) release(l *lane) {
 func (b *book) enqueue(l *lane) {
 	switch {
 	case l.busy || l.queued:
+	case l.park != nil && l.park.Held != "":
+		b.enqueueHeld(l)
 	case l.park != nil && l.park.ended() && l.park.index < 0:
 		l.queued = true
 		b.chores = append(b.chores, l)
@@ -302,21 +319,6 @@ func (b *book) makeReady(l *lane) {
 	b.ready = append(b.ready, l)
 }
 
-// hasten makes the parked lane due whose head has the sequence, and reports whether there is one.
-func (b *book) hasten(seq uint64, now time.Time) bool {
-	for _, l := range b.lanes {
-		if l.park == nil || l.park.FromSeq != seq || l.park.EventID == "" {
-			continue
-		}
-		if l.park.index >= 0 && l.park.NextAt.After(now) {
-			l.park.NextAt = now
-			heap.Fix(&b.due, l.park.index)
-		}
-		return true
-	}
-	return false
-}
-
 // empty reports whether there is nothing to do, now or later.
 func (b *book) empty() bool { return len(b.lanes) == 0 && b.busy == 0 }
 
@@ -327,7 +329,7 @@ func (b *book) oldest() (oldest time.Time) {
 		var since time.Time
 		switch {
 		case l.park != nil:
-			since = l.park.FirstFailedAt
+			since = l.park.Since()
 		case len(l.queue) > 0:
 			since = l.queue[0].Event.Stored
 		}

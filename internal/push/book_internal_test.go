@@ -137,3 +137,92 @@ func TestADeliveryThatIsHeldIsIgnoredWhenItComesAgain(t *testing.T) {
 	b.settled(head.lane)
 	require.Empty(t, b.lanes)
 }
+
+func heldEntry(seq uint64) sluice.ParkedEntry {
+	return sluice.ParkedEntry{Parked: sluice.Parked{
+		Lane: "a", FromSeq: seq, EventID: "e", Held: sluice.FilterError, HeldAt: time.Now(),
+	}}
+}
+
+func TestAHeldLaneIsNeverDue(t *testing.T) { // issue 3, item 1
+	t.Parallel()
+	now := time.Now()
+	b := newBook(8)
+	for seq := uint64(1); seq <= 3; seq++ {
+		b.arrive("a", deliveryAt(seq))
+	}
+	head, _ := b.next(now, passAll)
+	require.Equal(t, []uint64{1, 2, 3}, seqs(b.stored(head.lane, heldEntry(1), now)))
+	require.Equal(t, 1, b.heldLanes)
+	_, ok := b.next(now.Add(1000*time.Hour), passAll)
+	require.False(t, ok)
+	require.Zero(t, b.wake())
+	require.True(t, b.arrive("a", deliveryAt(4)), "it waits behind the head")
+	b.arrive("b", deliveryAt(5))
+	other, ok := b.next(now, passAll)
+	require.True(t, ok)
+	require.Equal(t, uint64(5), other.head.Event.Seq, "others go on")
+}
+
+// An act needs no pass: it makes no request. Of two the second finds what the first made of the lane.
+func TestAHeldLaneGoesOnWhenSomebodyDecides(t *testing.T) { // issue 3, item 1
+	t.Parallel()
+	now := time.Now()
+	for _, kind := range []sluice.ReplayKind{sluice.ReplayRetry, sluice.ReplayDiscard} {
+		b := newBook(8)
+		b.load(heldEntry(7), 0, now)
+		nobody, first, second := newAct(kind, 8), newAct(kind, 7), newAct(kind, 7)
+		b.act(nobody, now)
+		require.Equal(t, actedNothing, <-nobody.done)
+		b.act(first, now)
+		b.act(second, now)
+		require.Empty(t, first.done, "it is not stored yet")
+		work, ok := b.next(now, passNone)
+		require.True(t, ok)
+		require.Equal(t, map[sluice.ReplayKind]taskKind{sluice.ReplayRetry: taskRelease, sluice.ReplayDiscard: taskDiscard}[kind], work.kind)
+		require.Equal(t, uint64(7), work.park.upTo, "the head was acknowledged")
+		_, ok = b.next(now, passAll)
+		require.False(t, ok)
+
+		stored, want := work.park, actedDone
+		if kind == sluice.ReplayDiscard {
+			want = actedNothing
+			stored.moveTo(8)
+		} else {
+			stored.Held, stored.Attempts = "", 0
+		}
+		b.acted(work.lane, stored, now)
+		require.Equal(t, []acted{actedDone, want}, []acted{<-first.done, <-second.done})
+		require.Zero(t, b.heldLanes)
+		next, ok := b.next(now, passAll)
+		require.True(t, ok)
+		require.Equal(t, map[sluice.ReplayKind]taskKind{sluice.ReplayRetry: taskResume, sluice.ReplayDiscard: taskUnpark}[kind], next.kind)
+	}
+}
+
+func TestALaneThatIsNotHeldIsHastenedAndNotDiscarded(t *testing.T) {
+	t.Parallel()
+	now := time.Now()
+	b := newBook(8)
+	b.load(sluice.ParkedEntry{Parked: sluice.Parked{Lane: "a", FromSeq: 7, EventID: "e", Attempts: 1, NextAt: now.Add(time.Hour)}}, 0, now)
+	discard, hasten := newAct(sluice.ReplayDiscard, 7), newAct(sluice.ReplayRetry, 7)
+	b.act(discard, now)
+	require.Equal(t, actedNothing, <-discard.done)
+	_, ok := b.next(now, passAll)
+	require.False(t, ok)
+	b.act(hasten, now)
+	require.Equal(t, actedDone, <-hasten.done)
+	due, ok := b.next(now, passAll)
+	require.True(t, ok)
+	require.Equal(t, taskResume, due.kind)
+}
+
+func TestAnActThatNobodyCanFinishIsAnswered(t *testing.T) {
+	t.Parallel()
+	b := newBook(8)
+	b.load(heldEntry(7), 0, time.Now())
+	a := newAct(sluice.ReplayRetry, 7)
+	b.act(a, time.Now())
+	b.abandon()
+	require.Equal(t, actedLater, <-a.done)
+}

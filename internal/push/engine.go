@@ -360,6 +360,7 @@ type nobody struct{}
 type silent struct{}
 
 func (silent) Dead(*sluice.Subscription, *sluice.DeadLetter) {}
+func (silent) Held(*sluice.Subscription, *sluice.DeadLetter) {}
 func (silent) Throttled(*sluice.Subscription, string)        {}
 func (silent) Failing(*sluice.Subscription, int, time.Time)  {}
 

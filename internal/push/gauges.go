@@ -12,7 +12,7 @@ func (r *runner) publishGauges() {
 	defer r.mu.Unlock()
 	r.gauges = Gauges{
 		Namespace: r.sub.Namespace, Subscription: r.sub.ID,
-		InFlight: r.book.busy, Held: len(r.book.held), Parked: r.book.parked, Breaker: r.breaker.state,
+		InFlight: r.book.busy, Held: len(r.book.held), Parked: r.book.parked, HeldLanes: r.book.heldLanes, Breaker: r.breaker.state,
 	}
 	switch now := time.Now(); {
 	case r.gauges.Held+r.gauges.Parked == 0:

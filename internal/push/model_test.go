@@ -249,13 +249,14 @@ type world struct {
 	sub      *sluice.Subscription // as it was made
 	watch    *one
 	endpoint *endpoint
-	ports    func(*push.Ports) // changes what an engine works with; nil: nothing
-	beside   *one              // another subscription that its engine serves; nil: none
-	places   int               // attempts that its engine makes at once; 0: as an engine does
-	observe  push.Observer     // nil: nobody
-	looks    time.Duration     // how often it looks at what waits; 0: as an engine does
-	log      *slog.Logger      // of engines; nil: none
-	total    int               // events published
+	ports    func(*push.Ports)  // changes what an engine works with; nil: nothing
+	beside   *one               // another subscription that its engine serves; nil: none
+	replays  push.ReplayWatcher // nil: there are none
+	places   int                // attempts that its engine makes at once; 0: as an engine does
+	observe  push.Observer      // nil: nobody
+	looks    time.Duration      // how often it looks at what waits; 0: as an engine does
+	log      *slog.Logger       // of engines; nil: none
+	total    int                // events published
 	crashes  int
 }
 
@@ -296,7 +297,7 @@ func (w *world) start(t require.TestingT) *process {
 	if w.ports != nil {
 		w.ports(&ports)
 	}
-	engine := push.New(w, always{}, ports, push.Options{LookEvery: w.looks, MaxInFlight: w.places, Observe: w.observe, Log: w.log})
+	engine := push.New(w, always{}, ports, push.Options{LookEvery: w.looks, MaxInFlight: w.places, Observe: w.observe, Log: w.log, Replays: w.replays})
 	var parts sync.WaitGroup
 	parts.Go(func() { _ = log.Run(logging) })
 	go func() {

@@ -98,6 +98,7 @@ type Letters interface {
 // Announcer tells subscribers to system events what happens. Each call returns at once.
 type Announcer interface {
 	Dead(sub *sluice.Subscription, d *sluice.DeadLetter) // it is stored
+	Held(sub *sluice.Subscription, d *sluice.DeadLetter) // there would be this letter; its lane waits instead, and that is stored
 	Throttled(sub *sluice.Subscription, reason string)   // a limit held the subscription back
 	// Failing is Observer.Failing.
 	Failing(sub *sluice.Subscription, percent int, since time.Time)
@@ -148,6 +149,7 @@ type Gauges struct {
 	InFlight     int
 	Held         int
 	Parked       int
+	HeldLanes    int // of the parked
 	Breaker      sluice.Breaker
 	Lag          time.Duration // age of the oldest event that is held or parked
 }

@@ -77,11 +77,14 @@ func (e *Engine) startReplay(ctx context.Context, rep sluice.Replay, sub *sluice
 		if before != nil {
 			<-before
 		}
+		if rep.Acts() {
+			e.perform(inner, r)
+			return
+		}
 		if live != nil && live.hasten(inner, rep) {
-			s.runner.conclude = func(ctx context.Context) error {
+			e.conclude(inner, sub.ID, func(ctx context.Context) error {
 				return r.finish(ctx, sluice.ReplayDone, "the next attempt of its parked lane was brought forward")
-			}
-			e.conclude(inner, s.runner)
+			})
 			return
 		}
 		e.keep(inner, s.runner)
@@ -89,11 +92,11 @@ func (e *Engine) startReplay(ctx context.Context, rep sluice.Replay, sub *sluice
 }
 
 // conclude stores that a replay is done, however long that takes.
-func (e *Engine) conclude(ctx context.Context, r *runner) {
-	err := backoff.Retry(func() error { return r.conclude(ctx) },
+func (e *Engine) conclude(ctx context.Context, subscription string, conclude func(context.Context) error) {
+	err := backoff.Retry(func() error { return conclude(ctx) },
 		backoff.WithContext(backoff.NewExponentialBackOff(backoff.WithMaxElapsedTime(0)), ctx))
 	if err != nil {
-		e.opts.Log.WarnContext(ctx, "replay not ended", slog.String("subscription", r.id), slog.Any("error", err))
+		e.opts.Log.WarnContext(ctx, "replay not ended", slog.String("subscription", subscription), slog.Any("error", err))
 	}
 }
 

@@ -42,7 +42,7 @@ type runner struct {
 	observe Observer
 	log     *slog.Logger
 	changed chan *sluice.Subscription // the engine's updates; the last one wins
-	hasty   chan hasten
+	acts    chan *act
 
 	lookEvery time.Duration
 
@@ -88,7 +88,7 @@ func newRunner(sub *sluice.Subscription, ports Ports, opts Options, ahead *atomi
 	return &runner{
 		id: sub.ID, ordering: sub.Policy.Ordering, began: sub.Began(),
 		ports: ports, observe: opts.Observe, log: opts.Log, sub: sub,
-		changed: make(chan *sluice.Subscription, 1), hasty: make(chan hasten),
+		changed: make(chan *sluice.Subscription, 1), acts: make(chan *act),
 		gauges: Gauges{Namespace: sub.Namespace, Subscription: sub.ID},
 		ahead:  budget{shared: ahead}, share: share, lookEvery: opts.LookEvery, lanesOf: sub.ID,
 	}
@@ -117,6 +117,7 @@ func (r *runner) run(ctx context.Context) error {
 	defer cancel()
 	err := r.serve(ctx, work)
 	err = errors.Join(err, r.drain(work))
+	r.book.abandon()
 	r.leave(work)
 	r.source.Close() // the last look sees what it left
 	r.looking.Lock() // and what the one before it could not tell
@@ -180,6 +181,11 @@ func (r *runner) restore(ctx context.Context) error {
 }
 
 func (r *runner) configure(sub *sluice.Subscription) error {
+	if r.conclude != nil && sub.Policy.OnDead == sluice.DeadHolds { // nobody would look for it in a replay's lanes
+		giving := *sub
+		giving.Policy.OnDead = sluice.DeadContinues
+		sub = &giving
+	}
 	match, err := filter.Compile(sub.Filter)
 	if err != nil {
 		return err
@@ -224,8 +230,8 @@ func (r *runner) serve(ctx, work context.Context) error {
 			}
 		case <-wake.C:
 		case <-r.share.freed:
-		case h := <-r.hasty:
-			h.done <- r.book.hasten(h.seq, time.Now())
+		case a := <-r.acts:
+			r.book.act(a, time.Now())
 		case s := <-r.stores:
 			r.noted(ctx, s)
 		case <-r.rest:
@@ -261,29 +267,6 @@ func (r *runner) reconfigure(sub *sluice.Subscription) error {
 		return errSourceEnded // its consumers have to be changed
 	}
 	return nil
-}
-
-// hasten asks for the retry of a parked lane's head, now.
-type hasten struct {
-	seq  uint64
-	done chan bool
-}
-
-// hasten makes a parked lane due whose head is the one event of a replay, and reports whether
-// there is one.
-func (r *runner) hasten(ctx context.Context, rep sluice.Replay) bool {
-	if rep.Kind != sluice.ReplayRange || rep.From != rep.To {
-		return false
-	}
-	h := hasten{rep.From, make(chan bool, 1)}
-	limit, cancel := context.WithTimeout(ctx, hogPatience) // a runner that is being opened looks at what is due by itself
-	defer cancel()
-	select {
-	case r.hasty <- h:
-		return <-h.done
-	case <-limit.Done():
-		return false
-	}
 }
 
 // arrive takes a delivery from the source into its lane, or acknowledges it at once where
@@ -355,6 +338,8 @@ func (r *runner) enter(ctx context.Context, res result) error {
 		r.book.resumed(res.lane, res.park)
 	case resultUnparked:
 		r.book.unparked(res.lane)
+	case resultReleased, resultDiscarded:
+		r.acted(res)
 	}
 	for _, d := range acks {
 		r.answer(d.Receipt.Ack())

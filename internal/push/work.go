@@ -24,11 +24,13 @@ const readBack = 32
 type resultKind int
 
 const (
-	resultSettled  resultKind = iota // the head of a live lane is done with
-	resultSpared                     // it failed, and that is not counted
-	resultParked                     // the lane's record was stored
-	resultResumed                    // a parked lane went on, or failed again
-	resultUnparked                   // the record was deleted
+	resultSettled   resultKind = iota // the head of a live lane is done with
+	resultSpared                      // it failed, and that is not counted
+	resultParked                      // the lane's record was stored
+	resultResumed                     // a parked lane went on, or failed again
+	resultUnparked                    // the record was deleted
+	resultReleased                    // a held lane's head is tried again
+	resultDiscarded                   // a held lane goes on without its head
 )
 
 // result is what came of a task.
@@ -82,6 +84,10 @@ func (j job) do(ctx context.Context, t task) {
 	case taskUnpark:
 		err := j.persist(ctx, func() error { return j.r.ports.Lanes.Unpark(ctx, t.lane.key, t.park.Revision) })
 		res = result{kind: resultUnparked, err: err}
+	case taskRelease:
+		res = j.release(ctx, t)
+	case taskDiscard:
+		res = j.discard(ctx, t)
 	}
 	res.lane = t.lane
 	j.r.results <- res
@@ -92,8 +98,9 @@ func (j job) do(ctx context.Context, t task) {
 func (j job) send(ctx context.Context, t task) {
 	ev := &t.head.Event
 	if t.head.Err != nil {
-		err := j.bury(ctx, ev, sluice.Attempt{Error: t.head.Err.Error()}, reasonOf(t.head.Err))
-		j.r.results <- result{kind: resultSettled, lane: t.lane, err: err}
+		res := j.unsendable(ctx, t)
+		res.lane = t.lane
+		j.r.results <- res
 		return
 	}
 	before := j.r.before(ev)
@@ -114,18 +121,26 @@ func (j job) send(ctx context.Context, t task) {
 	j.r.results <- res
 }
 
+// unsendable deals with a live head that cannot be sent: it is dead, or its lane is held.
+func (j job) unsendable(ctx context.Context, t task) result {
+	reason, cause := reasonOf(t.head.Err), t.head.Err.Error()
+	if retry.Holds(j.sub.Policy, reason) {
+		return j.park(ctx, t, sluice.Parked{LastError: cause, Held: reason, HeldAt: time.Now()})
+	}
+	err := j.bury(ctx, &t.head.Event, sluice.Attempt{Error: cause}, reason)
+	return result{kind: resultSettled, err: err}
+}
+
 // unsettled deals with a live head that was not delivered: its lane is parked, or it is dead.
 func (j job) unsettled(ctx context.Context, t task, a sluice.Attempt, before sluice.Progress) result {
 	if err := j.conclude(ctx, &t.head.Event, &a); err != nil {
 		return result{err: err}
 	}
-	if a.Verdict.Again.IsZero() {
+	if a.Verdict.Final() {
 		return result{kind: resultSettled}
 	}
-	p := sluice.Parked{Attempts: a.Number, NextAt: a.Verdict.Again, LastError: a.Error, FirstFailedAt: before.FirstFailed}
-	if p.FirstFailedAt.IsZero() {
-		p.FirstFailedAt = a.StartedAt
-	}
+	p := sluice.Parked{FirstFailedAt: before.FirstFailed}
+	failed(&p, &a)
 	return j.park(ctx, t, p)
 }
 
@@ -137,7 +152,7 @@ func (j job) park(ctx context.Context, t task, p sluice.Parked) result {
 		p.Path = ev.Path
 	}
 	e := sluice.ParkedEntry{Parked: p}
-	err := j.save(ctx, &e)
+	err := j.saveHead(ctx, &e, ev)
 	return result{kind: resultParked, park: park{ParkedEntry: e}, err: err}
 }
 
@@ -171,9 +186,11 @@ func (j job) nextOf(ctx context.Context, p *park) (*sluice.Event, error) {
 		return nil, err
 	}
 	ev := &p.ahead[0]
-	ok, err := j.wanted(ctx, ev)
-	if err == nil && !ok {
+	ok, err := j.wanted(ctx, p, ev)
+	if err == nil && !ok && p.Held == "" {
 		j.pass(p, ev.Seq)
+	}
+	if !ok {
 		ev = nil
 	}
 	return ev, err
@@ -222,12 +239,16 @@ func (j job) expire(ctx context.Context, p *park, last uint64) error {
 	return nil
 }
 
-// wanted reports whether an event that was read back is to be sent.
-func (j job) wanted(ctx context.Context, ev *sluice.Event) (bool, error) {
+// wanted reports whether an event that was read back is to be sent. If nobody can tell, it is dead, or
+// its lane is held.
+func (j job) wanted(ctx context.Context, p *park, ev *sluice.Event) (bool, error) {
 	if j.r.before(ev).Settled || !j.r.takes(j.sub, ev) {
 		return false, nil
 	}
 	ok, err := j.match.Match(ev)
+	if err != nil && retry.Holds(j.sub.Policy, sluice.FilterError) {
+		return false, j.holdUnsent(ctx, p, ev, err)
+	}
 	if err != nil {
 		return false, j.bury(ctx, ev, sluice.Attempt{Error: err.Error()}, sluice.FilterError)
 	}
@@ -237,6 +258,9 @@ func (j job) wanted(ctx context.Context, ev *sluice.Event) (bool, error) {
 // resend makes one attempt of a parked lane's head and stores how the lane stands.
 func (j job) resend(ctx context.Context, t task, p *park, ev *sluice.Event) (*sluice.Attempt, error) {
 	before := j.r.before(ev)
+	if p.anew == ev.Seq {
+		before = sluice.Progress{}
+	}
 	if p.FirstFailedAt.IsZero() {
 		p.FirstFailedAt = before.FirstFailed
 	}
@@ -249,13 +273,11 @@ func (j job) resend(ctx context.Context, t task, p *park, ev *sluice.Event) (*sl
 		p.NextAt, p.EventID = time.Now(), ev.ID // behind the others that are due
 		return &a, nil
 	}
-	if again := a.Verdict.Again; !again.IsZero() {
+	if !a.Verdict.Final() {
 		j.drop(p) // it may be long until then
-		p.Attempts, p.NextAt, p.LastError, p.EventID = a.Number, again, a.Error, ev.ID
-		if p.FirstFailedAt.IsZero() {
-			p.FirstFailedAt = a.StartedAt
-		}
-		return &a, j.save(ctx, &p.ParkedEntry)
+		p.EventID = ev.ID
+		failed(&p.Parked, &a)
+		return &a, j.saveHead(ctx, &p.ParkedEntry, ev)
 	}
 	j.pass(p, ev.Seq)
 	if p.FromSeq > p.upTo || !t.careful && time.Since(p.savedAt) < saveEvery {
@@ -284,6 +306,7 @@ func (j job) drop(p *park) {
 func (p *park) moveTo(from uint64) {
 	p.FromSeq, p.EventID, p.Attempts = from, "", 0
 	p.NextAt, p.FirstFailedAt, p.LastError = time.Time{}, time.Time{}, ""
+	p.Held, p.HeldAt = "", time.Time{}
 }
 
 // attempt sends, decides and logs.
@@ -332,6 +355,9 @@ func attemptAttrs(a *sluice.Attempt) []slog.Attr {
 	}
 	if dead := a.Verdict.Dead; dead != "" {
 		attrs = append(attrs, slog.String("dead", string(dead)))
+	}
+	if held := a.Verdict.Held; held != "" {
+		attrs = append(attrs, slog.String("held", string(held)))
 	}
 	return attrs
 }

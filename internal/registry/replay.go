@@ -68,7 +68,8 @@ func (r *Registry) Replay(ctx context.Context, id string, req ReplayRequest, by 
 }
 
 // Start starts a replay: Kind, From, To, Types, EventIDs, Rate, Total and CreatedBy are the
-// caller's, the rest is filled in. Codes Conflict; QuotaExceeded.
+// caller's, the rest is filled in. One that acts on a lane does not count as running; if the same was
+// asked for and is not done yet, that one is returned. Codes Conflict; QuotaExceeded.
 func (r *Registry) Start(ctx context.Context, sub *sluice.Subscription, rep sluice.Replay) (sluice.Replay, error) {
 	if err := alive(sub); err != nil {
 		return rep, err
@@ -77,20 +78,15 @@ func (r *Registry) Start(ctx context.Context, sub *sluice.Subscription, rep slui
 	if err != nil {
 		return rep, err
 	}
-	running, ended := 0, 0
-	for _, other := range others {
-		if other.State == sluice.ReplayRunning {
-			running++
-			continue
-		}
-		if ended++; ended < keptEnded {
-			continue
-		}
-		if err := r.needs.Replays.Drop(ctx, other); err != nil {
-			return rep, err
-		}
+	running, err := r.tidy(ctx, others)
+	if err != nil {
+		return rep, err
 	}
-	if running >= maxReplays {
+	if rep.Acts() {
+		if i := slices.IndexFunc(others, func(o sluice.Replay) bool { return sameAct(&o, &rep, sub) }); i >= 0 {
+			return others[i], nil
+		}
+	} else if running >= maxReplays {
 		return rep, sluice.Errorf(sluice.QuotaExceeded, "%d replays of %q are running; wait for one to end, or cancel it", running, sub.ID)
 	}
 	id, err := uuid.NewV7()
@@ -102,7 +98,7 @@ func (r *Registry) Start(ctx context.Context, sub *sluice.Subscription, rep slui
 	rep.CreatedAt = r.needs.Now().UTC()
 	rep.UpdatedAt = rep.CreatedAt
 	intent, err := r.needs.Ledger.Intend(ctx, nil, ledger.Change{
-		Actor: rep.CreatedBy, Action: sluice.ActionReplayStart, Namespace: sub.Namespace, Resource: sub.ID, New: rep,
+		Actor: rep.CreatedBy, Action: actionOf(rep.Kind), Namespace: sub.Namespace, Resource: sub.ID, New: rep,
 	})
 	if err != nil {
 		return rep, err
@@ -112,6 +108,44 @@ func (r *Registry) Start(ctx context.Context, sub *sluice.Subscription, rep slui
 		return rep, err
 	}
 	return rep, nil
+}
+
+// tidy deletes old records of replays, newest first, and returns how many are running.
+func (r *Registry) tidy(ctx context.Context, all []sluice.Replay) (running int, err error) {
+	ended := 0
+	for _, rep := range all {
+		switch {
+		case rep.State == sluice.ReplayRunning && rep.Acts():
+			continue
+		case rep.State == sluice.ReplayRunning:
+			running++
+			continue
+		}
+		if ended++; ended < keptEnded {
+			continue
+		}
+		if err := r.needs.Replays.Drop(ctx, rep); err != nil {
+			return 0, err
+		}
+	}
+	return running, nil
+}
+
+// sameAct reports whether a replay does to the lane of an event what another one is to do.
+func sameAct(rep, other *sluice.Replay, sub *sluice.Subscription) bool {
+	return rep.State == sluice.ReplayRunning && rep.Kind == other.Kind && rep.From == other.From && rep.Began.Equal(sub.Began())
+}
+
+// actionOf returns what the ledger calls a replay's beginning.
+func actionOf(kind sluice.ReplayKind) string {
+	switch kind {
+	case sluice.ReplayRetry:
+		return sluice.ActionDeliveryRetry
+	case sluice.ReplayDiscard:
+		return sluice.ActionDeliveryDiscard
+	case sluice.ReplayRange, sluice.ReplayDeadLetters:
+	}
+	return sluice.ActionReplayStart
 }
 
 // Count returns how many events a replay would deliver. If there are very many it is an

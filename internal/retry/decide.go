@@ -10,6 +10,25 @@ import (
 // Decide returns what an attempt's outcome means under the policy. The arguments after the
 // attempt are those of Next.
 func Decide(p sluice.Policy, a sluice.Attempt, firstFailed, now time.Time, random float64) sluice.Verdict {
+	v := decide(p, a, firstFailed, now, random)
+	if Holds(p, v.Dead) {
+		return sluice.Verdict{Held: v.Dead}
+	}
+	return v
+}
+
+// Holds reports whether a delivery that is given up for the reason is held under the policy: its
+// lane waits for somebody to decide. What nobody could deliver any more is not.
+func Holds(p sluice.Policy, reason sluice.Reason) bool {
+	switch reason {
+	case sluice.Exhausted, sluice.NotSendable, sluice.EventTooLarge, sluice.FilterError:
+		return p.OnDead == sluice.DeadHolds
+	case sluice.Expired, sluice.EndpointGone, sluice.Malformed:
+	}
+	return false
+}
+
+func decide(p sluice.Policy, a sluice.Attempt, firstFailed, now time.Time, random float64) sluice.Verdict {
 	switch a.Outcome {
 	case sluice.Delivered:
 		return sluice.Verdict{Settled: true}

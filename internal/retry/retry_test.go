@@ -183,6 +183,8 @@ func TestDecide(t *testing.T) {
 	policy := sluice.Policy{Retry: preset("stepped"), OnGone: sluice.GoneCancels}
 	tolerant := policy
 	tolerant.OnGone = sluice.GoneRetries
+	holding := tolerant
+	holding.OnDead = sluice.DeadHolds
 	at := func(d time.Duration) sluice.Verdict { return sluice.Verdict{Again: epoch.Add(d)} }
 	for _, c := range []struct {
 		name    string
@@ -203,6 +205,11 @@ func TestDecide(t *testing.T) {
 		{"Retry-After ends at the cap", policy, sluice.Attempt{Outcome: sluice.Failed, Number: 1, RetryAfter: 1000 * time.Hour}, at(30 * time.Minute)},
 		{"Retry-After in the past", policy, sluice.Attempt{Outcome: sluice.Failed, Number: 1, RetryAfter: -time.Hour}, at(10 * time.Second)},
 		{"Retry-After makes no attempt more", policy, sluice.Attempt{Outcome: sluice.Failed, Number: 12, RetryAfter: time.Hour}, sluice.Verdict{Dead: sluice.Exhausted}},
+		{"the last failure holds the lane if so wished", holding, sluice.Attempt{Outcome: sluice.Failed, Number: 12}, sluice.Verdict{Held: sluice.Exhausted}},
+		{"so does what cannot be sent", holding, sluice.Attempt{Outcome: sluice.Refused, Number: 1}, sluice.Verdict{Held: sluice.NotSendable}},
+		{"and what is too large", holding, sluice.Attempt{Outcome: sluice.Refused, Dead: sluice.EventTooLarge, Number: 1}, sluice.Verdict{Held: sluice.EventTooLarge}},
+		{"another failure does not", holding, sluice.Attempt{Outcome: sluice.Failed, Number: 3}, at(2 * time.Minute)},
+		{"nor does a success", holding, sluice.Attempt{Outcome: sluice.Delivered, Number: 12}, sluice.Verdict{Settled: true}},
 	} {
 		require.Equal(t, c.want, retry.Decide(c.policy, c.attempt, epoch, epoch, 0.5), c.name)
 	}
@@ -211,7 +218,8 @@ func TestDecide(t *testing.T) {
 func TestAVerdictIsExactlyOneThing(t *testing.T) {
 	t.Parallel()
 	rapid.Check(t, func(t *rapid.T) {
-		p := sluice.Policy{Retry: retries().Draw(t, "retry"), OnGone: rapid.SampledFrom([]sluice.OnGone{"cancel", "retry"}).Draw(t, "on_gone")}
+		onDead := rapid.SampledFrom([]sluice.OnDead{"continue", "hold"}).Draw(t, "on_dead")
+		p := sluice.Policy{OnDead: onDead, Retry: retries().Draw(t, "retry"), OnGone: rapid.SampledFrom([]sluice.OnGone{"cancel", "retry"}).Draw(t, "on_gone")}
 		a := sluice.Attempt{
 			Number:     rapid.IntRange(1, 101).Draw(t, "number"),
 			Outcome:    rapid.SampledFrom([]sluice.Outcome{"delivered", "failed", "gone", "refused"}).Draw(t, "outcome"),
@@ -219,14 +227,25 @@ func TestAVerdictIsExactlyOneThing(t *testing.T) {
 		}
 		v := retry.Decide(p, a, epoch, epoch.Add(time.Hour), rapid.Float64Range(0, 1).Draw(t, "random"))
 		n := 0
-		for _, set := range []bool{v.Settled, !v.Again.IsZero(), v.Dead != "", v.Cancel} {
+		for _, set := range []bool{v.Settled, !v.Again.IsZero(), v.Dead != "", v.Held != "", v.Cancel} {
 			if set {
 				n++
 			}
 		}
 		require.Equal(t, 1, n, "%+v", v)
+		require.Equal(t, v.Settled || v.Cancel || v.Dead != "", v.Final())
 		require.False(t, !v.Again.IsZero() && v.Again.Before(epoch.Add(time.Hour)))
 	})
+}
+
+// What nobody could deliver any more is a dead letter whatever the policy says.
+func TestOnlyWhatSomebodyCanMendIsHeld(t *testing.T) { // issue 3, item 1
+	t.Parallel()
+	held := map[sluice.Reason]bool{sluice.Exhausted: true, sluice.NotSendable: true, sluice.EventTooLarge: true, sluice.FilterError: true}
+	for _, reason := range append(sluice.Reasons(), "") {
+		require.Equal(t, held[reason], retry.Holds(sluice.Policy{OnDead: sluice.DeadHolds}, reason), reason)
+		require.False(t, retry.Holds(sluice.Policy{OnDead: sluice.DeadContinues}, reason), reason)
+	}
 }
 
 func TestTimetablesThatCannotBeFollowed(t *testing.T) {

@@ -127,6 +127,10 @@ func TestEveryCallAsksWhatTheContractSays(t *testing.T) {
 			_, err := c.Deliveries(ctx, "s", client.DeliveriesQuery{State: "dead", Since: "9", Path: "/a/**", Types: []string{"x"}})
 			return err
 		}, "GET /v1/subscriptions/s/deliveries?event_type=x&path=%2Fa%2F%2A%2A&since=9&state=dead", "", 200, "{}"},
+		{"discard", func(ctx context.Context, c *client.Client) error {
+			_, err := c.DiscardDelivery(ctx, "s", "e 1")
+			return err
+		}, "POST /v1/subscriptions/s/deliveries/e%201/discard", "", 202, "{}"},
 		{"retry", func(ctx context.Context, c *client.Client) error {
 			_, err := c.RetryDelivery(ctx, "s", "e 1")
 			return err

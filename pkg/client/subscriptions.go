@@ -137,8 +137,8 @@ func (c *Client) Status(ctx context.Context, id string) (sluice.Status, error) {
 	return send[sluice.Status](ctx, c, call{method: http.MethodGet, path: join(subscriptions, id, "status")}, nil)
 }
 
-// Delivery is one event on its way to one subscription. Its State is delivered, retrying or
-// dead; of one that was asked for by its event also waiting, backlog, in_flight, not_wanted,
+// Delivery is one event on its way to one subscription. Its State is delivered, retrying,
+// held or dead; of one that was asked for by its event also waiting, backlog, in_flight, not_wanted,
 // ended, not_kept or not_recorded.
 type Delivery struct {
 	EventID       string           `json:"event_id"`
@@ -147,7 +147,7 @@ type Delivery struct {
 	Path          sluice.Path      `json:"path"`
 	Type          string           `json:"type"`
 	State         string           `json:"state"`
-	Reason        sluice.Reason    `json:"reason,omitempty"`      // why it is dead, or not wanted
+	Reason        sluice.Reason    `json:"reason,omitempty"`      // why it is dead or held, or not wanted
 	Explanation   string           `json:"explanation,omitempty"` // of one delivery; not in lists
 	Behind        *Head            `json:"behind,omitempty"`      // whom it waits for
 	AttemptCount  int              `json:"attempt_count"`
@@ -160,16 +160,17 @@ type Delivery struct {
 
 // Head is the first event of a parked lane, for which the others wait.
 type Head struct {
-	EventID       string    `json:"event_id,omitempty"`
-	Seq           uint64    `json:"seq"`
-	Attempts      int       `json:"attempts"`
-	LastError     string    `json:"last_error,omitempty"`
-	NextAttemptAt time.Time `json:"next_attempt_at"`
+	EventID       string        `json:"event_id,omitempty"`
+	Seq           uint64        `json:"seq"`
+	Attempts      int           `json:"attempts"`
+	LastError     string        `json:"last_error,omitempty"`
+	NextAttemptAt time.Time     `json:"next_attempt_at,omitzero"`
+	Held          sluice.Reason `json:"held,omitempty"` // why it holds its lane; there is no next attempt then
 }
 
 // DeliveriesQuery says which deliveries are wanted; everything is optional.
 type DeliveriesQuery struct {
-	State  string         // delivered, retrying, dead, or failed: the last two
+	State  string         // delivered, retrying, held, dead, parked (retrying or held), or failed (all but delivered)
 	Since  string         // those of events after this: a sequence, "-1" (the beginning) or an RFC 3339 time
 	Until  time.Time      // attempts up to this time
 	Path   sluice.Pattern // of events of these paths
@@ -199,6 +200,12 @@ func (c *Client) Delivery(ctx context.Context, id, event string) (Delivery, erro
 // replay of its own.
 func (c *Client) RetryDelivery(ctx context.Context, id, event string) (sluice.Replay, error) {
 	return send[sluice.Replay](ctx, c, call{method: http.MethodPost, path: join(subscriptions, id, "deliveries", event, "retry"), once: true}, nil)
+}
+
+// DiscardDelivery has an event that holds its lane become a dead letter, so that the lane goes on. It
+// returns how that goes; code Conflict if the event holds no lane.
+func (c *Client) DiscardDelivery(ctx context.Context, id, event string) (sluice.Replay, error) {
+	return send[sluice.Replay](ctx, c, call{method: http.MethodPost, path: join(subscriptions, id, "deliveries", event, "discard"), once: true}, nil)
 }
 
 // WindowQuery says which events of a replay window are wanted; everything is optional.

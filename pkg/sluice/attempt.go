@@ -42,13 +42,17 @@ type Attempt struct {
 	Verdict Verdict `json:"verdict"`
 }
 
-// Verdict is what an attempt's outcome means: settled, again at a time, or dead. At most one is set.
+// Verdict is what an attempt's outcome means: settled, again at a time, dead, or held. At most one is set.
 type Verdict struct {
 	Settled bool      `json:"settled,omitempty"`
 	Again   time.Time `json:"again,omitzero"`
 	Dead    Reason    `json:"dead,omitempty"`
+	Held    Reason    `json:"held,omitempty"`   // it would be dead; its lane waits for somebody to decide
 	Cancel  bool      `json:"cancel,omitempty"` // the endpoint is gone: the subscription ends
 }
+
+// Final reports whether the delivery is over: nothing more is sent of it, whoever asks.
+func (v Verdict) Final() bool { return v.Again.IsZero() && v.Held == "" }
 
 // Reason is why a delivery was given up.
 type Reason string
@@ -77,9 +81,19 @@ type Parked struct {
 	FromSeq       uint64    `json:"from_seq"`
 	EventID       string    `json:"event_id,omitempty"` // of the event at FromSeq, if it was seen
 	Attempts      int       `json:"attempts"`           // of the event at FromSeq so far
-	NextAt        time.Time `json:"next_at"`
+	NextAt        time.Time `json:"next_at,omitzero"`   // zero: at once, unless it is held
 	FirstFailedAt time.Time `json:"first_failed_at,omitzero"`
 	LastError     string    `json:"last_error,omitempty"`
+	Held          Reason    `json:"held,omitempty"` // why its head was given up: it waits for a retry or a discard, not for a time
+	HeldAt        time.Time `json:"held_at,omitzero"`
+}
+
+// Since returns when the lane's head failed first, or was held without an attempt; zero if neither.
+func (p *Parked) Since() time.Time {
+	if p.FirstFailedAt.IsZero() {
+		return p.HeldAt
+	}
+	return p.FirstFailedAt
 }
 
 // DeadLetter is a delivery that was given up. There is one at most for each delivery: one that
@@ -143,10 +157,11 @@ type Status struct {
 	Backlog       uint64     `json:"backlog"`     // events that wait to be delivered, parked lanes' beyond their heads not included
 	InFlight      int        `json:"in_flight"`   // handed out and not settled
 	Parked        int        `json:"parked"`      // lanes
+	Held          int        `json:"held"`        // those of them that wait for a retry or a discard
 	AckFloor      uint64     `json:"ack_floor"`   // every event up to here is settled or parked
 	LagSeconds    float64    `json:"lag_seconds"` // age of the oldest event that waits
 	Breaker       Breaker    `json:"breaker"`
 	NextAttemptAt *time.Time `json:"next_attempt_at"` // the next probe, while the breaker is open
 	DeadLetters   uint64     `json:"dead_letters"`
-	ParkedLanes   []Parked   `json:"parked_lanes"` // the first hundred by next_at
+	ParkedLanes   []Parked   `json:"parked_lanes"` // the first hundred by next_at, held ones last
 }

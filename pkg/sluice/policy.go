@@ -45,8 +45,11 @@ const (
 // OnDead says what a dead letter does to its lane.
 type OnDead string
 
-// DeadContinues lets the lane go on with its next event.
-const DeadContinues OnDead = "continue"
+// What a dead letter can do.
+const (
+	DeadContinues OnDead = "continue" // the lane goes on with its next event
+	DeadHolds     OnDead = "hold"     // there is none: the lane waits until somebody retries or discards its head
+)
 
 // Preset names a retry timetable.
 type Preset string

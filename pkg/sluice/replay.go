@@ -12,6 +12,8 @@ type ReplayKind string
 const (
 	ReplayRange       ReplayKind = "range"        // the events of a range of the log that the subscription wants
 	ReplayDeadLetters ReplayKind = "dead_letters" // events that were given up; those that arrive are dead letters no more
+	ReplayRetry       ReplayKind = "retry"        // the head of a held lane, in its lane
+	ReplayDiscard     ReplayKind = "discard"      // nothing: the head of a held lane becomes a dead letter
 )
 
 // ReplayState says how a replay stands.
@@ -59,6 +61,9 @@ type Replay struct {
 	EndedAt   *time.Time `json:"ended_at,omitempty"`
 	Revision  uint64     `json:"revision,omitempty"`
 }
+
+// Acts reports whether it is an act on the lane of one event, not a delivery beside the lanes.
+func (r *Replay) Acts() bool { return r.Kind == ReplayRetry || r.Kind == ReplayDiscard }
 
 // Wants reports whether the replay is to deliver an event that its subscription wants.
 func (r *Replay) Wants(ev *Event) bool {

@@ -16,6 +16,7 @@ const (
 	TypeSubscriptionThrottled = "subscription.throttled"
 	TypeSubscriptionFailing   = "subscription.failing"
 	TypeDeliveryDead          = "delivery.dead"
+	TypeDeliveryHeld          = "delivery.held"
 )
 
 // SubscriptionPath returns where the system events about a subscription live.

@@ -216,8 +216,7 @@ func (p Policy) check() error {
 		oneOf("policy.projection", p.Projection, ProjectionFull),
 		oneOf("policy.signature.scheme", p.Signature.Scheme, SchemeStandard, SchemeEd25519, SchemeT, SchemeHeader),
 		oneOf("policy.on_gone", p.OnGone, GoneCancels, GoneRetries),
-		notYet("policy.on_dead", p.OnDead, "hold"),
-		oneOf("policy.on_dead", p.OnDead, DeadContinues),
+		oneOf("policy.on_dead", p.OnDead, DeadContinues, DeadHolds),
 		atLeast("policy.disable_after", p.DisableAfter, 0),
 	)
 }
