@@ -58,6 +58,7 @@ func TestAReplayThatEndsLeavesNoLanes(t *testing.T) {
 		},
 	} {
 		t.Run(name, func(t *testing.T) {
+			t.Parallel()
 			var failing atomic.Bool
 			hook := hooktest.New(t, status(http.StatusInternalServerError, func(hooktest.Request) bool { return failing.Load() }))
 			sub := subscribe(t, api, wish(hook.URL, `"id":"`+name+`"`, `"pattern":"/`+name+`/*"`, slowRetry))

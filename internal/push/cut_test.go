@@ -3,8 +3,10 @@ package push_test
 import (
 	"bufio"
 	"bytes"
+	"context"
 	"fmt"
 	"io"
+	"log/slog"
 	"net"
 	"strconv"
 	"strings"
@@ -180,4 +182,35 @@ func inFlight(t *testing.T, w *world) int {
 		return -1
 	}
 	return status.InFlight
+}
+
+// tellWarn gets an element when something is logged as a warning.
+type tellWarn chan struct{}
+
+func (tellWarn) Enabled(_ context.Context, level slog.Level) bool { return level >= slog.LevelWarn }
+func (c tellWarn) WithAttrs([]slog.Attr) slog.Handler             { return c }
+func (c tellWarn) WithGroup(string) slog.Handler                  { return c }
+
+func (c tellWarn) Handle(context.Context, slog.Record) error {
+	select {
+	case c <- struct{}{}:
+	default:
+	}
+	return nil
+}
+
+// What keeps a subscription from being served may be its own settings: a change of them counts
+// before it could be served once.
+func TestASubscriptionThatCannotBeServedIsGivenOtherSettings(t *testing.T) {
+	t.Parallel()
+	w, op := newLookoutWorld(t, sluice.Policy{Window: 50})
+	op.limit("n", 10)
+	failed := make(tellWarn, 1)
+	w.log = slog.New(failed)
+	proc := w.start(t)
+	defer proc.stop()
+	<-failed
+	w.watch.change(func(sub *sluice.Subscription) { sub.Policy.Window = 5 })
+	w.publishMany(t, 1, 3)
+	eventually(t, "the events arrive", func() bool { return w.endpoint.delivered() == 3 })
 }

@@ -95,6 +95,16 @@ func (o operator) requireLost(sub *sluice.Subscription, from, to uint64) {
 	require.Equal(o.t, to+1, from, "%v", last)
 }
 
+// limit bounds what the consumers of a namespace's log may have unacknowledged; 0: nothing does.
+func (o operator) limit(ns string, window int) {
+	stream, err := o.js.Stream(o.t.Context(), streams.EventsStream(ns))
+	require.NoError(o.t, err)
+	config := stream.CachedInfo().Config
+	config.ConsumerLimits.MaxAckPending = window
+	_, err = o.js.UpdateStream(o.t.Context(), config)
+	require.NoError(o.t, err)
+}
+
 func newLookoutWorld(t *testing.T, policy sluice.Policy) (*world, operator) {
 	t.Helper()
 	server := natstest.New(t)

@@ -4,6 +4,7 @@ import (
 	"context"
 	"log/slog"
 	"maps"
+	"time"
 
 	"github.com/cenkalti/backoff/v4"
 
@@ -130,14 +131,23 @@ func (e *Engine) endReplay(ctx context.Context, rep sluice.Replay) {
 }
 
 // clearReplay deletes the lanes of a replay that has ended, after its runner has, which may have
-// been long ago: of a subscription that is paused no replay has one.
+// been long ago: of a subscription that is paused no replay has one. If another process has it,
+// that deletes them; if none has at the moment, whoever is still there does, later.
 func (e *Engine) clearReplay(ctx context.Context, rep sluice.Replay, ended <-chan struct{}) {
+	var others <-chan time.Time
 	if ended == nil && !e.owns.Owns(rep.Subscription) {
-		return // another process served it
+		others = time.After(sweepLooks * e.opts.LookEvery)
 	}
 	e.runners.Go(func() {
-		if ended != nil {
+		switch {
+		case ended != nil:
 			<-ended
+		case others != nil:
+			select {
+			case <-others:
+			case <-ctx.Done():
+				return
+			}
 		}
 		limit, cancel := context.WithTimeout(context.WithoutCancel(ctx), recordLimit)
 		defer cancel()

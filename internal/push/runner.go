@@ -128,7 +128,12 @@ func (r *runner) run(ctx context.Context) error {
 
 // open reads what is known about the subscription's lanes and opens its source.
 func (r *runner) open(ctx context.Context) error {
-	if err := r.configure(r.sub); err != nil {
+	sub := r.sub
+	select {
+	case sub = <-r.changed: // it may be what keeps the source from being opened
+	default:
+	}
+	if err := r.configure(sub); err != nil {
 		return err
 	}
 	err := r.watched.Load().before(ctx)
