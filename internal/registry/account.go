@@ -20,6 +20,14 @@ type act struct {
 	by     string // a principal, or the server itself
 	action string // in the ledger
 	event  string // that announces it, if the state stays as it is
+	to     string // where a seek goes
+}
+
+// sought is a subscription that was moved. Where to is in the ledger only.
+type sought struct {
+	*sluice.Subscription
+
+	SoughtTo string `json:"sought_to"`
 }
 
 // system returns an act of the server itself.
@@ -33,6 +41,9 @@ func (r *Registry) intend(ctx context.Context, a act, tried *ledger.Intent, befo
 	c := ledger.Change{Actor: a.by, Action: a.action}
 	if after != nil {
 		c.New = after
+	}
+	if after != nil && a.to != "" {
+		c.New = sought{after, a.to}
 	}
 	if before != nil {
 		c.Old, of = before, before

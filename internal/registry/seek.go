@@ -24,7 +24,7 @@ func (r *Registry) Seek(ctx context.Context, id, to, by string) (*sluice.Subscri
 	if err != nil {
 		return nil, notThere(err, sub, "to", to)
 	}
-	sub, err = r.change(ctx, id, act{by: by, action: sluice.ActionSubscriptionSeek, event: sluice.TypeSubscriptionUpdated}, func(sub *sluice.Subscription) (bool, error) {
+	sub, err = r.change(ctx, id, act{by: by, action: sluice.ActionSubscriptionSeek, event: sluice.TypeSubscriptionUpdated, to: to}, func(sub *sluice.Subscription) (bool, error) {
 		if err := alive(sub); err != nil {
 			return false, err
 		}
