@@ -11,6 +11,7 @@ const (
 	streakLength = 10              // so many failures one after another open it
 	shareCount   = 50              // or, of at least so many attempts
 	sharePercent = 90              // this many per cent failed
+	stillFails   = 5               // and the last ones: a burst that failed a while ago says nothing of now
 	shareSpan    = 5 * time.Second // within shareSpans of these
 	shareSpans   = 6
 	troubleLanes = 3               // if they came from so many lanes
@@ -140,7 +141,7 @@ func (b breaker) ended(a answer, window int, now time.Time, random float64) brea
 func (b breaker) watch(a answer, now time.Time, random float64) breaker {
 	b.streak = b.streak.add(a, now)
 	b.recent = b.recent.add(a, now)
-	if !b.streak.trouble(now) && !b.recent.trouble(now) {
+	if !b.streak.trouble(now) && (!b.recent.trouble(now) || b.streak.count < stillFails) {
 		return b
 	}
 	b.spell++

@@ -69,7 +69,12 @@ func TestTheBreakerOpensOnTroubleInSeveralLanesThatLasts(t *testing.T) { // issu
 				d.send(strconv.Itoa(i), saidNothing)
 			}
 		}, false},
-		{"nine of ten, for six seconds", func(d *drill) { d.mixed(10, 100, 100*time.Millisecond, 9) }, true},
+		{"nine of ten, for six seconds", func(d *drill) { d.mixed(10, 107, 100*time.Millisecond, 9) }, true},
+		{"many failures at once, and an endpoint that is well when they are tried again", func(d *drill) {
+			d.fail(2000, 2000, time.Second)
+			d.pass(4 * time.Second)
+			d.mixed(200, 200, time.Millisecond, 1)
+		}, false},
 		{"nine of ten, of few attempts", func(d *drill) { d.mixed(10, 40, time.Second, 9) }, false},
 		{"nine of ten, for three seconds", func(d *drill) { d.mixed(10, 80, 40*time.Millisecond, 9) }, false},
 		{"eight of ten", func(d *drill) { d.mixed(10, 400, 100*time.Millisecond, 8) }, false},

@@ -144,7 +144,7 @@ func (r *runner) health(now time.Time) (h sluice.Health) {
 func stamp(t time.Time) time.Time { return t.Round(0).UTC() }
 
 // recall goes on where the subscription was left. What was changed meanwhile, resumed for
-// example, begins anew.
+// example, asks at once, and its failing counts from now.
 func (r *runner) recall(ctx context.Context) error {
 	if r.recalled {
 		return nil
@@ -154,7 +154,8 @@ func (r *runner) recall(ctx context.Context) error {
 		return err
 	}
 	r.recalled, r.stored = true, h
-	if h.Revision != r.sub.Revision {
+	if h.Revision != r.sub.Revision { // resumed, or changed while nobody served it: is the endpoint well now?
+		r.breaker = remembered(sluice.Health{Breaker: h.Breaker, ProbeAt: time.Now()})
 		return nil
 	}
 	r.failing, r.alerted = h.FailingSince, h.Alerted
