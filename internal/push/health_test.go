@@ -95,3 +95,25 @@ func TestWhatWaitsForTheRateIsTold(t *testing.T) { // issue 3, item 4
 	all := w.attempts(t)
 	require.GreaterOrEqual(t, all[len(all)-1].StartedAt.Sub(all[0].StartedAt), time.Second, "two a second after a dozen, which takes two seconds")
 }
+
+// A subscription that was paused and resumed while its endpoint was down asks first: no lane that
+// waits loses an attempt.
+func TestAResumeAsksBeforeItSends(t *testing.T) {
+	t.Parallel()
+	w, m, _ := moody(t, 503, sluice.Policy{Window: 8, Retry: steps(20*time.Millisecond, 1000)})
+	require.NoError(t, w.store.PutHealth(t.Context(), w.sub, sluice.Health{
+		Breaker: sluice.BreakerOpen, ProbeAt: time.Now().Add(time.Hour), Revision: 7,
+	}))
+	for i := range 10 {
+		w.publish(t, sluice.Path(fmt.Sprint("/a/", i)), fmt.Sprint(i))
+	}
+	proc := w.start(t)
+	defer func() { proc.stop() }()
+	eventually(t, "it asks twice", func() bool { return m.asked.Load() >= 2 })
+	for _, a := range w.attempts(t) {
+		require.True(t, a.Probe, "%+v", a)
+	}
+	require.Zero(t, w.status(t).Parked)
+	m.status.Store(200)
+	eventually(t, "all arrive", func() bool { return len(m.arrived()) == 10 })
+}
