@@ -114,7 +114,7 @@ func (a *Announcer) Dead(sub *sluice.Subscription, d *sluice.DeadLetter) {
 	}
 	a.enqueue(announcement{
 		namespace: d.Namespace, path: sluice.DeliveriesPath(d.Subscription), kind: sluice.TypeDeliveryDead,
-		id:   fmt.Sprintf("dead-%s-%d-%s%s", d.Subscription, d.Seq, d.Reason, d.Replay), // a repeated letter is told of once
+		id:   strings.TrimSuffix(fmt.Sprintf("dead-%s-%d-%s-%s", d.Subscription, d.Seq, d.Reason, d.Replay), "-"), // a repeated letter is told of once
 		data: dataOf(d),
 	})
 }

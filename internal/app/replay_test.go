@@ -210,7 +210,7 @@ func TestASubscriptionIsMovedToAnotherPlace(t *testing.T) {
 	_, err = api.SeekSubscription(t.Context(), sub.ID, "all")
 	require.NoError(t, err)
 	require.Len(t, hook.Wait(17), 17)
-	for _, bad := range []string{"", "99", "nobody"} {
+	for _, bad := range []string{"", "99", "nobody", "2099-01-01T00:00:00Z"} {
 		_, err = api.SeekSubscription(t.Context(), sub.ID, bad)
 		require.Error(t, err, bad)
 	}

@@ -18,7 +18,7 @@ import (
 
 const kvPrefix, kvStream = "$KV.", "KV_"
 
-const listTimeout = 30 * time.Second
+const listTimeout = 10 * time.Second
 
 // Bucket keeps records of one type, as JSON, by key. Writes are compare-and-set on the
 // record's revision; a revision of 0 stands for "nothing is stored".

@@ -3,6 +3,7 @@ package push_test
 import (
 	"fmt"
 	"strconv"
+	"strconv"
 	"testing"
 	"time"
 
@@ -105,7 +106,7 @@ func TestAResumeAsksBeforeItSends(t *testing.T) {
 		Breaker: sluice.BreakerOpen, ProbeAt: time.Now().Add(time.Hour), Revision: 7,
 	}))
 	for i := range 10 {
-		w.publish(t, sluice.Path(fmt.Sprint("/a/", i)), fmt.Sprint(i))
+		w.publish(t, sluice.Path(fmt.Sprint("/a/", i)), strconv.Itoa(i))
 	}
 	proc := w.start(t)
 	defer func() { proc.stop() }()

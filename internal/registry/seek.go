@@ -60,6 +60,9 @@ func (r *Registry) place(ctx context.Context, namespace, to string) (sluice.Star
 		e, err := r.needs.Logs.EventByID(ctx, namespace, to)
 		return sluice.StartAt{Kind: sluice.StartSeq, Seq: e.Seq}, err
 	}
+	if at.Kind == sluice.StartTime && at.Time.After(r.needs.Now()) {
+		return at, sluice.Errorf(sluice.InvalidRequest, "%s is yet to come; \"new\" stands for what comes", to)
+	}
 	if at.Kind == sluice.StartSeq && at.Seq > last+1 {
 		return at, sluice.Errorf(sluice.InvalidRequest, "the log ends at %d; \"new\" stands for what comes", last).With("current_seq", last)
 	}
