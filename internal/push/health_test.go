@@ -3,7 +3,6 @@ package push_test
 import (
 	"fmt"
 	"strconv"
-	"strconv"
 	"testing"
 	"time"
 
