@@ -5,8 +5,6 @@ import (
 	"encoding/base64"
 	"encoding/json"
 	"fmt"
-	"slices"
-	"strings"
 	"time"
 
 	"github.com/nats-io/nats.go"
@@ -154,7 +152,7 @@ func (r *reader) enter(msgs []*nats.Msg) (all bool, err error) {
 }
 
 func (r *reader) wants(e *sluice.Event) bool {
-	return (r.filter.Exact || r.q.Pattern.Match(e.Path)) && hasType(r.q.Types, e.Type) && (r.wanted == nil || r.wanted(e))
+	return (r.filter.Exact || r.q.Pattern.Match(e.Path)) && (len(r.q.Types) == 0 || sluice.MatchType(r.q.Types, e.Type)) && (r.wanted == nil || r.wanted(e))
 }
 
 func (r *reader) page() EventPage {
@@ -163,13 +161,6 @@ func (r *reader) page() EventPage {
 		page.NextCursor = r.after
 	}
 	return page
-}
-
-func hasType(types []string, t string) bool {
-	return len(types) == 0 || slices.ContainsFunc(types, func(want string) bool {
-		prefix, ok := strings.CutSuffix(want, "*")
-		return want == t || ok && strings.HasSuffix(prefix, ".") && strings.HasPrefix(t, prefix)
-	})
 }
 
 // NextEvent returns the next events, limit at most, whose subjects match the filter subject,

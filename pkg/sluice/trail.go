@@ -1,8 +1,6 @@
 package sluice
 
 import (
-	"slices"
-	"strings"
 	"time"
 )
 
@@ -25,15 +23,7 @@ func (q *HistoryQuery) Wants(id string, seq uint64, path Path, kind string, at t
 	return (q.EventID == "" || id == q.EventID) && (q.Seq == 0 || seq == q.Seq) && seq > q.After &&
 		!at.Before(q.Since) && (q.Until.IsZero() || !at.After(q.Until)) &&
 		(q.Pattern == "" || q.Pattern == "/**" || path != "" && q.Pattern.Match(path)) &&
-		anyType(q.Types, kind)
-}
-
-// anyType reports whether a type is one of some, or there are none.
-func anyType(types []string, kind string) bool {
-	return len(types) == 0 || slices.ContainsFunc(types, func(want string) bool {
-		prefix, ok := strings.CutSuffix(want, "*")
-		return want == kind || ok && strings.HasSuffix(prefix, ".") && strings.HasPrefix(kind, prefix)
-	})
+		(len(q.Types) == 0 || MatchType(q.Types, kind))
 }
 
 // Placed is a record with its place in its stream.
@@ -75,4 +65,4 @@ type WindowPage struct {
 }
 
 // HasType reports whether the query chooses events of the type.
-func (q *WindowQuery) HasType(kind string) bool { return anyType(q.Types, kind) }
+func (q *WindowQuery) HasType(kind string) bool { return len(q.Types) == 0 || MatchType(q.Types, kind) }

@@ -5,13 +5,11 @@ import (
 	"strings"
 )
 
-// MatchType reports whether an event's type is one of the patterns: exact, or a prefix that
-// ends in ".*".
+// MatchType reports whether an event's type is one of the patterns: exact, "*" for all, or a
+// prefix that ends in ".*", which stands for one character or more.
 func MatchType(patterns []string, eventType string) bool {
 	return slices.ContainsFunc(patterns, func(p string) bool {
-		if prefix, ok := strings.CutSuffix(p, "*"); ok {
-			return len(eventType) > len(prefix) && strings.HasPrefix(eventType, prefix)
-		}
-		return p == eventType
+		prefix, ok := strings.CutSuffix(p, "*")
+		return p == eventType || ok && (prefix == "" || strings.HasSuffix(prefix, ".")) && len(eventType) > len(prefix) && strings.HasPrefix(eventType, prefix)
 	})
 }
