@@ -45,6 +45,7 @@ type Server struct {
 
 	tb   testing.TB
 	done chan struct{}
+	raws sync.WaitGroup // answers that have taken over their connection
 
 	mu       sync.Mutex
 	requests []Request
@@ -71,6 +72,7 @@ func New(tb testing.TB, answer func(r Request) Answer) *Server {
 		close(s.done)
 		server.CloseClientConnections()
 		server.Close()
+		s.raws.Wait()
 	})
 	return s
 }
@@ -148,6 +150,8 @@ func (s *Server) give(w http.ResponseWriter, r *http.Request, a Answer) {
 
 // raw gives the connection away, until it is done with or the test ends.
 func (s *Server) raw(w http.ResponseWriter, answer func(net.Conn)) {
+	s.raws.Add(1) // the server itself waits no longer for a connection that was taken over
+	defer s.raws.Done()
 	conn, _, err := http.NewResponseController(w).Hijack()
 	if err != nil {
 		return
