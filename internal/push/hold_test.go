@@ -317,7 +317,7 @@ func TestWhateverIsHeldEveryEventArrivesOrIsGivenUpOnPurpose(t *testing.T) { // 
 		require.Eventually(rt, func() bool {
 			w.operateAll(rt, func(sluice.Parked) sluice.ReplayKind { return sluice.ReplayRetry })
 			return w.endpoint.delivered()+len(w.undelivered(rt)) == w.total
-		}, 30*time.Second, 20*time.Millisecond, "each is delivered or given up")
+		}, 3*deadHandsBack, 20*time.Millisecond, "each is delivered or given up")
 		w.unpark(rt)
 		proc.stop()
 		for _, d := range w.letters(rt) {
@@ -326,6 +326,10 @@ func TestWhateverIsHeldEveryEventArrivesOrIsGivenUpOnPurpose(t *testing.T) { // 
 		w.keptOrder(rt)
 	})
 }
+
+// deadHandsBack is the consumers' ack wait: what NATS handed to a process in the moment of its
+// death comes again after that, if nothing that follows shows that it is missing.
+const deadHandsBack = 30 * time.Second
 
 // keptOrder looks at the first attempts of each path.
 func (w *world) keptOrder(t require.TestingT) {
