@@ -10,9 +10,9 @@ import (
 	"github.com/sluice-io/sluice/pkg/sluice"
 )
 
-// firstSpan is how many sequences of a stream are looked at first; every further look back is
-// four times as wide.
-const firstSpan = 2000
+// How many sequences of a stream are looked at first; every further look back is four times as
+// wide, up to a bound: what is looked at is held.
+const firstSpan, widestSpan = 2000, 32_000
 
 // backwards reads a subject's records from a place on towards the beginning.
 type backwards[T any] struct {
@@ -37,7 +37,7 @@ func (b *backwards[T]) read(ctx context.Context) ([]sluice.Placed[T], uint64, er
 		end = min(end, b.before)
 	}
 	var found []sluice.Placed[T] // newest first
-	for span := uint64(firstSpan); end > state.FirstSeq && len(found) <= b.limit; span *= 4 {
+	for span := uint64(firstSpan); end > state.FirstSeq && len(found) <= b.limit; span = min(4*span, widestSpan) {
 		begin := max(state.FirstSeq, end-min(end, span))
 		part, older, err := b.between(ctx, begin, end)
 		if err != nil {

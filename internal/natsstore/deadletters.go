@@ -6,7 +6,6 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
-	"slices"
 	"strconv"
 	"time"
 
@@ -15,13 +14,6 @@ import (
 
 	"github.com/sluice-io/sluice/pkg/sluice"
 	"github.com/sluice-io/sluice/streams"
-)
-
-// How many sequences of the dead letters are looked at first; every further look back is four times
-// as wide, up to a limit: letters hold their events.
-const (
-	firstLetterSpan = 500
-	maxLetterSpan   = 8000
 )
 
 // Headers of a dead letter's message, so that letters can be counted without their events.
@@ -95,60 +87,22 @@ func (q *DeadLetterQuery) wants(d *sluice.DeadLetter) bool {
 }
 
 // ListDeadLetters returns the subscription's dead letters, newest first, their events without data,
-// and the cursor of the next page, 0 at the end. The stream is read backwards in widening spans.
+// and the cursor of the next page, 0 at the end.
 func (s *Store) ListDeadLetters(ctx context.Context, sub *sluice.Subscription, q DeadLetterQuery) ([]sluice.BuriedLetter, uint64, error) {
-	first, last, err := s.deadLetterBounds(ctx)
-	if err != nil {
-		return nil, 0, err
-	}
-	end := last + 1
-	if q.Before > 0 {
-		end = min(end, q.Before)
-	}
-	var found []sluice.BuriedLetter // ascending
-	for span := uint64(firstLetterSpan); end > first && len(found) <= q.Limit; span = min(4*span, maxLetterSpan) {
-		begin := max(first, end-min(end, span))
-		part, older, err := s.lettersBetween(ctx, sub, &q, begin, end)
-		if err != nil {
-			return nil, 0, err
+	placed, next, err := s.letters(ctx, sub, sluice.HistoryQuery{Since: q.Since, Before: q.Before, Limit: q.Limit}, func(d *sluice.DeadLetter) bool {
+		if d.Event != nil {
+			d.Event.Data = nil
 		}
-		found = append(part, found...)
-		end = begin
-		if older {
-			break
-		}
-	}
-	var next uint64
-	if len(found) > q.Limit {
-		found = found[len(found)-q.Limit:]
-		next = found[0].LetterSeq
-	}
-	slices.Reverse(found)
-	for i := range found {
-		if err := s.complete(ctx, &found[i]); err != nil {
-			return nil, 0, err
-		}
-	}
-	return found, next, nil
-}
-
-// lettersBetween returns the letters with begin ≤ place < end, ascending, and whether some of the
-// span are older than the query wants.
-func (s *Store) lettersBetween(ctx context.Context, sub *sluice.Subscription, q *DeadLetterQuery, begin, end uint64) (found []sluice.BuriedLetter, older bool, err error) {
-	err = s.scanLetters(ctx, sub, begin, func(d sluice.BuriedLetter) bool {
-		if d.LetterSeq >= end {
-			return false
-		}
-		older = older || d.At.Before(q.Since)
-		if q.wants(&d.DeadLetter) {
-			if d.Event != nil {
-				d.Event.Data = nil
-			}
-			found = append(found, d)
-		}
-		return true
+		return q.wants(d)
 	})
-	return found, older, err
+	found := make([]sluice.BuriedLetter, len(placed))
+	for i, p := range placed {
+		found[i] = sluice.BuriedLetter{DeadLetter: p.Value, LetterSeq: p.Place}
+		if err == nil {
+			err = s.complete(ctx, &found[i])
+		}
+	}
+	return found, next, err
 }
 
 // DeadLetters returns up to limit of the subscription's dead letters whose place lies between two,
