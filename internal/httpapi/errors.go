@@ -22,7 +22,7 @@ func status(code sluice.Code) int {
 		return http.StatusBadRequest
 	case sluice.Unauthenticated:
 		return http.StatusUnauthorized
-	case sluice.Forbidden:
+	case sluice.Forbidden, sluice.CapabilityRequired:
 		return http.StatusForbidden
 	case sluice.NotFound, sluice.SubscriptionMissing:
 		return http.StatusNotFound

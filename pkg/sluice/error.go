@@ -13,6 +13,7 @@ const (
 	InvalidRequest      Code = "invalid_request"
 	Unauthenticated     Code = "unauthenticated"
 	Forbidden           Code = "forbidden"
+	CapabilityRequired  Code = "capability_required"
 	NotFound            Code = "not_found"
 	SubscriptionMissing Code = "subscription_not_found"
 	Conflict            Code = "conflict"

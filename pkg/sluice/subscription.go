@@ -43,6 +43,7 @@ type Subscription struct {
 	Revision      uint64     `json:"revision"`
 	CreatedAt     time.Time  `json:"created_at"`
 	CreatedBy     string     `json:"created_by"`
+	Grant         string     `json:"grant,omitempty"` // under which it was made and without which it ends; "": root made it
 	UpdatedAt     time.Time  `json:"updated_at"`
 	SoughtAt      *time.Time `json:"sought_at,omitempty"` // when it was moved to another place of the log
 	CancelledAt   *time.Time `json:"cancelled_at,omitempty"`

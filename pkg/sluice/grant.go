@@ -1,0 +1,246 @@
+package sluice
+
+import (
+	"fmt"
+	"slices"
+	"strings"
+	"time"
+)
+
+// Verb is what a grant allows.
+type Verb string
+
+// The verbs. Admin includes the others.
+const (
+	VerbRead      Verb = "read"
+	VerbPublish   Verb = "publish"
+	VerbSubscribe Verb = "subscribe"
+	VerbMirror    Verb = "mirror"
+	VerbAdmin     Verb = "admin"
+)
+
+// Verbs returns all verbs.
+func Verbs() []Verb { return []Verb{VerbRead, VerbPublish, VerbSubscribe, VerbMirror, VerbAdmin} }
+
+// Object is what a grant is about: "*", everything; "scope:<ns>", a namespace; "path:<ns>/<pattern>",
+// some of its paths. The zero Object is everything.
+type Object struct {
+	Namespace string  // "": everything
+	Pattern   Pattern // "": the whole namespace, the server's own paths included
+}
+
+// ParseObject returns the object that s names. Code InvalidRequest.
+func ParseObject(s string) (Object, error) {
+	if s == "*" {
+		return Object{}, nil
+	}
+	kind, rest, _ := strings.Cut(s, ":")
+	o := Object{Namespace: rest}
+	switch kind {
+	case "scope":
+	case "path":
+		ns, pattern, _ := strings.Cut(rest, "/")
+		o.Namespace = ns
+		var err error
+		if o.Pattern, err = ParsePattern("/" + pattern); err != nil {
+			return Object{}, err
+		}
+	default:
+		return Object{}, Errorf(InvalidRequest, "object %q: write scope:<namespace>, path:<namespace>/<pattern> or *", clip(s)).With("field", "object")
+	}
+	return o, CheckNamespaceName(o.Namespace)
+}
+
+// String returns the object as ParseObject reads it.
+func (o Object) String() string {
+	switch {
+	case o.Namespace == "":
+		return "*"
+	case o.Pattern == "":
+		return "scope:" + o.Namespace
+	}
+	return "path:" + o.Namespace + string(o.Pattern)
+}
+
+// MarshalText returns String.
+func (o Object) MarshalText() ([]byte, error) { return []byte(o.String()), nil }
+
+// UnmarshalText is ParseObject.
+func (o *Object) UnmarshalText(text []byte) (err error) {
+	*o, err = ParseObject(string(text))
+	return err
+}
+
+// Has reports whether a path of a namespace is part of the object.
+func (o Object) Has(namespace string, path Path) bool {
+	return o.Namespace == "" || o.Namespace == namespace && (o.Pattern == "" || o.Pattern.Match(path))
+}
+
+// Covers reports whether all that is part of p is part of o.
+func (o Object) Covers(p Object) bool {
+	switch {
+	case o.Namespace == "":
+		return true
+	case o.Namespace != p.Namespace:
+		return false
+	case o.Pattern == "":
+		return true
+	}
+	return p.Pattern != "" && o.Pattern.Covers(p.Pattern)
+}
+
+// Touches reports whether something is part of both.
+func (o Object) Touches(p Object) bool {
+	if o.Namespace == "" || p.Namespace == "" {
+		return true
+	}
+	return o.Namespace == p.Namespace && (o.Pattern == "" || p.Pattern == "" || o.Pattern.Overlaps(p.Pattern))
+}
+
+// MaxGrantAge is how long a grant may last from when it is issued or renewed.
+const MaxGrantAge = 90 * 24 * time.Hour
+
+// MaxGrantDepth is how often a grant may be narrowed one after another.
+const MaxGrantDepth = 8
+
+// Grant is what somebody may do, until when: a capability. Its token is not part of it.
+type Grant struct {
+	ID          string     `json:"id"`
+	Principal   Principal  `json:"principal"`
+	Verbs       []Verb     `json:"verbs"`
+	Object      Object     `json:"object"`
+	IssuedBy    Principal  `json:"issued_by"`
+	Parent      string     `json:"parent,omitempty"`       // the grant that it is a part of; "": root issued it
+	OnBehalfOf  Principal  `json:"on_behalf_of,omitempty"` // whose rights bound it too (S4-60)
+	IssuedAt    time.Time  `json:"issued_at"`
+	ExpiresAt   time.Time  `json:"expires_at"`
+	RevokedAt   *time.Time `json:"revoked_at,omitempty"`
+	RevokedBy   Principal  `json:"revoked_by,omitempty"`
+	Description string     `json:"description,omitempty"`
+	Revision    uint64     `json:"revision"`
+}
+
+// Allows reports whether the grant has the verb, or admin.
+func (g *Grant) Allows(v Verb) bool {
+	return slices.Contains(g.Verbs, v) || slices.Contains(g.Verbs, VerbAdmin)
+}
+
+// Check returns an error (InvalidRequest) unless the grant is one that can be issued at a time.
+func (g *Grant) Check(now time.Time) error {
+	if _, err := ParsePrincipal(string(g.Principal)); err != nil {
+		return err
+	}
+	if g.OnBehalfOf != "" {
+		if _, err := ParsePrincipal(string(g.OnBehalfOf)); err != nil {
+			return err
+		}
+	}
+	if err := checkVerbs(g.Verbs); err != nil {
+		return err
+	}
+	switch {
+	case g.ExpiresAt.IsZero():
+		return Errorf(InvalidRequest, "expires_at is missing: a grant lasts %d days at most", MaxGrantAge/(24*time.Hour)).With("field", "expires_at")
+	case !g.ExpiresAt.After(now):
+		return Errorf(InvalidRequest, "expires_at %s is not in the future", g.ExpiresAt.Format(time.RFC3339)).With("field", "expires_at")
+	case g.ExpiresAt.After(now.Add(MaxGrantAge)):
+		return Errorf(InvalidRequest, "expires_at is more than %d days away", MaxGrantAge/(24*time.Hour)).With("field", "expires_at")
+	case len(g.Description) > 1024:
+		return Errorf(InvalidRequest, "description: use up to 1024 bytes").With("field", "description")
+	}
+	return nil
+}
+
+func checkVerbs(verbs []Verb) error {
+	if len(verbs) == 0 {
+		return Errorf(InvalidRequest, "verbs is missing: name some of %s", verbList()).With("field", "verbs")
+	}
+	for i, v := range verbs {
+		if !slices.Contains(Verbs(), v) || slices.Contains(verbs[:i], v) {
+			return Errorf(InvalidRequest, "verb %q: name each of %s once at most", clip(string(v)), verbList()).With("field", "verbs")
+		}
+	}
+	return nil
+}
+
+func verbList() string { return strings.Trim(fmt.Sprint(Verbs()), "[]") }
+
+// Tier is what a principal may do in a namespace that has an access list.
+type Tier uint8
+
+// The tiers, each with all before it. Without one, not even that there is a namespace is known.
+const (
+	TierNone Tier = iota
+	TierExistence
+	TierRead
+	TierWrite
+	TierAdmin
+)
+
+func tierNames() [5]string { return [...]string{"none", "existence", "read", "write", "admin"} }
+
+// String returns the tier's name.
+func (t Tier) String() string { return tierNames()[min(t, TierAdmin)] }
+
+// MarshalText returns the tier's name.
+func (t Tier) MarshalText() ([]byte, error) { return []byte(t.String()), nil }
+
+// UnmarshalText reads a tier's name. Code InvalidRequest.
+func (t *Tier) UnmarshalText(text []byte) error {
+	names := tierNames()
+	i := slices.Index(names[1:], string(text))
+	if i < 0 {
+		return Errorf(InvalidRequest, "tier %q: use one of %s", clip(string(text)), strings.Join(names[1:], ", ")).With("field", "tier")
+	}
+	*t = Tier(i + 1)
+	return nil
+}
+
+// Tier returns the tier that a verb needs.
+func (v Verb) Tier() Tier {
+	switch v {
+	case VerbRead, VerbSubscribe, VerbMirror:
+		return TierRead
+	case VerbPublish:
+		return TierWrite
+	case VerbAdmin:
+	}
+	return TierAdmin
+}
+
+// Access is one line of an access list.
+type Access struct {
+	Tier    Tier    `json:"tier"`
+	Pattern Pattern `json:"pattern"` // "/**" includes the server's own paths if the tier is admin
+}
+
+// ACL is what a principal may do in a namespace.
+type ACL struct {
+	Namespace string    `json:"namespace"`
+	Principal Principal `json:"principal"`
+	Entries   []Access  `json:"entries"`
+	Revision  uint64    `json:"revision"`
+}
+
+// Everything reports whether the line is about a namespace as a whole.
+func (a Access) Everything() bool { return a.Pattern == "/**" }
+
+// Decision is what the gate says about something that is about to leave.
+type Decision uint8
+
+// What the gate can say. The zero Decision keeps the content back.
+const (
+	Undecided Decision = iota // it is not known at the moment: ask again later
+	Pass                      // it may leave
+	Withhold                  // this event is not for them; they do not learn of it
+	Lost                      // they may have nothing of it any more (S0-63)
+)
+
+// Tombstone says that what lay on a path up to a sequence is gone: it never leaves again.
+type Tombstone struct {
+	Namespace string    `json:"namespace"`
+	Path      Path      `json:"path"`
+	UpTo      uint64    `json:"up_to_seq"`
+	By        Principal `json:"by"`
+	At        time.Time `json:"at"`
+}

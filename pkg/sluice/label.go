@@ -1,0 +1,109 @@
+package sluice
+
+import (
+	"slices"
+	"strings"
+)
+
+// Level is how sensitive something is; the zero Level is PUBLIC. In JSON it is its name.
+type Level uint8
+
+// The levels, ascending.
+const (
+	LevelPublic Level = iota
+	LevelInternal
+	LevelConfidential
+	LevelSecret
+	LevelTopSecret
+)
+
+func levelNames() [5]string {
+	return [...]string{"PUBLIC", "INTERNAL", "CONFIDENTIAL", "SECRET", "TOP_SECRET"}
+}
+
+// ParseLevel returns the level of a name. Code InvalidRequest if it is none.
+func ParseLevel(name string) (Level, error) {
+	names := levelNames()
+	i := slices.Index(names[:], name)
+	if i < 0 {
+		return 0, Errorf(InvalidRequest, "level %q: use one of %s", clip(name), strings.Join(names[:], ", ")).With("field", "level")
+	}
+	return Level(i), nil
+}
+
+// String returns the level's name.
+func (l Level) String() string { return levelNames()[min(l, LevelTopSecret)] }
+
+// MarshalText returns the level's name.
+func (l Level) MarshalText() ([]byte, error) { return []byte(l.String()), nil }
+
+// UnmarshalText reads a level's name; nothing is PUBLIC.
+func (l *Level) UnmarshalText(text []byte) (err error) {
+	if len(text) == 0 {
+		*l = LevelPublic
+		return nil
+	}
+	*l, err = ParseLevel(string(text))
+	return err
+}
+
+// Label says how sensitive something is and whom it concerns, or, of a principal, what it is
+// cleared for. The zero Label is PUBLIC and concerns everybody.
+type Label struct {
+	Level        Level    `json:"level"`
+	Compartments []string `json:"compartments"` // ascending, each once
+}
+
+// maxCompartments bounds a label.
+const maxCompartments = 32
+
+// Check returns an error (InvalidRequest) unless the label can be one, and sorts its compartments.
+func (l *Label) Check() error {
+	if len(l.Compartments) > maxCompartments {
+		return Errorf(InvalidRequest, "a label has at most %d compartments", maxCompartments).With("field", "compartments")
+	}
+	for _, c := range l.Compartments {
+		if c == "" || len(c) > 64 || strings.ContainsFunc(c, strangeInName) {
+			return Errorf(InvalidRequest, "compartment %q: use 1 to 64 of A-Z, a-z, 0-9, _ - . @ and +", clip(c)).With("field", "compartments")
+		}
+	}
+	l.Compartments = slices.Clone(l.Compartments)
+	slices.Sort(l.Compartments)
+	l.Compartments = slices.Compact(l.Compartments)
+	return nil
+}
+
+// Dominates reports whether who is cleared for l may see what is labelled m: l's level is no
+// lower, and every compartment of m is one of l's.
+func (l Label) Dominates(m Label) bool {
+	if l.Level < m.Level {
+		return false
+	}
+	for _, c := range m.Compartments {
+		if !slices.Contains(l.Compartments, c) {
+			return false
+		}
+	}
+	return true
+}
+
+// Public reports whether everybody may see what has this label.
+func (l Label) Public() bool { return l.Level == LevelPublic && len(l.Compartments) == 0 }
+
+// AttributeClassification is the CloudEvents extension attribute with which an event raises the label of its
+// namespace: a level, or a level, "/" and compartments divided by commas: "SECRET/finance,legal".
+const AttributeClassification = "dataclassification"
+
+// ParseClassification returns the label of an event's attribute. Code InvalidRequest if it is none.
+func ParseClassification(s string) (Label, error) {
+	name, list, more := strings.Cut(s, "/")
+	level, err := ParseLevel(name)
+	if err != nil {
+		return Label{}, err
+	}
+	l := Label{Level: level}
+	if more {
+		l.Compartments = strings.Split(list, ",")
+	}
+	return l, l.Check()
+}
