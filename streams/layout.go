@@ -165,6 +165,12 @@ func Buckets() []Bucket {
 		MarkerTTL:    time.Minute, // a watcher sees the expiry; a successor has no need of it
 		MaxConsumers: maxConsumers,
 	}, {
+		Name:         Access,
+		Description:  "who may do what: grants, access lists, clearances, labels, tombstones",
+		History:      1,
+		MarkerTTL:    time.Hour, // replicas' presences expire
+		MaxConsumers: maxConsumers,
+	}, {
 		Name:         Keys,
 		Description:  "the server's signing keys, by key id",
 		History:      1,

@@ -34,6 +34,7 @@ const (
 	Replays       = "replays"       // key: ReplayKey
 	Leases        = "leases"        // key: what is leased; expires unless renewed
 	Keys          = "keys"          // key: key id; the server's signing keys
+	Access        = "access"        // key: GrantKey and those that follow it; who may do what
 )
 
 // EventsStream returns the name of a namespace's stream.
@@ -178,3 +179,31 @@ func HealthKey(subscription string) string { return "=health." + subscription }
 func IsEventLane(subscription, key string) bool {
 	return strings.HasPrefix(key, subscription+".e.")
 }
+
+// GrantKey returns the key of a grant.
+func GrantKey(id string) string { return "grant." + id }
+
+// ACLKey returns the key of what a principal may do in a namespace; without a principal, of the
+// list's head.
+func ACLKey(namespace string, principal sluice.Principal) string {
+	if principal == "" {
+		return "acl." + namespace
+	}
+	return encode("acl."+namespace, []string{string(principal)}, keyable)
+}
+
+// ProfileKey returns the key of what is known of a principal.
+func ProfileKey(principal sluice.Principal) string {
+	return encode("principal", []string{string(principal)}, keyable)
+}
+
+// LabelKey returns the key of a namespace's label.
+func LabelKey(namespace string) string { return "label." + namespace }
+
+// TombstoneKey returns the key of the tombstone of a path.
+func TombstoneKey(namespace string, path sluice.Path) string {
+	return encode("tombstone."+namespace, path.Segments(), keyable)
+}
+
+// PresenceKey returns the key under which a replica says that it is there.
+func PresenceKey(replica string) string { return encode("replica", []string{replica}, keyable) }

@@ -60,6 +60,9 @@ func (l *Ledger) Intend(ctx context.Context, before *Intent, c Change) (*Intent,
 		before.Fail(ctx, sluice.Errorf(sluice.Conflict, "it was changed meanwhile"))
 	}
 	e.RequestID = sluice.RequestID(ctx)
+	if by := sluice.CallerFrom(ctx); string(by.Principal) == c.Actor {
+		e.Grant = by.Grant
+	}
 	if err := l.append(ctx, &e); err != nil {
 		return nil, fmt.Errorf("%w: %w", sluice.Errorf(sluice.Unavailable,
 			"the ledger cannot be written, so nothing was changed; the operator has to look at the stream LEDGER"), err)

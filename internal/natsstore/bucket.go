@@ -98,6 +98,21 @@ func (b Bucket[T]) Put(ctx context.Context, key string, value T, revision uint64
 	return 0, b.failed(ctx, "put", key, err)
 }
 
+// PutFor stores the record, whatever was there, and returns its revision. It is gone after a
+// time unless it is stored again; the bucket has to have a MarkerTTL.
+func (b Bucket[T]) PutFor(ctx context.Context, key string, value T, ttl time.Duration) (uint64, error) {
+	data, err := json.Marshal(value)
+	if err != nil {
+		return 0, b.failed(ctx, "encode", key, err)
+	}
+	msg := &nats.Msg{Subject: kvPrefix + b.name + "." + key, Data: data}
+	ack, err := b.store.js.PublishMsg(ctx, msg, jetstream.WithMsgTTL(ttl))
+	if err != nil {
+		return 0, b.failed(ctx, "put", key, err)
+	}
+	return ack.Sequence, nil
+}
+
 // Delete removes the record. Code Conflict unless the stored revision is the given one; with
 // revision 0 it is removed whatever it is.
 func (b Bucket[T]) Delete(ctx context.Context, key string, revision uint64) error {

@@ -219,7 +219,6 @@ type ACL struct {
 	Namespace string    `json:"namespace"`
 	Principal Principal `json:"principal"`
 	Entries   []Access  `json:"entries"`
-	Revision  uint64    `json:"revision"`
 }
 
 // Everything reports whether the line is about a namespace as a whole.
@@ -244,3 +243,6 @@ type Tombstone struct {
 	By        Principal `json:"by"`
 	At        time.Time `json:"at"`
 }
+
+// ReasonAccessRevoked is why a subscription is cancelled whose owner may have nothing of it any more (S0-64).
+const ReasonAccessRevoked = "access_revoked"

@@ -28,6 +28,15 @@ const (
 	ActionDeadLetterDiscard   = "dead_letter.discard"
 	ActionDeliveryRetry       = "delivery.retry"   // of the head of a held lane
 	ActionDeliveryDiscard     = "delivery.discard" // the same
+	ActionGrantIssue          = "grant.issue"
+	ActionGrantRenew          = "grant.renew"
+	ActionGrantRevoke         = "grant.revoke"
+	ActionACLPut              = "acl.put"
+	ActionACLDelete           = "acl.delete"
+	ActionPrincipalPut        = "principal.put"
+	ActionPrincipalDelete     = "principal.delete"
+	ActionLabelPut            = "label.put"
+	ActionTombstonePut        = "tombstone.put"
 )
 
 // LedgerOutcome is how a change ended.
@@ -46,6 +55,7 @@ type LedgerEntry struct {
 	Seq       uint64          `json:"seq"` // its place in the ledger
 	At        time.Time       `json:"at"`
 	Actor     string          `json:"actor"`
+	Grant     string          `json:"grant,omitempty"` // under which it was done; "" of root and the server itself
 	Action    string          `json:"action"`
 	Namespace string          `json:"namespace,omitempty"`
 	Resource  string          `json:"resource"`      // id or name; the action says of what kind

@@ -94,5 +94,4 @@ type Profile struct {
 	Principal   Principal `json:"principal"`
 	Clearance   Label     `json:"clearance"`
 	Description string    `json:"description,omitempty"`
-	Revision    uint64    `json:"revision"`
 }

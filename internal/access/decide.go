@@ -1,0 +1,184 @@
+package access
+
+import (
+	"time"
+
+	"github.com/sluice-io/sluice/pkg/sluice"
+)
+
+// Target is what somebody wants to do something with: one path of a namespace, all paths that
+// a pattern matches, or, without either, the namespace as a whole. The zero Target is the server.
+type Target struct {
+	Namespace string
+	Path      sluice.Path
+	Pattern   sluice.Pattern
+}
+
+// answer is how far somebody comes with a wish.
+type answer uint8
+
+const (
+	unknown   answer = iota // it cannot be said at the moment
+	concealed               // they may not know that the namespace exists
+	incapable               // their grant does not have it
+	refused                 // the access list or the label says no
+	granting                // they may
+)
+
+// Require returns an error unless the caller may do something with a target: NotFound if it may
+// not even know of the namespace (C14), CapabilityRequired if its grant is for something
+// else (S0-54), Forbidden if the access list or a label is against it, Unavailable if it is not known.
+func (x *Index) Require(c sluice.Caller, v sluice.Verb, t Target, now time.Time) error {
+	x.mu.RLock()
+	a := x.ask(c, v, t, now)
+	x.mu.RUnlock()
+	switch a {
+	case granting:
+		return nil
+	case concealed:
+		return Concealed()
+	case incapable:
+		return sluice.Errorf(sluice.CapabilityRequired, "this needs a grant with the verb %s for %s", v, t).With("verb", string(v)).With("object", t.String())
+	case refused:
+		return sluice.Errorf(sluice.Forbidden, "your grant has the verb %s, but the access list or the label of %s does not let you use it there", v, t.Namespace)
+	case unknown:
+	}
+	return sluice.Errorf(sluice.Unavailable, "who may do what is not known at the moment; try again")
+}
+
+// Concealed returns the error of what a caller may not know of: the same whether there is such a thing or not.
+func Concealed() error {
+	return sluice.Errorf(sluice.NotFound, "there is no such thing, or you may not know of it")
+}
+
+// String returns the target as an object is written.
+func (t Target) String() string {
+	if t.Path != "" {
+		return "path:" + t.Namespace + string(t.Path)
+	}
+	return t.object().String()
+}
+
+func (t Target) object() sluice.Object {
+	return sluice.Object{Namespace: t.Namespace, Pattern: t.Pattern}
+}
+
+// ask answers under the read lock.
+func (x *Index) ask(c sluice.Caller, v sluice.Verb, t Target, now time.Time) answer {
+	switch {
+	case c.Unbounded():
+		return granting
+	case !x.knows(now):
+		return unknown
+	}
+	if t.Namespace != "" {
+		if a := x.sees(c.Grant, t.Namespace, now); a != granting {
+			return a
+		}
+	}
+	if t.reserved() { // what the server itself writes is for admins (S4-33)
+		v = sluice.VerbAdmin
+	}
+	if a := x.capable(c.Grant, v, t, now); a != granting || t.Namespace == "" {
+		return a
+	}
+	return x.listed(c.Grant, v.Tier(), t, now)
+}
+
+// each asks a grant and all that it is a part of, as long as the answer is yes.
+func (x *Index) each(grant string, now time.Time, f func(*granted) answer) answer {
+	for range sluice.MaxGrantDepth + 1 {
+		g := x.grants[grant]
+		switch {
+		case g == nil:
+			return unknown // it was made a moment ago
+		case g.RevokedAt != nil || !now.Before(g.ExpiresAt):
+			return incapable
+		}
+		if a := f(g); a != granting || g.Parent == "" {
+			return a
+		}
+		grant = g.Parent
+	}
+	return incapable
+}
+
+// capable says whether every grant of the chain has the verb for the target.
+func (x *Index) capable(grant string, v sluice.Verb, t Target, now time.Time) answer {
+	return x.each(grant, now, func(g *granted) answer {
+		if !g.verbs.has(v) || !t.within(g.Object) {
+			return incapable
+		}
+		return granting
+	})
+}
+
+// sees says whether the namespace is one that everybody in the chain may know of.
+func (x *Index) sees(grant, namespace string, now time.Time) answer {
+	l, label := x.lists[namespace], x.labels[namespace]
+	return x.each(grant, now, func(g *granted) answer {
+		if g.Object.Namespace != "" && g.Object.Namespace != namespace ||
+			!x.clears(g, label) || !l.knows(g.Principal) || g.OnBehalfOf != "" && !l.knows(g.OnBehalfOf) {
+			return concealed
+		}
+		return granting
+	})
+}
+
+// listed says whether the access list gives everybody in the chain the tier.
+func (x *Index) listed(grant string, need sluice.Tier, t Target, now time.Time) answer {
+	l := x.lists[t.Namespace]
+	return x.each(grant, now, func(g *granted) answer {
+		if l.gives(g.Principal, need, t) && (g.OnBehalfOf == "" || l.gives(g.OnBehalfOf, need, t)) {
+			return granting
+		}
+		return refused
+	})
+}
+
+// clears reports whether everybody for whom a grant speaks is cleared for a label.
+func (x *Index) clears(g *granted, label sluice.Label) bool {
+	return label.Public() || x.clearances[g.Principal].Dominates(label) &&
+		(g.OnBehalfOf == "" || x.clearances[g.OnBehalfOf].Dominates(label))
+}
+
+// open reports whether grants alone decide.
+func (l *list) open() bool { return l == nil || !l.closed }
+
+// knows reports whether a principal may know of the namespace.
+func (l *list) knows(p sluice.Principal) bool { return l.open() || len(l.of[p]) > 0 }
+
+// gives reports whether the list gives a principal at least the tier for the whole target.
+func (l *list) gives(p sluice.Principal, need sluice.Tier, t Target) bool {
+	if l.open() {
+		return true
+	}
+	for i := range l.of[p] {
+		if e := &l.of[p][i]; e.Tier >= need && t.under(e) {
+			return true
+		}
+	}
+	return false
+}
+
+// reserved reports whether the target is of the server's own paths.
+func (t Target) reserved() bool { return t.Path.Reserved() || sluice.Path(t.Pattern).Reserved() }
+
+// within reports whether the target is part of an object.
+func (t Target) within(o sluice.Object) bool {
+	if t.Path != "" {
+		return o.Has(t.Namespace, t.Path)
+	}
+	return o.Covers(t.object())
+}
+
+// under reports whether a line of an access list is about all of the target.
+func (t Target) under(e *sluice.Access) bool {
+	switch {
+	case e.Everything():
+		return !t.reserved() || e.Tier == sluice.TierAdmin
+	case t.Path != "":
+		return e.Pattern.Match(t.Path)
+	}
+	return t.Pattern != "" && e.Pattern.Covers(t.Pattern)
+}

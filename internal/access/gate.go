@@ -1,0 +1,115 @@
+package access
+
+import (
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/sluice-io/sluice/pkg/sluice"
+)
+
+// Decide is the gate: it says whether an event may leave for a subscription now (S0-57…64). In this order, the
+// grant under which the subscription was made is neither revoked nor expired; the access list
+// and the label of the namespace let its principal have what lies on the event's path; the label
+// of the event does; it is not tombstoned. Subscriptions of root pass all but the last.
+func (x *Index) Decide(sub *sluice.Subscription, ev *sluice.Event, now time.Time) sluice.Decision {
+	return x.Shows(OwnerOf(sub), sluice.VerbSubscribe, ev, now)
+}
+
+// OwnerOf returns for whom a subscription is.
+func OwnerOf(sub *sluice.Subscription) sluice.Caller {
+	return sluice.Caller{Principal: sluice.Principal(sub.CreatedBy), Grant: sub.Grant}
+}
+
+// Shows says whether a caller may see an event.
+func (x *Index) Shows(c sluice.Caller, v sluice.Verb, ev *sluice.Event, now time.Time) sluice.Decision {
+	x.mu.RLock()
+	defer x.mu.RUnlock()
+	if !x.knows(now) {
+		return sluice.Undecided
+	}
+	if !c.Unbounded() {
+		if a := x.ask(c, v, Target{Namespace: ev.Namespace, Path: ev.Path}, now); a != granting {
+			return decision(a)
+		}
+		if raised := ev.Extensions[sluice.AttributeClassification]; raised != "" && !x.cleared(c.Grant, raised, now) {
+			return sluice.Withhold
+		}
+	}
+	if x.tombstones[ev.Namespace][ev.Path] >= ev.Seq && ev.Seq > 0 {
+		return sluice.Withhold
+	}
+	return sluice.Pass
+}
+
+// Holds says whether a subscription's owner may still have anything of what it asks for.
+func (x *Index) Holds(sub *sluice.Subscription, now time.Time) sluice.Decision {
+	c := OwnerOf(sub)
+	x.mu.RLock()
+	defer x.mu.RUnlock()
+	switch {
+	case !x.knows(now):
+		return sluice.Undecided
+	case c.Unbounded():
+		return sluice.Pass
+	}
+	if a := x.sees(c.Grant, sub.Namespace, now); a != granting {
+		return decision(a)
+	}
+	l := x.lists[sub.Namespace]
+	wants := sluice.Object{Namespace: sub.Namespace, Pattern: sub.Pattern}
+	return decision(x.each(c.Grant, now, func(g *granted) answer {
+		if !g.verbs.has(sluice.VerbSubscribe) || !g.Object.Touches(wants) {
+			return incapable
+		}
+		if l.someOf(g.Principal, sub.Pattern) && (g.OnBehalfOf == "" || l.someOf(g.OnBehalfOf, sub.Pattern)) {
+			return granting
+		}
+		return refused
+	}))
+}
+
+// someOf reports whether the list lets a principal read some path that the pattern matches.
+func (l *list) someOf(p sluice.Principal, pattern sluice.Pattern) bool {
+	return l.open() || slices.ContainsFunc(l.of[p], func(e sluice.Access) bool {
+		return e.Tier >= sluice.TierRead && (e.Everything() || e.Pattern.Overlaps(pattern))
+	})
+}
+
+// decision returns what an answer means for a subscription that was allowed once.
+func decision(a answer) sluice.Decision {
+	switch a {
+	case granting:
+		return sluice.Pass
+	case unknown:
+		return sluice.Undecided
+	case concealed, incapable, refused:
+	}
+	return sluice.Lost
+}
+
+// cleared reports whether everybody in the chain is cleared for the label that an event names. A label
+// that cannot be read is one that nobody is cleared for.
+func (x *Index) cleared(grant, label string, now time.Time) bool {
+	return x.each(grant, now, func(g *granted) answer {
+		if dominates(x.clearances[g.Principal], label) && (g.OnBehalfOf == "" || dominates(x.clearances[g.OnBehalfOf], label)) {
+			return granting
+		}
+		return refused
+	}) == granting
+}
+
+// dominates is Label.Dominates for a label as ParseClassification reads it.
+func dominates(clearance sluice.Label, label string) bool {
+	name, compartments, more := strings.Cut(label, "/")
+	level, err := sluice.ParseLevel(name)
+	if err != nil || clearance.Level < level {
+		return false
+	}
+	for c := range strings.SplitSeq(compartments, ",") {
+		if more && !slices.Contains(clearance.Compartments, c) {
+			return false
+		}
+	}
+	return true
+}

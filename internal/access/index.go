@@ -1,0 +1,231 @@
+package access
+
+import (
+	"math"
+	"sync"
+	"time"
+
+	"github.com/sluice-io/sluice/pkg/sluice"
+)
+
+// Index is what is known of access, as of a revision. Its methods may be called at once.
+type Index struct {
+	mu         sync.RWMutex
+	records    map[string]Record // by key, to know what goes with it
+	grants     map[string]*granted
+	lists      map[string]*list // by namespace
+	clearances map[sluice.Principal]sluice.Label
+	labels     map[string]sluice.Label           // of namespaces
+	tombstones map[string]map[sluice.Path]uint64 // by namespace: up to which sequence
+	replicas   map[string]uint64                 // up to which revision each acts on what is stored
+	applied    uint64
+	caughtUp   bool
+	changed    chan struct{} // closed at the next change
+	until      time.Time     // when it must not decide any more, unless always
+	always     bool          // it may decide whenever it has caught up
+}
+
+// granted is a grant as it is asked for: without allocation.
+type granted struct {
+	Granted
+
+	verbs verbs
+}
+
+// verbs is a set of verbs, admin with all it includes.
+type verbs uint8
+
+// list is a namespace's access list.
+type list struct {
+	closed bool
+	of     map[sluice.Principal][]sluice.Access
+}
+
+// NewIndex returns an index that decides nothing before it has caught up.
+func NewIndex() *Index {
+	return &Index{
+		records: map[string]Record{}, grants: map[string]*granted{}, lists: map[string]*list{},
+		clearances: map[sluice.Principal]sluice.Label{}, labels: map[string]sluice.Label{},
+		tombstones: map[string]map[sluice.Path]uint64{}, replicas: map[string]uint64{}, changed: make(chan struct{}), always: true,
+	}
+}
+
+// Set takes a record as it is stored.
+func (x *Index) Set(key string, r Record, revision uint64) {
+	x.mu.Lock()
+	defer x.mu.Unlock()
+	x.drop(key)
+	x.records[key] = r
+	x.enter(r, revision)
+	x.note(revision)
+}
+
+// Remove takes that a record is gone.
+func (x *Index) Remove(key string, revision uint64) {
+	x.mu.Lock()
+	defer x.mu.Unlock()
+	x.drop(key)
+	x.note(revision)
+}
+
+// CaughtUp takes that everything which was stored has been told.
+func (x *Index) CaughtUp() {
+	x.mu.Lock()
+	defer x.mu.Unlock()
+	x.caughtUp = true
+	x.note(0)
+}
+
+func (x *Index) note(revision uint64) {
+	x.applied = max(x.applied, revision)
+	close(x.changed)
+	x.changed = make(chan struct{})
+}
+
+// Applied returns the revision that the index has come to, and what is closed when that changes.
+func (x *Index) Applied() (revision uint64, changed <-chan struct{}) {
+	x.mu.RLock()
+	defer x.mu.RUnlock()
+	return x.applied, x.changed
+}
+
+// Settled returns the revision up to which every replica acts on what is stored.
+func (x *Index) Settled() uint64 {
+	x.mu.RLock()
+	defer x.mu.RUnlock()
+	least := uint64(math.MaxUint64)
+	for _, settled := range x.replicas {
+		least = min(least, settled)
+	}
+	return least
+}
+
+// Until says until when the index may decide: a replica that cannot know of revocations must not.
+func (x *Index) Until(t time.Time) {
+	x.mu.Lock()
+	defer x.mu.Unlock()
+	x.always, x.until = false, t
+	x.note(0)
+}
+
+// knows reports whether the index may decide. The caller holds the lock.
+func (x *Index) knows(now time.Time) bool { return x.caughtUp && (x.always || now.Before(x.until)) }
+
+func (x *Index) drop(key string) {
+	r, ok := x.records[key]
+	if !ok {
+		return
+	}
+	delete(x.records, key)
+	switch {
+	case r.Grant != nil:
+		delete(x.grants, r.Grant.ID)
+	case r.ACL != nil:
+		delete(x.list(r.ACL.Namespace).of, r.ACL.Principal)
+	case r.Admins != nil:
+		x.list(r.Admins.Namespace).closed = false
+	case r.Profile != nil:
+		delete(x.clearances, r.Profile.Principal)
+	case r.Label != nil:
+		delete(x.labels, r.Label.Namespace)
+	case r.Tombstone != nil:
+		delete(x.tombstones[r.Tombstone.Namespace], r.Tombstone.Path)
+	case r.Replica != nil:
+		delete(x.replicas, r.Replica.ID)
+	}
+}
+
+func (x *Index) enter(r Record, revision uint64) {
+	switch {
+	case r.Grant != nil:
+		g := &granted{Granted: *r.Grant, verbs: setOf(r.Grant.Verbs)}
+		g.Revision = revision
+		x.grants[g.ID] = g
+	case r.ACL != nil && len(r.ACL.Entries) > 0:
+		x.list(r.ACL.Namespace).of[r.ACL.Principal] = r.ACL.Entries
+	case r.Admins != nil:
+		x.list(r.Admins.Namespace).closed = r.Admins.Closed
+	case r.Profile != nil:
+		x.clearances[r.Profile.Principal] = r.Profile.Clearance
+	case r.Label != nil:
+		x.labels[r.Label.Namespace] = r.Label.Label
+	case r.Tombstone != nil && r.Tombstone.UpTo > 0:
+		of := x.tombstones[r.Tombstone.Namespace]
+		if of == nil {
+			of = map[sluice.Path]uint64{}
+			x.tombstones[r.Tombstone.Namespace] = of
+		}
+		of[r.Tombstone.Path] = r.Tombstone.UpTo
+	case r.Replica != nil:
+		x.replicas[r.Replica.ID] = r.Replica.Settled
+	}
+}
+
+func (x *Index) list(namespace string) *list {
+	l := x.lists[namespace]
+	if l == nil {
+		l = &list{of: map[sluice.Principal][]sluice.Access{}}
+		x.lists[namespace] = l
+	}
+	return l
+}
+
+// Records returns the records that a condition picks, with their keys.
+func (x *Index) Records(pick func(Record) bool) map[string]Record {
+	x.mu.RLock()
+	defer x.mu.RUnlock()
+	picked := map[string]Record{}
+	for key, r := range x.records {
+		if pick(r) {
+			picked[key] = r
+		}
+	}
+	return picked
+}
+
+// Label returns a namespace's label.
+func (x *Index) Label(namespace string) sluice.Label {
+	x.mu.RLock()
+	defer x.mu.RUnlock()
+	return x.labels[namespace]
+}
+
+// Grant returns a grant. The second result is false if it is not known.
+func (x *Index) Grant(id string) (Granted, bool) {
+	x.mu.RLock()
+	defer x.mu.RUnlock()
+	g, ok := x.grants[id]
+	if !ok {
+		return Granted{}, false
+	}
+	return g.Granted, true
+}
+
+func setOf(all []sluice.Verb) (set verbs) {
+	for _, v := range all {
+		if v == sluice.VerbAdmin {
+			return 1<<len(sluice.Verbs()) - 1
+		}
+		set |= bit(v)
+	}
+	return set
+}
+
+func bit(v sluice.Verb) verbs {
+	switch v {
+	case sluice.VerbRead:
+		return 1
+	case sluice.VerbPublish:
+		return 2
+	case sluice.VerbSubscribe:
+		return 4
+	case sluice.VerbMirror:
+		return 8
+	case sluice.VerbAdmin:
+		return 16
+	}
+	return 0
+}
+
+// has reports whether the set has the verb; no set has an unknown one.
+func (s verbs) has(v sluice.Verb) bool { return s&bit(v) != 0 }

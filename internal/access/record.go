@@ -1,0 +1,43 @@
+package access
+
+import "github.com/sluice-io/sluice/pkg/sluice"
+
+// Record is what is stored of access; one field is set. Records are changed, and emptied, but not deleted,
+// except grants that expired long ago, so that every change has a revision that can be waited for.
+type Record struct {
+	Grant     *Granted          `json:"grant,omitempty"`
+	ACL       *sluice.ACL       `json:"acl,omitempty"`
+	Admins    *Admins           `json:"admins,omitempty"`
+	Profile   *sluice.Profile   `json:"profile,omitempty"`
+	Label     *Label            `json:"label,omitempty"`
+	Tombstone *sluice.Tombstone `json:"tombstone,omitempty"`
+	Replica   *Presence         `json:"replica,omitempty"`
+}
+
+// Presence says that a replica is there, and up to which revision it acts on what is stored. It
+// expires unless it is renewed.
+type Presence struct {
+	ID      string `json:"id"`
+	Settled uint64 `json:"settled"`
+}
+
+// Granted is a grant with what makes its token the one that counts.
+type Granted struct {
+	sluice.Grant
+
+	Nonce string `json:"nonce"` // a hash of the token's
+}
+
+// Admins is the head of a namespace's access list. It is written before an admin goes and after
+// one came, so that the last one cannot go.
+type Admins struct {
+	Namespace  string             `json:"namespace"`
+	Closed     bool               `json:"closed"` // the list is in force: it has had an entry
+	Principals []sluice.Principal `json:"principals"`
+}
+
+// Label is a namespace's label.
+type Label struct {
+	Namespace string       `json:"namespace"`
+	Label     sluice.Label `json:"label"`
+}

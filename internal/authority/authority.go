@@ -1,0 +1,149 @@
+// Package authority gives and takes rights: it issues grants and their tokens, narrows, renews
+// and revokes them, keeps the access lists, clearances, labels and tombstones, and accounts
+// for all of it in the ledger. What takes something away is acknowledged when every replica acts
+// on it: from then on nothing leaves that was taken away.
+package authority
+
+import (
+	"context"
+	"crypto/ed25519"
+	"errors"
+	"fmt"
+	"sync"
+	"time"
+
+	"github.com/sluice-io/sluice/internal/access"
+	"github.com/sluice-io/sluice/internal/ledger"
+	"github.com/sluice-io/sluice/pkg/sluice"
+)
+
+// Records keeps the records of access by key. A revision of 0 stands for "nothing is stored".
+type Records interface {
+	// Get returns the record and its revision. Code NotFound if there is none.
+	Get(ctx context.Context, key string) (access.Record, uint64, error)
+	// Put stores the record and returns its new revision. Code Conflict unless the stored
+	// revision is the given one.
+	Put(ctx context.Context, key string, record access.Record, revision uint64) (uint64, error)
+}
+
+// Key is a key that signs tokens.
+type Key struct {
+	ID      string
+	Private ed25519.PrivateKey
+}
+
+// Needs is what an authority works with; all of it is required.
+type Needs struct {
+	Records Records
+	Index   *access.Index
+	Ledger  *ledger.Ledger
+	// Keys returns the keys of tokens, the one that signs first. They sign nothing else: what a
+	// webhook's signature covers is chosen by publishers, who could have a token signed.
+	Keys func(ctx context.Context) ([]Key, error)
+	Now  func() time.Time
+}
+
+// Authority gives and takes rights. Its methods may be called at once.
+type Authority struct {
+	needs Needs
+
+	mu       sync.Mutex
+	keys     map[string]Key
+	verified *verified
+}
+
+// New returns an authority.
+func New(needs Needs) *Authority {
+	return &Authority{needs: needs, keys: map[string]Key{}, verified: newVerified()}
+}
+
+// signer returns the key that signs.
+func (a *Authority) signer(ctx context.Context) (Key, error) {
+	keys, err := a.needs.Keys(ctx)
+	if err != nil {
+		return Key{}, fmt.Errorf("keys of tokens: %w", err)
+	}
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	for _, k := range keys {
+		a.keys[k.ID] = k
+	}
+	return keys[0], nil
+}
+
+// public returns the public key of an id. Keys that another replica made are looked for once.
+func (a *Authority) public(ctx context.Context, id string) (ed25519.PublicKey, bool) {
+	if k, ok := a.known(id); ok {
+		return k, true
+	}
+	if _, err := a.signer(ctx); err != nil {
+		return nil, false
+	}
+	return a.known(id)
+}
+
+func (a *Authority) known(id string) (ed25519.PublicKey, bool) {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	k, ok := a.keys[id]
+	if !ok {
+		return nil, false
+	}
+	public, ok := k.Private.Public().(ed25519.PublicKey)
+	return public, ok
+}
+
+// edit is a change of one record: apply returns what it becomes, and false if it is so already.
+type edit struct {
+	key       string
+	change    ledger.Change // Old and New are filled in by show
+	show      func(access.Record) any
+	apply     func(access.Record) (access.Record, bool, error)
+	unnoticed bool // it takes nothing away: it is acknowledged when it is stored and known here
+}
+
+// store makes an edit, anew if somebody else was faster, and returns what is stored then and its
+// revision.
+func (a *Authority) store(ctx context.Context, e edit) (access.Record, uint64, error) {
+	var intent *ledger.Intent
+	for {
+		before, revision, err := a.needs.Records.Get(ctx, e.key)
+		if err != nil && sluice.CodeOf(err) != sluice.NotFound {
+			intent.Fail(ctx, err)
+			return access.Record{}, 0, fmt.Errorf("read: %w", err)
+		}
+		after, changed, err := e.apply(before)
+		if err != nil || !changed {
+			intent.Fail(ctx, errors.Join(err, sluice.Errorf(sluice.Conflict, "it was changed meanwhile")))
+			return before, revision, err
+		}
+		e.change.Old, e.change.New = e.show(before), e.show(after)
+		if intent, err = a.needs.Ledger.Intend(ctx, intent, e.change); err != nil {
+			return access.Record{}, 0, err
+		}
+		stored, err := a.needs.Records.Put(ctx, e.key, after, revision)
+		if sluice.CodeOf(err) == sluice.Conflict {
+			continue
+		}
+		if err != nil {
+			intent.Fail(ctx, err)
+			return access.Record{}, 0, fmt.Errorf("store: %w", err)
+		}
+		return after, stored, a.await(ctx, stored, e.unnoticed)
+	}
+}
+
+// await waits until a revision is acted on: here, or by all replicas.
+func (a *Authority) await(ctx context.Context, revision uint64, here bool) error { //nolint:revive // here says which of two waits it is
+	for {
+		applied, changed := a.needs.Index.Applied()
+		if here && applied >= revision || applied >= revision && a.needs.Index.Settled() >= revision {
+			return nil
+		}
+		select {
+		case <-changed:
+		case <-ctx.Done():
+			return sluice.Errorf(sluice.Unavailable, "it is stored, but not all replicas have said that they act on it; those that are cut off stop by themselves within seconds. Ask again to be sure")
+		}
+	}
+}

@@ -1,0 +1,277 @@
+package authority
+
+import (
+	"cmp"
+	"context"
+	"fmt"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/google/uuid"
+
+	"github.com/sluice-io/sluice/internal/access"
+	"github.com/sluice-io/sluice/internal/ledger"
+	"github.com/sluice-io/sluice/pkg/sluice"
+	"github.com/sluice-io/sluice/streams"
+)
+
+// Wish is what a grant shall be.
+type Wish struct {
+	Principal   sluice.Principal `json:"principal"`
+	Verbs       []sluice.Verb    `json:"verbs"`
+	Object      *sluice.Object   `json:"object"`
+	ExpiresAt   time.Time        `json:"expires_at"`
+	OnBehalfOf  sluice.Principal `json:"on_behalf_of"`
+	Description string           `json:"description"`
+}
+
+// Minted is a grant with its token, which is shown once.
+type Minted struct {
+	sluice.Grant
+
+	Token string `json:"token"`
+}
+
+// Mint issues a grant. Root issues any; whoever else does gives a part of its own grant away: no
+// verb, path or day more than that has, and it ends with it. Codes InvalidRequest;
+// CapabilityRequired for more than the caller has.
+func (a *Authority) Mint(ctx context.Context, by sluice.Caller, w Wish) (Minted, error) {
+	now := a.needs.Now().UTC()
+	if w.Object == nil {
+		return Minted{}, sluice.Errorf(sluice.InvalidRequest, "object is missing: write scope:<namespace>, path:<namespace>/<pattern> or *").With("field", "object")
+	}
+	id, err := uuid.NewV7()
+	if err != nil {
+		return Minted{}, fmt.Errorf("make an id: %w", err)
+	}
+	g := sluice.Grant{
+		ID: id.String(), Principal: w.Principal, Verbs: w.Verbs, Object: *w.Object, IssuedBy: by.Principal, Parent: by.Grant,
+		OnBehalfOf: w.OnBehalfOf, IssuedAt: now.Truncate(time.Second), ExpiresAt: w.ExpiresAt.UTC().Truncate(time.Second), Description: w.Description,
+	}
+	if err := g.Check(now); err != nil {
+		return Minted{}, err
+	}
+	if err := a.narrows(&g); err != nil {
+		return Minted{}, err
+	}
+	return a.sign(ctx, by, sluice.ActionGrantIssue, g, func(r access.Record) error {
+		if r.Grant != nil {
+			return sluice.Errorf(sluice.Conflict, "there is a grant of this id")
+		}
+		return nil
+	})
+}
+
+// narrows returns an error (CapabilityRequired) if a grant is more than what it is a part of.
+func (a *Authority) narrows(g *sluice.Grant) error {
+	if g.Parent == "" {
+		return nil
+	}
+	parent, ok := a.needs.Index.Grant(g.Parent)
+	if !ok {
+		return sluice.Errorf(sluice.Unavailable, "your own grant is not known yet; try again")
+	}
+	for _, v := range g.Verbs {
+		if !parent.Allows(v) {
+			return sluice.Errorf(sluice.CapabilityRequired, "you cannot give the verb %s, which your own grant does not have", v)
+		}
+	}
+	switch {
+	case !parent.Object.Covers(g.Object):
+		return sluice.Errorf(sluice.CapabilityRequired, "you cannot give %s, which is not part of your own grant's %s", g.Object, parent.Object)
+	case g.ExpiresAt.After(parent.ExpiresAt):
+		return sluice.Errorf(sluice.CapabilityRequired, "you cannot give it for longer than you have it, which is until %s", parent.ExpiresAt.Format(time.RFC3339))
+	case a.depth(parent.ID) >= sluice.MaxGrantDepth:
+		return sluice.Errorf(sluice.CapabilityRequired, "this would be the part of a part more than %d times over", sluice.MaxGrantDepth)
+	}
+	return nil
+}
+
+// depth returns how many grants a grant is a part of.
+func (a *Authority) depth(id string) int {
+	n := 0
+	for ; n <= sluice.MaxGrantDepth; n++ {
+		g, ok := a.needs.Index.Grant(id)
+		if !ok || g.Parent == "" {
+			break
+		}
+		id = g.Parent
+	}
+	return n
+}
+
+// sign stores a grant under a new nonce and returns it with the token that counts from now on.
+func (a *Authority) sign(ctx context.Context, by sluice.Caller, action string, g sluice.Grant, check func(access.Record) error) (Minted, error) {
+	key, err := a.signer(ctx)
+	if err != nil {
+		return Minted{}, err
+	}
+	nonce, err := access.NewNonce()
+	if err != nil {
+		return Minted{}, err
+	}
+	token, err := access.Sign(&g, nonce, key.ID, key.Private)
+	if err != nil {
+		return Minted{}, err
+	}
+	_, revision, err := a.store(ctx, edit{
+		key: streams.GrantKey(g.ID), change: changeOf(by, action, g.Object.Namespace, g.ID), show: showGrant, unnoticed: action == sluice.ActionGrantIssue,
+		apply: func(r access.Record) (access.Record, bool, error) {
+			return access.Record{Grant: &access.Granted{Grant: g, Nonce: access.HashNonce(nonce)}}, true, check(r)
+		},
+	})
+	g.Revision = revision
+	return Minted{g, token}, err
+}
+
+func changeOf(by sluice.Caller, action, namespace, resource string) ledger.Change {
+	return ledger.Change{Actor: string(by.Principal), Action: action, Namespace: namespace, Resource: resource}
+}
+
+func showGrant(r access.Record) any {
+	if r.Grant == nil {
+		return nil
+	}
+	return r.Grant.Grant
+}
+
+// Renew gives a grant another token, the one before counts no more, and, with a time, another end.
+// It is for root, for whoever the grant was given by, and for admins of what it is about.
+// Codes NotFound; Conflict if it was revoked; CapabilityRequired.
+func (a *Authority) Renew(ctx context.Context, by sluice.Caller, id string, until time.Time) (Minted, error) {
+	g, err := a.ruled(by, id)
+	if err != nil {
+		return Minted{}, err
+	}
+	if g.RevokedAt != nil {
+		return Minted{}, sluice.Errorf(sluice.Conflict, "the grant was revoked, which is final; issue another one")
+	}
+	if !until.IsZero() {
+		g.ExpiresAt = until.UTC().Truncate(time.Second)
+	}
+	if err := g.Check(a.needs.Now()); err != nil {
+		return Minted{}, err
+	}
+	if err := a.narrows(&g); err != nil {
+		return Minted{}, err
+	}
+	return a.sign(ctx, by, sluice.ActionGrantRenew, g, func(r access.Record) error {
+		if r.Grant == nil || r.Grant.RevokedAt != nil {
+			return sluice.Errorf(sluice.Conflict, "the grant was revoked meanwhile")
+		}
+		return nil
+	})
+}
+
+// Revoke ends a grant and all that are a part of it, for good. When it returns, no replica
+// takes their tokens, and nothing leaves under them any more (S0-57, S0-58). It is for root, for whoever
+// the grant was given to or by, and for admins of what it is about. Code NotFound.
+func (a *Authority) Revoke(ctx context.Context, by sluice.Caller, id string) (sluice.Grant, error) {
+	g, err := a.ruled(by, id)
+	if err != nil && by.Grant != id {
+		return sluice.Grant{}, err
+	}
+	return a.revoke(ctx, by, id, g.Object.Namespace)
+}
+
+func (a *Authority) revoke(ctx context.Context, by sluice.Caller, id, namespace string) (sluice.Grant, error) {
+	now := a.needs.Now().UTC()
+	r, revision, err := a.store(ctx, edit{
+		key: streams.GrantKey(id), change: changeOf(by, sluice.ActionGrantRevoke, namespace, id), show: showGrant,
+		apply: func(r access.Record) (access.Record, bool, error) {
+			if r.Grant == nil {
+				return r, false, access.Concealed()
+			}
+			if r.Grant.RevokedAt != nil {
+				return r, false, nil
+			}
+			g := *r.Grant
+			g.RevokedAt, g.RevokedBy = &now, by.Principal
+			return access.Record{Grant: &g}, true, nil
+		},
+	})
+	if err == nil {
+		err = a.await(ctx, revision, false) // whoever revokes it again may rely on it as well
+	}
+	if r.Grant == nil {
+		return sluice.Grant{}, err
+	}
+	r.Grant.Revision = revision
+	return r.Grant.Grant, err
+}
+
+// Grant returns a grant that the caller may see: its own, those that are a part of it, and those
+// about what it is an admin of. Code NotFound.
+func (a *Authority) Grant(by sluice.Caller, id string) (sluice.Grant, error) {
+	g, ok := a.needs.Index.Grant(id)
+	if !ok || g.ID != by.Grant && g.Principal != by.Principal && !a.rules(by, &g.Grant) {
+		return sluice.Grant{}, access.Concealed()
+	}
+	return g.Grant, nil
+}
+
+// ruled returns a grant that the caller may renew and revoke.
+func (a *Authority) ruled(by sluice.Caller, id string) (sluice.Grant, error) {
+	g, ok := a.needs.Index.Grant(id)
+	if !ok || !a.rules(by, &g.Grant) {
+		return g.Grant, access.Concealed()
+	}
+	return g.Grant, nil
+}
+
+// rules reports whether a grant is one that the caller may end: a part of its own, or about what it is an admin of.
+func (a *Authority) rules(by sluice.Caller, g *sluice.Grant) bool {
+	if by.Unbounded() {
+		return true
+	}
+	parent := g.Parent
+	for range sluice.MaxGrantDepth + 1 {
+		if parent == "" {
+			break
+		}
+		if parent == by.Grant {
+			return true
+		}
+		up, _ := a.needs.Index.Grant(parent)
+		parent = up.Parent
+	}
+	t := access.Target{Namespace: g.Object.Namespace, Pattern: g.Object.Pattern}
+	return g.ID != by.Grant && a.needs.Index.Require(by, sluice.VerbAdmin, t, a.needs.Now()) == nil
+}
+
+// GrantQuery picks grants; an empty field picks all.
+type GrantQuery struct {
+	Principal sluice.Principal
+	Namespace string
+	Active    bool // neither revoked nor expired
+	After     string
+	Limit     int
+}
+
+// Grants returns the grants that the caller may see, newest first, and where the next page starts; "": nowhere.
+func (a *Authority) Grants(by sluice.Caller, q GrantQuery) (page []sluice.Grant, next string) {
+	now := a.needs.Now()
+	for _, r := range a.needs.Index.Records(func(r access.Record) bool { return r.Grant != nil && q.picks(&r.Grant.Grant, now) }) {
+		if g, err := a.Grant(by, r.Grant.ID); err == nil {
+			page = append(page, g)
+		}
+	}
+	slices.SortFunc(page, func(a, b sluice.Grant) int { return strings.Compare(b.ID, a.ID) }) // ids ascend with time
+	if i := slices.IndexFunc(page, func(g sluice.Grant) bool { return q.After == "" || g.ID < q.After }); i >= 0 {
+		page = page[i:]
+	} else {
+		page = nil
+	}
+	if limit := cmp.Or(q.Limit, len(page)); len(page) > limit {
+		page = page[:limit]
+		next = page[limit-1].ID
+	}
+	return page, next
+}
+
+func (q GrantQuery) picks(g *sluice.Grant, now time.Time) bool {
+	return (q.Principal == "" || q.Principal == g.Principal) &&
+		(q.Namespace == "" || q.Namespace == g.Object.Namespace) &&
+		(!q.Active || g.RevokedAt == nil && now.Before(g.ExpiresAt))
+}

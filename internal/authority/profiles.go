@@ -1,0 +1,168 @@
+package authority
+
+import (
+	"context"
+	"slices"
+	"strings"
+
+	"github.com/sluice-io/sluice/internal/access"
+	"github.com/sluice-io/sluice/pkg/sluice"
+	"github.com/sluice-io/sluice/streams"
+)
+
+// PutProfile says what a principal is cleared for. Code InvalidRequest.
+func (a *Authority) PutProfile(ctx context.Context, by sluice.Caller, p sluice.Profile) (sluice.Profile, error) {
+	if _, err := sluice.ParsePrincipal(string(p.Principal)); err != nil {
+		return p, err
+	}
+	if err := p.Clearance.Check(); err != nil {
+		return p, err
+	}
+	if len(p.Description) > 1024 {
+		return p, sluice.Errorf(sluice.InvalidRequest, "description: use up to 1024 bytes").With("field", "description")
+	}
+	return p, a.putProfile(ctx, by, sluice.ActionPrincipalPut, p)
+}
+
+// DeleteProfile takes a principal's clearance: it is PUBLIC then. Code NotFound.
+func (a *Authority) DeleteProfile(ctx context.Context, by sluice.Caller, p sluice.Principal) error {
+	if _, err := a.Profile(p); err != nil {
+		return err
+	}
+	return a.putProfile(ctx, by, sluice.ActionPrincipalDelete, sluice.Profile{Principal: p})
+}
+
+func (a *Authority) putProfile(ctx context.Context, by sluice.Caller, action string, p sluice.Profile) error {
+	_, _, err := a.store(ctx, edit{
+		key: streams.ProfileKey(p.Principal), change: changeOf(by, action, "", string(p.Principal)),
+		show: func(r access.Record) any {
+			if r.Profile == nil || blank(r.Profile) {
+				return nil
+			}
+			return r.Profile
+		},
+		apply: func(r access.Record) (access.Record, bool, error) { return access.Record{Profile: &p}, true, nil },
+	})
+	return err
+}
+
+// blank reports whether a profile says nothing: it was deleted.
+func blank(p *sluice.Profile) bool { return p.Clearance.Public() && p.Description == "" }
+
+// Profile returns what is known of a principal. Code NotFound if nothing is.
+func (a *Authority) Profile(p sluice.Principal) (sluice.Profile, error) {
+	all := a.Profiles()
+	i := slices.IndexFunc(all, func(q sluice.Profile) bool { return q.Principal == p })
+	if i < 0 {
+		return sluice.Profile{}, sluice.Errorf(sluice.NotFound, "nothing is said of %s: it is cleared for PUBLIC", p)
+	}
+	return all[i], nil
+}
+
+// Profiles returns what is known of principals, by name.
+func (a *Authority) Profiles() []sluice.Profile {
+	all := []sluice.Profile{}
+	for _, r := range a.needs.Index.Records(func(r access.Record) bool { return r.Profile != nil && !blank(r.Profile) }) {
+		all = append(all, *r.Profile)
+	}
+	slices.SortFunc(all, func(a, b sluice.Profile) int { return strings.Compare(string(a.Principal), string(b.Principal)) })
+	return all
+}
+
+// PutLabel labels a namespace. Code InvalidRequest.
+func (a *Authority) PutLabel(ctx context.Context, by sluice.Caller, namespace string, l sluice.Label) error {
+	if err := l.Check(); err != nil {
+		return err
+	}
+	_, _, err := a.store(ctx, edit{
+		key: streams.LabelKey(namespace), change: changeOf(by, sluice.ActionLabelPut, namespace, namespace),
+		show: func(r access.Record) any {
+			if r.Label == nil {
+				return nil
+			}
+			return r.Label.Label
+		},
+		apply: func(r access.Record) (access.Record, bool, error) {
+			was := sluice.Label{}
+			if r.Label != nil {
+				was = r.Label.Label
+			}
+			changed := was.Level != l.Level || !slices.Equal(was.Compartments, l.Compartments)
+			return access.Record{Label: &access.Label{Namespace: namespace, Label: l}}, changed, nil
+		},
+	})
+	return err
+}
+
+// Label returns a namespace's label.
+func (a *Authority) Label(namespace string) sluice.Label { return a.needs.Index.Label(namespace) }
+
+// Entomb says that what lies on a path up to a sequence is gone. When it returns, no replica lets
+// any of it leave. A tombstone only grows.
+func (a *Authority) Entomb(ctx context.Context, by sluice.Caller, namespace string, path sluice.Path, upTo uint64) (sluice.Tombstone, error) {
+	t := sluice.Tombstone{Namespace: namespace, Path: path, UpTo: upTo, By: by.Principal, At: a.needs.Now().UTC()}
+	r, _, err := a.store(ctx, edit{
+		key: streams.TombstoneKey(namespace, path), change: changeOf(by, sluice.ActionTombstonePut, namespace, string(path)),
+		show: func(r access.Record) any {
+			if r.Tombstone == nil {
+				return nil
+			}
+			return r.Tombstone
+		},
+		apply: func(r access.Record) (access.Record, bool, error) {
+			return access.Record{Tombstone: &t}, r.Tombstone == nil || r.Tombstone.UpTo < upTo, nil
+		},
+	})
+	if err != nil {
+		return t, err
+	}
+	return *r.Tombstone, nil
+}
+
+// ForgetNamespace takes everything that was said about a namespace which goes, so that nobody has
+// rights in another one of its name.
+func (a *Authority) ForgetNamespace(ctx context.Context, by sluice.Caller, namespace string) error {
+	for key, r := range a.needs.Index.Records(func(r access.Record) bool { return about(r, namespace) }) {
+		if r.Grant != nil {
+			if _, err := a.revoke(ctx, by, r.Grant.ID, namespace); err != nil {
+				return err
+			}
+			continue
+		}
+		_, _, err := a.write(ctx, key, func(r access.Record) (access.Record, bool, error) { return emptied(r, by, namespace), true, nil })
+		if err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// about reports whether a record is about a namespace, and says something.
+func about(r access.Record, namespace string) bool {
+	switch {
+	case r.Grant != nil:
+		return r.Grant.Object.Namespace == namespace && r.Grant.RevokedAt == nil
+	case r.ACL != nil:
+		return r.ACL.Namespace == namespace && len(r.ACL.Entries) > 0
+	case r.Admins != nil:
+		return r.Admins.Namespace == namespace && r.Admins.Closed
+	case r.Label != nil:
+		return r.Label.Namespace == namespace && !r.Label.Label.Public()
+	case r.Tombstone != nil:
+		return r.Tombstone.Namespace == namespace && r.Tombstone.UpTo > 0
+	}
+	return false
+}
+
+// emptied returns a record that says nothing.
+func emptied(r access.Record, by sluice.Caller, namespace string) access.Record {
+	switch {
+	case r.ACL != nil:
+		return access.Record{ACL: &sluice.ACL{Namespace: namespace, Principal: r.ACL.Principal}}
+	case r.Admins != nil:
+		return access.Record{Admins: &access.Admins{Namespace: namespace}}
+	case r.Label != nil:
+		return access.Record{Label: &access.Label{Namespace: namespace}}
+	}
+	return access.Record{Tombstone: &sluice.Tombstone{Namespace: namespace, Path: r.Tombstone.Path, By: by.Principal}}
+}
