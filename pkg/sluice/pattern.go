@@ -39,28 +39,48 @@ func (p Pattern) Segments() []string { return strings.Split(string(p[1:]), "/") 
 // WildFirst reports whether the first segment is a wildcard.
 func (p Pattern) WildFirst() bool { return strings.HasPrefix(string(p), "/*") }
 
-// Match reports whether the pattern matches the path. It needs no more than
-// len(pattern) × len(path) steps whatever the number of "**".
+// Match reports whether the pattern matches the path. It allocates nothing and needs no more
+// than len(pattern) × len(path) steps whatever the number of "**".
 func (p Pattern) Match(path Path) bool {
-	if p.WildFirst() && path.Reserved() {
+	if p == "" || path == "" || p.WildFirst() && path.Reserved() {
 		return false
 	}
-	glob, segs := p.Segments(), path.Segments()
-	i, j, star, mark := 0, 0, -1, 0
-	for j < len(segs) {
-		switch {
-		case i < len(glob) && glob[i] == "**":
-			star, mark = i, j
-			i++
-		case i < len(glob) && (glob[i] == "*" || glob[i] == segs[j]):
-			i++
-			j++
-		case star >= 0:
-			mark++
-			i, j = star+1, mark
+	glob, text := string(p), string(path)
+	i, j, star, mark := 1, 1, 0, 0
+	for j <= len(text) {
+		want, globNext := segment(glob, i)
+		got, textNext := segment(text, j)
+		switch over := i > len(glob); {
+		case !over && want == "**":
+			if globNext > len(glob) {
+				return true
+			}
+			i, star, mark = globNext, globNext, j
+		case !over && (want == "*" || want == got):
+			i, j = globNext, textNext
+		case star > 0:
+			_, mark = segment(text, mark)
+			i, j = star, mark
 		default:
 			return false
 		}
 	}
-	return !slices.ContainsFunc(glob[i:], func(s string) bool { return s != "**" })
+	for i <= len(glob) {
+		var rest string
+		if rest, i = segment(glob, i); rest != "**" {
+			return false
+		}
+	}
+	return true
+}
+
+// segment returns the segment of s that starts at the byte, and where the next one does:
+// behind the end of s after the last.
+func segment(s string, at int) (string, int) {
+	for i := at; i < len(s); i++ {
+		if s[i] == '/' {
+			return s[at:i], i + 1
+		}
+	}
+	return s[min(at, len(s)):], max(at, len(s)+1)
 }
