@@ -32,6 +32,11 @@ func (x *Index) Require(c sluice.Caller, v sluice.Verb, t Target, now time.Time)
 	x.mu.RLock()
 	a := x.ask(c, v, t, now)
 	x.mu.RUnlock()
+	return a.err(v, t)
+}
+
+// err returns what an answer means for a caller.
+func (a answer) err(v sluice.Verb, t Target) error {
 	switch a {
 	case granting:
 		return nil
@@ -181,4 +186,36 @@ func (t Target) under(e *sluice.Access) bool {
 		return e.Pattern.Match(t.Path)
 	}
 	return t.Pattern != "" && e.Pattern.Covers(t.Pattern)
+}
+
+// Sees returns an error unless the caller may know of a namespace: NotFound, or Unavailable.
+func (x *Index) Sees(c sluice.Caller, namespace string, now time.Time) error {
+	return x.Some(c, "", namespace, now)
+}
+
+// Some returns an error unless the caller has a verb somewhere in a namespace; "" asks whether it may know
+// of it. Codes as Require.
+func (x *Index) Some(c sluice.Caller, v sluice.Verb, namespace string, now time.Time) error {
+	x.mu.RLock()
+	a := x.some(c, v, namespace, now)
+	x.mu.RUnlock()
+	return a.err(v, Target{Namespace: namespace})
+}
+
+func (x *Index) some(c sluice.Caller, v sluice.Verb, namespace string, now time.Time) answer {
+	switch {
+	case c.Unbounded():
+		return granting
+	case !x.knows(now):
+		return unknown
+	}
+	if a := x.sees(c.Grant, namespace, now); a != granting || v == "" {
+		return a
+	}
+	return x.each(c.Grant, now, func(g *granted) answer {
+		if !g.verbs.has(v) {
+			return incapable
+		}
+		return granting
+	})
 }

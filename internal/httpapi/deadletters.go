@@ -11,6 +11,7 @@ import (
 
 	"github.com/labstack/echo/v4"
 
+	"github.com/sluice-io/sluice/internal/access"
 	"github.com/sluice-io/sluice/pkg/sluice"
 )
 
@@ -87,10 +88,7 @@ func (s *Server) listDeadLetters(c echo.Context) error {
 	if err != nil {
 		return err
 	}
-	sub, err := s.opts.Registry.Get(ctx, c.Param("id"))
-	if err != nil {
-		return err
-	}
+	sub := subscription(c)
 	letters, next, err := s.opts.DeadLetters.ListDeadLetters(ctx, sub, q)
 	if err != nil {
 		return err
@@ -103,6 +101,7 @@ func (s *Server) listDeadLetters(c echo.Context) error {
 		list.DeadLetters[i] = deadLetter{DeadLetter: d.DeadLetter, Redrivable: d.Redrivable()}
 		list.DeadLetters[i].Event = nil
 	}
+	list.DeadLetters = slices.DeleteFunc(list.DeadLetters, func(d deadLetter) bool { return !s.knows(c, sub, d.Path) })
 	if next != 0 {
 		list.NextCursor = strconv.FormatUint(next, 10)
 	}
@@ -147,6 +146,9 @@ func (s *Server) getDeadLetter(c echo.Context) error {
 		return err
 	}
 	d := deadLetter{DeadLetter: found.DeadLetter, Redrivable: found.Redrivable()}
+	if err := s.seesLetter(c, sub, &d); err != nil {
+		return err
+	}
 	if d.EventID != "" {
 		if d.History, err = s.opts.Explain.Attempts(ctx, sub, d.EventID, maxLimit); err != nil {
 			return err
@@ -159,14 +161,25 @@ func (s *Server) getDeadLetter(c echo.Context) error {
 	return c.JSONBlob(http.StatusOK, body)
 }
 
+// seesLetter demands that the caller may see a dead letter with its event.
+func (s *Server) seesLetter(c echo.Context, sub *sluice.Subscription, d *deadLetter) error {
+	ok := s.knows(c, sub, d.Path)
+	if d.Event != nil {
+		var err error
+		if ok, err = s.shows(c, sluice.VerbSubscribe, d.Event); err != nil {
+			return err
+		}
+	}
+	if !ok {
+		return access.Concealed()
+	}
+	return nil
+}
+
 // ofEvent returns the subscription and the event that a request names.
 func (s *Server) ofEvent(c echo.Context) (*sluice.Subscription, string, error) {
-	sub, err := s.opts.Registry.Get(c.Request().Context(), c.Param("id"))
-	if err != nil {
-		return nil, "", err
-	}
 	event, err := eventOf(c)
-	return sub, event, err
+	return subscription(c), event, err
 }
 
 func (s *Server) discardDeadLetter(c echo.Context) error {
@@ -174,7 +187,7 @@ func (s *Server) discardDeadLetter(c echo.Context) error {
 	if err != nil {
 		return err
 	}
-	if err := s.opts.DeadLetters.Discard(c.Request().Context(), sub, event, root); err != nil {
+	if err := s.opts.DeadLetters.Discard(c.Request().Context(), sub, event, by(c)); err != nil {
 		return err
 	}
 	return c.NoContent(http.StatusNoContent)
@@ -188,11 +201,8 @@ func (s *Server) discardDeadLetters(c echo.Context) error {
 	if c.QueryParam("all") != "true" {
 		return sluice.Errorf(sluice.InvalidRequest, "name the event, or say all=true to discard all dead letters of the subscription").With("field", "all")
 	}
-	sub, err := s.opts.Registry.Get(c.Request().Context(), c.Param("id"))
-	if err != nil {
-		return err
-	}
-	if err := s.opts.DeadLetters.DiscardAll(c.Request().Context(), sub, root); err != nil {
+	sub := subscription(c)
+	if err := s.opts.DeadLetters.DiscardAll(c.Request().Context(), sub, by(c)); err != nil {
 		return err
 	}
 	return c.NoContent(http.StatusNoContent)
@@ -238,15 +248,12 @@ func (s *Server) redriveDeadLetters(c echo.Context) error {
 	}
 	slices.Sort(req.IDs)
 	req.IDs = slices.Compact(req.IDs)
-	sub, err := s.opts.Registry.Get(ctx, c.Param("id"))
-	if err != nil {
-		return err
-	}
+	sub := subscription(c)
 	found, err := s.opts.DeadLetters.Redrivable(ctx, sub)
 	if err != nil {
 		return err
 	}
-	want := sluice.Replay{Kind: sluice.ReplayDeadLetters, From: 1, To: found.Last, Rate: req.Rate, CreatedBy: root}
+	want := sluice.Replay{Kind: sluice.ReplayDeadLetters, From: 1, To: found.Last, Rate: req.Rate, CreatedBy: by(c)}
 	if !req.All {
 		if want.EventIDs, err = s.redrivableOf(ctx, sub, req.IDs); err != nil {
 			return err

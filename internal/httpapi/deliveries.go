@@ -3,6 +3,7 @@ package httpapi
 import (
 	"context"
 	"net/http"
+	"slices"
 	"strconv"
 	"strings"
 	"time"
@@ -29,14 +30,12 @@ func (s *Server) listDeliveries(c echo.Context) error {
 	if err != nil {
 		return err
 	}
-	sub, err := s.opts.Registry.Get(ctx, c.Param("id"))
-	if err != nil {
-		return err
-	}
+	sub := subscription(c)
 	page, err := s.opts.Explain.List(ctx, sub, q)
 	if err != nil {
 		return err
 	}
+	page.Deliveries = slices.DeleteFunc(page.Deliveries, func(d explain.Delivery) bool { return !s.knows(c, sub, d.Path) })
 	return c.JSON(http.StatusOK, deliveryList{page.Deliveries, page.Next})
 }
 
@@ -117,12 +116,12 @@ func parseSince(q *explain.Query, text string) error {
 // getDelivery says what became of an event, whether there was an attempt at it or not.
 func (s *Server) getDelivery(c echo.Context) error {
 	ctx := c.Request().Context()
-	sub, err := s.opts.Registry.Get(ctx, c.Param("id"))
+	sub := subscription(c)
+	event, err := eventOf(c)
 	if err != nil {
 		return err
 	}
-	event, err := eventOf(c)
-	if err != nil {
+	if err := s.seesEvent(c, sub, event); err != nil {
 		return err
 	}
 	d, err := s.opts.Explain.Delivery(ctx, sub, event)
@@ -135,25 +134,25 @@ func (s *Server) getDelivery(c echo.Context) error {
 // retryDelivery has an event sent again: at once if it is the head of a parked lane.
 func (s *Server) retryDelivery(c echo.Context) error {
 	return s.actOnDelivery(c, func(ctx context.Context, sub *sluice.Subscription, event string) (sluice.Replay, error) {
-		return s.opts.Retrier.Retry(ctx, sub, event, root)
+		return s.opts.Retrier.Retry(ctx, sub, event, by(c))
 	})
 }
 
 // discardDelivery gives up the head of a held lane, which goes on.
 func (s *Server) discardDelivery(c echo.Context) error {
 	return s.actOnDelivery(c, func(ctx context.Context, sub *sluice.Subscription, event string) (sluice.Replay, error) {
-		return s.opts.Retrier.Discard(ctx, sub, event, root)
+		return s.opts.Retrier.Discard(ctx, sub, event, by(c))
 	})
 }
 
 func (s *Server) actOnDelivery(c echo.Context, act func(ctx context.Context, sub *sluice.Subscription, event string) (sluice.Replay, error)) error {
 	ctx := c.Request().Context()
-	sub, err := s.opts.Registry.Get(ctx, c.Param("id"))
+	sub := subscription(c)
+	event, err := eventOf(c)
 	if err != nil {
 		return err
 	}
-	event, err := eventOf(c)
-	if err != nil {
+	if err := s.seesEvent(c, sub, event); err != nil {
 		return err
 	}
 	if s.opts.Retrier == nil {
@@ -174,14 +173,14 @@ func (s *Server) subscriptionEvents(c echo.Context) error {
 	if err != nil {
 		return err
 	}
-	sub, err := s.opts.Registry.Get(c.Request().Context(), c.Param("id"))
-	if err != nil {
-		return err
-	}
+	sub := subscription(c)
 	ctx, cancel := s.untilStop(c.Request().Context())
 	defer cancel()
 	page, err := s.opts.Explain.Events(ctx, sub, q, wait)
 	if err != nil {
+		return err
+	}
+	if page.Events, err = s.shown(c, sluice.VerbSubscribe, page.Events); err != nil {
 		return err
 	}
 	b := appendEvents([]byte(`{"events":`), page.Events)

@@ -94,7 +94,7 @@ func (s *Server) fail(c echo.Context, err error) {
 	if c.Response().Committed {
 		return
 	}
-	e := public(err)
+	e := conceal(c, public(err))
 	header := c.Response().Header()
 	switch e.Code { //nolint:exhaustive // the other codes have no header of their own
 	case sluice.Unauthenticated:

@@ -1,6 +1,7 @@
 package httpapi
 
 import (
+	"cmp"
 	"context"
 	"net/http"
 	"strconv"
@@ -8,6 +9,7 @@ import (
 
 	"github.com/labstack/echo/v4"
 
+	"github.com/sluice-io/sluice/internal/access"
 	"github.com/sluice-io/sluice/pkg/sluice"
 )
 
@@ -19,6 +21,11 @@ func (s *Server) publish(c echo.Context) error {
 	events, err := parseEvents(c.Request().Header, data)
 	if err != nil {
 		return err
+	}
+	for i := range events {
+		if err := s.require(c, sluice.VerbPublish, access.Target{Namespace: c.Param("ns"), Path: events[i].Path}); err != nil {
+			return err
+		}
 	}
 	if s.opts.Quota != nil {
 		if err := s.opts.Quota.Take(c.Param("ns"), len(events), len(data), time.Now()); err != nil {
@@ -41,6 +48,9 @@ func (s *Server) listEvents(c echo.Context) error {
 	}
 	page, err := s.opts.Log.Read(c.Request().Context(), c.Param("ns"), q)
 	if err != nil {
+		return err
+	}
+	if page.Events, err = s.shown(c, sluice.VerbRead, page.Events); err != nil {
 		return err
 	}
 	return c.JSONBlob(http.StatusOK, renderEvents(page))
@@ -106,6 +116,9 @@ func (s *Server) getEvent(c echo.Context) error {
 	event, err := s.findEvent(c.Request().Context(), c.Param("ns"), name)
 	if err != nil {
 		return err
+	}
+	if ok, err := s.shows(c, sluice.VerbRead, &event); err != nil || !ok {
+		return cmp.Or(err, access.Concealed())
 	}
 	return c.Blob(http.StatusOK, structuredType, event.AppendJSON(nil))
 }

@@ -1,8 +1,6 @@
 package httpapi
 
 import (
-	"crypto/sha256"
-	"crypto/subtle"
 	"fmt"
 	"log/slog"
 	"net/http"
@@ -15,9 +13,6 @@ import (
 
 	"github.com/sluice-io/sluice/pkg/sluice"
 )
-
-// root is the one principal that there is: whoever has the root token.
-const root = "root"
 
 const maxRequestID = 128
 
@@ -80,6 +75,9 @@ func (s *Server) log(c echo.Context, err error, took time.Duration) {
 		slog.Int("status", res.Status), slog.Int64("bytes", res.Size), slog.Duration("took", took),
 		slog.String("request_id", res.Header().Get(echo.HeaderXRequestID)),
 	}
+	if caller := sluice.CallerFrom(ctx); caller.Principal != "" {
+		attrs = append(attrs, slog.String("principal", string(caller.Principal)))
+	}
 	if err != nil {
 		attrs = append(attrs, slog.String("code", string(public(err).Code)))
 	}
@@ -103,27 +101,6 @@ func levelOf(c echo.Context) slog.Level {
 
 func isProbe(route string) bool {
 	return route == "/healthz" || route == "/readyz" || route == "/metrics"
-}
-
-// authenticate lets a request to the API pass, whether there is such a route or not, only if
-// it carries the root token. Both sides are hashed, so that the time the comparison takes
-// tells nothing, not even the length.
-func (s *Server) authenticate(next echo.HandlerFunc) echo.HandlerFunc {
-	want := sha256.Sum256([]byte(s.opts.Token))
-	return func(c echo.Context) error {
-		if !isAPI(c.Request().URL.Path) && !isAPI(c.Path()) {
-			return next(c)
-		}
-		scheme, token, _ := strings.Cut(c.Request().Header.Get(echo.HeaderAuthorization), " ")
-		got := sha256.Sum256([]byte(strings.TrimSpace(token)))
-		if s.opts.Token == "" || !strings.EqualFold(scheme, "Bearer") || subtle.ConstantTimeCompare(got[:], want[:]) != 1 {
-			if token != "" {
-				return sluice.Errorf(sluice.Unauthenticated, "the token is not this server's root token")
-			}
-			return sluice.Errorf(sluice.Unauthenticated, "send the header Authorization: Bearer <token>; the root token is in the file root.token of the data directory")
-		}
-		return next(c)
-	}
 }
 
 func isAPI(path string) bool { return path == "/v1" || strings.HasPrefix(path, "/v1/") }

@@ -8,6 +8,7 @@ import (
 
 	"github.com/labstack/echo/v4"
 
+	"github.com/sluice-io/sluice/internal/access"
 	"github.com/sluice-io/sluice/pkg/sluice"
 )
 
@@ -17,6 +18,7 @@ type namespaceRequest struct {
 	Retention   sluice.Retention `json:"retention"`
 	DedupWindow sluice.Duration  `json:"dedup_window"`
 	Quota       sluice.Quota     `json:"quota"`
+	Label       *sluice.Label    `json:"label"` // missing: it stays as it is
 }
 
 func (s *Server) putNamespace(c echo.Context) error {
@@ -35,15 +37,44 @@ func (s *Server) putNamespace(c echo.Context) error {
 	if err := ns.Validate(); err != nil {
 		return err
 	}
-	stored, created, err := s.opts.Namespaces.PutNamespace(c.Request().Context(), ns, root)
+	if err := s.label(c, &ns, req.Label); err != nil {
+		return err
+	}
+	stored, created, err := s.opts.Namespaces.PutNamespace(c.Request().Context(), ns, by(c))
 	if err != nil {
 		return err
 	}
 	etag(c, stored.Revision)
+	stored = s.labelled(stored)
 	if created {
 		return c.JSON(http.StatusCreated, stored)
 	}
 	return c.JSON(http.StatusOK, stored)
+}
+
+// label labels a namespace before anything lies in it.
+func (s *Server) label(c echo.Context, ns *sluice.Namespace, label *sluice.Label) error {
+	if label == nil {
+		return nil
+	}
+	a, err := s.authority()
+	if err != nil {
+		return err
+	}
+	if err := a.PutLabel(c.Request().Context(), caller(c), ns.Name, *label); err != nil {
+		return err
+	}
+	ns.Label = label
+	return nil
+}
+
+// labelled fills in the labels of namespaces, which are kept with all else that says who may do what.
+func (s *Server) labelled(ns sluice.Namespace) sluice.Namespace {
+	if s.opts.Authority != nil {
+		label := s.opts.Authority.Label(ns.Name)
+		ns.Label = &label
+	}
+	return ns
 }
 
 func (s *Server) getNamespace(c echo.Context) error {
@@ -52,11 +83,14 @@ func (s *Server) getNamespace(c echo.Context) error {
 		return err
 	}
 	etag(c, ns.Revision)
-	return c.JSON(http.StatusOK, ns)
+	if s.require(c, sluice.VerbRead, access.Target{Namespace: ns.Name}) != nil {
+		ns.Usage = nil // how much there is, is for those who may read all of it
+	}
+	return c.JSON(http.StatusOK, s.labelled(ns))
 }
 
 func (s *Server) deleteNamespace(c echo.Context) error {
-	if err := s.opts.Namespaces.DeleteNamespace(c.Request().Context(), c.Param("ns"), root); err != nil {
+	if err := s.opts.Namespaces.DeleteNamespace(c.Request().Context(), c.Param("ns"), by(c)); err != nil {
 		return err
 	}
 	return c.NoContent(http.StatusNoContent)
@@ -80,6 +114,10 @@ func (s *Server) listNamespaces(c echo.Context) error {
 	all, err := s.opts.Namespaces.Namespaces(c.Request().Context())
 	if err != nil {
 		return err
+	}
+	all = slices.DeleteFunc(all, func(ns sluice.Namespace) bool { return s.sees(c, ns.Name) != nil })
+	for i := range all {
+		all[i] = s.labelled(all[i])
 	}
 	slices.SortFunc(all, func(a, b sluice.Namespace) int {
 		return cmp.Or(b.CreatedAt.Compare(a.CreatedAt), strings.Compare(b.Name, a.Name))

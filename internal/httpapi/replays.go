@@ -25,7 +25,7 @@ func (s *Server) startReplay(c echo.Context) error {
 	}
 	want := registry.ReplayRequest{From: word(req.From), To: word(req.To), Types: req.Types, EventIDs: req.EventIDs, Rate: req.Rate}
 	if !req.DryRun {
-		rep, err := s.opts.Registry.Replay(c.Request().Context(), c.Param("id"), want, root)
+		rep, err := s.opts.Registry.Replay(c.Request().Context(), c.Param("id"), want, by(c))
 		if err != nil {
 			return err
 		}
@@ -71,7 +71,7 @@ func (s *Server) getReplay(c echo.Context) error {
 }
 
 func (s *Server) cancelReplay(c echo.Context) error {
-	rep, err := s.opts.Registry.CancelReplay(c.Request().Context(), c.Param("id"), c.Param("replay"), root)
+	rep, err := s.opts.Registry.CancelReplay(c.Request().Context(), c.Param("id"), c.Param("replay"), by(c))
 	if err != nil {
 		return err
 	}

@@ -10,6 +10,8 @@ import (
 
 	"github.com/labstack/echo/v4"
 
+	"github.com/sluice-io/sluice/internal/access"
+	"github.com/sluice-io/sluice/internal/authority"
 	"github.com/sluice-io/sluice/internal/explain"
 	"github.com/sluice-io/sluice/internal/registry"
 	"github.com/sluice-io/sluice/pkg/sluice"
@@ -91,7 +93,10 @@ type Retrier interface {
 
 // Options is what a server works with. What has no default is required.
 type Options struct {
-	Token      string // the root token; without one nobody gets in
+	Token      string // the root token; without one root does not get in
+	Authority  *authority.Authority
+	Access     *access.Index // nil, with Authority: there is only root
+	Tombstones Tombstones
 	Registry   *registry.Registry
 	Namespaces Namespaces
 	Publisher  Publisher
@@ -132,63 +137,14 @@ func New(opts Options) *Server {
 	}
 	s := &Server{opts: opts, echo: echo.New()}
 	s.echo.Use(s.observe, s.authenticate)
-	s.routes()
+	for _, r := range s.routes() {
+		s.echo.Add(r.method, r.path, s.guard(r))
+	}
 	return s
 }
 
 // Handler returns the handler of all requests.
 func (s *Server) Handler() http.Handler { return s.echo }
-
-func (s *Server) routes() {
-	s.echo.GET("/healthz", s.healthz)
-	s.echo.GET("/readyz", s.readyz)
-	s.echo.GET("/metrics", echo.WrapHandler(s.opts.Metrics))
-	s.echo.GET("/openapi.yaml", s.openapi)
-	s.echo.GET("/.well-known/jwks.json", s.jwks)
-
-	v1 := s.echo.Group("/v1")
-	v1.GET("/capabilities", s.capabilities)
-	v1.GET("/storage", s.storage)
-	v1.GET("/audit", s.listAudit)
-	v1.GET("/namespaces", s.listNamespaces)
-	v1.PUT("/namespaces/:ns", s.putNamespace)
-	v1.GET("/namespaces/:ns", s.getNamespace)
-	v1.DELETE("/namespaces/:ns", s.deleteNamespace)
-	v1.POST("/namespaces/:ns/events", s.publish)
-	v1.GET("/namespaces/:ns/events", s.listEvents)
-	v1.GET("/namespaces/:ns/events/:event", s.getEvent)
-	s.subscriptionRoutes(v1)
-}
-
-func (s *Server) subscriptionRoutes(v1 *echo.Group) {
-	v1.POST("/subscriptions", s.createSubscription)
-	v1.GET("/subscriptions", s.listSubscriptions)
-	v1.PUT("/subscriptions/:id", s.putSubscription)
-	v1.GET("/subscriptions/:id", s.getSubscription)
-	v1.PATCH("/subscriptions/:id", s.patchSubscription)
-	v1.DELETE("/subscriptions/:id", s.deleteSubscription)
-	v1.POST("/subscriptions/:id/pause", s.pauseSubscription)
-	v1.POST("/subscriptions/:id/resume", s.resumeSubscription)
-	v1.POST("/subscriptions/:id/secret/rotate", s.rotateSecret)
-	v1.POST("/subscriptions/:id/test", s.testSubscription)
-	v1.POST("/subscriptions/:id/seek", s.seekSubscription)
-	v1.POST("/subscriptions/:id/replay", s.startReplay)
-	v1.GET("/subscriptions/:id/replays", s.listReplays)
-	v1.GET("/subscriptions/:id/replays/:replay", s.getReplay)
-	v1.POST("/subscriptions/:id/replays/:replay/cancel", s.cancelReplay)
-	v1.GET("/subscriptions/:id/status", s.subscriptionStatus)
-	v1.GET("/subscriptions/:id/deliveries", s.listDeliveries)
-	v1.GET("/subscriptions/:id/deliveries/:event", s.getDelivery)
-	v1.POST("/subscriptions/:id/deliveries/:event/retry", s.retryDelivery)
-	v1.POST("/subscriptions/:id/deliveries/:event/discard", s.discardDelivery)
-	v1.GET("/subscriptions/:id/events", s.subscriptionEvents)
-
-	v1.GET("/subscriptions/:id/dead-letters", s.listDeadLetters)
-	v1.DELETE("/subscriptions/:id/dead-letters", s.discardDeadLetters)
-	v1.POST("/subscriptions/:id/dead-letters/redrive", s.redriveDeadLetters)
-	v1.GET("/subscriptions/:id/dead-letters/:event", s.getDeadLetter)
-	v1.DELETE("/subscriptions/:id/dead-letters/:event", s.discardDeadLetter)
-}
 
 // untilStop returns a context that ends with ctx or with the server.
 func (s *Server) untilStop(ctx context.Context) (context.Context, context.CancelFunc) {

@@ -40,7 +40,7 @@ func (s *Server) createSubscription(c echo.Context) error {
 	if err != nil {
 		return err
 	}
-	sub, created, err := s.opts.Registry.Create(c.Request().Context(), req, root)
+	sub, created, err := s.opts.Registry.Create(c.Request().Context(), req, by(c))
 	if err != nil {
 		return err
 	}
@@ -52,7 +52,7 @@ func (s *Server) putSubscription(c echo.Context) error {
 	if err != nil {
 		return err
 	}
-	sub, created, err := s.opts.Registry.Put(c.Request().Context(), c.Param("id"), req, root)
+	sub, created, err := s.opts.Registry.Put(c.Request().Context(), c.Param("id"), req, by(c))
 	if err != nil {
 		return err
 	}
@@ -101,6 +101,7 @@ func (s *Server) listSubscriptions(c echo.Context) error {
 		State:     sluice.State(c.QueryParam("state")),
 		Limit:     most,
 		Cursor:    c.QueryParam("cursor"),
+		Visible:   func(sub *sluice.Subscription) bool { return s.owns(c, sub) == nil },
 	})
 	if err != nil {
 		return err
@@ -118,10 +119,7 @@ func (s *Server) listSubscriptions(c echo.Context) error {
 }
 
 func (s *Server) getSubscription(c echo.Context) error {
-	sub, err := s.opts.Registry.Get(c.Request().Context(), c.Param("id"))
-	if err != nil {
-		return err
-	}
+	sub := subscription(c)
 	return s.render(c, http.StatusOK, sub)
 }
 
@@ -134,7 +132,7 @@ func (s *Server) patchSubscription(c echo.Context) error {
 	if err != nil {
 		return err
 	}
-	sub, err := s.opts.Registry.Patch(c.Request().Context(), c.Param("id"), patch, revision, root)
+	sub, err := s.opts.Registry.Patch(c.Request().Context(), c.Param("id"), patch, revision, by(c))
 	if err != nil {
 		return err
 	}
@@ -142,14 +140,14 @@ func (s *Server) patchSubscription(c echo.Context) error {
 }
 
 func (s *Server) deleteSubscription(c echo.Context) error {
-	if err := s.opts.Registry.Delete(c.Request().Context(), c.Param("id"), root); err != nil {
+	if err := s.opts.Registry.Delete(c.Request().Context(), c.Param("id"), by(c)); err != nil {
 		return err
 	}
 	return c.NoContent(http.StatusNoContent)
 }
 
 func (s *Server) pauseSubscription(c echo.Context) error {
-	sub, err := s.opts.Registry.Pause(c.Request().Context(), c.Param("id"), root)
+	sub, err := s.opts.Registry.Pause(c.Request().Context(), c.Param("id"), by(c))
 	if err != nil {
 		return err
 	}
@@ -157,7 +155,7 @@ func (s *Server) pauseSubscription(c echo.Context) error {
 }
 
 func (s *Server) resumeSubscription(c echo.Context) error {
-	sub, err := s.opts.Registry.Resume(c.Request().Context(), c.Param("id"), root)
+	sub, err := s.opts.Registry.Resume(c.Request().Context(), c.Param("id"), by(c))
 	if err != nil {
 		return err
 	}
@@ -175,7 +173,7 @@ func (s *Server) rotateSecret(c echo.Context) error {
 	if req.Overlap != nil {
 		overlap = req.Overlap.Std()
 	}
-	sub, err := s.opts.Registry.Rotate(c.Request().Context(), c.Param("id"), overlap, root)
+	sub, err := s.opts.Registry.Rotate(c.Request().Context(), c.Param("id"), overlap, by(c))
 	if err != nil {
 		return err
 	}
@@ -189,7 +187,7 @@ func (s *Server) seekSubscription(c echo.Context) error {
 	if err := bind(c, &req); err != nil {
 		return err
 	}
-	sub, err := s.opts.Registry.Seek(c.Request().Context(), c.Param("id"), word(req.To), root)
+	sub, err := s.opts.Registry.Seek(c.Request().Context(), c.Param("id"), word(req.To), by(c))
 	if err != nil {
 		return err
 	}
@@ -206,10 +204,7 @@ func word(value json.RawMessage) string {
 }
 
 func (s *Server) testSubscription(c echo.Context) error {
-	sub, err := s.opts.Registry.Get(c.Request().Context(), c.Param("id"))
-	if err != nil {
-		return err
-	}
+	sub := subscription(c)
 	attempt, err := s.opts.Deliveries.Test(c.Request().Context(), sub)
 	if err != nil {
 		return err
@@ -218,10 +213,7 @@ func (s *Server) testSubscription(c echo.Context) error {
 }
 
 func (s *Server) subscriptionStatus(c echo.Context) error {
-	sub, err := s.opts.Registry.Get(c.Request().Context(), c.Param("id"))
-	if err != nil {
-		return err
-	}
+	sub := subscription(c)
 	st, err := s.opts.Deliveries.Status(c.Request().Context(), sub)
 	if err != nil {
 		return err

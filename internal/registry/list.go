@@ -17,8 +17,9 @@ type Query struct {
 	Namespace string
 	Mode      sluice.Mode
 	State     sluice.State
-	Limit     int    // 0: all
-	Cursor    string // NextCursor of the page before
+	Limit     int                             // 0: all
+	Cursor    string                          // NextCursor of the page before
+	Visible   func(*sluice.Subscription) bool // whether whoever asks may know of it; nil: of all
 }
 
 // Page is one page of subscriptions, newest first.
@@ -52,7 +53,8 @@ func (r *Registry) List(ctx context.Context, q Query) (Page, error) {
 func (q Query) picks(s *sluice.Subscription) bool {
 	return (q.Namespace == "" || q.Namespace == s.Namespace) &&
 		(q.Mode == "" || q.Mode == s.Mode) &&
-		(q.State == "" || q.State == s.State)
+		(q.State == "" || q.State == s.State) &&
+		(q.Visible == nil || q.Visible(s))
 }
 
 // place is where a subscription stands in a list.

@@ -66,6 +66,13 @@ type Quota interface {
 	Leave(id string)
 }
 
+// Access says who may have what.
+type Access interface {
+	// MaySubscribe returns an error unless who asks (sluice.CallerFrom) may have all that the subscription
+	// is about: NotFound, CapabilityRequired, Forbidden, Unavailable.
+	MaySubscribe(ctx context.Context, sub *sluice.Subscription) error
+}
+
 // Reservation says which subscription was made under a key, so that no second one is.
 type Reservation struct {
 	Subscription string `json:"subscription"`
@@ -84,7 +91,8 @@ type Needs struct {
 	Ledger        *ledger.Ledger
 	Announce      Announcer
 	Now           func() time.Time
-	Quota         Quota // nil: no bound
+	Quota         Quota  // nil: no bound
+	Access        Access // nil: whoever asks may have everything
 }
 
 // Registry makes, changes and ends subscriptions. Its methods may be called at once.
@@ -156,6 +164,9 @@ func (r *Registry) Put(ctx context.Context, id string, req *Request, by string) 
 
 // again returns a subscription that is there and is asked for again.
 func (r *Registry) again(ctx context.Context, req *Request, want, existing *sluice.Subscription) (*sluice.Subscription, bool, error) {
+	if existing.CreatedBy != want.CreatedBy && want.Grant != "" { // what it is like is not for whoever asks
+		return nil, false, sluice.Errorf(sluice.SubscriptionDiffers, "the id is taken; choose another one")
+	}
 	if err := sameAs(req, want, existing); err != nil {
 		return nil, false, err
 	}
@@ -209,6 +220,11 @@ func (r *Registry) prepare(ctx context.Context, req *Request, by string) (*sluic
 	if err := check(sub); err != nil {
 		return nil, err
 	}
+	if r.needs.Access != nil {
+		if err := r.needs.Access.MaySubscribe(ctx, sub); err != nil {
+			return nil, err
+		}
+	}
 	if err := r.needs.Endpoints.Check(ctx, sub.Endpoint); err != nil {
 		return nil, err
 	}
@@ -227,7 +243,7 @@ func (r *Registry) prepare(ctx context.Context, req *Request, by string) (*sluic
 	if !sub.Enabled {
 		sub.State = sluice.Paused
 	}
-	sub.CreatedBy, sub.CreatedAt, sub.UpdatedAt = by, now, now
+	sub.CreatedBy, sub.Grant, sub.CreatedAt, sub.UpdatedAt = by, sluice.CallerFrom(ctx).Grant, now, now
 	return sub, nil
 }
 

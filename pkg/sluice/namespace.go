@@ -17,6 +17,7 @@ type Namespace struct {
 	Retention   Retention `json:"retention"`
 	DedupWindow Duration  `json:"dedup_window"`
 	Quota       Quota     `json:"quota"`
+	Label       *Label    `json:"label,omitempty"` // in requests and answers; it is kept with all that says who may do what
 	Revision    uint64    `json:"revision"`
 	CreatedAt   time.Time `json:"created_at"`
 	Usage       *Usage    `json:"usage,omitempty"` // in answers only

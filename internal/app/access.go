@@ -1,0 +1,122 @@
+package app
+
+import (
+	"context"
+	"log/slog"
+	"slices"
+	"strings"
+	"sync"
+	"time"
+
+	"github.com/sluice-io/sluice/internal/access"
+	"github.com/sluice-io/sluice/internal/authority"
+	"github.com/sluice-io/sluice/internal/natsstore"
+	"github.com/sluice-io/sluice/pkg/sluice"
+	"github.com/sluice-io/sluice/streams"
+)
+
+// sweepEvery is how soon after its grant a subscription ends that has nothing to send.
+const sweepEvery = 15 * time.Second
+
+// trust is the parts that know who may do what.
+type trust struct {
+	index     *access.Index
+	records   natsstore.Bucket[access.Record]
+	authority *authority.Authority
+	presence  *authority.Presence
+	follower  *authority.Follower
+}
+
+func (s *server) openTrust(context.Context) error {
+	id, err := replicaID(s.cfg.Data)
+	if err != nil {
+		return err
+	}
+	t := &s.trust
+	t.index = access.NewIndex()
+	t.records = natsstore.OpenBucket[access.Record](s.store, streams.Access)
+	t.presence = authority.NewPresence(id, t.records, t.index, s.store.LeaseTTL(), s.opts.Log)
+	t.authority = authority.New(authority.Needs{
+		Records: t.records, Index: t.index, Ledger: s.ledger, Keys: s.tokenKeys, Now: time.Now,
+	})
+	t.follower = &authority.Follower{Index: t.index, Presence: t.presence, Withdraw: s.engine, Cancel: s.registry, Now: time.Now, Log: s.opts.Log}
+	return nil
+}
+
+// tokenKeys returns the keys that sign tokens, and nothing else.
+func (s *server) tokenKeys(ctx context.Context) ([]authority.Key, error) {
+	stored, err := s.store.KeysFor(ctx, natsstore.UseGrant)
+	if err != nil {
+		return nil, err
+	}
+	keys := make([]authority.Key, len(stored))
+	for i, k := range stored {
+		keys[i] = authority.Key{ID: k.ID, Private: k.Private()}
+	}
+	return keys, nil
+}
+
+// follow keeps the index in step with the records until ctx is done.
+func (t *trust) follow(ctx context.Context) error {
+	var parts sync.WaitGroup
+	defer parts.Wait()
+	parts.Go(func() { t.presence.Run(ctx) })
+	parts.Go(func() { t.follower.Run(ctx, sweepEvery) })
+	return t.records.Watch(ctx, ">", func(e natsstore.Entry[access.Record]) {
+		switch e.Change {
+		case natsstore.Set:
+			t.follower.Set(ctx, e.Key, e.Value, e.Revision)
+		case natsstore.Removed:
+			t.follower.Remove(e.Key, e.Revision)
+		case natsstore.CaughtUp:
+			t.follower.CaughtUp()
+		}
+	})
+}
+
+// leave says that this replica decides nothing any more.
+func (t *trust) leave(ctx context.Context, log *slog.Logger) {
+	limit, cancel := context.WithTimeout(ctx, scrapeLimit)
+	defer cancel()
+	t.presence.Leave(limit)
+	log.DebugContext(ctx, "access left")
+}
+
+// subscribing says who may subscribe to what.
+type subscribing struct{ index *access.Index }
+
+// MaySubscribe returns an error unless who asks may have all that the subscription is about.
+func (s subscribing) MaySubscribe(ctx context.Context, sub *sluice.Subscription) error {
+	return s.index.Require(sluice.CallerFrom(ctx), sluice.VerbSubscribe, access.Target{Namespace: sub.Namespace, Pattern: sub.Pattern}, time.Now())
+}
+
+// tombstones takes events out of logs.
+type tombstones struct {
+	store *natsstore.Store
+	trust *trust
+}
+
+// Entomb makes what lies on the path never leave again, and then deletes it.
+func (t tombstones) Entomb(ctx context.Context, by sluice.Caller, namespace string, path sluice.Path) (sluice.Tombstone, error) {
+	last, err := t.store.LastSeq(ctx, namespace)
+	if err != nil {
+		return sluice.Tombstone{}, err
+	}
+	stone, err := t.trust.authority.Entomb(ctx, by, namespace, path, last)
+	if err != nil {
+		return stone, err
+	}
+	return stone, t.store.PurgePath(ctx, namespace, path, stone.UpTo)
+}
+
+// Tombstones returns a namespace's, by path.
+func (t tombstones) Tombstones(namespace string) []sluice.Tombstone {
+	all := []sluice.Tombstone{}
+	for _, r := range t.trust.index.Records(func(r access.Record) bool {
+		return r.Tombstone != nil && r.Tombstone.Namespace == namespace && r.Tombstone.UpTo > 0
+	}) {
+		all = append(all, *r.Tombstone)
+	}
+	slices.SortFunc(all, func(a, b sluice.Tombstone) int { return strings.Compare(string(a.Path), string(b.Path)) })
+	return all
+}

@@ -1,0 +1,211 @@
+package httpapi
+
+import (
+	"crypto/sha256"
+	"crypto/subtle"
+	"strings"
+	"time"
+
+	"github.com/labstack/echo/v4"
+
+	"github.com/sluice-io/sluice/internal/access"
+	"github.com/sluice-io/sluice/pkg/sluice"
+)
+
+// authenticate finds out who asks: a request to the API passes, whether there is such a route or
+// not, only with the root token or that of a grant which holds.
+func (s *Server) authenticate(next echo.HandlerFunc) echo.HandlerFunc {
+	want := sha256.Sum256([]byte(s.opts.Token))
+	return func(c echo.Context) error {
+		if !isAPI(c.Request().URL.Path) && !isAPI(c.Path()) {
+			return next(c)
+		}
+		caller, err := s.identify(c, want)
+		if err != nil {
+			return err
+		}
+		c.SetRequest(c.Request().WithContext(sluice.WithCaller(c.Request().Context(), caller)))
+		return next(c)
+	}
+}
+
+// identify returns whose token a request carries. The root token and what is given are hashed, so that
+// the time the comparison takes tells nothing, not even the length.
+func (s *Server) identify(c echo.Context, root [sha256.Size]byte) (sluice.Caller, error) {
+	scheme, token, _ := strings.Cut(c.Request().Header.Get(echo.HeaderAuthorization), " ")
+	token = strings.TrimSpace(token)
+	if token == "" || !strings.EqualFold(scheme, "Bearer") {
+		return sluice.Caller{}, sluice.Errorf(sluice.Unauthenticated, "send the header Authorization: Bearer <token>; the root token is in the file root.token of the data directory")
+	}
+	got := sha256.Sum256([]byte(token))
+	if s.opts.Token != "" && subtle.ConstantTimeCompare(got[:], root[:]) == 1 {
+		return sluice.Caller{Principal: sluice.Root}, nil
+	}
+	if s.opts.Authority != nil && access.IsToken(token) {
+		return s.opts.Authority.Authenticate(c.Request().Context(), token)
+	}
+	return sluice.Caller{}, sluice.Errorf(sluice.Unauthenticated, "the token is neither this server's root token nor one of its grants'")
+}
+
+// caller returns who asks.
+func caller(c echo.Context) sluice.Caller { return sluice.CallerFrom(c.Request().Context()) }
+
+// by returns the principal that asks, for the ledger.
+func by(c echo.Context) string { return string(caller(c).Principal) }
+
+// demand returns an error unless the caller of a request may make it.
+type demand func(s *Server, c echo.Context) error
+
+// open demands nothing, not even that it is known who asks.
+func open(*Server, echo.Context) error { return nil }
+
+// anybody demands that it is known who asks.
+func anybody(_ *Server, c echo.Context) error {
+	if caller(c) == (sluice.Caller{}) {
+		return sluice.Errorf(sluice.Unauthenticated, "it is not known who asks")
+	}
+	return nil
+}
+
+// server demands a verb for everything.
+func server(v sluice.Verb) demand {
+	return func(s *Server, c echo.Context) error { return s.require(c, v, access.Target{}) }
+}
+
+// within demands a verb for the whole namespace that the path names.
+func within(v sluice.Verb) demand {
+	return func(s *Server, c echo.Context) error {
+		return s.require(c, v, access.Target{Namespace: c.Param("ns")})
+	}
+}
+
+// somewhere demands a verb for some path of the namespace that the path names; for which, the handler asks.
+func somewhere(v sluice.Verb) demand {
+	return func(s *Server, c echo.Context) error {
+		if who := caller(c); !who.Unbounded() {
+			return s.opts.Access.Some(who, v, c.Param("ns"), time.Now())
+		}
+		return nil
+	}
+}
+
+// seen demands that the caller may know of the namespace that the path names.
+func seen(s *Server, c echo.Context) error { return s.sees(c, c.Param("ns")) }
+
+// audited demands that the caller is an admin of what the ledger's entries are about.
+func audited(s *Server, c echo.Context) error {
+	return s.require(c, sluice.VerbAdmin, access.Target{Namespace: c.QueryParam("namespace")})
+}
+
+// subscriptionKey is where a request keeps the subscription that it is about.
+const subscriptionKey = "subscription"
+
+// owned demands that the subscription is one that the caller may know of and deal with: its own, with a token that has the
+// verb subscribe for its pattern, or one of a namespace that it is an admin of (C16). Of others it does
+// not learn that they exist (C14).
+func owned(s *Server, c echo.Context) error {
+	sub, err := s.opts.Registry.Get(c.Request().Context(), c.Param("id"))
+	if err != nil {
+		return err
+	}
+	if err := s.owns(c, sub); err != nil {
+		return err
+	}
+	c.Set(subscriptionKey, sub)
+	return nil
+}
+
+// subscription returns the subscription that a request is about.
+func subscription(c echo.Context) *sluice.Subscription {
+	sub, _ := c.Get(subscriptionKey).(*sluice.Subscription) // owned put it there
+	return sub
+}
+
+func (s *Server) owns(c echo.Context, sub *sluice.Subscription) error {
+	admin := s.require(c, sluice.VerbAdmin, access.Target{Namespace: sub.Namespace})
+	switch {
+	case admin == nil || sluice.CodeOf(admin) == sluice.Unavailable:
+		return admin
+	case sub.CreatedBy != by(c):
+		return sluice.Errorf(sluice.SubscriptionMissing, "there is no such subscription, or you may not know of it")
+	}
+	return s.require(c, sluice.VerbSubscribe, access.Target{Namespace: sub.Namespace, Pattern: sub.Pattern})
+}
+
+func (s *Server) require(c echo.Context, v sluice.Verb, t access.Target) error {
+	if who := caller(c); !who.Unbounded() {
+		return s.opts.Access.Require(who, v, t, time.Now())
+	}
+	return nil
+}
+
+func (s *Server) sees(c echo.Context, namespace string) error {
+	if who := caller(c); !who.Unbounded() {
+		return s.opts.Access.Sees(who, namespace, time.Now())
+	}
+	return nil
+}
+
+// shown returns the events that the caller may see. Code Unavailable if it is not known at the moment.
+func (s *Server) shown(c echo.Context, v sluice.Verb, events []sluice.Event) ([]sluice.Event, error) {
+	kept := events[:0]
+	for i := range events {
+		ok, err := s.shows(c, v, &events[i])
+		if err != nil {
+			return nil, err
+		}
+		if ok {
+			kept = append(kept, events[i])
+		}
+	}
+	return kept, nil
+}
+
+// shows reports whether the caller may see an event.
+func (s *Server) shows(c echo.Context, v sluice.Verb, ev *sluice.Event) (bool, error) {
+	if s.opts.Access == nil {
+		return true, nil
+	}
+	return passes(s.opts.Access.Shows(caller(c), v, ev, time.Now()))
+}
+
+// knows reports whether the caller may know what became of a subscription's events on a path.
+func (s *Server) knows(c echo.Context, sub *sluice.Subscription, path sluice.Path) bool {
+	return s.require(c, sluice.VerbSubscribe, access.Target{Namespace: sub.Namespace, Path: path}) == nil
+}
+
+// seesEvent demands that the caller may see an event of a subscription's namespace. What is not
+// kept any more was let out, or not, when it was.
+func (s *Server) seesEvent(c echo.Context, sub *sluice.Subscription, event string) error {
+	if caller(c).Unbounded() {
+		return nil
+	}
+	ev, err := s.findEvent(c.Request().Context(), sub.Namespace, event)
+	switch sluice.CodeOf(err) { //nolint:exhaustive // the other codes go to the caller
+	case "":
+	case sluice.NotFound, sluice.WindowExceeded:
+		return nil
+	default:
+		return err
+	}
+	ok, err := s.shows(c, sluice.VerbSubscribe, &ev)
+	if err == nil && !ok {
+		return access.Concealed()
+	}
+	return err
+}
+
+func passes(d sluice.Decision) (bool, error) {
+	if d == sluice.Undecided {
+		return false, sluice.Errorf(sluice.Unavailable, "who may do what is not known at the moment; try again")
+	}
+	return d == sluice.Pass, nil
+}
+
+// conceal returns an error of something that is not there as whoever may not know of it sees it too.
+func conceal(c echo.Context, e *sluice.Error) *sluice.Error {
+	if caller(c).Unbounded() || e.Code != sluice.NotFound && e.Code != sluice.SubscriptionMissing {
+		return e
+	}
+	return sluice.Errorf(e.Code, "there is no such thing, or you may not know of it")
+}

@@ -1,0 +1,224 @@
+package httpapi
+
+import (
+	"context"
+	"net/http"
+	"net/url"
+
+	"github.com/labstack/echo/v4"
+
+	"github.com/sluice-io/sluice/pkg/sluice"
+)
+
+// Tombstones takes what lies on a path out of a namespace's log.
+type Tombstones interface {
+	// Entomb makes everything that lies on the path now never leave again, and deletes it. When it
+	// returns, that is so on every replica. Code NotFound for the namespace.
+	Entomb(ctx context.Context, by sluice.Caller, namespace string, path sluice.Path) (sluice.Tombstone, error)
+	// Tombstones returns a namespace's, by path.
+	Tombstones(namespace string) []sluice.Tombstone
+}
+
+// acl is what a principal may do, with its one line beside the list of them where it has one.
+type acl struct {
+	sluice.ACL
+
+	Tier    *sluice.Tier   `json:"tier,omitempty"`
+	Pattern sluice.Pattern `json:"pattern,omitempty"`
+}
+
+func shownACL(a sluice.ACL) acl {
+	shown := acl{ACL: a}
+	if len(a.Entries) == 1 {
+		shown.Tier, shown.Pattern = &a.Entries[0].Tier, a.Entries[0].Pattern
+	}
+	return shown
+}
+
+func (s *Server) listACL(c echo.Context) error {
+	if _, err := s.opts.Namespaces.Namespace(c.Request().Context(), c.Param("ns")); err != nil {
+		return err
+	}
+	a, err := s.authority()
+	if err != nil {
+		return err
+	}
+	all := []acl{}
+	for _, one := range a.ACLs(c.Param("ns")) {
+		all = append(all, shownACL(one))
+	}
+	return c.JSON(http.StatusOK, map[string][]acl{"acl": all})
+}
+
+func (s *Server) getACL(c echo.Context) error {
+	a, err := s.authority()
+	if err != nil {
+		return err
+	}
+	p, err := principalOf(c)
+	if err != nil {
+		return err
+	}
+	one, err := a.ACL(c.Param("ns"), p)
+	if err != nil {
+		return err
+	}
+	return c.JSON(http.StatusOK, shownACL(one))
+}
+
+// putACL says what a principal may do in a namespace: {"tier","pattern"}, or {"entries":[…]} for several lines.
+func (s *Server) putACL(c echo.Context) error {
+	a, err := s.authority()
+	if err != nil {
+		return err
+	}
+	var req struct {
+		sluice.Access
+
+		Entries []sluice.Access `json:"entries"`
+	}
+	if err := bind(c, &req); err != nil {
+		return err
+	}
+	p, err := principalOf(c)
+	if err != nil {
+		return err
+	}
+	if _, err := s.opts.Namespaces.Namespace(c.Request().Context(), c.Param("ns")); err != nil {
+		return err
+	}
+	one := sluice.ACL{Namespace: c.Param("ns"), Principal: p, Entries: req.Entries}
+	switch {
+	case req.Tier != sluice.TierNone && req.Entries != nil:
+		return sluice.Errorf(sluice.InvalidRequest, "send tier and pattern, or entries, not both").With("field", "entries")
+	case req.Entries == nil:
+		one.Entries = []sluice.Access{req.Access}
+	}
+	stored, err := a.PutACL(c.Request().Context(), caller(c), one)
+	if err != nil {
+		return err
+	}
+	return c.JSON(http.StatusOK, shownACL(stored))
+}
+
+func (s *Server) deleteACL(c echo.Context) error {
+	a, err := s.authority()
+	if err != nil {
+		return err
+	}
+	p, err := principalOf(c)
+	if err != nil {
+		return err
+	}
+	if err := a.DeleteACL(c.Request().Context(), caller(c), c.Param("ns"), p); err != nil {
+		return err
+	}
+	return c.NoContent(http.StatusNoContent)
+}
+
+// principalOf returns the principal that a request's path names.
+func principalOf(c echo.Context) (sluice.Principal, error) {
+	text := c.Param("principal")
+	if c.Request().URL.RawPath != "" {
+		var err error
+		if text, err = url.PathUnescape(text); err != nil {
+			return "", sluice.Errorf(sluice.InvalidRequest, "the address has a percent sign that encodes nothing")
+		}
+	}
+	return sluice.ParsePrincipal(text)
+}
+
+func (s *Server) listPrincipals(c echo.Context) error {
+	a, err := s.authority()
+	if err != nil {
+		return err
+	}
+	return c.JSON(http.StatusOK, map[string][]sluice.Profile{"principals": a.Profiles()})
+}
+
+func (s *Server) getPrincipal(c echo.Context) error {
+	a, err := s.authority()
+	if err != nil {
+		return err
+	}
+	p, err := principalOf(c)
+	if err != nil {
+		return err
+	}
+	profile, err := a.Profile(p)
+	if err != nil {
+		return err
+	}
+	return c.JSON(http.StatusOK, profile)
+}
+
+// putPrincipal says what a principal is cleared for.
+func (s *Server) putPrincipal(c echo.Context) error {
+	a, err := s.authority()
+	if err != nil {
+		return err
+	}
+	var req struct {
+		Clearance   sluice.Label `json:"clearance"`
+		Description string       `json:"description"`
+	}
+	if err := bind(c, &req); err != nil {
+		return err
+	}
+	p, err := principalOf(c)
+	if err != nil {
+		return err
+	}
+	profile, err := a.PutProfile(c.Request().Context(), caller(c), sluice.Profile{Principal: p, Clearance: req.Clearance, Description: req.Description})
+	if err != nil {
+		return err
+	}
+	return c.JSON(http.StatusOK, profile)
+}
+
+func (s *Server) deletePrincipal(c echo.Context) error {
+	a, err := s.authority()
+	if err != nil {
+		return err
+	}
+	p, err := principalOf(c)
+	if err != nil {
+		return err
+	}
+	if err := a.DeleteProfile(c.Request().Context(), caller(c), p); err != nil {
+		return err
+	}
+	return c.NoContent(http.StatusNoContent)
+}
+
+// entomb takes everything that lies on a path now out of the log, for good.
+func (s *Server) entomb(c echo.Context) error {
+	if s.opts.Tombstones == nil {
+		return sluice.Errorf(sluice.Unavailable, "this server keeps no tombstones")
+	}
+	var req struct {
+		Path string `json:"path"`
+	}
+	if err := bind(c, &req); err != nil {
+		return err
+	}
+	path, err := sluice.ParsePath(req.Path)
+	if err != nil {
+		return err
+	}
+	if path.Reserved() {
+		return sluice.Errorf(sluice.InvalidRequest, "path %q is one of the server's own, whose events stay", path).With("field", "path")
+	}
+	t, err := s.opts.Tombstones.Entomb(c.Request().Context(), caller(c), c.Param("ns"), path)
+	if err != nil {
+		return err
+	}
+	return c.JSON(http.StatusCreated, t)
+}
+
+func (s *Server) listTombstones(c echo.Context) error {
+	if s.opts.Tombstones == nil {
+		return sluice.Errorf(sluice.Unavailable, "this server keeps no tombstones")
+	}
+	return c.JSON(http.StatusOK, map[string][]sluice.Tombstone{"tombstones": s.opts.Tombstones.Tombstones(c.Param("ns"))})
+}

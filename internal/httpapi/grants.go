@@ -1,0 +1,161 @@
+package httpapi
+
+import (
+	"net/http"
+	"time"
+
+	"github.com/labstack/echo/v4"
+
+	"github.com/sluice-io/sluice/internal/authority"
+	"github.com/sluice-io/sluice/pkg/sluice"
+)
+
+// whoami says who asks, and what with.
+func (s *Server) whoami(c echo.Context) error {
+	who := caller(c)
+	answer := struct {
+		Principal sluice.Principal `json:"principal"`
+		Grant     *sluice.Grant    `json:"grant,omitempty"` // root has none
+	}{Principal: who.Principal}
+	if !who.Unbounded() {
+		g, err := s.opts.Authority.Grant(who, who.Grant)
+		if err != nil {
+			return err
+		}
+		answer.Grant = &g
+	}
+	return c.JSON(http.StatusOK, answer)
+}
+
+// authority returns what keeps the grants. Code Unavailable where there are none.
+func (s *Server) authority() (*authority.Authority, error) {
+	if s.opts.Authority == nil {
+		return nil, sluice.Errorf(sluice.Unavailable, "this server keeps no grants")
+	}
+	return s.opts.Authority, nil
+}
+
+// mintGrant issues a grant: root any, others a part of their own.
+func (s *Server) mintGrant(c echo.Context) error {
+	a, err := s.authority()
+	if err != nil {
+		return err
+	}
+	var wish authority.Wish
+	if err := bind(c, &wish); err != nil {
+		return err
+	}
+	minted, err := a.Mint(c.Request().Context(), caller(c), wish)
+	if err != nil {
+		return err
+	}
+	c.Response().Header().Set(echo.HeaderLocation, "/v1/grants/"+minted.ID)
+	etag(c, minted.Revision)
+	return c.JSON(http.StatusCreated, minted)
+}
+
+// grantList is one page of grants.
+type grantList struct {
+	Grants     []sluice.Grant `json:"grants"`
+	NextCursor string         `json:"next_cursor"`
+}
+
+// listGrants lists the grants that the caller may see, newest first, without their tokens.
+func (s *Server) listGrants(c echo.Context) error {
+	a, err := s.authority()
+	if err != nil {
+		return err
+	}
+	if err := onlyParams(c, "principal", "namespace", "state", "limit", "cursor"); err != nil {
+		return err
+	}
+	if err := oneOf(c, "state", "active", "all"); err != nil {
+		return err
+	}
+	most, err := limit(c)
+	if err != nil {
+		return err
+	}
+	page, next := a.Grants(caller(c), authority.GrantQuery{
+		Principal: sluice.Principal(c.QueryParam("principal")), Namespace: c.QueryParam("namespace"),
+		Active: c.QueryParam("state") == "active", After: c.QueryParam("cursor"), Limit: most,
+	})
+	if page == nil {
+		page = []sluice.Grant{}
+	}
+	return c.JSON(http.StatusOK, grantList{page, next})
+}
+
+func (s *Server) getGrant(c echo.Context) error {
+	a, err := s.authority()
+	if err != nil {
+		return err
+	}
+	g, err := a.Grant(caller(c), c.Param("grant"))
+	if err != nil {
+		return err
+	}
+	etag(c, g.Revision)
+	return c.JSON(http.StatusOK, g)
+}
+
+// renewGrant gives a grant another token and, if it is said, another end.
+func (s *Server) renewGrant(c echo.Context) error {
+	a, err := s.authority()
+	if err != nil {
+		return err
+	}
+	var req struct {
+		ExpiresAt time.Time `json:"expires_at"`
+	}
+	if err := bind(c, &req); err != nil {
+		return err
+	}
+	minted, err := a.Renew(c.Request().Context(), caller(c), c.Param("grant"), req.ExpiresAt)
+	if err != nil {
+		return err
+	}
+	etag(c, minted.Revision)
+	return c.JSON(http.StatusOK, minted)
+}
+
+// revokeGrant ends a grant. What it answers, it answers when every replica acts on it.
+func (s *Server) revokeGrant(c echo.Context) error {
+	a, err := s.authority()
+	if err != nil {
+		return err
+	}
+	g, err := a.Revoke(c.Request().Context(), caller(c), c.Param("grant"))
+	if err != nil {
+		return err
+	}
+	etag(c, g.Revision)
+	return c.JSON(http.StatusOK, g)
+}
+
+// verifyToken says whether a token counts, and whether it would let its holder do something.
+func (s *Server) verifyToken(c echo.Context) error {
+	a, err := s.authority()
+	if err != nil {
+		return err
+	}
+	var req struct {
+		Token  string         `json:"token"`
+		Verb   sluice.Verb    `json:"verb"`
+		Object *sluice.Object `json:"object"`
+	}
+	if err := bind(c, &req); err != nil {
+		return err
+	}
+	if req.Token == "" {
+		return sluice.Errorf(sluice.InvalidRequest, "token is missing").With("field", "token")
+	}
+	if (req.Verb == "") != (req.Object == nil) {
+		return sluice.Errorf(sluice.InvalidRequest, "verb and object belong together").With("field", "verb")
+	}
+	found, err := a.Verify(c.Request().Context(), req.Token, req.Verb, req.Object)
+	if err != nil {
+		return err
+	}
+	return c.JSON(http.StatusOK, found)
+}

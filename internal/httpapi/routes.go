@@ -1,0 +1,110 @@
+package httpapi
+
+import (
+	"net/http"
+
+	"github.com/labstack/echo/v4"
+
+	"github.com/sluice-io/sluice/pkg/sluice"
+)
+
+// route is a request that the API answers, and what it demands of the caller first.
+type route struct {
+	method string
+	path   string
+	demand demand
+	handle echo.HandlerFunc
+}
+
+// guard returns the handler of a route, which nobody reaches who does not meet its demand.
+func (s *Server) guard(r route) echo.HandlerFunc {
+	return func(c echo.Context) error {
+		if err := r.demand(s, c); err != nil {
+			return err
+		}
+		return r.handle(c)
+	}
+}
+
+// routes returns all routes. What the demand cannot say, because the request's body or the
+// answer decides it, the handler asks: publishing by path, lists by what the caller may see.
+func (s *Server) routes() []route {
+	all := []route{
+		{http.MethodGet, "/healthz", open, s.healthz},
+		{http.MethodGet, "/readyz", open, s.readyz},
+		{http.MethodGet, "/metrics", open, echo.WrapHandler(s.opts.Metrics)},
+		{http.MethodGet, "/openapi.yaml", open, s.openapi},
+		{http.MethodGet, "/.well-known/jwks.json", open, s.jwks},
+
+		{http.MethodGet, "/v1/capabilities", anybody, s.capabilities},
+		{http.MethodGet, "/v1/whoami", anybody, s.whoami},
+		{http.MethodGet, "/v1/storage", server(sluice.VerbAdmin), s.storage},
+		{http.MethodGet, "/v1/audit", audited, s.listAudit},
+
+		{http.MethodGet, "/v1/namespaces", anybody, s.listNamespaces},
+		{http.MethodPut, "/v1/namespaces/:ns", within(sluice.VerbAdmin), s.putNamespace},
+		{http.MethodGet, "/v1/namespaces/:ns", seen, s.getNamespace},
+		{http.MethodDelete, "/v1/namespaces/:ns", within(sluice.VerbAdmin), s.deleteNamespace},
+		{http.MethodPost, "/v1/namespaces/:ns/events", somewhere(sluice.VerbPublish), s.publish},
+		{http.MethodGet, "/v1/namespaces/:ns/events", somewhere(sluice.VerbRead), s.listEvents},
+		{http.MethodGet, "/v1/namespaces/:ns/events/:event", somewhere(sluice.VerbRead), s.getEvent},
+	}
+	all = append(all, s.accessRoutes()...)
+	return append(all, s.subscriptionRoutes()...)
+}
+
+func (s *Server) accessRoutes() []route {
+	return []route{
+		{http.MethodPost, "/v1/grants", anybody, s.mintGrant},
+		{http.MethodGet, "/v1/grants", anybody, s.listGrants},
+		{http.MethodPost, "/v1/grants/verify", anybody, s.verifyToken},
+		{http.MethodGet, "/v1/grants/:grant", anybody, s.getGrant},
+		{http.MethodPost, "/v1/grants/:grant/renew", anybody, s.renewGrant},
+		{http.MethodPost, "/v1/grants/:grant/revoke", anybody, s.revokeGrant},
+
+		{http.MethodGet, "/v1/principals", server(sluice.VerbAdmin), s.listPrincipals},
+		{http.MethodGet, "/v1/principals/:principal", server(sluice.VerbAdmin), s.getPrincipal},
+		{http.MethodPut, "/v1/principals/:principal", server(sluice.VerbAdmin), s.putPrincipal},
+		{http.MethodDelete, "/v1/principals/:principal", server(sluice.VerbAdmin), s.deletePrincipal},
+
+		{http.MethodGet, "/v1/namespaces/:ns/acl", within(sluice.VerbAdmin), s.listACL},
+		{http.MethodGet, "/v1/namespaces/:ns/acl/:principal", within(sluice.VerbAdmin), s.getACL},
+		{http.MethodPut, "/v1/namespaces/:ns/acl/:principal", within(sluice.VerbAdmin), s.putACL},
+		{http.MethodDelete, "/v1/namespaces/:ns/acl/:principal", within(sluice.VerbAdmin), s.deleteACL},
+		{http.MethodPost, "/v1/namespaces/:ns/tombstones", within(sluice.VerbAdmin), s.entomb},
+		{http.MethodGet, "/v1/namespaces/:ns/tombstones", within(sluice.VerbAdmin), s.listTombstones},
+	}
+}
+
+func (s *Server) subscriptionRoutes() []route {
+	const one = "/v1/subscriptions/:id"
+	return []route{
+		{http.MethodPost, "/v1/subscriptions", anybody, s.createSubscription}, // the registry asks before anything else (S0-54, S0-55)
+		{http.MethodGet, "/v1/subscriptions", anybody, s.listSubscriptions},
+		{http.MethodPut, one, anybody, s.putSubscription}, // as POST
+		{http.MethodGet, one, owned, s.getSubscription},
+		{http.MethodPatch, one, owned, s.patchSubscription},
+		{http.MethodDelete, one, owned, s.deleteSubscription},
+		{http.MethodPost, one + "/pause", owned, s.pauseSubscription},
+		{http.MethodPost, one + "/resume", owned, s.resumeSubscription},
+		{http.MethodPost, one + "/secret/rotate", owned, s.rotateSecret},
+		{http.MethodPost, one + "/test", owned, s.testSubscription},
+		{http.MethodPost, one + "/seek", owned, s.seekSubscription},
+		{http.MethodPost, one + "/replay", owned, s.startReplay},
+		{http.MethodGet, one + "/replays", owned, s.listReplays},
+		{http.MethodGet, one + "/replays/:replay", owned, s.getReplay},
+		{http.MethodPost, one + "/replays/:replay/cancel", owned, s.cancelReplay},
+		{http.MethodGet, one + "/status", owned, s.subscriptionStatus},
+		{http.MethodGet, one + "/deliveries", owned, s.listDeliveries},
+		{http.MethodGet, one + "/deliveries/:event", owned, s.getDelivery},
+		{http.MethodPost, one + "/deliveries/:event/retry", owned, s.retryDelivery},
+		{http.MethodPost, one + "/deliveries/:event/discard", owned, s.discardDelivery},
+		{http.MethodGet, one + "/events", owned, s.subscriptionEvents},
+
+		{http.MethodGet, one + "/dead-letters", owned, s.listDeadLetters},
+		{http.MethodDelete, one + "/dead-letters", owned, s.discardDeadLetters},
+		{http.MethodPost, one + "/dead-letters/redrive", owned, s.redriveDeadLetters},
+		{http.MethodGet, one + "/dead-letters/:event", owned, s.getDeadLetter},
+		{http.MethodDelete, one + "/dead-letters/:event", owned, s.discardDeadLetter},
+	}
+}
