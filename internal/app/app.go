@@ -80,6 +80,8 @@ func (s *server) serve(ctx context.Context) error {
 	log.Go(func() { cancel(s.announce.Run(logging)) })
 	parts.Go(func() { cancel(s.engine.Run(inner)) })
 	parts.Go(func() { cancel(followQuotas(inner, s.store, s.quotas)) })
+	parts.Go(func() { cancel(s.followKeys(inner)) })
+	parts.Go(func() { cancel(s.sweepKeys(inner)) })
 	parts.Go(func() { cancel(s.serveHTTP(inner)) })
 	if s.exporter != nil {
 		parts.Go(func() { cancel(s.exporter.Run(inner)) })

@@ -44,6 +44,7 @@ type server struct {
 	attempts *natsstore.AttemptLog
 	tracing  *tracing
 	sender   *endpoint.Sender
+	keys     *keyRing
 	counts   *limits.Counts
 	quotas   *limits.Quotas
 	exporter *export.Exporter // nil: nothing is exported
@@ -144,11 +145,16 @@ func (s *server) openStore(ctx context.Context) (err error) {
 	if s.nats != nil {
 		opts.Conn = s.nats
 	}
+	sealed, err := openSealing(s.cfg)
+	if err != nil {
+		return err
+	}
+	opts.Vault = sealed.ring
 	if s.store, err = natsstore.Connect(ctx, opts); err != nil {
 		return err
 	}
 	if err := s.store.Provision(ctx); err != nil {
-		return err
+		return sealed.explain(err)
 	}
 	s.attempts, err = s.store.AttemptLog()
 	return err
@@ -159,8 +165,10 @@ func (s *server) openSender(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
+	s.keys = &keyRing{}
+	s.keys.set(keys)
 	opts := endpoint.Options{
-		AllowLoopback: s.cfg.InsecureLoopback(), Version: s.opts.Version, Keys: keyRing{keys[0].ID, keys[0].Private()},
+		AllowLoopback: s.cfg.InsecureLoopback(), Version: s.opts.Version, Keys: s.keys,
 		MaxBody: s.cfg.Webhooks.MaxBody, MaxResponse: s.cfg.Webhooks.MaxResponse,
 	}
 	for _, cidr := range s.cfg.Webhooks.AllowCIDRs {
@@ -237,7 +245,7 @@ func (s *server) openAPI(context.Context) error {
 		Token: token, Registry: s.registry, Namespaces: namespaces{s.store, s.registry, s.quotas, s.ledger}, Audit: audit{s.store.Ledger()},
 		Publisher: publish, Quota: s.quotas, Log: eventLog{s.store}, Deliveries: deliveries{s.store, s.traced()},
 		DeadLetters: deadLetters{s.store, s.ledger}, Replays: s.registry, Explain: explain.New(s.store, s.store), Retrier: retrier{s.store, s.registry},
-		Storage: s.storage, Ready: s.store.Ready, Stopping: s.stopping, JWKS: s.jwks, Metrics: s.metrics.Handler(),
+		Storage: s.storage, Ready: s.store.Ready, Stopping: s.stopping, JWKS: s.jwks, Keys: keys{s.store, s.ledger}, Metrics: s.metrics.Handler(),
 		Version: s.opts.Version, MaxBody: s.cfg.HTTP.MaxBody, Logger: s.opts.Log,
 	}).Handler()
 	return nil

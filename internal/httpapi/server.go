@@ -108,6 +108,7 @@ type Options struct {
 	Metrics    http.Handler                          // for /metrics
 	Version    string                                // of the program; "dev"
 
+	Keys        Keys
 	DeadLetters DeadLetters
 	Replays     Replays // nil: starting one is Unavailable
 
@@ -150,6 +151,9 @@ func (s *Server) routes() {
 	v1.GET("/capabilities", s.capabilities)
 	v1.GET("/storage", s.storage)
 	v1.GET("/audit", s.listAudit)
+	v1.GET("/keys", s.listKeys)
+	v1.POST("/keys/rotate", s.rotateKey)
+	v1.GET("/secrets", s.sealing)
 	v1.GET("/namespaces", s.listNamespaces)
 	v1.PUT("/namespaces/:ns", s.putNamespace)
 	v1.GET("/namespaces/:ns", s.getNamespace)

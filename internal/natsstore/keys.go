@@ -125,7 +125,7 @@ func (s *Store) KeysFor(ctx context.Context, use sluice.KeyUse) ([]Key, error) {
 			return nil, err
 		}
 		keys, err := s.openKeys(entries, use)
-		if err = s.unlocked(ctx, streams.Keys, string(use), err); err != nil || len(keys) > 0 {
+		if err = unlocked(string(use), err); err != nil || len(keys) > 0 {
 			return keys, err
 		}
 		key, record, err := newKey(use, 1, 0)
@@ -156,7 +156,7 @@ func (s *Store) AllKeys(ctx context.Context) ([]Key, error) {
 	var all []Key
 	for _, use := range sortedNames(uses) {
 		keys, err := s.openKeys(entries, sluice.KeyUse(use))
-		if err = s.unlocked(ctx, streams.Keys, use, err); err != nil {
+		if err = unlocked(use, err); err != nil {
 			return nil, err
 		}
 		all = append(all, keys...)
@@ -186,7 +186,13 @@ func (s *Store) RotateKey(ctx context.Context, use sluice.KeyUse, overlap time.D
 	if err := intend(keys[0], will, key); err != nil {
 		return Key{}, err
 	}
-	return key, s.putKey(ctx, key, record)
+	if err := s.putKey(ctx, key, record); err != nil {
+		return Key{}, err
+	}
+	if err := s.RemoveRetiredKeys(ctx); err != nil { // they are as good as gone already
+		s.opts.Log.LogAttrs(ctx, slog.LevelWarn, "retired keys not removed yet", slog.Any("error", err))
+	}
+	return key, nil
 }
 
 // RemoveRetiredKeys removes the keys that have retired, with their seeds.

@@ -83,11 +83,10 @@ func keysIn[T vaulted[T]](name string, record T) []string {
 }
 
 // unlocked says what a record that could not be opened means to whoever asks for it.
-func (s *Store) unlocked(ctx context.Context, bucket, name string, err error) error {
+func unlocked(name string, err error) error {
 	if err == nil {
 		return nil
 	}
-	s.opts.Log.LogAttrs(ctx, slog.LevelError, "record cannot be opened", slog.String("bucket", bucket), slog.String("key", name), slog.Any("error", err))
 	return fmt.Errorf("%w: %w", sluice.Errorf(sluice.Unavailable,
 		"what is secret of %q cannot be opened with the keys of this server; the operator finds more in the log", name), err)
 }

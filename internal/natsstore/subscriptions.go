@@ -69,7 +69,7 @@ func (s Subscriptions) Get(ctx context.Context, id string) (*sluice.Subscription
 		return nil, 0, err
 	}
 	record, err = record.transformed(id, s.bucket.store.openText)
-	if err = s.bucket.store.unlocked(ctx, s.bucket.name, id, err); err != nil {
+	if err = unlocked(id, err); err != nil {
 		return nil, 0, err
 	}
 	return record.subscription(revision), revision, nil

@@ -28,6 +28,7 @@ const (
 	ActionDeadLetterDiscard   = "dead_letter.discard"
 	ActionDeliveryRetry       = "delivery.retry"   // of the head of a held lane
 	ActionDeliveryDiscard     = "delivery.discard" // the same
+	ActionKeyRotate           = "key.rotate"
 )
 
 // LedgerOutcome is how a change ended.
