@@ -24,6 +24,7 @@ type Config struct {
 	Webhooks Webhooks `json:"webhooks" envPrefix:"WEBHOOKS_"`
 	Limits   Limits   `json:"limits"   envPrefix:"LIMITS_"`
 	Export   Export   `json:"export"   envPrefix:"EXPORT_"`
+	Secrets  Secrets  `json:"secrets"  envPrefix:"SECRETS_"`
 	Log      Log      `json:"log"      envPrefix:"LOG_"`
 	Tracing  Tracing  `json:"tracing"  envPrefix:"TRACING_"`
 

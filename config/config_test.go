@@ -90,6 +90,7 @@ func TestWhatCannotBeReadIsAnError(t *testing.T) {
 		{"unknown duration", "attempts: {max_age: week}", "", `setting attempts.max_age: "week" is not a duration such as 10s`},
 		{"no YAML", "a: b: c", "", "not YAML: mapping values are not allowed"},
 		{"variable with a bad switch", "", "SLUICE_DEV=maybe", `variable SLUICE_DEV: "maybe" is not true or false`},
+		{"key that is no text", "secrets: {key: [c2VjcmV0]}", "", "setting secrets.key: what it is set to is not a text"},
 		{"name given twice", "dev: true\ndev: false", "", "dev"},
 		{"number as duration", "attempts: {max_age: 7}", "", "write a string such as"},
 		{"variable with a bad duration", "", "SLUICE_ATTEMPTS_MAX_AGE=week", `SLUICE_ATTEMPTS_MAX_AGE: "week" is not a duration`},
@@ -100,6 +101,7 @@ func TestWhatCannotBeReadIsAnError(t *testing.T) {
 			t.Parallel()
 			_, err := config.Load(write(t, tt.file), []string{tt.env})
 			require.ErrorContains(t, err, tt.want)
+			require.NotContains(t, err.Error(), "c2VjcmV0", "a secret")
 			for _, internal := range []string{"json:", "strconv", "unmarshal", "Go ", "config."} {
 				require.NotContains(t, strings.ReplaceAll(err.Error(), "config.yaml", ""), internal)
 			}

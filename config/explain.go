@@ -51,9 +51,17 @@ func checkValue(name string, value any, kind reflect.Type) error {
 		return fmt.Errorf("setting %s: %w", name, err)
 	}
 	if err := json.Unmarshal(encoded, reflect.New(kind).Interface()); err != nil {
+		if isSecret(name) {
+			encoded = []byte("what it is set to")
+		}
 		return fmt.Errorf("setting %s: %w", name, wrongValue(string(encoded), kind, err))
 	}
 	return nil
+}
+
+// isSecret reports whether a setting's value must not be in an error.
+func isSecret(name string) bool {
+	return slices.Contains([]string{"secrets.key", "nats.password", "nats.token"}, name)
 }
 
 func checkGroup(name string, value any, kind reflect.Type) error {

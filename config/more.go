@@ -19,3 +19,16 @@ type Tracing struct {
 	// to /v1/traces below it. Empty: OTEL_EXPORTER_OTLP_ENDPOINT, and if that is empty too, none.
 	Endpoint string `json:"endpoint" env:"ENDPOINT"`
 }
+
+// Secrets is about the keys that what is secret in the store is sealed with. Whatever names
+// them, the first seals and all open: a new key is put in front, and the old one removed when
+// nothing is sealed with it any more.
+type Secrets struct {
+	// Key is one key or several divided by commas, the newest first, each base64 of 32 bytes; it
+	// goes before KeyFile, and belongs into the variable SLUICE_SECRETS_KEY rather than into a
+	// file; empty: KeyFile.
+	Key string `json:"key" env:"KEY"`
+	// KeyFile has one key a line, the newest first, and can be read by nobody else; empty:
+	// secrets.key in Data, which the first start makes.
+	KeyFile string `json:"key_file" env:"KEY_FILE"`
+}

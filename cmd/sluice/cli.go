@@ -41,6 +41,8 @@ type cli struct {
 	NS         nsCmd         `cmd:"" name:"ns" help:"Make, look at and change namespaces."`
 	Events     eventsCmd     `cmd:"" help:"Look at events."`
 	Audit      auditCmd      `cmd:"" help:"Show who changed what."`
+	Keys       keysCmd       `cmd:"" help:"Look at the keys that the server signs with, and replace them."`
+	Secrets    secretsCmd    `cmd:"" help:"Look at the keys that secrets are sealed with in the store, and replace them."`
 	Doctor     doctorCmd     `cmd:"" help:"Check configuration, data directory, server, NATS, clock and disk."`
 	Version    versionCmd    `cmd:"" help:"Print the version."`
 }

@@ -41,6 +41,7 @@ type finding struct {
 type examination struct {
 	session   *session
 	data      string
+	cfg       config.Config
 	addresses app.Addresses
 	api       *client.Client
 	findings  []finding
@@ -53,6 +54,7 @@ func (c *doctorCmd) Run(ctx context.Context, s *session) error {
 	e.checkData()
 	e.checkDisk()
 	e.checkToken()
+	e.checkSecrets()
 	e.checkAddresses()
 	e.checkHTTP(ctx)
 	e.checkAccess(ctx)
@@ -93,7 +95,7 @@ func (e *examination) checkConfig(file string) {
 		}
 		err = cfg.Check()
 	}
-	e.data = cfg.Data
+	e.data, e.cfg = cfg.Data, cfg
 	if e.data == "" {
 		e.data = e.session.Data
 	}
@@ -181,6 +183,19 @@ func (e *examination) checkToken() {
 		e.note("token", "fail", "%s can be read by others (mode %04o); chmod 600 it", file, info.Mode().Perm())
 	default:
 		e.note("token", "ok", "%s", file)
+	}
+}
+
+// checkSecrets looks at the keys that secrets are sealed with, and shows none.
+func (e *examination) checkSecrets() {
+	detail, err := app.CheckSecrets(e.cfg)
+	switch {
+	case err == nil:
+		e.note("secrets", "ok", "%s", detail)
+	case errors.Is(err, fs.ErrNotExist) && e.cfg.Secrets.KeyFile == "":
+		e.note("secrets", "warn", "%s does not exist yet; the first start makes it", filepath.Join(e.data, app.SecretsKeyFile))
+	default:
+		e.note("secrets", "fail", "%v", err)
 	}
 }
 

@@ -33,7 +33,6 @@ func (s *server) openTrust(context.Context) error {
 		return err
 	}
 	t := &s.trust
-	t.index = access.NewIndex()
 	t.records = natsstore.OpenBucket[access.Record](s.store, streams.Access)
 	t.presence = authority.NewPresence(id, t.records, t.index, s.store.LeaseTTL(), s.opts.Log)
 	t.authority = authority.New(authority.Needs{
@@ -45,7 +44,7 @@ func (s *server) openTrust(context.Context) error {
 
 // tokenKeys returns the keys that sign tokens, and nothing else.
 func (s *server) tokenKeys(ctx context.Context) ([]authority.Key, error) {
-	stored, err := s.store.KeysFor(ctx, natsstore.UseGrant)
+	stored, err := s.store.KeysFor(ctx, sluice.UseGrant)
 	if err != nil {
 		return nil, err
 	}

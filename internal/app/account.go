@@ -3,6 +3,7 @@ package app
 import (
 	"context"
 
+	"github.com/sluice-io/sluice/internal/authority"
 	"github.com/sluice-io/sluice/internal/httpapi"
 	"github.com/sluice-io/sluice/internal/ledger"
 	"github.com/sluice-io/sluice/internal/limits"
@@ -18,6 +19,8 @@ type namespaces struct {
 	registry *registry.Registry
 	quotas   *limits.Quotas
 	ledger   *ledger.Ledger
+
+	authority *authority.Authority
 }
 
 // PutNamespace makes or changes a namespace. Its quota holds at once in this process.
@@ -64,7 +67,10 @@ func (n namespaces) DeleteNamespace(ctx context.Context, name, by string) error 
 	if err != nil {
 		return err
 	}
-	err = n.registry.DeleteAll(ctx, name, by)
+	err = n.authority.ForgetNamespace(ctx, sluice.CallerFrom(ctx), name)
+	if err == nil {
+		err = n.registry.DeleteAll(ctx, name, by)
+	}
 	if err == nil {
 		err = n.store.DeleteNamespace(ctx, name)
 	}

@@ -78,8 +78,11 @@ func (s *server) serve(ctx context.Context) error {
 	var parts, log sync.WaitGroup
 	log.Go(func() { cancel(s.attempts.Run(logging)) })
 	log.Go(func() { cancel(s.announce.Run(logging)) })
+	log.Go(func() { cancel(s.trust.follow(logging)) })
 	parts.Go(func() { cancel(s.engine.Run(inner)) })
 	parts.Go(func() { cancel(followQuotas(inner, s.store, s.quotas)) })
+	parts.Go(func() { cancel(s.followKeys(inner)) })
+	parts.Go(func() { cancel(s.sweepKeys(inner)) })
 	parts.Go(func() { cancel(s.serveHTTP(inner)) })
 	if s.exporter != nil {
 		parts.Go(func() { cancel(s.exporter.Run(inner)) })
@@ -87,6 +90,7 @@ func (s *server) serve(ctx context.Context) error {
 	parts.Wait()
 	endLog()
 	log.Wait()
+	s.trust.leave(context.WithoutCancel(ctx), s.opts.Log)
 	if ctx.Err() != nil {
 		return nil
 	}

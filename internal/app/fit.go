@@ -2,7 +2,6 @@ package app
 
 import (
 	"context"
-	"crypto/ed25519"
 	"errors"
 	"fmt"
 	"slices"
@@ -99,15 +98,6 @@ func (c consumers) Ensure(ctx context.Context, sub *sluice.Subscription) error {
 func (c consumers) Remove(ctx context.Context, sub *sluice.Subscription) error {
 	return errors.Join(c.store.RemoveConsumers(ctx, sub), c.store.ForgetLanes(ctx, sub.ID))
 }
-
-// keyRing is the key that the server signs with.
-type keyRing struct {
-	id  string
-	key ed25519.PrivateKey
-}
-
-// SigningKey returns the key to sign with.
-func (k keyRing) SigningKey() (kid string, key ed25519.PrivateKey) { return k.id, k.key }
 
 // eventLog gives the API a namespace's events.
 type eventLog struct{ store *natsstore.Store }

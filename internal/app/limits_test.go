@@ -3,12 +3,14 @@ package app_test
 import (
 	"fmt"
 	"net/http"
+	"path/filepath"
 	"strings"
 	"testing"
 
 	"github.com/stretchr/testify/require"
 
 	"github.com/sluice-io/sluice/config"
+	"github.com/sluice-io/sluice/internal/app"
 	"github.com/sluice-io/sluice/internal/hooktest"
 	"github.com/sluice-io/sluice/pkg/client"
 	"github.com/sluice-io/sluice/pkg/sluice"
@@ -40,7 +42,9 @@ func TestTheQuotaOfTheConfigurationIsEveryNamespaces(t *testing.T) {
 func TestAQuotaThatOneServerIsToldHoldsOnTheOther(t *testing.T) {
 	t.Parallel()
 	one := start(t, t.TempDir(), nil)
-	other := start(t, t.TempDir(), func(c *config.Config) { c.NATS.URL = one.at.NATS })
+	other := start(t, t.TempDir(), func(c *config.Config) {
+		c.NATS.URL, c.Secrets.KeyFile = one.at.NATS, filepath.Join(one.dir, app.SecretsKeyFile)
+	})
 	_, err := one.api.PutNamespace(t.Context(), "acme", client.NamespaceSpec{Quota: sluice.Quota{EventsPerSecond: 0.01, Burst: 5}})
 	require.NoError(t, err)
 	eventually(t, func() bool {

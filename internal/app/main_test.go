@@ -25,6 +25,9 @@ const (
 	serveLeaseEnv = "SLUICE_TEST_LEASE"
 )
 
+// sharedKey seals the secrets of servers that share a NATS.
+const sharedKey = "c2hhcmVkIGJ5IHRoZSBzZXJ2ZXJzIG9mIGEgdGVzdCE="
+
 func TestMain(m *testing.M) {
 	if dir := os.Getenv(serveEnv); dir != "" {
 		serveAsChild(dir)
@@ -37,6 +40,9 @@ func serveAsChild(dir string) {
 	cfg := config.Default()
 	cfg.Data, cfg.Dev = dir, true
 	cfg.HTTP.Listen, cfg.NATS.Listen, cfg.NATS.URL = os.Getenv("SLUICE_HTTP"), os.Getenv("SLUICE_NATS"), os.Getenv(serveNATSEnv)
+	if cfg.NATS.URL != "" {
+		cfg.Secrets.Key = sharedKey
+	}
 	log := slog.New(slog.NewTextHandler(os.Stderr, &slog.HandlerOptions{Level: slog.LevelError}))
 	lease, _ := time.ParseDuration(os.Getenv(serveLeaseEnv)) // 0 if it is not set
 	if err := app.Run(context.Background(), cfg, app.Options{Log: log, LeaseTTL: lease}); err != nil {

@@ -67,6 +67,9 @@ func startLogging(t *testing.T, dir string, change func(*config.Config), to io.W
 	if change != nil {
 		change(&cfg)
 	}
+	if cfg.NATS.URL != "" && cfg.Secrets == (config.Secrets{}) {
+		cfg.Secrets.Key = sharedKey
+	}
 	log := slog.New(slog.NewTextHandler(to, &slog.HandlerOptions{Level: slog.LevelWarn}))
 	ctx, cancel := context.WithCancel(t.Context())
 	s := &running{dir: dir, cancel: cancel, ended: make(chan struct{})}

@@ -15,6 +15,7 @@ import (
 	"github.com/gofrs/flock"
 
 	"github.com/sluice-io/sluice/config"
+	"github.com/sluice-io/sluice/internal/access"
 	"github.com/sluice-io/sluice/internal/announce"
 	"github.com/sluice-io/sluice/internal/endpoint"
 	"github.com/sluice-io/sluice/internal/explain"
@@ -44,6 +45,7 @@ type server struct {
 	attempts *natsstore.AttemptLog
 	tracing  *tracing
 	sender   *endpoint.Sender
+	keys     *keyRing
 	counts   *limits.Counts
 	quotas   *limits.Quotas
 	exporter *export.Exporter // nil: nothing is exported
@@ -52,6 +54,7 @@ type server struct {
 	ledger   *ledger.Ledger
 	registry *registry.Registry
 	engine   *push.Engine
+	trust    trust
 	api      http.Handler
 	stopping chan struct{} // closed when requests that wait are to end
 }
@@ -60,7 +63,7 @@ func (s *server) open(ctx context.Context) error {
 	limit, cancel := context.WithTimeout(ctx, readyLimit)
 	defer cancel()
 	for _, step := range []func(context.Context) error{
-		s.openNATS, s.forget, s.openStore, s.openSender, s.openRegistry, s.openEngine, s.openAPI,
+		s.openNATS, s.forget, s.openStore, s.openSender, s.openRegistry, s.openEngine, s.openTrust, s.openAPI,
 	} {
 		if err := step(limit); err != nil {
 			return err
@@ -144,11 +147,16 @@ func (s *server) openStore(ctx context.Context) (err error) {
 	if s.nats != nil {
 		opts.Conn = s.nats
 	}
+	sealed, err := openSealing(s.cfg)
+	if err != nil {
+		return err
+	}
+	opts.Vault = sealed.ring
 	if s.store, err = natsstore.Connect(ctx, opts); err != nil {
 		return err
 	}
 	if err := s.store.Provision(ctx); err != nil {
-		return err
+		return sealed.explain(err)
 	}
 	s.attempts, err = s.store.AttemptLog()
 	return err
@@ -159,8 +167,10 @@ func (s *server) openSender(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
+	s.keys = &keyRing{}
+	s.keys.set(keys)
 	opts := endpoint.Options{
-		AllowLoopback: s.cfg.InsecureLoopback(), Version: s.opts.Version, Keys: keyRing{keys[0].ID, keys[0].Private()},
+		AllowLoopback: s.cfg.InsecureLoopback(), Version: s.opts.Version, Keys: s.keys,
 		MaxBody: s.cfg.Webhooks.MaxBody, MaxResponse: s.cfg.Webhooks.MaxResponse,
 	}
 	for _, cidr := range s.cfg.Webhooks.AllowCIDRs {
@@ -187,6 +197,7 @@ func (s *server) openRegistry(ctx context.Context) error {
 	s.counts, s.quotas = limits.NewCounts(s.cfg.Limits.SubscriptionsPerNamespace), limits.NewQuotas()
 	s.announce = announce.New(s.store, announce.Options{Log: s.opts.Log, Dropped: s.metrics.Unannounced})
 	s.ledger = ledger.New(s.store.Ledger(), s.opts.Log)
+	s.trust.index = access.NewIndex()
 	s.registry = registry.New(registry.Needs{
 		Subscriptions: s.store.Subscriptions(),
 		Reservations:  natsstore.OpenBucket[registry.Reservation](s.store, streams.Reservations),
@@ -199,6 +210,7 @@ func (s *server) openRegistry(ctx context.Context) error {
 		Announce:      s.announce,
 		Now:           time.Now,
 		Quota:         s.counts,
+		Access:        subscribing{s.trust.index},
 	})
 	return nil
 }
@@ -234,10 +246,10 @@ func (s *server) openAPI(context.Context) error {
 		publish = tracedPublisher{publish, s.tracing}
 	}
 	s.api = httpapi.New(httpapi.Options{
-		Token: token, Registry: s.registry, Namespaces: namespaces{s.store, s.registry, s.quotas, s.ledger}, Audit: audit{s.store.Ledger()},
+		Token: token, Authority: s.trust.authority, Access: s.trust.index, Tombstones: tombstones{s.store, &s.trust}, Registry: s.registry, Namespaces: namespaces{s.store, s.registry, s.quotas, s.ledger, s.trust.authority}, Audit: audit{s.store.Ledger()},
 		Publisher: publish, Quota: s.quotas, Log: eventLog{s.store}, Deliveries: deliveries{s.store, s.traced()},
 		DeadLetters: deadLetters{s.store, s.ledger}, Replays: s.registry, Explain: explain.New(s.store, s.store), Retrier: retrier{s.store, s.registry},
-		Storage: s.storage, Ready: s.store.Ready, Stopping: s.stopping, JWKS: s.jwks, Metrics: s.metrics.Handler(),
+		Storage: s.storage, Ready: s.store.Ready, Stopping: s.stopping, JWKS: s.jwks, Keys: keys{s.store, s.ledger}, Metrics: s.metrics.Handler(),
 		Version: s.opts.Version, MaxBody: s.cfg.HTTP.MaxBody, Logger: s.opts.Log,
 	}).Handler()
 	return nil

@@ -69,7 +69,7 @@ func send(t *testing.T, answer hooktest.Answer) (sluice.Attempt, *hooktest.Serve
 
 type ring struct{ key ed25519.PrivateKey }
 
-func (r ring) SigningKey() (string, ed25519.PrivateKey) { return "k1", r.key }
+func (r ring) SigningKeys() []ed25519.PrivateKey { return []ed25519.PrivateKey{r.key} }
 
 func newRing() ring {
 	return ring{key: ed25519.NewKeyFromSeed(bytes.Repeat([]byte{7}, ed25519.SeedSize))}

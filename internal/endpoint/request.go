@@ -130,19 +130,14 @@ func (d *draft) packRaw() error {
 }
 
 // sign sets the headers of the subscription's scheme and no other (register C04). During a
-// rotation the scheme standard signs with every live secret; the others have room for one and
-// take the newest (register C08).
+// rotation the schemes standard and ed25519 sign with every live secret or key; the others have
+// room for one and take the newest (register C08).
 func (d *draft) sign(keys KeyRing) error {
 	switch d.sub.Policy.Signature.Scheme {
 	case sluice.SchemeStandard, "":
 		return d.signStandard()
 	case sluice.SchemeEd25519:
-		if keys == nil {
-			return sluice.Errorf(sluice.Unprocessable, "this server has no key for the signature scheme ed25519")
-		}
-		_, key := keys.SigningKey()
-		d.setTimestamp()
-		d.header.Set(webhook.HeaderSignature, webhook.SignEd25519(key, d.header.Get(webhook.HeaderID), d.at, d.body))
+		return d.signEd25519(keys)
 	case sluice.SchemeT:
 		d.header.Set(webhook.HeaderSignature, webhook.SignT(d.secrets[0], d.at, d.body))
 	case sluice.SchemeHeader:
@@ -165,6 +160,19 @@ func (d *draft) signStandard() error {
 			return sluice.Errorf(sluice.Unprocessable, "%s, as the signature scheme standard needs it", err)
 		}
 		signatures[i] = signature
+	}
+	d.setTimestamp()
+	d.header.Set(webhook.HeaderSignature, strings.Join(signatures, " "))
+	return nil
+}
+
+func (d *draft) signEd25519(keys KeyRing) error {
+	if keys == nil {
+		return sluice.Errorf(sluice.Unprocessable, "this server has no key for the signature scheme ed25519")
+	}
+	var signatures []string
+	for _, key := range keys.SigningKeys() {
+		signatures = append(signatures, webhook.SignEd25519(key, d.header.Get(webhook.HeaderID), d.at, d.body))
 	}
 	d.setTimestamp()
 	d.header.Set(webhook.HeaderSignature, strings.Join(signatures, " "))

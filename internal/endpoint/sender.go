@@ -27,9 +27,11 @@ const (
 	idleAll     = 4096
 )
 
-// KeyRing has the key that the scheme ed25519 signs with.
+// KeyRing has the keys that the scheme ed25519 signs with.
 type KeyRing interface {
-	SigningKey() (kid string, key ed25519.PrivateKey)
+	// SigningKeys returns the keys that sign now, the newest first: each makes a signature, so that
+	// during a rotation receivers may know either.
+	SigningKeys() []ed25519.PrivateKey
 }
 
 // Options are how attempts are made. The zero value works: nothing but https to public addresses.

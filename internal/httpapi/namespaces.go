@@ -37,7 +37,7 @@ func (s *Server) putNamespace(c echo.Context) error {
 	if err := ns.Validate(); err != nil {
 		return err
 	}
-	if err := s.label(c, &ns, req.Label); err != nil {
+	if err := s.label(c, ns.Name, req.Label); err != nil {
 		return err
 	}
 	stored, created, err := s.opts.Namespaces.PutNamespace(c.Request().Context(), ns, by(c))
@@ -53,7 +53,7 @@ func (s *Server) putNamespace(c echo.Context) error {
 }
 
 // label labels a namespace before anything lies in it.
-func (s *Server) label(c echo.Context, ns *sluice.Namespace, label *sluice.Label) error {
+func (s *Server) label(c echo.Context, name string, label *sluice.Label) error {
 	if label == nil {
 		return nil
 	}
@@ -61,11 +61,7 @@ func (s *Server) label(c echo.Context, ns *sluice.Namespace, label *sluice.Label
 	if err != nil {
 		return err
 	}
-	if err := a.PutLabel(c.Request().Context(), caller(c), ns.Name, *label); err != nil {
-		return err
-	}
-	ns.Label = label
-	return nil
+	return a.PutLabel(c.Request().Context(), caller(c), name, *label)
 }
 
 // labelled fills in the labels of namespaces, which are kept with all else that says who may do what.

@@ -151,6 +151,10 @@ func TestTheSchemasHaveTheFieldsOfTheBodies(t *testing.T) {
 		{sluice.Status{}, []string{"Status"}, nil},
 		{sluice.LedgerEntry{}, []string{"LedgerEntry"}, nil},
 		{capabilityList{}, []string{"Capabilities"}, nil},
+		{sluice.SigningKey{}, []string{"SigningKey"}, nil},
+		{rotateKeyRequest{}, []string{"RotateKeyRequest"}, nil},
+		{sluice.Sealing{}, []string{"Sealing"}, nil},
+		{sluice.SealingKey{}, []string{"SealingKey"}, nil},
 	}
 	for _, tt := range tests {
 		want := append(jsonFields(reflect.TypeOf(tt.body)), tt.also...)

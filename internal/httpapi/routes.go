@@ -40,6 +40,9 @@ func (s *Server) routes() []route {
 		{http.MethodGet, "/v1/whoami", anybody, s.whoami},
 		{http.MethodGet, "/v1/storage", server(sluice.VerbAdmin), s.storage},
 		{http.MethodGet, "/v1/audit", audited, s.listAudit},
+		{http.MethodGet, "/v1/keys", server(sluice.VerbAdmin), s.listKeys},
+		{http.MethodPost, "/v1/keys/rotate", server(sluice.VerbAdmin), s.rotateKey},
+		{http.MethodGet, "/v1/secrets", server(sluice.VerbAdmin), s.sealing},
 
 		{http.MethodGet, "/v1/namespaces", anybody, s.listNamespaces},
 		{http.MethodPut, "/v1/namespaces/:ns", within(sluice.VerbAdmin), s.putNamespace},

@@ -113,6 +113,7 @@ type Options struct {
 	Metrics    http.Handler                          // for /metrics
 	Version    string                                // of the program; "dev"
 
+	Keys        Keys
 	DeadLetters DeadLetters
 	Replays     Replays // nil: starting one is Unavailable
 

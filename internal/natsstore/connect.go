@@ -18,6 +18,7 @@ import (
 	"github.com/nats-io/nats.go"
 	"github.com/nats-io/nats.go/jetstream"
 
+	"github.com/sluice-io/sluice/internal/vault"
 	"github.com/sluice-io/sluice/pkg/sluice"
 )
 
@@ -61,6 +62,8 @@ type Options struct {
 	Replicas int              // of every stream; 1
 	Defaults sluice.Namespace // retention and dedup window of namespaces that name none
 	Log      *slog.Logger     // slog.DiscardHandler
+
+	Vault *vault.Ring // seals secrets and seeds of keys before they are written; nil: they are written as they are, which is for tests
 
 	AttemptsMaxAge time.Duration // how long attempts are kept; 0: as package streams says
 	LeaseTTL       time.Duration // after which the work of a replica that was killed goes to others; 15s, longer than a fail-over of NATS takes
@@ -274,3 +277,6 @@ func checkVersion(version string) error {
 	}
 	return fmt.Errorf("NATS server %s is too old: %d.%d or newer is needed", cmp.Or(version, "of unknown version"), minMajor, minMinor)
 }
+
+// LeaseTTL returns after how long others go on without a replica that says nothing any more.
+func (s *Store) LeaseTTL() time.Duration { return s.opts.LeaseTTL }

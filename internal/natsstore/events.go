@@ -253,3 +253,15 @@ func (s *Store) eventMissing(ctx context.Context, ns string, seq uint64, answere
 	}
 	return sluice.Errorf(sluice.NotFound, "there is no event %d in %s", seq, ns)
 }
+
+// PurgePath deletes the events that lie on a path up to a sequence.
+func (s *Store) PurgePath(ctx context.Context, namespace string, path sluice.Path, upTo uint64) error {
+	stream, err := s.js.Stream(ctx, streams.EventsStream(namespace))
+	if err == nil {
+		err = stream.Purge(ctx, jetstream.WithPurgeSubject(streams.Subject(namespace, path)), jetstream.WithPurgeSequence(upTo+1))
+	}
+	if err != nil {
+		return fmt.Errorf("purge %s: %w", namespace, storeError(ctx, err))
+	}
+	return nil
+}

@@ -1,27 +1,44 @@
 package natsstore
 
 import (
+	"cmp"
 	"context"
 	"crypto/ed25519"
+	"crypto/rand"
 	"crypto/sha256"
 	"encoding/base64"
+	"errors"
 	"fmt"
+	"log/slog"
+	"maps"
 	"slices"
+	"strconv"
+	"strings"
 	"time"
 
+	"github.com/sluice-io/sluice/internal/vault"
 	"github.com/sluice-io/sluice/pkg/sluice"
 	"github.com/sluice-io/sluice/streams"
 )
 
-// firstKey is the record of the first key. That its name is fixed lets one process win when
-// several make a key at once.
-const firstKey = "1"
+// seedBytes is the length of a key's seed.
+const seedBytes = ed25519.SeedSize
 
-// Key is an Ed25519 key of the server.
+// maxKeys bounds the keys of one use: each of them signs, or has to be tried, until it retires.
+const maxKeys = 5
+
+// Key is a key of the server, for one use. Capability tokens must never be signed with the
+// webhook key: what a webhook's signature covers is "id.timestamp.body", of which whoever publishes
+// an event chooses the id and the body, and so could have a token signed by being sent an event.
+// It prints without its seed.
 type Key struct {
-	ID        string    `json:"kid"` // a hash of the public key
-	Seed      []byte    `json:"seed"`
-	CreatedAt time.Time `json:"created_at"`
+	ID        string // a hash, of the public key where there is one
+	Use       sluice.KeyUse
+	Seed      []byte `json:"-"` // of an Ed25519 key; the key itself if the use is a symmetric one
+	CreatedAt time.Time
+	RetiresAt time.Time // when it is removed, because another has taken its place; zero: it is the newest
+
+	number int // among those of its use
 }
 
 // Private returns the private key.
@@ -32,30 +49,92 @@ func (k Key) Public() ed25519.PublicKey {
 	return ed25519.PublicKey(k.Private()[ed25519.PrivateKeySize-ed25519.PublicKeySize:])
 }
 
-// Keys returns the server's keys, the newest, which signs, first; what they signed can be
-// verified with any of them. There is one at least: if none is stored, one is made.
-func (s *Store) Keys(ctx context.Context) ([]Key, error) {
-	bucket := OpenBucket[Key](s, streams.Keys)
+// Shown returns what may be known of the key.
+func (k Key) Shown() sluice.SigningKey {
+	shown := sluice.SigningKey{ID: k.ID, Use: k.Use, CreatedAt: k.CreatedAt}
+	if !k.RetiresAt.IsZero() {
+		shown.RetiresAt = &k.RetiresAt
+	}
+	return shown
+}
+
+// String returns use and id.
+func (k Key) String() string { return string(k.Use) + " key " + k.ID }
+
+// Format writes use and id, whatever the verb.
+func (k Key) Format(f fmt.State, _ rune) { _, _ = f.Write([]byte(k.String())) } // as fmt itself does
+
+// LogValue returns use and id.
+func (k Key) LogValue() slog.Value { return slog.StringValue(k.String()) }
+
+// keyRecord is a key as it is stored. The keys of a use are numbered, and a key follows the one
+// before it: that a record is made for a number only once lets one process win when several
+// make a key at once.
+type keyRecord struct {
+	ID        string          `json:"kid"`
+	Use       sluice.KeyUse   `json:"use"`
+	Seed      string          `json:"seed"` // base64, sealed
+	CreatedAt time.Time       `json:"created_at"`
+	Overlap   sluice.Duration `json:"overlap,omitzero"` // how long the keys before it stay
+}
+
+// transformed returns a copy in which f was applied to the seed. It belongs to its use too: a key
+// cannot be given another one by whoever can write its record and not open it.
+func (r keyRecord) transformed(name string, f transform) (_ keyRecord, err error) {
+	r.Use = cmp.Or(r.Use, sluice.UseWebhook)
+	r.Seed, err = f(r.Seed, vault.Place(streams.Keys, name, string(r.Use), r.ID))
+	return r, err
+}
+
+func (r keyRecord) key(name string, open transform) (Key, error) {
+	r, err := r.transformed(name, open)
+	if err != nil {
+		return Key{}, err
+	}
+	seed, err := base64.StdEncoding.DecodeString(r.Seed)
+	if err != nil || len(seed) != seedBytes {
+		return Key{}, errors.New("its seed is none")
+	}
+	return Key{ID: r.ID, Use: r.Use, Seed: seed, CreatedAt: r.CreatedAt}, nil
+}
+
+// keyName is the name of a use's key with the number; those for webhooks were first.
+func keyName(use sluice.KeyUse, number int) string {
+	if use == sluice.UseWebhook {
+		return strconv.Itoa(number)
+	}
+	return string(use) + "." + strconv.Itoa(number)
+}
+
+// keyNumber returns the number in a key's name.
+func keyNumber(name string) int {
+	number, _ := strconv.Atoi(name[strings.LastIndexByte(name, '.')+1:]) // 0 for what we did not name
+	return number
+}
+
+// Keys returns the keys that sign webhooks, as KeysFor does.
+func (s *Store) Keys(ctx context.Context) ([]Key, error) { return s.KeysFor(ctx, sluice.UseWebhook) }
+
+// KeysFor returns the server's keys for a use, the newest, which signs, first; what they signed
+// can be verified with any of them. Those that have retired are not among them. There is one at
+// least: if none is stored, one is made.
+func (s *Store) KeysFor(ctx context.Context, use sluice.KeyUse) ([]Key, error) {
 	for {
-		entries, err := bucket.List(ctx, ">")
+		entries, err := s.keyEntries(ctx)
 		if err != nil {
 			return nil, err
 		}
-		if len(entries) > 0 {
-			keys := make([]Key, len(entries))
-			for i, e := range entries {
-				keys[i] = e.Value
-			}
-			slices.SortFunc(keys, func(a, b Key) int { return b.CreatedAt.Compare(a.CreatedAt) })
-			return keys, nil
+		keys, err := s.openKeys(entries, use)
+		if err = unlocked(string(use), err); err != nil || len(keys) > 0 {
+			return keys, err
 		}
-		key, err := newKey()
+		key, record, err := newKey(use, 1, 0)
 		if err != nil {
 			return nil, err
 		}
-		_, err = bucket.Put(ctx, firstKey, key, 0)
+		err = s.putKey(ctx, key, record)
 		if sluice.CodeOf(err) == sluice.Conflict {
-			_, _, err = bucket.Get(ctx, firstKey) // one that cannot be read is no reason for another
+			_, _, err = OpenBucket[keyRecord](s, streams.Keys).Get(ctx, keyName(use, 1)) // one that cannot be read is no reason for another
 		}
 		if err != nil {
 			return nil, err
@@ -63,11 +142,195 @@ func (s *Store) Keys(ctx context.Context) ([]Key, error) {
 	}
 }
 
-func newKey() (Key, error) {
-	public, private, err := ed25519.GenerateKey(nil)
+// AllKeys returns the keys of all uses that have not retired, the newest of a use first, and
+// makes none.
+func (s *Store) AllKeys(ctx context.Context) ([]Key, error) {
+	entries, err := s.keyEntries(ctx)
 	if err != nil {
-		return Key{}, fmt.Errorf("make a signing key: %w", err)
+		return nil, err
 	}
-	hash := sha256.Sum256(public)
-	return Key{ID: base64.RawURLEncoding.EncodeToString(hash[:12]), Seed: private.Seed(), CreatedAt: time.Now().UTC()}, nil
+	uses := map[string]int{}
+	for _, e := range entries {
+		uses[string(cmp.Or(e.Value.Use, sluice.UseWebhook))]++
+	}
+	var all []Key
+	for _, use := range sortedNames(uses) {
+		keys, err := s.openKeys(entries, sluice.KeyUse(use))
+		if err = unlocked(use, err); err != nil {
+			return nil, err
+		}
+		all = append(all, keys...)
+	}
+	return all, nil
 }
+
+// RotateKey makes a key for a use. It signs from now on; those before it stay for the overlap,
+// unless they retire sooner. Before it is stored, intend is called with the key that signed, as it
+// shall be, and with the new one; its error keeps it from being made. Code Conflict if somebody else made
+// one at the same moment, or if there are too many.
+func (s *Store) RotateKey(ctx context.Context, use sluice.KeyUse, overlap time.Duration, intend func(was, will, is Key) error) (Key, error) {
+	keys, err := s.KeysFor(ctx, use) // one at least
+	if err != nil {
+		return Key{}, err
+	}
+	if len(keys) >= maxKeys && overlap > 0 {
+		return Key{}, sluice.Errorf(sluice.Conflict, "there are %d keys, and the next retires at %s: wait for that, or rotate with the overlap 0s",
+			len(keys), keys[len(keys)-1].RetiresAt.Format(time.RFC3339))
+	}
+	key, record, err := newKey(use, keys[0].number+1, overlap)
+	if err != nil {
+		return Key{}, err
+	}
+	will := keys[0]
+	will.RetiresAt = key.CreatedAt.Add(overlap)
+	if err := intend(keys[0], will, key); err != nil {
+		return Key{}, err
+	}
+	if err := s.putKey(ctx, key, record); err != nil {
+		return Key{}, err
+	}
+	if err := s.RemoveRetiredKeys(ctx); err != nil { // they are as good as gone already
+		s.opts.Log.LogAttrs(ctx, slog.LevelWarn, "retired keys not removed yet", slog.Any("error", err))
+	}
+	return key, nil
+}
+
+// RemoveRetiredKeys removes the keys that have retired, with their seeds.
+func (s *Store) RemoveRetiredKeys(ctx context.Context) error {
+	entries, err := s.keyEntries(ctx)
+	if err != nil {
+		return err
+	}
+	var errs []error
+	for _, d := range timetable(entries) {
+		if !d.retired(time.Now()) {
+			continue
+		}
+		err := OpenBucket[keyRecord](s, streams.Keys).Delete(ctx, d.Key, d.Revision)
+		if err == nil {
+			s.opts.Log.LogAttrs(ctx, slog.LevelInfo, "key removed", slog.String("key_id", d.Value.ID), slog.String("use", string(d.use())))
+		}
+		if sluice.CodeOf(err) != sluice.Conflict { // somebody else removes or seals it
+			errs = append(errs, err)
+		}
+	}
+	return errors.Join(errs...)
+}
+
+// WatchKeys tells of the keys for a use as KeysFor returns them, as soon as there are some, then
+// whenever they change, until ctx ends. That a key has retired is no change.
+func (s *Store) WatchKeys(ctx context.Context, use sluice.KeyUse, f func([]Key)) error {
+	all, caughtUp := map[string]Entry[keyRecord]{}, false
+	return OpenBucket[keyRecord](s, streams.Keys).Watch(ctx, ">", func(e Entry[keyRecord]) {
+		switch {
+		case e.Change == CaughtUp:
+			caughtUp = true
+		case !isKey(e.Key):
+			return
+		case e.Change == Removed:
+			delete(all, e.Key)
+		default:
+			all[e.Key] = e
+		}
+		if !caughtUp {
+			return
+		}
+		keys, err := s.openKeys(slices.Collect(maps.Values(all)), use)
+		if err != nil {
+			s.opts.Log.LogAttrs(ctx, slog.LevelError, "record cannot be opened", slog.String("bucket", streams.Keys), slog.Any("error", err))
+		} else if len(keys) > 0 {
+			f(keys)
+		}
+	})
+}
+
+// dated is a key's record, and when it retires; zero: it is the newest of its use.
+type dated struct {
+	Entry[keyRecord]
+
+	retiresAt time.Time
+}
+
+func (d *dated) use() sluice.KeyUse { return cmp.Or(d.Value.Use, sluice.UseWebhook) }
+
+func (d *dated) retired(now time.Time) bool { return !d.retiresAt.IsZero() && !now.Before(d.retiresAt) }
+
+// timetable returns when keys retire, the newest of each use first: a key retires when the first
+// of those after it says so. That stays the same when some of them are removed.
+func timetable(entries []Entry[keyRecord]) []dated {
+	all := make([]dated, len(entries))
+	for i, e := range entries {
+		all[i].Entry = e
+	}
+	slices.SortFunc(all, func(a, b dated) int {
+		return cmp.Or(strings.Compare(string(a.use()), string(b.use())), cmp.Compare(keyNumber(b.Key), keyNumber(a.Key)))
+	})
+	for i := 1; i < len(all); i++ {
+		newer := &all[i-1]
+		if newer.use() != all[i].use() {
+			continue
+		}
+		at := newer.Value.CreatedAt.Add(newer.Value.Overlap.Std())
+		if !newer.retiresAt.IsZero() && newer.retiresAt.Before(at) {
+			at = newer.retiresAt
+		}
+		all[i].retiresAt = at
+	}
+	return all
+}
+
+// openKeys returns the keys for a use that have not retired, the newest first.
+func (s *Store) openKeys(entries []Entry[keyRecord], use sluice.KeyUse) ([]Key, error) {
+	var keys []Key
+	for _, d := range timetable(entries) {
+		if d.use() != use || d.retired(time.Now()) {
+			continue
+		}
+		key, err := d.Value.key(d.Key, s.openText)
+		if err != nil {
+			return nil, fmt.Errorf("key %s: %w", d.Value.ID, err)
+		}
+		key.RetiresAt, key.number = d.retiresAt, keyNumber(d.Key)
+		keys = append(keys, key)
+	}
+	return keys, nil
+}
+
+// keyEntries returns the records of all keys.
+func (s *Store) keyEntries(ctx context.Context) ([]Entry[keyRecord], error) {
+	entries, err := OpenBucket[keyRecord](s, streams.Keys).List(ctx, ">")
+	return slices.DeleteFunc(entries, func(e Entry[keyRecord]) bool { return !isKey(e.Key) }), err
+}
+
+// isKey reports whether a record of the bucket is a key.
+func isKey(name string) bool { return !strings.HasPrefix(name, "=") }
+
+func (s *Store) putKey(ctx context.Context, key Key, record keyRecord) error {
+	name := keyName(key.Use, key.number)
+	record, err := record.transformed(name, s.sealText)
+	if err != nil {
+		return err
+	}
+	_, err = OpenBucket[keyRecord](s, streams.Keys).Put(ctx, name, record, 0)
+	return err
+}
+
+// newKey returns a key that is not stored yet, and its record, which is not sealed yet.
+func newKey(use sluice.KeyUse, number int, overlap time.Duration) (Key, keyRecord, error) {
+	seed := make([]byte, seedBytes)
+	if _, err := rand.Read(seed); err != nil {
+		return Key{}, keyRecord{}, fmt.Errorf("make a key: %w", err)
+	}
+	key := Key{Use: use, Seed: seed, CreatedAt: time.Now().UTC(), number: number}
+	named := append([]byte("sluice key\n"), seed...)
+	if use != sluice.UseStamp {
+		named = key.Public()
+	}
+	hash := sha256.Sum256(named)
+	key.ID = base64.RawURLEncoding.EncodeToString(hash[:12])
+	return key, keyRecord{
+		ID: key.ID, Use: use, Seed: base64.StdEncoding.EncodeToString(seed), CreatedAt: key.CreatedAt, Overlap: sluice.Duration(overlap),
+	}, nil
+}
+
+func sortedNames(counts map[string]int) []string { return slices.Sorted(maps.Keys(counts)) }

@@ -23,7 +23,8 @@ const provisionPatience = time.Minute
 // Provision makes the streams and buckets of the layout, the namespaces' among them, and the
 // default namespace. Streams that exist get what they lack: settings, consumers, replicas.
 // What would take data away is left as it is and logged; a namespace's retention is shortened
-// by PutNamespace only. Calling it again, or from several processes at once, changes nothing.
+// by PutNamespace only. Secrets that are not sealed with the newest key are. Calling it again, or from several processes
+// at once, changes nothing. It returns a LockedError if secrets are sealed with a key that is not at hand.
 func (s *Store) Provision(ctx context.Context) error {
 	for _, stream := range streams.Singles() {
 		if stream.Name == streams.Attempts {
@@ -37,6 +38,9 @@ func (s *Store) Provision(ctx context.Context) error {
 		if err := s.ensure(ctx, s.bucketConfig(bucket), keepData); err != nil {
 			return err
 		}
+	}
+	if err := s.sealStored(ctx); err != nil {
+		return err
 	}
 	if err := s.ensureDefault(ctx); err != nil {
 		return err

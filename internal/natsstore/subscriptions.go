@@ -2,22 +2,54 @@ package natsstore
 
 import (
 	"context"
+	"log/slog"
+	"maps"
+	"slices"
 
+	"github.com/sluice-io/sluice/internal/vault"
 	"github.com/sluice-io/sluice/pkg/sluice"
 	"github.com/sluice-io/sluice/streams"
 )
 
-// subscriptionRecord is a subscription as it is stored: with what never leaves the server.
+// subscriptionRecord is a subscription as it is stored: with what never leaves the server. The
+// values of its secrets and of its endpoint's headers are sealed.
 type subscriptionRecord struct {
 	Subscription sluice.Subscription `json:"subscription"`
 	From         sluice.StartAt      `json:"from"`
 	Secrets      []sluice.Secret     `json:"secrets"`
 }
 
+// transformed returns a copy in which f was applied to everything that is sealed. A header
+// belongs to its endpoint's URL too: whoever can write the record, and not open it, cannot have
+// the header sent elsewhere.
+func (r subscriptionRecord) transformed(id string, f transform) (_ subscriptionRecord, err error) {
+	r.Secrets = slices.Clone(r.Secrets)
+	for i := range r.Secrets {
+		if r.Secrets[i].Value, err = f(r.Secrets[i].Value, vault.Place(streams.Subscriptions, id, "secret")); err != nil {
+			return r, err
+		}
+	}
+	endpoint := &r.Subscription.Endpoint
+	endpoint.Headers = maps.Clone(endpoint.Headers)
+	for name, value := range endpoint.Headers {
+		if endpoint.Headers[name], err = f(value, vault.Place(streams.Subscriptions, id, "header", name, endpoint.URL)); err != nil {
+			return r, err
+		}
+	}
+	return r, nil
+}
+
 func (r *subscriptionRecord) subscription(revision uint64) *sluice.Subscription {
 	sub := r.Subscription
 	sub.From, sub.Secrets, sub.Revision = r.From, r.Secrets, revision
 	return &sub
+}
+
+// locked returns the subscription without what is sealed.
+func (r *subscriptionRecord) locked(revision uint64) *sluice.Subscription {
+	sub := r.subscription(revision)
+	sub.Secrets, sub.Endpoint.Headers = nil, nil
+	return sub
 }
 
 // Subscriptions keeps the subscriptions by id, their secrets and their resolved starts
@@ -29,10 +61,15 @@ func (s *Store) Subscriptions() Subscriptions {
 	return Subscriptions{OpenBucket[subscriptionRecord](s, streams.Subscriptions)}
 }
 
-// Get returns the subscription and its revision. Code NotFound if there is none.
+// Get returns the subscription and its revision. Codes NotFound if there is none; Unavailable
+// if its secrets cannot be opened.
 func (s Subscriptions) Get(ctx context.Context, id string) (*sluice.Subscription, uint64, error) {
 	record, revision, err := s.bucket.Get(ctx, id)
 	if err != nil {
+		return nil, 0, err
+	}
+	record, err = record.transformed(id, s.bucket.store.openText)
+	if err = unlocked(id, err); err != nil {
 		return nil, 0, err
 	}
 	return record.subscription(revision), revision, nil
@@ -42,7 +79,11 @@ func (s Subscriptions) Get(ctx context.Context, id string) (*sluice.Subscription
 // revision is the given one; 0 stands for "nothing is stored".
 func (s Subscriptions) Put(ctx context.Context, id string, sub *sluice.Subscription, revision uint64) (uint64, error) {
 	record := subscriptionRecord{Subscription: *sub, From: sub.From, Secrets: sub.Secrets}
-	record.Subscription.Revision = 0
+	record.Subscription.Revision, record.Subscription.Endpoint.Secret = 0, ""
+	record, err := record.transformed(id, s.bucket.store.sealText)
+	if err != nil {
+		return 0, err
+	}
 	return s.bucket.Put(ctx, id, record, revision)
 }
 
@@ -51,7 +92,8 @@ func (s Subscriptions) Delete(ctx context.Context, id string, revision uint64) e
 	return s.bucket.Delete(ctx, id, revision)
 }
 
-// List returns all subscriptions, in the order of their last change.
+// List returns all subscriptions, in the order of their last change. One whose secrets cannot
+// be opened is there without them, and logged.
 func (s Subscriptions) List(ctx context.Context) ([]*sluice.Subscription, error) {
 	entries, err := s.bucket.List(ctx, ">")
 	if err != nil {
@@ -59,18 +101,34 @@ func (s Subscriptions) List(ctx context.Context) ([]*sluice.Subscription, error)
 	}
 	all := make([]*sluice.Subscription, len(entries))
 	for i, e := range entries {
-		all[i] = e.Value.subscription(e.Revision)
+		all[i], _ = s.open(ctx, e)
 	}
 	return all, nil
 }
 
-// Watch tells of every subscription as Bucket.Watch does; the value of a removal is nil.
+// Watch tells of every subscription as Bucket.Watch does; the value of a removal is nil. One
+// whose secrets cannot be opened is told as paused, and logged: nothing can be signed, and
+// whoever took it for removed would forget its parked lanes.
 func (s Subscriptions) Watch(ctx context.Context, f func(Entry[*sluice.Subscription])) error {
 	return s.bucket.Watch(ctx, ">", func(e Entry[subscriptionRecord]) {
 		told := Entry[*sluice.Subscription]{Key: e.Key, Revision: e.Revision, Change: e.Change}
 		if e.Change == Set {
-			told.Value = e.Value.subscription(e.Revision)
+			var ok bool
+			if told.Value, ok = s.open(ctx, e); !ok && told.Value.State == sluice.Active {
+				told.Value.State = sluice.Paused
+			}
 		}
 		f(told)
 	})
+}
+
+// open returns the subscription of a record, and whether its secrets could be opened.
+func (s Subscriptions) open(ctx context.Context, e Entry[subscriptionRecord]) (*sluice.Subscription, bool) {
+	record, err := e.Value.transformed(e.Key, s.bucket.store.openText)
+	if err != nil {
+		s.bucket.store.opts.Log.LogAttrs(ctx, slog.LevelError, "record cannot be opened",
+			slog.String("bucket", s.bucket.name), slog.String("key", e.Key), slog.Any("error", err))
+		return e.Value.locked(e.Revision), false
+	}
+	return record.subscription(e.Revision), true
 }

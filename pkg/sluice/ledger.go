@@ -37,6 +37,7 @@ const (
 	ActionPrincipalDelete     = "principal.delete"
 	ActionLabelPut            = "label.put"
 	ActionTombstonePut        = "tombstone.put"
+	ActionKeyRotate           = "key.rotate"
 )
 
 // LedgerOutcome is how a change ended.

@@ -1,0 +1,128 @@
+package main
+
+import (
+	"context"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/sluice-io/sluice/config"
+	"github.com/sluice-io/sluice/internal/app"
+)
+
+// keysCmd is about the keys that the server signs with.
+type keysCmd struct {
+	LS     keysLsCmd     `cmd:"" name:"ls" help:"List the server's own keys, without anything secret."`
+	Rotate keysRotateCmd `cmd:"" help:"Give the signature scheme ed25519 a new key."`
+}
+
+type keysLsCmd struct{}
+
+// Run lists the keys.
+func (keysLsCmd) Run(ctx context.Context, s *session) error {
+	api, err := s.client()
+	if err != nil {
+		return err
+	}
+	keys, err := api.Keys(ctx)
+	if err != nil {
+		return err
+	}
+	return s.show(keys, func() error {
+		rows := make([][]string, len(keys))
+		for i, k := range keys {
+			rows[i] = []string{k.ID, string(k.Use), when(k.CreatedAt), maybeWhen(k.RetiresAt)}
+		}
+		return s.table("ID | USE | CREATED | RETIRES", rows)
+	})
+}
+
+type keysRotateCmd struct {
+	Overlap time.Duration `help:"How long the old key signs along and stays in the JWKS; 0s: not at all, and all others go too." default:"24h"`
+}
+
+// Run makes the new key.
+func (c *keysRotateCmd) Run(ctx context.Context, s *session) error {
+	if c.Overlap < 0 {
+		return usagef("--overlap %s: write how long, such as 24h", c.Overlap)
+	}
+	api, err := s.client()
+	if err != nil {
+		return err
+	}
+	key, err := api.RotateKey(ctx, c.Overlap)
+	if err != nil {
+		return err
+	}
+	return s.show(key, func() error {
+		return s.say("Key %s signs from now on; the one before it signs along for %s. Receivers find both at /.well-known/jwks.json.", key.ID, c.Overlap)
+	})
+}
+
+// secretsCmd is about the keys that secrets are sealed with in the store.
+type secretsCmd struct {
+	Status secretsStatusCmd `cmd:"" help:"Show which keys are needed for how many records."`
+	Rotate secretsRotateCmd `cmd:"" help:"Put a new key in front of the key file of this machine's server."`
+}
+
+type secretsStatusCmd struct{}
+
+// Run shows the keys.
+func (secretsStatusCmd) Run(ctx context.Context, s *session) error {
+	api, err := s.client()
+	if err != nil {
+		return err
+	}
+	status, err := api.Sealing(ctx)
+	if err != nil {
+		return err
+	}
+	return s.show(status, func() error {
+		rows := make([][]string, 0, len(status.Keys)+1)
+		for _, k := range status.Keys {
+			state := "can be removed"
+			switch {
+			case !k.Known:
+				state = "this server does not have it"
+			case k.Seals:
+				state = "seals"
+			case k.Records > 0:
+				state = "still needed: restart the servers"
+			}
+			rows = append(rows, []string{k.ID, strconv.Itoa(k.Records), state})
+		}
+		if status.Plain > 0 {
+			rows = append(rows, []string{"none", strconv.Itoa(status.Plain), "not sealed: restart the servers"})
+		}
+		return s.table("KEY | RECORDS | STATE", rows)
+	})
+}
+
+type secretsRotateCmd struct {
+	Config string `help:"Configuration of the server." env:"SLUICE_CONFIG" type:"path" placeholder:"FILE"`
+}
+
+// Help says how to go on.
+func (*secretsRotateCmd) Help() string {
+	return strings.TrimSpace(`
+The new key seals after the server's next start, which seals with it whatever was sealed with another. When
+sluice secrets status shows no record with the old key, its line can be removed from the file.`)
+}
+
+// Run changes the file.
+func (c *secretsRotateCmd) Run(s *session) error {
+	cfg, err := config.Load(c.Config, s.environ)
+	if err != nil {
+		return usageError{err}
+	}
+	if s.Data != "" {
+		cfg.Data = s.Data
+	}
+	file, id, err := app.RotateSecretsKey(cfg)
+	if err != nil {
+		return err
+	}
+	return s.show(map[string]string{"file": file, "key": id}, func() error {
+		return s.say("%s has a new key, %s. Start the server again, and keep a copy of the file where its backups are not.", file, id)
+	})
+}

@@ -1,0 +1,117 @@
+package app
+
+import (
+	"context"
+	"crypto/ed25519"
+	"log/slog"
+	"sync"
+	"time"
+
+	"github.com/sluice-io/sluice/internal/ledger"
+	"github.com/sluice-io/sluice/internal/natsstore"
+	"github.com/sluice-io/sluice/pkg/sluice"
+)
+
+// sweepKeysEvery is how often keys that have retired are removed. They sign nothing and are not
+// shown from the moment on at which they retire.
+const sweepKeysEvery = 10 * time.Minute
+
+// keyRing is the keys that sign requests to endpoints.
+type keyRing struct {
+	mu   sync.Mutex
+	keys []signer
+}
+
+type signer struct {
+	private   ed25519.PrivateKey
+	retiresAt time.Time
+}
+
+// set replaces the keys.
+func (k *keyRing) set(keys []natsstore.Key) {
+	signers := make([]signer, len(keys))
+	for i, key := range keys {
+		signers[i] = signer{key.Private(), key.RetiresAt}
+	}
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	k.keys = signers
+}
+
+// SigningKeys returns the keys that have not retired, the newest first.
+func (k *keyRing) SigningKeys() []ed25519.PrivateKey {
+	now := time.Now()
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	private := make([]ed25519.PrivateKey, 0, len(k.keys))
+	for _, s := range k.keys {
+		if s.retiresAt.IsZero() || now.Before(s.retiresAt) {
+			private = append(private, s.private)
+		}
+	}
+	return private
+}
+
+// followKeys keeps the ring as the store has it, whichever replica changes it, until ctx is done.
+func (s *server) followKeys(ctx context.Context) error {
+	return s.store.WatchKeys(ctx, sluice.UseWebhook, s.keys.set)
+}
+
+// sweepKeys removes keys that have retired, until ctx is done.
+func (s *server) sweepKeys(ctx context.Context) error {
+	tick := time.NewTicker(sweepKeysEvery)
+	defer tick.Stop()
+	for {
+		if err := s.store.RemoveRetiredKeys(ctx); err != nil && ctx.Err() == nil {
+			s.opts.Log.LogAttrs(ctx, slog.LevelWarn, "retired keys not removed yet", slog.Any("error", err))
+		}
+		select {
+		case <-ctx.Done():
+			return ctx.Err()
+		case <-tick.C:
+		}
+	}
+}
+
+// keys gives the API the server's keys. What becomes of them is in the ledger first.
+type keys struct {
+	store  *natsstore.Store
+	ledger *ledger.Ledger
+}
+
+// Keys returns what may be known of the keys of all uses.
+func (k keys) Keys(ctx context.Context) ([]sluice.SigningKey, error) {
+	all, err := k.store.AllKeys(ctx)
+	if err != nil {
+		return nil, err
+	}
+	shown := make([]sluice.SigningKey, len(all))
+	for i, key := range all {
+		shown[i] = key.Shown()
+	}
+	return shown, nil
+}
+
+// RotateKey gives webhooks a new key.
+func (k keys) RotateKey(ctx context.Context, overlap time.Duration, by string) (sluice.SigningKey, error) {
+	type ring struct {
+		Signs   string               `json:"signs"`
+		Retires map[string]time.Time `json:"retires,omitempty"`
+	}
+	var intent *ledger.Intent
+	made, err := k.store.RotateKey(ctx, sluice.UseWebhook, overlap, func(was, will, is natsstore.Key) (err error) {
+		intent, err = k.ledger.Intend(ctx, nil, ledger.Change{
+			Actor: by, Action: sluice.ActionKeyRotate, Resource: string(sluice.UseWebhook),
+			Old: ring{Signs: was.ID}, New: ring{Signs: is.ID, Retires: map[string]time.Time{will.ID: will.RetiresAt}},
+		})
+		return err
+	})
+	if err != nil {
+		intent.Fail(ctx, err)
+		return sluice.SigningKey{}, err
+	}
+	return made.Shown(), nil
+}
+
+// Sealing says with which keys the secrets in the store are sealed.
+func (k keys) Sealing(ctx context.Context) (sluice.Sealing, error) { return k.store.Sealing(ctx) }

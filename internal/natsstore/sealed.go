@@ -1,0 +1,270 @@
+package natsstore
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"slices"
+	"strings"
+
+	"github.com/sluice-io/sluice/internal/vault"
+	"github.com/sluice-io/sluice/pkg/sluice"
+	"github.com/sluice-io/sluice/streams"
+)
+
+// checkName is the record that shows which key the store is sealed with, so that a server with
+// another one notices before it writes anything, whether there are secrets yet or not.
+const checkName = "=check"
+
+// resealTries bounds how often a record is read again because somebody else writes it.
+const resealTries = 20
+
+// LockedError says that the store is sealed with keys that Options.Vault has not.
+type LockedError struct {
+	Keys    []string // their ids
+	Records int
+}
+
+// Error names the keys.
+func (e *LockedError) Error() string {
+	return fmt.Sprintf("%d records in NATS are sealed with %s, which this server does not have", e.Records, strings.Join(e.Keys, ", "))
+}
+
+// transform returns what a text becomes that lies at the place.
+type transform func(text, place string) (string, error)
+
+// vaulted is a record in which something is sealed. The name is its own in its bucket.
+type vaulted[T any] interface {
+	transformed(name string, f transform) (T, error)
+}
+
+// checkRecord has nothing but what is sealed.
+type checkRecord struct {
+	Check string `json:"check"`
+}
+
+func (r checkRecord) transformed(name string, f transform) (checkRecord, error) {
+	text, err := f(r.Check, vault.Place(streams.Keys, name, "check"))
+	return checkRecord{text}, err
+}
+
+// sealText seals a text with the newest key. Without a vault it stays as it is.
+func (s *Store) sealText(text, place string) (string, error) {
+	if s.opts.Vault == nil {
+		return text, nil
+	}
+	return s.opts.Vault.Seal([]byte(text), place), nil
+}
+
+// openText opens what sealText sealed. What is not sealed is as an older release wrote it.
+func (s *Store) openText(text, place string) (string, error) {
+	id := vault.KeyOf(text)
+	if id == "" {
+		return text, nil
+	}
+	if s.opts.Vault == nil {
+		return "", &vault.UnknownKeyError{ID: id}
+	}
+	plain, err := s.opts.Vault.Open(text, place)
+	return string(plain), err
+}
+
+// keysIn returns the ids of the keys that something in a record is sealed with, each once; ""
+// stands for what is not sealed.
+func keysIn[T vaulted[T]](name string, record T) []string {
+	var ids []string
+	_, _ = record.transformed(name, func(text, _ string) (string, error) { // it has no error of its own
+		ids = append(ids, vault.KeyOf(text))
+		return text, nil
+	})
+	slices.Sort(ids)
+	return slices.Compact(ids)
+}
+
+// unlocked says what a record that could not be opened means to whoever asks for it.
+func unlocked(name string, err error) error {
+	if err == nil {
+		return nil
+	}
+	return fmt.Errorf("%w: %w", sluice.Errorf(sluice.Unavailable,
+		"what is secret of %q cannot be opened with the keys of this server; the operator finds more in the log", name), err)
+}
+
+// stored is everything in which something is sealed.
+type stored struct {
+	subscriptions []Entry[subscriptionRecord]
+	keys          []Entry[keyRecord]
+	check         []Entry[checkRecord] // one, or none
+}
+
+func (s *Store) stored(ctx context.Context) (all stored, err error) {
+	if all.subscriptions, err = OpenBucket[subscriptionRecord](s, streams.Subscriptions).List(ctx, ">"); err != nil {
+		return all, err
+	}
+	if all.keys, err = s.keyEntries(ctx); err != nil {
+		return all, err
+	}
+	all.check, err = s.checks().List(ctx, checkName)
+	return all, err
+}
+
+func (s *Store) checks() Bucket[checkRecord] { return OpenBucket[checkRecord](s, streams.Keys) }
+
+// count returns how many records are sealed with which key, "" for none.
+func (all stored) count() map[string]int {
+	counts := map[string]int{}
+	countKeys(counts, all.subscriptions)
+	countKeys(counts, all.keys)
+	countKeys(counts, all.check)
+	return counts
+}
+
+func countKeys[T vaulted[T]](counts map[string]int, entries []Entry[T]) {
+	for i := range entries {
+		for _, id := range keysIn(entries[i].Key, entries[i].Value) {
+			counts[id]++
+		}
+	}
+}
+
+// Sealing says with which keys the secrets in the store are sealed.
+func (s *Store) Sealing(ctx context.Context) (sluice.Sealing, error) {
+	all, err := s.stored(ctx)
+	if err != nil {
+		return sluice.Sealing{}, err
+	}
+	counts := all.count()
+	status := sluice.Sealing{Keys: []sluice.SealingKey{}, Plain: counts[""]}
+	delete(counts, "")
+	if s.opts.Vault != nil {
+		for i, id := range s.opts.Vault.IDs() {
+			status.Keys = append(status.Keys, sluice.SealingKey{ID: id, Known: true, Seals: i == 0, Records: counts[id]})
+			delete(counts, id)
+		}
+	}
+	for _, id := range sortedNames(counts) {
+		status.Keys = append(status.Keys, sluice.SealingKey{ID: id, Records: counts[id]})
+	}
+	return status, nil
+}
+
+// sealStored seals what is not sealed with the newest key: what an older release wrote, and
+// what was sealed before the key was replaced. It returns a LockedError, and has changed
+// nothing, if something is sealed with a key that is not at hand. It is safe with several
+// processes at once and against a crash in between: each record is written over what was read,
+// the check comes last, and the next start begins again.
+func (s *Store) sealStored(ctx context.Context) error {
+	all, err := s.stored(ctx)
+	if err != nil {
+		return err
+	}
+	if err := s.checkLocked(all.count()); err != nil || s.opts.Vault == nil {
+		return err
+	}
+	if len(all.check) == 0 {
+		if all.check, err = s.makeCheck(ctx); err != nil {
+			return err
+		}
+	}
+	changed := 0
+	for _, reseal := range []func() (int, error){
+		func() (int, error) {
+			return resealAll(ctx, OpenBucket[subscriptionRecord](s, streams.Subscriptions), all.subscriptions)
+		},
+		func() (int, error) { return resealAll(ctx, OpenBucket[keyRecord](s, streams.Keys), all.keys) },
+		func() (int, error) { return resealAll(ctx, s.checks(), all.check) },
+	} {
+		n, err := reseal()
+		changed += n
+		if err != nil {
+			return err
+		}
+	}
+	if changed > 0 {
+		s.opts.Log.LogAttrs(ctx, slog.LevelInfo, "secrets sealed", slog.String("key_id", s.opts.Vault.First()), slog.Int("records", changed))
+	}
+	return nil
+}
+
+// checkLocked returns a LockedError if something is sealed with a key that is not at hand.
+func (s *Store) checkLocked(counts map[string]int) error {
+	locked := &LockedError{}
+	for _, id := range sortedNames(counts) {
+		if id == "" || s.opts.Vault != nil && slices.Contains(s.opts.Vault.IDs(), id) {
+			continue
+		}
+		locked.Keys = append(locked.Keys, "key "+id)
+		locked.Records += counts[id]
+	}
+	if locked.Records == 0 {
+		return nil
+	}
+	return locked
+}
+
+// makeCheck stores the check. If another server was faster its check counts, which returns a
+// LockedError if that has another key.
+func (s *Store) makeCheck(ctx context.Context) ([]Entry[checkRecord], error) {
+	record, err := checkRecord{"sluice"}.transformed(checkName, s.sealText)
+	if err != nil {
+		return nil, err
+	}
+	_, err = s.checks().Put(ctx, checkName, record, 0)
+	if err != nil && sluice.CodeOf(err) != sluice.Conflict {
+		return nil, err
+	}
+	check, err := s.checks().List(ctx, checkName)
+	if err != nil {
+		return nil, err
+	}
+	return check, s.checkLocked(stored{check: check}.count())
+}
+
+func resealAll[T vaulted[T]](ctx context.Context, b Bucket[T], entries []Entry[T]) (int, error) {
+	changed := 0
+	for _, e := range entries {
+		did, err := reseal(ctx, b, e)
+		if err != nil {
+			return changed, err
+		}
+		if did {
+			changed++
+		}
+	}
+	return changed, nil
+}
+
+// reseal seals a record with the newest key, unless it is already or is no more, and reports
+// whether it did. One that was tampered with is logged and stays as it is.
+func reseal[T vaulted[T]](ctx context.Context, b Bucket[T], e Entry[T]) (bool, error) {
+	s := b.store
+	for range resealTries {
+		ids := keysIn(e.Key, e.Value)
+		if len(ids) == 0 || len(ids) == 1 && ids[0] == s.opts.Vault.First() {
+			return false, nil
+		}
+		opened, err := e.Value.transformed(e.Key, s.openText)
+		if errors.Is(err, vault.ErrTampered) {
+			s.opts.Log.LogAttrs(ctx, slog.LevelError, "record cannot be opened", slog.String("bucket", b.name), slog.String("key", e.Key), slog.Any("error", err))
+			return false, nil
+		}
+		if err != nil {
+			return false, fmt.Errorf("open %s/%s: %w", b.name, e.Key, err)
+		}
+		sealed, err := opened.transformed(e.Key, s.sealText)
+		if err != nil {
+			return false, err
+		}
+		if _, err = b.Put(ctx, e.Key, sealed, e.Revision); sluice.CodeOf(err) != sluice.Conflict {
+			return err == nil, err
+		}
+		if e.Value, e.Revision, err = b.Get(ctx, e.Key); sluice.CodeOf(err) == sluice.NotFound {
+			return false, nil
+		}
+		if err != nil {
+			return false, err
+		}
+	}
+	return false, sluice.Errorf(sluice.Unavailable, "%q in %s is written all the time; it could not be sealed", e.Key, b.name)
+}

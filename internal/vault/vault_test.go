@@ -1,0 +1,169 @@
+package vault_test
+
+import (
+	"bytes"
+	"encoding/base64"
+	"encoding/hex"
+	"fmt"
+	"log/slog"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/sluice-io/sluice/internal/vault"
+)
+
+var here = vault.Place("subscriptions", "orders", "secret") //nolint:gochecknoglobals // a constant that has to be computed
+
+func newKey(tb testing.TB) []byte {
+	tb.Helper()
+	raw, err := vault.NewKey()
+	require.NoError(tb, err)
+	require.Len(tb, raw, vault.KeyBytes)
+	return raw
+}
+
+func ring(tb testing.TB, keys ...[]byte) *vault.Ring {
+	tb.Helper()
+	r, err := vault.New(keys...)
+	require.NoError(tb, err)
+	return r
+}
+
+func TestWhatIsSealedCanBeOpenedWhereItBelongs(t *testing.T) {
+	t.Parallel()
+	raw := newKey(t)
+	r := ring(t, raw)
+	for _, plain := range []string{"", "a", strings.Repeat("long ", 1000)} {
+		text := r.Seal([]byte(plain), here)
+		require.True(t, strings.HasPrefix(text, "enc1."+vault.ID(raw)+"."), text)
+		require.Equal(t, vault.ID(raw), vault.KeyOf(text))
+		require.NotEqual(t, text, r.Seal([]byte(plain), here), "no two nonces are the same")
+		got, err := r.Open(text, here)
+		require.NoError(t, err)
+		require.Equal(t, plain, string(got))
+	}
+}
+
+func TestWhatIsMovedElsewhereCannotBeOpened(t *testing.T) {
+	t.Parallel()
+	r := ring(t, newKey(t))
+	text := r.Seal([]byte("secret"), here)
+	for _, place := range []string{
+		vault.Place("subscriptions", "invoices", "secret"),
+		vault.Place("keys", "orders", "secret"),
+		vault.Place("subscriptions", "orders", "header"),
+		vault.Place("subscriptions", "orderss", "ecret"),
+		vault.Place("subscriptions", "orders"), "",
+	} {
+		_, err := r.Open(text, place)
+		require.ErrorIs(t, err, vault.ErrTampered, place)
+	}
+}
+
+func TestWhatIsChangedCannotBeOpened(t *testing.T) {
+	t.Parallel()
+	r := ring(t, newKey(t))
+	text := r.Seal([]byte("secret"), here)
+	for at := range text {
+		changed := []byte(text)
+		changed[at] ^= 1
+		_, err := r.Open(string(changed), here)
+		require.Error(t, err, "byte %d", at)
+		require.NotContains(t, err.Error(), "secret ")
+	}
+	for _, cut := range []string{"", "enc1", "enc1.", "secret", "enc2" + text[4:], text[:len(text)-4], text + "AAAA", "enc1." + r.First() + ".", "enc1." + r.First()} {
+		_, err := r.Open(cut, here)
+		require.Error(t, err, cut)
+	}
+}
+
+func TestTheFirstKeySealsAndAllOpen(t *testing.T) {
+	t.Parallel()
+	first, second := newKey(t), newKey(t)
+	before := ring(t, first).Seal([]byte("x"), here)
+	both := ring(t, second, first, second)
+	require.Equal(t, []string{vault.ID(second), vault.ID(first)}, both.IDs())
+	got, err := both.Open(before, here)
+	require.NoError(t, err)
+	require.Equal(t, "x", string(got))
+	require.Equal(t, vault.ID(second), vault.KeyOf(both.Seal([]byte("x"), here)))
+	require.Equal(t, vault.ID(second), both.First())
+
+	_, err = ring(t, second).Open(before, here)
+	var unknown *vault.UnknownKeyError
+	require.ErrorAs(t, err, &unknown)
+	require.Equal(t, vault.ID(first), unknown.ID)
+	require.Contains(t, err.Error(), vault.ID(first))
+}
+
+func TestKeysOfTheWrongLengthAreRefused(t *testing.T) {
+	t.Parallel()
+	for _, keys := range [][][]byte{nil, {nil}, {make([]byte, 16)}, {newKey(t), make([]byte, 33)}} {
+		_, err := vault.New(keys...)
+		require.Error(t, err)
+	}
+}
+
+func TestKeysAreReadFromAListAndFromAFile(t *testing.T) {
+	t.Parallel()
+	a, b := newKey(t), newKey(t)
+	std, raw := base64.StdEncoding.EncodeToString(a), base64.RawURLEncoding.EncodeToString(b)
+	keys, err := vault.ParseList(" " + std + ", " + raw + "\n")
+	require.NoError(t, err)
+	require.Equal(t, [][]byte{a, b}, keys)
+	keys, err = vault.ParseFile("# the keys\n\n" + vault.Line(a, time.Unix(0, 0)) + "\n" + raw)
+	require.NoError(t, err)
+	require.Equal(t, [][]byte{a, b}, keys)
+	require.Contains(t, vault.Line(a, time.Unix(0, 0)), "# key "+vault.ID(a)+", made 1970-01-01T00:00:00Z\n")
+
+	for _, wrong := range []string{"", ",", std + ",", "hunter2hunter2hunter2", std[:20], "äöü"} {
+		_, err := vault.ParseList(wrong)
+		require.ErrorContains(t, err, "openssl rand -base64 32")
+		if len(wrong) > 1 {
+			require.NotContains(t, err.Error(), wrong[:2], "nothing of a key is in an error")
+		}
+	}
+	_, err = vault.ParseFile("# none\n")
+	require.ErrorContains(t, err, "no key")
+	_, err = vault.ParseFile(std + "\n\nnonsense\n")
+	require.ErrorContains(t, err, "line 3")
+}
+
+func TestARingPrintsAsTheIDsOfItsKeys(t *testing.T) {
+	t.Parallel()
+	raw := newKey(t)
+	r := ring(t, raw)
+	var log bytes.Buffer
+	slog.New(slog.NewJSONHandler(&log, nil)).Info("x", slog.Any("ring", r)) //nolint:sloglint // a logger of this test
+	text := fmt.Sprintf("%v %+v %#v %s %q %x", r, r, r, r, r, struct{ R *vault.Ring }{r}) + log.String()
+	require.Contains(t, text, vault.ID(raw))
+	for _, secret := range []string{string(raw), hex.EncodeToString(raw), base64.StdEncoding.EncodeToString(raw), fmt.Sprint(raw)} {
+		require.NotContains(t, text, strings.Trim(secret, "[]"))
+	}
+}
+
+func FuzzOpen(f *testing.F) {
+	r := ring(f, bytes.Repeat([]byte{1}, vault.KeyBytes))
+	f.Add(r.Seal([]byte("x"), here), here)
+	f.Add("enc1.a.b", "")
+	f.Fuzz(func(t *testing.T, text, place string) {
+		plain, err := r.Open(text, place)
+		if err == nil && vault.KeyOf(text) != r.First() {
+			t.Fatalf("%q was opened as %q", text, plain)
+		}
+	})
+}
+
+func BenchmarkOpen(b *testing.B) {
+	r := ring(b, newKey(b))
+	text := r.Seal([]byte("whsec_MfKQ9r8GKYqrTwjUPD8ILPZIo2LaLaSwMfKQ9r8GKYo="), here)
+	b.ReportAllocs()
+	for b.Loop() {
+		if _, err := r.Open(text, here); err != nil {
+			b.Fatal(err)
+		}
+	}
+}

@@ -1,0 +1,52 @@
+package sluice
+
+import (
+	"fmt"
+	"io"
+	"log/slog"
+	"net/url"
+	"slices"
+	"strings"
+)
+
+// hidden stands for a secret where a value is printed.
+const hidden = "***"
+
+// String returns the secret without its value.
+func (s Secret) String() string { return "secret " + hidden + SecretHint(s.Value) }
+
+// Format writes the secret without its value, whatever the verb.
+func (s Secret) Format(f fmt.State, _ rune) { write(f, s.String()) }
+
+// LogValue returns the secret without its value.
+func (s Secret) LogValue() slog.Value { return slog.StringValue(s.String()) }
+
+// String returns the endpoint's host and path, and the names of its headers: their values, the
+// secret, and what else stands in the URL may be for nobody else.
+func (e Endpoint) String() string {
+	address := hidden
+	if u, err := url.Parse(e.URL); err == nil {
+		address = (&url.URL{Scheme: u.Scheme, Host: u.Host, Path: u.Path}).String()
+	}
+	names := make([]string, 0, len(e.Headers))
+	for name := range e.Headers {
+		names = append(names, name)
+	}
+	slices.Sort(names)
+	return address + " [" + strings.Join(names, " ") + "]"
+}
+
+// Format writes the endpoint as String returns it, whatever the verb.
+func (e Endpoint) Format(f fmt.State, _ rune) { write(f, e.String()) }
+
+// LogValue returns the endpoint as String does.
+func (e Endpoint) LogValue() slog.Value { return slog.StringValue(e.String()) }
+
+// LogValue returns what a log may know of the subscription. What encodes it as JSON would show
+// its endpoint's headers.
+func (s *Subscription) LogValue() slog.Value {
+	return slog.GroupValue(slog.String("id", s.ID), slog.String("namespace", s.Namespace), slog.Uint64("revision", s.Revision))
+}
+
+// write writes the text; fmt does not ask whether it could either.
+func write(w io.Writer, text string) { _, _ = io.WriteString(w, text) }

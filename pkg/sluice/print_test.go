@@ -1,0 +1,38 @@
+package sluice_test
+
+import (
+	"bytes"
+	"fmt"
+	"log/slog"
+	"testing"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/sluice-io/sluice/pkg/sluice"
+)
+
+// However a subscription gets into a log or an error, its secrets do not.
+func TestWhatIsSecretIsNotPrinted(t *testing.T) {
+	t.Parallel()
+	sub := &sluice.Subscription{
+		ID: "orders",
+		Endpoint: sluice.Endpoint{
+			URL: "https://user:hunter1@a.example/hook?token=hunter2#hunter3", Secret: "hunter4", Headers: map[string]string{"Authorization": "Bearer hunter5"},
+		},
+		Secrets: []sluice.Secret{{Value: "whsec_hunter6hunter6hunter6hunter6hunter6aBcD"}},
+	}
+	var out bytes.Buffer
+	for _, h := range []slog.Handler{slog.NewTextHandler(&out, nil), slog.NewJSONHandler(&out, nil)} {
+		log := slog.New(h)
+		log.Info("x", slog.Any("sub", sub), slog.Any("endpoint", sub.Endpoint), slog.Any("secret", sub.Secrets[0])) //nolint:sloglint // a logger of this test
+	}
+	for _, verb := range []string{"%v", "%+v", "%#v", "%s", "%q", "%x", "%d"} {
+		fmt.Fprintf(&out, verb+verb+verb+verb+verb, sub, *sub, sub.Endpoint, sub.Secrets, sub.Secrets[0])
+	}
+	require.NotContains(t, out.String(), "hunter")
+	require.NotContains(t, out.String(), fmt.Sprintf("%x", "hunter"))
+	require.Equal(t, "https://a.example/hook [Authorization]", sub.Endpoint.String())
+	require.Equal(t, "secret ***aBcD", sub.Secrets[0].String())
+	require.Equal(t, "secret ***", sluice.Secret{Value: "short"}.String())
+	require.Equal(t, "*** []", sluice.Endpoint{URL: "::"}.String())
+}
