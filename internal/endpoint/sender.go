@@ -105,6 +105,7 @@ func (s *Sender) Check(ctx context.Context, e sluice.Endpoint) error {
 // subscription or the event changes; an address that is blocked when it is dialled is Failed,
 // since DNS may change back. Dead says why if there is a better word for it than NotSendable: the
 // body would be larger than MaxBody. What is kept of an answer names no secret. An attempt that ctx interrupts is Failed too: look at ctx.Err().
+// It returns soon then, and nothing of the request leaves this host after that: its connection is dropped.
 func (s *Sender) Send(ctx context.Context, sub *sluice.Subscription, ev *sluice.Event, number int) sluice.Attempt {
 	a := sluice.Attempt{
 		Subscription: sub.ID,
@@ -118,7 +119,10 @@ func (s *Sender) Send(ctx context.Context, sub *sluice.Subscription, ev *sluice.
 	timeout := cmp.Or(sub.Policy.Timeout.Std(), defaultTimeout)
 	limited, cancel := context.WithTimeout(ctx, timeout)
 	defer cancel()
-	req, body, err := s.request(limited, sub, ev, &a)
+	l := line{parent: ctx}
+	held, over := l.follow(limited)
+	defer over()
+	req, body, err := s.request(held, sub, ev, &a)
 	if err != nil {
 		a.Outcome, a.Error = sluice.Refused, newMask(sub).apply(err.Error())
 		if sluice.CodeOf(err) == sluice.TooLarge {
@@ -130,6 +134,9 @@ func (s *Sender) Send(ctx context.Context, sub *sluice.Subscription, ev *sluice.
 	a.PayloadHash = hex.EncodeToString(hash[:])
 	secrets := func() mask { return newMask(sub) }
 	if err := s.exchange(req, secrets, &a); err != nil {
+		if limited.Err() != nil { // the connection failed because of that
+			err = limited.Err()
+		}
 		a.Outcome, a.Error = sluice.Failed, secrets().apply(failure(ctx, err, timeout))
 	}
 	return s.ended(a)

@@ -56,17 +56,24 @@ type Server struct {
 // all with 200. It calls answer from many goroutines. The server ends with the test.
 func New(tb testing.TB, answer func(r Request) Answer) *Server {
 	tb.Helper()
+	return start(tb, answer, func(*httptest.Server) {})
+}
+
+func start(tb testing.TB, answer func(r Request) Answer, change func(*httptest.Server)) *Server {
+	tb.Helper()
 	if answer == nil {
 		answer = func(Request) Answer { return Answer{} }
 	}
 	s := &Server{tb: tb, done: make(chan struct{}), changed: make(chan struct{})}
-	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+	server := httptest.NewUnstartedServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		body, err := io.ReadAll(r.Body)
 		if err != nil {
 			return // the sender went away: not a request
 		}
 		s.give(w, r, answer(s.record(r, body)))
 	}))
+	change(server)
+	server.Start()
 	s.URL = server.URL
 	tb.Cleanup(func() {
 		close(s.done)

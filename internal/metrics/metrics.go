@@ -47,6 +47,7 @@ type Metrics struct {
 	opened   *prometheus.CounterVec
 	waited   *prometheus.CounterVec
 	failing  *prometheus.CounterVec
+	withheld *prometheus.CounterVec
 	dropped  *prometheus.CounterVec
 }
 
@@ -90,7 +91,10 @@ func New(moments func() []Moment, logs func() []Log) *Metrics {
 	m.failures = prometheus.NewCounterVec(prometheus.CounterOpts{
 		Name: "sluice_export_failures_total", Help: "How often writing files stopped; it goes on by itself.",
 	}, []string{"what"})
-	m.registry.MustRegister(m.exported, m.failures,
+	m.withheld = prometheus.NewCounterVec(prometheus.CounterOpts{
+		Name: "sluice_gate_withheld_total", Help: "Events that a subscription chose and that its owner may not have.",
+	}, perSubscription)
+	m.registry.MustRegister(m.exported, m.failures, m.withheld,
 		m.taken, m.matched, m.attempts, m.dead, m.duration, m.opened, m.waited, m.failing, m.dropped,
 		readings[Moment]{moments, momentReadings()}, readings[Log]{logs, logReadings()},
 		collectors.NewGoCollector(), collectors.NewProcessCollector(collectors.ProcessCollectorOpts{}))
@@ -151,6 +155,11 @@ func (m *Metrics) Exported(what string, n int) {
 // ExportFailed counts that writing files stopped.
 func (m *Metrics) ExportFailed(what string) {
 	m.failures.WithLabelValues(what).Inc()
+}
+
+// Withheld counts an event that the gate kept from a subscription.
+func (m *Metrics) Withheld(sub *sluice.Subscription) {
+	m.withheld.WithLabelValues(sub.Namespace, sub.ID).Inc()
 }
 
 // Turned counts the openings of a breaker.

@@ -33,6 +33,7 @@ func TestAScrapeShowsWhatWasCountedAndWhatIsNow(t *testing.T) {
 	m.Turned(sub, sluice.BreakerOpen)
 	m.Turned(sub, sluice.BreakerClosed)
 	m.Throttled(sub)
+	m.Withheld(sub)
 	m.Failing(sub, 70, time.Now())
 
 	scrape := httptest.NewRecorder()
@@ -60,6 +61,7 @@ func TestAScrapeShowsWhatWasCountedAndWhatIsNow(t *testing.T) {
 		`sluice_breaker_state{namespace="acme",subscription="erp"} 2`,
 		`sluice_breaker_openings_total{namespace="acme",subscription="erp"} 1`,
 		`sluice_throttled_total{namespace="acme",subscription="erp"} 1`,
+		`sluice_gate_withheld_total{namespace="acme",subscription="erp"} 1`,
 		`sluice_failing_alerts_total{namespace="acme",percent="70",subscription="erp"} 1`,
 	} {
 		require.Contains(t, scrape.Body.String(), line+"\n")

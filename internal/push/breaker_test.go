@@ -76,6 +76,7 @@ type watcher struct {
 func (o *watcher) Matched(*sluice.Subscription)                    {}
 func (o *watcher) Attempted(*sluice.Subscription, *sluice.Attempt) {}
 func (o *watcher) Buried(*sluice.Subscription, sluice.Reason)      {}
+func (o *watcher) Withheld(*sluice.Subscription)                   {}
 func (o *watcher) Turned(_ *sluice.Subscription, to sluice.Breaker) {
 	o.mu.Lock()
 	defer o.mu.Unlock()

@@ -58,6 +58,9 @@ func (r *runner) admits(now time.Time) (pass, time.Time) {
 	if may != passNone && r.throttled.After(now) {
 		may, next = passNone, r.throttled
 	}
+	if may != passNone && r.askAt.After(now) {
+		may, next = passNone, r.askAt
+	}
 	if until := r.waitsUntil(); until.After(now) && !until.Equal(r.told) && r.book.waits(now) {
 		r.told = until
 		r.observe.Throttled(r.sub)

@@ -61,6 +61,7 @@ type Engine struct {
 	replays replays
 	leaving map[string]chan struct{} // runners that were told to end; follow's own
 	shares  *shares                  // attempts under way
+	exit    *exit                    // the only one that has the sender
 	ahead   atomic.Int64             // bytes of the budget that reading ahead has taken
 
 	mu      sync.Mutex
@@ -100,8 +101,10 @@ func New(watch Watcher, owns Ownership, ports Ports, opts Options) *Engine {
 		ports.Announce = silent{}
 	}
 	opts.LookEvery = cmp.Or(opts.LookEvery, holdEvery)
+	way := newExit(ports.Gate, ports.Sender)
+	ports.Gate, ports.Sender = nil, nil // nothing is sent but through the exit
 	return &Engine{
-		watch: watch, owns: owns, ports: ports, opts: opts, shares: newShares(cmp.Or(opts.MaxInFlight, maxInFlight)),
+		watch: watch, owns: owns, ports: ports, opts: opts, shares: newShares(cmp.Or(opts.MaxInFlight, maxInFlight)), exit: way,
 		changes: make(chan change), leaving: map[string]chan struct{}{}, serving: map[string]*served{},
 		replays: replays{all: map[string]sluice.Replay{}, serving: map[string]*served{}, leaving: map[string]chan struct{}{}},
 	}
@@ -253,10 +256,16 @@ func (e *Engine) liveRunner(id string) *runner {
 	return nil
 }
 
+func (e *Engine) newRunner(sub *sluice.Subscription, ports Ports) *runner {
+	r := newRunner(sub, ports, e.opts, &e.ahead, e.shares.join())
+	r.exit = e.exit
+	return r
+}
+
 // start starts a runner. It ends with ctx, or when it is stopped.
 func (e *Engine) start(ctx context.Context, sub *sluice.Subscription) {
 	inner, cancel := context.WithCancel(ctx)
-	s := &served{runner: newRunner(sub, e.ports, e.opts, &e.ahead, e.shares.join()), cancel: cancel, ended: make(chan struct{})}
+	s := &served{runner: e.newRunner(sub, e.ports), cancel: cancel, ended: make(chan struct{})}
 	before := e.leaving[sub.ID]
 	delete(e.leaving, sub.ID)
 	e.mu.Lock()
@@ -283,6 +292,9 @@ func (e *Engine) keep(ctx context.Context, r *runner) {
 		err := r.run(ctx)
 		if errors.Is(err, errReplayed) {
 			err = r.conclude(ctx)
+		}
+		if errors.Is(err, errLost) {
+			err = e.revoke(ctx, r)
 		}
 		if err == nil || errors.Is(err, errGone) {
 			<-ctx.Done() // it is cancelled; opening it again would make its consumers again
@@ -367,6 +379,7 @@ func (silent) Failing(*sluice.Subscription, int, time.Time)  {}
 func (nobody) Matched(*sluice.Subscription)                    {}
 func (nobody) Attempted(*sluice.Subscription, *sluice.Attempt) {}
 func (nobody) Buried(*sluice.Subscription, sluice.Reason)      {}
+func (nobody) Withheld(*sluice.Subscription)                   {}
 func (nobody) Turned(*sluice.Subscription, sluice.Breaker)     {}
 func (nobody) Throttled(*sluice.Subscription)                  {}
 func (nobody) Failing(*sluice.Subscription, int, time.Time)    {}

@@ -58,7 +58,13 @@ type Sender interface {
 	Send(ctx context.Context, sub *sluice.Subscription, ev *sluice.Event, number int) sluice.Attempt
 }
 
-// Registry ends subscriptions whose endpoint is gone or has failed for too long.
+// Gate says whether an event may leave for a subscription now. It is asked at each attempt, right
+// before the request is made, from many goroutines, and does not wait for anything.
+type Gate interface {
+	Decide(sub *sluice.Subscription, ev *sluice.Event, now time.Time) sluice.Decision
+}
+
+// Registry ends subscriptions whose endpoint is gone or has failed for too long, and those that lost their access.
 type Registry interface {
 	Cancel(ctx context.Context, id, reason string) error
 	Disable(ctx context.Context, id, reason string) error
@@ -112,6 +118,7 @@ type Ports struct {
 	Healths  Healths
 	Events   Events
 	Sender   Sender
+	Gate     Gate // nil: everything may leave
 	Registry Registry
 	Replays  Replays   // nil: there are none
 	Letters  Letters   // with Replays
@@ -132,6 +139,8 @@ type Observer interface {
 	Matched(sub *sluice.Subscription)
 	Attempted(sub *sluice.Subscription, a *sluice.Attempt)
 	Buried(sub *sluice.Subscription, reason sluice.Reason)
+	// Withheld says that the gate kept an event from the subscription.
+	Withheld(sub *sluice.Subscription)
 	// Turned says that the subscription's breaker changed its state.
 	Turned(sub *sluice.Subscription, to sluice.Breaker)
 	// Throttled says that there is something to send, and that it waits for the rate or for a

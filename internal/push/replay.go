@@ -51,7 +51,7 @@ func (r *replaying) runner(sub *sluice.Subscription, e *Engine) *runner {
 	// How the endpoint does is the live deliveries' to say.
 	ports.Healths, ports.Announce = forgetful{}, replayAnnouncer{r.ports.Announce, r}
 	ports.Sources, ports.Log, ports.Lanes, ports.Registry = replaySources{r}, replayLog{r.ports.Log, r}, replayLanes{r.ports.Lanes, r}, replayRegistry{r.ports.Registry}
-	run := newRunner(sub, ports, e.opts, &e.ahead, e.shares.join())
+	run := e.newRunner(sub, ports)
 	run.lanesOf, run.only, run.rate = streams.ReplayLanes(r.replay.ID), r.wants, r.replay.Rate
 	run.conclude = func(ctx context.Context) error { return r.finish(ctx, sluice.ReplayDone, "") }
 	return run

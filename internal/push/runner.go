@@ -39,6 +39,7 @@ type runner struct {
 	began    time.Time       // of the subscription; never changes: the source is opened for it
 
 	ports   Ports
+	exit    *exit // the way to the endpoint; ports has no sender
 	observe Observer
 	log     *slog.Logger
 	changed chan *sluice.Subscription // the engine's updates; the last one wins
@@ -72,6 +73,9 @@ type runner struct {
 	workers   sync.WaitGroup
 	throttled time.Time // nothing is sent before this, because of the rate
 	told      time.Time // the last moment that Throttled was told to wait for
+	askAt     time.Time // nothing is sent before this, because the gate could not decide
+	wonder    time.Duration
+	lost      atomic.Bool // access was, since it was opened: nothing is sent
 	sending   atomic.Int32
 	ahead     budget
 	share     *share // of the attempts that the process makes at once
@@ -120,6 +124,9 @@ func (r *runner) run(ctx context.Context) error {
 	r.book.abandon()
 	r.leave(work)
 	r.source.Close() // the last look sees what it left
+	if r.lost.Load() {
+		return err // nothing is given up for one that may have nothing
+	}
 	r.looking.Lock() // and what the one before it could not tell
 	defer r.looking.Unlock()
 	r.look(work, lastLook)
@@ -152,6 +159,7 @@ func (r *runner) open(ctx context.Context) error {
 		return err
 	}
 	r.breaker = r.breaker.rested()
+	r.lost.Store(false)
 	r.storing, r.rest, r.stores = false, nil, make(chan healthStored, 1)
 	r.tasks = make(chan task)
 	r.results = make(chan result, 4*r.sub.Policy.Window+16)
@@ -350,6 +358,12 @@ func (r *runner) enter(ctx context.Context, res result) error {
 		r.answer(d.Receipt.Ack())
 	}
 	r.hear(ctx, res.lane, res.attempt)
+	if res.kept {
+		return r.heed(ctx, res.decision)
+	}
+	if res.attempt != nil {
+		r.wonder = 0
+	}
 	return r.judge(ctx, res.attempt)
 }
 
@@ -371,7 +385,7 @@ func (r *runner) drain(work context.Context) error {
 			stuck.Reset(recordLimit)
 		case res := <-r.results:
 			stuck.Reset(recordLimit)
-			if err := r.enter(ctx, res); err != nil {
+			if err := r.enter(ctx, res); err != nil && !errors.Is(err, errLost) {
 				r.log.WarnContext(ctx, "attempt under way was cut off", slog.String("subscription", r.sub.ID), slog.Any("error", err))
 			}
 		}

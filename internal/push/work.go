@@ -2,6 +2,7 @@ package push
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"log/slog"
 	"math/rand/v2"
@@ -40,6 +41,9 @@ type result struct {
 	park    park
 	attempt *sluice.Attempt // the last one; nil: none was made
 	err     error           // the runner cannot go on; nothing else is set
+
+	kept     bool            // the gate kept the event back
+	decision sluice.Decision // why
 }
 
 // job does one task with the settings of the moment it was handed out.
@@ -104,7 +108,13 @@ func (j job) send(ctx context.Context, t task) {
 		return
 	}
 	before := j.r.before(ev)
-	a := j.attempt(ctx, ev, before.Attempts+1, before.FirstFailed)
+	a, d := j.attempt(ctx, ev, before.Attempts+1, before.FirstFailed)
+	if d != sluice.Pass {
+		res := keptBack(d)
+		res.lane = t.lane
+		j.r.results <- res
+		return
+	}
 	if a.Probe || a.Verdict.Settled {
 		kind := resultSettled
 		if a.Probe {
@@ -124,11 +134,25 @@ func (j job) send(ctx context.Context, t task) {
 // unsendable deals with a live head that cannot be sent: it is dead, or its lane is held.
 func (j job) unsendable(ctx context.Context, t task) result {
 	reason, cause := reasonOf(t.head.Err), t.head.Err.Error()
+	if reason == sluice.FilterError {
+		if d := j.decide(&t.head.Event); d != sluice.Pass {
+			return keptBack(d)
+		}
+	}
 	if retry.Holds(j.sub.Policy, reason) {
 		return j.park(ctx, t, sluice.Parked{LastError: cause, Held: reason, HeldAt: time.Now()})
 	}
 	err := j.bury(ctx, &t.head.Event, sluice.Attempt{Error: cause}, reason)
 	return result{kind: resultSettled, err: err}
+}
+
+// keptBack is the result for a live head that the gate kept back.
+func keptBack(d sluice.Decision) result {
+	res := result{kind: resultSpared, kept: true, decision: d}
+	if d == sluice.Withhold {
+		res.kind = resultSettled
+	}
+	return res
 }
 
 // unsettled deals with a live head that was not delivered: its lane is parked, or it is dead.
@@ -164,8 +188,24 @@ func (j job) resume(ctx context.Context, t task) result {
 	if err == nil && ev != nil {
 		res.attempt, err = j.resend(ctx, t, &p, ev)
 	}
+	if kept, ok := errors.AsType[keptError](err); ok {
+		res.kept, res.decision = true, kept.decision
+		err = j.keepBack(ctx, t, &p, kept.decision)
+	}
 	res.park, res.err = p, err
 	return res
+}
+
+// keepBack passes a parked lane's next event over that is withheld. If it is not known whether it
+// is, the lane waits behind the others that are due.
+func (j job) keepBack(ctx context.Context, t task, p *park, d sluice.Decision) error {
+	if d != sluice.Withhold {
+		j.drop(p)
+		p.NextAt = time.Now()
+		return nil
+	}
+	j.pass(p, p.ahead[0].Seq)
+	return j.saveNowAndThen(ctx, t, p)
 }
 
 // nextOf returns the event to send next, nil if the lane is read to its end or an event was
@@ -246,6 +286,11 @@ func (j job) wanted(ctx context.Context, p *park, ev *sluice.Event) (bool, error
 		return false, nil
 	}
 	ok, err := j.match.Match(ev)
+	if err != nil {
+		if d := j.decide(ev); d != sluice.Pass {
+			return false, keptError{d}
+		}
+	}
 	if err != nil && retry.Holds(j.sub.Policy, sluice.FilterError) {
 		return false, j.holdUnsent(ctx, p, ev, err)
 	}
@@ -264,7 +309,10 @@ func (j job) resend(ctx context.Context, t task, p *park, ev *sluice.Event) (*sl
 	if p.FirstFailedAt.IsZero() {
 		p.FirstFailedAt = before.FirstFailed
 	}
-	a := j.attempt(ctx, ev, max(p.Attempts, before.Attempts)+1, p.FirstFailedAt)
+	a, d := j.attempt(ctx, ev, max(p.Attempts, before.Attempts)+1, p.FirstFailedAt)
+	if d != sluice.Pass {
+		return nil, keptError{d}
+	}
 	if err := j.conclude(ctx, ev, &a); err != nil {
 		return nil, err
 	}
@@ -280,11 +328,17 @@ func (j job) resend(ctx context.Context, t task, p *park, ev *sluice.Event) (*sl
 		return &a, j.saveHead(ctx, &p.ParkedEntry, ev)
 	}
 	j.pass(p, ev.Seq)
+	return &a, j.saveNowAndThen(ctx, t, p)
+}
+
+// saveNowAndThen stores how far a lane that is read back has come, unless it was stored a moment ago
+// or its record is about to go.
+func (j job) saveNowAndThen(ctx context.Context, t task, p *park) error {
 	if p.FromSeq > p.upTo || !t.careful && time.Since(p.savedAt) < saveEvery {
-		return &a, nil
+		return nil
 	}
 	p.savedAt = time.Now()
-	return &a, j.save(ctx, &p.ParkedEntry)
+	return j.save(ctx, &p.ParkedEntry)
 }
 
 // pass moves the record past the event that was read first.
@@ -309,11 +363,34 @@ func (p *park) moveTo(from uint64) {
 	p.Held, p.HeldAt = "", time.Time{}
 }
 
-// attempt sends, decides and logs.
-func (j job) attempt(ctx context.Context, ev *sluice.Event, number int, firstFailed time.Time) sluice.Attempt {
+// decide asks the gate about an event of which nothing is to be sent.
+func (j job) decide(ev *sluice.Event) sluice.Decision {
+	if j.r.lost.Load() {
+		return sluice.Lost
+	}
+	return j.heard(j.r.exit.decide(j.sub, ev))
+}
+
+// heard keeps in mind that access was lost.
+func (j job) heard(d sluice.Decision) sluice.Decision {
+	if d == sluice.Lost {
+		j.r.lost.Store(true)
+	}
+	return d
+}
+
+// attempt sends if the gate lets it, decides what that means, and logs. There is no attempt
+// unless the gate says Pass.
+func (j job) attempt(ctx context.Context, ev *sluice.Event, number int, firstFailed time.Time) (sluice.Attempt, sluice.Decision) {
+	if j.r.lost.Load() {
+		return sluice.Attempt{}, sluice.Lost
+	}
 	j.r.sending.Add(1)
-	a := j.r.ports.Sender.Send(ctx, j.sub, ev, number)
+	a, d := j.r.exit.send(ctx, j.sub, ev, number)
 	j.r.sending.Add(-1)
+	if d != sluice.Pass {
+		return a, j.heard(d)
+	}
 	now := time.Now()
 	if firstFailed.IsZero() {
 		firstFailed = a.StartedAt
@@ -332,7 +409,7 @@ func (j job) attempt(ctx context.Context, ev *sluice.Event, number int, firstFai
 	if j.r.log.Enabled(ctx, level) {
 		j.r.log.LogAttrs(ctx, level, "attempt", attemptAttrs(&a)...)
 	}
-	return a
+	return a, sluice.Pass
 }
 
 // attemptAttrs returns what the log says about an attempt: what is not set is left out.

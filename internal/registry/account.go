@@ -89,6 +89,9 @@ func (a act) announces(before, after *sluice.Subscription) string {
 	case sluice.Disabled:
 		return sluice.TypeSubscriptionDisabled
 	case sluice.Cancelled:
+		if after.Reason == sluice.ReasonAccessRevoked {
+			return sluice.TypeAccessRevoked
+		}
 		return sluice.TypeSubscriptionCancelled
 	}
 	return a.event

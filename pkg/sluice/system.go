@@ -11,6 +11,7 @@ const (
 	TypeSubscriptionResumed   = "subscription.resumed"
 	TypeSubscriptionDisabled  = "subscription.disabled"
 	TypeSubscriptionCancelled = "subscription.cancelled"
+	TypeAccessRevoked         = "subscription_cancelled_access_revoked" // in place of subscription.cancelled (S0-64)
 	TypeSubscriptionDeleted   = "subscription.deleted"
 	TypeSecretRotated         = "subscription.secret_rotated"
 	TypeSubscriptionThrottled = "subscription.throttled"
@@ -18,6 +19,9 @@ const (
 	TypeDeliveryDead          = "delivery.dead"
 	TypeDeliveryHeld          = "delivery.held"
 )
+
+// ReasonAccessRevoked is why a subscription was cancelled whose owner may have nothing of it any more.
+const ReasonAccessRevoked = "access_revoked"
 
 // SubscriptionPath returns where the system events about a subscription live.
 func SubscriptionPath(id string) Path { return Path("/_sys/subscriptions/" + id) }

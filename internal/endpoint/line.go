@@ -1,0 +1,84 @@
+package endpoint
+
+import (
+	"context"
+	"crypto/tls"
+	"net"
+	"net/http/httptrace"
+	"sync"
+)
+
+// line is the connection of one attempt. When the attempt has to end, the line is cut: the
+// connection goes with everything that the kernel holds of the request. Had it only been closed,
+// the kernel would send that for as long as the other end takes its time to read it.
+type line struct {
+	parent context.Context //nolint:containedctx // the attempt's: whether it was interrupted, or took too long
+
+	mu   sync.Mutex
+	conn net.Conn // nil: none yet, or no longer the attempt's
+	over bool     // the attempt has to end: a connection that comes now is cut at once
+}
+
+// follow returns a context for a request that is to be over with limit. It is done only when the
+// line is cut. What it returns beside is to be called when the request is over, and returns when nothing of
+// it can leave any more.
+func (l *line) follow(limit context.Context) (context.Context, func()) {
+	ctx, cancel := context.WithCancelCause(context.WithoutCancel(limit))
+	cut := make(chan struct{})
+	stop := context.AfterFunc(limit, func() {
+		defer close(cut)
+		l.end()
+		cancel(context.Cause(limit))
+	})
+	return httptrace.WithClientTrace(ctx, &httptrace.ClientTrace{GotConn: l.got, PutIdleConn: l.put}), func() {
+		if !stop() {
+			<-cut
+		}
+		cancel(nil)
+	}
+}
+
+func (l *line) got(info httptrace.GotConnInfo) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	l.conn = info.Conn
+	if l.over {
+		l.cut()
+	}
+}
+
+// put says that the request was answered, and that the connection is there for others.
+func (l *line) put(err error) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if err == nil {
+		l.conn = nil
+	}
+}
+
+func (l *line) end() {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	l.over = true
+	l.cut()
+}
+
+// cut drops the connection. One that attempts of others share, as in HTTP/2, is not dropped for a
+// timeout: theirs would fail.
+func (l *line) cut() {
+	conn := l.conn
+	if secure, ok := conn.(*tls.Conn); ok {
+		if secure.ConnectionState().NegotiatedProtocol == "h2" && l.parent.Err() == nil {
+			return
+		}
+		conn = secure.NetConn()
+	}
+	if conn == nil {
+		return
+	}
+	if tcp, ok := conn.(interface{ SetLinger(sec int) error }); ok {
+		_ = tcp.SetLinger(0) // it fails if the connection is closed already
+	}
+	_ = conn.Close()
+	l.conn = nil
+}

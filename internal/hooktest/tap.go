@@ -1,0 +1,187 @@
+package hooktest
+
+import (
+	"bytes"
+	"context"
+	"fmt"
+	"net"
+	"net/http/httptest"
+	"os"
+	"sync"
+	"syscall"
+	"testing"
+	"time"
+)
+
+// tapBuffer is what the kernel holds of each connection to a tapped server that does not read,
+// or about twice as much.
+const tapBuffer = 32 << 10
+
+// Tap is what reaches a server, byte by byte.
+type Tap struct {
+	net.Listener
+
+	mu    sync.Mutex
+	bytes []byte
+	hears chan struct{} // closed: it reads
+}
+
+// NewTapped is New for a server that keeps every byte that it reads, also of requests that never
+// become whole, and that can be made deaf.
+func NewTapped(tb testing.TB, answer func(r Request) Answer) (*Server, *Tap) {
+	tb.Helper()
+	config := net.ListenConfig{Control: func(_, _ string, c syscall.RawConn) (err error) {
+		failed := c.Control(func(fd uintptr) {
+			err = syscall.SetsockoptInt(int(fd), syscall.SOL_SOCKET, syscall.SO_RCVBUF, tapBuffer) //nolint:gosec // a file descriptor
+		})
+		if failed != nil {
+			return failed
+		}
+		return err
+	}}
+	listener, err := config.Listen(tb.Context(), "tcp", "127.0.0.1:0")
+	if err != nil {
+		tb.Fatalf("hooktest: %v", err)
+	}
+	tap := &Tap{Listener: listener, hears: make(chan struct{})}
+	close(tap.hears)
+	tb.Cleanup(tap.Hear)
+	return start(tb, answer, func(s *httptest.Server) {
+		_ = s.Listener.Close() // the one that it came with
+		s.Listener = tap
+	}), tap
+}
+
+// Accept returns the next connection.
+func (t *Tap) Accept() (net.Conn, error) {
+	conn, err := t.Listener.Accept()
+	if err != nil {
+		return nil, err
+	}
+	return tapped{conn, t}, nil
+}
+
+// Deafen stops the reading of connections that come from now on, until Hear.
+func (t *Tap) Deafen() {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	t.hears = make(chan struct{})
+}
+
+// Hear lets everything be read.
+func (t *Tap) Hear() {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	select {
+	case <-t.hears:
+	default:
+		close(t.hears)
+	}
+}
+
+// Count returns how often a text has come.
+func (t *Tap) Count(text string) int {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	return bytes.Count(t.bytes, []byte(text))
+}
+
+// Len returns how many bytes have come.
+func (t *Tap) Len() int {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	return len(t.bytes)
+}
+
+func (t *Tap) wait() {
+	t.mu.Lock()
+	hears := t.hears
+	t.mu.Unlock()
+	<-hears
+}
+
+// tapped is a connection whose bytes are kept.
+type tapped struct {
+	net.Conn
+
+	tap *Tap
+}
+
+// Read reads, if the tap hears.
+func (c tapped) Read(p []byte) (int, error) {
+	c.tap.wait()
+	n, err := c.Conn.Read(p)
+	c.tap.mu.Lock()
+	defer c.tap.mu.Unlock()
+	c.tap.bytes = append(c.tap.bytes, p[:n]...)
+	return n, err
+}
+
+// NewBusy returns the URL of an endpoint that accepts no connection, so that whoever dials it
+// waits. Once accept is called it takes all connections, reads what comes until they end, and
+// returns it.
+func NewBusy(tb testing.TB) (url string, accept func() []byte) {
+	tb.Helper()
+	listener := listenFull(tb)
+	tb.Cleanup(func() { _ = listener.Close() })
+	addr := listener.Addr().String()
+	var fillers []net.Conn
+	for {
+		limit, cancel := context.WithTimeout(tb.Context(), 300*time.Millisecond)
+		conn, err := (&net.Dialer{}).DialContext(limit, "tcp", addr)
+		cancel()
+		if err != nil {
+			break // it is full
+		}
+		fillers = append(fillers, conn)
+	}
+	return "http://" + addr, func() []byte {
+		for _, conn := range fillers {
+			_ = conn.Close()
+		}
+		return drain(listener, 2*time.Second)
+	}
+}
+
+// drain takes connections until none comes for a while, and returns what they brought.
+func drain(listener *net.TCPListener, quiet time.Duration) (all []byte) {
+	for {
+		_ = listener.SetDeadline(time.Now().Add(quiet))
+		conn, err := listener.Accept()
+		if err != nil {
+			return all
+		}
+		_ = conn.SetReadDeadline(time.Now().Add(quiet))
+		var came bytes.Buffer
+		_, _ = came.ReadFrom(conn) // until it ends, one way or another
+		_ = conn.Close()
+		all = append(all, came.Bytes()...)
+	}
+}
+
+// listenFull listens with room for one connection that nobody has accepted.
+func listenFull(tb testing.TB) *net.TCPListener {
+	tb.Helper()
+	fd, err := syscall.Socket(syscall.AF_INET, syscall.SOCK_STREAM, 0)
+	if err == nil {
+		syscall.CloseOnExec(fd)
+		err = syscall.Bind(fd, &syscall.SockaddrInet4{Addr: [4]byte{127, 0, 0, 1}})
+	}
+	if err == nil {
+		err = syscall.Listen(fd, 0)
+	}
+	if err != nil {
+		tb.Fatalf("hooktest: %v", fmt.Errorf("listen: %w", err))
+	}
+	file := os.NewFile(uintptr(fd), "busy") //nolint:gosec // a file descriptor
+	defer func() { _ = file.Close() }()
+	listener, err := net.FileListener(file)
+	if err != nil {
+		tb.Fatalf("hooktest: %v", err)
+	}
+	tcp, ok := listener.(*net.TCPListener)
+	if !ok {
+		tb.Fatalf("hooktest: %T", listener)
+	}
+	return tcp
+}

@@ -1,0 +1,305 @@
+package push
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"sync"
+	"time"
+
+	"github.com/cenkalti/backoff/v4"
+
+	"github.com/sluice-io/sluice/pkg/sluice"
+)
+
+// Pauses before the gate is asked again that could not decide.
+const (
+	shortestWonder = 100 * time.Millisecond
+	longestWonder  = 5 * time.Second
+	wonderTold     = time.Second // what comes to this is logged
+)
+
+// errWithdrawn is why an attempt under way is cut off.
+var errWithdrawn = errors.New("access may have been lost")
+
+// errLost tells the engine that the subscription may have nothing any more.
+var errLost = errors.New("access was lost")
+
+// keptError says that the gate kept an event back.
+type keptError struct{ decision sluice.Decision }
+
+func (keptError) Error() string { return "kept back by the gate" }
+
+// exit is the one way out for content: nothing else has the sender. It asks the gate about
+// every attempt when nothing is left to do but to send, and knows what is under way.
+//
+// An attempt is known here before the gate is asked about it. So of two things that happen at
+// once, a revocation and an attempt, either the gate knows of the one or Withdraw of the other.
+type exit struct {
+	gate   Gate // nil: everything may leave
+	sender Sender
+
+	mu     sync.Mutex
+	under  map[*passage]struct{}
+	ending map[string]*ending // subscriptions that are being cancelled
+}
+
+// passage is an attempt under way.
+type passage struct {
+	sub *sluice.Subscription
+	cut context.CancelCauseFunc
+
+	over chan struct{} // closed when it has ended; nil: nobody waits for it
+}
+
+// ending is the cancellation of a subscription that lost its access.
+type ending struct {
+	over chan struct{}
+	err  error // once it is over
+}
+
+func newExit(gate Gate, sender Sender) *exit {
+	return &exit{gate: gate, sender: sender, under: map[*passage]struct{}{}, ending: map[string]*ending{}}
+}
+
+// decide asks the gate.
+func (x *exit) decide(sub *sluice.Subscription, ev *sluice.Event) sluice.Decision {
+	if x.gate == nil {
+		return sluice.Pass
+	}
+	return x.gate.Decide(sub, ev, time.Now())
+}
+
+// send makes an attempt if the gate lets it pass. Otherwise there is none, whatever was under way
+// of it; one that was cut off is Lost or Undecided.
+func (x *exit) send(ctx context.Context, sub *sluice.Subscription, ev *sluice.Event, number int) (sluice.Attempt, sluice.Decision) {
+	ctx, cut := context.WithCancelCause(ctx)
+	defer cut(nil)
+	p := &passage{sub: sub, cut: cut}
+	if !x.enter(p) {
+		return sluice.Attempt{}, sluice.Lost
+	}
+	defer x.leave(p)
+	switch d := x.decide(sub, ev); {
+	case d == sluice.Lost:
+		x.cut(sub.ID)
+		return sluice.Attempt{}, d
+	case d != sluice.Pass:
+		return sluice.Attempt{}, d
+	case wasCut(ctx):
+		return sluice.Attempt{}, x.again(sub, ev)
+	}
+	a := x.sender.Send(ctx, sub, ev, number)
+	if wasCut(ctx) && a.Outcome != sluice.Delivered {
+		return sluice.Attempt{}, x.again(sub, ev)
+	}
+	return a, sluice.Pass
+}
+
+func wasCut(ctx context.Context) bool { return errors.Is(context.Cause(ctx), errWithdrawn) }
+
+// again is for an attempt that was cut off: if access is not lost after all, it is to be made
+// anew.
+func (x *exit) again(sub *sluice.Subscription, ev *sluice.Event) sluice.Decision {
+	if x.decide(sub, ev) == sluice.Lost {
+		x.cut(sub.ID)
+		return sluice.Lost
+	}
+	return sluice.Undecided
+}
+
+// enter makes an attempt known, and reports whether it may go on.
+func (x *exit) enter(p *passage) bool {
+	x.mu.Lock()
+	defer x.mu.Unlock()
+	if x.ending[p.sub.ID] != nil {
+		return false
+	}
+	x.under[p] = struct{}{}
+	return true
+}
+
+func (x *exit) leave(p *passage) {
+	x.mu.Lock()
+	defer x.mu.Unlock()
+	delete(x.under, p)
+	if p.over != nil {
+		close(p.over)
+	}
+}
+
+// cut cuts off what is under way to a subscription, and does not wait for it.
+func (x *exit) cut(subscription string) {
+	x.mu.Lock()
+	defer x.mu.Unlock()
+	for p := range x.under {
+		if p.sub.ID == subscription {
+			p.cut(errWithdrawn)
+		}
+	}
+}
+
+// underWay returns all attempts under way.
+func (x *exit) underWay() []*passage {
+	x.mu.Lock()
+	defer x.mu.Unlock()
+	all := make([]*passage, 0, len(x.under))
+	for p := range x.under {
+		all = append(all, p)
+	}
+	return all
+}
+
+// ended returns what is closed when an attempt has ended.
+func (x *exit) ended(p *passage) <-chan struct{} {
+	x.mu.Lock()
+	defer x.mu.Unlock()
+	if p.over == nil {
+		p.over = make(chan struct{})
+		if _, under := x.under[p]; !under {
+			close(p.over)
+		}
+	}
+	return p.over
+}
+
+// withdraw is Engine.Withdraw.
+func (x *exit) withdraw(ctx context.Context, lost func(*sluice.Subscription) bool) error {
+	var cut []*passage
+	for _, p := range x.underWay() {
+		if lost(p.sub) {
+			p.cut(errWithdrawn)
+			cut = append(cut, p)
+		}
+	}
+	for n, p := range cut {
+		select {
+		case <-x.ended(p):
+		case <-ctx.Done():
+			return fmt.Errorf("cut off %d attempts, of which %d may be under way still: %w", len(cut), len(cut)-n, ctx.Err())
+		}
+	}
+	return nil
+}
+
+// end cancels a subscription, once if several of its runners want it, and returns when that is
+// stored. Until then nothing is sent to it. It returns an error only if it was given up.
+func (x *exit) end(ctx context.Context, id string, cancel func(context.Context) error) error {
+	for {
+		e, mine := x.beginEnd(id)
+		if mine {
+			err := cancel(ctx)
+			x.finishEnd(id, e, err)
+			return err
+		}
+		select {
+		case <-e.over:
+			if e.err == nil {
+				return nil
+			}
+		case <-ctx.Done():
+			return ctx.Err()
+		}
+	}
+}
+
+func (x *exit) beginEnd(id string) (e *ending, mine bool) {
+	x.mu.Lock()
+	defer x.mu.Unlock()
+	if e = x.ending[id]; e != nil {
+		return e, false
+	}
+	e = &ending{over: make(chan struct{})}
+	x.ending[id] = e
+	return e, true
+}
+
+func (x *exit) finishEnd(id string, e *ending, err error) {
+	x.mu.Lock()
+	defer x.mu.Unlock()
+	delete(x.ending, id)
+	e.err = err
+	close(e.over)
+}
+
+// Withdraw cuts off the attempts under way to every subscription for which lost says true, of
+// live deliveries and of replays, and returns when nothing of them can leave any more. Whoever
+// calls it has told the gate before: what begins meanwhile is decided by that. It returns ctx's
+// error, and cannot tell, if that is done before.
+func (e *Engine) Withdraw(ctx context.Context, lost func(*sluice.Subscription) bool) error {
+	return e.exit.withdraw(ctx, lost)
+}
+
+// revoke cancels a runner's subscription, which lost its access (S0-64), however long that takes. If
+// ctx is done before, whoever serves it next is told the same.
+func (e *Engine) revoke(ctx context.Context, r *runner) error {
+	e.opts.Log.WarnContext(ctx, "access was lost: the subscription is cancelled", slog.String("subscription", r.id))
+	return e.exit.end(ctx, r.id, func(ctx context.Context) error {
+		ctx, cancel := outlasting(ctx, recordLimit) // the news that it is cancelled ends ctx
+		defer cancel()
+		return backoff.RetryNotify(func() error { return r.ports.Registry.Cancel(ctx, r.id, sluice.ReasonAccessRevoked) },
+			backoff.WithContext(backoff.NewExponentialBackOff(backoff.WithInitialInterval(50*time.Millisecond),
+				backoff.WithMaxInterval(5*time.Second), backoff.WithMaxElapsedTime(0)), ctx),
+			func(err error, again time.Duration) {
+				e.opts.Log.WarnContext(ctx, "subscription without access is not cancelled yet",
+					slog.String("subscription", r.id), slog.Any("error", err), slog.Duration("in", again))
+			})
+	})
+}
+
+// outlasting returns a context that is done so long after ctx is.
+func outlasting(ctx context.Context, by time.Duration) (context.Context, context.CancelFunc) {
+	lasting, cancel := context.WithCancel(context.WithoutCancel(ctx))
+	stop := context.AfterFunc(ctx, func() {
+		select {
+		case <-time.After(by):
+			cancel()
+		case <-lasting.Done():
+		}
+	})
+	return lasting, func() { stop(); cancel() }
+}
+
+// heed enters that the gate kept an event back. What was paid for it is given back: nobody is to
+// wait for what was not sent.
+func (r *runner) heed(ctx context.Context, d sluice.Decision) error {
+	now := time.Now()
+	r.refund(now)
+	switch d {
+	case sluice.Lost:
+		return errLost
+	case sluice.Withhold:
+		r.wonder = 0
+		r.observe.Withheld(r.sub)
+	case sluice.Undecided, sluice.Pass:
+		r.puzzled(ctx, now)
+	}
+	return nil
+}
+
+// puzzled enters that the gate could not decide: nothing is sent until it is asked again.
+func (r *runner) puzzled(ctx context.Context, now time.Time) {
+	if r.askAt.After(now) {
+		return // it was asked about several at once
+	}
+	r.wonder = min(max(2*r.wonder, shortestWonder), longestWonder)
+	r.askAt = now.Add(r.wonder)
+	if r.wonder >= wonderTold && r.wonder < 2*wonderTold {
+		r.log.WarnContext(ctx, "nothing is sent: it is not known whether access was lost", slog.String("subscription", r.id))
+	}
+}
+
+// refund gives back what was paid for a task that sent nothing.
+func (r *runner) refund(now time.Time) {
+	if len(r.limits) == 0 {
+		return
+	}
+	r.throttled = time.Time{}
+	for _, limit := range r.limits {
+		limit.ReserveN(now, -1)
+		if missing := -limit.TokensAt(now); missing > 0 {
+			r.throttled = later(r.throttled, now.Add(time.Duration(missing/float64(limit.Limit())*float64(time.Second))))
+		}
+	}
+}
