@@ -55,6 +55,9 @@ func (s *server) tokenKeys(ctx context.Context) ([]authority.Key, error) {
 	return keys, nil
 }
 
+// know tells the follower of a subscription.
+func (s *server) know(id string, sub *sluice.Subscription) { s.trust.follower.Know(id, sub) }
+
 // follow keeps the index in step with the records until ctx is done.
 func (t *trust) follow(ctx context.Context) error {
 	var parts sync.WaitGroup

@@ -43,6 +43,7 @@ func (s sources) Look(ctx context.Context, sub *sluice.Subscription, wanted func
 type watcher struct {
 	subscriptions natsstore.Subscriptions
 	counts        *limits.Counts
+	know          func(id string, sub *sluice.Subscription) // nil: it is gone
 }
 
 // Watch tells of every subscription, then of every change.
@@ -51,9 +52,11 @@ func (w watcher) Watch(ctx context.Context, change func(id string, sub *sluice.S
 		switch e.Change {
 		case natsstore.Set:
 			w.counts.Set(e.Key, e.Value.Namespace)
+			w.know(e.Key, e.Value)
 			change(e.Key, e.Value)
 		case natsstore.Removed:
 			w.counts.Remove(e.Key)
+			w.know(e.Key, nil)
 			change(e.Key, nil)
 		case natsstore.CaughtUp:
 			w.counts.CaughtUp()

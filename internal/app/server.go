@@ -224,8 +224,8 @@ func (s *server) openEngine(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	s.engine = push.New(watcher{s.store.Subscriptions(), s.counts}, leases, push.Ports{
-		Sources: sources{s.store}, Log: s.attempts, Lanes: s.store, Healths: s.store, Events: s.store, Sender: s.traced(), Registry: s.registry,
+	s.engine = push.New(watcher{s.store.Subscriptions(), s.counts, s.know}, leases, push.Ports{
+		Sources: sources{s.store}, Log: s.attempts, Lanes: s.store, Healths: s.store, Events: s.store, Sender: s.traced(), Gate: s.trust.index, Registry: s.registry,
 		Replays: s.store.Replays(), Letters: s.store, Announce: s.announce,
 	}, push.Options{
 		Observe: s.metrics, Log: s.opts.Log, Replays: replayWatcher{s.store.Replays()}, MaxInFlight: s.cfg.Webhooks.MaxInFlight,

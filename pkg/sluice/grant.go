@@ -243,6 +243,3 @@ type Tombstone struct {
 	By        Principal `json:"by"`
 	At        time.Time `json:"at"`
 }
-
-// ReasonAccessRevoked is why a subscription is cancelled whose owner may have nothing of it any more (S0-64).
-const ReasonAccessRevoked = "access_revoked"
