@@ -45,7 +45,7 @@ func (s *Server) putNamespace(c echo.Context) error {
 		return err
 	}
 	etag(c, stored.Revision)
-	stored = s.labelled(stored)
+	stored = s.shownNamespace(c, stored)
 	if created {
 		return c.JSON(http.StatusCreated, stored)
 	}
@@ -64,8 +64,12 @@ func (s *Server) label(c echo.Context, name string, label *sluice.Label) error {
 	return a.PutLabel(c.Request().Context(), caller(c), name, *label)
 }
 
-// labelled fills in the labels of namespaces, which are kept with all else that says who may do what.
-func (s *Server) labelled(ns sluice.Namespace) sluice.Namespace {
+// shownNamespace returns a namespace as the caller may see it, with its label, which is kept with all
+// that says who may do what. How much there is in it, is for those who may read all of it.
+func (s *Server) shownNamespace(c echo.Context, ns sluice.Namespace) sluice.Namespace {
+	if s.require(c, sluice.VerbRead, access.Target{Namespace: ns.Name}) != nil {
+		ns.Usage = nil
+	}
 	if s.opts.Authority != nil {
 		label := s.opts.Authority.Label(ns.Name)
 		ns.Label = &label
@@ -79,10 +83,7 @@ func (s *Server) getNamespace(c echo.Context) error {
 		return err
 	}
 	etag(c, ns.Revision)
-	if s.require(c, sluice.VerbRead, access.Target{Namespace: ns.Name}) != nil {
-		ns.Usage = nil // how much there is, is for those who may read all of it
-	}
-	return c.JSON(http.StatusOK, s.labelled(ns))
+	return c.JSON(http.StatusOK, s.shownNamespace(c, ns))
 }
 
 func (s *Server) deleteNamespace(c echo.Context) error {
@@ -113,7 +114,7 @@ func (s *Server) listNamespaces(c echo.Context) error {
 	}
 	all = slices.DeleteFunc(all, func(ns sluice.Namespace) bool { return s.sees(c, ns.Name) != nil })
 	for i := range all {
-		all[i] = s.labelled(all[i])
+		all[i] = s.shownNamespace(c, all[i])
 	}
 	slices.SortFunc(all, func(a, b sluice.Namespace) int {
 		return cmp.Or(b.CreatedAt.Compare(a.CreatedAt), strings.Compare(b.Name, a.Name))

@@ -1,6 +1,7 @@
 package sluice
 
 import (
+	"encoding/json"
 	"slices"
 	"strings"
 )
@@ -52,6 +53,15 @@ func (l *Level) UnmarshalText(text []byte) (err error) {
 type Label struct {
 	Level        Level    `json:"level"`
 	Compartments []string `json:"compartments"` // ascending, each once
+}
+
+// MarshalJSON writes a label without compartments with an empty list.
+func (l Label) MarshalJSON() ([]byte, error) {
+	type bare Label
+	if l.Compartments == nil {
+		l.Compartments = []string{}
+	}
+	return json.Marshal(bare(l)) //nolint:wrapcheck // of a label
 }
 
 // maxCompartments bounds a label.
