@@ -41,6 +41,7 @@ type cli struct {
 	NS         nsCmd         `cmd:"" name:"ns" help:"Make, look at and change namespaces."`
 	Events     eventsCmd     `cmd:"" help:"Look at events."`
 	Audit      auditCmd      `cmd:"" help:"Show who changed what."`
+	Producers  producersCmd  `cmd:"" help:"Look at producers that are marked unsafe, and clear them."`
 	Doctor     doctorCmd     `cmd:"" help:"Check configuration, data directory, server, NATS, clock and disk."`
 	Version    versionCmd    `cmd:"" help:"Print the version."`
 }

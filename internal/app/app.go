@@ -80,6 +80,7 @@ func (s *server) serve(ctx context.Context) error {
 	log.Go(func() { cancel(s.announce.Run(logging)) })
 	parts.Go(func() { cancel(s.engine.Run(inner)) })
 	parts.Go(func() { cancel(followQuotas(inner, s.store, s.quotas)) })
+	parts.Go(func() { cancel(followMarks(inner, s.marks, s.causes)) })
 	parts.Go(func() { cancel(s.serveHTTP(inner)) })
 	if s.exporter != nil {
 		parts.Go(func() { cancel(s.exporter.Run(inner)) })

@@ -16,6 +16,7 @@ import (
 
 	"github.com/sluice-io/sluice/config"
 	"github.com/sluice-io/sluice/internal/announce"
+	"github.com/sluice-io/sluice/internal/causes"
 	"github.com/sluice-io/sluice/internal/endpoint"
 	"github.com/sluice-io/sluice/internal/explain"
 	"github.com/sluice-io/sluice/internal/export"
@@ -50,6 +51,8 @@ type server struct {
 	metrics  *metrics.Metrics
 	announce *announce.Announcer
 	ledger   *ledger.Ledger
+	marks    markStore
+	causes   *causes.Guard
 	registry *registry.Registry
 	engine   *push.Engine
 	api      http.Handler
@@ -200,7 +203,10 @@ func (s *server) openRegistry(ctx context.Context) error {
 		Now:           time.Now,
 		Quota:         s.counts,
 	})
-	return nil
+	s.marks = markStore{natsstore.OpenBucket[sluice.Unsafe](s.store, streams.Unsafe), s.ledger}
+	var err error
+	s.causes, err = causes.New(s.store, s.marks, causes.Options{Announce: s.announce, Looped: s.metrics.Looped, Log: s.opts.Log})
+	return err
 }
 
 func (s *server) openEngine(ctx context.Context) error {
@@ -214,7 +220,7 @@ func (s *server) openEngine(ctx context.Context) error {
 	}
 	s.engine = push.New(watcher{s.store.Subscriptions(), s.counts}, leases, push.Ports{
 		Sources: sources{s.store}, Log: s.attempts, Lanes: s.store, Healths: s.store, Events: s.store, Sender: s.traced(), Registry: s.registry,
-		Replays: s.store.Replays(), Letters: s.store, Announce: s.announce,
+		Replays: s.store.Replays(), Letters: s.store, Announce: s.announce, Causes: s.causes,
 	}, push.Options{
 		Observe: s.metrics, Log: s.opts.Log, Replays: replayWatcher{s.store.Replays()}, MaxInFlight: s.cfg.Webhooks.MaxInFlight,
 	})
@@ -229,13 +235,13 @@ func (s *server) openAPI(context.Context) error {
 	if err != nil {
 		return err
 	}
-	publish := publisher(counted{s.store, s.metrics})
+	publish := publisher(counted{remembered{s.store, s.causes}, s.metrics})
 	if s.tracing != nil {
 		publish = tracedPublisher{publish, s.tracing}
 	}
 	s.api = httpapi.New(httpapi.Options{
 		Token: token, Registry: s.registry, Namespaces: namespaces{s.store, s.registry, s.quotas, s.ledger}, Audit: audit{s.store.Ledger()},
-		Publisher: publish, Quota: s.quotas, Log: eventLog{s.store}, Deliveries: deliveries{s.store, s.traced()},
+		Publisher: publish, Quota: s.quotas, Causes: s.causes, Producers: producers{s.marks, s.causes}, Log: eventLog{s.store}, Deliveries: deliveries{s.store, s.traced()},
 		DeadLetters: deadLetters{s.store, s.ledger}, Replays: s.registry, Explain: explain.New(s.store, s.store), Retrier: retrier{s.store, s.registry},
 		Storage: s.storage, Ready: s.store.Ready, Stopping: s.stopping, JWKS: s.jwks, Metrics: s.metrics.Handler(),
 		Version: s.opts.Version, MaxBody: s.cfg.HTTP.MaxBody, Logger: s.opts.Log,

@@ -150,6 +150,8 @@ func TestTheSchemasHaveTheFieldsOfTheBodies(t *testing.T) {
 		{sluice.Parked{}, []string{"ParkedLane"}, nil},
 		{sluice.Status{}, []string{"Status"}, nil},
 		{sluice.LedgerEntry{}, []string{"LedgerEntry"}, nil},
+		{sluice.Unsafe{}, []string{"UnsafeProducer"}, nil},
+		{sluice.Link{}, []string{"Link"}, nil},
 		{capabilityList{}, []string{"Capabilities"}, nil},
 	}
 	for _, tt := range tests {
@@ -228,7 +230,7 @@ func TestStatusesAreThoseOfTheContract(t *testing.T) {
 		403: {sluice.Forbidden},
 		404: {sluice.NotFound, sluice.SubscriptionMissing},
 		405: {methodNotAllowed},
-		409: {sluice.Conflict, sluice.SubscriptionDiffers},
+		409: {sluice.Conflict, sluice.SubscriptionDiffers, sluice.EventLoopDetected},
 		410: {sluice.WindowExceeded},
 		412: {sluice.RevisionMismatch},
 		413: {sluice.TooLarge},

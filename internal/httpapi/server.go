@@ -95,7 +95,9 @@ type Options struct {
 	Registry   *registry.Registry
 	Namespaces Namespaces
 	Publisher  Publisher
-	Quota      Quota // nil: no bound
+	Quota      Quota  // nil: no bound
+	Causes     Causes // nil: nobody looks
+	Producers  Producers
 	Log        Log
 	Deliveries Deliveries
 	Storage    func(context.Context) (sluice.Storage, error)
@@ -150,6 +152,8 @@ func (s *Server) routes() {
 	v1.GET("/capabilities", s.capabilities)
 	v1.GET("/storage", s.storage)
 	v1.GET("/audit", s.listAudit)
+	v1.GET("/producers/unsafe", s.listUnsafe)
+	v1.DELETE("/producers/unsafe/:producer", s.clearUnsafe)
 	v1.GET("/namespaces", s.listNamespaces)
 	v1.PUT("/namespaces/:ns", s.putNamespace)
 	v1.GET("/namespaces/:ns", s.getNamespace)

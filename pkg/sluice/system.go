@@ -17,7 +17,11 @@ const (
 	TypeSubscriptionFailing   = "subscription.failing"
 	TypeDeliveryDead          = "delivery.dead"
 	TypeDeliveryHeld          = "delivery.held"
+	TypeProducerUnsafe        = "producer_unsafe"
 )
+
+// ProducersPath is where the system events about producers live.
+const ProducersPath Path = "/_sys/producers"
 
 // SubscriptionPath returns where the system events about a subscription live.
 func SubscriptionPath(id string) Path { return Path("/_sys/subscriptions/" + id) }
