@@ -42,6 +42,9 @@ func (c cache) add(namespace string, l sluice.Link) {
 	if len(l.ID)+len(l.Type)+len(l.Path)+len(l.Cause) > maxLink {
 		return
 	}
+	if is, ok := c.links.Get(linkKey{namespace, l.ID}); ok && is == l {
+		return
+	}
 	l.ID, l.Type, l.Path, l.Cause = strings.Clone(l.ID), strings.Clone(l.Type), sluice.Path(strings.Clone(string(l.Path))), strings.Clone(l.Cause)
 	c.links.Add(linkKey{strings.Clone(namespace), l.ID}, l)
 }
