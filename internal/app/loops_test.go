@@ -14,7 +14,9 @@ import (
 	"github.com/nats-io/nats.go"
 	"github.com/stretchr/testify/require"
 
+	"github.com/sluice-io/sluice/config"
 	"github.com/sluice-io/sluice/internal/hooktest"
+	"github.com/sluice-io/sluice/internal/natstest"
 	"github.com/sluice-io/sluice/pkg/client"
 	"github.com/sluice-io/sluice/pkg/sluice"
 	"github.com/sluice-io/sluice/pkg/webhook"
@@ -267,4 +269,21 @@ func TestALoopThatCameByNATSIsNotDelivered(t *testing.T) {
 	require.NoError(t, err)
 	require.Equal(t, "e", idOf(hook.Wait(6)[5]))
 	letters("c")
+}
+
+// S4-82: what one server found, the others know; chains are followed across servers.
+func TestAMarkHoldsOnEveryServer(t *testing.T) {
+	t.Parallel()
+	shared := natstest.Listening(t)
+	outside := func(c *config.Config) { c.NATS.URL = shared.ClientURL() }
+	one, two := start(t, t.TempDir(), outside), start(t, t.TempDir(), outside)
+	require.NoError(t, publishOne(t.Context(), one.api, link("a", "t", "/1", "")))
+	require.NoError(t, publishOne(t.Context(), two.api, link("b", "t", "/2", "a")))
+	refusedLoop(t, publishOne(t.Context(), one.api, link("c", "t", "/1", "b")))
+	eventually(t, func() bool {
+		err := publishOne(t.Context(), two.api, link("d", "t", "/3", "a"))
+		return sluice.CodeOf(err) == sluice.EventLoopDetected
+	}, "the other one refuses")
+	require.NoError(t, two.api.ClearProducer(t.Context(), "root"))
+	eventually(t, func() bool { return publishOne(t.Context(), one.api, link("e", "t", "/3", "a")) == nil }, "the first one takes it")
 }
