@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"slices"
+	"strconv"
 	"strings"
 	"sync"
 	"testing"
@@ -89,12 +90,13 @@ func event(id, kind string, path sluice.Path, cause string) sluice.Event {
 	return e
 }
 
-func requireLoop(tb testing.TB, err error) *sluice.Error {
+// requireLoop returns the details of an error that has to be of a loop.
+func requireLoop(tb testing.TB, err error) map[string]any {
 	tb.Helper()
 	require.Equal(tb, sluice.EventLoopDetected, sluice.CodeOf(err), "%v", err)
 	e, ok := errors.AsType[*sluice.Error](err)
 	require.True(tb, ok)
-	return e
+	return e.Details
 }
 
 // S4-82: the details name the chain.
@@ -108,14 +110,14 @@ func TestALoopIsRefusedAndItsProducerMarked(t *testing.T) {
 	m.store(event("b", "made", "/invoices/7", "a"))
 	again := []sluice.Event{event("c", "paid", "/orders/7", "b")}
 	e := requireLoop(t, g.CheckNew(ctx, "acme", "user:ann", again))
-	require.Equal(t, []sluice.Link{{ID: "b", Type: "made", Path: "/invoices/7"}, {ID: "a", Type: "paid", Path: "/orders/7"}}, withoutPlace(e.Details["chain"]))
-	require.Equal(t, 2, e.Details["hops"])
-	require.Nil(t, e.Details["unsafe"])
+	require.Equal(t, []sluice.Link{{ID: "b", Type: "made", Path: "/invoices/7"}, {ID: "a", Type: "paid", Path: "/orders/7"}}, withoutPlace(e["chain"]))
+	require.Equal(t, 2, e["hops"])
+	require.Nil(t, e["unsafe"])
 	require.Equal(t, uint64(1), m.marks["user:ann"].Count)
 	require.Equal(t, "c", m.marks["user:ann"].Event.ID)
 
 	held := requireLoop(t, g.CheckNew(ctx, "acme", "user:ann", []sluice.Event{event("d", "x", "/x", "a")}))
-	require.Equal(t, []any{true, "user:ann"}, []any{held.Details["unsafe"], held.Details["producer"]})
+	require.Equal(t, []any{true, "user:ann"}, []any{held["unsafe"], held["producer"]})
 	require.NoError(t, g.CheckNew(ctx, "acme", "user:ann", []sluice.Event{event("d", "x", "/x", "")}), "without a cause it passes")
 	require.NoError(t, g.CheckNew(ctx, "acme", "user:bob", []sluice.Event{event("d", "x", "/x", "a")}), "others do, too")
 	require.Equal(t, 1, loops)
@@ -154,10 +156,21 @@ func TestACauseMayBeEarlierInTheBatch(t *testing.T) {
 	ctx := t.Context()
 	require.NoError(t, g.CheckNew(ctx, "acme", "p", []sluice.Event{event("a", "t", "/1", ""), event("b", "t", "/2", "a"), event("c", "t", "/3", "b")}))
 	require.NoError(t, g.CheckNew(ctx, "acme", "p", []sluice.Event{event("a", "t", "/1", "b"), event("b", "t", "/1", "")}), "what comes later is no cause")
-	e := requireLoop(t, g.CheckNew(ctx, "acme", "p", []sluice.Event{event("a", "t", "/1", ""), event("b", "t", "/2", "a"), event("c", "t", "/1", "b")}))
-	require.Equal(t, 2, e.Details["index"])
-	require.True(t, strings.HasPrefix(e.Message, "event [2] of the batch: "), e.Message)
+	err := g.CheckNew(ctx, "acme", "p", []sluice.Event{event("a", "t", "/1", ""), event("b", "t", "/2", "a"), event("c", "t", "/1", "b")})
+	require.Equal(t, 2, requireLoop(t, err)["index"])
+	require.True(t, strings.HasPrefix(err.Error(), "event [2] of the batch: "), "%v", err)
 	requireLoop(t, g.CheckNew(ctx, "acme", "q", []sluice.Event{event("a", "t", "/1", "a")}))
+}
+
+// What is published once more is not stored again: the chain of others goes through what is stored.
+func TestAnIDOfTheBatchThatTheLogHasIsNoWayOut(t *testing.T) {
+	t.Parallel()
+	m := newMemory()
+	g := newGuard(t, m, causes.Options{})
+	m.store(event("a", "t", "/1", ""))
+	m.store(event("b", "t", "/2", "a"))
+	e := requireLoop(t, g.CheckNew(t.Context(), "acme", "p", []sluice.Event{event("a", "u", "/9", ""), event("c", "t", "/1", "b")}))
+	require.Equal(t, []any{1, 2}, []any{e["index"], e["hops"]})
 }
 
 func TestAWalkCostsNoLookUpWhereTheEventsWerePublishedHere(t *testing.T) {
@@ -167,9 +180,9 @@ func TestAWalkCostsNoLookUpWhereTheEventsWerePublishedHere(t *testing.T) {
 	for i := range sluice.MaxHops {
 		cause := ""
 		if i > 0 {
-			cause = fmt.Sprint(i - 1)
+			cause = strconv.Itoa(i - 1)
 		}
-		e := []sluice.Event{event(fmt.Sprint(i), "t", sluice.Path(fmt.Sprintf("/%d", i)), cause)}
+		e := []sluice.Event{event(strconv.Itoa(i), "t", sluice.Path(fmt.Sprintf("/%d", i)), cause)}
 		require.NoError(t, here.CheckNew(t.Context(), "acme", "p", e))
 		here.Published("acme", e, []sluice.Stored{{ID: e[0].ID, Seq: m.store(e[0]).Seq}})
 	}
@@ -258,6 +271,74 @@ func naive(log []sluice.Event, at int, e *sluice.Event) bool {
 	return false
 }
 
+// play is a log that fills with what a fuzzer says.
+type play struct {
+	t     *testing.T
+	m     *memory
+	g     *causes.Guard
+	log   []sluice.Event
+	moves int
+}
+
+// batch reads events from the data, four bytes each; refused is the first of them that a naive
+// look at the log refuses, -1 if none is.
+func (p *play) batch(data []byte, size int) (batch []sluice.Event, refused int, rest []byte) {
+	all := slices.Clone(p.log)
+	refused = -1
+	for ; len(batch) < size && len(data) >= 4; data = data[4:] {
+		at := len(all)
+		e := event(fmt.Sprintf("e%d", at), fmt.Sprint("t", data[1]%3), sluice.Path(fmt.Sprint("/", data[2]%64)), "")
+		e.Source = fmt.Sprint("p", p.moves) // nobody is held by a mark
+		if back := int(data[3]) % 48; back > 0 {
+			e.Extensions = map[string]string{sluice.CausationID: fmt.Sprintf("e%d", at+2-back)} // itself, and later ones, too
+		}
+		if refused < 0 && naive(all, at, &e) {
+			refused = len(batch)
+		}
+		batch, all = append(batch, e), append(all, e)
+	}
+	return batch, refused, data
+}
+
+// nats stores events unchecked, and compares what is said of each.
+func (p *play) nats(batch []sluice.Event) {
+	for _, e := range batch {
+		p.log = append(p.log, p.m.store(e))
+		p.check(len(p.log) - 1)
+	}
+}
+
+// check compares what is said of an event of the log. No mark is left behind.
+func (p *play) check(at int) {
+	e := &p.log[at]
+	err := p.g.Check(p.t.Context(), e)
+	require.Equal(p.t, naive(p.log, at, e), sluice.CodeOf(err) == sluice.EventLoopDetected, "%+v: %v", e, err)
+	producer := sluice.SourceProducer("acme", e.Source)
+	delete(p.m.marks, producer)
+	p.g.ForgetMark(producer, p.m.revs[producer])
+}
+
+// publish publishes events over the API, at another replica if the way is 1.
+func (p *play) publish(batch []sluice.Event, refused, way int) {
+	err := p.g.CheckNew(p.t.Context(), "acme", batch[0].Source, batch)
+	if refused >= 0 {
+		if index := requireLoop(p.t, err)["index"]; len(batch) > 1 {
+			require.Equal(p.t, refused, index)
+		}
+		return
+	}
+	require.NoError(p.t, err)
+	stored := make([]sluice.Stored, len(batch))
+	for i := range batch {
+		batch[i] = p.m.store(batch[i])
+		stored[i] = sluice.Stored{ID: batch[i].ID, Seq: batch[i].Seq}
+	}
+	if way > 1 {
+		p.g.Published("acme", batch, stored)
+	}
+	p.log = append(p.log, batch...)
+}
+
 // FuzzChains publishes batches over the API and single events by NATS, and compares every decision
 // with the naive one. What was let in by the API is never refused when it is delivered.
 func FuzzChains(f *testing.F) {
@@ -267,61 +348,28 @@ func FuzzChains(f *testing.F) {
 		long = append(long, byte(4+i%3), byte(i), 1, byte(i))
 	}
 	f.Add(long)
+	straight := make([]byte, 0, 400)
+	for i := range 100 {
+		straight = append(straight, byte(1+i%3), 0, byte(i), 3) // each caused by the one before
+	}
+	f.Add(straight)
 	f.Fuzz(func(t *testing.T, data []byte) {
 		data = data[:min(len(data), 600)]
 		m := newMemory()
-		g := newGuard(t, m, causes.Options{})
-		var log []sluice.Event
-		for n := 0; len(data) >= 4; n++ {
-			size := 1 + int(data[0]>>2)%4
-			way, by := data[0]%4, fmt.Sprint("p", n) // nobody is held by a mark
-			batch, refused := make([]sluice.Event, 0, size), -1
-			all := slices.Clone(log)
-			for ; len(batch) < size && len(data) >= 4; data = data[4:] {
-				at := len(all)
-				e := event(fmt.Sprintf("e%d", at), fmt.Sprint("t", data[1]%3), sluice.Path(fmt.Sprint("/", data[2]%64)), "")
-				e.Source = by
-				if back := int(data[3]) % 48; back > 0 {
-					e.Extensions = map[string]string{sluice.CausationID: fmt.Sprintf("e%d", at+2-back)} // itself, and later ones, too
-				}
-				if refused < 0 && naive(all, at, &e) {
-					refused = at - len(log)
-				}
-				batch, all = append(batch, e), append(all, e)
+		p := &play{t: t, m: m, g: newGuard(t, m, causes.Options{})}
+		for ; len(data) >= 4; p.moves++ {
+			way := data[0] % 4
+			var batch []sluice.Event
+			var refused int
+			batch, refused, data = p.batch(data, 1+int(data[0]>>2)%4)
+			if way == 0 {
+				p.nats(batch)
+			} else {
+				p.publish(batch, refused, int(way))
 			}
-			if way == 0 { // by NATS
-				for _, e := range batch {
-					e = m.store(e)
-					require.Equal(t, naive(log, len(log), &e), sluice.CodeOf(g.Check(t.Context(), &e)) == sluice.EventLoopDetected, "%+v", e)
-					log = append(log, e)
-					delete(m.marks, "source:acme:"+by)
-					g.ForgetMark("source:acme:"+by, m.revs["source:acme:"+by])
-				}
-				continue
-			}
-			err := g.CheckNew(t.Context(), "acme", by, batch)
-			if refused >= 0 {
-				e := requireLoop(t, err)
-				if len(batch) > 1 {
-					require.Equal(t, refused, e.Details["index"])
-				}
-				continue
-			}
-			require.NoError(t, err)
-			stored := make([]sluice.Stored, len(batch))
-			for i := range batch {
-				batch[i] = m.store(batch[i])
-				stored[i] = sluice.Stored{ID: batch[i].ID, Seq: batch[i].Seq}
-			}
-			if way > 1 { // else another replica took it
-				g.Published("acme", batch, stored)
-			}
-			log = append(log, batch...)
 		}
-		for i := range log {
-			loop := sluice.CodeOf(g.Check(t.Context(), &log[i])) == sluice.EventLoopDetected
-			require.Equal(t, naive(log, i, &log[i]), loop, "%+v", log[i])
-			g.ForgetMark("source:acme:"+log[i].Source, 1<<40)
+		for at := range p.log {
+			p.check(at)
 		}
 	})
 }
@@ -333,7 +381,7 @@ func BenchmarkCheck(b *testing.B) {
 			g := newGuard(b, m, causes.Options{})
 			e := m.store(event("0", "t", "/0", ""))
 			for i := range hops {
-				e = m.store(event(fmt.Sprint(i+1), "t", sluice.Path(fmt.Sprintf("/%d", i+1)), fmt.Sprint(i)))
+				e = m.store(event(strconv.Itoa(i+1), "t", sluice.Path(fmt.Sprintf("/%d", i+1)), strconv.Itoa(i)))
 			}
 			b.ReportAllocs()
 			for b.Loop() {

@@ -2,6 +2,7 @@ package causes_test
 
 import (
 	"fmt"
+	"strconv"
 	"testing"
 
 	"github.com/stretchr/testify/require"
@@ -15,7 +16,7 @@ import (
 func chainOf(n int, more string) []sluice.Link {
 	chain := make([]sluice.Link, n)
 	for i := range chain {
-		chain[i] = sluice.Link{ID: fmt.Sprint(i), Type: "t", Path: sluice.Path(fmt.Sprintf("/%d", i)), Cause: fmt.Sprint(i + 1)}
+		chain[i] = sluice.Link{ID: strconv.Itoa(i), Type: "t", Path: sluice.Path(fmt.Sprintf("/%d", i)), Cause: strconv.Itoa(i + 1)}
 	}
 	if n > 0 {
 		chain[n-1].Cause = more
