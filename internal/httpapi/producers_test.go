@@ -4,6 +4,7 @@ import (
 	"context"
 	"net/http"
 	"net/http/httptest"
+	"slices"
 	"testing"
 	"time"
 
@@ -19,7 +20,7 @@ type marked struct {
 	cleared []string // producer and by whom
 }
 
-func (m *marked) UnsafeProducers(context.Context) ([]sluice.Unsafe, error) { return m.all, nil }
+func (m *marked) UnsafeProducers(context.Context) ([]sluice.Unsafe, error) { return slices.Clone(m.all), nil }
 
 func (m *marked) ClearProducer(_ context.Context, producer, by string) error {
 	if producer == "nobody" {
