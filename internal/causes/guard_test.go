@@ -228,6 +228,20 @@ func TestALoopInTheLogMarksItsSourceOnce(t *testing.T) {
 	require.NoError(t, g.Check(t.Context(), &plain))
 }
 
+// Whoever publishes to NATS makes sources up: they are refused all the same.
+func TestThereIsABoundOfMarks(t *testing.T) {
+	t.Parallel()
+	m := newMemory()
+	g := newGuard(t, m, causes.Options{})
+	for i := range 10_000 {
+		g.SetMark(sluice.Unsafe{Producer: strconv.Itoa(i)}, 1)
+	}
+	m.store(event("a", "t", "/1", ""))
+	e := m.store(event("b", "t", "/1", "a"))
+	requireLoop(t, g.Check(t.Context(), &e))
+	require.Empty(t, m.marks)
+}
+
 func TestEveryLoopOfManyPublishersIsCounted(t *testing.T) {
 	t.Parallel()
 	m := newMemory()

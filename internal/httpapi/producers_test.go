@@ -20,7 +20,9 @@ type marked struct {
 	cleared []string // producer and by whom
 }
 
-func (m *marked) UnsafeProducers(context.Context) ([]sluice.Unsafe, error) { return slices.Clone(m.all), nil }
+func (m *marked) UnsafeProducers(context.Context) ([]sluice.Unsafe, error) {
+	return slices.Clone(m.all), nil
+}
 
 func (m *marked) ClearProducer(_ context.Context, producer, by string) error {
 	if producer == "nobody" {
