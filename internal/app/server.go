@@ -17,6 +17,7 @@ import (
 	"github.com/sluice-io/sluice/config"
 	"github.com/sluice-io/sluice/internal/access"
 	"github.com/sluice-io/sluice/internal/announce"
+	"github.com/sluice-io/sluice/internal/causes"
 	"github.com/sluice-io/sluice/internal/endpoint"
 	"github.com/sluice-io/sluice/internal/explain"
 	"github.com/sluice-io/sluice/internal/export"
@@ -52,6 +53,8 @@ type server struct {
 	metrics  *metrics.Metrics
 	announce *announce.Announcer
 	ledger   *ledger.Ledger
+	marks    markStore
+	causes   *causes.Guard
 	registry *registry.Registry
 	engine   *push.Engine
 	trust    trust
@@ -212,7 +215,10 @@ func (s *server) openRegistry(ctx context.Context) error {
 		Quota:         s.counts,
 		Access:        subscribing{s.trust.index},
 	})
-	return nil
+	s.marks = markStore{natsstore.OpenBucket[sluice.Unsafe](s.store, streams.Unsafe), s.ledger}
+	var err error
+	s.causes, err = causes.New(s.store, s.marks, causes.Options{Announce: s.announce, Looped: s.metrics.Looped, Log: s.opts.Log})
+	return err
 }
 
 func (s *server) openEngine(ctx context.Context) error {
@@ -225,8 +231,18 @@ func (s *server) openEngine(ctx context.Context) error {
 		return err
 	}
 	s.engine = push.New(watcher{s.store.Subscriptions(), s.counts, s.know}, leases, push.Ports{
-		Sources: sources{s.store}, Log: s.attempts, Lanes: s.store, Healths: s.store, Events: s.store, Sender: s.traced(), Gate: s.trust.index, Registry: s.registry,
-		Replays: s.store.Replays(), Letters: s.store, Announce: s.announce,
+		Sources:  sources{s.store},
+		Log:      s.attempts,
+		Lanes:    s.store,
+		Healths:  s.store,
+		Events:   s.store,
+		Sender:   s.traced(),
+		Gate:     s.trust.index,
+		Registry: s.registry,
+		Replays:  s.store.Replays(),
+		Letters:  s.store,
+		Announce: s.announce,
+		Causes:   s.causes,
 	}, push.Options{
 		Observe: s.metrics, Log: s.opts.Log, Replays: replayWatcher{s.store.Replays()}, MaxInFlight: s.cfg.Webhooks.MaxInFlight,
 	})
@@ -241,16 +257,37 @@ func (s *server) openAPI(context.Context) error {
 	if err != nil {
 		return err
 	}
-	publish := publisher(counted{s.store, s.metrics})
+	publish := publisher(counted{remembered{s.store, s.causes}, s.metrics})
 	if s.tracing != nil {
 		publish = tracedPublisher{publish, s.tracing}
 	}
 	s.api = httpapi.New(httpapi.Options{
-		Token: token, Authority: s.trust.authority, Access: s.trust.index, Tombstones: tombstones{s.store, &s.trust}, Registry: s.registry, Namespaces: namespaces{s.store, s.registry, s.quotas, s.ledger, s.trust.authority}, Audit: audit{s.store.Ledger()},
-		Publisher: publish, Quota: s.quotas, Log: eventLog{s.store}, Deliveries: deliveries{s.store, s.traced()},
-		DeadLetters: deadLetters{s.store, s.ledger}, Replays: s.registry, Explain: explain.New(s.store, s.store), Retrier: retrier{s.store, s.registry},
-		Storage: s.storage, Ready: s.store.Ready, Stopping: s.stopping, JWKS: s.jwks, Keys: keys{s.store, s.ledger}, Metrics: s.metrics.Handler(),
-		Version: s.opts.Version, MaxBody: s.cfg.HTTP.MaxBody, Logger: s.opts.Log,
+		Token:       token,
+		Authority:   s.trust.authority,
+		Access:      s.trust.index,
+		Tombstones:  tombstones{s.store, &s.trust},
+		Registry:    s.registry,
+		Namespaces:  namespaces{s.store, s.registry, s.quotas, s.ledger, s.trust.authority},
+		Audit:       audit{s.store.Ledger()},
+		Publisher:   publish,
+		Quota:       s.quotas,
+		Causes:      s.causes,
+		Producers:   producers{s.marks, s.causes},
+		Log:         eventLog{s.store},
+		Deliveries:  deliveries{s.store, s.traced()},
+		DeadLetters: deadLetters{s.store, s.ledger},
+		Replays:     s.registry,
+		Explain:     explain.New(s.store, s.store),
+		Retrier:     retrier{s.store, s.registry},
+		Storage:     s.storage,
+		Ready:       s.store.Ready,
+		Stopping:    s.stopping,
+		JWKS:        s.jwks,
+		Keys:        keys{s.store, s.ledger},
+		Metrics:     s.metrics.Handler(),
+		Version:     s.opts.Version,
+		MaxBody:     s.cfg.HTTP.MaxBody,
+		Logger:      s.opts.Log,
 	}).Handler()
 	return nil
 }
