@@ -1,0 +1,475 @@
+package app_test
+
+import (
+	"bytes"
+	"encoding/base64"
+	"encoding/hex"
+	"errors"
+	"fmt"
+	"io"
+	"io/fs"
+	"log/slog"
+	"net/http"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/nats-io/nats.go"
+	"github.com/nats-io/nats.go/jetstream"
+	"github.com/stretchr/testify/require"
+
+	"github.com/sluice-io/sluice/config"
+	"github.com/sluice-io/sluice/internal/app"
+	"github.com/sluice-io/sluice/internal/hooktest"
+	"github.com/sluice-io/sluice/internal/natsstore"
+	"github.com/sluice-io/sluice/internal/natstest"
+	"github.com/sluice-io/sluice/internal/vault"
+	"github.com/sluice-io/sluice/pkg/sluice"
+	"github.com/sluice-io/sluice/pkg/webhook"
+)
+
+// written keeps what is written, from any goroutine.
+type written struct {
+	mu  sync.Mutex
+	buf bytes.Buffer
+}
+
+func (l *written) Write(p []byte) (int, error) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return l.buf.Write(p)
+}
+
+func (l *written) String() string {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return l.buf.String()
+}
+
+// needles returns the forms in which a secret could be somewhere: as it is, its bytes, and hex and
+// base64 of either.
+func needles(secret string) []string {
+	all := []string{secret}
+	texts := []string{secret}
+	if encoded, ok := strings.CutPrefix(secret, sluice.SecretPrefix); ok {
+		if key, err := base64.StdEncoding.DecodeString(encoded); err == nil {
+			texts = append(texts, string(key))
+			all = append(all, encoded, string(key))
+		}
+	}
+	for _, text := range texts {
+		all = append(all, hex.EncodeToString([]byte(text)), strings.ToUpper(hex.EncodeToString([]byte(text))),
+			base64.RawStdEncoding.EncodeToString([]byte(text)), base64.RawURLEncoding.EncodeToString([]byte(text)),
+			strings.Trim(fmt.Sprint([]byte(text)), "[]"))
+	}
+	return all
+}
+
+// requireNone checks that a text has no secret in any form.
+func requireNone(t *testing.T, where, text string, secrets map[string]string) {
+	t.Helper()
+	for name, secret := range secrets {
+		for _, form := range needles(secret) {
+			at := strings.Index(text, form)
+			require.Negative(t, at, "%s has %s: …%.300q…", where, name, text[max(0, at-100):max(0, min(len(text), at+200))])
+		}
+	}
+}
+
+// everything returns all messages of all streams, buckets included.
+func everything(t *testing.T, js jetstream.JetStream) string {
+	t.Helper()
+	var all strings.Builder
+	names := js.StreamNames(t.Context())
+	for name := range names.Name() {
+		stream, err := js.Stream(t.Context(), name)
+		require.NoError(t, err)
+		state := stream.CachedInfo().State
+		require.NotZero(t, state.LastSeq+1)
+		for seq := state.FirstSeq; seq != 0 && seq <= state.LastSeq; seq++ {
+			msg, err := stream.GetMsg(t.Context(), seq)
+			if errors.Is(err, jetstream.ErrMsgNotFound) {
+				continue
+			}
+			require.NoError(t, err)
+			fmt.Fprintf(&all, "%s %s %v %s\n", name, msg.Subject, msg.Header, msg.Data)
+		}
+	}
+	require.NoError(t, names.Err())
+	return all.String()
+}
+
+// files returns the content of all files below a directory, by name.
+func files(t *testing.T, dir string) map[string]string {
+	t.Helper()
+	all := map[string]string{}
+	require.NoError(t, filepath.WalkDir(dir, func(name string, d fs.DirEntry, err error) error {
+		if err != nil || !d.Type().IsRegular() {
+			return err
+		}
+		data, err := os.ReadFile(name)
+		all[strings.TrimPrefix(name, dir+"/")] = string(data)
+		return err
+	}))
+	return all
+}
+
+// ringIn returns the keys of a server's data directory.
+func ringIn(t *testing.T, dir string) (*vault.Ring, []byte) {
+	t.Helper()
+	content, err := os.ReadFile(filepath.Join(dir, app.SecretsKeyFile))
+	require.NoError(t, err)
+	keys, err := vault.ParseFile(string(content))
+	require.NoError(t, err)
+	ring, err := vault.New(keys...)
+	require.NoError(t, err)
+	return ring, keys[0]
+}
+
+// seeds returns the seeds of the server's signing keys, which it never shows.
+func seeds(t *testing.T, s *running) map[string]string {
+	t.Helper()
+	ring, raw := ringIn(t, s.dir)
+	store, err := natsstore.Connect(t.Context(), natsstore.Options{URL: s.at.NATS, Vault: ring})
+	require.NoError(t, err)
+	defer store.Close()
+	keys, err := store.AllKeys(t.Context())
+	require.NoError(t, err)
+	found := map[string]string{"the key that seals": string(raw)}
+	for _, k := range keys {
+		found[k.String()] = string(k.Seed)
+	}
+	return found
+}
+
+// A server at its most talkative goes through all that is done with secrets, at an endpoint that says
+// back whatever it is told. None is in its log, its answers but those that are for it, NATS or files.
+func TestNoSecretIsInAnythingThatIsWritten(t *testing.T) {
+	t.Parallel()
+	const given, plain = "whsec_R2l2ZW4gYnkgdGhlIGNhbGxlciwgMzIgYnl0ZXMgbG9uZyE=", "a plain secret of more than 32 bytes, by hand"
+	const token, token2 = "hunter2-of-the-header", "hunter3-of-the-patched-header"
+	secrets := map[string]string{"the given secret": given, "the plain secret": plain, "the header": token, "the patched header": token2}
+	gossip := hooktest.New(t, func(r hooktest.Request) hooktest.Answer {
+		var said strings.Builder
+		require.NoError(t, r.Header.Write(&said))
+		return hooktest.Answer{Status: http.StatusInternalServerError, Body: map[string]string{"/given": given, "/plain": plain}[r.Path] + said.String()}
+	})
+	log, export := &written{}, t.TempDir()
+	s := startAt(t, slog.LevelDebug, t.TempDir(), func(c *config.Config) { c.Export.Dir = export }, log)
+	var answers strings.Builder
+	say := func(line, body string) {
+		t.Helper()
+		r := s.call(t, line, body)
+		require.Less(t, r.status, 500, "%s: %s", line, r.text)
+		fmt.Fprintf(&answers, "%s %d %v %s\n", line, r.status, r.header, r.text)
+	}
+	policy := `"policy":{"retry":{"preset":"custom","steps":["100ms"],"max_attempts":2}}`
+	made := s.must(t, http.StatusCreated, "POST /v1/subscriptions", `{"id":"given","pattern":"/a/**",`+policy+
+		`,"endpoint":{"url":"`+gossip.URL+`/given","secret":"`+given+`","headers":{"x-api-key":"Bearer `+token+`"}}}`)
+	require.Equal(t, given, made.field(t, "secret"))
+	made = s.must(t, http.StatusCreated, "POST /v1/subscriptions", `{"id":"made","pattern":"/a/**",`+policy+`,"endpoint":{"url":"`+gossip.URL+`/made"}}`)
+	secrets["the made secret"] = made.field(t, "secret").(string) //nolint:forcetypeassert // it fails the test
+	s.must(t, http.StatusCreated, "POST /v1/subscriptions", `{"id":"plain","pattern":"/a/**","endpoint":{"url":"`+gossip.URL+`/plain","secret":"`+plain+`"},
+		"policy":{"signature":{"scheme":"t-sha256"},"retry":{"preset":"custom","steps":["100ms"],"max_attempts":2}}}`)
+	s.must(t, http.StatusCreated, "POST /v1/subscriptions", `{"id":"keyed","pattern":"/a/**","endpoint":{"url":"`+gossip.URL+`/keyed"},
+		"policy":{"signature":{"scheme":"ed25519"},"retry":{"preset":"custom","steps":["100ms"],"max_attempts":2}}}`)
+
+	say("POST /v1/subscriptions", `{"id":"short","pattern":"/a/**","endpoint":{"url":"`+gossip.URL+`","secret":"`+given[:20]+`"}}`)
+	say("POST /v1/subscriptions", `{"id":"given","pattern":"/b/**","endpoint":{"url":"`+gossip.URL+`","secret":"`+given+`"},"nonsense":1}`)
+	say("PUT /v1/subscriptions/given", `{"pattern":"/b/**","endpoint":{"url":"`+gossip.URL+`","secret":"`+given+`"}}`)
+	say("PATCH /v1/subscriptions/given", `{"endpoint":{"secret":"`+given+`"}}`)
+	s.must(t, http.StatusOK, "PATCH /v1/subscriptions/given", `{"endpoint":{"headers":{"x-api-key":"Bearer `+token2+`"}}}`)
+	rotated := s.must(t, http.StatusOK, "POST /v1/subscriptions/made/secret/rotate", `{"overlap":"1h"}`)
+	secrets["the rotated secret"] = rotated.field(t, "secret").(string) //nolint:forcetypeassert // it fails the test
+	put(t, s.api, "/a/b", 1, 3)
+	for _, id := range []string{"given", "made", "plain", "keyed"} {
+		statusOf(t, s.api, id, func(st sluice.Status) bool { return st.DeadLetters == 3 })
+	}
+	for name, seed := range seeds(t, s) {
+		secrets[name] = seed
+	}
+	say("POST /v1/keys/rotate", `{"overlap":"1h"}`)
+	for name, seed := range seeds(t, s) {
+		secrets[name] = seed
+	}
+	require.Len(t, secrets, 9, "two signing keys, one that seals")
+	say("GET /v1/keys", "")
+	say("GET /v1/secrets", "")
+	say("GET /.well-known/jwks.json", "")
+	for _, id := range []string{"given", "made", "plain", "keyed"} {
+		path := "/v1/subscriptions/" + id
+		say("POST "+path+"/test", "")
+		say("POST "+path+"/replay", `{"from":"-1"}`)
+		say("POST "+path+"/dead-letters/redrive", `{"all":true}`)
+		statusOf(t, s.api, id, idle)
+		for _, more := range []string{"/status", "/deliveries", "/deliveries/a-b-1", "/dead-letters", "/dead-letters/a-b-1", "/events", "/replays"} {
+			say("GET "+path+more, "")
+		}
+	}
+	say("GET /v1/audit", "")
+	say("GET /metrics", "")
+	say("GET /v1/namespaces/default/events", "")
+	for _, line := range []string{"GET /v1/subscriptions/made", "GET /v1/subscriptions/plain"} {
+		say(line, "")
+	}
+	requireNone(t, "an answer", answers.String(), secrets)
+	requireNone(t, "an answer that shows headers", s.must(t, http.StatusOK, "GET /v1/subscriptions", "").text, without(secrets, "the patched header"))
+	require.Contains(t, answers.String(), `"action":"key.rotate"`)
+	requireNone(t, "NATS", everything(t, dial(t, s.at.NATS)), secrets)
+	s.stop(t)
+	require.Contains(t, log.String(), "level=DEBUG")
+	require.Contains(t, log.String(), "level=INFO")
+	requireNone(t, "the log", log.String(), secrets)
+	exported, stored := files(t, export), files(t, s.dir)
+	require.Greater(t, len(exported), 3)
+	require.Greater(t, len(stored), 10)
+	for name, content := range exported {
+		requireNone(t, name, content, secrets)
+	}
+	for name, content := range stored {
+		if name == app.SecretsKeyFile {
+			continue
+		}
+		requireNone(t, name, content, secrets)
+	}
+	require.Contains(t, stored[app.SecretsKeyFile], base64.StdEncoding.EncodeToString([]byte(secrets["the key that seals"])), "a secret is found where it is")
+}
+
+func without(secrets map[string]string, name string) map[string]string {
+	rest := map[string]string{}
+	for n, s := range secrets {
+		if n != name {
+			rest[n] = s
+		}
+	}
+	return rest
+}
+
+// The key that seals is made at the first start, for the owner alone, and stays.
+func TestTheFirstStartMakesAKey(t *testing.T) {
+	t.Parallel()
+	dir := t.TempDir()
+	s := start(t, dir, nil)
+	file := filepath.Join(dir, app.SecretsKeyFile)
+	info, err := os.Stat(file)
+	require.NoError(t, err)
+	require.Equal(t, fs.FileMode(0o600), info.Mode().Perm())
+	before := files(t, dir)[app.SecretsKeyFile]
+	s.stop(t)
+	s = start(t, dir, nil)
+	require.Equal(t, before, files(t, dir)[app.SecretsKeyFile])
+	s.stop(t)
+
+	require.NoError(t, os.Chmod(file, 0o640)) //nolint:gosec // that is what is refused
+	require.ErrorContains(t, refused(t, dir, nil), "can be read by others (mode 0640): chmod 600")
+	require.NoError(t, os.WriteFile(file, nil, 0o600))
+	require.NoError(t, os.Chmod(file, 0o600))
+	require.ErrorContains(t, refused(t, dir, nil), "there is no key in it")
+	require.NoError(t, os.Remove(file))
+	err = refused(t, dir, nil)
+	require.ErrorContains(t, err, "it has none yet")
+	require.NoFileExists(t, file, "one that opens nothing is not left behind")
+	require.NoError(t, os.WriteFile(file, []byte(before), 0o600))
+	start(t, dir, nil)
+	require.ErrorContains(t, refused(t, t.TempDir(), func(c *config.Config) { c.Secrets.KeyFile = "/nonexistent/key" }), "openssl rand -base64 32 > /nonexistent/key")
+}
+
+// refused returns why a server does not start.
+func refused(t *testing.T, dir string, change func(*config.Config)) error {
+	t.Helper()
+	cfg := config.Default()
+	cfg.Data, cfg.HTTP.Listen, cfg.NATS.Listen = dir, "127.0.0.1:0", "127.0.0.1:0"
+	if change != nil {
+		change(&cfg)
+	}
+	err := app.Run(t.Context(), cfg, app.Options{Ready: func(app.Addresses) { t.Error("it started") }})
+	require.Error(t, err)
+	return err
+}
+
+// A second server on a NATS that makes a key of its own does not start, and is told what to do.
+func TestServersOnOneNATSNeedTheSameKey(t *testing.T) {
+	t.Parallel()
+	shared := natstest.Listening(t)
+	generated := func(c *config.Config) { c.NATS.URL = shared.ClientURL(); c.Secrets.KeyFile = filepath.Join(c.Data, app.SecretsKeyFile) }
+	one, dir := t.TempDir(), t.TempDir()
+	require.NoError(t, os.WriteFile(filepath.Join(one, app.SecretsKeyFile), []byte(sharedKey), 0o600))
+	first := start(t, one, generated)
+	bare := func(c *config.Config) { c.NATS.URL = shared.ClientURL() }
+	err := refused(t, dir, bare)
+	for _, word := range []string{"sealed with key ", "it has none yet", "copy secrets.key", "SLUICE_SECRETS_KEY"} {
+		require.ErrorContains(t, err, word)
+	}
+	require.NoFileExists(t, filepath.Join(dir, app.SecretsKeyFile))
+	require.NotContains(t, err.Error(), sharedKey)
+
+	require.NoError(t, os.WriteFile(filepath.Join(dir, app.SecretsKeyFile), []byte(sharedKey), 0o600))
+	second := start(t, dir, generated)
+	hook := hooktest.New(t, nil)
+	sub := subscribe(t, first.api, wish(hook.URL, `"id":"orders"`))
+	_, err = second.api.Subscription(t.Context(), "orders")
+	require.NoError(t, err)
+	put(t, second.api, "/a", 1, 1)
+	receive(t, &webhook.Receiver{Secrets: []string{sub.Endpoint.Secret}}, hook.Wait(1)[0])
+}
+
+// launch starts a server in a process of its own, which may not get ready, on a NATS elsewhere.
+func launch(t *testing.T, url, dir, key string) (*child, *written) {
+	t.Helper()
+	c, said := &child{dir: dir, http: "127.0.0.1:0"}, &written{}
+	c.proc = exec.Command(os.Args[0], "-test.run=^$") //nolint:noctx // ourselves, killed by the test
+	c.proc.Env = append(os.Environ(), serveEnv+"="+dir, "SLUICE_HTTP="+c.http, serveNATSEnv+"="+url, serveLeaseEnv+"=3s", serveKeyEnv+"="+key)
+	c.proc.Stderr = io.MultiWriter(said, os.Stderr)
+	require.NoError(t, c.proc.Start())
+	t.Cleanup(func() { _ = c.proc.Process.Kill() }) // it may have been already
+	return c, said
+}
+
+// The key that seals is replaced, and the server is killed while it seals. It goes on at the next start;
+// the new key alone is refused until then, and enough afterwards. Everything signs as before.
+func TestTheKeyThatSealsIsReplacedThoughTheServerIsKilled(t *testing.T) {
+	t.Parallel()
+	const subs, first, second = 200, "Rmlyc3QgbW9ybmluZyBvZiB0aGUgd2hvbGUgeWVhciE=", "U2Vjb25kIG1vcm5pbmcgb2YgdGhlIHdob2xlIHllYXI="
+	shared := natstest.Listening(t)
+	dir := t.TempDir()
+	withKey := func(key string) func(*config.Config) {
+		return func(c *config.Config) { c.NATS.URL, c.Secrets.Key = shared.ClientURL(), key }
+	}
+	hook := hooktest.New(t, nil)
+	s := start(t, dir, withKey(first))
+	hmac := subscribe(t, s.api, wish(hook.URL+"/hmac", `"id":"hmac"`)).Endpoint.Secret
+	subscribe(t, s.api, wish(hook.URL+"/keyed", `"id":"keyed"`, `"policy":{"signature":{"scheme":"ed25519"}}`))
+	for i := range subs {
+		subscribe(t, s.api, fmt.Sprintf(`{"id":"s%d","pattern":"/none/%d","enabled":false,"endpoint":{"url":%q}}`, i, i, hook.URL))
+	}
+	public := s.must(t, http.StatusOK, "GET /.well-known/jwks.json", "").text
+	s.stop(t)
+
+	nc, err := nats.Connect(shared.ClientURL())
+	require.NoError(t, err)
+	defer nc.Close()
+	enough, puts := make(chan struct{}), 0
+	_, err = nc.Subscribe("$KV.subscriptions.>", func(*nats.Msg) {
+		if puts++; puts == 20 {
+			close(enough)
+		}
+	})
+	require.NoError(t, err)
+	require.NoError(t, nc.Flush())
+	cut, _ := launch(t, shared.ClientURL(), dir, second+","+first)
+	<-enough
+	cut.kill(t)
+	old, err := vault.ParseList(first)
+	require.NoError(t, err)
+	text := everything(t, dial(t, shared.ClientURL()))
+	left := strings.Count(text, `"enc1.`+vault.ID(old[0]))
+	require.Positive(t, left, "it was killed while it sealed")
+	t.Logf("killed with %d of %d texts left to seal", left, subs+5)
+
+	alone, said := launch(t, shared.ClientURL(), dir, second)
+	require.Error(t, alone.proc.Wait())
+	require.Contains(t, said.String(), "sealed with key "+vault.ID(old[0]))
+	require.NotContains(t, said.String(), second)
+	s = start(t, dir, withKey(second+","+first))
+	require.Contains(t, s.must(t, http.StatusOK, "GET /v1/secrets", "").text, `"id":"`+vault.ID(old[0])+`","known":true,"seals":false,"records":0`)
+	s.stop(t)
+	s = start(t, dir, withKey(second))
+	require.NotContains(t, everything(t, dial(t, shared.ClientURL())), "enc1."+vault.ID(old[0]))
+	require.JSONEq(t, public, s.must(t, http.StatusOK, "GET /.well-known/jwks.json", "").text)
+	put(t, s.api, "/a", 1, 1)
+	keys, err := webhook.ParseKeys([]byte(public))
+	require.NoError(t, err)
+	for _, r := range hook.Wait(2) {
+		receiver := &webhook.Receiver{Secrets: []string{hmac}}
+		if r.Path == "/keyed" {
+			receiver = &webhook.Receiver{Scheme: webhook.Ed25519, Keys: keys}
+		}
+		receive(t, receiver, r)
+	}
+}
+
+// A new signing key is picked up by servers that run, wherever it was asked for; receivers that know
+// only one of the two verify through the overlap, and afterwards the old one is gone.
+func TestASigningKeyIsReplacedWithoutAGapAndWithoutARestart(t *testing.T) {
+	t.Parallel()
+	shared := natstest.Listening(t)
+	outside := func(c *config.Config) { c.NATS.URL = shared.ClientURL() }
+	one, two := start(t, t.TempDir(), outside), start(t, t.TempDir(), outside)
+	hook := hooktest.New(t, nil)
+	const subs = 8
+	for i := range subs {
+		subscribe(t, one.api, wish(fmt.Sprintf("%s/s%d", hook.URL, i), fmt.Sprintf(`"id":"s%d"`, i), `"policy":{"signature":{"scheme":"ed25519"}}`))
+	}
+	eventually(t, func() bool {
+		a, b := 0, 0
+		for i := range subs {
+			a += len(one.servedOf(t, fmt.Sprintf("s%d", i)))
+			b += len(two.servedOf(t, fmt.Sprintf("s%d", i)))
+		}
+		return a > 0 && b > 0 && a+b == subs
+	}, "both serve some")
+	jwks := func(s *running) webhook.Receiver {
+		t.Helper()
+		keys, err := webhook.ParseKeys([]byte(s.must(t, http.StatusOK, "GET /.well-known/jwks.json", "").text))
+		require.NoError(t, err)
+		return webhook.Receiver{Scheme: webhook.Ed25519, Keys: keys}
+	}
+	sent := 0
+	signatures := func() (all []hooktest.Request) {
+		t.Helper()
+		sent++
+		put(t, one.api, "/a", sent, sent)
+		return hook.Wait(sent * subs)[(sent-1)*subs:]
+	}
+	// signedBy publishes until every request of a round has so many signatures, and returns it.
+	signedBy := func(n int) []hooktest.Request {
+		t.Helper()
+		var round []hooktest.Request
+		eventually(t, func() bool {
+			round = signatures()
+			for _, r := range round {
+				if len(strings.Fields(r.Header.Get(webhook.HeaderSignature))) != n {
+					return false
+				}
+			}
+			return true
+		}, fmt.Sprintf("%d signatures each", n))
+		return round
+	}
+	before := jwks(one)
+	require.Len(t, before.Keys, 1)
+	signedBy(1)
+	made, err := two.api.RotateKey(t.Context(), time.Hour)
+	require.NoError(t, err)
+	during := jwks(one)
+	require.Len(t, during.Keys, 2)
+	list, err := one.api.Keys(t.Context())
+	require.NoError(t, err)
+	require.Len(t, list, 2)
+	require.Equal(t, made.ID, list[0].ID)
+	require.Nil(t, list[0].RetiresAt)
+	require.WithinDuration(t, made.CreatedAt.Add(time.Hour), *list[1].RetiresAt, 0)
+	for _, r := range signedBy(2) {
+		receive(t, &before, r) // who knows only the old key
+		receive(t, &during, r)
+	}
+	last, err := one.api.RotateKey(t.Context(), 0)
+	require.NoError(t, err)
+	after := jwks(two)
+	require.Len(t, after.Keys, 1)
+	for _, r := range signedBy(1) {
+		receive(t, &after, r)
+	}
+	text := everything(t, dial(t, shared.ClientURL()))
+	require.Contains(t, text, `"action":"key.rotate"`)
+	require.Contains(t, text, `"signs":"`+last.ID+`"`)
+	for _, id := range []string{list[0].ID, list[1].ID} {
+		require.NotContains(t, text, `"kid":"`+id+`"`, "its seed is gone")
+	}
+	require.Equal(t, http.StatusBadRequest, one.call(t, "POST /v1/keys/rotate", `{"overlap":"-1h"}`).status)
+	require.Equal(t, http.StatusUnauthorized, one.call(t, "POST /v1/keys/rotate", "", "Authorization", "Bearer nobody").status)
+}
