@@ -242,20 +242,9 @@ func TestSeveralServersSealAtOnceAndNoChangeIsLost(t *testing.T) {
 		replica := connected(t, natsstore.Options{Conn: server, Vault: ringOf(t, 1)})
 		all.Go(func() { errs[i] = replica.Provision(t.Context()) })
 	}
-	all.Go(func() { // changes them meanwhile
+	all.Go(func() {
 		for i := range subs {
-			id := fmt.Sprintf("s%d", i)
-			for {
-				sub, revision, err := writer.Subscriptions().Get(t.Context(), id)
-				if err == nil {
-					sub.Description = "changed"
-					_, err = writer.Subscriptions().Put(t.Context(), id, sub, revision)
-				}
-				if sluice.CodeOf(err) != sluice.Conflict {
-					errs[3] = errors.Join(errs[3], err)
-					break
-				}
-			}
+			errs[3] = errors.Join(errs[3], describe(t.Context(), writer.Subscriptions(), fmt.Sprintf("s%d", i)))
 		}
 	})
 	all.Wait()
@@ -268,6 +257,21 @@ func TestSeveralServersSealAtOnceAndNoChangeIsLost(t *testing.T) {
 		require.Equal(t, "whsec_hunter-2-"+sub.ID, sub.Secrets[0].Value)
 	}
 	require.NotContains(t, fmt.Sprint(dump(t, server, streams.Subscriptions)), "hunter")
+}
+
+// describe changes a subscription, however often somebody else is faster.
+func describe(ctx context.Context, subs natsstore.Subscriptions, id string) error {
+	for {
+		sub, revision, err := subs.Get(ctx, id)
+		if err != nil {
+			return err
+		}
+		sub.Description = "changed"
+		_, err = subs.Put(ctx, id, sub, revision)
+		if sluice.CodeOf(err) != sluice.Conflict {
+			return err
+		}
+	}
 }
 
 func TestAServerWithoutTheKeyDoesNotStart(t *testing.T) {
