@@ -389,3 +389,48 @@ func TestTheKeyThatSealsIsReplacedThoughTheServerIsKilled(t *testing.T) {
 		receive(t, receiver, r)
 	}
 }
+
+// A server whose neighbour seals with a key that it does not have yet holds the subscription back: what is
+// parked stays parked, and is delivered when it has the key.
+func TestAServerThatLacksTheNewKeyLosesNothing(t *testing.T) {
+	t.Parallel()
+	const first, second = "Rmlyc3QgbW9ybmluZyBvZiB0aGUgd2hvbGUgeWVhciE=", "U2Vjb25kIG1vcm5pbmcgb2YgdGhlIHdob2xlIHllYXI="
+	shared := natstest.Listening(t)
+	dir := t.TempDir()
+	withKey := func(key string) func(*config.Config) {
+		return func(c *config.Config) { c.NATS.URL, c.Secrets.Key = shared.ClientURL(), key }
+	}
+	down := refusing(numbered("/a", 1))
+	hook := hooktest.New(t, status(http.StatusServiceUnavailable, down.refuses))
+	s := startLogging(t, dir, withKey(first), io.Discard)
+	secret := subscribe(t, s.api, wish(hook.URL, `"id":"orders"`, `"policy":{"retry":{"preset":"custom","steps":["1s"],"max_attempts":100}}`)).Endpoint.Secret
+	put(t, s.api, "/a", 1, 3)
+	statusOf(t, s.api, "orders", func(st sluice.Status) bool { return st.Parked == 1 && st.Backlog == 0 })
+
+	keys, err := vault.ParseList(second + "," + first)
+	require.NoError(t, err)
+	ring, err := vault.New(keys...)
+	require.NoError(t, err)
+	neighbour, err := natsstore.Connect(t.Context(), natsstore.Options{URL: shared.ClientURL(), Vault: ring})
+	require.NoError(t, err)
+	defer neighbour.Close()
+	require.NoError(t, neighbour.Provision(t.Context()))
+	require.Equal(t, http.StatusServiceUnavailable, s.call(t, "GET /v1/subscriptions/orders", "").status)
+	require.Contains(t, s.must(t, http.StatusOK, "GET /v1/subscriptions", "").text, `"orders"`)
+	s.served(t, "orders", nil)
+	sub, _, err := neighbour.Subscriptions().Get(t.Context(), "orders")
+	require.NoError(t, err)
+	lanes, err := neighbour.ParkedLanes(t.Context(), sub)
+	require.NoError(t, err)
+	require.Len(t, lanes, 1, "the parked lane is still there")
+	s.stop(t)
+
+	down.accept()
+	s = start(t, dir, withKey(second+","+first))
+	statusOf(t, s.api, "orders", idle)
+	taken := map[string]bool{}
+	for _, r := range hook.Requests() {
+		taken[receive(t, &webhook.Receiver{Secrets: []string{secret}}, r).ID] = true
+	}
+	require.Len(t, taken, 3)
+}
