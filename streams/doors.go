@@ -27,5 +27,8 @@ func FromTrusted(subject string) (string, bool) {
 // accounts: those of EventsSubjects with another first token.
 func LiveSubjects(namespace string) string { return livePrefix + namespace + ".>" }
 
+// IsLive reports whether LiveSubjects makes the subject.
+func IsLive(subject string) bool { return strings.HasPrefix(subject, livePrefix) }
+
 // SystemRoot returns the subject of the server's own path itself; SystemSubjects are below it.
 func SystemRoot(namespace string) string { return eventsPrefix + namespace + "._sys" }

@@ -1,0 +1,181 @@
+package natsstore
+
+import (
+	"context"
+	"crypto/hkdf"
+	"crypto/hmac"
+	"crypto/sha256"
+	"encoding/base64"
+	"encoding/binary"
+	"errors"
+	"fmt"
+	"hash"
+	"maps"
+	"slices"
+	"strings"
+	"sync"
+	"time"
+
+	"github.com/nats-io/nats.go"
+
+	"github.com/sluice-io/sluice/pkg/sluice"
+	"github.com/sluice-io/sluice/streams"
+)
+
+// authPrefix starts the names of the attributes that say who caused an event.
+const authPrefix = "auth"
+
+// stampPurpose keeps the keys of stamps apart from everything else that is made of the same seed.
+const stampPurpose = "sluice stamp v1"
+
+// stamps makes and checks the proof that an event's auth attributes are true (decision 0011): an
+// HMAC over the whole event. Its zero value has no keys and believes nobody.
+type stamps struct {
+	mu   sync.RWMutex
+	keys []stampKey // the newest first
+}
+
+type stampKey struct {
+	id     string
+	secret []byte
+}
+
+// errNoStampKey is a server's that publishes before it is provisioned.
+var errNoStampKey = errors.New("there is no key to stamp with yet")
+
+// openStamps takes the keys that stamps are made with, which come of the server's signing keys:
+// whatever guards those guards these.
+func (s *Store) openStamps(ctx context.Context) error {
+	keys, err := s.Keys(ctx)
+	if err != nil {
+		return err
+	}
+	list := make([]stampKey, len(keys))
+	for i, k := range keys {
+		secret, err := hkdf.Key(sha256.New, k.Seed, nil, stampPurpose, sha256.Size)
+		if err != nil {
+			return fmt.Errorf("stamp key: %w", err)
+		}
+		list[i] = stampKey{k.ID, secret}
+	}
+	s.stamps.mu.Lock()
+	defer s.stamps.mu.Unlock()
+	s.stamps.keys = list
+	return nil
+}
+
+// seal puts a stamp on a message that says who caused it, and takes away any other. What it says
+// has to be true: seal is for what the server itself publishes and what trusted publishers send.
+func (st *stamps) seal(msg *nats.Msg) error {
+	delete(msg.Header, streams.HeaderStamp)
+	var w written
+	if err := w.read(msg.Subject, msg.Header, msg.Data); err != nil || !w.hasAuth() {
+		return nil //nolint:nilerr // what cannot be read has no attributes that could be believed
+	}
+	st.mu.RLock()
+	defer st.mu.RUnlock()
+	if len(st.keys) == 0 {
+		return errNoStampKey
+	}
+	key := st.keys[0]
+	msg.Header[streams.HeaderStamp] = []string{key.id + "." + base64.RawURLEncoding.EncodeToString(w.sum(key.secret))}
+	return nil
+}
+
+// believe takes the auth attributes from an event unless a stamp proves them.
+func (st *stamps) believe(w *written, header nats.Header) {
+	if !w.hasAuth() || w.err == nil && st.proves(w, header) {
+		return
+	}
+	maps.DeleteFunc(w.Extensions, func(name, _ string) bool { return isAuth(name) })
+	if len(w.Extensions) == 0 {
+		w.Extensions = nil
+	}
+}
+
+func (st *stamps) proves(w *written, header nats.Header) bool {
+	values := header[streams.HeaderStamp]
+	if len(values) != 1 {
+		return false
+	}
+	id, encoded, _ := strings.Cut(values[0], ".")
+	mac, err := base64.RawURLEncoding.DecodeString(encoded)
+	if err != nil {
+		return false
+	}
+	st.mu.RLock()
+	defer st.mu.RUnlock()
+	i := slices.IndexFunc(st.keys, func(k stampKey) bool { return k.id == id })
+	return i >= 0 && hmac.Equal(mac, w.sum(st.keys[i].secret))
+}
+
+func isAuth(name string) bool { return strings.HasPrefix(name, authPrefix) }
+
+func (w *written) hasAuth() bool {
+	for name := range w.Extensions {
+		if isAuth(name) {
+			return true
+		}
+	}
+	return false
+}
+
+// sum returns the HMAC over everything that a receiver gets to see of the event, so that a stamp
+// is worth nothing on another one: each part with its length before it.
+func (w *written) sum(secret []byte) []byte {
+	mac := hmac.New(sha256.New, secret)
+	at := ""
+	if !w.Time.IsZero() {
+		at = w.Time.Format(time.RFC3339Nano)
+	}
+	for _, part := range []string{w.Namespace, string(w.Path), w.msgID, w.ID, w.Type, w.Source, w.Subject, w.DataSchema, w.ContentType, at} {
+		add(mac, part)
+	}
+	for _, name := range slices.Sorted(maps.Keys(w.Extensions)) {
+		add(mac, name)
+		add(mac, w.Extensions[name])
+	}
+	_, _ = mac.Write(w.Data) // a hash takes everything
+	return mac.Sum(nil)
+}
+
+func add(mac hash.Hash, part string) {
+	var length [4]byte
+	binary.BigEndian.PutUint32(length[:], uint32(len(part))) //nolint:gosec // a message has a few megabytes
+	_, _ = mac.Write(length[:])
+	_, _ = mac.Write([]byte(part))
+}
+
+// written is an event as its message says it, before what is missing is filled in.
+type written struct {
+	sluice.Event
+
+	msgID string
+	err   error // the body cannot be read
+}
+
+// read enters what a message says. Code InvalidRequest if its subject is not a path's or its body
+// is not what it claims to be; what could be read is there all the same.
+func (w *written) read(subject string, header nats.Header, data []byte) error {
+	ns, path, pathErr := streams.ParseSubject(subject)
+	if pathErr == nil && path.Reserved() && !isSystem(path) {
+		pathErr = sluice.Errorf(sluice.InvalidRequest, "path %q: paths that start with /_sys or /$ are the server's own", path)
+	}
+	if pathErr != nil {
+		ns = namespaceOf(subject)
+	}
+	w.Namespace, w.Path = ns, path
+	if len(data) > 0 {
+		w.Data = data
+	}
+	w.msgID = readHeader(&w.Event, header)
+	w.err = readStructured(&w.Event)
+	if pathErr != nil {
+		w.err = pathErr
+	}
+	return w.err
+}
+
+// isSystem reports whether the server writes below the path's first segment: it is the one that
+// permissions keep from others. The other reserved ones are nobody's.
+func isSystem(path sluice.Path) bool { return path.Segments()[0] == "_sys" }
