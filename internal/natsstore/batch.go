@@ -60,7 +60,7 @@ func (b *batch) fresh() []int {
 
 func (b *batch) message(i int) (*nats.Msg, error) {
 	msg := message(b.ns, &b.events[i])
-	return msg, b.stamps.seal(msg)
+	return msg, b.stamps.sealEvent(msg, &b.events[i])
 }
 
 func (b *batch) place(i int, seq uint64) { b.seqs[i] = seq }

@@ -9,7 +9,6 @@ import (
 	"encoding/binary"
 	"errors"
 	"fmt"
-	"hash"
 	"maps"
 	"slices"
 	"strings"
@@ -65,13 +64,33 @@ func (s *Store) openStamps(ctx context.Context) error {
 }
 
 // seal puts a stamp on a message that says who caused it, and takes away any other. What it says
-// has to be true: seal is for what the server itself publishes and what trusted publishers send.
+// has to be true: it is what a trusted publisher sent.
 func (st *stamps) seal(msg *nats.Msg) error {
 	delete(msg.Header, streams.HeaderStamp)
 	var w written
-	if err := w.read(msg.Subject, msg.Header, msg.Data); err != nil || !w.hasAuth() {
+	if err := w.read(msg.Subject, msg.Header, msg.Data); err != nil || !hasAuth(w.Extensions) {
 		return nil //nolint:nilerr // what cannot be read has no attributes that could be believed
 	}
+	return st.put(msg, &w)
+}
+
+// sealEvent is seal for the message of an event that the server itself publishes. Code InvalidRequest
+// if it would be read to say otherwise who caused it, because its data is a whole CloudEvent.
+func (st *stamps) sealEvent(msg *nats.Msg, e *sluice.Event) error {
+	if !hasAuth(e.Extensions) {
+		return nil
+	}
+	var w written
+	if err := w.read(msg.Subject, msg.Header, msg.Data); err != nil {
+		return err
+	}
+	if !maps.Equal(authOf(e.Extensions), authOf(w.Extensions)) {
+		return sluice.Errorf(sluice.InvalidRequest, "the data is a CloudEvent itself, which says otherwise who caused it; send that one, or data of another content type")
+	}
+	return st.put(msg, &w)
+}
+
+func (st *stamps) put(msg *nats.Msg, w *written) error {
 	st.mu.RLock()
 	defer st.mu.RUnlock()
 	if len(st.keys) == 0 {
@@ -84,7 +103,7 @@ func (st *stamps) seal(msg *nats.Msg) error {
 
 // believe takes the auth attributes from an event unless a stamp proves them.
 func (st *stamps) believe(w *written, header nats.Header) {
-	if !w.hasAuth() || w.err == nil && st.proves(w, header) {
+	if !hasAuth(w.Extensions) || w.err == nil && st.proves(w, header) {
 		return
 	}
 	maps.DeleteFunc(w.Extensions, func(name, _ string) bool { return isAuth(name) })
@@ -111,8 +130,8 @@ func (st *stamps) proves(w *written, header nats.Header) bool {
 
 func isAuth(name string) bool { return strings.HasPrefix(name, authPrefix) }
 
-func (w *written) hasAuth() bool {
-	for name := range w.Extensions {
+func hasAuth(extensions map[string]string) bool {
+	for name := range extensions {
 		if isAuth(name) {
 			return true
 		}
@@ -120,30 +139,36 @@ func (w *written) hasAuth() bool {
 	return false
 }
 
+func authOf(extensions map[string]string) map[string]string {
+	auth := maps.Clone(extensions)
+	maps.DeleteFunc(auth, func(name, _ string) bool { return !isAuth(name) })
+	return auth
+}
+
 // sum returns the HMAC over everything that a receiver gets to see of the event, so that a stamp
-// is worth nothing on another one: each part with its length before it.
+// is worth nothing on another one: each part with its length before it, and the extensions with their
+// number.
 func (w *written) sum(secret []byte) []byte {
-	mac := hmac.New(sha256.New, secret)
 	at := ""
 	if !w.Time.IsZero() {
 		at = w.Time.Format(time.RFC3339Nano)
 	}
+	said := make([]byte, 0, 512)
 	for _, part := range []string{w.Namespace, string(w.Path), w.msgID, w.ID, w.Type, w.Source, w.Subject, w.DataSchema, w.ContentType, at} {
-		add(mac, part)
+		said = appendPart(said, part)
 	}
+	said = binary.BigEndian.AppendUint64(said, uint64(len(w.Extensions)))
 	for _, name := range slices.Sorted(maps.Keys(w.Extensions)) {
-		add(mac, name)
-		add(mac, w.Extensions[name])
+		said = appendPart(appendPart(said, name), w.Extensions[name])
 	}
-	_, _ = mac.Write(w.Data) // a hash takes everything
+	mac := hmac.New(sha256.New, secret)
+	_, _ = mac.Write(said) // a hash takes everything
+	_, _ = mac.Write(w.Data)
 	return mac.Sum(nil)
 }
 
-func add(mac hash.Hash, part string) {
-	var length [4]byte
-	binary.BigEndian.PutUint32(length[:], uint32(len(part))) //nolint:gosec // a message has a few megabytes
-	_, _ = mac.Write(length[:])
-	_, _ = mac.Write([]byte(part))
+func appendPart(to []byte, part string) []byte {
+	return append(binary.BigEndian.AppendUint64(to, uint64(len(part))), part...)
 }
 
 // written is an event as its message says it, before what is missing is filled in.
@@ -158,11 +183,10 @@ type written struct {
 // is not what it claims to be; what could be read is there all the same.
 func (w *written) read(subject string, header nats.Header, data []byte) error {
 	ns, path, pathErr := streams.ParseSubject(subject)
-	if pathErr == nil && path.Reserved() && !isSystem(path) {
-		pathErr = sluice.Errorf(sluice.InvalidRequest, "path %q: paths that start with /_sys or /$ are the server's own", path)
-	}
 	if pathErr != nil {
 		ns = namespaceOf(subject)
+	} else {
+		pathErr = checkWritable(path)
 	}
 	w.Namespace, w.Path = ns, path
 	if len(data) > 0 {
@@ -174,6 +198,14 @@ func (w *written) read(subject string, header nats.Header, data []byte) error {
 		w.err = pathErr
 	}
 	return w.err
+}
+
+// checkWritable returns an error (InvalidRequest) for a reserved path to which not even the server writes.
+func checkWritable(path sluice.Path) error {
+	if !path.Reserved() || isSystem(path) {
+		return nil
+	}
+	return sluice.Errorf(sluice.InvalidRequest, "path %q: paths that start with /_sys or /$ are the server's own", path)
 }
 
 // isSystem reports whether the server writes below the path's first segment: it is the one that

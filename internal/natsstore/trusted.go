@@ -99,7 +99,7 @@ func giveID(msg *nats.Msg) error {
 	if err := w.read(msg.Subject, msg.Header, msg.Data); err != nil {
 		return err
 	}
-	if w.hasAuth() && w.ID == "" && w.msgID == "" {
+	if hasAuth(w.Extensions) && w.ID == "" && w.msgID == "" {
 		if msg.Header == nil {
 			msg.Header = nats.Header{}
 		}
