@@ -81,6 +81,9 @@ func (s *server) serve(ctx context.Context) error {
 	parts.Go(func() { cancel(s.engine.Run(inner)) })
 	parts.Go(func() { cancel(followQuotas(inner, s.store, s.quotas)) })
 	parts.Go(func() { cancel(s.serveHTTP(inner)) })
+	if s.trusted != nil {
+		parts.Go(func() { cancel(s.trusted.Run(inner)) })
+	}
 	if s.exporter != nil {
 		parts.Go(func() { cancel(s.exporter.Run(inner)) })
 	}

@@ -4,6 +4,7 @@ import (
 	"context"
 	"crypto/rand"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"log/slog"
 	"net/http"
@@ -25,34 +26,48 @@ const (
 	codeInternal    = 10000
 )
 
-// ServeTrusted takes what trusted publishers send under streams.TrustedSubjects until ctx is done,
-// which is no error: each message gets a stamp that proves its auth attributes and goes on to the
-// log as it is otherwise. JetStream's answer goes back to the publisher. Nothing is kept meanwhile:
-// what was not answered when a server ends is for the publisher to send again.
-func (s *Store) ServeTrusted(ctx context.Context) error {
-	t := &trusted{store: s, answers: nats.NewInbox() + "."}
+// Trusted takes what trusted publishers send under streams.TrustedSubjects: each message gets a stamp
+// that proves its auth attributes and goes on to the log as it is otherwise. JetStream's answer goes
+// back to the publisher. Nothing is kept meanwhile, because a publisher's reply subject travels inside
+// our own: what was not answered when a server ends is for the publisher to send again.
+type Trusted struct {
+	store   *Store
+	answers string // what our reply subjects begin with
+	subs    []*nats.Subscription
+}
+
+// OpenTrusted returns when trusted publishers can send; Run ends it. The store has to be provisioned.
+func (s *Store) OpenTrusted(ctx context.Context) (*Trusted, error) {
+	ctx, cancel := context.WithTimeout(ctx, requestTimeout)
+	defer cancel()
+	t := &Trusted{store: s, answers: nats.NewInbox() + "."}
 	answers, err := s.nc.Subscribe(t.answers+">", t.answer)
 	if err != nil {
-		return fmt.Errorf("trusted publishers: %w", err)
+		return nil, fmt.Errorf("trusted publishers: %w", err)
 	}
-	defer t.end(answers)
 	events, err := s.nc.QueueSubscribe(streams.TrustedSubjects(streams.AnyNamespace), trustedQueue, t.take)
-	if err != nil {
-		return fmt.Errorf("trusted publishers: %w", err)
+	if err == nil {
+		err = s.nc.FlushWithContext(ctx)
 	}
-	defer t.end(events)
+	if err != nil {
+		return nil, fmt.Errorf("trusted publishers: %w", err)
+	}
+	t.subs = []*nats.Subscription{events, answers}
+	return t, nil
+}
+
+// Run takes events until ctx is done, which is no error.
+func (t *Trusted) Run(ctx context.Context) error {
 	<-ctx.Done()
+	for _, sub := range t.subs {
+		if err := sub.Unsubscribe(); err != nil && !errors.Is(err, nats.ErrConnectionClosed) {
+			return fmt.Errorf("trusted publishers: %w", err)
+		}
+	}
 	return nil
 }
 
-// trusted passes messages on. A publisher's reply subject travels inside our own, so that there is
-// nothing to remember until the answer comes.
-type trusted struct {
-	store   *Store
-	answers string // what our reply subjects begin with
-}
-
-func (t *trusted) take(msg *nats.Msg) {
+func (t *Trusted) take(msg *nats.Msg) {
 	next, err := t.stamped(msg)
 	if err != nil {
 		t.refuse(msg, http.StatusBadRequest, codeBadRequest, err)
@@ -64,7 +79,7 @@ func (t *trusted) take(msg *nats.Msg) {
 }
 
 // stamped returns the message as it is to be stored.
-func (t *trusted) stamped(msg *nats.Msg) (*nats.Msg, error) {
+func (t *Trusted) stamped(msg *nats.Msg) (*nats.Msg, error) {
 	for name := range msg.Header {
 		if len(name) >= len(streams.HeaderOwn) && strings.EqualFold(name[:len(streams.HeaderOwn)], streams.HeaderOwn) {
 			return nil, sluice.Errorf(sluice.InvalidRequest, "header %s: names that start with %s are the server's own", name, streams.HeaderOwn)
@@ -109,7 +124,7 @@ func giveID(msg *nats.Msg) error {
 }
 
 // answer passes JetStream's answer on to the publisher whose reply subject ours holds.
-func (t *trusted) answer(msg *nats.Msg) {
+func (t *Trusted) answer(msg *nats.Msg) {
 	to := &nats.Msg{Subject: strings.TrimPrefix(msg.Subject, t.answers), Header: msg.Header, Data: msg.Data}
 	if len(msg.Data) == 0 && msg.Header.Get(headerStatus) == statusNoAnswer {
 		to.Header, to.Data = nil, refusal(http.StatusServiceUnavailable, codeUnavailable, "no log takes events of this namespace now; is there such a namespace?")
@@ -117,21 +132,15 @@ func (t *trusted) answer(msg *nats.Msg) {
 	t.send(to)
 }
 
-func (t *trusted) refuse(msg *nats.Msg, status, code int, err error) {
+func (t *Trusted) refuse(msg *nats.Msg, status, code int, err error) {
 	if wantsAnswer(msg) {
 		t.send(&nats.Msg{Subject: msg.Reply, Data: refusal(status, code, err.Error())})
 	}
 }
 
-func (t *trusted) send(msg *nats.Msg) {
+func (t *Trusted) send(msg *nats.Msg) {
 	if err := t.store.nc.PublishMsg(msg); err != nil {
 		t.store.opts.Log.Warn("answer to a trusted publisher", slog.Any("error", err))
-	}
-}
-
-func (t *trusted) end(sub *nats.Subscription) {
-	if err := sub.Unsubscribe(); err != nil {
-		t.store.opts.Log.Debug("trusted publishers", slog.Any("error", err)) // the connection has ended
 	}
 }
 
