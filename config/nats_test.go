@@ -39,7 +39,7 @@ nats:
 func TestUsersThatCannotBeReadAreRefusedWithoutTheirPasswords(t *testing.T) {
 	t.Parallel()
 	for name, tt := range map[string]struct{ file, env, want string }{
-		"unknown name":     {"nats: {users: [{nmae: ann, password: sesame}]}", "", "setting nats.users[0].nmae is unknown; known here are admin, name"},
+		"unknown name":     {"nats: {users: [{nickname: ann, password: sesame}]}", "", "setting nats.users[0].nickname is unknown; known here are admin, name"},
 		"wrong value":      {"nats: {users: [{name: ann, password: sesame, trusted: often}]}", "", `setting nats.users[0].trusted: "often" is not true or false`},
 		"no list":          {"nats: {users: {ann: sesame}}", "", "setting nats.users: it is not a list such as"},
 		"no group":         {"nats: {users: [sesame]}", "", "setting nats.users[0] is a group of settings"},

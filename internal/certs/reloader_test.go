@@ -63,9 +63,9 @@ func TestACertificateThatWasReplacedIsServedWithinASecond(t *testing.T) {
 		require.Equal(t, "first", served(t, r))
 		f.replace(t, f.cert, cert)
 		f.replace(t, f.key, key)
-		time.Sleep(999 * time.Millisecond)
+		<-time.After(999 * time.Millisecond)
 		require.Equal(t, "first", served(t, r), "the files are looked at once a second at most")
-		time.Sleep(time.Millisecond)
+		<-time.After(time.Millisecond)
 		require.Equal(t, "second", served(t, r))
 	})
 }
@@ -81,7 +81,7 @@ func TestBrokenFilesKeepTheOldCertificateAndAreLoggedOnce(t *testing.T) {
 		var log bytes.Buffer
 		r.Log = slog.New(slog.NewTextHandler(&log, nil))
 		again := func() string {
-			time.Sleep(time.Second)
+			<-time.After(time.Second)
 			return served(t, r)
 		}
 		f.replace(t, f.cert, cert)
