@@ -8,8 +8,6 @@ import (
 	"net/http"
 	"net/netip"
 	"path/filepath"
-	"strconv"
-	"syscall"
 	"time"
 
 	"github.com/gofrs/flock"
@@ -43,6 +41,7 @@ type server struct {
 	lock     *flock.Flock // of the data directory, where no embedded server holds it
 	nats     *natsd.Server
 	store    *natsstore.Store
+	trusted  *natsstore.Trusted // nil: nobody is
 	attempts *natsstore.AttemptLog
 	tracing  *tracing
 	sender   *endpoint.Sender
@@ -97,7 +96,7 @@ func (s *server) close(ctx context.Context) error {
 	return errors.Join(errs...)
 }
 
-func (s *server) openNATS(ctx context.Context) (err error) {
+func (s *server) openNATS(ctx context.Context) error {
 	if !s.cfg.NATS.Embedded() {
 		s.lock = flock.New(filepath.Join(s.cfg.Data, "sluice.lock"))
 		ok, err := s.lock.TryLock()
@@ -109,25 +108,7 @@ func (s *server) openNATS(ctx context.Context) (err error) {
 		}
 		return nil
 	}
-	opts := natsd.Options{
-		StoreDir: filepath.Join(s.cfg.Data, "nats"), Sync: s.cfg.NATS.Sync, MaxStore: s.cfg.NATS.MaxStore, Log: s.opts.Log,
-		DontListen: s.cfg.NATS.Listen == "none",
-	}
-	if !opts.DontListen {
-		host, port, err := net.SplitHostPort(s.cfg.NATS.Listen)
-		if err != nil {
-			return fmt.Errorf("nats.listen: %w", err)
-		}
-		opts.Host = host
-		if opts.Port, err = strconv.Atoi(port); err != nil {
-			return fmt.Errorf("nats.listen: %w", err)
-		}
-	}
-	s.nats, err = natsd.Start(ctx, opts)
-	if errors.Is(err, syscall.EADDRINUSE) {
-		return listenError("nats.listen", s.cfg.NATS.Listen, "--nats-listen", err)
-	}
-	return err
+	return s.startNATS(ctx)
 }
 
 // forget removes the addresses that a killed server left behind; the directory is ours now.
@@ -139,7 +120,7 @@ func (s *server) openStore(ctx context.Context) (err error) {
 	n := s.cfg.NATS
 	opts := natsstore.Options{
 		URL: n.URL, Creds: n.Credentials, User: n.User, Password: n.Password, Token: n.Token, NKeySeedFile: n.NKeySeedFile,
-		TLSCA: n.TLS.CA, TLSCert: n.TLS.Cert, TLSKey: n.TLS.Key, Replicas: n.Replicas, Log: s.opts.Log,
+		TLSCA: n.TLS.CA, TLSCert: n.TLS.Cert, TLSKey: n.TLS.Key, Replicas: n.Replicas, Log: s.opts.Log, Readers: n.Readers(),
 		AttemptsMaxAge: s.cfg.Attempts.MaxAge.Std(), LeaseTTL: s.opts.LeaseTTL,
 		Defaults: sluice.Namespace{
 			Retention:   sluice.Retention{MaxAge: s.cfg.Events.Retention.MaxAge, MaxBytes: s.cfg.Events.Retention.MaxBytes},
@@ -148,7 +129,7 @@ func (s *server) openStore(ctx context.Context) (err error) {
 		},
 	}
 	if s.nats != nil {
-		opts.Conn = s.nats
+		s.loginTo(&opts)
 	}
 	sealed, err := openSealing(s.cfg)
 	if err != nil {
@@ -160,6 +141,11 @@ func (s *server) openStore(ctx context.Context) (err error) {
 	}
 	if err := s.store.Provision(ctx); err != nil {
 		return sealed.explain(err)
+	}
+	if n.Trusts() {
+		if s.trusted, err = s.store.OpenTrusted(ctx); err != nil {
+			return err
+		}
 	}
 	s.attempts, err = s.store.AttemptLog()
 	return err

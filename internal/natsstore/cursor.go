@@ -94,7 +94,7 @@ func (s *Store) before(ctx context.Context, ns string, at time.Time, state jetst
 	if err != nil || len(msgs) == 0 {
 		return state.LastSeq, err
 	}
-	e, err := directEvent(msgs[0])
+	e, err := s.stamps.directEvent(msgs[0])
 	if e.Seq == 0 {
 		return 0, err
 	}
@@ -265,7 +265,7 @@ func (s *Store) scanSpan(ctx context.Context, ns, id string, first, last uint64)
 		if msg == nil || meta.Sequence.Stream > last {
 			return false, nil
 		}
-		e, err := eventOf(msg.Subject(), msg.Headers(), nil, meta.Sequence.Stream, meta.Timestamp)
+		e, err := s.stamps.eventOf(msg.Subject(), msg.Headers(), nil, meta.Sequence.Stream, meta.Timestamp)
 		if err != nil && e.ContentType != "" { // the id may be in the body
 			e, err = s.Event(ctx, ns, e.Seq)
 		}
