@@ -293,7 +293,7 @@ func (e *Engine) keep(ctx context.Context, r *runner) {
 		if errors.Is(err, errReplayed) {
 			err = r.conclude(ctx)
 		}
-		if errors.Is(err, errLost) {
+		if errors.Is(err, errLost) && ctx.Err() == nil {
 			err = e.revoke(ctx, r)
 		}
 		if err == nil || errors.Is(err, errGone) {
