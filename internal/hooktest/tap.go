@@ -33,7 +33,7 @@ func NewTapped(tb testing.TB, answer func(r Request) Answer) (*Server, *Tap) {
 	tb.Helper()
 	config := net.ListenConfig{Control: func(_, _ string, c syscall.RawConn) (err error) {
 		failed := c.Control(func(fd uintptr) {
-			err = syscall.SetsockoptInt(int(fd), syscall.SOL_SOCKET, syscall.SO_RCVBUF, tapBuffer) //nolint:gosec // a file descriptor
+			err = syscall.SetsockoptInt(int(fd), syscall.SOL_SOCKET, syscall.SO_RCVBUF, tapBuffer)
 		})
 		if failed != nil {
 			return failed
@@ -179,7 +179,7 @@ func listenFull(tb testing.TB) *net.TCPListener {
 	if err != nil {
 		tb.Fatalf("hooktest: %v", fmt.Errorf("listen: %w", err))
 	}
-	file := os.NewFile(uintptr(fd), "busy") //nolint:gosec // a file descriptor
+	file := os.NewFile(uintptr(fd), "busy")
 	defer func() { _ = file.Close() }()
 	listener, err := net.FileListener(file)
 	if err != nil {

@@ -53,7 +53,7 @@ func TestTheGateIsAskedAgainAfterAPauseThatGrows(t *testing.T) { // S0-60
 			may, next := r.admits(time.Now())
 			require.Equal(t, passNone, may)
 			pauses = append(pauses, time.Until(next))
-			time.Sleep(time.Until(next))
+			<-time.After(time.Until(next))
 			may, _ = r.admits(time.Now())
 			require.Equal(t, passAll, may)
 		}
@@ -106,6 +106,41 @@ func TestWithdrawWaitsForWhatItCutOff(t *testing.T) { // C43
 		d, ok := said.Load("mine")
 		require.Equal(t, []any{sluice.Undecided, true}, []any{d, ok}, "nothing was lost: it is made anew")
 		require.NoError(t, x.withdraw(t.Context(), func(*sluice.Subscription) bool { return true }))
+	})
+}
+
+// slow is a gate that takes its time over what it said at the beginning.
+type slow struct {
+	asked  chan struct{}
+	answer chan sluice.Decision
+}
+
+func (g slow) Decide(*sluice.Subscription, *sluice.Event, time.Time) sluice.Decision {
+	g.asked <- struct{}{}
+	return <-g.answer
+}
+
+// A decision that was made before the revocation, and is heard after it, lets nothing out.
+func TestADecisionOfBeforeLetsNothingOut(t *testing.T) { // C43
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		sender, gate := &instant{}, slow{make(chan struct{}), make(chan sluice.Decision)}
+		x := newExit(gate, sender)
+		said, withdrawn := make(chan sluice.Decision, 1), make(chan error, 1)
+		go func() {
+			_, d := x.send(t.Context(), &sluice.Subscription{ID: "s"}, &sluice.Event{}, 1)
+			said <- d
+		}()
+		<-gate.asked
+		go func() { withdrawn <- x.withdraw(t.Context(), func(*sluice.Subscription) bool { return true }) }()
+		synctest.Wait()
+		require.Empty(t, withdrawn, "it may leave still, for all that is known")
+		gate.answer <- sluice.Pass
+		<-gate.asked
+		gate.answer <- sluice.Lost
+		require.Equal(t, sluice.Lost, <-said)
+		require.NoError(t, <-withdrawn)
+		require.Zero(t, sender.sent.Load())
 	})
 }
 
