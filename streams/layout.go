@@ -169,6 +169,11 @@ func Buckets() []Bucket {
 		Description:  "the server's signing keys, by key id",
 		History:      1,
 		MaxConsumers: maxConsumers,
+	}, {
+		Name:         EventTypes,
+		Description:  "event types, by namespace and type",
+		History:      1,
+		MaxConsumers: maxConsumers,
 	}}
 }
 

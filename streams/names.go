@@ -34,6 +34,7 @@ const (
 	Replays       = "replays"       // key: ReplayKey
 	Leases        = "leases"        // key: what is leased; expires unless renewed
 	Keys          = "keys"          // key: key id; the server's signing keys
+	EventTypes    = "eventtypes"    // key: EventTypeKey
 )
 
 // EventsStream returns the name of a namespace's stream.
@@ -169,6 +170,14 @@ func ParseReplayKey(key string) (subscription, replay string) {
 	at := strings.LastIndexByte(key, '.')
 	return key[:max(at, 0)], key[at+1:]
 }
+
+// EventTypeKey returns the key of an entry of a namespace's catalogue.
+func EventTypeKey(namespace, eventType string) string {
+	return encode(namespace, []string{eventType}, keyable)
+}
+
+// EventTypeKeys returns the filter that matches the keys of a namespace's catalogue.
+func EventTypeKeys(namespace string) string { return namespace + ".>" }
 
 // HealthKey returns the key, beside the lanes, of what is remembered of a subscription whose
 // endpoint is in trouble.

@@ -17,6 +17,7 @@ type Namespace struct {
 	Retention   Retention `json:"retention"`
 	DedupWindow Duration  `json:"dedup_window"`
 	Quota       Quota     `json:"quota"`
+	Catalogue   Catalogue `json:"catalogue"` // "": open
 	Revision    uint64    `json:"revision"`
 	CreatedAt   time.Time `json:"created_at"`
 	Usage       *Usage    `json:"usage,omitempty"` // in answers only
