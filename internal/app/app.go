@@ -15,6 +15,7 @@ import (
 	"time"
 
 	"github.com/sluice-io/sluice/config"
+	"github.com/sluice-io/sluice/pkg/sluice"
 )
 
 const (
@@ -79,12 +80,15 @@ func (s *server) serve(ctx context.Context) error {
 	log.Go(func() { cancel(s.attempts.Run(logging)) })
 	log.Go(func() { cancel(s.announce.Run(logging)) })
 	parts.Go(func() { cancel(s.engine.Run(inner)) })
-	parts.Go(func() { cancel(followQuotas(inner, s.store, s.quotas)) })
+	parts.Go(func() { cancel(followNamespaces(inner, s.store, s.quotas, s.catalogue)) })
+	parts.Go(func() { cancel(followTypes(inner, s.store, s.catalogue)) })
 	parts.Go(func() { cancel(s.serveHTTP(inner)) })
 	if s.exporter != nil {
 		parts.Go(func() { cancel(s.exporter.Run(inner)) })
 	}
+	s.announce.Server(sluice.TypeServerStarted, s.replica, s.version())
 	parts.Wait()
+	s.announce.Server(sluice.TypeServerStopping, s.replica, s.version())
 	endLog()
 	log.Wait()
 	if ctx.Err() != nil {

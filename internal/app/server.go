@@ -1,6 +1,7 @@
 package app
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -16,6 +17,7 @@ import (
 
 	"github.com/sluice-io/sluice/config"
 	"github.com/sluice-io/sluice/internal/announce"
+	"github.com/sluice-io/sluice/internal/catalogue"
 	"github.com/sluice-io/sluice/internal/endpoint"
 	"github.com/sluice-io/sluice/internal/explain"
 	"github.com/sluice-io/sluice/internal/export"
@@ -50,7 +52,11 @@ type server struct {
 	metrics  *metrics.Metrics
 	announce *announce.Announcer
 	ledger   *ledger.Ledger
+
+	catalogue *catalogue.Index
+
 	registry *registry.Registry
+	replica  string
 	engine   *push.Engine
 	api      http.Handler
 	stopping chan struct{} // closed when requests that wait are to end
@@ -150,6 +156,10 @@ func (s *server) openStore(ctx context.Context) (err error) {
 	if err := s.store.Provision(ctx); err != nil {
 		return err
 	}
+	s.catalogue = catalogue.New()
+	if err := loadCatalogue(ctx, s.store, s.catalogue); err != nil {
+		return err
+	}
 	s.attempts, err = s.store.AttemptLog()
 	return err
 }
@@ -162,6 +172,7 @@ func (s *server) openSender(ctx context.Context) error {
 	opts := endpoint.Options{
 		AllowLoopback: s.cfg.InsecureLoopback(), Version: s.opts.Version, Keys: keyRing{keys[0].ID, keys[0].Private()},
 		MaxBody: s.cfg.Webhooks.MaxBody, MaxResponse: s.cfg.Webhooks.MaxResponse,
+		Summary: s.catalogue.Summary, PublicURL: cmp.Or(s.cfg.HTTP.PublicURL, s.addresses().HTTP),
 	}
 	for _, cidr := range s.cfg.Webhooks.AllowCIDRs {
 		prefix, err := netip.ParsePrefix(cidr)
@@ -199,22 +210,25 @@ func (s *server) openRegistry(ctx context.Context) error {
 		Announce:      s.announce,
 		Now:           time.Now,
 		Quota:         s.counts,
+		Catalogue:     s.catalogue,
+		Labels:        s.catalogue.Labels,
 	})
 	return nil
 }
 
 func (s *server) openEngine(ctx context.Context) error {
-	id, err := replicaID(s.cfg.Data)
-	if err != nil {
+	var err error
+	if s.replica, err = replicaID(s.cfg.Data); err != nil {
 		return err
 	}
-	leases, err := s.store.Leases(ctx, id)
+	leases, err := s.store.Leases(ctx, s.replica)
 	if err != nil {
 		return err
 	}
 	s.engine = push.New(watcher{s.store.Subscriptions(), s.counts}, leases, push.Ports{
 		Sources: sources{s.store}, Log: s.attempts, Lanes: s.store, Healths: s.store, Events: s.store, Sender: s.traced(), Registry: s.registry,
 		Replays: s.store.Replays(), Letters: s.store, Announce: s.announce,
+		Catalogue: s.catalogue, Labels: s.catalogue.Labels,
 	}, push.Options{
 		Observe: s.metrics, Log: s.opts.Log, Replays: replayWatcher{s.store.Replays()}, MaxInFlight: s.cfg.Webhooks.MaxInFlight,
 	})
@@ -234,9 +248,10 @@ func (s *server) openAPI(context.Context) error {
 		publish = tracedPublisher{publish, s.tracing}
 	}
 	s.api = httpapi.New(httpapi.Options{
-		Token: token, Registry: s.registry, Namespaces: namespaces{s.store, s.registry, s.quotas, s.ledger}, Audit: audit{s.store.Ledger()},
+		Token: token, Registry: s.registry, Namespaces: namespaces{s.store, s.registry, s.quotas, s.ledger, s.catalogue, s.announce}, Audit: audit{s.store.Ledger()},
 		Publisher: publish, Quota: s.quotas, Log: eventLog{s.store}, Deliveries: deliveries{s.store, s.traced()},
-		DeadLetters: deadLetters{s.store, s.ledger}, Replays: s.registry, Explain: explain.New(s.store, s.store), Retrier: retrier{s.store, s.registry},
+		DeadLetters: deadLetters{s.store, s.ledger}, Replays: s.registry, Explain: explain.New(s.store, s.store, s.catalogue.Labels), Retrier: retrier{s.store, s.registry},
+		EventTypes: catalogue.NewKeeper(s.catalogue, s.store.EventTypes(), s.store, s.ledger), Catalogue: s.catalogue,
 		Storage: s.storage, Ready: s.store.Ready, Stopping: s.stopping, JWKS: s.jwks, Metrics: s.metrics.Handler(),
 		Version: s.opts.Version, MaxBody: s.cfg.HTTP.MaxBody, Logger: s.opts.Log,
 	}).Handler()
@@ -255,6 +270,8 @@ func (s *server) jwks(ctx context.Context) ([]byte, error) {
 	}
 	return webhook.FormatKeys(public...)
 }
+
+func (s *server) version() string { return cmp.Or(s.opts.Version, "dev") }
 
 func (s *server) traced() sender {
 	if s.tracing == nil {

@@ -169,7 +169,9 @@ func TestTheLaterRevisionStays(t *testing.T) {
 	require.True(t, ok)
 	require.Len(t, x.Types("acme"), 1)
 	require.EqualValues(t, 9, got.Revision)
-	x.RemoveNamespace("acme")
+	x.RemoveNamespace("acme", 0)
+	require.Len(t, x.All(), 1)
+	x.RemoveNamespace("acme", 1)
 	_, ok = x.Type("acme", "t")
 	require.False(t, ok)
 }
@@ -229,14 +231,14 @@ func hostile() map[string][2]string {
 		enum = append(enum, fmt.Sprint(i+2))
 	}
 	return map[string][2]string{
-		"allOf":             {doubled(60, `{"allOf":[%s,%s]}`, `true`), `1`},
-		"allOf that fails":  {doubled(60, `{"allOf":[%s,%s]}`, `false`), `1`},
-		"anyOf that fails":  {doubled(60, `{"anyOf":[%s,%s]}`, `{"type":"string"}`), `1`},
-		"not":               {`{"not":` + doubled(60, `{"anyOf":[%s,%s]}`, `{"type":"string"}`) + `,"$defs":` + defsOf(doubled(60, `{"anyOf":[%s,%s]}`, `{"type":"string"}`)) + `}`, `1`},
-		"oneOf":             {doubled(60, `{"oneOf":[%s,%s]}`, `{"type":"string"}`), `1`},
-		"if":                {doubled(60, `{"if":%s,"then":%s}`, `true`), `1`},
-		"down the data":     {`{"allOf":[{"additionalProperties":{"$ref":"#"}},{"additionalProperties":{"$ref":"#"}}]}`, deep},
-		"patternProperties": {`{"not":{"patternProperties":{"a":{"$ref":"#/not"},"b":{"$ref":"#/not"},"x":false},"type":"object"}}`, deep},
+		"allOf":                        {doubled(60, `{"allOf":[%s,%s]}`, `true`), `1`},
+		"allOf that fails":             {doubled(60, `{"allOf":[%s,%s]}`, `false`), `1`},
+		"anyOf that fails":             {doubled(60, `{"anyOf":[%s,%s]}`, `{"type":"string"}`), `1`},
+		"not":                          {`{"not":` + doubled(60, `{"anyOf":[%s,%s]}`, `{"type":"string"}`) + `,"$defs":` + defsOf(doubled(60, `{"anyOf":[%s,%s]}`, `{"type":"string"}`)) + `}`, `1`},
+		"oneOf":                        {doubled(60, `{"oneOf":[%s,%s]}`, `{"type":"string"}`), `1`},
+		"if":                           {doubled(60, `{"if":%s,"then":%s}`, `true`), `1`},
+		"down the data":                {`{"allOf":[{"additionalProperties":{"$ref":"#"}},{"additionalProperties":{"$ref":"#"}}]}`, deep},
+		"patternProperties":            {`{"not":{"patternProperties":{"a":{"$ref":"#/not"},"b":{"$ref":"#/not"},"x":false},"type":"object"}}`, deep},
 		"a regular expression on much": {`{"items":{"pattern":"(a?){200}b"}}`, `["` + strings.Repeat("a", 1<<20) + `"]`},
 		"an enum for each":             {`{"items":{"enum":[` + strings.Join(enum, ",") + `]}}`, many},
 		"much to compare":              {`{"uniqueItems":true,"items":{"$ref":"#"}}`, `[` + many + `,` + strings.Replace(many, "1", "2", 1)[:100_000] + `1]]`},

@@ -44,11 +44,13 @@ func (x *Index) SetNamespace(ns sluice.Namespace) {
 	}
 }
 
-// RemoveNamespace forgets a namespace and its types.
-func (x *Index) RemoveNamespace(name string) {
+// RemoveNamespace forgets a namespace and its types, unless a later revision than the given one is known.
+func (x *Index) RemoveNamespace(name string, revision uint64) {
 	x.mu.Lock()
 	defer x.mu.Unlock()
-	delete(x.spaces, name)
+	if s := x.spaces[name]; s != nil && s.revision <= revision {
+		delete(x.spaces, name)
+	}
 }
 
 // SetType enters an event type. Its schema is compiled when it is first needed.
@@ -130,6 +132,29 @@ func (x *Index) Types(namespace string) []sluice.EventType {
 	return all
 }
 
+// All returns the event types of all namespaces, in no order.
+func (x *Index) All() []sluice.EventType {
+	x.mu.RLock()
+	defer x.mu.RUnlock()
+	var all []sluice.EventType
+	for _, s := range x.spaces {
+		for _, e := range s.types {
+			all = append(all, e.EventType)
+		}
+	}
+	return all
+}
+
+// Count returns how many event types a namespace has.
+func (x *Index) Count(namespace string) int {
+	x.mu.RLock()
+	defer x.mu.RUnlock()
+	if s := x.spaces[namespace]; s != nil {
+		return len(s.types)
+	}
+	return 0
+}
+
 // Check returns why an event is not one that its namespace's catalogue allows, nil for all events of an
 // open namespace and for the server's own. Codes UnknownEventType; InvalidEventData, with pointer and reason.
 func (x *Index) Check(ev *sluice.Event) error {
@@ -148,7 +173,7 @@ func (x *Index) Check(ev *sluice.Event) error {
 func (x *Index) CheckData(ev *sluice.Event) error {
 	e, _ := x.of(ev)
 	if e == nil {
-		return sluice.Errorf(sluice.NotFound, "type %q is not in the catalogue of %s", ev.Type, ev.Namespace)
+		return missing(ev.Namespace, ev.Type)
 	}
 	return e.check(ev)
 }

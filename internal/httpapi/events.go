@@ -25,6 +25,9 @@ func (s *Server) publish(c echo.Context) error {
 			return err
 		}
 	}
+	if err := s.catalogued(c.Param("ns"), events); err != nil {
+		return err
+	}
 	stored, err := s.opts.Publisher.Publish(c.Request().Context(), c.Param("ns"), events)
 	if err != nil {
 		return err

@@ -76,6 +76,8 @@ func (s *Server) capabilities(c echo.Context) error {
 			"breaker":              true,
 			"audit":                true,
 			"system_events":        true,
+			"catalogue":            true,
+			"projection":           true,
 		},
 		Limits: map[string]int64{
 			"path_bytes":      sluice.MaxPathBytes,
@@ -87,6 +89,8 @@ func (s *Server) capabilities(c echo.Context) error {
 			"page_elements":   maxLimit,
 			"window":          sluice.MaxWindow,
 			"secret_bytes":    sluice.MinSecretBytes,
+			"event_types":     sluice.MaxEventTypes,
+			"schema_bytes":    sluice.MaxSchema,
 		},
 	})
 }

@@ -17,6 +17,7 @@ type namespaceRequest struct {
 	Retention   sluice.Retention `json:"retention"`
 	DedupWindow sluice.Duration  `json:"dedup_window"`
 	Quota       sluice.Quota     `json:"quota"`
+	Catalogue   sluice.Catalogue `json:"catalogue"`
 }
 
 func (s *Server) putNamespace(c echo.Context) error {
@@ -30,7 +31,7 @@ func (s *Server) putNamespace(c echo.Context) error {
 	}
 	ns := sluice.Namespace{
 		Name: c.Param("ns"), Description: req.Description, Retention: req.Retention, DedupWindow: req.DedupWindow,
-		Quota: req.Quota, Revision: revision,
+		Quota: req.Quota, Catalogue: req.Catalogue, Revision: revision,
 	}
 	if err := ns.Validate(); err != nil {
 		return err

@@ -108,6 +108,9 @@ type Options struct {
 	Metrics    http.Handler                          // for /metrics
 	Version    string                                // of the program; "dev"
 
+	EventTypes EventTypes
+	Catalogue  Catalogue // nil: every event may be published
+
 	DeadLetters DeadLetters
 	Replays     Replays // nil: starting one is Unavailable
 
@@ -154,6 +157,10 @@ func (s *Server) routes() {
 	v1.PUT("/namespaces/:ns", s.putNamespace)
 	v1.GET("/namespaces/:ns", s.getNamespace)
 	v1.DELETE("/namespaces/:ns", s.deleteNamespace)
+	v1.GET("/namespaces/:ns/event-types", s.listEventTypes)
+	v1.GET("/namespaces/:ns/event-types/:type", s.getEventType)
+	v1.PUT("/namespaces/:ns/event-types/:type", s.putEventType)
+	v1.DELETE("/namespaces/:ns/event-types/:type", s.deleteEventType)
 	v1.POST("/namespaces/:ns/events", s.publish)
 	v1.GET("/namespaces/:ns/events", s.listEvents)
 	v1.GET("/namespaces/:ns/events/:event", s.getEvent)

@@ -4,6 +4,7 @@ import (
 	"context"
 	"time"
 
+	"github.com/sluice-io/sluice/internal/filter"
 	"github.com/sluice-io/sluice/pkg/sluice"
 )
 
@@ -104,6 +105,12 @@ type Announcer interface {
 	Failing(sub *sluice.Subscription, percent int, since time.Time)
 }
 
+// Catalogue knows what events may be like.
+type Catalogue interface {
+	// Check returns why an event may not be sent: it is not what its namespace allows.
+	Check(ev *sluice.Event) error
+}
+
 // Ports is everything that a runner needs from outside.
 type Ports struct {
 	Sources  Sources
@@ -116,6 +123,17 @@ type Ports struct {
 	Replays  Replays   // nil: there are none
 	Letters  Letters   // with Replays
 	Announce Announcer // nobody, if nil
+
+	Catalogue Catalogue     // nil: every event may be sent
+	Labels    filter.Labels // of events' types; nil: there are none
+}
+
+// allowed returns why an event may not be sent, nil if it may.
+func (p *Ports) allowed(ev *sluice.Event) error {
+	if p.Catalogue == nil {
+		return nil
+	}
+	return p.Catalogue.Check(ev)
 }
 
 // bury stores a dead letter and then announces it: who hears of it finds it (S2-05).

@@ -252,7 +252,13 @@ func (j job) wanted(ctx context.Context, p *park, ev *sluice.Event) (bool, error
 	if err != nil {
 		return false, j.bury(ctx, ev, sluice.Attempt{Error: err.Error()}, sluice.FilterError)
 	}
-	return ok, nil
+	if !ok {
+		return false, nil
+	}
+	if err := j.r.ports.allowed(ev); err != nil {
+		return false, j.bury(ctx, ev, sluice.Attempt{Number: p.Attempts, Error: err.Error(), FirstFailedAt: p.FirstFailedAt}, sluice.Malformed)
+	}
+	return true, nil
 }
 
 // resend makes one attempt of a parked lane's head and stores how the lane stands.

@@ -66,6 +66,13 @@ type Quota interface {
 	Leave(id string)
 }
 
+// Catalogue knows which types of events there are.
+type Catalogue interface {
+	// CheckTypes returns an error (UnknownEventType) if a filter names a type that there is not,
+	// and the namespace wants to know its types.
+	CheckTypes(namespace string, types []string) error
+}
+
 // Reservation says which subscription was made under a key, so that no second one is.
 type Reservation struct {
 	Subscription string `json:"subscription"`
@@ -85,6 +92,9 @@ type Needs struct {
 	Announce      Announcer
 	Now           func() time.Time
 	Quota         Quota // nil: no bound
+
+	Catalogue Catalogue     // nil: all types are known
+	Labels    filter.Labels // of events' types; nil: there are none
 }
 
 // Registry makes, changes and ends subscriptions. Its methods may be called at once.
@@ -212,6 +222,9 @@ func (r *Registry) prepare(ctx context.Context, req *Request, by string) (*sluic
 	if err := r.needs.Endpoints.Check(ctx, sub.Endpoint); err != nil {
 		return nil, err
 	}
+	if err := r.checkTypes(sub); err != nil {
+		return nil, err
+	}
 	last, err := r.needs.Logs.LastSeq(ctx, sub.Namespace)
 	if err != nil {
 		return nil, err
@@ -229,6 +242,14 @@ func (r *Registry) prepare(ctx context.Context, req *Request, by string) (*sluic
 	}
 	sub.CreatedBy, sub.CreatedAt, sub.UpdatedAt = by, now, now
 	return sub, nil
+}
+
+// checkTypes returns an error (UnknownEventType) if the filter names a type that there is not (S4-64).
+func (r *Registry) checkTypes(sub *sluice.Subscription) error {
+	if r.needs.Catalogue == nil {
+		return nil
+	}
+	return r.needs.Catalogue.CheckTypes(sub.Namespace, sub.Filter.Types)
 }
 
 // complete fills in what follows from the rest.
