@@ -12,9 +12,12 @@ type serverData struct {
 	Version string `json:"version"`
 }
 
-// Server tells that a server has started or ends (S4-34). It returns at once.
-func (a *Announcer) Server(kind, replica, version string) {
-	a.enqueue(announcement{
+// Server publishes that a server has started or ends (S4-34), in the default namespace. It takes
+// two seconds at most; a failure is logged.
+func (a *Announcer) Server(ctx context.Context, kind, replica, version string) {
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), changeLimit)
+	defer cancel()
+	a.publish(ctx, announcement{
 		namespace: sluice.DefaultNamespace, path: sluice.ServerPath(replica), kind: kind, data: serverData{replica, version},
 	})
 }

@@ -30,6 +30,8 @@ type Options struct {
 	Version string          // "dev"
 	Ready   func(Addresses) // called once, when the server can be used; nil: nobody asks
 
+	Silent bool // sys.start and sys.shutdown are not published: tests count on the sequences of their own events
+
 	LeaseTTL time.Duration // after which others take over the work of a server that was killed; 0: as natsstore says
 }
 
@@ -56,6 +58,7 @@ func Run(ctx context.Context, cfg config.Config, opts Options) (err error) {
 	if err := s.open(ctx); err != nil {
 		return err
 	}
+	s.tell(ctx, sluice.TypeServerStarted)
 	addresses := s.addresses()
 	file := filepath.Join(cfg.Data, AddressesFile)
 	if err := writeAddresses(file, addresses); err != nil {
@@ -86,9 +89,8 @@ func (s *server) serve(ctx context.Context) error {
 	if s.exporter != nil {
 		parts.Go(func() { cancel(s.exporter.Run(inner)) })
 	}
-	s.announce.Server(sluice.TypeServerStarted, s.replica, s.version())
 	parts.Wait()
-	s.announce.Server(sluice.TypeServerStopping, s.replica, s.version())
+	s.tell(ctx, sluice.TypeServerStopping)
 	endLog()
 	log.Wait()
 	if ctx.Err() != nil {
@@ -98,6 +100,13 @@ func (s *server) serve(ctx context.Context) error {
 		return err
 	}
 	return errors.New("a part ended by itself")
+}
+
+// tell publishes that the server has started, or ends.
+func (s *server) tell(ctx context.Context, kind string) {
+	if !s.opts.Silent {
+		s.announce.Server(ctx, kind, s.replica, s.version())
+	}
 }
 
 func (s *server) serveHTTP(ctx context.Context) error {

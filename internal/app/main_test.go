@@ -39,7 +39,7 @@ func serveAsChild(dir string) {
 	cfg.HTTP.Listen, cfg.NATS.Listen, cfg.NATS.URL = os.Getenv("SLUICE_HTTP"), os.Getenv("SLUICE_NATS"), os.Getenv(serveNATSEnv)
 	log := slog.New(slog.NewTextHandler(os.Stderr, &slog.HandlerOptions{Level: slog.LevelError}))
 	lease, _ := time.ParseDuration(os.Getenv(serveLeaseEnv)) // 0 if it is not set
-	if err := app.Run(context.Background(), cfg, app.Options{Log: log, LeaseTTL: lease}); err != nil {
+	if err := app.Run(context.Background(), cfg, app.Options{Log: log, LeaseTTL: lease, Silent: true}); err != nil {
 		log.Error("server", slog.Any("error", err))
 		os.Exit(1)
 	}

@@ -73,7 +73,7 @@ func startLogging(t *testing.T, dir string, change func(*config.Config), to io.W
 	ready := make(chan app.Addresses, 1)
 	go func() {
 		defer close(s.ended)
-		s.err = app.Run(ctx, cfg, app.Options{Version: "test", Log: log, Ready: func(at app.Addresses) { ready <- at }})
+		s.err = app.Run(ctx, cfg, app.Options{Version: "test", Log: log, Silent: true, Ready: func(at app.Addresses) { ready <- at }})
 	}()
 	t.Cleanup(func() { s.stop(t) })
 	select {
