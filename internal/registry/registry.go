@@ -219,10 +219,10 @@ func (r *Registry) prepare(ctx context.Context, req *Request, by string) (*sluic
 	if err := check(sub); err != nil {
 		return nil, err
 	}
-	if err := r.needs.Endpoints.Check(ctx, sub.Endpoint); err != nil {
+	if err := r.checkTypes(sub); err != nil {
 		return nil, err
 	}
-	if err := r.checkTypes(sub); err != nil {
+	if err := r.needs.Endpoints.Check(ctx, sub.Endpoint); err != nil {
 		return nil, err
 	}
 	last, err := r.needs.Logs.LastSeq(ctx, sub.Namespace)
