@@ -3,6 +3,7 @@ package catalogue_test
 import (
 	"encoding/json"
 	"fmt"
+	"strconv"
 	"strings"
 	"sync"
 	"testing"
@@ -137,7 +138,10 @@ func TestASummaryHasTheMembersThatTheCatalogueNames(t *testing.T) { // C10
 		{"in the catalogue's order, byte for byte", "t", `{"at": {"x": [1.0,2]},"secret":"s","total":1.10}`, `{"total":1.10,"at":{"x": [1.0,2]}}`},
 		{"an odd name", "t", `{"a\"b":null}`, `{"a\"b":null}`},
 		{"none of them", "t", `{"x":1}`, `{}`},
-		{"no object", "t", `[1]`, ``}, {"no JSON", "t", `{`, ``}, {"no fields", "bare", `{"total":1}`, ``}, {"unknown", "u", `{"total":1}`, ``},
+		{"no object", "t", `[1]`, ""},
+		{"no JSON", "t", `{`, ""},
+		{"no fields", "bare", `{"total":1}`, ""},
+		{"unknown", "u", `{"total":1}`, ""},
 	} {
 		require.Equal(t, c.want, string(x.Summary(event(c.kind, c.data))), c.name)
 	}
@@ -211,8 +215,9 @@ func TestSchemasThatAreRefused(t *testing.T) {
 	}
 }
 
-// doubled returns a schema that visits one value 2^n times, each time by two ways.
-func doubled(n int, two, last string) string {
+// doubled returns a schema that visits one value 2^60 times, each time by two ways.
+func doubled(two, last string) string {
+	const n = 60
 	var b strings.Builder
 	b.WriteString(`{"$ref":"#/$defs/a0","$defs":{`)
 	for i := range n {
@@ -228,21 +233,26 @@ func hostile() map[string][2]string {
 	many := `[` + strings.TrimSuffix(strings.Repeat(`1,`, 90_000), ",") + `]`
 	var enum []string
 	for i := range 8000 {
-		enum = append(enum, fmt.Sprint(i+2))
+		enum = append(enum, strconv.Itoa(i+2))
+	}
+	var chain strings.Builder // of references, again at every level of the data
+	for i := range 1500 {
+		fmt.Fprintf(&chain, `"a%d":{"$ref":"#/$defs/a%d"},`, i, i+1)
 	}
 	return map[string][2]string{
-		"allOf":                        {doubled(60, `{"allOf":[%s,%s]}`, `true`), `1`},
-		"allOf that fails":             {doubled(60, `{"allOf":[%s,%s]}`, `false`), `1`},
-		"anyOf that fails":             {doubled(60, `{"anyOf":[%s,%s]}`, `{"type":"string"}`), `1`},
-		"not":                          {`{"not":` + doubled(60, `{"anyOf":[%s,%s]}`, `{"type":"string"}`) + `,"$defs":` + defsOf(doubled(60, `{"anyOf":[%s,%s]}`, `{"type":"string"}`)) + `}`, `1`},
-		"oneOf":                        {doubled(60, `{"oneOf":[%s,%s]}`, `{"type":"string"}`), `1`},
-		"if":                           {doubled(60, `{"if":%s,"then":%s}`, `true`), `1`},
+		"a long way":                   {`{"$ref":"#/$defs/a0","$defs":{` + chain.String() + `"a1500":{"additionalProperties":{"$ref":"#/$defs/a0"}}}}`, deep},
+		"allOf":                        {doubled(`{"allOf":[%s,%s]}`, `true`), `1`},
+		"allOf that fails":             {doubled(`{"allOf":[%s,%s]}`, `false`), `1`},
+		"anyOf that fails":             {doubled(`{"anyOf":[%s,%s]}`, `{"type":"string"}`), `1`},
+		"not":                          {`{"not":` + doubled(`{"anyOf":[%s,%s]}`, `{"type":"string"}`) + `,"$defs":` + defsOf(doubled(`{"anyOf":[%s,%s]}`, `{"type":"string"}`)) + `}`, `1`},
+		"oneOf":                        {doubled(`{"oneOf":[%s,%s]}`, `{"type":"string"}`), `1`},
+		"if":                           {doubled(`{"if":%s,"then":%s}`, `true`), `1`},
 		"down the data":                {`{"allOf":[{"additionalProperties":{"$ref":"#"}},{"additionalProperties":{"$ref":"#"}}]}`, deep},
 		"patternProperties":            {`{"not":{"patternProperties":{"a":{"$ref":"#/not"},"b":{"$ref":"#/not"},"x":false},"type":"object"}}`, deep},
 		"a regular expression on much": {`{"items":{"pattern":"(a?){200}b"}}`, `["` + strings.Repeat("a", 1<<20) + `"]`},
 		"an enum for each":             {`{"items":{"enum":[` + strings.Join(enum, ",") + `]}}`, many},
 		"much to compare":              {`{"uniqueItems":true,"items":{"$ref":"#"}}`, `[` + many + `,` + strings.Replace(many, "1", "2", 1)[:100_000] + `1]]`},
-		"unevaluated":                  {doubled(60, `{"anyOf":[%s,%s],"unevaluatedItems":false}`, `true`), many},
+		"unevaluated":                  {doubled(`{"anyOf":[%s,%s],"unevaluatedItems":false}`, `true`), many},
 		"a loop":                       {`{"$ref":"#/$defs/a","$defs":{"a":{"$ref":"#/$defs/b"},"b":{"$ref":"#/$defs/a"}}}`, `1`},
 	}
 }

@@ -16,6 +16,7 @@ const (
 	maxProgram  = 2000    // instructions of one
 	perStep     = 16      // instructions, on one byte, that are as long as a step
 	numberSteps = 8       // what one bound of a number is worth
+	sameSteps   = 8       // what a schema for the same value is worth: the way to it is kept, and looked through for loops
 	fewItems    = 20      // up to so many elements are compared each with each
 )
 
@@ -105,7 +106,7 @@ func priceOf(s *jsonschema.Schema) price {
 	same, inner := below(s)
 	p := price{once: 1 + len(s.Required) + len(s.DependentRequired), member: 1 + len(same), unique: s.UniqueItems}
 	for _, child := range same {
-		p.once += door(child)
+		p.once += sameSteps + door(child)
 	}
 	named := 0 // of these a member meets one
 	for _, child := range s.Properties {

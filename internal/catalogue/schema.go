@@ -91,20 +91,13 @@ func (s *schema) checker() (*checker, error) {
 
 // check returns nil if the data is as the schema says, else where it is not, and why.
 func (s *schema) check(data []byte) (*fault, error) {
-	if len(data) == 0 {
-		data = []byte("null")
+	v, bad := read(data)
+	if bad != nil {
+		return bad, nil
 	}
-	v, err := decode(data, maxDepth)
+	c, err := s.take()
 	if err != nil {
-		return &fault{reason: err.Error()}, nil
-	}
-	var c *checker
-	select {
-	case c = <-s.free:
-	default:
-		if c, err = s.checker(); err != nil {
-			return nil, badSchema(err)
-		}
+		return nil, badSchema(err)
 	}
 	c.meter.left = budget
 	err = c.schema.Validate(v)
@@ -120,4 +113,26 @@ func (s *schema) check(data []byte) (*fault, error) {
 		return faultOf(err), nil
 	}
 	return nil, nil //nolint:nilnil // no fault is what is hoped for
+}
+
+// read returns the data's value, or what is wrong with it whatever the schema. No data is null.
+func read(data []byte) (any, *fault) {
+	if len(data) == 0 {
+		return nil, nil //nolint:nilnil // the value is null, and there is no fault
+	}
+	v, err := decode(data, maxDepth)
+	if err != nil {
+		return nil, &fault{reason: err.Error()}
+	}
+	return v, nil
+}
+
+// take returns a checker that nobody uses.
+func (s *schema) take() (*checker, error) {
+	select {
+	case c := <-s.free:
+		return c, nil
+	default:
+		return s.checker()
+	}
 }

@@ -74,22 +74,30 @@ func (m *Matcher) labelled(e *sluice.Event) bool {
 	if pending == 0 {
 		return true
 	}
+	find := m.otherLabels(e)
+	for name, values := range m.filter.Labels {
+		if _, ok := e.Extensions[name]; ok {
+			continue
+		}
+		if got, ok := find(name); !ok || !slices.Contains(values, got) {
+			return false
+		}
+	}
+	return true
+}
+
+// otherLabels returns what finds a label of the event that is no extension attribute.
+func (m *Matcher) otherLabels(e *sluice.Event) func(name string) (string, bool) {
 	fields := topLevel(e)
 	var static map[string]string
 	if m.static != nil {
 		static = m.static(e)
 	}
-	for name, values := range m.filter.Labels {
-		if _, ok := e.Extensions[name]; ok {
-			continue
+	return func(name string) (string, bool) {
+		if raw, ok := fields[name]; ok {
+			return scalar(raw)
 		}
-		got, ok := scalar(fields[name])
-		if _, there := fields[name]; !there {
-			got, ok = static[name]
-		}
-		if !ok || !slices.Contains(values, got) {
-			return false
-		}
+		got, ok := static[name]
+		return got, ok
 	}
-	return true
 }
