@@ -208,8 +208,10 @@ func TestSchemasThatAreRefused(t *testing.T) {
 		require.Equal(t, sluice.InvalidRequest, sluice.CodeOf(err), name)
 		require.Contains(t, err.Error(), c.says, name)
 	}
-	for _, schema := range []string{``, `true`, `false`, `{}`, `{"$schema":"https://json-schema.org/draft/2020-12/schema"}`, order,
-		`{"$id":"https://example.com/x","$ref":"#/$defs/a","$defs":{"a":{"type":"string"}}}`} {
+	for _, schema := range []string{
+		``, `true`, `false`, `{}`, `{"$schema":"https://json-schema.org/draft/2020-12/schema"}`, order,
+		`{"$id":"https://example.com/x","$ref":"#/$defs/a","$defs":{"a":{"type":"string"}}}`,
+	} {
 		typ := withSchema(schema)
 		require.NoError(t, catalogue.CheckSchema(&typ), schema)
 	}

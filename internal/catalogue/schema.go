@@ -118,7 +118,7 @@ func (s *schema) check(data []byte) (*fault, error) {
 // read returns the data's value, or what is wrong with it whatever the schema. No data is null.
 func read(data []byte) (any, *fault) {
 	if len(data) == 0 {
-		return nil, nil //nolint:nilnil // the value is null, and there is no fault
+		return nil, nil
 	}
 	v, err := decode(data, maxDepth)
 	if err != nil {
