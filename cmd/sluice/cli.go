@@ -39,6 +39,7 @@ type cli struct {
 	Dead       deadCmd       `cmd:"" help:"Look at a subscription's dead letters, deliver them again, or discard them."`
 	Listen     listenCmd     `cmd:"" help:"Forward events to a port of this machine, signed, and show the answers."`
 	NS         nsCmd         `cmd:"" name:"ns" help:"Make, look at and change namespaces."`
+	Types      typesCmd      `cmd:"" help:"Make, look at and change the event types of a namespace's catalogue."`
 	Events     eventsCmd     `cmd:"" help:"Look at events."`
 	Audit      auditCmd      `cmd:"" help:"Show who changed what."`
 	Keys       keysCmd       `cmd:"" help:"Look at the keys that the server signs with, and replace them."`

@@ -50,6 +50,7 @@ type nsPutCmd struct {
 
 	EventsPerSecond float64 `name:"events-per-second" help:"Events that the API takes for it; -1: no bound; the server's default." placeholder:"N"`
 	Burst           int     `help:"Events that the API takes at once; as many as in a second." placeholder:"N"`
+	Catalogue       string  `help:"open, or strict: only the types of its catalogue are taken, with data as their schemas say; open." enum:"open,strict," default:"" placeholder:"open"`
 	BytesPerSecond  int64   `name:"bytes-per-second" help:"Bytes of requests' bodies that the API takes for it; -1: no bound; the server's default." placeholder:"N"`
 }
 
@@ -69,6 +70,7 @@ func (c *nsPutCmd) Run(ctx context.Context, s *session) error {
 		Retention:   sluice.Retention{MaxAge: c.MaxAge, MaxBytes: c.MaxBytes},
 		DedupWindow: c.DedupWindow,
 		Quota:       sluice.Quota{EventsPerSecond: c.EventsPerSecond, Burst: c.Burst, BytesPerSecond: c.BytesPerSecond},
+		Catalogue:   sluice.Catalogue(c.Catalogue),
 	})
 	if err != nil {
 		return err
@@ -120,7 +122,7 @@ func (s *session) showNamespace(ns sluice.Namespace) error {
 		pairs := []string{
 			"name", ns.Name, "description", ns.Description, "created", when(ns.CreatedAt),
 			"max age", age(ns.Retention.MaxAge), "max bytes", size(ns.Retention.MaxBytes), "dedup window", span(ns.DedupWindow),
-			"quota", quota(ns.Quota),
+			"quota", quota(ns.Quota), "catalogue", string(ns.Catalogue),
 		}
 		if u := ns.Usage; u != nil {
 			pairs = append(pairs, "events", strconv.FormatUint(u.Events, 10), "bytes", strconv.FormatUint(u.Bytes, 10),

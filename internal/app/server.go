@@ -1,6 +1,7 @@
 package app
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -15,6 +16,7 @@ import (
 	"github.com/sluice-io/sluice/config"
 	"github.com/sluice-io/sluice/internal/access"
 	"github.com/sluice-io/sluice/internal/announce"
+	"github.com/sluice-io/sluice/internal/catalogue"
 	"github.com/sluice-io/sluice/internal/causes"
 	"github.com/sluice-io/sluice/internal/endpoint"
 	"github.com/sluice-io/sluice/internal/explain"
@@ -54,7 +56,11 @@ type server struct {
 	ledger   *ledger.Ledger
 	marks    markStore
 	causes   *causes.Guard
+
+	catalogue *catalogue.Index
+
 	registry *registry.Registry
+	replica  string
 	engine   *push.Engine
 	trust    trust
 	api      http.Handler
@@ -147,6 +153,10 @@ func (s *server) openStore(ctx context.Context) (err error) {
 			return err
 		}
 	}
+	s.catalogue = catalogue.New()
+	if err := loadCatalogue(ctx, s.store, s.catalogue); err != nil {
+		return err
+	}
 	s.attempts, err = s.store.AttemptLog()
 	return err
 }
@@ -161,6 +171,7 @@ func (s *server) openSender(ctx context.Context) error {
 	opts := endpoint.Options{
 		AllowLoopback: s.cfg.InsecureLoopback(), Version: s.opts.Version, Keys: s.keys,
 		MaxBody: s.cfg.Webhooks.MaxBody, MaxResponse: s.cfg.Webhooks.MaxResponse,
+		Summary: s.catalogue.Summary, PublicURL: cmp.Or(s.cfg.HTTP.PublicURL, s.addresses().HTTP),
 	}
 	for _, cidr := range s.cfg.Webhooks.AllowCIDRs {
 		prefix, err := netip.ParsePrefix(cidr)
@@ -200,6 +211,8 @@ func (s *server) openRegistry(ctx context.Context) error {
 		Now:           time.Now,
 		Quota:         s.counts,
 		Access:        subscribing{s.trust.index},
+		Catalogue:     s.catalogue,
+		Labels:        s.catalogue.Labels,
 	})
 	s.marks = markStore{natsstore.OpenBucket[sluice.Unsafe](s.store, streams.Unsafe), s.ledger}
 	var err error
@@ -208,27 +221,29 @@ func (s *server) openRegistry(ctx context.Context) error {
 }
 
 func (s *server) openEngine(ctx context.Context) error {
-	id, err := replicaID(s.cfg.Data)
-	if err != nil {
+	var err error
+	if s.replica, err = replicaID(s.cfg.Data); err != nil {
 		return err
 	}
-	leases, err := s.store.Leases(ctx, id)
+	leases, err := s.store.Leases(ctx, s.replica)
 	if err != nil {
 		return err
 	}
 	s.engine = push.New(watcher{s.store.Subscriptions(), s.counts, s.know}, leases, push.Ports{
-		Sources:  sources{s.store},
-		Log:      s.attempts,
-		Lanes:    s.store,
-		Healths:  s.store,
-		Events:   s.store,
-		Sender:   s.traced(),
-		Gate:     s.trust.index,
-		Registry: s.registry,
-		Replays:  s.store.Replays(),
-		Letters:  s.store,
-		Announce: s.announce,
-		Causes:   s.causes,
+		Sources:   sources{s.store},
+		Log:       s.attempts,
+		Lanes:     s.store,
+		Healths:   s.store,
+		Events:    s.store,
+		Sender:    s.traced(),
+		Gate:      s.trust.index,
+		Registry:  s.registry,
+		Replays:   s.store.Replays(),
+		Letters:   s.store,
+		Announce:  s.announce,
+		Causes:    s.causes,
+		Catalogue: s.catalogue,
+		Labels:    s.catalogue.Labels,
 	}, push.Options{
 		Observe: s.metrics, Log: s.opts.Log, Replays: replayWatcher{s.store.Replays()}, MaxInFlight: s.cfg.Webhooks.MaxInFlight,
 	})
@@ -253,17 +268,19 @@ func (s *server) openAPI(context.Context) error {
 		Access:      s.trust.index,
 		Tombstones:  tombstones{s.store, &s.trust},
 		Registry:    s.registry,
-		Namespaces:  namespaces{s.store, s.registry, s.quotas, s.ledger, s.trust.authority},
+		Namespaces:  namespaces{s.store, s.registry, s.quotas, s.ledger, s.trust.authority, s.catalogue, s.announce},
 		Audit:       audit{s.store.Ledger()},
 		Publisher:   publish,
 		Quota:       s.quotas,
+		EventTypes:  catalogue.NewKeeper(s.catalogue, s.store.EventTypes(), s.store, s.ledger),
+		Catalogue:   s.catalogue,
 		Causes:      s.causes,
 		Producers:   producers{s.marks, s.causes},
 		Log:         eventLog{s.store},
 		Deliveries:  deliveries{s.store, s.traced()},
 		DeadLetters: deadLetters{s.store, s.ledger},
 		Replays:     s.registry,
-		Explain:     explain.New(s.store, s.store),
+		Explain:     explain.New(s.store, s.store, s.catalogue.Labels),
 		Retrier:     retrier{s.store, s.registry},
 		Storage:     s.storage,
 		Ready:       s.ready,
@@ -290,6 +307,8 @@ func (s *server) jwks(ctx context.Context) ([]byte, error) {
 	}
 	return webhook.FormatKeys(public...)
 }
+
+func (s *server) version() string { return cmp.Or(s.opts.Version, "dev") }
 
 func (s *server) traced() sender {
 	if s.tracing == nil {

@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"encoding/base64"
 	"encoding/json"
+	"maps"
 	"mime"
 	"net/http"
 	"strconv"
@@ -92,7 +93,9 @@ func at(i, of int, err error) error {
 	if of == 1 || e.Code == sluice.Internal {
 		return err
 	}
-	return sluice.Errorf(e.Code, "event [%d] of the batch: %s", i, e.Message).With("index", i)
+	one := sluice.Errorf(e.Code, "event [%d] of the batch: %s", i, e.Message)
+	one.Details = maps.Clone(e.Details)
+	return one.With("index", i)
 }
 
 // parsePlain reads plain JSON: a CloudEvent if it says so, else the short form, whose id,

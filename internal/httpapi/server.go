@@ -115,7 +115,10 @@ type Options struct {
 	Metrics    http.Handler                          // for /metrics
 	Version    string                                // of the program; "dev"
 
-	Keys        Keys
+	Keys       Keys
+	EventTypes EventTypes
+	Catalogue  Catalogue // nil: every event may be published
+
 	DeadLetters DeadLetters
 	Replays     Replays // nil: starting one is Unavailable
 

@@ -122,6 +122,7 @@ type NamespaceSpec struct {
 	Retention   sluice.Retention `json:"retention,omitzero"`
 	DedupWindow sluice.Duration  `json:"dedup_window,omitzero"`
 	Quota       sluice.Quota     `json:"quota,omitzero"`
+	Catalogue   sluice.Catalogue `json:"catalogue,omitempty"`
 }
 
 // Namespaces returns the namespaces from the cursor on ("": the first).

@@ -18,6 +18,7 @@ type Namespace struct {
 	DedupWindow Duration  `json:"dedup_window"`
 	Quota       Quota     `json:"quota"`
 	Label       *Label    `json:"label,omitempty"` // in requests and answers; it is kept with all that says who may do what
+	Catalogue   Catalogue `json:"catalogue"`       // "": open
 	Revision    uint64    `json:"revision"`
 	CreatedAt   time.Time `json:"created_at"`
 	Usage       *Usage    `json:"usage,omitempty"` // in answers only
