@@ -2,13 +2,14 @@ package app
 
 import (
 	"context"
+	"crypto/tls"
 	"errors"
 	"fmt"
 	"net"
 	"net/http"
-	"net/netip"
 	"path/filepath"
 	"strconv"
+	"sync/atomic"
 	"syscall"
 	"time"
 
@@ -54,13 +55,15 @@ type server struct {
 	engine   *push.Engine
 	api      http.Handler
 	stopping chan struct{} // closed when requests that wait are to end
+	tls      *tls.Config   // of the API; nil: plain HTTP
+	conns    atomic.Int64  // connections to the API that are open
 }
 
 func (s *server) open(ctx context.Context) error {
 	limit, cancel := context.WithTimeout(ctx, readyLimit)
 	defer cancel()
 	for _, step := range []func(context.Context) error{
-		s.openNATS, s.forget, s.openStore, s.openSender, s.openRegistry, s.openEngine, s.openAPI,
+		s.openTLS, s.openNATS, s.forget, s.openStore, s.openSender, s.openRegistry, s.openEngine, s.openAPI,
 	} {
 		if err := step(limit); err != nil {
 			return err
@@ -163,12 +166,8 @@ func (s *server) openSender(ctx context.Context) error {
 		AllowLoopback: s.cfg.InsecureLoopback(), Version: s.opts.Version, Keys: keyRing{keys[0].ID, keys[0].Private()},
 		MaxBody: s.cfg.Webhooks.MaxBody, MaxResponse: s.cfg.Webhooks.MaxResponse,
 	}
-	for _, cidr := range s.cfg.Webhooks.AllowCIDRs {
-		prefix, err := netip.ParsePrefix(cidr)
-		if err != nil {
-			return fmt.Errorf("webhooks.allow_cidrs: %w", err)
-		}
-		opts.AllowCIDRs = append(opts.AllowCIDRs, prefix)
+	if opts.AllowCIDRs, err = prefixes(s.cfg.Webhooks.AllowCIDRs); err != nil {
+		return fmt.Errorf("webhooks.allow_cidrs: %w", err)
 	}
 	if s.tracing, err = newTracing(ctx, s.cfg.Tracing.Endpoint, s.opts.Version); err != nil {
 		return err
@@ -183,6 +182,7 @@ func (s *server) openSender(ctx context.Context) error {
 func (s *server) openRegistry(ctx context.Context) error {
 	scraping := context.WithoutCancel(ctx)
 	s.metrics = metrics.New(s.moments, kept(func() []metrics.Log { return s.logs(scraping) }))
+	s.metrics.WatchConnections(s.conns.Load)
 	s.metrics.WatchStorage(kept(func() []sluice.Storage { return s.storages(scraping) }))
 	s.counts, s.quotas = limits.NewCounts(s.cfg.Limits.SubscriptionsPerNamespace), limits.NewQuotas()
 	s.announce = announce.New(s.store, announce.Options{Log: s.opts.Log, Dropped: s.metrics.Unannounced})
@@ -233,12 +233,18 @@ func (s *server) openAPI(context.Context) error {
 	if s.tracing != nil {
 		publish = tracedPublisher{publish, s.tracing}
 	}
+	proxies, err := prefixes(s.cfg.HTTP.TrustedProxies)
+	if err != nil {
+		return fmt.Errorf("http.trusted_proxies: %w", err)
+	}
 	s.api = httpapi.New(httpapi.Options{
 		Token: token, Registry: s.registry, Namespaces: namespaces{s.store, s.registry, s.quotas, s.ledger}, Audit: audit{s.store.Ledger()},
 		Publisher: publish, Quota: s.quotas, Log: eventLog{s.store}, Deliveries: deliveries{s.store, s.traced()},
 		DeadLetters: deadLetters{s.store, s.ledger}, Replays: s.registry, Explain: explain.New(s.store, s.store), Retrier: retrier{s.store, s.registry},
 		Storage: s.storage, Ready: s.store.Ready, Stopping: s.stopping, JWKS: s.jwks, Metrics: s.metrics.Handler(),
 		Version: s.opts.Version, MaxBody: s.cfg.HTTP.MaxBody, Logger: s.opts.Log,
+		FailureBurst: s.cfg.HTTP.AuthFailures.Burst, FailureEvery: s.cfg.HTTP.AuthFailures.Every.Std(),
+		TrustedProxies: proxies, MetricsFor: s.cfg.HTTP.Metrics, TLS: s.tls != nil,
 	}).Handler()
 	return nil
 }
@@ -264,7 +270,7 @@ func (s *server) traced() sender {
 }
 
 func (s *server) addresses() Addresses {
-	a := Addresses{HTTP: "http://" + s.listener.Addr().String(), NATS: withoutLogin(s.cfg.NATS.URL)}
+	a := Addresses{HTTP: s.scheme() + s.listener.Addr().String(), NATS: withoutLogin(s.cfg.NATS.URL)}
 	if s.nats != nil {
 		a.NATS = s.nats.ClientURL()
 	}
