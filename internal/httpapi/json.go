@@ -32,7 +32,7 @@ func checkJSON(data []byte) error {
 	if !utf8.Valid(data) {
 		return sluice.Errorf(sluice.InvalidRequest, "the body is not valid UTF-8")
 	}
-	var w walk
+	w := walk{levels: make([]level, 0, 16), names: make([][]byte, 0, 32)}
 	for i := 0; i < len(data); i++ {
 		switch c := data[i]; c {
 		case '"':
@@ -46,7 +46,7 @@ func checkJSON(data []byte) error {
 				return err
 			}
 		case '}', ']':
-			w.depth = max(0, w.depth-1)
+			w.close()
 		case ',':
 			w.next()
 		}
@@ -69,43 +69,44 @@ func endOfString(data []byte, i int) int {
 
 // walk is where in a JSON text we are.
 type walk struct {
-	levels []level // those beyond depth are kept for their memory
-	depth  int
+	levels []level
+	names  [][]byte // of the first few members of every object that is open, the outermost first
 }
 
 // level is an array or an object that is open.
 type level struct {
 	object bool
-	named  bool     // the next string is a value
-	names  [][]byte // of the first few members
+	named  bool // the next string is a value
+	first  int  // of its names
 	seen   map[string]struct{}
 }
 
 func (w *walk) open(object bool) error {
-	if w.depth == maxDepth {
+	if len(w.levels) == maxDepth {
 		return sluice.Errorf(sluice.InvalidRequest, "the JSON is nested too deep; %d levels is the most", maxDepth)
 	}
-	if w.depth == len(w.levels) {
-		w.levels = append(w.levels, level{})
-	}
-	l := &w.levels[w.depth]
-	*l = level{object: object, names: l.names[:0]}
-	w.depth++
+	w.levels = append(w.levels, level{object: object, first: len(w.names)})
 	return nil
 }
 
+func (w *walk) close() {
+	if last := len(w.levels) - 1; last >= 0 {
+		w.names, w.levels = w.names[:w.levels[last].first], w.levels[:last]
+	}
+}
+
 func (w *walk) next() {
-	if w.depth > 0 {
-		w.levels[w.depth-1].named = false
+	if len(w.levels) > 0 {
+		w.levels[len(w.levels)-1].named = false
 	}
 }
 
 // text is told of every string.
 func (w *walk) text(quoted []byte) error {
-	if w.depth == 0 {
+	if len(w.levels) == 0 {
 		return nil
 	}
-	l := &w.levels[w.depth-1]
+	l := &w.levels[len(w.levels)-1]
 	if !l.object || l.named {
 		return nil
 	}
@@ -118,7 +119,7 @@ func (w *walk) text(quoted []byte) error {
 		}
 		name = []byte(plain)
 	}
-	if !l.add(name) {
+	if !w.add(l, name) {
 		return sluice.Errorf(sluice.InvalidRequest, "an object has the member %.100q twice", name)
 	}
 	if len(l.seen) > maxMembers {
@@ -127,21 +128,21 @@ func (w *walk) text(quoted []byte) error {
 	return nil
 }
 
-// add reports whether the name is new.
-func (l *level) add(name []byte) bool {
+// add reports whether the name is new in the innermost level.
+func (w *walk) add(l *level, name []byte) bool {
 	if l.seen != nil {
 		_, ok := l.seen[string(name)]
 		l.seen[string(name)] = struct{}{}
 		return !ok
 	}
-	for _, other := range l.names {
+	for _, other := range w.names[l.first:] {
 		if bytes.Equal(other, name) {
 			return false
 		}
 	}
-	if l.names = append(l.names, name); len(l.names) > fewMembers {
+	if w.names = append(w.names, name); len(w.names)-l.first > fewMembers {
 		l.seen = make(map[string]struct{}, 4*fewMembers)
-		for _, other := range l.names {
+		for _, other := range w.names[l.first:] {
 			l.seen[string(other)] = struct{}{}
 		}
 	}
