@@ -1,10 +1,12 @@
 package httpapi_test
 
 import (
+	"bufio"
 	"bytes"
 	"context"
 	"fmt"
 	"io"
+	"net"
 	"net/http"
 	"net/http/httptest"
 	"net/netip"
@@ -180,52 +182,62 @@ func TestProbesMayAskWithHEAD(t *testing.T) {
 	require.Empty(t, b.must(t, http.StatusServiceUnavailable, "HEAD /readyz", "", "Authorization", "").text)
 }
 
-// endless is a body whose length nobody knows in advance.
-type endless struct{ io.Reader }
-
 // Routes that read no body, routes that there are not, and callers who are nobody get their answer
-// whatever comes along, and so does the next request.
+// whatever comes along: the client here sends everything before it reads anything.
 func TestABodyThatNobodyReadsDoesNotCostTheAnswer(t *testing.T) {
 	t.Parallel()
 	b := changedBench(t, func(*httpapi.Options) {})
-	sized := func(n int) func() io.Reader { return func() io.Reader { return bytes.NewReader(make([]byte, n)) } }
-	chunked := func(n int) func() io.Reader {
-		return func() io.Reader { return endless{bytes.NewReader(make([]byte, n))} }
-	}
+	const large = 20 << 20
+	sized := fmt.Sprintf("Content-Length: %d\r\n\r\n", large)
+	chunked := fmt.Sprintf("Transfer-Encoding: chunked\r\n\r\n%x\r\n", large)
 	tests := []struct {
-		name, line, token string
-		body              func() io.Reader
-		status            int
+		name, line, token, framing string
+		status                     int
 	}{
-		{"no body is read", "GET /v1/capabilities", token, sized(60 << 10), 200},
-		{"no body is read, and this one is too large", "GET /v1/capabilities", token, sized(20 << 20), 413},
-		{"no body is read, and this one has no end in sight", "GET /v1/capabilities", token, chunked(20 << 20), 200},
-		{"no such method", "DELETE /v1/capabilities", token, chunked(20 << 20), 405},
-		{"no such address", "POST /v1/nothing", token, chunked(20 << 20), 404},
-		{"nobody", "POST " + events, "x", sized(20 << 20), 401},
-		{"nobody, with no end in sight", "POST " + events, "x", chunked(20 << 20), 401},
-		{"too large to be read", "POST " + events, token, sized(20 << 20), 413},
-		{"larger than it may become", "POST " + events, token, chunked(20 << 20), 413},
+		{"no body is read", "GET /v1/capabilities", token, sized, 413},
+		{"no body is read, and this one has no end in sight", "GET /v1/capabilities", token, chunked, 200},
+		{"no such method", "DELETE /v1/capabilities", token, chunked, 405},
+		{"no such address", "POST /v1/nothing", token, chunked, 404},
+		{"no token is needed", "GET /healthz", "", chunked, 200},
+		{"nobody", "POST " + events, "x", sized, 401},
+		{"nobody, with no end in sight", "POST " + events, "x", chunked, 401},
+		{"too large to be read", "POST " + events, token, sized, 413},
+		{"larger than it may become", "POST " + events, token, chunked, 413},
 	}
 	for _, tt := range tests {
 		t.Run(tt.name, func(t *testing.T) {
 			t.Parallel()
-			for range 5 {
-				method, path, _ := strings.Cut(tt.line, " ")
-				req, err := http.NewRequestWithContext(t.Context(), method, b.http.URL+path, tt.body())
-				require.NoError(t, err)
-				req.Header.Set("Authorization", "Bearer "+tt.token)
-				req.Header.Set("Content-Type", "application/json")
-				resp, err := b.http.Client().Do(req)
-				require.NoError(t, err)
-				text, err := io.ReadAll(resp.Body)
-				require.NoError(t, err)
-				require.NoError(t, resp.Body.Close())
-				require.Equal(t, tt.status, resp.StatusCode, "%s", text)
-				require.NotEmpty(t, resp.Header.Get("X-Request-Id"))
-			}
+			conn, err := (&net.Dialer{}).DialContext(t.Context(), "tcp", b.http.Listener.Addr().String())
+			require.NoError(t, err)
+			defer func() { require.NoError(t, conn.Close()) }()
+			_, err = fmt.Fprintf(conn, "%s HTTP/1.1\r\nHost: x\r\nContent-Type: application/json\r\nAuthorization: Bearer %s\r\n%s", tt.line, tt.token, tt.framing)
+			require.NoError(t, err)
+			_, err = conn.Write(append(make([]byte, large), "\r\n0\r\n\r\n"...))
+			require.NoError(t, err, "all can be sent")
+			resp, err := http.ReadResponse(bufio.NewReader(conn), nil)
+			require.NoError(t, err)
+			text, err := io.ReadAll(resp.Body)
+			require.NoError(t, err)
+			require.NoError(t, resp.Body.Close())
+			require.Equal(t, tt.status, resp.StatusCode, "%s", text)
+			require.NotEmpty(t, resp.Header.Get("X-Request-Id"))
+			require.True(t, resp.Close, "nothing is read as another request")
 		})
 	}
+}
+
+func TestAConnectionIsKeptWhereTheBodyWasRead(t *testing.T) {
+	t.Parallel()
+	b := changedBench(t, func(o *httpapi.Options) { o.MaxBody = 8 << 20 })
+	for range 3 {
+		resp, err := b.http.Client().Post(b.http.URL+"/v1/nothing", "text/plain", strings.NewReader(strings.Repeat("x", 100<<10))) //nolint:noctx // it is a test's own
+		require.NoError(t, err)
+		require.NoError(t, resp.Body.Close())
+		require.Equal(t, http.StatusUnauthorized, resp.StatusCode)
+		require.False(t, resp.Close, "little of it is read by the way")
+	}
+	a := b.must(t, http.StatusConflict, "POST "+events, `{"path":"/a","data":"`+strings.Repeat("x", 1<<20)+`"}`)
+	require.Empty(t, a.header.Get("Connection"))
 }
 
 func TestWhoAsksWhetherToSendABodyDoesNotSendIt(t *testing.T) {
