@@ -43,6 +43,10 @@ func (b *incoming) Read(p []byte) (int, error) {
 // receive bounds the request's body and watches how much of it is read. What a handler leaves of a
 // large body is read after the answer, by linger: a client that is still sending would
 // otherwise meet a closed connection and never see the answer.
+//
+// A chunked body ends its connection: net/http does not tell whether there was a Content-Length
+// too, and behind a proxy that believes that one, what follows may be somebody else's words (RFC
+// 9112, 6.3).
 func (s *Server) receive(c echo.Context) *incoming {
 	req := c.Request()
 	b := &incoming{
@@ -54,8 +58,9 @@ func (s *Server) receive(c echo.Context) *incoming {
 		b.large = false
 	}
 	req.Body = http.MaxBytesReader(c.Response(), b, s.opts.MaxBody)
+	chunked := req.ProtoMajor == 1 && len(req.TransferEncoding) > 0
 	c.Response().Before(func() {
-		if b.large && !errors.Is(b.err, io.EOF) {
+		if chunked || b.large && !errors.Is(b.err, io.EOF) {
 			c.Response().Header().Set(echo.HeaderConnection, "close")
 		}
 	})
