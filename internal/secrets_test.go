@@ -64,7 +64,7 @@ func TestTheCheckOfComparisonsFindsThem(t *testing.T) {
 		`_ = string(signature) == string(given)`: 1, `_ = secrets[0] == given`: 1, `_ = bytes.Equal(signature[:], given)`: 1, `_ = s.opts.RootToken == given`: 1,
 		`switch given { case secret: }`: 1, `_ = slices.Contains(given, password)`: 1, `_ = secret.Value == given`: 1,
 		`_ = strings.HasPrefix(secret, given)`: 1,
-		`_ = token == ""`: 0, `_ = len(token) == len(given)`: 0, `_ = hmac.Equal(mac, given)`: 0, `_ = secret != nil`: 0, `_ = strings.HasPrefix(secret, "whsec_")`: 0,
+		`_ = token == ""`:                      0, `_ = len(token) == len(given)`: 0, `_ = hmac.Equal(mac, given)`: 0, `_ = secret != nil`: 0, `_ = strings.HasPrefix(secret, "whsec_")`: 0,
 		`_ = token[0] == 'a'`: 0, `_ = given == other`: 0, `_ = subtle.ConstantTimeCompare(token, given) == 1`: 0,
 		`_ = token == given // not a secret: of a subject`: 0, `_ = scheme == SchemeSecret`: 0, `_ = strings.HasPrefix(secret, SecretPrefix)`: 0,
 	} {
@@ -134,7 +134,7 @@ func isConstant(e ast.Expr) bool {
 	case *ast.BasicLit:
 		return true
 	case *ast.Ident:
-		return e.Name == "nil" || e.Name == "true" || e.Name == "false"
+		return e.Name == "nil" || strings.HasSuffix(e.Name, "Prefix")
 	case *ast.CallExpr:
 		name := dotted(e.Fun)
 		return name == "len" || strings.HasPrefix(name, "subtle.")

@@ -21,8 +21,8 @@ func TestARequestsIDIsInTheAnswerAndInTheLedger(t *testing.T) {
 	nobody := []string{"Authorization", "Bearer x"}
 	for _, tt := range []struct {
 		id, line, body string
-		headers    []string
-		status     int
+		headers        []string
+		status         int
 	}{
 		{"made", "PUT /v1/namespaces/acme", "{}", nil, http.StatusCreated},
 		{"no-json", "PUT /v1/namespaces/acme", "{", nil, http.StatusBadRequest},

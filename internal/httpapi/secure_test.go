@@ -287,7 +287,7 @@ func TestAmbiguousOrExpensiveBodiesAreRefused(t *testing.T) {
 		"half of it": `{"path":"/a"`, "nothing at all": ``,
 	}
 	routes := map[string][]string{
-		"POST " + events: {"application/json", "application/cloudevents+json", "application/cloudevents-batch+json"},
+		"POST " + events:          {"application/json", "application/cloudevents+json", "application/cloudevents-batch+json"},
 		"PUT /v1/namespaces/acme": {"application/json"}, "POST /v1/subscriptions": {"application/json"},
 	}
 	for name, body := range bodies {
