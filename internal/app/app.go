@@ -118,17 +118,9 @@ func (s *server) tell(ctx context.Context, kind string) {
 }
 
 func (s *server) serveHTTP(ctx context.Context) error {
-	web := &http.Server{
-		Handler:           s.api,
-		ReadHeaderTimeout: 10 * time.Second,
-		ReadTimeout:       time.Minute,
-		WriteTimeout:      2 * time.Minute,
-		IdleTimeout:       2 * time.Minute,
-		BaseContext:       func(net.Listener) context.Context { return context.WithoutCancel(ctx) },
-		ErrorLog:          slog.NewLogLogger(s.opts.Log.Handler(), slog.LevelDebug),
-	}
+	web := s.web(ctx)
 	ended := make(chan error, 1)
-	go func() { ended <- web.Serve(s.listener) }() // Shutdown ends it
+	go func() { ended <- s.accept(web) }() // Shutdown ends it
 	select {
 	case err := <-ended:
 		return err

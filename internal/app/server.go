@@ -3,12 +3,13 @@ package app
 import (
 	"cmp"
 	"context"
+	"crypto/tls"
 	"errors"
 	"fmt"
 	"net"
 	"net/http"
-	"net/netip"
 	"path/filepath"
+	"sync/atomic"
 	"time"
 
 	"github.com/gofrs/flock"
@@ -65,13 +66,15 @@ type server struct {
 	trust    trust
 	api      http.Handler
 	stopping chan struct{} // closed when requests that wait are to end
+	tls      *tls.Config   // of the API; nil: plain HTTP
+	conns    atomic.Int64  // connections to the API that are open
 }
 
 func (s *server) open(ctx context.Context) error {
 	limit, cancel := context.WithTimeout(ctx, readyLimit)
 	defer cancel()
 	for _, step := range []func(context.Context) error{
-		s.openNATS, s.forget, s.openStore, s.openSender, s.openRegistry, s.openEngine, s.openTrust, s.openAPI,
+		s.openTLS, s.openNATS, s.forget, s.openStore, s.openSender, s.openRegistry, s.openEngine, s.openTrust, s.openAPI,
 	} {
 		if err := step(limit); err != nil {
 			return err
@@ -173,12 +176,8 @@ func (s *server) openSender(ctx context.Context) error {
 		MaxBody: s.cfg.Webhooks.MaxBody, MaxResponse: s.cfg.Webhooks.MaxResponse,
 		Summary: s.catalogue.Summary, PublicURL: cmp.Or(s.cfg.HTTP.PublicURL, s.addresses().HTTP),
 	}
-	for _, cidr := range s.cfg.Webhooks.AllowCIDRs {
-		prefix, err := netip.ParsePrefix(cidr)
-		if err != nil {
-			return fmt.Errorf("webhooks.allow_cidrs: %w", err)
-		}
-		opts.AllowCIDRs = append(opts.AllowCIDRs, prefix)
+	if opts.AllowCIDRs, err = prefixes(s.cfg.Webhooks.AllowCIDRs); err != nil {
+		return fmt.Errorf("webhooks.allow_cidrs: %w", err)
 	}
 	if s.tracing, err = newTracing(ctx, s.cfg.Tracing.Endpoint, s.opts.Version); err != nil {
 		return err
@@ -193,6 +192,7 @@ func (s *server) openSender(ctx context.Context) error {
 func (s *server) openRegistry(ctx context.Context) error {
 	scraping := context.WithoutCancel(ctx)
 	s.metrics = metrics.New(s.moments, kept(func() []metrics.Log { return s.logs(scraping) }))
+	s.metrics.WatchConnections(s.conns.Load)
 	s.metrics.WatchStorage(kept(func() []sluice.Storage { return s.storages(scraping) }))
 	s.counts, s.quotas = limits.NewCounts(s.cfg.Limits.SubscriptionsPerNamespace), limits.NewQuotas()
 	s.announce = announce.New(s.store, announce.Options{Log: s.opts.Log, Dropped: s.metrics.Unannounced})
@@ -262,6 +262,10 @@ func (s *server) openAPI(context.Context) error {
 	if s.tracing != nil {
 		publish = tracedPublisher{publish, s.tracing}
 	}
+	proxies, err := prefixes(s.cfg.HTTP.TrustedProxies)
+	if err != nil {
+		return fmt.Errorf("http.trusted_proxies: %w", err)
+	}
 	s.api = httpapi.New(httpapi.Options{
 		Token:       token,
 		Authority:   s.trust.authority,
@@ -291,6 +295,12 @@ func (s *server) openAPI(context.Context) error {
 		Version:     s.opts.Version,
 		MaxBody:     s.cfg.HTTP.MaxBody,
 		Logger:      s.opts.Log,
+
+		FailureBurst:   s.cfg.HTTP.AuthFailures.Burst,
+		FailureEvery:   s.cfg.HTTP.AuthFailures.Every.Std(),
+		TrustedProxies: proxies,
+		MetricsFor:     s.cfg.HTTP.Metrics,
+		TLS:            s.tls != nil,
 	}).Handler()
 	return nil
 }
@@ -318,7 +328,7 @@ func (s *server) traced() sender {
 }
 
 func (s *server) addresses() Addresses {
-	a := Addresses{HTTP: "http://" + s.listener.Addr().String(), NATS: withoutLogin(s.cfg.NATS.URL)}
+	a := Addresses{HTTP: s.scheme() + s.listener.Addr().String(), NATS: withoutLogin(s.cfg.NATS.URL)}
 	if s.nats != nil {
 		a.NATS = s.nats.ClientURL()
 	}

@@ -39,6 +39,11 @@ func parseEvents(header http.Header, body []byte) ([]sluice.Event, error) {
 		media = ""
 	}
 	var events []sluice.Event
+	if media == structuredType || media == batchType || media == jsonType && !isBinary(header) {
+		if err := checkJSON(body); err != nil {
+			return nil, err
+		}
+	}
 	switch {
 	case media == structuredType:
 		events, err = parseEach([]json.RawMessage{body}, parseStructured)

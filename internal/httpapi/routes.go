@@ -31,8 +31,10 @@ func (s *Server) guard(r route) echo.HandlerFunc {
 func (s *Server) routes() []route {
 	all := []route{
 		{http.MethodGet, "/healthz", open, s.healthz},
+		{http.MethodHead, "/healthz", open, s.healthz},
 		{http.MethodGet, "/readyz", open, s.readyz},
-		{http.MethodGet, "/metrics", open, echo.WrapHandler(s.opts.Metrics)},
+		{http.MethodHead, "/readyz", open, s.readyz},
+		{http.MethodGet, "/metrics", watching, echo.WrapHandler(s.opts.Metrics)},
 		{http.MethodGet, "/openapi.yaml", open, s.openapi},
 		{http.MethodGet, "/.well-known/jwks.json", open, s.jwks},
 

@@ -261,7 +261,7 @@ func (b *bench) do(t *testing.T, line, body string, headers ...string) *answer {
 	require.NoError(t, err)
 	require.NoError(t, resp.Body.Close())
 	a := &answer{status: resp.StatusCode, header: resp.Header, text: string(data)}
-	if strings.Contains(resp.Header.Get("Content-Type"), "json") {
+	if method != http.MethodHead && strings.Contains(resp.Header.Get("Content-Type"), "json") {
 		require.NoError(t, json.Unmarshal(data, &a.body), a.text)
 	}
 	return a

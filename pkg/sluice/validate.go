@@ -61,7 +61,7 @@ func (n *Namespace) Validate() error {
 func (n *Namespace) checkWindows() error {
 	age, dedup := n.Retention.MaxAge.Std(), n.DedupWindow.Std()
 	switch {
-	case age > 0 && age < time.Second:
+	case age != 0 && age < time.Second && age != -time.Second:
 		return Errorf(InvalidRequest, "retention.max_age %s: use at least 1s, 0 for the default or -1s for ever", age)
 	case dedup != 0 && dedup < time.Second:
 		return Errorf(InvalidRequest, "dedup_window %s: use at least 1s, or 0 for the default", dedup)

@@ -204,9 +204,10 @@ func TestASecretFitsItsScheme(t *testing.T) {
 func TestNamespacesLimits(t *testing.T) {
 	t.Parallel()
 	day := sluice.Duration(24 * time.Hour)
+	second := sluice.Duration(time.Second)
 	for _, ns := range []sluice.Namespace{
 		{Name: "a"},
-		{Name: "a", Retention: sluice.Retention{MaxAge: -1, MaxBytes: 1024}},
+		{Name: "a", Retention: sluice.Retention{MaxAge: -second, MaxBytes: 1024}, Quota: sluice.Quota{EventsPerSecond: -1, BytesPerSecond: -1}},
 		{Name: "a", Retention: sluice.Retention{MaxAge: day}, DedupWindow: day},
 	} {
 		require.NoError(t, ns.Validate())
@@ -214,6 +215,12 @@ func TestNamespacesLimits(t *testing.T) {
 	for _, ns := range []sluice.Namespace{
 		{},
 		{Name: "a", Retention: sluice.Retention{MaxAge: 1}},
+		{Name: "a", Retention: sluice.Retention{MaxAge: -1}},
+		{Name: "a", Retention: sluice.Retention{MaxAge: -5 * second}},
+		{Name: "a", Quota: sluice.Quota{EventsPerSecond: -2}},
+		{Name: "a", Quota: sluice.Quota{EventsPerSecond: -0.5}},
+		{Name: "a", Quota: sluice.Quota{BytesPerSecond: -2}},
+		{Name: "a", Quota: sluice.Quota{Burst: -1}},
 		{Name: "a", Retention: sluice.Retention{MaxBytes: -1}},
 		{Name: "a", Retention: sluice.Retention{MaxBytes: 10}},
 		{Name: "a", DedupWindow: -1},
