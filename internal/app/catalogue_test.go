@@ -326,7 +326,7 @@ func TestTheServerTellsOfItselfAndOfNamespaces(t *testing.T) {
 // A catalogue holds after a restart, from the first request on, and on every replica.
 func TestACatalogueHoldsEverywhere(t *testing.T) {
 	t.Parallel()
-	first := start(t, t.TempDir(), nil)
+	first := start(t, t.TempDir(), func(c *config.Config) { c.Secrets.Key = sharedKey })
 	strictAcme(t, first.api)
 	putType(t, first.api, "acme", "order/placed é", client.EventTypeSpec{Schema: json.RawMessage(orderSchema)})
 	second := start(t, t.TempDir(), func(c *config.Config) { c.NATS.URL = first.at.NATS })

@@ -149,7 +149,7 @@ func TestFilesOfTLSThatCannotBeUsedEndTheStart(t *testing.T) {
 	none := filepath.Join(t.TempDir(), "none.pem")
 	require.NoError(t, os.WriteFile(none, []byte("nothing"), 0o600))
 	for want, give := range map[string]config.ServerTLS{
-		"certificate":             {Cert: cert, Key: none},
+		"none.pem":                {Cert: cert, Key: none},
 		"there is no certificate": {Cert: cert, Key: key, ClientCA: none},
 		"client_ca":               {Cert: cert, Key: key, ClientCA: none + "x"},
 	} {

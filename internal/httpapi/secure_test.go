@@ -51,13 +51,14 @@ func TestWhoGuessesTokensIsToldToWaitAndWhoHasOneIsNot(t *testing.T) {
 	for range 10 {
 		b.must(t, http.StatusUnauthorized, "GET /v1/capabilities", "", "Authorization", "Bearer guess")
 	}
-	for _, authorization := range []string{"Bearer guess", "", "Basic x"} {
+	for _, authorization := range []string{"Bearer guess", "Bearer", "Basic x"} {
 		a := b.must(t, http.StatusTooManyRequests, "GET /v1/capabilities", "", "Authorization", authorization)
 		require.Equal(t, "quota_exceeded", a.code())
 		require.Equal(t, "3600", a.header.Get("Retry-After"))
 		require.NotEmpty(t, a.header.Get("X-Request-Id"))
 	}
-	b.must(t, http.StatusTooManyRequests, "GET /v1/nothing", "", "Authorization", "")
+	b.must(t, http.StatusTooManyRequests, "GET /v1/nothing", "", "Authorization", "Bearer guess")
+	b.must(t, http.StatusUnauthorized, "GET /v1/capabilities", "", "Authorization", "") // whoever shows none guesses none
 	b.must(t, http.StatusOK, "GET /v1/capabilities", "")
 	b.must(t, http.StatusOK, "GET /healthz", "", "Authorization", "")
 	require.Contains(t, b.log.lines()[10], `"status":429`)
@@ -96,6 +97,7 @@ func TestAForwardedAddressIsBelievedOfATrustedProxyOnly(t *testing.T) {
 				req := httptest.NewRequest(http.MethodGet, "/v1/capabilities", http.NoBody)
 				req.RemoteAddr = from[0]
 				req.Header.Set(header, from[1])
+				req.Header.Set("Authorization", "Bearer guess")
 				w := httptest.NewRecorder()
 				handler.ServeHTTP(w, req)
 				got = append(got, w.Code)
