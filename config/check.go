@@ -48,6 +48,7 @@ func (n NATS) check() error {
 	}
 	_, err := n.SyncEvery()
 	return errors.Join(where(), err,
+		n.checkDoors(),
 		when(n.login() > 1, "nats: set only one of credentials, user and password, token, nkey_seed_file"),
 		when(n.Password != "" && n.User == "", "nats.password: there is no nats.user that it belongs to"),
 		when((n.TLS.Cert == "") != (n.TLS.Key == ""), "nats.tls: set cert and key together"),
@@ -63,7 +64,7 @@ func (n NATS) checkEmbedded() error {
 		listen = checkListen("nats.listen", n.Listen)
 	}
 	return errors.Join(listen,
-		when(n.login() > 0 || n.TLS != (TLS{}), "nats: credentials and tls are for a server at nats.url, which is empty"),
+		when(n.login() > 0 && n.Operator == "" || n.TLS != (TLS{}), "nats: credentials and tls are for a server at nats.url, which is empty"),
 		when(n.Replicas > 1, "nats.replicas %d: the embedded server is alone; write 1, or set nats.url", n.Replicas),
 	)
 }

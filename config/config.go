@@ -47,11 +47,27 @@ type NATS struct {
 	// URL is the NATS server's, or several divided by commas; empty: an embedded server.
 	URL string `json:"url" env:"URL"`
 	// Listen is host:port of the embedded server; port 0 picks a free one, "none" keeps it
-	// within the process; 127.0.0.1:4222. Whoever reaches it may publish.
+	// within the process; 127.0.0.1:4222. Without Users or an Operator whoever reaches it may do anything.
 	Listen string `json:"listen" env:"LISTEN"`
 
-	// Credentials is a .creds file to log in at URL with; empty: none. At most one way to
-	// log in is set: this, User and Password, Token, or NKeySeedFile.
+	// Users are who may log in to the embedded server, and then nobody else; none.
+	Users []NATSUser `json:"users" env:"USERS"`
+	// AllowAnonymous allows an embedded server without Users that listens beyond this machine; false.
+	AllowAnonymous bool `json:"allow_anonymous" env:"ALLOW_ANONYMOUS"`
+	// TrustedSubjects has servers take events under trusted.<namespace>.>, too, and believe whoever
+	// may publish there what the auth attributes say. Users that are trusted turn it on; false.
+	TrustedSubjects bool `json:"trusted_subjects" env:"TRUSTED_SUBJECTS"`
+	// ServerTLS is what the embedded server's clients are met with.
+	ServerTLS ServerTLS `json:"server_tls" envPrefix:"SERVER_TLS_"`
+	// Operator is a file with the JWT of an operator, whose accounts' users may log in to the
+	// embedded server, and then nobody else; empty: none.
+	Operator string `json:"operator" env:"OPERATOR"`
+	// AccountJWTs are files with the JWTs of Operator's accounts, its system account among them; none.
+	AccountJWTs []string `json:"account_jwts" env:"ACCOUNT_JWTS"`
+
+	// Credentials is a .creds file to log in with, at URL or, with an Operator, at the embedded
+	// server; empty: none. At most one way to log in is set: this, User and Password, Token, or
+	// NKeySeedFile.
 	Credentials string `json:"credentials" env:"CREDENTIALS"`
 	// User logs in at URL together with Password; empty: none.
 	User string `json:"user" env:"USER"`
@@ -148,7 +164,7 @@ func Default() Config {
 	const week = 7 * 24 * time.Hour
 	return Config{
 		HTTP: HTTP{Listen: "127.0.0.1:8080", MaxBody: 8 << 20},
-		NATS: NATS{Listen: "127.0.0.1:4222", Replicas: 1, Sync: "1s"},
+		NATS: NATS{Listen: "127.0.0.1:4222", Users: []NATSUser{}, AccountJWTs: []string{}, Replicas: 1, Sync: "1s"},
 		Events: Events{
 			Retention:   Retention{MaxAge: sluice.Duration(week)},
 			DedupWindow: sluice.Duration(time.Hour),

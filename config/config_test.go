@@ -85,7 +85,7 @@ func TestWhatCannotBeReadIsAnError(t *testing.T) {
 		{"text for a switch", "dev: maybe", "", `setting dev: "maybe" is not true or false`},
 		{"number for a text", "log: {level: 7}", "", "setting log.level: 7 is not a text; put it in quotes"},
 		{"text for a list", "webhooks: {allow_cidrs: 10.0.0.0/8}", "", `setting webhooks.allow_cidrs: "10.0.0.0/8" is not a list such as`},
-		{"value for a group", "nats: 7", "", "setting nats is a group of settings: credentials, listen"},
+		{"value for a group", "nats: 7", "", "setting nats is a group of settings: account_jwts, allow_anonymous, credentials, listen"},
 		{"list for everything", "- x", "", "it has to be a group of settings: attempts, data"},
 		{"unknown duration", "attempts: {max_age: week}", "", `setting attempts.max_age: "week" is not a duration such as 10s`},
 		{"no YAML", "a: b: c", "", "not YAML: mapping values are not allowed"},
@@ -213,6 +213,8 @@ func sample(kind reflect.Type) string {
 	switch {
 	case kind == reflect.TypeFor[sluice.Duration]():
 		return "17m"
+	case kind == reflect.TypeFor[[]config.NATSUser]():
+		return `[{"name":"ann","password":"sesame","namespaces":["acme"]}]`
 	case kind.Kind() == reflect.Bool:
 		return "true"
 	default:

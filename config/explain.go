@@ -46,6 +46,9 @@ func checkValue(name string, value any, kind reflect.Type) error {
 	if kind.Kind() == reflect.Struct {
 		return checkGroup(name, value, kind)
 	}
+	if list, ok := value.([]any); ok && kind.Kind() == reflect.Slice && kind.Elem().Kind() == reflect.Struct {
+		return checkGroups(name, list, kind.Elem())
+	}
 	encoded, err := json.Marshal(value)
 	if err != nil {
 		return fmt.Errorf("setting %s: %w", name, err)
@@ -62,6 +65,15 @@ func checkValue(name string, value any, kind reflect.Type) error {
 // isSecret reports whether a setting's value must not be in an error.
 func isSecret(name string) bool {
 	return slices.Contains([]string{"secrets.key", "nats.password", "nats.token"}, name)
+}
+
+// checkGroups returns an error unless each of a list may be a group of settings.
+func checkGroups(name string, list []any, kind reflect.Type) error {
+	var errs []error
+	for i, value := range list {
+		errs = append(errs, checkGroup(fmt.Sprintf("%s[%d]", name, i), value, kind))
+	}
+	return errors.Join(errs...)
 }
 
 func checkGroup(name string, value any, kind reflect.Type) error {
@@ -93,6 +105,9 @@ func checkGroup(name string, value any, kind reflect.Type) error {
 func wrongValue(value string, kind reflect.Type, err error) error {
 	if e, ok := errors.AsType[*sluice.Error](err); ok {
 		return e
+	}
+	if kind == reflect.TypeFor[[]NATSUser]() {
+		return fmt.Errorf("it is not a list such as %s", exampleUsers) // what it is holds passwords
 	}
 	var want string
 	switch kind.Kind() { //nolint:exhaustive // no setting is of another kind

@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
+	"reflect"
 	"strconv"
 	"strings"
 
@@ -49,7 +50,7 @@ func (c *Config) applyVariables(vars map[string]string) error {
 		if !strings.HasPrefix(key, prefix) {
 			continue
 		}
-		opts := env.Options{Prefix: prefix, Environment: map[string]string{key: value}}
+		opts := env.Options{Prefix: prefix, Environment: map[string]string{key: value}, FuncMap: parsers()}
 		err := env.ParseWithOptions(c, opts)
 		if parse, ok := errors.AsType[env.ParseError](err); ok {
 			err = wrongValue(strconv.Quote(value), parse.Type, parse.Err)
@@ -59,6 +60,11 @@ func (c *Config) applyVariables(vars map[string]string) error {
 		}
 	}
 	return errors.Join(errs...)
+}
+
+// parsers are of settings whose value in a variable is JSON.
+func parsers() map[reflect.Type]env.ParserFunc {
+	return map[reflect.Type]env.ParserFunc{reflect.TypeFor[[]NATSUser](): parseUsers}
 }
 
 func defaultData(vars map[string]string) string {

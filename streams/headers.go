@@ -14,6 +14,11 @@ const (
 
 	// HeaderPrefix starts the name of every CloudEvents attribute, extensions included.
 	HeaderPrefix = "ce-"
+
+	// HeaderOwn starts the names of headers that the server writes; HeaderStamp is its proof that
+	// the auth attributes are true.
+	HeaderOwn   = "Sluice-"
+	HeaderStamp = HeaderOwn + "Stamp"
 )
 
 // Header describes a header of an event's message.
@@ -34,6 +39,7 @@ func Headers() []Header {
 		{HeaderDataSchema, "the schema of the data, a URI"},
 		{HeaderSpecVersion, "`1.0`"},
 		{HeaderContentType, "the data's media type; `application/cloudevents+json` says that the body is the whole event"},
-		{HeaderPrefix + "<name>", "an extension attribute"},
+		{HeaderPrefix + "<name>", "an extension attribute; those that begin with `auth` are read only with a stamp"},
+		{HeaderStamp, "the server's own: a proof of who may have set the `auth` attributes (decision 0011)"},
 	}
 }

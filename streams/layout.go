@@ -175,6 +175,12 @@ func Buckets() []Bucket {
 		Description:  "the server's signing keys, by key id",
 		History:      1,
 		MaxConsumers: maxConsumers,
+	}, {
+		Name:         Unsafe,
+		Description:  "producers whose events came of themselves, until somebody clears them",
+		History:      1,
+		MarkerTTL:    time.Hour,
+		MaxConsumers: maxConsumers,
 	}}
 }
 

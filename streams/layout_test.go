@@ -80,6 +80,18 @@ func TestTheSubjectsOfAStreamHoldWhatIsPublished(t *testing.T) {
 	require.Equal(t, []string{"events.ns.>"}, streams.Events(sluice.Namespace{Name: "ns"}).Subjects)
 }
 
+func TestWhatTrustedPublishersSendIsStoredUnderItsPath(t *testing.T) {
+	t.Parallel()
+	require.Equal(t, "trusted.ns.>", streams.TrustedSubjects("ns"))
+	require.Equal(t, "live.*.>", streams.LiveSubjects(streams.AnyNamespace))
+	require.Equal(t, "events.ns._sys", streams.SystemRoot("ns"))
+	stored, ok := streams.FromTrusted("trusted.ns.orders.1")
+	require.True(t, ok)
+	require.Equal(t, streams.Subject("ns", "/orders/1"), stored)
+	_, ok = streams.FromTrusted("events.ns.orders.1")
+	require.False(t, ok)
+}
+
 func TestAPushSubscriptionHasAConsumerForEachFilter(t *testing.T) {
 	t.Parallel()
 	sub := &sluice.Subscription{ID: "s", Namespace: "ns", Pattern: "/a/**", From: sluice.StartAt{Kind: sluice.StartSeq, Seq: 7}}

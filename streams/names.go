@@ -35,6 +35,7 @@ const (
 	Leases        = "leases"        // key: what is leased; expires unless renewed
 	Keys          = "keys"          // key: key id; the server's signing keys
 	Access        = "access"        // key: GrantKey and those that follow it; who may do what
+	Unsafe        = "unsafe"        // key: ProducerKey
 )
 
 // EventsStream returns the name of a namespace's stream.
@@ -170,6 +171,9 @@ func ParseReplayKey(key string) (subscription, replay string) {
 	at := strings.LastIndexByte(key, '.')
 	return key[:max(at, 0)], key[at+1:]
 }
+
+// ProducerKey returns the key of the mark of an unsafe producer.
+func ProducerKey(producer string) string { return encode("", []string{producer}, keyable)[1:] }
 
 // HealthKey returns the key, beside the lanes, of what is remembered of a subscription whose
 // endpoint is in trouble.

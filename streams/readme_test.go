@@ -110,6 +110,8 @@ func consumerRows() []string {
 func subjectRows() []string {
 	return []string{
 		row(code(streams.Subject("<ns>", "/some/path")), "an event of the path `/some/path`"),
+		row(code(streams.TrustedSubjects("<ns>")), "what trusted publishers send; stored under `events.<ns>.>` (decision 0011)"),
+		row(code(streams.LiveSubjects("<ns>")), "stored events again, for readers of other accounts; only if there are any"),
 		row(code(streams.AttemptsSubject("<ns>", "<id>")), "an attempt of the subscription"),
 		row(code(streams.DeadLetterSubject(&sluice.DeadLetter{Namespace: "<ns>", Subscription: "<id>", Seq: 17, EventID: "order-17"})), "the dead letter of the event `order-17`, whose sequence is 17"),
 		row(code(streams.DeadLetterSubject(&sluice.DeadLetter{Namespace: "<ns>", Subscription: "<id>", Seq: 17, Path: "/some/path"})), "a dead letter whose event was never seen"),

@@ -48,6 +48,7 @@ type cli struct {
 	Audit      auditCmd      `cmd:"" help:"Show who changed what."`
 	Keys       keysCmd       `cmd:"" help:"Look at the keys that the server signs with, and replace them."`
 	Secrets    secretsCmd    `cmd:"" help:"Look at the keys that secrets are sealed with in the store, and replace them."`
+	Producers  producersCmd  `cmd:"" help:"Look at producers that are marked unsafe, and clear them."`
 	Doctor     doctorCmd     `cmd:"" help:"Check configuration, data directory, server, NATS, clock and disk."`
 	Version    versionCmd    `cmd:"" help:"Print the version."`
 }

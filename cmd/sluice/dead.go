@@ -23,7 +23,7 @@ type deadCmd struct {
 
 type deadLsCmd struct {
 	Sub    string `arg:"" help:"The subscription."`
-	Reason string `help:"For this reason only: exhausted, expired, refused, too_large, endpoint_gone, filter_error or invalid." placeholder:"REASON"`
+	Reason string `help:"For this reason only: exhausted, expired, refused, too_large, endpoint_gone, filter_error, invalid or loop." placeholder:"REASON"`
 	Path   string `aliases:"pattern" help:"Of events whose path matches only." placeholder:"PATTERN"`
 	Since  string `help:"Given up at this RFC 3339 time or later." placeholder:"WHEN"`
 	Limit  int    `help:"Show at most so many; 0: all." default:"100"`

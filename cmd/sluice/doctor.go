@@ -3,6 +3,7 @@ package main
 import (
 	"bufio"
 	"context"
+	"encoding/json"
 	"errors"
 	"fmt"
 	"io/fs"
@@ -287,8 +288,41 @@ func (e *examination) checkNATS(ctx context.Context) {
 	case !strings.HasPrefix(greeting, "INFO "):
 		e.note("nats", "fail", "what answers at %s is not NATS", e.addresses.NATS)
 	default:
+		e.checkDoor(strings.TrimPrefix(greeting, "INFO "))
+	}
+}
+
+// checkDoor looks at what NATS says of itself: whether it is open to more than this machine.
+func (e *examination) checkDoor(info string) {
+	var says struct {
+		Auth bool `json:"auth_required"`
+		TLS  bool `json:"tls_required"`
+	}
+	if err := json.Unmarshal([]byte(info), &says); err != nil {
+		e.note("nats", "fail", "what %s says of itself cannot be read", e.addresses.NATS)
+		return
+	}
+	abroad := false
+	for one := range strings.SplitSeq(e.addresses.NATS, ",") {
+		abroad = abroad || !onThisMachine(one)
+	}
+	switch {
+	case abroad && !says.Auth:
+		e.note("nats", "warn", "%s answers, and whoever reaches it may do anything: set nats.users, or listen on 127.0.0.1", e.addresses.NATS)
+	case abroad && !says.TLS:
+		e.note("nats", "warn", "%s answers, without TLS: events and passwords can be read on the way; set nats.server_tls", e.addresses.NATS)
+	default:
 		e.note("nats", "ok", "%s answers", e.addresses.NATS)
 	}
+}
+
+func onThisMachine(address string) bool {
+	u, err := url.Parse(strings.TrimSpace(address))
+	if err != nil {
+		return false
+	}
+	ip := net.ParseIP(u.Hostname())
+	return u.Hostname() == "localhost" || ip != nil && ip.IsLoopback()
 }
 
 // greet returns the first line that a server says of itself; of several, the first is asked.

@@ -20,6 +20,7 @@ type pubCmd struct {
 	NS    string `name:"ns" help:"The namespace." default:"default"`
 	Type  string `help:"The event's type; with --from, of lines without a type." placeholder:"TYPE"`
 	ID    string `help:"The event's id; made up otherwise. A second event of the same id is not stored." placeholder:"ID"`
+	Cause string `help:"Id of the event in the namespace that caused it (causationid)." placeholder:"ID"`
 	From  string `help:"Publish a file's lines, each {\"id\",\"type\",\"path\",\"data\"}; - is stdin." placeholder:"FILE"`
 	Batch int    `help:"Events of one request with --from, all of them stored or none; 1 to 1000." default:"100"`
 }
@@ -55,6 +56,8 @@ func (c *pubCmd) check() error {
 		return usagef("say which path, such as /orders/42, or --from a file")
 	case c.From != "" && (c.Data != "" || c.ID != ""):
 		return usagef("data and --id belong to one event; with --from they are in the lines")
+	case c.From != "" && c.Cause != "":
+		return usagef("--cause belongs to one event; lines of a file have no causes")
 	case c.Batch < 1 || c.Batch > 1000:
 		return usagef("--batch %d: write 1 to 1000", c.Batch)
 	case c.Path != "":
@@ -74,6 +77,9 @@ func (c *pubCmd) one(ctx context.Context, s *session, api *client.Client) error 
 		}
 	}
 	ev := sluice.Event{ID: c.ID, Type: c.Type, Path: sluice.Path(c.Path), Data: data}
+	if c.Cause != "" {
+		ev.Extensions = map[string]string{sluice.CausationID: c.Cause}
+	}
 	switch {
 	case json.Valid(data): // which is what it is without a content type
 	case utf8.Valid(data):

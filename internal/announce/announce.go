@@ -46,6 +46,7 @@ type Announcer struct {
 
 	mu      sync.Mutex
 	dropped int                  // since it was last logged
+	unsafe  map[string]time.Time // when it was last told that a producer is, by its name
 	expired map[string]time.Time // when events that nobody served expired, as last told, by subscription
 }
 
@@ -69,7 +70,7 @@ func New(publisher Publisher, opts Options) *Announcer {
 	opts.Queue = cmp.Or(opts.Queue, queueSize)
 	opts.Every = cmp.Or(opts.Every, time.Second)
 	return &Announcer{
-		publisher: publisher, opts: opts, queue: make(chan announcement, opts.Queue), expired: map[string]time.Time{},
+		publisher: publisher, opts: opts, queue: make(chan announcement, opts.Queue), expired: map[string]time.Time{}, unsafe: map[string]time.Time{},
 		throttled: throttled{counts: map[string]*count{}, fresh: make(chan struct{}, 1)},
 	}
 }

@@ -83,7 +83,11 @@ func (s *server) serve(ctx context.Context) error {
 	parts.Go(func() { cancel(followQuotas(inner, s.store, s.quotas)) })
 	parts.Go(func() { cancel(s.followKeys(inner)) })
 	parts.Go(func() { cancel(s.sweepKeys(inner)) })
+	parts.Go(func() { cancel(followMarks(inner, s.marks, s.causes)) })
 	parts.Go(func() { cancel(s.serveHTTP(inner)) })
+	if s.trusted != nil {
+		parts.Go(func() { cancel(s.trusted.Run(inner)) })
+	}
 	if s.exporter != nil {
 		parts.Go(func() { cancel(s.exporter.Run(inner)) })
 	}

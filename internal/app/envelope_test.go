@@ -144,7 +144,7 @@ func TestS4sWebhookGetsSignedAttempts(t *testing.T) {
 		}
 		require.NoError(t, json.Unmarshal(r.Body, &body))
 		require.JSONEq(t, `{"eventId":"e-1","eventType":"map.updated","resourceType":"map","resourceId":"7","projectId":"default",
-			"createdAt":"2026-01-02T03:04:05Z","producedBy":"user","payload":{"b":1,"a":2},"version":"2"}`, string(body.Event))
+			"createdAt":"2026-01-02T03:04:05Z","producedBy":"system","payload":{"b":1,"a":2},"version":"2"}`, string(body.Event))
 		require.Equal(t, i+1, body.Attempt)
 		require.WithinDuration(t, r.At, body.Timestamp, patience)
 		require.Len(t, body.Signature, 64)

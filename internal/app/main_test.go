@@ -1,6 +1,7 @@
 package app_test
 
 import (
+	"cmp"
 	"context"
 	"encoding/json"
 	"log/slog"
@@ -18,11 +19,13 @@ import (
 )
 
 // serveEnv makes the test binary a server on the data directory that it names.
-// The others are optional: a NATS server elsewhere, and how long a lease lives there.
+// The others are optional: a NATS server elsewhere, how long a lease lives there, and what secrets
+// are sealed with.
 const (
 	serveEnv      = "SLUICE_TEST_SERVE"
 	serveNATSEnv  = "SLUICE_TEST_NATS_URL"
 	serveLeaseEnv = "SLUICE_TEST_LEASE"
+	serveKeyEnv   = "SLUICE_TEST_SECRETS_KEY"
 )
 
 // sharedKey seals the secrets of servers that share a NATS.
@@ -41,7 +44,7 @@ func serveAsChild(dir string) {
 	cfg.Data, cfg.Dev = dir, true
 	cfg.HTTP.Listen, cfg.NATS.Listen, cfg.NATS.URL = os.Getenv("SLUICE_HTTP"), os.Getenv("SLUICE_NATS"), os.Getenv(serveNATSEnv)
 	if cfg.NATS.URL != "" {
-		cfg.Secrets.Key = sharedKey
+		cfg.Secrets.Key = cmp.Or(os.Getenv(serveKeyEnv), sharedKey)
 	}
 	log := slog.New(slog.NewTextHandler(os.Stderr, &slog.HandlerOptions{Level: slog.LevelError}))
 	lease, _ := time.ParseDuration(os.Getenv(serveLeaseEnv)) // 0 if it is not set

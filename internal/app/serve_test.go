@@ -61,6 +61,12 @@ func start(t *testing.T, dir string, change func(*config.Config)) *running {
 // startLogging is start, and says where warnings and errors are logged.
 func startLogging(t *testing.T, dir string, change func(*config.Config), to io.Writer) *running {
 	t.Helper()
+	return startAt(t, slog.LevelWarn, dir, change, to)
+}
+
+// startAt is startLogging, and says from which level on.
+func startAt(t *testing.T, level slog.Level, dir string, change func(*config.Config), to io.Writer) *running {
+	t.Helper()
 	cfg := config.Default()
 	cfg.Data, cfg.Dev = dir, true
 	cfg.HTTP.Listen, cfg.NATS.Listen = "127.0.0.1:0", "127.0.0.1:0"
@@ -70,7 +76,7 @@ func startLogging(t *testing.T, dir string, change func(*config.Config), to io.W
 	if cfg.NATS.URL != "" && cfg.Secrets == (config.Secrets{}) {
 		cfg.Secrets.Key = sharedKey
 	}
-	log := slog.New(slog.NewTextHandler(to, &slog.HandlerOptions{Level: slog.LevelWarn}))
+	log := slog.New(slog.NewTextHandler(to, &slog.HandlerOptions{Level: level}))
 	ctx, cancel := context.WithCancel(t.Context())
 	s := &running{dir: dir, cancel: cancel, ended: make(chan struct{})}
 	ready := make(chan app.Addresses, 1)

@@ -8,8 +8,6 @@ import (
 	"net/http"
 	"net/netip"
 	"path/filepath"
-	"strconv"
-	"syscall"
 	"time"
 
 	"github.com/gofrs/flock"
@@ -17,6 +15,7 @@ import (
 	"github.com/sluice-io/sluice/config"
 	"github.com/sluice-io/sluice/internal/access"
 	"github.com/sluice-io/sluice/internal/announce"
+	"github.com/sluice-io/sluice/internal/causes"
 	"github.com/sluice-io/sluice/internal/endpoint"
 	"github.com/sluice-io/sluice/internal/explain"
 	"github.com/sluice-io/sluice/internal/export"
@@ -42,6 +41,7 @@ type server struct {
 	lock     *flock.Flock // of the data directory, where no embedded server holds it
 	nats     *natsd.Server
 	store    *natsstore.Store
+	trusted  *natsstore.Trusted // nil: nobody is
 	attempts *natsstore.AttemptLog
 	tracing  *tracing
 	sender   *endpoint.Sender
@@ -52,6 +52,8 @@ type server struct {
 	metrics  *metrics.Metrics
 	announce *announce.Announcer
 	ledger   *ledger.Ledger
+	marks    markStore
+	causes   *causes.Guard
 	registry *registry.Registry
 	engine   *push.Engine
 	trust    trust
@@ -94,7 +96,7 @@ func (s *server) close(ctx context.Context) error {
 	return errors.Join(errs...)
 }
 
-func (s *server) openNATS(ctx context.Context) (err error) {
+func (s *server) openNATS(ctx context.Context) error {
 	if !s.cfg.NATS.Embedded() {
 		s.lock = flock.New(filepath.Join(s.cfg.Data, "sluice.lock"))
 		ok, err := s.lock.TryLock()
@@ -106,25 +108,7 @@ func (s *server) openNATS(ctx context.Context) (err error) {
 		}
 		return nil
 	}
-	opts := natsd.Options{
-		StoreDir: filepath.Join(s.cfg.Data, "nats"), Sync: s.cfg.NATS.Sync, MaxStore: s.cfg.NATS.MaxStore, Log: s.opts.Log,
-		DontListen: s.cfg.NATS.Listen == "none",
-	}
-	if !opts.DontListen {
-		host, port, err := net.SplitHostPort(s.cfg.NATS.Listen)
-		if err != nil {
-			return fmt.Errorf("nats.listen: %w", err)
-		}
-		opts.Host = host
-		if opts.Port, err = strconv.Atoi(port); err != nil {
-			return fmt.Errorf("nats.listen: %w", err)
-		}
-	}
-	s.nats, err = natsd.Start(ctx, opts)
-	if errors.Is(err, syscall.EADDRINUSE) {
-		return listenError("nats.listen", s.cfg.NATS.Listen, "--nats-listen", err)
-	}
-	return err
+	return s.startNATS(ctx)
 }
 
 // forget removes the addresses that a killed server left behind; the directory is ours now.
@@ -136,7 +120,7 @@ func (s *server) openStore(ctx context.Context) (err error) {
 	n := s.cfg.NATS
 	opts := natsstore.Options{
 		URL: n.URL, Creds: n.Credentials, User: n.User, Password: n.Password, Token: n.Token, NKeySeedFile: n.NKeySeedFile,
-		TLSCA: n.TLS.CA, TLSCert: n.TLS.Cert, TLSKey: n.TLS.Key, Replicas: n.Replicas, Log: s.opts.Log,
+		TLSCA: n.TLS.CA, TLSCert: n.TLS.Cert, TLSKey: n.TLS.Key, Replicas: n.Replicas, Log: s.opts.Log, Readers: n.Readers(),
 		AttemptsMaxAge: s.cfg.Attempts.MaxAge.Std(), LeaseTTL: s.opts.LeaseTTL,
 		Defaults: sluice.Namespace{
 			Retention:   sluice.Retention{MaxAge: s.cfg.Events.Retention.MaxAge, MaxBytes: s.cfg.Events.Retention.MaxBytes},
@@ -145,7 +129,7 @@ func (s *server) openStore(ctx context.Context) (err error) {
 		},
 	}
 	if s.nats != nil {
-		opts.Conn = s.nats
+		s.loginTo(&opts)
 	}
 	sealed, err := openSealing(s.cfg)
 	if err != nil {
@@ -157,6 +141,11 @@ func (s *server) openStore(ctx context.Context) (err error) {
 	}
 	if err := s.store.Provision(ctx); err != nil {
 		return sealed.explain(err)
+	}
+	if n.Trusts() {
+		if s.trusted, err = s.store.OpenTrusted(ctx); err != nil {
+			return err
+		}
 	}
 	s.attempts, err = s.store.AttemptLog()
 	return err
@@ -212,7 +201,10 @@ func (s *server) openRegistry(ctx context.Context) error {
 		Quota:         s.counts,
 		Access:        subscribing{s.trust.index},
 	})
-	return nil
+	s.marks = markStore{natsstore.OpenBucket[sluice.Unsafe](s.store, streams.Unsafe), s.ledger}
+	var err error
+	s.causes, err = causes.New(s.store, s.marks, causes.Options{Announce: s.announce, Looped: s.metrics.Looped, Log: s.opts.Log})
+	return err
 }
 
 func (s *server) openEngine(ctx context.Context) error {
@@ -225,8 +217,18 @@ func (s *server) openEngine(ctx context.Context) error {
 		return err
 	}
 	s.engine = push.New(watcher{s.store.Subscriptions(), s.counts, s.know}, leases, push.Ports{
-		Sources: sources{s.store}, Log: s.attempts, Lanes: s.store, Healths: s.store, Events: s.store, Sender: s.traced(), Gate: s.trust.index, Registry: s.registry,
-		Replays: s.store.Replays(), Letters: s.store, Announce: s.announce,
+		Sources:  sources{s.store},
+		Log:      s.attempts,
+		Lanes:    s.store,
+		Healths:  s.store,
+		Events:   s.store,
+		Sender:   s.traced(),
+		Gate:     s.trust.index,
+		Registry: s.registry,
+		Replays:  s.store.Replays(),
+		Letters:  s.store,
+		Announce: s.announce,
+		Causes:   s.causes,
 	}, push.Options{
 		Observe: s.metrics, Log: s.opts.Log, Replays: replayWatcher{s.store.Replays()}, MaxInFlight: s.cfg.Webhooks.MaxInFlight,
 	})
@@ -241,16 +243,37 @@ func (s *server) openAPI(context.Context) error {
 	if err != nil {
 		return err
 	}
-	publish := publisher(counted{s.store, s.metrics})
+	publish := publisher(counted{remembered{s.store, s.causes}, s.metrics})
 	if s.tracing != nil {
 		publish = tracedPublisher{publish, s.tracing}
 	}
 	s.api = httpapi.New(httpapi.Options{
-		Token: token, Authority: s.trust.authority, Access: s.trust.index, Tombstones: tombstones{s.store, &s.trust}, Registry: s.registry, Namespaces: namespaces{s.store, s.registry, s.quotas, s.ledger, s.trust.authority}, Audit: audit{s.store.Ledger()},
-		Publisher: publish, Quota: s.quotas, Log: eventLog{s.store}, Deliveries: deliveries{s.store, s.traced()},
-		DeadLetters: deadLetters{s.store, s.ledger}, Replays: s.registry, Explain: explain.New(s.store, s.store), Retrier: retrier{s.store, s.registry},
-		Storage: s.storage, Ready: s.store.Ready, Stopping: s.stopping, JWKS: s.jwks, Keys: keys{s.store, s.ledger}, Metrics: s.metrics.Handler(),
-		Version: s.opts.Version, MaxBody: s.cfg.HTTP.MaxBody, Logger: s.opts.Log,
+		Token:       token,
+		Authority:   s.trust.authority,
+		Access:      s.trust.index,
+		Tombstones:  tombstones{s.store, &s.trust},
+		Registry:    s.registry,
+		Namespaces:  namespaces{s.store, s.registry, s.quotas, s.ledger, s.trust.authority},
+		Audit:       audit{s.store.Ledger()},
+		Publisher:   publish,
+		Quota:       s.quotas,
+		Causes:      s.causes,
+		Producers:   producers{s.marks, s.causes},
+		Log:         eventLog{s.store},
+		Deliveries:  deliveries{s.store, s.traced()},
+		DeadLetters: deadLetters{s.store, s.ledger},
+		Replays:     s.registry,
+		Explain:     explain.New(s.store, s.store),
+		Retrier:     retrier{s.store, s.registry},
+		Storage:     s.storage,
+		Ready:       s.store.Ready,
+		Stopping:    s.stopping,
+		JWKS:        s.jwks,
+		Keys:        keys{s.store, s.ledger},
+		Metrics:     s.metrics.Handler(),
+		Version:     s.opts.Version,
+		MaxBody:     s.cfg.HTTP.MaxBody,
+		Logger:      s.opts.Log,
 	}).Handler()
 	return nil
 }

@@ -178,6 +178,8 @@ func (q *question) obituary(reason sluice.Reason, cause string) string {
 		said = "nobody can tell whether the filter matches"
 	case sluice.Malformed:
 		said = "what was published is no event that can be read"
+	case sluice.Loop:
+		said = "it came of itself, or its producer is marked unsafe because of such an event"
 	default:
 		said = "the reason is " + string(reason)
 	}

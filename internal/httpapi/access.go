@@ -3,6 +3,8 @@ package httpapi
 import (
 	"crypto/sha256"
 	"crypto/subtle"
+	"errors"
+	"maps"
 	"strings"
 	"time"
 
@@ -200,6 +202,18 @@ func passes(d sluice.Decision) (bool, error) {
 		return false, sluice.Errorf(sluice.Unavailable, "who may do what is not known at the moment; try again")
 	}
 	return d == sluice.Pass, nil
+}
+
+// unchained returns a refusal without the chain of causes that is in it, unless the caller may read
+// what lies in the namespace: whoever publishes there may not know on which paths there is what.
+func (s *Server) unchained(c echo.Context, err error) error {
+	if e, ok := errors.AsType[*sluice.Error](err); ok && s.require(c, sluice.VerbRead, access.Target{Namespace: c.Param("ns")}) != nil {
+		bare := *e
+		bare.Details = maps.Clone(e.Details)
+		delete(bare.Details, "chain")
+		return &bare
+	}
+	return err
 }
 
 // conceal returns an error of something that is not there as whoever may not know of it sees it too.

@@ -28,7 +28,7 @@ func status(code sluice.Code) int {
 		return http.StatusNotFound
 	case methodNotAllowed:
 		return http.StatusMethodNotAllowed
-	case sluice.Conflict, sluice.SubscriptionDiffers:
+	case sluice.Conflict, sluice.SubscriptionDiffers, sluice.EventLoopDetected:
 		return http.StatusConflict
 	case sluice.WindowExceeded:
 		return http.StatusGone

@@ -32,6 +32,13 @@ func (s *Server) publish(c echo.Context) error {
 			return err
 		}
 	}
+	by := producer(c)
+	stamp(events, by)
+	if s.opts.Causes != nil {
+		if err := s.opts.Causes.CheckNew(c.Request().Context(), c.Param("ns"), by, events); err != nil {
+			return s.unchained(c, err)
+		}
+	}
 	stored, err := s.opts.Publisher.Publish(c.Request().Context(), c.Param("ns"), events)
 	if err != nil {
 		return err

@@ -44,7 +44,7 @@ func TestAStructuredCloudEventIsStored(t *testing.T) {
 	require.Equal(t, "s", e.Subject)
 	require.Equal(t, "urn:schema", e.DataSchema)
 	require.Equal(t, time.Date(2026, 1, 2, 2, 4, 5, 5e8, time.UTC), e.Time)
-	require.Equal(t, map[string]string{"region": "eu", "count": "7", "flag": "true"}, e.Extensions)
+	require.Equal(t, map[string]string{"region": "eu", "count": "7", "flag": "true", "authid": "root", "authtype": "system"}, e.Extensions)
 
 	require.Contains(t, b.must(t, http.StatusOK, "GET "+events, "").text, `"data":`+data, "there and back")
 
@@ -61,7 +61,7 @@ func TestABinaryCloudEventIsStored(t *testing.T) {
 	require.Equal(t, "a,b\n", string(e.Data))
 	require.Equal(t, "text/csv", e.ContentType)
 	require.Equal(t, `/quoted "source"`, e.Source)
-	require.Equal(t, map[string]string{"region": "eu"}, e.Extensions)
+	require.Equal(t, map[string]string{"region": "eu", "authid": "root", "authtype": "system"}, e.Extensions)
 }
 
 func TestTheShortFormNeedsAPathOnly(t *testing.T) {
@@ -106,11 +106,30 @@ func TestTheTraceOfARequestGoesAlong(t *testing.T) {
 	b := newBench(t)
 	parent := "00-0af7651916cd43dd8448eb211c80319c-b7ad6b7169203331-01"
 	b.must(t, http.StatusCreated, "POST "+events, `{"path":"/a","id":"a"}`, "traceparent", parent, "tracestate", "x=1")
-	require.Equal(t, map[string]string{"traceparent": parent, "tracestate": "x=1"}, b.stored(t, "a").Extensions)
+	require.Equal(t, map[string]string{"traceparent": parent, "tracestate": "x=1", "authid": "root", "authtype": "system"}, b.stored(t, "a").Extensions)
 	own := strings.Replace(parent, "0af7", "1111", 1)
 	b.must(t, http.StatusCreated, "POST "+events, `{"specversion":"1.0","id":"b","source":"/s","type":"t","path":"/a","traceparent":"`+own+`"}`,
 		"Content-Type", structured, "traceparent", parent, "tracestate", "x=1")
-	require.Equal(t, map[string]string{"traceparent": own}, b.stored(t, "b").Extensions)
+	require.Equal(t, map[string]string{"traceparent": own, "authid": "root", "authtype": "system"}, b.stored(t, "b").Extensions)
+}
+
+// S4-80: nobody says of himself who he is.
+func TestEveryEventSaysWhoPublishedIt(t *testing.T) {
+	t.Parallel()
+	b := newBench(t)
+	stamped := map[string]string{"author": "ann", "authid": "root", "authtype": "system"}
+	b.must(t, http.StatusCreated, "POST "+events, `{"specversion":"1.0","id":"s","source":"/s","type":"t","path":"/a","author":"ann",
+		"authid":"user:eve","authtype":"user","authclaims":"{}"}`, "Content-Type", structured)
+	b.must(t, http.StatusCreated, "POST "+events, "x", "Content-Type", "text/plain", "ce-specversion", "1.0", "ce-id", "b", "ce-type", "t", "ce-source", "/s", "ce-path", "/a",
+		"ce-author", "ann", "ce-authid", "user:eve", "ce-authtype", "user", "ce-authclaims", "{}")
+	for _, id := range []string{"s", "b"} {
+		require.Equal(t, stamped, b.stored(t, id).Extensions, id)
+	}
+	b.must(t, http.StatusCreated, "POST "+events, `[{"path":"/a","id":"p1"},{"path":"/a","id":"p2"}]`)
+	delete(stamped, "author")
+	for _, id := range []string{"p1", "p2"} {
+		require.Equal(t, stamped, b.stored(t, id).Extensions, id)
+	}
 }
 
 func TestDataOfAnyKind(t *testing.T) {

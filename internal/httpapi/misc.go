@@ -76,6 +76,7 @@ func (s *Server) capabilities(c echo.Context) error {
 			"breaker":              true,
 			"audit":                true,
 			"system_events":        true,
+			"loop_detection":       true,
 		},
 		Limits: map[string]int64{
 			"path_bytes":      sluice.MaxPathBytes,
@@ -87,6 +88,7 @@ func (s *Server) capabilities(c echo.Context) error {
 			"page_elements":   maxLimit,
 			"window":          sluice.MaxWindow,
 			"secret_bytes":    sluice.MinSecretBytes,
+			"causation_hops":  sluice.MaxHops,
 		},
 	})
 }

@@ -43,8 +43,11 @@ func bind(c echo.Context, target any) error {
 }
 
 // eventOf returns the event that the request's path names, whatever characters its id has.
-func eventOf(c echo.Context) (string, error) {
-	value := c.Param("event")
+func eventOf(c echo.Context) (string, error) { return paramOf(c, "event") }
+
+// paramOf returns a part of the request's path, whatever characters it has.
+func paramOf(c echo.Context, name string) (string, error) {
+	value := c.Param(name)
 	if c.Request().URL.RawPath == "" {
 		return value, nil // the server has decoded it
 	}

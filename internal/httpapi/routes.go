@@ -42,6 +42,8 @@ func (s *Server) routes() []route {
 		{http.MethodGet, "/v1/audit", audited, s.listAudit},
 		{http.MethodGet, "/v1/keys", server(sluice.VerbAdmin), s.listKeys},
 		{http.MethodPost, "/v1/keys/rotate", server(sluice.VerbAdmin), s.rotateKey},
+		{http.MethodGet, "/v1/producers/unsafe", server(sluice.VerbAdmin), s.listUnsafe},
+		{http.MethodDelete, "/v1/producers/unsafe/:producer", server(sluice.VerbAdmin), s.clearUnsafe},
 		{http.MethodGet, "/v1/secrets", server(sluice.VerbAdmin), s.sealing},
 
 		{http.MethodGet, "/v1/namespaces", anybody, s.listNamespaces},

@@ -100,7 +100,9 @@ type Options struct {
 	Registry   *registry.Registry
 	Namespaces Namespaces
 	Publisher  Publisher
-	Quota      Quota // nil: no bound
+	Quota      Quota  // nil: no bound
+	Causes     Causes // nil: nobody looks
+	Producers  Producers
 	Log        Log
 	Deliveries Deliveries
 	Storage    func(context.Context) (sluice.Storage, error)

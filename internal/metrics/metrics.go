@@ -49,6 +49,7 @@ type Metrics struct {
 	failing  *prometheus.CounterVec
 	withheld *prometheus.CounterVec
 	dropped  *prometheus.CounterVec
+	loops    *prometheus.CounterVec
 }
 
 // New returns a set that reads the subscriptions' moments and the logs whenever it is scraped.
@@ -94,7 +95,10 @@ func New(moments func() []Moment, logs func() []Log) *Metrics {
 	m.withheld = prometheus.NewCounterVec(prometheus.CounterOpts{
 		Name: "sluice_gate_withheld_total", Help: "Events that a subscription chose and that its owner may not have.",
 	}, perSubscription)
-	m.registry.MustRegister(m.exported, m.failures, m.withheld,
+	m.loops = prometheus.NewCounterVec(prometheus.CounterOpts{
+		Name: "sluice_event_loops_total", Help: "Events that came of themselves and were refused, or not delivered.",
+	}, []string{"namespace"})
+	m.registry.MustRegister(m.exported, m.failures, m.withheld, m.loops,
 		m.taken, m.matched, m.attempts, m.dead, m.duration, m.opened, m.waited, m.failing, m.dropped,
 		readings[Moment]{moments, momentReadings()}, readings[Log]{logs, logReadings()},
 		collectors.NewGoCollector(), collectors.NewProcessCollector(collectors.ProcessCollectorOpts{}))
@@ -181,6 +185,9 @@ func (m *Metrics) Failing(sub *sluice.Subscription, percent int, _ time.Time) {
 
 // Unannounced counts a system event that was not published.
 func (m *Metrics) Unannounced(kind string) { m.dropped.WithLabelValues(kind).Inc() }
+
+// Looped counts an event that came of itself.
+func (m *Metrics) Looped(namespace string) { m.loops.WithLabelValues(namespace).Inc() }
 
 // reading is one figure of a T.
 type reading[T any] struct {

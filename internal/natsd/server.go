@@ -3,6 +3,7 @@ package natsd
 import (
 	"cmp"
 	"context"
+	"crypto/tls"
 	"errors"
 	"fmt"
 	"log/slog"
@@ -33,6 +34,10 @@ type Options struct {
 	Port       int          // to listen on; 0 picks a free one
 	User       string       // what every client has to present, those in this process too; none
 	Password   string       // of User
+	Users      []User       // who else may log in, and then nobody without; see Login
+	Operator   string       // file of the JWT of an operator, whose accounts' users may log in, and nobody else
+	Accounts   []string     // files of the JWTs of Operator's accounts, its system account among them
+	TLS        *tls.Config  // what connections over the network are met with; none. Clients need a certificate if it says RequireAndVerifyClientCert
 	Sync       string       // "always" (the default), or a duration: what was written in the last "2m" or "1s" may be lost with the machine's power
 	MaxStore   int64        // bytes on disk; 0: three quarters of what is free
 	Log        *slog.Logger // slog.DiscardHandler; the server's warnings and errors, at debug its notices
@@ -40,8 +45,9 @@ type Options struct {
 
 // Server is a NATS server that runs until Shutdown.
 type Server struct {
-	nats *server.Server
-	lock *flock.Flock
+	nats     *server.Server
+	lock     *flock.Flock
+	identity identity // of connections of this process; only if there are Users
 }
 
 // Start runs a server and returns when it takes connections and JetStream answers. Returns an
@@ -52,11 +58,13 @@ func Start(ctx context.Context, opts Options) (*Server, error) {
 	if err != nil {
 		return nil, err
 	}
-	lock, err := lockDir(opts.StoreDir)
-	if err != nil {
+	s := &Server{}
+	if err := s.guard(config, opts); err != nil {
+		return nil, fmt.Errorf("nats server: %w", err)
+	}
+	if s.lock, err = lockDir(opts.StoreDir); err != nil {
 		return nil, err
 	}
-	s := &Server{lock: lock}
 	if err := s.start(ctx, config, opts.Log); err != nil {
 		return nil, errors.Join(fmt.Errorf("nats server: %w", err), s.Shutdown())
 	}
@@ -74,6 +82,15 @@ func (s *Server) ClientURL() string {
 // InProcessConn returns a connection to the server that does not touch the network.
 func (s *Server) InProcessConn() (net.Conn, error) {
 	return s.nats.InProcessConn() //nolint:wrapcheck // nats.go is the caller and wraps it
+}
+
+// Login returns the public key that a connection of this process presents, and what signs the
+// server's challenge with it; "" if the options name no Users. Nobody can log in with it from elsewhere.
+func (s *Server) Login() (public string, sign func(nonce []byte) ([]byte, error)) {
+	if s.identity.public == "" {
+		return "", nil
+	}
+	return s.identity.public, s.identity.pair.Sign
 }
 
 // Storage returns how many bytes of the disk JetStream uses, and how many it may.
@@ -98,6 +115,33 @@ func (s *Server) Shutdown() error {
 	return nil
 }
 
+// guard sets up who is let in.
+func (s *Server) guard(config *server.Options, opts Options) (err error) {
+	switch {
+	case len(opts.Users) > 0 && (opts.User != "" || opts.Operator != ""):
+		return errors.New("users, one user for all and an operator exclude one another")
+	case opts.Operator != "":
+		return trust(config, opts.Operator, opts.Accounts)
+	case len(opts.Users) > 0:
+		if s.identity, err = newIdentity(); err != nil {
+			return err
+		}
+		return admit(config, opts.Users, s.identity)
+	}
+	return nil
+}
+
+// enableStreams gives the global account its streams: with accounts beside it, it has none by itself.
+func (s *Server) enableStreams() error {
+	if s.identity.public == "" {
+		return nil
+	}
+	if err := s.nats.GlobalAccount().EnableJetStream(nil, nil); err != nil {
+		return fmt.Errorf("jetstream: %w", err)
+	}
+	return nil
+}
+
 func (s *Server) start(ctx context.Context, config *server.Options, log *slog.Logger) error {
 	nats, err := server.NewServer(config)
 	if err != nil {
@@ -116,7 +160,7 @@ func (s *Server) start(ctx context.Context, config *server.Options, log *slog.Lo
 		}
 		if nats.ReadyForConnections(100*time.Millisecond) && nats.JetStreamEnabled() {
 			logger.Started()
-			return nil
+			return s.enableStreams()
 		}
 	}
 }
@@ -152,6 +196,10 @@ func configure(opts Options) (*server.Options, error) {
 		DisableJetStreamBanner: true,
 		// Our streams name their own limit; this is for the streams of others.
 		JetStreamLimits: server.JSLimitOpts{DefaultMaxConsumers: -1},
+	}
+	if opts.TLS != nil {
+		config.TLS, config.TLSConfig = true, opts.TLS
+		config.TLSVerify = opts.TLS.ClientAuth == tls.RequireAndVerifyClientCert
 	}
 	if cmp.Or(opts.Sync, SyncAlways) == SyncAlways {
 		config.SyncAlways = true

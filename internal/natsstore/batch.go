@@ -24,14 +24,15 @@ const (
 type batch struct {
 	ns        string
 	events    []sluice.Event
+	stamps    *stamps
 	seqs      []uint64 // 0: not stored yet
 	duplicate []bool
 	first     []int // the first event of the same id, mostly the event itself
 }
 
-func newBatch(ns string, events []sluice.Event) *batch {
+func newBatch(ns string, events []sluice.Event, st *stamps) *batch {
 	b := &batch{
-		ns: ns, events: events,
+		ns: ns, events: events, stamps: st,
 		seqs: make([]uint64, len(events)), duplicate: make([]bool, len(events)), first: make([]int, len(events)),
 	}
 	byID := make(map[string]int, len(events))
@@ -57,7 +58,10 @@ func (b *batch) fresh() []int {
 	return fresh
 }
 
-func (b *batch) message(i int) *nats.Msg { return message(b.ns, &b.events[i]) }
+func (b *batch) message(i int) (*nats.Msg, error) {
+	msg := message(b.ns, &b.events[i])
+	return msg, b.stamps.sealEvent(msg, &b.events[i])
+}
 
 func (b *batch) place(i int, seq uint64) { b.seqs[i] = seq }
 

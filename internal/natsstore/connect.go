@@ -54,14 +54,17 @@ type Options struct {
 	Password     string
 	Token        string
 	NKeySeedFile string
-	TLSCA        string // file with the certificates to trust
-	TLSCert      string // file with our certificate; with TLSKey
+	NKey         string                       // a public key, whose owner answers with Sign
+	Sign         func([]byte) ([]byte, error) // signs a server's challenge with NKey
+	TLSCA        string                       // file with the certificates to trust
+	TLSCert      string                       // file with our certificate; with TLSKey
 	TLSKey       string
 
 	Name     string           // of this client in the server's lists; "sluice"
 	Replicas int              // of every stream; 1
 	Defaults sluice.Namespace // retention and dedup window of namespaces that name none
 	Log      *slog.Logger     // slog.DiscardHandler
+	Readers  bool             // other accounts read events as they are stored: each is told again under streams.LiveSubjects
 
 	Vault *vault.Ring // seals secrets and seeds of keys before they are written; nil: they are written as they are, which is for tests
 
@@ -74,6 +77,7 @@ type Store struct {
 	nc     *nats.Conn
 	js     jetstream.JetStream
 	opts   Options
+	stamps *stamps
 	closed chan struct{} // after the connection has ended
 
 	mu      sync.Mutex
@@ -91,7 +95,7 @@ func Connect(ctx context.Context, opts Options) (*Store, error) {
 	opts.Name = cmp.Or(opts.Name, "sluice")
 	opts.Replicas = cmp.Or(opts.Replicas, 1)
 	opts.LeaseTTL = cmp.Or(opts.LeaseTTL, leaseTTL)
-	s := &Store{opts: opts, closed: make(chan struct{}), buckets: map[string]jetstream.KeyValue{}, broken: make(chan struct{}), making: map[string]chan struct{}{}}
+	s := &Store{opts: opts, stamps: &stamps{}, closed: make(chan struct{}), buckets: map[string]jetstream.KeyValue{}, broken: make(chan struct{}), making: map[string]chan struct{}{}}
 
 	wait := backoff.NewExponentialBackOff(
 		backoff.WithInitialInterval(50*time.Millisecond), backoff.WithMaxInterval(5*time.Second), backoff.WithMaxElapsedTime(0))
@@ -233,6 +237,9 @@ func (s *Store) connOptions() ([]nats.Option, error) {
 	}
 	if o.Token != "" {
 		opts = append(opts, nats.Token(o.Token))
+	}
+	if o.NKey != "" {
+		opts = append(opts, nats.Nkey(o.NKey, o.Sign))
 	}
 	if o.NKeySeedFile != "" {
 		nkey, err := nats.NkeyOptionFromSeed(o.NKeySeedFile)

@@ -1,12 +1,16 @@
 package natsstore
 
 import (
+	"cmp"
 	"context"
 	"encoding/hex"
+	"errors"
+	"fmt"
 	"strconv"
 	"strings"
 	"time"
 
+	"github.com/nats-io/nats.go"
 	"github.com/nats-io/nats.go/jetstream"
 
 	"github.com/sluice-io/sluice/pkg/sluice"
@@ -90,7 +94,7 @@ func (s *Store) before(ctx context.Context, ns string, at time.Time, state jetst
 	if err != nil || len(msgs) == 0 {
 		return state.LastSeq, err
 	}
-	e, err := directEvent(msgs[0])
+	e, err := s.stamps.directEvent(msgs[0])
 	if e.Seq == 0 {
 		return 0, err
 	}
@@ -154,6 +158,53 @@ func (s *Store) EventByID(ctx context.Context, ns, id string) (sluice.Event, err
 	return e, err
 }
 
+// RecentByID returns the event with the id if it can be found without reading the log: while its
+// id is in the namespace's dedup window, or if the id names its place. The leader answers, so that
+// an event that was stored before the call is found. Code NotFound for every other id, for what
+// cannot be read, and for the namespace.
+func (s *Store) RecentByID(ctx context.Context, ns, id string) (sluice.Event, error) {
+	if sluice.CheckNamespaceName(ns) != nil {
+		return sluice.Event{}, namespaceMissing(ns)
+	}
+	unknown := sluice.Errorf(sluice.NotFound, "there is no event %q in the dedup window of %s", id, ns)
+	if len(id) > maxRecentID {
+		return sluice.Event{}, unknown
+	}
+	seq, err := asked(ctx, askTimeout, func(ctx context.Context) (uint64, error) {
+		seq, err := s.lookUp(ctx, ns, id)
+		if isUnanswered(err) {
+			_, missing := s.eventsInfo(ctx, ns)
+			err = cmp.Or(missing, err)
+		}
+		return seq, err
+	})
+	if err != nil {
+		return sluice.Event{}, fmt.Errorf("look up an event: %w", storeError(ctx, err))
+	}
+	if seq == 0 {
+		seq, _ = placeOf(ns, id)
+	}
+	if seq == 0 {
+		return sluice.Event{}, unknown
+	}
+	e, err := s.Event(ctx, ns, seq)
+	switch sluice.CodeOf(err) { //nolint:exhaustive // the other codes go to the caller
+	case sluice.NotFound, sluice.WindowExceeded, sluice.InvalidRequest:
+		return sluice.Event{}, unknown
+	}
+	if err == nil && e.ID != id { // ce-id goes before Nats-Msg-Id: it may be the id of another
+		err = unknown
+	}
+	return e, err
+}
+
+// maxRecentID is how long an id may be that is looked up: it travels in a header.
+const maxRecentID = 4096
+
+func isUnanswered(err error) bool {
+	return errors.Is(err, jetstream.ErrNoStreamResponse) || errors.Is(err, nats.ErrNoResponders)
+}
+
 // findNear returns the sequence of the event if it can be found without reading the log, else 0.
 func (s *Store) findNear(ctx context.Context, ns, id string) (uint64, error) {
 	guess, err := s.lookUp(ctx, ns, id)
@@ -214,7 +265,7 @@ func (s *Store) scanSpan(ctx context.Context, ns, id string, first, last uint64)
 		if msg == nil || meta.Sequence.Stream > last {
 			return false, nil
 		}
-		e, err := eventOf(msg.Subject(), msg.Headers(), nil, meta.Sequence.Stream, meta.Timestamp)
+		e, err := s.stamps.eventOf(msg.Subject(), msg.Headers(), nil, meta.Sequence.Stream, meta.Timestamp)
 		if err != nil && e.ContentType != "" { // the id may be in the body
 			e, err = s.Event(ctx, ns, e.Seq)
 		}

@@ -19,40 +19,33 @@ const structuredType = "application/cloudevents+json"
 
 // eventOf returns the event that a stored message is: CloudEvents in binary or structured
 // mode, or a plain message, whose id, type, source and time come from where it lies. Header
-// names are read whatever their case.
+// names are read whatever their case. Auth attributes are there only if a stamp proves them.
 //
-// Code InvalidRequest if the subject is not a path's or a structured body is not a
-// CloudEvent. The event then has its place, its id as far as known, and its data as it came.
-func eventOf(subject string, header nats.Header, data []byte, seq uint64, stored time.Time) (sluice.Event, error) {
-	ns, path, pathErr := streams.ParseSubject(subject)
-	if pathErr != nil {
-		ns = namespaceOf(subject)
-	}
-	e := sluice.Event{Namespace: ns, Path: path, Seq: seq, Stored: stored.UTC()}
-	if len(data) > 0 {
-		e.Data = data
-	}
-	msgID := readHeader(&e, header)
-	bodyErr := readStructured(&e)
+// Code InvalidRequest if the subject is not a path's, or one's that nobody may write to, or a
+// structured body is not a CloudEvent. The event then has its place, its id as far as known, and
+// its data as it came.
+func (st *stamps) eventOf(subject string, header nats.Header, data []byte, seq uint64, stored time.Time) (sluice.Event, error) {
+	var w written
+	err := w.read(subject, header, data)
+	st.believe(&w, header)
+	e := w.Event
+	e.Seq, e.Stored = seq, stored.UTC()
 	if e.ID == "" {
-		e.ID = msgID
+		e.ID = w.msgID
 	}
 	if e.ID == "" {
-		e.ID = placeID(ns, seq)
+		e.ID = placeID(e.Namespace, seq)
 	}
 	if e.Type == "" {
 		e.Type = sluice.DefaultType
 	}
 	if e.Source == "" {
-		e.Source = "/namespaces/" + ns
+		e.Source = "/namespaces/" + e.Namespace
 	}
 	if e.Time.IsZero() {
 		e.Time = e.Stored
 	}
-	if pathErr != nil {
-		return e, pathErr
-	}
-	return e, bodyErr
+	return e, err
 }
 
 // placeID returns the id of an event whose publisher gave none.

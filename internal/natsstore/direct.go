@@ -116,7 +116,7 @@ func lastHeader(msg *nats.Msg, name string) string {
 }
 
 // directEvent returns the event in an answer to a direct get.
-func directEvent(msg *nats.Msg) (sluice.Event, error) {
+func (st *stamps) directEvent(msg *nats.Msg) (sluice.Event, error) {
 	seq, err := strconv.ParseUint(lastHeader(msg, headerSequence), 10, 64)
 	if err != nil {
 		return sluice.Event{}, fmt.Errorf("read: sequence: %w", err)
@@ -125,5 +125,5 @@ func directEvent(msg *nats.Msg) (sluice.Event, error) {
 	if err != nil {
 		return sluice.Event{}, fmt.Errorf("read: time of storing: %w", err)
 	}
-	return eventOf(lastHeader(msg, headerSubject), msg.Header, msg.Data, seq, stored)
+	return st.eventOf(lastHeader(msg, headerSubject), msg.Header, msg.Data, seq, stored)
 }

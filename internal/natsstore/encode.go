@@ -56,7 +56,11 @@ func checkEvent(e *sluice.Event) error {
 	if e.ID == "" {
 		return sluice.Errorf(sluice.InvalidRequest, "an event needs an id")
 	}
-	if _, err := sluice.ParsePath(string(e.Path)); err != nil {
+	path, err := sluice.ParsePath(string(e.Path))
+	if err != nil {
+		return err
+	}
+	if err := checkWritable(path); err != nil {
 		return err
 	}
 	for name := range e.Extensions {

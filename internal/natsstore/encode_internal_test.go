@@ -31,6 +31,9 @@ func someEvent() *rapid.Generator[sluice.Event] {
 			Extensions:  rapid.MapOfN(name, rapid.String(), 0, 4).Draw(t, "extensions"),
 			Data:        rapid.SliceOf(rapid.Byte()).Draw(t, "data"),
 		}
+		if e.Path.Reserved() && !isSystem(e.Path) {
+			e.Path = "/a" + e.Path // the others are nobody's
+		}
 		if len(e.Extensions) == 0 {
 			e.Extensions = nil
 		}
@@ -53,7 +56,7 @@ func TestAnEventIsReadAsItWasPublished(t *testing.T) {
 				require.True(t, c >= ' ' && c <= '~', "%q would not travel", values[0])
 			}
 		}
-		got, err := eventOf(msg.Subject, msg.Header, msg.Data, want.Seq, want.Stored)
+		got, err := new(stamps).eventOf(msg.Subject, msg.Header, msg.Data, want.Seq, want.Stored)
 		require.NoError(t, err)
 		require.Equal(t, want, got)
 	})
@@ -63,7 +66,7 @@ func FuzzEventOf(f *testing.F) {
 	f.Add("events.acme.a", "ce-subject", `"%41%"`, "application/cloudevents+json", []byte(`{"data":1}`))
 	f.Add("events.acme", "Nats-Msg-Id", "", "", []byte(nil))
 	f.Fuzz(func(t *testing.T, subject, name, value, contentType string, data []byte) {
-		e, err := eventOf(subject, nats.Header{name: {value}, "content-type": {contentType}}, data, 7, time.Unix(1, 0))
+		e, err := new(stamps).eventOf(subject, nats.Header{name: {value}, "content-type": {contentType}}, data, 7, time.Unix(1, 0))
 		require.Equal(t, uint64(7), e.Seq)
 		require.NotEmpty(t, e.ID)
 		require.NotEmpty(t, e.Type)
@@ -147,7 +150,7 @@ func TestMessagesOfOthersAreEvents(t *testing.T) {
 	for _, test := range tests {
 		t.Run(test.name, func(t *testing.T) {
 			t.Parallel()
-			got, err := eventOf("events.acme.a", test.header, []byte(test.data), 9, stored)
+			got, err := new(stamps).eventOf("events.acme.a", test.header, []byte(test.data), 9, stored)
 			require.NoError(t, err)
 			require.Equal(t, test.want, got)
 		})
@@ -170,7 +173,7 @@ func TestMessagesThatAreNoEventsKeepTheirPlace(t *testing.T) {
 	for _, test := range tests {
 		t.Run(test.name, func(t *testing.T) {
 			t.Parallel()
-			e, err := eventOf(test.subject, test.header, []byte(test.data), 3, time.Unix(1, 0))
+			e, err := new(stamps).eventOf(test.subject, test.header, []byte(test.data), 3, time.Unix(1, 0))
 			require.Equal(t, sluice.InvalidRequest, sluice.CodeOf(err))
 			require.Equal(t, "acme-3", e.ID)
 			require.Equal(t, "acme", e.Namespace)

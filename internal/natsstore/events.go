@@ -59,7 +59,7 @@ func (s *Store) collect(ctx context.Context, ns string, r *reader) error {
 		if err != nil {
 			return err
 		}
-		all, err := r.enter(msgs)
+		all, err := r.enter(s.stamps, msgs)
 		if err != nil {
 			return err
 		}
@@ -130,9 +130,9 @@ func (r *reader) batch() int {
 }
 
 // enter takes what is wanted and reports whether it looked at all messages.
-func (r *reader) enter(msgs []*nats.Msg) (all bool, err error) {
+func (r *reader) enter(st *stamps, msgs []*nats.Msg) (all bool, err error) {
 	for _, msg := range msgs {
-		e, err := directEvent(msg)
+		e, err := st.directEvent(msg)
 		if e.Seq == 0 {
 			return false, err
 		}
@@ -175,7 +175,7 @@ func (s *Store) NextEvent(ctx context.Context, ns, filterSubject string, from ui
 			return nil, err
 		}
 		for _, msg := range msgs {
-			e, err := directEvent(msg)
+			e, err := s.stamps.directEvent(msg)
 			if e.Seq == 0 {
 				return nil, err
 			}
@@ -226,7 +226,7 @@ func (s *Store) Event(ctx context.Context, ns string, seq uint64) (sluice.Event,
 	if err != nil {
 		return sluice.Event{}, fmt.Errorf("read %s: header: %w", ns, err)
 	}
-	return eventOf(answer.Message.Subject, header, answer.Message.Data, seq, answer.Message.Time)
+	return s.stamps.eventOf(answer.Message.Subject, header, answer.Message.Data, seq, answer.Message.Time)
 }
 
 func decodeHeader(encoded string) (nats.Header, error) {

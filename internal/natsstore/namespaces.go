@@ -53,7 +53,7 @@ func (s *Store) PutNamespaceAfter(ctx context.Context, ns sluice.Namespace, inte
 			return sluice.Namespace{}, false, err
 		}
 	}
-	err = s.ensure(ctx, s.streamConfig(streams.Events(s.effective(ns))), takeLimits)
+	err = s.ensure(ctx, s.eventsConfig(ns), takeLimits)
 	if code := sluice.CodeOf(err); now != revision && (code == sluice.QuotaExceeded || code == sluice.Unprocessable) {
 		err = errors.Join(err, s.revert(ctx, ns.Name, stored, now))
 	}

@@ -50,11 +50,19 @@ func (s *Store) Provision(ctx context.Context) error {
 		return err
 	}
 	for _, entry := range all {
-		if err := s.ensure(ctx, s.streamConfig(streams.Events(s.effective(entry.Value))), keepData); err != nil {
+		if err := s.ensure(ctx, s.eventsConfig(entry.Value), keepData); err != nil {
 			return err
 		}
 	}
-	return nil
+	return s.openStamps(ctx)
+}
+
+func (s *Store) eventsConfig(ns sluice.Namespace) jetstream.StreamConfig {
+	config := s.streamConfig(streams.Events(s.effective(ns)))
+	if s.opts.Readers {
+		config.RePublish = &jetstream.RePublish{Source: streams.EventsSubjects(ns.Name), Destination: streams.LiveSubjects(ns.Name)}
+	}
+	return config
 }
 
 func (s *Store) ensureDefault(ctx context.Context) error {
@@ -222,6 +230,9 @@ func shape(have, want jetstream.StreamConfig) jetstream.StreamConfig {
 	next.AllowMsgTTL = have.AllowMsgTTL || want.AllowMsgTTL
 	next.AllowAtomicPublish = have.AllowAtomicPublish || want.AllowAtomicPublish
 	next.SubjectDeleteMarkerTTL = want.SubjectDeleteMarkerTTL
+	if have.RePublish == nil || streams.IsLive(have.RePublish.Destination) {
+		next.RePublish = want.RePublish
+	}
 	return next
 }
 

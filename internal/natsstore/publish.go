@@ -29,7 +29,7 @@ const publishPatience = 20 * time.Second
 // of a batch: those that are there are reported, the others are stored, all or none, so that
 // a batch whose answer was lost can be sent again. While the store does not answer, the same
 // ids are published again for up to 20 seconds; an event whose first answer was lost is then
-// reported as duplicate of itself.
+// reported as duplicate of itself. The auth attributes of the events are believed from then on.
 //
 // Each event needs an id and a path. Codes: InvalidRequest; NotFound for the namespace;
 // TooLarge; QuotaExceeded; Unavailable, and then it is not known whether they were stored.
@@ -45,7 +45,7 @@ func (s *Store) Publish(ctx context.Context, ns string, events []sluice.Event) (
 			return nil, err
 		}
 	}
-	b := newBatch(ns, events)
+	b := newBatch(ns, events, s.stamps)
 	wait := backoff.NewExponentialBackOff(backoff.WithInitialInterval(50*time.Millisecond),
 		backoff.WithMaxInterval(2*time.Second), backoff.WithMaxElapsedTime(publishPatience))
 	err := backoff.Retry(func() error {
@@ -83,7 +83,11 @@ func (s *Store) try(ctx context.Context, b *batch) error {
 func (s *Store) publishOne(ctx context.Context, b *batch, i int) error {
 	ctx, cancel := context.WithTimeout(ctx, requestTimeout)
 	defer cancel()
-	ack, err := s.js.PublishMsg(ctx, b.message(i))
+	msg, err := b.message(i)
+	if err != nil {
+		return err
+	}
+	ack, err := s.js.PublishMsg(ctx, msg)
 	if err != nil {
 		return err
 	}
@@ -97,7 +101,11 @@ func (s *Store) publishOne(ctx context.Context, b *batch, i int) error {
 func (s *Store) publishBatch(ctx context.Context, b *batch, fresh []int) error {
 	msgs := make([]*nats.Msg, len(fresh))
 	for at, i := range fresh {
-		msgs[at] = b.message(i)
+		msg, err := b.message(i)
+		if err != nil {
+			return err
+		}
+		msgs[at] = msg
 	}
 	last, err := s.atomic(ctx, msgs)
 	if apiCode(err) == codeBatchDuplicate {

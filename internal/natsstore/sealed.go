@@ -155,11 +155,15 @@ func (s *Store) Sealing(ctx context.Context) (sluice.Sealing, error) {
 // processes at once and against a crash in between: each record is written over what was read,
 // the check comes last, and the next start begins again.
 func (s *Store) sealStored(ctx context.Context) error {
+	if s.opts.Vault == nil {
+		check, err := s.checks().List(ctx, checkName)
+		return errors.Join(err, s.checkLocked(stored{check: check}.count()))
+	}
 	all, err := s.stored(ctx)
 	if err != nil {
 		return err
 	}
-	if err := s.checkLocked(all.count()); err != nil || s.opts.Vault == nil {
+	if err := s.checkLocked(all.count()); err != nil {
 		return err
 	}
 	if len(all.check) == 0 {
@@ -240,26 +244,21 @@ func resealAll[T vaulted[T]](ctx context.Context, b Bucket[T], entries []Entry[T
 func reseal[T vaulted[T]](ctx context.Context, b Bucket[T], e Entry[T]) (bool, error) {
 	s := b.store
 	for range resealTries {
-		ids := keysIn(e.Key, e.Value)
-		if len(ids) == 0 || len(ids) == 1 && ids[0] == s.opts.Vault.First() {
+		if ids := keysIn(e.Key, e.Value); len(ids) == 0 || len(ids) == 1 && ids[0] == s.opts.Vault.First() {
 			return false, nil
 		}
-		opened, err := e.Value.transformed(e.Key, s.openText)
-		if errors.Is(err, vault.ErrTampered) {
+		err := resealOnce(ctx, b, e)
+		switch {
+		case err == nil:
+			return true, nil
+		case errors.Is(err, vault.ErrTampered):
 			s.opts.Log.LogAttrs(ctx, slog.LevelError, "record cannot be opened", slog.String("bucket", b.name), slog.String("key", e.Key), slog.Any("error", err))
 			return false, nil
-		}
-		if err != nil {
-			return false, fmt.Errorf("open %s/%s: %w", b.name, e.Key, err)
-		}
-		sealed, err := opened.transformed(e.Key, s.sealText)
-		if err != nil {
+		case sluice.CodeOf(err) != sluice.Conflict:
 			return false, err
 		}
-		if _, err = b.Put(ctx, e.Key, sealed, e.Revision); sluice.CodeOf(err) != sluice.Conflict {
-			return err == nil, err
-		}
-		if e.Value, e.Revision, err = b.Get(ctx, e.Key); sluice.CodeOf(err) == sluice.NotFound {
+		e.Value, e.Revision, err = b.Get(ctx, e.Key)
+		if sluice.CodeOf(err) == sluice.NotFound {
 			return false, nil
 		}
 		if err != nil {
@@ -267,4 +266,18 @@ func reseal[T vaulted[T]](ctx context.Context, b Bucket[T], e Entry[T]) (bool, e
 		}
 	}
 	return false, sluice.Errorf(sluice.Unavailable, "%q in %s is written all the time; it could not be sealed", e.Key, b.name)
+}
+
+// resealOnce writes a record over what was read. Code Conflict if it was changed meanwhile.
+func resealOnce[T vaulted[T]](ctx context.Context, b Bucket[T], e Entry[T]) error {
+	opened, err := e.Value.transformed(e.Key, b.store.openText)
+	if err != nil {
+		return fmt.Errorf("open %s/%s: %w", b.name, e.Key, err)
+	}
+	sealed, err := opened.transformed(e.Key, b.store.sealText)
+	if err != nil {
+		return err
+	}
+	_, err = b.Put(ctx, e.Key, sealed, e.Revision)
+	return err
 }

@@ -413,7 +413,7 @@ func (s *Source) trouble(err error) {
 
 func (s *Source) delivery(h *handing, msg *nats.Msg, meta *nats.MsgMetadata) *sluice.Delivery {
 	d := &sluice.Delivery{Redelivered: meta.NumDelivered > 1, Receipt: receipt{s.store.nc, msg.Reply, h, meta.Sequence.Stream}}
-	d.Event, d.Err = eventOf(msg.Subject, msg.Header, msg.Data, meta.Sequence.Stream, meta.Timestamp)
+	d.Event, d.Err = s.store.stamps.eventOf(msg.Subject, msg.Header, msg.Data, meta.Sequence.Stream, meta.Timestamp)
 	return d
 }
 

@@ -23,7 +23,7 @@ const tailAhead = 64
 func (s *Store) TailEvents(ctx context.Context, ns string, after uint64, each func(sluice.Event) error) error {
 	stream := streams.EventsStream(ns)
 	return s.tail(ctx, stream, streams.EventsSubjects(ns), after, func(msg jetstream.Msg, meta *jetstream.MsgMetadata) error {
-		e, err := eventOf(msg.Subject(), msg.Headers(), msg.Data(), meta.Sequence.Stream, meta.Timestamp)
+		e, err := s.stamps.eventOf(msg.Subject(), msg.Headers(), msg.Data(), meta.Sequence.Stream, meta.Timestamp)
 		if err != nil {
 			return nil //nolint:nilerr // it is no event
 		}

@@ -122,7 +122,7 @@ func (s *Store) Await(ctx context.Context, sub *sluice.Subscription, after uint6
 		if msg == nil {
 			return true, nil
 		}
-		e, err := eventOf(msg.Subject(), msg.Headers(), msg.Data(), meta.Sequence.Stream, meta.Timestamp)
+		e, err := s.stamps.eventOf(msg.Subject(), msg.Headers(), msg.Data(), meta.Sequence.Stream, meta.Timestamp)
 		if err == nil && (filter.Exact || sub.Pattern.Match(e.Path)) && wanted(&e) {
 			return false, nil
 		}

@@ -3,6 +3,7 @@ package natstest
 import (
 	"os"
 	"path/filepath"
+	"strconv"
 	"testing"
 	"time"
 
@@ -18,6 +19,7 @@ type Operator struct {
 	claims   *jwt.OperatorClaims
 	resolver *server.MemAccResolver
 	system   string
+	accounts []string // JWTs
 }
 
 // NewOperator returns an operator with a system account and no other.
@@ -35,6 +37,22 @@ func (o *Operator) Trust(opts *server.Options) {
 	opts.TrustedOperators = []*jwt.OperatorClaims{o.claims}
 	opts.SystemAccount = o.system
 	opts.AccountResolver = o.resolver
+}
+
+// Files returns the files of the operator's JWT and of those of its accounts, the system account's first.
+func (o *Operator) Files(tb testing.TB) (operator string, accounts []string) {
+	tb.Helper()
+	dir := tb.TempDir()
+	o.claims.SystemAccount = o.system
+	token, err := o.claims.Encode(o.key)
+	require.NoError(tb, err)
+	operator = filepath.Join(dir, "operator.jwt")
+	require.NoError(tb, os.WriteFile(operator, []byte(token), 0o600))
+	for i, account := range o.accounts {
+		accounts = append(accounts, filepath.Join(dir, "account-"+strconv.Itoa(i)+".jwt"))
+		require.NoError(tb, os.WriteFile(accounts[i], []byte(account), 0o600))
+	}
+	return operator, accounts
 }
 
 // Account is an account of an operator's.
@@ -58,6 +76,7 @@ func (o *Operator) Account(tb testing.TB, name string, limits jwt.JetStreamLimit
 	token, err := claims.Encode(o.key)
 	require.NoError(tb, err)
 	require.NoError(tb, o.resolver.Store(public, token))
+	o.accounts = append(o.accounts, token)
 	return &Account{key: key, public: public}
 }
 

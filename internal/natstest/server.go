@@ -110,3 +110,14 @@ func (s *Server) InProcessConn() (net.Conn, error) {
 	}
 	return s.nats.InProcessConn() //nolint:wrapcheck // nats.go is the caller and wraps it
 }
+
+// Login returns how connections of this process log in to the running server, if it has users; a
+// restart changes it.
+func (s *Server) Login() (public string, sign func([]byte) ([]byte, error)) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.nats == nil {
+		return "", nil
+	}
+	return s.nats.Login()
+}

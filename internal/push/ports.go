@@ -110,6 +110,13 @@ type Announcer interface {
 	Failing(sub *sluice.Subscription, percent int, since time.Time)
 }
 
+// Causes knows which events came of themselves.
+type Causes interface {
+	// Check returns code EventLoopDetected if an event must not be sent; any other error says that
+	// it is not known. It is asked of events that name a cause.
+	Check(ctx context.Context, ev *sluice.Event) error
+}
+
 // Ports is everything that a runner needs from outside.
 type Ports struct {
 	Sources  Sources
@@ -123,6 +130,7 @@ type Ports struct {
 	Replays  Replays   // nil: there are none
 	Letters  Letters   // with Replays
 	Announce Announcer // nobody, if nil
+	Causes   Causes    // nil: nobody looks
 }
 
 // bury stores a dead letter and then announces it: who hears of it finds it (S2-05).

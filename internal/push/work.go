@@ -101,8 +101,15 @@ func (j job) do(ctx context.Context, t task) {
 // waited for here: the result follows when it is stored.
 func (j job) send(ctx context.Context, t task) {
 	ev := &t.head.Event
-	if t.head.Err != nil {
-		res := j.unsendable(ctx, t)
+	cause, err := t.head.Err, error(nil)
+	if cause == nil {
+		cause, err = j.looped(ctx, ev)
+	}
+	if cause != nil || err != nil {
+		res := result{err: err}
+		if err == nil {
+			res = j.unsendable(ctx, t, cause)
+		}
 		res.lane = t.lane
 		j.r.results <- res
 		return
@@ -132,9 +139,9 @@ func (j job) send(ctx context.Context, t task) {
 }
 
 // unsendable deals with a live head that cannot be sent: it is dead, or its lane is held.
-func (j job) unsendable(ctx context.Context, t task) result {
-	reason, cause := reasonOf(t.head.Err), t.head.Err.Error()
-	if reason == sluice.FilterError {
+func (j job) unsendable(ctx context.Context, t task, why error) result {
+	reason, cause := reasonOf(why), why.Error()
+	if reason != sluice.Malformed { // a dead letter shows what its event is
 		if d := j.decide(&t.head.Event); d != sluice.Pass {
 			return keptBack(d)
 		}
@@ -297,7 +304,14 @@ func (j job) wanted(ctx context.Context, p *park, ev *sluice.Event) (bool, error
 	if err != nil {
 		return false, j.bury(ctx, ev, sluice.Attempt{Error: err.Error()}, sluice.FilterError)
 	}
-	return ok, nil
+	if !ok {
+		return false, nil
+	}
+	cause, err := j.looped(ctx, ev)
+	if cause != nil {
+		return false, j.bury(ctx, ev, sluice.Attempt{Number: p.Attempts, Error: cause.Error(), FirstFailedAt: p.FirstFailedAt}, sluice.Loop)
+	}
+	return err == nil, err
 }
 
 // resend makes one attempt of a parked lane's head and stores how the lane stands.
@@ -525,8 +539,11 @@ func (j job) persist(ctx context.Context, write func() error) error {
 }
 
 func reasonOf(err error) sluice.Reason {
-	if sluice.CodeOf(err) == sluice.Unprocessable {
+	switch sluice.CodeOf(err) { //nolint:exhaustive // the other codes are of what cannot be read
+	case sluice.Unprocessable:
 		return sluice.FilterError
+	case sluice.EventLoopDetected:
+		return sluice.Loop
 	}
 	return sluice.Malformed
 }

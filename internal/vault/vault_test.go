@@ -15,7 +15,7 @@ import (
 	"github.com/sluice-io/sluice/internal/vault"
 )
 
-var here = vault.Place("subscriptions", "orders", "secret") //nolint:gochecknoglobals // a constant that has to be computed
+var here = vault.Place("subscriptions", "orders", "secret")
 
 func newKey(tb testing.TB) []byte {
 	tb.Helper()
@@ -137,10 +137,10 @@ func TestARingPrintsAsTheIDsOfItsKeys(t *testing.T) {
 	raw := newKey(t)
 	r := ring(t, raw)
 	var log bytes.Buffer
-	slog.New(slog.NewJSONHandler(&log, nil)).Info("x", slog.Any("ring", r)) //nolint:sloglint // a logger of this test
+	slog.New(slog.NewJSONHandler(&log, nil)).Info("x", slog.Any("ring", r))
 	text := fmt.Sprintf("%v %+v %#v %s %q %x", r, r, r, r, r, struct{ R *vault.Ring }{r}) + log.String()
 	require.Contains(t, text, vault.ID(raw))
-	for _, secret := range []string{string(raw), hex.EncodeToString(raw), base64.StdEncoding.EncodeToString(raw), fmt.Sprint(raw)} {
+	for _, secret := range []string{string(raw), hex.EncodeToString(raw), base64.StdEncoding.EncodeToString(raw), fmt.Sprintf("%d", raw)} {
 		require.NotContains(t, text, strings.Trim(secret, "[]"))
 	}
 }

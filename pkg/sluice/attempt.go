@@ -66,11 +66,12 @@ const (
 	EventTooLarge Reason = "too_large"     // the request would be larger than the server sends
 	FilterError   Reason = "filter_error"  // the filter could not be evaluated
 	Malformed     Reason = "invalid"       // the event cannot be read
+	Loop          Reason = "loop"          // the event came of itself, or its producer is marked for that
 )
 
 // Reasons returns all reasons.
 func Reasons() []Reason {
-	return []Reason{Exhausted, Expired, NotSendable, EndpointGone, EventTooLarge, FilterError, Malformed}
+	return []Reason{Exhausted, Expired, NotSendable, EndpointGone, EventTooLarge, FilterError, Malformed, Loop}
 }
 
 // Parked is a lane that waits for its head's next attempt: "this lane, from that sequence on".

@@ -18,6 +18,7 @@ const (
 	SubscriptionMissing Code = "subscription_not_found"
 	Conflict            Code = "conflict"
 	SubscriptionDiffers Code = "subscription_conflict"
+	EventLoopDetected   Code = "event_loop_detected"
 	WindowExceeded      Code = "replay_window_exceeded"
 	RevisionMismatch    Code = "revision_mismatch"
 	TooLarge            Code = "too_large"

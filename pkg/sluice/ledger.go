@@ -26,6 +26,8 @@ const (
 	ActionReplayStart         = "replay.start" // redriving included
 	ActionReplayCancel        = "replay.cancel"
 	ActionDeadLetterDiscard   = "dead_letter.discard"
+	ActionProducerMark        = "producer.mark"    // as unsafe
+	ActionProducerClear       = "producer.clear"   // of that mark
 	ActionDeliveryRetry       = "delivery.retry"   // of the head of a held lane
 	ActionDeliveryDiscard     = "delivery.discard" // the same
 	ActionGrantIssue          = "grant.issue"

@@ -18,10 +18,14 @@ const (
 	TypeSubscriptionFailing   = "subscription.failing"
 	TypeDeliveryDead          = "delivery.dead"
 	TypeDeliveryHeld          = "delivery.held"
+	TypeProducerUnsafe        = "producer_unsafe"
 )
 
 // ReasonAccessRevoked is why a subscription was cancelled whose owner may have nothing of it any more.
 const ReasonAccessRevoked = "access_revoked"
+
+// ProducersPath is where the system events about producers live.
+const ProducersPath Path = "/_sys/producers"
 
 // SubscriptionPath returns where the system events about a subscription live.
 func SubscriptionPath(id string) Path { return Path("/_sys/subscriptions/" + id) }

@@ -103,3 +103,39 @@ test('nats.js publishes and standardwebhooks verifies', async (t) => {
     assert.throws(() => new Webhook(other).verify(request.body, request.headers))
   })
 })
+
+test('nats.js logs in as a user, publishes to its namespace and nowhere else', async (t) => {
+  const users = [
+    { name: 'shop', password: 'sesame', namespaces: ['default'] },
+    { name: 'core', password: 'sesame', namespaces: ['*'], trusted: true, read: true },
+  ]
+  const server = await startServer(t, { SLUICE_NATS_USERS: JSON.stringify(users) })
+  const login = async (user, pass = 'sesame') => {
+    const nc = await connect({ servers: server.nats, user, pass })
+    t.after(() => nc.close())
+    return nc
+  }
+  const receiver = await startReceiver(t)
+  const { secret } = await server.subscribe('/orders/*', receiver.url, { policy: { ordering: 'all' } })
+  const shop = await login('shop')
+  const core = await login('core')
+  const live = core.subscribe('events.default.orders.>', { max: 2 })
+  await core.flush()
+  const h = headers()
+  h.set('ce-authtype', 'user')
+  h.set('ce-authid', 'eve')
+  for (const nc of [shop, core]) {
+    const ack = await nc.jetstream().publish('events.default.orders.1', '{}', { headers: h })
+    assert.equal(ack.stream, 'EVENTS_default')
+  }
+  const requests = await receiver.exactly(2)
+  assert.deepEqual(requests.map((r) => verified(r, secret).authid), [undefined, 'eve'])
+  const seen = []
+  for await (const m of live) seen.push(m.subject)
+  assert.deepEqual(seen, ['events.default.orders.1', 'events.default.orders.1'])
+
+  await assert.rejects(core.jetstream().publish('events.nowhere.a', '{}'), /503/)
+  await assert.rejects(shop.jetstream().publish('events.other.a', '{}', { timeout: 2000 }), /permissions violation/i)
+  await assert.rejects(connect({ servers: server.nats, user: 'shop', pass: 'guess', reconnect: false }), /authorization/i)
+  await assert.rejects(connect({ servers: server.nats, reconnect: false }), /authorization/i)
+})

@@ -21,11 +21,11 @@ export async function eventually(what, check, limit = 20_000) {
   assert.fail(`${what}: not within ${limit} ms`)
 }
 
-/** Starts a server on free ports with an empty data directory; it ends with the test t. */
-export async function startServer(t) {
+/** Starts a server on free ports with an empty data directory; it ends with the test t. env is further variables. */
+export async function startServer(t, env = {}) {
   const data = await mkdtemp(join(tmpdir(), 'sluice-interop-'))
   const args = ['serve', '--dev', '--data', data, '--http', '127.0.0.1:0', '--nats-listen', '127.0.0.1:0']
-  const child = spawn(binary, args, { stdio: ['ignore', 'pipe', 'pipe'] })
+  const child = spawn(binary, args, { env: { ...process.env, ...env }, stdio: ['ignore', 'pipe', 'pipe'] })
   let log = ''
   child.stdout.on('data', (chunk) => (log += chunk))
   child.stderr.on('data', (chunk) => (log += chunk))

@@ -1,0 +1,30 @@
+package main
+
+import (
+	"testing"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/sluice-io/sluice/internal/app"
+)
+
+// S4-28: a listener that is open to a network does not stay unnoticed.
+func TestTheDoctorWarnsOfAnOpenListener(t *testing.T) {
+	t.Parallel()
+	for _, c := range []struct{ address, info, result, detail string }{
+		{"nats://127.0.0.1:4222", `{}`, "ok", "answers"},
+		{"nats://[::1]:4222", `{}`, "ok", "answers"},
+		{"nats://localhost:4222", `{"auth_required":true}`, "ok", "answers"},
+		{"nats://0.0.0.0:4222", `{}`, "warn", "whoever reaches it may do anything"},
+		{"nats://127.0.0.1:4222,nats://10.0.0.7:4222", `{"tls_required":true}`, "warn", "whoever reaches it may do anything"},
+		{"nats://0.0.0.0:4222", `{"auth_required":true}`, "warn", "without TLS"},
+		{"tls://nats.example:4222", `{"auth_required":true,"tls_required":true}`, "ok", "answers"},
+		{"nats://0.0.0.0:4222", `?`, "fail", "cannot be read"},
+	} {
+		e := &examination{addresses: app.Addresses{NATS: c.address}}
+		e.checkDoor(c.info)
+		require.Len(t, e.findings, 1)
+		require.Equal(t, []string{"nats", c.result}, []string{e.findings[0].Check, e.findings[0].Result}, c.address)
+		require.Contains(t, e.findings[0].Detail, c.detail, c.address)
+	}
+}

@@ -1,0 +1,70 @@
+package main
+
+import (
+	"context"
+	"strconv"
+	"strings"
+
+	"github.com/sluice-io/sluice/pkg/client"
+	"github.com/sluice-io/sluice/pkg/sluice"
+)
+
+// producersCmd is about producers whose events came of themselves.
+type producersCmd struct {
+	LS    producersLsCmd    `cmd:"" name:"ls" help:"List producers that are marked unsafe."`
+	Clear producersClearCmd `cmd:"" help:"Remove the mark of a producer."`
+}
+
+type producersLsCmd struct{}
+
+// Run lists the marks.
+func (producersLsCmd) Run(ctx context.Context, s *session) error {
+	c, err := s.client()
+	if err != nil {
+		return err
+	}
+	all, err := collect(0, func(cursor string, _ int) (client.Page[sluice.Unsafe], error) {
+		return c.UnsafeProducers(ctx, cursor)
+	})
+	if err != nil {
+		return err
+	}
+	return s.show(all, func() error {
+		rows := make([][]string, len(all))
+		for i := range all {
+			is := &all[i]
+			rows[i] = []string{is.Producer, when(is.Since), strconv.FormatUint(is.Count, 10), when(is.LastAt), is.Namespace, is.Event.ID, chainOf(is)}
+		}
+		return s.table("PRODUCER | SINCE | LOOPS | LAST | NAMESPACE | EVENT | CAUSES", rows)
+	})
+}
+
+// chainOf returns the last event that was refused and its nearest causes, as types and paths.
+func chainOf(is *sluice.Unsafe) string {
+	const most = 3
+	links := append([]sluice.Link{is.Event}, is.Chain...)
+	var parts []string
+	for _, l := range links[:min(most, len(links))] {
+		parts = append(parts, l.Type+" "+string(l.Path))
+	}
+	if more := len(links) - len(parts); more > 0 {
+		parts = append(parts, strconv.Itoa(more)+" more")
+	}
+	return strings.Join(parts, " ← ")
+}
+
+type producersClearCmd struct {
+	Producer string `arg:"" help:"As the list shows it."`
+}
+
+// Run removes the mark.
+func (c *producersClearCmd) Run(ctx context.Context, s *session) error {
+	api, err := s.client()
+	if err != nil {
+		return err
+	}
+	if err := api.ClearProducer(ctx, c.Producer); err != nil {
+		return err
+	}
+	return s.show(map[string]string{"cleared": c.Producer}, func() error { return s.say("%s is not marked any more", c.Producer) })
+}

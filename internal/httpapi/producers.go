@@ -1,0 +1,90 @@
+package httpapi
+
+import (
+	"cmp"
+	"context"
+	"net/http"
+	"slices"
+	"strings"
+
+	"github.com/labstack/echo/v4"
+
+	"github.com/sluice-io/sluice/pkg/sluice"
+)
+
+// Causes keeps out events that came of themselves.
+type Causes interface {
+	// CheckNew returns code EventLoopDetected if one of the events must not be published; any
+	// other error says that it is not known. By is who wants to publish them.
+	CheckNew(ctx context.Context, namespace, by string, events []sluice.Event) error
+}
+
+// Producers keeps the marks of producers that are unsafe.
+type Producers interface {
+	// UnsafeProducers returns all marks, in no order.
+	UnsafeProducers(ctx context.Context) ([]sluice.Unsafe, error)
+	// ClearProducer removes the mark of a producer. Code NotFound if it has none.
+	ClearProducer(ctx context.Context, producer, by string) error
+}
+
+// producer returns the principal that publishes.
+func producer(c echo.Context) string { return by(c) }
+
+// stamp says in the events who produced them, whatever they said of that themselves (S4-80).
+func stamp(events []sluice.Event, by string) {
+	for i := range events {
+		if events[i].Extensions == nil {
+			events[i].Extensions = map[string]string{}
+		}
+		delete(events[i].Extensions, sluice.AuthClaims)
+		events[i].Extensions[sluice.AuthID] = by
+		events[i].Extensions[sluice.AuthType] = sluice.AuthTypeOf(by)
+	}
+}
+
+// unsafeList is one page of marks.
+type unsafeList struct {
+	Producers  []sluice.Unsafe `json:"producers"`
+	NextCursor string          `json:"next_cursor"`
+}
+
+// listUnsafe lists those that were marked last first; the cursor is the last one of the page before.
+func (s *Server) listUnsafe(c echo.Context) error {
+	if err := onlyParams(c, "limit", "cursor"); err != nil {
+		return err
+	}
+	most, err := limit(c)
+	if err != nil {
+		return err
+	}
+	all, err := s.opts.Producers.UnsafeProducers(c.Request().Context())
+	if err != nil {
+		return err
+	}
+	slices.SortFunc(all, func(a, b sluice.Unsafe) int {
+		return cmp.Or(b.Since.Compare(a.Since), strings.Compare(b.Producer, a.Producer))
+	})
+	if cursor := c.QueryParam("cursor"); cursor != "" {
+		at := slices.IndexFunc(all, func(is sluice.Unsafe) bool { return is.Producer == cursor })
+		if at < 0 {
+			return sluice.Errorf(sluice.InvalidRequest, "cursor %q is not one of this list, or its mark was cleared; start anew", cursor)
+		}
+		all = all[at+1:]
+	}
+	page := unsafeList{Producers: all}
+	if len(all) > most {
+		page = unsafeList{Producers: all[:most], NextCursor: all[most-1].Producer}
+	}
+	return c.JSON(http.StatusOK, page)
+}
+
+func (s *Server) clearUnsafe(c echo.Context) error {
+	name, err := paramOf(c, "producer")
+	if err != nil {
+		return err
+	}
+	if err := s.opts.Producers.ClearProducer(c.Request().Context(), name, by(c)); err != nil {
+		return err
+	}
+	return c.NoContent(http.StatusNoContent)
+}

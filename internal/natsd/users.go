@@ -1,0 +1,190 @@
+package natsd
+
+import (
+	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+
+	"github.com/nats-io/jwt/v2"
+	"github.com/nats-io/nats-server/v2/server"
+	"github.com/nats-io/nkeys"
+
+	"github.com/sluice-io/sluice/streams"
+)
+
+// inbox is where every client library has its answers sent.
+const inbox = "_INBOX.>"
+
+// readersDoor is what the first token of a subject becomes when a user publishes who reads, too:
+// his own events would otherwise come to him as he sends them, and again when they are stored.
+const readersDoor = "publish."
+
+const eventsDoor = "events."
+
+// User may log in over the network. Each has an account of his own, so that nobody sees the
+// answers that another gets, and nothing that a user writes reaches the server's account but
+// through the imports of his account: not even the subject that he wants an answer under.
+type User struct {
+	Name     string
+	Password string // or its bcrypt hash
+	NKey     string // a public user key, instead of Password
+
+	Namespaces []string // that he may publish to; "*": all
+	Trusted    bool     // his events' auth attributes are believed
+	Read       bool     // he may also subscribe to the namespaces' events
+	Admin      bool     // he may do everything in the server's account, and nothing else is set
+}
+
+// identity is whom connections of this process log in as: a key that nobody else ever sees.
+type identity struct {
+	pair   nkeys.KeyPair
+	public string
+}
+
+func newIdentity() (identity, error) {
+	pair, err := nkeys.CreateUser()
+	if err != nil {
+		return identity{}, fmt.Errorf("make a key: %w", err)
+	}
+	public, err := pair.PublicKey()
+	if err != nil {
+		return identity{}, fmt.Errorf("make a key: %w", err)
+	}
+	return identity{pair, public}, nil
+}
+
+// admit sets the server up to let the users in, and connections of this process as id, and
+// nobody else. The streams are in the global account, where they are without users, too.
+func admit(config *server.Options, users []User, id identity) error {
+	global := server.NewAccount(server.DEFAULT_GLOBAL_ACCOUNT)
+	err := errors.Join(
+		global.AddServiceExport(streams.EventsSubjects(streams.AnyNamespace), nil),
+		global.AddServiceExport(streams.TrustedSubjects(streams.AnyNamespace), nil),
+		global.AddStreamExport(streams.LiveSubjects(streams.AnyNamespace), nil),
+	)
+	if err != nil {
+		return err
+	}
+	config.Accounts = []*server.Account{global}
+	config.Nkeys = []*server.NkeyUser{{
+		Nkey: id.public, AllowedConnectionTypes: map[string]struct{}{jwt.ConnectionTypeInProcess: {}},
+	}}
+	for _, u := range users {
+		if err := enter(config, global, u); err != nil {
+			return fmt.Errorf("user %s: %w", u.Name, err)
+		}
+	}
+	return nil
+}
+
+func enter(config *server.Options, global *server.Account, u User) error {
+	account, permissions := global, (*server.Permissions)(nil)
+	if !u.Admin {
+		var err error
+		if account, err = u.account(global); err != nil {
+			return err
+		}
+		config.Accounts = append(config.Accounts, account)
+		permissions = u.permissions()
+	}
+	if u.NKey != "" {
+		if !nkeys.IsValidPublicUserKey(u.NKey) {
+			return errors.New("its nkey is not the public key of a user")
+		}
+		config.Nkeys = append(config.Nkeys, &server.NkeyUser{Nkey: u.NKey, Account: account, Permissions: permissions})
+		return nil
+	}
+	config.Users = append(config.Users, &server.User{Username: u.Name, Password: u.Password, Account: account, Permissions: permissions})
+	return nil
+}
+
+// account returns the user's account, which sees of the global one what he may use.
+func (u User) account(global *server.Account) (*server.Account, error) {
+	own := server.NewAccount("user_" + u.Name)
+	var errs []error
+	if u.door() != eventsDoor {
+		errs = append(errs, own.AddMapping(eventsDoor+">", u.door()+">"))
+	}
+	for _, ns := range u.Namespaces {
+		to := streams.EventsSubjects(ns)
+		if u.Trusted {
+			to = streams.TrustedSubjects(ns)
+		}
+		errs = append(errs, own.AddServiceImport(global, u.door()+ns+".>", numbered(to)))
+		if u.Read {
+			errs = append(errs, own.AddMappedStreamImport(global, streams.LiveSubjects(ns), numbered(streams.EventsSubjects(ns))))
+		}
+	}
+	return own, errors.Join(errs...)
+}
+
+// numbered returns the subject that a wildcard of an import's other side stands for.
+func numbered(subject string) string { return strings.Replace(subject, ".*.", ".$1.", 1) }
+
+func (u User) door() string {
+	if u.Read {
+		return readersDoor
+	}
+	return eventsDoor
+}
+
+// permissions returns what the user may do within his account. Mapping comes before permissions.
+func (u User) permissions() *server.Permissions {
+	publish, subscribe := &server.SubjectPermission{}, &server.SubjectPermission{Allow: []string{inbox}}
+	behind := func(subject string) string { return u.door() + strings.TrimPrefix(subject, eventsDoor) }
+	for _, ns := range u.Namespaces {
+		publish.Allow = append(publish.Allow, behind(streams.EventsSubjects(ns)))
+		publish.Deny = append(publish.Deny, behind(streams.SystemRoot(ns)), behind(streams.SystemSubjects(ns)))
+		if u.Read {
+			subscribe.Allow = append(subscribe.Allow, streams.EventsSubjects(ns))
+		}
+	}
+	return &server.Permissions{Publish: publish, Subscribe: subscribe}
+}
+
+// trust sets the server up to let in the users of an operator's accounts, and nobody else.
+func trust(config *server.Options, operator string, accounts []string) error {
+	claims, err := server.ReadOperatorJWT(operator)
+	if err != nil {
+		return fmt.Errorf("operator %s: %w", operator, err)
+	}
+	resolver := &server.MemAccResolver{}
+	var known []string
+	for _, file := range accounts {
+		token, err := readJWT(file)
+		if err != nil {
+			return err
+		}
+		account, err := jwt.DecodeAccountClaims(token)
+		if err != nil {
+			return fmt.Errorf("account %s: %w", file, err)
+		}
+		if err := resolver.Store(account.Subject, token); err != nil {
+			return fmt.Errorf("account %s: %w", file, err)
+		}
+		known = append(known, account.Subject)
+	}
+	if claims.SystemAccount != "" && !slices.Contains(known, claims.SystemAccount) {
+		return fmt.Errorf("operator %s: the JWT of its system account %s is missing", operator, claims.SystemAccount)
+	}
+	config.TrustedOperators = []*jwt.OperatorClaims{claims}
+	config.SystemAccount = claims.SystemAccount
+	config.AccountResolver = resolver
+	return nil
+}
+
+// readJWT returns the token in a file, which may be decorated as nsc writes it.
+func readJWT(file string) (string, error) {
+	content, err := os.ReadFile(filepath.Clean(file))
+	if err != nil {
+		return "", fmt.Errorf("account: %w", err)
+	}
+	token, err := jwt.ParseDecoratedJWT(content)
+	if err != nil {
+		return "", fmt.Errorf("account %s: %w", file, err)
+	}
+	return token, nil
+}

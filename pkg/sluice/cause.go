@@ -1,0 +1,78 @@
+package sluice
+
+import (
+	"crypto/sha256"
+	"fmt"
+	"strings"
+	"time"
+	"unicode"
+	"unicode/utf8"
+)
+
+// Extension attributes that say what an event came of and who produced it.
+const (
+	CausationID   = "causationid"   // id of the event in the same namespace that caused it
+	CorrelationID = "correlationid" // what all events of one affair share; carried along, never followed
+	AuthID        = "authid"        // the principal that published it; the server says so
+	AuthType      = "authtype"      // of what kind it is; the server says so
+	AuthClaims    = "authclaims"    // nothing that the server says
+)
+
+// MaxHops is how long a chain of causes may be.
+const MaxHops = 32
+
+// Link is an event in a chain of causes.
+type Link struct {
+	ID    string `json:"id"`
+	Type  string `json:"type"`
+	Path  Path   `json:"path"`
+	Cause string `json:"-"` // id of the event that caused it; empty: it names none
+	Seq   uint64 `json:"-"` // 0: it is not stored
+}
+
+// Link returns what a chain of causes keeps of the event.
+func (e *Event) Link() Link {
+	return Link{ID: e.ID, Type: e.Type, Path: e.Path, Cause: e.Extensions[CausationID], Seq: e.Seq}
+}
+
+// Unsafe is the mark of a producer whose event came of itself. While it stands, events of the
+// producer that name a cause are refused.
+type Unsafe struct {
+	Producer  string    `json:"producer"` // a principal, or what SourceProducer returns
+	Since     time.Time `json:"since"`
+	LastAt    time.Time `json:"last_at"`
+	Count     uint64    `json:"count"` // loops that were found since
+	Namespace string    `json:"namespace"`
+	Event     Link      `json:"event"` // the last one that was refused
+	Chain     []Link    `json:"chain"` // its causes, the nearest first
+	Hops      int       `json:"hops"`
+}
+
+const maxSource = 256 // bytes of a source in a producer's name
+
+// SourceProducer returns the name of a producer that is known by the source that it writes into
+// its events only: whoever publishes to NATS. No principal is called so. A source that is long or
+// no clean text is represented by its hash.
+func SourceProducer(namespace, source string) string {
+	if len(source) > maxSource || !utf8.ValidString(source) || strings.ContainsFunc(source, unicode.IsControl) {
+		source = fmt.Sprintf("sha256:%x", sha256.Sum256([]byte(source)))
+	}
+	return "source:" + namespace + ":" + source
+}
+
+// AuthTypeOf returns what kind of principal one is, in the words of CloudEvents' auth context, and
+// ai_agent, for which it has none.
+func AuthTypeOf(principal string) string {
+	kind, _, named := strings.Cut(principal, ":")
+	switch {
+	case principal == "root", principal == ActorSystem, named && kind == "system":
+		return "system"
+	case named && kind == "user":
+		return "user"
+	case named && kind == "service":
+		return "service_account"
+	case named && kind == "ai_agent":
+		return "ai_agent"
+	}
+	return "unknown"
+}
