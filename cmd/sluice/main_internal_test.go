@@ -46,6 +46,7 @@ func (l leakChecked) Run() int {
 //	again COMMAND… -- TEXT   the command's output has the text within 30 seconds
 //	token NAME COMMAND…      $NAME, and the file name.token, is the line that the command prints
 //	field NAME LINE N        $NAME is the Nth word of a line of the last command's output
+//	walk DOCUMENT OLD=NEW…   what docs/DOCUMENT tells its readers to do prints what it says
 func TestCommandLine(t *testing.T) {
 	t.Parallel()
 	testscript.Run(t, testscript.Params{
@@ -61,7 +62,7 @@ func TestCommandLine(t *testing.T) {
 		},
 		Cmds: map[string]func(*testscript.TestScript, bool, []string){
 			"exits": exits, "await": await, "receiver": startReceiver, "verifier": startVerifier, "received": received, "again": again,
-			"token": token, "field": field,
+			"token": token, "field": field, "walk": walk,
 		},
 	})
 }
