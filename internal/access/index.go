@@ -108,6 +108,16 @@ func (x *Index) Until(t time.Time) {
 	x.note(0)
 }
 
+// Ready returns an error (Unavailable) if it is not known who may do what.
+func (x *Index) Ready(now time.Time) error {
+	x.mu.RLock()
+	defer x.mu.RUnlock()
+	if !x.knows(now) {
+		return unknown.err("", Target{})
+	}
+	return nil
+}
+
 // knows reports whether the index may decide. The caller holds the lock.
 func (x *Index) knows(now time.Time) bool { return x.caughtUp && (x.always || now.Before(x.until)) }
 

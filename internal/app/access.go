@@ -55,6 +55,14 @@ func (s *server) tokenKeys(ctx context.Context) ([]authority.Key, error) {
 	return keys, nil
 }
 
+// ready returns an error if requests cannot be served.
+func (s *server) ready(ctx context.Context) error {
+	if err := s.store.Ready(ctx); err != nil {
+		return err
+	}
+	return s.trust.index.Ready(time.Now())
+}
+
 // know tells the follower of a subscription.
 func (s *server) know(id string, sub *sluice.Subscription) { s.trust.follower.Know(id, sub) }
 

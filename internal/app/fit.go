@@ -145,8 +145,12 @@ func (d deliveries) LastAttemptAt(ctx context.Context, sub *sluice.Subscription)
 	return d.store.LastAttemptAt(ctx, sub)
 }
 
-// Test sends a sample event, which is in no log.
+// Test sends a sample event, which is in no log. Code Conflict if the subscription was cancelled:
+// nothing goes to its endpoint any more (S0-64).
 func (d deliveries) Test(ctx context.Context, sub *sluice.Subscription) (sluice.Attempt, error) {
+	if sub.State == sluice.Cancelled {
+		return sluice.Attempt{}, sluice.Errorf(sluice.Conflict, "subscription %q was cancelled (%s); make a new one", sub.ID, sub.Reason)
+	}
 	id, err := uuid.NewV7()
 	if err != nil {
 		return sluice.Attempt{}, fmt.Errorf("make an id: %w", err)

@@ -150,7 +150,20 @@ func TestAPausedSubscriptionLosesNothing(t *testing.T) {
 	}
 }
 
-// 03-api, "/test": a signed sample on request, whatever the state, and the attempt as reply.
+// S0-64: nothing goes to the endpoint of a subscription that was cancelled, a sample neither.
+func TestNoSampleIsSentToWhoWasCancelled(t *testing.T) {
+	t.Parallel()
+	s := start(t, t.TempDir(), nil)
+	hook := hooktest.New(t, status(http.StatusGone, func(hooktest.Request) bool { return true }))
+	sub := subscribe(t, s.api, wish(hook.URL, `"id":"gone"`))
+	put(t, s.api, "/a", 1, 1)
+	statusOf(t, s.api, sub.ID, func(st sluice.Status) bool { return st.State == sluice.Cancelled })
+	_, err := s.api.TestSubscription(t.Context(), sub.ID)
+	require.Equal(t, sluice.Conflict, sluice.CodeOf(err))
+	require.Len(t, hook.Requests(), 1)
+}
+
+// 03-api, "/test": a signed sample on request, unless it was cancelled, and the attempt as reply.
 func TestASampleIsSentOnRequest(t *testing.T) {
 	t.Parallel()
 	s := start(t, t.TempDir(), nil)

@@ -192,7 +192,7 @@ func TestNoSecretIsInAnythingThatIsWritten(t *testing.T) {
 	maps.Copy(secrets, seeds(t, s))
 	say("POST /v1/keys/rotate", `{"overlap":"1h"}`)
 	maps.Copy(secrets, seeds(t, s))
-	require.Len(t, secrets, 9, "two signing keys, one that seals")
+	require.Len(t, secrets, 10, "two signing keys, one that stamps, one that seals")
 	say("GET /v1/keys", "")
 	say("GET /v1/secrets", "")
 	say("GET /.well-known/jwks.json", "")

@@ -266,7 +266,7 @@ func (s *server) openAPI(context.Context) error {
 		Explain:     explain.New(s.store, s.store),
 		Retrier:     retrier{s.store, s.registry},
 		Storage:     s.storage,
-		Ready:       s.store.Ready,
+		Ready:       s.ready,
 		Stopping:    s.stopping,
 		JWKS:        s.jwks,
 		Keys:        keys{s.store, s.ledger},

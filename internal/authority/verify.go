@@ -6,6 +6,7 @@ import (
 	"crypto/sha256"
 	"errors"
 	"sync"
+	"time"
 
 	"github.com/sluice-io/sluice/internal/access"
 	"github.com/sluice-io/sluice/pkg/sluice"
@@ -25,6 +26,9 @@ func (a *Authority) Authenticate(ctx context.Context, token string) (sluice.Call
 // holder returns whose verified claims are. A grant that is not known here is looked up: another
 // replica may have made it a moment ago.
 func (a *Authority) holder(ctx context.Context, c *access.Claims) (sluice.Caller, error) {
+	if err := a.knowing(ctx); err != nil {
+		return sluice.Caller{}, err
+	}
 	now := a.needs.Now()
 	caller, known, err := a.needs.Index.Check(c, now)
 	if known {
@@ -43,6 +47,27 @@ func (a *Authority) holder(ctx context.Context, c *access.Claims) (sluice.Caller
 	}
 	caller, _, err = a.needs.Index.Check(c, now)
 	return caller, err
+}
+
+// startLimit is how long a request waits for a server that has just started to know who may do what.
+const startLimit = 5 * time.Second
+
+// knowing waits a moment until it is known who may do what. Code Unavailable.
+func (a *Authority) knowing(ctx context.Context) error {
+	limit, cancel := context.WithTimeout(ctx, startLimit)
+	defer cancel()
+	for {
+		_, changed := a.needs.Index.Applied()
+		err := a.needs.Index.Ready(a.needs.Now())
+		if err == nil {
+			return nil
+		}
+		select {
+		case <-changed:
+		case <-limit.Done():
+			return err
+		}
+	}
 }
 
 // claims returns what a token says if this server signed it.

@@ -1,6 +1,7 @@
 package endpoint
 
 import (
+	"context"
 	"crypto/tls"
 	"crypto/x509"
 	"net/http"
@@ -44,6 +45,50 @@ func TestEndpointsSpeakHTTP2OverTLS(t *testing.T) {
 	for range 3 {
 		require.Equal(t, "HTTP/2.0", s.Send(t.Context(), sub, &sluice.Event{ID: "1"}, 1).Response)
 	}
+}
+
+// Attempts that share a connection do not fail because one of them took too long. One that is
+// interrupted takes the connection with it: nothing else keeps what it holds from being sent.
+func TestAnInterruptedAttemptTakesASharedConnectionWithIt(t *testing.T) { // S0-60, C43
+	t.Parallel()
+	entered, open := make(chan struct{}, 10), make(chan struct{})
+	server := httptest.NewUnstartedServer(http.HandlerFunc(func(_ http.ResponseWriter, r *http.Request) {
+		entered <- struct{}{}
+		select {
+		case <-open:
+		case <-r.Context().Done():
+		}
+	}))
+	server.EnableHTTP2 = true
+	server.StartTLS()
+	t.Cleanup(server.Close)
+	s, sub, _ := secure(t)
+	roots := x509.NewCertPool()
+	roots.AddCert(server.Certificate())
+	s.transport.TLSClientConfig = &tls.Config{RootCAs: roots}
+	sub.Endpoint.URL, sub.Policy.Timeout = server.URL, sluice.Duration(time.Minute)
+	send := func(ctx context.Context, sub *sluice.Subscription) <-chan sluice.Attempt {
+		ended := make(chan sluice.Attempt, 1)
+		go func() { ended <- s.Send(ctx, sub, &sluice.Event{ID: "1"}, 1) }()
+		<-entered
+		return ended
+	}
+	first := send(t.Context(), sub) // the connection is there
+	hasty := *sub
+	hasty.Policy.Timeout = sluice.Duration(100 * time.Millisecond)
+	require.Equal(t, "timeout after 100ms", (<-send(t.Context(), &hasty)).Error)
+	select {
+	case a := <-first:
+		require.Fail(t, "it fails for another's timeout", a.Error)
+	default:
+	}
+	ctx, cancel := context.WithCancel(t.Context())
+	interrupted := send(ctx, sub)
+	cancel()
+	require.Equal(t, "interrupted", (<-interrupted).Error)
+	require.Equal(t, sluice.Failed, (<-first).Outcome)
+	close(open)
+	require.Equal(t, sluice.Delivered, (<-send(t.Context(), sub)).Outcome, "the next one has a connection of its own")
 }
 
 func TestACertificateThatNobodyVouchesForIsNotAccepted(t *testing.T) {

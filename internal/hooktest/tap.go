@@ -7,6 +7,7 @@ import (
 	"net"
 	"net/http/httptest"
 	"os"
+	"strings"
 	"sync"
 	"syscall"
 	"testing"
@@ -22,8 +23,8 @@ type Tap struct {
 	net.Listener
 
 	mu    sync.Mutex
-	bytes []byte
-	hears chan struct{} // closed: it reads
+	came  []*bytes.Buffer // by connection
+	hears chan struct{}   // closed: it reads
 }
 
 // NewTapped is New for a server that keeps every byte that it reads, also of requests that never
@@ -32,7 +33,7 @@ func NewTapped(tb testing.TB, answer func(r Request) Answer) (*Server, *Tap) {
 	tb.Helper()
 	config := net.ListenConfig{Control: func(_, _ string, c syscall.RawConn) (err error) {
 		failed := c.Control(func(fd uintptr) {
-			err = syscall.SetsockoptInt(int(fd), syscall.SOL_SOCKET, syscall.SO_RCVBUF, tapBuffer) //nolint:gosec // a file descriptor
+			err = syscall.SetsockoptInt(int(fd), syscall.SOL_SOCKET, syscall.SO_RCVBUF, tapBuffer)
 		})
 		if failed != nil {
 			return failed
@@ -58,7 +59,11 @@ func (t *Tap) Accept() (net.Conn, error) {
 	if err != nil {
 		return nil, err
 	}
-	return tapped{conn, t}, nil
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	came := &bytes.Buffer{}
+	t.came = append(t.came, came)
+	return tapped{conn, t, came}, nil
 }
 
 // Deafen stops the reading of connections that come from now on, until Hear.
@@ -79,19 +84,19 @@ func (t *Tap) Hear() {
 	}
 }
 
-// Count returns how often a text has come.
-func (t *Tap) Count(text string) int {
+// Text returns everything that has come, one connection after the other.
+func (t *Tap) Text() string {
 	t.mu.Lock()
 	defer t.mu.Unlock()
-	return bytes.Count(t.bytes, []byte(text))
+	var all strings.Builder
+	for _, came := range t.came {
+		all.Write(came.Bytes())
+	}
+	return all.String()
 }
 
 // Len returns how many bytes have come.
-func (t *Tap) Len() int {
-	t.mu.Lock()
-	defer t.mu.Unlock()
-	return len(t.bytes)
-}
+func (t *Tap) Len() int { return len(t.Text()) }
 
 func (t *Tap) wait() {
 	t.mu.Lock()
@@ -104,7 +109,8 @@ func (t *Tap) wait() {
 type tapped struct {
 	net.Conn
 
-	tap *Tap
+	tap  *Tap
+	came *bytes.Buffer // guarded by the tap's mu
 }
 
 // Read reads, if the tap hears.
@@ -113,7 +119,7 @@ func (c tapped) Read(p []byte) (int, error) {
 	n, err := c.Conn.Read(p)
 	c.tap.mu.Lock()
 	defer c.tap.mu.Unlock()
-	c.tap.bytes = append(c.tap.bytes, p[:n]...)
+	c.came.Write(p[:n])
 	return n, err
 }
 
@@ -173,7 +179,7 @@ func listenFull(tb testing.TB) *net.TCPListener {
 	if err != nil {
 		tb.Fatalf("hooktest: %v", fmt.Errorf("listen: %w", err))
 	}
-	file := os.NewFile(uintptr(fd), "busy") //nolint:gosec // a file descriptor
+	file := os.NewFile(uintptr(fd), "busy")
 	defer func() { _ = file.Close() }()
 	listener, err := net.FileListener(file)
 	if err != nil {

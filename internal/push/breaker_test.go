@@ -70,17 +70,29 @@ type watcher struct {
 	alerts    []int
 	since     []time.Time
 	throttled int
+	withheld  int
 	acts      []string
 }
 
 func (o *watcher) Matched(*sluice.Subscription)                    {}
 func (o *watcher) Attempted(*sluice.Subscription, *sluice.Attempt) {}
 func (o *watcher) Buried(*sluice.Subscription, sluice.Reason)      {}
-func (o *watcher) Withheld(*sluice.Subscription)                   {}
 func (o *watcher) Turned(_ *sluice.Subscription, to sluice.Breaker) {
 	o.mu.Lock()
 	defer o.mu.Unlock()
 	o.turns = append(o.turns, to)
+}
+
+func (o *watcher) Withheld(*sluice.Subscription) {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	o.withheld++
+}
+
+func (o *watcher) withheldSoFar() int {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	return o.withheld
 }
 
 func (o *watcher) Throttled(*sluice.Subscription) {

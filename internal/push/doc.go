@@ -27,5 +27,8 @@
 // An endpoint in trouble is kept from being asked by a breaker (breaker.go, decision 0008). While
 // it is not closed nothing is used up.
 //
+// Whatever is sent goes through one exit (exit.go), which asks the gate right before and can cut
+// off what is under way: nothing else has the sender. What the gate keeps back is in kept.go.
+//
 // What leaves the log before it was handed out becomes a dead letter too (decision 0003).
 package push

@@ -289,13 +289,7 @@ func (e *Engine) keep(ctx context.Context, r *runner) {
 	pause := shortest
 	for {
 		began := time.Now()
-		err := r.run(ctx)
-		if errors.Is(err, errReplayed) {
-			err = r.conclude(ctx)
-		}
-		if errors.Is(err, errLost) {
-			err = e.revoke(ctx, r)
-		}
+		err := e.runOnce(ctx, r)
 		if err == nil || errors.Is(err, errGone) {
 			<-ctx.Done() // it is cancelled; opening it again would make its consumers again
 		}
@@ -318,6 +312,19 @@ func (e *Engine) keep(ctx context.Context, r *runner) {
 		}
 		pause = min(2*pause, longest)
 	}
+}
+
+// runOnce runs a runner and does what its end asks for. Access that was lost when it was told to end
+// is lost to whoever serves the subscription next.
+func (e *Engine) runOnce(ctx context.Context, r *runner) error {
+	err := r.run(ctx)
+	switch {
+	case errors.Is(err, errLost) && ctx.Err() == nil:
+		return e.revoke(ctx, r)
+	case errors.Is(err, errReplayed):
+		return r.conclude(ctx)
+	}
+	return err
 }
 
 // end is stop for a subscription that has ended for good: what its runner stores until it has

@@ -13,23 +13,11 @@ import (
 	"github.com/sluice-io/sluice/pkg/sluice"
 )
 
-// Pauses before the gate is asked again that could not decide.
-const (
-	shortestWonder = 100 * time.Millisecond
-	longestWonder  = 5 * time.Second
-	wonderTold     = time.Second // what comes to this is logged
-)
-
 // errWithdrawn is why an attempt under way is cut off.
 var errWithdrawn = errors.New("access may have been lost")
 
 // errLost tells the engine that the subscription may have nothing any more.
 var errLost = errors.New("access was lost")
-
-// keptError says that the gate kept an event back.
-type keptError struct{ decision sluice.Decision }
-
-func (keptError) Error() string { return "kept back by the gate" }
 
 // exit is the one way out for content: nothing else has the sender. It asks the gate about
 // every attempt when nothing is left to do but to send, and knows what is under way.
@@ -259,47 +247,4 @@ func outlasting(ctx context.Context, by time.Duration) (context.Context, context
 		}
 	})
 	return lasting, func() { stop(); cancel() }
-}
-
-// heed enters that the gate kept an event back. What was paid for it is given back: nobody is to
-// wait for what was not sent.
-func (r *runner) heed(ctx context.Context, d sluice.Decision) error {
-	now := time.Now()
-	r.refund(now)
-	switch d {
-	case sluice.Lost:
-		return errLost
-	case sluice.Withhold:
-		r.wonder = 0
-		r.observe.Withheld(r.sub)
-	case sluice.Undecided, sluice.Pass:
-		r.puzzled(ctx, now)
-	}
-	return nil
-}
-
-// puzzled enters that the gate could not decide: nothing is sent until it is asked again.
-func (r *runner) puzzled(ctx context.Context, now time.Time) {
-	if r.askAt.After(now) {
-		return // it was asked about several at once
-	}
-	r.wonder = min(max(2*r.wonder, shortestWonder), longestWonder)
-	r.askAt = now.Add(r.wonder)
-	if r.wonder >= wonderTold && r.wonder < 2*wonderTold {
-		r.log.WarnContext(ctx, "nothing is sent: it is not known whether access was lost", slog.String("subscription", r.id))
-	}
-}
-
-// refund gives back what was paid for a task that sent nothing.
-func (r *runner) refund(now time.Time) {
-	if len(r.limits) == 0 {
-		return
-	}
-	r.throttled = time.Time{}
-	for _, limit := range r.limits {
-		limit.ReserveN(now, -1)
-		if missing := -limit.TokensAt(now); missing > 0 {
-			r.throttled = later(r.throttled, now.Add(time.Duration(missing/float64(limit.Limit())*float64(time.Second))))
-		}
-	}
 }

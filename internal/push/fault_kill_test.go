@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"maps"
 	"slices"
+	"strings"
 	"sync"
 	"sync/atomic"
 	"testing"
@@ -99,6 +100,16 @@ func (s mortalSender) Send(ctx context.Context, sub *sluice.Subscription, ev *sl
 	return s.endpoint.Send(ctx, sub, ev, number)
 }
 
+// discreet is a gate that withholds some events.
+type discreet struct{}
+
+func (discreet) Decide(_ *sluice.Subscription, ev *sluice.Event, _ time.Time) sluice.Decision {
+	if strings.HasPrefix(ev.ID, "secret") {
+		return sluice.Withhold
+	}
+	return sluice.Pass
+}
+
 // run starts an engine that holds its subscriptions by leases, over a store of its own. What it
 // returns ends the attempt log, which otherwise ends after the engine.
 func (w *world) run(t *testing.T, p *process) (endLog func()) {
@@ -110,7 +121,7 @@ func (w *world) run(t *testing.T, p *process) (endLog func()) {
 	ctx, cancel := context.WithCancel(context.Background())
 	logging, endLog := context.WithCancel(context.WithoutCancel(ctx))
 	p.log, p.cancel, p.ended = log, cancel, make(chan struct{})
-	ports := push.Ports{Sources: p, Log: p, Lanes: p, Events: p.store, Sender: mortalSender{w.endpoint, p}, Registry: p}
+	ports := push.Ports{Sources: p, Log: p, Lanes: p, Events: p.store, Sender: mortalSender{w.endpoint, p}, Gate: discreet{}, Registry: p}
 	engine := push.New(w.watch, leases, ports, push.Options{})
 	var parts sync.WaitGroup
 	parts.Go(func() { _ = log.Run(logging) })
@@ -143,7 +154,8 @@ func newKiller(t *testing.T, ordering sluice.Ordering, ends *sync.WaitGroup) *ki
 }
 
 // scenario is three paths: an event that fails twice with others behind it, one that never
-// succeeds, and healthy ones; one of the paths is its consumer's only one.
+// succeeds, and healthy ones; one of the paths is its consumer's only one. Three events are withheld: of
+// a parked lane, of live ones, and the last of a path.
 func (k *killer) scenario() *world {
 	k.runs++
 	w := newWorld(k.t, k.store, fmt.Sprintf("n%d", k.runs), k.policy)
@@ -153,14 +165,17 @@ func (k *killer) scenario() *world {
 		{"/a/2", "doomed"},
 		{"/a", "fine1"},
 		{"/a/1", "behind1"},
+		{"/a/1", "secret1"},
+		{"/a", "secret2"},
 		{"/a/1", "behind2"},
 		{"/a/2", "survivor"},
 		{"/a", "fine2"},
 		{"/a/1", "behind3"},
+		{"/a/2", "secret3"},
 	} {
 		w.publish(k.t, sluice.Path(e[0]), e[1])
 	}
-	w.total = 7 // one is doomed
+	w.total = 7 // one is doomed, and three are withheld
 	return w
 }
 
@@ -241,10 +256,25 @@ func (k *killer) try(at point) (c cut) {
 	c.resumed = time.Since(began)
 	next.stop()
 	c.arrived = w.compare(k.policy.Ordering)
+	if n := w.secretsSent(); n > 0 {
+		c.wrong = fmt.Sprintf("after %+v: %d withheld events were sent", at, n)
+	}
 	if c.arrived.Disorder != "" || c.arrived.Twice > k.policy.Window {
 		c.wrong = fmt.Sprintf("after %+v: %+v", at, c.arrived)
 	}
 	return c
+}
+
+// secretsSent returns how many withheld events were sent.
+func (w *world) secretsSent() (n int) {
+	w.endpoint.mu.Lock()
+	defer w.endpoint.mu.Unlock()
+	for id := range w.endpoint.tries {
+		if strings.HasPrefix(id, "secret") {
+			n++
+		}
+	}
+	return n
 }
 
 // compare compares what the endpoint took with what was published.

@@ -123,9 +123,9 @@ func (r *runner) run(ctx context.Context) error {
 	err = errors.Join(err, r.drain(work))
 	r.book.abandon()
 	r.leave(work)
-	r.source.Close() // the last look sees what it left
-	if r.lost.Load() {
-		return err // nothing is given up for one that may have nothing
+	r.source.Close()   // the last look sees what it left
+	if r.lost.Load() { // whatever else ended it; and nothing is given up for one that may have nothing
+		return errors.Join(err, errLost)
 	}
 	r.looking.Lock() // and what the one before it could not tell
 	defer r.looking.Unlock()

@@ -153,15 +153,6 @@ func (j job) unsendable(ctx context.Context, t task, why error) result {
 	return result{kind: resultSettled, err: err}
 }
 
-// keptBack is the result for a live head that the gate kept back.
-func keptBack(d sluice.Decision) result {
-	res := result{kind: resultSpared, kept: true, decision: d}
-	if d == sluice.Withhold {
-		res.kind = resultSettled
-	}
-	return res
-}
-
 // unsettled deals with a live head that was not delivered: its lane is parked, or it is dead.
 func (j job) unsettled(ctx context.Context, t task, a sluice.Attempt, before sluice.Progress) result {
 	if err := j.conclude(ctx, &t.head.Event, &a); err != nil {
@@ -201,18 +192,6 @@ func (j job) resume(ctx context.Context, t task) result {
 	}
 	res.park, res.err = p, err
 	return res
-}
-
-// keepBack passes a parked lane's next event over that is withheld. If it is not known whether it
-// is, the lane waits behind the others that are due.
-func (j job) keepBack(ctx context.Context, t task, p *park, d sluice.Decision) error {
-	if d != sluice.Withhold {
-		j.drop(p)
-		p.NextAt = time.Now()
-		return nil
-	}
-	j.pass(p, p.ahead[0].Seq)
-	return j.saveNowAndThen(ctx, t, p)
 }
 
 // nextOf returns the event to send next, nil if the lane is read to its end or an event was
@@ -345,16 +324,6 @@ func (j job) resend(ctx context.Context, t task, p *park, ev *sluice.Event) (*sl
 	return &a, j.saveNowAndThen(ctx, t, p)
 }
 
-// saveNowAndThen stores how far a lane that is read back has come, unless it was stored a moment ago
-// or its record is about to go.
-func (j job) saveNowAndThen(ctx context.Context, t task, p *park) error {
-	if p.FromSeq > p.upTo || !t.careful && time.Since(p.savedAt) < saveEvery {
-		return nil
-	}
-	p.savedAt = time.Now()
-	return j.save(ctx, &p.ParkedEntry)
-}
-
 // pass moves the record past the event that was read first.
 func (j job) pass(p *park, seq uint64) {
 	p.ahead[0] = sluice.Event{}
@@ -375,22 +344,6 @@ func (p *park) moveTo(from uint64) {
 	p.FromSeq, p.EventID, p.Attempts = from, "", 0
 	p.NextAt, p.FirstFailedAt, p.LastError = time.Time{}, time.Time{}, ""
 	p.Held, p.HeldAt = "", time.Time{}
-}
-
-// decide asks the gate about an event of which nothing is to be sent.
-func (j job) decide(ev *sluice.Event) sluice.Decision {
-	if j.r.lost.Load() {
-		return sluice.Lost
-	}
-	return j.heard(j.r.exit.decide(j.sub, ev))
-}
-
-// heard keeps in mind that access was lost.
-func (j job) heard(d sluice.Decision) sluice.Decision {
-	if d == sluice.Lost {
-		j.r.lost.Store(true)
-	}
-	return d
 }
 
 // attempt sends if the gate lets it, decides what that means, and logs. There is no attempt

@@ -273,3 +273,20 @@ func TestChangesAtOnceAreEachAccountedForOnce(t *testing.T) {
 	require.NoError(t, err)
 	require.JSONEq(t, `{"description":"`+sub.Description+`"}`, at)
 }
+
+// Whoever loses access loses the subscription, and that is told under a name of its own, once.
+func TestALostAccessIsToldUnderItsOwnName(t *testing.T) { // S0-64, C13
+	t.Parallel()
+	b := newBench(t)
+	b.create(t, strings.Replace(minimal, "{", `{"id":"mine",`, 1))
+	for range 2 {
+		require.NoError(t, b.Cancel(t.Context(), "mine", sluice.ReasonAccessRevoked))
+	}
+	require.False(t, b.hasConsumer(t, "mine"))
+	entries := b.entries(t)
+	require.Len(t, entries, 2)
+	e := entries[1]
+	require.Equal(t, []any{"system", "subscription.cancel", sluice.ChangeDone}, []any{e.Actor, e.Action, e.Outcome})
+	require.Contains(t, string(e.New), `"reason":"access_revoked"`)
+	require.Equal(t, []string{"subscription.created", "subscription_cancelled_access_revoked"}, b.heard.kinds)
+}
