@@ -61,7 +61,7 @@ type grantCreateCmd struct {
 
 	Principal   string        `arg:"" help:"Who gets it: user:NAME, ai_agent:NAME, service:NAME or system:NAME."`
 	Object      sluice.Object `arg:"" help:"What it is about: scope:NAMESPACE, path:NAMESPACE/PATTERN, or * for everything."`
-	Verbs       []sluice.Verb `help:"Some of read, publish, subscribe, mirror and admin (which includes the others)." placeholder:"VERB,..." required:""`
+	Verbs       []sluice.Verb `help:"Some of read, publish, subscribe, mirror and admin (which includes the others)." placeholder:"VERB" required:""`
 	OnBehalfOf  string        `name:"on-behalf-of" help:"Somebody whose access lists and clearance bound it too." placeholder:"PRINCIPAL"`
 	Description string        `help:"What it is for." placeholder:"TEXT"`
 }
