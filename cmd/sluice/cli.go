@@ -44,6 +44,11 @@ type cli struct {
 	NS         nsCmd         `cmd:"" name:"ns" help:"Make, look at and change namespaces."`
 	Types      typesCmd      `cmd:"" help:"Make, look at and change the event types of a namespace's catalogue."`
 	Events     eventsCmd     `cmd:"" help:"Look at events."`
+	Grant      grantCmd      `cmd:"" help:"Issue, look at, renew and revoke grants: who may do what, until when."`
+	ACL        aclCmd        `cmd:"" name:"acl" help:"Look at and change the access lists of namespaces."`
+	Principal  principalCmd  `cmd:"" help:"Look at and change what principals are cleared for."`
+	Whoami     whoamiCmd     `cmd:"" help:"Show whom your token speaks for, and what it allows."`
+	Erase      eraseCmd      `cmd:"" help:"Take everything that lies on a path out of the log, for good."`
 	Audit      auditCmd      `cmd:"" help:"Show who changed what."`
 	Keys       keysCmd       `cmd:"" help:"Look at the keys that the server signs with, and replace them."`
 	Secrets    secretsCmd    `cmd:"" help:"Look at the keys that secrets are sealed with in the store, and replace them."`

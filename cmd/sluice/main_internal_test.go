@@ -50,6 +50,9 @@ func (l leakChecked) Run() int {
 //	received NAME N          at least N requests come to it within 30 seconds
 //	$AUTHORITY, $CERT, $KEY  PEM files: an authority, a certificate of it for 127.0.0.1, and its key
 //	again COMMAND… -- TEXT   the command's output has the text within 30 seconds
+//	token NAME COMMAND…      $NAME, and the file name.token, is the line that the command prints
+//	field NAME LINE N        $NAME is the Nth word of a line of the last command's output
+//	walk DOCUMENT OLD=NEW…   what docs/DOCUMENT tells its readers to do prints what it says
 func TestCommandLine(t *testing.T) {
 	t.Parallel()
 	authority := natstest.NewAuthority(t)
@@ -70,6 +73,7 @@ func TestCommandLine(t *testing.T) {
 		},
 		Cmds: map[string]func(*testscript.TestScript, bool, []string){
 			"exits": exits, "await": await, "address": address, "receiver": startReceiver, "verifier": startVerifier, "received": received, "again": again,
+			"token": token, "field": field, "walk": walk,
 		},
 	})
 }
@@ -188,4 +192,26 @@ func received(ts *testscript.TestScript, _ bool, args []string) {
 	n, err := strconv.Atoi(args[1])
 	ts.Check(err)
 	until(ts, fmt.Sprintf("%d requests at %s", n, args[0]), func() bool { return r.count(args[0]) >= n })
+}
+
+func token(ts *testscript.TestScript, _ bool, args []string) {
+	ts.Check(ts.Exec(args[1], args[2:]...))
+	text, rest, _ := strings.Cut(ts.ReadFile("stdout"), "\n")
+	if !strings.HasPrefix(text, "cap_") || rest != "" {
+		ts.Fatalf("%s printed more or less than a token", strings.Join(args[1:], " "))
+	}
+	ts.Setenv(args[0], text)
+	ts.Check(os.WriteFile(ts.MkAbs(strings.ToLower(args[0])+".token"), []byte(text+"\n"), 0o600))
+}
+
+func field(ts *testscript.TestScript, _ bool, args []string) {
+	line, err := strconv.Atoi(args[1])
+	ts.Check(err)
+	n, err := strconv.Atoi(args[2])
+	ts.Check(err)
+	lines := strings.Split(ts.ReadFile("stdout"), "\n")
+	if line > len(lines) || n > len(strings.Fields(lines[line-1])) {
+		ts.Fatalf("the output has no word %d in line %d", n, line)
+	}
+	ts.Setenv(args[0], strings.Fields(lines[line-1])[n-1])
 }

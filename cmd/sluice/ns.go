@@ -14,6 +14,7 @@ import (
 type nsCmd struct {
 	LS   nsLsCmd   `cmd:"" name:"ls" help:"List namespaces."`
 	Put  nsPutCmd  `cmd:"" help:"Make a namespace, or replace the settings of one."`
+	Edit nsEditCmd `cmd:"" help:"Change some settings of a namespace, or its label."`
 	Show nsShowCmd `cmd:"" help:"Show a namespace and what it holds."`
 	RM   nsRmCmd   `cmd:"" name:"rm" help:"Delete a namespace with everything in it."`
 }
@@ -35,9 +36,9 @@ func (nsLsCmd) Run(ctx context.Context, s *session) error {
 	return s.show(all, func() error {
 		rows := make([][]string, len(all))
 		for i, ns := range all {
-			rows[i] = []string{ns.Name, age(ns.Retention.MaxAge), size(ns.Retention.MaxBytes), when(ns.CreatedAt), ns.Description}
+			rows[i] = []string{ns.Name, age(ns.Retention.MaxAge), size(ns.Retention.MaxBytes), labelOf(ns), when(ns.CreatedAt), ns.Description}
 		}
-		return s.table("NAME | MAX AGE | MAX BYTES | CREATED | DESCRIPTION", rows)
+		return s.table("NAME | MAX AGE | MAX BYTES | LABEL | CREATED | DESCRIPTION", rows)
 	})
 }
 
@@ -76,6 +77,67 @@ func (c *nsPutCmd) Run(ctx context.Context, s *session) error {
 		return err
 	}
 	return s.showNamespace(ns)
+}
+
+type nsEditCmd struct {
+	Name        string           `arg:"" help:"The namespace."`
+	Label       *string          `help:"How sensitive it is: a level (PUBLIC, INTERNAL, CONFIDENTIAL, SECRET, TOP_SECRET) or, with compartments, such as SECRET/finance,legal." placeholder:"LABEL"`
+	Description *string          `help:"What it is for." placeholder:"TEXT"`
+	MaxAge      *sluice.Duration `name:"max-age" help:"How long events are kept; -1s: for ever; 0s: the server's default." placeholder:"168h"`
+	MaxBytes    *int64           `name:"max-bytes" help:"Size of its log, in bytes; 0: no bound." placeholder:"N"`
+}
+
+// Help says whom a label shuts out.
+func (*nsEditCmd) Help() string {
+	return "Whoever is not cleared for a new label loses the namespace at once, and the subscriptions there: you, too, unless you are root or\n" +
+		"cleared for it (sluice principal set)."
+}
+
+// Run changes what the flags name, if nobody else changed the namespace meanwhile.
+func (c *nsEditCmd) Run(ctx context.Context, s *session) error {
+	if c.Label == nil && c.Description == nil && c.MaxAge == nil && c.MaxBytes == nil {
+		return usagef("say what to change: --label, --description, --max-age or --max-bytes")
+	}
+	api, err := s.client()
+	if err != nil {
+		return err
+	}
+	ns, err := api.Namespace(ctx, c.Name)
+	if err != nil {
+		return err
+	}
+	spec, err := c.spec(ns)
+	if err != nil {
+		return err
+	}
+	if ns, err = api.PutNamespace(ctx, c.Name, spec); err != nil {
+		return err
+	}
+	return s.showNamespace(ns)
+}
+
+// spec returns the namespace's settings with the flags over them.
+func (c *nsEditCmd) spec(ns sluice.Namespace) (client.NamespaceSpec, error) {
+	spec := client.NamespaceSpec{
+		Description: ns.Description, Retention: ns.Retention, DedupWindow: ns.DedupWindow, Quota: ns.Quota, Revision: ns.Revision,
+	}
+	if c.Label != nil {
+		l, err := sluice.ParseClassification(*c.Label)
+		if err != nil {
+			return spec, usagef("--label: %w", err)
+		}
+		spec.Label = &l
+	}
+	if c.Description != nil {
+		spec.Description = *c.Description
+	}
+	if c.MaxAge != nil {
+		spec.Retention.MaxAge = *c.MaxAge
+	}
+	if c.MaxBytes != nil {
+		spec.Retention.MaxBytes = *c.MaxBytes
+	}
+	return spec, nil
 }
 
 type nsShowCmd struct {
@@ -122,7 +184,7 @@ func (s *session) showNamespace(ns sluice.Namespace) error {
 		pairs := []string{
 			"name", ns.Name, "description", ns.Description, "created", when(ns.CreatedAt),
 			"max age", age(ns.Retention.MaxAge), "max bytes", size(ns.Retention.MaxBytes), "dedup window", span(ns.DedupWindow),
-			"quota", quota(ns.Quota), "catalogue", string(ns.Catalogue),
+			"quota", quota(ns.Quota), "catalogue", string(ns.Catalogue), "label", labelOf(ns),
 		}
 		if u := ns.Usage; u != nil {
 			pairs = append(pairs, "events", strconv.FormatUint(u.Events, 10), "bytes", strconv.FormatUint(u.Bytes, 10),
@@ -135,6 +197,13 @@ func (s *session) showNamespace(ns sluice.Namespace) error {
 // done says that something was done to something; in JSON there is nothing more to say.
 func (s *session) done(format, name string) error {
 	return s.show(map[string]any{"ok": true, "name": name}, func() error { return s.say(format, name) })
+}
+
+func labelOf(ns sluice.Namespace) string {
+	if ns.Label == nil {
+		return "-"
+	}
+	return label(*ns.Label)
 }
 
 func age(d sluice.Duration) string {

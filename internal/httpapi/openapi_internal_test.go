@@ -17,6 +17,7 @@ import (
 	"github.com/stretchr/testify/require"
 	"sigs.k8s.io/yaml"
 
+	"github.com/sluice-io/sluice/internal/authority"
 	"github.com/sluice-io/sluice/internal/explain"
 	"github.com/sluice-io/sluice/internal/registry"
 	"github.com/sluice-io/sluice/pkg/sluice"
@@ -159,6 +160,15 @@ func TestTheSchemasHaveTheFieldsOfTheBodies(t *testing.T) {
 		{rotateKeyRequest{}, []string{"RotateKeyRequest"}, nil},
 		{sluice.Sealing{}, []string{"Sealing"}, nil},
 		{sluice.SealingKey{}, []string{"SealingKey"}, nil},
+		{sluice.Label{}, []string{"Label"}, nil},
+		{authority.Wish{}, []string{"GrantRequest"}, nil},
+		{sluice.Grant{}, []string{"Grant"}, nil},
+		{authority.Minted{}, []string{"Grant", "Minted"}, nil},
+		{authority.Verification{}, []string{"Verification"}, nil},
+		{sluice.Access{}, []string{"Access"}, nil},
+		{acl{}, []string{"ACL"}, nil},
+		{sluice.Profile{}, []string{"Profile"}, nil},
+		{sluice.Tombstone{}, []string{"Tombstone"}, nil},
 	}
 	for _, tt := range tests {
 		want := append(jsonFields(reflect.TypeOf(tt.body)), tt.also...)
@@ -177,24 +187,31 @@ func TestTheSchemasHaveTheFieldsOfTheBodies(t *testing.T) {
 // codes returns the error codes that package sluice declares, and the one that only HTTP knows.
 func codes(t *testing.T) []sluice.Code {
 	t.Helper()
-	file, err := parser.ParseFile(token.NewFileSet(), "../../pkg/sluice/error.go", nil, 0)
+	all := append(constants[sluice.Code](t, "../../pkg/sluice/error.go", "Code"), methodNotAllowed)
+	slices.Sort(all)
+	return all
+}
+
+// constants returns the texts that a file declares of a type, in their order.
+func constants[T ~string](t *testing.T, name, kind string) (all []T) {
+	t.Helper()
+	file, err := parser.ParseFile(token.NewFileSet(), name, nil, 0)
 	require.NoError(t, err)
-	all := []sluice.Code{methodNotAllowed}
 	ast.Inspect(file, func(n ast.Node) bool {
 		spec, ok := n.(*ast.ValueSpec)
 		if !ok {
 			return true
 		}
-		if kind, ok := spec.Type.(*ast.Ident); ok && kind.Name == "Code" {
+		if of, ok := spec.Type.(*ast.Ident); ok && of.Name == kind {
 			literal, ok := spec.Values[0].(*ast.BasicLit)
 			require.True(t, ok)
-			code, err := strconv.Unquote(literal.Value)
+			text, err := strconv.Unquote(literal.Value)
 			require.NoError(t, err)
-			all = append(all, sluice.Code(code))
+			all = append(all, T(text))
 		}
 		return true
 	})
-	slices.Sort(all)
+	require.NotEmpty(t, all)
 	return all
 }
 
@@ -227,13 +244,55 @@ func TestTheDocumentNamesEveryReason(t *testing.T) {
 	require.Equal(t, want, dig(t, document(t), "components", "schemas", "Reason", "enum"))
 }
 
+// S0-55.
+func TestTheDocumentNamesEveryReasonWhyATokenDoesNotCount(t *testing.T) {
+	t.Parallel()
+	var want []any
+	for _, reason := range constants[string](t, "../access/token.go", "Reason") {
+		want = append(want, reason)
+	}
+	require.Equal(t, want, dig(t, document(t), "components", "schemas", "TokenReason", "enum"))
+}
+
+func TestTheDocumentNamesTheVerbs(t *testing.T) {
+	t.Parallel()
+	var want []any
+	for _, verb := range sluice.Verbs() {
+		want = append(want, string(verb))
+	}
+	require.Equal(t, want, dig(t, document(t), "components", "schemas", "Verb", "enum"))
+}
+
+// Whoever reads the document learns which operations need a token.
+func TestTheDocumentSaysWhatNeedsAToken(t *testing.T) {
+	t.Parallel()
+	paths, ok := dig(t, document(t), "paths").(map[string]any)
+	require.True(t, ok)
+	for path, item := range paths {
+		operations, ok := item.(map[string]any)
+		require.True(t, ok)
+		for method, operation := range operations {
+			if method == "parameters" {
+				continue
+			}
+			operation, ok := operation.(map[string]any)
+			require.True(t, ok)
+			_, declared := operation["security"]
+			require.Equal(t, !isAPI(path), declared, "%s %s", method, path)
+			responses, ok := operation["responses"].(map[string]any)
+			require.True(t, ok)
+			require.Equal(t, isAPI(path), responses["401"] != nil, "%s %s", method, path)
+		}
+	}
+}
+
 // 03-api, "Errors".
 func TestStatusesAreThoseOfTheContract(t *testing.T) {
 	t.Parallel()
 	contract := map[int][]sluice.Code{
 		400: {sluice.InvalidRequest},
 		401: {sluice.Unauthenticated},
-		403: {sluice.Forbidden},
+		403: {sluice.Forbidden, sluice.CapabilityRequired},
 		404: {sluice.NotFound, sluice.SubscriptionMissing},
 		405: {methodNotAllowed},
 		409: {sluice.Conflict, sluice.SubscriptionDiffers, sluice.EventLoopDetected},

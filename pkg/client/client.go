@@ -4,8 +4,8 @@
 // Every error of a server is a *sluice.Error with the server's code and, in its details, the
 // "request_id" by which the server's log knows the request. No answer at all is code
 // Unavailable. Calls that can be repeated without harm — everything but making a
-// subscription without an idempotency key, rotating a secret and testing — are repeated
-// a few times when the server refuses the connection or answers 503.
+// subscription without an idempotency key, rotating a secret, issuing or renewing a grant, and testing —
+// are repeated a few times when the server refuses the connection or answers 503.
 package client
 
 import (

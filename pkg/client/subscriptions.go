@@ -3,7 +3,6 @@ package client
 import (
 	"context"
 	"net/http"
-	"strconv"
 	"strings"
 	"time"
 
@@ -92,10 +91,7 @@ func (c *Client) Subscription(ctx context.Context, id string) (sluice.Subscripti
 // PatchSubscription changes what the JSON merge patch names and returns the subscription. With
 // a revision above 0, code RevisionMismatch if it is not the stored one.
 func (c *Client) PatchSubscription(ctx context.Context, id string, patch any, revision uint64) (sluice.Subscription, error) {
-	req := call{method: http.MethodPatch, path: join(subscriptions, id), media: "application/merge-patch+json"}
-	if revision > 0 {
-		req.header = map[string]string{"If-Match": `"` + strconv.FormatUint(revision, 10) + `"`}
-	}
+	req := call{method: http.MethodPatch, path: join(subscriptions, id), media: "application/merge-patch+json", header: ifMatch(revision)}
 	return send[sluice.Subscription](ctx, c, req, patch)
 }
 

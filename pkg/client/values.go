@@ -123,6 +123,8 @@ type NamespaceSpec struct {
 	DedupWindow sluice.Duration  `json:"dedup_window,omitzero"`
 	Quota       sluice.Quota     `json:"quota,omitzero"`
 	Catalogue   sluice.Catalogue `json:"catalogue,omitempty"`
+	Label       *sluice.Label    `json:"label,omitempty"` // nil: it stays as it is
+	Revision    uint64           `json:"-"`               // only if this is the stored one; 0: whatever it is
 }
 
 // Namespaces returns the namespaces from the cursor on ("": the first).
@@ -135,9 +137,19 @@ func (c *Client) Namespace(ctx context.Context, name string) (sluice.Namespace, 
 	return send[sluice.Namespace](ctx, c, call{method: http.MethodGet, path: join(namespaces, name)}, nil)
 }
 
-// PutNamespace makes or changes a namespace and returns it.
+// PutNamespace makes or changes a namespace and returns it. Code RevisionMismatch unless the stored
+// revision is the one that the spec names.
 func (c *Client) PutNamespace(ctx context.Context, name string, spec NamespaceSpec) (sluice.Namespace, error) {
-	return send[sluice.Namespace](ctx, c, call{method: http.MethodPut, path: join(namespaces, name)}, spec)
+	req := call{method: http.MethodPut, path: join(namespaces, name), header: ifMatch(spec.Revision)}
+	return send[sluice.Namespace](ctx, c, req, spec)
+}
+
+// ifMatch returns the header that makes a change only of a revision; none for 0.
+func ifMatch(revision uint64) map[string]string {
+	if revision == 0 {
+		return nil
+	}
+	return map[string]string{"If-Match": `"` + strconv.FormatUint(revision, 10) + `"`}
 }
 
 // DeleteNamespace deletes a namespace with everything in it. Code NotFound if there is none.

@@ -1,0 +1,274 @@
+package main
+
+import (
+	"context"
+	"fmt"
+	"strconv"
+	"strings"
+
+	"github.com/sluice-io/sluice/pkg/client"
+	"github.com/sluice-io/sluice/pkg/sluice"
+)
+
+// aclCmd is about the access lists of namespaces.
+type aclCmd struct {
+	LS  aclLsCmd  `cmd:"" name:"ls" help:"List what a namespace's access list says."`
+	Set aclSetCmd `cmd:"" help:"Say what a principal may do in a namespace, in place of what was said before."`
+	RM  aclRmCmd  `cmd:"" name:"rm" help:"Take all that a principal may do in a namespace."`
+}
+
+type aclLsCmd struct {
+	NS string `arg:"" name:"ns" help:"The namespace."`
+}
+
+// Run lists the lines.
+func (c *aclLsCmd) Run(ctx context.Context, s *session) error {
+	api, err := s.client()
+	if err != nil {
+		return err
+	}
+	all, err := api.ACLs(ctx, c.NS)
+	if err != nil {
+		return err
+	}
+	return s.show(all, func() error { return s.aclTable(all...) })
+}
+
+func (s *session) aclTable(all ...sluice.ACL) error {
+	var rows [][]string
+	for _, a := range all {
+		for _, e := range a.Entries {
+			rows = append(rows, []string{string(a.Principal), e.Tier.String(), string(e.Pattern)})
+		}
+	}
+	return s.table("PRINCIPAL | TIER | PATTERN", rows)
+}
+
+type aclSetCmd struct {
+	NS        string         `arg:"" name:"ns" help:"The namespace."`
+	Principal string         `arg:"" help:"Who: user:NAME, ai_agent:NAME, service:NAME or system:NAME."`
+	Tier      sluice.Tier    `arg:"" help:"existence, read, write or admin, each with all before it."`
+	Pattern   sluice.Pattern `arg:"" optional:"" default:"/**" help:"Of which paths; all."`
+	Also      []string       `help:"Another line of the same principal, as TIER:PATTERN; repeatable." placeholder:"read:/a/**" sep:"none"`
+	Yes       bool           `help:"Do not ask."`
+}
+
+// Help says what the first line does.
+func (*aclSetCmd) Help() string {
+	return "With its first line a namespace's access list is in force, for good: whoever has no line in it may not even know of the\n" +
+		"namespace, whatever their grants say. So the first line should be an admin's: sluice acl set NS PRINCIPAL admin."
+}
+
+// Run stores the lines.
+func (c *aclSetCmd) Run(ctx context.Context, s *session) error {
+	who, err := sluice.ParsePrincipal(c.Principal)
+	if err != nil {
+		return usageError{err}
+	}
+	lines, err := c.lines()
+	if err != nil {
+		return err
+	}
+	api, err := s.client()
+	if err != nil {
+		return err
+	}
+	if !c.Yes && !makesAdmin(lines) {
+		if err := s.confirmFirst(ctx, api, c.NS, who); err != nil {
+			return err
+		}
+	}
+	acl, err := api.PutACL(ctx, c.NS, who, lines...)
+	if err != nil {
+		return err
+	}
+	return s.show(acl, func() error { return s.aclTable(acl) })
+}
+
+// lines returns what was said; a usage error if it cannot be.
+func (c *aclSetCmd) lines() ([]sluice.Access, error) {
+	all := []sluice.Access{{Tier: c.Tier, Pattern: c.Pattern}}
+	for _, text := range c.Also {
+		tier, pattern, _ := strings.Cut(text, ":")
+		e := sluice.Access{Pattern: sluice.Pattern(pattern)}
+		if err := e.Tier.UnmarshalText([]byte(tier)); err != nil {
+			return nil, usagef("--also %q: write a tier, a colon and a pattern, such as read:/a/**: %w", text, err)
+		}
+		all = append(all, e)
+	}
+	for _, e := range all {
+		if _, err := sluice.ParsePattern(string(e.Pattern)); err != nil {
+			return nil, usageError{err}
+		}
+	}
+	return all, nil
+}
+
+func makesAdmin(lines []sluice.Access) bool {
+	for _, e := range lines {
+		if e.Tier == sluice.TierAdmin && e.Everything() {
+			return true
+		}
+	}
+	return false
+}
+
+// confirmFirst asks before a list gets its first line that is not an admin's.
+func (s *session) confirmFirst(ctx context.Context, api *client.Client, namespace string, who sluice.Principal) error {
+	all, err := api.ACLs(ctx, namespace)
+	if err != nil || len(all) > 0 {
+		return err
+	}
+	return s.confirm(fmt.Sprintf("This is the first line of the access list of %s: from then on nobody but %s and root may know of the namespace, and nobody but root may administer it. Go on?", namespace, who))
+}
+
+type aclRmCmd struct {
+	NS        string `arg:"" name:"ns" help:"The namespace."`
+	Principal string `arg:"" help:"Who."`
+}
+
+// Run takes the lines away.
+func (c *aclRmCmd) Run(ctx context.Context, s *session) error {
+	api, err := s.client()
+	if err != nil {
+		return err
+	}
+	if err := api.DeleteACL(ctx, c.NS, sluice.Principal(c.Principal)); err != nil {
+		return err
+	}
+	return s.show(map[string]any{"ok": true, "name": c.Principal}, func() error {
+		return s.say("Took all that %s may do in %s.", c.Principal, c.NS)
+	})
+}
+
+// principalCmd is about what principals are cleared for.
+type principalCmd struct {
+	LS  principalLsCmd  `cmd:"" name:"ls" help:"List what principals are cleared for."`
+	Set principalSetCmd `cmd:"" help:"Say what a principal is cleared for."`
+	RM  principalRmCmd  `cmd:"" name:"rm" help:"Take a principal's clearance; it is PUBLIC then."`
+}
+
+type principalLsCmd struct{}
+
+// Run lists the principals.
+func (principalLsCmd) Run(ctx context.Context, s *session) error {
+	api, err := s.client()
+	if err != nil {
+		return err
+	}
+	all, err := api.Principals(ctx)
+	if err != nil {
+		return err
+	}
+	return s.show(all, func() error {
+		rows := make([][]string, len(all))
+		for i, p := range all {
+			rows[i] = []string{string(p.Principal), label(p.Clearance), p.Description}
+		}
+		return s.table("PRINCIPAL | CLEARANCE | DESCRIPTION", rows)
+	})
+}
+
+type principalSetCmd struct {
+	Principal   string `arg:"" help:"Who: user:NAME, ai_agent:NAME, service:NAME or system:NAME."`
+	Clearance   string `help:"A level (PUBLIC, INTERNAL, CONFIDENTIAL, SECRET, TOP_SECRET) or, with compartments, such as SECRET/finance,legal." placeholder:"LABEL" required:""`
+	Description string `help:"Who that is." placeholder:"TEXT"`
+}
+
+// Run stores what the principal is cleared for.
+func (c *principalSetCmd) Run(ctx context.Context, s *session) error {
+	who, err := sluice.ParsePrincipal(c.Principal)
+	if err != nil {
+		return usageError{err}
+	}
+	clearance, err := sluice.ParseClassification(c.Clearance)
+	if err != nil {
+		return usagef("--clearance: %w", err)
+	}
+	api, err := s.client()
+	if err != nil {
+		return err
+	}
+	p, err := api.PutPrincipal(ctx, sluice.Profile{Principal: who, Clearance: clearance, Description: c.Description})
+	if err != nil {
+		return err
+	}
+	return s.show(p, func() error { return s.say("%s is cleared for %s.", p.Principal, label(p.Clearance)) })
+}
+
+type principalRmCmd struct {
+	Principal string `arg:"" help:"Who."`
+}
+
+// Run takes the clearance.
+func (c *principalRmCmd) Run(ctx context.Context, s *session) error {
+	api, err := s.client()
+	if err != nil {
+		return err
+	}
+	if err := api.DeletePrincipal(ctx, sluice.Principal(c.Principal)); err != nil {
+		return err
+	}
+	return s.done("%s is cleared for PUBLIC only.", c.Principal)
+}
+
+// label writes a label as ParseClassification reads it.
+func label(l sluice.Label) string {
+	if len(l.Compartments) == 0 {
+		return l.Level.String()
+	}
+	return l.Level.String() + "/" + strings.Join(l.Compartments, ",")
+}
+
+// eraseCmd takes events out of a log for good.
+type eraseCmd struct {
+	NS   string      `arg:"" name:"ns" help:"The namespace."`
+	Path sluice.Path `arg:"" optional:"" help:"The path whose events go, such as /orders/42; without one, what was erased is listed."`
+	Yes  bool        `help:"Do not ask."`
+}
+
+// Help says what becomes of the events.
+func (*eraseCmd) Help() string {
+	return "Everything that lies on the path now is deleted from the log, and what is on its way, in retries or in replays does not leave any more.\n" +
+		"That is final. What endpoints were sent before is theirs. Events that are published there later are not concerned."
+}
+
+// Run erases, or lists.
+func (c *eraseCmd) Run(ctx context.Context, s *session) error {
+	api, err := s.client()
+	if err != nil {
+		return err
+	}
+	if c.Path == "" {
+		return s.erased(ctx, api, c.NS)
+	}
+	if _, err := sluice.ParsePath(string(c.Path)); err != nil {
+		return usageError{err}
+	}
+	if !c.Yes {
+		if err := s.confirm(fmt.Sprintf("Erase everything that lies on %s in %s? That is final: it is deleted, and never leaves again.", c.Path, c.NS)); err != nil {
+			return err
+		}
+	}
+	stone, err := api.Entomb(ctx, c.NS, c.Path)
+	if err != nil {
+		return err
+	}
+	return s.show(stone, func() error {
+		return s.say("Erased what lay on %s in %s up to %d. It is final: none of it leaves any more.", stone.Path, stone.Namespace, stone.UpTo)
+	})
+}
+
+func (s *session) erased(ctx context.Context, api *client.Client, namespace string) error {
+	all, err := api.Tombstones(ctx, namespace)
+	if err != nil {
+		return err
+	}
+	return s.show(all, func() error {
+		rows := make([][]string, len(all))
+		for i, t := range all {
+			rows[i] = []string{string(t.Path), strconv.FormatUint(t.UpTo, 10), when(t.At), string(t.By)}
+		}
+		return s.table("PATH | UP TO SEQ | ERASED | BY", rows)
+	})
+}

@@ -1,0 +1,79 @@
+package main
+
+import (
+	"bytes"
+	"io"
+	"net/http"
+	"net/http/httptest"
+	"strings"
+	"sync/atomic"
+	"testing"
+
+	"github.com/stretchr/testify/require"
+)
+
+func TestWhoeverIsWatchingIsAskedBeforeAnythingIsErased(t *testing.T) {
+	t.Parallel()
+	tests := []struct {
+		name, answer string
+		args         []string
+		terminal     bool
+		asked, done  bool
+	}{
+		{"yes", "y\n", nil, true, true, true},
+		{"no", "n\n", nil, true, true, false},
+		{"the end", "", nil, true, true, false},
+		{"said before", "", []string{"--yes"}, true, false, true},
+		{"nobody is there", "", nil, false, false, true},
+	}
+	for _, tt := range tests {
+		t.Run(tt.name, func(t *testing.T) {
+			t.Parallel()
+			var stderr bytes.Buffer
+			s := &session{stdin: strings.NewReader(tt.answer), stdout: &bytes.Buffer{}, stderr: &stderr, terminal: tt.terminal, exit: func(int) {}}
+			args := append([]string{"erase", "shop", "/a", "--server", "http://127.0.0.1:1"}, tt.args...)
+			require.Equal(t, exitFailure, run(t.Context(), args, s), "there is no server")
+			require.Equal(t, tt.asked, strings.Contains(stderr.String(), "Erase everything that lies on /a in shop? That is final: it is deleted, and never leaves again. [y/N]"), stderr.String())
+			require.Equal(t, tt.done, strings.Contains(stderr.String(), "no answer from"), stderr.String())
+		})
+	}
+}
+
+// With the first line of a list everybody else is out, so whoever is watching is asked unless it is an admin's.
+func TestWhoeverIsWatchingIsAskedAboutTheFirstLineOfAnAccessList(t *testing.T) {
+	t.Parallel()
+	tests := []struct {
+		name, answer, list, tier string
+		args                     []string
+		asked, done              bool
+	}{
+		{"yes", "y\n", `[]`, "read", nil, true, true},
+		{"no", "n\n", `[]`, "read", nil, true, false},
+		{"an admin's", "", `[]`, "admin", nil, false, true},
+		{"an admin of a part", "n\n", `[]`, "admin", []string{"/a/**"}, true, false},
+		{"with an admin's line", "", `[]`, "read", []string{"/a/**", "--also", "admin:/**"}, false, true},
+		{"said before", "", `[]`, "read", []string{"--yes"}, false, true},
+		{"not the first", "", `[{"namespace":"shop","principal":"user:bob","entries":[{"tier":"admin","pattern":"/**"}]}]`, "read", nil, false, true},
+	}
+	for _, tt := range tests {
+		t.Run(tt.name, func(t *testing.T) {
+			t.Parallel()
+			var changes atomic.Int32
+			srv := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+				if r.Method == http.MethodPut {
+					changes.Add(1)
+					_, _ = io.WriteString(w, `{"namespace":"shop","principal":"user:ann","entries":[]}`)
+					return
+				}
+				_, _ = io.WriteString(w, `{"acl":`+tt.list+`}`)
+			}))
+			defer srv.Close()
+			var stderr bytes.Buffer
+			s := &session{stdin: strings.NewReader(tt.answer), stdout: &bytes.Buffer{}, stderr: &stderr, terminal: true, exit: func(int) {}}
+			args := append([]string{"acl", "set", "shop", "user:ann", tt.tier, "--server", srv.URL}, tt.args...)
+			require.Equal(t, tt.done, run(t.Context(), args, s) == 0, stderr.String())
+			require.Equal(t, tt.asked, strings.Contains(stderr.String(), "This is the first line of the access list of shop"), stderr.String())
+			require.Equal(t, tt.done, changes.Load() == 1)
+		})
+	}
+}

@@ -1,0 +1,96 @@
+package main
+
+import (
+	"context"
+	"fmt"
+	"maps"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/sluice-io/sluice/pkg/client"
+	"github.com/sluice-io/sluice/pkg/sluice"
+)
+
+// soonEnds is how long before its end the doctor warns of a grant.
+const soonEnds = 7 * 24 * time.Hour
+
+// checkGrants looks for grants that end soon, and subscriptions with them.
+func (e *examination) checkGrants(ctx context.Context) {
+	token, err := e.session.token()
+	if e.api == nil || err != nil {
+		e.note("grants", "skip", "no server or no token")
+		return
+	}
+	ctx, cancel := context.WithTimeout(ctx, checkLimit)
+	defer cancel()
+	api := client.New(e.addresses.HTTP, token)
+	grants, err := collect(0, func(cursor string, most int) (client.Page[sluice.Grant], error) {
+		return api.Grants(ctx, client.GrantsQuery{Limit: most, Cursor: cursor})
+	})
+	if err != nil {
+		e.note("grants", "fail", "%v", err)
+		return
+	}
+	subs, err := collect(0, func(cursor string, most int) (client.Page[sluice.Subscription], error) {
+		return api.Subscriptions(ctx, client.SubscriptionsQuery{Limit: most, Cursor: cursor})
+	})
+	if err != nil {
+		e.note("grants", "fail", "%v", err)
+		return
+	}
+	e.noteGrants(grants, subs, time.Now())
+}
+
+func (e *examination) noteGrants(grants []sluice.Grant, subs []sluice.Subscription, now time.Time) {
+	known := make(map[string]sluice.Grant, len(grants))
+	for _, g := range grants {
+		known[g.ID] = g
+	}
+	living := map[string]bool{}
+	with := map[string][]string{} // the subscriptions that end with a grant
+	for _, sub := range subs {
+		if sub.Grant == "" || sub.State == sluice.Cancelled {
+			continue
+		}
+		living[sub.Grant] = true
+		for _, g := range chain(known, sub.Grant) {
+			if g.ExpiresAt.Before(now.Add(soonEnds)) {
+				with[g.ID] = append(with[g.ID], sub.ID)
+			}
+		}
+	}
+	if len(with) == 0 {
+		e.note("grants", "ok", "none of %d that subscriptions live under expires within a week", len(living))
+		return
+	}
+	var texts []string
+	for _, id := range slices.Sorted(maps.Keys(with)) { // ids ascend with time: what others are a part of comes first
+		g := known[id]
+		texts = append(texts, fmt.Sprintf("%s of %s expires at %s, and with it %s", id, g.Principal, when(g.ExpiresAt), some(with[id])))
+	}
+	e.note("grants", "warn", "%s; in this order, sluice grant renew GRANT --for 720h gives it a later end, and its holder another token", strings.Join(texts, "; "))
+}
+
+// chain returns a grant and those that it is a part of, as far as they are known.
+func chain(known map[string]sluice.Grant, id string) (all []sluice.Grant) {
+	for range sluice.MaxGrantDepth + 1 {
+		g, ok := known[id]
+		if !ok {
+			break
+		}
+		all = append(all, g)
+		id = g.Parent
+	}
+	return all
+}
+
+// some names the first of a few things and counts the rest.
+func some(names []string) string {
+	const most = 3
+	slices.Sort(names)
+	if len(names) <= most {
+		return strings.Join(names, ", ")
+	}
+	return fmt.Sprintf("%s and %d more", strings.Join(names[:most], ", "), len(names)-most)
+}

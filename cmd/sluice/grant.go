@@ -1,0 +1,315 @@
+package main
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"strings"
+	"time"
+
+	"github.com/sluice-io/sluice/pkg/client"
+	"github.com/sluice-io/sluice/pkg/sluice"
+)
+
+// grantCmd is about grants and their tokens.
+type grantCmd struct {
+	Create grantCreateCmd `cmd:"" help:"Issue a grant and print its token, once."`
+	LS     grantLsCmd     `cmd:"" name:"ls" help:"List the grants that you may see, newest first."`
+	Show   grantShowCmd   `cmd:"" help:"Show a grant, without its token."`
+	Renew  grantRenewCmd  `cmd:"" help:"Give a grant another token, which is printed once, and another end. The old token counts no more."`
+	Revoke grantRevokeCmd `cmd:"" help:"End grants and all that are a part of them, for good."`
+	Verify grantVerifyCmd `cmd:"" help:"Say whether a token counts, and whether it allows something."`
+}
+
+// end is until when a grant lasts.
+type end struct {
+	For   time.Duration `help:"How long it lasts: 720h is 30 days; at most 2160h." placeholder:"720h" xor:"end"`
+	Until time.Time     `help:"Until when it lasts (RFC 3339)." placeholder:"TIME" xor:"end"`
+}
+
+// time returns the end; zero if none is said.
+func (e end) time(now time.Time) (time.Time, error) {
+	if e.For < 0 {
+		return time.Time{}, usagef("--for %s: write how long, such as 720h", e.For)
+	}
+	if e.For == 0 {
+		return e.Until, nil
+	}
+	return now.Add(e.For), nil
+}
+
+// printing says how a token is printed.
+type printing struct {
+	TokenOnly bool `name:"token-only" help:"Print the token and nothing else."`
+}
+
+func (p printing) minted(s *session, m client.Minted, done string) error {
+	if p.TokenOnly {
+		return s.say("%s", m.Token)
+	}
+	return s.show(m, func() error {
+		return s.say("%s grant %s: %s may %s %s until %s\n\nThe token, to be sent as bearer token or set as SLUICE_TOKEN, is not shown again:\n\n  %s\n",
+			done, m.ID, m.Principal, verbs(m.Verbs), m.Object, when(m.ExpiresAt), m.Token)
+	})
+}
+
+type grantCreateCmd struct {
+	end
+	printing
+
+	Principal   string        `arg:"" help:"Who gets it: user:NAME, ai_agent:NAME, service:NAME or system:NAME."`
+	Object      sluice.Object `arg:"" help:"What it is about: scope:NAMESPACE, path:NAMESPACE/PATTERN, or * for everything."`
+	Verbs       []sluice.Verb `help:"Some of read, publish, subscribe, mirror and admin (which includes the others)." placeholder:"VERB" required:""`
+	OnBehalfOf  string        `name:"on-behalf-of" help:"Somebody whose access lists and clearance bound it too." placeholder:"PRINCIPAL"`
+	Description string        `help:"What it is for." placeholder:"TEXT"`
+}
+
+// Help says what bounds a grant.
+func (*grantCreateCmd) Help() string {
+	return "Unless you are root, the grant is a part of yours: it can have no verb, path or day more, and ends with it."
+}
+
+// Run issues the grant.
+func (c *grantCreateCmd) Run(ctx context.Context, s *session) error {
+	until, err := c.time(time.Now())
+	if err != nil {
+		return err
+	}
+	if until.IsZero() {
+		return usagef("say how long it lasts: --for 720h, or --until with a time")
+	}
+	who, err := sluice.ParsePrincipal(c.Principal)
+	if err != nil {
+		return usageError{err}
+	}
+	api, err := s.client()
+	if err != nil {
+		return err
+	}
+	m, err := api.MintGrant(ctx, client.GrantSpec{
+		Principal: who, Verbs: c.Verbs, Object: c.Object, ExpiresAt: until,
+		OnBehalfOf: sluice.Principal(c.OnBehalfOf), Description: c.Description,
+	})
+	if err != nil {
+		return err
+	}
+	return c.minted(s, m, "Issued")
+}
+
+type grantLsCmd struct {
+	Principal string `help:"Given to this principal only." placeholder:"PRINCIPAL"`
+	NS        string `name:"ns" help:"About this namespace, or some of it, only." placeholder:"NAME"`
+	Active    bool   `help:"Neither revoked nor expired only."`
+	Limit     int    `help:"Show at most so many; 0: all." default:"0"`
+}
+
+// Run lists grants.
+func (c *grantLsCmd) Run(ctx context.Context, s *session) error {
+	api, err := s.client()
+	if err != nil {
+		return err
+	}
+	all, err := collect(c.Limit, func(cursor string, most int) (client.Page[sluice.Grant], error) {
+		return api.Grants(ctx, client.GrantsQuery{
+			Principal: sluice.Principal(c.Principal), Namespace: c.NS, Active: c.Active, Limit: most, Cursor: cursor,
+		})
+	})
+	if err != nil {
+		return err
+	}
+	return s.show(all, func() error {
+		now := time.Now()
+		rows := make([][]string, len(all))
+		for i, g := range all {
+			rows[i] = []string{g.ID, string(g.Principal), verbs(g.Verbs), g.Object.String(), grantState(g, now), when(g.ExpiresAt), string(g.IssuedBy), g.Description}
+		}
+		return s.table("ID | PRINCIPAL | VERBS | OBJECT | STATE | EXPIRES | FROM | DESCRIPTION", rows)
+	})
+}
+
+type grantShowCmd struct {
+	ID string `arg:"" help:"The grant."`
+}
+
+// Run shows the grant.
+func (c *grantShowCmd) Run(ctx context.Context, s *session) error {
+	api, err := s.client()
+	if err != nil {
+		return err
+	}
+	g, err := api.Grant(ctx, c.ID)
+	if err != nil {
+		return err
+	}
+	return s.show(g, func() error { return s.facts(grantFacts(g)...) })
+}
+
+type grantRenewCmd struct {
+	end
+	printing
+
+	ID string `arg:"" help:"The grant."`
+}
+
+// Run gives the grant its new token.
+func (c *grantRenewCmd) Run(ctx context.Context, s *session) error {
+	until, err := c.time(time.Now())
+	if err != nil {
+		return err
+	}
+	api, err := s.client()
+	if err != nil {
+		return err
+	}
+	m, err := api.RenewGrant(ctx, c.ID, until)
+	if err != nil {
+		return err
+	}
+	return c.minted(s, m, "Renewed")
+}
+
+type grantRevokeCmd struct {
+	IDs []string `arg:"" name:"id" help:"The grants."`
+}
+
+// Help says what a revocation does.
+func (*grantRevokeCmd) Help() string {
+	return "When it has said so, nothing leaves under the grant any more on any server, and the subscriptions made under it are cancelled."
+}
+
+// Run revokes the grants.
+func (c *grantRevokeCmd) Run(ctx context.Context, s *session) error {
+	api, err := s.client()
+	if err != nil {
+		return err
+	}
+	for _, id := range c.IDs {
+		g, err := api.RevokeGrant(ctx, id)
+		if err != nil {
+			return fmt.Errorf("%s: %w", id, err)
+		}
+		if err := s.show(g, func() error { return s.say("Revoked grant %s of %s.", g.ID, g.Principal) }); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+type grantVerifyCmd struct {
+	Token  string         `arg:"" help:"The token; - is stdin, where others do not see it."`
+	Verb   sluice.Verb    `help:"Whether it allows this …" placeholder:"VERB"`
+	Object *sluice.Object `help:"… of this: scope:NAMESPACE, path:NAMESPACE/PATTERN or *." placeholder:"OBJECT"`
+}
+
+// Run verifies the token. It fails unless the token counts and allows what was asked about.
+func (c *grantVerifyCmd) Run(ctx context.Context, s *session) error {
+	if (c.Verb == "") != (c.Object == nil) {
+		return usagef("--verb and --object belong together")
+	}
+	token, err := s.tokenOf(c.Token)
+	if err != nil {
+		return err
+	}
+	api, err := s.client()
+	if err != nil {
+		return err
+	}
+	var about sluice.Object
+	if c.Object != nil {
+		about = *c.Object
+	}
+	v, err := api.VerifyToken(ctx, token, c.Verb, about)
+	if err != nil {
+		return err
+	}
+	if err := s.show(v, func() error { return s.facts(verificationFacts(v)...) }); err != nil {
+		return err
+	}
+	switch {
+	case !v.Valid:
+		return errors.New("the token does not count")
+	case v.Allows != nil && !*v.Allows:
+		return fmt.Errorf("the token does not allow its holder to %s %s", c.Verb, about)
+	}
+	return nil
+}
+
+// tokenOf returns what is given as a token, or read from stdin.
+func (s *session) tokenOf(given string) (string, error) {
+	if given != "-" {
+		return given, nil
+	}
+	data, err := io.ReadAll(io.LimitReader(s.stdin, 1<<16))
+	if err != nil {
+		return "", fmt.Errorf("read the token: %w", err)
+	}
+	return strings.TrimSpace(string(data)), nil
+}
+
+func verificationFacts(v client.Verification) []string {
+	facts := []string{"valid", yesNo(&v.Valid), "reason", v.Reason, "allows", yesNo(v.Allows)}
+	if v.Grant != nil {
+		facts = append(facts, grantFacts(*v.Grant)...)
+	}
+	return facts
+}
+
+func yesNo(b *bool) string {
+	switch {
+	case b == nil:
+		return ""
+	case *b:
+		return "yes"
+	}
+	return "no"
+}
+
+func grantFacts(g sluice.Grant) []string {
+	return []string{
+		"grant", g.ID, "principal", string(g.Principal), "verbs", verbs(g.Verbs), "object", g.Object.String(),
+		"state", grantState(g, time.Now()), "description", g.Description, "on behalf of", string(g.OnBehalfOf),
+		"issued", when(g.IssuedAt) + " by " + string(g.IssuedBy), "part of", g.Parent, "expires", when(g.ExpiresAt),
+	}
+}
+
+// grantState says in a word whether a grant holds, as far as it shows by itself.
+func grantState(g sluice.Grant, now time.Time) string {
+	switch {
+	case g.RevokedAt != nil:
+		return because("revoked", cmp.Or(string(g.RevokedBy), string(sluice.System)))
+	case !now.Before(g.ExpiresAt):
+		return "expired"
+	}
+	return "active"
+}
+
+func verbs(all []sluice.Verb) string {
+	texts := make([]string, len(all))
+	for i, v := range all {
+		texts[i] = string(v)
+	}
+	return strings.Join(texts, ",")
+}
+
+// whoamiCmd shows whom the token speaks for.
+type whoamiCmd struct{}
+
+// Run asks the server.
+func (whoamiCmd) Run(ctx context.Context, s *session) error {
+	api, err := s.client()
+	if err != nil {
+		return err
+	}
+	who, err := api.WhoAmI(ctx)
+	if err != nil {
+		return err
+	}
+	return s.show(who, func() error {
+		if who.Grant == nil {
+			return s.facts("principal", string(who.Principal))
+		}
+		return s.facts(grantFacts(*who.Grant)...)
+	})
+}
