@@ -2,13 +2,13 @@ package app_test
 
 import (
 	"bufio"
-	"errors"
 	"fmt"
 	"io"
 	"net"
 	"net/http"
 	"net/url"
 	"os"
+	"strconv"
 	"strings"
 	"testing"
 	"time"
@@ -75,7 +75,7 @@ func drip(t *testing.T, conn net.Conn, text string) {
 func rest(t *testing.T, conn net.Conn) string {
 	t.Helper()
 	data, err := io.ReadAll(conn)
-	require.False(t, errors.Is(err, os.ErrDeadlineExceeded), "the server ends the connection")
+	require.NotErrorIs(t, err, os.ErrDeadlineExceeded, "the server ends the connection")
 	return string(data)
 }
 
@@ -111,7 +111,7 @@ func TestACallerWhoReadsNoAnswerIsCutOff(t *testing.T) {
 	s := impatient(t, nil)
 	for n := range 12 {
 		_, err := s.api.Publish(t.Context(), sluice.DefaultNamespace, sluice.Event{
-			ID: fmt.Sprint(n), Path: "/large", Type: "t", Source: "/s", Data: []byte(`"` + strings.Repeat("x", 900<<10) + `"`),
+			ID: strconv.Itoa(n), Path: "/large", Type: "t", Source: "/s", Data: []byte(`"` + strings.Repeat("x", 900<<10) + `"`),
 		})
 		require.NoError(t, err)
 	}
