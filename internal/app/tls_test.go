@@ -164,7 +164,7 @@ func TestACertificateThatCannotBeReadEndsTheStart(t *testing.T) {
 
 func TestACallerWhoNeverShakesHandsIsCutOff(t *testing.T) {
 	t.Parallel()
-	o := startTLS(t, func(_ *overTLS, c *config.Config) { c.HTTP.Timeouts.Header = sluice.Duration(time.Second) })
+	o := startTLS(t, func(_ *overTLS, c *config.Config) { c.HTTP.Timeouts.Header = sluice.Duration(2 * time.Second) })
 	silent, half := o.raw(t), o.raw(t)
 	_, err := half.Write([]byte{0x16, 0x03, 0x01, 0x02, 0x00, 0x01}) // the beginning of a ClientHello
 	require.NoError(t, err)
