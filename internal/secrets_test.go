@@ -109,17 +109,22 @@ func compared(n ast.Node) [][2]ast.Expr {
 			return [][2]ast.Expr{{n.Args[0], n.Args[1]}}
 		}
 	case *ast.SwitchStmt:
-		var pairs [][2]ast.Expr
-		for _, clause := range n.Body.List {
-			for _, value := range clause.(*ast.CaseClause).List {
-				if n.Tag != nil {
-					pairs = append(pairs, [2]ast.Expr{n.Tag, value})
-				}
-			}
-		}
-		return pairs
+		return cases(n)
 	}
 	return nil
+}
+
+// cases returns what a switch compares its value with.
+func cases(n *ast.SwitchStmt) (pairs [][2]ast.Expr) {
+	if n.Tag == nil {
+		return nil
+	}
+	for _, clause := range n.Body.List {
+		for _, value := range clause.(*ast.CaseClause).List {
+			pairs = append(pairs, [2]ast.Expr{n.Tag, value})
+		}
+	}
+	return pairs
 }
 
 // isLeak reports whether one operand is a secret and none is a constant.

@@ -2,13 +2,13 @@ package app_test
 
 import (
 	"bufio"
-	"errors"
 	"fmt"
 	"io"
 	"net"
 	"net/http"
 	"net/url"
 	"os"
+	"strconv"
 	"strings"
 	"testing"
 	"time"
@@ -22,9 +22,9 @@ import (
 // impatient is a server whose patience with callers is short.
 func impatient(t *testing.T, change func(*config.Config)) *running {
 	t.Helper()
-	const second = sluice.Duration(time.Second)
+	const short = sluice.Duration(2 * time.Second)
 	return start(t, t.TempDir(), func(c *config.Config) {
-		c.HTTP.Timeouts = config.Timeouts{Header: second, Request: second, Answer: 2 * second, Idle: second}
+		c.HTTP.Timeouts = config.Timeouts{Header: short, Request: short, Answer: 2 * short, Idle: short}
 		if change != nil {
 			change(c)
 		}
@@ -75,8 +75,18 @@ func drip(t *testing.T, conn net.Conn, text string) {
 func rest(t *testing.T, conn net.Conn) string {
 	t.Helper()
 	data, err := io.ReadAll(conn)
-	require.False(t, errors.Is(err, os.ErrDeadlineExceeded), "the server ends the connection")
+	require.NotErrorIs(t, err, os.ErrDeadlineExceeded, "the server ends the connection")
 	return string(data)
+}
+
+// said is what the server answers to a text with nothing behind it. A reset may overtake the answer
+// when it has not read all of the text.
+func said(t *testing.T, conn net.Conn, text string) string {
+	t.Helper()
+	if _, err := io.WriteString(conn, text); err == nil {
+		_ = conn.(*net.TCPConn).CloseWrite() // it may have ended the connection already
+	}
+	return rest(t, conn)
 }
 
 func TestACallerWhoDripsAHeaderIsCutOff(t *testing.T) {
@@ -108,10 +118,10 @@ func TestACallerWhoDripsABodyIsCutOff(t *testing.T) {
 
 func TestACallerWhoReadsNoAnswerIsCutOff(t *testing.T) {
 	t.Parallel()
-	s := impatient(t, nil)
+	s := impatient(t, func(c *config.Config) { c.HTTP.Timeouts.Request = sluice.Duration(time.Minute) })
 	for n := range 12 {
 		_, err := s.api.Publish(t.Context(), sluice.DefaultNamespace, sluice.Event{
-			ID: fmt.Sprint(n), Path: "/large", Type: "t", Source: "/s", Data: []byte(`"` + strings.Repeat("x", 900<<10) + `"`),
+			ID: strconv.Itoa(n), Path: "/large", Type: "t", Source: "/s", Data: []byte(`"` + strings.Repeat("x", 900<<10) + `"`),
 		})
 		require.NoError(t, err)
 	}
@@ -160,7 +170,7 @@ func TestALargeHeaderIsRefused(t *testing.T) {
 	for n := 0; n < 2<<10 && err == nil; n++ { // 2 MiB, as far as anybody takes it
 		_, err = fmt.Fprintf(conn, "X-Large: %s\r\n", strings.Repeat("x", 1<<10))
 	}
-	got := rest(t, conn) // a reset may have overtaken the answer
+	got := rest(t, conn) // a reset may overtake the answer
 	require.True(t, got == "" || strings.HasPrefix(got, "HTTP/1.1 431 "), got)
 	s.alone(t)
 }
@@ -216,11 +226,8 @@ func TestALengthThatIsALieDoesNothing(t *testing.T) {
 	}
 	for _, tt := range tests {
 		conn := s.raw(t)
-		_, err := io.WriteString(conn, tt.request)
-		require.NoError(t, err, tt.name)
-		require.NoError(t, conn.(*net.TCPConn).CloseWrite())
-		got := rest(t, conn)
-		require.True(t, strings.HasPrefix(got, tt.want), "%s: %s", tt.name, got)
+		got := said(t, conn, tt.request)
+		require.True(t, got == "" || strings.HasPrefix(got, tt.want), "%s: %s", tt.name, got)
 		require.NotContains(t, got, "HTTP/1.1 2", tt.name)
 	}
 	require.Empty(t, s.must(t, http.StatusOK, "GET /v1/namespaces/default/events", "").field(t, "events"))
@@ -241,11 +248,8 @@ func TestARequestInsideAnotherIsNotServed(t *testing.T) {
 		"Transfer-Encoding : chunked", "Transfer-Encoding: chunked\r\n x", "Transfer-Encoding:\vchunked", "transfer-encoding: CHUNKED", "X: y\nTransfer-Encoding: chunked",
 	} {
 		conn := s.raw(t)
-		_, err := io.WriteString(conn, both(encoding))
-		require.NoError(t, err)
-		require.NoError(t, conn.(*net.TCPConn).CloseWrite())
-		got := rest(t, conn)
-		require.Equal(t, 1, strings.Count(got, "HTTP/1.1 "), "%q: %s", encoding, got)
+		got := said(t, conn, both(encoding))
+		require.LessOrEqual(t, strings.Count(got, "HTTP/1.1 "), 1, "%q: %s", encoding, got)
 	}
 	s.must(t, http.StatusNotFound, "GET /v1/namespaces/smuggled", "")
 	s.alone(t)

@@ -10,6 +10,7 @@ import (
 	"path/filepath"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/stretchr/testify/require"
 
@@ -159,4 +160,15 @@ func TestACertificateThatCannotBeReadEndsTheStart(t *testing.T) {
 		cfg.HTTP.TLS = tt.files
 		require.ErrorContains(t, app.Run(t.Context(), cfg, app.Options{}), tt.says)
 	}
+}
+
+func TestACallerWhoNeverShakesHandsIsCutOff(t *testing.T) {
+	t.Parallel()
+	o := startTLS(t, func(_ *overTLS, c *config.Config) { c.HTTP.Timeouts.Header = sluice.Duration(2 * time.Second) })
+	silent, half := o.raw(t), o.raw(t)
+	_, err := half.Write([]byte{0x16, 0x03, 0x01, 0x02, 0x00, 0x01}) // the beginning of a ClientHello
+	require.NoError(t, err)
+	require.Empty(t, rest(t, silent))
+	rest(t, half)
+	o.must(t, http.StatusOK, "GET /v1/capabilities", "")
 }

@@ -73,7 +73,7 @@ func (s *server) openTLS(ctx context.Context) error {
 		return fmt.Errorf("http.tls: %w", err)
 	}
 	pair.Complain = complain
-	s.tls = &tls.Config{MinVersion: wanted.Oldest(), GetCertificate: pair.GetCertificate, NextProtos: []string{"h2", "http/1.1"}} //nolint:gosec // never below 1.2, as the settings are checked
+	s.tls = &tls.Config{MinVersion: wanted.Oldest(), GetCertificate: pair.GetCertificate, NextProtos: []string{"h2", "http/1.1"}}
 	if wanted.ClientCA == "" {
 		return nil
 	}

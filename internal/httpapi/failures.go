@@ -112,7 +112,7 @@ func (s *Server) refuse(c echo.Context, err error) error {
 	if sluice.CodeOf(err) != sluice.Unauthenticated || c.Request().Header.Get(echo.HeaderAuthorization) == "" {
 		return err // whoever shows no token guesses none
 	}
-	addr, _ := netip.ParseAddr(c.RealIP()) //nolint:errcheck // the zero address is a source too
+	addr, _ := netip.ParseAddr(c.RealIP()) // the zero address is a source too
 	now := time.Now()
 	if wait, yes := s.failures.blocked(addr, now); yes {
 		seconds := int(math.Ceil(wait.Seconds()))

@@ -33,9 +33,10 @@ func changedBench(t *testing.T, change func(*httpapi.Options)) *bench {
 	return b
 }
 
-// answeredWith is what a request from a peer is answered, without a network in between.
-func answeredWith(opts httpapi.Options, peer, path string, headers ...string) *httptest.ResponseRecorder {
-	req := httptest.NewRequest(http.MethodGet, path, http.NoBody)
+// answeredWith is what a peer that asks for the metrics is answered, without a network in between.
+func answeredWith(t *testing.T, opts httpapi.Options, peer string, headers ...string) *httptest.ResponseRecorder {
+	t.Helper()
+	req := httptest.NewRequestWithContext(t.Context(), http.MethodGet, "/metrics", http.NoBody)
 	req.RemoteAddr = peer
 	for i := 0; i < len(headers); i += 2 {
 		req.Header.Add(headers[i], headers[i+1])
@@ -94,7 +95,7 @@ func TestAForwardedAddressIsBelievedOfATrustedProxyOnly(t *testing.T) {
 			handler := httpapi.New(o).Handler()
 			var got []int
 			for _, from := range [][2]string{tt.first, tt.second} {
-				req := httptest.NewRequest(http.MethodGet, "/v1/capabilities", http.NoBody)
+				req := httptest.NewRequestWithContext(t.Context(), http.MethodGet, "/v1/capabilities", http.NoBody)
 				req.RemoteAddr = from[0]
 				req.Header.Set(header, from[1])
 				req.Header.Set("Authorization", "Bearer guess")
@@ -140,14 +141,14 @@ func TestMetricsAreForThisMachineAndForAdministrators(t *testing.T) {
 			o := opts
 			o.MetricsFor = tt.setting
 			o.TrustedProxies = proxies("127.0.0.0/8") // which says nothing about who may look
-			w := answeredWith(o, tt.peer, "/metrics", tt.headers...)
+			w := answeredWith(t, o, tt.peer, tt.headers...)
 			require.Equal(t, tt.status, w.Code)
 			require.Equal(t, tt.status == http.StatusOK, strings.Contains(w.Body.String(), "metrics 1"))
 		})
 	}
 	tokenless := opts
 	tokenless.Token = ""
-	require.Equal(t, http.StatusUnauthorized, answeredWith(tokenless, elsewhere, "/metrics", "Authorization", "Bearer ").Code, "without a token there is no administrator")
+	require.Equal(t, http.StatusUnauthorized, answeredWith(t, tokenless, elsewhere, "Authorization", "Bearer ").Code, "without a token there is no administrator")
 }
 
 func TestEveryAnswerTellsBrowsersToMakeNothingOfIt(t *testing.T) {
