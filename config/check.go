@@ -27,9 +27,7 @@ const (
 func (c Config) Check() error {
 	errs := []error{
 		when(c.Data == "", "data: name a directory; there is no default without HOME and XDG_DATA_HOME"),
-		checkListen("http.listen", c.HTTP.Listen),
-		checkURL("http.public_url", c.HTTP.PublicURL),
-		when(c.HTTP.MaxBody <= 0, "http.max_body %d: write a number of bytes above 0", c.HTTP.MaxBody),
+		c.HTTP.check(),
 		c.NATS.check(),
 		c.Events.check(),
 		when(c.Attempts.MaxAge < second, "attempts.max_age %s: write at least 1s, such as 168h", c.Attempts.MaxAge),
@@ -91,7 +89,7 @@ func (n NATS) login() int {
 func (e Events) check() error {
 	age := e.Retention.MaxAge
 	return errors.Join(
-		when(age >= 0 && age < second, "events.retention.max_age %s: write at least 1s, such as 168h, or -1s for ever", age),
+		when(age < second && age != -second, "events.retention.max_age %s: write at least 1s, such as 168h, or -1s for ever", age),
 		when(e.Retention.MaxBytes < 0, "events.retention.max_bytes %d: write a number of bytes, or 0 for no bound", e.Retention.MaxBytes),
 		when(e.DedupWindow < second, "events.dedup_window %s: write at least 1s, such as 1h", e.DedupWindow),
 		e.Quota.check(),

@@ -40,6 +40,17 @@ type HTTP struct {
 	PublicURL string `json:"public_url" env:"PUBLIC_URL"`
 	// MaxBody bounds a request's body, in bytes; 8388608 (8 MiB).
 	MaxBody int64 `json:"max_body" env:"MAX_BODY"`
+	// MaxConnections bounds the connections that are open at once; further ones wait; 4096.
+	MaxConnections int `json:"max_connections" env:"MAX_CONNECTIONS"`
+	// TrustedProxies are networks of proxies whose X-Forwarded-For is believed; none.
+	TrustedProxies []string `json:"trusted_proxies" env:"TRUSTED_PROXIES"`
+	// Metrics says who may read /metrics without a token: loopback (who connects from this
+	// machine, and not through a proxy), open (everybody) or token (nobody); loopback.
+	Metrics string `json:"metrics" env:"METRICS"`
+
+	TLS          HTTPTLS      `json:"tls"           envPrefix:"TLS_"`
+	AuthFailures AuthFailures `json:"auth_failures" envPrefix:"AUTH_FAILURES_"`
+	Timeouts     Timeouts     `json:"timeouts"      envPrefix:"TIMEOUTS_"`
 }
 
 // NATS is where the events live: in a server of our own process, or elsewhere.
@@ -163,7 +174,7 @@ type Log struct {
 func Default() Config {
 	const week = 7 * 24 * time.Hour
 	return Config{
-		HTTP: HTTP{Listen: "127.0.0.1:8080", MaxBody: 8 << 20},
+		HTTP: defaultHTTP(),
 		NATS: NATS{Listen: "127.0.0.1:4222", Users: []NATSUser{}, AccountJWTs: []string{}, Replicas: 1, Sync: "1s"},
 		Events: Events{
 			Retention:   Retention{MaxAge: sluice.Duration(week)},

@@ -181,6 +181,11 @@ func Buckets() []Bucket {
 		History:      1,
 		MarkerTTL:    time.Hour,
 		MaxConsumers: maxConsumers,
+	}, {
+		Name:         EventTypes,
+		Description:  "event types, by namespace and type",
+		History:      1,
+		MaxConsumers: maxConsumers,
 	}}
 }
 

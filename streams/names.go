@@ -36,6 +36,7 @@ const (
 	Keys          = "keys"          // key: key id; the server's signing keys
 	Access        = "access"        // key: GrantKey and those that follow it; who may do what
 	Unsafe        = "unsafe"        // key: ProducerKey
+	EventTypes    = "eventtypes"    // key: EventTypeKey
 )
 
 // EventsStream returns the name of a namespace's stream.
@@ -174,6 +175,14 @@ func ParseReplayKey(key string) (subscription, replay string) {
 
 // ProducerKey returns the key of the mark of an unsafe producer.
 func ProducerKey(producer string) string { return encode("", []string{producer}, keyable)[1:] }
+
+// EventTypeKey returns the key of an entry of a namespace's catalogue.
+func EventTypeKey(namespace, eventType string) string {
+	return encode(namespace, []string{eventType}, keyable)
+}
+
+// EventTypeKeys returns the filter that matches the keys of a namespace's catalogue.
+func EventTypeKeys(namespace string) string { return namespace + ".>" }
 
 // HealthKey returns the key, beside the lanes, of what is remembered of a subscription whose
 // endpoint is in trouble.

@@ -122,6 +122,7 @@ func subjectRows() []string {
 		row(code("$KV."+streams.Lanes+"."+streams.LaneKey("<id>", sluice.OrderAll, "/some/path", 0)), "the parked lane of the whole subscription (ordering `all`)"),
 		row(code("$KV."+streams.Lanes+"."+streams.LaneKey(streams.ReplayLanes("<replay>"), sluice.OrderByPath, "/some/path", 0)), "the same of a replay, in place of the subscription's id"),
 		row(code("$KV."+streams.Replays+"."+streams.ReplayKey("<id>", "<replay>")), "a replay and its progress"),
+		row(code("$KV."+streams.EventTypes+"."+streams.EventTypeKey("<ns>", "order.placed")), "the entry of the type `order.placed` in the namespace's catalogue"),
 		row(code("$KV."+streams.Lanes+"."+streams.LookoutKey("<id>")), "how far the subscription's events are accounted for (decision 0003)"),
 		row(code("$KV."+streams.Lanes+"."+streams.HealthKey("<id>")), "the breaker, and since when every attempt has failed, while the endpoint is in trouble (decision 0008)"),
 	}

@@ -28,6 +28,9 @@ const requestID = "request_id"
 type cli struct {
 	Server string `help:"URL of the server; without it, that of the server with the data directory." env:"SLUICE_URL" placeholder:"URL" group:"common"`
 	Token  string `help:"Bearer token; without it (and --server), the root token in the data directory." env:"SLUICE_TOKEN" placeholder:"TOKEN" group:"common"`
+	CA     string `name:"ca" help:"PEM file of the authorities to believe of an https server, instead of the system's." env:"SLUICE_CA" placeholder:"FILE" group:"common"`
+	Cert   string `help:"PEM file of a certificate to show it, where it asks for one." env:"SLUICE_CERT" placeholder:"FILE" group:"common"`
+	Key    string `help:"PEM file of the certificate's key." env:"SLUICE_KEY" placeholder:"FILE" group:"common"`
 	Data   string `help:"Data directory of the server on this machine." env:"SLUICE_DATA" placeholder:"DIR" group:"common"`
 	Output string `short:"o" help:"table for people, json for programs." enum:"table,json" default:"table" group:"common"`
 
@@ -39,6 +42,7 @@ type cli struct {
 	Dead       deadCmd       `cmd:"" help:"Look at a subscription's dead letters, deliver them again, or discard them."`
 	Listen     listenCmd     `cmd:"" help:"Forward events to a port of this machine, signed, and show the answers."`
 	NS         nsCmd         `cmd:"" name:"ns" help:"Make, look at and change namespaces."`
+	Types      typesCmd      `cmd:"" help:"Make, look at and change the event types of a namespace's catalogue."`
 	Events     eventsCmd     `cmd:"" help:"Look at events."`
 	Grant      grantCmd      `cmd:"" help:"Issue, look at, renew and revoke grants: who may do what, until when."`
 	ACL        aclCmd        `cmd:"" name:"acl" help:"Look at and change the access lists of namespaces."`
@@ -111,6 +115,7 @@ func usagef(format string, args ...any) error { return usageError{fmt.Errorf(for
 
 // fail says what went wrong and returns the status for it.
 func (s *session) fail(err error) int {
+	err = s.withAdvice(err)
 	if s.json() {
 		encoder := json.NewEncoder(s.stderr)
 		if encoder.Encode(failureOf(err)) == nil {
@@ -126,6 +131,15 @@ func (s *session) fail(err error) int {
 		s.complain("Run sluice --help, or sluice COMMAND --help.")
 	}
 	return status(err)
+}
+
+// withAdvice says in the words of the command line what a server said in those of HTTP.
+func (s *session) withAdvice(err error) error {
+	e, ok := errors.AsType[*sluice.Error](err)
+	if !ok || e.Code != sluice.Unauthenticated || s.Token != "" || s.Server == "" {
+		return err
+	}
+	return &sluice.Error{Code: e.Code, Message: s.Server + " wants a token: set SLUICE_TOKEN, or --token", Details: e.Details}
 }
 
 func status(err error) int {

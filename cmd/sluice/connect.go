@@ -25,7 +25,17 @@ func (s *session) client() (*client.Client, error) {
 	if err != nil {
 		return nil, err
 	}
-	return client.New(base, token), nil
+	return s.clientOf(base, token)
+}
+
+// clientOf returns a client of a server that believes whom the flags name.
+func (s *session) clientOf(base, token string) (*client.Client, error) {
+	c := client.New(base, token)
+	files := client.TLS{CA: s.CA, Cert: s.Cert, Key: s.Key}
+	if files == (client.TLS{}) {
+		return c, nil
+	}
+	return c, c.UseTLS(files)
 }
 
 func (s *session) baseURL() (string, error) {

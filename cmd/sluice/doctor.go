@@ -230,14 +230,18 @@ func (e *examination) checkHTTP(ctx context.Context) {
 	}
 	ctx, cancel := context.WithTimeout(ctx, checkLimit)
 	defer cancel()
-	e.api = client.New(e.addresses.HTTP, "")
-	before := time.Now()
-	at, err := e.api.Ready(ctx)
+	api, err := e.session.clientOf(e.addresses.HTTP, "")
 	if err != nil {
-		e.note("server", "fail", "not ready: %v", err)
-		e.api = nil
+		e.note("server", "fail", "%v", err)
 		return
 	}
+	before := time.Now()
+	at, err := api.Ready(ctx)
+	if err != nil {
+		e.note("server", "fail", "not ready: %v", err)
+		return
+	}
+	e.api = api
 	e.note("server", "ok", "ready after %s", time.Since(before).Round(100*time.Microsecond))
 	e.checkClock(at)
 }
@@ -263,8 +267,11 @@ func (e *examination) checkAccess(ctx context.Context) {
 	}
 	ctx, cancel := context.WithTimeout(ctx, checkLimit)
 	defer cancel()
-	_, err = client.New(e.addresses.HTTP, token).Namespaces(ctx, "")
-	switch {
+	api, err := e.session.clientOf(e.addresses.HTTP, token)
+	if err == nil {
+		_, err = api.Namespaces(ctx, "")
+	}
+	switch err = e.session.withAdvice(err); {
 	case err == nil:
 		e.note("access", "ok", "the token is good for listing namespaces")
 	case sluice.CodeOf(err) == sluice.Forbidden:

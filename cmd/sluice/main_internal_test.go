@@ -1,6 +1,7 @@
 package main
 
 import (
+	"encoding/json"
 	"errors"
 	"fmt"
 	"io"
@@ -18,6 +19,9 @@ import (
 	"github.com/rogpeppe/go-internal/testscript"
 	standardwebhooks "github.com/standard-webhooks/standard-webhooks/libraries/go"
 	"go.uber.org/goleak"
+
+	"github.com/sluice-io/sluice/internal/app"
+	"github.com/sluice-io/sluice/internal/natstest"
 )
 
 func TestMain(m *testing.M) {
@@ -40,15 +44,19 @@ func (l leakChecked) Run() int {
 //
 //	exits STATUS COMMAND…    the command ends with the status
 //	await FILE               the file appears within 30 seconds
+//	address NAME FILE        $NAME is the server's URL in the file
 //	receiver NAME STATUS     an endpoint that answers so; its URL is in $NAME
 //	verifier NAME SECRET     an endpoint that answers 204 where Standard Webhooks' library verifies the request, else 401
 //	received NAME N          at least N requests come to it within 30 seconds
+//	$AUTHORITY, $CERT, $KEY  PEM files: an authority, a certificate of it for 127.0.0.1, and its key
 //	again COMMAND… -- TEXT   the command's output has the text within 30 seconds
 //	token NAME COMMAND…      $NAME, and the file name.token, is the line that the command prints
 //	field NAME LINE N        $NAME is the Nth word of a line of the last command's output
 //	walk DOCUMENT OLD=NEW…   what docs/DOCUMENT tells its readers to do prints what it says
 func TestCommandLine(t *testing.T) {
 	t.Parallel()
+	authority := natstest.NewAuthority(t)
+	cert, key := authority.Issue(t, "server")
 	testscript.Run(t, testscript.Params{
 		Dir:                 "testdata",
 		RequireExplicitExec: true,
@@ -58,10 +66,13 @@ func TestCommandLine(t *testing.T) {
 			env.Values[receiversKey{}] = r
 			env.Defer(r.close)
 			env.Setenv("HOME", filepath.Join(env.WorkDir, "home"))
+			env.Setenv("AUTHORITY", authority.File)
+			env.Setenv("CERT", cert)
+			env.Setenv("KEY", key)
 			return nil
 		},
 		Cmds: map[string]func(*testscript.TestScript, bool, []string){
-			"exits": exits, "await": await, "receiver": startReceiver, "verifier": startVerifier, "received": received, "again": again,
+			"exits": exits, "await": await, "address": address, "receiver": startReceiver, "verifier": startVerifier, "received": received, "again": again,
 			"token": token, "field": field, "walk": walk,
 		},
 	})
@@ -103,6 +114,12 @@ func await(ts *testscript.TestScript, _ bool, args []string) {
 		_, err := os.Stat(ts.MkAbs(args[0]))
 		return err == nil
 	})
+}
+
+func address(ts *testscript.TestScript, _ bool, args []string) {
+	var at app.Addresses
+	ts.Check(json.Unmarshal([]byte(ts.ReadFile(args[1])), &at))
+	ts.Setenv(args[0], at.HTTP)
 }
 
 func again(ts *testscript.TestScript, _ bool, args []string) {

@@ -21,7 +21,11 @@ func (e *examination) checkRoom(ctx context.Context) {
 	}
 	ctx, cancel := context.WithTimeout(ctx, checkLimit)
 	defer cancel()
-	api := client.New(e.addresses.HTTP, token)
+	api, err := e.session.clientOf(e.addresses.HTTP, token)
+	if err != nil {
+		e.note("storage", "fail", "%v", err)
+		return
+	}
 	storage, err := api.Storage(ctx)
 	switch {
 	case err == nil:

@@ -83,11 +83,31 @@ func (versionCmd) Run(s *session) error {
 	return s.show(map[string]string{"version": v}, func() error { return s.say("sluice %s", v) })
 }
 
-// version returns what the build knows about itself: a release's tag, or the commit.
+const unversioned = "(devel)"
+
 func version() string {
 	info, ok := debug.ReadBuildInfo()
-	if !ok || info.Main.Version == "" {
-		return "(devel)"
+	if !ok {
+		return unversioned
 	}
-	return info.Main.Version
+	return versionOf(info)
+}
+
+// versionOf returns what the build knows about itself: a release's tag, or else the commit.
+func versionOf(info *debug.BuildInfo) string {
+	if v := info.Main.Version; v != "" && v != unversioned {
+		return v
+	}
+	known := map[string]string{}
+	for _, s := range info.Settings {
+		known[s.Key] = s.Value
+	}
+	commit := known["vcs.revision"]
+	if commit == "" {
+		return unversioned
+	}
+	if known["vcs.modified"] == "true" {
+		commit += "+dirty"
+	}
+	return commit
 }

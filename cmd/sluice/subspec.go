@@ -22,6 +22,7 @@ type specFlags struct {
 	Types       []string          `aliases:"type" help:"Events of these types only; a final .* matches what follows." placeholder:"TYPE"`
 	CEL         *string           `name:"cel" help:"Events for which this expression holds only." placeholder:"EXPR"`
 	Envelope    *string           `help:"cloudevents, cloudevents-binary, fact, attempt or raw." placeholder:"NAME"`
+	Projection  *string           `help:"full, summary or none: how much of the data is sent." placeholder:"NAME"`
 	Scheme      *string           `help:"Signature: standard, ed25519, t-sha256 or header." placeholder:"NAME"`
 	Ordering    *string           `help:"path, all or none." placeholder:"NAME"`
 	Retry       string            `help:"standard, short, persistent, stepped, or waits such as 1s,5s,1m." placeholder:"NAME"`
@@ -56,7 +57,7 @@ func (f *specFlags) spec(s *session) (spec, error) {
 		return nil, err
 	}
 	for place, text := range map[string]*string{
-		"endpoint.url": f.URL, "filter.cel": f.CEL, "policy.envelope": f.Envelope,
+		"endpoint.url": f.URL, "filter.cel": f.CEL, "policy.envelope": f.Envelope, "policy.projection": f.Projection,
 		"policy.signature.scheme": f.Scheme, "policy.ordering": f.Ordering, "description": f.Description,
 	} {
 		if text != nil {

@@ -3,7 +3,9 @@ package app
 import (
 	"context"
 
+	"github.com/sluice-io/sluice/internal/announce"
 	"github.com/sluice-io/sluice/internal/authority"
+	"github.com/sluice-io/sluice/internal/catalogue"
 	"github.com/sluice-io/sluice/internal/httpapi"
 	"github.com/sluice-io/sluice/internal/ledger"
 	"github.com/sluice-io/sluice/internal/limits"
@@ -21,9 +23,11 @@ type namespaces struct {
 	ledger   *ledger.Ledger
 
 	authority *authority.Authority
+	catalogue *catalogue.Index
+	announce  *announce.Announcer
 }
 
-// PutNamespace makes or changes a namespace. Its quota holds at once in this process.
+// PutNamespace makes or changes a namespace. Its quota and its catalogue hold at once in this process.
 func (n namespaces) PutNamespace(ctx context.Context, ns sluice.Namespace, by string) (sluice.Namespace, bool, error) {
 	var intent *ledger.Intent
 	stored, created, err := n.store.PutNamespaceAfter(ctx, ns, func(was, is *sluice.Namespace) (err error) {
@@ -39,6 +43,14 @@ func (n namespaces) PutNamespace(ctx context.Context, ns sluice.Namespace, by st
 		return stored, created, err
 	}
 	n.quotas.Set(stored)
+	n.catalogue.SetNamespace(stored)
+	if intent != nil {
+		kind := sluice.TypeNamespaceUpdated
+		if created {
+			kind = sluice.TypeNamespaceCreated
+		}
+		n.announce.Namespace(ctx, kind, &stored)
+	}
 	return stored, created, nil
 }
 
@@ -52,7 +64,7 @@ func (n namespaces) Namespaces(ctx context.Context) ([]sluice.Namespace, error) 
 	return n.store.ListNamespaces(ctx)
 }
 
-// DeleteNamespace deletes a namespace's subscriptions, then its log.
+// DeleteNamespace deletes a namespace's subscriptions and event types, then its log.
 func (n namespaces) DeleteNamespace(ctx context.Context, name, by string) error {
 	ns, err := n.store.GetNamespace(ctx, name)
 	if err != nil {
@@ -72,12 +84,17 @@ func (n namespaces) DeleteNamespace(ctx context.Context, name, by string) error 
 		err = n.registry.DeleteAll(ctx, name, by)
 	}
 	if err == nil {
+		err = n.store.DeleteEventTypes(ctx, name)
+	}
+	if err == nil {
 		err = n.store.DeleteNamespace(ctx, name)
 	}
 	if err != nil {
 		intent.Fail(ctx, err)
+		return err
 	}
-	return err
+	n.announce.Namespace(ctx, sluice.TypeNamespaceDeleted, &ns)
+	return nil
 }
 
 // audit gives the API the ledger.

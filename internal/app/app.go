@@ -15,6 +15,7 @@ import (
 	"time"
 
 	"github.com/sluice-io/sluice/config"
+	"github.com/sluice-io/sluice/pkg/sluice"
 )
 
 const (
@@ -28,6 +29,8 @@ type Options struct {
 	Log     *slog.Logger    // slog.DiscardHandler
 	Version string          // "dev"
 	Ready   func(Addresses) // called once, when the server can be used; nil: nobody asks
+
+	Silent bool // sys.start and sys.shutdown are not published: tests count on the sequences of their own events
 
 	LeaseTTL time.Duration // after which others take over the work of a server that was killed; 0: as natsstore says
 }
@@ -55,6 +58,7 @@ func Run(ctx context.Context, cfg config.Config, opts Options) (err error) {
 	if err := s.open(ctx); err != nil {
 		return err
 	}
+	s.tell(ctx, sluice.TypeServerStarted)
 	addresses := s.addresses()
 	file := filepath.Join(cfg.Data, AddressesFile)
 	if err := writeAddresses(file, addresses); err != nil {
@@ -80,10 +84,11 @@ func (s *server) serve(ctx context.Context) error {
 	log.Go(func() { cancel(s.announce.Run(logging)) })
 	log.Go(func() { cancel(s.trust.follow(logging)) })
 	parts.Go(func() { cancel(s.engine.Run(inner)) })
-	parts.Go(func() { cancel(followQuotas(inner, s.store, s.quotas)) })
 	parts.Go(func() { cancel(s.followKeys(inner)) })
 	parts.Go(func() { cancel(s.sweepKeys(inner)) })
 	parts.Go(func() { cancel(followMarks(inner, s.marks, s.causes)) })
+	parts.Go(func() { cancel(followNamespaces(inner, s.store, s.quotas, s.catalogue)) })
+	parts.Go(func() { cancel(followTypes(inner, s.store, s.catalogue)) })
 	parts.Go(func() { cancel(s.serveHTTP(inner)) })
 	if s.trusted != nil {
 		parts.Go(func() { cancel(s.trusted.Run(inner)) })
@@ -92,6 +97,7 @@ func (s *server) serve(ctx context.Context) error {
 		parts.Go(func() { cancel(s.exporter.Run(inner)) })
 	}
 	parts.Wait()
+	s.tell(ctx, sluice.TypeServerStopping)
 	endLog()
 	log.Wait()
 	s.trust.leave(context.WithoutCancel(ctx), s.opts.Log)
@@ -104,18 +110,17 @@ func (s *server) serve(ctx context.Context) error {
 	return errors.New("a part ended by itself")
 }
 
-func (s *server) serveHTTP(ctx context.Context) error {
-	web := &http.Server{
-		Handler:           s.api,
-		ReadHeaderTimeout: 10 * time.Second,
-		ReadTimeout:       time.Minute,
-		WriteTimeout:      2 * time.Minute,
-		IdleTimeout:       2 * time.Minute,
-		BaseContext:       func(net.Listener) context.Context { return context.WithoutCancel(ctx) },
-		ErrorLog:          slog.NewLogLogger(s.opts.Log.Handler(), slog.LevelDebug),
+// tell publishes that the server has started, or ends.
+func (s *server) tell(ctx context.Context, kind string) {
+	if !s.opts.Silent {
+		s.announce.Server(ctx, kind, s.replica, s.version())
 	}
+}
+
+func (s *server) serveHTTP(ctx context.Context) error {
+	web := s.web(ctx)
 	ended := make(chan error, 1)
-	go func() { ended <- web.Serve(s.listener) }() // Shutdown ends it
+	go func() { ended <- s.accept(web) }() // Shutdown ends it
 	select {
 	case err := <-ended:
 		return err

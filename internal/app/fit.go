@@ -10,6 +10,7 @@ import (
 
 	"github.com/google/uuid"
 
+	"github.com/sluice-io/sluice/internal/catalogue"
 	"github.com/sluice-io/sluice/internal/explain"
 	"github.com/sluice-io/sluice/internal/httpapi"
 	"github.com/sluice-io/sluice/internal/limits"
@@ -64,14 +65,17 @@ func (w watcher) Watch(ctx context.Context, change func(id string, sub *sluice.S
 	})
 }
 
-// followQuotas tells the quotas of every namespace, then of every change, until ctx is done.
-func followQuotas(ctx context.Context, store *natsstore.Store, quotas *limits.Quotas) error {
+// followNamespaces tells the quotas and the catalogue of every namespace, then of every change,
+// until ctx is done.
+func followNamespaces(ctx context.Context, store *natsstore.Store, quotas *limits.Quotas, index *catalogue.Index) error {
 	return store.WatchNamespaces(ctx, func(e natsstore.Entry[sluice.Namespace]) {
 		switch e.Change {
 		case natsstore.Set:
 			quotas.Set(e.Value)
+			index.SetNamespace(e.Value)
 		case natsstore.Removed:
 			quotas.Remove(e.Key)
+			index.RemoveNamespace(e.Key, e.Revision)
 		case natsstore.CaughtUp:
 		}
 	})

@@ -48,7 +48,7 @@ func serveAsChild(dir string) {
 	}
 	log := slog.New(slog.NewTextHandler(os.Stderr, &slog.HandlerOptions{Level: slog.LevelError}))
 	lease, _ := time.ParseDuration(os.Getenv(serveLeaseEnv)) // 0 if it is not set
-	if err := app.Run(context.Background(), cfg, app.Options{Log: log, LeaseTTL: lease}); err != nil {
+	if err := app.Run(context.Background(), cfg, app.Options{Log: log, LeaseTTL: lease, Silent: true}); err != nil {
 		log.Error("server", slog.Any("error", err))
 		os.Exit(1)
 	}

@@ -59,7 +59,7 @@ func serverTLS(c config.ServerTLS, log *slog.Logger) (*tls.Config, error) {
 	if err != nil {
 		return nil, err
 	}
-	reloader.Log = log
+	reloader.Complain = func(err error) { log.Error("nats.server_tls", slog.Any("error", err)) }
 	settings := &tls.Config{GetCertificate: reloader.GetCertificate, MinVersion: tls.VersionTLS12}
 	if c.ClientCA == "" {
 		return settings, nil

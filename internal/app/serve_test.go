@@ -67,6 +67,13 @@ func startLogging(t *testing.T, dir string, change func(*config.Config), to io.W
 // startAt is startLogging, and says from which level on.
 func startAt(t *testing.T, level slog.Level, dir string, change func(*config.Config), to io.Writer) *running {
 	t.Helper()
+	log := slog.New(slog.NewTextHandler(to, &slog.HandlerOptions{Level: level}))
+	return startWith(t, dir, change, app.Options{Version: "test", Log: log, Silent: true})
+}
+
+// startWith is start, and says with what else the server runs.
+func startWith(t *testing.T, dir string, change func(*config.Config), opts app.Options) *running {
+	t.Helper()
 	cfg := config.Default()
 	cfg.Data, cfg.Dev = dir, true
 	cfg.HTTP.Listen, cfg.NATS.Listen = "127.0.0.1:0", "127.0.0.1:0"
@@ -76,13 +83,13 @@ func startAt(t *testing.T, level slog.Level, dir string, change func(*config.Con
 	if cfg.NATS.URL != "" && cfg.Secrets == (config.Secrets{}) {
 		cfg.Secrets.Key = sharedKey
 	}
-	log := slog.New(slog.NewTextHandler(to, &slog.HandlerOptions{Level: level}))
 	ctx, cancel := context.WithCancel(t.Context())
 	s := &running{dir: dir, cancel: cancel, ended: make(chan struct{})}
 	ready := make(chan app.Addresses, 1)
 	go func() {
 		defer close(s.ended)
-		s.err = app.Run(ctx, cfg, app.Options{Version: "test", Log: log, Ready: func(at app.Addresses) { ready <- at }})
+		opts.Ready = func(at app.Addresses) { ready <- at }
+		s.err = app.Run(ctx, cfg, opts)
 	}()
 	t.Cleanup(func() { s.stop(t) })
 	select {

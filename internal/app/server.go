@@ -1,13 +1,15 @@
 package app
 
 import (
+	"cmp"
 	"context"
+	"crypto/tls"
 	"errors"
 	"fmt"
 	"net"
 	"net/http"
-	"net/netip"
 	"path/filepath"
+	"sync/atomic"
 	"time"
 
 	"github.com/gofrs/flock"
@@ -15,6 +17,7 @@ import (
 	"github.com/sluice-io/sluice/config"
 	"github.com/sluice-io/sluice/internal/access"
 	"github.com/sluice-io/sluice/internal/announce"
+	"github.com/sluice-io/sluice/internal/catalogue"
 	"github.com/sluice-io/sluice/internal/causes"
 	"github.com/sluice-io/sluice/internal/endpoint"
 	"github.com/sluice-io/sluice/internal/explain"
@@ -54,18 +57,24 @@ type server struct {
 	ledger   *ledger.Ledger
 	marks    markStore
 	causes   *causes.Guard
+
+	catalogue *catalogue.Index
+
 	registry *registry.Registry
+	replica  string
 	engine   *push.Engine
 	trust    trust
 	api      http.Handler
 	stopping chan struct{} // closed when requests that wait are to end
+	tls      *tls.Config   // of the API; nil: plain HTTP
+	conns    atomic.Int64  // connections to the API that are open
 }
 
 func (s *server) open(ctx context.Context) error {
 	limit, cancel := context.WithTimeout(ctx, readyLimit)
 	defer cancel()
 	for _, step := range []func(context.Context) error{
-		s.openNATS, s.forget, s.openStore, s.openSender, s.openRegistry, s.openEngine, s.openTrust, s.openAPI,
+		s.openTLS, s.openNATS, s.forget, s.openStore, s.openSender, s.openRegistry, s.openEngine, s.openTrust, s.openAPI,
 	} {
 		if err := step(limit); err != nil {
 			return err
@@ -147,6 +156,10 @@ func (s *server) openStore(ctx context.Context) (err error) {
 			return err
 		}
 	}
+	s.catalogue = catalogue.New()
+	if err := loadCatalogue(ctx, s.store, s.catalogue); err != nil {
+		return err
+	}
 	s.attempts, err = s.store.AttemptLog()
 	return err
 }
@@ -161,13 +174,10 @@ func (s *server) openSender(ctx context.Context) error {
 	opts := endpoint.Options{
 		AllowLoopback: s.cfg.InsecureLoopback(), Version: s.opts.Version, Keys: s.keys,
 		MaxBody: s.cfg.Webhooks.MaxBody, MaxResponse: s.cfg.Webhooks.MaxResponse,
+		Summary: s.catalogue.Summary, PublicURL: cmp.Or(s.cfg.HTTP.PublicURL, s.addresses().HTTP),
 	}
-	for _, cidr := range s.cfg.Webhooks.AllowCIDRs {
-		prefix, err := netip.ParsePrefix(cidr)
-		if err != nil {
-			return fmt.Errorf("webhooks.allow_cidrs: %w", err)
-		}
-		opts.AllowCIDRs = append(opts.AllowCIDRs, prefix)
+	if opts.AllowCIDRs, err = prefixes(s.cfg.Webhooks.AllowCIDRs); err != nil {
+		return fmt.Errorf("webhooks.allow_cidrs: %w", err)
 	}
 	if s.tracing, err = newTracing(ctx, s.cfg.Tracing.Endpoint, s.opts.Version); err != nil {
 		return err
@@ -182,6 +192,7 @@ func (s *server) openSender(ctx context.Context) error {
 func (s *server) openRegistry(ctx context.Context) error {
 	scraping := context.WithoutCancel(ctx)
 	s.metrics = metrics.New(s.moments, kept(func() []metrics.Log { return s.logs(scraping) }))
+	s.metrics.WatchConnections(s.conns.Load)
 	s.metrics.WatchStorage(kept(func() []sluice.Storage { return s.storages(scraping) }))
 	s.counts, s.quotas = limits.NewCounts(s.cfg.Limits.SubscriptionsPerNamespace), limits.NewQuotas()
 	s.announce = announce.New(s.store, announce.Options{Log: s.opts.Log, Dropped: s.metrics.Unannounced})
@@ -200,6 +211,8 @@ func (s *server) openRegistry(ctx context.Context) error {
 		Now:           time.Now,
 		Quota:         s.counts,
 		Access:        subscribing{s.trust.index},
+		Catalogue:     s.catalogue,
+		Labels:        s.catalogue.Labels,
 	})
 	s.marks = markStore{natsstore.OpenBucket[sluice.Unsafe](s.store, streams.Unsafe), s.ledger}
 	var err error
@@ -208,27 +221,29 @@ func (s *server) openRegistry(ctx context.Context) error {
 }
 
 func (s *server) openEngine(ctx context.Context) error {
-	id, err := replicaID(s.cfg.Data)
-	if err != nil {
+	var err error
+	if s.replica, err = replicaID(s.cfg.Data); err != nil {
 		return err
 	}
-	leases, err := s.store.Leases(ctx, id)
+	leases, err := s.store.Leases(ctx, s.replica)
 	if err != nil {
 		return err
 	}
 	s.engine = push.New(watcher{s.store.Subscriptions(), s.counts, s.know}, leases, push.Ports{
-		Sources:  sources{s.store},
-		Log:      s.attempts,
-		Lanes:    s.store,
-		Healths:  s.store,
-		Events:   s.store,
-		Sender:   s.traced(),
-		Gate:     s.trust.index,
-		Registry: s.registry,
-		Replays:  s.store.Replays(),
-		Letters:  s.store,
-		Announce: s.announce,
-		Causes:   s.causes,
+		Sources:   sources{s.store},
+		Log:       s.attempts,
+		Lanes:     s.store,
+		Healths:   s.store,
+		Events:    s.store,
+		Sender:    s.traced(),
+		Gate:      s.trust.index,
+		Registry:  s.registry,
+		Replays:   s.store.Replays(),
+		Letters:   s.store,
+		Announce:  s.announce,
+		Causes:    s.causes,
+		Catalogue: s.catalogue,
+		Labels:    s.catalogue.Labels,
 	}, push.Options{
 		Observe: s.metrics, Log: s.opts.Log, Replays: replayWatcher{s.store.Replays()}, MaxInFlight: s.cfg.Webhooks.MaxInFlight,
 	})
@@ -247,23 +262,29 @@ func (s *server) openAPI(context.Context) error {
 	if s.tracing != nil {
 		publish = tracedPublisher{publish, s.tracing}
 	}
+	proxies, err := prefixes(s.cfg.HTTP.TrustedProxies)
+	if err != nil {
+		return fmt.Errorf("http.trusted_proxies: %w", err)
+	}
 	s.api = httpapi.New(httpapi.Options{
 		Token:       token,
 		Authority:   s.trust.authority,
 		Access:      s.trust.index,
 		Tombstones:  tombstones{s.store, &s.trust},
 		Registry:    s.registry,
-		Namespaces:  namespaces{s.store, s.registry, s.quotas, s.ledger, s.trust.authority},
+		Namespaces:  namespaces{s.store, s.registry, s.quotas, s.ledger, s.trust.authority, s.catalogue, s.announce},
 		Audit:       audit{s.store.Ledger()},
 		Publisher:   publish,
 		Quota:       s.quotas,
+		EventTypes:  catalogue.NewKeeper(s.catalogue, s.store.EventTypes(), s.store, s.ledger),
+		Catalogue:   s.catalogue,
 		Causes:      s.causes,
 		Producers:   producers{s.marks, s.causes},
 		Log:         eventLog{s.store},
 		Deliveries:  deliveries{s.store, s.traced()},
 		DeadLetters: deadLetters{s.store, s.ledger},
 		Replays:     s.registry,
-		Explain:     explain.New(s.store, s.store),
+		Explain:     explain.New(s.store, s.store, s.catalogue.Labels),
 		Retrier:     retrier{s.store, s.registry},
 		Storage:     s.storage,
 		Ready:       s.ready,
@@ -274,6 +295,12 @@ func (s *server) openAPI(context.Context) error {
 		Version:     s.opts.Version,
 		MaxBody:     s.cfg.HTTP.MaxBody,
 		Logger:      s.opts.Log,
+
+		FailureBurst:   s.cfg.HTTP.AuthFailures.Burst,
+		FailureEvery:   s.cfg.HTTP.AuthFailures.Every.Std(),
+		TrustedProxies: proxies,
+		MetricsFor:     s.cfg.HTTP.Metrics,
+		TLS:            s.tls != nil,
 	}).Handler()
 	return nil
 }
@@ -291,6 +318,8 @@ func (s *server) jwks(ctx context.Context) ([]byte, error) {
 	return webhook.FormatKeys(public...)
 }
 
+func (s *server) version() string { return cmp.Or(s.opts.Version, "dev") }
+
 func (s *server) traced() sender {
 	if s.tracing == nil {
 		return s.sender
@@ -299,7 +328,7 @@ func (s *server) traced() sender {
 }
 
 func (s *server) addresses() Addresses {
-	a := Addresses{HTTP: "http://" + s.listener.Addr().String(), NATS: withoutLogin(s.cfg.NATS.URL)}
+	a := Addresses{HTTP: s.scheme() + s.listener.Addr().String(), NATS: withoutLogin(s.cfg.NATS.URL)}
 	if s.nats != nil {
 		a.NATS = s.nats.ClientURL()
 	}

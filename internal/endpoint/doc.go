@@ -1,5 +1,5 @@
 // Package endpoint knows how one attempt is made: what the request says (render.go,
-// envelope.go), how it is signed (request.go), which URLs, headers and addresses it may go to
+// envelope.go), how much of the data is in it (project.go), how it is signed (request.go), which URLs, headers and addresses it may go to
 // (url.go, header.go, address.go), and what the answer means (answer.go, failure.go). It does
 // not know when an attempt is made or what follows from it.
 //

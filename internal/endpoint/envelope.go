@@ -82,6 +82,7 @@ func fact(sub *sluice.Subscription, ev *sluice.Event) []byte {
 	o = o.opt("fact_id", ev.Extensions["resourceid"])
 	o = o.str("hlc", hlc)
 	o = appendPayload(o, ev)
+	o = o.opt(sluice.DataRef, dataRef(sub, ev))
 	return o.str("idempotency_key", ev.ID).end()
 }
 
@@ -89,7 +90,7 @@ func fact(sub *sluice.Subscription, ev *sluice.Event) []byte {
 // and resourceId are the extensions of those names or else the path's first and last segment,
 // producedBy the extension authtype or else "system", version the extension schemaversion or else
 // "1". It returns an error if the data has no canonical form: it repeats a name, for example.
-func attempt(ev *sluice.Event, number int, at time.Time, secret string) ([]byte, error) {
+func attempt(sub *sluice.Subscription, ev *sluice.Event, number int, at time.Time, secret string) ([]byte, error) {
 	segments := strings.Split(strings.TrimPrefix(string(ev.Path), "/"), "/")
 	event := newObject(len(ev.Data) + 512)
 	event = event.str("eventId", ev.ID)
@@ -100,6 +101,7 @@ func attempt(ev *sluice.Event, number int, at time.Time, secret string) ([]byte,
 	event = event.time("createdAt", cmpTime(ev.Time, ev.Stored))
 	event = event.str("producedBy", cmp.Or(ev.Extensions["authtype"], "system"))
 	event = appendPayload(event, ev)
+	event = event.opt(sluice.DataRef, dataRef(sub, ev))
 	event = event.str("version", cmp.Or(ev.Extensions["schemaversion"], "1"))
 
 	o := newObject(len(event) + 256)

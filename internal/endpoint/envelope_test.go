@@ -310,3 +310,32 @@ func TestWhateverAnEventHoldsComesBackFromItsCloudEvent(t *testing.T) {
 		}, *d)
 	})
 }
+
+// C10: a sample has no place to lead to, a publisher's dataref does not pass for ours, and raw says nothing of the rest.
+func TestAProjectionLeavesTheEventAlone(t *testing.T) {
+	t.Parallel()
+	server := hooktest.New(t, nil)
+	s := sender(t, endpoint.Options{
+		AllowLoopback: true, Keys: newRing(), PublicURL: "https://sluice.example/",
+		Summary: func(*sluice.Event) []byte { return []byte(`{"a":1}`) },
+	})
+	ev := rich()
+	ev.Extensions["dataref"] = "https://elsewhere.example"
+	before := ev.AppendJSON(nil)
+	sub := subscription(server.URL)
+	sub.Policy.Projection = sluice.ProjectionSummary
+	require.Equal(t, sluice.Delivered, s.Send(t.Context(), sub, ev, 1).Outcome)
+	require.Equal(t, string(before), string(ev.AppendJSON(nil)))
+	sample := event()
+	sample.Seq, sample.Data = 0, bytes.Repeat([]byte("x"), 11<<20) // what is left out is not too large
+	sub.Policy.Projection = sluice.ProjectionNone
+	require.Equal(t, sluice.Delivered, s.Send(t.Context(), sub, sample, 1).Outcome)
+	sub.Policy.Envelope = sluice.EnvelopeRaw
+	require.Equal(t, sluice.Refused, s.Send(t.Context(), sub, ev, 1).Outcome)
+
+	requests := server.Wait(2)
+	require.Contains(t, string(requests[0].Body), `"dataref":"https://sluice.example/v1/namespaces/acme/events/12"`)
+	require.Contains(t, string(requests[0].Body), `"data":{"a":1}}`)
+	require.NotContains(t, string(requests[0].Body), "elsewhere")
+	require.NotContains(t, string(requests[1].Body), "data")
+}

@@ -85,7 +85,7 @@ func (m mask) apply(text string) string { return m.head(text, len(text)) }
 // head returns the first limit bytes of the text, in which a secret is masked if it begins there.
 func (m mask) head(text string, limit int) string {
 	limit = min(limit, len(text))
-	if !slices.ContainsFunc(m, func(secret string) bool { return strings.Contains(text, secret) }) {
+	if !slices.ContainsFunc(m, func(secret string) bool { return strings.Contains(text, secret) }) { // not a secret: to the endpoint, whose answer the text is
 		return text[:limit]
 	}
 	var kept strings.Builder
@@ -104,7 +104,7 @@ func (m mask) head(text string, limit int) string {
 // at returns the length of the secret that the text begins with, 0 if it does not.
 func (m mask) at(text string) int {
 	for _, secret := range m {
-		if strings.HasPrefix(text, secret) {
+		if strings.HasPrefix(text, secret) { // not a secret: to the endpoint, whose answer the text is
 			return len(secret)
 		}
 	}

@@ -35,7 +35,7 @@ func (s *Sender) request(ctx context.Context, sub *sluice.Subscription, ev *slui
 	if err := checkHeaders(sub.Endpoint.Headers); err != nil {
 		return nil, nil, err
 	}
-	d := draft{sub: sub, ev: ev, number: a.Number, at: a.StartedAt, secrets: sub.LiveSecrets(a.StartedAt)}
+	d := draft{sub: sub, ev: s.project(sub, ev), number: a.Number, at: a.StartedAt, secrets: sub.LiveSecrets(a.StartedAt)}
 	if len(d.secrets) == 0 {
 		return nil, nil, sluice.Errorf(sluice.Unprocessable, "the subscription has no live secret")
 	}
@@ -106,12 +106,15 @@ func (d *draft) pack() error {
 		d.body = fact(d.sub, d.ev)
 	case sluice.EnvelopeAttempt:
 		d.header.Set("Content-Type", jsonType)
-		body, err := attempt(d.ev, d.number, d.at, d.secrets[0])
+		body, err := attempt(d.sub, d.ev, d.number, d.at, d.secrets[0])
 		if err != nil {
 			return err
 		}
 		d.body = body
 	case sluice.EnvelopeRaw:
+		if reduced(d.sub) {
+			return sluice.Errorf(sluice.Unprocessable, "the envelope raw cannot say where the rest of the data is")
+		}
 		return d.packRaw()
 	default:
 		return sluice.Errorf(sluice.Unprocessable, "the envelope %q is unknown", d.sub.Policy.Envelope)

@@ -45,6 +45,8 @@ type Options struct {
 	Resolver      *net.Resolver                      // net.DefaultResolver
 	Now           func() time.Time                   // time.Now
 	Trace         func(context.Context, http.Header) // adds traceparent; nil: none
+	Summary       func(*sluice.Event) []byte         // of an event's data, as a JSON object; nil, as its result: there is none
+	PublicURL     string                             // of the API, for dataref; "": it is left out
 }
 
 // Sender makes attempts over one pool of connections. It is safe for concurrent use.

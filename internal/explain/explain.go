@@ -42,10 +42,13 @@ type Log interface {
 type Explainer struct {
 	history History
 	log     Log
+	labels  filter.Labels
 }
 
-// New returns an explainer.
-func New(history History, log Log) *Explainer { return &Explainer{history: history, log: log} }
+// New returns an explainer. Labels are those of events' types; nil: there are none.
+func New(history History, log Log, labels filter.Labels) *Explainer {
+	return &Explainer{history: history, log: log, labels: labels}
+}
 
 // Delivery says what became of one event, named by its id or its sequence. Code NotFound if
 // nothing is known of such an event.
@@ -54,7 +57,7 @@ func (e *Explainer) Delivery(ctx context.Context, sub *sluice.Subscription, even
 	if err != nil {
 		return Delivery{}, err
 	}
-	return Why(sub, &t, time.Now()), nil
+	return why(sub, &t, time.Now(), e.labels), nil
 }
 
 // Attempts returns the last attempts at an event, at most so many, oldest first.
@@ -71,7 +74,7 @@ func (e *Explainer) Attempts(ctx context.Context, sub *sluice.Subscription, even
 // is none it waits until there is one, or wait is over, or ctx ends. The query's Wanted is set
 // here. Codes NotFound; WindowExceeded.
 func (e *Explainer) Events(ctx context.Context, sub *sluice.Subscription, q sluice.WindowQuery, wait time.Duration) (sluice.WindowPage, error) {
-	matches, err := filter.Compile(sub.Filter)
+	matches, err := filter.CompileWith(sub.Filter, e.labels)
 	if err != nil {
 		return sluice.WindowPage{}, err
 	}

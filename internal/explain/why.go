@@ -69,17 +69,23 @@ type question struct {
 	t   *sluice.Trail
 	now time.Time
 	d   *Delivery
+
+	labels filter.Labels
 }
 
 // Why says what became of an event, as far as its trail tells. The first thing that is certain
 // is the answer: what was recorded goes before what follows from where the event lies.
 func Why(sub *sluice.Subscription, t *sluice.Trail, now time.Time) Delivery {
+	return why(sub, t, now, nil)
+}
+
+func why(sub *sluice.Subscription, t *sluice.Trail, now time.Time, labels filter.Labels) Delivery {
 	d := Delivery{EventID: t.EventID, Seq: t.Seq, Path: t.Path, Type: t.Type, Attempts: t.Attempts}
 	if n := len(t.Attempts); n > 0 {
 		d.attempted(&t.Attempts[n-1])
 		d.NextAttemptAt = nil
 	}
-	q := question{sub: sub, t: t, now: now, d: &d}
+	q := question{sub: sub, t: t, now: now, d: &d, labels: labels}
 	for _, known := range []func() bool{
 		q.held, q.delivered, q.dead, q.retrying, q.notKept, q.notWanted, q.ended, q.behind, q.notReached, q.inFlight,
 	} {
@@ -177,7 +183,7 @@ func (q *question) obituary(reason sluice.Reason, cause string) string {
 	case sluice.FilterError:
 		said = "nobody can tell whether the filter matches"
 	case sluice.Malformed:
-		said = "what was published is no event that can be read"
+		said = "what was published is no event that can be read, or none that the namespace's catalogue allows"
 	case sluice.Loop:
 		said = "it came of itself, or its producer is marked unsafe because of such an event"
 	default:
@@ -255,7 +261,7 @@ func (q *question) filtered() bool {
 		{sluice.Filter{Labels: f.Labels}, "its labels are not those that the filter wants"},
 		{sluice.Filter{CEL: f.CEL}, "the expression " + f.CEL + " is not true for it"},
 	} {
-		matches, err := filter.Compile(dimension.filter)
+		matches, err := filter.CompileWith(dimension.filter, q.labels)
 		if err != nil {
 			return false // the subscription does not run
 		}

@@ -14,12 +14,21 @@ import (
 type Matcher struct {
 	filter sluice.Filter
 	cel    *expression // nil: none
+	static Labels      // nil: none
 }
+
+// Labels returns the labels of an event that its type has and the event need not bring; nobody
+// changes them.
+type Labels func(e *sluice.Event) map[string]string
 
 // Compile returns the filter's matcher. Code InvalidRequest, with line and column, if the CEL
 // expression is none or cannot yield a bool.
-func Compile(f sluice.Filter) (*Matcher, error) {
-	m := &Matcher{filter: f}
+func Compile(f sluice.Filter) (*Matcher, error) { return CompileWith(f, nil) }
+
+// CompileWith is Compile for a filter that knows the labels of types too; an event's own win. They are
+// asked for only where the filter has a label that is no attribute of the event.
+func CompileWith(f sluice.Filter, labels Labels) (*Matcher, error) {
+	m := &Matcher{filter: f, static: labels}
 	if f.CEL == "" {
 		return m, nil
 	}
@@ -38,7 +47,7 @@ func (m *Matcher) Match(e *sluice.Event) (bool, error) {
 	ok := (len(f.Types) == 0 || sluice.MatchType(f.Types, e.Type)) &&
 		(len(f.Sources) == 0 || anyOf(f.Sources, e.Source)) &&
 		(len(f.Subjects) == 0 || anyOf(f.Subjects, e.Subject)) &&
-		(len(f.Labels) == 0 || labelled(f.Labels, e))
+		(len(f.Labels) == 0 || m.labelled(e))
 	if !ok || m.cel == nil {
 		return ok, nil
 	}
@@ -50,10 +59,10 @@ func anyOf(values []string, got string) bool {
 }
 
 // labelled looks each label up among the extension attributes first, then among the data's
-// top-level scalars, which are decoded only if they are needed.
-func labelled(want map[string][]string, e *sluice.Event) bool {
+// top-level scalars, which are decoded only if they are needed, and then among those of the type.
+func (m *Matcher) labelled(e *sluice.Event) bool {
 	pending := 0
-	for name, values := range want {
+	for name, values := range m.filter.Labels {
 		got, ok := e.Extensions[name]
 		if ok && !slices.Contains(values, got) {
 			return false
@@ -65,14 +74,30 @@ func labelled(want map[string][]string, e *sluice.Event) bool {
 	if pending == 0 {
 		return true
 	}
-	fields := topLevel(e)
-	for name, values := range want {
+	find := m.otherLabels(e)
+	for name, values := range m.filter.Labels {
 		if _, ok := e.Extensions[name]; ok {
 			continue
 		}
-		if got, ok := scalar(fields[name]); !ok || !slices.Contains(values, got) {
+		if got, ok := find(name); !ok || !slices.Contains(values, got) {
 			return false
 		}
 	}
 	return true
+}
+
+// otherLabels returns what finds a label of the event that is no extension attribute.
+func (m *Matcher) otherLabels(e *sluice.Event) func(name string) (string, bool) {
+	fields := topLevel(e)
+	var static map[string]string
+	if m.static != nil {
+		static = m.static(e)
+	}
+	return func(name string) (string, bool) {
+		if raw, ok := fields[name]; ok {
+			return scalar(raw)
+		}
+		got, ok := static[name]
+		return got, ok
+	}
 }

@@ -275,3 +275,40 @@ func BenchmarkCompile(b *testing.B) {
 		}
 	}
 }
+
+// Labels of a type count where the event has none of the name, and are asked for only then.
+func TestLabelsOfTypesCountUnlessTheEventHasItsOwn(t *testing.T) {
+	t.Parallel()
+	asked := 0
+	labels := func(*sluice.Event) map[string]string {
+		asked++
+		return map[string]string{"area": "maps"}
+	}
+	m, err := filter.CompileWith(sluice.Filter{Labels: map[string][]string{"area": {"maps"}}}, labels)
+	require.NoError(t, err)
+	for _, tt := range []struct {
+		name  string
+		event sluice.Event
+		want  bool
+		asked int
+	}{
+		{"the type's", sluice.Event{}, true, 1},
+		{"an extension's goes first", sluice.Event{Extensions: map[string]string{"area": "files"}}, false, 0},
+		{"an extension that fits", sluice.Event{Extensions: map[string]string{"area": "maps"}}, true, 0},
+		{"the data's goes first", sluice.Event{Data: []byte(`{"area":"files"}`)}, false, 1},
+		{"even if it cannot be compared", sluice.Event{Data: []byte(`{"area":{}}`)}, false, 1},
+		{"other data", sluice.Event{Data: []byte(`{"other":1}`)}, true, 1},
+	} {
+		asked = 0
+		got, err := m.Match(&tt.event)
+		require.NoError(t, err)
+		require.Equal(t, tt.want, got, tt.name)
+		require.Equal(t, tt.asked, asked, tt.name)
+	}
+	none, err := filter.CompileWith(sluice.Filter{Types: []string{"*"}}, labels)
+	require.NoError(t, err)
+	asked = 0
+	_, err = none.Match(&sluice.Event{Type: "t"})
+	require.NoError(t, err)
+	require.Zero(t, asked, "a filter without labels costs nothing")
+}

@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"encoding/base64"
 	"encoding/json"
+	"maps"
 	"mime"
 	"net/http"
 	"strconv"
@@ -38,6 +39,11 @@ func parseEvents(header http.Header, body []byte) ([]sluice.Event, error) {
 		media = ""
 	}
 	var events []sluice.Event
+	if media == structuredType || media == batchType || media == jsonType && !isBinary(header) {
+		if err := checkJSON(body); err != nil {
+			return nil, err
+		}
+	}
 	switch {
 	case media == structuredType:
 		events, err = parseEach([]json.RawMessage{body}, parseStructured)
@@ -92,7 +98,9 @@ func at(i, of int, err error) error {
 	if of == 1 || e.Code == sluice.Internal {
 		return err
 	}
-	return sluice.Errorf(e.Code, "event [%d] of the batch: %s", i, e.Message).With("index", i)
+	one := sluice.Errorf(e.Code, "event [%d] of the batch: %s", i, e.Message)
+	one.Details = maps.Clone(e.Details)
+	return one.With("index", i)
 }
 
 // parsePlain reads plain JSON: a CloudEvent if it says so, else the short form, whose id,

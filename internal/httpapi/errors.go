@@ -37,7 +37,7 @@ func status(code sluice.Code) int {
 	case sluice.TooLarge:
 		return http.StatusRequestEntityTooLarge
 	case sluice.InsecureURL, sluice.BlockedAddress, sluice.UnknownFilter, sluice.Ambiguous,
-		sluice.SecretTooShort, sluice.WakeNotSupported, sluice.Unprocessable:
+		sluice.SecretTooShort, sluice.WakeNotSupported, sluice.UnknownEventType, sluice.InvalidEventData, sluice.Unprocessable:
 		return http.StatusUnprocessableEntity
 	case sluice.QuotaExceeded:
 		return http.StatusTooManyRequests

@@ -32,6 +32,9 @@ func (s *Server) publish(c echo.Context) error {
 			return err
 		}
 	}
+	if err := s.catalogued(c.Param("ns"), events); err != nil {
+		return err
+	}
 	by := producer(c)
 	stamp(events, by)
 	if s.opts.Causes != nil {

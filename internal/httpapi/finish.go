@@ -33,7 +33,7 @@ func finish(e *sluice.Event, path string) error {
 	switch {
 	case e.Path.Reserved():
 		return sluice.Errorf(sluice.Forbidden, "path %q: paths that start with /_sys or /$ are the server's own", path)
-	case strings.HasPrefix(e.Type, "sys."):
+	case sluice.IsSystemType(e.Type):
 		return sluice.Errorf(sluice.Forbidden, "type %q: types that start with sys. are the server's own", e.Type)
 	}
 	return nil

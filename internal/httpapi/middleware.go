@@ -31,12 +31,14 @@ func (s *Server) observe(next echo.HandlerFunc) echo.HandlerFunc {
 		id := requestID(c.Request().Header.Get(echo.HeaderXRequestID))
 		c.Response().Header().Set(echo.HeaderXRequestID, id)
 		c.SetRequest(c.Request().WithContext(sluice.WithRequestID(c.Request().Context(), id)))
-		c.Request().Body = http.MaxBytesReader(c.Response(), c.Request().Body, s.opts.MaxBody)
+		incoming := s.receive(c)
 		err := guarded(next, c)
 		if err != nil {
+			err = s.refuse(c, err)
 			s.fail(c, err)
 		}
 		s.log(c, err, time.Since(began))
+		s.linger(c, incoming)
 		return nil
 	}
 }

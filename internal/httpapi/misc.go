@@ -77,6 +77,8 @@ func (s *Server) capabilities(c echo.Context) error {
 			"audit":                true,
 			"system_events":        true,
 			"loop_detection":       true,
+			"catalogue":            true,
+			"projection":           true,
 		},
 		Limits: map[string]int64{
 			"path_bytes":      sluice.MaxPathBytes,
@@ -89,6 +91,8 @@ func (s *Server) capabilities(c echo.Context) error {
 			"window":          sluice.MaxWindow,
 			"secret_bytes":    sluice.MinSecretBytes,
 			"causation_hops":  sluice.MaxHops,
+			"event_types":     sluice.MaxEventTypes,
+			"schema_bytes":    sluice.MaxSchema,
 		},
 	})
 }

@@ -19,6 +19,7 @@ type namespaceRequest struct {
 	DedupWindow sluice.Duration  `json:"dedup_window"`
 	Quota       sluice.Quota     `json:"quota"`
 	Label       *sluice.Label    `json:"label"` // missing: it stays as it is
+	Catalogue   sluice.Catalogue `json:"catalogue"`
 }
 
 func (s *Server) putNamespace(c echo.Context) error {
@@ -32,7 +33,7 @@ func (s *Server) putNamespace(c echo.Context) error {
 	}
 	ns := sluice.Namespace{
 		Name: c.Param("ns"), Description: req.Description, Retention: req.Retention, DedupWindow: req.DedupWindow,
-		Quota: req.Quota, Revision: revision,
+		Quota: req.Quota, Catalogue: req.Catalogue, Revision: revision,
 	}
 	if err := ns.Validate(); err != nil {
 		return err

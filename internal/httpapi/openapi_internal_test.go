@@ -131,6 +131,8 @@ func TestTheSchemasHaveTheFieldsOfTheBodies(t *testing.T) {
 	}{
 		{sluice.Namespace{}, []string{"Namespace"}, nil},
 		{namespaceRequest{}, []string{"NamespaceRequest"}, nil},
+		{sluice.EventType{}, []string{"EventType"}, nil},
+		{eventTypeRequest{}, []string{"EventTypeRequest"}, nil},
 		{sluice.Retention{}, []string{"Retention"}, nil},
 		{sluice.Quota{}, []string{"Quota"}, nil},
 		{sluice.Storage{}, []string{"Storage"}, nil},
@@ -299,7 +301,7 @@ func TestStatusesAreThoseOfTheContract(t *testing.T) {
 		413: {sluice.TooLarge},
 		422: {
 			sluice.InsecureURL, sluice.BlockedAddress, sluice.UnknownFilter, sluice.Ambiguous, sluice.SecretTooShort,
-			sluice.WakeNotSupported, sluice.Unprocessable,
+			sluice.WakeNotSupported, sluice.UnknownEventType, sluice.InvalidEventData, sluice.Unprocessable,
 		},
 		429: {sluice.QuotaExceeded},
 		500: {sluice.Internal},

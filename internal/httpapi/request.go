@@ -35,7 +35,7 @@ func body(c echo.Context) ([]byte, error) {
 
 // bind reads the request's body into target; nothing is as good as {}.
 func bind(c echo.Context, target any) error {
-	data, err := body(c)
+	data, err := jsonBody(c)
 	if err != nil || len(data) == 0 {
 		return err
 	}

@@ -31,8 +31,10 @@ func (s *Server) guard(r route) echo.HandlerFunc {
 func (s *Server) routes() []route {
 	all := []route{
 		{http.MethodGet, "/healthz", open, s.healthz},
+		{http.MethodHead, "/healthz", open, s.healthz},
 		{http.MethodGet, "/readyz", open, s.readyz},
-		{http.MethodGet, "/metrics", open, echo.WrapHandler(s.opts.Metrics)},
+		{http.MethodHead, "/readyz", open, s.readyz},
+		{http.MethodGet, "/metrics", watching, echo.WrapHandler(s.opts.Metrics)},
 		{http.MethodGet, "/openapi.yaml", open, s.openapi},
 		{http.MethodGet, "/.well-known/jwks.json", open, s.jwks},
 
@@ -50,6 +52,10 @@ func (s *Server) routes() []route {
 		{http.MethodPut, "/v1/namespaces/:ns", within(sluice.VerbAdmin), s.putNamespace},
 		{http.MethodGet, "/v1/namespaces/:ns", seen, s.getNamespace},
 		{http.MethodDelete, "/v1/namespaces/:ns", within(sluice.VerbAdmin), s.deleteNamespace},
+		{http.MethodGet, "/v1/namespaces/:ns/event-types", seen, s.listEventTypes},
+		{http.MethodGet, "/v1/namespaces/:ns/event-types/:type", seen, s.getEventType},
+		{http.MethodPut, "/v1/namespaces/:ns/event-types/:type", within(sluice.VerbAdmin), s.putEventType},
+		{http.MethodDelete, "/v1/namespaces/:ns/event-types/:type", within(sluice.VerbAdmin), s.deleteEventType},
 		{http.MethodPost, "/v1/namespaces/:ns/events", somewhere(sluice.VerbPublish), s.publish},
 		{http.MethodGet, "/v1/namespaces/:ns/events", somewhere(sluice.VerbRead), s.listEvents},
 		{http.MethodGet, "/v1/namespaces/:ns/events/:event", somewhere(sluice.VerbRead), s.getEvent},

@@ -5,6 +5,7 @@ import (
 	"context"
 	"log/slog"
 	"net/http"
+	"net/netip"
 	"sync"
 	"time"
 
@@ -115,21 +116,35 @@ type Options struct {
 	Metrics    http.Handler                          // for /metrics
 	Version    string                                // of the program; "dev"
 
-	Keys        Keys
+	Keys       Keys
+	EventTypes EventTypes
+	Catalogue  Catalogue // nil: every event may be published
+
 	DeadLetters DeadLetters
 	Replays     Replays // nil: starting one is Unavailable
 
-	MaxBody int64        // bytes of a request's body; 8 MiB
-	Logger  *slog.Logger // one line a request; slog.DiscardHandler
+	MaxBody int64 // bytes of a request's body; 8 MiB
+
+	FailureBurst   int            // requests without a valid token that one address may make at once, before 429; 0: any number
+	FailureEvery   time.Duration  // after which it may make one more; 6 s
+	TrustedProxies []netip.Prefix // whose X-Forwarded-For is believed
+	MetricsFor     string         // who may read the metrics without a token; MetricsLoopback
+	TLS            bool           // callers come over TLS, and are to keep to it
+
+	Logger *slog.Logger // one line a request; slog.DiscardHandler
 }
 
 // Server answers HTTP requests.
 type Server struct {
-	opts Options
-	echo *echo.Echo
+	opts     Options
+	echo     *echo.Echo
+	failures *failures
 }
 
-const defaultMaxBody = 8 << 20
+const (
+	defaultMaxBody      = 8 << 20
+	defaultFailureEvery = 6 * time.Second
+)
 
 // New returns a server, which does nothing by itself: its handler is to be served.
 func New(opts Options) *Server {
@@ -138,8 +153,11 @@ func New(opts Options) *Server {
 	if opts.Logger == nil {
 		opts.Logger = slog.New(slog.DiscardHandler)
 	}
-	s := &Server{opts: opts, echo: echo.New()}
-	s.echo.Use(s.observe, s.authenticate)
+	opts.MetricsFor = cmp.Or(opts.MetricsFor, MetricsLoopback)
+	s := &Server{opts: opts, echo: echo.New(), failures: newFailures(opts.FailureBurst, cmp.Or(opts.FailureEvery, defaultFailureEvery))}
+	s.echo.IPExtractor = addressOf(opts.TrustedProxies)
+	s.echo.Use(s.secured()...)
+	s.echo.Use(s.observe, s.authenticate, s.fits)
 	for _, r := range s.routes() {
 		s.echo.Add(r.method, r.path, s.guard(r))
 	}

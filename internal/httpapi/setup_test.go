@@ -16,6 +16,7 @@ import (
 
 	"github.com/stretchr/testify/require"
 
+	"github.com/sluice-io/sluice/internal/catalogue"
 	"github.com/sluice-io/sluice/internal/endpoint"
 	"github.com/sluice-io/sluice/internal/explain"
 	"github.com/sluice-io/sluice/internal/hooktest"
@@ -39,6 +40,8 @@ type parts struct {
 	registry *registry.Registry
 	attempts *natsstore.AttemptLog
 	sender   *endpoint.Sender
+
+	catalogue *catalogue.Index
 }
 
 func (p *parts) Ensure(ctx context.Context, sub *sluice.Subscription) error {
@@ -50,7 +53,9 @@ func (p *parts) Remove(ctx context.Context, sub *sluice.Subscription) error {
 }
 
 func (p *parts) PutNamespace(ctx context.Context, ns sluice.Namespace, _ string) (sluice.Namespace, bool, error) {
-	return p.store.PutNamespace(ctx, ns)
+	ns, created, err := p.store.PutNamespace(ctx, ns)
+	p.catalogue.SetNamespace(ns)
+	return ns, created, err
 }
 
 func (p *parts) Namespace(ctx context.Context, name string) (sluice.Namespace, error) {
@@ -131,7 +136,7 @@ func (l *logged) lines() []string {
 
 func newBench(t *testing.T) *bench {
 	t.Helper()
-	b := &bench{parts: &parts{}, nats: natstest.New(t), log: &logged{}}
+	b := &bench{parts: &parts{catalogue: catalogue.New()}, nats: natstest.New(t), log: &logged{}}
 	var err error
 	b.store, err = natsstore.Connect(t.Context(), natsstore.Options{Conn: b.nats})
 	require.NoError(t, err)
@@ -151,6 +156,8 @@ func newBench(t *testing.T) *bench {
 		Ledger:        ledger.New(b.store.Ledger(), slog.New(slog.DiscardHandler)),
 		Announce:      b.parts,
 		Now:           time.Now,
+		Catalogue:     b.catalogue,
+		Labels:        b.catalogue.Labels,
 	})
 	b.http = httptest.NewServer(httpapi.New(b.options()).Handler())
 	t.Cleanup(b.http.Close)
@@ -161,7 +168,8 @@ func (b *bench) options() httpapi.Options {
 	opts := b.bareOptions()
 	opts.Storage = b.store.Storage
 	opts.DeadLetters = letters{b.store}
-	opts.Explain = explain.New(b.store, b.store)
+	opts.Catalogue, opts.EventTypes = b.catalogue, catalogue.NewKeeper(b.catalogue, b.store.EventTypes(), b.store, ledger.New(b.store.Ledger(), slog.New(slog.DiscardHandler)))
+	opts.Explain = explain.New(b.store, b.store, nil)
 	opts.Registry, opts.Namespaces, opts.Publisher, opts.Log, opts.Deliveries, opts.Audit, opts.Ready = b.registry, b, b.store, b, b, b, b.store.Ready
 	return opts
 }
@@ -253,7 +261,7 @@ func (b *bench) do(t *testing.T, line, body string, headers ...string) *answer {
 	require.NoError(t, err)
 	require.NoError(t, resp.Body.Close())
 	a := &answer{status: resp.StatusCode, header: resp.Header, text: string(data)}
-	if strings.Contains(resp.Header.Get("Content-Type"), "json") {
+	if method != http.MethodHead && strings.Contains(resp.Header.Get("Content-Type"), "json") {
 		require.NoError(t, json.Unmarshal(data, &a.body), a.text)
 	}
 	return a

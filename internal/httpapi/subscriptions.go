@@ -60,7 +60,7 @@ func (s *Server) putSubscription(c echo.Context) error {
 }
 
 func subscriptionRequest(c echo.Context) (*registry.Request, error) {
-	data, err := body(c)
+	data, err := jsonBody(c)
 	if err != nil {
 		return nil, err
 	}
@@ -128,7 +128,7 @@ func (s *Server) patchSubscription(c echo.Context) error {
 	if err != nil {
 		return err
 	}
-	patch, err := body(c)
+	patch, err := jsonBody(c)
 	if err != nil {
 		return err
 	}

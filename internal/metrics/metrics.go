@@ -119,6 +119,14 @@ func (m *Metrics) WatchStorage(storage func() []sluice.Storage) {
 	}})
 }
 
+// WatchConnections reads how many connections to the API are open whenever the set is scraped. Call
+// it once.
+func (m *Metrics) WatchConnections(open func() int64) {
+	m.registry.MustRegister(prometheus.NewGaugeFunc(prometheus.GaugeOpts{
+		Name: "sluice_http_connections", Help: "Connections to the HTTP API that are open.",
+	}, func() float64 { return float64(open()) }))
+}
+
 // Handler serves the metrics in Prometheus's text format.
 func (m *Metrics) Handler() http.Handler {
 	return promhttp.HandlerFor(m.registry, promhttp.HandlerOpts{Registry: m.registry})

@@ -193,6 +193,7 @@ func (s *Store) effective(ns sluice.Namespace) sluice.Namespace {
 	ns.Retention.MaxBytes = cmp.Or(ns.Retention.MaxBytes, d.Retention.MaxBytes)
 	ns.DedupWindow = cmp.Or(ns.DedupWindow, d.DedupWindow)
 	ns.Quota = ns.Quota.InForce(d.Quota)
+	ns.Catalogue = cmp.Or(ns.Catalogue, sluice.CatalogueOpen)
 	stream := streams.Events(ns)
 	ns.Retention.MaxAge = cmp.Or(ns.Retention.MaxAge, sluice.Duration(stream.MaxAge))
 	ns.DedupWindow = sluice.Duration(stream.Dedup)

@@ -105,7 +105,7 @@ func TestNamespacesTakeTheServersDefaultsAndForEver(t *testing.T) {
 	require.Equal(t, 3*time.Hour, config.MaxAge)
 	require.Equal(t, 2*time.Hour, config.Duplicates)
 
-	_, _, err = store.PutNamespace(t.Context(), sluice.Namespace{Name: "old", Retention: sluice.Retention{MaxAge: -1}})
+	_, _, err = store.PutNamespace(t.Context(), sluice.Namespace{Name: "old", Retention: sluice.Retention{MaxAge: -hour / 3600}})
 	require.NoError(t, err)
 	require.Zero(t, configs(t, raw(t, server))["EVENTS_old"].MaxAge)
 }

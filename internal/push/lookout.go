@@ -64,7 +64,7 @@ func (r *runner) look(ctx context.Context, limit time.Duration) {
 // sweep looks at subscriptions that are paused or disabled: their events age all the same.
 func (e *Engine) sweep(ctx context.Context, subs []*sluice.Subscription) {
 	for _, sub := range subs {
-		match, err := filter.Compile(sub.Filter)
+		match, err := filter.CompileWith(sub.Filter, e.ports.Labels)
 		if err == nil {
 			limit, cancel := context.WithTimeout(ctx, sweepLimit)
 			err = lookout{sub: sub, match: match, ports: e.ports, opts: e.opts}.before(limit)

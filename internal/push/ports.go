@@ -4,6 +4,7 @@ import (
 	"context"
 	"time"
 
+	"github.com/sluice-io/sluice/internal/filter"
 	"github.com/sluice-io/sluice/pkg/sluice"
 )
 
@@ -117,6 +118,12 @@ type Causes interface {
 	Check(ctx context.Context, ev *sluice.Event) error
 }
 
+// Catalogue knows what events may be like.
+type Catalogue interface {
+	// Check returns why an event may not be sent: it is not what its namespace allows.
+	Check(ev *sluice.Event) error
+}
+
 // Ports is everything that a runner needs from outside.
 type Ports struct {
 	Sources  Sources
@@ -131,6 +138,17 @@ type Ports struct {
 	Letters  Letters   // with Replays
 	Announce Announcer // nobody, if nil
 	Causes   Causes    // nil: nobody looks
+
+	Catalogue Catalogue     // nil: every event may be sent
+	Labels    filter.Labels // of events' types; nil: there are none
+}
+
+// allowed returns why an event may not be sent, nil if it may.
+func (p *Ports) allowed(ev *sluice.Event) error {
+	if p.Catalogue == nil {
+		return nil
+	}
+	return p.Catalogue.Check(ev)
 }
 
 // bury stores a dead letter and then announces it: who hears of it finds it (S2-05).

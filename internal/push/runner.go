@@ -199,7 +199,7 @@ func (r *runner) configure(sub *sluice.Subscription) error {
 		giving.Policy.OnDead = sluice.DeadContinues
 		sub = &giving
 	}
-	match, err := filter.Compile(sub.Filter)
+	match, err := filter.CompileWith(sub.Filter, r.ports.Labels)
 	if err != nil {
 		return err
 	}
@@ -297,6 +297,8 @@ func (r *runner) arrive(d *sluice.Delivery) {
 		}
 		if err != nil {
 			d.Err = sluice.Errorf(sluice.Unprocessable, "filter: %v", err)
+		} else {
+			d.Err = r.ports.allowed(&d.Event)
 		}
 	}
 	r.observe.Matched(r.sub)

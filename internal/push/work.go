@@ -286,6 +286,9 @@ func (j job) wanted(ctx context.Context, p *park, ev *sluice.Event) (bool, error
 	if !ok {
 		return false, nil
 	}
+	if err := j.r.ports.allowed(ev); err != nil {
+		return false, j.bury(ctx, ev, sluice.Attempt{Number: p.Attempts, Error: err.Error(), FirstFailedAt: p.FirstFailedAt}, sluice.Malformed)
+	}
 	cause, err := j.looped(ctx, ev)
 	if cause != nil {
 		return false, j.bury(ctx, ev, sluice.Attempt{Number: p.Attempts, Error: cause.Error(), FirstFailedAt: p.FirstFailedAt}, sluice.Loop)

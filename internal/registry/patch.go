@@ -62,6 +62,11 @@ func (r *Registry) recheck(ctx context.Context, before, after *sluice.Subscripti
 	if before.Policy.Ordering != after.Policy.Ordering {
 		return sluice.Errorf(sluice.InvalidRequest, "policy.ordering cannot change: parked lanes are named after it; make a new subscription")
 	}
+	if !slices.Equal(before.Filter.Types, after.Filter.Types) { // those that stay may have left the catalogue
+		if err := r.checkTypes(after); err != nil {
+			return err
+		}
+	}
 	if reflect.DeepEqual(before.Endpoint, after.Endpoint) {
 		return nil
 	}

@@ -73,6 +73,13 @@ type Access interface {
 	MaySubscribe(ctx context.Context, sub *sluice.Subscription) error
 }
 
+// Catalogue knows which types of events there are.
+type Catalogue interface {
+	// CheckTypes returns an error (UnknownEventType) if a filter names a type that there is not,
+	// and the namespace wants to know its types.
+	CheckTypes(namespace string, types []string) error
+}
+
 // Reservation says which subscription was made under a key, so that no second one is.
 type Reservation struct {
 	Subscription string `json:"subscription"`
@@ -93,6 +100,9 @@ type Needs struct {
 	Now           func() time.Time
 	Quota         Quota  // nil: no bound
 	Access        Access // nil: whoever asks may have everything
+
+	Catalogue Catalogue     // nil: all types are known
+	Labels    filter.Labels // of events' types; nil: there are none
 }
 
 // Registry makes, changes and ends subscriptions. Its methods may be called at once.
@@ -220,10 +230,11 @@ func (r *Registry) prepare(ctx context.Context, req *Request, by string) (*sluic
 	if err := check(sub); err != nil {
 		return nil, err
 	}
-	if r.needs.Access != nil {
-		if err := r.needs.Access.MaySubscribe(ctx, sub); err != nil {
-			return nil, err
-		}
+	if err := r.maySubscribe(ctx, sub); err != nil {
+		return nil, err
+	}
+	if err := r.checkTypes(sub); err != nil {
+		return nil, err
 	}
 	if err := r.needs.Endpoints.Check(ctx, sub.Endpoint); err != nil {
 		return nil, err
@@ -245,6 +256,22 @@ func (r *Registry) prepare(ctx context.Context, req *Request, by string) (*sluic
 	}
 	sub.CreatedBy, sub.Grant, sub.CreatedAt, sub.UpdatedAt = by, sluice.CallerFrom(ctx).Grant, now, now
 	return sub, nil
+}
+
+// maySubscribe returns an error unless whoever asks may have what the subscription is about (S0-54).
+func (r *Registry) maySubscribe(ctx context.Context, sub *sluice.Subscription) error {
+	if r.needs.Access == nil {
+		return nil
+	}
+	return r.needs.Access.MaySubscribe(ctx, sub)
+}
+
+// checkTypes returns an error (UnknownEventType) if the filter names a type that there is not (S4-64).
+func (r *Registry) checkTypes(sub *sluice.Subscription) error {
+	if r.needs.Catalogue == nil {
+		return nil
+	}
+	return r.needs.Catalogue.CheckTypes(sub.Namespace, sub.Filter.Types)
 }
 
 // complete fills in what follows from the rest.

@@ -155,7 +155,7 @@ func (r *Registry) Count(ctx context.Context, id string, req ReplayRequest) (cou
 	if err != nil {
 		return 0, false, err
 	}
-	match, err := filter.Compile(sub.Filter)
+	match, err := filter.CompileWith(sub.Filter, r.needs.Labels)
 	if err != nil {
 		return 0, false, err
 	}

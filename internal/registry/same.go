@@ -1,6 +1,7 @@
 package registry
 
 import (
+	"crypto/hmac"
 	"crypto/sha256"
 	"encoding/hex"
 	"encoding/json"
@@ -67,7 +68,7 @@ func reservationKey(sub *sluice.Subscription) (string, error) {
 
 // sameSecret reports whether the request gave no secret or one that the subscription has.
 func sameSecret(given string, sub *sluice.Subscription) bool {
-	return given == "" || slices.ContainsFunc(sub.Secrets, func(s sluice.Secret) bool { return s.Value == given })
+	return given == "" || slices.ContainsFunc(sub.Secrets, func(s sluice.Secret) bool { return hmac.Equal([]byte(s.Value), []byte(given)) })
 }
 
 func hash(v any) (string, error) {

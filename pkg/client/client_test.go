@@ -85,6 +85,19 @@ func TestEveryCallAsksWhatTheContractSays(t *testing.T) {
 			return err
 		}, "PUT /v1/namespaces/acme", `{"retention":{"max_age":"1h0m0s","max_bytes":0}}`, 200, "{}"},
 		{"delete namespace", func(ctx context.Context, c *client.Client) error { return c.DeleteNamespace(ctx, "acme") }, "DELETE /v1/namespaces/acme", "", 204, ""},
+		{"event types", func(ctx context.Context, c *client.Client) error {
+			_, err := c.EventTypes(ctx, "acme", "c1")
+			return err
+		}, "GET /v1/namespaces/acme/event-types?cursor=c1", "", 200, "{}"},
+		{"event type", func(ctx context.Context, c *client.Client) error {
+			_, err := c.EventType(ctx, "acme", "a/b c")
+			return err
+		}, "GET /v1/namespaces/acme/event-types/a%2Fb%20c", "", 200, "{}"},
+		{"put event type", func(ctx context.Context, c *client.Client) error {
+			_, err := c.PutEventType(ctx, "acme", "t", client.EventTypeSpec{Schema: json.RawMessage(`{"a":"<"}`), SummaryFields: []string{"a"}}, 7)
+			return err
+		}, "PUT /v1/namespaces/acme/event-types/t", `{"schema":{"a":"<"},"summary_fields":["a"]}`, 200, "{}"},
+		{"delete event type", func(ctx context.Context, c *client.Client) error { return c.DeleteEventType(ctx, "acme", "t") }, "DELETE /v1/namespaces/acme/event-types/t", "", 204, ""},
 		{"audit", func(ctx context.Context, c *client.Client) error {
 			_, err := c.Audit(ctx, client.AuditQuery{Namespace: "acme", Action: "subscription.*", Since: time.Date(2026, 1, 2, 3, 4, 5, 6, time.UTC), Limit: 5})
 			return err

@@ -122,6 +122,7 @@ type NamespaceSpec struct {
 	Retention   sluice.Retention `json:"retention,omitzero"`
 	DedupWindow sluice.Duration  `json:"dedup_window,omitzero"`
 	Quota       sluice.Quota     `json:"quota,omitzero"`
+	Catalogue   sluice.Catalogue `json:"catalogue,omitempty"`
 	Label       *sluice.Label    `json:"label,omitempty"` // nil: it stays as it is
 	Revision    uint64           `json:"-"`               // only if this is the stored one; 0: whatever it is
 }

@@ -8,8 +8,17 @@ import (
 // DefaultSignatureHeader is the header of SchemeHeader unless a subscription names another (S4-49).
 const DefaultSignatureHeader = "X-Fole-Signature"
 
-// ProjectionFull sends the whole event.
-const ProjectionFull = "full"
+// The projections: how much of an event's data is sent (register C10). With less than all of it
+// goes the extension DataRef, which says where the whole event is.
+const (
+	ProjectionFull    = "full"
+	ProjectionSummary = "summary" // the catalogue's summary_fields
+	ProjectionNone    = "none"
+)
+
+// DataRef is the extension attribute that says where an event's data can be had (CloudEvents
+// extension dataref).
+const DataRef = "dataref"
 
 // SetDefaults fills in what the caller left out, which is what is zero, and brings the pattern
 // into its canonical form if it has one. It leaves Enabled alone: whether a missing "enabled"

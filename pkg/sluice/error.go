@@ -28,6 +28,8 @@ const (
 	Ambiguous           Code = "ambiguous_subscription"
 	SecretTooShort      Code = "secret_too_short"
 	WakeNotSupported    Code = "wake_not_supported"
+	UnknownEventType    Code = "unknown_event_type"
+	InvalidEventData    Code = "invalid_event_data"
 	Unprocessable       Code = "unprocessable"
 	QuotaExceeded       Code = "quota_exceeded"
 	Unavailable         Code = "unavailable"

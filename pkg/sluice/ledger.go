@@ -23,6 +23,9 @@ const (
 	ActionNamespaceCreate     = "namespace.create"
 	ActionNamespaceUpdate     = "namespace.update"
 	ActionNamespaceDelete     = "namespace.delete"
+	ActionEventTypeCreate     = "event_type.create"
+	ActionEventTypeUpdate     = "event_type.update"
+	ActionEventTypeDelete     = "event_type.delete"
 	ActionReplayStart         = "replay.start" // redriving included
 	ActionReplayCancel        = "replay.cancel"
 	ActionDeadLetterDiscard   = "dead_letter.discard"

@@ -18,6 +18,7 @@ type Namespace struct {
 	DedupWindow Duration  `json:"dedup_window"`
 	Quota       Quota     `json:"quota"`
 	Label       *Label    `json:"label,omitempty"` // in requests and answers; it is kept with all that says who may do what
+	Catalogue   Catalogue `json:"catalogue"`       // "": open
 	Revision    uint64    `json:"revision"`
 	CreatedAt   time.Time `json:"created_at"`
 	Usage       *Usage    `json:"usage,omitempty"` // in answers only
@@ -25,12 +26,12 @@ type Namespace struct {
 
 // Retention bounds a namespace's log; the oldest events go first.
 type Retention struct {
-	MaxAge   Duration `json:"max_age"`   // 0: the default, a week; negative: for ever
+	MaxAge   Duration `json:"max_age"`   // 0: the default, a week; -1s: for ever
 	MaxBytes int64    `json:"max_bytes"` // 0: unlimited
 }
 
-// Quota bounds what the HTTP API takes for a namespace. Zero means the server's default, a
-// negative number no bound.
+// Quota bounds what the HTTP API takes for a namespace. Zero means the server's default, -1 no
+// bound.
 type Quota struct {
 	EventsPerSecond float64 `json:"events_per_second"`
 	Burst           int     `json:"burst"`            // events at once; 0: as many as in a second
@@ -57,6 +58,10 @@ func (q Quota) Check() error {
 	switch {
 	case q.EventsPerSecond > maxPerSecond || q.BytesPerSecond > maxPerSecond || q.Burst > maxPerSecond:
 		return Errorf(InvalidRequest, "quota: use numbers up to %d, or -1 for no bound", maxPerSecond)
+	case q.EventsPerSecond < 0 && q.EventsPerSecond != -1:
+		return Errorf(InvalidRequest, "quota.events_per_second %v: use a number, 0 for the default or -1 for no bound", q.EventsPerSecond)
+	case q.BytesPerSecond < -1:
+		return Errorf(InvalidRequest, "quota.bytes_per_second %d: use a number, 0 for the default or -1 for no bound", q.BytesPerSecond)
 	case q.Burst < 0:
 		return Errorf(InvalidRequest, "quota.burst %d: use at least 1, or 0 for as many as in a second", q.Burst)
 	}

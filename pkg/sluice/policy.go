@@ -71,7 +71,7 @@ type Policy struct {
 	Rate         Rate      `json:"rate"`
 	Ordering     Ordering  `json:"ordering"`
 	Envelope     Envelope  `json:"envelope"`
-	Projection   string    `json:"projection"` // "full"
+	Projection   string    `json:"projection"` // how much of the data is sent
 	Signature    Signature `json:"signature"`
 	OnGone       OnGone    `json:"on_gone"`
 	OnDead       OnDead    `json:"on_dead"`

@@ -17,6 +17,11 @@ const (
 	TypeSubscriptionThrottled = "subscription.throttled"
 	TypeSubscriptionFailing   = "subscription.failing"
 	TypeDeliveryDead          = "delivery.dead"
+	TypeServerStarted         = "sys.start"    // S4-34
+	TypeServerStopping        = "sys.shutdown" // S4-34
+	TypeNamespaceCreated      = "namespace.created"
+	TypeNamespaceUpdated      = "namespace.updated"
+	TypeNamespaceDeleted      = "namespace.deleted"
 	TypeDeliveryHeld          = "delivery.held"
 	TypeProducerUnsafe        = "producer_unsafe"
 )
@@ -32,3 +37,10 @@ func SubscriptionPath(id string) Path { return Path("/_sys/subscriptions/" + id)
 
 // DeliveriesPath returns where the system events about a subscription's deliveries live.
 func DeliveriesPath(subscription string) Path { return Path("/_sys/deliveries/" + subscription) }
+
+// ServerPath returns where the system events about a server live, in the default namespace.
+func ServerPath(replica string) Path { return Path("/_sys/server/" + replica) }
+
+// NamespacePath returns where the system events about a namespace live, in the default
+// namespace: its own log comes and goes with it.
+func NamespacePath(name string) Path { return Path("/_sys/namespaces/" + name) }

@@ -54,13 +54,14 @@ func (n *Namespace) Validate() error {
 		n.checkWindows(),
 		n.checkBytes(),
 		n.Quota.Check(),
+		oneOf("catalogue", n.Catalogue, "", CatalogueOpen, CatalogueStrict),
 	)
 }
 
 func (n *Namespace) checkWindows() error {
 	age, dedup := n.Retention.MaxAge.Std(), n.DedupWindow.Std()
 	switch {
-	case age > 0 && age < time.Second:
+	case age != 0 && age < time.Second && age != -time.Second:
 		return Errorf(InvalidRequest, "retention.max_age %s: use at least 1s, 0 for the default or -1s for ever", age)
 	case dedup != 0 && dedup < time.Second:
 		return Errorf(InvalidRequest, "dedup_window %s: use at least 1s, or 0 for the default", dedup)
@@ -212,13 +213,23 @@ func (p Policy) check() error {
 		atLeast("policy.rate.per_minute", p.Rate.PerMinute, 0),
 		oneOf("policy.ordering", p.Ordering, OrderByPath, OrderAll, OrderNone),
 		oneOf("policy.envelope", p.Envelope, EnvelopeCloudEvents, EnvelopeBinary, EnvelopeFact, EnvelopeAttempt, EnvelopeRaw),
-		notYet("policy.projection", p.Projection, "summary", "none"),
-		oneOf("policy.projection", p.Projection, ProjectionFull),
+		oneOf("policy.projection", p.Projection, ProjectionFull, ProjectionSummary, ProjectionNone),
+		p.checkProjection(),
 		oneOf("policy.signature.scheme", p.Signature.Scheme, SchemeStandard, SchemeEd25519, SchemeT, SchemeHeader),
 		oneOf("policy.on_gone", p.OnGone, GoneCancels, GoneRetries),
 		oneOf("policy.on_dead", p.OnDead, DeadContinues, DeadHolds),
 		atLeast("policy.disable_after", p.DisableAfter, 0),
 	)
+}
+
+// checkProjection refuses to leave out data where nothing else is sent: the envelope raw has no
+// place for what says where the rest is.
+func (p Policy) checkProjection() error {
+	if p.Envelope == EnvelopeRaw && p.Projection != ProjectionFull {
+		return Errorf(Unprocessable, "policy.projection %q: the envelope raw is the data and nothing else; use another envelope, or the projection %s", p.Projection, ProjectionFull).
+			With("field", "policy.projection")
+	}
+	return nil
 }
 
 func (s *Subscription) checkSignature() error {
@@ -269,13 +280,6 @@ func oneOf[T ~string](field string, got T, allowed ...T) error {
 		names[i] = string(a)
 	}
 	return Errorf(InvalidRequest, "%s %q: use %s", field, string(got), strings.Join(names, ", "))
-}
-
-func notYet[T ~string](field string, got T, later ...T) error {
-	if slices.Contains(later, got) {
-		return Errorf(InvalidRequest, "%s: %q is not available yet", field, string(got))
-	}
-	return nil
 }
 
 func atLeast[T cmp.Ordered](field string, got, least T) error {

@@ -96,37 +96,36 @@ func TestSubscriptionsThatAreNotSayWhatWouldBeRight(t *testing.T) {
 		change func(*sluice.Subscription)
 		says   string
 	}{
-		"no namespace":       {func(s *sluice.Subscription) { s.Namespace = "" }, "namespace"},
-		"another mode":       {func(s *sluice.Subscription) { s.Mode = "carrier-pigeon" }, "use push"},
-		"no pattern":         {func(s *sluice.Subscription) { s.Pattern = "" }, "pattern \"\" does not start with /"},
-		"not canonical":      {func(s *sluice.Subscription) { s.Pattern = "/a/**/**" }, `write it as "/a/**"`},
-		"no address":         {func(s *sluice.Subscription) { s.Endpoint.URL = "" }, "endpoint.url"},
-		"half an address":    {func(s *sluice.Subscription) { s.Endpoint.URL = "/hook" }, "absolute"},
-		"a long address":     {func(s *sluice.Subscription) { s.Endpoint.URL = "https://a/" + strings.Repeat("a", 2048) }, "at most 2048"},
-		"start":              {func(s *sluice.Subscription) { s.Start = "later" }, "last_per_path"},
-		"preset":             {func(s *sluice.Subscription) { s.Policy.Retry.Preset = "often" }, "standard, short, persistent, stepped, custom"},
-		"no timeout":         {func(s *sluice.Subscription) { s.Policy.Timeout = 1 }, "at least 1s"},
-		"a long timeout":     {func(s *sluice.Subscription) { s.Policy.Timeout = sluice.Duration(61 * time.Second) }, "at most 1m0s"},
-		"a negative window":  {func(s *sluice.Subscription) { s.Policy.Window = -1 }, "at least 1"},
-		"a large window":     {func(s *sluice.Subscription) { s.Policy.Window = 1025 }, "at most 1024"},
-		"a negative rate":    {func(s *sluice.Subscription) { s.Policy.Rate.PerSecond = -0.1 }, "at least 0"},
-		"a negative minute":  {func(s *sluice.Subscription) { s.Policy.Rate.PerMinute = -1 }, "policy.rate.per_minute"},
-		"no rate":            {func(s *sluice.Subscription) { s.Policy.Rate.PerSecond = math.NaN() }, "at least 0"},
-		"ordering":           {func(s *sluice.Subscription) { s.Policy.Ordering = "key" }, "path, all, none"},
-		"envelope":           {func(s *sluice.Subscription) { s.Policy.Envelope = "xml" }, "cloudevents-binary"},
-		"a later projection": {func(s *sluice.Subscription) { s.Policy.Projection = "summary" }, "not available yet"},
-		"projection":         {func(s *sluice.Subscription) { s.Policy.Projection = "half" }, "use full"},
-		"scheme":             {func(s *sluice.Subscription) { s.Policy.Signature.Scheme = "md5" }, "t-sha256"},
-		"on_gone":            {func(s *sluice.Subscription) { s.Policy.OnGone = "weep" }, "cancel, retry"},
-		"on_dead":            {func(s *sluice.Subscription) { s.Policy.OnDead = "weep" }, "use continue, hold"},
-		"disable_after":      {func(s *sluice.Subscription) { s.Policy.DisableAfter = -1 }, "disable_after"},
-		"replay_window":      {func(s *sluice.Subscription) { s.ReplayWindow = -1 }, "replay_window"},
-		"description":        {func(s *sluice.Subscription) { s.Description = strings.Repeat("x", 1025) }, "at most 1024"},
-		"not UTF-8":          {func(s *sluice.Subscription) { s.Description = "\xff" }, "UTF-8"},
-		"much metadata":      {func(s *sluice.Subscription) { s.Metadata = dict(65, 1) }, "at most 64"},
-		"large metadata":     {func(s *sluice.Subscription) { s.Metadata = dict(1, 1025) }, "at most 1024"},
-		"a metadata key":     {func(s *sluice.Subscription) { s.Metadata = map[string]string{"": "x"} }, "keys"},
-		"idempotency_key":    {func(s *sluice.Subscription) { s.IdempotencyKey = strings.Repeat("x", 257) }, "at most 256"},
+		"no namespace":      {func(s *sluice.Subscription) { s.Namespace = "" }, "namespace"},
+		"another mode":      {func(s *sluice.Subscription) { s.Mode = "carrier-pigeon" }, "use push"},
+		"no pattern":        {func(s *sluice.Subscription) { s.Pattern = "" }, "pattern \"\" does not start with /"},
+		"not canonical":     {func(s *sluice.Subscription) { s.Pattern = "/a/**/**" }, `write it as "/a/**"`},
+		"no address":        {func(s *sluice.Subscription) { s.Endpoint.URL = "" }, "endpoint.url"},
+		"half an address":   {func(s *sluice.Subscription) { s.Endpoint.URL = "/hook" }, "absolute"},
+		"a long address":    {func(s *sluice.Subscription) { s.Endpoint.URL = "https://a/" + strings.Repeat("a", 2048) }, "at most 2048"},
+		"start":             {func(s *sluice.Subscription) { s.Start = "later" }, "last_per_path"},
+		"preset":            {func(s *sluice.Subscription) { s.Policy.Retry.Preset = "often" }, "standard, short, persistent, stepped, custom"},
+		"no timeout":        {func(s *sluice.Subscription) { s.Policy.Timeout = 1 }, "at least 1s"},
+		"a long timeout":    {func(s *sluice.Subscription) { s.Policy.Timeout = sluice.Duration(61 * time.Second) }, "at most 1m0s"},
+		"a negative window": {func(s *sluice.Subscription) { s.Policy.Window = -1 }, "at least 1"},
+		"a large window":    {func(s *sluice.Subscription) { s.Policy.Window = 1025 }, "at most 1024"},
+		"a negative rate":   {func(s *sluice.Subscription) { s.Policy.Rate.PerSecond = -0.1 }, "at least 0"},
+		"a negative minute": {func(s *sluice.Subscription) { s.Policy.Rate.PerMinute = -1 }, "policy.rate.per_minute"},
+		"no rate":           {func(s *sluice.Subscription) { s.Policy.Rate.PerSecond = math.NaN() }, "at least 0"},
+		"ordering":          {func(s *sluice.Subscription) { s.Policy.Ordering = "key" }, "path, all, none"},
+		"envelope":          {func(s *sluice.Subscription) { s.Policy.Envelope = "xml" }, "cloudevents-binary"},
+		"projection":        {func(s *sluice.Subscription) { s.Policy.Projection = "half" }, "use full"},
+		"scheme":            {func(s *sluice.Subscription) { s.Policy.Signature.Scheme = "md5" }, "t-sha256"},
+		"on_gone":           {func(s *sluice.Subscription) { s.Policy.OnGone = "weep" }, "cancel, retry"},
+		"on_dead":           {func(s *sluice.Subscription) { s.Policy.OnDead = "weep" }, "use continue, hold"},
+		"disable_after":     {func(s *sluice.Subscription) { s.Policy.DisableAfter = -1 }, "disable_after"},
+		"replay_window":     {func(s *sluice.Subscription) { s.ReplayWindow = -1 }, "replay_window"},
+		"description":       {func(s *sluice.Subscription) { s.Description = strings.Repeat("x", 1025) }, "at most 1024"},
+		"not UTF-8":         {func(s *sluice.Subscription) { s.Description = "\xff" }, "UTF-8"},
+		"much metadata":     {func(s *sluice.Subscription) { s.Metadata = dict(65, 1) }, "at most 64"},
+		"large metadata":    {func(s *sluice.Subscription) { s.Metadata = dict(1, 1025) }, "at most 1024"},
+		"a metadata key":    {func(s *sluice.Subscription) { s.Metadata = map[string]string{"": "x"} }, "keys"},
+		"idempotency_key":   {func(s *sluice.Subscription) { s.IdempotencyKey = strings.Repeat("x", 257) }, "at most 256"},
 	} {
 		s := valid()
 		c.change(s)
@@ -205,9 +204,10 @@ func TestASecretFitsItsScheme(t *testing.T) {
 func TestNamespacesLimits(t *testing.T) {
 	t.Parallel()
 	day := sluice.Duration(24 * time.Hour)
+	second := sluice.Duration(time.Second)
 	for _, ns := range []sluice.Namespace{
 		{Name: "a"},
-		{Name: "a", Retention: sluice.Retention{MaxAge: -1, MaxBytes: 1024}},
+		{Name: "a", Retention: sluice.Retention{MaxAge: -second, MaxBytes: 1024}, Quota: sluice.Quota{EventsPerSecond: -1, BytesPerSecond: -1}},
 		{Name: "a", Retention: sluice.Retention{MaxAge: day}, DedupWindow: day},
 	} {
 		require.NoError(t, ns.Validate())
@@ -215,6 +215,12 @@ func TestNamespacesLimits(t *testing.T) {
 	for _, ns := range []sluice.Namespace{
 		{},
 		{Name: "a", Retention: sluice.Retention{MaxAge: 1}},
+		{Name: "a", Retention: sluice.Retention{MaxAge: -1}},
+		{Name: "a", Retention: sluice.Retention{MaxAge: -5 * second}},
+		{Name: "a", Quota: sluice.Quota{EventsPerSecond: -2}},
+		{Name: "a", Quota: sluice.Quota{EventsPerSecond: -0.5}},
+		{Name: "a", Quota: sluice.Quota{BytesPerSecond: -2}},
+		{Name: "a", Quota: sluice.Quota{Burst: -1}},
 		{Name: "a", Retention: sluice.Retention{MaxBytes: -1}},
 		{Name: "a", Retention: sluice.Retention{MaxBytes: 10}},
 		{Name: "a", DedupWindow: -1},
@@ -222,5 +228,16 @@ func TestNamespacesLimits(t *testing.T) {
 		{Name: "a", Description: strings.Repeat("x", 1025)},
 	} {
 		require.Equal(t, sluice.InvalidRequest, sluice.CodeOf(ns.Validate()), ns)
+	}
+}
+
+func TestRawHasNoPlaceForAProjection(t *testing.T) { // C10
+	t.Parallel()
+	for projection, want := range map[string]sluice.Code{"full": "", "summary": sluice.Unprocessable, "none": sluice.Unprocessable} {
+		s := valid()
+		s.Policy.Envelope, s.Policy.Projection = sluice.EnvelopeRaw, projection
+		require.Equal(t, want, sluice.CodeOf(s.Validate()), projection)
+		s.Policy.Envelope = sluice.EnvelopeFact
+		require.NoError(t, s.Validate(), projection)
 	}
 }

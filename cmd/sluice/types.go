@@ -1,0 +1,238 @@
+package main
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"maps"
+	"os"
+	"path/filepath"
+	"slices"
+	"strconv"
+	"strings"
+
+	"github.com/sluice-io/sluice/internal/catalogue"
+	"github.com/sluice-io/sluice/pkg/client"
+	"github.com/sluice-io/sluice/pkg/sluice"
+)
+
+// typesCmd is about the catalogue of event types.
+type typesCmd struct {
+	LS    typesLsCmd    `cmd:"" name:"ls" help:"List event types."`
+	Show  typesShowCmd  `cmd:"" help:"Show an event type."`
+	Put   typesPutCmd   `cmd:"" help:"Make event types, or replace them, from files."`
+	RM    typesRmCmd    `cmd:"" name:"rm" help:"Delete an event type."`
+	Check typesCheckCmd `cmd:"" help:"Check data against the schema of an event type; nothing is published."`
+}
+
+type typesLsCmd struct {
+	NS string `help:"The namespace." default:"default" placeholder:"NAME"`
+}
+
+// Run lists the event types.
+func (c *typesLsCmd) Run(ctx context.Context, s *session) error {
+	api, err := s.client()
+	if err != nil {
+		return err
+	}
+	all, err := collect(0, func(cursor string, _ int) (client.Page[sluice.EventType], error) {
+		return api.EventTypes(ctx, c.NS, cursor)
+	})
+	if err != nil {
+		return err
+	}
+	slices.SortFunc(all, func(a, b sluice.EventType) int { return strings.Compare(a.Type, b.Type) })
+	return s.show(all, func() error {
+		rows := make([][]string, len(all))
+		for i, t := range all {
+			rows[i] = []string{t.Type, hasSchema(&t), orDash(strings.Join(t.SummaryFields, ",")), orDash(labels(&t)), when(t.UpdatedAt), t.Description}
+		}
+		return s.table("TYPE | SCHEMA | SUMMARY | LABELS | UPDATED | DESCRIPTION", rows)
+	})
+}
+
+func hasSchema(t *sluice.EventType) string {
+	if len(t.Schema) == 0 {
+		return "-"
+	}
+	return "yes"
+}
+
+func labels(t *sluice.EventType) string {
+	var pairs []string
+	for _, name := range slices.Sorted(maps.Keys(t.StaticLabels)) {
+		pairs = append(pairs, name+"="+t.StaticLabels[name])
+	}
+	return strings.Join(pairs, ",")
+}
+
+type typesShowCmd struct {
+	Type string `arg:"" help:"The type."`
+	NS   string `help:"The namespace." default:"default" placeholder:"NAME"`
+}
+
+// Run shows the event type.
+func (c *typesShowCmd) Run(ctx context.Context, s *session) error {
+	api, err := s.client()
+	if err != nil {
+		return err
+	}
+	t, err := api.EventType(ctx, c.NS, c.Type)
+	if err != nil {
+		return err
+	}
+	return s.show(t, func() error {
+		err := s.facts("type", t.Type, "namespace", t.Namespace, "description", t.Description, "summary", strings.Join(t.SummaryFields, ", "),
+			"labels", labels(&t), "revision", strconv.FormatUint(t.Revision, 10), "created", when(t.CreatedAt), "updated", when(t.UpdatedAt))
+		if err != nil || len(t.Schema) == 0 {
+			return err
+		}
+		var pretty bytes.Buffer
+		if err := json.Indent(&pretty, t.Schema, "", "  "); err != nil {
+			return fmt.Errorf("schema: %w", err)
+		}
+		return s.say("%s", pretty.String())
+	})
+}
+
+type typesPutCmd struct {
+	Files    []string `arg:"" name:"file" help:"JSON: an event type with its \"type\", or an array of them; - for stdin."`
+	NS       string   `help:"The namespace." default:"default" placeholder:"NAME"`
+	Revision uint64   `help:"Only if this is the stored revision." placeholder:"N"`
+}
+
+// Help shows what a file looks like.
+func (*typesPutCmd) Help() string {
+	return `A file: {"type":"order.placed","description":"…","schema":{…},"summary_fields":["total"],"static_labels":{"area":"sales"}}`
+}
+
+// Run makes or changes the event types, in the order of the files.
+func (c *typesPutCmd) Run(ctx context.Context, s *session) error {
+	var wanted []typeFile
+	for _, file := range c.Files {
+		found, err := readTypes(file, s.stdin)
+		if err != nil {
+			return err
+		}
+		wanted = append(wanted, found...)
+	}
+	if c.Revision > 0 && len(wanted) != 1 {
+		return usagef("--revision belongs to one event type, and there are %d", len(wanted))
+	}
+	api, err := s.client()
+	if err != nil {
+		return err
+	}
+	stored := make([]sluice.EventType, len(wanted))
+	for i, t := range wanted {
+		if stored[i], err = api.PutEventType(ctx, c.NS, t.Type, t.EventTypeSpec, c.Revision); err != nil {
+			return fmt.Errorf("%s: %w", t.Type, err)
+		}
+	}
+	return s.show(stored, func() error {
+		for _, t := range stored {
+			if err := s.say("Stored type %s in %s as revision %d.", t.Type, t.Namespace, t.Revision); err != nil {
+				return err
+			}
+		}
+		return nil
+	})
+}
+
+// typeFile is an event type in a file.
+type typeFile struct {
+	client.EventTypeSpec
+
+	Type string `json:"type"`
+}
+
+func readTypes(file string, stdin io.Reader) (types []typeFile, err error) {
+	var data []byte
+	if file == "-" {
+		data, err = io.ReadAll(stdin)
+	} else {
+		data, err = os.ReadFile(filepath.Clean(file))
+	}
+	if err != nil {
+		return nil, fmt.Errorf("read event types: %w", err)
+	}
+	if data = bytes.TrimSpace(data); !bytes.HasPrefix(data, []byte("[")) {
+		data = slices.Concat([]byte("["), data, []byte("]"))
+	}
+	d := json.NewDecoder(bytes.NewReader(data))
+	d.DisallowUnknownFields()
+	if err := d.Decode(&types); err != nil {
+		return nil, fmt.Errorf("%s: not event types: %w", file, err)
+	}
+	for i := range types {
+		if types[i].Type == "" {
+			return nil, fmt.Errorf("%s: an event type has no \"type\"", file)
+		}
+	}
+	return types, nil
+}
+
+type typesRmCmd struct {
+	Type string `arg:"" help:"The type."`
+	NS   string `help:"The namespace." default:"default" placeholder:"NAME"`
+}
+
+// Run deletes the event type.
+func (c *typesRmCmd) Run(ctx context.Context, s *session) error {
+	api, err := s.client()
+	if err != nil {
+		return err
+	}
+	if err := api.DeleteEventType(ctx, c.NS, c.Type); err != nil {
+		return err
+	}
+	return s.done("Deleted type %s.", c.Type)
+}
+
+type typesCheckCmd struct {
+	Type string `arg:"" help:"The type."`
+	Data string `arg:"" help:"JSON; - for stdin."`
+	NS   string `help:"The namespace." default:"default" placeholder:"NAME"`
+}
+
+// Run checks the data as the server would, and fails if it is not what the schema says.
+func (c *typesCheckCmd) Run(ctx context.Context, s *session) error {
+	data := []byte(c.Data)
+	if c.Data == "-" {
+		var err error
+		if data, err = io.ReadAll(s.stdin); err != nil {
+			return fmt.Errorf("read data: %w", err)
+		}
+	}
+	api, err := s.client()
+	if err != nil {
+		return err
+	}
+	t, err := api.EventType(ctx, c.NS, c.Type)
+	if err != nil {
+		return err
+	}
+	if len(t.Schema) == 0 {
+		return errors.New(c.Type + " has no schema: any data will do")
+	}
+	index := catalogue.New()
+	index.SetType(t)
+	ev := sluice.Event{Namespace: t.Namespace, Path: "/check", Type: t.Type, Data: data}
+	if err := index.CheckData(&ev); err != nil {
+		return err
+	}
+	summary := string(index.Summary(&ev))
+	return s.show(map[string]any{"ok": true, "summary": json.RawMessage(orNull(summary))}, func() error {
+		return s.say("The data is what the catalogue says of %s. Its summary: %s", c.Type, orDash(summary))
+	})
+}
+
+func orNull(text string) string {
+	if text == "" {
+		return "null"
+	}
+	return text
+}

@@ -1,0 +1,56 @@
+package app
+
+import (
+	"context"
+
+	"github.com/sluice-io/sluice/internal/catalogue"
+	"github.com/sluice-io/sluice/internal/natsstore"
+	"github.com/sluice-io/sluice/pkg/sluice"
+	"github.com/sluice-io/sluice/streams"
+)
+
+// loadCatalogue reads all catalogues before anything is published or delivered: until then a
+// strict namespace would be taken for an open one.
+func loadCatalogue(ctx context.Context, store *natsstore.Store, index *catalogue.Index) error {
+	all, err := store.ListNamespaces(ctx)
+	if err != nil {
+		return err
+	}
+	types, err := store.EventTypes().List(ctx, ">")
+	if err != nil {
+		return err
+	}
+	for _, ns := range all {
+		index.SetNamespace(ns)
+	}
+	for _, e := range types {
+		e.Value.Revision = e.Revision
+		index.SetType(e.Value)
+	}
+	return nil
+}
+
+// followTypes tells the event types, as they are and as they change, until ctx is done.
+func followTypes(ctx context.Context, store *natsstore.Store, index *catalogue.Index) error {
+	loaded := index.All()
+	known := map[string]sluice.EventType{}
+	return store.EventTypes().Watch(ctx, ">", func(e natsstore.Entry[sluice.EventType]) {
+		switch e.Change {
+		case natsstore.Set:
+			e.Value.Revision = e.Revision
+			known[e.Key] = sluice.EventType{Namespace: e.Value.Namespace, Type: e.Value.Type}
+			index.SetType(e.Value)
+		case natsstore.Removed:
+			t := known[e.Key]
+			delete(known, e.Key)
+			index.RemoveType(t.Namespace, t.Type, e.Revision)
+		case natsstore.CaughtUp:
+			for _, t := range loaded { // what went before anybody watched
+				if _, stays := known[streams.EventTypeKey(t.Namespace, t.Type)]; !stays {
+					index.RemoveType(t.Namespace, t.Type, t.Revision)
+				}
+			}
+			loaded = nil
+		}
+	})
+}

@@ -1,0 +1,112 @@
+package app
+
+import (
+	"context"
+	"crypto/tls"
+	"errors"
+	"fmt"
+	"log/slog"
+	"net"
+	"net/http"
+	"net/netip"
+
+	"golang.org/x/net/netutil"
+
+	"github.com/sluice-io/sluice/internal/certs"
+)
+
+// maxHeader bounds a request's header, in bytes.
+const maxHeader = 64 << 10
+
+// maxStreams bounds the requests at once of one HTTP/2 connection.
+const maxStreams = 100
+
+// web returns the HTTP server: whoever is slow, silent or talks too much loses the connection.
+func (s *server) web(ctx context.Context) *http.Server {
+	limits := s.cfg.HTTP.Timeouts
+	return &http.Server{
+		Handler:           s.api,
+		TLSConfig:         s.tls,
+		ReadHeaderTimeout: limits.Header.Std(),
+		ReadTimeout:       limits.Request.Std(),
+		WriteTimeout:      limits.Answer.Std(),
+		IdleTimeout:       limits.Idle.Std(),
+		MaxHeaderBytes:    maxHeader,
+		HTTP2:             &http.HTTP2Config{MaxConcurrentStreams: maxStreams},
+		BaseContext:       func(net.Listener) context.Context { return context.WithoutCancel(ctx) },
+		ConnState:         s.countConnections,
+		ErrorLog:          slog.NewLogLogger(s.opts.Log.Handler(), slog.LevelDebug),
+	}
+}
+
+// accept serves until the server is shut down. Connections beyond the limit wait, unaccepted.
+func (s *server) accept(web *http.Server) error {
+	bounded := netutil.LimitListener(s.listener, s.cfg.HTTP.MaxConnections)
+	if s.tls != nil {
+		return web.ServeTLS(bounded, "", "") // the files are in the configuration
+	}
+	return web.Serve(bounded)
+}
+
+func (s *server) countConnections(_ net.Conn, state http.ConnState) {
+	switch state {
+	case http.StateNew:
+		s.conns.Add(1)
+	case http.StateClosed, http.StateHijacked:
+		s.conns.Add(-1)
+	case http.StateActive, http.StateIdle:
+	}
+}
+
+// openTLS reads the certificate, if there is to be one.
+func (s *server) openTLS(ctx context.Context) error {
+	wanted := s.cfg.HTTP.TLS
+	if !wanted.On() {
+		return nil
+	}
+	outliving := context.WithoutCancel(ctx)
+	complain := func(err error) {
+		s.opts.Log.ErrorContext(outliving, "certificate", slog.Any("error", err)) // the one before stays
+	}
+	pair, err := certs.New(wanted.Cert, wanted.Key)
+	if err != nil {
+		return fmt.Errorf("http.tls: %w", err)
+	}
+	pair.Complain = complain
+	s.tls = &tls.Config{MinVersion: wanted.Oldest(), GetCertificate: pair.GetCertificate, NextProtos: []string{"h2", "http/1.1"}} //nolint:gosec // never below 1.2, as the settings are checked
+	if wanted.ClientCA == "" {
+		return nil
+	}
+	authorities, err := certs.NewAuthorities(wanted.ClientCA)
+	if err != nil {
+		return fmt.Errorf("http.tls.client_ca: %w", err)
+	}
+	authorities.Complain = complain
+	s.tls.ClientAuth = tls.RequireAndVerifyClientCert
+	s.tls.ClientCAs = authorities.Pool()
+	base := s.tls.Clone()
+	s.tls.GetConfigForClient = func(*tls.ClientHelloInfo) (*tls.Config, error) {
+		now := base.Clone()
+		now.ClientCAs = authorities.Pool()
+		return now, nil
+	}
+	return nil
+}
+
+func (s *server) scheme() string {
+	if s.tls != nil {
+		return "https://"
+	}
+	return "http://"
+}
+
+// prefixes reads networks. The settings were checked.
+func prefixes(cidrs []string) ([]netip.Prefix, error) {
+	var all []netip.Prefix
+	var errs []error
+	for _, cidr := range cidrs {
+		prefix, err := netip.ParsePrefix(cidr)
+		all, errs = append(all, prefix), append(errs, err)
+	}
+	return all, errors.Join(errs...)
+}

@@ -1,0 +1,85 @@
+package catalogue
+
+import (
+	"bytes"
+	"encoding/json"
+	"errors"
+	"io"
+	"strconv"
+	"strings"
+
+	"github.com/sluice-io/sluice/pkg/sluice"
+)
+
+// Bounds of the JSON that is held against a schema, and of schemas.
+const (
+	maxDepth  = 128     // levels of data
+	maxLevels = 64      // levels of a schema
+	maxValues = 100_000 // of data: members, elements and what they are in
+	maxDigits = 400     // of a number, and its exponent at most
+)
+
+var errNotJSON = errors.New("it is not JSON")
+
+// decode returns a JSON value with its numbers as they are written. An error says in which
+// bound it does not keep.
+func decode(data []byte, depth int) (any, error) {
+	d := json.NewDecoder(bytes.NewReader(data))
+	d.UseNumber()
+	var v any
+	if d.Decode(&v) != nil {
+		return nil, errNotJSON
+	}
+	if _, err := d.Token(); !errors.Is(err, io.EOF) {
+		return nil, errNotJSON
+	}
+	values := 0
+	return v, within(v, depth, &values)
+}
+
+// within returns an error unless the value keeps the bounds.
+func within(v any, depth int, values *int) error {
+	if *values++; *values > maxValues {
+		return errors.New("it has more than " + strconv.Itoa(maxValues) + " values")
+	}
+	if depth < 0 {
+		return errors.New("it is nested too deep")
+	}
+	switch v := v.(type) {
+	case map[string]any:
+		for _, member := range v {
+			if err := within(member, depth-1, values); err != nil {
+				return err
+			}
+		}
+	case []any:
+		for _, element := range v {
+			if err := within(element, depth-1, values); err != nil {
+				return err
+			}
+		}
+	case json.Number:
+		return countable(v.String())
+	}
+	return nil
+}
+
+// countable returns an error for a number that is short to write and long to count with, such
+// as 1e999999.
+func countable(number string) error {
+	_, exponent, _ := strings.Cut(strings.ToLower(number), "e")
+	n, err := strconv.Atoi(exponent)
+	if len(number) > maxDigits || exponent != "" && (err != nil || n > maxDigits || n < -maxDigits) {
+		return errors.New("it has a number of more than " + strconv.Itoa(maxDigits) + " digits")
+	}
+	return nil
+}
+
+// members returns the members of the data if it is a JSON object, else nil.
+func members(e *sluice.Event) map[string]json.RawMessage {
+	var fields map[string]json.RawMessage
+	if !e.IsJSON() || json.Unmarshal(e.Data, &fields) != nil {
+		return nil
+	}
+	return fields
+}

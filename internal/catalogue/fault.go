@@ -1,0 +1,133 @@
+package catalogue
+
+import (
+	"errors"
+	"fmt"
+	"strings"
+	"unicode/utf8"
+
+	"github.com/santhosh-tekuri/jsonschema/v6"
+	"github.com/santhosh-tekuri/jsonschema/v6/kind"
+	"golang.org/x/text/language"
+	"golang.org/x/text/message"
+)
+
+// What is said of data that is refused has no more than 100 bytes of it: names of members in the
+// pointer, and one value or name in the reason.
+const (
+	maxPointer = 64
+	maxQuoted  = 32
+	maxReason  = 240
+)
+
+// fault is where data is not what a schema says, and why.
+type fault struct {
+	pointer string // RFC 6901; "": the whole
+	reason  string
+}
+
+// faultOf returns the first thing that is wrong with data: of several that lie within each
+// other the innermost.
+func faultOf(err error) *fault {
+	e, ok := errors.AsType[*jsonschema.ValidationError](err)
+	if !ok {
+		return &fault{reason: "it does not match"}
+	}
+	for len(e.Causes) > 0 && goesOn(e.ErrorKind) {
+		first := e.Causes[0]
+		for _, other := range e.Causes[1:] {
+			if before(other, first) {
+				first = other
+			}
+		}
+		e = first
+	}
+	return &fault{pointer: pointer(e.InstanceLocation), reason: say(e.ErrorKind)}
+}
+
+// before orders faults, so that the same data is always refused in the same words.
+func before(a, b *jsonschema.ValidationError) bool {
+	return pointer(a.InstanceLocation) < pointer(b.InstanceLocation)
+}
+
+// goesOn reports whether what is wrong is said by the causes: an alternative says it itself.
+func goesOn(k jsonschema.ErrorKind) bool {
+	switch k.(type) {
+	case *kind.AnyOf, *kind.OneOf, *kind.Contains, *kind.PropertyNames:
+		return false
+	}
+	return true
+}
+
+func pointer(tokens []string) string {
+	var b strings.Builder
+	for _, token := range tokens {
+		b.WriteByte('/')
+		b.WriteString(strings.ReplaceAll(strings.ReplaceAll(token, "~", "~0"), "/", "~1"))
+	}
+	return cut(b.String(), maxPointer)
+}
+
+// say puts into words what is wrong, without the data where the library would repeat it.
+func say(k jsonschema.ErrorKind) string {
+	switch k := k.(type) {
+	case *kind.Pattern:
+		return cut(fmt.Sprintf("it does not match the pattern %q", k.Want), maxReason)
+	case *kind.Format: // of a schema: its formats say nothing about data
+		return cut(fmt.Sprintf("it is no %s: %v", k.Want, k.Err), maxReason)
+	case *kind.RefCycle:
+		return "the schema goes round in circles: a $ref leads back to itself"
+	case *kind.AdditionalProperties:
+		return fmt.Sprintf("%d members that the schema does not know, such as %q", len(k.Properties), cut(least(k.Properties), maxQuoted))
+	case *kind.PropertyNames:
+		return fmt.Sprintf("%q is not a name that the schema allows", cut(k.Property, maxQuoted))
+	case *kind.AnyOf:
+		return "it matches none of the alternatives"
+	case *kind.OneOf:
+		if len(k.Subschemas) > 0 {
+			return "it matches more than one of the alternatives"
+		}
+		return "it matches none of the alternatives"
+	case *kind.FalseSchema:
+		return "nothing is allowed here"
+	case *kind.Minimum, *kind.Maximum, *kind.ExclusiveMinimum, *kind.ExclusiveMaximum, *kind.MultipleOf:
+		return cut(english(k), 2*maxQuoted)
+	}
+	return cut(english(k), maxReason) // these name the schema, and counts
+}
+
+func english(k jsonschema.ErrorKind) string {
+	return k.LocalizedString(message.NewPrinter(language.English))
+}
+
+func least(names []string) string {
+	first := names[0]
+	for _, name := range names[1:] {
+		first = min(first, name)
+	}
+	return first
+}
+
+// reasonOf puts into words why a schema is none.
+func reasonOf(err error) string {
+	if e, ok := errors.AsType[*jsonschema.SchemaValidationError](err); ok {
+		f := faultOf(e.Err)
+		return strings.TrimSpace(f.reason + " at " + f.pointer)
+	}
+	return strings.ReplaceAll(err.Error(), itself, "")
+}
+
+// cut returns the beginning of a text that is longer than so many bytes.
+func cut(s string, most int) string {
+	if len(s) <= most {
+		return strings.ToValidUTF8(s, "\ufffd")
+	}
+	s = s[:most]
+	for len(s) > 0 && !utf8.RuneStart(s[len(s)-1]) {
+		s = s[:len(s)-1]
+	}
+	if r, size := utf8.DecodeLastRuneInString(s); r == utf8.RuneError {
+		s = s[:len(s)-size]
+	}
+	return strings.ToValidUTF8(s, "\ufffd") + "…"
+}

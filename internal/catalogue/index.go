@@ -1,0 +1,278 @@
+package catalogue
+
+import (
+	"cmp"
+	"fmt"
+	"slices"
+	"strings"
+	"sync"
+
+	"github.com/sluice-io/sluice/pkg/sluice"
+)
+
+// Index has the catalogues of all namespaces. Its methods may be called at once.
+type Index struct {
+	mu     sync.RWMutex
+	spaces map[string]*space
+}
+
+// space is what is known of a namespace.
+type space struct {
+	revision uint64 // of the namespace
+	strict   bool
+	types    map[string]*entry
+}
+
+// entry is an event type. Nothing in it changes.
+type entry struct {
+	sluice.EventType
+
+	compiled func() (*schema, error) // nil, nil: there is none
+}
+
+// New returns an index that knows nothing.
+func New() *Index { return &Index{spaces: map[string]*space{}} }
+
+// SetNamespace enters what a namespace's catalogue is good for. What is older than what is known
+// is passed over, as with SetType.
+func (x *Index) SetNamespace(ns sluice.Namespace) {
+	x.mu.Lock()
+	defer x.mu.Unlock()
+	s := x.space(ns.Name)
+	if ns.Revision >= s.revision {
+		s.revision, s.strict = ns.Revision, ns.Catalogue == sluice.CatalogueStrict
+	}
+}
+
+// RemoveNamespace forgets a namespace and its types, unless a later revision than the given one is known.
+func (x *Index) RemoveNamespace(name string, revision uint64) {
+	x.mu.Lock()
+	defer x.mu.Unlock()
+	if s := x.spaces[name]; s != nil && s.revision <= revision {
+		delete(x.spaces, name)
+	}
+}
+
+// SetType enters an event type. Its schema is compiled when it is first needed.
+func (x *Index) SetType(t sluice.EventType) {
+	e := &entry{EventType: t}
+	if len(t.Schema) > 0 {
+		e.compiled = sync.OnceValues(func() (*schema, error) { return compile(t.Schema) })
+	}
+	x.mu.Lock()
+	defer x.mu.Unlock()
+	s := x.space(t.Namespace)
+	if known := s.types[t.Type]; known == nil || known.Revision < t.Revision {
+		s.types[t.Type] = e
+	}
+}
+
+// RemoveType forgets an event type, unless a later revision than the given one is known.
+func (x *Index) RemoveType(namespace, eventType string, revision uint64) {
+	x.mu.Lock()
+	defer x.mu.Unlock()
+	s := x.spaces[namespace]
+	if s == nil {
+		return
+	}
+	if known := s.types[eventType]; known != nil && known.Revision <= revision {
+		delete(s.types, eventType)
+	}
+}
+
+// space returns what is known of a namespace, anew if that is nothing. The lock is held.
+func (x *Index) space(name string) *space {
+	s := x.spaces[name]
+	if s == nil {
+		s = &space{types: map[string]*entry{}}
+		x.spaces[name] = s
+	}
+	return s
+}
+
+// find returns a type, nil if there is none, and whether its namespace is strict.
+func (x *Index) find(namespace, eventType string) (e *entry, strict bool) {
+	x.mu.RLock()
+	defer x.mu.RUnlock()
+	s := x.spaces[namespace]
+	if s == nil {
+		return nil, false
+	}
+	return s.types[eventType], s.strict
+}
+
+// of returns the type of an event; nil for one of the server's own.
+func (x *Index) of(ev *sluice.Event) (e *entry, strict bool) {
+	if ev.Path.Reserved() {
+		return nil, false
+	}
+	return x.find(ev.Namespace, cmp.Or(ev.Type, sluice.DefaultType))
+}
+
+// Type returns an event type, and whether there is one.
+func (x *Index) Type(namespace, eventType string) (sluice.EventType, bool) {
+	e, _ := x.find(namespace, eventType)
+	if e == nil {
+		return sluice.EventType{}, false
+	}
+	return e.EventType, true
+}
+
+// Types returns the event types of a namespace by name.
+func (x *Index) Types(namespace string) []sluice.EventType {
+	x.mu.RLock()
+	defer x.mu.RUnlock()
+	all := []sluice.EventType{}
+	if s := x.spaces[namespace]; s != nil {
+		for _, e := range s.types {
+			all = append(all, e.EventType)
+		}
+	}
+	slices.SortFunc(all, func(a, b sluice.EventType) int { return strings.Compare(a.Type, b.Type) })
+	return all
+}
+
+// All returns the event types of all namespaces, in no order.
+func (x *Index) All() []sluice.EventType {
+	x.mu.RLock()
+	defer x.mu.RUnlock()
+	var all []sluice.EventType
+	for _, s := range x.spaces {
+		for _, e := range s.types {
+			all = append(all, e.EventType)
+		}
+	}
+	return all
+}
+
+// Count returns how many event types a namespace has.
+func (x *Index) Count(namespace string) int {
+	x.mu.RLock()
+	defer x.mu.RUnlock()
+	if s := x.spaces[namespace]; s != nil {
+		return len(s.types)
+	}
+	return 0
+}
+
+// Check returns why an event is not one that its namespace's catalogue allows, nil for all events of an
+// open namespace and for the server's own. Codes UnknownEventType; InvalidEventData, with pointer and reason.
+func (x *Index) Check(ev *sluice.Event) error {
+	e, strict := x.of(ev)
+	switch {
+	case !strict:
+		return nil
+	case e == nil:
+		return unknown(ev.Namespace, cmp.Or(ev.Type, sluice.DefaultType))
+	}
+	return e.check(ev)
+}
+
+// CheckData returns why an event's data is not what the catalogue says of its type, whether the namespace
+// is strict or open. Codes NotFound if the type is not in it; InvalidEventData.
+func (x *Index) CheckData(ev *sluice.Event) error {
+	e, _ := x.of(ev)
+	if e == nil {
+		return missing(ev.Namespace, ev.Type)
+	}
+	return e.check(ev)
+}
+
+func unknown(namespace, eventType string) error {
+	return sluice.Errorf(sluice.UnknownEventType, "type %q is not in the catalogue of %s, which is strict; put it there first, or use one that is", cut(eventType, maxQuoted*2), namespace).
+		With("type", cut(eventType, maxQuoted*2))
+}
+
+func (e *entry) check(ev *sluice.Event) error {
+	if e.compiled == nil {
+		return nil
+	}
+	s, err := e.compiled()
+	if err != nil {
+		return fmt.Errorf("%w (of type %s): %w", sluice.Errorf(sluice.InvalidEventData, "the schema of the type cannot be used"), e.Type, err)
+	}
+	f := &fault{reason: "its content type is not JSON, and the type has a JSON Schema"}
+	if ev.IsJSON() || len(ev.Data) == 0 {
+		if f, err = s.check(ev.Data); err != nil {
+			return err
+		}
+	}
+	if f == nil {
+		return nil
+	}
+	where := "the data"
+	if f.pointer != "" {
+		where += " at " + f.pointer
+	}
+	return sluice.Errorf(sluice.InvalidEventData, "%s is not what the catalogue says of %s: %s", where, e.Type, f.reason).
+		With("type", e.Type).With("pointer", f.pointer).With("reason", f.reason)
+}
+
+// CheckTypes returns an error (UnknownEventType) if a strict namespace has no type that one of a
+// filter's patterns stands for (S4-64).
+func (x *Index) CheckTypes(namespace string, patterns []string) error {
+	x.mu.RLock()
+	defer x.mu.RUnlock()
+	s := x.spaces[namespace]
+	if s == nil || !s.strict {
+		return nil
+	}
+	for _, pattern := range patterns {
+		if !s.has(pattern) {
+			return sluice.Errorf(sluice.UnknownEventType, "filter.types %q: the catalogue of %s, which is strict, has no such type", cut(pattern, maxTypes), namespace).
+				With("type", cut(pattern, maxTypes)).With("field", "filter.types")
+		}
+	}
+	return nil
+}
+
+const maxTypes = 256 // bytes of a type in a refusal
+
+// has reports whether a pattern stands for a type of the namespace or of the server, or for all.
+func (s *space) has(pattern string) bool {
+	if pattern == "*" || s.types[pattern] != nil {
+		return true
+	}
+	one := []string{pattern}
+	for name := range s.types {
+		if sluice.MatchType(one, name) {
+			return true
+		}
+	}
+	return slices.ContainsFunc(sluice.SystemTypes(), func(name string) bool { return sluice.MatchType(one, name) })
+}
+
+// Summary returns the members of an event's data that the catalogue counts to its summary, as a JSON
+// object in the catalogue's order, each byte for byte what it is. It returns nil if there is no
+// summary: the type is not in the catalogue or names none, or the data is no JSON object.
+func (x *Index) Summary(ev *sluice.Event) []byte {
+	e, _ := x.of(ev)
+	if e == nil || len(e.SummaryFields) == 0 {
+		return nil
+	}
+	fields := members(ev)
+	if fields == nil {
+		return nil
+	}
+	b := []byte{'{'}
+	for _, name := range e.SummaryFields {
+		value, ok := fields[name]
+		if !ok {
+			continue
+		}
+		if len(b) > 1 {
+			b = append(b, ',')
+		}
+		b = append(append(sluice.AppendString(b, name), ':'), value...)
+	}
+	return append(b, '}')
+}
+
+// Labels returns the static labels of an event's type; nobody may change them.
+func (x *Index) Labels(ev *sluice.Event) map[string]string {
+	e, _ := x.of(ev)
+	if e == nil {
+		return nil
+	}
+	return e.StaticLabels
+}

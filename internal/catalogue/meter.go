@@ -1,0 +1,212 @@
+package catalogue
+
+import (
+	"encoding/json"
+	"errors"
+	"fmt"
+	"regexp"
+	"regexp/syntax"
+
+	"github.com/santhosh-tekuri/jsonschema/v6"
+)
+
+const (
+	budget      = 500_000 // steps of one check, of some 100 ns
+	maxPattern  = 1024    // bytes of a regular expression
+	maxProgram  = 2000    // instructions of one
+	perStep     = 16      // instructions, on one byte, that are as long as a step
+	numberSteps = 8       // what one bound of a number is worth
+	sameSteps   = 8       // what a schema for the same value is worth: the way to it is kept, and looked through for loops
+	fewItems    = 20      // up to so many elements are compared each with each
+)
+
+var errSpent = errors.New("the budget is spent")
+
+// meter counts what one check may still cost. It is used by one check at a time.
+type meter struct{ left int }
+
+// pay takes steps off. Nothing may follow from a check that could not pay.
+func (m *meter) pay(steps int) error {
+	if m.left -= steps; m.left < 0 {
+		m.left = -1
+		return errSpent
+	}
+	return nil
+}
+
+// expression is a regular expression that pays for what it reads.
+type expression struct {
+	*regexp.Regexp
+
+	meter *meter
+	cost  int // instructions
+}
+
+// MatchString reports whether the expression matches a part of the string.
+func (x *expression) MatchString(s string) bool {
+	return x.meter.pay(1+(len(s)+1)*x.cost/perStep) == nil && x.Regexp.MatchString(s)
+}
+
+// engine compiles a regular expression of a schema. They are RE2's: no lookahead, no
+// backreference, and time that grows with the string and no faster.
+func (m *meter) engine(pattern string) (jsonschema.Regexp, error) {
+	if len(pattern) > maxPattern {
+		return nil, fmt.Errorf("longer than %d bytes", maxPattern)
+	}
+	parsed, err := syntax.Parse(pattern, syntax.Perl)
+	if err != nil {
+		return nil, err
+	}
+	program, err := syntax.Compile(parsed.Simplify())
+	if err != nil {
+		return nil, err
+	}
+	if len(program.Inst) > maxProgram {
+		return nil, errors.New("it repeats too much")
+	}
+	compiled, err := regexp.Compile(pattern)
+	if err != nil {
+		return nil, err
+	}
+	return &expression{compiled, m, len(program.Inst)}, nil
+}
+
+// guard makes every schema that can be reached pay before it is gone into. A schema's format is
+// where: it is looked at before anything else that takes time, whatever the value is.
+func (m *meter) guard(root *jsonschema.Schema) error {
+	seen := map[*jsonschema.Schema]bool{root: true}
+	for next := []*jsonschema.Schema{root}; len(next) > 0; {
+		s := next[len(next)-1]
+		next = next[:len(next)-1]
+		if s.DynamicRef != nil || s.RecursiveRef != nil {
+			return errors.New("$dynamicRef: use $ref")
+		}
+		same, inner := below(s)
+		for _, child := range append(same, inner...) {
+			if !seen[child] {
+				seen[child] = true
+				next = append(next, child)
+			}
+		}
+		p := priceOf(s)
+		s.Format = &jsonschema.Format{Name: "budget", Validate: func(v any) error { return m.pay(p.of(v)) }}
+	}
+	return nil
+}
+
+// price is what it takes to look at a value with a schema and to come to the doors of those
+// below it.
+type price struct {
+	once   int // for any value
+	member int // for each member or element
+	unique bool
+}
+
+func priceOf(s *jsonschema.Schema) price {
+	same, inner := below(s)
+	p := price{once: 1 + len(s.Required) + len(s.DependentRequired), member: 1 + len(same), unique: s.UniqueItems}
+	for _, child := range same {
+		p.once += sameSteps + door(child)
+	}
+	named := 0 // of these a member meets one
+	for _, child := range s.Properties {
+		named = max(named, door(child))
+	}
+	for _, child := range inner[len(s.Properties):] {
+		p.member += door(child)
+	}
+	p.member += named
+	for _, required := range s.DependentRequired {
+		p.once += len(required)
+	}
+	for _, bound := range []bool{s.Minimum != nil, s.Maximum != nil, s.ExclusiveMinimum != nil, s.ExclusiveMaximum != nil, s.MultipleOf != nil} {
+		if bound {
+			p.once += numberSteps
+		}
+	}
+	return p
+}
+
+func (p price) of(v any) int {
+	n := 0
+	switch v := v.(type) {
+	case map[string]any:
+		n = len(v)
+	case []any:
+		if n = len(v); p.unique {
+			return p.once + n*p.member + min(n, fewItems)*sizeOf(v)
+		}
+	case string:
+		return p.once + len(v)/64
+	}
+	return p.once + n*p.member
+}
+
+// door is what it takes to turn a value away: its type, const and enum come before the format.
+func door(s *jsonschema.Schema) int {
+	steps := 1
+	if s.Const != nil {
+		steps += sizeOf(*s.Const)
+	}
+	if s.Enum != nil {
+		steps += sizeOf(s.Enum.Values)
+	}
+	return steps
+}
+
+// sizeOf returns how many values a value has.
+func sizeOf(v any) int {
+	n := 1
+	switch v := v.(type) {
+	case map[string]any:
+		for _, member := range v {
+			n += 1 + sizeOf(member)
+		}
+	case []any:
+		for _, element := range v {
+			n += sizeOf(element)
+		}
+	case json.Number:
+		n++
+	}
+	return n
+}
+
+// below returns the schemas that a schema applies to the same value, and those that it applies to
+// what is in it: the properties first.
+func below(s *jsonschema.Schema) (same, inner []*jsonschema.Schema) {
+	same = append(same, s.AllOf...)
+	same = append(same, s.AnyOf...)
+	same = append(same, s.OneOf...)
+	same = present(same, s.Ref, s.Not, s.If, s.Then, s.Else)
+	for _, child := range s.DependentSchemas {
+		same = append(same, child)
+	}
+	for _, dependency := range s.Dependencies {
+		if child, ok := dependency.(*jsonschema.Schema); ok {
+			same = append(same, child)
+		}
+	}
+	for _, child := range s.Properties {
+		inner = append(inner, child)
+	}
+	for _, child := range s.PatternProperties {
+		inner = append(inner, child)
+	}
+	inner = append(inner, s.PrefixItems...)
+	inner = present(inner, s.PropertyNames, s.UnevaluatedProperties, s.Contains, s.Items2020, s.UnevaluatedItems, s.ContentSchema)
+	if child, ok := s.AdditionalProperties.(*jsonschema.Schema); ok {
+		inner = append(inner, child)
+	}
+	return same, inner
+}
+
+// present appends the schemas that there are.
+func present(list []*jsonschema.Schema, some ...*jsonschema.Schema) []*jsonschema.Schema {
+	for _, s := range some {
+		if s != nil {
+			list = append(list, s)
+		}
+	}
+	return list
+}

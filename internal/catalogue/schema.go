@@ -1,0 +1,138 @@
+package catalogue
+
+import (
+	"errors"
+	"fmt"
+	"runtime"
+	"strings"
+
+	"github.com/santhosh-tekuri/jsonschema/v6"
+
+	"github.com/sluice-io/sluice/pkg/sluice"
+)
+
+const (
+	dialect = "https://json-schema.org/draft/2020-12/schema"
+	itself  = "sluice:///schema" // where a schema lies, for its own references
+)
+
+// loader refuses to load: a schema refers to itself only, and to what the standard defines.
+type loader struct{}
+
+// Load returns an error.
+func (loader) Load(string) (any, error) {
+	return nil, errors.New("a schema refers to nothing outside of itself; put it under $defs")
+}
+
+// schema is a compiled JSON Schema. It is safe for concurrent use.
+type schema struct {
+	doc  any
+	free chan *checker // that nobody uses; when it is full, they are dropped, and made anew
+}
+
+// checker is a compiled schema with a meter of its own, for one check at a time.
+type checker struct {
+	schema *jsonschema.Schema
+	meter  *meter
+}
+
+// CheckSchema returns an error (InvalidRequest) unless a type's schema, if it has one, is JSON
+// Schema 2020-12 and keeps the bounds.
+func CheckSchema(t *sluice.EventType) error {
+	if len(t.Schema) == 0 {
+		return nil
+	}
+	_, err := compile(t.Schema)
+	return err
+}
+
+func compile(text []byte) (*schema, error) {
+	doc, err := decode(text, maxLevels)
+	if err != nil {
+		return nil, badSchema(err)
+	}
+	switch root := doc.(type) {
+	case bool:
+	case map[string]any:
+		if named, ok := root["$schema"]; ok && strings.TrimSuffix(fmt.Sprint(named), "#") != dialect {
+			return nil, sluice.Errorf(sluice.InvalidRequest, "schema: this server knows the $schema %q, which may be left out", dialect).With("field", "schema")
+		}
+	default:
+		return nil, badSchema(errors.New("use an object, true or false"))
+	}
+	s := &schema{doc: doc, free: make(chan *checker, runtime.GOMAXPROCS(0))}
+	first, err := s.checker()
+	if err != nil {
+		return nil, badSchema(err)
+	}
+	s.free <- first
+	return s, nil
+}
+
+func badSchema(err error) error {
+	return sluice.Errorf(sluice.InvalidRequest, "schema: %s", cut(reasonOf(err), 300)).With("field", "schema")
+}
+
+func (s *schema) checker() (*checker, error) {
+	c := &checker{meter: &meter{left: budget}}
+	compiler := jsonschema.NewCompiler()
+	compiler.DefaultDraft(jsonschema.Draft2020)
+	compiler.UseLoader(loader{})
+	compiler.UseRegexpEngine(c.meter.engine)
+	err := compiler.AddResource(itself, s.doc)
+	if err == nil {
+		c.schema, err = compiler.Compile(itself)
+	}
+	if err == nil {
+		err = c.meter.guard(c.schema)
+	}
+	return c, err
+}
+
+// check returns nil if the data is as the schema says, else where it is not, and why.
+func (s *schema) check(data []byte) (*fault, error) {
+	v, bad := read(data)
+	if bad != nil {
+		return bad, nil
+	}
+	c, err := s.take()
+	if err != nil {
+		return nil, badSchema(err)
+	}
+	c.meter.left = budget
+	err = c.schema.Validate(v)
+	spent := c.meter.left < 0
+	select {
+	case s.free <- c:
+	default:
+	}
+	switch {
+	case spent:
+		return &fault{reason: fmt.Sprintf("it takes more than %d steps to check; make the schema or the data simpler", budget)}, nil
+	case err != nil:
+		return faultOf(err), nil
+	}
+	return nil, nil //nolint:nilnil // no fault is what is hoped for
+}
+
+// read returns the data's value, or what is wrong with it whatever the schema. No data is null.
+func read(data []byte) (any, *fault) {
+	if len(data) == 0 {
+		return nil, nil
+	}
+	v, err := decode(data, maxDepth)
+	if err != nil {
+		return nil, &fault{reason: err.Error()}
+	}
+	return v, nil
+}
+
+// take returns a checker that nobody uses.
+func (s *schema) take() (*checker, error) {
+	select {
+	case c := <-s.free:
+		return c, nil
+	default:
+		return s.checker()
+	}
+}

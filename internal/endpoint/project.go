@@ -1,0 +1,54 @@
+package endpoint
+
+import (
+	"maps"
+	"strconv"
+	"strings"
+
+	"github.com/sluice-io/sluice/pkg/sluice"
+)
+
+// reduced reports whether the subscription gets less than the whole data.
+func reduced(sub *sluice.Subscription) bool {
+	return sub.Policy.Projection == sluice.ProjectionSummary || sub.Policy.Projection == sluice.ProjectionNone
+}
+
+// project returns the event as the subscription's projection has it (register C10): with all of its
+// data, or with a summary of it or nothing, and with the extension dataref in place of the rest. Data
+// of which there is no summary is left out altogether. The event itself is not touched.
+func (s *Sender) project(sub *sluice.Subscription, ev *sluice.Event) *sluice.Event {
+	if !reduced(sub) {
+		return ev
+	}
+	less := *ev
+	less.Data, less.ContentType = nil, jsonType
+	if sub.Policy.Projection == sluice.ProjectionSummary && s.opts.Summary != nil {
+		less.Data = s.opts.Summary(ev)
+	}
+	less.Extensions = maps.Clone(ev.Extensions)
+	if less.Extensions == nil {
+		less.Extensions = map[string]string{}
+	}
+	delete(less.Extensions, sluice.DataRef) // the publisher's says where the data of the whole event is
+	if ref := s.reference(ev); ref != "" {
+		less.Extensions[sluice.DataRef] = ref
+	}
+	return &less
+}
+
+// reference returns where the whole event can be read; "" if that is nowhere: it is a sample.
+func (s *Sender) reference(ev *sluice.Event) string {
+	if ev.Seq == 0 || s.opts.PublicURL == "" {
+		return ""
+	}
+	return strings.TrimSuffix(s.opts.PublicURL, "/") + "/v1/namespaces/" + ev.Namespace + "/events/" + strconv.FormatUint(ev.Seq, 10)
+}
+
+// dataRef returns the member that says where the whole event is, in an envelope that has no
+// extensions; "" if the event is whole.
+func dataRef(sub *sluice.Subscription, ev *sluice.Event) string {
+	if !reduced(sub) {
+		return ""
+	}
+	return ev.Extensions[sluice.DataRef]
+}

@@ -1,0 +1,147 @@
+package httpapi
+
+import (
+	"cmp"
+	"context"
+	"encoding/json"
+	"net/http"
+	"slices"
+	"strings"
+
+	"github.com/labstack/echo/v4"
+
+	"github.com/sluice-io/sluice/pkg/sluice"
+)
+
+// EventTypes keeps the catalogues.
+type EventTypes interface {
+	// Put makes or changes an event type and returns it, and whether it is new. With a revision it is
+	// changed only if that is the stored one: code RevisionMismatch. By is who wants it.
+	Put(ctx context.Context, t sluice.EventType, by string) (sluice.EventType, bool, error)
+	// Get returns an event type. Code NotFound if there is none.
+	Get(ctx context.Context, namespace, eventType string) (sluice.EventType, error)
+	// List returns the event types of a namespace, in no order. Code NotFound for the namespace.
+	List(ctx context.Context, namespace string) ([]sluice.EventType, error)
+	// Delete removes an event type. Codes NotFound; RevisionMismatch.
+	Delete(ctx context.Context, namespace, eventType string, revision uint64, by string) error
+}
+
+// Catalogue knows what events may be like.
+type Catalogue interface {
+	// Check returns why an event may not be published. Codes UnknownEventType, InvalidEventData.
+	Check(ev *sluice.Event) error
+}
+
+// catalogued returns an error about the first event of a request that its namespace's catalogue
+// does not allow.
+func (s *Server) catalogued(namespace string, events []sluice.Event) error {
+	if s.opts.Catalogue == nil {
+		return nil
+	}
+	for i := range events {
+		events[i].Namespace = namespace
+		if err := s.opts.Catalogue.Check(&events[i]); err != nil {
+			return at(i, len(events), err)
+		}
+	}
+	return nil
+}
+
+// eventTypeRequest is what can be said about an event type.
+type eventTypeRequest struct {
+	Description   string            `json:"description"`
+	Schema        json.RawMessage   `json:"schema"`
+	SummaryFields []string          `json:"summary_fields"`
+	StaticLabels  map[string]string `json:"static_labels"`
+}
+
+func (s *Server) putEventType(c echo.Context) error {
+	var req eventTypeRequest
+	if err := bind(c, &req); err != nil {
+		return err
+	}
+	revision, err := ifMatch(c)
+	if err != nil {
+		return err
+	}
+	name, err := paramOf(c, "type")
+	if err != nil {
+		return err
+	}
+	stored, created, err := s.opts.EventTypes.Put(c.Request().Context(), sluice.EventType{
+		Namespace: c.Param("ns"), Type: name, Description: req.Description, Schema: req.Schema,
+		SummaryFields: req.SummaryFields, StaticLabels: req.StaticLabels, Revision: revision,
+	}, by(c))
+	if err != nil {
+		return err
+	}
+	etag(c, stored.Revision)
+	if created {
+		return c.JSON(http.StatusCreated, stored)
+	}
+	return c.JSON(http.StatusOK, stored)
+}
+
+func (s *Server) getEventType(c echo.Context) error {
+	name, err := paramOf(c, "type")
+	if err != nil {
+		return err
+	}
+	t, err := s.opts.EventTypes.Get(c.Request().Context(), c.Param("ns"), name)
+	if err != nil {
+		return err
+	}
+	etag(c, t.Revision)
+	return c.JSON(http.StatusOK, t)
+}
+
+func (s *Server) deleteEventType(c echo.Context) error {
+	revision, err := ifMatch(c)
+	if err != nil {
+		return err
+	}
+	name, err := paramOf(c, "type")
+	if err != nil {
+		return err
+	}
+	if err := s.opts.EventTypes.Delete(c.Request().Context(), c.Param("ns"), name, revision, by(c)); err != nil {
+		return err
+	}
+	return c.NoContent(http.StatusNoContent)
+}
+
+// eventTypeList is one page of event types.
+type eventTypeList struct {
+	EventTypes []sluice.EventType `json:"event_types"`
+	NextCursor string             `json:"next_cursor"`
+}
+
+// listEventTypes lists newest first; the cursor is the name of the last one of the page before.
+func (s *Server) listEventTypes(c echo.Context) error {
+	if err := onlyParams(c, "limit", "cursor"); err != nil {
+		return err
+	}
+	most, err := limit(c)
+	if err != nil {
+		return err
+	}
+	all, err := s.opts.EventTypes.List(c.Request().Context(), c.Param("ns"))
+	if err != nil {
+		return err
+	}
+	slices.SortFunc(all, func(a, b sluice.EventType) int {
+		return cmp.Or(b.CreatedAt.Compare(a.CreatedAt), strings.Compare(b.Type, a.Type))
+	})
+	if cursor := c.QueryParam("cursor"); cursor != "" {
+		at := slices.IndexFunc(all, func(t sluice.EventType) bool { return t.Type == cursor })
+		if at < 0 {
+			return sluice.Errorf(sluice.InvalidRequest, "cursor %q is not one of this list, or its type was deleted; start anew", cursor).With("field", "cursor")
+		}
+		all = all[at+1:]
+	}
+	page := eventTypeList{EventTypes: all}
+	if len(all) > most {
+		page = eventTypeList{EventTypes: all[:most], NextCursor: all[most-1].Type}
+	}
+	return c.JSON(http.StatusOK, page)
+}

@@ -1,0 +1,123 @@
+package httpapi
+
+import (
+	"container/list"
+	"math"
+	"net/netip"
+	"sync"
+	"time"
+
+	"github.com/labstack/echo/v4"
+	"golang.org/x/time/rate"
+
+	"github.com/sluice-io/sluice/pkg/sluice"
+)
+
+// maxSources bounds how many sources of failures are remembered, some 200 bytes each. The one
+// that has not failed for longest is forgotten first: whoever has more addresses than this
+// is bounded by them, not by us.
+const maxSources = 16_384
+
+// failures counts the requests of each source that showed no valid token. A source is an
+// address, of IPv6 the /64 that one host is given.
+type failures struct {
+	burst int           // failures that are forgiven at once; 0: all
+	every time.Duration // after which one more is
+
+	mu       sync.Mutex
+	bySource map[netip.Prefix]*list.Element
+	order    *list.List // of *source, the one that failed last in front
+}
+
+type source struct {
+	prefix netip.Prefix
+	spent  *rate.Limiter
+	last   time.Time
+}
+
+func newFailures(burst int, every time.Duration) *failures {
+	return &failures{burst: burst, every: every, bySource: map[netip.Prefix]*list.Element{}, order: list.New()}
+}
+
+// sourceOf returns the network that counts as one caller.
+func sourceOf(addr netip.Addr) netip.Prefix {
+	addr = addr.Unmap().WithZone("")
+	bits := addr.BitLen()
+	if addr.Is6() {
+		bits = 64
+	}
+	prefix, err := addr.Prefix(bits)
+	if err != nil {
+		return netip.Prefix{} // all whose address is not known are one
+	}
+	return prefix
+}
+
+// blocked reports whether the address has failed so often that nothing more is said to it, and
+// if so, after how long one more failure is forgiven.
+func (f *failures) blocked(addr netip.Addr, now time.Time) (retryAfter time.Duration, yes bool) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	found, ok := f.bySource[sourceOf(addr)]
+	if !ok {
+		return 0, false
+	}
+	missing := 1 - found.Value.(*source).spent.TokensAt(now) //nolint:forcetypeassert // the list has nothing else
+	if missing <= 0 {
+		return 0, false
+	}
+	return time.Duration(missing * float64(f.every)), true
+}
+
+// note counts a failure of the address.
+func (f *failures) note(addr netip.Addr, now time.Time) {
+	if f.burst == 0 {
+		return
+	}
+	prefix := sourceOf(addr)
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	found, ok := f.bySource[prefix]
+	if !ok {
+		found = f.order.PushFront(&source{prefix: prefix, spent: rate.NewLimiter(rate.Every(f.every), f.burst)})
+		f.bySource[prefix] = found
+	}
+	one := found.Value.(*source) //nolint:forcetypeassert // the list has nothing else
+	one.last = now
+	one.spent.AllowN(now, 1)
+	f.order.MoveToFront(found)
+	f.forget(now)
+}
+
+// forget drops the sources that have nothing left to be forgiven, and those that are too many.
+func (f *failures) forget(now time.Time) {
+	for {
+		oldest := f.order.Back()
+		one := oldest.Value.(*source) //nolint:forcetypeassert // the list has nothing else
+		if f.order.Len() <= maxSources && now.Sub(one.last) < time.Duration(f.burst)*f.every {
+			return
+		}
+		f.order.Remove(oldest)
+		delete(f.bySource, one.prefix)
+		if f.order.Len() == 0 {
+			return
+		}
+	}
+}
+
+// refuse returns what a failed request is told. It counts failures of authentication; a source that
+// fails too often is told to wait, and nothing of what was wrong. Whoever shows a valid token
+// does not come here, whatever others behind the same address do.
+func (s *Server) refuse(c echo.Context, err error) error {
+	if sluice.CodeOf(err) != sluice.Unauthenticated || c.Request().Header.Get(echo.HeaderAuthorization) == "" {
+		return err // whoever shows no token guesses none
+	}
+	addr, _ := netip.ParseAddr(c.RealIP()) //nolint:errcheck // the zero address is a source too
+	now := time.Now()
+	if wait, yes := s.failures.blocked(addr, now); yes {
+		seconds := int(math.Ceil(wait.Seconds()))
+		return sluice.Errorf(sluice.QuotaExceeded, "too many requests without a valid token from this address; wait %d s, or show a valid one", seconds).With("retry_after", seconds)
+	}
+	s.failures.note(addr, now)
+	return err
+}

@@ -1,0 +1,83 @@
+package httpapi
+
+import (
+	"fmt"
+	"strings"
+	"testing"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/sluice-io/sluice/pkg/sluice"
+)
+
+func many(n int) string {
+	var b strings.Builder
+	for i := range n {
+		fmt.Fprintf(&b, `,"k%d":%d`, i, i)
+	}
+	return "{" + b.String()[1:] + "}"
+}
+
+func nested(n int) string { return strings.Repeat(`{"a":[`, n/2) + strings.Repeat(`]}`, n/2) }
+
+func TestJSONThatEverybodyReadsAlikePasses(t *testing.T) {
+	t.Parallel()
+	for _, text := range []string{
+		``, `{}`, `[]`, `"a"`, `1`, `{"a":{"a":{"a":1}},"b":["a","a","a"]}`, `[{"a":1},{"a":1}]`, `{"a":"a","b":"a","":"{\"a\":1,\"a\":2}"}`,
+		`{"a\\":1,"a\"":2,"a":3}`, `{"a":1,"A":2}`, nested(maxDepth), many(fewMembers), many(fewMembers + 1), many(maxMembers),
+		`{"a":"\\","b":"\\\""}`, `{"n":[1,2,{"n":3},"n"],"m":{"n":1}}`,
+	} {
+		require.NoError(t, checkJSON([]byte(text)), "%.80s", text)
+	}
+}
+
+func TestJSONThatIsReadInTwoWaysIsRefused(t *testing.T) {
+	t.Parallel()
+	large := many(1000)
+	tests := []struct{ name, text, says string }{
+		{"a name twice", `{"a":1,"b":2,"a":3}`, `the member "a" twice`},
+		{"a name twice, spelt in two ways", `{"a":1,"\u0061":2}`, `the member "a" twice`},
+		{"a name twice inside", `{"x":[{"y":{"a":1,"a":1}}]}`, "twice"},
+		{"a name twice after an object", `{"a":{"b":[1]},"a":2}`, "twice"},
+		{"a name twice among many", large[:len(large)-1] + `,"k7":1}`, `"k7" twice`},
+		{"an empty name twice", `{"":1,"":2}`, "twice"},
+		{"bytes that are no UTF-8", "{\"a\":\"\xff\"}", "UTF-8"},
+		{"a surrogate in UTF-8", "{\"a\":\"\xed\xa0\x80\"}", "UTF-8"},
+		{"one level too deep", nested(maxDepth + 2), "nested too deep"},
+		{"10,000 levels", nested(10_000), "nested too deep"},
+		{"10,000 levels that are never closed", strings.Repeat("[", 10_000), "nested too deep"},
+		{"one member too many", many(maxMembers + 1), "more than 100000 members"},
+		{"a million members", many(1_000_000), "more than 100000 members"},
+	}
+	for _, tt := range tests {
+		t.Run(tt.name, func(t *testing.T) {
+			t.Parallel()
+			err := checkJSON([]byte(tt.text))
+			require.ErrorContains(t, err, tt.says)
+			require.Equal(t, sluice.InvalidRequest, sluice.CodeOf(err))
+		})
+	}
+}
+
+// What is no JSON is left to the decoder, whatever it is.
+func FuzzCheckJSON(f *testing.F) {
+	for _, seed := range []string{`{"a":1,"a":2}`, `{"a`, `{"\`, `]}`, `{"\u00`, `,,,`, nested(20)} {
+		f.Add([]byte(seed))
+	}
+	f.Fuzz(func(t *testing.T, data []byte) {
+		if err := checkJSON(data); err != nil {
+			require.Equal(t, sluice.InvalidRequest, sluice.CodeOf(err))
+		}
+	})
+}
+
+func BenchmarkCheckJSON(b *testing.B) {
+	data := []byte(`{"path":"/orders/42","type":"order.created","data":{"id":42,"total":99.5,"lines":[{"sku":"a","n":1},{"sku":"b","n":2}],"note":"` + strings.Repeat("x", 100) + `"}}`)
+	b.SetBytes(int64(len(data)))
+	b.ReportAllocs()
+	for b.Loop() {
+		if err := checkJSON(data); err != nil {
+			b.Fatal(err)
+		}
+	}
+}

@@ -1,0 +1,84 @@
+package httpapi
+
+import (
+	"net"
+	"net/http"
+	"net/netip"
+
+	"github.com/labstack/echo/v4"
+	"github.com/labstack/echo/v4/middleware"
+
+	"github.com/sluice-io/sluice/internal/access"
+	"github.com/sluice-io/sluice/pkg/sluice"
+)
+
+// Who may read the metrics without a token, for Options.
+const (
+	MetricsLoopback = "loopback" // who connects from this machine, and not through a proxy
+	MetricsOpen     = "open"     // everybody
+	MetricsToken    = "token"    // nobody
+)
+
+const hstsSeconds = 365 * 24 * 3600
+
+// secured gives every answer the headers that tell browsers to make nothing of it. A page that
+// wants more, or that may be kept, says so itself.
+func (s *Server) secured() []echo.MiddlewareFunc {
+	config := middleware.SecureConfig{
+		ContentTypeNosniff:    "nosniff",
+		XFrameOptions:         "DENY",
+		ContentSecurityPolicy: "default-src 'none'; frame-ancestors 'none'",
+		ReferrerPolicy:        "no-referrer",
+		HSTSExcludeSubdomains: true,
+	}
+	if s.opts.TLS {
+		config.HSTSMaxAge = hstsSeconds
+	}
+	others := func(next echo.HandlerFunc) echo.HandlerFunc {
+		return func(c echo.Context) error {
+			c.Response().Header().Set("Cross-Origin-Resource-Policy", "same-origin")
+			c.Response().Header().Set(echo.HeaderCacheControl, "no-store")
+			return next(c)
+		}
+	}
+	return []echo.MiddlewareFunc{middleware.SecureWithConfig(config), others}
+}
+
+// addressOf returns how the address of a caller is known: whom the connection comes from, or, if that
+// is a trusted proxy, whom the proxies say that it comes from.
+func addressOf(proxies []netip.Prefix) echo.IPExtractor {
+	if len(proxies) == 0 {
+		return echo.ExtractIPDirect()
+	}
+	trust := []echo.TrustOption{echo.TrustLoopback(false), echo.TrustLinkLocal(false), echo.TrustPrivateNet(false)}
+	for _, p := range proxies {
+		p = p.Masked()
+		trust = append(trust, echo.TrustIPRange(&net.IPNet{IP: p.Addr().AsSlice(), Mask: net.CIDRMask(p.Bits(), p.Addr().BitLen())}))
+	}
+	return echo.ExtractIPFromXFFHeader(trust...)
+}
+
+// watching demands that the caller may read the metrics, which name namespaces and subscriptions.
+func watching(s *Server, c echo.Context) error {
+	if s.opts.MetricsFor == MetricsOpen || s.opts.MetricsFor == MetricsLoopback && isLocal(c.Request()) {
+		return nil
+	}
+	who, err := s.identify(c)
+	if err != nil {
+		return sluice.Errorf(sluice.Unauthenticated, "the metrics want the header Authorization: Bearer <token> of an administrator; the setting http.metrics can open them")
+	}
+	c.SetRequest(c.Request().WithContext(sluice.WithCaller(c.Request().Context(), who)))
+	return s.require(c, sluice.VerbAdmin, access.Target{})
+}
+
+// isLocal reports whether a request comes from this machine and was not passed on: behind a proxy on
+// this machine everybody would seem to be here.
+func isLocal(req *http.Request) bool {
+	for _, name := range []string{"Forwarded", echo.HeaderXForwardedFor, echo.HeaderXRealIP, "Via"} {
+		if len(req.Header.Values(name)) > 0 {
+			return false
+		}
+	}
+	peer, err := netip.ParseAddrPort(req.RemoteAddr)
+	return err == nil && peer.Addr().Unmap().IsLoopback()
+}
