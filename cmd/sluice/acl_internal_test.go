@@ -5,11 +5,14 @@ import (
 	"io"
 	"net/http"
 	"net/http/httptest"
+	"reflect"
 	"strings"
 	"sync/atomic"
 	"testing"
 
 	"github.com/stretchr/testify/require"
+
+	"github.com/sluice-io/sluice/pkg/sluice"
 )
 
 func TestWhoeverIsWatchingIsAskedBeforeAnythingIsErased(t *testing.T) {
@@ -76,4 +79,22 @@ func TestWhoeverIsWatchingIsAskedAboutTheFirstLineOfAnAccessList(t *testing.T) {
 			require.Equal(t, tt.done, changes.Load() == 1)
 		})
 	}
+}
+
+// An edit replaces the settings, so it has to say all of them again.
+func TestAnEditOfANamespaceLeavesWhatItDoesNotName(t *testing.T) {
+	t.Parallel()
+	ns := sluice.Namespace{
+		Description: "d", Retention: sluice.Retention{MaxAge: 1, MaxBytes: 2}, DedupWindow: 3,
+		Quota: sluice.Quota{Burst: 4}, Catalogue: sluice.CatalogueStrict, Revision: 5,
+	}
+	label := "SECRET/legal"
+	spec, err := (&nsEditCmd{Label: &label}).spec(ns)
+	require.NoError(t, err)
+	value := reflect.ValueOf(spec)
+	for i := range value.NumField() {
+		require.False(t, value.Field(i).IsZero(), "%s is lost", value.Type().Field(i).Name)
+	}
+	require.Equal(t, ns.Retention, spec.Retention)
+	require.Equal(t, &sluice.Label{Level: sluice.LevelSecret, Compartments: []string{"legal"}}, spec.Label)
 }

@@ -24,7 +24,11 @@ func (e *examination) checkGrants(ctx context.Context) {
 	}
 	ctx, cancel := context.WithTimeout(ctx, checkLimit)
 	defer cancel()
-	api := client.New(e.addresses.HTTP, token)
+	api, err := e.session.clientOf(e.addresses.HTTP, token)
+	if err != nil {
+		e.note("grants", "fail", "%v", err)
+		return
+	}
 	grants, err := collect(0, func(cursor string, most int) (client.Page[sluice.Grant], error) {
 		return api.Grants(ctx, client.GrantsQuery{Limit: most, Cursor: cursor})
 	})

@@ -85,6 +85,7 @@ type nsEditCmd struct {
 	Description *string          `help:"What it is for." placeholder:"TEXT"`
 	MaxAge      *sluice.Duration `name:"max-age" help:"How long events are kept; -1s: for ever; 0s: the server's default." placeholder:"168h"`
 	MaxBytes    *int64           `name:"max-bytes" help:"Size of its log, in bytes; 0: no bound." placeholder:"N"`
+	Catalogue   string           `help:"open, or strict: only the types of its catalogue are taken." enum:"open,strict," default:"" placeholder:"open"`
 }
 
 // Help says whom a label shuts out.
@@ -95,8 +96,8 @@ func (*nsEditCmd) Help() string {
 
 // Run changes what the flags name, if nobody else changed the namespace meanwhile.
 func (c *nsEditCmd) Run(ctx context.Context, s *session) error {
-	if c.Label == nil && c.Description == nil && c.MaxAge == nil && c.MaxBytes == nil {
-		return usagef("say what to change: --label, --description, --max-age or --max-bytes")
+	if c.Label == nil && c.Description == nil && c.MaxAge == nil && c.MaxBytes == nil && c.Catalogue == "" {
+		return usagef("say what to change: --label, --description, --max-age, --max-bytes or --catalogue")
 	}
 	api, err := s.client()
 	if err != nil {
@@ -119,7 +120,7 @@ func (c *nsEditCmd) Run(ctx context.Context, s *session) error {
 // spec returns the namespace's settings with the flags over them.
 func (c *nsEditCmd) spec(ns sluice.Namespace) (client.NamespaceSpec, error) {
 	spec := client.NamespaceSpec{
-		Description: ns.Description, Retention: ns.Retention, DedupWindow: ns.DedupWindow, Quota: ns.Quota, Revision: ns.Revision,
+		Description: ns.Description, Retention: ns.Retention, DedupWindow: ns.DedupWindow, Quota: ns.Quota, Catalogue: ns.Catalogue, Revision: ns.Revision,
 	}
 	if c.Label != nil {
 		l, err := sluice.ParseClassification(*c.Label)
@@ -136,6 +137,9 @@ func (c *nsEditCmd) spec(ns sluice.Namespace) (client.NamespaceSpec, error) {
 	}
 	if c.MaxBytes != nil {
 		spec.Retention.MaxBytes = *c.MaxBytes
+	}
+	if c.Catalogue != "" {
+		spec.Catalogue = sluice.Catalogue(c.Catalogue)
 	}
 	return spec, nil
 }
@@ -184,7 +188,7 @@ func (s *session) showNamespace(ns sluice.Namespace) error {
 		pairs := []string{
 			"name", ns.Name, "description", ns.Description, "created", when(ns.CreatedAt),
 			"max age", age(ns.Retention.MaxAge), "max bytes", size(ns.Retention.MaxBytes), "dedup window", span(ns.DedupWindow),
-			"quota", quota(ns.Quota), "catalogue", string(ns.Catalogue), "label", labelOf(ns),
+			"quota", quota(ns.Quota), "label", labelOf(ns), "catalogue", string(ns.Catalogue),
 		}
 		if u := ns.Usage; u != nil {
 			pairs = append(pairs, "events", strconv.FormatUint(u.Events, 10), "bytes", strconv.FormatUint(u.Bytes, 10),
