@@ -13,6 +13,7 @@ type Index struct {
 	mu         sync.RWMutex
 	records    map[string]Record // by key, to know what goes with it
 	grants     map[string]*granted
+	parts      map[string]int // of a grant: how many there are
 	lists      map[string]*list // by namespace
 	clearances map[sluice.Principal]sluice.Label
 	labels     map[string]sluice.Label           // of namespaces
@@ -44,7 +45,7 @@ type list struct {
 // NewIndex returns an index that decides nothing before it has caught up.
 func NewIndex() *Index {
 	return &Index{
-		records: map[string]Record{}, grants: map[string]*granted{}, lists: map[string]*list{},
+		records: map[string]Record{}, grants: map[string]*granted{}, parts: map[string]int{}, lists: map[string]*list{},
 		clearances: map[sluice.Principal]sluice.Label{}, labels: map[string]sluice.Label{},
 		tombstones: map[string]map[sluice.Path]uint64{}, replicas: map[string]uint64{}, changed: make(chan struct{}), always: true,
 	}
@@ -108,6 +109,25 @@ func (x *Index) Until(t time.Time) {
 	x.note(0)
 }
 
+// Parts returns how many grants were given out of a grant; out of "" are those of root.
+func (x *Index) Parts(grant string) (n int) {
+	x.mu.RLock()
+	defer x.mu.RUnlock()
+	return x.parts[grant]
+}
+
+// Over returns the keys of the records of grants that ended before a time, and that nothing is a part of any more.
+func (x *Index) Over(before time.Time) (keys []string) {
+	x.mu.RLock()
+	defer x.mu.RUnlock()
+	for key, r := range x.records {
+		if r.Grant != nil && r.Grant.ExpiresAt.Before(before) && x.parts[r.Grant.ID] == 0 {
+			keys = append(keys, key)
+		}
+	}
+	return keys
+}
+
 // Ready returns an error (Unavailable) if it is not known who may do what.
 func (x *Index) Ready(now time.Time) error {
 	x.mu.RLock()
@@ -130,6 +150,9 @@ func (x *Index) drop(key string) {
 	switch {
 	case r.Grant != nil:
 		delete(x.grants, r.Grant.ID)
+		if x.parts[r.Grant.Parent]--; x.parts[r.Grant.Parent] == 0 {
+			delete(x.parts, r.Grant.Parent)
+		}
 	case r.ACL != nil:
 		delete(x.list(r.ACL.Namespace).of, r.ACL.Principal)
 	case r.Admins != nil:
@@ -151,6 +174,7 @@ func (x *Index) enter(r Record, revision uint64) {
 		g := &granted{Granted: *r.Grant, verbs: setOf(r.Grant.Verbs)}
 		g.Revision = revision
 		x.grants[g.ID] = g
+		x.parts[g.Parent]++
 	case r.ACL != nil && len(r.ACL.Entries) > 0:
 		x.list(r.ACL.Namespace).of[r.ACL.Principal] = r.ACL.Entries
 	case r.Admins != nil:

@@ -30,7 +30,14 @@ type namespaces struct {
 // PutNamespace makes or changes a namespace. Its quota and its catalogue hold at once in this process.
 func (n namespaces) PutNamespace(ctx context.Context, ns sluice.Namespace, by string) (sluice.Namespace, bool, error) {
 	var intent *ledger.Intent
+	label := ns.Label
+	ns.Label = nil
 	stored, created, err := n.store.PutNamespaceAfter(ctx, ns, func(was, is *sluice.Namespace) (err error) {
+		if was == nil { // it has its label before anything can lie in it
+			if err := n.label(ctx, ns.Name, label); err != nil {
+				return err
+			}
+		}
 		c := ledger.Change{Actor: by, Action: sluice.ActionNamespaceCreate, Namespace: ns.Name, Resource: ns.Name, New: is}
 		if was != nil {
 			c.Action, c.Old = sluice.ActionNamespaceUpdate, was
@@ -40,6 +47,9 @@ func (n namespaces) PutNamespace(ctx context.Context, ns sluice.Namespace, by st
 	})
 	if err != nil {
 		intent.Fail(ctx, err)
+		return stored, created, err
+	}
+	if err := n.label(ctx, ns.Name, label); err != nil {
 		return stored, created, err
 	}
 	n.quotas.Set(stored)
@@ -52,6 +62,14 @@ func (n namespaces) PutNamespace(ctx context.Context, ns sluice.Namespace, by st
 		n.announce.Namespace(ctx, kind, &stored)
 	}
 	return stored, created, nil
+}
+
+// label labels a namespace; nil leaves it as it is.
+func (n namespaces) label(ctx context.Context, name string, label *sluice.Label) error {
+	if label == nil {
+		return nil
+	}
+	return n.authority.PutLabel(ctx, sluice.CallerFrom(ctx), name, *label)
 }
 
 // Namespace returns a namespace.

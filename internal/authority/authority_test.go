@@ -2,6 +2,7 @@ package authority_test
 
 import (
 	"context"
+	"fmt"
 	"log/slog"
 	"sync"
 	"testing"
@@ -88,7 +89,7 @@ func start(t *testing.T, server *natstest.Server, id string) *replica {
 			return []authority.Key{{ID: keys[0].ID, Private: keys[0].Private()}}, nil
 		},
 	})
-	r.follower = &authority.Follower{Index: r.index, Presence: presence, Withdraw: r, Cancel: r, Now: time.Now, Log: log}
+	r.follower = &authority.Follower{Index: r.index, Presence: presence, Withdraw: r, Cancel: r, Forget: r.records, Now: time.Now, Log: log}
 	var ctx context.Context
 	ctx, r.stop = context.WithCancel(t.Context())
 	var parts sync.WaitGroup
@@ -482,4 +483,39 @@ func TestTheLedgerKnowsWhoGaveAndTookWhat(t *testing.T) {
 		assert.NotContains(t, string(e.New)+string(e.Old), m.Token)
 	}
 	assert.Equal(t, []string{"grant.revoke user:admin", "acl.put user:admin", "grant.issue user:admin", "grant.issue root"}, actions)
+}
+
+// A holder cannot fill the store, and what ended long ago goes.
+func TestGrantsAreBoundedAndGoWhenTheyEndedLongAgo(t *testing.T) {
+	t.Parallel()
+	r := start(t, natstest.New(t), "a")
+	parent := r.mint(t, root, wish(t, "user:ann", "scope:acme", "read"))
+	ann := r.who(t, parent.Token)
+	part := r.mint(t, ann, wish(t, "user:bob", "scope:acme", "read"))
+	for i := range 999 {
+		g := &access.Granted{Grant: sluice.Grant{ID: fmt.Sprint("g", i), Parent: parent.ID, ExpiresAt: deadline}}
+		r.index.Set(streams.GrantKey(g.ID), access.Record{Grant: g}, 1) // as if they were stored
+	}
+	_, err := r.Mint(t.Context(), ann, wish(t, "user:bob", "scope:acme", "read"))
+	assert.Equal(t, sluice.QuotaExceeded, sluice.CodeOf(err))
+	r.mint(t, root, wish(t, "user:bob", "scope:acme", "read"))
+	for i := range 999 {
+		r.index.Remove(streams.GrantKey(fmt.Sprint("g", i)), 1)
+	}
+
+	r.follower.Now = func() time.Time { return deadline.Add(29 * 24 * time.Hour) }
+	assert.Empty(t, r.index.Over(r.follower.Now().Add(-30*24*time.Hour)))
+	r.follower.Now = func() time.Time { return deadline.Add(31 * 24 * time.Hour) }
+	ctx, cancel := context.WithCancel(t.Context())
+	var running sync.WaitGroup
+	running.Go(func() { r.follower.Run(ctx, 10*time.Millisecond) })
+	require.Eventually(t, func() bool {
+		_, first := r.index.Grant(parent.ID)
+		_, second := r.index.Grant(part.ID)
+		return !first && !second
+	}, patience, time.Millisecond, "a part first, then what it was a part of")
+	cancel()
+	running.Wait()
+	_, err = r.Authenticate(t.Context(), parent.Token)
+	assert.Equal(t, sluice.Unauthenticated, sluice.CodeOf(err))
 }

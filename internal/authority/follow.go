@@ -26,12 +26,22 @@ type Canceller interface {
 	Cancel(ctx context.Context, id, reason string) error
 }
 
+// Forgetter removes records.
+type Forgetter interface {
+	// Delete removes a record whatever its revision is, if that is 0.
+	Delete(ctx context.Context, key string, revision uint64) error
+}
+
+// kept is how long a grant is kept after its end, for those who look into what was.
+const kept = 30 * 24 * time.Hour
+
 // Follower keeps an index in step with the records, and this replica in step with the index.
 type Follower struct {
 	Index    *access.Index
 	Presence *Presence
 	Withdraw Withdrawer
 	Cancel   Canceller
+	Forget   Forgetter
 	Now      func() time.Time
 	Log      *slog.Logger
 
@@ -97,6 +107,7 @@ func (f *Follower) Run(ctx context.Context, every time.Duration) {
 			return
 		case <-tick.C:
 			f.sweep(ctx, func(*sluice.Subscription) bool { return true })
+			f.forget(ctx)
 		}
 	}
 }
@@ -108,6 +119,17 @@ func (f *Follower) sweep(ctx context.Context, touched access.Touched) {
 		limit, cancel := context.WithTimeout(ctx, withdrawLimit)
 		if err := f.Cancel.Cancel(limit, sub.ID, sluice.ReasonAccessRevoked); err != nil && sluice.CodeOf(err) != sluice.SubscriptionMissing {
 			f.Log.WarnContext(ctx, "access is lost, not cancelled yet", slog.String("subscription", sub.ID), slog.Any("error", err))
+		}
+		cancel()
+	}
+}
+
+// forget removes the grants that ended long ago; whoever looks for one then finds none, which says the same.
+func (f *Follower) forget(ctx context.Context) {
+	for _, key := range f.Index.Over(f.Now().Add(-kept)) {
+		limit, cancel := context.WithTimeout(ctx, withdrawLimit)
+		if err := f.Forget.Delete(limit, key, 0); err != nil {
+			f.Log.WarnContext(ctx, "grant that ended long ago not removed", slog.String("key", key), slog.Any("error", err))
 		}
 		cancel()
 	}

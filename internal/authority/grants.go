@@ -55,12 +55,28 @@ func (a *Authority) Mint(ctx context.Context, by sluice.Caller, w Wish) (Minted,
 	if err := a.narrows(&g); err != nil {
 		return Minted{}, err
 	}
+	if a.needs.Index.Parts(g.Parent) >= a.most(g.Parent) {
+		return Minted{}, sluice.Errorf(sluice.QuotaExceeded, "there are %d grants that were given out of this one; revoke some that are not needed, and they are forgotten when they would have ended", a.most(g.Parent))
+	}
 	return a.sign(ctx, by, sluice.ActionGrantIssue, g, func(r access.Record) error {
 		if r.Grant != nil {
 			return sluice.Errorf(sluice.Conflict, "there is a grant of this id")
 		}
 		return nil
 	})
+}
+
+// How many grants there may be, of a grant and of root.
+const (
+	maxParts  = 1_000
+	maxGrants = 100_000
+)
+
+func (a *Authority) most(parent string) int {
+	if parent == "" {
+		return maxGrants
+	}
+	return maxParts
 }
 
 // narrows returns an error (CapabilityRequired) if a grant is more than what it is a part of.

@@ -24,10 +24,10 @@ func (a *Authority) PutACL(ctx context.Context, by sluice.Caller, acl sluice.ACL
 			return acl, err
 		}
 	}
-	if err := a.close(ctx, acl.Namespace); err != nil {
-		return acl, err
-	}
 	err := a.putACL(ctx, changeOf(by, sluice.ActionACLPut, acl.Namespace, string(acl.Principal)), acl)
+	if err == nil {
+		err = a.close(ctx, acl.Namespace)
+	}
 	if err == nil && isAdmin(acl.Entries) {
 		err = a.promote(ctx, acl.Namespace, acl.Principal)
 	}

@@ -38,8 +38,11 @@ func (s *Server) putNamespace(c echo.Context) error {
 	if err := ns.Validate(); err != nil {
 		return err
 	}
-	if err := s.label(c, ns.Name, req.Label); err != nil {
-		return err
+	if req.Label != nil {
+		if err := req.Label.Check(); err != nil {
+			return err
+		}
+		ns.Label = req.Label
 	}
 	stored, created, err := s.opts.Namespaces.PutNamespace(c.Request().Context(), ns, by(c))
 	if err != nil {
@@ -51,18 +54,6 @@ func (s *Server) putNamespace(c echo.Context) error {
 		return c.JSON(http.StatusCreated, stored)
 	}
 	return c.JSON(http.StatusOK, stored)
-}
-
-// label labels a namespace before anything lies in it.
-func (s *Server) label(c echo.Context, name string, label *sluice.Label) error {
-	if label == nil {
-		return nil
-	}
-	a, err := s.authority()
-	if err != nil {
-		return err
-	}
-	return a.PutLabel(c.Request().Context(), caller(c), name, *label)
 }
 
 // shownNamespace returns a namespace as the caller may see it, with its label, which is kept with all

@@ -21,7 +21,8 @@ import (
 // Namespaces keeps the namespaces and their logs.
 type Namespaces interface {
 	// PutNamespace makes or changes a namespace and returns it, and whether it is new. With a
-	// revision it is changed only if that is the stored one: code RevisionMismatch. By is who wants it.
+	// revision it is changed only if that is the stored one: code RevisionMismatch. Without a
+	// label, that stays as it is. By is who wants it.
 	PutNamespace(ctx context.Context, ns sluice.Namespace, by string) (sluice.Namespace, bool, error)
 	// Namespace returns a namespace with its usage. Code NotFound if there is none.
 	Namespace(ctx context.Context, name string) (sluice.Namespace, error)
