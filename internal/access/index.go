@@ -13,7 +13,7 @@ type Index struct {
 	mu         sync.RWMutex
 	records    map[string]Record // by key, to know what goes with it
 	grants     map[string]*granted
-	parts      map[string]int // of a grant: how many there are
+	parts      map[string]int   // of a grant: how many there are
 	lists      map[string]*list // by namespace
 	clearances map[sluice.Principal]sluice.Label
 	labels     map[string]sluice.Label           // of namespaces
