@@ -122,7 +122,7 @@ func matrix() map[string]asked {
 		"GET /v1/subscriptions":                       {row: forEverybody},
 		"PUT " + one:                                  {row: "200 owner sysadmin admin root subscriber; 404 unlisted uncleared stranger; 403 *", body: `{"namespace":"{ns}","pattern":"/b","endpoint":{"url":"{hook}"}}`, ok: 409},
 		"GET " + one:                                  {row: forOwner},
-		"PATCH " + one:                                {row: forOwner, body: `{"description":"x"}`},
+		"PATCH " + one:                                {row: "200 admin sysadmin root; 403 owner; 404 *", body: `{"description":"x"}`},
 		"DELETE " + one:                               {row: forOwner, ok: 204},
 		"POST " + one + "/pause":                      {row: forOwner},
 		"POST " + one + "/resume":                     {row: forOwner},

@@ -112,6 +112,14 @@ func owned(s *Server, c echo.Context) error {
 	return nil
 }
 
+// edited is owned for what only an admin of the namespace may do, whoever the subscription is (S4-69).
+func edited(s *Server, c echo.Context) error {
+	if err := owned(s, c); err != nil {
+		return err
+	}
+	return s.require(c, sluice.VerbAdmin, access.Target{Namespace: subscription(c).Namespace})
+}
+
 // subscription returns the subscription that a request is about.
 func subscription(c echo.Context) *sluice.Subscription {
 	sub, _ := c.Get(subscriptionKey).(*sluice.Subscription) // owned put it there

@@ -94,7 +94,7 @@ func (s *Server) subscriptionRoutes() []route {
 		{http.MethodGet, "/v1/subscriptions", anybody, s.listSubscriptions},
 		{http.MethodPut, one, anybody, s.putSubscription}, // as POST
 		{http.MethodGet, one, owned, s.getSubscription},
-		{http.MethodPatch, one, owned, s.patchSubscription},
+		{http.MethodPatch, one, edited, s.patchSubscription},
 		{http.MethodDelete, one, owned, s.deleteSubscription},
 		{http.MethodPost, one + "/pause", owned, s.pauseSubscription},
 		{http.MethodPost, one + "/resume", owned, s.resumeSubscription},
