@@ -383,3 +383,15 @@ func TestTheIndexForgetsWhatWasSaidBefore(t *testing.T) {
 	w.Remove(streams.PresenceKey("b"), w.revision+1)
 	require.EqualValues(t, 5, w.Settled(), "nobody waits for a replica that is gone")
 }
+
+// A machine that was suspended has a clock that stood still, and one that jumped.
+func TestBothClocksHaveToBeInTime(t *testing.T) {
+	t.Parallel()
+	x := access.NewIndex()
+	x.CaughtUp()
+	began := time.Now()
+	x.Until(began.Add(10 * time.Second))
+	require.NoError(t, x.Ready(began.Add(9*time.Second)))
+	require.Error(t, x.Ready(began.Add(11*time.Second)))
+	require.Error(t, x.Ready(began.Round(0).Add(11*time.Second)), "only the wall clock went on")
+}
