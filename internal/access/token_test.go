@@ -112,6 +112,7 @@ func TestOnlyTheOneFormOfATokenIsTaken(t *testing.T) {
 	bare, err := json.Marshal(fields)
 	require.NoError(t, err)
 	require.Error(t, again(bare))
+	require.Error(t, again(bytes.Replace(raw, []byte(`"signature":"`), []byte(`"signature":"\r`), 1)), "base64 with a line end in it")
 	_, err = access.Verify("cap_"+strings.Repeat("A", 1<<20), public)
 	require.Equal(t, "malformed", reason(err))
 }
