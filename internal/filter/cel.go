@@ -49,11 +49,17 @@ func compile(text string) (*expression, error) {
 	if cost, err := env.EstimateCost(checked, unknownSizes{}); err != nil || cost.Min > costLimit {
 		return nil, sluice.Errorf(sluice.InvalidRequest, "filter.cel: the expression costs at least %d, whatever the event; %d is allowed", cost.Min, costLimit)
 	}
-	program, err := env.Program(checked, cel.EvalOptions(cel.OptOptimize), cel.CustomDecoratorV2(metered(env)))
+	return plan(env, checked)
+}
+
+// plan returns the expression that was checked, ready to be evaluated.
+func plan(env *cel.Env, checked *cel.Ast) (*expression, error) {
+	whole := checked.NativeRep().Expr()
+	program, err := env.Program(checked, cel.EvalOptions(cel.OptOptimize), cel.CustomDecoratorV2(metered(env, rangesOf(whole))))
 	if err != nil {
 		return nil, sluice.Errorf(sluice.InvalidRequest, "filter.cel: %.*s", maxMessage, err)
 	}
-	return &expression{program: program, data: readsData(checked.NativeRep().Expr())}, nil
+	return &expression{program: program, data: readsData(whole)}, nil
 }
 
 func environment() (*cel.Env, error) {

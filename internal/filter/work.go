@@ -6,8 +6,10 @@ import (
 	"regexp"
 	"regexp/syntax"
 	"slices"
+	"strings"
 
 	"cel.dev/cel-go/cel"
+	"cel.dev/cel-go/common/ast"
 	"cel.dev/cel-go/common/operators"
 	"cel.dev/cel-go/common/overloads"
 	"cel.dev/cel-go/common/types"
@@ -29,7 +31,8 @@ const (
 
 	stringUnit = 100 // bytes of a string that cost as much as a step
 	regexUnit  = 50  // instructions, for each byte of the text, that do
-	regexBase  = 100 // steps that compiling a regular expression costs
+	zoneCost   = 200 // steps that finding a time zone costs: event.time.getHours("Europe/Berlin")
+	regexBase  = 500 // steps that compiling a regular expression costs
 	regexByte  = 10  // and those of each of its bytes
 
 	// regexLimit bounds the size of a regular expression's program.
@@ -97,29 +100,69 @@ func entries(v traits.Sizer) int {
 	return math.MaxInt32 // more than can be counted
 }
 
-// comparing returns what it costs to compare two values: no more than to look at the smaller.
+// comparing returns what it costs to compare two values: no more than to look at the smaller,
+// however large the other is, and neither does finding it out.
 func comparing(a, b ref.Val, limit int) int {
-	return extent(a, min(limit, extent(b, limit)))
+	for most := 16; ; most *= 4 {
+		if n := min(extent(a, most), extent(b, most)); n <= most || most >= limit {
+			return n
+		}
+	}
 }
 
-// metered returns the decorator that puts the steps of a program on the meter.
-func metered(env *cel.Env) interpreter.InterpretableDecoratorV2 {
+// metered returns the decorator that puts the steps of a program on the meter. The ranges are
+// what macros go through, by their ids.
+func metered(env *cel.Env, ranges map[int64]bool) interpreter.InterpretableDecoratorV2 {
 	keys := interpreter.NewAttributeFactory(env.Container, env.CELTypeAdapter(), env.CELTypeProvider())
 	return func(i interpreter.InterpretableV2) (interpreter.InterpretableV2, error) {
 		switch i := i.(type) {
 		case *attribute: // a field of it was selected
 			return i, nil
 		case interpreter.InterpretableAttribute:
-			return &attribute{i, keys}, nil
+			return &attribute{i, keys, ranges[i.ID()]}, nil
 		case interpreter.InterpretableConstructor:
 			if slices.ContainsFunc(i.InitVals(), variable) {
 				return &constructor{i}, nil
 			}
 		case interpreter.InterpretableCall:
-			return meteredCall(i)
+			return meteredCall(i, ranges[i.ID()])
 		}
 		return i, nil
 	}
+}
+
+// rangesOf returns the ids of what the macros of an expression go through: of a field, the
+// variable's that it is one of, under which CEL plans it.
+func rangesOf(whole ast.Expr) map[int64]bool {
+	ids := map[int64]bool{}
+	ast.PostOrderVisit(whole, ast.NewExprVisitor(func(e ast.Expr) {
+		if e.Kind() != ast.ComprehensionKind {
+			return
+		}
+		for r := e.AsComprehension().IterRange(); r != nil; r = operand(r) {
+			ids[r.ID()] = true
+		}
+	}))
+	return ids
+}
+
+// operand returns what a field or an element is selected of, or nil.
+func operand(e ast.Expr) ast.Expr {
+	switch {
+	case e.Kind() == ast.SelectKind:
+		return e.AsSelect().Operand()
+	case e.Kind() == ast.CallKind && e.AsCall().FunctionName() == operators.Index:
+		return e.AsCall().Args()[0]
+	}
+	return nil
+}
+
+// goingThrough returns what it costs to begin to go through v: the keys of a map are listed.
+func goingThrough(v ref.Val) int {
+	if m, ok := v.(traits.Mapper); ok {
+		return entries(m)
+	}
+	return 0
 }
 
 func variable(i interpreter.InterpretableV2) bool {
@@ -127,7 +170,7 @@ func variable(i interpreter.InterpretableV2) bool {
 	return !constant
 }
 
-func meteredCall(c interpreter.InterpretableCall) (interpreter.InterpretableV2, error) {
+func meteredCall(c interpreter.InterpretableCall, ranges bool) (interpreter.InterpretableV2, error) {
 	switch c.Function() {
 	case operators.Equals:
 		return &binary{c, equal}, nil
@@ -138,14 +181,15 @@ func meteredCall(c interpreter.InterpretableCall) (interpreter.InterpretableV2, 
 	case overloads.Matches:
 		return newMatch(c)
 	}
-	return &call{c}, nil
+	return &call{c, ranges}, nil
 }
 
 // attribute is a variable or a field of one.
 type attribute struct {
 	interpreter.InterpretableAttribute
 
-	keys interpreter.AttributeFactory
+	keys   interpreter.AttributeFactory
+	ranges bool // a macro goes through it
 }
 
 func (a *attribute) AddQualifier(q interpreter.Qualifier) (interpreter.Attribute, error) {
@@ -155,7 +199,11 @@ func (a *attribute) AddQualifier(q interpreter.Qualifier) (interpreter.Attribute
 
 func (a *attribute) Exec(frame *interpreter.ExecutionFrame) ref.Val {
 	v := a.InterpretableAttribute.Exec(frame)
-	spend(frame, 1+handling(v))
+	cost := 1 + handling(v)
+	if a.ranges {
+		cost += goingThrough(v)
+	}
+	spend(frame, cost)
 	return v
 }
 
@@ -212,11 +260,19 @@ func (c *constructor) Eval(vars interpreter.Activation) ref.Val {
 // call is a call of a function whose arguments were paid for when they were handed out.
 type call struct {
 	interpreter.InterpretableCall
+
+	ranges bool // a macro goes through what it yields
 }
 
 func (c *call) Exec(frame *interpreter.ExecutionFrame) ref.Val {
 	v := c.InterpretableCall.Exec(frame)
 	cost := 1 + handling(v)
+	if c.ranges {
+		cost += goingThrough(v)
+	}
+	if len(c.Args()) == 2 && strings.HasPrefix(c.Function(), "get") {
+		cost += zoneCost
+	}
 	list, ok := v.(traits.Lister)
 	if _, grows := v.(traits.MutableLister); ok && !grows {
 		cost += entries(list)

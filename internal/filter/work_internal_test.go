@@ -1,12 +1,14 @@
 package filter
 
 import (
+	"strconv"
 	"strings"
 	"testing"
 	"time"
 
 	"cel.dev/cel-go/cel"
 	"cel.dev/cel-go/common/types"
+	"cel.dev/cel-go/common/types/ref"
 	"github.com/stretchr/testify/require"
 
 	"github.com/sluice-io/sluice/pkg/sluice"
@@ -31,9 +33,13 @@ func cost(tb testing.TB, text, data string) (int, error) {
 	return costLimit - m.left, err
 }
 
-// sized returns data of n numbers, n objects and a string of n × stringUnit bytes, twice.
+// sized returns data of n numbers, n objects, n keys and a string of n × stringUnit bytes, twice.
 func sized(n int) string {
-	return `{"list": [` + repeat("1,", n-1) + `1], "again": [` + repeat("1,", n-1) + `1], "deep": [` + repeat(`{"a":[1]},`, n-1) + `{}],
+	var keys strings.Builder
+	for i := range n {
+		keys.WriteString(`"` + strconv.Itoa(i) + `": 1, `)
+	}
+	return `{"keys": {` + keys.String() + `"a": 1}, "list": [` + repeat("1,", n-1) + `1], "again": [` + repeat("1,", n-1) + `1], "deep": [` + repeat(`{"a":[1]},`, n-1) + `{}],
 		"text": "` + repeat("a", n*stringUnit) + `", "twin": "` + repeat("a", n*stringUnit) + `", "map": {"` + repeat("a", n*stringUnit) + `": 1}}`
 }
 
@@ -81,6 +87,11 @@ func TestWhatTakesLongerCostsMore(t *testing.T) {
 		`event.data.map[event.data.text] == 1`,
 		`event.data.map[event.data.list[0] == 1 ? event.data.text : "x"] == 1`,
 		`has(event.data.map) && int(event.data.text) == 1`,
+		`event.data.keys.exists(k, true)`,
+		`(event.seq > 1 ? event.data.keys : event).exists(k, true)`,
+		`(event.seq > 1 ? event.data : event)["keys"].exists(k, true)`,
+		`dyn(event.data.keys).exists(k, true)`,
+		`{"a": event.data.keys}.a.exists(k, true)`,
 	} {
 		small, _ := cost(t, text, sized(n))
 		large, _ := cost(t, text, sized(4*n))
@@ -101,6 +112,8 @@ func bombs() map[string]string {
 		"members looked for":         `event.data.list.all(a, !("x" in event.data.list))`,
 		"objects looked for":         `event.data.deep.all(a, !({"b": 1} in event.data.deep))`,
 		"nested macros":              `event.data.list.all(a, event.data.list.all(b, event.data.list.all(c, true)))`,
+		"keys listed":                `event.data.list.all(a, event.data.keys.exists(k, true))`,
+		"time zones found":           `event.data.list.all(a, event.time.getHours("America/New_York") >= 0)`,
 		"lists made in macros":       `event.data.list.all(a, event.data.list.map(b, event.data.list) != [])`,
 		"text copied":                repeat(all+"a, ", 4) + `size(bytes(event.data.text)) > 0))))`,
 		"text searched":              repeat(all+"a, ", 4) + `!event.data.text.contains("ab")))))`,
@@ -123,6 +136,62 @@ func TestBombsAreCutOff(t *testing.T) {
 		require.ErrorContains(t, err, "cost limit exceeded", name)
 		require.Equal(t, sluice.Internal, sluice.CodeOf(err), name)
 	}
+}
+
+// counting counts the values that an evaluation looks at.
+type counting struct {
+	types.Adapter
+
+	looks int
+}
+
+func (c *counting) NativeToValue(v any) ref.Val {
+	c.looks++
+	switch v := v.(type) {
+	case []any:
+		return types.NewDynamicList(c, v)
+	case map[string]any:
+		return types.NewStringInterfaceMap(c, v)
+	}
+	return c.Adapter.NativeToValue(v)
+}
+
+// Nothing is looked at that was not paid for: neither what is cut off, nor what is told soon,
+// though the other side is large.
+func TestWhatIsLookedAtIsPaidFor(t *testing.T) {
+	t.Parallel()
+	all := bombs()
+	for _, text := range []string{
+		`event.data.list.all(a, 1 != event.data)`, `event.data.list.all(a, event.data != 1)`,
+		`event.data.list.all(a, !("x" in [event.data, event.data]))`, `event.data.list.all(a, !(event.data in ["x", 1, {}]))`,
+		`event.data.list.all(a, {"a": 1} != event.data.keys)`, `event.data.list.all(a, size(event.data.keys) > 1)`,
+		`event.data.list.all(a, "a" in event.data.keys && has(event.data.keys.a))`,
+		`event.data.list.all(a, [event.data, event.data.deep] != [event.data.deep, event.data])`,
+	} {
+		all[text] = text
+	}
+	data := sized(2_000)
+	for name, text := range all {
+		looks, paid := counted(t, text, data)
+		require.Less(t, looks, 10*paid+100, name)
+	}
+}
+
+// counted returns how many values an evaluation of the expression looked at, and what it paid.
+func counted(t *testing.T, text, data string) (int, int) {
+	t.Helper()
+	env, err := environment()
+	require.NoError(t, err)
+	counter := &counting{Adapter: env.CELTypeAdapter()}
+	env, err = env.Extend(cel.CustomTypeAdapter(counter))
+	require.NoError(t, err)
+	checked, err := check(env, text)
+	require.NoError(t, err, text)
+	x, err := plan(env, checked)
+	require.NoError(t, err, text)
+	m := &meter{left: costLimit}
+	_, _ = x.evaluate(eventWith(data), m) // how it ends is not asked
+	return counter.looks, min(costLimit-m.left, costLimit)
 }
 
 func TestExpressionsThatWouldTakeLongWhateverTheEventAreRefused(t *testing.T) {
@@ -182,7 +251,7 @@ func TestAnErrorIsShort(t *testing.T) {
 	require.Less(t, len(err.Error()), 4*maxMessage)
 }
 
-// FuzzMeter holds metered evaluations to what CEL itself says.
+// FuzzMeter holds metered evaluations to what CEL itself says, and to what they pay.
 func FuzzMeter(f *testing.F) {
 	for text, data := range map[string]string{
 		`event.data.l.map(a, a + 1).filter(a, a > 2) == [3]`:                              `{"l": [1, 2]}`,
@@ -208,6 +277,8 @@ func FuzzMeter(f *testing.F) {
 		}
 		e, m := eventWith(data), &meter{left: costLimit}
 		got, err := x.evaluate(e, m)
+		looks, paid := counted(t, text, data)
+		require.Less(t, looks, 10*paid+len(text)+100)
 		if err != nil && strings.Contains(err.Error(), "cost limit exceeded") {
 			require.False(t, got)
 			return
