@@ -44,16 +44,20 @@ type meter struct{ left int }
 
 // spend takes the cost of what comes next. If the evaluation cannot afford it, it ends in the
 // way in which CEL ends one: with a panic that Program.Eval makes an error of. A program's
-// constants are computed while it is planned, without a meter: they are bounded by its length.
+// constants are computed while it is planned, each on a meter of its own.
 func spend(vars interpreter.Activation, cost int) {
-	v, _ := vars.ResolveName(allowance)
-	m, ok := v.(*meter)
-	if !ok {
-		return
-	}
+	m := meterOf(vars)
 	if m.left -= cost; m.left < 0 {
 		panic(interpreter.EvalCancelledError{Cause: interpreter.CostLimitExceeded, Message: "cost limit exceeded"})
 	}
+}
+
+func meterOf(vars interpreter.Activation) *meter {
+	v, _ := vars.ResolveName(allowance)
+	if m, ok := v.(*meter); ok {
+		return m
+	}
+	return &meter{left: costLimit}
 }
 
 // handling returns what a string costs whoever gets it: copying, comparing, searching.
@@ -306,12 +310,12 @@ func (c *binary) Exec(frame *interpreter.ExecutionFrame) ref.Val {
 func (c *binary) Eval(vars interpreter.Activation) ref.Val { return c.Exec(interpreter.AsFrame(vars)) }
 
 func equal(vars interpreter.Activation, a, b ref.Val) ref.Val {
-	spend(vars, comparing(a, b, costLimit))
+	spend(vars, comparing(a, b, meterOf(vars).left))
 	return types.Equal(a, b)
 }
 
 func notEqual(vars interpreter.Activation, a, b ref.Val) ref.Val {
-	spend(vars, comparing(a, b, costLimit))
+	spend(vars, comparing(a, b, meterOf(vars).left))
 	return types.Bool(types.Equal(a, b) != types.True)
 }
 
@@ -320,10 +324,10 @@ func within(vars interpreter.Activation, a, b ref.Val) ref.Val {
 	if !ok {
 		return types.MaybeNoSuchOverloadErr(b)
 	}
-	cost := 1
+	cost, most := 1, meterOf(vars).left
 	if list, ok := b.(traits.Lister); ok {
-		for i := 0; cost <= costLimit && i < entries(list); i++ {
-			cost += comparing(a, list.Get(types.Int(i)), costLimit-cost)
+		for i := 0; cost <= most && i < entries(list); i++ {
+			cost += comparing(a, list.Get(types.Int(i)), most-cost)
 		}
 	}
 	spend(vars, cost)
