@@ -188,6 +188,44 @@ func (t Target) under(e *sluice.Access) bool {
 	return t.Pattern != "" && e.Pattern.Covers(t.Pattern)
 }
 
+// Same reports whether a caller is the holder of another grant, and does not only have its name, which whoever
+// holds a grant can give to anybody: its own was issued by root, by somebody in whose grant the other one is
+// a part, by an admin of what it is about, or by the holder itself, of whom the same is asked.
+func (x *Index) Same(c sluice.Caller, grant string, about sluice.Object, now time.Time) bool {
+	x.mu.RLock()
+	defer x.mu.RUnlock()
+	id := c.Grant
+	for range sluice.MaxGrantDepth + 1 {
+		g := x.grants[id]
+		switch {
+		case g == nil || g.Principal != c.Principal:
+			return false
+		case g.ID == grant || g.Parent == "" || x.isPart(grant, g.Parent) || x.administers(g.Parent, about, now):
+			return true
+		}
+		id = g.Parent
+	}
+	return false
+}
+
+// isPart reports whether a grant is another one or a part of it.
+func (x *Index) isPart(grant, whole string) bool {
+	for range sluice.MaxGrantDepth + 1 {
+		g := x.grants[grant]
+		if g == nil || grant == whole {
+			return g != nil
+		}
+		grant = g.Parent
+	}
+	return false
+}
+
+// administers reports whether a grant makes its holder an admin of an object.
+func (x *Index) administers(grant string, o sluice.Object, now time.Time) bool {
+	t := Target{Namespace: o.Namespace, Pattern: o.Pattern}
+	return x.ask(sluice.Caller{Grant: grant}, sluice.VerbAdmin, t, now) == granting
+}
+
 // Sees returns an error unless the caller may know of a namespace: NotFound, or Unavailable.
 func (x *Index) Sees(c sluice.Caller, namespace string, now time.Time) error {
 	return x.Some(c, "", namespace, now)
