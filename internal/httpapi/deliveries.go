@@ -176,7 +176,11 @@ func (s *Server) subscriptionEvents(c echo.Context) error {
 	sub := subscription(c)
 	ctx, cancel := s.untilStop(c.Request().Context())
 	defer cancel()
+	q.Wanted = s.visible(c, sluice.VerbSubscribe)
 	page, err := s.opts.Explain.Events(ctx, sub, q, wait)
+	if err == nil {
+		err = s.startsAtShown(c, sluice.VerbSubscribe, sub.Namespace, q.After)
+	}
 	if err != nil {
 		return err
 	}

@@ -56,7 +56,11 @@ func (s *Server) listEvents(c echo.Context) error {
 	if err != nil {
 		return err
 	}
+	q.Visible = s.visible(c, sluice.VerbRead)
 	page, err := s.opts.Log.Read(c.Request().Context(), c.Param("ns"), q)
+	if err == nil {
+		err = s.startsAtShown(c, sluice.VerbRead, c.Param("ns"), q.Since, q.Until)
+	}
 	if err != nil {
 		return err
 	}
