@@ -120,6 +120,9 @@ func (x *Index) capable(grant string, v sluice.Verb, t Target, now time.Time) an
 
 // sees says whether the namespace is one that everybody in the chain may know of.
 func (x *Index) sees(grant, namespace string, now time.Time) answer {
+	if !x.knowsOf(namespace) {
+		return unknown
+	}
 	l, label := x.lists[namespace], x.labels[namespace]
 	return x.each(grant, now, func(g *granted) answer {
 		if g.Object.Namespace != "" && g.Object.Namespace != namespace ||
@@ -206,6 +209,25 @@ func (x *Index) Same(c sluice.Caller, grant string, about sluice.Object, now tim
 		id = g.Parent
 	}
 	return false
+}
+
+// Answers returns who answers for what a caller publishes in a namespace: the caller, or, if somebody who is no admin
+// there gave it its name, that one. Nobody gets somebody else into trouble by giving them a part of a grant.
+func (x *Index) Answers(c sluice.Caller, namespace string, now time.Time) sluice.Principal {
+	x.mu.RLock()
+	defer x.mu.RUnlock()
+	who, id := c.Principal, c.Grant
+	for range sluice.MaxGrantDepth + 1 {
+		g := x.grants[id]
+		if g == nil || g.Parent == "" || x.administers(g.Parent, sluice.Object{Namespace: namespace}, now) {
+			break
+		}
+		if parent := x.grants[g.Parent]; parent != nil {
+			who = parent.Principal
+		}
+		id = g.Parent
+	}
+	return who
 }
 
 // isPart reports whether a grant is another one or a part of it.

@@ -127,5 +127,47 @@ func TestCursorsSayNothingOfWhatIsHidden(t *testing.T) {
 	require.Empty(t, hook.Requests())
 }
 
+// An endpoint's answer may repeat what it was sent: with an event that was erased, or whose label is gone with it, it is
+// not shown any more.
+func TestWhatIsErasedIsNotInTheStoryOfItsDelivery(t *testing.T) {
+	t.Parallel()
+	s := start(t, t.TempDir(), nil)
+	s.must(t, http.StatusOK, "PUT /v1/principals/user:ann", `{"clearance":{"level":"SECRET"}}`)
+	ann, eve := s.grant(t, "user:ann", "scope:default", "subscribe"), s.grant(t, "user:eve", "scope:default", "admin")
+	hook := hooktest.New(t, func(r hooktest.Request) hooktest.Answer {
+		return hooktest.Answer{Status: http.StatusServiceUnavailable, Body: string(r.Body)}
+	})
+	id := s.made(t, ann.token, wish(hook.URL, `"pattern":"/a/**"`, quick))
+	s.labelled(t, "/a/1", "one", "SECRET", `{"mark":"hidden"}`)
+	story := "GET /v1/subscriptions/" + id + "/deliveries/one"
+	eventually(t, func() bool {
+		return strings.Contains(s.must(t, http.StatusOK, story, "", as(ann.token)...).text, "hidden")
+	}, "she sees what came back")
+	s.must(t, http.StatusNotFound, story, "", as(eve.token)...)
+	s.must(t, http.StatusCreated, "POST /v1/namespaces/default/tombstones", `{"path":"/a/1"}`)
+	for _, token := range []string{ann.token, eve.token, s.token} {
+		s.must(t, http.StatusNotFound, story, "", as(token)...)
+	}
+}
+
+// Whoever gives a name away and lets it go round in circles is marked, and not the one whose name it is.
+func TestNobodyIsMarkedForWhatOthersDoInTheirName(t *testing.T) {
+	t.Parallel()
+	s := start(t, t.TempDir(), nil)
+	ann, eve := s.grant(t, "user:ann", "scope:default", "publish"), s.grant(t, "user:eve", "path:default/m/**", "publish")
+	forgery := s.grant(t, "user:ann", "path:default/m/**", "publish", eve.token)
+	publish := func(token, id, cause, path string) int {
+		return s.call(t, "POST /v1/namespaces/default/events",
+			fmt.Sprintf(`{"specversion":"1.0","type":"t","source":"/s","id":%q,"path":%q,"causationid":%q,"data":1}`, id, path, cause), as(token)...).status
+	}
+	s.must(t, http.StatusCreated, "POST /v1/namespaces/default/events", `{"specversion":"1.0","type":"t","source":"/s","id":"m1","path":"/m/1","data":1}`, as(forgery.token)...)
+	require.Equal(t, http.StatusConflict, publish(forgery.token, "m2", "m1", "/m/1"))
+	marks := s.must(t, http.StatusOK, "GET /v1/producers/unsafe", "").text
+	assert.Contains(t, marks, `"user:eve"`)
+	assert.NotContains(t, marks, `"user:ann"`)
+	assert.Equal(t, http.StatusCreated, publish(ann.token, "a1", "m1", "/other"))
+	assert.Equal(t, http.StatusConflict, publish(forgery.token, "m3", "m1", "/m/2"))
+}
+
 //nolint:gochecknoglobals // a constant
 var requestIDs = regexp.MustCompile(`"request_id":"[^"]*"`)

@@ -55,8 +55,8 @@ func (a *Authority) Mint(ctx context.Context, by sluice.Caller, w Wish) (Minted,
 	if err := a.narrows(&g); err != nil {
 		return Minted{}, err
 	}
-	if a.needs.Index.Parts(g.Parent) >= a.most(g.Parent) {
-		return Minted{}, sluice.Errorf(sluice.QuotaExceeded, "there are %d grants that were given out of this one; revoke some that are not needed, and they are forgotten when they would have ended", a.most(g.Parent))
+	if err := a.bounded(g.Parent); err != nil {
+		return Minted{}, err
 	}
 	return a.sign(ctx, by, sluice.ActionGrantIssue, g, func(r access.Record) error {
 		if r.Grant != nil {
@@ -66,17 +66,29 @@ func (a *Authority) Mint(ctx context.Context, by sluice.Caller, w Wish) (Minted,
 	})
 }
 
-// How many grants there may be, of a grant and of root.
+// How many grants there may be of a grant, those of its parts included, and of root.
 const (
 	maxParts  = 1_000
 	maxGrants = 100_000
 )
 
-func (a *Authority) most(parent string) int {
-	if parent == "" {
-		return maxGrants
+// bounded returns an error (QuotaExceeded) if too many grants were given out of one, or out of one that it is a part of, by
+// whomever: else the parts of parts would have no end.
+func (a *Authority) bounded(parent string) error {
+	if parent == "" && a.needs.Index.Parts("", maxGrants) >= maxGrants {
+		return sluice.Errorf(sluice.QuotaExceeded, "there are %d grants; revoke some that are not needed, and they are forgotten when they would have ended", maxGrants)
 	}
-	return maxParts
+	for range sluice.MaxGrantDepth + 1 {
+		if parent == "" {
+			return nil
+		}
+		if a.needs.Index.Parts(parent, maxParts) >= maxParts {
+			return sluice.Errorf(sluice.QuotaExceeded, "there are %d grants that were given out of this one, or of one that it is a part of; revoke some that are not needed, and they are forgotten when they would have ended", maxParts)
+		}
+		up, _ := a.needs.Index.Grant(parent)
+		parent = up.Parent
+	}
+	return nil
 }
 
 // narrows returns an error (CapabilityRequired) if a grant is more than what it is a part of.

@@ -38,7 +38,7 @@ func (s *Server) publish(c echo.Context) error {
 	by := producer(c)
 	stamp(events, by)
 	if s.opts.Causes != nil {
-		if err := s.opts.Causes.CheckNew(c.Request().Context(), c.Param("ns"), by, events); err != nil {
+		if err := s.opts.Causes.CheckNew(c.Request().Context(), c.Param("ns"), s.answerable(c), events); err != nil {
 			return s.unchained(c, err)
 		}
 	}
