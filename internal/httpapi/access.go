@@ -176,6 +176,12 @@ func (s *Server) visible(c echo.Context, v sluice.Verb) func(*sluice.Event) bool
 	}
 }
 
+// granted returns the pattern that the caller's grant is for; "" for all paths.
+func (s *Server) granted(c echo.Context) sluice.Pattern {
+	g, _ := s.opts.Access.Grant(caller(c).Grant)
+	return g.Object.Pattern
+}
+
 // startsAtShown returns NotFound if a place in a log is that of an event which the caller may not see.
 func (s *Server) startsAtShown(c echo.Context, v sluice.Verb, namespace string, cursors ...string) error {
 	for _, text := range cursors {

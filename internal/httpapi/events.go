@@ -56,7 +56,9 @@ func (s *Server) listEvents(c echo.Context) error {
 	if err != nil {
 		return err
 	}
-	q.Visible = s.visible(c, sluice.VerbRead)
+	if q.Visible = s.visible(c, sluice.VerbRead); q.Visible != nil && q.Pattern == "" {
+		q.Pattern = s.granted(c) // nothing else is visible: the rest need not be looked at
+	}
 	page, err := s.opts.Log.Read(c.Request().Context(), c.Param("ns"), q)
 	if err == nil {
 		err = s.startsAtShown(c, sluice.VerbRead, c.Param("ns"), q.Since, q.Until)

@@ -219,6 +219,9 @@ func (r *Registry) ready(ctx context.Context, sub *sluice.Subscription, created 
 	if !created {
 		return sub, false, nil
 	}
+	if err := r.maySubscribe(ctx, sub); err != nil && sluice.CodeOf(err) != sluice.Unavailable { // it was lost meanwhile, and nobody knew of the subscription
+		return nil, false, errors.Join(err, unlessMissing(r.Delete(context.WithoutCancel(ctx), sub.ID, sub.CreatedBy)))
+	}
 	return withSecret(sub), true, nil
 }
 
