@@ -53,8 +53,8 @@ faults: ## Try every fault in its long form, one at a time, and write docs/fault
 bench: build ## Measure Sluice and a bare loop, and Sluice in trouble (a quarter of an hour; ROWS=speed two minutes; OUTAGE=10m)
 	go run ./internal/bench -sluice bin/sluice -rows "$(ROWS)" -outage $(or $(OUTAGE),1m)
 
-fuzz: ## Run every fuzz test for FUZZTIME (20s)
-	scripts/fuzz $(FUZZTIME)
+fuzz: ## Run every fuzz test for FUZZTIME (30s), one after the other, on FUZZCORES (all); FUZZ=Covers those of this name
+	scripts/fuzz "$(or $(FUZZTIME),30s)" "$(FUZZCORES)" "$(FUZZ)"
 
 vuln: ## Look for known vulnerabilities (VULNDB=file:///dir for a local copy of the database)
 	go tool -modfile=scripts/tools.mod govulncheck $(if $(VULNDB),-db $(VULNDB)) ./...

@@ -97,6 +97,35 @@ func FuzzParseSubject(f *testing.F) {
 	})
 }
 
+// Every path has a subject and a lane of its own, and comes back from the subject.
+func FuzzParsePath(f *testing.F) {
+	for _, s := range [][2]string{{"/a/b", "/a.b"}, {"//", "/a/"}, {"/=2E", "/."}, {"/é/ />", "/_sys/x"}, {"/a=", "/a%2A"}, {"/$KV.a", "/"}} {
+		f.Add(s[0], s[1])
+	}
+	f.Fuzz(func(t *testing.T, raw, rawOther string) {
+		path, err := sluice.ParsePath(raw)
+		if err != nil {
+			require.Equal(t, sluice.InvalidRequest, sluice.CodeOf(err))
+			require.Empty(t, path)
+			return
+		}
+		require.Equal(t, raw, string(path))
+		require.Equal(t, raw, "/"+strings.Join(path.Segments(), "/"))
+		subject := streams.Subject("ns", path)
+		require.False(t, strings.ContainsAny(subject, "*> \t\r\n\f"), "%q", subject)
+		ns, back, err := streams.ParseSubject(subject)
+		require.NoError(t, err)
+		require.Equal(t, "ns", ns)
+		require.Equal(t, path, back)
+		lane := streams.LaneKey("sub", sluice.OrderByPath, path, 1)
+		require.False(t, streams.IsEventLane("sub", lane), lane)
+		if other, err := sluice.ParsePath(rawOther); err == nil && other != path {
+			require.NotEqual(t, subject, streams.Subject("ns", other))
+			require.NotEqual(t, lane, streams.LaneKey("sub", sluice.OrderByPath, other, 1))
+		}
+	})
+}
+
 func BenchmarkParseSubject(b *testing.B) {
 	b.ReportAllocs()
 	for b.Loop() {

@@ -4,7 +4,6 @@ import (
 	"testing"
 	"time"
 
-	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
 	"github.com/sluice-io/sluice/internal/access"
@@ -55,20 +54,20 @@ func TestAGrantIsForItsVerbsOnItsObject(t *testing.T) {
 	} {
 		w := newWorld(t)
 		g := w.grant("g", ann, tt.object, tt.verbs...)
-		assert.Equal(t, tt.code, w.may(caller(g), tt.want, tt.where), "%s for %s: %s %s", tt.verbs, tt.object, tt.want, tt.where)
+		require.Equal(t, tt.code, w.may(caller(g), tt.want, tt.where), "%s for %s: %s %s", tt.verbs, tt.object, tt.want, tt.where)
 	}
 }
 
 func TestRootMayDoEverythingAndNobodyNothing(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)
-	w.acl("acme", ann, line(sluice.TierAdmin, "/**"))
-	w.label("acme", sluice.Label{Level: sluice.LevelTopSecret})
-	assert.Equal(t, yes, w.may(sluice.Caller{Principal: sluice.Root}, "admin", ""))
-	assert.Equal(t, yes, w.may(sluice.Caller{Principal: sluice.Root}, "read", "/_sys/x"))
-	assert.Equal(t, unsure, w.may(sluice.Caller{}, "read", "/a"))
-	assert.Equal(t, unsure, w.may(sluice.Caller{Principal: sluice.Root, Grant: "made up"}, "read", "/a"))
-	assert.Equal(t, unsure, w.may(sluice.Caller{Principal: ann}, "read", "/a"))
+	w.acl(ann, line(sluice.TierAdmin, "/**"))
+	w.label(sluice.Label{Level: sluice.LevelTopSecret})
+	require.Equal(t, yes, w.may(sluice.Caller{Principal: sluice.Root}, "admin", ""))
+	require.Equal(t, yes, w.may(sluice.Caller{Principal: sluice.Root}, "read", "/_sys/x"))
+	require.Equal(t, unsure, w.may(sluice.Caller{}, "read", "/a"))
+	require.Equal(t, unsure, w.may(sluice.Caller{Principal: sluice.Root, Grant: "made up"}, "read", "/a"))
+	require.Equal(t, unsure, w.may(sluice.Caller{Principal: ann}, "read", "/a"))
 }
 
 // An access list is in force from its first line on; then grant and list have to agree.
@@ -76,11 +75,11 @@ func TestAnAccessListNarrowsWhatGrantsAllow(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)
 	g := w.grant("g", ann, "scope:acme", sluice.Verbs()...)
-	assert.Equal(t, yes, w.may(caller(g), "admin", ""), "no list")
+	require.Equal(t, yes, w.may(caller(g), "admin", ""), "no list")
 
-	w.acl("acme", "user:somebody", line(sluice.TierAdmin, "/**"))
-	assert.Equal(t, hidden, w.may(caller(g), "read", "/a"), "not on the list: C14")
-	assert.Equal(t, hidden, sluice.CodeOf(w.Sees(caller(g), "acme", w.now)))
+	w.acl("user:somebody", line(sluice.TierAdmin, "/**"))
+	require.Equal(t, hidden, w.may(caller(g), "read", "/a"), "not on the list: C14")
+	require.Equal(t, hidden, sluice.CodeOf(w.Sees(caller(g), "acme", w.now)))
 
 	for _, tt := range []struct {
 		entry sluice.Access
@@ -102,16 +101,16 @@ func TestAnAccessListNarrowsWhatGrantsAllow(t *testing.T) {
 		{line(sluice.TierRead, "/**"), "read", "/_sys/x", refused},
 		{line(sluice.TierAdmin, "/**"), "read", "/_sys/x", yes},
 	} {
-		w.acl("acme", ann, tt.entry)
-		assert.Equal(t, tt.code, w.may(caller(g), tt.want, tt.where), "%s on %s: %s %s", tt.entry.Tier, tt.entry.Pattern, tt.want, tt.where)
+		w.acl(ann, tt.entry)
+		require.Equal(t, tt.code, w.may(caller(g), tt.want, tt.where), "%s on %s: %s %s", tt.entry.Tier, tt.entry.Pattern, tt.want, tt.where)
 	}
-	w.acl("acme", ann, line(sluice.TierRead, "/a/**"), line(sluice.TierWrite, "/b"))
-	assert.Equal(t, yes, w.may(caller(g), "read", "/a/x"))
-	assert.Equal(t, yes, w.may(caller(g), "publish", "/b"))
-	assert.Equal(t, refused, w.may(caller(g), "publish", "/a/x"))
+	w.acl(ann, line(sluice.TierRead, "/a/**"), line(sluice.TierWrite, "/b"))
+	require.Equal(t, yes, w.may(caller(g), "read", "/a/x"))
+	require.Equal(t, yes, w.may(caller(g), "publish", "/b"))
+	require.Equal(t, refused, w.may(caller(g), "publish", "/a/x"))
 
-	w.acl("acme", ann)
-	assert.Equal(t, hidden, w.may(caller(g), "read", "/a"), "taken off the list")
+	w.acl(ann)
+	require.Equal(t, hidden, w.may(caller(g), "read", "/a"), "taken off the list")
 }
 
 // S3-105, S3-106: whoever is not cleared for a namespace does not learn of it.
@@ -120,7 +119,7 @@ func TestAClearanceDominatesTheLabelOfWhatIsSeen(t *testing.T) {
 	w := newWorld(t)
 	g := w.grant("g", ann, "scope:acme", "read")
 	label := sluice.Label{Level: sluice.LevelSecret, Compartments: []string{"finance", "legal"}}
-	w.label("acme", label)
+	w.label(label)
 	for _, tt := range []struct {
 		clearance sluice.Label
 		code      sluice.Code
@@ -133,7 +132,7 @@ func TestAClearanceDominatesTheLabelOfWhatIsSeen(t *testing.T) {
 		{sluice.Label{Level: sluice.LevelTopSecret, Compartments: []string{"finance", "legal", "x"}}, yes},
 	} {
 		w.clear(ann, tt.clearance)
-		assert.Equal(t, tt.code, w.may(caller(g), "read", "/a"), "%+v", tt.clearance)
+		require.Equal(t, tt.code, w.may(caller(g), "read", "/a"), "%+v", tt.clearance)
 	}
 }
 
@@ -143,26 +142,26 @@ func TestWhoeverActsForSomebodyNeverExceedsThem(t *testing.T) {
 	w := newWorld(t)
 	of := w.grant("of", ann, "scope:acme", "read", "subscribe")
 	part := w.part("part", "of", bot, "scope:acme", "read", "subscribe")
-	assert.Equal(t, yes, w.may(caller(part), "subscribe", "/a/**"))
+	require.Equal(t, yes, w.may(caller(part), "subscribe", "/a/**"))
 
-	w.acl("acme", bot, line(sluice.TierAdmin, "/**"))
-	assert.Equal(t, hidden, w.may(caller(part), "read", "/a"), "its delegator is not on the list")
-	w.acl("acme", ann, line(sluice.TierRead, "/a/**"))
-	assert.Equal(t, yes, w.may(caller(part), "read", "/a/x"))
-	assert.Equal(t, refused, w.may(caller(part), "read", "/b"))
-	assert.Equal(t, incapable, w.may(caller(part), "publish", "/a/x"))
+	w.acl(bot, line(sluice.TierAdmin, "/**"))
+	require.Equal(t, hidden, w.may(caller(part), "read", "/a"), "its delegator is not on the list")
+	w.acl(ann, line(sluice.TierRead, "/a/**"))
+	require.Equal(t, yes, w.may(caller(part), "read", "/a/x"))
+	require.Equal(t, refused, w.may(caller(part), "read", "/b"))
+	require.Equal(t, incapable, w.may(caller(part), "publish", "/a/x"))
 
-	w.label("acme", sluice.Label{Level: sluice.LevelSecret})
+	w.label(sluice.Label{Level: sluice.LevelSecret})
 	w.clear(bot, sluice.Label{Level: sluice.LevelTopSecret})
-	assert.Equal(t, hidden, w.may(caller(part), "read", "/a/x"), "its delegator is not cleared")
+	require.Equal(t, hidden, w.may(caller(part), "read", "/a/x"), "its delegator is not cleared")
 	w.clear(ann, sluice.Label{Level: sluice.LevelSecret})
-	assert.Equal(t, yes, w.may(caller(part), "read", "/a/x"))
+	require.Equal(t, yes, w.may(caller(part), "read", "/a/x"))
 	w.clear(bot, sluice.Label{})
-	assert.Equal(t, hidden, w.may(caller(part), "read", "/a/x"), "nor may it itself")
+	require.Equal(t, hidden, w.may(caller(part), "read", "/a/x"), "nor may it itself")
 	w.clear(bot, sluice.Label{Level: sluice.LevelTopSecret})
 
 	w.revoke(of)
-	assert.Equal(t, hidden, orIncapable(w.may(caller(part), "read", "/a/x")), "what it is a part of was revoked")
+	require.Equal(t, hidden, orIncapable(w.may(caller(part), "read", "/a/x")), "what it is a part of was revoked")
 }
 
 // orIncapable makes one of the two answers that say no.
@@ -180,14 +179,14 @@ func TestAGrantOnBehalfOfSomebodyIsBoundByTheirAccess(t *testing.T) {
 	g := w.grant("g", bot, "scope:acme", "read")
 	g.OnBehalfOf = ann
 	w.save(g)
-	w.acl("acme", bot, line(sluice.TierRead, "/**"))
-	assert.Equal(t, hidden, w.may(caller(g), "read", "/a"))
-	w.acl("acme", ann, line(sluice.TierRead, "/a"))
-	assert.Equal(t, yes, w.may(caller(g), "read", "/a"))
-	assert.Equal(t, refused, w.may(caller(g), "read", "/b"))
-	w.label("acme", sluice.Label{Level: sluice.LevelInternal})
+	w.acl(bot, line(sluice.TierRead, "/**"))
+	require.Equal(t, hidden, w.may(caller(g), "read", "/a"))
+	w.acl(ann, line(sluice.TierRead, "/a"))
+	require.Equal(t, yes, w.may(caller(g), "read", "/a"))
+	require.Equal(t, refused, w.may(caller(g), "read", "/b"))
+	w.label(sluice.Label{Level: sluice.LevelInternal})
 	w.clear(bot, sluice.Label{Level: sluice.LevelInternal})
-	assert.Equal(t, hidden, w.may(caller(g), "read", "/a"))
+	require.Equal(t, hidden, w.may(caller(g), "read", "/a"))
 }
 
 func TestAGrantEndsWhenItOrWhatItIsAPartOfExpiresOrIsRevoked(t *testing.T) {
@@ -200,13 +199,13 @@ func TestAGrantEndsWhenItOrWhatItIsAPartOfExpiresOrIsRevoked(t *testing.T) {
 
 	a.ExpiresAt = w.now
 	w.save(a)
-	assert.NotEqual(t, yes, w.may(caller(c), "read", "/x"), "expired at this moment")
+	require.NotEqual(t, yes, w.may(caller(c), "read", "/x"), "expired at this moment")
 	a.ExpiresAt = w.now.Add(time.Nanosecond)
 	w.save(a)
-	assert.Equal(t, yes, w.may(caller(c), "read", "/x"))
+	require.Equal(t, yes, w.may(caller(c), "read", "/x"))
 	w.revoke(a)
-	assert.NotEqual(t, yes, w.may(caller(c), "read", "/x"))
-	assert.Equal(t, sluice.Lost, w.Decide(subscriptionOf(c, "/**"), event("/x", 1), w.now))
+	require.NotEqual(t, yes, w.may(caller(c), "read", "/x"))
+	require.Equal(t, sluice.Lost, w.Decide(subscriptionOf(c, "/**"), event("/x", 1), w.now))
 }
 
 // What cannot be known is not let out, and not taken away either.
@@ -217,24 +216,24 @@ func TestAnIndexThatCannotKnowDecidesNothing(t *testing.T) {
 	g := w.grant("g", ann, "scope:acme", "subscribe")
 	sub := subscriptionOf(g, "/**")
 	ofRoot := &sluice.Subscription{ID: "r", Namespace: "acme", Pattern: "/**", CreatedBy: "root"}
-	assert.Equal(t, sluice.Undecided, x.Decide(sub, event("/a", 1), w.now), "it has not caught up")
-	assert.Equal(t, sluice.Undecided, x.Decide(ofRoot, event("/a", 1), w.now), "there may be a tombstone")
-	assert.Equal(t, unsure, w.may(caller(g), "subscribe", "/a"))
+	require.Equal(t, sluice.Undecided, x.Decide(sub, event("/a", 1), w.now), "it has not caught up")
+	require.Equal(t, sluice.Undecided, x.Decide(ofRoot, event("/a", 1), w.now), "there may be a tombstone")
+	require.Equal(t, unsure, w.may(caller(g), "subscribe", "/a"))
 
 	x.CaughtUp()
-	assert.Equal(t, sluice.Pass, x.Decide(sub, event("/a", 1), w.now))
-	assert.Equal(t, sluice.Pass, x.Decide(ofRoot, event("/a", 1), w.now))
+	require.Equal(t, sluice.Pass, x.Decide(sub, event("/a", 1), w.now))
+	require.Equal(t, sluice.Pass, x.Decide(ofRoot, event("/a", 1), w.now))
 
 	x.Until(w.now)
-	assert.Equal(t, sluice.Undecided, x.Decide(sub, event("/a", 1), w.now), "revocations may be on their way")
-	assert.Equal(t, sluice.Undecided, x.Holds(sub, w.now))
+	require.Equal(t, sluice.Undecided, x.Decide(sub, event("/a", 1), w.now), "revocations may be on their way")
+	require.Equal(t, sluice.Undecided, x.Holds(sub, w.now))
 	x.Until(w.now.Add(time.Second))
-	assert.Equal(t, sluice.Pass, x.Decide(sub, event("/a", 1), w.now))
+	require.Equal(t, sluice.Pass, x.Decide(sub, event("/a", 1), w.now))
 
 	other := *sub
 	other.Grant = "made a moment ago elsewhere"
-	assert.Equal(t, sluice.Undecided, x.Decide(&other, event("/a", 1), w.now))
-	assert.Equal(t, sluice.Undecided, x.Holds(&other, w.now))
+	require.Equal(t, sluice.Undecided, x.Decide(&other, event("/a", 1), w.now))
+	require.Equal(t, sluice.Undecided, x.Holds(&other, w.now))
 }
 
 // S0-57…63: the gate, in its order.
@@ -249,34 +248,34 @@ func TestTheGateDecidesAnewForEveryEvent(t *testing.T) {
 		ev.Extensions = map[string]string{sluice.AttributeClassification: label}
 		return ev
 	}
-	assert.Equal(t, sluice.Pass, decide(event("/a", 1)))
+	require.Equal(t, sluice.Pass, decide(event("/a", 1)))
 
-	w.acl("acme", ann, line(sluice.TierRead, "/a/**"))
-	assert.Equal(t, sluice.Pass, decide(event("/a/b", 1)), "S0-59: the event's path counts")
-	assert.Equal(t, sluice.Lost, decide(event("/b", 1)))
-	w.acl("acme", ann, line(sluice.TierRead, "/**"))
+	w.acl(ann, line(sluice.TierRead, "/a/**"))
+	require.Equal(t, sluice.Pass, decide(event("/a/b", 1)), "S0-59: the event's path counts")
+	require.Equal(t, sluice.Lost, decide(event("/b", 1)))
+	w.acl(ann, line(sluice.TierRead, "/**"))
 
-	assert.Equal(t, sluice.Pass, decide(raised("PUBLIC")))
-	assert.Equal(t, sluice.Withhold, decide(raised("SECRET")))
-	assert.Equal(t, sluice.Withhold, decide(raised("PUBLIC/finance")))
-	assert.Equal(t, sluice.Withhold, decide(raised("no label")), "nobody is cleared for what cannot be read")
+	require.Equal(t, sluice.Pass, decide(raised("PUBLIC")))
+	require.Equal(t, sluice.Withhold, decide(raised("SECRET")))
+	require.Equal(t, sluice.Withhold, decide(raised("PUBLIC/finance")))
+	require.Equal(t, sluice.Withhold, decide(raised("no label")), "nobody is cleared for what cannot be read")
 	w.clear(ann, sluice.Label{Level: sluice.LevelSecret, Compartments: []string{"finance"}})
-	assert.Equal(t, sluice.Pass, decide(raised("SECRET/finance")))
-	assert.Equal(t, sluice.Withhold, decide(raised("SECRET/finance,legal")))
-	assert.Equal(t, sluice.Withhold, decide(raised("no label")))
+	require.Equal(t, sluice.Pass, decide(raised("SECRET/finance")))
+	require.Equal(t, sluice.Withhold, decide(raised("SECRET/finance,legal")))
+	require.Equal(t, sluice.Withhold, decide(raised("no label")))
 
 	w.put(streams.TombstoneKey("acme", "/a"), access.Record{Tombstone: &sluice.Tombstone{Namespace: "acme", Path: "/a", UpTo: 7}})
-	assert.Equal(t, sluice.Withhold, decide(event("/a", 7)))
-	assert.Equal(t, sluice.Pass, decide(event("/a", 8)), "what came later")
-	assert.Equal(t, sluice.Pass, decide(event("/a/b", 7)))
+	require.Equal(t, sluice.Withhold, decide(event("/a", 7)))
+	require.Equal(t, sluice.Pass, decide(event("/a", 8)), "what came later")
+	require.Equal(t, sluice.Pass, decide(event("/a/b", 7)))
 	ofRoot := &sluice.Subscription{ID: "r", Namespace: "acme", Pattern: "/**", CreatedBy: "root"}
-	assert.Equal(t, sluice.Withhold, w.Decide(ofRoot, event("/a", 7), w.now), "root's too")
+	require.Equal(t, sluice.Withhold, w.Decide(ofRoot, event("/a", 7), w.now), "root's too")
 
-	w.label("acme", sluice.Label{Level: sluice.LevelTopSecret})
-	assert.Equal(t, sluice.Lost, decide(event("/a", 8)))
-	w.label("acme", sluice.Label{})
+	w.label(sluice.Label{Level: sluice.LevelTopSecret})
+	require.Equal(t, sluice.Lost, decide(event("/a", 8)))
+	w.label(sluice.Label{})
 	w.revoke(g)
-	assert.Equal(t, sluice.Lost, decide(event("/a", 8)))
+	require.Equal(t, sluice.Lost, decide(event("/a", 8)))
 }
 
 func TestASubscriptionHoldsWhileItsOwnerMayHaveSomeOfIt(t *testing.T) {
@@ -284,16 +283,16 @@ func TestASubscriptionHoldsWhileItsOwnerMayHaveSomeOfIt(t *testing.T) {
 	w := newWorld(t)
 	g := w.grant("g", ann, "scope:acme", "subscribe")
 	sub := subscriptionOf(g, "/a/*")
-	assert.Equal(t, sluice.Pass, w.Holds(sub, w.now))
-	w.acl("acme", ann, line(sluice.TierRead, "/a/b"))
-	assert.Equal(t, sluice.Pass, w.Holds(sub, w.now))
-	w.acl("acme", ann, line(sluice.TierRead, "/b/**"))
-	assert.Equal(t, sluice.Lost, w.Holds(sub, w.now))
-	w.acl("acme", ann, line(sluice.TierExistence, "/**"))
-	assert.Equal(t, sluice.Lost, w.Holds(sub, w.now))
-	w.acl("acme", ann, line(sluice.TierRead, "/**"))
-	assert.Equal(t, sluice.Pass, w.Holds(sub, w.now))
-	assert.Equal(t, sluice.Lost, w.Holds(sub, w.now.Add(25*time.Hour)), "expired")
+	require.Equal(t, sluice.Pass, w.Holds(sub, w.now))
+	w.acl(ann, line(sluice.TierRead, "/a/b"))
+	require.Equal(t, sluice.Pass, w.Holds(sub, w.now))
+	w.acl(ann, line(sluice.TierRead, "/b/**"))
+	require.Equal(t, sluice.Lost, w.Holds(sub, w.now))
+	w.acl(ann, line(sluice.TierExistence, "/**"))
+	require.Equal(t, sluice.Lost, w.Holds(sub, w.now))
+	w.acl(ann, line(sluice.TierRead, "/**"))
+	require.Equal(t, sluice.Pass, w.Holds(sub, w.now))
+	require.Equal(t, sluice.Lost, w.Holds(sub, w.now.Add(25*time.Hour)), "expired")
 }
 
 // Whatever takes something away says whose deliveries have to be stopped, and nothing else does.
@@ -330,37 +329,37 @@ func TestWhatTakesSomethingAwayNamesWhomItConcerns(t *testing.T) {
 	longer.ExpiresAt = g.ExpiresAt.Add(time.Hour)
 	shorter.ExpiresAt = g.ExpiresAt.Add(-time.Hour)
 	granted := func(g access.Granted) access.Record { return access.Record{Grant: &g} }
-	assert.Nil(t, concerned(access.Record{}, granted(*g)))
-	assert.Nil(t, concerned(granted(*g), granted(longer)))
-	assert.Equal(t, both, concerned(granted(*g), granted(shorter)))
-	assert.Equal(t, both, concerned(granted(*g), granted(revoked)))
+	require.Nil(t, concerned(access.Record{}, granted(*g)))
+	require.Nil(t, concerned(granted(*g), granted(longer)))
+	require.Equal(t, both, concerned(granted(*g), granted(shorter)))
+	require.Equal(t, both, concerned(granted(*g), granted(revoked)))
 
 	acl := func(entries ...sluice.Access) access.Record {
 		return access.Record{ACL: &sluice.ACL{Namespace: "acme", Principal: ann, Entries: entries}}
 	}
 	read, more := line(sluice.TierRead, "/**"), line(sluice.TierWrite, "/a")
-	assert.Nil(t, concerned(acl(read), acl(read, more)))
-	assert.Equal(t, chain, concerned(acl(read, more), acl(more)))
-	assert.Equal(t, chain, concerned(acl(read), acl()))
+	require.Nil(t, concerned(acl(read), acl(read, more)))
+	require.Equal(t, chain, concerned(acl(read, more), acl(more)))
+	require.Equal(t, chain, concerned(acl(read), acl()))
 
 	head := func(closed bool) access.Record {
 		return access.Record{Admins: &access.Admins{Namespace: "acme", Closed: closed}}
 	}
-	assert.Equal(t, all, concerned(access.Record{}, head(true)))
-	assert.Nil(t, concerned(head(true), head(true)))
+	require.Equal(t, all, concerned(access.Record{}, head(true)))
+	require.Nil(t, concerned(head(true), head(true)))
 
 	profile := func(l sluice.Level) access.Record {
 		return access.Record{Profile: &sluice.Profile{Principal: ann, Clearance: sluice.Label{Level: l}}}
 	}
-	assert.Nil(t, concerned(profile(sluice.LevelInternal), profile(sluice.LevelSecret)))
-	assert.Equal(t, both, concerned(profile(sluice.LevelSecret), profile(sluice.LevelInternal)))
+	require.Nil(t, concerned(profile(sluice.LevelInternal), profile(sluice.LevelSecret)))
+	require.Equal(t, both, concerned(profile(sluice.LevelSecret), profile(sluice.LevelInternal)))
 
 	label := func(l sluice.Level) access.Record {
 		return access.Record{Label: &access.Label{Namespace: "acme", Label: sluice.Label{Level: l}}}
 	}
-	assert.Equal(t, all, concerned(access.Record{}, label(sluice.LevelSecret)))
-	assert.Nil(t, concerned(label(sluice.LevelSecret), label(sluice.LevelPublic)))
-	assert.Equal(t, all, concerned(access.Record{}, access.Record{Tombstone: &sluice.Tombstone{Namespace: "acme", Path: "/a", UpTo: 1}}))
+	require.Equal(t, all, concerned(access.Record{}, label(sluice.LevelSecret)))
+	require.Nil(t, concerned(label(sluice.LevelSecret), label(sluice.LevelPublic)))
+	require.Equal(t, all, concerned(access.Record{}, access.Record{Tombstone: &sluice.Tombstone{Namespace: "acme", Path: "/a", UpTo: 1}}))
 }
 
 // A record that is changed or goes leaves nothing of what it said before.
@@ -369,18 +368,30 @@ func TestTheIndexForgetsWhatWasSaidBefore(t *testing.T) {
 	w := newWorld(t)
 	g := w.grant("g", ann, "scope:acme", "read")
 	w.clear(ann, sluice.Label{Level: sluice.LevelSecret})
-	w.label("acme", sluice.Label{Level: sluice.LevelSecret})
+	w.label(sluice.Label{Level: sluice.LevelSecret})
 	require.Equal(t, yes, w.may(caller(g), "read", "/a"))
 	w.Remove(streams.ProfileKey(ann), w.revision+1)
-	assert.Equal(t, hidden, w.may(caller(g), "read", "/a"))
+	require.Equal(t, hidden, w.may(caller(g), "read", "/a"))
 	w.Remove(streams.LabelKey("acme"), w.revision+2)
-	assert.Equal(t, yes, w.may(caller(g), "read", "/a"))
+	require.Equal(t, yes, w.may(caller(g), "read", "/a"))
 	w.Remove(streams.GrantKey("g"), w.revision+3)
-	assert.Equal(t, unsure, w.may(caller(g), "read", "/a"))
+	require.Equal(t, unsure, w.may(caller(g), "read", "/a"))
 
 	w.put(streams.PresenceKey("a"), access.Record{Replica: &access.Presence{ID: "a", Settled: 5}})
 	w.put(streams.PresenceKey("b"), access.Record{Replica: &access.Presence{ID: "b", Settled: 3}})
-	assert.EqualValues(t, 3, w.Settled())
+	require.EqualValues(t, 3, w.Settled())
 	w.Remove(streams.PresenceKey("b"), w.revision+1)
-	assert.EqualValues(t, 5, w.Settled(), "nobody waits for a replica that is gone")
+	require.EqualValues(t, 5, w.Settled(), "nobody waits for a replica that is gone")
+}
+
+// A machine that was suspended has a clock that stood still, and one that jumped.
+func TestBothClocksHaveToBeInTime(t *testing.T) {
+	t.Parallel()
+	x := access.NewIndex()
+	x.CaughtUp()
+	began := time.Now()
+	x.Until(began.Add(10 * time.Second))
+	require.NoError(t, x.Ready(began.Add(9*time.Second)))
+	require.Error(t, x.Ready(began.Add(11*time.Second)))
+	require.Error(t, x.Ready(began.Round(0).Add(11*time.Second)), "only the wall clock went on")
 }

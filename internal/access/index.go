@@ -138,8 +138,11 @@ func (x *Index) Ready(now time.Time) error {
 	return nil
 }
 
-// knows reports whether the index may decide. The caller holds the lock.
-func (x *Index) knows(now time.Time) bool { return x.caughtUp && (x.always || now.Before(x.until)) }
+// knows reports whether the index may decide. The caller holds the lock. Two clocks have to agree: the one
+// that does not jump stands still while a machine is suspended, and the other one jumps.
+func (x *Index) knows(now time.Time) bool {
+	return x.caughtUp && (x.always || now.Before(x.until) && now.Round(0).Before(x.until.Round(0)))
+}
 
 func (x *Index) drop(key string) {
 	r, ok := x.records[key]

@@ -20,9 +20,9 @@ type world struct {
 	revision uint64
 }
 
-func newWorld(t testing.TB) *world {
-	t.Helper()
-	w := &world{Index: access.NewIndex(), t: t, now: time.Date(2026, 3, 1, 12, 0, 0, 0, time.UTC)}
+func newWorld(tb testing.TB) *world {
+	tb.Helper()
+	w := &world{Index: access.NewIndex(), t: tb, now: time.Date(2026, 3, 1, 12, 0, 0, 0, time.UTC)}
 	w.CaughtUp()
 	return w
 }
@@ -62,18 +62,19 @@ func (w *world) revoke(g *access.Granted) {
 	w.save(g)
 }
 
-// acl says what a principal may do in a namespace, whose list is in force then.
-func (w *world) acl(ns string, p sluice.Principal, entries ...sluice.Access) {
-	w.put(streams.ACLKey(ns, ""), access.Record{Admins: &access.Admins{Namespace: ns, Closed: true}})
-	w.put(streams.ACLKey(ns, p), access.Record{ACL: &sluice.ACL{Namespace: ns, Principal: p, Entries: entries}})
+// acl says what a principal may do in the namespace acme, whose list is in force then.
+func (w *world) acl(p sluice.Principal, entries ...sluice.Access) {
+	w.put(streams.ACLKey("acme", ""), access.Record{Admins: &access.Admins{Namespace: "acme", Closed: true}})
+	w.put(streams.ACLKey("acme", p), access.Record{ACL: &sluice.ACL{Namespace: "acme", Principal: p, Entries: entries}})
 }
 
 func (w *world) clear(p sluice.Principal, l sluice.Label) {
 	w.put(streams.ProfileKey(p), access.Record{Profile: &sluice.Profile{Principal: p, Clearance: l}})
 }
 
-func (w *world) label(ns string, l sluice.Label) {
-	w.put(streams.LabelKey(ns), access.Record{Label: &access.Label{Namespace: ns, Label: l}})
+// label labels the namespace acme.
+func (w *world) label(l sluice.Label) {
+	w.put(streams.LabelKey("acme"), access.Record{Label: &access.Label{Namespace: "acme", Label: l}})
 }
 
 // may returns the code of what somebody hears who wants to do something on a path or a pattern of the

@@ -13,30 +13,28 @@ type Touched func(sub *sluice.Subscription) bool
 // The index has the change already.
 func (x *Index) Takes(before, after Record) Touched {
 	switch {
-	case after.Grant != nil:
-		if ends(before.Grant, after.Grant) {
-			return x.under(func(g *granted) bool { return g.ID == after.Grant.ID })
-		}
-	case after.ACL != nil:
-		if before.ACL != nil && shrinks(before.ACL.Entries, after.ACL.Entries) {
-			return both(in(after.ACL.Namespace), x.speaking(after.ACL.Principal))
-		}
-	case after.Admins != nil:
-		if after.Admins.Closed && (before.Admins == nil || !before.Admins.Closed) {
-			return in(after.Admins.Namespace)
-		}
-	case after.Profile != nil:
-		if before.Profile != nil && !after.Profile.Clearance.Dominates(before.Profile.Clearance) {
-			return x.speaking(after.Profile.Principal)
-		}
-	case after.Label != nil:
-		if before.Label == nil && !after.Label.Label.Public() || before.Label != nil && !before.Label.Label.Dominates(after.Label.Label) {
-			return in(after.Label.Namespace)
-		}
+	case after.Grant != nil && ends(before.Grant, after.Grant):
+		return x.under(func(g *granted) bool { return g.ID == after.Grant.ID })
+	case after.ACL != nil && shrinks(before.ACL, after.ACL):
+		return both(in(after.ACL.Namespace), x.speaking(after.ACL.Principal))
+	case after.Admins != nil && after.Admins.Closed && (before.Admins == nil || !before.Admins.Closed):
+		return in(after.Admins.Namespace)
+	case after.Profile != nil && before.Profile != nil && !after.Profile.Clearance.Dominates(before.Profile.Clearance):
+		return x.speaking(after.Profile.Principal)
+	case after.Label != nil && !labelOf(before).Dominates(after.Label.Label):
+		return in(after.Label.Namespace)
 	case after.Tombstone != nil:
 		return in(after.Tombstone.Namespace)
 	}
 	return nil
+}
+
+// labelOf returns the label that a record says; PUBLIC if it says none.
+func labelOf(r Record) sluice.Label {
+	if r.Label == nil {
+		return sluice.Label{}
+	}
+	return r.Label.Label
 }
 
 // ends reports whether a grant ends, or ends earlier than it did.
@@ -45,8 +43,8 @@ func ends(before, after *Granted) bool {
 }
 
 // shrinks reports whether one of the lines before is not among the lines after.
-func shrinks(before, after []sluice.Access) bool {
-	return slices.ContainsFunc(before, func(e sluice.Access) bool { return !slices.Contains(after, e) })
+func shrinks(before, after *sluice.ACL) bool {
+	return before != nil && slices.ContainsFunc(before.Entries, func(e sluice.Access) bool { return !slices.Contains(after.Entries, e) })
 }
 
 func in(namespace string) Touched {

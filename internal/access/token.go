@@ -7,6 +7,7 @@ import (
 	"encoding/base64"
 	"encoding/hex"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"strings"
 	"time"
@@ -101,6 +102,8 @@ func (c *Claims) canonical() ([]byte, error) {
 	return text, nil
 }
 
+var errNotCanonical = errors.New("it is not written as it would be written again")
+
 // IsToken reports whether a bearer's token means to be a grant's.
 func IsToken(token string) bool { return strings.HasPrefix(token, tokenPrefix) }
 
@@ -121,7 +124,7 @@ func Verify(token string, key func(id string) (ed25519.PublicKey, bool)) (Claims
 	if err != nil {
 		return Claims{}, refuse(Malformed, "the token is not one of this server's")
 	}
-	signature, err := base64.RawURLEncoding.Strict().DecodeString(c.Signature)
+	signature, err := decode(c.Signature)
 	if err != nil || !ed25519.Verify(public, body, signature) {
 		return Claims{}, refuse(Forged, "the token's signature does not fit")
 	}
@@ -135,7 +138,7 @@ func parse(token string) (Claims, error) {
 	if !ok || len(text) > maxToken {
 		return c, refuse(Malformed, "the token is not one of this server's")
 	}
-	raw, err := base64.RawURLEncoding.Strict().DecodeString(text)
+	raw, err := decode(text)
 	if err != nil || json.Unmarshal(raw, &c) != nil || c.Version != tokenVersion || c.Signature == "" {
 		return c, refuse(Malformed, "the token is not one of this server's")
 	}
@@ -143,4 +146,13 @@ func parse(token string) (Claims, error) {
 		return c, refuse(Malformed, "the token is not one of this server's")
 	}
 	return c, nil
+}
+
+// decode reads base64 that is written as it would be written again: the library passes over line ends.
+func decode(text string) ([]byte, error) {
+	raw, err := base64.RawURLEncoding.Strict().DecodeString(text)
+	if err == nil && base64.RawURLEncoding.EncodeToString(raw) != text {
+		err = errNotCanonical
+	}
+	return raw, err
 }

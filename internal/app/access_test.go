@@ -3,13 +3,13 @@ package app_test
 import (
 	"fmt"
 	"net/http"
+	"strconv"
 	"strings"
 	"sync"
 	"sync/atomic"
 	"testing"
 	"time"
 
-	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
 	"github.com/sluice-io/sluice/config"
@@ -34,7 +34,7 @@ func (s *running) grant(t *testing.T, principal, object, verbs string, by ...str
 }
 
 // deadline is when the grants of all tests end, so that a part of one may last as long as it.
-var deadline = time.Now().Add(time.Hour) //nolint:gochecknoglobals // a constant
+var deadline = time.Now().Add(time.Hour)
 
 // as returns the headers of a request with a token.
 func as(token string) []string { return []string{"Authorization", "Bearer " + token} }
@@ -181,19 +181,19 @@ func TestNothingLeavesAfterALossOfAccessIsAcknowledged(t *testing.T) {
 				s.marked(t, "/clock", "tick")
 				clock.Wait(8) // so often it would have been tried again
 				for _, r := range hook.Requests() {
-					assert.NotContains(t, string(r.Body), "after")
+					require.NotContains(t, string(r.Body), "after")
 				}
-				assert.LessOrEqual(t, len(hook.Requests()), sent+inKernel, "nothing but what was on the wire")
+				require.LessOrEqual(t, len(hook.Requests()), sent+inKernel, "nothing but what was on the wire")
 				settled := len(hook.Requests())
 				s.marked(t, "/a/0", "after")
 				clock.Wait(14)
-				assert.Len(t, hook.Requests(), settled)
-				assert.Equal(t, "cancelled access_revoked", s.stateOf(t, id))
+				require.Len(t, hook.Requests(), settled)
+				require.Equal(t, "cancelled access_revoked", s.stateOf(t, id))
 				told := s.must(t, http.StatusOK, "GET /v1/namespaces/default/events?pattern=/_sys/**&types=subscription_cancelled_access_revoked", "")
-				assert.Equal(t, 1, strings.Count(told.text, `"subscription_cancelled_access_revoked"`), told.text)
+				require.Equal(t, 1, strings.Count(told.text, `"subscription_cancelled_access_revoked"`), told.text)
 				audit := s.must(t, http.StatusOK, "GET /v1/audit?resource="+id+"&action=subscription.cancel", "")
 				done, failed := strings.Count(audit.text, `"outcome":"done"`), strings.Count(audit.text, `"outcome":"failed"`)
-				assert.Equal(t, 1, done-failed, "who sends and who watches may both try: %s", audit.text)
+				require.Equal(t, 1, done-failed, "who sends and who watches may both try: %s", audit.text)
 			})
 		}
 	}
@@ -249,7 +249,7 @@ func TestARevocationReachesEveryServerBeforeItIsAcknowledged(t *testing.T) {
 	ids := make([]string, subs)
 	for i := range subs {
 		grants[i] = servers[i%2].grant(t, fmt.Sprintf("user:u%d", i), "scope:default", "subscribe")
-		ids[i] = servers[(i+1)%2].made(t, grants[i].token, wish(hook.URL+"/"+fmt.Sprint(i), quick))
+		ids[i] = servers[(i+1)%2].made(t, grants[i].token, wish(hook.URL+"/"+strconv.Itoa(i), quick))
 	}
 	servers[0].made(t, servers[0].token, wish(clock.URL, quick))
 	servers[0].marked(t, "/a", "before")
@@ -265,9 +265,9 @@ func TestARevocationReachesEveryServerBeforeItIsAcknowledged(t *testing.T) {
 	}
 	sent := len(hook.Requests())
 	clock.Wait(len(clock.Requests()) + 10)
-	assert.LessOrEqual(t, len(hook.Requests()), sent+inKernel)
+	require.LessOrEqual(t, len(hook.Requests()), sent+inKernel)
 	for i, id := range ids {
-		assert.Equal(t, "cancelled access_revoked", servers[i%2].stateOf(t, id))
+		require.Equal(t, "cancelled access_revoked", servers[i%2].stateOf(t, id))
 	}
 }
 
@@ -290,19 +290,19 @@ func TestAnEventThatIsNotForItsOwnerIsPassedOver(t *testing.T) {
 	cleared.Wait(3)
 	plain.Wait(2)
 	statusOf(t, s.api, his, idle)
-	assert.Equal(t, []string{"one", "two", "three"}, idsOf(cleared.Requests()))
-	assert.Equal(t, []string{"one", "three"}, idsOf(plain.Requests()))
-	assert.Equal(t, "active", s.stateOf(t, his))
+	require.Equal(t, []string{"one", "two", "three"}, idsOf(cleared.Requests()))
+	require.Equal(t, []string{"one", "three"}, idsOf(plain.Requests()))
+	require.Equal(t, "active", s.stateOf(t, his))
 
 	for _, line := range []string{"GET /v1/namespaces/default/events?pattern=/a", "GET /v1/subscriptions/" + his + "/events"} {
-		assert.NotContains(t, s.must(t, http.StatusOK, line, "", as(bob.token)...).text, "two", line)
+		require.NotContains(t, s.must(t, http.StatusOK, line, "", as(bob.token)...).text, "two", line)
 	}
-	assert.Contains(t, s.must(t, http.StatusOK, "GET /v1/subscriptions/"+hers+"/events", "", as(ann.token)...).text, "two")
+	require.Contains(t, s.must(t, http.StatusOK, "GET /v1/subscriptions/"+hers+"/events", "", as(ann.token)...).text, "two")
 	for _, line := range []string{"GET /v1/namespaces/default/events/two", "GET /v1/subscriptions/" + his + "/deliveries/two"} {
 		there, absent := s.call(t, line, "", as(bob.token)...), s.call(t, strings.Replace(line, "two", "none", 1), "", as(bob.token)...)
-		assert.Equal(t, http.StatusNotFound, there.status)
-		assert.Equal(t, absent.status, there.status)
-		assert.Equal(t, absent.field(t, "error"), there.field(t, "error"), "what is concealed looks like what is not there: C14")
+		require.Equal(t, http.StatusNotFound, there.status)
+		require.Equal(t, absent.status, there.status)
+		require.Equal(t, absent.field(t, "error"), there.field(t, "error"), "what is concealed looks like what is not there: C14")
 	}
 }
 
@@ -321,9 +321,9 @@ func TestWhatIsErasedNeverLeavesAgain(t *testing.T) {
 	s.marked(t, "/customers/7", "later")
 	eventually(t, func() bool { return strings.Contains(bodies(hook), "later") }, "what comes later arrives")
 	statusOf(t, s.api, id, func(st sluice.Status) bool { return st.Parked == 0 })
-	assert.LessOrEqual(t, strings.Count(bodies(hook), "erased"), sent+inKernel)
-	assert.NotContains(t, s.must(t, http.StatusOK, "GET /v1/namespaces/default/events", "").text, "erased")
-	assert.Contains(t, s.must(t, http.StatusOK, "GET /v1/namespaces/default/tombstones", "").text, "/customers/7")
+	require.LessOrEqual(t, strings.Count(bodies(hook), "erased"), sent+inKernel)
+	require.NotContains(t, s.must(t, http.StatusOK, "GET /v1/namespaces/default/events", "").text, "erased")
+	require.Contains(t, s.must(t, http.StatusOK, "GET /v1/namespaces/default/tombstones", "").text, "/customers/7")
 }
 
 func bodies(hook *hooktest.Server) string {

@@ -266,7 +266,7 @@ func (s *server) openAPI(context.Context) error {
 	if err != nil {
 		return fmt.Errorf("http.trusted_proxies: %w", err)
 	}
-	s.api = httpapi.New(httpapi.Options{
+	s.api = httpapi.New(httpapi.Options{ //nolint:contextcheck // a request brings its own
 		Token:       token,
 		Authority:   s.trust.authority,
 		Access:      s.trust.index,

@@ -2,6 +2,7 @@ package authority
 
 import (
 	"context"
+	"fmt"
 	"slices"
 	"strings"
 
@@ -149,7 +150,7 @@ func (a *Authority) demote(ctx context.Context, namespace string, p sluice.Princ
 
 // head changes the head of a namespace's list.
 func (a *Authority) head(ctx context.Context, namespace string, change func(*access.Admins) (bool, error)) error {
-	_, _, err := a.write(ctx, streams.ACLKey(namespace, ""), func(r access.Record) (access.Record, bool, error) {
+	return a.write(ctx, streams.ACLKey(namespace, ""), func(r access.Record) (access.Record, bool, error) {
 		h := access.Admins{Namespace: namespace}
 		if r.Admins != nil {
 			h = *r.Admins
@@ -157,27 +158,26 @@ func (a *Authority) head(ctx context.Context, namespace string, change func(*acc
 		changed, err := change(&h)
 		return access.Record{Admins: &h}, changed, err
 	})
-	return err
 }
 
 // write is store for what the ledger learns of by another entry.
-func (a *Authority) write(ctx context.Context, key string, apply func(access.Record) (access.Record, bool, error)) (access.Record, uint64, error) {
+func (a *Authority) write(ctx context.Context, key string, apply func(access.Record) (access.Record, bool, error)) error {
 	for {
 		before, revision, err := a.needs.Records.Get(ctx, key)
 		if err != nil && sluice.CodeOf(err) != sluice.NotFound {
-			return before, 0, err
+			return fmt.Errorf("read: %w", err)
 		}
 		after, changed, err := apply(before)
 		if err != nil || !changed {
-			return before, revision, err
+			return err
 		}
 		stored, err := a.needs.Records.Put(ctx, key, after, revision)
 		if sluice.CodeOf(err) == sluice.Conflict {
 			continue
 		}
 		if err != nil {
-			return after, 0, err
+			return fmt.Errorf("store: %w", err)
 		}
-		return after, stored, a.await(ctx, stored, false)
+		return a.await(ctx, stored, false)
 	}
 }

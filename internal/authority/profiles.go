@@ -129,7 +129,7 @@ func (a *Authority) ForgetNamespace(ctx context.Context, by sluice.Caller, names
 			}
 			continue
 		}
-		_, _, err := a.write(ctx, key, func(r access.Record) (access.Record, bool, error) { return emptied(r, by, namespace), true, nil })
+		err := a.write(ctx, key, func(r access.Record) (access.Record, bool, error) { return emptied(r, by, namespace), true, nil })
 		if err != nil {
 			return err
 		}

@@ -8,6 +8,7 @@ import (
 	"strings"
 
 	"cel.dev/cel-go/cel"
+	"cel.dev/cel-go/checker"
 	"cel.dev/cel-go/common/ast"
 	"cel.dev/cel-go/common/types"
 
@@ -15,14 +16,14 @@ import (
 )
 
 const (
-	variable = "event"
+	root = "event" // the only variable
 
-	// costLimit bounds one evaluation: a comparison costs about 1, a look at every element of a
-	// list as much as the list is long.
+	// costLimit bounds one evaluation (see meter): a comparison costs about 1, a look at every
+	// element of a list as much as the list is long.
 	costLimit = 100_000
 
-	// regexLimit bounds the compiled size of a regular expression.
-	regexLimit = 1_000
+	maxNesting = 12  // lists, maps and macros within each other
+	maxMessage = 500 // characters of what CEL says of an error, which may repeat data or types
 )
 
 // expression is a compiled CEL expression.
@@ -31,38 +32,123 @@ type expression struct {
 	data    bool // it may look at the event's data
 }
 
-// compile returns the expression. Code InvalidRequest, with the position, if it is not CEL or
-// cannot yield a bool.
+// compile returns the expression. Code InvalidRequest, with the position, if it is not CEL,
+// cannot yield a bool, or would be too dear to check or, whatever the event, to evaluate.
 func compile(text string) (*expression, error) {
+	env, err := environment()
+	if err != nil {
+		return nil, err
+	}
+	checked, err := check(env, text)
+	if err != nil {
+		return nil, err
+	}
+	if out := checked.OutputType(); !out.IsExactType(cel.BoolType) && !out.IsExactType(cel.DynType) {
+		return nil, sluice.Errorf(sluice.InvalidRequest, "filter.cel: the expression yields %.*s; it has to yield bool", maxMessage, out)
+	}
+	if cost, err := env.EstimateCost(checked, unknownSizes{}); err != nil || cost.Min > costLimit {
+		return nil, sluice.Errorf(sluice.InvalidRequest, "filter.cel: the expression costs at least %d, whatever the event; %d is allowed", cost.Min, costLimit)
+	}
+	return plan(env, checked)
+}
+
+// plan returns the expression that was checked, ready to be evaluated.
+func plan(env *cel.Env, checked *cel.Ast) (*expression, error) {
+	whole := checked.NativeRep().Expr()
+	program, err := env.Program(checked, cel.EvalOptions(cel.OptOptimize), cel.CustomDecoratorV2(metered(env, rangesOf(whole))))
+	if err != nil {
+		return nil, sluice.Errorf(sluice.InvalidRequest, "filter.cel: %.*s", maxMessage, err)
+	}
+	return &expression{program: program, data: readsData(whole)}, nil
+}
+
+func environment() (*cel.Env, error) {
 	env, err := cel.NewEnv(
-		cel.Variable(variable, cel.MapType(cel.StringType, cel.DynType)),
+		cel.Variable(root, cel.MapType(cel.StringType, cel.DynType)),
 		cel.CrossTypeNumericComparisons(true),
 		cel.ParserExpressionSizeLimit(sluice.MaxCEL),
-		cel.RegexProgramSizeLimit(regexLimit),
 	)
 	if err != nil {
 		return nil, fmt.Errorf("make CEL environment: %w", err)
 	}
-	checked, issues := env.Compile(text)
-	if problems := issues.Errors(); len(problems) > 0 {
-		at := problems[0].Location
-		return nil, sluice.Errorf(sluice.InvalidRequest, "filter.cel: line %d, column %d: %s", at.Line(), at.Column()+1, problems[0].Message)
+	return env, nil
+}
+
+// check returns the expression with the types of its parts.
+func check(env *cel.Env, text string) (*cel.Ast, error) {
+	parsed, issues := env.Parse(text)
+	if err := firstOf(issues); err != nil {
+		return nil, err
 	}
-	if out := checked.OutputType(); !out.IsExactType(cel.BoolType) && !out.IsExactType(cel.DynType) {
-		return nil, sluice.Errorf(sluice.InvalidRequest, "filter.cel: the expression yields %s; it has to yield bool", out)
+	if err := simple(parsed.NativeRep().Expr(), maxNesting); err != nil {
+		return nil, err
 	}
-	program, err := env.Program(checked, cel.CostLimit(costLimit), cel.EvalOptions(cel.OptOptimize))
-	if err != nil {
-		return nil, sluice.Errorf(sluice.InvalidRequest, "filter.cel: %s", err)
+	checked, issues := env.Check(parsed)
+	return checked, firstOf(issues)
+}
+
+// firstOf returns what is wrong with the expression first, and where.
+func firstOf(issues *cel.Issues) error {
+	problems := issues.Errors()
+	if len(problems) == 0 {
+		return nil
 	}
-	return &expression{program: program, data: readsData(checked.NativeRep().Expr())}, nil
+	at, says := problems[0].Location, problems[0].Message
+	return sluice.Errorf(sluice.InvalidRequest, "filter.cel: line %d, column %d: %.*s", at.Line(), at.Column()+1, maxMessage, says)
+}
+
+// simple returns an error if finding out the expression's type could take long: a type grows
+// with every list, map or macro around it, and doubles with every map that has it as key.
+func simple(e ast.Expr, deeper int) error {
+	if slices.Contains([]ast.ExprKind{ast.ListKind, ast.MapKind, ast.ComprehensionKind}, e.Kind()) {
+		deeper--
+	}
+	if deeper < 0 {
+		return sluice.Errorf(sluice.InvalidRequest, "filter.cel: use at most %d lists, maps and macros within each other", maxNesting)
+	}
+	if e.Kind() == ast.MapKind {
+		for _, entry := range e.AsMap().Entries() {
+			if entry.AsMapEntry().Key().Kind() != ast.LiteralKind {
+				return sluice.Errorf(sluice.InvalidRequest, "filter.cel: the keys of a map have to be literals")
+			}
+		}
+	}
+	for _, child := range children(e) {
+		if err := simple(child, deeper); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+func children(e ast.Expr) []ast.Expr {
+	switch kind := e.Kind(); {
+	case kind == ast.CallKind && e.AsCall().IsMemberFunction():
+		return append([]ast.Expr{e.AsCall().Target()}, e.AsCall().Args()...)
+	case kind == ast.CallKind:
+		return e.AsCall().Args()
+	case kind == ast.ComprehensionKind:
+		c := e.AsComprehension()
+		return []ast.Expr{c.IterRange(), c.AccuInit(), c.LoopCondition(), c.LoopStep(), c.Result()}
+	case kind == ast.ListKind:
+		return e.AsList().Elements()
+	case kind == ast.MapKind:
+		var values []ast.Expr
+		for _, entry := range e.AsMap().Entries() {
+			values = append(values, entry.AsMapEntry().Value())
+		}
+		return values
+	case kind == ast.SelectKind:
+		return []ast.Expr{e.AsSelect().Operand()}
+	}
+	return nil
 }
 
 // readsData reports whether the expression could look at event.data: everything that is not
 // event.<another attribute> could.
-func readsData(root ast.Expr) bool {
+func readsData(whole ast.Expr) bool {
 	harmless, uses := 0, 0
-	ast.PostOrderVisit(root, ast.NewExprVisitor(func(e ast.Expr) {
+	ast.PostOrderVisit(whole, ast.NewExprVisitor(func(e ast.Expr) {
 		switch {
 		case isEvent(e):
 			uses++
@@ -73,19 +159,32 @@ func readsData(root ast.Expr) bool {
 	return uses > harmless
 }
 
-func isEvent(e ast.Expr) bool { return e.Kind() == ast.IdentKind && e.AsIdent() == variable }
+func isEvent(e ast.Expr) bool { return e.Kind() == ast.IdentKind && e.AsIdent() == root }
 
 // match evaluates the expression. A field that is missing or of another type than the
 // expression takes it for is no match (C19); an error is everything else that went wrong.
 func (x *expression) match(e *sluice.Event) (bool, error) {
-	out, _, err := x.program.Eval(map[string]any{variable: x.attributes(e)})
-	if err != nil {
-		if missing(err) {
-			return false, nil
-		}
-		return false, fmt.Errorf("filter.cel: %w", err)
+	return x.evaluate(e, &meter{left: costLimit})
+}
+
+func (x *expression) evaluate(e *sluice.Event, m *meter) (bool, error) {
+	out, _, err := x.program.Eval(map[string]any{root: x.attributes(e), allowance: m})
+	switch {
+	case err == nil:
+		return out == types.True, nil
+	case missing(err):
+		return false, nil
 	}
-	return out == types.True, nil
+	return false, fmt.Errorf("filter.cel: %.*s", maxMessage, err)
+}
+
+// unknownSizes makes estimates of cost that hold for every event.
+type unknownSizes struct{}
+
+func (unknownSizes) EstimateSize(checker.AstNode) *checker.SizeEstimate { return nil }
+
+func (unknownSizes) EstimateCallCost(string, string, *checker.AstNode, []checker.AstNode) *checker.CallEstimate {
+	return nil
 }
 
 // missing reports whether the error says that a field is not there or of another type. CEL has

@@ -1,6 +1,8 @@
 package filter_test
 
 import (
+	"encoding/json"
+	"fmt"
 	"strings"
 	"testing"
 	"time"
@@ -242,6 +244,57 @@ func FuzzExpression(f *testing.F) {
 		}
 		again, _ := m.Match(e)
 		require.Equal(t, ok, again)
+	})
+}
+
+// member returns the scalar of the name in a JSON object, as JSON writes it.
+func member(data, name string) (string, bool) {
+	var members map[string]any
+	d := json.NewDecoder(strings.NewReader(data))
+	d.UseNumber()
+	if !json.Valid([]byte(data)) || d.Decode(&members) != nil {
+		return "", false
+	}
+	switch v := members[name].(type) {
+	case string:
+		return v, true
+	case json.Number, bool:
+		return fmt.Sprint(v), true
+	}
+	return "", false
+}
+
+// FuzzDimensions holds the dimensions to what they mean: some value of each is the event's.
+func FuzzDimensions(f *testing.F) {
+	f.Add("order.*", "shop", "17", "region", "eu", `{"total": 120}`)
+	f.Add("*", "", "", "total", "120", `{"total": 120}`)
+	f.Add("order.placed", "x", "17", "rush", "true", `{"rush": true, "rush": "x"}`)
+	f.Add(".*", "shop", "", "a", "b", `{"\u0061": "\u0062"}`)
+	f.Add("", "shop", "17", "total", "1.20", `{"total": 1.20} `)
+	f.Fuzz(func(t *testing.T, kind, source, subject, name, value, data string) {
+		e := order()
+		e.Data = []byte(data)
+		have, there := e.Extensions[name]
+		if !there {
+			have, there = member(data, name)
+		}
+		prefix, wild := strings.CutSuffix(kind, "*")
+		wild = wild && (prefix == "" || strings.HasSuffix(prefix, ".")) && len(e.Type) > len(prefix) && strings.HasPrefix(e.Type, prefix)
+		for _, c := range []struct {
+			filter sluice.Filter
+			want   bool
+		}{
+			{sluice.Filter{Types: []string{kind}}, kind == e.Type || wild},
+			{sluice.Filter{Sources: []string{source}}, source == "shop"},
+			{sluice.Filter{Subjects: []string{subject, "x"}}, subject == "17"},
+			{label(name, value), there && have == value},
+			{label(name, "\x00", value), there && (have == value || have == "\x00")},
+		} {
+			require.Equal(t, c.want, matches(t, c.filter, e), "%+v", c.filter)
+			both := c.filter
+			both.CEL = `event.type == "order.placed"`
+			require.Equal(t, c.want, matches(t, both, e), "%+v", both)
+		}
 	})
 }
 

@@ -68,16 +68,12 @@ func anybody(_ *Server, c echo.Context) error {
 	return nil
 }
 
-// server demands a verb for everything.
-func server(v sluice.Verb) demand {
-	return func(s *Server, c echo.Context) error { return s.require(c, v, access.Target{}) }
-}
+// ruling demands that the caller is an admin of everything.
+func ruling(s *Server, c echo.Context) error { return s.require(c, sluice.VerbAdmin, access.Target{}) }
 
-// within demands a verb for the whole namespace that the path names.
-func within(v sluice.Verb) demand {
-	return func(s *Server, c echo.Context) error {
-		return s.require(c, v, access.Target{Namespace: c.Param("ns")})
-	}
+// managing demands that the caller is an admin of the namespace that the path names.
+func managing(s *Server, c echo.Context) error {
+	return s.require(c, sluice.VerbAdmin, access.Target{Namespace: c.Param("ns")})
 }
 
 // somewhere demands a verb for some path of the namespace that the path names; for which, the handler asks.
@@ -114,6 +110,14 @@ func owned(s *Server, c echo.Context) error {
 	}
 	c.Set(subscriptionKey, sub)
 	return nil
+}
+
+// edited is owned for what only an admin of the namespace may do, whoever the subscription is (S4-69).
+func edited(s *Server, c echo.Context) error {
+	if err := owned(s, c); err != nil {
+		return err
+	}
+	return s.require(c, sluice.VerbAdmin, access.Target{Namespace: subscription(c).Namespace})
 }
 
 // subscription returns the subscription that a request is about.

@@ -9,7 +9,6 @@ import (
 	"net/http"
 	"strconv"
 	"strings"
-	"time"
 
 	"github.com/google/uuid"
 
@@ -307,12 +306,9 @@ func setTime(e *sluice.Event, value string) error {
 	if value == "" {
 		return nil
 	}
-	t, err := time.Parse(time.RFC3339Nano, value)
-	if err != nil {
-		return sluice.Errorf(sluice.InvalidRequest, "time %q is not RFC 3339, such as 2006-01-02T15:04:05Z", value)
-	}
-	e.Time = t.UTC()
-	return nil
+	var err error
+	e.Time, err = sluice.ParseTime(value)
+	return err
 }
 
 func setExtension(e *sluice.Event, name, value string) error {

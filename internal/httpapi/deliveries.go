@@ -133,15 +133,17 @@ func (s *Server) getDelivery(c echo.Context) error {
 
 // retryDelivery has an event sent again: at once if it is the head of a parked lane.
 func (s *Server) retryDelivery(c echo.Context) error {
+	who := by(c)
 	return s.actOnDelivery(c, func(ctx context.Context, sub *sluice.Subscription, event string) (sluice.Replay, error) {
-		return s.opts.Retrier.Retry(ctx, sub, event, by(c))
+		return s.opts.Retrier.Retry(ctx, sub, event, who)
 	})
 }
 
 // discardDelivery gives up the head of a held lane, which goes on.
 func (s *Server) discardDelivery(c echo.Context) error {
+	who := by(c)
 	return s.actOnDelivery(c, func(ctx context.Context, sub *sluice.Subscription, event string) (sluice.Replay, error) {
-		return s.opts.Retrier.Discard(ctx, sub, event, by(c))
+		return s.opts.Retrier.Discard(ctx, sub, event, who)
 	})
 }
 

@@ -8,7 +8,6 @@ import (
 	"github.com/labstack/echo/v4"
 	"github.com/labstack/echo/v4/middleware"
 
-	"github.com/sluice-io/sluice/internal/access"
 	"github.com/sluice-io/sluice/pkg/sluice"
 )
 
@@ -68,7 +67,7 @@ func watching(s *Server, c echo.Context) error {
 		return sluice.Errorf(sluice.Unauthenticated, "the metrics want the header Authorization: Bearer <token> of an administrator; the setting http.metrics can open them")
 	}
 	c.SetRequest(c.Request().WithContext(sluice.WithCaller(c.Request().Context(), who)))
-	return s.require(c, sluice.VerbAdmin, access.Target{})
+	return ruling(s, c)
 }
 
 // isLocal reports whether a request comes from this machine and was not passed on: behind a proxy on

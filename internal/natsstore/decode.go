@@ -96,8 +96,8 @@ func setAttribute(e *sluice.Event, name, value string) {
 	case "dataschema":
 		e.DataSchema = value
 	case "time":
-		if t, err := time.Parse(time.RFC3339Nano, value); err == nil {
-			e.Time = t.UTC()
+		if t, err := sluice.ParseTime(value); err == nil {
+			e.Time = t
 		}
 	case "datacontenttype":
 		e.ContentType = value

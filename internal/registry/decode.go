@@ -5,6 +5,7 @@ import (
 	"encoding/json"
 	"errors"
 	"io"
+	"maps"
 	"reflect"
 	"slices"
 	"strings"
@@ -25,8 +26,57 @@ func decodeFilter(data json.RawMessage) (sluice.Filter, error) {
 	if len(data) == 0 {
 		return filter, nil
 	}
-	err := decode(data, &filter, sluice.UnknownFilter)
+	err := decodeExactly(data, &filter, sluice.UnknownFilter)
 	return filter, err
+}
+
+// decodeExactly is decode for what people write: names have one case. encoding/json takes "CEL" for
+// "cel", and of both the last, so that a merge patch with the one would lose against the other.
+func decodeExactly(data []byte, target any, unknown sluice.Code) error {
+	if err := decode(data, target, unknown); err != nil {
+		return err
+	}
+	if name := misspelt(data, reflect.TypeOf(target)); name != "" {
+		return sluice.Errorf(unknown, "field %q is unknown", name).With("field", name)
+	}
+	return nil
+}
+
+// misspelt returns a name in a JSON value that no field of the type has in just this way, "" if
+// there is none. Types that decode themselves are not looked into.
+func misspelt(data []byte, t reflect.Type) string {
+	if t.Kind() == reflect.Pointer {
+		return misspelt(data, t.Elem())
+	}
+	if reflect.PointerTo(t).Implements(reflect.TypeFor[json.Unmarshaler]()) || t.Kind() != reflect.Struct {
+		return ""
+	}
+	var members map[string]json.RawMessage
+	if json.Unmarshal(data, &members) != nil {
+		return "" // null
+	}
+	types := fieldTypes(t)
+	for _, name := range slices.Sorted(maps.Keys(members)) {
+		field, ok := types[name]
+		if !ok {
+			return name
+		}
+		if within := misspelt(members[name], field); within != "" {
+			return within
+		}
+	}
+	return ""
+}
+
+// fieldTypes returns the types of a struct's fields under their names in JSON.
+func fieldTypes(t reflect.Type) map[string]reflect.Type {
+	types := map[string]reflect.Type{}
+	for _, f := range reflect.VisibleFields(t) {
+		if name, _, _ := strings.Cut(f.Tag.Get("json"), ","); name != "" && name != "-" {
+			types[name] = f.Type
+		}
+	}
+	return types
 }
 
 func decode(data []byte, target any, unknown sluice.Code) error {

@@ -124,7 +124,7 @@ func applyPatch(sub *sluice.Subscription, patch []byte) error {
 		return sluice.Errorf(sluice.InvalidRequest, "the body is not a JSON merge patch")
 	}
 	next := patched{Subscription: sluice.Subscription{Enabled: true}}
-	if err := Decode(merged, &next); err != nil {
+	if err := decodeExactly(merged, &next, sluice.InvalidRequest); err != nil {
 		return err
 	}
 	next.Subscription.Filter, err = decodeFilter(next.Filter)

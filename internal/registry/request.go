@@ -59,7 +59,7 @@ func (s *Start) UnmarshalJSON(data []byte) error {
 // unknown or of another type.
 func ParseRequest(body []byte) (*Request, error) {
 	var req Request
-	if err := Decode(body, &req); err != nil {
+	if err := decodeExactly(body, &req, sluice.InvalidRequest); err != nil {
 		return nil, err
 	}
 	return &req, nil

@@ -194,7 +194,7 @@ func (e *Event) setAttribute(name, text string) (err error) {
 	case "sequence":
 		e.Seq, err = strconv.ParseUint(text, 10, 64)
 	case "time":
-		e.Time, err = time.Parse(time.RFC3339Nano, text)
+		e.Time, err = ParseTime(text)
 	default:
 		if e.Extensions == nil {
 			e.Extensions = map[string]string{}

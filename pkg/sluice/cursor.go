@@ -42,8 +42,8 @@ func ParseCursor(s string) (Cursor, error) {
 	if seq, ok := parseSeq(s); ok {
 		return Cursor{Kind: CursorSeq, Seq: seq}, nil
 	}
-	if at, err := time.Parse(time.RFC3339, s); err == nil {
-		return Cursor{Kind: CursorTime, Time: at.UTC()}, nil
+	if at, err := ParseTime(s); err == nil {
+		return Cursor{Kind: CursorTime, Time: at}, nil
 	}
 	if err := CheckEventID(s); err != nil {
 		return Cursor{}, Errorf(InvalidRequest, "cursor: use -1, now, a sequence, an RFC 3339 time or an event id")
@@ -96,10 +96,20 @@ func ParseStart(start string, next uint64) (StartAt, error) {
 	if seq, ok := parseSeq(start); ok {
 		return StartAt{Kind: StartSeq, Seq: max(seq, 1)}, nil
 	}
-	if at, err := time.Parse(time.RFC3339, start); err == nil {
-		return StartAt{Kind: StartTime, Time: at.UTC()}, nil
+	if at, err := ParseTime(start); err == nil {
+		return StartAt{Kind: StartTime, Time: at}, nil
 	}
 	return StartAt{}, Errorf(InvalidRequest, "start %q: use new, all, last_per_path, a sequence or an RFC 3339 time", start)
+}
+
+// ParseTime returns an RFC 3339 time in UTC. Code InvalidRequest if s is none, or if its year is
+// not of four digits in UTC: nobody could read it when it is written again.
+func ParseTime(s string) (time.Time, error) {
+	at, err := time.Parse(time.RFC3339Nano, s)
+	if at = at.UTC(); err != nil || at.Year() < 0 || at.Year() > 9999 {
+		return time.Time{}, Errorf(InvalidRequest, "time %q is not RFC 3339, such as 2006-01-02T15:04:05Z", s)
+	}
+	return at, nil
 }
 
 // parseSeq reads decimal digits, leading zeros included (S1-20), and nothing else.

@@ -192,7 +192,7 @@ func (t *Tier) UnmarshalText(text []byte) error {
 	if i < 0 {
 		return Errorf(InvalidRequest, "tier %q: use one of %s", clip(string(text)), strings.Join(names[1:], ", ")).With("field", "tier")
 	}
-	*t = Tier(i + 1)
+	*t = Tier(i + 1) //nolint:gosec // one of five
 	return nil
 }
 

@@ -29,7 +29,7 @@ func ParseLevel(name string) (Level, error) {
 	if i < 0 {
 		return 0, Errorf(InvalidRequest, "level %q: use one of %s", clip(name), strings.Join(names[:], ", ")).With("field", "level")
 	}
-	return Level(i), nil
+	return Level(i), nil //nolint:gosec // one of five
 }
 
 // String returns the level's name.

@@ -1,0 +1,422 @@
+package filter
+
+import (
+	"fmt"
+	"math"
+	"regexp"
+	"regexp/syntax"
+	"slices"
+	"strings"
+
+	"cel.dev/cel-go/cel"
+	"cel.dev/cel-go/common/ast"
+	"cel.dev/cel-go/common/operators"
+	"cel.dev/cel-go/common/overloads"
+	"cel.dev/cel-go/common/types"
+	"cel.dev/cel-go/common/types/ref"
+	"cel.dev/cel-go/common/types/traits"
+	"cel.dev/cel-go/interpreter"
+)
+
+// An evaluation has a meter, which every step of it costs something. CEL has a limit of its
+// own, but takes most steps for equally dear, whatever they are done with, notices what was too
+// dear when it is done, and is slow at counting. Here strings cost by their length wherever one
+// is handed out, comparisons by what they have to look at, lists that are joined by their
+// length, and regular expressions by the size of their program and of the text; and it is paid
+// before it is done.
+
+const (
+	// allowance names the *meter among the variables; no expression can say it.
+	allowance = "#allowance"
+
+	stringUnit = 100 // bytes of a string that cost as much as a step
+	regexUnit  = 50  // instructions, for each byte of the text, that do
+	zoneCost   = 200 // steps that finding a time zone costs: event.time.getHours("Europe/Berlin")
+	regexBase  = 500 // steps that compiling a regular expression costs
+	regexByte  = 10  // and those of each of its bytes
+
+	// regexLimit bounds the size of a regular expression's program.
+	regexLimit = 1_000
+)
+
+// meter is what one evaluation may still cost.
+type meter struct{ left int }
+
+// spend takes the cost of what comes next. If the evaluation cannot afford it, it ends in the
+// way in which CEL ends one: with a panic that Program.Eval makes an error of. A program's
+// constants are computed while it is planned, each on a meter of its own.
+func spend(vars interpreter.Activation, cost int) {
+	m := meterOf(vars)
+	if m.left -= cost; m.left < 0 {
+		panic(interpreter.EvalCancelledError{Cause: interpreter.CostLimitExceeded, Message: "cost limit exceeded"})
+	}
+}
+
+func meterOf(vars interpreter.Activation) *meter {
+	v, _ := vars.ResolveName(allowance)
+	if m, ok := v.(*meter); ok {
+		return m
+	}
+	return &meter{left: costLimit}
+}
+
+// handling returns what a string costs whoever gets it: copying, comparing, searching.
+func handling(v any) int {
+	switch v := v.(type) {
+	case string:
+		return len(v) / stringUnit
+	case types.String:
+		return len(v) / stringUnit
+	case types.Bytes:
+		return len(v) / stringUnit
+	}
+	return 0
+}
+
+// extent returns how many values there are to look at in v, strings according to their length;
+// more than limit if it is more.
+func extent(v ref.Val, limit int) int {
+	n := 1 + handling(v)
+	switch v := v.(type) {
+	case traits.Lister:
+		if n += entries(v); n > limit {
+			return n
+		}
+		for i := 0; n <= limit && i < entries(v); i++ {
+			n += extent(v.Get(types.Int(i)), limit-n)
+		}
+	case traits.Mapper:
+		if n += entries(v); n > limit {
+			return n
+		}
+		for it := v.Iterator(); n <= limit && it.HasNext() == types.True; {
+			key := it.Next()
+			n += handling(key) + extent(v.Get(key), limit-n)
+		}
+	}
+	return n
+}
+
+func entries(v traits.Sizer) int {
+	if n, ok := v.Size().(types.Int); ok {
+		return int(n)
+	}
+	return math.MaxInt32 // more than can be counted
+}
+
+// comparing returns what it costs to compare two values: no more than to look at the smaller,
+// however large the other is, and neither does finding it out.
+func comparing(a, b ref.Val, limit int) int {
+	for most := 16; ; most *= 4 {
+		if n := min(extent(a, most), extent(b, most)); n <= most || most >= limit {
+			return n
+		}
+	}
+}
+
+// metered returns the decorator that puts the steps of a program on the meter. The ranges are
+// what macros go through, by their ids.
+func metered(env *cel.Env, ranges map[int64]bool) interpreter.InterpretableDecoratorV2 {
+	keys := interpreter.NewAttributeFactory(env.Container, env.CELTypeAdapter(), env.CELTypeProvider())
+	return func(i interpreter.InterpretableV2) (interpreter.InterpretableV2, error) {
+		switch i := i.(type) {
+		case *attribute: // a field of it was selected
+			return i, nil
+		case interpreter.InterpretableAttribute:
+			return &attribute{i, keys, ranges[i.ID()]}, nil
+		case interpreter.InterpretableConstructor:
+			if slices.ContainsFunc(i.InitVals(), variable) {
+				return &constructor{i}, nil
+			}
+		case interpreter.InterpretableCall:
+			return meteredCall(i, ranges[i.ID()])
+		}
+		return i, nil
+	}
+}
+
+// rangesOf returns the ids of what the macros of an expression go through: of a field, the
+// variable's that it is one of, under which CEL plans it.
+func rangesOf(whole ast.Expr) map[int64]bool {
+	ids := map[int64]bool{}
+	ast.PostOrderVisit(whole, ast.NewExprVisitor(func(e ast.Expr) {
+		if e.Kind() != ast.ComprehensionKind {
+			return
+		}
+		for r := e.AsComprehension().IterRange(); r != nil; r = operand(r) {
+			ids[r.ID()] = true
+		}
+	}))
+	return ids
+}
+
+// operand returns what a field or an element is selected of, or nil.
+func operand(e ast.Expr) ast.Expr {
+	switch {
+	case e.Kind() == ast.SelectKind:
+		return e.AsSelect().Operand()
+	case e.Kind() == ast.CallKind && e.AsCall().FunctionName() == operators.Index:
+		return e.AsCall().Args()[0]
+	}
+	return nil
+}
+
+// goingThrough returns what it costs to begin to go through v: the keys of a map are listed.
+func goingThrough(v ref.Val) int {
+	if m, ok := v.(traits.Mapper); ok {
+		return entries(m)
+	}
+	return 0
+}
+
+func variable(i interpreter.InterpretableV2) bool {
+	_, constant := i.(interpreter.InterpretableConst)
+	return !constant
+}
+
+func meteredCall(c interpreter.InterpretableCall, ranges bool) (interpreter.InterpretableV2, error) {
+	switch c.Function() {
+	case operators.Equals:
+		return &binary{c, equal}, nil
+	case operators.NotEquals:
+		return &binary{c, notEqual}, nil
+	case operators.In:
+		return &binary{c, within}, nil
+	case overloads.Matches:
+		return newMatch(c)
+	}
+	return &call{c, ranges}, nil
+}
+
+// attribute is a variable or a field of one.
+type attribute struct {
+	interpreter.InterpretableAttribute
+
+	keys   interpreter.AttributeFactory
+	ranges bool // a macro goes through it
+}
+
+func (a *attribute) AddQualifier(q interpreter.Qualifier) (interpreter.Attribute, error) {
+	_, err := a.InterpretableAttribute.AddQualifier(q)
+	return a, err
+}
+
+func (a *attribute) Exec(frame *interpreter.ExecutionFrame) ref.Val {
+	v := a.InterpretableAttribute.Exec(frame)
+	cost := 1 + handling(v)
+	if a.ranges {
+		cost += goingThrough(v)
+	}
+	spend(frame, cost)
+	return v
+}
+
+func (a *attribute) Eval(vars interpreter.Activation) ref.Val {
+	return a.Exec(interpreter.AsFrame(vars))
+}
+
+func (a *attribute) Resolve(vars interpreter.Activation) (any, error) {
+	v, err := a.InterpretableAttribute.Resolve(vars)
+	spend(vars, 1+handling(v))
+	return v, err
+}
+
+// Qualify looks up in obj what is stored under the attribute's value.
+func (a *attribute) Qualify(vars interpreter.Activation, obj any) (any, error) {
+	key, err := a.key(vars)
+	if err != nil {
+		return nil, err
+	}
+	return key.Qualify(vars, obj)
+}
+
+// QualifyIfPresent is Qualify for what may not be there.
+func (a *attribute) QualifyIfPresent(vars interpreter.Activation, obj any, presenceOnly bool) (any, bool, error) {
+	key, err := a.key(vars)
+	if err != nil {
+		return nil, false, err
+	}
+	return key.QualifyIfPresent(vars, obj, presenceOnly)
+}
+
+func (a *attribute) key(vars interpreter.Activation) (interpreter.Qualifier, error) {
+	v, err := a.Resolve(vars)
+	if err != nil {
+		return nil, err
+	}
+	return a.keys.NewQualifier(nil, a.ID(), v, a.IsOptional())
+}
+
+// constructor makes a list or a map.
+type constructor struct {
+	interpreter.InterpretableConstructor
+}
+
+func (c *constructor) Exec(frame *interpreter.ExecutionFrame) ref.Val {
+	spend(frame, 1+len(c.InitVals()))
+	return c.InterpretableConstructor.Exec(frame)
+}
+
+func (c *constructor) Eval(vars interpreter.Activation) ref.Val {
+	return c.Exec(interpreter.AsFrame(vars))
+}
+
+// call is a call of a function whose arguments were paid for when they were handed out.
+type call struct {
+	interpreter.InterpretableCall
+
+	ranges bool // a macro goes through what it yields
+}
+
+func (c *call) Exec(frame *interpreter.ExecutionFrame) ref.Val {
+	v := c.InterpretableCall.Exec(frame)
+	cost := 1 + handling(v)
+	if c.ranges {
+		cost += goingThrough(v)
+	}
+	if len(c.Args()) == 2 && strings.HasPrefix(c.Function(), "get") {
+		cost += zoneCost
+	}
+	list, ok := v.(traits.Lister)
+	if _, grows := v.(traits.MutableLister); ok && !grows {
+		cost += entries(list)
+	}
+	spend(frame, cost)
+	return v
+}
+
+func (c *call) Eval(vars interpreter.Activation) ref.Val { return c.Exec(interpreter.AsFrame(vars)) }
+
+// binary is a call of a function of two values that says itself what it costs.
+type binary struct {
+	interpreter.InterpretableCall
+
+	do func(vars interpreter.Activation, a, b ref.Val) ref.Val
+}
+
+func (c *binary) Exec(frame *interpreter.ExecutionFrame) ref.Val {
+	args := c.Args()
+	a := args[0].Exec(frame)
+	if types.IsUnknownOrError(a) {
+		return a
+	}
+	b := args[1].Exec(frame)
+	if types.IsUnknownOrError(b) {
+		return b
+	}
+	return c.do(frame, a, b)
+}
+
+func (c *binary) Eval(vars interpreter.Activation) ref.Val { return c.Exec(interpreter.AsFrame(vars)) }
+
+func equal(vars interpreter.Activation, a, b ref.Val) ref.Val {
+	spend(vars, comparing(a, b, meterOf(vars).left))
+	return types.Equal(a, b)
+}
+
+func notEqual(vars interpreter.Activation, a, b ref.Val) ref.Val {
+	spend(vars, comparing(a, b, meterOf(vars).left))
+	return types.Bool(types.Equal(a, b) != types.True)
+}
+
+func within(vars interpreter.Activation, a, b ref.Val) ref.Val {
+	container, ok := b.(traits.Container)
+	if !ok {
+		return types.MaybeNoSuchOverloadErr(b)
+	}
+	cost, most := 1, meterOf(vars).left
+	if list, ok := b.(traits.Lister); ok {
+		for i := 0; cost <= most && i < entries(list); i++ {
+			cost += comparing(a, list.Get(types.Int(i)), most-cost)
+		}
+	}
+	spend(vars, cost)
+	return container.Contains(a)
+}
+
+// match is a call of the function matches.
+type match struct {
+	binary
+
+	constant *regex // nil if the pattern is not a constant
+}
+
+// newMatch returns the call, with its regular expression compiled if that is a constant.
+func newMatch(c interpreter.InterpretableCall) (*match, error) {
+	m := &match{binary: binary{InterpretableCall: c}}
+	m.do = m.matches
+	fixed, ok := c.Args()[1].(interpreter.InterpretableConst)
+	if !ok {
+		return m, nil
+	}
+	pattern, ok := fixed.Value().(types.String)
+	if !ok {
+		return m, nil
+	}
+	var err error
+	m.constant, err = compileRegex(string(pattern))
+	return m, err
+}
+
+// Function returns a name that CEL does not know: it would compile the expression itself.
+func (*match) Function() string { return "metered matches" }
+
+// OverloadID returns none, for the same reason.
+func (*match) OverloadID() string { return "" }
+
+func (m *match) matches(vars interpreter.Activation, a, b ref.Val) ref.Val {
+	text, isText := a.(types.String)
+	pattern, isPattern := b.(types.String)
+	if !isText || !isPattern {
+		return types.NoSuchOverloadErr()
+	}
+	re := m.constant
+	if re == nil {
+		spend(vars, regexBase+regexByte*len(pattern))
+		var err error
+		if re, err = compileRegex(string(pattern)); err != nil {
+			return types.WrapErr(err)
+		}
+	}
+	spend(vars, 1+(1+len(text))*(1+re.size)/regexUnit)
+	return types.Bool(re.MatchString(string(text)))
+}
+
+type regex struct {
+	*regexp.Regexp
+
+	size int
+}
+
+// compileRegex returns the regular expression, or an error if it is none or its program would
+// be larger than regexLimit, which is found out before that is made.
+func compileRegex(pattern string) (*regex, error) {
+	parsed, err := syntax.Parse(pattern, syntax.Perl)
+	if err != nil {
+		return nil, err
+	}
+	size := instructions(parsed)
+	if size > regexLimit {
+		return nil, fmt.Errorf("the regular expression needs %d instructions or more; %d are allowed", size, regexLimit)
+	}
+	re, err := regexp.Compile(pattern)
+	return &regex{re, size}, err
+}
+
+// instructions returns how large the program of a regular expression is, about; more than
+// regexLimit if it is larger than that.
+func instructions(re *syntax.Regexp) int {
+	n := max(len(re.Sub), 1)
+	if re.Op == syntax.OpLiteral {
+		n = len(re.Rune)
+	}
+	for _, sub := range re.Sub {
+		if n += instructions(sub); n > regexLimit {
+			return n
+		}
+	}
+	if re.Op == syntax.OpRepeat {
+		n *= max(re.Min, re.Max, 1)
+	}
+	return n
+}
