@@ -51,8 +51,8 @@ func TestRequirementsHaveTheirTests(t *testing.T) {
 	require.Empty(t, rows, "rows of other statements")
 }
 
-// listTests returns the test functions of the module as "package.Test", the package being the
-// name of its directory.
+// listTests returns the test and fuzz functions of the module as "package.Test", the package being
+// the name of its directory.
 func listTests(tb testing.TB) map[string]bool {
 	tb.Helper()
 	found := map[string]bool{}
@@ -70,7 +70,7 @@ func listTests(tb testing.TB) map[string]bool {
 			return err
 		}
 		for _, decl := range file.Decls {
-			if f, ok := decl.(*ast.FuncDecl); ok && f.Recv == nil && strings.HasPrefix(f.Name.Name, "Test") {
+			if f, ok := decl.(*ast.FuncDecl); ok && f.Recv == nil && isTest(f.Name.Name) {
 				found[filepath.Base(filepath.Dir(name))+"."+f.Name.Name] = true
 			}
 		}
@@ -78,4 +78,8 @@ func listTests(tb testing.TB) map[string]bool {
 	})
 	require.NoError(tb, err)
 	return found
+}
+
+func isTest(name string) bool {
+	return strings.HasPrefix(name, "Test") || strings.HasPrefix(name, "Fuzz")
 }

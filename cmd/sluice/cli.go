@@ -2,12 +2,17 @@ package main
 
 import (
 	"context"
+	"crypto/x509"
 	"encoding/json"
 	"errors"
 	"fmt"
 	"io"
 	"maps"
+	"net"
 	"reflect"
+	"strconv"
+	"strings"
+	"syscall"
 	"time"
 
 	"github.com/alecthomas/kong"
@@ -76,6 +81,9 @@ func run(ctx context.Context, args []string, s *session) int {
 		kong.Writers(s.stdout, s.stderr), kong.Exit(s.exit), kong.WithHyphenPrefixedParameters(true), kong.Bind(s), kong.BindTo(ctx, (*context.Context)(nil)),
 		kong.ConfigureHelp(kong.HelpOptions{Compact: true, NoExpandSubcommands: true, WrapUpperBound: 100}),
 		kong.TypeMapper(reflect.TypeFor[time.Time](), kong.MapperFunc(decodeTime)),
+		kong.TypeMapper(reflect.TypeFor[time.Duration](), kong.MapperFunc(decodeSpan)),
+		kong.TypeMapper(reflect.TypeFor[sluice.Duration](), kong.MapperFunc(decodeSpan)),
+		kong.TypeMapper(reflect.TypeFor[*sluice.Duration](), kong.MapperFunc(decodeSpan)), // or it would be read as its text
 		kong.ExplicitGroups([]kong.Group{{Key: "common", Title: "Flags of all commands:"}}),
 	)
 	if err != nil {
@@ -102,6 +110,33 @@ func decodeTime(c *kong.DecodeContext, target reflect.Value) error {
 		return fmt.Errorf("%q is not an RFC 3339 time such as 2026-01-31T00:00:00Z", text)
 	}
 	target.Set(reflect.ValueOf(at))
+	return nil
+}
+
+// maxDays is as many as no retention and no grant needs: 100 years.
+const maxDays = 36_500
+
+// decodeSpan reads a flag that is a time.Duration or a sluice.Duration: what Go reads, or days.
+func decodeSpan(c *kong.DecodeContext, target reflect.Value) error {
+	text, err := c.Scan.PopValue("duration")
+	if err != nil {
+		return fmt.Errorf("read the duration: %w", err)
+	}
+	if target.Kind() == reflect.Pointer {
+		target.Set(reflect.New(target.Type().Elem()))
+		target = target.Elem()
+	}
+	if days, ok := strings.CutSuffix(text.String(), "d"); ok {
+		if n, err := strconv.ParseUint(days, 10, 16); err == nil && n <= maxDays {
+			target.SetInt(int64(n) * 24 * int64(time.Hour))
+			return nil
+		}
+	}
+	d, err := time.ParseDuration(text.String())
+	if err != nil {
+		return fmt.Errorf("%q is not a duration such as 10s, 5m, 72h or 30d", text)
+	}
+	target.SetInt(int64(d))
 	return nil
 }
 
@@ -133,13 +168,41 @@ func (s *session) fail(err error) int {
 	return status(err)
 }
 
-// withAdvice says in the words of the command line what a server said in those of HTTP.
+// withAdvice says in the words of the command line what a server said in those of HTTP or TLS.
 func (s *session) withAdvice(err error) error {
+	if advice := s.tlsAdvice(err); advice != "" {
+		return fmt.Errorf("%w; %s", err, advice)
+	}
 	e, ok := errors.AsType[*sluice.Error](err)
 	if !ok || e.Code != sluice.Unauthenticated || s.Token != "" || s.Server == "" {
 		return err
 	}
 	return &sluice.Error{Code: e.Code, Message: s.Server + " wants a token: set SLUICE_TOKEN, or --token", Details: e.Details}
+}
+
+// tlsAdvice says what helps if a server and this command did not believe one another; empty if that is not it.
+func (s *session) tlsAdvice(err error) string {
+	if errors.As(err, new(x509.UnknownAuthorityError)) {
+		return "name the file of its authority with --ca or SLUICE_CA"
+	}
+	if errors.As(err, new(x509.HostnameError)) {
+		return "set SLUICE_URL to an address that is in its certificate, and SLUICE_TOKEN"
+	}
+	if s.Cert == "" && s.brokenOff(err) {
+		return "if it asks for a certificate, name yours with --cert and --key, or SLUICE_CERT and SLUICE_KEY"
+	}
+	return ""
+}
+
+// brokenOff reports whether a server that speaks TLS ended the connection, which is how one
+// that misses a certificate says so.
+func (s *session) brokenOff(err error) bool {
+	remote, ok := errors.AsType[*net.OpError](err)
+	if !errors.Is(err, syscall.EPIPE) && !errors.Is(err, syscall.ECONNRESET) && (!ok || remote.Op != "remote error") {
+		return false
+	}
+	base, unknown := s.baseURL()
+	return unknown == nil && strings.HasPrefix(base, "https:")
 }
 
 func status(err error) int {

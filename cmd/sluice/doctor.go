@@ -238,12 +238,21 @@ func (e *examination) checkHTTP(ctx context.Context) {
 	before := time.Now()
 	at, err := api.Ready(ctx)
 	if err != nil {
-		e.note("server", "fail", "not ready: %v", err)
+		e.note("server", "fail", "not ready: %v", e.session.withAdvice(err))
 		return
 	}
 	e.api = api
-	e.note("server", "ok", "ready after %s", time.Since(before).Round(100*time.Microsecond))
+	e.noteReady(time.Since(before).Round(100 * time.Microsecond))
 	e.checkClock(at)
+}
+
+// noteReady warns where tokens and events go over a network that others may listen on.
+func (e *examination) noteReady(after time.Duration) {
+	if strings.HasPrefix(e.addresses.HTTP, "http:") && !onThisMachine(e.addresses.HTTP) {
+		e.note("server", "warn", "ready after %s, without TLS: tokens and events can be read on the way to %s; set http.tls, or listen on 127.0.0.1 behind a proxy that has it", after, e.addresses.HTTP)
+		return
+	}
+	e.note("server", "ok", "ready after %s", after)
 }
 
 // checkClock compares clocks; the header has whole seconds.

@@ -2,6 +2,7 @@ package main
 
 import (
 	"testing"
+	"time"
 
 	"github.com/stretchr/testify/require"
 
@@ -25,6 +26,22 @@ func TestTheDoctorWarnsOfAnOpenListener(t *testing.T) {
 		e.checkDoor(c.info)
 		require.Len(t, e.findings, 1)
 		require.Equal(t, []string{"nats", c.result}, []string{e.findings[0].Check, e.findings[0].Result}, c.address)
+		require.Contains(t, e.findings[0].Detail, c.detail, c.address)
+	}
+}
+
+func TestTheDoctorWarnsOfTokensThatCanBeReadOnTheWay(t *testing.T) {
+	t.Parallel()
+	for _, c := range []struct{ address, result, detail string }{
+		{"http://127.0.0.1:8080", "ok", "ready after 1ms"},
+		{"http://[::]:8080", "warn", "set http.tls"},
+		{"http://sluice.example", "warn", "can be read on the way to http://sluice.example"},
+		{"https://sluice.example", "ok", "ready after 1ms"},
+	} {
+		e := &examination{addresses: app.Addresses{HTTP: c.address}}
+		e.noteReady(time.Millisecond)
+		require.Len(t, e.findings, 1)
+		require.Equal(t, []string{"server", c.result}, []string{e.findings[0].Check, e.findings[0].Result}, c.address)
 		require.Contains(t, e.findings[0].Detail, c.detail, c.address)
 	}
 }

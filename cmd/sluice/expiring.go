@@ -73,7 +73,7 @@ func (e *examination) noteGrants(grants []sluice.Grant, subs []sluice.Subscripti
 		g := known[id]
 		texts = append(texts, fmt.Sprintf("%s of %s expires at %s, and with it %s", id, g.Principal, when(g.ExpiresAt), some(with[id])))
 	}
-	e.note("grants", "warn", "%s; in this order, sluice grant renew GRANT --for 720h gives it a later end, and its holder another token", strings.Join(texts, "; "))
+	e.note("grants", "warn", "%s; in this order, sluice grant renew GRANT --for 30d gives it a later end, and its holder another token", strings.Join(texts, "; "))
 }
 
 // chain returns a grant and those that it is a part of, as far as they are known.

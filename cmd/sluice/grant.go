@@ -25,14 +25,14 @@ type grantCmd struct {
 
 // end is until when a grant lasts.
 type end struct {
-	For   time.Duration `help:"How long it lasts: 720h is 30 days; at most 2160h." placeholder:"720h" xor:"end"`
+	For   time.Duration `help:"How long it lasts, such as 30d or 12h; at most 90d." placeholder:"30d" xor:"end"`
 	Until time.Time     `help:"Until when it lasts (RFC 3339)." placeholder:"TIME" xor:"end"`
 }
 
 // time returns the end; zero if none is said.
 func (e end) time(now time.Time) (time.Time, error) {
 	if e.For < 0 {
-		return time.Time{}, usagef("--for %s: write how long, such as 720h", e.For)
+		return time.Time{}, usagef("--for %s: write how long, such as 30d", e.For)
 	}
 	if e.For == 0 {
 		return e.Until, nil
@@ -78,7 +78,7 @@ func (c *grantCreateCmd) Run(ctx context.Context, s *session) error {
 		return err
 	}
 	if until.IsZero() {
-		return usagef("say how long it lasts: --for 720h, or --until with a time")
+		return usagef("say how long it lasts: --for 30d, or --until with a time")
 	}
 	who, err := sluice.ParsePrincipal(c.Principal)
 	if err != nil {
@@ -231,9 +231,17 @@ func (c *grantVerifyCmd) Run(ctx context.Context, s *session) error {
 	case !v.Valid:
 		return errors.New("the token does not count")
 	case v.Allows != nil && !*v.Allows:
-		return fmt.Errorf("the token does not allow its holder to %s %s", c.Verb, about)
+		return fmt.Errorf("the token does not allow its holder to %s %s: %s", c.Verb, about, c.whyNot(v.Grant, about))
 	}
 	return nil
+}
+
+// whyNot says which of the three that have to agree does not.
+func (c *grantVerifyCmd) whyNot(g *sluice.Grant, about sluice.Object) string {
+	if g != nil && g.Allows(c.Verb) && g.Object.Covers(about) {
+		return "the grant has it, the access list or a label is against it"
+	}
+	return "the grant does not have it"
 }
 
 // tokenOf returns what is given as a token, or read from stdin.
@@ -278,7 +286,7 @@ func grantFacts(g sluice.Grant) []string {
 func grantState(g sluice.Grant, now time.Time) string {
 	switch {
 	case g.RevokedAt != nil:
-		return because("revoked", cmp.Or(string(g.RevokedBy), string(sluice.System)))
+		return "revoked by " + cmp.Or(string(g.RevokedBy), string(sluice.System))
 	case !now.Before(g.ExpiresAt):
 		return "expired"
 	}

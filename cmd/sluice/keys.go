@@ -55,6 +55,9 @@ func (c *keysRotateCmd) Run(ctx context.Context, s *session) error {
 		return err
 	}
 	return s.show(key, func() error {
+		if c.Overlap == 0 {
+			return s.say("Key %s signs from now on, alone: the others are deleted. Receivers find it at /.well-known/jwks.json.", key.ID)
+		}
 		return s.say("Key %s signs from now on; the one before it signs along for %s. Receivers find both at /.well-known/jwks.json.", key.ID, c.Overlap)
 	})
 }

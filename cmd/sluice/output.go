@@ -72,6 +72,14 @@ func when(t time.Time) string {
 	return t.UTC().Format(time.RFC3339)
 }
 
+// by says who did it, where that is known.
+func by(who string) string {
+	if who == "" {
+		return ""
+	}
+	return " by " + who
+}
+
 func maybeWhen(t *time.Time) string {
 	if t == nil {
 		return "-"

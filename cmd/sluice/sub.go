@@ -233,7 +233,7 @@ func (s *session) showSubscription(sub sluice.Subscription) error {
 			"retry", retry(p.Retry), "timeout", span(p.Timeout), "window", strconv.Itoa(p.Window), "rate", rate(p.Rate),
 			"ordering", string(p.Ordering), "envelope", string(p.Envelope), "projection", p.Projection, "signature", strings.TrimSpace(string(p.Signature.Scheme)+" "+p.Signature.Name),
 			"metadata", compact(sub.Metadata), "revision", strconv.FormatUint(sub.Revision, 10),
-			"created", strings.TrimSpace(when(sub.CreatedAt)+" "+sub.CreatedBy), "grant", sub.Grant, "last event", maybeWhen(sub.LastEventAt),
+			"created", when(sub.CreatedAt)+by(sub.CreatedBy), "grant", sub.Grant, "last event", maybeWhen(sub.LastEventAt),
 		)
 	})
 }

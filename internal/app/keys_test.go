@@ -1,6 +1,8 @@
 package app_test
 
 import (
+	"encoding/base64"
+	"encoding/json"
 	"fmt"
 	"net/http"
 	"slices"
@@ -98,4 +100,15 @@ func TestASigningKeyIsReplacedWithoutAGapAndWithoutARestart(t *testing.T) {
 	}
 	require.Equal(t, http.StatusBadRequest, one.call(t, "POST /v1/keys/rotate", `{"overlap":"-1h"}`).status)
 	require.Equal(t, http.StatusUnauthorized, one.call(t, "POST /v1/keys/rotate", "", "Authorization", "Bearer nobody").status)
+}
+
+// nonceOf returns the part of a grant's token that is no record's.
+func nonceOf(t *testing.T, token string) string {
+	t.Helper()
+	text, err := base64.RawURLEncoding.DecodeString(strings.TrimPrefix(token, "cap_"))
+	require.NoError(t, err)
+	var says struct{ Nonce string }
+	require.NoError(t, json.Unmarshal(text, &says))
+	require.Len(t, says.Nonce, 64)
+	return says.Nonce
 }
