@@ -120,6 +120,9 @@ func (x *Index) capable(grant string, v sluice.Verb, t Target, now time.Time) an
 
 // sees says whether the namespace is one that everybody in the chain may know of.
 func (x *Index) sees(grant, namespace string, now time.Time) answer {
+	if !x.knowsOf(namespace) {
+		return unknown
+	}
 	l, label := x.lists[namespace], x.labels[namespace]
 	return x.each(grant, now, func(g *granted) answer {
 		if g.Object.Namespace != "" && g.Object.Namespace != namespace ||
@@ -186,6 +189,63 @@ func (t Target) under(e *sluice.Access) bool {
 		return e.Pattern.Match(t.Path)
 	}
 	return t.Pattern != "" && e.Pattern.Covers(t.Pattern)
+}
+
+// Same reports whether a caller is the holder of another grant, and does not only have its name, which whoever
+// holds a grant can give to anybody: its own was issued by root, by somebody in whose grant the other one is
+// a part, by an admin of what it is about, or by the holder itself, of whom the same is asked.
+func (x *Index) Same(c sluice.Caller, grant string, about sluice.Object, now time.Time) bool {
+	x.mu.RLock()
+	defer x.mu.RUnlock()
+	id := c.Grant
+	for range sluice.MaxGrantDepth + 1 {
+		g := x.grants[id]
+		switch {
+		case g == nil || g.Principal != c.Principal:
+			return false
+		case g.ID == grant || g.Parent == "" || x.isPart(grant, g.Parent) || x.administers(g.Parent, about, now):
+			return true
+		}
+		id = g.Parent
+	}
+	return false
+}
+
+// Answers returns who answers for what a caller publishes in a namespace: the caller, or, if somebody who is no admin
+// there gave it its name, that one. Nobody gets somebody else into trouble by giving them a part of a grant.
+func (x *Index) Answers(c sluice.Caller, namespace string, now time.Time) sluice.Principal {
+	x.mu.RLock()
+	defer x.mu.RUnlock()
+	who, id := c.Principal, c.Grant
+	for range sluice.MaxGrantDepth + 1 {
+		g := x.grants[id]
+		if g == nil || g.Parent == "" || x.administers(g.Parent, sluice.Object{Namespace: namespace}, now) {
+			break
+		}
+		if parent := x.grants[g.Parent]; parent != nil {
+			who = parent.Principal
+		}
+		id = g.Parent
+	}
+	return who
+}
+
+// isPart reports whether a grant is another one or a part of it.
+func (x *Index) isPart(grant, whole string) bool {
+	for range sluice.MaxGrantDepth + 1 {
+		g := x.grants[grant]
+		if g == nil || grant == whole {
+			return g != nil
+		}
+		grant = g.Parent
+	}
+	return false
+}
+
+// administers reports whether a grant makes its holder an admin of an object.
+func (x *Index) administers(grant string, o sluice.Object, now time.Time) bool {
+	t := Target{Namespace: o.Namespace, Pattern: o.Pattern}
+	return x.ask(sluice.Caller{Grant: grant}, sluice.VerbAdmin, t, now) == granting
 }
 
 // Sees returns an error unless the caller may know of a namespace: NotFound, or Unavailable.

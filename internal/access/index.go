@@ -13,11 +13,12 @@ type Index struct {
 	mu         sync.RWMutex
 	records    map[string]Record // by key, to know what goes with it
 	grants     map[string]*granted
-	parts      map[string]int   // of a grant: how many there are
-	lists      map[string]*list // by namespace
+	parts      map[string]map[string]struct{} // of a grant: the ids
+	lists      map[string]*list               // by namespace
 	clearances map[sluice.Principal]sluice.Label
 	labels     map[string]sluice.Label           // of namespaces
 	tombstones map[string]map[sluice.Path]uint64 // by namespace: up to which sequence
+	unreadable map[string]string                 // keys of what bounds a namespace and cannot be read: its name
 	replicas   map[string]uint64                 // up to which revision each acts on what is stored
 	applied    uint64
 	caughtUp   bool
@@ -45,9 +46,9 @@ type list struct {
 // NewIndex returns an index that decides nothing before it has caught up.
 func NewIndex() *Index {
 	return &Index{
-		records: map[string]Record{}, grants: map[string]*granted{}, parts: map[string]int{}, lists: map[string]*list{},
+		records: map[string]Record{}, grants: map[string]*granted{}, parts: map[string]map[string]struct{}{}, lists: map[string]*list{},
 		clearances: map[sluice.Principal]sluice.Label{}, labels: map[string]sluice.Label{},
-		tombstones: map[string]map[sluice.Path]uint64{}, replicas: map[string]uint64{}, changed: make(chan struct{}), always: true,
+		tombstones: map[string]map[sluice.Path]uint64{}, replicas: map[string]uint64{}, unreadable: map[string]string{}, changed: make(chan struct{}), always: true,
 	}
 }
 
@@ -57,6 +58,9 @@ func (x *Index) Set(key string, r Record, revision uint64) {
 	defer x.mu.Unlock()
 	x.drop(key)
 	x.records[key] = r
+	if namespace := bounds(key); namespace != "" && r.Admins == nil && r.Label == nil && r.Tombstone == nil {
+		x.unreadable[key] = namespace
+	}
 	x.enter(r, revision)
 	x.note(revision)
 }
@@ -109,11 +113,24 @@ func (x *Index) Until(t time.Time) {
 	x.note(0)
 }
 
-// Parts returns how many grants were given out of a grant; out of "" are those of root.
-func (x *Index) Parts(grant string) (n int) {
+// Parts returns how many grants were given out of a grant, and out of those again, and counts up to a number; out
+// of "" are those of root, and they alone.
+func (x *Index) Parts(grant string, most int) (n int) {
 	x.mu.RLock()
 	defer x.mu.RUnlock()
-	return x.parts[grant]
+	if grant == "" {
+		return len(x.parts[""])
+	}
+	todo := []string{grant}
+	for len(todo) > 0 && n < most {
+		next := todo[len(todo)-1]
+		todo = todo[:len(todo)-1]
+		n += len(x.parts[next])
+		for id := range x.parts[next] {
+			todo = append(todo, id)
+		}
+	}
+	return n
 }
 
 // Over returns the keys of the records of grants that ended before a time, and that nothing is a part of any more.
@@ -121,7 +138,7 @@ func (x *Index) Over(before time.Time) (keys []string) {
 	x.mu.RLock()
 	defer x.mu.RUnlock()
 	for key, r := range x.records {
-		if r.Grant != nil && r.Grant.ExpiresAt.Before(before) && x.parts[r.Grant.ID] == 0 {
+		if r.Grant != nil && r.Grant.ExpiresAt.Before(before) && len(x.parts[r.Grant.ID]) == 0 {
 			keys = append(keys, key)
 		}
 	}
@@ -138,6 +155,16 @@ func (x *Index) Ready(now time.Time) error {
 	return nil
 }
 
+// knowsOf reports whether all is known that bounds what may be done in a namespace. The caller holds the lock.
+func (x *Index) knowsOf(namespace string) bool {
+	for _, n := range x.unreadable { // of which there are none
+		if n == namespace {
+			return false
+		}
+	}
+	return true
+}
+
 // knows reports whether the index may decide. The caller holds the lock. Two clocks have to agree: the one
 // that does not jump stands still while a machine is suspended, and the other one jumps.
 func (x *Index) knows(now time.Time) bool {
@@ -150,10 +177,11 @@ func (x *Index) drop(key string) {
 		return
 	}
 	delete(x.records, key)
+	delete(x.unreadable, key)
 	switch {
 	case r.Grant != nil:
 		delete(x.grants, r.Grant.ID)
-		if x.parts[r.Grant.Parent]--; x.parts[r.Grant.Parent] == 0 {
+		if delete(x.parts[r.Grant.Parent], r.Grant.ID); len(x.parts[r.Grant.Parent]) == 0 {
 			delete(x.parts, r.Grant.Parent)
 		}
 	case r.ACL != nil:
@@ -177,7 +205,10 @@ func (x *Index) enter(r Record, revision uint64) {
 		g := &granted{Granted: *r.Grant, verbs: setOf(r.Grant.Verbs)}
 		g.Revision = revision
 		x.grants[g.ID] = g
-		x.parts[g.Parent]++
+		if x.parts[g.Parent] == nil {
+			x.parts[g.Parent] = map[string]struct{}{}
+		}
+		x.parts[g.Parent][g.ID] = struct{}{}
 	case r.ACL != nil && len(r.ACL.Entries) > 0:
 		x.list(r.ACL.Namespace).of[r.ACL.Principal] = r.ACL.Entries
 	case r.Admins != nil:

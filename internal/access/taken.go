@@ -13,6 +13,8 @@ type Touched func(sub *sluice.Subscription) bool
 // The index has the change already.
 func (x *Index) Takes(before, after Record) Touched {
 	switch {
+	case after.Unreadable:
+		return func(*sluice.Subscription) bool { return true }
 	case after.Grant != nil && ends(before.Grant, after.Grant):
 		return x.under(func(g *granted) bool { return g.ID == after.Grant.ID })
 	case after.ACL != nil && shrinks(before.ACL, after.ACL):

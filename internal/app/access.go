@@ -100,6 +100,17 @@ func (s subscribing) MaySubscribe(ctx context.Context, sub *sluice.Subscription)
 	return s.index.Require(sluice.CallerFrom(ctx), sluice.VerbSubscribe, access.Target{Namespace: sub.Namespace, Pattern: sub.Pattern}, time.Now())
 }
 
+// Owns reports whether who asks, whose name a subscription's maker has, is its maker.
+func (s subscribing) Owns(ctx context.Context, sub *sluice.Subscription) bool {
+	who := sluice.CallerFrom(ctx)
+	return who.Unbounded() || s.index.Same(who, sub.Grant, sluice.Object{Namespace: sub.Namespace}, time.Now())
+}
+
+// Shows reports whether who asks may see an event.
+func (s subscribing) Shows(ctx context.Context, ev *sluice.Event) bool {
+	return s.index.Shows(sluice.CallerFrom(ctx), sluice.VerbSubscribe, ev, time.Now()) == sluice.Pass
+}
+
 // tombstones takes events out of logs.
 type tombstones struct {
 	store *natsstore.Store

@@ -34,7 +34,11 @@ func (n namespaces) PutNamespace(ctx context.Context, ns sluice.Namespace, by st
 	ns.Label = nil
 	stored, created, err := n.store.PutNamespaceAfter(ctx, ns, func(was, is *sluice.Namespace) (err error) {
 		if was == nil { // it has its label before anything can lie in it
-			if err := n.label(ctx, ns.Name, label); err != nil {
+			err = n.authority.ForgetNamespace(ctx, sluice.CallerFrom(ctx), ns.Name) // what a deletion left that was cut off
+			if err == nil {
+				err = n.label(ctx, ns.Name, label)
+			}
+			if err != nil {
 				return err
 			}
 		}
@@ -97,7 +101,7 @@ func (n namespaces) DeleteNamespace(ctx context.Context, name, by string) error 
 	if err != nil {
 		return err
 	}
-	err = n.authority.ForgetNamespace(ctx, sluice.CallerFrom(ctx), name)
+	err = n.authority.EndGrants(ctx, sluice.CallerFrom(ctx), name)
 	if err == nil {
 		err = n.registry.DeleteAll(ctx, name, by)
 	}
@@ -106,6 +110,9 @@ func (n namespaces) DeleteNamespace(ctx context.Context, name, by string) error 
 	}
 	if err == nil {
 		err = n.store.DeleteNamespace(ctx, name)
+	}
+	if err == nil {
+		err = n.authority.ForgetNamespace(ctx, sluice.CallerFrom(ctx), name)
 	}
 	if err != nil {
 		intent.Fail(ctx, err)

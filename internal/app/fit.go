@@ -112,7 +112,7 @@ type eventLog struct{ store *natsstore.Store }
 // Read returns a page of events.
 func (l eventLog) Read(ctx context.Context, namespace string, q httpapi.EventQuery) (httpapi.EventPage, error) {
 	page, err := l.store.Events(ctx, namespace, natsstore.EventQuery{
-		Pattern: q.Pattern, Types: q.Types, Since: q.Since, Until: q.Until, After: q.After, Limit: q.Limit,
+		Pattern: q.Pattern, Types: q.Types, Since: q.Since, Until: q.Until, After: q.After, Limit: q.Limit, Visible: q.Visible,
 	})
 	return httpapi.EventPage{Events: page.Events, Next: page.NextCursor}, err
 }

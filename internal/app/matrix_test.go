@@ -111,7 +111,7 @@ func matrix() map[string]asked {
 		"GET /v1/grants":                    {row: forEverybody},
 		"POST /v1/grants/verify":            {row: forEverybody, body: `{"token":"none"}`},
 		"GET /v1/grants/{grant}":            {row: "200 reader admin sysadmin root; 404 *"}, // the reader's
-		"POST /v1/grants/{grant}/renew":     {row: "200 admin sysadmin root; 404 *"},
+		"POST /v1/grants/{grant}/renew":     {row: "200 root; 403 admin sysadmin; 404 *"},   // its token is the reader's
 		"POST /v1/grants/{grant}/revoke":    {row: "200 reader admin sysadmin root; 404 *"},
 		"GET /v1/principals":                {row: forSysadmins},
 		"GET /v1/principals/{principal}":    {row: forSysadmins},

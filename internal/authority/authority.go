@@ -50,6 +50,9 @@ type Authority struct {
 	mu       sync.Mutex
 	keys     map[string]Key
 	verified *verified
+
+	looking sync.Mutex // held while keys are looked for
+	looked  time.Time  // when they were last
 }
 
 // New returns an authority.
@@ -71,14 +74,23 @@ func (a *Authority) signer(ctx context.Context) (Key, error) {
 	return keys[0], nil
 }
 
-// public returns the public key of an id. Keys that another replica made are looked for once.
+// lookEvery is how often keys are looked for at most: whoever has no token at all can name keys that there are not.
+const lookEvery = time.Second
+
+// public returns the public key of an id. Keys that another replica made are looked for.
 func (a *Authority) public(ctx context.Context, id string) (ed25519.PublicKey, bool) {
 	if k, ok := a.known(id); ok {
 		return k, true
 	}
+	a.looking.Lock()
+	defer a.looking.Unlock()
+	if k, ok := a.known(id); ok || time.Since(a.looked) < lookEvery {
+		return k, ok
+	}
 	if _, err := a.signer(ctx); err != nil {
 		return nil, false
 	}
+	a.looked = time.Now()
 	return a.known(id)
 }
 

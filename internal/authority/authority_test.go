@@ -2,8 +2,10 @@ package authority_test
 
 import (
 	"context"
+	"crypto/ed25519"
 	"fmt"
 	"sync"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -321,4 +323,65 @@ func TestGrantsAreBoundedAndGoWhenTheyEndedLongAgo(t *testing.T) {
 	running.Wait()
 	_, err = r.Authenticate(t.Context(), parent.Token)
 	require.Equal(t, sluice.Unauthenticated, sluice.CodeOf(err))
+}
+
+// Nor by the parts of parts.
+func TestThePartsOfPartsAreBoundedToo(t *testing.T) {
+	t.Parallel()
+	r := start(t, natstest.New(t), "a")
+	whole := r.mint(t, root, wish(t, "user:ann", "scope:acme", "read"))
+	part := r.mint(t, r.who(t, whole.Token), wish(t, "user:bob", "scope:acme", "read"))
+	other := r.mint(t, r.who(t, whole.Token), wish(t, "user:eve", "scope:acme", "read"))
+	for i := range 998 {
+		g := &access.Granted{Grant: sluice.Grant{ID: fmt.Sprint("g", i), Parent: part.ID, ExpiresAt: deadline}}
+		r.index.Set(streams.GrantKey(g.ID), access.Record{Grant: g}, 1) // as if they were stored
+	}
+	_, err := r.Mint(t.Context(), r.who(t, other.Token), wish(t, "user:new", "scope:acme", "read"))
+	require.Equal(t, sluice.QuotaExceeded, sluice.CodeOf(err))
+	r.mint(t, root, wish(t, "user:new", "scope:acme", "read"))
+}
+
+// Whoever makes up tokens does not have the store asked for each of them.
+func TestKeysThatThereAreNotAreLookedForOnceASecond(t *testing.T) {
+	t.Parallel()
+	var asked atomic.Int64
+	_, key, err := ed25519.GenerateKey(nil)
+	require.NoError(t, err)
+	a := authority.New(authority.Needs{Index: access.NewIndex(), Now: time.Now, Keys: func(context.Context) ([]authority.Key, error) {
+		asked.Add(1)
+		return []authority.Key{{ID: "ours", Private: key}}, nil
+	}})
+	forged, err := access.Sign(&sluice.Grant{ID: "g", Principal: "user:eve", Verbs: []sluice.Verb{"admin"}, ExpiresAt: deadline}, "00", "theirs", key)
+	require.NoError(t, err)
+	began := time.Now()
+	var all sync.WaitGroup
+	for range 8 {
+		all.Go(func() {
+			for range 50 {
+				_, err := a.Authenticate(t.Context(), forged)
+				require.Equal(t, sluice.Unauthenticated, sluice.CodeOf(err))
+			}
+		})
+	}
+	all.Wait()
+	require.LessOrEqual(t, asked.Load(), int64(time.Since(began)/time.Second)+1)
+}
+
+// Admins end other people's grants, and get no token of theirs.
+func TestRenewingIsForThoseWhomTheGrantCameThrough(t *testing.T) {
+	t.Parallel()
+	r := start(t, natstest.New(t), "a")
+	admin := r.mint(t, root, wish(t, "user:admin", "scope:acme", "admin"))
+	sysadmin := r.mint(t, root, wish(t, "user:sys", "*", "admin"))
+	erp := r.mint(t, root, wish(t, "service:erp", "scope:acme", "read"))
+	part := r.mint(t, r.who(t, admin.Token), wish(t, "service:part", "scope:acme", "read"))
+	for _, token := range []string{admin.Token, sysadmin.Token} {
+		_, err := r.Renew(t.Context(), r.who(t, token), erp.ID, deadline)
+		require.Equal(t, sluice.Forbidden, sluice.CodeOf(err))
+	}
+	_, err := r.Renew(t.Context(), r.who(t, admin.Token), part.ID, deadline)
+	require.NoError(t, err)
+	r.who(t, erp.Token)
+	_, err = r.Revoke(t.Context(), r.who(t, admin.Token), erp.ID)
+	require.NoError(t, err)
 }

@@ -55,8 +55,8 @@ func (a *Authority) Mint(ctx context.Context, by sluice.Caller, w Wish) (Minted,
 	if err := a.narrows(&g); err != nil {
 		return Minted{}, err
 	}
-	if a.needs.Index.Parts(g.Parent) >= a.most(g.Parent) {
-		return Minted{}, sluice.Errorf(sluice.QuotaExceeded, "there are %d grants that were given out of this one; revoke some that are not needed, and they are forgotten when they would have ended", a.most(g.Parent))
+	if err := a.bounded(g.Parent); err != nil {
+		return Minted{}, err
 	}
 	return a.sign(ctx, by, sluice.ActionGrantIssue, g, func(r access.Record) error {
 		if r.Grant != nil {
@@ -66,17 +66,29 @@ func (a *Authority) Mint(ctx context.Context, by sluice.Caller, w Wish) (Minted,
 	})
 }
 
-// How many grants there may be, of a grant and of root.
+// How many grants there may be of a grant, those of its parts included, and of root.
 const (
 	maxParts  = 1_000
 	maxGrants = 100_000
 )
 
-func (a *Authority) most(parent string) int {
-	if parent == "" {
-		return maxGrants
+// bounded returns an error (QuotaExceeded) if too many grants were given out of one, or out of one that it is a part of, by
+// whomever: else the parts of parts would have no end.
+func (a *Authority) bounded(parent string) error {
+	if parent == "" && a.needs.Index.Parts("", maxGrants) >= maxGrants {
+		return sluice.Errorf(sluice.QuotaExceeded, "there are %d grants; revoke some that are not needed, and they are forgotten when they would have ended", maxGrants)
 	}
-	return maxParts
+	for range sluice.MaxGrantDepth + 1 {
+		if parent == "" {
+			return nil
+		}
+		if a.needs.Index.Parts(parent, maxParts) >= maxParts {
+			return sluice.Errorf(sluice.QuotaExceeded, "there are %d grants that were given out of this one, or of one that it is a part of; revoke some that are not needed, and they are forgotten when they would have ended", maxParts)
+		}
+		up, _ := a.needs.Index.Grant(parent)
+		parent = up.Parent
+	}
+	return nil
 }
 
 // narrows returns an error (CapabilityRequired) if a grant is more than what it is a part of.
@@ -153,12 +165,16 @@ func showGrant(r access.Record) any {
 }
 
 // Renew gives a grant another token, the one before counts no more, and, with a time, another end.
-// It is for root, for whoever the grant was given by, and for admins of what it is about.
-// Codes NotFound; Conflict if it was revoked; CapabilityRequired.
+// It is for root and for whoever the grant came through, whose own it is a part of: the token makes whoever
+// has it the principal, with its clearance, for as long as it lasts.
+// Codes NotFound; Forbidden for others who may end it; Conflict if it was revoked; CapabilityRequired.
 func (a *Authority) Renew(ctx context.Context, by sluice.Caller, id string, until time.Time) (Minted, error) {
 	g, err := a.ruled(by, id)
 	if err != nil {
 		return Minted{}, err
+	}
+	if !by.Unbounded() && !a.gave(by, &g) {
+		return Minted{}, sluice.Errorf(sluice.Forbidden, "only root and those whom the grant came through can renew it: whoever has its token is %s", g.Principal)
 	}
 	if g.RevokedAt != nil {
 		return Minted{}, sluice.Errorf(sluice.Conflict, "the grant was revoked, which is final; issue another one")
@@ -221,10 +237,15 @@ func (a *Authority) revoke(ctx context.Context, by sluice.Caller, id, namespace 
 // about what it is an admin of. Code NotFound.
 func (a *Authority) Grant(by sluice.Caller, id string) (sluice.Grant, error) {
 	g, ok := a.needs.Index.Grant(id)
-	if !ok || g.ID != by.Grant && g.Principal != by.Principal && !a.rules(by, &g.Grant) {
+	if !ok || g.ID != by.Grant && !a.isHolder(by, &g.Grant) && !a.rules(by, &g.Grant) {
 		return sluice.Grant{}, access.Concealed()
 	}
 	return g.Grant, nil
+}
+
+// isHolder reports whether the caller is who a grant was given to.
+func (a *Authority) isHolder(by sluice.Caller, g *sluice.Grant) bool {
+	return g.Principal == by.Principal && a.needs.Index.Same(by, g.ID, g.Object, a.needs.Now())
 }
 
 // ruled returns a grant that the caller may renew and revoke.
@@ -238,13 +259,19 @@ func (a *Authority) ruled(by sluice.Caller, id string) (sluice.Grant, error) {
 
 // rules reports whether a grant is one that the caller may end: a part of its own, or about what it is an admin of.
 func (a *Authority) rules(by sluice.Caller, g *sluice.Grant) bool {
-	if by.Unbounded() {
+	if by.Unbounded() || a.gave(by, g) {
 		return true
 	}
+	t := access.Target{Namespace: g.Object.Namespace, Pattern: g.Object.Pattern}
+	return g.ID != by.Grant && a.needs.Index.Require(by, sluice.VerbAdmin, t, a.needs.Now()) == nil
+}
+
+// gave reports whether a grant is a part of the caller's own.
+func (a *Authority) gave(by sluice.Caller, g *sluice.Grant) bool {
 	parent := g.Parent
 	for range sluice.MaxGrantDepth + 1 {
 		if parent == "" {
-			break
+			return false
 		}
 		if parent == by.Grant {
 			return true
@@ -252,8 +279,7 @@ func (a *Authority) rules(by sluice.Caller, g *sluice.Grant) bool {
 		up, _ := a.needs.Index.Grant(parent)
 		parent = up.Parent
 	}
-	t := access.Target{Namespace: g.Object.Namespace, Pattern: g.Object.Pattern}
-	return g.ID != by.Grant && a.needs.Index.Require(by, sluice.VerbAdmin, t, a.needs.Now()) == nil
+	return false
 }
 
 // GrantQuery picks grants; an empty field picks all.

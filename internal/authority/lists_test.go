@@ -78,9 +78,11 @@ func TestANamespaceThatGoesTakesItsRightsAlong(t *testing.T) {
 	require.NoError(t, err)
 	require.Error(t, r.index.Sees(r.who(t, everywhere.Token), "acme", time.Now()))
 
-	require.NoError(t, r.ForgetNamespace(t.Context(), root, "acme"))
+	require.NoError(t, r.EndGrants(t.Context(), root, "acme"))
 	_, err = r.Authenticate(t.Context(), m.Token)
 	require.Equal(t, sluice.Unauthenticated, sluice.CodeOf(err))
+	require.Error(t, r.index.Sees(r.who(t, everywhere.Token), "acme", time.Now()), "until all is gone, list and label bound those who have grants for everything")
+	require.NoError(t, r.ForgetNamespace(t.Context(), root, "acme"))
 	require.NoError(t, r.index.Sees(r.who(t, everywhere.Token), "acme", time.Now()))
 	require.Empty(t, r.ACLs("acme"))
 	require.True(t, r.Label("acme").Public())

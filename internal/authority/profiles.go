@@ -119,16 +119,20 @@ func (a *Authority) Entomb(ctx context.Context, by sluice.Caller, namespace stri
 	return *r.Tombstone, nil
 }
 
-// ForgetNamespace takes everything that was said about a namespace which goes, so that nobody has
-// rights in another one of its name.
-func (a *Authority) ForgetNamespace(ctx context.Context, by sluice.Caller, namespace string) error {
-	for key, r := range a.needs.Index.Records(func(r access.Record) bool { return about(r, namespace) }) {
-		if r.Grant != nil {
-			if _, err := a.revoke(ctx, by, r.Grant.ID, namespace); err != nil {
-				return err
-			}
-			continue
+// EndGrants revokes the grants that are about a namespace which goes, so that nobody has rights in another one of its name.
+func (a *Authority) EndGrants(ctx context.Context, by sluice.Caller, namespace string) error {
+	for _, r := range a.needs.Index.Records(func(r access.Record) bool { return r.Grant != nil && about(r, namespace) }) {
+		if _, err := a.revoke(ctx, by, r.Grant.ID, namespace); err != nil {
+			return err
 		}
+	}
+	return nil
+}
+
+// ForgetNamespace takes what was said about a namespace that is gone. Not before: its access list and its label
+// bound those, too, whose grants are for everything.
+func (a *Authority) ForgetNamespace(ctx context.Context, by sluice.Caller, namespace string) error {
+	for key := range a.needs.Index.Records(func(r access.Record) bool { return r.Grant == nil && about(r, namespace) }) {
 		err := a.write(ctx, key, func(r access.Record) (access.Record, bool, error) { return emptied(r, by, namespace), true, nil })
 		if err != nil {
 			return err
@@ -163,6 +167,9 @@ func emptied(r access.Record, by sluice.Caller, namespace string) access.Record 
 		return access.Record{Admins: &access.Admins{Namespace: namespace}}
 	case r.Label != nil:
 		return access.Record{Label: &access.Label{Namespace: namespace}}
+	}
+	if r.Tombstone == nil {
+		return r // it cannot be read
 	}
 	return access.Record{Tombstone: &sluice.Tombstone{Namespace: namespace, Path: r.Tombstone.Path, By: by.Principal}}
 }

@@ -19,7 +19,9 @@ import (
 // oneKey is a key ring of one key.
 type oneKey ed25519.PrivateKey
 
-func (k oneKey) SigningKey() (string, ed25519.PrivateKey) { return "1", ed25519.PrivateKey(k) }
+func (k oneKey) SigningKeys() []ed25519.PrivateKey {
+	return []ed25519.PrivateKey{ed25519.PrivateKey(k)}
+}
 
 // Whatever is published is sent so that the receiver believes it and reads the same event, in
 // every envelope and under every scheme; with a bit of the body changed it does not.

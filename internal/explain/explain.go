@@ -71,14 +71,18 @@ func (e *Explainer) Attempts(ctx context.Context, sub *sluice.Subscription, even
 }
 
 // Events returns the events that the subscription gets, within its replay window; where there
-// is none it waits until there is one, or wait is over, or ctx ends. The query's Wanted is set
-// here. Codes NotFound; WindowExceeded.
+// is none it waits until there is one, or wait is over, or ctx ends. The query's Wanted says which of
+// all may be seen; nil: all. Codes NotFound; WindowExceeded.
 func (e *Explainer) Events(ctx context.Context, sub *sluice.Subscription, q sluice.WindowQuery, wait time.Duration) (sluice.WindowPage, error) {
 	matches, err := filter.CompileWith(sub.Filter, e.labels)
 	if err != nil {
 		return sluice.WindowPage{}, err
 	}
+	visible := q.Wanted
 	q.Wanted = func(ev *sluice.Event) bool {
+		if visible != nil && !visible(ev) {
+			return false
+		}
 		ok, err := matches.Match(ev)
 		return ok && err == nil // what cannot be told becomes a dead letter
 	}

@@ -1,6 +1,7 @@
 package httpapi
 
 import (
+	"cmp"
 	"crypto/sha256"
 	"crypto/subtle"
 	"errors"
@@ -131,7 +132,7 @@ func (s *Server) owns(c echo.Context, sub *sluice.Subscription) error {
 	switch {
 	case admin == nil || sluice.CodeOf(admin) == sluice.Unavailable:
 		return admin
-	case sub.CreatedBy != by(c):
+	case sub.CreatedBy != by(c) || !s.opts.Access.Same(caller(c), sub.Grant, sluice.Object{Namespace: sub.Namespace}, time.Now()):
 		return sluice.Errorf(sluice.SubscriptionMissing, "there is no such subscription, or you may not know of it")
 	}
 	return s.require(c, sluice.VerbSubscribe, access.Target{Namespace: sub.Namespace, Pattern: sub.Pattern})
@@ -164,6 +165,43 @@ func (s *Server) shown(c echo.Context, v sluice.Verb, events []sluice.Event) ([]
 		}
 	}
 	return kept, nil
+}
+
+// visible picks the events that the caller may see while a page is looked for, so that neither
+// its length nor its end says anything of others. What is not known at the moment, shown says.
+func (s *Server) visible(c echo.Context, v sluice.Verb) func(*sluice.Event) bool {
+	who := caller(c)
+	if who.Unbounded() || s.opts.Access == nil {
+		return nil
+	}
+	return func(ev *sluice.Event) bool {
+		d := s.opts.Access.Shows(who, v, ev, time.Now())
+		return d == sluice.Pass || d == sluice.Undecided
+	}
+}
+
+// granted returns the pattern that the caller's grant is for; "" for all paths.
+func (s *Server) granted(c echo.Context) sluice.Pattern {
+	g, _ := s.opts.Access.Grant(caller(c).Grant)
+	return g.Object.Pattern
+}
+
+// startsAtShown returns NotFound if a place in a log is that of an event which the caller may not see.
+func (s *Server) startsAtShown(c echo.Context, v sluice.Verb, namespace string, cursors ...string) error {
+	for _, text := range cursors {
+		at, err := sluice.ParseCursor(text)
+		if err != nil || at.Kind != sluice.CursorEvent || caller(c).Unbounded() {
+			continue
+		}
+		ev, err := s.opts.Log.EventByID(c.Request().Context(), namespace, text)
+		if err != nil {
+			return err
+		}
+		if ok, err := s.shows(c, v, &ev); err != nil || !ok {
+			return cmp.Or(err, access.Concealed())
+		}
+	}
+	return nil
 }
 
 // shows reports whether the caller may see an event.

@@ -1,6 +1,7 @@
 package httpapi
 
 import (
+	"cmp"
 	"context"
 	"net/http"
 	"slices"
@@ -10,6 +11,7 @@ import (
 
 	"github.com/labstack/echo/v4"
 
+	"github.com/sluice-io/sluice/internal/access"
 	"github.com/sluice-io/sluice/internal/explain"
 	"github.com/sluice-io/sluice/pkg/sluice"
 )
@@ -125,10 +127,33 @@ func (s *Server) getDelivery(c echo.Context) error {
 		return err
 	}
 	d, err := s.opts.Explain.Delivery(ctx, sub, event)
+	if err == nil && d.Path != "" {
+		err = s.stillShows(c, sub, &d)
+	}
 	if err != nil {
 		return err
 	}
 	return c.JSON(http.StatusOK, d)
+}
+
+// stillShows demands that the caller may know what became of an event, which may be in the log no more: it may
+// have been erased. How it was labelled is not known then, and endpoints' answers may repeat what they were
+// sent, so they are left out.
+func (s *Server) stillShows(c echo.Context, sub *sluice.Subscription, d *explain.Delivery) error {
+	ok, err := s.shows(c, sluice.VerbSubscribe, &sluice.Event{Namespace: sub.Namespace, Path: d.Path, Seq: d.Seq})
+	if err != nil || !ok {
+		return cmp.Or(err, access.Concealed())
+	}
+	if caller(c).Unbounded() {
+		return nil
+	}
+	if _, err := s.opts.Log.EventAt(c.Request().Context(), sub.Namespace, d.Seq); err != nil {
+		d.Attempts = slices.Clone(d.Attempts)
+		for i := range d.Attempts {
+			d.Attempts[i].Response = ""
+		}
+	}
+	return nil
 }
 
 // retryDelivery has an event sent again: at once if it is the head of a parked lane.
@@ -178,7 +203,11 @@ func (s *Server) subscriptionEvents(c echo.Context) error {
 	sub := subscription(c)
 	ctx, cancel := s.untilStop(c.Request().Context())
 	defer cancel()
+	q.Wanted = s.visible(c, sluice.VerbSubscribe)
 	page, err := s.opts.Explain.Events(ctx, sub, q, wait)
+	if err == nil {
+		err = s.startsAtShown(c, sluice.VerbSubscribe, sub.Namespace, q.After)
+	}
 	if err != nil {
 		return err
 	}

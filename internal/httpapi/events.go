@@ -38,7 +38,7 @@ func (s *Server) publish(c echo.Context) error {
 	by := producer(c)
 	stamp(events, by)
 	if s.opts.Causes != nil {
-		if err := s.opts.Causes.CheckNew(c.Request().Context(), c.Param("ns"), by, events); err != nil {
+		if err := s.opts.Causes.CheckNew(c.Request().Context(), c.Param("ns"), s.answerable(c), events); err != nil {
 			return s.unchained(c, err)
 		}
 	}
@@ -56,7 +56,13 @@ func (s *Server) listEvents(c echo.Context) error {
 	if err != nil {
 		return err
 	}
+	if q.Visible = s.visible(c, sluice.VerbRead); q.Visible != nil && q.Pattern == "" {
+		q.Pattern = s.granted(c) // nothing else is visible: the rest need not be looked at
+	}
 	page, err := s.opts.Log.Read(c.Request().Context(), c.Param("ns"), q)
+	if err == nil {
+		err = s.startsAtShown(c, sluice.VerbRead, c.Param("ns"), q.Since, q.Until)
+	}
 	if err != nil {
 		return err
 	}

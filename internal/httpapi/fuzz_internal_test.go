@@ -52,15 +52,15 @@ func FuzzParseEvents(f *testing.F) {
 			rendered := e.AppendJSON(nil)
 			batch = append(append(batch, rendered...), ',')
 			requireParsed(t, events[i:i+1], http.Header{"Content-Type": {structuredType}}, rendered)
-			requireParsed(t, events[i:i+1], binary(e), e.Data)
+			requireParsed(t, events[i:i+1], binaryMode(e), e.Data)
 		}
 		batch[len(batch)-1] = ']'
 		requireParsed(t, events, http.Header{"Content-Type": {batchType}}, batch)
 	})
 }
 
-// binary returns the header of the event in binary mode.
-func binary(e *sluice.Event) http.Header {
+// binaryMode returns the header of the event in binary mode.
+func binaryMode(e *sluice.Event) http.Header {
 	h := http.Header{"Content-Type": {e.ContentType}, "Ce-Specversion": {"1.0"}}
 	for _, a := range e.Attributes() {
 		var b strings.Builder

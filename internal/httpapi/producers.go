@@ -6,6 +6,7 @@ import (
 	"net/http"
 	"slices"
 	"strings"
+	"time"
 
 	"github.com/labstack/echo/v4"
 
@@ -29,6 +30,14 @@ type Producers interface {
 
 // producer returns the principal that publishes.
 func producer(c echo.Context) string { return by(c) }
+
+// answerable returns the principal that is marked if what is published comes of itself.
+func (s *Server) answerable(c echo.Context) string {
+	if who := caller(c); !who.Unbounded() && s.opts.Access != nil {
+		return string(s.opts.Access.Answers(who, c.Param("ns"), time.Now()))
+	}
+	return producer(c)
+}
 
 // stamp says in the events who produced them, whatever they said of that themselves (S4-80).
 func stamp(events []sluice.Event, by string) {

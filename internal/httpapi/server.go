@@ -64,6 +64,7 @@ type EventQuery struct {
 	Until   string   // a cursor: up to it, inclusive
 	After   uint64   // Next of the page before; goes before Since
 	Limit   int
+	Visible func(*sluice.Event) bool // others are left out as if they were not there
 }
 
 // EventPage is part of a log.

@@ -29,6 +29,7 @@ type EventQuery struct {
 	Until   string   // a cursor: up to it, inclusive
 	After   uint64   // the NextCursor of the page before; goes before Since
 	Limit   int      // 100; at most 1000
+	Visible func(*sluice.Event) bool
 }
 
 // EventPage is a part of the answer to a query.
@@ -96,7 +97,7 @@ func (s *Store) newReader(ctx context.Context, ns string, q EventQuery) (*reader
 	if err != nil {
 		return nil, err
 	}
-	r := &reader{q: q, filter: streams.Superset(ns, q.Pattern), after: q.After, until: info.State.LastSeq, most: maxScan}
+	r := &reader{q: q, filter: streams.Superset(ns, q.Pattern), wanted: q.Visible, after: q.After, until: info.State.LastSeq, most: maxScan}
 	if r.after == 0 {
 		r.after, err = s.resolve(ctx, ns, q.Since, info.State)
 	} else {

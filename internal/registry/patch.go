@@ -39,6 +39,7 @@ func (r *Registry) Patch(ctx context.Context, id string, patch []byte, revision 
 		if reflect.DeepEqual(before, sub) {
 			return false, nil
 		}
+		rebind(sluice.CallerFrom(ctx), before, sub)
 		return true, r.recheck(ctx, before, sub)
 	})
 	if err != nil {
@@ -48,6 +49,14 @@ func (r *Registry) Patch(ctx context.Context, id string, patch []byte, revision 
 		return nil, fmt.Errorf("ensure consumer of %s: %w", id, err)
 	}
 	return after, r.move(ctx, before, after)
+}
+
+// rebind puts a subscription under the grant of whoever says anew where it sends, or what: an
+// admin gets by somebody else's subscription what it may have itself, for as long.
+func rebind(by sluice.Caller, before, after *sluice.Subscription) {
+	if by.Grant != "" && (!reflect.DeepEqual(before.Endpoint, after.Endpoint) || !reflect.DeepEqual(before.Filter, after.Filter)) {
+		after.Grant = by.Grant
+	}
 }
 
 // recheck returns why a changed subscription cannot be. An endpoint that stays is not resolved

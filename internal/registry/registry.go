@@ -71,6 +71,10 @@ type Access interface {
 	// MaySubscribe returns an error unless who asks (sluice.CallerFrom) may have all that the subscription
 	// is about: NotFound, CapabilityRequired, Forbidden, Unavailable.
 	MaySubscribe(ctx context.Context, sub *sluice.Subscription) error
+	// Owns reports whether who asks, whose name a subscription's maker has, is its maker.
+	Owns(ctx context.Context, sub *sluice.Subscription) bool
+	// Shows reports whether who asks may see an event.
+	Shows(ctx context.Context, ev *sluice.Event) bool
 }
 
 // Catalogue knows which types of events there are.
@@ -174,7 +178,7 @@ func (r *Registry) Put(ctx context.Context, id string, req *Request, by string) 
 
 // again returns a subscription that is there and is asked for again.
 func (r *Registry) again(ctx context.Context, req *Request, want, existing *sluice.Subscription) (*sluice.Subscription, bool, error) {
-	if existing.CreatedBy != want.CreatedBy && want.Grant != "" { // what it is like is not for whoever asks
+	if want.Grant != "" && (existing.CreatedBy != want.CreatedBy || !r.owns(ctx, existing)) { // what it is like is not for whoever asks
 		return nil, false, sluice.Errorf(sluice.SubscriptionDiffers, "the id is taken; choose another one")
 	}
 	if err := sameAs(req, want, existing); err != nil {
@@ -214,6 +218,9 @@ func (r *Registry) ready(ctx context.Context, sub *sluice.Subscription, created 
 	}
 	if !created {
 		return sub, false, nil
+	}
+	if err := r.maySubscribe(ctx, sub); err != nil && sluice.CodeOf(err) != sluice.Unavailable { // it was lost meanwhile, and nobody knew of the subscription
+		return nil, false, errors.Join(err, unlessMissing(r.Delete(context.WithoutCancel(ctx), sub.ID, sub.CreatedBy)))
 	}
 	return withSecret(sub), true, nil
 }
@@ -264,6 +271,23 @@ func (r *Registry) maySubscribe(ctx context.Context, sub *sluice.Subscription) e
 		return nil
 	}
 	return r.needs.Access.MaySubscribe(ctx, sub)
+}
+
+func (r *Registry) owns(ctx context.Context, sub *sluice.Subscription) bool {
+	return r.needs.Access == nil || r.needs.Access.Owns(ctx, sub)
+}
+
+func (r *Registry) shows(ctx context.Context, ev *sluice.Event) bool {
+	return r.needs.Access == nil || r.needs.Access.Shows(ctx, ev)
+}
+
+// event returns the event with an id. Code NotFound if there is none that whoever asks may see.
+func (r *Registry) event(ctx context.Context, namespace, id string) (sluice.Event, error) {
+	ev, err := r.needs.Logs.EventByID(ctx, namespace, id)
+	if err == nil && !r.shows(ctx, &ev) {
+		return sluice.Event{}, sluice.Errorf(sluice.NotFound, "there is no such event, or you may not know of it")
+	}
+	return ev, err
 }
 
 // checkTypes returns an error (UnknownEventType) if the filter names a type that there is not (S4-64).

@@ -148,8 +148,8 @@ func actionOf(kind sluice.ReplayKind) string {
 	return sluice.ActionReplayStart
 }
 
-// Count returns how many events a replay would deliver. If there are very many it is an
-// estimate, and false.
+// Count returns how many events a replay would deliver, of those that whoever asks may see: a filter
+// must not tell what is in the others. If there are very many it is an estimate, and false.
 func (r *Registry) Count(ctx context.Context, id string, req ReplayRequest) (count uint64, exact bool, err error) {
 	sub, rep, err := r.plan(ctx, id, req)
 	if err != nil {
@@ -160,7 +160,7 @@ func (r *Registry) Count(ctx context.Context, id string, req ReplayRequest) (cou
 		return 0, false, err
 	}
 	wanted := func(ev *sluice.Event) bool {
-		if ev.Seq > rep.To || !rep.Wants(ev) || !sub.Pattern.Match(ev.Path) {
+		if ev.Seq > rep.To || !rep.Wants(ev) || !sub.Pattern.Match(ev.Path) || !r.shows(ctx, ev) {
 			return false
 		}
 		ok, err := match.Match(ev)
@@ -289,7 +289,7 @@ func (r *Registry) first(ctx context.Context, sub *sluice.Subscription, cursor s
 	case err != nil:
 		return 0, err
 	case c.Kind == sluice.CursorEvent:
-		ev, err := r.needs.Logs.EventByID(ctx, sub.Namespace, cursor)
+		ev, err := r.event(ctx, sub.Namespace, cursor)
 		return ev.Seq, err
 	case c.Kind == sluice.CursorSeq:
 		c.Seq = max(c.Seq, 1) - 1 // a cursor lies before what comes next
@@ -309,7 +309,7 @@ func (r *Registry) last(ctx context.Context, sub *sluice.Subscription, cursor st
 	case err != nil:
 		return 0, err
 	case c.Kind == sluice.CursorEvent:
-		ev, err := r.needs.Logs.EventByID(ctx, sub.Namespace, cursor)
+		ev, err := r.event(ctx, sub.Namespace, cursor)
 		return ev.Seq, err
 	case c.Kind == sluice.CursorSeq:
 		return min(c.Seq, now), nil

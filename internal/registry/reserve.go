@@ -33,6 +33,9 @@ func (r *Registry) reserve(ctx context.Context, sub *sluice.Subscription) (*slui
 		if h.keeps() && sub.IdempotencyKey != "" && h.held.Config != config {
 			return nil, false, sluice.Errorf(sluice.Conflict, "idempotency_key %q was used with another configuration", sub.IdempotencyKey)
 		}
+		if h.sub != nil && sub.Grant != "" && !r.owns(ctx, h.sub) {
+			return nil, false, sluice.Errorf(sluice.Conflict, "somebody of your name, whose grant came from others than yours, has such a subscription")
+		}
 		if h.sub != nil {
 			return h.sub, false, nil
 		}

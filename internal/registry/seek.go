@@ -57,7 +57,7 @@ func (r *Registry) place(ctx context.Context, namespace, to string) (sluice.Star
 	}
 	at, err := sluice.ParseStart(to, last+1)
 	if err != nil {
-		e, err := r.needs.Logs.EventByID(ctx, namespace, to)
+		e, err := r.event(ctx, namespace, to)
 		return sluice.StartAt{Kind: sluice.StartSeq, Seq: e.Seq}, err
 	}
 	if at.Kind == sluice.StartTime && at.Time.After(r.needs.Now()) {

@@ -1,0 +1,92 @@
+package access_test
+
+import (
+	"encoding/json"
+	"testing"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/sluice-io/sluice/internal/access"
+	"github.com/sluice-io/sluice/pkg/sluice"
+	"github.com/sluice-io/sluice/streams"
+)
+
+// Whoever holds a grant can give a part of it to any name; that makes nobody who has the name its holder.
+func TestANameIsNotItsHolder(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t)
+	acme := sluice.Object{Namespace: "acme"}
+	admin := w.grant("admin", "user:admin", "scope:acme", "admin")
+	hers := w.grant("hers", ann, "scope:acme", "subscribe")
+	w.grant("eves", "user:eve", "scope:acme", "subscribe")
+	w.grant("elsewhere", "user:else", "scope:other", "admin")
+	byEve := w.part("by-eve", "eves", ann, "scope:acme", "subscribe")
+	own := w.part("own", "hers", ann, "path:acme/a/**", "subscribe")
+	byElse := w.part("by-else", "elsewhere", ann, "scope:other", "subscribe")
+	byAdmin := w.part("by-admin", "admin", ann, "scope:acme", "subscribe")
+	under := w.part("under", "by-eve", ann, "scope:acme", "subscribe")
+	for _, c := range []struct {
+		who   *access.Granted
+		grant string
+		same  bool
+	}{
+		{hers, "hers", true}, {hers, "by-eve", true}, {own, "hers", true}, {own, "own", true}, {byAdmin, "hers", true},
+		{byEve, "hers", false}, {under, "hers", false}, {byElse, "hers", false}, {byEve, "own", false},
+		{byEve, "by-eve", true}, {byEve, "under", true}, {under, "by-eve", true},
+	} {
+		require.Equal(t, c.same, w.Same(caller(c.who), c.grant, acme, w.now), "%s, %s", c.who.ID, c.grant)
+	}
+	w.revoke(admin)
+	require.False(t, w.Same(caller(byAdmin), "hers", acme, w.now), "who is an admin no more vouches for nobody")
+}
+
+func TestWhoGivesANameAwayAnswersForIt(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t)
+	w.grant("admin", "user:admin", "scope:acme", "admin")
+	hers := w.grant("hers", ann, "scope:acme", "publish")
+	w.grant("eves", "user:eve", "scope:acme", "publish")
+	byEve := w.part("by-eve", "eves", ann, "scope:acme", "publish")
+	again := w.part("again", "by-eve", bot, "scope:acme", "publish")
+	byAdmin := w.part("by-admin", "admin", ann, "scope:acme", "publish")
+	for g, who := range map[*access.Granted]sluice.Principal{hers: ann, byAdmin: ann, byEve: "user:eve", again: "user:eve"} {
+		require.Equal(t, who, w.Answers(caller(g), "acme", w.now), g.ID)
+	}
+}
+
+// What bounds a namespace and cannot be read, because it is damaged or a later version wrote it, is not nothing.
+func TestNothingIsDecidedInANamespaceOfWhichSomethingCannotBeRead(t *testing.T) {
+	t.Parallel()
+	for key, text := range map[string]string{
+		streams.ACLKey("acme", ""):         `{"admins":7}`,
+		streams.LabelKey("acme"):           `{"label":{"namespace":"acme","label":{"level":"COSMIC"}}}`,
+		streams.TombstoneKey("acme", "/a"): `{"later":{}}`,
+	} {
+		w := newWorld(t)
+		w.acl(ann, line(sluice.TierRead, "/**"))
+		g := w.grant("g", ann, "scope:acme", "read", "subscribe")
+		require.Empty(t, w.may(caller(g), "read", "/a"))
+		before := w.Record(key)
+		var r access.Record
+		require.NoError(t, json.Unmarshal([]byte(text), &r))
+		w.put(key, r)
+		require.Equal(t, sluice.Unavailable, w.may(caller(g), "read", "/a"), key)
+		require.Equal(t, sluice.Undecided, w.Decide(subscriptionOf(g, "/**"), event("/a", 1), w.now), key)
+		require.Equal(t, sluice.Undecided, w.Holds(subscriptionOf(g, "/**"), w.now), "nobody is cancelled for it")
+		if r.Unreadable {
+			require.NotNil(t, w.Takes(before, r), "what is on its way is cut off")
+		}
+		other := w.grant("o", ann, "scope:other", "read")
+		require.NoError(t, w.Sees(caller(other), "other", w.now))
+		w.acl(ann, line(sluice.TierRead, "/**"))
+		w.label(sluice.Label{})
+		w.put(streams.TombstoneKey("acme", "/a"), access.Record{Tombstone: &sluice.Tombstone{Namespace: "acme", Path: "/a"}})
+		require.Empty(t, w.may(caller(g), "read", "/a"), "until it can be read again")
+	}
+	w := newWorld(t)
+	var r access.Record
+	require.NoError(t, json.Unmarshal([]byte(`{"grant":[]}`), &r))
+	g := w.grant("g", ann, "scope:acme", "read")
+	w.put(streams.GrantKey("g"), r)
+	require.Equal(t, sluice.Unavailable, w.may(caller(g), "read", "/a"), "a grant that cannot be read is none")
+}
