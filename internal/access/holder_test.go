@@ -30,9 +30,18 @@ func TestANameIsNotItsHolder(t *testing.T) {
 		grant string
 		same  bool
 	}{
-		{hers, "hers", true}, {hers, "by-eve", true}, {own, "hers", true}, {own, "own", true}, {byAdmin, "hers", true},
-		{byEve, "hers", false}, {under, "hers", false}, {byElse, "hers", false}, {byEve, "own", false},
-		{byEve, "by-eve", true}, {byEve, "under", true}, {under, "by-eve", true},
+		{hers, "hers", true},
+		{hers, "by-eve", true},
+		{own, "hers", true},
+		{own, "own", true},
+		{byAdmin, "hers", true},
+		{byEve, "hers", false},
+		{under, "hers", false},
+		{byElse, "hers", false},
+		{byEve, "own", false},
+		{byEve, "by-eve", true},
+		{byEve, "under", true},
+		{under, "by-eve", true},
 	} {
 		require.Equal(t, c.same, w.Same(caller(c.who), c.grant, acme, w.now), "%s, %s", c.who.ID, c.grant)
 	}

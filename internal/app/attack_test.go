@@ -168,5 +168,4 @@ func TestNobodyIsMarkedForWhatOthersDoInTheirName(t *testing.T) {
 	require.Equal(t, http.StatusConflict, publish(forgery.token, "m3", "m1", "/m/2"))
 }
 
-//nolint:gochecknoglobals // a constant
 var requestIDs = regexp.MustCompile(`"request_id":"[^"]*"`)

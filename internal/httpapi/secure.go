@@ -8,6 +8,7 @@ import (
 	"github.com/labstack/echo/v4"
 	"github.com/labstack/echo/v4/middleware"
 
+	"github.com/sluice-io/sluice/internal/access"
 	"github.com/sluice-io/sluice/pkg/sluice"
 )
 
@@ -64,10 +65,10 @@ func watching(s *Server, c echo.Context) error {
 	}
 	who, err := s.identify(c)
 	if err != nil {
-		return sluice.Errorf(sluice.Unauthenticated, "the metrics want the header Authorization: Bearer <token> of an administrator; the setting http.metrics can open them")
+		return sluice.Errorf(sluice.Unauthenticated, "the metrics want the header Authorization: Bearer <token> of somebody who may read everything; the setting http.metrics can open them")
 	}
 	c.SetRequest(c.Request().WithContext(sluice.WithCaller(c.Request().Context(), who)))
-	return ruling(s, c)
+	return s.require(c, sluice.VerbRead, access.Target{})
 }
 
 // isLocal reports whether a request comes from this machine and was not passed on: behind a proxy on

@@ -30,11 +30,8 @@ func (r *Registry) reserve(ctx context.Context, sub *sluice.Subscription) (*slui
 		if err != nil {
 			return nil, false, err
 		}
-		if h.keeps() && sub.IdempotencyKey != "" && h.held.Config != config {
-			return nil, false, sluice.Errorf(sluice.Conflict, "idempotency_key %q was used with another configuration", sub.IdempotencyKey)
-		}
-		if h.sub != nil && sub.Grant != "" && !r.owns(ctx, h.sub) {
-			return nil, false, sluice.Errorf(sluice.Conflict, "somebody of your name, whose grant came from others than yours, has such a subscription")
+		if err := r.mine(ctx, h, sub, config); err != nil {
+			return nil, false, err
 		}
 		if h.sub != nil {
 			return h.sub, false, nil
@@ -47,6 +44,17 @@ func (r *Registry) reserve(ctx context.Context, sub *sluice.Subscription) (*slui
 			return nil, false, err
 		}
 	}
+}
+
+// mine returns an error (Conflict) if a reservation is somebody else's, or of another configuration.
+func (r *Registry) mine(ctx context.Context, h holder, sub *sluice.Subscription, config string) error {
+	switch {
+	case h.sub != nil && sub.Grant != "" && !r.owns(ctx, h.sub):
+		return sluice.Errorf(sluice.Conflict, "somebody of your name, whose grant came from others than yours, has such a subscription")
+	case h.keeps() && sub.IdempotencyKey != "" && h.held.Config != config:
+		return sluice.Errorf(sluice.Conflict, "idempotency_key %q was used with another configuration", sub.IdempotencyKey)
+	}
+	return nil
 }
 
 // claim stores sub, under an id that was reserved before or with a reservation of its own.
