@@ -14,7 +14,7 @@ import (
 
 	"github.com/google/uuid"
 	"github.com/stretchr/testify/require"
-	"gopkg.in/yaml.v3"
+	"sigs.k8s.io/yaml"
 
 	"github.com/sluice-io/sluice/config"
 	"github.com/sluice-io/sluice/internal/access"
@@ -183,7 +183,7 @@ func (a asked) statuses(t *testing.T, api bool) map[string]int {
 func routesOf(t *testing.T, s *running) (all []string) {
 	t.Helper()
 	var document struct {
-		Paths map[string]map[string]any `yaml:"paths"`
+		Paths map[string]map[string]any `json:"paths"`
 	}
 	require.NoError(t, yaml.Unmarshal([]byte(s.must(t, http.StatusOK, "GET /openapi.yaml", "").text), &document))
 	for path, item := range document.Paths {
