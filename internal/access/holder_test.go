@@ -4,7 +4,6 @@ import (
 	"encoding/json"
 	"testing"
 
-	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
 	"github.com/sluice-io/sluice/internal/access"
@@ -31,14 +30,23 @@ func TestANameIsNotItsHolder(t *testing.T) {
 		grant string
 		same  bool
 	}{
-		{hers, "hers", true}, {hers, "by-eve", true}, {own, "hers", true}, {own, "own", true}, {byAdmin, "hers", true},
-		{byEve, "hers", false}, {under, "hers", false}, {byElse, "hers", false}, {byEve, "own", false},
-		{byEve, "by-eve", true}, {byEve, "under", true}, {under, "by-eve", true},
+		{hers, "hers", true},
+		{hers, "by-eve", true},
+		{own, "hers", true},
+		{own, "own", true},
+		{byAdmin, "hers", true},
+		{byEve, "hers", false},
+		{under, "hers", false},
+		{byElse, "hers", false},
+		{byEve, "own", false},
+		{byEve, "by-eve", true},
+		{byEve, "under", true},
+		{under, "by-eve", true},
 	} {
-		assert.Equal(t, c.same, w.Same(caller(c.who), c.grant, acme, w.now), "%s, %s", c.who.ID, c.grant)
+		require.Equal(t, c.same, w.Same(caller(c.who), c.grant, acme, w.now), "%s, %s", c.who.ID, c.grant)
 	}
 	w.revoke(admin)
-	assert.False(t, w.Same(caller(byAdmin), "hers", acme, w.now), "who is an admin no more vouches for nobody")
+	require.False(t, w.Same(caller(byAdmin), "hers", acme, w.now), "who is an admin no more vouches for nobody")
 }
 
 func TestWhoGivesANameAwayAnswersForIt(t *testing.T) {
@@ -51,7 +59,7 @@ func TestWhoGivesANameAwayAnswersForIt(t *testing.T) {
 	again := w.part("again", "by-eve", bot, "scope:acme", "publish")
 	byAdmin := w.part("by-admin", "admin", ann, "scope:acme", "publish")
 	for g, who := range map[*access.Granted]sluice.Principal{hers: ann, byAdmin: ann, byEve: "user:eve", again: "user:eve"} {
-		assert.Equal(t, who, w.Answers(caller(g), "acme", w.now), g.ID)
+		require.Equal(t, who, w.Answers(caller(g), "acme", w.now), g.ID)
 	}
 }
 
@@ -71,23 +79,23 @@ func TestNothingIsDecidedInANamespaceOfWhichSomethingCannotBeRead(t *testing.T) 
 		var r access.Record
 		require.NoError(t, json.Unmarshal([]byte(text), &r))
 		w.put(key, r)
-		assert.Equal(t, sluice.Unavailable, w.may(caller(g), "read", "/a"), key)
-		assert.Equal(t, sluice.Undecided, w.Decide(subscriptionOf(g, "/**"), event("/a", 1), w.now), key)
-		assert.Equal(t, sluice.Undecided, w.Holds(subscriptionOf(g, "/**"), w.now), "nobody is cancelled for it")
+		require.Equal(t, sluice.Unavailable, w.may(caller(g), "read", "/a"), key)
+		require.Equal(t, sluice.Undecided, w.Decide(subscriptionOf(g, "/**"), event("/a", 1), w.now), key)
+		require.Equal(t, sluice.Undecided, w.Holds(subscriptionOf(g, "/**"), w.now), "nobody is cancelled for it")
 		if r.Unreadable {
-			assert.NotNil(t, w.Takes(before, r), "what is on its way is cut off")
+			require.NotNil(t, w.Takes(before, r), "what is on its way is cut off")
 		}
 		other := w.grant("o", ann, "scope:other", "read")
-		assert.NoError(t, w.Sees(caller(other), "other", w.now))
+		require.NoError(t, w.Sees(caller(other), "other", w.now))
 		w.acl("acme", ann, line(sluice.TierRead, "/**"))
 		w.label("acme", sluice.Label{})
 		w.put(streams.TombstoneKey("acme", "/a"), access.Record{Tombstone: &sluice.Tombstone{Namespace: "acme", Path: "/a"}})
-		assert.Empty(t, w.may(caller(g), "read", "/a"), "until it can be read again")
+		require.Empty(t, w.may(caller(g), "read", "/a"), "until it can be read again")
 	}
 	w := newWorld(t)
 	var r access.Record
 	require.NoError(t, json.Unmarshal([]byte(`{"grant":[]}`), &r))
 	g := w.grant("g", ann, "scope:acme", "read")
 	w.put(streams.GrantKey("g"), r)
-	assert.Equal(t, sluice.Unavailable, w.may(caller(g), "read", "/a"), "a grant that cannot be read is none")
+	require.Equal(t, sluice.Unavailable, w.may(caller(g), "read", "/a"), "a grant that cannot be read is none")
 }

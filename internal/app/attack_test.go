@@ -9,7 +9,6 @@ import (
 	"testing"
 	"time"
 
-	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
 	"github.com/sluice-io/sluice/internal/hooktest"
@@ -32,9 +31,9 @@ func TestAnAdminDoesNotGetAnotherOnesTokenByRenewingIt(t *testing.T) {
 	eve := s.grant(t, "user:eve", "scope:default", "admin")
 	s.labelled(t, "/a", "one", "SECRET", `{"mark":"hidden"}`)
 	got := s.call(t, "POST /v1/grants/"+erp.id+"/renew", fmt.Sprintf(`{"expires_at":%q}`, time.Now().Add(80*24*time.Hour).UTC().Format(time.RFC3339)), as(eve.token)...)
-	assert.Equal(t, http.StatusForbidden, got.status, got.text)
+	require.Equal(t, http.StatusForbidden, got.status, got.text)
 	if token, ok := got.field(t, "token").(string); ok {
-		assert.NotContains(t, s.call(t, "GET /v1/namespaces/default/events/one", "", as(token)...).text, "hidden")
+		require.NotContains(t, s.call(t, "GET /v1/namespaces/default/events/one", "", as(token)...).text, "hidden")
 	}
 	s.must(t, http.StatusOK, "POST /v1/grants/"+erp.id+"/revoke", "", as(eve.token)...)
 }
@@ -54,16 +53,16 @@ func TestMintingForAnotherNameDoesNotTakeWhatIsTheirs(t *testing.T) {
 
 	for _, line := range []string{"GET /v1/subscriptions/" + id, "POST /v1/subscriptions/" + id + "/secret/rotate", "GET /v1/grants/" + elsewhere.id, "GET /v1/grants/" + ann.id} {
 		got := s.call(t, line, "", as(as2.token)...)
-		assert.Equal(t, http.StatusNotFound, got.status, "%s: %s", line, got.text)
+		require.Equal(t, http.StatusNotFound, got.status, "%s: %s", line, got.text)
 	}
 	got := s.call(t, "PATCH /v1/subscriptions/"+id, `{"endpoint":{"url":"`+evil.URL+`"}}`, as(as2.token)...)
-	assert.Equal(t, http.StatusNotFound, got.status, got.text)
-	assert.NotContains(t, s.must(t, http.StatusOK, "GET /v1/grants", "", as(as2.token)...).text, elsewhere.id)
-	assert.NotContains(t, s.must(t, http.StatusOK, "GET /v1/subscriptions", "", as(as2.token)...).text, `"hers"`)
+	require.Equal(t, http.StatusNotFound, got.status, got.text)
+	require.NotContains(t, s.must(t, http.StatusOK, "GET /v1/grants", "", as(as2.token)...).text, elsewhere.id)
+	require.NotContains(t, s.must(t, http.StatusOK, "GET /v1/subscriptions", "", as(as2.token)...).text, `"hers"`)
 	s.labelled(t, "/a", "one", "SECRET", `{"mark":"hidden"}`)
 	hers.Wait(1)
 	for _, r := range evil.Requests() {
-		assert.NotContains(t, string(r.Body), "hidden")
+		require.NotContains(t, string(r.Body), "hidden")
 	}
 }
 
@@ -83,7 +82,7 @@ func TestAnAdminDoesNotGetByAnothersSubscriptionWhatItMayNotSee(t *testing.T) {
 	s.labelled(t, "/a", "two", "PUBLIC", `{"mark":"open"}`)
 	evil.Wait(2)
 	for _, r := range evil.Requests() {
-		assert.NotContains(t, string(r.Body), "hidden")
+		require.NotContains(t, string(r.Body), "hidden")
 	}
 }
 
@@ -99,9 +98,9 @@ func TestCursorsSayNothingOfWhatIsHidden(t *testing.T) {
 	same := func(there, absent string, body ...string) {
 		t.Helper()
 		x, y := s.call(t, there, strings.Join(body, ""), as(eve.token)...), s.call(t, absent, strings.Join(body, ""), as(eve.token)...)
-		assert.Equal(t, y.status, x.status, "%s: %s %s", there, x.text, y.text)
+		require.Equal(t, y.status, x.status, "%s: %s %s", there, x.text, y.text)
 		strip := func(r string) string { return requestIDs.ReplaceAllString(r, "") }
-		assert.Equal(t, strip(y.text), strip(x.text), there)
+		require.Equal(t, strip(y.text), strip(x.text), there)
 	}
 	list := "GET /v1/namespaces/default/events?limit=1&"
 	same(list+"pattern=/pay/ceo", list+"pattern=/pay/none")
@@ -121,9 +120,9 @@ func TestCursorsSayNothingOfWhatIsHidden(t *testing.T) {
 	same("POST /v1/subscriptions/"+yes+"/replay", "POST /v1/subscriptions/"+no+"/replay", `{"dry_run":true}`)
 	y := s.call(t, "POST /v1/subscriptions/"+yes+"/replay", `{"dry_run":true,"from":"pay"}`, as(eve.token)...)
 	n := s.call(t, "POST /v1/subscriptions/"+yes+"/replay", `{"dry_run":true,"from":"none"}`, as(eve.token)...)
-	assert.Equal(t, n.status, y.status, y.text)
+	require.Equal(t, n.status, y.status, y.text)
 	y, n = s.call(t, "POST /v1/subscriptions/"+yes+"/seek", `{"to":"pay"}`, as(eve.token)...), s.call(t, "POST /v1/subscriptions/"+yes+"/seek", `{"to":"none"}`, as(eve.token)...)
-	assert.Equal(t, n.status, y.status, y.text)
+	require.Equal(t, n.status, y.status, y.text)
 	require.Empty(t, hook.Requests())
 }
 
@@ -163,11 +162,10 @@ func TestNobodyIsMarkedForWhatOthersDoInTheirName(t *testing.T) {
 	s.must(t, http.StatusCreated, "POST /v1/namespaces/default/events", `{"specversion":"1.0","type":"t","source":"/s","id":"m1","path":"/m/1","data":1}`, as(forgery.token)...)
 	require.Equal(t, http.StatusConflict, publish(forgery.token, "m2", "m1", "/m/1"))
 	marks := s.must(t, http.StatusOK, "GET /v1/producers/unsafe", "").text
-	assert.Contains(t, marks, `"user:eve"`)
-	assert.NotContains(t, marks, `"user:ann"`)
-	assert.Equal(t, http.StatusCreated, publish(ann.token, "a1", "m1", "/other"))
-	assert.Equal(t, http.StatusConflict, publish(forgery.token, "m3", "m1", "/m/2"))
+	require.Contains(t, marks, `"user:eve"`)
+	require.NotContains(t, marks, `"user:ann"`)
+	require.Equal(t, http.StatusCreated, publish(ann.token, "a1", "m1", "/other"))
+	require.Equal(t, http.StatusConflict, publish(forgery.token, "m3", "m1", "/m/2"))
 }
 
-//nolint:gochecknoglobals // a constant
 var requestIDs = regexp.MustCompile(`"request_id":"[^"]*"`)

@@ -212,8 +212,10 @@ func gather(t *testing.T, s *running, ns, hook string) cast {
 	c := cast{tokens: map[string]string{"root": s.token, "nobody": ""}, ns: ns, id: ns + "-sub", hook: hook}
 	s.must(t, http.StatusCreated, "PUT /v1/namespaces/"+ns, `{"label":{"level":"INTERNAL"}}`)
 	s.call(t, "PUT /v1/namespaces/"+ns+"/event-types/t", `{"description":"x"}`)
-	tiers := map[string]string{"admin": "admin", "sysadmin": "admin", "reader": "read", "writer": "write", "owner": "read", "subscriber": "read",
-		"narrowed": "read", "seer": "existence", "uncleared": "read", "x": "read"}
+	tiers := map[string]string{
+		"admin": "admin", "sysadmin": "admin", "reader": "read", "writer": "write", "owner": "read", "subscriber": "read",
+		"narrowed": "read", "seer": "existence", "uncleared": "read", "x": "read",
+	}
 	for who, tier := range tiers {
 		s.must(t, http.StatusOK, "PUT /v1/namespaces/"+ns+"/acl/user:"+who, `{"tier":"`+tier+`"}`)
 	}

@@ -33,11 +33,8 @@ func (r *Registry) reserve(ctx context.Context, sub *sluice.Subscription) (*slui
 		if h.keeps() && sub.IdempotencyKey != "" && h.held.Config != config {
 			return nil, false, sluice.Errorf(sluice.Conflict, "idempotency_key %q was used with another configuration", sub.IdempotencyKey)
 		}
-		if h.sub != nil && sub.Grant != "" && !r.owns(ctx, h.sub) {
-			return nil, false, sluice.Errorf(sluice.Conflict, "somebody of your name, whose grant came from others than yours, has such a subscription")
-		}
 		if h.sub != nil {
-			return h.sub, false, nil
+			return h.sub, false, r.theirs(ctx, sub, h.sub)
 		}
 		err = r.claim(ctx, key, mine, h, sub)
 		if err == nil {
@@ -47,6 +44,14 @@ func (r *Registry) reserve(ctx context.Context, sub *sluice.Subscription) (*slui
 			return nil, false, err
 		}
 	}
+}
+
+// theirs returns an error (Conflict) if whoever wants a subscription has only the name of whoever made the one that is like it.
+func (r *Registry) theirs(ctx context.Context, want, existing *sluice.Subscription) error {
+	if want.Grant == "" || r.owns(ctx, existing) {
+		return nil
+	}
+	return sluice.Errorf(sluice.Conflict, "somebody of your name, whose grant came from others than yours, has such a subscription")
 }
 
 // claim stores sub, under an id that was reserved before or with a reservation of its own.
