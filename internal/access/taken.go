@@ -12,9 +12,15 @@ type Touched func(sub *sluice.Subscription) bool
 // Takes returns whom a change concerns that takes something away; nil if it takes nothing.
 // The index has the change already.
 func (x *Index) Takes(before, after Record) Touched {
-	switch {
-	case after.Unreadable:
+	if after.Unreadable {
 		return func(*sluice.Subscription) bool { return true }
+	}
+	return x.takes(before, after)
+}
+
+// takes is Takes for a record that can be read.
+func (x *Index) takes(before, after Record) Touched {
+	switch {
 	case after.Grant != nil && ends(before.Grant, after.Grant):
 		return x.under(func(g *granted) bool { return g.ID == after.Grant.ID })
 	case after.ACL != nil && shrinks(before.ACL, after.ACL):
