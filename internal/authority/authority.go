@@ -112,6 +112,7 @@ type edit struct {
 	show      func(access.Record) any
 	apply     func(access.Record) (access.Record, bool, error)
 	unnoticed bool // it takes nothing away: it is acknowledged when it is stored and known here
+	protects  bool // it takes something away, which must not fail because the ledger does
 }
 
 // store makes an edit, anew if somebody else was faster, and returns what is stored then and its
@@ -130,7 +131,7 @@ func (a *Authority) store(ctx context.Context, e edit) (access.Record, uint64, e
 			return before, revision, err
 		}
 		e.change.Old, e.change.New = e.show(before), e.show(after)
-		if intent, err = a.needs.Ledger.Intend(ctx, intent, e.change); err != nil {
+		if intent, err = a.intend(ctx, intent, e); err != nil {
 			return access.Record{}, 0, err
 		}
 		stored, err := a.needs.Records.Put(ctx, e.key, after, revision)
@@ -143,6 +144,15 @@ func (a *Authority) store(ctx context.Context, e edit) (access.Record, uint64, e
 		}
 		return after, stored, a.await(ctx, stored, e.unnoticed)
 	}
+}
+
+// intend writes to the ledger what is about to change. What protects somebody is done without a ledger, too,
+// and logged with what the ledger lacks.
+func (a *Authority) intend(ctx context.Context, tried *ledger.Intent, e edit) (*ledger.Intent, error) {
+	if e.protects {
+		return a.needs.Ledger.Note(ctx, tried, e.change), nil
+	}
+	return a.needs.Ledger.Intend(ctx, tried, e.change)
 }
 
 // await waits until a revision is acted on: here, or by all replicas.

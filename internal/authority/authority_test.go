@@ -3,7 +3,9 @@ package authority_test
 import (
 	"context"
 	"crypto/ed25519"
+	"errors"
 	"fmt"
+	"log/slog"
 	"sync"
 	"sync/atomic"
 	"testing"
@@ -13,6 +15,7 @@ import (
 
 	"github.com/sluice-io/sluice/internal/access"
 	"github.com/sluice-io/sluice/internal/authority"
+	"github.com/sluice-io/sluice/internal/ledger"
 	"github.com/sluice-io/sluice/internal/natsstore"
 	"github.com/sluice-io/sluice/internal/natstest"
 	"github.com/sluice-io/sluice/pkg/sluice"
@@ -384,4 +387,31 @@ func TestRenewingIsForThoseWhomTheGrantCameThrough(t *testing.T) {
 	r.who(t, erp.Token)
 	_, err = r.Revoke(t.Context(), r.who(t, admin.Token), erp.ID)
 	require.NoError(t, err)
+}
+
+// full is a ledger that takes nothing any more.
+type full struct{}
+
+func (full) Append(context.Context, *sluice.LedgerEntry) error {
+	return errors.New("the ledger is full")
+}
+
+// What protects somebody does not wait for a ledger that is full; what gives rights does.
+func TestAFullLedgerKeepsNobodyFromRevoking(t *testing.T) {
+	t.Parallel()
+	r := start(t, natstest.New(t), "a")
+	m := r.mint(t, root, wish(t, "user:ann", "scope:acme", "read"))
+	_, err := r.PutACL(t.Context(), root, sluice.ACL{Namespace: "acme", Principal: "user:bob", Entries: []sluice.Access{{Tier: sluice.TierRead}}})
+	require.NoError(t, err)
+	broken := authority.New(authority.Needs{
+		Records: r.records, Index: r.index, Ledger: ledger.New(full{}, slog.New(slog.DiscardHandler)), Now: time.Now,
+		Keys: func(context.Context) ([]authority.Key, error) { return nil, errors.New("not asked for") },
+	})
+	_, err = broken.Revoke(t.Context(), root, m.ID)
+	require.NoError(t, err)
+	_, err = r.Authenticate(t.Context(), m.Token)
+	require.Equal(t, sluice.Unauthenticated, sluice.CodeOf(err))
+	require.NoError(t, broken.DeleteACL(t.Context(), root, "acme", "user:bob"))
+	_, err = broken.PutACL(t.Context(), root, sluice.ACL{Namespace: "acme", Principal: "user:bob", Entries: []sluice.Access{{Tier: sluice.TierRead}}})
+	require.Equal(t, sluice.Unavailable, sluice.CodeOf(err))
 }

@@ -210,7 +210,7 @@ func (a *Authority) Revoke(ctx context.Context, by sluice.Caller, id string) (sl
 func (a *Authority) revoke(ctx context.Context, by sluice.Caller, id, namespace string) (sluice.Grant, error) {
 	now := a.needs.Now().UTC()
 	r, revision, err := a.store(ctx, edit{
-		key: streams.GrantKey(id), change: changeOf(by, sluice.ActionGrantRevoke, namespace, id), show: showGrant,
+		key: streams.GrantKey(id), change: changeOf(by, sluice.ActionGrantRevoke, namespace, id), show: showGrant, protects: true,
 		apply: func(r access.Record) (access.Record, bool, error) {
 			if r.Grant == nil {
 				return r, false, access.Concealed()

@@ -48,7 +48,7 @@ func (a *Authority) DeleteACL(ctx context.Context, by sluice.Caller, namespace s
 
 func (a *Authority) putACL(ctx context.Context, change ledger.Change, acl sluice.ACL) error {
 	_, _, err := a.store(ctx, edit{
-		key: streams.ACLKey(acl.Namespace, acl.Principal), change: change,
+		key: streams.ACLKey(acl.Namespace, acl.Principal), change: change, protects: change.Action == sluice.ActionACLDelete,
 		show: func(r access.Record) any {
 			if r.ACL == nil || len(r.ACL.Entries) == 0 {
 				return nil

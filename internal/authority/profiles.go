@@ -102,7 +102,7 @@ func (a *Authority) Label(namespace string) sluice.Label { return a.needs.Index.
 func (a *Authority) Entomb(ctx context.Context, by sluice.Caller, namespace string, path sluice.Path, upTo uint64) (sluice.Tombstone, error) {
 	t := sluice.Tombstone{Namespace: namespace, Path: path, UpTo: upTo, By: by.Principal, At: a.needs.Now().UTC()}
 	r, _, err := a.store(ctx, edit{
-		key: streams.TombstoneKey(namespace, path), change: changeOf(by, sluice.ActionTombstonePut, namespace, string(path)),
+		key: streams.TombstoneKey(namespace, path), change: changeOf(by, sluice.ActionTombstonePut, namespace, string(path)), protects: true,
 		show: func(r access.Record) any {
 			if r.Tombstone == nil {
 				return nil

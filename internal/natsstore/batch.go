@@ -47,6 +47,16 @@ func newBatch(ns string, events []sluice.Event, st *stamps) *batch {
 	return b
 }
 
+// check returns an error (Conflict) if two events have one id and lie on different paths.
+func (b *batch) check() error {
+	for i := range b.events {
+		if e := &b.events[i]; b.events[b.first[i]].Path != e.Path {
+			return idTaken(e)
+		}
+	}
+	return nil
+}
+
 // fresh returns which events have to be stored still.
 func (b *batch) fresh() []int {
 	var fresh []int

@@ -4,7 +4,9 @@ import (
 	"bytes"
 	"encoding/base64"
 	"encoding/json"
+	"maps"
 	"mime"
+	"slices"
 	"strconv"
 	"strings"
 	"time"
@@ -19,7 +21,8 @@ const structuredType = "application/cloudevents+json"
 
 // eventOf returns the event that a stored message is: CloudEvents in binary or structured
 // mode, or a plain message, whose id, type, source and time come from where it lies. Header
-// names are read whatever their case. Auth attributes are there only if a stamp proves them.
+// names are read whatever their case; of several that differ in case only, the one in lower case
+// counts, so that a message is the same event whenever it is read. Auth attributes are there only if a stamp proves them.
 //
 // Code InvalidRequest if the subject is not a path's, or one's that nobody may write to, or a
 // structured body is not a CloudEvent. The event then has its place, its id as far as known, and
@@ -61,11 +64,12 @@ func namespaceOf(subject string) string {
 // readHeader enters what the headers say and returns the Nats-Msg-Id.
 func readHeader(e *sluice.Event, header nats.Header) string {
 	var msgID string
-	for name, values := range header {
-		if len(values) == 0 {
+	for _, name := range slices.Sorted(maps.Keys(header)) {
+		if len(header[name]) == 0 {
 			continue
 		}
-		name, value := strings.ToLower(name), values[0]
+		value := header[name][0]
+		name = strings.ToLower(name)
 		switch name {
 		case "nats-msg-id":
 			msgID = unescape(value)
@@ -126,7 +130,8 @@ func readStructured(e *sluice.Event) error {
 	}
 	read := *e
 	read.ContentType, read.Data = "", nil
-	for name, raw := range body {
+	for _, name := range slices.Sorted(maps.Keys(body)) {
+		raw := body[name]
 		if name == "data" || name == "data_base64" || string(raw) == "null" {
 			continue
 		}

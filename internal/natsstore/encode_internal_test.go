@@ -1,6 +1,7 @@
 package natsstore
 
 import (
+	"strings"
 	"testing"
 	"time"
 
@@ -65,8 +66,15 @@ func TestAnEventIsReadAsItWasPublished(t *testing.T) {
 func FuzzEventOf(f *testing.F) {
 	f.Add("events.acme.a", "ce-subject", `"%41%"`, "application/cloudevents+json", []byte(`{"data":1}`))
 	f.Add("events.acme", "Nats-Msg-Id", "", "", []byte(nil))
+	f.Add("events.acme.a", "CE-authid", "ann", "application/cloudevents+json", []byte(`{"ID":"1","id":"2","Id":"3"}`))
 	f.Fuzz(func(t *testing.T, subject, name, value, contentType string, data []byte) {
-		e, err := new(stamps).eventOf(subject, nats.Header{name: {value}, "content-type": {contentType}}, data, 7, time.Unix(1, 0))
+		header := nats.Header{strings.ToUpper(name): {"x"}, name: {value}, "content-type": {contentType}, "Content-Type": {"x"}, strings.ToLower(name): {"y"}}
+		e, err := new(stamps).eventOf(subject, header, data, 7, time.Unix(1, 0))
+		for range 5 {
+			again, err2 := new(stamps).eventOf(subject, header, data, 7, time.Unix(1, 0))
+			require.Equal(t, e, again, "the same message is another event")
+			require.Equal(t, err, err2)
+		}
 		require.Equal(t, uint64(7), e.Seq)
 		require.NotEmpty(t, e.ID)
 		require.NotEmpty(t, e.Type)

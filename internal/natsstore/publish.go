@@ -46,6 +46,9 @@ func (s *Store) Publish(ctx context.Context, ns string, events []sluice.Event) (
 		}
 	}
 	b := newBatch(ns, events, s.stamps)
+	if err := b.check(); err != nil {
+		return nil, err
+	}
 	wait := backoff.NewExponentialBackOff(backoff.WithInitialInterval(50*time.Millisecond),
 		backoff.WithMaxInterval(2*time.Second), backoff.WithMaxElapsedTime(publishPatience))
 	err := backoff.Retry(func() error {
@@ -91,9 +94,34 @@ func (s *Store) publishOne(ctx context.Context, b *batch, i int) error {
 	if err != nil {
 		return err
 	}
+	if ack.Duplicate {
+		if err := s.sameAs(ctx, b.ns, &b.events[i], ack.Sequence); err != nil {
+			return err
+		}
+	}
 	b.place(i, ack.Sequence)
 	b.duplicate[i] = ack.Duplicate
 	return nil
+}
+
+// sameAs returns an error (Conflict) if what lies at a sequence under an event's id lies on another path: whoever
+// may publish on one could else keep out what others publish elsewhere, by taking their ids. What is not
+// kept any more cannot be told apart.
+func (s *Store) sameAs(ctx context.Context, ns string, e *sluice.Event, seq uint64) error {
+	stored, err := s.Event(ctx, ns, seq)
+	switch code := sluice.CodeOf(err); {
+	case code == sluice.NotFound || code == sluice.WindowExceeded:
+		return nil
+	case err != nil && code != sluice.InvalidRequest:
+		return err
+	case err != nil || stored.Path != e.Path:
+		return idTaken(e)
+	}
+	return nil
+}
+
+func idTaken(e *sluice.Event) error {
+	return sluice.Errorf(sluice.Conflict, "the id %q belongs to an event on another path; ids are unique in a namespace", e.ID).With("id", e.ID)
 }
 
 // publishBatch stores several events as one atomic batch. JetStream refuses a batch with an id
@@ -129,6 +157,9 @@ func (s *Store) leaveOut(ctx context.Context, b *batch, fresh []int) error {
 			return err
 		}
 		if seq > 0 {
+			if err := s.sameAs(ctx, b.ns, &b.events[i], seq); err != nil {
+				return err
+			}
 			b.place(i, seq)
 			b.duplicate[i] = true
 		}

@@ -208,3 +208,29 @@ func TestAPublisherWaitsWhileTheServerIsAway(t *testing.T) {
 	require.NoError(t, err)
 	require.Equal(t, uint64(4), last)
 }
+
+// Whoever may publish on one path must not keep out what others publish elsewhere by taking their ids.
+func TestAnIDThatBelongsToAnotherPathIsRefusedAndNotTakenForADuplicate(t *testing.T) {
+	t.Parallel()
+	store, _ := provisioned(t)
+	event := func(path sluice.Path, id string) sluice.Event {
+		return sluice.Event{Namespace: sluice.DefaultNamespace, Path: path, ID: id, Type: "t", Source: "/s", Data: []byte(`1`)}
+	}
+	publish := func(events ...sluice.Event) ([]sluice.Stored, error) {
+		return store.Publish(t.Context(), sluice.DefaultNamespace, events)
+	}
+	_, err := publish(event("/al/1", "order-17"))
+	require.NoError(t, err)
+	again, err := publish(event("/al/1", "order-17"))
+	require.NoError(t, err)
+	require.True(t, again[0].Duplicate)
+	_, err = publish(event("/bo/1", "order-17"))
+	require.Equal(t, sluice.Conflict, sluice.CodeOf(err))
+	_, err = publish(event("/bo/1", "new"), event("/bo/1", "order-17"))
+	require.Equal(t, sluice.Conflict, sluice.CodeOf(err))
+	_, err = publish(event("/bo/1", "twice"), event("/bo/2", "twice"))
+	require.Equal(t, sluice.Conflict, sluice.CodeOf(err), "within a batch, too")
+	stored, err := publish(event("/bo/1", "new"))
+	require.NoError(t, err)
+	require.False(t, stored[0].Duplicate, "nothing of a batch that was refused is there")
+}

@@ -139,37 +139,44 @@ func (e *Event) UnmarshalJSON(data []byte) error {
 	}
 	*e = Event{}
 	for name, value := range raw {
+		if name == "data" || name == "data_base64" || string(value) == "null" {
+			continue
+		}
 		if err := e.setMember(name, value); err != nil {
 			return err
 		}
 	}
-	var text string
-	if !e.IsJSON() && json.Unmarshal(e.Data, &text) == nil && raw["data_base64"] == nil {
-		e.Data = []byte(text)
-	}
-	return nil
+	return e.setData(raw["data"], raw["data_base64"])
 }
 
 func (e *Event) setMember(name string, value json.RawMessage) error {
-	switch name {
-	case "data":
-		if e.Data == nil {
-			e.Data = value
-		}
-		return nil
-	case "data_base64":
-		if err := json.Unmarshal(value, &e.Data); err != nil {
-			return Errorf(InvalidRequest, "data_base64 is not base64")
-		}
-		return nil
-	}
-	text := strings.TrimSpace(string(value))
-	if strings.HasPrefix(text, `"`) {
+	text := string(value)
+	switch value[0] {
+	case '{', '[':
+		return Errorf(InvalidRequest, "attribute %s: use a string, a number or a boolean", name)
+	case '"':
 		if err := json.Unmarshal(value, &text); err != nil {
 			return Errorf(InvalidRequest, "attribute %s: %v", name, err)
 		}
 	}
 	return e.setAttribute(name, text)
+}
+
+// setData takes the encoded data if there is any; of another content type than JSON, a string
+// is its text.
+func (e *Event) setData(data, encoded json.RawMessage) error {
+	if len(encoded) > 0 && string(encoded) != "null" {
+		if err := json.Unmarshal(encoded, &e.Data); err != nil {
+			return Errorf(InvalidRequest, "data_base64 is not base64")
+		}
+		return nil
+	}
+	e.Data = data
+	var text string
+	if !e.IsJSON() && json.Unmarshal(data, &text) == nil {
+		e.Data = []byte(text)
+	}
+	return nil
 }
 
 func (e *Event) setAttribute(name, text string) (err error) {

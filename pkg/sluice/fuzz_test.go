@@ -73,7 +73,7 @@ func FuzzEventJSON(f *testing.F) {
 		`{"specversion":"1.0","id":"1","source":"/s","type":"t","path":"/a","namespace":"n","sequence":"00000000000000000007","data":{"a": 1}}`,
 		`{"id":"1","datacontenttype":"text/plain","data":"a\u0000b","time":"2026-05-01T12:00:00.5+02:00","n":7,"flag":true}`,
 		`{"id":"1","datacontenttype":"image/png","data_base64":"AAE="}`,
-		`{"id":"1","data":null,"data_base64":null}`,
+		`{"id":"1","data":null,"data_base64":null}`, `{"id":null,"data":7,"data_base64":null}`, `{"id":"1","x":["\xee"]}`,
 		`{"id":"1","datacontenttype":"text/plain","data":["not a string"]}`,
 		`{"id":"1","time":"9999-12-31T23:59:59-23:59"}`,
 	} {
@@ -83,6 +83,11 @@ func FuzzEventJSON(f *testing.F) {
 		var e sluice.Event
 		if json.Unmarshal(data, &e) != nil {
 			return
+		}
+		for range 5 {
+			var twice sluice.Event
+			require.NoError(t, json.Unmarshal(data, &twice))
+			require.Equal(t, e, twice, "the same text is another event")
 		}
 		written := e.AppendJSON(nil)
 		require.True(t, json.Valid(written), "%s", written)
