@@ -39,7 +39,7 @@ func parseEvents(header http.Header, body []byte) ([]sluice.Event, error) {
 	}
 	var events []sluice.Event
 	if media == structuredType || media == batchType || media == jsonType && !isBinary(header) {
-		if err := checkJSON(body); err != nil {
+		if err := checkEvents(body); err != nil {
 			return nil, err
 		}
 	}

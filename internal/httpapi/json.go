@@ -28,11 +28,17 @@ func jsonBody(c echo.Context) ([]byte, error) {
 // checkJSON returns an error (InvalidRequest) for JSON that others may read otherwise than we do, or
 // that is expensive to read: a name that an object has twice, what is not UTF-8, very
 // deep nesting, very many members. Whether it is JSON at all is for the decoder to say.
-func checkJSON(data []byte) error {
+func checkJSON(data []byte) error { return check(data, walk{}) }
+
+// checkEvents is checkJSON for an event or an array of events, whose data is their publisher's affair: it goes
+// along byte for byte.
+func checkEvents(data []byte) error { return check(data, walk{events: true}) }
+
+func check(data []byte, w walk) error {
 	if !utf8.Valid(data) {
 		return sluice.Errorf(sluice.InvalidRequest, "the body is not valid UTF-8")
 	}
-	w := walk{levels: make([]level, 0, 16), names: make([][]byte, 0, 32)}
+	w.levels, w.names = make([]level, 0, 16), make([][]byte, 0, 32)
 	for i := 0; i < len(data); i++ {
 		switch c := data[i]; c {
 		case '"':
@@ -71,6 +77,8 @@ func endOfString(data []byte, i int) int {
 type walk struct {
 	levels []level
 	names  [][]byte // of the first few members of every object that is open, the outermost first
+	events bool     // the value of an event's member "data" is not looked into
+	inData int      // how many levels are open around the data that we are in; 0: none
 }
 
 // level is an array or an object that is open.
@@ -91,6 +99,9 @@ func (w *walk) open(object bool) error {
 
 func (w *walk) close() {
 	if last := len(w.levels) - 1; last >= 0 {
+		if w.inData > last {
+			w.inData = 0
+		}
 		w.names, w.levels = w.names[:w.levels[last].first], w.levels[:last]
 	}
 }
@@ -99,11 +110,14 @@ func (w *walk) next() {
 	if len(w.levels) > 0 {
 		w.levels[len(w.levels)-1].named = false
 	}
+	if len(w.levels) == w.inData {
+		w.inData = 0
+	}
 }
 
 // text is told of every string.
 func (w *walk) text(quoted []byte) error {
-	if len(w.levels) == 0 {
+	if len(w.levels) == 0 || w.inData > 0 && len(w.levels) > w.inData {
 		return nil
 	}
 	l := &w.levels[len(w.levels)-1]
@@ -122,10 +136,18 @@ func (w *walk) text(quoted []byte) error {
 	if !w.add(l, name) {
 		return sluice.Errorf(sluice.InvalidRequest, "an object has the member %.100q twice", name)
 	}
+	if w.events && string(name) == "data" && w.isEvent() {
+		w.inData = len(w.levels)
+	}
 	if len(l.seen) > maxMembers {
 		return sluice.Errorf(sluice.InvalidRequest, "an object has more than %d members", maxMembers)
 	}
 	return nil
+}
+
+// isEvent reports whether the innermost level is an event: the whole, or an element of the whole.
+func (w *walk) isEvent() bool {
+	return len(w.levels) == 1 || len(w.levels) == 2 && !w.levels[0].object
 }
 
 // add reports whether the name is new in the innermost level.

@@ -59,6 +59,23 @@ func TestJSONThatIsReadInTwoWaysIsRefused(t *testing.T) {
 	}
 }
 
+// What an event's data says, it says to its receivers.
+func TestTheDataOfAnEventIsNotLookedInto(t *testing.T) {
+	t.Parallel()
+	for _, text := range []string{
+		`{"data":{"a":1,"a":2},"path":"/a"}`, `[{"data":{"a":1,"a":[{"b":1,"b":2}]},"type":"t"},{"data":{"a":1,"a":2}}]`, `{"data":"x","path":"/a"}`,
+	} {
+		require.NoError(t, checkEvents([]byte(text)), text)
+	}
+	for _, text := range []string{
+		`{"data":{"a":1,"a":2},"data":1}`, `{"data":[{}],"path":"/a","path":"/b"}`, `[{"data":{},"id":"1","id":"2"}]`,
+		`{"x":{"data":{"a":1,"a":2}}}`, `[[{"data":{"a":1,"a":2}}]]`, `{"data":1,"x":{"a":1,"a":2}}`,
+	} {
+		require.Error(t, checkEvents([]byte(text)), text)
+	}
+	require.Error(t, checkJSON([]byte(`{"data":{"a":1,"a":2}}`)), "only of events")
+}
+
 // What is no JSON is left to the decoder, whatever it is.
 func FuzzCheckJSON(f *testing.F) {
 	for _, seed := range []string{`{"a":1,"a":2}`, `{"a`, `{"\`, `]}`, `{"\u00`, `,,,`, nested(20)} {
