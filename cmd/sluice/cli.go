@@ -198,7 +198,9 @@ func (s *session) tlsAdvice(err error) string {
 // that misses a certificate says so.
 func (s *session) brokenOff(err error) bool {
 	remote, ok := errors.AsType[*net.OpError](err)
-	if !errors.Is(err, syscall.EPIPE) && !errors.Is(err, syscall.ECONNRESET) && (!ok || remote.Op != "remote error") {
+	cut := errors.Is(err, syscall.EPIPE) || errors.Is(err, syscall.ECONNRESET) || ok && remote.Op == "remote error" ||
+		strings.Contains(err.Error(), "http2: client conn could not be established") // which net/http says of it now and then
+	if !cut {
 		return false
 	}
 	base, unknown := s.baseURL()
