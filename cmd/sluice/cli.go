@@ -199,7 +199,7 @@ func (s *session) tlsAdvice(err error) string {
 func (s *session) brokenOff(err error) bool {
 	remote, ok := errors.AsType[*net.OpError](err)
 	cut := errors.Is(err, syscall.EPIPE) || errors.Is(err, syscall.ECONNRESET) || ok && remote.Op == "remote error" ||
-		strings.Contains(err.Error(), "http2: client conn could not be established") // which net/http says of it now and then
+		err != nil && strings.Contains(err.Error(), "http2: client conn could not be established") // which net/http says of it now and then
 	if !cut {
 		return false
 	}
