@@ -296,7 +296,7 @@ func TestStatusesAreThoseOfTheContract(t *testing.T) {
 		404: {sluice.NotFound, sluice.SubscriptionMissing},
 		405: {methodNotAllowed},
 		409: {sluice.Conflict, sluice.SubscriptionDiffers, sluice.EventLoopDetected},
-		410: {sluice.WindowExceeded},
+		410: {sluice.WindowExceeded, sluice.StreamGone},
 		412: {sluice.RevisionMismatch},
 		413: {sluice.TooLarge},
 		422: {
