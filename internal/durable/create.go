@@ -121,6 +121,7 @@ func (e *Engine) make(ctx context.Context, s, source *stream, c *Create) (Info, 
 			return Info{}, false, err
 		}
 		commit.Changes = append(commit.Changes, change)
+		made.Start = max(made.Start, made.inheritedEnd()) // parts follow one another
 	}
 	if made.Lifetime.TTL != nil {
 		made.Renewed = now.UTC()

@@ -586,12 +586,16 @@ func sendPage(c echo.Context, page durable.Page, cursor string) (string, error) 
 }
 
 // writeEvent writes a server-sent event. Whatever ends a line in the text begins a new one of the event's
-// data, so that no text can end the event.
+// data, so that no text can end the event. A reader takes one space behind the colon away.
 func writeEvent(b *strings.Builder, name, text string) {
 	b.WriteString("event: " + name + "\n")
 	text = strings.ReplaceAll(strings.ReplaceAll(text, "\r\n", "\n"), "\r", "\n")
 	for line := range strings.SplitSeq(text, "\n") {
-		b.WriteString("data: " + line + "\n")
+		b.WriteString("data:")
+		if strings.HasPrefix(line, " ") {
+			b.WriteByte(' ')
+		}
+		b.WriteString(line + "\n")
 	}
 	b.WriteByte('\n')
 }
