@@ -51,7 +51,7 @@ func (p paths) Commit(ctx context.Context, c durable.Commit) (uint64, error) {
 	to := &committer{store: p.server.store, commit: natsstore.PathCommit{Fence: natsstore.PathFence(c.Fence)}}
 	for _, change := range c.Changes {
 		to.commit.Puts = append(to.commit.Puts, natsstore.PathPut{
-			PathFence: natsstore.PathFence(change.Fence), Data: change.Data, Forever: change.Forever, Tidy: change.Tidy,
+			PathFence: natsstore.PathFence(change.Fence), Data: change.Data, For: keeping(change), Tidy: change.Tidy,
 		})
 	}
 	publish := publisher(to)
@@ -63,6 +63,17 @@ func (p paths) Commit(ctx context.Context, c durable.Commit) (uint64, error) {
 		err = fmt.Errorf("%w: %w", durable.ErrRace, err)
 	}
 	return to.last, err
+}
+
+func keeping(c durable.Change) time.Duration {
+	switch c.Keep {
+	case durable.KeepFor:
+		return c.For
+	case durable.KeepAsEvents:
+		return natsstore.RecordAsEvents
+	case durable.KeepForever:
+	}
+	return natsstore.RecordForever
 }
 
 // published returns a publisher whose events are traced, counted and remembered.

@@ -76,7 +76,7 @@ func (e *Engine) tryAppend(ctx context.Context, key Key, a *Append) (Appended, e
 func (e *Engine) carryOut(ctx context.Context, s *stream, a *Append, plan plan, messages [][]byte) (Appended, error) {
 	c := Commit{Namespace: s.key.Namespace, Fence: Fence{s.key.Path, s.revision}}
 	if plan.next != nil {
-		change, err := s.change(*plan.next)
+		change, err := s.change(*plan.next, e.now())
 		if err != nil {
 			return Appended{}, err
 		}

@@ -129,7 +129,7 @@ func (e *Engine) make(ctx context.Context, s, source *stream, c *Create) (Info, 
 	if commit.Events, err = e.initial(ctx, made, c); err != nil {
 		return Info{}, false, err
 	}
-	own, err := made.change(made.Record)
+	own, err := made.change(made.Record, e.now())
 	if err != nil {
 		return Info{}, false, err
 	}
@@ -173,7 +173,7 @@ func (e *Engine) renew(ctx context.Context, s *stream, now time.Time) error {
 	if next == nil {
 		return nil
 	}
-	change, err := s.change(*next)
+	change, err := s.change(*next, e.now())
 	if err != nil {
 		return err
 	}

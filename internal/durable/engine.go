@@ -51,10 +51,22 @@ type Fence struct {
 type Change struct {
 	Fence
 
-	Data    []byte
-	Forever bool // it outlives the events of its time
-	Tidy    bool // those before it are to be removed, which is put off most times
+	Data []byte
+	Keep Keep
+	For  time.Duration // of KeepFor
+	Tidy bool          // those before it are to be removed, which is put off most times
 }
+
+// Keep says how long a record is kept.
+type Keep int
+
+// How long records are kept: until another takes their place, for so long and then until no event of that
+// time is kept, or as long as the events of their time.
+const (
+	KeepForever Keep = iota
+	KeepFor
+	KeepAsEvents
+)
 
 // tidyEvery is after how many writes of a record those before are removed.
 const tidyEvery = 16
@@ -117,7 +129,7 @@ func (e *Engine) open(ctx context.Context, key Key) (s *stream, found bool, err 
 	}
 	switch {
 	case s.State == Soft:
-		alive, err := e.alive(ctx, s, "")
+		alive, err := e.alive(ctx, s, "", 1)
 		if err == nil && len(alive) > 0 {
 			err = gone()
 		}
@@ -151,10 +163,13 @@ func typeOf(ev *sluice.Event) string {
 	return ev.ContentType
 }
 
-// alive returns the forks of a stream that are still there, but for one.
-func (e *Engine) alive(ctx context.Context, s *stream, but string) ([]Child, error) {
+// alive returns forks of a stream that are still there, but for one, and not more than so many.
+func (e *Engine) alive(ctx context.Context, s *stream, but string, most int) ([]Child, error) {
 	var kept []Child
 	for _, child := range s.without(but) {
+		if len(kept) == most {
+			break
+		}
 		c, err := e.load(ctx, Key{s.key.Namespace, child.Path})
 		if err != nil {
 			return nil, err
@@ -179,13 +194,20 @@ func (e *Engine) tail(ctx context.Context, s *stream) (uint64, error) {
 }
 
 // change returns the writing of a record.
-func (s *stream) change(r Record) (Change, error) {
+func (s *stream) change(r Record, now time.Time) (Change, error) {
 	r.Writes++
 	data, err := json.Marshal(r)
 	if err != nil {
 		return Change{}, fmt.Errorf("stream %s%s: record: %w", s.key.Namespace, s.key.Path, err)
 	}
-	return Change{Fence: Fence{s.key.Path, s.revision}, Data: data, Forever: r.State != Gone, Tidy: r.Writes%tidyEvery == 0}, nil
+	c := Change{Fence: Fence{s.key.Path, s.revision}, Data: data, Tidy: r.Writes%tidyEvery == 0}
+	switch {
+	case r.State == Gone:
+		c.Keep = KeepAsEvents
+	case r.State == Live && !r.Lifetime.isZero():
+		c.Keep, c.For = KeepFor, r.left(now)
+	}
+	return c, nil
 }
 
 // again calls act until nobody is faster.

@@ -55,15 +55,17 @@ func (e *Engine) branch(ctx context.Context, made, source *stream, c *Create) (C
 		next.ID = newID()
 	}
 	made.Fork = &Fork{From: source.key.Path, ID: next.ID, Offset: offset, Sub: c.Fork.Sub}
-	kept, err := e.alive(ctx, source, "")
-	if err != nil {
-		return Change{}, err
+	kept := source.without("")
+	if len(kept) >= maxForks {
+		if kept, err = e.alive(ctx, source, "", maxForks); err != nil {
+			return Change{}, err
+		}
 	}
 	if len(kept) >= maxForks {
 		return Change{}, sluice.Errorf(sluice.Conflict, "the source has %d forks, and can have no more", len(kept))
 	}
 	next.Children = append(kept, Child{made.key.Path, made.ID})
-	return source.change(next)
+	return source.change(next, e.now())
 }
 
 // inherit returns what a fork has of its source: up to an offset, and so many messages of JSON, or bytes
@@ -132,14 +134,14 @@ func (e *Engine) Delete(ctx context.Context, key Key) error {
 // ending returns what changes when a stream ends: its own record, and those of what it was forked from as
 // far as they were kept only for it.
 func (e *Engine) ending(ctx context.Context, s *stream) ([]Change, error) {
-	alive, err := e.alive(ctx, s, "")
+	alive, err := e.alive(ctx, s, "", 1)
 	if err != nil {
 		return nil, err
 	}
 	if len(alive) > 0 {
 		next := s.Record
-		next.State, next.Children = Soft, alive
-		change, err := s.change(next)
+		next.State = Soft
+		change, err := s.change(next, e.now())
 		return []Change{change}, err
 	}
 	var changes []Change
@@ -148,7 +150,7 @@ func (e *Engine) ending(ctx context.Context, s *stream) ([]Change, error) {
 		if err != nil {
 			return nil, err
 		}
-		change, err := s.change(Record{State: Gone, Start: max(last, s.Start), Writes: s.Writes})
+		change, err := s.change(Record{State: Gone, Start: max(last, s.Start), Writes: s.Writes}, e.now())
 		if err != nil {
 			return nil, err
 		}
@@ -171,15 +173,17 @@ func (e *Engine) released(ctx context.Context, s *stream) (*stream, []Change, er
 	if err != nil || source.ID != s.Fork.ID || source.State == Gone {
 		return nil, nil, err
 	}
-	kept, err := e.alive(ctx, source, s.ID)
-	if err != nil {
-		return nil, nil, err
-	}
-	if source.State == Soft && len(kept) == 0 {
-		return source, nil, nil
+	if source.State == Soft {
+		others, err := e.alive(ctx, source, s.ID, 1)
+		if err != nil {
+			return nil, nil, err
+		}
+		if len(others) == 0 {
+			return source, nil, nil
+		}
 	}
 	next := source.Record
-	next.Children = kept
-	change, err := source.change(next)
+	next.Children = source.without(s.ID)
+	change, err := source.change(next, e.now())
 	return nil, []Change{change}, err
 }

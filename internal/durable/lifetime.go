@@ -54,6 +54,14 @@ func (r *Record) expired(now time.Time) bool {
 	return false
 }
 
+// left returns how long a stream may live still, if nobody uses it.
+func (r *Record) left(now time.Time) time.Duration {
+	if r.Lifetime.ExpiresAt != nil {
+		return max(r.Lifetime.ExpiresAt.Sub(now), 0)
+	}
+	return *r.Lifetime.TTL + *r.Lifetime.TTL/renewals
+}
+
 // stale reports whether the use of the stream now has to be written down.
 func (r *Record) stale(now time.Time) bool {
 	return r.Lifetime.TTL != nil && now.Sub(r.Renewed) >= *r.Lifetime.TTL/renewals

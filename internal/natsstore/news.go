@@ -15,6 +15,7 @@ import (
 const (
 	newsLinger = 30 * time.Second // for which a reader of a log goes on when nobody listens any more
 	newsAgain  = 200 * time.Millisecond
+	newsMost   = 5 * time.Second
 )
 
 // newsroom tells who waits for a path that something was stored there: one reader of each log, however
@@ -102,10 +103,12 @@ func (n *newsroom) read(ns string, log *newsLog) {
 	defer stop()
 	n.all.Go(func() { n.watch(ctx, stop, ns, log) })
 	begun := sync.OnceFunc(func() { close(log.ready) })
+	again := newsAgain
 	for ctx.Err() == nil {
 		config := jetstream.ConsumerConfig{DeliverPolicy: jetstream.DeliverNewPolicy, HeadersOnly: true}
 		err := n.store.follow(ctx, streams.EventsStream(ns), config, func(msg jetstream.Msg, _ *jetstream.MsgMetadata) (bool, error) {
 			begun()
+			again = newsAgain
 			if msg == nil { // something may have been stored before
 				n.tell(log, "")
 				return true, nil
@@ -120,8 +123,9 @@ func (n *newsroom) read(ns string, log *newsLog) {
 		n.tell(log, "")
 		select {
 		case <-ctx.Done():
-		case <-time.After(newsAgain):
+		case <-time.After(again):
 		}
+		again = min(2*again, newsMost)
 	}
 }
 

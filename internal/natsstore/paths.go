@@ -1,10 +1,10 @@
 package natsstore
 
 import (
+	"bytes"
 	"context"
 	"crypto/rand"
 	"encoding/json"
-	"errors"
 	"fmt"
 	"log/slog"
 	"strconv"
@@ -41,10 +41,16 @@ type PathFence struct {
 type PathPut struct {
 	PathFence
 
-	Data    []byte
-	Forever bool // it outlives the events of its time
-	Tidy    bool // those before it are removed
+	Data []byte
+	For  time.Duration // how long it is kept, and then as long as the events of that time; RecordForever, RecordAsEvents
+	Tidy bool          // those before it are removed
 }
+
+// How long a record is kept besides a time.
+const (
+	RecordForever  time.Duration = -1 // until another takes its place
+	RecordAsEvents time.Duration = -2 // as long as the events that are stored now: it is the last of its path
+)
 
 // PathRecord returns what is kept of a path besides its events, and its revision, 0 if there is nothing.
 // The leader answers. Code NotFound for the namespace.
@@ -140,11 +146,15 @@ func (s *Store) CommitPaths(ctx context.Context, ns string, c PathCommit) (uint6
 			return 0, err
 		}
 	}
+	ttls, err := s.recordTTLs(ctx, ns, c.Puts)
+	if err != nil {
+		return 0, err
+	}
 	token := rand.Text()
 	wait := backoff.NewExponentialBackOff(backoff.WithInitialInterval(50*time.Millisecond),
 		backoff.WithMaxInterval(2*time.Second), backoff.WithMaxElapsedTime(publishPatience))
 	last, err := backoff.RetryWithData(func() (uint64, error) {
-		msgs, err := s.commitMessages(ns, c, token)
+		msgs, err := s.commitMessages(ns, c, ttls, token)
 		if err != nil {
 			return 0, backoff.Permanent(err)
 		}
@@ -166,7 +176,7 @@ func (s *Store) CommitPaths(ctx context.Context, ns string, c PathCommit) (uint6
 
 // commitMessages returns the messages of a commit, the events before the records: whoever sees the
 // record sees what was stored with it. Each has an id, so that it is stored once however often it is sent.
-func (s *Store) commitMessages(ns string, c PathCommit, token string) ([]*nats.Msg, error) {
+func (s *Store) commitMessages(ns string, c PathCommit, ttls []string, token string) ([]*nats.Msg, error) {
 	msgs := make([]*nats.Msg, 0, len(c.Events)+len(c.Puts))
 	for i := range c.Events {
 		msg := message(ns, &c.Events[i])
@@ -182,9 +192,7 @@ func (s *Store) commitMessages(ns string, c PathCommit, token string) ([]*nats.M
 			streams.HeaderMsgID:                 {token + strconv.Itoa(i)},
 			jetstream.ExpectedLastSubjSeqHeader: {strconv.FormatUint(put.Revision, 10)},
 		}}
-		if put.Forever {
-			msg.Header.Set(jetstream.MsgTTLHeader, "never")
-		}
+		msg.Header.Set(jetstream.MsgTTLHeader, ttls[i])
 		msgs = append(msgs, msg)
 	}
 	if !fenced && len(msgs) > 0 {
@@ -215,18 +223,73 @@ func (s *Store) commitOnce(ctx context.Context, ns string, msgs []*nats.Msg, eve
 	return last - uint64(len(msgs)-events), err
 }
 
+// neverExpires is the Nats-TTL of a message that outlives the log's retention.
+const neverExpires = "never"
+
+// recordTTLs returns the Nats-TTL of each record. One that ends together with events must not do so before
+// them: without it they would be a stream again.
+func (s *Store) recordTTLs(ctx context.Context, ns string, puts []PathPut) ([]string, error) {
+	ttls := make([]string, len(puts))
+	for i, put := range puts {
+		ttls[i] = neverExpires
+		if put.For < 0 {
+			continue
+		}
+		info, err := s.eventsInfo(ctx, ns)
+		if err != nil {
+			return nil, err
+		}
+		if age := info.Config.MaxAge; age > 0 {
+			ttls[i] = strconv.FormatInt(int64((put.For+age)/time.Second)+2, 10)
+		}
+	}
+	return ttls, nil
+}
+
 // tidyRecords removes the records that others took the place of. What is left is removed later.
 func (s *Store) tidyRecords(ctx context.Context, ns string, puts []PathPut) {
 	for _, put := range puts {
-		if !put.Tidy {
+		if !put.Tidy && put.For != RecordAsEvents {
 			continue
 		}
-		stream, err := s.js.Stream(ctx, streams.EventsStream(ns))
-		if err == nil {
-			err = stream.Purge(ctx, jetstream.WithPurgeSubject(streams.RecordSubject(ns, put.Path)), jetstream.WithPurgeSequence(put.Revision+1))
+		err := s.purgeRecords(ctx, ns, put.Path, put.Revision)
+		if err == nil && put.For == RecordAsEvents {
+			err = s.letGo(ctx, ns, put)
 		}
-		if err != nil && !errors.Is(err, context.Canceled) {
+		if err != nil && ctx.Err() == nil {
 			s.opts.Log.WarnContext(ctx, "old records of a stream are left", slog.String("namespace", ns), slog.Any("error", err))
 		}
 	}
+}
+
+// letGo has the last record of a path leave the log with the events of its time. Until those before it are removed
+// it must not: they are kept for ever, and would be the last.
+func (s *Store) letGo(ctx context.Context, ns string, put PathPut) error {
+	last, err := s.last(ctx, ns, streams.RecordSubject(ns, put.Path))
+	if err != nil || !bytes.Equal(last.Data, put.Data) {
+		return err
+	}
+	ctx, cancel := context.WithTimeout(ctx, requestTimeout)
+	defer cancel()
+	msg := &nats.Msg{Subject: streams.RecordSubject(ns, put.Path), Data: put.Data, Header: nats.Header{}}
+	_, err = s.js.PublishMsg(ctx, msg, jetstream.WithExpectLastSequencePerSubject(last.Seq))
+	if isConflict(err) {
+		return nil
+	}
+	if err != nil {
+		return err
+	}
+	return s.purgeRecords(ctx, ns, put.Path, last.Seq)
+}
+
+// purgeRecords removes the records of a path up to a revision.
+func (s *Store) purgeRecords(ctx context.Context, ns string, path sluice.Path, upTo uint64) error {
+	if upTo == 0 {
+		return nil
+	}
+	stream, err := s.js.Stream(ctx, streams.EventsStream(ns))
+	if err != nil {
+		return fmt.Errorf("purge records: %w", err)
+	}
+	return stream.Purge(ctx, jetstream.WithPurgeSubject(streams.RecordSubject(ns, path)), jetstream.WithPurgeSequence(upTo+1))
 }

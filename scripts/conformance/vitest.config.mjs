@@ -4,7 +4,7 @@ export default defineConfig({
   test: {
     include: ['*.test.mjs'],
     globalSetup: ['server.mjs'],
-    reporters: ['dot'],
+    reporters: ['default'],
     testTimeout: 30_000,
     hookTimeout: 60_000,
   },
