@@ -3,6 +3,7 @@ package app
 import (
 	"context"
 	"fmt"
+	"slices"
 	"time"
 
 	"github.com/sluice-io/sluice/internal/durable"
@@ -101,8 +102,9 @@ func (c *committer) Publish(ctx context.Context, namespace string, events []slui
 	}
 	c.last = last
 	stored := make([]sluice.Stored, len(events))
-	for i := range events {
-		stored[i] = sluice.Stored{ID: events[i].ID, Seq: last - uint64(len(events)-1-i), Path: events[i].Path}
+	for i := range slices.Backward(events) {
+		stored[i] = sluice.Stored{ID: events[i].ID, Seq: last, Path: events[i].Path}
+		last--
 	}
 	return stored, nil
 }

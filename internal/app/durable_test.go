@@ -2,6 +2,7 @@ package app_test
 
 import (
 	"bufio"
+	"crypto/sha256"
 	"fmt"
 	"net/http"
 	"strconv"
@@ -9,7 +10,6 @@ import (
 	"sync"
 	"sync/atomic"
 	"testing"
-	"time"
 
 	"github.com/stretchr/testify/require"
 
@@ -83,7 +83,6 @@ func TestWhatOthersPublishIsReadAsAStream(t *testing.T) {
 			t.Errorf("%d %s", r.status, r.text)
 		}
 	})
-	time.Sleep(50 * time.Millisecond) // whether it waits already makes no difference
 	publish(`6`)
 	waiting.Wait()
 
@@ -115,7 +114,7 @@ func TestALargeAppendIsStoredInOnePiece(t *testing.T) {
 			break
 		}
 	}
-	require.True(t, b.String() == got.String(), "%d of %d bytes", got.Len(), b.Len())
+	require.Equal(t, sha256.Sum256([]byte(b.String())), sha256.Sum256([]byte(got.String())), "%d of %d bytes", got.Len(), b.Len())
 	s.must(t, http.StatusRequestEntityTooLarge, "POST "+at, strings.Repeat("x", 10<<20+1), text()...)
 	s.must(t, http.StatusCreated, "PUT "+durableAt+"/json", "")
 	s.must(t, http.StatusRequestEntityTooLarge, "POST "+durableAt+"/json", `"`+strings.Repeat("x", 2<<20)+`"`)
@@ -136,19 +135,9 @@ func TestAProducerBehindTwoServersIsStoredOnceAndInOrder(t *testing.T) {
 	for i := range 4 {
 		s := both[i%2]
 		all.Go(func() {
-			for n := 0; n < appends; {
+			for n := range appends {
 				r := s.call(t, "POST "+at, fmt.Sprintf("%d,", n), append(text(), "Producer-Id", "p", "Producer-Epoch", "0", "Producer-Seq", strconv.Itoa(n))...)
-				switch r.status {
-				case http.StatusOK, http.StatusNoContent:
-					n++
-				case http.StatusConflict:
-					expected, err := strconv.Atoi(r.header.Get("Producer-Expected-Seq"))
-					if err != nil {
-						t.Errorf("%d %s", r.status, r.text)
-						return
-					}
-					n = expected
-				default:
+				if r.status != http.StatusOK && r.status != http.StatusNoContent {
 					t.Errorf("%d %s", r.status, r.text)
 					return
 				}
@@ -188,12 +177,12 @@ func TestAKilledServerKnowsItsStreams(t *testing.T) {
 		c.start(t)
 		eventually(t, func() bool { return s.call(t, "GET /readyz", "").status == http.StatusOK }, "it is ready")
 	}
-	want := ""
+	var want strings.Builder
 	for round := range 3 {
 		for i := range 5 {
 			n := round*5 + i
 			require.Equal(t, http.StatusOK, send(n).status)
-			want += fmt.Sprintf("%d,", n)
+			want.WriteString(strconv.Itoa(n) + ",")
 		}
 		again()
 		require.Equal(t, http.StatusNoContent, send(round*5+4).status, "it is known to be there")
@@ -202,7 +191,7 @@ func TestAKilledServerKnowsItsStreams(t *testing.T) {
 	s.must(t, http.StatusNoContent, "POST "+at, "", append(text(), "Stream-Closed", "true")...)
 	again()
 	page := s.must(t, http.StatusOK, "GET "+at, "")
-	require.Equal(t, want, page.text)
+	require.Equal(t, want.String(), page.text)
 	require.Equal(t, "true", page.header.Get("Stream-Closed"))
 	s.must(t, http.StatusConflict, "POST "+at, "x", text()...)
 }

@@ -174,7 +174,7 @@ func (e *Engine) alive(ctx context.Context, s *stream, but string, most int) ([]
 		if err != nil {
 			return nil, err
 		}
-		if c.ID == child.ID && c.State != Gone && !(c.State == Live && c.expired(e.now())) {
+		if c.ID == child.ID && (c.State == Soft || c.State == Live && !c.expired(e.now())) {
 			kept = append(kept, child)
 		}
 	}

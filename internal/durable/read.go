@@ -28,6 +28,8 @@ type Page struct {
 	From     uint64
 	Messages [][]byte
 	UpToDate bool // it reaches the end of the stream
+
+	size int // of the messages, in bytes
 }
 
 // Ended reports whether nothing will ever come behind the page.
@@ -75,17 +77,13 @@ func (e *Engine) tryRead(ctx context.Context, key Key, from Place, show Show) (P
 
 // fill adds a segment's messages to a page, and reports whether those were all.
 func (e *Engine) fill(ctx context.Context, namespace string, segment Segment, show Show, page *Page) (whole bool, err error) {
-	size := 0
-	for _, m := range page.Messages {
-		size += len(m)
-	}
 	for segment.After < segment.UpTo {
 		events, err := e.store.Events(ctx, namespace, segment.Path, segment.After, segment.UpTo)
 		if err != nil || len(events) == 0 {
 			return err == nil, err
 		}
 		for i := range events {
-			if size >= pageBytes || len(page.Messages) >= pageMessages {
+			if page.full() {
 				return false, nil
 			}
 			shown, err := show(&events[i])
@@ -94,14 +92,19 @@ func (e *Engine) fill(ctx context.Context, namespace string, segment Segment, sh
 			}
 			segment.After, page.Next = events[i].Seq, events[i].Seq
 			if shown {
-				ev := segment.cut(events[i])
-				m := message(&ev, page.ContentType)
-				page.Messages = append(page.Messages, m)
-				size += len(m)
+				page.add(segment.cut(events[i]))
 			}
 		}
 	}
 	return true, nil
+}
+
+func (p *Page) full() bool { return p.size >= pageBytes || len(p.Messages) >= pageMessages }
+
+func (p *Page) add(ev sluice.Event) {
+	m := message(&ev, p.ContentType)
+	p.Messages = append(p.Messages, m)
+	p.size += len(m)
 }
 
 // Await is Read that waits, until ctx ends, for a page that has something in it or is the stream's end. When
@@ -115,7 +118,7 @@ func (e *Engine) Await(ctx context.Context, key Key, from Place, show Show) (Pag
 	news, stop, err := e.store.Listen(ctx, key.Namespace, key.Path)
 	if err != nil {
 		if ctx.Err() != nil {
-			return page, nil //nolint:nilerr // nothing came in time, which is an answer
+			return page, nil // nothing came in time, which is an answer
 		}
 		return page, err
 	}

@@ -98,7 +98,7 @@ func Connect(ctx context.Context, opts Options) (*Store, error) {
 	opts.Replicas = cmp.Or(opts.Replicas, 1)
 	opts.LeaseTTL = cmp.Or(opts.LeaseTTL, leaseTTL)
 	s := &Store{opts: opts, stamps: &stamps{}, closed: make(chan struct{}), buckets: map[string]jetstream.KeyValue{}, broken: make(chan struct{}), making: map[string]chan struct{}{}}
-	s.news = newNewsroom(s)
+	s.news = newNewsroom(ctx, s)
 
 	wait := backoff.NewExponentialBackOff(
 		backoff.WithInitialInterval(50*time.Millisecond), backoff.WithMaxInterval(5*time.Second), backoff.WithMaxElapsedTime(0))

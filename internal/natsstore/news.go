@@ -38,8 +38,8 @@ type newsLog struct {
 	idle      time.Time // since when nobody listens
 }
 
-func newNewsroom(s *Store) *newsroom {
-	ctx, end := context.WithCancel(context.Background())
+func newNewsroom(ctx context.Context, s *Store) *newsroom {
+	ctx, end := context.WithCancel(context.WithoutCancel(ctx))
 	return &newsroom{store: s, ctx: ctx, end: end, logs: map[string]*newsLog{}}
 }
 
@@ -61,7 +61,8 @@ func (n *newsroom) listen(ctx context.Context, ns string, subjects ...string) (<
 	if log == nil {
 		log = &newsLog{ready: make(chan struct{}), listeners: map[string]map[chan struct{}]struct{}{}}
 		n.logs[ns] = log
-		n.all.Go(func() { n.read(ns, log) })
+		reading := n.ctx // it outlives who listens first
+		n.all.Go(func() { n.read(reading, ns, log) })
 	}
 	for _, subject := range subjects {
 		if log.listeners[subject] == nil {
@@ -98,8 +99,8 @@ func (n *newsroom) leave(log *newsLog, signal chan struct{}, subjects []string) 
 }
 
 // read reads a log until nobody has listened for a while, or the store is closed.
-func (n *newsroom) read(ns string, log *newsLog) {
-	ctx, stop := context.WithCancel(n.ctx)
+func (n *newsroom) read(ctx context.Context, ns string, log *newsLog) {
+	ctx, stop := context.WithCancel(ctx)
 	defer stop()
 	n.all.Go(func() { n.watch(ctx, stop, ns, log) })
 	begun := sync.OnceFunc(func() { close(log.ready) })

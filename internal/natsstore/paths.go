@@ -220,7 +220,10 @@ func (s *Store) commitOnce(ctx context.Context, ns string, msgs []*nats.Msg, eve
 		}
 		return s.lookUp(ctx, ns, unescape(msgs[events-1].Header.Get(streams.HeaderMsgID)))
 	}
-	return last - uint64(len(msgs)-events), err
+	for range len(msgs) - events { // the records lie behind
+		last--
+	}
+	return last, err
 }
 
 // neverExpires is the Nats-TTL of a message that outlives the log's retention.

@@ -16,8 +16,8 @@ import (
 
 const streamPath sluice.Path = "/v1/a b"
 
-func recordPut(data string, revision uint64, how time.Duration) []natsstore.PathPut {
-	return []natsstore.PathPut{{PathFence: natsstore.PathFence{Path: streamPath, Revision: revision}, Data: []byte(data), For: how}}
+func recordPut(data string, revision uint64) []natsstore.PathPut {
+	return []natsstore.PathPut{{PathFence: natsstore.PathFence{Path: streamPath, Revision: revision}, Data: []byte(data), For: natsstore.RecordForever}}
 }
 
 func eventsAt(path sluice.Path, ids ...string) []sluice.Event {
@@ -44,7 +44,7 @@ func TestEventsAndARecordAreStoredInOneStepOrNotAtAll(t *testing.T) {
 	require.Zero(t, revision)
 	require.Empty(t, data)
 
-	last, err := commit(natsstore.PathCommit{Events: eventsAt(streamPath, "a", "b"), Puts: recordPut("one", 0, natsstore.RecordForever), Fence: natsstore.PathFence{Path: streamPath}})
+	last, err := commit(natsstore.PathCommit{Events: eventsAt(streamPath, "a", "b"), Puts: recordPut("one", 0), Fence: natsstore.PathFence{Path: streamPath}})
 	require.NoError(t, err)
 	data, revision, err = store.PathRecord(t.Context(), ns, streamPath)
 	require.NoError(t, err)
@@ -58,8 +58,8 @@ func TestEventsAndARecordAreStoredInOneStepOrNotAtAll(t *testing.T) {
 	for name, c := range map[string]natsstore.PathCommit{
 		"one event behind a stale record":   {Events: eventsAt(streamPath, "c"), Fence: stale},
 		"some events behind a stale record": {Events: eventsAt(streamPath, "c", "d"), Fence: stale},
-		"events with a stale record":        {Events: eventsAt(streamPath, "c", "d"), Fence: stale, Puts: recordPut("two", stale.Revision, natsstore.RecordForever)},
-		"a stale record alone":              {Fence: stale, Puts: recordPut("two", stale.Revision, natsstore.RecordForever)},
+		"events with a stale record":        {Events: eventsAt(streamPath, "c", "d"), Fence: stale, Puts: recordPut("two", stale.Revision)},
+		"a stale record alone":              {Fence: stale, Puts: recordPut("two", stale.Revision)},
 	} {
 		_, err = commit(c)
 		require.Equal(t, sluice.Conflict, sluice.CodeOf(err), name)
@@ -137,12 +137,11 @@ func count(ctx context.Context, store *natsstore.Store, id string) error {
 		n, _ := strconv.Atoi(string(data)) // nothing yet is 0
 		_, err = store.CommitPaths(ctx, ns, natsstore.PathCommit{
 			Events: eventsAt(streamPath, id), Fence: natsstore.PathFence{Path: streamPath, Revision: revision},
-			Puts: recordPut(strconv.Itoa(n+1), revision, natsstore.RecordForever),
+			Puts: recordPut(strconv.Itoa(n+1), revision),
 		})
 		if sluice.CodeOf(err) != sluice.Conflict {
 			return err
 		}
-		time.Sleep(time.Millisecond)
 	}
 }
 
@@ -206,7 +205,7 @@ func TestWhoListensToAPathIsToldOfWhatIsStoredThere(t *testing.T) {
 			return err
 		},
 		"a record": func() error {
-			_, err := store.CommitPaths(t.Context(), ns, natsstore.PathCommit{Fence: natsstore.PathFence{Path: streamPath}, Puts: recordPut("x", 0, natsstore.RecordForever)})
+			_, err := store.CommitPaths(t.Context(), ns, natsstore.PathCommit{Fence: natsstore.PathFence{Path: streamPath}, Puts: recordPut("x", 0)})
 			return err
 		},
 	} {
