@@ -78,10 +78,13 @@ const tries = 100
 type Engine struct {
 	store Store
 	now   func() time.Time
+	turns *turns
 }
 
-// New returns an engine. It keeps nothing itself: there may be any number of them over one log.
-func New(store Store, now func() time.Time) *Engine { return &Engine{store: store, now: now} }
+// New returns an engine. It knows nothing of streams by itself: there may be any number of them over one log.
+func New(store Store, now func() time.Time) *Engine {
+	return &Engine{store: store, now: now, turns: newTurns()}
+}
 
 // Key names a stream.
 type Key struct {

@@ -61,8 +61,7 @@ func (n *newsroom) listen(ctx context.Context, ns string, subjects ...string) (<
 	if log == nil {
 		log = &newsLog{ready: make(chan struct{}), listeners: map[string]map[chan struct{}]struct{}{}}
 		n.logs[ns] = log
-		reading := n.ctx // it outlives who listens first
-		n.all.Go(func() { n.read(reading, ns, log) })
+		n.all.Go(func() { n.read(n.ctx, ns, log) })
 	}
 	for _, subject := range subjects {
 		if log.listeners[subject] == nil {
