@@ -36,17 +36,21 @@ type Appended struct {
 // if it is closed, of another content type, or an order of the producer's is broken; Forbidden for a
 // producer's earlier life; and those of Admit.
 func (e *Engine) Append(ctx context.Context, key Key, a Append) (done Appended, err error) {
-	if a.Producer != nil || a.HasSeq || a.Close { // the record changes
-		end, err := e.turns.take(ctx, key)
-		if err != nil {
-			return Appended{}, err
-		}
-		defer end()
-	}
-	err = again(ctx, func() error {
+	act := func() error {
 		done, err = e.tryAppend(ctx, key, &a)
 		return err
-	})
+	}
+	if a.Producer == nil && !a.HasSeq && !a.Close { // the record stays, mostly: nobody has to wait
+		if err := act(); !isRace(err) {
+			return done, err
+		}
+	}
+	end, err := e.turns.take(ctx, key)
+	if err != nil {
+		return Appended{}, err
+	}
+	defer end()
+	err = again(ctx, act)
 	return done, err
 }
 
