@@ -3,11 +3,12 @@
 
 lint = go tool -modfile=scripts/tools.mod golangci-lint
 node_modules = scripts/interop/node_modules/.package-lock.json
+suite_modules = scripts/conformance/node_modules/.package-lock.json
 
 help: ## Say what can be made
-	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "  %-8s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
+	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "  %-11s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
 
-check: lint build interop race ## All that CI checks
+check: lint build interop conformance race ## All that CI checks
 
 test: ## Run the tests, without the slow ones
 	go test -short ./...
@@ -38,6 +39,12 @@ interop: build $(node_modules) ## Talk to a real server with other people's clie
 $(node_modules): scripts/interop/package-lock.json
 	cd scripts/interop && npm ci --no-audit --no-fund
 
+conformance: build $(suite_modules) ## Run the public suite of Durable Streams against a real server (needs node)
+	cd scripts/conformance && SLUICE_BIN=$(CURDIR)/bin/sluice npm test
+
+$(suite_modules): scripts/conformance/package-lock.json
+	cd scripts/conformance && npm ci --no-audit --no-fund
+
 soak: ## Run the tests of storing and delivering twenty times over (half an hour)
 	go test -race -shuffle=on -count=20 -timeout=60m ./internal/push ./internal/natsstore
 
@@ -62,4 +69,4 @@ vuln: ## Look for known vulnerabilities (VULNDB=file:///dir for a local copy of 
 natscli: ## Build the nats command line client, pinned, as bin/nats
 	cd scripts/natscli && go build -trimpath -o $(CURDIR)/bin/nats github.com/nats-io/natscli/nats
 
-.PHONY: faults soak help check test race lint fmt build run demo interop crash bench fuzz vuln natscli
+.PHONY: faults soak help conformance check test race lint fmt build run demo interop crash bench fuzz vuln natscli

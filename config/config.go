@@ -22,6 +22,7 @@ type Config struct {
 	Events   Events   `json:"events"   envPrefix:"EVENTS_"`
 	Attempts Attempts `json:"attempts" envPrefix:"ATTEMPTS_"`
 	Webhooks Webhooks `json:"webhooks" envPrefix:"WEBHOOKS_"`
+	Durable  Durable  `json:"durable"  envPrefix:"DURABLE_"`
 	Limits   Limits   `json:"limits"   envPrefix:"LIMITS_"`
 	Export   Export   `json:"export"   envPrefix:"EXPORT_"`
 	Secrets  Secrets  `json:"secrets"  envPrefix:"SECRETS_"`
@@ -182,6 +183,7 @@ func Default() Config {
 		},
 		Attempts: Attempts{MaxAge: sluice.Duration(week)},
 		Webhooks: Webhooks{AllowCIDRs: []string{}, MaxBody: 10 << 20, MaxResponse: 64 << 10, MaxInFlight: 1024},
+		Durable:  Durable{Anonymous: []string{}, LongPoll: sluice.Duration(30 * time.Second), MaxBody: 10 << 20},
 		Limits:   Limits{SubscriptionsPerNamespace: 10_000},
 		Log:      Log{Level: "info", Format: "text"},
 	}

@@ -1,10 +1,42 @@
 package config
 
+import (
+	"errors"
+	"time"
+
+	"github.com/sluice-io/sluice/pkg/sluice"
+)
+
 // Limits bounds what there may be.
 type Limits struct {
 	// SubscriptionsPerNamespace is how many subscriptions a namespace may have; 0: any number; 10000.
 	SubscriptionsPerNamespace int `json:"subscriptions_per_namespace" env:"SUBSCRIPTIONS_PER_NAMESPACE"`
 }
+
+// Durable is about Durable Streams, which are below /streams/<namespace>/.
+type Durable struct {
+	// Anonymous are namespaces whose streams anybody may read, write and delete without a token, as far as
+	// neither an access list nor a label is against it: for trying it out; none.
+	Anonymous []string `json:"anonymous" env:"ANONYMOUS"`
+	// LongPoll is how long a reader waits for what comes next, at most 1m; 30s.
+	LongPoll sluice.Duration `json:"long_poll" env:"LONG_POLL"`
+	// MaxBody bounds what is appended at once, in bytes; 10485760 (10 MiB).
+	MaxBody int64 `json:"max_body" env:"MAX_BODY"`
+}
+
+func (d Durable) check() error {
+	errs := []error{
+		when(d.LongPoll <= 0 || d.LongPoll > sluice.Duration(time.Minute), "durable.long_poll %s: write a duration up to 1m, such as 30s", d.LongPoll),
+		when(d.MaxBody <= 0 || d.MaxBody > maxAppend, "durable.max_body %d: write a number of bytes up to %d", d.MaxBody, maxAppend),
+	}
+	for _, name := range d.Anonymous {
+		errs = append(errs, when(sluice.CheckNamespaceName(name) != nil, "durable.anonymous %q: write names of namespaces", name))
+	}
+	return errors.Join(errs...)
+}
+
+// maxAppend is what still fits into one batch of events.
+const maxAppend = 256 << 20
 
 // Export is about copies in files.
 type Export struct {

@@ -83,7 +83,7 @@ func Events(ns sluice.Namespace) Stream {
 	return Stream{
 		Name:         EventsStream(ns.Name),
 		Description:  "a namespace's events",
-		Subjects:     []string{EventsSubjects(ns.Name)},
+		Subjects:     []string{EventsSubjects(ns.Name), RecordsSubjects(ns.Name)},
 		MaxAge:       age,
 		MaxBytes:     max(ns.Retention.MaxBytes, 0),
 		Dedup:        dedup,

@@ -77,7 +77,7 @@ func TestTheSubjectsOfAStreamHoldWhatIsPublished(t *testing.T) {
 	require.Equal(t, "ledger._.grant.revoke", streams.LedgerSubject("", "grant.revoke"))
 	require.Equal(t, "ledger.*.>", streams.LedgerFilter("", ""))
 	require.Equal(t, "ledger.ns.subscription.>", streams.LedgerFilter("ns", "subscription.*"))
-	require.Equal(t, []string{"events.ns.>"}, streams.Events(sluice.Namespace{Name: "ns"}).Subjects)
+	require.Equal(t, []string{"events.ns.>", "durable.ns.>"}, streams.Events(sluice.Namespace{Name: "ns"}).Subjects)
 }
 
 func TestWhatTrustedPublishersSendIsStoredUnderItsPath(t *testing.T) {

@@ -16,6 +16,7 @@ const (
 	attemptsPrefix    = "attempts."
 	deadLettersPrefix = "dead."
 	ledgerPrefix      = "ledger."
+	recordsPrefix     = "durable."
 )
 
 // Streams that exist once.
@@ -44,6 +45,15 @@ func EventsStream(namespace string) string { return "EVENTS_" + namespace }
 
 // EventsSubjects returns the subjects that a namespace's stream takes.
 func EventsSubjects(namespace string) string { return eventsPrefix + namespace + ".>" }
+
+// RecordsSubjects returns the subjects of what is kept of a namespace's paths besides their events, in the
+// same stream: both can be stored in one step.
+func RecordsSubjects(namespace string) string { return recordsPrefix + namespace + ".>" }
+
+// RecordSubject returns the subject of a path's record.
+func RecordSubject(namespace string, path sluice.Path) string {
+	return encode(recordsPrefix+namespace, path.Segments(), harmless)
+}
 
 // SystemSubjects returns the subjects of the events that the server publishes about itself.
 func SystemSubjects(namespace string) string { return eventsPrefix + namespace + "._sys.>" }

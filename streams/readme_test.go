@@ -110,6 +110,7 @@ func consumerRows() []string {
 func subjectRows() []string {
 	return []string{
 		row(code(streams.Subject("<ns>", "/some/path")), "an event of the path `/some/path`"),
+		row(code(streams.RecordSubject("<ns>", "/some/path")), "what is kept of the path as a stream: content type, closure, producers, forks (decision 0016)"),
 		row(code(streams.TrustedSubjects("<ns>")), "what trusted publishers send; stored under `events.<ns>.>` (decision 0011)"),
 		row(code(streams.LiveSubjects("<ns>")), "stored events again, for readers of other accounts; only if there are any"),
 		row(code(streams.AttemptsSubject("<ns>", "<id>")), "an attempt of the subscription"),

@@ -51,13 +51,15 @@ type row string
 
 // Rows that several routes share.
 const (
-	forEverybody  row = "200 *"
-	forAdmins     row = "200 admin sysadmin root; 404 unlisted uncleared stranger; 403 *"
-	forSysadmins  row = "200 sysadmin root; 403 *"
-	forReaders    row = "200 reader narrowed seer admin sysadmin root; 404 unlisted uncleared stranger; 403 *"
-	forOwner      row = "200 owner admin sysadmin root; 404 *"
-	whoeverKnows  row = "404 unlisted uncleared stranger; 200 *"
-	withoutAToken row = "200 * nobody forged expired revoked replayed"
+	forEverybody    row = "200 *"
+	forAdmins       row = "200 admin sysadmin root; 404 unlisted uncleared stranger; 403 *"
+	forSysadmins    row = "200 sysadmin root; 403 *"
+	forReaders      row = "200 reader narrowed seer admin sysadmin root; 404 unlisted uncleared stranger; 403 *"
+	forWriters      row = "200 writer admin sysadmin root; 404 unlisted uncleared stranger; 403 *"
+	forOwner        row = "200 owner admin sysadmin root; 404 *"
+	forReadersThere row = "200 reader narrowed admin sysadmin root; 404 unlisted uncleared stranger; 403 *"
+	whoeverKnows    row = "404 unlisted uncleared stranger; 200 *"
+	withoutAToken   row = "200 * nobody forged expired revoked replayed"
 )
 
 // asked is a request to a route: what follows the method and the path, with placeholders filled in.
@@ -69,6 +71,7 @@ type asked struct {
 
 // matrix is who × every route → status (issue "trust"). A route that is not here fails the test.
 func matrix() map[string]asked {
+	const stream = "/streams/{ns}/{path}"
 	const events, one, acme = "/v1/namespaces/{ns}/events", "/v1/subscriptions/{id}", "/v1/namespaces/{ns}"
 	return map[string]asked{
 		"GET /healthz":               {row: withoutAToken},
@@ -78,6 +81,13 @@ func matrix() map[string]asked {
 		"GET /metrics":               {row: withoutAToken}, // from this machine
 		"GET /openapi.yaml":          {row: withoutAToken},
 		"GET /.well-known/jwks.json": {row: withoutAToken},
+
+		"OPTIONS " + stream: {row: withoutAToken, ok: 204}, // a browser asks it before it shows a token
+		"PUT " + stream:     {row: forWriters, body: `1`},
+		"POST " + stream:    {row: forWriters, body: `1`, ok: 204},
+		"GET " + stream:     {row: forReadersThere},
+		"HEAD " + stream:    {row: forReadersThere},
+		"DELETE " + stream:  {row: forWriters, ok: 204},
 
 		"GET /v1/capabilities":                   {row: forEverybody},
 		"GET /v1/whoami":                         {row: forEverybody},
@@ -276,12 +286,12 @@ func forged(t *testing.T) string {
 // fill fills in the placeholders of a text.
 func (c cast) fill(text string) string {
 	return strings.NewReplacer("{ns}", c.ns, "{id}", c.id, "{event}", url.PathEscape(c.event), "{grant}", c.grantID, "{principal}", "user:x", "{type}", "t",
-		"{producer}", "nobody", "{replay}", uuid.NewString(), "{hook}", c.hook, "{deadline}", deadline.Format(time.RFC3339)).Replace(text)
+		"{producer}", "nobody", "{path}", "a/b", "{replay}", uuid.NewString(), "{hook}", c.hook, "{deadline}", deadline.Format(time.RFC3339)).Replace(text)
 }
 
 // changes reports whether a request may change what others ask about, so that everybody needs things of their own.
 func changes(line string) bool {
-	return strings.HasPrefix(line, "DELETE /v1/namespaces/{ns}") || strings.HasPrefix(line, "DELETE /v1/principals") || line == "DELETE /v1/subscriptions/{id}" ||
+	return strings.HasPrefix(line, "DELETE /streams/") || strings.HasPrefix(line, "DELETE /v1/namespaces/{ns}") || strings.HasPrefix(line, "DELETE /v1/principals") || line == "DELETE /v1/subscriptions/{id}" ||
 		strings.HasPrefix(line, "POST /v1/grants/{grant}/")
 }
 
@@ -302,7 +312,7 @@ func TestWhoMayDoWhatOverEveryRoute(t *testing.T) {
 		want, ok := table[line]
 		require.True(t, ok, "the route %s has no row: who may ask it?", line)
 		delete(table, line)
-		statuses := want.statuses(t, strings.Contains(line, " /v1"))
+		statuses := want.statuses(t, strings.Contains(line, " /v1") || strings.Contains(line, " /streams/"))
 		for j, who := range append(unknownCallers(), knownCallers()...) {
 			c := shared
 			if changes(line) && statuses[who] < 300 && who != "root" {

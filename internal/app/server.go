@@ -258,10 +258,7 @@ func (s *server) openAPI(context.Context) error {
 	if err != nil {
 		return err
 	}
-	publish := publisher(counted{remembered{s.store, s.causes}, s.metrics})
-	if s.tracing != nil {
-		publish = tracedPublisher{publish, s.tracing}
-	}
+	publish := s.published(s.store)
 	proxies, err := prefixes(s.cfg.HTTP.TrustedProxies)
 	if err != nil {
 		return fmt.Errorf("http.trusted_proxies: %w", err)
@@ -281,6 +278,7 @@ func (s *server) openAPI(context.Context) error {
 		Causes:      s.causes,
 		Producers:   producers{s.marks, s.causes},
 		Log:         eventLog{s.store},
+		Streams:     s.streams(),
 		Deliveries:  deliveries{s.store, s.traced()},
 		DeadLetters: deadLetters{s.store, s.ledger},
 		Replays:     s.registry,

@@ -57,7 +57,7 @@ func (s *Server) receive(c echo.Context) *incoming {
 	if b.large && http.NewResponseController(c.Response().Writer).EnableFullDuplex() != nil {
 		b.large = false
 	}
-	req.Body = http.MaxBytesReader(c.Response(), b, s.opts.MaxBody)
+	req.Body = http.MaxBytesReader(c.Response(), b, s.maxBody(c))
 	chunked := req.ProtoMajor == 1 && len(req.TransferEncoding) > 0
 	c.Response().Before(func() {
 		if chunked || b.large && !errors.Is(b.err, io.EOF) {
@@ -65,6 +65,14 @@ func (s *Server) receive(c echo.Context) *incoming {
 		}
 	})
 	return b
+}
+
+// maxBody returns how many bytes a request's body may have.
+func (s *Server) maxBody(c echo.Context) int64 {
+	if isStream(c.Request().URL.Path) {
+		return s.opts.Streams.MaxBody
+	}
+	return s.opts.MaxBody
 }
 
 // linger sends the answer and reads for a while what is left of the request's body.
@@ -85,8 +93,8 @@ func (s *Server) linger(c echo.Context, b *incoming) {
 // fits refuses a request (TooLarge) that says itself that its body is too large.
 func (s *Server) fits(next echo.HandlerFunc) echo.HandlerFunc {
 	return func(c echo.Context) error {
-		if c.Request().ContentLength > s.opts.MaxBody {
-			return &http.MaxBytesError{Limit: s.opts.MaxBody}
+		if most := s.maxBody(c); c.Request().ContentLength > most {
+			return &http.MaxBytesError{Limit: most}
 		}
 		return next(c)
 	}

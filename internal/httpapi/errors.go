@@ -30,7 +30,7 @@ func status(code sluice.Code) int {
 		return http.StatusMethodNotAllowed
 	case sluice.Conflict, sluice.SubscriptionDiffers, sluice.EventLoopDetected:
 		return http.StatusConflict
-	case sluice.WindowExceeded:
+	case sluice.WindowExceeded, sluice.StreamGone:
 		return http.StatusGone
 	case sluice.RevisionMismatch:
 		return http.StatusPreconditionFailed

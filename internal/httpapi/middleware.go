@@ -105,4 +105,7 @@ func isProbe(route string) bool {
 	return route == "/healthz" || route == "/readyz" || route == "/metrics"
 }
 
-func isAPI(path string) bool { return path == "/v1" || strings.HasPrefix(path, "/v1/") }
+// isAPI reports whether whoever asks there has to say who it is.
+func isAPI(path string) bool {
+	return path == "/v1" || strings.HasPrefix(path, "/v1/") || isStream(path)
+}

@@ -61,7 +61,20 @@ func (s *Server) routes() []route {
 		{http.MethodGet, "/v1/namespaces/:ns/events/:event", somewhere(sluice.VerbRead), s.getEvent},
 	}
 	all = append(all, s.accessRoutes()...)
+	all = append(all, s.streamRoutes()...)
 	return append(all, s.subscriptionRoutes()...)
+}
+
+func (s *Server) streamRoutes() []route {
+	const one = streamsBase + ":ns/*"
+	return []route{
+		{http.MethodOptions, one, open, s.streamOptions},
+		{http.MethodPut, one, streaming(sluice.VerbPublish), s.putStream}, // a fork demands more: to read its source
+		{http.MethodPost, one, streaming(sluice.VerbPublish), s.postStream},
+		{http.MethodGet, one, streaming(sluice.VerbRead), s.getStream},
+		{http.MethodHead, one, streaming(sluice.VerbRead), s.headStream},
+		{http.MethodDelete, one, streaming(sluice.VerbPublish), s.deleteStream},
+	}
 }
 
 func (s *Server) accessRoutes() []route {

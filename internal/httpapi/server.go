@@ -122,6 +122,8 @@ type Options struct {
 	EventTypes EventTypes
 	Catalogue  Catalogue // nil: every event may be published
 
+	Streams Streams
+
 	DeadLetters DeadLetters
 	Replays     Replays // nil: starting one is Unavailable
 
@@ -145,6 +147,8 @@ type Server struct {
 
 const (
 	defaultMaxBody      = 8 << 20
+	defaultMaxAppend    = 10 << 20
+	defaultLongPoll     = 30 * time.Second
 	defaultFailureEvery = 6 * time.Second
 )
 
@@ -152,6 +156,8 @@ const (
 func New(opts Options) *Server {
 	opts.Version = cmp.Or(opts.Version, "dev")
 	opts.MaxBody = cmp.Or(opts.MaxBody, defaultMaxBody)
+	opts.Streams.MaxBody = cmp.Or(opts.Streams.MaxBody, defaultMaxAppend)
+	opts.Streams.LongPoll = cmp.Or(opts.Streams.LongPoll, defaultLongPoll)
 	if opts.Logger == nil {
 		opts.Logger = slog.New(slog.DiscardHandler)
 	}

@@ -84,6 +84,8 @@ type Store struct {
 	buckets map[string]jetstream.KeyValue
 	broken  chan struct{} // closed, and replaced, when the connection is a new one
 
+	news *newsroom
+
 	making map[string]chan struct{} // subscriptions whose consumers are being made; closed when they are
 }
 
@@ -96,6 +98,7 @@ func Connect(ctx context.Context, opts Options) (*Store, error) {
 	opts.Replicas = cmp.Or(opts.Replicas, 1)
 	opts.LeaseTTL = cmp.Or(opts.LeaseTTL, leaseTTL)
 	s := &Store{opts: opts, stamps: &stamps{}, closed: make(chan struct{}), buckets: map[string]jetstream.KeyValue{}, broken: make(chan struct{}), making: map[string]chan struct{}{}}
+	s.news = newNewsroom(ctx, s)
 
 	wait := backoff.NewExponentialBackOff(
 		backoff.WithInitialInterval(50*time.Millisecond), backoff.WithMaxInterval(5*time.Second), backoff.WithMaxElapsedTime(0))
@@ -160,6 +163,7 @@ func (s *Store) Storage(ctx context.Context) (sluice.Storage, error) {
 
 // Close ends the connection and waits until it has ended. What still goes on fails.
 func (s *Store) Close() {
+	s.news.close()
 	s.nc.Close()
 	<-s.closed
 }

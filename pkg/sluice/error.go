@@ -20,6 +20,7 @@ const (
 	SubscriptionDiffers Code = "subscription_conflict"
 	EventLoopDetected   Code = "event_loop_detected"
 	WindowExceeded      Code = "replay_window_exceeded"
+	StreamGone          Code = "gone"
 	RevisionMismatch    Code = "revision_mismatch"
 	TooLarge            Code = "too_large"
 	InsecureURL         Code = "insecure_url"

@@ -9,10 +9,11 @@ import (
 type Principal string
 
 // The server's own principals. Root is whoever has the root token; it may do everything. System
-// is the server itself.
+// is the server itself. Anonymous is everybody of whom nothing is known, where that is enough.
 const (
-	Root   Principal = "root"
-	System Principal = ActorSystem
+	Root      Principal = "root"
+	System    Principal = ActorSystem
+	Anonymous Principal = "anonymous:anybody"
 )
 
 // PrincipalKind is what a principal is.

@@ -1,0 +1,110 @@
+package app
+
+import (
+	"context"
+	"fmt"
+	"slices"
+	"time"
+
+	"github.com/sluice-io/sluice/internal/durable"
+	"github.com/sluice-io/sluice/internal/httpapi"
+	"github.com/sluice-io/sluice/internal/natsstore"
+	"github.com/sluice-io/sluice/pkg/sluice"
+)
+
+// streams returns how Durable Streams are served.
+func (s *server) streams() httpapi.Streams {
+	engine := durable.New(paths{s}, time.Now)
+	return httpapi.Streams{
+		Engine: engine, Anonymous: s.cfg.Durable.Anonymous, LongPoll: s.cfg.Durable.LongPoll.Std(),
+		MaxBody: s.cfg.Durable.MaxBody, PublicURL: s.cfg.HTTP.PublicURL,
+	}
+}
+
+// paths gives streams the log.
+type paths struct{ server *server }
+
+// Record returns what is kept of a path besides its events.
+func (p paths) Record(ctx context.Context, namespace string, path sluice.Path) ([]byte, uint64, error) {
+	return p.server.store.PathRecord(ctx, namespace, path)
+}
+
+// Tail returns the sequence of the last event on a path.
+func (p paths) Tail(ctx context.Context, namespace string, path sluice.Path) (uint64, error) {
+	return p.server.store.PathTail(ctx, namespace, path)
+}
+
+// Events returns events on a path.
+func (p paths) Events(ctx context.Context, namespace string, path sluice.Path, after, upTo uint64) ([]sluice.Event, error) {
+	return p.server.store.PathEvents(ctx, namespace, path, after, upTo)
+}
+
+// Listen returns a channel that has something whenever something was stored on a path.
+func (p paths) Listen(ctx context.Context, namespace string, path sluice.Path) (<-chan struct{}, func(), error) {
+	return p.server.store.ListenPath(ctx, namespace, path)
+}
+
+// MaxData returns how many bytes the data of an event may have.
+func (p paths) MaxData() int { return p.server.store.MaxData() }
+
+// Commit stores events as whatever publishes events does: they are traced, counted and remembered.
+func (p paths) Commit(ctx context.Context, c durable.Commit) (uint64, error) {
+	to := &committer{store: p.server.store, commit: natsstore.PathCommit{Fence: natsstore.PathFence(c.Fence)}}
+	for _, change := range c.Changes {
+		to.commit.Puts = append(to.commit.Puts, natsstore.PathPut{
+			PathFence: natsstore.PathFence(change.Fence), Data: change.Data, For: keeping(change), Tidy: change.Tidy,
+		})
+	}
+	publish := publisher(to)
+	if len(c.Events) > 0 {
+		publish = p.server.published(to)
+	}
+	_, err := publish.Publish(ctx, c.Namespace, c.Events)
+	if sluice.CodeOf(err) == sluice.Conflict {
+		err = fmt.Errorf("%w: %w", durable.ErrRace, err)
+	}
+	return to.last, err
+}
+
+func keeping(c durable.Change) time.Duration {
+	switch c.Keep {
+	case durable.KeepFor:
+		return c.For
+	case durable.KeepAsEvents:
+		return natsstore.RecordAsEvents
+	case durable.KeepForever:
+	}
+	return natsstore.RecordForever
+}
+
+// published returns a publisher whose events are traced, counted and remembered.
+func (s *server) published(to publisher) publisher {
+	publish := publisher(counted{remembered{to, s.causes}, s.metrics})
+	if s.tracing != nil {
+		publish = tracedPublisher{publish, s.tracing}
+	}
+	return publish
+}
+
+// committer stores the events that it is to publish together with records.
+type committer struct {
+	store  *natsstore.Store
+	commit natsstore.PathCommit
+	last   uint64
+}
+
+// Publish stores the events in one piece and says where they lie.
+func (c *committer) Publish(ctx context.Context, namespace string, events []sluice.Event) ([]sluice.Stored, error) {
+	c.commit.Events = events
+	last, err := c.store.CommitPaths(ctx, namespace, c.commit)
+	if err != nil {
+		return nil, err
+	}
+	c.last = last
+	stored := make([]sluice.Stored, len(events))
+	for i := range slices.Backward(events) {
+		stored[i] = sluice.Stored{ID: events[i].ID, Seq: last, Path: events[i].Path}
+		last--
+	}
+	return stored, nil
+}

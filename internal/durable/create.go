@@ -1,0 +1,182 @@
+package durable
+
+import (
+	"context"
+	"time"
+
+	"github.com/sluice-io/sluice/pkg/sluice"
+)
+
+// Create is a wish for a stream.
+type Create struct {
+	ContentType string // "" is none
+	Lifetime    Lifetime
+	Closed      bool
+	Body        []byte
+	Fork        *ForkWish // nil: it is no fork
+	Admit       Admit
+}
+
+// ForkWish says what a new stream has from the beginning.
+type ForkWish struct {
+	From   sluice.Path
+	Offset *uint64 // nil: all
+	Sub    int64   // bytes, or messages of JSON, behind the offset
+}
+
+// Info is what a stream's headers say.
+type Info struct {
+	ID          string
+	ContentType string
+	Next        uint64
+	Closed      bool
+	Lifetime    Lifetime
+}
+
+func (s *stream) info(next uint64) Info {
+	return Info{ID: s.ID, ContentType: s.ContentType, Next: next, Closed: s.Closed, Lifetime: s.Lifetime}
+}
+
+// Create makes a stream, or finds that there is the same one already: created is false then. Codes:
+// Conflict if there is another one, or the source of a fork is deleted or of another type; NotFound for
+// the source; InvalidRequest; TooLarge; and those of Admit.
+func (e *Engine) Create(ctx context.Context, key Key, c Create) (info Info, created bool, err error) {
+	if MediaType(c.ContentType) == wholeEvent {
+		return info, false, sluice.Errorf(sluice.InvalidRequest, "%s is the type of messages that are whole events; a stream cannot have it", wholeEvent)
+	}
+	err = again(ctx, func() error {
+		info, created, err = e.tryCreate(ctx, key, &c)
+		return err
+	})
+	return info, created, err
+}
+
+func (e *Engine) tryCreate(ctx context.Context, key Key, c *Create) (Info, bool, error) {
+	s, found, err := e.open(ctx, key)
+	if sluice.CodeOf(err) == sluice.StreamGone {
+		return Info{}, false, sluice.Errorf(sluice.Conflict, "the path is taken by a stream that was deleted and is kept for those forked from it")
+	}
+	if err != nil {
+		return Info{}, false, err
+	}
+	source, err := e.source(ctx, key, c)
+	if err != nil {
+		return Info{}, false, err
+	}
+	if found {
+		return e.same(ctx, s, source, c)
+	}
+	return e.make(ctx, s, source, c)
+}
+
+// same returns a stream that is there if it is the one that is wanted.
+func (e *Engine) same(ctx context.Context, s, source *stream, c *Create) (Info, bool, error) {
+	wanted := c.ContentType
+	if MediaType(wanted) == "" && source == nil {
+		wanted = DefaultType
+	}
+	differs := ""
+	switch {
+	case wanted != "" && MediaType(wanted) != MediaType(s.ContentType):
+		differs = "content type"
+	case !c.Lifetime.equal(s.Lifetime) && (source == nil || !c.Lifetime.isZero()):
+		differs = "lifetime"
+	case c.Closed != s.Closed:
+		differs = "being closed"
+	case !s.forks(c.Fork):
+		differs = "source"
+	}
+	if differs != "" {
+		return Info{}, false, sluice.Errorf(sluice.Conflict, "there is a stream already, which differs in its %s", differs)
+	}
+	next, err := e.tail(ctx, s)
+	return s.info(next), false, err
+}
+
+// forks reports whether a stream is the fork that is wanted.
+func (s *stream) forks(w *ForkWish) bool {
+	if w == nil || s.Fork == nil {
+		return w == nil && s.Fork == nil
+	}
+	return w.From == s.Fork.From && w.Sub == s.Fork.Sub && (w.Offset == nil || *w.Offset == s.Fork.Offset)
+}
+
+// make makes a stream.
+func (e *Engine) make(ctx context.Context, s, source *stream, c *Create) (Info, bool, error) {
+	start, err := e.store.Tail(ctx, s.key.Namespace, s.key.Path)
+	if err != nil {
+		return Info{}, false, err
+	}
+	now := e.now()
+	made := &stream{key: s.key, revision: s.revision, Record: Record{
+		ID: newID(), ContentType: c.ContentType, CreatedAt: now.UTC(), Start: max(start, s.Start), Closed: c.Closed, Lifetime: c.Lifetime, Writes: s.Writes,
+	}}
+	if MediaType(made.ContentType) == "" {
+		made.ContentType = DefaultType
+	}
+	commit := Commit{Namespace: s.key.Namespace, Fence: Fence{s.key.Path, s.revision}}
+	if source != nil {
+		change, err := e.branch(ctx, made, source, c)
+		if err != nil {
+			return Info{}, false, err
+		}
+		commit.Changes = append(commit.Changes, change)
+		made.Start = max(made.Start, made.inheritedEnd()) // parts follow one another
+	}
+	if made.Lifetime.TTL != nil {
+		made.Renewed = now.UTC()
+	}
+	if commit.Events, err = e.initial(ctx, made, c); err != nil {
+		return Info{}, false, err
+	}
+	own, err := made.change(made.Record, e.now())
+	if err != nil {
+		return Info{}, false, err
+	}
+	commit.Changes = append(commit.Changes, own)
+	next, err := e.store.Commit(ctx, commit)
+	if len(commit.Events) == 0 {
+		next = made.inheritedEnd()
+	}
+	return made.info(next), err == nil, err
+}
+
+// initial returns the events that a stream begins with.
+func (e *Engine) initial(ctx context.Context, s *stream, c *Create) ([]sluice.Event, error) {
+	messages, err := e.messages(c.Body, s.ContentType)
+	if err != nil || len(messages) == 0 {
+		return nil, err
+	}
+	events, err := e.events(s.key, s.ContentType, messages)
+	if err == nil && c.Admit != nil {
+		err = c.Admit(ctx, events)
+	}
+	return events, err
+}
+
+// Head returns what is known of a stream; asking is no use of it. Codes NotFound; Gone.
+func (e *Engine) Head(ctx context.Context, key Key) (Info, error) {
+	s, found, err := e.open(ctx, key)
+	if err != nil {
+		return Info{}, err
+	}
+	if !found {
+		return Info{}, missing()
+	}
+	next, err := e.tail(ctx, s)
+	return s.info(next), err
+}
+
+// renew writes down that a stream is used. Whoever else does so at the same time says the same.
+func (e *Engine) renew(ctx context.Context, s *stream, now time.Time) error {
+	next := s.renewed(now)
+	if next == nil {
+		return nil
+	}
+	change, err := s.change(*next, e.now())
+	if err != nil {
+		return err
+	}
+	_, err = e.store.Commit(ctx, Commit{Namespace: s.key.Namespace, Fence: change.Fence, Changes: []Change{change}})
+	return err
+}

@@ -1,0 +1,273 @@
+package durable
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"math/rand/v2"
+	"time"
+
+	"github.com/google/uuid"
+
+	"github.com/sluice-io/sluice/pkg/sluice"
+)
+
+// Store keeps the messages and the records of streams, both in the log of their namespace.
+type Store interface {
+	// Record returns what is kept of a path besides its events, and its revision; 0: nothing. What was
+	// stored before the call is seen. Code NotFound for the namespace.
+	Record(ctx context.Context, namespace string, path sluice.Path) (data []byte, revision uint64, err error)
+	// Tail returns the sequence of the last event on a path, 0 if there is none. What was stored before
+	// the call is seen.
+	Tail(ctx context.Context, namespace string, path sluice.Path) (uint64, error)
+	// Events returns the first events on a path after a sequence, up to another, ascending, some of them
+	// if they are many; none only if there are none.
+	Events(ctx context.Context, namespace string, path sluice.Path, after, upTo uint64) ([]sluice.Event, error)
+	// Commit stores events and records in one step and returns the sequence of the last event. Code
+	// Conflict if a revision is not the stored one any more; nothing is stored then.
+	Commit(ctx context.Context, c Commit) (last uint64, err error)
+	// Listen returns a channel that has something whenever an event or a record was stored on the path
+	// since the call, until stop is called.
+	Listen(ctx context.Context, namespace string, path sluice.Path) (news <-chan struct{}, stop func(), err error)
+	// MaxData returns how many bytes the data of one event may have.
+	MaxData() int
+}
+
+// Commit is what is stored in one step.
+type Commit struct {
+	Namespace string
+	Events    []sluice.Event
+	Fence     Fence // nothing is stored unless it holds
+	Changes   []Change
+}
+
+// Fence says that the record of a path has a revision.
+type Fence struct {
+	Path     sluice.Path
+	Revision uint64
+}
+
+// Change is a record that is stored if the one before it has the revision.
+type Change struct {
+	Fence
+
+	Data []byte
+	Keep Keep
+	For  time.Duration // of KeepFor
+	Tidy bool          // those before it are to be removed, which is put off most times
+}
+
+// Keep says how long a record is kept.
+type Keep int
+
+// How long records are kept: until another takes their place, for so long and then until no event of that
+// time is kept, or as long as the events of their time.
+const (
+	KeepForever Keep = iota
+	KeepFor
+	KeepAsEvents
+)
+
+// tidyEvery is after how many writes of a record those before are removed.
+const tidyEvery = 16
+
+// tries is how often something is decided anew because others write to the same stream.
+const tries = 100
+
+// Engine serves streams.
+type Engine struct {
+	store Store
+	now   func() time.Time
+	turns *turns
+}
+
+// New returns an engine. It knows nothing of streams by itself: there may be any number of them over one log.
+func New(store Store, now func() time.Time) *Engine {
+	return &Engine{store: store, now: now, turns: newTurns()}
+}
+
+// Key names a stream.
+type Key struct {
+	Namespace string
+	Path      sluice.Path
+}
+
+// stream is a record as it was read.
+type stream struct {
+	Record
+
+	key      Key
+	revision uint64
+}
+
+// Errors that have more than one cause.
+func missing() error { return sluice.Errorf(sluice.NotFound, "there is no such stream") }
+
+func gone() error {
+	return sluice.Errorf(sluice.StreamGone, "the stream was deleted; it is kept for the streams that were forked from it")
+}
+
+// load reads a stream's record. A path that nobody said anything about has a live one without an id.
+func (e *Engine) load(ctx context.Context, key Key) (*stream, error) {
+	data, revision, err := e.store.Record(ctx, key.Namespace, key.Path)
+	if err != nil {
+		return nil, err
+	}
+	s := &stream{key: key, revision: revision}
+	if revision == 0 {
+		s.State = Gone
+		return s, nil
+	}
+	if err := json.Unmarshal(data, &s.Record); err != nil {
+		return nil, fmt.Errorf("stream %s%s: record: %w", key.Namespace, key.Path, err)
+	}
+	return s, nil
+}
+
+// open reads a stream that is there: nil if there is none, and code Gone if it is kept only for its forks.
+func (e *Engine) open(ctx context.Context, key Key) (s *stream, found bool, err error) {
+	s, err = e.load(ctx, key)
+	if err != nil {
+		return nil, false, err
+	}
+	switch {
+	case s.State == Soft:
+		alive, err := e.alive(ctx, s, "", 1)
+		if err == nil && len(alive) > 0 {
+			err = gone()
+		}
+		return s, false, err
+	case s.State == Live && s.expired(e.now()):
+		return s, false, nil
+	case s.State == Live:
+		return s, true, nil
+	}
+	return e.implicit(ctx, s)
+}
+
+// implicit makes of events on a path that nobody made a stream of a stream: one of JSON if the first
+// of them is.
+func (e *Engine) implicit(ctx context.Context, s *stream) (*stream, bool, error) {
+	first, err := e.store.Events(ctx, s.key.Namespace, s.key.Path, s.Start, endless)
+	if err != nil || len(first) == 0 {
+		return s, false, err
+	}
+	s.Record = Record{Start: s.Start, Writes: s.Writes, ContentType: typeOf(&first[0]), CreatedAt: first[0].Stored}
+	return s, true, nil
+}
+
+func typeOf(ev *sluice.Event) string {
+	switch {
+	case ev.JSONData() != nil:
+		return JSONType
+	case MediaType(ev.ContentType) == "" || ev.IsJSON():
+		return DefaultType
+	}
+	return ev.ContentType
+}
+
+// alive returns forks of a stream that are still there, but for one, and not more than so many.
+func (e *Engine) alive(ctx context.Context, s *stream, but string, most int) ([]Child, error) {
+	var kept []Child
+	for _, child := range s.without(but) {
+		if len(kept) == most {
+			break
+		}
+		c, err := e.load(ctx, Key{s.key.Namespace, child.Path})
+		if err != nil {
+			return nil, err
+		}
+		if c.ID == child.ID && (c.State == Soft || c.State == Live && !c.expired(e.now())) {
+			kept = append(kept, child)
+		}
+	}
+	return kept, nil
+}
+
+// tail returns the offset at which a stream ends.
+func (e *Engine) tail(ctx context.Context, s *stream) (uint64, error) {
+	last, err := e.store.Tail(ctx, s.key.Namespace, s.key.Path)
+	if err != nil {
+		return 0, err
+	}
+	if last > s.Start {
+		return last, nil
+	}
+	return s.inheritedEnd(), nil
+}
+
+// change returns the writing of a record.
+func (s *stream) change(r Record, now time.Time) (Change, error) {
+	r.Writes++
+	data, err := json.Marshal(r)
+	if err != nil {
+		return Change{}, fmt.Errorf("stream %s%s: record: %w", s.key.Namespace, s.key.Path, err)
+	}
+	c := Change{Fence: Fence{s.key.Path, s.revision}, Data: data, Tidy: r.Writes%tidyEvery == 0}
+	switch {
+	case r.State == Gone:
+		c.Keep = KeepAsEvents
+	case r.State == Live && !r.Lifetime.isZero():
+		c.Keep, c.For = KeepFor, r.left(now)
+	}
+	return c, nil
+}
+
+// again calls act until nobody is faster.
+func again(ctx context.Context, act func() error) error {
+	for i := range tries {
+		err := act()
+		if !isRace(err) {
+			return err
+		}
+		select {
+		case <-ctx.Done():
+			return fmt.Errorf("stream: %w", ctx.Err())
+		case <-time.After(time.Duration(rand.Int64N(int64(min(i+1, 20)) * int64(time.Millisecond)))): //nolint:gosec // no secret
+		}
+	}
+	return sluice.Errorf(sluice.Unavailable, "too many others write to the stream at the same time; try again")
+}
+
+// events returns the events of messages.
+func (e *Engine) events(key Key, contentType string, messages [][]byte) ([]sluice.Event, error) {
+	all := make([]sluice.Event, len(messages))
+	for i, data := range messages {
+		id, err := uuid.NewV7()
+		if err != nil {
+			return nil, fmt.Errorf("stream: id: %w", err)
+		}
+		all[i] = sluice.Event{
+			Namespace: key.Namespace, Path: key.Path, ID: id.String(), Type: sluice.DefaultType,
+			Source: "/namespaces/" + key.Namespace, Time: e.now().UTC(), ContentType: contentType, Data: data,
+		}
+	}
+	return all, nil
+}
+
+// messages returns the messages of a body, none of an empty one. Codes InvalidRequest; TooLarge.
+func (e *Engine) messages(body []byte, contentType string) ([][]byte, error) {
+	if len(body) == 0 {
+		return nil, nil
+	}
+	most := e.store.MaxData()
+	if !IsJSON(contentType) {
+		return split(body, most, contentType), nil
+	}
+	messages, err := Flatten(body)
+	if err != nil {
+		return nil, err
+	}
+	if len(messages) > maxMessages {
+		return nil, sluice.Errorf(sluice.TooLarge, "%d messages: append at most %d at once", len(messages), maxMessages)
+	}
+	for _, m := range messages {
+		if len(m) > most {
+			return nil, sluice.Errorf(sluice.TooLarge, "a JSON message has %d bytes, and at most %d fit into one event", len(m), most)
+		}
+	}
+	return messages, nil
+}
+
+// maxMessages is how many messages one append may have: an atomic batch has room for 1000, and some are records.
+const maxMessages = 990

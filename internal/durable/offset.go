@@ -1,0 +1,47 @@
+package durable
+
+import (
+	"fmt"
+	"strconv"
+
+	"github.com/sluice-io/sluice/pkg/sluice"
+)
+
+// Where a reader begins, besides at an offset.
+const (
+	FromBeginning = "-1"
+	FromNow       = "now"
+)
+
+// maxOffset is the last sequence that an offset has room for.
+const maxOffset = 9_999_999_999_999_999
+
+const offsetDigits = 16
+
+// FormatOffset writes the place behind the message with a sequence: 16 digits, an underscore and 16 digits,
+// so that offsets are in order as texts. The second number is always zero: a reader gets messages whole.
+func FormatOffset(seq uint64) string {
+	return fmt.Sprintf("%0*d_%0*d", offsetDigits, seq, offsetDigits, 0)
+}
+
+// ParseOffset is the inverse of FormatOffset. Code InvalidRequest for anything else; a second number that
+// is not zero is beyond every message.
+func ParseOffset(text string) (uint64, error) {
+	wrong := sluice.Errorf(sluice.InvalidRequest, "offset: write one that this server gave, or -1, or now")
+	if len(text) != 2*offsetDigits+1 || text[offsetDigits] != '_' {
+		return 0, wrong
+	}
+	for i := range len(text) {
+		if i != offsetDigits && (text[i] < '0' || text[i] > '9') {
+			return 0, wrong
+		}
+	}
+	seq, err := strconv.ParseUint(text[:offsetDigits], 10, 64)
+	if err != nil {
+		return 0, wrong
+	}
+	if text[offsetDigits+1:] != FormatOffset(0)[offsetDigits+1:] {
+		return maxOffset, nil
+	}
+	return seq, nil
+}

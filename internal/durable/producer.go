@@ -1,0 +1,80 @@
+package durable
+
+import "time"
+
+// Producer is what is known of an idempotent producer: the last that was accepted of it.
+type Producer struct {
+	Epoch int64     `json:"epoch"`
+	Seq   int64     `json:"seq"`
+	At    time.Time `json:"at"`
+}
+
+// Claim is what a producer says of an append: who it is, in which of its lives, and its how manieth it is.
+type Claim struct {
+	ID    string `json:"id"`
+	Epoch int64  `json:"epoch"`
+	Seq   int64  `json:"seq"`
+}
+
+// Verdict is what becomes of a producer's append.
+type Verdict int
+
+// The verdicts.
+const (
+	Accepted   Verdict = iota
+	Duplicate          // it is there already
+	StaleEpoch         // a later life of the producer has written
+	LateStart          // a new life has to begin with sequence 0
+	Gap                // one before it is missing
+)
+
+// maxProducers bounds what is remembered of a stream's producers; the one that wrote longest ago is
+// forgotten first.
+const maxProducers = 1000
+
+// judge says what becomes of a claim, given what is known of its producer; nil: nothing.
+func judge(known *Producer, c Claim) Verdict {
+	switch {
+	case known == nil && c.Seq == 0:
+		return Accepted
+	case known == nil:
+		return Gap
+	case c.Epoch < known.Epoch:
+		return StaleEpoch
+	case c.Epoch > known.Epoch && c.Seq != 0:
+		return LateStart
+	case c.Epoch > known.Epoch:
+		return Accepted
+	case c.Seq <= known.Seq:
+		return Duplicate
+	case c.Seq == known.Seq+1:
+		return Accepted
+	}
+	return Gap
+}
+
+// producer returns what is known of a producer, nil if nothing is.
+func (r *Record) producer(id string) *Producer {
+	p, ok := r.Producers[id]
+	if !ok {
+		return nil
+	}
+	return &p
+}
+
+// accept enters a producer's append.
+func (r *Record) accept(c Claim, now time.Time) {
+	next := make(map[string]Producer, len(r.Producers)+1)
+	oldest := ""
+	for id, p := range r.Producers {
+		next[id] = p
+		if id != c.ID && (oldest == "" || p.At.Before(next[oldest].At)) {
+			oldest = id
+		}
+	}
+	next[c.ID] = Producer{Epoch: c.Epoch, Seq: c.Seq, At: now.UTC()}
+	if len(next) > maxProducers {
+		delete(next, oldest)
+	}
+	r.Producers = next
+}

@@ -1,0 +1,141 @@
+package durable
+
+import (
+	"context"
+
+	"github.com/sluice-io/sluice/pkg/sluice"
+)
+
+// Bounds of a page: once it has so much, no more is read.
+const (
+	pageBytes    = 1 << 20
+	pageMessages = 1000
+)
+
+// Place is where a reader begins: behind a sequence, or where the stream ends now.
+type Place struct {
+	After uint64
+	Now   bool
+}
+
+// Show says whether a reader may see an event.
+type Show func(ev *sluice.Event) (bool, error)
+
+// Page is a part of a stream.
+type Page struct {
+	Info // Next is where to go on
+
+	From     uint64
+	Messages [][]byte
+	UpToDate bool // it reaches the end of the stream
+
+	size int // of the messages, in bytes
+}
+
+// Ended reports whether nothing will ever come behind the page.
+func (p Page) Ended() bool { return p.UpToDate && p.Closed }
+
+// Read returns what comes next of a stream, which is a use of it. Messages that the reader may not see are
+// left out. Codes NotFound; Gone; and those of show.
+func (e *Engine) Read(ctx context.Context, key Key, from Place, show Show) (page Page, err error) {
+	err = again(ctx, func() error {
+		page, err = e.tryRead(ctx, key, from, show)
+		return err
+	})
+	return page, err
+}
+
+func (e *Engine) tryRead(ctx context.Context, key Key, from Place, show Show) (Page, error) {
+	s, found, err := e.open(ctx, key)
+	if err != nil {
+		return Page{}, err
+	}
+	if !found {
+		return Page{}, missing()
+	}
+	if err := e.renew(ctx, s, e.now()); err != nil {
+		return Page{}, err
+	}
+	// The record comes first: messages are stored before the record that closes the stream behind them.
+	tail, err := e.tail(ctx, s)
+	if err != nil {
+		return Page{}, err
+	}
+	if from.Now || from.After > tail {
+		from.After = tail
+	}
+	page := Page{Info: s.info(from.After), From: from.After}
+	for _, segment := range clip(behind(s.segments(key.Path), from.After), tail) {
+		whole, err := e.fill(ctx, key.Namespace, segment, show, &page)
+		if err != nil || !whole {
+			return page, err
+		}
+	}
+	page.Next, page.UpToDate = tail, true
+	return page, nil
+}
+
+// fill adds a segment's messages to a page, and reports whether those were all.
+func (e *Engine) fill(ctx context.Context, namespace string, segment Segment, show Show, page *Page) (whole bool, err error) {
+	for segment.After < segment.UpTo {
+		events, err := e.store.Events(ctx, namespace, segment.Path, segment.After, segment.UpTo)
+		if err != nil || len(events) == 0 {
+			return err == nil, err
+		}
+		for i := range events {
+			if page.full() {
+				return false, nil
+			}
+			shown, err := show(&events[i])
+			if err != nil {
+				return false, err
+			}
+			segment.After, page.Next = events[i].Seq, events[i].Seq
+			if shown {
+				page.add(segment.cut(events[i]))
+			}
+		}
+	}
+	return true, nil
+}
+
+func (p *Page) full() bool { return p.size >= pageBytes || len(p.Messages) >= pageMessages }
+
+func (p *Page) add(ev sluice.Event) {
+	m := message(&ev, p.ContentType)
+	p.Messages = append(p.Messages, m)
+	p.size += len(m)
+}
+
+// Await is Read that waits, until ctx ends, for a page that has something in it or is the stream's end. When
+// ctx ends it returns the page that has nothing.
+func (e *Engine) Await(ctx context.Context, key Key, from Place, show Show) (Page, error) {
+	work := context.WithoutCancel(ctx)
+	page, err := e.Read(work, key, from, show)
+	if err != nil || len(page.Messages) > 0 || page.Ended() {
+		return page, err
+	}
+	news, stop, err := e.store.Listen(ctx, key.Namespace, key.Path)
+	if err != nil {
+		if ctx.Err() != nil {
+			return page, nil // nothing came in time, which is an answer
+		}
+		return page, err
+	}
+	defer stop()
+	first := page.From
+	for {
+		next, err := e.Read(work, key, Place{After: page.Next}, show)
+		if err != nil || len(next.Messages) > 0 || next.Ended() {
+			next.From = first
+			return next, err
+		}
+		page = next
+		page.From = first
+		select {
+		case <-news:
+		case <-ctx.Done():
+			return page, nil
+		}
+	}
+}

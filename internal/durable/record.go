@@ -1,0 +1,122 @@
+package durable
+
+import (
+	"slices"
+	"time"
+
+	"github.com/sluice-io/sluice/pkg/sluice"
+)
+
+// Record is what is kept of a stream besides its messages. The zero Record is that of a path to which
+// nobody said anything: its events are a stream all the same.
+type Record struct {
+	ID          string    `json:"id,omitempty"` // of this stream; one that is made anew on its path has another
+	ContentType string    `json:"content_type,omitempty"`
+	CreatedAt   time.Time `json:"created_at,omitzero"`
+	Start       uint64    `json:"start,omitempty"` // its own messages lie behind this sequence
+
+	Closed    bool   `json:"closed,omitempty"`
+	ClosingBy *Claim `json:"closing_by,omitempty"` // the producer's append that closed it
+
+	Lifetime Lifetime  `json:"lifetime,omitzero"`
+	Renewed  time.Time `json:"renewed,omitzero"` // when its use was written down last
+
+	Fork      *Fork     `json:"fork,omitempty"`
+	Inherited []Segment `json:"inherited,omitempty"` // what comes before its own messages
+	Children  []Child   `json:"children,omitempty"`  // the forks made of it
+
+	State     State               `json:"state,omitempty"`
+	Seq       string              `json:"seq,omitempty"` // the last Stream-Seq
+	HasSeq    bool                `json:"has_seq,omitempty"`
+	Producers map[string]Producer `json:"producers,omitempty"`
+	Writes    uint64              `json:"writes,omitempty"` // how often this record was written
+}
+
+// State is whether there is a stream.
+type State string
+
+// The states of a record.
+const (
+	Live State = ""
+	Soft State = "soft" // deleted while there are forks of it
+	Gone State = "gone" // deleted, or never made; what lies up to Start is no stream's
+)
+
+// Fork says what a stream is a fork of, as it was asked for.
+type Fork struct {
+	From   sluice.Path `json:"from"`
+	ID     string      `json:"id"` // of the source
+	Offset uint64      `json:"offset"`
+	Sub    int64       `json:"sub,omitempty"`
+}
+
+// Child is a fork of a stream.
+type Child struct {
+	Path sluice.Path `json:"path"`
+	ID   string      `json:"id"`
+}
+
+// Segment is a part of a path's log: what lies behind After, up to UpTo. Of the message at UpTo it is the
+// first Cut bytes; 0: all.
+type Segment struct {
+	Path  sluice.Path `json:"path"`
+	After uint64      `json:"after"`
+	UpTo  uint64      `json:"up_to"`
+	Cut   int64       `json:"cut,omitempty"`
+}
+
+const endless = ^uint64(0)
+
+// segments returns all that a stream consists of: what it inherited and its own.
+func (r *Record) segments(path sluice.Path) []Segment {
+	return append(slices.Clone(r.Inherited), Segment{Path: path, After: r.Start, UpTo: endless})
+}
+
+// clip returns the part of segments up to a sequence.
+func clip(segments []Segment, upTo uint64) []Segment {
+	var kept []Segment
+	for _, s := range segments {
+		if s.After >= upTo {
+			break
+		}
+		if s.UpTo > upTo {
+			s.UpTo, s.Cut = upTo, 0
+		}
+		kept = append(kept, s)
+	}
+	return kept
+}
+
+// behind returns the part of segments after a sequence.
+func behind(segments []Segment, after uint64) []Segment {
+	var kept []Segment
+	for _, s := range segments {
+		if s.UpTo <= after {
+			continue
+		}
+		s.After = max(s.After, after)
+		kept = append(kept, s)
+	}
+	return kept
+}
+
+// inheritedEnd returns the offset at which what a stream inherited ends.
+func (r *Record) inheritedEnd() uint64 {
+	if len(r.Inherited) == 0 {
+		return 0
+	}
+	return r.Inherited[len(r.Inherited)-1].UpTo
+}
+
+// cut returns an event as a segment has it.
+func (s Segment) cut(ev sluice.Event) sluice.Event {
+	if s.Cut > 0 && ev.Seq == s.UpTo && int64(len(ev.Data)) > s.Cut {
+		ev.Data = ev.Data[:s.Cut]
+	}
+	return ev
+}
+
+// without returns a stream's forks but one.
+func (r *Record) without(id string) []Child {
+	return slices.DeleteFunc(slices.Clone(r.Children), func(c Child) bool { return c.ID == id })
+}

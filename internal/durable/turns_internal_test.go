@@ -1,0 +1,42 @@
+package durable
+
+import (
+	"context"
+	"sync"
+	"testing"
+
+	"github.com/stretchr/testify/require"
+)
+
+func TestOneAtATimeChangesARecord(t *testing.T) {
+	t.Parallel()
+	all, key := newTurns(), Key{"ns", "/a"}
+	var waiting sync.WaitGroup
+	count := 0 // the race detector sees who does not wait
+	for range 50 {
+		waiting.Go(func() {
+			done, err := all.take(context.WithoutCancel(t.Context()), key)
+			if err != nil {
+				t.Error(err)
+				return
+			}
+			defer done()
+			count++
+		})
+	}
+	waiting.Wait()
+	require.Equal(t, 50, count)
+	require.Empty(t, all.byKey)
+
+	done, err := all.take(t.Context(), key)
+	require.NoError(t, err)
+	other, err := all.take(t.Context(), Key{"ns", "/b"})
+	require.NoError(t, err, "another stream's record is another's turn")
+	other()
+	ended, cancel := context.WithCancel(t.Context())
+	cancel()
+	_, err = all.take(ended, key)
+	require.ErrorIs(t, err, context.Canceled)
+	done()
+	require.Empty(t, all.byKey)
+}

@@ -1,0 +1,60 @@
+package httpapi
+
+import (
+	"regexp"
+	"strconv"
+	"strings"
+
+	"github.com/labstack/echo/v4"
+
+	"github.com/sluice-io/sluice/internal/durable"
+	"github.com/sluice-io/sluice/pkg/sluice"
+)
+
+var wholeNumber = regexp.MustCompile(`^(0|[1-9][0-9]{0,14})$`)
+
+// forkWish returns what a new stream is to be forked from, nil if from nothing. Whoever forks a stream has
+// to be allowed to read it.
+func (s *Server) forkWish(c echo.Context) (*durable.ForkWish, error) {
+	h := c.Request().Header
+	from, offset, sub := h.Get(headerForkedFrom), h.Get(headerForkOffset), h.Values(headerForkSub)
+	if from == "" {
+		if offset != "" || len(sub) > 0 {
+			return nil, sluice.Errorf(sluice.InvalidRequest, "Stream-Fork-Offset and Stream-Fork-Sub-Offset go with Stream-Forked-From")
+		}
+		return nil, nil //nolint:nilnil // it is no fork
+	}
+	if inner, ok := strings.CutPrefix(from, streamsBase+c.Param("ns")+"/"); ok {
+		from = "/" + inner
+	}
+	path, err := sluice.ParsePath(from)
+	if err != nil {
+		return nil, err
+	}
+	wish := &durable.ForkWish{From: path}
+	if offset != "" {
+		seq, err := durable.ParseOffset(offset)
+		if err != nil {
+			return nil, err
+		}
+		wish.Offset = &seq
+	}
+	if wish.Sub, err = subOffset(sub); err != nil {
+		return nil, err
+	}
+	if wish.Sub > 0 && wish.Offset == nil {
+		return nil, sluice.Errorf(sluice.InvalidRequest, "Stream-Fork-Sub-Offset goes with Stream-Fork-Offset")
+	}
+	return wish, s.requireStream(c, sluice.VerbRead, path)
+}
+
+func subOffset(given []string) (int64, error) {
+	if len(given) == 0 {
+		return 0, nil
+	}
+	n, err := strconv.ParseInt(given[0], 10, 64)
+	if err != nil || !wholeNumber.MatchString(given[0]) {
+		return 0, sluice.Errorf(sluice.InvalidRequest, "Stream-Fork-Sub-Offset: write a whole number")
+	}
+	return n, nil
+}

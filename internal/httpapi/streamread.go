@@ -1,0 +1,242 @@
+package httpapi
+
+import (
+	"context"
+	"encoding/base64"
+	"errors"
+	"fmt"
+	"net/http"
+	"net/url"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/labstack/echo/v4"
+
+	"github.com/sluice-io/sluice/internal/durable"
+	"github.com/sluice-io/sluice/pkg/sluice"
+)
+
+// How a reader wants what comes next.
+const (
+	liveNot      = ""
+	liveLongPoll = "long-poll"
+	liveSSE      = "sse"
+)
+
+// reading is a request for a part of a stream.
+type reading struct {
+	key    durable.Key
+	from   durable.Place
+	live   string
+	cursor string
+	show   durable.Show
+}
+
+func (s *Server) getStream(c echo.Context) error {
+	r, err := s.reading(c)
+	if err != nil {
+		return err
+	}
+	switch r.live {
+	case liveLongPoll:
+		return s.longPoll(c, r)
+	case liveSSE:
+		return s.sendStream(c, r)
+	}
+	page, err := s.opts.Streams.Engine.Read(c.Request().Context(), r.key, r.from, r.show)
+	if err != nil {
+		return err
+	}
+	setPage(c, page)
+	if r.from.Now {
+		return c.Blob(http.StatusOK, page.ContentType, durable.Join(page.Messages, page.ContentType))
+	}
+	tag := pageTag(page)
+	h := c.Response().Header()
+	h.Set("ETag", tag)
+	h.Set(echo.HeaderCacheControl, caching(c, page))
+	if matches(c.Request().Header.Get("If-None-Match"), tag) {
+		return c.NoContent(http.StatusNotModified)
+	}
+	return c.Blob(http.StatusOK, page.ContentType, durable.Join(page.Messages, page.ContentType))
+}
+
+func (s *Server) reading(c echo.Context) (reading, error) {
+	key, err := streamKey(c)
+	if err != nil {
+		return reading{}, err
+	}
+	query, err := url.ParseQuery(c.Request().URL.RawQuery)
+	if err != nil {
+		return reading{}, sluice.Errorf(sluice.InvalidRequest, "the query has a percent sign that encodes nothing")
+	}
+	r := reading{key: key, live: query.Get("live"), cursor: query.Get("cursor"), show: s.showing(c)}
+	offsets := query["offset"]
+	switch {
+	case r.live != liveNot && r.live != liveLongPoll && r.live != liveSSE:
+		return r, sluice.Errorf(sluice.InvalidRequest, "live: write long-poll or sse")
+	case len(offsets) > 1:
+		return r, sluice.Errorf(sluice.InvalidRequest, "offset: write it once")
+	case len(offsets) == 0 && r.live != liveNot:
+		return r, sluice.Errorf(sluice.InvalidRequest, "offset: whoever waits for what comes next has to say behind what; -1 is the beginning, now the end")
+	case len(offsets) == 0 || offsets[0] == durable.FromBeginning:
+		return r, nil
+	case offsets[0] == durable.FromNow:
+		r.from.Now = true
+		return r, nil
+	}
+	r.from.After, err = durable.ParseOffset(offsets[0])
+	return r, err
+}
+
+// setPage sets the headers that say how far a page reaches.
+func setPage(c echo.Context, page durable.Page) {
+	h := c.Response().Header()
+	h.Set(headerNextOffset, durable.FormatOffset(page.Next))
+	if page.UpToDate {
+		h.Set(headerUpToDate, "true")
+	}
+	if page.Ended() {
+		h.Set(headerClosed, "true")
+	}
+}
+
+// pageTag names what a page says: the stream, from where to where, and whether that is its end.
+func pageTag(page durable.Page) string {
+	tag := fmt.Sprintf("%s:%d:%d", page.ID, page.From, page.Next)
+	if page.Ended() {
+		tag += ":c"
+	}
+	return strconv.Quote(tag)
+}
+
+func matches(header, tag string) bool {
+	for given := range strings.SplitSeq(header, ",") {
+		if given = strings.TrimPrefix(strings.TrimSpace(given), "W/"); given == tag || given == "*" {
+			return true
+		}
+	}
+	return false
+}
+
+// caching says who may keep a page. What needs no token may be kept for a minute by everybody; what needs
+// one is asked for again each time, because the right to see it may have ended.
+func caching(c echo.Context, page durable.Page) string {
+	if caller(c).Principal == sluice.Anonymous && !page.UpToDate {
+		return "public, max-age=60, stale-while-revalidate=300"
+	}
+	return "private, no-cache"
+}
+
+func (s *Server) longPoll(c echo.Context, r reading) error {
+	ctx, cancel := s.untilStop(c.Request().Context())
+	defer cancel()
+	ctx, end := context.WithTimeout(ctx, s.opts.Streams.LongPoll)
+	defer end()
+	page, err := s.opts.Streams.Engine.Await(ctx, r.key, r.from, r.show)
+	if err != nil {
+		return err
+	}
+	setPage(c, page)
+	if !page.Ended() {
+		c.Response().Header().Set(headerCursor, durable.Cursor(r.cursor, time.Now()))
+	}
+	if len(page.Messages) == 0 {
+		return c.NoContent(http.StatusNoContent)
+	}
+	c.Response().Header().Set("ETag", pageTag(page))
+	return c.Blob(http.StatusOK, page.ContentType, durable.Join(page.Messages, page.ContentType))
+}
+
+// sseLife is after what time a reader of server-sent events has to come again.
+const sseLife = 60 * time.Second
+
+// sendStream sends what comes as server-sent events.
+func (s *Server) sendStream(c echo.Context, r reading) error {
+	ctx, cancel := s.untilStop(c.Request().Context())
+	defer cancel()
+	ctx, end := context.WithTimeout(ctx, sseLife)
+	defer end()
+	engine := s.opts.Streams.Engine
+	page, err := engine.Read(ctx, r.key, r.from, r.show)
+	if err != nil {
+		return err
+	}
+	h := c.Response().Header()
+	h.Set(echo.HeaderContentType, "text/event-stream")
+	h.Set(echo.HeaderCacheControl, "no-cache")
+	h.Set("X-Accel-Buffering", "no")
+	if !durable.IsText(page.ContentType) {
+		h.Set(headerEncoding, "base64")
+	}
+	c.Response().WriteHeader(http.StatusOK)
+	flush := http.NewResponseController(c.Response()).Flush
+	for {
+		if r.cursor, err = sendPage(c, page, r.cursor); err == nil {
+			err = flush()
+		}
+		if err != nil || page.Ended() {
+			return gone(c, err)
+		}
+		before := page.Next
+		if page.UpToDate {
+			page, err = engine.Await(ctx, r.key, durable.Place{After: before}, r.show)
+		} else {
+			page, err = engine.Read(ctx, r.key, durable.Place{After: before}, r.show)
+		}
+		if err != nil || ctx.Err() != nil {
+			return gone(c, err)
+		}
+	}
+}
+
+// gone returns why a stream of events ends, unless it is because the client has gone: the answer has begun
+// and can say nothing more.
+func gone(c echo.Context, err error) error {
+	if c.Request().Context().Err() == nil && !errors.Is(err, context.DeadlineExceeded) && !errors.Is(err, context.Canceled) {
+		return err
+	}
+	return nil
+}
+
+// sendPage sends a page's messages as one event, and behind it where to go on. It returns the cursor for the next.
+func sendPage(c echo.Context, page durable.Page, cursor string) (string, error) {
+	var b strings.Builder
+	if len(page.Messages) > 0 {
+		text := string(durable.Join(page.Messages, page.ContentType))
+		if !durable.IsText(page.ContentType) {
+			text = base64.StdEncoding.EncodeToString([]byte(text))
+		}
+		writeEvent(&b, "data", text)
+	}
+	control := `{"streamNextOffset":"` + durable.FormatOffset(page.Next) + `"`
+	if !page.Ended() {
+		cursor = durable.Cursor(cursor, time.Now())
+		control += `,"streamCursor":"` + cursor + `"`
+	}
+	if page.UpToDate {
+		control += `,"upToDate":true`
+	}
+	if page.Ended() {
+		control += `,"streamClosed":true`
+	}
+	writeEvent(&b, "control", control+"}")
+	_, err := c.Response().Write([]byte(b.String()))
+	return cursor, err
+}
+
+// writeEvent writes a server-sent event. Whatever ends a line in the text begins a new one of the event's
+// data, so that no text can end the event. A reader takes one space behind the colon away.
+func writeEvent(b *strings.Builder, name, text string) {
+	b.WriteString("event: " + name + "\n")
+	text = strings.ReplaceAll(strings.ReplaceAll(text, "\r\n", "\n"), "\r", "\n")
+	for line := range strings.SplitSeq(text, "\n") {
+		b.WriteString("data:")
+		if strings.HasPrefix(line, " ") {
+			b.WriteByte(' ')
+		}
+		b.WriteString(line + "\n")
+	}
+	b.WriteByte('\n')
+}

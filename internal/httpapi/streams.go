@@ -1,0 +1,332 @@
+package httpapi
+
+import (
+	"context"
+	"net/http"
+	"net/url"
+	"regexp"
+	"slices"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/labstack/echo/v4"
+
+	"github.com/sluice-io/sluice/internal/access"
+	"github.com/sluice-io/sluice/internal/durable"
+	"github.com/sluice-io/sluice/pkg/sluice"
+)
+
+// streamsBase is below what every namespace has its streams: everything behind the namespace's name is a path.
+const streamsBase = "/streams/"
+
+// Headers of Durable Streams.
+const (
+	headerNextOffset  = "Stream-Next-Offset"
+	headerUpToDate    = "Stream-Up-To-Date"
+	headerClosed      = "Stream-Closed"
+	headerCursor      = "Stream-Cursor"
+	headerTTL         = "Stream-TTL"
+	headerExpiresAt   = "Stream-Expires-At"
+	headerStreamSeq   = "Stream-Seq"
+	headerForkedFrom  = "Stream-Forked-From"
+	headerForkOffset  = "Stream-Fork-Offset"
+	headerForkSub     = "Stream-Fork-Sub-Offset"
+	headerProducer    = "Producer-Id"
+	headerEpoch       = "Producer-Epoch"
+	headerProducerSeq = "Producer-Seq"
+	headerExpectedSeq = "Producer-Expected-Seq"
+	headerReceivedSeq = "Producer-Received-Seq"
+	headerEncoding    = "Stream-SSE-Data-Encoding"
+)
+
+// maxSafeInteger is the last whole number that every client can tell from the next.
+const maxSafeInteger = 1<<53 - 1
+
+// Streams is how Durable Streams are served.
+type Streams struct {
+	Engine    *durable.Engine
+	Anonymous []string      // namespaces whose streams need no token
+	LongPoll  time.Duration // how long a reader waits for what comes next; 30 s
+	MaxBody   int64         // bytes of an append; 10 MiB
+	PublicURL string        // how others reach the API; empty: as the request did
+}
+
+func isStream(path string) bool { return strings.HasPrefix(path, streamsBase) }
+
+// crossOrigin lets pages of other origins use the streams: they show a token that no browser adds by itself.
+func crossOrigin(h http.Header) {
+	h.Set("Cross-Origin-Resource-Policy", "cross-origin")
+	h.Set(echo.HeaderAccessControlAllowOrigin, "*")
+	h.Set(echo.HeaderAccessControlExposeHeaders, strings.Join([]string{
+		headerNextOffset, headerUpToDate, headerClosed, headerCursor, headerTTL, headerExpiresAt, headerEpoch, headerProducerSeq,
+		headerExpectedSeq, headerReceivedSeq, headerEncoding, "ETag", echo.HeaderLocation, echo.HeaderContentType, echo.HeaderXRequestID, echo.HeaderRetryAfter,
+	}, ", "))
+}
+
+func (s *Server) streamOptions(c echo.Context) error {
+	h := c.Response().Header()
+	h.Set(echo.HeaderAccessControlAllowMethods, "GET, HEAD, PUT, POST, DELETE, OPTIONS")
+	h.Set(echo.HeaderAccessControlAllowHeaders, strings.ToLower(strings.Join([]string{
+		echo.HeaderAuthorization, echo.HeaderContentType, "If-None-Match", headerClosed, headerTTL, headerExpiresAt, headerStreamSeq,
+		headerForkedFrom, headerForkOffset, headerForkSub, headerProducer, headerEpoch, headerProducerSeq, echo.HeaderXRequestID, "Traceparent", "Tracestate",
+	}, ", ")))
+	h.Set(echo.HeaderAccessControlMaxAge, "86400")
+	return c.NoContent(http.StatusNoContent)
+}
+
+// streamKey returns the stream that a request is about.
+func streamKey(c echo.Context) (durable.Key, error) {
+	rest, err := paramOf(c, "*")
+	if err != nil {
+		return durable.Key{}, err
+	}
+	path, err := sluice.ParsePath("/" + rest)
+	return durable.Key{Namespace: c.Param("ns"), Path: path}, err
+}
+
+// streaming demands a verb for the path that is the stream's. To the server's own paths nobody writes.
+func streaming(v sluice.Verb) demand {
+	return func(s *Server, c echo.Context) error {
+		key, err := streamKey(c)
+		if err != nil {
+			return err
+		}
+		if v != sluice.VerbRead && key.Path.Reserved() {
+			return sluice.Errorf(sluice.Forbidden, "path %q: paths that start with /_sys or /$ are the server's own", key.Path)
+		}
+		return s.requireStream(c, v, key.Path)
+	}
+}
+
+func (s *Server) requireStream(c echo.Context, v sluice.Verb, path sluice.Path) error {
+	t := access.Target{Namespace: c.Param("ns"), Path: path}
+	if caller(c).Principal == sluice.Anonymous {
+		return s.opts.Access.RequireOfAnybody(v, t, time.Now())
+	}
+	return s.require(c, v, t)
+}
+
+// anonymous returns whether a request without a token may pass, because it is about the streams of a
+// namespace that the operator opened to everybody.
+func (s *Server) anonymous(c echo.Context) bool {
+	return isStream(c.Path()) && c.Request().Header.Get(echo.HeaderAuthorization) == "" &&
+		s.opts.Access != nil && slices.Contains(s.opts.Streams.Anonymous, c.Param("ns"))
+}
+
+// showing returns the gate of a reader.
+func (s *Server) showing(c echo.Context) durable.Show {
+	return func(ev *sluice.Event) (bool, error) {
+		if s.opts.Access != nil && caller(c).Principal == sluice.Anonymous {
+			return passes(s.opts.Access.ShowsAnybody(ev, time.Now()))
+		}
+		return s.shows(c, sluice.VerbRead, ev)
+	}
+}
+
+// admitting returns what is asked about events before they are appended: as of those that are published.
+func (s *Server) admitting(c echo.Context, size int) durable.Admit {
+	ns, by := c.Param("ns"), producer(c)
+	return func(ctx context.Context, events []sluice.Event) error {
+		if s.opts.Quota != nil {
+			if err := s.opts.Quota.Take(ns, len(events), size, time.Now()); err != nil {
+				return err
+			}
+		}
+		if err := inheritTrace(c.Request().Header, events); err != nil {
+			return err
+		}
+		if err := s.catalogued(ns, events); err != nil {
+			return err
+		}
+		stamp(events, by)
+		if s.opts.Causes == nil {
+			return nil
+		}
+		return s.opts.Causes.CheckNew(ctx, ns, by, events)
+	}
+}
+
+func (s *Server) putStream(c echo.Context) error {
+	key, err := streamKey(c)
+	if err != nil {
+		return err
+	}
+	data, err := body(c)
+	if err != nil {
+		return err
+	}
+	wish := durable.Create{
+		ContentType: contentType(c), Closed: closes(c), Body: data, Admit: s.admitting(c, len(data)),
+	}
+	if wish.Lifetime, err = lifetime(c.Request().Header); err != nil {
+		return err
+	}
+	if wish.Fork, err = s.forkWish(c); err != nil {
+		return err
+	}
+	info, created, err := s.opts.Streams.Engine.Create(c.Request().Context(), key, wish)
+	if err != nil {
+		return err
+	}
+	setInfo(c, info)
+	c.Response().Header().Set(echo.HeaderContentType, info.ContentType)
+	if !created {
+		return c.NoContent(http.StatusOK)
+	}
+	c.Response().Header().Set(echo.HeaderLocation, s.streamURL(c, key))
+	return c.NoContent(http.StatusCreated)
+}
+
+func (s *Server) streamURL(c echo.Context, key durable.Key) string {
+	base := strings.TrimSuffix(s.opts.Streams.PublicURL, "/")
+	if base == "" {
+		base = "http://" + c.Request().Host
+		if s.opts.TLS {
+			base = "https://" + c.Request().Host
+		}
+	}
+	return base + (&url.URL{Path: streamsBase + key.Namespace + string(key.Path)}).EscapedPath()
+}
+
+// contentType returns the content type of a request, "" if it has none that is one.
+func contentType(c echo.Context) string {
+	given := strings.TrimSpace(c.Request().Header.Get(echo.HeaderContentType))
+	if durable.MediaType(given) == "" || strings.ContainsFunc(given, func(r rune) bool { return r < ' ' || r > '~' }) {
+		return ""
+	}
+	return given
+}
+
+func closes(c echo.Context) bool {
+	return strings.EqualFold(c.Request().Header.Get(headerClosed), "true")
+}
+
+func lifetime(h http.Header) (durable.Lifetime, error) {
+	ttl, expires := h.Values(headerTTL), h.Values(headerExpiresAt)
+	switch {
+	case len(ttl) > 0 && len(expires) > 0:
+		return durable.Lifetime{}, sluice.Errorf(sluice.InvalidRequest, "send Stream-TTL or Stream-Expires-At, not both")
+	case len(ttl) > 0:
+		d, err := durable.ParseTTL(ttl[0])
+		return durable.Lifetime{TTL: &d}, err
+	case len(expires) > 0:
+		at, err := time.Parse(time.RFC3339, expires[0])
+		if err != nil {
+			return durable.Lifetime{}, sluice.Errorf(sluice.InvalidRequest, "Stream-Expires-At: write a time as RFC 3339 does, such as 2030-01-31T12:00:00Z")
+		}
+		return durable.Lifetime{ExpiresAt: &at, Said: expires[0]}, nil
+	}
+	return durable.Lifetime{}, nil
+}
+
+func (s *Server) postStream(c echo.Context) error {
+	key, err := streamKey(c)
+	if err != nil {
+		return err
+	}
+	data, err := body(c)
+	if err != nil {
+		return err
+	}
+	wish := durable.Append{ContentType: contentType(c), Body: data, Close: closes(c), Admit: s.admitting(c, len(data))}
+	if wish.Producer, err = claim(c.Request().Header); err != nil {
+		return err
+	}
+	if seq := c.Request().Header.Values(headerStreamSeq); len(seq) > 0 {
+		wish.Seq, wish.HasSeq = seq[0], true
+	}
+	done, err := s.opts.Streams.Engine.Append(c.Request().Context(), key, wish)
+	setAppended(c, wish, done, err)
+	if err != nil {
+		return err
+	}
+	if done.Producer != nil && done.Verdict == durable.Accepted && len(data) > 0 {
+		return c.NoContent(http.StatusOK)
+	}
+	return c.NoContent(http.StatusNoContent)
+}
+
+// setAppended sets the headers that say what became of an append.
+func setAppended(c echo.Context, wish durable.Append, done durable.Appended, err error) {
+	h := c.Response().Header()
+	if err == nil || done.Closed {
+		h.Set(headerNextOffset, durable.FormatOffset(done.Next))
+	}
+	if done.Closed {
+		h.Set(headerClosed, "true")
+	}
+	if done.Producer != nil {
+		h.Set(headerEpoch, strconv.FormatInt(done.Producer.Epoch, 10))
+		if err == nil {
+			h.Set(headerProducerSeq, strconv.FormatInt(done.Producer.Seq, 10))
+		}
+	}
+	if done.Verdict == durable.Gap && err != nil {
+		h.Set(headerExpectedSeq, strconv.FormatInt(done.Expected, 10))
+		h.Set(headerReceivedSeq, strconv.FormatInt(wish.Producer.Seq, 10))
+	}
+}
+
+var digits = regexp.MustCompile(`^[0-9]{1,16}$`)
+
+// claim returns what a request says of its producer, nil if nothing.
+func claim(h http.Header) (*durable.Claim, error) {
+	id, epoch, seq := h.Values(headerProducer), h.Values(headerEpoch), h.Values(headerProducerSeq)
+	if len(id)+len(epoch)+len(seq) == 0 {
+		return nil, nil //nolint:nilnil // it is no producer's
+	}
+	if len(id) != 1 || len(epoch) != 1 || len(seq) != 1 || id[0] == "" || len(id[0]) > maxAttribute {
+		return nil, sluice.Errorf(sluice.InvalidRequest, "send Producer-Id, Producer-Epoch and Producer-Seq together, each once")
+	}
+	numbers := [2]int64{}
+	for i, text := range []string{epoch[0], seq[0]} {
+		n, err := strconv.ParseInt(text, 10, 64)
+		if err != nil || !digits.MatchString(text) || n > maxSafeInteger {
+			return nil, sluice.Errorf(sluice.InvalidRequest, "Producer-Epoch and Producer-Seq: write whole numbers up to %d", maxSafeInteger)
+		}
+		numbers[i] = n
+	}
+	return &durable.Claim{ID: id[0], Epoch: numbers[0], Seq: numbers[1]}, nil
+}
+
+func (s *Server) deleteStream(c echo.Context) error {
+	key, err := streamKey(c)
+	if err != nil {
+		return err
+	}
+	if err := s.opts.Streams.Engine.Delete(c.Request().Context(), key); err != nil {
+		return err
+	}
+	return c.NoContent(http.StatusNoContent)
+}
+
+func (s *Server) headStream(c echo.Context) error {
+	key, err := streamKey(c)
+	if err != nil {
+		return err
+	}
+	info, err := s.opts.Streams.Engine.Head(c.Request().Context(), key)
+	if err != nil {
+		return err
+	}
+	setInfo(c, info)
+	h := c.Response().Header()
+	h.Set(echo.HeaderContentType, info.ContentType)
+	if ttl := info.Lifetime.TTL; ttl != nil {
+		h.Set(headerTTL, strconv.FormatInt(int64(*ttl/time.Second), 10))
+	}
+	if at := info.Lifetime.ExpiresAt; at != nil {
+		h.Set(headerExpiresAt, info.Lifetime.Said)
+	}
+	return c.NoContent(http.StatusOK)
+}
+
+// setInfo sets the headers that say where a stream ends.
+func setInfo(c echo.Context, info durable.Info) {
+	h := c.Response().Header()
+	h.Set(headerNextOffset, durable.FormatOffset(info.Next))
+	if info.Closed {
+		h.Set(headerClosed, "true")
+	}
+}
