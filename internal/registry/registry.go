@@ -321,17 +321,15 @@ func check(sub *sluice.Subscription) error {
 
 func checkMode(mode sluice.Mode) error {
 	switch mode {
-	case sluice.Push:
+	case sluice.Push, sluice.Wake:
 		return nil
-	case "wake":
-		return wakeNotSupported()
 	default:
-		return sluice.Errorf(sluice.Unprocessable, "mode %q is not available yet; this server knows \"push\"", mode)
+		return sluice.Errorf(sluice.Unprocessable, "mode %q is not available yet; this server knows \"push\" and \"wake\"", mode)
 	}
 }
 
 func wakeNotSupported() error {
-	return sluice.Errorf(sluice.WakeNotSupported, "this server has no wake delivery; use a webhook")
+	return sluice.Errorf(sluice.WakeNotSupported, "this server does not know agents; make a subscription of mode wake with an endpoint, or use a webhook")
 }
 
 // takeSecret moves the request's secret, which was checked, or a new one, to where the
