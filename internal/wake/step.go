@@ -167,6 +167,9 @@ func (r Rules) call(c *Consumer, in *Callback, tails Tails, now time.Time) error
 	}
 	c.subscribe(in.Subscribe, tails)
 	c.unsubscribe(in.Unsubscribe)
+	if len(c.Streams) > MaxStreams {
+		return sluice.Errorf(sluice.WakeInvalid, "subscribe: a consumer follows %d streams at most", MaxStreams)
+	}
 	if len(c.Streams) == 0 {
 		c.remove() // S1-101
 		return nil
@@ -196,9 +199,6 @@ func (c *Consumer) admit(in *Callback, tails Tails) error {
 		if ack.Acked > max(tails[ack.Path].Seq, c.Streams[at].Acked) {
 			return sluice.Errorf(sluice.WakeOffset, "acks: the offset of %q is beyond the end of the stream", ack.Path)
 		}
-	}
-	if len(c.Streams)+len(in.Subscribe) > MaxStreams {
-		return sluice.Errorf(sluice.WakeInvalid, "subscribe: a consumer follows %d streams at most", MaxStreams)
 	}
 	return nil
 }
