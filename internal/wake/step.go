@@ -1,6 +1,7 @@
 package wake
 
 import (
+	"slices"
 	"time"
 
 	"github.com/sluice-io/sluice/internal/retry"
@@ -162,8 +163,9 @@ func (r Rules) call(c *Consumer, in *Callback, tails Tails, now time.Time) error
 		return err
 	}
 	for _, ack := range in.Acks {
-		p := &c.Streams[c.position(ack.Path)]
-		p.Acked = max(p.Acked, ack.Acked) // never back (S1-131)
+		if at := c.position(ack.Path); at >= 0 {
+			c.Streams[at].Acked = max(c.Streams[at].Acked, ack.Acked) // never back (S1-131)
+		}
 	}
 	c.subscribe(in.Subscribe, tails)
 	c.unsubscribe(in.Unsubscribe)
@@ -193,6 +195,9 @@ func (c *Consumer) admit(in *Callback, tails Tails) error {
 	}
 	for _, ack := range in.Acks {
 		at := c.position(ack.Path)
+		if at < 0 && slices.Contains(in.Unsubscribe, ack.Path) {
+			continue // it was done before: this is a repetition (S1-79)
+		}
 		if at < 0 {
 			return sluice.Errorf(sluice.WakeOffset, "acks: %q is not a stream of this consumer", ack.Path)
 		}
