@@ -176,8 +176,8 @@ func (r Rules) call(c *Consumer, in *Callback, tails Tails, now time.Time) error
 		c.remove() // S1-101
 		return nil
 	}
-	if c.State == sluice.WakeWaking || c.State == sluice.WakeLive {
-		c.live(now)
+	if c.State == sluice.WakeLive || c.State == sluice.WakeWaking && in.WakeID != "" {
+		c.live(now) // a claim needs the wake id (S1-39, S1-73); after it every callback counts (S1-42)
 	}
 	if in.Done {
 		c.idle()
