@@ -188,6 +188,8 @@ func (r Rules) call(c *Consumer, in *Callback, tails Tails, now time.Time) error
 // admit returns why a callback is refused.
 func (c *Consumer) admit(in *Callback, tails Tails) error {
 	switch {
+	case c.WakeID == "": // never woken: whoever calls was woken by the one before it, of the same epoch
+		return sluice.Errorf(sluice.WakeGone, "the consumer does not exist any more")
 	case in.Epoch != c.Epoch:
 		return sluice.Errorf(sluice.WakeStale, "the epoch is %d, not %d: stop", c.Epoch, in.Epoch)
 	case in.WakeID != "" && in.WakeID != c.WakeID:
