@@ -69,6 +69,7 @@ func (r Rules) Step(c Consumer, in Input, now time.Time) (Consumer, error) {
 	default:
 		r.tick(&next, now)
 	}
+	next.drop(in.Tails)
 	if next.State == sluice.WakeIdle && len(next.Pending(in.Tails)) > 0 {
 		r.wake(&next, now)
 	}
@@ -218,7 +219,7 @@ const MaxStreams = 1000
 func (c *Consumer) subscribe(paths []sluice.Path, tails Tails) {
 	for _, path := range paths {
 		if !c.Follows(path) {
-			c.Streams = append(c.Streams, Position{Path: path, Acked: tails[path].Seq})
+			c.Streams = append(c.Streams, Position{Path: path, Acked: tails[path].Seq, Await: tails[path].Gone})
 		}
 	}
 }
