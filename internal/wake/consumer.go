@@ -107,19 +107,12 @@ func (c *Consumer) orphaned(tails Tails) bool {
 	return known && (t.Gone || t.Start > 0 && t.Start >= c.Since)
 }
 
-// drop leaves the streams that were deleted while they were followed (register C29). A consumer that follows
-// none any more is removed, as it is when it leaves the last one itself (S1-101).
+// drop leaves the streams that were deleted while they were followed (register C29).
 func (c *Consumer) drop(tails Tails) {
-	if c.State == sluice.WakeRemoved {
-		return
-	}
 	c.Streams = slices.DeleteFunc(c.Streams, func(p Position) bool { return tails[p.Path].Gone && !p.Await })
 	for i, p := range c.Streams {
 		t, known := tails[p.Path]
 		c.Streams[i].Await = p.Await && (!known || t.Gone)
-	}
-	if len(c.Streams) == 0 {
-		c.remove()
 	}
 }
 

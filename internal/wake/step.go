@@ -11,7 +11,7 @@ import (
 // Input is what happened to a consumer. Exactly one of its parts is set; with none of them it is a
 // look at the clock and at the streams.
 type Input struct {
-	Tails    Tails // of Consumer.Paths, as of now
+	Tails    Tails // of Consumer.Paths and of all that the callback names, read after the consumer was
 	Answer   *Answer
 	Callback *Callback
 }
@@ -69,7 +69,9 @@ func (r Rules) Step(c Consumer, in Input, now time.Time) (Consumer, error) {
 	default:
 		r.tick(&next, now)
 	}
-	next.drop(in.Tails)
+	if next.drop(in.Tails); len(next.Streams) == 0 {
+		next.remove() // S1-101
+	}
 	if next.State == sluice.WakeIdle && len(next.Pending(in.Tails)) > 0 {
 		r.wake(&next, now)
 	}
@@ -164,18 +166,15 @@ func (r Rules) call(c *Consumer, in *Callback, tails Tails, now time.Time) error
 		return err
 	}
 	for _, ack := range in.Acks {
-		if at := c.position(ack.Path); at >= 0 {
+		if at := c.position(ack.Path); at >= 0 && !tails[ack.Path].Gone {
 			c.Streams[at].Acked = max(c.Streams[at].Acked, ack.Acked) // never back (S1-131)
 		}
 	}
+	c.drop(tails)
 	c.subscribe(in.Subscribe, tails)
 	c.unsubscribe(in.Unsubscribe)
 	if len(c.Streams) > MaxStreams {
 		return sluice.Errorf(sluice.WakeInvalid, "subscribe: a consumer follows %d streams at most", MaxStreams)
-	}
-	if len(c.Streams) == 0 {
-		c.remove() // S1-101
-		return nil
 	}
 	if c.State == sluice.WakeLive || c.State == sluice.WakeWaking && in.WakeID != "" {
 		c.live(now) // a claim needs the wake id (S1-39, S1-73); after it every callback counts (S1-42)
@@ -198,8 +197,8 @@ func (c *Consumer) admit(in *Callback, tails Tails) error {
 	}
 	for _, ack := range in.Acks {
 		at := c.position(ack.Path)
-		if at < 0 && slices.Contains(in.Unsubscribe, ack.Path) {
-			continue // it was done before: this is a repetition (S1-79)
+		if tails[ack.Path].Gone || at < 0 && slices.Contains(in.Unsubscribe, ack.Path) {
+			continue // it was dropped, or left before: this is a repetition (S1-79), or comes too late to matter
 		}
 		if at < 0 {
 			return sluice.Errorf(sluice.WakeOffset, "acks: %q is not a stream of this consumer", ack.Path)
