@@ -75,3 +75,29 @@ func ParseWakeConsumerID(id string) (subscription string, path Path, ok bool) {
 	path, err = ParsePath(text)
 	return subscription, path, err == nil
 }
+
+// WakeAnswer is what a callback that was taken is answered (S1-82).
+type WakeAnswer struct {
+	Token   string      `json:"token"`   // for the next callback (S1-83)
+	Streams []WakeAcked `json:"streams"` // that the consumer follows now; with none it is no more (S1-84)
+}
+
+// WakeAcked is a stream, and how far it is acknowledged (S1-50).
+type WakeAcked struct {
+	Path   Path   `json:"path"`
+	Offset string `json:"offset"`
+}
+
+// WakeQuery picks wake consumers of a subscription, in the order of their paths.
+type WakeQuery struct {
+	State WakeState // "": all that are not removed
+	After string    // Next of the page before
+	Limit int
+}
+
+// WakePage is some of a subscription's wake consumers.
+type WakePage struct {
+	Consumers []WakeConsumer
+	Next      string            // for After; "": there are no more
+	Counts    map[WakeState]int // of all consumers of the subscription, those of other pages too
+}
