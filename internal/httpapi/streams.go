@@ -286,7 +286,8 @@ func (s *Server) deleteStream(c echo.Context) error {
 	if err != nil {
 		return err
 	}
-	if err := s.opts.Streams.Engine.Delete(c.Request().Context(), key); err != nil {
+	err = s.opts.Streams.Engine.Delete(c.Request().Context(), key)
+	if err := s.ended(c.Request().Context(), key.Namespace, key.Path, err); err != nil {
 		return err
 	}
 	return c.NoContent(http.StatusNoContent)
