@@ -75,7 +75,7 @@ func (s *Server) callback(c echo.Context) error {
 	if err != nil {
 		return err
 	}
-	answer, err := wakes.Call(c.Request().Context(), namespace, lastSegment(c.Request().URL), bearer(c.Request().Header), data)
+	answer, err := wakes.Call(c.Request().Context(), namespace, calledBy(c.Request().URL), bearer(c.Request().Header), data)
 	if err != nil {
 		c.Set(newTokenKey, answer.Token)
 		return err
@@ -86,10 +86,11 @@ func (s *Server) callback(c echo.Context) error {
 	return c.JSON(http.StatusOK, called{true, answer})
 }
 
-// lastSegment returns the end of an address as it came: a %2F in it divides nothing (S1-15).
-func lastSegment(u *url.URL) string {
-	path := u.EscapedPath()
-	return path[strings.LastIndexByte(path, '/')+1:]
+// calledBy returns the consumer's id in the address of a callback, as it came: no slash in it divides anything,
+// neither a %2F nor one that somebody on the way has decoded (S1-15).
+func calledBy(u *url.URL) string {
+	_, rest, _ := strings.Cut(strings.TrimPrefix(u.EscapedPath(), "/callback/"), "/")
+	return rest
 }
 
 // bearer returns the token that a request shows, "" if it shows none.
