@@ -206,6 +206,7 @@ func (s *server) openRegistry(ctx context.Context) error {
 	s.announce = announce.New(s.store, announce.Options{Log: s.opts.Log, Dropped: s.metrics.Unannounced})
 	s.ledger = ledger.New(s.store.Ledger(), s.opts.Log)
 	s.trust.index = access.NewIndex()
+	s.trust.index.Open(s.cfg.Durable.Anonymous)
 	s.registry = registry.New(registry.Needs{
 		Subscriptions: s.store.Subscriptions(),
 		Reservations:  natsstore.OpenBucket[registry.Reservation](s.store, streams.Reservations),
