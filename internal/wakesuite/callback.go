@@ -2,10 +2,9 @@ package wakesuite
 
 import (
 	"context"
+	"encoding/json"
 	"maps"
 	"net/http"
-
-	"encoding/json"
 
 	"github.com/stretchr/testify/require"
 )
@@ -13,7 +12,7 @@ import (
 // Codes of callbacks that are refused.
 const (
 	invalidRequest = "INVALID_REQUEST"
-	tokenInvalid   = "TOKEN_INVALID" //nolint:gosec // is no token
+	tokenInvalid   = "TOKEN_INVALID"
 	alreadyClaimed = "ALREADY_CLAIMED"
 	invalidOffset  = "INVALID_OFFSET"
 	staleEpoch     = "STALE_EPOCH"

@@ -1,6 +1,7 @@
 package wakesuite
 
 import (
+	"maps"
 	"net/http"
 	"strings"
 
@@ -136,12 +137,8 @@ func nothingOfIt(w *world) {
 		staleEpoch:     {"epoch": s.first.Epoch + 1},
 		invalidRequest: {"acks": 7},
 	} {
-		all := fields{}
-		for _, from := range []fields{f, wrong} {
-			for name, value := range from {
-				all[name] = value
-			}
-		}
+		all := maps.Clone(f)
+		maps.Copy(all, wrong)
 		o := w.callback(s.first, all)
 		require.Equal(w.t, code, o.Error.Code, "%s", o.reply)
 		w.shows(w.report(s.first, nil).Streams, before...)

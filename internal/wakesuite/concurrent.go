@@ -2,12 +2,10 @@ package wakesuite
 
 import (
 	"context"
+	"encoding/json"
 	"net/http"
 	"slices"
-	"strings"
 	"sync"
-
-	"encoding/json"
 
 	"github.com/stretchr/testify/require"
 )
@@ -103,52 +101,56 @@ func claimedAtOnce(w *world) {
 	w.shows(w.report(s.first, nil).Streams, cursor{s.path, nothing})
 }
 
-// Workers that read, acknowledge and say done, half of them with a callback and half in their answer, see every
-// event of streams to which others append all the time.
+// Workers that read what is new, acknowledge it and say done see every event of streams to which others append all the
+// time, once and in order.
 func everythingIsProcessed(w *world) {
 	const streams, events = 4, 60
-	hook := w.receive("hook", always(answer{}))
+	hook := w.ok("hook")
 	w.subscribe(w.path("*"), hook)
 	for i := range streams {
 		w.create(w.path(number(i)), "[]")
 	}
 	var appending sync.WaitGroup
 	for i := range streams {
-		appending.Go(func() {
-			for n := range events {
-				r, err := w.try(w.t.Context(), "POST "+w.at(w.path(number(i))), number(n))
-				if err != nil || r.status != http.StatusNoContent {
-					w.t.Errorf("append: %v %s", err, r)
-					return
-				}
-			}
-		})
+		appending.Go(func() { w.appendAll(w.path(number(i)), events) })
 	}
 	defer appending.Wait()
-	seen := map[string][]string{}
-	total := 0
-	for i := 1; total < streams*events; i++ {
+	seen := map[string][]json.RawMessage{}
+	for i, total := 1, 0; total < streams*events; i++ {
 		n := hook.notice(i)
-		o := w.callback(n, claim(n, nil))
-		if o.status == http.StatusConflict {
-			continue // the same notice, sent twice
-		}
-		from, _ := offset(o.Streams, n.Primary)
-		messages, at := w.read(n.Primary, from)
-		for _, m := range messages {
-			seen[n.Primary] = append(seen[n.Primary], text(m))
-		}
+		messages := w.work(n)
+		seen[n.Primary] = append(seen[n.Primary], messages...)
 		total += len(messages)
-		w.report(n, fields{"acks": acked(n.Primary, at), "done": true})
+	}
+	want := make([]json.RawMessage, events)
+	for n := range want {
+		want[n] = json.RawMessage(number(n))
 	}
 	for i := range streams {
-		got := strings.Join(seen[w.path(number(i))], ",")
-		want := make([]string, events)
-		for n := range want {
-			want[n] = number(n)
-		}
-		require.Equal(w.t, strings.Join(want, ","), got, "every event once, in order")
+		require.Equal(w.t, want, seen[w.path(number(i))])
 	}
 }
 
-func text(m json.RawMessage) string { return string(m) }
+// appendAll appends numbers, one after the other.
+func (w *world) appendAll(path string, events int) {
+	for n := range events {
+		r, err := w.try(w.t.Context(), "POST "+w.at(path), number(n))
+		if err != nil || r.status != http.StatusNoContent {
+			w.t.Errorf("append %d: %v %s", n, err, r)
+			return
+		}
+	}
+}
+
+// work does what a notice asks of a worker and returns what there was to do.
+func (w *world) work(n notice) []json.RawMessage {
+	w.t.Helper()
+	o := w.callback(n, claim(n, nil))
+	if o.status == http.StatusConflict {
+		return nil // it came twice
+	}
+	from, _ := offset(o.Streams, n.Primary)
+	messages, at := w.read(n.Primary, from)
+	w.report(n, fields{"acks": acked(n.Primary, at), "done": true})
+	return messages
+}

@@ -92,7 +92,7 @@ func noMoreRetries(w *world) {
 	w.remove(w.path("b"))
 	w.until(patience, func() bool { return w.callback(n, nil).status == http.StatusGone }, "the consumer is gone")
 	before := []int{len(one.all()), len(two.all())}
-	w.quiet(3 * aMoment)
+	w.quiet(2 * aMoment)
 	require.LessOrEqual(w.t, len(one.all()), before[0]+1, "but for one that was on its way")
 	require.LessOrEqual(w.t, len(two.all()), before[1]+1, "but for one that was on its way")
 }

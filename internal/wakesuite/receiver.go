@@ -83,7 +83,7 @@ type receiver struct {
 	over   chan struct{}
 
 	mu       sync.Mutex
-	secrets  map[string]string // by subscription
+	secrets  map[string][]string // by subscription; who is made again has another
 	requests []*request
 }
 
@@ -97,7 +97,7 @@ func (w *world) receive(name string, says script) *receiver {
 
 func (w *world) receiveOn(l net.Listener, name string, says script) *receiver {
 	w.t.Helper()
-	r := &receiver{w: w, name: name, says: says, over: make(chan struct{}), secrets: map[string]string{}}
+	r := &receiver{w: w, name: name, says: says, over: make(chan struct{}), secrets: map[string][]string{}}
 	r.server = httptest.NewUnstartedServer(r)
 	_ = r.server.Listener.Close()
 	r.server.Listener = l
@@ -121,7 +121,7 @@ func (r *receiver) url() string { return r.server.URL + "/hook" }
 func (r *receiver) know(sub subscription) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	r.secrets[sub.ID] = sub.Secret
+	r.secrets[sub.ID] = append(r.secrets[sub.ID], sub.Secret)
 }
 
 // ServeHTTP records a request and answers it by the script.
@@ -193,8 +193,8 @@ func (r *receiver) notice(n int) notice {
 	return got
 }
 
-// secretOf returns the secret of the subscription whose consumer it is.
-func (r *receiver) secretOf(consumer string) string {
+// secretsOf returns the secrets of the subscription whose consumer it is.
+func (r *receiver) secretsOf(consumer string) []string {
 	sub, _, _ := strings.Cut(consumer, ":")
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -207,10 +207,13 @@ func (r *receiver) read(req *request) (notice, error) {
 	if err := json.Unmarshal(req.body, &n); err != nil {
 		return n, fmt.Errorf("%s: %w", req.body, err)
 	}
-	if err := verify(r.secretOf(n.ConsumerID), req.header.Get("Webhook-Signature"), req.body, req.at); err != nil {
-		return n, fmt.Errorf("%s: %w", req.body, err)
+	err := errors.New("it is of no subscription that is known")
+	for _, secret := range r.secretsOf(n.ConsumerID) {
+		if err = verify(secret, req.header.Get("Webhook-Signature"), req.body, req.at); err == nil {
+			return n, nil
+		}
 	}
-	return n, nil
+	return n, fmt.Errorf("%s: %w", req.body, err)
 }
 
 // verify checks a signature: S1's four steps.

@@ -2,7 +2,6 @@ package wakesuite
 
 import (
 	"fmt"
-	"regexp"
 	"strings"
 	"testing"
 
@@ -16,7 +15,7 @@ func TestEveryStatementHasATestOrAReason(t *testing.T) {
 	for _, x := range tests() {
 		require.NotEmpty(t, x.rows, x.name)
 		for row := range strings.FieldsSeq(x.rows) {
-			require.Regexp(t, regexp.MustCompile(`^S1-\d{2,3}$`), row, x.name)
+			require.Regexp(t, `^S1-\d{2,3}$`, row, x.name)
 			require.NotContains(t, unseen(), row, x.name)
 			seen[row] = true
 		}

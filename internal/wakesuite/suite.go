@@ -25,7 +25,7 @@ type test struct {
 }
 
 // few is how many of the tests that do not wait for a clock run at a time.
-const few = 8
+const few = 12
 
 // Run runs the suite, without what is slow if testing.Short. Tests run side by side, however few processors there
 // are: most of them wait.

@@ -8,6 +8,7 @@ import (
 	"io"
 	"net/http"
 	"net/url"
+	"slices"
 	"strconv"
 	"strings"
 	"testing"
@@ -62,10 +63,10 @@ func (w *world) try(ctx context.Context, line, body string, headers ...string) (
 	if w.server.Token != "" {
 		req.Header.Set("Authorization", "Bearer "+w.server.Token)
 	}
-	for i := 0; i < len(headers); i += 2 {
-		req.Header.Del(headers[i])
-		if headers[i+1] != "" {
-			req.Header.Set(headers[i], headers[i+1])
+	for pair := range slices.Chunk(headers, 2) {
+		req.Header.Del(pair[0])
+		if pair[1] != "" {
+			req.Header.Set(pair[0], pair[1])
 		}
 	}
 	resp, err := w.http.Do(req)
