@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"iter"
+	"mime"
 	"net/http"
 	"net/url"
 	"strconv"
@@ -118,9 +119,27 @@ func isTrue(h http.Header, name string) bool { return strings.EqualFold(h.Get(na
 func (c *Client) Stream(ctx context.Context, namespace string, path sluice.Path) (StreamInfo, error) {
 	got, err := c.do(ctx, call{method: http.MethodHead, path: streamPath(namespace, path)}, nil)
 	if err != nil {
-		return StreamInfo{}, err
+		return StreamInfo{}, wordless(err, got.header, path)
 	}
 	return infoOf(got.header), nil
+}
+
+// wordless says in words what an answer without a body means.
+func wordless(err error, h http.Header, path sluice.Path) error {
+	e, ok := errors.AsType[*sluice.Error](err)
+	if !ok || h == nil {
+		return err
+	}
+	switch e.Code { //nolint:exhaustive // of the others the status says enough
+	case sluice.NotFound:
+		e.Message = fmt.Sprintf("there is no stream %q", path)
+	case sluice.StreamGone:
+		e.Message = fmt.Sprintf("the stream %q was deleted; others were forked from it", path)
+	}
+	if id := h.Get("X-Request-Id"); id != "" {
+		return e.With("request_id", id)
+	}
+	return e
 }
 
 // StreamAppend is what is appended to a stream.
@@ -216,6 +235,12 @@ type StreamPage struct {
 	Closed      bool   // and nothing will come
 
 	cursor string
+}
+
+// IsJSON says whether the page is of a stream of JSON. An empty one may not say.
+func (p StreamPage) IsJSON() bool {
+	media, _, err := mime.ParseMediaType(p.ContentType)
+	return err == nil && media == "application/json"
 }
 
 // Messages returns what a page of a stream of JSON has, nothing if it is empty.

@@ -3,12 +3,13 @@ package client_test
 import (
 	"context"
 	"errors"
-	"fmt"
 	"log/slog"
 	"net/http"
 	"os"
 	"path/filepath"
+	"strconv"
 	"strings"
+	"sync"
 	"testing"
 	"time"
 
@@ -103,6 +104,7 @@ func TestAStreamIsMadeAppendedToReadClosedAndDeleted(t *testing.T) {
 
 	text, page := all(t, api, path, "")
 	require.Equal(t, "one,two,", text)
+	require.False(t, page.IsJSON())
 	require.Equal(t, appended.Next, page.Next)
 	require.False(t, page.Closed)
 	text, _ = all(t, api, path, info.Next)
@@ -131,6 +133,10 @@ func TestAStreamIsMadeAppendedToReadClosedAndDeleted(t *testing.T) {
 	require.Equal(t, sluice.NotFound, sluice.CodeOf(api.DeleteStream(ctx, ns, path)))
 	_, err = api.Stream(ctx, ns, path)
 	require.Equal(t, sluice.NotFound, sluice.CodeOf(err))
+	require.EqualError(t, err, `there is no stream "/notes/a b/ü"`)
+	e, ok = errors.AsType[*sluice.Error](err)
+	require.True(t, ok)
+	require.NotEmpty(t, e.Details["request_id"])
 }
 
 func TestAProducersAppendIsStoredOnce(t *testing.T) {
@@ -165,6 +171,7 @@ func TestAProducersAppendIsStoredOnce(t *testing.T) {
 	require.Equal(t, "1", e.Details["epoch"])
 
 	_, page := all(t, api, path, "")
+	require.True(t, page.IsJSON())
 	messages, err := page.Messages()
 	require.NoError(t, err)
 	require.Len(t, messages, 3)
@@ -199,6 +206,32 @@ func TestAForkHasWhatItsSourceHad(t *testing.T) {
 	require.Equal(t, sluice.NotFound, sluice.CodeOf(err))
 }
 
+// reader reads a stream of JSON and remembers where it was.
+type reader struct {
+	api    *client.Client
+	path   sluice.Path
+	offset string
+	seen   []string
+}
+
+// follow reads on until there are so many messages, or to the end, and returns the last page.
+func (r *reader) follow(t *testing.T, enough int) (last client.StreamPage) {
+	t.Helper()
+	for page, err := range r.api.FollowStream(t.Context(), "default", r.path, r.offset) {
+		require.NoError(t, err)
+		part, err := page.Messages()
+		require.NoError(t, err)
+		for _, m := range part {
+			r.seen = append(r.seen, string(m))
+		}
+		r.offset, last = page.Next, page
+		if len(r.seen) >= enough {
+			break
+		}
+	}
+	return last
+}
+
 // Somebody reads while somebody else writes, leaves in between, and goes on where the last page ended; long-polls
 // end in between without anything having come.
 func TestAStreamIsFollowedToItsEnd(t *testing.T) {
@@ -207,57 +240,34 @@ func TestAStreamIsFollowedToItsEnd(t *testing.T) {
 	const messages, path = 40, sluice.Path("/followed")
 	_, _, err := api.CreateStream(t.Context(), "default", path, client.StreamSpec{ContentType: jsonType})
 	require.NoError(t, err)
-	write := func(n int) {
-		for i := range n {
-			_, err := api.AppendStream(t.Context(), "default", path, client.StreamAppend{ContentType: jsonType, Data: fmt.Appendf(nil, "%d", i)})
+	var want []string
+	for i := range messages {
+		want = append(want, strconv.Itoa(i))
+	}
+	var writing sync.WaitGroup
+	writing.Go(func() {
+		for _, text := range want {
+			_, err := api.AppendStream(t.Context(), "default", path, client.StreamAppend{ContentType: jsonType, Data: []byte(text)})
 			if err != nil {
 				t.Error(err)
 			}
 		}
-	}
-	wrote := make(chan struct{})
-	var seen []string
-	offset := ""
-	follow := func(enough int) (last client.StreamPage) {
-		for page, err := range api.FollowStream(t.Context(), "default", path, offset) {
-			require.NoError(t, err)
-			part, err := page.Messages()
-			require.NoError(t, err)
-			for _, m := range part {
-				seen = append(seen, string(m))
-			}
-			offset, last = page.Next, page
-			if len(seen) >= enough {
-				break
-			}
-		}
-		return last
-	}
-	go func() {
-		defer close(wrote)
-		write(messages)
-	}()
-	follow(messages / 4)
-	require.False(t, follow(messages).Closed)
-	<-wrote
-	ended := make(chan struct{})
-	go func() {
-		defer close(ended)
-		for page, err := range api.FollowStream(t.Context(), "default", path, client.FromNow) {
-			if err != nil || len(page.Data) > 0 || !page.Closed {
-				t.Errorf("%v %+v", err, page)
-			}
-		}
-	}()
+	})
+	r := reader{api: api, path: path}
+	r.follow(t, messages/4)
+	require.False(t, r.follow(t, messages).Closed)
+	writing.Wait()
+	ended := make(chan client.StreamPage, 1)
+	late := reader{api: api, path: path, offset: client.FromNow}
+	writing.Go(func() { ended <- late.follow(t, 1) })
 	_, err = api.CloseStream(t.Context(), "default", path)
 	require.NoError(t, err)
-	<-ended
-	require.True(t, follow(messages+1).Closed)
-	var want []string
-	for i := range messages {
-		want = append(want, fmt.Sprint(i))
-	}
-	require.Equal(t, want, seen)
+	last := <-ended
+	require.True(t, last.Closed)
+	require.Empty(t, last.Data)
+	writing.Wait()
+	require.True(t, r.follow(t, messages+1).Closed)
+	require.Equal(t, want, r.seen)
 }
 
 func TestFollowingEndsWithItsContextWithTheServerOrWithTheStream(t *testing.T) {
