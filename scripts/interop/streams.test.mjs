@@ -1,6 +1,7 @@
 // The public clients of Durable Streams, @durable-streams/client and @durable-streams/state, write to and read
 // from a real server.
 import assert from 'node:assert/strict'
+import { randomUUID } from 'node:crypto'
 import { test } from 'node:test'
 import { setTimeout as pause } from 'node:timers/promises'
 import { DurableStream, DurableStreamError, FetchError, IdempotentProducer, StaleEpochError, stream } from '@durable-streams/client'
@@ -336,7 +337,7 @@ test('@durable-streams/state', long, async (t) => {
               await writer.append(JSON.stringify(event))
               await db.utils.awaitTxId(event.headers.txid, 10_000)
             }
-            const headers = () => ({ txid: crypto.randomUUID() })
+            const headers = () => ({ txid: randomUUID() })
             return {
               add: {
                 onMutate: (user) => { db.collections.users.insert(user) },
