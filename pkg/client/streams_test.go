@@ -3,8 +3,10 @@ package client_test
 import (
 	"context"
 	"errors"
+	"io"
 	"log/slog"
 	"net/http"
+	"net/http/httptest"
 	"os"
 	"path/filepath"
 	"strconv"
@@ -324,4 +326,38 @@ func TestAPathIsWrittenAsAURL(t *testing.T) {
 	require.Equal(t, "DELETE /streams/acme/a%20b/50%25/c%3Fd%23e", s.requests()[0].line)
 	require.Equal(t, sluice.InvalidRequest, sluice.CodeOf(s.DeleteStream(t.Context(), "acme", "/")))
 	require.Len(t, s.requests(), 1)
+}
+
+// A connection that breaks off and a server that has just started are no end.
+func TestFollowingGoesOnWhereTheServerWasGone(t *testing.T) {
+	t.Parallel()
+	var asked []string
+	srv := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		asked = append(asked, r.URL.RawQuery)
+		h := w.Header()
+		h.Set("Content-Type", textType)
+		switch len(asked) {
+		case 1:
+			h.Set("Stream-Next-Offset", "0_1")
+			h.Set("Stream-Cursor", "7")
+			_, _ = io.WriteString(w, "x")
+		case 2:
+			panic(http.ErrAbortHandler)
+		case 3:
+			w.WriteHeader(http.StatusServiceUnavailable)
+		default:
+			h.Set("Stream-Next-Offset", "0_2")
+			h.Set("Stream-Closed", "true")
+			_, _ = io.WriteString(w, "y")
+		}
+	}))
+	t.Cleanup(srv.Close)
+	var got []string
+	for page, err := range client.New(srv.URL, "").FollowStream(t.Context(), "acme", "/a", "") {
+		require.NoError(t, err)
+		got = append(got, string(page.Data))
+	}
+	require.Equal(t, []string{"x", "y"}, got)
+	const again = "cursor=7&live=long-poll&offset=0_1"
+	require.Equal(t, []string{"live=long-poll&offset=-1", again, again, again}, asked)
 }
