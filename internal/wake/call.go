@@ -94,7 +94,7 @@ func (c *call) decide(ctx context.Context, now Consumer) (Input, error) {
 		return Input{}, sluice.Errorf(sluice.WakeTokenInvalid, "the token is of another epoch")
 	}
 	paths := now.Paths()
-	for _, path := range c.cb.Subscribe {
+	for _, path := range c.cb.names() {
 		if !slices.Contains(paths, path) {
 			paths = append(paths, path)
 		}

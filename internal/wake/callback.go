@@ -5,6 +5,7 @@ import (
 	"encoding/json"
 	"errors"
 	"io"
+	"slices"
 
 	"github.com/sluice-io/sluice/pkg/sluice"
 )
@@ -33,6 +34,9 @@ func ParseCallback(body []byte, parseOffset func(string) (uint64, error)) (Callb
 	if _, err := d.Token(); !errors.Is(err, io.EOF) {
 		return Callback{}, sluice.Errorf(sluice.WakeInvalid, "there is something after the JSON value")
 	}
+	if max(len(b.Acks), len(b.Subscribe), len(b.Unsubscribe)) > MaxStreams {
+		return Callback{}, sluice.Errorf(sluice.WakeInvalid, "a callback names %d streams at most for each purpose", MaxStreams)
+	}
 	if b.Epoch == nil {
 		return Callback{}, sluice.Errorf(sluice.WakeInvalid, "epoch is missing")
 	}
@@ -54,6 +58,17 @@ func ParseCallback(body []byte, parseOffset func(string) (uint64, error)) (Callb
 	}
 	cb.Unsubscribe, err = paths("unsubscribe", b.Unsubscribe)
 	return cb, err
+}
+
+// names returns the streams that a callback names and whose state decides about it.
+func (cb *Callback) names() []sluice.Path {
+	paths := slices.Clone(cb.Subscribe)
+	for _, ack := range cb.Acks {
+		if _, err := sluice.ParsePath(string(ack.Path)); err == nil {
+			paths = append(paths, ack.Path)
+		}
+	}
+	return paths
 }
 
 const (

@@ -39,6 +39,7 @@ type Consumer struct {
 type Position struct {
 	Path  sluice.Path `json:"path"`
 	Acked uint64      `json:"acked"`
+	Await bool        `json:"await,omitempty"` // it had been deleted already when it was subscribed to (S1-98)
 }
 
 // Tail is what is known of a stream at a moment.
@@ -107,6 +108,18 @@ func (c *Consumer) Pending(tails Tails) []sluice.Path {
 func (c *Consumer) orphaned(tails Tails) bool {
 	t, known := tails[c.Path]
 	return known && (t.Gone || t.Start > 0 && t.Start >= c.Since)
+}
+
+// drop leaves the streams that were deleted while they were followed (register C29).
+func (c *Consumer) drop(tails Tails) {
+	if c.State == sluice.WakeRemoved {
+		return
+	}
+	c.Streams = slices.DeleteFunc(c.Streams, func(p Position) bool { return tails[p.Path].Gone && !p.Await })
+	for i, p := range c.Streams {
+		t, known := tails[p.Path]
+		c.Streams[i].Await = p.Await && (!known || t.Gone)
+	}
 }
 
 // clone returns a copy that shares nothing.

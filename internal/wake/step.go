@@ -1,6 +1,7 @@
 package wake
 
 import (
+	"slices"
 	"time"
 
 	"github.com/sluice-io/sluice/internal/retry"
@@ -10,7 +11,7 @@ import (
 // Input is what happened to a consumer. Exactly one of its parts is set; with none of them it is a
 // look at the clock and at the streams.
 type Input struct {
-	Tails    Tails // of Consumer.Paths, as of now
+	Tails    Tails // of Consumer.Paths and of all that the callback names, read after the consumer was
 	Answer   *Answer
 	Callback *Callback
 
@@ -70,6 +71,9 @@ func (r Rules) Step(c Consumer, in Input, now time.Time) (Consumer, error) {
 	default:
 		r.tick(&next, now)
 	}
+	if next.drop(in.Tails); len(next.Streams) == 0 {
+		next.leave(in.Tails)
+	}
 	if next.State == sluice.WakeIdle && len(next.Pending(in.Tails)) > 0 {
 		r.wake(&next, now)
 	}
@@ -108,7 +112,7 @@ func (c *Consumer) calm() { c.Failures, c.FailingSince, c.LastError = 0, time.Ti
 // remove ends the consumer. What is left keeps its epoch (S1-128), from where it goes on if it comes back, and
 // behind which sequence something has to be stored for that.
 func (c *Consumer) remove(since, acked uint64) {
-	*c = Consumer{Path: c.Path, Of: c.Of, Since: since, State: sluice.WakeRemoved, Epoch: c.Epoch, Streams: []Position{{c.Path, acked}}}
+	*c = Consumer{Path: c.Path, Of: c.Of, Since: since, State: sluice.WakeRemoved, Epoch: c.Epoch, Streams: []Position{{Path: c.Path, Acked: acked}}}
 }
 
 // orphan ends a consumer whose stream is not the one any more. What it comes back for begins a stream.
@@ -118,6 +122,12 @@ func (c *Consumer) orphan(t Tail) {
 		since = max(since, t.Seq)
 	}
 	c.remove(since, t.Start)
+}
+
+// leave ends a consumer that follows nothing any more (S1-101).
+func (c *Consumer) leave(tails Tails) {
+	end := tails[c.Path].Seq
+	c.remove(max(c.Since, end), end)
 }
 
 // acked returns how far a stream is acknowledged.
@@ -182,17 +192,22 @@ func (r Rules) call(c *Consumer, in *Callback, tails Tails, now time.Time) error
 		return err
 	}
 	for _, ack := range in.Acks {
-		p := &c.Streams[c.position(ack.Path)]
-		p.Acked = max(p.Acked, ack.Acked) // never back (S1-131)
+		if at := c.position(ack.Path); at >= 0 && !tails[ack.Path].Gone {
+			c.Streams[at].Acked = max(c.Streams[at].Acked, ack.Acked) // never back (S1-131)
+		}
 	}
+	c.drop(tails)
 	c.subscribe(in.Subscribe, tails)
 	c.unsubscribe(in.Unsubscribe)
 	if len(c.Streams) == 0 {
-		c.remove(max(c.Since, tails[c.Path].Seq), tails[c.Path].Seq) // S1-101
+		c.leave(tails)
 		return nil
 	}
-	if c.State == sluice.WakeWaking || c.State == sluice.WakeLive {
-		c.live(now)
+	if len(c.Streams) > MaxStreams {
+		return sluice.Errorf(sluice.WakeInvalid, "subscribe: a consumer follows %d streams at most", MaxStreams)
+	}
+	if c.State == sluice.WakeLive || c.State == sluice.WakeWaking && in.WakeID != "" {
+		c.live(now) // a claim needs the wake id (S1-39, S1-73); after it every callback counts (S1-42)
 	}
 	if in.Done {
 		c.idle()
@@ -203,6 +218,8 @@ func (r Rules) call(c *Consumer, in *Callback, tails Tails, now time.Time) error
 // admit returns why a callback is refused.
 func (c *Consumer) admit(in *Callback, tails Tails) error {
 	switch {
+	case c.WakeID == "": // never woken: whoever calls was woken by the one before it, of the same epoch
+		return sluice.Errorf(sluice.WakeGone, "the consumer does not exist any more")
 	case in.Epoch != c.Epoch:
 		return sluice.Errorf(sluice.WakeStale, "the epoch is %d, not %d: stop", c.Epoch, in.Epoch)
 	case in.WakeID != "" && in.WakeID != c.WakeID:
@@ -210,15 +227,15 @@ func (c *Consumer) admit(in *Callback, tails Tails) error {
 	}
 	for _, ack := range in.Acks {
 		at := c.position(ack.Path)
+		if tails[ack.Path].Gone || at < 0 && slices.Contains(in.Unsubscribe, ack.Path) {
+			continue // it was dropped, or left before: this is a repetition (S1-79), or comes too late to matter
+		}
 		if at < 0 {
 			return sluice.Errorf(sluice.WakeOffset, "acks: %q is not a stream of this consumer", ack.Path)
 		}
 		if ack.Acked > max(tails[ack.Path].Seq, c.Streams[at].Acked) {
 			return sluice.Errorf(sluice.WakeOffset, "acks: the offset of %q is beyond the end of the stream", ack.Path)
 		}
-	}
-	if len(c.Streams)+len(in.Subscribe) > MaxStreams {
-		return sluice.Errorf(sluice.WakeInvalid, "subscribe: a consumer follows %d streams at most", MaxStreams)
 	}
 	return nil
 }
@@ -231,7 +248,7 @@ const MaxStreams = 1000
 func (c *Consumer) subscribe(paths []sluice.Path, tails Tails) {
 	for _, path := range paths {
 		if !c.Follows(path) {
-			c.Streams = append(c.Streams, Position{Path: path, Acked: tails[path].Seq})
+			c.Streams = append(c.Streams, Position{Path: path, Acked: tails[path].Seq, Await: tails[path].Gone})
 		}
 	}
 }
