@@ -290,7 +290,6 @@ func (s *server) openAPI(context.Context) error {
 		Producers:   producers{s.marks, s.causes},
 		Log:         eventLog{s.store},
 		Streams:     s.streams(),
-		Wakes:       s.wakes,
 		Deliveries:  deliveries{s.store, s.traced()},
 		DeadLetters: deadLetters{s.store, s.ledger},
 		Replays:     s.registry,
