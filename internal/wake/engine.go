@@ -38,11 +38,13 @@ type Engine struct {
 
 	changes chan func()
 
-	mu      sync.Mutex
-	subs    map[string]*sluice.Subscription
-	runners map[string]*runner
-	ended   sync.WaitGroup
-	flights flights
+	mu       sync.Mutex
+	life     context.Context //nolint:containedctx // of Run; nil: it does not run
+	subs     map[string]*sluice.Subscription
+	runners  map[string]*runner
+	revoking map[string]struct{} // subscriptions that are being cancelled
+	ended    sync.WaitGroup
+	flights  flights
 }
 
 // New returns an engine. It takes callbacks from now on, and wakes nobody before Run.
@@ -62,7 +64,7 @@ func New(ports Ports, opts Options) *Engine {
 	opts.ClaimWithin = cmp.Or(opts.ClaimWithin, ClaimWithin)
 	return &Engine{
 		ports: ports, opts: opts, places: shares.New(cmp.Or(opts.MaxInFlight, maxInFlight)),
-		changes: make(chan func()), subs: map[string]*sluice.Subscription{}, runners: map[string]*runner{},
+		changes: make(chan func()), subs: map[string]*sluice.Subscription{}, runners: map[string]*runner{}, revoking: map[string]struct{}{},
 	}
 }
 
@@ -72,6 +74,7 @@ func (e *Engine) Run(ctx context.Context) error {
 	defer cancel(nil)
 	owning, giveUp := context.WithCancel(context.WithoutCancel(ctx))
 	defer giveUp()
+	e.lives(inner)
 	var parts sync.WaitGroup
 	parts.Go(func() {
 		cancel(e.ports.Watch.Watch(inner, func(id string, sub *sluice.Subscription) {
@@ -92,6 +95,7 @@ func (e *Engine) Run(ctx context.Context) error {
 			change()
 		}
 	}
+	e.lives(nil) //nolint:staticcheck // nothing begins that Wait would not wait for
 	e.ended.Wait()
 	giveUp() // nobody else serves a subscription before its notices under way have ended
 	parts.Wait()
@@ -99,6 +103,13 @@ func (e *Engine) Run(ctx context.Context) error {
 		return nil
 	}
 	return context.Cause(inner)
+}
+
+// lives says how long what the engine does on the side may take; nil: it does nothing more.
+func (e *Engine) lives(ctx context.Context) {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	e.life = ctx
 }
 
 func (e *Engine) tell(ctx context.Context, change func()) {

@@ -76,16 +76,30 @@ func (e *Engine) Withdraw(ctx context.Context, lost func(*sluice.Subscription) b
 	return nil
 }
 
-// revoke cancels a subscription that lost its access (S0-64), in its own time: until then the gate keeps it back.
-func (e *Engine) revoke(ctx context.Context, sub *sluice.Subscription) {
-	e.opts.Log.WarnContext(ctx, "access was lost: the subscription is cancelled", slog.String("subscription", sub.ID))
-	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), time.Minute)
-	go func() {
+// revoke cancels a subscription that lost its access (S0-64), in its own time: until then the gate keeps it back. It ends
+// with the engine: whoever looks at the subscription next says it again.
+func (e *Engine) revoke(sub *sluice.Subscription) {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	if _, already := e.revoking[sub.ID]; already || e.life == nil {
+		return
+	}
+	e.revoking[sub.ID] = struct{}{}
+	ctx, cancel := context.WithTimeout(e.life, time.Minute)
+	e.ended.Go(func() {
 		defer cancel()
+		defer e.revoked(sub.ID)
+		e.opts.Log.WarnContext(ctx, "access was lost: the subscription is cancelled", slog.String("subscription", sub.ID))
 		err := backoff.Retry(func() error { return e.ports.Registry.Cancel(ctx, sub.ID, sluice.ReasonAccessRevoked) },
 			backoff.WithContext(backoff.NewExponentialBackOff(backoff.WithInitialInterval(againFirst), backoff.WithMaxInterval(againMost)), ctx))
 		if err != nil { // whoever looks at it next says it again
 			e.opts.Log.WarnContext(ctx, "subscription without access is not cancelled yet", slog.String("subscription", sub.ID), slog.Any("error", err))
 		}
-	}()
+	})
+}
+
+func (e *Engine) revoked(id string) {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	delete(e.revoking, id)
 }
