@@ -45,10 +45,10 @@ func (r *runner) dispatch(work context.Context, wake *time.Timer) {
 // of the process then.
 func (r *runner) mayStart(now time.Time, may pass) bool {
 	if !r.book.can(now, may) {
-		r.share.pass()
+		r.share.Pass()
 		return false
 	}
-	return r.share.take()
+	return r.share.Take()
 }
 
 // admits returns what may be sent now, and if that is nothing when to ask again, as the breaker

@@ -13,6 +13,7 @@ import (
 	"sync/atomic"
 	"time"
 
+	"github.com/sluice-io/sluice/internal/shares"
 	"github.com/sluice-io/sluice/pkg/sluice"
 )
 
@@ -60,7 +61,7 @@ type Engine struct {
 	runners sync.WaitGroup
 	replays replays
 	leaving map[string]chan struct{} // runners that were told to end; follow's own
-	shares  *shares                  // attempts under way
+	shares  *shares.Shares           // attempts under way
 	exit    *exit                    // the only one that has the sender
 	ahead   atomic.Int64             // bytes of the budget that reading ahead has taken
 
@@ -104,7 +105,7 @@ func New(watch Watcher, owns Ownership, ports Ports, opts Options) *Engine {
 	way := newExit(ports.Gate, ports.Sender)
 	ports.Gate, ports.Sender = nil, nil // nothing is sent but through the exit
 	return &Engine{
-		watch: watch, owns: owns, ports: ports, opts: opts, shares: newShares(cmp.Or(opts.MaxInFlight, maxInFlight)), exit: way,
+		watch: watch, owns: owns, ports: ports, opts: opts, shares: shares.New(cmp.Or(opts.MaxInFlight, maxInFlight)), exit: way,
 		changes: make(chan change), leaving: map[string]chan struct{}{}, serving: map[string]*served{},
 		replays: replays{all: map[string]sluice.Replay{}, serving: map[string]*served{}, leaving: map[string]chan struct{}{}},
 	}
@@ -257,7 +258,7 @@ func (e *Engine) liveRunner(id string) *runner {
 }
 
 func (e *Engine) newRunner(sub *sluice.Subscription, ports Ports) *runner {
-	r := newRunner(sub, ports, e.opts, &e.ahead, e.shares.join())
+	r := newRunner(sub, ports, e.opts, &e.ahead, e.shares.Join())
 	r.exit = e.exit
 	return r
 }

@@ -12,6 +12,7 @@ import (
 	"golang.org/x/time/rate"
 
 	"github.com/sluice-io/sluice/internal/filter"
+	"github.com/sluice-io/sluice/internal/shares"
 	"github.com/sluice-io/sluice/pkg/sluice"
 	"github.com/sluice-io/sluice/streams"
 )
@@ -78,7 +79,7 @@ type runner struct {
 	lost      atomic.Bool // access was, since it was opened: nothing is sent
 	sending   atomic.Int32
 	ahead     budget
-	share     *share // of the attempts that the process makes at once
+	share     *shares.Share // of the attempts that the process makes at once
 	looking   sync.Mutex
 	watched   atomic.Pointer[lookout] // with the settings of the moment
 
@@ -88,7 +89,7 @@ type runner struct {
 	looked time.Time // when oldest was looked for
 }
 
-func newRunner(sub *sluice.Subscription, ports Ports, opts Options, ahead *atomic.Int64, share *share) *runner {
+func newRunner(sub *sluice.Subscription, ports Ports, opts Options, ahead *atomic.Int64, share *shares.Share) *runner {
 	return &runner{
 		id: sub.ID, ordering: sub.Policy.Ordering, began: sub.Began(),
 		ports: ports, observe: opts.Observe, log: opts.Log, sub: sub,
@@ -218,7 +219,7 @@ func (r *runner) configure(sub *sluice.Subscription) error {
 func (r *runner) serve(ctx, work context.Context) error {
 	hold := time.NewTicker(holdEvery)
 	defer hold.Stop()
-	defer r.share.pass()
+	defer r.share.Pass()
 	looks := time.NewTicker(r.lookEvery)
 	defer looks.Stop()
 	wake := time.NewTimer(0)
@@ -242,7 +243,7 @@ func (r *runner) serve(ctx, work context.Context) error {
 				return err
 			}
 		case <-wake.C:
-		case <-r.share.freed:
+		case <-r.share.Freed():
 		case a := <-r.acts:
 			r.book.act(a, time.Now())
 		case s := <-r.stores:

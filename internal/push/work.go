@@ -52,7 +52,7 @@ func (r *runner) worker(ctx context.Context, t task) {
 	defer idle.Stop()
 	for {
 		job{r: r, sub: t.sub, match: t.match, spare: t.spare}.do(ctx, t)
-		r.share.give()
+		r.share.Give()
 		idle.Reset(idleWorker)
 		var ok bool
 		select {

@@ -299,7 +299,6 @@ func TestRequestsThatAreRefused(t *testing.T) {
 		{"no webhook_url", `{"target":"scope:default","on_change":"webhook"}`, sluice.InvalidRequest},
 		{"another on_change (S0-12)", `{"target":"scope:default","on_change":"poll"}`, sluice.InvalidRequest},
 		{"a wake of S0 (S0-24)", `{"target":"scope:default","on_change":"wake","wake_agent_id":"x"}`, sluice.WakeNotSupported},
-		{"the mode wake (S0-24)", `{"mode":"wake","pattern":"/**","endpoint":{"url":"` + url + `"}}`, sluice.WakeNotSupported},
 		{"a mode that is not there yet", `{"mode":"mirror","pattern":"/**","endpoint":{"url":"` + url + `"}}`, sluice.Unprocessable},
 		{"http in S0's shape (S0-22)", `{"target":"scope:default","on_change":"webhook","webhook_url":"http://192.0.2.1/"}`, sluice.InsecureURL},
 		{"http (S4-59)", `{"pattern":"/**","endpoint":{"url":"http://192.0.2.1/"}}`, sluice.InsecureURL},

@@ -30,7 +30,22 @@ func (s *Subscription) SetDefaults() {
 	s.Mode = cmp.Or(s.Mode, Push)
 	s.Start = cmp.Or(s.Start, StartNew)
 	s.ReplayWindow = cmp.Or(s.ReplayWindow, Duration(time.Hour))
+	if s.Mode == Wake {
+		s.Policy.setWakeDefaults()
+	}
 	s.Policy.setDefaults()
+}
+
+// setWakeDefaults fills in what S1 says. A notice is small and often held open while the work is
+// done (S1-65), so that many are under way at once.
+func (p *Policy) setWakeDefaults() {
+	p.Retry.Preset = cmp.Or(p.Retry.Preset, PresetPersistent)
+	p.Timeout = cmp.Or(p.Timeout, Duration(30*time.Second))
+	p.Window = cmp.Or(p.Window, MaxWindow)
+	p.Envelope = cmp.Or(p.Envelope, EnvelopeNotice)
+	p.Projection = cmp.Or(p.Projection, ProjectionNone)
+	p.Signature.Scheme = cmp.Or(p.Signature.Scheme, SchemeT)
+	p.OnGone = cmp.Or(p.OnGone, GoneRetries)
 }
 
 func (p *Policy) setDefaults() {

@@ -20,6 +20,7 @@ const (
 	EnvelopeFact        Envelope = "fact"               // S0-30…38
 	EnvelopeAttempt     Envelope = "attempt"            // S4-54…57
 	EnvelopeRaw         Envelope = "raw"                // the data as it came
+	EnvelopeNotice      Envelope = "notice"             // mode wake: S1\'s notice, without any data
 )
 
 // Scheme is a way to sign requests.

@@ -5,8 +5,11 @@ import "time"
 // Mode is how a subscription hands its events over.
 type Mode string
 
-// Push is the mode in which every event is POSTed to an endpoint.
-const Push Mode = "push"
+// The modes.
+const (
+	Push Mode = "push" // every event is POSTed to an endpoint
+	Wake Mode = "wake" // of each stream with news the endpoint is told that it has some (S1)
+)
 
 // State is where a subscription is in its life.
 type State string
@@ -71,6 +74,11 @@ type Filter struct {
 	Subjects []string            `json:"subjects,omitempty"` // exact
 	Labels   map[string][]string `json:"labels,omitempty"`   // extension attributes and top-level scalars of the data
 	CEL      string              `json:"cel,omitempty"`      // an expression over "event" that yields a bool
+}
+
+// Empty reports whether every event matches.
+func (f Filter) Empty() bool {
+	return len(f.Types)+len(f.Sources)+len(f.Subjects)+len(f.Labels) == 0 && f.CEL == ""
 }
 
 // Endpoint is where a subscription's requests go.

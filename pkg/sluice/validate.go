@@ -32,13 +32,14 @@ const (
 func (s *Subscription) Validate() error {
 	return cmp.Or(
 		CheckNamespaceName(s.Namespace),
-		oneOf("mode", s.Mode, Push),
+		oneOf("mode", s.Mode, Push, Wake),
 		s.checkPattern(),
 		s.Filter.check(),
 		s.Endpoint.check(),
 		checkStart(s.Start),
 		s.Policy.check(),
 		s.checkSignature(),
+		s.checkMode(),
 		atLeast("replay_window", s.ReplayWindow, 0),
 		text("description", s.Description, MaxDescription),
 		checkMetadata(s.Metadata),
@@ -212,7 +213,7 @@ func (p Policy) check() error {
 		atLeast("policy.rate.per_second", p.Rate.PerSecond, 0),
 		atLeast("policy.rate.per_minute", p.Rate.PerMinute, 0),
 		oneOf("policy.ordering", p.Ordering, OrderByPath, OrderAll, OrderNone),
-		oneOf("policy.envelope", p.Envelope, EnvelopeCloudEvents, EnvelopeBinary, EnvelopeFact, EnvelopeAttempt, EnvelopeRaw),
+		oneOf("policy.envelope", p.Envelope, EnvelopeCloudEvents, EnvelopeBinary, EnvelopeFact, EnvelopeAttempt, EnvelopeRaw, EnvelopeNotice),
 		oneOf("policy.projection", p.Projection, ProjectionFull, ProjectionSummary, ProjectionNone),
 		p.checkProjection(),
 		oneOf("policy.signature.scheme", p.Signature.Scheme, SchemeStandard, SchemeEd25519, SchemeT, SchemeHeader),
@@ -251,6 +252,37 @@ func (s *Subscription) checkSignature() error {
 	for other := range s.Endpoint.Headers {
 		if strings.EqualFold(other, name) {
 			return Errorf(InvalidRequest, "endpoint.headers: %q is the signature's header", other)
+		}
+	}
+	return nil
+}
+
+// checkMode refuses what means nothing in the subscription's mode: a setting that is taken and not
+// heeded would be worse.
+func (s *Subscription) checkMode() error {
+	p := &s.Policy
+	if s.Mode != Wake {
+		if p.Envelope == EnvelopeNotice {
+			return Errorf(Unprocessable, "policy.envelope %q is for mode %s", p.Envelope, Wake)
+		}
+		return nil
+	}
+	for _, f := range []struct {
+		name  string
+		wrong bool
+	}{
+		{"filter", !s.Filter.Empty()},
+		{"start", s.Start != StartNew},
+		{"policy.envelope", p.Envelope != EnvelopeNotice},
+		{"policy.projection", p.Projection != ProjectionNone},
+		{"policy.signature", p.Signature.Scheme != SchemeT},
+		{"policy.ordering", p.Ordering != OrderByPath},
+		{"policy.rate", p.Rate != Rate{}},
+		{"policy.on_gone", p.OnGone != GoneRetries},
+		{"policy.on_dead", p.OnDead != DeadContinues},
+	} {
+		if f.wrong {
+			return Errorf(Unprocessable, "%s cannot be chosen in mode %s; leave it out", f.name, Wake).With("field", f.name)
 		}
 	}
 	return nil

@@ -1,4 +1,4 @@
-package push
+package shares
 
 import (
 	"math"
@@ -10,21 +10,21 @@ import (
 
 // players are runners that want places, as far as shares know them.
 type players struct {
-	all    *shares
+	all    *Shares
 	bound  int
-	shares []*share
+	shares []*Share
 }
 
 func newPlayers(bound, n int) *players {
-	p := &players{all: newShares(bound), bound: bound}
+	p := &players{all: New(bound), bound: bound}
 	for range n {
-		p.shares = append(p.shares, p.all.join())
+		p.shares = append(p.shares, p.all.Join())
 	}
 	return p
 }
 
 // taken returns how many places a player works with.
-func taken(s *share) int {
+func taken(s *Share) int {
 	if s.granted {
 		return s.held - 1
 	}
@@ -32,13 +32,13 @@ func taken(s *share) int {
 }
 
 // grab takes all that a player can get, at most most, and returns how many that are.
-func grab(s *share, most int) int {
+func grab(s *Share, most int) int {
 	select {
 	case <-s.freed:
 	default:
 	}
 	n := 0
-	for n < most && s.take() {
+	for n < most && s.Take() {
 		n++
 	}
 	return n
@@ -64,18 +64,18 @@ func TestNobodyWaitsForAPlaceThatIsFree(t *testing.T) {
 		one := rapid.SampledFrom(p.shares)
 		rt.Repeat(map[string]func(*rapid.T){
 			"grab": func(rt *rapid.T) { grab(one.Draw(rt, "player"), rapid.IntRange(1, 20).Draw(rt, "most")) },
-			"pass": func(rt *rapid.T) { one.Draw(rt, "player").pass() },
+			"pass": func(rt *rapid.T) { one.Draw(rt, "player").Pass() },
 			"give": func(rt *rapid.T) {
 				if s := one.Draw(rt, "player"); taken(s) > 0 {
-					s.give()
+					s.Give()
 				}
 			},
 			"": func(rt *rapid.T) { p.check(rt) },
 		})
 		for _, s := range p.shares {
-			s.pass()
+			s.Pass()
 			for taken(s) > 0 {
-				s.give()
+				s.Give()
 			}
 		}
 		require.Equal(rt, p.bound, p.all.free, "everything comes back")
@@ -109,7 +109,7 @@ func TestThoseThatWantEverythingGetEquallyMuch(t *testing.T) {
 		for range 20 { // every request that is under way ends, and others are made
 			for _, i := range rapid.Permutation(indexes(n)).Draw(rt, "order") {
 				for range taken(p.shares[i]) {
-					p.shares[i].give()
+					p.shares[i].Give()
 					p.feed()
 				}
 				p.check(rt)
@@ -143,7 +143,7 @@ func TestPlacesGoRoundInTurn(t *testing.T) {
 		}
 	}
 	for turn := 2; turn < 28; turn++ {
-		p.shares[order[turn-2]].give() // the one that had its turn the longest time ago
+		p.shares[order[turn-2]].Give() // the one that had its turn the longest time ago
 		grab(p.shares[order[turn-2]], 1)
 		for i, s := range p.shares {
 			if s.granted {
@@ -165,9 +165,9 @@ func indexes(n int) []int {
 }
 
 func BenchmarkShare(b *testing.B) {
-	s := newShares(1024).join()
+	s := New(1024).Join()
 	for b.Loop() {
-		s.take()
-		s.give()
+		s.Take()
+		s.Give()
 	}
 }

@@ -1,4 +1,5 @@
-package push
+// Package shares divides a number of places among those who may want all of them.
+package shares
 
 import (
 	"container/list"
@@ -8,22 +9,22 @@ import (
 // greed is how many times what stays free a subscription may hold.
 const greed = 4
 
-// shares bounds the attempts under way of all runners of the process, and gives each its part.
+// Shares bounds the attempts under way of all runners of the process, and gives each its part.
 //
 // The first place of a subscription is given whenever there is one. Any further one it gets
 // only while it holds less than greed times what would stay free: alone it fills four fifths, two that
 // want everything get four ninths each, and there is always something free for those that come
 // later, who need not wait for an endpoint that hangs. Who gets none waits in turn: a place that
 // is given back goes to the first of those that may have it.
-type shares struct {
+type Shares struct {
 	mu      sync.Mutex
 	free    int
-	waiting list.List // of *share
+	waiting list.List // of *Share
 }
 
-// share is what one subscription holds of the places. Its calls come from one goroutine, but for give.
-type share struct {
-	of    *shares
+// Share is what one subscription holds of the places. Its calls come from one goroutine, but for give.
+type Share struct {
+	of    *Shares
 	freed chan struct{} // has an element when a place was granted
 
 	// guarded by of.mu
@@ -32,14 +33,18 @@ type share struct {
 	turn    *list.Element // nil: it does not wait
 }
 
-func newShares(bound int) *shares { return &shares{free: bound} }
+// New returns so many places.
+func New(bound int) *Shares { return &Shares{free: bound} }
 
-// join returns a share that holds nothing.
-func (s *shares) join() *share { return &share{of: s, freed: make(chan struct{}, 1)} }
+// Join returns a share that holds nothing.
+func (s *Shares) Join() *Share { return &Share{of: s, freed: make(chan struct{}, 1)} }
 
-// take takes a place, and reports whether there is one. If not, freed tells when there is, and
+// Freed tells, after Take found no place, that there is one.
+func (s *Share) Freed() <-chan struct{} { return s.freed }
+
+// Take takes a place, and reports whether there is one. If not, Freed tells when there is, and
 // it is to be taken then, or passed.
-func (s *share) take() bool {
+func (s *Share) Take() bool {
 	s.of.mu.Lock()
 	defer s.of.mu.Unlock()
 	switch {
@@ -56,8 +61,8 @@ func (s *share) take() bool {
 	return false
 }
 
-// pass says that no place is wanted at the moment: one that was granted goes to the next.
-func (s *share) pass() {
+// Pass says that no place is wanted at the moment: one that was granted goes to the next.
+func (s *Share) Pass() {
 	s.of.mu.Lock()
 	defer s.of.mu.Unlock()
 	if s.turn != nil {
@@ -69,28 +74,28 @@ func (s *share) pass() {
 	}
 }
 
-// give gives a place back.
-func (s *share) give() {
+// Give gives a place back.
+func (s *Share) Give() {
 	s.of.mu.Lock()
 	defer s.of.mu.Unlock()
 	s.release()
 }
 
-func (s *share) may() bool {
+func (s *Share) may() bool {
 	return s.of.free > 0 && (s.held == 0 || s.held < greed*(s.of.free-1))
 }
 
-func (s *share) hold() {
+func (s *Share) hold() {
 	s.held++
 	s.of.free--
 }
 
-func (s *share) leave() {
+func (s *Share) leave() {
 	s.of.waiting.Remove(s.turn)
 	s.turn = nil
 }
 
-func (s *share) release() {
+func (s *Share) release() {
 	s.held--
 	s.of.free++
 	s.of.grant()
@@ -98,10 +103,10 @@ func (s *share) release() {
 
 // grant gives free places to those that wait and may have them. Whoever is passed over holds
 // places already, so that there are no more of those than there are places.
-func (s *shares) grant() {
+func (s *Shares) grant() {
 	for e := s.waiting.Front(); e != nil && s.free > 0; {
 		next := e.Next()
-		if w, ok := e.Value.(*share); ok && w.may() {
+		if w, ok := e.Value.(*Share); ok && w.may() {
 			w.leave()
 			w.hold()
 			w.granted = true
