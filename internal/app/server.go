@@ -293,6 +293,7 @@ func (s *server) openAPI(context.Context) error {
 		Deliveries:  deliveries{s.store, s.traced()},
 		DeadLetters: deadLetters{s.store, s.ledger},
 		Replays:     s.registry,
+		Wakes:       s.wakes,
 		Explain:     explain.New(s.store, s.store, s.catalogue.Labels),
 		Retrier:     retrier{s.store, s.registry},
 		Storage:     s.storage,
