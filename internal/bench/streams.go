@@ -48,6 +48,10 @@ func (p streamsPlan) probes() []probe {
 		{"append to long-poll, Sluice", "1.0 / 5 ms", p.appendToLongPoll},
 		{fmt.Sprintf("publish by %d, JetStream", p.clients), "", p.publishByMany},
 		{fmt.Sprintf("append by %d, Sluice", p.clients), "10000/s", p.appendByMany},
+		{"bare POST to a worker", "", p.postToWorker},
+		{"append to notice, Sluice", "1.0 ms", p.appendToWake},
+		{fmt.Sprintf("%d bare POSTs, all out", crowd), "", p.postCrowd},
+		{fmt.Sprintf("%d paths woken at once, all out", crowd), "1000 ms", p.wakeCrowd},
 	}
 }
 
