@@ -63,6 +63,7 @@ type Consumer struct {
 	Start       sluice.StartAt
 	AckWait     time.Duration
 	MaxPending  int // handed out and unacknowledged at most
+	HeadersOnly bool
 	MaxDeliver  int // -1: no limit
 }
 
@@ -182,6 +183,12 @@ func Buckets() []Bucket {
 		MarkerTTL:    time.Hour,
 		MaxConsumers: maxConsumers,
 	}, {
+		Name:         Wakes,
+		Description:  "wake consumers, by subscription and path",
+		History:      1,
+		MarkerTTL:    time.Hour,
+		MaxConsumers: maxEventsConsumers, // who serves a wake subscription reads its consumers
+	}, {
 		Name:         EventTypes,
 		Description:  "event types, by namespace and type",
 		History:      1,
@@ -192,7 +199,7 @@ func Buckets() []Bucket {
 // ackWait is how long a delivery may be worked on without a sign of life.
 const ackWait = 30 * time.Second
 
-// PushConsumers describes the consumers of a push subscription, one for each filter subject
+// PushConsumers describes the consumers of a subscription, one for each filter subject
 // of its pattern. If its lane is all of its events there is one.
 func PushConsumers(sub *sluice.Subscription) []Consumer {
 	filters := Filters(sub.Namespace, sub.Pattern)
@@ -204,12 +211,13 @@ func PushConsumers(sub *sluice.Subscription) []Consumer {
 		consumers[i] = Consumer{
 			Name:        name,
 			Stream:      EventsStream(sub.Namespace),
-			Description: "push " + string(sub.Pattern),
+			Description: string(sub.Mode) + " " + string(sub.Pattern),
 			Filter:      filters[i],
 			Start:       sub.From,
 			AckWait:     ackWait,
 			MaxPending:  sub.Policy.Window,
 			MaxDeliver:  -1,
+			HeadersOnly: sub.Mode == sluice.Wake, // that there is something is enough
 		}
 	}
 	return consumers

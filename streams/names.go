@@ -38,6 +38,7 @@ const (
 	Access        = "access"        // key: GrantKey and those that follow it; who may do what
 	Unsafe        = "unsafe"        // key: ProducerKey
 	EventTypes    = "eventtypes"    // key: EventTypeKey
+	Wakes         = "wakes"         // key: WakeKey
 )
 
 // EventsStream returns the name of a namespace's stream.
@@ -185,6 +186,18 @@ func ParseReplayKey(key string) (subscription, replay string) {
 
 // ProducerKey returns the key of the mark of an unsafe producer.
 func ProducerKey(producer string) string { return encode("", []string{producer}, keyable)[1:] }
+
+// WakeKey returns the key of the wake consumer that a subscription has of a path.
+func WakeKey(subscription string, path sluice.Path) string {
+	return encode(subscription, path.Segments(), keyable)
+}
+
+// WakeKeys returns the filter that matches the keys of a subscription's wake consumers.
+func WakeKeys(subscription string) string { return subscription + ".>" }
+
+// WakeFloorKey returns the key of the last epoch that a subscription's wake consumers had when they were all removed.
+// No consumer's key starts like it.
+func WakeFloorKey(subscription string) string { return "=floor." + subscription }
 
 // EventTypeKey returns the key of an entry of a namespace's catalogue.
 func EventTypeKey(namespace, eventType string) string {

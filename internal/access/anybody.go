@@ -6,37 +6,51 @@ import (
 	"github.com/sluice-io/sluice/pkg/sluice"
 )
 
-// RequireOfAnybody returns an error unless somebody of whom nothing is known may do something with a path of
-// a namespace that the operator has opened to everybody: that is not so of the server's own paths, and
-// ends as soon as the namespace has a label or an access list that is closed. Codes Unauthenticated; Unavailable.
-func (x *Index) RequireOfAnybody(v sluice.Verb, t Target, now time.Time) error {
-	x.mu.RLock()
-	defer x.mu.RUnlock()
+// Open says which namespaces the operator has opened to everybody. It is called once, before anything is asked.
+func (x *Index) Open(namespaces []string) {
+	x.mu.Lock()
+	defer x.mu.Unlock()
+	for _, name := range namespaces {
+		x.opened[name] = struct{}{}
+	}
+}
+
+// anybody answers somebody of whom nothing is known, under the read lock. In a namespace that the operator has opened
+// to everybody it may do something with paths, or with all that a pattern matches, but for the server's own; that
+// ends as soon as the namespace has a label or an access list that is closed.
+func (x *Index) anybody(v sluice.Verb, t Target, now time.Time) error {
 	switch {
 	case !x.knows(now):
 		return unknown.err(v, t)
-	case v == sluice.VerbAdmin, t.Path == "", t.reserved(), !x.anybodys(t.Namespace):
+	case v == sluice.VerbAdmin, t.Path == "" && t.Pattern == "", t.reserved(), !x.anybodys(t.Namespace):
 		return sluice.Errorf(sluice.Unauthenticated, "send the header Authorization: Bearer <token>; this is not for everybody")
 	}
 	return nil
 }
 
-// ShowsAnybody says whether somebody of whom nothing is known may see an event.
-func (x *Index) ShowsAnybody(ev *sluice.Event, now time.Time) sluice.Decision {
-	x.mu.RLock()
-	defer x.mu.RUnlock()
+// showsAnybody says whether somebody of whom nothing is known may see an event, under the read lock. What it
+// subscribed to it loses with the namespace.
+func (x *Index) showsAnybody(ev *sluice.Event) sluice.Decision {
 	switch {
-	case !x.knows(now):
-		return sluice.Undecided
-	case ev.Path.Reserved(), !x.anybodys(ev.Namespace), ev.Extensions[sluice.AttributeClassification] != "":
-		return sluice.Withhold
-	case x.tombstones[ev.Namespace][ev.Path] >= ev.Seq && ev.Seq > 0:
+	case !x.anybodys(ev.Namespace):
+		return sluice.Lost
+	case ev.Path.Reserved(), ev.Extensions[sluice.AttributeClassification] != "":
 		return sluice.Withhold
 	}
 	return sluice.Pass
 }
 
-// anybodys reports whether neither a label nor an access list keeps anybody from a namespace.
+// holdsAnybody says whether what somebody of whom nothing is known subscribed to is still for everybody.
+func (x *Index) holdsAnybody(sub *sluice.Subscription) sluice.Decision {
+	if x.anybodys(sub.Namespace) {
+		return sluice.Pass
+	}
+	return sluice.Lost
+}
+
+// anybodys reports whether the operator has opened a namespace to everybody, and neither a label nor an access
+// list keeps anybody from it.
 func (x *Index) anybodys(namespace string) bool {
-	return x.labels[namespace].Public() && x.lists[namespace].open()
+	_, opened := x.opened[namespace]
+	return opened && x.knowsOf(namespace) && x.labels[namespace].Public() && x.lists[namespace].open()
 }

@@ -27,12 +27,15 @@ const (
 
 // Require returns an error unless the caller may do something with a target: NotFound if it may
 // not even know of the namespace (C14), CapabilityRequired if its grant is for something
-// else (S0-54), Forbidden if the access list or a label is against it, Unavailable if it is not known.
+// else (S0-54), Forbidden if the access list or a label is against it, Unavailable if it is not known. Somebody of
+// whom nothing is known gets Unauthenticated for all that is not everybody's.
 func (x *Index) Require(c sluice.Caller, v sluice.Verb, t Target, now time.Time) error {
 	x.mu.RLock()
-	a := x.ask(c, v, t, now)
-	x.mu.RUnlock()
-	return a.err(v, t)
+	defer x.mu.RUnlock()
+	if c.Unknown() {
+		return x.anybody(v, t, now)
+	}
+	return x.ask(c, v, t, now).err(v, t)
 }
 
 // err returns what an answer means for a caller.
@@ -193,8 +196,12 @@ func (t Target) under(e *sluice.Access) bool {
 
 // Same reports whether a caller is the holder of another grant, and does not only have its name, which whoever
 // holds a grant can give to anybody: its own was issued by root, by somebody in whose grant the other one is
-// a part, by an admin of what it is about, or by the holder itself, of whom the same is asked.
+// a part, by an admin of what it is about, or by the holder itself, of whom the same is asked. Those of whom nothing
+// is known cannot be told apart.
 func (x *Index) Same(c sluice.Caller, grant string, about sluice.Object, now time.Time) bool {
+	if c.Unknown() {
+		return grant == ""
+	}
 	x.mu.RLock()
 	defer x.mu.RUnlock()
 	id := c.Grant

@@ -28,7 +28,13 @@ func (x *Index) Shows(c sluice.Caller, v sluice.Verb, ev *sluice.Event, now time
 	if !x.knows(now) {
 		return sluice.Undecided
 	}
-	if !c.Unbounded() {
+	switch {
+	case c.Unbounded():
+	case c.Unknown():
+		if d := x.showsAnybody(ev); d != sluice.Pass {
+			return d
+		}
+	default:
 		if a := x.ask(c, v, Target{Namespace: ev.Namespace, Path: ev.Path}, now); a != granting {
 			return decision(a)
 		}
@@ -52,6 +58,8 @@ func (x *Index) Holds(sub *sluice.Subscription, now time.Time) sluice.Decision {
 		return sluice.Undecided
 	case c.Unbounded():
 		return sluice.Pass
+	case c.Unknown():
+		return x.holdsAnybody(sub)
 	}
 	if a := x.sees(c.Grant, sub.Namespace, now); a != granting {
 		return decision(a)

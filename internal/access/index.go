@@ -19,6 +19,7 @@ type Index struct {
 	labels     map[string]sluice.Label           // of namespaces
 	tombstones map[string]map[sluice.Path]uint64 // by namespace: up to which sequence
 	unreadable map[string]string                 // keys of what bounds a namespace and cannot be read: its name
+	opened     map[string]struct{}               // namespaces that are everybody's
 	replicas   map[string]uint64                 // up to which revision each acts on what is stored
 	applied    uint64
 	caughtUp   bool
@@ -48,7 +49,7 @@ func NewIndex() *Index {
 	return &Index{
 		records: map[string]Record{}, grants: map[string]*granted{}, parts: map[string]map[string]struct{}{}, lists: map[string]*list{},
 		clearances: map[sluice.Principal]sluice.Label{}, labels: map[string]sluice.Label{},
-		tombstones: map[string]map[sluice.Path]uint64{}, replicas: map[string]uint64{}, unreadable: map[string]string{}, changed: make(chan struct{}), always: true,
+		tombstones: map[string]map[sluice.Path]uint64{}, replicas: map[string]uint64{}, opened: map[string]struct{}{}, unreadable: map[string]string{}, changed: make(chan struct{}), always: true,
 	}
 }
 

@@ -14,9 +14,8 @@ import (
 
 // streams returns how Durable Streams are served.
 func (s *server) streams() httpapi.Streams {
-	engine := durable.New(paths{s}, time.Now)
 	return httpapi.Streams{
-		Engine: engine, Anonymous: s.cfg.Durable.Anonymous, LongPoll: s.cfg.Durable.LongPoll.Std(),
+		Engine: s.durable, Anonymous: s.cfg.Durable.Anonymous, LongPoll: s.cfg.Durable.LongPoll.Std(),
 		MaxBody: s.cfg.Durable.MaxBody, PublicURL: s.cfg.HTTP.PublicURL,
 	}
 }

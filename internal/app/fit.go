@@ -54,7 +54,9 @@ func (w watcher) Watch(ctx context.Context, change func(id string, sub *sluice.S
 		case natsstore.Set:
 			w.counts.Set(e.Key, e.Value.Namespace)
 			w.know(e.Key, e.Value)
-			change(e.Key, e.Value)
+			if e.Value.Mode == sluice.Push {
+				change(e.Key, e.Value)
+			}
 		case natsstore.Removed:
 			w.counts.Remove(e.Key)
 			w.know(e.Key, nil)
@@ -94,7 +96,10 @@ func (w replayWatcher) Watch(ctx context.Context, change func(rep sluice.Replay,
 }
 
 // consumers makes and removes what hands a subscription's events out.
-type consumers struct{ store *natsstore.Store }
+type consumers struct {
+	store  *natsstore.Store
+	forget func(ctx context.Context, sub *sluice.Subscription) error // its wake consumers
+}
 
 // Ensure makes the subscription's consumers.
 func (c consumers) Ensure(ctx context.Context, sub *sluice.Subscription) error {
@@ -103,7 +108,7 @@ func (c consumers) Ensure(ctx context.Context, sub *sluice.Subscription) error {
 
 // Remove deletes the subscription's consumers and forgets its lanes.
 func (c consumers) Remove(ctx context.Context, sub *sluice.Subscription) error {
-	return errors.Join(c.store.RemoveConsumers(ctx, sub), c.store.ForgetLanes(ctx, sub.ID))
+	return errors.Join(c.store.RemoveConsumers(ctx, sub), c.store.ForgetLanes(ctx, sub.ID), c.forget(ctx, sub))
 }
 
 // eventLog gives the API a namespace's events.

@@ -82,6 +82,8 @@ func matrix() map[string]asked {
 		"GET /openapi.yaml":          {row: withoutAToken},
 		"GET /.well-known/jwks.json": {row: withoutAToken},
 
+		"POST /callback/{ns}/{consumer}": {row: "410 * forged expired revoked replayed; 401 nobody", body: `{"epoch":1}`}, // what counts is the token of a notice
+
 		"OPTIONS " + stream: {row: withoutAToken, ok: 204}, // a browser asks it before it shows a token
 		"PUT " + stream:     {row: forWriters, body: `1`},
 		"POST " + stream:    {row: forWriters, body: `1`, ok: 204},
@@ -144,6 +146,8 @@ func matrix() map[string]asked {
 		"GET " + one + "/replays/{replay}":            {row: forOwner, ok: 404}, // there is none
 		"POST " + one + "/replays/{replay}/cancel":    {row: forOwner, ok: 404},
 		"GET " + one + "/status":                      {row: forOwner},
+		"GET " + one + "/consumers":                   {row: forOwner, ok: 422}, // it is of mode push
+		"GET " + one + "/consumers/{consumer}":        {row: forOwner, ok: 422},
 		"GET " + one + "/deliveries":                  {row: forOwner},
 		"GET " + one + "/deliveries/{event}":          {row: forOwner},
 		"POST " + one + "/deliveries/{event}/retry":   {row: forOwner, ok: 202},
@@ -286,7 +290,7 @@ func forged(t *testing.T) string {
 // fill fills in the placeholders of a text.
 func (c cast) fill(text string) string {
 	return strings.NewReplacer("{ns}", c.ns, "{id}", c.id, "{event}", url.PathEscape(c.event), "{grant}", c.grantID, "{principal}", "user:x", "{type}", "t",
-		"{producer}", "nobody", "{path}", "a/b", "{replay}", uuid.NewString(), "{hook}", c.hook, "{deadline}", deadline.Format(time.RFC3339)).Replace(text)
+		"{producer}", "nobody", "{path}", "a/b", "{consumer}", "nobody:%2Fa%2Fb", "{replay}", uuid.NewString(), "{hook}", c.hook, "{deadline}", deadline.Format(time.RFC3339)).Replace(text)
 }
 
 // changes reports whether a request may change what others ask about, so that everybody needs things of their own.
@@ -312,7 +316,7 @@ func TestWhoMayDoWhatOverEveryRoute(t *testing.T) {
 		want, ok := table[line]
 		require.True(t, ok, "the route %s has no row: who may ask it?", line)
 		delete(table, line)
-		statuses := want.statuses(t, strings.Contains(line, " /v1") || strings.Contains(line, " /streams/"))
+		statuses := want.statuses(t, strings.Contains(line, " /v1") || strings.Contains(line, " /callback/") || strings.Contains(line, " /streams/"))
 		for j, who := range append(unknownCallers(), knownCallers()...) {
 			c := shared
 			if changes(line) && statuses[who] < 300 && who != "root" {

@@ -9,6 +9,7 @@ import (
 	"net"
 	"net/http"
 	"path/filepath"
+	"strings"
 	"sync/atomic"
 	"time"
 
@@ -19,6 +20,7 @@ import (
 	"github.com/sluice-io/sluice/internal/announce"
 	"github.com/sluice-io/sluice/internal/catalogue"
 	"github.com/sluice-io/sluice/internal/causes"
+	"github.com/sluice-io/sluice/internal/durable"
 	"github.com/sluice-io/sluice/internal/endpoint"
 	"github.com/sluice-io/sluice/internal/explain"
 	"github.com/sluice-io/sluice/internal/export"
@@ -30,6 +32,7 @@ import (
 	"github.com/sluice-io/sluice/internal/natsstore"
 	"github.com/sluice-io/sluice/internal/push"
 	"github.com/sluice-io/sluice/internal/registry"
+	"github.com/sluice-io/sluice/internal/wake"
 	"github.com/sluice-io/sluice/pkg/sluice"
 	"github.com/sluice-io/sluice/pkg/webhook"
 	"github.com/sluice-io/sluice/streams"
@@ -62,7 +65,11 @@ type server struct {
 
 	registry *registry.Registry
 	replica  string
+	owns     *ownership
 	engine   *push.Engine
+	durable  *durable.Engine
+	wakes    *wake.Engine
+	wakeKeys wakeKeys
 	trust    trust
 	api      http.Handler
 	stopping chan struct{} // closed when requests that wait are to end
@@ -74,7 +81,7 @@ func (s *server) open(ctx context.Context) error {
 	limit, cancel := context.WithTimeout(ctx, readyLimit)
 	defer cancel()
 	for _, step := range []func(context.Context) error{
-		s.openTLS, s.openNATS, s.forget, s.openStore, s.openSender, s.openRegistry, s.openEngine, s.openTrust, s.openAPI,
+		s.openTLS, s.openNATS, s.forget, s.openStore, s.openSender, s.openRegistry, s.openEngine, s.openWakes, s.openTrust, s.openAPI,
 	} {
 		if err := step(limit); err != nil {
 			return err
@@ -174,7 +181,7 @@ func (s *server) openSender(ctx context.Context) error {
 	opts := endpoint.Options{
 		AllowLoopback: s.cfg.InsecureLoopback(), Version: s.opts.Version, Keys: s.keys,
 		MaxBody: s.cfg.Webhooks.MaxBody, MaxResponse: s.cfg.Webhooks.MaxResponse,
-		Summary: s.catalogue.Summary, PublicURL: cmp.Or(s.cfg.HTTP.PublicURL, s.addresses().HTTP),
+		Summary: s.catalogue.Summary, PublicURL: s.publicURL(),
 	}
 	if opts.AllowCIDRs, err = prefixes(s.cfg.Webhooks.AllowCIDRs); err != nil {
 		return fmt.Errorf("webhooks.allow_cidrs: %w", err)
@@ -193,17 +200,19 @@ func (s *server) openRegistry(ctx context.Context) error {
 	scraping := context.WithoutCancel(ctx)
 	s.metrics = metrics.New(s.moments, kept(func() []metrics.Log { return s.logs(scraping) }))
 	s.metrics.WatchConnections(s.conns.Load)
+	s.metrics.WatchWakes(s.wakeMoments)
 	s.metrics.WatchStorage(kept(func() []sluice.Storage { return s.storages(scraping) }))
 	s.counts, s.quotas = limits.NewCounts(s.cfg.Limits.SubscriptionsPerNamespace), limits.NewQuotas()
 	s.announce = announce.New(s.store, announce.Options{Log: s.opts.Log, Dropped: s.metrics.Unannounced})
 	s.ledger = ledger.New(s.store.Ledger(), s.opts.Log)
 	s.trust.index = access.NewIndex()
+	s.trust.index.Open(s.cfg.Durable.Anonymous)
 	s.registry = registry.New(registry.Needs{
 		Subscriptions: s.store.Subscriptions(),
 		Reservations:  natsstore.OpenBucket[registry.Reservation](s.store, streams.Reservations),
 		Logs:          s.store,
 		Endpoints:     s.sender,
-		Consumers:     consumers{s.store},
+		Consumers:     consumers{s.store, s.forgetWakes},
 		Replays:       s.store.Replays(),
 		ReplayLogs:    s.store,
 		Ledger:        s.ledger,
@@ -229,7 +238,9 @@ func (s *server) openEngine(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	s.engine = push.New(watcher{s.store.Subscriptions(), s.counts, s.know}, leases, push.Ports{
+	s.owns = &ownership{leases: leases}
+	s.durable = durable.New(paths{s}, time.Now)
+	s.engine = push.New(watcher{s.store.Subscriptions(), s.counts, s.know}, s.owns.part(), push.Ports{
 		Sources:   sources{s.store},
 		Log:       s.attempts,
 		Lanes:     s.store,
@@ -282,6 +293,7 @@ func (s *server) openAPI(context.Context) error {
 		Deliveries:  deliveries{s.store, s.traced()},
 		DeadLetters: deadLetters{s.store, s.ledger},
 		Replays:     s.registry,
+		Wakes:       s.wakes,
 		Explain:     explain.New(s.store, s.store, s.catalogue.Labels),
 		Retrier:     retrier{s.store, s.registry},
 		Storage:     s.storage,
@@ -314,6 +326,11 @@ func (s *server) jwks(ctx context.Context) ([]byte, error) {
 		public[i] = webhook.PublicKey{ID: k.ID, Key: k.Public()}
 	}
 	return webhook.FormatKeys(public...)
+}
+
+// publicURL returns where others reach the API.
+func (s *server) publicURL() string {
+	return strings.TrimSuffix(cmp.Or(s.cfg.HTTP.PublicURL, s.addresses().HTTP), "/")
 }
 
 func (s *server) version() string { return cmp.Or(s.opts.Version, "dev") }

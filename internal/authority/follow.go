@@ -46,7 +46,7 @@ type Follower struct {
 	Log      *slog.Logger
 
 	mu      sync.Mutex
-	bounded map[string]*sluice.Subscription // those that somebody's grant bounds
+	bounded map[string]*sluice.Subscription // those of owners who can lose what they may have
 }
 
 // Set takes a record as it is stored. When it returns, what it took away is not sent any more.
@@ -90,7 +90,7 @@ func (f *Follower) Know(id string, sub *sluice.Subscription) {
 	if f.bounded == nil {
 		f.bounded = map[string]*sluice.Subscription{}
 	}
-	if sub == nil || sub.Grant == "" || sub.State == sluice.Cancelled {
+	if sub == nil || access.OwnerOf(sub).Unbounded() || sub.State == sluice.Cancelled {
 		delete(f.bounded, id)
 		return
 	}

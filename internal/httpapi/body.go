@@ -69,8 +69,11 @@ func (s *Server) receive(c echo.Context) *incoming {
 
 // maxBody returns how many bytes a request's body may have.
 func (s *Server) maxBody(c echo.Context) int64 {
-	if isStream(c.Request().URL.Path) {
+	switch {
+	case isStream(c.Request().URL.Path):
 		return s.opts.Streams.MaxBody
+	case isCallback(c):
+		return min(s.opts.MaxBody, maxCallback)
 	}
 	return s.opts.MaxBody
 }

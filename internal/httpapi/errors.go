@@ -18,9 +18,9 @@ const methodNotAllowed sluice.Code = "method_not_allowed"
 // status returns the HTTP status of a code (03-api, "Errors").
 func status(code sluice.Code) int {
 	switch code {
-	case sluice.InvalidRequest:
+	case sluice.InvalidRequest, sluice.WakeInvalid:
 		return http.StatusBadRequest
-	case sluice.Unauthenticated:
+	case sluice.Unauthenticated, sluice.WakeTokenExpired, sluice.WakeTokenInvalid:
 		return http.StatusUnauthorized
 	case sluice.Forbidden, sluice.CapabilityRequired:
 		return http.StatusForbidden
@@ -28,9 +28,9 @@ func status(code sluice.Code) int {
 		return http.StatusNotFound
 	case methodNotAllowed:
 		return http.StatusMethodNotAllowed
-	case sluice.Conflict, sluice.SubscriptionDiffers, sluice.EventLoopDetected:
+	case sluice.Conflict, sluice.SubscriptionDiffers, sluice.EventLoopDetected, sluice.WakeTaken, sluice.WakeOffset, sluice.WakeStale:
 		return http.StatusConflict
-	case sluice.WindowExceeded, sluice.StreamGone:
+	case sluice.WindowExceeded, sluice.StreamGone, sluice.WakeGone:
 		return http.StatusGone
 	case sluice.RevisionMismatch:
 		return http.StatusPreconditionFailed
@@ -97,15 +97,24 @@ func (s *Server) fail(c echo.Context, err error) {
 	e := conceal(c, public(err))
 	header := c.Response().Header()
 	switch e.Code { //nolint:exhaustive // the other codes have no header of their own
-	case sluice.Unauthenticated:
+	case sluice.Unauthenticated, sluice.WakeTokenExpired, sluice.WakeTokenInvalid:
 		header.Set(echo.HeaderWWWAuthenticate, `Bearer realm="sluice"`)
 	case sluice.QuotaExceeded, sluice.Unavailable:
 		header.Set(echo.HeaderRetryAfter, retryAfter(e))
+	}
+	if isCallback(c) {
+		s.answer(c, e, refusal(c, e))
+		return
 	}
 	body := failure{Error: failureError{Code: e.Code, Message: e.Message, Details: e.Details}, RequestID: header.Get(echo.HeaderXRequestID)}
 	if body.Error.Details == nil {
 		body.Error.Details = map[string]any{}
 	}
+	s.answer(c, e, body)
+}
+
+// answer sends what is said of an error.
+func (s *Server) answer(c echo.Context, e *sluice.Error, body any) {
 	if err := c.JSON(status(e.Code), body); err != nil {
 		s.opts.Logger.LogAttrs(c.Request().Context(), slog.LevelDebug, "answer", slog.Any("error", err)) // the client has gone
 	}

@@ -59,7 +59,7 @@ type capabilityList struct {
 }
 
 func (s *Server) capabilities(c echo.Context) error {
-	return c.JSON(http.StatusOK, capabilityList{
+	list := capabilityList{
 		WireVersion: wireVersion,
 		Version:     s.opts.Version,
 		Features: map[string]bool{
@@ -94,5 +94,9 @@ func (s *Server) capabilities(c echo.Context) error {
 			"event_types":     sluice.MaxEventTypes,
 			"schema_bytes":    sluice.MaxSchema,
 		},
-	})
+	}
+	if s.opts.Wakes != nil {
+		list.Features["wake"] = true
+	}
+	return c.JSON(http.StatusOK, list)
 }

@@ -153,6 +153,14 @@ func TestTheSchemasHaveTheFieldsOfTheBodies(t *testing.T) {
 		{redrive{}, []string{"Redrive"}, nil},
 		{sluice.Parked{}, []string{"ParkedLane"}, nil},
 		{sluice.Status{}, []string{"Status"}, nil},
+		{wakeRequest{}, []string{"WakeSubscriptionRequest"}, nil},
+		{wakeSubscription{}, []string{"WakeSubscription"}, nil},
+		{wakeSubscriptionList{}, []string{"WakeSubscriptionList"}, nil},
+		{sluice.WakeConsumer{}, []string{"WakeConsumer"}, nil},
+		{sluice.WakeStream{}, []string{"WakeStream"}, nil},
+		{sluice.WakeAcked{}, []string{"WakeAcked"}, nil},
+		{called{}, []string{"CallbackAnswer"}, nil},
+		{refused{}, []string{"CallbackRefusal"}, nil},
 		{sluice.LedgerEntry{}, []string{"LedgerEntry"}, nil},
 		{sluice.Unsafe{}, []string{"UnsafeProducer"}, nil},
 		{sluice.Link{}, []string{"Link"}, nil},
@@ -283,8 +291,22 @@ func TestTheDocumentSaysWhatNeedsAToken(t *testing.T) {
 			require.Equal(t, !wanted, declared, "%s %s", method, path)
 			responses, ok := operation["responses"].(map[string]any)
 			require.True(t, ok)
-			require.Equal(t, wanted, responses["401"] != nil, "%s %s", method, path)
+			ofItsOwn := path == "/callback/{ns}/{consumer}" // whose token is that of a notice
+			require.Equal(t, wanted || ofItsOwn, responses["401"] != nil, "%s %s", method, path)
 		}
+	}
+}
+
+// S1-85…91.
+func TestStatusesOfCallbacksAreThoseOfS1(t *testing.T) {
+	t.Parallel()
+	contract := map[sluice.Code]int{
+		"INVALID_REQUEST": 400, "TOKEN_EXPIRED": 401, "TOKEN_INVALID": 401, "ALREADY_CLAIMED": 409, "INVALID_OFFSET": 409, "STALE_EPOCH": 409, "CONSUMER_GONE": 410,
+	}
+	all := constants[sluice.Code](t, "../../pkg/sluice/wake.go", "Code")
+	require.Len(t, all, len(contract))
+	for _, code := range all {
+		require.Equal(t, contract[code], status(code), code)
 	}
 }
 

@@ -37,6 +37,7 @@ func (s *Server) routes() []route {
 		{http.MethodGet, "/metrics", watching, echo.WrapHandler(s.opts.Metrics)},
 		{http.MethodGet, "/openapi.yaml", open, s.openapi},
 		{http.MethodGet, "/.well-known/jwks.json", open, s.jwks},
+		{http.MethodPost, callbackRoute, open, s.callback},
 
 		{http.MethodGet, "/v1/capabilities", anybody, s.capabilities},
 		{http.MethodGet, "/v1/whoami", anybody, s.whoami},
@@ -69,11 +70,11 @@ func (s *Server) streamRoutes() []route {
 	const one = streamsBase + ":ns/*"
 	return []route{
 		{http.MethodOptions, one, open, s.streamOptions},
-		{http.MethodPut, one, streaming(sluice.VerbPublish), s.putStream}, // a fork demands more: to read its source
+		apart(route{http.MethodPut, one, streaming(sluice.VerbPublish), s.putStream}, anybody, s.putWake), // a fork demands more: to read its source; the registry asks as for POST /v1/subscriptions
 		{http.MethodPost, one, streaming(sluice.VerbPublish), s.postStream},
-		{http.MethodGet, one, streaming(sluice.VerbRead), s.getStream},
+		apart(route{http.MethodGet, one, streaming(sluice.VerbRead), s.getStream}, ownedHere, s.getWakes),
 		{http.MethodHead, one, streaming(sluice.VerbRead), s.headStream},
-		{http.MethodDelete, one, streaming(sluice.VerbPublish), s.deleteStream},
+		apart(route{http.MethodDelete, one, streaming(sluice.VerbPublish), s.deleteStream}, ownedHere, s.deleteWake),
 	}
 }
 
@@ -112,23 +113,25 @@ func (s *Server) subscriptionRoutes() []route {
 		{http.MethodPost, one + "/pause", owned, s.pauseSubscription},
 		{http.MethodPost, one + "/resume", owned, s.resumeSubscription},
 		{http.MethodPost, one + "/secret/rotate", owned, s.rotateSecret},
-		{http.MethodPost, one + "/test", owned, s.testSubscription},
-		{http.MethodPost, one + "/seek", owned, s.seekSubscription},
-		{http.MethodPost, one + "/replay", owned, s.startReplay},
+		{http.MethodPost, one + "/test", delivering(insteadOfTesting), s.testSubscription},
+		{http.MethodPost, one + "/seek", delivering(insteadOfMoving), s.seekSubscription},
+		{http.MethodPost, one + "/replay", delivering(insteadOfReading), s.startReplay},
 		{http.MethodGet, one + "/replays", owned, s.listReplays},
 		{http.MethodGet, one + "/replays/:replay", owned, s.getReplay},
 		{http.MethodPost, one + "/replays/:replay/cancel", owned, s.cancelReplay},
 		{http.MethodGet, one + "/status", owned, s.subscriptionStatus},
-		{http.MethodGet, one + "/deliveries", owned, s.listDeliveries},
-		{http.MethodGet, one + "/deliveries/:event", owned, s.getDelivery},
-		{http.MethodPost, one + "/deliveries/:event/retry", owned, s.retryDelivery},
-		{http.MethodPost, one + "/deliveries/:event/discard", owned, s.discardDelivery},
-		{http.MethodGet, one + "/events", owned, s.subscriptionEvents},
+		{http.MethodGet, one + "/consumers", woken, s.listConsumers},
+		{http.MethodGet, one + "/consumers/:consumer", woken, s.getConsumer},
+		{http.MethodGet, one + "/deliveries", delivering(insteadOfLooking), s.listDeliveries},
+		{http.MethodGet, one + "/deliveries/:event", delivering(insteadOfLooking), s.getDelivery},
+		{http.MethodPost, one + "/deliveries/:event/retry", delivering(insteadOfRetrying), s.retryDelivery},
+		{http.MethodPost, one + "/deliveries/:event/discard", delivering(insteadOfLooking), s.discardDelivery},
+		{http.MethodGet, one + "/events", delivering(insteadOfReading), s.subscriptionEvents},
 
-		{http.MethodGet, one + "/dead-letters", owned, s.listDeadLetters},
-		{http.MethodDelete, one + "/dead-letters", owned, s.discardDeadLetters},
-		{http.MethodPost, one + "/dead-letters/redrive", owned, s.redriveDeadLetters},
-		{http.MethodGet, one + "/dead-letters/:event", owned, s.getDeadLetter},
-		{http.MethodDelete, one + "/dead-letters/:event", owned, s.discardDeadLetter},
+		{http.MethodGet, one + "/dead-letters", delivering(insteadOfLooking), s.listDeadLetters},
+		{http.MethodDelete, one + "/dead-letters", delivering(insteadOfLooking), s.discardDeadLetters},
+		{http.MethodPost, one + "/dead-letters/redrive", delivering(insteadOfRetrying), s.redriveDeadLetters},
+		{http.MethodGet, one + "/dead-letters/:event", delivering(insteadOfLooking), s.getDeadLetter},
+		{http.MethodDelete, one + "/dead-letters/:event", delivering(insteadOfLooking), s.discardDeadLetter},
 	}
 }

@@ -123,6 +123,7 @@ type Options struct {
 	Catalogue  Catalogue // nil: every event may be published
 
 	Streams Streams
+	Wakes   Wakes // nil: 503
 
 	DeadLetters DeadLetters
 	Replays     Replays // nil: starting one is Unavailable

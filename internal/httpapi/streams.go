@@ -100,11 +100,7 @@ func streaming(v sluice.Verb) demand {
 }
 
 func (s *Server) requireStream(c echo.Context, v sluice.Verb, path sluice.Path) error {
-	t := access.Target{Namespace: c.Param("ns"), Path: path}
-	if caller(c).Principal == sluice.Anonymous {
-		return s.opts.Access.RequireOfAnybody(v, t, time.Now())
-	}
-	return s.require(c, v, t)
+	return s.require(c, v, access.Target{Namespace: c.Param("ns"), Path: path})
 }
 
 // anonymous returns whether a request without a token may pass, because it is about the streams of a
@@ -116,12 +112,7 @@ func (s *Server) anonymous(c echo.Context) bool {
 
 // showing returns the gate of a reader.
 func (s *Server) showing(c echo.Context) durable.Show {
-	return func(ev *sluice.Event) (bool, error) {
-		if s.opts.Access != nil && caller(c).Principal == sluice.Anonymous {
-			return passes(s.opts.Access.ShowsAnybody(ev, time.Now()))
-		}
-		return s.shows(c, sluice.VerbRead, ev)
-	}
+	return func(ev *sluice.Event) (bool, error) { return s.shows(c, sluice.VerbRead, ev) }
 }
 
 // admitting returns what is asked about events before they are appended: as of those that are published.
@@ -295,7 +286,8 @@ func (s *Server) deleteStream(c echo.Context) error {
 	if err != nil {
 		return err
 	}
-	if err := s.opts.Streams.Engine.Delete(c.Request().Context(), key); err != nil {
+	err = s.opts.Streams.Engine.Delete(c.Request().Context(), key)
+	if err := s.ended(c.Request().Context(), key.Namespace, key.Path, err); err != nil {
 		return err
 	}
 	return c.NoContent(http.StatusNoContent)

@@ -89,7 +89,7 @@ func (s *Server) listSubscriptions(c echo.Context) error {
 	if err != nil {
 		return err
 	}
-	if err := oneOf(c, "mode", string(sluice.Push)); err != nil {
+	if err := oneOf(c, "mode", string(sluice.Push), string(sluice.Wake)); err != nil {
 		return err
 	}
 	if err := oneOf(c, "state", string(sluice.Active), string(sluice.Paused), string(sluice.Disabled), string(sluice.Cancelled)); err != nil {
@@ -214,6 +214,9 @@ func (s *Server) testSubscription(c echo.Context) error {
 
 func (s *Server) subscriptionStatus(c echo.Context) error {
 	sub := subscription(c)
+	if sub.Mode == sluice.Wake {
+		return s.wakeStatus(c, sub)
+	}
 	st, err := s.opts.Deliveries.Status(c.Request().Context(), sub)
 	if err != nil {
 		return err

@@ -50,6 +50,7 @@ type Metrics struct {
 	withheld *prometheus.CounterVec
 	dropped  *prometheus.CounterVec
 	loops    *prometheus.CounterVec
+	wakes    wakes
 }
 
 // New returns a set that reads the subscriptions' moments and the logs whenever it is scraped.
@@ -57,6 +58,7 @@ func New(moments func() []Moment, logs func() []Log) *Metrics {
 	perSubscription := []string{"namespace", "subscription"}
 	m := &Metrics{
 		registry: prometheus.NewRegistry(),
+		wakes:    newWakes(),
 		taken: prometheus.NewCounterVec(prometheus.CounterOpts{
 			Name: "sluice_api_events_total", Help: "Events taken by the HTTP API, duplicates included.",
 		}, []string{"namespace", "duplicate"}),
@@ -98,7 +100,7 @@ func New(moments func() []Moment, logs func() []Log) *Metrics {
 	m.loops = prometheus.NewCounterVec(prometheus.CounterOpts{
 		Name: "sluice_event_loops_total", Help: "Events that came of themselves and were refused, or not delivered.",
 	}, []string{"namespace"})
-	m.registry.MustRegister(m.exported, m.failures, m.withheld, m.loops,
+	m.registry.MustRegister(m.wakes.woken, m.wakes.callbacks, m.exported, m.failures, m.withheld, m.loops,
 		m.taken, m.matched, m.attempts, m.dead, m.duration, m.opened, m.waited, m.failing, m.dropped,
 		readings[Moment]{moments, momentReadings()}, readings[Log]{logs, logReadings()},
 		collectors.NewGoCollector(), collectors.NewProcessCollector(collectors.ProcessCollectorOpts{}))

@@ -203,6 +203,7 @@ func consumerConfig(sub *sluice.Subscription, want streams.Consumer) jetstream.C
 		AckWait:       want.AckWait,
 		MaxDeliver:    want.MaxDeliver,
 		MaxAckPending: want.MaxPending,
+		HeadersOnly:   want.HeadersOnly,
 	}
 	switch want.Start.Kind {
 	case sluice.StartSeq:

@@ -3,6 +3,7 @@ package registry
 import (
 	"context"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"maps"
 	"reflect"
@@ -16,9 +17,10 @@ import (
 // Patch changes a subscription by a JSON merge patch on its representation and returns it
 // without secret. Where it may run, what it takes and how it delivers can change; what it is
 // (id, namespace, mode, pattern, target, start, idempotency key) and what the server says of
-// it cannot (C08), but may be repeated. A revision other than 0 must be the stored one.
+// it cannot (C08), but may be repeated. Of a subscription of mode wake only whether it is enabled and its
+// metadata can change (S1-04). A revision other than 0 must be the stored one.
 //
-// Codes: SubscriptionMissing; RevisionMismatch; Conflict if it is cancelled; InvalidRequest for
+// Codes: SubscriptionMissing; RevisionMismatch; Conflict if it is cancelled, or cannot change in its mode; InvalidRequest for
 // a field that cannot change, the secret included; those of a request that is wrong.
 func (r *Registry) Patch(ctx context.Context, id string, patch []byte, revision uint64, by string) (*sluice.Subscription, error) {
 	var before *sluice.Subscription
@@ -110,6 +112,18 @@ func mutable() []string {
 	return []string{"filter", "endpoint", "policy", "replay_window", "enabled", "description", "metadata", "last_event_at"}
 }
 
+// mutableOfWake is mutable for the mode wake.
+func mutableOfWake() []string { return []string{"enabled", "metadata", "last_event_at"} }
+
+// fixed says that something cannot be changed because of the mode.
+func fixed(err error) error {
+	e, ok := errors.AsType[*sluice.Error](err)
+	if !ok {
+		return err
+	}
+	return &sluice.Error{Code: sluice.Conflict, Message: e.Message + " in mode wake: delete the subscription and make a new one", Details: e.Details}
+}
+
 // patched is a patched representation, its filter read apart because what is wrong with it
 // has a code of its own.
 type patched struct {
@@ -145,6 +159,11 @@ func applyPatch(sub *sluice.Subscription, patch []byte) error {
 	}
 	if err := unchangedBut(mutable(), old, merged); err != nil {
 		return err
+	}
+	if sub.Mode == sluice.Wake {
+		if err := unchangedBut(mutableOfWake(), old, merged); err != nil {
+			return fixed(err)
+		}
 	}
 	take(sub, &next.Subscription)
 	return nil

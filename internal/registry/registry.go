@@ -153,6 +153,9 @@ func (r *Registry) Put(ctx context.Context, id string, req *Request, by string) 
 	if err := streams.CheckSubscriptionID(id); err != nil {
 		return nil, false, err
 	}
+	if found, err := r.same(ctx, id, req, by); found != nil || err != nil {
+		return found, false, err
+	}
 	sub, err := r.prepare(ctx, req, by)
 	if err != nil {
 		return nil, false, err
@@ -176,9 +179,35 @@ func (r *Registry) Put(ctx context.Context, id string, req *Request, by string) 
 	}
 }
 
+// same returns the subscription of mode wake that has the id and is asked for again; nil if the request is to be
+// looked into further. That there is another one is said before anything is of the URL, which may have become
+// unreachable since (S1-108, S1-109); whoever may not subscribe learns nothing.
+func (r *Registry) same(ctx context.Context, id string, req *Request, by string) (*sluice.Subscription, error) {
+	want, err := req.subscription()
+	if err != nil || want.Mode != sluice.Wake {
+		return nil, nil //nolint:nilerr,nilnil // prepare says what is wrong
+	}
+	want.ID, want.Namespace = id, cmp.Or(want.Namespace, sluice.DefaultNamespace)
+	complete(want)
+	existing, err := r.load(ctx, id)
+	if sluice.CodeOf(err) == sluice.SubscriptionMissing {
+		return nil, nil //nolint:nilnil // there is none
+	}
+	if err != nil {
+		return nil, err
+	}
+	if err := r.maySubscribe(ctx, want); err != nil {
+		return nil, err
+	}
+	want.CreatedBy, want.Grant = by, sluice.CallerFrom(ctx).Grant
+	found, _, err := r.again(ctx, req, want, existing)
+	return found, err
+}
+
 // again returns a subscription that is there and is asked for again.
 func (r *Registry) again(ctx context.Context, req *Request, want, existing *sluice.Subscription) (*sluice.Subscription, bool, error) {
-	if want.Grant != "" && (existing.CreatedBy != want.CreatedBy || !r.owns(ctx, existing)) { // what it is like is not for whoever asks
+	bounded := want.Grant != "" || want.CreatedBy == string(sluice.Anonymous)
+	if bounded && (existing.CreatedBy != want.CreatedBy || !r.owns(ctx, existing)) { // what it is like is not for whoever asks
 		return nil, false, sluice.Errorf(sluice.SubscriptionDiffers, "the id is taken; choose another one")
 	}
 	if err := sameAs(req, want, existing); err != nil {
@@ -189,6 +218,9 @@ func (r *Registry) again(ctx context.Context, req *Request, want, existing *slui
 
 // sameAs returns an error (SubscriptionDiffers) unless what is wanted exists already.
 func sameAs(req *Request, want, existing *sluice.Subscription) error {
+	if want.Mode == sluice.Wake && req.Metadata == nil {
+		want.Metadata = existing.Metadata // which can change, and S1 does not know
+	}
 	wantHash, err := configHash(want)
 	if err != nil {
 		return err
@@ -201,7 +233,11 @@ func sameAs(req *Request, want, existing *sluice.Subscription) error {
 	if wantHash == hash && enabled && sameSecret(req.Endpoint.Secret, existing) && existing.State != sluice.Cancelled {
 		return nil
 	}
-	return sluice.Errorf(sluice.SubscriptionDiffers, "subscription %q exists with another configuration; change it with PATCH (sluice sub edit), or delete it first (sluice sub rm)", want.ID).
+	change := "change it with PATCH (sluice sub edit), or delete it first (sluice sub rm)"
+	if existing.Mode == sluice.Wake {
+		change = "it cannot be changed, so delete it first (S1-04)"
+	}
+	return sluice.Errorf(sluice.SubscriptionDiffers, "subscription %q exists with another configuration; %s", want.ID, change).
 		With("revision", existing.Revision)
 }
 

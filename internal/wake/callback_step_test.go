@@ -110,7 +110,7 @@ func TestTheLimitOfStreamsIsOfWhatIsFollowed(t *testing.T) {
 func TestACycleThatFailsForThreeDaysKeepsItsWakeIDUntilItIsRemoved(t *testing.T) {
 	t.Parallel()
 	r := rules()
-	c, err := r.Step(wake.New(primary, "made-1", 1, 0), look(has(1)), noon)
+	c, err := r.Step(wake.NewConsumer(primary, "made-1", 1, 0), look(has(1)), noon)
 	require.NoError(t, err)
 	id, now := c.WakeID, noon
 	for range 10_000 {

@@ -52,18 +52,21 @@ type Tail struct {
 // Tails is what is known of streams. One that is not in it is not known, and so not pending.
 type Tails map[sluice.Path]Tail
 
-// New returns the consumer of a stream that a subscription matches, idle, acknowledged up to a
+// NewConsumer returns the consumer of a stream that a subscription matches, idle, acknowledged up to a
 // sequence. Whatever was of the stream before the sequence since does not concern it.
-func New(path sluice.Path, of string, since, acked uint64) Consumer {
+func NewConsumer(path sluice.Path, of string, since, acked uint64) Consumer {
 	return Consumer{Path: path, Of: of, Since: since, State: sluice.WakeIdle, Streams: []Position{{Path: path, Acked: acked}}}
 }
 
-// Back returns the consumer that takes the place of one that was removed, or that was of an
-// earlier subscription of the same id: its epoch goes on (S1-128).
-func (c Consumer) Back(of string, since, acked uint64) Consumer {
-	next := New(c.Path, of, since, acked)
+// Back returns the consumer that takes the place of one that was removed, because something was stored at a sequence:
+// its epoch goes on (S1-128). nil if that does not bring it back.
+func (c Consumer) Back(seq uint64) *Consumer {
+	if seq <= c.Since {
+		return nil
+	}
+	next := NewConsumer(c.Path, c.Of, seq, c.acked(c.Path))
 	next.Epoch = c.Epoch
-	return next
+	return &next
 }
 
 // position returns where the path is in the consumer's streams, -1 if it is not subscribed to.
@@ -109,6 +112,9 @@ func (c *Consumer) orphaned(tails Tails) bool {
 
 // drop leaves the streams that were deleted while they were followed (register C29).
 func (c *Consumer) drop(tails Tails) {
+	if c.State == sluice.WakeRemoved {
+		return
+	}
 	c.Streams = slices.DeleteFunc(c.Streams, func(p Position) bool { return tails[p.Path].Gone && !p.Await })
 	for i, p := range c.Streams {
 		t, known := tails[p.Path]

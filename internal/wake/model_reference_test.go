@@ -36,6 +36,9 @@ func of(c *wake.Consumer) life {
 		sluice.WakeIdle: idling, sluice.WakeWaking: wakening, sluice.WakeLive: living, sluice.WakeRemoved: removed,
 	}[c.State]
 	for _, p := range c.Streams {
+		if l.state == removed {
+			break // what is left says where one goes on that comes back
+		}
 		l.acked[p.Path] = p.Acked
 		if p.Await {
 			l.absent[p.Path] = true

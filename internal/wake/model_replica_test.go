@@ -164,9 +164,17 @@ func (r *replica) sweep(path sluice.Path) op {
 			}
 			acked := s.upTo(from)
 			return func() op {
-				next := wake.New(path, incarnation(sub), s.start+1, acked)
+				next := wake.NewConsumer(path, incarnation(sub), s.start+1, acked)
+				next.Epoch = c.Epoch // of an earlier subscription
+				if revision > 0 && c.Of == incarnation(sub) {
+					back := c.Back(s.upTo(^uint64(0)))
+					if back == nil {
+						return nil
+					}
+					next = *back
+					next.Since = s.start + 1
+				}
 				if revision > 0 {
-					next = c.Back(incarnation(sub), s.start+1, acked)
 					w.seen["comes back"]++
 				}
 				w.put(&next, revision)

@@ -14,6 +14,8 @@ type Input struct {
 	Tails    Tails // of Consumer.Paths and of all that the callback names, read after the consumer was
 	Answer   *Answer
 	Callback *Callback
+
+	Born *Consumer // it begins with this input: Step is given this one
 }
 
 // Answer is what came of one attempt to notify.
@@ -56,7 +58,7 @@ func (r Rules) Step(c Consumer, in Input, now time.Time) (Consumer, error) {
 		return next, in.gone()
 	}
 	if next.orphaned(in.Tails) {
-		next.remove()
+		next.orphan(in.Tails[next.Path])
 		return next, in.gone()
 	}
 	switch {
@@ -65,12 +67,12 @@ func (r Rules) Step(c Consumer, in Input, now time.Time) (Consumer, error) {
 			return c, err
 		}
 	case in.Answer != nil:
-		r.answer(&next, in.Answer, now)
+		r.answer(&next, in.Answer, in.Tails, now)
 	default:
 		r.tick(&next, now)
 	}
 	if next.drop(in.Tails); len(next.Streams) == 0 {
-		next.remove() // S1-101
+		next.leave(in.Tails)
 	}
 	if next.State == sluice.WakeIdle && len(next.Pending(in.Tails)) > 0 {
 		r.wake(&next, now)
@@ -107,9 +109,33 @@ func (c *Consumer) live(now time.Time) {
 
 func (c *Consumer) calm() { c.Failures, c.FailingSince, c.LastError = 0, time.Time{}, "" }
 
-// remove ends the consumer. What is left keeps its epoch (S1-128).
-func (c *Consumer) remove() {
-	*c = Consumer{Path: c.Path, Of: c.Of, Since: c.Since, State: sluice.WakeRemoved, Epoch: c.Epoch}
+// remove ends the consumer. What is left keeps its epoch (S1-128), from where it goes on if it comes back, and
+// behind which sequence something has to be stored for that.
+func (c *Consumer) remove(since, acked uint64) {
+	*c = Consumer{Path: c.Path, Of: c.Of, Since: since, State: sluice.WakeRemoved, Epoch: c.Epoch, Streams: []Position{{Path: c.Path, Acked: acked}}}
+}
+
+// orphan ends a consumer whose stream is not the one any more. What it comes back for begins a stream.
+func (c *Consumer) orphan(t Tail) {
+	since := max(c.Since, t.Start)
+	if t.Gone {
+		since = max(since, t.Seq)
+	}
+	c.remove(since, t.Start)
+}
+
+// leave ends a consumer that follows nothing any more (S1-101).
+func (c *Consumer) leave(tails Tails) {
+	end := tails[c.Path].Seq
+	c.remove(max(c.Since, end), end)
+}
+
+// acked returns how far a stream is acknowledged.
+func (c *Consumer) acked(path sluice.Path) uint64 {
+	if at := c.position(path); at >= 0 {
+		return c.Streams[at].Acked
+	}
+	return 0
 }
 
 // tick is for a consumer that may have been silent for too long (S1-32).
@@ -121,7 +147,7 @@ func (Rules) tick(c *Consumer, now time.Time) {
 
 // answer enters what came of an attempt. One of an earlier cycle means nothing (C26), and of a failed one
 // nobody hears twice: the attempt after it is on its way then (C27).
-func (r Rules) answer(c *Consumer, a *Answer, now time.Time) {
+func (r Rules) answer(c *Consumer, a *Answer, tails Tails, now time.Time) {
 	if a.WakeID != c.WakeID {
 		return
 	}
@@ -136,18 +162,18 @@ func (r Rules) answer(c *Consumer, a *Answer, now time.Time) {
 			c.live(now)
 		}
 	case c.State == sluice.WakeWaking && a.Number == c.Failures+1:
-		r.fail(c, a, now)
+		r.fail(c, a, tails, now)
 	}
 }
 
 // fail enters a failed attempt. When none is left the consumer is removed (S1-125).
-func (r Rules) fail(c *Consumer, a *Answer, now time.Time) {
+func (r Rules) fail(c *Consumer, a *Answer, tails Tails, now time.Time) {
 	if c.FailingSince.IsZero() {
 		c.FailingSince = now
 	}
 	at, more := retry.Next(r.Retry, a.Number, c.FailingSince, now, r.Random())
-	if !more {
-		c.remove()
+	if !more { // what it did not get it gets when there is more
+		c.remove(max(c.Since, tails[c.Path].Seq), c.acked(c.Path))
 		return
 	}
 	c.Failures, c.Due, c.LastError = a.Number, at, a.Error
@@ -173,6 +199,10 @@ func (r Rules) call(c *Consumer, in *Callback, tails Tails, now time.Time) error
 	c.drop(tails)
 	c.subscribe(in.Subscribe, tails)
 	c.unsubscribe(in.Unsubscribe)
+	if len(c.Streams) == 0 {
+		c.leave(tails)
+		return nil
+	}
 	if len(c.Streams) > MaxStreams {
 		return sluice.Errorf(sluice.WakeInvalid, "subscribe: a consumer follows %d streams at most", MaxStreams)
 	}

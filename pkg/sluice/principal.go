@@ -77,6 +77,9 @@ func (c Caller) Unbounded() bool {
 	return c.Grant == "" && (c.Principal == Root || c.Principal == System)
 }
 
+// Unknown reports whether the caller is somebody of whom nothing is known.
+func (c Caller) Unknown() bool { return c.Grant == "" && c.Principal == Anonymous }
+
 type callerKey struct{}
 
 // WithCaller returns a context that carries who asks for what it serves.

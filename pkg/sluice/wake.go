@@ -28,6 +28,9 @@ const (
 	WakeGone         Code = "CONSUMER_GONE"
 )
 
+// TypeNotice is what attempts to wake are called among attempts to deliver; their event is the wake.
+const TypeNotice = "notice"
+
 // WakeConsumer is a wake consumer as it is shown: one stream's life under a subscription of mode wake.
 type WakeConsumer struct {
 	ID           string       `json:"id"` // WakeConsumerID

@@ -1,0 +1,70 @@
+package app
+
+import (
+	"context"
+	"sync"
+)
+
+// leases says which subscriptions this replica serves.
+type leases interface {
+	Run(ctx context.Context, changed func() <-chan struct{}) error
+	Owns(subscription string) bool
+}
+
+// ownership gives each engine a view of the same leases. One that another replica is to have goes when all engines have
+// come to rest with what it stands for.
+type ownership struct {
+	leases leases
+
+	mu    sync.Mutex
+	parts map[*part]func() <-chan struct{}
+}
+
+// part is the view of one engine.
+type part struct{ of *ownership }
+
+func (o *ownership) part() *part { return &part{o} }
+
+// Owns reports whether this replica serves a subscription.
+func (p *part) Owns(subscription string) bool { return p.of.leases.Owns(subscription) }
+
+// Run has changed called whenever the answer of Owns may have changed, until ctx is done.
+func (p *part) Run(ctx context.Context, changed func() <-chan struct{}) error {
+	p.of.mu.Lock()
+	if p.of.parts == nil {
+		p.of.parts = map[*part]func() <-chan struct{}{}
+	}
+	p.of.parts[p] = changed
+	p.of.mu.Unlock()
+	changed()
+	<-ctx.Done()
+	p.of.mu.Lock()
+	defer p.of.mu.Unlock()
+	delete(p.of.parts, p)
+	return nil
+}
+
+// run takes and renews leases until ctx is done, and then gives them back.
+func (o *ownership) run(ctx context.Context) error {
+	return o.leases.Run(ctx, func() <-chan struct{} {
+		settled := make(chan struct{})
+		all := o.tell()
+		go func() {
+			for _, one := range all {
+				<-one
+			}
+			close(settled)
+		}()
+		return settled
+	})
+}
+
+func (o *ownership) tell() []<-chan struct{} {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	all := make([]<-chan struct{}, 0, len(o.parts))
+	for _, changed := range o.parts {
+		all = append(all, changed())
+	}
+	return all
+}

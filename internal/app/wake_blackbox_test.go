@@ -1,0 +1,15 @@
+package app_test
+
+import (
+	"testing"
+
+	"github.com/sluice-io/sluice/config"
+	"github.com/sluice-io/sluice/internal/wakesuite"
+)
+
+// What S1 says of webhook wake subscriptions, seen over HTTP alone.
+func TestStreamsWakeAsItIsSpecified(t *testing.T) {
+	t.Parallel()
+	s := start(t, t.TempDir(), func(c *config.Config) { c.Durable.Anonymous = []string{"default"} })
+	wakesuite.Run(t, wakesuite.Server{Base: s.at.HTTP + durableAt})
+}

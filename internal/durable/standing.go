@@ -1,0 +1,33 @@
+package durable
+
+import "context"
+
+// Standing is what somebody who follows a stream has to know of it.
+type Standing struct {
+	Last  uint64 // sequence of its last own message; 0: it has none
+	Start uint64 // its own messages lie behind this sequence: those of a stream that was deleted lie up to it
+	Gone  bool   // it was deleted, or has expired, and nothing was stored on its path since
+}
+
+// Standing returns how a stream stands now. Asking is no use of it, and one that nobody made is no error.
+func (e *Engine) Standing(ctx context.Context, key Key) (Standing, error) {
+	s, err := e.load(ctx, key)
+	if err != nil {
+		return Standing{}, err
+	}
+	last, err := e.store.Tail(ctx, key.Namespace, key.Path)
+	if err != nil {
+		return Standing{}, err
+	}
+	st := Standing{Last: last, Start: s.Start}
+	switch {
+	case s.State == Soft, s.State == Live && s.expired(e.now()):
+		st.Gone = true
+	case s.State == Gone:
+		st.Gone = s.Start > 0 && last <= s.Start
+	}
+	if last <= s.Start {
+		st.Last = 0
+	}
+	return st, nil
+}

@@ -1,0 +1,65 @@
+package metrics
+
+import (
+	"cmp"
+	"slices"
+
+	"github.com/prometheus/client_golang/prometheus"
+
+	"github.com/sluice-io/sluice/pkg/sluice"
+)
+
+// Wakes is how one wake subscription is doing right now, in this process.
+type Wakes struct {
+	Namespace    string
+	Subscription string
+	Consumers    map[sluice.WakeState]int
+	Notices      int // under way
+}
+
+// wakes counts what happens to wake consumers.
+type wakes struct {
+	woken     *prometheus.CounterVec
+	callbacks *prometheus.CounterVec
+}
+
+func newWakes() wakes {
+	return wakes{
+		woken: prometheus.NewCounterVec(prometheus.CounterOpts{
+			Name: "sluice_wakes_total", Help: "How often a wake consumer was woken; its notices are among the attempts.",
+		}, []string{"namespace", "subscription"}),
+		callbacks: prometheus.NewCounterVec(prometheus.CounterOpts{
+			Name: "sluice_wake_callbacks_total", Help: "Callbacks of wake consumers by what they were answered: OK, STALE_EPOCH, CONSUMER_GONE, …",
+		}, []string{"namespace", "subscription", "code"}),
+	}
+}
+
+// WatchWakes reads the wake subscriptions' moments whenever the set is scraped. Call it once.
+func (m *Metrics) WatchWakes(read func() []Wakes) {
+	labels := func(w Wakes) []string { return []string{w.Namespace, w.Subscription} }
+	gauge := func(name, help string, value func(Wakes) int) reading[Wakes] {
+		return reading[Wakes]{
+			prometheus.NewDesc(name, help, []string{"namespace", "subscription"}, nil), prometheus.GaugeValue,
+			func(w Wakes) float64 { return float64(value(w)) }, labels,
+		}
+	}
+	figures := []reading[Wakes]{gauge("sluice_wake_notices_in_flight", "Notices under way.", func(w Wakes) int { return w.Notices })}
+	for _, state := range []sluice.WakeState{sluice.WakeIdle, sluice.WakeWaking, sluice.WakeLive} {
+		figures = append(figures, gauge("sluice_wake_consumers_"+string(state), "Wake consumers that are "+string(state)+".",
+			func(w Wakes) int { return w.Consumers[state] }))
+	}
+	m.registry.MustRegister(readings[Wakes]{read, slices.Clip(figures)})
+}
+
+// Woken counts a wake.
+func (m *Metrics) Woken(sub *sluice.Subscription) {
+	m.wakes.woken.WithLabelValues(sub.Namespace, sub.ID).Inc()
+}
+
+// Notified counts an attempt to notify.
+func (m *Metrics) Notified(sub *sluice.Subscription, a *sluice.Attempt) { m.Attempted(sub, a) }
+
+// CalledBack counts a callback; without a code it was taken.
+func (m *Metrics) CalledBack(sub *sluice.Subscription, code sluice.Code) {
+	m.wakes.callbacks.WithLabelValues(sub.Namespace, sub.ID, string(cmp.Or(code, "OK"))).Inc()
+}

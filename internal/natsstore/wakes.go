@@ -1,0 +1,81 @@
+package natsstore
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+
+	"github.com/nats-io/nats.go/jetstream"
+
+	"github.com/sluice-io/sluice/pkg/sluice"
+	"github.com/sluice-io/sluice/streams"
+)
+
+// PathBefore returns the sequence of the last event on a path up to a sequence; 0: there is none. Any replica
+// answers: what is asked about was stored long ago.
+func (s *Store) PathBefore(ctx context.Context, ns string, path sluice.Path, upTo uint64) (uint64, error) {
+	body, err := json.Marshal(map[string]any{"multi_last": []string{streams.Subject(ns, path)}, "up_to_seq": upTo, "batch": 1})
+	if err != nil {
+		return 0, fmt.Errorf("read request: %w", err)
+	}
+	answer, err := asked(ctx, requestTimeout, func(ctx context.Context) (directAnswer, error) {
+		return s.directOnce(ctx, ns, body, 2)
+	})
+	if err != nil || len(answer.msgs) == 0 {
+		return 0, storeError(ctx, err)
+	}
+	e, err := s.stamps.directEvent(answer.msgs[0])
+	if e.Seq == 0 {
+		return 0, err
+	}
+	return e.Seq, nil
+}
+
+// PathEnds calls each for every path that the pattern matches and that has events, with the sequence of the last.
+func (s *Store) PathEnds(ctx context.Context, ns string, pattern sluice.Pattern, each func(sluice.Path, uint64)) error {
+	for _, filter := range streams.Filters(ns, pattern) {
+		err := s.scan(ctx, streams.EventsStream(ns), jetstream.ConsumerConfig{
+			FilterSubject: filter.Subject, DeliverPolicy: jetstream.DeliverLastPerSubjectPolicy, HeadersOnly: true,
+		}, func(msg jetstream.Msg, meta *jetstream.MsgMetadata) (bool, error) {
+			if _, path, err := streams.ParseSubject(msg.Subject()); err == nil && pattern.Match(path) {
+				each(path, meta.Sequence.Stream)
+			}
+			return true, nil
+		})
+		if err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// FollowPaths calls each for every event that is stored from now on, and first of all without a path, until ctx is done
+// or there is trouble.
+func (s *Store) FollowPaths(ctx context.Context, ns string, each func(sluice.Path, uint64)) error {
+	config := jetstream.ConsumerConfig{FilterSubject: streams.EventsSubjects(ns), DeliverPolicy: jetstream.DeliverNewPolicy, HeadersOnly: true}
+	return s.follow(ctx, streams.EventsStream(ns), config, func(msg jetstream.Msg, meta *jetstream.MsgMetadata) (bool, error) {
+		if msg == nil {
+			each("", 0)
+			return true, nil
+		}
+		if _, path, err := streams.ParseSubject(msg.Subject()); err == nil {
+			each(path, meta.Sequence.Stream)
+		}
+		return true, nil
+	})
+}
+
+// Clear removes all records whose keys match a filter, and their markers.
+func (b Bucket[T]) Clear(ctx context.Context, filter string) error {
+	_, err := asked(ctx, listTimeout, func(ctx context.Context) (struct{}, error) {
+		stream, err := b.store.js.Stream(ctx, kvStream+b.name)
+		if err != nil {
+			return struct{}{}, err
+		}
+		return struct{}{}, stream.Purge(ctx, jetstream.WithPurgeSubject(kvPrefix+b.name+"."+filter))
+	})
+	if err != nil {
+		return b.failed(ctx, "clear", filter, err)
+	}
+	return nil
+}

@@ -1,0 +1,120 @@
+package wake
+
+import (
+	"context"
+	"errors"
+	"slices"
+
+	"github.com/sluice-io/sluice/pkg/sluice"
+)
+
+// Call takes a callback: who calls shows a token, and says which consumer it is. The order in which it is looked at
+// is that a token is there, that the body is a callback, that the consumer exists, that the token is good for it,
+// and then what Step looks at. A refusal has one of S1's codes (S1-85…91); with WakeTokenExpired comes a new token if
+// the old one was of the current epoch (register C28). Other codes: Unavailable.
+func (e *Engine) Call(ctx context.Context, namespace, consumer, token string, body []byte) (sluice.WakeAnswer, error) {
+	if token == "" {
+		return sluice.WakeAnswer{}, sluice.Errorf(sluice.WakeTokenInvalid, "send the header Authorization: Bearer <token>")
+	}
+	cb, err := ParseCallback(body, e.ports.Streams.ParseOffset)
+	if err != nil {
+		return sluice.WakeAnswer{}, err
+	}
+	gone := sluice.Errorf(sluice.WakeGone, "the consumer does not exist any more")
+	id, path, ok := sluice.ParseWakeConsumerID(consumer)
+	if !ok {
+		return sluice.WakeAnswer{}, gone
+	}
+	sub, err := e.subscription(ctx, id)
+	if err != nil {
+		return sluice.WakeAnswer{}, err
+	}
+	if sub == nil || sub.Namespace != namespace || sub.State == sluice.Cancelled {
+		return sluice.WakeAnswer{}, gone
+	}
+	call := call{engine: e, sub: sub, id: sluice.WakeConsumerID(id, path), path: path, token: token, cb: cb}
+	answer, err := call.do(ctx)
+	if errors.Is(err, errLost) {
+		e.revoke(sub)
+		err = gone
+	}
+	e.ports.Observe.CalledBack(sub, sluice.CodeOf(err))
+	return answer, err
+}
+
+// call is a callback that is being taken.
+type call struct {
+	engine *Engine
+	sub    *sluice.Subscription
+	id     string
+	path   sluice.Path
+	token  string
+	cb     Callback
+
+	claim Claim
+	tails Tails
+}
+
+func (c *call) do(ctx context.Context) (sluice.WakeAnswer, error) {
+	var known Entry
+	if r := c.engine.runner(c.sub.ID); r != nil {
+		known = r.entry(c.path)
+	}
+	stored, err := c.engine.change(ctx, c.sub, c.path, known, c.decide)
+	if sluice.CodeOf(err) == sluice.WakeTokenExpired && c.claim.renewable(c.engine.opts.Now()) {
+		fresh, failed := newToken(c.engine.ports.Keys, c.claim, c.engine.opts.Now())
+		if failed != nil {
+			return sluice.WakeAnswer{}, failed
+		}
+		return sluice.WakeAnswer{Token: fresh}, err
+	}
+	if err != nil {
+		return sluice.WakeAnswer{}, err
+	}
+	answer := sluice.WakeAnswer{Streams: []sluice.WakeAcked{}}
+	if stored.Consumer.State != sluice.WakeRemoved {
+		answer.Streams = stored.Consumer.offsets(c.tails, c.engine.ports.Streams.FormatOffset)
+	}
+	answer.Token, err = next(c.engine.ports.Keys, c.token, c.claim, c.engine.opts.Now())
+	return answer, err
+}
+
+// decide is what a callback means for its consumer as it is.
+func (c *call) decide(ctx context.Context, now Consumer) (Input, error) {
+	if now.State == sluice.WakeRemoved {
+		return Input{}, (&Input{Callback: &c.cb}).gone()
+	}
+	if err := c.admit(now); err != nil {
+		return Input{}, err
+	}
+	paths := now.Paths()
+	for _, path := range c.cb.names() {
+		if !slices.Contains(paths, path) {
+			paths = append(paths, path)
+		}
+	}
+	var err error
+	if c.tails, err = c.engine.tails(ctx, c.sub, now.Path, paths); err != nil {
+		return Input{}, err
+	}
+	return Input{Tails: c.tails, Callback: &c.cb}, nil
+}
+
+// admit returns why the token is not good for the consumer: it is of this one, of its epoch (S1-148), and has not
+// expired. Of one that has expired and would not be exchanged the epoch is what counts (register C28).
+func (c *call) admit(now Consumer) error {
+	claim, err := verify(c.engine.ports.Keys, c.token, c.engine.opts.Now())
+	expired := sluice.CodeOf(err) == sluice.WakeTokenExpired
+	switch {
+	case err != nil && !expired:
+		return err
+	case claim.Consumer != c.id || claim.Namespace != c.sub.Namespace || claim.Of != now.Of:
+		return sluice.Errorf(sluice.WakeTokenInvalid, "the token is not one of this consumer")
+	case expired && claim.Epoch != now.Epoch:
+		return sluice.Errorf(sluice.WakeStale, "the epoch is %d, not %d: stop", now.Epoch, claim.Epoch)
+	case !expired && c.cb.Epoch == now.Epoch && claim.Epoch != now.Epoch:
+		return sluice.Errorf(sluice.WakeTokenInvalid, "the token is of another epoch")
+	}
+	c.claim = claim
+	return err
+}

@@ -1,0 +1,125 @@
+package wake
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"reflect"
+
+	"github.com/sluice-io/sluice/pkg/sluice"
+)
+
+// errLost says that the subscription may have nothing any more.
+var errLost = errors.New("access was lost")
+
+// tries is how often something is decided anew because others change the same consumer.
+const tries = 100
+
+// change takes a consumer through a step and returns it as it is stored then. decide says what happened, given the
+// consumer and what is known of its streams; the record that is known, if there is one, saves reading it. What the
+// step decides is stored before anybody hears of it. An error of the step comes with the consumer; its code is
+// one of S1's.
+func (e *Engine) change(ctx context.Context, sub *sluice.Subscription, path sluice.Path, known Entry,
+	decide func(ctx context.Context, c Consumer) (Input, error),
+) (Entry, error) {
+	done, err := e.turns.Take(ctx, sluice.WakeConsumerID(sub.ID, path))
+	if err != nil {
+		return known, fmt.Errorf("consumer %s: %w", path, err)
+	}
+	defer done()
+	for range tries {
+		guess := known.Revision > 0
+		if !guess {
+			if known, err = e.ports.Records.Get(ctx, sub.ID, path); err != nil {
+				return known, err
+			}
+		}
+		stored, err := e.changeOnce(ctx, sub, path, known, decide)
+		if sluice.CodeOf(err) == sluice.Conflict || err != nil && guess && refused(err) {
+			known = Entry{} // it is not what it was taken for
+			continue
+		}
+		return stored, err
+	}
+	return known, sluice.Errorf(sluice.Unavailable, "too many change this consumer at once; try again")
+}
+
+func (e *Engine) changeOnce(ctx context.Context, sub *sluice.Subscription, path sluice.Path, known Entry,
+	decide func(ctx context.Context, c Consumer) (Input, error),
+) (Entry, error) {
+	c := known.Consumer
+	if known.Revision == 0 || c.Of != incarnation(sub) {
+		c = Consumer{Path: path, Of: c.Of, State: sluice.WakeRemoved, Epoch: c.Epoch} // of an earlier subscription, if of any
+	}
+	in, err := decide(ctx, c)
+	if err != nil {
+		return known, err
+	}
+	if in.Born != nil {
+		c = *in.Born
+	}
+	next, refusal := rules(sub).Step(c, in, e.opts.Now())
+	if known.Revision > 0 && reflect.DeepEqual(next, known.Consumer) || next.State == sluice.WakeRemoved && c.State == sluice.WakeRemoved {
+		return known, refusal
+	}
+	revision, err := e.put(ctx, sub, next, known.Revision)
+	if err != nil {
+		return known, err
+	}
+	stored := Entry{next, revision}
+	if next.Epoch > c.Epoch {
+		e.ports.Observe.Woken(sub)
+	}
+	if r := e.runner(sub.ID); r != nil {
+		r.observe(stored)
+	}
+	return stored, refusal
+}
+
+func (e *Engine) put(ctx context.Context, sub *sluice.Subscription, c Consumer, revision uint64) (uint64, error) {
+	e.opts.Fault("before put")
+	stored, err := e.ports.Records.Put(ctx, sub.ID, c, revision)
+	e.opts.Fault("after put")
+	return stored, err
+}
+
+// refused reports whether an error is S1's answer to a callback.
+func refused(err error) bool {
+	switch sluice.CodeOf(err) { //nolint:exhaustive // all others are not
+	case sluice.WakeTaken, sluice.WakeOffset, sluice.WakeStale, sluice.WakeGone, sluice.WakeTokenInvalid, sluice.WakeTokenExpired:
+		return true
+	}
+	return false
+}
+
+// tails returns what is known of streams, of those that the subscription may see. Of the consumer's own stream it
+// returns errLost if that is none of them. Code Unavailable if nobody can tell.
+func (e *Engine) tails(ctx context.Context, sub *sluice.Subscription, primary sluice.Path, paths []sluice.Path) (Tails, error) {
+	all := make(Tails, len(paths))
+	for _, path := range paths {
+		tail, err := e.ports.Streams.Tail(ctx, sub.Namespace, path)
+		if err != nil {
+			return nil, err
+		}
+		switch e.decide(sub, path, tail.Seq) {
+		case sluice.Pass:
+			all[path] = tail
+		case sluice.Undecided:
+			return nil, sluice.Errorf(sluice.Unavailable, "who may see what is not known at the moment; try again")
+		case sluice.Lost:
+			if path == primary {
+				return nil, errLost
+			}
+		case sluice.Withhold:
+		}
+	}
+	return all, nil
+}
+
+// decide asks the gate about a path.
+func (e *Engine) decide(sub *sluice.Subscription, path sluice.Path, seq uint64) sluice.Decision {
+	if e.ports.Gate == nil {
+		return sluice.Pass
+	}
+	return e.ports.Gate.Decide(sub, &sluice.Event{Namespace: sub.Namespace, Path: path, Seq: seq}, e.opts.Now())
+}

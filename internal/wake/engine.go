@@ -1,0 +1,238 @@
+package wake
+
+import (
+	"cmp"
+	"context"
+	"crypto/rand"
+	"log/slog"
+	mathrand "math/rand/v2"
+	"strconv"
+	"sync"
+	"time"
+
+	"github.com/sluice-io/sluice/internal/shares"
+	"github.com/sluice-io/sluice/internal/turns"
+	"github.com/sluice-io/sluice/pkg/sluice"
+)
+
+// Options is what an engine can do without.
+type Options struct {
+	PublicURL   string             // where callbacks reach the server: "https://sluice.example"
+	Log         *slog.Logger       // slog.DiscardHandler
+	MaxInFlight int                // notices of all subscriptions at once; 4,096
+	ClaimWithin time.Duration      // ClaimWithin; shorter in tests
+	Now         func() time.Time   // time.Now
+	Fault       func(point string) // called between writes; nil: nothing
+}
+
+// maxInFlight is Options.MaxInFlight unless it is set.
+const maxInFlight = 4096
+
+// Engine serves wake subscriptions: it takes callbacks of all of them, and wakes the consumers of those
+// that this process owns.
+type Engine struct {
+	ports  Ports
+	opts   Options
+	turns  turns.Turns[string] // of consumers, by id
+	places *shares.Shares      // of notices
+
+	changes chan func()
+
+	mu       sync.Mutex
+	life     context.Context //nolint:containedctx // of Run; nil: it does not run
+	subs     map[string]*sluice.Subscription
+	runners  map[string]*runner
+	revoking map[string]struct{} // subscriptions that are being cancelled
+	ended    sync.WaitGroup
+	flights  flights
+}
+
+// New returns an engine. It takes callbacks from now on, and wakes nobody before Run.
+func New(ports Ports, opts Options) *Engine {
+	if opts.Log == nil {
+		opts.Log = slog.New(slog.DiscardHandler)
+	}
+	if opts.Now == nil {
+		opts.Now = time.Now
+	}
+	if opts.Fault == nil {
+		opts.Fault = func(string) {}
+	}
+	if ports.Observe == nil {
+		ports.Observe = nobody{}
+	}
+	opts.ClaimWithin = cmp.Or(opts.ClaimWithin, ClaimWithin)
+	return &Engine{
+		ports: ports, opts: opts, places: shares.New(cmp.Or(opts.MaxInFlight, maxInFlight)),
+		changes: make(chan func()), subs: map[string]*sluice.Subscription{}, runners: map[string]*runner{}, revoking: map[string]struct{}{},
+	}
+}
+
+// Run wakes consumers until ctx is done.
+func (e *Engine) Run(ctx context.Context) error {
+	inner, cancel := context.WithCancelCause(ctx)
+	defer cancel(nil)
+	owning, giveUp := context.WithCancel(context.WithoutCancel(ctx))
+	defer giveUp()
+	e.lives(inner)
+	var parts sync.WaitGroup
+	parts.Go(func() {
+		cancel(e.ports.Watch.Watch(inner, func(id string, sub *sluice.Subscription) {
+			e.tell(inner, func() { e.learn(inner, id, sub) })
+		}))
+	})
+	parts.Go(func() {
+		cancel(e.ports.Owns.Run(owning, func() <-chan struct{} {
+			settled := make(chan struct{})
+			e.tell(inner, func() { e.settle(inner, settled) })
+			return settled
+		}))
+	})
+	for inner.Err() == nil {
+		select {
+		case <-inner.Done():
+		case change := <-e.changes:
+			change()
+		}
+	}
+	e.lives(nil) //nolint:staticcheck // nothing begins that Wait would not wait for
+	e.ended.Wait()
+	giveUp() // nobody else serves a subscription before its notices under way have ended
+	parts.Wait()
+	if ctx.Err() != nil {
+		return nil
+	}
+	return context.Cause(inner)
+}
+
+// lives says how long what the engine does on the side may take; nil: it does nothing more.
+func (e *Engine) lives(ctx context.Context) {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	e.life = ctx
+}
+
+func (e *Engine) tell(ctx context.Context, change func()) {
+	select {
+	case e.changes <- change:
+	case <-ctx.Done():
+	}
+}
+
+// learn enters what became of a subscription.
+func (e *Engine) learn(ctx context.Context, id string, sub *sluice.Subscription) {
+	if sub != nil && sub.Mode != sluice.Wake {
+		return
+	}
+	e.mu.Lock()
+	if sub == nil {
+		delete(e.subs, id)
+	} else {
+		e.subs[id] = sub
+	}
+	e.mu.Unlock()
+	e.apply(ctx, id, sub)
+}
+
+// settle looks at all subscriptions again, and closes settled when the runners that have to end have ended.
+func (e *Engine) settle(ctx context.Context, settled chan struct{}) {
+	var leaving []*runner
+	for id, sub := range e.known() {
+		if r := e.apply(ctx, id, sub); r != nil {
+			leaving = append(leaving, r)
+		}
+	}
+	e.ended.Go(func() {
+		for _, r := range leaving {
+			<-r.ended
+		}
+		close(settled)
+	})
+}
+
+func (e *Engine) known() map[string]*sluice.Subscription {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	all := make(map[string]*sluice.Subscription, len(e.subs))
+	for id, sub := range e.subs {
+		all[id] = sub
+	}
+	return all
+}
+
+// apply starts, keeps or ends the runner of a subscription, and returns one that has to end.
+func (e *Engine) apply(ctx context.Context, id string, sub *sluice.Subscription) *runner {
+	wanted := sub != nil && sub.State == sluice.Active && e.ports.Owns.Owns(id)
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	r := e.runners[id]
+	if r != nil && wanted && r.of == incarnation(sub) {
+		r.sub.Store(sub)
+		return nil
+	}
+	if r != nil {
+		delete(e.runners, id)
+		r.stop()
+	}
+	if wanted {
+		e.runners[id] = e.start(ctx, sub, r)
+	}
+	return r
+}
+
+// start starts a runner, which begins when the one before it has ended.
+func (e *Engine) start(ctx context.Context, sub *sluice.Subscription, before *runner) *runner {
+	ctx, stop := context.WithCancel(ctx)
+	r := newRunner(ctx, e, sub, stop)
+	e.ended.Go(func() {
+		defer close(r.ended)
+		defer stop()
+		if before != nil {
+			<-before.ended
+		}
+		r.run()
+	})
+	return r
+}
+
+// runner returns the runner of a subscription, nil if this process does not serve it.
+func (e *Engine) runner(id string) *runner {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	return e.runners[id]
+}
+
+// subscription returns a subscription of mode wake; nil if there is none.
+func (e *Engine) subscription(ctx context.Context, id string) (*sluice.Subscription, error) {
+	e.mu.Lock()
+	sub := e.subs[id]
+	e.mu.Unlock()
+	if sub != nil {
+		return sub, nil
+	}
+	sub, err := e.ports.Registry.Get(ctx, id)
+	if code := sluice.CodeOf(err); code == sluice.SubscriptionMissing || code == sluice.NotFound || err == nil && sub.Mode != sluice.Wake {
+		return nil, nil //nolint:nilnil // there is none
+	}
+	return sub, err
+}
+
+// incarnation tells a subscription from an earlier one of the same id.
+func incarnation(sub *sluice.Subscription) string {
+	return strconv.FormatInt(sub.CreatedAt.UnixNano(), 36)
+}
+
+// rules returns what Step works by for a subscription.
+func rules(sub *sluice.Subscription) Rules {
+	return Rules{Retry: sub.Policy.Retry, NewWakeID: newWakeID, Random: mathrand.Float64}
+}
+
+// newWakeID returns 130 bits nobody can guess (S1-38).
+func newWakeID() string { return "w_" + rand.Text() }
+
+// nobody is an Observer that does nothing.
+type nobody struct{}
+
+func (nobody) Woken(*sluice.Subscription)                     {}
+func (nobody) Notified(*sluice.Subscription, *sluice.Attempt) {}
+func (nobody) CalledBack(*sluice.Subscription, sluice.Code)   {}

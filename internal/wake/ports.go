@@ -1,0 +1,125 @@
+package wake
+
+import (
+	"context"
+	"time"
+
+	"github.com/sluice-io/sluice/pkg/sluice"
+)
+
+// Watcher tells of every subscription, first as it is, then as it changes, until ctx is done. A nil sub says that
+// the subscription of that id is gone.
+type Watcher interface {
+	Watch(ctx context.Context, change func(id string, sub *sluice.Subscription)) error
+}
+
+// Ownership says which subscriptions this process serves. changed is called whenever the answer of Owns may have
+// changed; what it returns is closed when what is not owned any more has come to rest.
+type Ownership interface {
+	Run(ctx context.Context, changed func() <-chan struct{}) error
+	Owns(subscription string) bool
+}
+
+// Entry is a record with its revision.
+type Entry struct {
+	Consumer Consumer
+	Revision uint64 // 0: there is none
+}
+
+// Records keeps wake consumers, by subscription and path.
+type Records interface {
+	// Get returns a record as it is stored now; revision 0: there is none.
+	Get(ctx context.Context, subscription string, path sluice.Path) (Entry, error)
+	// Put stores a record. Code Conflict unless the stored revision is the given one.
+	Put(ctx context.Context, subscription string, c Consumer, revision uint64) (uint64, error)
+	// List returns a subscription's records.
+	List(ctx context.Context, subscription string) ([]Entry, error)
+	// Watch tells of a subscription's records, then calls caughtUp once, then tells of what changes,
+	// until ctx is done.
+	Watch(ctx context.Context, subscription string, each func(Entry), caughtUp func()) error
+	// Floor returns an epoch that no consumer of a subscription of this id has passed that is not stored
+	// any more: new ones begin behind it.
+	Floor(ctx context.Context, subscription string) (uint64, error)
+	// Forget removes all records of a subscription, and raises its floor.
+	Forget(ctx context.Context, subscription string, floor uint64) error
+}
+
+// Streams knows the streams of a namespace.
+type Streams interface {
+	// Tail returns what is known of a stream now, as the leader of its log has it.
+	Tail(ctx context.Context, namespace string, path sluice.Path) (Tail, error)
+	// Before returns the sequence of the last message of a stream up to a sequence; 0: there is none.
+	Before(ctx context.Context, namespace string, path sluice.Path, upTo uint64) (uint64, error)
+	// Ends calls each for every stream that the pattern matches, with the sequence of its last message.
+	Ends(ctx context.Context, namespace string, pattern sluice.Pattern, each func(path sluice.Path, last uint64)) error
+	// Follow calls each for every message that is stored on any path from now on, until ctx is done, and without a
+	// path when it has begun and whenever something may have been missed.
+	Follow(ctx context.Context, namespace string, each func(path sluice.Path, seq uint64)) error
+	// FormatOffset and ParseOffset are the protocol's.
+	FormatOffset(seq uint64) string
+	ParseOffset(text string) (uint64, error)
+}
+
+// Source hands over what is stored on the paths of a subscription, in the order of the log.
+type Source interface {
+	Deliveries() <-chan *sluice.Delivery
+	Ended() <-chan struct{} // closed when it cannot go on and has to be opened again
+	Close()
+}
+
+// Sources opens a subscription's source. Its durable consumer is made if it is missing.
+type Sources interface {
+	Open(ctx context.Context, sub *sluice.Subscription) (Source, error)
+}
+
+// Letter is one attempt to notify.
+type Letter struct {
+	WakeID string
+	Path   sluice.Path
+	Seq    uint64 // of the last message of the primary stream
+	Number int    // of the attempt, from 1
+	Body   []byte
+}
+
+// Poster makes an attempt: it signs the body and sends it. Body is that of a 2xx.
+type Poster interface {
+	Post(ctx context.Context, sub *sluice.Subscription, l Letter) (a sluice.Attempt, body []byte)
+}
+
+// Gate says whether something on a path may leave for a subscription now.
+type Gate interface {
+	Decide(sub *sluice.Subscription, ev *sluice.Event, now time.Time) sluice.Decision
+}
+
+// Log keeps the attempts, and then calls done.
+type Log interface {
+	Record(a *sluice.Attempt, namespace string, done func(error))
+}
+
+// Registry is asked about subscriptions that were not told of yet, and ends those that lost their access.
+type Registry interface {
+	Get(ctx context.Context, id string) (*sluice.Subscription, error)
+	Cancel(ctx context.Context, id, reason string) error
+}
+
+// Observer is told of what happens, for metrics. Each call returns at once.
+type Observer interface {
+	Woken(sub *sluice.Subscription)
+	Notified(sub *sluice.Subscription, a *sluice.Attempt)
+	CalledBack(sub *sluice.Subscription, code sluice.Code) // "": it was taken
+}
+
+// Ports is everything that an engine needs from outside.
+type Ports struct {
+	Watch    Watcher
+	Owns     Ownership
+	Records  Records
+	Streams  Streams
+	Sources  Sources
+	Poster   Poster
+	Gate     Gate // nil: everything may leave
+	Log      Log
+	Registry Registry
+	Keys     Keys
+	Observe  Observer // nil: nobody
+}

@@ -1,0 +1,405 @@
+package wake
+
+import (
+	"context"
+	"log/slog"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"github.com/cenkalti/backoff/v4"
+
+	"github.com/sluice-io/sluice/internal/shares"
+	"github.com/sluice-io/sluice/pkg/sluice"
+)
+
+const (
+	lookers    = 128 // consumers of a subscription that are looked at once
+	againFirst = 50 * time.Millisecond
+	againMost  = 5 * time.Second
+	sweepEvery = 10 * time.Minute // how often it is looked whether something was missed
+)
+
+// runner runs the clocks of one subscription and sends its notices. It has the records of all its consumers in memory,
+// as guesses: what counts is the store.
+type runner struct {
+	engine *Engine
+	ctx    context.Context //nolint:containedctx // of its life
+	sub    atomic.Pointer[sluice.Subscription]
+	of     string
+	stop   context.CancelFunc
+	ended  chan struct{}
+	share  *shares.Share
+
+	work  sync.WaitGroup
+	looks chan struct{} // a place for each that is looked at
+
+	mu      sync.Mutex
+	all     map[sluice.Path]*entry
+	others  map[sluice.Path]map[*entry]struct{} // who follows a stream that is not its own
+	clock   clock
+	due     []*entry // whose notices are to be sent, in turn
+	flying  int      // notices under way
+	floor   uint64
+	ready   bool // all records are known
+	scanned bool // all streams that were there have a consumer
+
+	alarm   chan struct{} // has something if the clock or due changed
+	foreign chan struct{} // has something if there is one in others
+}
+
+// entry is a consumer in memory.
+type entry struct {
+	Entry
+
+	seen   uint64           // the last sequence of its own stream that was told of
+	other  bool             // something was stored in a stream that is not its own
+	news   bool             // it is to be looked at
+	busy   bool             // it is being looked at
+	acks   []sluice.Receipt // to give once it was looked at
+	sent   string           // the wake of which attempt number is under way
+	number int
+	flying int  // notices under way
+	queued bool // it is among due
+
+	at    time.Time // when the clock looks at it
+	place int       // in the clock; -1: it is not there
+}
+
+func newRunner(ctx context.Context, e *Engine, sub *sluice.Subscription, stop context.CancelFunc) *runner {
+	r := &runner{
+		ctx: ctx, engine: e, of: incarnation(sub), stop: stop, ended: make(chan struct{}), share: e.places.Join(),
+		looks: make(chan struct{}, lookers), all: map[sluice.Path]*entry{}, others: map[sluice.Path]map[*entry]struct{}{},
+		alarm: make(chan struct{}, 1), foreign: make(chan struct{}, 1),
+	}
+	r.sub.Store(sub)
+	return r
+}
+
+// run serves the subscription until its context is done.
+func (r *runner) run() {
+	ctx := r.ctx
+	var parts sync.WaitGroup
+	defer r.work.Wait()
+	defer parts.Wait()
+	known := make(chan struct{})
+	parts.Go(func() { r.watch(ctx, known) })
+	select {
+	case <-known:
+	case <-ctx.Done():
+		return
+	}
+	parts.Go(func() { r.send(ctx) })
+	parts.Go(func() { r.followOthers(ctx) })
+	parts.Go(func() { r.sweep(ctx) })
+	r.receive(ctx)
+}
+
+// persist tries something until it succeeds or ctx is done.
+func (r *runner) persist(ctx context.Context, what string, try func() error) error {
+	wait := backoff.NewExponentialBackOff(backoff.WithInitialInterval(againFirst), backoff.WithMaxInterval(againMost), backoff.WithMaxElapsedTime(0))
+	return backoff.RetryNotify(try, backoff.WithContext(wait, ctx), func(err error, again time.Duration) {
+		r.engine.opts.Log.WarnContext(ctx, "wake: "+what, slog.String("subscription", r.sub.Load().ID), slog.Any("error", err), slog.Duration("again", again))
+	})
+}
+
+// watch keeps what is in memory in step with the store.
+func (r *runner) watch(ctx context.Context, known chan struct{}) {
+	id := r.sub.Load().ID
+	caughtUp := sync.OnceFunc(func() {
+		r.mu.Lock()
+		r.ready = true
+		for _, en := range r.all {
+			r.plan(en)
+		}
+		r.mu.Unlock()
+		close(known)
+	})
+	_ = r.persist(ctx, "read the consumers", func() error { // ends with ctx only
+		floor, err := r.engine.ports.Records.Floor(ctx, id)
+		if err != nil {
+			return err
+		}
+		r.mu.Lock()
+		r.floor = floor
+		r.mu.Unlock()
+		return r.engine.ports.Records.Watch(ctx, id, r.observe, caughtUp)
+	})
+}
+
+// receive takes what is stored on the subscription's paths.
+func (r *runner) receive(ctx context.Context) {
+	for ctx.Err() == nil {
+		var source Source
+		err := r.persist(ctx, "open its source", func() (err error) {
+			source, err = r.engine.ports.Sources.Open(ctx, r.sub.Load())
+			return err
+		})
+		if err != nil {
+			return
+		}
+		r.drain(ctx, source)
+		source.Close()
+	}
+}
+
+func (r *runner) drain(ctx context.Context, source Source) {
+	for {
+		select {
+		case d := <-source.Deliveries():
+			r.told(d.Event.Path, d.Event.Seq, d.Receipt)
+		case <-source.Ended():
+			return
+		case <-ctx.Done():
+			return
+		}
+	}
+}
+
+// told enters that something was stored on a path of the subscription. The receipt is given when nothing
+// depends on it any more: whoever is awake looks at the end of the stream before it goes to sleep.
+func (r *runner) told(path sluice.Path, seq uint64, receipt sluice.Receipt) {
+	if path == "" || !r.sub.Load().Pattern.Match(path) {
+		r.acknowledge(receipt)
+		return
+	}
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	en := r.all[path]
+	if en == nil {
+		en = &entry{place: -1}
+		en.Consumer.Path = path
+		r.all[path] = en
+	}
+	en.seen = max(en.seen, seq)
+	if en.awake() && !en.busy {
+		r.acknowledge(receipt)
+		return
+	}
+	if receipt != nil {
+		en.acks = append(en.acks, receipt)
+	}
+	r.look(en)
+}
+
+func (r *runner) acknowledge(receipt sluice.Receipt) {
+	if receipt == nil {
+		return
+	}
+	if err := receipt.Ack(); err != nil {
+		r.engine.opts.Log.DebugContext(r.ctx, "wake: an acknowledgement is lost: it comes again", slog.Any("error", err))
+	}
+}
+
+func (en *entry) awake() bool {
+	return en.Consumer.State == sluice.WakeWaking || en.Consumer.State == sluice.WakeLive
+}
+
+// look has a consumer looked at; r.mu is held.
+func (r *runner) look(en *entry) {
+	en.news = true
+	if en.busy || r.ctx.Err() != nil {
+		return
+	}
+	en.busy = true
+	r.work.Go(func() {
+		select {
+		case r.looks <- struct{}{}:
+			defer func() { <-r.looks }()
+		case <-r.ctx.Done():
+			return
+		}
+		for r.lookOnce(r.ctx, en) {
+		}
+	})
+}
+
+// lookOnce looks at a consumer, and reports whether it is to be done again.
+func (r *runner) lookOnce(ctx context.Context, en *entry) (again bool) {
+	r.mu.Lock()
+	en.news, en.other = false, false
+	known, seen, acks := en.Entry, en.seen, en.acks
+	en.acks = nil
+	r.mu.Unlock()
+	sub := r.sub.Load()
+	err := r.persist(ctx, "look at a consumer", func() error {
+		_, err := r.engine.change(ctx, sub, known.Consumer.Path, known, func(ctx context.Context, c Consumer) (Input, error) {
+			return r.input(ctx, sub, c, seen)
+		})
+		known = Entry{Consumer: Consumer{Path: known.Consumer.Path}}
+		if refused(err) {
+			err = nil
+		}
+		if r.isLost(sub, err) {
+			return backoff.Permanent(err)
+		}
+		return err
+	})
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if err != nil {
+		en.busy = false
+		return false
+	}
+	for _, receipt := range acks {
+		r.acknowledge(receipt)
+	}
+	if en.news {
+		return true
+	}
+	en.busy = false
+	if en.Revision == 0 && en.Consumer.State == "" {
+		delete(r.all, en.Consumer.Path) // it is none after all
+	}
+	return false
+}
+
+// input says what there is to be seen of a consumer. One that is not there begins with what was told. That there is
+// something in its own stream wakes it without another look: the notice has one.
+func (r *runner) input(ctx context.Context, sub *sluice.Subscription, c Consumer, seen uint64) (Input, error) {
+	var in Input
+	if c.State == sluice.WakeRemoved {
+		var err error
+		if in.Born, err = r.born(ctx, sub, c, seen); err != nil || in.Born == nil {
+			return in, err
+		}
+		c = *in.Born
+	}
+	var err error
+	if c.State == sluice.WakeIdle && seen > c.acked(c.Path) && c.Follows(c.Path) && r.engine.decide(sub, c.Path, seen) == sluice.Pass {
+		in.Tails = Tails{c.Path: {Seq: seen}}
+		return in, nil
+	}
+	in.Tails, err = r.engine.tails(ctx, sub, c.Path, c.Paths())
+	return in, err
+}
+
+// born returns the consumer that begins because something was stored at a sequence; nil if none does. What was on
+// the path when the subscription was made is none of its business (S1-140).
+func (r *runner) born(ctx context.Context, sub *sluice.Subscription, c Consumer, seq uint64) (*Consumer, error) {
+	if c.Of == r.of {
+		return c.Back(seq), nil
+	}
+	began := sub.From.Seq - 1
+	r.mu.Lock()
+	floor, scanned := r.floor, r.scanned
+	r.mu.Unlock()
+	acked := uint64(0)
+	if seq <= began {
+		acked = seq
+	} else if !scanned && began > 0 {
+		var err error
+		if acked, err = r.engine.ports.Streams.Before(ctx, sub.Namespace, c.Path, began); err != nil {
+			return nil, err
+		}
+	}
+	next := NewConsumer(c.Path, r.of, seq, acked)
+	next.Epoch = max(c.Epoch, floor)
+	return &next, nil
+}
+
+// sweep looks, at the beginning and then now and then, whether something was missed, and gives the streams that were
+// there before the subscription their consumers (S1-139).
+func (r *runner) sweep(ctx context.Context) {
+	tick := time.NewTicker(sweepEvery)
+	defer tick.Stop()
+	for {
+		sub := r.sub.Load()
+		if err := r.persist(ctx, "look for what was missed", func() error {
+			return r.engine.ports.Streams.Ends(ctx, sub.Namespace, sub.Pattern, func(path sluice.Path, last uint64) { r.compare(path, last) })
+		}); err != nil {
+			return
+		}
+		r.mu.Lock()
+		r.scanned = true
+		r.mu.Unlock()
+		select {
+		case <-tick.C:
+		case <-ctx.Done():
+			return
+		}
+	}
+}
+
+// compare looks at a consumer unless it knows of the end of its stream.
+func (r *runner) compare(path sluice.Path, last uint64) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	en := r.all[path]
+	switch {
+	case en == nil:
+		en = &entry{place: -1}
+		en.Consumer.Path = path
+		r.all[path] = en
+	case en.awake(), en.Consumer.State == sluice.WakeIdle && last <= en.Consumer.acked(path),
+		en.Consumer.State == sluice.WakeRemoved && en.Consumer.Of == r.of && last <= en.Consumer.Since:
+		return
+	}
+	en.seen = max(en.seen, last)
+	r.look(en)
+}
+
+// observe enters a record as it is stored. It may come late, or twice.
+func (r *runner) observe(e Entry) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	en := r.all[e.Consumer.Path]
+	if en == nil {
+		en = &entry{place: -1}
+		r.all[e.Consumer.Path] = en
+	}
+	if e.Revision <= en.Revision {
+		return
+	}
+	r.index(en, false)
+	e.Consumer.Of = r.intern(e.Consumer.Of)
+	en.Entry = e
+	if e.Consumer.Of == r.of {
+		r.index(en, true)
+	}
+	if r.ready {
+		r.plan(en)
+	}
+}
+
+// intern lets the records share what is the same in all of them.
+func (r *runner) intern(of string) string {
+	if of == r.of {
+		return r.of
+	}
+	return of
+}
+
+// index enters a consumer under the streams that are not its own, or takes it out.
+func (r *runner) index(en *entry, follow bool) {
+	if en.Consumer.State == sluice.WakeRemoved {
+		return
+	}
+	for _, p := range en.Consumer.Streams {
+		if p.Path == en.Consumer.Path {
+			continue
+		}
+		if !follow {
+			delete(r.others[p.Path], en)
+			if len(r.others[p.Path]) == 0 {
+				delete(r.others, p.Path)
+			}
+			continue
+		}
+		if r.others[p.Path] == nil {
+			r.others[p.Path] = map[*entry]struct{}{}
+		}
+		r.others[p.Path][en] = struct{}{}
+		ring(r.foreign)
+	}
+}
+
+// entry returns what is in memory of a consumer.
+func (r *runner) entry(path sluice.Path) Entry {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if en := r.all[path]; en != nil && en.Revision > 0 {
+		return Entry{en.Consumer.clone(), en.Revision}
+	}
+	return Entry{}
+}

@@ -1,0 +1,278 @@
+package wake
+
+import (
+	"context"
+	"errors"
+	"log/slog"
+	"time"
+
+	"github.com/cenkalti/backoff/v4"
+
+	"github.com/sluice-io/sluice/pkg/sluice"
+)
+
+const (
+	grace      = 2 * time.Second // for notices under way when the runner ends
+	storeLimit = 10 * time.Second
+	postpone   = time.Second // until a notice is tried again that could not be made
+	overlap    = 2           // notices of one consumer under way at once (register C27)
+)
+
+// plan has happen what a record says; r.mu is held.
+func (r *runner) plan(en *entry) {
+	c := &en.Consumer
+	switch {
+	case c.Of != r.of, c.State == sluice.WakeWaking && (en.underWay() || en.flying >= overlap):
+		r.clock.drop(en) // nothing is to be done until something comes
+	case c.State == sluice.WakeWaking, c.State == sluice.WakeLive:
+		en.at = c.Due
+		r.clock.set(en)
+		ring(r.alarm)
+	default:
+		r.clock.drop(en)
+		if en.other || c.State == sluice.WakeIdle && en.seen > c.acked(c.Path) || c.State == sluice.WakeRemoved && en.seen > c.Since {
+			r.look(en)
+		}
+	}
+}
+
+// underWay reports whether the notice that is due was sent.
+func (en *entry) underWay() bool {
+	return en.sent == en.Consumer.WakeID && en.number == en.Consumer.Failures+1
+}
+
+func ring(c chan struct{}) {
+	select {
+	case c <- struct{}{}:
+	default: // it rings already
+	}
+}
+
+// send sends notices when they are due, and has those looked at who are silent for too long, until ctx is done.
+func (r *runner) send(ctx context.Context) {
+	defer r.share.Pass()
+	timer := time.NewTimer(0)
+	defer timer.Stop()
+	for {
+		timer.Reset(r.round())
+		select {
+		case <-ctx.Done():
+			return
+		case <-timer.C:
+		case <-r.alarm:
+		case <-r.share.Freed():
+		}
+	}
+}
+
+// round does what is due now, as far as there is room for it, and returns how long nothing else is.
+func (r *runner) round() time.Duration {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	now := r.engine.opts.Now()
+	for len(r.clock) > 0 && !r.clock[0].at.After(now) {
+		en := r.clock[0]
+		r.clock.drop(en)
+		switch {
+		case en.Consumer.State != sluice.WakeWaking:
+			r.look(en)
+		case !en.queued:
+			en.queued = true
+			r.due = append(r.due, en)
+		}
+	}
+	window := r.sub.Load().Policy.Window
+	for len(r.due) > 0 && r.flying < window && r.share.Take() {
+		en := r.due[0]
+		r.due[0] = nil
+		r.due = r.due[1:]
+		en.queued = false
+		if en.Consumer.State != sluice.WakeWaking || en.underWay() || en.flying >= overlap {
+			r.share.Give() // it was claimed meanwhile
+			continue
+		}
+		r.launch(en)
+	}
+	if len(r.due) == 0 {
+		r.share.Pass()
+	}
+	if len(r.clock) == 0 {
+		return time.Hour
+	}
+	return max(r.clock[0].at.Sub(now), 0)
+}
+
+// launch sends the notice of a consumer; r.mu is held.
+func (r *runner) launch(en *entry) {
+	en.sent, en.number = en.Consumer.WakeID, en.Consumer.Failures+1
+	r.flying++
+	en.flying++
+	known := Entry{en.Consumer.clone(), en.Revision}
+	r.work.Go(func() {
+		again := r.attempt(known)
+		r.share.Give()
+		r.mu.Lock()
+		defer r.mu.Unlock()
+		r.flying--
+		en.flying--
+		if again && en.sent == known.Consumer.WakeID && en.number == known.Consumer.Failures+1 {
+			en.sent = "" // there was none
+			r.postpone(en)
+		} else {
+			r.plan(en)
+		}
+		ring(r.alarm)
+	})
+}
+
+// postpone has a notice made later that could not be made; r.mu is held.
+func (r *runner) postpone(en *entry) {
+	if en.Consumer.State == sluice.WakeWaking && r.ctx.Err() == nil {
+		en.at = r.engine.opts.Now().Add(postpone)
+		r.clock.set(en)
+	}
+}
+
+// attempt makes one attempt to notify, and enters what comes of it. It reports whether there was none, and there
+// is to be one later.
+func (r *runner) attempt(known Entry) (again bool) {
+	ctx, cancel := lasting(r.ctx, grace)
+	defer cancel(nil)
+	sub, c := r.sub.Load(), known.Consumer
+	f := r.engine.flights.enter(sub, cancel)
+	defer r.engine.flights.leave(f)
+	tails, err := r.engine.tails(ctx, sub, c.Path, c.Paths())
+	switch {
+	case r.isLost(sub, err):
+		return false
+	case err != nil:
+		r.engine.opts.Log.WarnContext(ctx, "wake: a notice waits", slog.String("subscription", sub.ID), slog.Any("error", err))
+		return true
+	case c.orphaned(tails):
+		return !r.enter(ctx, sub, known, Input{})
+	}
+	letter, err := r.letter(sub, &c, tails)
+	if err != nil {
+		r.engine.opts.Log.ErrorContext(ctx, "wake: a notice cannot be made", slog.String("subscription", sub.ID), slog.Any("error", err))
+		return true
+	}
+	answer := Answer{WakeID: c.WakeID, Number: letter.Number, Sent: tails}
+	late := time.AfterFunc(r.engine.opts.ClaimWithin, func() {
+		slow := answer
+		slow.Error = "neither a 2xx nor a claim within " + r.engine.opts.ClaimWithin.String()
+		r.enter(ctx, sub, known, Input{Answer: &slow})
+	})
+	defer late.Stop()
+	r.engine.opts.Fault("before post")
+	a, body := r.engine.ports.Poster.Post(ctx, sub, letter)
+	r.engine.opts.Fault("after post")
+	if a.Outcome != sluice.Delivered && ctx.Err() != nil {
+		return true // it was cut off: whoever serves the subscription sends it again
+	}
+	late.Stop()
+	answer.OK, answer.Error = a.Outcome == sluice.Delivered, a.Error
+	answer.Done = answer.OK && saysDone(body)
+	r.record(sub, &a)
+	return !r.enter(ctx, sub, known, Input{Answer: &answer})
+}
+
+// letter makes a notice.
+func (r *runner) letter(sub *sluice.Subscription, c *Consumer, tails Tails) (Letter, error) {
+	id := sluice.WakeConsumerID(sub.ID, c.Path)
+	token, err := newToken(r.engine.ports.Keys, Claim{Namespace: sub.Namespace, Consumer: id, Of: c.Of, Epoch: c.Epoch}, r.engine.opts.Now())
+	if err != nil {
+		return Letter{}, err
+	}
+	body, err := c.notice(id, r.engine.opts.PublicURL+"/callback/"+sub.Namespace+"/"+id, token, tails, r.engine.ports.Streams.FormatOffset)
+	return Letter{WakeID: c.WakeID, Path: c.Path, Seq: tails[c.Path].Seq, Number: c.Failures + 1, Body: body}, err
+}
+
+// enter takes a consumer through a step with what is known of its streams now, and reports whether that was done.
+func (r *runner) enter(ctx context.Context, sub *sluice.Subscription, known Entry, in Input) bool {
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), storeLimit)
+	defer cancel()
+	if now := r.entry(known.Consumer.Path); now.Revision > 0 {
+		known = now
+	}
+	err := r.persist(ctx, "enter what came of a notice", func() error {
+		_, err := r.engine.change(ctx, sub, known.Consumer.Path, known, func(ctx context.Context, c Consumer) (Input, error) {
+			tails, err := r.engine.tails(ctx, sub, c.Path, c.Paths())
+			in.Tails = tails
+			return in, err
+		})
+		known = Entry{Consumer: Consumer{Path: known.Consumer.Path}}
+		if r.isLost(sub, err) {
+			return backoff.Permanent(err)
+		}
+		return err
+	})
+	return err == nil
+}
+
+// record keeps an attempt in the log. It is not waited for: nothing depends on it.
+func (r *runner) record(sub *sluice.Subscription, a *sluice.Attempt) {
+	r.engine.ports.Observe.Notified(sub, a)
+	r.engine.ports.Log.Record(a, sub.Namespace, func(err error) {
+		if err != nil {
+			r.engine.opts.Log.WarnContext(r.ctx, "wake: an attempt is not in the log", slog.String("subscription", sub.ID), slog.Any("error", err))
+		}
+	})
+}
+
+// isLost ends a subscription that may have nothing any more, and reports whether that is so.
+func (r *runner) isLost(sub *sluice.Subscription, err error) bool {
+	if !errors.Is(err, errLost) {
+		return false
+	}
+	r.engine.revoke(sub)
+	return true
+}
+
+// followOthers follows the streams that consumers follow and the pattern does not match, as soon as there are any.
+func (r *runner) followOthers(ctx context.Context) {
+	select {
+	case <-r.foreign:
+	case <-ctx.Done():
+		return
+	}
+	_ = r.persist(ctx, "follow other streams", func() error { // ends with ctx only
+		return r.engine.ports.Streams.Follow(ctx, r.sub.Load().Namespace, r.heard)
+	})
+}
+
+// heard enters that something was stored on any path; without one, that something may have been.
+func (r *runner) heard(path sluice.Path, _ uint64) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if path != "" {
+		for en := range r.others[path] {
+			r.hear(en)
+		}
+		return
+	}
+	for _, followers := range r.others {
+		for en := range followers {
+			r.hear(en)
+		}
+	}
+}
+
+func (r *runner) hear(en *entry) {
+	en.other = true
+	if en.Consumer.State == sluice.WakeIdle {
+		r.look(en)
+	}
+}
+
+// lasting returns a context that ends so long after another has ended.
+func lasting(ctx context.Context, by time.Duration) (context.Context, context.CancelCauseFunc) {
+	longer, cancel := context.WithCancelCause(context.WithoutCancel(ctx))
+	stop := context.AfterFunc(ctx, func() {
+		select {
+		case <-time.After(by):
+			cancel(context.Cause(ctx))
+		case <-longer.Done():
+		}
+	})
+	return longer, func(err error) { stop(); cancel(err) }
+}

@@ -1,0 +1,197 @@
+package wake
+
+import (
+	"context"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/sluice-io/sluice/pkg/sluice"
+)
+
+// defaultPage is how many consumers a page has.
+const defaultPage = 100
+
+// Consumers returns a page of a subscription's consumers.
+func (e *Engine) Consumers(ctx context.Context, sub *sluice.Subscription, q sluice.WakeQuery) (sluice.WakePage, error) {
+	all, err := e.entries(ctx, sub)
+	if err != nil {
+		return sluice.WakePage{}, err
+	}
+	page := sluice.WakePage{Counts: map[sluice.WakeState]int{}}
+	limit := q.Limit
+	if limit <= 0 {
+		limit = defaultPage
+	}
+	for _, en := range all {
+		c := &en.Consumer
+		page.Counts[c.State]++
+		if string(c.Path) <= q.After || q.State != c.State && (q.State != "" || c.State == sluice.WakeRemoved) {
+			continue
+		}
+		if len(page.Consumers) == limit {
+			page.Next = string(page.Consumers[limit-1].Path)
+			continue
+		}
+		page.Consumers = append(page.Consumers, e.show(sub, c, nil))
+	}
+	return page, nil
+}
+
+// entries returns a subscription's consumers by path: from memory, if they are there.
+func (e *Engine) entries(ctx context.Context, sub *sluice.Subscription) ([]Entry, error) {
+	var all []Entry
+	if r := e.runner(sub.ID); r != nil && r.of == incarnation(sub) {
+		all = r.entries()
+	}
+	if all == nil {
+		var err error
+		if all, err = e.ports.Records.List(ctx, sub.ID); err != nil {
+			return nil, err
+		}
+	}
+	all = slices.DeleteFunc(all, func(en Entry) bool { return en.Consumer.Of != incarnation(sub) })
+	slices.SortFunc(all, func(a, b Entry) int { return strings.Compare(string(a.Consumer.Path), string(b.Consumer.Path)) })
+	return all, nil
+}
+
+// entries returns what is in memory; nil if not all is.
+func (r *runner) entries() []Entry {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if !r.ready {
+		return nil
+	}
+	all := make([]Entry, 0, len(r.all))
+	for _, en := range r.all {
+		if en.Revision > 0 {
+			all = append(all, Entry{en.Consumer.clone(), en.Revision})
+		}
+	}
+	return all
+}
+
+// Consumer returns one consumer, with the ends of its streams. Code NotFound.
+func (e *Engine) Consumer(ctx context.Context, sub *sluice.Subscription, path sluice.Path) (sluice.WakeConsumer, error) {
+	en, err := e.ports.Records.Get(ctx, sub.ID, path)
+	if err != nil {
+		return sluice.WakeConsumer{}, err
+	}
+	c := &en.Consumer
+	if en.Revision == 0 || c.Of != incarnation(sub) {
+		return sluice.WakeConsumer{}, sluice.Errorf(sluice.NotFound, "subscription %q has no consumer of %s", sub.ID, path)
+	}
+	tails := Tails{}
+	if c.State != sluice.WakeRemoved {
+		for _, path := range c.Paths() {
+			if tails[path], err = e.ports.Streams.Tail(ctx, sub.Namespace, path); err != nil {
+				return sluice.WakeConsumer{}, err
+			}
+		}
+	}
+	return e.show(sub, c, tails), nil
+}
+
+// show returns a consumer as it is shown; without tails, what they would say is left out.
+func (e *Engine) show(sub *sluice.Subscription, c *Consumer, tails Tails) sluice.WakeConsumer {
+	format := e.ports.Streams.FormatOffset
+	shown := sluice.WakeConsumer{
+		ID: sluice.WakeConsumerID(sub.ID, c.Path), Namespace: sub.Namespace, Subscription: sub.ID, Path: c.Path,
+		State: c.State, Epoch: c.Epoch, WakeID: c.WakeID, Streams: []sluice.WakeStream{},
+		WokenAt: moment(c.Woken), Failures: c.Failures, FailingSince: moment(c.FailingSince), LastError: c.LastError,
+	}
+	switch c.State {
+	case sluice.WakeWaking:
+		shown.NextAttempt, shown.Pending = moment(c.Due), true
+	case sluice.WakeLive:
+		shown.LiveUntil = moment(c.Due)
+	case sluice.WakeIdle, sluice.WakeRemoved:
+	}
+	for _, p := range c.Streams {
+		stream := sluice.WakeStream{Path: p.Path, Acked: offset(p.Acked, format)}
+		if tail, known := tails[p.Path]; known {
+			stream.Tail, stream.Pending = offset(tail.Seq, format), tail.pending(p.Acked)
+			shown.Pending = shown.Pending || stream.Pending
+		}
+		shown.Streams = append(shown.Streams, stream)
+	}
+	return shown
+}
+
+func moment(t time.Time) *time.Time {
+	if t.IsZero() {
+		return nil
+	}
+	return &t
+}
+
+// Ended removes the consumers of a stream that was deleted (S1-122). What it does not reach is removed when
+// somebody calls back, or is to be notified.
+func (e *Engine) Ended(ctx context.Context, namespace string, path sluice.Path) error {
+	for _, sub := range e.known() {
+		if sub.Namespace != namespace || sub.State == sluice.Cancelled || !sub.Pattern.Match(path) {
+			continue
+		}
+		_, err := e.change(ctx, sub, path, Entry{}, func(ctx context.Context, c Consumer) (Input, error) {
+			if c.State == sluice.WakeRemoved {
+				return Input{}, nil
+			}
+			tail, err := e.ports.Streams.Tail(ctx, namespace, path)
+			return Input{Tails: Tails{path: tail}}, err
+		})
+		if err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// Forget removes a subscription's consumers, all of them (S1-114). Their epochs are not used again, should one of the
+// same id be made (S1-128).
+func (e *Engine) Forget(ctx context.Context, sub *sluice.Subscription) error {
+	all, err := e.ports.Records.List(ctx, sub.ID)
+	if err != nil {
+		return err
+	}
+	var floor uint64
+	for _, en := range all {
+		floor = max(floor, en.Consumer.Epoch)
+	}
+	return e.ports.Records.Forget(ctx, sub.ID, floor)
+}
+
+// Gauge is how many consumers a subscription that this process serves has in each state.
+type Gauge struct {
+	Namespace, Subscription string
+	Consumers               map[sluice.WakeState]int
+	Notices                 int // under way
+}
+
+// Gauges returns a moment of all subscriptions that this process serves.
+func (e *Engine) Gauges() []Gauge {
+	e.mu.Lock()
+	runners := make([]*runner, 0, len(e.runners))
+	for _, r := range e.runners {
+		runners = append(runners, r)
+	}
+	e.mu.Unlock()
+	all := make([]Gauge, 0, len(runners))
+	for _, r := range runners {
+		all = append(all, r.gauge())
+	}
+	return all
+}
+
+func (r *runner) gauge() Gauge {
+	sub := r.sub.Load()
+	g := Gauge{Namespace: sub.Namespace, Subscription: sub.ID, Consumers: map[sluice.WakeState]int{}}
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	g.Notices = r.flying
+	for _, en := range r.all {
+		if en.Revision > 0 && en.Consumer.Of == r.of {
+			g.Consumers[en.Consumer.State]++
+		}
+	}
+	return g
+}

@@ -1,0 +1,85 @@
+package wakesuite
+
+import (
+	"net/http"
+	"sync"
+	"sync/atomic"
+
+	"github.com/stretchr/testify/require"
+)
+
+// crowdTests are about many consumers at a time.
+func crowdTests() []test {
+	return []test{
+		{"a thousand streams that are appended to at once wake a consumer each, once", "S1-10 S1-61 S1-119 S1-136", false, aThousand},
+		{"endpoints that hang do not delay one that lives", "S1-11 S1-136", false, hangingOnes},
+		{"endpoints that are dead do not delay one that lives", "S1-11 S1-116 S1-136", false, deadOnes},
+	}
+}
+
+func aThousand(w *world) {
+	const streams, writers = 1000, 32
+	hook := w.receive("hook", always(done()))
+	w.subscribe(w.path("**"), hook)
+	var next atomic.Int64
+	var writing sync.WaitGroup
+	for range writers {
+		writing.Go(func() {
+			for i := int(next.Add(1)); i <= streams; i = int(next.Add(1)) {
+				r, err := w.try(w.t.Context(), "PUT "+w.at(w.path(number(i))), "[1]")
+				if err != nil || r.status != http.StatusCreated {
+					w.t.Errorf("create %d: %v %s", i, err, r)
+					return
+				}
+			}
+		})
+	}
+	writing.Wait()
+	hook.stays(streams, aMoment)
+	consumers, wakes := map[string]bool{}, map[string]bool{}
+	for _, req := range hook.all() {
+		n, err := hook.read(req)
+		require.NoError(w.t, err)
+		require.EqualValues(w.t, 1, n.Epoch)
+		consumers[n.ConsumerID], wakes[n.WakeID] = true, true
+	}
+	require.Len(w.t, consumers, streams, "exactly one notice each")
+	require.Len(w.t, wakes, streams)
+}
+
+// among makes many subscriptions whose endpoints do not work, has them all hold notices or fail, and then checks that one
+// that works gets its own.
+func (w *world) among(says script, still func(*receiver) bool) {
+	w.t.Helper()
+	const endpoints, streams = 48, 3
+	hooks := make([]*receiver, endpoints)
+	for i := range hooks {
+		hooks[i] = w.receive("dead"+number(i), says)
+		w.subscribe(w.path("*"), hooks[i])
+	}
+	for i := range streams {
+		w.create(w.path(number(i)), "[1]")
+	}
+	for _, hook := range hooks {
+		hook.wait(1)
+	}
+	live := w.receive("live", always(done()))
+	w.subscribe(w.path("*"), live)
+	w.create(w.path("live"), "[1]")
+	require.Equal(w.t, w.path("live"), live.notice(1).Primary)
+	for _, hook := range hooks {
+		require.True(w.t, still(hook), "%s did not work all the time", hook.name)
+	}
+	for i := range 5 {
+		w.append(w.path("live"), number(i))
+		live.wait(i + 2)
+	}
+}
+
+func hangingOnes(w *world) {
+	w.among(always(answer{hold: make(chan struct{})}), func(r *receiver) bool { return r.all()[0].open() })
+}
+
+func deadOnes(w *world) {
+	w.among(inTurn(answer{cut: true}, answer{status: http.StatusBadGateway}), func(r *receiver) bool { return len(r.all()) > 0 })
+}
