@@ -53,26 +53,26 @@ func serve(t *testing.T, change func(*config.Config)) (*client.Client, app.Addre
 }
 
 // start runs a server on a directory, until it is stopped or the test ends.
-func start(t *testing.T, dir string, change func(*config.Config)) *running {
+func start(t testing.TB, dir string, change func(*config.Config)) *running {
 	t.Helper()
 	return startLogging(t, dir, change, t.Output())
 }
 
 // startLogging is start, and says where warnings and errors are logged.
-func startLogging(t *testing.T, dir string, change func(*config.Config), to io.Writer) *running {
+func startLogging(t testing.TB, dir string, change func(*config.Config), to io.Writer) *running {
 	t.Helper()
 	return startAt(t, slog.LevelWarn, dir, change, to)
 }
 
 // startAt is startLogging, and says from which level on.
-func startAt(t *testing.T, level slog.Level, dir string, change func(*config.Config), to io.Writer) *running {
+func startAt(t testing.TB, level slog.Level, dir string, change func(*config.Config), to io.Writer) *running {
 	t.Helper()
 	log := slog.New(slog.NewTextHandler(to, &slog.HandlerOptions{Level: level}))
 	return startWith(t, dir, change, app.Options{Version: "test", Log: log, Silent: true})
 }
 
 // startWith is start, and says with what else the server runs.
-func startWith(t *testing.T, dir string, change func(*config.Config), opts app.Options) *running {
+func startWith(t testing.TB, dir string, change func(*config.Config), opts app.Options) *running {
 	t.Helper()
 	cfg := config.Default()
 	cfg.Data, cfg.Dev = dir, true
@@ -109,7 +109,7 @@ func startWith(t *testing.T, dir string, change func(*config.Config), opts app.O
 }
 
 // stop tells the server to end and waits until it has.
-func (s *running) stop(t *testing.T) {
+func (s *running) stop(t testing.TB) {
 	t.Helper()
 	s.cancel()
 	<-s.ended
@@ -137,7 +137,7 @@ func (r reply) field(t *testing.T, path string) any {
 }
 
 // call makes a request that the client cannot: line is "METHOD /path", headers are pairs.
-func (s *running) call(t *testing.T, line, body string, headers ...string) reply {
+func (s *running) call(t testing.TB, line, body string, headers ...string) reply {
 	t.Helper()
 	method, path, ok := strings.Cut(line, " ")
 	require.True(t, ok)
@@ -157,7 +157,7 @@ func (s *running) call(t *testing.T, line, body string, headers ...string) reply
 }
 
 // must is call, and the answer has the status.
-func (s *running) must(t *testing.T, status int, line, body string, headers ...string) reply {
+func (s *running) must(t testing.TB, status int, line, body string, headers ...string) reply {
 	t.Helper()
 	r := s.call(t, line, body, headers...)
 	require.Equal(t, status, r.status, "%s: %s", line, r.text)
@@ -165,7 +165,7 @@ func (s *running) must(t *testing.T, status int, line, body string, headers ...s
 }
 
 // dial connects to a server's NATS as any client does.
-func dial(t *testing.T, url string, opts ...nats.Option) jetstream.JetStream {
+func dial(t testing.TB, url string, opts ...nats.Option) jetstream.JetStream {
 	t.Helper()
 	nc, err := nats.Connect(url, opts...)
 	require.NoError(t, err)
