@@ -73,7 +73,7 @@ func Run(ctx context.Context, cfg config.Config, opts Options) (err error) {
 }
 
 // serve runs the parts. The first to end ends the others; the attempt log and the announcements
-// end last, because attempts under way are still recorded.
+// end last, because attempts under way are still recorded, and so does what writes the records of streams.
 func (s *server) serve(ctx context.Context) error {
 	inner, cancel := context.WithCancelCause(ctx)
 	defer cancel(nil)
@@ -83,6 +83,7 @@ func (s *server) serve(ctx context.Context) error {
 	log.Go(func() { cancel(s.attempts.Run(logging)) })
 	log.Go(func() { cancel(s.announce.Run(logging)) })
 	log.Go(func() { cancel(s.trust.follow(logging)) })
+	log.Go(func() { cancel(s.durable.Run(logging, s.opts.Log)) })
 	parts.Go(func() { cancel(s.engine.Run(inner)) })
 	parts.Go(func() { cancel(s.followKeys(inner)) })
 	parts.Go(func() { cancel(s.sweepKeys(inner)) })

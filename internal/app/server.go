@@ -19,6 +19,7 @@ import (
 	"github.com/sluice-io/sluice/internal/announce"
 	"github.com/sluice-io/sluice/internal/catalogue"
 	"github.com/sluice-io/sluice/internal/causes"
+	"github.com/sluice-io/sluice/internal/durable"
 	"github.com/sluice-io/sluice/internal/endpoint"
 	"github.com/sluice-io/sluice/internal/explain"
 	"github.com/sluice-io/sluice/internal/export"
@@ -59,6 +60,7 @@ type server struct {
 	causes   *causes.Guard
 
 	catalogue *catalogue.Index
+	durable   *durable.Engine
 
 	registry *registry.Registry
 	replica  string

@@ -36,12 +36,9 @@ type Appended struct {
 // if it is closed, of another content type, or an order of the producer's is broken; Forbidden for a
 // producer's earlier life; and those of Admit.
 func (e *Engine) Append(ctx context.Context, key Key, a Append) (done Appended, err error) {
-	act := func() error {
-		done, err = e.tryAppend(ctx, key, &a)
-		return err
-	}
 	if a.Producer == nil && !a.HasSeq && !a.Close { // the record stays, mostly: nobody has to wait
-		if err := act(); !isRace(err) {
+		done, err = e.tryAppend(ctx, key, &a, true)
+		if !isRace(err) {
 			return done, err
 		}
 	}
@@ -50,11 +47,29 @@ func (e *Engine) Append(ctx context.Context, key Key, a Append) (done Appended, 
 		return Appended{}, err
 	}
 	defer end()
-	err = again(ctx, act)
+	err = again(ctx, func() error {
+		if a.Producer == nil && !a.HasSeq && !a.Close {
+			done, err = e.tryAppend(ctx, key, &a, false)
+		} else {
+			done, err = e.tryKept(ctx, key, &a)
+		}
+		return err
+	})
 	return done, err
 }
 
-func (e *Engine) tryAppend(ctx context.Context, key Key, a *Append) (Appended, error) {
+// tryAppend is a try of an append that says nothing of the record, which may be decided by what is remembered of it:
+// it is fenced by the record. Whatever is not fenced is decided by the record that is stored.
+func (e *Engine) tryAppend(ctx context.Context, key Key, a *Append, first bool) (Appended, error) {
+	if s, ok := e.memory.recall(key, e.now()); first && ok && !s.expired(e.now()) {
+		plan, messages, err := e.prepare(s, a)
+		if err == nil && plan.accepted && plan.next == nil {
+			done, err := e.carryOut(ctx, s, a, plan, messages)
+			if !isRace(err) {
+				return done, err
+			}
+		}
+	}
 	s, found, err := e.open(ctx, key)
 	if err != nil {
 		return Appended{}, err
@@ -62,53 +77,92 @@ func (e *Engine) tryAppend(ctx context.Context, key Key, a *Append) (Appended, e
 	if !found {
 		return Appended{}, missing()
 	}
-	plan, err := s.decide(a, e.now())
+	if err := e.rescue(ctx, s, first); err != nil {
+		return Appended{}, err
+	}
+	plan, messages, err := e.prepare(s, a)
 	if err != nil {
-		if plan.Closed {
-			tail, tailErr := e.tail(ctx, s)
-			if tailErr != nil {
-				return Appended{}, tailErr
-			}
-			plan.Next = tail
-		}
-		return plan.Appended, err
+		return e.refused(ctx, s, plan, err)
+	}
+	e.memory.remember(s, e.now())
+	return e.carryOut(ctx, s, a, plan, messages)
+}
+
+// prepare decides about an append and returns its messages.
+func (e *Engine) prepare(s *stream, a *Append) (plan, [][]byte, error) {
+	p, err := s.decide(a, e.now())
+	if err != nil {
+		return p, nil, err
 	}
 	messages, err := e.messages(a.Body, s.ContentType)
 	if err != nil {
-		return Appended{}, err
+		return plan{}, nil, err
 	}
 	if len(messages) == 0 && len(a.Body) > 0 {
-		return Appended{}, sluice.Errorf(sluice.InvalidRequest, "an empty array appends nothing")
+		return plan{}, nil, sluice.Errorf(sluice.InvalidRequest, "an empty array appends nothing")
 	}
-	return e.carryOut(ctx, s, a, plan, messages)
+	return p, messages, nil
+}
+
+// refused returns what the sender of an append that was refused is told.
+func (e *Engine) refused(ctx context.Context, s *stream, plan plan, err error) (Appended, error) {
+	if !plan.Closed {
+		return plan.Appended, err
+	}
+	tail, tailErr := e.tail(ctx, s)
+	if tailErr != nil {
+		return Appended{}, tailErr
+	}
+	plan.Next = tail
+	return plan.Appended, err
 }
 
 // carryOut stores what was decided.
 func (e *Engine) carryOut(ctx context.Context, s *stream, a *Append, plan plan, messages [][]byte) (Appended, error) {
-	c := Commit{Namespace: s.key.Namespace, Fence: Fence{s.key.Path, s.revision}}
-	if plan.next != nil {
-		change, err := s.change(*plan.next, e.now())
-		if err != nil {
-			return Appended{}, err
-		}
-		c.Changes = []Change{change}
-	}
+	var events []sluice.Event
 	var err error
 	if !plan.nothing {
-		if c.Events, err = e.admit(ctx, s, a, messages); err != nil {
+		if events, err = e.admit(ctx, s, a, messages); err != nil {
 			return Appended{}, err
 		}
 	}
 	done := plan.Appended
-	if len(c.Events)+len(c.Changes) > 0 {
-		if done.Next, err = e.store.Commit(ctx, c); err != nil {
-			return Appended{}, err
+	switch {
+	case plan.next != nil:
+		next := *plan.next
+		if plan.accepted && a.Producer != nil {
+			next.accept(*a.Producer, e.now())
 		}
+		done.Next, err = e.record(ctx, s, next, events)
+	case len(events) > 0:
+		done.Next, err = e.store.Commit(ctx, Commit{Namespace: s.key.Namespace, Events: events, Fence: Fence{s.key.Path, s.revision}})
 	}
-	if len(c.Events) == 0 {
+	if err != nil {
+		return Appended{}, err
+	}
+	if len(events) == 0 {
 		done.Next, err = e.tail(ctx, s)
 	}
 	return done, err
+}
+
+// record stores events and, behind them, a stream's next record, and returns the sequence of the last event.
+func (e *Engine) record(ctx context.Context, s *stream, next Record, events []sluice.Event) (uint64, error) {
+	change, err := s.change(next, e.now())
+	if err != nil {
+		return 0, err
+	}
+	last, err := e.store.Commit(ctx, Commit{Namespace: s.key.Namespace, Events: events, Fence: change.Fence, Changes: []Change{change}})
+	if err != nil {
+		return 0, err
+	}
+	next.Writes++
+	s.Record, s.revision = next, last
+	if len(events) > 0 {
+		s.revision++
+	}
+	e.memory.remember(s, e.now())
+	return last, nil
 }
 
 // admit returns the events of an append, which are asked about once.
@@ -131,8 +185,9 @@ func (e *Engine) admit(ctx context.Context, s *stream, a *Append, messages [][]b
 type plan struct {
 	Appended
 
-	next    *Record // nil: the record stays
-	nothing bool    // no message is stored
+	accepted bool    // what it asks for is stored, if the record is still the one that was looked at
+	next     *Record // nil: the record stays; what it knows of the producer is not in it yet
+	nothing  bool    // no message is stored
 }
 
 // decide says what becomes of an append. What is closed is looked at first, then the content type,
@@ -161,7 +216,7 @@ func (s *stream) decide(a *Append, now time.Time) (plan, error) {
 		return plan{}, sluice.Errorf(sluice.Conflict, "Stream-Seq is not behind the last one")
 	}
 	p.next = s.after(a, now)
-	p.Closed = a.Close
+	p.Closed, p.accepted = a.Close, true
 	return p, nil
 }
 
@@ -217,7 +272,7 @@ func (s *stream) renewed(now time.Time) *Record {
 	return &next
 }
 
-// after returns the record as it is after an append, nil if it stays as it is.
+// after returns the record as it is after an append but for its producer, nil if it stays as it is.
 func (s *stream) after(a *Append, now time.Time) *Record {
 	if s.ID != "" && a.Producer == nil && !a.HasSeq && !a.Close && !s.stale(now) {
 		return nil
@@ -228,9 +283,6 @@ func (s *stream) after(a *Append, now time.Time) *Record {
 	}
 	if next.Lifetime.TTL != nil {
 		next.Renewed = now.UTC()
-	}
-	if a.Producer != nil {
-		next.accept(*a.Producer, now)
 	}
 	if a.HasSeq {
 		next.Seq, next.HasSeq = a.Seq, true
