@@ -196,6 +196,64 @@ func TestAKilledServerKnowsItsStreams(t *testing.T) {
 	s.must(t, http.StatusConflict, "POST "+at, "x", text()...)
 }
 
+// kill -9 while several producers append: each goes on with what was not answered, and all is there once and in order.
+func TestProducersGoOnAfterAServerWasKilled(t *testing.T) {
+	t.Parallel()
+	c := &child{dir: t.TempDir(), http: "127.0.0.1:0", nats: "127.0.0.1:0"}
+	c.start(t)
+	t.Cleanup(func() { _ = c.proc.Process.Kill() })
+	s := &running{token: c.token(t)}
+	s.at.HTTP = "http://" + c.http
+	s.api = apiOf(t, s)
+	const at, producers = durableAt + "/kp", 4
+	s.must(t, http.StatusCreated, "PUT "+at, "", text()...)
+	var next [producers]int
+	const rounds, each = 3, 60
+	for round := range rounds {
+		var all sync.WaitGroup
+		var answered atomic.Int64
+		for p := range producers {
+			all.Go(func() {
+				for next[p] < (round+1)*each {
+					h := []string{"Content-Type", "text/plain", "Producer-Id", strconv.Itoa(p), "Producer-Epoch", "0", "Producer-Seq", strconv.Itoa(next[p])}
+					status, err := s.send(t, at, fmt.Sprintf("%d:%d,", p, next[p]), h)
+					if err != nil {
+						return // it was killed: whether it is stored, the next round finds out
+					}
+					if status != http.StatusOK && status != http.StatusNoContent {
+						t.Errorf("producer %d, %d: %d", p, next[p], status)
+						return
+					}
+					next[p]++
+					answered.Add(1)
+				}
+			})
+		}
+		if round < rounds-1 {
+			eventually(t, func() bool { return answered.Load() > producers*each/2 }, "half of them are stored")
+			c.kill(t)
+		}
+		all.Wait()
+		if round < rounds-1 {
+			c.start(t)
+			eventually(t, func() bool { return s.call(t, "GET /readyz", "").status == http.StatusOK }, "it is ready")
+		}
+	}
+	var got [producers][]string
+	for item := range strings.SplitSeq(strings.TrimSuffix(s.must(t, http.StatusOK, "GET "+at, "").text, ","), ",") {
+		p, n, _ := strings.Cut(item, ":")
+		i, err := strconv.Atoi(p)
+		require.NoError(t, err)
+		got[i] = append(got[i], n)
+	}
+	for p := range producers {
+		require.Len(t, got[p], rounds*each)
+		for n := range got[p] {
+			require.Equal(t, strconv.Itoa(n), got[p][n], "producer %d", p)
+		}
+	}
+}
+
 // Without a token only those namespaces have streams that the operator opened, and those not any more if a label or a
 // list says otherwise.
 func TestStreamsWithoutATokenAreWhereTheOperatorOpenedThem(t *testing.T) {
