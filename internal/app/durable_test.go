@@ -207,33 +207,21 @@ func TestProducersGoOnAfterAServerWasKilled(t *testing.T) {
 	s.api = apiOf(t, s)
 	const at, producers = durableAt + "/kp", 4
 	s.must(t, http.StatusCreated, "PUT "+at, "", text()...)
-	var next [producers]int
+	var all [producers]resuming
+	for i := range all {
+		all[i].s, all[i].at, all[i].id = s, at, strconv.Itoa(i)
+	}
 	const rounds, each = 3, 60
 	for round := range rounds {
-		var all sync.WaitGroup
-		var answered atomic.Int64
-		for p := range producers {
-			all.Go(func() {
-				for next[p] < (round+1)*each {
-					h := []string{"Content-Type", "text/plain", "Producer-Id", strconv.Itoa(p), "Producer-Epoch", "0", "Producer-Seq", strconv.Itoa(next[p])}
-					status, err := s.send(t, at, fmt.Sprintf("%d:%d,", p, next[p]), h)
-					if err != nil {
-						return // it was killed: whether it is stored, the next round finds out
-					}
-					if status != http.StatusOK && status != http.StatusNoContent {
-						t.Errorf("producer %d, %d: %d", p, next[p], status)
-						return
-					}
-					next[p]++
-					answered.Add(1)
-				}
-			})
+		var working sync.WaitGroup
+		for i := range all {
+			working.Go(func() { all[i].upTo(t, int64(round+1)*each) })
 		}
 		if round < rounds-1 {
-			eventually(t, func() bool { return answered.Load() > producers*each/2 }, "half of them are stored")
+			eventually(t, func() bool { return all[0].next.Load() > int64(round)*each+each/2 }, "half of them are stored")
 			c.kill(t)
 		}
-		all.Wait()
+		working.Wait()
 		if round < rounds-1 {
 			c.start(t)
 			eventually(t, func() bool { return s.call(t, "GET /readyz", "").status == http.StatusOK }, "it is ready")
@@ -251,6 +239,31 @@ func TestProducersGoOnAfterAServerWasKilled(t *testing.T) {
 		for n := range got[p] {
 			require.Equal(t, strconv.Itoa(n), got[p][n], "producer %d", p)
 		}
+	}
+}
+
+// resuming is a producer that goes on with what was not answered.
+type resuming struct {
+	s      *running
+	at, id string
+	next   atomic.Int64
+}
+
+// upTo appends until so many are stored, or the server is gone.
+func (p *resuming) upTo(t *testing.T, end int64) {
+	t.Helper()
+	for p.next.Load() < end {
+		n := p.next.Load()
+		h := append(text(), "Producer-Id", p.id, "Producer-Epoch", "0", "Producer-Seq", strconv.FormatInt(n, 10))
+		status, err := p.s.send(t, p.at, fmt.Sprintf("%s:%d,", p.id, n), h)
+		if err != nil {
+			return // whether it is stored, the next try finds out
+		}
+		if status != http.StatusOK && status != http.StatusNoContent {
+			t.Errorf("producer %s, %d: %d", p.id, n, status)
+			return
+		}
+		p.next.Add(1)
 	}
 }
 

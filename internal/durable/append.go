@@ -36,10 +36,13 @@ type Appended struct {
 // if it is closed, of another content type, or an order of the producer's is broken; Forbidden for a
 // producer's earlier life; and those of Admit.
 func (e *Engine) Append(ctx context.Context, key Key, a Append) (done Appended, err error) {
-	if a.Producer == nil && !a.HasSeq && !a.Close { // the record stays, mostly: nobody has to wait
-		done, err = e.tryAppend(ctx, key, &a, true)
-		if !isRace(err) {
-			return done, err
+	try := e.tryKept
+	if a.leavesRecord() { // mostly: nobody has to wait
+		try = e.tryStored
+		for _, first := range []func(context.Context, Key, *Append) (Appended, error){e.tryRecalled, e.tryFree} {
+			if done, err = first(ctx, key, &a); !isRace(err) {
+				return done, err
+			}
 		}
 	}
 	end, err := e.turns.take(ctx, key)
@@ -48,44 +51,67 @@ func (e *Engine) Append(ctx context.Context, key Key, a Append) (done Appended, 
 	}
 	defer end()
 	err = again(ctx, func() error {
-		if a.Producer == nil && !a.HasSeq && !a.Close {
-			done, err = e.tryAppend(ctx, key, &a, false)
-		} else {
-			done, err = e.tryKept(ctx, key, &a)
-		}
+		done, err = try(ctx, key, &a)
 		return err
 	})
 	return done, err
 }
 
-// tryAppend is a try of an append that says nothing of the record, which may be decided by what is remembered of it:
-// it is fenced by the record. Whatever is not fenced is decided by the record that is stored.
-func (e *Engine) tryAppend(ctx context.Context, key Key, a *Append, first bool) (Appended, error) {
-	if s, ok := e.memory.recall(key, e.now()); first && ok && !s.expired(e.now()) {
-		plan, messages, err := e.prepare(s, a)
-		if err == nil && plan.accepted && plan.next == nil {
-			done, err := e.carryOut(ctx, s, a, plan, messages)
-			if !isRace(err) {
-				return done, err
-			}
-		}
+// leavesRecord reports whether an append says nothing that belongs into the record.
+func (a *Append) leavesRecord() bool { return a.Producer == nil && !a.HasSeq && !a.Close }
+
+// tryRecalled is a try of an append by what is remembered of the record, which fences it. Whatever would not be
+// fenced is a race: it is to be decided by the record that is stored.
+func (e *Engine) tryRecalled(ctx context.Context, key Key, a *Append) (Appended, error) {
+	now := e.now()
+	s, ok := e.memory.recall(key, now)
+	if !ok || s.expired(now) {
+		return Appended{}, ErrRace
 	}
-	s, found, err := e.open(ctx, key)
+	plan, messages, err := e.prepare(s, a)
+	if err != nil || !plan.accepted || plan.next != nil {
+		return Appended{}, ErrRace
+	}
+	return e.carryOut(ctx, s, a, plan, messages)
+}
+
+// tryFree is tryStored of who has no turn.
+func (e *Engine) tryFree(ctx context.Context, key Key, a *Append) (Appended, error) {
+	s, err := e.present(ctx, key)
+	if err == nil {
+		err = e.rescue(ctx, s)
+	}
 	if err != nil {
 		return Appended{}, err
 	}
-	if !found {
-		return Appended{}, missing()
-	}
-	if err := e.rescue(ctx, s, first); err != nil {
+	return e.appendTo(ctx, s, a)
+}
+
+// tryStored is a try of an append by the record that is stored.
+func (e *Engine) tryStored(ctx context.Context, key Key, a *Append) (Appended, error) {
+	s, err := e.present(ctx, key)
+	if err != nil {
 		return Appended{}, err
 	}
+	return e.appendTo(ctx, s, a)
+}
+
+func (e *Engine) appendTo(ctx context.Context, s *stream, a *Append) (Appended, error) {
 	plan, messages, err := e.prepare(s, a)
 	if err != nil {
 		return e.refused(ctx, s, plan, err)
 	}
 	e.memory.remember(s, e.now())
 	return e.carryOut(ctx, s, a, plan, messages)
+}
+
+// present reads a stream. Codes NotFound; Gone.
+func (e *Engine) present(ctx context.Context, key Key) (*stream, error) {
+	s, found, err := e.open(ctx, key)
+	if err == nil && !found {
+		err = missing()
+	}
+	return s, err
 }
 
 // prepare decides about an append and returns its messages.

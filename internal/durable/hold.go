@@ -157,10 +157,7 @@ func (e *Engine) note(ctx context.Context, h *hold, a *Append, plan plan, messag
 
 // grip reads a stream's record and what is noted since. Code NotFound; Gone.
 func (e *Engine) grip(ctx context.Context, key Key) (*hold, error) {
-	s, found, err := e.open(ctx, key)
-	if err == nil && !found {
-		err = missing()
-	}
+	s, err := e.present(ctx, key)
 	if err != nil {
 		e.memory.drop(key)
 		return nil, err
@@ -266,37 +263,53 @@ func (e *Engine) tend(ctx context.Context, key Key, last bool) error {
 	case !h.owns() && idle:
 		e.memory.drop(key)
 		return nil
-	case !h.owns() || !idle && h.noted == 0:
-		return nil
+	case idle:
+		return e.release(ctx, h)
+	case h.owns() && h.noted > 0:
+		return e.checkpoint(ctx, h)
 	}
-	return e.settle(ctx, key, h, idle)
+	return nil
 }
 
-// settle writes a stream's record, and gives it up.
-func (e *Engine) settle(ctx context.Context, key Key, h *hold, giveUp bool) error {
-	if h == nil || h.sure.IsZero() {
-		var err error
-		h, err = e.grip(ctx, key)
-		if isLost(err) || err == nil && !h.owns() {
-			return nil
-		}
-		if err != nil {
-			return err
-		}
+// checkpoint writes the record of a stream that the engine owns.
+func (e *Engine) checkpoint(ctx context.Context, h *hold) error {
+	h, err := e.sure(ctx, h)
+	if err != nil || !h.owns() {
+		return err
 	}
-	owner := h.Owner
-	if giveUp {
-		owner = ""
-	}
-	if err := e.write(ctx, h, owner, h.upTo); err != nil {
+	if err := e.write(ctx, h, h.Owner, h.upTo); err != nil {
 		h.sure = time.Time{}
 		return err
 	}
 	h.noted = 0
-	if giveUp {
-		e.memory.drop(key)
-	}
 	return nil
+}
+
+// release writes the record of a stream that the engine owns, and gives it up.
+func (e *Engine) release(ctx context.Context, h *hold) error {
+	h, err := e.sure(ctx, h)
+	if isLost(err) {
+		return nil // there is no stream any more, and nothing held of it
+	}
+	if err != nil {
+		return err
+	}
+	if h.owns() {
+		if err := e.write(ctx, h, "", 0); err != nil {
+			h.sure = time.Time{}
+			return err
+		}
+	}
+	e.memory.drop(h.key)
+	return nil
+}
+
+// sure returns a hold whose record is the stored one, as far as is known.
+func (e *Engine) sure(ctx context.Context, h *hold) (*hold, error) {
+	if !h.sure.IsZero() {
+		return h, nil
+	}
+	return e.grip(ctx, h.key)
 }
 
 // giveUp leaves a record that says all without an owner.
@@ -307,10 +320,9 @@ func (r *Record) abandoned(now time.Time) bool {
 	return r.Owner != "" && now.Sub(r.OwnedAt) > ownerless
 }
 
-// rescue writes the record of a stream whose owner is gone, before what it noted leaves the log. Who has the stream's
-// turn leaves that to others.
-func (e *Engine) rescue(ctx context.Context, s *stream, free bool) error {
-	if !free || !s.abandoned(e.now()) {
+// rescue writes the record of a stream whose owner is gone, before what it noted leaves the log.
+func (e *Engine) rescue(ctx context.Context, s *stream) error {
+	if !s.abandoned(e.now()) {
 		return nil
 	}
 	end, err := e.turns.take(ctx, s.key)
@@ -318,5 +330,9 @@ func (e *Engine) rescue(ctx context.Context, s *stream, free bool) error {
 		return err
 	}
 	defer end()
-	return e.settle(ctx, s.key, nil, true)
+	h, err := e.grip(ctx, s.key)
+	if err != nil {
+		return err
+	}
+	return e.release(ctx, h)
 }

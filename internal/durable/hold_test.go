@@ -2,6 +2,7 @@ package durable_test
 
 import (
 	"fmt"
+	"strconv"
 	"strings"
 	"sync"
 	"testing"
@@ -30,7 +31,7 @@ func TestAProducersAppendsInARowAreNotedOnTheirEvents(t *testing.T) {
 	u.is(t, durable.Gap, "p", 0, 21)
 	u.is(t, durable.StaleEpoch, "p", -1, 0)
 	for i := range 5 {
-		_, err := u.append(t.Context(), durable.Append{Body: []byte("x"), Seq: fmt.Sprint(i), HasSeq: true})
+		_, err := u.append(t.Context(), durable.Append{Body: []byte("x"), Seq: strconv.Itoa(i), HasSeq: true})
 		require.NoError(t, err)
 	}
 	_, err := u.append(t.Context(), durable.Append{Body: []byte("x"), Seq: "3", HasSeq: true})
@@ -96,22 +97,9 @@ func race(t *testing.T, s *space) {
 	var all sync.WaitGroup
 	for p := range producers {
 		for _, u := range both {
-			all.Go(func() {
-				for seq := range int64(appends) {
-					if done, err := u.produce(t.Context(), fmt.Sprint("p", p), 0, seq); err != nil {
-						t.Errorf("p%d %d: %+v %v", p, seq, done, err)
-						return
-					}
-				}
-			})
+			all.Go(func() { u.produceAll(t, "p"+strconv.Itoa(p), appends) })
 		}
-		all.Go(func() { // others
-			for range appends {
-				if _, err := both[p%2].append(t.Context(), durable.Append{Body: []byte("plain,")}); err != nil {
-					t.Error(err)
-				}
-			}
-		})
+		all.Go(func() { both[p%2].appendAll(t, "plain,", appends) })
 	}
 	all.Wait()
 	third := s.user()
@@ -122,13 +110,34 @@ func race(t *testing.T, s *space) {
 	}
 	require.Len(t, got["plain"], producers*appends)
 	for p := range producers {
-		id := fmt.Sprint("p", p)
+		id := "p" + strconv.Itoa(p)
 		var want []string
 		for seq := range appends {
 			want = append(want, fmt.Sprintf("%s:0:%d", id, seq))
 		}
 		require.Equal(t, want, got[id])
 		third.is(t, durable.Duplicate, id, 0, appends-1)
+	}
+}
+
+// produceAll appends as a producer, which may be others at the same time.
+func (u *user) produceAll(t *testing.T, id string, appends int64) {
+	t.Helper()
+	for seq := range appends {
+		if done, err := u.produce(t.Context(), id, 0, seq); err != nil {
+			t.Errorf("%s %d: %+v %v", id, seq, done, err)
+			return
+		}
+	}
+}
+
+func (u *user) appendAll(t *testing.T, data string, appends int) {
+	t.Helper()
+	for range appends {
+		if _, err := u.append(t.Context(), durable.Append{Body: []byte(data)}); err != nil {
+			t.Error(err)
+			return
+		}
 	}
 }
 

@@ -161,7 +161,7 @@ func (u *user) counted(kind string) int {
 
 const (
 	path  sluice.Path = "/s"
-	plain             = "text/plain"
+	plain string      = "text/plain"
 )
 
 func (u *user) key() durable.Key { return durable.Key{Namespace: u.space.name, Path: path} }
