@@ -88,7 +88,7 @@ func (s *server) serve(ctx context.Context) error {
 	parts.Go(func() { cancel(s.followKeys(inner)) })
 	parts.Go(func() { cancel(s.sweepKeys(inner)) })
 	parts.Go(func() { cancel(followMarks(inner, s.marks, s.causes)) })
-	parts.Go(func() { cancel(followNamespaces(inner, s.store, s.quotas, s.catalogue)) })
+	parts.Go(func() { cancel(s.followNamespaces(inner)) })
 	parts.Go(func() { cancel(followTypes(inner, s.store, s.catalogue)) })
 	parts.Go(func() { cancel(s.serveHTTP(inner)) })
 	if s.trusted != nil {

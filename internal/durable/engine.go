@@ -94,6 +94,10 @@ func New(store Store, now func() time.Time) *Engine {
 	return &Engine{store: store, now: now, turns: newTurns(), memory: newMemory()}
 }
 
+// Forget has the engine forget what it remembers of a namespace that was deleted: in the log of one that is made
+// anew with its name another record may have the same revision.
+func (e *Engine) Forget(namespace string) { e.memory.forget(namespace) }
+
 // Key names a stream.
 type Key struct {
 	Namespace string

@@ -327,6 +327,26 @@ func TestWhatIsRememberedDecidesNothingAlone(t *testing.T) {
 	require.Equal(t, "1", one.text(t))
 }
 
+// In the log of a namespace that was made anew a record may have the revision of one before.
+func TestWhatWasInANamespaceBeforeItWasMadeAnewIsForgotten(t *testing.T) {
+	t.Parallel()
+	s := newSpace(t, 0)
+	u := s.user()
+	for _, contentType := range []string{plain, "application/json"} {
+		u.create(t, durable.Create{ContentType: contentType})
+		for seq := range int64(3) {
+			_, err := u.append(t.Context(), durable.Append{ContentType: contentType, Body: []byte("1"), Producer: &durable.Claim{ID: "p", Seq: seq}})
+			require.NoError(t, err)
+			_, err = u.append(t.Context(), durable.Append{ContentType: contentType, Body: []byte("1")})
+			require.NoError(t, err)
+		}
+		require.NoError(t, s.store.DeleteNamespace(t.Context(), s.name))
+		u.engine.Forget(s.name)
+		_, _, err := s.store.PutNamespace(t.Context(), sluice.Namespace{Name: s.name})
+		require.NoError(t, err)
+	}
+}
+
 // A producer's appends keep a stream alive as any use does.
 func TestNotedAppendsRenewAStream(t *testing.T) {
 	t.Parallel()

@@ -79,6 +79,15 @@ func (m *memory) drop(key Key) {
 	delete(m.holds, key)
 }
 
+// forget forgets all of a namespace.
+func (m *memory) forget(namespace string) {
+	for _, key := range append(m.recent.Keys(), m.held()...) {
+		if key.Namespace == namespace {
+			m.drop(key)
+		}
+	}
+}
+
 // held returns the streams of which something is held.
 func (m *memory) held() []Key {
 	m.mu.Lock()
