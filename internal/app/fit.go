@@ -10,7 +10,6 @@ import (
 
 	"github.com/google/uuid"
 
-	"github.com/sluice-io/sluice/internal/catalogue"
 	"github.com/sluice-io/sluice/internal/explain"
 	"github.com/sluice-io/sluice/internal/httpapi"
 	"github.com/sluice-io/sluice/internal/limits"
