@@ -151,7 +151,7 @@ func (e *Engine) note(ctx context.Context, h *hold, a *Append, plan plan, messag
 	}
 	h.heed(n)
 	h.noted++
-	h.upTo = done.Next
+	h.upTo = max(h.upTo, done.Next)
 	return done, nil
 }
 
