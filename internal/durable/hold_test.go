@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/nats-io/nats.go"
+	"github.com/nats-io/nats.go/jetstream"
 	"github.com/stretchr/testify/require"
 
 	"github.com/sluice-io/sluice/internal/durable"
@@ -230,6 +231,35 @@ func TestNobodyElseCanNote(t *testing.T) {
 	s.user().is(t, durable.Accepted, "p", 0, 1) // the batch that made the record has 0; the notes are gone
 }
 
+// A note of a stream that is no more, which somebody sends again when JetStream has forgotten its id, says nothing.
+func TestANoteOfAnEarlierStreamSaysNothing(t *testing.T) {
+	t.Parallel()
+	s := newSpace(t, 0)
+	_, _, err := s.store.PutNamespace(t.Context(), sluice.Namespace{Name: s.name, DedupWindow: sluice.Duration(time.Second)})
+	require.NoError(t, err)
+	u := s.user()
+	u.create(t, durable.Create{})
+	for seq := range int64(6) {
+		u.is(t, durable.Accepted, "p", 0, seq)
+	}
+	stream, err := s.js.Stream(t.Context(), "EVENTS_space")
+	require.NoError(t, err)
+	old, err := stream.GetLastMsgForSubject(t.Context(), "events.space.s")
+	require.NoError(t, err)
+	old.Header.Del(jetstream.ExpectedLastSubjSeqHeader)
+	old.Header.Del(jetstream.ExpectedLastSubjSeqSubjHeader)
+	require.NoError(t, u.engine.Delete(t.Context(), u.key()))
+	u.create(t, durable.Create{})
+	for seq := range int64(3) {
+		u.is(t, durable.Accepted, "p", 0, seq)
+	}
+	require.Eventually(t, func() bool {
+		ack, err := s.js.PublishMsg(t.Context(), &nats.Msg{Subject: old.Subject, Header: old.Header, Data: old.Data})
+		return err == nil && !ack.Duplicate
+	}, patience, 100*time.Millisecond)
+	s.user().is(t, durable.Accepted, "p", 0, 3)
+}
+
 // Whoever closes a stream leaves a record that knows its producers, and whoever sends again what was stored is told so.
 func TestAClosedStreamKnowsItsProducers(t *testing.T) {
 	t.Parallel()
@@ -291,8 +321,10 @@ func TestNeitherForksNorNewStreamsInheritWhatWasNoted(t *testing.T) {
 	one.is(t, durable.Accepted, "p", 0, 4)
 	require.NoError(t, two.engine.Delete(t.Context(), fork))
 	require.NoError(t, two.engine.Delete(t.Context(), two.key()))
-	_, err = one.produce(t.Context(), "p", 0, 5)
-	require.Equal(t, sluice.NotFound, sluice.CodeOf(err))
+	for _, seq := range []int64{4, 5} { // even what it knows to be stored, and so need not store
+		_, err = one.produce(t.Context(), "p", 0, seq)
+		require.Equal(t, sluice.NotFound, sluice.CodeOf(err))
+	}
 	two.create(t, durable.Create{})
 	one.is(t, durable.Gap, "p", 0, 5)
 	for seq := range int64(3) {
