@@ -60,6 +60,7 @@ func Faults() []Fault {
 		{"clock-running", GroupClock, "it jumps while the process runs", "waits for retries are shown to be of the clock that does not jump", "push.TestARunningProcessWaitsByTheClockThatDoesNotJump"},
 
 		{"kill-any-write", GroupProcess, "it is killed between any two writes", "every write to NATS of a scenario is counted; for each, the process dies right before it and right after it", "push.TestAProcessMayDieBetweenAnyTwoWrites"},
+		{"kill-wake", GroupProcess, "it is killed while it wakes consumers", "every write to NATS of cycles of wakes is counted; for each, the process dies right before it and right after it, and between what is not written", "app.TestWhoWakesMayDieBetweenAnyTwoWrites"},
 		{"kill-load", GroupProcess, "it is killed under load", "SIGKILL while events come, restart", "app.TestCrash"},
 		{"two-owners", GroupProcess, "two replicas serve one subscription", "two engines that both believe that it is theirs, with failures on the way", "push.TestTwoOwnersLoseNothing"},
 		{"parked-restart", GroupProcess, "it restarts with thousands of parked lanes", "3,000 lanes are parked (short: 300), the process dies and starts again", "push.TestManyParkedLanesSurviveARestart"},

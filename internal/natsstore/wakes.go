@@ -53,9 +53,13 @@ func (s *Store) PathEnds(ctx context.Context, ns string, pattern sluice.Pattern,
 // or there is trouble.
 func (s *Store) FollowPaths(ctx context.Context, ns string, each func(sluice.Path, uint64)) error {
 	config := jetstream.ConsumerConfig{FilterSubject: streams.EventsSubjects(ns), DeliverPolicy: jetstream.DeliverNewPolicy, HeadersOnly: true}
+	begun := false
 	return s.follow(ctx, streams.EventsStream(ns), config, func(msg jetstream.Msg, meta *jetstream.MsgMetadata) (bool, error) {
-		if msg == nil {
+		if !begun { // something may have been stored by then, and is told first
+			begun = true
 			each("", 0)
+		}
+		if msg == nil {
 			return true, nil
 		}
 		if _, path, err := streams.ParseSubject(msg.Subject()); err == nil {

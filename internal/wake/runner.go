@@ -3,6 +3,7 @@ package wake
 import (
 	"context"
 	"log/slog"
+	"slices"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -354,8 +355,9 @@ func (r *runner) observe(e Entry) {
 	if e.Revision <= en.Revision {
 		return
 	}
-	r.index(en, false)
 	e.Consumer.Of = r.intern(e.Consumer.Of)
+	en.other = en.other || e.Consumer.Of == r.of && r.joins(en, &e.Consumer)
+	r.index(en, false)
 	en.Entry = e
 	if e.Consumer.Of == r.of {
 		r.index(en, true)
@@ -363,6 +365,15 @@ func (r *runner) observe(e Entry) {
 	if r.ready {
 		r.plan(en)
 	}
+}
+
+// joins reports whether a consumer, as it is now, follows a stream that it did not follow when it was last seen: what was
+// stored there meanwhile was not heard.
+func (r *runner) joins(en *entry, now *Consumer) bool {
+	return slices.ContainsFunc(now.Streams, func(p Position) bool {
+		_, followed := r.others[p.Path][en]
+		return p.Path != now.Path && !followed
+	})
 }
 
 // intern lets the records share what is the same in all of them.

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"log/slog"
+	"sync"
 	"time"
 
 	"github.com/cenkalti/backoff/v4"
@@ -158,23 +159,35 @@ func (r *runner) attempt(known Entry, foreseen *ahead) (again bool) {
 		return true
 	}
 	answer := Answer{WakeID: c.WakeID, Number: letter.Number, Sent: tails}
-	slow := answer
-	slow.Error = "neither a 2xx nor a claim within " + r.engine.opts.ClaimWithin.String()
-	late := time.AfterFunc(r.engine.opts.ClaimWithin, func() {
-		r.enter(ctx, sub, known, Input{Answer: &slow})
-	})
-	defer late.Stop()
+	inTime := r.deadline(ctx, sub, known, answer)
+	defer inTime()
 	r.engine.opts.Fault("before post")
 	a, body := r.engine.ports.Poster.Post(ctx, sub, letter)
 	r.engine.opts.Fault("after post")
 	if a.Outcome != sluice.Delivered && ctx.Err() != nil {
 		return true // it was cut off: whoever serves the subscription sends it again
 	}
-	late.Stop()
+	inTime()
 	answer.OK, answer.Error = a.Outcome == sluice.Delivered, a.Error
 	answer.Done = answer.OK && saysDone(body)
 	r.record(sub, &a)
 	return !r.enter(ctx, sub, known, Input{Answer: &answer})
+}
+
+// deadline has a notice fail that is not answered in time. What it returns ends that, and what has begun of it is
+// waited for.
+func (r *runner) deadline(ctx context.Context, sub *sluice.Subscription, known Entry, answer Answer) (inTime func()) {
+	over := make(chan struct{})
+	answer.Error = "neither a 2xx nor a claim within " + r.engine.opts.ClaimWithin.String()
+	late := time.AfterFunc(r.engine.opts.ClaimWithin, func() {
+		defer close(over)
+		r.enter(ctx, sub, known, Input{Answer: &answer})
+	})
+	return sync.OnceFunc(func() {
+		if !late.Stop() {
+			<-over
+		}
+	})
 }
 
 // letter makes a notice.
