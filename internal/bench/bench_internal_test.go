@@ -39,6 +39,10 @@ func TestEveryRow(t *testing.T) {
 	out, err := exec.CommandContext(t.Context(), "go", "build", "-o", binary, "github.com/sluice-io/sluice/cmd/sluice").CombinedOutput()
 	require.NoError(t, err, "%s", out)
 	testRows(t, binary)
+	t.Run("what is appended is there, and is told to whoever waits", func(t *testing.T) {
+		t.Parallel()
+		testStreams(t, binary)
+	})
 	t.Run("both systems deliver everything once", func(t *testing.T) {
 		t.Parallel()
 		testSpeed(t, binary)

@@ -2,7 +2,7 @@
 // consumer of JetStream and POSTs, without signatures, order, retries or a log, in the same run,
 // on the same machine, under the same load, in turn; and how Sluice fares in trouble: beside a
 // slow endpoint, with deliveries to retry, through an outage, with parked lanes, each beside the
-// same without that trouble. It prints what it measured and judges nothing.
+// same without that trouble; and its Durable Streams beside JetStream's own. It prints what it measured and judges nothing.
 //
 // The systems are processes of their own, so that what they use can be told from what the load
 // uses; publishers and receivers are in this one. Everything is on loopback and in a
@@ -39,7 +39,7 @@ func run(ctx context.Context, args []string, stdout, stderr io.Writer) error {
 	flags.SetOutput(stderr)
 	binary := flags.String("sluice", "bin/sluice", "the `binary` of Sluice to measure")
 	short := flags.Bool("quick", false, "only see whether it works")
-	rows := flags.String("rows", "", "which `rows`: of speed,slow,late,outage,parked (all)")
+	rows := flags.String("rows", "", "which `rows`: of speed,slow,late,outage,parked,streams (all)")
 	down := flags.Duration("outage", 0, "how long the endpoint is down (1m, quick: 5s)")
 	if err := flags.Parse(args); err != nil {
 		return err

@@ -31,6 +31,8 @@ type plans struct {
 	late   latePlan
 	outage outagePlan
 	parked parkedPlan
+
+	streams streamsPlan
 }
 
 func seconds(all ...float64) (steps []sluice.Duration) {
@@ -51,6 +53,8 @@ func complete() plans {
 			steps: seconds(1, 2, 5, 10),
 		},
 		parked: parkedPlan{lanes: 3000, perSecond: 100, paths: 500, lasts: 10 * time.Second, rounds: 3},
+
+		streams: streamsPlan{appends: 1000, interval: 5 * time.Millisecond, flood: 20_000, clients: 32, rounds: 3},
 	}
 }
 
@@ -62,6 +66,7 @@ func quick() plans {
 	p.late.rounds = 1
 	p.outage.before, p.outage.down, p.outage.after = time.Second, 5*time.Second, 2*time.Second
 	p.parked.lasts, p.parked.rounds = 2*time.Second, 1
+	p.streams.appends, p.streams.flood, p.streams.rounds = 200, 5000, 1
 	return p
 }
 
@@ -73,6 +78,7 @@ func (p plans) kinds() []kind {
 		{"late", runner(p.late)},
 		{"outage", runner(p.outage)},
 		{"parked", runner(p.parked)},
+		{"streams", runner(p.streams)},
 	}
 }
 
@@ -103,7 +109,7 @@ func (p plans) run(ctx context.Context, e env, names string, w io.Writer) error 
 	kinds := p.kinds()
 	for _, name := range wanted {
 		if !slices.ContainsFunc(kinds, func(k kind) bool { return k.name == name }) {
-			return fmt.Errorf("no rows are called %q: use speed, slow, late, outage, parked", name)
+			return fmt.Errorf("no rows are called %q: use speed, slow, late, outage, parked, streams", name)
 		}
 	}
 	if _, err := io.WriteString(w, machine()); err != nil {

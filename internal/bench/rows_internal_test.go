@@ -19,6 +19,7 @@ func tiny() plans {
 	p.outage.paths, p.outage.steps = 50, seconds(0.2, 0.5)
 	p.outage.before, p.outage.down, p.outage.after = 500*time.Millisecond, time.Second, 500*time.Millisecond
 	p.parked.lanes, p.parked.lasts = 300, 500*time.Millisecond
+	p.streams.appends, p.streams.flood = 20, 320
 	return p
 }
 
@@ -80,6 +81,24 @@ func testRows(t *testing.T, binary string) {
 		}
 		printed(t, p.parked, rows, "while they are parked")
 	})
+}
+
+func testStreams(t *testing.T, binary string) {
+	t.Helper()
+	p := tiny().streams
+	rows, err := p.measure(t.Context(), env{binary, t.TempDir(), t.Logf})
+	require.NoError(t, err) // what was acknowledged and is not there is an error
+	require.Len(t, rows, 4)
+	for _, r := range rows[:2] {
+		require.Equal(t, 20, r.count, r.name)
+		require.Positive(t, r.p50, r.name)
+		require.GreaterOrEqual(t, r.p99, r.p50, r.name)
+	}
+	for _, r := range rows[2:] {
+		require.Equal(t, 320, r.count, r.name)
+		require.Positive(t, r.rate, r.name)
+	}
+	printed(t, p, rows, "ratio")
 }
 
 // printed requires that the table has a line with the text and one for each row.

@@ -61,7 +61,7 @@ func (c *call) do(ctx context.Context) (sluice.WakeAnswer, error) {
 		known = r.entry(c.path)
 	}
 	stored, err := c.engine.change(ctx, c.sub, c.path, known, c.decide)
-	if sluice.CodeOf(err) == sluice.WakeTokenExpired && c.claim.Epoch == stored.Consumer.Epoch {
+	if sluice.CodeOf(err) == sluice.WakeTokenExpired && c.claim.renewable(c.engine.opts.Now()) {
 		fresh, failed := newToken(c.engine.ports.Keys, c.claim, c.engine.opts.Now())
 		if failed != nil {
 			return sluice.WakeAnswer{}, failed
@@ -71,8 +71,12 @@ func (c *call) do(ctx context.Context) (sluice.WakeAnswer, error) {
 	if err != nil {
 		return sluice.WakeAnswer{}, err
 	}
-	token, err := next(c.engine.ports.Keys, c.token, c.claim, c.engine.opts.Now())
-	return sluice.WakeAnswer{Token: token, Streams: stored.Consumer.offsets(c.tails, c.engine.ports.Streams.FormatOffset)}, err
+	answer := sluice.WakeAnswer{Streams: []sluice.WakeAcked{}}
+	if stored.Consumer.State != sluice.WakeRemoved {
+		answer.Streams = stored.Consumer.offsets(c.tails, c.engine.ports.Streams.FormatOffset)
+	}
+	answer.Token, err = next(c.engine.ports.Keys, c.token, c.claim, c.engine.opts.Now())
+	return answer, err
 }
 
 // decide is what a callback means for its consumer as it is.
@@ -80,18 +84,8 @@ func (c *call) decide(ctx context.Context, now Consumer) (Input, error) {
 	if now.State == sluice.WakeRemoved {
 		return Input{}, (&Input{Callback: &c.cb}).gone()
 	}
-	claim, err := verify(c.engine.ports.Keys, c.token, c.engine.opts.Now())
-	if err == nil || sluice.CodeOf(err) == sluice.WakeTokenExpired {
-		if claim.Consumer != c.id || claim.Namespace != c.sub.Namespace || claim.Of != now.Of { // S1-148
-			return Input{}, sluice.Errorf(sluice.WakeTokenInvalid, "the token is not one of this consumer")
-		}
-		c.claim = claim
-	}
-	if err != nil {
+	if err := c.admit(now); err != nil {
 		return Input{}, err
-	}
-	if c.cb.Epoch == now.Epoch && claim.Epoch != now.Epoch {
-		return Input{}, sluice.Errorf(sluice.WakeTokenInvalid, "the token is of another epoch")
 	}
 	paths := now.Paths()
 	for _, path := range c.cb.names() {
@@ -99,8 +93,28 @@ func (c *call) decide(ctx context.Context, now Consumer) (Input, error) {
 			paths = append(paths, path)
 		}
 	}
+	var err error
 	if c.tails, err = c.engine.tails(ctx, c.sub, now.Path, paths); err != nil {
 		return Input{}, err
 	}
 	return Input{Tails: c.tails, Callback: &c.cb}, nil
+}
+
+// admit returns why the token is not good for the consumer: it is of this one, of its epoch (S1-148), and has not
+// expired. Of one that has expired and would not be exchanged the epoch is what counts (register C28).
+func (c *call) admit(now Consumer) error {
+	claim, err := verify(c.engine.ports.Keys, c.token, c.engine.opts.Now())
+	expired := sluice.CodeOf(err) == sluice.WakeTokenExpired
+	switch {
+	case err != nil && !expired:
+		return err
+	case claim.Consumer != c.id || claim.Namespace != c.sub.Namespace || claim.Of != now.Of:
+		return sluice.Errorf(sluice.WakeTokenInvalid, "the token is not one of this consumer")
+	case expired && claim.Epoch != now.Epoch:
+		return sluice.Errorf(sluice.WakeStale, "the epoch is %d, not %d: stop", now.Epoch, claim.Epoch)
+	case !expired && c.cb.Epoch == now.Epoch && claim.Epoch != now.Epoch:
+		return sluice.Errorf(sluice.WakeTokenInvalid, "the token is of another epoch")
+	}
+	c.claim = claim
+	return err
 }

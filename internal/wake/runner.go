@@ -59,6 +59,7 @@ type entry struct {
 	acks   []sluice.Receipt // to give once it was looked at
 	sent   string           // the wake of which attempt number is under way
 	number int
+	flying int  // notices under way
 	queued bool // it is among due
 
 	at    time.Time // when the clock looks at it

@@ -15,14 +15,15 @@ const (
 	grace      = 2 * time.Second // for notices under way when the runner ends
 	storeLimit = 10 * time.Second
 	postpone   = time.Second // until a notice is tried again that could not be made
+	overlap    = 2           // notices of one consumer under way at once (register C27)
 )
 
 // plan has happen what a record says; r.mu is held.
 func (r *runner) plan(en *entry) {
 	c := &en.Consumer
 	switch {
-	case c.State == sluice.WakeWaking && en.sent == c.WakeID && en.number == c.Failures+1, c.Of != r.of:
-		r.clock.drop(en) // it is under way, or none of our business until something comes
+	case c.Of != r.of, c.State == sluice.WakeWaking && (en.underWay() || en.flying >= overlap):
+		r.clock.drop(en) // nothing is to be done until something comes
 	case c.State == sluice.WakeWaking, c.State == sluice.WakeLive:
 		en.at = c.Due
 		r.clock.set(en)
@@ -33,6 +34,11 @@ func (r *runner) plan(en *entry) {
 			r.look(en)
 		}
 	}
+}
+
+// underWay reports whether the notice that is due was sent.
+func (en *entry) underWay() bool {
+	return en.sent == en.Consumer.WakeID && en.number == en.Consumer.Failures+1
 }
 
 func ring(c chan struct{}) {
@@ -81,7 +87,7 @@ func (r *runner) round() time.Duration {
 		r.due[0] = nil
 		r.due = r.due[1:]
 		en.queued = false
-		if en.Consumer.State != sluice.WakeWaking || en.sent == en.Consumer.WakeID && en.number > en.Consumer.Failures {
+		if en.Consumer.State != sluice.WakeWaking || en.underWay() || en.flying >= overlap {
 			r.share.Give() // it was claimed meanwhile
 			continue
 		}
@@ -100,6 +106,7 @@ func (r *runner) round() time.Duration {
 func (r *runner) launch(en *entry) {
 	en.sent, en.number = en.Consumer.WakeID, en.Consumer.Failures+1
 	r.flying++
+	en.flying++
 	known := Entry{en.Consumer.clone(), en.Revision}
 	r.work.Go(func() {
 		again := r.attempt(known)
@@ -107,15 +114,23 @@ func (r *runner) launch(en *entry) {
 		r.mu.Lock()
 		defer r.mu.Unlock()
 		r.flying--
+		en.flying--
 		if again && en.sent == known.Consumer.WakeID && en.number == known.Consumer.Failures+1 {
 			en.sent = "" // there was none
-			en.at = r.engine.opts.Now().Add(postpone)
-			if en.Consumer.State == sluice.WakeWaking && r.ctx.Err() == nil {
-				r.clock.set(en)
-			}
+			r.postpone(en)
+		} else {
+			r.plan(en)
 		}
 		ring(r.alarm)
 	})
+}
+
+// postpone has a notice made later that could not be made; r.mu is held.
+func (r *runner) postpone(en *entry) {
+	if en.Consumer.State == sluice.WakeWaking && r.ctx.Err() == nil {
+		en.at = r.engine.opts.Now().Add(postpone)
+		r.clock.set(en)
+	}
 }
 
 // attempt makes one attempt to notify, and enters what comes of it. It reports whether there was none, and there

@@ -171,16 +171,15 @@ func TestNoAcknowledgementIsTakenBack(t *testing.T) {
 func TestAnEpochHasOneWakeID(t *testing.T) {
 	t.Parallel()
 	whatever(t, func(t *rapid.T, before, after wake.Consumer, _ wake.Input, _ error) {
-		switch {
-		case after.Epoch == before.Epoch:
+		if after.Epoch == before.Epoch {
 			require.True(t, after.WakeID == before.WakeID || after.State == sluice.WakeRemoved)
 			require.False(t, after.State == sluice.WakeWaking && before.State != sluice.WakeWaking)
-		default:
-			require.Equal(t, before.Epoch+1, after.Epoch)
-			require.Equal(t, sluice.WakeWaking, after.State)
-			require.Equal(t, "new-1", after.WakeID)
-			require.Zero(t, after.Failures)
+			return
 		}
+		require.Equal(t, before.Epoch+1, after.Epoch)
+		require.Equal(t, sluice.WakeWaking, after.State)
+		require.Equal(t, "new-1", after.WakeID)
+		require.Zero(t, after.Failures)
 	})
 }
 

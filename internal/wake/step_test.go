@@ -20,7 +20,7 @@ const (
 
 var noon = time.Date(2026, 1, 1, 12, 0, 0, 0, time.UTC)
 
-// rules are those of S1, without jitter; wake ids are new-1, new-2, …
+// rules are those of S1, without jitter; wake ids are new-1, new-2 and so on.
 func rules() wake.Rules {
 	made := 0
 	return wake.Rules{

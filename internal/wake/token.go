@@ -14,6 +14,8 @@ const (
 	TokenFor = time.Hour
 	// freshFor is how long it has to be good still to be given back as it is (S1-83).
 	freshFor = 5 * time.Minute
+	// renewFor is how long after it expired a token is exchanged for a new one (register C28).
+	renewFor = 24 * time.Hour
 )
 
 // Keys sign tokens: HMAC keys of at least 32 bytes, shared by all replicas, the newest first. The
@@ -57,6 +59,11 @@ func verify(keys Keys, token string, now time.Time) (Claim, error) {
 		}
 	}
 	return Claim{}, sluice.Errorf(sluice.WakeTokenInvalid, "the token is not one of this server")
+}
+
+// renewable reports whether a token that has expired may be exchanged for a new one.
+func (c Claim) renewable(now time.Time) bool {
+	return c.ExpiresAt != nil && now.Before(c.ExpiresAt.Add(renewFor))
 }
 
 // next returns the token for the callback after this one: the same, unless it is about to expire (S1-83).

@@ -19,12 +19,13 @@ func goneTests() []test {
 	}
 }
 
-func (s scene) gone(n notice) {
-	s.t.Helper()
-	s.until(patience, func() bool { return s.callback(n, nil).status != http.StatusOK }, "the consumer is gone")
+// gone waits until the consumer of a notice is gone, and checks that it stays so.
+func (w *world) gone(n notice) {
+	w.t.Helper()
+	w.until(patience, func() bool { return w.callback(n, nil).status != http.StatusOK }, "the consumer is gone")
 	for range 2 {
-		s.refuse(s.callback(n, nil), http.StatusGone, consumerGone)
-		s.refuse(s.callback(n, claim(n, fields{"done": true})), http.StatusGone, consumerGone)
+		w.refuse(w.callback(n, nil), http.StatusGone, consumerGone)
+		w.refuse(w.callback(n, claim(n, fields{"done": true})), http.StatusGone, consumerGone)
 	}
 }
 
@@ -32,19 +33,25 @@ func primaryDeleted(w *world) {
 	s := w.wake(always(answer{}))
 	w.report(s.first, claim(s.first, nil))
 	w.remove(s.path)
-	s.gone(s.first)
+	w.gone(s.first)
 	s.hook.stays(1, aMoment)
 }
 
+// Of two consumers, one has left its primary stream, so that only the other stream is subscribed.
 func primaryDeletedWithOthers(w *world) {
 	other := w.path("other")
 	w.create(other, "[1]")
-	s := w.wake(always(answer{}))
-	w.report(s.first, claim(s.first, fields{"subscribe": []string{other}, "unsubscribe": []string{s.path}}))
-	w.remove(s.path)
-	s.gone(s.first)
-	w.append(other, "2")
-	s.hook.stays(1, aMoment)
+	for i, f := range []fields{{"subscribe": []string{other}}, {"subscribe": []string{other}, "unsubscribe": []string{w.path("1")}}} {
+		path, hook := w.path(number(i)), w.ok("hook"+number(i))
+		w.subscribe(path, hook)
+		w.create(path, "[1]")
+		n := hook.notice(1)
+		w.report(n, claim(n, f))
+		w.remove(path)
+		w.gone(n)
+		w.append(other, "2")
+		hook.stays(1, aMoment)
+	}
 }
 
 func subscriptionDeleted(w *world) {
@@ -103,7 +110,7 @@ func epochsGoOnForStreams(w *world) {
 	for i := range 3 {
 		w.report(last, claim(last, nil))
 		w.remove(s.path)
-		s.gone(last)
+		w.gone(last)
 		w.create(s.path, "[1]")
 		n := s.hook.notice(i + 2)
 		require.Equal(w.t, last.ConsumerID, n.ConsumerID)

@@ -107,12 +107,14 @@ func formerToken(w *world) {
 	w.report(s.first, claim(s.first, nil))
 	w.must(http.StatusNoContent, "DELETE "+w.one(s.sub.Pattern, s.sub.ID), "")
 	w.subscribe(s.sub.Pattern, s.hook)
+	o := w.callback(s.first, claim(s.first, fields{"acks": acked(s.path, s.tail), "done": true}))
+	require.Contains(w.t, []string{tokenInvalid, staleEpoch, consumerGone}, o.Error.Code, "before anybody is woken: %s", o.reply)
 	w.append(s.path, "2")
 	n := s.hook.notice(2)
 	require.Equal(w.t, s.first.ConsumerID, n.ConsumerID)
 	require.Greater(w.t, n.Epoch, s.first.Epoch)
 	for _, epoch := range []int64{s.first.Epoch, n.Epoch} {
-		o := w.callback(s.first, fields{"epoch": epoch, "wake_id": n.WakeID, "acks": acked(s.path, s.tail), "done": true})
+		o = w.callback(s.first, fields{"epoch": epoch, "wake_id": n.WakeID, "acks": acked(s.path, s.tail), "done": true})
 		require.Contains(w.t, []string{tokenInvalid, staleEpoch, consumerGone}, o.Error.Code, "%s", o.reply)
 	}
 	w.report(n, claim(n, nil))

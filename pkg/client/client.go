@@ -4,7 +4,8 @@
 // Every error of a server is a *sluice.Error with the server's code and, in its details, the
 // "request_id" by which the server's log knows the request. No answer at all is code
 // Unavailable. Calls that can be repeated without harm — everything but making a
-// subscription without an idempotency key, rotating a secret, issuing or renewing a grant, and testing —
+// subscription without an idempotency key, rotating a secret, issuing or renewing a grant, testing, and
+// appending to a stream without a producer —
 // are repeated a few times when the server refuses the connection or answers 503.
 package client
 
@@ -66,7 +67,7 @@ type answer struct {
 }
 
 // do makes the request, repeats it where that is harmless, and decodes the answer into target
-// unless that is nil.
+// unless that is nil. An error comes with the status and headers of its answer, if there was one.
 func (c *Client) do(ctx context.Context, req call, target any) (answer, error) {
 	var got answer
 	try := func() error {
@@ -81,7 +82,7 @@ func (c *Client) do(ctx context.Context, req call, target any) (answer, error) {
 		backoff.WithInitialInterval(100*time.Millisecond), backoff.WithMultiplier(2))
 	err := backoff.Retry(try, backoff.WithContext(backoff.WithMaxRetries(wait, c.Retries), ctx))
 	if err != nil {
-		return answer{}, err
+		return got, err
 	}
 	if target == nil || len(got.body) == 0 {
 		return got, nil
@@ -97,7 +98,7 @@ func transient(status int, err error) bool {
 	return status == http.StatusServiceUnavailable || errors.Is(err, syscall.ECONNREFUSED)
 }
 
-// try makes the request once. The answer to an error has its status, 0 if there was none.
+// try makes the request once. The answer to an error has its status and headers, 0 and none if there was none.
 func (c *Client) try(ctx context.Context, req call) (answer, error) {
 	if strings.HasSuffix(req.path, "/") || strings.Contains(req.path, "//") {
 		return answer{}, sluice.Errorf(sluice.InvalidRequest, "a name is empty; say which one")
@@ -129,7 +130,7 @@ func (c *Client) try(ctx context.Context, req call) (answer, error) {
 		return answer{}, noAnswer(ctx, c.base, err)
 	}
 	if resp.StatusCode >= http.StatusMultipleChoices {
-		return answer{status: resp.StatusCode}, readError(resp, body)
+		return answer{status: resp.StatusCode, header: resp.Header}, readError(resp, body)
 	}
 	return answer{resp.StatusCode, resp.Header, body}, nil
 }
@@ -176,6 +177,8 @@ func codeOf(status int) sluice.Code {
 		return sluice.NotFound
 	case http.StatusConflict:
 		return sluice.Conflict
+	case http.StatusGone:
+		return sluice.StreamGone
 	case http.StatusPreconditionFailed:
 		return sluice.RevisionMismatch
 	case http.StatusRequestEntityTooLarge:

@@ -1,0 +1,368 @@
+package main
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"fmt"
+	"io"
+	"iter"
+	"os"
+	"path/filepath"
+	"strconv"
+	"strings"
+	"time"
+	"unicode/utf8"
+
+	"github.com/sluice-io/sluice/pkg/client"
+	"github.com/sluice-io/sluice/pkg/sluice"
+)
+
+// streamCmd is about Durable Streams.
+type streamCmd struct {
+	Create streamCreateCmd `cmd:"" help:"Make a stream, or find that it is there."`
+	Append streamAppendCmd `cmd:"" help:"Append to a stream."`
+	Read   streamReadCmd   `cmd:"" help:"Print what a stream has, and with --follow what comes."`
+	Info   streamInfoCmd   `cmd:"" help:"Show what a stream is and where it ends."`
+	Close  streamCloseCmd  `cmd:"" help:"End appending to a stream."`
+	RM     streamRmCmd     `cmd:"" name:"rm" help:"End streams. Their events stay in the log."`
+}
+
+// streamArg is a stream on the command line.
+type streamArg struct {
+	Path sluice.Path `arg:"" help:"The stream's path, such as /chats/7."`
+
+	NS string `name:"ns" help:"The namespace." default:"default"`
+}
+
+// api returns a client if the path is one.
+func (a *streamArg) api(s *session) (*client.Client, error) {
+	if _, err := sluice.ParsePath(string(a.Path)); err != nil {
+		return nil, usageError{err}
+	}
+	return s.client()
+}
+
+type streamCreateCmd struct {
+	streamArg
+
+	Data string `arg:"" optional:"" help:"What it begins with; @FILE is what a file has, - is stdin."`
+
+	ContentType string        `help:"What it is of; application/json makes it one of messages." default:"application/octet-stream" placeholder:"TYPE"`
+	TTL         time.Duration `name:"ttl" help:"It ends when it was neither read nor written for so long: whole seconds." placeholder:"DURATION"`
+	Expires     time.Time     `help:"When it ends." placeholder:"TIME"`
+	Closed      bool          `help:"Nothing can be appended."`
+	From        sluice.Path   `help:"Make it a fork of this stream." placeholder:"PATH"`
+	At          string        `help:"With --from, up to this offset instead of the end." placeholder:"OFFSET"`
+}
+
+// spec returns what the stream shall be.
+func (c *streamCreateCmd) spec(stdin io.Reader) (client.StreamSpec, error) {
+	spec := client.StreamSpec{ContentType: c.ContentType, TTL: c.TTL, ExpiresAt: c.Expires, Closed: c.Closed}
+	switch {
+	case c.TTL < 0 || c.TTL%time.Second != 0:
+		return spec, usagef("--ttl %s: write whole seconds", c.TTL)
+	case c.TTL > 0 && !c.Expires.IsZero():
+		return spec, usagef("--ttl or --expires, not both")
+	case c.From != "" && c.Data != "":
+		return spec, usagef("a fork begins with what its source has; append more to it")
+	case c.From != "":
+		spec.Fork = &client.StreamFork{From: c.From, Offset: c.At}
+	case c.At != "":
+		return spec, usagef("--at belongs to --from")
+	}
+	var err error
+	if c.Data != "" {
+		spec.Body, err = dataOf(c.Data, stdin)
+	}
+	return spec, err
+}
+
+// dataOf returns what an argument says: itself, or a file, or stdin.
+func dataOf(argument string, stdin io.Reader) (data []byte, err error) {
+	file, isFile := strings.CutPrefix(argument, "@")
+	switch {
+	case argument == "-":
+		data, err = io.ReadAll(stdin)
+	case isFile:
+		data, err = os.ReadFile(filepath.Clean(file))
+	default:
+		return []byte(argument), nil
+	}
+	if err != nil {
+		return nil, fmt.Errorf("read data: %w", err)
+	}
+	return data, nil
+}
+
+// streamView is a stream as programs get it.
+type streamView struct {
+	Namespace string      `json:"namespace"`
+	Path      sluice.Path `json:"path"`
+	client.StreamInfo
+
+	TTL string `json:"ttl,omitempty"`
+}
+
+func (a *streamArg) view(info client.StreamInfo) streamView {
+	v := streamView{Namespace: a.NS, Path: a.Path, StreamInfo: info}
+	if info.TTL > 0 {
+		v.TTL = info.TTL.String()
+	}
+	return v
+}
+
+// Run makes the stream.
+func (c *streamCreateCmd) Run(ctx context.Context, s *session) error {
+	api, err := c.api(s)
+	if err != nil {
+		return err
+	}
+	spec, err := c.spec(s.stdin)
+	if err != nil {
+		return err
+	}
+	info, created, err := api.CreateStream(ctx, c.NS, c.Path, spec)
+	if err != nil {
+		return err
+	}
+	return s.show(c.view(info), func() error {
+		if !created {
+			return s.say("Stream %s of %s exists already; it ends at %s.", c.Path, info.ContentType, info.Next)
+		}
+		return s.say("Made stream %s of %s; it ends at %s.", c.Path, info.ContentType, info.Next)
+	})
+}
+
+type streamAppendCmd struct {
+	streamArg
+
+	Data string `arg:"" help:"What to append; @FILE is what a file has, - is stdin. Of JSON a value, or an array of values."`
+
+	ContentType string `help:"That of the stream, which is asked for otherwise." placeholder:"TYPE"`
+	Close       bool   `help:"Nothing comes behind it."`
+	Seq         string `help:"Append only if this is larger, as a text, than that of the append before." placeholder:"TEXT"`
+	Producer    string `help:"Append once, however often: say who appends, and --epoch and --number." placeholder:"ID"`
+	Epoch       int64  `help:"The producer's how manieth life." default:"0" placeholder:"N"`
+	Number      int64  `help:"The producer's how manieth append in it, from 0." default:"0" placeholder:"N"`
+}
+
+// Run appends.
+func (c *streamAppendCmd) Run(ctx context.Context, s *session) error {
+	api, err := c.api(s)
+	if err != nil {
+		return err
+	}
+	if c.Producer == "" && (c.Epoch != 0 || c.Number != 0) {
+		return usagef("--epoch and --number belong to --producer")
+	}
+	data, err := dataOf(c.Data, s.stdin)
+	if err != nil {
+		return err
+	}
+	wish := client.StreamAppend{Data: data, Close: c.Close, Seq: c.Seq}
+	if wish.ContentType, err = c.contentType(ctx, api, data); err != nil {
+		return err
+	}
+	if c.Producer != "" {
+		wish.Producer = &client.StreamProducer{ID: c.Producer, Epoch: c.Epoch, Seq: c.Number}
+	}
+	done, err := api.AppendStream(ctx, c.NS, c.Path, wish)
+	if err != nil {
+		return err
+	}
+	return s.show(done, func() error {
+		switch {
+		case done.Duplicate:
+			return s.say("It was appended before; %s ends at %s.", c.Path, done.Next)
+		case done.Closed:
+			return s.say("Appended to %s and closed it; it ends at %s.", c.Path, done.Next)
+		}
+		return s.say("Appended to %s; it ends at %s.", c.Path, done.Next)
+	})
+}
+
+// contentType returns that of the stream. Whoever may only write is not told, and says what the data looks like.
+func (c *streamAppendCmd) contentType(ctx context.Context, api *client.Client, data []byte) (string, error) {
+	if c.ContentType != "" {
+		return c.ContentType, nil
+	}
+	info, err := api.Stream(ctx, c.NS, c.Path)
+	switch {
+	case err == nil || sluice.CodeOf(err) != sluice.Forbidden:
+		return info.ContentType, err
+	case json.Valid(data):
+		return "application/json", nil
+	case utf8.Valid(data):
+		return "text/plain", nil
+	}
+	return "application/octet-stream", nil
+}
+
+type streamReadCmd struct {
+	streamArg
+
+	Offset string `help:"Behind this offset only; -1 is the beginning, now the end." default:"-1" placeholder:"OFFSET"`
+	Follow bool   `short:"f" help:"Go on with what comes, until the stream is closed."`
+}
+
+// Run prints the stream.
+func (c *streamReadCmd) Run(ctx context.Context, s *session) error {
+	api, err := c.api(s)
+	if err != nil {
+		return err
+	}
+	pages := api.FollowStream(ctx, c.NS, c.Path, c.Offset)
+	if !c.Follow {
+		pages = c.toTheEnd(ctx, api)
+	}
+	for page, err := range pages {
+		if err != nil && c.Follow && ctx.Err() != nil {
+			return nil // whoever follows it has seen enough
+		}
+		if err == nil {
+			err = s.printPage(page)
+		}
+		if err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// toTheEnd yields what there is.
+func (c *streamReadCmd) toTheEnd(ctx context.Context, api *client.Client) iter.Seq2[client.StreamPage, error] {
+	return func(yield func(client.StreamPage, error) bool) {
+		page := client.StreamPage{Next: c.Offset}
+		for !page.UpToDate {
+			var err error
+			if page, err = api.ReadStream(ctx, c.NS, c.Path, page.Next); !yield(page, err) || err != nil {
+				return
+			}
+		}
+	}
+}
+
+// pageView is a part of a stream as programs get it, one a line.
+type pageView struct {
+	ContentType string            `json:"content_type,omitempty"`
+	Messages    []json.RawMessage `json:"messages,omitempty"`    // where it is of JSON
+	Text        string            `json:"data_text,omitempty"`   // where it is other text
+	Base64      []byte            `json:"data_base64,omitempty"` // where it is neither
+	Next        string            `json:"next_offset"`
+	UpToDate    bool              `json:"up_to_date"`
+	Closed      bool              `json:"closed"`
+}
+
+// printPage prints a part of a stream: for people its bytes as they are, or its messages one a line.
+func (s *session) printPage(page client.StreamPage) error {
+	out, err := written(page, s.json())
+	if err == nil {
+		_, err = s.stdout.Write(out)
+	}
+	if err != nil {
+		return fmt.Errorf("print: %w", err)
+	}
+	return nil
+}
+
+func written(page client.StreamPage, forPrograms bool) ([]byte, error) {
+	var messages []json.RawMessage
+	if page.IsJSON() {
+		var err error
+		if messages, err = page.Messages(); err != nil {
+			return nil, err
+		}
+	}
+	var out bytes.Buffer
+	switch {
+	case forPrograms:
+		encoder := json.NewEncoder(&out)
+		encoder.SetEscapeHTML(false)
+		err := encoder.Encode(pageViewOf(page, messages))
+		return out.Bytes(), err
+	case !page.IsJSON():
+		return page.Data, nil
+	}
+	for _, m := range messages {
+		if err := json.Compact(&out, m); err != nil {
+			return nil, err
+		}
+		out.WriteByte('\n')
+	}
+	return out.Bytes(), nil
+}
+
+func pageViewOf(page client.StreamPage, messages []json.RawMessage) pageView {
+	v := pageView{ContentType: page.ContentType, Messages: messages, Next: page.Next, UpToDate: page.UpToDate, Closed: page.Closed}
+	switch {
+	case page.IsJSON():
+	case utf8.Valid(page.Data):
+		v.Text = string(page.Data)
+	default:
+		v.Base64 = page.Data
+	}
+	return v
+}
+
+type streamInfoCmd struct{ streamArg }
+
+// Run shows the stream.
+func (c *streamInfoCmd) Run(ctx context.Context, s *session) error {
+	api, err := c.api(s)
+	if err != nil {
+		return err
+	}
+	info, err := api.Stream(ctx, c.NS, c.Path)
+	if err != nil {
+		return err
+	}
+	v := c.view(info)
+	return s.show(v, func() error {
+		expires := ""
+		if !info.ExpiresAt.IsZero() {
+			expires = when(info.ExpiresAt)
+		}
+		return s.facts("path", string(c.Path), "namespace", c.NS, "content type", info.ContentType, "ends at", info.Next,
+			"closed", strconv.FormatBool(info.Closed), "ttl", v.TTL, "expires", expires)
+	})
+}
+
+type streamCloseCmd struct{ streamArg }
+
+// Run closes the stream.
+func (c *streamCloseCmd) Run(ctx context.Context, s *session) error {
+	api, err := c.api(s)
+	if err != nil {
+		return err
+	}
+	done, err := api.CloseStream(ctx, c.NS, c.Path)
+	if err != nil {
+		return err
+	}
+	return s.show(done, func() error { return s.say("Closed stream %s; it ends at %s.", c.Path, done.Next) })
+}
+
+type streamRmCmd struct {
+	Paths []sluice.Path `arg:"" name:"path" help:"The streams' paths."`
+
+	NS string `name:"ns" help:"The namespace." default:"default"`
+}
+
+// Run ends the streams.
+func (c *streamRmCmd) Run(ctx context.Context, s *session) error {
+	for _, path := range c.Paths {
+		stream := streamArg{Path: path, NS: c.NS}
+		api, err := stream.api(s)
+		if err != nil {
+			return err
+		}
+		if err := api.DeleteStream(ctx, c.NS, path); err != nil {
+			return fmt.Errorf("%s: %w", path, err)
+		}
+		if err := s.done("Ended stream %s.", string(path)); err != nil {
+			return err
+		}
+	}
+	return nil
+}

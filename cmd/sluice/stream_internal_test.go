@@ -1,0 +1,36 @@
+package main
+
+import (
+	"bytes"
+	"context"
+	"io"
+	"net/http"
+	"net/http/httptest"
+	"strings"
+	"testing"
+
+	"github.com/stretchr/testify/require"
+)
+
+// Whoever follows a stream and ends that has what came by then, and no error.
+func TestWhoeverStopsFollowingAStreamIsDone(t *testing.T) {
+	t.Parallel()
+	ctx, cancel := context.WithCancel(t.Context())
+	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		if r.URL.Query().Get("offset") == "0_1" {
+			cancel() // as ^C does
+			<-r.Context().Done()
+			return
+		}
+		w.Header().Set("Content-Type", "application/json; charset=utf-8")
+		w.Header().Set("Stream-Next-Offset", "0_1")
+		_, _ = io.WriteString(w, `[{"n": 1}, "<&>"]`)
+	}))
+	t.Cleanup(server.Close)
+	t.Cleanup(http.DefaultClient.CloseIdleConnections)
+	var stdout, stderr bytes.Buffer
+	s := &session{stdin: strings.NewReader(""), stdout: &stdout, stderr: &stderr, exit: func(int) {}}
+	require.Zero(t, run(ctx, []string{"stream", "read", "/a", "--follow", "--server", server.URL}, s), stderr.String())
+	require.Equal(t, "{\"n\":1}\n\"<&>\"\n", stdout.String())
+	require.Empty(t, stderr.String())
+}

@@ -1,0 +1,296 @@
+package main
+
+import (
+	"cmp"
+	"context"
+	"fmt"
+	"io"
+	"net/http"
+	"strings"
+	"time"
+
+	"github.com/nats-io/nats.go/jetstream"
+
+	"github.com/sluice-io/sluice/pkg/client"
+	"github.com/sluice-io/sluice/pkg/sluice"
+	"github.com/sluice-io/sluice/streams"
+)
+
+// streamsPlan is the rows of Durable Streams, each beside JetStream's own, on the same server.
+type streamsPlan struct {
+	appends  int           // one after another, each of which somebody waits for
+	interval time.Duration // between one's arrival and the next
+	flood    int           // appends by many clients, none of which waits for another
+	clients  int
+	rounds   int
+}
+
+// streamRow is what a probe saw: how long it took to arrive, or how many a second. Durations and rates are
+// medians of the rounds, counts sums.
+type streamRow struct {
+	name     string
+	aim      string
+	count    int
+	rate     float64 // a second; 0 if it is not the subject
+	p50, p99 time.Duration
+}
+
+// probe measures one row.
+type probe struct {
+	name, aim string
+	run       func(ctx context.Context, b *bed) (streamRow, error)
+}
+
+// probes are the rows in their order: of two, the first is what the second is compared with.
+func (p streamsPlan) probes() []probe {
+	return []probe{
+		{"publish to consumer, JetStream", "", p.publishToConsumer},
+		{"append to long-poll, Sluice", "1.0 / 5 ms", p.appendToLongPoll},
+		{fmt.Sprintf("publish by %d, JetStream", p.clients), "", p.publishByMany},
+		{fmt.Sprintf("append by %d, Sluice", p.clients), "10000/s", p.appendByMany},
+		{"bare POST to a worker", "", p.postToWorker},
+		{"append to notice, Sluice", "1.0 ms", p.appendToWake},
+		{fmt.Sprintf("%d bare POSTs, all out", crowd), "", p.postCrowd},
+		{fmt.Sprintf("%d paths woken at once, all out", crowd), "1000 ms", p.wakeCrowd},
+	}
+}
+
+func (p streamsPlan) measure(ctx context.Context, e env) ([]streamRow, error) {
+	probes := p.probes()
+	rounds := make([][]streamRow, len(probes))
+	for round := range p.rounds {
+		got, err := p.round(ctx, e, fmt.Sprintf("streams, round %d of %d", round+1, p.rounds))
+		if err != nil {
+			return nil, fmt.Errorf("streams: %w", err)
+		}
+		for i, r := range got {
+			rounds[i] = append(rounds[i], r)
+		}
+	}
+	rows := make([]streamRow, len(probes))
+	for i, probe := range probes {
+		r := streamRow{name: probe.name, aim: probe.aim}
+		for _, got := range rounds[i] {
+			r.count += got.count
+		}
+		r.rate = medianOf(rounds[i], func(r streamRow) float64 { return r.rate })
+		r.p50 = medianOf(rounds[i], func(r streamRow) time.Duration { return r.p50 })
+		r.p99 = medianOf(rounds[i], func(r streamRow) time.Duration { return r.p99 })
+		rows[i] = r
+	}
+	return rows, nil
+}
+
+// round measures every row once, on a server of its own.
+func (p streamsPlan) round(ctx context.Context, e env, progress string) (rows []streamRow, err error) {
+	ctx, cancel := context.WithTimeoutCause(ctx, limit, errLimit)
+	defer cancel()
+	b, err := e.makeBed(ctx)
+	if err != nil {
+		return nil, err
+	}
+	defer func() { err = cmp.Or(err, b.close()) }()
+	for _, probe := range p.probes() {
+		e.progress("%s: %s\n", progress, probe.name)
+		row, err := probe.run(ctx, b)
+		if err != nil {
+			return nil, fmt.Errorf("%s: %w", probe.name, err)
+		}
+		rows = append(rows, row)
+	}
+	return rows, nil
+}
+
+// publishToConsumer measures from the beginning of a publish to its arrival at a consumer that waits for it.
+func (p streamsPlan) publishToConsumer(ctx context.Context, b *bed) (streamRow, error) {
+	const path = "/streams/published"
+	consumer, err := b.js.OrderedConsumer(ctx, streams.EventsStream(namespace), jetstream.OrderedConsumerConfig{
+		FilterSubjects: []string{streams.Subject(namespace, path)},
+	})
+	if err != nil {
+		return streamRow{}, err
+	}
+	msgs, err := consumer.Messages()
+	if err != nil {
+		return streamRow{}, err
+	}
+	defer msgs.Stop()
+	send := func(ctx context.Context, number int) error { return b.publishAt(ctx, path, number) }
+	return p.oneByOne(ctx, send, func(ctx context.Context, each func(error) bool) {
+		for {
+			if _, err := msgs.Next(jetstream.NextContext(ctx)); !each(err) {
+				return
+			}
+		}
+	})
+}
+
+// appendToLongPoll measures from the beginning of an append to the answer of a long-poll that waits for it.
+func (p streamsPlan) appendToLongPoll(ctx context.Context, b *bed) (streamRow, error) {
+	const path = "/streams/polled"
+	api, done := b.manyConnections(2)
+	defer done()
+	if _, _, err := api.CreateStream(ctx, namespace, path, client.StreamSpec{ContentType: media}); err != nil {
+		return streamRow{}, err
+	}
+	send := func(ctx context.Context, number int) error { return appendTo(ctx, api, path, number) }
+	return p.oneByOne(ctx, send, func(ctx context.Context, each func(error) bool) {
+		for _, err := range api.FollowStream(ctx, namespace, path, "") {
+			if !each(err) {
+				return
+			}
+		}
+	})
+}
+
+const media = "application/json"
+
+// manyConnections returns a client that keeps so many connections, and what closes them.
+func (b *bed) manyConnections(n int) (api *client.Client, done func()) {
+	transport := &http.Transport{MaxIdleConnsPerHost: n}
+	with := *b.api
+	with.HTTP = &http.Client{Transport: transport}
+	return &with, transport.CloseIdleConnections
+}
+
+func (b *bed) publishAt(ctx context.Context, path sluice.Path, number int) error {
+	_, err := b.js.Publish(ctx, streams.Subject(namespace, path), body(0, number, time.Now(), size))
+	return err
+}
+
+func appendTo(ctx context.Context, api *client.Client, path sluice.Path, number int) error {
+	_, err := api.AppendStream(ctx, namespace, path, client.StreamAppend{ContentType: media, Data: body(0, number, time.Now(), size)})
+	return err
+}
+
+// came is when one came, or why none does.
+type came struct {
+	at  time.Time
+	err error
+}
+
+// oneByOne sends one after another, each when the one before has arrived and whoever waits has had time to wait
+// again, and measures how long each took. Whoever waits calls each with what came, until that returns false.
+func (p streamsPlan) oneByOne(
+	ctx context.Context, send func(ctx context.Context, number int) error, wait func(ctx context.Context, each func(error) bool),
+) (streamRow, error) {
+	ctx, cancel := context.WithCancel(ctx)
+	arrivals, ended := make(chan came), make(chan struct{})
+	defer func() {
+		cancel()
+		<-ended
+	}()
+	go func() { // ends with the first error, or when this function does
+		defer close(ended)
+		wait(ctx, func(err error) bool {
+			select {
+			case arrivals <- came{time.Now(), err}:
+				return err == nil
+			case <-ctx.Done():
+				return false
+			}
+		})
+	}()
+	var all []time.Duration
+	pause := time.NewTimer(p.interval)
+	defer pause.Stop()
+	for number := range p.appends {
+		<-pause.C
+		begun := time.Now()
+		if err := send(ctx, number); err != nil {
+			return streamRow{}, err
+		}
+		select {
+		case a := <-arrivals:
+			if a.err != nil {
+				return streamRow{}, a.err
+			}
+			all = append(all, a.at.Sub(begun))
+		case <-ctx.Done():
+			return streamRow{}, context.Cause(ctx)
+		}
+		pause.Reset(p.interval)
+	}
+	return streamRow{count: len(all), p50: percentile(all, 50), p99: percentile(all, 99)}, nil
+}
+
+// publishByMany measures how many publishes a second are acknowledged, of many clients, each of which waits
+// for its own.
+func (p streamsPlan) publishByMany(ctx context.Context, b *bed) (streamRow, error) {
+	return p.byMany(func(number int) error { return b.publishAt(ctx, "/streams/flooded", number) })
+}
+
+// appendByMany measures how many appends to one stream a second are acknowledged, each a request.
+func (p streamsPlan) appendByMany(ctx context.Context, b *bed) (row streamRow, err error) {
+	const path = "/streams/appended"
+	api, done := b.manyConnections(p.clients)
+	defer done()
+	before, _, err := api.CreateStream(ctx, namespace, path, client.StreamSpec{ContentType: media})
+	if err != nil {
+		return streamRow{}, err
+	}
+	if row, err = p.byMany(func(number int) error { return appendTo(ctx, api, path, number) }); err != nil {
+		return row, err
+	}
+	stored, err := countOf(ctx, api, path, before.Next)
+	if err == nil && stored != row.count {
+		err = fmt.Errorf("%d appends were acknowledged, and %d are there", row.count, stored)
+	}
+	return row, err
+}
+
+// byMany sends with so many clients.
+func (p streamsPlan) byMany(send func(number int) error) (streamRow, error) {
+	begun := time.Now()
+	err := together(p.clients, func(c int) error {
+		for number := c; number < p.flood; number += p.clients {
+			if err := send(number); err != nil {
+				return err
+			}
+		}
+		return nil
+	})
+	return streamRow{count: p.flood, rate: float64(p.flood) / time.Since(begun).Seconds()}, err
+}
+
+// countOf returns how many messages a stream has behind an offset.
+func countOf(ctx context.Context, api *client.Client, path sluice.Path, offset string) (n int, err error) {
+	page := client.StreamPage{Next: offset}
+	for !page.UpToDate {
+		if page, err = api.ReadStream(ctx, namespace, path, page.Next); err != nil {
+			return 0, err
+		}
+		messages, err := page.Messages()
+		if err != nil {
+			return 0, err
+		}
+		n += len(messages)
+	}
+	return n, nil
+}
+
+func (p streamsPlan) print(w io.Writer, rows []streamRow) error {
+	text := fmt.Sprintf("\nDurable Streams: %d messages of %d bytes, one by one, each of which somebody waits for; then %d by %d clients, to one stream and not in batches;"+
+		"\nbeside JetStream's own, on the same server; medians of %d rounds\n\n", p.appends, size, p.flood, p.clients, p.rounds)
+	var cells strings.Builder
+	cells.WriteString("\tmessages\ta second\tp50 ms\tp99 ms\taim\t\n")
+	for i, r := range rows {
+		rate, p50, p99 := "", "", ""
+		if r.rate > 0 {
+			rate = fmt.Sprintf("%.0f", r.rate)
+		} else {
+			p50, p99 = fmt.Sprintf("%.2f", ms(r.p50)), fmt.Sprintf("%.2f", ms(r.p99))
+		}
+		fmt.Fprintf(&cells, "%s\t%d\t%s\t%s\t%s\t%s\t\n", r.name, r.count, rate, p50, p99, r.aim)
+		if i%2 == 0 {
+			continue
+		}
+		base := rows[i-1]
+		if r.rate > 0 {
+			fmt.Fprintf(&cells, "ratio\t\t%s\t\t\t\t\n", ratio(r.rate, base.rate))
+		} else {
+			fmt.Fprintf(&cells, "ratio\t\t\t%s\t%s\t\t\n", ratio(r.p50, base.p50), ratio(r.p99, base.p99))
+		}
+	}
+	return write(w, text, cells.String())
+}
