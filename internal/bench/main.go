@@ -2,7 +2,8 @@
 // consumer of JetStream and POSTs, without signatures, order, retries or a log, in the same run,
 // on the same machine, under the same load, in turn; and how Sluice fares in trouble: beside a
 // slow endpoint, with deliveries to retry, through an outage, with parked lanes, each beside the
-// same without that trouble; and its Durable Streams beside JetStream's own. It prints what it measured and judges nothing.
+// same without that trouble; and its Durable Streams and wakes beside
+// JetStream's own and bare POSTs. It prints what it measured and judges nothing.
 //
 // The systems are processes of their own, so that what they use can be told from what the load
 // uses; publishers and receivers are in this one. Everything is on loopback and in a

@@ -54,7 +54,10 @@ func complete() plans {
 		},
 		parked: parkedPlan{lanes: 3000, perSecond: 100, paths: 500, lasts: 10 * time.Second, rounds: 3},
 
-		streams: streamsPlan{appends: 1000, interval: 5 * time.Millisecond, flood: 20_000, clients: 32, rounds: 3},
+		streams: streamsPlan{
+			appends: 1000, interval: 5 * time.Millisecond, flood: 20_000, clients: 32,
+			wakes: 300, settles: 25 * time.Millisecond, crowd: 1000, rounds: 3,
+		},
 	}
 }
 
@@ -66,7 +69,7 @@ func quick() plans {
 	p.late.rounds = 1
 	p.outage.before, p.outage.down, p.outage.after = time.Second, 5*time.Second, 2*time.Second
 	p.parked.lasts, p.parked.rounds = 2*time.Second, 1
-	p.streams.appends, p.streams.flood, p.streams.rounds = 200, 5000, 1
+	p.streams.appends, p.streams.flood, p.streams.wakes, p.streams.rounds = 200, 5000, 50, 1
 	return p
 }
 

@@ -19,7 +19,7 @@ func tiny() plans {
 	p.outage.paths, p.outage.steps = 50, seconds(0.2, 0.5)
 	p.outage.before, p.outage.down, p.outage.after = 500*time.Millisecond, time.Second, 500*time.Millisecond
 	p.parked.lanes, p.parked.lasts = 300, 500*time.Millisecond
-	p.streams.appends, p.streams.flood = 20, 320
+	p.streams.appends, p.streams.flood, p.streams.wakes, p.streams.crowd = 20, 320, 10, 30
 	return p
 }
 
@@ -88,15 +88,12 @@ func testStreams(t *testing.T, binary string) {
 	p := tiny().streams
 	rows, err := p.measure(t.Context(), env{binary, t.TempDir(), t.Logf})
 	require.NoError(t, err) // what was acknowledged and is not there is an error
-	require.Len(t, rows, 4)
-	for _, r := range rows[:2] {
-		require.Equal(t, 20, r.count, r.name)
-		require.Positive(t, r.p50, r.name)
-		require.GreaterOrEqual(t, r.p99, r.p50, r.name)
-	}
-	for _, r := range rows[2:] {
-		require.Equal(t, 320, r.count, r.name)
-		require.Positive(t, r.rate, r.name)
+	for i, want := range []int{20, 20, 320, 320, 10, 10, 30, 30} {
+		r := rows[i]
+		require.Equal(t, want, r.count, r.name)
+		require.Equal(t, want == 320, r.rate > 0, r.name)
+		require.Equal(t, want != 320, r.p50 > 0, r.name)
+		require.GreaterOrEqual(t, r.last, r.p99, r.name)
 	}
 	printed(t, p, rows, "ratio")
 }

@@ -22,6 +22,9 @@ type streamsPlan struct {
 	interval time.Duration // between one's arrival and the next
 	flood    int           // appends by many clients, none of which waits for another
 	clients  int
+	wakes    int           // appends that wake somebody, one after another
+	settles  time.Duration // between one's notice and the next append
+	crowd    int           // paths that are woken at once
 	rounds   int
 }
 
@@ -33,6 +36,12 @@ type streamRow struct {
 	count    int
 	rate     float64 // a second; 0 if it is not the subject
 	p50, p99 time.Duration
+	last     time.Duration // what took longest
+}
+
+// rowOf returns the row of how long all took.
+func rowOf(all []time.Duration) streamRow {
+	return streamRow{count: len(all), p50: percentile(all, 50), p99: percentile(all, 99), last: percentile(all, 100)}
 }
 
 // probe measures one row.
@@ -48,10 +57,10 @@ func (p streamsPlan) probes() []probe {
 		{"append to long-poll, Sluice", "1.0 / 5 ms", p.appendToLongPoll},
 		{fmt.Sprintf("publish by %d, JetStream", p.clients), "", p.publishByMany},
 		{fmt.Sprintf("append by %d, Sluice", p.clients), "10000/s", p.appendByMany},
-		{"bare POST to a worker", "", p.postToWorker},
-		{"append to notice, Sluice", "1.0 ms", p.appendToWake},
-		{fmt.Sprintf("%d bare POSTs, all out", crowd), "", p.postCrowd},
-		{fmt.Sprintf("%d paths woken at once, all out", crowd), "1000 ms", p.wakeCrowd},
+		{"bare POST", "", p.post},
+		{"append to wake, Sluice", "1.0 ms", p.appendToWake},
+		{fmt.Sprintf("%d bare POSTs at once", p.crowd), "", p.postCrowd},
+		{fmt.Sprintf("%d paths woken at once, Sluice", p.crowd), "last in 1 s", p.wakeCrowd},
 	}
 }
 
@@ -76,6 +85,7 @@ func (p streamsPlan) measure(ctx context.Context, e env) ([]streamRow, error) {
 		r.rate = medianOf(rounds[i], func(r streamRow) float64 { return r.rate })
 		r.p50 = medianOf(rounds[i], func(r streamRow) time.Duration { return r.p50 })
 		r.p99 = medianOf(rounds[i], func(r streamRow) time.Duration { return r.p99 })
+		r.last = medianOf(rounds[i], func(r streamRow) time.Duration { return r.last })
 		rows[i] = r
 	}
 	return rows, nil
@@ -116,7 +126,7 @@ func (p streamsPlan) publishToConsumer(ctx context.Context, b *bed) (streamRow, 
 	}
 	defer msgs.Stop()
 	send := func(ctx context.Context, number int) error { return b.publishAt(ctx, path, number) }
-	return p.oneByOne(ctx, send, func(ctx context.Context, each func(error) bool) {
+	return pace{p.appends, p.interval}.oneByOne(ctx, send, func(ctx context.Context, each func(error) bool) {
 		for {
 			if _, err := msgs.Next(jetstream.NextContext(ctx)); !each(err) {
 				return
@@ -134,7 +144,7 @@ func (p streamsPlan) appendToLongPoll(ctx context.Context, b *bed) (streamRow, e
 		return streamRow{}, err
 	}
 	send := func(ctx context.Context, number int) error { return appendTo(ctx, api, path, number) }
-	return p.oneByOne(ctx, send, func(ctx context.Context, each func(error) bool) {
+	return pace{p.appends, p.interval}.oneByOne(ctx, send, func(ctx context.Context, each func(error) bool) {
 		for _, err := range api.FollowStream(ctx, namespace, path, "") {
 			if !each(err) {
 				return
@@ -169,9 +179,15 @@ type came struct {
 	err error
 }
 
+// pace is how many are sent one after another, and the time between one's arrival and the next.
+type pace struct {
+	n        int
+	interval time.Duration
+}
+
 // oneByOne sends one after another, each when the one before has arrived and whoever waits has had time to wait
 // again, and measures how long each took. Whoever waits calls each with what came, until that returns false.
-func (p streamsPlan) oneByOne(
+func (p pace) oneByOne(
 	ctx context.Context, send func(ctx context.Context, number int) error, wait func(ctx context.Context, each func(error) bool),
 ) (streamRow, error) {
 	ctx, cancel := context.WithCancel(ctx)
@@ -194,7 +210,7 @@ func (p streamsPlan) oneByOne(
 	var all []time.Duration
 	pause := time.NewTimer(p.interval)
 	defer pause.Stop()
-	for number := range p.appends {
+	for number := range p.n {
 		<-pause.C
 		begun := time.Now()
 		if err := send(ctx, number); err != nil {
@@ -205,13 +221,16 @@ func (p streamsPlan) oneByOne(
 			if a.err != nil {
 				return streamRow{}, a.err
 			}
+			if a.at.Before(begun) {
+				return streamRow{}, fmt.Errorf("something arrived before message %d was sent", number)
+			}
 			all = append(all, a.at.Sub(begun))
 		case <-ctx.Done():
 			return streamRow{}, context.Cause(ctx)
 		}
 		pause.Reset(p.interval)
 	}
-	return streamRow{count: len(all), p50: percentile(all, 50), p99: percentile(all, 99)}, nil
+	return rowOf(all), nil
 }
 
 // publishByMany measures how many publishes a second are acknowledged, of many clients, each of which waits
@@ -271,25 +290,24 @@ func countOf(ctx context.Context, api *client.Client, path sluice.Path, offset s
 
 func (p streamsPlan) print(w io.Writer, rows []streamRow) error {
 	text := fmt.Sprintf("\nDurable Streams: %d messages of %d bytes, one by one, each of which somebody waits for; then %d by %d clients, to one stream and not in batches;"+
-		"\nbeside JetStream's own, on the same server; medians of %d rounds\n\n", p.appends, size, p.flood, p.clients, p.rounds)
+		"\n%d that wake somebody, one by one; and %d paths at once; beside JetStream's own, on the same server, and bare POSTs; medians of %d rounds\n\n",
+		p.appends, size, p.flood, p.clients, p.wakes, p.crowd, p.rounds)
 	var cells strings.Builder
-	cells.WriteString("\tmessages\ta second\tp50 ms\tp99 ms\taim\t\n")
+	cells.WriteString("\tmessages\ta second\tp50 ms\tp99 ms\tlast ms\taim\t\n")
 	for i, r := range rows {
-		rate, p50, p99 := "", "", ""
 		if r.rate > 0 {
-			rate = fmt.Sprintf("%.0f", r.rate)
+			fmt.Fprintf(&cells, "%s\t%d\t%.0f\t\t\t\t%s\t\n", r.name, r.count, r.rate, r.aim)
 		} else {
-			p50, p99 = fmt.Sprintf("%.2f", ms(r.p50)), fmt.Sprintf("%.2f", ms(r.p99))
+			fmt.Fprintf(&cells, "%s\t%d\t\t%.2f\t%.2f\t%.1f\t%s\t\n", r.name, r.count, ms(r.p50), ms(r.p99), ms(r.last), r.aim)
 		}
-		fmt.Fprintf(&cells, "%s\t%d\t%s\t%s\t%s\t%s\t\n", r.name, r.count, rate, p50, p99, r.aim)
 		if i%2 == 0 {
 			continue
 		}
 		base := rows[i-1]
 		if r.rate > 0 {
-			fmt.Fprintf(&cells, "ratio\t\t%s\t\t\t\t\n", ratio(r.rate, base.rate))
+			fmt.Fprintf(&cells, "ratio\t\t%s\t\t\t\t\t\n", ratio(r.rate, base.rate))
 		} else {
-			fmt.Fprintf(&cells, "ratio\t\t\t%s\t%s\t\t\n", ratio(r.p50, base.p50), ratio(r.p99, base.p99))
+			fmt.Fprintf(&cells, "ratio\t\t\t%s\t%s\t%s\t\t\n", ratio(r.p50, base.p50), ratio(r.p99, base.p99), ratio(r.last, base.last))
 		}
 	}
 	return write(w, text, cells.String())

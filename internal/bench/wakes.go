@@ -6,7 +6,6 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
-	"io"
 	"log/slog"
 	"net"
 	"net/http"
@@ -16,177 +15,199 @@ import (
 	"github.com/sluice-io/sluice/pkg/sluice"
 )
 
-// crowd is how many paths are woken at once.
-const crowd = 1000
-
-// worker is an endpoint that is told of what woke it, and is done with it at once.
-type worker struct {
+// bell is an endpoint that is woken, and is done with it at once.
+type bell struct {
 	url    string
+	rung   chan ring
 	server *http.Server
 	ended  chan struct{}
-	came   chan came
 }
 
-// work starts a worker. Nobody may have more than crowd requests under way to it.
-func work(ctx context.Context) (*worker, error) {
+// ring is a notice as it came.
+type ring struct {
+	at    time.Time
+	Path  sluice.Path `json:"primary_stream"`
+	Epoch int         `json:"epoch"`
+}
+
+func hang(ctx context.Context) (*bell, error) {
 	var config net.ListenConfig
 	at, err := config.Listen(ctx, "tcp", "127.0.0.1:0")
 	if err != nil {
 		return nil, err
 	}
-	w := &worker{url: "http://" + at.Addr().String() + "/wake", ended: make(chan struct{}), came: make(chan came, 2*crowd)}
-	w.server = &http.Server{Handler: w, ReadHeaderTimeout: time.Minute, ErrorLog: slog.NewLogLogger(slog.DiscardHandler, slog.LevelDebug)}
+	const room = 4096 // more than are woken at once, so that nobody's answer waits for whoever counts
+	b := &bell{url: "http://" + at.Addr().String() + "/wake", rung: make(chan ring, room), ended: make(chan struct{})}
+	b.server = &http.Server{Handler: b, ReadHeaderTimeout: time.Minute, ErrorLog: slog.NewLogLogger(slog.DiscardHandler, slog.LevelDebug)}
 	go func() { // ends with close
-		defer close(w.ended)
-		_ = w.server.Serve(at) // ErrServerClosed; anything else shows as notices that are missing
+		defer close(b.ended)
+		_ = b.server.Serve(at) // ErrServerClosed; anything else shows as notices that are missing
 	}()
-	return w, nil
+	return b, nil
 }
 
-func (w *worker) close() {
-	_ = w.server.Close() // nothing can be done about it
-	<-w.ended
+func (b *bell) close() {
+	_ = b.server.Close() // nothing can be done about it
+	<-b.ended
 }
 
-// ServeHTTP takes a notice, or a bare POST.
-func (w *worker) ServeHTTP(out http.ResponseWriter, req *http.Request) {
-	_, err := io.Copy(io.Discard, req.Body)
-	w.came <- came{time.Now(), err}
-	_, _ = io.WriteString(out, `{"done":true}`) // if the other side has gone, it comes again
+// ServeHTTP takes a notice.
+func (b *bell) ServeHTTP(w http.ResponseWriter, r *http.Request) {
+	var got ring
+	err := json.NewDecoder(r.Body).Decode(&got)
+	got.at = time.Now()
+	if err != nil {
+		http.Error(w, err.Error(), http.StatusBadRequest)
+		return
+	}
+	select {
+	case b.rung <- got:
+	case <-r.Context().Done():
+	}
+	w.Header().Set("Content-Type", media)
+	_, _ = w.Write([]byte(`{"done":true}`)) // whoever has gone sends it again
 }
 
-// each calls f with what comes, until that returns false or ctx is done.
-func (w *worker) each(ctx context.Context, f func(error) bool) {
+// next returns when the next notice came.
+func (b *bell) next(ctx context.Context) (ring, error) {
+	select {
+	case r := <-b.rung:
+		return r, nil
+	case <-ctx.Done():
+		return ring{}, context.Cause(ctx)
+	}
+}
+
+// each calls f with each notice until it returns false.
+func (b *bell) each(ctx context.Context, f func(ring, error) bool) {
 	for {
-		select {
-		case c := <-w.came:
-			if !f(c.err) {
-				return
-			}
-		case <-ctx.Done():
+		if r, err := b.next(ctx); !f(r, err) {
 			return
 		}
 	}
 }
 
-// last waits for so many and returns when the last came.
-func (w *worker) last(ctx context.Context, n int) (time.Time, error) {
-	var at time.Time
-	for range n {
-		select {
-		case c := <-w.came:
-			if c.err != nil {
-				return at, c.err
-			}
-			at = c.at
-		case <-ctx.Done():
-			return at, context.Cause(ctx)
-		}
+// wakes makes a subscription of mode wake to /<id>/*.
+func wakes(ctx context.Context, api *client.Client, id, hook string) error {
+	_, _, err := api.CreateSubscription(ctx, map[string]any{
+		"id": id, "namespace": namespace, "mode": sluice.Wake, "pattern": "/" + id + "/*", "endpoint": map[string]any{"url": hook},
+	})
+	if err != nil {
+		return fmt.Errorf("subscribe: %w", err)
 	}
-	return at, nil
+	return nil
 }
 
-// barePost makes a bare POST of as much as a notice has.
-func barePost(ctx context.Context, api *http.Client, url string) error {
-	req, err := http.NewRequestWithContext(ctx, http.MethodPost, url, bytes.NewReader(make([]byte, 2*size)))
-	if err != nil {
-		return err
-	}
-	resp, err := api.Do(req)
-	if err != nil {
-		return err
-	}
-	_, err = io.Copy(io.Discard, resp.Body)
-	return errors.Join(err, resp.Body.Close())
-}
-
-// postToWorker measures from the beginning of a bare POST to its arrival.
-func (p streamsPlan) postToWorker(ctx context.Context, b *bed) (streamRow, error) {
-	w, err := work(ctx)
-	if err != nil {
-		return streamRow{}, err
-	}
-	defer w.close()
-	api, done := b.manyConnections(1)
-	defer done()
-	return p.oneByOne(ctx, func(ctx context.Context, _ int) error { return barePost(ctx, api.HTTP, w.url) }, w.each)
-}
-
-// appendToWake measures from the beginning of an append to the arrival of the notice that it causes.
+// appendToWake measures from the beginning of an append to the notice of a consumer that is idle.
 func (p streamsPlan) appendToWake(ctx context.Context, b *bed) (streamRow, error) {
 	const path = "/woken/one"
-	w, err := work(ctx)
+	hook, err := hang(ctx)
 	if err != nil {
 		return streamRow{}, err
 	}
-	defer w.close()
-	api, done := b.manyConnections(2)
+	defer hook.close()
+	api, done := b.manyConnections(1)
 	defer done()
-	if err := wakeAt(ctx, api, "woken", w.url); err != nil {
+	if err := wakes(ctx, api, "woken", hook.url); err != nil {
 		return streamRow{}, err
 	}
 	if _, _, err := api.CreateStream(ctx, namespace, path, client.StreamSpec{ContentType: media}); err != nil {
 		return streamRow{}, err
 	}
-	return p.oneByOne(ctx, func(ctx context.Context, number int) error { return appendTo(ctx, api, path, number) }, w.each)
+	send := func(ctx context.Context, number int) error { return appendTo(ctx, api, path, number) }
+	return pace{p.wakes, p.settles}.oneByOne(ctx, send, hook.arrivals)
 }
 
-// wakeAt makes a subscription that wakes a worker for the paths /<id>/*.
-func wakeAt(ctx context.Context, api *client.Client, id, url string) error {
-	_, _, err := api.CreateSubscription(ctx, map[string]any{
-		"id": id, "namespace": namespace, "mode": sluice.Wake, "pattern": "/" + id + "/*", "endpoint": map[string]any{"url": url},
-	})
-	return err
+func (b *bell) arrivals(ctx context.Context, each func(error) bool) {
+	b.each(ctx, func(_ ring, err error) bool { return each(err) })
 }
 
-// postCrowd measures how long as many bare POSTs take as are woken at once.
-func (p streamsPlan) postCrowd(ctx context.Context, b *bed) (streamRow, error) {
-	w, err := work(ctx)
+// post measures from the beginning of a request of the size of a notice to its arrival.
+func (p streamsPlan) post(ctx context.Context, _ *bed) (streamRow, error) {
+	hook, err := hang(ctx)
 	if err != nil {
 		return streamRow{}, err
 	}
-	defer w.close()
-	api, done := b.manyConnections(p.clients)
-	defer done()
-	begun := time.Now()
-	if err := together(p.clients, func(c int) error {
-		for n := c; n < crowd; n += p.clients {
-			if err := barePost(ctx, api.HTTP, w.url); err != nil {
-				return err
+	defer hook.close()
+	transport := &http.Transport{}
+	defer transport.CloseIdleConnections()
+	bare := &http.Client{Transport: transport}
+	send := func(ctx context.Context, number int) error { return ringAt(ctx, bare, hook.url, number) }
+	return pace{p.wakes, p.settles}.oneByOne(ctx, send, hook.arrivals)
+}
+
+// ringAt sends what has the size of a notice.
+func ringAt(ctx context.Context, bare *http.Client, url string, number int) error {
+	const notice = 600 // bytes
+	data, err := json.Marshal(map[string]any{"primary_stream": crowded(number), "epoch": 1, "pad": string(bytes.Repeat([]byte("x"), notice))})
+	if err != nil {
+		return err
+	}
+	return post(ctx, bare, url, data)
+}
+
+func crowded(number int) sluice.Path { return sluice.Path(fmt.Sprintf("/crowd/p%d", number)) }
+
+// wakeCrowd measures from the beginning of a burst of events, one on each of many paths, to the notices of their
+// consumers, which were woken once before.
+func (p streamsPlan) wakeCrowd(ctx context.Context, b *bed) (row streamRow, err error) {
+	hook, err := hang(ctx)
+	if err != nil {
+		return streamRow{}, err
+	}
+	defer hook.close()
+	if err := wakes(ctx, b.api, "crowd", hook.url); err != nil {
+		return streamRow{}, err
+	}
+	const times = 2
+	for epoch := 1; epoch <= times; epoch++ {
+		row, err = p.burst(ctx, hook, epoch, func(number int) error { return b.publishAt(ctx, crowded(number), number) })
+		if err != nil {
+			return streamRow{}, err
+		}
+	}
+	return row, nil
+}
+
+// postCrowd measures from the beginning of as many requests to their arrival.
+func (p streamsPlan) postCrowd(ctx context.Context, _ *bed) (streamRow, error) {
+	hook, err := hang(ctx)
+	if err != nil {
+		return streamRow{}, err
+	}
+	defer hook.close()
+	transport := &http.Transport{MaxIdleConnsPerHost: p.clients}
+	defer transport.CloseIdleConnections()
+	bare := &http.Client{Transport: transport}
+	return p.burst(ctx, hook, 1, func(number int) error { return ringAt(ctx, bare, hook.url, number) })
+}
+
+// burst sends one of each number as fast as the clients can, and waits until each has rung in the epoch.
+func (p streamsPlan) burst(ctx context.Context, hook *bell, epoch int, send func(number int) error) (streamRow, error) {
+	begun, sent := time.Now(), make(chan error, 1)
+	go func() { // ends with the last that is sent
+		sent <- together(p.clients, func(c int) error {
+			for number := c; number < p.crowd; number += p.clients {
+				if err := send(number); err != nil {
+					return err
+				}
 			}
+			return nil
+		})
+	}()
+	var all []time.Duration
+	had := map[sluice.Path]bool{}
+	var failed error
+	hook.each(ctx, func(r ring, err error) bool {
+		if err == nil && r.Epoch == epoch && !had[r.Path] {
+			had[r.Path] = true
+			all = append(all, r.at.Sub(begun))
 		}
-		return nil
-	}); err != nil {
-		return streamRow{}, err
+		failed = err
+		return err == nil && len(all) < p.crowd
+	})
+	if failed != nil {
+		failed = fmt.Errorf("%d of %d came: %w", len(all), p.crowd, failed)
 	}
-	at, err := w.last(ctx, crowd)
-	return streamRow{count: crowd, p50: at.Sub(begun), p99: at.Sub(begun)}, err
-}
-
-// wakeCrowd measures how long it takes from one publish of as many events, each on a path of its own, until all of
-// those paths' workers have their notice.
-func (p streamsPlan) wakeCrowd(ctx context.Context, b *bed) (streamRow, error) {
-	w, err := work(ctx)
-	if err != nil {
-		return streamRow{}, err
-	}
-	defer w.close()
-	api, done := b.manyConnections(2)
-	defer done()
-	if err := wakeAt(ctx, api, "crowd", w.url); err != nil {
-		return streamRow{}, err
-	}
-	events := make([]sluice.Event, crowd)
-	for i := range events {
-		events[i] = sluice.Event{
-			ID: fmt.Sprintf("crowd-%d", i), Path: sluice.Path(fmt.Sprintf("/crowd/%d", i)), Type: "t",
-			Data: json.RawMessage(body(0, i, time.Now(), size)),
-		}
-	}
-	begun := time.Now()
-	if _, err := api.Publish(ctx, namespace, events...); err != nil {
-		return streamRow{}, err
-	}
-	at, err := w.last(ctx, crowd)
-	return streamRow{count: crowd, p50: at.Sub(begun), p99: at.Sub(begun)}, err
+	return rowOf(all), errors.Join(failed, <-sent)
 }

@@ -113,7 +113,10 @@ func TestACycleThatFailsForThreeDaysKeepsItsWakeIDUntilItIsRemoved(t *testing.T)
 	c, err := r.Step(wake.NewConsumer(primary, "made-1", 1, 0), look(has(1)), noon)
 	require.NoError(t, err)
 	id, now := c.WakeID, noon
-	for c.State == sluice.WakeWaking {
+	for range 10_000 {
+		if c.State != sluice.WakeWaking {
+			break
+		}
 		require.Equal(t, id, c.WakeID)
 		require.Equal(t, uint64(1), c.Epoch)
 		require.False(t, c.Due.Before(now))

@@ -158,7 +158,7 @@ func (r *replica) sweep(path sluice.Path) op {
 		c, revision := w.get(path)
 		return func() op {
 			s := *w.streams[path]
-			old := c.State == sluice.WakeRemoved && s.start >= c.Since && s.start > 0
+			old := c.State == sluice.WakeRemoved && s.upTo(^uint64(0)) > c.Since
 			if sub == 0 || !s.alive || revision > 0 && c.Of == incarnation(sub) && !old {
 				return nil
 			}

@@ -151,7 +151,7 @@ func (w *world) unsettled() (paths []sluice.Path) {
 		case revision == 0, c.Of != incarnation(w.sub):
 			paths = append(paths, path)
 		case c.State == sluice.WakeRemoved:
-			if w.streams[path].start >= c.Since && c.Since > 1 {
+			if w.streams[path].upTo(^uint64(0)) > c.Since { // which brings it back
 				paths = append(paths, path)
 			}
 		case c.State != sluice.WakeIdle, len(c.Pending(w.tails(c.Paths()))) > 0:
