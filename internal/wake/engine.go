@@ -39,7 +39,7 @@ type Engine struct {
 	changes chan func()
 
 	mu       sync.Mutex
-	life     context.Context //nolint:containedctx // of Run; nil: it does not run
+	over     chan struct{} // closed when Run comes to its end; nil: it does not run
 	subs     map[string]*sluice.Subscription
 	runners  map[string]*runner
 	revoking map[string]struct{} // subscriptions that are being cancelled
@@ -74,7 +74,7 @@ func (e *Engine) Run(ctx context.Context) error {
 	defer cancel(nil)
 	owning, giveUp := context.WithCancel(context.WithoutCancel(ctx))
 	defer giveUp()
-	e.lives(inner)
+	over := e.begin()
 	var parts sync.WaitGroup
 	parts.Go(func() {
 		cancel(e.ports.Watch.Watch(inner, func(id string, sub *sluice.Subscription) {
@@ -95,7 +95,7 @@ func (e *Engine) Run(ctx context.Context) error {
 			change()
 		}
 	}
-	e.lives(nil) //nolint:staticcheck // nothing begins that Wait would not wait for
+	e.end(over)
 	e.ended.Wait()
 	giveUp() // nobody else serves a subscription before its notices under way have ended
 	parts.Wait()
@@ -105,11 +105,19 @@ func (e *Engine) Run(ctx context.Context) error {
 	return context.Cause(inner)
 }
 
-// lives says how long what the engine does on the side may take; nil: it does nothing more.
-func (e *Engine) lives(ctx context.Context) {
+// begin lets the engine do things on the side, until end, after which nothing begins that Run would not wait for.
+func (e *Engine) begin() chan struct{} {
 	e.mu.Lock()
 	defer e.mu.Unlock()
-	e.life = ctx
+	e.over = make(chan struct{})
+	return e.over
+}
+
+func (e *Engine) end(over chan struct{}) {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	e.over = nil
+	close(over)
 }
 
 func (e *Engine) tell(ctx context.Context, change func()) {

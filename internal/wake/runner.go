@@ -234,7 +234,7 @@ func (r *runner) lookOnce(ctx context.Context, en *entry) (again bool) {
 		if refused(err) {
 			err = nil
 		}
-		if r.isLost(sub, err) {
+		if r.isLost(ctx, sub, err) {
 			return backoff.Permanent(err)
 		}
 		return err

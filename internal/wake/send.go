@@ -145,7 +145,7 @@ func (r *runner) attempt(known Entry, foreseen *ahead) (again bool) {
 	defer r.engine.flights.leave(f)
 	tails, err := r.tails(ctx, sub, &c, foreseen)
 	switch {
-	case r.isLost(sub, err):
+	case r.isLost(ctx, sub, err):
 		return false
 	case err != nil:
 		r.engine.opts.Log.WarnContext(ctx, "wake: a notice waits", slog.String("subscription", sub.ID), slog.Any("error", err))
@@ -215,7 +215,7 @@ func (r *runner) enter(ctx context.Context, sub *sluice.Subscription, known Entr
 			return in, err
 		})
 		known = Entry{Consumer: Consumer{Path: known.Consumer.Path}}
-		if r.isLost(sub, err) {
+		if r.isLost(ctx, sub, err) {
 			return backoff.Permanent(err)
 		}
 		return err
@@ -234,11 +234,11 @@ func (r *runner) record(sub *sluice.Subscription, a *sluice.Attempt) {
 }
 
 // isLost ends a subscription that may have nothing any more, and reports whether that is so.
-func (r *runner) isLost(sub *sluice.Subscription, err error) bool {
+func (r *runner) isLost(ctx context.Context, sub *sluice.Subscription, err error) bool {
 	if !errors.Is(err, errLost) {
 		return false
 	}
-	r.engine.revoke(sub)
+	r.engine.revoke(ctx, sub)
 	return true
 }
 
