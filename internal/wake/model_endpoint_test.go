@@ -39,7 +39,9 @@ type letter struct {
 func (w *world) receive(c *wake.Consumer, sent wake.Tails, late bool) *request { //nolint:revive // what happened, not what to do
 	offsets := map[sluice.Path]uint64{}
 	for _, p := range c.Streams {
-		offsets[p.Path] = p.Acked
+		if p.Path == c.Path { // others may be deleted, and begin anew
+			offsets[p.Path] = p.Acked
+		}
 	}
 	if err := w.witness.Notice(&waketest.Notice{
 		Consumer: string(c.Path), Life: birth(c.Of, c.Since), Epoch: c.Epoch, WakeID: c.WakeID, Offsets: offsets, Overtook: late,

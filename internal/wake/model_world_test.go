@@ -125,7 +125,11 @@ func (w *world) delete(path sluice.Path) {
 }
 
 func (s *stream) tail() wake.Tail {
-	return wake.Tail{Seq: s.upTo(^uint64(0)), Start: s.start, Gone: s.life > 0 && !s.alive}
+	t := wake.Tail{Seq: s.upTo(^uint64(0)), Start: s.start, Gone: s.life > 0 && !s.alive}
+	if t.Seq <= t.Start {
+		t.Seq = 0 // it has none of its own
+	}
+	return t
 }
 
 // upTo returns the last message that is not behind a sequence.

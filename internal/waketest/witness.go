@@ -24,6 +24,8 @@ type Reply struct {
 	Epoch    uint64
 	WakeID   string
 	Code     sluice.Code // "" is success
+	Life     string      // as of Notice, but answers are in an order of their own
+	Offsets  map[sluice.Path]uint64
 
 	Forged   bool   // nobody was ever told what it says
 	Dead     bool   // when it was sent, its consumer was gone: the subscription, or the primary stream, was deleted
@@ -80,7 +82,7 @@ func (w *Witness) grow(life string, offsets map[sluice.Path]uint64) error {
 	return nil
 }
 
-// Reply checks S3 (claims), S6 (old epochs) and S7 (what is gone).
+// Reply checks S3 (claims), S4 (offsets), S6 (old epochs) and S7 (what is gone).
 func (w *Witness) Reply(r *Reply) error {
 	cycle := fmt.Sprintf("%s epoch %d", r.Consumer, r.Epoch)
 	known := w.wakes[cycle]
@@ -97,5 +99,5 @@ func (w *Witness) Reply(r *Reply) error {
 	case r.Code == sluice.WakeTaken && r.WakeID == known && known != "":
 		return fmt.Errorf("S3: a claim of %s with its wake id %s was refused", cycle, known)
 	}
-	return nil
+	return w.grow(r.Consumer+" as replied "+r.Life, r.Offsets)
 }
