@@ -60,6 +60,7 @@ type entry struct {
 	sent   string           // the wake of which attempt number is under way
 	number int
 	flying int  // notices under way
+	ahead  *ahead
 	queued bool // it is among due
 
 	at    time.Time // when the clock looks at it
@@ -219,9 +220,11 @@ func (r *runner) lookOnce(ctx context.Context, en *entry) (again bool) {
 	r.mu.Lock()
 	en.news, en.other = false, false
 	known, seen, acks := en.Entry, en.seen, en.acks
-	en.acks = nil
-	r.mu.Unlock()
 	sub := r.sub.Load()
+	if en.acks = nil; known.Consumer.State == sluice.WakeIdle && seen > known.Consumer.acked(known.Consumer.Path) {
+		en.ahead = r.lookAhead(ctx, sub, known.Consumer.Path, known.Consumer.Paths()) // it will be woken
+	}
+	r.mu.Unlock()
 	err := r.persist(ctx, "look at a consumer", func() error {
 		_, err := r.engine.change(ctx, sub, known.Consumer.Path, known, func(ctx context.Context, c Consumer) (Input, error) {
 			return r.input(ctx, sub, c, seen)

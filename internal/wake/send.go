@@ -107,9 +107,10 @@ func (r *runner) launch(en *entry) {
 	en.sent, en.number = en.Consumer.WakeID, en.Consumer.Failures+1
 	r.flying++
 	en.flying++
-	known := Entry{en.Consumer.clone(), en.Revision}
+	known, foreseen := Entry{en.Consumer.clone(), en.Revision}, en.ahead
+	en.ahead = nil
 	r.work.Go(func() {
-		again := r.attempt(known)
+		again := r.attempt(known, foreseen)
 		r.share.Give()
 		r.mu.Lock()
 		defer r.mu.Unlock()
@@ -135,13 +136,13 @@ func (r *runner) postpone(en *entry) {
 
 // attempt makes one attempt to notify, and enters what comes of it. It reports whether there was none, and there
 // is to be one later.
-func (r *runner) attempt(known Entry) (again bool) {
+func (r *runner) attempt(known Entry, foreseen *ahead) (again bool) {
 	ctx, cancel := lasting(r.ctx, grace)
 	defer cancel(nil)
 	sub, c := r.sub.Load(), known.Consumer
 	f := r.engine.flights.enter(sub, cancel)
 	defer r.engine.flights.leave(f)
-	tails, err := r.engine.tails(ctx, sub, c.Path, c.Paths())
+	tails, err := r.tails(ctx, sub, &c, foreseen)
 	switch {
 	case r.isLost(sub, err):
 		return false
@@ -157,9 +158,9 @@ func (r *runner) attempt(known Entry) (again bool) {
 		return true
 	}
 	answer := Answer{WakeID: c.WakeID, Number: letter.Number, Sent: tails}
+	slow := answer
+	slow.Error = "neither a 2xx nor a claim within " + r.engine.opts.ClaimWithin.String()
 	late := time.AfterFunc(r.engine.opts.ClaimWithin, func() {
-		slow := answer
-		slow.Error = "neither a 2xx nor a claim within " + r.engine.opts.ClaimWithin.String()
 		r.enter(ctx, sub, known, Input{Answer: &slow})
 	})
 	defer late.Stop()
