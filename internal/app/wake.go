@@ -82,6 +82,7 @@ func (w wakeWatcher) Watch(ctx context.Context, change func(id string, sub *slui
 		case natsstore.Removed:
 			change(e.Key, nil)
 		case natsstore.CaughtUp:
+			change("", nil)
 		}
 	})
 }

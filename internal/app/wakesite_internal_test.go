@@ -138,6 +138,7 @@ func (n *wakeNode) stop() {
 // Watch tells of the one subscription.
 func (n *wakeNode) Watch(ctx context.Context, change func(string, *sluice.Subscription)) error {
 	change(n.site.sub.ID, n.site.sub)
+	change("", nil)
 	<-ctx.Done()
 	return ctx.Err()
 }

@@ -37,6 +37,8 @@ type Engine struct {
 	places *shares.Shares      // of notices
 
 	changes chan func()
+	told    chan struct{} // closed when all subscriptions have been told of
+	tellAll sync.Once
 
 	mu       sync.Mutex
 	over     chan struct{} // closed when Run comes to its end; nil: it does not run
@@ -64,7 +66,7 @@ func New(ports Ports, opts Options) *Engine {
 	opts.ClaimWithin = cmp.Or(opts.ClaimWithin, ClaimWithin)
 	return &Engine{
 		ports: ports, opts: opts, places: shares.New(cmp.Or(opts.MaxInFlight, maxInFlight)),
-		changes: make(chan func()), subs: map[string]*sluice.Subscription{}, runners: map[string]*runner{}, revoking: map[string]struct{}{},
+		changes: make(chan func()), told: make(chan struct{}), subs: map[string]*sluice.Subscription{}, runners: map[string]*runner{}, revoking: map[string]struct{}{},
 	}
 }
 
@@ -129,6 +131,10 @@ func (e *Engine) tell(ctx context.Context, change func()) {
 
 // learn enters what became of a subscription.
 func (e *Engine) learn(ctx context.Context, id string, sub *sluice.Subscription) {
+	if id == "" {
+		e.tellAll.Do(func() { close(e.told) })
+		return
+	}
 	if sub != nil && sub.Mode != sluice.Wake {
 		return
 	}

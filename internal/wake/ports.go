@@ -8,7 +8,7 @@ import (
 )
 
 // Watcher tells of every subscription, first as it is, then as it changes, until ctx is done. A nil sub says that
-// the subscription of that id is gone.
+// the subscription of that id is gone; without an id, that all have been told of.
 type Watcher interface {
 	Watch(ctx context.Context, change func(id string, sub *sluice.Subscription)) error
 }

@@ -152,6 +152,8 @@ func (r *runner) attempt(known Entry, foreseen *ahead) (again bool) {
 		return true
 	case c.orphaned(tails):
 		return !r.enter(ctx, sub, known, Input{})
+	case c.pointless(tails):
+		return !r.enter(ctx, sub, known, Input{Answer: &Answer{WakeID: c.WakeID, OK: true, Done: true}})
 	}
 	letter, err := r.letter(sub, &c, tails)
 	if err != nil {
@@ -172,6 +174,12 @@ func (r *runner) attempt(known Entry, foreseen *ahead) (again bool) {
 	answer.Done = answer.OK && saysDone(body)
 	r.record(sub, &a)
 	return !r.enter(ctx, sub, known, Input{Answer: &answer})
+}
+
+// pointless reports whether there is nothing left to be told of: what the consumer was woken for was erased meanwhile, or
+// is withheld.
+func (c *Consumer) pointless(tails Tails) bool {
+	return c.Follows(c.Path) && tails[c.Path].Seq == 0 && len(c.Pending(tails)) == 0
 }
 
 // deadline has a notice fail that is not answered in time. What it returns ends that, and what has begun of it is

@@ -2,6 +2,7 @@ package wake
 
 import (
 	"context"
+	"fmt"
 	"slices"
 	"strings"
 	"time"
@@ -126,8 +127,13 @@ func moment(t time.Time) *time.Time {
 }
 
 // Ended removes the consumers of a stream that was deleted (S1-122). What it does not reach is removed when
-// somebody calls back, or is to be notified.
+// somebody calls back, or is to be notified. It waits until all subscriptions are known.
 func (e *Engine) Ended(ctx context.Context, namespace string, path sluice.Path) error {
+	select {
+	case <-e.told:
+	case <-ctx.Done():
+		return fmt.Errorf("the end of %s: %w", path, ctx.Err())
+	}
 	for _, sub := range e.known() {
 		if sub.Namespace != namespace || sub.State == sluice.Cancelled || !sub.Pattern.Match(path) {
 			continue
