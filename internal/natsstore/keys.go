@@ -323,7 +323,7 @@ func newKey(use sluice.KeyUse, number int, overlap time.Duration) (Key, keyRecor
 	}
 	key := Key{Use: use, Seed: seed, CreatedAt: time.Now().UTC(), number: number}
 	named := append([]byte("sluice key\n"), seed...)
-	if use != sluice.UseStamp {
+	if !use.Symmetric() {
 		named = key.Public()
 	}
 	hash := sha256.Sum256(named)

@@ -1,0 +1,89 @@
+package endpoint
+
+import (
+	"bytes"
+	"context"
+	"fmt"
+	"io"
+	"net/http"
+	"time"
+
+	"github.com/sluice-io/sluice/pkg/sluice"
+)
+
+// Reply is what came of a Post.
+type Reply struct {
+	Outcome    sluice.Outcome // Delivered, Gone, Failed; Refused: nothing was sent, nor will it ever be
+	Status     int            // 0: there was no answer
+	Body       []byte         // of a 2xx, MaxResponse bytes at most
+	Whole      bool           // Body is all of the answer's
+	Error      string         // in a few words, unless it was delivered
+	RetryAfter time.Duration  // that the endpoint asks for; 0: it does not
+}
+
+// Post makes a request that is no event's, to a URL under the guard of every attempt. The headers are sent as they
+// are: whoever calls this has signed the body. It takes as long as timeout at most, over connecting, headers and
+// body, and ends as Send does when ctx is done.
+func (s *Sender) Post(ctx context.Context, url string, header http.Header, body []byte, timeout time.Duration) Reply {
+	limited, cancel := context.WithTimeout(ctx, timeout)
+	defer cancel()
+	l := line{parent: ctx}
+	held, over := l.follow(limited)
+	defer over()
+	req, err := s.postRequest(held, url, header, body)
+	if err != nil {
+		return Reply{Outcome: sluice.Refused, Error: err.Error()}
+	}
+	res, err := s.transport.RoundTrip(req)
+	if err == nil {
+		defer func() { _ = res.Body.Close() }() // all that is wanted was read before
+		var reply Reply
+		if reply, err = s.reply(res); err == nil {
+			return reply
+		}
+	}
+	if limited.Err() != nil { // the connection failed because of that
+		err = limited.Err()
+	}
+	return Reply{Outcome: sluice.Failed, Error: failure(ctx, err, timeout)}
+}
+
+func (s *Sender) postRequest(ctx context.Context, url string, header http.Header, body []byte) (*http.Request, error) {
+	u, err := s.checkURL(url)
+	if err != nil {
+		return nil, err
+	}
+	if int64(len(body)) > s.opts.MaxBody {
+		return nil, sluice.Errorf(sluice.TooLarge, "the request would be larger than webhooks.max_body, %d bytes", s.opts.MaxBody)
+	}
+	req, err := http.NewRequestWithContext(ctx, http.MethodPost, "", bytes.NewReader(body))
+	if err != nil {
+		return nil, fmt.Errorf("make the request: %w", err)
+	}
+	req.URL, req.Host, req.Header = u, u.Host, header.Clone()
+	if req.Header == nil {
+		req.Header = http.Header{}
+	}
+	req.Header.Set("User-Agent", s.agent)
+	if s.opts.Trace != nil {
+		s.opts.Trace(ctx, req.Header)
+	}
+	return req, nil
+}
+
+// reply returns what an answer means, as read does. Its body is kept only where it says something.
+func (s *Sender) reply(res *http.Response) (Reply, error) {
+	var a sluice.Attempt
+	if res.StatusCode < 200 || res.StatusCode > 299 {
+		if err := s.read(res, func() mask { return nil }, &a); err != nil {
+			return Reply{}, err
+		}
+		return Reply{Outcome: a.Outcome, Status: a.Status, Error: a.Error, RetryAfter: a.RetryAfter}, nil
+	}
+	data, err := io.ReadAll(io.LimitReader(res.Body, s.opts.MaxResponse+1))
+	if err != nil {
+		return Reply{}, err
+	}
+	kept := min(int64(len(data)), s.opts.MaxResponse)
+	return Reply{Outcome: sluice.Delivered, Status: res.StatusCode, Body: data[:kept], Whole: kept == int64(len(data))}, nil
+}
