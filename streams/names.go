@@ -38,6 +38,7 @@ const (
 	Access        = "access"        // key: GrantKey and those that follow it; who may do what
 	Unsafe        = "unsafe"        // key: ProducerKey
 	EventTypes    = "eventtypes"    // key: EventTypeKey
+	StreamWakes   = "streamwakes"   // key: namespace and a hash of root and id; what wakes whom of streams
 )
 
 // EventsStream returns the name of a namespace's stream.
