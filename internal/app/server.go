@@ -19,6 +19,7 @@ import (
 	"github.com/sluice-io/sluice/internal/announce"
 	"github.com/sluice-io/sluice/internal/catalogue"
 	"github.com/sluice-io/sluice/internal/causes"
+	"github.com/sluice-io/sluice/internal/dsub"
 	"github.com/sluice-io/sluice/internal/endpoint"
 	"github.com/sluice-io/sluice/internal/explain"
 	"github.com/sluice-io/sluice/internal/export"
@@ -31,7 +32,6 @@ import (
 	"github.com/sluice-io/sluice/internal/push"
 	"github.com/sluice-io/sluice/internal/registry"
 	"github.com/sluice-io/sluice/pkg/sluice"
-	"github.com/sluice-io/sluice/pkg/webhook"
 	"github.com/sluice-io/sluice/streams"
 )
 
@@ -63,6 +63,7 @@ type server struct {
 	registry *registry.Registry
 	replica  string
 	engine   *push.Engine
+	wakes    *dsub.Engine
 	trust    trust
 	api      http.Handler
 	stopping chan struct{} // closed when requests that wait are to end
@@ -229,7 +230,11 @@ func (s *server) openEngine(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	s.engine = push.New(watcher{s.store.Subscriptions(), s.counts, s.know}, leases, push.Ports{
+	if err := s.openWakes(ctx, leases); err != nil {
+		return err
+	}
+	owns := &fanned{leases, []func() <-chan struct{}{s.wakes.Changed}}
+	s.engine = push.New(watcher{s.store.Subscriptions(), s.counts, s.know}, owns, push.Ports{
 		Sources:   sources{s.store},
 		Log:       s.attempts,
 		Lanes:     s.store,
@@ -269,7 +274,7 @@ func (s *server) openAPI(context.Context) error {
 		Access:      s.trust.index,
 		Tombstones:  tombstones{s.store, &s.trust},
 		Registry:    s.registry,
-		Namespaces:  namespaces{s.store, s.registry, s.quotas, s.ledger, s.trust.authority, s.catalogue, s.announce},
+		Namespaces:  namespaces{s.store, s.registry, s.quotas, s.ledger, s.trust.authority, s.catalogue, s.announce, s.wakes},
 		Audit:       audit{s.store.Ledger()},
 		Publisher:   publish,
 		Quota:       s.quotas,
@@ -279,6 +284,7 @@ func (s *server) openAPI(context.Context) error {
 		Producers:   producers{s.marks, s.causes},
 		Log:         eventLog{s.store},
 		Streams:     s.streams(),
+		Wakes:       s.apiWakes(),
 		Deliveries:  deliveries{s.store, s.traced()},
 		DeadLetters: deadLetters{s.store, s.ledger},
 		Replays:     s.registry,
@@ -304,17 +310,7 @@ func (s *server) openAPI(context.Context) error {
 }
 
 // jwks returns the public halves of the signing keys.
-func (s *server) jwks(ctx context.Context) ([]byte, error) {
-	keys, err := s.store.Keys(ctx)
-	if err != nil {
-		return nil, err
-	}
-	public := make([]webhook.PublicKey, len(keys))
-	for i, k := range keys {
-		public[i] = webhook.PublicKey{ID: k.ID, Key: k.Public()}
-	}
-	return webhook.FormatKeys(public...)
-}
+func (s *server) jwks(ctx context.Context) ([]byte, error) { return s.keySet(ctx, "") }
 
 func (s *server) version() string { return cmp.Or(s.opts.Version, "dev") }
 

@@ -1,0 +1,256 @@
+package app
+
+import (
+	"cmp"
+	"context"
+	"crypto/ed25519"
+	"encoding/base64"
+	"errors"
+	"fmt"
+	"net/http"
+	"slices"
+	"strconv"
+	"strings"
+	"sync"
+	"time"
+
+	"github.com/sluice-io/sluice/internal/access"
+	"github.com/sluice-io/sluice/internal/authority"
+	"github.com/sluice-io/sluice/internal/dsub"
+	"github.com/sluice-io/sluice/internal/durable"
+	"github.com/sluice-io/sluice/internal/endpoint"
+	"github.com/sluice-io/sluice/internal/httpapi"
+	"github.com/sluice-io/sluice/internal/natsstore"
+	"github.com/sluice-io/sluice/internal/push"
+	"github.com/sluice-io/sluice/pkg/sluice"
+	"github.com/sluice-io/sluice/pkg/webhook"
+	"github.com/sluice-io/sluice/streams"
+)
+
+// wakeKeyPrefix is what the ids of keys begin with where the Durable Streams protocol names them.
+const wakeKeyPrefix = "ds_"
+
+// openWakes makes the engine of the Durable Streams protocol's subscriptions.
+func (s *server) openWakes(ctx context.Context, owns dsub.Ownership) error {
+	keys, err := s.store.KeysFor(ctx, sluice.UseWake)
+	if err != nil {
+		return err
+	}
+	secrets := make([]dsub.SecretKey, len(keys))
+	for i, k := range keys {
+		secrets[i] = dsub.SecretKey{ID: k.ID, Secret: k.Seed}
+	}
+	s.wakes = dsub.New(dsub.Ports{
+		Records: wakeRecords{natsstore.OpenBucket[dsub.Subscription](s.store, streams.StreamWakes)},
+		Logs:    s.store,
+		Streams: wakeStreams{durable.New(paths{s}, time.Now)},
+		Post:    wakePoster{s.sender},
+		Gate:    wakeGate{s.trust.index, s.cfg.Durable.Anonymous},
+		Owns:    owns,
+		Secrets: func(context.Context) ([]dsub.SecretKey, error) { return secrets, nil },
+		Sign:    s.keys.signWake,
+		Offset:  durable.FormatOffset,
+	}, dsub.Options{
+		BaseURL: strings.TrimSuffix(cmp.Or(s.cfg.HTTP.PublicURL, s.addresses().HTTP), "/") + "/streams",
+		Most:    s.cfg.Limits.SubscriptionsPerNamespace, Log: s.opts.Log,
+	})
+	return nil
+}
+
+// apiWakes returns how the subscriptions are served.
+func (s *server) apiWakes() httpapi.Wakes {
+	return httpapi.Wakes{
+		Engine: s.wakes,
+		JWKS:   func(ctx context.Context) ([]byte, error) { return s.keySet(ctx, wakeKeyPrefix) },
+		KeyID: func() string {
+			id, _ := s.keys.newest()
+			return wakeKeyPrefix + id
+		},
+	}
+}
+
+// keySet returns the public halves of the signing keys, with something before their ids.
+func (s *server) keySet(ctx context.Context, prefix string) ([]byte, error) {
+	keys, err := s.store.Keys(ctx)
+	if err != nil {
+		return nil, err
+	}
+	public := make([]webhook.PublicKey, len(keys))
+	for i, k := range keys {
+		public[i] = webhook.PublicKey{ID: prefix + k.ID, Key: k.Public()}
+	}
+	return webhook.FormatKeys(public...)
+}
+
+// signWake returns the header that a notice of the Durable Streams protocol is signed with. What is signed begins with the
+// time and goes on with a JSON object: it is nothing that another scheme of ours signs.
+func (k *keyRing) signWake(body []byte, at time.Time) (string, error) {
+	id, key := k.newest()
+	if key == nil {
+		return "", errors.New("there is no key to sign with yet")
+	}
+	t := strconv.FormatInt(at.Unix(), 10)
+	signature := ed25519.Sign(key, append([]byte(t+"."), body...))
+	return fmt.Sprintf("t=%s,kid=%s,ed25519=%s", t, wakeKeyPrefix+id, base64.RawURLEncoding.EncodeToString(signature)), nil
+}
+
+// wakeRecords keeps the subscriptions.
+type wakeRecords struct {
+	natsstore.Bucket[dsub.Subscription]
+}
+
+// Watch tells of every subscription.
+func (r wakeRecords) Watch(ctx context.Context, change func(key string, s *dsub.Subscription, revision uint64)) error {
+	return r.Bucket.Watch(ctx, ">", func(e natsstore.Entry[dsub.Subscription]) {
+		switch e.Change {
+		case natsstore.Set:
+			change(e.Key, &e.Value, e.Revision)
+		case natsstore.Removed:
+			change(e.Key, nil, e.Revision)
+		case natsstore.CaughtUp:
+		}
+	})
+}
+
+// wakeStreams is the streams, for those who are woken because of them.
+type wakeStreams struct{ engine *durable.Engine }
+
+// Tail returns where a stream ends, and false if it is not there.
+func (w wakeStreams) Tail(ctx context.Context, namespace string, path sluice.Path) (uint64, bool, error) {
+	info, err := w.engine.Head(ctx, durable.Key{Namespace: namespace, Path: path})
+	switch sluice.CodeOf(err) { //nolint:exhaustive // the other codes say that it is not known
+	case "":
+		return info.Next, true, nil
+	case sluice.NotFound, sluice.StreamGone:
+		return 0, false, nil
+	}
+	return 0, false, err
+}
+
+// Append adds a message to a stream as somebody.
+func (w wakeStreams) Append(ctx context.Context, namespace string, path sluice.Path, message []byte, by sluice.Principal) error {
+	_, err := w.engine.Append(ctx, durable.Key{Namespace: namespace, Path: path}, durable.Append{
+		ContentType: durable.JSONType, Body: message,
+		Admit: func(_ context.Context, events []sluice.Event) error {
+			for i := range events {
+				events[i].Extensions = map[string]string{sluice.AuthID: string(by), sluice.AuthType: sluice.AuthTypeOf(string(by))}
+			}
+			return nil
+		},
+	})
+	return err
+}
+
+// wakePoster sends notices.
+type wakePoster struct{ sender *endpoint.Sender }
+
+// Check returns an error if a URL may never be sent to.
+func (p wakePoster) Check(ctx context.Context, url string) error {
+	return p.sender.Check(ctx, sluice.Endpoint{URL: url})
+}
+
+// Post sends a notice.
+func (p wakePoster) Post(ctx context.Context, url string, header http.Header, body []byte, timeout time.Duration) dsub.Answer {
+	reply := p.sender.Post(ctx, url, header, body, timeout)
+	answer := dsub.Answer{OK: reply.Outcome == sluice.Delivered, Error: reply.Error}
+	if reply.Whole {
+		answer.Body = reply.Body
+	}
+	return answer
+}
+
+// wakeGate says what those may have who made the subscriptions.
+type wakeGate struct {
+	index     *access.Index
+	anonymous []string // namespaces that are everybody's
+}
+
+// Shows says whether somebody may be told that a stream ends at a place.
+func (g wakeGate) Shows(who sluice.Caller, namespace string, path sluice.Path, seq uint64) sluice.Decision {
+	ev := sluice.Event{Namespace: namespace, Path: path, Seq: seq}
+	switch {
+	case who.Principal != sluice.Anonymous:
+		return g.index.Shows(who, sluice.VerbSubscribe, &ev, time.Now())
+	case !slices.Contains(g.anonymous, namespace):
+		return sluice.Lost
+	}
+	return g.index.ShowsAnybody(&ev, time.Now())
+}
+
+// Writes says whether somebody may append to a stream.
+func (g wakeGate) Writes(who sluice.Caller, namespace string, path sluice.Path) sluice.Decision {
+	t := access.Target{Namespace: namespace, Path: path}
+	if who.Principal != sluice.Anonymous {
+		return decisionOf(g.index.Require(who, sluice.VerbPublish, t, time.Now()))
+	}
+	if !slices.Contains(g.anonymous, namespace) {
+		return sluice.Lost
+	}
+	return decisionOf(g.index.RequireOfAnybody(sluice.VerbPublish, t, time.Now()))
+}
+
+// Holds says whether somebody may still have anything of what a subscription asks for.
+func (g wakeGate) Holds(wish *sluice.Subscription) sluice.Decision {
+	if wish.CreatedBy != string(sluice.Anonymous) {
+		return g.index.Holds(wish, time.Now())
+	}
+	if !slices.Contains(g.anonymous, wish.Namespace) {
+		return sluice.Lost
+	}
+	return decisionOf(g.index.RequireOfAnybody(sluice.VerbSubscribe, access.Target{Namespace: wish.Namespace, Path: "/x"}, time.Now()))
+}
+
+func decisionOf(err error) sluice.Decision {
+	switch {
+	case err == nil:
+		return sluice.Pass
+	case sluice.CodeOf(err) == sluice.Unavailable:
+		return sluice.Undecided
+	}
+	return sluice.Lost
+}
+
+// fanned tells several parts when what this process owns has changed, of which one runs the leases.
+type fanned struct {
+	*natsstore.Leases
+
+	others []func() <-chan struct{}
+}
+
+// Run is that of the leases. What is not owned any more has come to rest when all parts say so.
+func (f *fanned) Run(ctx context.Context, changed func() <-chan struct{}) error {
+	var waiting sync.WaitGroup
+	defer waiting.Wait()
+	return f.Leases.Run(ctx, func() <-chan struct{} {
+		all := []<-chan struct{}{changed()}
+		for _, other := range f.others {
+			all = append(all, other())
+		}
+		settled := make(chan struct{})
+		waiting.Go(func() {
+			for _, one := range all {
+				select {
+				case <-one:
+				case <-ctx.Done():
+					return
+				}
+			}
+			close(settled)
+		})
+		return settled
+	})
+}
+
+// withdrawers stops what is being sent in several ways.
+type withdrawers []authority.Withdrawer
+
+// Withdraw cuts off what is on its way.
+func (w withdrawers) Withdraw(ctx context.Context, touched func(*sluice.Subscription) bool) error {
+	var errs []error
+	for _, one := range w {
+		errs = append(errs, one.Withdraw(ctx, touched))
+	}
+	return errors.Join(errs...)
+}
+
+var _ push.Ownership = (*fanned)(nil)

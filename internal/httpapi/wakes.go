@@ -1,0 +1,484 @@
+package httpapi
+
+import (
+	"context"
+	"encoding/json"
+	"net/http"
+	"net/url"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/labstack/echo/v4"
+
+	"github.com/sluice-io/sluice/internal/access"
+	"github.com/sluice-io/sluice/internal/dsub"
+	"github.com/sluice-io/sluice/internal/durable"
+	"github.com/sluice-io/sluice/pkg/sluice"
+)
+
+// Wakes is how the subscriptions of the Durable Streams protocol are served.
+type Wakes struct {
+	Engine *dsub.Engine
+	JWKS   func(context.Context) ([]byte, error) // the keys that sign notices, as a JWK set
+	KeyID  func() string                         // of the key that signs now
+}
+
+const (
+	controlBase = streamsBase + ":ns/" + dsub.ControlSegment
+	oneWake     = controlBase + "/subscriptions/:id"
+
+	rootKey = "root" // where a request keeps the path below which its streams are
+	wakeKey = "wake" // where it keeps the subscription that it is about
+
+	maxControlBody = 1 << 20
+)
+
+func (s *Server) wakeRoutes() []route {
+	return []route{
+		{http.MethodGet, controlBase + "/jwks.json", open, s.wakeJWKS},
+		{http.MethodPut, oneWake, subscribing, s.putWake}, // to what, the body says
+		{http.MethodGet, oneWake, wakeOwned, s.getWake},
+		{http.MethodDelete, oneWake, wakeOwned, s.deleteWake},
+		{http.MethodPost, oneWake + "/streams", wakeOwned, s.linkWake}, // as PUT
+		{http.MethodDelete, oneWake + "/streams/*", wakeOwned, s.unlinkWake},
+		{http.MethodPost, oneWake + "/claim", wakeOwned, s.claimWake},
+		{http.MethodPost, oneWake + "/callback", working, s.callWake(dsub.Call{Kind: dsub.Webhook})},
+		{http.MethodPost, oneWake + "/ack", working, s.callWake(dsub.Call{Kind: dsub.PullWake})},
+		{http.MethodPost, oneWake + "/release", working, s.callWake(dsub.Call{Kind: dsub.PullWake, Release: true})},
+	}
+}
+
+// isControl reports whether a route is one of the protocol's control requests.
+func isControl(route string) bool { return strings.HasPrefix(route, controlBase+"/") }
+
+// isForTokenless reports whether a control request needs no token of the server's: workers show that of a wake, and the keys
+// are for everybody.
+func isForTokenless(route string) bool {
+	return isControl(route) && slices.Contains([]string{controlBase + "/jwks.json", oneWake + "/callback", oneWake + "/ack", oneWake + "/release"}, route)
+}
+
+// rooted takes the part of a control request's path that comes before the control segment out of it, and keeps it:
+// streams are named relative to it.
+func rooted(next echo.HandlerFunc) echo.HandlerFunc {
+	return func(c echo.Context) error {
+		u := c.Request().URL
+		rest, isStream := strings.CutPrefix(u.EscapedPath(), streamsBase)
+		ns, rest, _ := strings.Cut(rest, "/")
+		root, control, isControl := strings.Cut("/"+rest, "/"+dsub.ControlSegment+"/")
+		if !isStream || !isControl || root == "" {
+			return next(c)
+		}
+		plain, err := url.PathUnescape(root)
+		if err == nil {
+			_, err = sluice.ParsePath(plain)
+		}
+		if err != nil {
+			return next(c) // whoever serves the path says what is wrong with it
+		}
+		escaped := streamsBase + ns + "/" + dsub.ControlSegment + "/" + control
+		path, err := url.PathUnescape(escaped)
+		if err != nil {
+			return next(c) //nolint:nilerr // as above
+		}
+		if u.Path = path; u.RawPath != "" {
+			u.RawPath = escaped
+		}
+		c.Set(rootKey, plain)
+		return next(c)
+	}
+}
+
+// wakeID returns which subscription a request is about.
+func wakeID(c echo.Context) (dsub.Key, error) {
+	id, err := paramOf(c, "id")
+	root, _ := c.Get(rootKey).(string) // none: the streams are those of the namespace
+	return dsub.Key{Namespace: c.Param("ns"), Root: root, ID: id}, err
+}
+
+// subscribing demands the verb subscribe for some path of the namespace.
+func subscribing(s *Server, c echo.Context) error {
+	if caller(c).Principal == sluice.Anonymous {
+		return s.requireStream(c, sluice.VerbSubscribe, "/x")
+	}
+	return somewhere(sluice.VerbSubscribe)(s, c)
+}
+
+// wakeOwned demands that the subscription is the caller's, or one of a namespace that it is an admin of.
+// Of others it does not learn that they exist (C14).
+func wakeOwned(s *Server, c echo.Context) error {
+	k, err := wakeID(c)
+	if err != nil {
+		return err
+	}
+	wake, err := s.opts.Wakes.Engine.Get(c.Request().Context(), k)
+	if err != nil {
+		return err
+	}
+	if err := s.ownsWake(c, &wake); err != nil {
+		return err
+	}
+	c.Set(wakeKey, &wake)
+	return nil
+}
+
+func (s *Server) ownsWake(c echo.Context, wake *dsub.Subscription) error {
+	who, about := caller(c), sluice.Object{Namespace: wake.Namespace}
+	if who.Principal == sluice.Anonymous {
+		if wake.Principal != who.Principal {
+			return dsub.Missing()
+		}
+		return s.requireStream(c, sluice.VerbSubscribe, "/x")
+	}
+	admin := s.require(c, sluice.VerbAdmin, access.Target{Namespace: wake.Namespace})
+	switch {
+	case admin == nil || sluice.CodeOf(admin) == sluice.Unavailable:
+		return admin
+	case wake.Principal != who.Principal || !s.opts.Access.Same(who, wake.Grant, about, time.Now()):
+		return dsub.Missing()
+	}
+	for _, wish := range wake.Wishes() {
+		if err := s.require(c, sluice.VerbSubscribe, access.Target{Namespace: wish.Namespace, Pattern: wish.Pattern}); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// working demands a token of a wake of the subscription.
+func working(s *Server, c echo.Context) error {
+	k, err := wakeID(c)
+	if err != nil {
+		return err
+	}
+	return s.opts.Wakes.Engine.Authentic(c.Request().Context(), k, bearer(c))
+}
+
+// bearer returns the token that a request shows, "" if none.
+func bearer(c echo.Context) string {
+	scheme, token, _ := strings.Cut(c.Request().Header.Get(echo.HeaderAuthorization), " ")
+	if !strings.EqualFold(scheme, "Bearer") {
+		return ""
+	}
+	return strings.TrimSpace(token)
+}
+
+func (s *Server) wakeJWKS(c echo.Context) error {
+	set, err := s.opts.Wakes.JWKS(c.Request().Context())
+	if err != nil {
+		return err
+	}
+	c.Response().Header().Set(echo.HeaderCacheControl, "public, max-age=300")
+	return c.Blob(http.StatusOK, "application/jwk-set+json", set)
+}
+
+// wakeRequest is a subscription as it is wanted.
+type wakeRequest struct {
+	Type    dsub.Kind `json:"type"`
+	Pattern string    `json:"pattern"`
+	Streams []string  `json:"streams"`
+	Webhook *struct {
+		URL string `json:"url"`
+	} `json:"webhook"`
+	WakeStream  string `json:"wake_stream"`
+	LeaseTTL    *int64 `json:"lease_ttl_ms"`
+	Description string `json:"description"`
+}
+
+// controlBody reads the body of a control request. Members that are not known are left alone: the protocol grows.
+func controlBody(c echo.Context, target any) error {
+	data, err := jsonBody(c)
+	if err != nil {
+		return err
+	}
+	if len(data) > maxControlBody {
+		return &http.MaxBytesError{Limit: maxControlBody}
+	}
+	if len(data) == 0 {
+		return nil
+	}
+	if err := json.Unmarshal(data, target); err != nil {
+		return sluice.Errorf(sluice.InvalidRequest, "the body is not the JSON that is expected here")
+	}
+	return nil
+}
+
+func (r *wakeRequest) config() dsub.Config {
+	c := dsub.Config{
+		Kind: r.Type, Pattern: r.Pattern, Streams: r.Streams, WakeStream: r.WakeStream, Lease: dsub.DefaultLease, Description: r.Description,
+	}
+	if r.Webhook != nil {
+		c.URL = r.Webhook.URL
+	}
+	if r.LeaseTTL != nil {
+		c.Lease = time.Duration(min(max(*r.LeaseTTL, 0), 1<<30)) * time.Millisecond
+	}
+	return c
+}
+
+func (s *Server) putWake(c echo.Context) error {
+	k, err := wakeID(c)
+	if err != nil {
+		return err
+	}
+	var req wakeRequest
+	if err := controlBody(c, &req); err != nil {
+		return err
+	}
+	config, err := req.config().Normal(k)
+	if err != nil {
+		return err
+	}
+	if err := s.mayWake(c, k, config); err != nil {
+		return err
+	}
+	wake, created, err := s.opts.Wakes.Engine.Create(c.Request().Context(), k, config, caller(c), func(there *dsub.Subscription) bool {
+		return s.ownsWake(c, there) == nil
+	})
+	if err != nil {
+		return err
+	}
+	status := http.StatusOK
+	if created {
+		status = http.StatusCreated
+	}
+	return s.showWake(c, status, &wake)
+}
+
+// mayWake demands the verb subscribe for all that is asked for, and publish for the stream that workers read.
+func (s *Server) mayWake(c echo.Context, k dsub.Key, config dsub.Config) error {
+	if config.Pattern != "" {
+		t := access.Target{Namespace: k.Namespace, Pattern: sluice.Pattern(k.Path(config.Pattern))}
+		err := s.require(c, sluice.VerbSubscribe, t)
+		if caller(c).Principal == sluice.Anonymous {
+			err = s.requireStream(c, sluice.VerbSubscribe, sluice.Path(t.Pattern)) // which of them makes no difference
+		}
+		if err != nil {
+			return err
+		}
+	}
+	if config.WakeStream != "" {
+		if err := s.requireStream(c, sluice.VerbPublish, k.Path(config.WakeStream)); err != nil {
+			return err
+		}
+	}
+	return s.mayLink(c, k, config.Streams)
+}
+
+func (s *Server) mayLink(c echo.Context, k dsub.Key, paths []string) error {
+	for _, path := range paths {
+		if err := s.requireStream(c, sluice.VerbSubscribe, k.Path(path)); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// shownWake is a subscription as it is shown.
+type shownWake struct {
+	ID           string       `json:"id"`
+	Subscription string       `json:"subscription_id"`
+	Type         dsub.Kind    `json:"type"`
+	Pattern      *string      `json:"pattern"`
+	Streams      []shownLink  `json:"streams"`
+	Webhook      *shownTarget `json:"webhook,omitempty"`
+	WakeStream   *string      `json:"wake_stream"`
+	LeaseTTL     int64        `json:"lease_ttl_ms"`
+	CreatedAt    time.Time    `json:"created_at"`
+	Status       string       `json:"status"`
+	Description  string       `json:"description,omitempty"`
+}
+
+type shownLink struct {
+	Path  string `json:"path"`
+	Link  string `json:"link_type"`
+	Acked string `json:"acked_offset"`
+}
+
+type shownTarget struct {
+	URL     string       `json:"url"`
+	Signing shownSigning `json:"signing"`
+}
+
+type shownSigning struct {
+	Algorithm string `json:"alg"`
+	KeyID     string `json:"kid"`
+	JWKS      string `json:"jwks_url"`
+}
+
+func (s *Server) showWake(c echo.Context, status int, wake *dsub.Subscription) error {
+	links, err := s.opts.Wakes.Engine.Streams(c.Request().Context(), wake)
+	if err != nil {
+		return err
+	}
+	config := wake.Config
+	shown := shownWake{
+		ID: wake.ID, Subscription: wake.ID, Type: config.Kind, Streams: []shownLink{}, LeaseTTL: config.Lease.Milliseconds(),
+		CreatedAt: wake.CreatedAt, Status: "active", Description: config.Description,
+	}
+	if wake.Failed() {
+		shown.Status = "failed"
+	}
+	if config.Pattern != "" {
+		shown.Pattern = &config.Pattern
+	}
+	if config.WakeStream != "" {
+		shown.WakeStream = &config.WakeStream
+	}
+	if config.Kind == dsub.Webhook {
+		shown.Webhook = &shownTarget{config.URL, shownSigning{"ed25519", s.opts.Wakes.KeyID(), s.opts.Wakes.Engine.RootURL(wake.Key) + "/jwks.json"}}
+	}
+	for _, l := range links {
+		shown.Streams = append(shown.Streams, shownLink{l.Path, l.Link(), durable.FormatOffset(l.Acked)})
+	}
+	return c.JSON(status, shown)
+}
+
+// wake returns the subscription that a request is about.
+func wake(c echo.Context) *dsub.Subscription {
+	found, _ := c.Get(wakeKey).(*dsub.Subscription) // wakeOwned put it there
+	return found
+}
+
+func (s *Server) getWake(c echo.Context) error { return s.showWake(c, http.StatusOK, wake(c)) }
+
+func (s *Server) deleteWake(c echo.Context) error {
+	if err := s.opts.Wakes.Engine.Delete(c.Request().Context(), wake(c).Key); err != nil {
+		return err
+	}
+	return c.NoContent(http.StatusNoContent)
+}
+
+func (s *Server) linkWake(c echo.Context) error {
+	var req struct {
+		Streams []string `json:"streams"`
+	}
+	if err := controlBody(c, &req); err != nil {
+		return err
+	}
+	k := wake(c).Key
+	paths, err := k.Normal(req.Streams)
+	switch {
+	case err != nil:
+		return err
+	case len(paths) == 0:
+		return sluice.Errorf(sluice.InvalidRequest, "streams is an array of paths")
+	}
+	if err := s.mayLink(c, k, paths); err != nil {
+		return err
+	}
+	if err := s.opts.Wakes.Engine.Link(c.Request().Context(), k, paths); err != nil {
+		return err
+	}
+	return c.NoContent(http.StatusNoContent)
+}
+
+func (s *Server) unlinkWake(c echo.Context) error {
+	path, err := paramOf(c, "*")
+	if err != nil {
+		return err
+	}
+	if err := s.opts.Wakes.Engine.Unlink(c.Request().Context(), wake(c).Key, path); err != nil {
+		return err
+	}
+	return c.NoContent(http.StatusNoContent)
+}
+
+// claimAnswer is what a worker gets that claimed a wake.
+type claimAnswer struct {
+	Wake       string      `json:"wake_id"`
+	Generation uint64      `json:"generation"`
+	Token      string      `json:"token"`
+	Streams    []dsub.Told `json:"streams"`
+	LeaseTTL   int64       `json:"lease_ttl_ms"`
+}
+
+func (s *Server) claimWake(c echo.Context) error {
+	var req struct {
+		Worker string `json:"worker"`
+	}
+	if err := controlBody(c, &req); err != nil {
+		return err
+	}
+	claim, err := s.opts.Wakes.Engine.Claim(c.Request().Context(), wake(c).Key, req.Worker)
+	if err != nil {
+		return err
+	}
+	return c.JSON(http.StatusOK, claimAnswer{claim.Wake, claim.Generation, claim.Token, claim.Streams, claim.Lease.Milliseconds()})
+}
+
+// callRequest is what a worker says.
+type callRequest struct {
+	Wake       string `json:"wake_id"`
+	Generation uint64 `json:"generation"`
+	Acks       []struct {
+		Stream string `json:"stream"`
+		Path   string `json:"path"` // the same; workers of notices find it under this name
+		Offset string `json:"offset"`
+	} `json:"acks"`
+	Done bool `json:"done"`
+}
+
+type callAnswer struct {
+	OK       bool `json:"ok"`
+	NextWake bool `json:"next_wake"`
+}
+
+func (s *Server) callWake(call dsub.Call) echo.HandlerFunc {
+	return func(c echo.Context) error {
+		k, err := wakeID(c)
+		if err != nil {
+			return err
+		}
+		var req callRequest
+		if err := controlBody(c, &req); err != nil {
+			return err
+		}
+		said := call
+		said.Token, said.Wake, said.Generation, said.Done = bearer(c), req.Wake, req.Generation, req.Done
+		for _, a := range req.Acks {
+			offset, err := durable.ParseOffset(a.Offset)
+			if err != nil {
+				return &dsub.Refusal{Code: dsub.InvalidOffset, Message: "an acknowledgement has an offset that this server gave"}
+			}
+			path := a.Stream
+			if path == "" {
+				path = a.Path
+			}
+			said.Acks = append(said.Acks, dsub.Ack{Path: path, Offset: offset})
+		}
+		woken, err := s.opts.Wakes.Engine.Call(c.Request().Context(), k, said)
+		if err != nil {
+			return err
+		}
+		if said.Release {
+			return c.NoContent(http.StatusNoContent)
+		}
+		return c.JSON(http.StatusOK, callAnswer{OK: true, NextWake: woken})
+	}
+}
+
+// controlFailure is the body of an error of a control request.
+type controlFailure struct {
+	Error controlError `json:"error"`
+}
+
+type controlError struct {
+	Code       string `json:"code"`
+	Message    string `json:"message"`
+	Holder     string `json:"current_holder,omitempty"`
+	Generation uint64 `json:"generation,omitempty"`
+}
+
+// refusalStatus returns the HTTP status of a refusal.
+func refusalStatus(code string) int {
+	switch code {
+	case dsub.NotFound:
+		return http.StatusNotFound
+	case dsub.TokenInvalid, dsub.TokenExpired:
+		return http.StatusUnauthorized
+	case dsub.Exists, dsub.Fenced, dsub.AlreadyClaimed, dsub.NoPendingWork, dsub.InvalidOffset:
+		return http.StatusConflict
+	}
+	return http.StatusBadRequest
+}
