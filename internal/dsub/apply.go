@@ -62,6 +62,9 @@ func (e *Engine) load(ctx context.Context, key string) (Subscription, uint64, er
 
 // decide decides once. A refusal may change something too.
 func (e *Engine) decide(ctx context.Context, key string, stored Subscription, revision uint64, in Input) (Subscription, bool, error) {
+	e.mu.Lock()
+	e.know(key, stored, revision)
+	e.mu.Unlock()
 	v, err := e.look(ctx, &stored, in)
 	if err != nil {
 		return stored, false, err
@@ -149,7 +152,7 @@ func (e *Engine) viewLinked(ctx context.Context, s *Subscription, in Input, v Vi
 // known returns what is known of the tails at the moment.
 func (e *Engine) known(t *tails, s *Subscription) View {
 	e.mu.Lock()
-	ent := e.entries[s.Key.String()]
+	ent := e.entries[s.String()]
 	e.mu.Unlock()
 	t.mu.Lock()
 	defer t.mu.Unlock()

@@ -3,6 +3,7 @@ package dsub
 import (
 	"context"
 	"log/slog"
+	"slices"
 	"sync"
 	"time"
 
@@ -17,9 +18,10 @@ type Engine struct {
 	busy  chan struct{} // one for each subscription that is looked at
 	clock *clock
 
+	parts sync.WaitGroup // of Run
+
 	mu      sync.Mutex
-	ctx     context.Context //nolint:containedctx // of Run: what it starts ends with it
-	parts   sync.WaitGroup
+	launch  func(func(context.Context)) // starts something that ends with Run; nil: it does not run
 	entries map[string]*entry
 	logs    map[string]*tails
 }
@@ -58,14 +60,14 @@ func (e *Engine) Run(ctx context.Context) error {
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
 	e.mu.Lock()
-	e.ctx = ctx
+	e.launch = func(part func(context.Context)) { e.parts.Go(func() { part(ctx) }) }
 	e.mu.Unlock()
 	e.parts.Go(func() { e.clock.run(ctx, e.kick) })
 	e.parts.Go(func() { e.sweep(ctx) })
 	err := e.ports.Records.Watch(ctx, e.change)
 	cancel()
 	e.mu.Lock()
-	e.ctx = nil
+	e.launch = nil
 	e.mu.Unlock()
 	e.parts.Wait()
 	return err
@@ -117,16 +119,13 @@ func (e *Engine) drop(key string, ent *entry) {
 
 // follow returns the tails of a namespace, nil if the engine does not run. The caller holds the lock.
 func (e *Engine) follow(namespace string) *tails {
-	if t := e.logs[namespace]; t != nil || e.ctx == nil {
+	if t := e.logs[namespace]; t != nil || e.launch == nil {
 		return t
 	}
-	ctx, cancel := context.WithCancel(e.ctx)
-	t := newTails(cancel)
+	t := newTails()
 	e.logs[namespace] = t
-	e.parts.Go(func() {
-		defer cancel()
-		t.follow(ctx, e.ports.Logs, namespace, func(path sluice.Path) { e.news(namespace, path) }, e.opts.Log)
-	})
+	news := func(path sluice.Path) { e.news(namespace, path) }
+	e.launch(func(ctx context.Context) { t.run(ctx, e.ports.Logs, namespace, news, e.opts.Log) })
 	return t
 }
 
@@ -155,7 +154,7 @@ func (e *Engine) kick(key string) {
 // start is kick for who holds the lock.
 func (e *Engine) start(key string) {
 	ent := e.entries[key]
-	if ent == nil || e.ctx == nil {
+	if ent == nil || e.launch == nil {
 		return
 	}
 	ent.again = true
@@ -163,8 +162,7 @@ func (e *Engine) start(key string) {
 		return
 	}
 	ent.working = true
-	ctx := e.ctx
-	e.parts.Go(func() { e.work(ctx, key, ent) })
+	e.launch(func(ctx context.Context) { e.work(ctx, key, ent) })
 }
 
 // work looks at a subscription until nothing is left to do at the moment.
@@ -229,12 +227,7 @@ func (e *Engine) Changed() <-chan struct{} {
 func (e *Engine) Withdraw(ctx context.Context, lost func(*sluice.Subscription) bool) error {
 	select {
 	case <-e.cut(func(_ string, s *Subscription) bool {
-		for _, wish := range s.Wishes() {
-			if lost(wish) {
-				return true
-			}
-		}
-		return false
+		return slices.ContainsFunc(s.Wishes(), lost)
 	}):
 		return nil
 	case <-ctx.Done():
@@ -257,11 +250,11 @@ func (e *Engine) cut(which func(key string, s *Subscription) bool) <-chan struct
 			under = append(under, a)
 		}
 	}
-	if len(under) == 0 || e.ctx == nil {
+	if len(under) == 0 || e.launch == nil {
 		close(done)
 		return done
 	}
-	e.parts.Go(func() {
+	e.launch(func(context.Context) { // they end with Run at the latest
 		defer close(done)
 		for _, a := range under {
 			<-a.ended

@@ -95,11 +95,11 @@ func (c Config) Normal(k Key) (Config, error) {
 	case c.Kind == PullWake && c.WakeStream == "":
 		return c, invalid("pull-wake needs wake_stream")
 	}
-	if c.Kind == Webhook {
-		c.WakeStream = ""
-	} else {
-		c.URL = ""
-	}
+	return c.tidy(k)
+}
+
+// tidy brings paths into the form in which they are compared, and leaves out what the kind has no use for.
+func (c Config) tidy(k Key) (_ Config, err error) {
 	if c.Pattern != "" {
 		pattern, err := sluice.ParsePattern(k.Root + "/" + bare(c.Pattern))
 		if err != nil {
@@ -107,18 +107,19 @@ func (c Config) Normal(k Key) (Config, error) {
 		}
 		c.Pattern = strings.TrimPrefix(string(pattern), k.Root+"/")
 	}
-	var err error
 	if c.Streams, err = k.Normal(c.Streams); err != nil {
 		return c, err
 	}
-	if c.WakeStream != "" {
-		stream, err := k.Normal([]string{c.WakeStream})
-		if err != nil {
-			return c, err
-		}
+	if c.Kind == Webhook {
+		c.WakeStream = ""
+		return c, nil
+	}
+	c.URL = ""
+	stream, err := k.Normal([]string{c.WakeStream})
+	if err == nil {
 		c.WakeStream = stream[0]
 	}
-	return c, nil
+	return c, err
 }
 
 // Normal returns paths sorted, each once, without a slash before them. Code INVALID_REQUEST.
@@ -197,7 +198,7 @@ func (s *Subscription) Wishes() []*sluice.Subscription {
 	var all []*sluice.Subscription
 	add := func(pattern string) {
 		all = append(all, &sluice.Subscription{
-			ID: s.Key.String(), Namespace: s.Namespace, Pattern: sluice.Pattern(s.Path(pattern)), CreatedBy: string(s.Principal), Grant: s.Grant,
+			ID: s.String(), Namespace: s.Namespace, Pattern: sluice.Pattern(s.Path(pattern)), CreatedBy: string(s.Principal), Grant: s.Grant,
 		})
 	}
 	if s.Config.Pattern != "" {

@@ -32,19 +32,18 @@ func (e *Engine) serve(ctx context.Context, key string, ent *entry, s Subscripti
 	now := e.opts.Now()
 	if s.toSend(now) {
 		e.attempt(ctx, key, ent, s)
-	} else if look, err := e.mayLook(ctx, &s, now); err != nil {
-		return err
-	} else if look {
-		if _, _, err := e.apply(ctx, key, Input{Do: Look}, nil); err != nil {
-			if isGone(err) {
-				return e.orphan(ctx, key, s)
-			}
-			return err
-		}
-		return nil // what was stored is looked at again
 	}
-	e.clock.set(key, s.Next())
-	return nil
+	look, err := e.mayLook(&s, now)
+	if err == nil && look {
+		s, _, err = e.apply(ctx, key, Input{Do: Look}, nil)
+	}
+	if isGone(err) {
+		return e.orphan(ctx, key, s)
+	}
+	if err == nil {
+		e.clock.set(key, s.Next())
+	}
+	return err
 }
 
 // toSend reports whether a wake is to be sent now.
@@ -54,7 +53,7 @@ func (s *Subscription) toSend(now time.Time) bool {
 }
 
 // mayLook reports whether there is something to decide, as far as is known without asking.
-func (e *Engine) mayLook(_ context.Context, s *Subscription, now time.Time) (bool, error) {
+func (e *Engine) mayLook(s *Subscription, now time.Time) (bool, error) {
 	if s.Wake != nil {
 		return !s.Wake.Until.IsZero() && !now.Before(s.Wake.Until), nil
 	}
@@ -108,20 +107,35 @@ func (e *Engine) revoke(ctx context.Context, key, incarnation string) error {
 	return e.ports.Records.Delete(ctx, key, revision)
 }
 
-// orphan removes a subscription of a namespace that there is not any more.
+// orphan removes a subscription of a namespace that there is not any more, and forgets one that is not stored.
 func (e *Engine) orphan(ctx context.Context, key string, s Subscription) error {
-	_, err := e.ports.Logs.LastSeq(ctx, s.Namespace)
-	if sluice.CodeOf(err) != sluice.NotFound {
-		return err
-	}
+	e.mu.Lock()
+	known := e.revision(key)
+	e.mu.Unlock()
 	_, revision, err := e.load(ctx, key)
 	if isGone(err) {
+		e.mu.Lock()
+		defer e.mu.Unlock()
+		if ent := e.entries[key]; ent != nil && ent.revision == known {
+			e.drop(key, ent)
+		}
 		return nil
 	}
 	if err != nil {
 		return err
 	}
-	return e.ports.Records.Delete(ctx, key, revision)
+	if _, err = e.ports.Logs.LastSeq(ctx, s.Namespace); sluice.CodeOf(err) == sluice.NotFound {
+		return e.ports.Records.Delete(ctx, key, revision)
+	}
+	return err
+}
+
+// revision returns which revision of a subscription is known. The caller holds the lock.
+func (e *Engine) revision(key string) uint64 {
+	if ent := e.entries[key]; ent != nil {
+		return ent.revision
+	}
+	return 0
 }
 
 func isGone(err error) bool {
@@ -133,13 +147,13 @@ func isGone(err error) bool {
 func (e *Engine) attempt(ctx context.Context, key string, ent *entry, s Subscription) {
 	e.mu.Lock()
 	defer e.mu.Unlock()
-	if ent.attempts[s.Wake.ID] != nil || e.ctx == nil {
+	if ent.attempts[s.Wake.ID] != nil || e.launch == nil {
 		return
 	}
 	ctx, cancel := context.WithCancel(ctx)
 	a := &attempt{cancel: cancel, ended: make(chan struct{})}
 	ent.attempts[s.Wake.ID] = a
-	e.parts.Go(func() {
+	e.launch(func(context.Context) { // ctx ends with Run too
 		defer cancel()
 		err := e.send(ctx, key, s)
 		e.mu.Lock()
@@ -163,6 +177,9 @@ func (e *Engine) send(ctx context.Context, key string, s Subscription) error {
 	case <-ctx.Done():
 		return ctx.Err()
 	}
+	if current, err := e.current(ctx, key, s); err != nil || !current {
+		return err
+	}
 	hidden, err := e.hidden(ctx, &s)
 	if err != nil {
 		return err
@@ -183,6 +200,21 @@ func (e *Engine) send(ctx context.Context, key string, s Subscription) error {
 	e.opts.Log.LogAttrs(ctx, slog.LevelInfo, "wake", e.about(&s, slog.String("wake", s.Wake.ID), slog.Uint64("generation", s.Generation),
 		slog.Bool("arrived", in.OK), slog.Bool("done", in.Done), slog.String("error", what), slog.Duration("took", e.opts.Now().Sub(began)))...)
 	return e.record(ctx, key, &s, in)
+}
+
+// current reports whether a wake is still to be sent: others may have moved it while this process did not hear of that yet.
+func (e *Engine) current(ctx context.Context, key string, s Subscription) (bool, error) {
+	stored, revision, err := e.load(ctx, key)
+	if isGone(err) {
+		return false, nil
+	}
+	if err != nil {
+		return false, err
+	}
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	e.know(key, stored, revision)
+	return stored.Wake != nil && stored.Wake.ID == s.Wake.ID && stored.toSend(e.opts.Now()), nil
 }
 
 // record stores what came of an attempt.
@@ -260,7 +292,7 @@ func (e *Engine) deliver(ctx context.Context, s *Subscription, in *Input) (strin
 }
 
 // write writes the line that calls workers.
-func (e *Engine) write(ctx context.Context, s *Subscription, in *Input) (string, error) {
+func (e *Engine) write(ctx context.Context, s *Subscription, in *Input) (what string, err error) {
 	path := s.Path(s.Config.WakeStream)
 	switch e.ports.Gate.Writes(s.Owner(), s.Namespace, path) {
 	case sluice.Pass:
@@ -273,11 +305,11 @@ func (e *Engine) write(ctx context.Context, s *Subscription, in *Input) (string,
 	if err != nil {
 		return "", fmt.Errorf("wake: %w", err)
 	}
-	if err := e.ports.Streams.Append(ctx, s.Namespace, path, line, s.Principal); err != nil {
-		return err.Error(), nil
+	err = e.ports.Streams.Append(ctx, s.Namespace, path, line, s.Principal)
+	if in.OK = err == nil; !in.OK {
+		what = err.Error() // it is tried again later
 	}
-	in.OK = true
-	return "", nil
+	return what, nil
 }
 
 // wakeLine is what is written to a wake stream.

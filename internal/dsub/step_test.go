@@ -3,6 +3,7 @@ package dsub_test
 import (
 	"errors"
 	"fmt"
+	"strings"
 	"testing"
 	"time"
 
@@ -11,10 +12,12 @@ import (
 	"github.com/sluice-io/sluice/internal/dsub"
 )
 
-var start = time.Date(2030, 1, 1, 12, 0, 0, 0, time.UTC) //nolint:gochecknoglobals // a constant that Go has no form for
+var start = time.Date(2030, 1, 1, 12, 0, 0, 0, time.UTC)
 
 // after returns a time so many seconds after the start.
-func after(seconds float64) time.Time { return start.Add(time.Duration(seconds * float64(time.Second))) }
+func after(seconds float64) time.Time {
+	return start.Add(time.Duration(seconds * float64(time.Second)))
+}
 
 // made returns a subscription to events/* that was made when the log ended at 10.
 func made(kind dsub.Kind) dsub.Subscription {
@@ -37,31 +40,32 @@ type act struct {
 
 // state writes down what matters of a subscription.
 func state(s *dsub.Subscription) string {
-	text := fmt.Sprintf("g%d", s.Generation)
+	var b strings.Builder
+	fmt.Fprintf(&b, "g%d", s.Generation)
 	if w := s.Wake; w != nil {
-		text += " " + w.ID
+		b.WriteString(" " + w.ID)
 		if w.Send {
-			text += " send"
+			b.WriteString(" send")
 		}
 		if w.Holder != "" {
-			text += " by " + w.Holder
+			b.WriteString(" by " + w.Holder)
 		}
 		if !w.Until.IsZero() {
-			text += fmt.Sprintf(" until %g", w.Until.Sub(start).Seconds())
+			fmt.Fprintf(&b, " until %g", w.Until.Sub(start).Seconds())
 		}
 	}
 	if s.Failures > 0 {
-		text += fmt.Sprintf(" failed %d", s.Failures)
+		fmt.Fprintf(&b, " failed %d", s.Failures)
 	}
 	if !s.NotBefore.IsZero() {
-		text += fmt.Sprintf(" not before %g", s.NotBefore.Sub(start).Seconds())
+		fmt.Fprintf(&b, " not before %g", s.NotBefore.Sub(start).Seconds())
 	}
 	for _, path := range []string{"events/a", "events/b", "named"} {
 		if link, ok := s.Links[path]; ok {
-			text += fmt.Sprintf(" %s@%d", path, link.Acked)
+			fmt.Fprintf(&b, " %s@%d", path, link.Acked)
 		}
 	}
-	return text
+	return b.String()
 }
 
 func code(err error) string {
@@ -84,7 +88,9 @@ func TestWhatBecomesOfASubscription(t *testing.T) {
 	call := func(wake string, g uint64, done bool, acks ...dsub.Ack) dsub.Input {
 		return dsub.Input{Do: dsub.Called, Wake: wake, Generation: g, Done: done, Acks: acks, WakeID: "after-" + wake}
 	}
-	claim := func(worker, wake string) dsub.Input { return dsub.Input{Do: dsub.Claimed, Worker: worker, WakeID: wake} }
+	claim := func(worker, wake string) dsub.Input {
+		return dsub.Input{Do: dsub.Claimed, Worker: worker, WakeID: wake}
+	}
 	release := func(wake string, g uint64) dsub.Input {
 		return dsub.Input{Do: dsub.Released, Wake: wake, Generation: g, WakeID: "after-" + wake}
 	}

@@ -45,10 +45,8 @@ func (s *Subscription) cursor(path string, tail uint64) uint64 {
 func Pending(s *Subscription, v View) []Stream {
 	var all []Stream
 	for path, tail := range v.Tails {
-		if link := s.Links[path]; !s.Follows(path) || tail <= s.cursor(path, tail) {
-			continue
-		} else {
-			all = append(all, Stream{Path: path, Explicit: link.Explicit, Acked: s.cursor(path, tail), Tail: tail})
+		if acked := s.cursor(path, tail); tail > acked && s.Follows(path) {
+			all = append(all, Stream{Path: path, Explicit: s.Links[path].Explicit, Acked: acked, Tail: tail})
 		}
 	}
 	slices.SortFunc(all, func(a, b Stream) int { return cmp.Or(cmp.Compare(a.Tail, b.Tail), cmp.Compare(a.Path, b.Path)) })

@@ -26,7 +26,9 @@ type tails struct {
 	ends    map[sluice.Path]*list.Element
 	order   *list.List // of tail, in the order of the log
 	changed chan struct{}
-	stop    context.CancelFunc
+
+	stop    func()
+	stopped chan struct{}
 }
 
 type tail struct {
@@ -34,8 +36,28 @@ type tail struct {
 	seq  uint64
 }
 
-func newTails(stop context.CancelFunc) *tails {
-	return &tails{ends: map[sluice.Path]*list.Element{}, order: list.New(), changed: make(chan struct{}), stop: stop}
+func newTails() *tails {
+	stopped := make(chan struct{})
+	return &tails{
+		ends: map[sluice.Path]*list.Element{}, order: list.New(), changed: make(chan struct{}),
+		stopped: stopped, stop: sync.OnceFunc(func() { close(stopped) }),
+	}
+}
+
+// run is follow until it is stopped.
+func (t *tails) run(ctx context.Context, logs Logs, namespace string, news func(sluice.Path), log *slog.Logger) {
+	ctx, cancel := context.WithCancel(ctx)
+	var watching sync.WaitGroup
+	watching.Go(func() {
+		defer cancel()
+		select {
+		case <-t.stopped:
+		case <-ctx.Done():
+		}
+	})
+	t.follow(ctx, logs, namespace, news, log)
+	cancel()
+	watching.Wait()
 }
 
 // follow keeps the tails in step with the log until ctx is done. news is called for what is told after it has caught up.

@@ -33,7 +33,7 @@ type badge struct {
 
 // token returns a token for the generation of a subscription.
 func token(keys []SecretKey, s *Subscription, now time.Time) (string, error) {
-	data, err := json.Marshal(badge{s.Key.String(), s.Incarnation, s.Generation, now.Add(tokenLife).Unix(), keys[0].ID})
+	data, err := json.Marshal(badge{s.String(), s.Incarnation, s.Generation, now.Add(tokenLife).Unix(), keys[0].ID})
 	if err != nil {
 		return "", fmt.Errorf("token: %w", err)
 	}

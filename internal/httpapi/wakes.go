@@ -1,6 +1,7 @@
 package httpapi
 
 import (
+	"cmp"
 	"context"
 	"encoding/json"
 	"net/http"
@@ -79,7 +80,7 @@ func rooted(next echo.HandlerFunc) echo.HandlerFunc {
 		escaped := streamsBase + ns + "/" + dsub.ControlSegment + "/" + control
 		path, err := url.PathUnescape(escaped)
 		if err != nil {
-			return next(c) //nolint:nilerr // as above
+			return next(c)
 		}
 		if u.Path = path; u.RawPath != "" {
 			u.RawPath = escaped
@@ -274,66 +275,6 @@ func (s *Server) mayLink(c echo.Context, k dsub.Key, paths []string) error {
 	return nil
 }
 
-// shownWake is a subscription as it is shown.
-type shownWake struct {
-	ID           string       `json:"id"`
-	Subscription string       `json:"subscription_id"`
-	Type         dsub.Kind    `json:"type"`
-	Pattern      *string      `json:"pattern"`
-	Streams      []shownLink  `json:"streams"`
-	Webhook      *shownTarget `json:"webhook,omitempty"`
-	WakeStream   *string      `json:"wake_stream"`
-	LeaseTTL     int64        `json:"lease_ttl_ms"`
-	CreatedAt    time.Time    `json:"created_at"`
-	Status       string       `json:"status"`
-	Description  string       `json:"description,omitempty"`
-}
-
-type shownLink struct {
-	Path  string `json:"path"`
-	Link  string `json:"link_type"`
-	Acked string `json:"acked_offset"`
-}
-
-type shownTarget struct {
-	URL     string       `json:"url"`
-	Signing shownSigning `json:"signing"`
-}
-
-type shownSigning struct {
-	Algorithm string `json:"alg"`
-	KeyID     string `json:"kid"`
-	JWKS      string `json:"jwks_url"`
-}
-
-func (s *Server) showWake(c echo.Context, status int, wake *dsub.Subscription) error {
-	links, err := s.opts.Wakes.Engine.Streams(c.Request().Context(), wake)
-	if err != nil {
-		return err
-	}
-	config := wake.Config
-	shown := shownWake{
-		ID: wake.ID, Subscription: wake.ID, Type: config.Kind, Streams: []shownLink{}, LeaseTTL: config.Lease.Milliseconds(),
-		CreatedAt: wake.CreatedAt, Status: "active", Description: config.Description,
-	}
-	if wake.Failed() {
-		shown.Status = "failed"
-	}
-	if config.Pattern != "" {
-		shown.Pattern = &config.Pattern
-	}
-	if config.WakeStream != "" {
-		shown.WakeStream = &config.WakeStream
-	}
-	if config.Kind == dsub.Webhook {
-		shown.Webhook = &shownTarget{config.URL, shownSigning{"ed25519", s.opts.Wakes.KeyID(), s.opts.Wakes.Engine.RootURL(wake.Key) + "/jwks.json"}}
-	}
-	for _, l := range links {
-		shown.Streams = append(shown.Streams, shownLink{l.Path, l.Link(), durable.FormatOffset(l.Acked)})
-	}
-	return c.JSON(status, shown)
-}
-
 // wake returns the subscription that a request is about.
 func wake(c echo.Context) *dsub.Subscription {
 	found, _ := c.Get(wakeKey).(*dsub.Subscription) // wakeOwned put it there
@@ -419,6 +360,17 @@ type callRequest struct {
 	Done bool `json:"done"`
 }
 
+func (r *callRequest) acks() (all []dsub.Ack, err error) {
+	for _, a := range r.Acks {
+		offset, err := durable.ParseOffset(a.Offset)
+		if err != nil {
+			return nil, &dsub.Refusal{Code: dsub.InvalidOffset, Message: "an acknowledgement has an offset that this server gave"}
+		}
+		all = append(all, dsub.Ack{Path: cmp.Or(a.Stream, a.Path), Offset: offset})
+	}
+	return all, nil
+}
+
 type callAnswer struct {
 	OK       bool `json:"ok"`
 	NextWake bool `json:"next_wake"`
@@ -436,16 +388,8 @@ func (s *Server) callWake(call dsub.Call) echo.HandlerFunc {
 		}
 		said := call
 		said.Token, said.Wake, said.Generation, said.Done = bearer(c), req.Wake, req.Generation, req.Done
-		for _, a := range req.Acks {
-			offset, err := durable.ParseOffset(a.Offset)
-			if err != nil {
-				return &dsub.Refusal{Code: dsub.InvalidOffset, Message: "an acknowledgement has an offset that this server gave"}
-			}
-			path := a.Stream
-			if path == "" {
-				path = a.Path
-			}
-			said.Acks = append(said.Acks, dsub.Ack{Path: path, Offset: offset})
+		if said.Acks, err = req.acks(); err != nil {
+			return err
 		}
 		woken, err := s.opts.Wakes.Engine.Call(c.Request().Context(), k, said)
 		if err != nil {
@@ -456,29 +400,4 @@ func (s *Server) callWake(call dsub.Call) echo.HandlerFunc {
 		}
 		return c.JSON(http.StatusOK, callAnswer{OK: true, NextWake: woken})
 	}
-}
-
-// controlFailure is the body of an error of a control request.
-type controlFailure struct {
-	Error controlError `json:"error"`
-}
-
-type controlError struct {
-	Code       string `json:"code"`
-	Message    string `json:"message"`
-	Holder     string `json:"current_holder,omitempty"`
-	Generation uint64 `json:"generation,omitempty"`
-}
-
-// refusalStatus returns the HTTP status of a refusal.
-func refusalStatus(code string) int {
-	switch code {
-	case dsub.NotFound:
-		return http.StatusNotFound
-	case dsub.TokenInvalid, dsub.TokenExpired:
-		return http.StatusUnauthorized
-	case dsub.Exists, dsub.Fenced, dsub.AlreadyClaimed, dsub.NoPendingWork, dsub.InvalidOffset:
-		return http.StatusConflict
-	}
-	return http.StatusBadRequest
 }
