@@ -23,7 +23,13 @@ type Engine struct {
 	mu      sync.Mutex
 	launch  func(func(context.Context)) // starts something that ends with Run; nil: it does not run
 	entries map[string]*entry
-	logs    map[string]*tails
+	logs    map[string]*followed
+}
+
+// followed is a namespace with subscriptions.
+type followed struct {
+	tails   *tails
+	entries map[string]*entry
 }
 
 // entry is a subscription as this process knows it.
@@ -51,7 +57,7 @@ func New(ports Ports, opts Options) *Engine {
 	opts = opts.filled()
 	return &Engine{
 		ports: ports, opts: opts, slots: make(chan struct{}, opts.MaxInFlight), busy: make(chan struct{}, looking), clock: newClock(opts.Now),
-		entries: map[string]*entry{}, logs: map[string]*tails{},
+		entries: map[string]*entry{}, logs: map[string]*followed{},
 	}
 }
 
@@ -97,7 +103,9 @@ func (e *Engine) know(key string, s Subscription, revision uint64) {
 	if revision > ent.revision {
 		ent.sub, ent.revision = s, revision
 	}
-	e.follow(s.Namespace)
+	if e.follow(s.Namespace) != nil {
+		e.logs[s.Namespace].entries[key] = ent
+	}
 }
 
 // drop forgets a subscription that is gone. The caller holds the lock.
@@ -106,24 +114,26 @@ func (e *Engine) drop(key string, ent *entry) {
 	for _, a := range ent.attempts {
 		a.cancel()
 	}
-	for _, other := range e.entries {
-		if other.sub.Namespace == ent.sub.Namespace {
-			return
-		}
+	f := e.logs[ent.sub.Namespace]
+	if f == nil {
+		return
 	}
-	if t := e.logs[ent.sub.Namespace]; t != nil {
-		t.stop()
+	if delete(f.entries, key); len(f.entries) == 0 {
+		f.tails.stop()
 		delete(e.logs, ent.sub.Namespace)
 	}
 }
 
 // follow returns the tails of a namespace, nil if the engine does not run. The caller holds the lock.
 func (e *Engine) follow(namespace string) *tails {
-	if t := e.logs[namespace]; t != nil || e.launch == nil {
-		return t
+	if f := e.logs[namespace]; f != nil {
+		return f.tails
+	}
+	if e.launch == nil {
+		return nil
 	}
 	t := newTails()
-	e.logs[namespace] = t
+	e.logs[namespace] = &followed{t, map[string]*entry{}}
 	news := func(path sluice.Path) { e.news(namespace, path) }
 	e.launch(func(ctx context.Context) { t.run(ctx, e.ports.Logs, namespace, news, e.opts.Log) })
 	return t
@@ -133,9 +143,13 @@ func (e *Engine) follow(namespace string) *tails {
 func (e *Engine) news(namespace string, path sluice.Path) {
 	e.mu.Lock()
 	defer e.mu.Unlock()
-	for key, ent := range e.entries {
-		if ent.sub.Namespace != namespace || ent.sub.Wake != nil && path != "" {
-			continue
+	f := e.logs[namespace]
+	if f == nil {
+		return
+	}
+	for key, ent := range f.entries {
+		if ent.sub.Wake != nil && path != "" {
+			continue // it is looked at when that is over
 		}
 		relative, below := ent.sub.Relative(path)
 		if path == "" || below && ent.sub.Follows(relative) {

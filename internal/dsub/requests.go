@@ -86,15 +86,13 @@ func (e *Engine) create(ctx context.Context, k Key, c Config, who sluice.Caller)
 	return s, nil
 }
 
-func (e *Engine) count(namespace string) (n int) {
+func (e *Engine) count(namespace string) int {
 	e.mu.Lock()
 	defer e.mu.Unlock()
-	for _, ent := range e.entries {
-		if ent.sub.Namespace == namespace {
-			n++
-		}
+	if f := e.logs[namespace]; f != nil {
+		return len(f.entries)
 	}
-	return n
+	return 0
 }
 
 // Get returns a subscription. Code SUBSCRIPTION_NOT_FOUND.

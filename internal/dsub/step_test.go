@@ -118,6 +118,8 @@ func TestWhatBecomesOfASubscription(t *testing.T) {
 			{at: 1, in: sent("w1", true, false), then: "g1 w1 until 30"},
 			{at: 20, in: call("w1", 1, false, a(11)), tails: tails{"events/a": 11}, then: "g1 w1 until 50 events/a@11"},
 			{at: 40, in: look("w2"), tails: tails{"events/b": 12}, then: "g1 w1 until 50 events/a@11"},
+			{at: 40, in: call("w2", 1, true), code: dsub.Fenced, then: "g1 w1 until 50 events/a@11"},
+			{at: 40, in: call("w1", 2, true), code: dsub.Fenced, then: "g1 w1 until 50 events/a@11"},
 			{at: 41, in: call("w1", 1, true, dsub.Ack{Path: "events/b", Offset: 12}), tails: tails{"events/a": 11, "events/b": 12}, then: "g1 events/a@11 events/b@12"},
 			{at: 42, in: call("w1", 1, true), code: dsub.Fenced, then: "g1 events/a@11 events/b@12"},
 		}},
