@@ -124,6 +124,7 @@ func TestControlPathsAreNoStreams(t *testing.T) {
 			require.Equal(t, http.StatusNotFound, r.status, "%s %s: %s", method, path, r.text)
 		}
 	}
+	s.must(t, http.StatusNoContent, "OPTIONS /streams/default/v1/__ds/subscriptions/x", "", "Authorization", "")
 	for body, code := range map[string]string{
 		`{`: "INVALID_REQUEST", `{"type":1}`: "INVALID_REQUEST", `{"type":"mail"}`: "INVALID_REQUEST", ``: "INVALID_REQUEST",
 		`{"type":"webhook","pattern":"a","webhook":{"url":"http://10.0.0.1/"}}`:                     "WEBHOOK_URL_REJECTED",
