@@ -108,7 +108,7 @@ func (n namespaces) DeleteNamespace(ctx context.Context, name, by string) error 
 		err = n.registry.DeleteAll(ctx, name, by)
 	}
 	if err == nil {
-		err = n.wakes.Forget(ctx, name)
+		err = n.wakes.Forget(ctx, name, sluice.Principal(by))
 	}
 	if err == nil {
 		err = n.store.DeleteEventTypes(ctx, name)

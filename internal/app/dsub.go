@@ -20,6 +20,7 @@ import (
 	"github.com/sluice-io/sluice/internal/durable"
 	"github.com/sluice-io/sluice/internal/endpoint"
 	"github.com/sluice-io/sluice/internal/httpapi"
+	"github.com/sluice-io/sluice/internal/ledger"
 	"github.com/sluice-io/sluice/internal/natsstore"
 	"github.com/sluice-io/sluice/internal/push"
 	"github.com/sluice-io/sluice/pkg/sluice"
@@ -47,6 +48,7 @@ func (s *server) openWakes(ctx context.Context, owns dsub.Ownership) error {
 		Post:    wakePoster{s.sender},
 		Gate:    wakeGate{s.trust.index, s.cfg.Durable.Anonymous},
 		Owns:    owns,
+		Account: wakeBook{s.ledger},
 		Secrets: func(context.Context) ([]dsub.SecretKey, error) { return secrets, nil },
 		Sign:    s.keys.signWake,
 		Offset:  durable.FormatOffset,
@@ -157,6 +159,25 @@ func (p wakePoster) Post(ctx context.Context, url string, header http.Header, bo
 		answer.Body = reply.Body
 	}
 	return answer
+}
+
+// wakeBook has subscriptions be made and removed in the ledger first.
+type wakeBook struct{ ledger *ledger.Ledger }
+
+// Made writes that one is about to be made.
+func (b wakeBook) Made(ctx context.Context, s *dsub.Subscription) (func(error), error) {
+	return b.intend(ctx, s, ledger.Change{Actor: string(s.Principal), Action: sluice.ActionStreamWakeCreate, New: s.Config})
+}
+
+// Removed writes that one is about to be removed.
+func (b wakeBook) Removed(ctx context.Context, s *dsub.Subscription, by sluice.Principal) (func(error), error) {
+	return b.intend(ctx, s, ledger.Change{Actor: string(by), Action: sluice.ActionStreamWakeDelete, Old: s.Config})
+}
+
+func (b wakeBook) intend(ctx context.Context, s *dsub.Subscription, c ledger.Change) (func(error), error) {
+	c.Namespace, c.Resource = s.Namespace, cmp.Or(s.Root, "/")+" "+s.ID
+	intent, err := b.ledger.Intend(ctx, nil, c)
+	return func(cause error) { intent.Fail(ctx, cause) }, err
 }
 
 // wakeGate says what those may have who made the subscriptions.

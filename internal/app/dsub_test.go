@@ -153,6 +153,9 @@ func TestARevokedGrantEndsStreamSubscriptions(t *testing.T) {
 	s.must(t, http.StatusCreated, "PUT /streams/default/agents/7", `1`)
 	eventually(t, func() bool { return s.call(t, "GET "+one, "").status == http.StatusNotFound }, "it is removed")
 	require.Empty(t, hook.Requests())
+	book := s.must(t, http.StatusOK, "GET /v1/audit?action=stream_subscription.*", "").text
+	require.Contains(t, book, `"action":"stream_subscription.create"`)
+	require.Contains(t, book, `"action":"stream_subscription.delete"`)
 }
 
 // Without a token only the namespaces that were opened are served, and what nobody made is nobody's.

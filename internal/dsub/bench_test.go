@@ -47,6 +47,7 @@ type bench struct {
 	gone   map[sluice.Path]bool
 	shows  func(sluice.Path) sluice.Decision
 	holds  sluice.Decision
+	book   []string // what was accounted for
 }
 
 func newBench(t *testing.T) *bench {
@@ -115,7 +116,7 @@ func (b *bench) process(t *testing.T, name string, owns bool) *process {
 	p := &process{bench: b, name: name, owner: owner{&owns}}
 	p.Engine = dsub.New(dsub.Ports{
 		Records: records{natsstore.OpenBucket[dsub.Subscription](b.store, streams.StreamWakes)},
-		Logs:    b.store, Streams: b, Post: p, Gate: b, Owns: p,
+		Logs:    b.store, Streams: b, Post: p, Gate: b, Owns: p, Account: b,
 		Secrets: func(context.Context) ([]dsub.SecretKey, error) {
 			return []dsub.SecretKey{{ID: "k", Secret: []byte("a secret that both have")}}, nil
 		},
@@ -175,6 +176,23 @@ func (b *bench) Append(ctx context.Context, ns string, path sluice.Path, message
 	}
 	_, err := b.store.Publish(ctx, ns, []sluice.Event{{Namespace: ns, Path: path, ID: uuid.NewString(), Type: "t", Source: "/x", Data: message}})
 	return err
+}
+
+// Made notes what was written down.
+func (b *bench) Made(_ context.Context, s *dsub.Subscription) (func(error), error) {
+	return b.note("made " + s.ID)
+}
+
+// Removed notes what was written down.
+func (b *bench) Removed(_ context.Context, s *dsub.Subscription, by sluice.Principal) (func(error), error) {
+	return b.note("removed " + s.ID + " by " + string(by))
+}
+
+func (b *bench) note(what string) (func(error), error) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	b.book = append(b.book, what)
+	return func(err error) { b.change(func() { b.book = append(b.book, "not "+what+": "+err.Error()) }) }, nil
 }
 
 // Shows says what the bench is told to.

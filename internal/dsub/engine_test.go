@@ -234,6 +234,7 @@ func TestWhoeverLosesAccessLosesTheSubscription(t *testing.T) {
 	require.Eventually(t, func() bool { _, err := p.Get(t.Context(), key); return code(err) == dsub.NotFound }, patience, 5*time.Millisecond)
 	_, err := p.Claim(t.Context(), key, "x")
 	require.Equal(t, dsub.NotFound, code(err))
+	b.change(func() { require.Equal(t, []string{"made s", "removed s by " + string(sluice.System)}, b.book) })
 }
 
 // A token is of one incarnation: what was deleted and made anew has others.
@@ -244,7 +245,7 @@ func TestATokenIsOfOneLife(t *testing.T) {
 	p.subscribe(t, webhook())
 	b.publish(t, "/events/x")
 	n := b.wait(t, 1)[0]
-	require.NoError(t, p.Delete(t.Context(), key))
+	require.NoError(t, p.Delete(t.Context(), key, "user:a"))
 	_, err := p.Call(t.Context(), key, done(n))
 	require.Equal(t, dsub.NotFound, code(err))
 	p.subscribe(t, webhook())
@@ -297,7 +298,8 @@ func TestTheSameSubscriptionIsConfirmed(t *testing.T) {
 	c.Description = "other"
 	_, _, err = p.Create(t.Context(), key, c, sluice.Caller{}, yes)
 	require.Equal(t, dsub.Exists, code(err))
-	require.NoError(t, p.Forget(t.Context(), "default"))
+	require.NoError(t, p.Forget(t.Context(), "default", "user:b"))
 	_, err = p.Get(t.Context(), key)
 	require.Equal(t, dsub.NotFound, code(err))
+	require.Equal(t, []string{"made s", "removed s by user:b"}, b.book)
 }

@@ -64,6 +64,14 @@ type Gate interface {
 	Holds(wish *sluice.Subscription) sluice.Decision
 }
 
+// Accountant writes down that a subscription is about to be made, or removed.
+type Accountant interface {
+	// Made and Removed return an error if that cannot be written: it must not be done then. failed is to be told if it was not
+	// done after all.
+	Made(ctx context.Context, s *Subscription) (failed func(error), err error)
+	Removed(ctx context.Context, s *Subscription, by sluice.Principal) (failed func(error), err error)
+}
+
 // Ownership says which subscriptions this process serves, by the keys of their records. Changed is to be called
 // whenever the answer may have changed.
 type Ownership interface {
@@ -78,6 +86,7 @@ type Ports struct {
 	Post    Poster
 	Gate    Gate
 	Owns    Ownership
+	Account Accountant
 	Secrets func(ctx context.Context) ([]SecretKey, error)  // for tokens, the newest first
 	Sign    func(body []byte, at time.Time) (string, error) // Webhook-Signature
 	Offset  func(seq uint64) string                         // how a place in a stream is written

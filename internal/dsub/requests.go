@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"context"
 	"crypto/rand"
+	"maps"
 	"slices"
 	"time"
 
@@ -45,13 +46,8 @@ func (e *Engine) Create(ctx context.Context, k Key, c Config, who sluice.Caller,
 }
 
 func (e *Engine) create(ctx context.Context, k Key, c Config, who sluice.Caller) (Subscription, error) {
-	if c.Kind == Webhook {
-		if err := e.ports.Post.Check(ctx, c.URL); err != nil {
-			if sluice.CodeOf(err) == sluice.Unavailable || sluice.CodeOf(err) == sluice.Internal {
-				return Subscription{}, err
-			}
-			return Subscription{}, refuse(URLRejected, "%s", err)
-		}
+	if err := e.checkURL(ctx, c); err != nil {
+		return Subscription{}, err
 	}
 	if n := e.count(k.Namespace); e.opts.Most > 0 && n >= e.opts.Most {
 		return Subscription{}, sluice.Errorf(sluice.QuotaExceeded, "the namespace has %d stream subscriptions, and no more are admitted", n)
@@ -75,8 +71,13 @@ func (e *Engine) create(ctx context.Context, k Key, c Config, who sluice.Caller)
 		}
 		s.Links[path] = Link{Explicit: true, Acked: tail}
 	}
+	failed, err := e.ports.Account.Made(ctx, &s)
+	if err != nil {
+		return s, err
+	}
 	revision, err := e.ports.Records.Put(ctx, k.String(), s, 0)
 	if err != nil {
+		failed(err)
 		return s, err
 	}
 	e.mu.Lock()
@@ -84,6 +85,18 @@ func (e *Engine) create(ctx context.Context, k Key, c Config, who sluice.Caller)
 	e.know(k.String(), s, revision)
 	e.start(k.String())
 	return s, nil
+}
+
+// checkURL returns an error if a webhook may never be sent to.
+func (e *Engine) checkURL(ctx context.Context, c Config) error {
+	if c.Kind != Webhook {
+		return nil
+	}
+	err := e.ports.Post.Check(ctx, c.URL)
+	if code := sluice.CodeOf(err); err == nil || code == sluice.Unavailable || code == sluice.Internal {
+		return err
+	}
+	return refuse(URLRejected, "%s", err)
 }
 
 func (e *Engine) count(namespace string) int {
@@ -135,18 +148,36 @@ func (e *Engine) Streams(ctx context.Context, s *Subscription) ([]Stream, error)
 	return all, nil
 }
 
-// Delete removes a subscription. Code SUBSCRIPTION_NOT_FOUND.
-func (e *Engine) Delete(ctx context.Context, k Key) error {
-	for range tries {
-		_, revision, err := e.load(ctx, k.String())
+// Delete removes a subscription because somebody wants it. Code SUBSCRIPTION_NOT_FOUND.
+func (e *Engine) Delete(ctx context.Context, k Key, by sluice.Principal) error {
+	return e.remove(ctx, k.String(), by, func(*Subscription) error { return nil })
+}
+
+// remove removes a subscription, unless check has something against it.
+func (e *Engine) remove(ctx context.Context, key string, by sluice.Principal, check func(*Subscription) error) error {
+	failed := func(error) {}
+	for i := range tries {
+		s, revision, err := e.load(ctx, key)
+		if err == nil {
+			err = check(&s)
+		}
+		if err == nil && i == 0 {
+			failed, err = e.ports.Account.Removed(ctx, &s, by)
+		}
+		if err == nil {
+			err = e.ports.Records.Delete(ctx, key, revision)
+		}
+		if sluice.CodeOf(err) == sluice.Conflict {
+			continue
+		}
 		if err != nil {
-			return err
+			failed(err)
 		}
-		if err := e.ports.Records.Delete(ctx, k.String(), revision); sluice.CodeOf(err) != sluice.Conflict {
-			return err
-		}
+		return err
 	}
-	return sluice.Errorf(sluice.Unavailable, "the subscription is changed by others all the time; try again")
+	err := sluice.Errorf(sluice.Unavailable, "the subscription is changed by others all the time; try again")
+	failed(err)
+	return err
 }
 
 // Link names streams. Unlink takes them out again, those that are none of it too. Code SUBSCRIPTION_NOT_FOUND.
@@ -254,27 +285,15 @@ func (e *Engine) Call(ctx context.Context, k Key, c Call) (woken bool, err error
 }
 
 // Forget removes all subscriptions of a namespace that is about to be removed.
-func (e *Engine) Forget(ctx context.Context, namespace string) error {
-	var keys []string
+func (e *Engine) Forget(ctx context.Context, namespace string, by sluice.Principal) error {
 	e.mu.Lock()
-	for key, ent := range e.entries {
-		if ent.sub.Namespace == namespace {
-			keys = append(keys, key)
-		}
+	var keys []string
+	if f := e.logs[namespace]; f != nil {
+		keys = slices.Collect(maps.Keys(f.entries))
 	}
 	e.mu.Unlock()
 	for _, key := range keys {
-		_, revision, err := e.load(ctx, key)
-		for range tries {
-			if err != nil {
-				break
-			}
-			if err = e.ports.Records.Delete(ctx, key, revision); sluice.CodeOf(err) != sluice.Conflict {
-				break
-			}
-			_, revision, err = e.load(ctx, key)
-		}
-		if err != nil && !isGone(err) {
+		if err := e.remove(ctx, key, by, func(*Subscription) error { return nil }); err != nil && !isGone(err) {
 			return err
 		}
 	}

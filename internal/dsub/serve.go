@@ -94,17 +94,22 @@ func (e *Engine) holds(s *Subscription) sluice.Decision {
 	return decision
 }
 
-// revoke removes a subscription whose maker has lost access.
+// errKept is of a subscription that is not to be removed after all.
+var errKept = errors.New("access is not lost")
+
+// revoke removes a subscription whose maker has lost access. Until then it is told of nothing: the gate is closed.
 func (e *Engine) revoke(ctx context.Context, key, incarnation string) error {
-	s, revision, err := e.load(ctx, key)
-	if isGone(err) || err == nil && s.Incarnation != incarnation {
+	err := e.remove(ctx, key, sluice.System, func(s *Subscription) error {
+		if s.Incarnation != incarnation || e.holds(s) != sluice.Lost {
+			return errKept
+		}
+		e.opts.Log.LogAttrs(ctx, slog.LevelWarn, "access was lost: the stream subscription is removed", e.about(s)...)
+		return nil
+	})
+	if isGone(err) || errors.Is(err, errKept) {
 		return nil
 	}
-	if err != nil || e.holds(&s) != sluice.Lost {
-		return err
-	}
-	e.opts.Log.LogAttrs(ctx, slog.LevelWarn, "access was lost: the stream subscription is removed", e.about(&s)...)
-	return e.ports.Records.Delete(ctx, key, revision)
+	return err
 }
 
 // orphan removes a subscription of a namespace that there is not any more, and forgets one that is not stored.

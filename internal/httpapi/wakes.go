@@ -284,7 +284,7 @@ func wake(c echo.Context) *dsub.Subscription {
 func (s *Server) getWake(c echo.Context) error { return s.showWake(c, http.StatusOK, wake(c)) }
 
 func (s *Server) deleteWake(c echo.Context) error {
-	if err := s.opts.Wakes.Engine.Delete(c.Request().Context(), wake(c).Key); err != nil {
+	if err := s.opts.Wakes.Engine.Delete(c.Request().Context(), wake(c).Key, caller(c).Principal); err != nil {
 		return err
 	}
 	return c.NoContent(http.StatusNoContent)
