@@ -26,7 +26,7 @@ type namespaces struct {
 	authority *authority.Authority
 	catalogue *catalogue.Index
 	announce  *announce.Announcer
-	wakes     *dsub.Engine
+	dsubs     *dsub.Engine
 }
 
 // PutNamespace makes or changes a namespace. Its quota and its catalogue hold at once in this process.
@@ -108,7 +108,7 @@ func (n namespaces) DeleteNamespace(ctx context.Context, name, by string) error 
 		err = n.registry.DeleteAll(ctx, name, by)
 	}
 	if err == nil {
-		err = n.wakes.Forget(ctx, name, sluice.Principal(by))
+		err = n.dsubs.Forget(ctx, name, sluice.Principal(by))
 	}
 	if err == nil {
 		err = n.store.DeleteEventTypes(ctx, name)

@@ -84,7 +84,7 @@ func (s *server) serve(ctx context.Context) error {
 	log.Go(func() { cancel(s.announce.Run(logging)) })
 	log.Go(func() { cancel(s.trust.follow(logging)) })
 	parts.Go(func() { cancel(s.engine.Run(inner)) })
-	parts.Go(func() { cancel(s.wakes.Run(inner)) })
+	parts.Go(func() { cancel(s.dsubs.Run(inner)) })
 	parts.Go(func() { cancel(s.followKeys(inner)) })
 	parts.Go(func() { cancel(s.sweepKeys(inner)) })
 	parts.Go(func() { cancel(followMarks(inner, s.marks, s.causes)) })

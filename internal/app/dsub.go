@@ -28,11 +28,11 @@ import (
 	"github.com/sluice-io/sluice/streams"
 )
 
-// wakeKeyPrefix is what the ids of keys begin with where the Durable Streams protocol names them.
-const wakeKeyPrefix = "ds_"
+// dsubKeyPrefix is what the ids of keys begin with where the Durable Streams protocol names them.
+const dsubKeyPrefix = "ds_"
 
-// openWakes makes the engine of the Durable Streams protocol's subscriptions.
-func (s *server) openWakes(ctx context.Context, owns dsub.Ownership) error {
+// openDsubs makes the engine of the Durable Streams protocol's subscriptions.
+func (s *server) openDsubs(ctx context.Context, owns dsub.Ownership) error {
 	keys, err := s.store.KeysFor(ctx, sluice.UseWake)
 	if err != nil {
 		return err
@@ -41,16 +41,16 @@ func (s *server) openWakes(ctx context.Context, owns dsub.Ownership) error {
 	for i, k := range keys {
 		secrets[i] = dsub.SecretKey{ID: k.ID, Secret: k.Seed}
 	}
-	s.wakes = dsub.New(dsub.Ports{
-		Records: wakeRecords{natsstore.OpenBucket[dsub.Subscription](s.store, streams.StreamWakes)},
+	s.dsubs = dsub.New(dsub.Ports{
+		Records: dsubRecords{natsstore.OpenBucket[dsub.Subscription](s.store, streams.StreamWakes)},
 		Logs:    s.store,
-		Streams: wakeStreams{durable.New(paths{s}, time.Now)},
-		Post:    wakePoster{s.sender},
-		Gate:    wakeGate{s.trust.index, s.cfg.Durable.Anonymous},
+		Streams: dsubStreams{durable.New(paths{s}, time.Now)},
+		Post:    dsubPoster{s.sender},
+		Gate:    dsubGate{s.trust.index, s.cfg.Durable.Anonymous},
 		Owns:    owns,
-		Account: wakeBook{s.ledger},
+		Account: dsubBook{s.ledger},
 		Secrets: func(context.Context) ([]dsub.SecretKey, error) { return secrets, nil },
-		Sign:    s.keys.signWake,
+		Sign:    s.keys.signDsub,
 		Offset:  durable.FormatOffset,
 	}, dsub.Options{
 		BaseURL: strings.TrimSuffix(cmp.Or(s.cfg.HTTP.PublicURL, s.addresses().HTTP), "/") + "/streams",
@@ -59,14 +59,14 @@ func (s *server) openWakes(ctx context.Context, owns dsub.Ownership) error {
 	return nil
 }
 
-// apiWakes returns how the subscriptions are served.
-func (s *server) apiWakes() httpapi.Wakes {
-	return httpapi.Wakes{
-		Engine: s.wakes,
-		JWKS:   func(ctx context.Context) ([]byte, error) { return s.keySet(ctx, wakeKeyPrefix) },
+// apiDsubs returns how the subscriptions are served.
+func (s *server) apiDsubs() httpapi.Dsubs {
+	return httpapi.Dsubs{
+		Engine: s.dsubs,
+		JWKS:   func(ctx context.Context) ([]byte, error) { return s.keySet(ctx, dsubKeyPrefix) },
 		KeyID: func() string {
 			id, _ := s.keys.newest()
-			return wakeKeyPrefix + id
+			return dsubKeyPrefix + id
 		},
 	}
 }
@@ -84,25 +84,25 @@ func (s *server) keySet(ctx context.Context, prefix string) ([]byte, error) {
 	return webhook.FormatKeys(public...)
 }
 
-// signWake returns the header that a notice of the Durable Streams protocol is signed with. What is signed begins with the
+// signDsub returns the header that a notice of the Durable Streams protocol is signed with. What is signed begins with the
 // time and goes on with a JSON object: it is nothing that another scheme of ours signs.
-func (k *keyRing) signWake(body []byte, at time.Time) (string, error) {
+func (k *keyRing) signDsub(body []byte, at time.Time) (string, error) {
 	id, key := k.newest()
 	if key == nil {
 		return "", errors.New("there is no key to sign with yet")
 	}
 	t := strconv.FormatInt(at.Unix(), 10)
 	signature := ed25519.Sign(key, append([]byte(t+"."), body...))
-	return fmt.Sprintf("t=%s,kid=%s,ed25519=%s", t, wakeKeyPrefix+id, base64.RawURLEncoding.EncodeToString(signature)), nil
+	return fmt.Sprintf("t=%s,kid=%s,ed25519=%s", t, dsubKeyPrefix+id, base64.RawURLEncoding.EncodeToString(signature)), nil
 }
 
-// wakeRecords keeps the subscriptions.
-type wakeRecords struct {
+// dsubRecords keeps the subscriptions.
+type dsubRecords struct {
 	natsstore.Bucket[dsub.Subscription]
 }
 
 // Watch tells of every subscription.
-func (r wakeRecords) Watch(ctx context.Context, change func(key string, s *dsub.Subscription, revision uint64)) error {
+func (r dsubRecords) Watch(ctx context.Context, change func(key string, s *dsub.Subscription, revision uint64)) error {
 	return r.Bucket.Watch(ctx, ">", func(e natsstore.Entry[dsub.Subscription]) {
 		switch e.Change {
 		case natsstore.Set:
@@ -114,11 +114,11 @@ func (r wakeRecords) Watch(ctx context.Context, change func(key string, s *dsub.
 	})
 }
 
-// wakeStreams is the streams, for those who are woken because of them.
-type wakeStreams struct{ engine *durable.Engine }
+// dsubStreams is the streams, for those who are woken because of them.
+type dsubStreams struct{ engine *durable.Engine }
 
 // Tail returns where a stream ends, and false if it is not there.
-func (w wakeStreams) Tail(ctx context.Context, namespace string, path sluice.Path) (uint64, bool, error) {
+func (w dsubStreams) Tail(ctx context.Context, namespace string, path sluice.Path) (uint64, bool, error) {
 	info, err := w.engine.Head(ctx, durable.Key{Namespace: namespace, Path: path})
 	switch sluice.CodeOf(err) { //nolint:exhaustive // the other codes say that it is not known
 	case "":
@@ -130,7 +130,7 @@ func (w wakeStreams) Tail(ctx context.Context, namespace string, path sluice.Pat
 }
 
 // Append adds a message to a stream as somebody.
-func (w wakeStreams) Append(ctx context.Context, namespace string, path sluice.Path, message []byte, by sluice.Principal) error {
+func (w dsubStreams) Append(ctx context.Context, namespace string, path sluice.Path, message []byte, by sluice.Principal) error {
 	_, err := w.engine.Append(ctx, durable.Key{Namespace: namespace, Path: path}, durable.Append{
 		ContentType: durable.JSONType, Body: message,
 		Admit: func(_ context.Context, events []sluice.Event) error {
@@ -143,16 +143,16 @@ func (w wakeStreams) Append(ctx context.Context, namespace string, path sluice.P
 	return err
 }
 
-// wakePoster sends notices.
-type wakePoster struct{ sender *endpoint.Sender }
+// dsubPoster sends notices.
+type dsubPoster struct{ sender *endpoint.Sender }
 
 // Check returns an error if a URL may never be sent to.
-func (p wakePoster) Check(ctx context.Context, url string) error {
+func (p dsubPoster) Check(ctx context.Context, url string) error {
 	return p.sender.Check(ctx, sluice.Endpoint{URL: url})
 }
 
 // Post sends a notice.
-func (p wakePoster) Post(ctx context.Context, url string, header http.Header, body []byte, timeout time.Duration) dsub.Answer {
+func (p dsubPoster) Post(ctx context.Context, url string, header http.Header, body []byte, timeout time.Duration) dsub.Answer {
 	reply := p.sender.Post(ctx, url, header, body, timeout)
 	answer := dsub.Answer{OK: reply.Outcome == sluice.Delivered, Error: reply.Error}
 	if reply.Whole {
@@ -161,33 +161,33 @@ func (p wakePoster) Post(ctx context.Context, url string, header http.Header, bo
 	return answer
 }
 
-// wakeBook has subscriptions be made and removed in the ledger first.
-type wakeBook struct{ ledger *ledger.Ledger }
+// dsubBook has subscriptions be made and removed in the ledger first.
+type dsubBook struct{ ledger *ledger.Ledger }
 
 // Made writes that one is about to be made.
-func (b wakeBook) Made(ctx context.Context, s *dsub.Subscription) (func(error), error) {
+func (b dsubBook) Made(ctx context.Context, s *dsub.Subscription) (func(error), error) {
 	return b.intend(ctx, s, ledger.Change{Actor: string(s.Principal), Action: sluice.ActionStreamWakeCreate, New: s.Config})
 }
 
 // Removed writes that one is about to be removed.
-func (b wakeBook) Removed(ctx context.Context, s *dsub.Subscription, by sluice.Principal) (func(error), error) {
+func (b dsubBook) Removed(ctx context.Context, s *dsub.Subscription, by sluice.Principal) (func(error), error) {
 	return b.intend(ctx, s, ledger.Change{Actor: string(by), Action: sluice.ActionStreamWakeDelete, Old: s.Config})
 }
 
-func (b wakeBook) intend(ctx context.Context, s *dsub.Subscription, c ledger.Change) (func(error), error) {
+func (b dsubBook) intend(ctx context.Context, s *dsub.Subscription, c ledger.Change) (func(error), error) {
 	c.Namespace, c.Resource = s.Namespace, cmp.Or(s.Root, "/")+" "+s.ID
 	intent, err := b.ledger.Intend(ctx, nil, c)
 	return func(cause error) { intent.Fail(ctx, cause) }, err
 }
 
-// wakeGate says what those may have who made the subscriptions.
-type wakeGate struct {
+// dsubGate says what those may have who made the subscriptions.
+type dsubGate struct {
 	index     *access.Index
 	anonymous []string // namespaces that are everybody's
 }
 
 // Shows says whether somebody may be told that a stream ends at a place.
-func (g wakeGate) Shows(who sluice.Caller, namespace string, path sluice.Path, seq uint64) sluice.Decision {
+func (g dsubGate) Shows(who sluice.Caller, namespace string, path sluice.Path, seq uint64) sluice.Decision {
 	ev := sluice.Event{Namespace: namespace, Path: path, Seq: seq}
 	switch {
 	case who.Principal != sluice.Anonymous:
@@ -199,7 +199,7 @@ func (g wakeGate) Shows(who sluice.Caller, namespace string, path sluice.Path, s
 }
 
 // Writes says whether somebody may append to a stream.
-func (g wakeGate) Writes(who sluice.Caller, namespace string, path sluice.Path) sluice.Decision {
+func (g dsubGate) Writes(who sluice.Caller, namespace string, path sluice.Path) sluice.Decision {
 	t := access.Target{Namespace: namespace, Path: path}
 	if who.Principal != sluice.Anonymous {
 		return decisionOf(g.index.Require(who, sluice.VerbPublish, t, time.Now()))
@@ -211,7 +211,7 @@ func (g wakeGate) Writes(who sluice.Caller, namespace string, path sluice.Path) 
 }
 
 // Holds says whether somebody may still have anything of what a subscription asks for.
-func (g wakeGate) Holds(wish *sluice.Subscription) sluice.Decision {
+func (g dsubGate) Holds(wish *sluice.Subscription) sluice.Decision {
 	if wish.CreatedBy != string(sluice.Anonymous) {
 		return g.index.Holds(wish, time.Now())
 	}

@@ -90,7 +90,7 @@ func matrix() map[string]asked {
 		"DELETE " + stream:  {row: forWriters, ok: 204},
 
 		"GET " + ds + "/jwks.json":                            {row: withoutAToken},
-		"PUT " + ds + "/subscriptions/{id}":                   {row: "200 owner admin sysadmin root; 409 subscriber; 404 unlisted uncleared stranger; 403 *", body: wakes},
+		"PUT " + ds + "/subscriptions/{id}":                   {row: "200 owner admin sysadmin root; 409 subscriber; 404 unlisted uncleared stranger; 403 *", body: dsubs},
 		"GET " + ds + "/subscriptions/{id}":                   {row: forOwner},
 		"DELETE " + ds + "/subscriptions/{id}":                {row: forOwner, ok: 204},
 		"POST " + ds + "/subscriptions/{id}/streams":          {row: forOwner, body: `{"streams":["a/named"]}`, ok: 204},
@@ -168,8 +168,8 @@ func matrix() map[string]asked {
 	}
 }
 
-// wakes is a subscription of the Durable Streams protocol that somebody made.
-const wakes = `{"type":"webhook","pattern":"a/*","webhook":{"url":"{hook}"}}`
+// dsubs is a subscription of the Durable Streams protocol that somebody made.
+const dsubs = `{"type":"webhook","pattern":"a/*","webhook":{"url":"{hook}"}}`
 
 // statuses returns the row as status by caller.
 func (a asked) statuses(t *testing.T, api bool) map[string]int {
@@ -270,7 +270,7 @@ func gather(t *testing.T, s *running, ns, hook string) cast {
 	event := s.must(t, http.StatusCreated, "POST /v1/namespaces/"+ns+"/events", `{"path":"/a/b","type":"t","data":1}`).field(t, "events").([]any)[0].(map[string]any)["id"]
 	c.event = event.(string)
 	s.must(t, http.StatusCreated, "PUT /v1/subscriptions/"+c.id, `{"namespace":"`+ns+`","pattern":"/**","endpoint":{"url":"`+hook+`"}}`, as(c.tokens["owner"])...)
-	s.must(t, http.StatusCreated, c.fill("PUT /streams/{ns}/__ds/subscriptions/{id}"), c.fill(wakes), as(c.tokens["owner"])...)
+	s.must(t, http.StatusCreated, c.fill("PUT /streams/{ns}/__ds/subscriptions/{id}"), c.fill(dsubs), as(c.tokens["owner"])...)
 	return c
 }
 

@@ -63,7 +63,7 @@ type server struct {
 	registry *registry.Registry
 	replica  string
 	engine   *push.Engine
-	wakes    *dsub.Engine
+	dsubs    *dsub.Engine
 	trust    trust
 	api      http.Handler
 	stopping chan struct{} // closed when requests that wait are to end
@@ -230,10 +230,10 @@ func (s *server) openEngine(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	if err := s.openWakes(ctx, leases); err != nil {
+	if err := s.openDsubs(ctx, leases); err != nil {
 		return err
 	}
-	owns := &fanned{leases, []func() <-chan struct{}{s.wakes.Changed}}
+	owns := &fanned{leases, []func() <-chan struct{}{s.dsubs.Changed}}
 	s.engine = push.New(watcher{s.store.Subscriptions(), s.counts, s.know}, owns, push.Ports{
 		Sources:   sources{s.store},
 		Log:       s.attempts,
@@ -274,7 +274,7 @@ func (s *server) openAPI(context.Context) error {
 		Access:      s.trust.index,
 		Tombstones:  tombstones{s.store, &s.trust},
 		Registry:    s.registry,
-		Namespaces:  namespaces{s.store, s.registry, s.quotas, s.ledger, s.trust.authority, s.catalogue, s.announce, s.wakes},
+		Namespaces:  namespaces{s.store, s.registry, s.quotas, s.ledger, s.trust.authority, s.catalogue, s.announce, s.dsubs},
 		Audit:       audit{s.store.Ledger()},
 		Publisher:   publish,
 		Quota:       s.quotas,
@@ -284,7 +284,7 @@ func (s *server) openAPI(context.Context) error {
 		Producers:   producers{s.marks, s.causes},
 		Log:         eventLog{s.store},
 		Streams:     s.streams(),
-		Wakes:       s.apiWakes(),
+		Dsubs:       s.apiDsubs(),
 		Deliveries:  deliveries{s.store, s.traced()},
 		DeadLetters: deadLetters{s.store, s.ledger},
 		Replays:     s.registry,

@@ -123,7 +123,7 @@ type Options struct {
 	Catalogue  Catalogue // nil: every event may be published
 
 	Streams Streams
-	Wakes   Wakes
+	Dsubs   Dsubs
 
 	DeadLetters DeadLetters
 	Replays     Replays // nil: starting one is Unavailable

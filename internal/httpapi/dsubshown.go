@@ -10,8 +10,8 @@ import (
 	"github.com/sluice-io/sluice/internal/durable"
 )
 
-// shownWake is a subscription as it is shown.
-type shownWake struct {
+// shownDsub is a subscription as it is shown.
+type shownDsub struct {
 	ID           string       `json:"id"`
 	Subscription string       `json:"subscription_id"`
 	Type         dsub.Kind    `json:"type"`
@@ -42,13 +42,13 @@ type shownSigning struct {
 	JWKS      string `json:"jwks_url"`
 }
 
-func (s *Server) showWake(c echo.Context, status int, wake *dsub.Subscription) error {
-	links, err := s.opts.Wakes.Engine.Streams(c.Request().Context(), wake)
+func (s *Server) showDsub(c echo.Context, status int, wake *dsub.Subscription) error {
+	links, err := s.opts.Dsubs.Engine.Streams(c.Request().Context(), wake)
 	if err != nil {
 		return err
 	}
 	config := wake.Config
-	shown := shownWake{
+	shown := shownDsub{
 		ID: wake.ID, Subscription: wake.ID, Type: config.Kind, Streams: []shownLink{}, LeaseTTL: config.Lease.Milliseconds(),
 		CreatedAt: wake.CreatedAt, Status: "active", Description: config.Description,
 	}
@@ -62,7 +62,7 @@ func (s *Server) showWake(c echo.Context, status int, wake *dsub.Subscription) e
 		shown.WakeStream = &config.WakeStream
 	}
 	if config.Kind == dsub.Webhook {
-		shown.Webhook = &shownTarget{config.URL, shownSigning{"ed25519", s.opts.Wakes.KeyID(), s.opts.Wakes.Engine.RootURL(wake.Key) + "/jwks.json"}}
+		shown.Webhook = &shownTarget{config.URL, shownSigning{"ed25519", s.opts.Dsubs.KeyID(), s.opts.Dsubs.Engine.RootURL(wake.Key) + "/jwks.json"}}
 	}
 	for _, l := range links {
 		shown.Streams = append(shown.Streams, shownLink{l.Path, l.Link(), durable.FormatOffset(l.Acked)})

@@ -18,8 +18,8 @@ import (
 	"github.com/sluice-io/sluice/pkg/sluice"
 )
 
-// Wakes is how the subscriptions of the Durable Streams protocol are served.
-type Wakes struct {
+// Dsubs is how the subscriptions of the Durable Streams protocol are served.
+type Dsubs struct {
 	Engine *dsub.Engine
 	JWKS   func(context.Context) ([]byte, error) // the keys that sign notices, as a JWK set
 	KeyID  func() string                         // of the key that signs now
@@ -27,26 +27,26 @@ type Wakes struct {
 
 const (
 	controlBase = streamsBase + ":ns/" + dsub.ControlSegment
-	oneWake     = controlBase + "/subscriptions/:id"
+	oneDsub     = controlBase + "/subscriptions/:id"
 
 	rootKey = "root" // where a request keeps the path below which its streams are
-	wakeKey = "wake" // where it keeps the subscription that it is about
+	keptDsub = "wake" // where it keeps the subscription that it is about
 
 	maxControlBody = 1 << 20
 )
 
-func (s *Server) wakeRoutes() []route {
+func (s *Server) dsubRoutes() []route {
 	return []route{
-		{http.MethodGet, controlBase + "/jwks.json", open, s.wakeJWKS},
-		{http.MethodPut, oneWake, subscribing, s.putWake}, // to what, the body says
-		{http.MethodGet, oneWake, wakeOwned, s.getWake},
-		{http.MethodDelete, oneWake, wakeOwned, s.deleteWake},
-		{http.MethodPost, oneWake + "/streams", wakeOwned, s.linkWake}, // as PUT
-		{http.MethodDelete, oneWake + "/streams/*", wakeOwned, s.unlinkWake},
-		{http.MethodPost, oneWake + "/claim", wakeOwned, s.claimWake},
-		{http.MethodPost, oneWake + "/callback", working, s.callWake(dsub.Call{Kind: dsub.Webhook})},
-		{http.MethodPost, oneWake + "/ack", working, s.callWake(dsub.Call{Kind: dsub.PullWake})},
-		{http.MethodPost, oneWake + "/release", working, s.callWake(dsub.Call{Kind: dsub.PullWake, Release: true})},
+		{http.MethodGet, controlBase + "/jwks.json", open, s.dsubJWKS},
+		{http.MethodPut, oneDsub, subscribing, s.putDsub}, // to what, the body says
+		{http.MethodGet, oneDsub, dsubOwned, s.getDsub},
+		{http.MethodDelete, oneDsub, dsubOwned, s.deleteDsub},
+		{http.MethodPost, oneDsub + "/streams", dsubOwned, s.linkDsub}, // as PUT
+		{http.MethodDelete, oneDsub + "/streams/*", dsubOwned, s.unlinkDsub},
+		{http.MethodPost, oneDsub + "/claim", dsubOwned, s.claimDsub},
+		{http.MethodPost, oneDsub + "/callback", working, s.callDsub(dsub.Call{Kind: dsub.Webhook})},
+		{http.MethodPost, oneDsub + "/ack", working, s.callDsub(dsub.Call{Kind: dsub.PullWake})},
+		{http.MethodPost, oneDsub + "/release", working, s.callDsub(dsub.Call{Kind: dsub.PullWake, Release: true})},
 	}
 }
 
@@ -56,7 +56,7 @@ func isControl(route string) bool { return strings.HasPrefix(route, controlBase+
 // isForTokenless reports whether a control request needs no token of the server's: workers show that of a wake, and the keys
 // are for everybody.
 func isForTokenless(route string) bool {
-	return isControl(route) && slices.Contains([]string{controlBase + "/jwks.json", oneWake + "/callback", oneWake + "/ack", oneWake + "/release"}, route)
+	return isControl(route) && slices.Contains([]string{controlBase + "/jwks.json", oneDsub + "/callback", oneDsub + "/ack", oneDsub + "/release"}, route)
 }
 
 // rooted takes the part of a control request's path that comes before the control segment out of it, and keeps it:
@@ -90,8 +90,8 @@ func rooted(next echo.HandlerFunc) echo.HandlerFunc {
 	}
 }
 
-// wakeID returns which subscription a request is about.
-func wakeID(c echo.Context) (dsub.Key, error) {
+// dsubKey returns which subscription a request is about.
+func dsubKey(c echo.Context) (dsub.Key, error) {
 	id, err := paramOf(c, "id")
 	root, _ := c.Get(rootKey).(string) // none: the streams are those of the namespace
 	return dsub.Key{Namespace: c.Param("ns"), Root: root, ID: id}, err
@@ -105,25 +105,25 @@ func subscribing(s *Server, c echo.Context) error {
 	return somewhere(sluice.VerbSubscribe)(s, c)
 }
 
-// wakeOwned demands that the subscription is the caller's, or one of a namespace that it is an admin of.
+// dsubOwned demands that the subscription is the caller's, or one of a namespace that it is an admin of.
 // Of others it does not learn that they exist (C14).
-func wakeOwned(s *Server, c echo.Context) error {
-	k, err := wakeID(c)
+func dsubOwned(s *Server, c echo.Context) error {
+	k, err := dsubKey(c)
 	if err != nil {
 		return err
 	}
-	wake, err := s.opts.Wakes.Engine.Get(c.Request().Context(), k)
+	wake, err := s.opts.Dsubs.Engine.Get(c.Request().Context(), k)
 	if err != nil {
 		return err
 	}
-	if err := s.ownsWake(c, &wake); err != nil {
+	if err := s.ownsDsub(c, &wake); err != nil {
 		return err
 	}
-	c.Set(wakeKey, &wake)
+	c.Set(keptDsub, &wake)
 	return nil
 }
 
-func (s *Server) ownsWake(c echo.Context, wake *dsub.Subscription) error {
+func (s *Server) ownsDsub(c echo.Context, wake *dsub.Subscription) error {
 	who, about := caller(c), sluice.Object{Namespace: wake.Namespace}
 	if who.Principal == sluice.Anonymous {
 		if wake.Principal != who.Principal {
@@ -148,11 +148,11 @@ func (s *Server) ownsWake(c echo.Context, wake *dsub.Subscription) error {
 
 // working demands a token of a wake of the subscription.
 func working(s *Server, c echo.Context) error {
-	k, err := wakeID(c)
+	k, err := dsubKey(c)
 	if err != nil {
 		return err
 	}
-	return s.opts.Wakes.Engine.Authentic(c.Request().Context(), k, bearer(c))
+	return s.opts.Dsubs.Engine.Authentic(c.Request().Context(), k, bearer(c))
 }
 
 // bearer returns the token that a request shows, "" if none.
@@ -164,8 +164,8 @@ func bearer(c echo.Context) string {
 	return strings.TrimSpace(token)
 }
 
-func (s *Server) wakeJWKS(c echo.Context) error {
-	set, err := s.opts.Wakes.JWKS(c.Request().Context())
+func (s *Server) dsubJWKS(c echo.Context) error {
+	set, err := s.opts.Dsubs.JWKS(c.Request().Context())
 	if err != nil {
 		return err
 	}
@@ -173,8 +173,8 @@ func (s *Server) wakeJWKS(c echo.Context) error {
 	return c.Blob(http.StatusOK, "application/jwk-set+json", set)
 }
 
-// wakeRequest is a subscription as it is wanted.
-type wakeRequest struct {
+// dsubRequest is a subscription as it is wanted.
+type dsubRequest struct {
 	Type    dsub.Kind `json:"type"`
 	Pattern string    `json:"pattern"`
 	Streams []string  `json:"streams"`
@@ -204,7 +204,7 @@ func controlBody(c echo.Context, target any) error {
 	return nil
 }
 
-func (r *wakeRequest) config() dsub.Config {
+func (r *dsubRequest) config() dsub.Config {
 	c := dsub.Config{
 		Kind: r.Type, Pattern: r.Pattern, Streams: r.Streams, WakeStream: r.WakeStream, Lease: dsub.DefaultLease, Description: r.Description,
 	}
@@ -217,12 +217,12 @@ func (r *wakeRequest) config() dsub.Config {
 	return c
 }
 
-func (s *Server) putWake(c echo.Context) error {
-	k, err := wakeID(c)
+func (s *Server) putDsub(c echo.Context) error {
+	k, err := dsubKey(c)
 	if err != nil {
 		return err
 	}
-	var req wakeRequest
+	var req dsubRequest
 	if err := controlBody(c, &req); err != nil {
 		return err
 	}
@@ -230,11 +230,11 @@ func (s *Server) putWake(c echo.Context) error {
 	if err != nil {
 		return err
 	}
-	if err := s.mayWake(c, k, config); err != nil {
+	if err := s.mayDsub(c, k, config); err != nil {
 		return err
 	}
-	wake, created, err := s.opts.Wakes.Engine.Create(c.Request().Context(), k, config, caller(c), func(there *dsub.Subscription) bool {
-		return s.ownsWake(c, there) == nil
+	wake, created, err := s.opts.Dsubs.Engine.Create(c.Request().Context(), k, config, caller(c), func(there *dsub.Subscription) bool {
+		return s.ownsDsub(c, there) == nil
 	})
 	if err != nil {
 		return err
@@ -243,11 +243,11 @@ func (s *Server) putWake(c echo.Context) error {
 	if created {
 		status = http.StatusCreated
 	}
-	return s.showWake(c, status, &wake)
+	return s.showDsub(c, status, &wake)
 }
 
-// mayWake demands the verb subscribe for all that is asked for, and publish for the stream that workers read.
-func (s *Server) mayWake(c echo.Context, k dsub.Key, config dsub.Config) error {
+// mayDsub demands the verb subscribe for all that is asked for, and publish for the stream that workers read.
+func (s *Server) mayDsub(c echo.Context, k dsub.Key, config dsub.Config) error {
 	if config.Pattern != "" {
 		t := access.Target{Namespace: k.Namespace, Pattern: sluice.Pattern(k.Path(config.Pattern))}
 		err := s.require(c, sluice.VerbSubscribe, t)
@@ -277,20 +277,20 @@ func (s *Server) mayLink(c echo.Context, k dsub.Key, paths []string) error {
 
 // wake returns the subscription that a request is about.
 func wake(c echo.Context) *dsub.Subscription {
-	found, _ := c.Get(wakeKey).(*dsub.Subscription) // wakeOwned put it there
+	found, _ := c.Get(keptDsub).(*dsub.Subscription) // dsubOwned put it there
 	return found
 }
 
-func (s *Server) getWake(c echo.Context) error { return s.showWake(c, http.StatusOK, wake(c)) }
+func (s *Server) getDsub(c echo.Context) error { return s.showDsub(c, http.StatusOK, wake(c)) }
 
-func (s *Server) deleteWake(c echo.Context) error {
-	if err := s.opts.Wakes.Engine.Delete(c.Request().Context(), wake(c).Key, caller(c).Principal); err != nil {
+func (s *Server) deleteDsub(c echo.Context) error {
+	if err := s.opts.Dsubs.Engine.Delete(c.Request().Context(), wake(c).Key, caller(c).Principal); err != nil {
 		return err
 	}
 	return c.NoContent(http.StatusNoContent)
 }
 
-func (s *Server) linkWake(c echo.Context) error {
+func (s *Server) linkDsub(c echo.Context) error {
 	var req struct {
 		Streams []string `json:"streams"`
 	}
@@ -308,18 +308,18 @@ func (s *Server) linkWake(c echo.Context) error {
 	if err := s.mayLink(c, k, paths); err != nil {
 		return err
 	}
-	if err := s.opts.Wakes.Engine.Link(c.Request().Context(), k, paths); err != nil {
+	if err := s.opts.Dsubs.Engine.Link(c.Request().Context(), k, paths); err != nil {
 		return err
 	}
 	return c.NoContent(http.StatusNoContent)
 }
 
-func (s *Server) unlinkWake(c echo.Context) error {
+func (s *Server) unlinkDsub(c echo.Context) error {
 	path, err := paramOf(c, "*")
 	if err != nil {
 		return err
 	}
-	if err := s.opts.Wakes.Engine.Unlink(c.Request().Context(), wake(c).Key, path); err != nil {
+	if err := s.opts.Dsubs.Engine.Unlink(c.Request().Context(), wake(c).Key, path); err != nil {
 		return err
 	}
 	return c.NoContent(http.StatusNoContent)
@@ -334,14 +334,14 @@ type claimAnswer struct {
 	LeaseTTL   int64       `json:"lease_ttl_ms"`
 }
 
-func (s *Server) claimWake(c echo.Context) error {
+func (s *Server) claimDsub(c echo.Context) error {
 	var req struct {
 		Worker string `json:"worker"`
 	}
 	if err := controlBody(c, &req); err != nil {
 		return err
 	}
-	claim, err := s.opts.Wakes.Engine.Claim(c.Request().Context(), wake(c).Key, req.Worker)
+	claim, err := s.opts.Dsubs.Engine.Claim(c.Request().Context(), wake(c).Key, req.Worker)
 	if err != nil {
 		return err
 	}
@@ -376,9 +376,9 @@ type callAnswer struct {
 	NextWake bool `json:"next_wake"`
 }
 
-func (s *Server) callWake(call dsub.Call) echo.HandlerFunc {
+func (s *Server) callDsub(call dsub.Call) echo.HandlerFunc {
 	return func(c echo.Context) error {
-		k, err := wakeID(c)
+		k, err := dsubKey(c)
 		if err != nil {
 			return err
 		}
@@ -391,7 +391,7 @@ func (s *Server) callWake(call dsub.Call) echo.HandlerFunc {
 		if said.Acks, err = req.acks(); err != nil {
 			return err
 		}
-		woken, err := s.opts.Wakes.Engine.Call(c.Request().Context(), k, said)
+		woken, err := s.opts.Dsubs.Engine.Call(c.Request().Context(), k, said)
 		if err != nil {
 			return err
 		}
