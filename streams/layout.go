@@ -193,6 +193,12 @@ func Buckets() []Bucket {
 		Description:  "event types, by namespace and type",
 		History:      1,
 		MaxConsumers: maxConsumers,
+	}, {
+		Name:         StreamWakes,
+		Description:  "subscriptions of the Durable Streams protocol, by namespace and a hash",
+		History:      1,
+		MarkerTTL:    time.Hour,
+		MaxConsumers: maxConsumers,
 	}}
 }
 

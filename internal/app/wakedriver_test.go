@@ -428,7 +428,9 @@ func TestASubscriptionIsDeletedInTheMiddleOfWakes(t *testing.T) {
 		var calls sync.WaitGroup
 		answers := make(chan int, 8)
 		for range 8 {
-			calls.Go(func() { answers <- s.call(t, "POST "+strings.TrimPrefix(n.Callback, s.at.HTTP), fmt.Sprintf(`{"epoch":%d,%s}`, n.Epoch, claim(n)), as(n.Token)...).status })
+			calls.Go(func() {
+				answers <- s.call(t, "POST "+strings.TrimPrefix(n.Callback, s.at.HTTP), fmt.Sprintf(`{"epoch":%d,%s}`, n.Epoch, claim(n)), as(n.Token)...).status
+			})
 		}
 		s.must(t, http.StatusNoContent, "DELETE /v1/subscriptions/agents", "")
 		calls.Wait()
