@@ -181,6 +181,9 @@ func (s *running) inAllStates(t *testing.T, hook *wakeHook) {
 		return s.consumer(t, "/agents/idle", "state") == "idle" && s.consumer(t, "/agents/failing", "failures") == 1.0 && s.consumer(t, "/agents/live", "state") == "live"
 	}, "all are where they are to be")
 	require.Equal(t, "waking", s.consumer(t, "/agents/hanging", "state"))
+	for _, path := range []string{"/agents/failing", "/agents/hanging"} { // the next time
+		hook.says(path, "done")
+	}
 }
 
 // goesOn checks that every consumer goes on where it was: a cycle that lasts has the same wake, and its token is good.
@@ -188,9 +191,8 @@ func (s *running) goesOn(t *testing.T, hook *wakeHook) {
 	t.Helper()
 	for _, path := range []string{"/agents/failing", "/agents/hanging"} {
 		first := hook.wait(t, path, 1)
-		next := hook.wait(t, path, len(hook.of(path))+1) // it is tried again
+		next := hook.wait(t, path, 2)
 		require.Equal(t, []any{first.WakeID, uint64(1)}, []any{next.WakeID, next.Epoch}, path)
-		hook.says(path, "done")
 		eventually(t, func() bool { return s.consumer(t, path, "state") == "idle" }, path+" comes to rest")
 		require.Equal(t, 1.0, s.consumer(t, path, "epoch"), path)
 	}
@@ -229,7 +231,6 @@ func TestWakesGoOnWhenNATSIsBack(t *testing.T) {
 	n := hook.wait(t, "/agents/live", 1)
 	refused := s.back(t, http.StatusServiceUnavailable, n, claim(n))
 	require.Equal(t, false, refused.field(t, "ok"))
-	hook.says("/agents/hanging", "fail") // its answer cannot be entered for a while
 	far.Start(t)
 	patiently(t, func() bool { return s.call(t, "GET /readyz", "").status == http.StatusOK }, "it is ready again")
 	s.goesOn(t, hook)
@@ -239,17 +240,21 @@ func TestWakesGoOnWhenNATSIsBack(t *testing.T) {
 func TestAKilledServersWakesAreTakenOver(t *testing.T) {
 	t.Parallel()
 	hook, far := newWakeHook(t), natstest.Listening(t)
-	_, one := replica(t, far.ClientURL(), "2s")
-	one.must(t, http.StatusCreated, "POST /v1/subscriptions", agents(hook.URL, slowly))
-	eventually(t, func() bool { return one.wakesOf(t) }, "the first serves it")
-	c, two := replica(t, far.ClientURL(), "2s")
-	if eventually(t, func() bool { return one.wakesOf(t) != two.wakesOf(t) }, "one serves it"); one.wakesOf(t) {
-		c, two, one = nil, one, two
+	killed, owner := replica(t, far.ClientURL(), "2s")
+	owner.must(t, http.StatusCreated, "POST /v1/subscriptions", agents(hook.URL, slowly))
+	owner.inAllStates(t, hook)
+	spare, other := replica(t, far.ClientURL(), "2s")
+	eventually(t, func() bool { return owner.wakesOf(t) != other.wakesOf(t) }, "one serves it")
+	if other.wakesOf(t) {
+		killed, owner, other = spare, other, owner
 	}
-	if c == nil {
-		t.Skip("the second one came too late to be killed") // never: see serving
-	}
-	_ = one
+	killed.kill(t)
+	other.news(t, "/agents/new") // while nobody serves the subscription
+	began := time.Now()
+	patiently(t, func() bool { return other.wakesOf(t) }, "the other serves it")
+	t.Logf("taken over after %s", time.Since(began).Round(time.Millisecond))
+	require.Equal(t, uint64(1), hook.wait(t, "/agents/new", 1).Epoch)
+	other.goesOn(t, hook)
 }
 
 // Any replica takes any callback, and what it brings about happens at the one that serves the subscription.
@@ -428,7 +433,9 @@ func TestASubscriptionIsDeletedInTheMiddleOfWakes(t *testing.T) {
 		var calls sync.WaitGroup
 		answers := make(chan int, 8)
 		for range 8 {
-			calls.Go(func() { answers <- s.call(t, "POST "+strings.TrimPrefix(n.Callback, s.at.HTTP), fmt.Sprintf(`{"epoch":%d,%s}`, n.Epoch, claim(n)), as(n.Token)...).status })
+			calls.Go(func() {
+				answers <- s.call(t, "POST "+strings.TrimPrefix(n.Callback, s.at.HTTP), fmt.Sprintf(`{"epoch":%d,%s}`, n.Epoch, claim(n)), as(n.Token)...).status
+			})
 		}
 		s.must(t, http.StatusNoContent, "DELETE /v1/subscriptions/agents", "")
 		calls.Wait()
@@ -460,6 +467,48 @@ func TestASubscriptionIsDeletedInTheMiddleOfWakes(t *testing.T) {
 		}
 		require.Equal(t, seen[key], n.WakeID, "an epoch has one wake: %s", key)
 	}
+}
+
+// Whatever is sent as a callback is answered as S1 says, and does no harm.
+func TestCallbacksThatAreNoneAreRefused(t *testing.T) { // S1-71, S1-85…91
+	t.Parallel()
+	s := start(t, t.TempDir(), func(c *config.Config) { c.HTTP.AuthFailures.Burst = 0 })
+	hook := newWakeHook(t)
+	s.must(t, http.StatusCreated, "POST /v1/subscriptions", agents(hook.URL, quick))
+	s.news(t, "/agents/a")
+	n := hook.wait(t, "/agents/a", 1)
+	at := "POST /callback/default/"
+	for line, want := range map[string]string{
+		at + ":%2Fagents%2Fa":                  "CONSUMER_GONE",
+		at + "agents":                          "CONSUMER_GONE",
+		at + "agents:":                         "CONSUMER_GONE",
+		at + "agents:%2F":                      "CONSUMER_GONE",
+		at + "*:%2Fagents%2Fa":                 "CONSUMER_GONE",
+		at + "agents%3E:%2Fagents%2Fa":         "CONSUMER_GONE",
+		at + "agents:%2Fagents%2Fb":            "CONSUMER_GONE",
+		at + "agents:%252Fagents%252Fa":        "CONSUMER_GONE",
+		at + "none:%2Fagents%2Fa":              "CONSUMER_GONE",
+		"POST /callback/other/" + n.ConsumerID: "CONSUMER_GONE",
+	} {
+		r := s.must(t, http.StatusGone, line, `{"epoch":1}`, as(n.Token)...)
+		require.Equal(t, want, r.field(t, "error.code"), line)
+	}
+	for body, want := range map[string]int{
+		``: 400, `null`: 400, `[]`: 400, `"x"`: 400, `{}`: 400, `{"epoch":-1}`: 400, `{"epoch":1.5}`: 400, `{"epoch":"1"}`: 400, `{"epoch":1}{}`: 400,
+		`{"epoch":1,"subscribe":["x"]}`: 400, `{"epoch":1,"unsubscribe":[7]}`: 400,
+		`{"epoch":1,"acks":{}}`: 400, `{"epoch":1,"done":"yes"}`: 400, `{"epoch":18446744073709551615}`: 409, `{"epoch":18446744073709551616}`: 400,
+		`{"epoch":1,"acks":[{"path":"/agents/a","offset":"99999999999999999999"}]}`: 409,
+		`{"epoch":1,"acks":[{"path":"/agents/none","offset":"-1"}]}`:                409,
+		`{"epoch":1,"acks":[{"path":"nonsense","offset":"-1"}]}`:                    409,
+		`{"epoch":1,"wake_id":"w_"}`:                                                409,
+	} {
+		r := s.calls(t, want, n, n.Token, body)
+		require.Equal(t, false, r.field(t, "ok"), body)
+	}
+	for _, token := range []string{"", "x", "a.b.c", n.Token + "x", n.Token[:len(n.Token)-4], strings.ToUpper(n.Token)} {
+		require.Equal(t, "TOKEN_INVALID", s.calls(t, http.StatusUnauthorized, n, token, `{"epoch":1}`).field(t, "error.code"), token)
+	}
+	require.Equal(t, []any{"live", 1.0}, []any{s.consumer(t, "/agents/a", "state"), s.consumer(t, "/agents/a", "epoch")}, "it was answered 200, and nothing else happened")
 }
 
 // Callbacks of one consumer at once are taken one after the other; each of them is answered.
