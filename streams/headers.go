@@ -19,6 +19,9 @@ const (
 	// the auth attributes are true.
 	HeaderOwn   = "Sluice-"
 	HeaderStamp = HeaderOwn + "Stamp"
+
+	// HeaderNote is what an append to a Durable Stream changed of the stream, with the server's proof.
+	HeaderNote = HeaderOwn + "Note"
 )
 
 // Header describes a header of an event's message.
@@ -41,5 +44,6 @@ func Headers() []Header {
 		{HeaderContentType, "the data's media type; `application/cloudevents+json` says that the body is the whole event"},
 		{HeaderPrefix + "<name>", "an extension attribute; those that begin with `auth` are read only with a stamp"},
 		{HeaderStamp, "the server's own: a proof of who may have set the `auth` attributes (decision 0011)"},
+		{HeaderNote, "the server's own: what an append changed of its Durable Stream (decision 0016)"},
 	}
 }

@@ -45,6 +45,7 @@ type cli struct {
 	Sub        subCmd        `cmd:"" help:"Make, look at and change subscriptions."`
 	Deliveries deliveriesCmd `cmd:"" help:"Look at a subscription's deliveries, or at one with its attempts."`
 	Dead       deadCmd       `cmd:"" help:"Look at a subscription's dead letters, deliver them again, or discard them."`
+	Consumers  consumersCmd  `cmd:"" help:"Look at the consumers of a subscription of mode wake, or at one."`
 	Listen     listenCmd     `cmd:"" help:"Forward events to a port of this machine, signed, and show the answers."`
 	NS         nsCmd         `cmd:"" name:"ns" help:"Make, look at and change namespaces."`
 	Types      typesCmd      `cmd:"" help:"Make, look at and change the event types of a namespace's catalogue."`

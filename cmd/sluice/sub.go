@@ -33,6 +33,7 @@ type subCmd struct {
 
 type subLsCmd struct {
 	NS    string `name:"ns" help:"Of this namespace only." placeholder:"NAME"`
+	Mode  string `help:"Of this mode only: push or wake." enum:",push,wake" default:"" placeholder:"MODE"`
 	State string `help:"In this state only: active, paused, disabled or cancelled." enum:",active,paused,disabled,cancelled" default:"" placeholder:"STATE"`
 	Limit int    `help:"Show at most so many; 0: all." default:"0"`
 }
@@ -44,7 +45,7 @@ func (c *subLsCmd) Run(ctx context.Context, s *session) error {
 		return err
 	}
 	all, err := collect(c.Limit, func(cursor string, most int) (client.Page[sluice.Subscription], error) {
-		q := client.SubscriptionsQuery{Namespace: c.NS, State: sluice.State(c.State), Limit: most, Cursor: cursor}
+		q := client.SubscriptionsQuery{Namespace: c.NS, Mode: sluice.Mode(c.Mode), State: sluice.State(c.State), Limit: most, Cursor: cursor}
 		return api.Subscriptions(ctx, q)
 	})
 	if err != nil {
@@ -53,9 +54,9 @@ func (c *subLsCmd) Run(ctx context.Context, s *session) error {
 	return s.show(all, func() error {
 		rows := make([][]string, len(all))
 		for i, sub := range all {
-			rows[i] = []string{sub.ID, sub.Namespace, string(sub.State), string(sub.Pattern), sub.Endpoint.URL, when(sub.CreatedAt)}
+			rows[i] = []string{sub.ID, sub.Namespace, string(sub.Mode), string(sub.State), string(sub.Pattern), sub.Endpoint.URL, when(sub.CreatedAt)}
 		}
-		return s.table("ID | NAMESPACE | STATE | PATTERN | URL | CREATED", rows)
+		return s.table("ID | NAMESPACE | MODE | STATE | PATTERN | URL | CREATED", rows)
 	})
 }
 
@@ -200,6 +201,9 @@ func (c *subStatusCmd) Run(ctx context.Context, s *session) error {
 }
 
 func (s *session) statusTable(st sluice.Status) error {
+	if st.Consumers != nil {
+		return s.wakeTable(st)
+	}
 	err := s.facts(
 		"state", because(string(st.State), st.Reason), "backlog", strconv.FormatUint(st.Backlog, 10),
 		"lag", seconds(st.LagSeconds), "in flight", strconv.Itoa(st.InFlight), "parked lanes", strconv.Itoa(st.Parked), "held lanes", strconv.Itoa(st.Held),
@@ -221,6 +225,13 @@ func (s *session) statusTable(st sluice.Status) error {
 		return err
 	}
 	return s.table("PARKED PATH | FROM SEQ | ATTEMPTS | NEXT | LAST ERROR", rows)
+}
+
+// wakeTable is the status of a subscription of mode wake.
+func (s *session) wakeTable(st sluice.Status) error {
+	count := func(state sluice.WakeState) string { return strconv.Itoa(st.Consumers[state]) }
+	return s.facts("state", because(string(st.State), st.Reason),
+		"idle", count(sluice.WakeIdle), "waking", count(sluice.WakeWaking), "live", count(sluice.WakeLive))
 }
 
 func (s *session) showSubscription(sub sluice.Subscription) error {

@@ -140,6 +140,7 @@ type subCreateCmd struct {
 
 	ID      string `help:"Its id; the server makes one up." placeholder:"ID"`
 	NS      string `name:"ns" help:"Its namespace; default." placeholder:"NAME"`
+	Mode    string `help:"push: events are sent. wake: notices of streams with news are." placeholder:"push"`
 	Pattern string `help:"Paths of the events it wants, such as /orders/**." placeholder:"PATTERN"`
 	Start   string `help:"new, all, last_per_path, a sequence or a time." placeholder:"new"`
 	Secret  string `help:"Signing secret; the server makes one up." placeholder:"SECRET"`
@@ -152,7 +153,7 @@ func (c *subCreateCmd) Run(ctx context.Context, s *session) error {
 		return err
 	}
 	for place, text := range map[string]string{
-		"id": c.ID, "namespace": c.NS, "pattern": c.Pattern, "start": c.Start, "endpoint.secret": c.Secret,
+		"id": c.ID, "namespace": c.NS, "mode": c.Mode, "pattern": c.Pattern, "start": c.Start, "endpoint.secret": c.Secret,
 	} {
 		if text != "" {
 			m.set(text, strings.Split(place, ".")...)

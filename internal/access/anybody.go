@@ -20,7 +20,7 @@ func (x *Index) Open(namespaces []string) {
 // ends as soon as the namespace has a label or an access list that is closed.
 func (x *Index) anybody(v sluice.Verb, t Target, now time.Time) error {
 	switch {
-	case !x.knows(now):
+	case !x.knows(now), !x.knowsOf(t.Namespace):
 		return unknown.err(v, t)
 	case v == sluice.VerbAdmin, t.Path == "" && t.Pattern == "", t.reserved(), !x.anybodys(t.Namespace):
 		return sluice.Errorf(sluice.Unauthenticated, "send the header Authorization: Bearer <token>; this is not for everybody")
@@ -31,26 +31,30 @@ func (x *Index) anybody(v sluice.Verb, t Target, now time.Time) error {
 // showsAnybody says whether somebody of whom nothing is known may see an event, under the read lock. What it
 // subscribed to it loses with the namespace.
 func (x *Index) showsAnybody(ev *sluice.Event) sluice.Decision {
+	if d := x.holdsAnybody(ev.Namespace); d != sluice.Pass {
+		return d
+	}
 	switch {
-	case !x.anybodys(ev.Namespace):
-		return sluice.Lost
 	case ev.Path.Reserved(), ev.Extensions[sluice.AttributeClassification] != "":
 		return sluice.Withhold
 	}
 	return sluice.Pass
 }
 
-// holdsAnybody says whether what somebody of whom nothing is known subscribed to is still for everybody.
-func (x *Index) holdsAnybody(sub *sluice.Subscription) sluice.Decision {
-	if x.anybodys(sub.Namespace) {
-		return sluice.Pass
+// holdsAnybody says whether what somebody of whom nothing is known subscribed to in a namespace is still for everybody.
+func (x *Index) holdsAnybody(namespace string) sluice.Decision {
+	switch {
+	case !x.knowsOf(namespace):
+		return sluice.Undecided
+	case !x.anybodys(namespace):
+		return sluice.Lost
 	}
-	return sluice.Lost
+	return sluice.Pass
 }
 
 // anybodys reports whether the operator has opened a namespace to everybody, and neither a label nor an access
 // list keeps anybody from it.
 func (x *Index) anybodys(namespace string) bool {
 	_, opened := x.opened[namespace]
-	return opened && x.knowsOf(namespace) && x.labels[namespace].Public() && x.lists[namespace].open()
+	return opened && x.labels[namespace].Public() && x.lists[namespace].open()
 }

@@ -59,7 +59,7 @@ func (x *Index) Holds(sub *sluice.Subscription, now time.Time) sluice.Decision {
 	case c.Unbounded():
 		return sluice.Pass
 	case c.Unknown():
-		return x.holdsAnybody(sub)
+		return x.holdsAnybody(sub.Namespace)
 	}
 	if a := x.sees(c.Grant, sub.Namespace, now); a != granting {
 		return decision(a)

@@ -73,7 +73,7 @@ func Run(ctx context.Context, cfg config.Config, opts Options) (err error) {
 }
 
 // serve runs the parts. The first to end ends the others; the attempt log and the announcements
-// end last, because attempts under way are still recorded.
+// end last, because attempts under way are still recorded, and so does what writes the records of streams.
 func (s *server) serve(ctx context.Context) error {
 	inner, cancel := context.WithCancelCause(ctx)
 	defer cancel(nil)
@@ -84,13 +84,14 @@ func (s *server) serve(ctx context.Context) error {
 	log.Go(func() { cancel(s.announce.Run(logging)) })
 	log.Go(func() { cancel(s.trust.follow(logging)) })
 	log.Go(func() { cancel(s.owns.run(logging)) })
+	log.Go(func() { cancel(s.durable.Run(logging, s.opts.Log)) })
 	parts.Go(func() { cancel(s.engine.Run(inner)) })
 	parts.Go(func() { cancel(s.wakes.Run(inner)) })
 	parts.Go(func() { cancel(s.followKeys(inner)) })
 	parts.Go(func() { cancel(s.followWakeKeys(inner)) })
 	parts.Go(func() { cancel(s.sweepKeys(inner)) })
 	parts.Go(func() { cancel(followMarks(inner, s.marks, s.causes)) })
-	parts.Go(func() { cancel(followNamespaces(inner, s.store, s.quotas, s.catalogue)) })
+	parts.Go(func() { cancel(s.followNamespaces(inner)) })
 	parts.Go(func() { cancel(followTypes(inner, s.store, s.catalogue)) })
 	parts.Go(func() { cancel(s.serveHTTP(inner)) })
 	if s.trusted != nil {

@@ -38,6 +38,11 @@ func (p paths) Events(ctx context.Context, namespace string, path sluice.Path, a
 	return p.server.store.PathEvents(ctx, namespace, path, after, upTo)
 }
 
+// Notes returns what appends noted on a path.
+func (p paths) Notes(ctx context.Context, namespace string, path sluice.Path, after, upTo uint64) ([][]byte, uint64, error) {
+	return p.server.store.PathNotes(ctx, namespace, path, after, upTo)
+}
+
 // Listen returns a channel that has something whenever something was stored on a path.
 func (p paths) Listen(ctx context.Context, namespace string, path sluice.Path) (<-chan struct{}, func(), error) {
 	return p.server.store.ListenPath(ctx, namespace, path)
@@ -48,7 +53,7 @@ func (p paths) MaxData() int { return p.server.store.MaxData() }
 
 // Commit stores events as whatever publishes events does: they are traced, counted and remembered.
 func (p paths) Commit(ctx context.Context, c durable.Commit) (uint64, error) {
-	to := &committer{store: p.server.store, commit: natsstore.PathCommit{Fence: natsstore.PathFence(c.Fence)}}
+	to := &committer{store: p.server.store, commit: natsstore.PathCommit{Fence: natsstore.PathFence(c.Fence), Note: c.Note}}
 	for _, change := range c.Changes {
 		to.commit.Puts = append(to.commit.Puts, natsstore.PathPut{
 			PathFence: natsstore.PathFence(change.Fence), Data: change.Data, For: keeping(change), Tidy: change.Tidy,

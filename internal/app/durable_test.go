@@ -196,6 +196,77 @@ func TestAKilledServerKnowsItsStreams(t *testing.T) {
 	s.must(t, http.StatusConflict, "POST "+at, "x", text()...)
 }
 
+// kill -9 while several producers append: each goes on with what was not answered, and all is there once and in order.
+func TestProducersGoOnAfterAServerWasKilled(t *testing.T) {
+	t.Parallel()
+	c := &child{dir: t.TempDir(), http: "127.0.0.1:0", nats: "127.0.0.1:0"}
+	c.start(t)
+	t.Cleanup(func() { _ = c.proc.Process.Kill() })
+	s := &running{token: c.token(t)}
+	s.at.HTTP = "http://" + c.http
+	s.api = apiOf(t, s)
+	const at, producers = durableAt + "/kp", 4
+	s.must(t, http.StatusCreated, "PUT "+at, "", text()...)
+	var all [producers]resuming
+	for i := range all {
+		all[i].s, all[i].at, all[i].id = s, at, strconv.Itoa(i)
+	}
+	const rounds, each = 3, 60
+	for round := range rounds {
+		var working sync.WaitGroup
+		for i := range all {
+			working.Go(func() { all[i].upTo(t, int64(round+1)*each) })
+		}
+		if round < rounds-1 {
+			eventually(t, func() bool { return all[0].next.Load() > int64(round)*each+each/2 }, "half of them are stored")
+			c.kill(t)
+		}
+		working.Wait()
+		if round < rounds-1 {
+			c.start(t)
+			eventually(t, func() bool { return s.call(t, "GET /readyz", "").status == http.StatusOK }, "it is ready")
+		}
+	}
+	var got [producers][]string
+	for item := range strings.SplitSeq(strings.TrimSuffix(s.must(t, http.StatusOK, "GET "+at, "").text, ","), ",") {
+		p, n, _ := strings.Cut(item, ":")
+		i, err := strconv.Atoi(p)
+		require.NoError(t, err)
+		got[i] = append(got[i], n)
+	}
+	for p := range producers {
+		require.Len(t, got[p], rounds*each)
+		for n := range got[p] {
+			require.Equal(t, strconv.Itoa(n), got[p][n], "producer %d", p)
+		}
+	}
+}
+
+// resuming is a producer that goes on with what was not answered.
+type resuming struct {
+	s      *running
+	at, id string
+	next   atomic.Int64
+}
+
+// upTo appends until so many are stored, or the server is gone.
+func (p *resuming) upTo(t *testing.T, end int64) {
+	t.Helper()
+	for p.next.Load() < end {
+		n := p.next.Load()
+		h := append(text(), "Producer-Id", p.id, "Producer-Epoch", "0", "Producer-Seq", strconv.FormatInt(n, 10))
+		status, err := p.s.send(t, p.at, fmt.Sprintf("%s:%d,", p.id, n), h)
+		if err != nil {
+			return // whether it is stored, the next try finds out
+		}
+		if status != http.StatusOK && status != http.StatusNoContent {
+			t.Errorf("producer %s, %d: %d", p.id, n, status)
+			return
+		}
+		p.next.Add(1)
+	}
+}
+
 // Without a token only those namespaces have streams that the operator opened, and those not any more if a label or a
 // list says otherwise.
 func TestStreamsWithoutATokenAreWhereTheOperatorOpenedThem(t *testing.T) {

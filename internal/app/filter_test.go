@@ -77,7 +77,6 @@ func TestRequestsThatAreUnclearOrUnsafeAreRefused(t *testing.T) {
 		{"no target", s0(``), 400, "invalid_request"},
 		{"a target of another kind", s0(`,"target":"garden:x"`), 400, "invalid_request"},
 		{"an agent to wake", `{"target":"scope:default","on_change":"wake","wake_agent_id":"x"}`, 422, "wake_not_supported"},
-		{"the mode wake", wish(hook, `"mode":"wake"`), 422, "wake_not_supported"},
 		{"http", wish("http://192.0.2.1/hook"), 422, "insecure_url"},
 		{"http in S0's shape", `{"target":"scope:default","on_change":"webhook","webhook_url":"http://192.0.2.1/"}`, 422, "insecure_url"},
 		{"an address inside", wish("https://169.254.169.254/latest"), 422, "blocked_address"},

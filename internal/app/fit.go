@@ -10,7 +10,6 @@ import (
 
 	"github.com/google/uuid"
 
-	"github.com/sluice-io/sluice/internal/catalogue"
 	"github.com/sluice-io/sluice/internal/explain"
 	"github.com/sluice-io/sluice/internal/httpapi"
 	"github.com/sluice-io/sluice/internal/limits"
@@ -67,17 +66,18 @@ func (w watcher) Watch(ctx context.Context, change func(id string, sub *sluice.S
 	})
 }
 
-// followNamespaces tells the quotas and the catalogue of every namespace, then of every change,
-// until ctx is done.
-func followNamespaces(ctx context.Context, store *natsstore.Store, quotas *limits.Quotas, index *catalogue.Index) error {
-	return store.WatchNamespaces(ctx, func(e natsstore.Entry[sluice.Namespace]) {
+// followNamespaces tells the quotas and the catalogue of every namespace, then of every change, until ctx is
+// done; the streams are told of what is deleted.
+func (s *server) followNamespaces(ctx context.Context) error {
+	return s.store.WatchNamespaces(ctx, func(e natsstore.Entry[sluice.Namespace]) {
 		switch e.Change {
 		case natsstore.Set:
-			quotas.Set(e.Value)
-			index.SetNamespace(e.Value)
+			s.quotas.Set(e.Value)
+			s.catalogue.SetNamespace(e.Value)
 		case natsstore.Removed:
-			quotas.Remove(e.Key)
-			index.RemoveNamespace(e.Key, e.Revision)
+			s.quotas.Remove(e.Key)
+			s.catalogue.RemoveNamespace(e.Key, e.Revision)
+			s.durable.Forget(e.Key)
 		case natsstore.CaughtUp:
 		}
 	})

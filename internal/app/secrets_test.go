@@ -198,7 +198,7 @@ func TestNoSecretIsInAnythingThatIsWritten(t *testing.T) {
 	maps.Copy(secrets, seeds(t, s))
 	say("POST /v1/keys/rotate", `{"overlap":"1h"}`)
 	maps.Copy(secrets, seeds(t, s))
-	require.Len(t, secrets, 13, "two keys for webhooks, one for grants, one that stamps, one that seals")
+	require.Len(t, secrets, 14, "two keys for webhooks, one for grants, one that stamps, one for woken workers, one that seals")
 	say("GET /v1/keys", "")
 	say("GET /v1/secrets", "")
 	say("GET /.well-known/jwks.json", "")

@@ -53,27 +53,27 @@ func serve(t *testing.T, change func(*config.Config)) (*client.Client, app.Addre
 }
 
 // start runs a server on a directory, until it is stopped or the test ends.
-func start(t *testing.T, dir string, change func(*config.Config)) *running {
-	t.Helper()
-	return startLogging(t, dir, change, t.Output())
+func start(tb testing.TB, dir string, change func(*config.Config)) *running {
+	tb.Helper()
+	return startLogging(tb, dir, change, tb.Output())
 }
 
 // startLogging is start, and says where warnings and errors are logged.
-func startLogging(t *testing.T, dir string, change func(*config.Config), to io.Writer) *running {
-	t.Helper()
-	return startAt(t, slog.LevelWarn, dir, change, to)
+func startLogging(tb testing.TB, dir string, change func(*config.Config), to io.Writer) *running {
+	tb.Helper()
+	return startAt(tb, slog.LevelWarn, dir, change, to)
 }
 
 // startAt is startLogging, and says from which level on.
-func startAt(t *testing.T, level slog.Level, dir string, change func(*config.Config), to io.Writer) *running {
-	t.Helper()
+func startAt(tb testing.TB, level slog.Level, dir string, change func(*config.Config), to io.Writer) *running {
+	tb.Helper()
 	log := slog.New(slog.NewTextHandler(to, &slog.HandlerOptions{Level: level}))
-	return startWith(t, dir, change, app.Options{Version: "test", Log: log, Silent: true})
+	return startWith(tb, dir, change, app.Options{Version: "test", Log: log, Silent: true})
 }
 
 // startWith is start, and says with what else the server runs.
-func startWith(t *testing.T, dir string, change func(*config.Config), opts app.Options) *running {
-	t.Helper()
+func startWith(tb testing.TB, dir string, change func(*config.Config), opts app.Options) *running {
+	tb.Helper()
 	cfg := config.Default()
 	cfg.Data, cfg.Dev = dir, true
 	cfg.HTTP.Listen, cfg.NATS.Listen = "127.0.0.1:0", "127.0.0.1:0"
@@ -83,7 +83,7 @@ func startWith(t *testing.T, dir string, change func(*config.Config), opts app.O
 	if cfg.NATS.URL != "" && cfg.Secrets == (config.Secrets{}) {
 		cfg.Secrets.Key = sharedKey
 	}
-	ctx, cancel := context.WithCancel(t.Context())
+	ctx, cancel := context.WithCancel(tb.Context())
 	s := &running{dir: dir, cancel: cancel, ended: make(chan struct{})}
 	ready := make(chan app.Addresses, 1)
 	go func() {
@@ -91,29 +91,29 @@ func startWith(t *testing.T, dir string, change func(*config.Config), opts app.O
 		opts.Ready = func(at app.Addresses) { ready <- at }
 		s.err = app.Run(ctx, cfg, opts)
 	}()
-	t.Cleanup(func() { s.stop(t) })
+	tb.Cleanup(func() { s.stop(tb) })
 	select {
 	case s.at = <-ready:
 	case <-s.ended:
-		require.NoError(t, s.err, "the server starts")
-		require.FailNow(t, "the server ended before it was ready")
+		require.NoError(tb, s.err, "the server starts")
+		require.FailNow(tb, "the server ended before it was ready")
 	}
 	token, err := os.ReadFile(filepath.Join(dir, app.RootTokenFile))
-	require.NoError(t, err)
+	require.NoError(tb, err)
 	s.token = strings.TrimSpace(string(token))
 	transport := &http.Transport{}
-	t.Cleanup(transport.CloseIdleConnections)
+	tb.Cleanup(transport.CloseIdleConnections)
 	s.api = client.New(s.at.HTTP, s.token)
 	s.api.HTTP = &http.Client{Transport: transport}
 	return s
 }
 
 // stop tells the server to end and waits until it has.
-func (s *running) stop(t *testing.T) {
-	t.Helper()
+func (s *running) stop(tb testing.TB) {
+	tb.Helper()
 	s.cancel()
 	<-s.ended
-	require.NoError(t, s.err, "the server ends in order")
+	require.NoError(tb, s.err, "the server ends in order")
 }
 
 // reply is an answer of the API, as it came over the wire.
@@ -137,41 +137,41 @@ func (r reply) field(t *testing.T, path string) any {
 }
 
 // call makes a request that the client cannot: line is "METHOD /path", headers are pairs.
-func (s *running) call(t *testing.T, line, body string, headers ...string) reply {
-	t.Helper()
+func (s *running) call(tb testing.TB, line, body string, headers ...string) reply {
+	tb.Helper()
 	method, path, ok := strings.Cut(line, " ")
-	require.True(t, ok)
-	req, err := http.NewRequestWithContext(t.Context(), method, s.at.HTTP+path, strings.NewReader(body))
-	require.NoError(t, err)
+	require.True(tb, ok)
+	req, err := http.NewRequestWithContext(tb.Context(), method, s.at.HTTP+path, strings.NewReader(body))
+	require.NoError(tb, err)
 	req.Header.Set("Authorization", "Bearer "+s.token)
 	req.Header.Set("Content-Type", "application/json")
 	for i := 0; i < len(headers); i += 2 {
 		req.Header.Set(headers[i], headers[i+1])
 	}
 	resp, err := s.api.HTTP.Do(req)
-	require.NoError(t, err)
+	require.NoError(tb, err)
 	data, err := io.ReadAll(resp.Body)
-	require.NoError(t, err)
-	require.NoError(t, resp.Body.Close())
+	require.NoError(tb, err)
+	require.NoError(tb, resp.Body.Close())
 	return reply{resp.StatusCode, resp.Header, string(data)}
 }
 
 // must is call, and the answer has the status.
-func (s *running) must(t *testing.T, status int, line, body string, headers ...string) reply {
-	t.Helper()
-	r := s.call(t, line, body, headers...)
-	require.Equal(t, status, r.status, "%s: %s", line, r.text)
+func (s *running) must(tb testing.TB, status int, line, body string, headers ...string) reply {
+	tb.Helper()
+	r := s.call(tb, line, body, headers...)
+	require.Equal(tb, status, r.status, "%s: %s", line, r.text)
 	return r
 }
 
 // dial connects to a server's NATS as any client does.
-func dial(t *testing.T, url string, opts ...nats.Option) jetstream.JetStream {
-	t.Helper()
+func dial(tb testing.TB, url string, opts ...nats.Option) jetstream.JetStream {
+	tb.Helper()
 	nc, err := nats.Connect(url, opts...)
-	require.NoError(t, err)
-	t.Cleanup(nc.Close)
+	require.NoError(tb, err)
+	tb.Cleanup(nc.Close)
 	js, err := jetstream.New(nc)
-	require.NoError(t, err)
+	require.NoError(tb, err)
 	return js
 }
 

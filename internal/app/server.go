@@ -62,12 +62,12 @@ type server struct {
 	causes   *causes.Guard
 
 	catalogue *catalogue.Index
+	durable   *durable.Engine
 
 	registry *registry.Registry
 	replica  string
 	owns     *ownership
 	engine   *push.Engine
-	durable  *durable.Engine
 	wakes    *wake.Engine
 	wakeKeys wakeKeys
 	trust    trust

@@ -36,13 +36,13 @@ type Appended struct {
 // if it is closed, of another content type, or an order of the producer's is broken; Forbidden for a
 // producer's earlier life; and those of Admit.
 func (e *Engine) Append(ctx context.Context, key Key, a Append) (done Appended, err error) {
-	act := func() error {
-		done, err = e.tryAppend(ctx, key, &a)
-		return err
-	}
-	if a.Producer == nil && !a.HasSeq && !a.Close { // the record stays, mostly: nobody has to wait
-		if err := act(); !isRace(err) {
-			return done, err
+	try := e.tryKept
+	if a.leavesRecord() { // mostly: nobody has to wait
+		try = e.tryStored
+		for _, first := range []func(context.Context, Key, *Append) (Appended, error){e.tryRecalled, e.tryFree} {
+			if done, err = first(ctx, key, &a); !isRace(err) {
+				return done, err
+			}
 		}
 	}
 	end, err := e.turns.take(ctx, key)
@@ -50,65 +50,145 @@ func (e *Engine) Append(ctx context.Context, key Key, a Append) (done Appended, 
 		return Appended{}, err
 	}
 	defer end()
-	err = again(ctx, act)
+	err = again(ctx, func() error {
+		done, err = try(ctx, key, &a)
+		return err
+	})
 	return done, err
 }
 
-func (e *Engine) tryAppend(ctx context.Context, key Key, a *Append) (Appended, error) {
-	s, found, err := e.open(ctx, key)
-	if err != nil {
-		return Appended{}, err
+// leavesRecord reports whether an append says nothing that belongs into the record.
+func (a *Append) leavesRecord() bool { return a.Producer == nil && !a.HasSeq && !a.Close }
+
+// tryRecalled is a try of an append by what is remembered of the record, which fences it. Whatever would not be
+// fenced is a race: it is to be decided by the record that is stored.
+func (e *Engine) tryRecalled(ctx context.Context, key Key, a *Append) (Appended, error) {
+	now := e.now()
+	s, ok := e.memory.recall(key, now)
+	if !ok || s.expired(now) {
+		return Appended{}, ErrRace
 	}
-	if !found {
-		return Appended{}, missing()
-	}
-	plan, err := s.decide(a, e.now())
-	if err != nil {
-		if plan.Closed {
-			tail, tailErr := e.tail(ctx, s)
-			if tailErr != nil {
-				return Appended{}, tailErr
-			}
-			plan.Next = tail
-		}
-		return plan.Appended, err
-	}
-	messages, err := e.messages(a.Body, s.ContentType)
-	if err != nil {
-		return Appended{}, err
-	}
-	if len(messages) == 0 && len(a.Body) > 0 {
-		return Appended{}, sluice.Errorf(sluice.InvalidRequest, "an empty array appends nothing")
+	plan, messages, err := e.prepare(s, a)
+	if err != nil || !plan.accepted || plan.next != nil {
+		return Appended{}, ErrRace
 	}
 	return e.carryOut(ctx, s, a, plan, messages)
 }
 
+// tryFree is tryStored of who has no turn.
+func (e *Engine) tryFree(ctx context.Context, key Key, a *Append) (Appended, error) {
+	s, err := e.present(ctx, key)
+	if err == nil {
+		err = e.rescue(ctx, s)
+	}
+	if err != nil {
+		return Appended{}, err
+	}
+	return e.appendTo(ctx, s, a)
+}
+
+// tryStored is a try of an append by the record that is stored.
+func (e *Engine) tryStored(ctx context.Context, key Key, a *Append) (Appended, error) {
+	s, err := e.present(ctx, key)
+	if err != nil {
+		return Appended{}, err
+	}
+	return e.appendTo(ctx, s, a)
+}
+
+func (e *Engine) appendTo(ctx context.Context, s *stream, a *Append) (Appended, error) {
+	plan, messages, err := e.prepare(s, a)
+	if err != nil {
+		return e.refused(ctx, s, plan, err)
+	}
+	e.memory.remember(s, e.now())
+	return e.carryOut(ctx, s, a, plan, messages)
+}
+
+// present reads a stream. Codes NotFound; Gone.
+func (e *Engine) present(ctx context.Context, key Key) (*stream, error) {
+	s, found, err := e.open(ctx, key)
+	if err == nil && !found {
+		err = missing()
+	}
+	return s, err
+}
+
+// prepare decides about an append and returns its messages.
+func (e *Engine) prepare(s *stream, a *Append) (plan, [][]byte, error) {
+	p, err := s.decide(a, e.now())
+	if err != nil {
+		return p, nil, err
+	}
+	messages, err := e.messages(a.Body, s.ContentType)
+	if err != nil {
+		return plan{}, nil, err
+	}
+	if len(messages) == 0 && len(a.Body) > 0 {
+		return plan{}, nil, sluice.Errorf(sluice.InvalidRequest, "an empty array appends nothing")
+	}
+	return p, messages, nil
+}
+
+// refused returns what the sender of an append that was refused is told.
+func (e *Engine) refused(ctx context.Context, s *stream, plan plan, err error) (Appended, error) {
+	if !plan.Closed {
+		return plan.Appended, err
+	}
+	tail, tailErr := e.tail(ctx, s)
+	if tailErr != nil {
+		return Appended{}, tailErr
+	}
+	plan.Next = tail
+	return plan.Appended, err
+}
+
 // carryOut stores what was decided.
 func (e *Engine) carryOut(ctx context.Context, s *stream, a *Append, plan plan, messages [][]byte) (Appended, error) {
-	c := Commit{Namespace: s.key.Namespace, Fence: Fence{s.key.Path, s.revision}}
-	if plan.next != nil {
-		change, err := s.change(*plan.next, e.now())
-		if err != nil {
-			return Appended{}, err
-		}
-		c.Changes = []Change{change}
-	}
+	var events []sluice.Event
 	var err error
 	if !plan.nothing {
-		if c.Events, err = e.admit(ctx, s, a, messages); err != nil {
+		if events, err = e.admit(ctx, s, a, messages); err != nil {
 			return Appended{}, err
 		}
 	}
 	done := plan.Appended
-	if len(c.Events)+len(c.Changes) > 0 {
-		if done.Next, err = e.store.Commit(ctx, c); err != nil {
-			return Appended{}, err
+	switch {
+	case plan.next != nil:
+		next := *plan.next
+		if plan.accepted && a.Producer != nil {
+			next.accept(*a.Producer, e.now())
 		}
+		done.Next, err = e.record(ctx, s, next, events)
+	case len(events) > 0:
+		done.Next, err = e.store.Commit(ctx, Commit{Namespace: s.key.Namespace, Events: events, Fence: Fence{s.key.Path, s.revision}})
 	}
-	if len(c.Events) == 0 {
+	if err != nil {
+		return Appended{}, err
+	}
+	if len(events) == 0 {
 		done.Next, err = e.tail(ctx, s)
 	}
 	return done, err
+}
+
+// record stores events and, behind them, a stream's next record, and returns the sequence of the last event.
+func (e *Engine) record(ctx context.Context, s *stream, next Record, events []sluice.Event) (uint64, error) {
+	change, err := s.change(next, e.now())
+	if err != nil {
+		return 0, err
+	}
+	last, err := e.store.Commit(ctx, Commit{Namespace: s.key.Namespace, Events: events, Fence: change.Fence, Changes: []Change{change}})
+	if err != nil {
+		return 0, err
+	}
+	next.Writes++
+	s.Record, s.revision = next, last
+	if len(events) > 0 {
+		s.revision++
+	}
+	e.memory.remember(s, e.now())
+	return last, nil
 }
 
 // admit returns the events of an append, which are asked about once.
@@ -131,8 +211,9 @@ func (e *Engine) admit(ctx context.Context, s *stream, a *Append, messages [][]b
 type plan struct {
 	Appended
 
-	next    *Record // nil: the record stays
-	nothing bool    // no message is stored
+	accepted bool    // what it asks for is stored, if the record is still the one that was looked at
+	next     *Record // nil: the record stays; what it knows of the producer is not in it yet
+	nothing  bool    // no message is stored
 }
 
 // decide says what becomes of an append. What is closed is looked at first, then the content type,
@@ -161,7 +242,7 @@ func (s *stream) decide(a *Append, now time.Time) (plan, error) {
 		return plan{}, sluice.Errorf(sluice.Conflict, "Stream-Seq is not behind the last one")
 	}
 	p.next = s.after(a, now)
-	p.Closed = a.Close
+	p.Closed, p.accepted = a.Close, true
 	return p, nil
 }
 
@@ -217,7 +298,7 @@ func (s *stream) renewed(now time.Time) *Record {
 	return &next
 }
 
-// after returns the record as it is after an append, nil if it stays as it is.
+// after returns the record as it is after an append but for its producer, nil if it stays as it is.
 func (s *stream) after(a *Append, now time.Time) *Record {
 	if s.ID != "" && a.Producer == nil && !a.HasSeq && !a.Close && !s.stale(now) {
 		return nil
@@ -228,9 +309,6 @@ func (s *stream) after(a *Append, now time.Time) *Record {
 	}
 	if next.Lifetime.TTL != nil {
 		next.Renewed = now.UTC()
-	}
-	if a.Producer != nil {
-		next.accept(*a.Producer, now)
 	}
 	if a.HasSeq {
 		next.Seq, next.HasSeq = a.Seq, true

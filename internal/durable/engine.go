@@ -23,8 +23,13 @@ type Store interface {
 	// Events returns the first events on a path after a sequence, up to another, ascending, some of them
 	// if they are many; none only if there are none.
 	Events(ctx context.Context, namespace string, path sluice.Path, after, upTo uint64) ([]sluice.Event, error)
-	// Commit stores events and records in one step and returns the sequence of the last event. Code
-	// Conflict if a revision is not the stored one any more; nothing is stored then.
+	// Notes returns what appends noted on a path after a sequence, up to another, ascending, some of it if that is
+	// much, and the sequence up to which it looked; 0: there are no more events. What was stored before the
+	// call is seen.
+	Notes(ctx context.Context, namespace string, path sluice.Path, after, upTo uint64) (notes [][]byte, last uint64, err error)
+	// Commit stores events and records in one step and returns the sequence of the last event, that of the record
+	// if it is one record alone; with one record it lies right behind the events. Code Conflict if a revision is
+	// not the stored one any more; nothing is stored then.
 	Commit(ctx context.Context, c Commit) (last uint64, err error)
 	// Listen returns a channel that has something whenever an event or a record was stored on the path
 	// since the call, until stop is called.
@@ -39,6 +44,7 @@ type Commit struct {
 	Events    []sluice.Event
 	Fence     Fence // nothing is stored unless it holds
 	Changes   []Change
+	Note      []byte // stored with the last event, for Notes to return it; nobody else can write one
 }
 
 // Fence says that the record of a path has a revision.
@@ -76,15 +82,21 @@ const tries = 100
 
 // Engine serves streams.
 type Engine struct {
-	store Store
-	now   func() time.Time
-	turns *turns
+	store  Store
+	now    func() time.Time
+	turns  *turns
+	memory *memory
 }
 
-// New returns an engine. It knows nothing of streams by itself: there may be any number of them over one log.
+// New returns an engine. What it remembers of streams it trusts only as far as the log says so: there may be any
+// number of them over one log.
 func New(store Store, now func() time.Time) *Engine {
-	return &Engine{store: store, now: now, turns: newTurns()}
+	return &Engine{store: store, now: now, turns: newTurns(), memory: newMemory()}
 }
+
+// Forget has the engine forget what it remembers of a namespace that was deleted: in the log of one that is made
+// anew with its name another record may have the same revision.
+func (e *Engine) Forget(namespace string) { e.memory.forget(namespace) }
 
 // Key names a stream.
 type Key struct {
@@ -102,6 +114,12 @@ type stream struct {
 
 // Errors that have more than one cause.
 func missing() error { return sluice.Errorf(sluice.NotFound, "there is no such stream") }
+
+// isLost reports whether there is no stream.
+func isLost(err error) bool {
+	code := sluice.CodeOf(err)
+	return code == sluice.NotFound || code == sluice.StreamGone
+}
 
 func gone() error {
 	return sluice.Errorf(sluice.StreamGone, "the stream was deleted; it is kept for the streams that were forked from it")

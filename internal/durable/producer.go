@@ -1,6 +1,9 @@
 package durable
 
-import "time"
+import (
+	"maps"
+	"time"
+)
 
 // Producer is what is known of an idempotent producer: the last that was accepted of it.
 type Producer struct {
@@ -62,19 +65,28 @@ func (r *Record) producer(id string) *Producer {
 	return &p
 }
 
-// accept enters a producer's append.
+// accept enters a producer's append into a record whose producers another record shares.
 func (r *Record) accept(c Claim, now time.Time) {
 	next := make(map[string]Producer, len(r.Producers)+1)
+	maps.Copy(next, r.Producers)
+	r.Producers = next
+	r.enter(c, now)
+}
+
+// enter enters a producer's append.
+func (r *Record) enter(c Claim, now time.Time) {
+	if r.Producers == nil {
+		r.Producers = map[string]Producer{}
+	}
+	r.Producers[c.ID] = Producer{Epoch: c.Epoch, Seq: c.Seq, At: now.UTC()}
+	if len(r.Producers) <= maxProducers {
+		return
+	}
 	oldest := ""
 	for id, p := range r.Producers {
-		next[id] = p
-		if id != c.ID && (oldest == "" || p.At.Before(next[oldest].At)) {
+		if id != c.ID && (oldest == "" || p.At.Before(r.Producers[oldest].At)) {
 			oldest = id
 		}
 	}
-	next[c.ID] = Producer{Epoch: c.Epoch, Seq: c.Seq, At: now.UTC()}
-	if len(next) > maxProducers {
-		delete(next, oldest)
-	}
-	r.Producers = next
+	delete(r.Producers, oldest)
 }

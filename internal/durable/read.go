@@ -56,6 +56,9 @@ func (e *Engine) tryRead(ctx context.Context, key Key, from Place, show Show) (P
 	if err := e.renew(ctx, s, e.now()); err != nil {
 		return Page{}, err
 	}
+	if err := e.rescue(ctx, s); err != nil && !isRace(err) {
+		return Page{}, err
+	}
 	// The record comes first: messages are stored before the record that closes the stream behind them.
 	tail, err := e.tail(ctx, s)
 	if err != nil {

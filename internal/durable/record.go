@@ -30,6 +30,12 @@ type Record struct {
 	HasSeq    bool                `json:"has_seq,omitempty"`
 	Producers map[string]Producer `json:"producers,omitempty"`
 	Writes    uint64              `json:"writes,omitempty"` // how often this record was written
+
+	// Who may note on events what they change of the producers and of Stream-Seq, since when it does or wrote the
+	// record last, and the sequence up to which that is in the record. Without an owner the record says all.
+	Owner   string    `json:"owner,omitempty"`
+	OwnedAt time.Time `json:"owned_at,omitzero"`
+	Base    uint64    `json:"base,omitempty"`
 }
 
 // State is whether there is a stream.

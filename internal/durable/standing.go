@@ -1,6 +1,11 @@
 package durable
 
-import "context"
+import (
+	"cmp"
+	"context"
+	"sync"
+	"time"
+)
 
 // Standing is what somebody who follows a stream has to know of it.
 type Standing struct {
@@ -11,17 +16,23 @@ type Standing struct {
 
 // Standing returns how a stream stands now. Asking is no use of it, and one that nobody made is no error.
 func (e *Engine) Standing(ctx context.Context, key Key) (Standing, error) {
+	var last uint64
+	var failed error
+	var asking sync.WaitGroup
+	asking.Go(func() { last, failed = e.store.Tail(ctx, key.Namespace, key.Path) })
 	s, err := e.load(ctx, key)
-	if err != nil {
+	asking.Wait()
+	if err := cmp.Or(err, failed); err != nil {
 		return Standing{}, err
 	}
-	last, err := e.store.Tail(ctx, key.Namespace, key.Path)
-	if err != nil {
-		return Standing{}, err
-	}
+	return s.standing(last, e.now()), nil
+}
+
+// standing says what a record and the last event of a path mean.
+func (s *stream) standing(last uint64, now time.Time) Standing {
 	st := Standing{Last: last, Start: s.Start}
 	switch {
-	case s.State == Soft, s.State == Live && s.expired(e.now()):
+	case s.State == Soft, s.State == Live && s.expired(now):
 		st.Gone = true
 	case s.State == Gone:
 		st.Gone = s.Start > 0 && last <= s.Start
@@ -29,5 +40,5 @@ func (e *Engine) Standing(ctx context.Context, key Key) (Standing, error) {
 	if last <= s.Start {
 		st.Last = 0
 	}
-	return st, nil
+	return st
 }

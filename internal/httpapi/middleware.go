@@ -72,6 +72,9 @@ func requestID(given string) string {
 
 func (s *Server) log(c echo.Context, err error, took time.Duration) {
 	ctx, req, res := c.Request().Context(), c.Request(), c.Response()
+	if !s.opts.Logger.Enabled(ctx, levelOf(c)) {
+		return
+	}
 	attrs := []slog.Attr{
 		slog.String("method", req.Method), slog.String("path", req.URL.Path), slog.String("route", c.Path()),
 		slog.Int("status", res.Status), slog.Int64("bytes", res.Size), slog.Duration("took", took),

@@ -58,11 +58,13 @@ func isStream(path string) bool { return strings.HasPrefix(path, streamsBase) }
 func crossOrigin(h http.Header) {
 	h.Set("Cross-Origin-Resource-Policy", "cross-origin")
 	h.Set(echo.HeaderAccessControlAllowOrigin, "*")
-	h.Set(echo.HeaderAccessControlExposeHeaders, strings.Join([]string{
-		headerNextOffset, headerUpToDate, headerClosed, headerCursor, headerTTL, headerExpiresAt, headerEpoch, headerProducerSeq,
-		headerExpectedSeq, headerReceivedSeq, headerEncoding, "ETag", echo.HeaderLocation, echo.HeaderContentType, echo.HeaderXRequestID, echo.HeaderRetryAfter,
-	}, ", "))
+	h.Set(echo.HeaderAccessControlExposeHeaders, exposedHeaders)
 }
+
+// exposedHeaders are those of answers that pages of other origins may read.
+const exposedHeaders = headerNextOffset + ", " + headerUpToDate + ", " + headerClosed + ", " + headerCursor + ", " + headerTTL + ", " + headerExpiresAt + ", " +
+	headerEpoch + ", " + headerProducerSeq + ", " + headerExpectedSeq + ", " + headerReceivedSeq + ", " + headerEncoding + ", ETag, " +
+	echo.HeaderLocation + ", " + echo.HeaderContentType + ", " + echo.HeaderXRequestID + ", " + echo.HeaderRetryAfter
 
 func (s *Server) streamOptions(c echo.Context) error {
 	h := c.Response().Header()

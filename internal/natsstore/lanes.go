@@ -137,27 +137,37 @@ func (s *Store) leadersNext(ctx context.Context, ns, subject string, from uint64
 
 // leadersNextSeq returns the sequence of the next message of a subject, 0 if there is none.
 func (s *Store) leadersNextSeq(ctx context.Context, ns, subject string, from uint64) (uint64, error) {
+	next, err := s.leadersNextHead(ctx, ns, subject, from)
+	return next.Seq, err
+}
+
+// messageHead is the place of a message and its headers, in base64.
+type messageHead struct {
+	Seq    uint64 `json:"seq"`
+	Header string `json:"hdrs"`
+}
+
+// leadersNextHead is leadersNextSeq, with the headers.
+func (s *Store) leadersNextHead(ctx context.Context, ns, subject string, from uint64) (messageHead, error) {
+	var answer struct {
+		Error   *jetstream.APIError `json:"error"`
+		Message messageHead         `json:"message"`
+	}
 	body, err := json.Marshal(map[string]any{"seq": max(from, 1), "next_by_subj": subject})
 	if err != nil {
-		return 0, fmt.Errorf("read request: %w", err)
+		return answer.Message, fmt.Errorf("read request: %w", err)
 	}
 	resp, err := asked(ctx, askTimeout, func(ctx context.Context) (*nats.Msg, error) {
 		return s.nc.RequestWithContext(ctx, msgGetSubject+streams.EventsStream(ns), body)
 	})
 	if err != nil {
-		return 0, fmt.Errorf("read %s: %w", ns, storeError(ctx, err))
-	}
-	var answer struct {
-		Error   *jetstream.APIError `json:"error"`
-		Message struct {
-			Seq uint64 `json:"seq"`
-		} `json:"message"`
+		return answer.Message, fmt.Errorf("read %s: %w", ns, storeError(ctx, err))
 	}
 	if err := json.Unmarshal(resp.Data, &answer); err != nil {
-		return 0, fmt.Errorf("read %s: %w", ns, err)
+		return answer.Message, fmt.Errorf("read %s: %w", ns, err)
 	}
 	if answer.Error != nil && answer.Error.ErrorCode != jetstream.JSErrCodeMessageNotFound {
-		return 0, fmt.Errorf("read %s: %w", ns, storeError(ctx, answer.Error))
+		return answer.Message, fmt.Errorf("read %s: %w", ns, storeError(ctx, answer.Error))
 	}
-	return answer.Message.Seq, nil
+	return answer.Message, nil
 }

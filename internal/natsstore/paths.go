@@ -29,6 +29,7 @@ type PathCommit struct {
 	Events []sluice.Event
 	Fence  PathFence // nothing is stored unless it holds
 	Puts   []PathPut
+	Note   []byte // of the last event; PathNotes returns it
 }
 
 // PathFence says that the record of a path has a revision; 0: there is none.
@@ -137,8 +138,47 @@ func (s *Store) PathEvents(ctx context.Context, ns string, path sluice.Path, aft
 	return []sluice.Event{e}, nil
 }
 
+// PathNotes returns what was noted on the events of a path after a sequence and up to another, ascending, and the
+// sequence of the last event that it looked at: 0 only if there are none. What publishers themselves wrote as
+// a note is none.
+func (s *Store) PathNotes(ctx context.Context, ns string, path sluice.Path, after, upTo uint64) (notes [][]byte, last uint64, err error) {
+	subject := streams.Subject(ns, path)
+	msgs, _, err := s.direct(ctx, ns, directRequest{Seq: after + 1, Subject: subject, Batch: pathPage})
+	if err != nil {
+		return nil, 0, err
+	}
+	for _, msg := range msgs {
+		seq, err := strconv.ParseUint(lastHeader(msg, headerSequence), 10, 64)
+		if err != nil {
+			return nil, 0, fmt.Errorf("read notes of %s: sequence: %w", ns, err)
+		}
+		if seq > upTo {
+			return notes, last, nil
+		}
+		if note, ok := s.stamps.note(subject, msg.Header); ok {
+			notes = append(notes, note)
+		}
+		last = seq
+	}
+	if last > 0 {
+		return notes, last, nil
+	}
+	next, err := s.leadersNextHead(ctx, ns, subject, after+1)
+	if err != nil || next.Seq == 0 || next.Seq > upTo {
+		return nil, 0, err
+	}
+	header, err := decodeHeader(next.Header)
+	if err != nil {
+		return nil, 0, fmt.Errorf("read notes of %s: header: %w", ns, err)
+	}
+	if note, ok := s.stamps.note(subject, header); ok {
+		notes = append(notes, note)
+	}
+	return notes, next.Seq, nil
+}
+
 // CommitPaths stores events and records in one step, all or nothing, and returns the sequence of the last
-// event. It is tried again while the store does not answer, and stored once all the same. Codes: Conflict
+// event, or of the record if that is all. It is tried again while the store does not answer, and stored once all the same. Codes: Conflict
 // if a revision is not the stored one; those of Publish.
 func (s *Store) CommitPaths(ctx context.Context, ns string, c PathCommit) (uint64, error) {
 	for i := range c.Events {
@@ -184,6 +224,11 @@ func (s *Store) commitMessages(ns string, c PathCommit, ttls []string, token str
 			return nil, err
 		}
 		msgs = append(msgs, msg)
+	}
+	if len(c.Note) > 0 && len(msgs) > 0 {
+		if err := s.stamps.addNote(msgs[len(msgs)-1], c.Note); err != nil {
+			return nil, err
+		}
 	}
 	fenced := false
 	for i, put := range c.Puts {

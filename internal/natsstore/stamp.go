@@ -72,6 +72,9 @@ func (st *stamps) sealEvent(msg *nats.Msg, e *sluice.Event) error {
 		return nil
 	}
 	var w written
+	if w.know(msg.Subject, e) {
+		return st.put(msg, &w)
+	}
 	if err := w.read(msg.Subject, msg.Header, msg.Data); err != nil {
 		return err
 	}
@@ -189,6 +192,21 @@ func (w *written) read(subject string, header nats.Header, data []byte) error {
 		w.err = pathErr
 	}
 	return w.err
+}
+
+// know enters what read would of the message of an event, without reading it. It reports false for a message that
+// has to be read, because its body may be the event.
+func (w *written) know(subject string, e *sluice.Event) bool {
+	ns, path, err := streams.ParseSubject(subject)
+	if err != nil || checkWritable(path) != nil || strings.Contains(strings.ToLower(e.ContentType), "cloudevents") {
+		return false
+	}
+	w.Event, w.msgID = *e, e.ID
+	w.Namespace, w.Path = ns, path
+	if !e.Time.IsZero() {
+		w.Time = e.Time.UTC()
+	}
+	return true
 }
 
 // checkWritable returns an error (InvalidRequest) for a reserved path to which not even the server writes.

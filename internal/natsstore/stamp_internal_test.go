@@ -49,7 +49,10 @@ func TestOnlyAStampMakesAuthAttributesBelieved(t *testing.T) {
 		} else {
 			require.Equal(t, bare, got.Extensions)
 		}
+		published := message("acme", &e)
+		require.NoError(t, st.sealEvent(published, &e))
 		require.NoError(t, st.seal(msg))
+		require.Equal(t, msg.Header, published.Header, "what the server publishes need not be read to be stamped")
 		got, err = st.eventOf(msg.Subject, msg.Header, msg.Data, 1, time.Unix(1, 0))
 		require.NoError(t, err)
 		require.Equal(t, e.Extensions, got.Extensions)

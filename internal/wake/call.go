@@ -35,7 +35,7 @@ func (e *Engine) Call(ctx context.Context, namespace, consumer, token string, bo
 	call := call{engine: e, sub: sub, id: sluice.WakeConsumerID(id, path), path: path, token: token, cb: cb}
 	answer, err := call.do(ctx)
 	if errors.Is(err, errLost) {
-		e.revoke(sub)
+		e.revoke(ctx, sub)
 		err = gone
 	}
 	e.ports.Observe.CalledBack(sub, sluice.CodeOf(err))

@@ -5,6 +5,7 @@ import (
 	"context"
 	"crypto/rand"
 	"log/slog"
+	"maps"
 	mathrand "math/rand/v2"
 	"strconv"
 	"sync"
@@ -41,7 +42,7 @@ type Engine struct {
 	tellAll sync.Once
 
 	mu       sync.Mutex
-	life     context.Context //nolint:containedctx // of Run; nil: it does not run
+	over     chan struct{} // closed when Run comes to its end; nil: it does not run
 	subs     map[string]*sluice.Subscription
 	runners  map[string]*runner
 	revoking map[string]struct{} // subscriptions that are being cancelled
@@ -76,7 +77,7 @@ func (e *Engine) Run(ctx context.Context) error {
 	defer cancel(nil)
 	owning, giveUp := context.WithCancel(context.WithoutCancel(ctx))
 	defer giveUp()
-	e.lives(inner)
+	over := e.begin()
 	var parts sync.WaitGroup
 	parts.Go(func() {
 		cancel(e.ports.Watch.Watch(inner, func(id string, sub *sluice.Subscription) {
@@ -97,7 +98,7 @@ func (e *Engine) Run(ctx context.Context) error {
 			change()
 		}
 	}
-	e.lives(nil) //nolint:staticcheck // nothing begins that Wait would not wait for
+	e.end(over)
 	e.ended.Wait()
 	giveUp() // nobody else serves a subscription before its notices under way have ended
 	parts.Wait()
@@ -107,11 +108,19 @@ func (e *Engine) Run(ctx context.Context) error {
 	return context.Cause(inner)
 }
 
-// lives says how long what the engine does on the side may take; nil: it does nothing more.
-func (e *Engine) lives(ctx context.Context) {
+// begin lets the engine do things on the side, until end, after which nothing begins that Run would not wait for.
+func (e *Engine) begin() chan struct{} {
 	e.mu.Lock()
 	defer e.mu.Unlock()
-	e.life = ctx
+	e.over = make(chan struct{})
+	return e.over
+}
+
+func (e *Engine) end(over chan struct{}) {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	e.over = nil
+	close(over)
 }
 
 func (e *Engine) tell(ctx context.Context, change func()) {
@@ -159,11 +168,7 @@ func (e *Engine) settle(ctx context.Context, settled chan struct{}) {
 func (e *Engine) known() map[string]*sluice.Subscription {
 	e.mu.Lock()
 	defer e.mu.Unlock()
-	all := make(map[string]*sluice.Subscription, len(e.subs))
-	for id, sub := range e.subs {
-		all[id] = sub
-	}
-	return all
+	return maps.Clone(e.subs)
 }
 
 // apply starts, keeps or ends the runner of a subscription, and returns one that has to end.
@@ -190,7 +195,7 @@ func (e *Engine) apply(ctx context.Context, id string, sub *sluice.Subscription)
 func (e *Engine) start(ctx context.Context, sub *sluice.Subscription, before *runner) *runner {
 	ctx, stop := context.WithCancel(ctx)
 	r := newRunner(ctx, e, sub, stop)
-	e.ended.Go(func() {
+	e.ended.Go(func() { //nolint:contextcheck // the runner has one of its own
 		defer close(r.ended)
 		defer stop()
 		if before != nil {

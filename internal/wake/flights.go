@@ -78,14 +78,22 @@ func (e *Engine) Withdraw(ctx context.Context, lost func(*sluice.Subscription) b
 
 // revoke cancels a subscription that lost its access (S0-64), in its own time: until then the gate keeps it back. It ends
 // with the engine: whoever looks at the subscription next says it again.
-func (e *Engine) revoke(sub *sluice.Subscription) {
+func (e *Engine) revoke(ctx context.Context, sub *sluice.Subscription) {
 	e.mu.Lock()
 	defer e.mu.Unlock()
-	if _, already := e.revoking[sub.ID]; already || e.life == nil {
+	over := e.over
+	if _, already := e.revoking[sub.ID]; already || over == nil {
 		return
 	}
 	e.revoking[sub.ID] = struct{}{}
-	ctx, cancel := context.WithTimeout(e.life, time.Minute)
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), time.Minute)
+	e.ended.Go(func() {
+		defer cancel()
+		select {
+		case <-over:
+		case <-ctx.Done():
+		}
+	})
 	e.ended.Go(func() {
 		defer cancel()
 		defer e.revoked(sub.ID)

@@ -5,6 +5,7 @@ import (
 	"time"
 
 	"github.com/sluice-io/sluice/internal/wake"
+	"github.com/sluice-io/sluice/internal/waketest"
 	"github.com/sluice-io/sluice/pkg/sluice"
 )
 
@@ -35,13 +36,15 @@ type letter struct {
 }
 
 // receive takes a notice in. One that was decided on before the lease went elsewhere may be late.
-func (w *world) receive(c *wake.Consumer, sent wake.Tails, late bool) *request {
+func (w *world) receive(c *wake.Consumer, sent wake.Tails, late bool) *request { //nolint:revive // what happened, not what to do
 	offsets := map[sluice.Path]uint64{}
 	for _, p := range c.Streams {
-		offsets[p.Path] = p.Acked
+		if p.Path == c.Path { // others may be deleted, and begin anew
+			offsets[p.Path] = p.Acked
+		}
 	}
-	if err := w.witness.notice(&notified{
-		consumer: string(c.Path), life: birth(c.Of, c.Since), epoch: c.Epoch, wakeID: c.WakeID, offsets: offsets, overtook: late,
+	if err := w.witness.Notice(&waketest.Notice{
+		Consumer: string(c.Path), Life: birth(c.Of, c.Since), Epoch: c.Epoch, WakeID: c.WakeID, Offsets: offsets, Overtook: late,
 	}); err != nil {
 		w.wrong(err)
 	}
@@ -168,9 +171,9 @@ func (w *world) deliver() {
 		w.letters = slices.Delete(w.letters, at, at+1)
 	}
 	c, _ := w.get(l.path)
-	back := &replied{
-		consumer: string(l.path), epoch: l.callback.Epoch, wakeID: l.callback.WakeID, forged: l.forged,
-		dead: !w.concerned(l.path) || w.current(l.path) != l.life, outdated: c.Epoch,
+	back := &waketest.Reply{
+		Consumer: string(l.path), Epoch: l.callback.Epoch, WakeID: l.callback.WakeID, Forged: l.forged,
+		Dead: !w.concerned(l.path) || w.current(l.path) != l.life, Outdated: c.Epoch,
 	}
 	named := append(append([]sluice.Path{}, l.callback.Subscribe...), l.callback.Unsubscribe...)
 	for _, a := range l.callback.Acks {
@@ -178,12 +181,12 @@ func (w *world) deliver() {
 	}
 	cb := l.callback
 	then := func(_ *wake.Consumer, code sluice.Code) {
-		if back.code = code; code == "" {
+		if back.Code = code; code == "" {
 			w.seen["callback succeeds"]++
 		}
 		w.tell("callback is answered", "%s with %q", l.path, code)
 		w.seen["callback: "+string(code)]++
-		if err := w.witness.reply(back); err != nil {
+		if err := w.witness.Reply(back); err != nil {
 			w.wrong(err)
 		}
 	}

@@ -187,16 +187,7 @@ func (r *reference) called(l life) outcome {
 			l.acked[ack.Path] = max(was, ack.Acked)
 		}
 	}
-	for _, path := range cb.Subscribe {
-		_, followed := l.acked[path]
-		t := r.in.Tails[path]
-		if !followed || t.Gone && !l.absent[path] { // the one that was followed is no more
-			l.acked[path] = t.Seq
-			if t.Gone {
-				l.absent[path] = true
-			}
-		}
-	}
+	r.subscribed(l)
 	for _, path := range cb.Unsubscribe {
 		delete(l.acked, path)
 		delete(l.absent, path)
@@ -209,6 +200,21 @@ func (r *reference) called(l life) outcome {
 		l = l.rested()
 	}
 	return outcome{life: r.settled(l)}
+}
+
+// subscribed: "New subscriptions start at current tail". One that is not there yet is waited for.
+func (r *reference) subscribed(l life) {
+	for _, path := range r.in.Callback.Subscribe {
+		_, followed := l.acked[path]
+		t := r.in.Tails[path]
+		if followed && (!t.Gone || l.absent[path]) { // else the one that was followed is no more
+			continue
+		}
+		l.acked[path] = t.Seq
+		if t.Gone {
+			l.absent[path] = true
+		}
+	}
 }
 
 // verdict is S1's table of error responses.

@@ -150,7 +150,8 @@ func (w *world) notice(c, next *wake.Consumer, in *wake.Input) {
 	}
 }
 
-// sweep makes the consumer of a stream, if there is none, or one of an earlier life.
+// sweep makes the consumer of a stream, if there is none, or one of an earlier life, or what was removed is to come
+// back.
 func (r *replica) sweep(path sluice.Path) op {
 	w := r.world
 	return func() op {
@@ -158,30 +159,37 @@ func (r *replica) sweep(path sluice.Path) op {
 		c, revision := w.get(path)
 		return func() op {
 			s := *w.streams[path]
-			old := c.State == sluice.WakeRemoved && s.upTo(^uint64(0)) > c.Since
-			if sub == 0 || !s.alive || revision > 0 && c.Of == incarnation(sub) && !old {
+			c.Path = path
+			next := s.born(&c, sub, from)
+			if sub == 0 || !s.alive || next == nil {
 				return nil
 			}
-			acked := s.upTo(from)
 			return func() op {
-				next := wake.NewConsumer(path, incarnation(sub), s.start+1, acked)
-				next.Epoch = c.Epoch // of an earlier subscription
-				if revision > 0 && c.Of == incarnation(sub) {
-					back := c.Back(s.upTo(^uint64(0)))
-					if back == nil {
-						return nil
-					}
-					next = *back
-					next.Since = s.start + 1
-				}
 				if revision > 0 {
 					w.seen["comes back"]++
 				}
-				w.put(&next, revision)
+				w.put(next, revision)
 				return nil
 			}
 		}
 	}
+}
+
+// born returns the consumer of a stream that takes the place of what is stored; nil if that stays.
+func (s *stream) born(c *wake.Consumer, sub int, from uint64) *wake.Consumer {
+	if c.Of != incarnation(sub) { // of an earlier subscription, or none
+		next := wake.NewConsumer(c.Path, incarnation(sub), s.start+1, s.upTo(from))
+		next.Epoch = c.Epoch
+		return &next
+	}
+	if c.State != sluice.WakeRemoved {
+		return nil
+	}
+	next := c.Back(s.upTo(^uint64(0)))
+	if next != nil {
+		next.Since = s.start + 1
+	}
+	return next
 }
 
 // look is a turn of the owner's clock.

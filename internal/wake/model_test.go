@@ -1,6 +1,7 @@
 package wake_test
 
 import (
+	"errors"
 	"fmt"
 	"os"
 	"strconv"
@@ -121,7 +122,7 @@ func (w *world) rest() {
 	notices := w.seen["notice"]
 	w.turn()
 	if w.seen["notice"] != notices {
-		w.wrong(fmt.Errorf("L2: somebody was woken without pending work"))
+		w.wrong(errors.New("L2: somebody was woken without pending work"))
 	}
 }
 

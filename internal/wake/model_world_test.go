@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/sluice-io/sluice/internal/wake"
+	"github.com/sluice-io/sluice/internal/waketest"
 	"github.com/sluice-io/sluice/pkg/sluice"
 )
 
@@ -30,7 +31,7 @@ type world struct {
 	requests []*request
 	workers  []*worker
 	letters  []*letter
-	witness  *witness
+	witness  *waketest.Witness
 	ids      int
 	deaf     bool // the endpoint never answers well, and nobody calls back
 	calm     bool // nothing goes wrong any more, and every notice is answered with done
@@ -59,7 +60,7 @@ func everywhere() []sluice.Path  { return append(primaries(), secondaries()...) 
 func newWorld(seed uint64) *world {
 	w := &world{
 		random: rand.New(rand.NewPCG(seed, seed)), now: noon, streams: map[sluice.Path]*stream{}, store: map[sluice.Path]row{},
-		witness: newWitness(), seen: map[string]int{}, deaf: seed%8 == 0,
+		witness: waketest.New(), seen: map[string]int{}, deaf: seed%8 == 0,
 	}
 	for _, path := range everywhere() {
 		w.streams[path] = &stream{}
@@ -124,7 +125,11 @@ func (w *world) delete(path sluice.Path) {
 }
 
 func (s *stream) tail() wake.Tail {
-	return wake.Tail{Seq: s.upTo(^uint64(0)), Start: s.start, Gone: s.life > 0 && !s.alive}
+	t := wake.Tail{Seq: s.upTo(^uint64(0)), Start: s.start, Gone: s.life > 0 && !s.alive}
+	if t.Seq <= t.Start {
+		t.Seq = 0 // it has none of its own
+	}
+	return t
 }
 
 // upTo returns the last message that is not behind a sequence.

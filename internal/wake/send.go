@@ -55,7 +55,7 @@ func (r *runner) send(ctx context.Context) {
 	timer := time.NewTimer(0)
 	defer timer.Stop()
 	for {
-		timer.Reset(r.round())
+		timer.Reset(r.round()) //nolint:contextcheck // the runner has one of its own
 		select {
 		case <-ctx.Done():
 			return
@@ -108,9 +108,10 @@ func (r *runner) launch(en *entry) {
 	en.sent, en.number = en.Consumer.WakeID, en.Consumer.Failures+1
 	r.flying++
 	en.flying++
-	known := Entry{en.Consumer.clone(), en.Revision}
+	known, foreseen := Entry{en.Consumer.clone(), en.Revision}, en.ahead
+	en.ahead = nil
 	r.work.Go(func() {
-		again := r.attempt(known)
+		again := r.attempt(known, foreseen)
 		r.share.Give()
 		r.mu.Lock()
 		defer r.mu.Unlock()
@@ -136,15 +137,15 @@ func (r *runner) postpone(en *entry) {
 
 // attempt makes one attempt to notify, and enters what comes of it. It reports whether there was none, and there
 // is to be one later.
-func (r *runner) attempt(known Entry) (again bool) {
+func (r *runner) attempt(known Entry, foreseen *ahead) (again bool) {
 	ctx, cancel := lasting(r.ctx, grace)
 	defer cancel(nil)
 	sub, c := r.sub.Load(), known.Consumer
 	f := r.engine.flights.enter(sub, cancel)
 	defer r.engine.flights.leave(f)
-	tails, err := r.engine.tails(ctx, sub, c.Path, c.Paths())
+	tails, err := r.tails(ctx, sub, &c, foreseen)
 	switch {
-	case r.isLost(sub, err):
+	case r.isLost(ctx, sub, err):
 		return false
 	case err != nil:
 		r.engine.opts.Log.WarnContext(ctx, "wake: a notice waits", slog.String("subscription", sub.ID), slog.Any("error", err))
@@ -158,6 +159,9 @@ func (r *runner) attempt(known Entry) (again bool) {
 	if err != nil {
 		r.engine.opts.Log.ErrorContext(ctx, "wake: a notice cannot be made", slog.String("subscription", sub.ID), slog.Any("error", err))
 		return true
+	}
+	if now := r.entry(c.Path).Consumer; now.Epoch > c.Epoch {
+		return false // it took so long that there is another wake: epochs do not go back (S1-128)
 	}
 	answer := Answer{WakeID: c.WakeID, Number: letter.Number, Sent: tails}
 	inTime := r.deadline(ctx, sub, known, answer)
@@ -222,7 +226,7 @@ func (r *runner) enter(ctx context.Context, sub *sluice.Subscription, known Entr
 			return in, err
 		})
 		known = Entry{Consumer: Consumer{Path: known.Consumer.Path}}
-		if r.isLost(sub, err) {
+		if r.isLost(ctx, sub, err) {
 			return backoff.Permanent(err)
 		}
 		return err
@@ -241,11 +245,11 @@ func (r *runner) record(sub *sluice.Subscription, a *sluice.Attempt) {
 }
 
 // isLost ends a subscription that may have nothing any more, and reports whether that is so.
-func (r *runner) isLost(sub *sluice.Subscription, err error) bool {
+func (r *runner) isLost(ctx context.Context, sub *sluice.Subscription, err error) bool {
 	if !errors.Is(err, errLost) {
 		return false
 	}
-	r.engine.revoke(sub)
+	r.engine.revoke(ctx, sub)
 	return true
 }
 

@@ -2,6 +2,7 @@ package wake
 
 import (
 	"errors"
+	"strings"
 	"time"
 
 	"github.com/golang-jwt/jwt/v5"
@@ -47,6 +48,9 @@ func newToken(keys Keys, c Claim, now time.Time) (string, error) {
 func verify(keys Keys, token string, now time.Time) (Claim, error) {
 	parser := jwt.NewParser(jwt.WithValidMethods([]string{jwt.SigningMethodHS256.Alg()}), jwt.WithExpirationRequired(),
 		jwt.WithTimeFunc(func() time.Time { return now }), jwt.WithStrictDecoding())
+	if strings.ContainsAny(token, "\r\n") {
+		return Claim{}, notOurs() // base64 passes over them
+	}
 	for _, key := range keys.WakeKeys() {
 		var c Claim
 		_, err := parser.ParseWithClaims(token, &c, func(*jwt.Token) (any, error) { return key, nil })
@@ -58,7 +62,11 @@ func verify(keys Keys, token string, now time.Time) (Claim, error) {
 			return c, sluice.Errorf(sluice.WakeTokenExpired, "the token has expired")
 		}
 	}
-	return Claim{}, sluice.Errorf(sluice.WakeTokenInvalid, "the token is not one of this server")
+	return Claim{}, notOurs()
+}
+
+func notOurs() error {
+	return sluice.Errorf(sluice.WakeTokenInvalid, "the token is not one of this server")
 }
 
 // renewable reports whether a token that has expired may be exchanged for a new one.

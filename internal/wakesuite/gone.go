@@ -15,6 +15,8 @@ func goneTests() []test {
 		{"a consumer is gone whose subscription is deleted while its notice is open", "S1-114 S1-123 S1-134", false, deletedWhileOpen},
 		{"a consumer that is gone is notified no more", "S1-34 S1-114 S1-122", false, noMoreRetries},
 		{"epochs go on when a stream is deleted and made again", "S1-36 S1-128", false, epochsGoOnForStreams},
+		{"a stream that is deleted and made again at once wakes anew, from its beginning", "S1-122 S1-128 S1-134 S1-136", false, madeAgainAtOnce},
+		{"what was pending before a subscription was made again wakes nobody", "S1-114 S1-140", false, oldNewsWakeNobody},
 		{"epochs go on when a subscription is deleted and made again", "S1-36 S1-128", false, epochsGoOnForSubscriptions},
 	}
 }
@@ -131,4 +133,36 @@ func epochsGoOnForSubscriptions(w *world) {
 	require.Equal(w.t, n.ConsumerID, again.ConsumerID)
 	require.Greater(w.t, again.Epoch, n.Epoch)
 	w.report(again, claim(again, nil))
+}
+
+func madeAgainAtOnce(w *world) {
+	s := w.wake(always(answer{}))
+	w.report(s.first, claim(s.first, nil))
+	for i := range 5 {
+		last := s.hook.notice(i + 1)
+		w.remove(s.path)
+		w.create(s.path, "["+number(i)+"]")
+		n := s.hook.notice(i + 2)
+		require.Equal(w.t, last.ConsumerID, n.ConsumerID)
+		require.Greater(w.t, n.Epoch, last.Epoch)
+		o := w.callback(last, claim(last, fields{"done": true}))
+		require.Contains(w.t, []string{tokenInvalid, staleEpoch, consumerGone}, o.Error.Code, "%s", o.reply)
+		require.Len(w.t, n.Streams, 1)
+		messages, at := w.read(s.path, n.Streams[0].Offset)
+		require.Len(w.t, messages, 1)
+		require.Equal(w.t, number(i), string(messages[0]))
+		w.shows(w.report(n, claim(n, fields{"acks": acked(s.path, at)})).Streams, cursor{s.path, at})
+	}
+}
+
+func oldNewsWakeNobody(w *world) {
+	s := w.wake(always(answer{}))
+	tail := w.append(s.path, "2")
+	w.must(http.StatusNoContent, "DELETE "+w.one(s.sub.Pattern, s.sub.ID), "")
+	w.subscribe(s.sub.Pattern, s.hook)
+	s.hook.stays(1, aMoment)
+	w.append(s.path, "3")
+	n := s.hook.notice(2)
+	w.shows(n.Streams, cursor{s.path, tail})
+	w.report(n, claim(n, nil))
 }

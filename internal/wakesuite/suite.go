@@ -20,11 +20,11 @@ type Server struct {
 type test struct {
 	name string
 	rows string // like "S1-03 S1-106"
-	slow bool   // waits for one of the clocks
+	slow bool   // takes longer than five seconds: most of these wait for one of the clocks
 	run  func(*world)
 }
 
-// few is how many of the tests that do not wait for a clock run at a time.
+// few is how many of the tests that are not slow run at a time.
 const few = 12
 
 // Run runs the suite, without what is slow if testing.Short. Tests run side by side, however few processors there
@@ -45,7 +45,7 @@ func Run(t *testing.T, s Server) {
 			}
 			t.Run(x.name, func(t *testing.T) {
 				if x.slow && testing.Short() {
-					t.Skip("waits for a clock")
+					t.Skip("takes long")
 				}
 				x.run(&world{t: t, server: s, http: hc, name: strings.ToLower(rand.Text()[:12])})
 			})

@@ -124,6 +124,18 @@ func TestEveryCallAsksWhatTheContractSays(t *testing.T) {
 			_, err := c.PatchSubscription(ctx, "s", map[string]any{"enabled": false}, 7)
 			return err
 		}, "PATCH /v1/subscriptions/s", `{"enabled":false}`, 200, "{}"},
+		{"consumers", func(ctx context.Context, c *client.Client) error {
+			_, err := c.Consumers(ctx, "s", client.ConsumersQuery{State: sluice.WakeLive, Limit: 5, Cursor: "/a"})
+			return err
+		}, "GET /v1/subscriptions/s/consumers?cursor=%2Fa&limit=5&state=live", "", 200, "{}"},
+		{"consumer by its path", func(ctx context.Context, c *client.Client) error {
+			_, err := c.Consumer(ctx, "s", "/a/b c")
+			return err
+		}, "GET /v1/subscriptions/s/consumers/%2Fa%2Fb%20c", "", 200, "{}"},
+		{"consumer by its id", func(ctx context.Context, c *client.Client) error {
+			_, err := c.Consumer(ctx, "s", "s:%2Fa%2Fb")
+			return err
+		}, "GET /v1/subscriptions/s/consumers/s:%252Fa%252Fb", "", 200, "{}"},
 		{"delete", func(ctx context.Context, c *client.Client) error { return c.DeleteSubscription(ctx, "s") }, "DELETE /v1/subscriptions/s", "", 204, ""},
 		{"pause", func(ctx context.Context, c *client.Client) error { _, err := c.PauseSubscription(ctx, "s"); return err }, "POST /v1/subscriptions/s/pause", "", 200, "{}"},
 		{"resume", func(ctx context.Context, c *client.Client) error {

@@ -10,6 +10,8 @@
 //		return
 //	}
 //
+// A worker that a subscription of mode wake wakes gets a Notice instead, with ReceiveNotice, and calls back.
+//
 // Answer 2xx within the subscription's timeout once the event is safe; anything else is tried
 // again. The same event may come twice: keep the ids that were handled (Delivery.ID never
 // changes over attempts). It imports nothing of Sluice, so that it can be copied.

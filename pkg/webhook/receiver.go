@@ -49,15 +49,8 @@ type Receiver struct {
 // envelope Attempt it also verifies the signature inside the body, if there are Secrets to do it
 // with. Errors are one of this package's, or what reading the body returned.
 func (r *Receiver) Receive(req *http.Request) (*Delivery, error) {
-	limit := cmp.Or(r.MaxBytes, 1<<20)
-	body, err := io.ReadAll(io.LimitReader(req.Body, limit+1))
+	body, err := r.verified(req)
 	if err != nil {
-		return nil, fmt.Errorf("webhook: read the body: %w", err)
-	}
-	if int64(len(body)) > limit {
-		return nil, ErrTooLarge
-	}
-	if err := r.Verify(req.Header, body); err != nil {
 		return nil, err
 	}
 	d, err := Parse(r.Envelope, req.Header, body)
@@ -70,6 +63,19 @@ func (r *Receiver) Receive(req *http.Request) (*Delivery, error) {
 		}
 	}
 	return d, nil
+}
+
+// verified returns the request's body if its signature is good.
+func (r *Receiver) verified(req *http.Request) ([]byte, error) {
+	limit := cmp.Or(r.MaxBytes, 1<<20)
+	body, err := io.ReadAll(io.LimitReader(req.Body, limit+1))
+	if err != nil {
+		return nil, fmt.Errorf("webhook: read the body: %w", err)
+	}
+	if int64(len(body)) > limit {
+		return nil, ErrTooLarge
+	}
+	return body, r.Verify(req.Header, body)
 }
 
 // Status returns the HTTP status that says to the sender what err means: 401 for what was not

@@ -1,0 +1,51 @@
+package wake
+
+import (
+	"context"
+	"time"
+
+	"github.com/sluice-io/sluice/pkg/sluice"
+)
+
+// aheadFor is how old what was looked up ahead may be when a notice is made of it.
+const aheadFor = 100 * time.Millisecond
+
+// ahead is what is known of a consumer's streams, looked up while the record of its wake is stored: the notice need
+// not wait for it.
+type ahead struct {
+	at    time.Time
+	done  chan struct{}
+	tails Tails
+	err   error
+}
+
+// lookAhead looks up what a notice will need. Who takes it has to ask the gate again.
+func (r *runner) lookAhead(ctx context.Context, sub *sluice.Subscription, primary sluice.Path, paths []sluice.Path) *ahead {
+	a := &ahead{at: r.engine.opts.Now(), done: make(chan struct{})}
+	r.work.Go(func() {
+		defer close(a.done)
+		a.tails, a.err = r.engine.tails(ctx, sub, primary, paths)
+	})
+	return a
+}
+
+// tails returns what is known of a consumer's streams: what was looked up ahead, if that is of now and the gate lets it
+// pass still, or else what another look says.
+func (r *runner) tails(ctx context.Context, sub *sluice.Subscription, c *Consumer, a *ahead) (Tails, error) {
+	if a != nil && r.engine.opts.Now().Sub(a.at) < aheadFor {
+		<-a.done
+		if a.err == nil && r.passes(sub, a.tails) {
+			return a.tails, nil
+		}
+	}
+	return r.engine.tails(ctx, sub, c.Path, c.Paths())
+}
+
+func (r *runner) passes(sub *sluice.Subscription, tails Tails) bool {
+	for path, tail := range tails {
+		if r.engine.decide(sub, path, tail.Seq) != sluice.Pass {
+			return false
+		}
+	}
+	return true
+}

@@ -1,0 +1,103 @@
+// Package waketest is a witness for tests of wake consumers: it sees what can be seen from outside, notices and the
+// answers to callbacks, and holds the invariants of S1 in it.
+package waketest
+
+import (
+	"fmt"
+
+	"github.com/sluice-io/sluice/pkg/sluice"
+)
+
+// Notice is a notice as whoever receives it sees it.
+type Notice struct {
+	Consumer string
+	Life     string // of its stream and its subscription
+	Epoch    uint64
+	WakeID   string
+	Offsets  map[sluice.Path]uint64
+	Overtook bool // it was sent by a replica that had lost its lease: it may be late
+}
+
+// Reply is a callback that was answered.
+type Reply struct {
+	Consumer string
+	Epoch    uint64
+	WakeID   string
+	Code     sluice.Code // "" is success
+	Life     string      // as of Notice, but answers are in an order of their own
+	Offsets  map[sluice.Path]uint64
+
+	Forged   bool   // nobody was ever told what it says
+	Dead     bool   // when it was sent, its consumer was gone: the subscription, or the primary stream, was deleted
+	Outdated uint64 // the largest epoch that anybody had seen of the consumer when it was sent
+}
+
+// Witness sees what can be seen from outside, and checks the invariants S1 to S7 of the specification in it.
+type Witness struct {
+	epochs map[string]uint64            // the largest epoch of each consumer
+	ids    map[string]string            // what each wake id is of
+	wakes  map[string]string            // the wake id of each consumer's epoch
+	acked  map[string]map[string]uint64 // of each consumer's life and stream the largest offset
+}
+
+// New returns a witness that has seen nothing yet.
+func New() *Witness {
+	return &Witness{epochs: map[string]uint64{}, ids: map[string]string{}, wakes: map[string]string{}, acked: map[string]map[string]uint64{}}
+}
+
+// Notice checks S1 (epochs), S2 (wake ids) and S4 (offsets).
+func (w *Witness) Notice(n *Notice) error {
+	cycle := fmt.Sprintf("%s epoch %d", n.Consumer, n.Epoch)
+	if is, known := w.ids[n.WakeID]; known && is != cycle {
+		return fmt.Errorf("S2: the wake id %s of %s was that of %s", n.WakeID, cycle, is)
+	}
+	if is, known := w.wakes[cycle]; known && is != n.WakeID {
+		return fmt.Errorf("S2: %s has the wake ids %s and %s", cycle, is, n.WakeID)
+	}
+	if n.Epoch < w.epochs[n.Consumer] && !n.Overtook {
+		return fmt.Errorf("S1: %s was noticed after epoch %d", cycle, w.epochs[n.Consumer])
+	}
+	if n.Epoch == 0 || n.WakeID == "" {
+		return fmt.Errorf("%s has the wake id %q", cycle, n.WakeID)
+	}
+	w.ids[n.WakeID], w.wakes[cycle] = cycle, n.WakeID
+	if n.Overtook {
+		return nil
+	}
+	w.epochs[n.Consumer] = max(n.Epoch, w.epochs[n.Consumer])
+	return w.grow(n.Consumer+" "+n.Life, n.Offsets)
+}
+
+// grow checks that no offset goes back.
+func (w *Witness) grow(life string, offsets map[sluice.Path]uint64) error {
+	if w.acked[life] == nil {
+		w.acked[life] = map[string]uint64{}
+	}
+	for path, seq := range offsets {
+		if seq < w.acked[life][string(path)] {
+			return fmt.Errorf("S4: %s was acknowledged up to %d of %s, and now up to %d", life, w.acked[life][string(path)], path, seq)
+		}
+		w.acked[life][string(path)] = seq
+	}
+	return nil
+}
+
+// Reply checks S3 (claims), S4 (offsets), S6 (old epochs) and S7 (what is gone).
+func (w *Witness) Reply(r *Reply) error {
+	cycle := fmt.Sprintf("%s epoch %d", r.Consumer, r.Epoch)
+	known := w.wakes[cycle]
+	switch {
+	case r.Forged && r.Code == "":
+		return fmt.Errorf("a forged callback of %s succeeded", cycle)
+	case r.Forged:
+	case r.Dead && r.Code != sluice.WakeGone && r.Code != sluice.WakeStale:
+		return fmt.Errorf("S7: a callback of %s, which is gone, was answered with %q", cycle, r.Code)
+	case r.Epoch < r.Outdated && r.Code != sluice.WakeStale && r.Code != sluice.WakeGone:
+		return fmt.Errorf("S6: a callback of %s was answered with %q after epoch %d", cycle, r.Code, r.Outdated)
+	case r.Code == "" && r.WakeID != "" && r.WakeID != known:
+		return fmt.Errorf("S3: a claim of %s with %s succeeded; it is %s", cycle, r.WakeID, known)
+	case r.Code == sluice.WakeTaken && r.WakeID == known && known != "":
+		return fmt.Errorf("S3: a claim of %s with its wake id %s was refused", cycle, known)
+	}
+	return w.grow(r.Consumer+" as replied "+r.Life, r.Offsets)
+}
