@@ -112,12 +112,18 @@ func TestWhatIsStoredWhileAStreamIsSubscribedToWakes(t *testing.T) {
 		_, err := other.engine.Call(t.Context(), "n", n.ConsumerID, n.Token, fmt.Appendf(nil, `{"epoch":%d,%s}`, n.Epoch, body))
 		require.NoError(t, err)
 	}
-	seq, err := s.append("/a/1")
-	require.NoError(t, err)
-	n := <-notices
+	woken := func() (wake.Notice, string) {
+		t.Helper()
+		seq, err := s.append("/a/1")
+		require.NoError(t, err)
+		return <-notices, fmt.Sprintf(`"acks":[{"path":"/a/1","offset":%q}],"done":true`, s.streams.FormatOffset(seq))
+	}
+	n, done := woken()
 	call(n, `"wake_id":"`+n.WakeID+`","subscribe":["/b/early"]`)
 	require.Empty(t, <-heard, "the owner follows other streams from now on")
-	call(n, fmt.Sprintf(`"acks":[{"path":"/a/1","offset":%q}],"subscribe":["/b/late"],"done":true`, s.streams.FormatOffset(seq)))
+	call(n, done)
+	n, done = woken()
+	call(n, `"subscribe":["/b/late"],`+done)
 	require.Equal(t, []sluice.Path{"/b/late"}, (<-notices).TriggeredBy)
 }
 
