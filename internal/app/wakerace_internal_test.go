@@ -183,3 +183,36 @@ func TestTheEndOfAStreamIsTakenByAProcessThatHasJustBegun(t *testing.T) { // S1-
 	require.NoError(t, <-ended)
 	require.Equal(t, sluice.WakeRemoved, s.record("/a/1").State)
 }
+
+// What an earlier subscription of the same id left behind, because its server wrote it while it was deleted, keeps nobody
+// from being woken, and epochs go on.
+func TestWhatAnEarlierSubscriptionLeftBehindHoldsUpNothing(t *testing.T) { // S1-128
+	t.Parallel()
+	store := storeOn(t, natstest.New(t))
+	s := openSite(t, store, "n", sluice.Policy{}, 3)
+	notices := make(chan wake.Notice, 16)
+	s.post = func(l wake.Letter) (int, string) {
+		notices <- told(t, l)
+		return 200, `{"done":true}`
+	}
+	for path, state := range map[sluice.Path]sluice.WakeState{"/a/waking": sluice.WakeWaking, "/a/live": sluice.WakeLive, "/a/idle": sluice.WakeIdle} {
+		left := wake.NewConsumer(path, "earlier", 1, 100)
+		left.State, left.Epoch, left.WakeID, left.Due = state, 7, "w_left", time.Now()
+		_, err := recordsOn(store).Put(t.Context(), s.sub.ID, left, 0)
+		require.NoError(t, err)
+	}
+	_, err := s.append("/a/idle")
+	require.NoError(t, err)
+	_, err = s.append("/a/live")
+	require.NoError(t, err)
+	node, err := s.node(store, true, nil)
+	require.NoError(t, err)
+	defer node.stop()
+	require.True(t, soon(15*time.Second, func() bool { return node.idle() == 2 }), "what was there has its consumers, and is not woken")
+	for _, path := range []sluice.Path{"/a/waking", "/a/live", "/a/idle"} {
+		_, err := s.append(path)
+		require.NoError(t, err)
+		n := <-notices
+		require.Equal(t, []any{path, uint64(8)}, []any{n.Primary, n.Epoch})
+	}
+}
