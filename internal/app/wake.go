@@ -124,7 +124,7 @@ func (r wakeRecords) List(ctx context.Context, subscription string) ([]wake.Entr
 
 // Watch tells of a subscription's records. That one was removed is told of by the removal of the subscription.
 func (r wakeRecords) Watch(ctx context.Context, subscription string, each func(wake.Entry), caughtUp func()) error {
-	return r.consumers.Watch(ctx, streams.WakeKeys(subscription), func(e natsstore.Entry[wake.Consumer]) {
+	return r.consumers.Follow(ctx, streams.WakeKeys(subscription), func(e natsstore.Entry[wake.Consumer]) {
 		switch e.Change {
 		case natsstore.Set:
 			each(wake.Entry{Consumer: e.Value, Revision: e.Revision})

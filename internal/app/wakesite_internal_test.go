@@ -28,7 +28,7 @@ type wakeSite struct {
 	post    func(l wake.Letter) (status int, body string)
 }
 
-// openSite makes a subscription on a store.
+// openSite makes a subscription on a store, which begins at a sequence.
 func openSite(t *testing.T, store *natsstore.Store, namespace string, policy sluice.Policy, from uint64) *wakeSite {
 	t.Helper()
 	if _, _, err := store.PutNamespace(t.Context(), sluice.Namespace{Name: namespace}); err != nil {

@@ -4,8 +4,10 @@ import (
 	"context"
 	"encoding/json"
 	"fmt"
+	"log/slog"
 	"time"
 
+	"github.com/cenkalti/backoff/v4"
 	"github.com/nats-io/nats.go/jetstream"
 
 	"github.com/sluice-io/sluice/pkg/sluice"
@@ -68,6 +70,35 @@ func (s *Store) FollowPaths(ctx context.Context, ns string, each func(sluice.Pat
 		}
 		return true, nil
 	})
+}
+
+// Follow tells of the records whose keys match a filter, as they are now, then that it has caught up, then of what changes,
+// until ctx ends or the store is closed. It remembers nothing, which counts where there are very many: when a connection was
+// lost it tells of all of them again, and not of those that were removed meanwhile.
+func (b Bucket[T]) Follow(ctx context.Context, filter string, f func(Entry[T])) error {
+	wait := backoff.NewExponentialBackOff(backoff.WithInitialInterval(100*time.Millisecond),
+		backoff.WithMaxInterval(30*time.Second), backoff.WithMaxElapsedTime(0))
+	err := backoff.RetryNotify(func() error {
+		caughtUp := false
+		err := b.read(ctx, filter, func(e Entry[T], pending uint64) (more bool) {
+			if e.Key != "" {
+				f(e)
+			}
+			if !caughtUp && pending == 0 {
+				caughtUp = true
+				wait.Reset()
+				f(Entry[T]{Change: CaughtUp})
+			}
+			return true
+		})
+		if b.store.nc.IsClosed() {
+			return backoff.Permanent(err)
+		}
+		return err
+	}, backoff.WithContext(wait, ctx), func(err error, again time.Duration) {
+		b.store.opts.Log.WarnContext(ctx, "follow", slog.String("bucket", b.name), slog.Any("error", err), slog.Duration("again", again))
+	})
+	return fmt.Errorf("follow %s: %w", b.name, err)
 }
 
 // Clear removes all records whose keys match a filter, and their markers.

@@ -1,6 +1,7 @@
 package wake
 
 import (
+	"cmp"
 	"context"
 	"log/slog"
 	"slices"
@@ -32,12 +33,13 @@ type runner struct {
 	ended  chan struct{}
 	share  *shares.Share
 
-	work  sync.WaitGroup
-	looks chan struct{} // a place for each that is looked at
+	work sync.WaitGroup
 
 	mu      sync.Mutex
 	all     map[sluice.Path]*entry
 	others  map[sluice.Path]map[*entry]struct{} // who follows a stream that is not its own
+	todo    []*entry // who is to be looked at, in turn
+	looking int      // how many are looked at
 	clock   clock
 	due     []*entry // whose notices are to be sent, in turn
 	flying  int      // notices under way
@@ -71,7 +73,7 @@ type entry struct {
 func newRunner(ctx context.Context, e *Engine, sub *sluice.Subscription, stop context.CancelFunc) *runner {
 	r := &runner{
 		ctx: ctx, engine: e, of: incarnation(sub), stop: stop, ended: make(chan struct{}), share: e.places.Join(),
-		looks: make(chan struct{}, lookers), all: map[sluice.Path]*entry{}, others: map[sluice.Path]map[*entry]struct{}{},
+		all: map[sluice.Path]*entry{}, others: map[sluice.Path]map[*entry]struct{}{},
 		alarm: make(chan struct{}, 1), foreign: make(chan struct{}, 1),
 	}
 	r.sub.Store(sub)
@@ -174,7 +176,7 @@ func (r *runner) told(path sluice.Path, seq uint64, receipt sluice.Receipt) {
 		r.all[path] = en
 	}
 	en.seen = max(en.seen, seq)
-	if en.awake() && !en.busy {
+	if r.awake(en) && !en.busy {
 		r.acknowledge(receipt)
 		return
 	}
@@ -193,8 +195,10 @@ func (r *runner) acknowledge(receipt sluice.Receipt) {
 	}
 }
 
-func (en *entry) awake() bool {
-	return en.Consumer.State == sluice.WakeWaking || en.Consumer.State == sluice.WakeLive
+// awake reports whether a consumer looks at its stream before it goes to sleep. One that an earlier subscription of the
+// same id left behind does not.
+func (r *runner) awake(en *entry) bool {
+	return en.Consumer.Of == r.of && (en.Consumer.State == sluice.WakeWaking || en.Consumer.State == sluice.WakeLive)
 }
 
 // look has a consumer looked at; r.mu is held.
@@ -204,16 +208,33 @@ func (r *runner) look(en *entry) {
 		return
 	}
 	en.busy = true
-	r.work.Go(func() {
-		select {
-		case r.looks <- struct{}{}:
-			defer func() { <-r.looks }()
-		case <-r.ctx.Done():
-			return
-		}
+	r.todo = append(r.todo, en)
+	if r.looking < lookers {
+		r.looking++
+		r.work.Go(r.lookAll)
+	}
+}
+
+// lookAll looks at consumers until none is to be looked at.
+func (r *runner) lookAll() {
+	for en := r.nextLook(); en != nil; en = r.nextLook() {
 		for r.lookOnce(r.ctx, en) {
 		}
-	})
+	}
+}
+
+// nextLook returns who is to be looked at next; nil if whoever asks has to end.
+func (r *runner) nextLook() *entry {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if len(r.todo) == 0 || r.ctx.Err() != nil {
+		r.looking--
+		return nil
+	}
+	en := r.todo[0]
+	r.todo[0] = nil
+	r.todo = r.todo[1:]
+	return en
 }
 
 // lookOnce looks at a consumer, and reports whether it is to be done again.
@@ -335,8 +356,9 @@ func (r *runner) compare(path sluice.Path, last uint64) {
 		en = &entry{place: -1}
 		en.Consumer.Path = path
 		r.all[path] = en
-	case en.awake(), en.Consumer.State == sluice.WakeIdle && last <= en.Consumer.acked(path),
-		en.Consumer.State == sluice.WakeRemoved && en.Consumer.Of == r.of && last <= en.Consumer.Since:
+	case en.Consumer.Of != r.of:
+	case r.awake(en), en.Consumer.State == sluice.WakeIdle && last <= en.Consumer.acked(path),
+		en.Consumer.State == sluice.WakeRemoved && last <= en.Consumer.Since:
 		return
 	}
 	en.seen = max(en.seen, last)
@@ -355,7 +377,8 @@ func (r *runner) observe(e Entry) {
 	if e.Revision <= en.Revision {
 		return
 	}
-	e.Consumer.Of = r.intern(e.Consumer.Of)
+	e.Consumer.Path = cmp.Or(en.Consumer.Path, e.Consumer.Path)
+	r.intern(&e.Consumer)
 	en.other = en.other || e.Consumer.Of == r.of && r.joins(en, &e.Consumer)
 	r.strike(en)
 	en.Entry = e
@@ -376,12 +399,19 @@ func (r *runner) joins(en *entry, now *Consumer) bool {
 	})
 }
 
-// intern lets the records share what is the same in all of them.
-func (r *runner) intern(of string) string {
-	if of == r.of {
-		return r.of
+// intern lets the records share what is the same in all of them, and what is in one of them twice.
+func (r *runner) intern(c *Consumer) {
+	if c.Of == r.of {
+		c.Of = r.of
 	}
-	return of
+	for _, state := range []sluice.WakeState{sluice.WakeIdle, sluice.WakeWaking, sluice.WakeLive, sluice.WakeRemoved} {
+		if c.State == state {
+			c.State = state
+		}
+	}
+	if at := c.position(c.Path); at >= 0 {
+		c.Streams[at].Path = c.Path
+	}
 }
 
 // enlist enters a consumer under the streams that are not its own.

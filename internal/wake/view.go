@@ -198,10 +198,22 @@ func (r *runner) gauge() Gauge {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	g.Notices = r.flying
+	var idle, waking, live, removed int // there may be very many
 	for _, en := range r.all {
-		if en.Revision > 0 && en.Consumer.Of == r.of {
-			g.Consumers[en.Consumer.State]++
+		if en.Revision == 0 || en.Consumer.Of != r.of {
+			continue
+		}
+		switch en.Consumer.State {
+		case sluice.WakeIdle:
+			idle++
+		case sluice.WakeWaking:
+			waking++
+		case sluice.WakeLive:
+			live++
+		case sluice.WakeRemoved:
+			removed++
 		}
 	}
+	g.Consumers[sluice.WakeIdle], g.Consumers[sluice.WakeWaking], g.Consumers[sluice.WakeLive], g.Consumers[sluice.WakeRemoved] = idle, waking, live, removed
 	return g
 }
