@@ -4,6 +4,7 @@ import (
 	"context"
 	"encoding/json"
 	"fmt"
+	"time"
 
 	"github.com/nats-io/nats.go/jetstream"
 
@@ -82,4 +83,24 @@ func (b Bucket[T]) Clear(ctx context.Context, filter string) error {
 		return b.failed(ctx, "clear", filter, err)
 	}
 	return nil
+}
+
+// maxNotices is how many attempts of a wake are shown.
+const maxNotices = 50
+
+// Notices returns the last attempts to notify of a wake that began at a time, the newest last.
+func (l *AttemptLog) Notices(ctx context.Context, sub *sluice.Subscription, wakeID string, since time.Time) ([]sluice.Attempt, error) {
+	b := backwards[sluice.Attempt]{
+		store: l.store, stream: streams.Attempts, subject: streams.AttemptsSubject(sub.Namespace, sub.ID), limit: maxNotices,
+		look: func(a *sluice.Attempt) (bool, bool) { return a.EventID == wakeID, a.StartedAt.Before(since) },
+	}
+	found, _, err := b.read(ctx)
+	if err != nil {
+		return nil, fmt.Errorf("attempts of %s: %w", wakeID, storeError(ctx, err))
+	}
+	all := make([]sluice.Attempt, len(found))
+	for i := range found {
+		all[len(all)-1-i] = found[i].Value
+	}
+	return all, nil
 }

@@ -1,6 +1,7 @@
 package wake
 
 import (
+	"iter"
 	"slices"
 	"time"
 
@@ -76,6 +77,17 @@ func (c *Consumer) position(path sluice.Path) int {
 
 // Follows reports whether the consumer is subscribed to a stream.
 func (c *Consumer) Follows(path sluice.Path) bool { return c.position(path) >= 0 }
+
+// others returns the streams that the consumer follows besides its own.
+func (c *Consumer) others() iter.Seq[sluice.Path] {
+	return func(yield func(sluice.Path) bool) {
+		for _, p := range c.Streams {
+			if p.Path != c.Path && !yield(p.Path) {
+				return
+			}
+		}
+	}
+}
 
 // Paths returns the streams that decide about the consumer: those that it follows, and its primary one.
 func (c *Consumer) Paths() []sluice.Path {

@@ -5,6 +5,7 @@ import (
 	"context"
 	"crypto/rand"
 	"log/slog"
+	"maps"
 	mathrand "math/rand/v2"
 	"strconv"
 	"sync"
@@ -167,11 +168,7 @@ func (e *Engine) settle(ctx context.Context, settled chan struct{}) {
 func (e *Engine) known() map[string]*sluice.Subscription {
 	e.mu.Lock()
 	defer e.mu.Unlock()
-	all := make(map[string]*sluice.Subscription, len(e.subs))
-	for id, sub := range e.subs {
-		all[id] = sub
-	}
-	return all
+	return maps.Clone(e.subs)
 }
 
 // apply starts, keeps or ends the runner of a subscription, and returns one that has to end.
@@ -198,7 +195,7 @@ func (e *Engine) apply(ctx context.Context, id string, sub *sluice.Subscription)
 func (e *Engine) start(ctx context.Context, sub *sluice.Subscription, before *runner) *runner {
 	ctx, stop := context.WithCancel(ctx)
 	r := newRunner(ctx, e, sub, stop)
-	e.ended.Go(func() {
+	e.ended.Go(func() { //nolint:contextcheck // the runner has one of its own
 		defer close(r.ended)
 		defer stop()
 		if before != nil {

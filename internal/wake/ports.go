@@ -91,9 +91,12 @@ type Gate interface {
 	Decide(sub *sluice.Subscription, ev *sluice.Event, now time.Time) sluice.Decision
 }
 
-// Log keeps the attempts, and then calls done.
+// Log keeps the attempts.
 type Log interface {
+	// Record stores an attempt and then calls done.
 	Record(a *sluice.Attempt, namespace string, done func(error))
+	// Notices returns the last attempts of a wake that began at a time, the newest last.
+	Notices(ctx context.Context, sub *sluice.Subscription, wakeID string, since time.Time) ([]sluice.Attempt, error)
 }
 
 // Registry is asked about subscriptions that were not told of yet, and ends those that lost their access.

@@ -60,7 +60,7 @@ type entry struct {
 	acks   []sluice.Receipt // to give once it was looked at
 	sent   string           // the wake of which attempt number is under way
 	number int
-	flying int  // notices under way
+	flying int // notices under way
 	ahead  *ahead
 	queued bool // it is among due
 
@@ -101,7 +101,7 @@ func (r *runner) run() {
 func (r *runner) persist(ctx context.Context, what string, try func() error) error {
 	wait := backoff.NewExponentialBackOff(backoff.WithInitialInterval(againFirst), backoff.WithMaxInterval(againMost), backoff.WithMaxElapsedTime(0))
 	return backoff.RetryNotify(try, backoff.WithContext(wait, ctx), func(err error, again time.Duration) {
-		r.engine.opts.Log.WarnContext(ctx, "wake: "+what, slog.String("subscription", r.sub.Load().ID), slog.Any("error", err), slog.Duration("again", again))
+		r.engine.opts.Log.WarnContext(ctx, "wakes wait for the store", slog.String("to", what), slog.String("subscription", r.sub.Load().ID), slog.Any("error", err), slog.Duration("again", again))
 	})
 }
 
@@ -357,10 +357,10 @@ func (r *runner) observe(e Entry) {
 	}
 	e.Consumer.Of = r.intern(e.Consumer.Of)
 	en.other = en.other || e.Consumer.Of == r.of && r.joins(en, &e.Consumer)
-	r.index(en, false)
+	r.strike(en)
 	en.Entry = e
 	if e.Consumer.Of == r.of {
-		r.index(en, true)
+		r.enlist(en)
 	}
 	if r.ready {
 		r.plan(en)
@@ -384,27 +384,23 @@ func (r *runner) intern(of string) string {
 	return of
 }
 
-// index enters a consumer under the streams that are not its own, or takes it out.
-func (r *runner) index(en *entry, follow bool) {
-	if en.Consumer.State == sluice.WakeRemoved {
-		return
-	}
-	for _, p := range en.Consumer.Streams {
-		if p.Path == en.Consumer.Path {
-			continue
+// enlist enters a consumer under the streams that are not its own.
+func (r *runner) enlist(en *entry) {
+	for path := range en.Consumer.others() {
+		if r.others[path] == nil {
+			r.others[path] = map[*entry]struct{}{}
 		}
-		if !follow {
-			delete(r.others[p.Path], en)
-			if len(r.others[p.Path]) == 0 {
-				delete(r.others, p.Path)
-			}
-			continue
-		}
-		if r.others[p.Path] == nil {
-			r.others[p.Path] = map[*entry]struct{}{}
-		}
-		r.others[p.Path][en] = struct{}{}
+		r.others[path][en] = struct{}{}
 		ring(r.foreign)
+	}
+}
+
+// strike takes a consumer out where enlist entered it.
+func (r *runner) strike(en *entry) {
+	for path := range en.Consumer.others() {
+		if delete(r.others[path], en); len(r.others[path]) == 0 {
+			delete(r.others, path)
+		}
 	}
 }
 

@@ -55,7 +55,7 @@ func (r *runner) send(ctx context.Context) {
 	timer := time.NewTimer(0)
 	defer timer.Stop()
 	for {
-		timer.Reset(r.round())
+		timer.Reset(r.round()) //nolint:contextcheck // the runner has one of its own
 		select {
 		case <-ctx.Done():
 			return
@@ -159,6 +159,9 @@ func (r *runner) attempt(known Entry, foreseen *ahead) (again bool) {
 	if err != nil {
 		r.engine.opts.Log.ErrorContext(ctx, "wake: a notice cannot be made", slog.String("subscription", sub.ID), slog.Any("error", err))
 		return true
+	}
+	if now := r.entry(c.Path).Consumer; now.Epoch > c.Epoch {
+		return false // it took so long that there is another wake: epochs do not go back (S1-128)
 	}
 	answer := Answer{WakeID: c.WakeID, Number: letter.Number, Sent: tails}
 	inTime := r.deadline(ctx, sub, known, answer)

@@ -65,7 +65,9 @@ func verify(keys Keys, token string, now time.Time) (Claim, error) {
 	return Claim{}, notOurs()
 }
 
-func notOurs() error { return sluice.Errorf(sluice.WakeTokenInvalid, "the token is not one of this server") }
+func notOurs() error {
+	return sluice.Errorf(sluice.WakeTokenInvalid, "the token is not one of this server")
+}
 
 // renewable reports whether a token that has expired may be exchanged for a new one.
 func (c Claim) renewable(now time.Time) bool {

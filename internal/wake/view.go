@@ -72,7 +72,7 @@ func (r *runner) entries() []Entry {
 	return all
 }
 
-// Consumer returns one consumer, with the ends of its streams. Code NotFound.
+// Consumer returns one consumer, with the ends of its streams and the attempts of its last wake. Code NotFound.
 func (e *Engine) Consumer(ctx context.Context, sub *sluice.Subscription, path sluice.Path) (sluice.WakeConsumer, error) {
 	en, err := e.ports.Records.Get(ctx, sub.ID, path)
 	if err != nil {
@@ -90,7 +90,11 @@ func (e *Engine) Consumer(ctx context.Context, sub *sluice.Subscription, path sl
 			}
 		}
 	}
-	return e.show(sub, c, tails), nil
+	shown := e.show(sub, c, tails)
+	if c.WakeID != "" {
+		shown.Attempts, err = e.ports.Log.Notices(ctx, sub, c.WakeID, c.Woken)
+	}
+	return shown, err
 }
 
 // show returns a consumer as it is shown; without tails, what they would say is left out.
