@@ -38,8 +38,8 @@ type runner struct {
 	mu      sync.Mutex
 	all     map[sluice.Path]*entry
 	others  map[sluice.Path]map[*entry]struct{} // who follows a stream that is not its own
-	todo    []*entry // who is to be looked at, in turn
-	looking int      // how many are looked at
+	todo    []*entry                            // who is to be looked at, in turn
+	looking int                                 // how many are looked at
 	clock   clock
 	due     []*entry // whose notices are to be sent, in turn
 	flying  int      // notices under way
