@@ -8,6 +8,9 @@ import (
 	"testing"
 
 	"github.com/stretchr/testify/require"
+
+	"github.com/sluice-io/sluice/config"
+	"github.com/sluice-io/sluice/internal/natstest"
 )
 
 // Whatever a consumer's state is when its owner's access is lost: nothing is sent after that was acknowledged, the
@@ -53,6 +56,40 @@ func TestNobodyIsWokenAfterALossOfAccessIsAcknowledged(t *testing.T) { // S0-57â
 			})
 		}
 	}
+}
+
+// A revocation through the server that does not serve the subscription stops what the other one sends before it is
+// acknowledged.
+func TestALossOfAccessReachesWhoeverWakes(t *testing.T) {
+	t.Parallel()
+	hook, far := newWakeHook(t), natstest.Listening(t)
+	outside := func(c *config.Config) { c.NATS.URL = far.ClientURL() }
+	owner, other := start(t, t.TempDir(), outside), start(t, t.TempDir(), outside)
+	g := owner.grant(t, "user:ann", "scope:default", "subscribe")
+	owner.made(t, g.token, agents(hook.URL, quick))
+	eventually(t, func() bool { return owner.wakesOf(t) != other.wakesOf(t) }, "one serves it")
+	if other.wakesOf(t) {
+		owner, other = other, owner
+	}
+	hook.says("/agents/failing", "fail")
+	hook.says("/agents/hanging", "hang")
+	for _, path := range []string{"/agents/failing", "/agents/hanging", "/agents/live"} {
+		owner.news(t, path)
+	}
+	hook.wait(t, "/agents/hanging", 1)
+	n := hook.wait(t, "/agents/live", 1)
+	hook.wait(t, "/agents/failing", 2)
+	other.must(t, http.StatusOK, "POST /v1/grants/"+g.id+"/revoke", "")
+	sent := hook.count()
+	eventually(t, func() bool { return hook.cutOff() == 1 }, "what is under way is cut off")
+	for _, s := range []*running{owner, other} {
+		require.Equal(t, "CONSUMER_GONE", s.back(t, http.StatusGone, n, claim(n)).field(t, "error.code"))
+	}
+	owner.news(t, "/agents/new")
+	eventually(t, func() bool { return owner.stateOf(t, "agents") == "cancelled access_revoked" }, "it ends")
+	eventually(t, func() bool { return !owner.wakesOf(t) }, "it is not served any more")
+	require.LessOrEqual(t, hook.count(), sent+inKernel)
+	require.Empty(t, hook.of("/agents/new"))
 }
 
 // What the owner may not see of is in no notice and in no answer, and wakes nobody; when it may, it does.

@@ -65,6 +65,37 @@ func (w lateWatcher) Watch(ctx context.Context, change func(string, *sluice.Subs
 	return w.Watcher.Watch(ctx, change)
 }
 
+// slowRecords lets nothing be read before it is told to.
+type slowRecords struct {
+	wake.Records
+
+	begin <-chan struct{}
+}
+
+// Get returns a record.
+func (r slowRecords) Get(ctx context.Context, subscription string, path sluice.Path) (wake.Entry, error) {
+	select {
+	case <-r.begin:
+		return r.Records.Get(ctx, subscription, path)
+	case <-ctx.Done():
+		return wake.Entry{}, ctx.Err()
+	}
+}
+
+// listedStreams lets a test know that all streams that were there have been told of.
+type listedStreams struct {
+	wake.Streams
+
+	listed chan<- struct{}
+}
+
+// Ends tells of the streams that a pattern matches.
+func (s listedStreams) Ends(ctx context.Context, namespace string, pattern sluice.Pattern, each func(sluice.Path, uint64)) error {
+	err := s.Streams.Ends(ctx, namespace, pattern, each)
+	s.listed <- struct{}{}
+	return err
+}
+
 // told reads a notice.
 func told(t *testing.T, l wake.Letter) wake.Notice {
 	t.Helper()
@@ -214,5 +245,48 @@ func TestWhatAnEarlierSubscriptionLeftBehindHoldsUpNothing(t *testing.T) { // S1
 		require.NoError(t, err)
 		n := <-notices
 		require.Equal(t, []any{path, uint64(8)}, []any{n.Primary, n.Epoch})
+	}
+}
+
+// Of streams that were there before the subscription what came before it is acknowledged, also when something is stored while
+// so many of them wait for their consumers that it comes first (S1-139, S1-140).
+func TestWhatIsStoredWhileConsumersAreMadeIsAllThatTheyHear(t *testing.T) {
+	t.Parallel()
+	const streams = 300 // more than are looked at at once
+	store := storeOn(t, natstest.New(t))
+	s := openSite(t, store, "n", sluice.Policy{}, streams+1)
+	appendMany(t, s, streams)
+	var mu sync.Mutex
+	offsets := map[sluice.Path]string{}
+	s.post = func(l wake.Letter) (int, string) {
+		n := told(t, l)
+		mu.Lock()
+		defer mu.Unlock()
+		offsets[n.Primary] = n.Streams[0].Offset
+		return 200, `{"done":true}`
+	}
+	listed, proceed := make(chan struct{}, 1), make(chan struct{})
+	node, err := s.node(store, true, func(ports *wake.Ports, _ *wake.Options) {
+		ports.Records, ports.Streams = slowRecords{ports.Records, proceed}, listedStreams{ports.Streams, listed}
+	})
+	require.NoError(t, err)
+	defer node.stop()
+	<-listed
+	appendMany(t, s, streams)
+	require.True(t, soon(15*time.Second, func() bool { // all that the subscription's window lets come has been told of
+		status, err := store.Status(t.Context(), s.sub)
+		return err == nil && status.InFlight > 0
+	}))
+	close(proceed)
+	require.True(t, soon(30*time.Second, func() bool {
+		mu.Lock()
+		defer mu.Unlock()
+		return len(offsets) == streams
+	}))
+	mu.Lock()
+	defer mu.Unlock()
+	for i := range uint64(streams) {
+		path := sluice.Path(fmt.Sprintf("/a/agent-%06d", i))
+		require.Equal(t, s.streams.FormatOffset(i+1), offsets[path], path)
 	}
 }

@@ -45,7 +45,7 @@ type runner struct {
 	flying  int      // notices under way
 	floor   uint64
 	ready   bool // all records are known
-	scanned bool // all streams that were there have a consumer
+	scanned bool // all streams that were there have an entry
 
 	alarm   chan struct{} // has something if the clock or due changed
 	foreign chan struct{} // has something if there is one in others
@@ -59,6 +59,7 @@ type entry struct {
 	other  bool             // something was stored in a stream that is not its own
 	news   bool             // it is to be looked at
 	busy   bool             // it is being looked at
+	listed bool             // its stream may be older than the subscription
 	acks   []sluice.Receipt // to give once it was looked at
 	sent   string           // the wake of which attempt number is under way
 	number int
@@ -307,12 +308,13 @@ func (r *runner) born(ctx context.Context, sub *sluice.Subscription, c Consumer,
 	}
 	began := sub.From.Seq - 1
 	r.mu.Lock()
-	floor, scanned := r.floor, r.scanned
+	en := r.all[c.Path]
+	floor, mayBeOld := r.floor, !r.scanned || en != nil && en.listed
 	r.mu.Unlock()
 	acked := uint64(0)
 	if seq <= began {
 		acked = seq
-	} else if !scanned && began > 0 {
+	} else if mayBeOld && began > 0 {
 		var err error
 		if acked, err = r.engine.ports.Streams.Before(ctx, sub.Namespace, c.Path, began); err != nil {
 			return nil, err
@@ -361,7 +363,7 @@ func (r *runner) compare(path sluice.Path, last uint64) {
 		en.Consumer.State == sluice.WakeRemoved && last <= en.Consumer.Since:
 		return
 	}
-	en.seen = max(en.seen, last)
+	en.seen, en.listed = max(en.seen, last), true
 	r.look(en)
 }
 
