@@ -209,10 +209,15 @@ func (e *Engine) tail(ctx context.Context, s *stream) (uint64, error) {
 	if err != nil {
 		return 0, err
 	}
+	return s.end(last), nil
+}
+
+// end is the offset at which a stream ends whose path has a last event.
+func (s *stream) end(last uint64) uint64 {
 	if last > s.Start {
-		return last, nil
+		return last
 	}
-	return s.inheritedEnd(), nil
+	return s.inheritedEnd()
 }
 
 // change returns the writing of a record.

@@ -46,6 +46,8 @@ func (e *Engine) Read(ctx context.Context, key Key, from Place, show Show) (page
 }
 
 func (e *Engine) tryRead(ctx context.Context, key Key, from Place, show Show) (Page, error) {
+	seen := e.glance(ctx, key, from)
+	defer seen.done.Wait()
 	s, found, err := e.open(ctx, key)
 	if err != nil {
 		return Page{}, err
@@ -59,8 +61,7 @@ func (e *Engine) tryRead(ctx context.Context, key Key, from Place, show Show) (P
 	if err := e.rescue(ctx, s); err != nil && !isRace(err) {
 		return Page{}, err
 	}
-	// The record comes first: messages are stored before the record that closes the stream behind them.
-	tail, err := e.tail(ctx, s)
+	tail, err := seen.end(ctx, e, s)
 	if err != nil {
 		return Page{}, err
 	}
@@ -69,7 +70,11 @@ func (e *Engine) tryRead(ctx context.Context, key Key, from Place, show Show) (P
 	}
 	page := Page{Info: s.info(from.After), From: from.After}
 	for _, segment := range clip(behind(s.segments(key.Path), from.After), tail) {
-		whole, err := e.fill(ctx, key.Namespace, segment, show, &page)
+		var ready []sluice.Event
+		if segment.Path == key.Path {
+			ready = seen.take(segment.After, segment.UpTo)
+		}
+		whole, err := e.fill(ctx, key.Namespace, segment, ready, show, &page)
 		if err != nil || !whole {
 			return page, err
 		}
@@ -78,12 +83,15 @@ func (e *Engine) tryRead(ctx context.Context, key Key, from Place, show Show) (P
 	return page, nil
 }
 
-// fill adds a segment's messages to a page, and reports whether those were all.
-func (e *Engine) fill(ctx context.Context, namespace string, segment Segment, show Show, page *Page) (whole bool, err error) {
+// fill adds a segment's messages to a page, the first of which may be there already, and reports whether those
+// were all.
+func (e *Engine) fill(ctx context.Context, namespace string, segment Segment, ready []sluice.Event, show Show, page *Page) (whole bool, err error) {
 	for segment.After < segment.UpTo {
-		events, err := e.store.Events(ctx, namespace, segment.Path, segment.After, segment.UpTo)
-		if err != nil || len(events) == 0 {
-			return err == nil, err
+		events := ready
+		if ready = nil; len(events) == 0 {
+			if events, err = e.store.Events(ctx, namespace, segment.Path, segment.After, segment.UpTo); err != nil || len(events) == 0 {
+				return err == nil, err
+			}
 		}
 		for i := range events {
 			if page.full() {
