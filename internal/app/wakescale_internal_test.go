@@ -92,7 +92,7 @@ func TestASubscriptionHasManyConsumers(t *testing.T) { //nolint:paralleltest // 
 	each := float64(int64(used())-int64(floor)) / float64(n)
 	t.Logf("a server that begins knows all of them after %s; each takes %.0f bytes", took.Round(time.Millisecond), each)
 	if file := os.Getenv("SLUICE_HEAP"); file != "" {
-		out, err := os.Create(file) //nolint:gosec // whoever runs the test says where
+		out, err := os.Create(file)
 		require.NoError(t, err)
 		require.NoError(t, pprof.WriteHeapProfile(out))
 		require.NoError(t, out.Close())
