@@ -129,7 +129,10 @@ func Singles() []Stream {
 }
 
 // Buckets describes the buckets.
-func Buckets() []Bucket {
+func Buckets() []Bucket { return append(workBuckets(), ruleBuckets()...) }
+
+// workBuckets describes what there is to be done, and how far it has come.
+func workBuckets() []Bucket {
 	return []Bucket{{
 		Name:         Namespaces,
 		Description:  "namespaces, by name",
@@ -165,7 +168,12 @@ func Buckets() []Bucket {
 		TTL:          time.Hour,   // of a lease that was written without one
 		MarkerTTL:    time.Minute, // a watcher sees the expiry; a successor has no need of it
 		MaxConsumers: maxConsumers,
-	}, {
+	}}
+}
+
+// ruleBuckets describes who may do what and what things are like, and who is woken.
+func ruleBuckets() []Bucket {
+	return []Bucket{{
 		Name:         Access,
 		Description:  "who may do what: grants, access lists, clearances, labels, tombstones",
 		History:      1,
@@ -192,6 +200,12 @@ func Buckets() []Bucket {
 		Name:         EventTypes,
 		Description:  "event types, by namespace and type",
 		History:      1,
+		MaxConsumers: maxConsumers,
+	}, {
+		Name:         StreamWakes,
+		Description:  "subscriptions of the Durable Streams protocol, by namespace and a hash",
+		History:      1,
+		MarkerTTL:    time.Hour,
 		MaxConsumers: maxConsumers,
 	}}
 }

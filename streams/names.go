@@ -39,6 +39,7 @@ const (
 	Unsafe        = "unsafe"        // key: ProducerKey
 	EventTypes    = "eventtypes"    // key: EventTypeKey
 	Wakes         = "wakes"         // key: WakeKey
+	StreamWakes   = "streamwakes"   // key: namespace and a hash of root and id; what wakes whom of streams
 )
 
 // EventsStream returns the name of a namespace's stream.

@@ -6,6 +6,7 @@ import (
 	"github.com/sluice-io/sluice/internal/announce"
 	"github.com/sluice-io/sluice/internal/authority"
 	"github.com/sluice-io/sluice/internal/catalogue"
+	"github.com/sluice-io/sluice/internal/dsub"
 	"github.com/sluice-io/sluice/internal/httpapi"
 	"github.com/sluice-io/sluice/internal/ledger"
 	"github.com/sluice-io/sluice/internal/limits"
@@ -25,6 +26,7 @@ type namespaces struct {
 	authority *authority.Authority
 	catalogue *catalogue.Index
 	announce  *announce.Announcer
+	dsubs     *dsub.Engine
 }
 
 // PutNamespace makes or changes a namespace. Its quota and its catalogue hold at once in this process.
@@ -104,6 +106,9 @@ func (n namespaces) DeleteNamespace(ctx context.Context, name, by string) error 
 	err = n.authority.EndGrants(ctx, sluice.CallerFrom(ctx), name)
 	if err == nil {
 		err = n.registry.DeleteAll(ctx, name, by)
+	}
+	if err == nil {
+		err = n.dsubs.Forget(ctx, name, sluice.Principal(by))
 	}
 	if err == nil {
 		err = n.store.DeleteEventTypes(ctx, name)

@@ -87,6 +87,8 @@ func (s *server) serve(ctx context.Context) error {
 	log.Go(func() { cancel(s.durable.Run(logging, s.opts.Log)) })
 	parts.Go(func() { cancel(s.engine.Run(inner)) })
 	parts.Go(func() { cancel(s.wakes.Run(inner)) })
+	parts.Go(func() { cancel(s.dsubs.Run(inner)) })
+	parts.Go(func() { cancel(s.dsubsOwn.Run(inner, s.dsubs.Changed)) })
 	parts.Go(func() { cancel(s.followKeys(inner)) })
 	parts.Go(func() { cancel(s.followWakeKeys(inner)) })
 	parts.Go(func() { cancel(s.sweepKeys(inner)) })

@@ -23,6 +23,7 @@ type keyRing struct {
 }
 
 type signer struct {
+	id        string
 	private   ed25519.PrivateKey
 	retiresAt time.Time
 }
@@ -31,7 +32,7 @@ type signer struct {
 func (k *keyRing) set(keys []natsstore.Key) {
 	signers := make([]signer, len(keys))
 	for i, key := range keys {
-		signers[i] = signer{key.Private(), key.RetiresAt}
+		signers[i] = signer{key.ID, key.Private(), key.RetiresAt}
 	}
 	k.mu.Lock()
 	defer k.mu.Unlock()
@@ -50,6 +51,16 @@ func (k *keyRing) SigningKeys() []ed25519.PrivateKey {
 		}
 	}
 	return private
+}
+
+// newest returns the key that signs what has room for one signature, and its id.
+func (k *keyRing) newest() (id string, key ed25519.PrivateKey) {
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	if len(k.keys) == 0 {
+		return "", nil
+	}
+	return k.keys[0].id, k.keys[0].private
 }
 
 // followKeys keeps the ring as the store has it, whichever replica changes it, until ctx is done.

@@ -71,7 +71,7 @@ type asked struct {
 
 // matrix is who × every route → status (issue "trust"). A route that is not here fails the test.
 func matrix() map[string]asked {
-	const stream = "/streams/{ns}/{path}"
+	const stream, ds = "/streams/{ns}/{path}", "/streams/{ns}/__ds"
 	const events, one, acme = "/v1/namespaces/{ns}/events", "/v1/subscriptions/{id}", "/v1/namespaces/{ns}"
 	return map[string]asked{
 		"GET /healthz":               {row: withoutAToken},
@@ -90,6 +90,17 @@ func matrix() map[string]asked {
 		"GET " + stream:     {row: forReadersThere},
 		"HEAD " + stream:    {row: forReadersThere},
 		"DELETE " + stream:  {row: forWriters, ok: 204},
+
+		"GET " + ds + "/jwks.json":                            {row: withoutAToken},
+		"PUT " + ds + "/subscriptions/{id}":                   {row: "200 owner admin sysadmin root; 409 subscriber; 404 unlisted uncleared stranger; 403 *", body: dsubs},
+		"GET " + ds + "/subscriptions/{id}":                   {row: forOwner},
+		"DELETE " + ds + "/subscriptions/{id}":                {row: forOwner, ok: 204},
+		"POST " + ds + "/subscriptions/{id}/streams":          {row: forOwner, body: `{"streams":["a/named"]}`, ok: 204},
+		"DELETE " + ds + "/subscriptions/{id}/streams/{path}": {row: forOwner, ok: 204},
+		"POST " + ds + "/subscriptions/{id}/claim":            {row: forOwner, body: `{"worker":"w"}`, ok: 400}, // it is a webhook's
+		"POST " + ds + "/subscriptions/{id}/callback":         {row: "401 *"},                                   // they have tokens of wakes
+		"POST " + ds + "/subscriptions/{id}/ack":              {row: "401 *"},
+		"POST " + ds + "/subscriptions/{id}/release":          {row: "401 *"},
 
 		"GET /v1/capabilities":                   {row: forEverybody},
 		"GET /v1/whoami":                         {row: forEverybody},
@@ -160,6 +171,9 @@ func matrix() map[string]asked {
 		"DELETE " + one + "/dead-letters/{event}":     {row: forOwner, ok: 404},
 	}
 }
+
+// dsubs is a subscription of the Durable Streams protocol that somebody made.
+const dsubs = `{"type":"webhook","pattern":"a/*","webhook":{"url":"{hook}"}}`
 
 // statuses returns the row as status by caller.
 func (a asked) statuses(t *testing.T, api bool) map[string]int {
@@ -260,6 +274,7 @@ func gather(t *testing.T, s *running, ns, hook string) cast {
 	event := s.must(t, http.StatusCreated, "POST /v1/namespaces/"+ns+"/events", `{"path":"/a/b","type":"t","data":1}`).field(t, "events").([]any)[0].(map[string]any)["id"]
 	c.event = event.(string)
 	s.must(t, http.StatusCreated, "PUT /v1/subscriptions/"+c.id, `{"namespace":"`+ns+`","pattern":"/**","endpoint":{"url":"`+hook+`"}}`, as(c.tokens["owner"])...)
+	s.must(t, http.StatusCreated, c.fill("PUT /streams/{ns}/__ds/subscriptions/{id}"), c.fill(dsubs), as(c.tokens["owner"])...)
 	return c
 }
 
@@ -295,7 +310,7 @@ func (c cast) fill(text string) string {
 
 // changes reports whether a request may change what others ask about, so that everybody needs things of their own.
 func changes(line string) bool {
-	return strings.HasPrefix(line, "DELETE /streams/") || strings.HasPrefix(line, "DELETE /v1/namespaces/{ns}") || strings.HasPrefix(line, "DELETE /v1/principals") || line == "DELETE /v1/subscriptions/{id}" ||
+	return strings.HasPrefix(line, "DELETE /streams/") || strings.HasPrefix(line, "DELETE /v1/namespaces/{ns}") || strings.HasPrefix(line, "DELETE /v1/principals") || line == "DELETE /v1/subscriptions/{id}" || line == "DELETE /streams/{ns}/__ds/subscriptions/{id}" ||
 		strings.HasPrefix(line, "POST /v1/grants/{grant}/")
 }
 

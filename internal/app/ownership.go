@@ -46,15 +46,21 @@ func (p *part) Run(ctx context.Context, changed func() <-chan struct{}) error {
 
 // run takes and renews leases until ctx is done, and then gives them back.
 func (o *ownership) run(ctx context.Context) error {
+	var waiting sync.WaitGroup
+	defer waiting.Wait()
 	return o.leases.Run(ctx, func() <-chan struct{} {
 		settled := make(chan struct{})
 		all := o.tell()
-		go func() {
+		waiting.Go(func() {
 			for _, one := range all {
-				<-one
+				select {
+				case <-one:
+				case <-ctx.Done():
+					return
+				}
 			}
 			close(settled)
-		}()
+		})
 		return settled
 	})
 }

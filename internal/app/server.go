@@ -20,6 +20,7 @@ import (
 	"github.com/sluice-io/sluice/internal/announce"
 	"github.com/sluice-io/sluice/internal/catalogue"
 	"github.com/sluice-io/sluice/internal/causes"
+	"github.com/sluice-io/sluice/internal/dsub"
 	"github.com/sluice-io/sluice/internal/durable"
 	"github.com/sluice-io/sluice/internal/endpoint"
 	"github.com/sluice-io/sluice/internal/explain"
@@ -34,7 +35,6 @@ import (
 	"github.com/sluice-io/sluice/internal/registry"
 	"github.com/sluice-io/sluice/internal/wake"
 	"github.com/sluice-io/sluice/pkg/sluice"
-	"github.com/sluice-io/sluice/pkg/webhook"
 	"github.com/sluice-io/sluice/streams"
 )
 
@@ -70,6 +70,8 @@ type server struct {
 	engine   *push.Engine
 	wakes    *wake.Engine
 	wakeKeys wakeKeys
+	dsubs    *dsub.Engine
+	dsubsOwn *part
 	trust    trust
 	api      http.Handler
 	stopping chan struct{} // closed when requests that wait are to end
@@ -240,6 +242,9 @@ func (s *server) openEngine(ctx context.Context) error {
 	}
 	s.owns = &ownership{leases: leases}
 	s.durable = durable.New(paths{s}, time.Now)
+	if err := s.openDsubs(ctx); err != nil {
+		return err
+	}
 	s.engine = push.New(watcher{s.store.Subscriptions(), s.counts, s.know}, s.owns.part(), push.Ports{
 		Sources:   sources{s.store},
 		Log:       s.attempts,
@@ -280,7 +285,7 @@ func (s *server) openAPI(context.Context) error {
 		Access:      s.trust.index,
 		Tombstones:  tombstones{s.store, &s.trust},
 		Registry:    s.registry,
-		Namespaces:  namespaces{s.store, s.registry, s.quotas, s.ledger, s.trust.authority, s.catalogue, s.announce},
+		Namespaces:  namespaces{s.store, s.registry, s.quotas, s.ledger, s.trust.authority, s.catalogue, s.announce, s.dsubs},
 		Audit:       audit{s.store.Ledger()},
 		Publisher:   publish,
 		Quota:       s.quotas,
@@ -290,6 +295,7 @@ func (s *server) openAPI(context.Context) error {
 		Producers:   producers{s.marks, s.causes},
 		Log:         eventLog{s.store},
 		Streams:     s.streams(),
+		Dsubs:       s.apiDsubs(),
 		Deliveries:  deliveries{s.store, s.traced()},
 		DeadLetters: deadLetters{s.store, s.ledger},
 		Replays:     s.registry,
@@ -316,17 +322,7 @@ func (s *server) openAPI(context.Context) error {
 }
 
 // jwks returns the public halves of the signing keys.
-func (s *server) jwks(ctx context.Context) ([]byte, error) {
-	keys, err := s.store.Keys(ctx)
-	if err != nil {
-		return nil, err
-	}
-	public := make([]webhook.PublicKey, len(keys))
-	for i, k := range keys {
-		public[i] = webhook.PublicKey{ID: k.ID, Key: k.Public()}
-	}
-	return webhook.FormatKeys(public...)
-}
+func (s *server) jwks(ctx context.Context) ([]byte, error) { return s.keySet(ctx, "") }
 
 // publicURL returns where others reach the API.
 func (s *server) publicURL() string {

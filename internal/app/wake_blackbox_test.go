@@ -1,6 +1,7 @@
 package app_test
 
 import (
+	"net/http"
 	"testing"
 
 	"github.com/sluice-io/sluice/config"
@@ -11,5 +12,6 @@ import (
 func TestStreamsWakeAsItIsSpecified(t *testing.T) {
 	t.Parallel()
 	s := start(t, t.TempDir(), func(c *config.Config) { c.Durable.Anonymous = []string{"default"} })
+	eventually(t, func() bool { return s.call(t, "GET /readyz", "").status == http.StatusOK }, "it is ready")
 	wakesuite.Run(t, wakesuite.Server{Base: s.at.HTTP + durableAt})
 }

@@ -56,7 +56,7 @@ func complete() plans {
 
 		streams: streamsPlan{
 			appends: 1000, interval: 5 * time.Millisecond, flood: 20_000, clients: 32,
-			wakes: 300, settles: 25 * time.Millisecond, crowd: 1000, rounds: 3,
+			wakes: 300, settles: 2 * time.Millisecond, crowd: 1000, rounds: 3,
 		},
 	}
 }

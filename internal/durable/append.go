@@ -45,7 +45,7 @@ func (e *Engine) Append(ctx context.Context, key Key, a Append) (done Appended, 
 			}
 		}
 	}
-	end, err := e.turns.take(ctx, key)
+	end, err := e.turns.Take(ctx, key)
 	if err != nil {
 		return Appended{}, err
 	}

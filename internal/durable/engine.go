@@ -9,6 +9,7 @@ import (
 
 	"github.com/google/uuid"
 
+	"github.com/sluice-io/sluice/internal/turns"
 	"github.com/sluice-io/sluice/pkg/sluice"
 )
 
@@ -84,14 +85,14 @@ const tries = 100
 type Engine struct {
 	store  Store
 	now    func() time.Time
-	turns  *turns
+	turns  turns.Turns[Key]
 	memory *memory
 }
 
 // New returns an engine. What it remembers of streams it trusts only as far as the log says so: there may be any
 // number of them over one log.
 func New(store Store, now func() time.Time) *Engine {
-	return &Engine{store: store, now: now, turns: newTurns(), memory: newMemory()}
+	return &Engine{store: store, now: now, memory: newMemory()}
 }
 
 // Forget has the engine forget what it remembers of a namespace that was deleted: in the log of one that is made

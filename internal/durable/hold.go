@@ -248,7 +248,7 @@ func (e *Engine) tendAll(ctx context.Context, log *slog.Logger, last bool) {
 
 // tend writes a stream's record if there is something new, and lets the stream go if there is not.
 func (e *Engine) tend(ctx context.Context, key Key, last bool) error {
-	end, err := e.turns.take(ctx, key)
+	end, err := e.turns.Take(ctx, key)
 	if err != nil {
 		return err
 	}
@@ -325,7 +325,7 @@ func (e *Engine) rescue(ctx context.Context, s *stream) error {
 	if !s.abandoned(e.now()) {
 		return nil
 	}
-	end, err := e.turns.take(ctx, s.key)
+	end, err := e.turns.Take(ctx, s.key)
 	if err != nil {
 		return err
 	}

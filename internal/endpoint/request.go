@@ -116,6 +116,8 @@ func (d *draft) pack() error {
 			return sluice.Errorf(sluice.Unprocessable, "the envelope raw cannot say where the rest of the data is")
 		}
 		return d.packRaw()
+	case sluice.EnvelopeNotice: // of what is no event
+		return sluice.Errorf(sluice.Unprocessable, "the envelope %q is for mode wake", d.sub.Policy.Envelope)
 	default:
 		return sluice.Errorf(sluice.Unprocessable, "the envelope %q is unknown", d.sub.Policy.Envelope)
 	}

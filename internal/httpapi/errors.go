@@ -6,9 +6,11 @@ import (
 	"log/slog"
 	"net/http"
 	"strconv"
+	"strings"
 
 	"github.com/labstack/echo/v4"
 
+	"github.com/sluice-io/sluice/internal/dsub"
 	"github.com/sluice-io/sluice/pkg/sluice"
 )
 
@@ -61,10 +63,22 @@ type failureError struct {
 	Details map[string]any `json:"details"`
 }
 
+// controlRefusal returns an error of a control request in the protocol's words, and its status; false for other requests.
+func controlRefusal(c echo.Context, err error) (controlFailure, int, bool) {
+	if r, ok := errors.AsType[*dsub.Refusal](err); ok {
+		return controlFailure{controlError{r.Code, r.Message, r.Holder, r.Generation}}, refusalStatus(r.Code), true
+	}
+	e := conceal(c, public(err))
+	return controlFailure{controlError{Code: strings.ToUpper(string(e.Code)), Message: e.Message}}, status(e.Code), isControl(c.Path())
+}
+
 // public returns what a caller may know of an error. The rest is for the log.
 func public(err error) *sluice.Error {
 	if e, ok := errors.AsType[*sluice.Error](err); ok && e.Code != sluice.Internal {
 		return e
+	}
+	if r, ok := errors.AsType[*dsub.Refusal](err); ok {
+		return sluice.Errorf(sluice.Code(strings.ToLower(r.Code)), "%s", r.Message)
 	}
 	if e, ok := errors.AsType[*http.MaxBytesError](err); ok {
 		return sluice.Errorf(sluice.TooLarge, "the body is larger than %d bytes", e.Limit).With("limit", e.Limit)
@@ -102,20 +116,28 @@ func (s *Server) fail(c echo.Context, err error) {
 	case sluice.QuotaExceeded, sluice.Unavailable:
 		header.Set(echo.HeaderRetryAfter, retryAfter(e))
 	}
+	body, code := saidOf(c, err, e)
+	s.answer(c, code, body)
+}
+
+// saidOf returns what is said of an error, and the status: S1 and the protocol of streams have words of their own.
+func saidOf(c echo.Context, err error, e *sluice.Error) (body any, code int) {
 	if isCallback(c) {
-		s.answer(c, e, refusal(c, e))
-		return
+		return refusal(c, e), status(e.Code)
 	}
-	body := failure{Error: failureError{Code: e.Code, Message: e.Message, Details: e.Details}, RequestID: header.Get(echo.HeaderXRequestID)}
-	if body.Error.Details == nil {
-		body.Error.Details = map[string]any{}
+	if body, code, ok := controlRefusal(c, err); ok {
+		return body, code
 	}
-	s.answer(c, e, body)
+	f := failure{Error: failureError{Code: e.Code, Message: e.Message, Details: e.Details}, RequestID: c.Response().Header().Get(echo.HeaderXRequestID)}
+	if f.Error.Details == nil {
+		f.Error.Details = map[string]any{}
+	}
+	return f, status(e.Code)
 }
 
 // answer sends what is said of an error.
-func (s *Server) answer(c echo.Context, e *sluice.Error, body any) {
-	if err := c.JSON(status(e.Code), body); err != nil {
+func (s *Server) answer(c echo.Context, status int, body any) {
+	if err := c.JSON(status, body); err != nil {
 		s.opts.Logger.LogAttrs(c.Request().Context(), slog.LevelDebug, "answer", slog.Any("error", err)) // the client has gone
 	}
 }

@@ -62,6 +62,7 @@ func (s *Server) routes() []route {
 		{http.MethodGet, "/v1/namespaces/:ns/events/:event", somewhere(sluice.VerbRead), s.getEvent},
 	}
 	all = append(all, s.accessRoutes()...)
+	all = append(all, s.dsubRoutes()...)
 	all = append(all, s.streamRoutes()...)
 	return append(all, s.subscriptionRoutes()...)
 }

@@ -124,6 +124,7 @@ type Options struct {
 
 	Streams Streams
 	Wakes   Wakes // nil: 503
+	Dsubs   Dsubs
 
 	DeadLetters DeadLetters
 	Replays     Replays // nil: starting one is Unavailable
@@ -165,6 +166,7 @@ func New(opts Options) *Server {
 	opts.MetricsFor = cmp.Or(opts.MetricsFor, MetricsLoopback)
 	s := &Server{opts: opts, echo: echo.New(), failures: newFailures(opts.FailureBurst, cmp.Or(opts.FailureEvery, defaultFailureEvery))}
 	s.echo.IPExtractor = addressOf(opts.TrustedProxies)
+	s.echo.Pre(rooted)
 	s.echo.Use(s.secured()...)
 	s.echo.Use(s.observe, s.authenticate, s.fits)
 	for _, r := range s.routes() {

@@ -13,6 +13,7 @@ import (
 	"github.com/labstack/echo/v4"
 
 	"github.com/sluice-io/sluice/internal/access"
+	"github.com/sluice-io/sluice/internal/dsub"
 	"github.com/sluice-io/sluice/internal/durable"
 	"github.com/sluice-io/sluice/pkg/sluice"
 )
@@ -93,6 +94,9 @@ func streaming(v sluice.Verb) demand {
 		key, err := streamKey(c)
 		if err != nil {
 			return err
+		}
+		if dsub.Reserved(string(key.Path)) {
+			return sluice.Errorf(sluice.NotFound, "there is nothing at this address: paths with the segment %s are not streams; see /openapi.yaml", dsub.ControlSegment)
 		}
 		if v != sluice.VerbRead && key.Path.Reserved() {
 			return sluice.Errorf(sluice.Forbidden, "path %q: paths that start with /_sys or /$ are the server's own", key.Path)

@@ -33,7 +33,12 @@ func (e *Engine) Call(ctx context.Context, namespace, consumer, token string, bo
 		return sluice.WakeAnswer{}, gone
 	}
 	call := call{engine: e, sub: sub, id: sluice.WakeConsumerID(id, path), path: path, token: token, cb: cb}
-	answer, err := call.do(ctx)
+	var answer sluice.WakeAnswer
+	if err = call.identify(); err != nil {
+		err = call.unidentified(ctx, err)
+	} else {
+		answer, err = call.do(ctx)
+	}
 	if errors.Is(err, errLost) {
 		e.revoke(ctx, sub)
 		err = gone
@@ -51,16 +56,51 @@ type call struct {
 	token  string
 	cb     Callback
 
-	claim Claim
-	tails Tails
+	claim   Claim
+	expired error // WakeTokenExpired if it has
+	tails   Tails
+}
+
+// identify returns why the token is no good, whatever becomes of its consumer: it is none of this server, or of
+// another consumer (S1-148).
+func (c *call) identify() error {
+	claim, err := verify(c.engine.ports.Keys, c.token, c.engine.opts.Now())
+	if sluice.CodeOf(err) == sluice.WakeTokenExpired {
+		c.expired, err = err, nil
+	}
+	if err == nil && (claim.Consumer != c.id || claim.Namespace != c.sub.Namespace) {
+		err = sluice.Errorf(sluice.WakeTokenInvalid, "the token is not one of this consumer")
+	}
+	c.claim = claim
+	return err
+}
+
+// unidentified answers who has no good token: that the consumer is gone comes first. It waits for nobody: whoever
+// guesses is not to hold up the consumer.
+func (c *call) unidentified(ctx context.Context, why error) error {
+	known := c.known()
+	if known.Revision == 0 {
+		var err error
+		if known, err = c.engine.ports.Records.Get(ctx, c.sub.ID, c.path); err != nil {
+			return err
+		}
+	}
+	if now := &known.Consumer; known.Revision == 0 || now.Of != incarnation(c.sub) || now.State == sluice.WakeRemoved {
+		return (&Input{Callback: &c.cb}).gone()
+	}
+	return why
+}
+
+// known returns what this process has in memory of the consumer.
+func (c *call) known() Entry {
+	if r := c.engine.runner(c.sub.ID); r != nil {
+		return r.entry(c.path)
+	}
+	return Entry{}
 }
 
 func (c *call) do(ctx context.Context) (sluice.WakeAnswer, error) {
-	var known Entry
-	if r := c.engine.runner(c.sub.ID); r != nil {
-		known = r.entry(c.path)
-	}
-	stored, err := c.engine.change(ctx, c.sub, c.path, known, c.decide)
+	stored, err := c.engine.change(ctx, c.sub, c.path, c.known(), c.decide)
 	if sluice.CodeOf(err) == sluice.WakeTokenExpired && c.claim.renewable(c.engine.opts.Now()) {
 		fresh, failed := newToken(c.engine.ports.Keys, c.claim, c.engine.opts.Now())
 		if failed != nil {
@@ -100,21 +140,17 @@ func (c *call) decide(ctx context.Context, now Consumer) (Input, error) {
 	return Input{Tails: c.tails, Callback: &c.cb}, nil
 }
 
-// admit returns why the token is not good for the consumer: it is of this one, of its epoch (S1-148), and has not
-// expired. Of one that has expired and would not be exchanged the epoch is what counts (register C28).
+// admit returns why the token is not good for the consumer as it is: it has to be of this life of the subscription and
+// of its epoch (S1-148), and not to have expired. Of one that has and would not be exchanged the epoch is what counts
+// (register C28).
 func (c *call) admit(now Consumer) error {
-	claim, err := verify(c.engine.ports.Keys, c.token, c.engine.opts.Now())
-	expired := sluice.CodeOf(err) == sluice.WakeTokenExpired
 	switch {
-	case err != nil && !expired:
-		return err
-	case claim.Consumer != c.id || claim.Namespace != c.sub.Namespace || claim.Of != now.Of:
+	case c.claim.Of != now.Of:
 		return sluice.Errorf(sluice.WakeTokenInvalid, "the token is not one of this consumer")
-	case expired && claim.Epoch != now.Epoch:
-		return sluice.Errorf(sluice.WakeStale, "the epoch is %d, not %d: stop", now.Epoch, claim.Epoch)
-	case !expired && c.cb.Epoch == now.Epoch && claim.Epoch != now.Epoch:
+	case c.expired != nil && c.claim.Epoch != now.Epoch:
+		return sluice.Errorf(sluice.WakeStale, "the epoch is %d, not %d: stop", now.Epoch, c.claim.Epoch)
+	case c.expired == nil && c.cb.Epoch == now.Epoch && c.claim.Epoch != now.Epoch:
 		return sluice.Errorf(sluice.WakeTokenInvalid, "the token is of another epoch")
 	}
-	c.claim = claim
-	return err
+	return c.expired
 }

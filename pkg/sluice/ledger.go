@@ -20,6 +20,8 @@ const (
 	ActionSubscriptionCancel  = "subscription.cancel"
 	ActionSubscriptionDisable = "subscription.disable"
 	ActionSubscriptionDelete  = "subscription.delete"
+	ActionStreamWakeCreate    = "stream_subscription.create"
+	ActionStreamWakeDelete    = "stream_subscription.delete"
 	ActionNamespaceCreate     = "namespace.create"
 	ActionNamespaceUpdate     = "namespace.update"
 	ActionNamespaceDelete     = "namespace.delete"

@@ -1,5 +1,5 @@
-// The public suite of the base protocol, version 0.3.6. What it has for subscriptions is not served.
+// The public suite, version 0.3.6: the base protocol and its subscriptions.
 import { runConformanceTests } from '@durable-streams/server-conformance-tests'
 import { inject } from 'vitest'
 
-runConformanceTests({ baseUrl: inject('base'), subscriptions: false, longPollTimeoutMs: 500 })
+runConformanceTests({ baseUrl: inject('base'), subscriptions: true, longPollTimeoutMs: 500 })

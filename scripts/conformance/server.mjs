@@ -11,7 +11,7 @@ const binary = resolve(process.env.SLUICE_BIN ?? '../../bin/sluice')
 
 export default async function setup(project) {
   const data = await mkdtemp(join(tmpdir(), 'sluice-conformance-'))
-  const env = { ...process.env, SLUICE_DURABLE_ANONYMOUS: 'default', SLUICE_DURABLE_LONG_POLL: '500ms', SLUICE_LOG_LEVEL: 'warn' }
+  const env = { ...process.env, SLUICE_DURABLE_ANONYMOUS: 'default', SLUICE_DURABLE_LONG_POLL: '500ms', SLUICE_WEBHOOKS_ALLOW_INSECURE_LOOPBACK: 'true', SLUICE_LOG_LEVEL: 'warn' }
   const args = ['serve', '--data', data, '--http', '127.0.0.1:0', '--nats-listen', 'none']
   const child = spawn(binary, args, { env, stdio: ['ignore', 'inherit', 'inherit'] })
   const ended = once(child, 'exit')

@@ -1,4 +1,4 @@
-package durable
+package turns
 
 import (
 	"context"
@@ -10,12 +10,13 @@ import (
 
 func TestOneAtATimeChangesARecord(t *testing.T) {
 	t.Parallel()
-	all, key := newTurns(), Key{"ns", "/a"}
+	var all Turns[string]
+	const key = "/a"
 	var waiting sync.WaitGroup
 	count := 0 // the race detector sees who does not wait
 	for range 50 {
 		waiting.Go(func() {
-			done, err := all.take(context.WithoutCancel(t.Context()), key)
+			done, err := all.Take(context.WithoutCancel(t.Context()), key)
 			if err != nil {
 				t.Error(err)
 				return
@@ -28,14 +29,14 @@ func TestOneAtATimeChangesARecord(t *testing.T) {
 	require.Equal(t, 50, count)
 	require.Empty(t, all.byKey)
 
-	done, err := all.take(t.Context(), key)
+	done, err := all.Take(t.Context(), key)
 	require.NoError(t, err)
-	other, err := all.take(t.Context(), Key{"ns", "/b"})
+	other, err := all.Take(t.Context(), "/b")
 	require.NoError(t, err, "another stream's record is another's turn")
 	other()
 	ended, cancel := context.WithCancel(t.Context())
 	cancel()
-	_, err = all.take(ended, key)
+	_, err = all.Take(ended, key)
 	require.ErrorIs(t, err, context.Canceled)
 	done()
 	require.Empty(t, all.byKey)

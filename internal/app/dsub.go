@@ -1,0 +1,205 @@
+package app
+
+import (
+	"cmp"
+	"context"
+	"crypto/ed25519"
+	"encoding/base64"
+	"errors"
+	"fmt"
+	"net/http"
+	"strconv"
+	"time"
+
+	"github.com/sluice-io/sluice/internal/access"
+	"github.com/sluice-io/sluice/internal/dsub"
+	"github.com/sluice-io/sluice/internal/durable"
+	"github.com/sluice-io/sluice/internal/endpoint"
+	"github.com/sluice-io/sluice/internal/httpapi"
+	"github.com/sluice-io/sluice/internal/ledger"
+	"github.com/sluice-io/sluice/internal/natsstore"
+	"github.com/sluice-io/sluice/pkg/sluice"
+	"github.com/sluice-io/sluice/pkg/webhook"
+	"github.com/sluice-io/sluice/streams"
+)
+
+// dsubKeyPrefix is what the ids of keys begin with where the Durable Streams protocol names them.
+const dsubKeyPrefix = "ds_"
+
+// openDsubs makes the engine of the Durable Streams protocol's subscriptions.
+func (s *server) openDsubs(ctx context.Context) error {
+	s.dsubsOwn = s.owns.part()
+	keys, err := s.store.KeysFor(ctx, sluice.UseWake)
+	if err != nil {
+		return err
+	}
+	secrets := make([]dsub.SecretKey, len(keys))
+	for i, k := range keys {
+		secrets[i] = dsub.SecretKey{ID: k.ID, Secret: k.Seed}
+	}
+	s.dsubs = dsub.New(dsub.Ports{
+		Records: dsubRecords{natsstore.OpenBucket[dsub.Subscription](s.store, streams.StreamWakes)},
+		Logs:    s.store,
+		Streams: dsubStreams{s.durable},
+		Post:    dsubPoster{s.sender},
+		Gate:    dsubGate{s.trust.index},
+		Owns:    s.dsubsOwn,
+		Account: dsubBook{s.ledger},
+		Secrets: func(context.Context) ([]dsub.SecretKey, error) { return secrets, nil },
+		Sign:    s.keys.signDsub,
+		Offset:  durable.FormatOffset,
+	}, dsub.Options{
+		BaseURL: s.publicURL() + "/streams",
+		Most:    s.cfg.Limits.SubscriptionsPerNamespace, Log: s.opts.Log,
+	})
+	return nil
+}
+
+// apiDsubs returns how the subscriptions are served.
+func (s *server) apiDsubs() httpapi.Dsubs {
+	return httpapi.Dsubs{
+		Engine: s.dsubs,
+		JWKS:   func(ctx context.Context) ([]byte, error) { return s.keySet(ctx, dsubKeyPrefix) },
+		KeyID: func() string {
+			id, _ := s.keys.newest()
+			return dsubKeyPrefix + id
+		},
+	}
+}
+
+// keySet returns the public halves of the signing keys, with something before their ids.
+func (s *server) keySet(ctx context.Context, prefix string) ([]byte, error) {
+	keys, err := s.store.Keys(ctx)
+	if err != nil {
+		return nil, err
+	}
+	public := make([]webhook.PublicKey, len(keys))
+	for i, k := range keys {
+		public[i] = webhook.PublicKey{ID: prefix + k.ID, Key: k.Public()}
+	}
+	return webhook.FormatKeys(public...)
+}
+
+// signDsub returns the header that a notice of the Durable Streams protocol is signed with. What is signed begins with the
+// time and goes on with a JSON object: it is nothing that another scheme of ours signs.
+func (k *keyRing) signDsub(body []byte, at time.Time) (string, error) {
+	id, key := k.newest()
+	if key == nil {
+		return "", errors.New("there is no key to sign with yet")
+	}
+	t := strconv.FormatInt(at.Unix(), 10)
+	signature := ed25519.Sign(key, append([]byte(t+"."), body...))
+	return fmt.Sprintf("t=%s,kid=%s,ed25519=%s", t, dsubKeyPrefix+id, base64.RawURLEncoding.EncodeToString(signature)), nil
+}
+
+// dsubRecords keeps the subscriptions.
+type dsubRecords struct {
+	natsstore.Bucket[dsub.Subscription]
+}
+
+// Watch tells of every subscription.
+func (r dsubRecords) Watch(ctx context.Context, change func(key string, s *dsub.Subscription, revision uint64)) error {
+	return r.Bucket.Watch(ctx, ">", func(e natsstore.Entry[dsub.Subscription]) {
+		switch e.Change {
+		case natsstore.Set:
+			change(e.Key, &e.Value, e.Revision)
+		case natsstore.Removed:
+			change(e.Key, nil, e.Revision)
+		case natsstore.CaughtUp:
+		}
+	})
+}
+
+// dsubStreams is the streams, for those who are woken because of them.
+type dsubStreams struct{ engine *durable.Engine }
+
+// Tail returns where a stream ends, and false if it is not there.
+func (w dsubStreams) Tail(ctx context.Context, namespace string, path sluice.Path) (uint64, bool, error) {
+	info, err := w.engine.Head(ctx, durable.Key{Namespace: namespace, Path: path})
+	switch sluice.CodeOf(err) { //nolint:exhaustive // the other codes say that it is not known
+	case "":
+		return info.Next, true, nil
+	case sluice.NotFound, sluice.StreamGone:
+		return 0, false, nil
+	}
+	return 0, false, err
+}
+
+// Append adds a message to a stream as somebody.
+func (w dsubStreams) Append(ctx context.Context, namespace string, path sluice.Path, message []byte, by sluice.Principal) error {
+	_, err := w.engine.Append(ctx, durable.Key{Namespace: namespace, Path: path}, durable.Append{
+		ContentType: durable.JSONType, Body: message,
+		Admit: func(_ context.Context, events []sluice.Event) error {
+			for i := range events {
+				events[i].Extensions = map[string]string{sluice.AuthID: string(by), sluice.AuthType: sluice.AuthTypeOf(string(by))}
+			}
+			return nil
+		},
+	})
+	return err
+}
+
+// dsubPoster sends notices.
+type dsubPoster struct{ sender *endpoint.Sender }
+
+// Check returns an error if a URL may never be sent to.
+func (p dsubPoster) Check(ctx context.Context, url string) error {
+	return p.sender.Check(ctx, sluice.Endpoint{URL: url})
+}
+
+// Post sends a notice.
+func (p dsubPoster) Post(ctx context.Context, url string, header http.Header, body []byte, timeout time.Duration) dsub.Answer {
+	reply := p.sender.Post(ctx, url, header, body, timeout)
+	answer := dsub.Answer{OK: reply.Outcome == sluice.Delivered, Error: reply.Error}
+	if reply.Whole {
+		answer.Body = reply.Body
+	}
+	return answer
+}
+
+// dsubBook has subscriptions be made and removed in the ledger first.
+type dsubBook struct{ ledger *ledger.Ledger }
+
+// Made writes that one is about to be made.
+func (b dsubBook) Made(ctx context.Context, s *dsub.Subscription) (func(error), error) {
+	return b.intend(ctx, s, ledger.Change{Actor: string(s.Principal), Action: sluice.ActionStreamWakeCreate, New: s.Config})
+}
+
+// Removed writes that one is about to be removed.
+func (b dsubBook) Removed(ctx context.Context, s *dsub.Subscription, by sluice.Principal) (func(error), error) {
+	return b.intend(ctx, s, ledger.Change{Actor: string(by), Action: sluice.ActionStreamWakeDelete, Old: s.Config})
+}
+
+func (b dsubBook) intend(ctx context.Context, s *dsub.Subscription, c ledger.Change) (func(error), error) {
+	c.Namespace, c.Resource = s.Namespace, cmp.Or(s.Root, "/")+" "+s.ID
+	intent, err := b.ledger.Intend(ctx, nil, c)
+	return func(cause error) { intent.Fail(ctx, cause) }, err
+}
+
+// dsubGate says what those may have who made the subscriptions.
+type dsubGate struct{ index *access.Index }
+
+// Shows says whether somebody may be told that a stream ends at a place.
+func (g dsubGate) Shows(who sluice.Caller, namespace string, path sluice.Path, seq uint64) sluice.Decision {
+	return g.index.Shows(who, sluice.VerbSubscribe, &sluice.Event{Namespace: namespace, Path: path, Seq: seq}, time.Now())
+}
+
+// Writes says whether somebody may append to a stream.
+func (g dsubGate) Writes(who sluice.Caller, namespace string, path sluice.Path) sluice.Decision {
+	return decisionOf(g.index.Require(who, sluice.VerbPublish, access.Target{Namespace: namespace, Path: path}, time.Now()))
+}
+
+// Holds says whether somebody may still have anything of what a subscription asks for.
+func (g dsubGate) Holds(wish *sluice.Subscription) sluice.Decision {
+	return g.index.Holds(wish, time.Now())
+}
+
+func decisionOf(err error) sluice.Decision {
+	switch {
+	case err == nil:
+		return sluice.Pass
+	case sluice.CodeOf(err) == sluice.Unavailable:
+		return sluice.Undecided
+	}
+	return sluice.Lost
+}

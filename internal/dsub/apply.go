@@ -1,0 +1,233 @@
+package dsub
+
+import (
+	"context"
+	"crypto/rand"
+	"errors"
+	mathrand "math/rand/v2"
+	"reflect"
+	"sync"
+	"time"
+
+	"github.com/sluice-io/sluice/pkg/sluice"
+)
+
+// tries is how often something is decided anew because others are faster.
+const tries = 50
+
+// scan is how far a subscription has looked at the tails of its namespace.
+type scan struct {
+	incarnation string
+	at          uint64            // all up to here was looked at
+	from        uint64            // from here on
+	hot         map[string]uint64 // the streams that its pattern has and that end behind Floor
+}
+
+// apply decides what becomes of a subscription, stores it, and decides anew if somebody was faster. check is asked
+// about what is stored before.
+func (e *Engine) apply(ctx context.Context, key string, in Input, check func(*Subscription) error) (s Subscription, woken bool, err error) {
+	in.WakeID, in.Jitter = "w_"+rand.Text(), mathrand.Float64() //nolint:gosec // the jitter is no secret
+	for i := range tries {
+		stored, revision, err := e.load(ctx, key)
+		if err == nil && check != nil {
+			err = check(&stored)
+		}
+		if err != nil {
+			return stored, false, err
+		}
+		s, woken, err = e.decide(ctx, key, stored, revision, in)
+		if sluice.CodeOf(err) != sluice.Conflict {
+			return s, woken, err
+		}
+		select {
+		case <-ctx.Done():
+			return s, false, ctx.Err()
+		case <-time.After(time.Duration(mathrand.Int64N(int64(i+1) * int64(time.Millisecond)))): //nolint:gosec // no secret
+		}
+	}
+	return s, false, sluice.Errorf(sluice.Unavailable, "too many others change the subscription at the same time; try again")
+}
+
+// load reads a subscription. Code SUBSCRIPTION_NOT_FOUND.
+func (e *Engine) load(ctx context.Context, key string) (Subscription, uint64, error) {
+	s, revision, err := e.ports.Records.Get(ctx, key)
+	if sluice.CodeOf(err) == sluice.NotFound {
+		err = Missing()
+	}
+	if s.Links == nil {
+		s.Links = map[string]Link{}
+	}
+	return s, revision, err
+}
+
+// decide decides once. A refusal may change something too.
+func (e *Engine) decide(ctx context.Context, key string, stored Subscription, revision uint64, in Input) (Subscription, bool, error) {
+	e.mu.Lock()
+	e.know(key, stored, revision)
+	e.mu.Unlock()
+	v, err := e.look(ctx, &stored, in)
+	if err != nil {
+		return stored, false, err
+	}
+	next, woken, refused := Step(stored, in, v, e.opts.Now().UTC().Round(0))
+	if !reflect.DeepEqual(stored, next) {
+		revision, err := e.ports.Records.Put(ctx, key, next, revision)
+		if err != nil {
+			return stored, false, err
+		}
+		e.mu.Lock()
+		e.know(key, next, revision)
+		e.start(key)
+		e.mu.Unlock()
+	}
+	return next, woken, refused
+}
+
+// look returns what a decision needs to know of the log. Streams that may be told of are there and pass the gate.
+func (e *Engine) look(ctx context.Context, s *Subscription, in Input) (View, error) {
+	v, err := e.view(ctx, s, in)
+	if err != nil || !in.mayWake() {
+		return v, err
+	}
+	looked := map[string]bool{}
+	for {
+		var todo []Stream
+		for _, p := range Named(Pending(s, v)) {
+			if !looked[p.Path] {
+				todo = append(todo, p)
+				looked[p.Path] = true
+			}
+		}
+		if len(todo) == 0 {
+			return v, nil
+		}
+		if err := e.verify(ctx, s, todo, v); err != nil {
+			return v, err
+		}
+	}
+}
+
+// view returns what is known of the tails, as of now.
+func (e *Engine) view(ctx context.Context, s *Subscription, in Input) (View, error) {
+	last, err := e.ports.Logs.LastSeq(ctx, s.Namespace)
+	if err != nil {
+		return View{}, err
+	}
+	e.mu.Lock()
+	t := e.follow(s.Namespace)
+	e.mu.Unlock()
+	if t == nil {
+		return View{}, sluice.Errorf(sluice.Unavailable, "the server is stopping")
+	}
+	if err := t.reach(ctx, last); err != nil {
+		return View{}, err
+	}
+	v := e.known(t, s)
+	if v.At > last && s.Floor > last { // the log was made anew
+		v.At = last
+	}
+	t.mu.Lock()
+	for _, a := range in.Acks {
+		v.Tails[a.Path] = t.tailOf(s.Path(a.Path))
+	}
+	t.mu.Unlock()
+	return v, e.viewLinked(ctx, s, in, v)
+}
+
+// viewLinked adds the streams that are to be named.
+func (e *Engine) viewLinked(ctx context.Context, s *Subscription, in Input, v View) error {
+	if in.Do != Linked {
+		return nil
+	}
+	for _, path := range in.Paths {
+		tail, _, err := e.ports.Streams.Tail(ctx, s.Namespace, s.Path(path))
+		if err != nil {
+			return err
+		}
+		v.Tails[path] = tail
+	}
+	return nil
+}
+
+// known returns what is known of the tails at the moment.
+func (e *Engine) known(t *tails, s *Subscription) View {
+	e.mu.Lock()
+	ent := e.entries[s.String()]
+	e.mu.Unlock()
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	look := &scan{}
+	if ent != nil {
+		look = &ent.view
+	}
+	look.refresh(s, t)
+	v := View{At: t.at, Tails: make(map[string]uint64, len(look.hot)+len(s.Links))}
+	for path, seq := range look.hot {
+		if seq <= s.Floor {
+			delete(look.hot, path)
+			continue
+		}
+		v.Tails[path] = seq
+	}
+	for path := range s.Links {
+		if seq := t.tailOf(s.Path(path)); seq > 0 {
+			v.Tails[path] = seq
+		}
+	}
+	return v
+}
+
+// refresh looks at what is new since it looked last.
+func (c *scan) refresh(s *Subscription, t *tails) {
+	if c.incarnation != s.Incarnation || c.from > s.Floor || c.at > t.at {
+		*c = scan{incarnation: s.Incarnation, at: s.Floor, from: s.Floor, hot: map[string]uint64{}}
+	}
+	newest := c.at
+	t.since(c.at, func(one tail) {
+		newest = max(newest, one.seq)
+		if relative, below := s.Relative(one.path); below && s.matches(relative) {
+			c.hot[relative] = one.seq
+		}
+	})
+	c.at = newest
+}
+
+// verify takes out of a view the streams that are not there, or that nobody may be told of.
+func (e *Engine) verify(ctx context.Context, s *Subscription, all []Stream, v View) error {
+	var mu sync.Mutex
+	var errs []error
+	var parts sync.WaitGroup
+	turns := make(chan struct{}, looking)
+	for _, p := range all {
+		turns <- struct{}{}
+		parts.Go(func() {
+			defer func() { <-turns }()
+			tail, err := e.tail(ctx, s, p)
+			mu.Lock()
+			defer mu.Unlock()
+			if errs = append(errs, err); tail == 0 {
+				delete(v.Tails, p.Path)
+				return
+			}
+			v.Tails[p.Path] = tail
+		})
+	}
+	parts.Wait()
+	return errors.Join(errs...)
+}
+
+// tail returns where a stream ends; 0: it is not there, or it is not to be told of.
+func (e *Engine) tail(ctx context.Context, s *Subscription, p Stream) (uint64, error) {
+	switch e.ports.Gate.Shows(s.Owner(), s.Namespace, s.Path(p.Path), p.Tail) {
+	case sluice.Pass:
+	case sluice.Undecided:
+		return 0, sluice.Errorf(sluice.Unavailable, "who may do what is not known at the moment; try again")
+	case sluice.Withhold, sluice.Lost:
+		return 0, nil
+	}
+	tail, there, err := e.ports.Streams.Tail(ctx, s.Namespace, s.Path(p.Path))
+	if err != nil || !there {
+		return 0, err
+	}
+	return min(tail, p.Tail), nil
+}

@@ -1,0 +1,276 @@
+package dsub_test
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"net/http"
+	"slices"
+	"strconv"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/google/uuid"
+	"github.com/stretchr/testify/require"
+	"go.uber.org/goleak"
+
+	"github.com/sluice-io/sluice/internal/dsub"
+	"github.com/sluice-io/sluice/internal/natsstore"
+	"github.com/sluice-io/sluice/internal/natstest"
+	"github.com/sluice-io/sluice/pkg/sluice"
+	"github.com/sluice-io/sluice/streams"
+)
+
+const patience = 20 * time.Second
+
+func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
+
+// notice is a webhook's body.
+type notice struct {
+	Wake       string      `json:"wake_id"`
+	Generation uint64      `json:"generation"`
+	Streams    []dsub.Told `json:"streams"`
+	Callback   string      `json:"callback_url"`
+	Token      string      `json:"callback_token"`
+
+	By string `json:"-"` // which process sent it
+}
+
+// bench is a store, and what becomes of the notices that processes send.
+type bench struct {
+	store *natsstore.Store
+
+	mu     sync.Mutex
+	sent   []notice
+	answer func(ctx context.Context, n notice) dsub.Answer
+	gone   map[sluice.Path]bool
+	shows  func(sluice.Path) sluice.Decision
+	holds  sluice.Decision
+	book   []string // what was accounted for
+}
+
+func newBench(t *testing.T) *bench {
+	t.Helper()
+	store, err := natsstore.Connect(t.Context(), natsstore.Options{Conn: natstest.New(t)})
+	require.NoError(t, err)
+	t.Cleanup(store.Close)
+	require.NoError(t, store.Provision(t.Context()))
+	return &bench{
+		store: store, gone: map[sluice.Path]bool{}, holds: sluice.Pass,
+		answer: func(context.Context, notice) dsub.Answer { return dsub.Answer{OK: true} },
+		shows:  func(sluice.Path) sluice.Decision { return sluice.Pass },
+	}
+}
+
+// change changes how the bench behaves.
+func (b *bench) change(f func()) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	f()
+}
+
+// all returns the notices so far.
+func (b *bench) all() []notice {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	return slices.Clone(b.sent)
+}
+
+// wait returns the notices as soon as there are so many.
+func (b *bench) wait(t *testing.T, n int) []notice {
+	t.Helper()
+	require.Eventually(t, func() bool { return len(b.all()) >= n }, patience, 2*time.Millisecond, "%d notices", n)
+	return b.all()
+}
+
+func (b *bench) publish(t *testing.T, path sluice.Path) uint64 {
+	t.Helper()
+	stored, err := b.store.Publish(t.Context(), "default", []sluice.Event{{
+		Namespace: "default", Path: path, ID: uuid.NewString(), Type: "t", Source: "/x", Data: []byte("1"),
+	}})
+	require.NoError(t, err)
+	return stored[0].Seq
+}
+
+// process is an engine that runs until it is stopped.
+type process struct {
+	*dsub.Engine
+
+	bench *bench
+	name  string
+	owner owner
+	stop  func()
+}
+
+// owner says what a process owns: all, or nothing.
+type owner struct{ yes *bool }
+
+func (p *process) own(yes bool) {
+	p.bench.change(func() { *p.owner.yes = yes })
+	<-p.Changed()
+}
+
+func (b *bench) process(t *testing.T, name string, owns bool) *process {
+	t.Helper()
+	p := &process{bench: b, name: name, owner: owner{&owns}}
+	p.Engine = dsub.New(dsub.Ports{
+		Records: records{natsstore.OpenBucket[dsub.Subscription](b.store, streams.StreamWakes)},
+		Logs:    b.store, Streams: b, Post: p, Gate: b, Owns: p, Account: b,
+		Secrets: func(context.Context) ([]dsub.SecretKey, error) {
+			return []dsub.SecretKey{{ID: "k", Secret: []byte("a secret that both have")}}, nil
+		},
+		Sign:   func([]byte, time.Time) (string, error) { return "signed", nil },
+		Offset: func(seq uint64) string { return strconv.FormatUint(seq, 10) },
+	}, dsub.Options{BaseURL: "http://here/streams", SweepEvery: 100 * time.Millisecond})
+	ctx, cancel := context.WithCancel(t.Context())
+	var running sync.WaitGroup
+	running.Go(func() { _ = p.Run(ctx) }) // it ends with ctx
+	p.stop = sync.OnceFunc(func() { cancel(); running.Wait() })
+	t.Cleanup(p.stop)
+	return p
+}
+
+// Owns says whether this process serves the subscriptions.
+func (p *process) Owns(string) bool {
+	p.bench.mu.Lock()
+	defer p.bench.mu.Unlock()
+	return *p.owner.yes
+}
+
+// Check refuses nothing.
+func (p *process) Check(context.Context, string) error { return nil }
+
+// Post notes a notice and answers as the bench is told to.
+func (p *process) Post(ctx context.Context, _ string, _ http.Header, body []byte, timeout time.Duration) dsub.Answer {
+	var n notice
+	if err := json.Unmarshal(body, &n); err != nil {
+		return dsub.Answer{Error: err.Error()}
+	}
+	n.By = p.name
+	p.bench.mu.Lock()
+	p.bench.sent = append(p.bench.sent, n)
+	answer := p.bench.answer
+	p.bench.mu.Unlock()
+	ctx, cancel := context.WithTimeout(ctx, timeout)
+	defer cancel()
+	return answer(ctx, n)
+}
+
+// Tail returns where a path ends.
+func (b *bench) Tail(ctx context.Context, ns string, path sluice.Path) (uint64, bool, error) {
+	b.mu.Lock()
+	gone := b.gone[path]
+	b.mu.Unlock()
+	tail, err := b.store.PathTail(ctx, ns, path)
+	return tail, tail > 0 && !gone, err
+}
+
+// Append publishes a line.
+func (b *bench) Append(ctx context.Context, ns string, path sluice.Path, message []byte, _ sluice.Principal) error {
+	b.mu.Lock()
+	gone := b.gone[path]
+	b.mu.Unlock()
+	if gone {
+		return sluice.Errorf(sluice.NotFound, "there is no such stream")
+	}
+	_, err := b.store.Publish(ctx, ns, []sluice.Event{{Namespace: ns, Path: path, ID: uuid.NewString(), Type: "t", Source: "/x", Data: message}})
+	return err
+}
+
+// Made notes what was written down.
+func (b *bench) Made(_ context.Context, s *dsub.Subscription) (func(error), error) {
+	return b.note("made " + s.ID)
+}
+
+// Removed notes what was written down.
+func (b *bench) Removed(_ context.Context, s *dsub.Subscription, by sluice.Principal) (func(error), error) {
+	return b.note("removed " + s.ID + " by " + string(by))
+}
+
+func (b *bench) note(what string) (func(error), error) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	b.book = append(b.book, what)
+	return func(err error) { b.change(func() { b.book = append(b.book, "not "+what+": "+err.Error()) }) }, nil
+}
+
+// Shows says what the bench is told to.
+func (b *bench) Shows(_ sluice.Caller, _ string, path sluice.Path, _ uint64) sluice.Decision {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	return b.shows(path)
+}
+
+// Writes lets everybody.
+func (b *bench) Writes(sluice.Caller, string, sluice.Path) sluice.Decision { return sluice.Pass }
+
+// Holds says what the bench is told to.
+func (b *bench) Holds(*sluice.Subscription) sluice.Decision {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	return b.holds
+}
+
+// records is the bucket.
+type records struct {
+	natsstore.Bucket[dsub.Subscription]
+}
+
+// Watch tells of all subscriptions.
+func (r records) Watch(ctx context.Context, change func(string, *dsub.Subscription, uint64)) error {
+	return r.Bucket.Watch(ctx, ">", func(e natsstore.Entry[dsub.Subscription]) {
+		switch e.Change {
+		case natsstore.Set:
+			change(e.Key, &e.Value, e.Revision)
+		case natsstore.Removed:
+			change(e.Key, nil, e.Revision)
+		case natsstore.CaughtUp:
+		}
+	})
+}
+
+var key = dsub.Key{Namespace: "default", ID: "s"}
+
+// subscribe makes the subscription.
+func (p *process) subscribe(t *testing.T, c dsub.Config) dsub.Subscription {
+	t.Helper()
+	if c.Lease == 0 {
+		c.Lease = 30 * time.Second
+	}
+	var s dsub.Subscription
+	require.Eventually(t, func() bool {
+		made, created, err := p.Create(t.Context(), key, c, sluice.Caller{Principal: "user:a"}, func(*dsub.Subscription) bool { return true })
+		s = made
+		return err == nil && created
+	}, patience, 10*time.Millisecond, "as soon as it runs")
+	return s
+}
+
+// webhook is a configuration.
+func webhook() dsub.Config {
+	return dsub.Config{Kind: dsub.Webhook, Pattern: "events/*", URL: "http://x"}
+}
+
+// pull is a configuration.
+func pull() dsub.Config {
+	return dsub.Config{Kind: dsub.PullWake, Pattern: "events/*", WakeStream: "wake/pool"}
+}
+
+// stored returns the subscription as it is stored.
+func (p *process) stored(t *testing.T) dsub.Subscription {
+	t.Helper()
+	s, err := p.Get(t.Context(), key)
+	require.NoError(t, err)
+	return s
+}
+
+func done(n notice) dsub.Call {
+	c := dsub.Call{Kind: dsub.Webhook, Token: n.Token, Wake: n.Wake, Generation: n.Generation, Done: true}
+	for _, s := range n.Streams {
+		var seq uint64
+		_, _ = fmt.Sscan(s.Tail, &seq) // 0 is refused
+		c.Acks = append(c.Acks, dsub.Ack{Path: s.Path, Offset: seq})
+	}
+	return c
+}

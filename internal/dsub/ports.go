@@ -1,0 +1,116 @@
+package dsub
+
+import (
+	"cmp"
+	"context"
+	"log/slog"
+	"net/http"
+	"time"
+
+	"github.com/sluice-io/sluice/pkg/sluice"
+)
+
+// Records keeps the subscriptions, by Key.String.
+type Records interface {
+	// Get returns a subscription and its revision. Code NotFound.
+	Get(ctx context.Context, key string) (Subscription, uint64, error)
+	// Put stores it and returns its revision. Code Conflict unless the stored revision is the given one; 0: there is none.
+	Put(ctx context.Context, key string, s Subscription, revision uint64) (uint64, error)
+	// Delete removes it. Code Conflict unless the stored revision is the given one.
+	Delete(ctx context.Context, key string, revision uint64) error
+	// Watch tells of every subscription, as it is and as it changes, until ctx is done. A nil one is gone.
+	Watch(ctx context.Context, change func(key string, s *Subscription, revision uint64)) error
+}
+
+// Logs says where paths end.
+type Logs interface {
+	// FollowTails tells where every path of a namespace ends, in the order of the log, and then of what comes;
+	// without a path, up to where all has been told. Code NotFound.
+	FollowTails(ctx context.Context, namespace string, tell func(path sluice.Path, seq uint64)) error
+	// LastSeq returns where the log ends. Code NotFound.
+	LastSeq(ctx context.Context, namespace string) (uint64, error)
+}
+
+// Streams is the streams themselves.
+type Streams interface {
+	// Tail returns where a stream ends, and false if it is not there.
+	Tail(ctx context.Context, namespace string, path sluice.Path) (uint64, bool, error)
+	// Append adds a message of JSON to a stream, as somebody.
+	Append(ctx context.Context, namespace string, path sluice.Path, message []byte, by sluice.Principal) error
+}
+
+// Poster makes requests to others.
+type Poster interface {
+	// Check returns an error if a URL may never be sent to.
+	Check(ctx context.Context, url string) error
+	// Post sends a body and returns what came of it.
+	Post(ctx context.Context, url string, header http.Header, body []byte, timeout time.Duration) Answer
+}
+
+// Answer is what came of a request.
+type Answer struct {
+	OK    bool
+	Body  []byte // of an answer that is OK
+	Error string // of one that is not
+}
+
+// Gate says who may have what.
+type Gate interface {
+	// Shows says whether somebody may be told that a stream ends at a place.
+	Shows(who sluice.Caller, namespace string, path sluice.Path, seq uint64) sluice.Decision
+	// Writes says whether somebody may append to a stream.
+	Writes(who sluice.Caller, namespace string, path sluice.Path) sluice.Decision
+	// Holds says whether somebody may still have anything of what a subscription asks for.
+	Holds(wish *sluice.Subscription) sluice.Decision
+}
+
+// Accountant writes down that a subscription is about to be made, or removed.
+type Accountant interface {
+	// Made and Removed return an error if that cannot be written: it must not be done then. failed is to be told if it was not
+	// done after all.
+	Made(ctx context.Context, s *Subscription) (failed func(error), err error)
+	Removed(ctx context.Context, s *Subscription, by sluice.Principal) (failed func(error), err error)
+}
+
+// Ownership says which subscriptions this process serves, by the keys of their records. Changed is to be called
+// whenever the answer may have changed.
+type Ownership interface {
+	Owns(key string) bool
+}
+
+// Ports is what an engine works with. All of it is required.
+type Ports struct {
+	Records Records
+	Logs    Logs
+	Streams Streams
+	Post    Poster
+	Gate    Gate
+	Owns    Ownership
+	Account Accountant
+	Secrets func(ctx context.Context) ([]SecretKey, error)  // for tokens, the newest first
+	Sign    func(body []byte, at time.Time) (string, error) // Webhook-Signature
+	Offset  func(seq uint64) string                         // how a place in a stream is written
+}
+
+// Options is what an engine can do without.
+type Options struct {
+	BaseURL string       // of the namespaces' streams, as others reach them
+	Most    int          // subscriptions of a namespace; 0: any number
+	Log     *slog.Logger // slog.DiscardHandler
+
+	MaxInFlight int              // requests at once; 1,024
+	Now         func() time.Time // time.Now
+	SweepEvery  time.Duration    // how often access is looked at though nothing happens; 15 s
+}
+
+func (o Options) filled() Options {
+	if o.Log == nil {
+		o.Log = slog.New(slog.DiscardHandler)
+	}
+	if o.Now == nil {
+		o.Now = time.Now
+	}
+	o.MaxInFlight = cmp.Or(o.MaxInFlight, 1024)
+	o.SweepEvery = cmp.Or(o.SweepEvery, 15*time.Second)
+	return o
+}

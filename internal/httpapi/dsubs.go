@@ -1,0 +1,394 @@
+package httpapi
+
+import (
+	"cmp"
+	"context"
+	"encoding/json"
+	"net/http"
+	"net/url"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/labstack/echo/v4"
+
+	"github.com/sluice-io/sluice/internal/access"
+	"github.com/sluice-io/sluice/internal/dsub"
+	"github.com/sluice-io/sluice/internal/durable"
+	"github.com/sluice-io/sluice/pkg/sluice"
+)
+
+// Dsubs is how the subscriptions of the Durable Streams protocol are served.
+type Dsubs struct {
+	Engine *dsub.Engine
+	JWKS   func(context.Context) ([]byte, error) // the keys that sign notices, as a JWK set
+	KeyID  func() string                         // of the key that signs now
+}
+
+const (
+	controlBase = streamsBase + ":ns/" + dsub.ControlSegment
+	oneDsub     = controlBase + "/subscriptions/:id"
+
+	rootKey  = "root" // where a request keeps the path below which its streams are
+	keptDsub = "wake" // where it keeps the subscription that it is about
+
+	maxControlBody = 1 << 20
+)
+
+func (s *Server) dsubRoutes() []route {
+	return []route{
+		{http.MethodGet, controlBase + "/jwks.json", open, s.dsubJWKS},
+		{http.MethodPut, oneDsub, subscribing, s.putDsub}, // to what, the body says
+		{http.MethodGet, oneDsub, dsubOwned, s.getDsub},
+		{http.MethodDelete, oneDsub, dsubOwned, s.deleteDsub},
+		{http.MethodPost, oneDsub + "/streams", dsubOwned, s.linkDsub}, // as PUT
+		{http.MethodDelete, oneDsub + "/streams/*", dsubOwned, s.unlinkDsub},
+		{http.MethodPost, oneDsub + "/claim", dsubOwned, s.claimDsub},
+		{http.MethodPost, oneDsub + "/callback", working, s.callDsub(dsub.Call{Kind: dsub.Webhook})},
+		{http.MethodPost, oneDsub + "/ack", working, s.callDsub(dsub.Call{Kind: dsub.PullWake})},
+		{http.MethodPost, oneDsub + "/release", working, s.callDsub(dsub.Call{Kind: dsub.PullWake, Release: true})},
+	}
+}
+
+// isControl reports whether a route is one of the protocol's control requests.
+func isControl(route string) bool { return strings.HasPrefix(route, controlBase+"/") }
+
+// isForTokenless reports whether a control request needs no token of the server's: workers show that of a wake, and the keys
+// are for everybody.
+func isForTokenless(route string) bool {
+	return isControl(route) && slices.Contains([]string{controlBase + "/jwks.json", oneDsub + "/callback", oneDsub + "/ack", oneDsub + "/release"}, route)
+}
+
+// rooted takes the part of a control request's path that comes before the control segment out of it, and keeps it:
+// streams are named relative to it.
+func rooted(next echo.HandlerFunc) echo.HandlerFunc {
+	return func(c echo.Context) error {
+		u := c.Request().URL
+		rest, isStream := strings.CutPrefix(u.EscapedPath(), streamsBase)
+		ns, rest, _ := strings.Cut(rest, "/")
+		root, control, isControl := strings.Cut("/"+rest, "/"+dsub.ControlSegment+"/")
+		if !isStream || !isControl || root == "" {
+			return next(c)
+		}
+		plain, err := url.PathUnescape(root)
+		if err == nil {
+			_, err = sluice.ParsePath(plain)
+		}
+		if err != nil {
+			return next(c) // whoever serves the path says what is wrong with it
+		}
+		escaped := streamsBase + ns + "/" + dsub.ControlSegment + "/" + control
+		path, err := url.PathUnescape(escaped)
+		if err != nil {
+			return next(c)
+		}
+		if u.Path = path; u.RawPath != "" {
+			u.RawPath = escaped
+		}
+		c.Set(rootKey, plain)
+		return next(c)
+	}
+}
+
+// dsubKey returns which subscription a request is about.
+func dsubKey(c echo.Context) (dsub.Key, error) {
+	id, err := paramOf(c, "id")
+	root, _ := c.Get(rootKey).(string) // none: the streams are those of the namespace
+	return dsub.Key{Namespace: c.Param("ns"), Root: root, ID: id}, err
+}
+
+// subscribing demands the verb subscribe for some path of the namespace.
+func subscribing(s *Server, c echo.Context) error {
+	if caller(c).Principal == sluice.Anonymous {
+		return s.requireStream(c, sluice.VerbSubscribe, "/x")
+	}
+	return somewhere(sluice.VerbSubscribe)(s, c)
+}
+
+// dsubOwned demands that the subscription is the caller's, or one of a namespace that it is an admin of.
+// Of others it does not learn that they exist (C14).
+func dsubOwned(s *Server, c echo.Context) error {
+	k, err := dsubKey(c)
+	if err != nil {
+		return err
+	}
+	wake, err := s.opts.Dsubs.Engine.Get(c.Request().Context(), k)
+	if err != nil {
+		return err
+	}
+	if err := s.ownsDsub(c, &wake); err != nil {
+		return err
+	}
+	c.Set(keptDsub, &wake)
+	return nil
+}
+
+func (s *Server) ownsDsub(c echo.Context, wake *dsub.Subscription) error {
+	who, about := caller(c), sluice.Object{Namespace: wake.Namespace}
+	if who.Principal == sluice.Anonymous {
+		if wake.Principal != who.Principal {
+			return dsub.Missing()
+		}
+		return s.requireStream(c, sluice.VerbSubscribe, "/x")
+	}
+	admin := s.require(c, sluice.VerbAdmin, access.Target{Namespace: wake.Namespace})
+	switch {
+	case admin == nil || sluice.CodeOf(admin) == sluice.Unavailable:
+		return admin
+	case wake.Principal != who.Principal || !s.opts.Access.Same(who, wake.Grant, about, time.Now()):
+		return dsub.Missing()
+	}
+	for _, wish := range wake.Wishes() {
+		if err := s.require(c, sluice.VerbSubscribe, access.Target{Namespace: wish.Namespace, Pattern: wish.Pattern}); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// working demands a token of a wake of the subscription.
+func working(s *Server, c echo.Context) error {
+	k, err := dsubKey(c)
+	if err != nil {
+		return err
+	}
+	return s.opts.Dsubs.Engine.Authentic(c.Request().Context(), k, bearer(c.Request().Header))
+}
+
+func (s *Server) dsubJWKS(c echo.Context) error {
+	set, err := s.opts.Dsubs.JWKS(c.Request().Context())
+	if err != nil {
+		return err
+	}
+	c.Response().Header().Set(echo.HeaderCacheControl, "public, max-age=300")
+	return c.Blob(http.StatusOK, "application/jwk-set+json", set)
+}
+
+// dsubRequest is a subscription as it is wanted.
+type dsubRequest struct {
+	Type    dsub.Kind `json:"type"`
+	Pattern string    `json:"pattern"`
+	Streams []string  `json:"streams"`
+	Webhook *struct {
+		URL string `json:"url"`
+	} `json:"webhook"`
+	WakeStream  string `json:"wake_stream"`
+	LeaseTTL    *int64 `json:"lease_ttl_ms"`
+	Description string `json:"description"`
+}
+
+// controlBody reads the body of a control request. Members that are not known are left alone: the protocol grows.
+func controlBody(c echo.Context, target any) error {
+	data, err := jsonBody(c)
+	if err != nil {
+		return err
+	}
+	if len(data) > maxControlBody {
+		return &http.MaxBytesError{Limit: maxControlBody}
+	}
+	if len(data) == 0 {
+		return nil
+	}
+	if err := json.Unmarshal(data, target); err != nil {
+		return sluice.Errorf(sluice.InvalidRequest, "the body is not the JSON that is expected here")
+	}
+	return nil
+}
+
+func (r *dsubRequest) config() dsub.Config {
+	c := dsub.Config{
+		Kind: r.Type, Pattern: r.Pattern, Streams: r.Streams, WakeStream: r.WakeStream, Lease: dsub.DefaultLease, Description: r.Description,
+	}
+	if r.Webhook != nil {
+		c.URL = r.Webhook.URL
+	}
+	if r.LeaseTTL != nil {
+		c.Lease = time.Duration(min(max(*r.LeaseTTL, 0), 1<<30)) * time.Millisecond
+	}
+	return c
+}
+
+func (s *Server) putDsub(c echo.Context) error {
+	k, err := dsubKey(c)
+	if err != nil {
+		return err
+	}
+	var req dsubRequest
+	if err := controlBody(c, &req); err != nil {
+		return err
+	}
+	config, err := req.config().Normal(k)
+	if err != nil {
+		return err
+	}
+	if err := s.mayDsub(c, k, config); err != nil {
+		return err
+	}
+	wake, created, err := s.opts.Dsubs.Engine.Create(c.Request().Context(), k, config, caller(c), func(there *dsub.Subscription) bool {
+		return s.ownsDsub(c, there) == nil
+	})
+	if err != nil {
+		return err
+	}
+	status := http.StatusOK
+	if created {
+		status = http.StatusCreated
+	}
+	return s.showDsub(c, status, &wake)
+}
+
+// mayDsub demands the verb subscribe for all that is asked for, and publish for the stream that workers read.
+func (s *Server) mayDsub(c echo.Context, k dsub.Key, config dsub.Config) error {
+	if config.Pattern != "" {
+		t := access.Target{Namespace: k.Namespace, Pattern: sluice.Pattern(k.Path(config.Pattern))}
+		err := s.require(c, sluice.VerbSubscribe, t)
+		if caller(c).Principal == sluice.Anonymous {
+			err = s.requireStream(c, sluice.VerbSubscribe, sluice.Path(t.Pattern)) // which of them makes no difference
+		}
+		if err != nil {
+			return err
+		}
+	}
+	if config.WakeStream != "" {
+		if err := s.requireStream(c, sluice.VerbPublish, k.Path(config.WakeStream)); err != nil {
+			return err
+		}
+	}
+	return s.mayLink(c, k, config.Streams)
+}
+
+func (s *Server) mayLink(c echo.Context, k dsub.Key, paths []string) error {
+	for _, path := range paths {
+		if err := s.requireStream(c, sluice.VerbSubscribe, k.Path(path)); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// wake returns the subscription that a request is about.
+func wake(c echo.Context) *dsub.Subscription {
+	found, _ := c.Get(keptDsub).(*dsub.Subscription) // dsubOwned put it there
+	return found
+}
+
+func (s *Server) getDsub(c echo.Context) error { return s.showDsub(c, http.StatusOK, wake(c)) }
+
+func (s *Server) deleteDsub(c echo.Context) error {
+	if err := s.opts.Dsubs.Engine.Delete(c.Request().Context(), wake(c).Key, caller(c).Principal); err != nil {
+		return err
+	}
+	return c.NoContent(http.StatusNoContent)
+}
+
+func (s *Server) linkDsub(c echo.Context) error {
+	var req struct {
+		Streams []string `json:"streams"`
+	}
+	if err := controlBody(c, &req); err != nil {
+		return err
+	}
+	k := wake(c).Key
+	paths, err := k.Normal(req.Streams)
+	switch {
+	case err != nil:
+		return err
+	case len(paths) == 0:
+		return sluice.Errorf(sluice.InvalidRequest, "streams is an array of paths")
+	}
+	if err := s.mayLink(c, k, paths); err != nil {
+		return err
+	}
+	if err := s.opts.Dsubs.Engine.Link(c.Request().Context(), k, paths); err != nil {
+		return err
+	}
+	return c.NoContent(http.StatusNoContent)
+}
+
+func (s *Server) unlinkDsub(c echo.Context) error {
+	path, err := paramOf(c, "*")
+	if err != nil {
+		return err
+	}
+	if err := s.opts.Dsubs.Engine.Unlink(c.Request().Context(), wake(c).Key, path); err != nil {
+		return err
+	}
+	return c.NoContent(http.StatusNoContent)
+}
+
+// claimAnswer is what a worker gets that claimed a wake.
+type claimAnswer struct {
+	Wake       string      `json:"wake_id"`
+	Generation uint64      `json:"generation"`
+	Token      string      `json:"token"`
+	Streams    []dsub.Told `json:"streams"`
+	LeaseTTL   int64       `json:"lease_ttl_ms"`
+}
+
+func (s *Server) claimDsub(c echo.Context) error {
+	var req struct {
+		Worker string `json:"worker"`
+	}
+	if err := controlBody(c, &req); err != nil {
+		return err
+	}
+	claim, err := s.opts.Dsubs.Engine.Claim(c.Request().Context(), wake(c).Key, req.Worker)
+	if err != nil {
+		return err
+	}
+	return c.JSON(http.StatusOK, claimAnswer{claim.Wake, claim.Generation, claim.Token, claim.Streams, claim.Lease.Milliseconds()})
+}
+
+// callRequest is what a worker says.
+type callRequest struct {
+	Wake       string `json:"wake_id"`
+	Generation uint64 `json:"generation"`
+	Acks       []struct {
+		Stream string `json:"stream"`
+		Path   string `json:"path"` // the same; workers of notices find it under this name
+		Offset string `json:"offset"`
+	} `json:"acks"`
+	Done bool `json:"done"`
+}
+
+func (r *callRequest) acks() (all []dsub.Ack, err error) {
+	for _, a := range r.Acks {
+		offset, err := durable.ParseOffset(a.Offset)
+		if err != nil {
+			return nil, &dsub.Refusal{Code: dsub.InvalidOffset, Message: "an acknowledgement has an offset that this server gave"}
+		}
+		all = append(all, dsub.Ack{Path: cmp.Or(a.Stream, a.Path), Offset: offset})
+	}
+	return all, nil
+}
+
+type callAnswer struct {
+	OK       bool `json:"ok"`
+	NextWake bool `json:"next_wake"`
+}
+
+func (s *Server) callDsub(call dsub.Call) echo.HandlerFunc {
+	return func(c echo.Context) error {
+		k, err := dsubKey(c)
+		if err != nil {
+			return err
+		}
+		var req callRequest
+		if err := controlBody(c, &req); err != nil {
+			return err
+		}
+		said := call
+		said.Token, said.Wake, said.Generation, said.Done = bearer(c.Request().Header), req.Wake, req.Generation, req.Done
+		if said.Acks, err = req.acks(); err != nil {
+			return err
+		}
+		woken, err := s.opts.Dsubs.Engine.Call(c.Request().Context(), k, said)
+		if err != nil {
+			return err
+		}
+		if said.Release {
+			return c.NoContent(http.StatusNoContent)
+		}
+		return c.JSON(http.StatusOK, callAnswer{OK: true, NextWake: woken})
+	}
+}

@@ -1,0 +1,96 @@
+package httpapi
+
+import (
+	"net/http"
+	"time"
+
+	"github.com/labstack/echo/v4"
+
+	"github.com/sluice-io/sluice/internal/dsub"
+	"github.com/sluice-io/sluice/internal/durable"
+)
+
+// shownDsub is a subscription as it is shown.
+type shownDsub struct {
+	ID           string       `json:"id"`
+	Subscription string       `json:"subscription_id"`
+	Type         dsub.Kind    `json:"type"`
+	Pattern      *string      `json:"pattern"`
+	Streams      []shownLink  `json:"streams"`
+	Webhook      *shownTarget `json:"webhook,omitempty"`
+	WakeStream   *string      `json:"wake_stream"`
+	LeaseTTL     int64        `json:"lease_ttl_ms"`
+	CreatedAt    time.Time    `json:"created_at"`
+	Status       string       `json:"status"`
+	Description  string       `json:"description,omitempty"`
+}
+
+type shownLink struct {
+	Path  string `json:"path"`
+	Link  string `json:"link_type"`
+	Acked string `json:"acked_offset"`
+}
+
+type shownTarget struct {
+	URL     string       `json:"url"`
+	Signing shownSigning `json:"signing"`
+}
+
+type shownSigning struct {
+	Algorithm string `json:"alg"`
+	KeyID     string `json:"kid"`
+	JWKS      string `json:"jwks_url"`
+}
+
+func (s *Server) showDsub(c echo.Context, status int, wake *dsub.Subscription) error {
+	links, err := s.opts.Dsubs.Engine.Streams(c.Request().Context(), wake)
+	if err != nil {
+		return err
+	}
+	config := wake.Config
+	shown := shownDsub{
+		ID: wake.ID, Subscription: wake.ID, Type: config.Kind, Streams: []shownLink{}, LeaseTTL: config.Lease.Milliseconds(),
+		CreatedAt: wake.CreatedAt, Status: "active", Description: config.Description,
+	}
+	if wake.Failed() {
+		shown.Status = "failed"
+	}
+	if config.Pattern != "" {
+		shown.Pattern = &config.Pattern
+	}
+	if config.WakeStream != "" {
+		shown.WakeStream = &config.WakeStream
+	}
+	if config.Kind == dsub.Webhook {
+		shown.Webhook = &shownTarget{config.URL, shownSigning{"ed25519", s.opts.Dsubs.KeyID(), s.opts.Dsubs.Engine.RootURL(wake.Key) + "/jwks.json"}}
+	}
+	for _, l := range links {
+		shown.Streams = append(shown.Streams, shownLink{l.Path, l.Link(), durable.FormatOffset(l.Acked)})
+	}
+	return c.JSON(status, shown)
+}
+
+// controlFailure is the body of an error of a control request.
+type controlFailure struct {
+	Error controlError `json:"error"`
+}
+
+type controlError struct {
+	Code       string `json:"code"`
+	Message    string `json:"message"`
+	Holder     string `json:"current_holder,omitempty"`
+	Generation uint64 `json:"generation,omitempty"`
+}
+
+// refusalStatus returns the HTTP status of a refusal.
+func refusalStatus(code string) int {
+	switch code {
+	case dsub.NotFound:
+		return http.StatusNotFound
+	case dsub.TokenInvalid, dsub.TokenExpired:
+		return http.StatusUnauthorized
+	case dsub.Exists, dsub.Fenced, dsub.AlreadyClaimed, dsub.NoPendingWork, dsub.InvalidOffset:
+		return http.StatusConflict
+	}
+	return http.StatusBadRequest
+}
