@@ -137,7 +137,7 @@ func (e *Engine) learn(ctx context.Context, id string, sub *sluice.Subscription)
 		return
 	}
 	if sub != nil && sub.Mode != sluice.Wake {
-		return
+		sub = nil // nor is the one that had its id before, whose end need not have been told
 	}
 	e.mu.Lock()
 	if sub == nil {

@@ -56,6 +56,7 @@ type entry struct {
 	Entry
 
 	seen   uint64           // the last sequence of its own stream that was told of
+	fresh  bool             // seen was told since it was looked at
 	other  bool             // something was stored in a stream that is not its own
 	news   bool             // it is to be looked at
 	busy   bool             // it is being looked at
@@ -184,6 +185,7 @@ func (r *runner) told(path sluice.Path, seq uint64, receipt sluice.Receipt) {
 	if receipt != nil {
 		en.acks = append(en.acks, receipt)
 	}
+	en.fresh = true
 	r.look(en)
 }
 
@@ -241,16 +243,17 @@ func (r *runner) nextLook() *entry {
 // lookOnce looks at a consumer, and reports whether it is to be done again.
 func (r *runner) lookOnce(ctx context.Context, en *entry) (again bool) {
 	r.mu.Lock()
-	en.news, en.other = false, false
+	fresh := en.fresh
+	en.news, en.other, en.fresh = false, false, false
 	known, seen, acks := en.Entry, en.seen, en.acks
 	sub := r.sub.Load()
-	if en.acks = nil; known.Consumer.State == sluice.WakeIdle && seen > known.Consumer.acked(known.Consumer.Path) {
+	if en.acks = nil; fresh && known.Consumer.State == sluice.WakeIdle && seen > known.Consumer.acked(known.Consumer.Path) {
 		en.ahead = r.lookAhead(ctx, sub, known.Consumer.Path, known.Consumer.Paths()) // it will be woken
 	}
 	r.mu.Unlock()
 	err := r.persist(ctx, "look at a consumer", func() error {
 		_, err := r.engine.change(ctx, sub, known.Consumer.Path, known, func(ctx context.Context, c Consumer) (Input, error) {
-			return r.input(ctx, sub, c, seen)
+			return r.input(ctx, sub, c, seen, fresh)
 		})
 		known = Entry{Consumer: Consumer{Path: known.Consumer.Path}}
 		if refused(err) {
@@ -281,8 +284,9 @@ func (r *runner) lookOnce(ctx context.Context, en *entry) (again bool) {
 }
 
 // input says what there is to be seen of a consumer. One that is not there begins with what was told. That there is
-// something in its own stream wakes it without another look: the notice has one.
-func (r *runner) input(ctx context.Context, sub *sluice.Subscription, c Consumer, seen uint64) (Input, error) {
+// something in its own stream wakes it without another look, if it is fresh: the notice has one. What was told long ago may
+// have left the log since.
+func (r *runner) input(ctx context.Context, sub *sluice.Subscription, c Consumer, seen uint64, fresh bool) (Input, error) { //nolint:revive // fresh is what is known of seen
 	var in Input
 	if c.State == sluice.WakeRemoved {
 		var err error
@@ -292,7 +296,7 @@ func (r *runner) input(ctx context.Context, sub *sluice.Subscription, c Consumer
 		c = *in.Born
 	}
 	var err error
-	if c.State == sluice.WakeIdle && seen > c.acked(c.Path) && c.Follows(c.Path) && r.engine.decide(sub, c.Path, seen) == sluice.Pass {
+	if fresh && c.State == sluice.WakeIdle && seen > c.acked(c.Path) && c.Follows(c.Path) && r.engine.decide(sub, c.Path, seen) == sluice.Pass {
 		in.Tails = Tails{c.Path: {Seq: seen}}
 		return in, nil
 	}
@@ -363,7 +367,7 @@ func (r *runner) compare(path sluice.Path, last uint64) {
 		en.Consumer.State == sluice.WakeRemoved && last <= en.Consumer.Since:
 		return
 	}
-	en.seen, en.listed = max(en.seen, last), true
+	en.seen, en.listed, en.fresh = max(en.seen, last), true, true
 	r.look(en)
 }
 
