@@ -144,8 +144,8 @@ func (r wakeRecords) Floor(ctx context.Context, subscription string) (uint64, er
 	return floor.Epoch, err
 }
 
-// Forget removes a subscription's records, after it raised the floor.
-func (r wakeRecords) Forget(ctx context.Context, subscription string, epoch uint64) error {
+// Forget removes a subscription's records up to a revision, after it raised the floor.
+func (r wakeRecords) Forget(ctx context.Context, subscription string, epoch, upTo uint64) error {
 	for epoch > 0 {
 		floor, revision, err := r.floors.Get(ctx, streams.WakeFloorKey(subscription))
 		if err != nil && sluice.CodeOf(err) != sluice.NotFound {
@@ -162,7 +162,7 @@ func (r wakeRecords) Forget(ctx context.Context, subscription string, epoch uint
 			return err
 		}
 	}
-	return r.consumers.Clear(ctx, streams.WakeKeys(subscription))
+	return r.consumers.Clear(ctx, streams.WakeKeys(subscription), upTo)
 }
 
 // wakeStreams gives the wake engine the streams.

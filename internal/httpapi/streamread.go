@@ -135,6 +135,9 @@ func (s *Server) longPoll(c echo.Context, r reading) error {
 	ctx, end := context.WithTimeout(ctx, s.opts.Streams.LongPoll)
 	defer end()
 	page, err := s.opts.Streams.Engine.Await(ctx, r.key, r.from, r.show)
+	if err == nil {
+		err = s.requireStream(c, sluice.VerbRead, r.key.Path) // it may have been lost meanwhile, and then how far the stream is is not said
+	}
 	if err != nil {
 		return err
 	}
@@ -184,6 +187,9 @@ func (s *Server) sendStream(c echo.Context, r reading) error {
 			page, err = engine.Await(ctx, r.key, durable.Place{After: before}, r.show)
 		} else {
 			page, err = engine.Read(ctx, r.key, durable.Place{After: before}, r.show)
+		}
+		if err == nil {
+			err = s.requireStream(c, sluice.VerbRead, r.key.Path)
 		}
 		if err != nil || ctx.Err() != nil {
 			return gone(c, err)

@@ -101,14 +101,14 @@ func (b Bucket[T]) Follow(ctx context.Context, filter string, f func(Entry[T])) 
 	return fmt.Errorf("follow %s: %w", b.name, err)
 }
 
-// Clear removes all records whose keys match a filter, and their markers.
-func (b Bucket[T]) Clear(ctx context.Context, filter string) error {
+// Clear removes the records whose keys match a filter, and their markers, up to a revision.
+func (b Bucket[T]) Clear(ctx context.Context, filter string, upTo uint64) error {
 	_, err := asked(ctx, listTimeout, func(ctx context.Context) (struct{}, error) {
 		stream, err := b.store.js.Stream(ctx, kvStream+b.name)
 		if err != nil {
 			return struct{}{}, err
 		}
-		return struct{}{}, stream.Purge(ctx, jetstream.WithPurgeSubject(kvPrefix+b.name+"."+filter))
+		return struct{}{}, stream.Purge(ctx, jetstream.WithPurgeSubject(kvPrefix+b.name+"."+filter), jetstream.WithPurgeSequence(upTo+1))
 	})
 	if err != nil {
 		return b.failed(ctx, "clear", filter, err)

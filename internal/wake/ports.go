@@ -40,8 +40,8 @@ type Records interface {
 	// Floor returns an epoch that no consumer of a subscription of this id has passed that is not stored
 	// any more: new ones begin behind it.
 	Floor(ctx context.Context, subscription string) (uint64, error)
-	// Forget removes all records of a subscription, and raises its floor.
-	Forget(ctx context.Context, subscription string, floor uint64) error
+	// Forget raises the floor of a subscription, and then removes its records up to a revision.
+	Forget(ctx context.Context, subscription string, floor, upTo uint64) error
 }
 
 // Streams knows the streams of a namespace.

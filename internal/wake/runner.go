@@ -201,8 +201,10 @@ func (r *runner) acknowledge(receipt sluice.Receipt) {
 // awake reports whether a consumer looks at its stream before it goes to sleep. One that an earlier subscription of the
 // same id left behind does not.
 func (r *runner) awake(en *entry) bool {
-	return en.Consumer.Of == r.of && (en.Consumer.State == sluice.WakeWaking || en.Consumer.State == sluice.WakeLive)
+	return en.Consumer.Of == r.of && en.Consumer.awake()
 }
+
+func (c *Consumer) awake() bool { return c.State == sluice.WakeWaking || c.State == sluice.WakeLive }
 
 // look has a consumer looked at; r.mu is held.
 func (r *runner) look(en *entry) {
@@ -243,7 +245,7 @@ func (r *runner) nextLook() *entry {
 // lookOnce looks at a consumer, and reports whether it is to be done again.
 func (r *runner) lookOnce(ctx context.Context, en *entry) (again bool) {
 	r.mu.Lock()
-	fresh := en.fresh
+	fresh, other := en.fresh, en.other
 	en.news, en.other, en.fresh = false, false, false
 	known, seen, acks := en.Entry, en.seen, en.acks
 	sub := r.sub.Load()
@@ -251,8 +253,9 @@ func (r *runner) lookOnce(ctx context.Context, en *entry) (again bool) {
 		en.ahead = r.lookAhead(ctx, sub, known.Consumer.Path, known.Consumer.Paths()) // it will be woken
 	}
 	r.mu.Unlock()
-	err := r.persist(ctx, "look at a consumer", func() error {
-		_, err := r.engine.change(ctx, sub, known.Consumer.Path, known, func(ctx context.Context, c Consumer) (Input, error) {
+	var looked Entry
+	err := r.persist(ctx, "look at a consumer", func() (err error) {
+		looked, err = r.engine.change(ctx, sub, known.Consumer.Path, known, func(ctx context.Context, c Consumer) (Input, error) {
 			return r.input(ctx, sub, c, seen, fresh)
 		})
 		known = Entry{Consumer: Consumer{Path: known.Consumer.Path}}
@@ -272,6 +275,9 @@ func (r *runner) lookOnce(ctx context.Context, en *entry) (again bool) {
 	}
 	for _, receipt := range acks {
 		r.acknowledge(receipt)
+	}
+	if other && looked.Consumer.awake() { // whoever lets it rest, or has meanwhile, may have looked before
+		en.other, en.news = true, en.news || !r.awake(en)
 	}
 	if en.news {
 		return true

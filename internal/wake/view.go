@@ -157,18 +157,32 @@ func (e *Engine) Ended(ctx context.Context, namespace string, path sluice.Path) 
 }
 
 // Forget removes a subscription's consumers, all of them (S1-114). Their epochs are not used again, should one of the
-// same id be made (S1-128).
+// same id be made (S1-128): what is stored while it looks is looked at, too, and what is a later one's stays.
 func (e *Engine) Forget(ctx context.Context, sub *sluice.Subscription) error {
-	all, err := e.ports.Records.List(ctx, sub.ID)
-	if err != nil {
-		return err
+	for range forgetRounds {
+		all, err := e.ports.Records.List(ctx, sub.ID)
+		if err != nil {
+			return err
+		}
+		var floor, upTo uint64
+		for _, en := range all {
+			floor = max(floor, en.Consumer.Epoch)
+			if en.Consumer.Of == incarnation(sub) {
+				upTo = max(upTo, en.Revision)
+			}
+		}
+		if upTo == 0 {
+			return nil
+		}
+		if err := e.ports.Records.Forget(ctx, sub.ID, floor, upTo); err != nil {
+			return err
+		}
 	}
-	var floor uint64
-	for _, en := range all {
-		floor = max(floor, en.Consumer.Epoch)
-	}
-	return e.ports.Records.Forget(ctx, sub.ID, floor)
+	return nil // what somebody stores still has its epoch
 }
+
+// forgetRounds is how often Forget looks for more: others may store something before they hear of the end.
+const forgetRounds = 3
 
 // Gauge is how many consumers a subscription that this process serves has in each state.
 type Gauge struct {
