@@ -3,6 +3,7 @@ package main
 import (
 	"context"
 	"strconv"
+	"strings"
 	"time"
 
 	"github.com/sluice-io/sluice/pkg/client"
@@ -24,6 +25,9 @@ func (c *consumersCmd) Run(ctx context.Context, s *session) error {
 		return err
 	}
 	if c.Path != "" {
+		if !strings.HasPrefix(c.Path, "/") && !strings.Contains(c.Path, ":") {
+			return usagef("path %q does not start with /", c.Path)
+		}
 		one, err := api.Consumer(ctx, c.Sub, c.Path)
 		if err != nil {
 			return err

@@ -143,8 +143,8 @@ type streamAppendCmd struct {
 	Close       bool   `help:"Nothing comes behind it."`
 	Seq         string `help:"Append only if this is larger, as a text, than that of the append before." placeholder:"TEXT"`
 	Producer    string `help:"Append once, however often: say who appends, and --epoch and --number." placeholder:"ID"`
-	Epoch       int64  `help:"The producer's how manieth life." default:"0" placeholder:"N"`
-	Number      int64  `help:"The producer's how manieth append in it, from 0." default:"0" placeholder:"N"`
+	Epoch       int64  `help:"Which life of the producer this is: 0, and 1 more after each restart that forgot the number." default:"0" placeholder:"N"`
+	Number      int64  `help:"Which of its appends in this life: 0 for the first, then 1 more each time." default:"0" placeholder:"N"`
 }
 
 // Run appends.

@@ -277,7 +277,7 @@ func (e *Engine) Call(ctx context.Context, k Key, c Call) (woken bool, err error
 		case s.Config.Kind != c.Kind:
 			return invalid("this is not the way of a subscription of type %s", s.Config.Kind)
 		case s.Generation != b.Generation:
-			return refuse(Fenced, "the wake is over, or another one is under way")
+			return refuse(Fenced, notYours)
 		}
 		return nil
 	})

@@ -209,13 +209,16 @@ func (s *Subscription) arrived() {
 	s.Wake.Send = false
 }
 
+// notYours is said to whoever reports about a wake that is not under way.
+const notYours = "the wake is over, or another one is under way, or wake_id and generation are not those of the notice or the claim"
+
 // fence lets only the one pass who works on the wake that is under way.
 func (s *Subscription) fence(in Input, now time.Time) error {
 	w := s.Wake
 	switch {
 	case w == nil, w.ID != in.Wake, s.Generation != in.Generation,
 		!w.Until.IsZero() && !now.Before(w.Until), s.Config.Kind == PullWake && w.Holder == "":
-		return refuse(Fenced, "the wake is over, or another one is under way")
+		return refuse(Fenced, notYours)
 	}
 	return nil
 }

@@ -267,7 +267,7 @@ func (s *stream) judge(a *Append, p *plan) (Verdict, error) {
 		if known != nil {
 			p.Expected = known.Seq + 1
 		}
-		return p.Verdict, sluice.Errorf(sluice.Conflict, "Producer-Seq %d comes next", p.Expected)
+		return p.Verdict, sluice.Errorf(sluice.Conflict, "Producer-Seq %d comes next of this producer in epoch %d, not %d", p.Expected, c.Epoch, c.Seq)
 	}
 	return p.Verdict, nil
 }

@@ -235,7 +235,7 @@ func sameAs(req *Request, want, existing *sluice.Subscription) error {
 	}
 	change := "change it with PATCH (sluice sub edit), or delete it first (sluice sub rm)"
 	if existing.Mode == sluice.Wake {
-		change = "it cannot be changed, so delete it first (S1-04)"
+		change = "it cannot be changed, so delete it first (sluice sub rm)"
 	}
 	return sluice.Errorf(sluice.SubscriptionDiffers, "subscription %q exists with another configuration; %s", want.ID, change).
 		With("revision", existing.Revision)

@@ -234,7 +234,7 @@ func (c *Consumer) admit(in *Callback, tails Tails) error {
 			return sluice.Errorf(sluice.WakeOffset, "acks: %q is not a stream of this consumer", ack.Path)
 		}
 		if ack.Acked > max(tails[ack.Path].Seq, c.Streams[at].Acked) {
-			return sluice.Errorf(sluice.WakeOffset, "acks: the offset of %q is beyond the end of the stream", ack.Path)
+			return sluice.Errorf(sluice.WakeOffset, "acks: the offset of %q is none of this server's, or beyond the end of the stream", ack.Path)
 		}
 	}
 	return nil

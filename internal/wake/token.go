@@ -66,7 +66,7 @@ func verify(keys Keys, token string, now time.Time) (Claim, error) {
 }
 
 func notOurs() error {
-	return sluice.Errorf(sluice.WakeTokenInvalid, "the token is not one of this server")
+	return sluice.Errorf(sluice.WakeTokenInvalid, "the token is not one of this consumer: send that of the notice, or of the last answer")
 }
 
 // renewable reports whether a token that has expired may be exchanged for a new one.
