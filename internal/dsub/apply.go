@@ -126,12 +126,29 @@ func (e *Engine) view(ctx context.Context, s *Subscription, in Input) (View, err
 	if v.At > last && s.Floor > last { // the log was made anew
 		v.At = last
 	}
-	t.mu.Lock()
-	for _, a := range in.Acks {
-		v.Tails[a.Path] = t.tailOf(s.Path(a.Path))
+	if err := e.viewAcked(t, s, in, v); err != nil {
+		return v, err
 	}
-	t.mu.Unlock()
 	return v, e.viewLinked(ctx, s, in, v)
+}
+
+// viewAcked adds the streams that are acknowledged, as far as whoever made the subscription may still know of them: what is
+// refused and what is not says where a stream ends.
+func (e *Engine) viewAcked(t *tails, s *Subscription, in Input, v View) error {
+	for _, a := range in.Acks {
+		t.mu.Lock()
+		tail := t.tailOf(s.Path(a.Path))
+		t.mu.Unlock()
+		switch e.ports.Gate.Shows(s.Owner(), s.Namespace, s.Path(a.Path), tail) {
+		case sluice.Pass:
+			v.Tails[a.Path] = tail
+		case sluice.Undecided:
+			return sluice.Errorf(sluice.Unavailable, "who may do what is not known at the moment; try again")
+		case sluice.Withhold, sluice.Lost:
+			delete(v.Tails, a.Path)
+		}
+	}
+	return nil
 }
 
 // viewLinked adds the streams that are to be named.

@@ -9,6 +9,10 @@ import (
 // maxForks bounds the forks of one stream, which its record names.
 const maxForks = 1000
 
+// maxDepth bounds how often a stream is forked from a fork: each of them is read with it, and all of them may end with the
+// last, in one step that has room for 1000 records.
+const maxDepth = 200
+
 // source returns the stream that a new one is to be forked from, nil if from none.
 func (e *Engine) source(ctx context.Context, key Key, c *Create) (*stream, error) {
 	if c.Fork == nil {
@@ -26,8 +30,17 @@ func (e *Engine) source(ctx context.Context, key Key, c *Create) (*stream, error
 		return nil, sluice.Errorf(sluice.Conflict, "a stream cannot be a fork of itself")
 	case c.ContentType != "" && MediaType(c.ContentType) != MediaType(source.ContentType):
 		return nil, sluice.Errorf(sluice.Conflict, "the source is of another content type: %s", source.ContentType)
+	case source.depth() >= maxDepth:
+		return nil, sluice.Errorf(sluice.Conflict, "the source is a fork of a fork, and so on, %d times over; fork one of those that it was forked from", maxDepth)
 	}
 	return source, nil
+}
+
+func (r *Record) depth() int {
+	if r.Fork == nil {
+		return 0
+	}
+	return r.Fork.Depth
 }
 
 // branch makes a new stream a fork of its source, and returns the change of the source's record.
@@ -54,7 +67,7 @@ func (e *Engine) branch(ctx context.Context, made, source *stream, c *Create) (C
 	if next.ID == "" {
 		next.ID = newID()
 	}
-	made.Fork = &Fork{From: source.key.Path, ID: next.ID, Offset: offset, Sub: c.Fork.Sub}
+	made.Fork = &Fork{From: source.key.Path, ID: next.ID, Offset: offset, Sub: c.Fork.Sub, Depth: source.depth() + 1}
 	kept := source.without("")
 	if len(kept) >= maxForks {
 		if kept, err = e.alive(ctx, source, "", maxForks); err != nil {

@@ -54,6 +54,7 @@ type Fork struct {
 	ID     string      `json:"id"` // of the source
 	Offset uint64      `json:"offset"`
 	Sub    int64       `json:"sub,omitempty"`
+	Depth  int         `json:"depth,omitempty"` // how many streams it is forked from, one from the other
 }
 
 // Child is a fork of a stream.

@@ -9,7 +9,7 @@ import (
 
 // Standing is what somebody who follows a stream has to know of it.
 type Standing struct {
-	Last  uint64 // sequence of its last own message; 0: it has none
+	Last  uint64 // sequence of its last message, which may be an inherited one; 0: it has none
 	Start uint64 // its own messages lie behind this sequence: those of a stream that was deleted lie up to it
 	Gone  bool   // it was deleted, or has expired, and nothing was stored on its path since
 }
@@ -38,7 +38,7 @@ func (s *stream) standing(last uint64, now time.Time) Standing {
 		st.Gone = s.Start > 0 && last <= s.Start
 	}
 	if last <= s.Start {
-		st.Last = 0
+		st.Last = s.inheritedEnd()
 	}
 	return st
 }

@@ -182,7 +182,7 @@ func (r *runner) attempt(known Entry, foreseen *ahead) (again bool) {
 // pointless reports whether there is nothing left to be told of: what the consumer was woken for was erased meanwhile, or
 // is withheld.
 func (c *Consumer) pointless(tails Tails) bool {
-	return c.Follows(c.Path) && tails[c.Path].Seq == 0 && len(c.Pending(tails)) == 0
+	return c.Follows(c.Path) && tails[c.Path].Seq <= tails[c.Path].Start && len(c.Pending(tails)) == 0
 }
 
 // deadline has a notice fail that is not answered in time. What it returns ends that, and what has begun of it is

@@ -1,0 +1,44 @@
+package app_test
+
+import (
+	"fmt"
+	"net/http"
+	"strings"
+	"testing"
+
+	"github.com/sluice-io/sluice/internal/hooktest"
+)
+
+// A worker whose subscription lost one of its streams learns nothing of that one any more: an acknowledgement beyond what it was
+// told of is refused, whether the stream has that or not.
+func TestAcknowledgementsTellNothingOfStreamsThatWereLost(t *testing.T) {
+	t.Parallel()
+	s := start(t, t.TempDir(), nil)
+	s.must(t, http.StatusOK, "PUT /v1/namespaces/default/acl/user:boss", `{"tier":"admin"}`)
+	s.must(t, http.StatusOK, "PUT /v1/namespaces/default/acl/user:ann", `{"tier":"read","pattern":"/**"}`)
+	hook := hooktest.New(t, nil)
+	g := s.grant(t, "user:ann", "scope:default", "subscribe")
+	const at = "/streams/default/"
+	s.must(t, http.StatusCreated, "PUT "+at+"agents/a", `0`)
+	s.must(t, http.StatusCreated, "PUT "+at+"other/b", `0`)
+	s.must(t, http.StatusCreated, "PUT "+at+"__ds/subscriptions/ann",
+		`{"type":"webhook","webhook":{"url":"`+hook.URL+`"},"streams":["agents/a","other/b"],"lease_ttl_ms":600000}`, as(g.token)...)
+	s.must(t, http.StatusNoContent, "POST "+at+"agents/a", `1`)
+	n := noticeOf(t, hook.Wait(1)[0])
+	call := func(status int, path, offset string) {
+		t.Helper()
+		body := fmt.Sprintf(`{"wake_id":%q,"generation":%d,"acks":[{"stream":%q,"offset":%q}]}`, n.Wake, n.Generation, path, offset)
+		s.must(t, status, "POST "+strings.TrimPrefix(n.Callback, s.at.HTTP), body, as(n.Token)...)
+	}
+	end := func(path string) string {
+		return s.must(t, http.StatusOK, "HEAD "+at+path, "").header.Get("Stream-Next-Offset")
+	}
+	s.must(t, http.StatusNoContent, "POST "+at+"other/b", `1`)
+	call(http.StatusOK, "other/b", end("other/b"))
+	s.must(t, http.StatusOK, "PUT /v1/namespaces/default/acl/user:ann", `{"tier":"read","pattern":"/agents/**"}`)
+	s.must(t, http.StatusNoContent, "POST "+at+"other/b", `2`)
+	call(http.StatusConflict, "other/b", end("other/b"))
+	call(http.StatusConflict, "other/b", "0000000000009999_0000000000000000")
+	s.must(t, http.StatusNoContent, "POST "+at+"agents/a", `2`)
+	call(http.StatusOK, "agents/a", end("agents/a"))
+}
