@@ -22,6 +22,8 @@ const (
 	readyLimit    = 60 * time.Second // for NATS to be there and provisioned
 	shutdownLimit = 20 * time.Second // for requests under way
 	scrapeLimit   = 2 * time.Second  // for what a scrape asks NATS
+	readyEvery    = 2 * time.Millisecond
+	readyPatience = 10 * time.Second // until it is said that the server can be used, though not everything may be known
 )
 
 // Options is what a server is given besides its settings.
@@ -59,17 +61,31 @@ func Run(ctx context.Context, cfg config.Config, opts Options) (err error) {
 		return err
 	}
 	s.tell(ctx, sluice.TypeServerStarted)
+	defer func() { err = errors.Join(err, removeIfThere(filepath.Join(cfg.Data, AddressesFile))) }()
+	return s.serve(ctx)
+}
+
+// sayReady says where the server is as soon as it knows who may do what, or has tried for long enough: its health
+// says the rest.
+func (s *server) sayReady(ctx context.Context) error {
+	tick := time.NewTicker(readyEvery)
+	defer tick.Stop()
+	for begun := time.Now(); s.trust.index.Ready(time.Now()) != nil && time.Since(begun) < readyPatience; {
+		select {
+		case <-tick.C:
+		case <-ctx.Done():
+			return nil
+		}
+	}
 	addresses := s.addresses()
-	file := filepath.Join(cfg.Data, AddressesFile)
-	if err := writeAddresses(file, addresses); err != nil {
+	if err := writeAddresses(filepath.Join(s.cfg.Data, AddressesFile), addresses); err != nil {
 		return err
 	}
-	defer func() { err = errors.Join(err, removeIfThere(file)) }()
-	opts.Log.InfoContext(ctx, "ready", slog.String("http", addresses.HTTP), slog.String("nats", addresses.NATS), slog.String("data", cfg.Data))
-	if opts.Ready != nil {
-		opts.Ready(addresses)
+	s.opts.Log.InfoContext(ctx, "ready", slog.String("http", addresses.HTTP), slog.String("nats", addresses.NATS), slog.String("data", s.cfg.Data))
+	if s.opts.Ready != nil {
+		s.opts.Ready(addresses)
 	}
-	return s.serve(ctx)
+	return nil
 }
 
 // serve runs the parts. The first to end ends the others; the attempt log and the announcements
@@ -96,6 +112,11 @@ func (s *server) serve(ctx context.Context) error {
 	parts.Go(func() { cancel(s.followNamespaces(inner)) })
 	parts.Go(func() { cancel(followTypes(inner, s.store, s.catalogue)) })
 	parts.Go(func() { cancel(s.serveHTTP(inner)) })
+	parts.Go(func() {
+		if err := s.sayReady(inner); err != nil {
+			cancel(err)
+		}
+	})
 	if s.trusted != nil {
 		parts.Go(func() { cancel(s.trusted.Run(inner)) })
 	}
