@@ -14,6 +14,8 @@ const (
 	ClaimWithin = 10 * time.Second
 	// LiveFor is how long a consumer may be silent while it is live (S1-43).
 	LiveFor = 45 * time.Second
+	// mostAhead is how far the end of that may be away, whoever's clock it is of: beyond it the clock was set back.
+	mostAhead = 2 * LiveFor
 )
 
 // Consumer is the record of a wake consumer: S1's consumer instance (S1-10).

@@ -283,6 +283,9 @@ func (r *runner) lookOnce(ctx context.Context, en *entry) (again bool) {
 		return true
 	}
 	en.busy = false
+	if en.Consumer.State == sluice.WakeLive && en.place < 0 {
+		r.plan(en) // it was too early
+	}
 	if en.Revision == 0 && en.Consumer.State == "" {
 		delete(r.all, en.Consumer.Path) // it is none after all
 	}

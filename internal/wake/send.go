@@ -9,6 +9,7 @@ import (
 
 	"github.com/cenkalti/backoff/v4"
 
+	"github.com/sluice-io/sluice/internal/retry"
 	"github.com/sluice-io/sluice/pkg/sluice"
 )
 
@@ -26,7 +27,7 @@ func (r *runner) plan(en *entry) {
 	case c.Of != r.of, c.State == sluice.WakeWaking && (en.underWay() || en.flying >= overlap):
 		r.clock.drop(en) // nothing is to be done until something comes
 	case c.State == sluice.WakeWaking, c.State == sluice.WakeLive:
-		en.at = c.Due
+		en.at = r.when(c)
 		r.clock.set(en)
 		ring(r.alarm)
 	default:
@@ -35,6 +36,16 @@ func (r *runner) plan(en *entry) {
 			r.look(en)
 		}
 	}
+}
+
+// when returns when a consumer is to be looked at. It is a moment of this process's own clock, which nobody sets; what the
+// record says of that is not believed if it is further away than it can be.
+func (r *runner) when(c *Consumer) time.Time {
+	now, most := r.engine.opts.Now(), mostAhead
+	if c.State == sluice.WakeWaking {
+		most += 2 * retry.Cap(r.sub.Load().Policy.Retry)
+	}
+	return now.Add(min(c.Due.Sub(now), most))
 }
 
 // underWay reports whether the notice that is due was sent.

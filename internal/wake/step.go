@@ -140,7 +140,7 @@ func (c *Consumer) acked(path sluice.Path) uint64 {
 
 // tick is for a consumer that may have been silent for too long (S1-32).
 func (Rules) tick(c *Consumer, now time.Time) {
-	if c.State == sluice.WakeLive && !now.Before(c.Due) {
+	if c.State == sluice.WakeLive && (!now.Before(c.Due) || c.Due.Sub(now) > mostAhead) {
 		c.idle()
 	}
 }
