@@ -123,7 +123,10 @@ func (e *Engine) view(ctx context.Context, s *Subscription, in Input) (View, err
 		return View{}, err
 	}
 	v := e.known(t, s)
-	if v.At > last && s.Floor > last { // the log was made anew
+	switch {
+	case v.At < last: // it was forgotten since
+		return v, sluice.Errorf(sluice.Unavailable, goneLooksLike)
+	case v.At > last && s.Floor > last: // the log was made anew
 		v.At = last
 	}
 	if err := e.viewAcked(t, s, in, v); err != nil {

@@ -73,9 +73,7 @@ func (t *tails) follow(ctx context.Context, logs Logs, namespace string, news fu
 		if ctx.Err() != nil {
 			return
 		}
-		if sluice.CodeOf(err) == sluice.NotFound {
-			t.forget()
-		}
+		t.forget() // all is told again, and the log may be another one by then
 		log.LogAttrs(ctx, slog.LevelWarn, "follow the tails of streams", slog.String("namespace", namespace), slog.Any("error", err))
 		select {
 		case <-ctx.Done():
@@ -109,7 +107,7 @@ func (t *tails) enter(path sluice.Path, seq uint64) bool {
 	return t.known
 }
 
-// forget is for a log that is gone: one that is made anew begins anew.
+// forget is for a log that cannot be followed any more: it may be gone, and one that is made anew begins anew.
 func (t *tails) forget() {
 	t.mu.Lock()
 	defer t.mu.Unlock()

@@ -161,8 +161,7 @@ func (s *Server) sendStream(c echo.Context, r reading) error {
 	defer cancel()
 	ctx, end := context.WithTimeout(ctx, sseLife)
 	defer end()
-	engine := s.opts.Streams.Engine
-	page, err := engine.Read(ctx, r.key, r.from, r.show)
+	page, err := s.opts.Streams.Engine.Read(ctx, r.key, r.from, r.show)
 	if err != nil {
 		return err
 	}
@@ -182,19 +181,23 @@ func (s *Server) sendStream(c echo.Context, r reading) error {
 		if err != nil || page.Ended() {
 			return gone(c, err)
 		}
-		before := page.Next
-		if page.UpToDate {
-			page, err = engine.Await(ctx, r.key, durable.Place{After: before}, r.show)
-		} else {
-			page, err = engine.Read(ctx, r.key, durable.Place{After: before}, r.show)
-		}
+		page, err = s.nextPage(ctx, r, page)
 		if err == nil {
-			err = s.requireStream(c, sluice.VerbRead, r.key.Path)
+			err = s.requireStream(c, sluice.VerbRead, r.key.Path) // as of a long poll
 		}
 		if err != nil || ctx.Err() != nil {
 			return gone(c, err)
 		}
 	}
+}
+
+// nextPage returns what comes behind a page, as soon as there is something.
+func (s *Server) nextPage(ctx context.Context, r reading, before durable.Page) (durable.Page, error) {
+	next := s.opts.Streams.Engine.Read
+	if before.UpToDate {
+		next = s.opts.Streams.Engine.Await
+	}
+	return next(ctx, r.key, durable.Place{After: before.Next}, r.show)
 }
 
 // gone returns why a stream of events ends, unless it is because the client has gone: the answer has begun

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"reflect"
+	"sync"
 
 	"github.com/sluice-io/sluice/pkg/sluice"
 )
@@ -92,18 +93,21 @@ func refused(err error) bool {
 	return false
 }
 
+// askers is how many streams of a consumer are asked about at once.
+const askers = 16
+
 // tails returns what is known of streams, of those that the subscription may see. Of the consumer's own stream it
 // returns errLost if that is none of them. Code Unavailable if nobody can tell.
 func (e *Engine) tails(ctx context.Context, sub *sluice.Subscription, primary sluice.Path, paths []sluice.Path) (Tails, error) {
+	found, err := e.ends(ctx, sub.Namespace, paths)
+	if err != nil {
+		return nil, err
+	}
 	all := make(Tails, len(paths))
-	for _, path := range paths {
-		tail, err := e.ports.Streams.Tail(ctx, sub.Namespace, path)
-		if err != nil {
-			return nil, err
-		}
-		switch e.decide(sub, path, tail.Seq) {
+	for i, path := range paths {
+		switch e.decide(sub, path, found[i].Seq) {
 		case sluice.Pass:
-			all[path] = tail
+			all[path] = found[i]
 		case sluice.Undecided:
 			return nil, sluice.Errorf(sluice.Unavailable, "who may see what is not known at the moment; try again")
 		case sluice.Lost:
@@ -114,6 +118,30 @@ func (e *Engine) tails(ctx context.Context, sub *sluice.Subscription, primary sl
 		}
 	}
 	return all, nil
+}
+
+// ends asks about streams, some of them at once. If one cannot tell, the others are not waited for.
+func (e *Engine) ends(ctx context.Context, namespace string, paths []sluice.Path) ([]Tail, error) {
+	ctx, fail := context.WithCancelCause(ctx)
+	defer fail(nil)
+	found := make([]Tail, len(paths))
+	var asking sync.WaitGroup
+	turns := make(chan struct{}, askers)
+	for i, path := range paths {
+		turns <- struct{}{}
+		if ctx.Err() != nil {
+			break
+		}
+		asking.Go(func() {
+			defer func() { <-turns }()
+			var err error
+			if found[i], err = e.ports.Streams.Tail(ctx, namespace, path); err != nil {
+				fail(err)
+			}
+		})
+	}
+	asking.Wait()
+	return found, context.Cause(ctx)
 }
 
 // decide asks the gate about a path.

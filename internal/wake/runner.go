@@ -279,17 +279,21 @@ func (r *runner) lookOnce(ctx context.Context, en *entry) (again bool) {
 	if other && looked.Consumer.awake() { // whoever lets it rest, or has meanwhile, may have looked before
 		en.other, en.news = true, en.news || !r.awake(en)
 	}
-	if en.news {
-		return true
+	if !en.news {
+		r.leave(en)
 	}
+	return en.news
+}
+
+// leave is for a consumer that was looked at; r.mu is held.
+func (r *runner) leave(en *entry) {
 	en.busy = false
-	if en.Consumer.State == sluice.WakeLive && en.place < 0 {
+	switch {
+	case en.Revision == 0 && en.Consumer.State == "":
+		delete(r.all, en.Consumer.Path) // it is none after all
+	case en.Consumer.State == sluice.WakeLive && en.place < 0:
 		r.plan(en) // it was too early
 	}
-	if en.Revision == 0 && en.Consumer.State == "" {
-		delete(r.all, en.Consumer.Path) // it is none after all
-	}
-	return false
 }
 
 // input says what there is to be seen of a consumer. One that is not there begins with what was told. That there is
