@@ -29,7 +29,8 @@ type Page struct {
 	Messages [][]byte
 	UpToDate bool // it reaches the end of the stream
 
-	size int // of the messages, in bytes
+	size  int            // of the messages, in bytes
+	ready []sluice.Event // that were asked for before
 }
 
 // Ended reports whether nothing will ever come behind the page.
@@ -70,11 +71,10 @@ func (e *Engine) tryRead(ctx context.Context, key Key, from Place, show Show) (P
 	}
 	page := Page{Info: s.info(from.After), From: from.After}
 	for _, segment := range clip(behind(s.segments(key.Path), from.After), tail) {
-		var ready []sluice.Event
 		if segment.Path == key.Path {
-			ready = seen.take(segment.After, segment.UpTo)
+			page.ready = seen.take(segment.After, segment.UpTo)
 		}
-		whole, err := e.fill(ctx, key.Namespace, segment, ready, show, &page)
+		whole, err := e.fill(ctx, key.Namespace, segment, show, &page)
 		if err != nil || !whole {
 			return page, err
 		}
@@ -85,13 +85,11 @@ func (e *Engine) tryRead(ctx context.Context, key Key, from Place, show Show) (P
 
 // fill adds a segment's messages to a page, the first of which may be there already, and reports whether those
 // were all.
-func (e *Engine) fill(ctx context.Context, namespace string, segment Segment, ready []sluice.Event, show Show, page *Page) (whole bool, err error) {
+func (e *Engine) fill(ctx context.Context, namespace string, segment Segment, show Show, page *Page) (whole bool, err error) {
 	for segment.After < segment.UpTo {
-		events := ready
-		if ready = nil; len(events) == 0 {
-			if events, err = e.store.Events(ctx, namespace, segment.Path, segment.After, segment.UpTo); err != nil || len(events) == 0 {
-				return err == nil, err
-			}
+		events, err := e.behind(ctx, namespace, segment, page)
+		if err != nil || len(events) == 0 {
+			return err == nil, err
 		}
 		for i := range events {
 			if page.full() {
@@ -108,6 +106,15 @@ func (e *Engine) fill(ctx context.Context, namespace string, segment Segment, re
 		}
 	}
 	return true, nil
+}
+
+// behind returns the next events of a segment: those that are there already, once, or else of the log.
+func (e *Engine) behind(ctx context.Context, namespace string, segment Segment, page *Page) ([]sluice.Event, error) {
+	ready := page.ready
+	if page.ready = nil; len(ready) > 0 {
+		return ready, nil
+	}
+	return e.store.Events(ctx, namespace, segment.Path, segment.After, segment.UpTo)
 }
 
 func (p *Page) full() bool { return p.size >= pageBytes || len(p.Messages) >= pageMessages }
