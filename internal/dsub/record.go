@@ -125,8 +125,12 @@ func (c Config) tidy(k Key) (_ Config, err error) {
 // Normal returns paths sorted, each once, without a slash before them. Code INVALID_REQUEST.
 func (k Key) Normal(paths []string) ([]string, error) {
 	var all []string
+	text := 0
 	for _, p := range paths {
 		p = bare(p)
+		if text += weight(p); text > mostText {
+			return nil, invalid("the names of streams take %d KiB at most; use a pattern", mostText>>10)
+		}
 		if path, err := sluice.ParsePath(k.Root + "/" + p); err != nil || p == "" {
 			return nil, invalid("%q is not the path of a stream", p)
 		} else if path.Reserved() || Reserved(string(path)) {

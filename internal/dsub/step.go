@@ -289,10 +289,11 @@ func (s *Subscription) claimed(in Input, v View, now time.Time) error {
 
 // link names streams. One that the pattern has keeps its cursor; of others, what there is now is done.
 func (s *Subscription) link(paths []string, v View) error {
-	explicit := 0
-	for _, link := range s.Links {
+	explicit, text := 0, 0
+	for path, link := range s.Links {
 		if link.Explicit {
 			explicit++
+			text += weight(path)
 		}
 	}
 	for _, path := range paths {
@@ -307,6 +308,9 @@ func (s *Subscription) link(paths []string, v View) error {
 		}
 		if explicit++; explicit > maxExplicit {
 			return invalid("at most %d streams can be named; use a pattern", maxExplicit)
+		}
+		if text += weight(path); text > mostText {
+			return invalid("the names of streams take %d KiB at most; use a pattern", mostText>>10)
 		}
 		link.Explicit = true
 		s.Links[path] = link

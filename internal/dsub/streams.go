@@ -3,6 +3,7 @@ package dsub
 import (
 	"cmp"
 	"slices"
+	"strings"
 )
 
 // Bounds of what is kept and told.
@@ -10,7 +11,33 @@ const (
 	mostNamed = 1000 // streams of one wake
 	keepLinks = 256  // links that are kept although they could be forgotten
 	mostLinks = 4000 // links that are kept so that Base can follow Floor
+
+	// mostText is how many bytes the names of streams may take in a record for each of these purposes, so that it
+	// fits into a message, whatever becomes of it.
+	mostText     = 160 << 10
+	mostLinkText = 384 << 10 // of links that are kept so that Base can follow Floor
 )
+
+// weight returns how many bytes the name of a stream takes in a record, with what is said of it.
+func weight(path string) int {
+	n := len(path) + len(`"":{"acked":9999999999999999},`)
+	for i := range len(path) {
+		if strings.IndexByte(`<>&"\`, path[i]) >= 0 {
+			n += len(`\u003c`) - 1
+		}
+	}
+	return n
+}
+
+// within returns how many of the streams have names that take not more than so many bytes together.
+func within(all []Stream, bytes int) int {
+	for i, s := range all {
+		if bytes -= weight(s.Path); bytes < 0 {
+			return i
+		}
+	}
+	return len(all)
+}
 
 // View is what is in the log: where the streams end that have something behind Floor, and those that are
 // explicit or acknowledged, by relative path. A stream that is not in it is not there, or nobody may know of it.
@@ -54,7 +81,9 @@ func Pending(s *Subscription, v View) []Stream {
 }
 
 // Named returns the first of the streams that a wake names.
-func Named(pending []Stream) []Stream { return pending[:min(len(pending), mostNamed)] }
+func Named(pending []Stream) []Stream {
+	return pending[:within(pending[:min(len(pending), mostNamed)], mostText)]
+}
 
 // Told returns what a notice says of the streams: those that have something new as they were when the
 // wake began, and the others that have a link, by path.
@@ -93,7 +122,7 @@ func (s *Subscription) fold(v View) {
 	}
 	switch {
 	case linked <= keepLinks:
-	case len(pending) <= mostLinks:
+	case len(pending) <= mostLinks && within(pending, mostLinkText) == len(pending):
 		s.foldAll(pending, v.At)
 	case unlinked > 0:
 		s.foldPart(pending)

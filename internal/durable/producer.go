@@ -2,6 +2,7 @@ package durable
 
 import (
 	"maps"
+	"strings"
 	"time"
 )
 
@@ -34,6 +35,9 @@ const (
 // maxProducers bounds what is remembered of a stream's producers; the one that wrote longest ago is
 // forgotten first.
 const maxProducers = 1000
+
+// maxProducerText bounds the bytes of their ids, so that the record fits into a message.
+const maxProducerText = 384 << 10
 
 // judge says what becomes of a claim, given what is known of its producer; nil: nothing.
 func judge(known *Producer, c Claim) Verdict {
@@ -78,15 +82,37 @@ func (r *Record) enter(c Claim, now time.Time) {
 	if r.Producers == nil {
 		r.Producers = map[string]Producer{}
 	}
+	_, known := r.Producers[c.ID]
 	r.Producers[c.ID] = Producer{Epoch: c.Epoch, Seq: c.Seq, At: now.UTC()}
-	if len(r.Producers) <= maxProducers {
+	if known {
 		return
 	}
-	oldest := ""
+	text := 0
+	for id := range r.Producers {
+		text += idText(id)
+	}
+	for len(r.Producers) > maxProducers || text > maxProducerText {
+		oldest := r.oldest(c.ID)
+		text -= idText(oldest)
+		delete(r.Producers, oldest)
+	}
+}
+
+// idText returns how many bytes the id of a producer may take in a record.
+func idText(id string) int {
+	const escaped = 6 // of what JSON does not let pass
+	if strings.ContainsFunc(id, func(r rune) bool { return r < ' ' || r > '~' || strings.ContainsRune(`<>&"\`, r) }) {
+		return escaped * len(id)
+	}
+	return len(id)
+}
+
+// oldest returns the producer but one that wrote longest ago.
+func (r *Record) oldest(but string) (oldest string) {
 	for id, p := range r.Producers {
-		if id != c.ID && (oldest == "" || p.At.Before(r.Producers[oldest].At)) {
+		if id != but && (oldest == "" || p.At.Before(r.Producers[oldest].At)) {
 			oldest = id
 		}
 	}
-	delete(r.Producers, oldest)
+	return oldest
 }

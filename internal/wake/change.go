@@ -2,6 +2,7 @@ package wake
 
 import (
 	"context"
+	"encoding/json"
 	"errors"
 	"fmt"
 	"reflect"
@@ -63,6 +64,11 @@ func (e *Engine) changeOnce(ctx context.Context, sub *sluice.Subscription, path 
 	if known.Revision > 0 && reflect.DeepEqual(next, known.Consumer) || next.State == sluice.WakeRemoved && c.State == sluice.WakeRemoved {
 		return known, refusal
 	}
+	if refusal == nil && len(next.Streams) > max(len(c.Streams), 1) {
+		if err := next.fits(); err != nil {
+			return known, err
+		}
+	}
 	revision, err := e.put(ctx, sub, next, known.Revision)
 	if err != nil {
 		return known, err
@@ -75,6 +81,22 @@ func (e *Engine) changeOnce(ctx context.Context, sub *sluice.Subscription, path 
 		r.observe(stored)
 	}
 	return stored, refusal
+}
+
+// mostStreams is how many bytes the streams of a record may take: a record of which the rest has no room any more could not be
+// changed, and its consumer would stay as it is.
+const mostStreams = 768 << 10
+
+// fits returns an error (WakeInvalid) if the names of a consumer's streams are too long together.
+func (c *Consumer) fits() error {
+	data, err := json.Marshal(c.Streams)
+	if err != nil {
+		return fmt.Errorf("consumer %s: %w", c.Path, err)
+	}
+	if len(data) > mostStreams {
+		return sluice.Errorf(sluice.WakeInvalid, "subscribe: the paths of all streams of a consumer take %d KiB at most, and these would take %d", mostStreams>>10, len(data)>>10)
+	}
+	return nil
 }
 
 func (e *Engine) put(ctx context.Context, sub *sluice.Subscription, c Consumer, revision uint64) (uint64, error) {

@@ -7,6 +7,7 @@ import (
 	"log/slog"
 	"maps"
 	mathrand "math/rand/v2"
+	"slices"
 	"strconv"
 	"sync"
 	"time"
@@ -45,6 +46,7 @@ type Engine struct {
 	over     chan struct{} // closed when Run comes to its end; nil: it does not run
 	subs     map[string]*sluice.Subscription
 	runners  map[string]*runner
+	leaving  map[string]*runner  // the last of each subscription that was told to end
 	revoking map[string]struct{} // subscriptions that are being cancelled
 	ended    sync.WaitGroup
 	flights  flights
@@ -67,7 +69,7 @@ func New(ports Ports, opts Options) *Engine {
 	opts.ClaimWithin = cmp.Or(opts.ClaimWithin, ClaimWithin)
 	return &Engine{
 		ports: ports, opts: opts, places: shares.New(cmp.Or(opts.MaxInFlight, maxInFlight)),
-		changes: make(chan func()), told: make(chan struct{}), subs: map[string]*sluice.Subscription{}, runners: map[string]*runner{}, revoking: map[string]struct{}{},
+		changes: make(chan func()), told: make(chan struct{}), subs: map[string]*sluice.Subscription{}, runners: map[string]*runner{}, leaving: map[string]*runner{}, revoking: map[string]struct{}{},
 	}
 }
 
@@ -149,14 +151,14 @@ func (e *Engine) learn(ctx context.Context, id string, sub *sluice.Subscription)
 	e.apply(ctx, id, sub)
 }
 
-// settle looks at all subscriptions again, and closes settled when the runners that have to end have ended.
+// settle looks at all subscriptions again, and closes settled when all runners that were told to end have ended.
 func (e *Engine) settle(ctx context.Context, settled chan struct{}) {
-	var leaving []*runner
 	for id, sub := range e.known() {
-		if r := e.apply(ctx, id, sub); r != nil {
-			leaving = append(leaving, r)
-		}
+		e.apply(ctx, id, sub)
 	}
+	e.mu.Lock()
+	leaving := slices.Collect(maps.Values(e.leaving))
+	e.mu.Unlock()
 	e.ended.Go(func() {
 		for _, r := range leaving {
 			<-r.ended
@@ -171,32 +173,33 @@ func (e *Engine) known() map[string]*sluice.Subscription {
 	return maps.Clone(e.subs)
 }
 
-// apply starts, keeps or ends the runner of a subscription, and returns one that has to end.
-func (e *Engine) apply(ctx context.Context, id string, sub *sluice.Subscription) *runner {
+// apply starts, keeps or ends the runner of a subscription.
+func (e *Engine) apply(ctx context.Context, id string, sub *sluice.Subscription) {
 	wanted := sub != nil && sub.State == sluice.Active && e.ports.Owns.Owns(id)
 	e.mu.Lock()
 	defer e.mu.Unlock()
 	r := e.runners[id]
 	if r != nil && wanted && r.of == incarnation(sub) {
 		r.sub.Store(sub)
-		return nil
+		return
 	}
 	if r != nil {
 		delete(e.runners, id)
+		e.leaving[id] = r
 		r.stop()
 	}
 	if wanted {
-		e.runners[id] = e.start(ctx, sub, r)
+		e.runners[id] = e.start(ctx, sub, e.leaving[id])
 	}
-	return r
 }
 
 // start starts a runner, which begins when the one before it has ended.
 func (e *Engine) start(ctx context.Context, sub *sluice.Subscription, before *runner) *runner {
 	ctx, stop := context.WithCancel(ctx)
 	r := newRunner(ctx, e, sub, stop)
+	id := sub.ID
 	e.ended.Go(func() { //nolint:contextcheck // the runner has one of its own
-		defer close(r.ended)
+		defer e.left(id, r)
 		defer stop()
 		if before != nil {
 			<-before.ended
@@ -204,6 +207,16 @@ func (e *Engine) start(ctx context.Context, sub *sluice.Subscription, before *ru
 		r.run()
 	})
 	return r
+}
+
+// left enters that a runner has ended.
+func (e *Engine) left(id string, r *runner) {
+	close(r.ended)
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	if e.leaving[id] == r {
+		delete(e.leaving, id)
+	}
 }
 
 // runner returns the runner of a subscription, nil if this process does not serve it.
