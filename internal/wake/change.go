@@ -144,6 +144,10 @@ func (e *Engine) tails(ctx context.Context, sub *sluice.Subscription, primary sl
 
 // ends asks about streams, some of them at once. If one cannot tell, the others are not waited for.
 func (e *Engine) ends(ctx context.Context, namespace string, paths []sluice.Path) ([]Tail, error) {
+	if len(paths) == 1 { // mostly
+		tail, err := e.ports.Streams.Tail(ctx, namespace, paths[0])
+		return []Tail{tail}, err
+	}
 	ctx, fail := context.WithCancelCause(ctx)
 	defer fail(nil)
 	found := make([]Tail, len(paths))
