@@ -10,6 +10,7 @@ import (
 const (
 	pageBytes    = 1 << 20
 	pageMessages = 1000
+	pageLooked   = 10_000 // events, shown or not
 )
 
 // Place is where a reader begins: behind a sequence, or where the stream ends now.
@@ -31,6 +32,8 @@ type Page struct {
 
 	size  int            // of the messages, in bytes
 	ready []sluice.Event // that were asked for before
+
+	looked int // events that it may have
 }
 
 // Ended reports whether nothing will ever come behind the page.
@@ -95,6 +98,7 @@ func (e *Engine) fill(ctx context.Context, namespace string, segment Segment, sh
 			if page.full() {
 				return false, nil
 			}
+			page.looked++
 			shown, err := show(&events[i])
 			if err != nil {
 				return false, err
@@ -117,7 +121,9 @@ func (e *Engine) behind(ctx context.Context, namespace string, segment Segment, 
 	return e.store.Events(ctx, namespace, segment.Path, segment.After, segment.UpTo)
 }
 
-func (p *Page) full() bool { return p.size >= pageBytes || len(p.Messages) >= pageMessages }
+func (p *Page) full() bool {
+	return p.size >= pageBytes || len(p.Messages) >= pageMessages || p.looked >= pageLooked
+}
 
 func (p *Page) add(ev sluice.Event) {
 	m := message(&ev, p.ContentType)
@@ -150,6 +156,9 @@ func (e *Engine) Await(ctx context.Context, key Key, from Place, show Show) (Pag
 		}
 		page = next
 		page.From = first
+		if !page.UpToDate && ctx.Err() == nil {
+			continue // there is more, of which nothing was to be shown so far
+		}
 		select {
 		case <-news:
 		case <-ctx.Done():
