@@ -177,6 +177,11 @@ func (w wakeStreams) Tail(ctx context.Context, namespace string, path sluice.Pat
 	return wake.Tail{Seq: st.Last, Start: st.Start, Gone: st.Gone}, err
 }
 
+// Last returns the last message on a path.
+func (w wakeStreams) Last(ctx context.Context, namespace string, path sluice.Path) (uint64, error) {
+	return w.store.PathTail(ctx, namespace, path)
+}
+
 // Before returns the last message of a stream up to a sequence.
 func (w wakeStreams) Before(ctx context.Context, namespace string, path sluice.Path, upTo uint64) (uint64, error) {
 	return w.store.PathBefore(ctx, namespace, path, upTo)

@@ -130,6 +130,9 @@ func (l *AttemptLog) republish(ctx context.Context, recs []recording) (failed []
 }
 
 func (l *AttemptLog) publish(msg *nats.Msg) jetstream.PubAckFuture {
+	if l.store.nc.IsClosed() {
+		return nil // the first publish would leave a goroutine that waits for the connection to be closed
+	}
 	again := *msg
 	future, err := l.js.PublishMsgAsync(&again)
 	if err != nil {

@@ -19,18 +19,25 @@ type ahead struct {
 	err   error
 }
 
-// lookAhead looks up what a notice will need. Who takes it has to ask the gate again.
+// lookAhead looks up what a notice will need. Who takes it has to ask the gate. Of a consumer that follows its own
+// stream alone it is how far that goes, and no more: something has just been stored there, and who deletes a stream
+// removes its consumers before that is answered. Where that was cut short, the next step sees it.
 func (r *runner) lookAhead(ctx context.Context, sub *sluice.Subscription, primary sluice.Path, paths []sluice.Path) *ahead {
 	a := &ahead{at: r.engine.opts.Now(), done: make(chan struct{})}
 	r.work.Go(func() {
 		defer close(a.done)
-		a.tails, a.err = r.engine.tails(ctx, sub, primary, paths)
+		if len(paths) > 1 {
+			a.tails, a.err = r.engine.tails(ctx, sub, primary, paths)
+			return
+		}
+		last, err := r.engine.ports.Streams.Last(ctx, sub.Namespace, primary)
+		a.tails, a.err = Tails{primary: {Seq: last}}, err
 	})
 	return a
 }
 
 // tails returns what is known of a consumer's streams: what was looked up ahead, if that is of now and the gate lets it
-// pass still, or else what another look says.
+// pass, or else what another look says.
 func (r *runner) tails(ctx context.Context, sub *sluice.Subscription, c *Consumer, a *ahead) (Tails, error) {
 	if a != nil && r.engine.opts.Now().Sub(a.at) < aheadFor {
 		<-a.done

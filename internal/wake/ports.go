@@ -48,6 +48,9 @@ type Records interface {
 type Streams interface {
 	// Tail returns what is known of a stream now, as the leader of its log has it.
 	Tail(ctx context.Context, namespace string, path sluice.Path) (Tail, error)
+	// Last returns the sequence of the last message on a path, whatever stream it is of, as the leader of the log
+	// has it; 0: there is none.
+	Last(ctx context.Context, namespace string, path sluice.Path) (uint64, error)
 	// Before returns the sequence of the last message of a stream up to a sequence; 0: there is none.
 	Before(ctx context.Context, namespace string, path sluice.Path, upTo uint64) (uint64, error)
 	// Ends calls each for every stream that the pattern matches, with the sequence of its last message.
