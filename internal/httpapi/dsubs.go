@@ -241,11 +241,7 @@ func (s *Server) putDsub(c echo.Context) error {
 func (s *Server) mayDsub(c echo.Context, k dsub.Key, config dsub.Config) error {
 	if config.Pattern != "" {
 		t := access.Target{Namespace: k.Namespace, Pattern: sluice.Pattern(k.Path(config.Pattern))}
-		err := s.require(c, sluice.VerbSubscribe, t)
-		if caller(c).Principal == sluice.Anonymous {
-			err = s.requireStream(c, sluice.VerbSubscribe, sluice.Path(t.Pattern)) // which of them makes no difference
-		}
-		if err != nil {
+		if err := s.require(c, sluice.VerbSubscribe, t); err != nil {
 			return err
 		}
 	}

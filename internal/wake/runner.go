@@ -1,10 +1,8 @@
 package wake
 
 import (
-	"cmp"
 	"context"
 	"log/slog"
-	"slices"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -382,83 +380,4 @@ func (r *runner) compare(path sluice.Path, last uint64) {
 	}
 	en.seen, en.listed, en.fresh = max(en.seen, last), true, true
 	r.look(en)
-}
-
-// observe enters a record as it is stored. It may come late, or twice.
-func (r *runner) observe(e Entry) {
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	en := r.all[e.Consumer.Path]
-	if en == nil {
-		en = &entry{place: -1}
-		r.all[e.Consumer.Path] = en
-	}
-	if e.Revision <= en.Revision {
-		return
-	}
-	e.Consumer.Path = cmp.Or(en.Consumer.Path, e.Consumer.Path)
-	r.intern(&e.Consumer)
-	en.other = en.other || e.Consumer.Of == r.of && r.joins(en, &e.Consumer)
-	r.strike(en)
-	en.Entry = e
-	if e.Consumer.Of == r.of {
-		r.enlist(en)
-	}
-	if r.ready {
-		r.plan(en)
-	}
-}
-
-// joins reports whether a consumer, as it is now, follows a stream that it did not follow when it was last seen: what was
-// stored there meanwhile was not heard.
-func (r *runner) joins(en *entry, now *Consumer) bool {
-	return slices.ContainsFunc(now.Streams, func(p Position) bool {
-		_, followed := r.others[p.Path][en]
-		return p.Path != now.Path && !followed
-	})
-}
-
-// intern lets the records share what is the same in all of them, and what is in one of them twice.
-func (r *runner) intern(c *Consumer) {
-	if c.Of == r.of {
-		c.Of = r.of
-	}
-	for _, state := range []sluice.WakeState{sluice.WakeIdle, sluice.WakeWaking, sluice.WakeLive, sluice.WakeRemoved} {
-		if c.State == state {
-			c.State = state
-		}
-	}
-	if at := c.position(c.Path); at >= 0 {
-		c.Streams[at].Path = c.Path
-	}
-}
-
-// enlist enters a consumer under the streams that are not its own.
-func (r *runner) enlist(en *entry) {
-	for path := range en.Consumer.others() {
-		if r.others[path] == nil {
-			r.others[path] = map[*entry]struct{}{}
-		}
-		r.others[path][en] = struct{}{}
-		ring(r.foreign)
-	}
-}
-
-// strike takes a consumer out where enlist entered it.
-func (r *runner) strike(en *entry) {
-	for path := range en.Consumer.others() {
-		if delete(r.others[path], en); len(r.others[path]) == 0 {
-			delete(r.others, path)
-		}
-	}
-}
-
-// entry returns what is in memory of a consumer.
-func (r *runner) entry(path sluice.Path) Entry {
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	if en := r.all[path]; en != nil && en.Revision > 0 {
-		return Entry{en.Consumer.clone(), en.Revision}
-	}
-	return Entry{}
 }
