@@ -1,0 +1,399 @@
+package natsstore
+
+import (
+	"cmp"
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"slices"
+	"strconv"
+
+	"github.com/nats-io/nats.go"
+	"github.com/nats-io/nats.go/jetstream"
+
+	"github.com/sluice-io/sluice/pkg/sluice"
+	"github.com/sluice-io/sluice/streams"
+)
+
+// Bounds of what is asked of JetStream at once for a state.
+const (
+	maxLasts      = 1000      // subjects; it takes 1,024
+	maxLastsBytes = 256 << 10 // of their names
+	maxUnreadable = 64        // messages at the end of a path that are no events and are passed over
+)
+
+// errBehind says that the replica which answered has not got as far as was asked for.
+var errBehind = errors.New("the replica is behind")
+
+// StateQuery chooses paths. Zero values choose all that have events, as of now.
+type StateQuery struct {
+	Pattern sluice.Pattern
+	Path    sluice.Path // only this one; goes before Pattern
+	At      uint64      // as of this sequence; 0: as of the last one
+	After   uint64      // Next of the page before, whose Seq is At
+	Limit   int         // 100; at most 1000
+	Visible func(*sluice.Event) bool
+}
+
+// StatePage is a part of a state.
+type StatePage struct {
+	Seq    uint64         // what it is the state as of
+	Events []sluice.Event // by where the last messages of their paths lie
+	Next   uint64         // for After, 0 if there is nothing more; a page that is not full may have one
+}
+
+// State returns the last event of every path as of one sequence: with the events that follow it, nothing is
+// missing and nothing there twice. On a cluster, too, all is in it that was stored before the call. A path whose
+// last event is not visible is left out, and so is what was removed meanwhile from the middle of the log.
+//
+// Codes: NotFound for the namespace; InvalidRequest for a pattern that is none, and for a sequence that the log
+// has not reached; WindowExceeded, with oldest_available_seq and current_seq, if the log begins after the
+// sequence, or retention has overtaken who reads pages.
+func (s *Store) State(ctx context.Context, ns string, q StateQuery) (StatePage, error) {
+	r, err := s.newStateReader(ctx, ns, q)
+	if err != nil {
+		return StatePage{}, err
+	}
+	err = r.few(ctx)
+	if errors.Is(err, errTooMany) {
+		err = r.walk(ctx)
+	}
+	if err != nil {
+		return StatePage{}, fmt.Errorf("state of %s: %w", ns, storeError(ctx, err))
+	}
+	return r.page(), nil
+}
+
+// stateReader collects a page of a state.
+type stateReader struct {
+	store   *Store
+	ns      string
+	q       StateQuery
+	lasts   []string       // the subjects of which the last messages are wanted
+	filter  streams.Filter // one that covers them
+	at      uint64
+	after   uint64 // every path whose last message lies up to here was looked at
+	begun   bool   // and some of them were: what comes next must not have left the log
+	scanned int
+	known   map[string]uint64 // where subjects' last messages lie
+	events  []sluice.Event
+}
+
+func (s *Store) newStateReader(ctx context.Context, ns string, q StateQuery) (*stateReader, error) {
+	q.Pattern = cmp.Or(q.Pattern, "/**")
+	if _, err := sluice.ParsePattern(string(q.Pattern)); err != nil {
+		return nil, err
+	}
+	q.Limit = min(cmp.Or(max(q.Limit, 0), defaultPage), maxPage)
+	info, err := s.eventsInfo(ctx, ns)
+	if err != nil {
+		return nil, err
+	}
+	r := &stateReader{store: s, ns: ns, q: q, at: cmp.Or(q.At, info.State.LastSeq), after: q.After, begun: q.After > 0, known: map[string]uint64{}}
+	switch {
+	case r.at > info.State.LastSeq:
+		return nil, sluice.Errorf(sluice.InvalidRequest, "the log has not reached sequence %d; it ends at %d", r.at, info.State.LastSeq).With("current_seq", info.State.LastSeq)
+	case r.after > r.at:
+		return nil, sluice.Errorf(sluice.InvalidRequest, "there is no state as of %d beyond it", r.at)
+	}
+	if err := checkWindow(r.at, info.State); err != nil {
+		return nil, err
+	}
+	if !r.begun {
+		r.after = max(info.State.FirstSeq, 1) - 1
+	}
+	r.choose()
+	return r, nil
+}
+
+// choose says which subjects are wanted.
+func (r *stateReader) choose() {
+	if r.q.Path != "" {
+		r.filter = streams.Filter{Subject: streams.Subject(r.ns, r.q.Path), Exact: true}
+		r.lasts = []string{r.filter.Subject}
+		return
+	}
+	r.filter = streams.Superset(r.ns, r.q.Pattern)
+	for _, f := range streams.Filters(r.ns, r.q.Pattern) {
+		r.filter.Exact = r.filter.Exact && f.Exact
+		r.lasts = append(r.lasts, f.Subject)
+	}
+}
+
+func (r *stateReader) more() bool {
+	return r.after < r.at && len(r.events) < r.q.Limit && r.scanned < maxScan
+}
+
+func (r *stateReader) page() StatePage {
+	slices.SortFunc(r.events, func(a, b sluice.Event) int { return cmp.Compare(a.Seq, b.Seq) })
+	page := StatePage{Seq: r.at, Events: r.events}
+	if r.after < r.at {
+		page.Next = r.after
+	}
+	return page
+}
+
+// few reads the state of as many paths as JetStream returns the last messages of; errTooMany if there are more.
+func (r *stateReader) few(ctx context.Context) error {
+	for r.more() {
+		answer, err := r.ask(ctx, r.lasts, r.at, r.batch())
+		if err != nil {
+			return err
+		}
+		end := r.at
+		if answer.more && len(answer.msgs) > 0 {
+			end = seqOf(answer.msgs[len(answer.msgs)-1])
+		}
+		if err := r.enter(ctx, answer.msgs, end); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// batch returns how many messages to ask for: more than are missing where some of them may not be wanted.
+func (r *stateReader) batch() int {
+	missing := r.q.Limit - len(r.events) + 1
+	if r.q.Visible == nil {
+		return missing
+	}
+	return max(missing, 256)
+}
+
+// walk reads the state of any number of paths: it goes through the log and asks of each path that it comes upon
+// where its last message lies.
+func (r *stateReader) walk(ctx context.Context) error {
+	for r.more() {
+		part, err := r.next(ctx)
+		if err != nil {
+			return err
+		}
+		var lasts []*nats.Msg
+		if len(part.subjects) > 0 {
+			if lasts, err = r.lastOf(ctx, part.subjects); err != nil {
+				return err
+			}
+		}
+		if err := r.enter(ctx, lasts, part.end); err != nil {
+			return err
+		}
+		r.scanned += part.messages
+	}
+	return nil
+}
+
+// stretch is what lies in the log after the place that was reached and up to another.
+type stretch struct {
+	end      uint64
+	messages int
+	subjects []string // that may have their last message in it
+}
+
+// next returns the stretch of the log that follows.
+func (r *stateReader) next(ctx context.Context) (stretch, error) {
+	return asked(ctx, requestTimeout, func(ctx context.Context) (stretch, error) {
+		msgs, _, err := r.store.direct(ctx, r.ns, directRequest{Seq: r.after + 1, Subject: r.filter.Subject, Batch: maxLasts})
+		if err != nil {
+			return stretch{}, err
+		}
+		if len(msgs) > 0 {
+			return r.stretch(msgs), nil
+		}
+		seq, err := r.store.leadersNextSeq(ctx, r.ns, r.filter.Subject, r.after+1)
+		if err == nil && seq > 0 && seq <= r.at {
+			err = errBehind
+		}
+		return stretch{end: r.at}, err
+	})
+}
+
+func (r *stateReader) stretch(msgs []*nats.Msg) stretch {
+	part, size, seen := stretch{}, 0, map[string]bool{}
+	for _, msg := range msgs {
+		seq, subject := seqOf(msg), lastHeader(msg, headerSubject)
+		if seq > r.at {
+			part.end = r.at
+			break
+		}
+		if last, known := r.known[subject]; !seen[subject] && (!known || last == seq) {
+			if size += len(subject) + 3; size > maxLastsBytes {
+				break
+			}
+			seen[subject] = true
+			part.subjects = append(part.subjects, subject)
+		}
+		part.end = seq
+		part.messages++
+	}
+	return part
+}
+
+// lastOf returns the last messages of some subjects, after the place that was reached.
+func (r *stateReader) lastOf(ctx context.Context, subjects []string) ([]*nats.Msg, error) {
+	var all []*nats.Msg
+	reached := r.after
+	defer func() { r.after = reached }()
+	for {
+		answer, err := r.ask(ctx, subjects, r.at, maxPage)
+		if err != nil {
+			return nil, err
+		}
+		for _, msg := range answer.msgs {
+			r.known[lastHeader(msg, headerSubject)] = seqOf(msg)
+		}
+		all = append(all, answer.msgs...)
+		if !answer.more || len(answer.msgs) == 0 {
+			return all, nil
+		}
+		r.after = seqOf(all[len(all)-1])
+	}
+}
+
+// ask returns the last messages of subjects, at most so many, as if the log ended at a sequence, that lie after the place that was
+// reached. The message at that sequence, or the next, is asked for, too: a replica that has not got it yet finds
+// nothing, and is asked again.
+func (r *stateReader) ask(ctx context.Context, subjects []string, at uint64, batch int) (directAnswer, error) {
+	return asked(ctx, requestTimeout, func(ctx context.Context) (directAnswer, error) {
+		anchor, err := r.store.leadersMessage(ctx, r.ns, at)
+		if err != nil {
+			return directAnswer{}, err
+		}
+		req := directRequest{Seq: r.after + 1, Batch: batch, MaxBytes: directMaxBytes, Lasts: subjects, UpTo: at}
+		if anchor.Seq > 0 {
+			req.Lasts = append(slices.Clone(subjects), anchor.Subject)
+		}
+		body, err := json.Marshal(req)
+		if err != nil {
+			return directAnswer{}, fmt.Errorf("read request: %w", err)
+		}
+		answer, err := r.store.directOnce(ctx, r.ns, body, batch+1)
+		if err == nil && answer.none && anchor.Seq == at {
+			err = errBehind
+		}
+		return answer, err
+	})
+}
+
+// enter takes what is wanted of messages that lie in a stretch of the log, and goes to its end or, when the page is full, to
+// where it is.
+func (r *stateReader) enter(ctx context.Context, msgs []*nats.Msg, end uint64) error {
+	if err := r.kept(ctx); err != nil {
+		return err
+	}
+	for _, msg := range msgs {
+		seq := seqOf(msg)
+		if seq <= r.after || seq > end {
+			continue
+		}
+		if len(r.events) == r.q.Limit {
+			return nil
+		}
+		e, ok, err := r.eventOf(ctx, msg)
+		if err != nil {
+			return err
+		}
+		if ok && (r.q.Visible == nil || r.q.Visible(&e)) {
+			r.events = append(r.events, e)
+		}
+		r.after = seq
+	}
+	r.after = end
+	return nil
+}
+
+// kept returns an error (WindowExceeded) if some of what comes after the place that was reached has left the log by age or size.
+func (r *stateReader) kept(ctx context.Context) error {
+	if !r.begun {
+		r.begun = true
+		return nil
+	}
+	info, err := r.store.eventsInfo(ctx, r.ns)
+	if err != nil {
+		return err
+	}
+	return checkWindow(r.after, info.State)
+}
+
+// eventOf returns the last event of the path of its last message, and whether there is one that is wanted.
+func (r *stateReader) eventOf(ctx context.Context, msg *nats.Msg) (sluice.Event, bool, error) {
+	subject := lastHeader(msg, headerSubject)
+	_, path, err := streams.ParseSubject(subject)
+	if err != nil || !r.wants(path) {
+		return sluice.Event{}, false, nil //nolint:nilerr // it is no path's
+	}
+	for range maxUnreadable {
+		e, err := r.store.stamps.directEvent(msg)
+		if err == nil || sluice.CodeOf(err) != sluice.InvalidRequest {
+			return e, err == nil, err
+		}
+		if msg, err = r.before(ctx, subject, e.Seq); err != nil || msg == nil {
+			return sluice.Event{}, false, err
+		}
+	}
+	return sluice.Event{}, false, nil
+}
+
+func (r *stateReader) wants(path sluice.Path) bool {
+	if r.q.Path != "" {
+		return path == r.q.Path
+	}
+	return r.q.Pattern.Match(path)
+}
+
+// before returns the last message of a subject before a sequence; nil if there is none.
+func (r *stateReader) before(ctx context.Context, subject string, seq uint64) (*nats.Msg, error) {
+	older := *r
+	older.after = 0
+	if seq <= 1 {
+		return nil, nil //nolint:nilnil // there is none
+	}
+	answer, err := older.ask(ctx, []string{subject}, seq-1, 2)
+	for _, msg := range answer.msgs {
+		if lastHeader(msg, headerSubject) == subject {
+			return msg, err
+		}
+	}
+	return nil, err
+}
+
+// leadersMessage returns the place and the subject of the first message from a sequence on, zero if there is none.
+func (s *Store) leadersMessage(ctx context.Context, ns string, from uint64) (place messagePlace, err error) {
+	var answer struct {
+		Error   *jetstream.APIError `json:"error"`
+		Message messagePlace        `json:"message"`
+	}
+	body, err := json.Marshal(map[string]any{"seq": max(from, 1), "next_by_subj": ">"})
+	if err != nil {
+		return place, fmt.Errorf("read request: %w", err)
+	}
+	resp, err := s.nc.RequestWithContext(ctx, msgGetSubject+streams.EventsStream(ns), body)
+	if err != nil {
+		return place, err
+	}
+	if err := json.Unmarshal(resp.Data, &answer); err != nil {
+		return place, fmt.Errorf("read %s: %w", ns, err)
+	}
+	switch {
+	case answer.Error == nil, answer.Error.ErrorCode == jetstream.JSErrCodeMessageNotFound:
+		return answer.Message, nil
+	case answer.Error.ErrorCode == jetstream.JSErrCodeStreamNotFound:
+		return place, namespaceMissing(ns)
+	}
+	return place, answer.Error
+}
+
+// messagePlace is where a message lies.
+type messagePlace struct {
+	Seq     uint64 `json:"seq"`
+	Subject string `json:"subject"`
+}
+
+// seqOf returns the sequence in an answer to a direct get, 0 if there is none.
+func seqOf(msg *nats.Msg) uint64 {
+	seq, err := strconv.ParseUint(lastHeader(msg, headerSequence), 10, 64)
+	if err != nil {
+		return 0
+	}
+	return seq
+}
