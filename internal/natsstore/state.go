@@ -19,6 +19,7 @@ import (
 // Bounds of what is asked of JetStream at once for a state.
 const (
 	maxLasts      = 1000      // subjects; it takes 1,024
+	maxListed     = 10_000    // subjects of a log that are listed rather than come upon
 	maxLastsBytes = 256 << 10 // of their names
 	maxUnreadable = 64        // messages at the end of a path that are no events and are passed over
 )
@@ -56,7 +57,11 @@ func (s *Store) State(ctx context.Context, ns string, q StateQuery) (StatePage, 
 		return StatePage{}, err
 	}
 	err = r.few(ctx)
-	if errors.Is(err, errTooMany) {
+	switch {
+	case !errors.Is(err, errTooMany):
+	case r.all <= maxListed:
+		err = r.listed(ctx)
+	default:
 		err = r.walk(ctx)
 	}
 	if err != nil {
@@ -72,6 +77,7 @@ type stateReader struct {
 	q       StateQuery
 	lasts   []string       // the subjects of which the last messages are wanted
 	filter  streams.Filter // one that covers them
+	all     uint64         // how many subjects the log has
 	at      uint64
 	after   uint64 // every path whose last message lies up to here was looked at
 	begun   bool   // and some of them were: what comes next must not have left the log
@@ -90,7 +96,7 @@ func (s *Store) newStateReader(ctx context.Context, ns string, q StateQuery) (*s
 	if err != nil {
 		return nil, err
 	}
-	r := &stateReader{store: s, ns: ns, q: q, at: cmp.Or(q.At, info.State.LastSeq), after: q.After, begun: q.After > 0, known: map[string]uint64{}}
+	r := &stateReader{store: s, ns: ns, q: q, all: info.State.NumSubjects, at: cmp.Or(q.At, info.State.LastSeq), after: q.After, begun: q.After > 0, known: map[string]uint64{}}
 	switch {
 	case r.at > info.State.LastSeq:
 		return nil, sluice.Errorf(sluice.InvalidRequest, "the log has not reached sequence %d; it ends at %d", r.at, info.State.LastSeq).With("current_seq", info.State.LastSeq)
@@ -137,7 +143,7 @@ func (r *stateReader) page() StatePage {
 // few reads the state of as many paths as JetStream returns the last messages of; errTooMany if there are more.
 func (r *stateReader) few(ctx context.Context) error {
 	for r.more() {
-		answer, err := r.ask(ctx, r.lasts, r.at, r.batch())
+		answer, err := r.ask(ctx, lastsOf{r.lasts, r.at, r.batch(), directMaxBytes})
 		if err != nil {
 			return err
 		}
@@ -159,6 +165,62 @@ func (r *stateReader) batch() int {
 		return missing
 	}
 	return max(missing, 256)
+}
+
+// listed reads the state of the paths of a log that has not very many: it lists them, and asks for the last messages of all.
+func (r *stateReader) listed(ctx context.Context) error {
+	parts, err := r.list(ctx)
+	if err != nil {
+		return err
+	}
+	for r.more() {
+		var lasts []*nats.Msg
+		end := r.at
+		for _, subjects := range parts {
+			answer, err := r.ask(ctx, lastsOf{subjects, r.at, r.batch(), 2 * directMaxBytes / len(parts)})
+			if err != nil {
+				return err
+			}
+			if lasts = append(lasts, answer.msgs...); answer.more && len(answer.msgs) > 0 {
+				end = min(end, seqOf(lasts[len(lasts)-1]))
+			}
+		}
+		slices.SortFunc(lasts, func(a, b *nats.Msg) int { return cmp.Compare(seqOf(a), seqOf(b)) })
+		if err := r.enter(ctx, lasts, end); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// list returns the subjects that are wanted, in as many parts as it takes to ask for their last messages.
+func (r *stateReader) list(ctx context.Context) (parts [][]string, err error) {
+	size := maxLastsBytes
+	for _, filter := range r.lasts {
+		stream, err := asked(ctx, requestTimeout, func(ctx context.Context) (*jetstream.StreamInfo, error) {
+			handle, err := r.store.js.Stream(ctx, streams.EventsStream(r.ns))
+			if err != nil {
+				return nil, err
+			}
+			return handle.Info(ctx, jetstream.WithSubjectFilter(filter))
+		})
+		if errors.Is(err, jetstream.ErrStreamNotFound) {
+			return nil, namespaceMissing(r.ns)
+		}
+		if err != nil {
+			return nil, err
+		}
+		for subject := range stream.State.Subjects {
+			if _, path, err := streams.ParseSubject(subject); err != nil || !r.wants(path) {
+				continue
+			}
+			if size += len(subject) + 3; size > maxLastsBytes || len(parts[len(parts)-1]) == maxLasts {
+				parts, size = append(parts, nil), len(subject)+3
+			}
+			parts[len(parts)-1] = append(parts[len(parts)-1], subject)
+		}
+	}
+	return parts, nil
 }
 
 // walk reads the state of any number of paths: it goes through the log and asks of each path that it comes upon
@@ -235,7 +297,7 @@ func (r *stateReader) lastOf(ctx context.Context, subjects []string) ([]*nats.Ms
 	reached := r.after
 	defer func() { r.after = reached }()
 	for {
-		answer, err := r.ask(ctx, subjects, r.at, maxPage)
+		answer, err := r.ask(ctx, lastsOf{subjects, r.at, maxPage, directMaxBytes})
 		if err != nil {
 			return nil, err
 		}
@@ -250,25 +312,32 @@ func (r *stateReader) lastOf(ctx context.Context, subjects []string) ([]*nats.Ms
 	}
 }
 
-// ask returns the last messages of subjects, at most so many, as if the log ended at a sequence, that lie after the place that was
-// reached. The message at that sequence, or the next, is asked for, too: a replica that has not got it yet finds
+// lastsOf asks for the last messages of subjects as if the log ended at a sequence.
+type lastsOf struct {
+	subjects []string
+	at       uint64
+	batch    int // at most so many
+	bytes    int // and not many more than so many
+}
+
+// ask returns the last messages that lie after the place that was reached. The message at that sequence, or the next, is asked for, too: a replica that has not got it yet finds
 // nothing, and is asked again.
-func (r *stateReader) ask(ctx context.Context, subjects []string, at uint64, batch int) (directAnswer, error) {
+func (r *stateReader) ask(ctx context.Context, want lastsOf) (directAnswer, error) {
 	return asked(ctx, requestTimeout, func(ctx context.Context) (directAnswer, error) {
-		anchor, err := r.store.leadersMessage(ctx, r.ns, at)
+		anchor, err := r.store.leadersMessage(ctx, r.ns, want.at)
 		if err != nil {
 			return directAnswer{}, err
 		}
-		req := directRequest{Seq: r.after + 1, Batch: batch, MaxBytes: directMaxBytes, Lasts: subjects, UpTo: at}
+		req := directRequest{Seq: r.after + 1, Batch: want.batch, MaxBytes: want.bytes, Lasts: want.subjects, UpTo: want.at}
 		if anchor.Seq > 0 {
-			req.Lasts = append(slices.Clone(subjects), anchor.Subject)
+			req.Lasts = append(slices.Clone(want.subjects), anchor.Subject)
 		}
 		body, err := json.Marshal(req)
 		if err != nil {
 			return directAnswer{}, fmt.Errorf("read request: %w", err)
 		}
-		answer, err := r.store.directOnce(ctx, r.ns, body, batch+1)
-		if err == nil && answer.none && anchor.Seq == at {
+		answer, err := r.store.directOnce(ctx, r.ns, body, want.batch+1)
+		if err == nil && answer.none && anchor.Seq == want.at {
 			err = errBehind
 		}
 		return answer, err
@@ -298,21 +367,23 @@ func (r *stateReader) enter(ctx context.Context, msgs []*nats.Msg, end uint64) e
 		}
 		r.after = seq
 	}
-	r.after = end
+	r.after = max(r.after, end)
 	return nil
 }
 
-// kept returns an error (WindowExceeded) if some of what comes after the place that was reached has left the log by age or size.
+// kept returns an error (WindowExceeded) if some of what comes after the place that was reached has left the log by age or
+// size. Where nothing was returned yet, what has left is passed over: it may have been found by one request and not by another.
 func (r *stateReader) kept(ctx context.Context) error {
-	if !r.begun {
-		r.begun = true
-		return nil
-	}
 	info, err := r.store.eventsInfo(ctx, r.ns)
 	if err != nil {
 		return err
 	}
-	return checkWindow(r.after, info.State)
+	if r.begun {
+		return checkWindow(r.after, info.State)
+	}
+	r.begun = true
+	r.after = max(r.after, max(info.State.FirstSeq, 1)-1)
+	return nil
 }
 
 // eventOf returns the last event of the path of its last message, and whether there is one that is wanted.
@@ -348,7 +419,7 @@ func (r *stateReader) before(ctx context.Context, subject string, seq uint64) (*
 	if seq <= 1 {
 		return nil, nil //nolint:nilnil // there is none
 	}
-	answer, err := older.ask(ctx, []string{subject}, seq-1, 2)
+	answer, err := older.ask(ctx, lastsOf{[]string{subject}, seq - 1, 2, directMaxBytes})
 	for _, msg := range answer.msgs {
 		if lastHeader(msg, headerSubject) == subject {
 			return msg, err

@@ -171,14 +171,14 @@ func crowd(tb testing.TB, store *natsstore.Store, paths, each int) map[sluice.Pa
 // delete: all of them are of one moment (S2-86, S2-87).
 func TestThePagesOfAStateAreOfOneMoment(t *testing.T) {
 	t.Parallel()
-	for name, paths := range map[string]int{"few": 700, "many": 2600} {
+	for name, paths := range map[string]int{"few": 700, "listed": 2600, "many": 10_500} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			store, _ := provisioned(t)
 			want := crowd(t, store, paths, 2)
 			end := put(t, store, "/q")
 			turn, erased := 0, map[sluice.Path]bool{}
-			got, at := stateOf(t, store, natsstore.StateQuery{Pattern: "/p/*", Limit: 300}, func() {
+			got, at := stateOf(t, store, natsstore.StateQuery{Pattern: "/p/*", Limit: paths/8 + 1}, func() {
 				for i := range 40 {
 					put(t, store, sluice.Path("/p/"+strconv.Itoa((turn*977+i*61)%(paths+50))))
 				}
@@ -202,7 +202,7 @@ func TestThePagesOfAStateAreOfOneMoment(t *testing.T) {
 // Whoever reads pages and is overtaken by retention is told so, and gets no state with holes.
 func TestARetentionThatOvertakesThePagesOfAStateIsSaid(t *testing.T) {
 	t.Parallel()
-	for name, paths := range map[string]int{"few": 60, "many": 1200} {
+	for name, paths := range map[string]int{"few": 60, "listed": 1200, "many": 10_500} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			store, server := provisioned(t)
