@@ -9,6 +9,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/sluice-io/sluice/internal/hooktest"
+	"github.com/sluice-io/sluice/pkg/sluice"
 )
 
 // shownIn returns the paths and ids of the events of an answer.
@@ -68,6 +69,11 @@ func TestWhatWasAnsweredIsInTheState(t *testing.T) {
 	t.Parallel()
 	s := start(t, t.TempDir(), nil)
 	const events, state = "/v1/namespaces/default/events", "/v1/namespaces/default/state"
+	odd, err := s.api.Publish(t.Context(), "default", sluice.Event{Path: "/x//é/a.b%2F"})
+	require.NoError(t, err)
+	last, err := s.api.StateOf(t.Context(), "default", odd[0].Path)
+	require.NoError(t, err)
+	require.Equal(t, odd[0].ID, last.ID)
 	for who := range 4 {
 		t.Run(strconv.Itoa(who), func(t *testing.T) {
 			t.Parallel()
