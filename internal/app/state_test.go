@@ -63,6 +63,25 @@ func TestTheStateShowsNobodyWhatHeMayNotSee(t *testing.T) {
 	s.must(t, http.StatusNotFound, "GET "+state+"/a/erased", "", as(s.token)...)
 }
 
+// Who may not know of a namespace does not learn from the capabilities what its events are called.
+func TestCapabilitiesNameNothingOfOthersNamespaces(t *testing.T) {
+	t.Parallel()
+	s := start(t, t.TempDir(), nil)
+	s.must(t, http.StatusCreated, "PUT /v1/namespaces/acme", `{"label":{"level":"INTERNAL"}}`)
+	s.must(t, http.StatusCreated, "PUT /v1/namespaces/acme/event-types/merger.planned", `{"static_labels":{"kind":"merger"}}`)
+	s.must(t, http.StatusCreated, "PUT /v1/namespaces/default/event-types/order.placed", `{"static_labels":{"kind":"order"}}`)
+	known := func(token, query string) any {
+		return s.must(t, http.StatusOK, "GET /v1/capabilities"+query, "", as(token)...).field(t, "coalesce_labels")
+	}
+	both := map[string]any{"merger.planned": []any{"kind"}, "order.placed": []any{"kind"}}
+	require.Equal(t, both, known(s.token, ""))
+	reader := s.grant(t, "user:reader", "*", "read").token
+	delete(both, "merger.planned")
+	require.Equal(t, both, known(reader, ""))
+	require.Equal(t, both, known(reader, "?namespace=default"))
+	s.must(t, http.StatusNotFound, "GET /v1/capabilities?namespace=acme", "", as(reader)...)
+}
+
 // Whoever publishes finds it in the state when he was answered, however many do at once; and the state and the events
 // after what it is as of are everything (S2-86, S2-87, S2-97).
 func TestWhatWasAnsweredIsInTheState(t *testing.T) {
