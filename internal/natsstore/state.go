@@ -158,13 +158,12 @@ func (r *stateReader) few(ctx context.Context) error {
 	return nil
 }
 
-// batch returns how many messages to ask for: more than are missing where some of them may not be wanted.
+// batch returns how many messages to ask for: all that there may be where some of them may not be seen.
 func (r *stateReader) batch() int {
-	missing := r.q.Limit - len(r.events) + 1
-	if r.q.Visible == nil {
-		return missing
+	if r.q.Visible != nil {
+		return maxPage
 	}
-	return max(missing, 256)
+	return r.q.Limit - len(r.events) + 1
 }
 
 // listed reads the state of the paths of a log that has not very many: it lists them, and asks for the last messages of all.
@@ -320,24 +319,24 @@ type lastsOf struct {
 	bytes    int // and not many more than so many
 }
 
-// ask returns the last messages that lie after the place that was reached. The message at that sequence, or the next, is asked for, too: a replica that has not got it yet finds
-// nothing, and is asked again.
+// ask returns the last messages that lie after the place that was reached. A message at the end of what is asked for is
+// asked for, too, the anchor: a replica that has not got it yet finds nothing, and is asked again. And a subject whose
+// last message was in a block that is gone is not found by JetStream, unless there is another one to begin looking at.
 func (r *stateReader) ask(ctx context.Context, want lastsOf) (directAnswer, error) {
 	return asked(ctx, requestTimeout, func(ctx context.Context) (directAnswer, error) {
-		anchor, err := r.store.leadersMessage(ctx, r.ns, want.at)
-		if err != nil {
+		anchor, err := r.store.leadersAnchor(ctx, r.ns, want.at)
+		if err != nil || anchor.Seq == 0 {
 			return directAnswer{}, err
 		}
-		req := directRequest{Seq: r.after + 1, Batch: want.batch, MaxBytes: want.bytes, Lasts: want.subjects, UpTo: want.at}
-		if anchor.Seq > 0 {
-			req.Lasts = append(slices.Clone(want.subjects), anchor.Subject)
-		}
-		body, err := json.Marshal(req)
+		upTo := min(want.at, anchor.Seq)
+		body, err := json.Marshal(directRequest{
+			Seq: r.after + 1, Batch: want.batch, MaxBytes: want.bytes, UpTo: upTo, Lasts: append(slices.Clone(want.subjects), anchor.Subject),
+		})
 		if err != nil {
 			return directAnswer{}, fmt.Errorf("read request: %w", err)
 		}
 		answer, err := r.store.directOnce(ctx, r.ns, body, want.batch+1)
-		if err == nil && answer.none && anchor.Seq == want.at {
+		if err == nil && answer.none && anchor.Seq == upTo {
 			err = errBehind
 		}
 		return answer, err
@@ -428,8 +427,29 @@ func (r *stateReader) before(ctx context.Context, subject string, seq uint64) (*
 	return nil, err
 }
 
-// leadersMessage returns the place and the subject of the first message from a sequence on, zero if there is none.
-func (s *Store) leadersMessage(ctx context.Context, ns string, from uint64) (place messagePlace, err error) {
+// leadersAnchor returns the place and the subject of the message at a sequence; if that is gone, of the next one; if
+// there is none, of the last one; zero if the log is empty. JetStream does not find the last one by itself where the
+// end of a log was deleted.
+func (s *Store) leadersAnchor(ctx context.Context, ns string, seq uint64) (messagePlace, error) {
+	place, err := s.leadersPlace(ctx, ns, seq)
+	for low, step := seq, uint64(1); err == nil && place.Seq == 0 && low > 0; step *= 2 {
+		low -= min(step, low)
+		place, err = s.leadersPlace(ctx, ns, low)
+	}
+	for end := seq; err == nil && place.Seq > 0 && place.Seq+1 < end; {
+		middle := place.Seq + 1 + (end-place.Seq-1)/2
+		var later messagePlace
+		if later, err = s.leadersPlace(ctx, ns, middle); later.Seq > 0 {
+			place = later
+		} else {
+			end = middle
+		}
+	}
+	return place, err
+}
+
+// leadersPlace returns the place and the subject of the first message from a sequence on, zero if there is none.
+func (s *Store) leadersPlace(ctx context.Context, ns string, from uint64) (place messagePlace, err error) {
 	var answer struct {
 		Error   *jetstream.APIError `json:"error"`
 		Message messagePlace        `json:"message"`

@@ -2,6 +2,7 @@ package natsstore
 
 import (
 	"context"
+	"encoding/json"
 	"fmt"
 	"strconv"
 	"testing"
@@ -129,6 +130,27 @@ func TestARetentionThatOvertakesThePagesOfAStateIsSaid(t *testing.T) {
 			require.Equal(t, sluice.WindowExceeded, sluice.CodeOf(err), "%v", err)
 		})
 	}
+}
+
+// What tells a replica that is behind from one that has nothing: asked for what is as of a sequence that it has not reached, it
+// finds nothing, not even what lies before.
+func TestAReplicaThatIsBehindFindsNothing(t *testing.T) {
+	t.Parallel()
+	store, want := crowded(t, 3)
+	ask := func(upTo uint64) directAnswer {
+		body, err := json.Marshal(directRequest{
+			Seq: 1, Batch: 10, MaxBytes: directMaxBytes, UpTo: upTo, Lasts: []string{streams.Subject(sluice.DefaultNamespace, "/p/0")},
+		})
+		require.NoError(t, err)
+		answer, err := store.directOnce(t.Context(), sluice.DefaultNamespace, body, 11)
+		require.NoError(t, err)
+		return answer
+	}
+	last := uint64(2 * len(want))
+	require.Len(t, ask(last).msgs, 1)
+	behind := ask(last + 1)
+	require.True(t, behind.none)
+	require.Empty(t, behind.msgs)
 }
 
 // JetStream returns the last messages of 1,024 subjects at most.

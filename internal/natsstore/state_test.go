@@ -216,10 +216,15 @@ func TestAPathWhoseLastBlockIsGoneKeepsItsState(t *testing.T) {
 	stream, err := js.Stream(t.Context(), streams.EventsStream(ns))
 	require.NoError(t, err)
 	require.NoError(t, stream.DeleteMsg(t.Context(), last))
-	require.NoError(t, stream.Purge(t.Context(), jetstream.WithPurgeSubject("events."+ns+".filler"), jetstream.WithPurgeSequence(end)))
-	send("other", 3)
-	for _, q := range []natsstore.StateQuery{{Pattern: "/a"}, {Pattern: "/a", At: end}, {Path: "/a", At: end + 1}, {Path: "/a", At: last}} {
-		got, _ := stateOf(t, store, q, nil)
-		require.Equal(t, map[sluice.Path]uint64{"/a": first}, got, "%+v", q)
+	require.NoError(t, stream.Purge(t.Context(), jetstream.WithPurgeSubject("events."+ns+".filler"), jetstream.WithPurgeSequence(end+1)))
+	want := map[sluice.Path]uint64{"/a": first}
+	check := func(queries ...natsstore.StateQuery) {
+		for _, q := range queries {
+			got, _ := stateOf(t, store, q, nil)
+			require.Equal(t, want, got, "%+v", q)
+		}
 	}
+	check(natsstore.StateQuery{}, natsstore.StateQuery{Path: "/a"}, natsstore.StateQuery{At: last})
+	send("other", 3)
+	check(natsstore.StateQuery{Pattern: "/a"}, natsstore.StateQuery{Pattern: "/a", At: end}, natsstore.StateQuery{Path: "/a", At: end + 1}, natsstore.StateQuery{Path: "/a", At: last})
 }
