@@ -111,6 +111,9 @@ func (s *Server) capabilities(c echo.Context) error {
 	if s.opts.Wakes != nil {
 		list.Features["wake"] = true
 	}
+	if s.opts.Streams.Engine != nil {
+		list.Features["durable_streams"] = true
+	}
 	return c.JSON(http.StatusOK, list)
 }
 

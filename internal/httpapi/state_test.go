@@ -1,8 +1,10 @@
 package httpapi_test
 
 import (
+	"fmt"
 	"net/http"
 	"net/url"
+	"strings"
 	"testing"
 
 	"github.com/stretchr/testify/require"
@@ -82,4 +84,30 @@ func TestStatesThatAreRefused(t *testing.T) {
 	} {
 		b.must(t, status, "GET "+query, "")
 	}
+}
+
+// C11: a state of which something is gone is refused as events are, with both sequences.
+func TestAStateBeforeWhatIsKeptSaysWhereTheLogBegins(t *testing.T) {
+	t.Parallel()
+	b := newBench(t)
+	b.must(t, http.StatusCreated, "PUT /v1/namespaces/small", `{"retention":{"max_bytes":2000}}`)
+	const small = "/v1/namespaces/small"
+	publish := func(from, to int) {
+		for i := from; i < to; i++ {
+			b.must(t, http.StatusCreated, "POST "+small+"/events", fmt.Sprintf(`{"path":"/p/%d","data":%q}`, i, strings.Repeat("x", 200)))
+		}
+	}
+	publish(0, 4)
+	page := b.must(t, http.StatusOK, "GET "+small+"/state?limit=1", "")
+	publish(4, 20)
+	next, _ := page.body["next_cursor"].(string)
+	for _, query := range []string{"?at_seq=1", "?cursor=" + next, "/p/0?at_seq=2"} {
+		a := b.must(t, http.StatusGone, "GET "+small+"/state"+query, "")
+		require.Equal(t, "replay_window_exceeded", a.code())
+		details, _ := a.body["error"].(map[string]any)["details"].(map[string]any)
+		require.Greater(t, details["oldest_available_seq"], float64(2))
+		require.InDelta(t, 20, details["current_seq"], 0)
+	}
+	require.NotEmpty(t, b.must(t, http.StatusOK, "GET "+small+"/state", "").list(t, "events"))
+	b.must(t, http.StatusNotFound, "GET "+small+"/state/p/0", "")
 }

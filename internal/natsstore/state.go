@@ -151,7 +151,14 @@ func (r *stateReader) few(ctx context.Context) error {
 		if answer.more && len(answer.msgs) > 0 {
 			end = seqOf(answer.msgs[len(answer.msgs)-1])
 		}
-		if err := r.enter(ctx, answer.msgs, end); err != nil {
+		if r.begun { // the first answer is of one moment
+			err = r.kept(ctx)
+		}
+		r.begun = true
+		if err == nil {
+			err = r.enter(ctx, answer.msgs, end)
+		}
+		if err != nil {
 			return err
 		}
 	}
@@ -185,6 +192,9 @@ func (r *stateReader) listed(ctx context.Context) error {
 			}
 		}
 		slices.SortFunc(lasts, func(a, b *nats.Msg) int { return cmp.Compare(seqOf(a), seqOf(b)) })
+		if err := r.kept(ctx); err != nil {
+			return err
+		}
 		if err := r.enter(ctx, lasts, end); err != nil {
 			return err
 		}
@@ -235,6 +245,9 @@ func (r *stateReader) walk(ctx context.Context) error {
 			if lasts, err = r.lastOf(ctx, part.subjects); err != nil {
 				return err
 			}
+		}
+		if err := r.kept(ctx); err != nil {
+			return err
 		}
 		if err := r.enter(ctx, lasts, part.end); err != nil {
 			return err
@@ -346,9 +359,6 @@ func (r *stateReader) ask(ctx context.Context, want lastsOf) (directAnswer, erro
 // enter takes what is wanted of messages that lie in a stretch of the log, and goes to its end or, when the page is full, to
 // where it is.
 func (r *stateReader) enter(ctx context.Context, msgs []*nats.Msg, end uint64) error {
-	if err := r.kept(ctx); err != nil {
-		return err
-	}
 	for _, msg := range msgs {
 		seq := seqOf(msg)
 		if seq <= r.after || seq > end {
