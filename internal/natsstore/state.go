@@ -75,9 +75,9 @@ type stateReader struct {
 	store   *Store
 	ns      string
 	q       StateQuery
-	lasts   []string       // the subjects of which the last messages are wanted
-	filter  streams.Filter // one that covers them
-	all     uint64         // how many subjects the log has
+	lasts   []string // the subjects of which the last messages are wanted
+	filter  string   // a subject that covers them
+	all     uint64   // how many subjects the log has
 	at      uint64
 	after   uint64 // every path whose last message lies up to here was looked at
 	begun   bool   // and some of them were: what comes next must not have left the log
@@ -116,13 +116,15 @@ func (s *Store) newStateReader(ctx context.Context, ns string, q StateQuery) (*s
 // choose says which subjects are wanted.
 func (r *stateReader) choose() {
 	if r.q.Path != "" {
-		r.filter = streams.Filter{Subject: streams.Subject(r.ns, r.q.Path), Exact: true}
-		r.lasts = []string{r.filter.Subject}
+		r.filter = streams.Subject(r.ns, r.q.Path)
+		r.lasts = []string{r.filter}
 		return
 	}
-	r.filter = streams.Superset(r.ns, r.q.Pattern)
+	r.filter = streams.Superset(r.ns, r.q.Pattern).Subject
+	if r.filter == streams.EventsSubjects(r.ns) {
+		r.filter = ">" // without a filter, JetStream reads more than twice as fast
+	}
 	for _, f := range streams.Filters(r.ns, r.q.Pattern) {
-		r.filter.Exact = r.filter.Exact && f.Exact
 		r.lasts = append(r.lasts, f.Subject)
 	}
 }
@@ -220,7 +222,7 @@ func (r *stateReader) list(ctx context.Context) (parts [][]string, err error) {
 			return nil, err
 		}
 		for subject := range stream.State.Subjects {
-			if _, path, err := streams.ParseSubject(subject); err != nil || !r.wants(path) {
+			if !r.wants(subject) {
 				continue
 			}
 			if size += len(subject) + 3; size > maxLastsBytes || len(parts[len(parts)-1]) == maxLasts {
@@ -267,14 +269,14 @@ type stretch struct {
 // next returns the stretch of the log that follows.
 func (r *stateReader) next(ctx context.Context) (stretch, error) {
 	return asked(ctx, requestTimeout, func(ctx context.Context) (stretch, error) {
-		msgs, _, err := r.store.direct(ctx, r.ns, directRequest{Seq: r.after + 1, Subject: r.filter.Subject, Batch: maxLasts})
+		msgs, _, err := r.store.direct(ctx, r.ns, directRequest{Seq: r.after + 1, Subject: r.filter, Batch: maxLasts})
 		if err != nil {
 			return stretch{}, err
 		}
 		if len(msgs) > 0 {
 			return r.stretch(msgs), nil
 		}
-		seq, err := r.store.leadersNextSeq(ctx, r.ns, r.filter.Subject, r.after+1)
+		seq, err := r.store.leadersNextSeq(ctx, r.ns, r.filter, r.after+1)
 		if err == nil && seq > 0 && seq <= r.at {
 			err = errBehind
 		}
@@ -290,7 +292,7 @@ func (r *stateReader) stretch(msgs []*nats.Msg) stretch {
 			part.end = r.at
 			break
 		}
-		if last, known := r.known[subject]; !seen[subject] && (!known || last == seq) {
+		if last, known := r.known[subject]; !seen[subject] && (!known || last == seq) && r.wants(subject) {
 			if size += len(subject) + 3; size > maxLastsBytes {
 				break
 			}
@@ -398,9 +400,8 @@ func (r *stateReader) kept(ctx context.Context) error {
 // eventOf returns the last event of the path of its last message, and whether there is one that is wanted.
 func (r *stateReader) eventOf(ctx context.Context, msg *nats.Msg) (sluice.Event, bool, error) {
 	subject := lastHeader(msg, headerSubject)
-	_, path, err := streams.ParseSubject(subject)
-	if err != nil || !r.wants(path) {
-		return sluice.Event{}, false, nil //nolint:nilerr // it is no path's
+	if !r.wants(subject) {
+		return sluice.Event{}, false, nil
 	}
 	for range maxUnreadable {
 		e, err := r.store.stamps.directEvent(msg)
@@ -414,7 +415,12 @@ func (r *stateReader) eventOf(ctx context.Context, msg *nats.Msg) (sluice.Event,
 	return sluice.Event{}, false, nil
 }
 
-func (r *stateReader) wants(path sluice.Path) bool {
+// wants reports whether the state of a subject is wanted.
+func (r *stateReader) wants(subject string) bool {
+	_, path, err := streams.ParseSubject(subject)
+	if err != nil {
+		return false // it is no path's
+	}
 	if r.q.Path != "" {
 		return path == r.q.Path
 	}
