@@ -20,7 +20,7 @@ type PublisherOptions struct {
 	Queue   int                        // events that wait at most; 1024
 	Batch   int                        // events of one request at most; 100, and no more than 1000
 	Timeout time.Duration              // of one request; 30 s
-	Dropped func(*sluice.Event, error) // is told, while Run waits for it, of each event that was taken and is not stored; nil: nobody is
+	Dropped func(*sluice.Event, error) // is told, while Run waits for it, of each event that was taken and is not stored; it may not call Close; nil: nobody is
 }
 
 // PublisherStats says what became of the events that were emitted: every one of them is in one of the three.
@@ -69,14 +69,16 @@ func (c *Client) NewPublisher(namespace string, opts PublisherOptions) *Publishe
 // the caller's again when it returns.
 func (p *Publisher) Emit(ev sluice.Event) bool {
 	_, err := sluice.ParsePath(string(ev.Path))
+	if ev.ID == "" {
+		ev.ID = newID(time.Now()) // so that a request can be repeated
+	}
+	ev.Data, ev.Extensions = bytes.Clone(ev.Data), maps.Clone(ev.Extensions)
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	if err != nil || p.closed || len(p.queue) >= p.opts.Queue {
 		p.stats.Dropped++
 		return false
 	}
-	ev.ID = cmp.Or(ev.ID, newID(time.Now())) // so that a request can be repeated
-	ev.Data, ev.Extensions = bytes.Clone(ev.Data), maps.Clone(ev.Extensions)
 	p.queue = append(p.queue, ev)
 	p.notify()
 	return true
