@@ -77,12 +77,11 @@ func TestThePagesOfAStateAreOfOneMoment(t *testing.T) {
 				turn++
 			}
 			require.Greater(t, turn, paths/70)
-			for path, seq := range want {
-				if place, there := got[path]; there || !erased[path] {
-					require.Equal(t, seq, place, path)
-				}
-			}
 			require.Subset(t, want, got)
+			for path := range erased { // before its page was read, or after
+				delete(want, path)
+			}
+			require.Subset(t, got, want)
 		})
 	}
 }

@@ -24,9 +24,8 @@ func put(tb testing.TB, store *natsstore.Store, path sluice.Path) uint64 {
 	return stored[0].Seq
 }
 
-// stateOf returns where the last events lie of every page of a state, and what it is as of; between is called
-// after each page.
-func stateOf(tb testing.TB, store *natsstore.Store, q natsstore.StateQuery, between func()) (map[sluice.Path]uint64, uint64) {
+// stateOf returns where the last events lie of every page of a state, and what it is as of.
+func stateOf(tb testing.TB, store *natsstore.Store, q natsstore.StateQuery) (map[sluice.Path]uint64, uint64) {
 	tb.Helper()
 	all := map[sluice.Path]uint64{}
 	for range 100_000 {
@@ -41,9 +40,6 @@ func stateOf(tb testing.TB, store *natsstore.Store, q natsstore.StateQuery, betw
 		}
 		if page.Next == 0 {
 			return all, page.Seq
-		}
-		if between != nil {
-			between()
 		}
 	}
 	require.Fail(tb, "the state has no end")
@@ -80,7 +76,7 @@ func TestTheStateIsTheLastEventOfEveryPath(t *testing.T) {
 	for _, test := range tests {
 		t.Run(test.name, func(t *testing.T) {
 			t.Parallel()
-			got, _ := stateOf(t, store, test.give, nil)
+			got, _ := stateOf(t, store, test.give)
 			require.Equal(t, test.want, got)
 		})
 	}
@@ -134,7 +130,7 @@ func TestWhatIsNoEventIsNoState(t *testing.T) {
 		})
 		require.NoError(t, err)
 	}
-	got, at := stateOf(t, store, natsstore.StateQuery{}, nil)
+	got, at := stateOf(t, store, natsstore.StateQuery{})
 	require.Equal(t, map[sluice.Path]uint64{"/a": 1, "/b": 2}, got)
 	require.Equal(t, uint64(6), at)
 
@@ -142,7 +138,7 @@ func TestWhatIsNoEventIsNoState(t *testing.T) {
 	require.NoError(t, err)
 	last := put(t, store, "/b")
 	require.NoError(t, stream.DeleteMsg(t.Context(), last))
-	got, at = stateOf(t, store, natsstore.StateQuery{}, nil)
+	got, at = stateOf(t, store, natsstore.StateQuery{})
 	require.Equal(t, map[sluice.Path]uint64{"/a": 1, "/b": 2}, got, "the last that is kept")
 	require.Equal(t, last, at)
 }
@@ -151,18 +147,10 @@ func TestWhatIsNoEventIsNoState(t *testing.T) {
 func TestAStateAndWhatFollowsItIsEverything(t *testing.T) {
 	t.Parallel()
 	store, _ := provisioned(t)
-	const publishers, rounds, paths = 4, 60, 37
+	const publishers, rounds = 4, 60
 	var group sync.WaitGroup
 	for p := range publishers {
-		group.Go(func() {
-			for i := range rounds {
-				_, err := store.Publish(t.Context(), ns, []sluice.Event{{Path: sluice.Path("/k/" + strconv.Itoa((i*7+p*11)%paths)), ID: fmt.Sprintf("%d-%d", p, i)}})
-				if err != nil {
-					t.Error(err)
-					return
-				}
-			}
-		})
+		group.Go(func() { publishAround(t, store, p, rounds) })
 	}
 	type sample struct {
 		state map[sluice.Path]uint64
@@ -170,28 +158,41 @@ func TestAStateAndWhatFollowsItIsEverything(t *testing.T) {
 	}
 	var samples []sample
 	for range 20 {
-		state, at := stateOf(t, store, natsstore.StateQuery{Limit: 9}, nil)
+		state, at := stateOf(t, store, natsstore.StateQuery{Limit: 9})
 		samples = append(samples, sample{state, at})
 	}
 	group.Wait()
-	final, end := stateOf(t, store, natsstore.StateQuery{}, nil)
+	final, end := stateOf(t, store, natsstore.StateQuery{})
 	require.Equal(t, uint64(publishers*rounds), end)
 	log, err := store.Events(t.Context(), ns, natsstore.EventQuery{Limit: 1000})
 	require.NoError(t, err)
 	for _, sampled := range samples {
-		model, all := map[sluice.Path]uint64{}, sampled.state
-		for _, e := range log.Events {
-			if e.Seq <= sampled.at {
-				model[e.Path] = e.Seq
-			}
+		model := map[sluice.Path]uint64{}
+		apply(model, log.Events, 0, sampled.at)
+		require.Equal(t, model, sampled.state, "as of %d", sampled.at)
+		apply(sampled.state, log.Events, sampled.at, end)
+		require.Equal(t, final, sampled.state)
+	}
+}
+
+// publishAround publishes events one by one, on paths that others publish on, too.
+func publishAround(t *testing.T, store *natsstore.Store, who, times int) {
+	t.Helper()
+	for i := range times {
+		path := sluice.Path("/k/" + strconv.Itoa((i*7+who*11)%37))
+		if _, err := store.Publish(t.Context(), ns, []sluice.Event{{Path: path, ID: fmt.Sprintf("%d-%d", who, i)}}); err != nil {
+			t.Error(err)
+			return
 		}
-		require.Equal(t, model, all, "as of %d", sampled.at)
-		for _, e := range log.Events {
-			if e.Seq > sampled.at {
-				all[e.Path] = e.Seq
-			}
+	}
+}
+
+// apply enters the events after a sequence and up to another, as a reader of them does.
+func apply(state map[sluice.Path]uint64, events []sluice.Event, after, upTo uint64) {
+	for _, e := range events {
+		if e.Seq > after && e.Seq <= upTo {
+			state[e.Path] = e.Seq
 		}
-		require.Equal(t, final, all)
 	}
 }
 
@@ -220,7 +221,7 @@ func TestAPathWhoseLastBlockIsGoneKeepsItsState(t *testing.T) {
 	want := map[sluice.Path]uint64{"/a": first}
 	check := func(queries ...natsstore.StateQuery) {
 		for _, q := range queries {
-			got, _ := stateOf(t, store, q, nil)
+			got, _ := stateOf(t, store, q)
 			require.Equal(t, want, got, "%+v", q)
 		}
 	}

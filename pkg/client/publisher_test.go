@@ -9,6 +9,7 @@ import (
 	"net/http"
 	"net/http/httptest"
 	"sync"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -84,7 +85,7 @@ func numbered(who, i int) sluice.Event {
 func TestWhatWasEmittedArrivesOnceAndInOrder(t *testing.T) {
 	t.Parallel()
 	const who, each = 6, 200
-	m := &moody{chance: rand.New(rand.NewPCG(7, 11)), known: map[string]bool{}} //nolint:gosec // a mood
+	m := &moody{chance: rand.New(rand.NewPCG(7, 11)), known: map[string]bool{}}
 	srv := httptest.NewServer(m)
 	t.Cleanup(srv.Close)
 	c := client.New(srv.URL, "tok")
@@ -155,22 +156,7 @@ func TestEmitWaitsForNobody(t *testing.T) {
 			ended := make(chan error, 1)
 			go func() { ended <- p.Run(t.Context()) }()
 			const who, each = 8, 500
-			var group sync.WaitGroup
-			var taken [who]int
-			for n := range who {
-				group.Go(func() {
-					for i := range each {
-						if p.Emit(sluice.Event{Path: "/a", Data: fmt.Append(nil, i)}) {
-							taken[n]++
-						}
-					}
-				})
-			}
-			group.Wait()
-			sum := 0
-			for _, n := range taken {
-				sum += n
-			}
+			sum := emitAtOnce(p, who, each)
 			require.LessOrEqual(t, sum, 10+5, "no more than the queue and one batch")
 			stats := p.Stats()
 			require.Equal(t, client.PublisherStats{Dropped: uint64(who*each - sum), Waiting: sum}, stats)
@@ -184,6 +170,23 @@ func TestEmitWaitsForNobody(t *testing.T) {
 			require.Equal(t, client.PublisherStats{Dropped: who * each}, p.Stats())
 		})
 	}
+}
+
+// emitAtOnce emits as often as each of so many says, and returns how many events were taken.
+func emitAtOnce(p *client.Publisher, who, each int) int {
+	var group sync.WaitGroup
+	var taken atomic.Int64
+	for range who {
+		group.Go(func() {
+			for i := range each {
+				if p.Emit(sluice.Event{Path: "/a", Data: fmt.Append(nil, i)}) {
+					taken.Add(1)
+				}
+			}
+		})
+	}
+	group.Wait()
+	return int(taken.Load())
 }
 
 func TestAPublisherThatNobodyRunsLosesWhatItTook(t *testing.T) {
