@@ -41,7 +41,23 @@ func TestRequirementsHaveTheirTests(t *testing.T) {
 	for _, r := range []struct {
 		spec        string
 		first, last int
-	}{{"S0", 5, 87}, {"S1", 1, 148}, {"S2", 4, 6}, {"S2", 132, 133}, {"S3", 105, 106}, {"S4", 2, 28}, {"S4", 33, 90}} {
+	}{
+		{"S0", 5, 87},
+		{"S1", 1, 148},
+		{"S2", 4, 6},
+		{"S2", 132, 133},
+		{"S3", 105, 106},
+		{"S4", 2, 28},
+		{"S4", 33, 90},
+		{"S2", 65, 65},
+		{"S2", 72, 72},
+		{"S2", 75, 75},
+		{"S2", 79, 79},
+		{"S2", 86, 87},
+		{"S2", 92, 93},
+		{"S2", 97, 97},
+		{"S2", 134, 134}, // state, publisher, capabilities
+	} {
 		for n := r.first; n <= r.last; n++ {
 			id := fmt.Sprintf("%s-%02d", r.spec, n)
 			require.True(t, rows[id], "%s has no row", id)

@@ -132,6 +132,12 @@ func (l eventLog) EventByID(ctx context.Context, namespace, id string) (sluice.E
 	return l.store.EventByID(ctx, namespace, id)
 }
 
+// State returns a page of the state.
+func (l eventLog) State(ctx context.Context, namespace string, q httpapi.StateQuery) (httpapi.StatePage, error) {
+	page, err := l.store.State(ctx, namespace, natsstore.StateQuery(q))
+	return httpapi.StatePage(page), err
+}
+
 // What explains deliveries reads the store as it is.
 var (
 	_ explain.History = (*natsstore.Store)(nil)

@@ -123,6 +123,8 @@ func matrix() map[string]asked {
 		"POST " + events:                                {row: "200 writer admin sysadmin root; 404 unlisted uncleared stranger; 403 *", body: `{"path":"/a/b","type":"t","data":1}`, ok: 201},
 		"GET " + events:                                 {row: forReaders},
 		"GET " + events + "/{event}":                    {row: "200 reader narrowed admin sysadmin root; 404 seer unlisted uncleared stranger; 403 *"},
+		"GET " + acme + "/state":                        {row: forReaders},
+		"GET " + acme + "/state/{path}":                 {row: "200 reader narrowed admin sysadmin root; 404 seer unlisted uncleared stranger; 403 *"},
 		"GET /v1/namespaces/{ns}/acl":                   {row: forAdmins},
 		"GET /v1/namespaces/{ns}/acl/{principal}":       {row: forAdmins},
 		"PUT /v1/namespaces/{ns}/acl/{principal}":       {row: forAdmins, body: `{"tier":"read"}`},

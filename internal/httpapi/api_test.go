@@ -145,6 +145,30 @@ func TestCapabilitiesSayWhatThereIs(t *testing.T) {
 	require.Equal(t, true, a.body["features"].(map[string]any)["push"])
 	require.NotContains(t, a.text, "false")
 	require.InDelta(t, 64<<10, a.body["limits"].(map[string]any)["body_bytes"], 0)
+	require.Equal(t, map[string]any{}, a.body["coalesce_labels"])
+}
+
+// An event type that is registered is advertised at once, with its static labels and nothing of its data (S2-65, S2-72, S2-75).
+func TestCapabilitiesSayByWhichLabelsEventsCanBeTakenTogether(t *testing.T) {
+	t.Parallel()
+	b := newBench(t)
+	b.must(t, http.StatusCreated, "PUT /v1/namespaces/acme", `{}`)
+	put := func(ns, name, spec string) {
+		b.must(t, http.StatusCreated, "PUT /v1/namespaces/"+ns+"/event-types/"+name, spec)
+	}
+	put("default", "order.placed", `{"static_labels":{"region":"eu","kind":"order"},"schema":{"properties":{"total":{"type":"number"}}}}`)
+	put("default", "order.paid", `{}`)
+	put("acme", "order.placed", `{"static_labels":{"kind":"order","shop":"7"}}`)
+	put("acme", "other", `{"static_labels":{"a":"b"}}`)
+	require.Equal(t, map[string]any{
+		"order.placed": []any{"kind", "region", "shop"}, "order.paid": []any{}, "other": []any{"a"},
+	}, b.must(t, http.StatusOK, "GET /v1/capabilities", "").body["coalesce_labels"])
+	require.Equal(t, map[string]any{"order.placed": []any{"kind", "region"}, "order.paid": []any{}},
+		b.must(t, http.StatusOK, "GET /v1/capabilities?namespace=default", "").body["coalesce_labels"])
+	b.must(t, http.StatusNoContent, "DELETE /v1/namespaces/acme/event-types/other", "")
+	require.NotContains(t, b.must(t, http.StatusOK, "GET /v1/capabilities", "").body["coalesce_labels"], "other")
+	b.must(t, http.StatusBadRequest, "GET /v1/capabilities?types=order.paid", "")
+	b.must(t, http.StatusNotFound, "GET /v1/capabilities?namespace=nowhere", "")
 }
 
 func TestNobodyGetsInWithoutTheToken(t *testing.T) {

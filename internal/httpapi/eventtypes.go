@@ -30,6 +30,8 @@ type EventTypes interface {
 type Catalogue interface {
 	// Check returns why an event may not be published. Codes UnknownEventType, InvalidEventData.
 	Check(ev *sluice.Event) error
+	// All returns the event types of all namespaces, in no order.
+	All() []sluice.EventType
 }
 
 // catalogued returns an error about the first event of a request that its namespace's catalogue

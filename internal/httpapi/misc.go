@@ -2,7 +2,9 @@ package httpapi
 
 import (
 	_ "embed" // for the OpenAPI document
+	"maps"
 	"net/http"
+	"slices"
 
 	"github.com/labstack/echo/v4"
 
@@ -56,9 +58,18 @@ type capabilityList struct {
 	Version     string           `json:"version"`
 	Features    map[string]bool  `json:"features"`
 	Limits      map[string]int64 `json:"limits"`
+
+	CoalesceLabels map[string][]string `json:"coalesce_labels"` // of each event type the labels that all of its events have
 }
 
 func (s *Server) capabilities(c echo.Context) error {
+	if err := onlyParams(c, "namespace"); err != nil {
+		return err
+	}
+	labels, err := s.coalesceLabels(c)
+	if err != nil {
+		return err
+	}
 	list := capabilityList{
 		WireVersion: wireVersion,
 		Version:     s.opts.Version,
@@ -79,6 +90,7 @@ func (s *Server) capabilities(c echo.Context) error {
 			"loop_detection":       true,
 			"catalogue":            true,
 			"projection":           true,
+			"state":                true,
 		},
 		Limits: map[string]int64{
 			"path_bytes":      sluice.MaxPathBytes,
@@ -94,9 +106,46 @@ func (s *Server) capabilities(c echo.Context) error {
 			"event_types":     sluice.MaxEventTypes,
 			"schema_bytes":    sluice.MaxSchema,
 		},
+		CoalesceLabels: labels,
 	}
 	if s.opts.Wakes != nil {
 		list.Features["wake"] = true
 	}
+	if s.opts.Streams.Engine != nil {
+		list.Features["durable_streams"] = true
+	}
 	return c.JSON(http.StatusOK, list)
+}
+
+// coalesceLabels returns the names of the static labels of the event types in the catalogues that the caller may know of, or
+// in that of one namespace. What the data of an event adds to them is not known beforehand (S2-65, S2-72).
+func (s *Server) coalesceLabels(c echo.Context) (map[string][]string, error) {
+	labels := map[string][]string{}
+	only := c.QueryParam("namespace")
+	if only != "" {
+		if err := s.sees(c, only); err != nil {
+			return nil, err
+		}
+		if _, err := s.opts.Namespaces.Namespace(c.Request().Context(), only); err != nil {
+			return nil, err
+		}
+	}
+	if s.opts.Catalogue == nil {
+		return labels, nil
+	}
+	seen := map[string]bool{}
+	for _, t := range s.opts.Catalogue.All() {
+		sees, asked := seen[t.Namespace]
+		if !asked {
+			sees = s.sees(c, t.Namespace) == nil
+			seen[t.Namespace] = sees
+		}
+		if !sees || only != "" && only != t.Namespace {
+			continue
+		}
+		all := slices.AppendSeq(labels[t.Type], maps.Keys(t.StaticLabels))
+		slices.Sort(all)
+		labels[t.Type] = append([]string{}, slices.Compact(all)...) // [] where there are none
+	}
+	return labels, nil
 }

@@ -54,6 +54,26 @@ type Log interface {
 	EventAt(ctx context.Context, namespace string, seq uint64) (sluice.Event, error)
 	// EventByID returns the event with the id. Code NotFound.
 	EventByID(ctx context.Context, namespace, id string) (sluice.Event, error)
+	// State returns the last event of every path as of one sequence. Codes NotFound; InvalidRequest;
+	// WindowExceeded, with oldest_available_seq and current_seq.
+	State(ctx context.Context, namespace string, q StateQuery) (StatePage, error)
+}
+
+// StateQuery picks paths of a log. Zero values pick all that have events, as of now.
+type StateQuery struct {
+	Pattern sluice.Pattern
+	Path    sluice.Path // only this one; goes before Pattern
+	At      uint64      // as of this sequence
+	After   uint64      // Next of the page before, whose Seq is At
+	Limit   int
+	Visible func(*sluice.Event) bool // paths whose last event is another are left out
+}
+
+// StatePage is part of a state.
+type StatePage struct {
+	Seq    uint64 // what it is the state as of
+	Events []sluice.Event
+	Next   uint64 // for After; 0: there are no more
 }
 
 // EventQuery picks events of a log. Zero values pick all that are kept.

@@ -88,6 +88,11 @@ func (p *parts) EventByID(ctx context.Context, ns, id string) (sluice.Event, err
 	return p.store.EventByID(ctx, ns, id)
 }
 
+func (p *parts) State(ctx context.Context, ns string, q httpapi.StateQuery) (httpapi.StatePage, error) {
+	page, err := p.store.State(ctx, ns, natsstore.StateQuery(q))
+	return httpapi.StatePage(page), err
+}
+
 func (p *parts) Status(ctx context.Context, sub *sluice.Subscription) (sluice.Status, error) {
 	return p.store.Status(ctx, sub)
 }

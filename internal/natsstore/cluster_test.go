@@ -56,6 +56,17 @@ func TestAClusterKeepsThePromises(t *testing.T) {
 	told := watch(t, b, ">")
 	untilTold(t, told, "set k 199") // a replica that is behind begins with an older one
 
+	for i := range 200 {
+		path := sluice.Path("/state/" + strconv.Itoa(i%7))
+		stored, err := store.Publish(t.Context(), ns, []sluice.Event{{ID: "s" + strconv.Itoa(i), Path: path}})
+		require.NoError(t, err)
+		page, err := store.State(t.Context(), ns, natsstore.StateQuery{Pattern: "/state/*"})
+		require.NoError(t, err)
+		require.Equal(t, stored[0].Seq, page.Seq)
+		require.Len(t, page.Events, min(i+1, 7))
+		require.Equal(t, stored[0].Seq, page.Events[len(page.Events)-1].Seq, "what was stored before is in the state")
+	}
+
 	cluster.StopLeader(t, streams.EventsStream(ns))
 	for i := range 3 {
 		_, err = store.Publish(t.Context(), ns, batchOf("y"+strconv.Itoa(i), 1+i))
@@ -63,7 +74,7 @@ func TestAClusterKeepsThePromises(t *testing.T) {
 	}
 	last, err = store.LastSeq(t.Context(), ns)
 	require.NoError(t, err)
-	require.Equal(t, uint64(5+1+2+3), last, "nothing twice, however often it was sent")
+	require.Equal(t, uint64(5+200+1+2+3), last, "nothing twice, however often it was sent")
 	_, err = b.Put(t.Context(), "after", record{7}, 0)
 	require.NoError(t, err)
 	untilTold(t, told, "set after 7")

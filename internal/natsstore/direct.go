@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"context"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"strconv"
 	"time"
@@ -26,7 +27,11 @@ const (
 	headerPending  = "Nats-Num-Pending"
 	statusEnd      = "204"
 	statusNotFound = "404"
+	statusTooMany  = "413"
 )
+
+// errTooMany says that more subjects match than JetStream returns the last messages of.
+var errTooMany = errors.New("too many subjects match")
 
 // directRequest asks a stream for messages without a consumer: from a sequence or a time on,
 // those of one subject, which may have wildcards.
@@ -36,6 +41,8 @@ type directRequest struct {
 	Subject   string     `json:"next_by_subj,omitempty"`
 	Batch     int        `json:"batch"`
 	MaxBytes  int        `json:"max_bytes"`
+	Lasts     []string   `json:"multi_last,omitempty"` // instead: the last message of each subject that one of these matches
+	UpTo      uint64     `json:"up_to_seq,omitempty"`  // as if the log ended there
 }
 
 // direct returns the messages that are there, ascending, at most as many as asked for, and
@@ -59,6 +66,7 @@ func (s *Store) direct(ctx context.Context, ns string, req directRequest) (msgs 
 type directAnswer struct {
 	msgs []*nats.Msg
 	more bool
+	none bool // nothing was found, rather than nothing more
 }
 
 // directOnce asks once. There are at most that many messages in the answer. A SubscribeSync would
@@ -98,7 +106,10 @@ func (s *Store) directOnce(ctx context.Context, ns string, body []byte, most int
 			answer.more = pending != "" && pending != "0"
 			return answer, nil
 		case statusNotFound:
+			answer.none = true
 			return answer, nil
+		case statusTooMany:
+			return answer, errTooMany
 		default:
 			return answer, fmt.Errorf("read %s: status %q %s", ns, status, msg.Header.Get("Description"))
 		}

@@ -164,6 +164,14 @@ func TestEveryCallAsksWhatTheContractSays(t *testing.T) {
 			_, err := c.SubscriptionEvents(ctx, "s", client.WindowQuery{After: "7", Limit: 5, Wait: 30 * time.Second})
 			return err
 		}, "GET /v1/subscriptions/s/events?after=7&limit=5&wait=30s", "", 200, "{}"},
+		{"state", func(ctx context.Context, c *client.Client) error {
+			_, err := c.State(ctx, "acme", client.StateQuery{Pattern: "/a/**", At: 7, Limit: 5, Cursor: "7.3"})
+			return err
+		}, "GET /v1/namespaces/acme/state?at_seq=7&cursor=7.3&limit=5&pattern=%2Fa%2F%2A%2A", "", 200, `{"seq":7,"events":[],"next_cursor":""}`},
+		{"state of a path", func(ctx context.Context, c *client.Client) error {
+			_, err := c.StateOf(ctx, "acme", "/a/b c//é")
+			return err
+		}, "GET /v1/namespaces/acme/state/a%2Fb%20c%2F%2F%C3%A9", "", 200, "{}"},
 		{"delivery", func(ctx context.Context, c *client.Client) error { _, err := c.Delivery(ctx, "s", "e"); return err }, "GET /v1/subscriptions/s/deliveries/e", "", 200, "{}"},
 		{"dead letters", func(ctx context.Context, c *client.Client) error {
 			_, err := c.DeadLetters(ctx, "s", client.DeadLettersQuery{Reason: sluice.Exhausted, Path: "/a/**", Limit: 7})

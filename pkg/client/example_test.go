@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"net/http"
 	"net/http/httptest"
+	"time"
 
 	"github.com/sluice-io/sluice/pkg/client"
 	"github.com/sluice-io/sluice/pkg/sluice"
@@ -50,5 +51,58 @@ func exampleServer() *httptest.Server {
 		w.WriteHeader(http.StatusCreated)
 		_, _ = fmt.Fprint(w, `{"events":[{"id":"a","seq":1,"path":"/orders/42"}]}`)
 	})
+	mux.HandleFunc("GET /v1/namespaces/{ns}/state", func(w http.ResponseWriter, _ *http.Request) {
+		_, _ = fmt.Fprint(w, `{"seq":7,"events":[
+			{"specversion":"1.0","id":"a","source":"/s","type":"order.paid","path":"/orders/41","sequence":"3"},
+			{"specversion":"1.0","id":"b","source":"/s","type":"order.placed","path":"/orders/42","sequence":"6"}],"next_cursor":""}`)
+	})
 	return httptest.NewServer(mux)
+}
+
+// Events that must not hold up what they tell of.
+func ExamplePublisher() {
+	server := exampleServer() // in your program: the address of a real one
+	defer server.Close()
+	ctx := context.Background()
+	p := client.New(server.URL, "the token").NewPublisher(sluice.DefaultNamespace, client.PublisherOptions{Queue: 10_000})
+	go func() { _ = p.Run(ctx) }()
+
+	if !p.Emit(sluice.Event{Path: "/orders/42", Type: "order.placed", Data: []byte(`{"total":120}`)}) {
+		fmt.Println("the queue is full, and the event is counted as dropped")
+	}
+
+	limit, cancel := context.WithTimeout(ctx, 5*time.Second)
+	defer cancel()
+	if err := p.Close(limit); err != nil {
+		fmt.Println(err)
+	}
+	fmt.Printf("%+v\n", p.Stats())
+	// Output:
+	// {Stored:1 Dropped:0 Waiting:0}
+}
+
+// What is, and where to go on from.
+func ExampleClient_State() {
+	server := exampleServer() // in your program: the address of a real one
+	defer server.Close()
+	ctx := context.Background()
+	c := client.New(server.URL, "the token")
+
+	state, q := map[sluice.Path]string{}, client.StateQuery{Pattern: "/orders/**"}
+	for more := true; more; more = q.Cursor != "" {
+		page, err := c.State(ctx, sluice.DefaultNamespace, q)
+		if err != nil {
+			fmt.Println(err)
+			return
+		}
+		for _, ev := range page.Events {
+			state[ev.Path] = ev.Type
+		}
+		q.At, q.Cursor = page.Seq, page.Next
+	}
+	fmt.Println(state)
+	fmt.Println("read the events since", q.At)
+	// Output:
+	// map[/orders/41:order.paid /orders/42:order.placed]
+	// read the events since 7
 }

@@ -1,0 +1,52 @@
+package main
+
+import (
+	"context"
+	"strconv"
+
+	"github.com/sluice-io/sluice/pkg/client"
+	"github.com/sluice-io/sluice/pkg/sluice"
+)
+
+// stateCmd shows what is: the last event of every path.
+type stateCmd struct {
+	Pattern string `arg:"" optional:"" help:"Of these paths, such as /orders/42 or /orders/**; without it, of all."`
+	NS      string `name:"ns" help:"The namespace." default:"default"`
+	At      uint64 `help:"The state as of this sequence, of what is still kept; without it, as of now." placeholder:"SEQ"`
+	Limit   int    `help:"Show at most so many paths; 0: all." default:"0"`
+}
+
+// stateView is a state as programs get it.
+type stateView struct {
+	Seq    uint64      `json:"seq"` // the events after this one are what has changed since
+	Events []eventView `json:"events"`
+}
+
+// Run shows the state.
+func (c *stateCmd) Run(ctx context.Context, s *session) error {
+	api, err := s.client()
+	if err != nil {
+		return err
+	}
+	q := client.StateQuery{Pattern: sluice.Pattern(c.Pattern), At: c.At}
+	all, err := collect(c.Limit, func(cursor string, most int) (client.Page[sluice.Event], error) {
+		q.Limit, q.Cursor = most, cursor
+		page, err := api.State(ctx, c.NS, q)
+		q.At = page.Seq
+		return client.Page[sluice.Event]{Items: page.Events, Next: page.Next}, err
+	})
+	if err != nil {
+		return err
+	}
+	view, rows := stateView{q.At, make([]eventView, len(all))}, make([][]string, len(all))
+	for i, ev := range all {
+		view.Events[i] = viewOf(ev)
+		rows[i] = []string{string(ev.Path), strconv.FormatUint(ev.Seq, 10), when(ev.Time), ev.Type, ev.ID, excerpt(ev.Data)}
+	}
+	return s.show(view, func() error {
+		if err := s.table("PATH | SEQ | TIME | TYPE | ID | DATA", rows); err != nil {
+			return err
+		}
+		return s.say("As of %d.", view.Seq)
+	})
+}

@@ -1,0 +1,129 @@
+package httpapi
+
+import (
+	"cmp"
+	"net/http"
+	"strconv"
+	"strings"
+
+	"github.com/labstack/echo/v4"
+
+	"github.com/sluice-io/sluice/internal/access"
+	"github.com/sluice-io/sluice/pkg/sluice"
+)
+
+func (s *Server) listState(c echo.Context) error {
+	q, err := stateQuery(c)
+	if err != nil {
+		return err
+	}
+	if q.Visible = s.visible(c, sluice.VerbRead); q.Visible != nil && q.Pattern == "" {
+		q.Pattern = s.granted(c) // nothing else is visible: the rest need not be looked at
+	}
+	page, err := s.opts.Log.State(c.Request().Context(), c.Param("ns"), q)
+	if err != nil {
+		return err
+	}
+	if page.Events, err = s.shown(c, sluice.VerbRead, page.Events); err != nil {
+		return err
+	}
+	return c.JSONBlob(http.StatusOK, renderState(page))
+}
+
+// renderState returns {"seq":…,"events":[…],"next_cursor":"…"}, put together by hand as renderEvents does.
+func renderState(page StatePage) []byte {
+	b := strconv.AppendUint([]byte(`{"seq":`), page.Seq, 10)
+	b = appendEvents(append(b, `,"events":`...), page.Events)
+	b = append(b, `,"next_cursor":"`...)
+	if page.Next != 0 {
+		b = append(b, stateCursor(page.Seq, page.Next)...)
+	}
+	return append(b, `"}`...)
+}
+
+// stateCursor returns the place at which the pages of a state go on: what they are as of, and how far they have come.
+func stateCursor(at, after uint64) string {
+	return strconv.FormatUint(at, 10) + "." + strconv.FormatUint(after, 10)
+}
+
+func parseStateCursor(text string) (at, after uint64, err error) {
+	first, second, _ := strings.Cut(text, ".")
+	at, err = strconv.ParseUint(first, 10, 64)
+	if err == nil {
+		after, err = strconv.ParseUint(second, 10, 64)
+	}
+	if err != nil || stateCursor(at, after) != text || after == 0 || after > at {
+		return 0, 0, sluice.Errorf(sluice.InvalidRequest, "cursor %q is not one of this list; send next_cursor as it was given", text).With("field", "cursor")
+	}
+	return at, after, nil
+}
+
+func stateQuery(c echo.Context) (q StateQuery, err error) {
+	if err = onlyParams(c, "pattern", "at_seq", "limit", "cursor"); err != nil {
+		return q, err
+	}
+	if pattern := c.QueryParam("pattern"); pattern != "" {
+		if q.Pattern, err = sluice.ParsePattern(pattern); err != nil {
+			return q, err
+		}
+	}
+	if q.At, err = atSeq(c); err != nil {
+		return q, err
+	}
+	if cursor := c.QueryParam("cursor"); cursor != "" {
+		at, after, err := parseStateCursor(cursor)
+		if err != nil {
+			return q, err
+		}
+		if q.At != 0 && q.At != at {
+			return q, sluice.Errorf(sluice.InvalidRequest, "the cursor is of the state as of %d, not of %d; leave at_seq out", at, q.At).With("field", "at_seq")
+		}
+		q.At, q.After = at, after
+	}
+	q.Limit, err = limit(c)
+	return q, err
+}
+
+// atSeq returns the sequence as of which a state is wanted, 0 for the last one.
+func atSeq(c echo.Context) (uint64, error) {
+	text := c.QueryParam("at_seq")
+	if text == "" {
+		return 0, nil
+	}
+	seq, err := strconv.ParseUint(text, 10, 64)
+	if err != nil || seq == 0 {
+		return 0, sluice.Errorf(sluice.InvalidRequest, "at_seq %q: use a sequence, 1 or more", text).With("field", "at_seq")
+	}
+	return seq, nil
+}
+
+// getState answers with the last event of one path.
+func (s *Server) getState(c echo.Context) error {
+	if err := onlyParams(c, "at_seq"); err != nil {
+		return err
+	}
+	at, err := atSeq(c)
+	if err != nil {
+		return err
+	}
+	rest, err := paramOf(c, "*")
+	if err != nil {
+		return err
+	}
+	path, err := sluice.ParsePath("/" + rest)
+	if err != nil {
+		return err
+	}
+	page, err := s.opts.Log.State(c.Request().Context(), c.Param("ns"), StateQuery{Path: path, At: at, Limit: 1})
+	if err != nil {
+		return err
+	}
+	if len(page.Events) == 0 {
+		return access.Concealed()
+	}
+	event := page.Events[0]
+	if ok, err := s.shows(c, sluice.VerbRead, &event); err != nil || !ok {
+		return cmp.Or(err, access.Concealed())
+	}
+	return c.Blob(http.StatusOK, structuredType, event.AppendJSON(nil))
+}
