@@ -37,6 +37,12 @@ type Feed struct {
 	leave   func()
 }
 
+// atOnce is how many frames are sent at a time.
+const atOnce = 32
+
+// patience is how long whoever opens a feed waits for it to be known who may do what.
+const patience = 5 * time.Second
+
 // Open subscribes, and then finds out where the log ends and where the feed begins (S2-124…129). Codes
 // InvalidRequest; NotFound; Forbidden; WindowExceeded, with oldest_available_seq and current_seq;
 // Unavailable. A feed is to be closed.
@@ -51,7 +57,7 @@ func (e *Engine) Open(ctx context.Context, w Wish) (*Feed, error) {
 		return nil, err
 	}
 	f := &Feed{engine: e, wish: w, filter: matcher}
-	if err := f.allowed(time.Now()); err != nil {
+	if err := f.admitted(ctx); err != nil {
 		return nil, err
 	}
 	hub, leave, err := e.enter(ctx, w.Namespace)
@@ -155,6 +161,24 @@ func (f *Feed) look(ctx context.Context) error {
 		}
 	}
 	return context.Cause(ctx)
+}
+
+// admitted is allowed for who asks first, maybe before it is known who may do what.
+func (f *Feed) admitted(ctx context.Context) error {
+	limit, cancel := context.WithTimeout(ctx, patience)
+	defer cancel()
+	for {
+		_, changed := f.engine.gate.Applied()
+		err := f.allowed(time.Now())
+		if sluice.CodeOf(err) != sluice.Unavailable {
+			return err
+		}
+		select {
+		case <-changed:
+		case <-limit.Done():
+			return err
+		}
+	}
 }
 
 // allowed returns an error if the caller may have nothing (any more) of what it asks for.
@@ -278,7 +302,7 @@ func (f *Feed) reached() uint64 {
 
 // write sends what is queued until ctx ends, which is no error.
 func (f *Feed) write(ctx context.Context, send func([]Frame) error) error {
-	var scratch [batch]Frame
+	var scratch [atOnce]Frame
 	beat := time.NewTicker(f.engine.opts.Heartbeat)
 	defer beat.Stop()
 	for {
@@ -335,7 +359,7 @@ func (f *Feed) drain(send func([]Frame) error) error {
 			f.queue.push(frame)
 		}
 	}
-	var scratch [batch]Frame
+	var scratch [atOnce]Frame
 	for {
 		frames, _ := f.queue.take(scratch[:0], f.source.ring.last)
 		if len(frames) == 0 {
