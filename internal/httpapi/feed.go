@@ -198,7 +198,8 @@ func (s *Server) feedEvents(c echo.Context, f *feed.Feed) error {
 		return err
 	}
 	c.Response().WriteHeader(http.StatusOK)
-	out.event(f.Since(), acknowledgement(f))
+	out.id(f.Since())
+	out.data(acknowledgement(f))
 	err := out.flush(ctx)
 	if err != nil {
 		return gone(c, err)
@@ -210,7 +211,7 @@ func (s *Server) feedEvents(c echo.Context, f *feed.Feed) error {
 		return nil // the client has gone
 	}
 	e, text := s.feedEnd(ctx, c, err)
-	out.event(0, text)
+	out.data(text)
 	if out.flush(ctx) == nil && ctx.Err() == nil {
 		return e
 	}
@@ -231,11 +232,15 @@ type eventWriter struct {
 func (w *eventWriter) send(ctx context.Context, frames []feed.Frame) error {
 	for _, frame := range frames {
 		if frame.Idle {
-			w.buffer = append(strconv.AppendUint(append(w.buffer, "id: "...), frame.Resume, 10), "\n: heartbeat\n\n"...)
+			w.id(frame.Resume)
+			w.buffer = append(w.buffer, ": heartbeat\n\n"...)
 			continue
 		}
+		if frame.Lagged == nil {
+			w.id(frame.Resume)
+		}
 		w.text = w.feed.AppendFrame(w.text[:0], frame)
-		w.event(frame.Resume, w.text)
+		w.data(w.text)
 		if len(w.buffer) >= feedPiece {
 			if err := w.flush(ctx); err != nil {
 				return err
@@ -245,10 +250,12 @@ func (w *eventWriter) send(ctx context.Context, frames []feed.Frame) error {
 	return w.flush(ctx)
 }
 
-func (w *eventWriter) event(id uint64, text []byte) {
-	if id > 0 {
-		w.buffer = append(strconv.AppendUint(append(w.buffer, "id: "...), id, 10), '\n')
-	}
+// id says where a reader goes on that has got what follows.
+func (w *eventWriter) id(seq uint64) {
+	w.buffer = append(strconv.AppendUint(append(w.buffer, "id: "...), seq, 10), '\n')
+}
+
+func (w *eventWriter) data(text []byte) {
 	w.buffer = append(append(append(w.buffer, "data: "...), text...), "\n\n"...)
 }
 

@@ -44,7 +44,8 @@ func (s *Server) feedSocket(c echo.Context, f *feed.Feed) error {
 	}
 	e, text := s.feedEnd(stop, c, err)
 	if out.write(writing, text) == nil {
-		_ = conn.Close(closeCode(e.Code), string(e.Code)) // if that fails, it is gone
+		defer time.AfterFunc(feedFarewell, func() { _ = conn.CloseNow() }).Stop() // whoever does not take leave is left
+		_ = conn.Close(closeCode(e.Code), string(e.Code))                         // if that fails, it is gone
 	}
 	return nil
 }

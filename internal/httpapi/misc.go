@@ -95,6 +95,9 @@ func (s *Server) capabilities(c echo.Context) error {
 			"schema_bytes":    sluice.MaxSchema,
 		},
 	}
+	if s.opts.Feeds != nil {
+		list.Features["feed"] = true
+	}
 	if s.opts.Wakes != nil {
 		list.Features["wake"] = true
 	}
