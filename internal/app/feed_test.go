@@ -9,6 +9,7 @@ import (
 	"net/url"
 	"strconv"
 	"strings"
+	"sync"
 	"testing"
 	"time"
 
@@ -17,6 +18,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/sluice-io/sluice/config"
+	"github.com/sluice-io/sluice/pkg/client"
 	"github.com/sluice-io/sluice/pkg/sluice"
 )
 
@@ -443,4 +445,71 @@ func TestAFeedShowsAsMuchOfTheDataAsIsAskedFor(t *testing.T) {
 		}
 	}
 	s.must(t, http.StatusBadRequest, "GET "+feedAt+"?projection=half", "")
+}
+
+// S2-137: a reader that loses its server goes on where it was when there is one again: nothing is missing, nothing comes twice.
+func TestAReaderGoesOnAfterTheServerWasAway(t *testing.T) {
+	t.Parallel()
+	dir := t.TempDir()
+	s := start(t, dir, nil)
+	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
+	defer cancel()
+	items := make(chan client.FeedItem, 100)
+	var reading sync.WaitGroup
+	defer reading.Wait()
+	defer cancel()
+	reader := client.New(s.at.HTTP, s.token)
+	transport := &http.Transport{}
+	defer transport.CloseIdleConnections()
+	reader.HTTP = &http.Client{Transport: transport}
+	reading.Go(func() {
+		for item, err := range reader.Feed(ctx, "default", client.FeedQuery{Pattern: "/a/**"}) {
+			if err != nil {
+				return
+			}
+			items <- item
+		}
+	})
+	next := func() client.FeedItem {
+		select {
+		case item := <-items:
+			return item
+		case <-ctx.Done():
+			require.FailNow(t, "nothing comes")
+			return client.FeedItem{}
+		}
+	}
+	require.Zero(t, *next().Subscribed)
+	put(t, s.api, "/a/x", 1, 2)
+	require.Equal(t, numbered("/a/x", 1), next().Event.ID)
+	require.Equal(t, numbered("/a/x", 2), next().Event.ID)
+	address := strings.TrimPrefix(s.at.HTTP, "http://")
+	s.stop(t)
+	require.Error(t, next().Away)
+	s = start(t, dir, func(c *config.Config) { c.HTTP.Listen = address })
+	put(t, s.api, "/a/x", 3, 4) // before the reader is back, or after
+	for n := 3; n <= 4; {
+		item := next()
+		if item.Event != nil {
+			require.Equal(t, numbered("/a/x", n), item.Event.ID)
+			n++
+		}
+	}
+}
+
+// C11: where there was no answer yet, and what a server refuses, is an error at once.
+func TestAFeedThatIsRefusedEndsWithTheError(t *testing.T) {
+	t.Parallel()
+	s := start(t, t.TempDir(), nil)
+	for _, err := range s.api.Feed(t.Context(), "none", client.FeedQuery{}) {
+		require.Equal(t, sluice.NotFound, sluice.CodeOf(err))
+	}
+	for _, err := range s.api.Feed(t.Context(), "default", client.FeedQuery{CEL: "1+"}) {
+		require.Equal(t, sluice.InvalidRequest, sluice.CodeOf(err))
+	}
+	away := client.New("http://127.0.0.1:1", "x")
+	away.Retries = 1
+	for _, err := range away.Feed(t.Context(), "default", client.FeedQuery{}) {
+		require.Equal(t, sluice.Unavailable, sluice.CodeOf(err))
+	}
 }
