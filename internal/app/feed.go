@@ -14,6 +14,7 @@ func (s *server) openFeeds(context.Context) error {
 		Ring: s.cfg.Feed.Ring, MaxBuffer: s.cfg.Feed.MaxBuffer, Heartbeat: s.cfg.Feed.Heartbeat.Std(),
 		Summary: s.catalogue.Summary, Labels: s.catalogue.Labels, PublicURL: s.publicURL(), Log: s.opts.Log,
 	})
+	s.metrics.WatchFeeds(s.feeds.Feeds)
 	return nil
 }
 

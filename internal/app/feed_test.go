@@ -304,7 +304,7 @@ func TestASlowReaderIsToldExactlyWhatItMissed(t *testing.T) {
 	data := []byte(`"` + strings.Repeat("x", 100<<10) + `"`)
 	go func() {
 		for {
-			if f, err := fast.next(); err != nil || f.Event != nil && f.Event.ID == "last" {
+			if _, err := fast.next(); err != nil {
 				return
 			}
 		}
@@ -350,6 +350,9 @@ func TestASlowReaderIsToldExactlyWhatItMissed(t *testing.T) {
 	}
 	require.Empty(t, missed, "neither sent nor told")
 	require.Positive(t, lags)
+	metrics := s.must(t, http.StatusOK, "GET /metrics", "").text
+	require.Regexp(t, `(?m)^sluice_feeds 2$`, metrics)
+	require.Regexp(t, `(?m)^sluice_feed_missed_total [1-9]`, metrics)
 }
 
 // S2-143…146, C31: within a window, events of the same labels are one, the last of them; one without a label passes.
@@ -512,4 +515,21 @@ func TestAFeedThatIsRefusedEndsWithTheError(t *testing.T) {
 	for _, err := range away.Feed(t.Context(), "default", client.FeedQuery{}) {
 		require.Equal(t, sluice.Unavailable, sluice.CodeOf(err))
 	}
+}
+
+// A feed ends with its namespace.
+func TestAFeedEndsWithItsNamespace(t *testing.T) {
+	t.Parallel()
+	s := start(t, t.TempDir(), nil)
+	s.must(t, http.StatusCreated, "PUT /v1/namespaces/short", `{}`)
+	var ended error
+	for item, err := range s.api.Feed(t.Context(), "short", client.FeedQuery{}) {
+		if ended = err; err != nil {
+			break
+		}
+		if item.Subscribed != nil {
+			s.must(t, http.StatusNoContent, "DELETE /v1/namespaces/short", "")
+		}
+	}
+	require.Equal(t, sluice.NotFound, sluice.CodeOf(ended))
 }

@@ -99,6 +99,11 @@ func errStopping() error {
 	return sluice.Errorf(sluice.Unavailable, "the server is going away; ask again, behind the last sequence")
 }
 
+// began is why feeds end of a log that lost its end, or is another one under the same name.
+func began() error {
+	return sluice.Errorf(sluice.Unavailable, "the log began anew; ask again")
+}
+
 // hub is the one reader of a namespace's log.
 type hub struct {
 	namespace string
@@ -161,10 +166,13 @@ func (e *Engine) leave(h *hub) {
 func (e *Engine) retire(h *hub) {
 	e.mu.Lock()
 	defer e.mu.Unlock()
-	if h.feeds == 0 {
-		delete(e.hubs, h.namespace) // at once: whoever comes now gets another one
-		h.stop()
+	if h.feeds > 0 {
+		return
 	}
+	if e.hubs[h.namespace] == h {
+		delete(e.hubs, h.namespace) // at once: whoever comes now gets another one
+	}
+	h.stop()
 }
 
 // follow fills the ring of a namespace until ctx ends or there is nothing to follow any more.
@@ -210,8 +218,13 @@ func (e *Engine) fill(ctx context.Context, namespace string, r *ring) error {
 			return errStopping()
 		case anew != nil:
 			return anew
-		case sluice.CodeOf(err) == sluice.NotFound:
-			return err
+		}
+		_, last, gone := e.log.Ends(ctx, namespace)
+		switch {
+		case sluice.CodeOf(gone) == sluice.NotFound:
+			return gone
+		case gone == nil && last < r.last():
+			return began()
 		}
 		e.opts.Log.WarnContext(ctx, "follow a log for its feeds", slog.String("namespace", namespace), slog.Any("error", err))
 		select {

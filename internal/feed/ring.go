@@ -3,8 +3,6 @@ package feed
 import (
 	"sort"
 	"sync"
-
-	"github.com/sluice-io/sluice/pkg/sluice"
 )
 
 // ring is the last events of a namespace. What comes in pushes out what is oldest; nobody waits.
@@ -31,7 +29,7 @@ func (r *ring) add(it *Item) error {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	if it.Event.Seq <= r.head {
-		return sluice.Errorf(sluice.Unavailable, "the log began anew; ask again")
+		return began()
 	}
 	for r.count > 0 && (r.count == len(r.slots) || r.weight+it.weight() > r.most) {
 		oldest := r.slots[r.first]
