@@ -203,6 +203,22 @@ func (e *Engine) forget(h *hub) {
 	}
 }
 
+// over returns why a log cannot be followed behind a sequence any more, nil if it can, or if nobody knows.
+func (e *Engine) over(ctx context.Context, namespace string, head uint64) error {
+	first, last, err := e.log.Ends(ctx, namespace)
+	switch {
+	case sluice.CodeOf(err) == sluice.NotFound:
+		return err
+	case err != nil:
+	case last < head:
+		return began()
+	case first > head+1:
+		return sluice.Errorf(sluice.WindowExceeded, "what came next left the log before it was read; start at sequence %d or later", first).
+			With("oldest_available_seq", first).With("current_seq", last)
+	}
+	return nil
+}
+
 // fill reads a log into a ring, and goes on after trouble where it was. It returns why it ends.
 func (e *Engine) fill(ctx context.Context, namespace string, r *ring) error {
 	wait := again
@@ -219,18 +235,14 @@ func (e *Engine) fill(ctx context.Context, namespace string, r *ring) error {
 		case anew != nil:
 			return anew
 		}
-		_, last, gone := e.log.Ends(ctx, namespace)
-		switch {
-		case sluice.CodeOf(gone) == sluice.NotFound:
-			return gone
-		case gone == nil && last < r.last():
-			return began()
-		}
 		e.opts.Log.WarnContext(ctx, "follow a log for its feeds", slog.String("namespace", namespace), slog.Any("error", err))
 		select {
 		case <-ctx.Done():
 		case <-time.After(wait):
 		}
 		wait = min(2*wait, againMost)
+		if over := e.over(ctx, namespace, r.last()); over != nil {
+			return over
+		}
 	}
 }

@@ -193,7 +193,8 @@ func TestAnEngineEndsWithItsFeeds(t *testing.T) {
 		f, err := opened(t.Context(), e, feed.Wish{})
 		require.NoError(t, err)
 		f.Close()
-		require.Eventually(t, func() bool { open, _ := e.Feeds(); return open == 0 }, patience, time.Millisecond)
+		count, _ := e.Feeds()
+		require.Zero(t, count)
 	}
 	r := follow(t.Context(), t, e, feed.Wish{})
 	cancel()
@@ -201,4 +202,51 @@ func TestAnEngineEndsWithItsFeeds(t *testing.T) {
 	all.Wait()
 	_, err := e.Open(t.Context(), feed.Wish{Namespace: ns})
 	require.Equal(t, sluice.Unavailable, sluice.CodeOf(err))
+}
+
+// A feed goes on after trouble with the log, and ends if what came meanwhile is gone, or the log is another one.
+func TestAFeedOutlivesTroubleWithTheLog(t *testing.T) {
+	t.Parallel()
+	for name, tt := range map[string]struct {
+		meanwhile func(*memory)
+		code      sluice.Code // "": it goes on
+	}{
+		"nothing":               {func(*memory) {}, ""},
+		"it lost some":          {func(m *memory) { m.lose(5) }, sluice.WindowExceeded},
+		"it lost what was seen": {func(m *memory) { m.lose(3) }, ""},
+		"it is another": {func(m *memory) {
+			m.mu.Lock()
+			defer m.mu.Unlock()
+			m.events, m.last = nil, 0
+		}, sluice.Unavailable},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			ctx, cancel := context.WithTimeout(t.Context(), patience)
+			defer cancel()
+			log := newMemory(10)
+			r := follow(ctx, t, running(t, log, open{}, feed.Options{}), feed.Wish{})
+			for seq := uint64(1); seq <= 3; seq++ {
+				log.publish(1, "/a", "1")
+				require.Equal(t, seq, (<-r.pieces)[0].Seq)
+			}
+			log.breakDown(true)
+			require.Eventually(t, log.isNoticed, patience, time.Millisecond)
+			for range 4 {
+				log.publish(1, "/a", "1")
+			}
+			tt.meanwhile(log)
+			log.breakDown(false)
+			if tt.code != "" {
+				require.Equal(t, tt.code, sluice.CodeOf(<-r.ended))
+				return
+			}
+			for seq := uint64(4); seq <= 7; {
+				for _, f := range <-r.pieces {
+					require.Equal(t, seq, f.Seq)
+					seq++
+				}
+			}
+		})
+	}
 }

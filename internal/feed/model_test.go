@@ -31,6 +31,8 @@ type memory struct {
 	last    uint64
 	changed chan struct{}
 	trouble int // every how manieth event breaks who follows; 0: none
+	down    bool
+	noticed bool // by who follows
 	gone    uint64
 }
 
@@ -55,6 +57,29 @@ func (m *memory) lose(upTo uint64) {
 	m.gone = upTo
 }
 
+// breakDown says whether the log can be followed.
+func (m *memory) breakDown(down bool) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	m.down, m.noticed = down, false
+	close(m.changed)
+	m.changed = make(chan struct{})
+}
+
+func (m *memory) isDown() bool {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	m.noticed = m.down
+	return m.down
+}
+
+// isNoticed reports whether somebody who follows the log knows that it is down.
+func (m *memory) isNoticed() bool {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	return m.noticed
+}
+
 func (m *memory) behind(after uint64, most int) ([]sluice.Event, <-chan struct{}) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
@@ -67,14 +92,19 @@ func (m *memory) behind(after uint64, most int) ([]sluice.Event, <-chan struct{}
 	return found, m.changed
 }
 
-func (m *memory) Ends(context.Context, string) (first, last uint64, err error) {
+func (m *memory) ends() (first, last uint64) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
-	return m.gone + 1, m.last, nil
+	return m.gone + 1, m.last
+}
+
+func (m *memory) Ends(context.Context, string) (first, last uint64, err error) {
+	first, last = m.ends()
+	return first, last, nil
 }
 
 func (m *memory) Page(_ context.Context, _ string, pattern sluice.Pattern, after, upTo uint64) ([]sluice.Event, uint64, error) {
-	first, last, _ := m.Ends(nil, ns) //nolint:errcheck,staticcheck // it has none, and asks nobody
+	first, last := m.ends()
 	if after+1 < first {
 		return nil, 0, sluice.Errorf(sluice.WindowExceeded, "gone").With("oldest_available_seq", first).With("current_seq", last)
 	}
@@ -94,6 +124,9 @@ func (m *memory) Page(_ context.Context, _ string, pattern sluice.Pattern, after
 
 func (m *memory) Tail(ctx context.Context, _ string, after uint64, each func(sluice.Event) error) error {
 	for n := 1; ; n++ {
+		if m.isDown() {
+			return errors.New("down")
+		}
 		events, changed := m.behind(after, 1)
 		for _, ev := range events {
 			if err := each(ev); err != nil {
@@ -117,7 +150,7 @@ func (m *memory) Tail(ctx context.Context, _ string, after uint64, each func(slu
 
 func (m *memory) Place(_ context.Context, _, cursor string) (uint64, error) {
 	after, err := strconv.ParseUint(cursor, 10, 64)
-	if first, last, _ := m.Ends(nil, ns); err == nil && after+1 < first { //nolint:errcheck,staticcheck // see above
+	if first, last := m.ends(); err == nil && after+1 < first {
 		return 0, sluice.Errorf(sluice.WindowExceeded, "gone").With("oldest_available_seq", first).With("current_seq", last)
 	}
 	return after, err
@@ -286,22 +319,21 @@ func readAll(ctx context.Context, e *feed.Engine, log *memory, w feed.Wish, paus
 		return err
 	}
 	defer f.Close()
-	_, now, err := log.Ends(ctx, ns)
-	if f.Current() > now {
+	if _, now := log.ends(); f.Current() > now {
 		return fmt.Errorf("the cursor is %d, and the log ends at %d", f.Current(), now)
 	}
 	seen := witness{since: f.Since(), wanted: w.Pattern}
 	isOver := func() bool {
 		select {
 		case <-published:
-			_, end, err := log.Ends(ctx, ns)
-			return err == nil && seen.last() == end
+			_, end := log.ends()
+			return seen.last() == end
 		default:
 			return false
 		}
 	}
 	if isOver() {
-		return err
+		return nil
 	}
 	err = f.Run(ctx, func(frames []feed.Frame) error {
 		seen.take(frames)
