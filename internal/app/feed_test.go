@@ -99,12 +99,16 @@ func (s *running) feed(t *testing.T, query string, headers ...string) (*feedRead
 }
 
 // socket opens a feed over a WebSocket, and reads the acknowledgement.
-func (s *running) socket(t *testing.T, query string) (*feedReader, shown) {
+func (s *running) socket(t *testing.T, query string, headers ...string) (*feedReader, shown) {
 	t.Helper()
 	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
 	t.Cleanup(cancel)
+	header := http.Header{"Authorization": {"Bearer " + s.token}}
+	for i := 0; i < len(headers); i += 2 {
+		header.Set(headers[i], headers[i+1])
+	}
 	conn, _, err := websocket.Dial(ctx, s.at.HTTP+feedAt+"?"+query, &websocket.DialOptions{ //nolint:bodyclose // it is the connection's
-		HTTPClient: s.api.HTTP, HTTPHeader: http.Header{"Authorization": {"Bearer " + s.token}},
+		HTTPClient: s.api.HTTP, HTTPHeader: header,
 	})
 	require.NoError(t, err)
 	conn.SetReadLimit(-1)
@@ -278,13 +282,14 @@ func TestAFeedEndsWithTheAccess(t *testing.T) {
 	g := s.grant(t, "user:ann", "path:default/a/**", "read")
 	r, _ := s.feed(t, "pattern=/**", as(g.token)...)
 	idle, _ := s.feed(t, "pattern=/a/none", as(g.token)...)
+	socket, _ := s.socket(t, "pattern=/a/none", as(g.token)...)
 	put(t, s.api, "/b", 1, 1)
 	put(t, s.api, "/a/x", 2, 2)
 	require.Equal(t, []string{`{"n":2}`}, r.events(1))
 	s.must(t, http.StatusForbidden, "GET "+feedAt+"?pattern=/b", "", as(g.token)...)
 	s.must(t, http.StatusOK, "POST /v1/grants/"+g.id+"/revoke", "")
 	put(t, s.api, "/a/x", 3, 3)
-	for _, r := range []*feedReader{r, idle} {
+	for _, r := range []*feedReader{r, idle, socket} {
 		f := r.frame()
 		require.NotNil(t, f.Error, "%+v", f)
 		require.Contains(t, []string{"forbidden", "not_found"}, f.Error.Code)

@@ -62,7 +62,7 @@ func BenchmarkFanOut(b *testing.B) {
 							arrived.Done()
 						}
 						return nil
-					})
+					}, func() {})
 				})
 			}
 			seq, data := uint64(0), `{"text":"`+strings.Repeat("x", 300)+`","n":`

@@ -110,11 +110,15 @@ func (f *Feed) Current() uint64 { return f.current }
 func (f *Feed) Since() uint64 { return f.since }
 
 // Run sends frames in their order, several at once, until sending fails, ctx ends, or the feed does: it returns
-// why. Frames are good until the next call. What is held back is sent before the end.
-func (f *Feed) Run(ctx context.Context, send func([]Frame) error) error {
+// why. Frames are good until the next call. What is held back is sent before the end. Hurry is called once when the feed
+// is over: a call of send that is under way is to end soon, because its reader may have lost its access, or the server ends.
+func (f *Feed) Run(ctx context.Context, send func([]Frame) error, hurry func()) error {
 	ctx, cancel := context.WithCancelCause(ctx)
 	var looking sync.WaitGroup
-	looking.Go(func() { cancel(f.look(ctx)) })
+	looking.Go(func() {
+		cancel(f.look(ctx))
+		hurry()
+	})
 	err := f.write(ctx, send)
 	cancel(err)
 	looking.Wait()

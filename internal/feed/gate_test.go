@@ -77,7 +77,7 @@ func follow(ctx context.Context, tb testing.TB, e *feed.Engine, w feed.Wish) fol
 			case <-ctx.Done():
 				return ctx.Err()
 			}
-		})
+		}, func() {})
 	})
 	return r
 }

@@ -345,7 +345,7 @@ func readAll(ctx context.Context, e *feed.Engine, log *memory, w feed.Wish, paus
 			return errEnough
 		}
 		return nil
-	})
+	}, func() {})
 	if !errors.Is(err, errEnough) {
 		return fmt.Errorf("the feed ended at %d: %w", seen.last(), err)
 	}

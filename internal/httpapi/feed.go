@@ -7,6 +7,7 @@ import (
 	"net/http"
 	"strconv"
 	"strings"
+	"sync/atomic"
 	"time"
 
 	"github.com/labstack/echo/v4"
@@ -200,19 +201,17 @@ func (s *Server) feedEvents(c echo.Context, f *feed.Feed) error {
 	c.Response().WriteHeader(http.StatusOK)
 	out.id(f.Since())
 	out.data(acknowledgement(f))
-	err := out.flush(ctx)
+	err := out.flush()
 	if err != nil {
 		return gone(c, err)
 	}
-	hurry := context.AfterFunc(ctx, func() { _ = out.control.SetWriteDeadline(time.Now().Add(feedFarewell)) }) // if that fails, it is gone
-	err = f.Run(ctx, func(frames []feed.Frame) error { return out.send(ctx, frames) })
-	hurry()
+	err = f.Run(ctx, out.send, out.hurry)
 	if c.Request().Context().Err() != nil || out.failed != nil {
 		return nil // the client has gone
 	}
 	e, text := s.feedEnd(ctx, c, err)
 	out.data(text)
-	if out.flush(ctx) == nil && ctx.Err() == nil {
+	if out.flush() == nil && ctx.Err() == nil {
 		return e
 	}
 	return nil
@@ -226,10 +225,11 @@ type eventWriter struct {
 	buffer  []byte
 	text    []byte
 	failed  error
+	hurried atomic.Bool
 }
 
 // send writes frames. An event's id is where a reader goes on that has got it (Last-Event-ID).
-func (w *eventWriter) send(ctx context.Context, frames []feed.Frame) error {
+func (w *eventWriter) send(frames []feed.Frame) error {
 	for _, frame := range frames {
 		if frame.Idle {
 			w.id(frame.Resume)
@@ -242,12 +242,12 @@ func (w *eventWriter) send(ctx context.Context, frames []feed.Frame) error {
 		w.text = w.feed.AppendFrame(w.text[:0], frame)
 		w.data(w.text)
 		if len(w.buffer) >= feedPiece {
-			if err := w.flush(ctx); err != nil {
+			if err := w.flush(); err != nil {
 				return err
 			}
 		}
 	}
-	return w.flush(ctx)
+	return w.flush()
 }
 
 // id says where a reader goes on that has got what follows.
@@ -259,12 +259,17 @@ func (w *eventWriter) data(text []byte) {
 	w.buffer = append(append(append(w.buffer, "data: "...), text...), "\n\n"...)
 }
 
-func (w *eventWriter) flush(ctx context.Context) error {
-	limit := feedStall
-	if ctx.Err() != nil {
-		limit = feedFarewell
+// hurry has what is being written, and all that comes, end soon.
+func (w *eventWriter) hurry() {
+	w.hurried.Store(true)
+	_ = w.control.SetWriteDeadline(time.Now().Add(feedFarewell)) // if that fails, it is gone
+}
+
+func (w *eventWriter) flush() error {
+	err := w.control.SetWriteDeadline(time.Now().Add(feedStall))
+	if w.hurried.Load() {
+		w.hurry()
 	}
-	err := w.control.SetWriteDeadline(time.Now().Add(limit))
 	if err == nil && len(w.buffer) > 0 {
 		_, err = w.to.Write(w.buffer)
 	}

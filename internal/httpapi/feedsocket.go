@@ -31,12 +31,10 @@ func (s *Server) feedSocket(c echo.Context, f *feed.Feed) error {
 	defer end()
 	defer context.AfterFunc(reading, end)()
 	out := &socketWriter{feed: f, conn: conn}
-	writing, hurry := context.WithCancel(context.WithoutCancel(ctx))
-	defer hurry()
-	late := context.AfterFunc(ctx, func() { time.AfterFunc(feedFarewell, hurry) })
-	defer late()
-	if err := out.write(writing, acknowledgement(f)); err == nil {
-		err = f.Run(ctx, func(frames []feed.Frame) error { return out.send(writing, frames) })
+	writing, cut := context.WithCancel(context.WithoutCancel(ctx))
+	defer cut()
+	if err = out.write(writing, acknowledgement(f)); err == nil {
+		err = f.Run(ctx, func(frames []feed.Frame) error { return out.send(writing, frames) }, func() { time.AfterFunc(feedFarewell, cut) })
 	}
 	if out.failed != nil || reading.Err() != nil {
 		_ = conn.CloseNow() // the client has gone
