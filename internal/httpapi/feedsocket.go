@@ -26,7 +26,9 @@ func (s *Server) feedSocket(c echo.Context, f *feed.Feed) error {
 	}
 	stop, cancel := s.untilStop(c.Request().Context())
 	defer cancel()
-	reading := conn.CloseRead(context.WithoutCancel(stop)) // ends with the connection: what is left is still to be sent when the server stops
+	attached, detach := context.WithCancel(context.WithoutCancel(stop)) // what is left is still to be sent when the server stops
+	defer detach()
+	reading := conn.CloseRead(attached) // ends with the connection
 	ctx, end := context.WithCancel(stop)
 	defer end()
 	defer context.AfterFunc(reading, end)()
@@ -42,8 +44,8 @@ func (s *Server) feedSocket(c echo.Context, f *feed.Feed) error {
 	}
 	e, text := s.feedEnd(stop, c, err)
 	if out.write(writing, text) == nil {
-		defer time.AfterFunc(feedFarewell, func() { _ = conn.CloseNow() }).Stop() // whoever does not take leave is left
-		_ = conn.Close(closeCode(e.Code), string(e.Code))                         // if that fails, it is gone
+		defer time.AfterFunc(feedFarewell, detach).Stop() // whoever does not take leave is left
+		_ = conn.Close(closeCode(e.Code), string(e.Code)) // if that fails, it is gone
 	}
 	return nil
 }
