@@ -43,7 +43,7 @@ func (c *feedCmd) Run(ctx context.Context, s *session) error {
 	shown := 0
 	for item, err := range api.Feed(ctx, c.NS, query) {
 		if err != nil && ctx.Err() != nil {
-			return nil //nolint:nilerr // whoever follows it has seen enough
+			return nil // whoever follows it has seen enough
 		}
 		if err == nil {
 			err = s.printFeed(item)

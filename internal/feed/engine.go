@@ -127,7 +127,7 @@ func (e *Engine) enter(ctx context.Context, namespace string) (*hub, func(), err
 	h := e.hubs[namespace]
 	if h == nil {
 		h = &hub{namespace: namespace, ready: make(chan struct{})}
-		inner, stop := context.WithCancel(e.running)
+		inner, stop := context.WithCancel(e.running) //nolint:contextcheck // it outlives who comes first
 		h.stop = stop
 		e.hubs[namespace] = h
 		e.all.Go(func() { e.follow(inner, h) })
@@ -206,10 +206,12 @@ func (e *Engine) forget(h *hub) {
 // over returns why a log cannot be followed behind a sequence any more, nil if it can, or if nobody knows.
 func (e *Engine) over(ctx context.Context, namespace string, head uint64) error {
 	first, last, err := e.log.Ends(ctx, namespace)
+	if err != nil && sluice.CodeOf(err) != sluice.NotFound {
+		return nil //nolint:nilerr // who follows it meets the trouble again
+	}
 	switch {
-	case sluice.CodeOf(err) == sluice.NotFound:
-		return err
 	case err != nil:
+		return err
 	case last < head:
 		return began()
 	case first > head+1:

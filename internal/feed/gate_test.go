@@ -222,31 +222,37 @@ func TestAFeedOutlivesTroubleWithTheLog(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			ctx, cancel := context.WithTimeout(t.Context(), patience)
-			defer cancel()
-			log := newMemory(10)
-			r := follow(ctx, t, running(t, log, open{}, feed.Options{}), feed.Wish{})
-			for seq := uint64(1); seq <= 3; seq++ {
-				log.publish(1, "/a", "1")
-				require.Equal(t, seq, (<-r.pieces)[0].Seq)
-			}
-			log.breakDown(true)
-			require.Eventually(t, log.isNoticed, patience, time.Millisecond)
-			for range 4 {
-				log.publish(1, "/a", "1")
-			}
-			tt.meanwhile(log)
-			log.breakDown(false)
-			if tt.code != "" {
-				require.Equal(t, tt.code, sluice.CodeOf(<-r.ended))
-				return
-			}
-			for seq := uint64(4); seq <= 7; {
-				for _, f := range <-r.pieces {
-					require.Equal(t, seq, f.Seq)
-					seq++
-				}
-			}
+			outlive(t, tt.meanwhile, tt.code)
 		})
+	}
+}
+
+// outlive has a log be followed again after something happened to it; without a code the feed goes on.
+func outlive(t *testing.T, meanwhile func(*memory), code sluice.Code) {
+	t.Helper()
+	ctx, cancel := context.WithTimeout(t.Context(), patience)
+	defer cancel()
+	log := newMemory(10)
+	r := follow(ctx, t, running(t, log, open{}, feed.Options{}), feed.Wish{})
+	for seq := uint64(1); seq <= 3; seq++ {
+		log.publish(1, "/a", "1")
+		require.Equal(t, seq, (<-r.pieces)[0].Seq)
+	}
+	log.breakDown(true)
+	require.Eventually(t, log.isNoticed, patience, time.Millisecond)
+	for range 4 {
+		log.publish(1, "/a", "1")
+	}
+	meanwhile(log)
+	log.breakDown(false)
+	if code != "" {
+		require.Equal(t, code, sluice.CodeOf(<-r.ended))
+		return
+	}
+	for seq := uint64(4); seq <= 7; {
+		for _, f := range <-r.pieces {
+			require.Equal(t, seq, f.Seq)
+			seq++
+		}
 	}
 }

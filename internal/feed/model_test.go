@@ -39,15 +39,13 @@ type memory struct {
 func newMemory(page int) *memory { return &memory{page: page, changed: make(chan struct{})} }
 
 // publish stores an event at a distance behind the last one.
-func (m *memory) publish(distance uint64, path sluice.Path, data string) sluice.Event {
+func (m *memory) publish(distance uint64, path sluice.Path, data string) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	m.last += distance
-	ev := sluice.Event{Namespace: ns, Path: path, Seq: m.last, ID: strconv.FormatUint(m.last, 10), Type: "t", Data: []byte(data)}
-	m.events = append(m.events, ev)
+	m.events = append(m.events, sluice.Event{Namespace: ns, Path: path, Seq: m.last, ID: strconv.FormatUint(m.last, 10), Type: "t", Data: []byte(data)})
 	close(m.changed)
 	m.changed = make(chan struct{})
-	return ev
 }
 
 // lose forgets everything up to a sequence.
@@ -294,7 +292,7 @@ func TestNothingIsMissedTwiceOrUntold(t *testing.T) {
 			}
 		}
 		publish(distances[:before])
-		var reading sync.WaitGroup
+		var everybody sync.WaitGroup
 		errs := make([]error, len(readers))
 		published := make(chan struct{})
 		for i, r := range readers {
@@ -302,18 +300,28 @@ func TestNothingIsMissedTwiceOrUntold(t *testing.T) {
 			if r.since >= 0 {
 				w.Since = strconv.Itoa(r.since)
 			}
-			reading.Go(func() { errs[i] = readAll(ctx, e, log, w, r.pause, published) })
+			everybody.Go(func() { errs[i] = reading{e, log, w, r.pause, published}.all(ctx) })
 		}
 		publish(distances[before:])
 		log.publish(1, "/b/last", "1") // everybody's last
 		close(published)
-		reading.Wait()
+		everybody.Wait()
 		require.NoError(rt, errors.Join(errs...))
 	})
 }
 
-// readAll reads a feed up to the log's last event, pausing after each piece, and checks what came.
-func readAll(ctx context.Context, e *feed.Engine, log *memory, w feed.Wish, pause int, published <-chan struct{}) error {
+// reading is how a feed is read.
+type reading struct {
+	engine    *feed.Engine
+	log       *memory
+	wish      feed.Wish
+	pause     int             // after each piece
+	published <-chan struct{} // closed when the log has its last event
+}
+
+// all reads the feed up to the log's last event, and checks what came.
+func (r reading) all(ctx context.Context) error {
+	e, log, w, pause, published := r.engine, r.log, r.wish, r.pause, r.published
 	f, err := opened(ctx, e, w)
 	if err != nil {
 		return err

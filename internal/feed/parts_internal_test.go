@@ -102,18 +102,7 @@ func TestCoalescingLosesNoLastEvent(t *testing.T) {
 			labels: func(ev *sluice.Event) func(string) (string, bool) { return filter.LabelsOf(ev, nil) },
 		}
 		keys := rapid.SliceOfN(rapid.IntRange(0, 5), 1, 40).Draw(rt, "keys")
-		lastOf, count := map[int]uint64{}, 0
-		sent := map[int]uint64{}
-		send := func(frames []Frame) {
-			for _, f := range frames {
-				count += f.Count
-				key := keys[f.item.Event.Seq-1]
-				sent[key] = max(sent[key], f.Seq)
-				for k, last := range lastOf {
-					require.True(rt, sent[k] >= last || last > f.Resume, "behind %d the last of %d, %d, would be missing", f.Resume, k, last)
-				}
-			}
-		}
+		a := accounted{rt: rt, keys: keys, lastOf: map[int]uint64{}, sent: map[int]uint64{}}
 		for i, k := range keys {
 			seq, now := uint64(i+1), time.Unix(0, int64(i+1))
 			data := fmt.Sprintf(`{"k":%d}`, k)
@@ -121,15 +110,34 @@ func TestCoalescingLosesNoLastEvent(t *testing.T) {
 				data = `{}`
 			}
 			if !c.due.IsZero() && !now.Before(c.due) {
-				send(c.flush())
+				a.send(c.flush())
 			}
-			lastOf[k] = seq
-			send(c.add(item(seq, data), now))
+			a.lastOf[k] = seq
+			a.send(c.add(item(seq, data), now))
 		}
-		send(c.flush())
-		require.Equal(rt, len(keys), count)
-		require.Equal(rt, lastOf, sent)
+		a.send(c.flush())
+		require.Equal(rt, len(keys), a.count)
+		require.Equal(rt, a.lastOf, a.sent)
 	})
+}
+
+// accounted is what was coalesced: of each key, the last event, and the last that was sent.
+type accounted struct {
+	rt           *rapid.T
+	keys         []int // of events, by their sequence
+	lastOf, sent map[int]uint64
+	count        int
+}
+
+func (a *accounted) send(frames []Frame) {
+	for _, f := range frames {
+		a.count += f.Count
+		key := a.keys[f.item.Event.Seq-1]
+		a.sent[key] = max(a.sent[key], f.Seq)
+		for k, last := range a.lastOf {
+			require.True(a.rt, a.sent[k] >= last || last > f.Resume, "behind %d the last of %d, %d, would be missing", f.Resume, k, last)
+		}
+	}
 }
 
 // S2-89: a full queue loses what is oldest, and says how much in the place where it was.

@@ -2,9 +2,9 @@ package httpapi
 
 import (
 	"cmp"
-	"context"
 	"encoding/json"
 	"net/http"
+	"slices"
 	"strconv"
 	"strings"
 	"sync/atomic"
@@ -153,10 +153,8 @@ func (r coalesceRequest) coalesce() (feed.Coalesce, error) {
 	case len(w.Labels) == 0 && (r.WindowMS != nil || r.Keep != ""):
 		return w, sluice.Errorf(sluice.InvalidRequest, "coalesce_labels: name the labels by which events stand for one another").With("field", "coalesce_labels")
 	}
-	for _, name := range w.Labels {
-		if name == "" {
-			return w, sluice.Errorf(sluice.InvalidRequest, "coalesce_labels: a name is empty").With("field", "coalesce_labels")
-		}
+	if slices.Contains(w.Labels, "") {
+		return w, sluice.Errorf(sluice.InvalidRequest, "coalesce_labels: a name is empty").With("field", "coalesce_labels")
 	}
 	return w, nil
 }
@@ -167,9 +165,11 @@ func acknowledgement(f *feed.Feed) []byte {
 }
 
 // feedEnd returns what is said when a feed ends although its reader is there: nothing more of it can be sent.
-func (s *Server) feedEnd(ctx context.Context, c echo.Context, err error) (*sluice.Error, []byte) {
-	if ctx.Err() != nil {
+func (s *Server) feedEnd(c echo.Context, err error) (*sluice.Error, []byte) {
+	select {
+	case <-s.opts.Stopping:
 		err = sluice.Errorf(sluice.Unavailable, "the server is going away; ask again, behind the last sequence")
+	default:
 	}
 	e := conceal(c, public(err))
 	if e.Code == sluice.Forbidden && s.opts.Access != nil && s.sees(c, c.Param("ns")) != nil {
@@ -209,7 +209,7 @@ func (s *Server) feedEvents(c echo.Context, f *feed.Feed) error {
 	if c.Request().Context().Err() != nil || out.failed != nil {
 		return nil // the client has gone
 	}
-	e, text := s.feedEnd(ctx, c, err)
+	e, text := s.feedEnd(c, err)
 	out.data(text)
 	if out.flush() == nil && ctx.Err() == nil {
 		return e

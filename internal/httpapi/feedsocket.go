@@ -42,7 +42,7 @@ func (s *Server) feedSocket(c echo.Context, f *feed.Feed) error {
 		_ = conn.CloseNow() // the client has gone
 		return nil
 	}
-	e, text := s.feedEnd(stop, c, err)
+	e, text := s.feedEnd(c, err)
 	if out.write(writing, text) == nil {
 		defer time.AfterFunc(feedFarewell, detach).Stop() // whoever does not take leave is left
 		_ = conn.Close(closeCode(e.Code), string(e.Code)) // if that fails, it is gone

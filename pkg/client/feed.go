@@ -90,11 +90,16 @@ func (c *Client) Feed(ctx context.Context, namespace string, q FeedQuery) iter.S
 					return
 				}
 			}
-			select {
-			case <-ctx.Done():
-			case <-time.After(wait.NextBackOff()):
-			}
+			pause(ctx, wait.NextBackOff())
 		}
+	}
+}
+
+// pause waits for a while, or until ctx ends.
+func pause(ctx context.Context, d time.Duration) {
+	select {
+	case <-ctx.Done():
+	case <-time.After(d):
 	}
 }
 
