@@ -118,7 +118,7 @@ type hub struct {
 }
 
 // enter returns the ring of a namespace, which covers the log from before the call on, and what to call at the end.
-func (e *Engine) enter(ctx context.Context, namespace string) (*hub, func(), error) {
+func (e *Engine) enter(ctx context.Context, namespace string) (*hub, func(), error) { //nolint:contextcheck // a hub outlives who comes first
 	e.mu.Lock()
 	if e.running == nil {
 		e.mu.Unlock()
@@ -127,7 +127,7 @@ func (e *Engine) enter(ctx context.Context, namespace string) (*hub, func(), err
 	h := e.hubs[namespace]
 	if h == nil {
 		h = &hub{namespace: namespace, ready: make(chan struct{})}
-		inner, stop := context.WithCancel(e.running) //nolint:contextcheck // it outlives who comes first
+		inner, stop := context.WithCancel(e.running)
 		h.stop = stop
 		e.hubs[namespace] = h
 		e.all.Go(func() { e.follow(inner, h) })
@@ -207,7 +207,7 @@ func (e *Engine) forget(h *hub) {
 func (e *Engine) over(ctx context.Context, namespace string, head uint64) error {
 	first, last, err := e.log.Ends(ctx, namespace)
 	if err != nil && sluice.CodeOf(err) != sluice.NotFound {
-		return nil //nolint:nilerr // who follows it meets the trouble again
+		return nil // who follows it meets the trouble again
 	}
 	switch {
 	case err != nil:
