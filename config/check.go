@@ -33,6 +33,7 @@ func (c Config) Check() error {
 		when(c.Attempts.MaxAge < second, "attempts.max_age %s: write at least 1s, such as 168h", c.Attempts.MaxAge),
 		c.Webhooks.check(),
 		c.Durable.check(),
+		c.Feed.check(),
 		when(c.Limits.SubscriptionsPerNamespace < 0, "limits.subscriptions_per_namespace %d: write a number, or 0 for any number", c.Limits.SubscriptionsPerNamespace),
 		c.Log.check(),
 		checkURL("tracing.endpoint", c.Tracing.Endpoint),

@@ -38,6 +38,28 @@ func (d Durable) check() error {
 // maxAppend is what still fits into one batch of events.
 const maxAppend = 256 << 20
 
+// Feed is about the live feeds of namespaces.
+type Feed struct {
+	// Ring is how many of its last events are kept in memory for each namespace that somebody has a feed
+	// of, and how many events a reader may be behind that says nothing else; 1024.
+	Ring int `json:"ring" env:"RING"`
+	// MaxBuffer is how many events a reader may ask to be allowed to be behind; 16384.
+	MaxBuffer int `json:"max_buffer" env:"MAX_BUFFER"`
+	// Heartbeat is after how long a feed that has nothing to send says so, at least 1s; 15s.
+	Heartbeat sluice.Duration `json:"heartbeat" env:"HEARTBEAT"`
+}
+
+func (f Feed) check() error {
+	return errors.Join(
+		when(f.Ring <= 0 || f.Ring > maxRing, "feed.ring %d: write a number of events from 1 to %d", f.Ring, maxRing),
+		when(f.MaxBuffer <= 0 || f.MaxBuffer > maxRing, "feed.max_buffer %d: write a number of events from 1 to %d", f.MaxBuffer, maxRing),
+		when(f.Heartbeat < second, "feed.heartbeat %s: write a duration of at least 1s, such as 15s", f.Heartbeat),
+	)
+}
+
+// maxRing is how many events still fit into memory.
+const maxRing = 1 << 20
+
 // Export is about copies in files.
 type Export struct {
 	// Dir is a directory below which dead letters (events/dlq) and events (logs/events) are

@@ -50,7 +50,11 @@ func (x *Index) Shows(c sluice.Caller, v sluice.Verb, ev *sluice.Event, now time
 
 // Holds says whether a subscription's owner may still have anything of what it asks for.
 func (x *Index) Holds(sub *sluice.Subscription, now time.Time) sluice.Decision {
-	c := OwnerOf(sub)
+	return x.May(OwnerOf(sub), sluice.VerbSubscribe, sluice.Object{Namespace: sub.Namespace, Pattern: sub.Pattern}, now)
+}
+
+// May says whether a caller may have anything of what it wants to do something with.
+func (x *Index) May(c sluice.Caller, v sluice.Verb, wants sluice.Object, now time.Time) sluice.Decision {
 	x.mu.RLock()
 	defer x.mu.RUnlock()
 	switch {
@@ -59,18 +63,17 @@ func (x *Index) Holds(sub *sluice.Subscription, now time.Time) sluice.Decision {
 	case c.Unbounded():
 		return sluice.Pass
 	case c.Unknown():
-		return x.holdsAnybody(sub.Namespace)
+		return x.holdsAnybody(wants.Namespace)
 	}
-	if a := x.sees(c.Grant, sub.Namespace, now); a != granting {
+	if a := x.sees(c.Grant, wants.Namespace, now); a != granting {
 		return decision(a)
 	}
-	l := x.lists[sub.Namespace]
-	wants := sluice.Object{Namespace: sub.Namespace, Pattern: sub.Pattern}
+	l := x.lists[wants.Namespace]
 	return decision(x.each(c.Grant, now, func(g *granted) answer {
-		if !g.verbs.has(sluice.VerbSubscribe) || !g.Object.Touches(wants) {
+		if !g.verbs.has(v) || !g.Object.Touches(wants) {
 			return incapable
 		}
-		if l.someOf(g.Principal, sub.Pattern) && (g.OnBehalfOf == "" || l.someOf(g.OnBehalfOf, sub.Pattern)) {
+		if l.someOf(g.Principal, wants.Pattern) && (g.OnBehalfOf == "" || l.someOf(g.OnBehalfOf, wants.Pattern)) {
 			return granting
 		}
 		return refused

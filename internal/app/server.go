@@ -25,6 +25,7 @@ import (
 	"github.com/sluice-io/sluice/internal/endpoint"
 	"github.com/sluice-io/sluice/internal/explain"
 	"github.com/sluice-io/sluice/internal/export"
+	"github.com/sluice-io/sluice/internal/feed"
 	"github.com/sluice-io/sluice/internal/httpapi"
 	"github.com/sluice-io/sluice/internal/ledger"
 	"github.com/sluice-io/sluice/internal/limits"
@@ -63,6 +64,7 @@ type server struct {
 
 	catalogue *catalogue.Index
 	durable   *durable.Engine
+	feeds     *feed.Engine
 
 	registry *registry.Registry
 	replica  string
@@ -83,7 +85,7 @@ func (s *server) open(ctx context.Context) error {
 	limit, cancel := context.WithTimeout(ctx, readyLimit)
 	defer cancel()
 	for _, step := range []func(context.Context) error{
-		s.openTLS, s.openNATS, s.forget, s.openStore, s.openSender, s.openRegistry, s.openEngine, s.openWakes, s.openTrust, s.openAPI,
+		s.openTLS, s.openNATS, s.forget, s.openStore, s.openSender, s.openRegistry, s.openEngine, s.openWakes, s.openTrust, s.openFeeds, s.openAPI,
 	} {
 		if err := step(limit); err != nil {
 			return err
@@ -294,6 +296,7 @@ func (s *server) openAPI(context.Context) error {
 		Causes:      s.causes,
 		Producers:   producers{s.marks, s.causes},
 		Log:         eventLog{s.store},
+		Feeds:       s.feeds,
 		Streams:     s.streams(),
 		Dsubs:       s.apiDsubs(),
 		Deliveries:  deliveries{s.store, s.traced()},

@@ -5,6 +5,7 @@ package filter
 
 import (
 	"slices"
+	"sync"
 
 	"github.com/sluice-io/sluice/pkg/sluice"
 )
@@ -99,5 +100,18 @@ func (m *Matcher) otherLabels(e *sluice.Event) func(name string) (string, bool) 
 		}
 		got, ok := static[name]
 		return got, ok
+	}
+}
+
+// LabelsOf returns what finds a label of an event as a filter does: among the extension attributes first, then
+// among the data's top-level scalars, which are decoded only if they are needed, and then among those of the type.
+func LabelsOf(e *sluice.Event, static Labels) func(name string) (string, bool) {
+	m := Matcher{static: static}
+	others := sync.OnceValue(func() func(string) (string, bool) { return m.otherLabels(e) })
+	return func(name string) (string, bool) {
+		if got, ok := e.Extensions[name]; ok {
+			return got, true
+		}
+		return others()(name)
 	}
 }

@@ -108,6 +108,9 @@ func (s *Server) capabilities(c echo.Context) error {
 		},
 		CoalesceLabels: labels,
 	}
+	if s.opts.Feeds != nil {
+		list.Features["feed"] = true
+	}
 	if s.opts.Wakes != nil {
 		list.Features["wake"] = true
 	}

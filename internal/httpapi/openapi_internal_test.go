@@ -19,6 +19,7 @@ import (
 
 	"github.com/sluice-io/sluice/internal/authority"
 	"github.com/sluice-io/sluice/internal/explain"
+	"github.com/sluice-io/sluice/internal/feed"
 	"github.com/sluice-io/sluice/internal/registry"
 	"github.com/sluice-io/sluice/pkg/sluice"
 )
@@ -138,6 +139,7 @@ func TestTheSchemasHaveTheFieldsOfTheBodies(t *testing.T) {
 		{sluice.Quota{}, []string{"Quota"}, nil},
 		{sluice.Storage{}, []string{"Storage"}, nil},
 		{sluice.Stored{}, []string{"Stored"}, nil},
+		{feed.Lagged{}, []string{"Lagged"}, nil},
 		{sluice.Filter{}, []string{"Filter"}, nil},
 		{sluice.Endpoint{}, []string{"Endpoint"}, nil},
 		{sluice.Policy{}, []string{"Policy"}, nil},

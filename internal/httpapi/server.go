@@ -14,6 +14,7 @@ import (
 	"github.com/sluice-io/sluice/internal/access"
 	"github.com/sluice-io/sluice/internal/authority"
 	"github.com/sluice-io/sluice/internal/explain"
+	"github.com/sluice-io/sluice/internal/feed"
 	"github.com/sluice-io/sluice/internal/registry"
 	"github.com/sluice-io/sluice/pkg/sluice"
 )
@@ -142,6 +143,7 @@ type Options struct {
 	EventTypes EventTypes
 	Catalogue  Catalogue // nil: every event may be published
 
+	Feeds   *feed.Engine // nil: 503
 	Streams Streams
 	Wakes   Wakes // nil: 503
 	Dsubs   Dsubs

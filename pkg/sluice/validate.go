@@ -93,6 +93,9 @@ func checkStart(start string) error {
 	return err
 }
 
+// Check returns an error (InvalidRequest) unless every dimension of the filter is one; its expression is not looked at.
+func (f Filter) Check() error { return f.check() }
+
 func (f Filter) check() error {
 	for _, t := range f.Types {
 		if err := checkTypePattern(t); err != nil {

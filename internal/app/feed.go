@@ -1,0 +1,42 @@
+package app
+
+import (
+	"context"
+
+	"github.com/sluice-io/sluice/internal/feed"
+	"github.com/sluice-io/sluice/internal/natsstore"
+	"github.com/sluice-io/sluice/pkg/sluice"
+)
+
+// openFeeds makes what serves feeds.
+func (s *server) openFeeds(context.Context) error {
+	s.feeds = feed.New(feedLog{s.store}, s.trust.index, feed.Options{
+		Ring: s.cfg.Feed.Ring, MaxBuffer: s.cfg.Feed.MaxBuffer, Heartbeat: s.cfg.Feed.Heartbeat.Std(),
+		Summary: s.catalogue.Summary, Labels: s.catalogue.Labels, PublicURL: s.publicURL(), Log: s.opts.Log,
+	})
+	s.metrics.WatchFeeds(s.feeds.Feeds)
+	return nil
+}
+
+// feedLog gives feeds the log.
+type feedLog struct{ store *natsstore.Store }
+
+// Ends returns the first and the last sequence that is kept.
+func (l feedLog) Ends(ctx context.Context, namespace string) (first, last uint64, err error) {
+	return l.store.Ends(ctx, namespace)
+}
+
+// Page returns events behind a place, and up to where there are no others.
+func (l feedLog) Page(ctx context.Context, namespace string, pattern sluice.Pattern, after, upTo uint64) ([]sluice.Event, uint64, error) {
+	return l.store.FeedPage(ctx, namespace, pattern, after, upTo)
+}
+
+// Tail calls each for the events behind a place and then as they come.
+func (l feedLog) Tail(ctx context.Context, namespace string, after uint64, each func(sluice.Event) error) error {
+	return l.store.TailEvents(ctx, namespace, after, each)
+}
+
+// Place returns the sequence behind which a cursor lies.
+func (l feedLog) Place(ctx context.Context, namespace, cursor string) (uint64, error) {
+	return l.store.Resolve(ctx, namespace, cursor)
+}

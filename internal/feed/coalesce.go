@@ -1,0 +1,113 @@
+package feed
+
+import (
+	"cmp"
+	"slices"
+	"strconv"
+	"time"
+
+	"github.com/sluice-io/sluice/pkg/sluice"
+)
+
+// Coalesce says which events of a feed stand for one another (S2-143…146, register C31). Without labels none does.
+type Coalesce struct {
+	Labels []string      `json:"labels"`
+	Window time.Duration `json:"-"`
+	First  bool          `json:"-"` // the first event of a window is sent instead of the last
+}
+
+// Bounds of a window.
+const (
+	DefaultWindow = 100 * time.Millisecond
+	MinWindow     = time.Millisecond
+	MaxWindow     = 5 * time.Second
+)
+
+// coalescer holds events back until a window ends, which begins with the first that is held. It knows no clock.
+type coalescer struct {
+	wish   Coalesce
+	labels func(ev *sluice.Event) func(name string) (string, bool)
+	most   int // groups that are held
+	groups map[string]*Frame
+	due    time.Time // when the window ends; zero: nothing is held
+	key    []byte
+}
+
+// add takes the next event and returns what is to be sent at once: the event itself if it lacks a label.
+func (c *coalescer) add(it *Item, now time.Time) (frames []Frame) {
+	if !c.keyOf(&it.Event) {
+		return []Frame{{item: it, Seq: it.Event.Seq, Resume: c.resume(it.Event.Seq), Count: 1}}
+	}
+	if g := c.groups[string(c.key)]; g != nil {
+		g.Seq = it.Event.Seq
+		g.Count++
+		if !c.wish.First {
+			g.item = it
+		}
+		return nil
+	}
+	if len(c.groups) >= c.most {
+		frames = c.flush()
+	}
+	if len(c.groups) == 0 {
+		c.due = now.Add(c.wish.Window)
+	}
+	c.groups[string(c.key)] = &Frame{item: it, Seq: it.Event.Seq, Count: 1}
+	return frames
+}
+
+// flush returns what is held, in the order of the sequences.
+func (c *coalescer) flush() []Frame {
+	frames := make([]Frame, 0, len(c.groups))
+	for _, g := range c.groups {
+		g.Resume = g.Seq // the last of every other group lies behind it, or was sent
+		frames = append(frames, *g)
+	}
+	slices.SortFunc(frames, func(a, b Frame) int { return cmp.Compare(a.Seq, b.Seq) })
+	clear(c.groups)
+	c.due = time.Time{}
+	return frames
+}
+
+// resume returns behind which sequence a reader goes on that has seen everything up to one but for what is held.
+func (c *coalescer) resume(seq uint64) uint64 {
+	for _, g := range c.groups {
+		seq = min(seq, g.Seq-1)
+	}
+	return seq
+}
+
+// keyOf sets the key: the values of all labels, each with its length, and reports whether the event has them all.
+func (c *coalescer) keyOf(ev *sluice.Event) bool {
+	c.key = c.key[:0]
+	find := c.labels(ev)
+	for _, name := range c.wish.Labels {
+		value, ok := labelOf(ev, find, name)
+		if !ok {
+			return false
+		}
+		c.key = strconv.AppendInt(c.key, int64(len(value)), 10)
+		c.key = append(append(c.key, ':'), value...)
+	}
+	return true
+}
+
+// labelOf returns a label of an event. Those that every event has are type, source, subject and path; variant is
+// another name of the type, unless the event has such a label itself.
+func labelOf(ev *sluice.Event, find func(name string) (string, bool), name string) (string, bool) {
+	switch name {
+	case "type":
+		return cmp.Or(ev.Type, sluice.DefaultType), true
+	case "path":
+		return string(ev.Path), true
+	case "source":
+		return ev.Source, ev.Source != ""
+	case "subject":
+		return ev.Subject, ev.Subject != ""
+	}
+	value, ok := find(name)
+	if !ok && name == "variant" {
+		return cmp.Or(ev.Type, sluice.DefaultType), true
+	}
+	return value, ok
+}

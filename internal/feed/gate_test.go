@@ -1,0 +1,258 @@
+package feed_test
+
+import (
+	"context"
+	"errors"
+	"strconv"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/sluice-io/sluice/internal/feed"
+	"github.com/sluice-io/sluice/pkg/sluice"
+)
+
+// switched is a gate that answers as it was told last.
+type switched struct {
+	mu      sync.Mutex
+	shows   map[sluice.Path]sluice.Decision // of others: Pass
+	may     sluice.Decision
+	changed chan struct{}
+}
+
+func newSwitched() *switched {
+	return &switched{shows: map[sluice.Path]sluice.Decision{}, may: sluice.Pass, changed: make(chan struct{})}
+}
+
+func (g *switched) set(change func()) {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	change()
+	close(g.changed)
+	g.changed = make(chan struct{})
+}
+
+func (g *switched) Shows(_ sluice.Caller, _ sluice.Verb, ev *sluice.Event, _ time.Time) sluice.Decision {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	if d, ok := g.shows[ev.Path]; ok {
+		return d
+	}
+	return sluice.Pass
+}
+
+func (g *switched) May(sluice.Caller, sluice.Verb, sluice.Object, time.Time) sluice.Decision {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	return g.may
+}
+
+func (g *switched) Applied() (uint64, <-chan struct{}) {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	return 0, g.changed
+}
+
+// following is a feed that somebody reads a piece at a time.
+type following struct {
+	pieces chan []feed.Frame
+	ended  chan error
+}
+
+func follow(ctx context.Context, tb testing.TB, e *feed.Engine, w feed.Wish) following {
+	tb.Helper()
+	f, err := opened(ctx, e, w)
+	require.NoError(tb, err)
+	r := following{make(chan []feed.Frame), make(chan error, 1)}
+	var all sync.WaitGroup
+	tb.Cleanup(all.Wait)
+	all.Go(func() {
+		defer f.Close()
+		r.ended <- f.Run(ctx, func(frames []feed.Frame) error {
+			select {
+			case r.pieces <- append([]feed.Frame{}, frames...):
+				return nil
+			case <-ctx.Done():
+				return ctx.Err()
+			}
+		}, func() {})
+	})
+	return r
+}
+
+// C43, S0-57…64: what is queued is asked for again when it leaves, and what may not leave is neither sent nor counted.
+func TestTheGateIsAskedAtEveryFrame(t *testing.T) {
+	t.Parallel()
+	ctx, cancel := context.WithTimeout(t.Context(), patience)
+	defer cancel()
+	gate, log := newSwitched(), newMemory(10)
+	gate.shows["/hidden"] = sluice.Withhold
+	gate.shows["/foreign"] = sluice.Lost // of this event only
+	e := running(t, log, gate, feed.Options{})
+	r := follow(ctx, t, e, feed.Wish{})
+	log.publish(1, "/a", "1")
+	log.publish(1, "/hidden", "2")
+	log.publish(1, "/foreign", "3")
+	log.publish(1, "/b", "4")
+	var seen []uint64
+	for len(seen) < 2 {
+		for _, f := range <-r.pieces {
+			seen = append(seen, f.Seq)
+		}
+	}
+	require.Equal(t, []uint64{1, 4}, seen)
+
+	log.publish(1, "/c", "5") // the reader does not take it yet
+	for range 20 {
+		log.publish(1, "/late", "6")
+	}
+	gate.set(func() { gate.shows["/late"] = sluice.Withhold })
+	log.publish(1, "/end", "7")
+	piece := <-r.pieces // which was on its way, with what was let out before
+	require.Equal(t, uint64(5), piece[0].Seq)
+	for piece[len(piece)-1].Seq != 26 {
+		piece = <-r.pieces
+		require.Equal(t, []uint64{26}, []uint64{piece[0].Seq}, "what is queued is asked for again")
+	}
+}
+
+// Access that is lost ends the feed at once, whether anything comes or not.
+func TestAFeedEndsWhenItsCallerMayHaveNothing(t *testing.T) {
+	t.Parallel()
+	ctx, cancel := context.WithTimeout(t.Context(), patience)
+	defer cancel()
+	for decision, code := range map[sluice.Decision]sluice.Code{sluice.Lost: sluice.Forbidden, sluice.Undecided: sluice.Unavailable} {
+		gate, log := newSwitched(), newMemory(10)
+		e := running(t, log, gate, feed.Options{})
+		r := follow(ctx, t, e, feed.Wish{})
+		log.publish(1, "/a", "1")
+		<-r.pieces
+		gate.set(func() { gate.may = decision })
+		require.Equal(t, code, sluice.CodeOf(<-r.ended))
+	}
+	gate := newSwitched()
+	gate.may = sluice.Lost
+	_, err := opened(ctx, running(t, newMemory(1), gate, feed.Options{}), feed.Wish{})
+	require.Equal(t, sluice.Forbidden, sluice.CodeOf(err))
+}
+
+// S2-138, C11: what is no longer kept is refused before there is a feed, and ends one that needs it.
+func TestWhatIsNoLongerKeptIsRefused(t *testing.T) {
+	t.Parallel()
+	ctx, cancel := context.WithTimeout(t.Context(), patience)
+	defer cancel()
+	log := newMemory(1)
+	for range 9 {
+		log.publish(1, "/a", "1")
+	}
+	e := running(t, log, open{}, feed.Options{})
+	r := follow(ctx, t, e, feed.Wish{Since: "0"})
+	require.Equal(t, uint64(1), (<-r.pieces)[0].Seq)
+	log.lose(8)
+	_, err := opened(ctx, e, feed.Wish{Since: "4"})
+	got, ok := errors.AsType[*sluice.Error](err)
+	require.True(t, ok)
+	require.Equal(t, sluice.WindowExceeded, got.Code)
+	require.Equal(t, map[string]any{"oldest_available_seq": uint64(9), "current_seq": uint64(9)}, got.Details)
+}
+
+// S2-93, S2-134: a reader that takes nothing holds up neither the log nor other readers.
+func TestNobodyWaitsForAReader(t *testing.T) {
+	t.Parallel()
+	ctx, cancel := context.WithTimeout(t.Context(), patience)
+	defer cancel()
+	log := newMemory(10)
+	e := running(t, log, open{}, feed.Options{Ring: 4})
+	for range 3 {
+		follow(ctx, t, e, feed.Wish{}) // and never reads
+	}
+	r := follow(ctx, t, e, feed.Wish{Buffer: 1000})
+	count := 0
+	for n := range 500 {
+		log.publish(1, "/a", strconv.Itoa(n))
+		for _, f := range <-r.pieces {
+			require.Nil(t, f.Lagged)
+			count++
+		}
+	}
+	require.Equal(t, 500, count)
+	cancel()
+}
+
+// A server that ends says so to its readers, and a ring that nobody reads goes.
+func TestAnEngineEndsWithItsFeeds(t *testing.T) {
+	t.Parallel()
+	log := newMemory(10)
+	e := feed.New(log, open{}, feed.Options{Linger: time.Millisecond})
+	ctx, cancel := context.WithCancel(t.Context())
+	var all sync.WaitGroup
+	all.Go(func() { _ = e.Run(ctx) })
+	for range 3 { // a hub each, or the same
+		f, err := opened(t.Context(), e, feed.Wish{})
+		require.NoError(t, err)
+		f.Close()
+		count, _ := e.Feeds()
+		require.Zero(t, count)
+	}
+	r := follow(t.Context(), t, e, feed.Wish{})
+	cancel()
+	require.Equal(t, sluice.Unavailable, sluice.CodeOf(<-r.ended))
+	all.Wait()
+	_, err := e.Open(t.Context(), feed.Wish{Namespace: ns})
+	require.Equal(t, sluice.Unavailable, sluice.CodeOf(err))
+}
+
+// A feed goes on after trouble with the log, and ends if what came meanwhile is gone, or the log is another one.
+func TestAFeedOutlivesTroubleWithTheLog(t *testing.T) {
+	t.Parallel()
+	for name, tt := range map[string]struct {
+		meanwhile func(*memory)
+		code      sluice.Code // "": it goes on
+	}{
+		"nothing":               {func(*memory) {}, ""},
+		"it lost some":          {func(m *memory) { m.lose(5) }, sluice.WindowExceeded},
+		"it lost what was seen": {func(m *memory) { m.lose(3) }, ""},
+		"it is another": {func(m *memory) {
+			m.mu.Lock()
+			defer m.mu.Unlock()
+			m.events, m.last = nil, 0
+		}, sluice.Unavailable},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			outlive(t, tt.meanwhile, tt.code)
+		})
+	}
+}
+
+// outlive has a log be followed again after something happened to it; without a code the feed goes on.
+func outlive(t *testing.T, meanwhile func(*memory), code sluice.Code) {
+	t.Helper()
+	ctx, cancel := context.WithTimeout(t.Context(), patience)
+	defer cancel()
+	log := newMemory(10)
+	r := follow(ctx, t, running(t, log, open{}, feed.Options{}), feed.Wish{})
+	for seq := uint64(1); seq <= 3; seq++ {
+		log.publish(1, "/a", "1")
+		require.Equal(t, seq, (<-r.pieces)[0].Seq)
+	}
+	log.breakDown(true)
+	require.Eventually(t, log.isNoticed, patience, time.Millisecond)
+	for range 4 {
+		log.publish(1, "/a", "1")
+	}
+	meanwhile(log)
+	log.breakDown(false)
+	if code != "" {
+		require.Equal(t, code, sluice.CodeOf(<-r.ended))
+		return
+	}
+	for seq := uint64(4); seq <= 7; {
+		for _, f := range <-r.pieces {
+			require.Equal(t, seq, f.Seq)
+			seq++
+		}
+	}
+}

@@ -1,0 +1,116 @@
+package feed
+
+import (
+	"bytes"
+	"maps"
+	"strconv"
+	"strings"
+	"sync"
+
+	"github.com/sluice-io/sluice/pkg/sluice"
+)
+
+// Item is an event with the frames of it that somebody wanted: each is rendered once, for all feeds.
+type Item struct {
+	Event sluice.Event
+
+	frames [projections]struct {
+		once sync.Once
+		json []byte
+	}
+}
+
+// NewItem returns an event for feeds. Nobody changes it any more.
+func NewItem(ev sluice.Event) *Item { return &Item{Event: ev} }
+
+// weight is about how much memory an item takes.
+func (it *Item) weight() int { return 2*len(it.Event.Data) + itemOverhead } // the data, and a frame of it
+
+const itemOverhead = 512
+
+// Projection says how much of an event's data a frame has (register C10).
+type Projection uint8
+
+// The projections.
+const (
+	ByCatalogue Projection = iota // the summary where the catalogue has one, else all
+	Full
+	Summary // nothing where the catalogue has none
+	None
+	projections
+)
+
+// ParseProjection returns the projection of a name; "" is ByCatalogue. Code InvalidRequest.
+func ParseProjection(name string) (Projection, error) {
+	switch name {
+	case "":
+		return ByCatalogue, nil
+	case sluice.ProjectionFull:
+		return Full, nil
+	case sluice.ProjectionSummary:
+		return Summary, nil
+	case sluice.ProjectionNone:
+		return None, nil
+	}
+	return 0, sluice.Errorf(sluice.InvalidRequest, "projection %q: use full, summary or none", name).With("field", "projection")
+}
+
+// renderer writes events down.
+type renderer struct {
+	summary   func(*sluice.Event) []byte // nil: there is none
+	publicURL string
+}
+
+// frame returns {"seq":…,"event":{…}} on one line.
+func (r *renderer) frame(it *Item, p Projection) []byte {
+	f := &it.frames[p]
+	f.once.Do(func() {
+		b := make([]byte, 0, len(it.Event.Data)+itemOverhead)
+		b = r.project(&it.Event, p).AppendJSON(appendHead(b, it.Event.Seq))
+		f.json = oneLine(append(b, '}'))
+	})
+	return f.json
+}
+
+// event returns the event alone, out of its frame.
+func (r *renderer) event(it *Item, p Projection) []byte {
+	whole := r.frame(it, p)
+	var head [64]byte
+	return whole[len(appendHead(head[:0], it.Event.Seq)) : len(whole)-1]
+}
+
+func appendHead(b []byte, seq uint64) []byte {
+	return append(strconv.AppendUint(append(b, `{"seq":`...), seq, 10), `,"event":`...)
+}
+
+// oneLine makes what ends a line a space. In JSON it stands only between tokens.
+func oneLine(b []byte) []byte {
+	for i := bytes.IndexAny(b, "\r\n"); i >= 0 && i < len(b); i++ {
+		if b[i] == '\r' || b[i] == '\n' {
+			b[i] = ' '
+		}
+	}
+	return b
+}
+
+// project returns the event with as much of its data as is wanted, and otherwise where the whole of it is.
+func (r *renderer) project(ev *sluice.Event, p Projection) *sluice.Event {
+	var summary []byte
+	if p != None && p != Full && r.summary != nil {
+		summary = r.summary(ev)
+	}
+	if p == Full || p == ByCatalogue && summary == nil {
+		return ev
+	}
+	less := *ev
+	less.Data, less.ContentType = summary, "application/json"
+	less.Extensions = maps.Clone(ev.Extensions)
+	if less.Extensions == nil {
+		less.Extensions = map[string]string{}
+	}
+	delete(less.Extensions, sluice.DataRef) // the publisher's says where the data of the whole event is
+	if r.publicURL != "" {
+		less.Extensions[sluice.DataRef] = strings.TrimSuffix(r.publicURL, "/") + "/v1/namespaces/" + ev.Namespace + "/events/" + strconv.FormatUint(ev.Seq, 10)
+	}
+	return &less
+}

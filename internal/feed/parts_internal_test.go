@@ -1,0 +1,189 @@
+package feed
+
+import (
+	"fmt"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+	"pgregory.net/rapid"
+
+	"github.com/sluice-io/sluice/internal/filter"
+	"github.com/sluice-io/sluice/pkg/sluice"
+)
+
+func item(seq uint64, data string) *Item {
+	return NewItem(sluice.Event{Seq: seq, Type: "t", Path: "/p", Data: []byte(data)})
+}
+
+// S2-77…79, S2-89: a ring pushes out what is oldest, and knows what it covers.
+func TestARingKeepsTheLast(t *testing.T) {
+	t.Parallel()
+	r := newRing(3, 1<<20, 10)
+	var into [8]*Item
+	got, err := r.take(10, into[:0])
+	require.NoError(t, err)
+	require.True(t, got.covered)
+	require.NotNil(t, got.changed)
+	for _, seq := range []uint64{12, 13, 17, 18} {
+		require.NoError(t, r.add(item(seq, "")))
+	}
+	<-got.changed
+	got, err = r.take(10, into[:0])
+	require.NoError(t, err)
+	require.False(t, got.covered, "12 was pushed out")
+	require.Equal(t, uint64(12), got.base)
+	got, err = r.take(12, into[:0:2])
+	require.NoError(t, err)
+	require.Equal(t, uint64(13), got.items[0].Event.Seq)
+	require.Len(t, got.items, 2, "as many as fit")
+	require.Equal(t, sluice.Unavailable, sluice.CodeOf(r.add(item(18, ""))), "a log that goes back is another one")
+	r.end(errStopping())
+	_, err = r.take(17, into[:0])
+	require.NoError(t, err, "what there is comes before the end")
+	_, err = r.take(18, into[:0])
+	require.Error(t, err)
+}
+
+func TestARingIsBoundedInBytes(t *testing.T) {
+	t.Parallel()
+	r := newRing(1000, 5*itemOverhead, 0)
+	for seq := uint64(1); seq <= 20; seq++ {
+		require.NoError(t, r.add(item(seq, "")))
+	}
+	require.Equal(t, 5, r.count)
+	require.NoError(t, r.add(item(21, strings.Repeat("x", 100*itemOverhead))))
+	require.Equal(t, 1, r.count, "one is always there")
+}
+
+// S2-63, S2-66…71, S2-143…145: events with the same labels are one within a window, and the highest sequence is the frame's.
+func TestEventsOfTheSameLabelsStandForOneAnother(t *testing.T) {
+	t.Parallel()
+	static := func(*sluice.Event) map[string]string { return map[string]string{"team": "money"} }
+	for _, first := range []bool{false, true} {
+		c := &coalescer{
+			wish: Coalesce{Labels: []string{"variant", "handle_id", "team"}, Window: 100 * time.Millisecond, First: first}, most: 10, groups: map[string]*Frame{},
+			labels: func(ev *sluice.Event) func(string) (string, bool) { return filter.LabelsOf(ev, static) },
+		}
+		now := time.Now()
+		for i, data := range []string{`{"handle_id":"a"}`, `{"handle_id":1}`, `{"handle_id":"1"}`, `{"handle_id":true}`} {
+			require.Empty(t, c.add(item(uint64(i+1), data), now.Add(time.Duration(i))))
+		}
+		require.Len(t, c.groups, 3, "1 and \"1\" are the same text")
+		require.Equal(t, now.Add(100*time.Millisecond), c.due, "the window begins with the first")
+		for i, data := range []string{`{"handle_id":null}`, `{"handle_id":[1]}`, `{"handle_id":{}}`, `{}`, `"handle_id"`, `no JSON`} {
+			passed := c.add(item(uint64(i+10), data), now)
+			require.Len(t, passed, 1, data)
+			require.Equal(t, uint64(i+10), passed[0].Seq)
+			require.Zero(t, passed[0].Resume, "whoever goes on behind it gets what is held")
+		}
+		frames := c.flush()
+		var seqs []uint64
+		for _, f := range frames {
+			require.Equal(t, f.Seq, f.Resume)
+			seqs = append(seqs, f.Seq)
+			if f.Count == 2 {
+				require.Equal(t, map[bool]uint64{false: 3, true: 2}[first], f.item.Event.Seq)
+			}
+		}
+		require.Equal(t, []uint64{1, 3, 4}, seqs)
+		require.Zero(t, c.due)
+	}
+}
+
+// Every event is in exactly one frame, and whoever goes on behind any frame gets the last of what was held then.
+func TestCoalescingLosesNoLastEvent(t *testing.T) {
+	t.Parallel()
+	rapid.Check(t, func(rt *rapid.T) {
+		c := &coalescer{
+			wish: Coalesce{Labels: []string{"k"}, Window: 3}, most: rapid.IntRange(1, 4).Draw(rt, "most"), groups: map[string]*Frame{},
+			labels: func(ev *sluice.Event) func(string) (string, bool) { return filter.LabelsOf(ev, nil) },
+		}
+		keys := rapid.SliceOfN(rapid.IntRange(0, 5), 1, 40).Draw(rt, "keys")
+		a := accounted{rt: rt, keys: keys, lastOf: map[int]uint64{}, sent: map[int]uint64{}}
+		for i, k := range keys {
+			seq, now := uint64(i+1), time.Unix(0, int64(i+1))
+			data := fmt.Sprintf(`{"k":%d}`, k)
+			if k == 0 {
+				data = `{}`
+			}
+			if !c.due.IsZero() && !now.Before(c.due) {
+				a.send(c.flush())
+			}
+			a.lastOf[k] = seq
+			a.send(c.add(item(seq, data), now))
+		}
+		a.send(c.flush())
+		require.Equal(rt, len(keys), a.count)
+		require.Equal(rt, a.lastOf, a.sent)
+	})
+}
+
+// accounted is what was coalesced: of each key, the last event, and the last that was sent.
+type accounted struct {
+	rt           *rapid.T
+	keys         []int // of events, by their sequence
+	lastOf, sent map[int]uint64
+	count        int
+}
+
+func (a *accounted) send(frames []Frame) {
+	for _, f := range frames {
+		a.count += f.Count
+		key := a.keys[f.item.Event.Seq-1]
+		a.sent[key] = max(a.sent[key], f.Seq)
+		for k, last := range a.lastOf {
+			require.True(a.rt, a.sent[k] >= last || last > f.Resume, "behind %d the last of %d, %d, would be missing", f.Resume, k, last)
+		}
+	}
+}
+
+// S2-89: a full queue loses what is oldest, and says how much in the place where it was.
+func TestAQueueCountsWhatGivesWay(t *testing.T) {
+	t.Parallel()
+	q := newQueue(20, 5)
+	head := func() uint64 { return 99 }
+	var into [3]Frame
+	frames, looked := q.take(into[:0], head)
+	require.Empty(t, frames)
+	require.Equal(t, uint64(5), looked)
+	for seq := uint64(1); seq <= 30; seq++ {
+		q.push(Frame{item: item(seq, ""), Seq: seq})
+	}
+	require.True(t, q.full())
+	frames, _ = q.take(into[:0], head)
+	require.Equal(t, &Lagged{Missed: 10, Oldest: 11, Head: 99}, frames[0].Lagged)
+	require.Equal(t, []uint64{11, 12}, []uint64{frames[1].Seq, frames[2].Seq})
+	q.push(Frame{item: item(31, ""), Seq: 31})
+	var seqs []uint64
+	for {
+		frames, _ = q.take(into[:0], head)
+		if len(frames) == 0 {
+			break
+		}
+		for _, f := range frames {
+			require.Nil(t, f.Lagged)
+			seqs = append(seqs, f.Seq)
+		}
+	}
+	require.Len(t, seqs, 19)
+	require.True(t, slices.IsSorted(seqs))
+	q.push(Frame{item: item(40, strings.Repeat("x", maxWeight)), Seq: 40})
+	require.True(t, q.full(), "it is bounded in bytes too")
+}
+
+// S2-113…116: an event is rendered once for each projection, on one line.
+func TestAFrameIsOneLine(t *testing.T) {
+	t.Parallel()
+	it := item(7, "{\n\t\"a\":\r\n 1}")
+	r := renderer{publicURL: "http://x/"}
+	frame := r.frame(it, Full)
+	require.NotContains(t, string(frame), "\n")
+	require.NotContains(t, string(frame), "\r")
+	require.Equal(t, `{"seq":7,"event":`+string(r.event(it, Full))+`}`, string(frame))
+	require.Same(t, &frame[0], &r.frame(it, Full)[0])
+	require.NotContains(t, string(r.frame(it, None)), `"data"`)
+	require.Contains(t, string(r.frame(it, None)), `"dataref":"http://x/v1/namespaces//events/7"`)
+}

@@ -1,0 +1,284 @@
+package httpapi
+
+import (
+	"cmp"
+	"encoding/json"
+	"net/http"
+	"slices"
+	"strconv"
+	"strings"
+	"sync/atomic"
+	"time"
+
+	"github.com/labstack/echo/v4"
+
+	"github.com/sluice-io/sluice/internal/access"
+	"github.com/sluice-io/sluice/internal/feed"
+	"github.com/sluice-io/sluice/pkg/sluice"
+)
+
+const (
+	feedStall    = 2 * time.Minute // for which a reader may take nothing before its connection is cut
+	feedFarewell = 2 * time.Second // for what is left to say when a feed ends
+	feedPiece    = 64 << 10        // bytes that are written at a time, or one frame
+	feedIdle     = 16 << 10        // bytes that a feed keeps for the next piece
+
+	maxCoalesceLabels = 16
+)
+
+// getFeed sends a namespace's events as they come: as server-sent events, or over a WebSocket if that is asked for.
+// Whatever can be refused is refused before anything is sent.
+func (s *Server) getFeed(c echo.Context) error {
+	wish, err := feedWish(c)
+	if err != nil {
+		return err
+	}
+	if s.opts.Feeds == nil {
+		return sluice.Errorf(sluice.Unavailable, "this server has no feeds")
+	}
+	if wish.Since != "" {
+		if err := s.startsAtShown(c, sluice.VerbRead, wish.Namespace, wish.Since); err != nil {
+			return err
+		}
+	}
+	f, err := s.opts.Feeds.Open(c.Request().Context(), wish)
+	if err != nil {
+		return err
+	}
+	defer f.Close()
+	if isUpgrade(c.Request()) {
+		return s.feedSocket(c, f)
+	}
+	return s.feedEvents(c, f)
+}
+
+func feedWish(c echo.Context) (feed.Wish, error) {
+	w := feed.Wish{
+		Namespace: c.Param("ns"), Caller: caller(c),
+		Since: cmp.Or(strings.TrimSpace(c.Request().Header.Get("Last-Event-ID")), c.QueryParam("since")), // a browser that comes back repeats its first request
+	}
+	if err := onlyParams(c, "pattern", "types", "sources", "labels", "cel", "since", "projection", "buffer",
+		"coalesce_labels", "coalesce_window_ms", "coalesce_keep", "coalesce"); err != nil {
+		return w, err
+	}
+	var err error
+	if text := c.QueryParam("pattern"); text != "" {
+		if w.Pattern, err = sluice.ParsePattern(text); err != nil {
+			return w, err
+		}
+	}
+	if w.Since != "" {
+		if _, err := sluice.ParseCursor(w.Since); err != nil {
+			return w, err
+		}
+	}
+	if w.Projection, err = feed.ParseProjection(c.QueryParam("projection")); err != nil {
+		return w, err
+	}
+	if text := c.QueryParam("buffer"); text != "" {
+		if w.Buffer, err = strconv.Atoi(text); err != nil || w.Buffer < 1 {
+			return w, sluice.Errorf(sluice.InvalidRequest, "buffer %q: use a number of events from 1 on", text).With("field", "buffer")
+		}
+	}
+	if w.Filter, err = feedFilter(c); err != nil {
+		return w, err
+	}
+	w.Coalesce, err = feedCoalesce(c)
+	return w, err
+}
+
+// feedFilter returns the filter that the parameters are: types divided by commas, sources and labels one a parameter,
+// a label as name=value.
+func feedFilter(c echo.Context) (sluice.Filter, error) {
+	query := c.QueryParams()
+	f := sluice.Filter{Sources: query["sources"], CEL: query.Get("cel")}
+	for _, types := range query["types"] {
+		f.Types = append(f.Types, splitTypes(types)...)
+	}
+	for _, text := range query["labels"] {
+		name, value, ok := strings.Cut(text, "=")
+		if !ok || name == "" {
+			return f, sluice.Errorf(sluice.InvalidRequest, "labels %q: write name=value, one a parameter", text).With("field", "labels")
+		}
+		if f.Labels == nil {
+			f.Labels = map[string][]string{}
+		}
+		f.Labels[name] = append(f.Labels[name], value)
+	}
+	return f, f.Check()
+}
+
+// coalesceRequest is how a feed's coalescing is written as JSON.
+type coalesceRequest struct {
+	Labels   []string `json:"labels"`
+	WindowMS *int64   `json:"window_ms"`
+	Keep     string   `json:"keep"`
+}
+
+// feedCoalesce returns which events stand for one another, written as parameters or as one of JSON (register C31).
+func feedCoalesce(c echo.Context) (feed.Coalesce, error) {
+	var req coalesceRequest
+	if text := c.QueryParam("coalesce"); text != "" {
+		d := json.NewDecoder(strings.NewReader(text))
+		d.DisallowUnknownFields()
+		if err := d.Decode(&req); err != nil || d.More() {
+			return feed.Coalesce{}, sluice.Errorf(sluice.InvalidRequest, `coalesce: write {"labels":["type"],"window_ms":100,"keep":"latest"}`).With("field", "coalesce")
+		}
+	}
+	if text := c.QueryParam("coalesce_labels"); text != "" {
+		req.Labels = splitTypes(text)
+	}
+	if text := c.QueryParam("coalesce_window_ms"); text != "" {
+		ms, err := strconv.ParseInt(text, 10, 64)
+		if err != nil {
+			return feed.Coalesce{}, sluice.Errorf(sluice.InvalidRequest, "coalesce_window_ms %q: use milliseconds from 1 to 5000", text).With("field", "coalesce_window_ms")
+		}
+		req.WindowMS = &ms
+	}
+	req.Keep = cmp.Or(c.QueryParam("coalesce_keep"), req.Keep)
+	return req.coalesce()
+}
+
+func (r coalesceRequest) coalesce() (feed.Coalesce, error) {
+	w := feed.Coalesce{Labels: r.Labels, Window: feed.DefaultWindow, First: r.Keep == "first"}
+	if r.WindowMS != nil {
+		ms := min(max(*r.WindowMS, feed.MinWindow.Milliseconds()), feed.MaxWindow.Milliseconds())
+		w.Window = time.Duration(ms) * time.Millisecond
+	}
+	switch {
+	case r.Keep != "" && r.Keep != "first" && r.Keep != "latest":
+		return w, sluice.Errorf(sluice.InvalidRequest, "coalesce_keep %q: use latest or first", r.Keep).With("field", "coalesce_keep")
+	case len(w.Labels) > maxCoalesceLabels:
+		return w, sluice.Errorf(sluice.InvalidRequest, "coalesce_labels: use at most %d", maxCoalesceLabels).With("field", "coalesce_labels")
+	case len(w.Labels) == 0 && (r.WindowMS != nil || r.Keep != ""):
+		return w, sluice.Errorf(sluice.InvalidRequest, "coalesce_labels: name the labels by which events stand for one another").With("field", "coalesce_labels")
+	}
+	if slices.Contains(w.Labels, "") {
+		return w, sluice.Errorf(sluice.InvalidRequest, "coalesce_labels: a name is empty").With("field", "coalesce_labels")
+	}
+	return w, nil
+}
+
+// acknowledgement is the first frame of a feed.
+func acknowledgement(f *feed.Feed) []byte {
+	return append(strconv.AppendUint([]byte(`{"subscribed":true,"current_seq":`), f.Current(), 10), '}')
+}
+
+// feedEnd returns what is said when a feed ends although its reader is there: nothing more of it can be sent.
+func (s *Server) feedEnd(c echo.Context, err error) (*sluice.Error, []byte) {
+	select {
+	case <-s.opts.Stopping:
+		err = sluice.Errorf(sluice.Unavailable, "the server is going away; ask again, behind the last sequence")
+	default:
+	}
+	e := conceal(c, public(err))
+	if e.Code == sluice.Forbidden && s.opts.Access != nil && s.sees(c, c.Param("ns")) != nil {
+		e = public(access.Concealed()) // it may not even know of the namespace any more
+	}
+	said := failureError{Code: e.Code, Message: e.Message, Details: e.Details}
+	if said.Details == nil {
+		said.Details = map[string]any{}
+	}
+	text, failed := json.Marshal(map[string]failureError{"error": said})
+	if failed != nil {
+		return e, []byte(`{"error":{"code":"internal"}}`)
+	}
+	return e, text
+}
+
+// feedEvents sends a feed as server-sent events.
+func (s *Server) feedEvents(c echo.Context, f *feed.Feed) error {
+	ctx, cancel := s.untilStop(c.Request().Context())
+	defer cancel()
+	h := c.Response().Header()
+	h.Set(echo.HeaderContentType, "text/event-stream")
+	h.Set(echo.HeaderCacheControl, "no-cache")
+	h.Set("X-Accel-Buffering", "no")
+	out := &eventWriter{feed: f, to: c.Response(), control: http.NewResponseController(c.Response())}
+	if err := out.control.SetReadDeadline(time.Time{}); err != nil { // nothing more is read; the request's deadline would end it
+		return err
+	}
+	c.Response().WriteHeader(http.StatusOK)
+	out.id(f.Since())
+	out.data(acknowledgement(f))
+	err := out.flush()
+	if err != nil {
+		return gone(c, err)
+	}
+	err = f.Run(ctx, out.send, out.hurry)
+	if c.Request().Context().Err() != nil || out.failed != nil {
+		return nil // the client has gone
+	}
+	e, text := s.feedEnd(c, err)
+	out.data(text)
+	if out.flush() == nil && ctx.Err() == nil {
+		return e
+	}
+	return nil
+}
+
+// eventWriter writes frames as server-sent events.
+type eventWriter struct {
+	feed    *feed.Feed
+	to      http.ResponseWriter
+	control *http.ResponseController
+	buffer  []byte
+	text    []byte
+	failed  error
+	hurried atomic.Bool
+}
+
+// send writes frames. An event's id is where a reader goes on that has got it (Last-Event-ID).
+func (w *eventWriter) send(frames []feed.Frame) error {
+	for _, frame := range frames {
+		if frame.Idle {
+			w.id(frame.Resume)
+			w.buffer = append(w.buffer, ": heartbeat\n\n"...)
+			continue
+		}
+		if frame.Lagged == nil {
+			w.id(frame.Resume)
+		}
+		w.text = w.feed.AppendFrame(w.text[:0], frame)
+		w.data(w.text)
+		if len(w.buffer) >= feedPiece {
+			if err := w.flush(); err != nil {
+				return err
+			}
+		}
+	}
+	return w.flush()
+}
+
+// id says where a reader goes on that has got what follows.
+func (w *eventWriter) id(seq uint64) {
+	w.buffer = append(strconv.AppendUint(append(w.buffer, "id: "...), seq, 10), '\n')
+}
+
+func (w *eventWriter) data(text []byte) {
+	w.buffer = append(append(append(w.buffer, "data: "...), text...), "\n\n"...)
+}
+
+// hurry has what is being written, and all that comes, end soon.
+func (w *eventWriter) hurry() {
+	w.hurried.Store(true)
+	_ = w.control.SetWriteDeadline(time.Now().Add(feedFarewell)) // if that fails, it is gone
+}
+
+func (w *eventWriter) flush() error {
+	err := w.control.SetWriteDeadline(time.Now().Add(feedStall))
+	if w.hurried.Load() {
+		w.hurry()
+	}
+	if err == nil && len(w.buffer) > 0 {
+		_, err = w.to.Write(w.buffer)
+	}
+	if err == nil {
+		err = w.control.Flush()
+	}
+	if w.buffer = w.buffer[:0]; cap(w.buffer)+cap(w.text) > feedIdle {
+		w.buffer, w.text = nil, nil
+	}
+	w.failed = cmp.Or(w.failed, err)
+	return err
+}

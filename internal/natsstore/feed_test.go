@@ -1,0 +1,63 @@
+package natsstore_test
+
+import (
+	"fmt"
+	"testing"
+
+	"github.com/nats-io/nats.go/jetstream"
+	"github.com/stretchr/testify/require"
+
+	"github.com/sluice-io/sluice/internal/natsstore"
+	"github.com/sluice-io/sluice/pkg/sluice"
+)
+
+// S2-124…129: pages of a feed have every event behind a place, and say up to where that is so.
+func TestPagesOfAFeedHaveEverythingUpToWhereTheyReach(t *testing.T) {
+	t.Parallel()
+	store, server := provisioned(t)
+	js := raw(t, server)
+	record := natsstore.PathCommit{Fence: natsstore.PathFence{Path: "/r"}, Puts: []natsstore.PathPut{{PathFence: natsstore.PathFence{Path: "/r"}, Data: []byte("{}"), For: natsstore.RecordForever}}}
+	_, err := store.CommitPaths(t.Context(), "default", record)
+	require.NoError(t, err)
+	const count = 600
+	for n := range count {
+		_, err := js.Publish(t.Context(), fmt.Sprintf("events.default.a.p%d", n%3), []byte("1"))
+		require.NoError(t, err)
+	}
+	first, last, err := store.Ends(t.Context(), "default")
+	require.NoError(t, err)
+	require.Equal(t, []uint64{1, count + 1}, []uint64{first, last})
+	for pattern, want := range map[sluice.Pattern]int{"/**": count, "/a/p1": count / 3, "/a/*": count, "/none": 0} {
+		var seen []uint64
+		pages := 0
+		for place := uint64(0); place < last; pages++ {
+			events, reached, err := store.FeedPage(t.Context(), "default", pattern, place, last)
+			require.NoError(t, err)
+			require.Greater(t, reached, place)
+			for i := range events {
+				require.Greater(t, events[i].Seq, place)
+				place = events[i].Seq
+				seen = append(seen, place)
+			}
+			require.GreaterOrEqual(t, reached, place)
+			place = reached
+		}
+		require.Len(t, seen, want, pattern)
+		require.LessOrEqual(t, pages, want/256+1)
+	}
+	events, reached, err := store.FeedPage(t.Context(), "default", "/**", last, last)
+	require.NoError(t, err)
+	require.Empty(t, events)
+	require.Equal(t, last, reached, "there is nothing behind the end")
+
+	log, err := js.Stream(t.Context(), "EVENTS_default")
+	require.NoError(t, err)
+	require.NoError(t, log.Purge(t.Context(), jetstream.WithPurgeSequence(100)))
+	_, _, err = store.FeedPage(t.Context(), "default", "/**", 50, last)
+	requireCode(t, sluice.WindowExceeded, err)
+	events, _, err = store.FeedPage(t.Context(), "default", "/**", 99, last)
+	require.NoError(t, err)
+	require.Equal(t, uint64(100), events[0].Seq)
+	_, _, err = store.FeedPage(t.Context(), "nowhere", "/**", 0, 1)
+	requireCode(t, sluice.NotFound, err)
+}

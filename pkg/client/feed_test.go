@@ -1,0 +1,100 @@
+package client_test
+
+import (
+	"fmt"
+	"net/http"
+	"net/http/httptest"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/sluice-io/sluice/pkg/client"
+	"github.com/sluice-io/sluice/pkg/sluice"
+)
+
+// scripted is a server whose nth connection to a feed says the nth text.
+func scripted(t *testing.T, texts ...string) (c *client.Client, asked func(n int) *http.Request) {
+	t.Helper()
+	requests := make([]*http.Request, len(texts))
+	var n atomic.Int32
+	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		i := int(n.Add(1)) - 1
+		requests[i] = r
+		if texts[i] == "" {
+			w.WriteHeader(http.StatusGone)
+			_, _ = fmt.Fprint(w, `{"error":{"code":"replay_window_exceeded","message":"gone","details":{"oldest_available_seq":99}}}`)
+			return
+		}
+		w.Header().Set("Content-Type", "text/event-stream")
+		_, _ = fmt.Fprint(w, texts[i])
+	}))
+	t.Cleanup(server.Close)
+	c = client.New(server.URL, "token")
+	t.Cleanup(c.HTTP.CloseIdleConnections)
+	return c, func(n int) *http.Request { return requests[n] }
+}
+
+// S2-10, S2-90, S2-137: a reader comes back behind the last place that it was told, and takes what it does not know for nothing.
+func TestAFeedComesBackBehindWhatItWasTold(t *testing.T) {
+	t.Parallel()
+	c, asked := scripted(
+		t,
+		"id: 5\ndata: {\"subscribed\":true,\"current_seq\":5}\n\nid: 6\ndata: {\"seq\":6,\"event\":{\"specversion\":\"1.0\",\"id\":\"a\",\"source\":\"/s\",\"type\":\"t\",\"path\":\"/p\"},\"new\":1}\n\n: hello\n\nid: 9\n: heartbeat\n\n",
+		"id: 9\ndata: {\"subscribed\":true,\"current_seq\":30}\n\ndata: {\"lagged\":{\"missed_count\":3,\"oldest_available_seq\":20,\"current_seq\":31}}\n\nid: 8\ndata: {\"seq\":20,\"event\":{\"specversion\":\"1.0\",\"id\":\"b\",\"source\":\"/s\",\"type\":\"t\",\"path\":\"/p\"},\"coalesced\":4,\"resume\":8}\n\n"+
+			"id: 12\ndata: {\"newer\":{}}\n\ndata: {\"error\":{\"code\":\"unavailable\",\"message\":\"bye\",\"details\":{}}}\n\n",
+		"",
+	)
+	var got []client.FeedItem
+	var ended error
+	for item, err := range c.Feed(t.Context(), "ns", client.FeedQuery{
+		Pattern: "/p/**", Types: []string{"a", "b.*"}, Sources: []string{"/s,1", "/s2"}, Labels: map[string][]string{"k": {"v", "w"}},
+		CEL: "true", Projection: sluice.ProjectionNone, Buffer: 7, CoalesceLabels: []string{"type", "k"}, CoalesceWindow: time.Second, CoalesceFirst: true,
+	}) {
+		if ended = err; err == nil {
+			got = append(got, item)
+		}
+	}
+	require.Equal(t, sluice.WindowExceeded, sluice.CodeOf(ended))
+	require.Len(t, got, 7)
+	require.Equal(t, uint64(5), *got[0].Subscribed)
+	require.Equal(t, []any{uint64(6), "a", 1, "6"}, []any{got[1].Seq, got[1].Event.ID, got[1].Coalesced, got[1].Resume})
+	require.Equal(t, sluice.Unavailable, sluice.CodeOf(got[2].Away))
+	require.Equal(t, "9", got[2].Resume, "heartbeats say where to go on")
+	require.Equal(t, uint64(30), *got[3].Subscribed)
+	require.Equal(t, &client.FeedLag{Missed: 3, Oldest: 20, Current: 31}, got[4].Lagged)
+	require.Equal(t, "9", got[4].Resume, "whoever comes back then reads what it missed")
+	require.Equal(t, []any{uint64(20), 4, "8"}, []any{got[5].Seq, got[5].Coalesced, got[5].Resume})
+	require.ErrorContains(t, got[6].Away, "bye")
+
+	first := asked(0)
+	require.Equal(t, "/v1/namespaces/ns/feed", first.URL.Path)
+	require.Equal(t, "Bearer token", first.Header.Get("Authorization"))
+	require.Empty(t, first.Header.Get("Last-Event-ID"))
+	query := first.URL.Query()
+	require.ElementsMatch(t, []string{"k=v", "k=w"}, query["labels"])
+	require.Equal(t, []string{"/s,1", "/s2"}, query["sources"])
+	for name, want := range map[string]string{
+		"pattern": "/p/**", "types": "a,b.*", "cel": "true", "projection": "none", "buffer": "7",
+		"coalesce_labels": "type,k", "coalesce_window_ms": "1000", "coalesce_keep": "first",
+	} {
+		require.Equal(t, want, query.Get(name), name)
+	}
+	require.Equal(t, "9", asked(1).Header.Get("Last-Event-ID"))
+	require.Equal(t, "12", asked(2).Header.Get("Last-Event-ID"))
+}
+
+// Whoever has seen enough ends the feed.
+func TestAFeedEndsWithItsReader(t *testing.T) {
+	t.Parallel()
+	c, _ := scripted(t, "id: 5\ndata: {\"subscribed\":true,\"current_seq\":5}\n\n")
+	count := 0
+	for item, err := range c.Feed(t.Context(), "ns", client.FeedQuery{}) {
+		require.NoError(t, err)
+		require.NotNil(t, item.Subscribed)
+		count++
+		break
+	}
+	require.Equal(t, 1, count)
+}
