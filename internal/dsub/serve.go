@@ -275,7 +275,7 @@ func (e *Engine) deliver(ctx context.Context, s *Subscription, in *Input) (strin
 	if left <= 0 {
 		return "the lease was over before it was sent", nil
 	}
-	body, err := e.notice(ctx, s, now)
+	body, err := e.notice(s, now)
 	if err != nil {
 		return "", err
 	}
@@ -345,12 +345,8 @@ type notice struct {
 }
 
 // notice returns what a webhook says.
-func (e *Engine) notice(ctx context.Context, s *Subscription, now time.Time) ([]byte, error) {
-	keys, err := e.ports.Secrets(ctx)
-	if err != nil {
-		return nil, err
-	}
-	badge, err := token(keys, s, now)
+func (e *Engine) notice(s *Subscription, now time.Time) ([]byte, error) {
+	badge, err := token(e.ports.Keys, s, now)
 	if err != nil {
 		return nil, err
 	}

@@ -152,7 +152,7 @@ func working(s *Server, c echo.Context) error {
 	if err != nil {
 		return err
 	}
-	return s.opts.Dsubs.Engine.Authentic(c.Request().Context(), k, bearer(c.Request().Header))
+	return s.opts.Dsubs.Engine.Authentic(k, bearer(c.Request().Header))
 }
 
 func (s *Server) dsubJWKS(c echo.Context) error {
