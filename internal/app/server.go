@@ -245,9 +245,7 @@ func (s *server) openEngine(ctx context.Context) error {
 	}
 	s.owns = &ownership{leases: leases}
 	s.durable = durable.New(paths{s}, time.Now)
-	if err := s.openDsubs(ctx); err != nil {
-		return err
-	}
+	s.openDsubs()
 	s.engine = push.New(watcher{s.store.Subscriptions(), s.counts, s.know}, s.owns.part(), push.Ports{
 		Sources:   sources{s.store},
 		Log:       s.attempts,
