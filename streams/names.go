@@ -40,6 +40,7 @@ const (
 	EventTypes    = "eventtypes"    // key: EventTypeKey
 	Wakes         = "wakes"         // key: WakeKey
 	StreamWakes   = "streamwakes"   // key: namespace and a hash of root and id; what wakes whom of streams
+	Told          = "told"          // key: subscription
 )
 
 // EventsStream returns the name of a namespace's stream.

@@ -101,7 +101,7 @@ func consumerRows() []string {
 	sub := sluice.Subscription{ID: "<id>", Namespace: "<ns>", Pattern: "/a/**"}
 	sub.SetDefaults()
 	var out []string
-	for _, c := range streams.PushConsumers(&sub) {
+	for _, c := range append(streams.PushConsumers(&sub), streams.LettersConsumer()) {
 		out = append(out, row(code(c.Name), code(c.Stream), code(c.Filter.Subject), span(c.AckWait), c.MaxPending, c.MaxDeliver))
 	}
 	return out
