@@ -41,12 +41,12 @@ type changed struct {
 
 // PutNamespace makes or changes a namespace. Its quota and its catalogue hold at once in this process.
 func (n namespaces) PutNamespace(ctx context.Context, ns sluice.Namespace, by string) (sluice.Namespace, bool, error) {
-	is, err := telling.After(ctx, func(ctx context.Context) (changed, error) { return n.put(ctx, ns, by) }, n.tell)
+	is, err := telling.After(ctx, func(ctx context.Context) (changed, error) { return n.put(ctx, ns, by) }, n.tellOf)
 	return is.Namespace, is.kind == sluice.TypeNamespaceCreated, err
 }
 
-// tell announces what became of a namespace.
-func (n namespaces) tell(ctx context.Context, is changed) {
+// tellOf announces what became of a namespace.
+func (n namespaces) tellOf(ctx context.Context, is changed) {
 	if is.kind != "" {
 		n.announce.Namespace(ctx, is.kind, &is.Namespace, is.old, is.now)
 	}
@@ -123,7 +123,7 @@ func (n namespaces) DeleteNamespace(ctx context.Context, name, by string) error 
 			err = n.remove(ctx, ns, by)
 		}
 		return changed{Namespace: ns, kind: sluice.TypeNamespaceDeleted}, err
-	}, n.tell)
+	}, n.tellOf)
 	return err
 }
 
