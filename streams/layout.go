@@ -145,7 +145,7 @@ func workBuckets() []Bucket {
 		MaxConsumers: maxConsumers,
 	}, {
 		Name:         Told,
-		Description:  "which change of a subscription was told last, by id",
+		Description:  "which change was told last, by subscription or namespace",
 		History:      1,
 		MarkerTTL:    time.Hour,
 		MaxConsumers: maxConsumers,

@@ -32,14 +32,15 @@ type Publisher interface {
 
 // Options is what an announcer can do without.
 type Options struct {
-	Log     *slog.Logger      // slog.DiscardHandler
-	Dropped func(kind string) // told of every announcement that is lost
-	Outbox  Outbox            // nil: of what cannot be told at once nobody hears
-	Letters Letters           // nil: nobody tells of dead letters
-	Known   Known             // nil: what may have been told before is told again
-	Sweep   time.Duration     // how often it is looked for changes that nobody told of; a minute
-	Queue   int               // announcements of the engine that wait; 1024
-	Every   time.Duration     // at most one subscription.throttled in this time for each subscription; a second
+	Log        *slog.Logger      // slog.DiscardHandler
+	Dropped    func(kind string) // told of every announcement that is lost
+	Outbox     Outbox            // nil: of what cannot be told at once nobody hears
+	Namespaces Namespaces        // with Outbox; nil: the same
+	Letters    Letters           // nil: nobody tells of dead letters
+	Known      Known             // nil: what may have been told before is told again
+	Sweep      time.Duration     // how often it is looked for changes that nobody told of; a minute
+	Queue      int               // announcements of the engine that wait; 1024
+	Every      time.Duration     // at most one subscription.throttled in this time for each subscription; a second
 }
 
 // Announcer publishes system events. Its methods may be called at once.

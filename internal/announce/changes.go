@@ -100,6 +100,7 @@ func (a *Announcer) runChanges(ctx context.Context) {
 	sweep := time.NewTicker(a.opts.Sweep)
 	defer sweep.Stop()
 	swept := a.sweep(ctx)
+	late := a.sweepNamespaces(ctx, nil)
 	for {
 		var again <-chan time.Time
 		if told := a.retry(ctx); !told || !swept {
@@ -113,6 +114,7 @@ func (a *Announcer) runChanges(ctx context.Context) {
 			swept = swept || a.sweep(ctx)
 		case <-sweep.C:
 			swept = a.sweep(ctx)
+			late = a.sweepNamespaces(ctx, late)
 		}
 	}
 }

@@ -88,6 +88,9 @@ func (n namespaces) prepare(ctx context.Context, was, is *sluice.Namespace, labe
 		if err == nil {
 			err = n.label(ctx, is.Name, label)
 		}
+		if err == nil {
+			err = n.store.NamespaceTold(ctx, is.Name, 0) // that it is made is to be told
+		}
 		return changed{kind: sluice.TypeNamespaceCreated}, err
 	}
 	old, now, err := ledger.Fields(was, is)

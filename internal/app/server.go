@@ -211,7 +211,7 @@ func (s *server) openRegistry(ctx context.Context) error {
 		return err
 	}
 	s.announce = announce.New(s.store, announce.Options{
-		Log: s.opts.Log, Dropped: s.metrics.Unannounced, Outbox: s.store.Subscriptions(), Letters: deadLetterSource{s.store}, Known: known(s.store),
+		Log: s.opts.Log, Dropped: s.metrics.Unannounced, Outbox: s.store.Subscriptions(), Namespaces: s.store, Letters: deadLetterSource{s.store}, Known: known(s.store),
 	})
 	s.ledger = ledger.New(s.store.Ledger(), s.opts.Log)
 	s.trust.index = access.NewIndex()

@@ -3,6 +3,7 @@ package natsstore
 import (
 	"context"
 	"slices"
+	"strings"
 
 	"github.com/sluice-io/sluice/pkg/sluice"
 	"github.com/sluice-io/sluice/streams"
@@ -11,9 +12,9 @@ import (
 // maxUntold bounds what waits to be told of a subscription: one that cannot be told of cannot be changed for ever.
 const maxUntold = 100
 
-// toldRecord says what of a subscription was told last.
+// toldRecord says what of a subscription, or of a namespace, was told last.
 type toldRecord struct {
-	Event    string `json:"event"`    // its id
+	Event    string `json:"event"`    // its id; "" of a namespace
 	Revision uint64 `json:"revision"` // that it told of
 }
 
@@ -39,9 +40,7 @@ func ofRevision(all []sluice.Announcement, revision uint64) []sluice.Announcemen
 	return all
 }
 
-func (s Subscriptions) marks() Bucket[toldRecord] {
-	return OpenBucket[toldRecord](s.bucket.store, streams.Told)
-}
+func (s Subscriptions) marks() Bucket[toldRecord] { return s.bucket.store.toldMarks() }
 
 // untold returns which of a subscription's announcements are not known to be told.
 func (s Subscriptions) untold(ctx context.Context, id string, all []sluice.Announcement) ([]sluice.Announcement, error) {
@@ -98,6 +97,9 @@ func (s Subscriptions) Waiting(ctx context.Context) ([]*sluice.Subscription, err
 		delete(byID, e.Key)
 	}
 	for id, m := range byID { // left behind by a crash: the marks were read first, and these had no record afterwards
+		if strings.HasPrefix(id, streams.ToldNamespaceKey("")) {
+			continue
+		}
 		if err := s.marks().Delete(ctx, id, m.Revision); err != nil && sluice.CodeOf(err) != sluice.Conflict {
 			return nil, err
 		}
