@@ -145,7 +145,7 @@ func methodsOf(t *testing.T, dir, name string) (methods []string) {
 			if !ok || fn.Recv == nil || !fn.Name.IsExported() {
 				continue
 			}
-			if of, ok := fn.Recv.List[0].Type.(*ast.StarExpr); ok && of.X.(*ast.Ident).Name == name { //nolint:forcetypeassert // a method's receiver
+			if of, ok := fn.Recv.List[0].Type.(*ast.StarExpr); ok && of.X.(*ast.Ident).Name == name {
 				methods = append(methods, fn.Name.Name)
 			}
 		}

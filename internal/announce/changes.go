@@ -47,14 +47,17 @@ func (a *Announcer) Subscription(ctx context.Context, sub *sluice.Subscription) 
 	}
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), changeLimit)
 	defer cancel()
-	if err := a.tellChanges(ctx, sub, false); err != nil {
+	if err := a.tellChanges(ctx, sub, a.publishAll); err != nil {
 		a.tellLater(ctx, sub, err)
 	}
 }
 
+// publishing publishes events of one namespace, in order.
+type publishing func(ctx context.Context, namespace string, events []sluice.Event) error
+
 // tellChanges publishes everything that a subscription has to be told, so that nothing is told before what came before it:
 // whoever else does so at once publishes the same under the same ids.
-func (a *Announcer) tellChanges(ctx context.Context, sub *sluice.Subscription, again bool) error {
+func (a *Announcer) tellChanges(ctx context.Context, sub *sluice.Subscription, publish publishing) error {
 	events := make([]sluice.Event, len(sub.Untold))
 	for i, n := range sub.Untold {
 		var err error
@@ -62,7 +65,7 @@ func (a *Announcer) tellChanges(ctx context.Context, sub *sluice.Subscription, a
 			return err
 		}
 	}
-	if err := a.publishAll(ctx, sub.Namespace, events, again); err != nil || a.opts.Outbox == nil {
+	if err := publish(ctx, sub.Namespace, events); err != nil || a.opts.Outbox == nil {
 		return err
 	}
 	return a.opts.Outbox.Told(ctx, sub)
@@ -168,7 +171,7 @@ func (a *Announcer) retryOne(ctx context.Context, id string) error {
 		return nil
 	}
 	if err == nil {
-		err = a.tellChanges(ctx, sub, true)
+		err = a.tellChanges(ctx, sub, a.publishUnknown)
 	}
 	if err != nil {
 		a.mu.Lock()

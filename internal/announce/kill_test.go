@@ -10,6 +10,7 @@ import (
 	"math/rand/v2"
 	"net/netip"
 	"slices"
+	"strconv"
 	"strings"
 	"sync"
 	"testing"
@@ -126,6 +127,7 @@ type kept struct{ store *natsstore.Store }
 func (k kept) Ensure(ctx context.Context, sub *sluice.Subscription) error {
 	return k.store.EnsureConsumers(ctx, sub)
 }
+
 func (k kept) Remove(ctx context.Context, sub *sluice.Subscription) error {
 	return k.store.RemoveConsumers(ctx, sub)
 }
@@ -146,7 +148,7 @@ func newWorld(t *testing.T) *world {
 }
 
 // begin begins a life that ends at a write; below 0: it does not.
-func (w *world) begin(t *testing.T, left int, after bool) *life { //nolint:revive // after is a fact, no switch
+func (w *world) begin(t *testing.T, left int, after bool) *life {
 	t.Helper()
 	store, err := natsstore.Connect(t.Context(), natsstore.Options{Conn: w.server})
 	require.NoError(t, err)
@@ -289,26 +291,19 @@ func (l *life) dead() bool {
 func TestWhatIsToldAscendsAndEndsWithWhatIsSo(t *testing.T) {
 	t.Parallel()
 	for seed := range uint64(12) {
-		t.Run(fmt.Sprint(seed), func(t *testing.T) {
+		t.Run(strconv.FormatUint(seed, 10), func(t *testing.T) {
 			t.Parallel()
 			w := newWorld(t)
 			first := w.begin(t, -1, false)
 			require.NoError(t, acts()[0](t.Context(), first))
 			var all sync.WaitGroup
 			for i := range uint64(3) {
-				chance := rand.New(rand.NewPCG(seed, i)) //nolint:gosec // a test that can be repeated
-				l := w.begin(t, 4+chance.IntN(40), chance.IntN(2) == 0)
-				var mu sync.Mutex
-				l.fails = func() bool { mu.Lock(); defer mu.Unlock(); return chance.IntN(2) == 0 }
+				l := w.begin(t, -1, false)
+				l.isUnlucky(rand.New(rand.NewPCG(seed, i)))
 				stop := run(t, l.announcer)
 				all.Go(func() {
 					defer stop()
-					for n := 0; n < 12 && !l.dead(); n++ {
-						_, err := l.Patch(t.Context(), "s", []byte(fmt.Sprintf(`{"description":"%d-%d"}`, i, n)), 0, "ann")
-						if err != nil && !strings.Contains(err.Error(), errDead.Error()) {
-							t.Error(err)
-						}
-					}
+					l.patchOften(t, i)
 				})
 			}
 			all.Wait()
@@ -321,5 +316,26 @@ func TestWhatIsToldAscendsAndEndsWithWhatIsSo(t *testing.T) {
 			_, revisions := w.told(t, last.store)
 			require.Equal(t, sub.Revision, revisions[len(revisions)-1])
 		})
+	}
+}
+
+// isUnlucky has a life end early, and its log refuse every other time.
+func (l *life) isUnlucky(chance *rand.Rand) {
+	l.left, l.after = 4+chance.IntN(40), chance.IntN(2) == 0
+	var mu sync.Mutex
+	l.fails = func() bool {
+		mu.Lock()
+		defer mu.Unlock()
+		return chance.IntN(2) == 0
+	}
+}
+
+func (l *life) patchOften(t *testing.T, who uint64) {
+	t.Helper()
+	for n := 0; n < 12 && !l.dead(); n++ {
+		_, err := l.Patch(t.Context(), "s", fmt.Appendf(nil, `{"description":"%d-%d"}`, who, n), 0, "ann")
+		if err != nil && !strings.Contains(err.Error(), errDead.Error()) {
+			t.Error(err)
+		}
 	}
 }

@@ -53,8 +53,12 @@ func (a *Announcer) tellLetters(ctx context.Context, letters []sluice.BuriedLett
 		}
 		told[d.Namespace] = append(told[d.Namespace], ev)
 	}
+	publish := a.publishAll
+	if again {
+		publish = a.publishUnknown
+	}
 	for namespace, events := range told {
-		failed = append(failed, a.publishAll(ctx, namespace, events, again))
+		failed = append(failed, publish(ctx, namespace, events))
 	}
 	return errors.Join(failed...)
 }
@@ -84,14 +88,18 @@ func (a *Announcer) isTold(ctx context.Context, d *sluice.DeadLetter) (bool, err
 	return !aboutSystem(sub.Pattern) && (sub.State == sluice.Active || d.EventID != "" || !a.toldExpired(sub.ID, time.Now())), nil
 }
 
-// publishAll publishes events of one namespace, in order; where it is gone, nobody hears of them.
-func (a *Announcer) publishAll(ctx context.Context, namespace string, events []sluice.Event, again bool) error {
-	if again {
-		var err error
-		if events, err = a.unknown(ctx, namespace, events); err != nil || len(events) == 0 {
-			return err
-		}
+// publishUnknown is publishAll for events of which some may have been published so long ago that the log does not know their
+// ids any more.
+func (a *Announcer) publishUnknown(ctx context.Context, namespace string, events []sluice.Event) error {
+	events, err := a.unknown(ctx, namespace, events)
+	if err != nil || len(events) == 0 {
+		return err
 	}
+	return a.publishAll(ctx, namespace, events)
+}
+
+// publishAll publishes events of one namespace, in order; where it is gone, nobody hears of them.
+func (a *Announcer) publishAll(ctx context.Context, namespace string, events []sluice.Event) error {
 	_, err := a.publisher.Publish(ctx, namespace, events)
 	switch sluice.CodeOf(err) { //nolint:exhaustive // the other codes go to the caller
 	case sluice.NotFound:

@@ -35,7 +35,7 @@ type namespaceData struct {
 func (a *Announcer) Namespace(ctx context.Context, kind string, ns *sluice.Namespace, old, now json.RawMessage) {
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), changeLimit)
 	defer cancel()
-	if err := a.tellNamespace(ctx, kind, namespaceData{ns.Name, ns.Revision, old, now}, false); err != nil {
+	if err := a.tellNamespace(ctx, kind, namespaceData{ns.Name, ns.Revision, old, now}, a.publishAll); err != nil {
 		a.opts.Log.LogAttrs(ctx, slog.LevelWarn, "change not told", slog.String("type", kind), slog.String("namespace", ns.Name), slog.Any("error", err))
 		if a.opts.Namespaces == nil {
 			a.opts.Dropped(kind)
@@ -43,14 +43,14 @@ func (a *Announcer) Namespace(ctx context.Context, kind string, ns *sluice.Names
 	}
 }
 
-func (a *Announcer) tellNamespace(ctx context.Context, kind string, data namespaceData, again bool) error {
+func (a *Announcer) tellNamespace(ctx context.Context, kind string, data namespaceData, publish publishing) error {
 	n := announcement{path: sluice.NamespacePath(data.Name), id: fmt.Sprintf("namespace-%s-%d", data.Name, data.Revision), kind: kind, data: data}
 	if kind == sluice.TypeNamespaceDeleted {
 		n.id += "-deleted"
 	}
 	ev, err := n.event()
 	if err == nil {
-		err = a.publishAll(ctx, sluice.DefaultNamespace, []sluice.Event{ev}, again)
+		err = publish(ctx, sluice.DefaultNamespace, []sluice.Event{ev})
 	}
 	if err != nil || a.opts.Namespaces == nil {
 		return err
@@ -109,5 +109,5 @@ func (a *Announcer) tellOverdue(ctx context.Context, o overdue) error {
 	if o.kind == sluice.TypeNamespaceDeleted && o.revision == 0 { // it was never made
 		return a.opts.Namespaces.NamespaceForgotten(ctx, o.name)
 	}
-	return a.tellNamespace(ctx, o.kind, namespaceData{Name: o.name, Revision: o.revision}, true)
+	return a.tellNamespace(ctx, o.kind, namespaceData{Name: o.name, Revision: o.revision}, a.publishUnknown)
 }

@@ -44,49 +44,60 @@ func TestABatchIsStoredWholeOrNotAtAll(t *testing.T) {
 		}
 	}
 	same := func(int) string { return "" }
+	loop := func(i int) string {
+		if i < 18 {
+			return ""
+		}
+		return event(fmt.Sprint("l-", i), "/loop", fmt.Sprintf(`,"causationid":"l-%d"`, i-1))
+	}
+	tests := []batchTest{
+		{"the most", "most", batchBody(1000, same), http.StatusCreated, "", 1000},
+		{"one more", "more", batchBody(1001, same), http.StatusBadRequest, "invalid_request", 0},
+		{"none", "none", "[]", http.StatusBadRequest, "invalid_request", 0},
+		{"one is too large", "large", batchBody(20, at(10, event("l", "/l", `,"data":"`+strings.Repeat("x", 2<<20)+`"`))), http.StatusRequestEntityTooLarge, "too_large", 0},
+		{"one has a path that is none", "path", batchBody(20, at(19, event("p", "/p/*", ""))), http.StatusBadRequest, "invalid_request", 0},
+		{"one comes twice", "twice", batchBody(20, at(10, event("b-4", "/b/1", ""))), http.StatusCreated, "", 19},
+		{"an id is on two paths", "paths", batchBody(20, at(10, event("b-4", "/other", ""))), http.StatusConflict, "conflict", 0},
+		{"the quota ends in the middle", "few", batchBody(4, same), http.StatusTooManyRequests, "quota_exceeded", 1},
+		{"one came of itself", "loop", batchBody(20, loop), http.StatusConflict, "event_loop_detected", 0},
+	}
 	for _, where := range []string{"embedded", "another NATS"} {
-		s := start(t, t.TempDir(), func(c *config.Config) {
-			if where != "embedded" {
-				c.NATS.URL = natstest.NewWith(t, natsd.Options{}).ClientURL()
+		t.Run(where, func(t *testing.T) {
+			t.Parallel()
+			s := start(t, t.TempDir(), func(c *config.Config) {
+				if where != "embedded" {
+					c.NATS.URL = natstest.NewWith(t, natsd.Options{}).ClientURL()
+				}
+			})
+			s.must(t, http.StatusCreated, "PUT /v1/namespaces/few", `{"quota":{"events_per_second":0.01,"burst":4}}`)
+			s.must(t, http.StatusCreated, "POST /v1/namespaces/few/events", `{"id":"q","path":"/q","type":"t"}`)
+			for _, tt := range tests {
+				tt.run(t, s)
 			}
 		})
-		s.must(t, http.StatusCreated, "PUT /v1/namespaces/few", `{"quota":{"events_per_second":0.01,"burst":4}}`)
-		s.must(t, http.StatusCreated, "POST /v1/namespaces/few/events", `{"id":"q","path":"/q","type":"t"}`)
-		for _, tt := range []struct {
-			name, namespace, body string
-			status                int
-			code                  string
-			stored                int
-		}{
-			{"the most", "most", batchBody(1000, same), http.StatusCreated, "", 1000},
-			{"one more", "more", batchBody(1001, same), http.StatusBadRequest, "invalid_request", 0},
-			{"none", "none", "[]", http.StatusBadRequest, "invalid_request", 0},
-			{"one is too large", "large", batchBody(20, at(10, event("l", "/l", `,"data":"`+strings.Repeat("x", 2<<20)+`"`))), http.StatusRequestEntityTooLarge, "too_large", 0},
-			{"one has a path that is none", "path", batchBody(20, at(19, event("p", "/p/*", ""))), http.StatusBadRequest, "invalid_request", 0},
-			{"one comes twice", "twice", batchBody(20, at(10, event("b-4", "/b/1", ""))), http.StatusCreated, "", 19},
-			{"an id is on two paths", "paths", batchBody(20, at(10, event("b-4", "/other", ""))), http.StatusConflict, "conflict", 0},
-			{"the quota ends in the middle", "few", batchBody(4, same), http.StatusTooManyRequests, "quota_exceeded", 1},
-			{"one came of itself", "loop", batchBody(20, func(i int) string {
-				if i < 18 {
-					return ""
-				}
-				return event(fmt.Sprint("l-", i), "/loop", fmt.Sprintf(`,"causationid":"l-%d"`, i-1))
-			}), http.StatusConflict, "event_loop_detected", 0},
-		} {
-			t.Run(where+", "+tt.name, func(t *testing.T) {
-				if tt.namespace != "few" {
-					s.must(t, http.StatusCreated, "PUT /v1/namespaces/"+tt.namespace, "{}")
-				}
-				r := s.must(t, tt.status, "POST /v1/namespaces/"+tt.namespace+"/events", tt.body, "Content-Type", "application/cloudevents-batch+json")
-				if tt.code != "" {
-					require.Equal(t, tt.code, r.field(t, "error.code"))
-				}
-				page, err := s.api.Events(t.Context(), tt.namespace, client.EventsQuery{Limit: 1000})
-				require.NoError(t, err)
-				require.Len(t, page.Items, tt.stored)
-			})
-		}
 	}
+}
+
+// batchTest is a batch and what becomes of it, in a namespace of its own.
+type batchTest struct {
+	name, namespace, body string
+	status                int
+	code                  string
+	stored                int
+}
+
+func (tt batchTest) run(t *testing.T, s *running) {
+	t.Helper()
+	if tt.namespace != "few" {
+		s.must(t, http.StatusCreated, "PUT /v1/namespaces/"+tt.namespace, "{}")
+	}
+	r := s.must(t, tt.status, "POST /v1/namespaces/"+tt.namespace+"/events", tt.body, "Content-Type", "application/cloudevents-batch+json")
+	if tt.code != "" {
+		require.Equal(t, tt.code, r.field(t, "error.code"), tt.name)
+	}
+	page, err := s.api.Events(t.Context(), tt.namespace, client.EventsQuery{Limit: 1000})
+	require.NoError(t, err)
+	require.Len(t, page.Items, tt.stored, tt.name)
 }
 
 // C18, S2-59, S2-60: of publishers at once each has its batches in one piece, parents before what came of them: in a feed, at
@@ -102,19 +113,8 @@ func TestBatchesOfPublishersAtOnceAreSeenInOnePiece(t *testing.T) {
 	errs := make([]error, publishers)
 	for p := range publishers {
 		publishing.Go(func() {
-			for round := range rounds {
-				events := make([]sluice.Event, size)
-				for i := range events {
-					events[i] = sluice.Event{ID: fmt.Sprintf("%d-%d-%d", p, round, i), Path: sluice.Path(fmt.Sprintf("/p/%d", (p+i)%4)), Type: "child"}
-					if i > 0 {
-						events[i].Extensions = map[string]string{sluice.CausationID: events[0].ID}
-					} else {
-						events[i].Type = "parent"
-					}
-				}
-				if _, errs[p] = s.api.Publish(t.Context(), sluice.DefaultNamespace, events...); errs[p] != nil {
-					return
-				}
+			for round := 0; round < rounds && errs[p] == nil; round++ {
+				_, errs[p] = s.api.Publish(t.Context(), sluice.DefaultNamespace, family(p, round, size)...)
 			}
 		})
 	}
@@ -130,9 +130,28 @@ func TestBatchesOfPublishersAtOnceAreSeenInOnePiece(t *testing.T) {
 	for _, r := range hook.Wait(total) {
 		sent = append(sent, parse(t, r).ID)
 	}
+	logged := requireFamilies(t, s)
+	require.Equal(t, logged, fed)
+	require.Equal(t, logged, sent)
+}
+
+// family returns a batch of which the first event is the cause of the others.
+func family(publisher, round, size int) []sluice.Event {
+	events := make([]sluice.Event, size)
+	for i := range events {
+		events[i] = sluice.Event{ID: fmt.Sprintf("%d-%d-%d", publisher, round, i), Path: sluice.Path(fmt.Sprintf("/p/%d", (publisher+i)%4)), Type: "parent"}
+		if i > 0 {
+			events[i].Type, events[i].Extensions = "child", map[string]string{sluice.CausationID: events[0].ID}
+		}
+	}
+	return events
+}
+
+// requireFamilies returns the ids in the log, where every event follows the one before it in its batch.
+func requireFamilies(t *testing.T, s *running) (logged []string) {
+	t.Helper()
 	page, err := s.api.Events(t.Context(), sluice.DefaultNamespace, client.EventsQuery{Limit: 1000})
 	require.NoError(t, err)
-	var logged []string
 	for i, ev := range page.Items {
 		logged = append(logged, ev.ID)
 		var p, round, n int
@@ -142,6 +161,5 @@ func TestBatchesOfPublishersAtOnceAreSeenInOnePiece(t *testing.T) {
 			require.Equal(t, fmt.Sprintf("%d-%d-%d", p, round, n-1), logged[i-1])
 		}
 	}
-	require.Equal(t, logged, fed)
-	require.Equal(t, logged, sent)
+	return logged
 }

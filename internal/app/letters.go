@@ -2,6 +2,7 @@ package app
 
 import (
 	"context"
+	"slices"
 	"time"
 
 	"github.com/sluice-io/sluice/internal/announce"
@@ -32,20 +33,17 @@ func known(store *natsstore.Store) announce.Known {
 			q.Since = ""
 			page, err = store.Events(ctx, namespace, q)
 		}
-		for {
-			if err != nil {
-				return false, err
-			}
-			for i := range page.Events {
-				if page.Events[i].ID == id {
-					return true, nil
-				}
-			}
+		for err == nil && !holds(page, id) {
 			if page.NextCursor == 0 {
 				return false, nil
 			}
 			q.After = page.NextCursor
 			page, err = store.Events(ctx, namespace, q)
 		}
+		return err == nil, err
 	}
+}
+
+func holds(page natsstore.EventPage, id string) bool {
+	return slices.ContainsFunc(page.Events, func(ev sluice.Event) bool { return ev.ID == id })
 }

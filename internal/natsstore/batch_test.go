@@ -1,6 +1,7 @@
 package natsstore_test
 
 import (
+	"context"
 	"fmt"
 	"strconv"
 	"sync"
@@ -32,25 +33,11 @@ func batchesStayInOnePiece(t *testing.T, store *natsstore.Store) {
 	total := 0
 	for p := range publishers {
 		for round := range rounds {
-			total += 1 + (p*7+round*13)%40
+			total += len(family(p, round))
 		}
 		publishing.Go(func() {
-			for round := range rounds {
-				events := make([]sluice.Event, 1+(p*7+round*13)%40) // some of one event
-				for i := range events {
-					events[i] = sluice.Event{
-						ID: fmt.Sprintf("%d-%d-%d", p, round, i), Path: sluice.Path("/p/" + strconv.Itoa(i%5)), Type: fmt.Sprintf("of.%d", len(events)),
-						Extensions: map[string]string{"causationid": fmt.Sprintf("%d-%d-0", p, round)},
-					}
-				}
-				stored, err := store.Publish(t.Context(), name, events)
-				if err == nil && stored[len(stored)-1].Seq-stored[0].Seq != uint64(len(events)-1) {
-					err = fmt.Errorf("batch %d-%d lies at %d to %d", p, round, stored[0].Seq, stored[len(stored)-1].Seq)
-				}
-				if err != nil {
-					errs[p] = err
-					return
-				}
+			for round := 0; round < rounds && errs[p] == nil; round++ {
+				errs[p] = publishFamily(t.Context(), store, name, family(p, round))
 			}
 		})
 	}
@@ -59,6 +46,29 @@ func batchesStayInOnePiece(t *testing.T, store *natsstore.Store) {
 		require.NoError(t, err)
 	}
 	requireInOnePiece(t, store, name, total)
+}
+
+// family returns a batch of which the first event is the cause of the others; some have one only.
+func family(publisher, round int) []sluice.Event {
+	events := make([]sluice.Event, 1+(publisher*7+round*13)%40)
+	for i := range events {
+		events[i] = sluice.Event{
+			ID: fmt.Sprintf("%d-%d-%d", publisher, round, i), Path: sluice.Path("/p/" + strconv.Itoa(i%5)), Type: "t",
+			Extensions: map[string]string{sluice.CausationID: fmt.Sprintf("%d-%d-0", publisher, round)},
+		}
+	}
+	return events
+}
+
+func publishFamily(ctx context.Context, store *natsstore.Store, name string, events []sluice.Event) error {
+	stored, err := store.Publish(ctx, name, events)
+	if err != nil {
+		return err
+	}
+	if first, last := stored[0].Seq, stored[len(stored)-1].Seq; last-first != uint64(len(events)-1) {
+		return fmt.Errorf("batch %s lies at %d to %d", events[0].ID, first, last)
+	}
+	return nil
 }
 
 // requireInOnePiece reads the log: every event that is not the first of its batch follows the one before it.

@@ -90,7 +90,7 @@ func nextLetters(ctx context.Context, consumer jetstream.Consumer) ([]jetstream.
 	msgs := []jetstream.Msg{first}
 	more, err := consumer.FetchNoWait(streams.LettersConsumer().MaxPending - 1)
 	if err != nil {
-		return msgs, nil //nolint:nilerr // the others come next time
+		return msgs, nil // the others come next time
 	}
 	for msg := range more.Messages() {
 		msgs = append(msgs, msg)

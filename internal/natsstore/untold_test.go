@@ -3,7 +3,7 @@ package natsstore_test
 import (
 	"context"
 	"errors"
-	"fmt"
+	"strconv"
 	"sync"
 	"testing"
 	"time"
@@ -135,7 +135,7 @@ func TestASubscriptionThatNobodyHearsOfCannotBeChangedForEver(t *testing.T) {
 	subs := store.Subscriptions()
 	sub := &sluice.Subscription{ID: "s", Namespace: ns}
 	for i := range 100 {
-		sub = putSub(t, subs, changed(sub, "updated", fmt.Sprint(i)))
+		sub = putSub(t, subs, changed(sub, "updated", strconv.Itoa(i)))
 	}
 	_, err := subs.Put(t.Context(), "s", changed(sub, "updated", "one too many"), sub.Revision)
 	requireCode(t, sluice.Unavailable, err)
@@ -150,7 +150,7 @@ func TestDeadLettersAreHandedOutUntilTheyAreTold(t *testing.T) {
 	log, err := store.AttemptLog()
 	require.NoError(t, err)
 	bury := func(seq uint64) {
-		require.NoError(t, log.Bury(t.Context(), sluice.DeadLetter{Subscription: "s", Namespace: ns, Seq: seq, EventID: fmt.Sprint(seq), Path: "/a", Reason: sluice.Exhausted, At: time.Now()}))
+		require.NoError(t, log.Bury(t.Context(), sluice.DeadLetter{Subscription: "s", Namespace: ns, Seq: seq, EventID: strconv.FormatUint(seq, 10), Path: "/a", Reason: sluice.Exhausted, At: time.Now()}))
 	}
 	bury(1)
 	require.NoError(t, store.EnsureLetters(t.Context()))
@@ -201,7 +201,7 @@ func TestDeadLettersAreHandedOutUntilTheyAreTold(t *testing.T) {
 	require.Equal(t, []call{{[]uint64{2, 3}, false}, {[]uint64{2, 3}, true}, {[]uint64{4}, false}}, calls, "not what was buried before somebody was to tell")
 }
 
-// lettersAreShared checks that two processes that tell share the letters. // C32
+// lettersAreShared checks that two processes that tell share the letters (C32).
 func lettersAreShared(t *testing.T, stores ...*natsstore.Store) {
 	t.Helper()
 	require.NoError(t, stores[0].EnsureLetters(t.Context()))
@@ -226,7 +226,7 @@ func lettersAreShared(t *testing.T, stores ...*natsstore.Store) {
 	require.NoError(t, err)
 	const many = 200
 	for seq := range uint64(many) {
-		require.NoError(t, log.Bury(t.Context(), sluice.DeadLetter{Subscription: "s", Namespace: ns, Seq: seq + 1, EventID: fmt.Sprint(seq), Path: "/a", Reason: sluice.Exhausted, At: time.Now()}))
+		require.NoError(t, log.Bury(t.Context(), sluice.DeadLetter{Subscription: "s", Namespace: ns, Seq: seq + 1, EventID: strconv.FormatUint(seq, 10), Path: "/a", Reason: sluice.Exhausted, At: time.Now()}))
 	}
 	require.Eventually(t, func() bool { mu.Lock(); defer mu.Unlock(); return len(times) == many }, 20*time.Second, time.Millisecond)
 	mu.Lock()

@@ -133,8 +133,10 @@ func TestAnAnnouncementTellsWhatChangedAndWhoEndedIt(t *testing.T) {
 	got[4].now = ""
 	require.Equal(t, []line{
 		{kind: "subscription.created"},
-		{"subscription.updated", "", `{"description":"","endpoint":{"headers":{"x-key":"***"},"url":"` + url + `"}}`,
-			`{"description":"d","endpoint":{"headers":{"x-key":"***"},"url":"` + url + `?token=***"}}`},
+		{
+			"subscription.updated", "", `{"description":"","endpoint":{"headers":{"x-key":"***"},"url":"` + url + `"}}`,
+			`{"description":"d","endpoint":{"headers":{"x-key":"***"},"url":"` + url + `?token=***"}}`,
+		},
 		{kind: "subscription.paused"},
 		{"subscription.resumed", "", `{"enabled":false,"state":"paused"}`, `{"enabled":true,"state":"active"}`},
 		{"subscription.updated", "", `{}`, ""},
