@@ -28,14 +28,17 @@ func (a *Announcer) runLetters(ctx context.Context) {
 	err := a.opts.Letters.Follow(ctx, func(ctx context.Context, letters []sluice.BuriedLetter, again bool) error {
 		ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), publishLimit)
 		defer cancel()
-		return a.tellLetters(ctx, letters, again)
+		if again {
+			return a.tellLetters(ctx, letters, a.publishUnknown)
+		}
+		return a.tellLetters(ctx, letters, a.publishAll)
 	})
 	if err != nil && ctx.Err() == nil {
 		a.opts.Log.LogAttrs(ctx, slog.LevelError, "dead letters are not told any more", slog.Any("error", err))
 	}
 }
 
-func (a *Announcer) tellLetters(ctx context.Context, letters []sluice.BuriedLetter, again bool) error {
+func (a *Announcer) tellLetters(ctx context.Context, letters []sluice.BuriedLetter, publish publishing) error {
 	var failed []error
 	told := map[string][]sluice.Event{} // by namespace
 	for i := range letters {
@@ -52,10 +55,6 @@ func (a *Announcer) tellLetters(ctx context.Context, letters []sluice.BuriedLett
 			return err
 		}
 		told[d.Namespace] = append(told[d.Namespace], ev)
-	}
-	publish := a.publishAll
-	if again {
-		publish = a.publishUnknown
 	}
 	for namespace, events := range told {
 		failed = append(failed, publish(ctx, namespace, events))
