@@ -261,8 +261,12 @@ func TestWhoAnnouncesMayDieBetweenAnyTwoWrites(t *testing.T) {
 				t.Parallel()
 				w := newWorld(t)
 				l := w.begin(t, n, c.after)
+				look := func(*life) {}
+				if c.soon {
+					look = func(l *life) { l.settle(t) }
+				}
 				for _, act := range acts() {
-					l = w.do(t, l, act, c.soon)
+					l = w.do(t, l, act, look)
 				}
 				l.settle(t)
 				w.requireAllTold(t, l.store)
@@ -272,8 +276,8 @@ func TestWhoAnnouncesMayDieBetweenAnyTwoWrites(t *testing.T) {
 	}
 }
 
-// do lets somebody act; if he dies over it, whoever comes after him does it again, and is returned.
-func (w *world) do(t *testing.T, l *life, act func(context.Context, *life) error, soon bool) *life {
+// do lets somebody act; if he dies over it, whoever comes after him looks, does it again, and is returned.
+func (w *world) do(t *testing.T, l *life, act func(context.Context, *life) error, look func(*life)) *life {
 	t.Helper()
 	err := act(t.Context(), l)
 	if !l.dead() {
@@ -286,9 +290,7 @@ func (w *world) do(t *testing.T, l *life, act func(context.Context, *life) error
 		require.ErrorContains(t, err, errDead.Error())
 	}
 	l = w.begin(t, -1, false)
-	if soon {
-		l.settle(t)
-	}
+	look(l)
 	if err := act(t.Context(), l); sluice.CodeOf(err) != sluice.SubscriptionMissing {
 		require.NoError(t, err)
 	}

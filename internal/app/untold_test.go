@@ -100,6 +100,20 @@ func TestWhatADeadServerDidNotTellTheNextOneTells(t *testing.T) {
 	require.Len(t, second.system(t, "/_sys/subscriptions/ended", "id"), 3)
 }
 
+// S2-04, S2-20, S2-21: what becomes of a namespace is told in the namespace "default", with the fields that changed; what changes nothing is not.
+func TestWhatBecomesOfANamespaceIsTold(t *testing.T) {
+	t.Parallel()
+	s := start(t, t.TempDir(), nil)
+	s.must(t, http.StatusCreated, "PUT /v1/namespaces/acme", `{"description":"one"}`)
+	s.must(t, http.StatusOK, "PUT /v1/namespaces/acme", `{"description":"one"}`)
+	s.must(t, http.StatusOK, "PUT /v1/namespaces/acme", `{"description":"two"}`)
+	s.must(t, http.StatusNoContent, "DELETE /v1/namespaces/acme", "")
+	s.must(t, http.StatusCreated, "PUT /v1/namespaces/acme", `{}`)
+	const path = "/_sys/namespaces/acme"
+	require.Equal(t, []string{"namespace.created <nil>", "namespace.updated map[description:one]", "namespace.deleted <nil>", "namespace.created <nil>"}, s.system(t, path, "old"))
+	require.Equal(t, "namespace.updated map[description:two]", s.system(t, path, "new")[1])
+}
+
 // stored is the part of a subscription's record that these tests change.
 type stored struct {
 	Untold []sluice.Announcement
