@@ -1,11 +1,13 @@
 package app_test
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
 	"net/url"
 	"slices"
+	"strconv"
 	"strings"
 	"sync"
 	"sync/atomic"
@@ -104,6 +106,7 @@ func (j *journal) note(g glance) {
 	switch {
 	case g.began != nil && !j.begun:
 		j.after, j.begun = *g.began, true
+		j.resume = cmp.Or(j.resume, strconv.FormatUint(j.after, 10))
 	case g.began != nil:
 		j.lag = nil // it goes on where it was before it was told
 	case g.lag != nil:
@@ -178,6 +181,7 @@ type source struct {
 	rate   int // a second
 	make   func(n int) *nats.Msg
 	stored atomic.Int64 // acknowledged
+	sent   int          // before the run that is under way
 	took   time.Duration
 }
 
@@ -202,11 +206,12 @@ func (s *source) run(ctx context.Context, n int) error {
 		all.Go(func() {
 			for i := lane; i < n && ctx.Err() == nil; i += lanes {
 				wait(ctx, time.Until(begun.Add(time.Duration(i)*time.Second/time.Duration(s.rate))))
-				errs[lane] = errors.Join(errs[lane], s.publish(context.WithoutCancel(ctx), s.js[lane%len(s.js)], i))
+				errs[lane] = errors.Join(errs[lane], s.publish(context.WithoutCancel(ctx), s.js[lane%len(s.js)], s.sent+i))
 			}
 		})
 	}
 	all.Wait()
+	s.sent += n
 	s.took = time.Since(begun)
 	return errors.Join(errs...)
 }
