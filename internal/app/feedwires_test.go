@@ -106,6 +106,17 @@ func look(text []byte, resume string) (g glance, err error) {
 	return g, nil
 }
 
+// refusal is the error of an answer that is no feed, or of there being none.
+func refusal(resp *http.Response, err error) error {
+	switch {
+	case resp == nil:
+		return err
+	case resp.StatusCode == http.StatusServiceUnavailable:
+		return sluice.Errorf(sluice.Unavailable, "the server answered %s", resp.Status)
+	}
+	return fmt.Errorf("the server answered %s", resp.Status)
+}
+
 // readEvents reads server-sent events as a browser does: it comes back with Last-Event-ID.
 func readEvents(ctx context.Context, at place, query url.Values, resume string, each func(glance) bool) error {
 	ctx, cancel := context.WithCancel(ctx)
@@ -126,7 +137,7 @@ func readEvents(ctx context.Context, at place, query url.Values, resume string, 
 	}
 	defer func() { _ = resp.Body.Close() }() // it was only read
 	if resp.StatusCode != http.StatusOK {
-		return fmt.Errorf("the server answered %s", resp.Status)
+		return refusal(resp, nil)
 	}
 	lines := bufio.NewReaderSize(resp.Body, 16<<10)
 	for id := ""; ; {
@@ -156,11 +167,11 @@ func readSocket(ctx context.Context, at place, query url.Values, resume string, 
 	}
 	api, idle := ownHTTP()
 	defer idle()
-	conn, _, err := websocket.Dial(ctx, target, &websocket.DialOptions{ //nolint:bodyclose // it is the connection's
+	conn, resp, err := websocket.Dial(ctx, target, &websocket.DialOptions{ //nolint:bodyclose // it is the connection's
 		HTTPClient: api, HTTPHeader: http.Header{"Authorization": {"Bearer " + at.token}},
 	})
 	if err != nil {
-		return err
+		return refusal(resp, err)
 	}
 	defer func() { _ = conn.CloseNow() }() // it was only read
 	conn.SetReadLimit(-1)
