@@ -74,11 +74,10 @@ type crowded struct {
 
 // crowd is all readers, and what they must not do at the same time: none begins anew while what is last is published.
 type crowd struct {
-	at    place
-	all   []*crowded
-	begun sync.WaitGroup
-	gate  sync.RWMutex
-	over  bool // what is last was published
+	at   place
+	all  []*crowded
+	gate sync.RWMutex
+	over bool // what is last was published
 }
 
 // visit reads for a while, at a pace.

@@ -82,8 +82,8 @@ func beginReplicas(t *testing.T) (place, string, func(*testing.T)) {
 // balance listens on an address, and joins whoever comes to one of others that takes it, in turn.
 func balance(t *testing.T, to ...string) string {
 	t.Helper()
-	var config net.ListenConfig
-	l, err := config.Listen(t.Context(), "tcp", "127.0.0.1:0")
+	var how net.ListenConfig
+	l, err := how.Listen(t.Context(), "tcp", "127.0.0.1:0")
 	require.NoError(t, err)
 	ctx, cancel := context.WithCancel(t.Context())
 	var parts sync.WaitGroup

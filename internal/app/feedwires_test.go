@@ -19,8 +19,10 @@ import (
 	"github.com/sluice-io/sluice/pkg/sluice"
 )
 
-// smallReceive is the receive buffer of readers, in bytes: one who reads nothing is noticed soon.
-const smallReceive = 32 << 10
+// Buffers and segments of readers, in bytes: one who reads nothing is noticed soon. Segments are those of a network: those of
+// the loopback interface are larger than a small window, and Linux then sends the next one only when its timer says so, which
+// doubles each time.
+const smallReceive, smallSegment = 32 << 10, 1400
 
 // glance is what a test looks at of a frame, over whatever wire it came.
 type glance struct {
@@ -54,7 +56,9 @@ func ownHTTP() (*http.Client, func()) {
 	dialer := &net.Dialer{Control: func(_, _ string, conn syscall.RawConn) error {
 		var failed error
 		err := conn.Control(func(fd uintptr) {
-			failed = syscall.SetsockoptInt(int(fd), syscall.SOL_SOCKET, syscall.SO_RCVBUF, smallReceive)
+			failed = errors.Join(
+				syscall.SetsockoptInt(int(fd), syscall.SOL_SOCKET, syscall.SO_RCVBUF, smallReceive),
+				syscall.SetsockoptInt(int(fd), syscall.IPPROTO_TCP, syscall.TCP_MAXSEG, smallSegment))
 		})
 		return errors.Join(err, failed)
 	}}

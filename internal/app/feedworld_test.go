@@ -186,11 +186,11 @@ type source struct {
 }
 
 // newSource returns a source of a server. make returns the n-th event; its id is added.
-func newSource(t *testing.T, url string, rate int, make func(n int) *nats.Msg) *source {
+func newSource(t *testing.T, at string, rate int, make func(n int) *nats.Msg) *source {
 	t.Helper()
 	s := &source{rate: rate, make: make}
 	for range 4 {
-		s.js = append(s.js, dial(t, url, nats.MaxReconnects(-1), nats.ReconnectWait(50*time.Millisecond), nats.RetryOnFailedConnect(true)))
+		s.js = append(s.js, dial(t, at, nats.MaxReconnects(-1), nats.ReconnectWait(50*time.Millisecond), nats.RetryOnFailedConnect(true)))
 	}
 	return s
 }

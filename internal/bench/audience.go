@@ -70,6 +70,7 @@ func runAudience(ctx context.Context, spec string, stdin io.Reader, stdout io.Wr
 			if err != nil {
 				return err
 			}
+			l.sampled = i%hearSample == 0
 			all[i] = l
 		}
 		return nil
@@ -110,7 +111,7 @@ func (a audience) listen(ctx context.Context, all []*listener) (h heard) {
 			_ = l.conn.Close() // that ends its reading
 		}
 	})()
-	err := together(len(all), func(i int) error { return all[i].listen(a.Expect, i%hearSample == 0) })
+	err := together(len(all), func(i int) error { return all[i].listen(a.Expect) })
 	if err != nil && ctx.Err() == nil {
 		h.Error = err.Error()
 	}
@@ -129,13 +130,14 @@ func (a audience) listen(ctx context.Context, all []*listener) (h heard) {
 
 // listener is one reader.
 type listener struct {
-	conn   net.Conn
-	buffer []byte
-	kept   int // bytes of the buffer that may be the beginning of something
-	events int
-	lagged int
-	last   time.Time
-	late   []time.Duration
+	conn    net.Conn
+	buffer  []byte
+	kept    int  // bytes of the buffer that may be the beginning of something
+	sampled bool // its lateness is measured
+	events  int
+	lagged  int
+	last    time.Time
+	late    []time.Duration
 }
 
 // open opens a feed, and reads until it is acknowledged.
@@ -172,15 +174,15 @@ func (a audience) open(ctx context.Context) (*listener, error) {
 	if err != nil {
 		return nil, errors.Join(err, conn.Close())
 	}
-	l.count(0, false) // what came behind the acknowledgement
+	l.count(0) // what came behind the acknowledgement
 	return l, nil
 }
 
 // listen reads until so many events were read, or the connection ends; 0: until that.
-func (l *listener) listen(expect int, sampled bool) error {
+func (l *listener) listen(expect int) error {
 	for expect == 0 || l.events < expect {
 		n, err := l.conn.Read(l.buffer[l.kept:])
-		l.count(n, sampled)
+		l.count(n)
 		if err != nil {
 			return fmt.Errorf("behind %d events: %w", l.events, err)
 		}
@@ -189,12 +191,12 @@ func (l *listener) listen(expect int, sampled bool) error {
 }
 
 // count counts what is in the buffer, to which n bytes were added.
-func (l *listener) count(n int, sampled bool) {
+func (l *listener) count(n int) {
 	l.last = time.Now()
 	text := l.buffer[:l.kept+n]
 	l.events += bytes.Count(text, []byte(eventBegins))
 	l.lagged += bytes.Count(text, []byte(laggedBegins))
-	if sampled {
+	if l.sampled {
 		l.measure(text)
 	}
 	l.kept = min(len(eventBegins), len(laggedBegins)) - 1 // neither is there a second time
