@@ -182,6 +182,9 @@ func (a audience) open(ctx context.Context) (*listener, error) {
 func (l *listener) listen(expect int) error {
 	for expect == 0 || l.events < expect {
 		n, err := l.conn.Read(l.buffer[l.kept:])
+		if _, why, ok := bytes.Cut(l.buffer[:l.kept+n], []byte(`{"error":`)); ok {
+			return fmt.Errorf("behind %d events the server ended it: %s", l.events, why)
+		}
 		l.count(n)
 		if err != nil {
 			return fmt.Errorf("behind %d events: %w", l.events, err)

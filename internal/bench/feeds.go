@@ -70,6 +70,7 @@ func (p feedsPlan) measure(ctx context.Context, e env) ([]feedRow, error) {
 			if err != nil {
 				return nil, fmt.Errorf("feeds, %s: %w", probe.name, err)
 			}
+			e.progress("  %d, p50 %.2f ms, p99 %.2f ms, %.0f frames/s, %.1f µs/frame\n", row.count, ms(row.p50), ms(row.p99), row.rate, micros(row.cpu))
 			rounds[i] = append(rounds[i], row)
 		}
 	}
