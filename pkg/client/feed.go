@@ -30,6 +30,7 @@ type FeedQuery struct {
 	Pattern    sluice.Pattern
 	Types      []string
 	Sources    []string
+	Subjects   []string // of an event, or among those that it is related to
 	Labels     map[string][]string
 	CEL        string
 	Since      string // behind this: a sequence, an event's id, "-1" (the beginning) or an RFC 3339 time; what comes from now on if empty
@@ -108,6 +109,9 @@ func (q FeedQuery) params() url.Values {
 		"buffer", number(q.Buffer), "coalesce_labels", strings.Join(q.CoalesceLabels, ","))
 	for _, source := range q.Sources {
 		query.Add("sources", source)
+	}
+	for _, subject := range q.Subjects {
+		query.Add("subjects", subject)
 	}
 	for name, values := range q.Labels {
 		for _, value := range values {
