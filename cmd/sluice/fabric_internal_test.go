@@ -10,6 +10,7 @@ import (
 	"maps"
 	"path/filepath"
 	"slices"
+	"strconv"
 	"strings"
 	"testing"
 
@@ -47,7 +48,7 @@ func serving(t *testing.T) commands {
 	}
 	t.Cleanup(func() {
 		cancel()
-		<-ended
+		_ = <-ended // that it was cancelled
 	})
 	return commands{t, cfg.Data}
 }
@@ -219,7 +220,7 @@ func TestAFabricsEventsAreHeldToTheCatalogue(t *testing.T) {
 // frames returns what a feed of everything in the namespace shows, one event a line.
 func (c commands) frames(limit int, args ...string) (shown []feedView) {
 	c.t.Helper()
-	args = append([]string{"feed", "--ns", "fabric", "--since", "-1", "-o", "json", "--limit", fmt.Sprint(limit)}, args...)
+	args = append([]string{"feed", "--ns", "fabric", "--since", "-1", "-o", "json", "--limit", strconv.Itoa(limit)}, args...)
 	for line := range strings.Lines(c.must(args...)) {
 		var v feedView
 		require.NoError(c.t, json.Unmarshal([]byte(line), &v))
@@ -308,12 +309,12 @@ func TestAFabricIsFollowedAsTheSpecificationSays(t *testing.T) {
 		require.Equal(t, tt.counts, counts, tt.name)
 		switch tt.kind {
 		case "custody.state_reported":
-			require.JSONEq(t, `{"plugin":"p","handle_id":"h1","health":"degraded"}`, fmt.Sprintf("%s", last.Data), "the most recent")
+			require.JSONEq(t, `{"plugin":"p","handle_id":"h1","health":"degraded"}`, string(last.Data), "the most recent")
 		case "grammar.migration_progress":
-			require.JSONEq(t, progress[9], fmt.Sprintf("%s", last.Data), "the most recent")
+			require.JSONEq(t, progress[9], string(last.Data), "the most recent")
 		}
 	}
 	cascade := c.frames(1, "--cel", `event.data.reason.kind == "subject_cascade"`)[0]
-	require.Contains(t, fmt.Sprintf("%s", cascade.Data), `"predicate":"y"`)
+	require.Contains(t, string(cascade.Data), `"predicate":"y"`)
 	require.Equal(t, "subject.merged", c.frames(11, "--label", "by=admin", "--type", "subject.*,custody.*")[10].Type)
 }
