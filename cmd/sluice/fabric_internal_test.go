@@ -48,7 +48,7 @@ func serving(t *testing.T) commands {
 	}
 	t.Cleanup(func() {
 		cancel()
-		_ = <-ended // that it was cancelled
+		require.NoError(t, <-ended, "the server ends in order")
 	})
 	return commands{t, cfg.Data}
 }
