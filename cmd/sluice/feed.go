@@ -12,17 +12,38 @@ import (
 	"github.com/sluice-io/sluice/pkg/sluice"
 )
 
+// filterFlags say which events are wanted.
+type filterFlags struct {
+	Types    []string `name:"type" aliases:"types" help:"Of these types only; a final .* matches what follows." placeholder:"TYPE"`
+	Sources  []string `name:"source" sep:"none" help:"Of these sources only." placeholder:"SOURCE"`
+	Subjects []string `name:"subject" sep:"none" help:"About these subjects only, or related to them." placeholder:"SUBJECT"`
+	Labels   []string `name:"label" sep:"none" help:"With this label only; several of a name are alternatives." placeholder:"NAME=VALUE"`
+	CEL      string   `name:"cel" help:"Only those for which this expression over event is true." placeholder:"EXPR"`
+}
+
+func (f *filterFlags) filter() (sluice.Filter, error) {
+	wanted := sluice.Filter{Types: f.Types, Sources: f.Sources, Subjects: f.Subjects, CEL: f.CEL}
+	for _, label := range f.Labels {
+		name, value, ok := strings.Cut(label, "=")
+		if !ok {
+			return wanted, usagef("--label %q: write NAME=VALUE", label)
+		}
+		if wanted.Labels == nil {
+			wanted.Labels = map[string][]string{}
+		}
+		wanted.Labels[name] = append(wanted.Labels[name], value)
+	}
+	return wanted, nil
+}
+
 // feedCmd shows events as they come.
 type feedCmd struct {
 	Pattern string `arg:"" optional:"" help:"Of these paths only." default:"/**"`
 
+	filterFlags
+
 	NS         string        `name:"ns" help:"The namespace." default:"default" placeholder:"NAME"`
-	Types      []string      `name:"type" aliases:"types" help:"Of these types only; a final .* matches what follows." placeholder:"TYPE"`
-	Sources    []string      `name:"source" sep:"none" help:"Of these sources only." placeholder:"SOURCE"`
-	Subjects   []string      `name:"subject" sep:"none" help:"About these subjects only, or related to them." placeholder:"SUBJECT"`
-	Labels     []string      `name:"label" sep:"none" help:"With this label only; several of a name are alternatives." placeholder:"NAME=VALUE"`
-	CEL        string        `name:"cel" help:"Only those for which this expression over event is true." placeholder:"EXPR"`
-	Since      string        `help:"Begin behind a sequence or an event's id, at a time, or so long ago, such as 10m; -1 is the beginning." placeholder:"WHEN"`
+	Since      string        `help:"Begin behind a sequence or an event's id, at a time, or so long ago, such as 10m; -1 is the beginning; last_per_path begins with the last event of every path." placeholder:"WHEN"`
 	Projection string        `help:"How much of the data: full, summary or none." placeholder:"NAME"`
 	Buffer     int           `help:"How many events to be behind before some are missed." placeholder:"N"`
 	Coalesce   []string      `help:"Show one of the events that have the same values of these labels, such as type or a member of the data." placeholder:"LABEL"`
@@ -78,25 +99,19 @@ func (c *feedCmd) Run(ctx context.Context, s *session) error {
 }
 
 func (c *feedCmd) query(now time.Time) (client.FeedQuery, error) {
+	f, err := c.filter()
 	q := client.FeedQuery{
-		Pattern: sluice.Pattern(c.Pattern), Types: c.Types, Sources: c.Sources, Subjects: c.Subjects, CEL: c.CEL, Since: c.Since, Projection: c.Projection,
-		Buffer: c.Buffer, CoalesceLabels: c.Coalesce, CoalesceFirst: c.First,
+		Pattern: sluice.Pattern(c.Pattern), Types: f.Types, Sources: f.Sources, Subjects: f.Subjects, Labels: f.Labels, CEL: f.CEL,
+		Since: c.Since, Projection: c.Projection, Buffer: c.Buffer, CoalesceLabels: c.Coalesce, CoalesceFirst: c.First,
+	}
+	if err != nil {
+		return q, err
 	}
 	if _, err := sluice.ParsePattern(c.Pattern); err != nil {
 		return q, usageError{err}
 	}
 	if ago, err := time.ParseDuration(c.Since); err == nil && ago > 0 {
 		q.Since = now.Add(-ago).UTC().Format(time.RFC3339Nano)
-	}
-	for _, label := range c.Labels {
-		name, value, ok := strings.Cut(label, "=")
-		if !ok {
-			return q, usagef("--label %q: write NAME=VALUE", label)
-		}
-		if q.Labels == nil {
-			q.Labels = map[string][]string{}
-		}
-		q.Labels[name] = append(q.Labels[name], value)
 	}
 	if len(c.Coalesce) > 0 {
 		q.CoalesceWindow = c.Window

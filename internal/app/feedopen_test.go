@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 	"net/http"
+	"strconv"
 	"testing"
 	"time"
 
@@ -107,4 +108,72 @@ func TestEachReaderCoalescesForItself(t *testing.T) {
 	f := byType.frame()
 	require.Equal(t, []any{uint64(4), 4}, []any{f.Seq, f.Coalesced})
 	require.Equal(t, []string{`{"n":1}`, `{"n":2}`, `{"n":3}`, `{"n":4}`}, byN.events(4))
+}
+
+// S2-36, S2-140: with since=last_per_path a reader is shown what is, page by page, and then what comes, however many publish
+// meanwhile; the filter holds for both.
+func TestAFeedBeginsWithWhatIs(t *testing.T) {
+	t.Parallel()
+	s := start(t, t.TempDir(), nil)
+	const paths = 130 // more than a page
+	publish := func(n int, kind string) {
+		var events []sluice.Event
+		for i := range paths {
+			events = append(events, sluice.Event{Path: sluice.Path(fmt.Sprintf("/k/%d", i)), Type: kind, Subject: fmt.Sprintf("urn:%d", i%2), Data: fmt.Appendf(nil, `{"n":%d}`, n)})
+		}
+		_, err := s.api.Publish(t.Context(), "default", events...)
+		require.NoError(t, err)
+	}
+	publish(1, "early")
+	publish(2, "late")
+	put(t, s.api, "/k/0", 1, 1) // whose last event is of no type that is wanted
+	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
+	defer cancel()
+	seen := map[sluice.Path][]string{}
+	var after uint64
+	count, subscribed := 0, false
+	query := client.FeedQuery{Pattern: "/k/*", Types: []string{"early", "late"}, Subjects: []string{"urn:0"}, Since: client.LastPerPath}
+	for item, err := range s.api.Feed(ctx, "default", query) {
+		require.NoError(t, err)
+		if item.Event == nil {
+			require.NotNil(t, item.Subscribed)
+			require.Equal(t, paths/2-1, count, "first what is")
+			subscribed = true
+			continue
+		}
+		require.Greater(t, item.Seq, after, "in the order of the log")
+		require.Equal(t, strconv.FormatUint(item.Seq, 10), item.Resume)
+		after = item.Seq
+		seen[item.Event.Path] = append(seen[item.Event.Path], string(item.Event.Data))
+		if count++; count == 1 {
+			publish(3, "late") // while it is read
+		}
+		if count == paths-1 {
+			break
+		}
+	}
+	require.True(t, subscribed)
+	require.Len(t, seen, paths/2)
+	require.Equal(t, []string{`{"n":3}`}, seen["/k/0"])
+	require.Equal(t, []string{`{"n":2}`, `{"n":3}`}, seen["/k/2"])
+	got := s.must(t, http.StatusBadRequest, "GET "+feedAt+"?since=last_per_path", "")
+	require.Contains(t, got.text, "read the state", "over HTTP it is two requests")
+}
+
+// S2-140: a state has the filter of a feed, over the last event of each path: one that it leaves out does not show the event before.
+func TestAStateIsFilteredAsAFeedIs(t *testing.T) {
+	t.Parallel()
+	s := start(t, t.TempDir(), nil)
+	s.must(t, http.StatusCreated, "PUT /v1/namespaces/default/event-types/paid", `{"static_labels":{"team":"money"}}`)
+	s.must(t, http.StatusCreated, "POST /v1/namespaces/default/events", `[{"path":"/o/1","type":"paid","source":"/shop","data":{"region":"eu","total":5}},
+		{"path":"/o/1","type":"sent","source":"/till","data":{"region":"us","total":50}},
+		{"path":"/o/2","type":"paid","source":"/shop","subject":"urn:x","data":{"region":"eu","total":500}}]`)
+	for query, want := range map[string]string{
+		"types=paid": "/o/2", "types=sent": "/o/1", "sources=/shop": "/o/2", "subjects=urn:x": "/o/2", "target=entity:urn:x": "/o/2", "labels=region=us": "/o/1",
+		"labels=team=money": "/o/2", "cel=event.data.total%3E100": "/o/2", `filter={"types":["paid"]}`: "/o/2", "cel=1/(event.data.total-50)%3E-1": "/o/2",
+	} {
+		shown := shownIn(t, s.must(t, http.StatusOK, "GET /v1/namespaces/default/state?"+query, ""))
+		require.Len(t, shown, 1, query)
+		require.Contains(t, shown, want, query)
+	}
 }

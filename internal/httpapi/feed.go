@@ -57,8 +57,9 @@ func feedWish(c echo.Context) (feed.Wish, error) {
 		Namespace: c.Param("ns"), Caller: caller(c),
 		Since: cmp.Or(strings.TrimSpace(c.Request().Header.Get("Last-Event-ID")), c.QueryParam("since")), // a browser that comes back repeats its first request
 	}
-	if err := onlyParams(c, "pattern", "types", "sources", "subjects", "labels", "cel", "filter", "target", "since", "projection", "buffer",
-		"coalesce_labels", "coalesce_window_ms", "coalesce_keep", "coalesce"); err != nil {
+	if err := onlyParams(c, append([]string{
+		"pattern", "since", "projection", "buffer", "coalesce_labels", "coalesce_window_ms", "coalesce_keep", "coalesce",
+	}, filterParams()...)...); err != nil {
 		return w, err
 	}
 	var err error
@@ -66,6 +67,9 @@ func feedWish(c echo.Context) (feed.Wish, error) {
 		if w.Pattern, err = sluice.ParsePattern(text); err != nil {
 			return w, err
 		}
+	}
+	if w.Since == string(sluice.StartLastPerPath) {
+		return w, sluice.Errorf(sluice.InvalidRequest, "since %q: read the state, which has the same pattern and filter, and then the feed since its seq", w.Since).With("field", "since")
 	}
 	if w.Since != "" {
 		if _, err := sluice.ParseCursor(w.Since); err != nil {

@@ -13,6 +13,11 @@ import (
 	"github.com/sluice-io/sluice/pkg/sluice"
 )
 
+// filterParams are the parameters that are a filter.
+func filterParams() []string {
+	return []string{"types", "sources", "subjects", "labels", "cel", "filter", "target"}
+}
+
 // feedFilter returns the filter that the parameters are: one a dimension, or all of them as the JSON of a subscription's
 // filter, and together if no dimension is in both. Codes InvalidRequest; UnknownFilter (register C19).
 func feedFilter(c echo.Context) (sluice.Filter, error) {
