@@ -40,3 +40,33 @@ func TestFeedsOfANamespaceShareOneReaderOfItsLog(t *testing.T) {
 	}
 	require.Equal(t, int32(1), log.followers.Load())
 }
+
+// S2-83: a reader may ask for a larger buffer than the ring is, and is behind by as much without missing anything.
+func TestALargerBufferIsSoMuchMoreToBeBehindBy(t *testing.T) {
+	t.Parallel()
+	const events = 400
+	log := newMemory(5)
+	e := running(t, log, newSwitched(), feed.Options{Ring: 8})
+	ctx, cancel := context.WithTimeout(t.Context(), patience)
+	defer cancel()
+	ahead := follow(ctx, t, e, feed.Wish{Namespace: ns, Buffer: events})
+	behind := follow(ctx, t, e, feed.Wish{Namespace: ns, Buffer: events})
+	missed := func(f following, upTo uint64) (count int) {
+		for last := uint64(0); last < upTo; {
+			for _, frame := range <-f.pieces {
+				if frame.Lagged != nil {
+					count += frame.Lagged.Missed
+				}
+				last = max(last, frame.Seq)
+			}
+		}
+		return count
+	}
+	log.publish(1, "/a", "x")
+	require.Zero(t, missed(ahead, 1)+missed(behind, 1)) // both have come to what is live
+	for range events {
+		log.publish(1, "/a", "x")
+	}
+	require.Zero(t, missed(ahead, events+1))
+	require.Zero(t, missed(behind, events+1), "the ring had gone on without it")
+}
