@@ -39,7 +39,9 @@ func (p painter) named(name string) string {
 	codes := [...]string{"32", "34", "35", "36", "92", "94", "95", "96", "1;32", "1;34", "1;35", "1;36"}
 	hash := fnv.New32a()
 	_, _ = hash.Write([]byte(name)) // it never fails
-	return p.paint(codes[hash.Sum32()%uint32(len(codes))], name)
+	sum := hash.Sum32()
+	sum ^= sum >> 15 // the low bits alone are too alike for names that are
+	return p.paint(codes[sum%uint32(len(codes))], name)
 }
 
 // harmless returns text without what a terminal would obey, or show in another order than it is in: whoever

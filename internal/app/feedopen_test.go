@@ -14,7 +14,7 @@ import (
 	"github.com/sluice-io/sluice/pkg/sluice"
 )
 
-// S2-01, S2-03, S2-36, S2-86: whoever comes late asks what is, and is told what changes from there on: nothing in between
+// S2-01, S2-03, S2-36, S2-86, S2-142: whoever comes late asks what is, and is told what changes from there on: nothing in between
 // is missing or there twice.
 func TestALateReaderLearnsWhatIsAndThenWhatChanges(t *testing.T) {
 	t.Parallel()
@@ -38,6 +38,8 @@ func TestALateReaderLearnsWhatIsAndThenWhatChanges(t *testing.T) {
 	change("modem", true) // before the feed is open
 	r, ack := s.feed(t, fmt.Sprintf("pattern=/connectivity/*&since=%d", state.Seq))
 	require.Equal(t, state.Seq+1, ack.Current)
+	put(t, s.api, "/elsewhere", 1, 1)
+	put(t, s.api, "/connectivity/deeper/down", 1, 1)
 	change("wifi", true)
 	require.Equal(t, []string{`{"rack_class":"modem","on":true}`, `{"rack_class":"wifi","on":true}`}, r.events(2))
 }
