@@ -75,6 +75,9 @@ type server struct {
 	dsubs    *dsub.Engine
 	dsubsOwn *part
 	trust    trust
+
+	ticketKeys macKeys
+
 	api      http.Handler
 	stopping chan struct{} // closed when requests that wait are to end
 	tls      *tls.Config   // of the API; nil: plain HTTP
