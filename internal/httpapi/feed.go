@@ -24,6 +24,8 @@ const (
 	feedIdle     = 16 << 10        // bytes that a feed keeps for the next piece
 
 	maxCoalesceLabels = 16
+
+	headerLastEventID = "Last-Event-ID"
 )
 
 // getFeed sends a namespace's events as they come: as server-sent events, or over a WebSocket if that is asked for.
@@ -55,10 +57,10 @@ func (s *Server) getFeed(c echo.Context) error {
 func feedWish(c echo.Context) (feed.Wish, error) {
 	w := feed.Wish{
 		Namespace: c.Param("ns"), Caller: caller(c),
-		Since: cmp.Or(strings.TrimSpace(c.Request().Header.Get("Last-Event-ID")), c.QueryParam("since")), // a browser that comes back repeats its first request
+		Since: cmp.Or(strings.TrimSpace(c.Request().Header.Get(headerLastEventID)), c.QueryParam("since")), // a browser that comes back repeats its first request
 	}
 	if err := onlyParams(c, "pattern", "types", "sources", "labels", "cel", "since", "projection", "buffer",
-		"coalesce_labels", "coalesce_window_ms", "coalesce_keep", "coalesce"); err != nil {
+		"coalesce_labels", "coalesce_window_ms", "coalesce_keep", "coalesce", "ticket"); err != nil {
 		return w, err
 	}
 	var err error
