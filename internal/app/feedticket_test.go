@@ -204,5 +204,9 @@ func TestPagesOfOtherOriginsReadFeeds(t *testing.T) {
 	require.Error(t, err, "a page sends no token with a WebSocket: somebody else added it")
 	text, err := io.ReadAll(refused.Body)
 	require.NoError(t, err)
-	require.Equal(t, http.StatusForbidden, refused.StatusCode, string(text))
+	require.Equal(t, http.StatusForbidden, refused.StatusCode)
+	require.Contains(t, string(text), `"code":"forbidden"`)
+	own, _ := s.socket(t, "", "Origin", s.at.HTTP)
+	put(t, s.api, "/a", 2, 2)
+	require.Equal(t, []string{`{"n":2}`}, own.events(1))
 }

@@ -38,6 +38,11 @@ func (s *Server) getFeed(c echo.Context) error {
 	if s.opts.Feeds == nil {
 		return sluice.Errorf(sluice.Unavailable, "this server has no feeds")
 	}
+	if isUpgrade(c.Request()) {
+		if err := checkOrigin(c); err != nil {
+			return err
+		}
+	}
 	if wish.Since != "" {
 		if err := s.startsAtShown(c, sluice.VerbRead, wish.Namespace, wish.Since); err != nil {
 			return err
@@ -194,7 +199,6 @@ func (s *Server) feedEvents(c echo.Context, f *feed.Feed) error {
 	defer cancel()
 	h := c.Response().Header()
 	h.Set(echo.HeaderContentType, "text/event-stream")
-	h.Set(echo.HeaderCacheControl, "no-cache")
 	h.Set("X-Accel-Buffering", "no")
 	out := &eventWriter{feed: f, to: c.Response(), control: http.NewResponseController(c.Response())}
 	if err := out.control.SetReadDeadline(time.Time{}); err != nil { // nothing more is read; the request's deadline would end it

@@ -140,8 +140,8 @@ async function connection(feed: Feed, connect: Connect, place: string | undefine
     const close = connect(url, (frame, id) => {
       heard = true
       if ('error' in frame) {
-        close()
         fail(new Refused(frame.error))
+        close()
       } else {
         take(frame, id)
       }
