@@ -29,6 +29,22 @@ func (s *running) ticket(t *testing.T, body string, headers ...string) string {
 // tokenless is the headers of a request without a token.
 func tokenless() []string { return []string{"Authorization", ""} }
 
+// useTickets has a grant's tickets do all that tickets can, and revokes it.
+func (s *running) useTickets(t *testing.T, g granted, say func(line, body string, headers ...string)) (good, bad string) {
+	t.Helper()
+	good, bad = s.ticket(t, "", as(g.token)...), s.ticket(t, "", as(g.token)...)+"A"
+	r, _ := s.feed(t, "ticket="+good, tokenless()...)
+	socket, _ := s.socket(t, "ticket="+good, tokenless()...)
+	for _, rest := range []string{"?ticket=" + bad, "/nothing?ticket=" + good, "?since=x&ticket=" + good} {
+		say("GET "+feedAt+rest, "")
+		say("GET "+feedAt+rest, "", tokenless()...)
+	}
+	s.must(t, http.StatusOK, "POST /v1/grants/"+g.id+"/revoke", "")
+	require.NotNil(t, r.frame().Error)
+	require.NotNil(t, socket.frame().Error)
+	return good, bad
+}
+
 // A ticket is who got it, with what it may see at each frame, and ends with its grant.
 func TestATicketOpensFeedsAsItsIssuer(t *testing.T) {
 	t.Parallel()
@@ -198,7 +214,7 @@ func TestPagesOfOtherOriginsReadFeeds(t *testing.T) {
 	r, _ := s.socket(t, "ticket="+s.ticket(t, ""), "Authorization", "", "Origin", origin)
 	put(t, s.api, "/a", 1, 1)
 	require.Equal(t, []string{`{"n":1}`}, r.events(1))
-	_, refused, err := websocket.Dial(t.Context(), s.at.HTTP+feedAt, &websocket.DialOptions{
+	_, refused, err := websocket.Dial(t.Context(), s.at.HTTP+feedAt, &websocket.DialOptions{ //nolint:bodyclose // it is in memory
 		HTTPClient: s.api.HTTP, HTTPHeader: http.Header{"Authorization": {"Bearer " + s.token}, "Origin": {origin}},
 	})
 	require.Error(t, err, "a page sends no token with a WebSocket: somebody else added it")
