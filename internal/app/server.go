@@ -79,9 +79,10 @@ type server struct {
 	ticketKeys macKeys
 
 	api      http.Handler
-	stopping chan struct{} // closed when requests that wait are to end
-	tls      *tls.Config   // of the API; nil: plain HTTP
-	conns    atomic.Int64  // connections to the API that are open
+	stopping context.Context //nolint:containedctx // it ends when requests that wait are to end
+	stop     context.CancelFunc
+	tls      *tls.Config  // of the API; nil: plain HTTP
+	conns    atomic.Int64 // connections to the API that are open
 }
 
 func (s *server) open(ctx context.Context) error {

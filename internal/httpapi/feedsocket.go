@@ -23,7 +23,7 @@ func isUpgrade(req *http.Request) bool {
 // on the way added that, for whichever page it was.
 func checkOrigin(c echo.Context) error {
 	origin := c.Request().Header.Get(echo.HeaderOrigin)
-	if origin == "" || len(ticketsOf(c)) > 0 {
+	if origin == "" || !isUpgrade(c.Request()) || len(ticketsOf(c)) > 0 {
 		return nil
 	}
 	if u, err := url.Parse(origin); err == nil && strings.EqualFold(u.Host, c.Request().Host) {
