@@ -104,11 +104,12 @@ test('feeds in a page go on where they were when the server is killed, or goes a
   const lasting = await openAll(all, { server: http, token, ttl: '1h', query: { pattern: '/a' } })
   const fleeting = await openAll(all, { server: http, token, ttl: '1s', query: { pattern: '/a' } })
   const readers = [...lasting, ...fleeting]
+  const coalescing = await openAll(all, { server: http, token, query: { pattern: '/a', coalesce_labels: 'k', coalesce_window_ms: '1000' } })
   const last = 60
   let killed = Promise.resolve()
   for (const n of upTo(last)) {
     if (n === 30) killed = server.end('SIGKILL').then(() => server.start()) // while others are published
-    await publish(server, '/a', n)
+    await publish(server, '/a', n, n % 2 === 0 ? { k: 'even' } : {})
   }
   await killed
   for (const r of readers) {
@@ -121,6 +122,13 @@ test('feeds in a page go on where they were when the server is killed, or goes a
     assert.equal(r.of('ticket').length, 1, `${r.name} came back by itself, behind its Last-Event-ID`)
   }
   for (const r of fleeting) assert.ok(r.of('ticket').length > 1, `${r.name} got another ticket`)
+  for (const r of coalescing) { // an odd one passes at once; the even ones are held back, some of them when the server is killed
+    await r.untilShown(last)
+    for (const n of upTo(last).filter((n) => n % 2 === 1)) assert.ok(r.numbers().includes(n), `${r.name}: ${n}`)
+    const even = r.shown.filter((w) => w.n % 2 === 0)
+    assert.ok(even.length < last / 2, `${r.name} coalesces`)
+    assert.ok(even.reduce((sum, w) => sum + (w.coalesced ?? 1), 0) >= last / 2, `${r.name}: none is missing`)
+  }
 
   await server.end('SIGTERM') // it takes leave of its readers
   await server.start()
@@ -162,5 +170,26 @@ test('feeds in a page that are too slow are told exactly what they missed', long
     }
     assert.equal(r.shown.length + missed, seqs.length, `${r.name}: shown or missed, and told`)
     assert.equal(r.of('live').length, 1, `${r.name} stays`)
+  }
+})
+
+test('a feed over a WebSocket notices that the server is silent', long, async (t) => {
+  const server = await startServer(t, { SLUICE_FEED_HEARTBEAT: '1s' })
+  const all = await surroundings(t)
+  const readers = await Promise.all(all.map((open) => open('socket', { server: server.http, token: server.token, silence: 4000, query: { pattern: '/a' } })))
+  await Promise.all(readers.map((r) => r.live()))
+  await publish(server, '/a', 1)
+  await Promise.all(readers.map((r) => r.events(1)))
+  server.child.kill('SIGSTOP')
+  try {
+    await Promise.all(readers.map((r) => r.away()))
+  } finally {
+    server.child.kill('SIGCONT')
+  }
+  await publish(server, '/a', 2)
+  for (const r of readers) {
+    await r.live(1)
+    await r.events(2)
+    assert.deepEqual(r.numbers(), [1, 2], r.name)
   }
 })

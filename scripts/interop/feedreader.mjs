@@ -20,5 +20,5 @@ export function read(how, wish, tell) {
     onEvent: ({ seq, event, coalesced, resume }) => tell({ kind: 'event', seq, n: event.data?.n, id: event.id, path: event.path, coalesced, resume }),
     onLagged: (lagged) => tell({ kind: 'lagged', ...lagged }),
     onEnd: (why) => tell({ kind: 'end', why }),
-  })
+  }, wish.silence)
 }

@@ -70,6 +70,11 @@ class Told {
     return eventually(`${this.name}: a connection`, () => this.of('live').length > others, limit)
   }
 
+  /** Waits until it has lost a connection. */
+  away() {
+    return eventually(`${this.name}: no connection`, () => this.of('away').length > 0, limit)
+  }
+
   /** Waits until it was told why it ends. */
   async ended() {
     await eventually(`${this.name}: the end`, () => this.of('end').length > 0, limit)
