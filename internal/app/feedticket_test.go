@@ -99,7 +99,7 @@ func TestATicketIsForNothingElse(t *testing.T) {
 	refused("signature_invalid", feedAt+"?ticket="+ticket[:len(ticket)-6]+"AAAAAA")
 	refused("malformed", feedAt+"?ticket="+g.token)
 	refused("malformed", feedAt+"?ticket=")
-	refused("malformed", feedAt+"?ticket="+url.QueryEscape(ticket+"\n"))
+	refused("signature_invalid", feedAt+"?ticket="+url.QueryEscape(ticket+"\n"))
 	c := cast{running: s, ns: "default", id: "none", event: "none", grantID: g.id, hook: "http://127.0.0.1:1/"}
 	open := 0
 	for _, line := range routesOf(t, s) {

@@ -21,17 +21,13 @@ func (a *Authority) Ticket(by sluice.Caller, namespace string, ttl time.Duration
 	if ttl < MinTicket || ttl > MaxTicket {
 		return "", until, sluice.Errorf(sluice.InvalidRequest, "ttl %s: use %s to %s", ttl, MinTicket, MaxTicket).With("field", "ttl")
 	}
-	keys := a.ticketKeys()
-	if len(keys) == 0 {
-		return "", until, sluice.Errorf(sluice.Unavailable, "there is no key for tickets yet; try again")
-	}
 	wanted := a.needs.Now().Add(ttl + time.Second - 1).Truncate(time.Second)
 	t, err := a.needs.Index.TicketFor(by, namespace, wanted)
 	if err != nil {
 		return "", until, err
 	}
 	t.Expiry = t.Expiry.Truncate(time.Second).UTC()
-	text, err = access.SignTicket(t, keys[0])
+	text, err = access.SignTicket(t, a.ticketKeys())
 	return text, t.Expiry, err
 }
 

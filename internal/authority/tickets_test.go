@@ -47,7 +47,7 @@ func TestWithoutAKeyThereAreNoTickets(t *testing.T) {
 	a := authority.New(authority.Needs{Index: access.NewIndex(), Now: time.Now})
 	_, _, err := a.Ticket(root, "acme", time.Minute)
 	require.Equal(t, sluice.Unavailable, sluice.CodeOf(err))
-	text, err := access.SignTicket(access.Ticket{Namespace: "acme", Expiry: deadline}, make([]byte, 32))
+	text, err := access.SignTicket(access.Ticket{Namespace: "acme", Expiry: deadline}, [][]byte{make([]byte, 32)})
 	require.NoError(t, err)
 	_, err = a.Redeem(t.Context(), text, "acme")
 	require.Equal(t, sluice.Unauthenticated, sluice.CodeOf(err))
