@@ -40,6 +40,7 @@ const (
 	EventTypes    = "eventtypes"    // key: EventTypeKey
 	Wakes         = "wakes"         // key: WakeKey
 	StreamWakes   = "streamwakes"   // key: namespace and a hash of root and id; what wakes whom of streams
+	Instructions  = "instructions"  // key: InstructionKey
 )
 
 // EventsStream returns the name of a namespace's stream.
@@ -244,3 +245,21 @@ func TombstoneKey(namespace string, path sluice.Path) string {
 
 // PresenceKey returns the key under which a replica says that it is there.
 func PresenceKey(replica string) string { return encode("replica", []string{replica}, keyable) }
+
+// InstructionKey returns the key of an instruction's record: "<kind>.<namespace>.<id>".
+func InstructionKey(kind sluice.InstructionKind, namespace, id string) string {
+	return encode(string(kind)+"."+namespace, []string{id}, keyable)
+}
+
+// InstructionKeys returns the filter that matches the keys of the instructions of a kind in a namespace, "" for all.
+func InstructionKeys(kind sluice.InstructionKind, namespace string) string {
+	return string(kind) + "." + cmp.Or(namespace, "*") + ".*"
+}
+
+// ParseInstructionKey returns the namespace and the id of an instruction, which are such that its key has
+// them as they are.
+func ParseInstructionKey(key string) (namespace, id string) {
+	_, rest, _ := strings.Cut(key, ".")
+	namespace, id, _ = strings.Cut(rest, ".")
+	return namespace, id
+}

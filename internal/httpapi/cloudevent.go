@@ -23,12 +23,7 @@ const (
 	jsonType       = "application/json"
 )
 
-const (
-	maxBatch     = 1000 // events of one request
-	maxAttribute = 4096 // bytes of an attribute's value
-)
-
-const attributeName = "abcdefghijklmnopqrstuvwxyz0123456789"
+const maxBatch = 1000 // events of one request
 
 // parseEvents returns the events of a request, in their order: one CloudEvent in structured or
 // binary mode, a batch, or plain JSON in the short form. Code InvalidRequest for what is none.
@@ -312,10 +307,7 @@ func setTime(e *sluice.Event, value string) error {
 }
 
 func setExtension(e *sluice.Event, name, value string) error {
-	if name == "" || name == "data" || strings.Trim(name, attributeName) != "" {
-		return sluice.Errorf(sluice.InvalidRequest, "attribute %q: names are of a-z and 0-9", name)
-	}
-	if err := checkText(name, value); err != nil {
+	if err := sluice.CheckExtension(name, value); err != nil {
 		return err
 	}
 	if e.Extensions == nil {

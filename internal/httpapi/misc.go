@@ -96,7 +96,7 @@ func (s *Server) capabilities(c echo.Context) error {
 			"path_bytes":      sluice.MaxPathBytes,
 			"path_segments":   sluice.MaxPathSegments,
 			"event_id_bytes":  sluice.MaxIDBytes,
-			"attribute_bytes": maxAttribute,
+			"attribute_bytes": sluice.MaxAttribute,
 			"batch_events":    maxBatch,
 			"body_bytes":      s.opts.MaxBody,
 			"page_elements":   maxLimit,
