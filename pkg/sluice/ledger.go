@@ -45,6 +45,7 @@ const (
 	ActionLabelPut            = "label.put"
 	ActionTombstonePut        = "tombstone.put"
 	ActionKeyRotate           = "key.rotate"
+	ActionScheduledCancel     = "scheduled.cancel"
 )
 
 // LedgerOutcome is how a change ended.

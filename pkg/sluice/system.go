@@ -24,6 +24,8 @@ const (
 	TypeNamespaceDeleted      = "namespace.deleted"
 	TypeDeliveryHeld          = "delivery.held"
 	TypeProducerUnsafe        = "producer_unsafe"
+	TypeScheduledFailed       = "scheduled.failed"    // an event was due and could not be published
+	TypeScheduledCancelled    = "scheduled.cancelled" // somebody cancelled it before
 )
 
 // ReasonAccessRevoked is why a subscription was cancelled whose owner may have nothing of it any more.
@@ -31,6 +33,9 @@ const ReasonAccessRevoked = "access_revoked"
 
 // ProducersPath is where the system events about producers live.
 const ProducersPath Path = "/_sys/producers"
+
+// ScheduledPath is where the system events about events live that were to be stored at a time.
+const ScheduledPath Path = "/_sys/scheduled"
 
 // SubscriptionPath returns where the system events about a subscription live.
 func SubscriptionPath(id string) Path { return Path("/_sys/subscriptions/" + id) }
