@@ -2,6 +2,7 @@ package app
 
 import (
 	"context"
+	"errors"
 
 	"github.com/sluice-io/sluice/internal/announce"
 	"github.com/sluice-io/sluice/internal/authority"
@@ -38,6 +39,9 @@ func (n namespaces) PutNamespace(ctx context.Context, ns sluice.Namespace, by st
 		if was == nil { // it has its label before anything can lie in it
 			err = n.authority.ForgetNamespace(ctx, sluice.CallerFrom(ctx), ns.Name) // what a deletion left that was cut off
 			if err == nil {
+				err = n.unschedule(ctx, ns.Name)
+			}
+			if err == nil {
 				err = n.label(ctx, ns.Name, label)
 			}
 			if err != nil {
@@ -68,6 +72,11 @@ func (n namespaces) PutNamespace(ctx context.Context, ns sluice.Namespace, by st
 		n.announce.Namespace(ctx, kind, &stored)
 	}
 	return stored, created, nil
+}
+
+// unschedule forgets what was to be done at a time in a namespace.
+func (n namespaces) unschedule(ctx context.Context, name string) error {
+	return errors.Join(n.store.Scheduled().DeleteOf(ctx, name), n.store.DeleteInstructions(ctx, name))
 }
 
 // label labels a namespace; nil leaves it as it is.
@@ -112,6 +121,9 @@ func (n namespaces) DeleteNamespace(ctx context.Context, name, by string) error 
 	}
 	if err == nil {
 		err = n.store.DeleteEventTypes(ctx, name)
+	}
+	if err == nil {
+		err = n.unschedule(ctx, name)
 	}
 	if err == nil {
 		err = n.store.DeleteNamespace(ctx, name)

@@ -27,6 +27,8 @@ import (
 	"github.com/sluice-io/sluice/internal/export"
 	"github.com/sluice-io/sluice/internal/feed"
 	"github.com/sluice-io/sluice/internal/httpapi"
+	"github.com/sluice-io/sluice/internal/instruct"
+	"github.com/sluice-io/sluice/internal/later"
 	"github.com/sluice-io/sluice/internal/ledger"
 	"github.com/sluice-io/sluice/internal/limits"
 	"github.com/sluice-io/sluice/internal/metrics"
@@ -65,6 +67,8 @@ type server struct {
 	catalogue *catalogue.Index
 	durable   *durable.Engine
 	feeds     *feed.Engine
+	perform   *instruct.Performer
+	later     *later.Engine
 
 	registry *registry.Registry
 	replica  string
@@ -85,7 +89,7 @@ func (s *server) open(ctx context.Context) error {
 	limit, cancel := context.WithTimeout(ctx, readyLimit)
 	defer cancel()
 	for _, step := range []func(context.Context) error{
-		s.openTLS, s.openNATS, s.forget, s.openStore, s.openSender, s.openRegistry, s.openEngine, s.openWakes, s.openTrust, s.openFeeds, s.openAPI,
+		s.openTLS, s.openNATS, s.forget, s.openStore, s.openSender, s.openRegistry, s.openEngine, s.openWakes, s.openTrust, s.openFeeds, s.openLater, s.openAPI,
 	} {
 		if err := step(limit); err != nil {
 			return err
@@ -297,6 +301,7 @@ func (s *server) openAPI(context.Context) error {
 		Producers:   producers{s.marks, s.causes},
 		Log:         eventLog{s.store},
 		Feeds:       s.feeds,
+		Scheduled:   s.later,
 		Streams:     s.streams(),
 		Dsubs:       s.apiDsubs(),
 		Deliveries:  deliveries{s.store, s.traced()},

@@ -143,6 +143,8 @@ type Options struct {
 	EventTypes EventTypes
 	Catalogue  Catalogue // nil: every event may be published
 
+	Scheduled Scheduled // nil: events are stored at once only
+
 	Feeds   *feed.Engine // nil: 503
 	Streams Streams
 	Wakes   Wakes // nil: 503

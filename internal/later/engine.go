@@ -74,9 +74,9 @@ type Needs struct {
 
 // Options is what the engine can do without.
 type Options struct {
-	Most  int                     // events of a namespace that wait; 0: any number
-	Ahead time.Duration           // how far away the time may be; 0: as far as one likes
-	Log   *slog.Logger            // slog.DiscardHandler
+	Most  int           // events of a namespace that wait; 0: any number
+	Ahead time.Duration // how far away the time may be; 0: as far as one likes
+	Log   *slog.Logger  // slog.DiscardHandler
 }
 
 // Engine stores events at their times. Its methods may be called at once.

@@ -42,7 +42,7 @@ type entry struct {
 	Entry
 
 	shard  *shard
-	index  int  // in the heap; -1: it is not there
+	index  int // in the heap; -1: it is not there
 	firing bool
 	set    bool // At is to be heeded
 	gone   bool // it was removed while it was called
