@@ -15,12 +15,12 @@ import (
 // openLater makes what is done at a time.
 func (s *server) openLater(context.Context) error {
 	s.perform = instruct.New(instruct.Needs{
-		Publisher: s.published(s.store), Access: s.trust.index, Catalogue: s.catalogue, Causes: s.causes, Quota: s.quotas, Now: time.Now,
+		Log: laterLog{s.store}, Publisher: s.published(s.store), Access: s.trust.index, Catalogue: s.catalogue, Causes: s.causes, Quota: s.quotas, Now: time.Now,
 	})
 	s.later = later.New(later.Needs{
 		Records: s.store.Scheduled(),
 		Lists:   s.store.Scheduled(),
-		Log:     laterLog{s.store},
+		Log:     s.store,
 		Perform: s.perform,
 		Tell:    teller{s.store},
 		Owner:   s.owns.part(),

@@ -128,6 +128,9 @@ func matrix() map[string]asked {
 		"GET " + acme + "/feed":                         {row: forReaders, query: "?buffer=0", ok: 400}, // or it would not end
 		"GET " + acme + "/state":                        {row: forReaders},
 		"GET " + acme + "/state/{path}":                 {row: "200 reader narrowed admin sysadmin root; 404 seer unlisted uncleared stranger; 403 *"},
+		"GET " + acme + "/scheduled":                    {row: forWriters},
+		"GET " + acme + "/scheduled/{event}":            {row: forWriters, ok: 404}, // its time has passed
+		"DELETE " + acme + "/scheduled/{event}":         {row: forWriters, ok: 404},
 		"GET /v1/namespaces/{ns}/acl":                   {row: forAdmins},
 		"GET /v1/namespaces/{ns}/acl/{principal}":       {row: forAdmins},
 		"PUT /v1/namespaces/{ns}/acl/{principal}":       {row: forAdmins, body: `{"tier":"read"}`},

@@ -36,12 +36,8 @@ type Lists interface {
 
 // Log says what a namespace's log has.
 type Log interface {
-	// Window returns how long a namespace's log remembers the ids that it has taken.
-	Window(ctx context.Context, namespace string) (time.Duration, error)
 	// RecentByID returns an event that can be found without reading the log. Code NotFound.
 	RecentByID(ctx context.Context, namespace, id string) (sluice.Event, error)
-	// EventByID returns an event. Code NotFound.
-	EventByID(ctx context.Context, namespace, id string) (sluice.Event, error)
 }
 
 // Performer publishes an event as its creator might at the moment.

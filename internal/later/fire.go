@@ -10,14 +10,12 @@ import (
 	"github.com/sluice-io/sluice/streams"
 )
 
-const (
-	fireLimit = 30 * time.Second // of all that one event needs when it is due; less than a claim lasts
-	endLimit  = 5 * time.Second  // what is under way may still take when the server ends
-)
+// endLimit is what is under way may still take when the server ends.
+const endLimit = 5 * time.Second
 
 // fire does with an event what is to be done now, and returns when to look again, the zero time for never.
 func (e *Engine) fire(ctx context.Context, key string) time.Time {
-	work, cancel := context.WithTimeout(context.WithoutCancel(ctx), fireLimit)
+	work, cancel := context.WithTimeout(context.WithoutCancel(ctx), instruct.MaxTime)
 	defer cancel()
 	defer context.AfterFunc(ctx, func() { time.AfterFunc(endLimit, cancel) })()
 	namespace, id, err := streams.ParseScheduledKey(key)
@@ -68,50 +66,25 @@ func (e *Engine) step(ctx context.Context, s *sluice.Scheduled) (next time.Time,
 		return time.Time{}, e.finish(ctx, s)
 	case publish, resume:
 	}
-	was := s.Claim
 	now := e.needs.Now().UTC()
-	s.Claim = &sluice.Claim{By: e.needs.Replica, Since: now, At: now, Tries: 1}
-	if was != nil {
-		s.Claim.Since, s.Claim.Tries = was.Since, was.Tries+1
+	firing := instruct.Firing{Creator: s.Creator, Event: s.Event, Paid: true}
+	claim := sluice.Claim{By: e.needs.Replica, Since: now, At: now, Tries: tries(s) + 1}
+	if was := s.Claim; was != nil {
+		claim.Since, firing.Since = was.Since, was.Since
 	}
+	s.Claim = &claim
 	if s.Revision, err = e.needs.Records.Put(ctx, s); err != nil {
 		return time.Time{}, err
 	}
-	return time.Time{}, e.publish(ctx, s, do == resume)
+	return time.Time{}, e.publish(ctx, s, firing)
 }
 
 // publish publishes an event that is claimed, and removes it; what may not be published is told of.
-func (e *Engine) publish(ctx context.Context, s *sluice.Scheduled, perhapsDone bool) error {
-	done := false
-	if perhapsDone {
-		var err error
-		if done, err = e.isStored(ctx, s); err != nil {
-			return err
-		}
-	}
-	if !done {
-		_, err := e.needs.Perform.Perform(ctx, instruct.Firing{Creator: s.Creator, Event: s.Event, Paid: true})
-		if err != nil {
-			return e.giveUp(ctx, s, err)
-		}
+func (e *Engine) publish(ctx context.Context, s *sluice.Scheduled, firing instruct.Firing) error {
+	if _, err := e.needs.Perform.Perform(ctx, firing); err != nil {
+		return e.giveUp(ctx, s, err)
 	}
 	return e.needs.Records.Delete(ctx, s)
-}
-
-// isStored reports whether a try before this one has published the event, if the log might have forgotten its id.
-func (e *Engine) isStored(ctx context.Context, s *sluice.Scheduled) (bool, error) {
-	window, err := e.needs.Log.Window(ctx, s.Event.Namespace)
-	if sluice.CodeOf(err) == sluice.NotFound {
-		return false, nil // the log is gone; publishing says so
-	}
-	if err != nil || e.needs.Now().Add(fireLimit).Sub(s.Claim.Since) < window {
-		return false, err
-	}
-	is, err := e.needs.Log.EventByID(ctx, s.Event.Namespace, s.Event.ID)
-	if sluice.CodeOf(err) == sluice.NotFound {
-		return false, nil
-	}
-	return err == nil && is.Path == s.Event.Path, err
 }
 
 // giveUp ends an event that cannot be published, unless it can be later.

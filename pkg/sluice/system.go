@@ -26,6 +26,11 @@ const (
 	TypeProducerUnsafe        = "producer_unsafe"
 	TypeScheduledFailed       = "scheduled.failed"    // an event was due and could not be published
 	TypeScheduledCancelled    = "scheduled.cancelled" // somebody cancelled it before
+
+	TypeAppointmentApproaching = "appointment.approaching" // S2-38
+	TypeAppointmentFired       = "appointment.fired"       // S2-39
+	TypeAppointmentMissed      = "appointment.missed"      // S2-40
+	TypeAppointmentCancelled   = "appointment.cancelled"   // S2-41
 )
 
 // ReasonAccessRevoked is why a subscription was cancelled whose owner may have nothing of it any more.
