@@ -114,6 +114,9 @@ func (s *Server) capabilities(c echo.Context) error {
 	if s.opts.Scheduled != nil {
 		list.Features["scheduled_events"] = true
 	}
+	if s.opts.Appointments != nil {
+		list.Features["appointments"] = true
+	}
 	if s.opts.Wakes != nil {
 		list.Features["wake"] = true
 	}

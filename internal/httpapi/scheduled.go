@@ -91,14 +91,15 @@ func (s *Server) listScheduled(c echo.Context) error {
 	if err := onlyParams(c, "pattern", "limit", "cursor"); err != nil {
 		return err
 	}
-	pattern, after := sluice.Pattern("/**"), ""
+	pattern := sluice.Pattern("/**")
 	var err error
 	if text := c.QueryParam("pattern"); text != "" {
 		if pattern, err = sluice.ParsePattern(text); err != nil {
 			return err
 		}
 	}
-	if after, err = scheduledCursor(c); err != nil {
+	after, err := decodePlace(c)
+	if err != nil {
 		return err
 	}
 	most, err := limit(c)
@@ -114,7 +115,7 @@ func (s *Server) listScheduled(c echo.Context) error {
 	}
 	var page []sluice.Scheduled
 	for i := range all {
-		if !pattern.Match(all[i].Event.Path) || after != "" && placeOf(&all[i]) <= after {
+		if !pattern.Match(all[i].Event.Path) || after != "" && place(all[i].DeliverAt, all[i].Event.ID) <= after {
 			continue
 		}
 		ok, err := s.ofScheduled(c, &all[i])
@@ -128,23 +129,29 @@ func (s *Server) listScheduled(c echo.Context) error {
 	next := ""
 	if len(page) > most {
 		page = page[:most]
-		next = base64.RawURLEncoding.EncodeToString([]byte(placeOf(&page[most-1])))
+		next = encodePlace(page[most-1].DeliverAt, page[most-1].Event.ID)
 	}
 	return c.JSONBlob(http.StatusOK, renderScheduled(page, next))
 }
 
-// placeOf is the place of an event in the list: its time, in as many digits as any has, and its id.
-func placeOf(is *sluice.Scheduled) string {
-	digits := strconv.FormatInt(max(is.DeliverAt.UnixNano(), 0), 10)
-	return strings.Repeat("0", 20-len(digits)) + digits + is.Event.ID
+// place is where something is in a list by time: the time, in as many digits as any has, and the id.
+func place(at time.Time, id string) string {
+	digits := strconv.FormatInt(max(at.UnixNano(), 0), 10)
+	return strings.Repeat("0", 20-len(digits)) + digits + id
 }
 
-func scheduledCursor(c echo.Context) (string, error) {
-	place, err := base64.RawURLEncoding.DecodeString(c.QueryParam("cursor"))
+// encodePlace returns the cursor for what comes after a place.
+func encodePlace(at time.Time, id string) string {
+	return base64.RawURLEncoding.EncodeToString([]byte(place(at, id)))
+}
+
+// decodePlace returns the place in a list by time from which it goes on, "" if it starts.
+func decodePlace(c echo.Context) (string, error) {
+	at, err := base64.RawURLEncoding.DecodeString(c.QueryParam("cursor"))
 	if err != nil {
 		return "", sluice.Errorf(sluice.InvalidRequest, "cursor %q is not one of this list; send next_cursor as it was given", c.QueryParam("cursor")).With("field", "cursor")
 	}
-	return string(place), nil
+	return string(at), nil
 }
 
 // renderScheduled returns {"scheduled":[…],"next_cursor":"…"}, put together by hand as renderEvents does.
@@ -215,8 +222,12 @@ func (s *Server) cancelScheduled(c echo.Context) error {
 
 // scheduleRoutes returns the routes of what is done at a time.
 func (s *Server) scheduleRoutes() []route {
-	const events = "/v1/namespaces/:ns/scheduled"
+	const events, appointments = "/v1/namespaces/:ns/scheduled", "/v1/namespaces/:ns/appointments"
 	return []route{
+		{http.MethodGet, appointments, appointing, s.listAppointments},
+		{http.MethodPut, appointments + "/:id", appointing, s.putAppointment}, // and it asks for the action's path
+		{http.MethodGet, appointments + "/:id", appointing, s.getAppointment},
+		{http.MethodDelete, appointments + "/:id", appointing, s.cancelAppointment},
 		{http.MethodGet, events, scheduling, s.listScheduled},
 		{http.MethodGet, events + "/:event", scheduling, s.getScheduled},
 		{http.MethodDelete, events + "/:event", scheduling, s.cancelScheduled},
@@ -230,6 +241,17 @@ func scheduling(s *Server, c echo.Context) error {
 	}
 	if s.opts.Scheduled == nil {
 		return sluice.Errorf(sluice.Unavailable, "this server stores events at once only")
+	}
+	return nil
+}
+
+// appointing demands that the caller may publish somewhere in the namespace, and that there can be appointments.
+func appointing(s *Server, c echo.Context) error {
+	if err := somewhere(sluice.VerbPublish)(s, c); err != nil {
+		return err
+	}
+	if s.opts.Appointments == nil {
+		return sluice.Errorf(sluice.Unavailable, "this server keeps no appointments")
 	}
 	return nil
 }

@@ -74,6 +74,17 @@ type Firing struct {
 // not stored twice.
 const MaxTime = 30 * time.Second
 
+// How replicas share what is due.
+const (
+	Backup   = 2 * time.Second // how long the others wait for whoever's turn it is
+	ClaimFor = time.Minute     // after which a claim of somebody else is taken over; longer than MaxTime
+)
+
+// Again returns how long to wait after so many tries that failed.
+func Again(tries int) time.Duration {
+	return min(time.Second<<min(tries, 10), 30*time.Second)
+}
+
 // settling is how long a grant may be unknown to a replica because it was made a moment ago.
 const settling = time.Minute
 
@@ -116,17 +127,21 @@ func (p *Performer) Perform(ctx context.Context, f Firing) (sluice.Stored, error
 
 // done returns where a try before this one has stored the event, if the log might have forgotten its id; no place if none has.
 func (p *Performer) done(ctx context.Context, f *Firing) (sluice.Stored, error) {
-	var none sluice.Stored
 	window, err := p.needs.Log.Window(ctx, f.Event.Namespace)
 	if err != nil || p.needs.Now().Add(MaxTime).Sub(f.Since) < window {
-		return none, err
+		return sluice.Stored{}, err
 	}
-	is, err := p.needs.Log.EventByID(ctx, f.Event.Namespace, f.Event.ID)
+	return p.Find(ctx, &f.Event)
+}
+
+// Find returns where the event of a firing lies; no place if it was not stored, or is not kept any more.
+func (p *Performer) Find(ctx context.Context, e *sluice.Event) (sluice.Stored, error) {
+	is, err := p.needs.Log.EventByID(ctx, e.Namespace, e.ID)
 	switch {
-	case sluice.CodeOf(err) == sluice.NotFound || err == nil && is.Path != f.Event.Path:
-		return none, nil
+	case sluice.CodeOf(err) == sluice.NotFound || err == nil && is.Path != e.Path:
+		return sluice.Stored{}, nil
 	case err != nil:
-		return none, err
+		return sluice.Stored{}, err
 	}
 	return sluice.Stored{ID: is.ID, Seq: is.Seq, Path: is.Path, Duplicate: true}, nil
 }

@@ -3,12 +3,8 @@ package later
 import (
 	"time"
 
+	"github.com/sluice-io/sluice/internal/instruct"
 	"github.com/sluice-io/sluice/pkg/sluice"
-)
-
-const (
-	backup   = 2 * time.Second // how long others wait for whoever's turn it is
-	claimFor = time.Minute     // after which a claim of somebody else is taken over; longer than publishing may take
 )
 
 // step is what is to be done with an event.
@@ -32,13 +28,13 @@ type moment struct {
 func decide(s *sluice.Scheduled, m moment) (step, time.Time) {
 	begin := s.DeliverAt
 	if !m.mine {
-		begin = begin.Add(backup)
+		begin = begin.Add(instruct.Backup)
 	}
 	switch {
 	case s.Outcome != "":
 		return finish, time.Time{}
 	case s.Claim != nil:
-		until := s.Claim.At.Add(claimFor)
+		until := s.Claim.At.Add(instruct.ClaimFor)
 		if s.Claim.By != m.me && m.now.Before(until) {
 			return wait, until
 		}
@@ -47,9 +43,4 @@ func decide(s *sluice.Scheduled, m moment) (step, time.Time) {
 		return wait, begin
 	}
 	return publish, time.Time{}
-}
-
-// again returns how long to wait after so many tries.
-func again(tries int) time.Duration {
-	return min(time.Second<<min(tries, 10), 30*time.Second)
 }

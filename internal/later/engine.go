@@ -113,11 +113,11 @@ func (e *Engine) know(key string, s *sluice.Scheduled) {
 	at := s.DeliverAt
 	switch {
 	case s.Outcome != "": // whoever wrote it finishes it, unless it died
-		at = e.needs.Now().Add(backup)
+		at = e.needs.Now().Add(instruct.Backup)
 	case s.Claim != nil && s.Claim.By == e.needs.Replica && s.Claim.At.Before(e.began):
 		at = s.Claim.At // it was under way in a former life
 	case s.Claim != nil:
-		at = s.Claim.At.Add(claimFor)
+		at = s.Claim.At.Add(instruct.ClaimFor)
 	}
 	e.timers.Set(timers.Entry{Key: key, Lane: lane(s), Group: s.Event.Namespace, At: at, Order: s.Revision})
 }

@@ -30,17 +30,17 @@ func (e *Engine) fire(ctx context.Context, key string) time.Time {
 		case sluice.NotFound:
 			return time.Time{}
 		default:
-			return e.failed(ctx, &s, id, err, again(0))
+			return e.failed(ctx, &s, id, err, instruct.Again(0))
 		}
 		next, err := e.step(work, &s)
 		if err == nil {
 			return next
 		}
 		if sluice.CodeOf(err) != sluice.Conflict {
-			return e.failed(ctx, &s, id, err, again(tries(&s)))
+			return e.failed(ctx, &s, id, err, instruct.Again(tries(&s)))
 		}
 	}
-	return e.needs.Now().Add(again(0))
+	return e.needs.Now().Add(instruct.Again(0))
 }
 
 func tries(s *sluice.Scheduled) int {
