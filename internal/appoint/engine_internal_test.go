@@ -168,14 +168,23 @@ func (w *world) write(do func() error) error {
 	return err
 }
 
+// record is how an appointment is stored.
+type record struct {
+	sluice.Appointment
+
+	Work *sluice.AppointmentWork `json:"work"`
+}
+
 // read returns what is stored, as it is after it was stored.
-func (w *world) read(id string) (a sluice.Appointment) {
+func (w *world) read(id string) sluice.Appointment {
+	var r record
 	if text, ok := w.records[id]; ok {
-		if err := json.Unmarshal([]byte(text), &a); err != nil {
+		if err := json.Unmarshal([]byte(text), &r); err != nil {
 			panic(err)
 		}
 	}
-	return a
+	r.Appointment.Work = r.Work
+	return r.Appointment
 }
 
 func (w *world) Put(_ context.Context, a *sluice.Appointment) (revision uint64, err error) {
@@ -186,7 +195,7 @@ func (w *world) Put(_ context.Context, a *sluice.Appointment) (revision uint64, 
 		w.revision++
 		is := *a
 		is.Revision = w.revision
-		text, err := json.Marshal(is)
+		text, err := json.Marshal(record{is, is.Work})
 		w.records[a.ID] = string(text)
 		return err
 	})

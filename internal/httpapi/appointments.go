@@ -85,7 +85,6 @@ func (s *Server) putAppointment(c echo.Context) error {
 }
 
 func showAppointment(c echo.Context, status int, a sluice.Appointment) error {
-	a.Work = nil
 	etag(c, a.Revision)
 	return c.JSON(status, a)
 }
@@ -179,7 +178,6 @@ func (s *Server) listAppointments(c echo.Context) error {
 			page.NextCursor = encodePlace(last.At, last.ID)
 			break
 		}
-		all[i].Work = nil
 		page.Appointments = append(page.Appointments, all[i])
 	}
 	return c.JSON(http.StatusOK, page)

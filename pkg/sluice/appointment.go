@@ -52,7 +52,8 @@ type Appointment struct {
 	Noticed  bool             `json:"noticed"`        // that it approaches
 	Last     *AppointmentEnd  `json:"last,omitempty"` // how it ended, or did the last time
 	Revision uint64           `json:"revision"`
-	Work     *AppointmentWork `json:"work,omitempty"` // in the store only
+
+	Work *AppointmentWork `json:"-"`
 }
 
 // AppointmentEnd says how an appointment ended.
