@@ -37,10 +37,7 @@ func (n namespaces) PutNamespace(ctx context.Context, ns sluice.Namespace, by st
 	ns.Label = nil
 	stored, created, err := n.store.PutNamespaceAfter(ctx, ns, func(was, is *sluice.Namespace) (err error) {
 		if was == nil { // it has its label before anything can lie in it
-			err = n.authority.ForgetNamespace(ctx, sluice.CallerFrom(ctx), ns.Name) // what a deletion left that was cut off
-			if err == nil {
-				err = n.unschedule(ctx, ns.Name)
-			}
+			err = n.forget(ctx, ns.Name) // what a deletion left that was cut off
 			if err == nil {
 				err = n.label(ctx, ns.Name, label)
 			}
@@ -72,6 +69,11 @@ func (n namespaces) PutNamespace(ctx context.Context, ns sluice.Namespace, by st
 		n.announce.Namespace(ctx, kind, &stored)
 	}
 	return stored, created, nil
+}
+
+// forget takes what was said about a namespace, and what was to be done in it at a time.
+func (n namespaces) forget(ctx context.Context, name string) error {
+	return errors.Join(n.authority.ForgetNamespace(ctx, sluice.CallerFrom(ctx), name), n.unschedule(ctx, name))
 }
 
 // unschedule forgets what was to be done at a time in a namespace.

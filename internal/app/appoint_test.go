@@ -278,3 +278,45 @@ func TestTwoServersKeepEachAppointmentOnce(t *testing.T) {
 	}
 	require.GreaterOrEqual(t, len(approached), many/2, "who ends takes no notice along but of what is due at that moment")
 }
+
+// A server that is killed again and again while things are due does each once: events, and appointments with what tells of them.
+func TestAServerThatIsKilledDoesEachThingOnce(t *testing.T) {
+	t.Parallel()
+	c := &child{dir: t.TempDir(), http: "127.0.0.1:0", nats: "127.0.0.1:0"}
+	c.start(t)
+	t.Cleanup(func() { _ = c.proc.Process.Kill() }) // if the test ended early
+	api := client.New("http://"+c.http, c.token(t))
+	const many, kills = 120, 4
+	begin := time.Now().Add(2 * time.Second)
+	for i := range many {
+		at := begin.Add(time.Duration(i) * 50 * time.Millisecond)
+		_, err := api.Schedule(t.Context(), "default", sluice.Event{ID: strconv.Itoa(i), Path: sluice.Path("/e/" + strconv.Itoa(i%3))}, at)
+		require.NoError(t, err)
+		if i%4 == 0 {
+			_, err := api.PutAppointment(t.Context(), "default", strconv.Itoa(i), lamp(at), 0)
+			require.NoError(t, err)
+		}
+	}
+	for k := range kills {
+		<-time.After(time.Until(begin.Add(time.Duration(k) * 1300 * time.Millisecond)))
+		c.kill(t)
+		c.start(t)
+	}
+	s := &running{api: api, dir: c.dir, token: c.token(t)}
+	eventually(t, func() bool {
+		return len(s.scheduled(t, api)) == 0 && len(s.systemEvents(t, sluice.TypeAppointmentFired)) >= many/4
+	}, "all is done")
+	count := map[string]int{}
+	for _, ev := range append(s.logOf(t, "/e/*"), s.logOf(t, "/lamps/1")...) {
+		count[ev.ID]++
+		require.Equal(t, 1, count[ev.ID], ev.ID)
+	}
+	require.Len(t, count, many+many/4)
+	fired := map[any]bool{}
+	for _, e := range s.systemEvents(t, sluice.TypeAppointmentFired) {
+		require.False(t, fired[e["appointment_id"]], e)
+		fired[e["appointment_id"]] = true
+		require.Equal(t, "ok", e["dispatch_outcome"])
+	}
+	c.kill(t)
+}

@@ -44,13 +44,13 @@ func (l laterLog) Window(ctx context.Context, namespace string) (time.Duration, 
 type teller struct{ store *natsstore.Store }
 
 // Tell publishes a system event.
-func (t teller) Tell(ctx context.Context, namespace string, path sluice.Path, id, kind string, data any) error {
-	encoded, err := json.Marshal(data)
+func (t teller) Tell(ctx context.Context, namespace string, e sluice.SystemEvent) error {
+	encoded, err := json.Marshal(e.Data)
 	if err != nil {
-		return fmt.Errorf("system event %s: %w", kind, err)
+		return fmt.Errorf("system event %s: %w", e.Kind, err)
 	}
 	_, err = t.store.Publish(ctx, namespace, []sluice.Event{{
-		Namespace: namespace, Path: path, ID: id, Type: kind, Source: sluice.SystemSource,
+		Namespace: namespace, Path: e.Path, ID: e.ID, Type: e.Kind, Source: sluice.SystemSource,
 		Time: time.Now().UTC(), ContentType: "application/json", Data: encoded,
 	}})
 	return err

@@ -104,7 +104,7 @@ func next(a *sluice.Appointment, now time.Time) time.Time {
 	every := a.Every.Std()
 	at := a.At.Add(every)
 	if behind := now.Sub(at); behind >= 0 {
-		at = at.Add((behind/every + 1) * every)
+		at = at.Add(behind - behind%every + every)
 	}
 	return at
 }

@@ -44,7 +44,7 @@ type Performer interface {
 
 // Teller publishes a system event; an id that was told before is told once.
 type Teller interface {
-	Tell(ctx context.Context, namespace string, path sluice.Path, id, kind string, data any) error
+	Tell(ctx context.Context, namespace string, e sluice.SystemEvent) error
 }
 
 // Owner says whose turn it is.
@@ -150,7 +150,7 @@ func (e *Engine) Set(ctx context.Context, a sluice.Appointment) (sluice.Appointm
 		if err := e.fits(&a, created); err != nil {
 			return a, false, err
 		}
-		is, err := e.put(ctx, a, &was, created)
+		is, err := e.put(ctx, a, &was)
 		if sluice.CodeOf(err) != sluice.Conflict {
 			return is, created, err
 		}
@@ -165,13 +165,13 @@ func firing(id string) error {
 	return sluice.Errorf(sluice.Conflict, "appointment %q fires at this moment: look again", id)
 }
 
-// put stores an appointment in place of what was there.
-func (e *Engine) put(ctx context.Context, a sluice.Appointment, was *sluice.Appointment, created bool) (sluice.Appointment, error) {
+// put stores an appointment in place of what was there, if anything was.
+func (e *Engine) put(ctx context.Context, a sluice.Appointment, was *sluice.Appointment) (sluice.Appointment, error) {
 	a.State, a.Revision, a.Work = sluice.AppointmentWaiting, was.Revision, &sluice.AppointmentWork{Series: rand.Text()}
 	change := ledger.Change{
 		Actor: string(a.CreatedBy), Action: sluice.ActionAppointmentCreate, Namespace: a.Namespace, Resource: a.ID, New: definition(&a),
 	}
-	if !created {
+	if was.ID != "" {
 		change.Action, change.Old = sluice.ActionAppointmentUpdate, definition(was)
 	}
 	intent, err := e.needs.Ledger.Intend(ctx, nil, change)
@@ -201,7 +201,7 @@ func tidy(a *sluice.Appointment) error {
 }
 
 // fits returns an error if an appointment is over, too far away, or one too many.
-func (e *Engine) fits(a *sluice.Appointment, created bool) error { //nolint:revive // not a switch between two behaviours
+func (e *Engine) fits(a *sluice.Appointment, created bool) error {
 	now := e.needs.Now()
 	switch {
 	case now.Sub(a.At) > punctual && a.Every == 0:
@@ -280,7 +280,7 @@ func (e *Engine) Of(ctx context.Context, namespace string) ([]sluice.Appointment
 // moment, or if another has taken its place.
 func (e *Engine) Cancel(ctx context.Context, a sluice.Appointment, by sluice.Principal) error {
 	var intent *ledger.Intent
-	err := error(firing(a.ID))
+	err := firing(a.ID)
 	for range maxRaces {
 		if a.State == sluice.AppointmentFiring {
 			break
@@ -347,10 +347,11 @@ func (e *Engine) keep(ctx context.Context, a *sluice.Appointment, kind string, d
 		return fmt.Errorf("system event %s: %w", kind, err)
 	}
 	work := *a.Work
-	work.Untold = &sluice.Untold{ID: strings.Join([]string{kind, work.Series, fmt.Sprint(a.At.UnixMilli())}, "-"), Kind: kind, Data: encoded}
-	if a.Last != nil && kind != sluice.TypeAppointmentApproaching && kind != sluice.TypeAppointmentCancelled {
-		work.Untold.ID = strings.Join([]string{kind, work.Series, fmt.Sprint(a.Last.ScheduledFor.UnixMilli())}, "-")
+	at := a.At
+	if kind == sluice.TypeAppointmentFired || kind == sluice.TypeAppointmentMissed {
+		at = a.Last.ScheduledFor // of one that repeats, the time has gone on
 	}
+	work.Untold = &sluice.Untold{ID: fmt.Sprintf("%s-%s-%d", kind, work.Series, at.UnixMilli()), Kind: kind, Data: encoded}
 	a.Work = &work
 	a.Revision, err = e.needs.Records.Put(ctx, a)
 	return err
@@ -359,7 +360,7 @@ func (e *Engine) keep(ctx context.Context, a *sluice.Appointment, kind string, d
 // tell publishes the system event that is in the record, and takes it out.
 func (e *Engine) tell(ctx context.Context, a *sluice.Appointment) (err error) {
 	work := *a.Work
-	err = e.needs.Tell.Tell(ctx, a.Namespace, sluice.AppointmentPath(a.ID), work.Untold.ID, work.Untold.Kind, work.Untold.Data)
+	err = e.needs.Tell.Tell(ctx, a.Namespace, sluice.SystemEvent{Path: sluice.AppointmentPath(a.ID), ID: work.Untold.ID, Kind: work.Untold.Kind, Data: work.Untold.Data})
 	if err != nil && instruct.Passing(err) {
 		return err
 	}

@@ -253,16 +253,16 @@ func (w *world) CheckNew(context.Context, string, string, []sluice.Event) error 
 
 func (w *world) Take(string, int, int, time.Time) error { return nil }
 
-func (w *world) Tell(_ context.Context, _ string, path sluice.Path, id, kind string, data any) error {
+func (w *world) Tell(_ context.Context, _ string, e sluice.SystemEvent) error {
 	return w.write(func() error {
-		text, err := json.Marshal(data)
-		if err != nil || path != "/_sys/appointments/a" || !strings.Contains(string(text), `"creator":"root","appointment_id":"a"`) {
+		text, err := json.Marshal(e.Data)
+		if err != nil || e.Path != "/_sys/appointments/a" || !strings.Contains(string(text), `"creator":"root","appointment_id":"a"`) {
 			panic(string(text))
 		}
-		if !w.ids[id] {
-			w.told = append(w.told, kind)
+		if !w.ids[e.ID] {
+			w.told = append(w.told, e.Kind)
 		}
-		w.ids[id] = true
+		w.ids[e.ID] = true
 		return nil
 	})
 }

@@ -88,21 +88,7 @@ func (s *Server) ofScheduled(c echo.Context, is *sluice.Scheduled) (bool, error)
 }
 
 func (s *Server) listScheduled(c echo.Context) error {
-	if err := onlyParams(c, "pattern", "limit", "cursor"); err != nil {
-		return err
-	}
-	pattern := sluice.Pattern("/**")
-	var err error
-	if text := c.QueryParam("pattern"); text != "" {
-		if pattern, err = sluice.ParsePattern(text); err != nil {
-			return err
-		}
-	}
-	after, err := decodePlace(c)
-	if err != nil {
-		return err
-	}
-	most, err := limit(c)
+	q, err := scheduledQueryOf(c)
 	if err != nil {
 		return err
 	}
@@ -113,9 +99,9 @@ func (s *Server) listScheduled(c echo.Context) error {
 	if err != nil {
 		return err
 	}
-	var page []sluice.Scheduled
+	page, next := []sluice.Scheduled(nil), ""
 	for i := range all {
-		if !pattern.Match(all[i].Event.Path) || after != "" && place(all[i].DeliverAt, all[i].Event.ID) <= after {
+		if !q.wants(&all[i]) {
 			continue
 		}
 		ok, err := s.ofScheduled(c, &all[i])
@@ -126,12 +112,41 @@ func (s *Server) listScheduled(c echo.Context) error {
 			page = append(page, all[i])
 		}
 	}
-	next := ""
-	if len(page) > most {
-		page = page[:most]
-		next = encodePlace(page[most-1].DeliverAt, page[most-1].Event.ID)
+	if len(page) > q.limit {
+		page = page[:q.limit]
+		last := &page[q.limit-1]
+		next = encodePlace(last.DeliverAt, last.Event.ID)
 	}
 	return c.JSONBlob(http.StatusOK, renderScheduled(page, next))
+}
+
+// scheduledQuery is what a list of scheduled events is asked for.
+type scheduledQuery struct {
+	pattern sluice.Pattern
+	after   string // a place; "": the beginning
+	limit   int
+}
+
+func scheduledQueryOf(c echo.Context) (q scheduledQuery, err error) {
+	if err = onlyParams(c, "pattern", "limit", "cursor"); err != nil {
+		return q, err
+	}
+	q.pattern = "/**"
+	if text := c.QueryParam("pattern"); text != "" {
+		if q.pattern, err = sluice.ParsePattern(text); err != nil {
+			return q, err
+		}
+	}
+	if q.after, err = decodePlace(c); err != nil {
+		return q, err
+	}
+	q.limit, err = limit(c)
+	return q, err
+}
+
+// wants reports whether an event belongs to the page, or to a later one.
+func (q *scheduledQuery) wants(is *sluice.Scheduled) bool {
+	return q.pattern.Match(is.Event.Path) && (q.after == "" || place(is.DeliverAt, is.Event.ID) > q.after)
 }
 
 // place is where something is in a list by time: the time, in as many digits as any has, and the id.

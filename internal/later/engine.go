@@ -47,7 +47,7 @@ type Performer interface {
 
 // Teller publishes a system event; an id that was told before is told once.
 type Teller interface {
-	Tell(ctx context.Context, namespace string, path sluice.Path, id, kind string, data any) error
+	Tell(ctx context.Context, namespace string, e sluice.SystemEvent) error
 }
 
 // Owner says whose turn it is.
@@ -278,7 +278,7 @@ func (e *Engine) finish(ctx context.Context, s *sluice.Scheduled) error {
 		data.Outcome, kind = s.Outcome, sluice.TypeScheduledFailed
 	}
 	id := fmt.Sprintf("%s-%x", kind, sha256.Sum256(fmt.Appendf(nil, "%s %d", s.Event.ID, s.CreatedAt.UnixNano())))
-	err := e.needs.Tell.Tell(ctx, s.Event.Namespace, sluice.ScheduledPath, id, kind, data)
+	err := e.needs.Tell.Tell(ctx, s.Event.Namespace, sluice.SystemEvent{Path: sluice.ScheduledPath, ID: id, Kind: kind, Data: data})
 	if err != nil && instruct.Passing(err) {
 		return err
 	}

@@ -180,13 +180,12 @@ func (w *world) Check(*sluice.Event) error { return nil }
 
 func (w *world) CheckNew(context.Context, string, string, []sluice.Event) error { return nil }
 
-func (w *world) Tell(_ context.Context, _ string, _ sluice.Path, id, kind string, _ any) error {
+func (w *world) Tell(_ context.Context, _ string, e sluice.SystemEvent) error {
 	return w.write(func() error {
-		if !w.told[id] {
+		if !w.told[e.ID] {
 			w.tells++
 		}
-		w.told[id] = true
-		_ = kind
+		w.told[e.ID] = true
 		return nil
 	})
 }
@@ -218,36 +217,41 @@ func (w *world) life(do func()) (through bool) {
 // dedup window and long after it, under the same name and another.
 func TestAServerThatDiesBetweenAnyTwoWritesStoresOnce(t *testing.T) {
 	t.Parallel()
-	begin := time.Unix(1_700_000_000, 0).UTC()
 	for _, refuse := range []error{nil, sluice.Errorf(sluice.Forbidden, "no")} {
 		for _, away := range []time.Duration{0, 2 * time.Minute, 5 * time.Hour} {
 			for _, next := range []string{"one", "two"} {
-				for dies := 1; ; dies++ {
-					name := fmt.Sprintf("refused %v, away %s, next %s, dies at %d", refuse != nil, away, next, dies)
-					w := &world{now: begin, records: map[string]sluice.Scheduled{}, log: map[string]time.Time{}, told: map[string]bool{}, window: time.Hour, refuse: refuse, left: -1}
-					s := sluice.Scheduled{DeliverAt: begin, Event: sluice.Event{Namespace: "acme", ID: "e", Path: "/a"}, Creator: sluice.Creator{CreatedBy: sluice.Root, CreatedAt: begin}}
-					_, err := w.Put(t.Context(), &s)
-					require.NoError(t, err)
-					w.left, w.after = (dies+1)/2, dies%2 == 0
-					through := w.life(func() { w.engine("one").fire(t.Context(), streams.ScheduledKey("acme", "e")) })
-					w.left = -1
-					w.now = w.now.Add(away)
-					w.comeBack(t, next)
-					require.Empty(t, w.records, name)
-					if refuse == nil {
-						require.Equal(t, []string{"e"}, w.stored, name)
-					} else {
-						require.Empty(t, w.stored, name)
-						require.Equal(t, 1, w.tells, name)
-					}
-					if through {
-						require.Greater(t, dies, 6, "it died at every write")
-						break
-					}
+				dies := 1
+				for !diesAt(t, dies, refuse, away, next) {
+					dies++
 				}
+				require.Greater(t, dies, 6, "it died at every write")
 			}
 		}
 	}
+}
+
+// diesAt has a server die before or after a write, and another come next. It reports whether the first one was through before.
+func diesAt(t *testing.T, dies int, refuse error, away time.Duration, next string) (through bool) {
+	t.Helper()
+	begin := time.Unix(1_700_000_000, 0).UTC()
+	name := fmt.Sprintf("refused %v, away %s, next %s, dies at %d", refuse != nil, away, next, dies)
+	w := &world{now: begin, records: map[string]sluice.Scheduled{}, log: map[string]time.Time{}, told: map[string]bool{}, window: time.Hour, refuse: refuse, left: -1}
+	s := sluice.Scheduled{DeliverAt: begin, Event: sluice.Event{Namespace: "acme", ID: "e", Path: "/a"}, Creator: sluice.Creator{CreatedBy: sluice.Root, CreatedAt: begin}}
+	_, err := w.Put(t.Context(), &s)
+	require.NoError(t, err)
+	w.left, w.after = (dies+1)/2, dies%2 == 0
+	through = w.life(func() { w.engine("one").fire(t.Context(), streams.ScheduledKey("acme", "e")) })
+	w.left = -1
+	w.now = w.now.Add(away)
+	w.comeBack(t, next)
+	require.Empty(t, w.records, name)
+	if refuse == nil {
+		require.Equal(t, []string{"e"}, w.stored, name)
+		return through
+	}
+	require.Empty(t, w.stored, name)
+	require.Equal(t, 1, w.tells, name)
+	return through
 }
 
 // comeBack has another life go on until nothing is left.

@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 	"math/rand/v2"
+	"strconv"
 	"sync"
 	"testing"
 	"testing/synctest"
@@ -153,7 +154,7 @@ func TestManyAreCalledOnceEach(t *testing.T) {
 		last := map[string]time.Duration{}
 		random := rand.New(rand.NewPCG(1, 2))
 		for range 3 * keys {
-			key := fmt.Sprint(random.IntN(keys))
+			key := strconv.Itoa(random.IntN(keys))
 			last[key] = time.Second + time.Duration(random.IntN(60_000))*time.Millisecond
 			all.Set(timers.Entry{Key: key, Lane: key, Group: "g", At: start.Add(last[key])})
 		}

@@ -3,6 +3,14 @@ package sluice
 // SystemSource is the source of the events that the server publishes about itself.
 const SystemSource = "/sluice"
 
+// SystemEvent is what the server tells about itself.
+type SystemEvent struct {
+	Path Path
+	ID   string
+	Kind string
+	Data any
+}
+
 // Types of the system events.
 const (
 	TypeSubscriptionCreated   = "subscription.created"
