@@ -82,9 +82,10 @@ type server struct {
 	dsubsOwn *part
 	trust    trust
 	api      http.Handler
-	stopping chan struct{} // closed when requests that wait are to end
-	tls      *tls.Config   // of the API; nil: plain HTTP
-	conns    atomic.Int64  // connections to the API that are open
+	stopping context.Context //nolint:containedctx // it ends when requests that wait are to end
+	stop     context.CancelFunc
+	tls      *tls.Config  // of the API; nil: plain HTTP
+	conns    atomic.Int64 // connections to the API that are open
 }
 
 func (s *server) open(ctx context.Context) error {
@@ -213,7 +214,12 @@ func (s *server) openRegistry(ctx context.Context) error {
 	s.metrics.WatchWakes(s.wakeMoments)
 	s.metrics.WatchStorage(kept(func() []sluice.Storage { return s.storages(scraping) }))
 	s.counts, s.quotas = limits.NewCounts(s.cfg.Limits.SubscriptionsPerNamespace), limits.NewQuotas()
-	s.announce = announce.New(s.store, announce.Options{Log: s.opts.Log, Dropped: s.metrics.Unannounced})
+	if err := s.store.EnsureLetters(ctx); err != nil {
+		return err
+	}
+	s.announce = announce.New(s.store, announce.Options{
+		Log: s.opts.Log, Dropped: s.metrics.Unannounced, Outbox: s.store.Subscriptions(), Namespaces: s.store, Letters: deadLetterSource{s.store}, Known: known(s.store),
+	})
 	s.ledger = ledger.New(s.store.Ledger(), s.opts.Log)
 	s.trust.index = access.NewIndex()
 	s.trust.index.Open(s.cfg.Durable.Anonymous)
@@ -250,9 +256,7 @@ func (s *server) openEngine(ctx context.Context) error {
 	}
 	s.owns = &ownership{leases: leases}
 	s.durable = durable.New(paths{s}, time.Now)
-	if err := s.openDsubs(ctx); err != nil {
-		return err
-	}
+	s.openDsubs()
 	s.engine = push.New(watcher{s.store.Subscriptions(), s.counts, s.know}, s.owns.part(), push.Ports{
 		Sources:   sources{s.store},
 		Log:       s.attempts,
