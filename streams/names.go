@@ -40,6 +40,7 @@ const (
 	EventTypes    = "eventtypes"    // key: EventTypeKey
 	Wakes         = "wakes"         // key: WakeKey
 	StreamWakes   = "streamwakes"   // key: namespace and a hash of root and id; what wakes whom of streams
+	Told          = "told"          // key: subscription, or ToldNamespaceKey
 )
 
 // EventsStream returns the name of a namespace's stream.
@@ -164,6 +165,9 @@ func LaneKey(subscription string, ordering sluice.Ordering, path sluice.Path, se
 
 // LaneKeys returns the filter that matches every lane key of a subscription.
 func LaneKeys(subscription string) string { return subscription + ".>" }
+
+// ToldNamespaceKey returns the key of what was told of a namespace. No subscription has it as its id.
+func ToldNamespaceKey(namespace string) string { return "=namespace." + namespace }
 
 // LookoutKey returns the key, beside the lanes, of how far a subscription's events are accounted
 // for. No lane's key starts like it.

@@ -51,6 +51,7 @@ type cli struct {
 	Types      typesCmd      `cmd:"" help:"Make, look at and change the event types of a namespace's catalogue."`
 	Events     eventsCmd     `cmd:"" help:"Look at events."`
 	Feed       feedCmd       `cmd:"" help:"Show events as they come."`
+	Ticket     ticketCmd     `cmd:"" help:"Get an address that opens feeds without a token, for a page or curl."`
 	State      stateCmd      `cmd:"" help:"Show what is: the last event of every path, as of one moment."`
 	Stream     streamCmd     `cmd:"" help:"Make, append to, read, close and delete Durable Streams."`
 	Grant      grantCmd      `cmd:"" help:"Issue, look at, renew and revoke grants: who may do what, until when."`
@@ -75,6 +76,7 @@ type session struct {
 	stderr   io.Writer
 	environ  []string
 	terminal bool      // somebody may be watching stderr
+	watched  bool      // somebody may be watching stdout
 	exit     func(int) // ends the process: after --help only
 }
 

@@ -111,6 +111,9 @@ func (s *Server) capabilities(c echo.Context) error {
 	if s.opts.Feeds != nil {
 		list.Features["feed"] = true
 	}
+	if s.opts.Feeds != nil && s.opts.Authority != nil {
+		list.Features["feed_tickets"] = true
+	}
 	if s.opts.Wakes != nil {
 		list.Features["wake"] = true
 	}
