@@ -127,7 +127,7 @@ test('feeds in a page go on where they were when the server is killed, or goes a
     for (const n of upTo(last).filter((n) => n % 2 === 1)) assert.ok(r.numbers().includes(n), `${r.name}: ${n}`)
     const even = r.shown.filter((w) => w.n % 2 === 0)
     assert.ok(even.length < last / 2, `${r.name} coalesces`)
-    assert.ok(even.at(-1).coalesced > 1, `${r.name}: the last one stands for others`)
+    assert.equal(even.at(-1).n, last, r.name)
   }
 
   await server.end('SIGTERM') // it takes leave of its readers
