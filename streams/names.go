@@ -40,6 +40,8 @@ const (
 	EventTypes    = "eventtypes"    // key: EventTypeKey
 	Wakes         = "wakes"         // key: WakeKey
 	StreamWakes   = "streamwakes"   // key: namespace and a hash of root and id; what wakes whom of streams
+	Instructions  = "instructions"  // key: InstructionKey
+	Scheduled     = "scheduled"     // key: ScheduledKey
 	Told          = "told"          // key: subscription, or ToldNamespaceKey
 )
 
@@ -248,3 +250,47 @@ func TombstoneKey(namespace string, path sluice.Path) string {
 
 // PresenceKey returns the key under which a replica says that it is there.
 func PresenceKey(replica string) string { return encode("replica", []string{replica}, keyable) }
+
+// InstructionKey returns the key of an instruction's record: "<kind>.<namespace>.<id>".
+func InstructionKey(kind sluice.InstructionKind, namespace, id string) string {
+	return encode(string(kind)+"."+namespace, []string{id}, keyable)
+}
+
+// InstructionKeys returns the filter that matches the keys of the instructions of a kind in a namespace, "" for all.
+func InstructionKeys(kind sluice.InstructionKind, namespace string) string {
+	return string(kind) + "." + cmp.Or(namespace, "*") + ".*"
+}
+
+// ParseInstructionKey returns the namespace and the id of an instruction, which are such that its key has
+// them as they are.
+func ParseInstructionKey(key string) (namespace, id string) {
+	_, rest, _ := strings.Cut(key, ".")
+	namespace, id, _ = strings.Cut(rest, ".")
+	return namespace, id
+}
+
+// ScheduledKey returns the key of an event that is stored at a time.
+func ScheduledKey(namespace, event string) string {
+	return encode(namespace, []string{event}, keyable)
+}
+
+// ScheduledKeys returns the filter that matches the keys of a namespace's events that are stored at a time.
+func ScheduledKeys(namespace string) string { return namespace + ".>" }
+
+// ParseScheduledKey returns what ScheduledKey was given. Code InvalidRequest for a key that it does not make.
+func ParseScheduledKey(key string) (namespace, event string, err error) {
+	namespace, token, _ := strings.Cut(key, ".")
+	var id strings.Builder
+	for i := 0; i < len(token); i++ {
+		c := token[i]
+		if c == '=' {
+			c, _ = unhex(token[i+1:])
+			i += 2
+		}
+		id.WriteByte(c)
+	}
+	if id.Len() == 0 || ScheduledKey(namespace, id.String()) != key {
+		return "", "", sluice.Errorf(sluice.InvalidRequest, "%q is no key of an event", key)
+	}
+	return namespace, id.String(), nil
+}

@@ -131,6 +131,9 @@ func subjectRows() []string {
 		row(code("$KV."+streams.Access+"."+streams.TombstoneKey("<ns>", "/some/path")), "up to which sequence what lay on a path is erased"),
 		row(code("$KV."+streams.Access+"."+streams.PresenceKey("<replica>")), "that a replica is there, and up to where it acts on the rest"),
 		row(code("$KV."+streams.EventTypes+"."+streams.EventTypeKey("<ns>", "order.placed")), "the entry of the type `order.placed` in the namespace's catalogue"),
+		row(code("$KV."+streams.Scheduled+"."+streams.ScheduledKey("<ns>", "order-17")), "the event `order-17`, as long as it is not due"),
+		row(code("$KV."+streams.Instructions+"."+instructionKey(sluice.KindAppointment)), "an appointment"),
+		row(code("$KV."+streams.Instructions+"."+instructionKey(sluice.KindWatch)), "a watch"),
 		row(code("$KV."+streams.Told+"."+streams.ToldNamespaceKey("<ns>")), "which change of the namespace was told last"),
 		row(code("$KV."+streams.Lanes+"."+streams.LookoutKey("<id>")), "how far the subscription's events are accounted for (decision 0003)"),
 		row(code("$KV."+streams.Lanes+"."+streams.HealthKey("<id>")), "the breaker, and since when every attempt has failed, while the endpoint is in trouble (decision 0008)"),
@@ -143,4 +146,9 @@ func headerRows() []string {
 		out = append(out, row(code(h.Name), h.Description))
 	}
 	return out
+}
+
+// instructionKey shows placeholders, which a real id cannot have, as they are.
+func instructionKey(kind sluice.InstructionKind) string {
+	return strings.Replace(streams.InstructionKey(kind, "<ns>", "id"), ".id", ".<id>", 1)
 }

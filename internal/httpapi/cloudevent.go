@@ -23,12 +23,7 @@ const (
 	jsonType       = "application/json"
 )
 
-const (
-	maxBatch     = 1000 // events of one request
-	maxAttribute = 4096 // bytes of an attribute's value
-)
-
-const attributeName = "abcdefghijklmnopqrstuvwxyz0123456789"
+const maxBatch = 1000 // events of one request
 
 // parseEvents returns the events of a request, in their order: one CloudEvent in structured or
 // binary mode, a batch, or plain JSON in the short form. Code InvalidRequest for what is none.
@@ -119,6 +114,8 @@ func parsePlain(item json.RawMessage) (sluice.Event, error) {
 		Source  string          `json:"source"`
 		Subject string          `json:"subject"`
 		Time    string          `json:"time"`
+
+		DeliverAt string `json:"deliver_at"`
 	}
 	if err := registry.Decode(item, &short); err != nil {
 		return sluice.Event{}, err
@@ -136,6 +133,9 @@ func parsePlain(item json.RawMessage) (sluice.Event, error) {
 	}
 	if err := setTime(&e, short.Time); err != nil {
 		return sluice.Event{}, err
+	}
+	if short.DeliverAt != "" {
+		e.Extensions = map[string]string{sluice.AttributeDeliverAt: short.DeliverAt}
 	}
 	return e, finish(&e, short.Path)
 }
@@ -312,10 +312,7 @@ func setTime(e *sluice.Event, value string) error {
 }
 
 func setExtension(e *sluice.Event, name, value string) error {
-	if name == "" || name == "data" || strings.Trim(name, attributeName) != "" {
-		return sluice.Errorf(sluice.InvalidRequest, "attribute %q: names are of a-z and 0-9", name)
-	}
-	if err := checkText(name, value); err != nil {
+	if err := sluice.CheckExtension(name, value); err != nil {
 		return err
 	}
 	if e.Extensions == nil {

@@ -96,7 +96,7 @@ func (s *Server) capabilities(c echo.Context) error {
 			"path_bytes":      sluice.MaxPathBytes,
 			"path_segments":   sluice.MaxPathSegments,
 			"event_id_bytes":  sluice.MaxIDBytes,
-			"attribute_bytes": maxAttribute,
+			"attribute_bytes": sluice.MaxAttribute,
 			"batch_events":    maxBatch,
 			"body_bytes":      s.opts.MaxBody,
 			"page_elements":   maxLimit,
@@ -113,6 +113,12 @@ func (s *Server) capabilities(c echo.Context) error {
 	}
 	if s.opts.Feeds != nil && s.opts.Authority != nil {
 		list.Features["feed_tickets"] = true
+	}
+	if s.opts.Scheduled != nil {
+		list.Features["scheduled_events"] = true
+	}
+	if s.opts.Appointments != nil {
+		list.Features["appointments"] = true
 	}
 	if s.opts.Wakes != nil {
 		list.Features["wake"] = true

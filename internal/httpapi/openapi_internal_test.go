@@ -139,6 +139,11 @@ func TestTheSchemasHaveTheFieldsOfTheBodies(t *testing.T) {
 		{sluice.Quota{}, []string{"Quota"}, nil},
 		{sluice.Storage{}, []string{"Storage"}, nil},
 		{sluice.Stored{}, []string{"Stored"}, nil},
+		{held{}, []string{"Held"}, nil},
+		{appointmentRequest{}, []string{"AppointmentRequest"}, nil},
+		{sluice.Action{}, []string{"Action"}, nil},
+		{sluice.Appointment{}, []string{"Appointment"}, nil},
+		{sluice.AppointmentEnd{}, []string{"AppointmentEnd"}, nil},
 		{feed.Lagged{}, []string{"Lagged"}, nil},
 		{feedTicket{}, []string{"FeedTicket"}, nil},
 		{ticketRequest{}, []string{"FeedTicketRequest"}, nil},
@@ -345,4 +350,20 @@ func TestStatusesAreThoseOfTheContract(t *testing.T) {
 	}
 	slices.Sort(all)
 	require.Equal(t, codes(t), all)
+}
+
+// S2-130: feeds stream, and so do Durable Streams, which have a document of their own; whatever else there is answers and is done.
+func TestOnlyFeedsStream(t *testing.T) {
+	t.Parallel()
+	paths, ok := dig(t, document(t), "paths").(map[string]any)
+	require.True(t, ok)
+	var streaming []string
+	for path, item := range paths {
+		text, err := yaml.Marshal(item)
+		require.NoError(t, err)
+		if strings.Contains(string(text), "event-stream") || strings.Contains(string(text), `"101"`) {
+			streaming = append(streaming, path)
+		}
+	}
+	require.Equal(t, []string{"/v1/namespaces/{ns}/feed"}, streaming)
 }

@@ -42,12 +42,7 @@ func (s *Server) answerable(c echo.Context) string {
 // stamp says in the events who produced them, whatever they said of that themselves (S4-80).
 func stamp(events []sluice.Event, by string) {
 	for i := range events {
-		if events[i].Extensions == nil {
-			events[i].Extensions = map[string]string{}
-		}
-		delete(events[i].Extensions, sluice.AuthClaims)
-		events[i].Extensions[sluice.AuthID] = by
-		events[i].Extensions[sluice.AuthType] = sluice.AuthTypeOf(by)
+		events[i].ProducedBy(by)
 	}
 }
 

@@ -69,6 +69,7 @@ func (s *Server) routes() []route {
 	}
 	all = append(all, s.accessRoutes()...)
 	all = append(all, s.dsubRoutes()...)
+	all = append(all, s.scheduleRoutes()...)
 	all = append(all, s.streamRoutes()...)
 	return append(all, s.subscriptionRoutes()...)
 }

@@ -142,6 +142,9 @@ type Options struct {
 	EventTypes EventTypes
 	Catalogue  Catalogue // nil: every event may be published
 
+	Scheduled    Scheduled    // nil: events are stored at once only
+	Appointments Appointments // nil: 503
+
 	Feeds   *feed.Engine // nil: 503
 	Streams Streams
 	Wakes   Wakes // nil: 503

@@ -281,7 +281,7 @@ func claim(h http.Header) (*durable.Claim, error) {
 	if len(id)+len(epoch)+len(seq) == 0 {
 		return nil, nil //nolint:nilnil // it is no producer's
 	}
-	if len(id) != 1 || len(epoch) != 1 || len(seq) != 1 || id[0] == "" || len(id[0]) > maxAttribute {
+	if len(id) != 1 || len(epoch) != 1 || len(seq) != 1 || id[0] == "" || len(id[0]) > sluice.MaxAttribute {
 		return nil, sluice.Errorf(sluice.InvalidRequest, "send Producer-Id, Producer-Epoch and Producer-Seq together, each once")
 	}
 	numbers := [2]int64{}

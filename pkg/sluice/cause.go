@@ -60,6 +60,16 @@ func SourceProducer(namespace, source string) string {
 	return "source:" + namespace + ":" + source
 }
 
+// ProducedBy says in the event who produced it, whatever it said of that itself (S4-80).
+func (e *Event) ProducedBy(principal string) {
+	if e.Extensions == nil {
+		e.Extensions = map[string]string{}
+	}
+	delete(e.Extensions, AuthClaims)
+	e.Extensions[AuthID] = principal
+	e.Extensions[AuthType] = AuthTypeOf(principal)
+}
+
 // AuthTypeOf returns what kind of principal one is, in the words of CloudEvents' auth context, and
 // ai_agent, for which it has none.
 func AuthTypeOf(principal string) string {

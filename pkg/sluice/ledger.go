@@ -45,6 +45,10 @@ const (
 	ActionLabelPut            = "label.put"
 	ActionTombstonePut        = "tombstone.put"
 	ActionKeyRotate           = "key.rotate"
+	ActionScheduledCancel     = "scheduled.cancel"
+	ActionAppointmentCreate   = "appointment.create"
+	ActionAppointmentUpdate   = "appointment.update"
+	ActionAppointmentDelete   = "appointment.delete" // cancelling included
 )
 
 // LedgerOutcome is how a change ended.

@@ -1,0 +1,83 @@
+package natsstore_test
+
+import (
+	"testing"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/sluice-io/sluice/internal/natsstore"
+	"github.com/sluice-io/sluice/pkg/sluice"
+)
+
+func TestInstructionsAreKeptByKindNamespaceAndID(t *testing.T) {
+	t.Parallel()
+	store, _ := provisioned(t)
+	type record struct{ N int }
+	appointments := natsstore.OpenInstructions[record](store, sluice.KindAppointment)
+	watches := natsstore.OpenInstructions[record](store, sluice.KindWatch)
+	ctx := t.Context()
+
+	first, err := appointments.Put(ctx, "acme", "a", record{1}, 0)
+	require.NoError(t, err)
+	for _, put := range []struct {
+		of natsstore.Instructions[record]
+		ns string
+	}{{watches, "acme"}, {appointments, "other"}} {
+		_, err = put.of.Put(ctx, put.ns, "a", record{2}, 0)
+		require.NoError(t, err)
+	}
+
+	_, err = appointments.Put(ctx, "acme", "a", record{3}, 0)
+	require.Equal(t, sluice.Conflict, sluice.CodeOf(err))
+	second, err := appointments.Put(ctx, "acme", "a", record{3}, first)
+	require.NoError(t, err)
+	_, err = appointments.Put(ctx, "acme", "a.b", record{3}, 0)
+	require.Equal(t, sluice.InvalidRequest, sluice.CodeOf(err))
+
+	value, revision, err := appointments.Get(ctx, "acme", "a")
+	require.NoError(t, err)
+	require.Equal(t, record{3}, value)
+	require.Equal(t, second, revision)
+	for _, id := range []string{"b", "*", "", "a.b"} {
+		_, _, err = appointments.Get(ctx, "acme", id)
+		require.Equal(t, sluice.NotFound, sluice.CodeOf(err), id)
+	}
+
+	of, err := appointments.List(ctx, "acme")
+	require.NoError(t, err)
+	require.Equal(t, []natsstore.Instruction[record]{{Namespace: "acme", ID: "a", Value: record{3}, Revision: second}}, of)
+	all, err := appointments.List(ctx, "")
+	require.NoError(t, err)
+	require.Len(t, all, 2)
+
+	require.Equal(t, sluice.Conflict, sluice.CodeOf(appointments.Delete(ctx, "acme", "a", first)))
+	require.NoError(t, store.DeleteInstructions(ctx, "acme"))
+	for _, kind := range []natsstore.Instructions[record]{appointments, watches} {
+		left, err := kind.List(ctx, "acme")
+		require.NoError(t, err)
+		require.Empty(t, left)
+	}
+	all, err = appointments.List(ctx, "")
+	require.NoError(t, err)
+	require.Len(t, all, 1)
+}
+
+func TestAWatcherOfInstructionsIsToldOfItsKindOnly(t *testing.T) {
+	t.Parallel()
+	store, _ := provisioned(t)
+	appointments := natsstore.OpenInstructions[int](store, sluice.KindAppointment)
+	watches := natsstore.OpenInstructions[int](store, sluice.KindWatch)
+	_, err := watches.Put(t.Context(), "acme", "w", 1, 0)
+	require.NoError(t, err)
+	revision, err := appointments.Put(t.Context(), "acme", "a", 1, 0)
+	require.NoError(t, err)
+	told := make(chan natsstore.Instruction[int], 8)
+	go func() { _ = appointments.Watch(t.Context(), func(i natsstore.Instruction[int]) { told <- i }) }()
+
+	require.Equal(t, natsstore.Instruction[int]{Namespace: "acme", ID: "a", Value: 1, Revision: revision}, <-told)
+	require.Equal(t, natsstore.CaughtUp, (<-told).Change)
+	require.NoError(t, appointments.Delete(t.Context(), "acme", "a", revision))
+	gone := <-told
+	require.Equal(t, natsstore.Removed, gone.Change)
+	require.Equal(t, "a", gone.ID)
+}

@@ -1,0 +1,70 @@
+package sluice_test
+
+import (
+	"encoding/json"
+	"strings"
+	"testing"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/sluice-io/sluice/pkg/sluice"
+)
+
+// S2-37, S2-42: what an instruction publishes is what its maker could publish through the API.
+func TestAnActionsEventIsOneThatTheAPIWouldTake(t *testing.T) {
+	t.Parallel()
+	for name, c := range map[string]struct {
+		change func(*sluice.Action)
+		want   sluice.Code
+	}{
+		"as it is":              {func(*sluice.Action) {}, ""},
+		"no path":               {func(a *sluice.Action) { a.Path = "" }, sluice.InvalidRequest},
+		"a pattern":             {func(a *sluice.Action) { a.Path = "/a/*" }, sluice.InvalidRequest},
+		"the server's path":     {func(a *sluice.Action) { a.Path = "/_sys/x" }, sluice.Forbidden},
+		"no type":               {func(a *sluice.Action) { a.Type = "" }, sluice.InvalidRequest},
+		"the server's type":     {func(a *sluice.Action) { a.Type = "sys.start" }, sluice.Forbidden},
+		"a control character":   {func(a *sluice.Action) { a.Source = "a\nb" }, sluice.InvalidRequest},
+		"a strange attribute":   {func(a *sluice.Action) { a.Extensions = map[string]string{"Big": "x"} }, sluice.InvalidRequest},
+		"an attribute for id":   {func(a *sluice.Action) { a.Extensions = map[string]string{"id": "x"} }, sluice.InvalidRequest},
+		"an attribute for path": {func(a *sluice.Action) { a.Extensions = map[string]string{"path": "/x"} }, sluice.InvalidRequest},
+		"a lot of data":         {func(a *sluice.Action) { a.Data = []byte(`"` + strings.Repeat("x", sluice.MaxActionData) + `"`) }, sluice.TooLarge},
+	} {
+		a := sluice.Action{Path: "/lamps/1", Type: "lamp.on", Extensions: map[string]string{"room": "hall"}, Data: []byte(`{"on":true}`)}
+		c.change(&a)
+		require.Equal(t, c.want, sluice.CodeOf(a.Validate()), name)
+	}
+}
+
+func TestTheEventOfAnActionSaysWhatTheActionSays(t *testing.T) {
+	t.Parallel()
+	var a sluice.Action
+	require.NoError(t, json.Unmarshal([]byte(`{"path":"/lamps/1","type":"lamp.on","source":"/timer","subject":"1","extensions":{"room":"hall"},"data":{"on": true}}`), &a))
+	e := a.Event("acme", "id-1")
+	require.Equal(t, sluice.Event{
+		Namespace: "acme", ID: "id-1", Path: "/lamps/1", Type: "lamp.on", Source: "/timer", Subject: "1",
+		Extensions: map[string]string{"room": "hall"}, Data: []byte(`{"on": true}`),
+	}, e)
+	e.Extensions["room"] = "other"
+	require.Equal(t, "hall", a.Extensions["room"])
+
+	text := sluice.Action{Path: "/t", Type: "t", DataContentType: "text/plain", Data: []byte(`"hello"`)}
+	require.Equal(t, "hello", string(text.Event("acme", "i").Data))
+}
+
+func TestAnInstructionsIDIsPartOfItsKey(t *testing.T) {
+	t.Parallel()
+	for _, id := range []string{"a", "wake-up_7", strings.Repeat("x", 64)} {
+		require.NoError(t, sluice.CheckInstructionID(sluice.KindAppointment, id), id)
+	}
+	for _, id := range []string{"", "a.b", "a b", "*", ">", "a/b", "ä", "=", "a@b", strings.Repeat("x", 65)} {
+		require.Equal(t, sluice.InvalidRequest, sluice.CodeOf(sluice.CheckInstructionID(sluice.KindWatch, id)), id)
+	}
+}
+
+// S2-39: "ok", or the code of what went wrong.
+func TestTheOutcomeOfADispatchIsOkOrACode(t *testing.T) {
+	t.Parallel()
+	require.Equal(t, "ok", sluice.DispatchOutcome(nil))
+	require.Equal(t, "forbidden", sluice.DispatchOutcome(sluice.Errorf(sluice.Forbidden, "no")))
+	require.Equal(t, "internal", sluice.DispatchOutcome(json.Unmarshal([]byte("x"), new(int))))
+}
