@@ -126,6 +126,23 @@ func TestWhatIsSetWhileItIsCalledIsCalledOnceMore(t *testing.T) {
 	}))
 }
 
+// Whoever puts a key off, because it is another's turn, and then has the next one of its lane to do, does the first one before.
+func TestWhatWasPutOffIsCalledBeforeWhatComesAfterIt(t *testing.T) {
+	t.Parallel()
+	calls := 0
+	fire := func(string) time.Duration {
+		if calls++; calls <= 3 {
+			return 20 * time.Second
+		}
+		return 0
+	}
+	require.Equal(t, []string{"a@1000", "a@2000", "b@2000", "a@3000", "b@3000", "c@3000"}, run(t, fire, func(_ *timers.Timers, set func(string, time.Duration)) {
+		set("c", 3*time.Second)
+		set("b", 2*time.Second)
+		set("a", time.Second)
+	}))
+}
+
 // However keys are set and moved, none is called at once with itself, and each is called at the time that was set last.
 func TestManyAreCalledOnceEach(t *testing.T) {
 	t.Parallel()
