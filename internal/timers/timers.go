@@ -26,12 +26,19 @@ type Entry struct {
 	Lane  string // whose entries are called in order
 	Group string // for Count
 	At    time.Time
-	Order uint64 // of two at the same time the lower is first
+	Order uint64    // of two at the same time the lower is first
+	Next  time.Time // when it is called, if that is later than At
+}
+
+// Again says when to call a key again.
+type Again struct {
+	At   time.Time // zero: not before it is set anew
+	Hold bool      // the rest of its lane has to wait for it
 }
 
 // Timers calls a function for keys at their times. Its methods may be called at once.
 type Timers struct {
-	fire func(ctx context.Context, key string) (again time.Time)
+	fire func(ctx context.Context, key string) Again
 
 	mu     sync.Mutex
 	byKey  map[string]*entry
@@ -58,8 +65,8 @@ type shard struct {
 }
 
 // New returns timers. While Run runs, fire is called for every key when its time has come; it returns when to call it for
-// the key again, the zero time for not before it is set anew.
-func New(fire func(ctx context.Context, key string) (again time.Time)) *Timers {
+// the key again.
+func New(fire func(ctx context.Context, key string) Again) *Timers {
 	t := &Timers{fire: fire, byKey: map[string]*entry{}, counts: map[string]int{}}
 	for i := range t.shards {
 		t.shards[i] = &shard{late: map[string]map[*entry]struct{}{}, wake: make(chan struct{}, 1)}
@@ -79,6 +86,10 @@ func (t *Timers) Set(one Entry) {
 	}
 	e.At, e.Order, e.next, e.set, e.gone = one.At, one.Order, one.At, true, false
 	e.inTime()
+	if one.Next.After(one.At) {
+		e.next = one.Next
+		e.putOff()
+	}
 	if !e.firing {
 		t.queue(e)
 	}
@@ -122,8 +133,12 @@ func (t *Timers) run(ctx context.Context, s *shard) {
 	defer timer.Stop()
 	for ctx.Err() == nil {
 		due, wait := t.next(s)
+		var again Again
 		for _, e := range due {
-			t.fired(e, t.fire(ctx, e.Key))
+			if !again.Hold {
+				again = t.fire(ctx, e.Key)
+			}
+			t.fired(e, again.At)
 		}
 		if len(due) > 0 {
 			continue
