@@ -68,16 +68,18 @@ type crowded struct {
 
 	want   want
 	steady bool // it comes once, and takes what it gets
+	sleeps bool // it comes once, and takes nothing behind its first event before all is published
 	visits int
 	denied int // visits that ended because the server could not go on; it says that one may come again
 }
 
 // crowd is all readers, and what they must not do at the same time: none begins anew while what is last is published.
 type crowd struct {
-	at   place
-	all  []*crowded
-	gate sync.RWMutex
-	over bool // what is last was published
+	at    place
+	all   []*crowded
+	gate  sync.RWMutex
+	over  bool          // what is last was published
+	awake chan struct{} // closed when all is published
 }
 
 // visit reads for a while, at a pace.
@@ -87,9 +89,13 @@ func (c *crowd) visit(ctx context.Context, r *crowded) error {
 	leaves := time.AfterFunc(200*time.Millisecond+rand.N(6*time.Second), cancel)
 	defer leaves.Stop()
 	query := r.want.values()
-	if r.steady {
+	switch {
+	case r.steady:
 		leaves.Stop()
-	} else {
+	case r.sleeps:
+		leaves.Stop()
+		query.Set("buffer", "1")
+	default:
 		query.Set("buffer", strconv.Itoa(1+rand.IntN(64)))
 	}
 	c.gate.RLock()
@@ -104,7 +110,13 @@ func (c *crowd) visit(ctx context.Context, r *crowded) error {
 		if g.began != nil {
 			opened()
 		}
-		if !r.steady && !r.ended && rand.IntN(200) == 0 {
+		switch {
+		case r.sleeps && g.id != "":
+			select {
+			case <-c.awake:
+			case <-ctx.Done():
+			}
+		case !r.steady && !r.ended && rand.IntN(200) == 0:
 			wait(ctx, rand.N(2*time.Second))
 		}
 		return !r.ended
@@ -146,7 +158,7 @@ func TestACrowdOfReadersMissesNothingUntold(t *testing.T) {
 	server := &child{dir: t.TempDir(), http: "127.0.0.1:0", nats: "127.0.0.1:0"} // of its own, so that readers cannot starve it
 	server.start(t)
 	defer func() { _ = server.proc.Process.Kill() }()
-	c := &crowd{at: place{"http://" + server.http, server.token(t)}}
+	c := &crowd{at: place{"http://" + server.http, server.token(t)}, awake: make(chan struct{})}
 	ctx, cancel := context.WithCancel(t.Context())
 	defer cancel()
 	errs := make([]error, p.readers)
@@ -156,7 +168,7 @@ func TestACrowdOfReadersMissesNothingUntold(t *testing.T) {
 	wants := crowdWants()
 	for i := range p.readers {
 		w := wantOf(i)
-		r := &crowded{want: wants[w], steady: i%4 == 3}
+		r := &crowded{want: wants[w], steady: i%4 == 3, sleeps: i == 0}
 		r.last = lastOf(w)
 		c.all = append(c.all, r)
 		reading.Go(func() { errs[i] = c.read(ctx, r) })
@@ -166,6 +178,7 @@ func TestACrowdOfReadersMissesNothingUntold(t *testing.T) {
 	rate := s.reached()
 	c.gate.Lock() // nobody begins anew behind it
 	c.over = true
+	close(c.awake)
 	for w := range wants {
 		require.NoError(t, s.insist(ctx, s.js[0], wants[w].last, lastOf(w)))
 	}

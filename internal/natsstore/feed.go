@@ -15,9 +15,9 @@ import (
 const (
 	feedPage   = 1024
 	feedBytes  = 2 << 20
-	feedAhead  = 256 // messages
-	feedAtOnce = 4   // pages
-	feedTries  = 3   // of a page: on a busy server, what was asked for is now and then not answered
+	feedAhead  = 32 // messages
+	feedAtOnce = 4  // pages
+	feedTries  = 3  // of a page: on a busy server, what was asked for is now and then not answered
 )
 
 // FeedPage returns events behind a place, in order, of paths that the pattern may match, and up to where there are
@@ -67,7 +67,7 @@ func (s *Store) feedPage(ctx context.Context, ns string, pattern sluice.Pattern,
 		}
 		whole = reached < upTo && len(events) < feedPage && bytes < feedBytes
 		return whole, nil
-	}, jetstream.PullMaxMessagesWithBytesLimit(feedAhead, 2*int(s.nc.MaxPayload())))
+	}, jetstream.PullMaxMessages(feedAhead))
 	if err != nil {
 		return nil, 0, fmt.Errorf("read %s: %w", ns, storeError(ctx, err))
 	}
