@@ -51,6 +51,7 @@ type cli struct {
 	Types      typesCmd      `cmd:"" help:"Make, look at and change the event types of a namespace's catalogue."`
 	Events     eventsCmd     `cmd:"" help:"Look at events."`
 	Feed       feedCmd       `cmd:"" help:"Show events as they come."`
+	Ticket     ticketCmd     `cmd:"" help:"Get an address that opens feeds without a token, for a page or curl."`
 	State      stateCmd      `cmd:"" help:"Show what is: the last event of every path, as of one moment."`
 	Schedule   scheduleCmd   `cmd:"" help:"Have events stored at a time, look at those that wait, and cancel them."`
 	Appoint    appointCmd    `cmd:"" name:"appointment" help:"Have something published at a time, with notice, and with a policy for times at which no server was there."`
@@ -77,6 +78,7 @@ type session struct {
 	stderr   io.Writer
 	environ  []string
 	terminal bool      // somebody may be watching stderr
+	watched  bool      // somebody may be watching stdout
 	exit     func(int) // ends the process: after --help only
 }
 

@@ -112,6 +112,7 @@ func (s *server) serve(ctx context.Context) error {
 	parts.Go(func() { cancel(s.appoint.Run(inner)) })
 	parts.Go(func() { cancel(s.followKeys(inner)) })
 	parts.Go(func() { cancel(s.followWakeKeys(inner)) })
+	parts.Go(func() { cancel(s.followTicketKeys(inner)) })
 	parts.Go(func() { cancel(s.sweepKeys(inner)) })
 	parts.Go(func() { cancel(followMarks(inner, s.marks, s.causes)) })
 	parts.Go(func() { cancel(s.followNamespaces(inner)) })

@@ -126,6 +126,9 @@ func matrix() map[string]asked {
 		"GET " + events:                                 {row: forReaders},
 		"GET " + events + "/{event}":                    {row: "200 reader narrowed admin sysadmin root; 404 seer unlisted uncleared stranger; 403 *"},
 		"GET " + acme + "/feed":                         {row: forReaders, query: "?buffer=0", ok: 400}, // or it would not end
+		"OPTIONS " + acme + "/feed":                     {row: withoutAToken, ok: 204},
+		"POST " + acme + "/feed/tickets":                {row: forReaders, ok: 201},
+		"OPTIONS " + acme + "/feed/tickets":             {row: withoutAToken, ok: 204},
 		"GET " + acme + "/state":                        {row: forReaders},
 		"GET " + acme + "/state/{path}":                 {row: "200 reader narrowed admin sysadmin root; 404 seer unlisted uncleared stranger; 403 *"},
 		"GET " + acme + "/scheduled":                    {row: forWriters},

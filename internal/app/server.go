@@ -81,6 +81,9 @@ type server struct {
 	dsubs    *dsub.Engine
 	dsubsOwn *part
 	trust    trust
+
+	ticketKeys macKeys
+
 	api      http.Handler
 	stopping context.Context //nolint:containedctx // it ends when requests that wait are to end
 	stop     context.CancelFunc

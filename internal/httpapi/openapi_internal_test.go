@@ -145,6 +145,8 @@ func TestTheSchemasHaveTheFieldsOfTheBodies(t *testing.T) {
 		{sluice.Appointment{}, []string{"Appointment"}, nil},
 		{sluice.AppointmentEnd{}, []string{"AppointmentEnd"}, nil},
 		{feed.Lagged{}, []string{"Lagged"}, nil},
+		{feedTicket{}, []string{"FeedTicket"}, nil},
+		{ticketRequest{}, []string{"FeedTicketRequest"}, nil},
 		{sluice.Filter{}, []string{"Filter"}, nil},
 		{sluice.Endpoint{}, []string{"Endpoint"}, nil},
 		{sluice.Policy{}, []string{"Policy"}, nil},
@@ -294,6 +296,7 @@ func TestTheDocumentSaysWhatNeedsAToken(t *testing.T) {
 			operation, ok := operation.(map[string]any)
 			require.True(t, ok)
 			_, declared := operation["security"]
+			declared = declared && operation["operationId"] != "feed" // which takes a ticket, too
 			wanted := isAPI(path) && method != "options" && path != "/streams/{ns}/__ds/jwks.json"
 			require.Equal(t, !wanted, declared, "%s %s", method, path)
 			responses, ok := operation["responses"].(map[string]any)
@@ -347,4 +350,20 @@ func TestStatusesAreThoseOfTheContract(t *testing.T) {
 	}
 	slices.Sort(all)
 	require.Equal(t, codes(t), all)
+}
+
+// S2-130: feeds stream, and so do Durable Streams, which have a document of their own; whatever else there is answers and is done.
+func TestOnlyFeedsStream(t *testing.T) {
+	t.Parallel()
+	paths, ok := dig(t, document(t), "paths").(map[string]any)
+	require.True(t, ok)
+	var streaming []string
+	for path, item := range paths {
+		text, err := yaml.Marshal(item)
+		require.NoError(t, err)
+		if strings.Contains(string(text), "event-stream") || strings.Contains(string(text), `"101"`) {
+			streaming = append(streaming, path)
+		}
+	}
+	require.Equal(t, []string{"/v1/namespaces/{ns}/feed"}, streaming)
 }

@@ -30,9 +30,10 @@ type FeedQuery struct {
 	Pattern    sluice.Pattern
 	Types      []string
 	Sources    []string
+	Subjects   []string // of an event, or among those that it is related to
 	Labels     map[string][]string
 	CEL        string
-	Since      string // behind this: a sequence, an event's id, "-1" (the beginning) or an RFC 3339 time; what comes from now on if empty
+	Since      string // behind this: a sequence, an event's id, "-1" (the beginning) or an RFC 3339 time; from LastPerPath on; what comes from now on if empty
 	Projection string // sluice.ProjectionFull, …; the summary where the catalogue has one if empty
 	Buffer     int    // how many events the reader may be behind before it misses some
 
@@ -61,12 +62,32 @@ type FeedLag struct {
 	Current uint64 `json:"current_seq"`          // of the last that there is
 }
 
+// FeedTicket opens feeds of a namespace where no token can be sent, such as in a page's EventSource.
+type FeedTicket struct {
+	Ticket    string    `json:"ticket"`
+	ExpiresAt time.Time `json:"expires_at"`
+	URL       string    `json:"url"` // of a feed, with the ticket; "&" and more of a query may follow
+}
+
+// FeedTicket returns a ticket with which feeds of a namespace are opened as the client's token would; for so long, from 1 s to
+// 1 h, or for a minute if ttl is 0. It is a secret until it expires.
+func (c *Client) FeedTicket(ctx context.Context, namespace string, ttl time.Duration) (FeedTicket, error) {
+	body := map[string]sluice.Duration{}
+	if ttl != 0 {
+		body["ttl"] = sluice.Duration(ttl)
+	}
+	return send[FeedTicket](ctx, c, call{method: http.MethodPost, path: join(namespaces, namespace, "feed", "tickets")}, body)
+}
+
 // Feed yields the events of a namespace behind a place, in the order of the log, and then as they come, each once.
 // A connection that is lost, or a server that goes away, is asked again for as long as ctx lasts, behind what was
 // yielded last; the first time, as often as other calls are repeated. With labels to coalesce by, an event may come again then.
 // An error is the last that is yielded: that of ctx, or one of a server that refuses, with code WindowExceeded
 // if what lies behind the place is no longer kept.
 func (c *Client) Feed(ctx context.Context, namespace string, q FeedQuery) iter.Seq2[FeedItem, error] {
+	if q.Since == LastPerPath {
+		return c.fromState(ctx, namespace, q)
+	}
 	return func(yield func(FeedItem, error) bool) {
 		f := feeding{client: c, path: join(namespaces, namespace, "feed"), query: q.params(), resume: q.Since, yield: yield}
 		wait := backoff.NewExponentialBackOff(backoff.WithInitialInterval(feedAgain), backoff.WithMultiplier(2),
@@ -108,6 +129,9 @@ func (q FeedQuery) params() url.Values {
 		"buffer", number(q.Buffer), "coalesce_labels", strings.Join(q.CoalesceLabels, ","))
 	for _, source := range q.Sources {
 		query.Add("sources", source)
+	}
+	for _, subject := range q.Subjects {
+		query.Add("subjects", subject)
 	}
 	for name, values := range q.Labels {
 		for _, value := range values {

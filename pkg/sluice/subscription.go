@@ -72,7 +72,7 @@ func (s *Subscription) Began() time.Time {
 type Filter struct {
 	Types    []string            `json:"types,omitempty"`    // exact, or a prefix that ends in ".*"
 	Sources  []string            `json:"sources,omitempty"`  // exact
-	Subjects []string            `json:"subjects,omitempty"` // exact
+	Subjects []string            `json:"subjects,omitempty"` // exact; that of an event, or one of its RelatedSubjects
 	Labels   map[string][]string `json:"labels,omitempty"`   // extension attributes and top-level scalars of the data
 	CEL      string              `json:"cel,omitempty"`      // an expression over "event" that yields a bool
 }
