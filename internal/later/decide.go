@@ -15,7 +15,7 @@ type step int
 
 const (
 	wait    step = iota // until a time
-	hold                // wait a moment, and what comes after it, too: somebody else is at it
+	hold                // wait until a time, and what comes after it, too: somebody else is at it, or is to be
 	publish             // claim it and publish it
 	resume              // claim it again and see whether it was published
 	finish              // tell how it ended and remove it
@@ -44,8 +44,10 @@ func decide(s *sluice.Scheduled, m moment) (step, time.Time) {
 			return wait, until
 		}
 		return resume, time.Time{}
-	case m.now.Before(begin):
-		return wait, begin
+	case m.now.Before(s.DeliverAt):
+		return wait, s.DeliverAt
+	case m.now.Before(begin): // if it becomes our turn meanwhile, what comes after this one comes after it
+		return hold, begin
 	}
 	return publish, time.Time{}
 }

@@ -13,6 +13,7 @@
 // stored: a claim that is old, or was this server's in a former life, is taken again, and the event is published under the
 // same id, which the log takes once; behind its dedup window the log is asked before.
 //
-// Every replica knows all times. The one that holds the lease of an event's path stores it; the others wait two seconds more, and do it
-// if nobody has, so that a server which dies delays what is due by no more than that.
+// Every replica knows all times. The one that holds the lease of an event's path stores it; the others wait two or three seconds more, and do it
+// if nobody has, so that a server which dies delays what is due by no more than that. An event that is left to somebody else holds those
+// that come after it on its path, or who is given the lease meanwhile would begin with them.
 package later

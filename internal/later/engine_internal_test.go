@@ -36,9 +36,10 @@ func TestWhatIsDoneWithAnEventDependsOnItsRecordAndTheTime(t *testing.T) {
 		{"before its time", nil, "", 0, -time.Nanosecond, wait, 0},
 		{"at its time", nil, "", 0, 0, publish, 0},
 		{"long after it", nil, "", 0, 1000 * time.Hour, publish, 0},
-		{"when it is another's turn", nil, "", instruct.Backup, 0, wait, instruct.Backup},
+		{"when it is another's turn", nil, "", instruct.Backup, 0, hold, instruct.Backup},
+		{"before its time, and another's turn", nil, "", instruct.Backup, -time.Second, wait, 0},
 		{"when nobody took his turn", nil, "", instruct.Backup, instruct.Backup, publish, 0},
-		{"another is at it", claim("other"), "", 0, time.Second, hold, 0},
+		{"another is at it", claim("other"), "", 0, time.Second, hold, time.Second + poll},
 		{"another is at it for some time", claim("other"), "", 0, instruct.HoldFor, wait, instruct.ClaimFor},
 		{"another was at it for long", claim("other"), "", instruct.Backup, instruct.ClaimFor, resume, 0},
 		{"we were at it in a former life", claim("me"), "", instruct.Backup, time.Second, resume, 0},
@@ -48,7 +49,7 @@ func TestWhatIsDoneWithAnEventDependsOnItsRecordAndTheTime(t *testing.T) {
 		s := &sluice.Scheduled{DeliverAt: at, Claim: c.claim, Outcome: c.ended}
 		got, until := decide(s, moment{at.Add(c.after), "me", c.grace})
 		require.Equal(t, c.want, got, c.name)
-		if c.want == wait {
+		if c.want == wait || c.want == hold {
 			require.Equal(t, at.Add(c.until), until, c.name)
 		}
 	}
