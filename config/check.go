@@ -34,6 +34,7 @@ func (c Config) Check() error {
 		c.Webhooks.check(),
 		c.Durable.check(),
 		c.Feed.check(),
+		c.Watches.check(),
 		when(c.Limits.SubscriptionsPerNamespace < 0, "limits.subscriptions_per_namespace %d: write a number, or 0 for any number", c.Limits.SubscriptionsPerNamespace),
 		c.Log.check(),
 		checkURL("tracing.endpoint", c.Tracing.Endpoint),

@@ -41,6 +41,7 @@ const (
 	Wakes         = "wakes"         // key: WakeKey
 	StreamWakes   = "streamwakes"   // key: namespace and a hash of root and id; what wakes whom of streams
 	Instructions  = "instructions"  // key: InstructionKey
+	Watches       = "watches"       // key: WatchKey
 )
 
 // EventsStream returns the name of a namespace's stream.
@@ -263,3 +264,9 @@ func ParseInstructionKey(key string) (namespace, id string) {
 	namespace, id, _ = strings.Cut(rest, ".")
 	return namespace, id
 }
+
+// WatchKey returns the key of the record of how far a watch has come: "<namespace>.<id>".
+func WatchKey(namespace, id string) string { return encode(namespace, []string{id}, keyable) }
+
+// WatchKeys returns the filter that matches the keys of a namespace's watches.
+func WatchKeys(namespace string) string { return namespace + ".*" }

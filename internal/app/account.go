@@ -114,6 +114,9 @@ func (n namespaces) DeleteNamespace(ctx context.Context, name, by string) error 
 		err = n.store.DeleteEventTypes(ctx, name)
 	}
 	if err == nil {
+		err = n.store.DeleteInstructions(ctx, name)
+	}
+	if err == nil {
 		err = n.store.DeleteNamespace(ctx, name)
 	}
 	if err == nil {

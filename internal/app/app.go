@@ -106,6 +106,7 @@ func (s *server) serve(ctx context.Context) error {
 	parts.Go(func() { cancel(s.dsubs.Run(inner)) })
 	parts.Go(func() { cancel(s.dsubsOwn.Run(inner, s.dsubs.Changed)) })
 	parts.Go(func() { cancel(s.feeds.Run(inner)) })
+	parts.Go(func() { cancel(s.watches.Run(inner)) })
 	parts.Go(func() { cancel(s.followKeys(inner)) })
 	parts.Go(func() { cancel(s.followWakeKeys(inner)) })
 	parts.Go(func() { cancel(s.sweepKeys(inner)) })

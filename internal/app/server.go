@@ -35,6 +35,7 @@ import (
 	"github.com/sluice-io/sluice/internal/push"
 	"github.com/sluice-io/sluice/internal/registry"
 	"github.com/sluice-io/sluice/internal/wake"
+	"github.com/sluice-io/sluice/internal/watch"
 	"github.com/sluice-io/sluice/pkg/sluice"
 	"github.com/sluice-io/sluice/streams"
 )
@@ -66,6 +67,9 @@ type server struct {
 	durable   *durable.Engine
 	feeds     *feed.Engine
 
+	watches     *watch.Engine
+	watchKeeper *watch.Keeper
+
 	registry *registry.Registry
 	replica  string
 	owns     *ownership
@@ -85,7 +89,7 @@ func (s *server) open(ctx context.Context) error {
 	limit, cancel := context.WithTimeout(ctx, readyLimit)
 	defer cancel()
 	for _, step := range []func(context.Context) error{
-		s.openTLS, s.openNATS, s.forget, s.openStore, s.openSender, s.openRegistry, s.openEngine, s.openWakes, s.openTrust, s.openFeeds, s.openAPI,
+		s.openTLS, s.openNATS, s.forget, s.openStore, s.openSender, s.openRegistry, s.openEngine, s.openWakes, s.openTrust, s.openFeeds, s.openWatches, s.openAPI,
 	} {
 		if err := step(limit); err != nil {
 			return err
@@ -297,6 +301,7 @@ func (s *server) openAPI(context.Context) error {
 		Producers:   producers{s.marks, s.causes},
 		Log:         eventLog{s.store},
 		Feeds:       s.feeds,
+		Watches:     s.watchKeeper,
 		Streams:     s.streams(),
 		Dsubs:       s.apiDsubs(),
 		Deliveries:  deliveries{s.store, s.traced()},

@@ -111,6 +111,9 @@ func (s *Server) capabilities(c echo.Context) error {
 	if s.opts.Feeds != nil {
 		list.Features["feed"] = true
 	}
+	if s.opts.Watches != nil {
+		list.Features["watches"] = true
+	}
 	if s.opts.Wakes != nil {
 		list.Features["wake"] = true
 	}

@@ -143,6 +143,8 @@ type Options struct {
 	EventTypes EventTypes
 	Catalogue  Catalogue // nil: every event may be published
 
+	Watches Watches // nil: 503
+
 	Feeds   *feed.Engine // nil: 503
 	Streams Streams
 	Wakes   Wakes // nil: 503

@@ -46,7 +46,6 @@ type Verdict struct {
 	At     time.Time // of the reading; when it fires later because of For, when it does
 	Reason Reason
 	Count  uint64
-	Later  bool // it fires for a reading that was looked at before
 }
 
 // tally is what is told of at most once a second.
@@ -220,7 +219,7 @@ func (s *State) lapse(r *Rule, at time.Time, into []Verdict) []Verdict {
 	slices.SortFunc(ripe, func(a, b *Standing) int { return cmp.Or(cmp.Compare(a.Since, b.Since), cmp.Compare(a.Seq, b.Seq)) })
 	for _, p := range ripe {
 		p.Armed = false
-		into = s.fire(r, p, Verdict{Seq: p.Seq, At: time.UnixMilli(p.Since + r.For.Milliseconds()), Later: true}, into)
+		into = s.fire(r, p, Verdict{Seq: p.Seq, At: time.UnixMilli(p.Since + r.For.Milliseconds())}, into)
 	}
 	return into
 }
