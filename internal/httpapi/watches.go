@@ -103,12 +103,15 @@ func (s *Server) watchOf(c echo.Context) (sluice.Watch, error) {
 		return sluice.Watch{}, err
 	}
 	w, err := s.opts.Watches.Get(c.Request().Context(), c.Param("ns"), id)
-	if err != nil {
+	if err != nil && sluice.CodeOf(err) != sluice.NotFound {
 		return w, err
 	}
-	owns, err := s.ownsInstruction(c, w.Namespace, w.Creator)
-	if err == nil && !owns {
-		err = sluice.Errorf(sluice.NotFound, "there is no watch %q", id)
+	owns, unknown := s.ownsInstruction(c, c.Param("ns"), w.Creator)
+	switch {
+	case unknown != nil:
+		return w, unknown
+	case !owns:
+		return w, access.Concealed() // the same whether there is one or not
 	}
 	return w, err
 }
