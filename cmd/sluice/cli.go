@@ -52,6 +52,7 @@ type cli struct {
 	Events     eventsCmd     `cmd:"" help:"Look at events."`
 	Feed       feedCmd       `cmd:"" help:"Show events as they come."`
 	State      stateCmd      `cmd:"" help:"Show what is: the last event of every path, as of one moment."`
+	Watch      watchCmd      `cmd:"" help:"Have an event published when others meet a condition."`
 	Stream     streamCmd     `cmd:"" help:"Make, append to, read, close and delete Durable Streams."`
 	Grant      grantCmd      `cmd:"" help:"Issue, look at, renew and revoke grants: who may do what, until when."`
 	ACL        aclCmd        `cmd:"" name:"acl" help:"Look at and change the access lists of namespaces."`

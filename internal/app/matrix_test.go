@@ -129,9 +129,9 @@ func matrix() map[string]asked {
 		"GET " + acme + "/state":                        {row: forReaders},
 		"GET " + acme + "/state/{path}":                 {row: "200 reader narrowed admin sysadmin root; 404 seer unlisted uncleared stranger; 403 *"},
 		"GET " + acme + "/watches":                      {row: whoeverKnows},
-		"PUT " + acme + "/watches/{id}":              {row: "200 admin sysadmin root; 404 unlisted uncleared stranger; 403 *", body: `{"pattern":"/a/**","action":{"path":"/w","type":"t"}}`}, // it is to be read, and published
-		"GET " + acme + "/watches/{id}":              {row: "200 admin sysadmin root; 404 *"},
-		"DELETE " + acme + "/watches/{id}":           {row: "200 admin sysadmin root; 404 *", ok: 204},
+		"PUT " + acme + "/watches/{id}":                 {row: "200 admin sysadmin root; 404 unlisted uncleared stranger; 403 *", body: `{"pattern":"/a/**","action":{"path":"/w","type":"t"}}`}, // it is to be read, and published
+		"GET " + acme + "/watches/{id}":                 {row: "200 admin sysadmin root; 404 *"},
+		"DELETE " + acme + "/watches/{id}":              {row: "200 admin sysadmin root; 404 *", ok: 204},
 		"GET /v1/namespaces/{ns}/acl":                   {row: forAdmins},
 		"GET /v1/namespaces/{ns}/acl/{principal}":       {row: forAdmins},
 		"PUT /v1/namespaces/{ns}/acl/{principal}":       {row: forAdmins, body: `{"tier":"read"}`},

@@ -5,6 +5,7 @@ import (
 	"cmp"
 	"context"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"log/slog"
 	"time"
@@ -62,37 +63,49 @@ func (k *Keeper) Put(ctx context.Context, w sluice.Watch, may func(old *sluice.W
 	}
 	var intent *ledger.Intent
 	for range maxTries {
-		old, revision, err := k.place(ctx, &w, may)
-		if err != nil {
-			intent.Fail(ctx, err)
-			return w, false, err
-		}
-		if revision != 0 && same(old, &w) {
-			intent.Fail(ctx, sluice.Errorf(sluice.Conflict, "somebody else made it so"))
-			return *old, false, nil
-		}
-		if _, w.FromSeq, err = k.needs.Log.Ends(ctx, w.Namespace); err != nil {
-			intent.Fail(ctx, err)
-			return w, false, err
-		}
-		w.CreatedAt = time.Now().UTC()
-		if intent, err = k.intend(ctx, intent, w.CreatedBy, old, &w); err != nil {
-			return w, false, err
-		}
-		w.Revision, err = k.needs.Store.Put(ctx, w.Namespace, w.ID, w, revision)
-		if sluice.CodeOf(err) == sluice.Conflict {
-			w.Revision = 0
+		stored, created, err := k.try(ctx, &intent, w, may)
+		if errors.Is(err, errOvertaken) {
 			continue
 		}
 		if err != nil {
 			intent.Fail(ctx, err)
-			return w, false, fmt.Errorf("put watch: %w", err)
 		}
-		return w, revision == 0, nil
+		return stored, created, err
 	}
 	err := sluice.Errorf(sluice.Conflict, "watch %q is changed all the time; try again", w.ID)
 	intent.Fail(ctx, err)
 	return w, false, err
+}
+
+// errOvertaken says that somebody else stored the watch meanwhile.
+var errOvertaken = errors.New("somebody else was faster")
+
+// try is one try to store a watch; intent is what the one before wrote into the ledger.
+func (k *Keeper) try(ctx context.Context, intent **ledger.Intent, w sluice.Watch, may func(old *sluice.Watch) error) (sluice.Watch, bool, error) {
+	old, revision, err := k.place(ctx, &w, may)
+	if err != nil {
+		return w, false, err
+	}
+	if revision != 0 && same(old, &w) {
+		(*intent).Fail(ctx, sluice.Errorf(sluice.Conflict, "somebody else made it so"))
+		*intent = nil
+		return *old, false, nil
+	}
+	if _, w.FromSeq, err = k.needs.Log.Ends(ctx, w.Namespace); err != nil {
+		return w, false, err
+	}
+	w.CreatedAt = time.Now().UTC()
+	if *intent, err = k.intend(ctx, *intent, w.CreatedBy, old, &w); err != nil {
+		return w, false, err
+	}
+	w.Revision, err = k.needs.Store.Put(ctx, w.Namespace, w.ID, w, revision)
+	if sluice.CodeOf(err) == sluice.Conflict {
+		return w, false, errOvertaken
+	}
+	if err != nil {
+		return w, false, fmt.Errorf("put watch: %w", err)
+	}
+	return w, revision == 0, nil
 }
 
 // place returns the watch whose place another one is to take, with its revision; 0: there is none, and there is room.
