@@ -60,8 +60,8 @@ func watchesOn(store *natsstore.Store) watchStore {
 	return watchStore{natsstore.OpenInstructions[sluice.Watch](store, sluice.KindWatch), natsstore.OpenBucket[watch.Record](store, streams.Watches)}
 }
 
-// watchNodeOn starts an engine on a store. change may change what it works with.
-func watchNodeOn(t *testing.T, store *natsstore.Store, ns string, opts watch.Options, change ...func(*watch.Ports)) *watchNode {
+// watchNodeOn starts an engine on a store.
+func watchNodeOn(t *testing.T, store *natsstore.Store, ns string, opts watch.Options) *watchNode {
 	t.Helper()
 	n := &watchNode{ns: ns, ended: make(chan struct{})}
 	marks := markStore{natsstore.OpenBucket[sluice.Unsafe](store, streams.Unsafe), ledger.New(store.Ledger(), nil)}
@@ -71,13 +71,9 @@ func watchNodeOn(t *testing.T, store *natsstore.Store, ns string, opts watch.Opt
 		Publisher: remembered{store, guard}, Access: access.NewIndex(), Catalogue: catalogue.New(), Causes: reactions{guard}, Quota: limits.NewQuotas(), Now: time.Now,
 	})
 	watches := watchesOn(store)
-	ports := watch.Ports{
+	engine := watch.New(watch.Ports{
 		Definitions: watches, Records: watches.records, Log: watchLog{feedLog{store}}, Gate: openGate{}, Perform: performer{perform}, Owns: n,
-	}
-	for _, f := range change {
-		f(&ports)
-	}
-	engine := watch.New(ports, opts)
+	}, opts)
 	ctx, cancel := context.WithCancel(context.WithoutCancel(t.Context()))
 	n.cancel = cancel
 	go func() {

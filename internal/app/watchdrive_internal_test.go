@@ -4,6 +4,7 @@ import (
 	"encoding/json"
 	"fmt"
 	"slices"
+	"strconv"
 	"testing"
 	"time"
 
@@ -107,7 +108,7 @@ func TestAWatchThatWasNotLookedAfterCatchesUp(t *testing.T) {
 	var batch []sluice.Event
 	for n := range 3000 {
 		batch = append(batch, sluice.Event{
-			ID: fmt.Sprint(n), Namespace: "acme", Path: sluice.Path(fmt.Sprintf("/sensors/%d", n)), Type: "reading", Source: "/test", Data: fmt.Append(nil, n),
+			ID: strconv.Itoa(n), Namespace: "acme", Path: sluice.Path(fmt.Sprintf("/sensors/%d", n)), Type: "reading", Source: "/test", Data: fmt.Append(nil, n),
 		})
 	}
 	var want []string
