@@ -27,7 +27,10 @@ func TestWhatIsOpenIsForEverybody(t *testing.T) {
 		require.Equal(t, sluice.Unauthenticated, w.may(nobody(), v, ""), v)
 		elsewhere := access.Target{Namespace: "elsewhere", Path: "/a"}
 		require.Equal(t, sluice.Unauthenticated, sluice.CodeOf(w.Require(nobody(), v, elsewhere, w.now)), v)
+		require.NoError(t, w.Some(nobody(), v, "acme", w.now), v)
+		require.Equal(t, sluice.Unauthenticated, sluice.CodeOf(w.Some(nobody(), v, "elsewhere", w.now)), v)
 	}
+	require.Equal(t, sluice.Unauthenticated, sluice.CodeOf(w.Some(nobody(), sluice.VerbAdmin, "acme", w.now)))
 	require.Equal(t, sluice.Unauthenticated, w.may(nobody(), sluice.VerbAdmin, "/a"))
 	w.Until(w.now)
 	require.Equal(t, sluice.Unavailable, w.may(nobody(), sluice.VerbRead, "/a"))

@@ -264,9 +264,11 @@ func (x *Index) Sees(c sluice.Caller, namespace string, now time.Time) error {
 // of it. Codes as Require.
 func (x *Index) Some(c sluice.Caller, v sluice.Verb, namespace string, now time.Time) error {
 	x.mu.RLock()
-	a := x.some(c, v, namespace, now)
-	x.mu.RUnlock()
-	return a.err(v, Target{Namespace: namespace})
+	defer x.mu.RUnlock()
+	if c.Unknown() {
+		return x.anybody(v, Target{Namespace: namespace, Pattern: "/**"}, now)
+	}
+	return x.some(c, v, namespace, now).err(v, Target{Namespace: namespace})
 }
 
 func (x *Index) some(c sluice.Caller, v sluice.Verb, namespace string, now time.Time) answer {

@@ -55,7 +55,9 @@ func Run(ctx context.Context, cfg config.Config, opts Options) (err error) {
 		return listenError("http.listen", cfg.HTTP.Listen, "--http", err)
 	}
 	defer func() { err = errors.Join(err, ignoreClosed(listener.Close())) }()
-	s := &server{cfg: cfg, opts: opts, listener: listener, stopping: make(chan struct{})}
+	s := &server{cfg: cfg, opts: opts, listener: listener}
+	s.stopping, s.stop = context.WithCancel(context.WithoutCancel(ctx))
+	defer s.stop()
 	defer func() { err = errors.Join(err, s.close(context.WithoutCancel(ctx))) }()
 	if err := s.open(ctx); err != nil {
 		return err
@@ -155,7 +157,7 @@ func (s *server) serveHTTP(ctx context.Context) error {
 		return err
 	case <-ctx.Done():
 	}
-	close(s.stopping)
+	s.stop()
 	limit, cancel := context.WithTimeout(context.WithoutCancel(ctx), shutdownLimit)
 	defer cancel()
 	err := web.Shutdown(limit)

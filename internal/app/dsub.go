@@ -27,16 +27,8 @@ import (
 const dsubKeyPrefix = "ds_"
 
 // openDsubs makes the engine of the Durable Streams protocol's subscriptions.
-func (s *server) openDsubs(ctx context.Context) error {
+func (s *server) openDsubs() {
 	s.dsubsOwn = s.owns.part()
-	keys, err := s.store.KeysFor(ctx, sluice.UseWake)
-	if err != nil {
-		return err
-	}
-	secrets := make([]dsub.SecretKey, len(keys))
-	for i, k := range keys {
-		secrets[i] = dsub.SecretKey{ID: k.ID, Secret: k.Seed}
-	}
 	s.dsubs = dsub.New(dsub.Ports{
 		Records: dsubRecords{natsstore.OpenBucket[dsub.Subscription](s.store, streams.StreamWakes)},
 		Logs:    s.store,
@@ -45,14 +37,13 @@ func (s *server) openDsubs(ctx context.Context) error {
 		Gate:    dsubGate{s.trust.index},
 		Owns:    s.dsubsOwn,
 		Account: dsubBook{s.ledger},
-		Secrets: func(context.Context) ([]dsub.SecretKey, error) { return secrets, nil },
+		Keys:    &s.wakeKeys,
 		Sign:    s.keys.signDsub,
 		Offset:  durable.FormatOffset,
 	}, dsub.Options{
 		BaseURL: s.publicURL() + "/streams",
 		Most:    s.cfg.Limits.SubscriptionsPerNamespace, Log: s.opts.Log,
 	})
-	return nil
 }
 
 // apiDsubs returns how the subscriptions are served.

@@ -1,7 +1,6 @@
 package app
 
 import (
-	"bytes"
 	"context"
 	"fmt"
 	"maps"
@@ -22,24 +21,15 @@ import (
 	"github.com/sluice-io/sluice/streams"
 )
 
-// wakeWrite returns what kind of write a command to NATS is, "" if it changes nothing that lasts.
-func wakeWrite(said []byte) string {
-	words := bytes.Fields(said[:bytes.IndexByte(said, '\n')])
-	if len(words) < 3 || !bytes.HasSuffix(bytes.ToUpper(words[0]), []byte("PUB")) {
-		return ""
-	}
-	for _, kind := range []struct{ name, prefix, holds string }{
+// wakeWrites are the kinds of commands to NATS that change something that lasts.
+func wakeWrites() []faulttest.Kind {
+	return []faulttest.Kind{
 		{"record", "$KV." + streams.Wakes + ".", ""},
 		{"attempt", "attempts.", ""},
 		{"ack", "$JS.ACK.", "+ACK"},
 		{"requeue", "$JS.ACK.", "-NAK"},
 		{"consumer", "$JS.API.CONSUMER.", `"durable_name"`},
-	} {
-		if bytes.HasPrefix(words[1], []byte(kind.prefix)) && bytes.Contains(said, []byte(kind.holds)) {
-			return kind.name
-		}
 	}
-	return ""
 }
 
 // wakePoint is a moment of a process: right before, or right after, the write of that number of its kind; or at a fault
@@ -56,7 +46,7 @@ type wakePoint struct {
 type wakeVictim struct {
 	*wakeNode
 
-	wire   *mortalWire
+	wire   *faulttest.Wire
 	at     wakePoint
 	killed chan struct{}
 
@@ -65,7 +55,7 @@ type wakeVictim struct {
 }
 
 // see counts a write, and ends the process if it is the one. It reports whether the write is made.
-func (v *wakeVictim) see(said []byte) bool { return v.count(wakeWrite(said)) }
+func (v *wakeVictim) see(said []byte) bool { return v.count(faulttest.KindOf(said, wakeWrites())) }
 
 func (v *wakeVictim) count(kind string) bool {
 	v.mu.Lock()
@@ -80,7 +70,7 @@ func (v *wakeVictim) count(kind string) bool {
 	v.dead.Store(true)
 	close(v.killed)
 	if !v.at.after {
-		go v.wire.hangUp()
+		go v.wire.HangUp()
 	}
 	return v.at.after
 }
@@ -98,8 +88,8 @@ type wakeKiller struct {
 // start starts a process that dies at a point.
 func (k *wakeKiller) start(site *wakeSite, at wakePoint) *wakeVictim {
 	v := &wakeVictim{at: at, seen: map[string]int{}, killed: make(chan struct{}), wakeNode: &wakeNode{}}
-	v.wire = openMortalWire(k.t, k.nats, v.see)
-	store, err := natsstore.Connect(k.t.Context(), natsstore.Options{URL: "nats://" + v.wire.listener.Addr().String()})
+	v.wire = faulttest.OpenWire(k.t, strings.TrimPrefix(k.nats.ClientURL(), "nats://"), v.see)
+	store, err := natsstore.Connect(k.t.Context(), natsstore.Options{URL: "nats://" + v.wire.Addr()})
 	require.NoError(k.t, err)
 	node, err := site.node(store, true, func(ports *wake.Ports, opts *wake.Options) {
 		ports.Poster = mortalPoster{v}
@@ -120,8 +110,8 @@ func (p mortalPoster) Post(ctx context.Context, sub *sluice.Subscription, l wake
 
 // bury ends what is left of a process, and returns when NATS knows that it is gone.
 func (k *wakeKiller) bury(v *wakeVictim) {
-	v.wire.hangUp()
-	v.wire.parts.Wait()
+	v.wire.HangUp()
+	v.wire.Wait()
 	k.ends.Go(func() {
 		v.endLog()
 		v.store.Close()

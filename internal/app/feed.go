@@ -23,7 +23,7 @@ type feedLog struct{ store *natsstore.Store }
 
 // Ends returns the first and the last sequence that is kept.
 func (l feedLog) Ends(ctx context.Context, namespace string) (first, last uint64, err error) {
-	return l.store.Ends(ctx, namespace)
+	return l.store.Bounds(ctx, namespace)
 }
 
 // Page returns events behind a place, and up to where there are no others.

@@ -80,9 +80,10 @@ type server struct {
 	dsubsOwn *part
 	trust    trust
 	api      http.Handler
-	stopping chan struct{} // closed when requests that wait are to end
-	tls      *tls.Config   // of the API; nil: plain HTTP
-	conns    atomic.Int64  // connections to the API that are open
+	stopping context.Context //nolint:containedctx // it ends when requests that wait are to end
+	stop     context.CancelFunc
+	tls      *tls.Config  // of the API; nil: plain HTTP
+	conns    atomic.Int64 // connections to the API that are open
 }
 
 func (s *server) open(ctx context.Context) error {
@@ -248,9 +249,7 @@ func (s *server) openEngine(ctx context.Context) error {
 	}
 	s.owns = &ownership{leases: leases}
 	s.durable = durable.New(paths{s}, time.Now)
-	if err := s.openDsubs(ctx); err != nil {
-		return err
-	}
+	s.openDsubs()
 	s.engine = push.New(watcher{s.store.Subscriptions(), s.counts, s.know}, s.owns.part(), push.Ports{
 		Sources:   sources{s.store},
 		Log:       s.attempts,

@@ -117,9 +117,7 @@ func (b *bench) process(t *testing.T, name string, owns bool) *process {
 	p.Engine = dsub.New(dsub.Ports{
 		Records: records{natsstore.OpenBucket[dsub.Subscription](b.store, streams.StreamWakes)},
 		Logs:    b.store, Streams: b, Post: p, Gate: b, Owns: p, Account: b,
-		Secrets: func(context.Context) ([]dsub.SecretKey, error) {
-			return []dsub.SecretKey{{ID: "k", Secret: []byte("a secret that both have")}}, nil
-		},
+		Keys:   keys{[]byte("a secret of 32 bytes, for them all")},
 		Sign:   func([]byte, time.Time) (string, error) { return "signed", nil },
 		Offset: func(seq uint64) string { return strconv.FormatUint(seq, 10) },
 	}, dsub.Options{BaseURL: "http://here/streams", SweepEvery: 100 * time.Millisecond})
@@ -130,6 +128,10 @@ func (b *bench) process(t *testing.T, name string, owns bool) *process {
 	t.Cleanup(p.stop)
 	return p
 }
+
+type keys [][]byte
+
+func (k keys) WakeKeys() [][]byte { return k }
 
 // Owns says whether this process serves the subscriptions.
 func (p *process) Owns(string) bool {

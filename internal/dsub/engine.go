@@ -7,6 +7,7 @@ import (
 	"sync"
 	"time"
 
+	"github.com/sluice-io/sluice/internal/underway"
 	"github.com/sluice-io/sluice/pkg/sluice"
 )
 
@@ -17,6 +18,7 @@ type Engine struct {
 	slots chan struct{} // one for each request under way
 	busy  chan struct{} // one for each subscription that is looked at
 	clock *clock
+	under underway.Set[sending]
 
 	parts sync.WaitGroup // of Run
 
@@ -38,15 +40,15 @@ type entry struct {
 	revision uint64
 	view     scan
 
-	working  bool // somebody looks at it
-	again    bool // and has to look once more
-	attempts map[string]*attempt
+	working bool            // somebody looks at it
+	again   bool            // and has to look once more
+	sending map[string]bool // the wakes that are being sent
 }
 
-// attempt is a wake that is being sent.
-type attempt struct {
-	cancel context.CancelFunc
-	ended  chan struct{}
+// sending is a subscription of which a wake is being sent, as it was then.
+type sending struct {
+	key string
+	sub *Subscription
 }
 
 // looking is how many subscriptions are looked at at once.
@@ -97,7 +99,7 @@ func (e *Engine) change(key string, s *Subscription, revision uint64) {
 func (e *Engine) know(key string, s Subscription, revision uint64) {
 	ent := e.entries[key]
 	if ent == nil {
-		ent = &entry{attempts: map[string]*attempt{}}
+		ent = &entry{sending: map[string]bool{}}
 		e.entries[key] = ent
 	}
 	if revision > ent.revision {
@@ -111,9 +113,7 @@ func (e *Engine) know(key string, s Subscription, revision uint64) {
 // drop forgets a subscription that is gone. The caller holds the lock.
 func (e *Engine) drop(key string, ent *entry) {
 	delete(e.entries, key)
-	for _, a := range ent.attempts {
-		a.cancel()
-	}
+	e.under.Cut(func(one sending) bool { return one.key == key && one.sub.Incarnation == ent.sub.Incarnation })
 	f := e.logs[ent.sub.Namespace]
 	if f == nil {
 		return
@@ -233,46 +233,25 @@ func (e *Engine) kickAll() {
 // sent any more of what it does not own.
 func (e *Engine) Changed() <-chan struct{} {
 	e.kickAll()
-	return e.cut(func(key string, _ *Subscription) bool { return !e.ports.Owns.Owns(key) })
-}
-
-// Withdraw cuts off what is being sent for every subscription of which lost says so, and returns when nothing of
-// it can leave any more, or with ctx's error.
-func (e *Engine) Withdraw(ctx context.Context, lost func(*sluice.Subscription) bool) error {
-	select {
-	case <-e.cut(func(_ string, s *Subscription) bool {
-		return slices.ContainsFunc(s.Wishes(), lost)
-	}):
-		return nil
-	case <-ctx.Done():
-		return ctx.Err()
-	}
-}
-
-// cut cuts off attempts and returns what is closed when they have ended.
-func (e *Engine) cut(which func(key string, s *Subscription) bool) <-chan struct{} {
+	off := e.under.Cut(func(one sending) bool { return !e.ports.Owns.Owns(one.key) })
 	done := make(chan struct{})
 	e.mu.Lock()
 	defer e.mu.Unlock()
-	var under []*attempt
-	for key, ent := range e.entries {
-		if len(ent.attempts) == 0 || !which(key, &ent.sub) {
-			continue
-		}
-		for _, a := range ent.attempts {
-			a.cancel()
-			under = append(under, a)
-		}
-	}
-	if len(under) == 0 || e.launch == nil {
+	if len(off) == 0 || e.launch == nil {
 		close(done)
 		return done
 	}
 	e.launch(func(context.Context) { // they end with Run at the latest
 		defer close(done)
-		for _, a := range under {
-			<-a.ended
+		for _, over := range off {
+			<-over
 		}
 	})
 	return done
+}
+
+// Withdraw cuts off what is being sent for every subscription of which lost says so, and returns when nothing of
+// it can leave any more, or with ctx's error.
+func (e *Engine) Withdraw(ctx context.Context, lost func(*sluice.Subscription) bool) error {
+	return e.under.Cut(func(one sending) bool { return slices.ContainsFunc(one.sub.Wishes(), lost) }).Wait(ctx)
 }

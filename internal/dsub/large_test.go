@@ -12,11 +12,11 @@ import (
 	"github.com/sluice-io/sluice/pkg/sluice"
 )
 
-// However long the names of streams are, what is told of them at once can be acknowledged at once, and all are told of: as
-// many as a record has room for twice, once as a cursor and once in a wake. With 300 of these names it has not always.
+// However long the names of streams are and however many there are, what is told of them at once can be acknowledged at
+// once, and all are told of: a record has no room for as many as these.
 func TestStreamsWithLongNamesAreAllToldOfAndDone(t *testing.T) {
 	t.Parallel()
-	const count = 150
+	const count = 320
 	b := newBench(t)
 	for i := range count {
 		b.publish(t, sluice.Path(fmt.Sprintf("/events/%s%04d", strings.Repeat("<", 490), i)))

@@ -23,6 +23,9 @@ type world struct {
 	s      dsub.Subscription
 	wakes  int
 
+	forgets bool // there are more streams than a record has room for
+	largest int  // of the records, in bytes
+
 	due     map[string]map[uint64]bool // events that somebody has to have been told of, until they were
 	workers []worker
 }
@@ -67,7 +70,8 @@ func (w *world) add(path string) {
 func (w *world) view() dsub.View {
 	v := dsub.View{At: w.last, Tails: map[string]uint64{}}
 	for path, seqs := range w.events {
-		if tail := seqs[len(seqs)-1]; tail > w.s.Floor || w.s.Links[path] != (dsub.Link{}) {
+		_, linked := w.s.Links[path]
+		if tail := seqs[len(seqs)-1]; tail > w.s.Floor || linked {
 			v.Tails[path] = tail
 		}
 	}
@@ -91,11 +95,36 @@ func (w *world) step(in dsub.Input) (refused string) {
 	if refused == dsub.Fenced || refused == dsub.InvalidOffset {
 		require.True(w.t, maps.Equal(before.Links, next.Links), "%s moved a cursor", refused)
 	}
-	if refused == "" {
+	if refused == "" && !w.forgets {
 		w.keeps(in, &next)
 	}
 	w.s = next
+	w.lossless(in)
 	return refused
+}
+
+// lossless fails if a cursor is behind something of which nobody was told, in the record or in what workers are told.
+func (w *world) lossless(in dsub.Input) {
+	for path, seqs := range w.due {
+		if !w.s.Follows(path) {
+			continue
+		}
+		tail := w.events[path][len(w.events[path])-1]
+		cursor := w.s.Base
+		if link, ok := w.s.Links[path]; ok {
+			cursor = link.Acked
+		} else if tail <= w.s.Floor {
+			cursor = tail
+		}
+		for seq := range seqs {
+			require.Greater(w.t, seq, cursor, "%.20q (floor %d, base %d) after %d", path, w.s.Floor, w.s.Base, in.Do)
+		}
+	}
+	for _, p := range w.s.Told() {
+		for seq := range w.due[p.Path] {
+			require.Greater(w.t, seq, p.Acked, "%.20q as it is told (floor %d, base %d) after %d", p.Path, w.s.Floor, w.s.Base, in.Do)
+		}
+	}
 }
 
 // keeps fails if a link was forgotten of a stream that has something new: what is done of it would be told again.

@@ -7,6 +7,7 @@ import (
 	"net/http"
 	"time"
 
+	"github.com/sluice-io/sluice/internal/passes"
 	"github.com/sluice-io/sluice/pkg/sluice"
 )
 
@@ -87,7 +88,7 @@ type Ports struct {
 	Gate    Gate
 	Owns    Ownership
 	Account Accountant
-	Secrets func(ctx context.Context) ([]SecretKey, error)  // for tokens, the newest first
+	Keys    passes.Keys                                     // for tokens
 	Sign    func(body []byte, at time.Time) (string, error) // Webhook-Signature
 	Offset  func(seq uint64) string                         // how a place in a stream is written
 }

@@ -210,10 +210,6 @@ func (e *Engine) Claim(ctx context.Context, k Key, worker string) (Claim, error)
 	if worker == "" || len(worker) > maxWorker {
 		return Claim{}, invalid("worker is a name of 1 to %d bytes", maxWorker)
 	}
-	keys, err := e.ports.Secrets(ctx)
-	if err != nil {
-		return Claim{}, err
-	}
 	s, _, err := e.apply(ctx, k.String(), Input{Do: Claimed, Worker: worker}, func(s *Subscription) error {
 		switch e.holds(s) {
 		case sluice.Lost:
@@ -227,7 +223,7 @@ func (e *Engine) Claim(ctx context.Context, k Key, worker string) (Claim, error)
 	if err != nil {
 		return Claim{}, err
 	}
-	badge, err := token(keys, &s, e.opts.Now())
+	badge, err := token(e.ports.Keys, &s, e.opts.Now())
 	return Claim{Wake: s.Wake.ID, Generation: s.Generation, Token: badge, Streams: e.told(&s), Lease: s.Config.Lease}, err
 }
 
@@ -243,23 +239,19 @@ type Call struct {
 }
 
 // Authentic returns an error unless a token was given for a subscription. Codes TOKEN_INVALID; TOKEN_EXPIRED.
-func (e *Engine) Authentic(ctx context.Context, k Key, token string) error {
-	_, err := e.badge(ctx, k, token)
+func (e *Engine) Authentic(k Key, token string) error {
+	_, err := e.badge(k, token)
 	return err
 }
 
-func (e *Engine) badge(ctx context.Context, k Key, token string) (badge, error) {
-	keys, err := e.ports.Secrets(ctx)
-	if err != nil {
-		return badge{}, err
-	}
-	return readToken(keys, token, k, e.opts.Now())
+func (e *Engine) badge(k Key, token string) (badge, error) {
+	return readToken(e.ports.Keys, token, k, e.opts.Now())
 }
 
 // Call takes what a worker says, and reports whether another wake has begun because of it. Codes TOKEN_INVALID;
 // TOKEN_EXPIRED; SUBSCRIPTION_NOT_FOUND; INVALID_REQUEST; FENCED; INVALID_OFFSET.
 func (e *Engine) Call(ctx context.Context, k Key, c Call) (woken bool, err error) {
-	b, err := e.badge(ctx, k, c.Token)
+	b, err := e.badge(k, c.Token)
 	if err != nil {
 		return false, err
 	}

@@ -152,20 +152,19 @@ func isGone(err error) bool {
 func (e *Engine) attempt(ctx context.Context, key string, ent *entry, s Subscription) {
 	e.mu.Lock()
 	defer e.mu.Unlock()
-	if ent.attempts[s.Wake.ID] != nil || e.launch == nil {
+	if ent.sending[s.Wake.ID] || e.launch == nil {
 		return
 	}
-	ctx, cancel := context.WithCancel(ctx)
-	a := &attempt{cancel: cancel, ended: make(chan struct{})}
-	ent.attempts[s.Wake.ID] = a
+	ent.sending[s.Wake.ID] = true
+	ctx, leave := e.under.Enter(ctx, sending{key, &s})
 	e.launch(func(context.Context) { // ctx ends with Run too
-		defer cancel()
 		err := e.send(ctx, key, s)
+		cut := ctx.Err() != nil
 		e.mu.Lock()
-		delete(ent.attempts, s.Wake.ID)
+		delete(ent.sending, s.Wake.ID)
 		e.mu.Unlock()
-		close(a.ended)
-		if err != nil && ctx.Err() == nil {
+		leave()
+		if err != nil && !cut {
 			e.opts.Log.LogAttrs(ctx, slog.LevelWarn, "wake not sent yet", e.about(&s, slog.String("wake", s.Wake.ID), slog.Any("error", err))...)
 			e.clock.set(key, e.opts.Now().Add(time.Second))
 			return
@@ -276,7 +275,7 @@ func (e *Engine) deliver(ctx context.Context, s *Subscription, in *Input) (strin
 	if left <= 0 {
 		return "the lease was over before it was sent", nil
 	}
-	body, err := e.notice(ctx, s, now)
+	body, err := e.notice(s, now)
 	if err != nil {
 		return "", err
 	}
@@ -346,12 +345,8 @@ type notice struct {
 }
 
 // notice returns what a webhook says.
-func (e *Engine) notice(ctx context.Context, s *Subscription, now time.Time) ([]byte, error) {
-	keys, err := e.ports.Secrets(ctx)
-	if err != nil {
-		return nil, err
-	}
-	badge, err := token(keys, s, now)
+func (e *Engine) notice(s *Subscription, now time.Time) ([]byte, error) {
+	badge, err := token(e.ports.Keys, s, now)
 	if err != nil {
 		return nil, err
 	}

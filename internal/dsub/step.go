@@ -65,6 +65,7 @@ const (
 // stored if it is another one, whether another wake has begun, and, for what is asked for, a *Refusal. It
 // changes nothing that s points to.
 func Step(s Subscription, in Input, v View, now time.Time) (next Subscription, woken bool, err error) {
+	before := s
 	s.Links = maps.Clone(s.Links)
 	if s.Links == nil {
 		s.Links = map[string]Link{}
@@ -90,12 +91,15 @@ func Step(s Subscription, in Input, v View, now time.Time) (next Subscription, w
 			woken = s.issue(in, v, now)
 		}
 	case Linked:
-		err = s.link(in.Paths, v)
+		if err = s.link(in.Paths, v); err != nil {
+			return before, false, err // all of them or none
+		}
 	case Unlinked:
 		s.unlink(in.Paths)
 	case Withdrawn:
 		s.withdraw(in)
 	}
+	s.fit(v)
 	return s, woken, err
 }
 
@@ -190,7 +194,7 @@ func (s *Subscription) sent(in Input, v View, now time.Time) (woken bool) {
 		return false
 	case in.OK && in.Done:
 		for path, tail := range w.Snapshot {
-			s.ack(path, max(tail, s.cursor(path, tail)))
+			s.ack(Ack{path, tail}, tail)
 		}
 		s.arrived()
 		s.end(v)
@@ -233,7 +237,7 @@ func (s *Subscription) called(in Input, v View, now time.Time) (woken bool, err 
 		}
 	}
 	for _, a := range in.Acks {
-		s.ack(a.Path, max(a.Offset, s.Links[a.Path].Acked))
+		s.ack(a, s.tail(a.Path, v))
 	}
 	s.arrived()
 	s.Wake.Heard, s.Wake.Until = true, now.Add(s.Config.Lease).UTC()
@@ -246,7 +250,7 @@ func (s *Subscription) called(in Input, v View, now time.Time) (woken bool, err 
 
 // checkAck admits a place from the cursor up to where the stream ends, or ended when the wake began.
 func (s *Subscription) checkAck(a Ack, v View) error {
-	tail := max(v.Tails[a.Path], s.Wake.Snapshot[a.Path])
+	tail := s.tail(a.Path, v)
 	switch {
 	case !s.Follows(a.Path):
 		return refuse(InvalidOffset, "%q is not a stream of this subscription", a.Path)
@@ -258,10 +262,19 @@ func (s *Subscription) checkAck(a Ack, v View) error {
 	return nil
 }
 
-func (s *Subscription) ack(path string, offset uint64) {
-	link := s.Links[path]
-	link.Acked = offset
-	s.Links[path] = link
+// tail returns where a stream ends, or ended when the wake began.
+func (s *Subscription) tail(path string, v View) uint64 {
+	return max(v.Tails[path], s.Wake.Snapshot[path])
+}
+
+// ack moves the cursor of a stream that ends at a place. A stream that is as far already needs no link because of that.
+func (s *Subscription) ack(a Ack, tail uint64) {
+	if a.Offset <= s.cursor(a.Path, tail) {
+		return
+	}
+	link := s.Links[a.Path]
+	link.Acked = a.Offset
+	s.Links[a.Path] = link
 }
 
 func (s *Subscription) claimed(in Input, v View, now time.Time) error {
@@ -289,11 +302,13 @@ func (s *Subscription) claimed(in Input, v View, now time.Time) error {
 
 // link names streams. One that the pattern has keeps its cursor; of others, what there is now is done.
 func (s *Subscription) link(paths []string, v View) error {
-	explicit, text := 0, 0
-	for path, link := range s.Links {
+	explicit, named, all := 0, 0, 0
+	held := s.held(s.behind(v))
+	for path, link := range held {
+		all += weight(path)
 		if link.Explicit {
 			explicit++
-			text += weight(path)
+			named += weight(path)
 		}
 	}
 	for _, path := range paths {
@@ -306,11 +321,17 @@ func (s *Subscription) link(paths []string, v View) error {
 		default:
 			link.Acked = tail
 		}
-		if explicit++; explicit > maxExplicit {
-			return invalid("at most %d streams can be named; use a pattern", maxExplicit)
+		if _, ok := held[path]; !ok {
+			all += weight(path)
 		}
-		if text += weight(path); text > mostText {
+		explicit, named = explicit+1, named+weight(path)
+		switch {
+		case explicit > maxExplicit:
+			return invalid("at most %d streams can be named; use a pattern", maxExplicit)
+		case named > mostText:
 			return invalid("the names of streams take %d KiB at most; use a pattern", mostText>>10)
+		case all > mostText+mostLinkText:
+			return invalid("too many streams with long names have something new; name more when these are acknowledged")
 		}
 		link.Explicit = true
 		s.Links[path] = link

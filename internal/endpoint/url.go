@@ -20,16 +20,16 @@ func (s *Sender) checkURL(raw string) (*url.URL, error) {
 	}
 	u, err := url.Parse(raw)
 	if err != nil {
-		return nil, sluice.Errorf(sluice.InvalidRequest, "endpoint URL cannot be read; write https://host/path")
+		return nil, sluice.Errorf(sluice.InvalidRequest, "the URL cannot be read; write https://host/path")
 	}
 	host := u.Hostname()
 	switch {
 	case u.Scheme != "https" && u.Scheme != "http":
-		return nil, sluice.Errorf(sluice.InsecureURL, "endpoint URL has the scheme %q; use https", u.Scheme)
+		return nil, sluice.Errorf(sluice.InsecureURL, "the URL has the scheme %q; use https", u.Scheme)
 	case u.Opaque != "" || host == "":
-		return nil, sluice.Errorf(sluice.InvalidRequest, "endpoint URL has no host; write https://host/path")
+		return nil, sluice.Errorf(sluice.InvalidRequest, "the URL has no host; write https://host/path")
 	case u.User != nil:
-		return nil, sluice.Errorf(sluice.InvalidRequest, "endpoint URL holds a user or password; requests are signed instead")
+		return nil, sluice.Errorf(sluice.InvalidRequest, "the URL holds a user or password; requests are signed instead")
 	}
 	if err := checkPort(u); err != nil {
 		return nil, err
@@ -43,13 +43,13 @@ func (s *Sender) checkURL(raw string) (*url.URL, error) {
 func checkText(raw string) error {
 	switch {
 	case raw == "":
-		return sluice.Errorf(sluice.InvalidRequest, "endpoint URL is missing")
+		return sluice.Errorf(sluice.InvalidRequest, "the URL is missing")
 	case len(raw) > maxURL:
-		return sluice.Errorf(sluice.InvalidRequest, "endpoint URL is longer than %d bytes", maxURL)
+		return sluice.Errorf(sluice.InvalidRequest, "the URL is longer than %d bytes", maxURL)
 	case strings.ContainsFunc(raw, func(r rune) bool { return r <= ' ' || r == '\\' || r >= 0x7f }):
-		return sluice.Errorf(sluice.InvalidRequest, "endpoint URL has spaces, backslashes or characters outside ASCII; encode them (a host as xn--…)")
+		return sluice.Errorf(sluice.InvalidRequest, "the URL has spaces, backslashes or characters outside ASCII; encode them (a host as xn--…)")
 	case strings.Contains(raw, "#"):
-		return sluice.Errorf(sluice.InvalidRequest, "endpoint URL has a fragment, which is never sent")
+		return sluice.Errorf(sluice.InvalidRequest, "the URL has a fragment, which is never sent")
 	}
 	return nil
 }
@@ -61,7 +61,7 @@ func checkPort(u *url.URL) error {
 	}
 	n, err := strconv.ParseUint(port, 10, 16)
 	if err != nil || n == 0 || port[0] == '0' {
-		return sluice.Errorf(sluice.InvalidRequest, "endpoint URL has the port %q; use 1 to 65535", port)
+		return sluice.Errorf(sluice.InvalidRequest, "the URL has the port %q; use 1 to 65535", port)
 	}
 	return nil
 }
@@ -109,9 +109,9 @@ func (s *Sender) checkReach(scheme, host string) error {
 	}
 	switch {
 	case scheme == "http" && !local:
-		return sluice.Errorf(sluice.InsecureURL, "endpoint URL is http; use https")
+		return sluice.Errorf(sluice.InsecureURL, "the URL is http; use https")
 	case scheme == "http" && !s.opts.AllowLoopback:
-		return sluice.Errorf(sluice.InsecureURL, "endpoint URL is http; use https, or allow webhooks.allow_insecure_loopback for development")
+		return sluice.Errorf(sluice.InsecureURL, "the URL is http; use https, or allow webhooks.allow_insecure_loopback for development")
 	case isLocalName(host) && !s.opts.AllowLoopback:
 		return sluice.Errorf(sluice.BlockedAddress, "host %q is this host; use a public one", host)
 	}

@@ -6,12 +6,11 @@
 // the place only ever moves forward, so that the order of the two does not matter and nothing comes twice.
 //
 //	log  ── pages ──┐
-//	 │              ├─ place ─ gate, filter ─ (coalesce) ─ queue ─ gate ─ writer
-//	 └─ ring ───────┘
+//	 │              ├─ place ─ gate, filter ─ (coalesce) ─┬──────────────── writer
+//	 └─ ring ───────┘                                     └─ queue ─ gate ──┘
 //
-// A feed has two halves. One looks at every event, whatever its reader does, and queues what is to be sent; the other
-// sends. A queue has a bound. Where it is full, the first half waits as long as that costs nothing: while history is
-// read, and while the ring still has what comes next. Then the oldest frame gives way, and is counted: what a reader
-// is told that it missed are the frames that it would have been sent, neither more nor fewer. Nobody who publishes
-// waits for any of this.
+// A feed is its reader's own goroutine: it looks, sends, and looks again. What comes while it sends stays in the ring.
+// When that fills, the hub looks for those who have not come so far, and queues what they are to be sent. A queue has a
+// bound: the oldest frame gives way, and is counted. What a reader is told that it missed are the frames that it would
+// have been sent, neither more nor fewer. Nobody who publishes waits for any of this.
 package feed

@@ -34,7 +34,7 @@ func TestARingKeepsTheLast(t *testing.T) {
 	got, err = r.take(10, into[:0])
 	require.NoError(t, err)
 	require.False(t, got.covered, "12 was pushed out")
-	require.Equal(t, uint64(12), got.base)
+	require.Equal(t, uint64(12), r.from())
 	got, err = r.take(12, into[:0:2])
 	require.NoError(t, err)
 	require.Equal(t, uint64(13), got.items[0].Event.Seq)
@@ -45,6 +45,24 @@ func TestARingKeepsTheLast(t *testing.T) {
 	require.NoError(t, err, "what there is comes before the end")
 	_, err = r.take(18, into[:0])
 	require.Error(t, err)
+}
+
+// What somebody has not looked at is not pushed out: who reads the log waits, and half of it is looked at.
+func TestARingWaitsForThoseWhoLook(t *testing.T) {
+	t.Parallel()
+	r := newRing(8, 1<<20, 0)
+	for seq := uint64(1); seq <= 8; seq++ {
+		require.Nil(t, r.room(item(seq, "")))
+		require.NoError(t, r.add(item(seq, "")))
+		require.Len(t, r.filling, int(seq)/7, "when it is full by three quarters")
+	}
+	swept := r.room(item(9, ""))
+	require.NotNil(t, swept)
+	require.Equal(t, uint64(5), r.middle())
+	r.sweptTo(r.middle())
+	<-swept
+	require.Nil(t, r.room(item(9, "")))
+	require.Equal(t, uint64(7), r.middle())
 }
 
 func TestARingIsBoundedInBytes(t *testing.T) {
@@ -143,35 +161,29 @@ func (a *accounted) send(frames []Frame) {
 // S2-89: a full queue loses what is oldest, and says how much in the place where it was.
 func TestAQueueCountsWhatGivesWay(t *testing.T) {
 	t.Parallel()
-	q := newQueue(20, 5)
-	head := func() uint64 { return 99 }
+	q := queue{most: 20}
 	var into [3]Frame
-	frames, looked := q.take(into[:0], head)
-	require.Empty(t, frames)
-	require.Equal(t, uint64(5), looked)
+	require.Empty(t, q.take(into[:0], 99))
 	for seq := uint64(1); seq <= 30; seq++ {
 		q.push(Frame{item: item(seq, ""), Seq: seq})
 	}
-	require.True(t, q.full())
-	frames, _ = q.take(into[:0], head)
+	require.True(t, q.isFull())
+	frames := q.take(into[:0], 99)
 	require.Equal(t, &Lagged{Missed: 10, Oldest: 11, Head: 99}, frames[0].Lagged)
 	require.Equal(t, []uint64{11, 12}, []uint64{frames[1].Seq, frames[2].Seq})
 	q.push(Frame{item: item(31, ""), Seq: 31})
 	var seqs []uint64
-	for {
-		frames, _ = q.take(into[:0], head)
-		if len(frames) == 0 {
-			break
-		}
-		for _, f := range frames {
+	for q.count > 0 {
+		for _, f := range q.take(into[:0], 99) {
 			require.Nil(t, f.Lagged)
 			seqs = append(seqs, f.Seq)
 		}
 	}
 	require.Len(t, seqs, 19)
 	require.True(t, slices.IsSorted(seqs))
+	require.Empty(t, q.frames, "an empty queue takes no memory")
 	q.push(Frame{item: item(40, strings.Repeat("x", maxWeight)), Seq: 40})
-	require.True(t, q.full(), "it is bounded in bytes too")
+	require.True(t, q.isFull(), "it is bounded in bytes too")
 }
 
 // S2-113…116: an event is rendered once for each projection, on one line.
@@ -186,4 +198,20 @@ func TestAFrameIsOneLine(t *testing.T) {
 	require.Same(t, &frame[0], &r.frame(it, Full)[0])
 	require.NotContains(t, string(r.frame(it, None)), `"data"`)
 	require.Contains(t, string(r.frame(it, None)), `"dataref":"http://x/v1/namespaces//events/7"`)
+}
+
+// Whatever comes again is not looked at again: the page of the log and the ring may both have it.
+func TestAPlaceMovesForwardOnly(t *testing.T) {
+	t.Parallel()
+	f := &Feed{place: 5, queue: queue{most: 10}, wish: Wish{Pattern: "/none"}}
+	for _, tt := range []struct{ items, upTo, looked, place uint64 }{{6, 9, 6, 6}, {8, 7, 7, 7}, {8, 9, 8, 8}, {8, 9, 8, 8}, {3, 9, 3, 8}} {
+		var items []*Item
+		for seq := uint64(1); seq <= tt.items; seq++ {
+			items = append(items, item(seq, ""))
+		}
+		n, err := f.lookAt(items, tt.upTo)
+		require.NoError(t, err)
+		require.Equal(t, int(tt.looked), n)
+		require.Equal(t, tt.place, f.place)
+	}
 }

@@ -1,7 +1,5 @@
 package feed
 
-import "sync"
-
 // Lagged says what a reader missed that was too slow: so many frames, all of them between the frame before
 // this one and the next (S2-88…90).
 type Lagged struct {
@@ -22,18 +20,15 @@ type Frame struct {
 	item *Item
 }
 
-// queue is what a feed has to send. What goes in pushes out what is oldest, if the owner does not wait for room.
+// queue is what a feed has to send that was looked at while its reader took nothing. What goes in pushes out what is
+// oldest.
 type queue struct {
-	mu     sync.Mutex
-	frames []Frame // a ring that grows up to most
+	frames []Frame // a ring that grows up to most, and goes when it is empty
 	first  int
 	count  int
 	most   int
 	weight int
 	missed int
-	looked uint64        // up to where everything was looked at, and is sent or queued
-	filled chan struct{} // has something when there is something to send
-	room   chan struct{} // has something when some was sent
 }
 
 const (
@@ -41,23 +36,10 @@ const (
 	maxWeight   = 16 << 20 // bytes that a queue holds at most, unless it is one event
 )
 
-func newQueue(most int, looked uint64) *queue {
-	return &queue{most: most, looked: looked, filled: make(chan struct{}, 1), room: make(chan struct{}, 1)}
-}
-
-// full reports whether the next frame would push one out.
-func (q *queue) full() bool {
-	q.mu.Lock()
-	defer q.mu.Unlock()
-	return q.isFull()
-}
-
 func (q *queue) isFull() bool { return q.count == q.most || q.count > 0 && q.weight >= maxWeight }
 
 // push takes a frame. The oldest give way to it.
 func (q *queue) push(f Frame) {
-	q.mu.Lock()
-	defer q.mu.Unlock()
 	for q.isFull() {
 		q.pop()
 		q.missed++
@@ -68,36 +50,22 @@ func (q *queue) push(f Frame) {
 	q.frames[(q.first+q.count)%len(q.frames)] = f
 	q.count++
 	q.weight += f.item.weight()
-	signal(q.filled)
 }
 
-// reach says up to where everything was looked at.
-func (q *queue) reach(seq uint64) {
-	q.mu.Lock()
-	defer q.mu.Unlock()
-	q.looked = max(q.looked, seq)
-}
-
-// take returns frames to send, in their order: what was missed first. If there are none, it returns up to where
-// everything was looked at.
-func (q *queue) take(into []Frame, head func() uint64) (frames []Frame, looked uint64) {
-	q.mu.Lock()
-	defer q.mu.Unlock()
-	frames = into[:0]
+// take returns frames to send, in their order: what was missed first.
+func (q *queue) take(into []Frame, head uint64) []Frame {
+	frames := into[:0]
 	if q.missed > 0 { // something pushed it out, so that there is something
-		frames = append(frames, Frame{Lagged: &Lagged{Missed: q.missed, Oldest: q.frames[q.first].Seq, Head: head()}})
+		frames = append(frames, Frame{Lagged: &Lagged{Missed: q.missed, Oldest: q.frames[q.first].Seq, Head: head}})
 		q.missed = 0
 	}
 	for len(frames) < cap(into) && q.count > 0 {
 		frames = append(frames, q.pop())
 	}
-	if q.count > 0 {
-		signal(q.filled)
+	if q.count == 0 {
+		q.frames, q.first = nil, 0
 	}
-	if len(frames) > 0 {
-		signal(q.room)
-	}
-	return frames, q.looked
+	return frames
 }
 
 func (q *queue) pop() Frame {

@@ -2,7 +2,7 @@ package feed
 
 import (
 	"context"
-	"fmt"
+	"math"
 
 	"github.com/sluice-io/sluice/pkg/sluice"
 )
@@ -22,52 +22,5 @@ type Log interface {
 	Place(ctx context.Context, namespace, cursor string) (uint64, error)
 }
 
-// batch is how many items are looked at before the reader may have them.
-const batch = 128
-
-// source is a place in a log that moves forward: over pages of the log, until the ring covers it.
-type source struct {
-	log       Log
-	ring      *ring
-	namespace string
-	pattern   sluice.Pattern
-	place     uint64 // everything up to it was returned
-	live      bool   // the ring covered it once
-	scratch   [batch]*Item
-}
-
-// next returns the next items, each once and in their order; if there are none, what is closed when there are.
-// Without either, it is to be asked again. An error is the end.
-func (s *source) next(ctx context.Context) (items []*Item, more <-chan struct{}, err error) {
-	t, err := s.ring.take(s.place, s.scratch[:0])
-	if err != nil {
-		return nil, nil, err
-	}
-	if t.covered {
-		s.live = true
-		s.place = max(s.place, t.head) // unless there are items
-		if len(t.items) > 0 {
-			s.place = t.items[len(t.items)-1].Event.Seq
-		}
-		return t.items, t.changed, nil
-	}
-	events, reached, err := s.log.Page(ctx, s.namespace, s.pattern, s.place, t.base)
-	switch code := sluice.CodeOf(err); {
-	case code == sluice.WindowExceeded, code == sluice.NotFound:
-		return nil, nil, err
-	case err != nil:
-		return nil, nil, fmt.Errorf("%w: %w", sluice.Errorf(sluice.Unavailable, "the log cannot be read at the moment; ask again, behind the last sequence"), err)
-	}
-	items = make([]*Item, 0, len(events))
-	for i := range events {
-		if seq := events[i].Seq; seq > s.place {
-			items = append(items, NewItem(events[i]))
-			s.place = seq
-		}
-	}
-	s.place = max(s.place, reached)
-	return items, nil, nil
-}
-
-// covered reports whether the ring still has everything behind the place.
-func (s *source) covered() bool { return s.ring.covers(s.place) }
+// lastSeq is behind every sequence.
+const lastSeq = math.MaxUint64

@@ -38,7 +38,7 @@ const (
 func (s *Server) dsubRoutes() []route {
 	return []route{
 		{http.MethodGet, controlBase + "/jwks.json", open, s.dsubJWKS},
-		{http.MethodPut, oneDsub, subscribing, s.putDsub}, // to what, the body says
+		{http.MethodPut, oneDsub, somewhere(sluice.VerbSubscribe), s.putDsub}, // to what, the body says
 		{http.MethodGet, oneDsub, dsubOwned, s.getDsub},
 		{http.MethodDelete, oneDsub, dsubOwned, s.deleteDsub},
 		{http.MethodPost, oneDsub + "/streams", dsubOwned, s.linkDsub}, // as PUT
@@ -97,14 +97,6 @@ func dsubKey(c echo.Context) (dsub.Key, error) {
 	return dsub.Key{Namespace: c.Param("ns"), Root: root, ID: id}, err
 }
 
-// subscribing demands the verb subscribe for some path of the namespace.
-func subscribing(s *Server, c echo.Context) error {
-	if caller(c).Principal == sluice.Anonymous {
-		return s.requireStream(c, sluice.VerbSubscribe, "/x")
-	}
-	return somewhere(sluice.VerbSubscribe)(s, c)
-}
-
 // dsubOwned demands that the subscription is the caller's, or one of a namespace that it is an admin of.
 // Of others it does not learn that they exist (C14).
 func dsubOwned(s *Server, c echo.Context) error {
@@ -125,12 +117,6 @@ func dsubOwned(s *Server, c echo.Context) error {
 
 func (s *Server) ownsDsub(c echo.Context, wake *dsub.Subscription) error {
 	who, about := caller(c), sluice.Object{Namespace: wake.Namespace}
-	if who.Principal == sluice.Anonymous {
-		if wake.Principal != who.Principal {
-			return dsub.Missing()
-		}
-		return s.requireStream(c, sluice.VerbSubscribe, "/x")
-	}
 	admin := s.require(c, sluice.VerbAdmin, access.Target{Namespace: wake.Namespace})
 	switch {
 	case admin == nil || sluice.CodeOf(admin) == sluice.Unavailable:
@@ -138,7 +124,11 @@ func (s *Server) ownsDsub(c echo.Context, wake *dsub.Subscription) error {
 	case wake.Principal != who.Principal || !s.opts.Access.Same(who, wake.Grant, about, time.Now()):
 		return dsub.Missing()
 	}
-	for _, wish := range wake.Wishes() {
+	wishes := wake.Wishes()
+	if len(wishes) == 0 { // all that it named was taken out
+		return s.opts.Access.Some(who, sluice.VerbSubscribe, wake.Namespace, time.Now())
+	}
+	for _, wish := range wishes {
 		if err := s.require(c, sluice.VerbSubscribe, access.Target{Namespace: wish.Namespace, Pattern: wish.Pattern}); err != nil {
 			return err
 		}
@@ -152,7 +142,7 @@ func working(s *Server, c echo.Context) error {
 	if err != nil {
 		return err
 	}
-	return s.opts.Dsubs.Engine.Authentic(c.Request().Context(), k, bearer(c.Request().Header))
+	return s.opts.Dsubs.Engine.Authentic(k, bearer(c.Request().Header))
 }
 
 func (s *Server) dsubJWKS(c echo.Context) error {

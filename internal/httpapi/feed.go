@@ -29,19 +29,7 @@ const (
 // getFeed sends a namespace's events as they come: as server-sent events, or over a WebSocket if that is asked for.
 // Whatever can be refused is refused before anything is sent.
 func (s *Server) getFeed(c echo.Context) error {
-	wish, err := feedWish(c)
-	if err != nil {
-		return err
-	}
-	if s.opts.Feeds == nil {
-		return sluice.Errorf(sluice.Unavailable, "this server has no feeds")
-	}
-	if wish.Since != "" {
-		if err := s.startsAtShown(c, sluice.VerbRead, wish.Namespace, wish.Since); err != nil {
-			return err
-		}
-	}
-	f, err := s.opts.Feeds.Open(c.Request().Context(), wish)
+	f, err := s.openFeed(c)
 	if err != nil {
 		return err
 	}
@@ -50,6 +38,24 @@ func (s *Server) getFeed(c echo.Context) error {
 		return s.feedSocket(c, f)
 	}
 	return s.feedEvents(c, f)
+}
+
+// openFeed opens the feed that a request asks for. It is a function of its own because what it needs for that would be in
+// the stack of every feed otherwise.
+func (s *Server) openFeed(c echo.Context) (*feed.Feed, error) {
+	wish, err := feedWish(c)
+	if err != nil {
+		return nil, err
+	}
+	if s.opts.Feeds == nil {
+		return nil, sluice.Errorf(sluice.Unavailable, "this server has no feeds")
+	}
+	if wish.Since != "" {
+		if err := s.startsAtShown(c, sluice.VerbRead, wish.Namespace, wish.Since); err != nil {
+			return nil, err
+		}
+	}
+	return s.opts.Feeds.Open(c.Request().Context(), wish)
 }
 
 func feedWish(c echo.Context) (feed.Wish, error) {
@@ -166,10 +172,8 @@ func acknowledgement(f *feed.Feed) []byte {
 
 // feedEnd returns what is said when a feed ends although its reader is there: nothing more of it can be sent.
 func (s *Server) feedEnd(c echo.Context, err error) (*sluice.Error, []byte) {
-	select {
-	case <-s.opts.Stopping:
+	if s.opts.Stopping != nil && s.opts.Stopping.Err() != nil {
 		err = sluice.Errorf(sluice.Unavailable, "the server is going away; ask again, behind the last sequence")
-	default:
 	}
 	e := conceal(c, public(err))
 	if e.Code == sluice.Forbidden && s.opts.Access != nil && s.sees(c, c.Param("ns")) != nil {

@@ -6,7 +6,6 @@ import (
 	"log/slog"
 	"net/http"
 	"net/netip"
-	"sync"
 	"time"
 
 	"github.com/labstack/echo/v4"
@@ -132,7 +131,7 @@ type Options struct {
 	Storage    func(context.Context) (sluice.Storage, error)
 	Explain    *explain.Explainer
 	Retrier    Retrier         // nil: 503
-	Stopping   <-chan struct{} // closed when the server ends: who waits is answered; nil: never
+	Stopping   context.Context //nolint:containedctx // it ends with the server: who waits is answered; nil: never
 	Audit      Audit
 	Ready      func(context.Context) error           // nil if requests can be served; else code Unavailable
 	JWKS       func(context.Context) ([]byte, error) // the public keys as a JWK set
@@ -205,16 +204,12 @@ func (s *Server) Handler() http.Handler { return s.echo }
 // untilStop returns a context that ends with ctx or with the server.
 func (s *Server) untilStop(ctx context.Context) (context.Context, context.CancelFunc) {
 	ctx, cancel := context.WithCancel(ctx)
-	var watching sync.WaitGroup
-	watching.Go(func() {
-		select {
-		case <-s.opts.Stopping:
-			cancel()
-		case <-ctx.Done():
-		}
-	})
+	if s.opts.Stopping == nil {
+		return ctx, cancel
+	}
+	detach := context.AfterFunc(s.opts.Stopping, cancel) // no goroutine of its own: there may be thousands
 	return ctx, func() {
+		detach()
 		cancel()
-		watching.Wait()
 	}
 }

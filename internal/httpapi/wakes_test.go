@@ -177,6 +177,12 @@ func TestRequestsAboutSubscriptionsThatAreRefused(t *testing.T) {
 	} {
 		require.Equal(t, code, b.do(t, "PUT "+agents+"?subscription=x", body).code(), body)
 	}
+	for _, address := range []string{"not a url", "https://" + strings.Repeat("x", 2048), "http://192.0.2.1/", "https://:7/", "https://a.example/#x"} {
+		a := b.do(t, "PUT "+agents+"?subscription=x", `{"webhook":"`+address+`"}`)
+		require.Contains(t, []int{http.StatusBadRequest, http.StatusUnprocessableEntity}, a.status, a.text)
+		require.NotContains(t, a.text, "endpoint", "the caller did not write that")
+	}
+	require.Contains(t, b.do(t, "PUT "+agents+"?subscription=x", `{"webhook":"not a url"}`).text, `webhook \"not a url\": use an absolute URL`)
 	require.Empty(t, w.last())
 	require.Empty(t, b.must(t, http.StatusOK, "GET /v1/subscriptions", "").list(t, "subscriptions"))
 }

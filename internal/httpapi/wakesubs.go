@@ -1,6 +1,7 @@
 package httpapi
 
 import (
+	"cmp"
 	"net/http"
 
 	"github.com/labstack/echo/v4"
@@ -130,6 +131,9 @@ func (s *Server) putWake(c echo.Context) error {
 	sub, created, err := s.opts.Registry.Put(c.Request().Context(), id, &registry.Request{
 		Namespace: c.Param("ns"), Mode: sluice.Wake, Pattern: pattern, Description: wish.Description, Endpoint: sluice.Endpoint{URL: wish.Webhook},
 	}, by(c))
+	if sluice.CodeOf(err) == sluice.InvalidRequest { // if it is because of the URL, it is said in the word that was written
+		return cmp.Or(sluice.CheckURL("webhook", wish.Webhook), err)
+	}
 	if err != nil {
 		return err
 	}

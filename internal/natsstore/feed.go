@@ -16,15 +16,6 @@ const (
 	feedBytes = 4 << 20
 )
 
-// Ends returns the first and the last sequence of a namespace's log, as its leader knows them. Code NotFound.
-func (s *Store) Ends(ctx context.Context, ns string) (first, last uint64, err error) {
-	info, err := s.eventsInfo(ctx, ns)
-	if err != nil {
-		return 0, 0, err
-	}
-	return info.State.FirstSeq, info.State.LastSeq, nil
-}
-
 // FeedPage returns events behind a place, in order, of paths that the pattern may match, and up to where there are
 // no others: upTo at least, unless there are more than a page has. The log reached upTo before the call. The
 // leader is asked, so that nothing is missing. Messages that are no events are left out. Codes NotFound for the namespace;

@@ -24,7 +24,7 @@ func TestPagesOfAFeedHaveEverythingUpToWhereTheyReach(t *testing.T) {
 		_, err := js.Publish(t.Context(), fmt.Sprintf("events.default.a.p%d", n%3), []byte("1"))
 		require.NoError(t, err)
 	}
-	first, last, err := store.Ends(t.Context(), "default")
+	first, last, err := store.Bounds(t.Context(), "default")
 	require.NoError(t, err)
 	require.Equal(t, []uint64{1, count + 1}, []uint64{first, last})
 	for pattern, want := range map[sluice.Pattern]int{"/**": count, "/a/p1": count / 3, "/a/*": count, "/none": 0} {

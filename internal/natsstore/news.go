@@ -105,16 +105,11 @@ func (n *newsroom) read(ctx context.Context, ns string, log *newsLog) {
 	begun := sync.OnceFunc(func() { close(log.ready) })
 	again := newsAgain
 	for ctx.Err() == nil {
-		config := jetstream.ConsumerConfig{DeliverPolicy: jetstream.DeliverNewPolicy, HeadersOnly: true}
-		err := n.store.follow(ctx, streams.EventsStream(ns), config, func(msg jetstream.Msg, _ *jetstream.MsgMetadata) (bool, error) {
+		err := n.store.followEnds(ctx, ns, ends{from: jetstream.DeliverNewPolicy}, func(e end) (more bool) {
 			begun()
 			again = newsAgain
-			if msg == nil { // something may have been stored before
-				n.tell(log, "")
-				return true, nil
-			}
-			n.tell(log, msg.Subject())
-			return true, nil
+			n.tell(log, e.subject) // none: something may have been stored before
+			return true
 		})
 		if ctx.Err() != nil {
 			return

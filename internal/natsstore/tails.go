@@ -17,25 +17,46 @@ func (s *Store) FollowTails(ctx context.Context, ns string, tell func(path sluic
 	if err != nil {
 		return err
 	}
-	config := jetstream.ConsumerConfig{
-		DeliverPolicy:  jetstream.DeliverLastPerSubjectPolicy,
-		FilterSubjects: []string{streams.EventsSubjects(ns), streams.RecordsSubjects(ns)},
-		HeadersOnly:    true,
-	}
 	behind := true
+	ends := ends{jetstream.DeliverLastPerSubjectPolicy, []string{streams.EventsSubjects(ns), streams.RecordsSubjects(ns)}}
+	return s.followEnds(ctx, ns, ends, func(e end) (more bool) {
+		if e.path != "" {
+			tell(e.path, e.seq)
+		}
+		if behind = behind && e.left > 0; !behind {
+			tell("", max(e.seq, last))
+		}
+		return true
+	})
+}
+
+// ends is what is read of a log to know where its paths end: the last message of every subject and then what comes
+// (DeliverLastPerSubjectPolicy), or what comes (DeliverNewPolicy).
+type ends struct {
+	from     jetstream.DeliverPolicy
+	subjects []string // none: all
+}
+
+// end is a message of a log. The zero value is none.
+type end struct {
+	subject string
+	path    sluice.Path // of an event
+	seq     uint64
+	left    uint64 // messages that are there and not read yet
+}
+
+// followEnds calls each for messages of a namespace's log in their order, until it returns false, ctx ends or there is
+// trouble. It is called once without a message if there is nothing to read in the beginning.
+func (s *Store) followEnds(ctx context.Context, ns string, which ends, each func(end) (more bool)) error {
+	config := jetstream.ConsumerConfig{DeliverPolicy: which.from, FilterSubjects: which.subjects, HeadersOnly: true}
 	return s.follow(ctx, streams.EventsStream(ns), config, func(msg jetstream.Msg, meta *jetstream.MsgMetadata) (bool, error) {
 		if msg == nil {
-			behind = false
-			tell("", last)
-			return true, nil
+			return each(end{}), nil
 		}
-		seq := meta.Sequence.Stream
-		if _, path, err := streams.ParseSubject(msg.Subject()); err == nil {
-			tell(path, seq)
+		e := end{subject: msg.Subject(), seq: meta.Sequence.Stream, left: meta.NumPending}
+		if _, path, err := streams.ParseSubject(e.subject); err == nil {
+			e.path = path
 		}
-		if behind = behind && meta.NumPending > 0; !behind {
-			tell("", max(seq, last))
-		}
-		return true, nil
+		return each(e), nil
 	})
 }

@@ -37,13 +37,11 @@ func (s *Store) PathBefore(ctx context.Context, ns string, path sluice.Path, upT
 // PathEnds calls each for every path that the pattern matches and that has events, with the sequence of the last.
 func (s *Store) PathEnds(ctx context.Context, ns string, pattern sluice.Pattern, each func(sluice.Path, uint64)) error {
 	for _, filter := range streams.Filters(ns, pattern) {
-		err := s.scan(ctx, streams.EventsStream(ns), jetstream.ConsumerConfig{
-			FilterSubject: filter.Subject, DeliverPolicy: jetstream.DeliverLastPerSubjectPolicy, HeadersOnly: true,
-		}, func(msg jetstream.Msg, meta *jetstream.MsgMetadata) (bool, error) {
-			if _, path, err := streams.ParseSubject(msg.Subject()); err == nil && pattern.Match(path) {
-				each(path, meta.Sequence.Stream)
+		err := s.followEnds(ctx, ns, ends{jetstream.DeliverLastPerSubjectPolicy, []string{filter.Subject}}, func(e end) (more bool) {
+			if e.path != "" && pattern.Match(e.path) {
+				each(e.path, e.seq)
 			}
-			return true, nil
+			return e.left > 0
 		})
 		if err != nil {
 			return err
@@ -55,20 +53,16 @@ func (s *Store) PathEnds(ctx context.Context, ns string, pattern sluice.Pattern,
 // FollowPaths calls each for every event that is stored from now on, and first of all without a path, until ctx is done
 // or there is trouble.
 func (s *Store) FollowPaths(ctx context.Context, ns string, each func(sluice.Path, uint64)) error {
-	config := jetstream.ConsumerConfig{FilterSubject: streams.EventsSubjects(ns), DeliverPolicy: jetstream.DeliverNewPolicy, HeadersOnly: true}
 	begun := false
-	return s.follow(ctx, streams.EventsStream(ns), config, func(msg jetstream.Msg, meta *jetstream.MsgMetadata) (bool, error) {
+	return s.followEnds(ctx, ns, ends{jetstream.DeliverNewPolicy, []string{streams.EventsSubjects(ns)}}, func(e end) (more bool) {
 		if !begun { // something may have been stored by then, and is told first
 			begun = true
 			each("", 0)
 		}
-		if msg == nil {
-			return true, nil
+		if e.path != "" {
+			each(e.path, e.seq)
 		}
-		if _, path, err := streams.ParseSubject(msg.Subject()); err == nil {
-			each(path, meta.Sequence.Stream)
-		}
-		return true, nil
+		return true
 	})
 }
 

@@ -3,18 +3,15 @@ package push
 import (
 	"context"
 	"errors"
-	"fmt"
 	"log/slog"
 	"sync"
 	"time"
 
 	"github.com/cenkalti/backoff/v4"
 
+	"github.com/sluice-io/sluice/internal/underway"
 	"github.com/sluice-io/sluice/pkg/sluice"
 )
-
-// errWithdrawn is why an attempt under way is cut off.
-var errWithdrawn = errors.New("access may have been lost")
 
 // errLost tells the engine that the subscription may have nothing any more.
 var errLost = errors.New("access was lost")
@@ -28,17 +25,10 @@ type exit struct {
 	gate   Gate // nil: everything may leave
 	sender Sender
 
+	under underway.Set[*sluice.Subscription]
+
 	mu     sync.Mutex
-	under  map[*passage]struct{}
 	ending map[string]*ending // subscriptions that are being cancelled
-}
-
-// passage is an attempt under way.
-type passage struct {
-	sub *sluice.Subscription
-	cut context.CancelCauseFunc
-
-	over chan struct{} // closed when it has ended; nil: nobody waits for it
 }
 
 // ending is the cancellation of a subscription that lost its access.
@@ -48,7 +38,7 @@ type ending struct {
 }
 
 func newExit(gate Gate, sender Sender) *exit {
-	return &exit{gate: gate, sender: sender, under: map[*passage]struct{}{}, ending: map[string]*ending{}}
+	return &exit{gate: gate, sender: sender, ending: map[string]*ending{}}
 }
 
 // decide asks the gate.
@@ -62,30 +52,26 @@ func (x *exit) decide(sub *sluice.Subscription, ev *sluice.Event) sluice.Decisio
 // send makes an attempt if the gate lets it pass. Otherwise there is none, whatever was under way
 // of it; one that was cut off is Lost or Undecided.
 func (x *exit) send(ctx context.Context, sub *sluice.Subscription, ev *sluice.Event, number int) (sluice.Attempt, sluice.Decision) {
-	ctx, cut := context.WithCancelCause(ctx)
-	defer cut(nil)
-	p := &passage{sub: sub, cut: cut}
-	if !x.enter(p) {
+	ctx, leave := x.under.Enter(ctx, sub)
+	defer leave()
+	if x.ends(sub.ID) {
 		return sluice.Attempt{}, sluice.Lost
 	}
-	defer x.leave(p)
 	switch d := x.decide(sub, ev); {
 	case d == sluice.Lost:
 		x.cut(sub.ID)
 		return sluice.Attempt{}, d
 	case d != sluice.Pass:
 		return sluice.Attempt{}, d
-	case wasCut(ctx):
+	case underway.WasCut(ctx):
 		return sluice.Attempt{}, x.again(sub, ev)
 	}
 	a := x.sender.Send(ctx, sub, ev, number)
-	if wasCut(ctx) && a.Outcome != sluice.Delivered {
+	if underway.WasCut(ctx) && a.Outcome != sluice.Delivered {
 		return sluice.Attempt{}, x.again(sub, ev)
 	}
 	return a, sluice.Pass
 }
-
-func wasCut(ctx context.Context) bool { return errors.Is(context.Cause(ctx), errWithdrawn) }
 
 // again is for an attempt that was cut off: if access is not lost after all, it is to be made
 // anew.
@@ -97,78 +83,16 @@ func (x *exit) again(sub *sluice.Subscription, ev *sluice.Event) sluice.Decision
 	return sluice.Undecided
 }
 
-// enter makes an attempt known, and reports whether it may go on.
-func (x *exit) enter(p *passage) bool {
+// ends reports whether a subscription is being cancelled.
+func (x *exit) ends(subscription string) bool {
 	x.mu.Lock()
 	defer x.mu.Unlock()
-	if x.ending[p.sub.ID] != nil {
-		return false
-	}
-	x.under[p] = struct{}{}
-	return true
-}
-
-func (x *exit) leave(p *passage) {
-	x.mu.Lock()
-	defer x.mu.Unlock()
-	delete(x.under, p)
-	if p.over != nil {
-		close(p.over)
-	}
+	return x.ending[subscription] != nil
 }
 
 // cut cuts off what is under way to a subscription, and does not wait for it.
 func (x *exit) cut(subscription string) {
-	x.mu.Lock()
-	defer x.mu.Unlock()
-	for p := range x.under {
-		if p.sub.ID == subscription {
-			p.cut(errWithdrawn)
-		}
-	}
-}
-
-// underWay returns all attempts under way.
-func (x *exit) underWay() []*passage {
-	x.mu.Lock()
-	defer x.mu.Unlock()
-	all := make([]*passage, 0, len(x.under))
-	for p := range x.under {
-		all = append(all, p)
-	}
-	return all
-}
-
-// ended returns what is closed when an attempt has ended.
-func (x *exit) ended(p *passage) <-chan struct{} {
-	x.mu.Lock()
-	defer x.mu.Unlock()
-	if p.over == nil {
-		p.over = make(chan struct{})
-		if _, under := x.under[p]; !under {
-			close(p.over)
-		}
-	}
-	return p.over
-}
-
-// withdraw is Engine.Withdraw.
-func (x *exit) withdraw(ctx context.Context, lost func(*sluice.Subscription) bool) error {
-	var cut []*passage
-	for _, p := range x.underWay() {
-		if lost(p.sub) {
-			p.cut(errWithdrawn)
-			cut = append(cut, p)
-		}
-	}
-	for n, p := range cut {
-		select {
-		case <-x.ended(p):
-		case <-ctx.Done():
-			return fmt.Errorf("cut off %d attempts, of which %d may be under way still: %w", len(cut), len(cut)-n, ctx.Err())
-		}
-	}
-	return nil
+	x.under.Cut(func(sub *sluice.Subscription) bool { return sub.ID == subscription })
 }
 
 // end cancels a subscription, once if several of its runners want it, and returns when that is
@@ -216,7 +140,7 @@ func (x *exit) finishEnd(id string, e *ending, err error) {
 // calls it has told the gate before: what begins meanwhile is decided by that. It returns ctx's
 // error, and cannot tell, if that is done before.
 func (e *Engine) Withdraw(ctx context.Context, lost func(*sluice.Subscription) bool) error {
-	return e.exit.withdraw(ctx, lost)
+	return e.exit.under.Cut(lost).Wait(ctx)
 }
 
 // revoke cancels a runner's subscription, which lost its access (S0-64), however long that takes. If

@@ -100,12 +100,13 @@ func TestWithdrawWaitsForWhatItCutOff(t *testing.T) { // C43
 			}()
 		}
 		synctest.Wait()
-		require.NoError(t, x.withdraw(t.Context(), func(sub *sluice.Subscription) bool { return sub.ID == "mine" }))
-		require.Len(t, x.underWay(), 1)
+		require.NoError(t, x.under.Cut(func(sub *sluice.Subscription) bool { return sub.ID == "mine" }).Wait(t.Context()))
 		synctest.Wait()
+		_, over := said.Load("other")
+		require.False(t, over, "it is under way still")
 		d, ok := said.Load("mine")
 		require.Equal(t, []any{sluice.Undecided, true}, []any{d, ok}, "nothing was lost: it is made anew")
-		require.NoError(t, x.withdraw(t.Context(), func(*sluice.Subscription) bool { return true }))
+		require.NoError(t, x.under.Cut(func(*sluice.Subscription) bool { return true }).Wait(t.Context()))
 	})
 }
 
@@ -132,7 +133,7 @@ func TestADecisionOfBeforeLetsNothingOut(t *testing.T) { // C43
 			said <- d
 		}()
 		<-gate.asked
-		go func() { withdrawn <- x.withdraw(t.Context(), func(*sluice.Subscription) bool { return true }) }()
+		go func() { withdrawn <- x.under.Cut(func(*sluice.Subscription) bool { return true }).Wait(t.Context()) }()
 		synctest.Wait()
 		require.Empty(t, withdrawn, "it may leave still, for all that is known")
 		gate.answer <- sluice.Pass
@@ -166,10 +167,10 @@ func TestWithdrawSaysWhenItCannotTell(t *testing.T) { // C43
 		limit, cancel := context.WithTimeout(t.Context(), time.Second)
 		defer cancel()
 		all := func(*sluice.Subscription) bool { return true }
-		require.ErrorIs(t, x.withdraw(limit, all), context.DeadlineExceeded)
+		require.ErrorIs(t, x.under.Cut(all).Wait(limit), context.DeadlineExceeded)
 		close(s.open)
 		require.Equal(t, sluice.Pass, <-arrived, "what arrived has arrived")
-		require.NoError(t, x.withdraw(t.Context(), all))
+		require.NoError(t, x.under.Cut(all).Wait(t.Context()))
 	})
 }
 

@@ -1,7 +1,6 @@
 package push_test
 
 import (
-	"bytes"
 	"context"
 	"fmt"
 	"maps"
@@ -22,14 +21,9 @@ import (
 	"github.com/sluice-io/sluice/streams"
 )
 
-// write returns what kind of write a command to NATS is, "" if it changes nothing that lasts.
-func write(said []byte) string {
-	words := bytes.Fields(said[:bytes.IndexByte(said, '\n')])
-	if len(words) < 3 || !bytes.HasSuffix(bytes.ToUpper(words[0]), []byte("PUB")) {
-		return ""
-	}
-	subject := words[1]
-	for _, kind := range []struct{ name, prefix, holds string }{
+// writes are the kinds of commands to NATS that change something that lasts.
+func writes() []faulttest.Kind {
+	return []faulttest.Kind{
 		{"attempt", "attempts.", ""},
 		{"dead letter", "dead.", ""},
 		{"lookout", "$KV." + streams.Lanes + ".=lookout", ""},
@@ -41,12 +35,7 @@ func write(said []byte) string {
 		{"requeue", "$JS.ACK.", "-NAK"},
 		{"consumer", "$JS.API.CONSUMER.", `"durable_name"`},
 		{"pull", "$JS.API.CONSUMER.MSG.NEXT.", ""},
-	} {
-		if bytes.HasPrefix(subject, []byte(kind.prefix)) && bytes.Contains(said, []byte(kind.holds)) {
-			return kind.name
-		}
 	}
-	return ""
 }
 
 // point is a moment of a process: right before, or right after, the write of that number of
@@ -61,7 +50,7 @@ type point struct {
 type victim struct {
 	*process
 
-	wire   *wire
+	wire   *faulttest.Wire
 	at     point
 	seen   map[string]int // writes by kind; the wire's own
 	killed chan struct{}
@@ -73,7 +62,7 @@ func (v *victim) see(said []byte) bool {
 	if v.dead.Load() {
 		return false
 	}
-	kind := write(said)
+	kind := faulttest.KindOf(said, writes())
 	v.seen[kind]++
 	if kind != v.at.kind || v.seen[kind] != v.at.number {
 		return true
@@ -81,7 +70,7 @@ func (v *victim) see(said []byte) bool {
 	v.dead.Store(true)
 	close(v.killed)
 	if !v.at.after {
-		go v.wire.hangUp()
+		go v.wire.HangUp()
 	}
 	return v.at.after
 }
@@ -182,9 +171,9 @@ func (k *killer) scenario() *world {
 // start starts a process that dies at a point.
 func (k *killer) start(w *world, at point) *victim {
 	v := &victim{process: &process{}, at: at, seen: map[string]int{}, killed: make(chan struct{})}
-	v.wire = openWire(k.t, k.nats, v.see)
+	v.wire = faulttest.OpenWire(k.t, strings.TrimPrefix(k.nats.ClientURL(), "nats://"), v.see)
 	var err error
-	v.store, err = natsstore.Connect(k.t.Context(), natsstore.Options{URL: "nats://" + v.wire.listener.Addr().String()})
+	v.store, err = natsstore.Connect(k.t.Context(), natsstore.Options{URL: "nats://" + v.wire.Addr()})
 	require.NoError(k.t, err)
 	v.endLog = w.run(k.t, v.process)
 	return v
@@ -192,13 +181,13 @@ func (k *killer) start(w *world, at point) *victim {
 
 // bury ends what is left of a process, and returns when NATS knows that it is gone.
 func (k *killer) bury(v *victim) {
-	v.wire.hangUp()
-	v.wire.parts.Wait()
+	v.wire.HangUp()
+	v.wire.Wait()
 	k.ends.Go(func() {
 		v.endLog()
 		v.store.Close()
 		v.stop()
-		v.wire.close()
+		v.wire.Close()
 	})
 }
 
@@ -218,7 +207,7 @@ func (k *killer) count() map[string]int {
 	require.True(k.t, within(10*time.Second, func() bool { return k.settled(w) }))
 	v.stop()
 	v.store.Close()
-	v.wire.close()
+	v.wire.Close()
 	delete(v.seen, "")
 	return v.seen
 }

@@ -135,6 +135,9 @@ func (r *Request) fillS0(sub *sluice.Subscription) error {
 	if r.WebhookURL == "" {
 		return sluice.Errorf(sluice.InvalidRequest, "webhook_url is missing")
 	}
+	if err := sluice.CheckURL("webhook_url", r.WebhookURL); err != nil {
+		return err
+	}
 	sub.Mode, sub.Pattern, sub.Target = sluice.Push, "/**", r.Target
 	sub.Filter.Types = r.EventFilter
 	sub.Endpoint = sluice.Endpoint{URL: r.WebhookURL}

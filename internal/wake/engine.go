@@ -14,6 +14,7 @@ import (
 
 	"github.com/sluice-io/sluice/internal/shares"
 	"github.com/sluice-io/sluice/internal/turns"
+	"github.com/sluice-io/sluice/internal/underway"
 	"github.com/sluice-io/sluice/pkg/sluice"
 )
 
@@ -49,7 +50,7 @@ type Engine struct {
 	leaving  map[string]*runner  // the last of each subscription that was told to end
 	revoking map[string]struct{} // subscriptions that are being cancelled
 	ended    sync.WaitGroup
-	flights  flights
+	flights  underway.Set[*sluice.Subscription] // the notices under way
 }
 
 // New returns an engine. It takes callbacks from now on, and wakes nobody before Run.

@@ -4,6 +4,7 @@ import (
 	"context"
 	"time"
 
+	"github.com/sluice-io/sluice/internal/passes"
 	"github.com/sluice-io/sluice/pkg/sluice"
 )
 
@@ -126,6 +127,6 @@ type Ports struct {
 	Gate     Gate // nil: everything may leave
 	Log      Log
 	Registry Registry
-	Keys     Keys
+	Keys     passes.Keys
 	Observe  Observer // nil: nobody
 }

@@ -152,8 +152,8 @@ func (r *runner) attempt(known Entry, foreseen *ahead) (again bool) {
 	ctx, cancel := lasting(r.ctx, grace)
 	defer cancel(nil)
 	sub, c := r.sub.Load(), known.Consumer
-	f := r.engine.flights.enter(sub, cancel)
-	defer r.engine.flights.leave(f)
+	ctx, leave := r.engine.flights.Enter(ctx, sub) // before the gate is asked
+	defer leave()
 	tails, err := r.tails(ctx, sub, &c, foreseen)
 	switch {
 	case r.isLost(ctx, sub, err):

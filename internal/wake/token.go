@@ -2,11 +2,9 @@ package wake
 
 import (
 	"errors"
-	"strings"
 	"time"
 
-	"github.com/golang-jwt/jwt/v5"
-
+	"github.com/sluice-io/sluice/internal/passes"
 	"github.com/sluice-io/sluice/pkg/sluice"
 )
 
@@ -19,10 +17,6 @@ const (
 	renewFor = 24 * time.Hour
 )
 
-// Keys sign tokens: HMAC keys of at least 32 bytes, shared by all replicas, the newest first. The
-// newest signs, all of them verify.
-type Keys interface{ WakeKeys() [][]byte }
-
 // Claim is what a token says: whoever has it may call back as this consumer in this epoch (S1-104).
 // It is of one incarnation of the subscription: of the next one of the same id it says nothing.
 type Claim struct {
@@ -31,38 +25,25 @@ type Claim struct {
 	Of        string `json:"of"`
 	Epoch     uint64 `json:"epoch"`
 
-	jwt.RegisteredClaims
+	passes.Term
 }
 
 // newToken returns a token for a claim (S1-102).
-func newToken(keys Keys, c Claim, now time.Time) (string, error) {
-	all := keys.WakeKeys()
-	if len(all) == 0 {
-		return "", sluice.Errorf(sluice.Unavailable, "there is no key for tokens yet; try again")
-	}
-	c.RegisteredClaims = jwt.RegisteredClaims{ExpiresAt: jwt.NewNumericDate(now.Add(TokenFor))}
-	return jwt.NewWithClaims(jwt.SigningMethodHS256, c).SignedString(all[0])
+func newToken(keys passes.Keys, c Claim, now time.Time) (string, error) {
+	c.Term = passes.Until(now.Add(TokenFor))
+	return passes.Sign(keys, c)
 }
 
 // verify returns what a token says. Codes: WakeTokenInvalid; WakeTokenExpired, and then what it said.
-func verify(keys Keys, token string, now time.Time) (Claim, error) {
-	parser := jwt.NewParser(jwt.WithValidMethods([]string{jwt.SigningMethodHS256.Alg()}), jwt.WithExpirationRequired(),
-		jwt.WithTimeFunc(func() time.Time { return now }), jwt.WithStrictDecoding())
-	if strings.ContainsAny(token, "\r\n") {
-		return Claim{}, notOurs() // base64 passes over them
+func verify(keys passes.Keys, token string, now time.Time) (Claim, error) {
+	c, err := passes.Read[Claim](keys, token, now)
+	switch {
+	case errors.Is(err, passes.ErrExpired):
+		return c, sluice.Errorf(sluice.WakeTokenExpired, "the token has expired")
+	case err != nil:
+		return c, notOurs()
 	}
-	for _, key := range keys.WakeKeys() {
-		var c Claim
-		_, err := parser.ParseWithClaims(token, &c, func(*jwt.Token) (any, error) { return key, nil })
-		switch {
-		case err == nil:
-			return c, nil
-		case errors.Is(err, jwt.ErrTokenSignatureInvalid), errors.Is(err, jwt.ErrTokenMalformed), errors.Is(err, jwt.ErrTokenUnverifiable):
-		case errors.Is(err, jwt.ErrTokenExpired):
-			return c, sluice.Errorf(sluice.WakeTokenExpired, "the token has expired")
-		}
-	}
-	return Claim{}, notOurs()
+	return c, nil
 }
 
 func notOurs() error {
@@ -75,7 +56,7 @@ func (c Claim) renewable(now time.Time) bool {
 }
 
 // next returns the token for the callback after this one: the same, unless it is about to expire (S1-83).
-func next(keys Keys, token string, c Claim, now time.Time) (string, error) {
+func next(keys passes.Keys, token string, c Claim, now time.Time) (string, error) {
 	if c.ExpiresAt != nil && c.ExpiresAt.After(now.Add(freshFor)) {
 		return token, nil
 	}

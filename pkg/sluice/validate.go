@@ -148,16 +148,17 @@ func values(field string, list []string) error {
 }
 
 func (e Endpoint) check() error {
-	return cmp.Or(checkURL(e.URL), checkHeaders(e.Headers))
+	return cmp.Or(CheckURL("endpoint.url", e.URL), checkHeaders(e.Headers))
 }
 
-func checkURL(address string) error {
-	if err := text("endpoint.url", address, MaxURL); err != nil {
+// CheckURL returns an error unless an address has the form of an endpoint's; what is how whoever wrote it calls it. Code InvalidRequest.
+func CheckURL(what, address string) error {
+	if err := text(what, address, MaxURL); err != nil {
 		return err
 	}
 	u, err := url.Parse(address)
 	if err != nil || !u.IsAbs() || u.Hostname() == "" {
-		return Errorf(InvalidRequest, "endpoint.url %q: use an absolute URL such as https://example.com/hook", address)
+		return Errorf(InvalidRequest, "%s %q: use an absolute URL such as https://example.com/hook", what, address)
 	}
 	return nil
 }

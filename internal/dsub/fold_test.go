@@ -1,0 +1,187 @@
+package dsub_test
+
+import (
+	"encoding/json"
+	"fmt"
+	"strings"
+	"testing"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/sluice-io/sluice/internal/dsub"
+)
+
+// mostRecord is how large a record may become: what NATS takes as one message, less some room for what is around it.
+const mostRecord = 1<<20 - 64<<10
+
+// longName returns a name that takes up to 3 KB as JSON.
+func (w *world) longName(i int) string {
+	parts := []string{"<", "<", "<", "&", "&", ">", `"`, `\`, "\u2028", "a", "ß", "🌊", "\u0085"}
+	part := parts[w.random.IntN(len(parts))]
+	return fmt.Sprintf("events/%s%d", strings.Repeat(part, (490-w.random.IntN(490)*w.random.IntN(2))/len(part)), i)
+}
+
+// wide is a world with more streams, of longer names, than there is room for.
+type wide struct {
+	*world
+
+	names []string
+}
+
+func newWide(t *testing.T, seed uint64, kind dsub.Kind) *wide {
+	t.Helper()
+	w := &wide{world: newWorld(t, seed, kind)}
+	w.forgets = true
+	for i := range 900 {
+		name := w.longName(i)
+		if i%9 == 0 {
+			name = strings.Replace(name, "events", "named", 1) // which the pattern has not
+		}
+		w.names = append(w.names, name)
+	}
+	for i := 0; len(w.s.Config.Streams) < 45; i += 9 {
+		w.s.Config.Streams = append(w.s.Config.Streams, w.names[i])
+		w.s.Links[w.names[i]] = dsub.Link{Explicit: true}
+	}
+	return w
+}
+
+func (w *wide) some(most int) []string {
+	some := make([]string, 0, most)
+	for range w.random.IntN(most) + 1 {
+		some = append(some, w.names[w.random.IntN(len(w.names))])
+	}
+	return some
+}
+
+func (w *wide) anything() {
+	switch w.random.IntN(8) {
+	case 0:
+		for _, path := range w.some(400) {
+			w.add(path)
+		}
+	case 1:
+		w.name(dsub.Linked)
+	case 2:
+		w.name(dsub.Unlinked)
+	case 3, 4:
+		w.ahead()
+	default:
+		w.world.anything()
+	}
+	data, err := json.Marshal(w.s)
+	require.NoError(w.t, err)
+	require.LessOrEqual(w.t, len(data), mostRecord)
+	w.largest = max(w.largest, len(data))
+}
+
+// name names streams, or takes them out again: what came of one that was out is nobody's.
+func (w *wide) name(do dsub.Do) {
+	w.step(dsub.Input{Do: do, Paths: w.some(120)})
+	for path := range w.due {
+		if !w.s.Follows(path) {
+			delete(w.due, path)
+		}
+	}
+}
+
+// ahead is a worker that reads streams of which it was not told, and says so.
+func (w *wide) ahead() {
+	if w.s.Wake == nil {
+		return
+	}
+	in := dsub.Input{Do: dsub.Called, Wake: w.s.Wake.ID, Generation: w.s.Generation}
+	for _, path := range w.some(900) {
+		seqs := w.events[path]
+		if len(seqs) == 0 || !w.s.Follows(path) {
+			continue
+		}
+		in.Acks = append(in.Acks, dsub.Ack{Path: path, Offset: seqs[len(seqs)-1]})
+		w.read(dsub.Stream{Path: path, Tail: seqs[len(seqs)-1]})
+	}
+	w.step(in)
+}
+
+// However many streams there are, whatever they are called and whatever is acknowledged in which order, the record of a subscription
+// can be stored, and nothing is lost.
+func TestARecordCanAlwaysBeStored(t *testing.T) { //nolint:tparallel // the worlds have to be over before the largest is looked at
+	t.Parallel()
+	largest := make([]int, 4)
+	t.Run("worlds", func(t *testing.T) {
+		for seed := range uint64(len(largest)) {
+			kind := []dsub.Kind{dsub.Webhook, dsub.PullWake}[seed%2]
+			t.Run(fmt.Sprintf("%s %d", kind, seed), func(t *testing.T) {
+				t.Parallel()
+				w := newWide(t, seed, kind)
+				for range 250 {
+					w.anything()
+				}
+				w.drain()
+				for path, seqs := range w.due {
+					require.Empty(t, seqs, "%s was not told to its end (floor %d, base %d)", path, w.s.Floor, w.s.Base)
+				}
+				largest[seed] = w.largest
+			})
+		}
+	})
+	most := 0
+	for _, n := range largest {
+		most = max(most, n)
+	}
+	require.Greater(t, most, mostRecord/2, "or nothing was tried")
+	t.Logf("the largest record took %d KiB", most>>10)
+}
+
+// Streams that a worker never acknowledges do not keep it from the others, though their cursors are all that
+// is ahead of them: fewer than a wake names.
+func TestWhatIsNeverAcknowledgedHoldsUpNobodyElse(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t, 1, dsub.PullWake)
+	w.forgets = true
+	name := func(i int) string { return fmt.Sprintf("events/%s%04d", strings.Repeat("<", 490), i) }
+	const streams, stuck = 500, 40
+	for i := range streams {
+		w.add(name(i))
+	}
+	told := map[string]int{}
+	for n := 0; len(told) < streams; n++ {
+		require.Less(t, n, 2*streams/10)
+		require.Empty(t, w.step(dsub.Input{Do: dsub.Claimed, Worker: "x"}))
+		one := w.told()
+		in := dsub.Input{Do: dsub.Called, Wake: one.wake, Generation: one.generation, Done: true}
+		for _, p := range one.streams {
+			if !p.Pending() {
+				continue
+			}
+			told[p.Path]++
+			w.read(p)
+			if p.Path >= name(stuck) {
+				require.Equal(t, 1, told[p.Path], "it was acknowledged")
+				in.Acks = append(in.Acks, dsub.Ack{Path: p.Path, Offset: p.Tail})
+			}
+		}
+		require.Empty(t, w.step(in))
+	}
+	for range 10 { // all else is done
+		require.Empty(t, w.step(dsub.Input{Do: dsub.Claimed, Worker: "x"}))
+		one := w.told()
+		require.Len(t, w.s.Wake.Snapshot, stuck)
+		require.Empty(t, w.step(dsub.Input{Do: dsub.Called, Wake: one.wake, Generation: one.generation, Done: true}))
+	}
+}
+
+// Names for which there is no room are refused, all that come with them too.
+func TestAllNamesAreTakenOrNone(t *testing.T) {
+	t.Parallel()
+	s := made(dsub.Webhook)
+	var long []string
+	for i := range 100 {
+		long = append(long, fmt.Sprintf("named/%s%d", strings.Repeat("<", 490), i))
+	}
+	next, _, err := dsub.Step(s, dsub.Input{Do: dsub.Linked, Paths: long}, dsub.View{At: 10}, start)
+	require.Equal(t, dsub.InvalidRequest, code(err))
+	require.Empty(t, next.Links)
+	next, _, err = dsub.Step(s, dsub.Input{Do: dsub.Linked, Paths: long[:50]}, dsub.View{At: 10}, start)
+	require.NoError(t, err)
+	require.Len(t, next.Links, 50)
+}

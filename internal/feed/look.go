@@ -1,0 +1,151 @@
+package feed
+
+import (
+	"context"
+	"fmt"
+	"time"
+
+	"github.com/sluice-io/sluice/pkg/sluice"
+)
+
+// batch is how many items are looked at before others may.
+const batch = 128
+
+// look looks at what comes next, as far as the reader can take it at once: in the ring, or in the log if the ring has it
+// no more. If nothing comes, it returns what is closed when something does; without that it is to be called again.
+// An error is the end.
+func (f *Feed) look(ctx context.Context) (more <-chan struct{}, err error) {
+	if len(f.page) == 0 {
+		covered, more, err := f.lookRing(lastSeq)
+		if covered || err != nil {
+			return more, err
+		}
+		if err := f.turn(ctx); err != nil {
+			return nil, err
+		}
+	}
+	n, err := f.lookAt(f.page, lastSeq)
+	if f.page = f.page[n:]; len(f.page) == 0 {
+		f.page, f.place = nil, max(f.place, f.read)
+	}
+	return nil, err
+}
+
+// lookRing looks at what comes next in the ring, up to a sequence, unless the ring has it no more.
+func (f *Feed) lookRing(upTo uint64) (covered bool, more <-chan struct{}, err error) {
+	into := f.engine.batches.Get().(*[batch]*Item) //nolint:forcetypeassert // nothing else is in there
+	defer func() { clear(into[:]); f.engine.batches.Put(into) }()
+	t, err := f.hub.ring.take(f.place, into[:0])
+	if err != nil || !t.covered {
+		return t.covered, nil, err
+	}
+	if len(t.items) == 0 {
+		return true, t.changed, nil
+	}
+	_, err = f.lookAt(t.items, upTo)
+	return true, nil, err
+}
+
+// turn reads the next page of the log.
+func (f *Feed) turn(ctx context.Context) error {
+	events, reached, err := f.engine.log.Page(ctx, f.wish.Namespace, f.wish.Pattern, f.place, f.hub.ring.from())
+	switch code := sluice.CodeOf(err); {
+	case code == sluice.WindowExceeded, code == sluice.NotFound:
+		return err
+	case err != nil:
+		return fmt.Errorf("%w: %w", sluice.Errorf(sluice.Unavailable, "the log cannot be read at the moment; ask again, behind the last sequence"), err)
+	}
+	for i := range events {
+		f.page = append(f.page, NewItem(events[i]))
+	}
+	f.read = reached
+	return nil
+}
+
+// lookAt looks at items up to a sequence: for a reader that waits, until it has as much as it can take at once. It
+// returns at how many it looked.
+func (f *Feed) lookAt(items []*Item, upTo uint64) (int, error) {
+	now, waits := time.Now(), f.waits()
+	for i, it := range items {
+		if waits && !f.waits() || it.Event.Seq > upTo {
+			return i, nil
+		}
+		if it.Event.Seq <= f.place {
+			continue // it was in the page and in the ring
+		}
+		ok, err := f.wants(it, now)
+		if err != nil {
+			return i, err
+		}
+		switch {
+		case !ok:
+		case f.held == nil:
+			f.put(Frame{item: it, Seq: it.Event.Seq, Resume: it.Event.Seq, Count: 1})
+		default:
+			f.putAll(f.held.add(it, now))
+		}
+		f.place = it.Event.Seq
+	}
+	return len(items), nil
+}
+
+// wants reports whether an event is one for this feed: its path, its caller, its filter. One of which the filter
+// cannot tell, because its expression fails, is not.
+func (f *Feed) wants(it *Item, now time.Time) (bool, error) {
+	if !f.wish.Pattern.Match(it.Event.Path) {
+		return false, nil
+	}
+	if ok, err := f.shows(it, now); !ok {
+		return false, err
+	}
+	ok, err := f.filter.Match(&it.Event)
+	return ok && err == nil, nil
+}
+
+// waits reports whether the reader waits for a frame, and can take one more at once.
+func (f *Feed) waits() bool { return len(f.now) < cap(f.now) }
+
+// put has a frame sent: now, or after what is queued.
+func (f *Feed) put(frame Frame) {
+	if f.waits() {
+		f.now = append(f.now, frame)
+		return
+	}
+	f.queue.push(frame)
+}
+
+func (f *Feed) putAll(frames []Frame) {
+	for _, frame := range frames {
+		f.put(frame)
+	}
+}
+
+// sweep looks at everything up to a sequence for a reader that takes nothing at the moment. One that does, looks itself.
+func (f *Feed) sweep(upTo uint64) {
+	if !f.mu.TryLock() {
+		return
+	}
+	defer f.mu.Unlock()
+	if err := f.lookAhead(upTo); err != nil {
+		f.end(err)
+	}
+}
+
+// lookAhead queues what the ring has up to a sequence. Of what was there before the feed began nothing gives way to what
+// comes: a reader that has not come so far reads the log.
+func (f *Feed) lookAhead(upTo uint64) error {
+	for f.place < upTo && f.place >= f.current {
+		if covered, more, err := f.lookRing(upTo); !covered || more != nil || err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// reached returns up to where everything was sent or queued, or was not wanted.
+func (f *Feed) reached() uint64 {
+	if f.held == nil {
+		return f.place
+	}
+	return f.held.resume(f.place)
+}

@@ -1,0 +1,72 @@
+package underway_test
+
+import (
+	"context"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/sluice-io/sluice/internal/underway"
+)
+
+func TestWhatIsCutOffIsWaitedFor(t *testing.T) { // C43
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		var set underway.Set[string]
+		ended := 0
+		for _, who := range []string{"mine", "mine", "other"} {
+			ctx, leave := set.Enter(t.Context(), who)
+			go func() {
+				defer leave()
+				<-ctx.Done()
+				if underway.WasCut(ctx) {
+					<-time.After(time.Second) // it takes its time
+					ended++
+				}
+			}()
+		}
+		off := set.Cut(func(who string) bool { return who == "mine" })
+		require.Len(t, off, 2)
+		require.NoError(t, off.Wait(t.Context()))
+		synctest.Wait()
+		require.Equal(t, 2, ended)
+		require.NoError(t, set.Cut(func(string) bool { return true }).Wait(t.Context()))
+		require.Equal(t, 3, ended)
+		require.Empty(t, set.Cut(func(string) bool { return true }))
+	})
+}
+
+func TestWhoeverCannotWaitIsToldHowManyAreLeft(t *testing.T) { // C43
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		var set underway.Set[int]
+		ctx, leave := set.Enter(t.Context(), 1)
+		limit, cancel := context.WithTimeout(t.Context(), time.Second)
+		defer cancel()
+		off := set.Cut(func(int) bool { return true })
+		err := off.Wait(limit)
+		require.ErrorIs(t, err, context.DeadlineExceeded)
+		require.ErrorContains(t, err, "cut off 1 attempts, of which 1 may be under way still")
+		require.ErrorIs(t, ctx.Err(), context.Canceled)
+		leave()
+		require.NoError(t, off.Wait(t.Context()))
+	})
+}
+
+// Whoever leaves by himself was not cut off, nor who ends because all ends.
+func TestOnlyWhatIsCutOffWasCut(t *testing.T) {
+	t.Parallel()
+	var set underway.Set[int]
+	all, end := context.WithCancel(t.Context())
+	left, leave := set.Enter(t.Context(), 1)
+	leave()
+	require.Error(t, left.Err())
+	require.False(t, underway.WasCut(left))
+	ended, leave := set.Enter(all, 2)
+	defer leave()
+	end()
+	require.Error(t, ended.Err())
+	require.False(t, underway.WasCut(ended))
+}
