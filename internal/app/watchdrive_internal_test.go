@@ -66,17 +66,17 @@ func TestAWatchIsOvertakenByRetention(t *testing.T) { // S2-44
 	site.read("/sensors/1", 40)
 	site.settled(1)
 	node.stop()
-	_, before, err := store.Ends(t.Context(), "acme")
+	_, before, err := store.Bounds(t.Context(), "acme")
 	require.NoError(t, err)
 	site.read("/sensors/1", 2, 40, 2, 40, 2)
-	_, after, err := store.Ends(t.Context(), "acme")
+	_, after, err := store.Bounds(t.Context(), "acme")
 	require.NoError(t, err)
 	_, _, err = store.PutNamespace(t.Context(), sluice.Namespace{Name: "acme", Retention: sluice.Retention{MaxAge: sluice.Duration(time.Second)}, DedupWindow: sluice.Duration(time.Second)})
 	require.NoError(t, err)
 	require.Eventually(t, func() bool {
-		first, _, err := store.Ends(t.Context(), "acme")
+		first, _, err := store.Bounds(t.Context(), "acme")
 		return err == nil && first > after
-	}, 20*time.Second, 20*time.Millisecond)
+	}, watchPatience, 20*time.Millisecond)
 	_, _, err = store.PutNamespace(t.Context(), sluice.Namespace{Name: "acme"})
 	require.NoError(t, err)
 	require.Equal(t, before, placeOfWatch(t, store))
@@ -138,7 +138,8 @@ func TestARunawaySensorIsThrottledAndHarmsNobody(t *testing.T) {
 	other.ID, other.Pattern, other.Cooldown, other.Action.Path, other.Revision = "calm", "/calm", 0, "/alarms/calm", 0
 	_, err := watchesOn(store).Put(t.Context(), "acme", other.ID, other, 0)
 	require.NoError(t, err)
-	node := watchNodeOn(t, store, "acme", watch.Options{})
+	const most = 200 // in a second; a machine that has much else to do may not get 1,000 published
+	node := watchNodeOn(t, store, "acme", watch.Options{Most: most})
 	defer node.stop()
 
 	const batches, each = 60, 250 // 5,000 a second
@@ -158,12 +159,13 @@ func TestARunawaySensorIsThrottledAndHarmsNobody(t *testing.T) {
 	took := time.Since(begun)
 	require.Eventually(t, func() bool {
 		return len(site.on("/alarms/calm")) == calm && 1+sum(site.told(sluice.TypeWatchMissed), "count")+sum(site.told(sluice.TypeWatchThrottled), "dropped") == batches*each
-	}, 20*time.Second, 50*time.Millisecond, "every reading was looked at or is told of")
+	}, watchPatience, 50*time.Millisecond, "every reading was looked at or is told of")
 	throttled := site.told(sluice.TypeWatchThrottled)
 	t.Logf("%d readings in %s: %d looked at, %v", batches*each, took, 1+sum(site.told(sluice.TypeWatchMissed), "count"), throttled)
+	require.NotEmpty(t, throttled)
 	require.Equal(t, []any{"root", "hot"}, []any{throttled[0]["creator"], throttled[0]["watch_id"]})
 	require.LessOrEqual(t, len(throttled), int(time.Since(begun)/time.Second)+1)
-	require.LessOrEqual(t, 1+sum(site.told(sluice.TypeWatchMissed), "count"), 1000*(int(took/time.Second)+2))
+	require.LessOrEqual(t, 1+sum(site.told(sluice.TypeWatchMissed), "count"), most*(int(took/time.Second)+2))
 	require.Len(t, site.on("/alarms/hot"), 1)
 
 	var slowest time.Duration
@@ -200,6 +202,6 @@ func TestAnotherWatchTakesThePlaceOfOne(t *testing.T) {
 	require.Eventually(t, func() bool { // FromSeq is ahead of the log: it begins at its end
 		site.read("/sensors/1", 2, 40)
 		return len(site.on("/alarms/next")) > 0
-	}, 20*time.Second, 20*time.Millisecond)
+	}, watchPatience, 20*time.Millisecond)
 	require.Equal(t, want[0], idsOn(site.on("/alarms/hot"))[0])
 }

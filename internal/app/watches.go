@@ -81,7 +81,7 @@ func (l watchLog) EventAt(ctx context.Context, namespace string, seq uint64) (sl
 
 // Has reports whether an event with the id lies on a path behind a place.
 func (l watchLog) Has(ctx context.Context, namespace string, path sluice.Path, id string, after uint64) (bool, error) {
-	first, _, err := l.store.Ends(ctx, namespace)
+	first, _, err := l.store.Bounds(ctx, namespace)
 	if err != nil {
 		return false, err
 	}
