@@ -308,6 +308,22 @@ func (s *watchSite) judge(want []string) string {
 	return strings.Join(wrong, "; ")
 }
 
+// watchPoints returns every point of a run with so many writes; where it is short, the first of each kind.
+func watchPoints(writes map[string]int) (all []watchPoint) {
+	for _, kind := range slices.Sorted(maps.Keys(writes)) {
+		most := writes[kind]
+		if !faulttest.Long() {
+			most = min(most, 3)
+		}
+		for n := 1; n <= most; n++ {
+			for _, after := range []bool{false, true} {
+				all = append(all, watchPoint{kind: kind, number: n, after: after, late: n%3 == 1})
+			}
+		}
+	}
+	return all
+}
+
 // Who looks after a watch may die right before and right after any write: each firing is published once and told of once,
 // though who comes next comes after the ids are forgotten.
 func TestWhoLooksAfterAWatchMayDieBetweenAnyTwoWrites(t *testing.T) { // S2-42, S2-43
@@ -317,17 +333,7 @@ func TestWhoLooksAfterAWatchMayDieBetweenAnyTwoWrites(t *testing.T) { // S2-42, 
 	peace := die(t, server, store, "peace", watchPoint{})
 	require.Empty(t, peace.wrong)
 	require.Len(t, peace.writes, 3, "%v", peace.writes)
-	var todo []watchPoint
-	for _, kind := range slices.Sorted(maps.Keys(peace.writes)) {
-		for n := 1; n <= peace.writes[kind]; n++ {
-			if !faulttest.Long() && n > 3 {
-				break
-			}
-			for _, after := range []bool{false, true} {
-				todo = append(todo, watchPoint{kind: kind, number: n, after: after, late: n%3 == 1})
-			}
-		}
-	}
+	todo := watchPoints(peace.writes)
 	var next, reached atomic.Int64
 	var workers sync.WaitGroup
 	wrong := make([]string, len(todo))

@@ -25,6 +25,7 @@ type site struct {
 
 	events  []sluice.Event // their sequences are their places, from 1
 	gone    uint64         // events up to it left the log
+	slow    int            // so many of the last events are on their way
 	record  watch.Record
 	version uint64
 	puts    int
@@ -125,7 +126,7 @@ func (s *site) Page(_ context.Context, _ string, _ sluice.Pattern, after, upTo u
 func (s *site) Tail(ctx context.Context, _ string, after uint64, each func(sluice.Event) error) error {
 	for {
 		s.mu.Lock()
-		events, changed := slices.Clone(s.events[min(after, uint64(len(s.events))):]), s.changed
+		events, changed := slices.Clone(s.events[min(after, uint64(len(s.events)-s.slow)):len(s.events)-s.slow]), s.changed
 		s.mu.Unlock()
 		for i := range events {
 			if err := each(events[i]); err != nil {
@@ -391,6 +392,30 @@ func TestAReadingThatIsGoneWhenItsTimeComesDoesNotFire(t *testing.T) {
 			})
 		})
 	}
+}
+
+// An event that ends a condition in time does so, though it arrives later.
+func TestWhatIsOnItsWayCounts(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		s := newSite()
+		s.run(t, func(w *sluice.Watch) { w.For = sluice.Duration(time.Minute) }, func() {
+			s.publish("on")
+			<-time.After(59 * time.Second)
+			s.locked(func() { s.slow = 1 })
+			s.publish("off")
+			<-time.After(time.Minute)
+			s.locked(func() {
+				s.slow = 0
+				s.wake()
+			})
+			<-time.After(time.Minute)
+			s.publish("on")
+			<-time.After(2 * time.Minute)
+		})
+		ids, _ := s.said()
+		require.Equal(t, []string{"fired-watch-hot-7-3", "watch-hot-7-3"}, ids)
+	})
 }
 
 // A watch that has nothing to do but to be overtaken stores where it is, now and then.

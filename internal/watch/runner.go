@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"log/slog"
+	"slices"
 	"strings"
 	"time"
 
@@ -177,10 +178,28 @@ func (r *runner) enter(ctx context.Context, events []sluice.Event, upTo uint64) 
 	return r.act(ctx, byID)
 }
 
-// pass lets the time come: all was looked at that the log has.
+// pass lets the time come: all was looked at that has arrived.
 func (r *runner) pass(ctx context.Context) error {
-	r.verdicts = r.state.Tick(&r.rule, time.Now().Add(-grace), r.verdicts)
+	at := time.Now().Add(-grace)
+	if r.state.Ripe(&r.rule, at) {
+		if caughtUp, err := r.caughtUp(ctx); !caughtUp || err != nil {
+			return err // it is asked again soon
+		}
+	}
+	r.verdicts = r.state.Tick(&r.rule, at, r.verdicts)
 	return r.act(ctx, nil)
+}
+
+// caughtUp reports whether all was looked at that the log has now: what is on its way may end a condition before its time is over.
+func (r *runner) caughtUp(ctx context.Context) (bool, error) {
+	_, last, err := r.ports.Log.Ends(ctx, r.watch.Namespace)
+	place := r.state.Place()
+	if err != nil || last <= place {
+		return err == nil, err
+	}
+	events, reached, err := r.ports.Log.Page(ctx, r.watch.Namespace, r.watch.Pattern, place, last)
+	more := slices.ContainsFunc(events, func(ev sluice.Event) bool { return ev.Seq > place && r.watch.Pattern.Match(ev.Path) })
+	return !more && reached >= last, err
 }
 
 // wants reports whether an event is a reading that the watch's creator may read. What is told of watches is none: no watch has to do with

@@ -164,8 +164,8 @@ func (s *State) Step(r *Rule, ev *sluice.Event, into []Verdict) []Verdict {
 func (s *State) admit(r *Rule, ev *sluice.Event) bool {
 	w := &s.kept.Window
 	if age := ev.Stored.Sub(w.Since); w.Since.IsZero() || age >= second || age < 0 {
-		s.shut()
-		w.Since = ev.Stored
+		s.count()
+		w.Since, w.Looked = ev.Stored, 0
 	}
 	if w.Looked < r.Most {
 		w.Looked++
@@ -178,13 +178,13 @@ func (s *State) admit(r *Rule, ev *sluice.Event) bool {
 	return false
 }
 
-// shut ends the window.
-func (s *State) shut() {
+// count has it told how many readings were not looked at. The window goes on: more of its second may come, late.
+func (s *State) count() {
 	w := &s.kept.Window
 	if w.Dropped > 0 {
 		s.kept.Throttled.add(w.Seq, w.At, w.Dropped)
 	}
-	*w = window{}
+	w.Dropped, w.Seq, w.At = 0, 0, time.Time{}
 }
 
 // fire fires, unless the path is cooling down.
@@ -238,12 +238,18 @@ func (r *Rule) cool(p Standing, at time.Time) Standing {
 	return p
 }
 
-// Tick says that it is so late, and that everything was looked at that the log has. It appends what is to be done.
+// Tick says that it is so late. Where Ripe says so, everything has to have been looked at that was stored by then. It appends what is to be
+// done.
 func (s *State) Tick(r *Rule, now time.Time, into []Verdict) []Verdict {
 	if w := s.kept.Window; now.Sub(w.Since) >= second {
-		s.shut()
+		s.count()
 	}
 	return s.lapse(r, now, into)
+}
+
+// Ripe reports whether a path may fire because it is so late.
+func (s *State) Ripe(r *Rule, now time.Time) bool {
+	return !r.Level && r.For > 0 && now.UnixMilli() >= s.due
 }
 
 // Tell appends what is to be told by now of what was held back: at once the first time, and then at most once a
