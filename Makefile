@@ -45,8 +45,10 @@ conformance: build $(suite_modules) ## Run the public suite of Durable Streams a
 $(suite_modules): scripts/conformance/package-lock.json
 	cd scripts/conformance && npm ci --no-audit --no-fund
 
-soak: ## Try Step in 4,000,000 random steps, and the tests of storing and delivering twenty times over (half an hour)
+soak: ## Try Step in 4,000,000 random steps, feeds under load, and the tests of storing and delivering twenty times over (half an hour)
 	SLUICE_LONG=1 go test -count=1 -run='^TestModel$$' -v ./internal/wake
+	SLUICE_LONG=1 go test -count=1 -p=1 -parallel=1 -timeout=30m -v ./internal/app \
+		-run='^(TestACrowdOfReadersMissesNothingUntold|TestAStateAndTheFeedBehindItAreTheStateLater|TestReadersOutliveTheirServer)$$'
 	go test -race -shuffle=on -count=20 -timeout=60m ./internal/push ./internal/natsstore
 
 crash: ## Kill the server under load, again and again, and count what was lost

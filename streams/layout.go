@@ -144,6 +144,12 @@ func workBuckets() []Bucket {
 		History:      1, // more would keep secrets that were rotated out
 		MaxConsumers: maxConsumers,
 	}, {
+		Name:         Told,
+		Description:  "which change was told last, by subscription or namespace",
+		History:      1,
+		MarkerTTL:    time.Hour,
+		MaxConsumers: maxConsumers,
+	}, {
 		Name:         Reservations,
 		Description:  "which subscription holds an idempotency key or a configuration, by hash",
 		History:      1,
@@ -224,6 +230,22 @@ func ruleBuckets() []Bucket {
 
 // ackWait is how long a delivery may be worked on without a sign of life.
 const ackWait = 30 * time.Second
+
+// lettersPending is how many dead letters are being told at once.
+const lettersPending = 100
+
+// LettersConsumer describes the consumer that all replicas tell dead letters from: those that are buried once it is there.
+func LettersConsumer() Consumer {
+	return Consumer{
+		Name:        "announcer",
+		Stream:      DeadLetters,
+		Description: "tells of dead letters",
+		Filter:      Filter{Subject: DeadLettersSubjects(), Exact: true},
+		AckWait:     ackWait,
+		MaxPending:  lettersPending,
+		MaxDeliver:  -1,
+	}
+}
 
 // PushConsumers describes the consumers of a subscription, one for each filter subject
 // of its pattern. If its lane is all of its events there is one.

@@ -42,6 +42,7 @@ const (
 	StreamWakes   = "streamwakes"   // key: namespace and a hash of root and id; what wakes whom of streams
 	Instructions  = "instructions"  // key: InstructionKey
 	Watches       = "watches"       // key: WatchKey
+	Told          = "told"          // key: subscription, or ToldNamespaceKey
 )
 
 // EventsStream returns the name of a namespace's stream.
@@ -166,6 +167,9 @@ func LaneKey(subscription string, ordering sluice.Ordering, path sluice.Path, se
 
 // LaneKeys returns the filter that matches every lane key of a subscription.
 func LaneKeys(subscription string) string { return subscription + ".>" }
+
+// ToldNamespaceKey returns the key of what was told of a namespace. No subscription has it as its id.
+func ToldNamespaceKey(namespace string) string { return "=namespace." + namespace }
 
 // LookoutKey returns the key, beside the lanes, of how far a subscription's events are accounted
 // for. No lane's key starts like it.

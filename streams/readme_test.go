@@ -101,7 +101,7 @@ func consumerRows() []string {
 	sub := sluice.Subscription{ID: "<id>", Namespace: "<ns>", Pattern: "/a/**"}
 	sub.SetDefaults()
 	var out []string
-	for _, c := range streams.PushConsumers(&sub) {
+	for _, c := range append(streams.PushConsumers(&sub), streams.LettersConsumer()) {
 		out = append(out, row(code(c.Name), code(c.Stream), code(c.Filter.Subject), span(c.AckWait), c.MaxPending, c.MaxDeliver))
 	}
 	return out
@@ -134,6 +134,7 @@ func subjectRows() []string {
 		row(code("$KV."+streams.Instructions+"."+instructionKey(sluice.KindAppointment)), "an appointment"),
 		row(code("$KV."+streams.Instructions+"."+instructionKey(sluice.KindWatch)), "a watch"),
 		row(code("$KV."+streams.Watches+"."+strings.Replace(streams.WatchKey("<ns>", "id"), ".id", ".<id>", 1)), "how far the watch has come"),
+		row(code("$KV."+streams.Told+"."+streams.ToldNamespaceKey("<ns>")), "which change of the namespace was told last"),
 		row(code("$KV."+streams.Lanes+"."+streams.LookoutKey("<id>")), "how far the subscription's events are accounted for (decision 0003)"),
 		row(code("$KV."+streams.Lanes+"."+streams.HealthKey("<id>")), "the breaker, and since when every attempt has failed, while the endpoint is in trouble (decision 0008)"),
 	}

@@ -76,6 +76,7 @@ type session struct {
 	stderr   io.Writer
 	environ  []string
 	terminal bool      // somebody may be watching stderr
+	watched  bool      // somebody may be watching stdout
 	exit     func(int) // ends the process: after --help only
 }
 

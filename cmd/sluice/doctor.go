@@ -61,6 +61,7 @@ func (c *doctorCmd) Run(ctx context.Context, s *session) error {
 	e.checkAccess(ctx)
 	e.checkRoom(ctx)
 	e.checkGrants(ctx)
+	e.checkTypes(ctx)
 	e.checkNATS(ctx)
 	err := s.show(e.findings, func() error {
 		rows := make([][]string, len(e.findings))

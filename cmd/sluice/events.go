@@ -109,5 +109,5 @@ func excerpt(data []byte) string {
 	if len(text) > most {
 		text = append(text[:most-1], '…')
 	}
-	return string(text)
+	return harmless(string(text))
 }

@@ -12,22 +12,58 @@ import (
 	"github.com/sluice-io/sluice/pkg/sluice"
 )
 
+// filterFlags say which events are wanted.
+type filterFlags struct {
+	Types    []string `name:"type" aliases:"types" help:"Of these types only; a final .* matches what follows." placeholder:"TYPE"`
+	Sources  []string `name:"source" sep:"none" help:"Of these sources only." placeholder:"SOURCE"`
+	Subjects []string `name:"subject" sep:"none" help:"About these subjects only, or related to them." placeholder:"SUBJECT"`
+	Labels   []string `name:"label" sep:"none" help:"With this label only; several of a name are alternatives." placeholder:"NAME=VALUE"`
+	CEL      string   `name:"cel" help:"Only those for which this expression over event is true." placeholder:"EXPR"`
+}
+
+func (f *filterFlags) filter() (sluice.Filter, error) {
+	wanted := sluice.Filter{Types: f.Types, Sources: f.Sources, Subjects: f.Subjects, CEL: f.CEL}
+	for _, label := range f.Labels {
+		name, value, ok := strings.Cut(label, "=")
+		if !ok {
+			return wanted, usagef("--label %q: write NAME=VALUE", label)
+		}
+		if wanted.Labels == nil {
+			wanted.Labels = map[string][]string{}
+		}
+		wanted.Labels[name] = append(wanted.Labels[name], value)
+	}
+	return wanted, nil
+}
+
 // feedCmd shows events as they come.
 type feedCmd struct {
 	Pattern string `arg:"" optional:"" help:"Of these paths only." default:"/**"`
 
+	filterFlags
+
 	NS         string        `name:"ns" help:"The namespace." default:"default" placeholder:"NAME"`
-	Types      []string      `name:"type" aliases:"types" help:"Of these types only; a final .* matches what follows." placeholder:"TYPE"`
-	Sources    []string      `name:"source" sep:"none" help:"Of these sources only." placeholder:"SOURCE"`
-	Labels     []string      `name:"label" sep:"none" help:"With this label only; several of a name are alternatives." placeholder:"NAME=VALUE"`
-	CEL        string        `name:"cel" help:"Only those for which this expression over event is true." placeholder:"EXPR"`
-	Since      string        `help:"Begin behind a sequence, an event's id, a time, or so long ago, such as 10m; -1 is the beginning." placeholder:"WHEN"`
+	Since      string        `help:"Begin behind a sequence or an event's id, at a time, or so long ago, such as 10m; -1 is the beginning; last_per_path begins with the last event of every path." placeholder:"WHEN"`
 	Projection string        `help:"How much of the data: full, summary or none." placeholder:"NAME"`
 	Buffer     int           `help:"How many events to be behind before some are missed." placeholder:"N"`
 	Coalesce   []string      `help:"Show one of the events that have the same values of these labels, such as type or a member of the data." placeholder:"LABEL"`
 	Window     time.Duration `help:"With --coalesce, within this time; 1ms to 5s." default:"100ms"`
 	First      bool          `help:"With --coalesce, the first of them, not the last."`
 	Limit      int           `help:"End after so many events; 0: never." default:"0"`
+	Color      string        `help:"Colours: auto (on a terminal, unless NO_COLOR is set), always or never." enum:"auto,always,never" default:"auto"`
+}
+
+// Help says what is shown, and how to go on.
+func (*feedCmd) Help() string {
+	return `With --since, what lies behind that place is shown first; without it, only what comes from now on.
+
+For people, a line is the sequence, the time, the type, the path and the start of the data. What is said about the feed goes to stderr: that events were missed, because
+they came faster than they were taken, and that the server is away; it is waited for, and the feed goes on where it was.
+
+With -o json, a line is one of {"subscribed":true,"current_seq":N}, an event with its "seq" and "resume", {"lagged":{"missed_count":N,…}}, {"away":{"code":…,"message":…}}. What
+--since takes to go on behind a line is its "resume".
+
+^C ends it with status 0.`
 }
 
 // Run shows events until the context ends.
@@ -40,13 +76,14 @@ func (c *feedCmd) Run(ctx context.Context, s *session) error {
 	if err != nil {
 		return err
 	}
+	out := &feedPrinter{session: s, paint: s.painter(c.Color, s.watched), notes: s.painter(c.Color, s.terminal), what: c.Pattern + " in " + c.NS}
 	shown := 0
 	for item, err := range api.Feed(ctx, c.NS, query) {
 		if err != nil && ctx.Err() != nil {
 			return nil // whoever follows it has seen enough
 		}
 		if err == nil {
-			err = s.printFeed(item)
+			err = out.print(item)
 		}
 		if err != nil {
 			return err
@@ -62,25 +99,19 @@ func (c *feedCmd) Run(ctx context.Context, s *session) error {
 }
 
 func (c *feedCmd) query(now time.Time) (client.FeedQuery, error) {
+	f, err := c.filter()
 	q := client.FeedQuery{
-		Pattern: sluice.Pattern(c.Pattern), Types: c.Types, Sources: c.Sources, CEL: c.CEL, Since: c.Since, Projection: c.Projection,
-		Buffer: c.Buffer, CoalesceLabels: c.Coalesce, CoalesceFirst: c.First,
+		Pattern: sluice.Pattern(c.Pattern), Types: f.Types, Sources: f.Sources, Subjects: f.Subjects, Labels: f.Labels, CEL: f.CEL,
+		Since: c.Since, Projection: c.Projection, Buffer: c.Buffer, CoalesceLabels: c.Coalesce, CoalesceFirst: c.First,
+	}
+	if err != nil {
+		return q, err
 	}
 	if _, err := sluice.ParsePattern(c.Pattern); err != nil {
 		return q, usageError{err}
 	}
 	if ago, err := time.ParseDuration(c.Since); err == nil && ago > 0 {
 		q.Since = now.Add(-ago).UTC().Format(time.RFC3339Nano)
-	}
-	for _, label := range c.Labels {
-		name, value, ok := strings.Cut(label, "=")
-		if !ok {
-			return q, usagef("--label %q: write NAME=VALUE", label)
-		}
-		if q.Labels == nil {
-			q.Labels = map[string][]string{}
-		}
-		q.Labels[name] = append(q.Labels[name], value)
 	}
 	if len(c.Coalesce) > 0 {
 		q.CoalesceWindow = c.Window
@@ -99,30 +130,67 @@ type feedView struct {
 	Resume    string `json:"resume"` // for --since, to go on
 }
 
-// printFeed prints what a feed tells, one thing a line; what is no event goes to stderr for people.
-func (s *session) printFeed(item client.FeedItem) error {
+// feedPrinter prints what a feed tells, one thing a line.
+type feedPrinter struct {
+	*session
+
+	paint painter // what is shown
+	notes painter // what is said about it, on stderr
+	what  string  // is followed
+	away  bool
+}
+
+func (p *feedPrinter) print(item client.FeedItem) error {
+	if p.json() {
+		return p.line(item)
+	}
 	switch ev := item.Event; {
-	case ev != nil && s.json():
+	case ev != nil:
+		return p.event(ev, item)
+	case item.Lagged != nil:
+		p.note("too slow: %d events before %d were not shown", item.Lagged.Missed, item.Lagged.Oldest)
+	case item.Away != nil:
+		p.away = true
+		p.note("the server is away; waiting for it: %v", item.Away)
+	case p.away:
+		p.away = false
+		p.note("the server is back")
+	case p.terminal:
+		p.note("following %s; ^C ends it", p.what)
+	}
+	return nil
+}
+
+// note says something about a feed to people; what is shown is on stdout.
+func (p *feedPrinter) note(format string, args ...any) {
+	p.complain("%s", p.notes.paint(yellow, "sluice: "+fmt.Sprintf(format, args...)))
+}
+
+func (p *feedPrinter) event(ev *sluice.Event, item client.FeedItem) error {
+	more := ""
+	if item.Coalesced > 1 {
+		more = p.paint.paint(faint, fmt.Sprintf("  (one of %d)", item.Coalesced))
+	}
+	place := p.paint.paint(faint, strconv.FormatUint(item.Seq, 10)+"  "+ev.Time.Local().Format(time.TimeOnly))
+	return p.say("%s  %s  %s  %s%s", place, p.paint.named(harmless(ev.Type)), harmless(string(ev.Path)), excerpt(ev.Data), more)
+}
+
+// line prints what a feed tells as programs get it.
+func (p *feedPrinter) line(item client.FeedItem) error {
+	switch ev := item.Event; {
+	case ev != nil:
 		view := feedView{eventView: viewOf(*ev), Resume: item.Resume}
 		view.Seq = item.Seq
 		if item.Coalesced > 1 {
 			view.Coalesced = item.Coalesced
 		}
-		return s.printLine(view)
-	case ev != nil:
-		more := ""
-		if item.Coalesced > 1 {
-			more = fmt.Sprintf("  (one of %d)", item.Coalesced)
-		}
-		return s.say("%s  %s  %s  %s  %s%s", strconv.FormatUint(item.Seq, 10), ev.Time.Local().Format(time.TimeOnly), ev.Type, ev.Path, excerpt(ev.Data), more)
-	case item.Lagged != nil && s.json():
-		return s.printLine(map[string]any{"lagged": item.Lagged})
+		return p.printLine(view)
 	case item.Lagged != nil:
-		s.complain("sluice: too slow: %d events before %d were not shown", item.Lagged.Missed, item.Lagged.Oldest)
-	case item.Subscribed != nil && s.json():
-		return s.printLine(map[string]any{"subscribed": true, "current_seq": *item.Subscribed})
+		return p.printLine(map[string]any{"lagged": item.Lagged, "resume": item.Resume})
 	case item.Away != nil:
-		s.complain("sluice: the server is away; waiting for it: %v", item.Away)
+		return p.printLine(map[string]any{"away": failureOf(item.Away).Error, "resume": item.Resume})
+	case item.Subscribed != nil:
+		return p.printLine(map[string]any{"subscribed": true, "current_seq": *item.Subscribed})
 	}
 	return nil
 }

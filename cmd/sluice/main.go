@@ -13,7 +13,7 @@ func main() {
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
 	status := run(ctx, os.Args[1:], &session{
 		stdin: os.Stdin, stdout: os.Stdout, stderr: os.Stderr,
-		environ: os.Environ(), terminal: isTerminal(os.Stderr), exit: os.Exit,
+		environ: os.Environ(), terminal: isTerminal(os.Stderr), watched: isTerminal(os.Stdout), exit: os.Exit,
 	})
 	stop()
 	os.Exit(status)

@@ -11,9 +11,12 @@ import (
 // stateCmd shows what is: the last event of every path.
 type stateCmd struct {
 	Pattern string `arg:"" optional:"" help:"Of these paths, such as /orders/42 or /orders/**; without it, of all."`
-	NS      string `name:"ns" help:"The namespace." default:"default"`
-	At      uint64 `help:"The state as of this sequence, of what is still kept; without it, as of now." placeholder:"SEQ"`
-	Limit   int    `help:"Show at most so many paths; 0: all." default:"0"`
+
+	filterFlags
+
+	NS    string `name:"ns" help:"The namespace." default:"default"`
+	At    uint64 `help:"The state as of this sequence, of what is still kept; without it, as of now." placeholder:"SEQ"`
+	Limit int    `help:"Show at most so many paths; 0: all." default:"0"`
 }
 
 // stateView is a state as programs get it.
@@ -29,6 +32,9 @@ func (c *stateCmd) Run(ctx context.Context, s *session) error {
 		return err
 	}
 	q := client.StateQuery{Pattern: sluice.Pattern(c.Pattern), At: c.At}
+	if q.Filter, err = c.filter(); err != nil {
+		return err
+	}
 	all, err := collect(c.Limit, func(cursor string, most int) (client.Page[sluice.Event], error) {
 		q.Limit, q.Cursor = most, cursor
 		page, err := api.State(ctx, c.NS, q)

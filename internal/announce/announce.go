@@ -6,7 +6,6 @@ import (
 	"encoding/json"
 	"fmt"
 	"log/slog"
-	"maps"
 	"strings"
 	"sync"
 	"time"
@@ -20,21 +19,28 @@ const (
 	changeLimit  = 2 * time.Second // what an announcement may add to a caller's request
 	publishLimit = 5 * time.Second // of one announcement of the engine
 	flushLimit   = 2 * time.Second // for what is still queued when the server ends
+	sweepEvery   = time.Minute     // how long a change that a crash kept from being told waits
 	expiredEvery = time.Hour       // that events of a subscription that nobody serves left the log unseen
 	queueSize    = 1024
 )
 
-// Publisher stores events.
+// Publisher stores events, each id once.
 type Publisher interface {
+	// Publish stores all of the events, in order, or none. Code NotFound if there is no such namespace.
 	Publish(ctx context.Context, namespace string, events []sluice.Event) ([]sluice.Stored, error)
 }
 
 // Options is what an announcer can do without.
 type Options struct {
-	Log     *slog.Logger      // slog.DiscardHandler
-	Dropped func(kind string) // told of every announcement that is lost
-	Queue   int               // announcements of the engine that wait; 1024
-	Every   time.Duration     // at most one subscription.throttled in this time for each subscription; a second
+	Log        *slog.Logger      // slog.DiscardHandler
+	Dropped    func(kind string) // told of every announcement that is lost
+	Outbox     Outbox            // nil: of what cannot be told at once nobody hears
+	Namespaces Namespaces        // with Outbox; nil: the same
+	Letters    Letters           // nil: nobody tells of dead letters
+	Known      Known             // nil: what may have been told before is told again
+	Sweep      time.Duration     // how often it is looked for changes that nobody told of; a minute
+	Queue      int               // announcements of the engine that wait; 1024
+	Every      time.Duration     // at most one subscription.throttled in this time for each subscription; a second
 }
 
 // Announcer publishes system events. Its methods may be called at once.
@@ -43,8 +49,10 @@ type Announcer struct {
 	opts      Options
 	queue     chan announcement // full: what comes is dropped and counted
 	throttled throttled
+	wake      chan struct{} // a change could not be told
 
 	mu      sync.Mutex
+	later   map[string]struct{}  // subscriptions of which something could not be told
 	dropped int                  // since it was last logged
 	unsafe  map[string]time.Time // when it was last told that a producer is, by its name
 	expired map[string]time.Time // when events that nobody served expired, as last told, by subscription
@@ -56,6 +64,7 @@ type announcement struct {
 	path      sluice.Path
 	id        string // "": a new one
 	kind      string
+	at        time.Time // zero: now
 	data      any
 }
 
@@ -69,29 +78,12 @@ func New(publisher Publisher, opts Options) *Announcer {
 	}
 	opts.Queue = cmp.Or(opts.Queue, queueSize)
 	opts.Every = cmp.Or(opts.Every, time.Second)
+	opts.Sweep = cmp.Or(opts.Sweep, sweepEvery)
 	return &Announcer{
 		publisher: publisher, opts: opts, queue: make(chan announcement, opts.Queue), expired: map[string]time.Time{}, unsafe: map[string]time.Time{},
+		wake: make(chan struct{}, 1), later: map[string]struct{}{},
 		throttled: throttled{counts: map[string]*count{}, fresh: make(chan struct{}, 1)},
 	}
-}
-
-// subscriptionData is the data of the events about a subscription.
-type subscriptionData struct {
-	ID       string       `json:"id"`
-	State    sluice.State `json:"state"`
-	Reason   string       `json:"reason,omitempty"`
-	Revision uint64       `json:"revision"`
-}
-
-// Subscription publishes what became of a subscription, which is stored as it is given. It
-// takes two seconds at most; a failure is logged.
-func (a *Announcer) Subscription(ctx context.Context, kind string, sub *sluice.Subscription) {
-	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), changeLimit)
-	defer cancel()
-	a.publish(ctx, announcement{
-		namespace: sub.Namespace, path: sluice.SubscriptionPath(sub.ID), kind: kind,
-		data: subscriptionData{ID: sub.ID, State: sub.State, Reason: sub.Reason, Revision: sub.Revision},
-	})
 }
 
 // deadData is the data of delivery.dead and delivery.held.
@@ -105,19 +97,6 @@ type deadData struct {
 	Attempts     int           `json:"attempts"`
 	LastError    string        `json:"last_error,omitempty"`
 	At           time.Time     `json:"at"`
-}
-
-// Dead tells of a dead letter, which is stored. It returns at once. A subscription to system
-// events has none told of: they might be its own, for ever.
-func (a *Announcer) Dead(sub *sluice.Subscription, d *sluice.DeadLetter) {
-	if aboutSystem(sub.Pattern) || sub.State != sluice.Active && d.EventID == "" && a.toldExpired(sub.ID, time.Now()) {
-		return
-	}
-	a.enqueue(announcement{
-		namespace: d.Namespace, path: sluice.DeliveriesPath(d.Subscription), kind: sluice.TypeDeliveryDead,
-		id:   strings.TrimSuffix(fmt.Sprintf("dead-%s-%d-%s-%s", d.Subscription, d.Seq, d.Reason, d.Replay), "-"), // a repeated letter is told of once
-		data: dataOf(d),
-	})
 }
 
 func dataOf(d *sluice.DeadLetter) deadData {
@@ -137,20 +116,6 @@ func (a *Announcer) Held(sub *sluice.Subscription, d *sluice.DeadLetter) {
 		namespace: d.Namespace, path: sluice.DeliveriesPath(d.Subscription), kind: sluice.TypeDeliveryHeld,
 		id: fmt.Sprintf("held-%s-%d-%d", d.Subscription, d.Seq, d.At.UnixNano()), data: dataOf(d),
 	})
-}
-
-// toldExpired reports whether it was told within the hour that events of the subscription,
-// which nobody serves, left the log unseen. In a log that is kept for a moment only they may
-// have been nothing but what was told before: without a bound that would go on for ever.
-func (a *Announcer) toldExpired(subscription string, now time.Time) bool {
-	a.mu.Lock()
-	defer a.mu.Unlock()
-	maps.DeleteFunc(a.expired, func(_ string, told time.Time) bool { return now.Sub(told) >= expiredEvery })
-	if _, told := a.expired[subscription]; told {
-		return true
-	}
-	a.expired[subscription] = now
-	return false
 }
 
 // aboutSystem reports whether a pattern matches the server's own paths, and so nothing else.
@@ -178,8 +143,22 @@ func (a *Announcer) logDropped(ctx context.Context) {
 	}
 }
 
-// Run publishes what the engine tells until ctx is done, then for a short time what still waits.
+// Run publishes what the engine tells, the dead letters, and what could not be told of changes, until ctx is done; then for a
+// short time what still waits.
 func (a *Announcer) Run(ctx context.Context) error {
+	var parts sync.WaitGroup
+	if a.opts.Letters != nil {
+		parts.Go(func() { a.runLetters(ctx) })
+	}
+	if a.opts.Outbox != nil {
+		parts.Go(func() { a.runChanges(ctx) })
+	}
+	a.runQueue(ctx)
+	parts.Wait()
+	return nil
+}
+
+func (a *Announcer) runQueue(ctx context.Context) {
 	tick := time.NewTicker(a.opts.Every)
 	defer tick.Stop()
 	work := context.WithoutCancel(ctx) // one that is under way is finished
@@ -188,7 +167,7 @@ func (a *Announcer) Run(ctx context.Context) error {
 		case <-ctx.Done():
 			a.flush(work)
 			a.logDropped(work)
-			return nil
+			return
 		case n := <-a.queue:
 			a.publishQueued(work, n)
 		case <-a.throttled.fresh:
@@ -236,6 +215,9 @@ func (n announcement) event() (sluice.Event, error) {
 	if err != nil {
 		return sluice.Event{}, fmt.Errorf("announce: %w", err)
 	}
+	if n.at.IsZero() {
+		n.at = time.Now()
+	}
 	if n.id == "" {
 		id, err := uuid.NewV7()
 		if err != nil {
@@ -245,6 +227,6 @@ func (n announcement) event() (sluice.Event, error) {
 	}
 	return sluice.Event{
 		Namespace: n.namespace, Path: n.path, ID: n.id, Type: n.kind, Source: sluice.SystemSource,
-		Time: time.Now().UTC(), ContentType: "application/json", Data: data,
+		Time: n.at.UTC(), ContentType: "application/json", Data: data,
 	}, nil
 }

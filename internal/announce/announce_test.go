@@ -78,7 +78,9 @@ func run(t *testing.T, a *announce.Announcer) (stop func()) {
 
 func subscription(id string) *sluice.Subscription {
 	return &sluice.Subscription{
-		ID: id, Namespace: "acme", Pattern: "/**", State: sluice.Paused, Revision: 7, Reason: "because",
+		ID: id, Namespace: "acme", Pattern: "/**", State: sluice.Paused, Revision: 7, Reason: "because", Untold: []sluice.Announcement{{
+			ID: "paused-" + id, Type: sluice.TypeSubscriptionPaused, Revision: 7, State: sluice.Paused, Reason: "because", At: time.Now(),
+		}},
 		Secrets: []sluice.Secret{{Value: "the-secret"}}, Endpoint: sluice.Endpoint{URL: "https://a.example/?key=the-secret"},
 	}
 }
@@ -87,26 +89,27 @@ func subscription(id string) *sluice.Subscription {
 func TestAChangeIsPublishedAtOnce(t *testing.T) {
 	t.Parallel()
 	l := &log{}
-	announce.New(l, announce.Options{}).Subscription(t.Context(), sluice.TypeSubscriptionPaused, subscription("s"))
+	announce.New(l, announce.Options{}).Subscription(t.Context(), subscription("s"))
 	require.Len(t, l.events, 1)
 	ev := l.events[0]
 	require.JSONEq(t, `{"id":"s","state":"paused","reason":"because","revision":7}`, string(ev.Data))
 	require.Equal(t, []any{"acme", sluice.Path("/_sys/subscriptions/s"), "subscription.paused", "/sluice", "application/json"},
 		[]any{ev.Namespace, ev.Path, ev.Type, ev.Source, ev.ContentType})
-	require.NotEmpty(t, ev.ID)
+	require.Equal(t, "paused-s", ev.ID)
 	require.WithinDuration(t, time.Now(), ev.Time, time.Minute)
 }
 
+// Without an outbox.
 func TestAnAnnouncementThatFailsIsLoggedAndCounted(t *testing.T) {
 	t.Parallel()
 	var lines bytes.Buffer
 	var lost drops
 	l := &log{err: errors.New("the log is full")}
 	a := announce.New(l, announce.Options{Log: slog.New(slog.NewTextHandler(&lines, nil)), Dropped: lost.count})
-	a.Subscription(t.Context(), sluice.TypeSubscriptionCreated, subscription("s"))
+	a.Subscription(t.Context(), subscription("s"))
 	require.Contains(t, lines.String(), "the log is full")
 	require.NotContains(t, lines.String(), "the-secret")
-	require.Equal(t, map[string]int{"subscription.created": 1}, lost.n)
+	require.Equal(t, map[string]int{"subscription.paused": 1}, lost.n)
 }
 
 func TestAStoreThatIsAwayHoldsACallerUpForTwoSeconds(t *testing.T) {
@@ -114,7 +117,7 @@ func TestAStoreThatIsAwayHoldsACallerUpForTwoSeconds(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		a := announce.New(&log{hold: make(chan struct{})}, announce.Options{})
 		began := time.Now()
-		a.Subscription(t.Context(), sluice.TypeSubscriptionPaused, subscription("s"))
+		a.Subscription(t.Context(), subscription("s"))
 		require.Equal(t, 2*time.Second, time.Since(began))
 	})
 }
@@ -129,10 +132,10 @@ func letter(seq uint64) *sluice.DeadLetter {
 func TestADeadLetterIsTold(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
-		l := &log{}
-		a := announce.New(l, announce.Options{})
+		l, dead := &log{}, newLetters()
+		a := announce.New(l, announce.Options{Letters: dead})
 		defer run(t, a)()
-		a.Dead(subscription("s"), letter(4))
+		dead.bury(letter(4))
 		synctest.Wait()
 		require.Len(t, l.events, 1)
 		ev := l.events[0]
@@ -162,12 +165,18 @@ func TestALaneThatIsHeldIsTold(t *testing.T) { // issue 3, item 1
 func TestOfASubscriptionToSystemEventsNothingIsTold(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
-		l := &log{}
-		a := announce.New(l, announce.Options{})
+		l, dead := &log{}, newLetters()
+		a := announce.New(l, announce.Options{Letters: dead})
 		defer run(t, a)()
 		sub := subscription("s")
+		dead.subs["s"] = sub
 		for _, sub.Pattern = range []sluice.Pattern{"/_sys/**", "/_sys/deliveries/*"} {
-			a.Dead(sub, letter(1))
+			of, lost := letter(1), letter(2)
+			of.Path = "/_sys/deliveries/other"
+			lost.EventID, lost.Path = "", ""
+			dead.bury(of)
+			dead.bury(lost)
+			synctest.Wait()
 			a.Held(sub, letter(1))
 			a.Throttled(sub, "rate")
 		}
@@ -180,22 +189,25 @@ func TestOfASubscriptionToSystemEventsNothingIsTold(t *testing.T) {
 func TestWhatNobodyServesExpiresOnceAnHour(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
-		l := &log{}
-		a := announce.New(l, announce.Options{})
+		l, dead := &log{}, newLetters()
+		a := announce.New(l, announce.Options{Letters: dead})
 		defer run(t, a)()
-		active := subscription("active")
-		active.State = sluice.Active
-		lost := letter(1)
-		lost.EventID, lost.Reason = "", sluice.Expired
-		for range 90 { // a minute each
-			lost.Seq++
-			a.Dead(subscription("paused"), lost)
+		dead.subs["paused"], dead.subs["active"] = subscription("paused"), subscription("active")
+		dead.subs["active"].State = sluice.Active
+		lost := func(of string, seq uint64) *sluice.DeadLetter {
+			d := letter(seq)
+			d.Subscription, d.EventID, d.Path, d.Reason = of, "", "", sluice.Expired
+			return d
+		}
+		for seq := range uint64(90) { // a minute each
+			dead.bury(lost("paused", seq))
 			<-time.After(time.Minute)
 		}
 		require.Len(t, l.published(), 2)
-		a.Dead(subscription("paused"), letter(1))
-		a.Dead(active, lost)
-		a.Dead(active, lost)
+		dead.bury(letter(1))
+		dead.bury(lost("active", 100))
+		dead.bury(lost("active", 101))
+		dead.bury(lost("gone", 102))
 		synctest.Wait()
 		require.Len(t, l.published(), 5, "what is known of, and what is served, is told each time")
 	})
@@ -210,13 +222,13 @@ func TestTheEngineIsNeverHeldUp(t *testing.T) {
 		a := announce.New(l, announce.Options{Queue: 4, Dropped: lost.count, Log: slog.New(slog.NewTextHandler(&lines, nil))})
 		stop := run(t, a)
 		began := time.Now()
-		a.Dead(subscription("s"), letter(0))
+		a.Held(subscription("s"), letter(0))
 		synctest.Wait() // that one is being published
 		for seq := range uint64(10) {
-			a.Dead(subscription("s"), letter(seq+1))
+			a.Held(subscription("s"), letter(seq+1))
 		}
 		require.Zero(t, time.Since(began))
-		require.Equal(t, map[string]int{"delivery.dead": 6}, lost.n)
+		require.Equal(t, map[string]int{"delivery.held": 6}, lost.n)
 		close(l.hold)
 		<-time.After(time.Second + time.Millisecond)
 		require.Len(t, l.published(), 5)
@@ -230,8 +242,8 @@ func TestWhatWaitsIsPublishedBeforeTheEnd(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		l := &log{}
 		a := announce.New(l, announce.Options{})
-		a.Dead(subscription("s"), letter(1))
-		a.Dead(subscription("s"), letter(2))
+		a.Held(subscription("s"), letter(1))
+		a.Held(subscription("s"), letter(2))
 		ctx, cancel := context.WithCancel(t.Context())
 		cancel()
 		require.NoError(t, a.Run(ctx))

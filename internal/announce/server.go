@@ -21,19 +21,3 @@ func (a *Announcer) Server(ctx context.Context, kind, replica, version string) {
 		namespace: sluice.DefaultNamespace, path: sluice.ServerPath(replica), kind: kind, data: serverData{replica, version},
 	})
 }
-
-// namespaceData is the data of the events about a namespace.
-type namespaceData struct {
-	Name     string `json:"name"`
-	Revision uint64 `json:"revision"`
-}
-
-// Namespace publishes what became of a namespace, as Subscription does; in the default
-// namespace, because its own log comes and goes with it.
-func (a *Announcer) Namespace(ctx context.Context, kind string, ns *sluice.Namespace) {
-	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), changeLimit)
-	defer cancel()
-	a.publish(ctx, announcement{
-		namespace: sluice.DefaultNamespace, path: sluice.NamespacePath(ns.Name), kind: kind, data: namespaceData{ns.Name, ns.Revision},
-	})
-}

@@ -2,6 +2,7 @@ package app
 
 import (
 	"context"
+	"encoding/json"
 
 	"github.com/sluice-io/sluice/internal/announce"
 	"github.com/sluice-io/sluice/internal/authority"
@@ -12,6 +13,7 @@ import (
 	"github.com/sluice-io/sluice/internal/limits"
 	"github.com/sluice-io/sluice/internal/natsstore"
 	"github.com/sluice-io/sluice/internal/registry"
+	"github.com/sluice-io/sluice/internal/telling"
 	"github.com/sluice-io/sluice/pkg/sluice"
 )
 
@@ -29,45 +31,70 @@ type namespaces struct {
 	dsubs     *dsub.Engine
 }
 
+// changed is what became of a namespace.
+type changed struct {
+	sluice.Namespace
+
+	kind     string // of the event that tells of it; "": nothing changed
+	old, now json.RawMessage
+}
+
 // PutNamespace makes or changes a namespace. Its quota and its catalogue hold at once in this process.
 func (n namespaces) PutNamespace(ctx context.Context, ns sluice.Namespace, by string) (sluice.Namespace, bool, error) {
+	is, err := telling.After(ctx, func(ctx context.Context) (changed, error) { return n.put(ctx, ns, by) }, n.tellOf)
+	return is.Namespace, is.kind == sluice.TypeNamespaceCreated, err
+}
+
+// tellOf announces what became of a namespace.
+func (n namespaces) tellOf(ctx context.Context, is changed) {
+	if is.kind != "" {
+		n.announce.Namespace(ctx, is.kind, &is.Namespace, is.old, is.now)
+	}
+}
+
+func (n namespaces) put(ctx context.Context, ns sluice.Namespace, by string) (changed, error) {
+	var is changed
 	var intent *ledger.Intent
 	label := ns.Label
 	ns.Label = nil
-	stored, created, err := n.store.PutNamespaceAfter(ctx, ns, func(was, is *sluice.Namespace) (err error) {
-		if was == nil { // it has its label before anything can lie in it
-			err = n.authority.ForgetNamespace(ctx, sluice.CallerFrom(ctx), ns.Name) // what a deletion left that was cut off
-			if err == nil {
-				err = n.label(ctx, ns.Name, label)
-			}
-			if err != nil {
-				return err
-			}
+	stored, _, err := n.store.PutNamespaceAfter(ctx, ns, func(was, next *sluice.Namespace) (err error) {
+		if is, err = n.prepare(ctx, was, next, label); err != nil {
+			return err
 		}
-		c := ledger.Change{Actor: by, Action: sluice.ActionNamespaceCreate, Namespace: ns.Name, Resource: ns.Name, New: is}
+		c := ledger.Change{Actor: by, Action: sluice.ActionNamespaceCreate, Namespace: ns.Name, Resource: ns.Name, New: next}
 		if was != nil {
 			c.Action, c.Old = sluice.ActionNamespaceUpdate, was
 		}
 		intent, err = n.ledger.Intend(ctx, nil, c)
 		return err
 	})
+	is.Namespace = stored
 	if err != nil {
 		intent.Fail(ctx, err)
-		return stored, created, err
+		return is, err
 	}
 	if err := n.label(ctx, ns.Name, label); err != nil {
-		return stored, created, err
+		return is, err
 	}
 	n.quotas.Set(stored)
 	n.catalogue.SetNamespace(stored)
-	if intent != nil {
-		kind := sluice.TypeNamespaceUpdated
-		if created {
-			kind = sluice.TypeNamespaceCreated
+	return is, nil
+}
+
+// prepare returns what a change has to be told. A new namespace has its label before anything can lie in it.
+func (n namespaces) prepare(ctx context.Context, was, is *sluice.Namespace, label *sluice.Label) (changed, error) {
+	if was == nil {
+		err := n.authority.ForgetNamespace(ctx, sluice.CallerFrom(ctx), is.Name) // what a deletion left that was cut off
+		if err == nil {
+			err = n.label(ctx, is.Name, label)
 		}
-		n.announce.Namespace(ctx, kind, &stored)
+		if err == nil {
+			err = n.store.NamespaceTold(ctx, is.Name, 0) // that it is made is to be told
+		}
+		return changed{kind: sluice.TypeNamespaceCreated}, err
 	}
-	return stored, created, nil
+	old, now, err := ledger.Fields(was, is)
+	return changed{kind: sluice.TypeNamespaceUpdated, old: old, now: now}, err
 }
 
 // label labels a namespace; nil leaves it as it is.
@@ -90,13 +117,21 @@ func (n namespaces) Namespaces(ctx context.Context) ([]sluice.Namespace, error) 
 
 // DeleteNamespace deletes a namespace's subscriptions and event types, then its log.
 func (n namespaces) DeleteNamespace(ctx context.Context, name, by string) error {
-	ns, err := n.store.GetNamespace(ctx, name)
-	if err != nil {
-		return err
-	}
 	if name == sluice.DefaultNamespace {
 		return n.store.DeleteNamespace(ctx, name) // which says why not
 	}
+	_, err := telling.After(ctx, func(ctx context.Context) (changed, error) {
+		ns, err := n.store.GetNamespace(ctx, name)
+		if err == nil {
+			err = n.remove(ctx, ns, by)
+		}
+		return changed{Namespace: ns, kind: sluice.TypeNamespaceDeleted}, err
+	}, n.tellOf)
+	return err
+}
+
+func (n namespaces) remove(ctx context.Context, ns sluice.Namespace, by string) error {
+	name := ns.Name
 	intent, err := n.ledger.Intend(ctx, nil, ledger.Change{
 		Actor: by, Action: sluice.ActionNamespaceDelete, Namespace: name, Resource: name, Old: ns,
 	})
@@ -124,10 +159,8 @@ func (n namespaces) DeleteNamespace(ctx context.Context, name, by string) error 
 	}
 	if err != nil {
 		intent.Fail(ctx, err)
-		return err
 	}
-	n.announce.Namespace(ctx, sluice.TypeNamespaceDeleted, &ns)
-	return nil
+	return err
 }
 
 // audit gives the API the ledger.

@@ -5,189 +5,205 @@ import (
 	"errors"
 	"fmt"
 	"math/rand/v2"
-	"net/http"
-	"slices"
+	"os"
+	"strconv"
 	"strings"
 	"sync"
 	"testing"
 	"time"
 
+	"github.com/nats-io/nats.go"
 	"github.com/stretchr/testify/require"
 
-	"github.com/sluice-io/sluice/config"
-	"github.com/sluice-io/sluice/pkg/client"
 	"github.com/sluice-io/sluice/pkg/sluice"
 )
 
-// crowded is a reader that comes and goes: what it saw, and what it was told that it missed.
+// crowdPlan is how many readers see how much.
+type crowdPlan struct {
+	readers, rate int
+	lasts         time.Duration
+}
+
+// crowdEvent returns the n-th event: of twenty paths with two ends each, ten types and four regions; one in fifty is large.
+func crowdEvent(n int) *nats.Msg {
+	h := uint32(n) * 2654435761
+	path, pad := fmt.Sprintf("/crowd/%d/%c", h>>8%20, 'x'+rune(h>>16%2)), 200
+	if n%50 == 0 {
+		path, pad = fmt.Sprintf("/crowd/large/%d", h>>8%20), 48<<10
+	}
+	return crowdMsg(path, "crowd."+strconv.Itoa(int(h>>20%10)), []string{"eu", "us", "ap", "sa"}[h>>24%4], n%60 == 7, pad)
+}
+
+func crowdMsg(path, kind, region string, rare bool, pad int) *nats.Msg {
+	return msg(path, kind, fmt.Appendf(nil, `{"region":%q,"rare":%t,"pad":%q}`, region, rare, strings.Repeat("x", pad)))
+}
+
+// crowdWants returns what readers ask for. The first is what is large.
+func crowdWants() []want {
+	has := func(e entry, text string) bool { return strings.Contains(string(e.body[:min(40, len(e.body))]), text) }
+	return []want{
+		{"pattern=/crowd/large/*", func(e entry) bool { return strings.HasPrefix(e.path, "/crowd/large/") }, crowdMsg("/crowd/large/0", "t", "us", false, 99)},
+		{"pattern=/crowd/7/**", func(e entry) bool { return strings.HasPrefix(e.path, "/crowd/7/") }, crowdMsg("/crowd/7/last", "t", "us", false, 99)},
+		{"types=crowd.3,none.*&projection=none", func(e entry) bool { return e.kind == "crowd.3" }, crowdMsg("/last", "crowd.3", "us", false, 99)},
+		{
+			"pattern=/crowd/*/x&labels=region=eu&labels=region=ap&projection=none",
+			func(e entry) bool {
+				return strings.HasSuffix(e.path, "/x") && (has(e, `"region":"eu"`) || has(e, `"region":"ap"`))
+			},
+			crowdMsg("/crowd/5/x", "t", "eu", false, 1),
+		},
+		{"cel=event.data.rare", func(e entry) bool { return has(e, `"rare":true`) }, crowdMsg("/last", "t", "us", true, 99)},
+		{"", func(entry) bool { return true }, crowdMsg("/last", "t", "us", false, 99)},
+	}
+}
+
+// wantOf returns what the i-th reader asks for: of twenty, one wants everything, and three what is large.
+func wantOf(i int) int {
+	return []int{0, 1, 2, 3, 4, 1, 2, 3, 0, 4, 1, 2, 3, 1, 2, 0, 3, 4, 5, 1}[i%20]
+}
+
+// crowded is a reader that comes, goes, dawdles and comes back.
 type crowded struct {
-	pattern sluice.Pattern
-	wanted  []uint64      // sequences of all events that it wants
-	begun   chan struct{} // closed once it has
-	after   uint64        // the last that it saw, or behind which it began
-	resume  string
-	lag     *client.FeedLag // told, and nothing came yet
-	lags    int
-	done    bool // it saw the last event of all
+	journal
+
+	want   want
+	steady bool // it comes once, and takes what it gets
+	visits int
+	denied int // visits that ended because the server could not go on; it says that one may come again
 }
 
-// between returns how many events it wants lie between two sequences.
-func (r *crowded) between(after, before uint64) int {
-	from, _ := slices.BinarySearch(r.wanted, after+1)
-	to, _ := slices.BinarySearch(r.wanted, before)
-	return max(0, to-from)
+// crowd is all readers, and what they must not do at the same time: none begins anew while what is last is published.
+type crowd struct {
+	at   place
+	all  []*crowded
+	gate sync.RWMutex
+	over bool // what is last was published
 }
 
-// took is an event that a reader got, and what it had been told before.
-type took struct {
-	after, seq uint64
-	lag        *client.FeedLag
+// visit reads for a while, at a pace.
+func (c *crowd) visit(ctx context.Context, r *crowded) error {
+	ctx, cancel := context.WithCancel(ctx)
+	defer cancel()
+	leaves := time.AfterFunc(200*time.Millisecond+rand.N(6*time.Second), cancel)
+	defer leaves.Stop()
+	query := r.want.values()
+	if r.steady {
+		leaves.Stop()
+	} else {
+		query.Set("buffer", strconv.Itoa(1+rand.IntN(64)))
+	}
+	c.gate.RLock()
+	opened := sync.OnceFunc(c.gate.RUnlock)
+	defer opened()
+	if !c.over && r.visits > 0 && rand.IntN(5) == 0 {
+		r.anew()
+	}
+	r.visits++
+	err := wires()[rand.IntN(len(wires()))].read(ctx, c.at, query, r.resume, func(g glance) bool {
+		r.note(g)
+		if g.began != nil {
+			opened()
+		}
+		if !r.steady && !r.ended && rand.IntN(200) == 0 {
+			wait(ctx, rand.N(2*time.Second))
+		}
+		return !r.ended
+	})
+	if ctx.Err() != nil {
+		return nil // it left
+	}
+	return err
 }
 
-// check returns what is wrong with an event that came behind another.
-func (r *crowded) check(e took) error {
-	missed := r.between(e.after, e.seq)
-	switch {
-	case e.seq <= e.after:
-		return fmt.Errorf("%d came behind %d", e.seq, e.after)
-	case e.lag == nil && missed > 0:
-		return fmt.Errorf("%d are missing between %d and %d, and nobody said so", missed, e.after, e.seq)
-	case e.lag != nil && (e.lag.Missed != missed || e.lag.Oldest != e.seq):
-		return fmt.Errorf("%d are missing between %d and %d, and it was told %+v", missed, e.after, e.seq, *e.lag)
+// read visits until what is last came.
+func (c *crowd) read(ctx context.Context, r *crowded) error {
+	for !r.ended {
+		err := c.visit(ctx, r)
+		if ctx.Err() != nil {
+			return fmt.Errorf("a reader of %q waits behind %d: %w", r.want.query, r.after, context.Cause(ctx))
+		}
+		switch {
+		case sluice.CodeOf(err) == sluice.Unavailable:
+			r.denied++
+		case err != nil:
+			return fmt.Errorf("a reader of %q: %w", r.want.query, err)
+		}
+		if !r.ended {
+			wait(ctx, rand.N(time.Second))
+		}
 	}
 	return nil
 }
 
-// visit reads for a while, at a pace, and returns what it took.
-func (r *crowded) visit(ctx context.Context, api *client.Client, most int) (all []took, err error) {
-	pause := time.NewTicker(time.Millisecond)
-	defer pause.Stop()
-	dawdles := rand.IntN(2) == 0
-	r.lag = nil // it was told behind the place where it goes on
-	for item, err := range api.Feed(ctx, "default", client.FeedQuery{Pattern: r.pattern, Since: r.resume, Buffer: 1 + rand.IntN(20)}) {
-		switch {
-		case err != nil:
-			return all, err
-		case item.Subscribed != nil && r.resume == "":
-			r.after = *item.Subscribed
-			close(r.begun)
-		case item.Away != nil:
-			return all, item.Away
-		case item.Lagged != nil:
-			r.lag = item.Lagged
-			r.lags++
-		case item.Event != nil:
-			all = append(all, took{r.after, item.Seq, r.lag})
-			r.after, r.lag = item.Seq, nil
-			if r.done = item.Event.ID == "end"; r.done || len(all) >= most {
-				r.resume = item.Resume
-				return all, nil
-			}
-			for n := 0; dawdles && len(all)%100 == 50 && n < 100; n++ {
-				<-pause.C
-			}
-		}
-		r.resume = item.Resume
-	}
-	return all, nil
-}
-
-// Readers that come, go, lag and come back while much is published: each sees every event that it wants once and in order, or is
-// told exactly how many it missed (issue "live feeds", the bar).
+// Readers of every kind that come, go, lag and come back while much is published: each sees every event that it wants
+// once and in order, or is told exactly how many it missed, by what the log has (S2-88…90, S2-124…129, S2-135…138).
 func TestACrowdOfReadersMissesNothingUntold(t *testing.T) {
 	t.Parallel()
-	s := start(t, t.TempDir(), func(c *config.Config) { c.Feed.Ring = 32 })
-	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
+	p := crowdPlan{readers: 40, rate: 400, lasts: 4 * time.Second}
+	if os.Getenv("SLUICE_LONG") != "" {
+		p = crowdPlan{readers: 200, rate: 2000, lasts: time.Minute}
+	}
+	server := &child{dir: t.TempDir(), http: "127.0.0.1:0", nats: "127.0.0.1:0"} // of its own, so that readers cannot starve it
+	server.start(t)
+	defer func() { _ = server.proc.Process.Kill() }()
+	c := &crowd{at: place{"http://" + server.http, server.token(t)}}
+	ctx, cancel := context.WithTimeout(t.Context(), p.lasts+4*time.Minute)
 	defer cancel()
-	const publishers, batches, size, readers = 4, 40, 20, 24
-	patterns := []sluice.Pattern{"/crowd/**", "/crowd/0/*", "/crowd/*/x", "/**"}
-	var mu sync.Mutex
-	var stored []sluice.Stored
-	var publishing, reading sync.WaitGroup
-	crowd, errs := make([]*crowded, readers), make([]error, readers+publishers)
-	taken := make([][]took, readers)
-	for i := range crowd {
-		r := &crowded{pattern: patterns[i%len(patterns)], begun: make(chan struct{})}
-		if i >= readers/2 {
-			r.resume = "0"
-			close(r.begun)
-		}
-		crowd[i] = r
-		reading.Go(func() {
-			api, idle := ownClient(s)
-			defer idle()
-			for ctx.Err() == nil && !r.done {
-				all, err := r.visit(ctx, api, 50+rand.IntN(600))
-				taken[i] = append(taken[i], all...)
-				if errs[i] = err; err != nil {
-					return
-				}
-			}
-			errs[i] = ctx.Err()
-		})
+	errs := make([]error, p.readers)
+	var reading sync.WaitGroup
+	defer reading.Wait()
+	defer cancel()
+	wants := crowdWants()
+	for i := range p.readers {
+		w := wantOf(i)
+		r := &crowded{want: wants[w], steady: i%4 == 3}
+		r.last = lastOf(w)
+		c.all = append(c.all, r)
+		reading.Go(func() { errs[i] = c.read(ctx, r) })
 	}
-	for _, r := range crowd { // without since, it begins with an event that is still to come
-		<-r.begun
+	s := newSource(t, "nats://"+server.nats, p.rate, crowdEvent)
+	require.NoError(t, s.run(ctx, p.rate*int(p.lasts/time.Second)))
+	rate := s.reached()
+	c.gate.Lock()
+	c.over = true
+	for w := range wants {
+		require.NoError(t, s.insist(ctx, s.js[0], wants[w].last, lastOf(w)))
 	}
-	for p := range publishers {
-		publishing.Go(func() {
-			all, err := publishCrowd(ctx, s, p, batches, size)
-			mu.Lock()
-			stored = append(stored, all...)
-			mu.Unlock()
-			errs[readers+p] = err
-		})
-	}
-	publishing.Wait()
-	all, err := s.api.Publish(ctx, "default", sluice.Event{ID: "end", Path: "/crowd/0/x", Type: "t", Data: []byte("1")})
-	require.NoError(t, err)
-	stored = append(stored, all...)
+	c.gate.Unlock()
+	published := time.Now()
 	reading.Wait()
-	require.NoError(t, errors.Join(errs...))
-	lags := 0
-	for i, r := range crowd {
-		r.checkAll(t, stored, taken[i])
-		require.Equal(t, all[0].Seq, r.after)
-		lags += r.lags
-	}
-	require.Positive(t, lags)
-	t.Logf("%d events, %d readers, %d times one lagged", len(stored), readers, lags)
+	t.Logf("the last reader had everything %s after the last event", time.Since(published))
+	log := logOf(t, s.js[0])
+	t.Logf("%d events, %.0f a second where %d were wanted", len(log), rate, p.rate)
+	c.report(t, log, errs)
 }
 
-// publishCrowd publishes what one of several publishers has to say.
-func publishCrowd(ctx context.Context, s *running, p, batches, size int) (stored []sluice.Stored, err error) {
-	for b := range batches {
-		events := make([]sluice.Event, size)
-		for i := range events {
-			events[i] = sluice.Event{
-				ID: fmt.Sprintf("%d-%d-%d", p, b, i), Path: sluice.Path(fmt.Sprintf("/crowd/%d/%s", p, []string{"x", "y"}[i%2])), Type: "t",
-				Data: []byte(`"` + strings.Repeat("x", 4<<10) + `"`),
+// lastOf returns the id of the last event for who wants this.
+func lastOf(w int) string { return "last-" + strconv.Itoa(w) }
+
+// report holds what everybody saw against the log.
+func (c *crowd) report(t *testing.T, log []entry, errs []error) {
+	t.Helper()
+	frames, lags, missed, visits, lagging, denied := 0, 0, 0, 0, 0, 0
+	for _, r := range c.all {
+		frames += len(r.taken)
+		lags += r.lags
+		visits += r.visits
+		denied += r.denied
+		if r.lags > 0 {
+			lagging++
+		}
+		for _, e := range r.taken {
+			if e.lag != nil {
+				missed += e.lag.Missed
 			}
 		}
-		all, failed := s.api.Publish(ctx, "default", events...)
-		stored, err = append(stored, all...), errors.Join(err, failed)
 	}
-	return stored, err
-}
-
-// checkAll holds what a reader took against what was stored.
-func (r *crowded) checkAll(t *testing.T, stored []sluice.Stored, taken []took) {
-	t.Helper()
-	for _, e := range stored {
-		if r.pattern.Match(e.Path) {
-			r.wanted = append(r.wanted, e.Seq)
-		}
+	t.Logf("%d readers made %d connections (%d ended by the server) and took %d frames; %d of them were told %d times that they missed %d",
+		len(c.all), visits, denied, frames, lagging, lags, missed)
+	require.NoError(t, errors.Join(errs...))
+	for _, r := range c.all {
+		require.NoError(t, r.check(r.want.of(log)), "a reader of %q", r.want.query)
 	}
-	slices.Sort(r.wanted)
-	for _, e := range taken {
-		require.NoError(t, r.check(e), "a reader of %s", r.pattern)
-	}
-}
-
-// ownClient returns a client with connections of its own.
-func ownClient(s *running) (*client.Client, func()) {
-	transport := &http.Transport{}
-	api := client.New(s.at.HTTP, s.token)
-	api.HTTP = &http.Client{Transport: transport}
-	return api, transport.CloseIdleConnections
+	require.Positive(t, lags, "somebody was too slow")
 }

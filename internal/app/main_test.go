@@ -6,6 +6,8 @@ import (
 	"encoding/json"
 	"log/slog"
 	"os"
+	"os/signal"
+	"syscall"
 	"testing"
 	"time"
 
@@ -49,7 +51,9 @@ func serveAsChild(dir string) {
 	}
 	log := slog.New(slog.NewTextHandler(os.Stderr, &slog.HandlerOptions{Level: slog.LevelError}))
 	lease, _ := time.ParseDuration(os.Getenv(serveLeaseEnv)) // 0 if it is not set
-	if err := app.Run(context.Background(), cfg, app.Options{Log: log, LeaseTTL: lease, Silent: true}); err != nil {
+	ctx, stop := signal.NotifyContext(context.Background(), syscall.SIGTERM)
+	defer stop()
+	if err := app.Run(ctx, cfg, app.Options{Log: log, LeaseTTL: lease, Silent: true}); err != nil {
 		log.Error("server", slog.Any("error", err))
 		os.Exit(1)
 	}

@@ -212,7 +212,12 @@ func (s *server) openRegistry(ctx context.Context) error {
 	s.metrics.WatchWakes(s.wakeMoments)
 	s.metrics.WatchStorage(kept(func() []sluice.Storage { return s.storages(scraping) }))
 	s.counts, s.quotas = limits.NewCounts(s.cfg.Limits.SubscriptionsPerNamespace), limits.NewQuotas()
-	s.announce = announce.New(s.store, announce.Options{Log: s.opts.Log, Dropped: s.metrics.Unannounced})
+	if err := s.store.EnsureLetters(ctx); err != nil {
+		return err
+	}
+	s.announce = announce.New(s.store, announce.Options{
+		Log: s.opts.Log, Dropped: s.metrics.Unannounced, Outbox: s.store.Subscriptions(), Namespaces: s.store, Letters: deadLetterSource{s.store}, Known: known(s.store),
+	})
 	s.ledger = ledger.New(s.store.Ledger(), s.opts.Log)
 	s.trust.index = access.NewIndex()
 	s.trust.index.Open(s.cfg.Durable.Anonymous)

@@ -24,11 +24,15 @@ const size = 260
 
 // bed is a system that runs, and what loads and watches it.
 type bed struct {
-	proc *process
-	api  *client.Client // nil: of the bare loop
-	nc   *nats.Conn
-	js   jetstream.JetStream
+	proc  *process
+	api   *client.Client // nil: of the bare loop
+	http  string         // the address of its API
+	token string
+	nc    *nats.Conn
+	js    jetstream.JetStream
 }
+
+const tokenFile = "root.token"
 
 // makeBed starts Sluice in a directory of its own.
 func (e env) makeBed(ctx context.Context) (*bed, error) {
@@ -40,7 +44,15 @@ func (e env) makeBed(ctx context.Context) (*bed, error) {
 	if err != nil {
 		return nil, err
 	}
-	return attach(proc, api)
+	token, err := os.ReadFile(filepath.Join(dir, tokenFile)) //nolint:gosec // of the server that was started
+	if err != nil {
+		return nil, errors.Join(err, proc.stop())
+	}
+	b, err := attach(proc, api)
+	if err == nil {
+		b.http, b.token = proc.http, strings.TrimSpace(string(token))
+	}
+	return b, err
 }
 
 // attach connects to a system.
@@ -74,7 +86,7 @@ func serve(ctx context.Context, binary, dir, syncing string) (*process, *client.
 	if err != nil {
 		return nil, nil, err
 	}
-	token, err := os.ReadFile(filepath.Join(dir, "root.token")) //nolint:gosec // of the server that was started
+	token, err := os.ReadFile(filepath.Join(dir, tokenFile)) //nolint:gosec // of the server that was started
 	if err != nil {
 		return nil, nil, errors.Join(err, p.stop())
 	}

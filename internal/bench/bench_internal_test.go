@@ -18,7 +18,7 @@ import (
 )
 
 func TestMain(m *testing.M) {
-	if os.Getenv(loopEnv) != "" { // this is the child that startLoop started
+	if os.Getenv(loopEnv) != "" || os.Getenv(audienceEnv) != "" { // this is a child
 		ctx, stop := signal.NotifyContext(context.Background(), syscall.SIGTERM)
 		defer stop()
 		if err := run(ctx, nil, os.Stdout, os.Stderr); err != nil {
@@ -42,6 +42,10 @@ func TestEveryRow(t *testing.T) {
 	t.Run("what is appended is there, and is told to whoever waits", func(t *testing.T) {
 		t.Parallel()
 		testStreams(t, binary)
+	})
+	t.Run("what is published is told to everybody", func(t *testing.T) {
+		t.Parallel()
+		testFeeds(t, binary)
 	})
 	t.Run("both systems deliver everything once", func(t *testing.T) {
 		t.Parallel()

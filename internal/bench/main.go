@@ -3,7 +3,7 @@
 // on the same machine, under the same load, in turn; and how Sluice fares in trouble: beside a
 // slow endpoint, with deliveries to retry, through an outage, with parked lanes, each beside the
 // same without that trouble; and its Durable Streams and wakes beside
-// JetStream's own and bare POSTs. It prints what it measured and judges nothing.
+// JetStream's own and bare POSTs; and what its feeds take, and cost who publishes. It prints what it measured and judges nothing.
 //
 // The systems are processes of their own, so that what they use can be told from what the load
 // uses; publishers and receivers are in this one. Everything is on loopback and in a
@@ -31,16 +31,19 @@ func main() {
 	}
 }
 
-// run measures what the arguments ask for; in a child process it is the bare loop.
+// run measures what the arguments ask for; in a child process it is the bare loop, or readers of feeds.
 func run(ctx context.Context, args []string, stdout, stderr io.Writer) error {
 	if spec := os.Getenv(loopEnv); spec != "" {
 		return runLoop(ctx, spec)
+	}
+	if spec := os.Getenv(audienceEnv); spec != "" {
+		return runAudience(ctx, spec, os.Stdin, stdout)
 	}
 	flags := flag.NewFlagSet("bench", flag.ContinueOnError)
 	flags.SetOutput(stderr)
 	binary := flags.String("sluice", "bin/sluice", "the `binary` of Sluice to measure")
 	short := flags.Bool("quick", false, "only see whether it works")
-	rows := flags.String("rows", "", "which `rows`: of speed,slow,late,outage,parked,streams (all)")
+	rows := flags.String("rows", "", "which `rows`: of speed,slow,late,outage,parked,streams,feeds (all)")
 	down := flags.Duration("outage", 0, "how long the endpoint is down (1m, quick: 5s)")
 	if err := flags.Parse(args); err != nil {
 		return err

@@ -30,6 +30,7 @@ type process struct {
 	err    error // set when ended is closed
 
 	nats string // where events are published to
+	http string // host and port of the API; empty: it has none
 }
 
 // startLoop starts the bare loop.
@@ -138,7 +139,7 @@ func launch(ctx context.Context, cmd *exec.Cmd, dir string) (*process, addresses
 	if err != nil {
 		return nil, addresses{}, errors.Join(err, p.stop())
 	}
-	p.nats = at.NATS
+	p.nats, p.http = at.NATS, strings.TrimPrefix(at.HTTP, "http://")
 	return p, at, nil
 }
 

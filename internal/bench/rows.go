@@ -33,6 +33,9 @@ type plans struct {
 	parked parkedPlan
 
 	streams streamsPlan
+	feeds   feedsPlan
+	idle    idlePlan
+	state   statePlan
 }
 
 func seconds(all ...float64) (steps []sluice.Duration) {
@@ -58,6 +61,9 @@ func complete() plans {
 			appends: 1000, interval: 5 * time.Millisecond, flood: 20_000, clients: 32,
 			wakes: 300, settles: 2 * time.Millisecond, crowd: 1000, rounds: 3,
 		},
+		feeds: feedsPlan{publishes: 250, interval: 20 * time.Millisecond, readers: 1000, fans: 200, flood: 5000, paced: 250, rounds: 2},
+		idle:  idlePlan{readers: 1000, sent: 20, rests: 3 * time.Second},
+		state: statePlan{paths: []int{1000, 10_000, 100_000}, events: 2, page: 1000},
 	}
 }
 
@@ -70,6 +76,8 @@ func quick() plans {
 	p.outage.before, p.outage.down, p.outage.after = time.Second, 5*time.Second, 2*time.Second
 	p.parked.lasts, p.parked.rounds = 2*time.Second, 1
 	p.streams.appends, p.streams.flood, p.streams.wakes, p.streams.rounds = 200, 5000, 50, 1
+	p.feeds.publishes, p.feeds.readers, p.feeds.flood, p.feeds.paced, p.feeds.rounds = 50, 200, 1000, 50, 1
+	p.idle.readers, p.state.paths = 200, []int{1000, 10_000}
 	return p
 }
 
@@ -82,6 +90,7 @@ func (p plans) kinds() []kind {
 		{"outage", runner(p.outage)},
 		{"parked", runner(p.parked)},
 		{"streams", runner(p.streams)},
+		{"feeds", all(runner(p.feeds), runner(p.idle), runner(p.state))},
 	}
 }
 
@@ -94,6 +103,18 @@ type kind struct {
 type table[R any] interface {
 	measure(ctx context.Context, e env) ([]R, error)
 	print(w io.Writer, rows []R) error
+}
+
+// all runs several, one after another.
+func all(runs ...func(ctx context.Context, e env, w io.Writer) error) func(ctx context.Context, e env, w io.Writer) error {
+	return func(ctx context.Context, e env, w io.Writer) error {
+		for _, run := range runs {
+			if err := run(ctx, e, w); err != nil {
+				return err
+			}
+		}
+		return nil
+	}
 }
 
 func runner[R any](t table[R]) func(ctx context.Context, e env, w io.Writer) error {
@@ -112,7 +133,7 @@ func (p plans) run(ctx context.Context, e env, names string, w io.Writer) error 
 	kinds := p.kinds()
 	for _, name := range wanted {
 		if !slices.ContainsFunc(kinds, func(k kind) bool { return k.name == name }) {
-			return fmt.Errorf("no rows are called %q: use speed, slow, late, outage, parked, streams", name)
+			return fmt.Errorf("no rows are called %q: use speed, slow, late, outage, parked, streams, feeds", name)
 		}
 	}
 	if _, err := io.WriteString(w, machine()); err != nil {

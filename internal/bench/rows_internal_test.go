@@ -20,6 +20,8 @@ func tiny() plans {
 	p.outage.before, p.outage.down, p.outage.after = 500*time.Millisecond, time.Second, 500*time.Millisecond
 	p.parked.lanes, p.parked.lasts = 300, 500*time.Millisecond
 	p.streams.appends, p.streams.flood, p.streams.wakes, p.streams.crowd = 20, 320, 10, 30
+	p.feeds.publishes, p.feeds.readers, p.feeds.fans, p.feeds.flood, p.feeds.paced = 20, 50, 20, 300, 20
+	p.idle.readers, p.idle.rests, p.state.paths = 50, 100*time.Millisecond, []int{50, 1200}
 	return p
 }
 
@@ -96,6 +98,27 @@ func testStreams(t *testing.T, binary string) {
 		require.GreaterOrEqual(t, r.last, r.p99, r.name)
 	}
 	printed(t, p, rows, "ratio")
+}
+
+func testFeeds(t *testing.T, binary string) {
+	t.Helper()
+	p, e := tiny(), env{binary, t.TempDir(), t.Logf}
+	rows, err := p.feeds.measure(t.Context(), e)
+	require.NoError(t, err) // what is not told is an error
+	for i, want := range []int{20, 20, 20, 20, 20, 400, 6000, 6000, 300, 6000} {
+		require.Equal(t, want, rows[i].count, rows[i].name)
+		require.Zero(t, rows[i].lagged, rows[i].name)
+		require.Equal(t, i < 6, rows[i].p50 > 0, rows[i].name)
+		require.Equal(t, i > 3, rows[i].rate > 0, rows[i].name)
+	}
+	printed(t, p.feeds, rows, "that take nothing")
+	idle, err := p.idle.measure(t.Context(), e)
+	require.NoError(t, err)
+	printed(t, p.idle, idle, "WebSocket")
+	state, err := p.state.measure(t.Context(), e)
+	require.NoError(t, err) // a path that is missing is an error
+	require.Positive(t, state[1].all)
+	printed(t, p.state, state, "1200")
 }
 
 // printed requires that the table has a line with the text and one for each row.

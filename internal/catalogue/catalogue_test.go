@@ -123,6 +123,7 @@ func TestFiltersNameTypesThatThereAre(t *testing.T) { // S4-64, S4-74
 	x := strict(sluice.EventType{Type: "order.placed"})
 	for pattern, want := range map[string]sluice.Code{
 		"order.placed": "", "order.*": "", "*": "", "subscription.*": "", "sys.start": "", "delivery.dead": "",
+		"producer_unsafe": "", "subscription_cancelled_access_revoked": "",
 		"order.plcaed": sluice.UnknownEventType, "orders.*": sluice.UnknownEventType, "order": sluice.UnknownEventType, "order.placed.*": sluice.UnknownEventType,
 	} {
 		require.Equal(t, want, sluice.CodeOf(x.CheckTypes("acme", []string{"order.placed", pattern})), pattern)

@@ -9,6 +9,7 @@ import (
 
 	lru "github.com/hashicorp/golang-lru/v2"
 
+	"github.com/sluice-io/sluice/internal/telling"
 	"github.com/sluice-io/sluice/pkg/sluice"
 	"github.com/sluice-io/sluice/streams"
 )
@@ -234,7 +235,9 @@ func (g *Guard) found(ctx context.Context, producer, namespace string, e sluice.
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), markLimit)
 	defer cancel()
 	g.opts.Looped(namespace)
-	is, err := g.marks.add(ctx, producer, namespace, e, f)
+	is, err := telling.After(ctx, func(ctx context.Context) (sluice.Unsafe, error) {
+		return g.marks.add(ctx, producer, namespace, e, f)
+	}, g.tellUnsafe)
 	attrs := []slog.Attr{
 		slog.String("producer", producer), slog.String("namespace", namespace), slog.String("event", cut(e.ID)),
 		slog.String("path", string(e.Path)), slog.Int("hops", f.Hops), slog.Uint64("count", is.Count),
@@ -244,6 +247,9 @@ func (g *Guard) found(ctx context.Context, producer, namespace string, e sluice.
 		return
 	}
 	g.opts.Log.LogAttrs(ctx, slog.LevelWarn, "event loop", attrs...)
+}
+
+func (g *Guard) tellUnsafe(_ context.Context, is sluice.Unsafe) {
 	if g.opts.Announce != nil {
 		g.opts.Announce.Unsafe(is)
 	}

@@ -248,6 +248,14 @@ func (q *question) notWanted() bool {
 	return true
 }
 
+// related says what else an event is about, if it says so.
+func related(e *sluice.Event) string {
+	if others := e.Extensions[sluice.RelatedSubjects]; others != "" {
+		return fmt.Sprintf(", related to %.200q", others)
+	}
+	return ""
+}
+
 // filtered looks for the dimension of the filter that leaves the event out.
 func (q *question) filtered() bool {
 	f, e := q.sub.Filter, q.t.Event
@@ -257,7 +265,7 @@ func (q *question) filtered() bool {
 	}{
 		{sluice.Filter{Types: f.Types}, fmt.Sprintf("its type is %q, and the filter wants %s", e.Type, strings.Join(f.Types, ", "))},
 		{sluice.Filter{Sources: f.Sources}, fmt.Sprintf("its source is %q, and the filter wants %s", e.Source, strings.Join(f.Sources, ", "))},
-		{sluice.Filter{Subjects: f.Subjects}, fmt.Sprintf("its subject is %q, and the filter wants %s", e.Subject, strings.Join(f.Subjects, ", "))},
+		{sluice.Filter{Subjects: f.Subjects}, fmt.Sprintf("its subject is %q%s, and the filter wants %s", e.Subject, related(e), strings.Join(f.Subjects, ", "))},
 		{sluice.Filter{Labels: f.Labels}, "its labels are not those that the filter wants"},
 		{sluice.Filter{CEL: f.CEL}, "the expression " + f.CEL + " is not true for it"},
 	} {

@@ -5,6 +5,7 @@ package filter
 
 import (
 	"slices"
+	"strings"
 	"sync"
 
 	"github.com/sluice-io/sluice/pkg/sluice"
@@ -47,7 +48,7 @@ func (m *Matcher) Match(e *sluice.Event) (bool, error) {
 	f := &m.filter
 	ok := (len(f.Types) == 0 || sluice.MatchType(f.Types, e.Type)) &&
 		(len(f.Sources) == 0 || anyOf(f.Sources, e.Source)) &&
-		(len(f.Subjects) == 0 || anyOf(f.Subjects, e.Subject)) &&
+		(len(f.Subjects) == 0 || about(f.Subjects, e)) &&
 		(len(f.Labels) == 0 || m.labelled(e))
 	if !ok || m.cel == nil {
 		return ok, nil
@@ -57,6 +58,19 @@ func (m *Matcher) Match(e *sluice.Event) (bool, error) {
 
 func anyOf(values []string, got string) bool {
 	return got != "" && slices.Contains(values, got)
+}
+
+// about reports whether an event is about one of the subjects, itself or among those that it names as related (S2-141).
+func about(subjects []string, e *sluice.Event) bool {
+	if anyOf(subjects, e.Subject) {
+		return true
+	}
+	for related := range strings.FieldsSeq(e.Extensions[sluice.RelatedSubjects]) {
+		if slices.Contains(subjects, related) {
+			return true
+		}
+	}
+	return false
 }
 
 // labelled looks each label up among the extension attributes first, then among the data's

@@ -79,6 +79,24 @@ func TestAMissingFieldDoesNotMatch(t *testing.T) {
 	require.False(t, matches(t, sluice.Filter{CEL: `event.data.total > 1`}, bare))
 }
 
+// S2-141: an event is about its subject, and about those that it says it is related to.
+func TestAnEventIsAboutItsSubjectAndThoseThatItIsRelatedTo(t *testing.T) {
+	t.Parallel()
+	e := order()
+	wants := func(subjects ...string) bool { return matches(t, sluice.Filter{Subjects: subjects}, e) }
+	require.False(t, wants("urn:c:1"))
+	e.Extensions[sluice.RelatedSubjects] = " urn:c:1  urn:c,2 "
+	for subject, want := range map[string]bool{
+		"17": true, "urn:c:1": true, "urn:c,2": true, "urn:c": false, "": false, "urn:c:1 urn:c,2": false,
+	} {
+		require.Equal(t, want, wants(subject), subject)
+	}
+	require.True(t, wants("18", "urn:c:1"))
+	e.Subject = ""
+	require.True(t, wants("urn:c:1"), "with none of its own too")
+	require.False(t, matches(t, sluice.Filter{Subjects: []string{"urn:c:1"}, Types: []string{"other"}}, e))
+}
+
 // S2-66…71.
 func TestLabelsAreExtensionsAndTopLevelScalars(t *testing.T) {
 	t.Parallel()

@@ -32,6 +32,8 @@ type Catalogue interface {
 	Check(ev *sluice.Event) error
 	// All returns the event types of all namespaces, in no order.
 	All() []sluice.EventType
+	// Labels returns the labels of an event's type; nobody changes them.
+	Labels(ev *sluice.Event) map[string]string
 }
 
 // catalogued returns an error about the first event of a request that its namespace's catalogue

@@ -86,3 +86,19 @@ func TestEventTypesThatAreRefused(t *testing.T) {
 	large := sluice.EventType{Namespace: "a", Type: "t", Schema: make([]byte, sluice.MaxSchema+1)}
 	require.Equal(t, sluice.TooLarge, sluice.CodeOf(large.Validate()))
 }
+
+// S2-73: a type's name is its identity. It is nowhere changed: what is to be called otherwise is another type.
+func TestATypeIsNeverRenamed(t *testing.T) {
+	t.Parallel()
+	b := newBench(t)
+	const known = "/v1/namespaces/default/event-types/order.placed"
+	b.must(t, 201, "PUT "+known, `{"description":"d"}`)
+	for _, body := range []string{`{"type":"order.made"}`, `{"description":"d","type":"order.placed"}`, `{"name":"order.made"}`} {
+		got := b.do(t, "PUT "+known, body)
+		require.Equal(t, []any{400, "invalid_request"}, []any{got.status, got.code()}, body)
+	}
+	for _, method := range []string{"PATCH", "POST"} {
+		require.Equal(t, 405, b.do(t, method+" "+known, `{"type":"order.made"}`).status)
+	}
+	require.Equal(t, "order.placed", b.must(t, 200, "GET "+known, "").body["type"])
+}

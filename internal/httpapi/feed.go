@@ -63,8 +63,9 @@ func feedWish(c echo.Context) (feed.Wish, error) {
 		Namespace: c.Param("ns"), Caller: caller(c),
 		Since: cmp.Or(strings.TrimSpace(c.Request().Header.Get("Last-Event-ID")), c.QueryParam("since")), // a browser that comes back repeats its first request
 	}
-	if err := onlyParams(c, "pattern", "types", "sources", "labels", "cel", "since", "projection", "buffer",
-		"coalesce_labels", "coalesce_window_ms", "coalesce_keep", "coalesce"); err != nil {
+	if err := onlyParams(c, append([]string{
+		"pattern", "since", "projection", "buffer", "coalesce_labels", "coalesce_window_ms", "coalesce_keep", "coalesce",
+	}, filterParams()...)...); err != nil {
 		return w, err
 	}
 	var err error
@@ -72,6 +73,9 @@ func feedWish(c echo.Context) (feed.Wish, error) {
 		if w.Pattern, err = sluice.ParsePattern(text); err != nil {
 			return w, err
 		}
+	}
+	if w.Since == string(sluice.StartLastPerPath) {
+		return w, sluice.Errorf(sluice.InvalidRequest, "since %q: read the state, which has the same pattern and filter, and then the feed since its seq", w.Since).With("field", "since")
 	}
 	if w.Since != "" {
 		if _, err := sluice.ParseCursor(w.Since); err != nil {
@@ -91,27 +95,6 @@ func feedWish(c echo.Context) (feed.Wish, error) {
 	}
 	w.Coalesce, err = feedCoalesce(c)
 	return w, err
-}
-
-// feedFilter returns the filter that the parameters are: types divided by commas, sources and labels one a parameter,
-// a label as name=value.
-func feedFilter(c echo.Context) (sluice.Filter, error) {
-	query := c.QueryParams()
-	f := sluice.Filter{Sources: query["sources"], CEL: query.Get("cel")}
-	for _, types := range query["types"] {
-		f.Types = append(f.Types, splitTypes(types)...)
-	}
-	for _, text := range query["labels"] {
-		name, value, ok := strings.Cut(text, "=")
-		if !ok || name == "" {
-			return f, sluice.Errorf(sluice.InvalidRequest, "labels %q: write name=value, one a parameter", text).With("field", "labels")
-		}
-		if f.Labels == nil {
-			f.Labels = map[string][]string{}
-		}
-		f.Labels[name] = append(f.Labels[name], value)
-	}
-	return f, f.Check()
 }
 
 // coalesceRequest is how a feed's coalescing is written as JSON.

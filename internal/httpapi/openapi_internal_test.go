@@ -346,3 +346,19 @@ func TestStatusesAreThoseOfTheContract(t *testing.T) {
 	slices.Sort(all)
 	require.Equal(t, codes(t), all)
 }
+
+// S2-130: feeds stream, and so do Durable Streams, which have a document of their own; whatever else there is answers and is done.
+func TestOnlyFeedsStream(t *testing.T) {
+	t.Parallel()
+	paths, ok := dig(t, document(t), "paths").(map[string]any)
+	require.True(t, ok)
+	var streaming []string
+	for path, item := range paths {
+		text, err := yaml.Marshal(item)
+		require.NoError(t, err)
+		if strings.Contains(string(text), "event-stream") || strings.Contains(string(text), `"101"`) {
+			streaming = append(streaming, path)
+		}
+	}
+	require.Equal(t, []string{"/v1/namespaces/{ns}/feed"}, streaming)
+}

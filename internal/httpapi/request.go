@@ -65,7 +65,7 @@ func onlyParams(c echo.Context, known ...string) error {
 		if !slices.Contains(known, name) {
 			return sluice.Errorf(sluice.InvalidRequest, "query parameter %q is unknown; known are %s", name, strings.Join(known, ", ")).With("field", name)
 		}
-		if len(values) > 1 && !slices.Contains([]string{"types", "sources", "labels"}, name) {
+		if len(values) > 1 && !slices.Contains([]string{"types", "sources", "subjects", "labels"}, name) {
 			return sluice.Errorf(sluice.InvalidRequest, "query parameter %q is there twice", name).With("field", name)
 		}
 	}

@@ -110,7 +110,7 @@ func (p *parts) Entries(ctx context.Context, q httpapi.AuditQuery) ([]sluice.Led
 }
 
 // Subscription announces nothing: the events of these tests are those that they publish.
-func (p *parts) Subscription(context.Context, string, *sluice.Subscription) {}
+func (p *parts) Subscription(context.Context, *sluice.Subscription) {}
 
 // bench is an API on a server of its own.
 type bench struct {

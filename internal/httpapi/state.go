@@ -9,6 +9,7 @@ import (
 	"github.com/labstack/echo/v4"
 
 	"github.com/sluice-io/sluice/internal/access"
+	"github.com/sluice-io/sluice/internal/filter"
 	"github.com/sluice-io/sluice/pkg/sluice"
 )
 
@@ -20,6 +21,9 @@ func (s *Server) listState(c echo.Context) error {
 	if q.Visible = s.visible(c, sluice.VerbRead); q.Visible != nil && q.Pattern == "" {
 		q.Pattern = s.granted(c) // nothing else is visible: the rest need not be looked at
 	}
+	if q.Visible, err = s.wanted(c, q.Visible); err != nil {
+		return err
+	}
 	page, err := s.opts.Log.State(c.Request().Context(), c.Param("ns"), q)
 	if err != nil {
 		return err
@@ -28,6 +32,29 @@ func (s *Server) listState(c echo.Context) error {
 		return err
 	}
 	return c.JSONBlob(http.StatusOK, renderState(page))
+}
+
+// wanted returns what lets a path through whose last event is visible, and is let through by the request's filter.
+func (s *Server) wanted(c echo.Context, visible func(*sluice.Event) bool) (func(*sluice.Event) bool, error) {
+	f, err := feedFilter(c)
+	if err != nil || f.Empty() {
+		return visible, err
+	}
+	var labels filter.Labels
+	if s.opts.Catalogue != nil {
+		labels = s.opts.Catalogue.Labels
+	}
+	matcher, err := filter.CompileWith(f, labels)
+	if err != nil {
+		return nil, err
+	}
+	return func(ev *sluice.Event) bool {
+		if visible != nil && !visible(ev) {
+			return false
+		}
+		ok, err := matcher.Match(ev)
+		return ok && err == nil // one on which it fails is not shown, as in a feed
+	}, nil
 }
 
 // renderState returns {"seq":…,"events":[…],"next_cursor":"…"}, put together by hand as renderEvents does.
@@ -59,7 +86,7 @@ func parseStateCursor(text string) (at, after uint64, err error) {
 }
 
 func stateQuery(c echo.Context) (q StateQuery, err error) {
-	if err = onlyParams(c, "pattern", "at_seq", "limit", "cursor"); err != nil {
+	if err = onlyParams(c, append([]string{"pattern", "at_seq", "limit", "cursor"}, filterParams()...)...); err != nil {
 		return q, err
 	}
 	if pattern := c.QueryParam("pattern"); pattern != "" {

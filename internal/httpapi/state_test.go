@@ -65,7 +65,9 @@ func TestStatesThatAreRefused(t *testing.T) {
 	b := newBench(t)
 	b.must(t, http.StatusCreated, "POST /v1/namespaces/default/events", `{"path":"/a","type":"t"}`)
 	for query, status := range map[string]int{
-		"/v1/namespaces/default/state?types=t":             http.StatusBadRequest,
+		"/v1/namespaces/default/state?colour=red":          http.StatusBadRequest,
+		"/v1/namespaces/default/state?cel=1%2B":            http.StatusBadRequest,
+		"/v1/namespaces/default/state?filter={%22x%22:1}":  http.StatusUnprocessableEntity,
 		"/v1/namespaces/default/state?pattern=a":           http.StatusBadRequest,
 		"/v1/namespaces/default/state?at_seq=0":            http.StatusBadRequest,
 		"/v1/namespaces/default/state?at_seq=x":            http.StatusBadRequest,

@@ -2,6 +2,7 @@ package ledger
 
 import (
 	"context"
+	"encoding/json"
 	"fmt"
 	"log/slog"
 	"time"
@@ -112,20 +113,28 @@ func (l *Ledger) append(ctx context.Context, e *sluice.LedgerEntry) error {
 
 func entryOf(c Change) (sluice.LedgerEntry, error) {
 	e := sluice.LedgerEntry{Actor: c.Actor, Action: c.Action, Namespace: c.Namespace, Resource: c.Resource, Outcome: sluice.ChangeDone}
-	was, err := object(c.Old)
+	var err error
+	e.Old, e.New, err = Fields(c.Old, c.New)
+	return e, err
+}
+
+// Fields returns the fields that two representations of a resource do not have alike, without what is secret; of one that
+// is made or goes, all of them and nil.
+func Fields(before, after any) (old, now json.RawMessage, err error) {
+	was, err := object(before)
 	if err != nil {
-		return e, err
+		return nil, nil, err
 	}
-	is, err := object(c.New)
+	is, err := object(after)
 	if err != nil {
-		return e, err
+		return nil, nil, err
 	}
 	if was != nil && is != nil {
 		was, is = difference(was, is)
 	}
-	if e.Old, err = masked(was); err != nil {
-		return e, err
+	if old, err = masked(was); err != nil {
+		return nil, nil, err
 	}
-	e.New, err = masked(is)
-	return e, err
+	now, err = masked(is)
+	return old, now, err
 }

@@ -67,6 +67,9 @@ func TestAClusterKeepsThePromises(t *testing.T) {
 		require.Equal(t, stored[0].Seq, page.Events[len(page.Events)-1].Seq, "what was stored before is in the state")
 	}
 
+	batchesStayInOnePiece(t, store)
+	lettersAreShared(t, store, connected(t, natsstore.Options{URL: cluster.URL(), Replicas: 3}))
+
 	cluster.StopLeader(t, streams.EventsStream(ns))
 	for i := range 3 {
 		_, err = store.Publish(t.Context(), ns, batchOf("y"+strconv.Itoa(i), 1+i))

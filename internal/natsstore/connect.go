@@ -84,7 +84,8 @@ type Store struct {
 	buckets map[string]jetstream.KeyValue
 	broken  chan struct{} // closed, and replaced, when the connection is a new one
 
-	news *newsroom
+	news  *newsroom
+	pages chan struct{} // has one for each page of a feed that is read now
 
 	making map[string]chan struct{} // subscriptions whose consumers are being made; closed when they are
 }
@@ -97,7 +98,7 @@ func Connect(ctx context.Context, opts Options) (*Store, error) {
 	opts.Name = cmp.Or(opts.Name, "sluice")
 	opts.Replicas = cmp.Or(opts.Replicas, 1)
 	opts.LeaseTTL = cmp.Or(opts.LeaseTTL, leaseTTL)
-	s := &Store{opts: opts, stamps: &stamps{}, closed: make(chan struct{}), buckets: map[string]jetstream.KeyValue{}, broken: make(chan struct{}), making: map[string]chan struct{}{}}
+	s := &Store{opts: opts, stamps: &stamps{}, closed: make(chan struct{}), buckets: map[string]jetstream.KeyValue{}, broken: make(chan struct{}), making: map[string]chan struct{}{}, pages: make(chan struct{}, feedAtOnce)}
 	s.news = newNewsroom(ctx, s)
 
 	wait := backoff.NewExponentialBackOff(

@@ -10,10 +10,13 @@ import (
 	"github.com/sluice-io/sluice/streams"
 )
 
-// Bounds of a page of a feed.
+// Bounds of a page of a feed, and of what is on its way for all pages: what NATS has for a connection is bounded, 64 MiB by
+// default, beyond which it is cut. Many pages at once are no faster than a few.
 const (
-	feedPage  = 256
-	feedBytes = 4 << 20
+	feedPage   = 1024
+	feedBytes  = 2 << 20
+	feedAhead  = 256 // messages
+	feedAtOnce = 4   // pages
 )
 
 // FeedPage returns events behind a place, in order, of paths that the pattern may match, and up to where there are
@@ -21,6 +24,12 @@ const (
 // leader is asked, so that nothing is missing. Messages that are no events are left out. Codes NotFound for the namespace;
 // WindowExceeded, with oldest_available_seq and current_seq, if what comes behind the place is no longer kept.
 func (s *Store) FeedPage(ctx context.Context, ns string, pattern sluice.Pattern, after, upTo uint64) (events []sluice.Event, reached uint64, err error) {
+	select {
+	case s.pages <- struct{}{}:
+		defer func() { <-s.pages }()
+	case <-ctx.Done():
+		return nil, 0, context.Cause(ctx)
+	}
 	info, err := s.eventsInfo(ctx, ns)
 	if err == nil {
 		err = checkWindow(after, info.State)
@@ -47,7 +56,7 @@ func (s *Store) FeedPage(ctx context.Context, ns string, pattern sluice.Pattern,
 		}
 		whole = reached < upTo && len(events) < feedPage && bytes < feedBytes
 		return whole, nil
-	}, jetstream.PullMaxMessages(tailAhead))
+	}, jetstream.PullMaxMessagesWithBytesLimit(feedAhead, 2*int(s.nc.MaxPayload())))
 	if err != nil {
 		return nil, 0, fmt.Errorf("read %s: %w", ns, storeError(ctx, err))
 	}

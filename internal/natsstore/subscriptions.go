@@ -1,6 +1,7 @@
 package natsstore
 
 import (
+	"cmp"
 	"context"
 	"log/slog"
 	"maps"
@@ -17,6 +18,9 @@ type subscriptionRecord struct {
 	Subscription sluice.Subscription `json:"subscription"`
 	From         sluice.StartAt      `json:"from"`
 	Secrets      []sluice.Secret     `json:"secrets"`
+
+	Untold []sluice.Announcement `json:"untold,omitempty"` // the last one, without a revision, is of this record's
+	Gone   bool                  `json:"gone,omitempty"`   // there is no subscription; that is still to be told
 }
 
 // transformed returns a copy in which f was applied to everything that is sealed. A header
@@ -42,6 +46,7 @@ func (r subscriptionRecord) transformed(id string, f transform) (_ subscriptionR
 func (r *subscriptionRecord) subscription(revision uint64) *sluice.Subscription {
 	sub := r.Subscription
 	sub.From, sub.Secrets, sub.Revision = r.From, r.Secrets, revision
+	sub.Untold = ofRevision(r.Untold, revision)
 	return &sub
 }
 
@@ -53,7 +58,7 @@ func (r *subscriptionRecord) locked(revision uint64) *sluice.Subscription {
 }
 
 // Subscriptions keeps the subscriptions by id, their secrets and their resolved starts
-// included. Revision is the record's, whatever is stored.
+// included, and what is to be told of their changes. Revision is the record's, whatever is stored.
 type Subscriptions struct{ bucket Bucket[subscriptionRecord] }
 
 // Subscriptions returns the bucket of the subscriptions.
@@ -68,6 +73,9 @@ func (s Subscriptions) Get(ctx context.Context, id string) (*sluice.Subscription
 	if err != nil {
 		return nil, 0, err
 	}
+	if record.Gone {
+		return nil, 0, sluice.Errorf(sluice.NotFound, "there is no %q in %s", id, s.bucket.name)
+	}
 	record, err = record.transformed(id, s.bucket.store.openText)
 	if err = unlocked(id, err); err != nil {
 		return nil, 0, err
@@ -76,15 +84,62 @@ func (s Subscriptions) Get(ctx context.Context, id string) (*sluice.Subscription
 }
 
 // Put stores the subscription and returns its new revision. Code Conflict unless the stored
-// revision is the given one; 0 stands for "nothing is stored".
+// revision is the given one; 0 stands for "nothing is stored". What the subscription has to be told is stored with
+// it, but for what is known to have been, and is from then on the revision's; code Unavailable if too much waits.
 func (s Subscriptions) Put(ctx context.Context, id string, sub *sluice.Subscription, revision uint64) (uint64, error) {
-	record := subscriptionRecord{Subscription: *sub, From: sub.From, Secrets: sub.Secrets}
+	record := subscriptionRecord{Subscription: *sub, From: sub.From, Secrets: sub.Secrets, Untold: sub.Untold}
 	record.Subscription.Revision, record.Subscription.Endpoint.Secret = 0, ""
 	record, err := record.transformed(id, s.bucket.store.sealText)
 	if err != nil {
 		return 0, err
 	}
-	return s.bucket.Put(ctx, id, record, revision)
+	stored, err := s.put(ctx, id, &record, revision)
+	if revision == 0 && sluice.CodeOf(err) == sluice.Conflict {
+		stored, err = s.replace(ctx, id, &record, err)
+	}
+	if err != nil {
+		return 0, err
+	}
+	sub.Untold = ofRevision(record.Untold, stored)
+	return stored, nil
+}
+
+// put stores a record without what was told before.
+func (s Subscriptions) put(ctx context.Context, id string, record *subscriptionRecord, revision uint64) (uint64, error) {
+	var err error
+	if record.Untold, err = s.untold(ctx, id, record.Untold); err != nil {
+		return 0, err
+	}
+	if len(record.Untold) > maxUntold {
+		return 0, sluice.Errorf(sluice.Unavailable,
+			"nothing was changed: %d changes of %q wait to be told, because nothing can be stored in the log of its namespace", maxUntold, id)
+	}
+	return s.bucket.Put(ctx, id, *record, revision)
+}
+
+// replace stores a new subscription over one that is gone, and has to be told of first. It returns the conflict if
+// there is one that is not.
+func (s Subscriptions) replace(ctx context.Context, id string, record *subscriptionRecord, conflict error) (uint64, error) {
+	gone, revision, err := s.bucket.Get(ctx, id)
+	if err != nil || !gone.Gone {
+		return 0, cmp.Or(err, conflict)
+	}
+	record.Untold = append(ofRevision(gone.Untold, revision), record.Untold...)
+	return s.put(ctx, id, record, revision)
+}
+
+// Retire stores that the subscription is gone, with what is to be told of it: nobody but Waiting and Untold sees it from
+// then on. It sets its revision. Code Conflict unless the stored revision is the subscription's.
+func (s Subscriptions) Retire(ctx context.Context, sub *sluice.Subscription) error {
+	record := subscriptionRecord{Gone: true, Untold: sub.Untold, Subscription: sluice.Subscription{
+		ID: sub.ID, Namespace: sub.Namespace, Pattern: sub.Pattern, State: sub.State, Reason: sub.Reason, CreatedAt: sub.CreatedAt,
+	}}
+	stored, err := s.put(ctx, sub.ID, &record, sub.Revision)
+	if err != nil {
+		return err
+	}
+	sub.Revision, sub.Untold = stored, ofRevision(record.Untold, stored)
+	return nil
 }
 
 // Delete removes the subscription. Code Conflict unless the stored revision is the given one.
@@ -99,9 +154,12 @@ func (s Subscriptions) List(ctx context.Context) ([]*sluice.Subscription, error)
 	if err != nil {
 		return nil, err
 	}
-	all := make([]*sluice.Subscription, len(entries))
-	for i, e := range entries {
-		all[i], _ = s.open(ctx, e)
+	all := make([]*sluice.Subscription, 0, len(entries))
+	for _, e := range entries {
+		if !e.Value.Gone {
+			sub, _ := s.open(ctx, e)
+			all = append(all, sub)
+		}
 	}
 	return all, nil
 }
@@ -112,7 +170,10 @@ func (s Subscriptions) List(ctx context.Context) ([]*sluice.Subscription, error)
 func (s Subscriptions) Watch(ctx context.Context, f func(Entry[*sluice.Subscription])) error {
 	return s.bucket.Watch(ctx, ">", func(e Entry[subscriptionRecord]) {
 		told := Entry[*sluice.Subscription]{Key: e.Key, Revision: e.Revision, Change: e.Change}
-		if e.Change == Set {
+		if e.Value.Gone {
+			told.Change = Removed
+		}
+		if told.Change == Set {
 			var ok bool
 			if told.Value, ok = s.open(ctx, e); !ok && told.Value.State == sluice.Active {
 				told.Value.State = sluice.Paused

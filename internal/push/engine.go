@@ -379,7 +379,6 @@ type nobody struct{}
 // silent announces nothing.
 type silent struct{}
 
-func (silent) Dead(*sluice.Subscription, *sluice.DeadLetter) {}
 func (silent) Held(*sluice.Subscription, *sluice.DeadLetter) {}
 func (silent) Throttled(*sluice.Subscription, string)        {}
 func (silent) Failing(*sluice.Subscription, int, time.Time)  {}

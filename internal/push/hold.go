@@ -5,6 +5,7 @@ import (
 	"log/slog"
 	"time"
 
+	"github.com/sluice-io/sluice/internal/telling"
 	"github.com/sluice-io/sluice/pkg/sluice"
 )
 
@@ -27,16 +28,23 @@ func failed(p *sluice.Parked, a *sluice.Attempt) {
 
 // saveHead stores a lane's record and tells if it is held from now on: who hears of it finds it.
 func (j job) saveHead(ctx context.Context, e *sluice.ParkedEntry, ev *sluice.Event) error {
-	if err := j.save(ctx, e); err != nil || e.Held == "" {
-		return err
+	if e.Held == "" {
+		return j.save(ctx, e)
 	}
-	d := heldLetter(j.sub, &e.Parked, ev)
-	d.At = e.HeldAt.UTC()
+	_, err := telling.After(ctx, func(ctx context.Context) (sluice.DeadLetter, error) {
+		err := j.save(ctx, e)
+		d := heldLetter(j.sub, &e.Parked, ev)
+		d.At = e.HeldAt.UTC()
+		return d, err
+	}, j.tellHeld)
+	return err
+}
+
+func (j job) tellHeld(ctx context.Context, d sluice.DeadLetter) {
 	j.r.log.LogAttrs(ctx, slog.LevelWarn, "lane held",
 		slog.String("subscription", d.Subscription), slog.String("event", d.EventID), slog.Uint64("seq", d.Seq),
 		slog.String("reason", string(d.Reason)), slog.Int("attempts", d.Attempts), slog.String("error", d.LastError))
 	j.r.ports.Announce.Held(j.sub, &d)
-	return nil
 }
 
 // heldLetter returns the dead letter that a held lane's head is spared, or gets after all.

@@ -40,7 +40,7 @@ func (l lookout) bury(ctx context.Context) func(from, to uint64) error {
 	return func(from, to uint64) error {
 		d := letter(l.sub, &sluice.Event{Seq: from}, sluice.Attempt{Error: "left the log before it was handed out"}, sluice.Expired)
 		d.LastSeq = to
-		if err := l.ports.bury(ctx, l.sub, d); err != nil {
+		if err := l.ports.Log.Bury(ctx, d); err != nil {
 			return err
 		}
 		l.opts.Observe.Buried(l.sub, d.Reason)

@@ -28,7 +28,8 @@ type Log interface {
 	Record(a *sluice.Attempt, namespace string, done func(error))
 	// Recover returns what the log says about the subscription's latest attempts, by sequence.
 	Recover(ctx context.Context, sub *sluice.Subscription) (map[uint64]sluice.Progress, error)
-	// Bury stores a dead letter; a later one of the same delivery takes its place.
+	// Bury stores a dead letter; a later one of the same delivery takes its place. Whoever tells of letters reads
+	// what is stored (S2-05).
 	Bury(ctx context.Context, d sluice.DeadLetter) error
 }
 
@@ -104,7 +105,6 @@ type Letters interface {
 
 // Announcer tells subscribers to system events what happens. Each call returns at once.
 type Announcer interface {
-	Dead(sub *sluice.Subscription, d *sluice.DeadLetter) // it is stored
 	Held(sub *sluice.Subscription, d *sluice.DeadLetter) // there would be this letter; its lane waits instead, and that is stored
 	Throttled(sub *sluice.Subscription, reason string)   // a limit held the subscription back
 	// Failing is Observer.Failing.
@@ -149,15 +149,6 @@ func (p *Ports) allowed(ev *sluice.Event) error {
 		return nil
 	}
 	return p.Catalogue.Check(ev)
-}
-
-// bury stores a dead letter and then announces it: who hears of it finds it (S2-05).
-func (p *Ports) bury(ctx context.Context, sub *sluice.Subscription, d sluice.DeadLetter) error {
-	if err := p.Log.Bury(ctx, d); err != nil {
-		return err
-	}
-	p.Announce.Dead(sub, &d)
-	return nil
 }
 
 // Observer is told of what happens, for metrics. Each call returns at once.

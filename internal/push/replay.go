@@ -49,7 +49,7 @@ func (r *replaying) runner(sub *sluice.Subscription, e *Engine) *runner {
 		ports.Events = replayLetters{r}
 	}
 	// How the endpoint does is the live deliveries' to say.
-	ports.Healths, ports.Announce = forgetful{}, replayAnnouncer{r.ports.Announce, r}
+	ports.Healths, ports.Announce = forgetful{}, replayAnnouncer{r.ports.Announce}
 	ports.Sources, ports.Log, ports.Lanes, ports.Registry = replaySources{r}, replayLog{r.ports.Log, r}, replayLanes{r.ports.Lanes, r}, replayRegistry{r.ports.Registry}
 	run := e.newRunner(sub, ports)
 	run.lanesOf, run.only, run.rate = streams.ReplayLanes(r.replay.ID), r.wants, r.replay.Rate
@@ -233,20 +233,8 @@ func (r *replaying) discarded(d *sluice.DeadLetter) bool {
 	return d.Reason == sluice.Expired && r.replay.Kind == sluice.ReplayDeadLetters
 }
 
-// replayAnnouncer announces what a replay gave up.
-type replayAnnouncer struct {
-	Announcer
-
-	r *replaying
-}
-
-// Dead announces a dead letter.
-func (a replayAnnouncer) Dead(sub *sluice.Subscription, d *sluice.DeadLetter) {
-	if !a.r.discarded(d) {
-		d.Replay = a.r.replay.ID
-		a.Announcer.Dead(sub, d)
-	}
-}
+// replayAnnouncer announces what becomes of a replay's deliveries.
+type replayAnnouncer struct{ Announcer }
 
 // Failing tells nothing: that the endpoint fails is the live deliveries' to say.
 func (replayAnnouncer) Failing(*sluice.Subscription, int, time.Time) {}

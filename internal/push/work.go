@@ -272,7 +272,7 @@ func (j job) buryLetter(ctx context.Context, d sluice.DeadLetter) error {
 	j.r.log.LogAttrs(ctx, slog.LevelWarn, "dead letter",
 		slog.String("subscription", d.Subscription), slog.String("event", d.EventID), slog.Uint64("seq", d.Seq),
 		slog.String("reason", string(d.Reason)), slog.Int("attempts", d.Attempts), slog.String("error", d.LastError))
-	return j.persist(ctx, func() error { return j.r.ports.bury(ctx, j.sub, d) })
+	return j.persist(ctx, func() error { return j.r.ports.Log.Bury(ctx, d) })
 }
 
 // record stores an attempt and waits for it.

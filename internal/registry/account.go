@@ -3,16 +3,20 @@ package registry
 import (
 	"context"
 	"fmt"
+	"slices"
+
+	"github.com/google/uuid"
 
 	"github.com/sluice-io/sluice/internal/ledger"
+	"github.com/sluice-io/sluice/internal/telling"
 	"github.com/sluice-io/sluice/pkg/sluice"
 )
 
 // Announcer publishes the system events about subscriptions.
 type Announcer interface {
-	// Subscription publishes what became of a subscription, which is stored as it is given. It
-	// takes a short time at most, and what it cannot publish is its own affair.
-	Subscription(ctx context.Context, kind string, sub *sluice.Subscription)
+	// Subscription publishes what a subscription has to be told (Untold), which is stored as it is given. It
+	// takes a short time at most, and what it cannot publish it publishes later.
+	Subscription(ctx context.Context, sub *sluice.Subscription)
 }
 
 // act is something that somebody does to a subscription.
@@ -58,20 +62,61 @@ func (r *Registry) intend(ctx context.Context, a act, tried *ledger.Intent, befo
 // enact stores a subscription as an act leaves it and then announces it; before is nil for a
 // new one. In this order and nowhere else: the ledger knows of it first (intend), then it is
 // so, and then it is told (S2-05), so that who reacts by asking finds what was announced
-// (S2-06). Code Conflict if somebody else was faster.
+// (S2-06). What is told is stored with what it tells of (C32). Code Conflict if somebody else was faster.
 func (r *Registry) enact(ctx context.Context, a act, before, after *sluice.Subscription) error {
 	var revision uint64
-	if before != nil {
+	if before == nil {
+		after.Untold = nil // of a try before
+	} else {
 		revision = before.Revision
 	}
-	revision, err := r.needs.Subscriptions.Put(ctx, after.ID, after, revision)
+	if err := r.announced(a, a.announces(before, after), before, after); err != nil {
+		return err
+	}
+	_, err := telling.After(ctx, func(ctx context.Context) (*sluice.Subscription, error) {
+		revision, err := r.needs.Subscriptions.Put(ctx, after.ID, after, revision)
+		if err != nil {
+			return nil, fmt.Errorf("store subscription: %w", err)
+		}
+		after.Revision = revision
+		return after, nil
+	}, r.needs.Announce.Subscription)
+	return err
+}
+
+// retire takes a subscription away and then announces that, as enact does.
+func (r *Registry) retire(ctx context.Context, a act, sub *sluice.Subscription) error {
+	if err := r.announced(a, sluice.TypeSubscriptionDeleted, sub, sub); err != nil {
+		return err
+	}
+	_, err := telling.After(ctx, func(ctx context.Context) (*sluice.Subscription, error) {
+		if err := r.needs.Subscriptions.Retire(ctx, sub); err != nil {
+			return nil, fmt.Errorf("delete subscription: %w", err)
+		}
+		return sub, nil
+	}, r.needs.Announce.Subscription)
+	return err
+}
+
+// announced adds what an act has to be told to the subscription that it leaves; nothing if the kind is "".
+func (r *Registry) announced(a act, kind string, before, after *sluice.Subscription) error {
+	if kind == "" {
+		return nil
+	}
+	id, err := uuid.NewV7()
 	if err != nil {
-		return fmt.Errorf("store subscription: %w", err)
+		return fmt.Errorf("make an id: %w", err)
 	}
-	after.Revision = revision
-	if kind := a.announces(before, after); kind != "" {
-		r.needs.Announce.Subscription(ctx, kind, after)
+	n := sluice.Announcement{ID: id.String(), Type: kind, State: after.State, Reason: after.Reason, At: r.needs.Now().UTC()}
+	if after.State == sluice.Cancelled && before != nil && (before.State != sluice.Cancelled || kind == sluice.TypeSubscriptionDeleted) {
+		n.CancelledBy = a.by
 	}
+	if before != nil && (kind == sluice.TypeSubscriptionUpdated || a.action == sluice.ActionSubscriptionUpdate) { // S2-21
+		if n.Old, n.New, err = ledger.Fields(before, after); err != nil {
+			return err
+		}
+	}
+	after.Untold = append(slices.Clip(after.Untold), n)
 	return nil
 }
 

@@ -106,6 +106,47 @@ func TestEveryChangeLeavesOneEntryAndOneAnnouncement(t *testing.T) {
 	b.requireWithout(t, append(secrets, sub.Endpoint.Secret))
 }
 
+// S2-21, S2-41: an update tells what it changed, as it was and as it is, and nothing that is secret; an end tells whose it was.
+func TestAnAnnouncementTellsWhatChangedAndWhoEndedIt(t *testing.T) {
+	t.Parallel()
+	b := newBench(t)
+	_, _, err := b.Put(t.Context(), "mine", parse(t, `{"pattern":"/a","endpoint":{"url":"`+url+`","headers":{"x-key":"hidden"}}}`), "ann")
+	require.NoError(t, err)
+	ok := func(_ *sluice.Subscription, err error) { t.Helper(); require.NoError(t, err) }
+	ok(b.Patch(t.Context(), "mine", []byte(`{"description":"d","endpoint":{"url":"`+url+`?token=hidden","headers":{"x-key":"hidden too"}}}`), 0, "ann"))
+	ok(b.Patch(t.Context(), "mine", []byte(`{"description":"d"}`), 0, "ann"))
+	ok(b.Pause(t.Context(), "mine", "bob"))
+	ok(b.Patch(t.Context(), "mine", []byte(`{"enabled":true}`), 0, "ann"))
+	ok(b.Seek(t.Context(), "mine", "all", "ann"))
+	require.NoError(t, b.Cancel(t.Context(), "mine", registry.ReasonGone))
+	require.NoError(t, b.Delete(t.Context(), "mine", "cid"))
+	b.create(t, strings.Replace(minimal, "{", `{"id":"other",`, 1))
+	require.NoError(t, b.Delete(t.Context(), "other", "cid"))
+
+	type line struct{ kind, by, old, now string }
+	var got []line
+	for _, n := range b.heard.all {
+		got = append(got, line{n.Type, n.CancelledBy, string(n.Old), string(n.New)})
+	}
+	require.NoError(t, b.heard.err)
+	require.Contains(t, got[4].now, `"sought_at"`)
+	got[4].now = ""
+	require.Equal(t, []line{
+		{kind: "subscription.created"},
+		{
+			"subscription.updated", "", `{"description":"","endpoint":{"headers":{"x-key":"***"},"url":"` + url + `"}}`,
+			`{"description":"d","endpoint":{"headers":{"x-key":"***"},"url":"` + url + `?token=***"}}`,
+		},
+		{kind: "subscription.paused"},
+		{"subscription.resumed", "", `{"enabled":false,"state":"paused"}`, `{"enabled":true,"state":"active"}`},
+		{"subscription.updated", "", `{}`, ""},
+		{kind: "subscription.cancelled", by: "system"},
+		{kind: "subscription.deleted", by: "cid"},
+		{kind: "subscription.created"},
+		{kind: "subscription.deleted", by: "cid"},
+	}, got)
+}
+
 // requireWithout looks for texts in the ledger's messages as they are stored.
 func (b *bench) requireWithout(t *testing.T, texts []string) {
 	t.Helper()

@@ -124,11 +124,7 @@ func (r *Registry) remove(ctx context.Context, a act, sub *sluice.Subscription) 
 	if err := r.needs.Replays.Remove(ctx, sub.ID); err != nil {
 		return fmt.Errorf("remove replays: %w", err)
 	}
-	if err := r.needs.Subscriptions.Delete(ctx, sub.ID, sub.Revision); err != nil {
-		return fmt.Errorf("delete subscription: %w", err)
-	}
-	r.needs.Announce.Subscription(ctx, sluice.TypeSubscriptionDeleted, sub)
-	return nil
+	return r.retire(ctx, a, sub)
 }
 
 // DeleteAll deletes the subscriptions of a namespace that are there now.

@@ -19,9 +19,9 @@ func Decode(data []byte, target any) error {
 	return decode(data, target, sluice.InvalidRequest)
 }
 
-// decodeFilter reads a filter; nothing is the empty one. Code UnknownFilter for a dimension
+// DecodeFilter reads a filter; nothing is the empty one. Code UnknownFilter for a dimension
 // that does not exist (S4-78, C19): to ignore it would let too much through.
-func decodeFilter(data json.RawMessage) (sluice.Filter, error) {
+func DecodeFilter(data json.RawMessage) (sluice.Filter, error) {
 	var filter sluice.Filter
 	if len(data) == 0 {
 		return filter, nil

@@ -24,7 +24,7 @@ func FuzzDecodeFilter(f *testing.F) {
 	}
 	known := []string{"types", "sources", "subjects", "labels", "cel"}
 	f.Fuzz(func(t *testing.T, data, event []byte) {
-		decoded, err := decodeFilter(data)
+		decoded, err := DecodeFilter(data)
 		if err != nil {
 			require.Contains(t, []sluice.Code{sluice.InvalidRequest, sluice.UnknownFilter}, sluice.CodeOf(err), err)
 			return
@@ -46,7 +46,7 @@ func FuzzDecodeFilter(f *testing.F) {
 		require.NoError(t, err)
 		stored, err := json.Marshal(decoded)
 		require.NoError(t, err)
-		read, err := decodeFilter(stored)
+		read, err := DecodeFilter(stored)
 		require.NoError(t, err)
 		again, err := filter.Compile(read)
 		require.NoError(t, err)

@@ -150,7 +150,7 @@ func applyPatch(sub *sluice.Subscription, patch []byte) error {
 	if err := decodeExactly(merged, &next, sluice.InvalidRequest); err != nil {
 		return err
 	}
-	next.Subscription.Filter, err = decodeFilter(next.Filter)
+	next.Subscription.Filter, err = DecodeFilter(next.Filter)
 	if err != nil {
 		return err
 	}

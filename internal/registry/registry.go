@@ -27,11 +27,15 @@ type Records[T any] interface {
 	Delete(ctx context.Context, key string, revision uint64) error
 }
 
-// Subscriptions keeps the subscriptions, their secrets and their resolved starts included.
+// Subscriptions keeps the subscriptions, their secrets and their resolved starts included. What a subscription has to
+// be told (Untold) is stored in one step with the rest; what is known to be told by then is left out.
 type Subscriptions interface {
 	Records[*sluice.Subscription]
 	// List returns all of them, each with its revision, in no order.
 	List(ctx context.Context) ([]*sluice.Subscription, error)
+	// Retire removes the subscription, with what is to be told of it, and sets its revision. Code Conflict unless the
+	// stored revision is the subscription's.
+	Retire(ctx context.Context, sub *sluice.Subscription) error
 }
 
 // Logs knows the namespaces' logs.

@@ -105,7 +105,7 @@ func (r *Request) inOurs() bool {
 }
 
 func (r *Request) fill(sub *sluice.Subscription) error {
-	filter, err := decodeFilter(r.Filter)
+	filter, err := DecodeFilter(r.Filter)
 	if err != nil {
 		return err
 	}

@@ -2,6 +2,7 @@ package registry_test
 
 import (
 	"context"
+	"errors"
 	"log/slog"
 	"net/netip"
 	"sync"
@@ -60,14 +61,28 @@ func (c *consumers) Remove(ctx context.Context, sub *sluice.Subscription) error 
 type heard struct {
 	react func(kind string, sub *sluice.Subscription) // nil: not at all
 
+	outbox interface { // where it is noted that it was told; nil: nowhere
+		Told(ctx context.Context, sub *sluice.Subscription) error
+	}
+
 	mu    sync.Mutex
 	kinds []string
+	all   []sluice.Announcement
+	err   error
 }
 
-func (h *heard) Subscription(_ context.Context, kind string, sub *sluice.Subscription) {
+func (h *heard) Subscription(ctx context.Context, sub *sluice.Subscription) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
+	if len(sub.Untold) == 0 {
+		return // a step on the way
+	}
+	h.all = append(h.all, sub.Untold...)
+	kind := sub.Untold[len(sub.Untold)-1].Type
 	h.kinds = append(h.kinds, kind)
+	if h.outbox != nil {
+		h.err = errors.Join(h.err, h.outbox.Told(ctx, sub))
+	}
 	if h.react != nil {
 		h.react(kind, sub)
 	}
@@ -99,7 +114,7 @@ func newBench(t *testing.T) *bench {
 
 	sender := endpoint.New(endpoint.Options{AllowCIDRs: []netip.Prefix{netip.MustParsePrefix("192.0.2.0/24")}})
 	t.Cleanup(sender.Close)
-	b := &bench{store: store, js: js, consumers: &consumers{store: store}, heard: &heard{}}
+	b := &bench{store: store, js: js, consumers: &consumers{store: store}, heard: &heard{outbox: store.Subscriptions()}}
 	b.needs = registry.Needs{
 		Subscriptions: store.Subscriptions(),
 		Reservations:  natsstore.OpenBucket[registry.Reservation](store, streams.Reservations),

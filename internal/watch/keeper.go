@@ -12,6 +12,7 @@ import (
 
 	"github.com/sluice-io/sluice/internal/filter"
 	"github.com/sluice-io/sluice/internal/ledger"
+	"github.com/sluice-io/sluice/internal/telling"
 	"github.com/sluice-io/sluice/pkg/sluice"
 )
 
@@ -173,13 +174,21 @@ func (k *Keeper) Delete(ctx context.Context, w sluice.Watch, by string) error {
 	if err != nil {
 		return err
 	}
-	if err := k.needs.Store.Delete(ctx, w.Namespace, w.ID, w.Revision); err != nil {
+	_, err = telling.After(ctx, func(ctx context.Context) (string, error) {
+		return by, k.needs.Store.Delete(ctx, w.Namespace, w.ID, w.Revision)
+	}, func(ctx context.Context, by string) { k.cancelled(ctx, &w, by) })
+	if err != nil {
 		intent.Fail(ctx, err)
 		return fmt.Errorf("delete watch: %w", err)
 	}
+	return nil
+}
+
+// cancelled tells that a watch was cancelled, and forgets how far it had come.
+func (k *Keeper) cancelled(ctx context.Context, w *sluice.Watch, by string) {
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), tellLimit)
 	defer cancel()
-	ev, err := announcement(&w, sluice.TypeWatchCancelled, fmt.Sprintf("cancelled-watch-%s-%d", w.ID, w.Revision), cancelledData{w.CreatedBy, w.ID, by})
+	ev, err := announcement(w, sluice.TypeWatchCancelled, fmt.Sprintf("cancelled-watch-%s-%d", w.ID, w.Revision), cancelledData{w.CreatedBy, w.ID, by})
 	if err == nil {
 		err = k.needs.Log.Announce(ctx, ev)
 	}
@@ -187,5 +196,4 @@ func (k *Keeper) Delete(ctx context.Context, w sluice.Watch, by string) error {
 		k.needs.Slog.LogAttrs(ctx, slog.LevelWarn, "a watch was cancelled and that was not told, or something of it is left",
 			slog.String("namespace", w.Namespace), slog.String("watch", w.ID), slog.Any("error", err))
 	}
-	return nil
 }

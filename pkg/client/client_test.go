@@ -168,6 +168,10 @@ func TestEveryCallAsksWhatTheContractSays(t *testing.T) {
 			_, err := c.State(ctx, "acme", client.StateQuery{Pattern: "/a/**", At: 7, Limit: 5, Cursor: "7.3"})
 			return err
 		}, "GET /v1/namespaces/acme/state?at_seq=7&cursor=7.3&limit=5&pattern=%2Fa%2F%2A%2A", "", 200, `{"seq":7,"events":[],"next_cursor":""}`},
+		{"state of some types", func(ctx context.Context, c *client.Client) error {
+			_, err := c.State(ctx, "acme", client.StateQuery{Filter: sluice.Filter{Types: []string{"a.*"}}})
+			return err
+		}, "GET /v1/namespaces/acme/state?filter=%7B%22types%22%3A%5B%22a.%2A%22%5D%7D", "", 200, `{"seq":7,"events":[],"next_cursor":""}`},
 		{"state of a path", func(ctx context.Context, c *client.Client) error {
 			_, err := c.StateOf(ctx, "acme", "/a/b c//é")
 			return err

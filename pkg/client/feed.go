@@ -30,9 +30,10 @@ type FeedQuery struct {
 	Pattern    sluice.Pattern
 	Types      []string
 	Sources    []string
+	Subjects   []string // of an event, or among those that it is related to
 	Labels     map[string][]string
 	CEL        string
-	Since      string // behind this: a sequence, an event's id, "-1" (the beginning) or an RFC 3339 time; what comes from now on if empty
+	Since      string // behind this: a sequence, an event's id, "-1" (the beginning) or an RFC 3339 time; from LastPerPath on; what comes from now on if empty
 	Projection string // sluice.ProjectionFull, …; the summary where the catalogue has one if empty
 	Buffer     int    // how many events the reader may be behind before it misses some
 
@@ -67,6 +68,9 @@ type FeedLag struct {
 // An error is the last that is yielded: that of ctx, or one of a server that refuses, with code WindowExceeded
 // if what lies behind the place is no longer kept.
 func (c *Client) Feed(ctx context.Context, namespace string, q FeedQuery) iter.Seq2[FeedItem, error] {
+	if q.Since == LastPerPath {
+		return c.fromState(ctx, namespace, q)
+	}
 	return func(yield func(FeedItem, error) bool) {
 		f := feeding{client: c, path: join(namespaces, namespace, "feed"), query: q.params(), resume: q.Since, yield: yield}
 		wait := backoff.NewExponentialBackOff(backoff.WithInitialInterval(feedAgain), backoff.WithMultiplier(2),
@@ -108,6 +112,9 @@ func (q FeedQuery) params() url.Values {
 		"buffer", number(q.Buffer), "coalesce_labels", strings.Join(q.CoalesceLabels, ","))
 	for _, source := range q.Sources {
 		query.Add("sources", source)
+	}
+	for _, subject := range q.Subjects {
+		query.Add("subjects", subject)
 	}
 	for name, values := range q.Labels {
 		for _, value := range values {

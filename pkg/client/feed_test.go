@@ -49,7 +49,7 @@ func TestAFeedComesBackBehindWhatItWasTold(t *testing.T) {
 	var got []client.FeedItem
 	var ended error
 	for item, err := range c.Feed(t.Context(), "ns", client.FeedQuery{
-		Pattern: "/p/**", Types: []string{"a", "b.*"}, Sources: []string{"/s,1", "/s2"}, Labels: map[string][]string{"k": {"v", "w"}},
+		Pattern: "/p/**", Types: []string{"a", "b.*"}, Sources: []string{"/s,1", "/s2"}, Subjects: []string{"urn:a,1", "urn:b"}, Labels: map[string][]string{"k": {"v", "w"}},
 		CEL: "true", Projection: sluice.ProjectionNone, Buffer: 7, CoalesceLabels: []string{"type", "k"}, CoalesceWindow: time.Second, CoalesceFirst: true,
 	}) {
 		if ended = err; err == nil {
@@ -75,6 +75,7 @@ func TestAFeedComesBackBehindWhatItWasTold(t *testing.T) {
 	query := first.URL.Query()
 	require.ElementsMatch(t, []string{"k=v", "k=w"}, query["labels"])
 	require.Equal(t, []string{"/s,1", "/s2"}, query["sources"])
+	require.Equal(t, []string{"urn:a,1", "urn:b"}, query["subjects"])
 	for name, want := range map[string]string{
 		"pattern": "/p/**", "types": "a,b.*", "cel": "true", "projection": "none", "buffer": "7",
 		"coalesce_labels": "type,k", "coalesce_window_ms": "1000", "coalesce_keep": "first",

@@ -2,6 +2,8 @@ package client
 
 import (
 	"context"
+	"encoding/json"
+	"fmt"
 	"net/http"
 	"net/url"
 	"strconv"
@@ -13,9 +15,10 @@ import (
 // StateQuery says of which paths the state is wanted; everything is optional.
 type StateQuery struct {
 	Pattern sluice.Pattern
-	At      uint64 // as of this sequence; 0: as of now
-	Limit   int    // at most 1000; the server's default is 100
-	Cursor  string // StatePage.Next of the part before
+	Filter  sluice.Filter // paths whose last event it does not let through are left out
+	At      uint64        // as of this sequence; 0: as of now
+	Limit   int           // at most 1000; the server's default is 100
+	Cursor  string        // StatePage.Next of the part before
 }
 
 // StatePage is part of a state: the last events of paths.
@@ -33,9 +36,17 @@ func (c *Client) State(ctx context.Context, namespace string, q StateQuery) (Sta
 	if q.At > 0 {
 		at = strconv.FormatUint(q.At, 10)
 	}
+	filter := ""
+	if !q.Filter.Empty() {
+		text, err := json.Marshal(q.Filter)
+		if err != nil {
+			return StatePage{}, fmt.Errorf("filter: %w", err)
+		}
+		filter = string(text)
+	}
 	return send[StatePage](ctx, c, call{
 		method: http.MethodGet, path: join(namespaces, namespace, "state"),
-		query: params("pattern", string(q.Pattern), "at_seq", at, "limit", number(q.Limit), "cursor", q.Cursor),
+		query: params("pattern", string(q.Pattern), "filter", filter, "at_seq", at, "limit", number(q.Limit), "cursor", q.Cursor),
 	}, nil)
 }
 

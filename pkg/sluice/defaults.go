@@ -20,6 +20,10 @@ const (
 // extension dataref).
 const DataRef = "dataref"
 
+// RelatedSubjects is the extension attribute that names what an event is about besides its subject, divided by
+// spaces: a filter for one of them lets it through.
+const RelatedSubjects = "relatedsubjects"
+
 // SetDefaults fills in what the caller left out, which is what is zero, and brings the pattern
 // into its canonical form if it has one. It leaves Enabled alone: whether a missing "enabled"
 // means true only the decoder of the request can know.

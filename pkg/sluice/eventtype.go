@@ -48,8 +48,9 @@ func SystemTypes() []string {
 	return []string{
 		TypeServerStarted, TypeServerStopping, TypeNamespaceCreated, TypeNamespaceUpdated, TypeNamespaceDeleted,
 		TypeSubscriptionCreated, TypeSubscriptionUpdated, TypeSubscriptionPaused, TypeSubscriptionResumed, TypeSubscriptionDisabled,
-		TypeSubscriptionCancelled, TypeSubscriptionDeleted, TypeSecretRotated, TypeSubscriptionThrottled, TypeSubscriptionFailing,
-		TypeDeliveryDead, TypeDeliveryHeld,
+		TypeSubscriptionCancelled, TypeAccessRevoked, TypeSubscriptionDeleted, TypeSecretRotated, TypeSubscriptionThrottled, TypeSubscriptionFailing,
+		TypeDeliveryDead, TypeDeliveryHeld, TypeProducerUnsafe,
+		TypeWatchFired, TypeWatchMissed, TypeWatchCancelled, TypeWatchThrottled,
 	}
 }
 

@@ -54,8 +54,9 @@ type Subscription struct {
 	SecretHint    string     `json:"secret_hint,omitempty"` // the secret's last four characters
 	ReplayWindowS int64      `json:"replay_window_s"`       // S0-53
 
-	From    StartAt  `json:"-"` // Start, resolved when the subscription was made, or where it was moved to
-	Secrets []Secret `json:"-"` // newest first
+	From    StartAt        `json:"-"` // Start, resolved when the subscription was made, or where it was moved to
+	Secrets []Secret       `json:"-"` // newest first
+	Untold  []Announcement `json:"-"` // what was stored with the last changes to be told, oldest first; it may have been
 }
 
 // Began returns when the subscription began to read its log where it does: when it was made, or
@@ -71,7 +72,7 @@ func (s *Subscription) Began() time.Time {
 type Filter struct {
 	Types    []string            `json:"types,omitempty"`    // exact, or a prefix that ends in ".*"
 	Sources  []string            `json:"sources,omitempty"`  // exact
-	Subjects []string            `json:"subjects,omitempty"` // exact
+	Subjects []string            `json:"subjects,omitempty"` // exact; that of an event, or one of its RelatedSubjects
 	Labels   map[string][]string `json:"labels,omitempty"`   // extension attributes and top-level scalars of the data
 	CEL      string              `json:"cel,omitempty"`      // an expression over "event" that yields a bool
 }

@@ -1,0 +1,203 @@
+package announce
+
+import (
+	"context"
+	"encoding/json"
+	"log/slog"
+	"time"
+
+	"github.com/sluice-io/sluice/pkg/sluice"
+)
+
+const (
+	retryEvery = time.Second // what could not be told is tried again
+	clockSkew  = time.Hour   // between the clock that a change was made by and that of the log
+)
+
+// Outbox keeps what is to be told of the changes of subscriptions: it is stored in one step with the change.
+type Outbox interface {
+	// Waiting returns all subscriptions of which something is to be told: their names, their revisions, and that (Untold),
+	// oldest first. It may have been told, by a process that ended before it noted so.
+	Waiting(ctx context.Context) ([]*sluice.Subscription, error)
+	// Untold returns one of them. Code NotFound if there is nothing to be told.
+	Untold(ctx context.Context, id string) (*sluice.Subscription, error)
+	// Told notes that everything was told that the subscription has to be told.
+	Told(ctx context.Context, sub *sluice.Subscription) error
+}
+
+// Known reports whether an event with the id was stored on the path since a time.
+type Known func(ctx context.Context, namespace string, path sluice.Path, id string, since time.Time) (bool, error)
+
+// subscriptionData is the data of the events about a subscription.
+type subscriptionData struct {
+	ID          string          `json:"id"`
+	State       sluice.State    `json:"state"`
+	Reason      string          `json:"reason,omitempty"`
+	CancelledBy string          `json:"cancelled_by,omitempty"`
+	Revision    uint64          `json:"revision"`
+	Old         json.RawMessage `json:"old,omitempty"`
+	New         json.RawMessage `json:"new,omitempty"`
+}
+
+// Subscription publishes what a subscription has to be told (Untold), which is stored as it is given. It
+// takes two seconds at most; what fails is logged, and tried again until it is told: in order, and once.
+func (a *Announcer) Subscription(ctx context.Context, sub *sluice.Subscription) {
+	if len(sub.Untold) == 0 {
+		return
+	}
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), changeLimit)
+	defer cancel()
+	if err := a.tellChanges(ctx, sub, a.publishAll); err != nil {
+		a.tellLater(ctx, sub, err)
+	}
+}
+
+// publishing publishes events of one namespace, in order.
+type publishing func(ctx context.Context, namespace string, events []sluice.Event) error
+
+// tellChanges publishes everything that a subscription has to be told, so that nothing is told before what came before it:
+// whoever else does so at once publishes the same under the same ids.
+func (a *Announcer) tellChanges(ctx context.Context, sub *sluice.Subscription, publish publishing) error {
+	events := make([]sluice.Event, len(sub.Untold))
+	for i, n := range sub.Untold {
+		var err error
+		if events[i], err = change(sub, n).event(); err != nil {
+			return err
+		}
+	}
+	if err := publish(ctx, sub.Namespace, events); err != nil || a.opts.Outbox == nil {
+		return err
+	}
+	return a.opts.Outbox.Told(ctx, sub)
+}
+
+func change(sub *sluice.Subscription, n sluice.Announcement) announcement {
+	return announcement{
+		namespace: sub.Namespace, path: sluice.SubscriptionPath(sub.ID), kind: n.Type, id: n.ID, at: n.At,
+		data: subscriptionData{
+			ID: sub.ID, State: n.State, Reason: n.Reason, CancelledBy: n.CancelledBy, Revision: n.Revision, Old: n.Old, New: n.New,
+		},
+	}
+}
+
+// tellLater says why a change could not be told, and has it told later if it is kept.
+func (a *Announcer) tellLater(ctx context.Context, sub *sluice.Subscription, err error) {
+	a.opts.Log.LogAttrs(ctx, slog.LevelWarn, "change not told", slog.String("subscription", sub.ID),
+		slog.String("namespace", sub.Namespace), slog.Int("untold", len(sub.Untold)), slog.Any("error", err))
+	if a.opts.Outbox == nil {
+		a.opts.Dropped(sub.Untold[len(sub.Untold)-1].Type)
+		return
+	}
+	a.mu.Lock()
+	a.later[sub.ID] = struct{}{}
+	a.mu.Unlock()
+	select {
+	case a.wake <- struct{}{}:
+	default: // it is awake
+	}
+}
+
+// runChanges tells what was kept and not told: when it begins, what a crash left; then what this process could not tell, and
+// from time to time what another one left.
+func (a *Announcer) runChanges(ctx context.Context) {
+	sweep := time.NewTicker(a.opts.Sweep)
+	defer sweep.Stop()
+	swept := a.sweep(ctx)
+	late := a.sweepNamespaces(ctx, nil)
+	for {
+		var again <-chan time.Time
+		if told := a.retry(ctx); !told || !swept {
+			again = time.After(retryEvery)
+		}
+		select {
+		case <-ctx.Done():
+			return
+		case <-a.wake:
+		case <-again:
+			swept = swept || a.sweep(ctx)
+		case <-sweep.C:
+			swept = a.sweep(ctx)
+			late = a.sweepNamespaces(ctx, late)
+		}
+	}
+}
+
+// sweep finds the changes that nobody told of, and notes whose they are. It reports whether it could look.
+func (a *Announcer) sweep(ctx context.Context) bool {
+	waiting, err := a.opts.Outbox.Waiting(ctx)
+	if err != nil {
+		if ctx.Err() == nil {
+			a.opts.Log.LogAttrs(ctx, slog.LevelWarn, "changes that may not be told cannot be listed", slog.Any("error", err))
+		}
+		return false
+	}
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	for _, sub := range waiting {
+		a.later[sub.ID] = struct{}{}
+	}
+	return true
+}
+
+// retry tells what is noted, and reports whether nothing is left.
+func (a *Announcer) retry(ctx context.Context) bool {
+	a.mu.Lock()
+	ids := make([]string, 0, len(a.later))
+	for id := range a.later {
+		ids = append(ids, id)
+	}
+	a.mu.Unlock()
+	left := 0
+	for _, id := range ids {
+		if err := a.retryOne(ctx, id); err != nil {
+			left++
+			a.opts.Log.LogAttrs(ctx, slog.LevelDebug, "change not told yet", slog.String("subscription", id), slog.Any("error", err))
+		}
+		if ctx.Err() != nil {
+			return false
+		}
+	}
+	return left == 0
+}
+
+func (a *Announcer) retryOne(ctx context.Context, id string) error {
+	ctx, cancel := context.WithTimeout(ctx, publishLimit)
+	defer cancel()
+	a.mu.Lock()
+	delete(a.later, id) // before it is read: what cannot be told from now on is noted again
+	a.mu.Unlock()
+	sub, err := a.opts.Outbox.Untold(ctx, id)
+	if sluice.CodeOf(err) == sluice.NotFound {
+		return nil
+	}
+	if err == nil {
+		err = a.tellChanges(ctx, sub, a.publishUnknown)
+	}
+	if err != nil {
+		a.mu.Lock()
+		a.later[id] = struct{}{}
+		a.mu.Unlock()
+	}
+	return err
+}
+
+// unknown returns those of the events that were not told.
+func (a *Announcer) unknown(ctx context.Context, namespace string, events []sluice.Event) ([]sluice.Event, error) {
+	if a.opts.Known == nil {
+		return events, nil
+	}
+	var fresh []sluice.Event
+	for _, ev := range events {
+		known, err := a.opts.Known(ctx, namespace, ev.Path, ev.ID, ev.Time.Add(-clockSkew))
+		if sluice.CodeOf(err) == sluice.NotFound {
+			return nil, nil // nobody hears of it there
+		}
+		if err != nil {
+			return nil, err
+		}
+		if !known {
+			fresh = append(fresh, ev)
+		}
+	}
+	return fresh, nil
+}

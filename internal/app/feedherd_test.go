@@ -1,0 +1,51 @@
+package app_test
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net/url"
+	"strconv"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/sluice-io/sluice/config"
+	"github.com/sluice-io/sluice/pkg/sluice"
+)
+
+// Readers that all begin far back at once, as after a restart of those who read, are all served; the server's connection to NATS, on
+// which everything else depends too, is not cut because more is on its way than it may hold.
+func TestAHerdOfReadersThatBeginFarBackIsServed(t *testing.T) {
+	t.Parallel()
+	s := start(t, t.TempDir(), func(c *config.Config) { c.Feed.Ring = 16 })
+	const readers, events = 40, 80
+	large := []byte(`"` + strings.Repeat("x", 60_000) + `"`)
+	for n := range events {
+		_, err := s.api.Publish(t.Context(), "default", sluice.Event{ID: strconv.Itoa(n), Path: "/large", Type: "t", Data: large})
+		require.NoError(t, err)
+	}
+	ctx, cancel := context.WithTimeout(t.Context(), 2*time.Minute)
+	defer cancel()
+	errs := make([]error, readers)
+	var reading sync.WaitGroup
+	for i := range readers {
+		reading.Go(func() {
+			next := 0
+			err := wires()[i%2].read(ctx, s.place(), url.Values{"since": {"-1"}}, "", func(g glance) bool {
+				if g.id == strconv.Itoa(next) {
+					next++
+				}
+				return next < events
+			})
+			if err != nil {
+				errs[i] = fmt.Errorf("behind %d: %w", next, err)
+			}
+		})
+	}
+	reading.Wait()
+	require.NoError(t, errors.Join(errs...))
+}

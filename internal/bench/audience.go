@@ -1,0 +1,288 @@
+package main
+
+import (
+	"bufio"
+	"bytes"
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"net"
+	"os"
+	"os/exec"
+	"strconv"
+	"strings"
+	"sync"
+	"syscall"
+	"time"
+)
+
+// audienceEnv makes a child process the readers of feeds that its value, an audience in JSON, describes.
+const audienceEnv = "SLUICE_BENCH_AUDIENCE"
+
+// audience is readers of feeds in a process of their own, so that what they use is not the server's. They do no more with what
+// they read than count the events.
+type audience struct {
+	Address string `json:"address"`
+	Token   string `json:"token"`
+	Query   string `json:"query"`
+	Readers int    `json:"readers"`
+	Socket  bool   `json:"socket"` // over WebSockets
+	Stares  bool   `json:"stares"` // takes nothing behind the acknowledgement
+	Expect  int    `json:"expect"` // events for each; 0: any number
+}
+
+// heard is what an audience read.
+type heard struct {
+	Events   int           `json:"events"`
+	Lagged   int           `json:"lagged"` // times that one was told that it missed some
+	Last     time.Time     `json:"last"`   // when the last event arrived that somebody expected
+	P50, P99 time.Duration // behind the beginning of its publish, of every tenth reader
+	Longest  time.Duration
+	Error    string `json:"error"`
+}
+
+const (
+	hearTogether = 32         // readers that come at once
+	hearBuffer   = 16 << 10   // of each, in bytes
+	stareBuffer  = 4 << 10    // receive buffer of who takes nothing
+	stareSegment = 536        // with which the server's send buffer remains small
+	hearSample   = 10         // the lateness of every so-manieth reader is measured
+	markBegins   = `"mark":"` // of events' data
+	eventBegins  = `,"event":{`
+	laggedBegins = `{"lagged":`
+)
+
+// runAudience opens the feeds, says so, reads until everybody has what is expected, or its standard input ends, and says
+// what was read.
+func runAudience(ctx context.Context, spec string, stdin io.Reader, stdout io.Writer) error {
+	var a audience
+	if err := json.Unmarshal([]byte(spec), &a); err != nil {
+		return err
+	}
+	ctx, cancel := context.WithCancel(ctx)
+	defer cancel()
+	all := make([]*listener, a.Readers)
+	err := together(hearTogether, func(lane int) error {
+		for i := lane; i < a.Readers; i += hearTogether {
+			l, err := a.open(ctx)
+			if err != nil {
+				return err
+			}
+			l.sampled = i%hearSample == 0
+			all[i] = l
+		}
+		return nil
+	})
+	defer func() {
+		for _, l := range all {
+			if l != nil {
+				_ = l.conn.Close() // it was only read
+			}
+		}
+	}()
+	if err != nil {
+		return err
+	}
+	if _, err := io.WriteString(stdout, "{}\n"); err != nil {
+		return err
+	}
+	go func() { // ends with the process, or with its standard input
+		_, _ = io.Copy(io.Discard, stdin)
+		cancel()
+	}()
+	report, err := json.Marshal(a.listen(ctx, all))
+	if err == nil {
+		_, err = stdout.Write(append(report, '\n'))
+	}
+	<-ctx.Done()
+	return err
+}
+
+// listen has everybody read.
+func (a audience) listen(ctx context.Context, all []*listener) (h heard) {
+	if a.Stares {
+		<-ctx.Done()
+		return h
+	}
+	defer context.AfterFunc(ctx, func() {
+		for _, l := range all {
+			_ = l.conn.Close() // that ends its reading
+		}
+	})()
+	err := together(len(all), func(i int) error { return all[i].listen(a.Expect) })
+	if err != nil && ctx.Err() == nil {
+		h.Error = err.Error()
+	}
+	var late []time.Duration
+	for _, l := range all {
+		h.Events += l.events
+		h.Lagged += l.lagged
+		if l.last.After(h.Last) {
+			h.Last = l.last
+		}
+		late = append(late, l.late...)
+	}
+	h.P50, h.P99, h.Longest = percentile(late, 50), percentile(late, 99), percentile(late, 100)
+	return h
+}
+
+// listener is one reader.
+type listener struct {
+	conn    net.Conn
+	buffer  []byte
+	kept    int  // bytes of the buffer that may be the beginning of something
+	sampled bool // its lateness is measured
+	events  int
+	lagged  int
+	last    time.Time
+	late    []time.Duration
+}
+
+// open opens a feed, and reads until it is acknowledged.
+func (a audience) open(ctx context.Context) (*listener, error) {
+	dialer := net.Dialer{Control: func(_, _ string, conn syscall.RawConn) (err error) {
+		if !a.Stares {
+			return nil
+		}
+		failed := conn.Control(func(fd uintptr) {
+			err = errors.Join(
+				syscall.SetsockoptInt(int(fd), syscall.SOL_SOCKET, syscall.SO_RCVBUF, stareBuffer),
+				syscall.SetsockoptInt(int(fd), syscall.IPPROTO_TCP, syscall.TCP_MAXSEG, stareSegment))
+		})
+		return errors.Join(err, failed)
+	}}
+	conn, err := dialer.DialContext(ctx, "tcp", a.Address)
+	if err != nil {
+		return nil, err
+	}
+	upgrade := ""
+	if a.Socket {
+		upgrade = "Connection: Upgrade\r\nUpgrade: websocket\r\nSec-WebSocket-Version: 13\r\nSec-WebSocket-Key: dGhlIHNhbXBsZSBub25jZQ==\r\n"
+	}
+	_, err = fmt.Fprintf(conn, "GET /v1/namespaces/%s/feed?%s HTTP/1.1\r\nHost: sluice\r\nAuthorization: Bearer %s\r\n%s\r\n", namespace, a.Query, a.Token, upgrade)
+	l := &listener{conn: conn, buffer: make([]byte, hearBuffer)}
+	for err == nil && !bytes.Contains(l.buffer[:l.kept], []byte(`"current_seq":`)) {
+		var n int
+		n, err = conn.Read(l.buffer[l.kept:])
+		l.kept += n
+		if l.kept == len(l.buffer) || bytes.Contains(l.buffer[:l.kept], []byte(`{"error":`)) {
+			err = fmt.Errorf("this is no feed: %s", l.buffer[:l.kept])
+		}
+	}
+	if err != nil {
+		return nil, errors.Join(err, conn.Close())
+	}
+	l.count(0) // what came behind the acknowledgement
+	return l, nil
+}
+
+// listen reads until so many events were read, or the connection ends; 0: until that.
+func (l *listener) listen(expect int) error {
+	for expect == 0 || l.events < expect {
+		n, err := l.conn.Read(l.buffer[l.kept:])
+		if _, why, ok := bytes.Cut(l.buffer[:l.kept+n], []byte(`{"error":`)); ok {
+			return fmt.Errorf("behind %d events the server ended it: %s", l.events, why)
+		}
+		l.count(n)
+		if err != nil {
+			return fmt.Errorf("behind %d events: %w", l.events, err)
+		}
+	}
+	return nil
+}
+
+// count counts what is in the buffer, to which n bytes were added.
+func (l *listener) count(n int) {
+	l.last = time.Now()
+	text := l.buffer[:l.kept+n]
+	l.events += bytes.Count(text, []byte(eventBegins))
+	l.lagged += bytes.Count(text, []byte(laggedBegins))
+	if l.sampled {
+		l.measure(text)
+	}
+	l.kept = min(len(eventBegins), len(laggedBegins)) - 1 // neither is there a second time
+	l.kept = copy(l.buffer, text[max(0, len(text)-l.kept):])
+}
+
+// measure notes how late the events are whose mark is whole.
+func (l *listener) measure(text []byte) {
+	for {
+		_, rest, ok := bytes.Cut(text, []byte(markBegins))
+		if !ok {
+			return
+		}
+		text = rest
+		mark, _, ok := bytes.Cut(rest[:min(len(rest), 64)], []byte(`"`))
+		fields := strings.Fields(string(mark))
+		if !ok || len(fields) != 3 {
+			continue
+		}
+		if sent, err := strconv.ParseInt(fields[2], 10, 64); err == nil {
+			l.late = append(l.late, l.last.Sub(time.Unix(0, sent)))
+		}
+	}
+}
+
+// gathered is an audience that reads.
+type gathered struct {
+	cmd    *exec.Cmd
+	stdin  io.WriteCloser
+	lines  *bufio.Reader
+	stderr bytes.Buffer
+	ended  func() error
+}
+
+// gather starts an audience, and returns when all its feeds are acknowledged.
+func (a audience) gather(ctx context.Context) (*gathered, error) {
+	self, err := os.Executable()
+	if err != nil {
+		return nil, err
+	}
+	spec, err := json.Marshal(a)
+	if err != nil {
+		return nil, err
+	}
+	g := &gathered{cmd: command(ctx, self)}
+	g.cmd.Env = append(g.cmd.Env, audienceEnv+"="+string(spec))
+	g.cmd.Stderr = &g.stderr
+	stdout, err := g.cmd.StdoutPipe()
+	if err != nil {
+		return nil, err
+	}
+	g.lines = bufio.NewReader(stdout)
+	if g.stdin, err = g.cmd.StdinPipe(); err != nil {
+		return nil, err
+	}
+	if err := g.cmd.Start(); err != nil {
+		return nil, err
+	}
+	g.ended = sync.OnceValue(g.cmd.Wait)
+	if _, err := g.lines.ReadString('\n'); err != nil {
+		return nil, errors.Join(fmt.Errorf("readers of feeds: %w", err), g.leave())
+	}
+	return g, nil
+}
+
+// heard waits until everybody has read what is expected.
+func (g *gathered) heard() (h heard, err error) {
+	line, err := g.lines.ReadString('\n')
+	if err != nil {
+		return h, errors.Join(fmt.Errorf("readers of feeds: %w", err), g.leave())
+	}
+	if err = json.Unmarshal([]byte(line), &h); err == nil && h.Error != "" {
+		err = fmt.Errorf("readers of feeds: %s", h.Error)
+	}
+	return h, err
+}
+
+// leave has the audience go, and waits until it has.
+func (g *gathered) leave() error {
+	_ = g.stdin.Close() // it may have ended
+	_, _ = io.Copy(io.Discard, g.lines)
+	if err := g.ended(); err != nil {
+		return fmt.Errorf("readers of feeds: %w\n%s", err, g.stderr.String())
+	}
+	return nil
+}

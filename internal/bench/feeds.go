@@ -1,0 +1,251 @@
+package main
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"strings"
+	"time"
+
+	"github.com/nats-io/nats.go/jetstream"
+
+	"github.com/sluice-io/sluice/pkg/sluice"
+	"github.com/sluice-io/sluice/streams"
+)
+
+// feedsPlan is the rows of feeds: what readers cost who publishes, and how fast they are told.
+type feedsPlan struct {
+	publishes int           // one after another, with no readers and with many of each kind
+	interval  time.Duration // between them
+	readers   int           // of each kind
+	fans      int           // readers of the rows of speed
+	flood     int           // events that are published as fast as can be, each to all of these
+	paced     int           // events that are published one each interval, each to all of these
+	rounds    int
+}
+
+// feedRow is what one probe saw. Durations, rates and shares are medians of the rounds, counts sums.
+type feedRow struct {
+	name, aim string
+	base      bool // what the next ones are compared with
+	count     int
+	lagged    int
+	rate      float64       // frames a second; 0 if it is not the subject
+	p50, p99  time.Duration // of a publish, or of a frame behind its publish
+	last      time.Duration
+	cpu       time.Duration // of the server, for each frame
+}
+
+// feedProbe measures one row.
+type feedProbe struct {
+	name, aim string
+	run       func(ctx context.Context, b *bed) (feedRow, error)
+}
+
+func (p feedsPlan) probes() []feedProbe {
+	many := fmt.Sprintf("%d readers", p.readers)
+	return []feedProbe{
+		{"publish, nobody reads", "", p.publishBeside(audience{})},
+		{"publish, " + many + " of it", "", p.publishBeside(audience{Readers: p.readers, Query: "pattern=/feeds/*"})},
+		{"publish, " + many + " that take nothing", "1.00", p.publishBeside(audience{Readers: p.readers, Query: "pattern=/feeds/*&buffer=16", Stares: true})},
+		{"publish, " + many + " of something else", "", p.publishBeside(audience{Readers: p.readers, Query: "pattern=/other/*"})},
+		{"a frame, 1 reader", "", p.late(audience{Readers: 1})},
+		{fmt.Sprintf("a frame, %d readers", p.fans), "", p.late(audience{Readers: p.fans})},
+		{fmt.Sprintf("to %d, server-sent events", p.fans), "100000/s", p.fan(audience{Readers: p.fans})},
+		{fmt.Sprintf("to %d, WebSocket", p.fans), "100000/s", p.fan(audience{Readers: p.fans, Socket: true})},
+		{"what was before, to 1", "", p.replay(audience{Readers: 1})},
+		{fmt.Sprintf("what was before, to %d at once", p.fans), "", p.replay(audience{Readers: p.fans})},
+	}
+}
+
+func (p feedsPlan) measure(ctx context.Context, e env) ([]feedRow, error) {
+	probes := p.probes()
+	rounds := make([][]feedRow, len(probes))
+	for round := range p.rounds {
+		for i, probe := range probes {
+			e.progress("feeds, round %d of %d: %s\n", round+1, p.rounds, probe.name)
+			row, err := p.probe(ctx, e, probe)
+			if err != nil {
+				return nil, fmt.Errorf("feeds, %s: %w", probe.name, err)
+			}
+			e.progress("  %d, p50 %.2f ms, p99 %.2f ms, %.0f frames/s, %.1f µs/frame\n", row.count, ms(row.p50), ms(row.p99), row.rate, micros(row.cpu))
+			rounds[i] = append(rounds[i], row)
+		}
+	}
+	rows := make([]feedRow, len(probes))
+	for i, probe := range probes {
+		r := feedRow{name: probe.name, aim: probe.aim, base: i == 0}
+		for _, got := range rounds[i] {
+			r.count += got.count
+			r.lagged += got.lagged
+		}
+		r.rate = medianOf(rounds[i], func(r feedRow) float64 { return r.rate })
+		r.p50 = medianOf(rounds[i], func(r feedRow) time.Duration { return r.p50 })
+		r.p99 = medianOf(rounds[i], func(r feedRow) time.Duration { return r.p99 })
+		r.last = medianOf(rounds[i], func(r feedRow) time.Duration { return r.last })
+		r.cpu = medianOf(rounds[i], func(r feedRow) time.Duration { return r.cpu })
+		rows[i] = r
+	}
+	return rows, nil
+}
+
+// probe measures a row once, on a server of its own.
+func (p feedsPlan) probe(ctx context.Context, e env, probe feedProbe) (row feedRow, err error) {
+	ctx, cancel := context.WithTimeoutCause(ctx, limit, errLimit)
+	defer cancel()
+	b, err := e.makeBed(ctx)
+	if err != nil {
+		return row, err
+	}
+	defer func() { err = cmp.Or(err, b.close()) }()
+	if err := b.flood(ctx, "/warm/up", 500); err != nil {
+		return row, err
+	}
+	return probe.run(ctx, b)
+}
+
+// flood publishes events as fast as one publisher can.
+func (b *bed) flood(ctx context.Context, path sluice.Path, n int) error {
+	var last jetstream.PubAckFuture
+	for number := range n {
+		var err error
+		if last, err = b.js.PublishAsync(streams.Subject(namespace, path), body(0, number, time.Now(), size)); err != nil {
+			return err
+		}
+	}
+	if last == nil {
+		return nil
+	}
+	select {
+	case <-b.js.PublishAsyncComplete():
+	case <-ctx.Done():
+		return context.Cause(ctx)
+	}
+	select {
+	case err := <-last.Err():
+		return err
+	case <-last.Ok():
+		return nil
+	}
+}
+
+// audience returns an audience of this server.
+func (b *bed) audience(ctx context.Context, a audience) (*gathered, error) {
+	a.Address, a.Token = b.http, b.token
+	return a.gather(ctx)
+}
+
+// publishBeside measures publishes, each of which is waited for, beside readers.
+func (p feedsPlan) publishBeside(a audience) func(ctx context.Context, b *bed) (feedRow, error) {
+	return func(ctx context.Context, b *bed) (row feedRow, err error) {
+		if a.Readers > 0 {
+			g, err := b.audience(ctx, a)
+			if err != nil {
+				return row, err
+			}
+			defer func() { err = errors.Join(err, g.leave()) }()
+		}
+		if a.Stares {
+			if err := b.flood(ctx, "/feeds/before", 2000); err != nil { // until no connection takes any more
+				return row, err
+			}
+		}
+		var all []time.Duration
+		tick := time.NewTicker(p.interval)
+		defer tick.Stop()
+		for number := range p.publishes {
+			<-tick.C
+			begun := time.Now()
+			if _, err := b.api.Publish(ctx, namespace, sluice.Event{Path: "/feeds/a", Type: "t", Data: body(0, number, begun, size)}); err != nil {
+				return row, err
+			}
+			all = append(all, time.Since(begun))
+		}
+		return feedRow{count: len(all), p50: percentile(all, 50), p99: percentile(all, 99), last: percentile(all, 100)}, nil
+	}
+}
+
+// late measures how long after the beginning of its publish a frame arrives.
+func (p feedsPlan) late(a audience) func(ctx context.Context, b *bed) (feedRow, error) {
+	return func(ctx context.Context, b *bed) (feedRow, error) {
+		a.Query, a.Expect = "pattern=/feeds/*", p.paced
+		return p.told(ctx, b, a, func() error { return b.pace(ctx, flow{"feeds", "p", 0, 10}, p.paced, int(time.Second/p.interval)) })
+	}
+}
+
+// fan measures how many frames a second many readers are sent.
+func (p feedsPlan) fan(a audience) func(ctx context.Context, b *bed) (feedRow, error) {
+	return func(ctx context.Context, b *bed) (feedRow, error) {
+		a.Query, a.Expect = "pattern=/feeds/*&buffer=16384", p.flood
+		row, err := p.told(ctx, b, a, func() error { return b.flood(ctx, "/feeds/a", p.flood) })
+		row.p50, row.p99, row.last = 0, 0, 0 // they say how long the flood was
+		return row, err
+	}
+}
+
+// replay measures how many frames a second readers are sent of what was before they came.
+func (p feedsPlan) replay(a audience) func(ctx context.Context, b *bed) (feedRow, error) {
+	return func(ctx context.Context, b *bed) (feedRow, error) {
+		a.Query, a.Expect = "pattern=/feeds/*&since=-1", p.flood
+		if err := b.flood(ctx, "/feeds/a", p.flood); err != nil {
+			return feedRow{}, err
+		}
+		if err := b.flood(ctx, "/other/a", 2000); err != nil { // so that the ring has none of them
+			return feedRow{}, err
+		}
+		row, err := p.told(ctx, b, a, func() error { return nil })
+		row.p50, row.p99, row.last = 0, 0, 0
+		return row, err
+	}
+}
+
+// told measures what an audience is told while something is published.
+func (p feedsPlan) told(ctx context.Context, b *bed, a audience, publish func() error) (row feedRow, err error) {
+	begun, before := time.Now(), b.proc.usage().cpu
+	g, err := b.audience(ctx, a)
+	if err != nil {
+		return row, err
+	}
+	defer func() { err = errors.Join(err, g.leave()) }()
+	if !strings.Contains(a.Query, "since=") {
+		begun, before = time.Now(), b.proc.usage().cpu
+	}
+	if err := publish(); err != nil {
+		return row, err
+	}
+	h, err := g.heard()
+	if err != nil {
+		return row, err
+	}
+	return feedRow{
+		count: h.Events, lagged: h.Lagged, rate: float64(h.Events) / h.Last.Sub(begun).Seconds(), p50: h.P50, p99: h.P99, last: h.Longest,
+		cpu: (b.proc.usage().cpu - before) / time.Duration(max(1, h.Events)),
+	}, nil
+}
+
+func (p feedsPlan) print(w io.Writer, rows []feedRow) error {
+	text := fmt.Sprintf("\nFeeds: %d publishes of %d bytes, one each %s, beside readers; frames behind the beginning of their publish; "+
+		"\n%d events as fast as can be to each of %d readers, which are in a process of their own on the same cores; medians of %d rounds\n\n",
+		p.publishes, size, p.interval, p.flood, p.fans, p.rounds)
+	var cells strings.Builder
+	cells.WriteString("\tcount\tp50 ms\tp99 ms\tlast ms\tratio p50\tratio p99\tframes/s\tserver CPU µs/frame\tlagged\taim\t\n")
+	var base feedRow
+	for _, r := range rows {
+		if r.base {
+			base = r
+		}
+		switch {
+		case r.rate == 0:
+			fmt.Fprintf(&cells, "%s\t%d\t%.2f\t%.2f\t%.1f\t%s\t%s\t\t\t\t%s\t\n", r.name, r.count, ms(r.p50), ms(r.p99), ms(r.last), ratio(r.p50, base.p50), ratio(r.p99, base.p99), r.aim)
+		case r.p50 > 0:
+			fmt.Fprintf(&cells, "%s\t%d\t%.2f\t%.2f\t%.1f\t\t\t%.0f\t%.1f\t%d\t%s\t\n", r.name, r.count, ms(r.p50), ms(r.p99), ms(r.last), r.rate, micros(r.cpu), r.lagged, r.aim)
+		default:
+			fmt.Fprintf(&cells, "%s\t%d\t\t\t\t\t\t%.0f\t%.1f\t%d\t%s\t\n", r.name, r.count, r.rate, micros(r.cpu), r.lagged, r.aim)
+		}
+	}
+	return write(w, text, cells.String())
+}
+
+func micros(d time.Duration) float64 { return float64(d) / float64(time.Microsecond) }

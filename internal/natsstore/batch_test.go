@@ -1,0 +1,98 @@
+package natsstore_test
+
+import (
+	"context"
+	"fmt"
+	"strconv"
+	"sync"
+	"testing"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/sluice-io/sluice/internal/natsstore"
+	"github.com/sluice-io/sluice/pkg/sluice"
+)
+
+// C18, S2-59, S2-60: of publishers at once each has its batches in one piece and in order, whatever others publish meanwhile.
+func TestBatchesOfManyPublishersAtOnceStayInOnePiece(t *testing.T) {
+	t.Parallel()
+	store, _ := provisioned(t)
+	batchesStayInOnePiece(t, store)
+}
+
+// publishers is how many publish at once: more than JetStream has batches open in a stream.
+const publishers = 64
+
+func batchesStayInOnePiece(t *testing.T, store *natsstore.Store) {
+	t.Helper()
+	const name, rounds = "batches", 4
+	_, _, err := store.PutNamespace(t.Context(), sluice.Namespace{Name: name})
+	require.NoError(t, err)
+	var publishing sync.WaitGroup
+	errs := make([]error, publishers)
+	total := 0
+	for p := range publishers {
+		for round := range rounds {
+			total += len(family(p, round))
+		}
+		publishing.Go(func() {
+			for round := 0; round < rounds && errs[p] == nil; round++ {
+				errs[p] = publishFamily(t.Context(), store, name, family(p, round))
+			}
+		})
+	}
+	publishing.Wait()
+	for _, err := range errs {
+		require.NoError(t, err)
+	}
+	requireInOnePiece(t, store, name, total)
+}
+
+// family returns a batch of which the first event is the cause of the others; some have one only.
+func family(publisher, round int) []sluice.Event {
+	events := make([]sluice.Event, 1+(publisher*7+round*13)%40)
+	for i := range events {
+		events[i] = sluice.Event{
+			ID: fmt.Sprintf("%d-%d-%d", publisher, round, i), Path: sluice.Path("/p/" + strconv.Itoa(i%5)), Type: "t",
+			Extensions: map[string]string{sluice.CausationID: fmt.Sprintf("%d-%d-0", publisher, round)},
+		}
+	}
+	return events
+}
+
+func publishFamily(ctx context.Context, store *natsstore.Store, name string, events []sluice.Event) error {
+	stored, err := store.Publish(ctx, name, events)
+	if err != nil {
+		return err
+	}
+	if first, last := stored[0].Seq, stored[len(stored)-1].Seq; last-first != uint64(len(events)-1) {
+		return fmt.Errorf("batch %s lies at %d to %d", events[0].ID, first, last)
+	}
+	return nil
+}
+
+// requireInOnePiece reads the log: every event that is not the first of its batch follows the one before it.
+func requireInOnePiece(t *testing.T, store *natsstore.Store, name string, total int) {
+	t.Helper()
+	q := natsstore.EventQuery{Since: "-1", Limit: 1000}
+	var before sluice.Event
+	for seen := 0; seen < total; {
+		page, err := store.Events(t.Context(), name, q)
+		require.NoError(t, err)
+		require.NotEmpty(t, page.Events)
+		for _, ev := range page.Events {
+			var p, round, i int
+			_, err := fmt.Sscanf(ev.ID, "%d-%d-%d", &p, &round, &i)
+			require.NoError(t, err)
+			if i > 0 {
+				require.Equal(t, []any{fmt.Sprintf("%d-%d-%d", p, round, i-1), ev.Seq - 1}, []any{before.ID, before.Seq})
+			}
+			before = ev
+			seen++
+		}
+		q.After = before.Seq
+	}
+	last, err := store.LastSeq(t.Context(), name)
+	require.NoError(t, err)
+	require.Equal(t, uint64(total), last)
+}

@@ -1,0 +1,135 @@
+package natsstore
+
+import (
+	"context"
+	"slices"
+	"strings"
+
+	"github.com/sluice-io/sluice/pkg/sluice"
+	"github.com/sluice-io/sluice/streams"
+)
+
+// maxUntold bounds what waits to be told of a subscription: one that cannot be told of cannot be changed for ever.
+const maxUntold = 100
+
+// toldRecord says what of a subscription, or of a namespace, was told last.
+type toldRecord struct {
+	Event    string `json:"event"`    // its id; "" of a namespace
+	Revision uint64 `json:"revision"` // that it told of
+}
+
+// later returns the announcements that come after what was told.
+func (t toldRecord) later(all []sluice.Announcement) []sluice.Announcement {
+	if at := slices.IndexFunc(all, func(a sluice.Announcement) bool { return a.ID == t.Event }); at >= 0 {
+		return all[at+1:]
+	}
+	for len(all) > 0 && all[0].Revision != 0 && all[0].Revision <= t.Revision {
+		all = all[1:]
+	}
+	return all
+}
+
+// ofRevision returns a copy in which the announcement without a revision has the record's.
+func ofRevision(all []sluice.Announcement, revision uint64) []sluice.Announcement {
+	all = slices.Clone(all)
+	for i := range all {
+		if all[i].Revision == 0 {
+			all[i].Revision = revision
+		}
+	}
+	return all
+}
+
+func (s Subscriptions) marks() Bucket[toldRecord] { return s.bucket.store.toldMarks() }
+
+// untold returns which of a subscription's announcements are not known to be told.
+func (s Subscriptions) untold(ctx context.Context, id string, all []sluice.Announcement) ([]sluice.Announcement, error) {
+	if len(all) == 0 || all[0].Revision == 0 { // nothing but what is new
+		return all, nil
+	}
+	mark, _, err := s.marks().Get(ctx, id)
+	if err != nil && sluice.CodeOf(err) != sluice.NotFound {
+		return nil, err
+	}
+	return mark.later(all), nil
+}
+
+// Untold returns a subscription of which something is to be told, with nothing of it but its names, its revision and what is
+// to be told; that it is gone may be. Code NotFound if there is nothing to be told.
+func (s Subscriptions) Untold(ctx context.Context, id string) (*sluice.Subscription, error) {
+	record, revision, err := s.bucket.Get(ctx, id)
+	if err != nil {
+		return nil, err
+	}
+	left, err := s.untold(ctx, id, ofRevision(record.Untold, revision))
+	if err != nil {
+		return nil, err
+	}
+	if len(left) == 0 {
+		return nil, sluice.Errorf(sluice.NotFound, "everything is told of %q", id)
+	}
+	return waiting(&record, revision, left), nil
+}
+
+func waiting(r *subscriptionRecord, revision uint64, left []sluice.Announcement) *sluice.Subscription {
+	return &sluice.Subscription{ID: r.Subscription.ID, Namespace: r.Subscription.Namespace, Revision: revision, Untold: left}
+}
+
+// Waiting returns all subscriptions of which something is to be told, each as Untold does.
+func (s Subscriptions) Waiting(ctx context.Context) ([]*sluice.Subscription, error) {
+	marks, err := s.marks().List(ctx, ">")
+	if err != nil {
+		return nil, err
+	}
+	records, err := s.bucket.List(ctx, ">")
+	if err != nil {
+		return nil, err
+	}
+	byID := make(map[string]Entry[toldRecord], len(marks))
+	for _, m := range marks {
+		byID[m.Key] = m
+	}
+	var all []*sluice.Subscription
+	for _, e := range records {
+		if left := byID[e.Key].Value.later(ofRevision(e.Value.Untold, e.Revision)); len(left) > 0 {
+			all = append(all, waiting(&e.Value, e.Revision, left))
+		}
+		delete(byID, e.Key)
+	}
+	for id, m := range byID { // left behind by a crash: the marks were read first, and these had no record afterwards
+		if strings.HasPrefix(id, streams.ToldNamespaceKey("")) {
+			continue
+		}
+		if err := s.marks().Delete(ctx, id, m.Revision); err != nil && sluice.CodeOf(err) != sluice.Conflict {
+			return nil, err
+		}
+	}
+	return all, nil
+}
+
+// Told notes that everything was told that the subscription has to be told. If that is that it is gone, nothing is left of it.
+func (s Subscriptions) Told(ctx context.Context, sub *sluice.Subscription) error {
+	last := sub.Untold[len(sub.Untold)-1]
+	if last.Type == sluice.TypeSubscriptionDeleted {
+		err := s.bucket.Delete(ctx, sub.ID, sub.Revision)
+		if err == nil {
+			return s.marks().Delete(ctx, sub.ID, 0)
+		}
+		if sluice.CodeOf(err) != sluice.Conflict { // else there is a new one, which may have this to tell, too
+			return err
+		}
+	}
+	for {
+		mark, revision, err := s.marks().Get(ctx, sub.ID)
+		if err != nil && sluice.CodeOf(err) != sluice.NotFound {
+			return err
+		}
+		if mark.Revision >= last.Revision {
+			return nil
+		}
+		_, err = s.marks().Put(ctx, sub.ID, toldRecord{Event: last.ID, Revision: last.Revision}, revision)
+		if sluice.CodeOf(err) != sluice.Conflict {
+			return err
+		}
+	}
+}

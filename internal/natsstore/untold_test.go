@@ -1,0 +1,243 @@
+package natsstore_test
+
+import (
+	"context"
+	"errors"
+	"strconv"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/sluice-io/sluice/internal/natsstore"
+	"github.com/sluice-io/sluice/pkg/sluice"
+)
+
+// changed returns the subscription with something more to be told.
+func changed(sub *sluice.Subscription, kind, id string) *sluice.Subscription {
+	next := *sub
+	next.Untold = append(append([]sluice.Announcement{}, sub.Untold...), sluice.Announcement{ID: id, Type: kind, At: time.Unix(1, 0).UTC()})
+	return &next
+}
+
+// toldIDs returns the ids of announcements.
+func toldIDs(all []sluice.Announcement) (ids []string) {
+	for _, a := range all {
+		ids = append(ids, a.ID)
+	}
+	return ids
+}
+
+// putSub stores what the subscription has become.
+func putSub(t *testing.T, subs natsstore.Subscriptions, sub *sluice.Subscription) *sluice.Subscription {
+	t.Helper()
+	revision, err := subs.Put(t.Context(), sub.ID, sub, sub.Revision)
+	require.NoError(t, err)
+	sub.Revision = revision
+	return sub
+}
+
+// C32: what is to be told is stored with the change, and waits until it is noted as told.
+func TestWhatIsNotToldWaitsWithTheRecord(t *testing.T) {
+	t.Parallel()
+	store, _ := provisioned(t)
+	subs, ctx := store.Subscriptions(), t.Context()
+	waiting := func() (ids []string) {
+		all, err := subs.Waiting(ctx)
+		require.NoError(t, err)
+		for _, sub := range all {
+			ids = append(ids, toldIDs(sub.Untold)...)
+		}
+		return ids
+	}
+	sub := putSub(t, subs, changed(&sluice.Subscription{ID: "s", Namespace: ns}, "created", "a"))
+	require.Equal(t, sub.Revision, sub.Untold[0].Revision)
+	sub = putSub(t, subs, changed(sub, "updated", "b"))
+	require.Equal(t, []string{"a", "b"}, waiting())
+	require.Less(t, sub.Untold[0].Revision, sub.Untold[1].Revision)
+	require.NoError(t, subs.Told(ctx, sub))
+	require.Empty(t, waiting())
+	_, err := subs.Untold(ctx, "s")
+	requireCode(t, sluice.NotFound, err)
+	early := *sub
+	early.Untold = early.Untold[:1]
+	require.NoError(t, subs.Told(ctx, &early), "somebody who is late notes less")
+	require.Empty(t, waiting())
+
+	got, _, err := subs.Get(ctx, "s")
+	require.NoError(t, err)
+	got = putSub(t, subs, changed(got, "updated", "c"))
+	require.Equal(t, []string{"c"}, toldIDs(got.Untold), "what was told is not kept")
+	left, err := subs.Untold(ctx, "s")
+	require.NoError(t, err)
+	require.Equal(t, []any{"s", ns, got.Revision, []string{"c"}}, []any{left.ID, left.Namespace, left.Revision, toldIDs(left.Untold)})
+}
+
+// C32, S2-99: a subscription that is gone is nobody's but who tells of it, and a new one under its id tells of that first.
+func TestASubscriptionThatIsGoneWaitsToBeTold(t *testing.T) {
+	t.Parallel()
+	store, server := provisioned(t)
+	subs, ctx := store.Subscriptions(), t.Context()
+	sub := changed(putSub(t, subs, changed(&sluice.Subscription{ID: "s", Namespace: ns, Secrets: []sluice.Secret{{Value: "hidden"}}}, "created", "a")), sluice.TypeSubscriptionDeleted, "gone")
+	requireCode(t, sluice.Conflict, subs.Retire(ctx, &sluice.Subscription{ID: "s", Revision: sub.Revision + 1}))
+	require.NoError(t, subs.Retire(ctx, sub))
+	_, _, err := subs.Get(ctx, "s")
+	requireCode(t, sluice.NotFound, err)
+	all, err := subs.List(ctx)
+	require.NoError(t, err)
+	require.Empty(t, all)
+	require.NotContains(t, dump(t, server, "subscriptions")["s"], "hidden")
+	watching, stop := context.WithCancel(ctx)
+	var seen []natsstore.Change
+	require.ErrorIs(t, subs.Watch(watching, func(e natsstore.Entry[*sluice.Subscription]) {
+		require.Nil(t, e.Value)
+		if seen = append(seen, e.Change); e.Change == natsstore.CaughtUp {
+			stop()
+		}
+	}), context.Canceled)
+	require.Equal(t, []natsstore.Change{natsstore.Removed, natsstore.CaughtUp}, seen)
+
+	again := putSub(t, subs, changed(&sluice.Subscription{ID: "s", Namespace: ns}, "created", "b"))
+	require.Equal(t, []string{"a", "gone", "b"}, toldIDs(again.Untold))
+	require.NoError(t, subs.Told(ctx, sub), "who told that it is gone notes so")
+	left, err := subs.Untold(ctx, "s")
+	require.NoError(t, err)
+	require.Equal(t, []string{"b"}, toldIDs(left.Untold))
+	require.NoError(t, subs.Told(ctx, again))
+
+	again = changed(again, sluice.TypeSubscriptionDeleted, "gone again")
+	require.NoError(t, subs.Retire(ctx, again))
+	require.NoError(t, subs.Told(ctx, again))
+	require.NotContains(t, dump(t, server, "subscriptions"), "s")
+	require.NotContains(t, dump(t, server, "told"), "s")
+}
+
+// A crash between the two last writes leaves a mark without a record.
+func TestAMarkWithoutARecordIsSweptAway(t *testing.T) {
+	t.Parallel()
+	store, server := provisioned(t)
+	subs := store.Subscriptions()
+	sub := putSub(t, subs, changed(&sluice.Subscription{ID: "s", Namespace: ns}, "created", "a"))
+	require.NoError(t, subs.Told(t.Context(), sub))
+	require.NoError(t, subs.Delete(t.Context(), "s", sub.Revision))
+	require.Contains(t, dump(t, server, "told"), "s")
+	all, err := subs.Waiting(t.Context())
+	require.NoError(t, err)
+	require.Empty(t, all)
+	require.NotContains(t, dump(t, server, "told"), "s")
+}
+
+// What waits is bounded: a change that would have too much wait is not made.
+func TestASubscriptionThatNobodyHearsOfCannotBeChangedForEver(t *testing.T) {
+	t.Parallel()
+	store, _ := provisioned(t)
+	subs := store.Subscriptions()
+	sub := &sluice.Subscription{ID: "s", Namespace: ns}
+	for i := range 100 {
+		sub = putSub(t, subs, changed(sub, "updated", strconv.Itoa(i)))
+	}
+	_, err := subs.Put(t.Context(), "s", changed(sub, "updated", "one too many"), sub.Revision)
+	requireCode(t, sluice.Unavailable, err)
+	require.NoError(t, subs.Told(t.Context(), sub))
+	putSub(t, subs, changed(sub, "updated", "now"))
+}
+
+// C32: letters are told as they are buried, and again if they could not be.
+func TestDeadLettersAreHandedOutUntilTheyAreTold(t *testing.T) {
+	t.Parallel()
+	store, server := provisioned(t)
+	log, err := store.AttemptLog()
+	require.NoError(t, err)
+	bury := func(seq uint64) {
+		require.NoError(t, log.Bury(t.Context(), sluice.DeadLetter{Subscription: "s", Namespace: ns, Seq: seq, EventID: strconv.FormatUint(seq, 10), Path: "/a", Reason: sluice.Exhausted, At: time.Now()}))
+	}
+	bury(1)
+	require.NoError(t, store.EnsureLetters(t.Context()))
+	bury(2)
+	bury(3)
+
+	type call struct {
+		seqs  []uint64
+		again bool
+	}
+	var mu sync.Mutex
+	var calls []call
+	follow := func(store *natsstore.Store, tell func(n int) error) (stop func()) {
+		ctx, cancel := context.WithCancel(context.Background())
+		var following sync.WaitGroup
+		following.Go(func() {
+			_ = store.FollowLetters(ctx, func(_ context.Context, letters []sluice.BuriedLetter, again bool) error { // it ends with ctx
+				mu.Lock()
+				defer mu.Unlock()
+				c := call{again: again}
+				for _, d := range letters {
+					c.seqs = append(c.seqs, d.Seq)
+				}
+				calls = append(calls, c)
+				return tell(len(calls))
+			})
+		})
+		return func() { cancel(); following.Wait() }
+	}
+	made := func(n int) func() bool {
+		return func() bool { mu.Lock(); defer mu.Unlock(); return len(calls) >= n }
+	}
+	stop := follow(store, func(n int) error {
+		if n == 1 {
+			return errors.New("no leader")
+		}
+		return nil
+	})
+	require.Eventually(t, made(2), 10*time.Second, time.Millisecond)
+	stop()
+	server.Restart(t)
+	bury(4)
+	stop = follow(store, func(int) error { return nil })
+	defer stop()
+	require.Eventually(t, made(3), 20*time.Second, time.Millisecond)
+	mu.Lock()
+	defer mu.Unlock()
+	require.Equal(t, []call{{[]uint64{2, 3}, false}, {[]uint64{2, 3}, true}, {[]uint64{4}, false}}, calls, "not what was buried before somebody was to tell")
+}
+
+// lettersAreShared checks that two processes that tell share the letters (C32).
+func lettersAreShared(t *testing.T, stores ...*natsstore.Store) {
+	t.Helper()
+	require.NoError(t, stores[0].EnsureLetters(t.Context()))
+	var mu sync.Mutex
+	times := map[uint64]int{}
+	ctx, cancel := context.WithCancel(context.Background())
+	var following sync.WaitGroup
+	for _, store := range stores {
+		following.Go(func() {
+			_ = store.FollowLetters(ctx, func(_ context.Context, letters []sluice.BuriedLetter, _ bool) error { // it ends with ctx
+				mu.Lock()
+				defer mu.Unlock()
+				for _, d := range letters {
+					times[d.Seq]++
+				}
+				return nil
+			})
+		})
+	}
+	defer func() { cancel(); following.Wait() }()
+	log, err := stores[0].AttemptLog()
+	require.NoError(t, err)
+	const many = 200
+	for seq := range uint64(many) {
+		require.NoError(t, log.Bury(t.Context(), sluice.DeadLetter{Subscription: "s", Namespace: ns, Seq: seq + 1, EventID: strconv.FormatUint(seq, 10), Path: "/a", Reason: sluice.Exhausted, At: time.Now()}))
+	}
+	require.Eventually(t, func() bool { mu.Lock(); defer mu.Unlock(); return len(times) == many }, 20*time.Second, time.Millisecond)
+	mu.Lock()
+	defer mu.Unlock()
+	for seq, n := range times {
+		require.Equal(t, 1, n, seq)
+	}
+}
+
+func TestEveryDeadLetterIsOnesToTell(t *testing.T) {
+	t.Parallel()
+	store, server := provisioned(t)
+	lettersAreShared(t, store, connected(t, natsstore.Options{Conn: server}))
+}

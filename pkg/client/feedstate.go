@@ -1,0 +1,40 @@
+package client
+
+import (
+	"context"
+	"iter"
+	"strconv"
+
+	"github.com/sluice-io/sluice/pkg/sluice"
+)
+
+// LastPerPath as FeedQuery.Since begins a feed with what is: the last event of every path, each with all of its
+// data, and then what comes after it. Nothing between the two is missing or there twice.
+const LastPerPath = string(sluice.StartLastPerPath)
+
+// fromState yields the state, and then the feed from its sequence on.
+func (c *Client) fromState(ctx context.Context, namespace string, q FeedQuery) iter.Seq2[FeedItem, error] {
+	return func(yield func(FeedItem, error) bool) {
+		state := StateQuery{
+			Pattern: q.Pattern,
+			Filter:  sluice.Filter{Types: q.Types, Sources: q.Sources, Subjects: q.Subjects, Labels: q.Labels, CEL: q.CEL},
+		}
+		for {
+			page, err := c.State(ctx, namespace, state)
+			if err != nil {
+				yield(FeedItem{}, err)
+				return
+			}
+			for _, ev := range page.Events {
+				if !yield(FeedItem{Event: &ev, Seq: ev.Seq, Coalesced: 1, Resume: strconv.FormatUint(ev.Seq, 10)}, nil) {
+					return
+				}
+			}
+			if state.At, state.Cursor = page.Seq, page.Next; page.Next == "" {
+				break
+			}
+		}
+		q.Since = strconv.FormatUint(state.At, 10)
+		c.Feed(ctx, namespace, q)(yield)
+	}
+}
