@@ -35,7 +35,7 @@ func (c Config) Check() error {
 		c.Durable.check(),
 		c.Feed.check(),
 		c.Watches.check(),
-		when(c.Limits.SubscriptionsPerNamespace < 0, "limits.subscriptions_per_namespace %d: write a number, or 0 for any number", c.Limits.SubscriptionsPerNamespace),
+		c.Limits.check(),
 		c.Log.check(),
 		checkURL("tracing.endpoint", c.Tracing.Endpoint),
 	}

@@ -11,6 +11,21 @@ import (
 type Limits struct {
 	// SubscriptionsPerNamespace is how many subscriptions a namespace may have; 0: any number; 10000.
 	SubscriptionsPerNamespace int `json:"subscriptions_per_namespace" env:"SUBSCRIPTIONS_PER_NAMESPACE"`
+	// ScheduledPerNamespace is how many events of a namespace may wait for the time at which they are stored; 0: any number; 10000.
+	ScheduledPerNamespace int `json:"scheduled_per_namespace" env:"SCHEDULED_PER_NAMESPACE"`
+	// ScheduleAhead is how far away that time may be, at least 1s; 0: as far as one likes; 8760h.
+	ScheduleAhead sluice.Duration `json:"schedule_ahead" env:"SCHEDULE_AHEAD"`
+	// AppointmentsPerNamespace is how many appointments a namespace may have; 0: any number; 1000.
+	AppointmentsPerNamespace int `json:"appointments_per_namespace" env:"APPOINTMENTS_PER_NAMESPACE"`
+}
+
+func (l Limits) check() error {
+	return errors.Join(
+		when(l.SubscriptionsPerNamespace < 0, "limits.subscriptions_per_namespace %d: write a number, or 0 for any number", l.SubscriptionsPerNamespace),
+		when(l.ScheduledPerNamespace < 0, "limits.scheduled_per_namespace %d: write a number, or 0 for any number", l.ScheduledPerNamespace),
+		when(l.ScheduleAhead != 0 && l.ScheduleAhead < second, "limits.schedule_ahead %s: write a duration of at least 1s, such as 8760h, or 0s for no bound", l.ScheduleAhead),
+		when(l.AppointmentsPerNamespace < 0, "limits.appointments_per_namespace %d: write a number, or 0 for any number", l.AppointmentsPerNamespace),
+	)
 }
 
 // Durable is about Durable Streams, which are below /streams/<namespace>/.

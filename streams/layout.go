@@ -208,6 +208,12 @@ func ruleBuckets() []Bucket {
 		History:      1,
 		MaxConsumers: maxConsumers,
 	}, {
+		Name:         Scheduled,
+		Description:  "events that are stored at a time, by namespace and id",
+		History:      1,
+		MarkerTTL:    time.Hour,
+		MaxConsumers: maxConsumers,
+	}, {
 		Name:         Instructions,
 		Description:  "what is done at a time or on a condition, by kind, namespace and id",
 		History:      1,

@@ -41,6 +41,7 @@ const (
 	Wakes         = "wakes"         // key: WakeKey
 	StreamWakes   = "streamwakes"   // key: namespace and a hash of root and id; what wakes whom of streams
 	Instructions  = "instructions"  // key: InstructionKey
+	Scheduled     = "scheduled"     // key: ScheduledKey
 	Watches       = "watches"       // key: WatchKey
 	Told          = "told"          // key: subscription, or ToldNamespaceKey
 )
@@ -267,6 +268,32 @@ func ParseInstructionKey(key string) (namespace, id string) {
 	_, rest, _ := strings.Cut(key, ".")
 	namespace, id, _ = strings.Cut(rest, ".")
 	return namespace, id
+}
+
+// ScheduledKey returns the key of an event that is stored at a time.
+func ScheduledKey(namespace, event string) string {
+	return encode(namespace, []string{event}, keyable)
+}
+
+// ScheduledKeys returns the filter that matches the keys of a namespace's events that are stored at a time.
+func ScheduledKeys(namespace string) string { return namespace + ".>" }
+
+// ParseScheduledKey returns what ScheduledKey was given. Code InvalidRequest for a key that it does not make.
+func ParseScheduledKey(key string) (namespace, event string, err error) {
+	namespace, token, _ := strings.Cut(key, ".")
+	var id strings.Builder
+	for i := 0; i < len(token); i++ {
+		c := token[i]
+		if c == '=' {
+			c, _ = unhex(token[i+1:])
+			i += 2
+		}
+		id.WriteByte(c)
+	}
+	if id.Len() == 0 || ScheduledKey(namespace, id.String()) != key {
+		return "", "", sluice.Errorf(sluice.InvalidRequest, "%q is no key of an event", key)
+	}
+	return namespace, id.String(), nil
 }
 
 // WatchKey returns the key of the record of how far a watch has come: "<namespace>.<id>".

@@ -54,3 +54,17 @@ func TestConsumersAreNamedAfterTheirSubscription(t *testing.T) {
 	require.Equal(t, []string{"s"}, streams.Consumers("s", 1))
 	require.Equal(t, []string{"s", "s_root"}, streams.Consumers("s", 2))
 }
+
+func TestTheKeyOfAScheduledEventSaysWhichItIs(t *testing.T) {
+	t.Parallel()
+	rapid.Check(t, func(t *rapid.T) {
+		id := rapid.StringN(1, 64, 256).Draw(t, "id")
+		ns, got, err := streams.ParseScheduledKey(streams.ScheduledKey("acme", id))
+		require.NoError(t, err)
+		require.Equal(t, []string{"acme", id}, []string{ns, got})
+	})
+	for _, key := range []string{"", "acme", "acme.", "acme.=", "acme.=2", "acme.=2D", "acme.a.b", "acme.=2e"} {
+		_, _, err := streams.ParseScheduledKey(key)
+		require.Equal(t, sluice.InvalidRequest, sluice.CodeOf(err), key)
+	}
+}

@@ -131,6 +131,7 @@ func subjectRows() []string {
 		row(code("$KV."+streams.Access+"."+streams.TombstoneKey("<ns>", "/some/path")), "up to which sequence what lay on a path is erased"),
 		row(code("$KV."+streams.Access+"."+streams.PresenceKey("<replica>")), "that a replica is there, and up to where it acts on the rest"),
 		row(code("$KV."+streams.EventTypes+"."+streams.EventTypeKey("<ns>", "order.placed")), "the entry of the type `order.placed` in the namespace's catalogue"),
+		row(code("$KV."+streams.Scheduled+"."+streams.ScheduledKey("<ns>", "order-17")), "the event `order-17`, as long as it is not due"),
 		row(code("$KV."+streams.Instructions+"."+instructionKey(sluice.KindAppointment)), "an appointment"),
 		row(code("$KV."+streams.Instructions+"."+instructionKey(sluice.KindWatch)), "a watch"),
 		row(code("$KV."+streams.Watches+"."+strings.Replace(streams.WatchKey("<ns>", "id"), ".id", ".<id>", 1)), "how far the watch has come"),

@@ -8,6 +8,7 @@ import (
 	"io"
 	"log/slog"
 	"maps"
+	"os"
 	"path/filepath"
 	"slices"
 	"strconv"
@@ -318,4 +319,39 @@ func TestAFabricIsFollowedAsTheSpecificationSays(t *testing.T) {
 	cascade := c.frames(1, "--cel", `event.data.reason.kind == "subject_cascade"`)[0]
 	require.Contains(t, string(cascade.Data), `"predicate":"y"`)
 	require.Equal(t, "subject.merged", c.frames(11, "--label", "by=admin", "--type", "subject.*,custody.*")[10].Type)
+}
+
+// S2-31, S2-53…58: the examples of cascades are of types of the catalogue, with what these carry.
+func TestTheExamplesOfCascadesAreInTheCatalogue(t *testing.T) {
+	t.Parallel()
+	c := serving(t)
+	c.stored()
+	files, err := filepath.Glob("../../docs/examples/cascades/*.json")
+	require.NoError(t, err)
+	require.NotEmpty(t, files)
+	for _, file := range files {
+		var events []json.RawMessage
+		text, err := os.ReadFile(file)
+		require.NoError(t, err)
+		require.NoError(t, json.Unmarshal(text, &events), file)
+		status, _, stderr := c.run(strings.Join(compacted(t, events), "\n"), "pub", "--from", "-", "--ns", "fabric")
+		require.Zero(t, status, "%s: %s", file, stderr)
+	}
+}
+
+// compacted returns what sluice pub takes of events, one a line.
+func compacted(t *testing.T, events []json.RawMessage) (lines []string) {
+	t.Helper()
+	for _, ev := range events {
+		var known struct {
+			Type string          `json:"type"`
+			Path string          `json:"path"`
+			Data json.RawMessage `json:"data"`
+		}
+		require.NoError(t, json.Unmarshal(ev, &known))
+		line, err := json.Marshal(known)
+		require.NoError(t, err)
+		lines = append(lines, string(line))
+	}
+	return lines
 }

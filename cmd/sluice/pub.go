@@ -69,23 +69,13 @@ func (c *pubCmd) check() error {
 }
 
 func (c *pubCmd) one(ctx context.Context, s *session, api *client.Client) error {
-	data := []byte(c.Data)
-	if c.Data == "-" {
-		var err error
-		if data, err = io.ReadAll(s.stdin); err != nil {
-			return fmt.Errorf("read data: %w", err)
-		}
+	ev, err := eventOf(s, c.Path, c.Data)
+	if err != nil {
+		return err
 	}
-	ev := sluice.Event{ID: c.ID, Type: c.Type, Path: sluice.Path(c.Path), Data: data}
+	ev.ID, ev.Type = c.ID, c.Type
 	if c.Cause != "" {
 		ev.Extensions = map[string]string{sluice.CausationID: c.Cause}
-	}
-	switch {
-	case json.Valid(data): // which is what it is without a content type
-	case utf8.Valid(data):
-		ev.ContentType = "text/plain; charset=utf-8"
-	default:
-		ev.ContentType = "application/octet-stream"
 	}
 	report := pubReport{started: time.Now()}
 	stored, err := api.Publish(ctx, c.NS, ev)
@@ -101,6 +91,26 @@ func (c *pubCmd) one(ctx context.Context, s *session, api *client.Client) error 
 		}
 		return s.say("Stored event %s at %s as %d.", stored[0].ID, stored[0].Path, stored[0].Seq)
 	})
+}
+
+// eventOf returns an event with some data, which is stdin's if it is "-": JSON, other text, or neither.
+func eventOf(s *session, path, text string) (sluice.Event, error) {
+	data := []byte(text)
+	if text == "-" {
+		var err error
+		if data, err = io.ReadAll(s.stdin); err != nil {
+			return sluice.Event{}, fmt.Errorf("read data: %w", err)
+		}
+	}
+	ev := sluice.Event{Path: sluice.Path(path), Data: data}
+	switch {
+	case json.Valid(data): // which is what it is without a content type
+	case utf8.Valid(data):
+		ev.ContentType = "text/plain; charset=utf-8"
+	default:
+		ev.ContentType = "application/octet-stream"
+	}
+	return ev, nil
 }
 
 func (c *pubCmd) many(ctx context.Context, s *session, api *client.Client) (err error) {

@@ -50,6 +50,7 @@ const (
 	Expired    Reason = "expired"
 	Replayed   Reason = "token_replay" // the grant was renewed: another token counts
 	Revoked    Reason = "revoked"
+	Elsewhere  Reason = "other_namespace" // a ticket's
 )
 
 // refuse returns the error of a token that is not accepted.

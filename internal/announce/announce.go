@@ -16,11 +16,12 @@ import (
 )
 
 const (
-	changeLimit  = 2 * time.Second // what an announcement may add to a caller's request
-	publishLimit = 5 * time.Second // of one announcement of the engine
-	flushLimit   = 2 * time.Second // for what is still queued when the server ends
-	sweepEvery   = time.Minute     // how long a change that a crash kept from being told waits
-	expiredEvery = time.Hour       // that events of a subscription that nobody serves left the log unseen
+	changeLimit  = 2 * time.Second  // what an announcement may add to a caller's request
+	publishLimit = 5 * time.Second  // of one announcement of the engine
+	lettersLimit = 20 * time.Second // of what is told of dead letters at once; others are handed them after 30
+	flushLimit   = 2 * time.Second  // for what is still queued when the server ends
+	sweepEvery   = time.Minute      // how long a change that a crash kept from being told waits
+	expiredEvery = time.Hour        // that events of a subscription that nobody serves left the log unseen
 	queueSize    = 1024
 )
 

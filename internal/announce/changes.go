@@ -4,15 +4,13 @@ import (
 	"context"
 	"encoding/json"
 	"log/slog"
+	"slices"
 	"time"
 
 	"github.com/sluice-io/sluice/pkg/sluice"
 )
 
-const (
-	retryEvery = time.Second // what could not be told is tried again
-	clockSkew  = time.Hour   // between the clock that a change was made by and that of the log
-)
+const retryEvery = time.Second // what could not be told is tried again
 
 // Outbox keeps what is to be told of the changes of subscriptions: it is stored in one step with the change.
 type Outbox interface {
@@ -25,8 +23,9 @@ type Outbox interface {
 	Told(ctx context.Context, sub *sluice.Subscription) error
 }
 
-// Known reports whether an event with the id was stored on the path since a time.
-type Known func(ctx context.Context, namespace string, path sluice.Path, id string, since time.Time) (bool, error)
+// Known returns which of the ids events have that were stored on the path since a time, by the clock of who wants to know,
+// so long ago that publishing them again would store them twice. Code NotFound for the namespace.
+type Known func(ctx context.Context, namespace string, path sluice.Path, ids []string, since time.Time) ([]string, error)
 
 // subscriptionData is the data of the events about a subscription.
 type subscriptionData struct {
@@ -186,18 +185,31 @@ func (a *Announcer) unknown(ctx context.Context, namespace string, events []slui
 	if a.opts.Known == nil {
 		return events, nil
 	}
-	var fresh []sluice.Event
+	type place struct {
+		ids   []string
+		since time.Time
+	}
+	places := map[sluice.Path]place{}
 	for _, ev := range events {
-		known, err := a.opts.Known(ctx, namespace, ev.Path, ev.ID, ev.Time.Add(-clockSkew))
+		p, ok := places[ev.Path]
+		if !ok || ev.Time.Before(p.since) {
+			p.since = ev.Time
+		}
+		p.ids = append(p.ids, ev.ID)
+		places[ev.Path] = p
+	}
+	told := map[string]bool{}
+	for path, p := range places {
+		ids, err := a.opts.Known(ctx, namespace, path, p.ids, p.since)
 		if sluice.CodeOf(err) == sluice.NotFound {
 			return nil, nil // nobody hears of it there
 		}
 		if err != nil {
 			return nil, err
 		}
-		if !known {
-			fresh = append(fresh, ev)
+		for _, id := range ids {
+			told[id] = true
 		}
 	}
-	return fresh, nil
+	return slices.DeleteFunc(slices.Clone(events), func(ev sluice.Event) bool { return told[ev.ID] }), nil
 }

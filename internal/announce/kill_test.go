@@ -159,13 +159,7 @@ func (w *world) begin(t *testing.T, left int, after bool) *life {
 	t.Cleanup(store.Close)
 	l := &life{store: store, truth: w.truth, left: left, after: after}
 	subs := records{store.Subscriptions(), l}
-	l.announcer = announce.New(dyingLog{l}, announce.Options{Outbox: subs, Sweep: 50 * time.Millisecond, Known: func(ctx context.Context, ns string, _ sluice.Path, id string, _ time.Time) (bool, error) {
-		_, err := store.EventByID(ctx, ns, id)
-		if sluice.CodeOf(err) == sluice.NotFound {
-			return false, nil
-		}
-		return err == nil, err
-	}})
+	l.announcer = announce.New(dyingLog{l}, announce.Options{Outbox: subs, Sweep: 50 * time.Millisecond})
 	l.Registry = registry.New(registry.Needs{
 		Subscriptions: subs, Reservations: natsstore.OpenBucket[registry.Reservation](store, streams.Reservations),
 		Logs: store, Endpoints: w.sender, Consumers: kept{store}, Replays: store.Replays(), ReplayLogs: store,

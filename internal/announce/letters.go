@@ -26,7 +26,7 @@ type Letters interface {
 // runLetters tells of dead letters until ctx is done. None is lost: they are stored, and handed out again until they are told.
 func (a *Announcer) runLetters(ctx context.Context) {
 	err := a.opts.Letters.Follow(ctx, func(ctx context.Context, letters []sluice.BuriedLetter, again bool) error {
-		ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), publishLimit)
+		ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), lettersLimit)
 		defer cancel()
 		if again {
 			return a.tellLetters(ctx, letters, a.publishUnknown)

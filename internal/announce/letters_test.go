@@ -3,6 +3,7 @@ package announce_test
 import (
 	"context"
 	"errors"
+	"slices"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -51,10 +52,9 @@ func TestADeadLetterIsToldOnceTheLogCanBeWritten(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		l, dead := &log{err: errors.New("no leader")}, newLetters()
 		stored := map[string]bool{"dead-s-1-exhausted": true} // the answer was lost
-		known := func(_ context.Context, ns string, path sluice.Path, id string, since time.Time) (bool, error) {
-			require.Equal(t, []any{"acme", sluice.Path("/_sys/deliveries/s")}, []any{ns, path})
-			require.True(t, since.Before(letter(1).At))
-			return stored[id], nil
+		known := func(_ context.Context, ns string, path sluice.Path, ids []string, since time.Time) ([]string, error) {
+			require.Equal(t, []any{"acme", sluice.Path("/_sys/deliveries/s"), letter(1).At}, []any{ns, path, since})
+			return slices.DeleteFunc(slices.Clone(ids), func(id string) bool { return !stored[id] }), nil
 		}
 		a := announce.New(l, announce.Options{Letters: dead, Known: known})
 		defer run(t, a)()

@@ -27,16 +27,21 @@ type trust struct {
 	follower  *authority.Follower
 }
 
-func (s *server) openTrust(context.Context) error {
+func (s *server) openTrust(ctx context.Context) error {
 	id, err := replicaID(s.cfg.Data)
 	if err != nil {
 		return err
 	}
+	tickets, err := s.store.KeysFor(ctx, sluice.UseFeed)
+	if err != nil {
+		return err
+	}
+	s.ticketKeys.set(tickets)
 	t := &s.trust
 	t.records = natsstore.OpenBucket[access.Record](s.store, streams.Access)
 	t.presence = authority.NewPresence(id, t.records, t.index, s.store.LeaseTTL(), s.opts.Log)
 	t.authority = authority.New(authority.Needs{
-		Records: t.records, Index: t.index, Ledger: s.ledger, Keys: s.tokenKeys, Now: time.Now,
+		Records: t.records, Index: t.index, Ledger: s.ledger, Keys: s.tokenKeys, Now: time.Now, Tickets: s.ticketKeys.all,
 	})
 	t.follower = &authority.Follower{Index: t.index, Presence: t.presence, Withdraw: withdrawing{s.engine, s.wakes, s.dsubs}, Cancel: s.registry, Forget: t.records, Now: time.Now, Log: s.opts.Log}
 	return nil
@@ -53,6 +58,11 @@ func (s *server) tokenKeys(ctx context.Context) ([]authority.Key, error) {
 		keys[i] = authority.Key{ID: k.ID, Private: k.Private()}
 	}
 	return keys, nil
+}
+
+// followTicketKeys keeps the keys of tickets as the store has them, until ctx is done.
+func (s *server) followTicketKeys(ctx context.Context) error {
+	return s.store.WatchKeys(ctx, sluice.UseFeed, s.ticketKeys.set)
 }
 
 // ready returns an error if requests cannot be served.

@@ -3,6 +3,7 @@ package app
 import (
 	"context"
 	"encoding/json"
+	"errors"
 
 	"github.com/sluice-io/sluice/internal/announce"
 	"github.com/sluice-io/sluice/internal/authority"
@@ -84,7 +85,7 @@ func (n namespaces) put(ctx context.Context, ns sluice.Namespace, by string) (ch
 // prepare returns what a change has to be told. A new namespace has its label before anything can lie in it.
 func (n namespaces) prepare(ctx context.Context, was, is *sluice.Namespace, label *sluice.Label) (changed, error) {
 	if was == nil {
-		err := n.authority.ForgetNamespace(ctx, sluice.CallerFrom(ctx), is.Name) // what a deletion left that was cut off
+		err := n.forget(ctx, is.Name) // what a deletion left that was cut off
 		if err == nil {
 			err = n.label(ctx, is.Name, label)
 		}
@@ -95,6 +96,16 @@ func (n namespaces) prepare(ctx context.Context, was, is *sluice.Namespace, labe
 	}
 	old, now, err := ledger.Fields(was, is)
 	return changed{kind: sluice.TypeNamespaceUpdated, old: old, now: now}, err
+}
+
+// forget takes what was said about a namespace, and what was to be done in it at a time.
+func (n namespaces) forget(ctx context.Context, name string) error {
+	return errors.Join(n.authority.ForgetNamespace(ctx, sluice.CallerFrom(ctx), name), n.unschedule(ctx, name))
+}
+
+// unschedule forgets what was to be done at a time in a namespace.
+func (n namespaces) unschedule(ctx context.Context, name string) error {
+	return errors.Join(n.store.Scheduled().DeleteOf(ctx, name), n.store.DeleteInstructions(ctx, name))
 }
 
 // label labels a namespace; nil leaves it as it is.
@@ -149,7 +160,7 @@ func (n namespaces) remove(ctx context.Context, ns sluice.Namespace, by string) 
 		err = n.store.DeleteEventTypes(ctx, name)
 	}
 	if err == nil {
-		err = n.store.DeleteInstructions(ctx, name)
+		err = n.unschedule(ctx, name)
 	}
 	if err == nil {
 		err = n.store.DeleteNamespace(ctx, name)

@@ -28,10 +28,10 @@ type cascade struct {
 func cascades() []cascade {
 	return []cascade{
 		{"merge", []string{ // S2-57
-			"subject.merged", "relation.rewritten", "relation.cardinality_violated", "relation.claim_suppression_collapsed", "claim.reassigned",
+			"subject.merged", "relation.rewritten", "relation.cardinality_violated_post_rewrite", "relation.claim_suppression_collapsed", "claim.reassigned",
 		}},
 		{"split", []string{ // S2-58: nothing collapses
-			"subject.split", "relation.rewritten", "relation.split_ambiguous", "relation.cardinality_violated", "claim.reassigned",
+			"subject.split", "relation.rewritten", "relation.split_ambiguous", "relation.cardinality_violated_post_rewrite", "claim.reassigned",
 		}},
 		{"forget", []string{"subject.forgotten", "relation.forgotten"}},                                          // S2-54
 		{"retract-addressing", []string{"addressing.forced_retract", "subject.forgotten", "relation.forgotten"}}, // S2-55
@@ -88,9 +88,9 @@ func TestTheExamplesOfCascadesAreInOrder(t *testing.T) {
 			}
 			require.Equal(t, c.types, slices.Compact(types))
 			require.Len(t, byType[c.types[0]], 1)
-			violated := byType["relation.cardinality_violated"]
+			violated := byType["relation.cardinality_violated_post_rewrite"]
 			require.True(t, slices.IsSortedFunc(violated, func(a, b consequence) int {
-				return cmp.Compare(a.of(t, "subject", "predicate", "side"), b.of(t, "subject", "predicate", "side"))
+				return cmp.Compare(a.of(t, "subject_id", "predicate", "side"), b.of(t, "subject_id", "predicate", "side"))
 			}), "by subject")
 			kinds := []string{}
 			for _, ev := range byType["claim.reassigned"] {
@@ -106,7 +106,7 @@ func TestTheExamplesOfCascadesAreInOrder(t *testing.T) {
 			require.NoError(t, json.Unmarshal(events[0].Data, &merged))
 			var sources []string
 			for _, ev := range byType["relation.rewritten"] {
-				sources = append(sources, ev.of(t, "old_subject"))
+				sources = append(sources, ev.of(t, "old_subject_id"))
 			}
 			require.Equal(t, merged.Sources, slices.Compact(sources), "the edges of the first, then those of the second")
 		})

@@ -69,6 +69,7 @@ func (s *running) feed(t *testing.T, query string, headers ...string) (*feedRead
 	t.Cleanup(func() { _ = resp.Body.Close() })
 	require.Equal(t, http.StatusOK, resp.StatusCode)
 	require.Equal(t, "text/event-stream", resp.Header.Get("Content-Type"))
+	require.Equal(t, "no-store", resp.Header.Get("Cache-Control"))
 	lines := bufio.NewReader(resp.Body)
 	r := &feedReader{t: t, stop: cancel, next: func() (f shown, err error) {
 		for id := ""; ; {

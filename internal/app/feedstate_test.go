@@ -54,12 +54,13 @@ type mirrored struct {
 	seen    []glance
 	samples []snapshot // of the server's own
 	last    string
+	page    int // of the state
 }
 
 // read builds the map: the state in small pages, and then the feed.
 func (m *mirrored) read(ctx context.Context, api *client.Client, at place, w wire, begun func()) (err error) {
 	defer begun()
-	if m.base, err = stateNow(ctx, api, client.StateQuery{Pattern: sluice.Pattern(m.pattern), Limit: 50}); err != nil {
+	if m.base, err = stateNow(ctx, api, client.StateQuery{Pattern: sluice.Pattern(m.pattern), Limit: m.page}); err != nil {
 		return err
 	}
 	query := url.Values{"pattern": {m.pattern}, "buffer": {"16384"}}
@@ -114,7 +115,7 @@ func TestAStateAndTheFeedBehindItAreTheStateLater(t *testing.T) {
 	t.Parallel()
 	clients, rate, paths, lasts := 10, 300, 300, 4*time.Second
 	if faulttest.Long() {
-		rate, paths, lasts = 1500, 3000, 30*time.Second
+		rate, paths, lasts = 1000, 3000, 30*time.Second
 	}
 	server := &child{dir: t.TempDir(), http: "127.0.0.1:0", nats: "127.0.0.1:0"}
 	server.start(t)
@@ -124,7 +125,7 @@ func TestAStateAndTheFeedBehindItAreTheStateLater(t *testing.T) {
 		p := (n * 7919) % paths
 		return msg(fmt.Sprintf("/state/%d/%d", p%4, p), "t", fmt.Appendf(nil, `{"n":%d}`, n))
 	})
-	ctx, cancel := context.WithTimeout(t.Context(), lasts+2*time.Minute)
+	ctx, cancel := context.WithTimeout(t.Context(), lasts+10*time.Minute)
 	defer cancel()
 	require.NoError(t, s.run(ctx, paths/2), "something is there before")
 
@@ -135,7 +136,7 @@ func TestAStateAndTheFeedBehindItAreTheStateLater(t *testing.T) {
 	publishing := make(chan error, 1)
 	go func() { publishing <- s.run(ctx, rate*int(lasts/time.Second)) }()
 	for i := range clients {
-		m := &mirrored{pattern: []string{"/state/**", "/state/2/*", "/**", "/state/*/*"}[i%4], last: "last"}
+		m := &mirrored{pattern: []string{"/state/**", "/state/2/*", "/**", "/state/*/*"}[i%4], last: "last", page: paths / 6}
 		all[i] = m
 		api := client.New(at.url, at.token)
 		http, idle := ownHTTP()

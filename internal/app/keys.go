@@ -126,3 +126,26 @@ func (k keys) RotateKey(ctx context.Context, overlap time.Duration, by string) (
 
 // Sealing says with which keys the secrets in the store are sealed.
 func (k keys) Sealing(ctx context.Context) (sluice.Sealing, error) { return k.store.Sealing(ctx) }
+
+// macKeys is the keys of one use that is symmetric.
+type macKeys struct {
+	mu   sync.Mutex
+	keys [][]byte
+}
+
+func (k *macKeys) set(keys []natsstore.Key) {
+	all := make([][]byte, len(keys))
+	for i, key := range keys {
+		all[i] = key.Seed
+	}
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	k.keys = all
+}
+
+// all returns the keys, the newest first.
+func (k *macKeys) all() [][]byte {
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	return k.keys
+}

@@ -24,26 +24,39 @@ func (l deadLetterSource) Subscription(ctx context.Context, id string) (*sluice.
 	return sub, err
 }
 
-// known finds what was told before in the log: a second one outside the dedup window would be stored.
+// clockSkew is how far the clock that a change was made by, and that of the log, may be apart.
+const clockSkew = time.Hour
+
+// known finds what was told before in the log. It does not look while the log itself refuses what it has.
 func known(store *natsstore.Store) announce.Known {
-	return func(ctx context.Context, namespace string, path sluice.Path, id string, since time.Time) (bool, error) {
-		q := natsstore.EventQuery{Pattern: sluice.Pattern(path), Since: since.UTC().Format(time.RFC3339Nano), Limit: 1000}
+	return func(ctx context.Context, namespace string, path sluice.Path, ids []string, since time.Time) (told []string, err error) {
+		ns, err := store.GetNamespace(ctx, namespace)
+		if err != nil || time.Since(since) < ns.DedupWindow.Std()/2 {
+			return nil, err
+		}
+		q := natsstore.EventQuery{Pattern: sluice.Pattern(path), Since: since.Add(-clockSkew).UTC().Format(time.RFC3339Nano), Limit: 1000}
 		page, err := store.Events(ctx, namespace, q)
 		if sluice.CodeOf(err) == sluice.WindowExceeded { // the log begins later
-			q.Since = ""
+			q.Since = "-1"
 			page, err = store.Events(ctx, namespace, q)
 		}
-		for err == nil && !holds(page, id) {
+		for err == nil {
+			told = append(told, idsIn(page, ids)...)
 			if page.NextCursor == 0 {
-				return false, nil
+				return told, nil
 			}
 			q.After = page.NextCursor
 			page, err = store.Events(ctx, namespace, q)
 		}
-		return err == nil, err
+		return nil, err
 	}
 }
 
-func holds(page natsstore.EventPage, id string) bool {
-	return slices.ContainsFunc(page.Events, func(ev sluice.Event) bool { return ev.ID == id })
+func idsIn(page natsstore.EventPage, of []string) (ids []string) {
+	for i := range page.Events {
+		if slices.Contains(of, page.Events[i].ID) {
+			ids = append(ids, page.Events[i].ID)
+		}
+	}
+	return ids
 }

@@ -161,10 +161,11 @@ func TestNoSecretIsInAnythingThatIsWritten(t *testing.T) {
 	log, export := &written{}, t.TempDir()
 	s := startAt(t, slog.LevelDebug, t.TempDir(), func(c *config.Config) { c.Export.Dir = export }, log)
 	var answers strings.Builder
-	say := func(line, body string) {
+	say := func(line, body string, headers ...string) {
 		t.Helper()
-		r := s.call(t, line, body)
+		r := s.call(t, line, body, headers...)
 		require.Less(t, r.status, 500, "%s: %s", line, r.text)
+		line, _, _ = strings.Cut(line, "?")
 		fmt.Fprintf(&answers, "%s %d %v %s\n", line, r.status, r.header, r.text)
 	}
 	policy := `"policy":{"retry":{"preset":"custom","steps":["100ms"],"max_attempts":2}}`
@@ -189,7 +190,7 @@ func TestNoSecretIsInAnythingThatIsWritten(t *testing.T) {
 	secrets["a grant's token"], secrets["its nonce"] = g.token, nonceOf(t, g.token)
 	s.must(t, http.StatusOK, "GET /v1/whoami", "", as(g.token)...)
 	s.must(t, http.StatusOK, "POST /v1/grants/verify", `{"token":"`+g.token+`"}`)
-	s.must(t, http.StatusOK, "POST /v1/grants/"+g.id+"/revoke", "")
+	secrets["a ticket"], secrets["a bad ticket"] = s.useTickets(t, g, say)
 	say("GET /v1/grants", "")
 	put(t, s.api, "/a/b", 1, 3)
 	for _, id := range []string{"given", "made", "plain", "keyed"} {
@@ -198,7 +199,7 @@ func TestNoSecretIsInAnythingThatIsWritten(t *testing.T) {
 	maps.Copy(secrets, seeds(t, s))
 	say("POST /v1/keys/rotate", `{"overlap":"1h"}`)
 	maps.Copy(secrets, seeds(t, s))
-	require.Len(t, secrets, 14, "two keys for webhooks, one for grants, one that stamps, one for woken workers, one that seals")
+	require.Len(t, secrets, 17, "two keys for webhooks, one for grants, one that stamps, one for woken workers, one for tickets, one that seals")
 	say("GET /v1/keys", "")
 	say("GET /v1/secrets", "")
 	say("GET /.well-known/jwks.json", "")

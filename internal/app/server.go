@@ -18,6 +18,7 @@ import (
 	"github.com/sluice-io/sluice/config"
 	"github.com/sluice-io/sluice/internal/access"
 	"github.com/sluice-io/sluice/internal/announce"
+	"github.com/sluice-io/sluice/internal/appoint"
 	"github.com/sluice-io/sluice/internal/catalogue"
 	"github.com/sluice-io/sluice/internal/causes"
 	"github.com/sluice-io/sluice/internal/dsub"
@@ -27,6 +28,8 @@ import (
 	"github.com/sluice-io/sluice/internal/export"
 	"github.com/sluice-io/sluice/internal/feed"
 	"github.com/sluice-io/sluice/internal/httpapi"
+	"github.com/sluice-io/sluice/internal/instruct"
+	"github.com/sluice-io/sluice/internal/later"
 	"github.com/sluice-io/sluice/internal/ledger"
 	"github.com/sluice-io/sluice/internal/limits"
 	"github.com/sluice-io/sluice/internal/metrics"
@@ -66,6 +69,9 @@ type server struct {
 	catalogue *catalogue.Index
 	durable   *durable.Engine
 	feeds     *feed.Engine
+	perform   *instruct.Performer
+	later     *later.Engine
+	appoint   *appoint.Engine
 
 	watches     *watch.Engine
 	watchKeeper *watch.Keeper
@@ -79,6 +85,9 @@ type server struct {
 	dsubs    *dsub.Engine
 	dsubsOwn *part
 	trust    trust
+
+	ticketKeys macKeys
+
 	api      http.Handler
 	stopping context.Context //nolint:containedctx // it ends when requests that wait are to end
 	stop     context.CancelFunc
@@ -90,7 +99,7 @@ func (s *server) open(ctx context.Context) error {
 	limit, cancel := context.WithTimeout(ctx, readyLimit)
 	defer cancel()
 	for _, step := range []func(context.Context) error{
-		s.openTLS, s.openNATS, s.forget, s.openStore, s.openSender, s.openRegistry, s.openEngine, s.openWakes, s.openTrust, s.openFeeds, s.openWatches, s.openAPI,
+		s.openTLS, s.openNATS, s.forget, s.openStore, s.openSender, s.openRegistry, s.openEngine, s.openWakes, s.openTrust, s.openFeeds, s.openLater, s.openAppointments, s.openWatches, s.openAPI,
 	} {
 		if err := step(limit); err != nil {
 			return err
@@ -290,39 +299,42 @@ func (s *server) openAPI(context.Context) error {
 		return fmt.Errorf("http.trusted_proxies: %w", err)
 	}
 	s.api = httpapi.New(httpapi.Options{ //nolint:contextcheck // a request brings its own
-		Token:       token,
-		Authority:   s.trust.authority,
-		Access:      s.trust.index,
-		Tombstones:  tombstones{s.store, &s.trust},
-		Registry:    s.registry,
-		Namespaces:  namespaces{s.store, s.registry, s.quotas, s.ledger, s.trust.authority, s.catalogue, s.announce, s.dsubs},
-		Audit:       audit{s.store.Ledger()},
-		Publisher:   publish,
-		Quota:       s.quotas,
-		EventTypes:  catalogue.NewKeeper(s.catalogue, s.store.EventTypes(), s.store, s.ledger),
-		Catalogue:   s.catalogue,
-		Causes:      s.causes,
-		Producers:   producers{s.marks, s.causes},
-		Log:         eventLog{s.store},
-		Feeds:       s.feeds,
-		Watches:     s.watchKeeper,
-		Streams:     s.streams(),
-		Dsubs:       s.apiDsubs(),
-		Deliveries:  deliveries{s.store, s.traced()},
-		DeadLetters: deadLetters{s.store, s.ledger},
-		Replays:     s.registry,
-		Wakes:       s.wakes,
-		Explain:     explain.New(s.store, s.store, s.catalogue.Labels),
-		Retrier:     retrier{s.store, s.registry},
-		Storage:     s.storage,
-		Ready:       s.ready,
-		Stopping:    s.stopping,
-		JWKS:        s.jwks,
-		Keys:        keys{s.store, s.ledger},
-		Metrics:     s.metrics.Handler(),
-		Version:     s.opts.Version,
-		MaxBody:     s.cfg.HTTP.MaxBody,
-		Logger:      s.opts.Log,
+		Token:      token,
+		Authority:  s.trust.authority,
+		Access:     s.trust.index,
+		Tombstones: tombstones{s.store, &s.trust},
+		Registry:   s.registry,
+		Namespaces: namespaces{s.store, s.registry, s.quotas, s.ledger, s.trust.authority, s.catalogue, s.announce, s.dsubs},
+		Audit:      audit{s.store.Ledger()},
+		Publisher:  publish,
+		Quota:      s.quotas,
+		EventTypes: catalogue.NewKeeper(s.catalogue, s.store.EventTypes(), s.store, s.ledger),
+		Catalogue:  s.catalogue,
+		Causes:     s.causes,
+		Producers:  producers{s.marks, s.causes},
+		Log:        eventLog{s.store},
+		Feeds:      s.feeds,
+		Scheduled:  s.later,
+
+		Appointments: s.appoint,
+		Watches:      s.watchKeeper,
+		Streams:      s.streams(),
+		Dsubs:        s.apiDsubs(),
+		Deliveries:   deliveries{s.store, s.traced()},
+		DeadLetters:  deadLetters{s.store, s.ledger},
+		Replays:      s.registry,
+		Wakes:        s.wakes,
+		Explain:      explain.New(s.store, s.store, s.catalogue.Labels),
+		Retrier:      retrier{s.store, s.registry},
+		Storage:      s.storage,
+		Ready:        s.ready,
+		Stopping:     s.stopping,
+		JWKS:         s.jwks,
+		Keys:         keys{s.store, s.ledger},
+		Metrics:      s.metrics.Handler(),
+		Version:      s.opts.Version,
+		MaxBody:      s.cfg.HTTP.MaxBody,
+		Logger:       s.opts.Log,
 
 		FailureBurst:   s.cfg.HTTP.AuthFailures.Burst,
 		FailureEvery:   s.cfg.HTTP.AuthFailures.Every.Std(),

@@ -41,6 +41,7 @@ func TestWhatADeadServerDidNotTellTheNextOneTells(t *testing.T) {
 	outside := func(c *config.Config) { c.NATS.URL = shared.ClientURL() }
 	first := start(t, t.TempDir(), outside)
 	hook := hooktest.New(t, nil)
+	first.must(t, http.StatusOK, "PUT /v1/namespaces/default", `{"dedup_window":"1s"}`)
 	subscribe(t, first.api, wish(hook.URL, `"id":"changed"`))
 	subscribe(t, first.api, wish(hook.URL, `"id":"ended"`))
 	eventually(t, func() bool { return len(first.system(t, "/_sys/subscriptions/*", "id")) == 2 }, "they are told")
@@ -49,7 +50,7 @@ func TestWhatADeadServerDidNotTellTheNextOneTells(t *testing.T) {
 	store, err := natsstore.Connect(t.Context(), natsstore.Options{URL: shared.ClientURL()})
 	require.NoError(t, err)
 	t.Cleanup(store.Close)
-	subs, now := store.Subscriptions(), time.Now().UTC()
+	subs, now := store.Subscriptions(), time.Now().UTC().Add(-time.Minute)
 	js := dial(t, shared.ClientURL())
 	change := func(id string, kinds ...string) *sluice.Subscription {
 		raw := record(t, js, id)
@@ -77,6 +78,10 @@ func TestWhatADeadServerDidNotTellTheNextOneTells(t *testing.T) {
 		Subscription: "changed", Namespace: sluice.DefaultNamespace, EventID: "a-1", Seq: 3, Path: "/a", Reason: sluice.Exhausted, At: now,
 	}))
 
+	eventually(t, func() bool {
+		_, err := store.RecentByID(t.Context(), sluice.DefaultNamespace, "changed-0")
+		return sluice.CodeOf(err) == sluice.NotFound
+	}, "the log would take it again")
 	second := start(t, t.TempDir(), outside)
 	var want []string
 	for _, n := range changed.Untold {

@@ -43,27 +43,10 @@ func (s *server) openWakes(ctx context.Context) error {
 }
 
 // wakeKeys is the keys that sign what woken workers show.
-type wakeKeys struct {
-	mu   sync.Mutex
-	keys [][]byte
-}
-
-func (k *wakeKeys) set(keys []natsstore.Key) {
-	all := make([][]byte, len(keys))
-	for i, key := range keys {
-		all[i] = key.Seed
-	}
-	k.mu.Lock()
-	defer k.mu.Unlock()
-	k.keys = all
-}
+type wakeKeys struct{ macKeys }
 
 // WakeKeys returns the keys, the newest first.
-func (k *wakeKeys) WakeKeys() [][]byte {
-	k.mu.Lock()
-	defer k.mu.Unlock()
-	return k.keys
-}
+func (k *wakeKeys) WakeKeys() [][]byte { return k.all() }
 
 // followWakeKeys keeps the keys as the store has them, until ctx is done.
 func (s *server) followWakeKeys(ctx context.Context) error {

@@ -32,7 +32,7 @@ type Key struct {
 	Private ed25519.PrivateKey
 }
 
-// Needs is what an authority works with; all of it is required.
+// Needs is what an authority works with; all of it but Tickets is required.
 type Needs struct {
 	Records Records
 	Index   *access.Index
@@ -41,6 +41,9 @@ type Needs struct {
 	// webhook's signature covers is chosen by publishers, who could have a token signed.
 	Keys func(ctx context.Context) ([]Key, error)
 	Now  func() time.Time
+	// Tickets returns the keys of tickets, MACs that sign nothing else and that all replicas share, the one that
+	// signs first. Nil: there are no tickets.
+	Tickets func() [][]byte
 }
 
 // Authority gives and takes rights. Its methods may be called at once.

@@ -86,6 +86,7 @@ func start(t *testing.T, server *natstest.Server, id string) *replica {
 			}
 			return []authority.Key{{ID: keys[0].ID, Private: keys[0].Private()}}, nil
 		},
+		Tickets: func() [][]byte { return [][]byte{make([]byte, 32)} },
 	})
 	r.follower = &authority.Follower{Index: r.index, Presence: presence, Withdraw: r, Cancel: r, Forget: r.records, Now: time.Now, Log: log}
 	var ctx context.Context

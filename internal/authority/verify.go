@@ -20,21 +20,26 @@ func (a *Authority) Authenticate(ctx context.Context, token string) (sluice.Call
 	if err != nil {
 		return sluice.Caller{}, err
 	}
-	return a.holder(ctx, &c)
+	return a.bearer(ctx, &c)
 }
 
-// holder returns whose verified claims are. A grant that is not known here is looked up: another
+// bearer returns whose verified claims are.
+func (a *Authority) bearer(ctx context.Context, c *access.Claims) (sluice.Caller, error) {
+	return a.holder(ctx, c.Grant, func(now time.Time) (sluice.Caller, bool, error) { return a.needs.Index.Check(c, now) })
+}
+
+// holder returns who holds a grant, whom check knows. A grant that is not known here is looked up: another
 // replica may have made it a moment ago.
-func (a *Authority) holder(ctx context.Context, c *access.Claims) (sluice.Caller, error) {
+func (a *Authority) holder(ctx context.Context, grant string, check func(now time.Time) (sluice.Caller, bool, error)) (sluice.Caller, error) {
 	if err := a.knowing(ctx); err != nil {
 		return sluice.Caller{}, err
 	}
 	now := a.needs.Now()
-	caller, known, err := a.needs.Index.Check(c, now)
+	caller, known, err := check(now)
 	if known {
 		return caller, err
 	}
-	_, revision, missing := a.needs.Records.Get(ctx, streams.GrantKey(c.Grant))
+	_, revision, missing := a.needs.Records.Get(ctx, streams.GrantKey(grant))
 	switch sluice.CodeOf(missing) { //nolint:exhaustive // the other codes are those of a store that is away
 	case "":
 	case sluice.NotFound:
@@ -45,7 +50,7 @@ func (a *Authority) holder(ctx context.Context, c *access.Claims) (sluice.Caller
 	if err := a.await(ctx, revision, true); err != nil {
 		return caller, err
 	}
-	caller, _, err = a.needs.Index.Check(c, now)
+	caller, _, err = check(now)
 	return caller, err
 }
 
@@ -96,7 +101,7 @@ func (a *Authority) Verify(ctx context.Context, token string, v sluice.Verb, o *
 	c, err := a.claims(ctx, token)
 	var who sluice.Caller
 	if err == nil {
-		who, err = a.holder(ctx, &c)
+		who, err = a.bearer(ctx, &c)
 	}
 	if code := sluice.CodeOf(err); err != nil && code != sluice.Unauthenticated {
 		return Verification{}, err

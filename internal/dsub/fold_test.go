@@ -65,7 +65,7 @@ func (w *wide) anything() {
 	case 2:
 		w.name(dsub.Unlinked)
 	case 3, 4:
-		w.ahead()
+		w.further()
 	default:
 		w.world.anything()
 	}
@@ -85,8 +85,8 @@ func (w *wide) name(do dsub.Do) {
 	}
 }
 
-// ahead is a worker that reads streams of which it was not told, and says so.
-func (w *wide) ahead() {
+// further is a worker that reads streams of which it was not told, and says so.
+func (w *wide) further() {
 	if w.s.Wake == nil {
 		return
 	}
@@ -113,7 +113,7 @@ func TestARecordCanAlwaysBeStored(t *testing.T) { //nolint:tparallel // the worl
 			t.Run(fmt.Sprintf("%s %d", kind, seed), func(t *testing.T) {
 				t.Parallel()
 				w := newWide(t, seed, kind)
-				for range 250 {
+				for range 150 {
 					w.anything()
 				}
 				w.drain()
@@ -138,10 +138,9 @@ func TestWhatIsNeverAcknowledgedHoldsUpNobodyElse(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t, 1, dsub.PullWake)
 	w.forgets = true
-	name := func(i int) string { return fmt.Sprintf("events/%s%04d", strings.Repeat("<", 490), i) }
 	const streams, stuck = 500, 40
 	for i := range streams {
-		w.add(name(i))
+		w.add(large(i))
 	}
 	told := map[string]int{}
 	for n := 0; len(told) < streams; n++ {
@@ -155,7 +154,7 @@ func TestWhatIsNeverAcknowledgedHoldsUpNobodyElse(t *testing.T) {
 			}
 			told[p.Path]++
 			w.read(p)
-			if p.Path >= name(stuck) {
+			if p.Path >= large(stuck) {
 				require.Equal(t, 1, told[p.Path], "it was acknowledged")
 				in.Acks = append(in.Acks, dsub.Ack{Path: p.Path, Offset: p.Tail})
 			}
@@ -167,6 +166,101 @@ func TestWhatIsNeverAcknowledgedHoldsUpNobodyElse(t *testing.T) {
 		one := w.told()
 		require.Len(t, w.s.Wake.Snapshot, stuck)
 		require.Empty(t, w.step(dsub.Input{Do: dsub.Called, Wake: one.wake, Generation: one.generation, Done: true}))
+	}
+}
+
+// large returns a name of 3 KB.
+func large(i int) string { return fmt.Sprintf("events/%s%04d", strings.Repeat("<", 490), i) }
+
+// claim has a worker claim the wake, and ahead has it acknowledge streams to their ends, of which it was not told.
+func (w *world) claim() {
+	require.Empty(w.t, w.step(dsub.Input{Do: dsub.Claimed, Worker: "x"}))
+}
+
+func (w *world) ahead(paths ...string) {
+	in := dsub.Input{Do: dsub.Called, Wake: w.s.Wake.ID, Generation: w.s.Generation}
+	for _, path := range paths {
+		seqs := w.events[path]
+		in.Acks = append(in.Acks, dsub.Ack{Path: path, Offset: seqs[len(seqs)-1]})
+		w.read(dsub.Stream{Path: path, Tail: seqs[len(seqs)-1]})
+	}
+	require.Empty(w.t, w.step(in))
+	data, err := json.Marshal(w.s)
+	require.NoError(w.t, err)
+	require.LessOrEqual(w.t, len(data), mostRecord)
+}
+
+// In the middle of a wake cursors are forgotten too, but none that makes what the wake tells of look done, though
+// it went on meanwhile.
+func TestWhoIsAheadInAWakeKeepsItTrue(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t, 1, dsub.PullWake)
+	w.forgets = true
+	for i := range 500 {
+		w.add(large(i))
+	}
+	w.claim()
+	for i := range 60 { // those that it tells of
+		w.add(large(i))
+	}
+	var last []string
+	for i := range 300 {
+		last = append(last, large(60+i))
+	}
+	w.ahead(last...)
+	w.ahead(last[:10]...)
+	w.drain()
+	for path, seqs := range w.due {
+		require.Empty(t, seqs, "%.20q", path)
+	}
+}
+
+// A cursor behind which a stream without one would be read is never forgotten, however many others there are.
+func TestACursorBehindAllOthersIsKept(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t, 1, dsub.PullWake)
+	w.forgets = true
+	var done []string
+	for i := range 300 {
+		done = append(done, fmt.Sprintf("events/%d", i))
+		w.add(done[i])
+	}
+	for i := range 40 {
+		w.add(large(i))
+	}
+	w.claim()
+	w.ahead(done...)
+	require.Empty(t, w.step(dsub.Input{Do: dsub.Called, Wake: w.s.Wake.ID, Generation: w.s.Generation, Done: true}))
+	require.Equal(t, w.last, w.s.Base, "what is new has a cursor, all else is done")
+	require.Len(t, w.s.Links, 40)
+	for i := range 900 { // others have something new
+		w.add(large(100 + i))
+	}
+	for i := range 40 { // and these again, after them
+		w.add(large(i))
+	}
+	w.claim()
+	for part := range 4 { // some of the others are partly read
+		var some []string
+		for i := range 40 {
+			some = append(some, large(100+part*40+i))
+		}
+		w.ahead(some...)
+		for _, path := range some {
+			w.add(path)
+		}
+	}
+	for i := range 40 {
+		w.add(large(i))
+	}
+	var last []string
+	for i := range 150 {
+		last = append(last, large(999-i))
+	}
+	w.ahead(last...)
+	w.drain()
+	for path, seqs := range w.due {
+		require.Empty(t, seqs, "%.20q", path)
 	}
 }
 

@@ -39,6 +39,9 @@ func (s *Server) callerOf(c echo.Context) (sluice.Caller, error) {
 	if s.anonymous(c) {
 		return sluice.Caller{Principal: sluice.Anonymous}, nil
 	}
+	if tickets := ticketsOf(c); len(tickets) > 0 {
+		return s.redeem(c, tickets)
+	}
 	return s.identify(c)
 }
 

@@ -114,6 +114,8 @@ func parsePlain(item json.RawMessage) (sluice.Event, error) {
 		Source  string          `json:"source"`
 		Subject string          `json:"subject"`
 		Time    string          `json:"time"`
+
+		DeliverAt string `json:"deliver_at"`
 	}
 	if err := registry.Decode(item, &short); err != nil {
 		return sluice.Event{}, err
@@ -131,6 +133,9 @@ func parsePlain(item json.RawMessage) (sluice.Event, error) {
 	}
 	if err := setTime(&e, short.Time); err != nil {
 		return sluice.Event{}, err
+	}
+	if short.DeliverAt != "" {
+		e.Extensions = map[string]string{sluice.AttributeDeliverAt: short.DeliverAt}
 	}
 	return e, finish(&e, short.Path)
 }

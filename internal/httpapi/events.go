@@ -27,6 +27,10 @@ func (s *Server) publish(c echo.Context) error {
 			return err
 		}
 	}
+	when, err := deliverAt(events, time.Now())
+	if err != nil {
+		return err
+	}
 	if s.opts.Quota != nil {
 		if err := s.opts.Quota.Take(c.Param("ns"), len(events), len(data), time.Now()); err != nil {
 			return err
@@ -41,6 +45,9 @@ func (s *Server) publish(c echo.Context) error {
 		if err := s.opts.Causes.CheckNew(c.Request().Context(), c.Param("ns"), s.answerable(c), events); err != nil {
 			return s.unchained(c, err)
 		}
+	}
+	if !when.IsZero() {
+		return s.schedule(c, events[0], when)
 	}
 	stored, err := s.opts.Publisher.Publish(c.Request().Context(), c.Param("ns"), events)
 	if err != nil {

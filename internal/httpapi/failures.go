@@ -109,7 +109,7 @@ func (f *failures) forget(now time.Time) {
 // fails too often is told to wait, and nothing of what was wrong. Whoever shows a valid token
 // does not come here, whatever others behind the same address do.
 func (s *Server) refuse(c echo.Context, err error) error {
-	if sluice.CodeOf(err) != sluice.Unauthenticated || c.Request().Header.Get(echo.HeaderAuthorization) == "" {
+	if e := public(err); e.Code != sluice.Unauthenticated || !guesses(c, e) {
 		return err // whoever shows no token guesses none
 	}
 	addr, _ := netip.ParseAddr(c.RealIP()) // the zero address is a source too

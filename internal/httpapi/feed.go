@@ -24,6 +24,8 @@ const (
 	feedIdle     = 16 << 10        // bytes that a feed keeps for the next piece
 
 	maxCoalesceLabels = 16
+
+	headerLastEventID = "Last-Event-ID"
 )
 
 // getFeed sends a namespace's events as they come: as server-sent events, or over a WebSocket if that is asked for.
@@ -43,6 +45,9 @@ func (s *Server) getFeed(c echo.Context) error {
 // openFeed opens the feed that a request asks for. It is a function of its own because what it needs for that would be in
 // the stack of every feed otherwise.
 func (s *Server) openFeed(c echo.Context) (*feed.Feed, error) {
+	if err := checkOrigin(c); err != nil {
+		return nil, err
+	}
 	wish, err := feedWish(c)
 	if err != nil {
 		return nil, err
@@ -61,10 +66,10 @@ func (s *Server) openFeed(c echo.Context) (*feed.Feed, error) {
 func feedWish(c echo.Context) (feed.Wish, error) {
 	w := feed.Wish{
 		Namespace: c.Param("ns"), Caller: caller(c),
-		Since: cmp.Or(strings.TrimSpace(c.Request().Header.Get("Last-Event-ID")), c.QueryParam("since")), // a browser that comes back repeats its first request
+		Since: cmp.Or(strings.TrimSpace(c.Request().Header.Get(headerLastEventID)), c.QueryParam("since")), // a browser that comes back repeats its first request
 	}
 	if err := onlyParams(c, append([]string{
-		"pattern", "since", "projection", "buffer", "coalesce_labels", "coalesce_window_ms", "coalesce_keep", "coalesce",
+		"pattern", "since", "projection", "buffer", "coalesce_labels", "coalesce_window_ms", "coalesce_keep", "coalesce", "ticket",
 	}, filterParams()...)...); err != nil {
 		return w, err
 	}
@@ -179,7 +184,6 @@ func (s *Server) feedEvents(c echo.Context, f *feed.Feed) error {
 	defer cancel()
 	h := c.Response().Header()
 	h.Set(echo.HeaderContentType, "text/event-stream")
-	h.Set(echo.HeaderCacheControl, "no-cache")
 	h.Set("X-Accel-Buffering", "no")
 	out := &eventWriter{feed: f, to: c.Response(), control: http.NewResponseController(c.Response())}
 	if err := out.control.SetReadDeadline(time.Time{}); err != nil { // nothing more is read; the request's deadline would end it

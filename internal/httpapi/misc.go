@@ -114,6 +114,15 @@ func (s *Server) capabilities(c echo.Context) error {
 	if s.opts.Watches != nil {
 		list.Features["watches"] = true
 	}
+	if s.opts.Feeds != nil && s.opts.Authority != nil {
+		list.Features["feed_tickets"] = true
+	}
+	if s.opts.Scheduled != nil {
+		list.Features["scheduled_events"] = true
+	}
+	if s.opts.Appointments != nil {
+		list.Features["appointments"] = true
+	}
 	if s.opts.Wakes != nil {
 		list.Features["wake"] = true
 	}

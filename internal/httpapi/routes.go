@@ -60,12 +60,16 @@ func (s *Server) routes() []route {
 		{http.MethodPost, "/v1/namespaces/:ns/events", somewhere(sluice.VerbPublish), s.publish},
 		{http.MethodGet, "/v1/namespaces/:ns/events", somewhere(sluice.VerbRead), s.listEvents},
 		{http.MethodGet, "/v1/namespaces/:ns/events/:event", somewhere(sluice.VerbRead), s.getEvent},
-		{http.MethodGet, "/v1/namespaces/:ns/feed", somewhere(sluice.VerbRead), s.getFeed},
+		{http.MethodGet, feedRoute, somewhere(sluice.VerbRead), s.getFeed},
+		{http.MethodOptions, feedRoute, open, feedOptions},
+		{http.MethodPost, ticketRoute, somewhere(sluice.VerbRead), s.postTicket},
+		{http.MethodOptions, ticketRoute, open, feedOptions},
 		{http.MethodGet, "/v1/namespaces/:ns/state", somewhere(sluice.VerbRead), s.listState},
 		{http.MethodGet, "/v1/namespaces/:ns/state/*", somewhere(sluice.VerbRead), s.getState},
 	}
 	all = append(all, s.accessRoutes()...)
 	all = append(all, s.dsubRoutes()...)
+	all = append(all, s.scheduleRoutes()...)
 	all = append(all, s.streamRoutes()...)
 	all = append(all, s.watchRoutes()...)
 	return append(all, s.subscriptionRoutes()...)

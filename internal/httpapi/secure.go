@@ -38,7 +38,7 @@ func (s *Server) secured() []echo.MiddlewareFunc {
 		return func(c echo.Context) error {
 			c.Response().Header().Set("Cross-Origin-Resource-Policy", "same-origin")
 			c.Response().Header().Set(echo.HeaderCacheControl, "no-store")
-			if isStream(c.Request().URL.Path) {
+			if isStream(c.Request().URL.Path) || isFeed(c.Path()) {
 				crossOrigin(c.Response().Header())
 			}
 			return next(c)

@@ -68,14 +68,18 @@ const exposedHeaders = headerNextOffset + ", " + headerUpToDate + ", " + headerC
 	echo.HeaderLocation + ", " + echo.HeaderContentType + ", " + echo.HeaderXRequestID + ", " + echo.HeaderRetryAfter
 
 func (s *Server) streamOptions(c echo.Context) error {
-	h := c.Response().Header()
-	h.Set(echo.HeaderAccessControlAllowMethods, "GET, HEAD, PUT, POST, DELETE, OPTIONS")
-	h.Set(echo.HeaderAccessControlAllowHeaders, strings.ToLower(strings.Join([]string{
+	allow(c, "GET, HEAD, PUT, POST, DELETE, OPTIONS",
 		echo.HeaderAuthorization, echo.HeaderContentType, "If-None-Match", headerClosed, headerTTL, headerExpiresAt, headerStreamSeq,
-		headerForkedFrom, headerForkOffset, headerForkSub, headerProducer, headerEpoch, headerProducerSeq, echo.HeaderXRequestID, "Traceparent", "Tracestate",
-	}, ", ")))
-	h.Set(echo.HeaderAccessControlMaxAge, "86400")
+		headerForkedFrom, headerForkOffset, headerForkSub, headerProducer, headerEpoch, headerProducerSeq, echo.HeaderXRequestID, "Traceparent", "Tracestate")
 	return c.NoContent(http.StatusNoContent)
+}
+
+// allow says, for a day, with which methods and headers a page of another origin may ask.
+func allow(c echo.Context, methods string, headers ...string) {
+	h := c.Response().Header()
+	h.Set(echo.HeaderAccessControlAllowMethods, methods)
+	h.Set(echo.HeaderAccessControlAllowHeaders, strings.ToLower(strings.Join(headers, ", ")))
+	h.Set(echo.HeaderAccessControlMaxAge, "86400")
 }
 
 // streamKey returns the stream that a request is about.
@@ -176,14 +180,18 @@ func (s *Server) putStream(c echo.Context) error {
 }
 
 func (s *Server) streamURL(c echo.Context, key durable.Key) string {
-	base := strings.TrimSuffix(s.opts.Streams.PublicURL, "/")
-	if base == "" {
-		base = "http://" + c.Request().Host
-		if s.opts.TLS {
-			base = "https://" + c.Request().Host
-		}
+	return s.baseURL(c) + (&url.URL{Path: streamsBase + key.Namespace + string(key.Path)}).EscapedPath()
+}
+
+// baseURL returns where others reach the API: as is configured, or as this request did.
+func (s *Server) baseURL(c echo.Context) string {
+	if base := strings.TrimSuffix(s.opts.Streams.PublicURL, "/"); base != "" {
+		return base
 	}
-	return base + (&url.URL{Path: streamsBase + key.Namespace + string(key.Path)}).EscapedPath()
+	if s.opts.TLS {
+		return "https://" + c.Request().Host
+	}
+	return "http://" + c.Request().Host
 }
 
 // contentType returns the content type of a request, "" if it has none that is one.

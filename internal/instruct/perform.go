@@ -37,8 +37,17 @@ type Quota interface {
 	Take(namespace string, events, bytes int, now time.Time) error
 }
 
+// Log says what a namespace's log has.
+type Log interface {
+	// Window returns how long a namespace's log remembers the ids that it has taken. Code NotFound for the namespace.
+	Window(ctx context.Context, namespace string) (time.Duration, error)
+	// EventByID returns an event. Code NotFound.
+	EventByID(ctx context.Context, namespace, id string) (sluice.Event, error)
+}
+
 // Needs is what a performer works with.
 type Needs struct {
+	Log       Log
 	Publisher Publisher
 	Access    Access
 	Catalogue Catalogue
@@ -58,6 +67,22 @@ type Firing struct {
 	Creator sluice.Creator
 	Event   sluice.Event // with its namespace and an id that is the same however often this firing is tried
 	Paid    bool         // the namespace's quota has been asked
+	Since   time.Time    // when it was first tried; zero: this is the first time
+}
+
+// MaxTime is how long performing may take: whoever limits it to that is sure that an id which the log will remember for longer is
+// not stored twice.
+const MaxTime = 30 * time.Second
+
+// How replicas share what is due.
+const (
+	Backup   = 2 * time.Second // how long the others wait for whoever's turn it is
+	ClaimFor = time.Minute     // after which a claim of somebody else is taken over; longer than MaxTime
+)
+
+// Again returns how long to wait after so many tries that failed.
+func Again(tries int) time.Duration {
+	return min(time.Second<<min(tries, 10), 30*time.Second)
 }
 
 // settling is how long a grant may be unknown to a replica because it was made a moment ago.
@@ -68,6 +93,11 @@ const settling = time.Minute
 // it is tried again.
 func (p *Performer) Perform(ctx context.Context, f Firing) (sluice.Stored, error) {
 	e := f.Event
+	if !f.Since.IsZero() {
+		if stored, err := p.done(ctx, &f); err != nil || stored.Seq > 0 {
+			return stored, err
+		}
+	}
 	if e.Path.Reserved() || sluice.IsSystemType(e.Type) {
 		return sluice.Stored{}, forbidden(&e)
 	}
@@ -93,6 +123,27 @@ func (p *Performer) Perform(ctx context.Context, f Firing) (sluice.Stored, error
 		return sluice.Stored{}, err
 	}
 	return stored[0], nil
+}
+
+// done returns where a try before this one has stored the event, if the log might have forgotten its id; no place if none has.
+func (p *Performer) done(ctx context.Context, f *Firing) (sluice.Stored, error) {
+	window, err := p.needs.Log.Window(ctx, f.Event.Namespace)
+	if err != nil || p.needs.Now().Add(MaxTime).Sub(f.Since) < window {
+		return sluice.Stored{}, err
+	}
+	return p.Find(ctx, &f.Event)
+}
+
+// Find returns where the event of a firing lies; no place if it was not stored, or is not kept any more.
+func (p *Performer) Find(ctx context.Context, e *sluice.Event) (sluice.Stored, error) {
+	is, err := p.needs.Log.EventByID(ctx, e.Namespace, e.ID)
+	switch {
+	case sluice.CodeOf(err) == sluice.NotFound || err == nil && is.Path != e.Path:
+		return sluice.Stored{}, nil
+	case err != nil:
+		return sluice.Stored{}, err
+	}
+	return sluice.Stored{ID: is.ID, Seq: is.Seq, Path: is.Path, Duplicate: true}, nil
 }
 
 // May returns an error unless the creator may publish the event now: Forbidden, or Unavailable if it is not known.

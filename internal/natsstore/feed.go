@@ -17,6 +17,7 @@ const (
 	feedBytes  = 2 << 20
 	feedAhead  = 256 // messages
 	feedAtOnce = 4   // pages
+	feedTries  = 3   // of a page: on a busy server, what was asked for is now and then not answered
 )
 
 // FeedPage returns events behind a place, in order, of paths that the pattern may match, and up to where there are
@@ -30,6 +31,16 @@ func (s *Store) FeedPage(ctx context.Context, ns string, pattern sluice.Pattern,
 	case <-ctx.Done():
 		return nil, 0, context.Cause(ctx)
 	}
+	for try := 1; ; try++ {
+		events, reached, err = s.feedPage(ctx, ns, pattern, after, upTo)
+		if sluice.CodeOf(err) != sluice.Unavailable || try == feedTries || ctx.Err() != nil {
+			return events, reached, err
+		}
+	}
+}
+
+// feedPage reads a page once.
+func (s *Store) feedPage(ctx context.Context, ns string, pattern sluice.Pattern, after, upTo uint64) (events []sluice.Event, reached uint64, err error) {
 	info, err := s.eventsInfo(ctx, ns)
 	if err == nil {
 		err = checkWindow(after, info.State)

@@ -38,7 +38,7 @@ func TestEveryUseHasAKeyOfItsOwnHoweverManyAskForIt(t *testing.T) {
 	server := natstest.New(t)
 	store := sealing(t, server, ringOf(t, 1))
 	found := map[string]sluice.KeyUse{}
-	for _, use := range []sluice.KeyUse{sluice.UseWebhook, sluice.UseGrant, sluice.UseStamp, sluice.UseWake} {
+	for _, use := range []sluice.KeyUse{sluice.UseWebhook, sluice.UseGrant, sluice.UseStamp, sluice.UseWake, sluice.UseFeed} {
 		results := make([][]natsstore.Key, 8)
 		errs := make([]error, len(results))
 		var all sync.WaitGroup
@@ -55,14 +55,14 @@ func TestEveryUseHasAKeyOfItsOwnHoweverManyAskForIt(t *testing.T) {
 		}
 		found[results[0][0].ID], found[string(results[0][0].Seed)] = use, use
 	}
-	require.Len(t, found, 8, "no id and no seed is that of another use")
+	require.Len(t, found, 10, "no id and no seed is that of another use")
 	webhooks, err := store.Keys(t.Context())
 	require.NoError(t, err)
 	require.Len(t, webhooks, 1, "the others are not in the JWKS")
 	require.Equal(t, sluice.UseWebhook, webhooks[0].Use)
 	all, err := store.AllKeys(t.Context())
 	require.NoError(t, err)
-	require.Len(t, all, 4)
+	require.Len(t, all, 5)
 }
 
 func TestARotatedKeyStaysForTheOverlap(t *testing.T) {

@@ -2,6 +2,7 @@ package underway_test
 
 import (
 	"context"
+	"sync/atomic"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -15,7 +16,7 @@ func TestWhatIsCutOffIsWaitedFor(t *testing.T) { // C43
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		var set underway.Set[string]
-		ended := 0
+		var ended atomic.Int32
 		for _, who := range []string{"mine", "mine", "other"} {
 			ctx, leave := set.Enter(t.Context(), who)
 			go func() {
@@ -23,7 +24,7 @@ func TestWhatIsCutOffIsWaitedFor(t *testing.T) { // C43
 				<-ctx.Done()
 				if underway.WasCut(ctx) {
 					<-time.After(time.Second) // it takes its time
-					ended++
+					ended.Add(1)
 				}
 			}()
 		}
@@ -31,9 +32,9 @@ func TestWhatIsCutOffIsWaitedFor(t *testing.T) { // C43
 		require.Len(t, off, 2)
 		require.NoError(t, off.Wait(t.Context()))
 		synctest.Wait()
-		require.Equal(t, 2, ended)
+		require.EqualValues(t, 2, ended.Load())
 		require.NoError(t, set.Cut(func(string) bool { return true }).Wait(t.Context()))
-		require.Equal(t, 3, ended)
+		require.EqualValues(t, 3, ended.Load())
 		require.Empty(t, set.Cut(func(string) bool { return true }))
 	})
 }

@@ -62,6 +62,23 @@ type FeedLag struct {
 	Current uint64 `json:"current_seq"`          // of the last that there is
 }
 
+// FeedTicket opens feeds of a namespace where no token can be sent, such as in a page's EventSource.
+type FeedTicket struct {
+	Ticket    string    `json:"ticket"`
+	ExpiresAt time.Time `json:"expires_at"`
+	URL       string    `json:"url"` // of a feed, with the ticket; "&" and more of a query may follow
+}
+
+// FeedTicket returns a ticket with which feeds of a namespace are opened as the client's token would; for so long, from 1 s to
+// 1 h, or for a minute if ttl is 0. It is a secret until it expires.
+func (c *Client) FeedTicket(ctx context.Context, namespace string, ttl time.Duration) (FeedTicket, error) {
+	body := map[string]sluice.Duration{}
+	if ttl != 0 {
+		body["ttl"] = sluice.Duration(ttl)
+	}
+	return send[FeedTicket](ctx, c, call{method: http.MethodPost, path: join(namespaces, namespace, "feed", "tickets")}, body)
+}
+
 // Feed yields the events of a namespace behind a place, in the order of the log, and then as they come, each once.
 // A connection that is lost, or a server that goes away, is asked again for as long as ctx lasts, behind what was
 // yielded last; the first time, as often as other calls are repeated. With labels to coalesce by, an event may come again then.

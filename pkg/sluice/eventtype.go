@@ -49,7 +49,8 @@ func SystemTypes() []string {
 		TypeServerStarted, TypeServerStopping, TypeNamespaceCreated, TypeNamespaceUpdated, TypeNamespaceDeleted,
 		TypeSubscriptionCreated, TypeSubscriptionUpdated, TypeSubscriptionPaused, TypeSubscriptionResumed, TypeSubscriptionDisabled,
 		TypeSubscriptionCancelled, TypeAccessRevoked, TypeSubscriptionDeleted, TypeSecretRotated, TypeSubscriptionThrottled, TypeSubscriptionFailing,
-		TypeDeliveryDead, TypeDeliveryHeld, TypeProducerUnsafe,
+		TypeDeliveryDead, TypeDeliveryHeld, TypeProducerUnsafe, TypeScheduledFailed, TypeScheduledCancelled,
+		TypeAppointmentApproaching, TypeAppointmentFired, TypeAppointmentMissed, TypeAppointmentCancelled,
 		TypeWatchFired, TypeWatchMissed, TypeWatchCancelled, TypeWatchThrottled,
 	}
 }

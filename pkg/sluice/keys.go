@@ -11,10 +11,11 @@ const (
 	UseGrant   KeyUse = "grant"   // Ed25519: signs capability tokens, and is never in the JWKS
 	UseStamp   KeyUse = "stamp"   // symmetric: stamps events that are trusted
 	UseWake    KeyUse = "wake"    // symmetric: signs what a woken worker shows when it calls back
+	UseFeed    KeyUse = "feed"    // symmetric: signs tickets, with which feeds are opened
 )
 
 // Symmetric reports whether a key of this use has no public half.
-func (u KeyUse) Symmetric() bool { return u == UseStamp || u == UseWake }
+func (u KeyUse) Symmetric() bool { return u == UseStamp || u == UseWake || u == UseFeed }
 
 // SigningKey is what may be known of one of the server's keys.
 type SigningKey struct {

@@ -47,6 +47,10 @@ const (
 	ActionWatchPut            = "watch.put" // made, or in the place of another one
 	ActionWatchDelete         = "watch.delete"
 	ActionKeyRotate           = "key.rotate"
+	ActionScheduledCancel     = "scheduled.cancel"
+	ActionAppointmentCreate   = "appointment.create"
+	ActionAppointmentUpdate   = "appointment.update"
+	ActionAppointmentDelete   = "appointment.delete" // cancelling included
 )
 
 // LedgerOutcome is how a change ended.

@@ -3,6 +3,14 @@ package sluice
 // SystemSource is the source of the events that the server publishes about itself.
 const SystemSource = "/sluice"
 
+// SystemEvent is what the server tells about itself.
+type SystemEvent struct {
+	Path Path
+	ID   string
+	Kind string
+	Data any
+}
+
 // Types of the system events.
 const (
 	TypeSubscriptionCreated   = "subscription.created"
@@ -24,6 +32,13 @@ const (
 	TypeNamespaceDeleted      = "namespace.deleted"
 	TypeDeliveryHeld          = "delivery.held"
 	TypeProducerUnsafe        = "producer_unsafe"
+	TypeScheduledFailed       = "scheduled.failed"    // an event was due and could not be published
+	TypeScheduledCancelled    = "scheduled.cancelled" // somebody cancelled it before
+
+	TypeAppointmentApproaching = "appointment.approaching" // S2-38
+	TypeAppointmentFired       = "appointment.fired"       // S2-39
+	TypeAppointmentMissed      = "appointment.missed"      // S2-40
+	TypeAppointmentCancelled   = "appointment.cancelled"   // S2-41
 )
 
 // ReasonAccessRevoked is why a subscription was cancelled whose owner may have nothing of it any more.
@@ -31,6 +46,9 @@ const ReasonAccessRevoked = "access_revoked"
 
 // ProducersPath is where the system events about producers live.
 const ProducersPath Path = "/_sys/producers"
+
+// ScheduledPath is where the system events about events live that were to be stored at a time.
+const ScheduledPath Path = "/_sys/scheduled"
 
 // SubscriptionPath returns where the system events about a subscription live.
 func SubscriptionPath(id string) Path { return Path("/_sys/subscriptions/" + id) }

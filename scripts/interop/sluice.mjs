@@ -24,30 +24,46 @@ export async function eventually(what, check, limit = 20_000) {
 /** Starts a server on free ports with an empty data directory; it ends with the test t. env is further variables. */
 export async function startServer(t, env = {}) {
   const data = await mkdtemp(join(tmpdir(), 'sluice-interop-'))
-  const args = ['serve', '--dev', '--data', data, '--http', '127.0.0.1:0', '--nats-listen', '127.0.0.1:0']
-  const child = spawn(binary, args, { env: { ...process.env, ...env }, stdio: ['ignore', 'pipe', 'pipe'] })
-  let log = ''
-  child.stdout.on('data', (chunk) => (log += chunk))
-  child.stderr.on('data', (chunk) => (log += chunk))
-  const ended = once(child, 'exit')
+  const server = new Server(data, env)
   t.after(async () => {
-    child.kill('SIGTERM')
-    await ended
+    await server.end('SIGTERM')
     await rm(data, { recursive: true, force: true })
   })
-  const addresses = await eventually('addresses.json', async () => {
-    assert.equal(child.exitCode, null, `the server ended:\n${log}`)
-    return readFile(join(data, 'addresses.json'), 'utf8').then(JSON.parse).catch(() => null)
-  }, 60_000)
-  const token = (await readFile(join(data, 'root.token'), 'utf8')).trim()
-  return new Server(addresses, token)
+  await server.start()
+  return server
 }
 
 class Server {
-  constructor(addresses, token) {
+  constructor(data, env) {
+    this.data = data
+    this.env = env
+  }
+
+  /** Starts it, on free ports the first time and then on the same. */
+  async start() {
+    const at = (url) => (url ? new URL(url).host : '127.0.0.1:0')
+    const args = ['serve', '--dev', '--data', this.data, '--http', at(this.http), '--nats-listen', at(this.nats)]
+    const file = join(this.data, 'addresses.json')
+    await rm(file, { force: true }) // of one that was killed
+    const child = spawn(binary, args, { env: { ...process.env, ...this.env }, stdio: ['ignore', 'pipe', 'pipe'] })
+    let log = ''
+    child.stdout.on('data', (chunk) => (log += chunk))
+    child.stderr.on('data', (chunk) => (log += chunk))
+    this.child = child
+    this.ended = once(child, 'exit')
+    const addresses = await eventually('addresses.json', async () => {
+      assert.equal(child.exitCode, null, `the server ended:\n${log}`)
+      return readFile(file, 'utf8').then(JSON.parse).catch(() => null)
+    }, 60_000)
     this.http = addresses.http
     this.nats = addresses.nats
-    this.token = token
+    this.token = (await readFile(join(this.data, 'root.token'), 'utf8')).trim()
+  }
+
+  /** Ends it with a signal, of which SIGKILL leaves it no time for anything. */
+  async end(signal) {
+    this.child.kill(signal)
+    await this.ended
   }
 
   /** Calls the API; body may be a string or, for JSON, anything else. Returns status, headers and JSON. */

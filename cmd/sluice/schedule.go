@@ -1,0 +1,128 @@
+package main
+
+import (
+	"context"
+	"time"
+
+	"github.com/sluice-io/sluice/pkg/client"
+	"github.com/sluice-io/sluice/pkg/sluice"
+)
+
+// scheduleCmd is about events that are stored at a time.
+type scheduleCmd struct {
+	Add scheduleAddCmd `cmd:"" default:"withargs" help:"Have an event stored at a time: sluice schedule PATH DATA --in 10m."`
+	LS  scheduleLsCmd  `cmd:"" name:"ls" help:"List the events that wait, the next first."`
+	RM  scheduleRmCmd  `cmd:"" name:"rm" help:"Cancel one: it is never stored."`
+}
+
+type scheduleAddCmd struct {
+	Path string `arg:"" help:"Where the event will live, such as /orders/42."`
+	Data string `arg:"" optional:"" help:"Its data: JSON, or else text; - is stdin, which can be anything."`
+
+	NS    string        `name:"ns" help:"The namespace." default:"default"`
+	Type  string        `help:"The event's type." placeholder:"TYPE"`
+	ID    string        `help:"The event's id; made up otherwise. A second event of the same id is not stored." placeholder:"ID"`
+	Cause string        `help:"Id of the event in the namespace that caused it (causationid)." placeholder:"ID"`
+	At    time.Time     `help:"When it is stored." placeholder:"TIME" xor:"when"`
+	In    time.Duration `help:"After how long it is stored, such as 90s, 10m or 7d." placeholder:"DURATION" xor:"when"`
+}
+
+// Run has an event stored at a time.
+func (c *scheduleAddCmd) Run(ctx context.Context, s *session) error {
+	if _, err := sluice.ParsePath(c.Path); err != nil {
+		return usageError{err}
+	}
+	at, err := moment(c.At, c.In)
+	if err != nil {
+		return err
+	}
+	api, err := s.client()
+	if err != nil {
+		return err
+	}
+	ev, err := eventOf(s, c.Path, c.Data)
+	if err != nil {
+		return err
+	}
+	ev.ID, ev.Type = c.ID, c.Type
+	if c.Cause != "" {
+		ev.Extensions = map[string]string{sluice.CausationID: c.Cause}
+	}
+	held, err := api.Schedule(ctx, c.NS, ev, at)
+	if err != nil {
+		return err
+	}
+	return s.show(held, func() error {
+		switch {
+		case held.Duplicate && held.Seq > 0:
+			return s.say("Event %s was stored before, as %d.", held.ID, held.Seq)
+		case held.Duplicate:
+			return s.say("Event %s was scheduled before, for %s.", held.ID, exactly(held.DeliverAt))
+		case held.Seq > 0:
+			return s.say("The time has passed: stored event %s at %s as %d.", held.ID, held.Path, held.Seq)
+		}
+		return s.say("Event %s will be stored at %s on %s.", held.ID, held.Path, exactly(held.DeliverAt))
+	})
+}
+
+// moment returns the time that flags name.
+func moment(at time.Time, in time.Duration) (time.Time, error) {
+	switch {
+	case in < 0:
+		return at, usagef("--in %s: write how long from now, such as 10m", in)
+	case in > 0:
+		return time.Now().Add(in), nil
+	case at.IsZero():
+		return at, usagef("say when: --at 2026-01-31T08:00:00Z, or --in 10m")
+	}
+	return at, nil
+}
+
+// exactly is a time with as much of a second as there is.
+func exactly(at time.Time) string { return at.UTC().Format("2006-01-02T15:04:05.999Z07:00") }
+
+type scheduleLsCmd struct {
+	Pattern string `arg:"" optional:"" help:"On these paths, such as /orders/**; without it, all."`
+	NS      string `name:"ns" help:"The namespace." default:"default"`
+	Limit   int    `help:"Show at most so many; 0: all." default:"0"`
+}
+
+// Run lists what waits.
+func (c *scheduleLsCmd) Run(ctx context.Context, s *session) error {
+	api, err := s.client()
+	if err != nil {
+		return err
+	}
+	all, err := collect(c.Limit, func(cursor string, most int) (client.Page[client.ScheduledEvent], error) {
+		return api.Scheduled(ctx, c.NS, client.ScheduledQuery{Pattern: sluice.Pattern(c.Pattern), Limit: most, Cursor: cursor})
+	})
+	if err != nil {
+		return err
+	}
+	return s.show(all, func() error {
+		rows := make([][]string, len(all))
+		for i, one := range all {
+			rows[i] = []string{exactly(one.DeliverAt), string(one.Path), one.Type, one.ID, string(one.CreatedBy), one.State, excerpt(one.Event.Data)}
+		}
+		return s.table("AT | PATH | TYPE | ID | BY | STATE | DATA", rows)
+	})
+}
+
+type scheduleRmCmd struct {
+	ID string `arg:"" help:"The event's id."`
+	NS string `name:"ns" help:"The namespace." default:"default"`
+}
+
+// Run cancels one.
+func (c *scheduleRmCmd) Run(ctx context.Context, s *session) error {
+	api, err := s.client()
+	if err != nil {
+		return err
+	}
+	if err := api.CancelScheduled(ctx, c.NS, c.ID); err != nil {
+		return err
+	}
+	return s.show(map[string]string{"cancelled": c.ID}, func() error {
+		return s.say("Cancelled event %s: it is not stored.", c.ID)
+	})
+}

@@ -1,0 +1,80 @@
+package app
+
+import (
+	"context"
+	"time"
+
+	"github.com/sluice-io/sluice/internal/appoint"
+	"github.com/sluice-io/sluice/internal/natsstore"
+	"github.com/sluice-io/sluice/pkg/sluice"
+)
+
+// openAppointments makes what keeps appointments.
+func (s *server) openAppointments(context.Context) error {
+	records := appointments{natsstore.OpenInstructions[appointmentRecord](s.store, sluice.KindAppointment)}
+	s.appoint = appoint.New(appoint.Needs{
+		Records: records, Lists: records, Perform: s.perform, Tell: teller{s.store}, Owner: s.owns.part(), Ledger: s.ledger, Replica: s.replica, Now: time.Now,
+	}, appoint.Options{Most: s.cfg.Limits.AppointmentsPerNamespace, Ahead: s.cfg.Limits.ScheduleAhead.Std(), Log: s.opts.Log})
+	return nil
+}
+
+// appointments keeps the records of appointments.
+type appointments struct {
+	of natsstore.Instructions[appointmentRecord]
+}
+
+// appointmentRecord is how one lies in the bucket.
+type appointmentRecord struct {
+	sluice.Appointment
+
+	Work *sluice.AppointmentWork `json:"work"`
+}
+
+func (r *appointmentRecord) appointment(revision uint64) sluice.Appointment {
+	a := r.Appointment
+	a.Revision, a.Work = revision, r.Work
+	return a
+}
+
+// Put stores an appointment over the revision that it has.
+func (r appointments) Put(ctx context.Context, a *sluice.Appointment) (uint64, error) {
+	return r.of.Put(ctx, a.Namespace, a.ID, appointmentRecord{*a, a.Work}, a.Revision)
+}
+
+// Get returns an appointment.
+func (r appointments) Get(ctx context.Context, namespace, id string) (sluice.Appointment, error) {
+	record, revision, err := r.of.Get(ctx, namespace, id)
+	return record.appointment(revision), err
+}
+
+// Delete removes an appointment of the revision that it has.
+func (r appointments) Delete(ctx context.Context, a *sluice.Appointment) error {
+	return r.of.Delete(ctx, a.Namespace, a.ID, a.Revision)
+}
+
+// Of returns a namespace's.
+func (r appointments) Of(ctx context.Context, namespace string) ([]sluice.Appointment, error) {
+	all, err := r.of.List(ctx, namespace)
+	if err != nil {
+		return nil, err
+	}
+	list := make([]sluice.Appointment, len(all))
+	for i := range all {
+		list[i] = all[i].Value.appointment(all[i].Revision)
+	}
+	return list, nil
+}
+
+// Watch tells of every one.
+func (r appointments) Watch(ctx context.Context, f func(namespace, id string, a *sluice.Appointment)) error {
+	return r.of.Watch(ctx, func(one natsstore.Instruction[appointmentRecord]) {
+		switch one.Change {
+		case natsstore.Set:
+			a := one.Value.appointment(one.Revision)
+			f(one.Namespace, one.ID, &a)
+		case natsstore.Removed:
+			f(one.Namespace, one.ID, nil)
+		case natsstore.CaughtUp:
+		}
+	})
+}

@@ -1,0 +1,57 @@
+package app
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"time"
+
+	"github.com/sluice-io/sluice/internal/instruct"
+	"github.com/sluice-io/sluice/internal/later"
+	"github.com/sluice-io/sluice/internal/natsstore"
+	"github.com/sluice-io/sluice/pkg/sluice"
+)
+
+// openLater makes what is done at a time.
+func (s *server) openLater(context.Context) error {
+	s.perform = instruct.New(instruct.Needs{
+		Log: laterLog{s.store}, Publisher: s.published(s.store), Access: s.trust.index, Catalogue: s.catalogue, Causes: s.causes, Quota: s.quotas, Now: time.Now,
+	})
+	s.later = later.New(later.Needs{
+		Records: s.store.Scheduled(),
+		Lists:   s.store.Scheduled(),
+		Log:     s.store,
+		Perform: s.perform,
+		Tell:    teller{s.store},
+		Owner:   s.owns.part(),
+		Ledger:  s.ledger,
+		Replica: s.replica,
+		Now:     time.Now,
+	}, later.Options{Most: s.cfg.Limits.ScheduledPerNamespace, Ahead: s.cfg.Limits.ScheduleAhead.Std(), Log: s.opts.Log})
+	return nil
+}
+
+// laterLog says what a namespace's log has.
+type laterLog struct{ *natsstore.Store }
+
+// Window returns how long a namespace's log remembers ids.
+func (l laterLog) Window(ctx context.Context, namespace string) (time.Duration, error) {
+	ns, err := l.GetNamespace(ctx, namespace)
+	return ns.DedupWindow.Std(), err
+}
+
+// teller publishes system events whose loss matters: whoever has one told does so again until it is.
+type teller struct{ store *natsstore.Store }
+
+// Tell publishes a system event.
+func (t teller) Tell(ctx context.Context, namespace string, e sluice.SystemEvent) error {
+	encoded, err := json.Marshal(e.Data)
+	if err != nil {
+		return fmt.Errorf("system event %s: %w", e.Kind, err)
+	}
+	_, err = t.store.Publish(ctx, namespace, []sluice.Event{{
+		Namespace: namespace, Path: e.Path, ID: e.ID, Type: e.Kind, Source: sluice.SystemSource,
+		Time: time.Now().UTC(), ContentType: "application/json", Data: encoded,
+	}})
+	return err
+}

@@ -1,0 +1,110 @@
+package appoint
+
+import (
+	"time"
+
+	"github.com/sluice-io/sluice/internal/instruct"
+	"github.com/sluice-io/sluice/pkg/sluice"
+)
+
+const (
+	punctual = 10 * time.Second // so late is in time: servers restart, and others step in
+	shownFor = 24 * time.Hour   // how long one that has ended is kept
+)
+
+// step is what is to be done with an appointment.
+type step int
+
+const (
+	rest   step = iota // until a time
+	tell               // publish the system event that is in the record
+	notice             // tell that it approaches
+	fire               // do what its action says
+	resume             // go on with that
+	miss               // it does not fire any more
+	remove             // nothing of it is left to do
+)
+
+// moment is who asks, and when.
+type moment struct {
+	now  time.Time
+	me   string // replica
+	mine bool   // it is this replica's turn
+}
+
+// decision is what to do, until when to rest, and why it is missed.
+type decision struct {
+	do     step
+	until  time.Time
+	reason string
+}
+
+// decide returns what to do with an appointment.
+func decide(a *sluice.Appointment, m moment) decision {
+	if a.Work.Untold != nil {
+		return decision{do: tell}
+	}
+	switch a.State {
+	case sluice.AppointmentWaiting:
+		return waiting(a, m)
+	case sluice.AppointmentFiring:
+		until := a.Work.Claim.At.Add(instruct.ClaimFor)
+		if a.Work.Claim.By != m.me && m.now.Before(until) {
+			return decision{do: rest, until: until}
+		}
+		return decision{do: resume}
+	case sluice.AppointmentFired, sluice.AppointmentMissed:
+		if until := a.Last.At.Add(shownFor); m.now.Before(until) {
+			return decision{do: rest, until: until}
+		}
+	case sluice.AppointmentCancelled:
+	}
+	return decision{do: remove}
+}
+
+// waiting decides on one that neither fires nor has ended. Those whose turn it is not wait a little longer.
+func waiting(a *sluice.Appointment, m moment) decision {
+	grace := instruct.Backup
+	if m.mine {
+		grace = 0
+	}
+	lead := a.Notice.Std()
+	begin, approaches := a.At.Add(grace), a.At.Add(min(grace, lead/2)-lead) // half of what there is of it is still notice
+	switch {
+	case !m.now.Before(begin):
+		if reason := missed(a, m.now); reason != "" {
+			return decision{do: miss, reason: reason}
+		}
+		return decision{do: fire}
+	case a.Noticed || a.Notice == 0 || !m.now.Before(a.At): // what is over does not approach
+		return decision{do: rest, until: begin}
+	case m.now.Before(approaches):
+		return decision{do: rest, until: approaches}
+	}
+	return decision{do: notice}
+}
+
+// missed returns why an appointment whose time has come does not fire any more, "" if it does.
+func missed(a *sluice.Appointment, now time.Time) string {
+	late := now.Sub(a.At)
+	switch {
+	case late <= punctual:
+		return ""
+	case a.MissPolicy == sluice.MissDrop:
+		return sluice.MissedByPolicy
+	case a.MissPolicy == sluice.MissCatchUpWithin && late > a.Grace.Std():
+		return sluice.MissedByGrace
+	}
+	return ""
+}
+
+// next returns when an appointment that repeats fires again: the first of its times that is still to come. What was missed in
+// between is one time, not many.
+func next(a *sluice.Appointment, now time.Time) time.Time {
+	every := a.Every.Std()
+	at := a.At.Add(every)
+	if behind := now.Sub(at); behind >= 0 {
+		at = at.Add(behind - behind%every + every)
+	}
+	return at
+}

@@ -1,0 +1,408 @@
+package appoint
+
+import (
+	"bytes"
+	"cmp"
+	"context"
+	"crypto/rand"
+	"encoding/json"
+	"fmt"
+	"log/slog"
+	"slices"
+	"strings"
+	"sync"
+	"time"
+
+	"github.com/sluice-io/sluice/internal/instruct"
+	"github.com/sluice-io/sluice/internal/ledger"
+	"github.com/sluice-io/sluice/internal/timers"
+	"github.com/sluice-io/sluice/pkg/sluice"
+)
+
+// Records keeps the appointments.
+type Records interface {
+	// Put stores what becomes of an appointment if the stored revision is its own, 0 for a new one, and returns the new one.
+	Put(ctx context.Context, a *sluice.Appointment) (uint64, error)
+	Get(ctx context.Context, namespace, id string) (sluice.Appointment, error)
+	// Delete removes an appointment if the stored revision is its own.
+	Delete(ctx context.Context, a *sluice.Appointment) error
+}
+
+// Lists reads all of them.
+type Lists interface {
+	Of(ctx context.Context, namespace string) ([]sluice.Appointment, error)
+	// Watch tells of every one as it is and as it changes, nil when it is gone, until ctx ends.
+	Watch(ctx context.Context, f func(namespace, id string, a *sluice.Appointment)) error
+}
+
+// Performer does what an action says, as its creator might at the moment.
+type Performer interface {
+	Perform(ctx context.Context, f instruct.Firing) (sluice.Stored, error)
+	// Find returns where the event of a firing lies; no place if it does not.
+	Find(ctx context.Context, e *sluice.Event) (sluice.Stored, error)
+}
+
+// Teller publishes a system event; an id that was told before is told once.
+type Teller interface {
+	Tell(ctx context.Context, namespace string, e sluice.SystemEvent) error
+}
+
+// Owner says whose turn it is.
+type Owner interface {
+	Owns(lane string) bool
+}
+
+// Needs is what the engine works with.
+type Needs struct {
+	Records Records
+	Lists   Lists
+	Perform Performer
+	Tell    Teller
+	Owner   Owner
+	Ledger  *ledger.Ledger
+	Replica string
+	Now     func() time.Time
+}
+
+// Options is what the engine can do without.
+type Options struct {
+	Most  int           // appointments of a namespace; 0: any number
+	Ahead time.Duration // how far away the time may be; 0: as far as one likes
+	Log   *slog.Logger  // slog.DiscardHandler
+}
+
+// Engine keeps appointments. Its methods may be called at once.
+type Engine struct {
+	needs  Needs
+	opts   Options
+	timers *timers.Timers
+	began  time.Time
+}
+
+// New returns an engine. While its Run runs, what is due is done.
+func New(needs Needs, opts Options) *Engine {
+	if opts.Log == nil {
+		opts.Log = slog.New(slog.DiscardHandler)
+	}
+	e := &Engine{needs: needs, opts: opts, began: needs.Now()}
+	e.timers = timers.New(e.fire)
+	return e
+}
+
+// Run keeps appointments until ctx is done.
+func (e *Engine) Run(ctx context.Context) error {
+	var firing sync.WaitGroup
+	firing.Go(func() { _ = e.timers.Run(ctx) }) // which ends with ctx only
+	defer firing.Wait()
+	return e.needs.Lists.Watch(ctx, e.know)
+}
+
+// know takes what is stored of an appointment.
+func (e *Engine) know(namespace, id string, a *sluice.Appointment) {
+	key := namespace + "/" + id
+	if a == nil {
+		e.timers.Remove(key)
+		return
+	}
+	e.timers.Set(timers.Entry{Key: key, Lane: key, Group: namespace, At: e.look(a), Order: a.Revision})
+}
+
+// look returns when to look at an appointment, as it is stored. Whoever wrote that something is to be done does it, unless it died.
+func (e *Engine) look(a *sluice.Appointment) time.Time {
+	now := e.needs.Now()
+	switch {
+	case a.Work == nil:
+		return now
+	case a.Work.Untold != nil:
+		return now.Add(instruct.Backup)
+	case a.Work.Claim != nil && (a.Work.Claim.By != e.needs.Replica || !a.Work.Claim.At.Before(e.began)):
+		return a.Work.Claim.At.Add(instruct.ClaimFor)
+	}
+	if d := decide(a, moment{now, e.needs.Replica, true}); d.do == rest {
+		return d.until
+	}
+	return now
+}
+
+// Set makes an appointment, or puts it in place of the one that has its id, and returns it, and whether there was none. The same once more changes
+// nothing. With a revision it is changed only if that is the stored one. Who may do what is for the caller to ask. Codes InvalidRequest and those of
+// Action.Validate; Conflict if it fires at the moment; RevisionMismatch; QuotaExceeded.
+func (e *Engine) Set(ctx context.Context, a sluice.Appointment) (sluice.Appointment, bool, error) {
+	if err := tidy(&a); err != nil {
+		return a, false, err
+	}
+	wanted := a.Revision
+	for range maxRaces {
+		was, err := e.settled(ctx, a.Namespace, a.ID)
+		created := sluice.CodeOf(err) == sluice.NotFound
+		switch {
+		case sluice.CodeOf(err) == sluice.Conflict:
+			continue
+		case err != nil && !created:
+			return a, false, err
+		case wanted != 0 && was.Revision != wanted:
+			return a, false, sluice.Errorf(sluice.RevisionMismatch, "appointment %s has revision %d now", a.ID, was.Revision)
+		case !created && same(&was, &a):
+			return was, false, nil
+		case was.State == sluice.AppointmentFiring:
+			return a, false, firing(a.ID)
+		}
+		if err := e.fits(&a, created); err != nil {
+			return a, false, err
+		}
+		is, err := e.put(ctx, a, &was)
+		if sluice.CodeOf(err) != sluice.Conflict {
+			return is, created, err
+		}
+	}
+	return a, false, firing(a.ID)
+}
+
+// maxRaces is how often somebody who changes an appointment may lose to others.
+const maxRaces = 8
+
+func firing(id string) error {
+	return sluice.Errorf(sluice.Conflict, "appointment %q fires at this moment: look again", id)
+}
+
+// put stores an appointment in place of what was there, if anything was.
+func (e *Engine) put(ctx context.Context, a sluice.Appointment, was *sluice.Appointment) (sluice.Appointment, error) {
+	a.State, a.Revision, a.Work = sluice.AppointmentWaiting, was.Revision, &sluice.AppointmentWork{Series: rand.Text()}
+	change := ledger.Change{
+		Actor: string(a.CreatedBy), Action: sluice.ActionAppointmentCreate, Namespace: a.Namespace, Resource: a.ID, New: definition(&a),
+	}
+	if was.ID != "" {
+		change.Action, change.Old = sluice.ActionAppointmentUpdate, definition(was)
+	}
+	intent, err := e.needs.Ledger.Intend(ctx, nil, change)
+	if err != nil {
+		return a, err
+	}
+	if a.Revision, err = e.needs.Records.Put(ctx, &a); err != nil {
+		intent.Fail(ctx, err)
+		return a, err
+	}
+	e.know(a.Namespace, a.ID, &a)
+	return a, nil
+}
+
+// tidy checks a definition and gives it the form in which it is kept.
+func tidy(a *sluice.Appointment) error {
+	a.SetDefaults()
+	a.At = a.At.UTC()
+	if len(a.Action.Data) > 0 {
+		data, err := json.Marshal(a.Action.Data)
+		if err != nil {
+			return sluice.Errorf(sluice.InvalidRequest, "action.data is not JSON").With("field", "action.data")
+		}
+		a.Action.Data = data
+	}
+	return a.Validate()
+}
+
+// fits returns an error if an appointment is over, too far away, or one too many.
+func (e *Engine) fits(a *sluice.Appointment, created bool) error {
+	now := e.needs.Now()
+	switch {
+	case now.Sub(a.At) > punctual && a.Every == 0:
+		return sluice.Errorf(sluice.InvalidRequest, "at %s is over", a.At.Format(time.RFC3339)).With("field", "at")
+	case e.opts.Ahead > 0 && a.At.After(now.Add(e.opts.Ahead)):
+		return sluice.Errorf(sluice.InvalidRequest, "at %s is too far away: %s at most", a.At.Format(time.RFC3339), e.opts.Ahead).With("field", "at")
+	case created && e.opts.Most > 0 && e.timers.Count(a.Namespace) >= e.opts.Most:
+		return sluice.Errorf(sluice.QuotaExceeded, "namespace %s has %d appointments, which is as many as it may; delete some", a.Namespace, e.opts.Most).
+			With("limit", e.opts.Most).With("retry_after", fullRetry)
+	}
+	return nil
+}
+
+// fullRetry is after how many seconds a namespace may have room again.
+const fullRetry = 60
+
+// definition is what an appointment is about, without what became of it.
+type definitionOf struct {
+	At         time.Time         `json:"at"`
+	Every      sluice.Duration   `json:"every"`
+	Notice     sluice.Duration   `json:"notice"`
+	MissPolicy sluice.MissPolicy `json:"miss_policy"`
+	Grace      sluice.Duration   `json:"grace"`
+	Action     sluice.Action     `json:"action"`
+}
+
+func definition(a *sluice.Appointment) definitionOf {
+	return definitionOf{a.At, a.Every, a.Notice, a.MissPolicy, a.Grace, a.Action}
+}
+
+// same reports whether what is asked for is there already. Of one that repeats, the time has gone on.
+func same(was, a *sluice.Appointment) bool {
+	is, like := definition(was), definition(a)
+	if every := a.Every.Std(); every > 0 && is.At.Sub(like.At)%every == 0 && is.At.After(like.At) {
+		is.At = like.At
+	}
+	one, err := json.Marshal(is)
+	other, err2 := json.Marshal(like)
+	return err == nil && err2 == nil && bytes.Equal(one, other) && was.CreatedBy == a.CreatedBy && was.Grant == a.Grant
+}
+
+// Get returns an appointment. Code NotFound.
+func (e *Engine) Get(ctx context.Context, namespace, id string) (sluice.Appointment, error) {
+	a, err := e.needs.Records.Get(ctx, namespace, id)
+	if err == nil && a.State == sluice.AppointmentCancelled {
+		err = sluice.Errorf(sluice.NotFound, "there is no appointment %q", id)
+	}
+	return a, err
+}
+
+// settled returns an appointment of which all is told.
+func (e *Engine) settled(ctx context.Context, namespace, id string) (sluice.Appointment, error) {
+	a, err := e.needs.Records.Get(ctx, namespace, id)
+	if err == nil && a.Work.Untold != nil {
+		err = e.tell(ctx, &a)
+	}
+	if err == nil && a.State == sluice.AppointmentCancelled {
+		err = cmp.Or(e.remove(ctx, &a), error(sluice.Errorf(sluice.NotFound, "there is no appointment %q", id)))
+		a = sluice.Appointment{}
+	}
+	return a, err
+}
+
+// Of returns a namespace's, the next first.
+func (e *Engine) Of(ctx context.Context, namespace string) ([]sluice.Appointment, error) {
+	all, err := e.needs.Lists.Of(ctx, namespace)
+	if err != nil {
+		return nil, err
+	}
+	all = slices.DeleteFunc(all, func(a sluice.Appointment) bool { return a.State == sluice.AppointmentCancelled })
+	slices.SortFunc(all, func(a, b sluice.Appointment) int { return cmp.Or(a.At.Compare(b.At), strings.Compare(a.ID, b.ID)) })
+	return all, nil
+}
+
+// Cancel ends an appointment, as it was read: when it returns without an error, one that waited never fires. Code Conflict if it fires at the
+// moment, or if another has taken its place.
+func (e *Engine) Cancel(ctx context.Context, a sluice.Appointment, by sluice.Principal) error {
+	var intent *ledger.Intent
+	err := firing(a.ID)
+	for range maxRaces {
+		if a.State == sluice.AppointmentFiring {
+			break
+		}
+		intent, err = e.needs.Ledger.Intend(ctx, intent, ledger.Change{
+			Actor: string(by), Action: sluice.ActionAppointmentDelete, Namespace: a.Namespace, Resource: a.ID, Old: definition(&a),
+		})
+		if err != nil {
+			return err
+		}
+		if err = e.cancel(ctx, a, by); sluice.CodeOf(err) != sluice.Conflict {
+			break
+		}
+		is, missing := e.needs.Records.Get(ctx, a.Namespace, a.ID)
+		if missing != nil || is.Work.Series != a.Work.Series {
+			err = cmp.Or(missing, err)
+			break
+		}
+		a = is
+	}
+	if err != nil {
+		intent.Fail(ctx, err)
+	}
+	return err
+}
+
+// cancel tries once to end an appointment.
+func (e *Engine) cancel(ctx context.Context, a sluice.Appointment, by sluice.Principal) error {
+	if a.Work.Untold != nil {
+		if err := e.tell(ctx, &a); err != nil {
+			return err
+		}
+	}
+	switch a.State {
+	case sluice.AppointmentFired, sluice.AppointmentMissed, sluice.AppointmentCancelled: // it is over
+		return e.needs.Records.Delete(ctx, &a)
+	case sluice.AppointmentWaiting, sluice.AppointmentFiring:
+	}
+	a.State = sluice.AppointmentCancelled
+	if err := e.keep(ctx, &a, sluice.TypeAppointmentCancelled, cancelledData{about(&a), by}); err != nil {
+		return err
+	}
+	err := e.tell(ctx, &a)
+	if err == nil {
+		err = e.remove(ctx, &a)
+	}
+	if err != nil { // it is done again
+		e.opts.Log.WarnContext(ctx, "cancelled appointment not removed yet", slog.String("namespace", a.Namespace), slog.String("id", a.ID), slog.Any("error", err))
+	}
+	return nil
+}
+
+func (e *Engine) remove(ctx context.Context, a *sluice.Appointment) error {
+	if err := e.needs.Records.Delete(ctx, a); err != nil && sluice.CodeOf(err) != sluice.Conflict { // somebody else was faster
+		return err
+	}
+	return nil
+}
+
+// keep stores what became of an appointment together with the system event that tells of it.
+func (e *Engine) keep(ctx context.Context, a *sluice.Appointment, kind string, data any) error {
+	encoded, err := json.Marshal(data)
+	if err != nil {
+		return fmt.Errorf("system event %s: %w", kind, err)
+	}
+	work := *a.Work
+	at := a.At
+	if kind == sluice.TypeAppointmentFired || kind == sluice.TypeAppointmentMissed {
+		at = a.Last.ScheduledFor // of one that repeats, the time has gone on
+	}
+	work.Untold = &sluice.Untold{ID: fmt.Sprintf("%s-%s-%d", kind, work.Series, at.UnixMilli()), Kind: kind, Data: encoded}
+	a.Work = &work
+	a.Revision, err = e.needs.Records.Put(ctx, a)
+	return err
+}
+
+// tell publishes the system event that is in the record, and takes it out.
+func (e *Engine) tell(ctx context.Context, a *sluice.Appointment) (err error) {
+	work := *a.Work
+	err = e.needs.Tell.Tell(ctx, a.Namespace, sluice.SystemEvent{Path: sluice.AppointmentPath(a.ID), ID: work.Untold.ID, Kind: work.Untold.Kind, Data: work.Untold.Data})
+	if err != nil && instruct.Passing(err) {
+		return err
+	}
+	work.Untold = nil
+	a.Work = &work
+	a.Revision, err = e.needs.Records.Put(ctx, a)
+	return err
+}
+
+// aboutData is the data of all system events about appointments (S2-38…41).
+type aboutData struct {
+	Creator sluice.Principal `json:"creator"`
+	ID      string           `json:"appointment_id"`
+}
+
+func about(a *sluice.Appointment) aboutData { return aboutData{a.CreatedBy, a.ID} }
+
+type approachingData struct {
+	aboutData
+
+	ScheduledForMS int64 `json:"scheduled_for_ms"`
+	FiresInMS      int64 `json:"fires_in_ms"`
+}
+
+type firedData struct {
+	aboutData
+
+	ScheduledForMS int64  `json:"scheduled_for_ms"`
+	FiredAtMS      int64  `json:"fired_at_ms"`
+	Outcome        string `json:"dispatch_outcome"`
+	EventID        string `json:"event_id"`
+}
+
+type missedData struct {
+	aboutData
+
+	ScheduledForMS int64  `json:"scheduled_for_ms"`
+	Reason         string `json:"reason"`
+}
+
+type cancelledData struct {
+	aboutData
+
+	CancelledBy sluice.Principal `json:"cancelled_by"`
+}

@@ -1,0 +1,184 @@
+package httpapi
+
+import (
+	"context"
+	"net/http"
+	"time"
+
+	"github.com/labstack/echo/v4"
+
+	"github.com/sluice-io/sluice/internal/access"
+	"github.com/sluice-io/sluice/pkg/sluice"
+)
+
+// Appointments keeps what is done at a time.
+type Appointments interface {
+	// Set makes an appointment, or puts it in place of the one that has its id, and returns it, and whether there was none. Codes
+	// InvalidRequest; TooLarge; Forbidden; Conflict if it fires at the moment; RevisionMismatch; QuotaExceeded.
+	Set(ctx context.Context, a sluice.Appointment) (sluice.Appointment, bool, error)
+	// Get returns an appointment. Code NotFound.
+	Get(ctx context.Context, namespace, id string) (sluice.Appointment, error)
+	// Of returns those of a namespace, the next first.
+	Of(ctx context.Context, namespace string) ([]sluice.Appointment, error)
+	// Cancel ends an appointment, as it was read. Code Conflict if it is too late.
+	Cancel(ctx context.Context, a sluice.Appointment, by sluice.Principal) error
+}
+
+// appointmentList is one page of appointments.
+type appointmentList struct {
+	Appointments []sluice.Appointment `json:"appointments"`
+	NextCursor   string               `json:"next_cursor"`
+}
+
+// appointmentRequest is what can be said about an appointment.
+type appointmentRequest struct {
+	At         time.Time         `json:"at"`
+	Every      sluice.Duration   `json:"every"`
+	Notice     sluice.Duration   `json:"notice"`
+	MissPolicy sluice.MissPolicy `json:"miss_policy"`
+	Grace      sluice.Duration   `json:"grace"`
+	Action     sluice.Action     `json:"action"`
+}
+
+func (s *Server) putAppointment(c echo.Context) error {
+	var req appointmentRequest
+	if err := bind(c, &req); err != nil {
+		return err
+	}
+	ns, who := c.Param("ns"), caller(c)
+	a := sluice.Appointment{
+		Creator: sluice.Creator{CreatedBy: who.Principal, Grant: who.Grant, CreatedAt: time.Now().UTC()},
+		ID:      c.Param("id"), Namespace: ns, At: req.At, Every: req.Every, Notice: req.Notice, MissPolicy: req.MissPolicy, Grace: req.Grace, Action: req.Action,
+	}
+	a.SetDefaults()
+	if err := a.Validate(); err != nil {
+		return err
+	}
+	if err := s.require(c, sluice.VerbPublish, access.Target{Namespace: ns, Path: a.Action.Path}); err != nil {
+		return err
+	}
+	var err error
+	if a.Revision, err = ifMatch(c); err != nil {
+		return err
+	}
+	ctx := c.Request().Context()
+	if _, err := s.opts.Namespaces.Namespace(ctx, ns); err != nil {
+		return err
+	}
+	if err := s.catalogued(ns, []sluice.Event{a.Action.Event(ns, a.ID)}); err != nil {
+		return err
+	}
+	if was, err := s.opts.Appointments.Get(ctx, ns, a.ID); err == nil {
+		if err := s.mayHave(c, &was); err != nil {
+			return err
+		}
+	}
+	is, created, err := s.opts.Appointments.Set(ctx, a)
+	if err != nil {
+		return err
+	}
+	status := http.StatusOK
+	if created {
+		status = http.StatusCreated
+	}
+	return showAppointment(c, status, is)
+}
+
+func showAppointment(c echo.Context, status int, a sluice.Appointment) error {
+	etag(c, a.Revision)
+	return c.JSON(status, a)
+}
+
+// mayHave returns an error unless the caller may deal with an appointment: who may publish what it does, and see it. Nobody else
+// learns of it.
+func (s *Server) mayHave(c echo.Context, a *sluice.Appointment) error {
+	if caller(c).Unbounded() {
+		return nil
+	}
+	event := a.Action.Event(a.Namespace, a.ID)
+	ok, err := s.shows(c, sluice.VerbPublish, &event)
+	if err == nil && !ok {
+		err = access.Concealed()
+	}
+	return err
+}
+
+// appointmentOf returns the appointment that a request is about.
+func (s *Server) appointmentOf(c echo.Context) (sluice.Appointment, error) {
+	if err := onlyParams(c); err != nil {
+		return sluice.Appointment{}, err
+	}
+	a, err := s.opts.Appointments.Get(c.Request().Context(), c.Param("ns"), c.Param("id"))
+	if err != nil {
+		return a, err
+	}
+	return a, s.mayHave(c, &a)
+}
+
+func (s *Server) getAppointment(c echo.Context) error {
+	a, err := s.appointmentOf(c)
+	if err != nil {
+		return err
+	}
+	return showAppointment(c, http.StatusOK, a)
+}
+
+func (s *Server) cancelAppointment(c echo.Context) error {
+	a, err := s.appointmentOf(c)
+	if err != nil {
+		return err
+	}
+	revision, err := ifMatch(c)
+	if err != nil {
+		return err
+	}
+	if revision != 0 && revision != a.Revision {
+		return sluice.Errorf(sluice.RevisionMismatch, "the appointment has revision %d now", a.Revision)
+	}
+	if err := s.opts.Appointments.Cancel(c.Request().Context(), a, caller(c).Principal); err != nil {
+		return err
+	}
+	return c.NoContent(http.StatusNoContent)
+}
+
+// listAppointments lists the next first; the cursor is the id of the last one on the page before.
+func (s *Server) listAppointments(c echo.Context) error {
+	if err := onlyParams(c, "limit", "cursor"); err != nil {
+		return err
+	}
+	most, err := limit(c)
+	if err != nil {
+		return err
+	}
+	if _, err := s.opts.Namespaces.Namespace(c.Request().Context(), c.Param("ns")); err != nil {
+		return err
+	}
+	all, err := s.opts.Appointments.Of(c.Request().Context(), c.Param("ns"))
+	if err != nil {
+		return err
+	}
+	page := appointmentList{Appointments: []sluice.Appointment{}}
+	after, err := decodePlace(c)
+	if err != nil {
+		return err
+	}
+	for i := range all {
+		if after != "" && place(all[i].At, all[i].ID) <= after {
+			continue
+		}
+		switch err := s.mayHave(c, &all[i]); sluice.CodeOf(err) { //nolint:exhaustive // all others mean that it is not known
+		case "":
+		case sluice.NotFound:
+			continue
+		default:
+			return err
+		}
+		if len(page.Appointments) == most {
+			last := &page.Appointments[most-1]
+			page.NextCursor = encodePlace(last.At, last.ID)
+			break
+		}
+		page.Appointments = append(page.Appointments, all[i])
+	}
+	return c.JSON(http.StatusOK, page)
+}

@@ -1,0 +1,272 @@
+package httpapi
+
+import (
+	"context"
+	"encoding/base64"
+	"net/http"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/labstack/echo/v4"
+
+	"github.com/sluice-io/sluice/internal/access"
+	"github.com/sluice-io/sluice/pkg/sluice"
+)
+
+// Scheduled keeps the events that are stored at a time.
+type Scheduled interface {
+	// Schedule takes an event, and returns what is stored of it, and whether it had been taken before under its id. Codes as of
+	// publishing; QuotaExceeded; Conflict if the id is that of an event on another path.
+	Schedule(ctx context.Context, s sluice.Scheduled) (sluice.Scheduled, bool, error)
+	// Published returns the place of an event whose id the log has. Codes NotFound; Conflict if it lies on another path.
+	Published(ctx context.Context, e *sluice.Event) (sluice.Stored, error)
+	// Get returns an event that is not stored yet. Code NotFound.
+	Get(ctx context.Context, namespace, id string) (sluice.Scheduled, error)
+	// Of returns those of a namespace, the next first.
+	Of(ctx context.Context, namespace string) ([]sluice.Scheduled, error)
+	// Cancel has an event, as it was read, never stored. Code Conflict if it is too late.
+	Cancel(ctx context.Context, s sluice.Scheduled, by sluice.Principal) error
+}
+
+// deliverAt returns when the events of a request are to be stored, the zero time for now. Code InvalidRequest if that is
+// not the same for all: a batch is stored as a whole.
+func deliverAt(events []sluice.Event, now time.Time) (time.Time, error) {
+	for i := range events {
+		when, told, err := events[i].TellsDeliverAt()
+		switch {
+		case err != nil:
+			return time.Time{}, at(i, len(events), err)
+		case !told || !when.After(now):
+		case len(events) > 1:
+			return time.Time{}, at(i, len(events), sluice.Errorf(sluice.InvalidRequest, "an event that is stored later, at %s, is sent alone: a batch is stored as a whole and at once",
+				when.Format(time.RFC3339)).With("field", sluice.AttributeDeliverAt))
+		default:
+			return when, nil
+		}
+	}
+	return time.Time{}, nil
+}
+
+// held says which event is stored when.
+type held struct {
+	ID        string      `json:"id"`
+	Path      sluice.Path `json:"path"`
+	DeliverAt time.Time   `json:"deliver_at"`
+	Duplicate bool        `json:"duplicate"`
+}
+
+// schedule answers a request to publish an event at a time. All that is demanded of one that is published at once has been asked.
+func (s *Server) schedule(c echo.Context, e sluice.Event, when time.Time) error {
+	if s.opts.Scheduled == nil {
+		return sluice.Errorf(sluice.Unprocessable, "this server stores events at once only; leave %s out", sluice.AttributeDeliverAt)
+	}
+	ctx, who := c.Request().Context(), caller(c)
+	e.Namespace = c.Param("ns")
+	stored, err := s.opts.Scheduled.Published(ctx, &e)
+	if err == nil {
+		return c.JSON(http.StatusCreated, map[string][]sluice.Stored{"events": {stored}})
+	}
+	if sluice.CodeOf(err) != sluice.NotFound {
+		return err
+	}
+	is, duplicate, err := s.opts.Scheduled.Schedule(ctx, sluice.Scheduled{
+		Creator: sluice.Creator{CreatedBy: who.Principal, Grant: who.Grant, CreatedAt: time.Now().UTC()}, Event: e, DeliverAt: when.UTC(),
+	})
+	if err != nil {
+		return err
+	}
+	return c.JSON(http.StatusAccepted, map[string][]held{"events": {{is.Event.ID, is.Event.Path, is.DeliverAt, duplicate}}})
+}
+
+// ofScheduled reports whether the caller may deal with a scheduled event: who may publish where it is to lie, and see it. Nobody else learns of it.
+func (s *Server) ofScheduled(c echo.Context, is *sluice.Scheduled) (bool, error) {
+	if caller(c).Unbounded() {
+		return true, nil
+	}
+	return s.shows(c, sluice.VerbPublish, &is.Event)
+}
+
+func (s *Server) listScheduled(c echo.Context) error {
+	q, err := scheduledQueryOf(c)
+	if err != nil {
+		return err
+	}
+	if _, err := s.opts.Namespaces.Namespace(c.Request().Context(), c.Param("ns")); err != nil {
+		return err
+	}
+	all, err := s.opts.Scheduled.Of(c.Request().Context(), c.Param("ns"))
+	if err != nil {
+		return err
+	}
+	page, next := []sluice.Scheduled(nil), ""
+	for i := range all {
+		if !q.wants(&all[i]) {
+			continue
+		}
+		ok, err := s.ofScheduled(c, &all[i])
+		if err != nil {
+			return err
+		}
+		if ok {
+			page = append(page, all[i])
+		}
+	}
+	if len(page) > q.limit {
+		page = page[:q.limit]
+		last := &page[q.limit-1]
+		next = encodePlace(last.DeliverAt, last.Event.ID)
+	}
+	return c.JSONBlob(http.StatusOK, renderScheduled(page, next))
+}
+
+// scheduledQuery is what a list of scheduled events is asked for.
+type scheduledQuery struct {
+	pattern sluice.Pattern
+	after   string // a place; "": the beginning
+	limit   int
+}
+
+func scheduledQueryOf(c echo.Context) (q scheduledQuery, err error) {
+	if err = onlyParams(c, "pattern", "limit", "cursor"); err != nil {
+		return q, err
+	}
+	q.pattern = "/**"
+	if text := c.QueryParam("pattern"); text != "" {
+		if q.pattern, err = sluice.ParsePattern(text); err != nil {
+			return q, err
+		}
+	}
+	if q.after, err = decodePlace(c); err != nil {
+		return q, err
+	}
+	q.limit, err = limit(c)
+	return q, err
+}
+
+// wants reports whether an event belongs to the page, or to a later one.
+func (q *scheduledQuery) wants(is *sluice.Scheduled) bool {
+	return q.pattern.Match(is.Event.Path) && (q.after == "" || place(is.DeliverAt, is.Event.ID) > q.after)
+}
+
+// place is where something is in a list by time: the time, in as many digits as any has, and the id.
+func place(at time.Time, id string) string {
+	digits := strconv.FormatInt(max(at.UnixNano(), 0), 10)
+	return strings.Repeat("0", 20-len(digits)) + digits + id
+}
+
+// encodePlace returns the cursor for what comes after a place.
+func encodePlace(at time.Time, id string) string {
+	return base64.RawURLEncoding.EncodeToString([]byte(place(at, id)))
+}
+
+// decodePlace returns the place in a list by time from which it goes on, "" if it starts.
+func decodePlace(c echo.Context) (string, error) {
+	at, err := base64.RawURLEncoding.DecodeString(c.QueryParam("cursor"))
+	if err != nil {
+		return "", sluice.Errorf(sluice.InvalidRequest, "cursor %q is not one of this list; send next_cursor as it was given", c.QueryParam("cursor")).With("field", "cursor")
+	}
+	return string(at), nil
+}
+
+// renderScheduled returns {"scheduled":[…],"next_cursor":"…"}, put together by hand as renderEvents does.
+func renderScheduled(page []sluice.Scheduled, next string) []byte {
+	b := []byte(`{"scheduled":[`)
+	for i := range page {
+		if i > 0 {
+			b = append(b, ',')
+		}
+		b = appendScheduled(b, &page[i])
+	}
+	return append(sluice.AppendString(append(b, `],"next_cursor":`...), next), '}')
+}
+
+func appendScheduled(b []byte, is *sluice.Scheduled) []byte {
+	state := "waiting"
+	if is.Claim != nil {
+		state = "publishing"
+	}
+	b = append(b, '{')
+	for _, member := range [][2]string{
+		{"id", is.Event.ID}, {"path", string(is.Event.Path)}, {"type", is.Event.Type}, {"deliver_at", is.DeliverAt.Format(time.RFC3339Nano)},
+		{"state", state}, {"created_by", string(is.CreatedBy)}, {"created_at", is.CreatedAt.Format(time.RFC3339Nano)},
+	} {
+		b = append(sluice.AppendString(append(sluice.AppendString(b, member[0]), ':'), member[1]), ',')
+	}
+	return append(is.Event.AppendJSON(append(b, `"event":`...)), '}')
+}
+
+// scheduledOf returns the scheduled event that a request is about.
+func (s *Server) scheduledOf(c echo.Context) (sluice.Scheduled, error) {
+	if err := onlyParams(c); err != nil {
+		return sluice.Scheduled{}, err
+	}
+	id, err := eventOf(c)
+	if err != nil {
+		return sluice.Scheduled{}, err
+	}
+	is, err := s.opts.Scheduled.Get(c.Request().Context(), c.Param("ns"), id)
+	if err != nil {
+		return is, err
+	}
+	ok, err := s.ofScheduled(c, &is)
+	if err == nil && !ok {
+		err = access.Concealed()
+	}
+	return is, err
+}
+
+func (s *Server) getScheduled(c echo.Context) error {
+	is, err := s.scheduledOf(c)
+	if err != nil {
+		return err
+	}
+	return c.JSONBlob(http.StatusOK, appendScheduled(nil, &is))
+}
+
+func (s *Server) cancelScheduled(c echo.Context) error {
+	is, err := s.scheduledOf(c)
+	if err != nil {
+		return err
+	}
+	if err := s.opts.Scheduled.Cancel(c.Request().Context(), is, caller(c).Principal); err != nil {
+		return err
+	}
+	return c.NoContent(http.StatusNoContent)
+}
+
+// scheduleRoutes returns the routes of what is done at a time.
+func (s *Server) scheduleRoutes() []route {
+	const events, appointments = "/v1/namespaces/:ns/scheduled", "/v1/namespaces/:ns/appointments"
+	return []route{
+		{http.MethodGet, appointments, appointing, s.listAppointments},
+		{http.MethodPut, appointments + "/:id", appointing, s.putAppointment}, // and it asks for the action's path
+		{http.MethodGet, appointments + "/:id", appointing, s.getAppointment},
+		{http.MethodDelete, appointments + "/:id", appointing, s.cancelAppointment},
+		{http.MethodGet, events, scheduling, s.listScheduled},
+		{http.MethodGet, events + "/:event", scheduling, s.getScheduled},
+		{http.MethodDelete, events + "/:event", scheduling, s.cancelScheduled},
+	}
+}
+
+// scheduling demands that the caller may publish somewhere in the namespace, and that events can be stored later.
+func scheduling(s *Server, c echo.Context) error {
+	if err := somewhere(sluice.VerbPublish)(s, c); err != nil {
+		return err
+	}
+	if s.opts.Scheduled == nil {
+		return sluice.Errorf(sluice.Unavailable, "this server stores events at once only")
+	}
+	return nil
+}
+
+// appointing demands that the caller may publish somewhere in the namespace, and that there can be appointments.
+func appointing(s *Server, c echo.Context) error {
+	if err := somewhere(sluice.VerbPublish)(s, c); err != nil {
+		return err
+	}
+	if s.opts.Appointments == nil {
+		return sluice.Errorf(sluice.Unavailable, "this server keeps no appointments")
+	}
+	return nil
+}

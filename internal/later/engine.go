@@ -1,0 +1,289 @@
+package later
+
+import (
+	"cmp"
+	"context"
+	"crypto/sha256"
+	"fmt"
+	"log/slog"
+	"slices"
+	"strings"
+	"sync"
+	"time"
+
+	"github.com/sluice-io/sluice/internal/instruct"
+	"github.com/sluice-io/sluice/internal/ledger"
+	"github.com/sluice-io/sluice/internal/timers"
+	"github.com/sluice-io/sluice/pkg/sluice"
+	"github.com/sluice-io/sluice/streams"
+)
+
+// Records keeps the events.
+type Records interface {
+	// Put stores what becomes of an event if the stored revision is its own, 0 for a new one, and returns the new one.
+	Put(ctx context.Context, s *sluice.Scheduled) (uint64, error)
+	Get(ctx context.Context, namespace, id string) (sluice.Scheduled, error)
+	// Delete removes an event if the stored revision is its own.
+	Delete(ctx context.Context, s *sluice.Scheduled) error
+}
+
+// Lists reads all of them.
+type Lists interface {
+	Of(ctx context.Context, namespace string) ([]sluice.Scheduled, error)
+	// Watch tells of every one by its key, as it is and as it changes, nil when it is gone, until ctx ends.
+	Watch(ctx context.Context, f func(key string, s *sluice.Scheduled)) error
+}
+
+// Log says what a namespace's log has.
+type Log interface {
+	// RecentByID returns an event that can be found without reading the log. Code NotFound.
+	RecentByID(ctx context.Context, namespace, id string) (sluice.Event, error)
+}
+
+// Performer publishes an event as its creator might at the moment.
+type Performer interface {
+	Perform(ctx context.Context, f instruct.Firing) (sluice.Stored, error)
+}
+
+// Teller publishes a system event; an id that was told before is told once.
+type Teller interface {
+	Tell(ctx context.Context, namespace string, e sluice.SystemEvent) error
+}
+
+// Owner says whose turn it is.
+type Owner interface {
+	Owns(lane string) bool
+}
+
+// Needs is what the engine works with.
+type Needs struct {
+	Records Records
+	Lists   Lists
+	Log     Log
+	Perform Performer
+	Tell    Teller
+	Owner   Owner
+	Ledger  *ledger.Ledger
+	Replica string
+	Now     func() time.Time
+}
+
+// Options is what the engine can do without.
+type Options struct {
+	Most  int           // events of a namespace that wait; 0: any number
+	Ahead time.Duration // how far away the time may be; 0: as far as one likes
+	Log   *slog.Logger  // slog.DiscardHandler
+}
+
+// Engine stores events at their times. Its methods may be called at once.
+type Engine struct {
+	needs  Needs
+	opts   Options
+	timers *timers.Timers
+	began  time.Time
+
+	mu     sync.Mutex
+	coming map[string]int // events of a namespace that are being added
+}
+
+// New returns an engine. While its Run runs, what is due is stored.
+func New(needs Needs, opts Options) *Engine {
+	if opts.Log == nil {
+		opts.Log = slog.New(slog.DiscardHandler)
+	}
+	e := &Engine{needs: needs, opts: opts, began: needs.Now(), coming: map[string]int{}}
+	e.timers = timers.New(e.fire)
+	return e
+}
+
+// Run stores what is due until ctx is done.
+func (e *Engine) Run(ctx context.Context) error {
+	var firing sync.WaitGroup
+	firing.Go(func() { _ = e.timers.Run(ctx) }) // which ends with ctx only
+	defer firing.Wait()
+	return e.needs.Lists.Watch(ctx, e.know)
+}
+
+// know takes what is stored of an event.
+func (e *Engine) know(key string, s *sluice.Scheduled) {
+	if s == nil {
+		e.timers.Remove(key)
+		return
+	}
+	at := s.DeliverAt
+	switch {
+	case s.Outcome != "": // whoever wrote it finishes it, unless it died
+		at = e.needs.Now().Add(instruct.Backup)
+	case s.Claim != nil && s.Claim.By == e.needs.Replica && s.Claim.At.Before(e.began):
+		at = s.Claim.At // it was under way in a former life
+	case s.Claim != nil:
+		at = s.Claim.At.Add(instruct.ClaimFor)
+	}
+	e.timers.Set(timers.Entry{Key: key, Lane: lane(s), Group: s.Event.Namespace, At: at, Order: s.Revision})
+}
+
+// lane is what is stored in order.
+func lane(s *sluice.Scheduled) string { return s.Event.Namespace + string(s.Event.Path) }
+
+// Schedule takes an event that is to be stored at a time, and returns what is stored of it, and whether it had been
+// taken before under its id. Codes as of publishing; QuotaExceeded if too many wait; Conflict if the id is that of an event on another path.
+func (e *Engine) Schedule(ctx context.Context, s sluice.Scheduled) (sluice.Scheduled, bool, error) {
+	if ahead := e.opts.Ahead; ahead > 0 && s.DeliverAt.After(e.needs.Now().Add(ahead)) {
+		return s, false, sluice.Errorf(sluice.InvalidRequest, "%s is too far away: an event is held for %s at most", s.DeliverAt.Format(time.RFC3339), ahead).
+			With("field", sluice.AttributeDeliverAt)
+	}
+	release, err := e.reserve(s.Event.Namespace)
+	if err != nil {
+		return s, false, err
+	}
+	defer release()
+	for {
+		s.Revision = 0
+		revision, err := e.needs.Records.Put(ctx, &s)
+		if err == nil {
+			s.Revision = revision
+			e.know(streams.ScheduledKey(s.Event.Namespace, s.Event.ID), &s)
+			return s, false, nil
+		}
+		if sluice.CodeOf(err) != sluice.Conflict {
+			return s, false, err
+		}
+		is, err := e.needs.Records.Get(ctx, s.Event.Namespace, s.Event.ID)
+		switch {
+		case sluice.CodeOf(err) == sluice.NotFound:
+			continue // it has gone meanwhile
+		case err != nil:
+			return s, false, err
+		case is.Outcome != "":
+			if err := e.finish(ctx, &is); err != nil {
+				return s, false, err
+			}
+		case is.Event.Path != s.Event.Path:
+			return s, false, sluice.Errorf(sluice.Conflict, "the id %q belongs to an event on another path; ids are unique in a namespace", s.Event.ID).With("id", s.Event.ID)
+		default:
+			return is, true, nil
+		}
+	}
+}
+
+// Published returns the place of an event whose id the log has taken already, as far as it remembers. Code NotFound
+// if it has not; Conflict if it lies on another path.
+func (e *Engine) Published(ctx context.Context, ev *sluice.Event) (sluice.Stored, error) {
+	is, err := e.needs.Log.RecentByID(ctx, ev.Namespace, ev.ID)
+	if err != nil {
+		return sluice.Stored{}, err
+	}
+	if is.Path != ev.Path {
+		return sluice.Stored{}, sluice.Errorf(sluice.Conflict, "the id %q belongs to an event on another path; ids are unique in a namespace", ev.ID).With("id", ev.ID)
+	}
+	return sluice.Stored{ID: is.ID, Seq: is.Seq, Path: is.Path, Duplicate: true}, nil
+}
+
+// reserve returns an error (QuotaExceeded) if a namespace has as many waiting as it may.
+func (e *Engine) reserve(namespace string) (release func(), err error) {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	if most := e.opts.Most; most > 0 && e.timers.Count(namespace)+e.coming[namespace] >= most {
+		return nil, sluice.Errorf(sluice.QuotaExceeded, "namespace %s has %d scheduled events, which is as many as it may; cancel some, or wait until some are due", namespace, most).
+			With("limit", most).With("retry_after", fullRetry)
+	}
+	e.coming[namespace]++
+	return func() {
+		e.mu.Lock()
+		defer e.mu.Unlock()
+		if e.coming[namespace]--; e.coming[namespace] == 0 {
+			delete(e.coming, namespace)
+		}
+	}, nil
+}
+
+// fullRetry is after how many seconds a namespace may have room again.
+const fullRetry = 60
+
+// Get returns an event that is not stored yet. Code NotFound.
+func (e *Engine) Get(ctx context.Context, namespace, id string) (sluice.Scheduled, error) {
+	s, err := e.needs.Records.Get(ctx, namespace, id)
+	if err == nil && s.Outcome != "" {
+		err = sluice.Errorf(sluice.NotFound, "there is no scheduled event %q in %s", id, namespace)
+	}
+	return s, err
+}
+
+// Of returns a namespace's events that are not stored yet, the next first.
+func (e *Engine) Of(ctx context.Context, namespace string) ([]sluice.Scheduled, error) {
+	all, err := e.needs.Lists.Of(ctx, namespace)
+	if err != nil {
+		return nil, err
+	}
+	all = slices.DeleteFunc(all, func(s sluice.Scheduled) bool { return s.Outcome != "" })
+	slices.SortFunc(all, func(a, b sluice.Scheduled) int {
+		return cmp.Or(a.DeliverAt.Compare(b.DeliverAt), strings.Compare(a.Event.ID, b.Event.ID))
+	})
+	return all, nil
+}
+
+// endData is the data of the system events about events that will not be stored.
+type endData struct {
+	ID          string           `json:"id"`
+	Path        sluice.Path      `json:"path"`
+	Type        string           `json:"type"`
+	DeliverAt   time.Time        `json:"deliver_at"`
+	Creator     sluice.Principal `json:"creator"`
+	Outcome     string           `json:"outcome,omitempty"`
+	CancelledBy sluice.Principal `json:"cancelled_by,omitempty"`
+}
+
+func dataOf(s *sluice.Scheduled) endData {
+	return endData{
+		ID: s.Event.ID, Path: s.Event.Path, Type: s.Event.Type, DeliverAt: s.DeliverAt, Creator: s.CreatedBy, CancelledBy: s.EndedBy,
+	}
+}
+
+// Cancel has an event, as it was read, not stored any more: when it returns without an error, it never is. The ledger knows
+// of it before. Codes NotFound; Conflict if it is too late, or if another has taken its place.
+func (e *Engine) Cancel(ctx context.Context, s sluice.Scheduled, by sluice.Principal) error {
+	if s.Claim != nil {
+		return tooLate(&s)
+	}
+	intent, err := e.needs.Ledger.Intend(ctx, nil, ledger.Change{
+		Actor: string(by), Action: sluice.ActionScheduledCancel, Namespace: s.Event.Namespace, Resource: s.Event.ID, Old: dataOf(&s),
+	})
+	if err != nil {
+		return err
+	}
+	s.Outcome, s.EndedBy = sluice.OutcomeCancelled, by
+	revision, err := e.needs.Records.Put(ctx, &s)
+	if err != nil {
+		if sluice.CodeOf(err) == sluice.Conflict {
+			err = tooLate(&s)
+		}
+		intent.Fail(ctx, err)
+		return err
+	}
+	s.Revision = revision
+	if err := e.finish(ctx, &s); err != nil { // which is done again
+		e.opts.Log.WarnContext(ctx, "cancelled event not removed yet", slog.String("namespace", s.Event.Namespace), slog.String("id", s.Event.ID), slog.Any("error", err))
+	}
+	return nil
+}
+
+func tooLate(s *sluice.Scheduled) error {
+	return sluice.Errorf(sluice.Conflict, "the event %q is being published, or was changed meanwhile: look whether it is still there", s.Event.ID)
+}
+
+// finish tells how an event ended, and removes it.
+func (e *Engine) finish(ctx context.Context, s *sluice.Scheduled) error {
+	data, kind := dataOf(s), sluice.TypeScheduledCancelled
+	if s.Outcome != sluice.OutcomeCancelled {
+		data.Outcome, kind = s.Outcome, sluice.TypeScheduledFailed
+	}
+	id := fmt.Sprintf("%s-%x", kind, sha256.Sum256(fmt.Appendf(nil, "%s %d", s.Event.ID, s.CreatedAt.UnixNano())))
+	err := e.needs.Tell.Tell(ctx, s.Event.Namespace, sluice.SystemEvent{Path: sluice.ScheduledPath, ID: id, Kind: kind, Data: data})
+	if err != nil && instruct.Passing(err) {
+		return err
+	}
+	if err := e.needs.Records.Delete(ctx, s); err != nil && sluice.CodeOf(err) != sluice.Conflict { // somebody else was faster
+		return err
+	}
+	return nil
+}

@@ -1,0 +1,94 @@
+package natsstore_test
+
+import (
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/sluice-io/sluice/pkg/sluice"
+)
+
+func TestAScheduledEventIsKeptAsItIs(t *testing.T) {
+	t.Parallel()
+	store, _ := provisioned(t)
+	kept, ctx := store.Scheduled(), t.Context()
+	at := time.Date(2030, 1, 2, 3, 4, 5, 6_000_007, time.UTC)
+	one := sluice.Scheduled{
+		Creator: sluice.Creator{CreatedBy: "user:ann", Grant: "g", CreatedAt: at.Add(-time.Hour)}, DeliverAt: at,
+		Event: sluice.Event{
+			Namespace: sluice.DefaultNamespace, ID: "order 17/é", Path: "/orders/17", Type: "t", Source: "/s", Time: at, Subject: "17", ContentType: "text/plain",
+			DataSchema: "/schema", Extensions: map[string]string{"color": "red"}, Data: []byte("{ \"a\": \"<\x00\xff\" }"),
+		},
+	}
+	revision, err := kept.Put(ctx, &one)
+	require.NoError(t, err)
+	one.Revision = revision
+	got, err := kept.Get(ctx, sluice.DefaultNamespace, one.Event.ID)
+	require.NoError(t, err)
+	require.Equal(t, one, got)
+
+	twice := one
+	twice.Revision = 0
+	_, err = kept.Put(ctx, &twice)
+	requireCode(t, sluice.Conflict, err)
+	one.Claim = &sluice.Claim{By: "r", Since: at, At: at, Tries: 2}
+	one.Outcome, one.EndedBy = "forbidden", "user:bob"
+	one.Revision, err = kept.Put(ctx, &one)
+	require.NoError(t, err)
+	all, err := kept.Of(ctx, sluice.DefaultNamespace)
+	require.NoError(t, err)
+	require.Equal(t, []sluice.Scheduled{one}, all)
+
+	old := one
+	old.Revision = revision
+	requireCode(t, sluice.Conflict, kept.Delete(ctx, &old))
+	require.NoError(t, kept.Delete(ctx, &one))
+	_, err = kept.Get(ctx, sluice.DefaultNamespace, one.Event.ID)
+	requireCode(t, sluice.NotFound, err)
+	twice.Revision, err = kept.Put(ctx, &twice) // its id is free again
+	require.NoError(t, err)
+	require.NoError(t, kept.DeleteOf(ctx, sluice.DefaultNamespace))
+	all, err = kept.Of(ctx, sluice.DefaultNamespace)
+	require.NoError(t, err)
+	require.Empty(t, all)
+}
+
+// What its log would not take when it is due is refused when it comes.
+func TestAnEventThatItsLogWouldNotTakeIsNotScheduled(t *testing.T) {
+	t.Parallel()
+	store, _ := provisioned(t)
+	for want, event := range map[sluice.Code]sluice.Event{
+		sluice.InvalidRequest: {Namespace: sluice.DefaultNamespace, ID: "i", Path: "/a", ContentType: "é"},
+		sluice.NotFound:       {Namespace: "none", ID: "i", Path: "/a"},
+		sluice.TooLarge:       {Namespace: sluice.DefaultNamespace, ID: "i", Path: "/a", Data: []byte(strings.Repeat("x", 16<<20))},
+	} {
+		_, err := store.Scheduled().Put(t.Context(), &sluice.Scheduled{Event: event})
+		requireCode(t, want, err)
+	}
+	for _, id := range []string{"", "none", strings.Repeat("x", 300)} {
+		_, err := store.Scheduled().Get(t.Context(), sluice.DefaultNamespace, id)
+		requireCode(t, sluice.NotFound, err)
+	}
+}
+
+func TestAWatcherOfScheduledEventsIsToldOfThemByTheirKeys(t *testing.T) {
+	t.Parallel()
+	store, _ := provisioned(t)
+	one := sluice.Scheduled{Event: sluice.Event{Namespace: sluice.DefaultNamespace, ID: "a b", Path: "/a"}}
+	var err error
+	one.Revision, err = store.Scheduled().Put(t.Context(), &one)
+	require.NoError(t, err)
+	type told struct {
+		key string
+		is  *sluice.Scheduled
+	}
+	all := make(chan told, 8)
+	go func() {
+		_ = store.Scheduled().Watch(t.Context(), func(key string, is *sluice.Scheduled) { all <- told{key, is} })
+	}()
+	require.Equal(t, told{"default.a=20b", &one}, <-all)
+	require.NoError(t, store.Scheduled().Delete(t.Context(), &one))
+	require.Equal(t, told{"default.a=20b", nil}, <-all)
+}

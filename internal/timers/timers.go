@@ -1,0 +1,233 @@
+// Package timers knows what is to be done when: it calls somebody at times, of which there may be many.
+//
+// What is due is remembered by key; nothing of it is stored here. Keys of one lane are called one after the
+// other in the order of their times, and a key is never called twice at once. A call may be one too many: whoever is
+// called looks at what is stored.
+package timers
+
+import (
+	"container/heap"
+	"context"
+	"hash/fnv"
+	"sync"
+	"time"
+)
+
+const (
+	shards = 16
+	peep   = time.Second // how soon a clock that was set is noticed
+)
+
+// Entry is what is to be done when.
+type Entry struct {
+	Key   string
+	Lane  string // whose entries are called in order
+	Group string // for Count
+	At    time.Time
+	Order uint64 // of two at the same time the lower is first
+}
+
+// Timers calls a function for keys at their times. Its methods may be called at once.
+type Timers struct {
+	fire func(ctx context.Context, key string) (again time.Time)
+
+	mu     sync.Mutex
+	byKey  map[string]*entry
+	counts map[string]int
+	shards [shards]*shard
+}
+
+// entry is an Entry in its shard.
+type entry struct {
+	Entry
+
+	shard  *shard
+	index  int // in the heap; -1: it is not there
+	firing bool
+	set    bool // At is to be heeded
+	gone   bool // it was removed while it was called
+}
+
+type shard struct {
+	due  dues
+	wake chan struct{}
+}
+
+// New returns timers. While Run runs, fire is called for every key when its time has come; it returns when to call it for
+// the key again, the zero time for not before it is set anew.
+func New(fire func(ctx context.Context, key string) (again time.Time)) *Timers {
+	t := &Timers{fire: fire, byKey: map[string]*entry{}, counts: map[string]int{}}
+	for i := range t.shards {
+		t.shards[i] = &shard{wake: make(chan struct{}, 1)}
+	}
+	return t
+}
+
+// Set has the key called at a time, in place of the one that was set before.
+func (t *Timers) Set(one Entry) {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	e := t.byKey[one.Key]
+	if e == nil {
+		e = &entry{shard: t.shards[hash(one.Lane)%shards], index: -1, Entry: one}
+		t.byKey[one.Key] = e
+		t.counts[one.Group]++
+	}
+	e.At, e.Order, e.set, e.gone = one.At, one.Order, true, false
+	if !e.firing {
+		t.queue(e)
+	}
+}
+
+// Remove has the key not called any more.
+func (t *Timers) Remove(key string) {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	e := t.byKey[key]
+	if e == nil {
+		return
+	}
+	e.set, e.gone = false, true
+	if e.index >= 0 {
+		heap.Remove(&e.shard.due, e.index)
+	}
+	t.forget(e)
+}
+
+// Count returns how many keys of a group are set.
+func (t *Timers) Count(group string) int {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	return t.counts[group]
+}
+
+// Run calls until ctx is done, and returns when the last call has.
+func (t *Timers) Run(ctx context.Context) error {
+	var all sync.WaitGroup
+	for _, s := range t.shards {
+		all.Go(func() { t.run(ctx, s) })
+	}
+	all.Wait()
+	return nil
+}
+
+func (t *Timers) run(ctx context.Context, s *shard) {
+	timer := time.NewTimer(peep)
+	defer timer.Stop()
+	for ctx.Err() == nil {
+		e, wait := t.next(s)
+		if e != nil {
+			t.fired(e, t.fire(ctx, e.Key))
+			continue
+		}
+		var later <-chan time.Time
+		if wait > 0 {
+			timer.Reset(wait)
+			later = timer.C
+		}
+		select {
+		case <-ctx.Done():
+		case <-s.wake:
+		case <-later:
+		}
+	}
+}
+
+// next takes the entry that is due, or says how long to wait for the next; 0: until there is one.
+func (t *Timers) next(s *shard) (*entry, time.Duration) {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	if len(s.due) == 0 {
+		return nil, 0
+	}
+	e := s.due[0]
+	if wait := time.Until(e.At.Round(0)); wait > 0 {
+		return nil, min(wait, peep)
+	}
+	heap.Pop(&s.due)
+	e.firing, e.set = true, false
+	return e, 0
+}
+
+// fired takes when an entry is to be called again. If it was set while it was called, the earlier counts.
+func (t *Timers) fired(e *entry, again time.Time) {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	e.firing = false
+	if !again.IsZero() && !e.gone && (!e.set || again.Before(e.At)) {
+		e.At, e.set = again, true
+	}
+	if e.set {
+		t.queue(e)
+		return
+	}
+	t.forget(e)
+}
+
+func (t *Timers) forget(e *entry) {
+	if e.firing {
+		return
+	}
+	delete(t.byKey, e.Key)
+	if t.counts[e.Group]--; t.counts[e.Group] == 0 {
+		delete(t.counts, e.Group)
+	}
+}
+
+func (t *Timers) queue(e *entry) {
+	if e.index >= 0 {
+		heap.Fix(&e.shard.due, e.index)
+	} else {
+		heap.Push(&e.shard.due, e)
+	}
+	if e.index == 0 {
+		select {
+		case e.shard.wake <- struct{}{}:
+		default: // it is about to look
+		}
+	}
+}
+
+func hash(s string) uint32 {
+	h := fnv.New32a()
+	_, _ = h.Write([]byte(s)) // a hash does not fail
+	return h.Sum32()
+}
+
+// dues is a heap of entries by their times.
+type dues []*entry
+
+// Len is part of heap.Interface.
+func (d dues) Len() int { return len(d) }
+
+// Less is part of heap.Interface.
+func (d dues) Less(i, j int) bool {
+	if c := d[i].At.Compare(d[j].At); c != 0 {
+		return c < 0
+	}
+	return d[i].Order < d[j].Order
+}
+
+// Swap is part of heap.Interface.
+func (d dues) Swap(i, j int) {
+	d[i], d[j] = d[j], d[i]
+	d[i].index, d[j].index = i, j
+}
+
+// Push is part of heap.Interface.
+func (d *dues) Push(x any) {
+	if e, ok := x.(*entry); ok {
+		e.index = len(*d)
+		*d = append(*d, e)
+	}
+}
+
+// Pop is part of heap.Interface.
+func (d *dues) Pop() any {
+	last := len(*d) - 1
+	e := (*d)[last]
+	(*d)[last] = nil
+	*d = (*d)[:last]
+	e.index = -1
+	return e
+}

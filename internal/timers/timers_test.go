@@ -1,0 +1,169 @@
+package timers_test
+
+import (
+	"context"
+	"fmt"
+	"math/rand/v2"
+	"strconv"
+	"sync"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/stretchr/testify/require"
+	"go.uber.org/goleak"
+
+	"github.com/sluice-io/sluice/internal/timers"
+)
+
+func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
+
+// record is what was called when, in milliseconds after the start.
+type record struct {
+	mu    sync.Mutex
+	start time.Time
+	calls []string
+}
+
+func (r *record) note(key string) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.calls = append(r.calls, fmt.Sprint(key, "@", time.Since(r.start).Milliseconds()))
+}
+
+// run has f play with timers in a bubble, and returns what was called within an hour.
+func run(t *testing.T, fire func(key string) time.Duration, f func(*timers.Timers, func(key string, after time.Duration))) []string {
+	t.Helper()
+	var r record
+	synctest.Test(t, func(t *testing.T) {
+		r.start = time.Now()
+		all := timers.New(func(_ context.Context, key string) time.Time {
+			r.note(key)
+			if again := fire(key); again > 0 {
+				return time.Now().Add(again)
+			}
+			return time.Time{}
+		})
+		ctx, cancel := context.WithCancel(t.Context())
+		ended := make(chan error, 1)
+		go func() { ended <- all.Run(ctx) }()
+		var order uint64
+		f(all, func(key string, after time.Duration) {
+			order++
+			all.Set(timers.Entry{Key: key, Lane: "lane", Group: "g", Order: order, At: r.start.Add(after)})
+		})
+		<-time.After(time.Hour)
+		cancel()
+		require.NoError(t, <-ended)
+		require.Zero(t, all.Count("g"))
+	})
+	return r.calls
+}
+
+func never(string) time.Duration { return 0 }
+
+func TestEachIsCalledAtItsTimeAndInOrder(t *testing.T) {
+	t.Parallel()
+	require.Equal(t, []string{"past@0", "soon@10", "first@5000", "second@5000", "late@61000"}, run(t, never, func(all *timers.Timers, set func(string, time.Duration)) {
+		set("late", 61*time.Second)
+		set("first", 5*time.Second)
+		set("second", 5*time.Second)
+		set("soon", 10*time.Millisecond)
+		require.Equal(t, 4, all.Count("g"))
+		synctest.Wait()
+		set("past", -time.Hour)
+	}))
+}
+
+func TestWhatIsMovedOrRemovedIsNotCalledAtItsOldTime(t *testing.T) {
+	t.Parallel()
+	require.Equal(t, []string{"b@1000", "a@3000"}, run(t, never, func(all *timers.Timers, set func(string, time.Duration)) {
+		set("a", time.Second)
+		set("b", 2*time.Second)
+		set("c", 2*time.Second)
+		set("a", 3*time.Second)
+		set("b", time.Second)
+		all.Remove("c")
+		all.Remove("none")
+		require.Equal(t, 2, all.Count("g"))
+	}))
+}
+
+func TestWhoeverIsCalledSaysWhenAgain(t *testing.T) {
+	t.Parallel()
+	left := 2
+	require.Equal(t, []string{"a@1000", "a@3000", "a@5000"}, run(t, func(string) time.Duration {
+		if left--; left < 0 {
+			return 0
+		}
+		return 2 * time.Second
+	}, func(_ *timers.Timers, set func(string, time.Duration)) { set("a", time.Second) }))
+}
+
+func TestWhatIsSetWhileItIsCalledIsCalledOnceMore(t *testing.T) {
+	t.Parallel()
+	var set func(string, time.Duration)
+	var all *timers.Timers
+	calls := 0
+	fire := func(string) time.Duration {
+		calls++
+		switch calls {
+		case 1: // the earlier counts
+			set("a", 9*time.Second)
+			return time.Second
+		case 2:
+			set("a", 3*time.Second)
+			return time.Hour / 2
+		case 3: // what was removed meanwhile is not called
+			all.Remove("a")
+			return time.Second
+		}
+		return 0
+	}
+	require.Equal(t, []string{"a@1000", "a@2000", "a@3000"}, run(t, fire, func(ts *timers.Timers, f func(string, time.Duration)) {
+		set, all = f, ts
+		set("a", time.Second)
+	}))
+}
+
+// However keys are set and moved, none is called at once with itself, and each is called at the time that was set last.
+func TestManyAreCalledOnceEach(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		const keys = 500
+		start := time.Now()
+		var mu sync.Mutex
+		busy, called := map[string]bool{}, map[string]time.Duration{}
+		all := timers.New(func(_ context.Context, key string) time.Time {
+			mu.Lock()
+			require.False(t, busy[key], key)
+			busy[key] = true
+			_, twice := called[key]
+			require.False(t, twice, key)
+			called[key] = time.Since(start)
+			mu.Unlock()
+			<-time.After(time.Microsecond)
+			mu.Lock()
+			busy[key] = false
+			mu.Unlock()
+			return time.Time{}
+		})
+		ctx, cancel := context.WithCancel(t.Context())
+		ended := make(chan error, 1)
+		go func() { ended <- all.Run(ctx) }()
+		last := map[string]time.Duration{}
+		random := rand.New(rand.NewPCG(1, 2))
+		for range 3 * keys {
+			key := strconv.Itoa(random.IntN(keys))
+			last[key] = time.Second + time.Duration(random.IntN(60_000))*time.Millisecond
+			all.Set(timers.Entry{Key: key, Lane: key, Group: "g", At: start.Add(last[key])})
+		}
+		<-time.After(2 * time.Minute)
+		cancel()
+		require.NoError(t, <-ended)
+		require.Len(t, called, len(last))
+		for key, at := range last {
+			require.InDelta(t, at.Seconds(), called[key].Seconds(), 0.001, key)
+		}
+	})
+}
