@@ -70,66 +70,58 @@ func (s *Server) capabilities(c echo.Context) error {
 	if err != nil {
 		return err
 	}
-	list := capabilityList{
-		WireVersion: wireVersion,
-		Version:     s.opts.Version,
-		Features: map[string]bool{
-			"push":                 true, // S0-03
-			"cloudevents_binary":   true,
-			"cloudevents_batch":    true,
-			"scope_subscriptions":  true,
-			"entity_subscriptions": true,
-			"secret_rotation":      true,
-			"cel_filters":          true,
-			"dead_letters":         true,
-			"replay":               true,
-			"seek":                 true,
-			"breaker":              true,
-			"audit":                true,
-			"system_events":        true,
-			"loop_detection":       true,
-			"catalogue":            true,
-			"projection":           true,
-			"state":                true,
-		},
-		Limits: map[string]int64{
-			"path_bytes":      sluice.MaxPathBytes,
-			"path_segments":   sluice.MaxPathSegments,
-			"event_id_bytes":  sluice.MaxIDBytes,
-			"attribute_bytes": sluice.MaxAttribute,
-			"batch_events":    maxBatch,
-			"body_bytes":      s.opts.MaxBody,
-			"page_elements":   maxLimit,
-			"window":          sluice.MaxWindow,
-			"secret_bytes":    sluice.MinSecretBytes,
-			"causation_hops":  sluice.MaxHops,
-			"event_types":     sluice.MaxEventTypes,
-			"schema_bytes":    sluice.MaxSchema,
-		},
-		CoalesceLabels: labels,
+	return c.JSON(http.StatusOK, capabilityList{
+		WireVersion: wireVersion, Version: s.opts.Version, Features: s.features(), Limits: s.limits(), CoalesceLabels: labels,
+	})
+}
+
+// features returns what this server can do.
+func (s *Server) features() map[string]bool {
+	all := map[string]bool{
+		"push":                 true, // S0-03
+		"cloudevents_binary":   true,
+		"cloudevents_batch":    true,
+		"scope_subscriptions":  true,
+		"entity_subscriptions": true,
+		"secret_rotation":      true,
+		"cel_filters":          true,
+		"dead_letters":         true,
+		"replay":               true,
+		"seek":                 true,
+		"breaker":              true,
+		"audit":                true,
+		"system_events":        true,
+		"loop_detection":       true,
+		"catalogue":            true,
+		"projection":           true,
+		"state":                true,
+		"feed":                 s.opts.Feeds != nil,
+		"feed_tickets":         s.opts.Feeds != nil && s.opts.Authority != nil,
+		"scheduled_events":     s.opts.Scheduled != nil,
+		"appointments":         s.opts.Appointments != nil,
+		"watches":              s.opts.Watches != nil,
+		"wake":                 s.opts.Wakes != nil,
+		"durable_streams":      s.opts.Streams.Engine != nil,
 	}
-	if s.opts.Feeds != nil {
-		list.Features["feed"] = true
+	maps.DeleteFunc(all, func(_ string, can bool) bool { return !can })
+	return all
+}
+
+func (s *Server) limits() map[string]int64 {
+	return map[string]int64{
+		"path_bytes":      sluice.MaxPathBytes,
+		"path_segments":   sluice.MaxPathSegments,
+		"event_id_bytes":  sluice.MaxIDBytes,
+		"attribute_bytes": sluice.MaxAttribute,
+		"batch_events":    maxBatch,
+		"body_bytes":      s.opts.MaxBody,
+		"page_elements":   maxLimit,
+		"window":          sluice.MaxWindow,
+		"secret_bytes":    sluice.MinSecretBytes,
+		"causation_hops":  sluice.MaxHops,
+		"event_types":     sluice.MaxEventTypes,
+		"schema_bytes":    sluice.MaxSchema,
 	}
-	if s.opts.Watches != nil {
-		list.Features["watches"] = true
-	}
-	if s.opts.Feeds != nil && s.opts.Authority != nil {
-		list.Features["feed_tickets"] = true
-	}
-	if s.opts.Scheduled != nil {
-		list.Features["scheduled_events"] = true
-	}
-	if s.opts.Appointments != nil {
-		list.Features["appointments"] = true
-	}
-	if s.opts.Wakes != nil {
-		list.Features["wake"] = true
-	}
-	if s.opts.Streams.Engine != nil {
-		list.Features["durable_streams"] = true
-	}
-	return c.JSON(http.StatusOK, list)
 }
 
 // coalesceLabels returns the names of the static labels of the event types in the catalogues that the caller may know of, or

@@ -188,8 +188,13 @@ func appendScheduled(b []byte, is *sluice.Scheduled) []byte {
 	}
 	b = append(b, '{')
 	for _, member := range [][2]string{
-		{"id", is.Event.ID}, {"path", string(is.Event.Path)}, {"type", is.Event.Type}, {"deliver_at", is.DeliverAt.Format(time.RFC3339Nano)},
-		{"state", state}, {"created_by", string(is.CreatedBy)}, {"created_at", is.CreatedAt.Format(time.RFC3339Nano)},
+		{"id", is.Event.ID},
+		{"path", string(is.Event.Path)},
+		{"type", is.Event.Type},
+		{"deliver_at", is.DeliverAt.Format(time.RFC3339Nano)},
+		{"state", state},
+		{"created_by", string(is.CreatedBy)},
+		{"created_at", is.CreatedAt.Format(time.RFC3339Nano)},
 	} {
 		b = append(sluice.AppendString(append(sluice.AppendString(b, member[0]), ':'), member[1]), ',')
 	}
