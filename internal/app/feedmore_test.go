@@ -20,6 +20,7 @@ import (
 func TestAFeedCoalesces(t *testing.T) {
 	t.Parallel()
 	s := start(t, t.TempDir(), nil)
+	put(t, s.api, "/before", 1, 1)
 	forms := []string{
 		"coalesce_labels=variant,handle_id&coalesce_window_ms=2000",
 		"coalesce=" + url.QueryEscape(`{"labels":["variant","handle_id"],"window_ms":2000}`),
@@ -37,12 +38,12 @@ func TestAFeedCoalesces(t *testing.T) {
 		publish(data)
 	}
 	for _, r := range append(readers, first) {
-		for _, want := range []shown{{Seq: 4, Resume: 1}, {Seq: 6, Resume: 1}, {Seq: 2}, {Seq: 5, Coalesced: 3}} {
+		for _, want := range []shown{{Seq: 5, Resume: 1}, {Seq: 7, Resume: 1}, {Seq: 3, Resume: 1}, {Seq: 6, Coalesced: 3}} {
 			f := r.frame()
 			require.Equal(t, want.Seq, f.Seq)
 			require.Equal(t, want.Resume, f.Resume)
 			require.Equal(t, want.Coalesced, f.Coalesced)
-			if want.Seq == 5 && r == first {
+			if want.Seq == 6 && r == first {
 				require.JSONEq(t, `{"handle_id":"h1","v":1}`, string(f.Event.Data))
 			} else {
 				require.Equal(t, f.Seq, f.Event.Seq)
@@ -64,7 +65,7 @@ func TestWhatIsHeldBackIsSentBeforeTheEnd(t *testing.T) {
 	put(t, s.api, "/a", 2, 3)
 	for _, r := range []*feedReader{r, w} {
 		f := shown{}
-		for f.Heartbeat == nil || f.Heartbeat.Seq != 2 { // behind which a reader goes on that has not got the third
+		for f.Heartbeat == nil || f.Heartbeat.Seq != 1 { // behind which a reader goes on that has got nothing yet
 			var err error
 			f, err = r.next()
 			require.NoError(t, err)

@@ -27,9 +27,9 @@ const (
 
 // moment is who asks, and when.
 type moment struct {
-	now  time.Time
-	me   string // replica
-	mine bool   // it is this replica's turn
+	now   time.Time
+	me    string        // replica
+	grace time.Duration // how long to wait for whoever's turn it is; 0: it is ours
 }
 
 // decision is what to do, until when to rest, and why it is missed.
@@ -64,12 +64,8 @@ func decide(a *sluice.Appointment, m moment) decision {
 
 // waiting decides on one that neither fires nor has ended. Those whose turn it is not wait a little longer.
 func waiting(a *sluice.Appointment, m moment) decision {
-	grace := instruct.Backup
-	if m.mine {
-		grace = 0
-	}
 	lead := a.Notice.Std()
-	begin, approaches := a.At.Add(grace), a.At.Add(min(grace, lead/2)-lead) // half of what there is of it is still notice
+	begin, approaches := a.At.Add(m.grace), a.At.Add(min(m.grace, lead/2)-lead) // half of what there is of it is still notice
 	switch {
 	case !m.now.Before(begin):
 		if reason := missed(a, m.now); reason != "" {

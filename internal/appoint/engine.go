@@ -85,7 +85,7 @@ func New(needs Needs, opts Options) *Engine {
 		opts.Log = slog.New(slog.DiscardHandler)
 	}
 	e := &Engine{needs: needs, opts: opts, began: needs.Now()}
-	e.timers = timers.New(e.fire)
+	e.timers = timers.New(e.call)
 	return e
 }
 
@@ -118,7 +118,7 @@ func (e *Engine) look(a *sluice.Appointment) time.Time {
 	case a.Work.Claim != nil && (a.Work.Claim.By != e.needs.Replica || !a.Work.Claim.At.Before(e.began)):
 		return a.Work.Claim.At.Add(instruct.ClaimFor)
 	}
-	if d := decide(a, moment{now, e.needs.Replica, true}); d.do == rest {
+	if d := decide(a, moment{now: now, me: e.needs.Replica}); d.do == rest {
 		return d.until
 	}
 	return now

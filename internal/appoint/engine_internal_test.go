@@ -58,7 +58,11 @@ func TestWhatComesNextDependsOnTheRecordAndTheTime(t *testing.T) {
 		a := &sluice.Appointment{
 			At: at, Notice: sluice.Duration(c.notice), MissPolicy: c.policy, Grace: sluice.Duration(time.Minute), State: sluice.AppointmentWaiting, Noticed: c.told, Work: &sluice.AppointmentWork{},
 		}
-		d := decide(a, moment{at.Add(c.after), "me", !c.other})
+		m := moment{now: at.Add(c.after), me: "me"}
+		if c.other {
+			m.grace = instruct.Backup
+		}
+		d := decide(a, m)
 		require.Equal(t, c.want, d.do, c.name)
 		switch detail := c.detail.(type) {
 		case time.Duration:
@@ -91,7 +95,7 @@ func TestWhatHasBegunOrEndedIsGoneOnWith(t *testing.T) {
 		{"it was missed a day ago", sluice.Appointment{State: sluice.AppointmentMissed, Last: end, Work: claim("")}, shownFor, remove, 0},
 		{"it was cancelled", sluice.Appointment{State: sluice.AppointmentCancelled, Work: claim("")}, 0, remove, 0},
 	} {
-		d := decide(&c.is, moment{at.Add(c.after), "me", true})
+		d := decide(&c.is, moment{now: at.Add(c.after), me: "me"})
 		require.Equal(t, c.want, d.do, c.name)
 		if c.want == rest {
 			require.Equal(t, at.Add(c.until), d.until, c.name)
@@ -113,7 +117,7 @@ func TestItNeverFiresBeforeItsTime(t *testing.T) {
 			MissPolicy: rapid.SampledFrom([]sluice.MissPolicy{sluice.MissDrop, sluice.MissCatchUp, sluice.MissCatchUpWithin}).Draw(t, "policy"),
 			State:      sluice.AppointmentWaiting, Noticed: rapid.Bool().Draw(t, "noticed"), Work: &sluice.AppointmentWork{},
 		}
-		m := moment{at.Add(span("after", 4*time.Hour) - 2*time.Hour), "me", rapid.Bool().Draw(t, "mine")}
+		m := moment{at.Add(span("after", 4*time.Hour) - 2*time.Hour), "me", span("grace of others", 3*time.Second)}
 		switch d := decide(a, m); d.do {
 		case fire, miss:
 			require.False(t, m.now.Before(at))

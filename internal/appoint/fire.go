@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/sluice-io/sluice/internal/instruct"
+	"github.com/sluice-io/sluice/internal/timers"
 	"github.com/sluice-io/sluice/pkg/sluice"
 )
 
@@ -16,6 +17,11 @@ const endLimit = 5 * time.Second
 
 // maxSteps is more than one appointment takes at one time: told of, noticed, told of, fired, told of, and again after a race.
 const maxSteps = 12
+
+// call does what is to be done, and says when again.
+func (e *Engine) call(ctx context.Context, key string) timers.Again {
+	return timers.Again{At: e.fire(ctx, key)}
+}
 
 // fire does with an appointment all that is to be done now, and returns when to look again, the zero time for never.
 func (e *Engine) fire(ctx context.Context, key string) time.Time {
@@ -34,7 +40,7 @@ func (e *Engine) fire(ctx context.Context, key string) time.Time {
 		}
 		var d decision
 		if err == nil {
-			d = decide(&a, moment{e.needs.Now(), e.needs.Replica, e.needs.Owner.Owns(key)})
+			d = decide(&a, e.moment(key))
 			err = e.do(work, &a, d)
 		}
 		switch {
@@ -50,6 +56,15 @@ func (e *Engine) fire(ctx context.Context, key string) time.Time {
 		return e.needs.Now().Add(wait)
 	}
 	return e.needs.Now().Add(instruct.Again(0))
+}
+
+// moment returns who decides on an appointment, and when.
+func (e *Engine) moment(key string) moment {
+	m := moment{now: e.needs.Now(), me: e.needs.Replica}
+	if !e.needs.Owner.Owns(key) {
+		m.grace = instruct.BackupOf(e.needs.Replica, key)
+	}
+	return m
 }
 
 func tries(a *sluice.Appointment) int {

@@ -52,7 +52,7 @@ func (c *coalescer) add(it *Item, now time.Time) (frames []Frame) {
 	if len(c.groups) == 0 {
 		c.due = now.Add(c.wish.Window)
 	}
-	c.groups[string(c.key)] = &Frame{item: it, Seq: it.Event.Seq, Count: 1}
+	c.groups[string(c.key)] = &Frame{item: it, Seq: it.Event.Seq, from: it.Event.Seq, Count: 1}
 	return frames
 }
 
@@ -60,19 +60,24 @@ func (c *coalescer) add(it *Item, now time.Time) (frames []Frame) {
 func (c *coalescer) flush() []Frame {
 	frames := make([]Frame, 0, len(c.groups))
 	for _, g := range c.groups {
-		g.Resume = g.Seq // the last of every other group lies behind it, or was sent
 		frames = append(frames, *g)
 	}
 	slices.SortFunc(frames, func(a, b Frame) int { return cmp.Compare(a.Seq, b.Seq) })
+	before := uint64(lastSeq) // all that those behind stand for
+	for i := len(frames) - 1; i >= 0; i-- {
+		frames[i].Resume = min(frames[i].Seq, before)
+		before = min(before, frames[i].from-1)
+	}
 	clear(c.groups)
 	c.due = time.Time{}
 	return frames
 }
 
-// resume returns behind which sequence a reader goes on that has seen everything up to one but for what is held.
+// resume returns behind which sequence a reader goes on that has seen everything up to one but for what is held: before the
+// first event of every group, or its frame would stand for fewer.
 func (c *coalescer) resume(seq uint64) uint64 {
 	for _, g := range c.groups {
-		seq = min(seq, g.Seq-1)
+		seq = min(seq, g.from-1)
 	}
 	return seq
 }

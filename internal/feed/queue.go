@@ -18,6 +18,7 @@ type Frame struct {
 	Count  int    // events that it stands for
 
 	item *Item
+	from uint64 // the first of the events, while they are held back
 }
 
 // queue is what a feed has to send that was looked at while its reader took nothing. What goes in pushes out what is

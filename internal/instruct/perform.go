@@ -2,6 +2,7 @@ package instruct
 
 import (
 	"context"
+	"hash/fnv"
 	"maps"
 	"time"
 
@@ -76,9 +77,18 @@ const MaxTime = 30 * time.Second
 
 // How replicas share what is due.
 const (
-	Backup   = 2 * time.Second // how long the others wait for whoever's turn it is
+	Backup   = 2 * time.Second // how long the others wait at least for whoever's turn it is
+	HoldFor  = 3 * time.Second // how long what comes next waits for what somebody else has claimed
 	ClaimFor = time.Minute     // after which a claim of somebody else is taken over; longer than MaxTime
 )
+
+// BackupOf returns how long a replica waits whose turn it is not: each something else, and of one lane always the same, so that they do not
+// do the work of whoever is missing against one another.
+func BackupOf(replica, lane string) time.Duration {
+	h := fnv.New32a()
+	_, _ = h.Write([]byte(lane + "/" + replica)) // a hash does not fail
+	return Backup + time.Duration(h.Sum32()%1000)*time.Millisecond
+}
 
 // Again returns how long to wait after so many tries that failed.
 func Again(tries int) time.Duration {

@@ -110,16 +110,15 @@ func (e *Engine) know(key string, s *sluice.Scheduled) {
 		e.timers.Remove(key)
 		return
 	}
-	at := s.DeliverAt
+	one := timers.Entry{Key: key, Lane: lane(s), Group: s.Event.Namespace, At: s.DeliverAt, Order: s.Revision}
 	switch {
 	case s.Outcome != "": // whoever wrote it finishes it, unless it died
-		at = e.needs.Now().Add(instruct.Backup)
-	case s.Claim != nil && s.Claim.By == e.needs.Replica && s.Claim.At.Before(e.began):
-		at = s.Claim.At // it was under way in a former life
+		one.Next = e.needs.Now().Add(instruct.Backup)
+	case s.Claim != nil && s.Claim.By == e.needs.Replica && s.Claim.At.Before(e.began): // it was under way in a former life
 	case s.Claim != nil:
-		at = s.Claim.At.Add(instruct.ClaimFor)
+		one.Next = s.Claim.At.Add(instruct.ClaimFor)
 	}
-	e.timers.Set(timers.Entry{Key: key, Lane: lane(s), Group: s.Event.Namespace, At: at, Order: s.Revision})
+	e.timers.Set(one)
 }
 
 // lane is what is stored in order.

@@ -6,6 +6,7 @@ import (
 	"time"
 
 	"github.com/sluice-io/sluice/internal/instruct"
+	"github.com/sluice-io/sluice/internal/timers"
 	"github.com/sluice-io/sluice/pkg/sluice"
 	"github.com/sluice-io/sluice/streams"
 )
@@ -13,22 +14,22 @@ import (
 // endLimit is what is under way may still take when the server ends.
 const endLimit = 5 * time.Second
 
-// fire does with an event what is to be done now, and returns when to look again, the zero time for never.
-func (e *Engine) fire(ctx context.Context, key string) time.Time {
+// fire does with an event what is to be done now, and returns when to look again.
+func (e *Engine) fire(ctx context.Context, key string) timers.Again {
 	work, cancel := context.WithTimeout(context.WithoutCancel(ctx), instruct.MaxTime)
 	defer cancel()
 	defer context.AfterFunc(ctx, func() { time.AfterFunc(endLimit, cancel) })()
 	namespace, id, err := streams.ParseScheduledKey(key)
 	if err != nil {
 		e.opts.Log.ErrorContext(ctx, "scheduled event has no key of ours", slog.String("key", key))
-		return time.Time{}
+		return timers.Again{}
 	}
 	for range 3 { // whoever was faster wrote what is read next
 		s, err := e.needs.Records.Get(work, namespace, id)
 		switch sluice.CodeOf(err) { //nolint:exhaustive // all others mean that it is not known
 		case "":
 		case sluice.NotFound:
-			return time.Time{}
+			return timers.Again{}
 		default:
 			return e.failed(ctx, &s, id, err, instruct.Again(0))
 		}
@@ -40,7 +41,7 @@ func (e *Engine) fire(ctx context.Context, key string) time.Time {
 			return e.failed(ctx, &s, id, err, instruct.Again(tries(&s)))
 		}
 	}
-	return e.needs.Now().Add(instruct.Again(0))
+	return timers.Again{At: e.needs.Now().Add(instruct.Again(0))}
 }
 
 func tries(s *sluice.Scheduled) int {
@@ -50,20 +51,24 @@ func tries(s *sluice.Scheduled) int {
 	return s.Claim.Tries
 }
 
-func (e *Engine) failed(ctx context.Context, s *sluice.Scheduled, id string, err error, wait time.Duration) time.Time {
+func (e *Engine) failed(ctx context.Context, s *sluice.Scheduled, id string, err error, wait time.Duration) timers.Again {
 	e.opts.Log.WarnContext(ctx, "scheduled event not stored yet", slog.String("namespace", s.Event.Namespace), slog.String("id", id),
 		slog.Any("error", err), slog.Duration("again", wait))
-	return e.needs.Now().Add(wait)
+	return timers.Again{At: e.needs.Now().Add(wait)}
 }
 
 // step takes one event as far as it goes. Code Conflict if it was changed meanwhile.
-func (e *Engine) step(ctx context.Context, s *sluice.Scheduled) (next time.Time, err error) {
-	do, until := decide(s, moment{e.needs.Now(), e.needs.Replica, e.needs.Owner.Owns(lane(s))})
+func (e *Engine) step(ctx context.Context, s *sluice.Scheduled) (next timers.Again, err error) {
+	grace := time.Duration(0)
+	if on := lane(s); !e.needs.Owner.Owns(on) {
+		grace = instruct.BackupOf(e.needs.Replica, on)
+	}
+	do, until := decide(s, moment{e.needs.Now(), e.needs.Replica, grace})
 	switch do {
-	case wait:
-		return until, nil
+	case wait, hold:
+		return timers.Again{At: until, Hold: do == hold}, nil
 	case finish:
-		return time.Time{}, e.finish(ctx, s)
+		return next, e.finish(ctx, s)
 	case publish, resume:
 	}
 	now := e.needs.Now().UTC()
@@ -74,9 +79,9 @@ func (e *Engine) step(ctx context.Context, s *sluice.Scheduled) (next time.Time,
 	}
 	s.Claim = &claim
 	if s.Revision, err = e.needs.Records.Put(ctx, s); err != nil {
-		return time.Time{}, err
+		return next, err
 	}
-	return time.Time{}, e.publish(ctx, s, firing)
+	return next, e.publish(ctx, s, firing)
 }
 
 // publish publishes an event that is claimed, and removes it; what may not be published is told of.

@@ -1,14 +1,16 @@
 // Package timers knows what is to be done when: it calls somebody at times, of which there may be many.
 //
 // What is due is remembered by key; nothing of it is stored here. Keys of one lane are called one after the
-// other in the order of their times, and a key is never called twice at once. A call may be one too many: whoever is
-// called looks at what is stored.
+// other in the order of their times, those first that were put off before; and a key is never called twice at once. A call
+// may be one too many: whoever is called looks at what is stored.
 package timers
 
 import (
+	"cmp"
 	"container/heap"
 	"context"
 	"hash/fnv"
+	"slices"
 	"sync"
 	"time"
 )
@@ -24,12 +26,19 @@ type Entry struct {
 	Lane  string // whose entries are called in order
 	Group string // for Count
 	At    time.Time
-	Order uint64 // of two at the same time the lower is first
+	Order uint64    // of two at the same time the lower is first
+	Next  time.Time // when it is called, if that is later than At
+}
+
+// Again says when to call a key again.
+type Again struct {
+	At   time.Time // zero: not before it is set anew
+	Hold bool      // the rest of its lane has to wait for it
 }
 
 // Timers calls a function for keys at their times. Its methods may be called at once.
 type Timers struct {
-	fire func(ctx context.Context, key string) (again time.Time)
+	fire func(ctx context.Context, key string) Again
 
 	mu     sync.Mutex
 	byKey  map[string]*entry
@@ -42,23 +51,25 @@ type entry struct {
 	Entry
 
 	shard  *shard
-	index  int // in the heap; -1: it is not there
+	index  int       // in the heap; -1: it is not there
+	next   time.Time // when it is called: At, unless it was put off
 	firing bool
-	set    bool // At is to be heeded
+	set    bool // next is to be heeded
 	gone   bool // it was removed while it was called
 }
 
 type shard struct {
 	due  dues
+	late map[string]map[*entry]struct{} // those that were put off, by lane
 	wake chan struct{}
 }
 
 // New returns timers. While Run runs, fire is called for every key when its time has come; it returns when to call it for
-// the key again, the zero time for not before it is set anew.
-func New(fire func(ctx context.Context, key string) (again time.Time)) *Timers {
+// the key again.
+func New(fire func(ctx context.Context, key string) Again) *Timers {
 	t := &Timers{fire: fire, byKey: map[string]*entry{}, counts: map[string]int{}}
 	for i := range t.shards {
-		t.shards[i] = &shard{wake: make(chan struct{}, 1)}
+		t.shards[i] = &shard{late: map[string]map[*entry]struct{}{}, wake: make(chan struct{}, 1)}
 	}
 	return t
 }
@@ -73,7 +84,12 @@ func (t *Timers) Set(one Entry) {
 		t.byKey[one.Key] = e
 		t.counts[one.Group]++
 	}
-	e.At, e.Order, e.set, e.gone = one.At, one.Order, true, false
+	e.At, e.Order, e.next, e.set, e.gone = one.At, one.Order, one.At, true, false
+	e.inTime()
+	if one.Next.After(one.At) {
+		e.next = one.Next
+		e.putOff()
+	}
 	if !e.firing {
 		t.queue(e)
 	}
@@ -88,6 +104,7 @@ func (t *Timers) Remove(key string) {
 		return
 	}
 	e.set, e.gone = false, true
+	e.inTime()
 	if e.index >= 0 {
 		heap.Remove(&e.shard.due, e.index)
 	}
@@ -115,9 +132,15 @@ func (t *Timers) run(ctx context.Context, s *shard) {
 	timer := time.NewTimer(peep)
 	defer timer.Stop()
 	for ctx.Err() == nil {
-		e, wait := t.next(s)
-		if e != nil {
-			t.fired(e, t.fire(ctx, e.Key))
+		due, wait := t.next(s)
+		var again Again
+		for _, e := range due {
+			if !again.Hold {
+				again = t.fire(ctx, e.Key)
+			}
+			t.fired(e, again.At)
+		}
+		if len(due) > 0 {
 			continue
 		}
 		var later <-chan time.Time
@@ -133,20 +156,31 @@ func (t *Timers) run(ctx context.Context, s *shard) {
 	}
 }
 
-// next takes the entry that is due, or says how long to wait for the next; 0: until there is one.
-func (t *Timers) next(s *shard) (*entry, time.Duration) {
+// next takes the entry that is due, behind those of its lane that were put off and come before it, or says how long to wait for the next; 0: until
+// there is one.
+func (t *Timers) next(s *shard) ([]*entry, time.Duration) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	if len(s.due) == 0 {
 		return nil, 0
 	}
-	e := s.due[0]
-	if wait := time.Until(e.At.Round(0)); wait > 0 {
+	first := s.due[0]
+	if wait := time.Until(first.next.Round(0)); wait > 0 {
 		return nil, min(wait, peep)
 	}
-	heap.Pop(&s.due)
-	e.firing, e.set = true, false
-	return e, 0
+	due := []*entry{first}
+	for e := range s.late[first.Lane] {
+		if e != first && e.before(first) {
+			due = append(due, e)
+		}
+	}
+	slices.SortFunc(due, func(a, b *entry) int { return cmp.Or(a.At.Compare(b.At), cmp.Compare(a.Order, b.Order)) })
+	for _, e := range due {
+		heap.Remove(&s.due, e.index)
+		e.inTime()
+		e.firing, e.set = true, false
+	}
+	return due, 0
 }
 
 // fired takes when an entry is to be called again. If it was set while it was called, the earlier counts.
@@ -154,14 +188,36 @@ func (t *Timers) fired(e *entry, again time.Time) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	e.firing = false
-	if !again.IsZero() && !e.gone && (!e.set || again.Before(e.At)) {
-		e.At, e.set = again, true
+	if !again.IsZero() && !e.gone && (!e.set || again.Before(e.next)) {
+		e.next, e.set = again, true
+		e.putOff()
 	}
 	if e.set {
 		t.queue(e)
 		return
 	}
 	t.forget(e)
+}
+
+// before reports whether the entry's time comes before another's.
+func (e *entry) before(other *entry) bool {
+	return e.At.Before(other.At) || e.At.Equal(other.At) && e.Order < other.Order
+}
+
+// putOff remembers that the entry is called later than at its time.
+func (e *entry) putOff() {
+	if e.shard.late[e.Lane] == nil {
+		e.shard.late[e.Lane] = map[*entry]struct{}{}
+	}
+	e.shard.late[e.Lane][e] = struct{}{}
+}
+
+// inTime forgets that.
+func (e *entry) inTime() {
+	delete(e.shard.late[e.Lane], e)
+	if len(e.shard.late[e.Lane]) == 0 {
+		delete(e.shard.late, e.Lane)
+	}
 }
 
 func (t *Timers) forget(e *entry) {
@@ -202,10 +258,10 @@ func (d dues) Len() int { return len(d) }
 
 // Less is part of heap.Interface.
 func (d dues) Less(i, j int) bool {
-	if c := d[i].At.Compare(d[j].At); c != 0 {
+	if c := d[i].next.Compare(d[j].next); c != 0 {
 		return c < 0
 	}
-	return d[i].Order < d[j].Order
+	return d[i].before(d[j])
 }
 
 // Swap is part of heap.Interface.

@@ -37,12 +37,15 @@ func run(t *testing.T, fire func(key string) time.Duration, f func(*timers.Timer
 	var r record
 	synctest.Test(t, func(t *testing.T) {
 		r.start = time.Now()
-		all := timers.New(func(_ context.Context, key string) time.Time {
+		all := timers.New(func(_ context.Context, key string) timers.Again {
 			r.note(key)
-			if again := fire(key); again > 0 {
-				return time.Now().Add(again)
+			switch again := fire(key); {
+			case again > 0:
+				return timers.Again{At: time.Now().Add(again)}
+			case again < 0:
+				return timers.Again{At: time.Now().Add(-again), Hold: true}
 			}
-			return time.Time{}
+			return timers.Again{}
 		})
 		ctx, cancel := context.WithCancel(t.Context())
 		ended := make(chan error, 1)
@@ -126,6 +129,40 @@ func TestWhatIsSetWhileItIsCalledIsCalledOnceMore(t *testing.T) {
 	}))
 }
 
+// Whoever puts a key off, because it is another's turn, and then has the next one of its lane to do, does the first one before.
+func TestWhatWasPutOffIsCalledBeforeWhatComesAfterIt(t *testing.T) {
+	t.Parallel()
+	calls := 0
+	fire := func(string) time.Duration {
+		if calls++; calls <= 3 {
+			return 20 * time.Second
+		}
+		return 0
+	}
+	require.Equal(t, []string{"a@1000", "a@2000", "b@2000", "a@3000", "b@3000", "c@3000"}, run(t, fire, func(_ *timers.Timers, set func(string, time.Duration)) {
+		set("c", 3*time.Second)
+		set("b", 2*time.Second)
+		set("a", time.Second)
+	}))
+}
+
+// What holds its lane is waited for by all that come after it; one that is called later than at its time comes first all the same.
+func TestWhatHoldsItsLaneIsWaitedFor(t *testing.T) {
+	t.Parallel()
+	calls := 0
+	fire := func(string) time.Duration {
+		if calls++; calls <= 2 {
+			return -400 * time.Millisecond
+		}
+		return 0
+	}
+	require.Equal(t, []string{"a@2000", "a@2400", "a@2400", "b@2400", "c@3000"}, run(t, fire, func(all *timers.Timers, set func(string, time.Duration)) {
+		set("c", 3*time.Second)
+		set("b", 2*time.Second)
+		all.Set(timers.Entry{Key: "a", Lane: "lane", Group: "g", At: time.Now().Add(time.Second), Next: time.Now().Add(time.Hour)})
+	}))
+}
+
 // However keys are set and moved, none is called at once with itself, and each is called at the time that was set last.
 func TestManyAreCalledOnceEach(t *testing.T) {
 	t.Parallel()
@@ -134,7 +171,7 @@ func TestManyAreCalledOnceEach(t *testing.T) {
 		start := time.Now()
 		var mu sync.Mutex
 		busy, called := map[string]bool{}, map[string]time.Duration{}
-		all := timers.New(func(_ context.Context, key string) time.Time {
+		all := timers.New(func(_ context.Context, key string) timers.Again {
 			mu.Lock()
 			require.False(t, busy[key], key)
 			busy[key] = true
@@ -146,7 +183,7 @@ func TestManyAreCalledOnceEach(t *testing.T) {
 			mu.Lock()
 			busy[key] = false
 			mu.Unlock()
-			return time.Time{}
+			return timers.Again{}
 		})
 		ctx, cancel := context.WithCancel(t.Context())
 		ended := make(chan error, 1)
