@@ -34,6 +34,7 @@ func (c Config) Check() error {
 		c.Webhooks.check(),
 		c.Durable.check(),
 		c.Feed.check(),
+		c.Watches.check(),
 		c.Limits.check(),
 		c.Log.check(),
 		checkURL("tracing.endpoint", c.Tracing.Endpoint),

@@ -24,6 +24,7 @@ type Config struct {
 	Webhooks Webhooks `json:"webhooks" envPrefix:"WEBHOOKS_"`
 	Durable  Durable  `json:"durable"  envPrefix:"DURABLE_"`
 	Feed     Feed     `json:"feed"     envPrefix:"FEED_"`
+	Watches  Watches  `json:"watches"  envPrefix:"WATCHES_"`
 	Limits   Limits   `json:"limits"   envPrefix:"LIMITS_"`
 	Export   Export   `json:"export"   envPrefix:"EXPORT_"`
 	Secrets  Secrets  `json:"secrets"  envPrefix:"SECRETS_"`
@@ -186,6 +187,7 @@ func Default() Config {
 		Webhooks: Webhooks{AllowCIDRs: []string{}, MaxBody: 10 << 20, MaxResponse: 64 << 10, MaxInFlight: 1024},
 		Durable:  Durable{Anonymous: []string{}, LongPoll: sluice.Duration(30 * time.Second), MaxBody: 10 << 20},
 		Feed:     Feed{Ring: 1024, MaxBuffer: 16384, Heartbeat: 15 * second},
+		Watches:  Watches{PerNamespace: 100, EvaluationsPerSecond: 1000, Paths: 1024},
 		Limits:   Limits{SubscriptionsPerNamespace: 10_000, ScheduledPerNamespace: 10_000, ScheduleAhead: sluice.Duration(365 * 24 * time.Hour), AppointmentsPerNamespace: 1000},
 		Log:      Log{Level: "info", Format: "text"},
 	}

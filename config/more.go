@@ -53,6 +53,28 @@ func (d Durable) check() error {
 // maxAppend is what still fits into one batch of events.
 const maxAppend = 256 << 20
 
+// Watches is about what is done when events meet a condition.
+type Watches struct {
+	// PerNamespace is how many watches a namespace may have; 0: any number; 100.
+	PerNamespace int `json:"per_namespace" env:"PER_NAMESPACE"`
+	// EvaluationsPerSecond is how many events a watch looks at in a second; of how many it does not, is told; 1000.
+	EvaluationsPerSecond int `json:"evaluations_per_second" env:"EVALUATIONS_PER_SECOND"`
+	// Paths is of how many paths a watch remembers whether its condition holds, and when it fired; beyond it forgets
+	// the one of which nothing came for the longest time; at most 4096; 1024.
+	Paths int `json:"paths" env:"PATHS"`
+}
+
+// maxPaths is how many paths fit into the record of a watch.
+const maxPaths = 4096
+
+func (w Watches) check() error {
+	return errors.Join(
+		when(w.PerNamespace < 0, "watches.per_namespace %d: write a number, or 0 for any number", w.PerNamespace),
+		when(w.EvaluationsPerSecond <= 0, "watches.evaluations_per_second %d: write a number above 0", w.EvaluationsPerSecond),
+		when(w.Paths <= 0 || w.Paths > maxPaths, "watches.paths %d: write a number of paths from 1 to %d", w.Paths, maxPaths),
+	)
+}
+
 // Feed is about the live feeds of namespaces.
 type Feed struct {
 	// Ring is how many of its last events are kept in memory for each namespace that somebody has a feed

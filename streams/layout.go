@@ -220,6 +220,12 @@ func ruleBuckets() []Bucket {
 		MarkerTTL:    time.Hour,
 		MaxConsumers: maxConsumers,
 	}, {
+		Name:         Watches,
+		Description:  "how far watches have come, and what they remember, by namespace and id",
+		History:      1,
+		MarkerTTL:    time.Hour,
+		MaxConsumers: maxConsumers,
+	}, {
 		Name:         StreamWakes,
 		Description:  "subscriptions of the Durable Streams protocol, by namespace and a hash",
 		History:      1,

@@ -42,6 +42,7 @@ const (
 	StreamWakes   = "streamwakes"   // key: namespace and a hash of root and id; what wakes whom of streams
 	Instructions  = "instructions"  // key: InstructionKey
 	Scheduled     = "scheduled"     // key: ScheduledKey
+	Watches       = "watches"       // key: WatchKey
 	Told          = "told"          // key: subscription, or ToldNamespaceKey
 )
 
@@ -294,3 +295,9 @@ func ParseScheduledKey(key string) (namespace, event string, err error) {
 	}
 	return namespace, id.String(), nil
 }
+
+// WatchKey returns the key of the record of how far a watch has come: "<namespace>.<id>".
+func WatchKey(namespace, id string) string { return encode(namespace, []string{id}, keyable) }
+
+// WatchKeys returns the filter that matches the keys of a namespace's watches.
+func WatchKeys(namespace string) string { return namespace + ".*" }

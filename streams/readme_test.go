@@ -134,6 +134,7 @@ func subjectRows() []string {
 		row(code("$KV."+streams.Scheduled+"."+streams.ScheduledKey("<ns>", "order-17")), "the event `order-17`, as long as it is not due"),
 		row(code("$KV."+streams.Instructions+"."+instructionKey(sluice.KindAppointment)), "an appointment"),
 		row(code("$KV."+streams.Instructions+"."+instructionKey(sluice.KindWatch)), "a watch"),
+		row(code("$KV."+streams.Watches+"."+strings.Replace(streams.WatchKey("<ns>", "id"), ".id", ".<id>", 1)), "how far the watch has come"),
 		row(code("$KV."+streams.Told+"."+streams.ToldNamespaceKey("<ns>")), "which change of the namespace was told last"),
 		row(code("$KV."+streams.Lanes+"."+streams.LookoutKey("<id>")), "how far the subscription's events are accounted for (decision 0003)"),
 		row(code("$KV."+streams.Lanes+"."+streams.HealthKey("<id>")), "the breaker, and since when every attempt has failed, while the endpoint is in trouble (decision 0008)"),

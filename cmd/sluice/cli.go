@@ -55,6 +55,7 @@ type cli struct {
 	State      stateCmd      `cmd:"" help:"Show what is: the last event of every path, as of one moment."`
 	Schedule   scheduleCmd   `cmd:"" help:"Have events stored at a time, look at those that wait, and cancel them."`
 	Appoint    appointCmd    `cmd:"" name:"appointment" help:"Have something published at a time, with notice, and with a policy for times at which no server was there."`
+	Watch      watchCmd      `cmd:"" help:"Have an event published when others meet a condition."`
 	Stream     streamCmd     `cmd:"" help:"Make, append to, read, close and delete Durable Streams."`
 	Grant      grantCmd      `cmd:"" help:"Issue, look at, renew and revoke grants: who may do what, until when."`
 	ACL        aclCmd        `cmd:"" name:"acl" help:"Look at and change the access lists of namespaces."`

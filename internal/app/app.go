@@ -108,8 +108,9 @@ func (s *server) serve(ctx context.Context) error {
 	parts.Go(func() { cancel(s.dsubs.Run(inner)) })
 	parts.Go(func() { cancel(s.dsubsOwn.Run(inner, s.dsubs.Changed)) })
 	parts.Go(func() { cancel(s.feeds.Run(inner)) })
-	parts.Go(func() { cancel(s.later.Run(inner)) })
-	parts.Go(func() { cancel(s.appoint.Run(inner)) })
+	for _, run := range []func(context.Context) error{s.later.Run, s.appoint.Run, s.watches.Run} {
+		parts.Go(func() { cancel(run(inner)) })
+	}
 	parts.Go(func() { cancel(s.followKeys(inner)) })
 	parts.Go(func() { cancel(s.followWakeKeys(inner)) })
 	parts.Go(func() { cancel(s.followTicketKeys(inner)) })

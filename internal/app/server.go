@@ -38,6 +38,7 @@ import (
 	"github.com/sluice-io/sluice/internal/push"
 	"github.com/sluice-io/sluice/internal/registry"
 	"github.com/sluice-io/sluice/internal/wake"
+	"github.com/sluice-io/sluice/internal/watch"
 	"github.com/sluice-io/sluice/pkg/sluice"
 	"github.com/sluice-io/sluice/streams"
 )
@@ -72,6 +73,9 @@ type server struct {
 	later     *later.Engine
 	appoint   *appoint.Engine
 
+	watches     *watch.Engine
+	watchKeeper *watch.Keeper
+
 	registry *registry.Registry
 	replica  string
 	owns     *ownership
@@ -95,7 +99,7 @@ func (s *server) open(ctx context.Context) error {
 	limit, cancel := context.WithTimeout(ctx, readyLimit)
 	defer cancel()
 	for _, step := range []func(context.Context) error{
-		s.openTLS, s.openNATS, s.forget, s.openStore, s.openSender, s.openRegistry, s.openEngine, s.openWakes, s.openTrust, s.openFeeds, s.openLater, s.openAppointments, s.openAPI,
+		s.openTLS, s.openNATS, s.forget, s.openStore, s.openSender, s.openRegistry, s.openEngine, s.openWakes, s.openTrust, s.openFeeds, s.openLater, s.openAppointments, s.openWatches, s.openAPI,
 	} {
 		if err := step(limit); err != nil {
 			return err
@@ -313,6 +317,7 @@ func (s *server) openAPI(context.Context) error {
 		Scheduled:  s.later,
 
 		Appointments: s.appoint,
+		Watches:      s.watchKeeper,
 		Streams:      s.streams(),
 		Dsubs:        s.apiDsubs(),
 		Deliveries:   deliveries{s.store, s.traced()},

@@ -119,6 +119,30 @@ func (g *Guard) CheckNew(ctx context.Context, namespace, by string, events []slu
 	return nil
 }
 
+// CheckReaction is CheckNew for an event that the server publishes in a principal's name because of another one. If it came of
+// itself it is refused, and nobody is marked: the instruction ends there by itself, and its maker published nothing.
+func (g *Guard) CheckReaction(ctx context.Context, namespace, by string, ev *sluice.Event) error {
+	w := walk{log: g.log, cache: g.cache, namespace: namespace}
+	e := ev.Link()
+	e.Seq = unstored
+	chain, err := w.chain(ctx, e)
+	if err != nil {
+		return err
+	}
+	if f := Loop(e, chain); f != nil {
+		g.opts.Looped(namespace)
+		return refusal(e, f)
+	}
+	is, stands, err := g.marks.of(ctx, by)
+	if err != nil {
+		return fmt.Errorf("look for a mark: %w", err)
+	}
+	if stands {
+		return held(&is)
+	}
+	return nil
+}
+
 // enter lets what comes later name the event. Of two with one id the first is stored.
 func (w *walk) enter(e sluice.Link) {
 	if w.near == nil {

@@ -130,6 +130,26 @@ func TestALoopIsRefusedAndItsProducerMarked(t *testing.T) {
 	requireLoop(t, g.CheckNew(ctx, "acme", "user:ann", []sluice.Event{event("d", "x", "/x", "a")}))
 }
 
+// An instruction that comes to itself is cut off, and nobody is marked: its maker published nothing.
+func TestAReactionThatCameOfItselfIsRefusedAndMarksNobody(t *testing.T) {
+	t.Parallel()
+	m := newMemory()
+	var loops int
+	g := newGuard(t, m, causes.Options{Looped: func(string) { loops++ }})
+	m.store(event("a", "paid", "/orders/7", ""))
+	m.store(event("b", "made", "/invoices/7", "a"))
+	again, other := event("c", "paid", "/orders/7", "b"), event("c", "paid", "/orders/8", "b")
+	requireLoop(t, g.CheckReaction(t.Context(), "acme", "user:ann", &again))
+	require.Equal(t, 1, loops)
+	require.Empty(t, m.marks)
+	require.NoError(t, g.CheckReaction(t.Context(), "acme", "user:ann", &other))
+	g.SetMark(sluice.Unsafe{Producer: "user:ann"}, 1)
+	requireLoop(t, g.CheckReaction(t.Context(), "acme", "user:ann", &other))
+	m.err = errors.New("no answer")
+	unknown := event("d", "x", "/x", "not-in-memory")
+	require.ErrorIs(t, g.CheckReaction(t.Context(), "acme", "user:bob", &unknown), m.err)
+}
+
 func withoutPlace(chain any) []sluice.Link {
 	links, _ := chain.([]sluice.Link)
 	links = slices.Clone(links)

@@ -99,6 +99,7 @@ func (s *Server) features() map[string]bool {
 		"feed_tickets":         s.opts.Feeds != nil && s.opts.Authority != nil,
 		"scheduled_events":     s.opts.Scheduled != nil,
 		"appointments":         s.opts.Appointments != nil,
+		"watches":              s.opts.Watches != nil,
 		"wake":                 s.opts.Wakes != nil,
 		"durable_streams":      s.opts.Streams.Engine != nil,
 	}

@@ -135,6 +135,8 @@ func TestTheSchemasHaveTheFieldsOfTheBodies(t *testing.T) {
 		{namespaceRequest{}, []string{"NamespaceRequest"}, nil},
 		{sluice.EventType{}, []string{"EventType"}, nil},
 		{eventTypeRequest{}, []string{"EventTypeRequest"}, nil},
+		{sluice.Watch{}, []string{"Watch"}, nil},
+		{watchRequest{}, []string{"WatchRequest"}, nil},
 		{sluice.Retention{}, []string{"Retention"}, nil},
 		{sluice.Quota{}, []string{"Quota"}, nil},
 		{sluice.Storage{}, []string{"Storage"}, nil},

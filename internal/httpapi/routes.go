@@ -71,6 +71,7 @@ func (s *Server) routes() []route {
 	all = append(all, s.dsubRoutes()...)
 	all = append(all, s.scheduleRoutes()...)
 	all = append(all, s.streamRoutes()...)
+	all = append(all, s.watchRoutes()...)
 	return append(all, s.subscriptionRoutes()...)
 }
 

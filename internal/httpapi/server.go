@@ -142,6 +142,7 @@ type Options struct {
 	EventTypes EventTypes
 	Catalogue  Catalogue // nil: every event may be published
 
+	Watches      Watches      // nil: 503
 	Scheduled    Scheduled    // nil: events are stored at once only
 	Appointments Appointments // nil: 503
 

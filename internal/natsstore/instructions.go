@@ -84,7 +84,7 @@ func (i Instructions[T]) missing(id string) error {
 	return sluice.Errorf(sluice.NotFound, "there is no %s %q", i.kind, id)
 }
 
-// DeleteInstructions deletes all instructions of a namespace, of every kind.
+// DeleteInstructions deletes all instructions of a namespace, of every kind, and how far its watches had come.
 func (s *Store) DeleteInstructions(ctx context.Context, namespace string) error {
 	var errs []error
 	for _, kind := range []sluice.InstructionKind{sluice.KindAppointment, sluice.KindWatch} {
@@ -94,6 +94,12 @@ func (s *Store) DeleteInstructions(ctx context.Context, namespace string) error 
 		for _, e := range entries {
 			errs = append(errs, bucket.Delete(ctx, e.Key, 0))
 		}
+	}
+	places := OpenBucket[struct{}](s, streams.Watches) // of the watches
+	entries, err := places.List(ctx, streams.WatchKeys(namespace))
+	errs = append(errs, err)
+	for _, e := range entries {
+		errs = append(errs, places.Delete(ctx, e.Key, 0))
 	}
 	return errors.Join(errs...)
 }

@@ -7,6 +7,7 @@ import (
 
 	"github.com/sluice-io/sluice/internal/natsstore"
 	"github.com/sluice-io/sluice/pkg/sluice"
+	"github.com/sluice-io/sluice/streams"
 )
 
 func TestInstructionsAreKeptByKindNamespaceAndID(t *testing.T) {
@@ -51,7 +52,16 @@ func TestInstructionsAreKeptByKindNamespaceAndID(t *testing.T) {
 	require.Len(t, all, 2)
 
 	require.Equal(t, sluice.Conflict, sluice.CodeOf(appointments.Delete(ctx, "acme", "a", first)))
+	places := natsstore.OpenBucket[record](store, streams.Watches)
+	for _, namespace := range []string{"acme", "other"} {
+		_, err := places.Put(ctx, streams.WatchKey(namespace, "w"), record{}, 0)
+		require.NoError(t, err)
+	}
 	require.NoError(t, store.DeleteInstructions(ctx, "acme"))
+	kept, err := places.List(ctx, ">")
+	require.NoError(t, err)
+	require.Len(t, kept, 1)
+	require.Equal(t, streams.WatchKey("other", "w"), kept[0].Key)
 	for _, kind := range []natsstore.Instructions[record]{appointments, watches} {
 		left, err := kind.List(ctx, "acme")
 		require.NoError(t, err)

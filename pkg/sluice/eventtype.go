@@ -51,6 +51,7 @@ func SystemTypes() []string {
 		TypeSubscriptionCancelled, TypeAccessRevoked, TypeSubscriptionDeleted, TypeSecretRotated, TypeSubscriptionThrottled, TypeSubscriptionFailing,
 		TypeDeliveryDead, TypeDeliveryHeld, TypeProducerUnsafe, TypeScheduledFailed, TypeScheduledCancelled,
 		TypeAppointmentApproaching, TypeAppointmentFired, TypeAppointmentMissed, TypeAppointmentCancelled,
+		TypeWatchFired, TypeWatchMissed, TypeWatchCancelled, TypeWatchThrottled,
 	}
 }
 

@@ -44,6 +44,8 @@ const (
 	ActionPrincipalDelete     = "principal.delete"
 	ActionLabelPut            = "label.put"
 	ActionTombstonePut        = "tombstone.put"
+	ActionWatchPut            = "watch.put" // made, or in the place of another one
+	ActionWatchDelete         = "watch.delete"
 	ActionKeyRotate           = "key.rotate"
 	ActionScheduledCancel     = "scheduled.cancel"
 	ActionAppointmentCreate   = "appointment.create"

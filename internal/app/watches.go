@@ -1,0 +1,152 @@
+package app
+
+import (
+	"context"
+	"time"
+
+	"github.com/sluice-io/sluice/internal/access"
+	"github.com/sluice-io/sluice/internal/causes"
+	"github.com/sluice-io/sluice/internal/instruct"
+	"github.com/sluice-io/sluice/internal/natsstore"
+	"github.com/sluice-io/sluice/internal/watch"
+	"github.com/sluice-io/sluice/pkg/sluice"
+	"github.com/sluice-io/sluice/streams"
+)
+
+// openWatches makes what looks after watches, and what makes and cancels them.
+func (s *server) openWatches(context.Context) error {
+	log := watchLog{feedLog{s.store}}
+	perform := instruct.New(instruct.Needs{
+		Publisher: s.published(s.store), Access: s.trust.index, Catalogue: s.catalogue,
+		Causes: reactions{s.causes}, Quota: s.quotas, Now: time.Now,
+	})
+	store := watchStore{
+		Instructions: natsstore.OpenInstructions[sluice.Watch](s.store, sluice.KindWatch),
+		records:      natsstore.OpenBucket[watch.Record](s.store, streams.Watches),
+	}
+	s.watches = watch.New(watch.Ports{
+		Definitions: store, Records: store.records, Log: log, Gate: watchGate{s.trust.index, time.Now},
+		Perform: performer{perform}, Owns: s.owns.part(),
+	}, watch.Options{
+		Most: s.cfg.Watches.EvaluationsPerSecond, Paths: s.cfg.Watches.Paths, Labels: s.catalogue.Labels, Log: s.opts.Log,
+	})
+	s.watchKeeper = watch.NewKeeper(watch.Needs{Store: store, Log: log, Ledger: s.ledger, Most: s.cfg.Watches.PerNamespace, Slog: s.opts.Log})
+	return nil
+}
+
+// watchStore keeps watches, and tells of them.
+type watchStore struct {
+	natsstore.Instructions[sluice.Watch]
+
+	records natsstore.Bucket[watch.Record]
+}
+
+// Watch tells of every watch.
+func (w watchStore) Watch(ctx context.Context, change func(key string, w *sluice.Watch)) error {
+	return w.Instructions.Watch(ctx, func(i natsstore.Instruction[sluice.Watch]) {
+		switch i.Change {
+		case natsstore.Set:
+			i.Value.Revision = i.Revision
+			change(streams.WatchKey(i.Namespace, i.ID), &i.Value)
+		case natsstore.Removed:
+			change(streams.WatchKey(i.Namespace, i.ID), nil)
+		case natsstore.CaughtUp:
+		}
+	})
+}
+
+// All returns the watches of a namespace.
+func (w watchStore) All(ctx context.Context, namespace string) ([]sluice.Watch, error) {
+	entries, err := w.List(ctx, namespace)
+	all := make([]sluice.Watch, len(entries))
+	for i, e := range entries {
+		all[i] = e.Value
+		all[i].Revision = e.Revision
+	}
+	return all, err
+}
+
+// Forget removes how far a watch had come.
+func (w watchStore) Forget(ctx context.Context, namespace, id string) error {
+	return w.records.Delete(ctx, streams.WatchKey(namespace, id), 0)
+}
+
+// watchLog gives watches the log.
+type watchLog struct{ feedLog }
+
+// EventAt returns the event with a sequence.
+func (l watchLog) EventAt(ctx context.Context, namespace string, seq uint64) (sluice.Event, error) {
+	return l.store.Event(ctx, namespace, seq)
+}
+
+// Has reports whether an event with the id lies on a path behind a place.
+func (l watchLog) Has(ctx context.Context, namespace string, path sluice.Path, id string, after uint64) (bool, error) {
+	first, _, err := l.store.Bounds(ctx, namespace)
+	if err != nil {
+		return false, err
+	}
+	q := natsstore.EventQuery{
+		Pattern: sluice.Pattern(path), After: max(after, first, 1) - 1, Limit: 1,
+		Visible: func(ev *sluice.Event) bool { return ev.ID == id },
+	}
+	for {
+		page, err := l.store.Events(ctx, namespace, q)
+		if err != nil || len(page.Events) > 0 || page.NextCursor == 0 {
+			return len(page.Events) > 0, err
+		}
+		q.After = page.NextCursor
+	}
+}
+
+// Announce stores an event of the server's own.
+func (l watchLog) Announce(ctx context.Context, ev sluice.Event) error {
+	_, err := l.store.Publish(ctx, ev.Namespace, []sluice.Event{ev})
+	return err
+}
+
+// watchGate says what those who made watches may read.
+type watchGate struct {
+	index *access.Index
+	now   func() time.Time
+}
+
+// settled is how long a grant may be unknown to a server because it was made a moment ago.
+const settled = time.Minute
+
+// Shows says whether somebody may read an event. A grant that ended so long ago that nothing is known of it shows nothing.
+func (g watchGate) Shows(c sluice.Creator, ev *sluice.Event) sluice.Decision {
+	now := g.now()
+	d := g.index.Shows(c.Caller(), sluice.VerbRead, ev, now)
+	if d != sluice.Undecided || g.index.Ready(now) != nil || now.Sub(c.CreatedAt) < settled {
+		return d
+	}
+	if _, known := g.index.Grant(c.Grant); !known {
+		return sluice.Lost
+	}
+	return d
+}
+
+// Applied returns what is closed when the answers may be others.
+func (g watchGate) Applied() (uint64, <-chan struct{}) { return g.index.Applied() }
+
+// performer does what a watch says.
+type performer struct{ perform *instruct.Performer }
+
+// Perform publishes the event of an action.
+func (p performer) Perform(ctx context.Context, by sluice.Creator, ev sluice.Event) error {
+	_, err := p.perform.Perform(ctx, instruct.Firing{Creator: by, Event: ev})
+	return err
+}
+
+// reactions keeps out what came of itself among what the server publishes because of something.
+type reactions struct{ guard *causes.Guard }
+
+// CheckNew returns an error if one of the events came of itself.
+func (r reactions) CheckNew(ctx context.Context, namespace, by string, events []sluice.Event) error {
+	for i := range events {
+		if err := r.guard.CheckReaction(ctx, namespace, by, &events[i]); err != nil {
+			return err
+		}
+	}
+	return nil
+}

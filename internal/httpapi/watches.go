@@ -1,0 +1,216 @@
+package httpapi
+
+import (
+	"cmp"
+	"context"
+	"net/http"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/labstack/echo/v4"
+
+	"github.com/sluice-io/sluice/internal/access"
+	"github.com/sluice-io/sluice/pkg/sluice"
+)
+
+// Watches keeps watches.
+type Watches interface {
+	// Put makes a watch, or puts it in the place of the one with its id, if may does not return an error of that, and returns it, and
+	// whether it is new. Codes InvalidRequest; TooLarge; Forbidden; NotFound for the namespace; QuotaExceeded; Conflict.
+	Put(ctx context.Context, w sluice.Watch, may func(old *sluice.Watch) error) (sluice.Watch, bool, error)
+	// Get returns a watch. Code NotFound.
+	Get(ctx context.Context, namespace, id string) (sluice.Watch, error)
+	// List returns the watches of a namespace, in no order.
+	List(ctx context.Context, namespace string) ([]sluice.Watch, error)
+	// Delete cancels a watch as it was read. Code Conflict if it was changed meanwhile.
+	Delete(ctx context.Context, w sluice.Watch, by string) error
+}
+
+// watchRequest is what can be said about a watch.
+type watchRequest struct {
+	Pattern     sluice.Pattern  `json:"pattern"`
+	Filter      sluice.Filter   `json:"filter"`
+	Trigger     sluice.Trigger  `json:"trigger"`
+	Cooldown    sluice.Duration `json:"cooldown"`
+	For         sluice.Duration `json:"for"`
+	Action      sluice.Action   `json:"action"`
+	Description string          `json:"description"`
+}
+
+func (s *Server) watchRoutes() []route {
+	const one = "/v1/namespaces/:ns/watches/:id"
+	return []route{
+		{http.MethodGet, "/v1/namespaces/:ns/watches", seen, s.listWatches},
+		{http.MethodGet, one, seen, s.getWatch}, // the handler asks whose it is
+		{http.MethodPut, one, somewhere(sluice.VerbPublish), s.putWatch},
+		{http.MethodDelete, one, seen, s.deleteWatch},
+	}
+}
+
+// putWatch makes a watch for whoever may read what it looks at, and publish what it does; what comes of that later is asked then.
+func (s *Server) putWatch(c echo.Context) error {
+	if s.opts.Watches == nil {
+		return noWatches()
+	}
+	var req watchRequest
+	if err := bind(c, &req); err != nil {
+		return err
+	}
+	id, err := paramOf(c, "id")
+	if err != nil {
+		return err
+	}
+	who := caller(c)
+	w := sluice.Watch{
+		ID: id, Namespace: c.Param("ns"), Pattern: req.Pattern, Filter: req.Filter, Trigger: cmp.Or(req.Trigger, sluice.TriggerEdge),
+		Cooldown: req.Cooldown, For: req.For, Action: req.Action, Description: req.Description,
+		Creator: sluice.Creator{CreatedBy: who.Principal, Grant: who.Grant},
+	}
+	if err := w.Validate(); err != nil {
+		return err
+	}
+	w.Pattern, _ = sluice.ParsePattern(string(w.Pattern)) // it was checked
+	if err := s.require(c, sluice.VerbRead, access.Target{Namespace: w.Namespace, Pattern: w.Pattern}); err != nil {
+		return err
+	}
+	if err := s.require(c, sluice.VerbPublish, access.Target{Namespace: w.Namespace, Path: w.Action.Path}); err != nil {
+		return err
+	}
+	stored, created, err := s.opts.Watches.Put(c.Request().Context(), w, func(old *sluice.Watch) error {
+		if owns, err := s.ownsInstruction(c, old.Namespace, old.Creator); owns || err != nil {
+			return err
+		}
+		return sluice.Errorf(sluice.Conflict, "the id %q is taken; choose another one", id)
+	})
+	if err != nil {
+		return err
+	}
+	if created {
+		return c.JSON(http.StatusCreated, stored)
+	}
+	return c.JSON(http.StatusOK, stored)
+}
+
+// watchOf returns the watch that a request names, if it is one that the caller may deal with. Of others it does not learn
+// that they exist.
+func (s *Server) watchOf(c echo.Context) (sluice.Watch, error) {
+	if s.opts.Watches == nil {
+		return sluice.Watch{}, noWatches()
+	}
+	id, err := paramOf(c, "id")
+	if err != nil {
+		return sluice.Watch{}, err
+	}
+	w, err := s.opts.Watches.Get(c.Request().Context(), c.Param("ns"), id)
+	if err != nil && sluice.CodeOf(err) != sluice.NotFound {
+		return w, err
+	}
+	owns, unknown := s.ownsInstruction(c, c.Param("ns"), w.Creator)
+	switch {
+	case unknown != nil:
+		return w, unknown
+	case !owns:
+		return w, access.Concealed() // the same whether there is one or not
+	}
+	return w, err
+}
+
+// ownsInstruction reports whether an instruction is one that the caller may deal with: its own, or one of a namespace that it is
+// an admin of.
+func (s *Server) ownsInstruction(c echo.Context, namespace string, by sluice.Creator) (bool, error) {
+	admin := s.require(c, sluice.VerbAdmin, access.Target{Namespace: namespace})
+	switch {
+	case admin == nil:
+		return true, nil
+	case sluice.CodeOf(admin) == sluice.Unavailable:
+		return false, admin
+	}
+	who := caller(c)
+	return who.Principal == by.CreatedBy && s.opts.Access.Same(who, by.Grant, sluice.Object{Namespace: namespace}, time.Now()), nil
+}
+
+func (s *Server) getWatch(c echo.Context) error {
+	w, err := s.watchOf(c)
+	if err != nil {
+		return err
+	}
+	return c.JSON(http.StatusOK, w)
+}
+
+func (s *Server) deleteWatch(c echo.Context) error {
+	w, err := s.watchOf(c)
+	if err != nil {
+		return err
+	}
+	if err := s.opts.Watches.Delete(c.Request().Context(), w, by(c)); err != nil {
+		return err
+	}
+	return c.NoContent(http.StatusNoContent)
+}
+
+// watchList is one page of watches.
+type watchList struct {
+	Watches    []sluice.Watch `json:"watches"`
+	NextCursor string         `json:"next_cursor"`
+}
+
+// listWatches lists those that the caller may deal with, newest first; the cursor is the id of the last one of the page before.
+func (s *Server) listWatches(c echo.Context) error {
+	if s.opts.Watches == nil {
+		return noWatches()
+	}
+	if err := onlyParams(c, "limit", "cursor"); err != nil {
+		return err
+	}
+	most, err := limit(c)
+	if err != nil {
+		return err
+	}
+	all, err := s.ownWatches(c)
+	if err != nil {
+		return err
+	}
+	if cursor := c.QueryParam("cursor"); cursor != "" {
+		at := slices.IndexFunc(all, func(w sluice.Watch) bool { return w.ID == cursor })
+		if at < 0 {
+			return sluice.Errorf(sluice.InvalidRequest, "cursor %q is not one of this list, or its watch was deleted; start anew", cursor).With("field", "cursor")
+		}
+		all = all[at+1:]
+	}
+	page := watchList{Watches: all}
+	if len(all) > most {
+		page = watchList{Watches: all[:most], NextCursor: all[most-1].ID}
+	}
+	return c.JSON(http.StatusOK, page)
+}
+
+// ownWatches returns the watches of a namespace that the caller may deal with, newest first.
+func (s *Server) ownWatches(c echo.Context) ([]sluice.Watch, error) {
+	ctx := c.Request().Context()
+	if _, err := s.opts.Namespaces.Namespace(ctx, c.Param("ns")); err != nil {
+		return nil, err
+	}
+	all, err := s.opts.Watches.List(ctx, c.Param("ns"))
+	if err != nil {
+		return nil, err
+	}
+	own := []sluice.Watch{}
+	for i := range all {
+		owns, err := s.ownsInstruction(c, all[i].Namespace, all[i].Creator)
+		if err != nil {
+			return nil, err
+		}
+		if owns {
+			own = append(own, all[i])
+		}
+	}
+	slices.SortFunc(own, func(a, b sluice.Watch) int {
+		return cmp.Or(b.CreatedAt.Compare(a.CreatedAt), strings.Compare(b.ID, a.ID))
+	})
+	return own, nil
+}
+
+func noWatches() error {
+	return sluice.Errorf(sluice.Unavailable, "this server has no watches")
+}

@@ -1,0 +1,196 @@
+package watch
+
+import (
+	"context"
+	"log/slog"
+	"sync"
+	"time"
+
+	"github.com/sluice-io/sluice/internal/filter"
+	"github.com/sluice-io/sluice/pkg/sluice"
+)
+
+// Engine looks after the watches that this process owns.
+type Engine struct {
+	ports Ports
+	opts  Options
+	hubs  *hubs
+
+	parts sync.WaitGroup // of Run
+
+	mu      sync.Mutex
+	launch  func(func(context.Context)) // starts something that ends with Run; nil: it does not run
+	watches map[string]*sluice.Watch
+	runners map[string]*running
+}
+
+// running is a watch that is looked after.
+type running struct {
+	revision uint64
+	cancel   context.CancelFunc
+	ended    chan struct{}
+}
+
+// New returns an engine that does nothing before Run.
+func New(ports Ports, opts Options) *Engine {
+	opts = opts.filled()
+	return &Engine{
+		ports: ports, opts: opts, hubs: &hubs{log: ports.Log, opts: opts, all: map[string]*hub{}},
+		watches: map[string]*sluice.Watch{}, runners: map[string]*running{},
+	}
+}
+
+// Run looks after watches until ctx is done, and returns when nothing is under way any more.
+func (e *Engine) Run(ctx context.Context) error {
+	ctx, cancel := context.WithCancel(ctx)
+	defer cancel()
+	e.mu.Lock()
+	e.launch = func(part func(context.Context)) { e.parts.Go(func() { part(ctx) }) }
+	e.mu.Unlock()
+	owning := make(chan error, 1)
+	e.parts.Go(func() {
+		owning <- e.ports.Owns.Run(ctx, e.changed)
+		cancel()
+	})
+	err := e.ports.Definitions.Watch(ctx, e.change)
+	cancel()
+	e.mu.Lock()
+	e.launch = nil
+	e.mu.Unlock()
+	e.parts.Wait()
+	if owned := <-owning; owned != nil {
+		return owned
+	}
+	return err
+}
+
+// change takes a watch as it is stored.
+func (e *Engine) change(key string, w *sluice.Watch) {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	if w == nil {
+		delete(e.watches, key)
+	} else {
+		e.watches[key] = w
+	}
+	e.settle(key)
+}
+
+// changed says that what this process owns may have changed. What it returns is closed when nothing is under way any more of
+// what it does not own.
+func (e *Engine) changed() <-chan struct{} {
+	done := make(chan struct{})
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	for key := range e.watches {
+		e.settle(key)
+	}
+	var leaving []*running
+	for key, r := range e.runners {
+		if !e.ports.Owns.Owns(key) {
+			leaving = append(leaving, r)
+		}
+	}
+	if len(leaving) == 0 || e.launch == nil {
+		close(done)
+		return done
+	}
+	e.launch(func(context.Context) { // they end with Run at the latest
+		defer close(done)
+		for _, r := range leaving {
+			<-r.ended
+		}
+	})
+	return done
+}
+
+// settle begins or ends looking after a watch. The caller holds the lock.
+func (e *Engine) settle(key string) {
+	w := e.watches[key]
+	wanted := w != nil && e.launch != nil && e.ports.Owns.Owns(key)
+	if r := e.runners[key]; r != nil {
+		if !wanted || r.revision != w.Revision {
+			r.cancel() // when it has ended it is settled again
+		}
+		return
+	}
+	if !wanted {
+		return
+	}
+	r := &running{revision: w.Revision, ended: make(chan struct{})}
+	begun := make(chan struct{})
+	e.runners[key] = r
+	e.launch(func(ctx context.Context) {
+		ctx, r.cancel = context.WithCancel(ctx)
+		close(begun)
+		defer e.finish(key, r)
+		e.look(ctx, key, w)
+	})
+	<-begun
+}
+
+// finish notes that a watch is not looked after any more.
+func (e *Engine) finish(key string, r *running) {
+	r.cancel()
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	delete(e.runners, key)
+	close(r.ended)
+	e.settle(key)
+}
+
+// look looks after a watch until ctx ends.
+func (e *Engine) look(ctx context.Context, key string, w *sluice.Watch) {
+	log := e.opts.Log.With(slog.String("namespace", w.Namespace), slog.String("watch", w.ID))
+	r, err := e.runner(key, w)
+	if err != nil {
+		log.LogAttrs(ctx, slog.LevelError, "watch cannot be looked after", slog.Any("error", err))
+		<-ctx.Done()
+		return
+	}
+	for wait := again; ctx.Err() == nil; wait = min(2*wait, againMost) {
+		begun := time.Now()
+		err := r.run(ctx, e.enter)
+		if ctx.Err() != nil {
+			break
+		}
+		log.LogAttrs(ctx, slog.LevelWarn, "watch is looked after anew", slog.Any("error", err))
+		if time.Since(begun) > time.Minute {
+			wait = again
+		}
+		select {
+		case <-ctx.Done():
+		case <-time.After(wait):
+		}
+	}
+	r.rest(ctx)
+}
+
+// enter returns the ring of a namespace, and what to call at the end.
+func (e *Engine) enter(ctx context.Context, namespace string) (*ring, func(), error) {
+	e.mu.Lock()
+	launch := e.launch
+	e.mu.Unlock()
+	if launch == nil {
+		return nil, nil, context.Canceled
+	}
+	return e.hubs.enter(ctx, namespace, launch)
+}
+
+// runner returns what looks after a watch.
+func (e *Engine) runner(key string, w *sluice.Watch) (*runner, error) {
+	chooses, err := filter.CompileWith(w.Chooses(), e.opts.Labels)
+	if err != nil {
+		return nil, err
+	}
+	condition, err := filter.CompileWith(w.Condition(), e.opts.Labels)
+	if err != nil {
+		return nil, err
+	}
+	return &runner{
+		ports: e.ports, opts: e.opts, key: key, watch: w, chooses: chooses,
+		rule: Rule{
+			Level: w.Trigger == sluice.TriggerLevel, Cooldown: w.Cooldown.Std(), For: w.For.Std(), Most: e.opts.Most, Condition: condition.Match,
+		},
+	}, nil
+}

@@ -1,0 +1,199 @@
+package watch
+
+import (
+	"bytes"
+	"cmp"
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"log/slog"
+	"time"
+
+	"github.com/sluice-io/sluice/internal/filter"
+	"github.com/sluice-io/sluice/internal/ledger"
+	"github.com/sluice-io/sluice/internal/telling"
+	"github.com/sluice-io/sluice/pkg/sluice"
+)
+
+const maxTries = 10 // of a change that others get ahead of
+
+// Store keeps watches, by namespace and id. A revision of 0 stands for "nothing is stored".
+type Store interface {
+	// Get returns a watch and its revision. Code NotFound.
+	Get(ctx context.Context, namespace, id string) (sluice.Watch, uint64, error)
+	// Put stores it and returns its new revision. Code Conflict unless the stored revision is the given one.
+	Put(ctx context.Context, namespace, id string, w sluice.Watch, revision uint64) (uint64, error)
+	// Delete removes it. Code Conflict unless the stored revision is the given one.
+	Delete(ctx context.Context, namespace, id string, revision uint64) error
+	// All returns the watches of a namespace, with their revisions.
+	All(ctx context.Context, namespace string) ([]sluice.Watch, error)
+	// Forget removes what is remembered of a watch that is gone.
+	Forget(ctx context.Context, namespace, id string) error
+}
+
+// Needs is what a keeper works with.
+type Needs struct {
+	Store  Store
+	Log    Log
+	Ledger *ledger.Ledger
+	Most   int          // watches of a namespace; 0: any number
+	Slog   *slog.Logger // slog.DiscardHandler
+}
+
+// Keeper makes, changes and cancels watches. Changes are in the ledger before they are made. Its methods may be called at once.
+type Keeper struct{ needs Needs }
+
+// NewKeeper returns a keeper.
+func NewKeeper(needs Needs) *Keeper {
+	if needs.Slog == nil {
+		needs.Slog = slog.New(slog.DiscardHandler)
+	}
+	return &Keeper{needs}
+}
+
+// Put makes a watch, or puts it in the place of the one with its id, and returns it, and whether it is new. One that says
+// the same is left as it is; any other begins anew, with what comes from now on. May is asked whether the caller may
+// deal with the one that is there. Codes InvalidRequest; TooLarge; Forbidden; NotFound for the namespace; QuotaExceeded; Conflict.
+func (k *Keeper) Put(ctx context.Context, w sluice.Watch, may func(old *sluice.Watch) error) (sluice.Watch, bool, error) {
+	if err := w.Validate(); err != nil {
+		return w, false, err
+	}
+	if _, err := filter.Compile(w.Filter); err != nil {
+		return w, false, err
+	}
+	var intent *ledger.Intent
+	for range maxTries {
+		stored, created, err := k.try(ctx, &intent, w, may)
+		if errors.Is(err, errOvertaken) {
+			continue
+		}
+		if err != nil {
+			intent.Fail(ctx, err)
+		}
+		return stored, created, err
+	}
+	err := sluice.Errorf(sluice.Conflict, "watch %q is changed all the time; try again", w.ID)
+	intent.Fail(ctx, err)
+	return w, false, err
+}
+
+// errOvertaken says that somebody else stored the watch meanwhile.
+var errOvertaken = errors.New("somebody else was faster")
+
+// try is one try to store a watch; intent is what the one before wrote into the ledger.
+func (k *Keeper) try(ctx context.Context, intent **ledger.Intent, w sluice.Watch, may func(old *sluice.Watch) error) (sluice.Watch, bool, error) {
+	old, revision, err := k.place(ctx, &w, may)
+	if err != nil {
+		return w, false, err
+	}
+	if revision != 0 && same(old, &w) {
+		(*intent).Fail(ctx, sluice.Errorf(sluice.Conflict, "somebody else made it so"))
+		*intent = nil
+		return *old, false, nil
+	}
+	if _, w.FromSeq, err = k.needs.Log.Ends(ctx, w.Namespace); err != nil {
+		return w, false, err
+	}
+	w.CreatedAt = time.Now().UTC()
+	if *intent, err = k.intend(ctx, *intent, w.CreatedBy, old, &w); err != nil {
+		return w, false, err
+	}
+	w.Revision, err = k.needs.Store.Put(ctx, w.Namespace, w.ID, w, revision)
+	if sluice.CodeOf(err) == sluice.Conflict {
+		return w, false, errOvertaken
+	}
+	if err != nil {
+		return w, false, fmt.Errorf("put watch: %w", err)
+	}
+	return w, revision == 0, nil
+}
+
+// place returns the watch whose place another one is to take, with its revision; 0: there is none, and there is room.
+func (k *Keeper) place(ctx context.Context, w *sluice.Watch, may func(old *sluice.Watch) error) (*sluice.Watch, uint64, error) {
+	old, revision, err := k.needs.Store.Get(ctx, w.Namespace, w.ID)
+	switch {
+	case err == nil:
+		old.Revision = revision
+		return &old, revision, may(&old)
+	case sluice.CodeOf(err) != sluice.NotFound:
+		return &old, 0, err
+	case k.needs.Most == 0:
+		return &old, 0, nil
+	}
+	all, err := k.needs.Store.All(ctx, w.Namespace)
+	if err == nil && len(all) >= k.needs.Most {
+		err = sluice.Errorf(sluice.QuotaExceeded, "%s has %d watches, which is the most; delete some", w.Namespace, len(all)).With("limit", k.needs.Most)
+	}
+	return &old, 0, err
+}
+
+// same reports whether two watches say the same, and are of the same creator.
+func same(a, b *sluice.Watch) bool {
+	x, y := *a, *b
+	x.Revision, x.FromSeq, x.CreatedAt = 0, 0, time.Time{}
+	y.Revision, y.FromSeq, y.CreatedAt = 0, 0, time.Time{}
+	one, errOne := json.Marshal(x) // what is stored has been through this
+	other, errOther := json.Marshal(y)
+	return errOne == nil && errOther == nil && bytes.Equal(one, other)
+}
+
+func (k *Keeper) intend(ctx context.Context, before *ledger.Intent, by sluice.Principal, old, w *sluice.Watch) (*ledger.Intent, error) {
+	c := ledger.Change{Actor: string(by), Namespace: w.Namespace, Resource: w.ID, Action: sluice.ActionWatchPut, New: w}
+	if old.Revision != 0 {
+		c.Old = old
+	}
+	return k.needs.Ledger.Intend(ctx, before, c)
+}
+
+// Get returns a watch. Code NotFound.
+func (k *Keeper) Get(ctx context.Context, namespace, id string) (sluice.Watch, error) {
+	w, revision, err := k.needs.Store.Get(ctx, namespace, id)
+	w.Revision = revision
+	return w, err
+}
+
+// List returns the watches of a namespace, in no order.
+func (k *Keeper) List(ctx context.Context, namespace string) ([]sluice.Watch, error) {
+	return k.needs.Store.All(ctx, namespace)
+}
+
+// cancelledData is what is told of a watch that was cancelled.
+type cancelledData struct {
+	Creator     sluice.Principal `json:"creator"`
+	WatchID     string           `json:"watch_id"`
+	CancelledBy string           `json:"cancelled_by"`
+}
+
+// Delete cancels a watch as it was read, and tells of it (S2-45). What was decided before may still be done. Code Conflict if it was changed
+// meanwhile.
+func (k *Keeper) Delete(ctx context.Context, w sluice.Watch, by string) error {
+	intent, err := k.needs.Ledger.Intend(ctx, nil, ledger.Change{
+		Actor: by, Namespace: w.Namespace, Resource: w.ID, Action: sluice.ActionWatchDelete, Old: w,
+	})
+	if err != nil {
+		return err
+	}
+	_, err = telling.After(ctx, func(ctx context.Context) (string, error) {
+		return by, k.needs.Store.Delete(ctx, w.Namespace, w.ID, w.Revision)
+	}, func(ctx context.Context, by string) { k.cancelled(ctx, &w, by) })
+	if err != nil {
+		intent.Fail(ctx, err)
+		return fmt.Errorf("delete watch: %w", err)
+	}
+	return nil
+}
+
+// cancelled tells that a watch was cancelled, and forgets how far it had come.
+func (k *Keeper) cancelled(ctx context.Context, w *sluice.Watch, by string) {
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), tellLimit)
+	defer cancel()
+	ev, err := announcement(w, sluice.TypeWatchCancelled, fmt.Sprintf("cancelled-watch-%s-%d", w.ID, w.Revision), cancelledData{w.CreatedBy, w.ID, by})
+	if err == nil {
+		err = k.needs.Log.Announce(ctx, ev)
+	}
+	if err = cmp.Or(err, k.needs.Store.Forget(ctx, w.Namespace, w.ID)); err != nil { // it is cancelled all the same
+		k.needs.Slog.LogAttrs(ctx, slog.LevelWarn, "a watch was cancelled and that was not told, or something of it is left",
+			slog.String("namespace", w.Namespace), slog.String("watch", w.ID), slog.Any("error", err))
+	}
+}

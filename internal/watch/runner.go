@@ -1,0 +1,290 @@
+package watch
+
+import (
+	"context"
+	"errors"
+	"log/slog"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/sluice-io/sluice/internal/filter"
+	"github.com/sluice-io/sluice/pkg/sluice"
+)
+
+const (
+	restLimit = 2 * time.Second        // for storing how far a watch has come, at the end
+	tick      = 200 * time.Millisecond // how often the time is looked at, when it matters
+	grace     = 200 * time.Millisecond // what was stored by then is here by now
+	mostAtOne = 64                     // firings that are stored together, unless the time brings about more
+)
+
+// runner looks after a watch.
+type runner struct {
+	ports   Ports
+	opts    Options
+	key     string
+	watch   *sluice.Watch
+	chooses *filter.Matcher
+	rule    Rule
+
+	state    *State // nil: nothing is known
+	revision uint64 // of the record
+	firing   []Firing
+	stored   uint64 // the place that is
+	dirty    bool   // something else than the place is not stored
+	verdicts []Verdict
+}
+
+// run looks at events until ctx ends or there is trouble; then all that is not stored is forgotten.
+func (r *runner) run(ctx context.Context, enter func(context.Context, string) (*ring, func(), error)) error {
+	r.state, r.verdicts = nil, r.verdicts[:0]
+	if err := r.load(ctx); err != nil {
+		return err
+	}
+	events, leave, err := enter(ctx, r.watch.Namespace)
+	if err != nil {
+		return err
+	}
+	defer leave()
+	if err := r.fit(ctx); err != nil {
+		return err
+	}
+	if err := r.fire(ctx, nil); err != nil {
+		return err
+	}
+	src := &source{log: r.ports.Log, ring: events, namespace: r.watch.Namespace, pattern: r.watch.Pattern, place: r.state.Place()}
+	err = r.follow(ctx, src)
+	if sluice.CodeOf(err) == sluice.Conflict {
+		r.state = nil // somebody else stored something: ours is of no use any more
+	}
+	return err
+}
+
+// load reads how far the watch has come.
+func (r *runner) load(ctx context.Context) error {
+	record, revision, err := r.ports.Records.Get(ctx, r.key)
+	if err != nil && sluice.CodeOf(err) != sluice.NotFound {
+		return err
+	}
+	if record.Revision > r.watch.Revision {
+		return errors.New("a newer watch took its place")
+	}
+	if record.Revision < r.watch.Revision {
+		record = Record{Revision: r.watch.Revision, Kept: Kept{Place: r.watch.FromSeq}}
+	}
+	for i := range record.Firing {
+		record.Firing[i].unsure = true
+	}
+	r.revision, r.firing, r.stored, r.dirty = revision, record.Firing, record.Place, false
+	r.state, err = NewState(record.Kept, r.opts.Paths)
+	return err
+}
+
+// fit brings the place to where the log has what comes next.
+func (r *runner) fit(ctx context.Context) error {
+	first, last, err := r.ports.Log.Ends(ctx, r.watch.Namespace)
+	if err != nil {
+		return err
+	}
+	switch place := r.state.Place(); {
+	case place > last:
+		r.log(ctx, "the log ends before the place of a watch", slog.Uint64("place", place), slog.Uint64("last", last))
+		r.state.Rewind(last)
+	case place+1 < first:
+		r.state.Lost(place+1, first-1, time.Now())
+	default:
+		return nil
+	}
+	return r.put(ctx) // or it would be lost again, and more, if that goes on
+}
+
+// follow looks at what comes.
+func (r *runner) follow(ctx context.Context, src *source) error {
+	every := time.NewTicker(r.opts.Every)
+	defer every.Stop()
+	for {
+		events, more, err := src.next(ctx)
+		if err == nil {
+			err = r.enter(ctx, events, src.place)
+		}
+		if err == nil && more != nil {
+			err = r.pass(ctx)
+		}
+		if err == nil {
+			err = r.wait(ctx, more, every.C)
+		}
+		if err != nil {
+			return err
+		}
+	}
+}
+
+// wait waits until there may be something to do: at once if more is nil. Now and then it stores how far the watch has come.
+func (r *runner) wait(ctx context.Context, more <-chan struct{}, every <-chan time.Time) error {
+	var soon <-chan time.Time
+	switch {
+	case more == nil:
+		closed := make(chan time.Time)
+		close(closed)
+		soon = closed
+	case !r.state.Quiet():
+		timer := time.NewTimer(tick)
+		defer timer.Stop()
+		soon = timer.C
+	}
+	select {
+	case <-every: // it would not get its turn
+		return r.keep(ctx)
+	default:
+	}
+	select {
+	case <-ctx.Done():
+		return context.Cause(ctx)
+	case <-every:
+		return r.keep(ctx)
+	case <-more:
+	case <-soon:
+	}
+	return nil
+}
+
+// enter looks at events; there are no others up to a place.
+func (r *runner) enter(ctx context.Context, events []sluice.Event, upTo uint64) error {
+	byID := map[uint64]*sluice.Event{}
+	for i := range events {
+		ev := &events[i]
+		wants, err := r.wants(ctx, ev)
+		if err != nil {
+			return err
+		}
+		if !wants {
+			r.state.Reach(ev.Seq)
+			continue
+		}
+		r.dirty = true
+		before := len(r.verdicts)
+		r.verdicts = r.state.Step(&r.rule, ev, r.verdicts)
+		if len(r.verdicts) > before {
+			byID[ev.Seq] = ev
+		}
+		if len(r.verdicts) >= mostAtOne {
+			if err := r.act(ctx, byID); err != nil {
+				return err
+			}
+		}
+	}
+	r.state.Reach(upTo)
+	return r.act(ctx, byID)
+}
+
+// pass lets the time come: all was looked at that has arrived.
+func (r *runner) pass(ctx context.Context) error {
+	at := time.Now().Add(-grace)
+	if r.state.Ripe(&r.rule, at) {
+		if caughtUp, err := r.caughtUp(ctx); !caughtUp || err != nil {
+			return err // it is asked again soon
+		}
+	}
+	r.verdicts = r.state.Tick(&r.rule, at, r.verdicts)
+	return r.act(ctx, nil)
+}
+
+// caughtUp reports whether all was looked at that the log has now: what is on its way may end a condition before its time is over.
+func (r *runner) caughtUp(ctx context.Context) (bool, error) {
+	_, last, err := r.ports.Log.Ends(ctx, r.watch.Namespace)
+	place := r.state.Place()
+	if err != nil || last <= place {
+		return err == nil, err
+	}
+	events, reached, err := r.ports.Log.Page(ctx, r.watch.Namespace, r.watch.Pattern, place, last)
+	more := slices.ContainsFunc(events, func(ev sluice.Event) bool { return ev.Seq > place && r.watch.Pattern.Match(ev.Path) })
+	return !more && reached >= last, err
+}
+
+// wants reports whether an event is a reading that the watch's creator may read. What is told of watches is none: no watch has to do with
+// itself.
+func (r *runner) wants(ctx context.Context, ev *sluice.Event) (bool, error) {
+	if ev.Seq <= r.state.Place() || !r.watch.Pattern.Match(ev.Path) || strings.HasPrefix(string(ev.Path), string(sluice.WatchesPath)+"/") {
+		return false, nil
+	}
+	if chosen, err := r.chooses.Match(ev); !chosen || err != nil {
+		return false, err
+	}
+	return r.shows(ctx, ev)
+}
+
+// shows asks the gate, and waits as long as it does not know.
+func (r *runner) shows(ctx context.Context, ev *sluice.Event) (bool, error) {
+	for {
+		_, changed := r.ports.Gate.Applied()
+		if d := r.ports.Gate.Shows(r.watch.Creator, ev); d != sluice.Undecided {
+			return d == sluice.Pass, nil
+		}
+		select {
+		case <-changed:
+		case <-time.After(time.Second):
+		case <-ctx.Done():
+			return false, context.Cause(ctx)
+		}
+	}
+}
+
+// act does what was decided: what fires is stored first.
+func (r *runner) act(ctx context.Context, events map[uint64]*sluice.Event) error {
+	r.verdicts = r.state.Tell(time.Now(), r.verdicts)
+	verdicts := r.verdicts
+	r.verdicts = r.verdicts[:0]
+	for _, v := range verdicts {
+		if v.Kind == Fires {
+			r.firing = append(r.firing, Firing{Seq: v.Seq, At: v.At})
+		}
+	}
+	if len(r.firing) > 0 {
+		if err := r.put(ctx); err != nil {
+			return err
+		}
+	}
+	for _, v := range verdicts {
+		if v.Kind != Fires {
+			r.dirty = true
+			r.tell(ctx, v)
+		}
+	}
+	return r.fire(ctx, events)
+}
+
+// keep stores how far the watch has come, if that is not.
+func (r *runner) keep(ctx context.Context) error {
+	if !r.dirty && r.state.Place() == r.stored {
+		return nil
+	}
+	return r.put(ctx)
+}
+
+// put stores how far the watch has come and what is to be done. Code Conflict if somebody else did.
+func (r *runner) put(ctx context.Context) error {
+	record := Record{Revision: r.watch.Revision, Kept: r.state.Kept(), Firing: r.firing}
+	revision, err := r.ports.Records.Put(ctx, r.key, record, r.revision)
+	if err != nil {
+		return err
+	}
+	r.revision, r.stored, r.dirty = revision, record.Place, false
+	return nil
+}
+
+// rest stores how far the watch has come when it is not looked after any more.
+func (r *runner) rest(ctx context.Context) {
+	if r.state == nil || len(r.verdicts) > 0 {
+		return
+	}
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), restLimit)
+	defer cancel()
+	if err := r.keep(ctx); err != nil {
+		r.log(ctx, "the place of a watch was not stored", slog.Any("error", err))
+	}
+}
+
+func (r *runner) log(ctx context.Context, msg string, attrs ...slog.Attr) {
+	r.opts.Log.LogAttrs(ctx, slog.LevelWarn, msg, append(attrs, slog.String("namespace", r.watch.Namespace), slog.String("watch", r.watch.ID))...) //nolint:sloglint // the callers' are constant
+}

@@ -1,0 +1,50 @@
+package watch
+
+import (
+	"context"
+
+	"github.com/sluice-io/sluice/pkg/sluice"
+)
+
+// batch is how many events are looked at before anything that was decided is stored.
+const batch = 128
+
+// source is a place in a log that moves forward: over pages of the log, until the ring covers it.
+type source struct {
+	log       Log
+	ring      *ring
+	namespace string
+	pattern   sluice.Pattern
+	place     uint64 // everything up to it was returned
+	scratch   [batch]sluice.Event
+}
+
+// next returns the next events, each once and in their order; if there are none, what is closed when there are.
+// Without either, it is to be asked again. Events of other paths may be among them. Code WindowExceeded if what comes next is
+// no longer kept; another error says that the log has to be followed anew.
+func (s *source) next(ctx context.Context) (events []sluice.Event, more <-chan struct{}, err error) {
+	t, err := s.ring.take(s.place, s.scratch[:0])
+	if err != nil {
+		return nil, nil, err
+	}
+	if t.covered {
+		s.place = max(s.place, t.head) // unless there are events
+		if len(t.events) > 0 {
+			s.place = t.events[len(t.events)-1].Seq
+		}
+		return t.events, t.changed, nil
+	}
+	events, reached, err := s.log.Page(ctx, s.namespace, s.pattern, s.place, t.base)
+	if err != nil {
+		return nil, nil, err
+	}
+	behind := events[:0]
+	for i := range events {
+		if events[i].Seq > s.place {
+			behind = append(behind, events[i])
+			s.place = events[i].Seq
+		}
+	}
+	s.place = max(s.place, reached)
+	return behind, nil, nil
+}
