@@ -4,6 +4,7 @@ import (
 	"context"
 	"log/slog"
 	"maps"
+	"runtime"
 	"slices"
 	"sync"
 	"time"
@@ -221,6 +222,7 @@ func (h *hub) sweep(ctx context.Context) {
 		upTo := h.ring.middle()
 		for _, f := range h.running() {
 			f.sweep(upTo)
+			runtime.Gosched() // there may be thousands, and others have to go on
 		}
 		h.ring.sweptTo(upTo)
 	}

@@ -61,33 +61,31 @@ func isForTokenless(route string) bool {
 
 // rooted takes the part of a control request's path that comes before the control segment out of it, and keeps it:
 // streams are named relative to it.
-func rooted(next echo.HandlerFunc) echo.HandlerFunc {
-	return func(c echo.Context) error {
-		u := c.Request().URL
-		rest, isStream := strings.CutPrefix(u.EscapedPath(), streamsBase)
-		ns, rest, _ := strings.Cut(rest, "/")
-		root, control, isControl := strings.Cut("/"+rest, "/"+dsub.ControlSegment+"/")
-		if !isStream || !isControl || root == "" {
-			return next(c)
-		}
-		plain, err := url.PathUnescape(root)
-		if err == nil {
-			_, err = sluice.ParsePath(plain)
-		}
-		if err != nil {
-			return next(c) // whoever serves the path says what is wrong with it
-		}
-		escaped := streamsBase + ns + "/" + dsub.ControlSegment + "/" + control
-		path, err := url.PathUnescape(escaped)
-		if err != nil {
-			return next(c)
-		}
-		if u.Path = path; u.RawPath != "" {
-			u.RawPath = escaped
-		}
-		c.Set(rootKey, plain)
-		return next(c)
+func rooted(c echo.Context) error {
+	u := c.Request().URL
+	rest, isStream := strings.CutPrefix(u.EscapedPath(), streamsBase)
+	ns, rest, _ := strings.Cut(rest, "/")
+	root, control, isControl := strings.Cut("/"+rest, "/"+dsub.ControlSegment+"/")
+	if !isStream || !isControl || root == "" {
+		return nil
 	}
+	plain, err := url.PathUnescape(root)
+	if err == nil {
+		_, err = sluice.ParsePath(plain)
+	}
+	if err != nil {
+		return nil //nolint:nilerr // whoever serves the path says what is wrong with it
+	}
+	escaped := streamsBase + ns + "/" + dsub.ControlSegment + "/" + control
+	path, err := url.PathUnescape(escaped)
+	if err != nil {
+		return nil //nolint:nilerr // the same
+	}
+	if u.Path = path; u.RawPath != "" {
+		u.RawPath = escaped
+	}
+	c.Set(rootKey, plain)
+	return nil
 }
 
 // dsubKey returns which subscription a request is about.

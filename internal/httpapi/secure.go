@@ -23,7 +23,7 @@ const hstsSeconds = 365 * 24 * 3600
 
 // secured gives every answer the headers that tell browsers to make nothing of it. A page that
 // wants more, or that may be kept, says so itself.
-func (s *Server) secured() []echo.MiddlewareFunc {
+func (s *Server) secured() echo.HandlerFunc {
 	config := middleware.SecureConfig{
 		ContentTypeNosniff:    "nosniff",
 		XFrameOptions:         "DENY",
@@ -34,17 +34,15 @@ func (s *Server) secured() []echo.MiddlewareFunc {
 	if s.opts.TLS {
 		config.HSTSMaxAge = hstsSeconds
 	}
-	others := func(next echo.HandlerFunc) echo.HandlerFunc {
-		return func(c echo.Context) error {
-			c.Response().Header().Set("Cross-Origin-Resource-Policy", "same-origin")
-			c.Response().Header().Set(echo.HeaderCacheControl, "no-store")
-			if isStream(c.Request().URL.Path) || isFeed(c.Path()) {
-				crossOrigin(c.Response().Header())
-			}
-			return next(c)
+	set := middleware.SecureWithConfig(config)(func(echo.Context) error { return nil })
+	return func(c echo.Context) error {
+		c.Response().Header().Set("Cross-Origin-Resource-Policy", "same-origin")
+		c.Response().Header().Set(echo.HeaderCacheControl, "no-store")
+		if isStream(c.Request().URL.Path) || isFeed(c.Path()) {
+			crossOrigin(c.Response().Header())
 		}
+		return set(c)
 	}
-	return []echo.MiddlewareFunc{middleware.SecureWithConfig(config), others}
 }
 
 // addressOf returns how the address of a caller is known: whom the connection comes from, or, if that
