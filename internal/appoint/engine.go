@@ -167,7 +167,7 @@ func firing(id string) error {
 
 // put stores an appointment in place of what was there, if anything was.
 func (e *Engine) put(ctx context.Context, a sluice.Appointment, was *sluice.Appointment) (sluice.Appointment, error) {
-	a.State, a.Revision, a.Work = sluice.AppointmentWaiting, was.Revision, &sluice.AppointmentWork{Series: rand.Text()}
+	a.State, a.Revision, a.Work = sluice.AppointmentWaiting, was.Revision, &sluice.AppointmentWork{Series: rand.Text(), Event: eventID()}
 	change := ledger.Change{
 		Actor: string(a.CreatedBy), Action: sluice.ActionAppointmentCreate, Namespace: a.Namespace, Resource: a.ID, New: definition(&a),
 	}
