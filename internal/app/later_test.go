@@ -259,6 +259,26 @@ func TestTimesSurviveARestart(t *testing.T) {
 	require.Equal(t, []string{"0"}, s.scheduled(t, s.api))
 }
 
+// What was due while no server ran is stored in the order of its times, however many there are, and whichever was sent first.
+func TestManyThatWereDueWhileNoServerRanAreStoredInTheirOrder(t *testing.T) {
+	t.Parallel()
+	dir := t.TempDir()
+	s := start(t, dir, nil)
+	const events = 300
+	due := time.Now().Add(4 * time.Second)
+	for i := range events {
+		_, err := s.api.Schedule(t.Context(), "default", sluice.Event{ID: strconv.Itoa(i), Path: "/a"}, due.Add(-time.Duration(i)*time.Millisecond))
+		require.NoError(t, err)
+	}
+	s.stop(t)
+	eventually(t, func() bool { return time.Now().After(due) }, "all are due")
+	s = start(t, dir, nil)
+	eventually(t, func() bool { return len(s.logOf(t, "/a")) == events }, "all are stored")
+	for i, ev := range s.logOf(t, "/a") {
+		require.Equal(t, strconv.Itoa(events-1-i), ev.ID)
+	}
+}
+
 // Two servers store each event once, those of a path in their order, and when one dies the other goes on.
 func TestTwoServersStoreEachEventOnce(t *testing.T) {
 	t.Parallel()

@@ -22,13 +22,15 @@ type moment struct {
 	now  time.Time
 	me   string // replica
 	mine bool   // it is this replica's turn
+
+	others time.Time // when another one was last seen to store events of the lane; zero: it was not
 }
 
 // decide returns what to do with an event, and, if that is to wait, until when.
 func decide(s *sluice.Scheduled, m moment) (step, time.Time) {
 	begin := s.DeliverAt
-	if !m.mine {
-		begin = begin.Add(instruct.Backup)
+	if !m.mine { // whoever is at the lane, and behind, comes to this event, too
+		begin = later(begin, m.others).Add(instruct.Backup)
 	}
 	switch {
 	case s.Outcome != "":
@@ -43,4 +45,11 @@ func decide(s *sluice.Scheduled, m moment) (step, time.Time) {
 		return wait, begin
 	}
 	return publish, time.Time{}
+}
+
+func later(a, b time.Time) time.Time {
+	if b.After(a) {
+		return b
+	}
+	return a
 }

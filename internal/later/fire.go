@@ -58,7 +58,7 @@ func (e *Engine) failed(ctx context.Context, s *sluice.Scheduled, id string, err
 
 // step takes one event as far as it goes. Code Conflict if it was changed meanwhile.
 func (e *Engine) step(ctx context.Context, s *sluice.Scheduled) (next time.Time, err error) {
-	do, until := decide(s, moment{e.needs.Now(), e.needs.Replica, e.needs.Owner.Owns(lane(s))})
+	do, until := decide(s, e.moment(lane(s)))
 	switch do {
 	case wait:
 		return until, nil
