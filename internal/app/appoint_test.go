@@ -216,6 +216,8 @@ func TestAppointmentsThatCannotBeAreRefused(t *testing.T) {
 	r := s.must(t, http.StatusCreated, "PUT "+appointmentsRoute+"/a", good)
 	s.must(t, http.StatusOK, "PUT "+appointmentsRoute+"/a", good)
 	s.must(t, http.StatusPreconditionFailed, "PUT "+appointmentsRoute+"/a", good, append(as(s.token), "If-Match", `"1000"`)...)
+	gone := s.must(t, http.StatusPreconditionFailed, "PUT "+appointmentsRoute+"/gone", good, append(as(s.token), "If-Match", `"1"`)...)
+	require.Contains(t, gone.text, "there is no appointment gone")
 	s.must(t, http.StatusOK, "PUT "+appointmentsRoute+"/a", `{"at":"`+hour+`","action":{"path":"/b","type":"t"}}`, append(as(s.token), "If-Match", r.header.Get("ETag"))...)
 	s.must(t, http.StatusCreated, "PUT "+appointmentsRoute+"/b", good)
 	r = s.must(t, http.StatusTooManyRequests, "PUT "+appointmentsRoute+"/c", good)

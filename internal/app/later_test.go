@@ -105,7 +105,9 @@ func TestWhatIsNotToBeHeldIsRefusedOrStoredAtOnce(t *testing.T) {
 	})
 	const events = "POST /v1/namespaces/default/events"
 	s.must(t, http.StatusCreated, events, `{"path":"/a","deliver_at":"2020-01-01T00:00:00Z"}`)
+	s.must(t, http.StatusCreated, events, `{"path":"/a","deliver_at":null}`)
 	s.must(t, http.StatusBadRequest, events, `{"path":"/a","deliver_at":"tomorrow"}`)
+	s.must(t, http.StatusBadRequest, events, `{"path":"/a","deliver_at":""}`) // of a template without a value
 	r := s.must(t, http.StatusBadRequest, events, `{"path":"/a","deliver_at":"`+in(3*time.Hour)+`"}`)
 	require.Contains(t, r.text, "2h0m0s at most")
 	r = s.must(t, http.StatusBadRequest, events, `[{"path":"/a"},{"path":"/a","deliver_at":"`+in(time.Hour)+`"}]`)

@@ -140,6 +140,8 @@ func (e *Engine) Set(ctx context.Context, a sluice.Appointment) (sluice.Appointm
 			continue
 		case err != nil && !created:
 			return a, false, err
+		case wanted != 0 && created:
+			return a, false, sluice.Errorf(sluice.RevisionMismatch, "there is no appointment %s (any more); leave If-Match out to make one", a.ID)
 		case wanted != 0 && was.Revision != wanted:
 			return a, false, sluice.Errorf(sluice.RevisionMismatch, "appointment %s has revision %d now", a.ID, was.Revision)
 		case !created && same(&was, &a):
