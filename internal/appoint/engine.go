@@ -125,9 +125,9 @@ func (e *Engine) look(a *sluice.Appointment) time.Time {
 }
 
 // Set makes an appointment, or puts it in place of the one that has its id, and returns it, and whether there was none. The same once more changes
-// nothing. With a revision it is changed only if that is the stored one. Who may do what is for the caller to ask. Codes InvalidRequest and those of
+// nothing. With a revision it is changed only if that is the stored one; in any case, only if may says of it that it may be. Codes those of may; InvalidRequest and those of
 // Action.Validate; Conflict if it fires at the moment; RevisionMismatch; QuotaExceeded.
-func (e *Engine) Set(ctx context.Context, a sluice.Appointment) (sluice.Appointment, bool, error) {
+func (e *Engine) Set(ctx context.Context, a sluice.Appointment, may func(was *sluice.Appointment) error) (sluice.Appointment, bool, error) {
 	if err := tidy(&a); err != nil {
 		return a, false, err
 	}
@@ -135,6 +135,9 @@ func (e *Engine) Set(ctx context.Context, a sluice.Appointment) (sluice.Appointm
 	for range maxRaces {
 		was, err := e.settled(ctx, a.Namespace, a.ID)
 		created := sluice.CodeOf(err) == sluice.NotFound
+		if err == nil {
+			err = may(&was)
+		}
 		switch {
 		case sluice.CodeOf(err) == sluice.Conflict:
 			continue

@@ -159,6 +159,23 @@ func TestNobodyCanKnowTheIDOfAFiringThatIsToCome(t *testing.T) {
 	}
 }
 
+// What somebody else has made in the meantime is not changed by who may not have it.
+func TestWhatMayNotBeHadIsNotReplaced(t *testing.T) {
+	t.Parallel()
+	w := newWorld(time.Unix(1_700_000_000, 0).UTC())
+	e := w.engine("one")
+	w.set(t, e, nil)
+	other := w.read("a")
+	other.Action.Path = "/elsewhere"
+	other.Revision = 0
+	_, _, err := e.Set(t.Context(), other, func(was *sluice.Appointment) error {
+		require.Equal(t, sluice.Path("/a"), was.Action.Path)
+		return sluice.Errorf(sluice.NotFound, "it is not theirs")
+	})
+	require.Equal(t, sluice.NotFound, sluice.CodeOf(err))
+	require.Equal(t, sluice.Path("/a"), w.read("a").Action.Path)
+}
+
 // world is all that an engine works with, in memory. It dies at a write, before or after it is done.
 type world struct {
 	now      time.Time
@@ -343,7 +360,7 @@ func (w *world) set(t *testing.T, e *Engine, change func(*sluice.Appointment)) {
 	if change != nil {
 		change(&a)
 	}
-	_, _, err := e.Set(t.Context(), a)
+	_, _, err := e.Set(t.Context(), a, func(*sluice.Appointment) error { return nil })
 	require.NoError(t, err)
 }
 

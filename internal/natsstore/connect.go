@@ -139,6 +139,15 @@ func (s *Store) openJetStream(ctx context.Context) (err error) {
 	return nil
 }
 
+// reachable returns an error while there is no connection: what is written then would be kept by the client, and be stored when there is one
+// again, long after it was given up; by then somebody else has done it, and the log may have forgotten its id.
+func (s *Store) reachable() error {
+	if s.nc.Status() == nats.RECONNECTING {
+		return nats.ErrConnectionReconnecting
+	}
+	return nil
+}
+
 // Ready returns nil if the server is connected and JetStream answers; else code Unavailable.
 func (s *Store) Ready(ctx context.Context) error {
 	if status := s.nc.Status(); status != nats.CONNECTED {
