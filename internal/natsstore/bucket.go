@@ -82,9 +82,6 @@ func (b Bucket[T]) Put(ctx context.Context, key string, value T, revision uint64
 		return 0, err
 	}
 	stored, err := told(ctx, func() (uint64, error) {
-		if err := b.store.reachable(); err != nil {
-			return 0, err
-		}
 		if revision == 0 {
 			return kv.Create(ctx, key, data)
 		}
@@ -130,12 +127,7 @@ func (b Bucket[T]) Delete(ctx context.Context, key string, revision uint64) erro
 	if ttl := markerTTL(b.name); ttl > 0 {
 		opts = append(opts, jetstream.PurgeTTL(ttl))
 	}
-	_, err = told(ctx, func() (uint64, error) {
-		if err := b.store.reachable(); err != nil {
-			return 0, err
-		}
-		return 0, kv.Purge(ctx, key, opts...)
-	})
+	_, err = told(ctx, func() (uint64, error) { return 0, kv.Purge(ctx, key, opts...) })
 	switch {
 	case err == nil || errors.Is(err, jetstream.ErrInvalidKey):
 		return nil

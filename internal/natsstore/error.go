@@ -98,8 +98,7 @@ func asked[T any](ctx context.Context, timeout time.Duration, ask func(context.C
 // writer, too, is told that somebody else writes there.
 func told(ctx context.Context, tell func() (uint64, error)) (uint64, error) {
 	return retried(ctx, func(err error) bool {
-		return errors.Is(err, jetstream.ErrNoStreamResponse) || errors.Is(err, nats.ErrNoResponders) || errors.Is(err, nats.ErrConnectionReconnecting) ||
-			apiCode(err) == codeWrongLastSeqConstant
+		return errors.Is(err, jetstream.ErrNoStreamResponse) || errors.Is(err, nats.ErrNoResponders) || apiCode(err) == codeWrongLastSeqConstant
 	}, tell)
 }
 

@@ -66,7 +66,7 @@ func (s *Store) Publish(ctx context.Context, ns string, events []sluice.Event) (
 
 // try makes one try to store what is not stored yet.
 func (s *Store) try(ctx context.Context, b *batch) error {
-	err := s.reachable()
+	err := s.reachable(ctx)
 	if err != nil {
 		return err
 	}
