@@ -266,8 +266,8 @@ func TestManyThatWereDueWhileNoServerRanAreStoredInTheirOrder(t *testing.T) {
 	t.Parallel()
 	dir := t.TempDir()
 	s := start(t, dir, nil)
-	const events = 300
-	due := time.Now().Add(4 * time.Second)
+	const events = 60
+	due := time.Now().Add(10 * time.Second)
 	for i := range events {
 		_, err := s.api.Schedule(t.Context(), "default", sluice.Event{ID: strconv.Itoa(i), Path: "/a"}, due.Add(-time.Duration(i)*time.Millisecond))
 		require.NoError(t, err)
@@ -332,7 +332,7 @@ func TestANamespaceTakesItsScheduledEventsAlong(t *testing.T) {
 func TestHowLateEventsAreStored(t *testing.T) {
 	t.Parallel()
 	s := start(t, t.TempDir(), nil)
-	const events = 300
+	const events = 60
 	begin := time.Now().Add(2 * time.Second)
 	for i := range events {
 		_, err := s.api.Schedule(t.Context(), "default", sluice.Event{Path: sluice.Path("/l/" + strconv.Itoa(i%20))}, begin.Add(time.Duration(i)*10*time.Millisecond))
