@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"net/http"
 	"strconv"
+	"strings"
 	"sync"
 	"testing"
 	"time"
@@ -215,6 +216,8 @@ func TestAppointmentsThatCannotBeAreRefused(t *testing.T) {
 	r := s.must(t, http.StatusCreated, "PUT "+appointmentsRoute+"/a", good)
 	s.must(t, http.StatusOK, "PUT "+appointmentsRoute+"/a", good)
 	s.must(t, http.StatusPreconditionFailed, "PUT "+appointmentsRoute+"/a", good, append(as(s.token), "If-Match", `"1000"`)...)
+	gone := s.must(t, http.StatusPreconditionFailed, "PUT "+appointmentsRoute+"/gone", good, append(as(s.token), "If-Match", `"1"`)...)
+	require.Contains(t, gone.text, "there is no appointment gone")
 	s.must(t, http.StatusOK, "PUT "+appointmentsRoute+"/a", `{"at":"`+hour+`","action":{"path":"/b","type":"t"}}`, append(as(s.token), "If-Match", r.header.Get("ETag"))...)
 	s.must(t, http.StatusCreated, "PUT "+appointmentsRoute+"/b", good)
 	r = s.must(t, http.StatusTooManyRequests, "PUT "+appointmentsRoute+"/c", good)
@@ -319,4 +322,36 @@ func TestAServerThatIsKilledDoesEachThingOnce(t *testing.T) {
 		require.Equal(t, "ok", e["dispatch_outcome"])
 	}
 	c.kill(t)
+}
+
+// Who may publish elsewhere in the namespace, and sees what fires, keeps neither the action from being done, nor what tells of it from being told.
+func TestWhoTakesTheIDsOfAnAppointmentKeepsItFromNothing(t *testing.T) {
+	t.Parallel()
+	s := start(t, t.TempDir(), nil)
+	spec := lamp(time.Now().Add(time.Second))
+	spec.Every = sluice.Duration(3 * time.Second)
+	_, err := s.api.PutAppointment(t.Context(), "default", "a", spec, 0)
+	require.NoError(t, err)
+	var told []sluice.Event
+	eventually(t, func() bool { told = s.logOf(t, "/_sys/appointments/a"); return len(told) > 0 }, "it fires")
+	before, at, ok := cutLast(told[0].ID)
+	require.True(t, ok)
+	for i := range 20 { // whichever is next
+		id := fmt.Sprintf("%s-%d", before, at+3000*int64(i+1))
+		for _, id := range []string{id, strings.Replace(id, sluice.TypeAppointmentFired, "appointment", 1)} {
+			s.must(t, http.StatusCreated, "POST /v1/namespaces/default/events", fmt.Sprintf(`{"path":"/elsewhere","type":"t","id":%q}`, id))
+		}
+	}
+	fired := func() []map[string]any { return s.systemEvents(t, sluice.TypeAppointmentFired) }
+	eventually(t, func() bool { return len(fired()) > 2 }, "it is told of all the same")
+	for _, one := range fired() {
+		require.Equal(t, "ok", one["dispatch_outcome"])
+	}
+}
+
+// cutLast cuts a number off the end of an id.
+func cutLast(id string) (before string, number int64, ok bool) {
+	at := strings.LastIndexByte(id, '-')
+	number, err := strconv.ParseInt(id[at+1:], 10, 64)
+	return id[:max(at, 0)], number, err == nil
 }

@@ -6,6 +6,8 @@ import (
 	"fmt"
 	"time"
 
+	"github.com/google/uuid"
+
 	"github.com/sluice-io/sluice/internal/instruct"
 	"github.com/sluice-io/sluice/internal/later"
 	"github.com/sluice-io/sluice/internal/natsstore"
@@ -49,9 +51,14 @@ func (t teller) Tell(ctx context.Context, namespace string, e sluice.SystemEvent
 	if err != nil {
 		return fmt.Errorf("system event %s: %w", e.Kind, err)
 	}
-	_, err = t.store.Publish(ctx, namespace, []sluice.Event{{
+	event := sluice.Event{
 		Namespace: namespace, Path: e.Path, ID: e.ID, Type: e.Kind, Source: sluice.SystemSource,
 		Time: time.Now().UTC(), ContentType: "application/json", Data: encoded,
-	}})
+	}
+	_, err = t.store.Publish(ctx, namespace, []sluice.Event{event})
+	if sluice.CodeOf(err) == sluice.Conflict { // somebody published something else under its id
+		event.ID += "-" + uuid.NewString()
+		_, err = t.store.Publish(ctx, namespace, []sluice.Event{event})
+	}
 	return err
 }

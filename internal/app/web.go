@@ -41,11 +41,11 @@ func (s *server) web(ctx context.Context) *http.Server {
 
 // accept serves until the server is shut down. Connections beyond the limit wait, unaccepted.
 func (s *server) accept(web *http.Server) error {
-	bounded := netutil.LimitListener(s.listener, s.cfg.HTTP.MaxConnections)
+	limited := netutil.LimitListener(bounded{s.listener}, s.cfg.HTTP.MaxConnections)
 	if s.tls != nil {
-		return web.ServeTLS(bounded, "", "") // the files are in the configuration
+		return web.ServeTLS(limited, "", "") // the files are in the configuration
 	}
-	return web.Serve(bounded)
+	return web.Serve(limited)
 }
 
 func (s *server) countConnections(_ net.Conn, state http.ConnState) {

@@ -99,8 +99,8 @@ func missed(a *sluice.Appointment, now time.Time) string {
 func next(a *sluice.Appointment, now time.Time) time.Time {
 	every := a.Every.Std()
 	at := a.At.Add(every)
-	if behind := now.Sub(at); behind >= 0 {
-		at = at.Add(behind - behind%every + every)
+	for behind := now.Sub(at); behind >= 0; behind = now.Sub(at) { // once, unless it is centuries, which no Duration can say
+		at = at.Add(behind - behind%every).Add(every)
 	}
 	return at
 }

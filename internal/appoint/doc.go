@@ -9,5 +9,6 @@
 //
 // Every step is a compare-and-set of the record, which takes along the system event that tells of it; then that is published, and
 // then taken out of the record. So each is told after the state that it tells of, and a crash loses none: whoever comes next goes on from
-// the record, under ids that are the same. An action's event has an id that its definition and its time make, and is stored once.
+// the record, under ids that are the same. The id of an action's event is in the record before it is published, so it is stored
+// once; it is random, so nobody can take it first and keep the action from being done.
 package appoint

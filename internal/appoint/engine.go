@@ -125,9 +125,9 @@ func (e *Engine) look(a *sluice.Appointment) time.Time {
 }
 
 // Set makes an appointment, or puts it in place of the one that has its id, and returns it, and whether there was none. The same once more changes
-// nothing. With a revision it is changed only if that is the stored one. Who may do what is for the caller to ask. Codes InvalidRequest and those of
+// nothing. With a revision it is changed only if that is the stored one; in any case, only if may says of it that it may be. Codes those of may; InvalidRequest and those of
 // Action.Validate; Conflict if it fires at the moment; RevisionMismatch; QuotaExceeded.
-func (e *Engine) Set(ctx context.Context, a sluice.Appointment) (sluice.Appointment, bool, error) {
+func (e *Engine) Set(ctx context.Context, a sluice.Appointment, may func(was *sluice.Appointment) error) (sluice.Appointment, bool, error) {
 	if err := tidy(&a); err != nil {
 		return a, false, err
 	}
@@ -135,11 +135,16 @@ func (e *Engine) Set(ctx context.Context, a sluice.Appointment) (sluice.Appointm
 	for range maxRaces {
 		was, err := e.settled(ctx, a.Namespace, a.ID)
 		created := sluice.CodeOf(err) == sluice.NotFound
+		if err == nil {
+			err = may(&was)
+		}
 		switch {
 		case sluice.CodeOf(err) == sluice.Conflict:
 			continue
 		case err != nil && !created:
 			return a, false, err
+		case wanted != 0 && created:
+			return a, false, sluice.Errorf(sluice.RevisionMismatch, "there is no appointment %s (any more); leave If-Match out to make one", a.ID)
 		case wanted != 0 && was.Revision != wanted:
 			return a, false, sluice.Errorf(sluice.RevisionMismatch, "appointment %s has revision %d now", a.ID, was.Revision)
 		case !created && same(&was, &a):
@@ -167,7 +172,7 @@ func firing(id string) error {
 
 // put stores an appointment in place of what was there, if anything was.
 func (e *Engine) put(ctx context.Context, a sluice.Appointment, was *sluice.Appointment) (sluice.Appointment, error) {
-	a.State, a.Revision, a.Work = sluice.AppointmentWaiting, was.Revision, &sluice.AppointmentWork{Series: rand.Text()}
+	a.State, a.Revision, a.Work = sluice.AppointmentWaiting, was.Revision, &sluice.AppointmentWork{Series: rand.Text(), Event: eventID()}
 	change := ledger.Change{
 		Actor: string(a.CreatedBy), Action: sluice.ActionAppointmentCreate, Namespace: a.Namespace, Resource: a.ID, New: definition(&a),
 	}

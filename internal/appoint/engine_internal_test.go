@@ -320,7 +320,7 @@ func (w *world) set(t *testing.T, e *Engine, change func(*sluice.Appointment)) {
 	if change != nil {
 		change(&a)
 	}
-	_, _, err := e.Set(t.Context(), a)
+	_, _, err := e.Set(t.Context(), a, func(*sluice.Appointment) error { return nil })
 	require.NoError(t, err)
 }
 

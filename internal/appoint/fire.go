@@ -2,7 +2,7 @@ package appoint
 
 import (
 	"context"
-	"fmt"
+	"crypto/rand"
 	"log/slog"
 	"strings"
 	"time"
@@ -122,8 +122,11 @@ func (e *Engine) resume(ctx context.Context, a *sluice.Appointment) error {
 
 // event returns the event of an appointment's action at its time.
 func event(a *sluice.Appointment) sluice.Event {
-	return a.Action.Event(a.Namespace, fmt.Sprintf("appointment-%s-%d", a.Work.Series, a.At.UnixMilli()))
+	return a.Action.Event(a.Namespace, a.Work.Event)
 }
+
+// eventID returns the id of the event of a firing that is to come.
+func eventID() string { return "appointment-" + rand.Text() }
 
 // perform claims an appointment, does what its action says, and stores how that went. While it cannot be done at the moment, and the policy has the appointment
 // still fire later, the error says so.
@@ -164,5 +167,6 @@ func over(a *sluice.Appointment, end sluice.AppointmentEnd, now time.Time) {
 	a.Work, a.Last, a.State = &work, &end, end.State
 	if a.Every > 0 {
 		a.State, a.Noticed, a.At = sluice.AppointmentWaiting, false, next(a, now)
+		work.Event = eventID()
 	}
 }

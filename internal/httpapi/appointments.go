@@ -13,9 +13,9 @@ import (
 
 // Appointments keeps what is done at a time.
 type Appointments interface {
-	// Set makes an appointment, or puts it in place of the one that has its id, and returns it, and whether there was none. Codes
-	// InvalidRequest; TooLarge; Forbidden; Conflict if it fires at the moment; RevisionMismatch; QuotaExceeded.
-	Set(ctx context.Context, a sluice.Appointment) (sluice.Appointment, bool, error)
+	// Set makes an appointment, or puts it in place of the one that has its id if may says so, and returns it, and whether there was none. Codes
+	// those of may; InvalidRequest; TooLarge; Forbidden; Conflict if it fires at the moment; RevisionMismatch; QuotaExceeded.
+	Set(ctx context.Context, a sluice.Appointment, may func(was *sluice.Appointment) error) (sluice.Appointment, bool, error)
 	// Get returns an appointment. Code NotFound.
 	Get(ctx context.Context, namespace, id string) (sluice.Appointment, error)
 	// Of returns those of a namespace, the next first.
@@ -68,12 +68,7 @@ func (s *Server) putAppointment(c echo.Context) error {
 	if err := s.catalogued(ns, []sluice.Event{a.Action.Event(ns, a.ID)}); err != nil {
 		return err
 	}
-	if was, err := s.opts.Appointments.Get(ctx, ns, a.ID); err == nil {
-		if err := s.mayHave(c, &was); err != nil {
-			return err
-		}
-	}
-	is, created, err := s.opts.Appointments.Set(ctx, a)
+	is, created, err := s.opts.Appointments.Set(ctx, a, func(was *sluice.Appointment) error { return s.mayHave(c, was) })
 	if err != nil {
 		return err
 	}

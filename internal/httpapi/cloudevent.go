@@ -115,7 +115,7 @@ func parsePlain(item json.RawMessage) (sluice.Event, error) {
 		Subject string          `json:"subject"`
 		Time    string          `json:"time"`
 
-		DeliverAt string `json:"deliver_at"`
+		DeliverAt *string `json:"deliver_at"` // "" is no time, and not "at once"
 	}
 	if err := registry.Decode(item, &short); err != nil {
 		return sluice.Event{}, err
@@ -134,8 +134,8 @@ func parsePlain(item json.RawMessage) (sluice.Event, error) {
 	if err := setTime(&e, short.Time); err != nil {
 		return sluice.Event{}, err
 	}
-	if short.DeliverAt != "" {
-		e.Extensions = map[string]string{sluice.AttributeDeliverAt: short.DeliverAt}
+	if short.DeliverAt != nil {
+		e.Extensions = map[string]string{sluice.AttributeDeliverAt: *short.DeliverAt}
 	}
 	return e, finish(&e, short.Path)
 }

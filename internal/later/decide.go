@@ -26,11 +26,16 @@ type moment struct {
 	now   time.Time
 	me    string        // replica
 	grace time.Duration // how long to wait for whoever's turn it is; 0: it is ours
+
+	others time.Time // when another one was last seen to store events of the lane; zero: it was not
 }
 
 // decide returns what to do with an event, and, if that is to wait, until when.
 func decide(s *sluice.Scheduled, m moment) (step, time.Time) {
-	begin := s.DeliverAt.Add(m.grace)
+	begin := s.DeliverAt
+	if m.grace > 0 { // whoever is at the lane, and behind, comes to this event, too
+		begin = later(begin, m.others).Add(m.grace)
+	}
 	switch {
 	case s.Outcome != "":
 		return finish, time.Time{}
@@ -50,4 +55,11 @@ func decide(s *sluice.Scheduled, m moment) (step, time.Time) {
 		return hold, begin
 	}
 	return publish, time.Time{}
+}
+
+func later(a, b time.Time) time.Time {
+	if b.After(a) {
+		return b
+	}
+	return a
 }

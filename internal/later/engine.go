@@ -6,6 +6,7 @@ import (
 	"crypto/sha256"
 	"fmt"
 	"log/slog"
+	"maps"
 	"slices"
 	"strings"
 	"sync"
@@ -30,7 +31,8 @@ type Records interface {
 // Lists reads all of them.
 type Lists interface {
 	Of(ctx context.Context, namespace string) ([]sluice.Scheduled, error)
-	// Watch tells of every one by its key, as it is and as it changes, nil when it is gone, until ctx ends.
+	// Watch tells of every one by its key, as it is and as it changes, nil when it is gone, until ctx ends. Once all that are
+	// stored have been told, it says so with no key.
 	Watch(ctx context.Context, f func(key string, s *sluice.Scheduled)) error
 }
 
@@ -83,7 +85,9 @@ type Engine struct {
 	began  time.Time
 
 	mu     sync.Mutex
-	coming map[string]int // events of a namespace that are being added
+	coming map[string]int       // events of a namespace that are being added
+	others map[string]time.Time // when another replica was last seen to store an event of a lane
+	swept  time.Time            // when it was last looked for what is over there
 }
 
 // New returns an engine. While its Run runs, what is due is stored.
@@ -91,7 +95,7 @@ func New(needs Needs, opts Options) *Engine {
 	if opts.Log == nil {
 		opts.Log = slog.New(slog.DiscardHandler)
 	}
-	e := &Engine{needs: needs, opts: opts, began: needs.Now(), coming: map[string]int{}}
+	e := &Engine{needs: needs, opts: opts, began: needs.Now(), coming: map[string]int{}, others: map[string]time.Time{}}
 	e.timers = timers.New(e.fire)
 	return e
 }
@@ -99,9 +103,17 @@ func New(needs Needs, opts Options) *Engine {
 // Run stores what is due until ctx is done.
 func (e *Engine) Run(ctx context.Context) error {
 	var firing sync.WaitGroup
-	firing.Go(func() { _ = e.timers.Run(ctx) }) // which ends with ctx only
 	defer firing.Wait()
-	return e.needs.Lists.Watch(ctx, e.know)
+	var all sync.Once
+	return e.needs.Lists.Watch(ctx, func(key string, s *sluice.Scheduled) {
+		if key != "" {
+			e.know(key, s)
+			return
+		}
+		all.Do(func() { // before, what is told first would be stored first, whatever its time
+			firing.Go(func() { _ = e.timers.Run(ctx) }) // which ends with ctx only
+		})
+	})
 }
 
 // know takes what is stored of an event.
@@ -110,7 +122,11 @@ func (e *Engine) know(key string, s *sluice.Scheduled) {
 		e.timers.Remove(key)
 		return
 	}
-	one := timers.Entry{Key: key, Lane: lane(s), Group: s.Event.Namespace, At: s.DeliverAt, Order: s.Revision}
+	on := lane(s)
+	if s.Claim != nil && s.Claim.By != e.needs.Replica {
+		e.seeOther(on)
+	}
+	one := timers.Entry{Key: key, Lane: on, Group: s.Event.Namespace, At: s.DeliverAt, Order: s.Revision}
 	switch {
 	case s.Outcome != "": // whoever wrote it finishes it, unless it died
 		one.Next = e.needs.Now().Add(instruct.Backup)
@@ -119,6 +135,30 @@ func (e *Engine) know(key string, s *sluice.Scheduled) {
 		one.Next = s.Claim.At.Add(instruct.ClaimFor)
 	}
 	e.timers.Set(one)
+}
+
+// seeOther notes that another replica is at a lane's events.
+func (e *Engine) seeOther(lane string) {
+	now := e.needs.Now()
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	e.others[lane] = now
+	if now.Sub(e.swept) > instruct.Backup {
+		e.swept = now
+		maps.DeleteFunc(e.others, func(_ string, seen time.Time) bool { return now.Sub(seen) > instruct.HoldFor })
+	}
+}
+
+// moment returns what a decision about an event of a lane depends on, besides the event.
+func (e *Engine) moment(lane string) moment {
+	m := moment{now: e.needs.Now(), me: e.needs.Replica}
+	if !e.needs.Owner.Owns(lane) {
+		m.grace = instruct.BackupOf(e.needs.Replica, lane)
+	}
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	m.others = e.others[lane]
+	return m
 }
 
 // lane is what is stored in order.

@@ -47,12 +47,27 @@ func TestWhatIsDoneWithAnEventDependsOnItsRecordAndTheTime(t *testing.T) {
 		{"refused", claim("other"), "forbidden", instruct.Backup, time.Second, finish, 0},
 	} {
 		s := &sluice.Scheduled{DeliverAt: at, Claim: c.claim, Outcome: c.ended}
-		got, until := decide(s, moment{at.Add(c.after), "me", c.grace})
+		got, until := decide(s, moment{now: at.Add(c.after), me: "me", grace: c.grace})
 		require.Equal(t, c.want, got, c.name)
 		if c.want == wait || c.want == hold {
 			require.Equal(t, at.Add(c.until), until, c.name)
 		}
 	}
+}
+
+// Who waits for whoever's turn it is does so for as long as that one is seen at the lane, and two seconds more.
+func TestWhoIsBehindAndAliveIsNotOvertaken(t *testing.T) {
+	t.Parallel()
+	at := time.Unix(1_700_000_000, 0)
+	s := &sluice.Scheduled{DeliverAt: at}
+	seen := at.Add(time.Minute)
+	do, until := decide(s, moment{now: seen.Add(time.Second), me: "me", grace: instruct.Backup, others: seen})
+	require.Equal(t, hold, do)
+	require.Equal(t, seen.Add(instruct.Backup), until)
+	do, _ = decide(s, moment{now: until, me: "me", grace: instruct.Backup, others: seen})
+	require.Equal(t, publish, do)
+	do, _ = decide(s, moment{now: at, me: "me", others: seen})
+	require.Equal(t, publish, do, "it is its turn now")
 }
 
 // However it is decided: what has ended is never published, nothing is published before its time, and whoever waits is
@@ -66,7 +81,10 @@ func TestWhatHasEndedOrIsNotDueIsNotPublished(t *testing.T) {
 		if rapid.Bool().Draw(t, "claimed") {
 			s.Claim = &sluice.Claim{By: rapid.SampledFrom([]string{"me", "other"}).Draw(t, "by"), At: at.Add(time.Duration(max(0, span.Draw(t, "claimed at"))))}
 		}
-		m := moment{at.Add(time.Duration(span.Draw(t, "now"))), "me", time.Duration(max(0, span.Draw(t, "grace")))}
+		m := moment{
+			now: at.Add(time.Duration(span.Draw(t, "now"))), me: "me",
+			grace: time.Duration(max(0, span.Draw(t, "grace"))), others: at.Add(time.Duration(span.Draw(t, "others"))),
+		}
 		do, until := decide(s, m)
 		switch do {
 		case publish:

@@ -59,11 +59,7 @@ func (e *Engine) failed(ctx context.Context, s *sluice.Scheduled, id string, err
 
 // step takes one event as far as it goes. Code Conflict if it was changed meanwhile.
 func (e *Engine) step(ctx context.Context, s *sluice.Scheduled) (next timers.Again, err error) {
-	grace := time.Duration(0)
-	if on := lane(s); !e.needs.Owner.Owns(on) {
-		grace = instruct.BackupOf(e.needs.Replica, on)
-	}
-	do, until := decide(s, moment{e.needs.Now(), e.needs.Replica, grace})
+	do, until := decide(s, e.moment(lane(s)))
 	switch do {
 	case wait, hold:
 		return timers.Again{At: until, Hold: do == hold}, nil

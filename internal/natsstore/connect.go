@@ -139,6 +139,27 @@ func (s *Store) openJetStream(ctx context.Context) (err error) {
 	return nil
 }
 
+// reachable waits for a connection, for as long as an answer is waited for. What is published without one is kept by the client, and sent
+// when there is one again, long after it was given up: by then somebody else has done it, and the log may have forgotten its id.
+func (s *Store) reachable(ctx context.Context) error {
+	s.mu.Lock()
+	again := s.broken
+	s.mu.Unlock()
+	if s.nc.Status() != nats.RECONNECTING {
+		return nil
+	}
+	limit := time.NewTimer(requestTimeout)
+	defer limit.Stop()
+	select {
+	case <-again:
+		return nil
+	case <-limit.C:
+		return nats.ErrConnectionReconnecting
+	case <-ctx.Done():
+		return context.Cause(ctx)
+	}
+}
+
 // Ready returns nil if the server is connected and JetStream answers; else code Unavailable.
 func (s *Store) Ready(ctx context.Context) error {
 	if status := s.nc.Status(); status != nats.CONNECTED {

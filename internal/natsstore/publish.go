@@ -66,7 +66,10 @@ func (s *Store) Publish(ctx context.Context, ns string, events []sluice.Event) (
 
 // try makes one try to store what is not stored yet.
 func (s *Store) try(ctx context.Context, b *batch) error {
-	var err error
+	err := s.reachable(ctx)
+	if err != nil {
+		return err
+	}
 	switch fresh := b.fresh(); len(fresh) {
 	case 0:
 		return nil

@@ -127,16 +127,16 @@ func (s Scheduled) DeleteOf(ctx context.Context, namespace string) error {
 	return errors.Join(errs...)
 }
 
-// Watch tells of every one as Bucket.Watch does, until ctx ends: by its key, with nil when it is gone.
+// Watch tells of every one as Bucket.Watch does, until ctx ends: by its key, with nil when it is gone; once
+// all that are stored have been told, with no key and nil.
 func (s Scheduled) Watch(ctx context.Context, f func(key string, one *sluice.Scheduled)) error {
 	return s.bucket.Watch(ctx, ">", func(e Entry[scheduledRecord]) {
 		switch e.Change {
 		case Set:
 			one := e.Value.scheduled(e.Revision)
 			f(e.Key, &one)
-		case Removed:
+		case Removed, CaughtUp:
 			f(e.Key, nil)
-		case CaughtUp:
 		}
 	})
 }

@@ -89,6 +89,7 @@ func TestAWatcherOfScheduledEventsIsToldOfThemByTheirKeys(t *testing.T) {
 		_ = store.Scheduled().Watch(t.Context(), func(key string, is *sluice.Scheduled) { all <- told{key, is} })
 	}()
 	require.Equal(t, told{"default.a=20b", &one}, <-all)
+	require.Equal(t, told{}, <-all, "these were all")
 	require.NoError(t, store.Scheduled().Delete(t.Context(), &one))
 	require.Equal(t, told{"default.a=20b", nil}, <-all)
 }

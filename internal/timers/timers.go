@@ -74,7 +74,8 @@ func New(fire func(ctx context.Context, key string) Again) *Timers {
 	return t
 }
 
-// Set has the key called at a time, in place of the one that was set before.
+// Set has the key called at a time, in place of the one that was set before, unless that one's order is higher: whoever says so
+// late does not know what has become of it since.
 func (t *Timers) Set(one Entry) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
@@ -83,6 +84,9 @@ func (t *Timers) Set(one Entry) {
 		e = &entry{shard: t.shards[hash(one.Lane)%shards], index: -1, Entry: one}
 		t.byKey[one.Key] = e
 		t.counts[one.Group]++
+	}
+	if one.Order < e.Order {
+		return
 	}
 	e.At, e.Order, e.next, e.set, e.gone = one.At, one.Order, one.At, true, false
 	e.inTime()

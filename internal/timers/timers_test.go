@@ -92,6 +92,17 @@ func TestWhatIsMovedOrRemovedIsNotCalledAtItsOldTime(t *testing.T) {
 	}))
 }
 
+// Whoever tells late of what was set before does not undo what was set since.
+func TestWhatWasSetBeforeDoesNotCountAnyMore(t *testing.T) {
+	t.Parallel()
+	require.Equal(t, []string{"a@1000"}, run(t, never, func(all *timers.Timers, set func(string, time.Duration)) {
+		set("other", time.Hour*2)
+		set("a", time.Second)
+		all.Set(timers.Entry{Key: "a", Lane: "lane", Group: "g", Order: 1, At: time.Now().Add(time.Minute)})
+		all.Remove("other")
+	}))
+}
+
 func TestWhoeverIsCalledSaysWhenAgain(t *testing.T) {
 	t.Parallel()
 	left := 2

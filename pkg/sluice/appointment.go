@@ -70,6 +70,7 @@ type AppointmentEnd struct {
 // AppointmentWork is what servers need to go on from where another one died.
 type AppointmentWork struct {
 	Series string  `json:"series"`          // the same for all that comes of one definition
+	Event  string  `json:"event"`           // the id of the event of the next firing, which nobody can know before
 	Claim  *Claim  `json:"claim,omitempty"` // while it fires
 	Untold *Untold `json:"untold,omitempty"`
 }
