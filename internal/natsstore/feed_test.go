@@ -3,12 +3,15 @@ package natsstore_test
 import (
 	"fmt"
 	"testing"
+	"time"
 
 	"github.com/nats-io/nats.go/jetstream"
 	"github.com/stretchr/testify/require"
 
 	"github.com/sluice-io/sluice/internal/natsstore"
+	"github.com/sluice-io/sluice/internal/natstest"
 	"github.com/sluice-io/sluice/pkg/sluice"
+	"github.com/sluice-io/sluice/streams"
 )
 
 // S2-124…129: pages of a feed have every event behind a place, and say up to where that is so.
@@ -60,4 +63,50 @@ func TestPagesOfAFeedHaveEverythingUpToWhereTheyReach(t *testing.T) {
 	require.Equal(t, uint64(100), events[0].Seq)
 	_, _, err = store.FeedPage(t.Context(), "nowhere", "/**", 0, 1)
 	requireCode(t, sluice.NotFound, err)
+}
+
+// S2-124…129: on a cluster, too, a page has everything, whichever server its consumer is on. One that was away does not
+// have yet what was stored meanwhile.
+func TestAPageOfAFeedIsNotThatOfAReplicaWhichIsBehind(t *testing.T) {
+	t.Parallel()
+	if testing.Short() {
+		t.Skip("takes some ten seconds")
+	}
+	cluster := natstest.NewCluster(t)
+	store := connected(t, natsstore.Options{URL: cluster.URL(), Replicas: 3})
+	require.NoError(t, store.Provision(t.Context()))
+	count := 0
+	publish := func(path sluice.Path) uint64 {
+		events := make([]sluice.Event, 500)
+		for i := range events {
+			count++
+			events[i] = sluice.Event{ID: fmt.Sprint(count), Path: path, Data: make([]byte, 4<<10)}
+		}
+		stored, err := store.Publish(t.Context(), ns, events)
+		require.NoError(t, err)
+		return stored[len(stored)-1].Seq
+	}
+	var last uint64
+	cluster.LeaveBehind(t, streams.EventsStream(ns), func() {
+		for range 20 {
+			publish("/much")
+		}
+		last = publish("/few")
+	})
+	began := time.Now()
+	short := 0
+	for n := 0; n < 200 && time.Since(began) < 4*time.Second; n++ {
+		var seen int
+		for place := uint64(0); place < last; {
+			events, reached, err := store.FeedPage(t.Context(), ns, "/few", place, last)
+			require.NoError(t, err)
+			seen += len(events)
+			place = max(place, reached)
+		}
+		if seen != 500 {
+			short++
+			t.Logf("%s: %d of 500", time.Since(began), seen)
+		}
+	}
+	require.Zero(t, short, "pages claimed to reach the end, and lacked what was there")
 }
