@@ -40,6 +40,7 @@ type Feed struct {
 	read  uint64     // what of the log is in the page, or was not wanted
 	held  *coalescer // nil: nothing is held back
 	now   []Frame    // what is sent next, while the reader waits for it; without capacity: it does not
+	load  int        // its weight
 	queue queue      // what is sent then
 }
 
@@ -107,6 +108,15 @@ func (f *Feed) Current() uint64 { return f.current }
 
 // Since returns behind which sequence the feed begins.
 func (f *Feed) Since() uint64 { return f.since }
+
+// Rendered returns a frame as JSON on one line if that is what every feed of its projection sends, which all share and nobody
+// changes: whoever waits to send it need not hold it a second time. It is nil for other frames.
+func (f *Feed) Rendered(frame Frame) []byte {
+	if frame.item == nil || frame.Count != 1 || frame.Resume != frame.Seq {
+		return nil
+	}
+	return f.engine.draw.frame(frame.item, f.wish.Projection)
+}
 
 // AppendFrame appends a frame as JSON on one line.
 func (f *Feed) AppendFrame(b []byte, frame Frame) []byte {

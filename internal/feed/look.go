@@ -66,6 +66,9 @@ func (f *Feed) turn(ctx context.Context) error {
 // returns at how many it looked.
 func (f *Feed) lookAt(items []*Item, upTo uint64) (int, error) {
 	now, waits := time.Now(), f.waits()
+	if f.held != nil && f.held.isOver(now) {
+		f.putAll(f.held.flush())
+	}
 	for i, it := range items {
 		if waits && !f.waits() || it.Event.Seq > upTo {
 			return i, nil
@@ -103,12 +106,13 @@ func (f *Feed) wants(it *Item, now time.Time) (bool, error) {
 }
 
 // waits reports whether the reader waits for a frame, and can take one more at once.
-func (f *Feed) waits() bool { return len(f.now) < cap(f.now) }
+func (f *Feed) waits() bool { return len(f.now) < cap(f.now) && f.load < atOnceWeight }
 
 // put has a frame sent: now, or after what is queued.
 func (f *Feed) put(frame Frame) {
 	if f.waits() {
 		f.now = append(f.now, frame)
+		f.load += frame.item.weight()
 		return
 	}
 	f.queue.push(frame)

@@ -7,8 +7,12 @@ import (
 	"github.com/sluice-io/sluice/pkg/sluice"
 )
 
-// atOnce is how many frames are sent at a time.
-const atOnce = 32
+// atOnce is how many frames are sent at a time: fewer if they are large, since the gate is asked for each before that, and
+// sending them may take long.
+const (
+	atOnce       = 32
+	atOnceWeight = 128 << 10
+)
 
 // Run sends frames in their order, several at once, until sending fails, ctx ends, or the feed does: it returns
 // why. Frames are good until the next call. What is held back is sent before the end. Hurry is called once when the feed
@@ -112,16 +116,28 @@ func (f *Feed) next(ctx context.Context, piece []Frame) (frames []Frame, more <-
 			return frames, nil, err
 		}
 	}
-	f.now = piece
+	f.now, f.load = piece, 0
 	defer func() { f.now = nil }()
 	more, err = f.look(ctx)
-	if now := time.Now(); f.held != nil && !f.held.due.IsZero() && !now.Before(f.held.due) {
-		f.putAll(f.held.flush())
+	if f.held != nil {
+		if f.held.isOver(time.Now()) {
+			f.putAll(f.held.flush())
+		}
+		if gone := f.again(); gone != nil {
+			return nil, nil, gone
+		}
 	}
 	if len(f.now) > 0 {
 		return f.now, nil, nil // an error comes again
 	}
 	return nil, more, err
+}
+
+// again asks the gate again for what was held back, and may have been for long.
+func (f *Feed) again() error {
+	kept, err := f.still(f.now)
+	f.now = kept
+	return err
 }
 
 // trim has the oldest give way, if the reader is further behind than it may be, not counting what it is sent at once.
