@@ -51,6 +51,29 @@ func (s *Store) FeedPage(ctx context.Context, ns string, pattern sluice.Pattern,
 	}
 }
 
+// FeedTail is TailEvents for who must know whether it was given everything: code WindowExceeded, with oldest_available_seq and
+// current_seq, if messages left the log before they came.
+func (s *Store) FeedTail(ctx context.Context, ns string, after uint64, each func(sluice.Event) error) error {
+	return s.tail(ctx, streams.EventsStream(ns), streams.EventsSubjects(ns), after, func(msg jetstream.Msg, meta *jetstream.MsgMetadata) error {
+		seq := meta.Sequence.Stream
+		if seq > after+1 { // removed from the middle, or by retention
+			info, err := s.eventsInfo(ctx, ns)
+			if err == nil {
+				err = checkWindow(after, info.State)
+			}
+			if err != nil {
+				return err
+			}
+		}
+		after = seq
+		e, err := s.stamps.eventOf(msg.Subject(), msg.Headers(), msg.Data(), seq, meta.Timestamp)
+		if err != nil {
+			return nil //nolint:nilerr // it is no event
+		}
+		return each(e)
+	})
+}
+
 func pause(ctx context.Context, d time.Duration) {
 	select {
 	case <-ctx.Done():
@@ -71,7 +94,7 @@ func (s *Store) feedPage(ctx context.Context, ns string, pattern sluice.Pattern,
 		FilterSubject: streams.Superset(ns, pattern).Subject,
 		DeliverPolicy: jetstream.DeliverByStartSequencePolicy, OptStartSeq: after + 1,
 	}
-	bytes, whole := 0, true
+	bytes, whole, hole := 0, true, false
 	reached = after
 	err = s.follow(ctx, streams.EventsStream(ns), config, func(msg jetstream.Msg, meta *jetstream.MsgMetadata) (bool, error) {
 		if msg == nil {
@@ -80,6 +103,7 @@ func (s *Store) feedPage(ctx context.Context, ns string, pattern sluice.Pattern,
 		if meta.Sequence.Stream <= after {
 			return meta.NumPending > 0, nil // the replica is behind, and began at its own end
 		}
+		hole = hole || meta.Sequence.Stream > reached+1
 		reached = meta.Sequence.Stream
 		if e, err := s.stamps.eventOf(msg.Subject(), msg.Headers(), msg.Data(), reached, meta.Timestamp); err == nil {
 			events = append(events, e)
@@ -93,6 +117,14 @@ func (s *Store) feedPage(ctx context.Context, ns string, pattern sluice.Pattern,
 	}, jetstream.PullMaxMessagesWithBytesLimit(feedAhead, 2*int(s.nc.MaxPayload())))
 	if err != nil {
 		return nil, 0, fmt.Errorf("read %s: %w", ns, storeError(ctx, err))
+	}
+	if hole && config.FilterSubject == streams.EventsSubjects(ns) {
+		if info, err = s.eventsInfo(ctx, ns); err == nil {
+			err = checkWindow(after, info.State) // retention has overtaken who read
+		}
+		if err != nil {
+			return nil, 0, err
+		}
 	}
 	if whole && info.Cluster != nil && len(info.Cluster.Replicas) > 0 {
 		whole, err = s.hasNone(ctx, ns, config.FilterSubject, reached, upTo)

@@ -1,6 +1,7 @@
 package natsstore_test
 
 import (
+	"errors"
 	"fmt"
 	"testing"
 	"time"
@@ -63,6 +64,48 @@ func TestPagesOfAFeedHaveEverythingUpToWhereTheyReach(t *testing.T) {
 	require.Equal(t, uint64(100), events[0].Seq)
 	_, _, err = store.FeedPage(t.Context(), "nowhere", "/**", 0, 1)
 	requireCode(t, sluice.NotFound, err)
+}
+
+// S2-138: whoever follows a log for feeds is told when retention was faster. What was removed from its middle is nothing that was missed.
+func TestWhoFollowsALogForFeedsIsToldWhatLeftIt(t *testing.T) {
+	t.Parallel()
+	for name, tt := range map[string]struct {
+		remove func(jetstream.Stream) error
+		code   sluice.Code
+	}{
+		"retention": {func(log jetstream.Stream) error { return log.Purge(t.Context(), jetstream.WithPurgeSequence(301)) }, sluice.WindowExceeded},
+		"erasing":   {func(log jetstream.Stream) error { return log.Purge(t.Context(), jetstream.WithPurgeSubject("events.default.a.p1")) }, ""},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			store, server := provisioned(t)
+			js := raw(t, server)
+			for n := range 400 {
+				_, err := js.Publish(t.Context(), fmt.Sprintf("events.default.a.p%d", n%2), []byte("1"))
+				require.NoError(t, err)
+			}
+			log, err := js.Stream(t.Context(), "EVENTS_default")
+			require.NoError(t, err)
+			done := errors.New("that is all")
+			last := uint64(0)
+			err = store.FeedTail(t.Context(), "default", 0, func(ev sluice.Event) error {
+				if ev.Seq == 1 {
+					require.NoError(t, tt.remove(log))
+				}
+				last = ev.Seq
+				if last == 399 {
+					return done
+				}
+				return nil
+			})
+			if tt.code == "" {
+				require.ErrorIs(t, err, done)
+				return
+			}
+			requireCode(t, tt.code, err)
+			require.Less(t, last, uint64(300), "what was on its way")
+		})
+	}
 }
 
 // S2-124…129: on a cluster, too, a page has everything, whichever server its consumer is on. One that was away does not
