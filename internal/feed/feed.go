@@ -6,6 +6,7 @@ import (
 	"encoding/json"
 	"strconv"
 	"sync"
+	"time"
 
 	"github.com/sluice-io/sluice/internal/filter"
 	"github.com/sluice-io/sluice/pkg/sluice"
@@ -42,6 +43,8 @@ type Feed struct {
 	now   []Frame    // what is sent next, while the reader waits for it; without capacity: it does not
 	load  int        // its weight
 	queue queue      // what is sent then
+	until time.Time  // for which looking may take; zero: as long as it takes
+	dear  bool       // it took longer when the hub looked: that does so no more until the reader takes something
 }
 
 // Open subscribes, and then finds out where the log ends and where the feed begins (S2-124…129). Codes

@@ -70,7 +70,7 @@ func (f *Feed) lookAt(items []*Item, upTo uint64) (int, error) {
 		f.putAll(f.held.flush())
 	}
 	for i, it := range items {
-		if waits && !f.waits() || it.Event.Seq > upTo {
+		if waits && !f.waits() || it.Event.Seq > upTo || f.isLate() {
 			return i, nil
 		}
 		if it.Event.Seq <= f.place {
@@ -124,21 +124,34 @@ func (f *Feed) putAll(frames []Frame) {
 	}
 }
 
+// sweepMost is how long the hub looks for one feed. All feeds of the namespace wait for that; one whose filter is dear
+// reads the log when its reader comes back.
+const sweepMost = 50 * time.Millisecond
+
 // sweep looks at everything up to a sequence for a reader that takes nothing at the moment. One that does, looks itself.
 func (f *Feed) sweep(upTo uint64) {
 	if !f.mu.TryLock() {
 		return
 	}
 	defer f.mu.Unlock()
+	if f.dear {
+		return
+	}
+	f.until = time.Now().Add(sweepMost)
+	defer func() { f.until = time.Time{} }()
 	if err := f.lookAhead(upTo); err != nil {
 		f.end(err)
 	}
+	f.dear = f.isLate()
 }
+
+// isLate reports whether looking has taken as long as it may.
+func (f *Feed) isLate() bool { return !f.until.IsZero() && time.Now().After(f.until) }
 
 // lookAhead queues what the ring has up to a sequence. Of what was there before the feed began nothing gives way to what
 // comes: a reader that has not come so far reads the log.
 func (f *Feed) lookAhead(upTo uint64) error {
-	for f.place < upTo && f.place >= f.current {
+	for f.place < upTo && f.place >= f.current && !f.isLate() {
 		if covered, more, err := f.lookRing(upTo); !covered || more != nil || err != nil {
 			return err
 		}

@@ -107,6 +107,7 @@ func (f *Feed) step(ctx context.Context, send func([]Frame) error) (sent bool, m
 func (f *Feed) next(ctx context.Context, piece []Frame) (frames []Frame, more <-chan struct{}, err error) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
+	f.dear = false
 	if err := f.trim(); err != nil {
 		return nil, nil, err
 	}
@@ -168,9 +169,15 @@ func (f *Feed) still(frames []Frame) ([]Frame, error) {
 	return kept, nil
 }
 
+// drainMost is how long looking at what is left may take when a feed ends: the server waits for it.
+const drainMost = time.Second
+
 // drain sends what is left when nothing comes any more, as far as it can be sent: the log is not read any more, for which ctx
 // has ended.
 func (f *Feed) drain(ctx context.Context, send func([]Frame) error) {
+	f.mu.Lock()
+	f.until = time.Now().Add(drainMost)
+	f.mu.Unlock()
 	for until := f.hub.ring.last(); f.isLeft(until); {
 		if _, _, err := f.step(ctx, send); err != nil {
 			return // why the feed is over is said already
@@ -185,7 +192,7 @@ func (f *Feed) isLeft(until uint64) bool {
 	if f.held != nil && f.place >= until {
 		f.putAll(f.held.flush())
 	}
-	return f.place < until || f.queue.count > 0
+	return f.place < until && !f.isLate() || f.queue.count > 0
 }
 
 // patience is how long whoever opens a feed waits for it to be known who may do what.

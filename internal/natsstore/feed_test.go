@@ -74,7 +74,9 @@ func TestWhoFollowsALogForFeedsIsToldWhatLeftIt(t *testing.T) {
 		code   sluice.Code
 	}{
 		"retention": {func(log jetstream.Stream) error { return log.Purge(t.Context(), jetstream.WithPurgeSequence(301)) }, sluice.WindowExceeded},
-		"erasing":   {func(log jetstream.Stream) error { return log.Purge(t.Context(), jetstream.WithPurgeSubject("events.default.a.p1")) }, ""},
+		"erasing": {func(log jetstream.Stream) error {
+			return log.Purge(t.Context(), jetstream.WithPurgeSubject("events.default.a.p1"))
+		}, ""},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
