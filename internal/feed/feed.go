@@ -32,6 +32,7 @@ type Feed struct {
 	filter  *filter.Matcher
 	current uint64
 	since   uint64
+	begins  int // how often that was gone before it was read
 	leave   func()
 	end     context.CancelCauseFunc // of Run
 

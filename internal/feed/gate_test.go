@@ -218,6 +218,35 @@ func TestWhatIsNoLongerKeptIsRefused(t *testing.T) {
 	require.Equal(t, map[string]any{"oldest_available_seq": uint64(9), "current_seq": uint64(9)}, got.Details)
 }
 
+// S2-119: whoever wants all that is kept gets it, though what was the beginning when it asked leaves the log before it is read.
+func TestTheBeginningMayLeaveTheLog(t *testing.T) {
+	t.Parallel()
+	ctx, cancel := context.WithTimeout(t.Context(), patience)
+	defer cancel()
+	log := newMemory(1)
+	for range 9 {
+		log.publish(1, "/a", "1")
+	}
+	e := running(t, log, open{}, feed.Options{})
+	f, err := opened(ctx, e, feed.Wish{Since: "-1"})
+	require.NoError(t, err)
+	defer f.Close()
+	require.Zero(t, f.Since())
+	log.lose(4)
+	var seen []uint64
+	done := errors.New("that is all")
+	err = f.Run(ctx, func(frames []feed.Frame) error {
+		for _, frame := range frames {
+			if seen = append(seen, frame.Seq); frame.Seq == 9 {
+				return done
+			}
+		}
+		return nil
+	}, func() {})
+	require.ErrorIs(t, err, done)
+	require.Equal(t, []uint64{5, 6, 7, 8, 9}, seen)
+}
+
 // S2-93, S2-134: a reader that takes nothing holds up neither the log nor other readers.
 func TestNobodyWaitsForAReader(t *testing.T) {
 	t.Parallel()

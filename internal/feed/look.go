@@ -50,6 +50,8 @@ func (f *Feed) lookRing(upTo uint64) (covered bool, more <-chan struct{}, err er
 func (f *Feed) turn(ctx context.Context) error {
 	events, reached, err := f.engine.log.Page(ctx, f.wish.Namespace, f.wish.Pattern, f.place, f.hub.ring.from())
 	switch code := sluice.CodeOf(err); {
+	case code == sluice.WindowExceeded && f.beginsAgain(ctx):
+		return nil
 	case code == sluice.WindowExceeded, code == sluice.NotFound:
 		return err
 	case err != nil:
@@ -61,6 +63,27 @@ func (f *Feed) turn(ctx context.Context) error {
 	f.read = reached
 	return nil
 }
+
+// beginsAgain reports whether a feed that is to begin with what is kept, and has looked at nothing yet, begins at another place,
+// because what was the beginning is gone.
+func (f *Feed) beginsAgain(ctx context.Context) bool {
+	if f.wish.Since != beginning || f.place != f.since || f.begins == maxBegins {
+		return false
+	}
+	f.begins++
+	first, _, err := f.engine.log.Ends(ctx, f.wish.Namespace)
+	if err != nil || first <= f.place+1 {
+		return false
+	}
+	f.since, f.place = first-1, first-1
+	return true
+}
+
+// beginning is the cursor of all that is kept.
+const (
+	beginning = "-1"
+	maxBegins = 10
+)
 
 // lookAt looks at items up to a sequence: for a reader that waits, until it has as much as it can take at once. It
 // returns at how many it looked.

@@ -3,6 +3,7 @@ package natsstore_test
 import (
 	"errors"
 	"fmt"
+	"math"
 	"testing"
 	"time"
 
@@ -53,6 +54,10 @@ func TestPagesOfAFeedHaveEverythingUpToWhereTheyReach(t *testing.T) {
 	require.NoError(t, err)
 	require.Empty(t, events)
 	require.Equal(t, last, reached, "there is nothing behind the end")
+
+	place, err := store.Resolve(t.Context(), "default", "18446744073709551615")
+	require.NoError(t, err, "a place behind the end is none that is no longer kept")
+	require.Equal(t, uint64(math.MaxUint64-1), place)
 
 	log, err := js.Stream(t.Context(), "EVENTS_default")
 	require.NoError(t, err)
