@@ -57,11 +57,7 @@ func (s *Store) FeedTail(ctx context.Context, ns string, after uint64, each func
 	return s.tail(ctx, streams.EventsStream(ns), streams.EventsSubjects(ns), after, func(msg jetstream.Msg, meta *jetstream.MsgMetadata) error {
 		seq := meta.Sequence.Stream
 		if seq > after+1 { // removed from the middle, or by retention
-			info, err := s.eventsInfo(ctx, ns)
-			if err == nil {
-				err = checkWindow(after, info.State)
-			}
-			if err != nil {
+			if err := s.overtook(ctx, ns, after); err != nil {
 				return err
 			}
 		}
@@ -94,50 +90,71 @@ func (s *Store) feedPage(ctx context.Context, ns string, pattern sluice.Pattern,
 		FilterSubject: streams.Superset(ns, pattern).Subject,
 		DeliverPolicy: jetstream.DeliverByStartSequencePolicy, OptStartSeq: after + 1,
 	}
-	bytes, whole, hole := 0, true, false
-	reached = after
-	err = s.follow(ctx, streams.EventsStream(ns), config, func(msg jetstream.Msg, meta *jetstream.MsgMetadata) (bool, error) {
-		if msg == nil {
-			return false, nil
-		}
-		if meta.Sequence.Stream <= after {
-			return meta.NumPending > 0, nil // the replica is behind, and began at its own end
-		}
-		hole = hole || meta.Sequence.Stream > reached+1
-		reached = meta.Sequence.Stream
-		if e, err := s.stamps.eventOf(msg.Subject(), msg.Headers(), msg.Data(), reached, meta.Timestamp); err == nil {
-			events = append(events, e)
-			bytes += len(e.Data)
-		}
-		if meta.NumPending == 0 {
-			return false, nil
-		}
-		whole = reached < upTo && len(events) < feedPage && bytes < feedBytes
-		return whole, nil
-	}, jetstream.PullMaxMessagesWithBytesLimit(feedAhead, 2*int(s.nc.MaxPayload())))
+	p := page{store: s, after: after, upTo: upTo, reached: after, whole: true}
+	err = s.follow(ctx, streams.EventsStream(ns), config, p.add, jetstream.PullMaxMessagesWithBytesLimit(feedAhead, 2*int(s.nc.MaxPayload())))
 	if err != nil {
 		return nil, 0, fmt.Errorf("read %s: %w", ns, storeError(ctx, err))
 	}
-	if hole && config.FilterSubject == streams.EventsSubjects(ns) {
-		if info, err = s.eventsInfo(ctx, ns); err == nil {
-			err = checkWindow(after, info.State) // retention has overtaken who read
-		}
-		if err != nil {
-			return nil, 0, err
-		}
+	if p.holed && config.FilterSubject == streams.EventsSubjects(ns) {
+		err = s.overtook(ctx, ns, p.hole)
 	}
-	if whole && info.Cluster != nil && len(info.Cluster.Replicas) > 0 {
-		whole, err = s.hasNone(ctx, ns, config.FilterSubject, reached, upTo)
+	if err == nil && p.whole && info.Cluster != nil && len(info.Cluster.Replicas) > 0 {
+		p.whole, err = s.hasNone(ctx, ns, config.FilterSubject, p.reached, upTo)
 	}
 	switch {
 	case err != nil:
 		return nil, 0, err
-	case whole:
-		reached = max(reached, upTo)
-	case len(events) == 0 && reached == after:
+	case p.whole:
+		p.reached = max(p.reached, upTo)
+	case len(p.events) == 0 && p.reached == after:
 		return nil, 0, fmt.Errorf("%w: %w", sluice.Errorf(sluice.Unavailable, "read %s: what answers is behind", ns), errBehind)
 	}
-	return events, reached, nil
+	return p.events, p.reached, nil
+}
+
+// page is a page of a feed while it is read.
+type page struct {
+	store       *Store
+	after, upTo uint64
+	events      []sluice.Event
+	bytes       int
+	reached     uint64
+	whole       bool   // there was nothing more
+	holed       bool   // sequences were missing
+	hole        uint64 // behind it, at first
+}
+
+// add takes the next message, and returns whether another one is wanted.
+func (p *page) add(msg jetstream.Msg, meta *jetstream.MsgMetadata) (more bool, err error) {
+	if msg == nil {
+		return false, nil
+	}
+	seq := meta.Sequence.Stream
+	if seq <= p.after {
+		return meta.NumPending > 0, nil // the replica is behind, and began at its own end
+	}
+	if seq > p.reached+1 && !p.holed {
+		p.holed, p.hole = true, p.reached
+	}
+	p.reached = seq
+	if e, err := p.store.stamps.eventOf(msg.Subject(), msg.Headers(), msg.Data(), seq, meta.Timestamp); err == nil {
+		p.events = append(p.events, e)
+		p.bytes += len(e.Data)
+	}
+	if meta.NumPending == 0 {
+		return false, nil
+	}
+	p.whole = p.reached < p.upTo && len(p.events) < feedPage && p.bytes < feedBytes
+	return p.whole, nil
+}
+
+// overtook returns an error (WindowExceeded) if retention has overtaken somebody who has come to a place.
+func (s *Store) overtook(ctx context.Context, ns string, place uint64) error {
+	info, err := s.eventsInfo(ctx, ns)
+	if err != nil {
+		return err
+	}
+	return checkWindow(place, info.State)
 }
 
 // hasNone reports whether the leader has no message behind a place, up to a sequence. JetStream puts a consumer that is on one

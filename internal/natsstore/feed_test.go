@@ -4,6 +4,7 @@ import (
 	"errors"
 	"fmt"
 	"math"
+	"strconv"
 	"testing"
 	"time"
 
@@ -130,7 +131,7 @@ func TestAPageOfAFeedIsNotThatOfAReplicaWhichIsBehind(t *testing.T) {
 		events := make([]sluice.Event, 500)
 		for i := range events {
 			count++
-			events[i] = sluice.Event{ID: fmt.Sprint(count), Path: path, Data: make([]byte, 4<<10)}
+			events[i] = sluice.Event{ID: strconv.Itoa(count), Path: path, Data: make([]byte, 4<<10)}
 		}
 		stored, err := store.Publish(t.Context(), ns, events)
 		require.NoError(t, err)
