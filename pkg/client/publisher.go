@@ -183,8 +183,8 @@ func (p *Publisher) giveUp() {
 	p.mu.Lock()
 	rest := p.queue
 	p.queue = nil
-	p.left += p.inFlight // Run panicked, in Dropped maybe, with these on their way
-	p.stats.Dropped += uint64(p.inFlight)
+	p.left += p.inFlight                  // Run panicked, in Dropped maybe, with these on their way
+	p.stats.Dropped += uint64(p.inFlight) //nolint:gosec // a count
 	p.inFlight = 0
 	p.mu.Unlock()
 	p.leave(rest, errAbandoned)

@@ -242,6 +242,10 @@ func TestEveryEventIsCountedHoweverAPublisherEnds(t *testing.T) {
 			defer func() { ended <- recover() }()
 			_ = p.Run(t.Context())
 		}()
+		var closing sync.WaitGroup
+		if !panics {
+			closing.Go(func() { _ = p.Close(t.Context()) })
+		}
 		var group sync.WaitGroup
 		for n := range 4 {
 			group.Go(func() {
@@ -249,13 +253,9 @@ func TestEveryEventIsCountedHoweverAPublisherEnds(t *testing.T) {
 					p.Emit(numbered(n, i))
 				}
 			})
-			group.Go(func() {
-				if n == 3 && !panics {
-					_ = p.Close(t.Context())
-				}
-			})
 		}
 		group.Wait()
+		closing.Wait()
 		if panics {
 			require.Equal(t, "no", <-ended)
 			require.ErrorContains(t, p.Close(t.Context()), "were not sent")
