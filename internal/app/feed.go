@@ -33,7 +33,7 @@ func (l feedLog) Page(ctx context.Context, namespace string, pattern sluice.Patt
 
 // Tail calls each for the events behind a place and then as they come.
 func (l feedLog) Tail(ctx context.Context, namespace string, after uint64, each func(sluice.Event) error) error {
-	return l.store.TailEvents(ctx, namespace, after, each)
+	return l.store.FeedTail(ctx, namespace, after, each)
 }
 
 // Place returns the sequence behind which a cursor lies.

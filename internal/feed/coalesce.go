@@ -28,6 +28,7 @@ type coalescer struct {
 	wish   Coalesce
 	labels func(ev *sluice.Event) func(name string) (string, bool)
 	most   int // groups that are held
+	weight int // of what is held
 	groups map[string]*Frame
 	due    time.Time // when the window ends; zero: nothing is held
 	key    []byte
@@ -42,13 +43,15 @@ func (c *coalescer) add(it *Item, now time.Time) (frames []Frame) {
 		g.Seq = it.Event.Seq
 		g.Count++
 		if !c.wish.First {
+			c.weight += it.weight() - g.item.weight()
 			g.item = it
 		}
 		return nil
 	}
-	if len(c.groups) >= c.most {
+	if len(c.groups) >= c.most || c.weight >= maxWeight {
 		frames = c.flush()
 	}
+	c.weight += it.weight()
 	if len(c.groups) == 0 {
 		c.due = now.Add(c.wish.Window)
 	}
@@ -69,9 +72,12 @@ func (c *coalescer) flush() []Frame {
 		before = min(before, frames[i].from-1)
 	}
 	clear(c.groups)
-	c.due = time.Time{}
+	c.due, c.weight = time.Time{}, 0
 	return frames
 }
+
+// isOver reports whether a window has ended, so that what is held is to be flushed.
+func (c *coalescer) isOver(now time.Time) bool { return !c.due.IsZero() && !now.Before(c.due) }
 
 // resume returns behind which sequence a reader goes on that has seen everything up to one but for what is held: before the
 // first event of every group, or its frame would stand for fewer.

@@ -6,6 +6,7 @@ import (
 	"encoding/json"
 	"strconv"
 	"sync"
+	"time"
 
 	"github.com/sluice-io/sluice/internal/filter"
 	"github.com/sluice-io/sluice/pkg/sluice"
@@ -31,6 +32,7 @@ type Feed struct {
 	filter  *filter.Matcher
 	current uint64
 	since   uint64
+	begins  int // how often that was gone before it was read
 	leave   func()
 	end     context.CancelCauseFunc // of Run
 
@@ -40,7 +42,10 @@ type Feed struct {
 	read  uint64     // what of the log is in the page, or was not wanted
 	held  *coalescer // nil: nothing is held back
 	now   []Frame    // what is sent next, while the reader waits for it; without capacity: it does not
+	load  int        // its weight
 	queue queue      // what is sent then
+	until time.Time  // for which looking may take; zero: as long as it takes
+	dear  bool       // it took longer when the hub looked: that does so no more until the reader takes something
 }
 
 // Open subscribes, and then finds out where the log ends and where the feed begins (S2-124…129). Codes
@@ -107,6 +112,15 @@ func (f *Feed) Current() uint64 { return f.current }
 
 // Since returns behind which sequence the feed begins.
 func (f *Feed) Since() uint64 { return f.since }
+
+// Rendered returns a frame as JSON on one line if that is what every feed of its projection sends, which all share and nobody
+// changes: whoever waits to send it need not hold it a second time. It is nil for other frames.
+func (f *Feed) Rendered(frame Frame) []byte {
+	if frame.item == nil || frame.Count != 1 || frame.Resume != frame.Seq {
+		return nil
+	}
+	return f.engine.draw.frame(frame.item, f.wish.Projection)
+}
 
 // AppendFrame appends a frame as JSON on one line.
 func (f *Feed) AppendFrame(b []byte, frame Frame) []byte {

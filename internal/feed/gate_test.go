@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"strconv"
+	"strings"
 	"sync"
 	"testing"
 	"time"
@@ -137,6 +138,46 @@ func TestTheGateIsAskedAgainForWhatIsQueued(t *testing.T) {
 	require.Equal(t, []uint64{1, 31}, read(r, 31))
 }
 
+// C43: what was held back to be coalesced is asked for again when it leaves: its path may have been erased meanwhile.
+func TestTheGateIsAskedAgainForWhatIsHeldBack(t *testing.T) {
+	t.Parallel()
+	ctx, cancel := context.WithTimeout(t.Context(), patience)
+	defer cancel()
+	gate, log := newSwitched(), newMemory(10)
+	e := running(t, log, gate, feed.Options{Heartbeat: time.Hour})
+	r := follow(ctx, t, e, feed.Wish{Coalesce: feed.Coalesce{Labels: []string{"path"}, Window: 500 * time.Millisecond}})
+	other := follow(ctx, t, e, feed.Wish{})
+	log.publish(1, "/erased", "1")
+	log.publish(1, "/kept", "2")
+	for last := uint64(0); last < 2; {
+		for _, f := range <-other.pieces {
+			last = f.Seq
+		}
+	}
+	gate.set(func() { gate.shows["/erased"] = sluice.Withhold })
+	frames := <-r.pieces
+	require.Len(t, frames, 1)
+	require.Equal(t, uint64(2), frames[0].Seq)
+}
+
+// What is large is not sent many at once: the gate is asked for each before it is sent, and a reader may take long.
+func TestTheGateIsAskedForWhatIsLargeWhenItLeaves(t *testing.T) {
+	t.Parallel()
+	ctx, cancel := context.WithTimeout(t.Context(), patience)
+	defer cancel()
+	gate, log := newSwitched(), newMemory(10)
+	for range 9 {
+		log.publish(1, "/a", strings.Repeat("x", 64<<10))
+	}
+	e := running(t, log, gate, feed.Options{})
+	r := follow(ctx, t, e, feed.Wish{Since: "0"})
+	<-r.sending
+	gate.set(func() { gate.shows["/a"] = sluice.Withhold })
+	log.publish(1, "/b", "2")
+	require.Equal(t, uint64(1), (<-r.pieces)[0].Seq)
+	require.Equal(t, uint64(10), (<-r.pieces)[0].Seq, "the others were erased")
+}
+
 // Access that is lost ends the feed at once, whether anything comes or not.
 func TestAFeedEndsWhenItsCallerMayHaveNothing(t *testing.T) {
 	t.Parallel()
@@ -175,6 +216,35 @@ func TestWhatIsNoLongerKeptIsRefused(t *testing.T) {
 	require.True(t, ok)
 	require.Equal(t, sluice.WindowExceeded, got.Code)
 	require.Equal(t, map[string]any{"oldest_available_seq": uint64(9), "current_seq": uint64(9)}, got.Details)
+}
+
+// S2-119: whoever wants all that is kept gets it, though what was the beginning when it asked leaves the log before it is read.
+func TestTheBeginningMayLeaveTheLog(t *testing.T) {
+	t.Parallel()
+	ctx, cancel := context.WithTimeout(t.Context(), patience)
+	defer cancel()
+	log := newMemory(1)
+	for range 9 {
+		log.publish(1, "/a", "1")
+	}
+	e := running(t, log, open{}, feed.Options{})
+	f, err := opened(ctx, e, feed.Wish{Since: "-1"})
+	require.NoError(t, err)
+	defer f.Close()
+	require.Zero(t, f.Since())
+	log.lose(4)
+	var seen []uint64
+	done := errors.New("that is all")
+	err = f.Run(ctx, func(frames []feed.Frame) error {
+		for _, frame := range frames {
+			if seen = append(seen, frame.Seq); frame.Seq == 9 {
+				return done
+			}
+		}
+		return nil
+	}, func() {})
+	require.ErrorIs(t, err, done)
+	require.Equal(t, []uint64{5, 6, 7, 8, 9}, seen)
 }
 
 // S2-93, S2-134: a reader that takes nothing holds up neither the log nor other readers.

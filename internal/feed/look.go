@@ -50,6 +50,8 @@ func (f *Feed) lookRing(upTo uint64) (covered bool, more <-chan struct{}, err er
 func (f *Feed) turn(ctx context.Context) error {
 	events, reached, err := f.engine.log.Page(ctx, f.wish.Namespace, f.wish.Pattern, f.place, f.hub.ring.from())
 	switch code := sluice.CodeOf(err); {
+	case code == sluice.WindowExceeded && f.beginsAgain(ctx):
+		return nil
 	case code == sluice.WindowExceeded, code == sluice.NotFound:
 		return err
 	case err != nil:
@@ -62,12 +64,36 @@ func (f *Feed) turn(ctx context.Context) error {
 	return nil
 }
 
+// beginsAgain reports whether a feed that is to begin with what is kept, and has looked at nothing yet, begins at another place,
+// because what was the beginning is gone.
+func (f *Feed) beginsAgain(ctx context.Context) bool {
+	if f.wish.Since != beginning || f.place != f.since || f.begins == maxBegins {
+		return false
+	}
+	f.begins++
+	first, _, err := f.engine.log.Ends(ctx, f.wish.Namespace)
+	if err != nil || first <= f.place+1 {
+		return false
+	}
+	f.since, f.place = first-1, first-1
+	return true
+}
+
+// beginning is the cursor of all that is kept.
+const (
+	beginning = "-1"
+	maxBegins = 10
+)
+
 // lookAt looks at items up to a sequence: for a reader that waits, until it has as much as it can take at once. It
 // returns at how many it looked.
 func (f *Feed) lookAt(items []*Item, upTo uint64) (int, error) {
 	now, waits := time.Now(), f.waits()
+	if f.held != nil && f.held.isOver(now) {
+		f.putAll(f.held.flush())
+	}
 	for i, it := range items {
-		if waits && !f.waits() || it.Event.Seq > upTo {
+		if waits && !f.waits() || it.Event.Seq > upTo || f.isLate() {
 			return i, nil
 		}
 		if it.Event.Seq <= f.place {
@@ -103,12 +129,13 @@ func (f *Feed) wants(it *Item, now time.Time) (bool, error) {
 }
 
 // waits reports whether the reader waits for a frame, and can take one more at once.
-func (f *Feed) waits() bool { return len(f.now) < cap(f.now) }
+func (f *Feed) waits() bool { return len(f.now) < cap(f.now) && f.load < atOnceWeight }
 
 // put has a frame sent: now, or after what is queued.
 func (f *Feed) put(frame Frame) {
 	if f.waits() {
 		f.now = append(f.now, frame)
+		f.load += frame.item.weight()
 		return
 	}
 	f.queue.push(frame)
@@ -120,21 +147,34 @@ func (f *Feed) putAll(frames []Frame) {
 	}
 }
 
+// sweepMost is how long the hub looks for one feed. All feeds of the namespace wait for that; one whose filter is dear
+// reads the log when its reader comes back.
+const sweepMost = 50 * time.Millisecond
+
 // sweep looks at everything up to a sequence for a reader that takes nothing at the moment. One that does, looks itself.
 func (f *Feed) sweep(upTo uint64) {
 	if !f.mu.TryLock() {
 		return
 	}
 	defer f.mu.Unlock()
+	if f.dear {
+		return
+	}
+	f.until = time.Now().Add(sweepMost)
+	defer func() { f.until = time.Time{} }()
 	if err := f.lookAhead(upTo); err != nil {
 		f.end(err)
 	}
+	f.dear = f.isLate()
 }
+
+// isLate reports whether looking has taken as long as it may.
+func (f *Feed) isLate() bool { return !f.until.IsZero() && time.Now().After(f.until) }
 
 // lookAhead queues what the ring has up to a sequence. Of what was there before the feed began nothing gives way to what
 // comes: a reader that has not come so far reads the log.
 func (f *Feed) lookAhead(upTo uint64) error {
-	for f.place < upTo && f.place >= f.current {
+	for f.place < upTo && f.place >= f.current && !f.isLate() {
 		if covered, more, err := f.lookRing(upTo); !covered || more != nil || err != nil {
 			return err
 		}

@@ -147,6 +147,10 @@ func (m *memory) Tail(ctx context.Context, _ string, after uint64, each func(slu
 }
 
 func (m *memory) Place(_ context.Context, _, cursor string) (uint64, error) {
+	if cursor == "-1" {
+		first, _ := m.ends()
+		return first - 1, nil
+	}
 	after, err := strconv.ParseUint(cursor, 10, 64)
 	if first, last := m.ends(); err == nil && after+1 < first {
 		return 0, sluice.Errorf(sluice.WindowExceeded, "gone").With("oldest_available_seq", first).With("current_seq", last)

@@ -137,6 +137,26 @@ func TestCoalescingLosesNothing(t *testing.T) {
 	})
 }
 
+// What is held back is bounded in bytes, too, whatever the number of its groups.
+func TestWhatIsHeldBackIsBoundedInBytes(t *testing.T) {
+	t.Parallel()
+	c := &coalescer{
+		wish: Coalesce{Labels: []string{"path"}, Window: time.Hour}, most: 1000, groups: map[string]*Frame{},
+		labels: func(ev *sluice.Event) func(string) (string, bool) { return filter.LabelsOf(ev, nil) },
+	}
+	large, flushed := strings.Repeat("x", maxWeight/8), 0
+	for seq := uint64(1); seq <= 100; seq++ {
+		it := item(seq, large)
+		it.Event.Path = sluice.Path(fmt.Sprintf("/p%d", seq))
+		flushed += len(c.add(it, time.Now()))
+		require.LessOrEqual(t, c.weight, maxWeight+it.weight())
+	}
+	require.Equal(t, 100, flushed+len(c.groups))
+	require.Less(t, len(c.groups), 6)
+	c.flush()
+	require.Zero(t, c.weight)
+}
+
 // accounted is what was not sent yet: the keys of events, by their sequence.
 type accounted struct {
 	rt   *rapid.T

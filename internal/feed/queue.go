@@ -60,8 +60,9 @@ func (q *queue) take(into []Frame, head uint64) []Frame {
 		frames = append(frames, Frame{Lagged: &Lagged{Missed: q.missed, Oldest: q.frames[q.first].Seq, Head: head}})
 		q.missed = 0
 	}
-	for len(frames) < cap(into) && q.count > 0 {
-		frames = append(frames, q.pop())
+	for load := 0; len(frames) < cap(into) && q.count > 0 && load < atOnceWeight; {
+		frame := q.pop()
+		frames, load = append(frames, frame), load+frame.item.weight()
 	}
 	if q.count == 0 {
 		q.frames, q.first = nil, 0

@@ -7,8 +7,12 @@ import (
 	"github.com/sluice-io/sluice/pkg/sluice"
 )
 
-// atOnce is how many frames are sent at a time.
-const atOnce = 32
+// atOnce is how many frames are sent at a time: fewer if they are large, since the gate is asked for each before that, and
+// sending them may take long.
+const (
+	atOnce       = 32
+	atOnceWeight = 128 << 10
+)
 
 // Run sends frames in their order, several at once, until sending fails, ctx ends, or the feed does: it returns
 // why. Frames are good until the next call. What is held back is sent before the end. Hurry is called once when the feed
@@ -103,6 +107,7 @@ func (f *Feed) step(ctx context.Context, send func([]Frame) error) (sent bool, m
 func (f *Feed) next(ctx context.Context, piece []Frame) (frames []Frame, more <-chan struct{}, err error) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
+	f.dear = false
 	if err := f.trim(); err != nil {
 		return nil, nil, err
 	}
@@ -112,16 +117,28 @@ func (f *Feed) next(ctx context.Context, piece []Frame) (frames []Frame, more <-
 			return frames, nil, err
 		}
 	}
-	f.now = piece
+	f.now, f.load = piece, 0
 	defer func() { f.now = nil }()
 	more, err = f.look(ctx)
-	if now := time.Now(); f.held != nil && !f.held.due.IsZero() && !now.Before(f.held.due) {
-		f.putAll(f.held.flush())
+	if f.held != nil {
+		if f.held.isOver(time.Now()) {
+			f.putAll(f.held.flush())
+		}
+		if gone := f.again(); gone != nil {
+			return nil, nil, gone
+		}
 	}
 	if len(f.now) > 0 {
 		return f.now, nil, nil // an error comes again
 	}
 	return nil, more, err
+}
+
+// again asks the gate again for what was held back, and may have been for long.
+func (f *Feed) again() error {
+	kept, err := f.still(f.now)
+	f.now = kept
+	return err
 }
 
 // trim has the oldest give way, if the reader is further behind than it may be, not counting what it is sent at once.
@@ -152,9 +169,15 @@ func (f *Feed) still(frames []Frame) ([]Frame, error) {
 	return kept, nil
 }
 
+// drainMost is how long looking at what is left may take when a feed ends: the server waits for it.
+const drainMost = time.Second
+
 // drain sends what is left when nothing comes any more, as far as it can be sent: the log is not read any more, for which ctx
 // has ended.
 func (f *Feed) drain(ctx context.Context, send func([]Frame) error) {
+	f.mu.Lock()
+	f.until = time.Now().Add(drainMost)
+	f.mu.Unlock()
 	for until := f.hub.ring.last(); f.isLeft(until); {
 		if _, _, err := f.step(ctx, send); err != nil {
 			return // why the feed is over is said already
@@ -169,7 +192,7 @@ func (f *Feed) isLeft(until uint64) bool {
 	if f.held != nil && f.place >= until {
 		f.putAll(f.held.flush())
 	}
-	return f.place < until || f.queue.count > 0
+	return f.place < until && !f.isLate() || f.queue.count > 0
 }
 
 // patience is how long whoever opens a feed waits for it to be known who may do what.

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"sync"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -119,6 +120,40 @@ func TestAFeedThatIsNotReadEndsAllTheSame(t *testing.T) {
 			require.NoError(t, ctx.Err(), "at once")
 		})
 	}
+}
+
+// dear is a gate that takes long for one caller, as the filter of a feed may.
+type dear struct {
+	open
+
+	asked atomic.Int32
+}
+
+func (d *dear) Shows(c sluice.Caller, _ sluice.Verb, _ *sluice.Event, _ time.Time) sluice.Decision {
+	if c.Principal == "dear" {
+		d.asked.Add(1)
+		<-time.After(5 * time.Millisecond)
+	}
+	return sluice.Pass
+}
+
+// S2-93: a feed that takes nothing, and whose filter is dear, does not hold up the others of its namespace: the hub stops
+// looking for it. Its reader misses nothing for that.
+func TestAFeedThatIsDearToLookForHoldsUpNobody(t *testing.T) {
+	t.Parallel()
+	ctx, cancel := context.WithTimeout(t.Context(), patience)
+	defer cancel()
+	gate, log := &dear{}, newMemory(100)
+	e := running(t, log, gate, feed.Options{Ring: 64})
+	r := follow(ctx, t, e, feed.Wish{Buffer: 1000, Caller: sluice.Caller{Principal: "dear"}})
+	log.publish(1, "/a", "1")
+	<-r.sending
+	beside(ctx, t, e, log, 299)
+	require.Less(t, int(gate.asked.Load()), 100, "of 300 events")
+	seen := witness{wanted: "/**"}
+	rest(&seen, r, 300)
+	require.Empty(t, seen.lags)
+	require.NoError(t, seen.check(log))
 }
 
 // What is held back is sent before a feed ends.

@@ -230,6 +230,12 @@ func (w *eventWriter) send(frames []feed.Frame) error {
 		if frame.Lagged == nil {
 			w.id(frame.Resume)
 		}
+		if text := w.feed.Rendered(frame); len(text) > feedIdle {
+			if err := w.pass(text); err != nil {
+				return err
+			}
+			continue
+		}
 		w.text = w.feed.AppendFrame(w.text[:0], frame)
 		w.data(w.text)
 		if len(w.buffer) >= feedPiece {
@@ -250,20 +256,37 @@ func (w *eventWriter) data(text []byte) {
 	w.buffer = append(append(append(w.buffer, "data: "...), text...), "\n\n"...)
 }
 
+// pass writes what is a large frame without a copy of it: there may be a thousand who wait with the same.
+func (w *eventWriter) pass(text []byte) error {
+	w.buffer = append(w.buffer, "data: "...)
+	err := w.write(w.buffer, text)
+	w.buffer = append(w.buffer[:0], "\n\n"...)
+	return err
+}
+
 // hurry has what is being written, and all that comes, end soon.
 func (w *eventWriter) hurry() {
 	w.hurried.Store(true)
 	_ = w.control.SetWriteDeadline(time.Now().Add(feedFarewell)) // if that fails, it is gone
 }
 
-func (w *eventWriter) flush() error {
+// write writes something, for which there is so much time.
+func (w *eventWriter) write(texts ...[]byte) error {
 	err := w.control.SetWriteDeadline(time.Now().Add(feedStall))
 	if w.hurried.Load() {
 		w.hurry()
 	}
-	if err == nil && len(w.buffer) > 0 {
-		_, err = w.to.Write(w.buffer)
+	for _, text := range texts {
+		if err == nil && len(text) > 0 {
+			_, err = w.to.Write(text)
+		}
 	}
+	w.failed = cmp.Or(w.failed, err)
+	return err
+}
+
+func (w *eventWriter) flush() error {
+	err := w.write(w.buffer)
 	if err == nil {
 		err = w.control.Flush()
 	}

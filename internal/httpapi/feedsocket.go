@@ -87,8 +87,12 @@ type socketWriter struct {
 
 func (w *socketWriter) send(ctx context.Context, frames []feed.Frame) error {
 	for _, frame := range frames {
-		w.text = w.feed.AppendFrame(w.text[:0], frame)
-		if err := w.write(ctx, w.text); err != nil {
+		text := w.feed.Rendered(frame) // not copied: there may be a thousand who wait with the same
+		if text == nil {
+			w.text = w.feed.AppendFrame(w.text[:0], frame)
+			text = w.text
+		}
+		if err := w.write(ctx, text); err != nil {
 			return err
 		}
 	}

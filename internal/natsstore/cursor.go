@@ -6,6 +6,7 @@ import (
 	"encoding/hex"
 	"errors"
 	"fmt"
+	"math"
 	"strconv"
 	"strings"
 	"time"
@@ -76,7 +77,7 @@ func (s *Store) resolveUntil(ctx context.Context, ns, cursor string, state jetst
 // resolveSeq returns the sequence that a cursor is, or that of the event whose id it is.
 func (s *Store) resolveSeq(ctx context.Context, ns, cursor string) (uint64, error) {
 	if seq, err := strconv.ParseUint(cursor, 10, 64); err == nil {
-		return seq, nil
+		return min(seq, math.MaxUint64-1), nil // what comes next is a sequence too
 	}
 	e, err := s.EventByID(ctx, ns, cursor)
 	if sluice.CodeOf(err) == sluice.NotFound {
@@ -118,7 +119,7 @@ func expired(at time.Time, state jetstream.StreamState) bool {
 }
 
 func checkWindow(after uint64, state jetstream.StreamState) error {
-	if after+1 < state.FirstSeq {
+	if state.FirstSeq > 0 && after < state.FirstSeq-1 {
 		return windowExceeded(state)
 	}
 	return nil

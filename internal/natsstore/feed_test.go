@@ -1,14 +1,20 @@
 package natsstore_test
 
 import (
+	"errors"
 	"fmt"
+	"math"
+	"strconv"
 	"testing"
+	"time"
 
 	"github.com/nats-io/nats.go/jetstream"
 	"github.com/stretchr/testify/require"
 
 	"github.com/sluice-io/sluice/internal/natsstore"
+	"github.com/sluice-io/sluice/internal/natstest"
 	"github.com/sluice-io/sluice/pkg/sluice"
+	"github.com/sluice-io/sluice/streams"
 )
 
 // S2-124…129: pages of a feed have every event behind a place, and say up to where that is so.
@@ -50,6 +56,10 @@ func TestPagesOfAFeedHaveEverythingUpToWhereTheyReach(t *testing.T) {
 	require.Empty(t, events)
 	require.Equal(t, last, reached, "there is nothing behind the end")
 
+	place, err := store.Resolve(t.Context(), "default", "18446744073709551615")
+	require.NoError(t, err, "a place behind the end is none that is no longer kept")
+	require.Equal(t, uint64(math.MaxUint64-1), place)
+
 	log, err := js.Stream(t.Context(), "EVENTS_default")
 	require.NoError(t, err)
 	require.NoError(t, log.Purge(t.Context(), jetstream.WithPurgeSequence(100)))
@@ -60,4 +70,94 @@ func TestPagesOfAFeedHaveEverythingUpToWhereTheyReach(t *testing.T) {
 	require.Equal(t, uint64(100), events[0].Seq)
 	_, _, err = store.FeedPage(t.Context(), "nowhere", "/**", 0, 1)
 	requireCode(t, sluice.NotFound, err)
+}
+
+// S2-138: whoever follows a log for feeds is told when retention was faster. What was removed from its middle is nothing that was missed.
+func TestWhoFollowsALogForFeedsIsToldWhatLeftIt(t *testing.T) {
+	t.Parallel()
+	for name, tt := range map[string]struct {
+		remove func(jetstream.Stream) error
+		code   sluice.Code
+	}{
+		"retention": {func(log jetstream.Stream) error { return log.Purge(t.Context(), jetstream.WithPurgeSequence(301)) }, sluice.WindowExceeded},
+		"erasing": {func(log jetstream.Stream) error {
+			return log.Purge(t.Context(), jetstream.WithPurgeSubject("events.default.a.p1"))
+		}, ""},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			store, server := provisioned(t)
+			js := raw(t, server)
+			for n := range 400 {
+				_, err := js.Publish(t.Context(), fmt.Sprintf("events.default.a.p%d", n%2), []byte("1"))
+				require.NoError(t, err)
+			}
+			log, err := js.Stream(t.Context(), "EVENTS_default")
+			require.NoError(t, err)
+			done := errors.New("that is all")
+			last := uint64(0)
+			err = store.FeedTail(t.Context(), "default", 0, func(ev sluice.Event) error {
+				if ev.Seq == 1 {
+					require.NoError(t, tt.remove(log))
+				}
+				last = ev.Seq
+				if last == 399 {
+					return done
+				}
+				return nil
+			})
+			if tt.code == "" {
+				require.ErrorIs(t, err, done)
+				return
+			}
+			requireCode(t, tt.code, err)
+			require.Less(t, last, uint64(300), "what was on its way")
+		})
+	}
+}
+
+// S2-124…129: on a cluster, too, a page has everything, whichever server its consumer is on. One that was away does not
+// have yet what was stored meanwhile.
+func TestAPageOfAFeedIsNotThatOfAReplicaWhichIsBehind(t *testing.T) {
+	t.Parallel()
+	if testing.Short() {
+		t.Skip("takes some ten seconds")
+	}
+	cluster := natstest.NewCluster(t)
+	store := connected(t, natsstore.Options{URL: cluster.URL(), Replicas: 3})
+	require.NoError(t, store.Provision(t.Context()))
+	count := 0
+	publish := func(path sluice.Path) uint64 {
+		events := make([]sluice.Event, 500)
+		for i := range events {
+			count++
+			events[i] = sluice.Event{ID: strconv.Itoa(count), Path: path, Data: make([]byte, 4<<10)}
+		}
+		stored, err := store.Publish(t.Context(), ns, events)
+		require.NoError(t, err)
+		return stored[len(stored)-1].Seq
+	}
+	var last uint64
+	cluster.LeaveBehind(t, streams.EventsStream(ns), func() {
+		for range 20 {
+			publish("/much")
+		}
+		last = publish("/few")
+	})
+	began := time.Now()
+	short := 0
+	for n := 0; n < 200 && time.Since(began) < 4*time.Second; n++ {
+		var seen int
+		for place := uint64(0); place < last; {
+			events, reached, err := store.FeedPage(t.Context(), ns, "/few", place, last)
+			require.NoError(t, err)
+			seen += len(events)
+			place = max(place, reached)
+		}
+		if seen != 500 {
+			short++
+			t.Logf("%s: %d of 500", time.Since(began), seen)
+		}
+	}
+	require.Zero(t, short, "pages claimed to reach the end, and lacked what was there")
 }

@@ -15,7 +15,10 @@ import (
 const clusterSize, clusterPatience = 3, 30 * time.Second
 
 // Cluster is three servers that replicate to one another, on the loopback address.
-type Cluster struct{ servers []*server.Server }
+type Cluster struct {
+	servers []*server.Server
+	options []*server.Options
+}
 
 // NewCluster returns a cluster that goes with the test. It takes some five seconds to be ready:
 // a package needs one at most, and skips it with -short.
@@ -26,18 +29,12 @@ func NewCluster(tb testing.TB) *Cluster {
 	for i, route := range routes {
 		port, err := strconv.Atoi(route.Port())
 		require.NoError(tb, err)
-		s, err := server.NewServer(&server.Options{
+		c.options = append(c.options, &server.Options{
 			ServerName: "n" + strconv.Itoa(i), Host: "127.0.0.1", Port: server.RANDOM_PORT,
 			JetStream: true, StoreDir: tb.TempDir(), NoSigs: true, NoLog: true,
 			Cluster: server.ClusterOpts{Name: "test", Host: "127.0.0.1", Port: port}, Routes: routes,
 		})
-		require.NoError(tb, err)
-		tb.Cleanup(func() {
-			s.Shutdown()
-			s.WaitForShutdown()
-		})
-		s.Start()
-		c.servers = append(c.servers, s)
+		c.servers = append(c.servers, c.start(tb, i))
 	}
 	for _, s := range c.servers {
 		require.True(tb, s.ReadyForConnections(clusterPatience))
@@ -46,6 +43,35 @@ func NewCluster(tb testing.TB) *Cluster {
 		return c.servers[0].JetStreamIsCurrent() && c.servers[1].JetStreamIsCurrent() && c.servers[2].JetStreamIsCurrent()
 	}, clusterPatience, 20*time.Millisecond)
 	return c
+}
+
+func (c *Cluster) start(tb testing.TB, i int) *server.Server {
+	tb.Helper()
+	s, err := server.NewServer(c.options[i].Clone())
+	require.NoError(tb, err)
+	tb.Cleanup(func() {
+		s.Shutdown()
+		s.WaitForShutdown()
+	})
+	s.Start()
+	return s
+}
+
+// LeaveBehind stops a server that follows a stream, and starts it again after something was done: it is behind then,
+// until it has caught up.
+func (c *Cluster) LeaveBehind(tb testing.TB, stream string, meanwhile func()) {
+	tb.Helper()
+	for i, s := range c.servers {
+		if s.JetStreamIsStreamLeader(server.DEFAULT_GLOBAL_ACCOUNT, stream) || s.JetStreamIsLeader() {
+			continue
+		}
+		s.Shutdown()
+		s.WaitForShutdown()
+		meanwhile()
+		c.servers[i] = c.start(tb, i)
+		return
+	}
+	require.Fail(tb, "nobody follows "+stream)
 }
 
 // URL returns the addresses of all servers.

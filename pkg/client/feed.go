@@ -2,6 +2,7 @@ package client
 
 import (
 	"bufio"
+	"bytes"
 	"cmp"
 	"context"
 	"encoding/json"
@@ -171,6 +172,7 @@ func (f *feeding) connect(ctx context.Context) error {
 	defer func() { _ = body.Close() }() // it was only read
 	lines := bufio.NewScanner(body)
 	lines.Buffer(nil, maxResponse)
+	lines.Split(wholeLines)
 	id := f.resume
 	for lines.Scan() {
 		silent.Reset(feedSilence)
@@ -191,6 +193,14 @@ func (f *feeding) connect(ctx context.Context) error {
 		return cause
 	}
 	return fmt.Errorf("%w: %w", sluice.Errorf(sluice.Unavailable, "the feed from %s broke off", f.client.base), cmp.Or(lines.Err(), io.ErrUnexpectedEOF))
+}
+
+// wholeLines is bufio.ScanLines but for what is left of a line when the connection breaks in the middle of it: that is nothing.
+func wholeLines(data []byte, atEOF bool) (advance int, line []byte, err error) {
+	if bytes.IndexByte(data, '\n') < 0 {
+		return 0, nil, nil
+	}
+	return bufio.ScanLines(data, atEOF)
 }
 
 // open makes the request. The answer is its body.

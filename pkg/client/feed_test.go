@@ -99,3 +99,24 @@ func TestAFeedEndsWithItsReader(t *testing.T) {
 	}
 	require.Equal(t, 1, count)
 }
+
+// S2-137: a connection that breaks in the middle of a frame is one that broke; the frame comes with the next.
+func TestAFeedThatBreaksOffInAFrameGoesOn(t *testing.T) {
+	t.Parallel()
+	const begun = "id: 5\ndata: {\"subscribed\":true,\"current_seq\":5}\n\n"
+	const frame = "id: 6\ndata: {\"seq\":6,\"event\":{\"specversion\":\"1.0\",\"id\":\"a\",\"source\":\"/s\",\"type\":\"t\",\"path\":\"/p\"}}\n\n"
+	for _, cut := range []int{2, 6, 20, len(frame) - 3} {
+		c, asked := scripted(t, begun+frame[:cut], begun+frame, "")
+		var seqs []uint64
+		var ended error
+		for item, err := range c.Feed(t.Context(), "ns", client.FeedQuery{}) {
+			if ended = err; err == nil && item.Event != nil {
+				seqs = append(seqs, item.Seq)
+			}
+		}
+		require.Equal(t, sluice.WindowExceeded, sluice.CodeOf(ended), "%d", cut)
+		require.Equal(t, []uint64{6}, seqs)
+		require.Equal(t, "5", asked(1).Header.Get("Last-Event-ID"))
+		require.Equal(t, "6", asked(2).Header.Get("Last-Event-ID"))
+	}
+}

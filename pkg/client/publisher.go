@@ -50,6 +50,7 @@ type Publisher struct {
 	closed   bool
 	given    bool // abandon is closed
 	left     int  // events that were dropped because it ended
+	cut      bool // some of them were on their way
 	stats    PublisherStats
 }
 
@@ -111,7 +112,7 @@ func (p *Publisher) Run(ctx context.Context) error {
 	defer close(p.done)
 	ctx, stop := p.untilAbandoned(ctx)
 	defer stop()
-	for ctx.Err() == nil {
+	for !p.over() && ctx.Err() == nil {
 		batch, more := p.take()
 		switch {
 		case len(batch) > 0:
@@ -125,7 +126,17 @@ func (p *Publisher) Run(ctx context.Context) error {
 			}
 		}
 	}
+	if p.over() {
+		return nil
+	}
 	return context.Cause(ctx)
+}
+
+// over reports whether the publisher is closed and nothing waits, or was left by Run.
+func (p *Publisher) over() bool {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	return p.closed && len(p.queue) == 0 && !p.cut
 }
 
 // Close has Run send what waits, and returns when it has, or when ctx has ended: what was not sent then is dropped, and the
@@ -172,6 +183,9 @@ func (p *Publisher) giveUp() {
 	p.mu.Lock()
 	rest := p.queue
 	p.queue = nil
+	p.left += p.inFlight                  // Run panicked, in Dropped maybe, with these on their way
+	p.stats.Dropped += uint64(p.inFlight) //nolint:gosec // a count
+	p.inFlight = 0
 	p.mu.Unlock()
 	p.leave(rest, errAbandoned)
 }
@@ -256,6 +270,7 @@ func concernsOne(err error) bool {
 func (p *Publisher) leave(events []sluice.Event, err error) {
 	p.mu.Lock()
 	p.left += len(events)
+	p.cut = p.cut || p.inFlight > 0
 	p.mu.Unlock()
 	p.drop(events, err)
 }

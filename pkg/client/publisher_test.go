@@ -221,6 +221,53 @@ func TestAPublisherThatNoLongerRunsSaysWhatIsLeft(t *testing.T) {
 	require.ErrorContains(t, p.Close(t.Context()), "1 events were not sent: it no longer runs")
 }
 
+// Whatever is emitted while the publisher is closed is counted once, too, and so is what was on its way when Run panicked.
+func TestEveryEventIsCountedHoweverAPublisherEnds(t *testing.T) {
+	t.Parallel()
+	m := &moody{chance: rand.New(rand.NewPCG(3, 5)), known: map[string]bool{}}
+	srv := httptest.NewServer(m)
+	t.Cleanup(srv.Close)
+	c := client.New(srv.URL, "tok")
+	t.Cleanup(c.HTTP.CloseIdleConnections)
+	for _, panics := range []bool{false, true} {
+		var once atomic.Bool
+		once.Store(!panics)
+		p := c.NewPublisher("acme", client.PublisherOptions{Queue: 500, Batch: 20, Dropped: func(*sluice.Event, error) {
+			if once.CompareAndSwap(false, true) {
+				panic("no")
+			}
+		}})
+		ended := make(chan any, 1)
+		go func() {
+			defer func() { ended <- recover() }()
+			_ = p.Run(t.Context())
+		}()
+		var closing sync.WaitGroup
+		if !panics {
+			closing.Go(func() { _ = p.Close(t.Context()) })
+		}
+		var group sync.WaitGroup
+		for n := range 4 {
+			group.Go(func() {
+				for i := range 200 {
+					p.Emit(numbered(n, i))
+				}
+			})
+		}
+		group.Wait()
+		closing.Wait()
+		if panics {
+			require.Equal(t, "no", <-ended)
+			require.ErrorContains(t, p.Close(t.Context()), "were not sent")
+		} else {
+			require.NoError(t, p.Close(t.Context()))
+		}
+		stats := p.Stats()
+		require.Zero(t, stats.Waiting)
+		require.Equal(t, uint64(800), stats.Stored+stats.Dropped)
+	}
+}
+
 // A token that is not valid makes one request, not one for each event.
 func TestWhatConcernsAllIsNotTriedOneByOne(t *testing.T) {
 	t.Parallel()
