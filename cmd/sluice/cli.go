@@ -157,7 +157,7 @@ func parseSpan(text string) (time.Duration, error) {
 	return d, nil
 }
 
-// behind returns the cursor that a flag --since means: what is so long ago is a time, and all else is for the server to read.
+// behind returns the cursor that a flag such as --since means: what is so long ago is a time, and all else is for the server to read.
 func behind(since string, now time.Time) string {
 	if ago, err := parseSpan(since); err == nil && ago > 0 {
 		return now.Add(-ago).UTC().Format(time.RFC3339Nano)
