@@ -42,7 +42,7 @@ type feedCmd struct {
 
 	filterFlags
 
-	NS         string        `name:"ns" help:"The namespace." default:"default" placeholder:"NAME"`
+	NS         string        `name:"ns" help:"The namespace." default:"default"`
 	Since      string        `help:"Begin behind a sequence or an event's id, at a time, or so long ago, such as 10m or 7d; -1 is the beginning; last_per_path begins with the last event of every path." placeholder:"WHEN"`
 	Projection string        `help:"How much of the data: full, summary or none." placeholder:"NAME"`
 	Buffer     int           `help:"How many events to be behind before some are missed." placeholder:"N"`

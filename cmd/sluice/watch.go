@@ -31,7 +31,7 @@ type watchSetCmd struct {
 	ID      string `arg:"" help:"Its id."`
 	Pattern string `arg:"" optional:"" help:"Paths of the events that it looks at, such as /sensors/**."`
 
-	NS          string            `name:"ns" help:"The namespace." default:"default" placeholder:"NAME"`
+	NS          string            `name:"ns" help:"The namespace." default:"default"`
 	File        string            `help:"Read it from a file in the JSON (or YAML) of the API; - is stdin. Flags go over it." placeholder:"FILE"`
 	Types       []string          `name:"type" aliases:"types" help:"Events of these types are readings, no others; a final .* matches what follows." placeholder:"TYPE"`
 	Source      []string          `help:"Events of these sources are readings, no others." placeholder:"SOURCE" sep:"none"`
@@ -138,7 +138,7 @@ func readWatch(file string, stdin io.Reader) (spec client.WatchSpec, err error) 
 }
 
 type watchLsCmd struct {
-	NS string `name:"ns" help:"The namespace." default:"default" placeholder:"NAME"`
+	NS string `name:"ns" help:"The namespace." default:"default"`
 }
 
 // Run lists the watches.
@@ -165,7 +165,7 @@ func (c *watchLsCmd) Run(ctx context.Context, s *session) error {
 
 type watchShowCmd struct {
 	ID string `arg:"" help:"The watch."`
-	NS string `name:"ns" help:"The namespace." default:"default" placeholder:"NAME"`
+	NS string `name:"ns" help:"The namespace." default:"default"`
 }
 
 // Run shows the watch.
@@ -187,7 +187,7 @@ func (c *watchShowCmd) Run(ctx context.Context, s *session) error {
 
 type watchRmCmd struct {
 	ID string `arg:"" help:"The watch."`
-	NS string `name:"ns" help:"The namespace." default:"default" placeholder:"NAME"`
+	NS string `name:"ns" help:"The namespace." default:"default"`
 }
 
 // Run cancels the watch.
