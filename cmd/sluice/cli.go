@@ -135,18 +135,34 @@ func decodeSpan(c *kong.DecodeContext, target reflect.Value) error {
 		target.Set(reflect.New(target.Type().Elem()))
 		target = target.Elem()
 	}
-	if days, ok := strings.CutSuffix(text.String(), "d"); ok {
-		if n, err := strconv.ParseUint(days, 10, 16); err == nil && n <= maxDays {
-			target.SetInt(int64(n) * 24 * int64(time.Hour))
-			return nil
-		}
-	}
-	d, err := time.ParseDuration(text.String())
+	d, err := parseSpan(text.String())
 	if err != nil {
-		return fmt.Errorf("%q is not a duration such as 10s, 5m, 72h or 30d", text)
+		return err
 	}
 	target.SetInt(int64(d))
 	return nil
+}
+
+// parseSpan reads what Go reads as a duration, or days.
+func parseSpan(text string) (time.Duration, error) {
+	if days, ok := strings.CutSuffix(text, "d"); ok {
+		if n, err := strconv.ParseUint(days, 10, 16); err == nil && n <= maxDays {
+			return time.Duration(n) * 24 * time.Hour, nil
+		}
+	}
+	d, err := time.ParseDuration(text)
+	if err != nil {
+		return 0, fmt.Errorf("%q is not a duration such as 10s, 5m, 72h or 30d", text)
+	}
+	return d, nil
+}
+
+// behind returns the cursor that a flag such as --since means: what is so long ago is a time, and all else is for the server to read.
+func behind(since string, now time.Time) string {
+	if ago, err := parseSpan(since); err == nil && ago > 0 {
+		return now.Add(-ago).UTC().Format(time.RFC3339Nano)
+	}
+	return since
 }
 
 // usageError is a command line that makes no sense.

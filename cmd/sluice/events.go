@@ -20,9 +20,9 @@ type eventsCmd struct {
 type eventsLsCmd struct {
 	NS      string   `name:"ns" help:"The namespace." default:"default"`
 	Pattern string   `aliases:"path" help:"Of these paths only." placeholder:"PATTERN"`
-	Types   []string `aliases:"type" help:"Of these types only; a final .* matches what follows." placeholder:"TYPE"`
-	Since   string   `help:"After a sequence, an event's id or a time; -1 is the beginning." placeholder:"WHEN"`
-	Until   string   `help:"Up to a sequence, an event's id or a time." placeholder:"WHEN"`
+	Types   []string `name:"type" aliases:"types" help:"Of these types only; a final .* matches what follows." placeholder:"TYPE"`
+	Since   string   `help:"After a sequence, an event's id, a time, or so long ago, such as 10m or 7d; -1 is the beginning." placeholder:"WHEN"`
+	Until   string   `help:"Up to a sequence, an event's id, a time, or so long ago." placeholder:"WHEN"`
 	Limit   int      `help:"Show at most so many; 0: all." default:"100"`
 }
 
@@ -64,9 +64,11 @@ func (c *eventsLsCmd) Run(ctx context.Context, s *session) error {
 	if err != nil {
 		return err
 	}
+	now := time.Now()
+	since, until := behind(c.Since, now), behind(c.Until, now)
 	all, err := collect(c.Limit, func(cursor string, most int) (client.Page[sluice.Event], error) {
 		return api.Events(ctx, c.NS, client.EventsQuery{
-			Pattern: sluice.Pattern(c.Pattern), Types: c.Types, Since: c.Since, Until: c.Until, Limit: most, Cursor: cursor,
+			Pattern: sluice.Pattern(c.Pattern), Types: c.Types, Since: since, Until: until, Limit: most, Cursor: cursor,
 		})
 	})
 	if err != nil {

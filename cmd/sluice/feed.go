@@ -42,12 +42,12 @@ type feedCmd struct {
 
 	filterFlags
 
-	NS         string        `name:"ns" help:"The namespace." default:"default" placeholder:"NAME"`
-	Since      string        `help:"Begin behind a sequence or an event's id, at a time, or so long ago, such as 10m; -1 is the beginning; last_per_path begins with the last event of every path." placeholder:"WHEN"`
+	NS         string        `name:"ns" help:"The namespace." default:"default"`
+	Since      string        `help:"Begin behind a sequence or an event's id, at a time, or so long ago, such as 10m or 7d; -1 is the beginning; last_per_path begins with the last event of every path." placeholder:"WHEN"`
 	Projection string        `help:"How much of the data: full, summary or none." placeholder:"NAME"`
 	Buffer     int           `help:"How many events to be behind before some are missed." placeholder:"N"`
 	Coalesce   []string      `help:"Show one of the events that have the same values of these labels, such as type or a member of the data." placeholder:"LABEL"`
-	Window     time.Duration `help:"With --coalesce, within this time; 1ms to 5s." default:"100ms"`
+	Window     time.Duration `help:"With --coalesce, within this time, 1ms to 5s; the server's 100ms otherwise." placeholder:"DURATION"`
 	First      bool          `help:"With --coalesce, the first of them, not the last."`
 	Limit      int           `help:"End after so many events; 0: never." default:"0"`
 	Color      string        `help:"Colours: auto (on a terminal, unless NO_COLOR is set), always or never." enum:"auto,always,never" default:"auto"`
@@ -102,7 +102,7 @@ func (c *feedCmd) query(now time.Time) (client.FeedQuery, error) {
 	f, err := c.filter()
 	q := client.FeedQuery{
 		Pattern: sluice.Pattern(c.Pattern), Types: f.Types, Sources: f.Sources, Subjects: f.Subjects, Labels: f.Labels, CEL: f.CEL,
-		Since: c.Since, Projection: c.Projection, Buffer: c.Buffer, CoalesceLabels: c.Coalesce, CoalesceFirst: c.First,
+		Since: behind(c.Since, now), Projection: c.Projection, Buffer: c.Buffer, CoalesceLabels: c.Coalesce, CoalesceWindow: c.Window, CoalesceFirst: c.First,
 	}
 	if err != nil {
 		return q, err
@@ -110,16 +110,20 @@ func (c *feedCmd) query(now time.Time) (client.FeedQuery, error) {
 	if _, err := sluice.ParsePattern(c.Pattern); err != nil {
 		return q, usageError{err}
 	}
-	if ago, err := time.ParseDuration(c.Since); err == nil && ago > 0 {
-		q.Since = now.Add(-ago).UTC().Format(time.RFC3339Nano)
+	return q, c.checkCoalescing()
+}
+
+// checkCoalescing says what is wrong with the flags about coalescing, before a server makes the best of it.
+func (c *feedCmd) checkCoalescing() error {
+	switch {
+	case len(c.Coalesce) == 0 && c.First:
+		return usagef("--first belongs to --coalesce")
+	case len(c.Coalesce) == 0 && c.Window != 0:
+		return usagef("--window belongs to --coalesce")
+	case c.Window != 0 && (c.Window < time.Millisecond || c.Window > 5*time.Second):
+		return usagef("--window %s: write 1ms to 5s", c.Window)
 	}
-	if len(c.Coalesce) > 0 {
-		q.CoalesceWindow = c.Window
-	}
-	if len(c.Coalesce) == 0 && c.First {
-		return q, usagef("--first belongs to --coalesce")
-	}
-	return q, nil
+	return nil
 }
 
 // feedView is an event of a feed as programs get it, one a line.

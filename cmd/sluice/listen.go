@@ -79,10 +79,7 @@ func (c *listenCmd) check(ctx context.Context, sender *endpoint.Sender) error {
 
 // start returns where the subscription begins.
 func (c *listenCmd) start(now time.Time) string {
-	if ago, err := time.ParseDuration(c.Since); err == nil && ago > 0 {
-		return now.Add(-ago).UTC().Format(time.RFC3339)
-	}
-	return c.Since
+	return behind(c.Since, now)
 }
 
 // subscribe makes the subscription. It is paused, so that the server sends nothing itself, and

@@ -10,9 +10,10 @@ import (
 
 // scheduleCmd is about events that are stored at a time.
 type scheduleCmd struct {
-	Add scheduleAddCmd `cmd:"" default:"withargs" help:"Have an event stored at a time: sluice schedule PATH DATA --in 10m."`
-	LS  scheduleLsCmd  `cmd:"" name:"ls" help:"List the events that wait, the next first."`
-	RM  scheduleRmCmd  `cmd:"" name:"rm" help:"Cancel one: it is never stored."`
+	Add  scheduleAddCmd  `cmd:"" default:"withargs" help:"Have an event stored at a time; the word add may be left out: sluice schedule PATH DATA --in 10m."`
+	LS   scheduleLsCmd   `cmd:"" name:"ls" help:"List the events that wait, the next first."`
+	Show scheduleShowCmd `cmd:"" help:"Show one that waits."`
+	RM   scheduleRmCmd   `cmd:"" name:"rm" help:"Cancel one: it is never stored."`
 }
 
 type scheduleAddCmd struct {
@@ -73,7 +74,7 @@ func moment(at time.Time, in time.Duration) (time.Time, error) {
 	case in > 0:
 		return time.Now().Add(in), nil
 	case at.IsZero():
-		return at, usagef("say when: --at 2026-01-31T08:00:00Z, or --in 10m")
+		return at, usagef("say when: --at 2031-01-31T08:00:00Z, or --in 10m")
 	}
 	return at, nil
 }
@@ -105,6 +106,27 @@ func (c *scheduleLsCmd) Run(ctx context.Context, s *session) error {
 			rows[i] = []string{exactly(one.DeliverAt), string(one.Path), one.Type, one.ID, string(one.CreatedBy), one.State, excerpt(one.Event.Data)}
 		}
 		return s.table("AT | PATH | TYPE | ID | BY | STATE | DATA", rows)
+	})
+}
+
+type scheduleShowCmd struct {
+	ID string `arg:"" help:"The event's id."`
+	NS string `name:"ns" help:"The namespace." default:"default"`
+}
+
+// Run shows one.
+func (c *scheduleShowCmd) Run(ctx context.Context, s *session) error {
+	api, err := s.client()
+	if err != nil {
+		return err
+	}
+	one, err := api.GetScheduled(ctx, c.NS, c.ID)
+	if err != nil {
+		return err
+	}
+	return s.show(one, func() error {
+		return s.facts("id", one.ID, "state", one.State, "at", exactly(one.DeliverAt), "path", string(one.Path), "type", one.Type, "cause", one.Event.Extensions[sluice.CausationID],
+			"data", excerpt(one.Event.Data), "made by", string(one.CreatedBy), "made", when(one.CreatedAt))
 	})
 }
 

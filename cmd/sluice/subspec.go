@@ -19,7 +19,7 @@ type specFlags struct {
 	File        string            `help:"Read it from a file in the JSON (or YAML) of the API; - is stdin. Flags go over it." placeholder:"FILE"`
 	URL         *string           `name:"url" help:"Where requests go." placeholder:"URL"`
 	Header      map[string]string `help:"Send this header along; repeatable." placeholder:"K=V" mapsep:"none"`
-	Types       []string          `aliases:"type" help:"Events of these types only; a final .* matches what follows." placeholder:"TYPE"`
+	Types       []string          `name:"type" aliases:"types" help:"Events of these types only; a final .* matches what follows." placeholder:"TYPE"`
 	CEL         *string           `name:"cel" help:"Events for which this expression holds only." placeholder:"EXPR"`
 	Envelope    *string           `help:"cloudevents, cloudevents-binary, fact, attempt or raw." placeholder:"NAME"`
 	Projection  *string           `help:"full, summary or none: how much of the data is sent." placeholder:"NAME"`

@@ -7,7 +7,7 @@ import (
 
 // ticketCmd gets a ticket for feeds.
 type ticketCmd struct {
-	NS  string        `name:"ns" help:"The namespace." default:"default" placeholder:"NAME"`
+	NS  string        `name:"ns" help:"The namespace." default:"default"`
 	For time.Duration `help:"For how long it opens feeds; 1s to 1h." default:"1m"`
 }
 

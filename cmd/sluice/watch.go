@@ -31,15 +31,16 @@ type watchSetCmd struct {
 	ID      string `arg:"" help:"Its id."`
 	Pattern string `arg:"" optional:"" help:"Paths of the events that it looks at, such as /sensors/**."`
 
-	NS          string            `name:"ns" help:"The namespace." default:"default" placeholder:"NAME"`
+	NS          string            `name:"ns" help:"The namespace." default:"default"`
 	File        string            `help:"Read it from a file in the JSON (or YAML) of the API; - is stdin. Flags go over it." placeholder:"FILE"`
-	Types       []string          `aliases:"type" help:"Events of these types are readings, no others; a final .* matches what follows." placeholder:"TYPE"`
+	Types       []string          `name:"type" aliases:"types" help:"Events of these types are readings, no others; a final .* matches what follows." placeholder:"TYPE"`
 	Source      []string          `help:"Events of these sources are readings, no others." placeholder:"SOURCE" sep:"none"`
+	Subject     []string          `help:"Events about these subjects, or related to them, are readings, no others." placeholder:"SUBJECT" sep:"none"`
 	CEL         string            `name:"cel" help:"The condition: an expression over event that a reading meets or not." placeholder:"EXPR"`
 	Label       map[string]string `help:"Part of the condition: the reading has this label; repeatable." placeholder:"K=V" mapsep:"none"`
 	Level       bool              `help:"Fire for every reading that meets the condition, not only when it begins to hold."`
-	Cooldown    time.Duration     `help:"Fire once in this time, for each path." placeholder:"1m"`
-	For         time.Duration     `help:"Fire when the condition has held for this long." placeholder:"30s"`
+	Cooldown    time.Duration     `help:"Fire once in this time, such as 10m, for each path; without it, as often as it may." placeholder:"DURATION"`
+	For         time.Duration     `help:"Fire when the condition has held for this long, such as 30s; without it, at once." placeholder:"DURATION"`
 	Publish     string            `help:"Where the event lives that is published." placeholder:"PATH"`
 	As          string            `help:"Its type." placeholder:"TYPE"`
 	With        string            `help:"Its data: JSON." placeholder:"JSON"`
@@ -87,6 +88,9 @@ func (c *watchSetCmd) spec(stdin io.Reader) (client.WatchSpec, error) {
 	if len(c.Source) > 0 {
 		spec.Filter.Sources = c.Source
 	}
+	if len(c.Subject) > 0 {
+		spec.Filter.Subjects = c.Subject
+	}
 	if len(c.Label) > 0 {
 		spec.Filter.Labels = map[string][]string{}
 	}
@@ -114,10 +118,12 @@ func (c *watchSetCmd) spec(stdin io.Reader) (client.WatchSpec, error) {
 
 func readWatch(file string, stdin io.Reader) (spec client.WatchSpec, err error) {
 	var data []byte
+	from := file
 	switch file {
 	case "":
 		return spec, nil
 	case "-":
+		from = "stdin"
 		data, err = io.ReadAll(stdin)
 	default:
 		data, err = os.ReadFile(filepath.Clean(file))
@@ -126,13 +132,13 @@ func readWatch(file string, stdin io.Reader) (spec client.WatchSpec, err error) 
 		return spec, fmt.Errorf("read watch: %w", err)
 	}
 	if err := yaml.UnmarshalStrict(data, &spec); err != nil {
-		return spec, fmt.Errorf("%s: %w", file, err)
+		return spec, fmt.Errorf("read watch from %s: %w", from, err)
 	}
 	return spec, nil
 }
 
 type watchLsCmd struct {
-	NS string `name:"ns" help:"The namespace." default:"default" placeholder:"NAME"`
+	NS string `name:"ns" help:"The namespace." default:"default"`
 }
 
 // Run lists the watches.
@@ -159,7 +165,7 @@ func (c *watchLsCmd) Run(ctx context.Context, s *session) error {
 
 type watchShowCmd struct {
 	ID string `arg:"" help:"The watch."`
-	NS string `name:"ns" help:"The namespace." default:"default" placeholder:"NAME"`
+	NS string `name:"ns" help:"The namespace." default:"default"`
 }
 
 // Run shows the watch.
@@ -174,14 +180,14 @@ func (c *watchShowCmd) Run(ctx context.Context, s *session) error {
 	}
 	return s.show(w, func() error {
 		return s.facts("watch", w.ID, "namespace", w.Namespace, "description", w.Description, "pattern", string(w.Pattern), "filter", compact(w.Filter),
-			"trigger", string(w.Trigger), "cooldown", w.Cooldown.String(), "for", w.For.String(), "publishes", compact(w.Action),
+			"trigger", string(w.Trigger), "cooldown", span(w.Cooldown), "for", span(w.For), "publishes", compact(w.Action),
 			"looks behind", strconv.FormatUint(w.FromSeq, 10), "revision", strconv.FormatUint(w.Revision, 10), "created", when(w.CreatedAt), "by", string(w.CreatedBy))
 	})
 }
 
 type watchRmCmd struct {
 	ID string `arg:"" help:"The watch."`
-	NS string `name:"ns" help:"The namespace." default:"default" placeholder:"NAME"`
+	NS string `name:"ns" help:"The namespace." default:"default"`
 }
 
 // Run cancels the watch.

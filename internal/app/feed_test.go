@@ -39,6 +39,7 @@ type shown struct {
 	} `json:"lagged"`
 	Error *struct {
 		Code    string         `json:"code"`
+		Message string         `json:"message"`
 		Details map[string]any `json:"details"`
 	} `json:"error"`
 	Heartbeat *struct {
@@ -292,6 +293,7 @@ func TestAFeedEndsWithTheAccess(t *testing.T) {
 		f := r.frame()
 		require.NotNil(t, f.Error, "%+v", f)
 		require.Contains(t, []string{"forbidden", "not_found"}, f.Error.Code)
+		require.Contains(t, f.Error.Message, "you may not read ", "it says why")
 		_, err := r.next()
 		require.Error(t, err, "it is over")
 	}

@@ -167,6 +167,9 @@ func (s *Server) feedEnd(c echo.Context, err error) (*sluice.Error, []byte) {
 	if e.Code == sluice.Forbidden && s.opts.Access != nil && s.sees(c, c.Param("ns")) != nil {
 		e = public(access.Concealed()) // it may not even know of the namespace any more
 	}
+	if e.Code == sluice.NotFound && !caller(c).Unbounded() {
+		e = sluice.Errorf(sluice.NotFound, "the feed is over: what it shows is gone, or you may not read it any more")
+	}
 	said := failureError{Code: e.Code, Message: e.Message, Details: e.Details}
 	if said.Details == nil {
 		said.Details = map[string]any{}

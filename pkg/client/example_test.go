@@ -56,6 +56,11 @@ func exampleServer() *httptest.Server {
 			{"specversion":"1.0","id":"a","source":"/s","type":"order.paid","path":"/orders/41","sequence":"3"},
 			{"specversion":"1.0","id":"b","source":"/s","type":"order.placed","path":"/orders/42","sequence":"6"}],"next_cursor":""}`)
 	})
+	mux.HandleFunc("GET /v1/namespaces/{ns}/feed", func(w http.ResponseWriter, _ *http.Request) {
+		w.Header().Set("Content-Type", "text/event-stream")
+		_, _ = fmt.Fprint(w, "id: 7\ndata: {\"subscribed\":true,\"current_seq\":7}\n\n",
+			"id: 8\ndata: {\"seq\":8,\"event\":{\"specversion\":\"1.0\",\"id\":\"c\",\"source\":\"/s\",\"type\":\"order.sent\",\"path\":\"/orders/41\"}}\n\n")
+	})
 	return httptest.NewServer(mux)
 }
 
@@ -105,4 +110,34 @@ func ExampleClient_State() {
 	// Output:
 	// map[/orders/41:order.paid /orders/42:order.placed]
 	// read the events since 7
+}
+
+// What is, and then what happens: the last event of every path, and those that come, for as long as the context lasts.
+func ExampleClient_Feed() {
+	server := exampleServer() // in your program: the address of a real one
+	defer server.Close()
+	ctx, enough := context.WithCancel(context.Background())
+	defer enough()
+	c := client.New(server.URL, "the token")
+
+	for item, err := range c.Feed(ctx, sluice.DefaultNamespace, client.FeedQuery{Pattern: "/orders/**", Since: client.LastPerPath}) {
+		switch {
+		case err != nil:
+			fmt.Println("over:", err)
+			return
+		case item.Event != nil:
+			fmt.Println(item.Seq, item.Event.Path, item.Event.Type)
+		case item.Lagged != nil:
+			fmt.Println("too slow, missed", item.Lagged.Missed)
+		case item.Away != nil:
+			fmt.Println("the server is away; the feed goes on behind", item.Resume)
+		}
+		if item.Seq == 8 {
+			return // leaving the loop ends the feed
+		}
+	}
+	// Output:
+	// 3 /orders/41 order.paid
+	// 6 /orders/42 order.placed
+	// 8 /orders/41 order.sent
 }
