@@ -9,6 +9,7 @@ import (
 	"sync"
 	"time"
 
+	"github.com/sluice-io/sluice/internal/ring"
 	"github.com/sluice-io/sluice/pkg/sluice"
 )
 
@@ -19,7 +20,7 @@ type hub struct {
 	namespace string
 
 	ready chan struct{} // closed when there is a ring, or an error
-	ring  *ring
+	ring  *ring.Ring[*Item]
 	err   error
 
 	// Under the engine's lock.
@@ -129,14 +130,15 @@ func (h *hub) follow(ctx context.Context) {
 		close(h.ready)
 		return
 	}
-	h.ring = newRing(h.engine.opts.Ring, h.engine.opts.RingBytes, last)
+	h.ring = ring.New(items, h.engine.opts.Ring, h.engine.opts.RingBytes, last)
+	h.ring.Guard()
 	close(h.ready)
 	var sweeping sync.WaitGroup
 	defer sweeping.Wait()
 	sweeping.Go(func() { h.sweep(ctx) })
 	err = h.fill(ctx)
 	h.forget() // first: whoever is told asks again
-	h.ring.end(err)
+	h.ring.End(err)
 	for _, f := range h.running() {
 		f.end(err) // also those whose readers take nothing
 	}
@@ -148,13 +150,15 @@ func (h *hub) fill(ctx context.Context) error {
 	e, wait := h.engine, again
 	for {
 		var anew error
-		err := e.log.Tail(ctx, h.namespace, h.ring.last(), func(ev sluice.Event) error {
+		err := e.log.Tail(ctx, h.namespace, h.ring.Last(), func(ev sluice.Event) error {
 			wait = again
 			it := NewItem(ev)
 			if err := h.room(ctx, it); err != nil {
 				return err
 			}
-			anew = h.ring.add(it)
+			if !h.ring.Add(it) {
+				anew = began()
+			}
 			return anew
 		})
 		switch {
@@ -177,7 +181,7 @@ func (h *hub) fill(ctx context.Context) error {
 
 // over returns why the log cannot be followed behind the ring any more, nil if it can, or if nobody knows.
 func (h *hub) over(ctx context.Context) error {
-	head := h.ring.last()
+	head := h.ring.Last()
 	first, last, err := h.engine.log.Ends(ctx, h.namespace)
 	if err != nil && sluice.CodeOf(err) != sluice.NotFound {
 		return nil // who follows it meets the trouble again
@@ -198,7 +202,7 @@ func (h *hub) over(ctx context.Context) error {
 // who publishes.
 func (h *hub) room(ctx context.Context, it *Item) error {
 	for {
-		swept := h.ring.room(it)
+		swept := h.ring.Room(it)
 		if swept == nil {
 			return nil
 		}
@@ -217,13 +221,13 @@ func (h *hub) sweep(ctx context.Context) {
 		select {
 		case <-ctx.Done():
 			return
-		case <-h.ring.filling:
+		case <-h.ring.Filling():
 		}
-		upTo := h.ring.middle()
+		upTo := h.ring.Middle()
 		for _, f := range h.running() {
 			f.sweep(upTo)
 			runtime.Gosched() // there may be thousands, and others have to go on
 		}
-		h.ring.sweptTo(upTo)
+		h.ring.SweptTo(upTo)
 	}
 }

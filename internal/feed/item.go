@@ -7,6 +7,7 @@ import (
 	"strings"
 	"sync"
 
+	"github.com/sluice-io/sluice/internal/ring"
 	"github.com/sluice-io/sluice/pkg/sluice"
 )
 
@@ -22,6 +23,9 @@ type Item struct {
 
 // NewItem returns an event for feeds. Nobody changes it any more.
 func NewItem(ev sluice.Event) *Item { return &Item{Event: ev} }
+
+// items is what a ring has.
+var items = ring.Of[*Item]{Seq: func(it *Item) uint64 { return it.Event.Seq }, Weight: (*Item).weight} //nolint:gochecknoglobals // nobody changes it
 
 // weight is about how much memory an item takes.
 func (it *Item) weight() int { return 2*len(it.Event.Data) + itemOverhead } // the data, and a frame of it

@@ -35,20 +35,20 @@ func (f *Feed) look(ctx context.Context) (more <-chan struct{}, err error) {
 func (f *Feed) lookRing(upTo uint64) (covered bool, more <-chan struct{}, err error) {
 	into := f.engine.batches.Get().(*[batch]*Item) //nolint:forcetypeassert // nothing else is in there
 	defer func() { clear(into[:]); f.engine.batches.Put(into) }()
-	t, err := f.hub.ring.take(f.place, into[:0])
-	if err != nil || !t.covered {
-		return t.covered, nil, err
+	t, err := f.hub.ring.Take(f.place, into[:0])
+	if err != nil || !t.Covered {
+		return t.Covered, nil, err
 	}
-	if len(t.items) == 0 {
-		return true, t.changed, nil
+	if len(t.Items) == 0 {
+		return true, t.Changed, nil
 	}
-	_, err = f.lookAt(t.items, upTo)
+	_, err = f.lookAt(t.Items, upTo)
 	return true, nil, err
 }
 
 // turn reads the next page of the log.
 func (f *Feed) turn(ctx context.Context) error {
-	events, reached, err := f.engine.log.Page(ctx, f.wish.Namespace, f.wish.Pattern, f.place, f.hub.ring.from())
+	events, reached, err := f.engine.log.Page(ctx, f.wish.Namespace, f.wish.Pattern, f.place, f.hub.ring.From())
 	switch code := sluice.CodeOf(err); {
 	case code == sluice.WindowExceeded && f.beginsAgain(ctx):
 		return nil

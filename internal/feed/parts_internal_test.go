@@ -18,64 +18,6 @@ func item(seq uint64, data string) *Item {
 	return NewItem(sluice.Event{Seq: seq, Type: "t", Path: "/p", Data: []byte(data)})
 }
 
-// S2-77…79, S2-89: a ring pushes out what is oldest, and knows what it covers.
-func TestARingKeepsTheLast(t *testing.T) {
-	t.Parallel()
-	r := newRing(3, 1<<20, 10)
-	var into [8]*Item
-	got, err := r.take(10, into[:0])
-	require.NoError(t, err)
-	require.True(t, got.covered)
-	require.NotNil(t, got.changed)
-	for _, seq := range []uint64{12, 13, 17, 18} {
-		require.NoError(t, r.add(item(seq, "")))
-	}
-	<-got.changed
-	got, err = r.take(10, into[:0])
-	require.NoError(t, err)
-	require.False(t, got.covered, "12 was pushed out")
-	require.Equal(t, uint64(12), r.from())
-	got, err = r.take(12, into[:0:2])
-	require.NoError(t, err)
-	require.Equal(t, uint64(13), got.items[0].Event.Seq)
-	require.Len(t, got.items, 2, "as many as fit")
-	require.Equal(t, sluice.Unavailable, sluice.CodeOf(r.add(item(18, ""))), "a log that goes back is another one")
-	r.end(errStopping())
-	_, err = r.take(17, into[:0])
-	require.NoError(t, err, "what there is comes before the end")
-	_, err = r.take(18, into[:0])
-	require.Error(t, err)
-}
-
-// What somebody has not looked at is not pushed out: who reads the log waits, and half of it is looked at.
-func TestARingWaitsForThoseWhoLook(t *testing.T) {
-	t.Parallel()
-	r := newRing(8, 1<<20, 0)
-	for seq := uint64(1); seq <= 8; seq++ {
-		require.Nil(t, r.room(item(seq, "")))
-		require.NoError(t, r.add(item(seq, "")))
-		require.Len(t, r.filling, int(seq)/7, "when it is full by three quarters")
-	}
-	swept := r.room(item(9, ""))
-	require.NotNil(t, swept)
-	require.Equal(t, uint64(5), r.middle())
-	r.sweptTo(r.middle())
-	<-swept
-	require.Nil(t, r.room(item(9, "")))
-	require.Equal(t, uint64(7), r.middle())
-}
-
-func TestARingIsBoundedInBytes(t *testing.T) {
-	t.Parallel()
-	r := newRing(1000, 5*itemOverhead, 0)
-	for seq := uint64(1); seq <= 20; seq++ {
-		require.NoError(t, r.add(item(seq, "")))
-	}
-	require.Equal(t, 5, r.count)
-	require.NoError(t, r.add(item(21, strings.Repeat("x", 100*itemOverhead))))
-	require.Equal(t, 1, r.count, "one is always there")
-}
-
 // S2-63, S2-66…71, S2-143…145: events with the same labels are one within a window, and the highest sequence is the frame's.
 func TestEventsOfTheSameLabelsStandForOneAnother(t *testing.T) {
 	t.Parallel()

@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/sluice-io/sluice/internal/filter"
+	"github.com/sluice-io/sluice/internal/ring"
 	"github.com/sluice-io/sluice/pkg/sluice"
 )
 
@@ -167,7 +168,7 @@ func (e *Engine) look(ctx context.Context, key string, w *sluice.Watch) {
 }
 
 // enter returns the ring of a namespace, and what to call at the end.
-func (e *Engine) enter(ctx context.Context, namespace string) (*ring, func(), error) {
+func (e *Engine) enter(ctx context.Context, namespace string) (*ring.Ring[sluice.Event], func(), error) {
 	e.mu.Lock()
 	launch := e.launch
 	e.mu.Unlock()

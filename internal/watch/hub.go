@@ -7,6 +7,7 @@ import (
 	"sync"
 	"time"
 
+	"github.com/sluice-io/sluice/internal/ring"
 	"github.com/sluice-io/sluice/pkg/sluice"
 )
 
@@ -18,10 +19,18 @@ const (
 // errBegan says that a log lost its end, or is another one under the same name.
 var errBegan = errors.New("the log began anew")
 
+// eventWeight is about what an event takes besides its data.
+const eventWeight = 512
+
+// readings is what a ring has.
+var readings = ring.Of[sluice.Event]{ //nolint:gochecknoglobals // nobody changes it
+	Seq: func(ev sluice.Event) uint64 { return ev.Seq }, Weight: func(ev sluice.Event) int { return len(ev.Data) + eventWeight },
+}
+
 // hub is the one reader of a namespace's log.
 type hub struct {
 	ready chan struct{} // closed when there is a ring, or an error
-	ring  *ring
+	ring  *ring.Ring[sluice.Event]
 	err   error
 
 	readers int
@@ -39,7 +48,7 @@ type hubs struct {
 
 // enter returns the ring of a namespace, which covers the log from before the call on, and what to call at the end. What is
 // started for it ends with the last who needs it; launch starts it.
-func (h *hubs) enter(ctx context.Context, namespace string, launch func(func(context.Context))) (*ring, func(), error) {
+func (h *hubs) enter(ctx context.Context, namespace string, launch func(func(context.Context))) (*ring.Ring[sluice.Event], func(), error) {
 	h.mu.Lock()
 	one := h.all[namespace]
 	if one == nil {
@@ -99,7 +108,7 @@ func (h *hubs) follow(ctx context.Context, namespace string, one *hub, stopped <
 	if err != nil {
 		one.err = err
 	} else {
-		one.ring = newRing(h.opts.Ring, h.opts.RingBytes, last)
+		one.ring = ring.New(readings, h.opts.Ring, h.opts.RingBytes, last)
 	}
 	close(one.ready)
 	if err == nil {
@@ -109,18 +118,20 @@ func (h *hubs) follow(ctx context.Context, namespace string, one *hub, stopped <
 	h.forget(namespace, one) // first: whoever is told asks again
 	h.mu.Unlock()
 	if one.ring != nil {
-		one.ring.end(err)
+		one.ring.End(err)
 	}
 }
 
 // fill reads a log into a ring, and goes on after trouble where it was. It returns why it ends.
-func (h *hubs) fill(ctx context.Context, namespace string, r *ring) error {
+func (h *hubs) fill(ctx context.Context, namespace string, r *ring.Ring[sluice.Event]) error {
 	wait := again
 	for {
 		var anew error
-		err := h.log.Tail(ctx, namespace, r.last(), func(ev sluice.Event) error {
+		err := h.log.Tail(ctx, namespace, r.Last(), func(ev sluice.Event) error {
 			wait = again
-			anew = r.add(ev)
+			if !r.Add(ev) {
+				anew = errBegan
+			}
 			return anew
 		})
 		switch {
@@ -140,7 +151,7 @@ func (h *hubs) fill(ctx context.Context, namespace string, r *ring) error {
 		case sluice.CodeOf(err) == sluice.NotFound:
 			return err
 		case err != nil: // who follows it meets the trouble again
-		case last < r.last(), first > r.last()+1:
+		case last < r.Last(), first > r.Last()+1:
 			return errBegan
 		}
 	}

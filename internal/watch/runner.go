@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/sluice-io/sluice/internal/filter"
+	"github.com/sluice-io/sluice/internal/ring"
 	"github.com/sluice-io/sluice/pkg/sluice"
 )
 
@@ -37,7 +38,7 @@ type runner struct {
 }
 
 // run looks at events until ctx ends or there is trouble; then all that is not stored is forgotten.
-func (r *runner) run(ctx context.Context, enter func(context.Context, string) (*ring, func(), error)) error {
+func (r *runner) run(ctx context.Context, enter func(context.Context, string) (*ring.Ring[sluice.Event], func(), error)) error {
 	r.state, r.verdicts = nil, r.verdicts[:0]
 	if err := r.load(ctx); err != nil {
 		return err

@@ -3,6 +3,7 @@ package watch
 import (
 	"context"
 
+	"github.com/sluice-io/sluice/internal/ring"
 	"github.com/sluice-io/sluice/pkg/sluice"
 )
 
@@ -12,7 +13,7 @@ const batch = 128
 // source is a place in a log that moves forward: over pages of the log, until the ring covers it.
 type source struct {
 	log       Log
-	ring      *ring
+	ring      *ring.Ring[sluice.Event]
 	namespace string
 	pattern   sluice.Pattern
 	place     uint64 // everything up to it was returned
@@ -23,18 +24,17 @@ type source struct {
 // Without either, it is to be asked again. Events of other paths may be among them. Code WindowExceeded if what comes next is
 // no longer kept; another error says that the log has to be followed anew.
 func (s *source) next(ctx context.Context) (events []sluice.Event, more <-chan struct{}, err error) {
-	t, err := s.ring.take(s.place, s.scratch[:0])
+	t, err := s.ring.Take(s.place, s.scratch[:0])
 	if err != nil {
 		return nil, nil, err
 	}
-	if t.covered {
-		s.place = max(s.place, t.head) // unless there are events
-		if len(t.events) > 0 {
-			s.place = t.events[len(t.events)-1].Seq
+	if t.Covered {
+		if len(t.Items) > 0 {
+			s.place = t.Items[len(t.Items)-1].Seq
 		}
-		return t.events, t.changed, nil
+		return t.Items, t.Changed, nil
 	}
-	events, reached, err := s.log.Page(ctx, s.namespace, s.pattern, s.place, t.base)
+	events, reached, err := s.log.Page(ctx, s.namespace, s.pattern, s.place, s.ring.From())
 	if err != nil {
 		return nil, nil, err
 	}
