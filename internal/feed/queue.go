@@ -86,10 +86,3 @@ func (q *queue) grow() {
 	}
 	q.frames, q.first = larger, 0
 }
-
-func signal(c chan struct{}) {
-	select {
-	case c <- struct{}{}:
-	default: // it is awake
-	}
-}
