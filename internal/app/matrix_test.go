@@ -132,7 +132,7 @@ func matrix() map[string]asked {
 		"GET " + acme + "/state":                        {row: forReaders},
 		"GET " + acme + "/state/{path}":                 {row: "200 reader narrowed admin sysadmin root; 404 seer unlisted uncleared stranger; 403 *"},
 		"GET " + acme + "/watches":                      {row: whoeverKnows},
-		"PUT " + acme + "/watches/{id}":                 {row: "200 admin sysadmin root; 404 unlisted uncleared stranger; 403 *", body: `{"pattern":"/a/**","action":{"path":"/w","type":"t"}}`}, // it is to be read, and published
+		"PUT " + acme + "/watches/{id}":                 {row: "200 admin sysadmin root; 404 unlisted uncleared stranger; 403 *", body: `{"pattern":"/a/**","filter":{"types":["never"]},"action":{"path":"/w","type":"t"}}`}, // it is to be read, and published
 		"GET " + acme + "/watches/{id}":                 {row: "200 admin sysadmin root; 404 *"},
 		"DELETE " + acme + "/watches/{id}":              {row: "200 admin sysadmin root; 404 *", ok: 204},
 		"GET " + acme + "/scheduled":                    {row: forWriters},
@@ -293,7 +293,7 @@ func gather(t *testing.T, s *running, ns, hook string) cast {
 	event := s.must(t, http.StatusCreated, "POST /v1/namespaces/"+ns+"/events", `{"path":"/a/b","type":"t","data":1}`).field(t, "events").([]any)[0].(map[string]any)["id"]
 	c.event = event.(string)
 	s.must(t, http.StatusCreated, "PUT /v1/subscriptions/"+c.id, `{"namespace":"`+ns+`","pattern":"/**","endpoint":{"url":"`+hook+`"}}`, as(c.tokens["owner"])...)
-	s.must(t, http.StatusCreated, c.fill("PUT /v1/namespaces/{ns}/watches/{id}"), `{"pattern":"/a/**","action":{"path":"/w","type":"t"}}`)
+	s.must(t, http.StatusCreated, c.fill("PUT /v1/namespaces/{ns}/watches/{id}"), `{"pattern":"/a/**","filter":{"types":["never"]},"action":{"path":"/w","type":"t"}}`)
 	s.must(t, http.StatusCreated, c.fill("PUT /v1/namespaces/{ns}/appointments/{id}"), c.fill(`{"at":"{deadline}","action":{"path":"/a/b","type":"t"}}`))
 	s.must(t, http.StatusCreated, c.fill("PUT /streams/{ns}/__ds/subscriptions/{id}"), c.fill(dsubs), as(c.tokens["owner"])...)
 	return c
