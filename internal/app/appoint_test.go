@@ -167,7 +167,7 @@ func TestAnAppointmentFiresWithTheRightsOfTheMoment(t *testing.T) {
 	put := func(status int, id, path, in, token string) {
 		s.must(t, status, "PUT "+appointmentsRoute+"/"+id, fmt.Sprintf(`{"at":%q,"action":{"path":%q,"type":"t"}}`, in, path), as(token)...)
 	}
-	soon := in(2 * time.Second)
+	soon := in(6 * time.Second) // the right is lost before
 	put(http.StatusForbidden, "x", "/doors/1", soon, ann.token)
 	put(http.StatusForbidden, "x", "/lamps/1", soon, eve.token)
 	put(http.StatusForbidden, "x", "/_sys/1", soon, s.token)
