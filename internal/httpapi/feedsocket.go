@@ -41,16 +41,9 @@ func (s *Server) openSocket(c echo.Context, f *feed.Feed) error {
 		f.Close()
 		return err
 	}
-	w := &feedSocket{feed: f, conn: conn, pieces: &s.pieces}
-	who, namespace := caller(c), c.Param("ns")
+	w := &feedSocket{feed: f, conn: conn, who: caller(c), namespace: c.Param("ns"), pieces: &s.pieces}
 	c.Set(afterKey, after{
-		run: func(ctx context.Context, end context.CancelFunc) error {
-			err := w.run(ctx, end)
-			if err == nil {
-				return nil
-			}
-			return s.endSocket(ctx, w, who, namespace, err)
-		},
+		run:  func(ctx context.Context, end context.CancelFunc) error { return s.serveSocket(ctx, end, w) },
 		sent: conn.Sent,
 		end: func() {
 			conn.CloseNow() // whatever happened
@@ -58,6 +51,24 @@ func (s *Server) openSocket(c echo.Context, f *feed.Feed) error {
 		},
 	})
 	return nil
+}
+
+// serveSocket sends a feed until it is over, and says why, if there is anybody who reads it. It returns that unless it is because
+// the server stops.
+func (s *Server) serveSocket(ctx context.Context, end context.CancelFunc, w *feedSocket) error {
+	err := w.run(ctx, end)
+	if w.isLeft() {
+		w.conn.Close(socket.Normal, "") // why was said
+		return nil
+	}
+	stopping := ctx.Err() != nil // later it has ended in any case
+	e, text := s.feedEnd(w.who, w.namespace, err)
+	said := w.write(socket.AppendText(nil, text))
+	w.conn.Close(closeCode(e.Code), string(e.Code))
+	if said != nil || stopping {
+		return nil //nolint:nilerr // whom it was said has gone
+	}
+	return e
 }
 
 // upgrade answers a handshake and takes over the connection.
@@ -78,7 +89,7 @@ func upgrade(c echo.Context) (*socket.Conn, error) {
 	}
 	var read []byte
 	if n := buffered.Reader.Buffered(); n > 0 {
-		read, _ = buffered.Reader.Peek(n) // it is there
+		read, _ = buffered.Peek(n) // it is there
 	}
 	return socket.New(conn, bytes.Clone(read), socket.Options{Stall: feedStall, Farewell: feedFarewell}), nil
 }
@@ -96,14 +107,15 @@ func closeCode(code sluice.Code) socket.Code {
 
 // feedSocket is a feed over a WebSocket: a text message a frame. Whoever reads it has nothing to say.
 type feedSocket struct {
-	feed   *feed.Feed
-	conn   *socket.Conn
-	pieces *sync.Pool
-	failed error // of writing
+	feed      *feed.Feed
+	conn      *socket.Conn
+	who       sluice.Caller
+	namespace string
+	pieces    *sync.Pool
+	failed    error // of writing
 }
 
-// run sends the feed until ctx ends or the feed does, and returns why; nil if there is nobody any more who reads it. End
-// ends ctx.
+// run sends the feed until ctx ends or the feed does, or nobody reads it any more, and returns why. End ends ctx.
 func (w *feedSocket) run(ctx context.Context, end context.CancelFunc) error {
 	go func() { // who closes the connection waits for it
 		w.conn.Hear()
@@ -113,27 +125,17 @@ func (w *feedSocket) run(ctx context.Context, end context.CancelFunc) error {
 	if err == nil {
 		err = w.feed.Run(ctx, w.send, w.conn.Hurry)
 	}
-	if w.failed != nil {
-		return nil
-	}
-	select {
-	case <-w.conn.Deaf():
-		w.conn.Close(socket.Normal, "") // why was said
-		return nil
-	default:
-		return err
-	}
+	return err
 }
 
-// endSocket says why a feed is over, and returns it unless it is that the server stops.
-func (s *Server) endSocket(ctx context.Context, w *feedSocket, who sluice.Caller, namespace string, err error) error {
-	e, text := s.feedEnd(who, namespace, err)
-	said := w.write(socket.AppendText(nil, text))
-	w.conn.Close(closeCode(e.Code), string(e.Code))
-	if said == nil && ctx.Err() == nil {
-		return e
+// isLeft reports whether there is nobody any more who reads it.
+func (w *feedSocket) isLeft() bool {
+	select {
+	case <-w.conn.Deaf():
+		return true
+	default:
+		return w.failed != nil
 	}
-	return nil
 }
 
 // send writes frames, as many at once as there are.

@@ -65,7 +65,7 @@ func (c *Conn) Hear() {
 		switch a, is := errors.AsType[*amiss](err); {
 		case is:
 			c.Hurry()
-			_ = c.say(appendClose(nil, a.code, a.why)) // it may have gone
+			_ = c.say(closing(a.code, a.why)) // it may have gone
 			return
 		case err != nil:
 			c.left = true
@@ -149,7 +149,7 @@ func (c *Conn) say(frame []byte) error {
 // closes the connection. Hear has ended then.
 func (c *Conn) Close(code Code, why string) {
 	c.Hurry()
-	if c.say(appendClose(nil, code, why)) == nil && c.conn.SetReadDeadline(time.Now().Add(c.opts.Farewell)) == nil {
+	if c.say(closing(code, why)) == nil && c.conn.SetReadDeadline(time.Now().Add(c.opts.Farewell)) == nil {
 		<-c.deaf
 		c.drain()
 	}

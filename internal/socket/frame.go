@@ -41,31 +41,22 @@ const (
 	maskLength = 4
 	maxHead    = 10                           // bytes of a head that is sent
 	maxHeard   = maxHead + maskLength + short // bytes of a frame that is heard whole
-	maxWhy     = short - 2                    // bytes of the reason in a close frame
+	codeLength = 2
+	maxWhy     = short - codeLength // bytes of the reason in a close frame
 )
-
-// head writes a frame's head to the end of a space of its longest, and returns how long it is.
-func head(space *[maxHead]byte, op opcode, length int) int {
-	switch {
-	case length <= short:
-		space[8], space[9] = final|byte(op), byte(length)
-		return 2
-	case length <= 0xffff:
-		space[6], space[7] = final|byte(op), twoBytes
-		binary.BigEndian.PutUint16(space[8:], uint16(length)) //nolint:gosec // it was looked at
-		return 4
-	}
-	space[0], space[1] = final|byte(op), eightBytes
-	binary.BigEndian.PutUint64(space[2:], uint64(length)) //nolint:gosec // a length
-	return maxHead
-}
 
 // AppendHead appends what goes before a text of so many bytes.
 func AppendHead(b []byte, length int) []byte { return appendHead(b, opText, length) }
 
 func appendHead(b []byte, op opcode, length int) []byte {
-	var space [maxHead]byte
-	return append(b, space[maxHead-head(&space, op, length):]...)
+	b = append(b, final|byte(op))
+	switch {
+	case length <= short:
+		return append(b, byte(length)) //nolint:gosec // it was looked at
+	case length <= math.MaxUint16:
+		return binary.BigEndian.AppendUint16(append(b, twoBytes), uint16(length))
+	}
+	return binary.BigEndian.AppendUint64(append(b, eightBytes), uint64(length))
 }
 
 // AppendText appends a text as a message.
@@ -73,25 +64,23 @@ func AppendText(b, text []byte) []byte { return append(AppendHead(b, len(text)),
 
 // AppendMade appends as a message the text that a function appends to what it is given.
 func AppendMade(b []byte, text func([]byte) []byte) []byte {
-	var space [maxHead]byte
 	begin := len(b)
-	b = text(append(b, space[:]...))
+	b = text(append(b, make([]byte, maxHead)...))
 	length := len(b) - begin - maxHead
-	n := head(&space, opText, length)
-	copy(b[begin:], space[maxHead-n:])
+	n := len(AppendHead(b[begin:begin], length)) // in the place that was kept for it, which may be too long
 	copy(b[begin+n:], b[begin+maxHead:])
 	return b[:begin+n+length]
 }
 
-// appendClose appends a close frame. The reason is cut where it is too long.
-func appendClose(b []byte, code Code, why string) []byte {
+// closing returns a close frame. The reason is cut where it is too long.
+func closing(code Code, why string) []byte {
 	if len(why) > maxWhy {
 		why = why[:maxWhy]
 		for !utf8.ValidString(why) {
 			why = why[:len(why)-1]
 		}
 	}
-	b = appendHead(b, opClose, 2+len(why))
+	b := appendHead(nil, opClose, codeLength+len(why))
 	return append(binary.BigEndian.AppendUint16(b, uint16(code)), why...)
 }
 
@@ -182,13 +171,13 @@ func farewell(payload []byte) []byte {
 	if len(payload) == 0 {
 		return appendHead(nil, opClose, 0)
 	}
-	if len(payload) < 2 || !sayable(Code(binary.BigEndian.Uint16(payload))) {
-		return appendClose(nil, Protocol, "this is no code of a close frame")
+	if len(payload) < codeLength || !sayable(Code(binary.BigEndian.Uint16(payload))) {
+		return closing(Protocol, "this is no code of a close frame")
 	}
-	if !utf8.Valid(payload[2:]) {
-		return appendClose(nil, badPayload, "the reason is not UTF-8")
+	if !utf8.Valid(payload[codeLength:]) {
+		return closing(badPayload, "the reason is not UTF-8")
 	}
-	return append(appendHead(nil, opClose, 2), payload[:2]...)
+	return append(appendHead(nil, opClose, codeLength), payload[:codeLength]...)
 }
 
 // sayable reports whether a close frame may have a code: some say only what was seen.
