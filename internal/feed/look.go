@@ -121,7 +121,7 @@ func (f *Feed) wants(it *Item, now time.Time) (bool, error) {
 	if ok, err := f.shows(it, now); !ok {
 		return false, err
 	}
-	ok, err := f.filter.Match(&it.Event)
+	ok, err := f.filter.MatchParsed(&it.Event, &it.parsed)
 	return ok && err == nil, nil
 }
 
