@@ -32,7 +32,7 @@ func (s *Server) goOn(c echo.Context, began time.Time) bool {
 	go func() {
 		defer a.end()
 		defer cancel()
-		err := guarded(func() error { return a.run(ctx, cancel) })
+		err := a.guarded(ctx, cancel)
 		if err != nil && public(err).Code == sluice.Internal {
 			r.level = slog.LevelError
 		}
@@ -40,4 +40,14 @@ func (s *Server) goOn(c echo.Context, began time.Time) bool {
 		s.log(ctx, r, time.Since(began), err)
 	}()
 	return true
+}
+
+// guarded returns a panic as an error.
+func (a after) guarded(ctx context.Context, end context.CancelFunc) (err error) {
+	defer func() {
+		if p := caught(recover()); p != nil {
+			err = p
+		}
+	}()
+	return a.run(ctx, end)
 }

@@ -40,41 +40,55 @@ func before(all ...echo.HandlerFunc) echo.MiddlewareFunc {
 	}
 }
 
-// observe gives every request an id, turns its error into an answer and logs one line of it, when what goes on of it is over
-// too.
+// observe gives every request an id, turns its error into an answer and logs one line of it. What it does before and after is
+// in functions of their own: it would be in the stack of every request that is served for hours.
 func (s *Server) observe(next echo.HandlerFunc) echo.HandlerFunc {
 	return func(c echo.Context) error {
-		began := time.Now()
-		id := requestID(c.Request().Header.Get(echo.HeaderXRequestID))
-		c.Response().Header().Set(echo.HeaderXRequestID, id)
-		c.SetRequest(c.Request().WithContext(sluice.WithRequestID(c.Request().Context(), id)))
-		incoming := s.receive(c)
-		err := guarded(func() error { return next(c) })
-		if err == nil && s.goOn(c, began) {
-			return nil
-		}
-		if err != nil {
-			err = s.refuse(c, err)
-			s.fail(c, err)
-		}
-		s.log(c.Request().Context(), servedOf(c), time.Since(began), err)
+		began, incoming := time.Now(), s.begin(c)
+		s.finish(c, guarded(next, c), began)
 		s.linger(c, incoming)
 		return nil
 	}
 }
 
+func (s *Server) begin(c echo.Context) *incoming {
+	id := requestID(c.Request().Header.Get(echo.HeaderXRequestID))
+	c.Response().Header().Set(echo.HeaderXRequestID, id)
+	c.SetRequest(c.Request().WithContext(sluice.WithRequestID(c.Request().Context(), id)))
+	return s.receive(c)
+}
+
+// finish answers a request that failed, and logs it, when what goes on of it is over too.
+func (s *Server) finish(c echo.Context, err error, began time.Time) {
+	if err == nil && s.goOn(c, began) {
+		return
+	}
+	if err != nil {
+		err = s.refuse(c, err)
+		s.fail(c, err)
+	}
+	s.log(c.Request().Context(), servedOf(c), time.Since(began), err)
+}
+
 // guarded returns a handler's panic as an error.
-func guarded(handle func() error) (err error) {
+func guarded(next echo.HandlerFunc, c echo.Context) (err error) {
 	defer func() {
-		switch value := recover(); value {
-		case nil:
-		case http.ErrAbortHandler:
-			panic(value) // the server ends the connection without a word, as it is meant to
-		default:
-			err = &panicked{value, debug.Stack()}
+		if p := caught(recover()); p != nil {
+			err = p
 		}
 	}()
-	return handle()
+	return next(c)
+}
+
+// caught returns what was recovered as an error, nil if nothing was.
+func caught(value any) error {
+	switch value {
+	case nil:
+		return nil
+	case http.ErrAbortHandler:
+		panic(value) // the server ends the connection without a word, as it is meant to
+	}
+	return &panicked{value, debug.Stack()}
 }
 
 // requestID returns the caller's id if it is harmless in a log, else a new one.
