@@ -213,3 +213,21 @@ func TestAnIdleWebSocketTakesLittle(t *testing.T) { //nolint:paralleltest // it 
 	t.Logf("%.1f KiB each", float64(each)/1024)
 	require.Less(t, each, uint64(most))
 }
+
+// S2-123: over TLS, too, events come, and the end is said.
+func TestAWebSocketOverTLS(t *testing.T) {
+	t.Parallel()
+	s := startTLS(t, nil)
+	r, _ := s.socket(t, "since=-1")
+	put(t, s.api, "/a", 1, 40)
+	for n := 1; n <= 40; n++ {
+		require.Equal(t, []string{fmt.Sprintf(`{"n":%d}`, n)}, r.events(1))
+	}
+	conn := s.dialled(t, "")
+	require.NoError(t, conn.Close(websocket.StatusNormalClosure, ""))
+	stays := s.dialled(t, "")
+	s.cancel()
+	said, code, _ := over(t, stays)
+	require.Equal(t, "unavailable", said)
+	require.Equal(t, websocket.StatusTryAgainLater, code)
+}
