@@ -188,7 +188,7 @@ func (b Bucket[T]) Watch(ctx context.Context, filter string, f func(Entry[T])) e
 func (b Bucket[T]) read(ctx context.Context, filter string, each func(e Entry[T], pending uint64) (more bool)) error {
 	prefix := kvPrefix + b.name + "."
 	config := jetstream.ConsumerConfig{DeliverPolicy: jetstream.DeliverLastPerSubjectPolicy, FilterSubject: prefix + filter}
-	return b.store.follow(ctx, kvStream+b.name, config, func(msg jetstream.Msg, meta *jetstream.MsgMetadata) (bool, error) {
+	return b.store.followToEnd(ctx, kvStream+b.name, config, func(msg jetstream.Msg, meta *jetstream.MsgMetadata) (bool, error) {
 		if msg == nil {
 			return each(Entry[T]{}, 0), nil
 		}

@@ -17,18 +17,81 @@ const (
 	followUnused    = time.Minute
 )
 
+// A replica that is behind is asked again so often, or rather another one maybe, and after so long.
+const (
+	behindTries = 40
+	behindPause = 50 * time.Millisecond
+)
+
 // What was followed has to be read again.
 var (
 	errGap       = errors.New("a message was lost on the way")
 	errReconnect = errors.New("the connection is a new one")
 )
 
+// taker is called for a message, or without one. It returns whether another one is wanted.
+type taker func(jetstream.Msg, *jetstream.MsgMetadata) (more bool, err error)
+
 // follow calls each for the messages of a stream in order, as config chooses them, until it
 // returns false or an error. It is called once without a message as soon as there is nothing
 // to read. The consumer is short-lived and kept in memory; any trouble ends following with an
 // error, and the caller decides where to go on.
-func (s *Store) follow(ctx context.Context, stream string, config jetstream.ConsumerConfig,
-	each func(jetstream.Msg, *jetstream.MsgMetadata) (more bool, err error), opts ...jetstream.PullMessagesOpt,
+//
+// On a cluster JetStream puts such a consumer on any server that has the stream. One that is behind does not know of
+// what it has not got: that there is nothing to read, or nothing left, is certain only in followToEnd.
+func (s *Store) follow(ctx context.Context, stream string, config jetstream.ConsumerConfig, each taker, opts ...jetstream.PullMessagesOpt) error {
+	return s.followAs(ctx, stream, config, func(*jetstream.ConsumerInfo) taker { return each }, opts...)
+}
+
+// followToEnd is follow for who has to know when everything was read that was stored before: each is called without
+// a message, or with one and nothing pending, only if that is so. If the replica that is read is behind, following
+// ends with errBehind.
+func (s *Store) followToEnd(ctx context.Context, stream string, config jetstream.ConsumerConfig, each taker, opts ...jetstream.PullMessagesOpt) error {
+	return s.followAs(ctx, stream, config, func(info *jetstream.ConsumerInfo) taker {
+		if info.Cluster == nil {
+			return each
+		}
+		e := &ending{store: s, stream: stream, config: config, each: each}
+		return func(msg jetstream.Msg, meta *jetstream.MsgMetadata) (bool, error) { return e.take(ctx, msg, meta) }
+	}, opts...)
+}
+
+// scan calls each for the messages of a stream that are stored now, in order, as config
+// chooses them, until it returns false or an error. It waits a while for a replica that is behind.
+func (s *Store) scan(ctx context.Context, stream string, config jetstream.ConsumerConfig, each taker, opts ...jetstream.PullMessagesOpt) error {
+	return caughtUp(ctx, func() error {
+		return s.followToEnd(ctx, stream, config, func(msg jetstream.Msg, meta *jetstream.MsgMetadata) (bool, error) {
+			if msg == nil {
+				return false, nil
+			}
+			config.DeliverPolicy, config.OptStartSeq, config.OptStartTime = jetstream.DeliverByStartSequencePolicy, meta.Sequence.Stream+1, nil
+			more, err := each(msg, meta)
+			return more && meta.NumPending > 0, err
+		}, opts...)
+	})
+}
+
+// caughtUp reads, and does so again for as long as the replica that was read is behind, up to a bound. Another consumer is
+// maybe on another server.
+func caughtUp(ctx context.Context, read func() error) error {
+	for try := 1; ; try++ {
+		err := read()
+		if !errors.Is(err, errBehind) || try == behindTries || ctx.Err() != nil {
+			return err
+		}
+		pause(ctx, behindPause)
+	}
+}
+
+func pause(ctx context.Context, d time.Duration) {
+	select {
+	case <-ctx.Done():
+	case <-time.After(d):
+	}
+}
+
+func (s *Store) followAs(ctx context.Context, stream string, config jetstream.ConsumerConfig,
+	begun func(*jetstream.ConsumerInfo) taker, opts ...jetstream.PullMessagesOpt,
 ) error {
 	ctx, stop := s.untilReconnect(ctx)
 	defer stop()
@@ -46,6 +109,7 @@ func (s *Store) follow(ctx context.Context, stream string, config jetstream.Cons
 		return fmt.Errorf("read %s: %w", stream, err)
 	}
 	defer messages.Stop()
+	each := begun(info)
 	if info.NumPending == 0 {
 		if more, err := each(nil, nil); err != nil || !more {
 			return err
@@ -58,6 +122,12 @@ func (s *Store) follow(ctx context.Context, stream string, config jetstream.Cons
 		}
 		if err != nil {
 			return fmt.Errorf("read %s: %w", stream, err)
+		}
+		if meta.Sequence.Stream < config.OptStartSeq { // a replica that is behind begins at its own end
+			if meta.NumPending > 0 {
+				continue
+			}
+			msg = nil
 		}
 		if more, err := each(msg, meta); err != nil || !more {
 			return err

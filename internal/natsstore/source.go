@@ -434,17 +434,3 @@ func (r receipt) Ack() error {
 
 // Hold starts the delivery's ack wait again.
 func (r receipt) Hold() error { return r.nc.Publish(r.reply, []byte("+WPI")) }
-
-// scan calls each for the messages of a stream that are stored now, in order, as config
-// chooses them, until it returns false or an error.
-func (s *Store) scan(ctx context.Context, stream string, config jetstream.ConsumerConfig,
-	each func(jetstream.Msg, *jetstream.MsgMetadata) (more bool, err error),
-) error {
-	return s.follow(ctx, stream, config, func(msg jetstream.Msg, meta *jetstream.MsgMetadata) (bool, error) {
-		if msg == nil {
-			return false, nil
-		}
-		more, err := each(msg, meta)
-		return more && meta.NumPending > 0, err
-	})
-}

@@ -63,8 +63,8 @@ func (s *Store) tail(ctx context.Context, stream, subjects string, after uint64,
 		FilterSubject: subjects, DeliverPolicy: jetstream.DeliverByStartSequencePolicy, OptStartSeq: after + 1,
 	}
 	return s.follow(ctx, stream, config, func(msg jetstream.Msg, meta *jetstream.MsgMetadata) (bool, error) {
-		if msg == nil || meta.Sequence.Stream <= after {
-			return true, nil // a replica that is behind begins at its own end
+		if msg == nil {
+			return true, nil
 		}
 		return true, each(msg, meta)
 	}, jetstream.PullMaxMessages(tailAhead))

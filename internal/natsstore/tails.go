@@ -49,7 +49,11 @@ type end struct {
 // trouble. It is called once without a message if there is nothing to read in the beginning.
 func (s *Store) followEnds(ctx context.Context, ns string, which ends, each func(end) (more bool)) error {
 	config := jetstream.ConsumerConfig{DeliverPolicy: which.from, FilterSubjects: which.subjects, HeadersOnly: true}
-	return s.follow(ctx, streams.EventsStream(ns), config, func(msg jetstream.Msg, meta *jetstream.MsgMetadata) (bool, error) {
+	follow := s.followToEnd
+	if which.from == jetstream.DeliverNewPolicy {
+		follow = s.follow
+	}
+	return follow(ctx, streams.EventsStream(ns), config, func(msg jetstream.Msg, meta *jetstream.MsgMetadata) (bool, error) {
 		if msg == nil {
 			return each(end{}), nil
 		}
