@@ -25,7 +25,7 @@ type ending struct {
 }
 
 // take hands on a message, or that there is none.
-func (e *ending) take(ctx context.Context, msg jetstream.Msg, meta *jetstream.MsgMetadata) (bool, error) {
+func (e *ending) take(ctx context.Context, msg *nats.Msg, meta *nats.MsgMetadata) (bool, error) {
 	if msg != nil {
 		e.place = meta.Sequence.Stream
 	}

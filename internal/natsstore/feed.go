@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 
+	"github.com/nats-io/nats.go"
 	"github.com/nats-io/nats.go/jetstream"
 
 	"github.com/sluice-io/sluice/pkg/sluice"
@@ -18,7 +19,7 @@ const (
 	feedBytes  = 2 << 20
 	feedAhead  = 32 // messages
 	feedAtOnce = 4  // pages
-	feedTries  = 3  // of a page: on a busy server, what was asked for is now and then not answered
+	feedTries  = 3  // of a page: a server that goes away takes with it what it was asked for
 )
 
 // FeedPage returns events behind a place, in order, of paths that the pattern may match, and up to where there are
@@ -43,7 +44,7 @@ func (s *Store) FeedPage(ctx context.Context, ns string, pattern sluice.Pattern,
 // FeedTail is TailEvents for who must know whether it was given everything: code WindowExceeded, with oldest_available_seq and
 // current_seq, if messages left the log before they came.
 func (s *Store) FeedTail(ctx context.Context, ns string, after uint64, each func(sluice.Event) error) error {
-	return s.tail(ctx, streams.EventsStream(ns), streams.EventsSubjects(ns), after, func(msg jetstream.Msg, meta *jetstream.MsgMetadata) error {
+	return s.tail(ctx, streams.EventsStream(ns), streams.EventsSubjects(ns), after, func(msg *nats.Msg, meta *nats.MsgMetadata) error {
 		seq := meta.Sequence.Stream
 		if seq > after+1 { // removed from the middle, or by retention
 			if err := s.overtook(ctx, ns, after); err != nil {
@@ -51,7 +52,7 @@ func (s *Store) FeedTail(ctx context.Context, ns string, after uint64, each func
 			}
 		}
 		after = seq
-		e, err := s.stamps.eventOf(msg.Subject(), msg.Headers(), msg.Data(), seq, meta.Timestamp)
+		e, err := s.stamps.eventOf(msg.Subject, msg.Header, msg.Data, seq, meta.Timestamp)
 		if err != nil {
 			return nil //nolint:nilerr // it is no event
 		}
@@ -73,7 +74,7 @@ func (s *Store) feedPage(ctx context.Context, ns string, pattern sluice.Pattern,
 		DeliverPolicy: jetstream.DeliverByStartSequencePolicy, OptStartSeq: after + 1,
 	}
 	p := page{store: s, after: after, upTo: upTo, reached: after}
-	err = s.scan(ctx, streams.EventsStream(ns), config, p.add, jetstream.PullMaxMessages(feedAhead))
+	err = s.scanAhead(ctx, streams.EventsStream(ns), config, feedAhead, p.add)
 	if errors.Is(err, errBehind) && p.reached > after {
 		p.cut, err = true, nil // so far it goes
 	}
@@ -105,13 +106,13 @@ type page struct {
 }
 
 // add takes the next message, and returns whether another one is wanted.
-func (p *page) add(msg jetstream.Msg, meta *jetstream.MsgMetadata) (more bool, err error) {
+func (p *page) add(msg *nats.Msg, meta *nats.MsgMetadata) (more bool, err error) {
 	seq := meta.Sequence.Stream
 	if seq > p.reached+1 {
 		p.gap(p.reached)
 	}
 	p.reached = seq
-	if e, err := p.store.stamps.eventOf(msg.Subject(), msg.Headers(), msg.Data(), seq, meta.Timestamp); err == nil {
+	if e, err := p.store.stamps.eventOf(msg.Subject, msg.Header, msg.Data, seq, meta.Timestamp); err == nil {
 		p.events = append(p.events, e)
 		p.bytes += len(e.Data)
 	}

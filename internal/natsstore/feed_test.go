@@ -126,17 +126,6 @@ func TestWhatIsReadIsNotWhatAReplicaHasThatIsBehind(t *testing.T) {
 	cluster := natstest.NewCluster(t)
 	store := connected(t, natsstore.Options{URL: cluster.URL(), Replicas: 3})
 	require.NoError(t, store.Provision(t.Context()))
-	count := 0
-	publish := func(path sluice.Path) uint64 {
-		events := make([]sluice.Event, 500)
-		for i := range events {
-			count++
-			events[i] = sluice.Event{ID: strconv.Itoa(count), Path: path, Data: make([]byte, 4<<10)}
-		}
-		stored, err := store.Publish(t.Context(), ns, events)
-		require.NoError(t, err)
-		return stored[len(stored)-1].Seq
-	}
 	var last uint64
 	var few time.Time
 	readers := map[string]func() (int, error){
@@ -172,14 +161,14 @@ func TestWhatIsReadIsNotWhatAReplicaHasThatIsBehind(t *testing.T) {
 		for n := range 500 {
 			_, err := records(store).Put(t.Context(), "k"+strconv.Itoa(n), record{n}, 0)
 			require.NoError(t, err)
-			if n%25 == 0 {
-				publish("/much")
-			}
 		}
-		first := publish("/few") - 499
-		e, err := store.Event(t.Context(), ns, first)
+		for n := range 20 {
+			publishMany(t, store, n, "/much")
+		}
+		last = publishMany(t, store, 20, "/few")
+		e, err := store.Event(t.Context(), ns, last-499)
 		require.NoError(t, err)
-		few, last = e.Stored, first+499
+		few = e.Stored
 	})
 	began := time.Now()
 	for n := 0; n < 200 && time.Since(began) < 5*time.Second; n++ {
@@ -189,4 +178,16 @@ func TestWhatIsReadIsNotWhatAReplicaHasThatIsBehind(t *testing.T) {
 			require.Equal(t, 500, seen, "%s, %s after the server came back", name, time.Since(began))
 		}
 	}
+}
+
+// publishMany publishes 500 events on a path, and returns where the last one lies.
+func publishMany(t *testing.T, store *natsstore.Store, n int, path sluice.Path) uint64 {
+	t.Helper()
+	events := make([]sluice.Event, 500)
+	for i := range events {
+		events[i] = sluice.Event{ID: strconv.Itoa(500*n + i), Path: path, Data: make([]byte, 4<<10)}
+	}
+	stored, err := store.Publish(t.Context(), ns, events)
+	require.NoError(t, err)
+	return stored[len(stored)-1].Seq
 }

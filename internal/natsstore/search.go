@@ -4,6 +4,7 @@ import (
 	"context"
 	"time"
 
+	"github.com/nats-io/nats.go"
 	"github.com/nats-io/nats.go/jetstream"
 
 	"github.com/sluice-io/sluice/pkg/sluice"
@@ -127,11 +128,11 @@ func (s *Store) scanSpan(ctx context.Context, ns, id string, part span, until ti
 		DeliverPolicy: jetstream.DeliverByStartSequencePolicy, OptStartSeq: part.from, HeadersOnly: true,
 		FilterSubject: streams.EventsSubjects(ns),
 	}
-	err = s.scan(ctx, streams.EventsStream(ns), config, func(msg jetstream.Msg, meta *jetstream.MsgMetadata) (bool, error) {
+	err = s.scan(ctx, streams.EventsStream(ns), config, func(msg *nats.Msg, meta *nats.MsgMetadata) (bool, error) {
 		if meta.Sequence.Stream > part.to || !until.IsZero() && time.Now().After(until) {
 			return false, nil
 		}
-		e, err := s.stamps.eventOf(msg.Subject(), msg.Headers(), nil, meta.Sequence.Stream, meta.Timestamp)
+		e, err := s.stamps.eventOf(msg.Subject, msg.Header, nil, meta.Sequence.Stream, meta.Timestamp)
 		if err != nil && e.ContentType != "" { // the id may be in the body
 			e, err = s.Event(ctx, ns, e.Seq)
 		}

@@ -3,6 +3,7 @@ package natsstore
 import (
 	"context"
 
+	"github.com/nats-io/nats.go"
 	"github.com/nats-io/nats.go/jetstream"
 
 	"github.com/sluice-io/sluice/pkg/sluice"
@@ -53,11 +54,11 @@ func (s *Store) followEnds(ctx context.Context, ns string, which ends, each func
 	if which.from == jetstream.DeliverNewPolicy {
 		follow = s.follow
 	}
-	return follow(ctx, streams.EventsStream(ns), config, func(msg jetstream.Msg, meta *jetstream.MsgMetadata) (bool, error) {
+	return follow(ctx, streams.EventsStream(ns), config, followAhead, func(msg *nats.Msg, meta *nats.MsgMetadata) (bool, error) {
 		if msg == nil {
 			return each(end{}), nil
 		}
-		e := end{subject: msg.Subject(), seq: meta.Sequence.Stream, left: meta.NumPending}
+		e := end{subject: msg.Subject, seq: meta.Sequence.Stream, left: meta.NumPending}
 		if _, path, err := streams.ParseSubject(e.subject); err == nil {
 			e.path = path
 		}
