@@ -163,12 +163,12 @@ func isEvent(e ast.Expr) bool { return e.Kind() == ast.IdentKind && e.AsIdent() 
 
 // match evaluates the expression. A field that is missing or of another type than the
 // expression takes it for is no match (C19); an error is everything else that went wrong.
-func (x *expression) match(e *sluice.Event) (bool, error) {
-	return x.evaluate(e, &meter{left: costLimit})
+func (x *expression) match(e *sluice.Event, p *Parsed) (bool, error) {
+	return x.evaluate(e, p, &meter{left: costLimit})
 }
 
-func (x *expression) evaluate(e *sluice.Event, m *meter) (bool, error) {
-	out, _, err := x.program.Eval(map[string]any{root: x.attributes(e), allowance: m})
+func (x *expression) evaluate(e *sluice.Event, p *Parsed, m *meter) (bool, error) {
+	out, _, err := x.program.Eval(map[string]any{root: x.attributes(e, p), allowance: m})
 	switch {
 	case err == nil:
 		return out == types.True, nil
@@ -202,7 +202,7 @@ func missing(err error) bool {
 
 // attributes returns the event as the expression sees it: the CloudEvents attributes,
 // extensions at the top and in "extensions", and the data if it is JSON.
-func (x *expression) attributes(e *sluice.Event) map[string]any {
+func (x *expression) attributes(e *sluice.Event, p *Parsed) map[string]any {
 	m := make(map[string]any, 10+len(e.Extensions))
 	for name, value := range e.Extensions {
 		m[name] = value
@@ -217,7 +217,7 @@ func (x *expression) attributes(e *sluice.Event) map[string]any {
 	}
 	delete(m, "data")
 	if x.data {
-		if data, ok := decode(e); ok {
+		if data, ok := p.decode(e); ok {
 			m["data"] = data
 		}
 	}

@@ -44,16 +44,19 @@ func CompileWith(f sluice.Filter, labels Labels) (*Matcher, error) {
 // Match reports whether the filter lets the event through. An error means that nobody can
 // tell: the CEL expression failed for another reason than a field that is missing or of
 // another type, such as a division by zero or too much work.
-func (m *Matcher) Match(e *sluice.Event) (bool, error) {
+func (m *Matcher) Match(e *sluice.Event) (bool, error) { return m.MatchParsed(e, nil) }
+
+// MatchParsed is Match for an event that several filters look at.
+func (m *Matcher) MatchParsed(e *sluice.Event, p *Parsed) (bool, error) {
 	f := &m.filter
 	ok := (len(f.Types) == 0 || sluice.MatchType(f.Types, e.Type)) &&
 		(len(f.Sources) == 0 || anyOf(f.Sources, e.Source)) &&
 		(len(f.Subjects) == 0 || about(f.Subjects, e)) &&
-		(len(f.Labels) == 0 || m.labelled(e))
+		(len(f.Labels) == 0 || m.labelled(e, p))
 	if !ok || m.cel == nil {
 		return ok, nil
 	}
-	return m.cel.match(e)
+	return m.cel.match(e, p)
 }
 
 func anyOf(values []string, got string) bool {
@@ -75,7 +78,7 @@ func about(subjects []string, e *sluice.Event) bool {
 
 // labelled looks each label up among the extension attributes first, then among the data's
 // top-level scalars, which are decoded only if they are needed, and then among those of the type.
-func (m *Matcher) labelled(e *sluice.Event) bool {
+func (m *Matcher) labelled(e *sluice.Event, p *Parsed) bool {
 	pending := 0
 	for name, values := range m.filter.Labels {
 		got, ok := e.Extensions[name]
@@ -89,7 +92,7 @@ func (m *Matcher) labelled(e *sluice.Event) bool {
 	if pending == 0 {
 		return true
 	}
-	find := m.otherLabels(e)
+	find := m.otherLabels(e, p)
 	for name, values := range m.filter.Labels {
 		if _, ok := e.Extensions[name]; ok {
 			continue
@@ -102,8 +105,8 @@ func (m *Matcher) labelled(e *sluice.Event) bool {
 }
 
 // otherLabels returns what finds a label of the event that is no extension attribute.
-func (m *Matcher) otherLabels(e *sluice.Event) func(name string) (string, bool) {
-	fields := topLevel(e)
+func (m *Matcher) otherLabels(e *sluice.Event, p *Parsed) func(name string) (string, bool) {
+	fields := p.topLevel(e)
 	var static map[string]string
 	if m.static != nil {
 		static = m.static(e)
@@ -121,7 +124,7 @@ func (m *Matcher) otherLabels(e *sluice.Event) func(name string) (string, bool) 
 // among the data's top-level scalars, which are decoded only if they are needed, and then among those of the type.
 func LabelsOf(e *sluice.Event, static Labels) func(name string) (string, bool) {
 	m := Matcher{static: static}
-	others := sync.OnceValue(func() func(string) (string, bool) { return m.otherLabels(e) })
+	others := sync.OnceValue(func() func(string) (string, bool) { return m.otherLabels(e, nil) })
 	return func(name string) (string, bool) {
 		if got, ok := e.Extensions[name]; ok {
 			return got, true

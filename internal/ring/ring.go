@@ -224,6 +224,13 @@ func (r *Ring[T]) From() uint64 {
 	return r.base
 }
 
+// Mean returns about how many bytes an item takes, at least one.
+func (r *Ring[T]) Mean() uint64 {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	return uint64(max(1, r.weight/max(1, r.count))) //nolint:gosec // a count of bytes
+}
+
 func (r *Ring[T]) signal() {
 	select {
 	case r.filling <- struct{}{}:
