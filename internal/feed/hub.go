@@ -23,6 +23,7 @@ type hub struct {
 	ready chan struct{} // closed when there is a ring, or an error
 	ring  *ring.Ring[*Item]
 	err   error
+	made  time.Time // the log
 	pages pages
 
 	shared atomic.Uint64 // feeds that use it
@@ -132,14 +133,18 @@ func (h *hub) running() []*Feed {
 // follow fills the ring until ctx ends or there is nothing to follow any more.
 func (h *hub) follow(ctx context.Context) {
 	defer h.stop()
-	_, last, err := h.engine.log.Ends(ctx, h.namespace)
+	var last uint64
+	var err error
+	if h.made, err = h.engine.log.Made(ctx, h.namespace); err == nil {
+		_, last, err = h.engine.log.Ends(ctx, h.namespace)
+	}
 	if err != nil {
 		h.err = err
 		h.forget()
 		close(h.ready)
 		return
 	}
-	h.ring = ring.New(items, h.engine.opts.Ring, h.engine.opts.RingBytes, last)
+	h.ring = ring.New(items, h.engine.opts.Ring, h.engine.share(), last)
 	h.ring.Guard()
 	close(h.ready)
 	var sweeping sync.WaitGroup
@@ -205,12 +210,19 @@ func (h *hub) behind(ctx context.Context, pattern sluice.Pattern, place uint64) 
 func (h *hub) over(ctx context.Context) error {
 	head := h.ring.Last()
 	first, last, err := h.engine.log.Ends(ctx, h.namespace)
+	made := h.made
+	if err == nil {
+		made, err = h.engine.log.Made(ctx, h.namespace)
+	}
 	if err != nil && sluice.CodeOf(err) != sluice.NotFound {
 		return nil // who follows it meets the trouble again
 	}
 	switch {
 	case err != nil:
 		return err
+	case !made.Equal(h.made):
+		return sluice.Errorf(sluice.WindowExceeded, "the namespace was deleted and made again: its log is another one, from sequence 1 on").
+			With("oldest_available_seq", first).With("current_seq", last)
 	case last < head:
 		return began()
 	case first > head+1:

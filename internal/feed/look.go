@@ -113,7 +113,7 @@ func (f *Feed) lookAt(items []*Item, upTo uint64) (int, error) {
 }
 
 // wants reports whether an event is one for this feed: its path, its caller, its filter. One of which the filter
-// cannot tell, because its expression fails, is not.
+// cannot tell, because its expression fails, is not. One for which that is too dear ends the feed (Unprocessable).
 func (f *Feed) wants(it *Item, now time.Time) (bool, error) {
 	if !f.wish.Pattern.Match(it.Event.Path) {
 		return false, nil
@@ -122,6 +122,9 @@ func (f *Feed) wants(it *Item, now time.Time) (bool, error) {
 		return false, err
 	}
 	ok, err := f.filter.MatchParsed(&it.Event, &it.parsed)
+	if sluice.CodeOf(err) == sluice.Unprocessable {
+		return false, err
+	}
 	return ok && err == nil, nil
 }
 

@@ -30,15 +30,34 @@ func Compile(f sluice.Filter) (*Matcher, error) { return CompileWith(f, nil) }
 // CompileWith is Compile for a filter that knows the labels of types too; an event's own win. They are
 // asked for only where the filter has a label that is no attribute of the event.
 func CompileWith(f sluice.Filter, labels Labels) (*Matcher, error) {
+	return compileFilter(f, labels, costLimit)
+}
+
+// CompileLive is CompileWith for somebody who looks at events as they come, or at many at once, and of whom there may
+// be many: an expression may cost LiveLimit for each event, a tenth of what a subscription's may. Match returns code
+// Unprocessable if it costs more.
+func CompileLive(f sluice.Filter, labels Labels) (*Matcher, error) {
+	return compileFilter(f, labels, LiveLimit)
+}
+
+func compileFilter(f sluice.Filter, labels Labels, most int) (*Matcher, error) {
 	m := &Matcher{filter: f, static: labels}
 	if f.CEL == "" {
 		return m, nil
 	}
 	var err error
-	if m.cel, err = compile(f.CEL); err != nil {
+	if m.cel, err = compileWithin(f.CEL, most); err != nil {
 		return nil, err
 	}
 	return m, nil
+}
+
+// Spent returns what the expression has cost until now, in the unit of LiveLimit.
+func (m *Matcher) Spent() uint64 {
+	if m.cel == nil {
+		return 0
+	}
+	return m.cel.spent.Load()
 }
 
 // Match reports whether the filter lets the event through. An error means that nobody can
