@@ -4,6 +4,8 @@ import (
 	"context"
 	"time"
 
+	"github.com/google/uuid"
+
 	"github.com/sluice-io/sluice/internal/access"
 	"github.com/sluice-io/sluice/internal/causes"
 	"github.com/sluice-io/sluice/internal/instruct"
@@ -21,7 +23,7 @@ func (s *server) openWatches(context.Context) error {
 		Causes: reactions{s.causes}, Quota: s.quotas, Now: time.Now,
 	})
 	store := watchStore{
-		Instructions: natsstore.OpenInstructions[sluice.Watch](s.store, sluice.KindWatch),
+		Instructions: natsstore.OpenInstructions[watch.Stored](s.store, sluice.KindWatch),
 		records:      natsstore.OpenBucket[watch.Record](s.store, streams.Watches),
 	}
 	s.watches = watch.New(watch.Ports{
@@ -36,14 +38,14 @@ func (s *server) openWatches(context.Context) error {
 
 // watchStore keeps watches, and tells of them.
 type watchStore struct {
-	natsstore.Instructions[sluice.Watch]
+	natsstore.Instructions[watch.Stored]
 
 	records natsstore.Bucket[watch.Record]
 }
 
 // Watch tells of every watch.
-func (w watchStore) Watch(ctx context.Context, change func(key string, w *sluice.Watch)) error {
-	return w.Instructions.Watch(ctx, func(i natsstore.Instruction[sluice.Watch]) {
+func (w watchStore) Watch(ctx context.Context, change func(key string, w *watch.Stored)) error {
+	return w.Instructions.Watch(ctx, func(i natsstore.Instruction[watch.Stored]) {
 		switch i.Change {
 		case natsstore.Set:
 			i.Value.Revision = i.Revision
@@ -55,10 +57,10 @@ func (w watchStore) Watch(ctx context.Context, change func(key string, w *sluice
 	})
 }
 
-// All returns the watches of a namespace.
-func (w watchStore) All(ctx context.Context, namespace string) ([]sluice.Watch, error) {
+// All returns what lies in the places of a namespace's watches.
+func (w watchStore) All(ctx context.Context, namespace string) ([]watch.Stored, error) {
 	entries, err := w.List(ctx, namespace)
-	all := make([]sluice.Watch, len(entries))
+	all := make([]watch.Stored, len(entries))
 	for i, e := range entries {
 		all[i] = e.Value
 		all[i].Revision = e.Revision
@@ -98,9 +100,13 @@ func (l watchLog) Has(ctx context.Context, namespace string, path sluice.Path, i
 	}
 }
 
-// Announce stores an event of the server's own.
+// Announce stores an event of the server's own; under another id if somebody published something else under its own.
 func (l watchLog) Announce(ctx context.Context, ev sluice.Event) error {
 	_, err := l.store.Publish(ctx, ev.Namespace, []sluice.Event{ev})
+	if sluice.CodeOf(err) == sluice.Conflict {
+		ev.ID += "-" + uuid.NewString()
+		_, err = l.store.Publish(ctx, ev.Namespace, []sluice.Event{ev})
+	}
 	return err
 }
 

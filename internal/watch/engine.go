@@ -21,7 +21,7 @@ type Engine struct {
 
 	mu      sync.Mutex
 	launch  func(func(context.Context)) // starts something that ends with Run; nil: it does not run
-	watches map[string]*sluice.Watch
+	watches map[string]*Stored
 	runners map[string]*running
 }
 
@@ -37,7 +37,7 @@ func New(ports Ports, opts Options) *Engine {
 	opts = opts.filled()
 	return &Engine{
 		ports: ports, opts: opts, hubs: &hubs{log: ports.Log, opts: opts, all: map[string]*hub{}},
-		watches: map[string]*sluice.Watch{}, runners: map[string]*running{},
+		watches: map[string]*Stored{}, runners: map[string]*running{},
 	}
 }
 
@@ -66,7 +66,7 @@ func (e *Engine) Run(ctx context.Context) error {
 }
 
 // change takes a watch as it is stored.
-func (e *Engine) change(key string, w *sluice.Watch) {
+func (e *Engine) change(key string, w *Stored) {
 	e.mu.Lock()
 	defer e.mu.Unlock()
 	if w == nil {
@@ -125,7 +125,11 @@ func (e *Engine) settle(key string) {
 		ctx, r.cancel = context.WithCancel(ctx)
 		close(begun)
 		defer e.finish(key, r)
-		e.look(ctx, key, w)
+		if w.Untold != nil {
+			e.bury(ctx, w)
+			return
+		}
+		e.look(ctx, key, &w.Watch)
 	})
 	<-begun
 }
@@ -165,6 +169,24 @@ func (e *Engine) look(ctx context.Context, key string, w *sluice.Watch) {
 		}
 	}
 	r.rest(ctx)
+}
+
+// bury sees to it that it is told that a watch was cancelled, and nothing is left of it. Who cancelled it does so at once.
+func (e *Engine) bury(ctx context.Context, w *Stored) {
+	for wait := time.Second; ; wait = min(2*wait, againMost) {
+		select {
+		case <-ctx.Done():
+			return
+		case <-time.After(wait):
+		}
+		err := bury(ctx, e.ports.Log, e.ports.Definitions, w)
+		if err == nil {
+			break
+		}
+		e.opts.Log.LogAttrs(ctx, slog.LevelWarn, "a cancelled watch is still there",
+			slog.String("namespace", w.Namespace), slog.String("watch", w.ID), slog.Any("error", err))
+	}
+	<-ctx.Done() // it is told that it is gone
 }
 
 // enter returns the ring of a namespace, and what to call at the end.

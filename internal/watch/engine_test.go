@@ -34,13 +34,15 @@ type site struct {
 	perform   func(n int) error // of the n-th try
 	tries     int
 	published map[string]sluice.Event
+	shut      error               // why nothing is told
 	unknown   bool                // nobody knows whether something is there
-	watch     chan *sluice.Watch  // changes
+	watch     chan *watch.Stored  // changes
+	buried    []string            // watches of which nothing is left
 	foreign   func(*watch.Record) // what somebody else stores before the next write of ours
 }
 
 func newSite() *site {
-	return &site{changed: make(chan struct{}), published: map[string]sluice.Event{}, shows: sluice.Pass, watch: make(chan *sluice.Watch), perform: func(int) error { return nil }}
+	return &site{changed: make(chan struct{}), published: map[string]sluice.Event{}, shows: sluice.Pass, watch: make(chan *watch.Stored), perform: func(int) error { return nil }}
 }
 
 func (s *site) locked(f func()) {
@@ -68,11 +70,11 @@ func (s *site) wake() {
 	s.changed = make(chan struct{})
 }
 
-func (s *site) Watch(ctx context.Context, change func(string, *sluice.Watch)) error {
+func (s *site) Watch(ctx context.Context, change func(string, *watch.Stored)) error {
 	for {
 		select {
 		case w := <-s.watch:
-			change("acme.hot", w)
+			change("acme."+id(w), w)
 		case <-ctx.Done():
 			return nil
 		}
@@ -100,7 +102,7 @@ func (s *site) Put(_ context.Context, _ string, r watch.Record, revision uint64)
 		return 0, sluice.Errorf(sluice.Conflict, "it was changed")
 	}
 	s.record, s.version, s.puts = r, s.version+1, s.puts+1
-	s.record.Firing = slices.Clone(r.Firing)
+	s.record.Firing, s.record.Untold = slices.Clone(r.Firing), slices.Clone(r.Untold)
 	return s.version, nil
 }
 
@@ -162,8 +164,12 @@ func (s *site) Has(_ context.Context, _ string, _ sluice.Path, id string, _ uint
 }
 
 func (s *site) Announce(_ context.Context, ev sluice.Event) error {
-	s.locked(func() { s.published[ev.ID] = ev })
-	return nil
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.shut == nil {
+		s.published[ev.ID] = ev
+	}
+	return s.shut
 }
 
 func (s *site) Shows(sluice.Creator, *sluice.Event) sluice.Decision {
@@ -212,7 +218,7 @@ func (s *site) run(t *testing.T, change func(*sluice.Watch), f func()) {
 		Action: sluice.Action{Path: "/b", Type: "alarm"}, Creator: sluice.Creator{CreatedBy: "user:ann"},
 	}
 	change(w)
-	s.watch <- w
+	s.watch <- &watch.Stored{Watch: *w}
 	f()
 	synctest.Wait()
 	cancel()

@@ -2,7 +2,6 @@ package watch
 
 import (
 	"bytes"
-	"cmp"
 	"context"
 	"encoding/json"
 	"errors"
@@ -20,16 +19,14 @@ const maxTries = 10 // of a change that others get ahead of
 
 // Store keeps watches, by namespace and id. A revision of 0 stands for "nothing is stored".
 type Store interface {
-	// Get returns a watch and its revision. Code NotFound.
-	Get(ctx context.Context, namespace, id string) (sluice.Watch, uint64, error)
+	Graves
+
+	// Get returns what lies in the place of a watch, and its revision. Code NotFound.
+	Get(ctx context.Context, namespace, id string) (Stored, uint64, error)
 	// Put stores it and returns its new revision. Code Conflict unless the stored revision is the given one.
-	Put(ctx context.Context, namespace, id string, w sluice.Watch, revision uint64) (uint64, error)
-	// Delete removes it. Code Conflict unless the stored revision is the given one.
-	Delete(ctx context.Context, namespace, id string, revision uint64) error
-	// All returns the watches of a namespace, with their revisions.
-	All(ctx context.Context, namespace string) ([]sluice.Watch, error)
-	// Forget removes what is remembered of a watch that is gone.
-	Forget(ctx context.Context, namespace, id string) error
+	Put(ctx context.Context, namespace, id string, w Stored, revision uint64) (uint64, error)
+	// All returns what lies in the places of a namespace's watches, with their revisions.
+	All(ctx context.Context, namespace string) ([]Stored, error)
 }
 
 // Needs is what a keeper works with.
@@ -99,7 +96,7 @@ func (k *Keeper) try(ctx context.Context, intent **ledger.Intent, w sluice.Watch
 	if *intent, err = k.intend(ctx, *intent, w.CreatedBy, old, &w); err != nil {
 		return w, false, err
 	}
-	w.Revision, err = k.needs.Store.Put(ctx, w.Namespace, w.ID, w, revision)
+	w.Revision, err = k.needs.Store.Put(ctx, w.Namespace, w.ID, Stored{Watch: w}, revision)
 	if sluice.CodeOf(err) == sluice.Conflict {
 		return w, false, errOvertaken
 	}
@@ -111,21 +108,38 @@ func (k *Keeper) try(ctx context.Context, intent **ledger.Intent, w sluice.Watch
 
 // place returns the watch whose place another one is to take, with its revision; 0: there is none, and there is room.
 func (k *Keeper) place(ctx context.Context, w *sluice.Watch, may func(old *sluice.Watch) error) (*sluice.Watch, uint64, error) {
-	old, revision, err := k.needs.Store.Get(ctx, w.Namespace, w.ID)
+	old, err := k.stored(ctx, w.Namespace, w.ID)
 	switch {
+	case err == nil && old.Untold != nil:
+		if err := bury(ctx, k.needs.Log, k.needs.Store, &old); err != nil {
+			return nil, 0, err
+		}
+		return &sluice.Watch{}, 0, k.room(ctx, w.Namespace)
 	case err == nil:
-		old.Revision = revision
-		return &old, revision, may(&old)
-	case sluice.CodeOf(err) != sluice.NotFound:
-		return &old, 0, err
-	case k.needs.Most == 0:
-		return &old, 0, nil
+		return &old.Watch, old.Revision, may(&old.Watch)
+	case sluice.CodeOf(err) == sluice.NotFound:
+		return &sluice.Watch{}, 0, k.room(ctx, w.Namespace)
 	}
-	all, err := k.needs.Store.All(ctx, w.Namespace)
+	return nil, 0, err
+}
+
+// room returns an error if a namespace has as many watches as it may.
+func (k *Keeper) room(ctx context.Context, namespace string) error {
+	if k.needs.Most == 0 {
+		return nil
+	}
+	all, err := k.List(ctx, namespace)
 	if err == nil && len(all) >= k.needs.Most {
-		err = sluice.Errorf(sluice.QuotaExceeded, "%s has %d watches, which is the most; delete some", w.Namespace, len(all)).With("limit", k.needs.Most)
+		err = sluice.Errorf(sluice.QuotaExceeded, "%s has %d watches, which is the most; delete some", namespace, len(all)).With("limit", k.needs.Most)
 	}
-	return &old, 0, err
+	return err
+}
+
+// stored returns what lies in the place of a watch.
+func (k *Keeper) stored(ctx context.Context, namespace, id string) (Stored, error) {
+	w, revision, err := k.needs.Store.Get(ctx, namespace, id)
+	w.Revision = revision
+	return w, err
 }
 
 // same reports whether two watches say the same, and are of the same creator.
@@ -148,24 +162,26 @@ func (k *Keeper) intend(ctx context.Context, before *ledger.Intent, by sluice.Pr
 
 // Get returns a watch. Code NotFound.
 func (k *Keeper) Get(ctx context.Context, namespace, id string) (sluice.Watch, error) {
-	w, revision, err := k.needs.Store.Get(ctx, namespace, id)
-	w.Revision = revision
-	return w, err
+	w, err := k.stored(ctx, namespace, id)
+	if err == nil && w.Untold != nil {
+		return sluice.Watch{}, sluice.Errorf(sluice.NotFound, "there is no watch %q", id)
+	}
+	return w.Watch, err
 }
 
 // List returns the watches of a namespace, in no order.
 func (k *Keeper) List(ctx context.Context, namespace string) ([]sluice.Watch, error) {
-	return k.needs.Store.All(ctx, namespace)
+	all, err := k.needs.Store.All(ctx, namespace)
+	var there []sluice.Watch
+	for i := range all {
+		if all[i].Untold == nil {
+			there = append(there, all[i].Watch)
+		}
+	}
+	return there, err
 }
 
-// cancelledData is what is told of a watch that was cancelled.
-type cancelledData struct {
-	Creator     sluice.Principal `json:"creator"`
-	WatchID     string           `json:"watch_id"`
-	CancelledBy string           `json:"cancelled_by"`
-}
-
-// Delete cancels a watch as it was read, and tells of it (S2-45). What was decided before may still be done. Code Conflict if it was changed
+// Delete cancels a watch as it was read, and has it told (S2-45). What was decided before may still be done. Code Conflict if it was changed
 // meanwhile.
 func (k *Keeper) Delete(ctx context.Context, w sluice.Watch, by string) error {
 	intent, err := k.needs.Ledger.Intend(ctx, nil, ledger.Change{
@@ -174,9 +190,7 @@ func (k *Keeper) Delete(ctx context.Context, w sluice.Watch, by string) error {
 	if err != nil {
 		return err
 	}
-	_, err = telling.After(ctx, func(ctx context.Context) (string, error) {
-		return by, k.needs.Store.Delete(ctx, w.Namespace, w.ID, w.Revision)
-	}, func(ctx context.Context, by string) { k.cancelled(ctx, &w, by) })
+	_, err = telling.After(ctx, func(ctx context.Context) (Stored, error) { return k.cancel(ctx, &w, by) }, k.cancelled)
 	if err != nil {
 		intent.Fail(ctx, err)
 		return fmt.Errorf("delete watch: %w", err)
@@ -184,16 +198,26 @@ func (k *Keeper) Delete(ctx context.Context, w sluice.Watch, by string) error {
 	return nil
 }
 
-// cancelled tells that a watch was cancelled, and forgets how far it had come.
-func (k *Keeper) cancelled(ctx context.Context, w *sluice.Watch, by string) {
+// cancel puts what is to be told of a watch into its place.
+func (k *Keeper) cancel(ctx context.Context, w *sluice.Watch, by string) (Stored, error) {
+	after := w.FromSeq // where it cannot be known it is looked for behind this
+	if _, last, err := k.needs.Log.Ends(ctx, w.Namespace); err == nil {
+		after = last
+	}
+	gone := Stored{Watch: *w, Untold: &Cancelled{
+		ID: fmt.Sprintf("cancelled-watch-%s-%d", w.ID, w.Revision), By: by, At: time.Now().UTC(), After: after,
+	}}
+	var err error
+	gone.Revision, err = k.needs.Store.Put(ctx, w.Namespace, w.ID, gone, w.Revision)
+	return gone, err
+}
+
+// cancelled tells that a watch was cancelled, and removes what is left of it. What fails is done by whoever would look after the watch.
+func (k *Keeper) cancelled(ctx context.Context, w Stored) {
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), tellLimit)
 	defer cancel()
-	ev, err := announcement(w, sluice.TypeWatchCancelled, fmt.Sprintf("cancelled-watch-%s-%d", w.ID, w.Revision), cancelledData{w.CreatedBy, w.ID, by})
-	if err == nil {
-		err = k.needs.Log.Announce(ctx, ev)
-	}
-	if err = cmp.Or(err, k.needs.Store.Forget(ctx, w.Namespace, w.ID)); err != nil { // it is cancelled all the same
-		k.needs.Slog.LogAttrs(ctx, slog.LevelWarn, "a watch was cancelled and that was not told, or something of it is left",
+	if err := bury(ctx, k.needs.Log, k.needs.Store, &w); err != nil {
+		k.needs.Slog.LogAttrs(ctx, slog.LevelWarn, "a watch was cancelled, and that is not told yet, or something of it is left",
 			slog.String("namespace", w.Namespace), slog.String("watch", w.ID), slog.Any("error", err))
 	}
 }

@@ -32,6 +32,7 @@ type runner struct {
 	state    *State // nil: nothing is known
 	revision uint64 // of the record
 	firing   []Firing
+	untold   []Said
 	stored   uint64 // the place that is
 	dirty    bool   // something else than the place is not stored
 	verdicts []Verdict
@@ -51,7 +52,7 @@ func (r *runner) run(ctx context.Context, enter func(context.Context, string) (*
 	if err := r.fit(ctx); err != nil {
 		return err
 	}
-	if err := r.fire(ctx, nil); err != nil {
+	if err := r.do(ctx, nil); err != nil {
 		return err
 	}
 	src := &source{log: r.ports.Log, ring: events, namespace: r.watch.Namespace, pattern: r.watch.Pattern, place: r.state.Place()}
@@ -77,7 +78,10 @@ func (r *runner) load(ctx context.Context) error {
 	for i := range record.Firing {
 		record.Firing[i].unsure = true
 	}
-	r.revision, r.firing, r.stored, r.dirty = revision, record.Firing, record.Place, false
+	for i := range record.Untold {
+		record.Untold[i].unsure = true
+	}
+	r.revision, r.firing, r.untold, r.stored, r.dirty = revision, record.Firing, record.Untold, record.Place, false
 	r.state, err = NewState(record.Kept, r.opts.Paths)
 	return err
 }
@@ -231,28 +235,38 @@ func (r *runner) shows(ctx context.Context, ev *sluice.Event) (bool, error) {
 	}
 }
 
-// act does what was decided: what fires is stored first.
+// act does what was decided, which is stored first.
 func (r *runner) act(ctx context.Context, events map[uint64]*sluice.Event) error {
-	r.verdicts = r.state.Tell(time.Now(), r.verdicts)
+	now := time.Now()
+	r.verdicts = r.state.Tell(now, r.verdicts)
 	verdicts := r.verdicts
 	r.verdicts = r.verdicts[:0]
 	for _, v := range verdicts {
 		if v.Kind == Fires {
 			r.firing = append(r.firing, Firing{Seq: v.Seq, At: v.At})
+			continue
 		}
-	}
-	if len(r.firing) > 0 {
-		if err := r.put(ctx); err != nil {
+		said, err := heldBack(r.watch, v, now)
+		if err != nil {
 			return err
 		}
+		r.untold = append(r.untold, said)
 	}
-	for _, v := range verdicts {
-		if v.Kind != Fires {
-			r.dirty = true
-			r.tell(ctx, v)
-		}
+	if len(r.firing)+len(r.untold) == 0 {
+		return nil
 	}
-	return r.fire(ctx, events)
+	if err := r.put(ctx); err != nil {
+		return err
+	}
+	return r.do(ctx, events)
+}
+
+// do does what is stored as decided.
+func (r *runner) do(ctx context.Context, events map[uint64]*sluice.Event) error {
+	if err := r.fire(ctx, events); err != nil {
+		return err
+	}
+	return r.tell(ctx)
 }
 
 // keep stores how far the watch has come, if that is not.
@@ -265,7 +279,7 @@ func (r *runner) keep(ctx context.Context) error {
 
 // put stores how far the watch has come and what is to be done. Code Conflict if somebody else did.
 func (r *runner) put(ctx context.Context) error {
-	record := Record{Revision: r.watch.Revision, Kept: r.state.Kept(), Firing: r.firing}
+	record := Record{Revision: r.watch.Revision, Kept: r.state.Kept(), Firing: r.firing, Untold: r.untold}
 	revision, err := r.ports.Records.Put(ctx, r.key, record, r.revision)
 	if err != nil {
 		return err
