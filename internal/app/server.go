@@ -28,7 +28,6 @@ import (
 	"github.com/sluice-io/sluice/internal/export"
 	"github.com/sluice-io/sluice/internal/feed"
 	"github.com/sluice-io/sluice/internal/httpapi"
-	"github.com/sluice-io/sluice/internal/instruct"
 	"github.com/sluice-io/sluice/internal/later"
 	"github.com/sluice-io/sluice/internal/ledger"
 	"github.com/sluice-io/sluice/internal/limits"
@@ -69,7 +68,7 @@ type server struct {
 	catalogue *catalogue.Index
 	durable   *durable.Engine
 	feeds     *feed.Engine
-	perform   *instruct.Performer
+	perform   *performing
 	later     *later.Engine
 	appoint   *appoint.Engine
 

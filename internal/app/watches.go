@@ -19,7 +19,7 @@ import (
 func (s *server) openWatches(context.Context) error {
 	log := watchLog{feedLog{s.store}}
 	perform := instruct.New(instruct.Needs{
-		Publisher: s.published(s.store), Access: s.trust.index, Catalogue: s.catalogue,
+		Publisher: begun{s.published(s.store)}, Access: s.trust.index, Catalogue: s.catalogue,
 		Causes: reactions{s.causes}, Quota: s.quotas, Now: time.Now,
 	})
 	store := watchStore{
@@ -33,6 +33,7 @@ func (s *server) openWatches(context.Context) error {
 		Most: s.cfg.Watches.EvaluationsPerSecond, Paths: s.cfg.Watches.Paths, Labels: s.catalogue.Labels, Log: s.opts.Log,
 	})
 	s.watchKeeper = watch.NewKeeper(watch.Needs{Store: store, Log: log, Ledger: s.ledger, Most: s.cfg.Watches.PerNamespace, Slog: s.opts.Log})
+	s.trust.follower.Withdraw = withdrawing{s.engine, s.wakes, s.dsubs, s.perform, s.watches} // all that acts for somebody by itself
 	return nil
 }
 

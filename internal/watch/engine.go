@@ -8,6 +8,7 @@ import (
 
 	"github.com/sluice-io/sluice/internal/filter"
 	"github.com/sluice-io/sluice/internal/ring"
+	"github.com/sluice-io/sluice/internal/underway"
 	"github.com/sluice-io/sluice/pkg/sluice"
 )
 
@@ -17,6 +18,7 @@ type Engine struct {
 	opts  Options
 	hubs  *hubs
 
+	under underway.Set[*sluice.Watch]
 	parts sync.WaitGroup // of Run
 
 	mu      sync.Mutex
@@ -63,6 +65,14 @@ func (e *Engine) Run(ctx context.Context) error {
 		return owned
 	}
 	return err
+}
+
+// Withdraw cuts off the actions under way of every watch of whose pattern, or of whose action, lost says true, and returns when nothing of them can be
+// stored any more, or with ctx's error. Whoever calls it has told the gate before: what was cut off is asked about again.
+func (e *Engine) Withdraw(ctx context.Context, lost func(*sluice.Subscription) bool) error {
+	return e.under.Cut(func(w *sluice.Watch) bool {
+		return lost(w.Wish(w.Namespace, w.Pattern)) || lost(w.Wish(w.Namespace, sluice.Pattern(w.Action.Path)))
+	}).Wait(ctx)
 }
 
 // change takes a watch as it is stored.
@@ -211,7 +221,7 @@ func (e *Engine) runner(key string, w *sluice.Watch) (*runner, error) {
 		return nil, err
 	}
 	return &runner{
-		ports: e.ports, opts: e.opts, key: key, watch: w, chooses: chooses,
+		ports: e.ports, opts: e.opts, under: &e.under, key: key, watch: w, chooses: chooses,
 		rule: Rule{
 			Level: w.Trigger == sluice.TriggerLevel, Cooldown: w.Cooldown.Std(), For: w.For.Std(), Most: e.opts.Most, Condition: condition.Match,
 		},

@@ -32,6 +32,8 @@ type site struct {
 
 	shows     sluice.Decision
 	perform   func(n int) error // of the n-th try
+	underWay  func(context.Context)
+	engine    *watch.Engine
 	tries     int
 	published map[string]sluice.Event
 	shut      error               // why nothing is told
@@ -184,7 +186,10 @@ func (s *site) Applied() (uint64, <-chan struct{}) {
 	return 0, s.changed
 }
 
-func (s *site) Perform(_ context.Context, _ sluice.Creator, ev sluice.Event) error {
+func (s *site) Perform(ctx context.Context, _ sluice.Creator, ev sluice.Event) error {
+	if s.underWay != nil {
+		s.underWay(ctx)
+	}
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.tries++
@@ -212,6 +217,7 @@ func (s *site) run(t *testing.T, change func(*sluice.Watch), f func()) {
 	ctx, cancel := context.WithCancel(t.Context())
 	ended := make(chan error, 1)
 	e := watch.New(watch.Ports{Definitions: s, Records: s, Log: s, Gate: s, Perform: s, Owns: all{}}, watch.Options{Ring: 4})
+	s.engine = e
 	go func() { ended <- e.Run(ctx) }()
 	w := &sluice.Watch{
 		ID: "hot", Namespace: "acme", Pattern: "/a", Filter: sluice.Filter{Labels: map[string][]string{"state": {"on"}}}, Trigger: sluice.TriggerEdge, Revision: 7,

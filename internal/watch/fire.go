@@ -59,47 +59,50 @@ func (r *runner) insist(ctx context.Context, t *tried, seq uint64, do func() err
 }
 
 // try publishes the event of an action, unless it is there. It returns what came of it, "" if it was not to be; an error says
-// that it is to be tried again.
+// that it is to be tried again. It enters before it asks for rights: of a right that is lost meanwhile either the gate knows, or it is cut off.
 func (r *runner) try(ctx context.Context, f *Firing, ev *sluice.Event) (outcome string, err error) {
 	w := r.watch
+	ctx, leave := r.under.Enter(ctx, w)
+	defer leave()
 	if f.unsure {
 		done, err := r.ports.Log.Has(ctx, w.Namespace, w.Action.Path, w.FiringID(f.Seq), f.Seq)
 		if done || err != nil {
 			return sluice.OutcomeOK, err
 		}
 	}
-	if ev == nil {
-		var why Reason
-		if ev, why, err = r.reading(ctx, f.Seq); why != "" {
-			r.state.Missed(Verdict{Seq: f.Seq, At: f.At}, why)
-			return "", nil
-		}
-		if err != nil {
-			return "", err
-		}
+	ev, why, err := r.reading(ctx, f.Seq, ev)
+	switch {
+	case why != "":
+		r.state.Missed(Verdict{Seq: f.Seq, At: f.At}, why)
+		return "", nil
+	case err != nil:
+		return "", err
 	}
 	err = r.ports.Perform.Perform(ctx, w.Creator, r.event(f, ev))
 	switch code := sluice.CodeOf(err); {
-	case ctx.Err() != nil, code == sluice.Unavailable, code == sluice.Internal && f.tries < mostTries:
+	case err != nil && ctx.Err() != nil, code == sluice.Unavailable, code == sluice.Internal && f.tries < mostTries:
 		return "", err
 	}
 	return sluice.DispatchOutcome(err), nil
 }
 
-// reading returns a reading again, or why it is none any more.
-func (r *runner) reading(ctx context.Context, seq uint64) (*sluice.Event, Reason, error) {
-	ev, err := r.ports.Log.EventAt(ctx, r.watch.Namespace, seq)
-	switch code := sluice.CodeOf(err); {
-	case code == sluice.NotFound, code == sluice.WindowExceeded, code == sluice.InvalidRequest:
-		return nil, Expired, nil
-	case err != nil:
-		return nil, "", err
+// reading returns a reading again, which may be at hand, or why it is none any more.
+func (r *runner) reading(ctx context.Context, seq uint64, hand *sluice.Event) (*sluice.Event, Reason, error) {
+	if hand == nil {
+		ev, err := r.ports.Log.EventAt(ctx, r.watch.Namespace, seq)
+		switch code := sluice.CodeOf(err); {
+		case code == sluice.NotFound, code == sluice.WindowExceeded, code == sluice.InvalidRequest:
+			return nil, Expired, nil
+		case err != nil:
+			return nil, "", err
+		}
+		hand = &ev
 	}
-	shown, err := r.shows(ctx, &ev)
+	shown, err := r.shows(ctx, hand)
 	if err == nil && !shown {
 		return nil, Unfetched, nil
 	}
-	return &ev, "", err
+	return hand, "", err
 }
 
 // event returns the event of a firing, which came of a reading.

@@ -10,6 +10,7 @@ import (
 
 	"github.com/sluice-io/sluice/internal/filter"
 	"github.com/sluice-io/sluice/internal/ring"
+	"github.com/sluice-io/sluice/internal/underway"
 	"github.com/sluice-io/sluice/pkg/sluice"
 )
 
@@ -24,6 +25,7 @@ const (
 type runner struct {
 	ports   Ports
 	opts    Options
+	under   *underway.Set[*sluice.Watch] // actions that are being done
 	key     string
 	watch   *sluice.Watch
 	chooses *filter.Matcher
