@@ -36,6 +36,7 @@ import (
 	"github.com/sluice-io/sluice/internal/natsstore"
 	"github.com/sluice-io/sluice/internal/push"
 	"github.com/sluice-io/sluice/internal/registry"
+	"github.com/sluice-io/sluice/internal/turns"
 	"github.com/sluice-io/sluice/internal/wake"
 	"github.com/sluice-io/sluice/internal/watch"
 	"github.com/sluice-io/sluice/pkg/sluice"
@@ -315,7 +316,7 @@ func (s *server) openAPI(context.Context) error {
 		Feeds:      s.feeds,
 		Scheduled:  s.later,
 
-		Appointments: s.appoint,
+		Appointments: appointing{s.appoint, &turns.Turns[string]{}},
 		Watches:      s.watchKeeper,
 		Streams:      s.streams(),
 		Dsubs:        s.apiDsubs(),

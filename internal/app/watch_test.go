@@ -4,6 +4,7 @@ import (
 	"encoding/json"
 	"fmt"
 	"net/http"
+	"sync"
 	"testing"
 	"time"
 
@@ -203,4 +204,34 @@ func TestWatchesArePutOnceAndInTheirPlace(t *testing.T) {
 	s.must(t, http.StatusBadRequest, "PUT /v1/namespaces/default/watches/hot", `{"pattern":"/a","wat":1}`)
 	s.must(t, http.StatusBadRequest, "PUT /v1/namespaces/default/watches/hot", `{"pattern":"/a","filter":{"cel":"1 +"},"action":{"path":"/b","type":"t"}}`)
 	s.must(t, http.StatusNotFound, "PUT /v1/namespaces/nowhere/watches/hot", `{"pattern":"/a","action":{"path":"/b","type":"t"}}`)
+}
+
+// S2-37, S2-42: of many who make watches and appointments at once only so many have room as there is.
+func TestThereAreNeverMoreInstructionsThanThereMayBe(t *testing.T) {
+	t.Parallel()
+	const most, tries = 5, 24
+	s := start(t, t.TempDir(), func(c *config.Config) { c.Watches.PerNamespace, c.Limits.AppointmentsPerNamespace = most, most })
+	appointment := client.AppointmentSpec{At: time.Now().Add(time.Hour), Action: sluice.Action{Path: "/later", Type: "t"}}
+	var all sync.WaitGroup
+	errs := make([]error, 2*tries)
+	for n := range tries {
+		all.Go(func() { _, errs[2*n] = s.api.PutWatch(t.Context(), "default", fmt.Sprint("w", n), hot()) })
+		all.Go(func() { _, errs[2*n+1] = s.api.PutAppointment(t.Context(), "default", fmt.Sprint("a", n), appointment, 0) })
+	}
+	all.Wait()
+	made := [2]int{}
+	for n, err := range errs {
+		if err == nil {
+			made[n%2]++
+			continue
+		}
+		require.Equal(t, sluice.QuotaExceeded, sluice.CodeOf(err), "%v", err)
+	}
+	require.Equal(t, [2]int{most, most}, made, "watches and appointments")
+	watches, err := s.api.Watches(t.Context(), "default", "")
+	require.NoError(t, err)
+	require.Len(t, watches.Items, most)
+	appointments, err := s.api.Appointments(t.Context(), "default", 0, "")
+	require.NoError(t, err)
+	require.Len(t, appointments.Items, most)
 }

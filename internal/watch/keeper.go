@@ -12,6 +12,7 @@ import (
 	"github.com/sluice-io/sluice/internal/filter"
 	"github.com/sluice-io/sluice/internal/ledger"
 	"github.com/sluice-io/sluice/internal/telling"
+	"github.com/sluice-io/sluice/internal/turns"
 	"github.com/sluice-io/sluice/pkg/sluice"
 )
 
@@ -39,14 +40,17 @@ type Needs struct {
 }
 
 // Keeper makes, changes and cancels watches. Changes are in the ledger before they are made. Its methods may be called at once.
-type Keeper struct{ needs Needs }
+type Keeper struct {
+	needs Needs
+	turns turns.Turns[string] // by namespace: those who make watches, so that there are not more than there may be
+}
 
 // NewKeeper returns a keeper.
 func NewKeeper(needs Needs) *Keeper {
 	if needs.Slog == nil {
 		needs.Slog = slog.New(slog.DiscardHandler)
 	}
-	return &Keeper{needs}
+	return &Keeper{needs: needs}
 }
 
 // Put makes a watch, or puts it in the place of the one with its id, and returns it, and whether it is new. One that says
@@ -59,6 +63,11 @@ func (k *Keeper) Put(ctx context.Context, w sluice.Watch, may func(old *sluice.W
 	if _, err := filter.Compile(w.Filter); err != nil {
 		return w, false, err
 	}
+	done, err := k.turns.Take(ctx, w.Namespace)
+	if err != nil {
+		return w, false, err
+	}
+	defer done()
 	var intent *ledger.Intent
 	for range maxTries {
 		stored, created, err := k.try(ctx, &intent, w, may)
@@ -70,7 +79,7 @@ func (k *Keeper) Put(ctx context.Context, w sluice.Watch, may func(old *sluice.W
 		}
 		return stored, created, err
 	}
-	err := sluice.Errorf(sluice.Conflict, "watch %q is changed all the time; try again", w.ID)
+	err = sluice.Errorf(sluice.Conflict, "watch %q is changed all the time; try again", w.ID)
 	intent.Fail(ctx, err)
 	return w, false, err
 }
