@@ -216,7 +216,9 @@ func TestThereAreNeverMoreInstructionsThanThereMayBe(t *testing.T) {
 	errs := make([]error, 2*tries)
 	for n := range tries {
 		all.Go(func() { _, errs[2*n] = s.api.PutWatch(t.Context(), "default", fmt.Sprint("w", n), hot()) })
-		all.Go(func() { _, errs[2*n+1] = s.api.PutAppointment(t.Context(), "default", fmt.Sprint("a", n), appointment, 0) })
+		all.Go(func() {
+			_, errs[2*n+1] = s.api.PutAppointment(t.Context(), "default", fmt.Sprint("a", n), appointment, 0)
+		})
 	}
 	all.Wait()
 	made := [2]int{}

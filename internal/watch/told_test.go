@@ -92,3 +92,19 @@ func (s *site) Forget(context.Context, string, string) error {
 	s.locked(func() { s.record, s.version = watch.Record{}, 0 })
 	return nil
 }
+
+func TestAWatchThatIsGoneDoesNothing(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		s := newSite()
+		s.run(t, asIs, func() {
+			s.publish("on", "off")
+			synctest.Wait()
+			s.watch <- nil
+			synctest.Wait()
+			s.publish("on")
+		})
+		ids, _ := s.said()
+		require.Equal(t, []string{"fired-watch-hot-7-1", "watch-hot-7-1"}, ids)
+	})
+}
