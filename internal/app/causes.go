@@ -21,6 +21,19 @@ func (m markStore) Mark(ctx context.Context, producer string) (sluice.Unsafe, ui
 	return m.bucket.Get(ctx, streams.ProducerKey(producer))
 }
 
+// all returns all marks.
+func (m markStore) all(ctx context.Context) ([]sluice.Unsafe, error) {
+	entries, err := m.bucket.List(ctx, ">")
+	if err != nil {
+		return nil, err
+	}
+	all := make([]sluice.Unsafe, len(entries))
+	for i := range entries {
+		all[i] = entries[i].Value
+	}
+	return all, nil
+}
+
 // PutMark stores a mark.
 func (m markStore) PutMark(ctx context.Context, is sluice.Unsafe, revision uint64) (uint64, error) {
 	var intent *ledger.Intent
@@ -56,15 +69,11 @@ type producers struct {
 
 // UnsafeProducers returns all marks.
 func (p producers) UnsafeProducers(ctx context.Context) ([]sluice.Unsafe, error) {
-	entries, err := p.marks.bucket.List(ctx, ">")
-	if err != nil {
-		return nil, err
+	all, err := p.marks.all(ctx)
+	for i := range all {
+		all[i].Told = nil
 	}
-	all := make([]sluice.Unsafe, len(entries))
-	for i := range entries {
-		all[i] = entries[i].Value
-	}
-	return all, nil
+	return all, err
 }
 
 // ClearProducer removes a mark; the ledger knows of it first. A loop that is found meanwhile is a

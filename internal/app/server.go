@@ -224,10 +224,11 @@ func (s *server) openRegistry(ctx context.Context) error {
 	if err := s.store.EnsureLetters(ctx); err != nil {
 		return err
 	}
-	s.announce = announce.New(s.store, announce.Options{
-		Log: s.opts.Log, Dropped: s.metrics.Unannounced, Outbox: s.store.Subscriptions(), Namespaces: s.store, Letters: deadLetterSource{s.store}, Known: known(s.store),
-	})
 	s.ledger = ledger.New(s.store.Ledger(), s.opts.Log)
+	s.marks = markStore{natsstore.OpenBucket[sluice.Unsafe](s.store, streams.Unsafe), s.ledger}
+	s.announce = announce.New(s.store, announce.Options{
+		Log: s.opts.Log, Dropped: s.metrics.Unannounced, Outbox: s.store.Subscriptions(), Namespaces: s.store, Letters: deadLetterSource{s.store}, Known: known(s.store), Marks: s.marks.all,
+	})
 	s.trust.index = access.NewIndex()
 	s.trust.index.Open(s.cfg.Durable.Anonymous)
 	s.registry = registry.New(registry.Needs{
@@ -246,7 +247,6 @@ func (s *server) openRegistry(ctx context.Context) error {
 		Catalogue:     s.catalogue,
 		Labels:        s.catalogue.Labels,
 	})
-	s.marks = markStore{natsstore.OpenBucket[sluice.Unsafe](s.store, streams.Unsafe), s.ledger}
 	var err error
 	s.causes, err = causes.New(s.store, s.marks, causes.Options{Announce: s.announce, Looped: s.metrics.Looped, Log: s.opts.Log})
 	return err
