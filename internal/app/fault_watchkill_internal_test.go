@@ -64,7 +64,7 @@ func watchesOn(store *natsstore.Store) watchStore {
 func watchNodeOn(t *testing.T, store *natsstore.Store, ns string, opts watch.Options) *watchNode {
 	t.Helper()
 	n := &watchNode{ns: ns, ended: make(chan struct{})}
-	marks := markStore{natsstore.OpenBucket[sluice.Unsafe](store, streams.Unsafe), ledger.New(store.Ledger(), nil)}
+	marks := markStore{natsstore.OpenBucket[markRecord](store, streams.Unsafe), ledger.New(store.Ledger(), nil)}
 	guard, err := causes.New(store, marks, causes.Options{})
 	require.NoError(t, err)
 	perform := instruct.New(instruct.Needs{

@@ -225,7 +225,7 @@ func (s *server) openRegistry(ctx context.Context) error {
 		return err
 	}
 	s.ledger = ledger.New(s.store.Ledger(), s.opts.Log)
-	s.marks = markStore{natsstore.OpenBucket[sluice.Unsafe](s.store, streams.Unsafe), s.ledger}
+	s.marks = markStore{natsstore.OpenBucket[markRecord](s.store, streams.Unsafe), s.ledger}
 	s.announce = announce.New(s.store, announce.Options{
 		Log: s.opts.Log, Dropped: s.metrics.Unannounced, Outbox: s.store.Subscriptions(), Namespaces: s.store, Letters: deadLetterSource{s.store}, Known: known(s.store), Marks: s.marks.all,
 	})

@@ -200,6 +200,8 @@ func TestWatchesArePutOnceAndInTheirPlace(t *testing.T) {
 	require.Equal(t, []string{"more", "hot"}, []string{page.Items[0].ID, page.Items[1].ID})
 	got, err := s.api.Watch(t.Context(), "default", "hot")
 	require.NoError(t, err)
+	require.NotNil(t, got.Status)
+	got.Status = nil
 	require.Equal(t, second, got)
 	s.must(t, http.StatusBadRequest, "PUT /v1/namespaces/default/watches/hot", `{"pattern":"/a","wat":1}`)
 	s.must(t, http.StatusBadRequest, "PUT /v1/namespaces/default/watches/hot", `{"pattern":"/a","filter":{"cel":"1 +"},"action":{"path":"/b","type":"t"}}`)
@@ -236,4 +238,71 @@ func TestThereAreNeverMoreInstructionsThanThereMayBe(t *testing.T) {
 	appointments, err := s.api.Appointments(t.Context(), "default", 0, "")
 	require.NoError(t, err)
 	require.Len(t, appointments.Items, most)
+}
+
+// Who looks at a watch sees what came of it.
+func TestAWatchSaysWhatCameOfIt(t *testing.T) { // S2-42
+	t.Parallel()
+	s := start(t, t.TempDir(), nil)
+	w := watched(t, s.api, "hot", hot(func(s *client.WatchSpec) { s.Cooldown = sluice.Duration(time.Hour) }))
+	require.Nil(t, w.Status)
+	stored := publishAll(t, s.api, celsius("/sensors/1", 40), celsius("/sensors/1", 3), celsius("/sensors/2", 41), celsius("/sensors/1", 42))
+	var is *sluice.WatchStatus
+	eventually(t, func() bool {
+		got, err := s.api.Watch(t.Context(), "default", "hot")
+		require.NoError(t, err)
+		is = got.Status
+		return is != nil && is.Fired == 2 && is.Missed == 1
+	}, "it fired twice")
+	require.Equal(t, []any{uint64(4), stored[2].Seq, "ok", 2, 2}, []any{is.Readings, is.FiredSeq, is.Outcome, is.Holds, is.Cooling})
+	require.WithinDuration(t, time.Now(), is.FiredAt, time.Minute)
+	require.WithinDuration(t, time.Now().Add(time.Hour), is.CoolsUntil, time.Minute)
+	page, err := s.api.Watches(t.Context(), "default", "")
+	require.NoError(t, err)
+	require.Equal(t, uint64(2), page.Items[0].Status.Fired)
+
+	metrics := s.must(t, http.StatusOK, "GET /metrics", "").text
+	require.Contains(t, metrics, `sluice_watch_readings_total{namespace="default",watch="hot"} 4`)
+	require.Contains(t, metrics, `sluice_watch_firings_total{namespace="default",outcome="ok",watch="hot"} 2`)
+	require.Contains(t, metrics, `sluice_watch_lag_seconds{namespace="default",watch="hot"} 0`)
+
+	again := watched(t, s.api, "hot", hot())
+	got, err := s.api.Watch(t.Context(), "default", "hot")
+	require.NoError(t, err)
+	require.Zero(t, got.Status.Fired, "another one in its place has done nothing")
+	require.Equal(t, again.FromSeq, got.Status.Place)
+}
+
+// What a watch would have done is what it does.
+func TestAWatchIsTriedOnWhatIsThere(t *testing.T) { // S2-42
+	t.Parallel()
+	s := start(t, t.TempDir(), nil)
+	level := hot(func(s *client.WatchSpec) { s.Trigger, s.Cooldown = sluice.TriggerLevel, sluice.Duration(time.Hour) })
+	watched(t, s.api, "hot", level)
+	stored := publishAll(t, s.api, celsius("/sensors/1", 40), celsius("/sensors/1", 41), celsius("/sensors/2", 3), celsius("/sensors/2", 50), celsius("/elsewhere", 90))
+	alarms := eventsOn(t, s.api, "/alarms/hot", 2)
+	is, err := s.api.TestWatch(t.Context(), "default", level, 0)
+	require.NoError(t, err)
+	require.Equal(t, []any{2, uint64(4), 4, map[string]uint64{"cooldown": 1}, false}, []any{is.Fires, is.Readings, is.Events, is.Missed, is.More})
+	for i, of := range []int{0, 3} {
+		f := is.Firings[i]
+		require.Equal(t, []any{stored[of].Seq, stored[of].ID, "reading"}, []any{f.Seq, f.ID, f.Type})
+		require.Equal(t, f.ID, alarms[i].Extensions[sluice.CausationID])
+	}
+	require.Len(t, eventsOn(t, s.api, "/alarms/hot", 2), 2, "nothing is published")
+	is, err = s.api.TestWatch(t.Context(), "default", level, stored[2].Seq)
+	require.NoError(t, err)
+	require.Equal(t, []any{1, uint64(1)}, []any{is.Fires, is.Readings})
+	is, err = s.api.TestWatch(t.Context(), "default", hot(func(s *client.WatchSpec) { s.For = sluice.Duration(time.Millisecond) }), 0)
+	require.NoError(t, err)
+	require.Equal(t, 2, is.Fires, "a duration is over by now")
+	_, err = s.api.TestWatch(t.Context(), "default", hot(func(s *client.WatchSpec) { s.Filter.CEL = "1 +" }), 0)
+	require.Equal(t, sluice.InvalidRequest, sluice.CodeOf(err))
+
+	s.must(t, http.StatusOK, "PUT /v1/namespaces/default/acl/user:ann", `{"tier":"read","pattern":"/sensors/1"}`)
+	ann := s.grant(t, "user:ann", "scope:default", "read")
+	const at = "POST /v1/namespaces/default/watches/test"
+	s.must(t, http.StatusForbidden, at, `{"pattern":"/sensors/**"}`, as(ann.token)...)
+	got := s.must(t, http.StatusOK, at, `{"pattern":"/sensors/1","trigger":"level"}`, as(ann.token)...)
+	require.InDelta(t, 2, got.field(t, "fires"), 0)
 }

@@ -9,6 +9,7 @@ import (
 	"github.com/sluice-io/sluice/internal/access"
 	"github.com/sluice-io/sluice/internal/causes"
 	"github.com/sluice-io/sluice/internal/instruct"
+	"github.com/sluice-io/sluice/internal/metrics"
 	"github.com/sluice-io/sluice/internal/natsstore"
 	"github.com/sluice-io/sluice/internal/watch"
 	"github.com/sluice-io/sluice/pkg/sluice"
@@ -31,10 +32,23 @@ func (s *server) openWatches(context.Context) error {
 		Perform: performer{perform}, Owns: s.owns.part(),
 	}, watch.Options{
 		Most: s.cfg.Watches.EvaluationsPerSecond, Paths: s.cfg.Watches.Paths, Labels: s.catalogue.Labels, Log: s.opts.Log,
+		Observe: s.metrics.Watches(s.watchMoments),
 	})
-	s.watchKeeper = watch.NewKeeper(watch.Needs{Store: store, Log: log, Ledger: s.ledger, Most: s.cfg.Watches.PerNamespace, Slog: s.opts.Log})
+	s.watchKeeper = watch.NewKeeper(watch.Needs{
+		Store: store, Log: log, Ledger: s.ledger, Most: s.cfg.Watches.PerNamespace, Slog: s.opts.Log,
+		Trials: watch.Options{Most: s.cfg.Watches.EvaluationsPerSecond, Paths: s.cfg.Watches.Paths, Labels: s.catalogue.Labels},
+	})
 	s.trust.follower.Withdraw = withdrawing{s.engine, s.wakes, s.dsubs, s.perform, s.watches} // all that acts for somebody by itself
 	return nil
+}
+
+// watchMoments returns how the watches are doing that this process looks after.
+func (s *server) watchMoments() []metrics.Watch {
+	var all []metrics.Watch
+	for _, g := range s.watches.Gauges() {
+		all = append(all, metrics.Watch{Namespace: g.Namespace, ID: g.Watch, LagSeconds: g.Lag.Seconds()})
+	}
+	return all
 }
 
 // watchStore keeps watches, and tells of them.
@@ -67,6 +81,22 @@ func (w watchStore) All(ctx context.Context, namespace string) ([]watch.Stored, 
 		all[i].Revision = e.Revision
 	}
 	return all, err
+}
+
+// Record returns how far a watch has come.
+func (w watchStore) Record(ctx context.Context, namespace, id string) (watch.Record, error) {
+	record, _, err := w.records.Get(ctx, streams.WatchKey(namespace, id))
+	return record, err
+}
+
+// Records returns what says how far each of a namespace's watches has come.
+func (w watchStore) Records(ctx context.Context, namespace string) (func(id string) watch.Record, error) {
+	entries, err := w.records.List(ctx, streams.WatchKeys(namespace))
+	all := make(map[string]watch.Record, len(entries))
+	for _, e := range entries {
+		all[e.Key] = e.Value
+	}
+	return func(id string) watch.Record { return all[streams.WatchKey(namespace, id)] }, err
 }
 
 // Forget removes how far a watch had come.

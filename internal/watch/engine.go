@@ -4,6 +4,7 @@ import (
 	"context"
 	"log/slog"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"github.com/sluice-io/sluice/internal/filter"
@@ -32,6 +33,33 @@ type running struct {
 	revision uint64
 	cancel   context.CancelFunc
 	ended    chan struct{}
+	behind   atomic.Int64 // when the event was stored that it looks at, in ms; 0: it has looked at all
+}
+
+// Gauge is how a watch is doing right now, in this process.
+type Gauge struct {
+	Namespace, Watch string
+	Lag              time.Duration // age of the event that it looks at; 0: it has looked at all
+}
+
+// Gauges returns those of the watches that this process looks after.
+func (e *Engine) Gauges() []Gauge {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	now := time.Now()
+	all := make([]Gauge, 0, len(e.runners))
+	for key, r := range e.runners {
+		w := e.watches[key]
+		if w == nil || w.Untold != nil {
+			continue
+		}
+		g := Gauge{Namespace: w.Namespace, Watch: w.ID}
+		if at := r.behind.Load(); at != 0 {
+			g.Lag = max(0, now.Sub(time.UnixMilli(at)))
+		}
+		all = append(all, g)
+	}
+	return all
 }
 
 // New returns an engine that does nothing before Run.
@@ -139,7 +167,7 @@ func (e *Engine) settle(key string) {
 			e.bury(ctx, w)
 			return
 		}
-		e.look(ctx, key, &w.Watch)
+		e.look(ctx, key, &w.Watch, &r.behind)
 	})
 	<-begun
 }
@@ -155,7 +183,7 @@ func (e *Engine) finish(key string, r *running) {
 }
 
 // look looks after a watch until ctx ends.
-func (e *Engine) look(ctx context.Context, key string, w *sluice.Watch) {
+func (e *Engine) look(ctx context.Context, key string, w *sluice.Watch, behind *atomic.Int64) {
 	log := e.opts.Log.With(slog.String("namespace", w.Namespace), slog.String("watch", w.ID))
 	r, err := e.runner(key, w)
 	if err != nil {
@@ -163,6 +191,7 @@ func (e *Engine) look(ctx context.Context, key string, w *sluice.Watch) {
 		<-ctx.Done()
 		return
 	}
+	r.behind = behind
 	for wait := again; ctx.Err() == nil; wait = min(2*wait, againMost) {
 		begun := time.Now()
 		err := r.run(ctx, e.enter)
@@ -212,18 +241,27 @@ func (e *Engine) enter(ctx context.Context, namespace string) (*ring.Ring[sluice
 
 // runner returns what looks after a watch.
 func (e *Engine) runner(key string, w *sluice.Watch) (*runner, error) {
-	chooses, err := filter.CompileWith(w.Chooses(), e.opts.Labels)
-	if err != nil {
-		return nil, err
-	}
-	condition, err := filter.CompileWith(w.Condition(), e.opts.Labels)
+	chooses, condition, err := compile(w, e.opts.Labels)
 	if err != nil {
 		return nil, err
 	}
 	return &runner{
-		ports: e.ports, opts: e.opts, under: &e.under, key: key, watch: w, chooses: chooses,
-		rule: Rule{
-			Level: w.Trigger == sluice.TriggerLevel, Cooldown: w.Cooldown.Std(), For: w.For.Std(), Most: e.opts.Most, Condition: condition.Match,
-		},
+		ports: e.ports, opts: e.opts, under: &e.under, key: key, watch: w, chooses: chooses, rule: ruleOf(w, condition, e.opts.Most),
 	}, nil
+}
+
+// compile returns what chooses a watch's readings, and what its condition is.
+func compile(w *sluice.Watch, labels filter.Labels) (chooses, condition *filter.Matcher, err error) {
+	if chooses, err = filter.CompileWith(w.Chooses(), labels); err != nil {
+		return nil, nil, err
+	}
+	condition, err = filter.CompileWith(w.Condition(), labels)
+	return chooses, condition, err
+}
+
+// ruleOf returns what a watch decides by.
+func ruleOf(w *sluice.Watch, condition *filter.Matcher, most int) Rule {
+	return Rule{
+		Level: w.Trigger == sluice.TriggerLevel, Cooldown: w.Cooldown.Std(), For: w.For.Std(), Most: most, Condition: condition.Match,
+	}
 }

@@ -23,7 +23,7 @@ func (r *runner) fire(ctx context.Context, events map[uint64]*sluice.Event) erro
 			return err
 		}
 		r.firing = r.firing[1:]
-		r.dirty = true
+		r.dirty, r.fresh = true, true
 	}
 	r.firing = nil
 	return nil
@@ -33,10 +33,15 @@ func (r *runner) fire(ctx context.Context, events map[uint64]*sluice.Event) erro
 func (r *runner) dispatch(ctx context.Context, f *Firing, ev *sluice.Event) error {
 	return r.insist(ctx, &f.tried, f.Seq, func() error {
 		outcome, err := r.try(ctx, f, ev)
-		if err == nil && outcome != "" {
-			err = r.fired(ctx, f, outcome)
+		if err != nil || outcome == "" {
+			return err
 		}
-		return err
+		if err := r.fired(ctx, f, outcome); err != nil {
+			return err
+		}
+		r.state.Fired(f.Seq, outcome, time.Now())
+		r.opts.Observe.Fired(r.watch, outcome)
+		return nil
 	})
 }
 

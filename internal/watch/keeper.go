@@ -26,6 +26,10 @@ type Store interface {
 	Get(ctx context.Context, namespace, id string) (Stored, uint64, error)
 	// Put stores it and returns its new revision. Code Conflict unless the stored revision is the given one.
 	Put(ctx context.Context, namespace, id string, w Stored, revision uint64) (uint64, error)
+	// Record returns how far a watch has come. Code NotFound.
+	Record(ctx context.Context, namespace, id string) (Record, error)
+	// Records returns what says how far each of a namespace's watches has come.
+	Records(ctx context.Context, namespace string) (func(id string) Record, error)
 	// All returns what lies in the places of a namespace's watches, with their revisions.
 	All(ctx context.Context, namespace string) ([]Stored, error)
 }
@@ -37,6 +41,7 @@ type Needs struct {
 	Ledger *ledger.Ledger
 	Most   int          // watches of a namespace; 0: any number
 	Slog   *slog.Logger // slog.DiscardHandler
+	Trials Options      // by which what is tried would be looked after
 }
 
 // Keeper makes, changes and cancels watches. Changes are in the ledger before they are made. Its methods may be called at once.
@@ -137,7 +142,7 @@ func (k *Keeper) room(ctx context.Context, namespace string) error {
 	if k.needs.Most == 0 {
 		return nil
 	}
-	all, err := k.List(ctx, namespace)
+	all, err := k.there(ctx, namespace)
 	if err == nil && len(all) >= k.needs.Most {
 		err = sluice.Errorf(sluice.QuotaExceeded, "%s has %d watches, which is the most; delete some", namespace, len(all)).With("limit", k.needs.Most)
 	}
@@ -149,6 +154,13 @@ func (k *Keeper) stored(ctx context.Context, namespace, id string) (Stored, erro
 	w, revision, err := k.needs.Store.Get(ctx, namespace, id)
 	w.Revision = revision
 	return w, err
+}
+
+// definition returns a watch without what came of it.
+func definition(w *sluice.Watch) *sluice.Watch {
+	is := *w
+	is.Status = nil
+	return &is
 }
 
 // same reports whether two watches say the same, and are of the same creator.
@@ -175,11 +187,37 @@ func (k *Keeper) Get(ctx context.Context, namespace, id string) (sluice.Watch, e
 	if err == nil && w.Untold != nil {
 		return sluice.Watch{}, sluice.Errorf(sluice.NotFound, "there is no watch %q", id)
 	}
-	return w.Watch, err
+	if err != nil {
+		return w.Watch, err
+	}
+	record, err := k.needs.Store.Record(ctx, namespace, id)
+	if err != nil && sluice.CodeOf(err) != sluice.NotFound {
+		return w.Watch, err
+	}
+	w.Status = record.status(&w.Watch, time.Now())
+	return w.Watch, nil
 }
 
 // List returns the watches of a namespace, in no order.
 func (k *Keeper) List(ctx context.Context, namespace string) ([]sluice.Watch, error) {
+	there, err := k.there(ctx, namespace)
+	if err != nil {
+		return nil, err
+	}
+	records, err := k.needs.Store.Records(ctx, namespace)
+	if err != nil {
+		return nil, err
+	}
+	now := time.Now()
+	for i := range there {
+		record := records(there[i].ID)
+		there[i].Status = record.status(&there[i], now)
+	}
+	return there, nil
+}
+
+// there returns the watches of a namespace, without what came of them.
+func (k *Keeper) there(ctx context.Context, namespace string) ([]sluice.Watch, error) {
 	all, err := k.needs.Store.All(ctx, namespace)
 	var there []sluice.Watch
 	for i := range all {
@@ -194,7 +232,7 @@ func (k *Keeper) List(ctx context.Context, namespace string) ([]sluice.Watch, er
 // meanwhile.
 func (k *Keeper) Delete(ctx context.Context, w sluice.Watch, by string) error {
 	intent, err := k.needs.Ledger.Intend(ctx, nil, ledger.Change{
-		Actor: by, Namespace: w.Namespace, Resource: w.ID, Action: sluice.ActionWatchDelete, Old: w,
+		Actor: by, Namespace: w.Namespace, Resource: w.ID, Action: sluice.ActionWatchDelete, Old: definition(&w),
 	})
 	if err != nil {
 		return err
@@ -213,7 +251,7 @@ func (k *Keeper) cancel(ctx context.Context, w *sluice.Watch, by string) (Stored
 	if _, last, err := k.needs.Log.Ends(ctx, w.Namespace); err == nil {
 		after = last
 	}
-	gone := Stored{Watch: *w, Untold: &Cancelled{
+	gone := Stored{Watch: *definition(w), Untold: &Cancelled{
 		ID: fmt.Sprintf("cancelled-watch-%s-%d", w.ID, w.Revision), By: by, At: time.Now().UTC(), After: after,
 	}}
 	var err error

@@ -92,10 +92,24 @@ type Options struct {
 	Labels filter.Labels // of event types; nil: they have none
 	Log    *slog.Logger  // slog.DiscardHandler
 
+	Observe Observer // nobody
+
 	Every     time.Duration // how often it is stored how far a watch has come, if nothing else is; 5 s
 	Ring      int           // events of each namespace that are kept for watches; 1,024
 	RingBytes int           // of each ring, whatever the number of events; 16 MiB
 }
+
+// Observer counts what watches do.
+type Observer interface {
+	Looked(w *sluice.Watch, readings, throttled uint64) // so many more were looked at, and not looked at
+	Fired(w *sluice.Watch, outcome string)
+}
+
+// nobody counts nothing.
+type nobody struct{}
+
+func (nobody) Looked(*sluice.Watch, uint64, uint64) {}
+func (nobody) Fired(*sluice.Watch, string)          {}
 
 // Defaults of Options.
 const (
@@ -113,6 +127,9 @@ func (o Options) filled() Options {
 	o.Every = cmp.Or(o.Every, defaultEvery)
 	o.Ring = cmp.Or(o.Ring, defaultRing)
 	o.RingBytes = cmp.Or(o.RingBytes, defaultRingBytes)
+	if o.Observe == nil {
+		o.Observe = nobody{}
+	}
 	if o.Log == nil {
 		o.Log = slog.New(slog.DiscardHandler)
 	}

@@ -6,6 +6,7 @@ import (
 	"log/slog"
 	"slices"
 	"strings"
+	"sync/atomic"
 	"time"
 
 	"github.com/sluice-io/sluice/internal/filter"
@@ -37,6 +38,8 @@ type runner struct {
 	untold   []Said
 	stored   uint64 // the place that is
 	dirty    bool   // something else than the place is not stored
+	fresh    bool   // it fired, which is not stored: whoever asks is to hear of it soon
+	behind   *atomic.Int64
 	verdicts []Verdict
 }
 
@@ -113,9 +116,10 @@ func (r *runner) follow(ctx context.Context, src *source) error {
 	for {
 		events, more, err := src.next(ctx)
 		if err == nil {
-			err = r.enter(ctx, events, src.place)
+			err = r.watched(ctx, events, src.place)
 		}
 		if err == nil && more != nil {
+			r.behind.Store(0)
 			err = r.pass(ctx)
 		}
 		if err == nil {
@@ -129,7 +133,12 @@ func (r *runner) follow(ctx context.Context, src *source) error {
 
 // wait waits until there may be something to do: at once if more is nil. Now and then it stores how far the watch has come.
 func (r *runner) wait(ctx context.Context, more <-chan struct{}, every <-chan time.Time) error {
-	var soon <-chan time.Time
+	var soon, store <-chan time.Time
+	if r.fresh {
+		timer := time.NewTimer(r.opts.Every / 5)
+		defer timer.Stop()
+		store = timer.C
+	}
 	switch {
 	case more == nil:
 		closed := make(chan time.Time)
@@ -150,10 +159,25 @@ func (r *runner) wait(ctx context.Context, more <-chan struct{}, every <-chan ti
 		return context.Cause(ctx)
 	case <-every:
 		return r.keep(ctx)
+	case <-store:
+		return r.keep(ctx)
 	case <-more:
 	case <-soon:
 	}
 	return nil
+}
+
+// watched is enter, and counts.
+func (r *runner) watched(ctx context.Context, events []sluice.Event, upTo uint64) error {
+	if len(events) > 0 {
+		r.behind.Store(events[0].Stored.UnixMilli())
+	}
+	before := r.state.Totals()
+	defer func() {
+		now := r.state.Totals()
+		r.opts.Observe.Looked(r.watch, now.Looked-before.Looked, now.Throttled-before.Throttled)
+	}()
+	return r.enter(ctx, events, upTo)
 }
 
 // enter looks at events; there are no others up to a place.
@@ -209,16 +233,23 @@ func (r *runner) caughtUp(ctx context.Context) (bool, error) {
 	return !more && reached >= last, err
 }
 
-// wants reports whether an event is a reading that the watch's creator may read. What is told of watches is none: no watch has to do with
-// itself.
+// wants reports whether an event is a reading that the watch's creator may read.
 func (r *runner) wants(ctx context.Context, ev *sluice.Event) (bool, error) {
-	if ev.Seq <= r.state.Place() || !r.watch.Pattern.Match(ev.Path) || strings.HasPrefix(string(ev.Path), string(sluice.WatchesPath)+"/") {
+	if ev.Seq <= r.state.Place() {
 		return false, nil
 	}
-	if chosen, err := r.chooses.Match(ev); !chosen || err != nil {
+	if reads, err := isReading(r.watch, r.chooses, ev); !reads || err != nil {
 		return false, err
 	}
 	return r.shows(ctx, ev)
+}
+
+// isReading reports whether an event is a reading of a watch. What is told of watches is none: no watch has to do with itself.
+func isReading(w *sluice.Watch, chooses *filter.Matcher, ev *sluice.Event) (bool, error) {
+	if !w.Pattern.Match(ev.Path) || strings.HasPrefix(string(ev.Path), string(sluice.WatchesPath)+"/") {
+		return false, nil
+	}
+	return chooses.Match(ev)
 }
 
 // shows asks the gate, and waits as long as it does not know.
@@ -286,7 +317,7 @@ func (r *runner) put(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	r.revision, r.stored, r.dirty = revision, record.Place, false
+	r.revision, r.stored, r.dirty, r.fresh = revision, record.Place, false, false
 	return nil
 }
 

@@ -47,7 +47,7 @@ type Unsafe struct {
 	Chain     []Link    `json:"chain"` // its causes, the nearest first
 	Hops      int       `json:"hops"`
 
-	Told *UnsafeTold `json:"told,omitempty"` // what was, or is to be, told of it last; the API does not show it
+	Told *UnsafeTold `json:"-"` // what was, or is to be, told of it last
 }
 
 // UnsafeTold is what is told of a mark.
