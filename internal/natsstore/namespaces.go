@@ -50,13 +50,9 @@ func (s *Store) PutNamespaceAfter(ctx context.Context, ns sluice.Namespace, inte
 	}
 	now := revision
 	if ns != stored {
-		next := namespaceRecord{Namespace: ns}
 		told, err := intend(was, &ns)
 		if err == nil {
-			next.Untold, err = s.untoldOf(ctx, ns.Name, ofRevision(record.Untold, revision), told)
-		}
-		if err == nil {
-			now, err = s.namespaceRecords().Put(ctx, ns.Name, next, revision)
+			now, err = s.replaceNamespace(ctx, &record, &ns, revision, told)
 		}
 		if err != nil {
 			return sluice.Namespace{}, false, err

@@ -19,6 +19,15 @@ func (s *Store) namespaceRecords() Bucket[namespaceRecord] {
 	return OpenBucket[namespaceRecord](s, streams.Namespaces)
 }
 
+// replaceNamespace stores a namespace in the place of what was there, with what is to be told, and returns its revision.
+func (s *Store) replaceNamespace(ctx context.Context, was *namespaceRecord, is *sluice.Namespace, revision uint64, told sluice.Announcement) (uint64, error) {
+	untold, err := s.untoldOf(ctx, is.Name, ofRevision(was.Untold, revision), told)
+	if err != nil {
+		return 0, err
+	}
+	return s.namespaceRecords().Put(ctx, is.Name, namespaceRecord{Namespace: *is, Untold: untold}, revision)
+}
+
 // untoldOf returns what is to be told of a namespace after a change: what was not told of those before, and of this one.
 func (s *Store) untoldOf(ctx context.Context, name string, before []sluice.Announcement, one sluice.Announcement) ([]sluice.Announcement, error) {
 	left, err := s.leftOf(ctx, name, before)

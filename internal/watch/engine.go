@@ -8,7 +8,7 @@ import (
 	"time"
 
 	"github.com/sluice-io/sluice/internal/filter"
-	"github.com/sluice-io/sluice/internal/ring"
+	"github.com/sluice-io/sluice/internal/tailing"
 	"github.com/sluice-io/sluice/internal/underway"
 	"github.com/sluice-io/sluice/pkg/sluice"
 )
@@ -17,7 +17,7 @@ import (
 type Engine struct {
 	ports Ports
 	opts  Options
-	hubs  *hubs
+	hubs  *tailing.Set[sluice.Event, struct{}]
 
 	under underway.Set[*sluice.Watch]
 	parts sync.WaitGroup // of Run
@@ -66,7 +66,7 @@ func (e *Engine) Gauges() []Gauge {
 func New(ports Ports, opts Options) *Engine {
 	opts = opts.filled()
 	return &Engine{
-		ports: ports, opts: opts, hubs: &hubs{log: ports.Log, opts: opts, all: map[string]*hub{}},
+		ports: ports, opts: opts, hubs: newHubs(ports.Log, opts),
 		watches: map[string]*Stored{}, runners: map[string]*running{},
 	}
 }
@@ -75,6 +75,8 @@ func New(ports Ports, opts Options) *Engine {
 func (e *Engine) Run(ctx context.Context) error {
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
+	e.hubs.Begin(ctx)
+	defer e.hubs.End()
 	e.mu.Lock()
 	e.launch = func(part func(context.Context)) { e.parts.Go(func() { part(ctx) }) }
 	e.mu.Unlock()
@@ -194,7 +196,7 @@ func (e *Engine) look(ctx context.Context, key string, w *sluice.Watch, behind *
 	r.behind = behind
 	for wait := again; ctx.Err() == nil; wait = min(2*wait, againMost) {
 		begun := time.Now()
-		err := r.run(ctx, e.enter)
+		err := r.run(ctx, e.hubs)
 		if ctx.Err() != nil {
 			break
 		}
@@ -226,17 +228,6 @@ func (e *Engine) bury(ctx context.Context, w *Stored) {
 			slog.String("namespace", w.Namespace), slog.String("watch", w.ID), slog.Any("error", err))
 	}
 	<-ctx.Done() // it is told that it is gone
-}
-
-// enter returns the ring of a namespace, and what to call at the end.
-func (e *Engine) enter(ctx context.Context, namespace string) (*ring.Ring[sluice.Event], func(), error) {
-	e.mu.Lock()
-	launch := e.launch
-	e.mu.Unlock()
-	if launch == nil {
-		return nil, nil, context.Canceled
-	}
-	return e.hubs.enter(ctx, namespace, launch)
 }
 
 // runner returns what looks after a watch.

@@ -10,7 +10,7 @@ import (
 	"time"
 
 	"github.com/sluice-io/sluice/internal/filter"
-	"github.com/sluice-io/sluice/internal/ring"
+	"github.com/sluice-io/sluice/internal/tailing"
 	"github.com/sluice-io/sluice/internal/underway"
 	"github.com/sluice-io/sluice/pkg/sluice"
 )
@@ -44,12 +44,12 @@ type runner struct {
 }
 
 // run looks at events until ctx ends or there is trouble; then all that is not stored is forgotten.
-func (r *runner) run(ctx context.Context, enter func(context.Context, string) (*ring.Ring[sluice.Event], func(), error)) error {
+func (r *runner) run(ctx context.Context, hubs *tailing.Set[sluice.Event, struct{}]) error {
 	r.state, r.verdicts = nil, r.verdicts[:0]
 	if err := r.load(ctx); err != nil {
 		return err
 	}
-	events, leave, err := enter(ctx, r.watch.Namespace)
+	t, leave, err := hubs.Enter(ctx, r.watch.Namespace)
 	if err != nil {
 		return err
 	}
@@ -60,7 +60,7 @@ func (r *runner) run(ctx context.Context, enter func(context.Context, string) (*
 	if err := r.do(ctx, nil); err != nil {
 		return err
 	}
-	src := &source{log: r.ports.Log, ring: events, namespace: r.watch.Namespace, pattern: r.watch.Pattern, place: r.state.Place()}
+	src := &source{log: r.ports.Log, ring: t.Ring(), namespace: r.watch.Namespace, pattern: r.watch.Pattern, place: r.state.Place()}
 	err = r.follow(ctx, src)
 	if sluice.CodeOf(err) == sluice.Conflict {
 		r.state = nil // somebody else stored something: ours is of no use any more
