@@ -31,12 +31,16 @@ type Publisher interface {
 	Publish(ctx context.Context, namespace string, events []sluice.Event) ([]sluice.Stored, error)
 }
 
+// Marks returns the marks of unsafe producers.
+type Marks func(ctx context.Context) ([]sluice.Unsafe, error)
+
 // Options is what an announcer can do without.
 type Options struct {
 	Log        *slog.Logger      // slog.DiscardHandler
 	Dropped    func(kind string) // told of every announcement that is lost
 	Outbox     Outbox            // nil: of what cannot be told at once nobody hears
 	Namespaces Namespaces        // with Outbox; nil: the same
+	Marks      Marks             // with Outbox; nil: what a crash kept from being told of unsafe producers is not
 	Letters    Letters           // nil: nobody tells of dead letters
 	Known      Known             // nil: what may have been told before is told again
 	Sweep      time.Duration     // how often it is looked for changes that nobody told of; a minute
@@ -54,8 +58,9 @@ type Announcer struct {
 
 	mu      sync.Mutex
 	later   map[string]struct{}  // subscriptions of which something could not be told
+	kept    []announcement       // of what is stored: they could not be told, or may not have been
 	dropped int                  // since it was last logged
-	unsafe  map[string]time.Time // when it was last told that a producer is, by its name
+	unsafe  map[string]time.Time // ids of what was told, or looked for, of unsafe producers, and when
 	expired map[string]time.Time // when events that nobody served expired, as last told, by subscription
 }
 
@@ -67,6 +72,7 @@ type announcement struct {
 	kind      string
 	at        time.Time // zero: now
 	data      any
+	stored    bool // and so is what it tells of: it is told until it is
 }
 
 // New returns an announcer. Its Run has to run for what the engine tells to be published.
@@ -113,10 +119,21 @@ func (a *Announcer) Held(sub *sluice.Subscription, d *sluice.DeadLetter) {
 	if aboutSystem(sub.Pattern) {
 		return
 	}
-	a.enqueue(announcement{
-		namespace: d.Namespace, path: sluice.DeliveriesPath(d.Subscription), kind: sluice.TypeDeliveryHeld,
-		id: fmt.Sprintf("held-%s-%d-%d", d.Subscription, d.Seq, d.At.UnixNano()), data: dataOf(d),
-	})
+	a.enqueue(held(d))
+}
+
+// StillHeld has it told of a lane that is held already, if it was not: whoever stored it may have died before.
+func (a *Announcer) StillHeld(sub *sluice.Subscription, d *sluice.DeadLetter) {
+	if !aboutSystem(sub.Pattern) {
+		a.again(held(d))
+	}
+}
+
+func held(d *sluice.DeadLetter) announcement {
+	return announcement{
+		namespace: d.Namespace, path: sluice.DeliveriesPath(d.Subscription), kind: sluice.TypeDeliveryHeld, at: d.At,
+		id: fmt.Sprintf("held-%s-%d-%d", d.Subscription, d.Seq, d.At.UnixNano()), data: dataOf(d), stored: true,
+	}
 }
 
 // aboutSystem reports whether a pattern matches the server's own paths, and so nothing else.
@@ -126,11 +143,18 @@ func (a *Announcer) enqueue(n announcement) {
 	select {
 	case a.queue <- n:
 	default:
-		a.opts.Dropped(n.kind)
-		a.mu.Lock()
-		defer a.mu.Unlock()
-		a.dropped++
+		if !n.stored || !a.keep(n) {
+			a.drop(n)
+		}
 	}
+}
+
+// drop loses an announcement for want of room.
+func (a *Announcer) drop(n announcement) {
+	a.opts.Dropped(n.kind)
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	a.dropped++
 }
 
 // logDropped says how many announcements did not fit; one line for each would be a flood.
@@ -166,7 +190,7 @@ func (a *Announcer) runQueue(ctx context.Context) {
 	for {
 		select {
 		case <-ctx.Done():
-			a.flush(work)
+			a.flush(work) // what is kept is found where it is stored, by whoever comes next
 			a.logDropped(work)
 			return
 		case n := <-a.queue:
@@ -175,6 +199,7 @@ func (a *Announcer) runQueue(ctx context.Context) {
 			a.tellThrottled(work)
 		case <-tick.C:
 			a.tellThrottled(work)
+			a.tellKept(work)
 			a.logDropped(work)
 		}
 	}
@@ -199,16 +224,22 @@ func (a *Announcer) publishQueued(ctx context.Context, n announcement) {
 	a.publish(ctx, n)
 }
 
+// publish publishes an announcement. One that fails is lost, unless what it tells of is stored: then it is told later.
 func (a *Announcer) publish(ctx context.Context, n announcement) {
 	ev, err := n.event()
 	if err == nil {
 		_, err = a.publisher.Publish(ctx, n.namespace, []sluice.Event{ev})
 	}
-	if err != nil {
-		a.opts.Dropped(n.kind)
-		a.opts.Log.LogAttrs(ctx, slog.LevelWarn, "announcement not published",
-			slog.String("type", n.kind), slog.String("namespace", n.namespace), slog.String("path", string(n.path)), slog.Any("error", err))
+	if err == nil || n.stored && passing(err) && a.keep(n) {
+		return
 	}
+	a.lose(ctx, n, err)
+}
+
+func (a *Announcer) lose(ctx context.Context, n announcement, err error) {
+	a.opts.Dropped(n.kind)
+	a.opts.Log.LogAttrs(ctx, slog.LevelWarn, "announcement not published",
+		slog.String("type", n.kind), slog.String("namespace", n.namespace), slog.String("path", string(n.path)), slog.Any("error", err))
 }
 
 func (n announcement) event() (sluice.Event, error) {

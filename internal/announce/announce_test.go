@@ -224,14 +224,14 @@ func TestTheEngineIsNeverHeldUp(t *testing.T) {
 		began := time.Now()
 		a.Held(subscription("s"), letter(0))
 		synctest.Wait() // that one is being published
-		for seq := range uint64(10) {
+		for seq := range uint64(50) {
 			a.Held(subscription("s"), letter(seq+1))
 		}
 		require.Zero(t, time.Since(began))
 		require.Equal(t, map[string]int{"delivery.held": 6}, lost.n)
 		close(l.hold)
 		<-time.After(time.Second + time.Millisecond)
-		require.Len(t, l.published(), 5)
+		require.Len(t, l.published(), 1+4+40)
 		stop()
 		require.Contains(t, lines.String(), "count=6")
 	})
@@ -315,5 +315,57 @@ func TestAFailingSubscriptionIsToldOfOnceAStep(t *testing.T) {
 		require.JSONEq(t, `{"id":"one","percent":50,"since":"2026-11-01T00:00:00Z","disabled_at":"2026-11-01T10:00:00Z"}`, string(events[0].Data))
 		require.Equal(t, events[0].ID, events[2].ID)
 		require.NotEqual(t, events[0].ID, events[1].ID)
+	})
+}
+
+// What follows from something that is stored is told when the log takes it again, or there is room; what is of the moment is lost.
+func TestWhatIsStoredIsToldWhenTheLogTakesIt(t *testing.T) { // C32
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		var lost drops
+		l := &log{err: sluice.Errorf(sluice.Unavailable, "not now")}
+		a := announce.New(l, announce.Options{Dropped: lost.count, Queue: 2})
+		sub := subscription("s")
+		at := time.Now()
+		letter := func(seq uint64) *sluice.DeadLetter {
+			return &sluice.DeadLetter{Subscription: "s", Namespace: "acme", Seq: seq, At: at}
+		}
+		for seq := range uint64(5) {
+			a.Held(sub, letter(seq)) // nobody takes them out of the queue yet
+		}
+		a.Throttled(sub, "rate")
+		stop := run(t, a)
+		a.Failing(sub, 50, at)
+		a.StillHeld(sub, letter(0)) // twice is once
+		<-time.After(time.Minute)
+		l.mu.Lock()
+		l.events, l.err = nil, nil
+		l.mu.Unlock()
+		<-time.After(time.Minute)
+		stop()
+		kinds := map[string]int{}
+		ids := map[string]bool{}
+		for _, ev := range l.published() {
+			kinds[ev.Type]++
+			ids[ev.ID] = true
+		}
+		require.Equal(t, map[string]int{"delivery.held": 5, "subscription.failing": 1}, kinds)
+		require.Len(t, ids, 6)
+		require.Equal(t, map[string]int{"subscription.throttled": 1}, lost.n)
+	})
+}
+
+// What can never be published is not kept.
+func TestWhatIsRefusedForGoodIsLostAndCounted(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		var lost drops
+		a := announce.New(&log{err: sluice.Errorf(sluice.TooLarge, "never")}, announce.Options{Dropped: lost.count})
+		stop := run(t, a)
+		a.StillFailing(subscription("s"), 50, time.Now())
+		a.Failing(subscription("t"), 70, time.Now())
+		<-time.After(time.Minute)
+		stop()
+		require.Equal(t, map[string]int{"subscription.failing": 2}, lost.n)
 	})
 }

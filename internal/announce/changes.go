@@ -103,6 +103,7 @@ func (a *Announcer) runChanges(ctx context.Context) {
 	defer sweep.Stop()
 	swept := a.sweep(ctx)
 	late := a.sweepNamespaces(ctx, nil)
+	a.sweepMarks(ctx)
 	for {
 		var again <-chan time.Time
 		if told := a.retry(ctx); !told || !swept {
@@ -117,6 +118,7 @@ func (a *Announcer) runChanges(ctx context.Context) {
 		case <-sweep.C:
 			swept = a.sweep(ctx)
 			late = a.sweepNamespaces(ctx, late)
+			a.sweepMarks(ctx)
 		}
 	}
 }

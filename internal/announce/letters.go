@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"log/slog"
 	"maps"
+	"slices"
 	"strings"
 	"time"
 
@@ -28,7 +29,7 @@ func (a *Announcer) runLetters(ctx context.Context) {
 	err := a.opts.Letters.Follow(ctx, func(ctx context.Context, letters []sluice.BuriedLetter, again bool) error {
 		ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), lettersLimit)
 		defer cancel()
-		if again {
+		if again || old(letters) {
 			return a.tellLetters(ctx, letters, a.publishUnknown)
 		}
 		return a.tellLetters(ctx, letters, a.publishAll)
@@ -36,6 +37,12 @@ func (a *Announcer) runLetters(ctx context.Context) {
 	if err != nil && ctx.Err() == nil {
 		a.opts.Log.LogAttrs(ctx, slog.LevelError, "dead letters are not told any more", slog.Any("error", err))
 	}
+}
+
+// old reports whether one of the letters was buried so long ago that it may have been told: by an earlier release, which told of them itself
+// and noted nothing.
+func old(letters []sluice.BuriedLetter) bool {
+	return slices.ContainsFunc(letters, func(l sluice.BuriedLetter) bool { return time.Since(l.At) > keptCheck })
 }
 
 func (a *Announcer) tellLetters(ctx context.Context, letters []sluice.BuriedLetter, publish publishing) error {

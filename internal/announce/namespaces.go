@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
+	"slices"
 
 	"github.com/sluice-io/sluice/pkg/sluice"
 )
@@ -15,6 +16,8 @@ type Namespaces interface {
 	// NamespaceRevisions returns the revisions of the namespaces that there are, and the last one that was told of each of
 	// which something was told, or (0) is to be; both by name.
 	NamespaceRevisions(ctx context.Context) (is, told map[string]uint64, err error)
+	// UntoldNamespace returns what is to be told of a namespace, oldest first, as far as it is stored with it.
+	UntoldNamespace(ctx context.Context, name string) ([]sluice.Announcement, error)
 	// NamespaceTold notes which revision was told.
 	NamespaceTold(ctx context.Context, name string, revision uint64) error
 	// NamespaceForgotten removes what was noted.
@@ -43,22 +46,71 @@ func (a *Announcer) Namespace(ctx context.Context, kind string, ns *sluice.Names
 	}
 }
 
-func (a *Announcer) tellNamespace(ctx context.Context, kind string, data namespaceData, publish publishing) error {
+// StillUntold tells what is to be told of a namespace before it is deleted, with which it would be lost. It takes two seconds at most; what fails is
+// logged.
+func (a *Announcer) StillUntold(ctx context.Context, name string) {
+	if a.opts.Namespaces == nil {
+		return
+	}
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), changeLimit)
+	defer cancel()
+	events, last, err := a.waitingOf(ctx, name)
+	if err == nil && len(events) > 0 {
+		if err = a.publishUnknown(ctx, sluice.DefaultNamespace, events); err == nil {
+			err = a.opts.Namespaces.NamespaceTold(ctx, name, last)
+		}
+	}
+	if err != nil {
+		a.opts.Log.LogAttrs(ctx, slog.LevelWarn, "changes not told", slog.String("namespace", name), slog.Any("error", err))
+	}
+}
+
+// waitingOf returns the events of what is stored as to be told of a namespace, and the last revision that they tell of.
+func (a *Announcer) waitingOf(ctx context.Context, name string) (events []sluice.Event, last uint64, err error) {
+	if a.opts.Namespaces == nil {
+		return nil, 0, nil
+	}
+	waiting, err := a.opts.Namespaces.UntoldNamespace(ctx, name)
+	for _, w := range waiting {
+		n := ofNamespace(w.Type, namespaceData{name, w.Revision, w.Old, w.New})
+		n.at = w.At
+		ev, err := n.event()
+		if err != nil {
+			return nil, 0, err
+		}
+		events, last = append(events, ev), w.Revision
+	}
+	return events, last, err
+}
+
+func ofNamespace(kind string, data namespaceData) announcement {
 	n := announcement{path: sluice.NamespacePath(data.Name), id: fmt.Sprintf("namespace-%s-%d", data.Name, data.Revision), kind: kind, data: data}
 	if kind == sluice.TypeNamespaceDeleted {
 		n.id += "-deleted"
 	}
-	ev, err := n.event()
-	if err == nil {
-		err = publish(ctx, sluice.DefaultNamespace, []sluice.Event{ev})
+	return n
+}
+
+// tellNamespace tells what became of a namespace, after all that is stored as to be told before that.
+func (a *Announcer) tellNamespace(ctx context.Context, kind string, data namespaceData, publish publishing) error {
+	one, err := ofNamespace(kind, data).event()
+	if err != nil {
+		return err
 	}
-	if err != nil || a.opts.Namespaces == nil {
+	events, last, err := a.waitingOf(ctx, data.Name)
+	if err != nil {
+		return err
+	}
+	if !slices.ContainsFunc(events, func(ev sluice.Event) bool { return ev.ID == one.ID }) {
+		events, last = append(events, one), max(last, data.Revision)
+	}
+	if err := publish(ctx, sluice.DefaultNamespace, events); err != nil || a.opts.Namespaces == nil {
 		return err
 	}
 	if kind == sluice.TypeNamespaceDeleted {
 		return a.opts.Namespaces.NamespaceForgotten(ctx, data.Name)
 	}
-	return a.opts.Namespaces.NamespaceTold(ctx, data.Name, data.Revision)
+	return a.opts.Namespaces.NamespaceTold(ctx, data.Name, last)
 }
 
 // overdue is a change of a namespace that was not told when it was looked last. Whoever makes one tells it at once, and may not

@@ -85,3 +85,63 @@ func TestWhatWasNotToldOfNamespacesIsToldLater(t *testing.T) {
 		fmt.Sprintf("/_sys/namespaces/gone namespace.deleted %d", gone.Revision),
 	}, lines())
 }
+
+// S2-04, C32: of several changes that a process made and did not tell each is told, with its fields, in order: by who makes the next one, by who looks, or
+// before the namespace is deleted.
+func TestEachChangeOfANamespaceThatWasNotToldIsTold(t *testing.T) {
+	t.Parallel()
+	server := natstest.New(t)
+	store, err := natsstore.Connect(t.Context(), natsstore.Options{Conn: server})
+	require.NoError(t, err)
+	t.Cleanup(store.Close)
+	require.NoError(t, store.Provision(t.Context()))
+	ctx := t.Context()
+	said := announce.New(store, announce.Options{Namespaces: store})
+	put := func(name, description string) sluice.Namespace {
+		ns, _, err := store.PutNamespaceAfter(ctx, sluice.Namespace{Name: name, Description: description}, func(was, is *sluice.Namespace) (sluice.Announcement, error) {
+			if was == nil {
+				return sluice.Announcement{Type: sluice.TypeNamespaceCreated, At: time.Now()}, store.NamespaceTold(ctx, name, 0)
+			}
+			quoted := func(text string) json.RawMessage { return fmt.Appendf(nil, `{"description":%q}`, text) }
+			return sluice.Announcement{Type: sluice.TypeNamespaceUpdated, At: time.Now(), Old: quoted(was.Description), New: quoted(is.Description)}, nil
+		})
+		require.NoError(t, err)
+		return ns
+	}
+	lines := func(name string) (lines []string) {
+		page, err := store.Events(ctx, sluice.DefaultNamespace, natsstore.EventQuery{Pattern: sluice.Pattern(sluice.NamespacePath(name)), Limit: 100})
+		require.NoError(t, err)
+		for _, ev := range page.Events {
+			var data struct{ Old, New struct{ Description string } }
+			require.NoError(t, json.Unmarshal(ev.Data, &data))
+			lines = append(lines, fmt.Sprintf("%s %s>%s", ev.Type, data.Old.Description, data.New.Description))
+		}
+		return lines
+	}
+	all := []string{"namespace.created >", "namespace.updated 1>2", "namespace.updated 2>3"}
+	for _, name := range []string{"next", "found", "gone"} {
+		put(name, "1")
+		put(name, "2") // by a process that dies before it tells
+	}
+	next := put("next", "3")
+	said.Namespace(ctx, sluice.TypeNamespaceUpdated, &next, nil, nil)
+	require.Equal(t, all, lines("next"))
+
+	put("gone", "3")
+	said.StillUntold(ctx, "gone")
+	require.Equal(t, all, lines("gone"))
+	said.StillUntold(ctx, "gone")
+	require.NoError(t, store.DeleteNamespace(ctx, "gone"))
+
+	put("found", "3")
+	a := announce.New(store, announce.Options{Outbox: store.Subscriptions(), Namespaces: store, Sweep: 20 * time.Millisecond})
+	defer run(t, a)()
+	require.Eventually(t, func() bool {
+		_, marks, err := store.NamespaceRevisions(ctx)
+		left, errLeft := store.UntoldNamespace(ctx, "found")
+		return err == nil && errLeft == nil && len(left) == 0 && marks["gone"] == 0
+	}, 20*time.Second, 5*time.Millisecond)
+	require.Equal(t, all, lines("found"))
+	require.Equal(t, append(all, "namespace.deleted >"), lines("gone"))
+	require.Equal(t, all, lines("next"))
+}

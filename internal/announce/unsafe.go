@@ -1,14 +1,22 @@
 package announce
 
 import (
+	"context"
+	"crypto/sha256"
+	"encoding/hex"
+	"fmt"
+	"log/slog"
 	"maps"
 	"time"
 
 	"github.com/sluice-io/sluice/pkg/sluice"
 )
 
-// unsafeEvery is how often it is told of one producer that it is unsafe, at most.
-const unsafeEvery = time.Minute
+// Of marks that were stored a moment ago whoever did so tells; of what was not told for a day nobody hears any more.
+const (
+	markSettled = 10 * time.Second
+	markOver    = 24 * time.Hour
+)
 
 // unsafeData is the data of producer_unsafe.
 type unsafeData struct {
@@ -19,24 +27,58 @@ type unsafeData struct {
 	Hops     int         `json:"hops"`
 }
 
-// Unsafe tells of a producer that is marked, at most once a minute. It returns at once.
+// Unsafe tells of a producer that is marked, if its mark says that it is to be told as it was stored. It returns at once.
 func (a *Announcer) Unsafe(is sluice.Unsafe) {
-	if a.toldUnsafe(is.Producer, time.Now()) {
+	if is.Told == nil || !is.Told.At.Equal(is.LastAt) {
 		return
 	}
-	a.enqueue(announcement{
-		namespace: is.Namespace, path: sluice.ProducersPath, kind: sluice.TypeProducerUnsafe,
-		data: unsafeData{Producer: is.Producer, Since: is.Since, Count: is.Count, Event: is.Event, Hops: is.Hops},
-	})
+	n := unsafe(&is)
+	if a.firstOf(n.id) {
+		a.enqueue(n)
+	}
 }
 
-func (a *Announcer) toldUnsafe(producer string, now time.Time) bool {
+func unsafe(is *sluice.Unsafe) announcement {
+	sum := sha256.Sum256([]byte(is.Producer))
+	return announcement{
+		namespace: is.Told.Namespace, path: sluice.ProducersPath, kind: sluice.TypeProducerUnsafe, at: is.Told.At, stored: true,
+		id:   fmt.Sprintf("unsafe-%s-%d", hex.EncodeToString(sum[:8]), is.Told.At.UnixNano()),
+		data: unsafeData{Producer: is.Producer, Since: is.Since, Count: is.Told.Count, Event: is.Told.Event, Hops: is.Told.Hops},
+	}
+}
+
+// firstOf reports whether this process has not told, nor looked whether it was told, what has an id.
+func (a *Announcer) firstOf(id string) bool {
 	a.mu.Lock()
 	defer a.mu.Unlock()
-	if told, ok := a.unsafe[producer]; ok && now.Sub(told) < unsafeEvery {
-		return true
+	if _, done := a.unsafe[id]; done {
+		return false
 	}
-	maps.DeleteFunc(a.unsafe, func(_ string, told time.Time) bool { return now.Sub(told) >= unsafeEvery })
-	a.unsafe[producer] = now
-	return false
+	now := time.Now()
+	maps.DeleteFunc(a.unsafe, func(_ string, at time.Time) bool { return now.Sub(at) > markOver+time.Hour })
+	a.unsafe[id] = now
+	return true
+}
+
+// sweepMarks has it told of marks that somebody stored who did not tell.
+func (a *Announcer) sweepMarks(ctx context.Context) {
+	if a.opts.Marks == nil {
+		return
+	}
+	all, err := a.opts.Marks(ctx)
+	if err != nil {
+		if ctx.Err() == nil {
+			a.opts.Log.LogAttrs(ctx, slog.LevelWarn, "marks that may not be told cannot be listed", slog.Any("error", err))
+		}
+		return
+	}
+	for i := range all {
+		is := &all[i]
+		if is.Told == nil || time.Since(is.Told.At) < markSettled || time.Since(is.Told.At) > markOver {
+			continue
+		}
+		if n := unsafe(is); a.firstOf(n.id) {
+			a.again(n)
+		}
+	}
 }

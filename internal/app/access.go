@@ -43,7 +43,7 @@ func (s *server) openTrust(ctx context.Context) error {
 	t.authority = authority.New(authority.Needs{
 		Records: t.records, Index: t.index, Ledger: s.ledger, Keys: s.tokenKeys, Now: time.Now, Tickets: s.ticketKeys.all,
 	})
-	t.follower = &authority.Follower{Index: t.index, Presence: t.presence, Withdraw: withdrawing{s.engine, s.wakes, s.dsubs}, Cancel: s.registry, Forget: t.records, Now: time.Now, Log: s.opts.Log}
+	t.follower = &authority.Follower{Index: t.index, Presence: t.presence, Cancel: s.registry, Forget: t.records, Now: time.Now, Log: s.opts.Log}
 	return nil
 }
 

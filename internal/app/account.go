@@ -4,6 +4,7 @@ import (
 	"context"
 	"encoding/json"
 	"errors"
+	"time"
 
 	"github.com/sluice-io/sluice/internal/announce"
 	"github.com/sluice-io/sluice/internal/authority"
@@ -58,16 +59,16 @@ func (n namespaces) put(ctx context.Context, ns sluice.Namespace, by string) (ch
 	var intent *ledger.Intent
 	label := ns.Label
 	ns.Label = nil
-	stored, _, err := n.store.PutNamespaceAfter(ctx, ns, func(was, next *sluice.Namespace) (err error) {
+	stored, _, err := n.store.PutNamespaceAfter(ctx, ns, func(was, next *sluice.Namespace) (told sluice.Announcement, err error) {
 		if is, err = n.prepare(ctx, was, next, label); err != nil {
-			return err
+			return told, err
 		}
 		c := ledger.Change{Actor: by, Action: sluice.ActionNamespaceCreate, Namespace: ns.Name, Resource: ns.Name, New: next}
 		if was != nil {
 			c.Action, c.Old = sluice.ActionNamespaceUpdate, was
 		}
 		intent, err = n.ledger.Intend(ctx, nil, c)
-		return err
+		return sluice.Announcement{Type: is.kind, At: time.Now().UTC(), Old: is.old, New: is.now}, err
 	})
 	is.Namespace = stored
 	if err != nil {
@@ -134,6 +135,7 @@ func (n namespaces) DeleteNamespace(ctx context.Context, name, by string) error 
 	_, err := telling.After(ctx, func(ctx context.Context) (changed, error) {
 		ns, err := n.store.GetNamespace(ctx, name)
 		if err == nil {
+			n.announce.StillUntold(ctx, name)
 			err = n.remove(ctx, ns, by)
 		}
 		return changed{Namespace: ns, kind: sluice.TypeNamespaceDeleted}, err

@@ -6,6 +6,7 @@ import (
 
 	"github.com/sluice-io/sluice/internal/appoint"
 	"github.com/sluice-io/sluice/internal/natsstore"
+	"github.com/sluice-io/sluice/internal/turns"
 	"github.com/sluice-io/sluice/pkg/sluice"
 )
 
@@ -16,6 +17,24 @@ func (s *server) openAppointments(context.Context) error {
 		Records: records, Lists: records, Perform: s.perform, Tell: teller{s.store}, Owner: s.owns.part(), Ledger: s.ledger, Replica: s.replica, Now: time.Now,
 	}, appoint.Options{Most: s.cfg.Limits.AppointmentsPerNamespace, Ahead: s.cfg.Limits.ScheduleAhead.Std(), Log: s.opts.Log})
 	return nil
+}
+
+// appointing makes the appointments of a namespace one after the other, so that there are not more than there may be: what counts them
+// knows of each when it is stored.
+type appointing struct {
+	*appoint.Engine
+
+	turns *turns.Turns[string]
+}
+
+// Set makes an appointment.
+func (a appointing) Set(ctx context.Context, is sluice.Appointment, may func(was *sluice.Appointment) error) (sluice.Appointment, bool, error) {
+	done, err := a.turns.Take(ctx, is.Namespace)
+	if err != nil {
+		return is, false, err
+	}
+	defer done()
+	return a.Engine.Set(ctx, is, may)
 }
 
 // appointments keeps the records of appointments.

@@ -12,13 +12,40 @@ import (
 
 // markStore keeps the marks of unsafe producers; the ledger knows of each that is new.
 type markStore struct {
-	bucket natsstore.Bucket[sluice.Unsafe]
+	bucket natsstore.Bucket[markRecord]
 	ledger *ledger.Ledger
+}
+
+// markRecord is how a mark lies in the bucket.
+type markRecord struct {
+	sluice.Unsafe
+
+	Told *sluice.UnsafeTold `json:"told,omitempty"`
+}
+
+func (r markRecord) mark() sluice.Unsafe {
+	is := r.Unsafe
+	is.Told = r.Told
+	return is
 }
 
 // Mark returns the mark of a producer.
 func (m markStore) Mark(ctx context.Context, producer string) (sluice.Unsafe, uint64, error) {
-	return m.bucket.Get(ctx, streams.ProducerKey(producer))
+	r, revision, err := m.bucket.Get(ctx, streams.ProducerKey(producer))
+	return r.mark(), revision, err
+}
+
+// all returns all marks.
+func (m markStore) all(ctx context.Context) ([]sluice.Unsafe, error) {
+	entries, err := m.bucket.List(ctx, ">")
+	if err != nil {
+		return nil, err
+	}
+	all := make([]sluice.Unsafe, len(entries))
+	for i := range entries {
+		all[i] = entries[i].Value.mark()
+	}
+	return all, nil
 }
 
 // PutMark stores a mark.
@@ -27,7 +54,7 @@ func (m markStore) PutMark(ctx context.Context, is sluice.Unsafe, revision uint6
 	if revision == 0 {
 		intent = m.ledger.Note(ctx, nil, ledger.Change{Actor: sluice.ActorSystem, Action: sluice.ActionProducerMark, Resource: is.Producer, New: is})
 	}
-	stored, err := m.bucket.Put(ctx, streams.ProducerKey(is.Producer), is, revision)
+	stored, err := m.bucket.Put(ctx, streams.ProducerKey(is.Producer), markRecord{is, is.Told}, revision)
 	if err != nil {
 		intent.Fail(ctx, err)
 	}
@@ -36,10 +63,10 @@ func (m markStore) PutMark(ctx context.Context, is sluice.Unsafe, revision uint6
 
 // followMarks tells the guard of every mark, then of every change, until ctx is done.
 func followMarks(ctx context.Context, marks markStore, guard *causes.Guard) error {
-	return marks.bucket.Watch(ctx, ">", func(e natsstore.Entry[sluice.Unsafe]) {
+	return marks.bucket.Watch(ctx, ">", func(e natsstore.Entry[markRecord]) {
 		switch e.Change {
 		case natsstore.Set:
-			guard.SetMark(e.Value, e.Revision)
+			guard.SetMark(e.Value.mark(), e.Revision)
 		case natsstore.Removed:
 			guard.RemoveMark(e.Key, e.Revision)
 		case natsstore.CaughtUp:
@@ -56,15 +83,7 @@ type producers struct {
 
 // UnsafeProducers returns all marks.
 func (p producers) UnsafeProducers(ctx context.Context) ([]sluice.Unsafe, error) {
-	entries, err := p.marks.bucket.List(ctx, ">")
-	if err != nil {
-		return nil, err
-	}
-	all := make([]sluice.Unsafe, len(entries))
-	for i := range entries {
-		all[i] = entries[i].Value
-	}
-	return all, nil
+	return p.marks.all(ctx)
 }
 
 // ClearProducer removes a mark; the ledger knows of it first. A loop that is found meanwhile is a

@@ -57,14 +57,14 @@ func (openGate) Shows(sluice.Creator, *sluice.Event) sluice.Decision { return sl
 func (openGate) Applied() (uint64, <-chan struct{})                  { return 0, nil }
 
 func watchesOn(store *natsstore.Store) watchStore {
-	return watchStore{natsstore.OpenInstructions[sluice.Watch](store, sluice.KindWatch), natsstore.OpenBucket[watch.Record](store, streams.Watches)}
+	return watchStore{natsstore.OpenInstructions[watch.Stored](store, sluice.KindWatch), natsstore.OpenBucket[watch.Record](store, streams.Watches)}
 }
 
 // watchNodeOn starts an engine on a store.
 func watchNodeOn(t *testing.T, store *natsstore.Store, ns string, opts watch.Options) *watchNode {
 	t.Helper()
 	n := &watchNode{ns: ns, ended: make(chan struct{})}
-	marks := markStore{natsstore.OpenBucket[sluice.Unsafe](store, streams.Unsafe), ledger.New(store.Ledger(), nil)}
+	marks := markStore{natsstore.OpenBucket[markRecord](store, streams.Unsafe), ledger.New(store.Ledger(), nil)}
 	guard, err := causes.New(store, marks, causes.Options{})
 	require.NoError(t, err)
 	perform := instruct.New(instruct.Needs{
@@ -103,7 +103,7 @@ func openWatchSite(t *testing.T, store *natsstore.Store, ns sluice.Namespace, ch
 		f(&w)
 	}
 	s := &watchSite{t: t, store: store, ns: ns.Name}
-	w.Revision, err = watchesOn(store).Put(t.Context(), w.Namespace, w.ID, w, 0)
+	w.Revision, err = watchesOn(store).Put(t.Context(), w.Namespace, w.ID, watch.Stored{Watch: w}, 0)
 	require.NoError(t, err)
 	s.watch = w
 	return s

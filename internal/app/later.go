@@ -16,9 +16,9 @@ import (
 
 // openLater makes what is done at a time.
 func (s *server) openLater(context.Context) error {
-	s.perform = instruct.New(instruct.Needs{
-		Log: laterLog{s.store}, Publisher: s.published(s.store), Access: s.trust.index, Catalogue: s.catalogue, Causes: s.causes, Quota: s.quotas, Now: time.Now,
-	})
+	s.perform = &performing{Performer: instruct.New(instruct.Needs{
+		Log: laterLog{s.store}, Publisher: begun{s.published(s.store)}, Access: s.trust.index, Catalogue: s.catalogue, Causes: s.causes, Quota: s.quotas, Now: time.Now,
+	})}
 	s.later = later.New(later.Needs{
 		Records: s.store.Scheduled(),
 		Lists:   s.store.Scheduled(),

@@ -133,6 +133,7 @@ func matrix() map[string]asked {
 		"GET " + acme + "/state/{path}":                 {row: "200 reader narrowed admin sysadmin root; 404 seer unlisted uncleared stranger; 403 *"},
 		"GET " + acme + "/watches":                      {row: whoeverKnows},
 		"PUT " + acme + "/watches/{id}":                 {row: "200 admin sysadmin root; 404 unlisted uncleared stranger; 403 *", body: `{"pattern":"/a/**","filter":{"types":["never"]},"action":{"path":"/w","type":"t"}}`}, // it is to be read, and published
+		"POST " + acme + "/watches/test":                {row: forReadersThere, body: `{"pattern":"/a/**"}`},
 		"GET " + acme + "/watches/{id}":                 {row: "200 admin sysadmin root; 404 *"},
 		"DELETE " + acme + "/watches/{id}":              {row: "200 admin sysadmin root; 404 *", ok: 204},
 		"GET " + acme + "/scheduled":                    {row: forWriters},

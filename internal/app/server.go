@@ -28,7 +28,6 @@ import (
 	"github.com/sluice-io/sluice/internal/export"
 	"github.com/sluice-io/sluice/internal/feed"
 	"github.com/sluice-io/sluice/internal/httpapi"
-	"github.com/sluice-io/sluice/internal/instruct"
 	"github.com/sluice-io/sluice/internal/later"
 	"github.com/sluice-io/sluice/internal/ledger"
 	"github.com/sluice-io/sluice/internal/limits"
@@ -37,6 +36,7 @@ import (
 	"github.com/sluice-io/sluice/internal/natsstore"
 	"github.com/sluice-io/sluice/internal/push"
 	"github.com/sluice-io/sluice/internal/registry"
+	"github.com/sluice-io/sluice/internal/turns"
 	"github.com/sluice-io/sluice/internal/wake"
 	"github.com/sluice-io/sluice/internal/watch"
 	"github.com/sluice-io/sluice/pkg/sluice"
@@ -69,7 +69,7 @@ type server struct {
 	catalogue *catalogue.Index
 	durable   *durable.Engine
 	feeds     *feed.Engine
-	perform   *instruct.Performer
+	perform   *performing
 	later     *later.Engine
 	appoint   *appoint.Engine
 
@@ -224,10 +224,11 @@ func (s *server) openRegistry(ctx context.Context) error {
 	if err := s.store.EnsureLetters(ctx); err != nil {
 		return err
 	}
-	s.announce = announce.New(s.store, announce.Options{
-		Log: s.opts.Log, Dropped: s.metrics.Unannounced, Outbox: s.store.Subscriptions(), Namespaces: s.store, Letters: deadLetterSource{s.store}, Known: known(s.store),
-	})
 	s.ledger = ledger.New(s.store.Ledger(), s.opts.Log)
+	s.marks = markStore{natsstore.OpenBucket[markRecord](s.store, streams.Unsafe), s.ledger}
+	s.announce = announce.New(s.store, announce.Options{
+		Log: s.opts.Log, Dropped: s.metrics.Unannounced, Outbox: s.store.Subscriptions(), Namespaces: s.store, Letters: deadLetterSource{s.store}, Known: known(s.store), Marks: s.marks.all,
+	})
 	s.trust.index = access.NewIndex()
 	s.trust.index.Open(s.cfg.Durable.Anonymous)
 	s.registry = registry.New(registry.Needs{
@@ -246,7 +247,6 @@ func (s *server) openRegistry(ctx context.Context) error {
 		Catalogue:     s.catalogue,
 		Labels:        s.catalogue.Labels,
 	})
-	s.marks = markStore{natsstore.OpenBucket[sluice.Unsafe](s.store, streams.Unsafe), s.ledger}
 	var err error
 	s.causes, err = causes.New(s.store, s.marks, causes.Options{Announce: s.announce, Looped: s.metrics.Looped, Log: s.opts.Log})
 	return err
@@ -316,7 +316,7 @@ func (s *server) openAPI(context.Context) error {
 		Feeds:      s.feeds,
 		Scheduled:  s.later,
 
-		Appointments: s.appoint,
+		Appointments: appointing{s.appoint, &turns.Turns[string]{}},
 		Watches:      s.watchKeeper,
 		Streams:      s.streams(),
 		Dsubs:        s.apiDsubs(),

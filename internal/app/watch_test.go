@@ -4,6 +4,7 @@ import (
 	"encoding/json"
 	"fmt"
 	"net/http"
+	"sync"
 	"testing"
 	"time"
 
@@ -199,8 +200,109 @@ func TestWatchesArePutOnceAndInTheirPlace(t *testing.T) {
 	require.Equal(t, []string{"more", "hot"}, []string{page.Items[0].ID, page.Items[1].ID})
 	got, err := s.api.Watch(t.Context(), "default", "hot")
 	require.NoError(t, err)
+	require.NotNil(t, got.Status)
+	got.Status = nil
 	require.Equal(t, second, got)
 	s.must(t, http.StatusBadRequest, "PUT /v1/namespaces/default/watches/hot", `{"pattern":"/a","wat":1}`)
 	s.must(t, http.StatusBadRequest, "PUT /v1/namespaces/default/watches/hot", `{"pattern":"/a","filter":{"cel":"1 +"},"action":{"path":"/b","type":"t"}}`)
 	s.must(t, http.StatusNotFound, "PUT /v1/namespaces/nowhere/watches/hot", `{"pattern":"/a","action":{"path":"/b","type":"t"}}`)
+}
+
+// S2-37, S2-42: of many who make watches and appointments at once only so many have room as there is.
+func TestThereAreNeverMoreInstructionsThanThereMayBe(t *testing.T) {
+	t.Parallel()
+	const most, tries = 5, 24
+	s := start(t, t.TempDir(), func(c *config.Config) { c.Watches.PerNamespace, c.Limits.AppointmentsPerNamespace = most, most })
+	appointment := client.AppointmentSpec{At: time.Now().Add(time.Hour), Action: sluice.Action{Path: "/later", Type: "t"}}
+	var all sync.WaitGroup
+	errs := make([]error, 2*tries)
+	for n := range tries {
+		all.Go(func() { _, errs[2*n] = s.api.PutWatch(t.Context(), "default", fmt.Sprint("w", n), hot()) })
+		all.Go(func() {
+			_, errs[2*n+1] = s.api.PutAppointment(t.Context(), "default", fmt.Sprint("a", n), appointment, 0)
+		})
+	}
+	all.Wait()
+	made := [2]int{}
+	for n, err := range errs {
+		if err == nil {
+			made[n%2]++
+			continue
+		}
+		require.Equal(t, sluice.QuotaExceeded, sluice.CodeOf(err), "%v", err)
+	}
+	require.Equal(t, [2]int{most, most}, made, "watches and appointments")
+	watches, err := s.api.Watches(t.Context(), "default", "")
+	require.NoError(t, err)
+	require.Len(t, watches.Items, most)
+	appointments, err := s.api.Appointments(t.Context(), "default", 0, "")
+	require.NoError(t, err)
+	require.Len(t, appointments.Items, most)
+}
+
+// Who looks at a watch sees what came of it.
+func TestAWatchSaysWhatCameOfIt(t *testing.T) { // S2-42
+	t.Parallel()
+	s := start(t, t.TempDir(), nil)
+	w := watched(t, s.api, "hot", hot(func(s *client.WatchSpec) { s.Cooldown = sluice.Duration(time.Hour) }))
+	require.Nil(t, w.Status)
+	stored := publishAll(t, s.api, celsius("/sensors/1", 40), celsius("/sensors/1", 3), celsius("/sensors/2", 41), celsius("/sensors/1", 42))
+	var is *sluice.WatchStatus
+	eventually(t, func() bool {
+		got, err := s.api.Watch(t.Context(), "default", "hot")
+		require.NoError(t, err)
+		is = got.Status
+		return is != nil && is.Fired == 2 && is.Missed == 1
+	}, "it fired twice")
+	require.Equal(t, []any{uint64(4), stored[2].Seq, "ok", 2, 2}, []any{is.Readings, is.FiredSeq, is.Outcome, is.Holds, is.Cooling})
+	require.WithinDuration(t, time.Now(), is.FiredAt, time.Minute)
+	require.WithinDuration(t, time.Now().Add(time.Hour), is.CoolsUntil, time.Minute)
+	page, err := s.api.Watches(t.Context(), "default", "")
+	require.NoError(t, err)
+	require.Equal(t, uint64(2), page.Items[0].Status.Fired)
+
+	metrics := s.must(t, http.StatusOK, "GET /metrics", "").text
+	require.Contains(t, metrics, `sluice_watch_readings_total{namespace="default",watch="hot"} 4`)
+	require.Contains(t, metrics, `sluice_watch_firings_total{namespace="default",outcome="ok",watch="hot"} 2`)
+	require.Contains(t, metrics, `sluice_watch_lag_seconds{namespace="default",watch="hot"} 0`)
+
+	again := watched(t, s.api, "hot", hot())
+	got, err := s.api.Watch(t.Context(), "default", "hot")
+	require.NoError(t, err)
+	require.Zero(t, got.Status.Fired, "another one in its place has done nothing")
+	require.Equal(t, again.FromSeq, got.Status.Place)
+}
+
+// What a watch would have done is what it does.
+func TestAWatchIsTriedOnWhatIsThere(t *testing.T) { // S2-42
+	t.Parallel()
+	s := start(t, t.TempDir(), nil)
+	level := hot(func(s *client.WatchSpec) { s.Trigger, s.Cooldown = sluice.TriggerLevel, sluice.Duration(time.Hour) })
+	watched(t, s.api, "hot", level)
+	stored := publishAll(t, s.api, celsius("/sensors/1", 40), celsius("/sensors/1", 41), celsius("/sensors/2", 3), celsius("/sensors/2", 50), celsius("/elsewhere", 90))
+	alarms := eventsOn(t, s.api, "/alarms/hot", 2)
+	is, err := s.api.TestWatch(t.Context(), "default", level, 0)
+	require.NoError(t, err)
+	require.Equal(t, []any{2, uint64(4), 4, map[string]uint64{"cooldown": 1}, false}, []any{is.Fires, is.Readings, is.Events, is.Missed, is.More})
+	for i, of := range []int{0, 3} {
+		f := is.Firings[i]
+		require.Equal(t, []any{stored[of].Seq, stored[of].ID, "reading"}, []any{f.Seq, f.ID, f.Type})
+		require.Equal(t, f.ID, alarms[i].Extensions[sluice.CausationID])
+	}
+	require.Len(t, eventsOn(t, s.api, "/alarms/hot", 2), 2, "nothing is published")
+	is, err = s.api.TestWatch(t.Context(), "default", level, stored[2].Seq)
+	require.NoError(t, err)
+	require.Equal(t, []any{1, uint64(1)}, []any{is.Fires, is.Readings})
+	is, err = s.api.TestWatch(t.Context(), "default", hot(func(s *client.WatchSpec) { s.For = sluice.Duration(time.Millisecond) }), 0)
+	require.NoError(t, err)
+	require.Equal(t, 2, is.Fires, "a duration is over by now")
+	_, err = s.api.TestWatch(t.Context(), "default", hot(func(s *client.WatchSpec) { s.Filter.CEL = "1 +" }), 0)
+	require.Equal(t, sluice.InvalidRequest, sluice.CodeOf(err))
+
+	s.must(t, http.StatusOK, "PUT /v1/namespaces/default/acl/user:ann", `{"tier":"read","pattern":"/sensors/1"}`)
+	ann := s.grant(t, "user:ann", "scope:default", "read")
+	const at = "POST /v1/namespaces/default/watches/test"
+	s.must(t, http.StatusForbidden, at, `{"pattern":"/sensors/**"}`, as(ann.token)...)
+	got := s.must(t, http.StatusOK, at, `{"pattern":"/sensors/1","trigger":"level"}`, as(ann.token)...)
+	require.InDelta(t, 2, got.field(t, "fires"), 0)
 }

@@ -136,7 +136,7 @@ func TestARunawaySensorIsThrottledAndHarmsNobody(t *testing.T) {
 	})
 	other := site.watch
 	other.ID, other.Pattern, other.Cooldown, other.Action.Path, other.Revision = "calm", "/calm", 0, "/alarms/calm", 0
-	_, err := watchesOn(store).Put(t.Context(), "acme", other.ID, other, 0)
+	_, err := watchesOn(store).Put(t.Context(), "acme", other.ID, watch.Stored{Watch: other}, 0)
 	require.NoError(t, err)
 	const most = 200 // in a second; a machine that has much else to do may not get 1,000 published
 	node := watchNodeOn(t, store, "acme", watch.Options{Most: most})
@@ -197,7 +197,7 @@ func TestAnotherWatchTakesThePlaceOfOne(t *testing.T) {
 	site.settled(1)
 	next := site.watch
 	next.Action.Path, next.FromSeq = "/alarms/next", 1000
-	_, err := watchesOn(store).Put(t.Context(), "acme", "hot", next, site.watch.Revision)
+	_, err := watchesOn(store).Put(t.Context(), "acme", "hot", watch.Stored{Watch: next}, site.watch.Revision)
 	require.NoError(t, err)
 	require.Eventually(t, func() bool { // FromSeq is ahead of the log: it begins at its end
 		site.read("/sensors/1", 2, 40)

@@ -4,9 +4,12 @@ import (
 	"context"
 	"time"
 
+	"github.com/google/uuid"
+
 	"github.com/sluice-io/sluice/internal/access"
 	"github.com/sluice-io/sluice/internal/causes"
 	"github.com/sluice-io/sluice/internal/instruct"
+	"github.com/sluice-io/sluice/internal/metrics"
 	"github.com/sluice-io/sluice/internal/natsstore"
 	"github.com/sluice-io/sluice/internal/watch"
 	"github.com/sluice-io/sluice/pkg/sluice"
@@ -17,11 +20,11 @@ import (
 func (s *server) openWatches(context.Context) error {
 	log := watchLog{feedLog{s.store}}
 	perform := instruct.New(instruct.Needs{
-		Publisher: s.published(s.store), Access: s.trust.index, Catalogue: s.catalogue,
+		Publisher: begun{s.published(s.store)}, Access: s.trust.index, Catalogue: s.catalogue,
 		Causes: reactions{s.causes}, Quota: s.quotas, Now: time.Now,
 	})
 	store := watchStore{
-		Instructions: natsstore.OpenInstructions[sluice.Watch](s.store, sluice.KindWatch),
+		Instructions: natsstore.OpenInstructions[watch.Stored](s.store, sluice.KindWatch),
 		records:      natsstore.OpenBucket[watch.Record](s.store, streams.Watches),
 	}
 	s.watches = watch.New(watch.Ports{
@@ -29,21 +32,35 @@ func (s *server) openWatches(context.Context) error {
 		Perform: performer{perform}, Owns: s.owns.part(),
 	}, watch.Options{
 		Most: s.cfg.Watches.EvaluationsPerSecond, Paths: s.cfg.Watches.Paths, Labels: s.catalogue.Labels, Log: s.opts.Log,
+		Observe: s.metrics.Watches(s.watchMoments),
 	})
-	s.watchKeeper = watch.NewKeeper(watch.Needs{Store: store, Log: log, Ledger: s.ledger, Most: s.cfg.Watches.PerNamespace, Slog: s.opts.Log})
+	s.watchKeeper = watch.NewKeeper(watch.Needs{
+		Store: store, Log: log, Ledger: s.ledger, Most: s.cfg.Watches.PerNamespace, Slog: s.opts.Log,
+		Trials: watch.Options{Most: s.cfg.Watches.EvaluationsPerSecond, Paths: s.cfg.Watches.Paths, Labels: s.catalogue.Labels},
+	})
+	s.trust.follower.Withdraw = withdrawing{s.engine, s.wakes, s.dsubs, s.perform, s.watches} // all that acts for somebody by itself
 	return nil
+}
+
+// watchMoments returns how the watches are doing that this process looks after.
+func (s *server) watchMoments() []metrics.Watch {
+	var all []metrics.Watch
+	for _, g := range s.watches.Gauges() {
+		all = append(all, metrics.Watch{Namespace: g.Namespace, ID: g.Watch, LagSeconds: g.Lag.Seconds()})
+	}
+	return all
 }
 
 // watchStore keeps watches, and tells of them.
 type watchStore struct {
-	natsstore.Instructions[sluice.Watch]
+	natsstore.Instructions[watch.Stored]
 
 	records natsstore.Bucket[watch.Record]
 }
 
 // Watch tells of every watch.
-func (w watchStore) Watch(ctx context.Context, change func(key string, w *sluice.Watch)) error {
-	return w.Instructions.Watch(ctx, func(i natsstore.Instruction[sluice.Watch]) {
+func (w watchStore) Watch(ctx context.Context, change func(key string, w *watch.Stored)) error {
+	return w.Instructions.Watch(ctx, func(i natsstore.Instruction[watch.Stored]) {
 		switch i.Change {
 		case natsstore.Set:
 			i.Value.Revision = i.Revision
@@ -55,15 +72,31 @@ func (w watchStore) Watch(ctx context.Context, change func(key string, w *sluice
 	})
 }
 
-// All returns the watches of a namespace.
-func (w watchStore) All(ctx context.Context, namespace string) ([]sluice.Watch, error) {
+// All returns what lies in the places of a namespace's watches.
+func (w watchStore) All(ctx context.Context, namespace string) ([]watch.Stored, error) {
 	entries, err := w.List(ctx, namespace)
-	all := make([]sluice.Watch, len(entries))
+	all := make([]watch.Stored, len(entries))
 	for i, e := range entries {
 		all[i] = e.Value
 		all[i].Revision = e.Revision
 	}
 	return all, err
+}
+
+// Record returns how far a watch has come.
+func (w watchStore) Record(ctx context.Context, namespace, id string) (watch.Record, error) {
+	record, _, err := w.records.Get(ctx, streams.WatchKey(namespace, id))
+	return record, err
+}
+
+// Records returns what says how far each of a namespace's watches has come.
+func (w watchStore) Records(ctx context.Context, namespace string) (func(id string) watch.Record, error) {
+	entries, err := w.records.List(ctx, streams.WatchKeys(namespace))
+	all := make(map[string]watch.Record, len(entries))
+	for _, e := range entries {
+		all[e.Key] = e.Value
+	}
+	return func(id string) watch.Record { return all[streams.WatchKey(namespace, id)] }, err
 }
 
 // Forget removes how far a watch had come.
@@ -98,9 +131,13 @@ func (l watchLog) Has(ctx context.Context, namespace string, path sluice.Path, i
 	}
 }
 
-// Announce stores an event of the server's own.
+// Announce stores an event of the server's own; under another id if somebody published something else under its own.
 func (l watchLog) Announce(ctx context.Context, ev sluice.Event) error {
 	_, err := l.store.Publish(ctx, ev.Namespace, []sluice.Event{ev})
+	if sluice.CodeOf(err) == sluice.Conflict {
+		ev.ID += "-" + uuid.NewString()
+		_, err = l.store.Publish(ctx, ev.Namespace, []sluice.Event{ev})
+	}
 	return err
 }
 

@@ -14,6 +14,8 @@ import (
 const (
 	maxMarks = 10_000 // a source is whatever a NATS publisher writes: there is no end of them
 	putTries = 10     // at a mark that other replicas write, too
+
+	tellEvery = time.Minute // how often it is told of one producer that it is unsafe, at most
 )
 
 // errTooMany says that a producer is not marked because there are too many.
@@ -103,6 +105,9 @@ func (m *marks) add(ctx context.Context, producer, namespace string, e sluice.Li
 		}
 		is.LastAt, is.Namespace, is.Event, is.Chain, is.Hops = now, namespace, shown(e), shownAll(f.Chain), f.Hops
 		is.Count++
+		if is.Told == nil || now.Sub(is.Told.At).Abs() >= tellEvery {
+			is.Told = &sluice.UnsafeTold{At: now, Count: is.Count, Namespace: namespace, Event: is.Event, Hops: is.Hops}
+		}
 		stored, err := m.store.PutMark(ctx, is, revision)
 		if sluice.CodeOf(err) == sluice.Conflict {
 			continue

@@ -22,15 +22,21 @@ type Use struct {
 
 // Use returns what feeds take now.
 func (e *Engine) Use() Use {
-	e.mu.Lock()
-	defer e.mu.Unlock()
-	u := Use{Feeds: e.feeds, Missed: e.lagged.Load(), Refused: e.refused.Load(), Rings: len(e.hubs)}
-	for _, h := range e.hubs {
-		if h.hasRing() {
-			u.RingBytes += h.ring.Weight()
+	tails := e.hubs.Tails()
+	u := Use{Feeds: e.open(), Missed: e.lagged.Load(), Refused: e.refused.Load(), Rings: len(tails)}
+	for _, t := range tails {
+		if r := t.Ring(); r != nil {
+			u.RingBytes += r.Weight()
 		}
 	}
 	return u
+}
+
+// open returns how many feeds are open.
+func (e *Engine) open() int {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	return e.feeds
 }
 
 // Limits returns how many feeds there may be, in all and of one principal.
@@ -65,25 +71,14 @@ func (e *Engine) admit(c sluice.Caller) (release func(), err error) {
 
 // share divides what all rings may take among those that there are, and returns what each has.
 func (e *Engine) share() int {
-	e.mu.Lock()
-	defer e.mu.Unlock()
-	each := min(e.opts.RingBytes, e.opts.AllBytes/max(1, len(e.hubs)))
-	for _, h := range e.hubs {
-		if h.hasRing() {
-			h.ring.Limit(each)
+	tails := e.hubs.Tails()
+	each := min(e.opts.RingBytes, e.opts.AllBytes/max(1, len(tails)))
+	for _, t := range tails {
+		if r := t.Ring(); r != nil {
+			r.Limit(each)
 		}
 	}
 	return each
-}
-
-// hasRing reports whether the hub has come so far that it has a ring.
-func (h *hub) hasRing() bool {
-	select {
-	case <-h.ready:
-		return h.err == nil
-	default:
-		return false
-	}
 }
 
 // What the expression of a feed's filter may cost in a second, about a sixth of a processor, and what of that may be saved up.

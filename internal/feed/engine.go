@@ -4,13 +4,12 @@ import (
 	"cmp"
 	"context"
 	"log/slog"
-	"maps"
-	"slices"
 	"sync"
 	"sync/atomic"
 	"time"
 
 	"github.com/sluice-io/sluice/internal/filter"
+	"github.com/sluice-io/sluice/internal/tailing"
 	"github.com/sluice-io/sluice/pkg/sluice"
 )
 
@@ -68,12 +67,11 @@ type Engine struct {
 	lagged  atomic.Uint64
 	refused atomic.Uint64
 
+	hubs *tailing.Set[*Item, *hub]
+
 	mu      sync.Mutex
-	running context.Context //nolint:containedctx // of the hubs, which end with Run; nil: it does not run
-	hubs    map[string]*hub
 	feeds   int
 	callers map[sluice.Principal]int // feeds of each
-	all     sync.WaitGroup           // hubs and feeds
 }
 
 // New returns an engine that serves nobody before Run.
@@ -89,25 +87,22 @@ func New(log Log, gate Gate, opts Options) *Engine {
 	if opts.Log == nil {
 		opts.Log = slog.New(slog.DiscardHandler)
 	}
-	return &Engine{
-		log: log, gate: gate, opts: opts, draw: renderer{opts.Summary, opts.PublicURL}, hubs: map[string]*hub{}, callers: map[sluice.Principal]int{},
+	e := &Engine{
+		log: log, gate: gate, opts: opts, draw: renderer{opts.Summary, opts.PublicURL}, callers: map[sluice.Principal]int{},
 		batches: sync.Pool{New: func() any { return new([batch]*Item) }},
 		pieces:  sync.Pool{New: func() any { return new([atOnce]Frame) }},
 	}
+	e.hubs = newHubs(e)
+	return e
 }
 
 // Run serves feeds until ctx ends, and returns when all have ended.
 func (e *Engine) Run(ctx context.Context) error {
 	inner, cancel := context.WithCancel(ctx)
 	defer cancel()
-	e.mu.Lock()
-	e.running = inner
-	e.mu.Unlock()
+	e.hubs.Begin(inner)
 	e.guard(ctx)
-	e.mu.Lock()
-	e.running = nil
-	e.mu.Unlock()
-	e.all.Wait()
+	e.hubs.End()
 	return context.Cause(ctx)
 }
 
@@ -136,11 +131,9 @@ func (e *Engine) guard(ctx context.Context) {
 
 // served returns the feeds that run now.
 func (e *Engine) served() []*Feed {
-	e.mu.Lock()
-	defer e.mu.Unlock()
 	var all []*Feed
-	for _, h := range e.hubs {
-		all = slices.AppendSeq(all, maps.Keys(h.feeds))
+	for _, t := range e.hubs.Tails() {
+		all = append(all, t.Beside.running()...)
 	}
 	return all
 }

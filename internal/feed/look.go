@@ -35,7 +35,7 @@ func (f *Feed) look(ctx context.Context) (more <-chan struct{}, err error) {
 func (f *Feed) lookRing(upTo uint64) (covered bool, more <-chan struct{}, err error) {
 	into := f.engine.batches.Get().(*[batch]*Item) //nolint:forcetypeassert // nothing else is in there
 	defer func() { clear(into[:]); f.engine.batches.Put(into) }()
-	t, err := f.hub.ring.Take(f.place, into[:0])
+	t, err := f.hub.ring().Take(f.place, into[:0])
 	if err != nil || !t.Covered {
 		return t.Covered, nil, err
 	}

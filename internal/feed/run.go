@@ -113,7 +113,7 @@ func (f *Feed) next(ctx context.Context, piece []Frame) (frames []Frame, more <-
 		return nil, nil, err
 	}
 	for f.queue.count > 0 {
-		frames, err := f.still(f.queue.take(piece, f.hub.ring.Last()))
+		frames, err := f.still(f.queue.take(piece, f.hub.ring().Last()))
 		if err != nil || len(frames) > 0 {
 			return frames, nil, err
 		}
@@ -144,7 +144,7 @@ func (f *Feed) again() error {
 
 // trim has the oldest give way, if the reader is further behind than it may be, not counting what it is sent at once.
 func (f *Feed) trim() error {
-	n, last := f.hub.ring.Backlog(f.place, atOnce)
+	n, last := f.hub.ring().Backlog(f.place, atOnce)
 	if n+f.queue.count <= f.wish.Buffer+atOnce {
 		return nil
 	}
@@ -179,7 +179,7 @@ func (f *Feed) drain(ctx context.Context, send func([]Frame) error) {
 	f.mu.Lock()
 	f.until = time.Now().Add(drainMost)
 	f.mu.Unlock()
-	for until := f.hub.ring.Last(); f.isLeft(until); {
+	for until := f.hub.ring().Last(); f.isLeft(until); {
 		if _, _, err := f.step(ctx, send); err != nil {
 			return // why the feed is over is said already
 		}

@@ -25,6 +25,9 @@ type Watches interface {
 	List(ctx context.Context, namespace string) ([]sluice.Watch, error)
 	// Delete cancels a watch as it was read. Code Conflict if it was changed meanwhile.
 	Delete(ctx context.Context, w sluice.Watch, by string) error
+	// Try returns what a watch would have done with the events behind a place that are shown. Codes InvalidRequest; NotFound for the
+	// namespace; WindowExceeded.
+	Try(ctx context.Context, w sluice.Watch, since uint64, shows func(*sluice.Event) bool) (sluice.WatchTrial, error)
 }
 
 // watchRequest is what can be said about a watch.
@@ -42,6 +45,7 @@ func (s *Server) watchRoutes() []route {
 	const one = "/v1/namespaces/:ns/watches/:id"
 	return []route{
 		{http.MethodGet, "/v1/namespaces/:ns/watches", seen, s.listWatches},
+		{http.MethodPost, "/v1/namespaces/:ns/watches/test", somewhere(sluice.VerbRead), s.tryWatch},
 		{http.MethodGet, one, seen, s.getWatch}, // the handler asks whose it is
 		{http.MethodPut, one, somewhere(sluice.VerbPublish), s.putWatch},
 		{http.MethodDelete, one, seen, s.deleteWatch},
@@ -90,6 +94,46 @@ func (s *Server) putWatch(c echo.Context) error {
 		return c.JSON(http.StatusCreated, stored)
 	}
 	return c.JSON(http.StatusOK, stored)
+}
+
+// trialRequest is a watch without its action, which is not done.
+type trialRequest struct {
+	Pattern  sluice.Pattern  `json:"pattern"`
+	Filter   sluice.Filter   `json:"filter"`
+	Trigger  sluice.Trigger  `json:"trigger"`
+	Cooldown sluice.Duration `json:"cooldown"`
+	For      sluice.Duration `json:"for"`
+	Since    uint64          `json:"since"`
+}
+
+// tryWatch says what a watch of the caller's would have done.
+func (s *Server) tryWatch(c echo.Context) error {
+	if s.opts.Watches == nil {
+		return noWatches()
+	}
+	var req trialRequest
+	if err := bind(c, &req); err != nil {
+		return err
+	}
+	w := sluice.Watch{
+		ID: "test", Namespace: c.Param("ns"), Pattern: req.Pattern, Filter: req.Filter, Trigger: cmp.Or(req.Trigger, sluice.TriggerEdge),
+		Cooldown: req.Cooldown, For: req.For, Action: sluice.Action{Path: "/test", Type: "test"},
+	}
+	if err := w.Validate(); err != nil {
+		return err
+	}
+	w.Pattern, _ = sluice.ParsePattern(string(w.Pattern)) // it was checked
+	if err := s.require(c, sluice.VerbRead, access.Target{Namespace: w.Namespace, Pattern: w.Pattern}); err != nil {
+		return err
+	}
+	who := caller(c)
+	is, err := s.opts.Watches.Try(c.Request().Context(), w, req.Since, func(ev *sluice.Event) bool {
+		return s.opts.Access.Shows(who, sluice.VerbRead, ev, time.Now()) == sluice.Pass
+	})
+	if err != nil {
+		return err
+	}
+	return c.JSON(http.StatusOK, is)
 }
 
 // watchOf returns the watch that a request names, if it is one that the caller may deal with. Of others it does not learn

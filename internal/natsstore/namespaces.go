@@ -22,16 +22,20 @@ import (
 // Unprocessable if NATS has no room for the log or does not allow its limits, and then nothing
 // was changed.
 func (s *Store) PutNamespace(ctx context.Context, ns sluice.Namespace) (sluice.Namespace, bool, error) {
-	return s.PutNamespaceAfter(ctx, ns, func(*sluice.Namespace, *sluice.Namespace) error { return nil })
+	return s.PutNamespaceAfter(ctx, ns, func(*sluice.Namespace, *sluice.Namespace) (sluice.Announcement, error) {
+		return sluice.Announcement{}, nil
+	})
 }
 
 // PutNamespaceAfter is PutNamespace, and before something is changed, intend is called with
-// what is stored, nil if nothing is, and what shall be. Its error keeps it from being changed.
-func (s *Store) PutNamespaceAfter(ctx context.Context, ns sluice.Namespace, intend func(was, is *sluice.Namespace) error) (sluice.Namespace, bool, error) {
+// what is stored, nil if nothing is, and what shall be. Its error keeps it from being changed; what it returns is stored as to be told.
+// Code Unavailable if too much is to be told already.
+func (s *Store) PutNamespaceAfter(ctx context.Context, ns sluice.Namespace, intend func(was, is *sluice.Namespace) (sluice.Announcement, error)) (sluice.Namespace, bool, error) {
 	if err := s.checkNamespace(&ns); err != nil {
 		return sluice.Namespace{}, false, err
 	}
-	stored, revision, err := s.namespaces().Get(ctx, ns.Name)
+	record, revision, err := s.namespaceRecords().Get(ctx, ns.Name)
+	stored := record.Namespace
 	created := sluice.CodeOf(err) == sluice.NotFound
 	if err != nil && !created {
 		return sluice.Namespace{}, false, err
@@ -46,8 +50,9 @@ func (s *Store) PutNamespaceAfter(ctx context.Context, ns sluice.Namespace, inte
 	}
 	now := revision
 	if ns != stored {
-		if err = intend(was, &ns); err == nil {
-			now, err = s.namespaces().Put(ctx, ns.Name, ns, revision)
+		told, err := intend(was, &ns)
+		if err == nil {
+			now, err = s.replaceNamespace(ctx, &record, &ns, revision, told)
 		}
 		if err != nil {
 			return sluice.Namespace{}, false, err
@@ -55,7 +60,7 @@ func (s *Store) PutNamespaceAfter(ctx context.Context, ns sluice.Namespace, inte
 	}
 	err = s.ensure(ctx, s.eventsConfig(ns), takeLimits)
 	if code := sluice.CodeOf(err); now != revision && (code == sluice.QuotaExceeded || code == sluice.Unprocessable) {
-		err = errors.Join(err, s.revert(ctx, ns.Name, stored, now))
+		err = errors.Join(err, s.revert(ctx, record, ns.Name, now))
 	}
 	if err != nil {
 		return sluice.Namespace{}, false, err
@@ -77,12 +82,12 @@ func (s *Store) checkNamespace(ns *sluice.Namespace) error {
 
 // revert stores what a namespace was before a change, which is nothing for a new one: a record
 // whose log cannot be made would keep servers from starting.
-func (s *Store) revert(ctx context.Context, name string, before sluice.Namespace, revision uint64) error {
+func (s *Store) revert(ctx context.Context, before namespaceRecord, name string, revision uint64) error {
 	ctx = context.WithoutCancel(ctx)
 	if before.Name == "" {
 		return s.namespaces().Delete(ctx, name, revision)
 	}
-	_, err := s.namespaces().Put(ctx, name, before, revision)
+	_, err := s.namespaceRecords().Put(ctx, name, before, revision)
 	return err
 }
 

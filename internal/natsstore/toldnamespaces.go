@@ -8,6 +8,62 @@ import (
 	"github.com/sluice-io/sluice/streams"
 )
 
+// namespaceRecord is a namespace as it is stored, with what is to be told of it; who does not tell reads the namespace alone.
+type namespaceRecord struct {
+	sluice.Namespace
+
+	Untold []sluice.Announcement `json:"untold,omitempty"`
+}
+
+func (s *Store) namespaceRecords() Bucket[namespaceRecord] {
+	return OpenBucket[namespaceRecord](s, streams.Namespaces)
+}
+
+// replaceNamespace stores a namespace in the place of what was there, with what is to be told, and returns its revision.
+func (s *Store) replaceNamespace(ctx context.Context, was *namespaceRecord, is *sluice.Namespace, revision uint64, told sluice.Announcement) (uint64, error) {
+	untold, err := s.untoldOf(ctx, is.Name, ofRevision(was.Untold, revision), told)
+	if err != nil {
+		return 0, err
+	}
+	return s.namespaceRecords().Put(ctx, is.Name, namespaceRecord{Namespace: *is, Untold: untold}, revision)
+}
+
+// untoldOf returns what is to be told of a namespace after a change: what was not told of those before, and of this one.
+func (s *Store) untoldOf(ctx context.Context, name string, before []sluice.Announcement, one sluice.Announcement) ([]sluice.Announcement, error) {
+	left, err := s.leftOf(ctx, name, before)
+	switch {
+	case err != nil || one.Type == "":
+		return left, err
+	case len(left) >= maxUntold:
+		return nil, sluice.Errorf(sluice.Unavailable, "%d changes of namespace %s could not be told yet; try again", len(left), name)
+	}
+	return append(left, one), nil
+}
+
+// leftOf returns which of a namespace's announcements are not known to be told.
+func (s *Store) leftOf(ctx context.Context, name string, all []sluice.Announcement) ([]sluice.Announcement, error) {
+	if len(all) == 0 {
+		return nil, nil
+	}
+	mark, _, err := s.toldMarks().Get(ctx, streams.ToldNamespaceKey(name))
+	if err != nil && sluice.CodeOf(err) != sluice.NotFound {
+		return nil, err
+	}
+	return behind(all, mark.Revision), nil
+}
+
+// UntoldNamespace returns what is to be told of a namespace, oldest first; nothing if there is no such namespace.
+func (s *Store) UntoldNamespace(ctx context.Context, name string) ([]sluice.Announcement, error) {
+	record, revision, err := s.namespaceRecords().Get(ctx, name)
+	if sluice.CodeOf(err) == sluice.NotFound {
+		return nil, nil
+	}
+	if err != nil {
+		return nil, err
+	}
+	return s.leftOf(ctx, name, ofRevision(record.Untold, revision))
+}
+
 // NamespaceRevisions returns the revisions of the namespaces, and of those of which something was told, or is to be told
 // that they were made (0), the revision that was told last; both by name.
 func (s *Store) NamespaceRevisions(ctx context.Context) (is, told map[string]uint64, err error) {

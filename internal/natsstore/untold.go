@@ -23,7 +23,12 @@ func (t toldRecord) later(all []sluice.Announcement) []sluice.Announcement {
 	if at := slices.IndexFunc(all, func(a sluice.Announcement) bool { return a.ID == t.Event }); at >= 0 {
 		return all[at+1:]
 	}
-	for len(all) > 0 && all[0].Revision != 0 && all[0].Revision <= t.Revision {
+	return behind(all, t.Revision)
+}
+
+// behind returns the announcements of later revisions, and of those that have none yet.
+func behind(all []sluice.Announcement, revision uint64) []sluice.Announcement {
+	for len(all) > 0 && all[0].Revision != 0 && all[0].Revision <= revision {
 		all = all[1:]
 	}
 	return all

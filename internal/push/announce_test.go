@@ -1,8 +1,10 @@
 package push_test
 
 import (
+	"cmp"
 	"context"
 	"errors"
+	"slices"
 	"sync"
 	"testing"
 	"time"
@@ -20,6 +22,7 @@ type crier struct {
 	mu     sync.Mutex
 	told   []sluice.BuriedLetter
 	held   []string // ids
+	still  []sluice.DeadLetter
 	stored []uint64
 	err    error
 }
@@ -51,6 +54,21 @@ func (c *crier) Held(_ *sluice.Subscription, d *sluice.DeadLetter) {
 func (c *crier) Throttled(*sluice.Subscription, string) {}
 
 func (c *crier) Failing(*sluice.Subscription, int, time.Time) {}
+
+func (c *crier) StillHeld(_ *sluice.Subscription, d *sluice.DeadLetter) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.still = append(c.still, *d)
+}
+
+// stillHeld returns what was found held, in the order of the log.
+func (c *crier) stillHeld() []sluice.DeadLetter {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return slices.SortedFunc(slices.Values(c.still), func(a, b sluice.DeadLetter) int { return cmp.Compare(a.Seq, b.Seq) })
+}
+
+func (c *crier) StillFailing(*sluice.Subscription, int, time.Time) {}
 
 func (c *crier) heard() int {
 	c.mu.Lock()

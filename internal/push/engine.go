@@ -383,6 +383,9 @@ func (silent) Held(*sluice.Subscription, *sluice.DeadLetter) {}
 func (silent) Throttled(*sluice.Subscription, string)        {}
 func (silent) Failing(*sluice.Subscription, int, time.Time)  {}
 
+func (silent) StillHeld(*sluice.Subscription, *sluice.DeadLetter) {}
+func (silent) StillFailing(*sluice.Subscription, int, time.Time)  {}
+
 func (nobody) Matched(*sluice.Subscription)                    {}
 func (nobody) Attempted(*sluice.Subscription, *sluice.Attempt) {}
 func (nobody) Buried(*sluice.Subscription, sluice.Reason)      {}

@@ -158,7 +158,9 @@ func (r *runner) recall(ctx context.Context) error {
 		r.breaker = remembered(sluice.Health{Breaker: h.Breaker, ProbeAt: time.Now()})
 		return nil
 	}
-	r.failing, r.alerted = h.FailingSince, h.Alerted
+	if r.failing, r.alerted = h.FailingSince, h.Alerted; r.alerted > 0 {
+		r.ports.Announce.StillFailing(r.sub, r.alerted, r.failing)
+	}
 	r.breaker = remembered(h)
 	return nil
 }

@@ -222,6 +222,12 @@ func TestAnEventThatTheFilterCannotTellHoldsItsLane(t *testing.T) {
 	require.Contains(t, held[1].LastError, "division by zero")
 	require.Eventually(t, func() bool { return len(cried.heldIDs()) == 4 }, 20*time.Second, time.Millisecond)
 	require.ElementsMatch(t, []string{"a1", "b1", "a1", "b2"}, cried.heldIDs())
+	proc.stop() // who comes next has it told if it was not (C32)
+	proc = w.start(t)
+	require.Eventually(t, func() bool { return len(cried.stillHeld()) == 2 }, 20*time.Second, time.Millisecond)
+	for i, d := range cried.stillHeld() {
+		require.Equal(t, []any{held[i].EventID, held[i].FromSeq, held[i].Path, sluice.FilterError, true}, []any{d.EventID, d.Seq, d.Path, d.Reason, d.At.Equal(held[i].HeldAt)})
+	}
 	w.watch.change(func(sub *sluice.Subscription) { sub.Filter.CEL = "" })
 	w.done(t, w.operate(t, sluice.ReplayDiscard, held[0]))
 	w.done(t, w.operate(t, sluice.ReplayRetry, held[1]))

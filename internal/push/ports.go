@@ -109,6 +109,9 @@ type Announcer interface {
 	Throttled(sub *sluice.Subscription, reason string)   // a limit held the subscription back
 	// Failing is Observer.Failing.
 	Failing(sub *sluice.Subscription, percent int, since time.Time)
+	// StillHeld and StillFailing are called for what is found stored: who stored it may have died before it told of it.
+	StillHeld(sub *sluice.Subscription, d *sluice.DeadLetter)
+	StillFailing(sub *sluice.Subscription, percent int, since time.Time)
 }
 
 // Causes knows which events came of themselves.

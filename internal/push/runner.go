@@ -190,6 +190,11 @@ func (r *runner) restore(ctx context.Context) error {
 			seen = e.FromSeq
 		}
 		r.book.load(e, seen, time.Now())
+		if e.Held != "" {
+			d := heldLetter(r.sub, &e.Parked, &sluice.Event{ID: e.EventID, Seq: e.FromSeq, Path: e.Path})
+			d.At = e.HeldAt.UTC()
+			r.ports.Announce.StillHeld(r.sub, &d)
+		}
 	}
 	return nil
 }

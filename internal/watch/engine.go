@@ -4,10 +4,12 @@ import (
 	"context"
 	"log/slog"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"github.com/sluice-io/sluice/internal/filter"
-	"github.com/sluice-io/sluice/internal/ring"
+	"github.com/sluice-io/sluice/internal/tailing"
+	"github.com/sluice-io/sluice/internal/underway"
 	"github.com/sluice-io/sluice/pkg/sluice"
 )
 
@@ -15,13 +17,14 @@ import (
 type Engine struct {
 	ports Ports
 	opts  Options
-	hubs  *hubs
+	hubs  *tailing.Set[sluice.Event, struct{}]
 
+	under underway.Set[*sluice.Watch]
 	parts sync.WaitGroup // of Run
 
 	mu      sync.Mutex
 	launch  func(func(context.Context)) // starts something that ends with Run; nil: it does not run
-	watches map[string]*sluice.Watch
+	watches map[string]*Stored
 	runners map[string]*running
 }
 
@@ -30,14 +33,41 @@ type running struct {
 	revision uint64
 	cancel   context.CancelFunc
 	ended    chan struct{}
+	behind   atomic.Int64 // when the event was stored that it looks at, in ms; 0: it has looked at all
+}
+
+// Gauge is how a watch is doing right now, in this process.
+type Gauge struct {
+	Namespace, Watch string
+	Lag              time.Duration // age of the event that it looks at; 0: it has looked at all
+}
+
+// Gauges returns those of the watches that this process looks after.
+func (e *Engine) Gauges() []Gauge {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	now := time.Now()
+	all := make([]Gauge, 0, len(e.runners))
+	for key, r := range e.runners {
+		w := e.watches[key]
+		if w == nil || w.Untold != nil {
+			continue
+		}
+		g := Gauge{Namespace: w.Namespace, Watch: w.ID}
+		if at := r.behind.Load(); at != 0 {
+			g.Lag = max(0, now.Sub(time.UnixMilli(at)))
+		}
+		all = append(all, g)
+	}
+	return all
 }
 
 // New returns an engine that does nothing before Run.
 func New(ports Ports, opts Options) *Engine {
 	opts = opts.filled()
 	return &Engine{
-		ports: ports, opts: opts, hubs: &hubs{log: ports.Log, opts: opts, all: map[string]*hub{}},
-		watches: map[string]*sluice.Watch{}, runners: map[string]*running{},
+		ports: ports, opts: opts, hubs: newHubs(ports.Log, opts),
+		watches: map[string]*Stored{}, runners: map[string]*running{},
 	}
 }
 
@@ -45,6 +75,8 @@ func New(ports Ports, opts Options) *Engine {
 func (e *Engine) Run(ctx context.Context) error {
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
+	e.hubs.Begin(ctx)
+	defer e.hubs.End()
 	e.mu.Lock()
 	e.launch = func(part func(context.Context)) { e.parts.Go(func() { part(ctx) }) }
 	e.mu.Unlock()
@@ -65,8 +97,16 @@ func (e *Engine) Run(ctx context.Context) error {
 	return err
 }
 
+// Withdraw cuts off the actions under way of every watch of whose pattern, or of whose action, lost says true, and returns when nothing of them can be
+// stored any more, or with ctx's error. Whoever calls it has told the gate before: what was cut off is asked about again.
+func (e *Engine) Withdraw(ctx context.Context, lost func(*sluice.Subscription) bool) error {
+	return e.under.Cut(func(w *sluice.Watch) bool {
+		return lost(w.Wish(w.Namespace, w.Pattern)) || lost(w.Wish(w.Namespace, sluice.Pattern(w.Action.Path)))
+	}).Wait(ctx)
+}
+
 // change takes a watch as it is stored.
-func (e *Engine) change(key string, w *sluice.Watch) {
+func (e *Engine) change(key string, w *Stored) {
 	e.mu.Lock()
 	defer e.mu.Unlock()
 	if w == nil {
@@ -125,7 +165,11 @@ func (e *Engine) settle(key string) {
 		ctx, r.cancel = context.WithCancel(ctx)
 		close(begun)
 		defer e.finish(key, r)
-		e.look(ctx, key, w)
+		if w.Untold != nil {
+			e.bury(ctx, w)
+			return
+		}
+		e.look(ctx, key, &w.Watch, &r.behind)
 	})
 	<-begun
 }
@@ -141,7 +185,7 @@ func (e *Engine) finish(key string, r *running) {
 }
 
 // look looks after a watch until ctx ends.
-func (e *Engine) look(ctx context.Context, key string, w *sluice.Watch) {
+func (e *Engine) look(ctx context.Context, key string, w *sluice.Watch, behind *atomic.Int64) {
 	log := e.opts.Log.With(slog.String("namespace", w.Namespace), slog.String("watch", w.ID))
 	r, err := e.runner(key, w)
 	if err != nil {
@@ -149,9 +193,10 @@ func (e *Engine) look(ctx context.Context, key string, w *sluice.Watch) {
 		<-ctx.Done()
 		return
 	}
+	r.behind = behind
 	for wait := again; ctx.Err() == nil; wait = min(2*wait, againMost) {
 		begun := time.Now()
-		err := r.run(ctx, e.enter)
+		err := r.run(ctx, e.hubs)
 		if ctx.Err() != nil {
 			break
 		}
@@ -167,31 +212,47 @@ func (e *Engine) look(ctx context.Context, key string, w *sluice.Watch) {
 	r.rest(ctx)
 }
 
-// enter returns the ring of a namespace, and what to call at the end.
-func (e *Engine) enter(ctx context.Context, namespace string) (*ring.Ring[sluice.Event], func(), error) {
-	e.mu.Lock()
-	launch := e.launch
-	e.mu.Unlock()
-	if launch == nil {
-		return nil, nil, context.Canceled
+// bury sees to it that it is told that a watch was cancelled, and nothing is left of it. Who cancelled it does so at once.
+func (e *Engine) bury(ctx context.Context, w *Stored) {
+	for wait := time.Second; ; wait = min(2*wait, againMost) {
+		select {
+		case <-ctx.Done():
+			return
+		case <-time.After(wait):
+		}
+		err := bury(ctx, e.ports.Log, e.ports.Definitions, w)
+		if err == nil {
+			break
+		}
+		e.opts.Log.LogAttrs(ctx, slog.LevelWarn, "a cancelled watch is still there",
+			slog.String("namespace", w.Namespace), slog.String("watch", w.ID), slog.Any("error", err))
 	}
-	return e.hubs.enter(ctx, namespace, launch)
+	<-ctx.Done() // it is told that it is gone
 }
 
 // runner returns what looks after a watch.
 func (e *Engine) runner(key string, w *sluice.Watch) (*runner, error) {
-	chooses, err := filter.CompileWith(w.Chooses(), e.opts.Labels)
-	if err != nil {
-		return nil, err
-	}
-	condition, err := filter.CompileWith(w.Condition(), e.opts.Labels)
+	chooses, condition, err := compile(w, e.opts.Labels)
 	if err != nil {
 		return nil, err
 	}
 	return &runner{
-		ports: e.ports, opts: e.opts, key: key, watch: w, chooses: chooses,
-		rule: Rule{
-			Level: w.Trigger == sluice.TriggerLevel, Cooldown: w.Cooldown.Std(), For: w.For.Std(), Most: e.opts.Most, Condition: condition.Match,
-		},
+		ports: e.ports, opts: e.opts, under: &e.under, key: key, watch: w, chooses: chooses, rule: ruleOf(w, condition, e.opts.Most),
 	}, nil
+}
+
+// compile returns what chooses a watch's readings, and what its condition is.
+func compile(w *sluice.Watch, labels filter.Labels) (chooses, condition *filter.Matcher, err error) {
+	if chooses, err = filter.CompileWith(w.Chooses(), labels); err != nil {
+		return nil, nil, err
+	}
+	condition, err = filter.CompileWith(w.Condition(), labels)
+	return chooses, condition, err
+}
+
+// ruleOf returns what a watch decides by.
+func ruleOf(w *sluice.Watch, condition *filter.Matcher, most int) Rule {
+	return Rule{
+		Level: w.Trigger == sluice.TriggerLevel, Cooldown: w.Cooldown.Std(), For: w.For.Std(), Most: most, Condition: condition.Match,
+	}
 }

@@ -32,15 +32,19 @@ type site struct {
 
 	shows     sluice.Decision
 	perform   func(n int) error // of the n-th try
+	underWay  func(context.Context)
+	engine    *watch.Engine
 	tries     int
 	published map[string]sluice.Event
+	shut      error               // why nothing is told
 	unknown   bool                // nobody knows whether something is there
-	watch     chan *sluice.Watch  // changes
+	watch     chan *watch.Stored  // changes
+	buried    []string            // watches of which nothing is left
 	foreign   func(*watch.Record) // what somebody else stores before the next write of ours
 }
 
 func newSite() *site {
-	return &site{changed: make(chan struct{}), published: map[string]sluice.Event{}, shows: sluice.Pass, watch: make(chan *sluice.Watch), perform: func(int) error { return nil }}
+	return &site{changed: make(chan struct{}), published: map[string]sluice.Event{}, shows: sluice.Pass, watch: make(chan *watch.Stored), perform: func(int) error { return nil }}
 }
 
 func (s *site) locked(f func()) {
@@ -68,11 +72,11 @@ func (s *site) wake() {
 	s.changed = make(chan struct{})
 }
 
-func (s *site) Watch(ctx context.Context, change func(string, *sluice.Watch)) error {
+func (s *site) Watch(ctx context.Context, change func(string, *watch.Stored)) error {
 	for {
 		select {
 		case w := <-s.watch:
-			change("acme.hot", w)
+			change("acme."+id(w), w)
 		case <-ctx.Done():
 			return nil
 		}
@@ -100,7 +104,7 @@ func (s *site) Put(_ context.Context, _ string, r watch.Record, revision uint64)
 		return 0, sluice.Errorf(sluice.Conflict, "it was changed")
 	}
 	s.record, s.version, s.puts = r, s.version+1, s.puts+1
-	s.record.Firing = slices.Clone(r.Firing)
+	s.record.Firing, s.record.Untold = slices.Clone(r.Firing), slices.Clone(r.Untold)
 	return s.version, nil
 }
 
@@ -162,8 +166,12 @@ func (s *site) Has(_ context.Context, _ string, _ sluice.Path, id string, _ uint
 }
 
 func (s *site) Announce(_ context.Context, ev sluice.Event) error {
-	s.locked(func() { s.published[ev.ID] = ev })
-	return nil
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.shut == nil {
+		s.published[ev.ID] = ev
+	}
+	return s.shut
 }
 
 func (s *site) Shows(sluice.Creator, *sluice.Event) sluice.Decision {
@@ -178,7 +186,10 @@ func (s *site) Applied() (uint64, <-chan struct{}) {
 	return 0, s.changed
 }
 
-func (s *site) Perform(_ context.Context, _ sluice.Creator, ev sluice.Event) error {
+func (s *site) Perform(ctx context.Context, _ sluice.Creator, ev sluice.Event) error {
+	if s.underWay != nil {
+		s.underWay(ctx)
+	}
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.tries++
@@ -206,13 +217,14 @@ func (s *site) run(t *testing.T, change func(*sluice.Watch), f func()) {
 	ctx, cancel := context.WithCancel(t.Context())
 	ended := make(chan error, 1)
 	e := watch.New(watch.Ports{Definitions: s, Records: s, Log: s, Gate: s, Perform: s, Owns: all{}}, watch.Options{Ring: 4})
+	s.engine = e
 	go func() { ended <- e.Run(ctx) }()
 	w := &sluice.Watch{
 		ID: "hot", Namespace: "acme", Pattern: "/a", Filter: sluice.Filter{Labels: map[string][]string{"state": {"on"}}}, Trigger: sluice.TriggerEdge, Revision: 7,
 		Action: sluice.Action{Path: "/b", Type: "alarm"}, Creator: sluice.Creator{CreatedBy: "user:ann"},
 	}
 	change(w)
-	s.watch <- w
+	s.watch <- &watch.Stored{Watch: *w}
 	f()
 	synctest.Wait()
 	cancel()
@@ -434,21 +446,5 @@ func TestAPlaceIsStoredNowAndThen(t *testing.T) {
 				require.Equal(t, uint64(120), s.record.Place)
 			})
 		})
-	})
-}
-
-func TestAWatchThatIsGoneDoesNothing(t *testing.T) {
-	t.Parallel()
-	synctest.Test(t, func(t *testing.T) {
-		s := newSite()
-		s.run(t, asIs, func() {
-			s.publish("on", "off")
-			synctest.Wait()
-			s.watch <- nil
-			synctest.Wait()
-			s.publish("on")
-		})
-		ids, _ := s.said()
-		require.Equal(t, []string{"fired-watch-hot-7-1", "watch-hot-7-1"}, ids)
 	})
 }

@@ -5,7 +5,6 @@ import (
 	"encoding/json"
 	"fmt"
 	"log/slog"
-	"strconv"
 	"time"
 
 	"github.com/sluice-io/sluice/pkg/sluice"
@@ -13,7 +12,7 @@ import (
 
 const (
 	mostTries = 10              // of what fails for a reason that nobody knows
-	tellLimit = 5 * time.Second // for telling of what was held back
+	tellLimit = 5 * time.Second // for telling that a watch was cancelled
 )
 
 // fire does what is stored as decided. The readings are looked for among events first.
@@ -24,7 +23,7 @@ func (r *runner) fire(ctx context.Context, events map[uint64]*sluice.Event) erro
 			return err
 		}
 		r.firing = r.firing[1:]
-		r.dirty = true
+		r.dirty, r.fresh = true, true
 	}
 	r.firing = nil
 	return nil
@@ -32,17 +31,30 @@ func (r *runner) fire(ctx context.Context, events map[uint64]*sluice.Event) erro
 
 // dispatch has an action done, and tells of it. It tries until it is known what came of it, or ctx ends.
 func (r *runner) dispatch(ctx context.Context, f *Firing, ev *sluice.Event) error {
-	for wait := again; ; wait = min(2*wait, againMost) {
+	return r.insist(ctx, &f.tried, f.Seq, func() error {
 		outcome, err := r.try(ctx, f, ev)
-		if err == nil && outcome != "" {
-			err = r.fired(ctx, f, outcome)
+		if err != nil || outcome == "" {
+			return err
 		}
+		if err := r.fired(ctx, f, outcome); err != nil {
+			return err
+		}
+		r.state.Fired(f.Seq, outcome, time.Now())
+		r.opts.Observe.Fired(r.watch, outcome)
+		return nil
+	})
+}
+
+// insist does something until that does not fail, or ctx ends.
+func (r *runner) insist(ctx context.Context, t *tried, seq uint64, do func() error) error {
+	for wait := again; ; wait = min(2*wait, againMost) {
+		err := do()
 		if err == nil || ctx.Err() != nil {
 			return err
 		}
-		f.unsure = true
-		f.tries++
-		r.log(ctx, "a watch did not fire yet", slog.Uint64("seq", f.Seq), slog.Any("error", err))
+		t.unsure = true
+		t.tries++
+		r.log(ctx, "what a watch decided is not done yet", slog.Uint64("seq", seq), slog.Any("error", err))
 		select {
 		case <-ctx.Done():
 			return context.Cause(ctx)
@@ -52,47 +64,50 @@ func (r *runner) dispatch(ctx context.Context, f *Firing, ev *sluice.Event) erro
 }
 
 // try publishes the event of an action, unless it is there. It returns what came of it, "" if it was not to be; an error says
-// that it is to be tried again.
+// that it is to be tried again. It enters before it asks for rights: of a right that is lost meanwhile either the gate knows, or it is cut off.
 func (r *runner) try(ctx context.Context, f *Firing, ev *sluice.Event) (outcome string, err error) {
 	w := r.watch
+	ctx, leave := r.under.Enter(ctx, w)
+	defer leave()
 	if f.unsure {
 		done, err := r.ports.Log.Has(ctx, w.Namespace, w.Action.Path, w.FiringID(f.Seq), f.Seq)
 		if done || err != nil {
 			return sluice.OutcomeOK, err
 		}
 	}
-	if ev == nil {
-		var why Reason
-		if ev, why, err = r.reading(ctx, f.Seq); why != "" {
-			r.state.Missed(Verdict{Seq: f.Seq, At: f.At}, why)
-			return "", nil
-		}
-		if err != nil {
-			return "", err
-		}
+	ev, why, err := r.reading(ctx, f.Seq, ev)
+	switch {
+	case why != "":
+		r.state.Missed(Verdict{Seq: f.Seq, At: f.At}, why)
+		return "", nil
+	case err != nil:
+		return "", err
 	}
 	err = r.ports.Perform.Perform(ctx, w.Creator, r.event(f, ev))
 	switch code := sluice.CodeOf(err); {
-	case ctx.Err() != nil, code == sluice.Unavailable, code == sluice.Internal && f.tries < mostTries:
+	case err != nil && ctx.Err() != nil, code == sluice.Unavailable, code == sluice.Internal && f.tries < mostTries:
 		return "", err
 	}
 	return sluice.DispatchOutcome(err), nil
 }
 
-// reading returns a reading again, or why it is none any more.
-func (r *runner) reading(ctx context.Context, seq uint64) (*sluice.Event, Reason, error) {
-	ev, err := r.ports.Log.EventAt(ctx, r.watch.Namespace, seq)
-	switch code := sluice.CodeOf(err); {
-	case code == sluice.NotFound, code == sluice.WindowExceeded, code == sluice.InvalidRequest:
-		return nil, Expired, nil
-	case err != nil:
-		return nil, "", err
+// reading returns a reading again, which may be at hand, or why it is none any more.
+func (r *runner) reading(ctx context.Context, seq uint64, hand *sluice.Event) (*sluice.Event, Reason, error) {
+	if hand == nil {
+		ev, err := r.ports.Log.EventAt(ctx, r.watch.Namespace, seq)
+		switch code := sluice.CodeOf(err); {
+		case code == sluice.NotFound, code == sluice.WindowExceeded, code == sluice.InvalidRequest:
+			return nil, Expired, nil
+		case err != nil:
+			return nil, "", err
+		}
+		hand = &ev
 	}
-	shown, err := r.shows(ctx, &ev)
+	shown, err := r.shows(ctx, hand)
 	if err == nil && !shown {
 		return nil, Unfetched, nil
 	}
-	return &ev, "", err
+	return hand, "", err
 }
 
 // event returns the event of a firing, which came of a reading.
@@ -142,50 +157,68 @@ type (
 // fired tells that the watch fired (S2-43), once, after what it tells of.
 func (r *runner) fired(ctx context.Context, f *Firing, outcome string) error {
 	w := r.watch
-	ev, err := r.announcement(sluice.TypeWatchFired, "fired-"+w.FiringID(f.Seq), firedData{
+	ev, err := announcement(w, sluice.TypeWatchFired, "fired-"+w.FiringID(f.Seq), firedData{
 		Creator: w.CreatedBy, WatchID: w.ID, FiredAtMs: time.Now().UnixMilli(), DispatchOutcome: outcome, Seq: f.Seq, EventID: w.FiringID(f.Seq),
 	})
 	if err != nil {
 		return err
 	}
-	if f.unsure {
-		told, err := r.ports.Log.Has(ctx, w.Namespace, ev.Path, ev.ID, f.Seq)
-		if told || err != nil {
+	return r.announce(ctx, ev, f.Seq, f.tried)
+}
+
+// heldBack returns what is to be told of what was held back (S2-44, S2-46).
+func heldBack(w *sluice.Watch, v Verdict, now time.Time) (Said, error) {
+	said := Said{ID: "throttled-" + w.FiringID(v.Seq), Kind: sluice.TypeWatchThrottled, At: now.UTC(), Seq: v.Seq}
+	var data any = throttledData{Creator: w.CreatedBy, WatchID: w.ID, Dropped: v.Count}
+	if v.Kind == Missed {
+		said.Kind, said.ID = sluice.TypeWatchMissed, "missed-"+w.FiringID(v.Seq)+"-"+string(v.Reason)
+		data = missedData{Creator: w.CreatedBy, WatchID: w.ID, SuppressedAtMs: v.At.UnixMilli(), Reason: v.Reason, Count: v.Count, Seq: v.Seq}
+	}
+	var err error
+	if said.Data, err = json.Marshal(data); err != nil {
+		err = fmt.Errorf("announce: %w", err)
+	}
+	return said, err
+}
+
+// tell tells what is stored as to be told, each once.
+func (r *runner) tell(ctx context.Context) error {
+	for len(r.untold) > 0 {
+		said := &r.untold[0]
+		ev := systemEvent(r.watch, said.Kind, said.ID, said.Data)
+		ev.Time = said.At
+		if err := r.insist(ctx, &said.tried, said.Seq, func() error { return r.announce(ctx, ev, said.Seq, said.tried) }); err != nil {
 			return err
 		}
+		r.untold = r.untold[1:]
+		r.dirty = true
 	}
-	err = r.ports.Log.Announce(ctx, ev)
-	if code := sluice.CodeOf(err); code == sluice.Unavailable || code == sluice.Internal && f.tries < mostTries || ctx.Err() != nil {
+	r.untold = nil
+	return nil
+}
+
+// announce tells something that lies behind a place, unless it is there. An error says that it is to be tried again: what is refused
+// for good is given up.
+func (r *runner) announce(ctx context.Context, ev sluice.Event, after uint64, t tried) error {
+	err := announce(ctx, r.ports.Log, ev, after, t)
+	if code := sluice.CodeOf(err); code == sluice.Unavailable || code == sluice.Internal && t.tries < mostTries || ctx.Err() != nil {
 		return err
 	}
 	if err != nil {
-		r.log(ctx, "it was not told that a watch fired", slog.Uint64("seq", f.Seq), slog.Any("error", err))
+		r.log(ctx, "it was not told what a watch did", slog.String("kind", ev.Type), slog.String("id", ev.ID), slog.Any("error", err))
 	}
 	return nil
 }
 
-// tell tells what was held back (S2-44, S2-46). It may be lost.
-func (r *runner) tell(ctx context.Context, v Verdict) {
-	w := r.watch
-	kind, name := sluice.TypeWatchThrottled, "throttled-"+w.FiringID(v.Seq)
-	var data any = throttledData{Creator: w.CreatedBy, WatchID: w.ID, Dropped: v.Count}
-	if v.Kind == Missed {
-		kind, name = sluice.TypeWatchMissed, "missed-"+w.FiringID(v.Seq)+"-"+string(v.Reason)
-		data = missedData{Creator: w.CreatedBy, WatchID: w.ID, SuppressedAtMs: v.At.UnixMilli(), Reason: v.Reason, Count: v.Count, Seq: v.Seq}
+// announce stores an event of the server's own; if that may have been done before, behind a place, it looks first.
+func announce(ctx context.Context, log Log, ev sluice.Event, after uint64, t tried) error {
+	if t.unsure {
+		told, err := log.Has(ctx, ev.Namespace, ev.Path, ev.ID, after)
+		if told || err != nil {
+			return err
+		}
 	}
-	ev, err := r.announcement(kind, name, data)
-	if err == nil {
-		limit, cancel := context.WithTimeout(ctx, tellLimit)
-		defer cancel()
-		err = r.ports.Log.Announce(limit, ev)
-	}
-	if err != nil {
-		r.log(ctx, "what a watch held back was not told", slog.String("kind", kind), slog.String("count", strconv.FormatUint(v.Count, 10)), slog.Any("error", err))
-	}
-}
-
-func (r *runner) announcement(kind, id string, data any) (sluice.Event, error) {
-	return announcement(r.watch, kind, id, data)
+	return log.Announce(ctx, ev)
 }
 
 func announcement(w *sluice.Watch, kind, id string, data any) (sluice.Event, error) {
@@ -193,8 +226,12 @@ func announcement(w *sluice.Watch, kind, id string, data any) (sluice.Event, err
 	if err != nil {
 		return sluice.Event{}, fmt.Errorf("announce: %w", err)
 	}
+	return systemEvent(w, kind, id, text), nil
+}
+
+func systemEvent(w *sluice.Watch, kind, id string, data json.RawMessage) sluice.Event {
 	return sluice.Event{
 		Namespace: w.Namespace, Path: sluice.WatchPath(w.ID), ID: id, Type: kind, Source: sluice.SystemSource,
-		Time: time.Now().UTC(), ContentType: "application/json", Data: text,
-	}, nil
+		Time: time.Now().UTC(), ContentType: "application/json", Data: data,
+	}
 }

@@ -2,7 +2,6 @@ package watch
 
 import (
 	"bytes"
-	"cmp"
 	"context"
 	"encoding/json"
 	"errors"
@@ -13,6 +12,7 @@ import (
 	"github.com/sluice-io/sluice/internal/filter"
 	"github.com/sluice-io/sluice/internal/ledger"
 	"github.com/sluice-io/sluice/internal/telling"
+	"github.com/sluice-io/sluice/internal/turns"
 	"github.com/sluice-io/sluice/pkg/sluice"
 )
 
@@ -20,16 +20,18 @@ const maxTries = 10 // of a change that others get ahead of
 
 // Store keeps watches, by namespace and id. A revision of 0 stands for "nothing is stored".
 type Store interface {
-	// Get returns a watch and its revision. Code NotFound.
-	Get(ctx context.Context, namespace, id string) (sluice.Watch, uint64, error)
+	Graves
+
+	// Get returns what lies in the place of a watch, and its revision. Code NotFound.
+	Get(ctx context.Context, namespace, id string) (Stored, uint64, error)
 	// Put stores it and returns its new revision. Code Conflict unless the stored revision is the given one.
-	Put(ctx context.Context, namespace, id string, w sluice.Watch, revision uint64) (uint64, error)
-	// Delete removes it. Code Conflict unless the stored revision is the given one.
-	Delete(ctx context.Context, namespace, id string, revision uint64) error
-	// All returns the watches of a namespace, with their revisions.
-	All(ctx context.Context, namespace string) ([]sluice.Watch, error)
-	// Forget removes what is remembered of a watch that is gone.
-	Forget(ctx context.Context, namespace, id string) error
+	Put(ctx context.Context, namespace, id string, w Stored, revision uint64) (uint64, error)
+	// Record returns how far a watch has come. Code NotFound.
+	Record(ctx context.Context, namespace, id string) (Record, error)
+	// Records returns what says how far each of a namespace's watches has come.
+	Records(ctx context.Context, namespace string) (func(id string) Record, error)
+	// All returns what lies in the places of a namespace's watches, with their revisions.
+	All(ctx context.Context, namespace string) ([]Stored, error)
 }
 
 // Needs is what a keeper works with.
@@ -39,17 +41,21 @@ type Needs struct {
 	Ledger *ledger.Ledger
 	Most   int          // watches of a namespace; 0: any number
 	Slog   *slog.Logger // slog.DiscardHandler
+	Trials Options      // by which what is tried would be looked after
 }
 
 // Keeper makes, changes and cancels watches. Changes are in the ledger before they are made. Its methods may be called at once.
-type Keeper struct{ needs Needs }
+type Keeper struct {
+	needs Needs
+	turns turns.Turns[string] // by namespace: those who make watches, so that there are not more than there may be
+}
 
 // NewKeeper returns a keeper.
 func NewKeeper(needs Needs) *Keeper {
 	if needs.Slog == nil {
 		needs.Slog = slog.New(slog.DiscardHandler)
 	}
-	return &Keeper{needs}
+	return &Keeper{needs: needs}
 }
 
 // Put makes a watch, or puts it in the place of the one with its id, and returns it, and whether it is new. One that says
@@ -62,6 +68,11 @@ func (k *Keeper) Put(ctx context.Context, w sluice.Watch, may func(old *sluice.W
 	if _, err := filter.Compile(w.Filter); err != nil {
 		return w, false, err
 	}
+	done, err := k.turns.Take(ctx, w.Namespace)
+	if err != nil {
+		return w, false, err
+	}
+	defer done()
 	var intent *ledger.Intent
 	for range maxTries {
 		stored, created, err := k.try(ctx, &intent, w, may)
@@ -73,7 +84,7 @@ func (k *Keeper) Put(ctx context.Context, w sluice.Watch, may func(old *sluice.W
 		}
 		return stored, created, err
 	}
-	err := sluice.Errorf(sluice.Conflict, "watch %q is changed all the time; try again", w.ID)
+	err = sluice.Errorf(sluice.Conflict, "watch %q is changed all the time; try again", w.ID)
 	intent.Fail(ctx, err)
 	return w, false, err
 }
@@ -99,7 +110,7 @@ func (k *Keeper) try(ctx context.Context, intent **ledger.Intent, w sluice.Watch
 	if *intent, err = k.intend(ctx, *intent, w.CreatedBy, old, &w); err != nil {
 		return w, false, err
 	}
-	w.Revision, err = k.needs.Store.Put(ctx, w.Namespace, w.ID, w, revision)
+	w.Revision, err = k.needs.Store.Put(ctx, w.Namespace, w.ID, Stored{Watch: w}, revision)
 	if sluice.CodeOf(err) == sluice.Conflict {
 		return w, false, errOvertaken
 	}
@@ -111,21 +122,45 @@ func (k *Keeper) try(ctx context.Context, intent **ledger.Intent, w sluice.Watch
 
 // place returns the watch whose place another one is to take, with its revision; 0: there is none, and there is room.
 func (k *Keeper) place(ctx context.Context, w *sluice.Watch, may func(old *sluice.Watch) error) (*sluice.Watch, uint64, error) {
-	old, revision, err := k.needs.Store.Get(ctx, w.Namespace, w.ID)
+	old, err := k.stored(ctx, w.Namespace, w.ID)
 	switch {
+	case err == nil && old.Untold != nil:
+		if err := bury(ctx, k.needs.Log, k.needs.Store, &old); err != nil {
+			return nil, 0, err
+		}
+		return &sluice.Watch{}, 0, k.room(ctx, w.Namespace)
 	case err == nil:
-		old.Revision = revision
-		return &old, revision, may(&old)
-	case sluice.CodeOf(err) != sluice.NotFound:
-		return &old, 0, err
-	case k.needs.Most == 0:
-		return &old, 0, nil
+		return &old.Watch, old.Revision, may(&old.Watch)
+	case sluice.CodeOf(err) == sluice.NotFound:
+		return &sluice.Watch{}, 0, k.room(ctx, w.Namespace)
 	}
-	all, err := k.needs.Store.All(ctx, w.Namespace)
+	return nil, 0, err
+}
+
+// room returns an error if a namespace has as many watches as it may.
+func (k *Keeper) room(ctx context.Context, namespace string) error {
+	if k.needs.Most == 0 {
+		return nil
+	}
+	all, err := k.there(ctx, namespace)
 	if err == nil && len(all) >= k.needs.Most {
-		err = sluice.Errorf(sluice.QuotaExceeded, "%s has %d watches, which is the most; delete some", w.Namespace, len(all)).With("limit", k.needs.Most)
+		err = sluice.Errorf(sluice.QuotaExceeded, "%s has %d watches, which is the most; delete some", namespace, len(all)).With("limit", k.needs.Most)
 	}
-	return &old, 0, err
+	return err
+}
+
+// stored returns what lies in the place of a watch.
+func (k *Keeper) stored(ctx context.Context, namespace, id string) (Stored, error) {
+	w, revision, err := k.needs.Store.Get(ctx, namespace, id)
+	w.Revision = revision
+	return w, err
+}
+
+// definition returns a watch without what came of it.
+func definition(w *sluice.Watch) *sluice.Watch {
+	is := *w
+	is.Status = nil
+	return &is
 }
 
 // same reports whether two watches say the same, and are of the same creator.
@@ -148,35 +183,61 @@ func (k *Keeper) intend(ctx context.Context, before *ledger.Intent, by sluice.Pr
 
 // Get returns a watch. Code NotFound.
 func (k *Keeper) Get(ctx context.Context, namespace, id string) (sluice.Watch, error) {
-	w, revision, err := k.needs.Store.Get(ctx, namespace, id)
-	w.Revision = revision
-	return w, err
+	w, err := k.stored(ctx, namespace, id)
+	if err == nil && w.Untold != nil {
+		return sluice.Watch{}, sluice.Errorf(sluice.NotFound, "there is no watch %q", id)
+	}
+	if err != nil {
+		return w.Watch, err
+	}
+	record, err := k.needs.Store.Record(ctx, namespace, id)
+	if err != nil && sluice.CodeOf(err) != sluice.NotFound {
+		return w.Watch, err
+	}
+	w.Status = record.status(&w.Watch, time.Now())
+	return w.Watch, nil
 }
 
 // List returns the watches of a namespace, in no order.
 func (k *Keeper) List(ctx context.Context, namespace string) ([]sluice.Watch, error) {
-	return k.needs.Store.All(ctx, namespace)
+	there, err := k.there(ctx, namespace)
+	if err != nil {
+		return nil, err
+	}
+	records, err := k.needs.Store.Records(ctx, namespace)
+	if err != nil {
+		return nil, err
+	}
+	now := time.Now()
+	for i := range there {
+		record := records(there[i].ID)
+		there[i].Status = record.status(&there[i], now)
+	}
+	return there, nil
 }
 
-// cancelledData is what is told of a watch that was cancelled.
-type cancelledData struct {
-	Creator     sluice.Principal `json:"creator"`
-	WatchID     string           `json:"watch_id"`
-	CancelledBy string           `json:"cancelled_by"`
+// there returns the watches of a namespace, without what came of them.
+func (k *Keeper) there(ctx context.Context, namespace string) ([]sluice.Watch, error) {
+	all, err := k.needs.Store.All(ctx, namespace)
+	var there []sluice.Watch
+	for i := range all {
+		if all[i].Untold == nil {
+			there = append(there, all[i].Watch)
+		}
+	}
+	return there, err
 }
 
-// Delete cancels a watch as it was read, and tells of it (S2-45). What was decided before may still be done. Code Conflict if it was changed
+// Delete cancels a watch as it was read, and has it told (S2-45). What was decided before may still be done. Code Conflict if it was changed
 // meanwhile.
 func (k *Keeper) Delete(ctx context.Context, w sluice.Watch, by string) error {
 	intent, err := k.needs.Ledger.Intend(ctx, nil, ledger.Change{
-		Actor: by, Namespace: w.Namespace, Resource: w.ID, Action: sluice.ActionWatchDelete, Old: w,
+		Actor: by, Namespace: w.Namespace, Resource: w.ID, Action: sluice.ActionWatchDelete, Old: definition(&w),
 	})
 	if err != nil {
 		return err
 	}
-	_, err = telling.After(ctx, func(ctx context.Context) (string, error) {
-		return by, k.needs.Store.Delete(ctx, w.Namespace, w.ID, w.Revision)
-	}, func(ctx context.Context, by string) { k.cancelled(ctx, &w, by) })
+	_, err = telling.After(ctx, func(ctx context.Context) (Stored, error) { return k.cancel(ctx, &w, by) }, k.cancelled)
 	if err != nil {
 		intent.Fail(ctx, err)
 		return fmt.Errorf("delete watch: %w", err)
@@ -184,16 +245,26 @@ func (k *Keeper) Delete(ctx context.Context, w sluice.Watch, by string) error {
 	return nil
 }
 
-// cancelled tells that a watch was cancelled, and forgets how far it had come.
-func (k *Keeper) cancelled(ctx context.Context, w *sluice.Watch, by string) {
+// cancel puts what is to be told of a watch into its place.
+func (k *Keeper) cancel(ctx context.Context, w *sluice.Watch, by string) (Stored, error) {
+	after := w.FromSeq // where it cannot be known it is looked for behind this
+	if _, last, err := k.needs.Log.Ends(ctx, w.Namespace); err == nil {
+		after = last
+	}
+	gone := Stored{Watch: *definition(w), Untold: &Cancelled{
+		ID: fmt.Sprintf("cancelled-watch-%s-%d", w.ID, w.Revision), By: by, At: time.Now().UTC(), After: after,
+	}}
+	var err error
+	gone.Revision, err = k.needs.Store.Put(ctx, w.Namespace, w.ID, gone, w.Revision)
+	return gone, err
+}
+
+// cancelled tells that a watch was cancelled, and removes what is left of it. What fails is done by whoever would look after the watch.
+func (k *Keeper) cancelled(ctx context.Context, w Stored) {
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), tellLimit)
 	defer cancel()
-	ev, err := announcement(w, sluice.TypeWatchCancelled, fmt.Sprintf("cancelled-watch-%s-%d", w.ID, w.Revision), cancelledData{w.CreatedBy, w.ID, by})
-	if err == nil {
-		err = k.needs.Log.Announce(ctx, ev)
-	}
-	if err = cmp.Or(err, k.needs.Store.Forget(ctx, w.Namespace, w.ID)); err != nil { // it is cancelled all the same
-		k.needs.Slog.LogAttrs(ctx, slog.LevelWarn, "a watch was cancelled and that was not told, or something of it is left",
+	if err := bury(ctx, k.needs.Log, k.needs.Store, &w); err != nil {
+		k.needs.Slog.LogAttrs(ctx, slog.LevelWarn, "a watch was cancelled, and that is not told yet, or something of it is left",
 			slog.String("namespace", w.Namespace), slog.String("watch", w.ID), slog.Any("error", err))
 	}
 }

@@ -3,6 +3,7 @@ package watch
 import (
 	"cmp"
 	"context"
+	"encoding/json"
 	"log/slog"
 	"time"
 
@@ -10,10 +11,20 @@ import (
 	"github.com/sluice-io/sluice/pkg/sluice"
 )
 
-// Definitions tells of watches.
+// Definitions tells of watches, and removes those that were cancelled.
 type Definitions interface {
+	Graves
+
 	// Watch tells of every watch, as it is and as it changes, until ctx is done. A nil one is gone.
-	Watch(ctx context.Context, change func(key string, w *sluice.Watch)) error
+	Watch(ctx context.Context, change func(key string, w *Stored)) error
+}
+
+// Graves removes what is left of watches.
+type Graves interface {
+	// Delete removes what lies in a watch's place. Code Conflict unless the stored revision is the given one.
+	Delete(ctx context.Context, namespace, id string, revision uint64) error
+	// Forget removes what is remembered of a watch that is gone.
+	Forget(ctx context.Context, namespace, id string) error
 }
 
 // Records keeps how far watches have come, by their keys. A revision of 0 stands for "nothing is stored".
@@ -81,10 +92,24 @@ type Options struct {
 	Labels filter.Labels // of event types; nil: they have none
 	Log    *slog.Logger  // slog.DiscardHandler
 
+	Observe Observer // nobody
+
 	Every     time.Duration // how often it is stored how far a watch has come, if nothing else is; 5 s
 	Ring      int           // events of each namespace that are kept for watches; 1,024
 	RingBytes int           // of each ring, whatever the number of events; 16 MiB
 }
+
+// Observer counts what watches do.
+type Observer interface {
+	Looked(w *sluice.Watch, readings, throttled uint64) // so many more were looked at, and not looked at
+	Fired(w *sluice.Watch, outcome string)
+}
+
+// nobody counts nothing.
+type nobody struct{}
+
+func (nobody) Looked(*sluice.Watch, uint64, uint64) {}
+func (nobody) Fired(*sluice.Watch, string)          {}
 
 // Defaults of Options.
 const (
@@ -102,6 +127,9 @@ func (o Options) filled() Options {
 	o.Every = cmp.Or(o.Every, defaultEvery)
 	o.Ring = cmp.Or(o.Ring, defaultRing)
 	o.RingBytes = cmp.Or(o.RingBytes, defaultRingBytes)
+	if o.Observe == nil {
+		o.Observe = nobody{}
+	}
 	if o.Log == nil {
 		o.Log = slog.New(slog.DiscardHandler)
 	}
@@ -115,6 +143,7 @@ type Record struct {
 	Kept
 
 	Firing []Firing `json:"firing,omitempty"` // what was decided, and may not be done yet
+	Untold []Said   `json:"untold,omitempty"` // what was held back, and may not be told yet
 }
 
 // Firing is one time that a watch fires.
@@ -122,6 +151,22 @@ type Firing struct {
 	Seq uint64    `json:"seq"` // of the reading
 	At  time.Time `json:"at"`
 
+	tried
+}
+
+// Said is what is to be told of a watch.
+type Said struct {
+	ID   string          `json:"id"`
+	Kind string          `json:"kind"`
+	At   time.Time       `json:"at"`
+	Seq  uint64          `json:"seq"` // it is told behind it
+	Data json.RawMessage `json:"data"`
+
+	tried
+}
+
+// tried is what came of tries to do something.
+type tried struct {
 	unsure bool // it may have been done
 	tries  int  // that failed
 }

@@ -6,10 +6,12 @@ import (
 	"log/slog"
 	"slices"
 	"strings"
+	"sync/atomic"
 	"time"
 
 	"github.com/sluice-io/sluice/internal/filter"
-	"github.com/sluice-io/sluice/internal/ring"
+	"github.com/sluice-io/sluice/internal/tailing"
+	"github.com/sluice-io/sluice/internal/underway"
 	"github.com/sluice-io/sluice/pkg/sluice"
 )
 
@@ -24,6 +26,7 @@ const (
 type runner struct {
 	ports   Ports
 	opts    Options
+	under   *underway.Set[*sluice.Watch] // actions that are being done
 	key     string
 	watch   *sluice.Watch
 	chooses *filter.Matcher
@@ -32,18 +35,21 @@ type runner struct {
 	state    *State // nil: nothing is known
 	revision uint64 // of the record
 	firing   []Firing
+	untold   []Said
 	stored   uint64 // the place that is
 	dirty    bool   // something else than the place is not stored
+	fresh    bool   // it fired, which is not stored: whoever asks is to hear of it soon
+	behind   *atomic.Int64
 	verdicts []Verdict
 }
 
 // run looks at events until ctx ends or there is trouble; then all that is not stored is forgotten.
-func (r *runner) run(ctx context.Context, enter func(context.Context, string) (*ring.Ring[sluice.Event], func(), error)) error {
+func (r *runner) run(ctx context.Context, hubs *tailing.Set[sluice.Event, struct{}]) error {
 	r.state, r.verdicts = nil, r.verdicts[:0]
 	if err := r.load(ctx); err != nil {
 		return err
 	}
-	events, leave, err := enter(ctx, r.watch.Namespace)
+	t, leave, err := hubs.Enter(ctx, r.watch.Namespace)
 	if err != nil {
 		return err
 	}
@@ -51,10 +57,10 @@ func (r *runner) run(ctx context.Context, enter func(context.Context, string) (*
 	if err := r.fit(ctx); err != nil {
 		return err
 	}
-	if err := r.fire(ctx, nil); err != nil {
+	if err := r.do(ctx, nil); err != nil {
 		return err
 	}
-	src := &source{log: r.ports.Log, ring: events, namespace: r.watch.Namespace, pattern: r.watch.Pattern, place: r.state.Place()}
+	src := &source{log: r.ports.Log, ring: t.Ring(), namespace: r.watch.Namespace, pattern: r.watch.Pattern, place: r.state.Place()}
 	err = r.follow(ctx, src)
 	if sluice.CodeOf(err) == sluice.Conflict {
 		r.state = nil // somebody else stored something: ours is of no use any more
@@ -77,7 +83,10 @@ func (r *runner) load(ctx context.Context) error {
 	for i := range record.Firing {
 		record.Firing[i].unsure = true
 	}
-	r.revision, r.firing, r.stored, r.dirty = revision, record.Firing, record.Place, false
+	for i := range record.Untold {
+		record.Untold[i].unsure = true
+	}
+	r.revision, r.firing, r.untold, r.stored, r.dirty = revision, record.Firing, record.Untold, record.Place, false
 	r.state, err = NewState(record.Kept, r.opts.Paths)
 	return err
 }
@@ -107,9 +116,10 @@ func (r *runner) follow(ctx context.Context, src *source) error {
 	for {
 		events, more, err := src.next(ctx)
 		if err == nil {
-			err = r.enter(ctx, events, src.place)
+			err = r.watched(ctx, events, src.place)
 		}
 		if err == nil && more != nil {
+			r.behind.Store(0)
 			err = r.pass(ctx)
 		}
 		if err == nil {
@@ -123,7 +133,12 @@ func (r *runner) follow(ctx context.Context, src *source) error {
 
 // wait waits until there may be something to do: at once if more is nil. Now and then it stores how far the watch has come.
 func (r *runner) wait(ctx context.Context, more <-chan struct{}, every <-chan time.Time) error {
-	var soon <-chan time.Time
+	var soon, store <-chan time.Time
+	if r.fresh {
+		timer := time.NewTimer(r.opts.Every / 5)
+		defer timer.Stop()
+		store = timer.C
+	}
 	switch {
 	case more == nil:
 		closed := make(chan time.Time)
@@ -144,10 +159,25 @@ func (r *runner) wait(ctx context.Context, more <-chan struct{}, every <-chan ti
 		return context.Cause(ctx)
 	case <-every:
 		return r.keep(ctx)
+	case <-store:
+		return r.keep(ctx)
 	case <-more:
 	case <-soon:
 	}
 	return nil
+}
+
+// watched is enter, and counts.
+func (r *runner) watched(ctx context.Context, events []sluice.Event, upTo uint64) error {
+	if len(events) > 0 {
+		r.behind.Store(events[0].Stored.UnixMilli())
+	}
+	before := r.state.Totals()
+	defer func() {
+		now := r.state.Totals()
+		r.opts.Observe.Looked(r.watch, now.Looked-before.Looked, now.Throttled-before.Throttled)
+	}()
+	return r.enter(ctx, events, upTo)
 }
 
 // enter looks at events; there are no others up to a place.
@@ -203,16 +233,23 @@ func (r *runner) caughtUp(ctx context.Context) (bool, error) {
 	return !more && reached >= last, err
 }
 
-// wants reports whether an event is a reading that the watch's creator may read. What is told of watches is none: no watch has to do with
-// itself.
+// wants reports whether an event is a reading that the watch's creator may read.
 func (r *runner) wants(ctx context.Context, ev *sluice.Event) (bool, error) {
-	if ev.Seq <= r.state.Place() || !r.watch.Pattern.Match(ev.Path) || strings.HasPrefix(string(ev.Path), string(sluice.WatchesPath)+"/") {
+	if ev.Seq <= r.state.Place() {
 		return false, nil
 	}
-	if chosen, err := r.chooses.Match(ev); !chosen || err != nil {
+	if reads, err := isReading(r.watch, r.chooses, ev); !reads || err != nil {
 		return false, err
 	}
 	return r.shows(ctx, ev)
+}
+
+// isReading reports whether an event is a reading of a watch. What is told of watches is none: no watch has to do with itself.
+func isReading(w *sluice.Watch, chooses *filter.Matcher, ev *sluice.Event) (bool, error) {
+	if !w.Pattern.Match(ev.Path) || strings.HasPrefix(string(ev.Path), string(sluice.WatchesPath)+"/") {
+		return false, nil
+	}
+	return chooses.Match(ev)
 }
 
 // shows asks the gate, and waits as long as it does not know.
@@ -231,28 +268,38 @@ func (r *runner) shows(ctx context.Context, ev *sluice.Event) (bool, error) {
 	}
 }
 
-// act does what was decided: what fires is stored first.
+// act does what was decided, which is stored first.
 func (r *runner) act(ctx context.Context, events map[uint64]*sluice.Event) error {
-	r.verdicts = r.state.Tell(time.Now(), r.verdicts)
+	now := time.Now()
+	r.verdicts = r.state.Tell(now, r.verdicts)
 	verdicts := r.verdicts
 	r.verdicts = r.verdicts[:0]
 	for _, v := range verdicts {
 		if v.Kind == Fires {
 			r.firing = append(r.firing, Firing{Seq: v.Seq, At: v.At})
+			continue
 		}
-	}
-	if len(r.firing) > 0 {
-		if err := r.put(ctx); err != nil {
+		said, err := heldBack(r.watch, v, now)
+		if err != nil {
 			return err
 		}
+		r.untold = append(r.untold, said)
 	}
-	for _, v := range verdicts {
-		if v.Kind != Fires {
-			r.dirty = true
-			r.tell(ctx, v)
-		}
+	if len(r.firing)+len(r.untold) == 0 {
+		return nil
 	}
-	return r.fire(ctx, events)
+	if err := r.put(ctx); err != nil {
+		return err
+	}
+	return r.do(ctx, events)
+}
+
+// do does what is stored as decided.
+func (r *runner) do(ctx context.Context, events map[uint64]*sluice.Event) error {
+	if err := r.fire(ctx, events); err != nil {
+		return err
+	}
+	return r.tell(ctx)
 }
 
 // keep stores how far the watch has come, if that is not.
@@ -265,12 +312,12 @@ func (r *runner) keep(ctx context.Context) error {
 
 // put stores how far the watch has come and what is to be done. Code Conflict if somebody else did.
 func (r *runner) put(ctx context.Context) error {
-	record := Record{Revision: r.watch.Revision, Kept: r.state.Kept(), Firing: r.firing}
+	record := Record{Revision: r.watch.Revision, Kept: r.state.Kept(), Firing: r.firing, Untold: r.untold}
 	revision, err := r.ports.Records.Put(ctx, r.key, record, r.revision)
 	if err != nil {
 		return err
 	}
-	r.revision, r.stored, r.dirty = revision, record.Place, false
+	r.revision, r.stored, r.dirty, r.fresh = revision, record.Place, false, false
 	return nil
 }
 

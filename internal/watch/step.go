@@ -65,6 +65,17 @@ type window struct {
 	At      time.Time `json:"at,omitzero"`
 }
 
+// Totals is what a watch has done since it was made.
+type Totals struct {
+	Looked    uint64    `json:"looked,omitempty"`    // readings
+	Missed    uint64    `json:"missed,omitempty"`    // readings for which it did not fire though it might have
+	Throttled uint64    `json:"throttled,omitempty"` // readings that it did not look at
+	Fired     uint64    `json:"fired,omitempty"`
+	FiredAt   time.Time `json:"fired_at,omitzero"` // last
+	FiredSeq  uint64    `json:"fired_seq,omitempty"`
+	Outcome   string    `json:"outcome,omitempty"`
+}
+
 // Kept is what of a state is stored.
 type Kept struct {
 	Place     uint64           `json:"place"` // up to here everything was looked at
@@ -72,6 +83,7 @@ type Kept struct {
 	Window    window           `json:"window,omitzero"`
 	Throttled tally            `json:"throttled,omitzero"`
 	Missed    map[Reason]tally `json:"missed,omitempty"`
+	Totals    Totals           `json:"totals,omitzero"`
 }
 
 // State is what a watch remembers.
@@ -123,6 +135,15 @@ func (s *State) Lost(from, to uint64, now time.Time) {
 // Rewind says that the log ends at a place: what was behind it is gone, and others will come.
 func (s *State) Rewind(last uint64) { s.kept.Place = min(s.kept.Place, last) }
 
+// Fired says that a verdict to fire was carried out, and what came of it.
+func (s *State) Fired(seq uint64, outcome string, now time.Time) {
+	t := &s.kept.Totals
+	t.Fired, t.FiredAt, t.FiredSeq, t.Outcome = t.Fired+1, now.UTC(), seq, outcome
+}
+
+// Totals returns what the watch has done.
+func (s *State) Totals() Totals { return s.kept.Totals }
+
 // Missed says that a verdict to fire was not carried out.
 func (s *State) Missed(v Verdict, why Reason) { s.miss(why, v.Seq, v.At, 1) }
 
@@ -169,12 +190,14 @@ func (s *State) admit(r *Rule, ev *sluice.Event) bool {
 	}
 	if w.Looked < r.Most {
 		w.Looked++
+		s.kept.Totals.Looked++
 		return true
 	}
 	if w.Dropped == 0 {
 		w.Seq, w.At = ev.Seq, ev.Stored
 	}
 	w.Dropped++
+	s.kept.Totals.Throttled++
 	return false
 }
 
@@ -281,6 +304,7 @@ func (s *State) miss(why Reason, seq uint64, at time.Time, count uint64) {
 	t := s.kept.Missed[why]
 	t.add(seq, at, count)
 	s.kept.Missed[why] = t
+	s.kept.Totals.Missed += count
 }
 
 func (t *tally) add(seq uint64, at time.Time, count uint64) {

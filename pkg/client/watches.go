@@ -39,3 +39,16 @@ func (c *Client) DeleteWatch(ctx context.Context, namespace, id string) error {
 	_, err := c.do(ctx, call{method: http.MethodDelete, path: join(namespaces, namespace, "watches", id)}, nil)
 	return err
 }
+
+// TestWatch returns what a watch would have done with the events behind a sequence, 0 for the last 10,000 of the namespace. Its action is not looked
+// at, and not done. Code WindowExceeded if what comes behind it is not kept any more.
+func (c *Client) TestWatch(ctx context.Context, namespace string, spec WatchSpec, since uint64) (sluice.WatchTrial, error) {
+	return send[sluice.WatchTrial](ctx, c, call{method: http.MethodPost, path: join(namespaces, namespace, "watches", "test")}, struct {
+		Pattern  sluice.Pattern  `json:"pattern"`
+		Filter   sluice.Filter   `json:"filter"`
+		Trigger  sluice.Trigger  `json:"trigger,omitempty"`
+		Cooldown sluice.Duration `json:"cooldown,omitempty"`
+		For      sluice.Duration `json:"for,omitempty"`
+		Since    uint64          `json:"since,omitempty"`
+	}{spec.Pattern, spec.Filter, spec.Trigger, spec.Cooldown, spec.For, since})
+}

@@ -46,6 +46,17 @@ type Unsafe struct {
 	Event     Link      `json:"event"` // the last one that was refused
 	Chain     []Link    `json:"chain"` // its causes, the nearest first
 	Hops      int       `json:"hops"`
+
+	Told *UnsafeTold `json:"-"` // what was, or is to be, told of it last
+}
+
+// UnsafeTold is what is told of a mark.
+type UnsafeTold struct {
+	At        time.Time `json:"at"`
+	Count     uint64    `json:"count"`
+	Namespace string    `json:"namespace"`
+	Event     Link      `json:"event"`
+	Hops      int       `json:"hops"`
 }
 
 const maxSource = 256 // bytes of a source in a producer's name

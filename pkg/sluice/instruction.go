@@ -92,6 +92,11 @@ type Creator struct {
 // Caller returns the creator as one who asks now.
 func (c Creator) Caller() Caller { return Caller{Principal: c.CreatedBy, Grant: c.Grant} }
 
+// Wish returns what the creator has of a pattern as a subscription would have it, for those who know subscriptions.
+func (c Creator) Wish(namespace string, pattern Pattern) *Subscription {
+	return &Subscription{Namespace: namespace, Pattern: pattern, CreatedBy: string(c.CreatedBy), Grant: c.Grant}
+}
+
 // MaxAttribute bounds the value of an event's attribute, in bytes.
 const MaxAttribute = 4096
 

@@ -35,6 +35,45 @@ type Watch struct {
 
 	FromSeq  uint64 `json:"from_seq"` // events behind it are looked at
 	Revision uint64 `json:"revision"`
+
+	Status *WatchStatus `json:"status,omitempty"` // where somebody looks at it
+}
+
+// WatchStatus is what came of a watch, a second ago or five.
+type WatchStatus struct {
+	Place      uint64    `json:"place"`    // events up to it were looked at
+	Readings   uint64    `json:"readings"` // that were looked at
+	Missed     uint64    `json:"missed"`   // readings for which it did not fire though it might have
+	Throttled  uint64    `json:"throttled"`
+	Fired      uint64    `json:"fired"` // how often
+	FiredAt    time.Time `json:"fired_at,omitzero"`
+	FiredSeq   uint64    `json:"fired_seq,omitempty"`
+	Outcome    string    `json:"outcome,omitempty"` // of the last time
+	Holds      int       `json:"holds"`             // paths on which the condition holds, as far as that matters
+	Cooling    int       `json:"cooling"`           // paths that cool down
+	CoolsUntil time.Time `json:"cools_until,omitzero"`
+}
+
+// WatchTrial is what a watch would have done with events that are there.
+type WatchTrial struct {
+	Since     uint64            `json:"since"`     // events behind it were looked at
+	Place     uint64            `json:"place"`     // up to here
+	More      bool              `json:"more"`      // there are others behind that; it can be asked for those, as if nothing had come before
+	Events    int               `json:"events"`    // on paths of the pattern
+	Readings  uint64            `json:"readings"`  // of these, that were looked at
+	Fires     int               `json:"fires"`     // how often it would have fired
+	Firings   []WatchFiring     `json:"firings"`   // the first of them
+	Missed    map[string]uint64 `json:"missed"`    // readings for which it would not have fired though it might have, by reason
+	Throttled uint64            `json:"throttled"` // readings that it would not have looked at
+}
+
+// WatchFiring is one time that a watch would have fired.
+type WatchFiring struct {
+	Seq  uint64    `json:"seq"` // of the reading, and what that is
+	ID   string    `json:"id"`
+	Path Path      `json:"path"`
+	Type string    `json:"type"`
+	At   time.Time `json:"at"` // when the reading was stored; with a duration, when that was over
 }
 
 // MaxWatchTime bounds a watch's cooldown and its duration.

@@ -1,0 +1,57 @@
+package metrics
+
+import (
+	"github.com/prometheus/client_golang/prometheus"
+
+	"github.com/sluice-io/sluice/pkg/sluice"
+)
+
+// Watch is how one watch is doing right now, in the process that looks after it.
+type Watch struct {
+	Namespace  string
+	ID         string
+	LagSeconds float64 // age of the event that it looks at; 0: it has looked at all
+}
+
+// Watches counts what watches do.
+type Watches struct {
+	looked    *prometheus.CounterVec
+	throttled *prometheus.CounterVec
+	fired     *prometheus.CounterVec
+}
+
+// Watches returns what counts what watches do, and reads their moments whenever the set is scraped. Call it once.
+func (m *Metrics) Watches(read func() []Watch) *Watches {
+	per := []string{"namespace", "watch"}
+	w := &Watches{
+		looked: prometheus.NewCounterVec(prometheus.CounterOpts{
+			Name: "sluice_watch_readings_total", Help: "Readings that a watch looked at.",
+		}, per),
+		throttled: prometheus.NewCounterVec(prometheus.CounterOpts{
+			Name: "sluice_watch_throttled_total", Help: "Readings that a watch did not look at, because there were more in a second than it may.",
+		}, per),
+		fired: prometheus.NewCounterVec(prometheus.CounterOpts{
+			Name: "sluice_watch_firings_total", Help: "How often a watch fired, by what came of it: ok, or a code.",
+		}, append(per, "outcome")),
+	}
+	m.registry.MustRegister(w.looked, w.throttled, w.fired, readings[Watch]{read, []reading[Watch]{{
+		prometheus.NewDesc("sluice_watch_lag_seconds", "Age of the event that a watch looks at; 0: it has looked at all.", per, nil), prometheus.GaugeValue,
+		func(w Watch) float64 { return w.LagSeconds }, func(w Watch) []string { return []string{w.Namespace, w.ID} },
+	}}})
+	return w
+}
+
+// Looked counts readings that a watch looked at, and that it did not.
+func (w *Watches) Looked(of *sluice.Watch, readings, throttled uint64) {
+	if readings > 0 {
+		w.looked.WithLabelValues(of.Namespace, of.ID).Add(float64(readings))
+	}
+	if throttled > 0 {
+		w.throttled.WithLabelValues(of.Namespace, of.ID).Add(float64(throttled))
+	}
+}
+
+// Fired counts that a watch fired.
+func (w *Watches) Fired(of *sluice.Watch, outcome string) {
+	w.fired.WithLabelValues(of.Namespace, of.ID, outcome).Inc()
+}

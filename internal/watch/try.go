@@ -1,0 +1,128 @@
+package watch
+
+import (
+	"context"
+	"time"
+
+	"github.com/sluice-io/sluice/internal/filter"
+	"github.com/sluice-io/sluice/pkg/sluice"
+)
+
+// Bounds of a trial.
+const (
+	trialEvents  = 10_000 // of the pattern's paths; and of the log, unless somebody says behind which
+	trialFirings = 100    // that are shown
+	trialLimit   = 5 * time.Second
+)
+
+// Try returns what a watch would have done with the events that lie behind a place, 0 for the last 10,000 of the log: as many as there are, or as
+// can be looked at in a moment. Shows says which of them may be read. It is tried as if nothing had come before. Codes InvalidRequest; NotFound for the namespace; WindowExceeded if what comes
+// behind the place is not kept any more.
+func (k *Keeper) Try(ctx context.Context, w sluice.Watch, since uint64, shows func(*sluice.Event) bool) (sluice.WatchTrial, error) {
+	t, err := k.trial(&w, shows)
+	if err != nil {
+		return sluice.WatchTrial{}, err
+	}
+	first, last, err := k.needs.Log.Ends(ctx, w.Namespace)
+	if err != nil {
+		return sluice.WatchTrial{}, err
+	}
+	if since == 0 {
+		since = max(first, 1) - 1
+		since = max(since, last-min(last, trialEvents))
+	}
+	t.is.Since, t.is.Place = since, since
+	limit, cancel := context.WithTimeout(ctx, trialLimit)
+	defer cancel()
+	for t.is.Place < last && t.is.Events < trialEvents {
+		events, reached, err := k.needs.Log.Page(limit, w.Namespace, w.Pattern, t.is.Place, last)
+		if err != nil && limit.Err() != nil && ctx.Err() == nil {
+			break // it took as long as it may
+		}
+		if err != nil {
+			return sluice.WatchTrial{}, err
+		}
+		if err := t.look(events, reached); err != nil {
+			return sluice.WatchTrial{}, err
+		}
+	}
+	return t.end(last), nil
+}
+
+// trial is a watch that is tried.
+type trial struct {
+	watch   *sluice.Watch
+	chooses *filter.Matcher
+	shows   func(*sluice.Event) bool
+	rule    Rule
+	state   *State
+	begun   map[uint64]*sluice.Event // readings of which it may fire later
+	is      sluice.WatchTrial
+}
+
+func (k *Keeper) trial(w *sluice.Watch, shows func(*sluice.Event) bool) (*trial, error) {
+	opts := k.needs.Trials.filled()
+	chooses, condition, err := compile(w, opts.Labels)
+	if err != nil {
+		return nil, err
+	}
+	state, err := NewState(Kept{}, opts.Paths)
+	return &trial{
+		watch: w, chooses: chooses, shows: shows, rule: ruleOf(w, condition, opts.Most), state: state, begun: map[uint64]*sluice.Event{},
+		is: sluice.WatchTrial{Firings: []sluice.WatchFiring{}},
+	}, err
+}
+
+// look looks at events; there are no others up to a place.
+func (t *trial) look(events []sluice.Event, upTo uint64) error {
+	for i := range events {
+		ev := &events[i]
+		if ev.Seq <= t.is.Place || t.is.Events >= trialEvents {
+			continue
+		}
+		t.is.Place = ev.Seq
+		if !t.watch.Pattern.Match(ev.Path) {
+			continue
+		}
+		t.is.Events++
+		reads, err := isReading(t.watch, t.chooses, ev)
+		if err != nil {
+			return err
+		}
+		if !reads || !t.shows(ev) {
+			continue
+		}
+		t.begun[ev.Seq] = &sluice.Event{ID: ev.ID, Path: ev.Path, Type: ev.Type}
+		t.enter(t.state.Step(&t.rule, ev, nil))
+	}
+	if t.is.Events < trialEvents {
+		t.is.Place = max(t.is.Place, upTo)
+	}
+	return nil
+}
+
+// enter notes what it would have done.
+func (t *trial) enter(verdicts []Verdict) {
+	for _, v := range verdicts {
+		t.is.Fires++
+		if len(t.is.Firings) < trialFirings {
+			of := t.begun[v.Seq]
+			t.is.Firings = append(t.is.Firings, sluice.WatchFiring{Seq: v.Seq, At: v.At.UTC(), ID: of.ID, Path: of.Path, Type: of.Type})
+		}
+	}
+}
+
+// end returns what it would have done by now.
+func (t *trial) end(last uint64) sluice.WatchTrial {
+	t.is.More = t.is.Place < last
+	if !t.is.More {
+		t.enter(t.state.Tick(&t.rule, time.Now(), nil))
+	}
+	totals := t.state.Totals()
+	t.is.Readings, t.is.Throttled = totals.Looked, totals.Throttled
+	t.is.Missed = map[string]uint64{}
+	for why, one := range t.state.kept.Missed {
+		t.is.Missed[string(why)] = one.Count
+	}
+	return t.is
+}

@@ -1,0 +1,97 @@
+package watch_test
+
+import (
+	"context"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/sluice-io/sluice/internal/underway"
+	"github.com/sluice-io/sluice/pkg/sluice"
+)
+
+func ofAnn(sub *sluice.Subscription) bool {
+	return sub.Namespace == "acme" && sub.CreatedBy == "user:ann"
+}
+
+// A right that is lost while an action is under way: when that is acknowledged nothing of it can be stored any more, and what was not stored is
+// asked about again.
+func TestWhatIsUnderWayWhenARightIsLostIsCutOff(t *testing.T) { // C43, S2-42
+	t.Parallel()
+	for name, tt := range map[string]struct {
+		stored bool // it was too late
+		want   []string
+	}{
+		"before it was stored": {false, []string{"missed-watch-hot-7-1-not_readable"}},
+		"as it was stored":     {true, []string{"fired-watch-hot-7-1", "watch-hot-7-1"}},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			synctest.Test(t, func(t *testing.T) {
+				s := newSite()
+				ending := make(chan struct{})
+				s.underWay = func(ctx context.Context) {
+					<-ctx.Done()
+					<-ending // what is on its way cannot be called back
+					if s.underWay = nil; !tt.stored {
+						s.perform = func(int) error { return context.Cause(ctx) }
+					}
+				}
+				s.run(t, asIs, func() {
+					s.publish("on")
+					synctest.Wait()
+					require.NoError(t, s.engine.Withdraw(t.Context(), func(sub *sluice.Subscription) bool { return !ofAnn(sub) }), "it is not about her")
+					s.locked(func() { s.shows = sluice.Lost })
+					withdrawn := make(chan error, 1)
+					go func() { withdrawn <- s.engine.Withdraw(t.Context(), ofAnn) }()
+					synctest.Wait()
+					require.Empty(t, withdrawn, "it may be stored still")
+					close(ending)
+					require.NoError(t, <-withdrawn)
+					s.locked(func() {
+						_, stored := s.published["watch-hot-7-1"]
+						require.Equal(t, tt.stored, stored)
+					})
+					<-time.After(time.Minute)
+				})
+				ids, _ := s.said()
+				require.Equal(t, tt.want, ids)
+			})
+		})
+	}
+}
+
+// A right that is lost when an action was decided and not begun: what was read before is asked about again.
+func TestWhatWasDecidedBeforeARightWasLostIsNotDone(t *testing.T) { // C43, S2-42
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		s := newSite()
+		tried := 0
+		s.perform = func(int) error {
+			if tried++; tried == 1 {
+				s.shows = sluice.Lost // while the first of two that were decided together is done
+			}
+			return nil
+		}
+		s.publish("on", "off", "on")
+		s.run(t, asIs, func() { <-time.After(time.Minute) })
+		ids, _ := s.said()
+		require.Equal(t, []string{"fired-watch-hot-7-1", "missed-watch-hot-7-3-not_readable", "watch-hot-7-1"}, ids)
+		require.Equal(t, 1, tried)
+	})
+}
+
+func TestARightIsLostWhereNothingIsUnderWay(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		s := newSite()
+		s.run(t, asIs, func() {
+			require.NoError(t, s.engine.Withdraw(t.Context(), ofAnn))
+			s.underWay = func(ctx context.Context) { require.False(t, underway.WasCut(ctx)) }
+			s.publish("on")
+		})
+		require.Contains(t, s.published, "watch-hot-7-1")
+	})
+}
