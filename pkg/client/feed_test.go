@@ -141,7 +141,7 @@ func TestAFeedThatWasLostWaitsForRoom(t *testing.T) {
 	c := client.New(server.URL, "token")
 	t.Cleanup(c.HTTP.CloseIdleConnections)
 	last := func(namespace string) (err error) {
-		for _, err = range c.Feed(t.Context(), namespace, client.FeedQuery{}) { //nolint:revive // the last one counts
+		for _, err = range c.Feed(t.Context(), namespace, client.FeedQuery{}) {
 		}
 		return err
 	}
