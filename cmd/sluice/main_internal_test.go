@@ -65,6 +65,7 @@ func TestCommandLine(t *testing.T) {
 			r := &endpoints{counts: map[string]int{}}
 			env.Values[receiversKey{}] = r
 			env.Defer(r.close)
+			env.Setenv("GORACE", "atexit_sleep_ms=0") // hundreds of commands would sleep for a second each before they exit
 			env.Setenv("HOME", filepath.Join(env.WorkDir, "home"))
 			env.Setenv("AUTHORITY", authority.File)
 			env.Setenv("CERT", cert)
