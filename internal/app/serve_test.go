@@ -1,7 +1,6 @@
 package app_test
 
 import (
-	"cmp"
 	"context"
 	"encoding/json"
 	"fmt"
@@ -30,10 +29,6 @@ import (
 
 // patience is how long a test waits for what should come soon, on a machine that is busy.
 const patience = time.Minute
-
-// sharedLease is how long leases live of servers that share a NATS. Their work is divided in half the time that it takes
-// in use.
-const sharedLease = 6 * time.Second
 
 // quick is a policy whose retries come at once.
 const quick = `"policy":{"retry":{"preset":"custom","steps":["100ms"],"max_attempts":100}}`
@@ -85,11 +80,8 @@ func startWith(tb testing.TB, dir string, change func(*config.Config), opts app.
 	if change != nil {
 		change(&cfg)
 	}
-	if cfg.NATS.URL != "" { // servers share work by what each says within a lease
-		opts.LeaseTTL = cmp.Or(opts.LeaseTTL, sharedLease)
-		if cfg.Secrets == (config.Secrets{}) {
-			cfg.Secrets.Key = sharedKey
-		}
+	if cfg.NATS.URL != "" && cfg.Secrets == (config.Secrets{}) {
+		cfg.Secrets.Key = sharedKey
 	}
 	ctx, cancel := context.WithCancel(tb.Context())
 	s := &running{dir: dir, cancel: cancel, ended: make(chan struct{})}
