@@ -65,16 +65,17 @@ func (r appointments) Of(ctx context.Context, namespace string) ([]sluice.Appoin
 	return list, nil
 }
 
-// Watch tells of every one.
-func (r appointments) Watch(ctx context.Context, f func(namespace, id string, a *sluice.Appointment)) error {
+// Watch tells of every one, and with no key once all that are stored have been told.
+func (r appointments) Watch(ctx context.Context, f func(key string, a *sluice.Appointment)) error {
 	return r.of.Watch(ctx, func(one natsstore.Instruction[appointmentRecord]) {
 		switch one.Change {
 		case natsstore.Set:
 			a := one.Value.appointment(one.Revision)
-			f(one.Namespace, one.ID, &a)
+			f(one.Namespace+"/"+one.ID, &a)
 		case natsstore.Removed:
-			f(one.Namespace, one.ID, nil)
+			f(one.Namespace+"/"+one.ID, nil)
 		case natsstore.CaughtUp:
+			f("", nil)
 		}
 	})
 }

@@ -225,7 +225,7 @@ func (w *world) Delete(_ context.Context, a *sluice.Appointment) error {
 
 func (w *world) Of(context.Context, string) ([]sluice.Appointment, error) { return nil, nil }
 
-func (w *world) Watch(context.Context, func(string, string, *sluice.Appointment)) error { return nil }
+func (w *world) Watch(context.Context, func(string, *sluice.Appointment)) error { return nil }
 
 func (w *world) Window(context.Context, string) (time.Duration, error) { return window, nil }
 
@@ -299,7 +299,7 @@ func (w *world) keep(t *testing.T, replica string, until time.Time) {
 	t.Helper()
 	e := w.engine(replica)
 	for range 20 {
-		again := e.fire(t.Context(), "acme/a")
+		again := e.due.Fire(t.Context(), "acme/a").At
 		if again.IsZero() || again.After(until) {
 			w.now = until
 			return
@@ -356,7 +356,7 @@ func TestAServerThatDiesBetweenAnyTwoWritesFiresOnce(t *testing.T) {
 				}
 				require.Len(t, slices.Compact(slices.Sorted(slices.Values(w.told))), len(w.told), "%s: told once: %s", name, w.told)
 				w.now = w.now.Add(2 * shownFor)
-				require.Zero(t, w.engine(replica).fire(t.Context(), "acme/a"), name)
+				require.Zero(t, w.engine(replica).due.Fire(t.Context(), "acme/a"), name)
 				require.Empty(t, w.records, name)
 				if through {
 					require.Greater(t, dies, 14, "it died at every write")
@@ -423,7 +423,7 @@ func TestWhatCannotBeDoneIsTriedAsLongAsThePolicySays(t *testing.T) {
 		w.refuse = sluice.Errorf(sluice.Unavailable, "away")
 		e := w.engine("one")
 		for i := 0; i < 40 && !slices.Contains(w.told, sluice.TypeAppointmentFired); i++ {
-			if again := e.fire(t.Context(), "acme/a"); again.After(w.now) {
+			if again := e.due.Fire(t.Context(), "acme/a").At; again.After(w.now) {
 				w.now = again
 			}
 		}

@@ -12,9 +12,9 @@ import (
 	"sync"
 	"time"
 
+	"github.com/sluice-io/sluice/internal/due"
 	"github.com/sluice-io/sluice/internal/instruct"
 	"github.com/sluice-io/sluice/internal/ledger"
-	"github.com/sluice-io/sluice/internal/timers"
 	"github.com/sluice-io/sluice/pkg/sluice"
 	"github.com/sluice-io/sluice/streams"
 )
@@ -52,11 +52,6 @@ type Teller interface {
 	Tell(ctx context.Context, namespace string, e sluice.SystemEvent) error
 }
 
-// Owner says whose turn it is.
-type Owner interface {
-	Owns(lane string) bool
-}
-
 // Needs is what the engine works with.
 type Needs struct {
 	Records Records
@@ -64,7 +59,7 @@ type Needs struct {
 	Log     Log
 	Perform Performer
 	Tell    Teller
-	Owner   Owner
+	Owner   due.Owner
 	Ledger  *ledger.Ledger
 	Replica string
 	Now     func() time.Time
@@ -79,13 +74,11 @@ type Options struct {
 
 // Engine stores events at their times. Its methods may be called at once.
 type Engine struct {
-	needs  Needs
-	opts   Options
-	timers *timers.Timers
-	began  time.Time
+	needs Needs
+	opts  Options
+	due   *due.Engine[sluice.Scheduled]
 
 	mu     sync.Mutex
-	coming map[string]int       // events of a namespace that are being added
 	others map[string]time.Time // when another replica was last seen to store an event of a lane
 	swept  time.Time            // when it was last looked for what is over there
 }
@@ -95,47 +88,13 @@ func New(needs Needs, opts Options) *Engine {
 	if opts.Log == nil {
 		opts.Log = slog.New(slog.DiscardHandler)
 	}
-	e := &Engine{needs: needs, opts: opts, began: needs.Now(), coming: map[string]int{}, others: map[string]time.Time{}}
-	e.timers = timers.New(e.fire)
+	e := &Engine{needs: needs, opts: opts, others: map[string]time.Time{}}
+	e.due = due.New(kind{e}, due.Needs{What: "scheduled event", Owner: needs.Owner, Replica: needs.Replica, Now: needs.Now, Log: opts.Log})
 	return e
 }
 
 // Run stores what is due until ctx is done.
-func (e *Engine) Run(ctx context.Context) error {
-	var firing sync.WaitGroup
-	defer firing.Wait()
-	var all sync.Once
-	return e.needs.Lists.Watch(ctx, func(key string, s *sluice.Scheduled) {
-		if key != "" {
-			e.know(key, s)
-			return
-		}
-		all.Do(func() { // before, what is told first would be stored first, whatever its time
-			firing.Go(func() { _ = e.timers.Run(ctx) }) // which ends with ctx only
-		})
-	})
-}
-
-// know takes what is stored of an event.
-func (e *Engine) know(key string, s *sluice.Scheduled) {
-	if s == nil {
-		e.timers.Remove(key)
-		return
-	}
-	on := lane(s)
-	if s.Claim != nil && s.Claim.By != e.needs.Replica {
-		e.seeOther(on)
-	}
-	one := timers.Entry{Key: key, Lane: on, Group: s.Event.Namespace, At: s.DeliverAt, Order: s.Revision}
-	switch {
-	case s.Outcome != "": // whoever wrote it finishes it, unless it died
-		one.Next = e.needs.Now().Add(instruct.Backup)
-	case s.Claim != nil && s.Claim.By == e.needs.Replica && s.Claim.At.Before(e.began): // it was under way in a former life
-	case s.Claim != nil:
-		one.Next = s.Claim.At.Add(instruct.ClaimFor)
-	}
-	e.timers.Set(one)
-}
+func (e *Engine) Run(ctx context.Context) error { return e.due.Run(ctx, e.needs.Lists.Watch) }
 
 // seeOther notes that another replica is at a lane's events.
 func (e *Engine) seeOther(lane string) {
@@ -151,10 +110,7 @@ func (e *Engine) seeOther(lane string) {
 
 // moment returns what a decision about an event of a lane depends on, besides the event.
 func (e *Engine) moment(lane string) moment {
-	m := moment{now: e.needs.Now(), me: e.needs.Replica}
-	if !e.needs.Owner.Owns(lane) {
-		m.grace = instruct.BackupOf(e.needs.Replica, lane)
-	}
+	m := moment{now: e.needs.Now(), me: e.needs.Replica, grace: e.due.Grace(lane)}
 	e.mu.Lock()
 	defer e.mu.Unlock()
 	m.others = e.others[lane]
@@ -181,7 +137,7 @@ func (e *Engine) Schedule(ctx context.Context, s sluice.Scheduled) (sluice.Sched
 		revision, err := e.needs.Records.Put(ctx, &s)
 		if err == nil {
 			s.Revision = revision
-			e.know(streams.ScheduledKey(s.Event.Namespace, s.Event.ID), &s)
+			e.due.Know(streams.ScheduledKey(s.Event.Namespace, s.Event.ID), &s)
 			return s, false, nil
 		}
 		if sluice.CodeOf(err) != sluice.Conflict {
@@ -220,20 +176,12 @@ func (e *Engine) Published(ctx context.Context, ev *sluice.Event) (sluice.Stored
 
 // reserve returns an error (QuotaExceeded) if a namespace has as many waiting as it may.
 func (e *Engine) reserve(namespace string) (release func(), err error) {
-	e.mu.Lock()
-	defer e.mu.Unlock()
-	if most := e.opts.Most; most > 0 && e.timers.Count(namespace)+e.coming[namespace] >= most {
-		return nil, sluice.Errorf(sluice.QuotaExceeded, "namespace %s has %d scheduled events, which is as many as it may; cancel some, or wait until some are due", namespace, most).
-			With("limit", most).With("retry_after", fullRetry)
+	release, ok := e.due.Reserve(namespace, e.opts.Most)
+	if !ok {
+		return nil, sluice.Errorf(sluice.QuotaExceeded, "namespace %s has %d scheduled events, which is as many as it may; cancel some, or wait until some are due", namespace, e.opts.Most).
+			With("limit", e.opts.Most).With("retry_after", fullRetry)
 	}
-	e.coming[namespace]++
-	return func() {
-		e.mu.Lock()
-		defer e.mu.Unlock()
-		if e.coming[namespace]--; e.coming[namespace] == 0 {
-			delete(e.coming, namespace)
-		}
-	}, nil
+	return release, nil
 }
 
 // fullRetry is after how many seconds a namespace may have room again.

@@ -260,7 +260,7 @@ func diesAt(t *testing.T, dies int, refuse error, away time.Duration, next strin
 	_, err := w.Put(t.Context(), &s)
 	require.NoError(t, err)
 	w.left, w.after = (dies+1)/2, dies%2 == 0
-	through = w.life(func() { w.engine("one").fire(t.Context(), streams.ScheduledKey("acme", "e")) })
+	through = w.life(func() { w.engine("one").due.Fire(t.Context(), streams.ScheduledKey("acme", "e")) })
 	w.left = -1
 	w.now = w.now.Add(away)
 	w.comeBack(t, next)
@@ -279,7 +279,7 @@ func (w *world) comeBack(t *testing.T, replica string) {
 	t.Helper()
 	e := w.engine(replica)
 	for range 200 { // what another has claimed is looked at again and again for three seconds
-		if again := e.fire(t.Context(), streams.ScheduledKey("acme", "e")); !again.At.IsZero() {
+		if again := e.due.Fire(t.Context(), streams.ScheduledKey("acme", "e")); !again.At.IsZero() {
 			w.now = again.At
 		}
 	}
@@ -293,13 +293,13 @@ func TestWhatCannotBeStoredNowIsStoredLater(t *testing.T) {
 	require.NoError(t, err)
 	e, waits := w.engine("one"), []time.Duration(nil)
 	for range 7 {
-		again := e.fire(t.Context(), streams.ScheduledKey("acme", "e"))
+		again := e.due.Fire(t.Context(), streams.ScheduledKey("acme", "e"))
 		waits = append(waits, again.At.Sub(w.now)/time.Second)
 		w.now = again.At
 	}
 	require.Equal(t, []time.Duration{2, 4, 8, 16, 30, 30, 30}, waits)
 	w.refuse = nil
-	require.Zero(t, e.fire(t.Context(), streams.ScheduledKey("acme", "e")))
+	require.Zero(t, e.due.Fire(t.Context(), streams.ScheduledKey("acme", "e")))
 	require.Equal(t, []string{"e"}, w.stored)
 	require.Empty(t, w.records)
 }

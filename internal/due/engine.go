@@ -1,0 +1,164 @@
+package due
+
+import (
+	"context"
+	"log/slog"
+	"sync"
+	"time"
+
+	"github.com/sluice-io/sluice/internal/instruct"
+	"github.com/sluice-io/sluice/internal/timers"
+	"github.com/sluice-io/sluice/pkg/sluice"
+)
+
+// endLimit is what is under way may still take when the server ends.
+const endLimit = 5 * time.Second
+
+// maxSteps is more than one record takes at one time: an appointment is told of, noticed, told of, fired, told of, and again after a
+// race.
+const maxSteps = 12
+
+// Kind knows the records of one kind.
+type Kind[T any] interface {
+	// Read returns what is stored under a key. Code NotFound.
+	Read(ctx context.Context, key string) (T, error)
+	// Entry returns when to look at a record that is stored, in which lane, and of which namespace it is.
+	Entry(key string, one *T) timers.Entry
+	// Step does with a record what is to be done now, and returns what comes next. Code Conflict if it was changed meanwhile.
+	Step(ctx context.Context, key string, one *T) (Next, error)
+	// Tries returns how often it was tried to do what is to be done.
+	Tries(one *T) int
+}
+
+// Next is what comes after a step.
+type Next struct {
+	timers.Again
+
+	More bool // there may be another step to take at once
+}
+
+// Owner says whose turn it is.
+type Owner interface {
+	Owns(lane string) bool
+}
+
+// Needs is what an engine works with.
+type Needs struct {
+	What    string // is kept, for the log: such as "appointment"
+	Owner   Owner
+	Replica string
+	Now     func() time.Time
+	Log     *slog.Logger
+}
+
+// Engine keeps the records of a kind. Its methods may be called at once.
+type Engine[T any] struct {
+	kind   Kind[T]
+	needs  Needs
+	timers *timers.Timers
+	began  time.Time
+
+	mu     sync.Mutex
+	coming map[string]int // records of a namespace that are being added
+}
+
+// New returns an engine. While its Run runs, what is due is done.
+func New[T any](kind Kind[T], needs Needs) *Engine[T] {
+	e := &Engine[T]{kind: kind, needs: needs, began: needs.Now(), coming: map[string]int{}}
+	e.timers = timers.New(e.Fire)
+	return e
+}
+
+// Run does what is due until ctx is done. A watch tells of every record by its key, as it is and as it changes, nil when it is gone, until
+// ctx ends; once all that are stored have been told, it says so with no key.
+func (e *Engine[T]) Run(ctx context.Context, watch func(context.Context, func(key string, one *T)) error) error {
+	var firing sync.WaitGroup
+	defer firing.Wait()
+	var all sync.Once
+	return watch(ctx, func(key string, one *T) {
+		if key != "" {
+			e.Know(key, one)
+			return
+		}
+		all.Do(func() { // before, what is told first would be done first, whatever its time
+			firing.Go(func() { _ = e.timers.Run(ctx) }) // which ends with ctx only
+		})
+	})
+}
+
+// Know takes what is stored of a record, nil if it is gone.
+func (e *Engine[T]) Know(key string, one *T) {
+	if one == nil {
+		e.timers.Remove(key)
+		return
+	}
+	e.timers.Set(e.kind.Entry(key, one))
+}
+
+// Former reports whether a claim is this replica's from before it was started: what it was about is gone on with at once.
+func (e *Engine[T]) Former(c *sluice.Claim) bool {
+	return c.By == e.needs.Replica && c.At.Before(e.began)
+}
+
+// Grace returns how long to wait for whoever's turn it is; 0: it is this replica's.
+func (e *Engine[T]) Grace(lane string) time.Duration {
+	if e.needs.Owner.Owns(lane) {
+		return 0
+	}
+	return instruct.BackupOf(e.needs.Replica, lane)
+}
+
+// Claim returns this replica's claim on what another one, or itself, may have claimed before.
+func (e *Engine[T]) Claim(was *sluice.Claim) *sluice.Claim {
+	now := e.needs.Now().UTC()
+	is := &sluice.Claim{By: e.needs.Replica, Since: now, At: now, Tries: 1}
+	if was != nil {
+		is.Since, is.Tries = was.Since, was.Tries+1
+	}
+	return is
+}
+
+// Reserve makes room for one record more, and returns false if a namespace has as many as it may, 0 for any number. Release gives
+// the room back once the record is known, or is not to come.
+func (e *Engine[T]) Reserve(namespace string, most int) (release func(), ok bool) {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	if most > 0 && e.timers.Count(namespace)+e.coming[namespace] >= most {
+		return nil, false
+	}
+	e.coming[namespace]++
+	return func() {
+		e.mu.Lock()
+		defer e.mu.Unlock()
+		if e.coming[namespace]--; e.coming[namespace] == 0 {
+			delete(e.coming, namespace)
+		}
+	}, true
+}
+
+// Fire does with a record all that is to be done now, and returns when to look again.
+func (e *Engine[T]) Fire(ctx context.Context, key string) timers.Again {
+	work, cancel := context.WithTimeout(context.WithoutCancel(ctx), instruct.MaxTime)
+	defer cancel()
+	defer context.AfterFunc(ctx, func() { time.AfterFunc(endLimit, cancel) })()
+	for range maxSteps {
+		one, err := e.kind.Read(work, key)
+		if sluice.CodeOf(err) == sluice.NotFound {
+			return timers.Again{}
+		}
+		var next Next
+		if err == nil {
+			next, err = e.kind.Step(work, key, &one)
+		}
+		switch {
+		case err == nil && !next.More:
+			return next.Again
+		case err == nil, sluice.CodeOf(err) == sluice.Conflict: // whoever was faster wrote what is read next
+			continue
+		}
+		wait := instruct.Again(e.kind.Tries(&one))
+		e.needs.Log.WarnContext(ctx, "not done yet what is due", slog.String("what", e.needs.What), slog.String("key", key), slog.Any("error", err), slog.Duration("again", wait))
+		return timers.Again{At: e.needs.Now().Add(wait)}
+	}
+	return timers.Again{At: e.needs.Now().Add(instruct.Again(0))}
+}
