@@ -88,6 +88,50 @@ func TestAnEventIsStoredAtItsTime(t *testing.T) {
 	require.Empty(t, s.scheduled(t, s.api))
 }
 
+// A list goes on from page to page, the next first, without what was cancelled or is not for the caller.
+func TestTheListOfWhatWaitsGoesOnFromPageToPage(t *testing.T) {
+	t.Parallel()
+	s := start(t, t.TempDir(), nil)
+	ann := s.grant(t, "user:ann", "path:default/even/**", "publish")
+	const events = 60
+	at := time.Now().Add(time.Hour)
+	for i := range events {
+		path := sluice.Path([]string{"/even/1", "/odd/1"}[i%2])
+		_, err := s.api.Schedule(t.Context(), "default", sluice.Event{ID: fmt.Sprintf("%02d", i), Path: path}, at.Add(-time.Duration(i/3)*time.Second))
+		require.NoError(t, err)
+	}
+	require.NoError(t, s.api.CancelScheduled(t.Context(), "default", "07"))
+	var all, even []string
+	for i := range events { // three at a time, of which the last are the first
+		id := (events/3-1-i/3)*3 + i%3
+		all = append(all, fmt.Sprintf("%02d", id))
+	}
+	all = slices.DeleteFunc(all, func(id string) bool { return id == "07" })
+	for _, id := range all {
+		if strings.Contains("02468", id[1:]) {
+			even = append(even, id)
+		}
+	}
+	for token, want := range map[string][]string{s.token: all, ann.token: even} {
+		require.Equal(t, want, s.scheduledPages(t, token))
+	}
+	s.must(t, http.StatusBadRequest, "GET "+scheduledRoute+"?cursor=eA", "")
+}
+
+// scheduledPages returns the ids that a token's pages have.
+func (s *running) scheduledPages(t *testing.T, token string) (ids []string) {
+	t.Helper()
+	for cursor := ""; ; {
+		page := s.must(t, http.StatusOK, "GET "+scheduledRoute+"?limit=7&cursor="+cursor, "", as(token)...)
+		for _, one := range page.field(t, "scheduled").([]any) {
+			ids = append(ids, one.(map[string]any)["id"].(string))
+		}
+		if cursor = page.field(t, "next_cursor").(string); cursor == "" {
+			return ids
+		}
+	}
+}
+
 func (s *running) scheduled(t *testing.T, api *client.Client) (ids []string) {
 	t.Helper()
 	page, err := api.Scheduled(t.Context(), "default", client.ScheduledQuery{})

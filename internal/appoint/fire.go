@@ -43,6 +43,11 @@ func (k kind) look(a *sluice.Appointment) time.Time {
 	return now
 }
 
+// Mark returns where an appointment is in the list.
+func (kind) Mark(a *sluice.Appointment) (due.Mark, bool) {
+	return due.Mark{At: a.At, ID: a.ID, Path: a.Action.Path}, a.State != sluice.AppointmentCancelled
+}
+
 // Tries returns how often it was tried to do what an appointment is about.
 func (kind) Tries(a *sluice.Appointment) int {
 	if a.Work == nil || a.Work.Claim == nil {

@@ -14,6 +14,9 @@ import (
 // endLimit is what is under way may still take when the server ends.
 const endLimit = 5 * time.Second
 
+// knownLimit bounds how long somebody waits for a server that has just been started.
+const knownLimit = 10 * time.Second
+
 // maxSteps is more than one record takes at one time: an appointment is told of, noticed, told of, fired, told of, and again after a
 // race.
 const maxSteps = 12
@@ -24,6 +27,8 @@ type Kind[T any] interface {
 	Read(ctx context.Context, key string) (T, error)
 	// Entry returns when to look at a record that is stored, in which lane, and of which namespace it is.
 	Entry(key string, one *T) timers.Entry
+	// Mark returns where a record is in the list of its namespace, and false if it is not shown there.
+	Mark(one *T) (Mark, bool)
 	// Step does with a record what is to be done now, and returns what comes next. Code Conflict if it was changed meanwhile.
 	Step(ctx context.Context, key string, one *T) (Next, error)
 	// Tries returns how often it was tried to do what is to be done.
@@ -56,7 +61,11 @@ type Engine[T any] struct {
 	kind   Kind[T]
 	needs  Needs
 	timers *timers.Timers
+	index  *index
 	began  time.Time
+	known  chan struct{} // closed once all records have been told
+
+	knowing sync.Mutex // one record at a time becomes known, by its time and by its place
 
 	mu     sync.Mutex
 	coming map[string]int // records of a namespace that are being added
@@ -64,7 +73,7 @@ type Engine[T any] struct {
 
 // New returns an engine. While its Run runs, what is due is done.
 func New[T any](kind Kind[T], needs Needs) *Engine[T] {
-	e := &Engine[T]{kind: kind, needs: needs, began: needs.Now(), coming: map[string]int{}}
+	e := &Engine[T]{kind: kind, needs: needs, index: newIndex(), began: needs.Now(), known: make(chan struct{}), coming: map[string]int{}}
 	e.timers = timers.New(e.Fire)
 	return e
 }
@@ -81,6 +90,7 @@ func (e *Engine[T]) Run(ctx context.Context, watch func(context.Context, func(ke
 			return
 		}
 		all.Do(func() { // before, what is told first would be done first, whatever its time
+			close(e.known)
 			firing.Go(func() { _ = e.timers.Run(ctx) }) // which ends with ctx only
 		})
 	})
@@ -88,11 +98,43 @@ func (e *Engine[T]) Run(ctx context.Context, watch func(context.Context, func(ke
 
 // Know takes what is stored of a record, nil if it is gone.
 func (e *Engine[T]) Know(key string, one *T) {
+	e.knowing.Lock()
+	defer e.knowing.Unlock()
 	if one == nil {
 		e.timers.Remove(key)
+		e.index.remove(key)
 		return
 	}
-	e.timers.Set(e.kind.Entry(key, one))
+	entry := e.kind.Entry(key, one)
+	if !e.timers.Set(entry) {
+		return // more is known by now
+	}
+	if m, ok := e.kind.Mark(one); ok {
+		e.index.set(entry.Group, key, entry.Order, m)
+	} else {
+		e.index.remove(key)
+	}
+}
+
+// Known waits until all records have been told that there were when the server was started, and not longer than a few seconds. Code
+// Unavailable.
+func (e *Engine[T]) Known(ctx context.Context) error {
+	ctx, cancel := context.WithTimeout(ctx, knownLimit)
+	defer cancel()
+	select {
+	case <-e.known:
+		return nil
+	case <-ctx.Done():
+		return sluice.Errorf(sluice.Unavailable, "what waits is still being read; try again")
+	}
+}
+
+// Marked returns the place of a record that is known and shown.
+func (e *Engine[T]) Marked(key string) (Mark, bool) { return e.index.get(key) }
+
+// After returns up to so many of a namespace's records behind a place, the next first, of those that are wanted.
+func (e *Engine[T]) After(namespace string, place Mark, most int, want func(Mark) bool) []Mark {
+	return e.index.after(namespace, place, most, want)
 }
 
 // Former reports whether a claim is this replica's from before it was started: what it was about is gone on with at once.
@@ -142,8 +184,10 @@ func (e *Engine[T]) Fire(ctx context.Context, key string) timers.Again {
 	defer cancel()
 	defer context.AfterFunc(ctx, func() { time.AfterFunc(endLimit, cancel) })()
 	for range maxSteps {
+		order := e.index.order(key)
 		one, err := e.kind.Read(work, key)
 		if sluice.CodeOf(err) == sluice.NotFound {
+			e.index.removeOf(key, order) // whoever told of it did so late
 			return timers.Again{}
 		}
 		var next Next

@@ -49,6 +49,8 @@ func (tasks) Step(_ context.Context, _ string, p **task) (next due.Next, err err
 	return next, nil
 }
 
+func (tasks) Mark(p **task) (due.Mark, bool) { return due.Mark{At: (*p).at}, true }
+
 func (tasks) Tries(p **task) int {
 	if *p == nil {
 		return 0

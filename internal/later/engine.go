@@ -1,14 +1,11 @@
 package later
 
 import (
-	"cmp"
 	"context"
 	"crypto/sha256"
 	"fmt"
 	"log/slog"
 	"maps"
-	"slices"
-	"strings"
 	"sync"
 	"time"
 
@@ -30,7 +27,6 @@ type Records interface {
 
 // Lists reads all of them.
 type Lists interface {
-	Of(ctx context.Context, namespace string) ([]sluice.Scheduled, error)
 	// Watch tells of every one by its key, as it is and as it changes, nil when it is gone, until ctx ends. Once all that are
 	// stored have been told, it says so with no key.
 	Watch(ctx context.Context, f func(key string, s *sluice.Scheduled)) error
@@ -196,17 +192,46 @@ func (e *Engine) Get(ctx context.Context, namespace, id string) (sluice.Schedule
 	return s, err
 }
 
-// Of returns a namespace's events that are not stored yet, the next first.
-func (e *Engine) Of(ctx context.Context, namespace string) ([]sluice.Scheduled, error) {
-	all, err := e.needs.Lists.Of(ctx, namespace)
-	if err != nil {
-		return nil, err
+// After returns a namespace's events that are not stored yet, the next first: up to so many behind a place, of those on paths that are
+// wanted; and where to go on, the zero place if these were all.
+func (e *Engine) After(ctx context.Context, namespace string, p sluice.ScheduledPlace, most int, want func(sluice.Path) bool) ([]sluice.Scheduled, sluice.ScheduledPlace, error) {
+	next := sluice.ScheduledPlace{}
+	if err := e.due.Known(ctx); err != nil {
+		return nil, next, err
 	}
-	all = slices.DeleteFunc(all, func(s sluice.Scheduled) bool { return s.Outcome != "" })
-	slices.SortFunc(all, func(a, b sluice.Scheduled) int {
-		return cmp.Or(a.DeliverAt.Compare(b.DeliverAt), strings.Compare(a.Event.ID, b.Event.ID))
-	})
-	return all, nil
+	marks := e.due.After(namespace, due.Mark{At: p.At, ID: p.ID}, most, func(m due.Mark) bool { return want(m.Path) })
+	if len(marks) == most && most > 0 {
+		next = sluice.ScheduledPlace{At: marks[most-1].At, ID: marks[most-1].ID}
+	}
+	all, err := e.read(ctx, namespace, marks)
+	return all, next, err
+}
+
+// readers bounds how many records are read at once for a list.
+const readers = 8
+
+// read returns what is stored of events, without those that are not any more.
+func (e *Engine) read(ctx context.Context, namespace string, marks []due.Mark) ([]sluice.Scheduled, error) {
+	all, errs := make([]sluice.Scheduled, len(marks)), make([]error, len(marks))
+	var reading sync.WaitGroup
+	for r := range min(readers, len(marks)) {
+		reading.Go(func() {
+			for i := r; i < len(marks); i += readers {
+				all[i], errs[i] = e.Get(ctx, namespace, marks[i].ID)
+			}
+		})
+	}
+	reading.Wait()
+	there := all[:0]
+	for i := range all {
+		switch {
+		case errs[i] == nil:
+			there = append(there, all[i])
+		case sluice.CodeOf(errs[i]) != sluice.NotFound:
+			return nil, errs[i]
+		}
+	}
+	return there, nil
 }
 
 // endData is the data of the system events about events that will not be stored.

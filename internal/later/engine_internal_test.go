@@ -164,8 +164,6 @@ func (w *world) Delete(_ context.Context, s *sluice.Scheduled) error {
 	})
 }
 
-func (w *world) Of(context.Context, string) ([]sluice.Scheduled, error) { return nil, nil }
-
 func (w *world) Watch(context.Context, func(string, *sluice.Scheduled)) error { return nil }
 
 func (w *world) Window(context.Context, string) (time.Duration, error) { return w.window, nil }

@@ -40,6 +40,11 @@ func (k kind) Entry(key string, s *sluice.Scheduled) timers.Entry {
 	return one
 }
 
+// Mark returns where an event is in the list of those that wait.
+func (kind) Mark(s *sluice.Scheduled) (due.Mark, bool) {
+	return due.Mark{At: s.DeliverAt, ID: s.Event.ID, Path: s.Event.Path}, s.Outcome == ""
+}
+
 // Tries returns how often it was tried to store an event.
 func (kind) Tries(s *sluice.Scheduled) int {
 	if s.Claim == nil {

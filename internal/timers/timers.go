@@ -75,8 +75,8 @@ func New(fire func(ctx context.Context, key string) Again) *Timers {
 }
 
 // Set has the key called at a time, in place of the one that was set before, unless that one's order is higher: whoever says so
-// late does not know what has become of it since.
-func (t *Timers) Set(one Entry) {
+// late does not know what has become of it since. It returns false then.
+func (t *Timers) Set(one Entry) bool {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	e := t.byKey[one.Key]
@@ -86,7 +86,7 @@ func (t *Timers) Set(one Entry) {
 		t.counts[one.Group]++
 	}
 	if one.Order < e.Order {
-		return
+		return false
 	}
 	e.At, e.Order, e.next, e.set, e.gone = one.At, one.Order, one.At, true, false
 	e.inTime()
@@ -97,6 +97,7 @@ func (t *Timers) Set(one Entry) {
 	if !e.firing {
 		t.queue(e)
 	}
+	return true
 }
 
 // Remove has the key not called any more.

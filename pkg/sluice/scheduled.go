@@ -17,6 +17,12 @@ type Scheduled struct {
 	Revision  uint64
 }
 
+// ScheduledPlace is where a list of scheduled events goes on: behind the one with this time and id.
+type ScheduledPlace struct {
+	At time.Time
+	ID string
+}
+
 // Claim says that a replica is storing an event that is due.
 type Claim struct {
 	By    string    `json:"by"`    // replica
