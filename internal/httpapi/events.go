@@ -49,6 +49,9 @@ func (s *Server) publish(c echo.Context) error {
 	if !when.IsZero() {
 		return s.schedule(c, events[0], when)
 	}
+	if err := s.unawaited(c, events); err != nil {
+		return err
+	}
 	stored, err := s.opts.Publisher.Publish(c.Request().Context(), c.Param("ns"), events)
 	if err != nil {
 		return err

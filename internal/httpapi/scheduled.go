@@ -21,6 +21,8 @@ type Scheduled interface {
 	Schedule(ctx context.Context, s sluice.Scheduled) (sluice.Scheduled, bool, error)
 	// Published returns the place of an event whose id the log has. Codes NotFound; Conflict if it lies on another path.
 	Published(ctx context.Context, e *sluice.Event) (sluice.Stored, error)
+	// Waits returns an error (Conflict) if one waits under the id, and on the path, of an event that is to be stored at once.
+	Waits(ctx context.Context, e *sluice.Event) error
 	// Get returns an event that is not stored yet. Code NotFound.
 	Get(ctx context.Context, namespace, id string) (sluice.Scheduled, error)
 	// After returns up to so many of a namespace behind a place, the next first, of those on paths that are wanted; and where to go
@@ -47,6 +49,25 @@ func deliverAt(events []sluice.Event, now time.Time) (time.Time, error) {
 		}
 	}
 	return time.Time{}, nil
+}
+
+// unawaited returns an error (Conflict) if one of the events waits already to be stored later. One that says when it was to be stored is a
+// later try of what was scheduled.
+func (s *Server) unawaited(c echo.Context, events []sluice.Event) error {
+	if s.opts.Scheduled == nil {
+		return nil
+	}
+	for i := range events {
+		if _, told := events[i].Extensions[sluice.AttributeDeliverAt]; told {
+			continue
+		}
+		e := events[i]
+		e.Namespace = c.Param("ns")
+		if err := s.opts.Scheduled.Waits(c.Request().Context(), &e); err != nil {
+			return at(i, len(events), err)
+		}
+	}
+	return nil
 }
 
 // held says which event is stored when.

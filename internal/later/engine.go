@@ -170,6 +170,25 @@ func (e *Engine) Published(ctx context.Context, ev *sluice.Event) (sluice.Stored
 	return sluice.Stored{ID: is.ID, Seq: is.Seq, Path: is.Path, Duplicate: true}, nil
 }
 
+// Waits returns an error (Conflict) if an event waits under an event's id on its path, as far as this replica knows: who wants it at
+// once cancels that first. One on another path is not in the way, or whoever may publish there could keep out what others do.
+func (e *Engine) Waits(ctx context.Context, ev *sluice.Event) error {
+	m, ok := e.due.Marked(streams.ScheduledKey(ev.Namespace, ev.ID))
+	if !ok || m.Path != ev.Path {
+		return nil
+	}
+	is, err := e.Get(ctx, ev.Namespace, ev.ID)
+	switch {
+	case sluice.CodeOf(err) == sluice.NotFound:
+		return nil // it has been stored, or cancelled, in the meantime
+	case err != nil:
+		return err
+	}
+	at := is.DeliverAt.Format(time.RFC3339Nano)
+	return sluice.Errorf(sluice.Conflict, "an event with the id %q waits to be stored on %s at %s: cancel that one first, or use another id", ev.ID, ev.Path, at).
+		With("id", ev.ID).With("deliver_at", at)
+}
+
 // reserve returns an error (QuotaExceeded) if a namespace has as many waiting as it may.
 func (e *Engine) reserve(namespace string) (release func(), err error) {
 	release, ok := e.due.Reserve(namespace, e.opts.Most)

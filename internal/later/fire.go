@@ -77,10 +77,29 @@ func (k kind) Step(ctx context.Context, _ string, s *sluice.Scheduled) (next due
 
 // publish publishes an event that is claimed, and removes it; what may not be published is told of.
 func (e *Engine) publish(ctx context.Context, s *sluice.Scheduled, firing instruct.Firing) error {
-	if _, err := e.needs.Perform.Perform(ctx, firing); err != nil {
+	stored, err := e.needs.Perform.Perform(ctx, firing)
+	if err == nil && stored.Duplicate {
+		err = e.same(ctx, s)
+	}
+	if err != nil {
 		return e.giveUp(ctx, s, err)
 	}
 	return e.needs.Records.Delete(ctx, s)
+}
+
+// same returns an error (Conflict) if what the log has under an event's id is not the event: somebody has published another one
+// meanwhile.
+func (e *Engine) same(ctx context.Context, s *sluice.Scheduled) error {
+	is, err := e.needs.Log.RecentByID(ctx, s.Event.Namespace, s.Event.ID)
+	switch {
+	case sluice.CodeOf(err) == sluice.NotFound:
+		return nil // there is no telling any more
+	case err != nil:
+		return err
+	case is.Extensions[sluice.AttributeDeliverAt] != s.Event.Extensions[sluice.AttributeDeliverAt]:
+		return sluice.Errorf(sluice.Conflict, "the id %q was taken meanwhile by an event that was published at once", s.Event.ID)
+	}
+	return nil
 }
 
 // giveUp ends an event that cannot be published, unless it can be later.
