@@ -155,7 +155,7 @@ func (e *Engine[T]) Claim(was *sluice.Claim) *sluice.Claim {
 	now := e.needs.Now().UTC()
 	is := &sluice.Claim{By: e.needs.Replica, Since: now, At: now, Tries: 1}
 	if was != nil {
-		is.Since, is.Tries = was.Since, was.Tries+1
+		is.Since, is.Tries, is.Sent = was.Since, was.Tries+1, was.Sent || was.Idle.IsZero() // of one that died it is not known
 	}
 	return is
 }

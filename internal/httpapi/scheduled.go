@@ -237,7 +237,10 @@ func renderScheduled(page []sluice.Scheduled, next string) []byte {
 
 func appendScheduled(b []byte, is *sluice.Scheduled) []byte {
 	state := "waiting"
-	if is.Claim != nil {
+	switch {
+	case is.Claim != nil && !is.Claim.Idle.IsZero():
+		state = "retrying"
+	case is.Claim != nil:
 		state = "publishing"
 	}
 	b = append(b, '{')

@@ -41,6 +41,8 @@ type Log interface {
 // Performer publishes an event as its creator might at the moment.
 type Performer interface {
 	Perform(ctx context.Context, f instruct.Firing) (sluice.Stored, error)
+	// Find returns where an event lies; no place if it does not.
+	Find(ctx context.Context, e *sluice.Event) (sluice.Stored, error)
 }
 
 // Teller publishes a system event; an id that was told before is told once.
@@ -273,8 +275,8 @@ func dataOf(s *sluice.Scheduled) endData {
 // Cancel has an event, as it was read, not stored any more: when it returns without an error, it never is. The ledger knows
 // of it before. Codes NotFound; Conflict if it is too late, or if another has taken its place.
 func (e *Engine) Cancel(ctx context.Context, s sluice.Scheduled, by sluice.Principal) error {
-	if s.Claim != nil {
-		return tooLate(&s)
+	if err := e.stoppable(ctx, &s); err != nil {
+		return err
 	}
 	intent, err := e.needs.Ledger.Intend(ctx, nil, ledger.Change{
 		Actor: string(by), Action: sluice.ActionScheduledCancel, Namespace: s.Event.Namespace, Resource: s.Event.ID, Old: dataOf(&s),
@@ -296,6 +298,30 @@ func (e *Engine) Cancel(ctx context.Context, s sluice.Scheduled, by sluice.Princ
 		e.opts.Log.WarnContext(ctx, "cancelled event not removed yet", slog.String("namespace", s.Event.Namespace), slog.String("id", s.Event.ID), slog.Any("error", err))
 	}
 	return nil
+}
+
+// onTheWay bounds how long after a try that failed the log may still get what was sent.
+const onTheWay = 10 * time.Second
+
+// stoppable returns an error (Conflict) if an event is being stored, or was by a try of which nothing has been heard. While
+// storing it fails, it is not: whoever tries next claims it anew, and sees that it is over.
+func (e *Engine) stoppable(ctx context.Context, s *sluice.Scheduled) error {
+	c := s.Claim
+	switch {
+	case c == nil:
+		return nil
+	case c.Idle.IsZero():
+		return tooLate(s)
+	case !c.Sent:
+		return nil
+	case e.needs.Now().Sub(c.Idle) < onTheWay:
+		return sluice.Errorf(sluice.Conflict, "it is not known yet whether the last try has stored the event %q: try again in %s", s.Event.ID, onTheWay)
+	}
+	stored, err := e.needs.Perform.Find(ctx, &s.Event)
+	if err == nil && stored.Seq > 0 {
+		err = tooLate(s)
+	}
+	return err
 }
 
 func tooLate(s *sluice.Scheduled) error {

@@ -113,6 +113,7 @@ type world struct {
 	tells    int
 	window   time.Duration
 	refuse   error // what publishing says
+	away     error // what is said before anything is published
 
 	left  int  // writes until it dies; below 0: it does not
 	after bool // it dies after the write
@@ -196,7 +197,7 @@ func (w *world) Publish(_ context.Context, _ string, events []sluice.Event) (sto
 
 func (w *world) Check(*sluice.Event) error { return nil }
 
-func (w *world) CheckNew(context.Context, string, string, []sluice.Event) error { return nil }
+func (w *world) CheckNew(context.Context, string, string, []sluice.Event) error { return w.away }
 
 func (w *world) Tell(_ context.Context, _ string, e sluice.SystemEvent) error {
 	return w.write(func() error {
@@ -300,6 +301,42 @@ func TestWhatCannotBeStoredNowIsStoredLater(t *testing.T) {
 	require.Zero(t, e.due.Fire(t.Context(), streams.ScheduledKey("acme", "e")))
 	require.Equal(t, []string{"e"}, w.stored)
 	require.Empty(t, w.records)
+}
+
+// While storing an event fails, it can be cancelled in between: at once if nothing was sent, else when the log says that it has nothing.
+func TestWhatCannotBeStoredNowCanBeCancelled(t *testing.T) {
+	t.Parallel()
+	away := sluice.Errorf(sluice.Unavailable, "away")
+	for _, c := range []struct {
+		name         string
+		before, sent error
+		after        time.Duration
+		stored       bool
+		want         sluice.Code
+	}{
+		{"nothing was sent", away, nil, 0, false, ""},
+		{"it was sent a moment ago", nil, away, onTheWay - 1, false, sluice.Conflict},
+		{"it was sent, and the log has nothing", nil, away, onTheWay, false, ""},
+		{"it was sent, and the log has it", nil, away, onTheWay, true, sluice.Conflict},
+	} {
+		w := &world{
+			now: time.Unix(1_700_000_000, 0), records: map[string]sluice.Scheduled{}, log: map[string]time.Time{}, told: map[string]bool{}, window: time.Hour, left: -1,
+			refuse: c.sent, away: c.before,
+		}
+		_, err := w.Put(t.Context(), &sluice.Scheduled{DeliverAt: w.now, Creator: sluice.Creator{CreatedBy: sluice.Root}, Event: sluice.Event{Namespace: "acme", ID: "e", Path: "/a"}})
+		require.NoError(t, err)
+		e := w.engine("one")
+		again := e.due.Fire(t.Context(), streams.ScheduledKey("acme", "e"))
+		if c.stored {
+			w.log["e"] = w.now
+		}
+		w.now = w.now.Add(c.after)
+		require.Equal(t, c.want, sluice.CodeOf(e.Cancel(t.Context(), w.records["e"], "user:bob")), c.name)
+		w.refuse, w.away, w.now = nil, nil, again.At
+		require.Zero(t, e.due.Fire(t.Context(), streams.ScheduledKey("acme", "e")))
+		require.Empty(t, w.records)
+		require.Equal(t, c.want == "", len(w.stored) == 0 && len(w.log) == 0, c.name)
+	}
 }
 
 func TestTheBoundHoldsForThoseWhoComeAtOnce(t *testing.T) {

@@ -2,6 +2,7 @@ package later
 
 import (
 	"context"
+	"errors"
 	"log/slog"
 
 	"github.com/sluice-io/sluice/internal/due"
@@ -87,6 +88,15 @@ func (e *Engine) publish(ctx context.Context, s *sluice.Scheduled, firing instru
 	return e.needs.Records.Delete(ctx, s)
 }
 
+// rest notes that nobody is at an event until the next try: until then it can be cancelled.
+func (e *Engine) rest(ctx context.Context, s *sluice.Scheduled, sent bool) (err error) {
+	claim := *s.Claim
+	claim.Idle, claim.Sent = e.needs.Now().UTC(), claim.Sent || sent
+	s.Claim = &claim
+	s.Revision, err = e.needs.Records.Put(ctx, s)
+	return err
+}
+
 // same returns an error (Conflict) if what the log has under an event's id is not the event: somebody has published another one
 // meanwhile.
 func (e *Engine) same(ctx context.Context, s *sluice.Scheduled) error {
@@ -105,7 +115,7 @@ func (e *Engine) same(ctx context.Context, s *sluice.Scheduled) error {
 // giveUp ends an event that cannot be published, unless it can be later.
 func (e *Engine) giveUp(ctx context.Context, s *sluice.Scheduled, cause error) (err error) {
 	if instruct.Passing(cause) {
-		return cause
+		return errors.Join(cause, e.rest(ctx, s, instruct.Sent(cause)))
 	}
 	e.opts.Log.WarnContext(ctx, "scheduled event not published", slog.String("namespace", s.Event.Namespace), slog.String("id", s.Event.ID),
 		slog.String("path", string(s.Event.Path)), slog.Any("error", cause))
