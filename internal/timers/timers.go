@@ -16,7 +16,7 @@ import (
 )
 
 const (
-	shards = 64 // keys of so many lanes are called at once, if they are due at once
+	shards = 64          // keys of so many lanes are called at once, if they are due at once
 	peep   = time.Second // how soon a clock that was set is noticed
 )
 
