@@ -92,7 +92,7 @@ func keyOf(a *sluice.Appointment) string { return a.Namespace + "/" + a.ID }
 // nothing. With a revision it is changed only if that is the stored one; in any case, only if may says of it that it may be. Codes those of may; InvalidRequest and those of
 // Action.Validate; Conflict if it fires at the moment; RevisionMismatch; QuotaExceeded.
 func (e *Engine) Set(ctx context.Context, a sluice.Appointment, may func(was *sluice.Appointment) error) (sluice.Appointment, bool, error) {
-	if err := tidy(&a); err != nil {
+	if err := tidy(&a, e.needs.Now()); err != nil {
 		return a, false, err
 	}
 	wanted := a.Revision
@@ -170,7 +170,7 @@ func (e *Engine) put(ctx context.Context, a sluice.Appointment, was *sluice.Appo
 }
 
 // tidy checks a definition and gives it the form in which it is kept.
-func tidy(a *sluice.Appointment) error {
+func tidy(a *sluice.Appointment, now time.Time) error {
 	a.SetDefaults()
 	a.At = a.At.UTC()
 	if len(a.Action.Data) > 0 {
@@ -180,14 +180,26 @@ func tidy(a *sluice.Appointment) error {
 		}
 		a.Action.Data = data
 	}
-	return a.Validate()
+	if err := a.Validate(); err != nil || a.Cron == "" {
+		return err
+	}
+	times, err := timesOf(a.Cron, a.TimeZone)
+	if err != nil {
+		return err
+	}
+	at, ok := times.after(now)
+	if !ok {
+		return sluice.Errorf(sluice.InvalidRequest, "cron %q: there is no such time", a.Cron).With("field", "cron")
+	}
+	a.At = at.UTC()
+	return nil
 }
 
 // fits returns an error if an appointment is over, or too far away.
 func (e *Engine) fits(a *sluice.Appointment) error {
 	now := e.needs.Now()
 	switch {
-	case now.Sub(a.At) > punctual && a.Every == 0:
+	case now.Sub(a.At) > punctual && !a.Repeats():
 		return sluice.Errorf(sluice.InvalidRequest, "at %s is over", a.At.Format(time.RFC3339)).With("field", "at")
 	case e.opts.Ahead > 0 && a.At.After(now.Add(e.opts.Ahead)):
 		return sluice.Errorf(sluice.InvalidRequest, "at %s is too far away: %s at most", a.At.Format(time.RFC3339), e.opts.Ahead).With("field", "at")
@@ -200,8 +212,10 @@ const fullRetry = 60
 
 // definitionOf is what an appointment is about, without what became of it.
 type definitionOf struct {
-	At         time.Time         `json:"at"`
-	Every      sluice.Duration   `json:"every"`
+	At         time.Time         `json:"at,omitzero"`
+	Every      sluice.Duration   `json:"every,omitempty"`
+	Cron       string            `json:"cron,omitempty"`
+	TimeZone   string            `json:"time_zone,omitempty"`
 	Notice     sluice.Duration   `json:"notice"`
 	MissPolicy sluice.MissPolicy `json:"miss_policy"`
 	Grace      sluice.Duration   `json:"grace"`
@@ -209,7 +223,11 @@ type definitionOf struct {
 }
 
 func definition(a *sluice.Appointment) definitionOf {
-	return definitionOf{a.At, a.Every, a.Notice, a.MissPolicy, a.Grace, a.Action}
+	is := definitionOf{a.At, a.Every, a.Cron, a.TimeZone, a.Notice, a.MissPolicy, a.Grace, a.Action}
+	if a.Cron != "" {
+		is.At = time.Time{} // which follows from it
+	}
+	return is
 }
 
 // same reports whether what is asked for is there already. Of one that repeats, the time has gone on.

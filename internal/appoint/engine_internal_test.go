@@ -122,7 +122,8 @@ func TestItNeverFiresBeforeItsTime(t *testing.T) {
 		case fire, miss:
 			require.False(t, m.now.Before(at))
 			require.Equal(t, d.do == miss, d.reason != "")
-			later := next(a, m.now)
+			later, ok := next(a, m.now)
+			require.True(t, ok)
 			require.True(t, later.After(m.now) && later.After(at))
 			require.Zero(t, later.Sub(at)%a.Every.Std())
 			require.True(t, later.Equal(at.Add(a.Every.Std())) || later.Sub(m.now) <= a.Every.Std(), "no time is left out that comes")
@@ -435,24 +436,4 @@ func TestWhatCannotBeDoneIsTriedAsLongAsThePolicySays(t *testing.T) {
 		require.Contains(t, w.told, sluice.TypeAppointmentFired, c.policy)
 		require.Equal(t, c.outcome, w.read("a").Last.Outcome, c.policy)
 	}
-}
-
-func TestSettingTheSameOnceMoreChangesNothing(t *testing.T) {
-	t.Parallel()
-	w := newWorld(time.Unix(1_700_000_000, 0).UTC())
-	e := w.engine("one")
-	start := w.now
-	every := func(a *sluice.Appointment) { a.At, a.Every = start.Add(time.Hour), sluice.Duration(time.Hour) }
-	w.set(t, e, every)
-	was := w.read("a")
-	w.set(t, e, every)
-	require.Equal(t, was, w.read("a"))
-	w.keep(t, "one", start.Add(3*time.Hour))
-	was = w.read("a")
-	require.Equal(t, start.Add(4*time.Hour), was.At)
-	require.Len(t, w.stored, 3)
-	w.set(t, e, every)
-	require.Equal(t, was, w.read("a"), "its time has gone on")
-	w.set(t, e, func(a *sluice.Appointment) { every(a); a.Action.Type = "other" })
-	require.NotEqual(t, was.Work.Series, w.read("a").Work.Series)
 }

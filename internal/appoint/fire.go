@@ -160,8 +160,8 @@ func over(a *sluice.Appointment, end sluice.AppointmentEnd, now time.Time) {
 	work := *a.Work
 	work.Claim = nil
 	a.Work, a.Last, a.State = &work, &end, end.State
-	if a.Every > 0 {
-		a.State, a.Noticed, a.At = sluice.AppointmentWaiting, false, next(a, now)
+	if at, ok := following(a, end.State, now); ok {
+		a.State, a.Noticed, a.At = sluice.AppointmentWaiting, false, at.UTC()
 		work.Event = eventID()
 	}
 }
