@@ -3,6 +3,7 @@ package appoint
 import (
 	"time"
 
+	"github.com/sluice-io/sluice/internal/due"
 	"github.com/sluice-io/sluice/internal/instruct"
 	"github.com/sluice-io/sluice/pkg/sluice"
 )
@@ -30,6 +31,7 @@ type moment struct {
 	now   time.Time
 	me    string        // replica
 	grace time.Duration // how long to wait for whoever's turn it is; 0: it is ours
+	doubt due.Doubt     // when the clock could not be believed
 }
 
 // decision is what to do, until when to rest, and why it is missed.
@@ -69,6 +71,9 @@ func waiting(a *sluice.Appointment, m moment) decision {
 	switch {
 	case !m.now.Before(begin):
 		if reason := missed(a, m.now); reason != "" {
+			if m.doubt.Covers(a.At) {
+				reason = sluice.MissedByClock
+			}
 			return decision{do: miss, reason: reason}
 		}
 		return decision{do: fire}

@@ -15,6 +15,7 @@ import (
 	"go.uber.org/goleak"
 	"pgregory.net/rapid"
 
+	"github.com/sluice-io/sluice/internal/due"
 	"github.com/sluice-io/sluice/internal/instruct"
 	"github.com/sluice-io/sluice/internal/ledger"
 	"github.com/sluice-io/sluice/pkg/sluice"
@@ -73,6 +74,22 @@ func TestWhatComesNextDependsOnTheRecordAndTheTime(t *testing.T) {
 	}
 }
 
+// S2-40: what is missed because the clock could not be believed is said to be so, and what the policy has fire does.
+func TestWhatIsMissedWhileTheClockWasDoubtedIsSaidToBeSo(t *testing.T) {
+	t.Parallel()
+	at := time.Unix(1_700_000_000, 0)
+	for reason, doubt := range map[string]due.Doubt{
+		sluice.MissedByClock:  {From: at, Until: at.Add(1)},
+		sluice.MissedByPolicy: {From: at.Add(1), Until: at.Add(time.Hour)},
+	} {
+		a := &sluice.Appointment{At: at, MissPolicy: sluice.MissDrop, State: sluice.AppointmentWaiting, Work: &sluice.AppointmentWork{}}
+		m := moment{now: at.Add(time.Minute), me: "me", doubt: doubt}
+		require.Equal(t, decision{do: miss, reason: reason}, decide(a, m))
+		a.MissPolicy = sluice.MissCatchUp
+		require.Equal(t, fire, decide(a, m).do)
+	}
+}
+
 func TestWhatHasBegunOrEndedIsGoneOnWith(t *testing.T) {
 	t.Parallel()
 	at := time.Date(2026, 1, 2, 3, 4, 5, 0, time.UTC)
@@ -117,7 +134,7 @@ func TestItNeverFiresBeforeItsTime(t *testing.T) {
 			MissPolicy: rapid.SampledFrom([]sluice.MissPolicy{sluice.MissDrop, sluice.MissCatchUp, sluice.MissCatchUpWithin}).Draw(t, "policy"),
 			State:      sluice.AppointmentWaiting, Noticed: rapid.Bool().Draw(t, "noticed"), Work: &sluice.AppointmentWork{},
 		}
-		m := moment{at.Add(span("after", 4*time.Hour) - 2*time.Hour), "me", span("grace of others", 3*time.Second)}
+		m := moment{now: at.Add(span("after", 4*time.Hour) - 2*time.Hour), me: "me", grace: span("grace of others", 3*time.Second)}
 		switch d := decide(a, m); d.do {
 		case fire, miss:
 			require.False(t, m.now.Before(at))

@@ -62,7 +62,7 @@ func (k kind) Step(ctx context.Context, key string, a *sluice.Appointment) (next
 		k.opts.Log.ErrorContext(ctx, "appointment cannot be read: another version wrote it", slog.String("key", key))
 		return next, nil
 	}
-	d := decide(a, moment{now: k.needs.Now(), me: k.needs.Replica, grace: k.due.Grace(key)})
+	d := decide(a, moment{now: k.needs.Now(), me: k.needs.Replica, grace: k.due.Grace(key), doubt: k.due.Doubt()})
 	if d.do == rest {
 		next.At = d.until
 		return next, nil

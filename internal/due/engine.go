@@ -62,6 +62,7 @@ type Engine[T any] struct {
 	needs  Needs
 	timers *timers.Timers
 	index  *index
+	clock  *clock
 	began  time.Time
 	known  chan struct{} // closed once all records have been told
 
@@ -73,7 +74,7 @@ type Engine[T any] struct {
 
 // New returns an engine. While its Run runs, what is due is done.
 func New[T any](kind Kind[T], needs Needs) *Engine[T] {
-	e := &Engine[T]{kind: kind, needs: needs, index: newIndex(), began: needs.Now(), known: make(chan struct{}), coming: map[string]int{}}
+	e := &Engine[T]{kind: kind, needs: needs, index: newIndex(), clock: newClock(needs.Now), began: needs.Now(), known: make(chan struct{}), coming: map[string]int{}}
 	e.timers = timers.New(e.Fire)
 	return e
 }
@@ -83,6 +84,7 @@ func New[T any](kind Kind[T], needs Needs) *Engine[T] {
 func (e *Engine[T]) Run(ctx context.Context, watch func(context.Context, func(key string, one *T)) error) error {
 	var firing sync.WaitGroup
 	defer firing.Wait()
+	firing.Go(func() { e.watchClock(ctx) })
 	var all sync.Once
 	return watch(ctx, func(key string, one *T) {
 		if key != "" {
@@ -95,6 +97,30 @@ func (e *Engine[T]) Run(ctx context.Context, watch func(context.Context, func(ke
 		})
 	})
 }
+
+// watchClock reads the clock again and again until ctx is done. What was put off until a time is looked at anew when it has jumped: that time
+// may be far away now.
+func (e *Engine[T]) watchClock(ctx context.Context) {
+	tick := time.NewTicker(time.Second)
+	defer tick.Stop()
+	for seen := 0; ; {
+		select {
+		case <-ctx.Done():
+			return
+		case <-tick.C:
+		}
+		e.clock.doubted()
+		if n := e.clock.jumped(); n != seen {
+			seen = n
+			d := e.clock.doubt()
+			e.needs.Log.ErrorContext(ctx, "the clock has jumped: it is not believed for a while", slog.String("what", e.needs.What), slog.Time("from", d.From), slog.Time("until", d.Until))
+			e.timers.Recall()
+		}
+	}
+}
+
+// Doubt returns the times of day at which the clock could not be believed the last time that it jumped.
+func (e *Engine[T]) Doubt() Doubt { return e.clock.doubt() }
 
 // Know takes what is stored of a record, nil if it is gone.
 func (e *Engine[T]) Know(key string, one *T) {
@@ -183,6 +209,9 @@ func (e *Engine[T]) Fire(ctx context.Context, key string) timers.Again {
 	work, cancel := context.WithTimeout(context.WithoutCancel(ctx), instruct.MaxTime)
 	defer cancel()
 	defer context.AfterFunc(ctx, func() { time.AfterFunc(endLimit, cancel) })()
+	if e.clock.doubted() {
+		return timers.Again{At: e.needs.Now().Add(time.Second), Hold: true}
+	}
 	for range maxSteps {
 		order := e.index.order(key)
 		one, err := e.kind.Read(work, key)

@@ -116,6 +116,22 @@ func (t *Timers) Remove(key string) {
 	t.forget(e)
 }
 
+// Recall has all that were put off called as soon as their times have come. Whoever put them off by a clock that was set since says anew until
+// when.
+func (t *Timers) Recall() {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	for _, s := range t.shards {
+		for _, lane := range s.late {
+			for e := range lane {
+				if e.next = e.At; e.index >= 0 {
+					t.queue(e)
+				}
+			}
+		}
+	}
+}
+
 // Count returns how many keys of a group are set.
 func (t *Timers) Count(group string) int {
 	t.mu.Lock()

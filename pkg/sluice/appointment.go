@@ -30,8 +30,9 @@ const (
 
 // Why an appointment is missed.
 const (
-	MissedByPolicy = "miss_policy"    // it is dropped when nobody is there
-	MissedByGrace  = "grace_exceeded" // nobody was there for longer than the grace
+	MissedByPolicy = "miss_policy"     // it is dropped when nobody is there
+	MissedByGrace  = "grace_exceeded"  // nobody was there for longer than the grace
+	MissedByClock  = "clock_untrusted" // at its time the clock was set, and could not be believed
 )
 
 // Appointment is an instruction that fires at a time (S2-37).
