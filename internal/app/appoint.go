@@ -5,6 +5,7 @@ import (
 	"time"
 
 	"github.com/sluice-io/sluice/internal/appoint"
+	"github.com/sluice-io/sluice/internal/metrics"
 	"github.com/sluice-io/sluice/internal/natsstore"
 	"github.com/sluice-io/sluice/pkg/sluice"
 )
@@ -14,8 +15,19 @@ func (s *server) openAppointments(context.Context) error {
 	records := appointments{natsstore.OpenInstructions[appointmentRecord](s.store, sluice.KindAppointment)}
 	s.appoint = appoint.New(appoint.Needs{
 		Records: records, Lists: records, Perform: s.perform, Tell: teller{s.store}, Owner: s.owns.part(), Ledger: s.ledger, Replica: s.replica, Now: time.Now,
-	}, appoint.Options{Most: s.cfg.Limits.AppointmentsPerNamespace, Ahead: s.cfg.Limits.ScheduleAhead.Std(), Log: s.opts.Log})
+	}, appoint.Options{Most: s.cfg.Limits.AppointmentsPerNamespace, Ahead: s.cfg.Limits.ScheduleAhead.Std(), Log: s.opts.Log, Observe: s.metrics})
+	s.metrics.WatchDue(s.waiting)
 	return nil
+}
+
+// waiting returns what waits for its time.
+func (s *server) waiting() (all []metrics.Waiting) {
+	for what, of := range map[string]map[string]int{"event": s.later.Waiting(), "appointment": s.appoint.Waiting()} {
+		for namespace, n := range of {
+			all = append(all, metrics.Waiting{What: what, Namespace: namespace, Count: n})
+		}
+	}
+	return all
 }
 
 // appointments keeps the records of appointments.

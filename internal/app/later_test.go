@@ -241,6 +241,9 @@ func TestWhatIsNotToBeHeldIsRefusedOrStoredAtOnce(t *testing.T) {
 	entries := s.entries(t, client.AuditQuery{Action: sluice.ActionScheduledCancel})
 	require.Len(t, entries, 1)
 	require.Equal(t, "1", entries[0].Resource)
+	metrics := s.must(t, http.StatusOK, "GET /metrics", "").text
+	require.Contains(t, metrics, `sluice_due_pending{namespace="default",what="event"} 2`)
+	require.Contains(t, metrics, `sluice_due_total{namespace="default",outcome="cancelled",what="event"} 1`)
 }
 
 // Of a cancellation and the time that has come one is first: what was cancelled is never stored, and nothing else is lost.

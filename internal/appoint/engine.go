@@ -64,6 +64,8 @@ type Options struct {
 	Most  int           // appointments of a namespace; 0: any number
 	Ahead time.Duration // how far away the time may be; 0: as far as one likes
 	Log   *slog.Logger  // slog.DiscardHandler
+
+	Observe due.Observer // nil: nobody
 }
 
 // Engine keeps appointments. Its methods may be called at once.
@@ -79,12 +81,15 @@ func New(needs Needs, opts Options) *Engine {
 		opts.Log = slog.New(slog.DiscardHandler)
 	}
 	e := &Engine{needs: needs, opts: opts}
-	e.due = due.New(kind{e}, due.Needs{What: "appointment", Owner: needs.Owner, Replica: needs.Replica, Now: needs.Now, Log: opts.Log})
+	e.due = due.New(kind{e}, due.Needs{What: "appointment", Owner: needs.Owner, Replica: needs.Replica, Now: needs.Now, Log: opts.Log, Observe: opts.Observe})
 	return e
 }
 
 // Run keeps appointments until ctx is done.
 func (e *Engine) Run(ctx context.Context) error { return e.due.Run(ctx, e.needs.Lists.Watch) }
+
+// Waiting returns how many appointments of each namespace wait for their time.
+func (e *Engine) Waiting() map[string]int { return e.due.Waiting() }
 
 func keyOf(a *sluice.Appointment) string { return a.Namespace + "/" + a.ID }
 
@@ -321,6 +326,7 @@ func (e *Engine) cancel(ctx context.Context, a sluice.Appointment, by sluice.Pri
 	if err := e.keep(ctx, &a, sluice.TypeAppointmentCancelled, cancelledData{about(&a), by}); err != nil {
 		return err
 	}
+	e.due.Ended(a.Namespace, due.Cancelled, a.At)
 	err := e.tell(ctx, &a)
 	if err == nil {
 		err = e.remove(ctx, &a)

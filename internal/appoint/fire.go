@@ -45,7 +45,8 @@ func (k kind) look(a *sluice.Appointment) time.Time {
 
 // Mark returns where an appointment is in the list.
 func (kind) Mark(a *sluice.Appointment) (due.Mark, bool) {
-	return due.Mark{At: a.At, ID: a.ID, Path: a.Action.Path}, a.State != sluice.AppointmentCancelled
+	over := a.State == sluice.AppointmentFired || a.State == sluice.AppointmentMissed
+	return due.Mark{At: a.At, ID: a.ID, Path: a.Action.Path, Over: over}, a.State != sluice.AppointmentCancelled
 }
 
 // Tries returns how often it was tried to do what an appointment is about.
@@ -97,7 +98,11 @@ func (e *Engine) miss(ctx context.Context, a *sluice.Appointment, reason string)
 	now := e.needs.Now().UTC()
 	end := sluice.AppointmentEnd{State: sluice.AppointmentMissed, ScheduledFor: a.At, At: now, Reason: reason}
 	over(a, end, now)
-	return e.keep(ctx, a, sluice.TypeAppointmentMissed, missedData{about(a), end.ScheduledFor.UnixMilli(), end.Reason})
+	err := e.keep(ctx, a, sluice.TypeAppointmentMissed, missedData{about(a), end.ScheduledFor.UnixMilli(), end.Reason})
+	if err == nil {
+		e.due.Ended(a.Namespace, due.Missed, end.ScheduledFor)
+	}
+	return err
 }
 
 // resume goes on with what was begun. If that is too late by now, it looks whether it was done.
@@ -152,7 +157,16 @@ func (e *Engine) ended(ctx context.Context, a *sluice.Appointment, stored sluice
 		State: sluice.AppointmentFired, ScheduledFor: a.At, At: now, Outcome: sluice.DispatchOutcome(cause), EventID: event(a).ID, Seq: stored.Seq,
 	}
 	over(a, end, now)
-	return e.keep(ctx, a, sluice.TypeAppointmentFired, firedData{about(a), end.ScheduledFor.UnixMilli(), now.UnixMilli(), end.Outcome, end.EventID})
+	err := e.keep(ctx, a, sluice.TypeAppointmentFired, firedData{about(a), end.ScheduledFor.UnixMilli(), now.UnixMilli(), end.Outcome, end.EventID})
+	switch {
+	case err != nil:
+		return err
+	case cause != nil:
+		e.due.Ended(a.Namespace, due.Failed, end.ScheduledFor)
+	default:
+		e.due.Ended(a.Namespace, due.Fired, end.ScheduledFor)
+	}
+	return nil
 }
 
 // over ends an appointment, or has one that repeats wait for the next time.

@@ -49,11 +49,26 @@ type Owner interface {
 
 // Needs is what an engine works with.
 type Needs struct {
-	What    string // is kept, for the log: such as "appointment"
+	What    string // is kept, for the log and for numbers: such as "appointment"
 	Owner   Owner
 	Replica string
 	Now     func() time.Time
 	Log     *slog.Logger
+	Observe Observer // nil: nobody
+}
+
+// How what was due ended.
+const (
+	Fired     = "fired"     // it was done
+	Failed    = "failed"    // it could not be, and never will
+	Missed    = "missed"    // it was too late
+	Cancelled = "cancelled" // by somebody
+)
+
+// Observer is told of what is counted.
+type Observer interface {
+	// Ended says how something ended that waited for its time, and how late.
+	Ended(what, namespace, outcome string, late time.Duration)
 }
 
 // Engine keeps the records of a kind. Its methods may be called at once.
@@ -116,6 +131,16 @@ func (e *Engine[T]) watchClock(ctx context.Context) {
 			e.needs.Log.ErrorContext(ctx, "the clock has jumped: it is not believed for a while", slog.String("what", e.needs.What), slog.Time("from", d.From), slog.Time("until", d.Until))
 			e.timers.Recall()
 		}
+	}
+}
+
+// Waiting returns how many records of each namespace wait for their time.
+func (e *Engine[T]) Waiting() map[string]int { return e.index.waiting() }
+
+// Ended counts how something ended that was due at a time.
+func (e *Engine[T]) Ended(namespace, outcome string, at time.Time) {
+	if e.needs.Observe != nil {
+		e.needs.Observe.Ended(e.needs.What, namespace, outcome, e.needs.Now().Sub(at))
 	}
 }
 

@@ -2,6 +2,7 @@ package due
 
 import (
 	"cmp"
+	"maps"
 	"slices"
 	"strings"
 	"sync"
@@ -15,6 +16,7 @@ type Mark struct {
 	At   time.Time
 	ID   string
 	Path sluice.Path // that it is about
+	Over bool        // it does not wait any more
 }
 
 func (m Mark) compare(other Mark) int {
@@ -26,6 +28,7 @@ type index struct {
 	mu    sync.Mutex
 	byKey map[string]marked
 	lists map[string]*list // by namespace
+	wait  map[string]int   // how many of a namespace do
 }
 
 type marked struct {
@@ -35,7 +38,9 @@ type marked struct {
 	order     uint64
 }
 
-func newIndex() *index { return &index{byKey: map[string]marked{}, lists: map[string]*list{}} }
+func newIndex() *index {
+	return &index{byKey: map[string]marked{}, lists: map[string]*list{}, wait: map[string]int{}}
+}
 
 // set puts a record at its place, as it is of a revision.
 func (x *index) set(namespace, key string, order uint64, m Mark) {
@@ -48,6 +53,9 @@ func (x *index) set(namespace, key string, order uint64, m Mark) {
 		x.lists[namespace] = l
 	}
 	x.byKey[key] = marked{m, namespace, order}
+	if !m.Over {
+		x.wait[namespace]++
+	}
 	l.insert(m)
 }
 
@@ -80,6 +88,11 @@ func (x *index) drop(key string) {
 		return
 	}
 	delete(x.byKey, key)
+	if !was.Over {
+		if x.wait[was.namespace]--; x.wait[was.namespace] == 0 {
+			delete(x.wait, was.namespace)
+		}
+	}
 	l := x.lists[was.namespace]
 	if l.remove(was.Mark); len(l.chunks) == 0 {
 		delete(x.lists, was.namespace)
@@ -91,6 +104,13 @@ func (x *index) get(key string) (Mark, bool) {
 	defer x.mu.Unlock()
 	m, ok := x.byKey[key]
 	return m.Mark, ok
+}
+
+// waiting returns how many of each namespace wait.
+func (x *index) waiting() map[string]int {
+	x.mu.Lock()
+	defer x.mu.Unlock()
+	return maps.Clone(x.wait)
 }
 
 // after returns up to so many marks behind one, of those that are wanted.

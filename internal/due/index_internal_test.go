@@ -36,7 +36,7 @@ func TestTheIndexListsWhatIsThereInItsOrder(t *testing.T) {
 				delete(want, key)
 				continue
 			}
-			m := Mark{At: time.Unix(rapid.Int64Range(0, 40).Draw(t, "at"), 0), ID: key}
+			m := Mark{At: time.Unix(rapid.Int64Range(0, 40).Draw(t, "at"), 0), ID: key, Over: id%3 == 0}
 			x.set("acme", key, 1, m)
 			want[key] = m
 		}
@@ -45,6 +45,7 @@ func TestTheIndexListsWhatIsThereInItsOrder(t *testing.T) {
 		require.Equal(t, sorted, x.pages(rapid.IntRange(1, 700).Draw(t, "page")))
 		odd := func(m Mark) bool { return len(m.ID)%2 == 1 }
 		require.Len(t, x.after("acme", Mark{}, 5000, odd), len(slices.DeleteFunc(sorted, func(m Mark) bool { return !odd(m) })))
+		require.Equal(t, len(slices.DeleteFunc(slices.Collect(maps.Values(want)), func(m Mark) bool { return m.Over })), x.waiting()["acme"])
 		for key := range want {
 			got, ok := x.get(key)
 			require.True(t, ok)
@@ -52,5 +53,6 @@ func TestTheIndexListsWhatIsThereInItsOrder(t *testing.T) {
 			x.remove(key)
 		}
 		require.NotContains(t, x.lists, "acme")
+		require.Equal(t, map[string]int{"other": 1}, x.waiting())
 	})
 }

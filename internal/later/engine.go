@@ -68,6 +68,8 @@ type Options struct {
 	Most  int           // events of a namespace that wait; 0: any number
 	Ahead time.Duration // how far away the time may be; 0: as far as one likes
 	Log   *slog.Logger  // slog.DiscardHandler
+
+	Observe due.Observer // nil: nobody
 }
 
 // Engine stores events at their times. Its methods may be called at once.
@@ -87,12 +89,15 @@ func New(needs Needs, opts Options) *Engine {
 		opts.Log = slog.New(slog.DiscardHandler)
 	}
 	e := &Engine{needs: needs, opts: opts, others: map[string]time.Time{}}
-	e.due = due.New(kind{e}, due.Needs{What: "scheduled event", Owner: needs.Owner, Replica: needs.Replica, Now: needs.Now, Log: opts.Log})
+	e.due = due.New(kind{e}, due.Needs{What: "event", Owner: needs.Owner, Replica: needs.Replica, Now: needs.Now, Log: opts.Log, Observe: opts.Observe})
 	return e
 }
 
 // Run stores what is due until ctx is done.
 func (e *Engine) Run(ctx context.Context) error { return e.due.Run(ctx, e.needs.Lists.Watch) }
+
+// Waiting returns how many events of each namespace wait for their time.
+func (e *Engine) Waiting() map[string]int { return e.due.Waiting() }
 
 // seeOther notes that another replica is at a lane's events.
 func (e *Engine) seeOther(lane string) {
@@ -294,6 +299,7 @@ func (e *Engine) Cancel(ctx context.Context, s sluice.Scheduled, by sluice.Princ
 		return err
 	}
 	s.Revision = revision
+	e.due.Ended(s.Event.Namespace, due.Cancelled, s.DeliverAt)
 	if err := e.finish(ctx, &s); err != nil { // which is done again
 		e.opts.Log.WarnContext(ctx, "cancelled event not removed yet", slog.String("namespace", s.Event.Namespace), slog.String("id", s.Event.ID), slog.Any("error", err))
 	}

@@ -85,6 +85,7 @@ func (e *Engine) publish(ctx context.Context, s *sluice.Scheduled, firing instru
 	if err != nil {
 		return e.giveUp(ctx, s, err)
 	}
+	e.due.Ended(s.Event.Namespace, due.Fired, s.DeliverAt)
 	return e.needs.Records.Delete(ctx, s)
 }
 
@@ -123,5 +124,6 @@ func (e *Engine) giveUp(ctx context.Context, s *sluice.Scheduled, cause error) (
 	if s.Revision, err = e.needs.Records.Put(ctx, s); err != nil {
 		return err
 	}
+	e.due.Ended(s.Event.Namespace, due.Failed, s.DeliverAt)
 	return e.finish(ctx, s)
 }
