@@ -283,9 +283,9 @@ func (e *Engine) Of(ctx context.Context, namespace string) ([]sluice.Appointment
 // moment, or if another has taken its place.
 func (e *Engine) Cancel(ctx context.Context, a sluice.Appointment, by sluice.Principal) error {
 	var intent *ledger.Intent
-	err := firing(a.ID)
+	var err error
 	for range maxRaces {
-		if a.State == sluice.AppointmentFiring {
+		if err = e.stoppable(ctx, &a); err != nil {
 			break
 		}
 		intent, err = e.needs.Ledger.Intend(ctx, intent, ledger.Change{
@@ -306,6 +306,22 @@ func (e *Engine) Cancel(ctx context.Context, a sluice.Appointment, by sluice.Pri
 	}
 	if err != nil {
 		intent.Fail(ctx, err)
+	}
+	return err
+}
+
+// stoppable returns an error (Conflict) if what an appointment is about is being done, or was by a try of which nothing has been heard.
+func (e *Engine) stoppable(ctx context.Context, a *sluice.Appointment) error {
+	if a.State != sluice.AppointmentFiring {
+		return nil
+	}
+	ok, err := e.due.Stoppable(a.Work.Claim, func() (bool, error) {
+		event := event(a)
+		stored, err := e.needs.Perform.Find(ctx, &event)
+		return stored.Seq > 0, err
+	})
+	if err == nil && !ok {
+		err = firing(a.ID)
 	}
 	return err
 }

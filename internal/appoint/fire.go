@@ -3,6 +3,7 @@ package appoint
 import (
 	"context"
 	"crypto/rand"
+	"errors"
 	"log/slog"
 	"strings"
 	"time"
@@ -145,9 +146,18 @@ func (e *Engine) perform(ctx context.Context, a *sluice.Appointment) (err error)
 	}
 	stored, cause := e.needs.Perform.Perform(ctx, firing)
 	if cause != nil && instruct.Passing(cause) && missed(a, e.needs.Now().Add(instruct.Again(work.Claim.Tries))) == "" {
-		return cause
+		return errors.Join(cause, e.rest(ctx, a, instruct.Sent(cause)))
 	}
 	return e.ended(ctx, a, stored, cause)
+}
+
+// rest notes that nobody is at an appointment until the next try: until then it can be cancelled.
+func (e *Engine) rest(ctx context.Context, a *sluice.Appointment, sent bool) (err error) {
+	work := *a.Work
+	work.Claim = e.due.Rest(work.Claim, sent)
+	a.Work = &work
+	a.Revision, err = e.needs.Records.Put(ctx, a)
+	return err
 }
 
 // ended stores how doing what an action says has ended.

@@ -6,6 +6,7 @@ import (
 
 	"github.com/stretchr/testify/require"
 
+	"github.com/sluice-io/sluice/internal/due"
 	"github.com/sluice-io/sluice/pkg/sluice"
 )
 
@@ -62,4 +63,36 @@ func TestSettingTheSameOnceMoreChangesNothing(t *testing.T) {
 	require.Equal(t, was, w.read("a"), "its time has gone on")
 	w.set(t, e, func(a *sluice.Appointment) { every(a); a.Action.Type = "other" })
 	require.NotEqual(t, was.Work.Series, w.read("a").Work.Series)
+}
+
+// While what an appointment is about cannot be done, it can be cancelled between the tries, once it is known that none has done it.
+func TestWhatCannotBeDoneNowCanBeCancelled(t *testing.T) {
+	t.Parallel()
+	for _, stored := range []bool{false, true} {
+		w := newWorld(time.Unix(1_700_000_000, 0).UTC())
+		e := w.engine("one")
+		w.set(t, e, func(a *sluice.Appointment) { a.Notice, a.MissPolicy, a.Grace = 0, sluice.MissCatchUp, 0 })
+		w.now = w.now.Add(time.Hour)
+		w.refuse = sluice.Errorf(sluice.Unavailable, "away")
+		again := e.due.Fire(t.Context(), "acme/a")
+		require.Equal(t, sluice.AppointmentFiring, w.read("a").State)
+		require.Equal(t, sluice.Conflict, sluice.CodeOf(e.Cancel(t.Context(), w.read("a"), "user:bob")), "what was sent a moment ago may be on its way")
+		if stored {
+			is := w.read("a")
+			w.log[event(&is).ID] = w.now
+		}
+		w.now = w.now.Add(due.OnTheWay)
+		err := e.Cancel(t.Context(), w.read("a"), "user:bob")
+		w.refuse, w.now = nil, w.now.Add(again.At.Sub(w.now))
+		w.keep(t, "one", w.now.Add(time.Hour))
+		require.Empty(t, w.stored)
+		if stored {
+			require.Equal(t, sluice.Conflict, sluice.CodeOf(err))
+			require.Equal(t, []string{sluice.TypeAppointmentFired}, w.told)
+			continue
+		}
+		require.NoError(t, err)
+		require.Equal(t, []string{sluice.TypeAppointmentCancelled}, w.told)
+		require.Empty(t, w.records)
+	}
 }

@@ -211,6 +211,33 @@ func (e *Engine[T]) Claim(was *sluice.Claim) *sluice.Claim {
 	return is
 }
 
+// OnTheWay bounds how long after a try that failed the log may still get what was sent.
+const OnTheWay = 10 * time.Second
+
+// Stoppable reports whether what is claimed can be cancelled all the same: while doing it fails, nobody is at it between the tries, and whoever
+// tries next claims it anew, and sees that it is over. If a try has sent something, stored is asked whether the log has it.
+func (e *Engine[T]) Stoppable(c *sluice.Claim, stored func() (bool, error)) (bool, error) {
+	switch {
+	case c == nil:
+		return true, nil
+	case c.Idle.IsZero():
+		return false, nil
+	case !c.Sent:
+		return true, nil
+	case e.needs.Now().Sub(c.Idle) < OnTheWay:
+		return false, nil
+	}
+	is, err := stored()
+	return !is, err
+}
+
+// Rest returns a claim of which a try has failed: nobody is at it until the next one. Sent says whether that may have stored something.
+func (e *Engine[T]) Rest(c *sluice.Claim, sent bool) *sluice.Claim {
+	is := *c
+	is.Idle, is.Sent = e.needs.Now().UTC(), c.Sent || sent
+	return &is
+}
+
 // Reserve makes room for one record more, and returns false if a namespace has as many as it may, 0 for any number. Release gives
 // the room back once the record is known, or is not to come.
 func (e *Engine[T]) Reserve(namespace string, most int) (release func(), ok bool) {

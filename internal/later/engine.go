@@ -306,32 +306,20 @@ func (e *Engine) Cancel(ctx context.Context, s sluice.Scheduled, by sluice.Princ
 	return nil
 }
 
-// onTheWay bounds how long after a try that failed the log may still get what was sent.
-const onTheWay = 10 * time.Second
-
-// stoppable returns an error (Conflict) if an event is being stored, or was by a try of which nothing has been heard. While
-// storing it fails, it is not: whoever tries next claims it anew, and sees that it is over.
+// stoppable returns an error (Conflict) if an event is being stored, or was by a try of which nothing has been heard.
 func (e *Engine) stoppable(ctx context.Context, s *sluice.Scheduled) error {
-	c := s.Claim
-	switch {
-	case c == nil:
-		return nil
-	case c.Idle.IsZero():
-		return tooLate(s)
-	case !c.Sent:
-		return nil
-	case e.needs.Now().Sub(c.Idle) < onTheWay:
-		return sluice.Errorf(sluice.Conflict, "it is not known yet whether the last try has stored the event %q: try again in %s", s.Event.ID, onTheWay)
-	}
-	stored, err := e.needs.Perform.Find(ctx, &s.Event)
-	if err == nil && stored.Seq > 0 {
+	ok, err := e.due.Stoppable(s.Claim, func() (bool, error) {
+		stored, err := e.needs.Perform.Find(ctx, &s.Event)
+		return stored.Seq > 0, err
+	})
+	if err == nil && !ok {
 		err = tooLate(s)
 	}
 	return err
 }
 
 func tooLate(s *sluice.Scheduled) error {
-	return sluice.Errorf(sluice.Conflict, "the event %q is being published, or was changed meanwhile: look whether it is still there", s.Event.ID)
+	return sluice.Errorf(sluice.Conflict, "the event %q is being published, or may have been some seconds ago, or was changed meanwhile: look whether it is still there, and try again", s.Event.ID)
 }
 
 // finish tells how an event ended, and removes it.

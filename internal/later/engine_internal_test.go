@@ -12,6 +12,7 @@ import (
 	"go.uber.org/goleak"
 	"pgregory.net/rapid"
 
+	"github.com/sluice-io/sluice/internal/due"
 	"github.com/sluice-io/sluice/internal/instruct"
 	"github.com/sluice-io/sluice/internal/ledger"
 	"github.com/sluice-io/sluice/pkg/sluice"
@@ -315,9 +316,9 @@ func TestWhatCannotBeStoredNowCanBeCancelled(t *testing.T) {
 		want         sluice.Code
 	}{
 		{"nothing was sent", away, nil, 0, false, ""},
-		{"it was sent a moment ago", nil, away, onTheWay - 1, false, sluice.Conflict},
-		{"it was sent, and the log has nothing", nil, away, onTheWay, false, ""},
-		{"it was sent, and the log has it", nil, away, onTheWay, true, sluice.Conflict},
+		{"it was sent a moment ago", nil, away, due.OnTheWay - 1, false, sluice.Conflict},
+		{"it was sent, and the log has nothing", nil, away, due.OnTheWay, false, ""},
+		{"it was sent, and the log has it", nil, away, due.OnTheWay, true, sluice.Conflict},
 	} {
 		w := &world{
 			now: time.Unix(1_700_000_000, 0), records: map[string]sluice.Scheduled{}, log: map[string]time.Time{}, told: map[string]bool{}, window: time.Hour, left: -1,

@@ -91,9 +91,7 @@ func (e *Engine) publish(ctx context.Context, s *sluice.Scheduled, firing instru
 
 // rest notes that nobody is at an event until the next try: until then it can be cancelled.
 func (e *Engine) rest(ctx context.Context, s *sluice.Scheduled, sent bool) (err error) {
-	claim := *s.Claim
-	claim.Idle, claim.Sent = e.needs.Now().UTC(), claim.Sent || sent
-	s.Claim = &claim
+	s.Claim = e.due.Rest(s.Claim, sent)
 	s.Revision, err = e.needs.Records.Put(ctx, s)
 	return err
 }
