@@ -84,18 +84,27 @@ type Feed struct {
 	MaxBuffer int `json:"max_buffer" env:"MAX_BUFFER"`
 	// Heartbeat is after how long a feed that has nothing to send says so, at least 1s; 15s.
 	Heartbeat sluice.Duration `json:"heartbeat" env:"HEARTBEAT"`
+	// MaxFeeds is how many feeds this server has at once; 20000.
+	MaxFeeds int `json:"max_feeds" env:"MAX_FEEDS"`
+	// MaxPerPrincipal is how many of them one principal has that a grant bounds; 1000.
+	MaxPerPrincipal int `json:"max_per_principal" env:"MAX_PER_PRINCIPAL"`
+	// RingBytes is how much memory the last events of all namespaces take together, about; 1073741824 (1 GiB).
+	RingBytes int `json:"ring_bytes" env:"RING_BYTES"`
 }
 
 func (f Feed) check() error {
 	return errors.Join(
 		when(f.Ring <= 0 || f.Ring > maxRing, "feed.ring %d: write a number of events from 1 to %d", f.Ring, maxRing),
 		when(f.MaxBuffer <= 0 || f.MaxBuffer > maxRing, "feed.max_buffer %d: write a number of events from 1 to %d", f.MaxBuffer, maxRing),
+		when(f.MaxFeeds <= 0, "feed.max_feeds %d: write a number above 0", f.MaxFeeds),
+		when(f.MaxPerPrincipal <= 0, "feed.max_per_principal %d: write a number above 0", f.MaxPerPrincipal),
+		when(f.RingBytes < minRingBytes, "feed.ring_bytes %d: write at least %d (1 MiB)", f.RingBytes, minRingBytes),
 		when(f.Heartbeat < second, "feed.heartbeat %s: write a duration of at least 1s, such as 15s", f.Heartbeat),
 	)
 }
 
-// maxRing is how many events still fit into memory.
-const maxRing = 1 << 20
+// maxRing is how many events still fit into memory; minRingBytes is what some events need.
+const maxRing, minRingBytes = 1 << 20, 1 << 20
 
 // Export is about copies in files.
 type Export struct {

@@ -2,8 +2,10 @@ package app
 
 import (
 	"context"
+	"time"
 
 	"github.com/sluice-io/sluice/internal/feed"
+	"github.com/sluice-io/sluice/internal/metrics"
 	"github.com/sluice-io/sluice/internal/natsstore"
 	"github.com/sluice-io/sluice/pkg/sluice"
 )
@@ -12,9 +14,10 @@ import (
 func (s *server) openFeeds(context.Context) error {
 	s.feeds = feed.New(feedLog{s.store}, s.trust.index, feed.Options{
 		Ring: s.cfg.Feed.Ring, MaxBuffer: s.cfg.Feed.MaxBuffer, Heartbeat: s.cfg.Feed.Heartbeat.Std(),
+		Most: s.cfg.Feed.MaxFeeds, PerCaller: s.cfg.Feed.MaxPerPrincipal, AllBytes: s.cfg.Feed.RingBytes,
 		Summary: s.catalogue.Summary, Labels: s.catalogue.Labels, PublicURL: s.publicURL(), Log: s.opts.Log,
 	})
-	s.metrics.WatchFeeds(s.feeds.Feeds)
+	s.metrics.WatchFeeds(func() metrics.FeedUse { return metrics.FeedUse(s.feeds.Use()) })
 	return nil
 }
 
@@ -24,6 +27,11 @@ type feedLog struct{ store *natsstore.Store }
 // Ends returns the first and the last sequence that is kept.
 func (l feedLog) Ends(ctx context.Context, namespace string) (first, last uint64, err error) {
 	return l.store.Bounds(ctx, namespace)
+}
+
+// Made returns when the log was made.
+func (l feedLog) Made(ctx context.Context, namespace string) (time.Time, error) {
+	return l.store.LogMade(ctx, namespace)
 }
 
 // Page returns events behind a place, and up to where there are no others.

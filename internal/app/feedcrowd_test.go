@@ -68,7 +68,7 @@ type crowded struct {
 
 	want   want
 	steady bool // it comes once, and takes what it gets
-	sleeps bool // it comes once, and takes nothing behind its first event before all is published
+	sleeps bool // it comes once, and takes nothing behind its first event until all is published, or for very long
 	visits int
 	denied int // visits that ended because the server could not go on; it says that one may come again
 }
@@ -112,12 +112,10 @@ func (c *crowd) visit(ctx context.Context, r *crowded) error {
 		}
 		switch {
 		case r.sleeps && g.id != "":
-			select {
-			case <-c.awake:
-			case <-ctx.Done():
-			}
+			r.sleeps = false
+			c.dawdle(ctx, sleepMost)
 		case !r.steady && !r.ended && rand.IntN(200) == 0:
-			wait(ctx, rand.N(2*time.Second))
+			c.dawdle(ctx, rand.N(2*time.Second))
 		}
 		return !r.ended
 	})
@@ -125,6 +123,18 @@ func (c *crowd) visit(ctx context.Context, r *crowded) error {
 		return nil // it left
 	}
 	return err
+}
+
+// sleepMost is less than the two minutes after which a server cuts the connection of who takes nothing.
+const sleepMost = 100 * time.Second
+
+// dawdle waits, as long as something is being published.
+func (c *crowd) dawdle(ctx context.Context, d time.Duration) {
+	select {
+	case <-c.awake:
+	case <-time.After(d):
+	case <-ctx.Done():
+	}
 }
 
 // read visits until what is last came.

@@ -42,6 +42,11 @@ func (l laterLog) Window(ctx context.Context, namespace string) (time.Duration, 
 	return ns.DedupWindow.Std(), err
 }
 
+// EventByID returns an event, however old it is: what was done already is not done again.
+func (l laterLog) EventByID(ctx context.Context, namespace, id string) (sluice.Event, error) {
+	return l.EventByIDAnywhere(ctx, namespace, id)
+}
+
 // teller publishes system events whose loss matters: whoever has one told does so again until it is.
 type teller struct{ store *natsstore.Store }
 

@@ -164,12 +164,13 @@ func (a audience) open(ctx context.Context) (*listener, error) {
 	_, err = fmt.Fprintf(conn, "GET /v1/namespaces/%s/feed?%s HTTP/1.1\r\nHost: sluice\r\nAuthorization: Bearer %s\r\n%s\r\n", namespace, a.Query, a.Token, upgrade)
 	l := &listener{conn: conn, buffer: make([]byte, hearBuffer)}
 	for err == nil && !bytes.Contains(l.buffer[:l.kept], []byte(`"current_seq":`)) {
+		if l.kept == len(l.buffer) || bytes.Contains(l.buffer[:l.kept], []byte(`{"error":`)) {
+			err = fmt.Errorf("this is no feed: %.1000s", l.buffer[:l.kept])
+			break
+		}
 		var n int
 		n, err = conn.Read(l.buffer[l.kept:])
 		l.kept += n
-		if l.kept == len(l.buffer) || bytes.Contains(l.buffer[:l.kept], []byte(`{"error":`)) {
-			err = fmt.Errorf("this is no feed: %s", l.buffer[:l.kept])
-		}
 	}
 	if err != nil {
 		return nil, errors.Join(err, conn.Close())

@@ -31,6 +31,9 @@ type Options struct {
 	Heartbeat time.Duration              // after which a feed that sends nothing says so; DefaultHeartbeat
 	Linger    time.Duration              // for which a ring is kept that nobody reads; 30 s
 	RingBytes int                        // of each ring, whatever the number of events; 64 MiB
+	AllBytes  int                        // of all rings; DefaultAllBytes
+	Most      int                        // feeds at once; DefaultMost
+	PerCaller int                        // feeds of one principal at once that a grant bounds; DefaultPerCaller
 	Summary   func(*sluice.Event) []byte // what of an event's data is a summary; nil: nothing
 	Labels    filter.Labels              // of event types; nil: they have none
 	PublicURL string                     // where events can be read; empty: it is not said
@@ -42,6 +45,9 @@ const (
 	DefaultRing      = 1024
 	DefaultMaxBuffer = 16384
 	DefaultHeartbeat = 15 * time.Second
+	DefaultAllBytes  = 1 << 30
+	DefaultMost      = 20_000
+	DefaultPerCaller = 1000
 
 	defaultLinger    = 30 * time.Second
 	defaultRingBytes = 64 << 20
@@ -59,13 +65,15 @@ type Engine struct {
 	batches sync.Pool // of *[batch]*Item
 	pieces  sync.Pool // of *[atOnce]Frame
 
-	feeds  atomic.Int64
-	lagged atomic.Uint64
+	lagged  atomic.Uint64
+	refused atomic.Uint64
 
 	mu      sync.Mutex
 	running context.Context //nolint:containedctx // of the hubs, which end with Run; nil: it does not run
 	hubs    map[string]*hub
-	all     sync.WaitGroup // hubs and feeds
+	feeds   int
+	callers map[sluice.Principal]int // feeds of each
+	all     sync.WaitGroup           // hubs and feeds
 }
 
 // New returns an engine that serves nobody before Run.
@@ -75,11 +83,14 @@ func New(log Log, gate Gate, opts Options) *Engine {
 	opts.Heartbeat = cmp.Or(opts.Heartbeat, DefaultHeartbeat)
 	opts.Linger = cmp.Or(opts.Linger, defaultLinger)
 	opts.RingBytes = cmp.Or(opts.RingBytes, defaultRingBytes)
+	opts.AllBytes = cmp.Or(opts.AllBytes, DefaultAllBytes)
+	opts.Most = cmp.Or(opts.Most, DefaultMost)
+	opts.PerCaller = cmp.Or(opts.PerCaller, DefaultPerCaller)
 	if opts.Log == nil {
 		opts.Log = slog.New(slog.DiscardHandler)
 	}
 	return &Engine{
-		log: log, gate: gate, opts: opts, draw: renderer{opts.Summary, opts.PublicURL}, hubs: map[string]*hub{},
+		log: log, gate: gate, opts: opts, draw: renderer{opts.Summary, opts.PublicURL}, hubs: map[string]*hub{}, callers: map[sluice.Principal]int{},
 		batches: sync.Pool{New: func() any { return new([batch]*Item) }},
 		pieces:  sync.Pool{New: func() any { return new([atOnce]Frame) }},
 	}
@@ -118,6 +129,7 @@ func (e *Engine) guard(ctx context.Context) {
 			return
 		case <-changed:
 		case <-beat.C:
+			e.share()
 		}
 	}
 }
@@ -133,15 +145,12 @@ func (e *Engine) served() []*Feed {
 	return all
 }
 
-// Feeds returns how many feeds there are now, and how many frames readers have missed since the start.
-func (e *Engine) Feeds() (open int64, missed uint64) { return e.feeds.Load(), e.lagged.Load() }
-
 // errStopping is why feeds end with the server.
 func errStopping() error {
 	return sluice.Errorf(sluice.Unavailable, "the server is going away; ask again, behind the last sequence")
 }
 
-// began is why feeds end of a log that lost its end, or is another one under the same name.
+// began is why feeds end of a log that lost its end.
 func began() error {
 	return sluice.Errorf(sluice.Unavailable, "the log began anew; ask again")
 }

@@ -34,6 +34,8 @@ type Feed struct {
 	since   uint64
 	begins  int // how often that was gone before it was read
 	leave   func()
+	release func()
+	budget  budget
 	end     context.CancelCauseFunc // of Run
 
 	mu    sync.Mutex // of who looks
@@ -49,15 +51,15 @@ type Feed struct {
 }
 
 // Open subscribes, and then finds out where the log ends and where the feed begins (S2-124…129). Codes
-// InvalidRequest; NotFound; Forbidden; WindowExceeded, with oldest_available_seq and current_seq;
-// Unavailable. A feed is to be closed.
+// InvalidRequest; NotFound; Forbidden; WindowExceeded, with oldest_available_seq and current_seq; QuotaExceeded if there are as many
+// feeds as there may be; Unavailable. A feed is to be closed.
 func (e *Engine) Open(ctx context.Context, w Wish) (*Feed, error) {
 	w.Pattern = cmp.Or(w.Pattern, "/**")
 	w.Buffer = cmp.Or(w.Buffer, min(e.opts.Ring, e.opts.MaxBuffer))
 	if w.Buffer < 1 || w.Buffer > e.opts.MaxBuffer {
 		return nil, sluice.Errorf(sluice.InvalidRequest, "buffer %d: use 1 to %d", w.Buffer, e.opts.MaxBuffer).With("field", "buffer")
 	}
-	matcher, err := filter.CompileWith(w.Filter, e.opts.Labels)
+	matcher, err := filter.CompileLive(w.Filter, e.opts.Labels)
 	if err != nil {
 		return nil, err
 	}
@@ -65,11 +67,16 @@ func (e *Engine) Open(ctx context.Context, w Wish) (*Feed, error) {
 	if err := f.admitted(ctx); err != nil {
 		return nil, err
 	}
+	if f.release, err = e.admit(w.Caller); err != nil {
+		return nil, err
+	}
 	if f.hub, f.leave, err = e.enter(ctx, w.Namespace); err != nil {
+		f.release()
 		return nil, err
 	}
 	if err := f.begin(ctx); err != nil {
 		f.leave()
+		f.release()
 		return nil, err
 	}
 	if len(w.Coalesce.Labels) > 0 {
@@ -78,7 +85,6 @@ func (e *Engine) Open(ctx context.Context, w Wish) (*Feed, error) {
 			labels: func(ev *sluice.Event) func(string) (string, bool) { return filter.LabelsOf(ev, e.opts.Labels) },
 		}
 	}
-	e.feeds.Add(1)
 	return f, nil
 }
 
@@ -102,8 +108,8 @@ func (f *Feed) begin(ctx context.Context) (err error) {
 
 // Close ends the feed. It is called when Run has returned, or is not called.
 func (f *Feed) Close() {
-	f.engine.feeds.Add(-1)
 	f.leave()
+	f.release()
 }
 
 // Current returns the sequence of the last event when the feed was opened: what was read up to there, and the feed

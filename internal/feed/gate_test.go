@@ -282,7 +282,7 @@ func TestAnEngineEndsWithItsFeeds(t *testing.T) {
 		f, err := opened(t.Context(), e, feed.Wish{})
 		require.NoError(t, err)
 		f.Close()
-		count, _ := e.Feeds()
+		count := e.Use().Feeds
 		require.Zero(t, count)
 	}
 	r := follow(t.Context(), t, e, feed.Wish{})
@@ -308,6 +308,11 @@ func TestAFeedOutlivesTroubleWithTheLog(t *testing.T) {
 			defer m.mu.Unlock()
 			m.events, m.last = nil, 0
 		}, sluice.Unavailable},
+		"it is another, which is as long": {func(m *memory) {
+			m.mu.Lock()
+			defer m.mu.Unlock()
+			m.made = m.made.Add(time.Hour)
+		}, sluice.WindowExceeded},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()

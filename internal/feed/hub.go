@@ -7,6 +7,7 @@ import (
 	"runtime"
 	"slices"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"github.com/sluice-io/sluice/internal/ring"
@@ -22,6 +23,10 @@ type hub struct {
 	ready chan struct{} // closed when there is a ring, or an error
 	ring  *ring.Ring[*Item]
 	err   error
+	made  time.Time // the log
+	pages pages
+
+	shared atomic.Uint64 // feeds that use it
 
 	// Under the engine's lock.
 	entered int                // who may use the ring
@@ -40,12 +45,16 @@ func (e *Engine) enter(ctx context.Context, namespace string) (*hub, func(), err
 	h := e.hubs[namespace]
 	if h == nil {
 		h = &hub{engine: e, namespace: namespace, ready: make(chan struct{}), feeds: map[*Feed]struct{}{}}
+		h.pages.read = func(ctx context.Context, pattern sluice.Pattern, after, upTo uint64) ([]sluice.Event, uint64, error) {
+			return e.log.Page(ctx, namespace, pattern, after, upTo)
+		}
 		inner, stop := context.WithCancel(e.running)
 		h.stop = stop
 		e.hubs[namespace] = h
 		e.all.Go(func() { h.follow(inner) })
 	}
 	h.entered++
+	h.shared.Add(1)
 	if h.idle != nil {
 		h.idle.Stop()
 		h.idle = nil
@@ -70,6 +79,7 @@ func (e *Engine) leave(h *hub) {
 	defer e.all.Done()
 	e.mu.Lock()
 	defer e.mu.Unlock()
+	h.shared.Add(^uint64(0))
 	if h.entered--; h.entered == 0 {
 		h.idle = time.AfterFunc(e.opts.Linger, h.retire)
 	}
@@ -123,14 +133,18 @@ func (h *hub) running() []*Feed {
 // follow fills the ring until ctx ends or there is nothing to follow any more.
 func (h *hub) follow(ctx context.Context) {
 	defer h.stop()
-	_, last, err := h.engine.log.Ends(ctx, h.namespace)
+	var last uint64
+	var err error
+	if h.made, err = h.engine.log.Made(ctx, h.namespace); err == nil {
+		_, last, err = h.engine.log.Ends(ctx, h.namespace)
+	}
 	if err != nil {
 		h.err = err
 		h.forget()
 		close(h.ready)
 		return
 	}
-	h.ring = ring.New(items, h.engine.opts.Ring, h.engine.opts.RingBytes, last)
+	h.ring = ring.New(items, h.engine.opts.Ring, h.engine.share(), last)
 	h.ring.Guard()
 	close(h.ready)
 	var sweeping sync.WaitGroup
@@ -179,16 +193,36 @@ func (h *hub) fill(ctx context.Context) error {
 	}
 }
 
+// nearEach is about how many bytes of the log a feed may have to look at more than it wants, so that all who come back at
+// once read the same pages.
+const nearEach = 256 << 10
+
+// behind returns what comes next in the log for a feed that is behind the ring, and up to where there is nothing else. It goes
+// on where the ring has it too: whoever stopped where the ring begins would be behind it again.
+func (h *hub) behind(ctx context.Context, pattern sluice.Pattern, place uint64) ([]*Item, uint64, error) {
+	if (h.ring.From()-place)*h.ring.Mean() <= h.shared.Load()*nearEach {
+		pattern = everything
+	}
+	return h.pages.behind(ctx, pattern, place, h.ring.Last())
+}
+
 // over returns why the log cannot be followed behind the ring any more, nil if it can, or if nobody knows.
 func (h *hub) over(ctx context.Context) error {
 	head := h.ring.Last()
 	first, last, err := h.engine.log.Ends(ctx, h.namespace)
+	made := h.made
+	if err == nil {
+		made, err = h.engine.log.Made(ctx, h.namespace)
+	}
 	if err != nil && sluice.CodeOf(err) != sluice.NotFound {
 		return nil // who follows it meets the trouble again
 	}
 	switch {
 	case err != nil:
 		return err
+	case !made.Equal(h.made):
+		return sluice.Errorf(sluice.WindowExceeded, "the namespace was deleted and made again: its log is another one, from sequence 1 on").
+			With("oldest_available_seq", first).With("current_seq", last)
 	case last < head:
 		return began()
 	case first > head+1:

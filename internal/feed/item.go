@@ -7,6 +7,7 @@ import (
 	"strings"
 	"sync"
 
+	"github.com/sluice-io/sluice/internal/filter"
 	"github.com/sluice-io/sluice/internal/ring"
 	"github.com/sluice-io/sluice/pkg/sluice"
 )
@@ -15,6 +16,7 @@ import (
 type Item struct {
 	Event sluice.Event
 
+	parsed filter.Parsed
 	frames [projections]struct {
 		once sync.Once
 		json []byte

@@ -48,7 +48,7 @@ func (f *Feed) lookRing(upTo uint64) (covered bool, more <-chan struct{}, err er
 
 // turn reads the next page of the log.
 func (f *Feed) turn(ctx context.Context) error {
-	events, reached, err := f.engine.log.Page(ctx, f.wish.Namespace, f.wish.Pattern, f.place, f.hub.ring.From())
+	items, reached, err := f.hub.behind(ctx, f.wish.Pattern, f.place)
 	switch code := sluice.CodeOf(err); {
 	case code == sluice.WindowExceeded && f.beginsAgain(ctx):
 		return nil
@@ -57,10 +57,7 @@ func (f *Feed) turn(ctx context.Context) error {
 	case err != nil:
 		return fmt.Errorf("%w: %w", sluice.Errorf(sluice.Unavailable, "the log cannot be read at the moment; ask again, behind the last sequence"), err)
 	}
-	for i := range events {
-		f.page = append(f.page, NewItem(events[i]))
-	}
-	f.read = reached
+	f.page, f.read = items, reached
 	return nil
 }
 
@@ -116,7 +113,7 @@ func (f *Feed) lookAt(items []*Item, upTo uint64) (int, error) {
 }
 
 // wants reports whether an event is one for this feed: its path, its caller, its filter. One of which the filter
-// cannot tell, because its expression fails, is not.
+// cannot tell, because its expression fails, is not. One for which that is too dear ends the feed (Unprocessable).
 func (f *Feed) wants(it *Item, now time.Time) (bool, error) {
 	if !f.wish.Pattern.Match(it.Event.Path) {
 		return false, nil
@@ -124,7 +121,10 @@ func (f *Feed) wants(it *Item, now time.Time) (bool, error) {
 	if ok, err := f.shows(it, now); !ok {
 		return false, err
 	}
-	ok, err := f.filter.Match(&it.Event)
+	ok, err := f.filter.MatchParsed(&it.Event, &it.parsed)
+	if sluice.CodeOf(err) == sluice.Unprocessable {
+		return false, err
+	}
 	return ok && err == nil, nil
 }
 

@@ -34,6 +34,7 @@ type memory struct {
 	down    bool
 	noticed bool // by who follows
 	gone    uint64
+	made    time.Time
 }
 
 func newMemory(page int) *memory { return &memory{page: page, changed: make(chan struct{})} }
@@ -99,6 +100,12 @@ func (m *memory) ends() (first, last uint64) {
 func (m *memory) Ends(context.Context, string) (first, last uint64, err error) {
 	first, last = m.ends()
 	return first, last, nil
+}
+
+func (m *memory) Made(context.Context, string) (time.Time, error) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	return m.made, nil
 }
 
 func (m *memory) Page(_ context.Context, _ string, pattern sluice.Pattern, after, upTo uint64) ([]sluice.Event, uint64, error) {

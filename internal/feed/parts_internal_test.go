@@ -180,3 +180,17 @@ func TestAPlaceMovesForwardOnly(t *testing.T) {
 		require.Equal(t, tt.place, f.place)
 	}
 }
+
+// What a feed's filter costs in a second is bounded; what was not used is saved up for a while.
+func TestLookingIsPaidFor(t *testing.T) {
+	t.Parallel()
+	var b budget
+	now := time.Now()
+	require.Zero(t, b.wait(costSaved, now), "it begins with what may be saved up")
+	require.Equal(t, time.Second, b.wait(costSaved+costPerSecond, now))
+	require.Equal(t, time.Second/2, b.wait(costSaved+costPerSecond, now.Add(time.Second/2)))
+	require.Zero(t, b.wait(costSaved+costPerSecond, now.Add(time.Second)))
+	require.Equal(t, time.Second, b.wait(costSaved+2*costPerSecond, now.Add(time.Second)))
+	require.Zero(t, b.wait(2*costSaved+2*costPerSecond, now.Add(time.Hour)), "no more than that")
+	require.Equal(t, time.Second, b.wait(2*costSaved+3*costPerSecond, now.Add(time.Hour)))
+}

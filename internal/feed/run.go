@@ -45,6 +45,7 @@ func (f *Feed) serve(ctx context.Context, send func([]Frame) error) error {
 	alarm := time.NewTimer(f.engine.opts.Heartbeat)
 	defer alarm.Stop()
 	for ctx.Err() == nil {
+		f.rest(ctx)
 		sent, more, err := f.step(ctx, send)
 		due, reached := f.waitsFor()
 		if now := time.Now(); err == nil && !sent && !now.Before(beat) {

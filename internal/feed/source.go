@@ -3,6 +3,7 @@ package feed
 import (
 	"context"
 	"math"
+	"time"
 
 	"github.com/sluice-io/sluice/pkg/sluice"
 )
@@ -11,6 +12,8 @@ import (
 type Log interface {
 	// Ends returns the first and the last sequence that is kept, as the leader knows them. Code NotFound.
 	Ends(ctx context.Context, namespace string) (first, last uint64, err error)
+	// Made returns when the log was made: another one under the same name has another time. Code NotFound.
+	Made(ctx context.Context, namespace string) (time.Time, error)
 	// Page returns events behind a place whose paths a pattern may match, and up to where there are no others; that
 	// is upTo at least, unless there are more than a page has. The log reached upTo before. Code WindowExceeded, with
 	// oldest_available_seq and current_seq, if what comes behind the place is no longer kept.

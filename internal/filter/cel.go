@@ -6,6 +6,7 @@ import (
 	"math"
 	"slices"
 	"strings"
+	"sync/atomic"
 
 	"cel.dev/cel-go/cel"
 	"cel.dev/cel-go/checker"
@@ -22,6 +23,10 @@ const (
 	// element of a list as much as the list is long.
 	costLimit = 100_000
 
+	// LiveLimit bounds one evaluation for those who look at every event as it comes (see CompileLive): there may be thousands of
+	// them. It is about a millisecond.
+	LiveLimit = 10_000
+
 	maxNesting = 12  // lists, maps and macros within each other
 	maxMessage = 500 // characters of what CEL says of an error, which may repeat data or types
 )
@@ -30,11 +35,16 @@ const (
 type expression struct {
 	program cel.Program
 	data    bool // it may look at the event's data
+	most    int  // that an evaluation may cost
+	spent   atomic.Uint64
 }
 
 // compile returns the expression. Code InvalidRequest, with the position, if it is not CEL,
 // cannot yield a bool, or would be too dear to check or, whatever the event, to evaluate.
-func compile(text string) (*expression, error) {
+func compile(text string) (*expression, error) { return compileWithin(text, costLimit) }
+
+// compileWithin is compile, with another bound of what an evaluation costs.
+func compileWithin(text string, most int) (*expression, error) {
 	env, err := environment()
 	if err != nil {
 		return nil, err
@@ -46,10 +56,14 @@ func compile(text string) (*expression, error) {
 	if out := checked.OutputType(); !out.IsExactType(cel.BoolType) && !out.IsExactType(cel.DynType) {
 		return nil, sluice.Errorf(sluice.InvalidRequest, "filter.cel: the expression yields %.*s; it has to yield bool", maxMessage, out)
 	}
-	if cost, err := env.EstimateCost(checked, unknownSizes{}); err != nil || cost.Min > costLimit {
-		return nil, sluice.Errorf(sluice.InvalidRequest, "filter.cel: the expression costs at least %d, whatever the event; %d is allowed", cost.Min, costLimit)
+	if cost, err := env.EstimateCost(checked, unknownSizes{}); err != nil || cost.Min > uint64(most) { //nolint:gosec // it is above 0
+		return nil, sluice.Errorf(sluice.InvalidRequest, "filter.cel: the expression costs at least %d, whatever the event; %d is allowed", cost.Min, most)
 	}
-	return plan(env, checked)
+	x, err := plan(env, checked)
+	if err == nil {
+		x.most = most
+	}
+	return x, err
 }
 
 // plan returns the expression that was checked, ready to be evaluated.
@@ -163,12 +177,19 @@ func isEvent(e ast.Expr) bool { return e.Kind() == ast.IdentKind && e.AsIdent() 
 
 // match evaluates the expression. A field that is missing or of another type than the
 // expression takes it for is no match (C19); an error is everything else that went wrong.
-func (x *expression) match(e *sluice.Event) (bool, error) {
-	return x.evaluate(e, &meter{left: costLimit})
+func (x *expression) match(e *sluice.Event, p *Parsed) (bool, error) {
+	m := &meter{left: x.most}
+	ok, err := x.evaluate(e, p, m)
+	x.spent.Add(uint64(x.most - max(m.left, 0))) //nolint:gosec // it is not below 0
+	if err != nil && m.left < 0 && x.most < costLimit {
+		err = sluice.Errorf(sluice.Unprocessable, "filter.cel: the expression costs more than %d on the event %d, which is too much for live use; "+
+			"make it cheaper, or have it look at less", x.most, e.Seq).With("field", "cel").With("seq", e.Seq)
+	}
+	return ok, err
 }
 
-func (x *expression) evaluate(e *sluice.Event, m *meter) (bool, error) {
-	out, _, err := x.program.Eval(map[string]any{root: x.attributes(e), allowance: m})
+func (x *expression) evaluate(e *sluice.Event, p *Parsed, m *meter) (bool, error) {
+	out, _, err := x.program.Eval(map[string]any{root: x.attributes(e, p), allowance: m})
 	switch {
 	case err == nil:
 		return out == types.True, nil
@@ -202,7 +223,7 @@ func missing(err error) bool {
 
 // attributes returns the event as the expression sees it: the CloudEvents attributes,
 // extensions at the top and in "extensions", and the data if it is JSON.
-func (x *expression) attributes(e *sluice.Event) map[string]any {
+func (x *expression) attributes(e *sluice.Event, p *Parsed) map[string]any {
 	m := make(map[string]any, 10+len(e.Extensions))
 	for name, value := range e.Extensions {
 		m[name] = value
@@ -217,7 +238,7 @@ func (x *expression) attributes(e *sluice.Event) map[string]any {
 	}
 	delete(m, "data")
 	if x.data {
-		if data, ok := decode(e); ok {
+		if data, ok := p.decode(e); ok {
 			m["data"] = data
 		}
 	}

@@ -30,30 +30,52 @@ func Compile(f sluice.Filter) (*Matcher, error) { return CompileWith(f, nil) }
 // CompileWith is Compile for a filter that knows the labels of types too; an event's own win. They are
 // asked for only where the filter has a label that is no attribute of the event.
 func CompileWith(f sluice.Filter, labels Labels) (*Matcher, error) {
+	return compileFilter(f, labels, costLimit)
+}
+
+// CompileLive is CompileWith for somebody who looks at events as they come, or at many at once, and of whom there may
+// be many: an expression may cost LiveLimit for each event, a tenth of what a subscription's may. Match returns code
+// Unprocessable if it costs more.
+func CompileLive(f sluice.Filter, labels Labels) (*Matcher, error) {
+	return compileFilter(f, labels, LiveLimit)
+}
+
+func compileFilter(f sluice.Filter, labels Labels, most int) (*Matcher, error) {
 	m := &Matcher{filter: f, static: labels}
 	if f.CEL == "" {
 		return m, nil
 	}
 	var err error
-	if m.cel, err = compile(f.CEL); err != nil {
+	if m.cel, err = compileWithin(f.CEL, most); err != nil {
 		return nil, err
 	}
 	return m, nil
 }
 
+// Spent returns what the expression has cost until now, in the unit of LiveLimit.
+func (m *Matcher) Spent() uint64 {
+	if m.cel == nil {
+		return 0
+	}
+	return m.cel.spent.Load()
+}
+
 // Match reports whether the filter lets the event through. An error means that nobody can
 // tell: the CEL expression failed for another reason than a field that is missing or of
 // another type, such as a division by zero or too much work.
-func (m *Matcher) Match(e *sluice.Event) (bool, error) {
+func (m *Matcher) Match(e *sluice.Event) (bool, error) { return m.MatchParsed(e, nil) }
+
+// MatchParsed is Match for an event that several filters look at.
+func (m *Matcher) MatchParsed(e *sluice.Event, p *Parsed) (bool, error) {
 	f := &m.filter
 	ok := (len(f.Types) == 0 || sluice.MatchType(f.Types, e.Type)) &&
 		(len(f.Sources) == 0 || anyOf(f.Sources, e.Source)) &&
 		(len(f.Subjects) == 0 || about(f.Subjects, e)) &&
-		(len(f.Labels) == 0 || m.labelled(e))
+		(len(f.Labels) == 0 || m.labelled(e, p))
 	if !ok || m.cel == nil {
 		return ok, nil
 	}
-	return m.cel.match(e)
+	return m.cel.match(e, p)
 }
 
 func anyOf(values []string, got string) bool {
@@ -75,7 +97,7 @@ func about(subjects []string, e *sluice.Event) bool {
 
 // labelled looks each label up among the extension attributes first, then among the data's
 // top-level scalars, which are decoded only if they are needed, and then among those of the type.
-func (m *Matcher) labelled(e *sluice.Event) bool {
+func (m *Matcher) labelled(e *sluice.Event, p *Parsed) bool {
 	pending := 0
 	for name, values := range m.filter.Labels {
 		got, ok := e.Extensions[name]
@@ -89,7 +111,7 @@ func (m *Matcher) labelled(e *sluice.Event) bool {
 	if pending == 0 {
 		return true
 	}
-	find := m.otherLabels(e)
+	find := m.otherLabels(e, p)
 	for name, values := range m.filter.Labels {
 		if _, ok := e.Extensions[name]; ok {
 			continue
@@ -102,8 +124,8 @@ func (m *Matcher) labelled(e *sluice.Event) bool {
 }
 
 // otherLabels returns what finds a label of the event that is no extension attribute.
-func (m *Matcher) otherLabels(e *sluice.Event) func(name string) (string, bool) {
-	fields := topLevel(e)
+func (m *Matcher) otherLabels(e *sluice.Event, p *Parsed) func(name string) (string, bool) {
+	fields := p.topLevel(e)
 	var static map[string]string
 	if m.static != nil {
 		static = m.static(e)
@@ -121,7 +143,7 @@ func (m *Matcher) otherLabels(e *sluice.Event) func(name string) (string, bool) 
 // among the data's top-level scalars, which are decoded only if they are needed, and then among those of the type.
 func LabelsOf(e *sluice.Event, static Labels) func(name string) (string, bool) {
 	m := Matcher{static: static}
-	others := sync.OnceValue(func() func(string) (string, bool) { return m.otherLabels(e) })
+	others := sync.OnceValue(func() func(string) (string, bool) { return m.otherLabels(e, nil) })
 	return func(name string) (string, bool) {
 		if got, ok := e.Extensions[name]; ok {
 			return got, true

@@ -383,3 +383,30 @@ func TestLabelsOfTypesCountUnlessTheEventHasItsOwn(t *testing.T) {
 	require.NoError(t, err)
 	require.Zero(t, asked, "a filter without labels costs nothing")
 }
+
+// Who looks at every event as it comes may have less of a processor than a subscription, of which there are fewer.
+func TestAFilterForLiveUseMayCostLess(t *testing.T) {
+	t.Parallel()
+	const text = "event.data.all(a, event.data.all(b, a == b))"
+	e := &sluice.Event{Seq: 7, Path: "/a", ContentType: "application/json", Data: []byte("[1" + strings.Repeat(",1", 99) + "]")}
+	patient, err := filter.CompileWith(sluice.Filter{CEL: text}, nil)
+	require.NoError(t, err)
+	ok, err := patient.Match(e)
+	require.NoError(t, err)
+	require.True(t, ok)
+	require.Greater(t, patient.Spent(), uint64(filter.LiveLimit))
+	live, err := filter.CompileLive(sluice.Filter{CEL: text}, nil)
+	require.NoError(t, err)
+	ok, err = live.Match(e)
+	require.False(t, ok)
+	require.Equal(t, sluice.Unprocessable, sluice.CodeOf(err), "%v", err)
+	require.ErrorContains(t, err, "event 7")
+	require.Equal(t, uint64(filter.LiveLimit), live.Spent())
+	e.Data = []byte("[1,2]")
+	ok, err = live.Match(e)
+	require.NoError(t, err)
+	require.False(t, ok)
+	e.Data = []byte("{}")
+	_, err = live.Match(e)
+	require.NoError(t, err, "a field of another type is no match")
+}

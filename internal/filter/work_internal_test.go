@@ -29,7 +29,7 @@ func cost(tb testing.TB, text, data string) (int, error) {
 	x, err := compile(text)
 	require.NoError(tb, err, text)
 	m := &meter{left: costLimit}
-	_, err = x.evaluate(eventWith(data), m)
+	_, err = x.evaluate(eventWith(data), nil, m)
 	return costLimit - m.left, err
 }
 
@@ -134,7 +134,7 @@ func TestBombsAreCutOff(t *testing.T) {
 	for name, text := range bombs() {
 		x, err := compile(text)
 		require.NoError(t, err, name)
-		_, err = x.evaluate(eventWith(data), &meter{left: costLimit / 10})
+		_, err = x.evaluate(eventWith(data), nil, &meter{left: costLimit / 10})
 		require.ErrorContains(t, err, "cost limit exceeded", name)
 		require.Equal(t, sluice.Internal, sluice.CodeOf(err), name)
 	}
@@ -193,7 +193,7 @@ func counted(t *testing.T, text, data string) (int, int) {
 	require.NoError(t, err, text)
 	const limit = costLimit / 10
 	m := &meter{left: limit}
-	_, _ = x.evaluate(eventWith(data), m) // how it ends is not asked
+	_, _ = x.evaluate(eventWith(data), nil, m) // how it ends is not asked
 	return counter.looks, min(limit-m.left, limit)
 }
 
@@ -231,17 +231,17 @@ func TestRegularExpressionsMayCount(t *testing.T) {
 	} {
 		x, err := compile(text)
 		require.NoError(t, err, text)
-		got, err := x.match(eventWith(""))
+		got, err := x.match(eventWith(""), nil)
 		require.NoError(t, err, text)
 		require.Equal(t, want, got, text)
 	}
 	x, err := compile(`event.type.matches(event.data.r)`)
 	require.NoError(t, err)
-	_, err = x.match(eventWith(`{"r": "(("}`))
+	_, err = x.match(eventWith(`{"r": "(("}`), nil)
 	require.ErrorContains(t, err, "missing closing )")
-	_, err = x.match(eventWith(`{"r": "(a{30}){30}b{200}"}`))
+	_, err = x.match(eventWith(`{"r": "(a{30}){30}b{200}"}`), nil)
 	require.ErrorContains(t, err, "1000 are allowed")
-	got, err := x.match(eventWith(`{"r": 7}`))
+	got, err := x.match(eventWith(`{"r": 7}`), nil)
 	require.NoError(t, err)
 	require.False(t, got)
 }
@@ -280,7 +280,7 @@ func FuzzMeter(f *testing.F) {
 			return
 		}
 		e, m := eventWith(data), &meter{left: costLimit}
-		got, err := x.evaluate(e, m)
+		got, err := x.evaluate(e, nil, m)
 		looks, paid := counted(t, text, data)
 		require.Less(t, looks, 10*paid+len(text)+100)
 		if err != nil && (strings.Contains(err.Error(), "cost limit exceeded") || strings.Contains(err.Error(), "are allowed")) {
@@ -291,7 +291,7 @@ func FuzzMeter(f *testing.F) {
 		require.NoError(t, issues.Err())
 		plain, err2 := env.Program(checked, cel.CostLimit(100*costLimit))
 		require.NoError(t, err2)
-		out, _, err2 := plain.Eval(map[string]any{root: x.attributes(e)})
+		out, _, err2 := plain.Eval(map[string]any{root: x.attributes(e, nil)})
 		switch {
 		case err2 == nil:
 			require.NoError(t, err)
@@ -312,7 +312,7 @@ func BenchmarkBombs(b *testing.B) {
 	for name, text := range bombs() {
 		x, err := compile(text)
 		require.NoError(b, err)
-		vars := x.attributes(e)
+		vars := x.attributes(e, nil)
 		b.Run(name, func(b *testing.B) {
 			b.ReportAllocs()
 			for b.Loop() {

@@ -8,6 +8,7 @@ import (
 
 	"github.com/labstack/echo/v4"
 
+	"github.com/sluice-io/sluice/internal/filter"
 	"github.com/sluice-io/sluice/pkg/sluice"
 )
 
@@ -108,7 +109,7 @@ func (s *Server) features() map[string]bool {
 }
 
 func (s *Server) limits() map[string]int64 {
-	return map[string]int64{
+	limits := map[string]int64{
 		"path_bytes":      sluice.MaxPathBytes,
 		"path_segments":   sluice.MaxPathSegments,
 		"event_id_bytes":  sluice.MaxIDBytes,
@@ -121,7 +122,13 @@ func (s *Server) limits() map[string]int64 {
 		"causation_hops":  sluice.MaxHops,
 		"event_types":     sluice.MaxEventTypes,
 		"schema_bytes":    sluice.MaxSchema,
+		"live_cel_cost":   filter.LiveLimit,
 	}
+	if s.opts.Feeds != nil {
+		most, perCaller := s.opts.Feeds.Limits()
+		limits["feeds"], limits["feeds_per_principal"] = int64(most), int64(perCaller)
+	}
+	return limits
 }
 
 // coalesceLabels returns the names of the static labels of the event types in the catalogues that the caller may know of, or

@@ -21,11 +21,12 @@ func (s *Server) listState(c echo.Context) error {
 	if q.Visible = s.visible(c, sluice.VerbRead); q.Visible != nil && q.Pattern == "" {
 		q.Pattern = s.granted(c) // nothing else is visible: the rest need not be looked at
 	}
-	if q.Visible, err = s.wanted(c, q.Visible); err != nil {
+	var tooDear error
+	if q.Visible, err = s.wanted(c, q.Visible, &tooDear); err != nil {
 		return err
 	}
 	page, err := s.opts.Log.State(c.Request().Context(), c.Param("ns"), q)
-	if err != nil {
+	if err = cmp.Or(tooDear, err); err != nil {
 		return err
 	}
 	if page.Events, err = s.shown(c, sluice.VerbRead, page.Events); err != nil {
@@ -34,8 +35,12 @@ func (s *Server) listState(c echo.Context) error {
 	return c.JSONBlob(http.StatusOK, renderState(page))
 }
 
-// wanted returns what lets a path through whose last event is visible, and is let through by the request's filter.
-func (s *Server) wanted(c echo.Context, visible func(*sluice.Event) bool) (func(*sluice.Event) bool, error) {
+// stateCost is what looking at the last events of all paths may cost for one page, in the unit of filter.LiveLimit: some two seconds.
+const stateCost = 20_000_000
+
+// wanted returns what lets a path through whose last event is visible, and is let through by the request's filter. Nothing is once
+// that was too dear, which it notes.
+func (s *Server) wanted(c echo.Context, visible func(*sluice.Event) bool, tooDear *error) (func(*sluice.Event) bool, error) {
 	f, err := feedFilter(c)
 	if err != nil || f.Empty() {
 		return visible, err
@@ -44,15 +49,20 @@ func (s *Server) wanted(c echo.Context, visible func(*sluice.Event) bool) (func(
 	if s.opts.Catalogue != nil {
 		labels = s.opts.Catalogue.Labels
 	}
-	matcher, err := filter.CompileWith(f, labels)
+	matcher, err := filter.CompileLive(f, labels)
 	if err != nil {
 		return nil, err
 	}
 	return func(ev *sluice.Event) bool {
-		if visible != nil && !visible(ev) {
+		if *tooDear != nil || visible != nil && !visible(ev) {
 			return false
 		}
 		ok, err := matcher.Match(ev)
+		if sluice.CodeOf(err) == sluice.Unprocessable {
+			*tooDear = err
+		} else if matcher.Spent() > stateCost {
+			*tooDear = sluice.Errorf(sluice.Unprocessable, "filter.cel: the expression costs more than %d for all paths together; use a narrower pattern, or ask for fewer at once with limit", stateCost).With("field", "cel")
+		}
 		return ok && err == nil // one on which it fails is not shown, as in a feed
 	}, nil
 }

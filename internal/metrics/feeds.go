@@ -2,20 +2,28 @@ package metrics
 
 import "github.com/prometheus/client_golang/prometheus"
 
-// WatchFeeds reads how many feeds are open, and how many frames their readers have missed since the start, whenever
-// the set is scraped (S2-81). Call it once.
-func (m *Metrics) WatchFeeds(read func() (open int64, missed uint64)) {
+// FeedUse is what feeds take of a server.
+type FeedUse struct {
+	Feeds     int    // that are open
+	Missed    uint64 // frames that readers have missed since the start
+	Refused   uint64 // feeds that were not opened since the start because there were too many
+	Rings     int    // namespaces whose last events are kept
+	RingBytes int    // that these take
+}
+
+// WatchFeeds reads what feeds take, whenever the set is scraped (S2-81). Call it once.
+func (m *Metrics) WatchFeeds(read func() FeedUse) {
+	gauge := func(name, help string, value func(FeedUse) float64) prometheus.Collector {
+		return prometheus.NewGaugeFunc(prometheus.GaugeOpts{Name: name, Help: help}, func() float64 { return value(read()) })
+	}
+	counter := func(name, help string, value func(FeedUse) float64) prometheus.Collector {
+		return prometheus.NewCounterFunc(prometheus.CounterOpts{Name: name, Help: help}, func() float64 { return value(read()) })
+	}
 	m.registry.MustRegister(
-		prometheus.NewGaugeFunc(prometheus.GaugeOpts{
-			Name: "sluice_feeds", Help: "Feeds that are open.",
-		}, func() float64 {
-			open, _ := read()
-			return float64(open)
-		}),
-		prometheus.NewCounterFunc(prometheus.CounterOpts{
-			Name: "sluice_feed_missed_total", Help: "Frames that readers of feeds were too slow for, and were told of.",
-		}, func() float64 {
-			_, missed := read()
-			return float64(missed)
-		}))
+		gauge("sluice_feeds", "Feeds that are open.", func(u FeedUse) float64 { return float64(u.Feeds) }),
+		gauge("sluice_feed_rings", "Namespaces whose last events are kept in memory for feeds.", func(u FeedUse) float64 { return float64(u.Rings) }),
+		gauge("sluice_feed_ring_bytes", "About how many bytes these events take.", func(u FeedUse) float64 { return float64(u.RingBytes) }),
+		counter("sluice_feed_missed_total", "Frames that readers of feeds were too slow for, and were told of.", func(u FeedUse) float64 { return float64(u.Missed) }),
+		counter("sluice_feeds_refused_total", "Feeds that were not opened because there were too many.", func(u FeedUse) float64 { return float64(u.Refused) }),
+	)
 }

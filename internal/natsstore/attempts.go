@@ -189,9 +189,9 @@ func (s *Store) latest(ctx context.Context, sub *sluice.Subscription, replay str
 	known := map[uint64]sluice.Progress{}
 	err = s.scan(ctx, streams.Attempts, jetstream.ConsumerConfig{
 		FilterSubject: subject, DeliverPolicy: jetstream.DeliverByStartTimePolicy, OptStartTime: &from,
-	}, func(msg jetstream.Msg, _ *jetstream.MsgMetadata) (bool, error) {
+	}, func(msg *nats.Msg, _ *nats.MsgMetadata) (bool, error) {
 		var a sluice.Attempt
-		if err := json.Unmarshal(msg.Data(), &a); err != nil {
+		if err := json.Unmarshal(msg.Data, &a); err != nil {
 			return false, fmt.Errorf("attempt: %w", err)
 		}
 		if a.StartedAt.Before(sub.Began()) || a.Replay != replay || a.Probe {

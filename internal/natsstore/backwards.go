@@ -5,6 +5,7 @@ import (
 	"encoding/json"
 	"fmt"
 
+	"github.com/nats-io/nats.go"
 	"github.com/nats-io/nats.go/jetstream"
 
 	"github.com/sluice-io/sluice/pkg/sluice"
@@ -64,12 +65,12 @@ func (b *backwards[T]) between(ctx context.Context, begin, end uint64) (found []
 	err = b.store.scan(ctx, b.stream, jetstream.ConsumerConfig{
 		FilterSubject: b.subject,
 		DeliverPolicy: jetstream.DeliverByStartSequencePolicy, OptStartSeq: max(1, begin),
-	}, func(msg jetstream.Msg, meta *jetstream.MsgMetadata) (bool, error) {
+	}, func(msg *nats.Msg, meta *nats.MsgMetadata) (bool, error) {
 		if meta.Sequence.Stream >= end {
 			return false, nil
 		}
 		var value T
-		if err := json.Unmarshal(msg.Data(), &value); err != nil {
+		if err := json.Unmarshal(msg.Data, &value); err != nil {
 			return false, fmt.Errorf("%s %d: %w", b.stream, meta.Sequence.Stream, err)
 		}
 		wanted, old := b.look(&value)

@@ -191,14 +191,14 @@ func (b Bucket[T]) Watch(ctx context.Context, filter string, f func(Entry[T])) e
 func (b Bucket[T]) read(ctx context.Context, filter string, each func(e Entry[T], pending uint64) (more bool)) error {
 	prefix := kvPrefix + b.name + "."
 	config := jetstream.ConsumerConfig{DeliverPolicy: jetstream.DeliverLastPerSubjectPolicy, FilterSubject: prefix + filter}
-	return b.store.follow(ctx, kvStream+b.name, config, func(msg jetstream.Msg, meta *jetstream.MsgMetadata) (bool, error) {
+	return b.store.followToEnd(ctx, kvStream+b.name, config, followAhead, func(msg *nats.Msg, meta *nats.MsgMetadata) (bool, error) {
 		if msg == nil {
 			return each(Entry[T]{}, 0), nil
 		}
-		e := Entry[T]{Key: msg.Subject()[len(prefix):], Revision: meta.Sequence.Stream}
-		if isMarker(msg.Headers()) {
+		e := Entry[T]{Key: msg.Subject[len(prefix):], Revision: meta.Sequence.Stream}
+		if isMarker(msg.Header) {
 			e.Change = Removed
-		} else if err := json.Unmarshal(msg.Data(), &e.Value); err != nil {
+		} else if err := json.Unmarshal(msg.Data, &e.Value); err != nil {
 			b.store.opts.Log.ErrorContext(ctx, "record cannot be read",
 				slog.String("bucket", b.name), slog.String("key", e.Key), slog.Any("error", err))
 			e.Change = Removed

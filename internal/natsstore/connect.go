@@ -68,6 +68,8 @@ type Options struct {
 
 	Vault *vault.Ring // seals secrets and seeds of keys before they are written; nil: they are written as they are, which is for tests
 
+	Search uint64 // messages of a log that are read for the id of an event, at its end and around the time of the id; 50,000
+
 	AttemptsMaxAge time.Duration // how long attempts are kept; 0: as package streams says
 	LeaseTTL       time.Duration // after which the work of a replica that was killed goes to others; 15s, longer than a fail-over of NATS takes
 }
@@ -87,6 +89,8 @@ type Store struct {
 	news  *newsroom
 	pages chan struct{} // has one for each page of a feed that is read now
 
+	searches chan struct{} // has one for each event that is looked for by its id
+
 	making map[string]chan struct{} // subscriptions whose consumers are being made; closed when they are
 }
 
@@ -97,8 +101,9 @@ func Connect(ctx context.Context, opts Options) (*Store, error) {
 	opts.Log = cmp.Or(opts.Log, slog.New(slog.DiscardHandler))
 	opts.Name = cmp.Or(opts.Name, "sluice")
 	opts.Replicas = cmp.Or(opts.Replicas, 1)
+	opts.Search = cmp.Or(opts.Search, defaultSearch)
 	opts.LeaseTTL = cmp.Or(opts.LeaseTTL, leaseTTL)
-	s := &Store{opts: opts, stamps: &stamps{}, closed: make(chan struct{}), buckets: map[string]jetstream.KeyValue{}, broken: make(chan struct{}), making: map[string]chan struct{}{}, pages: make(chan struct{}, feedAtOnce)}
+	s := &Store{opts: opts, stamps: &stamps{}, closed: make(chan struct{}), buckets: map[string]jetstream.KeyValue{}, broken: make(chan struct{}), making: map[string]chan struct{}{}, pages: make(chan struct{}, feedAtOnce), searches: make(chan struct{}, searchAtOnce)}
 	s.news = newNewsroom(ctx, s)
 
 	wait := backoff.NewExponentialBackOff(

@@ -24,10 +24,6 @@ const (
 	cursorNow       = "now"
 )
 
-// clockSkew is how far a publisher's clock may be ahead of the log's before finding an event
-// by its UUIDv7 takes longer.
-const clockSkew = 5 * time.Minute
-
 // Resolve returns the sequence after which a cursor lies: "-1" or "" (the beginning of what is
 // kept), "now", a sequence, a time (RFC 3339), or an event's id. Codes: NotFound for the
 // namespace or an id that is not in it; WindowExceeded, with oldest_available_seq and
@@ -81,7 +77,8 @@ func (s *Store) resolveSeq(ctx context.Context, ns, cursor string) (uint64, erro
 	}
 	e, err := s.EventByID(ctx, ns, cursor)
 	if sluice.CodeOf(err) == sluice.NotFound {
-		return 0, sluice.Errorf(sluice.NotFound, "cursor %q is neither an event's id in %s, nor a sequence, a time, -1 or now", cursor, ns)
+		return 0, sluice.Errorf(sluice.NotFound, "cursor %q is neither an event's id that is found in %s, nor a sequence, a time, -1 or now; "+
+			"of an older event use the sequence", cursor, ns)
 	}
 	return e.Seq, err
 }
@@ -91,7 +88,7 @@ func (s *Store) before(ctx context.Context, ns string, at time.Time, state jetst
 	if at.After(state.LastTime) || state.Msgs == 0 {
 		return state.LastSeq, nil
 	}
-	msgs, _, err := s.direct(ctx, ns, directRequest{StartTime: &at, Batch: 1})
+	msgs, err := s.storedFrom(ctx, ns, at)
 	if err != nil || len(msgs) == 0 {
 		return state.LastSeq, err
 	}
@@ -100,6 +97,21 @@ func (s *Store) before(ctx context.Context, ns string, at time.Time, state jetst
 		return 0, err
 	}
 	return e.Seq - 1, nil
+}
+
+// storedFrom returns the first message that was stored at the time or later; none only if there is none, whichever replica answers.
+func (s *Store) storedFrom(ctx context.Context, ns string, at time.Time) (msgs []*nats.Msg, err error) {
+	err = caughtUp(ctx, func() (err error) {
+		if msgs, _, err = s.direct(ctx, ns, directRequest{StartTime: &at, Batch: 1}); err != nil || len(msgs) > 0 {
+			return err
+		}
+		last, err := s.leadersLast(ctx, streams.EventsStream(ns), ">")
+		if err == nil && last.Seq > 0 && !last.Time.Before(at) {
+			err = errBehind
+		}
+		return err
+	})
+	return msgs, storeError(ctx, err)
 }
 
 func parseTime(s string) (time.Time, bool) {
@@ -128,35 +140,6 @@ func checkWindow(after uint64, state jetstream.StreamState) error {
 func windowExceeded(state jetstream.StreamState) error {
 	return sluice.Errorf(sluice.WindowExceeded, "what comes next is no longer kept; start at sequence %d or later", state.FirstSeq).
 		With("oldest_available_seq", state.FirstSeq).With("current_seq", state.LastSeq)
-}
-
-// EventByID returns the event with the id. It is found at once while its id is in the
-// namespace's dedup window, or if the id names its place; else the log is read from the time
-// of a UUIDv7 on, and at last all of it, headers only. Of several events with the id one is
-// returned. Code NotFound.
-func (s *Store) EventByID(ctx context.Context, ns, id string) (sluice.Event, error) {
-	info, err := s.eventsInfo(ctx, ns)
-	if err != nil {
-		return sluice.Event{}, err
-	}
-	seq, err := s.findNear(ctx, ns, id)
-	if err != nil {
-		return sluice.Event{}, storeError(ctx, err)
-	}
-	if seq == 0 {
-		seq, err = s.scanID(ctx, ns, id, info.State)
-	}
-	if err != nil {
-		return sluice.Event{}, storeError(ctx, err)
-	}
-	if seq == 0 {
-		return sluice.Event{}, sluice.Errorf(sluice.NotFound, "there is no event %q in %s", id, ns)
-	}
-	e, err := s.Event(ctx, ns, seq)
-	if sluice.CodeOf(err) == sluice.WindowExceeded {
-		err = sluice.Errorf(sluice.NotFound, "event %q in %s is no longer kept", id, ns)
-	}
-	return e, err
 }
 
 // RecentByID returns the event with the id if it can be found without reading the log: while its
@@ -230,55 +213,6 @@ func placeOf(ns, id string) (uint64, bool) {
 	number, ok := strings.CutPrefix(id, ns+"-")
 	seq, err := strconv.ParseUint(number, 10, 64)
 	return seq, ok && err == nil
-}
-
-// scanID reads the log for the id: first from the time in it, if there is one, to the end,
-// then what lies before. 0 if it is not there.
-func (s *Store) scanID(ctx context.Context, ns, id string, state jetstream.StreamState) (uint64, error) {
-	if state.Msgs == 0 {
-		return 0, nil
-	}
-	middle := state.FirstSeq
-	if made, ok := uuidTime(id); ok {
-		before, err := s.before(ctx, ns, made.Add(-clockSkew), state)
-		if err != nil {
-			return 0, err
-		}
-		middle = max(middle, before+1)
-	}
-	seq, err := s.scanSpan(ctx, ns, id, middle, state.LastSeq)
-	if seq > 0 || err != nil {
-		return seq, err
-	}
-	return s.scanSpan(ctx, ns, id, state.FirstSeq, middle-1)
-}
-
-// scanSpan returns the place of the id among the sequences from first to last, 0 if it has none.
-func (s *Store) scanSpan(ctx context.Context, ns, id string, first, last uint64) (found uint64, err error) {
-	if first > last {
-		return 0, nil
-	}
-	config := jetstream.ConsumerConfig{
-		DeliverPolicy: jetstream.DeliverByStartSequencePolicy, OptStartSeq: first, HeadersOnly: true,
-		FilterSubject: streams.EventsSubjects(ns),
-	}
-	err = s.follow(ctx, streams.EventsStream(ns), config, func(msg jetstream.Msg, meta *jetstream.MsgMetadata) (bool, error) {
-		if msg == nil || meta.Sequence.Stream > last {
-			return false, nil
-		}
-		e, err := s.stamps.eventOf(msg.Subject(), msg.Headers(), nil, meta.Sequence.Stream, meta.Timestamp)
-		if err != nil && e.ContentType != "" { // the id may be in the body
-			e, err = s.Event(ctx, ns, e.Seq)
-		}
-		if e.ID == id {
-			found = e.Seq
-		}
-		if err != nil && sluice.CodeOf(err) != sluice.InvalidRequest {
-			return false, err
-		}
-		return found == 0 && meta.Sequence.Stream < last && meta.NumPending > 0, nil
-	})
-	return found, err
 }
 
 // uuidTime returns the time in a UUIDv7.

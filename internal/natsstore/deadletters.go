@@ -236,11 +236,11 @@ func (s *Store) Redrivable(ctx context.Context, sub *sluice.Subscription) (Redri
 		FilterSubject: streams.DeadLettersSubject(sub.Namespace, sub.ID), HeadersOnly: true,
 		DeliverPolicy: jetstream.DeliverByStartTimePolicy, OptStartTime: &sub.CreatedAt,
 	}
-	err = s.scan(ctx, streams.DeadLetters, config, func(msg jetstream.Msg, meta *jetstream.MsgMetadata) (bool, error) {
+	err = s.scan(ctx, streams.DeadLetters, config, func(msg *nats.Msg, meta *nats.MsgMetadata) (bool, error) {
 		switch {
 		case meta.Sequence.Stream > last:
 			return false, nil
-		case msg.Headers().Get(headerRedrivable) == "true":
+		case msg.Header.Get(headerRedrivable) == "true":
 			r.Can++
 		default:
 			r.Not++
@@ -269,8 +269,8 @@ func (s *Store) scanLetters(ctx context.Context, sub *sluice.Subscription, from 
 		FilterSubject: streams.DeadLettersSubject(sub.Namespace, sub.ID),
 		DeliverPolicy: jetstream.DeliverByStartSequencePolicy, OptStartSeq: max(1, from),
 	}
-	err := s.scan(ctx, streams.DeadLetters, config, func(msg jetstream.Msg, meta *jetstream.MsgMetadata) (bool, error) {
-		d, ok := s.letterOf(ctx, msg, meta)
+	err := s.scan(ctx, streams.DeadLetters, config, func(msg *nats.Msg, meta *nats.MsgMetadata) (bool, error) {
+		d, ok := s.letterOf(ctx, msg.Subject, msg.Data, meta.Sequence.Stream)
 		if !ok || !isOwn(sub, &d.DeadLetter) {
 			return true, nil
 		}
@@ -283,11 +283,11 @@ func (s *Store) scanLetters(ctx context.Context, sub *sluice.Subscription, from 
 }
 
 // letterOf returns the letter in a message. What is none is logged: nobody else could write there.
-func (s *Store) letterOf(ctx context.Context, msg jetstream.Msg, meta *jetstream.MsgMetadata) (sluice.BuriedLetter, bool) {
-	d := sluice.BuriedLetter{LetterSeq: meta.Sequence.Stream}
-	if err := json.Unmarshal(msg.Data(), &d.DeadLetter); err != nil {
+func (s *Store) letterOf(ctx context.Context, subject string, data []byte, seq uint64) (sluice.BuriedLetter, bool) {
+	d := sluice.BuriedLetter{LetterSeq: seq}
+	if err := json.Unmarshal(data, &d.DeadLetter); err != nil {
 		s.opts.Log.ErrorContext(ctx, "dead letter cannot be read",
-			slog.String("subject", msg.Subject()), slog.Uint64("seq", d.LetterSeq), slog.Any("error", err))
+			slog.String("subject", subject), slog.Uint64("seq", d.LetterSeq), slog.Any("error", err))
 		return d, false
 	}
 	return d, true

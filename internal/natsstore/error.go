@@ -68,7 +68,7 @@ func isTransient(err error) bool {
 	for _, e := range []error{
 		nats.ErrNoResponders, nats.ErrTimeout, jetstream.ErrNoStreamResponse, context.DeadlineExceeded,
 		nats.ErrConnectionReconnecting, nats.ErrDisconnected, nats.ErrReconnectBufExceeded,
-		jetstream.ErrNoHeartbeat, jetstream.ErrConsumerDeleted, errGap, errReconnect, errBehind,
+		errPullSilent, errPullEnded, errGap, errReconnect, errBehind,
 	} {
 		if errors.Is(err, e) {
 			return true

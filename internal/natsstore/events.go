@@ -47,8 +47,19 @@ func (s *Store) Events(ctx context.Context, ns string, q EventQuery) (EventPage,
 	if err != nil {
 		return EventPage{}, err
 	}
-	if err := s.collect(ctx, ns, r); err != nil {
-		return EventPage{}, err
+	err = caughtUp(ctx, func() error {
+		r.ended = false
+		if err := s.collect(ctx, ns, r); err != nil || !r.ended || !r.replicated {
+			return err
+		}
+		next, err := s.leadersNextSeq(ctx, ns, r.filter.Subject, r.after+1)
+		if err == nil && next > 0 && next <= r.until {
+			err = errBehind
+		}
+		return err
+	})
+	if err != nil {
+		return EventPage{}, storeError(ctx, err)
 	}
 	return r.page(), nil
 }
@@ -80,6 +91,8 @@ type reader struct {
 	most    int // messages to look at
 	ended   bool
 	events  []sluice.Event
+
+	replicated bool // what was read may be behind
 }
 
 func (s *Store) newReader(ctx context.Context, ns string, q EventQuery) (*reader, error) {
@@ -97,7 +110,7 @@ func (s *Store) newReader(ctx context.Context, ns string, q EventQuery) (*reader
 	if err != nil {
 		return nil, err
 	}
-	r := &reader{q: q, filter: streams.Superset(ns, q.Pattern), wanted: q.Visible, after: q.After, until: info.State.LastSeq, most: maxScan}
+	r := &reader{q: q, filter: streams.Superset(ns, q.Pattern), wanted: q.Visible, after: q.After, until: info.State.LastSeq, most: maxScan, replicated: isReplicated(info)}
 	if r.after == 0 {
 		r.after, err = s.resolve(ctx, ns, q.Since, info.State)
 	} else {
@@ -114,6 +127,10 @@ func (s *Store) newReader(ctx context.Context, ns string, q EventQuery) (*reader
 		r.until = min(r.until, until)
 	}
 	return r, nil
+}
+
+func isReplicated(info *jetstream.StreamInfo) bool {
+	return info.Cluster != nil && len(info.Cluster.Replicas) > 0
 }
 
 func (r *reader) more() bool {

@@ -7,14 +7,23 @@ import (
 	"sync"
 	"time"
 
+	"github.com/nats-io/nats.go"
 	"github.com/nats-io/nats.go/jetstream"
 )
 
 const (
 	followHeartbeat = 2 * time.Second // a server that is silent for twice as long is gone
 	followExpiry    = 30 * time.Second
+	followAhead     = 500         // messages that are on their way
 	followTidyUp    = time.Second // for deleting the consumer; the server does it later by itself
 	followUnused    = time.Minute
+	followEarly     = 50 // tries, for a second
+)
+
+// A replica that is behind is asked again so often, or rather another one maybe, and after so long.
+const (
+	behindTries = 40
+	behindPause = 50 * time.Millisecond
 )
 
 // What was followed has to be read again.
@@ -23,13 +32,73 @@ var (
 	errReconnect = errors.New("the connection is a new one")
 )
 
+// taker is called for a message, or without one. It returns whether another one is wanted.
+type taker func(*nats.Msg, *nats.MsgMetadata) (more bool, err error)
+
 // follow calls each for the messages of a stream in order, as config chooses them, until it
 // returns false or an error. It is called once without a message as soon as there is nothing
 // to read. The consumer is short-lived and kept in memory; any trouble ends following with an
-// error, and the caller decides where to go on.
-func (s *Store) follow(ctx context.Context, stream string, config jetstream.ConsumerConfig,
-	each func(jetstream.Msg, *jetstream.MsgMetadata) (more bool, err error), opts ...jetstream.PullMessagesOpt,
-) error {
+// error, and the caller decides where to go on. As many messages are on their way as it says.
+//
+// On a cluster JetStream puts such a consumer on any server that has the stream. One that is behind does not know of
+// what it has not got: that there is nothing to read, or nothing left, is certain only in followToEnd.
+func (s *Store) follow(ctx context.Context, stream string, config jetstream.ConsumerConfig, ahead int, each taker) error {
+	return s.followAs(ctx, stream, config, ahead, func(*jetstream.ConsumerInfo) taker { return each })
+}
+
+// followToEnd is follow for who has to know when everything was read that was stored before: each is called without
+// a message, or with one and nothing pending, only if that is so. If the replica that is read is behind, following
+// ends with errBehind.
+func (s *Store) followToEnd(ctx context.Context, stream string, config jetstream.ConsumerConfig, ahead int, each taker) error {
+	return s.followAs(ctx, stream, config, ahead, func(info *jetstream.ConsumerInfo) taker {
+		if info.Cluster == nil {
+			return each
+		}
+		e := &ending{store: s, stream: stream, config: config, each: each}
+		return func(msg *nats.Msg, meta *nats.MsgMetadata) (bool, error) { return e.take(ctx, msg, meta) }
+	})
+}
+
+// scan calls each for the messages of a stream that are stored now, in order, as config
+// chooses them, until it returns false or an error. It waits a while for a replica that is behind.
+func (s *Store) scan(ctx context.Context, stream string, config jetstream.ConsumerConfig, each taker) error {
+	return s.scanAhead(ctx, stream, config, followAhead, each)
+}
+
+// scanAhead is scan, with so many messages on their way at most.
+func (s *Store) scanAhead(ctx context.Context, stream string, config jetstream.ConsumerConfig, ahead int, each taker) error {
+	return caughtUp(ctx, func() error {
+		return s.followToEnd(ctx, stream, config, ahead, func(msg *nats.Msg, meta *nats.MsgMetadata) (bool, error) {
+			if msg == nil {
+				return false, nil
+			}
+			config.DeliverPolicy, config.OptStartSeq, config.OptStartTime = jetstream.DeliverByStartSequencePolicy, meta.Sequence.Stream+1, nil
+			more, err := each(msg, meta)
+			return more && meta.NumPending > 0, err
+		})
+	})
+}
+
+// caughtUp reads, and does so again for as long as the replica that was read is behind, up to a bound. Another consumer is
+// maybe on another server.
+func caughtUp(ctx context.Context, read func() error) error {
+	for try := 1; ; try++ {
+		err := read()
+		if !errors.Is(err, errBehind) || try == behindTries || ctx.Err() != nil {
+			return err
+		}
+		pause(ctx, behindPause)
+	}
+}
+
+func pause(ctx context.Context, d time.Duration) {
+	select {
+	case <-ctx.Done():
+	case <-time.After(d):
+	}
+}
+
+func (s *Store) followAs(ctx context.Context, stream string, config jetstream.ConsumerConfig, ahead int, begun func(*jetstream.ConsumerInfo) taker) error {
 	ctx, stop := s.untilReconnect(ctx)
 	defer stop()
 	config.AckPolicy = jetstream.AckNonePolicy
@@ -41,23 +110,27 @@ func (s *Store) follow(ctx context.Context, stream string, config jetstream.Cons
 	}
 	info := consumer.CachedInfo()
 	defer s.tidyUp(ctx, stream, info.Name)
-	messages, err := consumer.Messages(append(opts, jetstream.PullExpiry(followExpiry), jetstream.PullHeartbeat(followHeartbeat))...)
+	in, err := s.openInflow(ctx, info, ahead)
 	if err != nil {
 		return fmt.Errorf("read %s: %w", stream, err)
 	}
-	defer messages.Stop()
+	defer in.close()
+	each := begun(info)
 	if info.NumPending == 0 {
 		if more, err := each(nil, nil); err != nil || !more {
 			return err
 		}
 	}
-	for next := uint64(1); ; next++ {
-		msg, meta, err := nextMessage(ctx, messages)
-		if err == nil && meta.Sequence.Consumer != next {
-			err = errGap
-		}
+	for {
+		msg, meta, err := in.next()
 		if err != nil {
 			return fmt.Errorf("read %s: %w", stream, err)
+		}
+		if meta.Sequence.Stream < config.OptStartSeq { // a replica that is behind begins at its own end
+			msg = nil
+		}
+		if msg == nil && meta.NumPending > 0 {
+			continue
 		}
 		if more, err := each(msg, meta); err != nil || !more {
 			return err
@@ -65,16 +138,59 @@ func (s *Store) follow(ctx context.Context, stream string, config jetstream.Cons
 	}
 }
 
-func nextMessage(ctx context.Context, messages jetstream.MessagesContext) (jetstream.Msg, *jetstream.MsgMetadata, error) {
-	msg, err := messages.Next(jetstream.NextContext(ctx))
-	if ctx.Err() != nil {
-		return nil, nil, context.Cause(ctx)
-	}
+// inflow is the messages of a consumer, one after the other.
+type inflow struct {
+	ctx  context.Context //nolint:containedctx // of the reading that it is a part of
+	msgs chan *nats.Msg
+	end  context.CancelCauseFunc
+	stop func()
+	last uint64 // that came
+}
+
+// openInflow asks the consumer for messages, so many at most that were not taken yet.
+func (s *Store) openInflow(ctx context.Context, info *jetstream.ConsumerInfo, ahead int) (*inflow, error) {
+	in := &inflow{msgs: make(chan *nats.Msg)}
+	in.ctx, in.end = context.WithCancelCause(ctx)
+	var err error
+	in.stop, err = s.pull(info, pace{ahead, followExpiry, followHeartbeat, followEarly}, in.take, func(err error) {
+		if !errors.Is(err, errPullSilent) || !s.nc.IsReconnecting() { // it will be a new one, which ends ctx
+			in.end(err)
+		}
+	})
 	if err != nil {
-		return nil, nil, err
+		in.end(err)
+		return nil, err
 	}
-	meta, err := msg.Metadata()
-	return msg, meta, err
+	return in, nil
+}
+
+func (in *inflow) take(msg *nats.Msg) {
+	select {
+	case in.msgs <- msg:
+	case <-in.ctx.Done():
+	}
+}
+
+// next waits for the next message.
+func (in *inflow) next() (*nats.Msg, *nats.MsgMetadata, error) {
+	if in.ctx.Err() != nil {
+		return nil, nil, context.Cause(in.ctx)
+	}
+	select {
+	case msg := <-in.msgs:
+		meta, err := msg.Metadata()
+		if in.last++; err == nil && meta.Sequence.Consumer != in.last {
+			err = errGap
+		}
+		return msg, meta, err
+	case <-in.ctx.Done():
+		return nil, nil, context.Cause(in.ctx)
+	}
+}
+
+func (in *inflow) close() {
+	in.end(nil)
+	in.stop()
 }
 
 // untilReconnect returns a context that ends with errReconnect when the connection is a new

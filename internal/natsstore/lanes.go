@@ -2,12 +2,7 @@ package natsstore
 
 import (
 	"context"
-	"encoding/json"
-	"fmt"
 	"time"
-
-	"github.com/nats-io/nats.go"
-	"github.com/nats-io/nats.go/jetstream"
 
 	"github.com/sluice-io/sluice/pkg/sluice"
 	"github.com/sluice-io/sluice/streams"
@@ -141,33 +136,7 @@ func (s *Store) leadersNextSeq(ctx context.Context, ns, subject string, from uin
 	return next.Seq, err
 }
 
-// messageHead is the place of a message and its headers, in base64.
-type messageHead struct {
-	Seq    uint64 `json:"seq"`
-	Header string `json:"hdrs"`
-}
-
 // leadersNextHead is leadersNextSeq, with the headers.
 func (s *Store) leadersNextHead(ctx context.Context, ns, subject string, from uint64) (messageHead, error) {
-	var answer struct {
-		Error   *jetstream.APIError `json:"error"`
-		Message messageHead         `json:"message"`
-	}
-	body, err := json.Marshal(map[string]any{"seq": max(from, 1), "next_by_subj": subject})
-	if err != nil {
-		return answer.Message, fmt.Errorf("read request: %w", err)
-	}
-	resp, err := asked(ctx, askTimeout, func(ctx context.Context) (*nats.Msg, error) {
-		return s.nc.RequestWithContext(ctx, msgGetSubject+streams.EventsStream(ns), body)
-	})
-	if err != nil {
-		return answer.Message, fmt.Errorf("read %s: %w", ns, storeError(ctx, err))
-	}
-	if err := json.Unmarshal(resp.Data, &answer); err != nil {
-		return answer.Message, fmt.Errorf("read %s: %w", ns, err)
-	}
-	if answer.Error != nil && answer.Error.ErrorCode != jetstream.JSErrCodeMessageNotFound {
-		return answer.Message, fmt.Errorf("read %s: %w", ns, storeError(ctx, answer.Error))
-	}
-	return answer.Message, nil
+	return s.leadersNextIn(ctx, streams.EventsStream(ns), subject, from)
 }

@@ -121,12 +121,12 @@ func (l Ledger) between(ctx context.Context, q *LedgerQuery, begin, end uint64) 
 	err = l.store.scan(ctx, streams.Ledger, jetstream.ConsumerConfig{
 		FilterSubject: streams.LedgerFilter(q.Namespace, q.Action),
 		DeliverPolicy: jetstream.DeliverByStartSequencePolicy, OptStartSeq: max(1, begin),
-	}, func(msg jetstream.Msg, meta *jetstream.MsgMetadata) (bool, error) {
+	}, func(msg *nats.Msg, meta *nats.MsgMetadata) (bool, error) {
 		if meta.Sequence.Stream >= end {
 			return false, nil
 		}
 		var e sluice.LedgerEntry
-		if err := json.Unmarshal(msg.Data(), &e); err != nil { // it was not us, and it cannot be removed
+		if err := json.Unmarshal(msg.Data, &e); err != nil { // it was not us, and it cannot be removed
 			l.store.opts.Log.ErrorContext(ctx, "ledger entry cannot be read", slog.Uint64("seq", meta.Sequence.Stream), slog.Any("error", err))
 			return true, nil
 		}

@@ -107,7 +107,7 @@ func (s *Store) tellLetters(ctx context.Context, msgs []jetstream.Msg, tell func
 		if err != nil {
 			return fmt.Errorf("dead letter: %w", err)
 		}
-		if d, ok := s.letterOf(ctx, msg, meta); ok {
+		if d, ok := s.letterOf(ctx, msg.Subject(), msg.Data(), meta.Sequence.Stream); ok {
 			letters = append(letters, d)
 			again = again || meta.NumDelivered > 1
 		}

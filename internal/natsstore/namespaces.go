@@ -175,6 +175,16 @@ func (s *Store) Bounds(ctx context.Context, ns string) (first, last uint64, err 
 	return info.State.FirstSeq, info.State.LastSeq, nil
 }
 
+// LogMade returns when a namespace's log was made: one that was deleted and made again has another time. Code NotFound for the
+// namespace.
+func (s *Store) LogMade(ctx context.Context, ns string) (time.Time, error) {
+	info, err := s.eventsInfo(ctx, ns)
+	if err != nil {
+		return time.Time{}, err
+	}
+	return info.Created, nil
+}
+
 // LastSeq returns the sequence of the last event that was stored, 0 if none was. Code NotFound
 // for the namespace.
 func (s *Store) LastSeq(ctx context.Context, ns string) (uint64, error) {

@@ -20,6 +20,7 @@ const (
 
 const (
 	pullSubject     = "$JS.API.CONSUMER.MSG.NEXT."
+	pullAgain       = 20 * time.Millisecond   // after a try that nobody was there for
 	headerLeft      = "Nats-Pending-Messages" // of a request that has ended: how many it did not get
 	statusHeartbeat = "100"
 	statusNoAnswer  = "503"
@@ -31,14 +32,23 @@ var (
 	errPullSilent = errors.New("the server does not have the request for deliveries any more")
 )
 
+// pace is how a consumer is asked.
+type pace struct {
+	most              int // deliveries that are asked for and not taken
+	expiry, heartbeat time.Duration
+	early             int // tries that nobody may be there for: a consumer is told of before all of a cluster know it
+}
+
 // puller keeps asking a consumer for deliveries (decision 0006). What it is handed comes one
 // after the other; only that goroutine touches wanted.
 type puller struct {
 	nc      *nats.Conn
 	subject string // of the requests
 	inbox   string
-	most    int // deliveries that are asked for at most
+	pace    pace
 	wanted  int // deliveries that are asked for and have not come
+	early   int // tries that nobody was there for
+	heard   bool
 	silence *time.Timer
 
 	each func(*nats.Msg)
@@ -47,19 +57,22 @@ type puller struct {
 
 // pull starts a puller. It goes on until end was called, or stop is: nothing is handed out any
 // more when that returns.
-func (s *Store) pull(info *jetstream.ConsumerInfo, most int, each func(*nats.Msg), end func(error)) (stop func(), err error) {
+func (s *Store) pull(info *jetstream.ConsumerInfo, as pace, each func(*nats.Msg), end func(error)) (stop func(), err error) {
 	p := &puller{
-		nc: s.nc, subject: pullSubject + info.Stream + "." + info.Name, inbox: s.nc.NewInbox(), most: most,
+		nc: s.nc, subject: pullSubject + info.Stream + "." + info.Name, inbox: s.nc.NewInbox(), pace: as,
 		each: each, end: end,
 	}
-	p.silence = time.AfterFunc(2*pullHeartbeat, func() { end(errPullSilent) })
+	p.silence = time.AfterFunc(2*as.heartbeat, func() { end(errPullSilent) })
 	sub, err := s.nc.Subscribe(p.inbox, p.receive)
 	if err != nil {
 		p.silence.Stop()
 		return nil, fmt.Errorf("subscribe: %w", err)
 	}
 	closed := make(chan struct{})
-	sub.SetClosedHandler(func(string) { close(closed) })
+	sub.SetClosedHandler(func(string) {
+		end(nats.ErrConnectionClosed) // unless it was stopped, when nobody listens any more
+		close(closed)
+	})
 	stop = func() {
 		_ = sub.Unsubscribe() // fails only if the connection is gone, and with it the subscription
 		<-closed
@@ -76,24 +89,26 @@ func (s *Store) pull(info *jetstream.ConsumerInfo, most int, each func(*nats.Msg
 // at least half of them.
 func (p *puller) ask(wanted int) error {
 	p.wanted = wanted
-	if 2*wanted > p.most {
+	if 2*wanted > p.pace.most {
 		return nil
 	}
 	request, err := json.Marshal(map[string]int64{
-		"batch": int64(p.most - wanted), "expires": int64(pullExpiry), "idle_heartbeat": int64(pullHeartbeat),
+		"batch": int64(p.pace.most - wanted), "expires": int64(p.pace.expiry), "idle_heartbeat": int64(p.pace.heartbeat),
 	})
 	if err != nil {
 		return fmt.Errorf("request for deliveries: %w", err)
 	}
-	p.wanted = p.most
+	p.wanted = p.pace.most
 	return p.nc.PublishRequest(p.subject, p.inbox, request)
 }
 
 func (p *puller) receive(msg *nats.Msg) {
 	p.silence.Stop()
-	defer p.silence.Reset(2 * pullHeartbeat)
+	defer p.silence.Reset(2 * p.pace.heartbeat)
 	wanted := p.wanted
-	switch status := msg.Header.Get(headerStatus); {
+	status := msg.Header.Get(headerStatus)
+	p.heard = p.heard || status != statusNoAnswer
+	switch {
 	case msg.Reply != "": // where a delivery is acknowledged
 		p.each(msg)
 		wanted--
@@ -101,6 +116,10 @@ func (p *puller) receive(msg *nats.Msg) {
 		return
 	case status == statusExpired:
 		wanted -= left(msg)
+	case status == statusNoAnswer && !p.heard && p.early < p.pace.early:
+		p.early++
+		<-time.After(pullAgain)
+		wanted = 0
 	case status == statusNoAnswer:
 		p.end(nats.ErrNoResponders)
 		return

@@ -276,7 +276,7 @@ func (s *Store) OpenSource(ctx context.Context, sub *sluice.Subscription) (*Sour
 		m, _ := known.mark(i)
 		h := newHanding(info, sub.Policy.Window, m)
 		src.handing = append(src.handing, h)
-		stop, err := s.pull(info, max(2, sub.Policy.Window), src.hand(h, info.Delivered.Consumer), src.trouble)
+		stop, err := s.pull(info, pace{most: max(2, sub.Policy.Window), expiry: pullExpiry, heartbeat: pullHeartbeat}, src.hand(h, info.Delivered.Consumer), src.trouble)
 		if err != nil {
 			src.Close()
 			return nil, fmt.Errorf("consume %s: %w", sub.ID, err)
@@ -301,7 +301,7 @@ func (s *Store) requeue(ctx context.Context, ns string, c jetstream.Consumer) (*
 	err = s.scan(ctx, info.Stream, jetstream.ConsumerConfig{
 		FilterSubject: info.Config.FilterSubject,
 		DeliverPolicy: jetstream.DeliverByStartSequencePolicy, OptStartSeq: info.AckFloor.Stream + 1, HeadersOnly: true,
-	}, func(_ jetstream.Msg, meta *jetstream.MsgMetadata) (bool, error) {
+	}, func(_ *nats.Msg, meta *nats.MsgMetadata) (bool, error) {
 		last = meta.Sequence.Stream
 		subjects = append(subjects, ackSubject(info, last))
 		return last < info.Delivered.Stream, nil
@@ -434,17 +434,3 @@ func (r receipt) Ack() error {
 
 // Hold starts the delivery's ack wait again.
 func (r receipt) Hold() error { return r.nc.Publish(r.reply, []byte("+WPI")) }
-
-// scan calls each for the messages of a stream that are stored now, in order, as config
-// chooses them, until it returns false or an error.
-func (s *Store) scan(ctx context.Context, stream string, config jetstream.ConsumerConfig,
-	each func(jetstream.Msg, *jetstream.MsgMetadata) (more bool, err error),
-) error {
-	return s.follow(ctx, stream, config, func(msg jetstream.Msg, meta *jetstream.MsgMetadata) (bool, error) {
-		if msg == nil {
-			return false, nil
-		}
-		more, err := each(msg, meta)
-		return more && meta.NumPending > 0, err
-	})
-}

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 
+	"github.com/nats-io/nats.go"
 	"github.com/nats-io/nats.go/jetstream"
 
 	"github.com/sluice-io/sluice/pkg/sluice"
@@ -56,7 +57,7 @@ func (s *Store) ackSystem(ctx context.Context, namespace string, info *jetstream
 	return s.scan(ctx, info.Stream, jetstream.ConsumerConfig{
 		FilterSubject: streams.SystemSubjects(namespace), HeadersOnly: true,
 		DeliverPolicy: jetstream.DeliverByStartSequencePolicy, OptStartSeq: info.AckFloor.Stream + 1,
-	}, func(_ jetstream.Msg, meta *jetstream.MsgMetadata) (bool, error) {
+	}, func(_ *nats.Msg, meta *nats.MsgMetadata) (bool, error) {
 		seq := meta.Sequence.Stream
 		if seq > info.Delivered.Stream {
 			return false, nil

@@ -6,6 +6,7 @@ import (
 	"log/slog"
 	"time"
 
+	"github.com/nats-io/nats.go"
 	"github.com/nats-io/nats.go/jetstream"
 
 	"github.com/sluice-io/sluice/pkg/sluice"
@@ -22,8 +23,8 @@ const tailAhead = 64
 // sequence, because it lost its end in a crash, is read from its end on.
 func (s *Store) TailEvents(ctx context.Context, ns string, after uint64, each func(sluice.Event) error) error {
 	stream := streams.EventsStream(ns)
-	return s.tail(ctx, stream, streams.EventsSubjects(ns), after, func(msg jetstream.Msg, meta *jetstream.MsgMetadata) error {
-		e, err := s.stamps.eventOf(msg.Subject(), msg.Headers(), msg.Data(), meta.Sequence.Stream, meta.Timestamp)
+	return s.tail(ctx, stream, streams.EventsSubjects(ns), after, func(msg *nats.Msg, meta *nats.MsgMetadata) error {
+		e, err := s.stamps.eventOf(msg.Subject, msg.Header, msg.Data, meta.Sequence.Stream, meta.Timestamp)
 		if err != nil {
 			return nil //nolint:nilerr // it is no event
 		}
@@ -33,8 +34,8 @@ func (s *Store) TailEvents(ctx context.Context, ns string, after uint64, each fu
 
 // TailDeadLetters is TailEvents for the dead letters of all subscriptions.
 func (s *Store) TailDeadLetters(ctx context.Context, after uint64, each func(sluice.BuriedLetter) error) error {
-	return s.tail(ctx, streams.DeadLetters, streams.DeadLettersSubjects(), after, func(msg jetstream.Msg, meta *jetstream.MsgMetadata) error {
-		d, ok := s.letterOf(ctx, msg, meta)
+	return s.tail(ctx, streams.DeadLetters, streams.DeadLettersSubjects(), after, func(msg *nats.Msg, meta *nats.MsgMetadata) error {
+		d, ok := s.letterOf(ctx, msg.Subject, msg.Data, meta.Sequence.Stream)
 		if !ok {
 			return nil
 		}
@@ -45,7 +46,7 @@ func (s *Store) TailDeadLetters(ctx context.Context, after uint64, each func(slu
 	})
 }
 
-func (s *Store) tail(ctx context.Context, stream, subjects string, after uint64, each func(jetstream.Msg, *jetstream.MsgMetadata) error) error {
+func (s *Store) tail(ctx context.Context, stream, subjects string, after uint64, each func(*nats.Msg, *nats.MsgMetadata) error) error {
 	handle, err := s.js.Stream(ctx, stream)
 	if err != nil {
 		return fmt.Errorf("read %s: %w", stream, storeError(ctx, err))
@@ -62,12 +63,12 @@ func (s *Store) tail(ctx context.Context, stream, subjects string, after uint64,
 	config := jetstream.ConsumerConfig{
 		FilterSubject: subjects, DeliverPolicy: jetstream.DeliverByStartSequencePolicy, OptStartSeq: after + 1,
 	}
-	return s.follow(ctx, stream, config, func(msg jetstream.Msg, meta *jetstream.MsgMetadata) (bool, error) {
-		if msg == nil || meta.Sequence.Stream <= after {
-			return true, nil // a replica that is behind begins at its own end
+	return s.follow(ctx, stream, config, tailAhead, func(msg *nats.Msg, meta *nats.MsgMetadata) (bool, error) {
+		if msg == nil {
+			return true, nil
 		}
 		return true, each(msg, meta)
-	}, jetstream.PullMaxMessages(tailAhead))
+	})
 }
 
 // WatchLogs tells of every namespace, when it was made, then of every change, until ctx ends;

@@ -3,6 +3,7 @@ package natsstore
 import (
 	"context"
 
+	"github.com/nats-io/nats.go"
 	"github.com/nats-io/nats.go/jetstream"
 
 	"github.com/sluice-io/sluice/pkg/sluice"
@@ -49,11 +50,15 @@ type end struct {
 // trouble. It is called once without a message if there is nothing to read in the beginning.
 func (s *Store) followEnds(ctx context.Context, ns string, which ends, each func(end) (more bool)) error {
 	config := jetstream.ConsumerConfig{DeliverPolicy: which.from, FilterSubjects: which.subjects, HeadersOnly: true}
-	return s.follow(ctx, streams.EventsStream(ns), config, func(msg jetstream.Msg, meta *jetstream.MsgMetadata) (bool, error) {
+	follow := s.followToEnd
+	if which.from == jetstream.DeliverNewPolicy {
+		follow = s.follow
+	}
+	return follow(ctx, streams.EventsStream(ns), config, followAhead, func(msg *nats.Msg, meta *nats.MsgMetadata) (bool, error) {
 		if msg == nil {
 			return each(end{}), nil
 		}
-		e := end{subject: msg.Subject(), seq: meta.Sequence.Stream, left: meta.NumPending}
+		e := end{subject: msg.Subject, seq: meta.Sequence.Stream, left: meta.NumPending}
 		if _, path, err := streams.ParseSubject(e.subject); err == nil {
 			e.path = path
 		}

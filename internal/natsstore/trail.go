@@ -9,6 +9,7 @@ import (
 	"strconv"
 	"time"
 
+	"github.com/nats-io/nats.go"
 	"github.com/nats-io/nats.go/jetstream"
 
 	"github.com/sluice-io/sluice/pkg/sluice"
@@ -217,7 +218,7 @@ func (s *Store) FirstAttemptAt(ctx context.Context, sub *sluice.Subscription) (t
 	var at time.Time
 	err := s.scan(ctx, streams.Attempts, jetstream.ConsumerConfig{
 		FilterSubject: streams.AttemptsSubject(sub.Namespace, sub.ID), DeliverPolicy: jetstream.DeliverAllPolicy, HeadersOnly: true,
-	}, func(_ jetstream.Msg, meta *jetstream.MsgMetadata) (bool, error) {
+	}, func(_ *nats.Msg, meta *nats.MsgMetadata) (bool, error) {
 		at = meta.Timestamp
 		return false, nil
 	})

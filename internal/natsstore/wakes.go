@@ -34,14 +34,17 @@ func (s *Store) PathBefore(ctx context.Context, ns string, path sluice.Path, upT
 	return e.Seq, nil
 }
 
-// PathEnds calls each for every path that the pattern matches and that has events, with the sequence of the last.
+// PathEnds calls each for every path that the pattern matches and that has events, with the sequence of the last. It may
+// be called for a path again.
 func (s *Store) PathEnds(ctx context.Context, ns string, pattern sluice.Pattern, each func(sluice.Path, uint64)) error {
 	for _, filter := range streams.Filters(ns, pattern) {
-		err := s.followEnds(ctx, ns, ends{jetstream.DeliverLastPerSubjectPolicy, []string{filter.Subject}}, func(e end) (more bool) {
-			if e.path != "" && pattern.Match(e.path) {
-				each(e.path, e.seq)
-			}
-			return e.left > 0
+		err := caughtUp(ctx, func() error {
+			return s.followEnds(ctx, ns, ends{jetstream.DeliverLastPerSubjectPolicy, []string{filter.Subject}}, func(e end) (more bool) {
+				if e.path != "" && pattern.Match(e.path) {
+					each(e.path, e.seq)
+				}
+				return e.left > 0
+			})
 		})
 		if err != nil {
 			return err

@@ -4,6 +4,7 @@ import (
 	"context"
 	"time"
 
+	"github.com/nats-io/nats.go"
 	"github.com/nats-io/nats.go/jetstream"
 
 	"github.com/sluice-io/sluice/pkg/sluice"
@@ -118,11 +119,11 @@ func (s *Store) Await(ctx context.Context, sub *sluice.Subscription, after uint6
 	filter := streams.Superset(sub.Namespace, sub.Pattern)
 	err := s.follow(ctx, streams.EventsStream(sub.Namespace), jetstream.ConsumerConfig{
 		DeliverPolicy: jetstream.DeliverByStartSequencePolicy, OptStartSeq: after + 1, FilterSubject: filter.Subject,
-	}, func(msg jetstream.Msg, meta *jetstream.MsgMetadata) (bool, error) {
+	}, followAhead, func(msg *nats.Msg, meta *nats.MsgMetadata) (bool, error) {
 		if msg == nil {
 			return true, nil
 		}
-		e, err := s.stamps.eventOf(msg.Subject(), msg.Headers(), msg.Data(), meta.Sequence.Stream, meta.Timestamp)
+		e, err := s.stamps.eventOf(msg.Subject, msg.Header, msg.Data, meta.Sequence.Stream, meta.Timestamp)
 		if err == nil && (filter.Exact || sub.Pattern.Match(e.Path)) && wanted(&e) {
 			return false, nil
 		}

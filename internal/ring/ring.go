@@ -81,13 +81,7 @@ func (r *Ring[T]) Add(it T) bool {
 		return false
 	}
 	for r.isFull(it) {
-		oldest := r.slots[r.first]
-		var none T
-		r.slots[r.first] = none
-		r.first = (r.first + 1) % len(r.slots)
-		r.count--
-		r.weight -= r.of.Weight(oldest)
-		r.base = r.of.Seq(oldest)
+		r.drop()
 	}
 	r.slots[(r.first+r.count)%len(r.slots)] = it
 	r.count++
@@ -98,6 +92,43 @@ func (r *Ring[T]) Add(it T) bool {
 	}
 	r.wake()
 	return true
+}
+
+// drop pushes out what is oldest.
+func (r *Ring[T]) drop() {
+	oldest := r.slots[r.first]
+	var none T
+	r.slots[r.first] = none
+	r.first = (r.first + 1) % len(r.slots)
+	r.count--
+	r.weight -= r.of.Weight(oldest)
+	r.base = r.of.Seq(oldest)
+}
+
+// Limit bounds the ring to another number of bytes. What is too much goes as soon as it was looked at; one element stays.
+func (r *Ring[T]) Limit(weight int) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.most = weight
+	r.limit()
+}
+
+// limit pushes out what is too much and was looked at, and has more of it looked at.
+func (r *Ring[T]) limit() {
+	for r.count > 1 && r.weight > r.most {
+		if r.of.Seq(r.at(0)) > r.guarded {
+			r.signal()
+			return
+		}
+		r.drop()
+	}
+}
+
+// Weight returns about how many bytes the elements take.
+func (r *Ring[T]) Weight() int {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	return r.weight
 }
 
 // Middle returns up to where what is old in the ring reaches: the older half of what was not looked at.
@@ -116,6 +147,7 @@ func (r *Ring[T]) SweptTo(seq uint64) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	r.guarded = max(r.guarded, seq)
+	r.limit()
 	if r.swept != nil {
 		close(r.swept)
 		r.swept = nil
@@ -222,6 +254,13 @@ func (r *Ring[T]) From() uint64 {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	return r.base
+}
+
+// Mean returns about how many bytes an item takes, at least one.
+func (r *Ring[T]) Mean() uint64 {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	return uint64(max(1, r.weight/max(1, r.count))) //nolint:gosec // a count of bytes
 }
 
 func (r *Ring[T]) signal() {

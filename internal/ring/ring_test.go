@@ -83,3 +83,28 @@ func TestARingIsBoundedInBytes(t *testing.T) {
 	require.True(t, r.Add(element{21, 100 * 512}))
 	require.Equal(t, uint64(20), r.From(), "one is always there")
 }
+
+// A ring that may take less pushes out what was looked at, and has the rest looked at.
+func TestARingIsMadeSmaller(t *testing.T) {
+	t.Parallel()
+	r := made(1000, 20, 0)
+	r.Guard()
+	for seq := uint64(1); seq <= 10; seq++ {
+		require.True(t, r.Add(element{seq, 1}))
+	}
+	r.SweptTo(2)
+	r.Limit(2)
+	require.Equal(t, uint64(2), r.From(), "3 was not looked at")
+	<-r.Filling()
+	r.SweptTo(r.Middle())
+	require.Equal(t, uint64(7), r.From())
+	<-r.Filling()
+	r.SweptTo(10)
+	require.Equal(t, uint64(8), r.From())
+	require.Equal(t, 2, r.Weight())
+	r.Limit(0)
+	require.Equal(t, 1, r.Weight(), "one is always there")
+	r.Limit(100)
+	require.True(t, r.Add(element{11, 50}))
+	require.Equal(t, uint64(9), r.From())
+}

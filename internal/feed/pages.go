@@ -1,0 +1,150 @@
+package feed
+
+import (
+	"context"
+	"slices"
+	"sort"
+	"sync"
+	"time"
+
+	"github.com/sluice-io/sluice/pkg/sluice"
+)
+
+const (
+	pagesWeight  = 32 << 20        // bytes of pages that a namespace keeps, besides those that somebody looks at
+	pagesKept    = 5 * time.Second // for which pages are kept that nobody reads
+	pageOverhead = 256
+	soon         = 512 // events behind the beginning of a page that is being read
+
+	everything = sluice.Pattern("/**")
+)
+
+// pages is what was read of a log behind its ring. Many come back at once, to about the same place: who reads the same
+// shares a page, and the frames that are rendered of it.
+type pages struct {
+	read func(ctx context.Context, pattern sluice.Pattern, after, upTo uint64) ([]sluice.Event, uint64, error)
+
+	mu      sync.Mutex
+	kept    []*page // what was used last is last
+	weight  int
+	clearer *time.Timer // forgets all, when nobody has read for a while
+}
+
+// page is the events of a log in (after, reached] that a pattern may match. It is complete when ready is closed.
+type page struct {
+	pattern sluice.Pattern
+	after   uint64
+	ready   chan struct{}
+
+	items   []*Item
+	reached uint64
+	weight  int
+	err     error
+}
+
+// behind returns events behind a place whose paths a pattern may match, up to where there are no others: that is upTo at
+// least, unless there are more than a page has. Others share them. Codes as those of Log.Page.
+func (p *pages) behind(ctx context.Context, pattern sluice.Pattern, after, upTo uint64) ([]*Item, uint64, error) {
+	for {
+		one, mine := p.find(pattern, after)
+		if mine {
+			p.fill(ctx, one, upTo)
+		}
+		select {
+		case <-one.ready:
+		case <-ctx.Done():
+			return nil, 0, context.Cause(ctx)
+		}
+		switch {
+		case mine && one.err != nil:
+			return nil, 0, one.err
+		case one.err == nil && (mine || one.reached > after):
+			return one.behind(after), one.reached, nil
+		}
+	}
+}
+
+// find returns a page that has what is behind a place, or may have when it is read, or one that the caller is to read.
+func (p *pages) find(pattern sluice.Pattern, after uint64) (one *page, mine bool) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	p.stay()
+	for i, one := range slices.Backward(p.kept) {
+		if one.has(pattern, after) {
+			p.kept = append(slices.Delete(p.kept, i, i+1), one)
+			return one, false
+		}
+	}
+	one = &page{pattern: pattern, after: after, ready: make(chan struct{})}
+	p.kept = append(p.kept, one)
+	return one, true
+}
+
+// fill reads a page, and keeps it for others if that went well.
+func (p *pages) fill(ctx context.Context, one *page, upTo uint64) {
+	events, reached, err := p.read(ctx, one.pattern, one.after, upTo)
+	one.reached, one.err, one.weight = reached, err, pageOverhead
+	one.items = make([]*Item, len(events))
+	for i := range events {
+		one.items[i] = NewItem(events[i])
+		one.weight += one.items[i].weight()
+	}
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	close(one.ready)
+	p.weight += one.weight
+	if err != nil {
+		p.forget(func(other *page) bool { return other == one })
+	}
+	p.forget(func(*page) bool { return p.weight > pagesWeight })
+}
+
+// stay has the pages kept for a while from now on. The caller holds the lock.
+func (p *pages) stay() {
+	if p.clearer != nil {
+		p.clearer.Reset(pagesKept)
+		return
+	}
+	p.clearer = time.AfterFunc(pagesKept, func() {
+		p.mu.Lock()
+		defer p.mu.Unlock()
+		p.forget(func(*page) bool { return true })
+	})
+}
+
+// forget keeps some complete pages no longer: it asks for each, the one that was used last is last. The caller holds the lock.
+func (p *pages) forget(which func(*page) bool) {
+	p.kept = slices.DeleteFunc(p.kept, func(one *page) bool {
+		if !one.isReady() || !which(one) {
+			return false
+		}
+		p.weight -= one.weight
+		return true
+	})
+}
+
+// has reports whether a page has what is behind a place. Of one that is being read, only what comes soon is sure enough to wait.
+func (one *page) has(pattern sluice.Pattern, after uint64) bool {
+	switch {
+	case one.pattern != everything && one.pattern != pattern, after < one.after:
+		return false
+	case one.isReady():
+		return after < one.reached
+	}
+	return after-one.after < soon
+}
+
+func (one *page) isReady() bool {
+	select {
+	case <-one.ready:
+		return true
+	default:
+		return false
+	}
+}
+
+// behind returns the items behind a place.
+func (one *page) behind(place uint64) []*Item {
+	i := sort.Search(len(one.items), func(i int) bool { return one.items[i].Event.Seq > place })
+	return one.items[i:]
+}

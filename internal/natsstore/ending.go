@@ -1,0 +1,142 @@
+package natsstore
+
+import (
+	"cmp"
+	"context"
+	"encoding/json"
+	"fmt"
+	"time"
+
+	"github.com/nats-io/nats.go"
+	"github.com/nats-io/nats.go/jetstream"
+)
+
+// ending finds out, on a cluster, whether what looks like the end of a stream is one: the leader knows.
+type ending struct {
+	store  *Store
+	stream string
+	config jetstream.ConsumerConfig
+	each   taker
+
+	place   uint64 // of the last message that was taken
+	upTo    uint64 // where the stream ended when its end was met first
+	sampled bool
+	certain bool // it was met
+}
+
+// take hands on a message, or that there is none.
+func (e *ending) take(ctx context.Context, msg *nats.Msg, meta *nats.MsgMetadata) (bool, error) {
+	if msg != nil {
+		e.place = meta.Sequence.Stream
+	}
+	if e.certain || msg != nil && meta.NumPending > 0 {
+		return e.each(msg, meta)
+	}
+	behind, err := e.isBehind(ctx)
+	switch {
+	case err != nil:
+		return false, err
+	case !behind:
+		e.certain = true
+		return e.each(msg, meta)
+	case msg == nil:
+		return false, errBehind
+	}
+	known := *meta
+	known.NumPending = 1 // or more
+	if more, err := e.each(msg, &known); err != nil || !more {
+		return false, err
+	}
+	return false, errBehind
+}
+
+// isBehind reports whether the leader has messages that were stored when the end was met first, and were not taken.
+func (e *ending) isBehind(ctx context.Context) (bool, error) {
+	if !e.sampled {
+		handle, err := asked(ctx, askTimeout, func(ctx context.Context) (jetstream.Stream, error) { return e.store.js.Stream(ctx, e.stream) })
+		if err != nil {
+			return false, fmt.Errorf("read %s: %w", e.stream, err)
+		}
+		e.upTo, e.sampled = handle.CachedInfo().State.LastSeq, true
+	}
+	after := e.place
+	if e.config.OptStartSeq > 0 {
+		after = max(after, e.config.OptStartSeq-1)
+	}
+	filters := e.config.FilterSubjects
+	if len(filters) == 0 {
+		filters = []string{cmp.Or(e.config.FilterSubject, ">")}
+	}
+	for _, subject := range filters {
+		if behind, err := e.lacks(ctx, subject, after); behind || err != nil {
+			return behind, err
+		}
+	}
+	return false, nil
+}
+
+// lacks reports whether the leader has messages of a subject behind a place.
+func (e *ending) lacks(ctx context.Context, subject string, after uint64) (bool, error) {
+	if at := e.config.OptStartTime; at != nil && e.place == 0 { // what lies before that is not wanted
+		last, err := e.store.leadersLast(ctx, e.stream, subject)
+		return last.Seq > 0 && !last.Time.Before(*at), err
+	}
+	if after >= e.upTo {
+		return false, nil
+	}
+	next, err := e.store.leadersNextIn(ctx, e.stream, subject, after+1)
+	return next.Seq > 0 && next.Seq <= e.upTo, err
+}
+
+// lastIn asks for the last message of a subject.
+type lastIn struct {
+	Subject string `json:"last_by_subj"`
+}
+
+// nextIn asks for the first message of a subject from a sequence on.
+type nextIn struct {
+	Seq     uint64 `json:"seq"`
+	Subject string `json:"next_by_subj"`
+}
+
+// messageHead is the place of a message, when it was stored, and its headers, in base64.
+type messageHead struct {
+	Seq    uint64    `json:"seq"`
+	Time   time.Time `json:"time"`
+	Header string    `json:"hdrs"`
+}
+
+// leadersLast returns the last message of a subject in a stream, zero if there is none.
+func (s *Store) leadersLast(ctx context.Context, stream, subject string) (messageHead, error) {
+	return s.leadersHead(ctx, stream, lastIn{subject})
+}
+
+// leadersNextIn returns the first message of a subject in a stream from a sequence on, zero if there is none.
+func (s *Store) leadersNextIn(ctx context.Context, stream, subject string, from uint64) (messageHead, error) {
+	return s.leadersHead(ctx, stream, nextIn{max(from, 1), subject})
+}
+
+// leadersHead asks the leader of a stream for a message.
+func (s *Store) leadersHead(ctx context.Context, stream string, request any) (messageHead, error) {
+	var answer struct {
+		Error   *jetstream.APIError `json:"error"`
+		Message messageHead         `json:"message"`
+	}
+	body, err := json.Marshal(request)
+	if err != nil {
+		return messageHead{}, fmt.Errorf("read request: %w", err)
+	}
+	resp, err := asked(ctx, askTimeout, func(ctx context.Context) (*nats.Msg, error) {
+		return s.nc.RequestWithContext(ctx, msgGetSubject+stream, body)
+	})
+	if err != nil {
+		return messageHead{}, fmt.Errorf("read %s: %w", stream, storeError(ctx, err))
+	}
+	if err := json.Unmarshal(resp.Data, &answer); err != nil {
+		return messageHead{}, fmt.Errorf("read %s: %w", stream, err)
+	}
+	if answer.Error != nil && answer.Error.ErrorCode != jetstream.JSErrCodeMessageNotFound {
+		return messageHead{}, fmt.Errorf("read %s: %w", stream, storeError(ctx, answer.Error))
+	}
+	return answer.Message, nil
+}

@@ -1,0 +1,148 @@
+package natsstore
+
+import (
+	"context"
+	"time"
+
+	"github.com/nats-io/nats.go"
+	"github.com/nats-io/nats.go/jetstream"
+
+	"github.com/sluice-io/sluice/pkg/sluice"
+	"github.com/sluice-io/sluice/streams"
+)
+
+// What looking for an event by its id may cost: JetStream has no index of ids, so the log is read, headers only. Who asks for an
+// id that is not there, again and again, has all of that read.
+const (
+	defaultSearch  = 50_000          // messages at the end of the log, and as many around the time in the id
+	searchTime     = 5 * time.Second // an id may be in a message's body, which takes longer
+	searchAtOnce   = 2               // for all
+	searchPatience = 2 * time.Second // for one's turn
+
+	clockSkew = 5 * time.Minute // a publisher's clock may be ahead of the log's
+)
+
+// EventByID returns the event with the id. It is found while its id is in the namespace's dedup window, if the
+// id names its place, among the last Options.Search messages of the log, and among as many around the time in a
+// UUIDv7. Of several events with the id one is returned. Codes: NotFound; QuotaExceeded, with retry_after, if others
+// are being looked for.
+func (s *Store) EventByID(ctx context.Context, ns, id string) (sluice.Event, error) {
+	return s.eventByID(ctx, ns, id, func(state jetstream.StreamState) (uint64, error) { return s.search(ctx, ns, id, state) })
+}
+
+// EventByIDAnywhere is EventByID for who has to know: all of the log is read.
+func (s *Store) EventByIDAnywhere(ctx context.Context, ns, id string) (sluice.Event, error) {
+	return s.eventByID(ctx, ns, id, func(state jetstream.StreamState) (uint64, error) { return s.searchAll(ctx, ns, id, state) })
+}
+
+func (s *Store) eventByID(ctx context.Context, ns, id string, search func(jetstream.StreamState) (uint64, error)) (sluice.Event, error) {
+	info, err := s.eventsInfo(ctx, ns)
+	if err != nil {
+		return sluice.Event{}, err
+	}
+	seq, err := s.findNear(ctx, ns, id)
+	if seq == 0 && err == nil && info.State.Msgs > 0 {
+		seq, err = search(info.State)
+	}
+	if err != nil {
+		return sluice.Event{}, storeError(ctx, err)
+	}
+	if seq == 0 {
+		return sluice.Event{}, sluice.Errorf(sluice.NotFound, "there is no event %q in %s, or it is too old to be found by its id; use its sequence", id, ns)
+	}
+	e, err := s.Event(ctx, ns, seq)
+	if sluice.CodeOf(err) == sluice.WindowExceeded {
+		err = sluice.Errorf(sluice.NotFound, "event %q in %s is no longer kept", id, ns)
+	}
+	return e, err
+}
+
+// search reads a part of the log for the id: around the time in it, if there is one, and the end. 0 if it is not there.
+func (s *Store) search(ctx context.Context, ns, id string, state jetstream.StreamState) (uint64, error) {
+	turn := time.NewTimer(searchPatience)
+	defer turn.Stop()
+	select {
+	case s.searches <- struct{}{}:
+		defer func() { <-s.searches }()
+	case <-turn.C:
+		return 0, sluice.Errorf(sluice.QuotaExceeded, "events are being looked for by their ids that are not recent, and few at a time; try again, or use the sequence").
+			With("retry_after", 1)
+	case <-ctx.Done():
+		return 0, context.Cause(ctx)
+	}
+	until := time.Now().Add(searchTime)
+	end := span{max(state.FirstSeq, state.LastSeq+1-min(s.opts.Search, state.LastSeq)), state.LastSeq}
+	if made, ok := uuidTime(id); ok {
+		around, err := s.around(ctx, ns, made, state)
+		if err != nil {
+			return 0, err
+		}
+		around.to = min(around.from+s.opts.Search, end.from) - 1
+		if seq, err := s.scanSpan(ctx, ns, id, around, until); seq > 0 || err != nil {
+			return seq, err
+		}
+	}
+	return s.scanSpan(ctx, ns, id, end, until)
+}
+
+// around returns where an event lies that was made at a time: from a while before it, but not too many events, to the end of
+// the log.
+func (s *Store) around(ctx context.Context, ns string, made time.Time, state jetstream.StreamState) (span, error) {
+	early, err := s.before(ctx, ns, made.Add(-clockSkew), state)
+	if err != nil {
+		return span{}, err
+	}
+	then, err := s.before(ctx, ns, made, state)
+	if err != nil {
+		return span{}, err
+	}
+	from := max(early, then-min(then, s.opts.Search/2)) + 1
+	return span{max(from, state.FirstSeq), state.LastSeq}, nil
+}
+
+// searchAll reads the log for the id: first from the time in it, if there is one, to the end,
+// then what lies before. 0 if it is not there.
+func (s *Store) searchAll(ctx context.Context, ns, id string, state jetstream.StreamState) (uint64, error) {
+	middle := state.FirstSeq
+	if made, ok := uuidTime(id); ok {
+		before, err := s.before(ctx, ns, made.Add(-clockSkew), state)
+		if err != nil {
+			return 0, err
+		}
+		middle = max(middle, before+1)
+	}
+	seq, err := s.scanSpan(ctx, ns, id, span{middle, state.LastSeq}, time.Time{})
+	if seq > 0 || err != nil {
+		return seq, err
+	}
+	return s.scanSpan(ctx, ns, id, span{state.FirstSeq, middle - 1}, time.Time{})
+}
+
+// scanSpan returns the place of the id among some sequences, 0 if it has none there, or none that was come to until a time; zero:
+// all of them are looked at.
+func (s *Store) scanSpan(ctx context.Context, ns, id string, part span, until time.Time) (found uint64, err error) {
+	if part.from > part.to {
+		return 0, nil
+	}
+	config := jetstream.ConsumerConfig{
+		DeliverPolicy: jetstream.DeliverByStartSequencePolicy, OptStartSeq: part.from, HeadersOnly: true,
+		FilterSubject: streams.EventsSubjects(ns),
+	}
+	err = s.scan(ctx, streams.EventsStream(ns), config, func(msg *nats.Msg, meta *nats.MsgMetadata) (bool, error) {
+		if meta.Sequence.Stream > part.to || !until.IsZero() && time.Now().After(until) {
+			return false, nil
+		}
+		e, err := s.stamps.eventOf(msg.Subject, msg.Header, nil, meta.Sequence.Stream, meta.Timestamp)
+		if err != nil && e.ContentType != "" { // the id may be in the body
+			e, err = s.Event(ctx, ns, e.Seq)
+		}
+		if e.ID == id {
+			found = e.Seq
+		}
+		if err != nil && sluice.CodeOf(err) != sluice.InvalidRequest {
+			return false, err
+		}
+		return found == 0 && meta.Sequence.Stream < part.to, nil
+	})
+	return found, err
+}
