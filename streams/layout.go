@@ -51,6 +51,7 @@ type Bucket struct {
 	MarkerTTL    time.Duration // how long a purged or expired key leaves a marker; 0: for ever, and no TTL of keys
 	MaxConsumers int
 	AllowDirect  bool
+	Again        bool // it is made again if somebody deletes it under a running server: what it held has ended, and what comes needs it
 }
 
 // Consumer describes a durable pull consumer with explicit acknowledgement. It has no BackOff
@@ -213,12 +214,14 @@ func ruleBuckets() []Bucket {
 		History:      1,
 		MarkerTTL:    time.Hour,
 		MaxConsumers: maxConsumers,
+		Again:        true,
 	}, {
 		Name:         Instructions,
 		Description:  "what is done at a time or on a condition, by kind, namespace and id",
 		History:      1,
 		MarkerTTL:    time.Hour,
 		MaxConsumers: maxConsumers,
+		Again:        true,
 	}, {
 		Name:         Watches,
 		Description:  "how far watches have come, and what they remember, by namespace and id",

@@ -3,6 +3,7 @@ package main
 import (
 	"context"
 	"strconv"
+	"strings"
 	"time"
 
 	"github.com/sluice-io/sluice/pkg/client"
@@ -26,7 +27,9 @@ type appointSetCmd struct {
 	Type   string            `help:"The event's type." default:"message"`
 	At     time.Time         `help:"When it fires." placeholder:"TIME" xor:"when"`
 	In     time.Duration     `help:"After how long it fires, such as 90s, 10m or 7d." placeholder:"DURATION" xor:"when"`
-	Every  time.Duration     `help:"After how long it fires again; without it, it fires once." placeholder:"DURATION"`
+	Cron   string            `help:"When it fires again and again, as cron has it: minute, hour, day of the month, month, day of the week." placeholder:"'30 8 * * 1-5'" xor:"when,again"`
+	Zone   string            `help:"The time zone of --cron, such as Europe/Berlin; without it, UTC." placeholder:"ZONE"`
+	Every  time.Duration     `help:"After how long it fires again; without it, it fires once." placeholder:"DURATION" xor:"again"`
 	Notice time.Duration     `help:"How long before it is told that it approaches; without it, it is not." placeholder:"DURATION"`
 	Miss   sluice.MissPolicy `help:"If no server is there at the time: drop, catch_up_within (with --grace) or catch_up." placeholder:"POLICY" default:"catch_up" enum:"drop,catch_up_within,catch_up"`
 	Grace  time.Duration     `help:"So late it still fires, with --miss catch_up_within." placeholder:"DURATION"`
@@ -34,7 +37,7 @@ type appointSetCmd struct {
 
 // Run makes an appointment.
 func (c *appointSetCmd) Run(ctx context.Context, s *session) error {
-	at, err := moment(c.At, c.In)
+	at, err := c.when()
 	if err != nil {
 		return err
 	}
@@ -47,7 +50,7 @@ func (c *appointSetCmd) Run(ctx context.Context, s *session) error {
 		return err
 	}
 	a, err := api.PutAppointment(ctx, c.NS, c.ID, client.AppointmentSpec{
-		At: at, Every: sluice.Duration(c.Every), Notice: sluice.Duration(c.Notice), MissPolicy: c.Miss, Grace: sluice.Duration(c.Grace), Action: action,
+		At: at, Every: sluice.Duration(c.Every), Cron: c.Cron, TimeZone: c.Zone, Notice: sluice.Duration(c.Notice), MissPolicy: c.Miss, Grace: sluice.Duration(c.Grace), Action: action,
 	}, 0)
 	if err != nil {
 		return err
@@ -55,6 +58,14 @@ func (c *appointSetCmd) Run(ctx context.Context, s *session) error {
 	return s.show(a, func() error {
 		return s.say("Appointment %s publishes on %s at %s.", a.ID, a.Action.Path, exactly(a.At))
 	})
+}
+
+// when returns the first time, the zero time if that follows from the rest.
+func (c *appointSetCmd) when() (time.Time, error) {
+	if c.Cron != "" {
+		return time.Time{}, nil
+	}
+	return moment(c.At, c.In)
 }
 
 // action returns what is to be published.
@@ -99,17 +110,36 @@ func (c *appointLsCmd) Run(ctx context.Context, s *session) error {
 		rows := make([][]string, len(all))
 		for i := range all {
 			a := &all[i]
-			rows[i] = []string{a.ID, exactly(a.At), every(a), string(a.State), string(a.Action.Path), a.Action.Type, string(a.CreatedBy), ended(a.Last)}
+			rows[i] = []string{a.ID, next(a), every(a), string(a.State), string(a.Action.Path), a.Action.Type, string(a.CreatedBy), latest(a), ended(a.Last)}
 		}
-		return s.table("ID | AT | EVERY | STATE | PATH | TYPE | BY | LAST", rows)
+		return s.table("ID | NEXT | EVERY | STATE | PATH | TYPE | BY | LAST | OUTCOME", rows)
 	})
 }
 
 func every(a *sluice.Appointment) string {
-	if a.Every == 0 {
+	switch {
+	case a.Cron != "":
+		return strings.TrimSpace(a.Cron + " " + a.TimeZone)
+	case a.Every == 0:
 		return "-"
 	}
 	return span(a.Every)
+}
+
+// next says when an appointment fires next, and "-" if it does not.
+func next(a *sluice.Appointment) string {
+	if a.State == sluice.AppointmentFired || a.State == sluice.AppointmentMissed {
+		return "-"
+	}
+	return exactly(a.At)
+}
+
+// latest says for when an appointment fired last, and "-" if it has not.
+func latest(a *sluice.Appointment) string {
+	if a.Last == nil || a.Last.State != sluice.AppointmentFired {
+		return "-"
+	}
+	return exactly(a.Last.At)
 }
 
 // ended says how an appointment ended, or did the last time.
@@ -140,7 +170,7 @@ func (c *appointShowCmd) Run(ctx context.Context, s *session) error {
 	}
 	return s.show(a, func() error {
 		facts := []string{
-			"id", a.ID, "state", string(a.State), "at", exactly(a.At), "every", every(&a), "notice", span(a.Notice), "noticed", strconv.FormatBool(a.Noticed),
+			"id", a.ID, "state", string(a.State), "at", exactly(a.At), "next firing", next(&a), "last firing", latest(&a), "every", every(&a), "notice", span(a.Notice), "noticed", strconv.FormatBool(a.Noticed),
 			"miss policy", string(a.MissPolicy), "path", string(a.Action.Path), "type", a.Action.Type, "data", excerpt(a.Action.Data),
 			"made by", string(a.CreatedBy), "made", when(a.CreatedAt),
 		}

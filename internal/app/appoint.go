@@ -5,6 +5,7 @@ import (
 	"time"
 
 	"github.com/sluice-io/sluice/internal/appoint"
+	"github.com/sluice-io/sluice/internal/metrics"
 	"github.com/sluice-io/sluice/internal/natsstore"
 	"github.com/sluice-io/sluice/internal/turns"
 	"github.com/sluice-io/sluice/pkg/sluice"
@@ -15,7 +16,8 @@ func (s *server) openAppointments(context.Context) error {
 	records := appointments{natsstore.OpenInstructions[appointmentRecord](s.store, sluice.KindAppointment)}
 	s.appoint = appoint.New(appoint.Needs{
 		Records: records, Lists: records, Perform: s.perform, Tell: teller{s.store}, Owner: s.owns.part(), Ledger: s.ledger, Replica: s.replica, Now: time.Now,
-	}, appoint.Options{Most: s.cfg.Limits.AppointmentsPerNamespace, Ahead: s.cfg.Limits.ScheduleAhead.Std(), Log: s.opts.Log})
+	}, appoint.Options{Most: s.cfg.Limits.AppointmentsPerNamespace, Ahead: s.cfg.Limits.ScheduleAhead.Std(), Log: s.opts.Log, Observe: s.metrics})
+	s.metrics.WatchDue(s.waiting)
 	return nil
 }
 
@@ -35,6 +37,16 @@ func (a appointing) Set(ctx context.Context, is sluice.Appointment, may func(was
 	}
 	defer done()
 	return a.Engine.Set(ctx, is, may)
+}
+
+// waiting returns what waits for its time.
+func (s *server) waiting() (all []metrics.Waiting) {
+	for what, of := range map[string]map[string]int{"event": s.later.Waiting(), "appointment": s.appoint.Waiting()} {
+		for namespace, n := range of {
+			all = append(all, metrics.Waiting{What: what, Namespace: namespace, Count: n})
+		}
+	}
+	return all
 }
 
 // appointments keeps the records of appointments.
@@ -84,16 +96,17 @@ func (r appointments) Of(ctx context.Context, namespace string) ([]sluice.Appoin
 	return list, nil
 }
 
-// Watch tells of every one.
-func (r appointments) Watch(ctx context.Context, f func(namespace, id string, a *sluice.Appointment)) error {
+// Watch tells of every one, and with no key once all that are stored have been told.
+func (r appointments) Watch(ctx context.Context, f func(key string, a *sluice.Appointment)) error {
 	return r.of.Watch(ctx, func(one natsstore.Instruction[appointmentRecord]) {
 		switch one.Change {
 		case natsstore.Set:
 			a := one.Value.appointment(one.Revision)
-			f(one.Namespace, one.ID, &a)
+			f(one.Namespace+"/"+one.ID, &a)
 		case natsstore.Removed:
-			f(one.Namespace, one.ID, nil)
+			f(one.Namespace+"/"+one.ID, nil)
 		case natsstore.CaughtUp:
+			f("", nil)
 		}
 	})
 }

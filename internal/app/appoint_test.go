@@ -63,6 +63,9 @@ func TestAnAppointmentIsToldOfAndFires(t *testing.T) {
 	require.Nil(t, a.Work)
 	require.NoError(t, s.api.CancelAppointment(t.Context(), "default", "wake-up"))
 	require.Empty(t, s.systemEvents(t, sluice.TypeAppointmentCancelled), "it is over")
+	metrics := s.must(t, http.StatusOK, "GET /metrics", "").text
+	require.Contains(t, metrics, `sluice_due_total{namespace="default",outcome="fired",what="appointment"} 1`)
+	require.Contains(t, metrics, `sluice_due_late_seconds_count{namespace="default",what="appointment"} 1`)
 	s.must(t, http.StatusNotFound, "GET "+appointmentsRoute+"/wake-up", "")
 }
 

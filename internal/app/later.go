@@ -29,7 +29,7 @@ func (s *server) openLater(context.Context) error {
 		Ledger:  s.ledger,
 		Replica: s.replica,
 		Now:     time.Now,
-	}, later.Options{Most: s.cfg.Limits.ScheduledPerNamespace, Ahead: s.cfg.Limits.ScheduleAhead.Std(), Log: s.opts.Log})
+	}, later.Options{Most: s.cfg.Limits.ScheduledPerNamespace, Ahead: s.cfg.Limits.ScheduleAhead.Std(), Log: s.opts.Log, Observe: s.metrics})
 	return nil
 }
 

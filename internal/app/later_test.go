@@ -11,6 +11,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/nats-io/nats.go"
 	"github.com/stretchr/testify/require"
 
 	"github.com/sluice-io/sluice/config"
@@ -88,6 +89,50 @@ func TestAnEventIsStoredAtItsTime(t *testing.T) {
 	require.Empty(t, s.scheduled(t, s.api))
 }
 
+// A list goes on from page to page, the next first, without what was cancelled or is not for the caller.
+func TestTheListOfWhatWaitsGoesOnFromPageToPage(t *testing.T) {
+	t.Parallel()
+	s := start(t, t.TempDir(), nil)
+	ann := s.grant(t, "user:ann", "path:default/even/**", "publish")
+	const events = 60
+	at := time.Now().Add(time.Hour)
+	for i := range events {
+		path := sluice.Path([]string{"/even/1", "/odd/1"}[i%2])
+		_, err := s.api.Schedule(t.Context(), "default", sluice.Event{ID: fmt.Sprintf("%02d", i), Path: path}, at.Add(-time.Duration(i/3)*time.Second))
+		require.NoError(t, err)
+	}
+	require.NoError(t, s.api.CancelScheduled(t.Context(), "default", "07"))
+	var all, even []string
+	for i := range events { // three at a time, of which the last are the first
+		id := (events/3-1-i/3)*3 + i%3
+		all = append(all, fmt.Sprintf("%02d", id))
+	}
+	all = slices.DeleteFunc(all, func(id string) bool { return id == "07" })
+	for _, id := range all {
+		if strings.Contains("02468", id[1:]) {
+			even = append(even, id)
+		}
+	}
+	for token, want := range map[string][]string{s.token: all, ann.token: even} {
+		require.Equal(t, want, s.scheduledPages(t, token))
+	}
+	s.must(t, http.StatusBadRequest, "GET "+scheduledRoute+"?cursor=eA", "")
+}
+
+// scheduledPages returns the ids that a token's pages have.
+func (s *running) scheduledPages(t *testing.T, token string) (ids []string) {
+	t.Helper()
+	for cursor := ""; ; {
+		page := s.must(t, http.StatusOK, "GET "+scheduledRoute+"?limit=7&cursor="+cursor, "", as(token)...)
+		for _, one := range page.field(t, "scheduled").([]any) {
+			ids = append(ids, one.(map[string]any)["id"].(string))
+		}
+		if cursor = page.field(t, "next_cursor").(string); cursor == "" {
+			return ids
+		}
+	}
+}
+
 func (s *running) scheduled(t *testing.T, api *client.Client) (ids []string) {
 	t.Helper()
 	page, err := api.Scheduled(t.Context(), "default", client.ScheduledQuery{})
@@ -96,6 +141,53 @@ func (s *running) scheduled(t *testing.T, api *client.Client) (ids []string) {
 		ids = append(ids, one.ID)
 	}
 	return ids
+}
+
+// An id that waits is taken on its path: who wants the event at once cancels the one that waits. What comes past that, by NATS, has its id
+// in the log first, and the one that waited is told of as not stored.
+func TestAnIDThatWaitsIsTaken(t *testing.T) {
+	t.Parallel()
+	s := start(t, t.TempDir(), nil)
+	const events = "POST /v1/namespaces/default/events"
+	at := time.Now().Add(2500 * time.Millisecond).UTC().Format(time.RFC3339Nano)
+	for _, id := range []string{"now", "past", "other"} {
+		s.must(t, http.StatusAccepted, events, `{"id":"`+id+`","type":"t","path":"/a","deliver_at":"`+at+`"}`)
+	}
+	r := s.must(t, http.StatusConflict, events, `[{"path":"/a"},{"id":"now","path":"/a"}]`)
+	require.Contains(t, r.text, "[1]")
+	require.Equal(t, at, r.field(t, "error.details.deliver_at"))
+	s.must(t, http.StatusCreated, events, `{"id":"other","path":"/b"}`) // whoever may publish on /a does not keep it out
+	require.NoError(t, s.api.CancelScheduled(t.Context(), "default", "now"))
+	s.must(t, http.StatusCreated, events, `{"id":"now","type":"at.once","path":"/a"}`)
+	_, err := dial(t, s.at.NATS).PublishMsg(t.Context(), &nats.Msg{Subject: "events.default.a", Header: nats.Header{"Nats-Msg-Id": {"past"}, "ce-type": {"at.once"}}, Data: []byte(`{}`)})
+	require.NoError(t, err)
+
+	eventually(t, func() bool { return len(s.systemEvents(t, sluice.TypeScheduledFailed)) == 2 }, "both are told of")
+	for _, failed := range s.systemEvents(t, sluice.TypeScheduledFailed) {
+		require.Equal(t, "conflict", failed["outcome"], failed)
+		require.Contains(t, []any{"past", "other"}, failed["id"])
+	}
+	for _, ev := range s.logOf(t, "/a") {
+		require.Equal(t, "at.once", ev.Type)
+	}
+	eventually(t, func() bool { return len(s.scheduled(t, s.api)) == 0 }, "nothing waits")
+}
+
+// Who sends once more what he scheduled, after its time, is told that it is there.
+func TestWhatWasScheduledIsADuplicateWhenItIsSentAgainAfterItsTime(t *testing.T) {
+	t.Parallel()
+	s := start(t, t.TempDir(), nil)
+	at := time.Now().Add(300 * time.Millisecond)
+	held, err := s.api.Schedule(t.Context(), "default", sluice.Event{ID: "1", Path: "/a"}, at)
+	require.NoError(t, err)
+	require.Zero(t, held.Seq)
+	eventually(t, func() bool { return time.Now().After(at) }, "it is due")
+	held, err = s.api.Schedule(t.Context(), "default", sluice.Event{ID: "1", Path: "/a"}, at)
+	require.NoError(t, err)
+	require.NotZero(t, held.Seq)
+	eventually(t, func() bool { return len(s.scheduled(t, s.api)) == 0 }, "nothing waits")
+	require.Len(t, s.logOf(t, "/a"), 1)
+	require.Empty(t, s.systemEvents(t, sluice.TypeScheduledFailed))
 }
 
 func TestWhatIsNotToBeHeldIsRefusedOrStoredAtOnce(t *testing.T) {
@@ -149,6 +241,9 @@ func TestWhatIsNotToBeHeldIsRefusedOrStoredAtOnce(t *testing.T) {
 	entries := s.entries(t, client.AuditQuery{Action: sluice.ActionScheduledCancel})
 	require.Len(t, entries, 1)
 	require.Equal(t, "1", entries[0].Resource)
+	metrics := s.must(t, http.StatusOK, "GET /metrics", "").text
+	require.Contains(t, metrics, `sluice_due_pending{namespace="default",what="event"} 2`)
+	require.Contains(t, metrics, `sluice_due_total{namespace="default",outcome="cancelled",what="event"} 1`)
 }
 
 // Of a cancellation and the time that has come one is first: what was cancelled is never stored, and nothing else is lost.

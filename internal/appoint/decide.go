@@ -3,6 +3,7 @@ package appoint
 import (
 	"time"
 
+	"github.com/sluice-io/sluice/internal/due"
 	"github.com/sluice-io/sluice/internal/instruct"
 	"github.com/sluice-io/sluice/pkg/sluice"
 )
@@ -30,6 +31,7 @@ type moment struct {
 	now   time.Time
 	me    string        // replica
 	grace time.Duration // how long to wait for whoever's turn it is; 0: it is ours
+	doubt due.Doubt     // when the clock could not be believed
 }
 
 // decision is what to do, until when to rest, and why it is missed.
@@ -69,6 +71,9 @@ func waiting(a *sluice.Appointment, m moment) decision {
 	switch {
 	case !m.now.Before(begin):
 		if reason := missed(a, m.now); reason != "" {
+			if m.doubt.Covers(a.At) {
+				reason = sluice.MissedByClock
+			}
 			return decision{do: miss, reason: reason}
 		}
 		return decision{do: fire}
@@ -94,13 +99,43 @@ func missed(a *sluice.Appointment, now time.Time) string {
 	return ""
 }
 
-// next returns when an appointment that repeats fires again: the first of its times that is still to come. What was missed in
-// between is one time, not many.
-func next(a *sluice.Appointment, now time.Time) time.Time {
+// following returns when an appointment that repeats fires again, and false if it does not. What was missed in between is one time, not many: if
+// it fired, it goes on at the first of its times that is still to come; if it was missed, at the first that is not.
+func following(a *sluice.Appointment, end sluice.AppointmentState, now time.Time) (time.Time, bool) {
+	behind := now
+	if end == sluice.AppointmentMissed {
+		late := punctual
+		if a.MissPolicy == sluice.MissCatchUpWithin {
+			late = max(late, a.Grace.Std())
+		}
+		behind = later(a.At, now.Add(-late-1))
+	}
+	return next(a, behind)
+}
+
+// next returns the first time of an appointment behind its own and behind another one, and false if there is none.
+func next(a *sluice.Appointment, behind time.Time) (time.Time, bool) {
+	switch {
+	case a.Cron != "":
+		times, err := timesOf(a.Cron, a.TimeZone)
+		if err != nil { // it was checked when it was set
+			return time.Time{}, false
+		}
+		return times.after(later(a.At, behind))
+	case a.Every <= 0:
+		return time.Time{}, false
+	}
 	every := a.Every.Std()
 	at := a.At.Add(every)
-	for behind := now.Sub(at); behind >= 0; behind = now.Sub(at) { // once, unless it is centuries, which no Duration can say
-		at = at.Add(behind - behind%every).Add(every)
+	for late := behind.Sub(at); late >= 0; late = behind.Sub(at) { // once, unless it is centuries, which no Duration can say
+		at = at.Add(late - late%every).Add(every)
 	}
-	return at
+	return at, true
+}
+
+func later(a, b time.Time) time.Time {
+	if b.After(a) {
+		return b
+	}
+	return a
 }

@@ -10,12 +10,11 @@ import (
 	"log/slog"
 	"slices"
 	"strings"
-	"sync"
 	"time"
 
+	"github.com/sluice-io/sluice/internal/due"
 	"github.com/sluice-io/sluice/internal/instruct"
 	"github.com/sluice-io/sluice/internal/ledger"
-	"github.com/sluice-io/sluice/internal/timers"
 	"github.com/sluice-io/sluice/pkg/sluice"
 )
 
@@ -31,8 +30,9 @@ type Records interface {
 // Lists reads all of them.
 type Lists interface {
 	Of(ctx context.Context, namespace string) ([]sluice.Appointment, error)
-	// Watch tells of every one as it is and as it changes, nil when it is gone, until ctx ends.
-	Watch(ctx context.Context, f func(namespace, id string, a *sluice.Appointment)) error
+	// Watch tells of every one by its namespace and id, with a slash in between, as it is and as it changes, nil when it is gone, until
+	// ctx ends. Once all that are stored have been told, it says so with no key.
+	Watch(ctx context.Context, f func(key string, a *sluice.Appointment)) error
 }
 
 // Performer does what an action says, as its creator might at the moment.
@@ -47,18 +47,13 @@ type Teller interface {
 	Tell(ctx context.Context, namespace string, e sluice.SystemEvent) error
 }
 
-// Owner says whose turn it is.
-type Owner interface {
-	Owns(lane string) bool
-}
-
 // Needs is what the engine works with.
 type Needs struct {
 	Records Records
 	Lists   Lists
 	Perform Performer
 	Tell    Teller
-	Owner   Owner
+	Owner   due.Owner
 	Ledger  *ledger.Ledger
 	Replica string
 	Now     func() time.Time
@@ -69,14 +64,15 @@ type Options struct {
 	Most  int           // appointments of a namespace; 0: any number
 	Ahead time.Duration // how far away the time may be; 0: as far as one likes
 	Log   *slog.Logger  // slog.DiscardHandler
+
+	Observe due.Observer // nil: nobody
 }
 
 // Engine keeps appointments. Its methods may be called at once.
 type Engine struct {
-	needs  Needs
-	opts   Options
-	timers *timers.Timers
-	began  time.Time
+	needs Needs
+	opts  Options
+	due   *due.Engine[sluice.Appointment]
 }
 
 // New returns an engine. While its Run runs, what is due is done.
@@ -84,51 +80,24 @@ func New(needs Needs, opts Options) *Engine {
 	if opts.Log == nil {
 		opts.Log = slog.New(slog.DiscardHandler)
 	}
-	e := &Engine{needs: needs, opts: opts, began: needs.Now()}
-	e.timers = timers.New(e.call)
+	e := &Engine{needs: needs, opts: opts}
+	e.due = due.New(kind{e}, due.Needs{What: "appointment", Owner: needs.Owner, Replica: needs.Replica, Now: needs.Now, Log: opts.Log, Observe: opts.Observe})
 	return e
 }
 
 // Run keeps appointments until ctx is done.
-func (e *Engine) Run(ctx context.Context) error {
-	var firing sync.WaitGroup
-	firing.Go(func() { _ = e.timers.Run(ctx) }) // which ends with ctx only
-	defer firing.Wait()
-	return e.needs.Lists.Watch(ctx, e.know)
-}
+func (e *Engine) Run(ctx context.Context) error { return e.due.Run(ctx, e.needs.Lists.Watch) }
 
-// know takes what is stored of an appointment.
-func (e *Engine) know(namespace, id string, a *sluice.Appointment) {
-	key := namespace + "/" + id
-	if a == nil {
-		e.timers.Remove(key)
-		return
-	}
-	e.timers.Set(timers.Entry{Key: key, Lane: key, Group: namespace, At: e.look(a), Order: a.Revision})
-}
+// Waiting returns how many appointments of each namespace wait for their time.
+func (e *Engine) Waiting() map[string]int { return e.due.Waiting() }
 
-// look returns when to look at an appointment, as it is stored. Whoever wrote that something is to be done does it, unless it died.
-func (e *Engine) look(a *sluice.Appointment) time.Time {
-	now := e.needs.Now()
-	switch {
-	case a.Work == nil:
-		return now
-	case a.Work.Untold != nil:
-		return now.Add(instruct.Backup)
-	case a.Work.Claim != nil && (a.Work.Claim.By != e.needs.Replica || !a.Work.Claim.At.Before(e.began)):
-		return a.Work.Claim.At.Add(instruct.ClaimFor)
-	}
-	if d := decide(a, moment{now: now, me: e.needs.Replica}); d.do == rest {
-		return d.until
-	}
-	return now
-}
+func keyOf(a *sluice.Appointment) string { return a.Namespace + "/" + a.ID }
 
 // Set makes an appointment, or puts it in place of the one that has its id, and returns it, and whether there was none. The same once more changes
 // nothing. With a revision it is changed only if that is the stored one; in any case, only if may says of it that it may be. Codes those of may; InvalidRequest and those of
 // Action.Validate; Conflict if it fires at the moment; RevisionMismatch; QuotaExceeded.
 func (e *Engine) Set(ctx context.Context, a sluice.Appointment, may func(was *sluice.Appointment) error) (sluice.Appointment, bool, error) {
-	if err := tidy(&a); err != nil {
+	if err := tidy(&a, e.needs.Now()); err != nil {
 		return a, false, err
 	}
 	wanted := a.Revision
@@ -152,10 +121,10 @@ func (e *Engine) Set(ctx context.Context, a sluice.Appointment, may func(was *sl
 		case was.State == sluice.AppointmentFiring:
 			return a, false, firing(a.ID)
 		}
-		if err := e.fits(&a, created); err != nil {
+		if err := e.fits(&a); err != nil {
 			return a, false, err
 		}
-		is, err := e.put(ctx, a, &was)
+		is, err := e.putIn(ctx, a, &was)
 		if sluice.CodeOf(err) != sluice.Conflict {
 			return is, created, err
 		}
@@ -168,6 +137,20 @@ const maxRaces = 8
 
 func firing(id string) error {
 	return sluice.Errorf(sluice.Conflict, "appointment %q fires at this moment: look again", id)
+}
+
+// putIn is put, if there is room. Code QuotaExceeded.
+func (e *Engine) putIn(ctx context.Context, a sluice.Appointment, was *sluice.Appointment) (sluice.Appointment, error) {
+	if was.ID != "" {
+		return e.put(ctx, a, was)
+	}
+	release, ok := e.due.Reserve(a.Namespace, e.opts.Most)
+	if !ok {
+		return a, sluice.Errorf(sluice.QuotaExceeded, "namespace %s has %d appointments, which is as many as it may; delete some", a.Namespace, e.opts.Most).
+			With("limit", e.opts.Most).With("retry_after", fullRetry)
+	}
+	defer release()
+	return e.put(ctx, a, was)
 }
 
 // put stores an appointment in place of what was there, if anything was.
@@ -187,12 +170,12 @@ func (e *Engine) put(ctx context.Context, a sluice.Appointment, was *sluice.Appo
 		intent.Fail(ctx, err)
 		return a, err
 	}
-	e.know(a.Namespace, a.ID, &a)
+	e.due.Know(keyOf(&a), &a)
 	return a, nil
 }
 
 // tidy checks a definition and gives it the form in which it is kept.
-func tidy(a *sluice.Appointment) error {
+func tidy(a *sluice.Appointment, now time.Time) error {
 	a.SetDefaults()
 	a.At = a.At.UTC()
 	if len(a.Action.Data) > 0 {
@@ -202,20 +185,29 @@ func tidy(a *sluice.Appointment) error {
 		}
 		a.Action.Data = data
 	}
-	return a.Validate()
+	if err := a.Validate(); err != nil || a.Cron == "" {
+		return err
+	}
+	times, err := timesOf(a.Cron, a.TimeZone)
+	if err != nil {
+		return err
+	}
+	at, ok := times.after(now)
+	if !ok {
+		return sluice.Errorf(sluice.InvalidRequest, "cron %q: there is no such time", a.Cron).With("field", "cron")
+	}
+	a.At = at.UTC()
+	return nil
 }
 
-// fits returns an error if an appointment is over, too far away, or one too many.
-func (e *Engine) fits(a *sluice.Appointment, created bool) error {
+// fits returns an error if an appointment is over, or too far away.
+func (e *Engine) fits(a *sluice.Appointment) error {
 	now := e.needs.Now()
 	switch {
-	case now.Sub(a.At) > punctual && a.Every == 0:
+	case now.Sub(a.At) > punctual && !a.Repeats():
 		return sluice.Errorf(sluice.InvalidRequest, "at %s is over", a.At.Format(time.RFC3339)).With("field", "at")
 	case e.opts.Ahead > 0 && a.At.After(now.Add(e.opts.Ahead)):
 		return sluice.Errorf(sluice.InvalidRequest, "at %s is too far away: %s at most", a.At.Format(time.RFC3339), e.opts.Ahead).With("field", "at")
-	case created && e.opts.Most > 0 && e.timers.Count(a.Namespace) >= e.opts.Most:
-		return sluice.Errorf(sluice.QuotaExceeded, "namespace %s has %d appointments, which is as many as it may; delete some", a.Namespace, e.opts.Most).
-			With("limit", e.opts.Most).With("retry_after", fullRetry)
 	}
 	return nil
 }
@@ -223,10 +215,12 @@ func (e *Engine) fits(a *sluice.Appointment, created bool) error {
 // fullRetry is after how many seconds a namespace may have room again.
 const fullRetry = 60
 
-// definition is what an appointment is about, without what became of it.
+// definitionOf is what an appointment is about, without what became of it.
 type definitionOf struct {
-	At         time.Time         `json:"at"`
-	Every      sluice.Duration   `json:"every"`
+	At         time.Time         `json:"at,omitzero"`
+	Every      sluice.Duration   `json:"every,omitempty"`
+	Cron       string            `json:"cron,omitempty"`
+	TimeZone   string            `json:"time_zone,omitempty"`
 	Notice     sluice.Duration   `json:"notice"`
 	MissPolicy sluice.MissPolicy `json:"miss_policy"`
 	Grace      sluice.Duration   `json:"grace"`
@@ -234,7 +228,11 @@ type definitionOf struct {
 }
 
 func definition(a *sluice.Appointment) definitionOf {
-	return definitionOf{a.At, a.Every, a.Notice, a.MissPolicy, a.Grace, a.Action}
+	is := definitionOf{a.At, a.Every, a.Cron, a.TimeZone, a.Notice, a.MissPolicy, a.Grace, a.Action}
+	if a.Cron != "" {
+		is.At = time.Time{} // which follows from it
+	}
+	return is
 }
 
 // same reports whether what is asked for is there already. Of one that repeats, the time has gone on.
@@ -285,9 +283,9 @@ func (e *Engine) Of(ctx context.Context, namespace string) ([]sluice.Appointment
 // moment, or if another has taken its place.
 func (e *Engine) Cancel(ctx context.Context, a sluice.Appointment, by sluice.Principal) error {
 	var intent *ledger.Intent
-	err := firing(a.ID)
+	var err error
 	for range maxRaces {
-		if a.State == sluice.AppointmentFiring {
+		if err = e.stoppable(ctx, &a); err != nil {
 			break
 		}
 		intent, err = e.needs.Ledger.Intend(ctx, intent, ledger.Change{
@@ -312,6 +310,22 @@ func (e *Engine) Cancel(ctx context.Context, a sluice.Appointment, by sluice.Pri
 	return err
 }
 
+// stoppable returns an error (Conflict) if what an appointment is about is being done, or was by a try of which nothing has been heard.
+func (e *Engine) stoppable(ctx context.Context, a *sluice.Appointment) error {
+	if a.State != sluice.AppointmentFiring {
+		return nil
+	}
+	ok, err := e.due.Stoppable(a.Work.Claim, func() (bool, error) {
+		event := event(a)
+		stored, err := e.needs.Perform.Find(ctx, &event)
+		return stored.Seq > 0, err
+	})
+	if err == nil && !ok {
+		err = firing(a.ID)
+	}
+	return err
+}
+
 // cancel tries once to end an appointment.
 func (e *Engine) cancel(ctx context.Context, a sluice.Appointment, by sluice.Principal) error {
 	if a.Work.Untold != nil {
@@ -328,6 +342,7 @@ func (e *Engine) cancel(ctx context.Context, a sluice.Appointment, by sluice.Pri
 	if err := e.keep(ctx, &a, sluice.TypeAppointmentCancelled, cancelledData{about(&a), by}); err != nil {
 		return err
 	}
+	e.due.Ended(a.Namespace, due.Cancelled, a.At)
 	err := e.tell(ctx, &a)
 	if err == nil {
 		err = e.remove(ctx, &a)

@@ -15,6 +15,7 @@ import (
 	"go.uber.org/goleak"
 	"pgregory.net/rapid"
 
+	"github.com/sluice-io/sluice/internal/due"
 	"github.com/sluice-io/sluice/internal/instruct"
 	"github.com/sluice-io/sluice/internal/ledger"
 	"github.com/sluice-io/sluice/pkg/sluice"
@@ -73,6 +74,22 @@ func TestWhatComesNextDependsOnTheRecordAndTheTime(t *testing.T) {
 	}
 }
 
+// S2-40: what is missed because the clock could not be believed is said to be so, and what the policy has fire does.
+func TestWhatIsMissedWhileTheClockWasDoubtedIsSaidToBeSo(t *testing.T) {
+	t.Parallel()
+	at := time.Unix(1_700_000_000, 0)
+	for reason, doubt := range map[string]due.Doubt{
+		sluice.MissedByClock:  {From: at, Until: at.Add(1)},
+		sluice.MissedByPolicy: {From: at.Add(1), Until: at.Add(time.Hour)},
+	} {
+		a := &sluice.Appointment{At: at, MissPolicy: sluice.MissDrop, State: sluice.AppointmentWaiting, Work: &sluice.AppointmentWork{}}
+		m := moment{now: at.Add(time.Minute), me: "me", doubt: doubt}
+		require.Equal(t, decision{do: miss, reason: reason}, decide(a, m))
+		a.MissPolicy = sluice.MissCatchUp
+		require.Equal(t, fire, decide(a, m).do)
+	}
+}
+
 func TestWhatHasBegunOrEndedIsGoneOnWith(t *testing.T) {
 	t.Parallel()
 	at := time.Date(2026, 1, 2, 3, 4, 5, 0, time.UTC)
@@ -117,12 +134,13 @@ func TestItNeverFiresBeforeItsTime(t *testing.T) {
 			MissPolicy: rapid.SampledFrom([]sluice.MissPolicy{sluice.MissDrop, sluice.MissCatchUp, sluice.MissCatchUpWithin}).Draw(t, "policy"),
 			State:      sluice.AppointmentWaiting, Noticed: rapid.Bool().Draw(t, "noticed"), Work: &sluice.AppointmentWork{},
 		}
-		m := moment{at.Add(span("after", 4*time.Hour) - 2*time.Hour), "me", span("grace of others", 3*time.Second)}
+		m := moment{now: at.Add(span("after", 4*time.Hour) - 2*time.Hour), me: "me", grace: span("grace of others", 3*time.Second)}
 		switch d := decide(a, m); d.do {
 		case fire, miss:
 			require.False(t, m.now.Before(at))
 			require.Equal(t, d.do == miss, d.reason != "")
-			later := next(a, m.now)
+			later, ok := next(a, m.now)
+			require.True(t, ok)
 			require.True(t, later.After(m.now) && later.After(at))
 			require.Zero(t, later.Sub(at)%a.Every.Std())
 			require.True(t, later.Equal(at.Add(a.Every.Std())) || later.Sub(m.now) <= a.Every.Std(), "no time is left out that comes")
@@ -225,7 +243,7 @@ func (w *world) Delete(_ context.Context, a *sluice.Appointment) error {
 
 func (w *world) Of(context.Context, string) ([]sluice.Appointment, error) { return nil, nil }
 
-func (w *world) Watch(context.Context, func(string, string, *sluice.Appointment)) error { return nil }
+func (w *world) Watch(context.Context, func(string, *sluice.Appointment)) error { return nil }
 
 func (w *world) Window(context.Context, string) (time.Duration, error) { return window, nil }
 
@@ -299,7 +317,7 @@ func (w *world) keep(t *testing.T, replica string, until time.Time) {
 	t.Helper()
 	e := w.engine(replica)
 	for range 20 {
-		again := e.fire(t.Context(), "acme/a")
+		again := e.due.Fire(t.Context(), "acme/a").At
 		if again.IsZero() || again.After(until) {
 			w.now = until
 			return
@@ -356,7 +374,7 @@ func TestAServerThatDiesBetweenAnyTwoWritesFiresOnce(t *testing.T) {
 				}
 				require.Len(t, slices.Compact(slices.Sorted(slices.Values(w.told))), len(w.told), "%s: told once: %s", name, w.told)
 				w.now = w.now.Add(2 * shownFor)
-				require.Zero(t, w.engine(replica).fire(t.Context(), "acme/a"), name)
+				require.Zero(t, w.engine(replica).due.Fire(t.Context(), "acme/a"), name)
 				require.Empty(t, w.records, name)
 				if through {
 					require.Greater(t, dies, 14, "it died at every write")
@@ -423,7 +441,7 @@ func TestWhatCannotBeDoneIsTriedAsLongAsThePolicySays(t *testing.T) {
 		w.refuse = sluice.Errorf(sluice.Unavailable, "away")
 		e := w.engine("one")
 		for i := 0; i < 40 && !slices.Contains(w.told, sluice.TypeAppointmentFired); i++ {
-			if again := e.fire(t.Context(), "acme/a"); again.After(w.now) {
+			if again := e.due.Fire(t.Context(), "acme/a").At; again.After(w.now) {
 				w.now = again
 			}
 		}
@@ -435,24 +453,4 @@ func TestWhatCannotBeDoneIsTriedAsLongAsThePolicySays(t *testing.T) {
 		require.Contains(t, w.told, sluice.TypeAppointmentFired, c.policy)
 		require.Equal(t, c.outcome, w.read("a").Last.Outcome, c.policy)
 	}
-}
-
-func TestSettingTheSameOnceMoreChangesNothing(t *testing.T) {
-	t.Parallel()
-	w := newWorld(time.Unix(1_700_000_000, 0).UTC())
-	e := w.engine("one")
-	start := w.now
-	every := func(a *sluice.Appointment) { a.At, a.Every = start.Add(time.Hour), sluice.Duration(time.Hour) }
-	w.set(t, e, every)
-	was := w.read("a")
-	w.set(t, e, every)
-	require.Equal(t, was, w.read("a"))
-	w.keep(t, "one", start.Add(3*time.Hour))
-	was = w.read("a")
-	require.Equal(t, start.Add(4*time.Hour), was.At)
-	require.Len(t, w.stored, 3)
-	w.set(t, e, every)
-	require.Equal(t, was, w.read("a"), "its time has gone on")
-	w.set(t, e, func(a *sluice.Appointment) { every(a); a.Action.Type = "other" })
-	require.NotEqual(t, was.Work.Series, w.read("a").Work.Series)
 }

@@ -3,75 +3,74 @@ package appoint
 import (
 	"context"
 	"crypto/rand"
+	"errors"
 	"log/slog"
 	"strings"
 	"time"
 
+	"github.com/sluice-io/sluice/internal/due"
 	"github.com/sluice-io/sluice/internal/instruct"
 	"github.com/sluice-io/sluice/internal/timers"
 	"github.com/sluice-io/sluice/pkg/sluice"
 )
 
-// endLimit is what is under way may still take when the server ends.
-const endLimit = 5 * time.Second
+// kind is the appointments for the engine that keeps what is due.
+type kind struct{ *Engine }
 
-// maxSteps is more than one appointment takes at one time: told of, noticed, told of, fired, told of, and again after a race.
-const maxSteps = 12
-
-// call does what is to be done, and says when again.
-func (e *Engine) call(ctx context.Context, key string) timers.Again {
-	return timers.Again{At: e.fire(ctx, key)}
-}
-
-// fire does with an appointment all that is to be done now, and returns when to look again, the zero time for never.
-func (e *Engine) fire(ctx context.Context, key string) time.Time {
-	work, cancel := context.WithTimeout(context.WithoutCancel(ctx), instruct.MaxTime)
-	defer cancel()
-	defer context.AfterFunc(ctx, func() { time.AfterFunc(endLimit, cancel) })()
+// Read returns what is stored of an appointment. Code NotFound.
+func (k kind) Read(ctx context.Context, key string) (sluice.Appointment, error) {
 	namespace, id, _ := strings.Cut(key, "/")
-	for range maxSteps {
-		a, err := e.needs.Records.Get(work, namespace, id)
-		if sluice.CodeOf(err) == sluice.NotFound {
-			return time.Time{}
-		}
-		if err == nil && a.Work == nil {
-			e.opts.Log.ErrorContext(ctx, "appointment cannot be read: another version wrote it", slog.String("namespace", namespace), slog.String("id", id))
-			return time.Time{}
-		}
-		var d decision
-		if err == nil {
-			d = decide(&a, e.moment(key))
-			err = e.do(work, &a, d)
-		}
-		switch {
-		case err == nil && d.do == rest:
-			return d.until
-		case err == nil && d.do == remove:
-			return time.Time{}
-		case err == nil, sluice.CodeOf(err) == sluice.Conflict: // whoever was faster wrote what is read next
-			continue
-		}
-		wait := instruct.Again(tries(&a))
-		e.opts.Log.WarnContext(ctx, "appointment not kept yet", slog.String("namespace", namespace), slog.String("id", id), slog.Any("error", err), slog.Duration("again", wait))
-		return e.needs.Now().Add(wait)
-	}
-	return e.needs.Now().Add(instruct.Again(0))
+	return k.needs.Records.Get(ctx, namespace, id)
 }
 
-// moment returns who decides on an appointment, and when.
-func (e *Engine) moment(key string) moment {
-	m := moment{now: e.needs.Now(), me: e.needs.Replica}
-	if !e.needs.Owner.Owns(key) {
-		m.grace = instruct.BackupOf(e.needs.Replica, key)
-	}
-	return m
+// Entry returns when to look at an appointment. Whoever wrote that something is to be done does it, unless it died.
+func (k kind) Entry(key string, a *sluice.Appointment) timers.Entry {
+	return timers.Entry{Key: key, Lane: key, Group: a.Namespace, At: k.look(a), Order: a.Revision}
 }
 
-func tries(a *sluice.Appointment) int {
+func (k kind) look(a *sluice.Appointment) time.Time {
+	now := k.needs.Now()
+	switch {
+	case a.Work == nil:
+		return now
+	case a.Work.Untold != nil:
+		return now.Add(instruct.Backup)
+	case a.Work.Claim != nil && !k.due.Former(a.Work.Claim):
+		return a.Work.Claim.At.Add(instruct.ClaimFor)
+	}
+	if d := decide(a, moment{now: now, me: k.needs.Replica}); d.do == rest {
+		return d.until
+	}
+	return now
+}
+
+// Mark returns where an appointment is in the list.
+func (kind) Mark(a *sluice.Appointment) (due.Mark, bool) {
+	over := a.State == sluice.AppointmentFired || a.State == sluice.AppointmentMissed
+	return due.Mark{At: a.At, ID: a.ID, Path: a.Action.Path, Over: over}, a.State != sluice.AppointmentCancelled
+}
+
+// Tries returns how often it was tried to do what an appointment is about.
+func (kind) Tries(a *sluice.Appointment) int {
 	if a.Work == nil || a.Work.Claim == nil {
 		return 0
 	}
 	return a.Work.Claim.Tries
+}
+
+// Step takes an appointment one step further.
+func (k kind) Step(ctx context.Context, key string, a *sluice.Appointment) (next due.Next, err error) {
+	if a.Work == nil {
+		k.opts.Log.ErrorContext(ctx, "appointment cannot be read: another version wrote it", slog.String("key", key))
+		return next, nil
+	}
+	d := decide(a, moment{now: k.needs.Now(), me: k.needs.Replica, grace: k.due.Grace(key), doubt: k.due.Doubt()})
+	if d.do == rest {
+		next.At = d.until
+		return next, nil
+	}
+	next.More = d.do != remove
+	return next, k.do(ctx, a, d)
 }
 
 // do takes an appointment one step further. Code Conflict if it was changed meanwhile.
@@ -100,7 +99,11 @@ func (e *Engine) miss(ctx context.Context, a *sluice.Appointment, reason string)
 	now := e.needs.Now().UTC()
 	end := sluice.AppointmentEnd{State: sluice.AppointmentMissed, ScheduledFor: a.At, At: now, Reason: reason}
 	over(a, end, now)
-	return e.keep(ctx, a, sluice.TypeAppointmentMissed, missedData{about(a), end.ScheduledFor.UnixMilli(), end.Reason})
+	err := e.keep(ctx, a, sluice.TypeAppointmentMissed, missedData{about(a), end.ScheduledFor.UnixMilli(), end.Reason})
+	if err == nil {
+		e.due.Ended(a.Namespace, due.Missed, end.ScheduledFor)
+	}
+	return err
 }
 
 // resume goes on with what was begun. If that is too late by now, it looks whether it was done.
@@ -131,23 +134,30 @@ func eventID() string { return "appointment-" + rand.Text() }
 // perform claims an appointment, does what its action says, and stores how that went. While it cannot be done at the moment, and the policy has the appointment
 // still fire later, the error says so.
 func (e *Engine) perform(ctx context.Context, a *sluice.Appointment) (err error) {
-	now := e.needs.Now().UTC()
 	firing := instruct.Firing{Creator: a.Creator, Event: event(a)}
-	claim := sluice.Claim{By: e.needs.Replica, Since: now, At: now, Tries: tries(a) + 1}
 	if was := a.Work.Claim; was != nil {
-		claim.Since, firing.Since = was.Since, was.Since
+		firing.Since = was.Since
 	}
 	work := *a.Work
-	work.Claim = &claim
+	work.Claim = e.due.Claim(a.Work.Claim)
 	a.State, a.Work = sluice.AppointmentFiring, &work
 	if a.Revision, err = e.needs.Records.Put(ctx, a); err != nil {
 		return err
 	}
 	stored, cause := e.needs.Perform.Perform(ctx, firing)
-	if cause != nil && instruct.Passing(cause) && missed(a, e.needs.Now().Add(instruct.Again(claim.Tries))) == "" {
-		return cause
+	if cause != nil && instruct.Passing(cause) && missed(a, e.needs.Now().Add(instruct.Again(work.Claim.Tries))) == "" {
+		return errors.Join(cause, e.rest(ctx, a, instruct.Sent(cause)))
 	}
 	return e.ended(ctx, a, stored, cause)
+}
+
+// rest notes that nobody is at an appointment until the next try: until then it can be cancelled.
+func (e *Engine) rest(ctx context.Context, a *sluice.Appointment, sent bool) (err error) {
+	work := *a.Work
+	work.Claim = e.due.Rest(work.Claim, sent)
+	a.Work = &work
+	a.Revision, err = e.needs.Records.Put(ctx, a)
+	return err
 }
 
 // ended stores how doing what an action says has ended.
@@ -157,7 +167,16 @@ func (e *Engine) ended(ctx context.Context, a *sluice.Appointment, stored sluice
 		State: sluice.AppointmentFired, ScheduledFor: a.At, At: now, Outcome: sluice.DispatchOutcome(cause), EventID: event(a).ID, Seq: stored.Seq,
 	}
 	over(a, end, now)
-	return e.keep(ctx, a, sluice.TypeAppointmentFired, firedData{about(a), end.ScheduledFor.UnixMilli(), now.UnixMilli(), end.Outcome, end.EventID})
+	err := e.keep(ctx, a, sluice.TypeAppointmentFired, firedData{about(a), end.ScheduledFor.UnixMilli(), now.UnixMilli(), end.Outcome, end.EventID})
+	switch {
+	case err != nil:
+		return err
+	case cause != nil:
+		e.due.Ended(a.Namespace, due.Failed, end.ScheduledFor)
+	default:
+		e.due.Ended(a.Namespace, due.Fired, end.ScheduledFor)
+	}
+	return nil
 }
 
 // over ends an appointment, or has one that repeats wait for the next time.
@@ -165,8 +184,8 @@ func over(a *sluice.Appointment, end sluice.AppointmentEnd, now time.Time) {
 	work := *a.Work
 	work.Claim = nil
 	a.Work, a.Last, a.State = &work, &end, end.State
-	if a.Every > 0 {
-		a.State, a.Noticed, a.At = sluice.AppointmentWaiting, false, next(a, now)
+	if at, ok := following(a, end.State, now); ok {
+		a.State, a.Noticed, a.At = sluice.AppointmentWaiting, false, at.UTC()
 		work.Event = eventID()
 	}
 }

@@ -34,6 +34,8 @@ type appointmentList struct {
 type appointmentRequest struct {
 	At         time.Time         `json:"at"`
 	Every      sluice.Duration   `json:"every"`
+	Cron       string            `json:"cron"`
+	TimeZone   string            `json:"time_zone"`
 	Notice     sluice.Duration   `json:"notice"`
 	MissPolicy sluice.MissPolicy `json:"miss_policy"`
 	Grace      sluice.Duration   `json:"grace"`
@@ -48,7 +50,7 @@ func (s *Server) putAppointment(c echo.Context) error {
 	ns, who := c.Param("ns"), caller(c)
 	a := sluice.Appointment{
 		Creator: sluice.Creator{CreatedBy: who.Principal, Grant: who.Grant, CreatedAt: time.Now().UTC()},
-		ID:      c.Param("id"), Namespace: ns, At: req.At, Every: req.Every, Notice: req.Notice, MissPolicy: req.MissPolicy, Grace: req.Grace, Action: req.Action,
+		ID:      c.Param("id"), Namespace: ns, At: req.At, Every: req.Every, Cron: req.Cron, TimeZone: req.TimeZone, Notice: req.Notice, MissPolicy: req.MissPolicy, Grace: req.Grace, Action: req.Action,
 	}
 	a.SetDefaults()
 	if err := a.Validate(); err != nil {

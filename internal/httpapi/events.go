@@ -49,6 +49,14 @@ func (s *Server) publish(c echo.Context) error {
 	if !when.IsZero() {
 		return s.schedule(c, events[0], when)
 	}
+	return s.publishNow(c, events)
+}
+
+// publishNow answers a request to publish events, of which all has been asked that is demanded of them.
+func (s *Server) publishNow(c echo.Context, events []sluice.Event) error {
+	if err := s.unawaited(c, events); err != nil {
+		return err
+	}
 	stored, err := s.opts.Publisher.Publish(c.Request().Context(), c.Param("ns"), events)
 	if err != nil {
 		return err

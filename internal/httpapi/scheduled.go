@@ -21,10 +21,13 @@ type Scheduled interface {
 	Schedule(ctx context.Context, s sluice.Scheduled) (sluice.Scheduled, bool, error)
 	// Published returns the place of an event whose id the log has. Codes NotFound; Conflict if it lies on another path.
 	Published(ctx context.Context, e *sluice.Event) (sluice.Stored, error)
+	// Waits returns an error (Conflict) if one waits under the id, and on the path, of an event that is to be stored at once.
+	Waits(ctx context.Context, e *sluice.Event) error
 	// Get returns an event that is not stored yet. Code NotFound.
 	Get(ctx context.Context, namespace, id string) (sluice.Scheduled, error)
-	// Of returns those of a namespace, the next first.
-	Of(ctx context.Context, namespace string) ([]sluice.Scheduled, error)
+	// After returns up to so many of a namespace behind a place, the next first, of those on paths that are wanted; and where to go
+	// on, the zero place if these were all.
+	After(ctx context.Context, namespace string, p sluice.ScheduledPlace, most int, want func(sluice.Path) bool) ([]sluice.Scheduled, sluice.ScheduledPlace, error)
 	// Cancel has an event, as it was read, never stored. Code Conflict if it is too late.
 	Cancel(ctx context.Context, s sluice.Scheduled, by sluice.Principal) error
 }
@@ -46,6 +49,25 @@ func deliverAt(events []sluice.Event, now time.Time) (time.Time, error) {
 		}
 	}
 	return time.Time{}, nil
+}
+
+// unawaited returns an error (Conflict) if one of the events waits already to be stored later. One that says when it was to be stored is a
+// later try of what was scheduled.
+func (s *Server) unawaited(c echo.Context, events []sluice.Event) error {
+	if s.opts.Scheduled == nil {
+		return nil
+	}
+	for i := range events {
+		if _, told := events[i].Extensions[sluice.AttributeDeliverAt]; told {
+			continue
+		}
+		e := events[i]
+		e.Namespace = c.Param("ns")
+		if err := s.opts.Scheduled.Waits(c.Request().Context(), &e); err != nil {
+			return at(i, len(events), err)
+		}
+	}
+	return nil
 }
 
 // held says which event is stored when.
@@ -95,35 +117,50 @@ func (s *Server) listScheduled(c echo.Context) error {
 	if _, err := s.opts.Namespaces.Namespace(c.Request().Context(), c.Param("ns")); err != nil {
 		return err
 	}
-	all, err := s.opts.Scheduled.Of(c.Request().Context(), c.Param("ns"))
+	page, next, err := s.scheduledPage(c, q)
 	if err != nil {
 		return err
 	}
-	page, next := []sluice.Scheduled(nil), ""
-	for i := range all {
-		if !q.wants(&all[i]) {
-			continue
+	return c.JSONBlob(http.StatusOK, renderScheduled(page, next))
+}
+
+// maxTurns bounds how often more is read for one page, if most of it may not be seen: then the page is short, and there is another one.
+const maxTurns = 5
+
+// scheduledPage returns a page, and the cursor of the next one.
+func (s *Server) scheduledPage(c echo.Context, q scheduledQuery) (page []sluice.Scheduled, next string, err error) {
+	place := q.after
+	want := func(path sluice.Path) bool {
+		return q.pattern.Match(path) && s.require(c, sluice.VerbPublish, access.Target{Namespace: c.Param("ns"), Path: path}) == nil
+	}
+	for range maxTurns {
+		var all []sluice.Scheduled
+		if all, place, err = s.opts.Scheduled.After(c.Request().Context(), c.Param("ns"), place, q.limit+1, want); err != nil {
+			return nil, "", err
 		}
-		ok, err := s.ofScheduled(c, &all[i])
-		if err != nil {
-			return err
-		}
-		if ok {
+		for i := range all {
+			if ok, err := s.ofScheduled(c, &all[i]); err != nil {
+				return nil, "", err
+			} else if !ok {
+				continue
+			}
+			if len(page) == q.limit {
+				last := &page[q.limit-1]
+				return page, encodePlace(last.DeliverAt, last.Event.ID), nil
+			}
 			page = append(page, all[i])
 		}
+		if place == (sluice.ScheduledPlace{}) {
+			return page, "", nil
+		}
 	}
-	if len(page) > q.limit {
-		page = page[:q.limit]
-		last := &page[q.limit-1]
-		next = encodePlace(last.DeliverAt, last.Event.ID)
-	}
-	return c.JSONBlob(http.StatusOK, renderScheduled(page, next))
+	return page, encodePlace(place.At, place.ID), nil
 }
 
 // scheduledQuery is what a list of scheduled events is asked for.
 type scheduledQuery struct {
 	pattern sluice.Pattern
-	after   string // a place; "": the beginning
+	after   sluice.ScheduledPlace // zero: the beginning
 	limit   int
 }
 
@@ -137,22 +174,35 @@ func scheduledQueryOf(c echo.Context) (q scheduledQuery, err error) {
 			return q, err
 		}
 	}
-	if q.after, err = decodePlace(c); err != nil {
+	if q.after, err = scheduledPlace(c); err != nil {
 		return q, err
 	}
 	q.limit, err = limit(c)
 	return q, err
 }
 
-// wants reports whether an event belongs to the page, or to a later one.
-func (q *scheduledQuery) wants(is *sluice.Scheduled) bool {
-	return q.pattern.Match(is.Event.Path) && (q.after == "" || place(is.DeliverAt, is.Event.ID) > q.after)
+// scheduledPlace returns where the list goes on.
+func scheduledPlace(c echo.Context) (p sluice.ScheduledPlace, err error) {
+	text, err := decodePlace(c)
+	if err != nil || text == "" {
+		return p, err
+	}
+	if len(text) > placeDigits {
+		var nanos int64
+		if nanos, err = strconv.ParseInt(text[:placeDigits], 10, 64); err == nil {
+			return sluice.ScheduledPlace{At: time.Unix(0, nanos).UTC(), ID: text[placeDigits:]}, nil
+		}
+	}
+	return p, strangeCursor(c)
 }
+
+// placeDigits is how many digits the time of a place has.
+const placeDigits = 20
 
 // place is where something is in a list by time: the time, in as many digits as any has, and the id.
 func place(at time.Time, id string) string {
 	digits := strconv.FormatInt(max(at.UnixNano(), 0), 10)
-	return strings.Repeat("0", 20-len(digits)) + digits + id
+	return strings.Repeat("0", placeDigits-len(digits)) + digits + id
 }
 
 // encodePlace returns the cursor for what comes after a place.
@@ -164,9 +214,13 @@ func encodePlace(at time.Time, id string) string {
 func decodePlace(c echo.Context) (string, error) {
 	at, err := base64.RawURLEncoding.DecodeString(c.QueryParam("cursor"))
 	if err != nil {
-		return "", sluice.Errorf(sluice.InvalidRequest, "cursor %q is not one of this list; send next_cursor as it was given", c.QueryParam("cursor")).With("field", "cursor")
+		return "", strangeCursor(c)
 	}
 	return string(at), nil
+}
+
+func strangeCursor(c echo.Context) error {
+	return sluice.Errorf(sluice.InvalidRequest, "cursor %q is not one of this list; send next_cursor as it was given", c.QueryParam("cursor")).With("field", "cursor")
 }
 
 // renderScheduled returns {"scheduled":[…],"next_cursor":"…"}, put together by hand as renderEvents does.
@@ -183,7 +237,10 @@ func renderScheduled(page []sluice.Scheduled, next string) []byte {
 
 func appendScheduled(b []byte, is *sluice.Scheduled) []byte {
 	state := "waiting"
-	if is.Claim != nil {
+	switch {
+	case is.Claim != nil && !is.Claim.Idle.IsZero():
+		state = "retrying"
+	case is.Claim != nil:
 		state = "publishing"
 	}
 	b = append(b, '{')

@@ -2,6 +2,7 @@ package instruct
 
 import (
 	"context"
+	"errors"
 	"hash/fnv"
 	"maps"
 	"time"
@@ -130,9 +131,21 @@ func (p *Performer) Perform(ctx context.Context, f Firing) (sluice.Stored, error
 	}
 	stored, err := p.needs.Publisher.Publish(ctx, e.Namespace, events)
 	if err != nil {
-		return sluice.Stored{}, err
+		return sluice.Stored{}, sentError{err}
 	}
 	return stored[0], nil
+}
+
+// sentError is what publishing said: the event may be on its way, or stored.
+type sentError struct{ error }
+
+// Unwrap is for package errors.
+func (e sentError) Unwrap() error { return e.error }
+
+// Sent reports whether what was performed may have stored the event all the same.
+func Sent(err error) bool {
+	_, ok := errors.AsType[sentError](err)
+	return ok
 }
 
 // done returns where a try before this one has stored the event, if the log might have forgotten its id; no place if none has.

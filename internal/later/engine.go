@@ -1,20 +1,17 @@
 package later
 
 import (
-	"cmp"
 	"context"
 	"crypto/sha256"
 	"fmt"
 	"log/slog"
 	"maps"
-	"slices"
-	"strings"
 	"sync"
 	"time"
 
+	"github.com/sluice-io/sluice/internal/due"
 	"github.com/sluice-io/sluice/internal/instruct"
 	"github.com/sluice-io/sluice/internal/ledger"
-	"github.com/sluice-io/sluice/internal/timers"
 	"github.com/sluice-io/sluice/pkg/sluice"
 	"github.com/sluice-io/sluice/streams"
 )
@@ -30,7 +27,6 @@ type Records interface {
 
 // Lists reads all of them.
 type Lists interface {
-	Of(ctx context.Context, namespace string) ([]sluice.Scheduled, error)
 	// Watch tells of every one by its key, as it is and as it changes, nil when it is gone, until ctx ends. Once all that are
 	// stored have been told, it says so with no key.
 	Watch(ctx context.Context, f func(key string, s *sluice.Scheduled)) error
@@ -45,16 +41,13 @@ type Log interface {
 // Performer publishes an event as its creator might at the moment.
 type Performer interface {
 	Perform(ctx context.Context, f instruct.Firing) (sluice.Stored, error)
+	// Find returns where an event lies; no place if it does not.
+	Find(ctx context.Context, e *sluice.Event) (sluice.Stored, error)
 }
 
 // Teller publishes a system event; an id that was told before is told once.
 type Teller interface {
 	Tell(ctx context.Context, namespace string, e sluice.SystemEvent) error
-}
-
-// Owner says whose turn it is.
-type Owner interface {
-	Owns(lane string) bool
 }
 
 // Needs is what the engine works with.
@@ -64,7 +57,7 @@ type Needs struct {
 	Log     Log
 	Perform Performer
 	Tell    Teller
-	Owner   Owner
+	Owner   due.Owner
 	Ledger  *ledger.Ledger
 	Replica string
 	Now     func() time.Time
@@ -75,17 +68,17 @@ type Options struct {
 	Most  int           // events of a namespace that wait; 0: any number
 	Ahead time.Duration // how far away the time may be; 0: as far as one likes
 	Log   *slog.Logger  // slog.DiscardHandler
+
+	Observe due.Observer // nil: nobody
 }
 
 // Engine stores events at their times. Its methods may be called at once.
 type Engine struct {
-	needs  Needs
-	opts   Options
-	timers *timers.Timers
-	began  time.Time
+	needs Needs
+	opts  Options
+	due   *due.Engine[sluice.Scheduled]
 
 	mu     sync.Mutex
-	coming map[string]int       // events of a namespace that are being added
 	others map[string]time.Time // when another replica was last seen to store an event of a lane
 	swept  time.Time            // when it was last looked for what is over there
 }
@@ -95,47 +88,16 @@ func New(needs Needs, opts Options) *Engine {
 	if opts.Log == nil {
 		opts.Log = slog.New(slog.DiscardHandler)
 	}
-	e := &Engine{needs: needs, opts: opts, began: needs.Now(), coming: map[string]int{}, others: map[string]time.Time{}}
-	e.timers = timers.New(e.fire)
+	e := &Engine{needs: needs, opts: opts, others: map[string]time.Time{}}
+	e.due = due.New(kind{e}, due.Needs{What: "event", Owner: needs.Owner, Replica: needs.Replica, Now: needs.Now, Log: opts.Log, Observe: opts.Observe})
 	return e
 }
 
 // Run stores what is due until ctx is done.
-func (e *Engine) Run(ctx context.Context) error {
-	var firing sync.WaitGroup
-	defer firing.Wait()
-	var all sync.Once
-	return e.needs.Lists.Watch(ctx, func(key string, s *sluice.Scheduled) {
-		if key != "" {
-			e.know(key, s)
-			return
-		}
-		all.Do(func() { // before, what is told first would be stored first, whatever its time
-			firing.Go(func() { _ = e.timers.Run(ctx) }) // which ends with ctx only
-		})
-	})
-}
+func (e *Engine) Run(ctx context.Context) error { return e.due.Run(ctx, e.needs.Lists.Watch) }
 
-// know takes what is stored of an event.
-func (e *Engine) know(key string, s *sluice.Scheduled) {
-	if s == nil {
-		e.timers.Remove(key)
-		return
-	}
-	on := lane(s)
-	if s.Claim != nil && s.Claim.By != e.needs.Replica {
-		e.seeOther(on)
-	}
-	one := timers.Entry{Key: key, Lane: on, Group: s.Event.Namespace, At: s.DeliverAt, Order: s.Revision}
-	switch {
-	case s.Outcome != "": // whoever wrote it finishes it, unless it died
-		one.Next = e.needs.Now().Add(instruct.Backup)
-	case s.Claim != nil && s.Claim.By == e.needs.Replica && s.Claim.At.Before(e.began): // it was under way in a former life
-	case s.Claim != nil:
-		one.Next = s.Claim.At.Add(instruct.ClaimFor)
-	}
-	e.timers.Set(one)
-}
+// Waiting returns how many events of each namespace wait for their time.
+func (e *Engine) Waiting() map[string]int { return e.due.Waiting() }
 
 // seeOther notes that another replica is at a lane's events.
 func (e *Engine) seeOther(lane string) {
@@ -151,10 +113,7 @@ func (e *Engine) seeOther(lane string) {
 
 // moment returns what a decision about an event of a lane depends on, besides the event.
 func (e *Engine) moment(lane string) moment {
-	m := moment{now: e.needs.Now(), me: e.needs.Replica}
-	if !e.needs.Owner.Owns(lane) {
-		m.grace = instruct.BackupOf(e.needs.Replica, lane)
-	}
+	m := moment{now: e.needs.Now(), me: e.needs.Replica, grace: e.due.Grace(lane)}
 	e.mu.Lock()
 	defer e.mu.Unlock()
 	m.others = e.others[lane]
@@ -181,7 +140,7 @@ func (e *Engine) Schedule(ctx context.Context, s sluice.Scheduled) (sluice.Sched
 		revision, err := e.needs.Records.Put(ctx, &s)
 		if err == nil {
 			s.Revision = revision
-			e.know(streams.ScheduledKey(s.Event.Namespace, s.Event.ID), &s)
+			e.due.Know(streams.ScheduledKey(s.Event.Namespace, s.Event.ID), &s)
 			return s, false, nil
 		}
 		if sluice.CodeOf(err) != sluice.Conflict {
@@ -218,22 +177,33 @@ func (e *Engine) Published(ctx context.Context, ev *sluice.Event) (sluice.Stored
 	return sluice.Stored{ID: is.ID, Seq: is.Seq, Path: is.Path, Duplicate: true}, nil
 }
 
+// Waits returns an error (Conflict) if an event waits under an event's id on its path, as far as this replica knows: who wants it at
+// once cancels that first. One on another path is not in the way, or whoever may publish there could keep out what others do.
+func (e *Engine) Waits(ctx context.Context, ev *sluice.Event) error {
+	m, ok := e.due.Marked(streams.ScheduledKey(ev.Namespace, ev.ID))
+	if !ok || m.Path != ev.Path {
+		return nil
+	}
+	is, err := e.Get(ctx, ev.Namespace, ev.ID)
+	switch {
+	case sluice.CodeOf(err) == sluice.NotFound:
+		return nil // it has been stored, or cancelled, in the meantime
+	case err != nil:
+		return err
+	}
+	at := is.DeliverAt.Format(time.RFC3339Nano)
+	return sluice.Errorf(sluice.Conflict, "an event with the id %q waits to be stored on %s at %s: cancel that one first, or use another id", ev.ID, ev.Path, at).
+		With("id", ev.ID).With("deliver_at", at)
+}
+
 // reserve returns an error (QuotaExceeded) if a namespace has as many waiting as it may.
 func (e *Engine) reserve(namespace string) (release func(), err error) {
-	e.mu.Lock()
-	defer e.mu.Unlock()
-	if most := e.opts.Most; most > 0 && e.timers.Count(namespace)+e.coming[namespace] >= most {
-		return nil, sluice.Errorf(sluice.QuotaExceeded, "namespace %s has %d scheduled events, which is as many as it may; cancel some, or wait until some are due", namespace, most).
-			With("limit", most).With("retry_after", fullRetry)
+	release, ok := e.due.Reserve(namespace, e.opts.Most)
+	if !ok {
+		return nil, sluice.Errorf(sluice.QuotaExceeded, "namespace %s has %d scheduled events, which is as many as it may; cancel some, or wait until some are due", namespace, e.opts.Most).
+			With("limit", e.opts.Most).With("retry_after", fullRetry)
 	}
-	e.coming[namespace]++
-	return func() {
-		e.mu.Lock()
-		defer e.mu.Unlock()
-		if e.coming[namespace]--; e.coming[namespace] == 0 {
-			delete(e.coming, namespace)
-		}
-	}, nil
+	return release, nil
 }
 
 // fullRetry is after how many seconds a namespace may have room again.
@@ -248,17 +218,46 @@ func (e *Engine) Get(ctx context.Context, namespace, id string) (sluice.Schedule
 	return s, err
 }
 
-// Of returns a namespace's events that are not stored yet, the next first.
-func (e *Engine) Of(ctx context.Context, namespace string) ([]sluice.Scheduled, error) {
-	all, err := e.needs.Lists.Of(ctx, namespace)
-	if err != nil {
-		return nil, err
+// After returns a namespace's events that are not stored yet, the next first: up to so many behind a place, of those on paths that are
+// wanted; and where to go on, the zero place if these were all.
+func (e *Engine) After(ctx context.Context, namespace string, p sluice.ScheduledPlace, most int, want func(sluice.Path) bool) ([]sluice.Scheduled, sluice.ScheduledPlace, error) {
+	next := sluice.ScheduledPlace{}
+	if err := e.due.Known(ctx); err != nil {
+		return nil, next, err
 	}
-	all = slices.DeleteFunc(all, func(s sluice.Scheduled) bool { return s.Outcome != "" })
-	slices.SortFunc(all, func(a, b sluice.Scheduled) int {
-		return cmp.Or(a.DeliverAt.Compare(b.DeliverAt), strings.Compare(a.Event.ID, b.Event.ID))
-	})
-	return all, nil
+	marks := e.due.After(namespace, due.Mark{At: p.At, ID: p.ID}, most, func(m due.Mark) bool { return want(m.Path) })
+	if len(marks) == most && most > 0 {
+		next = sluice.ScheduledPlace{At: marks[most-1].At, ID: marks[most-1].ID}
+	}
+	all, err := e.read(ctx, namespace, marks)
+	return all, next, err
+}
+
+// readers bounds how many records are read at once for a list.
+const readers = 8
+
+// read returns what is stored of events, without those that are not any more.
+func (e *Engine) read(ctx context.Context, namespace string, marks []due.Mark) ([]sluice.Scheduled, error) {
+	all, errs := make([]sluice.Scheduled, len(marks)), make([]error, len(marks))
+	var reading sync.WaitGroup
+	for r := range min(readers, len(marks)) {
+		reading.Go(func() {
+			for i := r; i < len(marks); i += readers {
+				all[i], errs[i] = e.Get(ctx, namespace, marks[i].ID)
+			}
+		})
+	}
+	reading.Wait()
+	there := all[:0]
+	for i := range all {
+		switch {
+		case errs[i] == nil:
+			there = append(there, all[i])
+		case sluice.CodeOf(errs[i]) != sluice.NotFound:
+			return nil, errs[i]
+		}
+	}
+	return there, nil
 }
 
 // endData is the data of the system events about events that will not be stored.
@@ -281,8 +280,8 @@ func dataOf(s *sluice.Scheduled) endData {
 // Cancel has an event, as it was read, not stored any more: when it returns without an error, it never is. The ledger knows
 // of it before. Codes NotFound; Conflict if it is too late, or if another has taken its place.
 func (e *Engine) Cancel(ctx context.Context, s sluice.Scheduled, by sluice.Principal) error {
-	if s.Claim != nil {
-		return tooLate(&s)
+	if err := e.stoppable(ctx, &s); err != nil {
+		return err
 	}
 	intent, err := e.needs.Ledger.Intend(ctx, nil, ledger.Change{
 		Actor: string(by), Action: sluice.ActionScheduledCancel, Namespace: s.Event.Namespace, Resource: s.Event.ID, Old: dataOf(&s),
@@ -300,14 +299,27 @@ func (e *Engine) Cancel(ctx context.Context, s sluice.Scheduled, by sluice.Princ
 		return err
 	}
 	s.Revision = revision
+	e.due.Ended(s.Event.Namespace, due.Cancelled, s.DeliverAt)
 	if err := e.finish(ctx, &s); err != nil { // which is done again
 		e.opts.Log.WarnContext(ctx, "cancelled event not removed yet", slog.String("namespace", s.Event.Namespace), slog.String("id", s.Event.ID), slog.Any("error", err))
 	}
 	return nil
 }
 
+// stoppable returns an error (Conflict) if an event is being stored, or was by a try of which nothing has been heard.
+func (e *Engine) stoppable(ctx context.Context, s *sluice.Scheduled) error {
+	ok, err := e.due.Stoppable(s.Claim, func() (bool, error) {
+		stored, err := e.needs.Perform.Find(ctx, &s.Event)
+		return stored.Seq > 0, err
+	})
+	if err == nil && !ok {
+		err = tooLate(s)
+	}
+	return err
+}
+
 func tooLate(s *sluice.Scheduled) error {
-	return sluice.Errorf(sluice.Conflict, "the event %q is being published, or was changed meanwhile: look whether it is still there", s.Event.ID)
+	return sluice.Errorf(sluice.Conflict, "the event %q is being published, or may have been some seconds ago, or was changed meanwhile: look whether it is still there, and try again", s.Event.ID)
 }
 
 // finish tells how an event ended, and removes it.

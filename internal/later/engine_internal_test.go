@@ -12,6 +12,7 @@ import (
 	"go.uber.org/goleak"
 	"pgregory.net/rapid"
 
+	"github.com/sluice-io/sluice/internal/due"
 	"github.com/sluice-io/sluice/internal/instruct"
 	"github.com/sluice-io/sluice/internal/ledger"
 	"github.com/sluice-io/sluice/pkg/sluice"
@@ -113,6 +114,7 @@ type world struct {
 	tells    int
 	window   time.Duration
 	refuse   error // what publishing says
+	away     error // what is said before anything is published
 
 	left  int  // writes until it dies; below 0: it does not
 	after bool // it dies after the write
@@ -164,8 +166,6 @@ func (w *world) Delete(_ context.Context, s *sluice.Scheduled) error {
 	})
 }
 
-func (w *world) Of(context.Context, string) ([]sluice.Scheduled, error) { return nil, nil }
-
 func (w *world) Watch(context.Context, func(string, *sluice.Scheduled)) error { return nil }
 
 func (w *world) Window(context.Context, string) (time.Duration, error) { return w.window, nil }
@@ -198,7 +198,7 @@ func (w *world) Publish(_ context.Context, _ string, events []sluice.Event) (sto
 
 func (w *world) Check(*sluice.Event) error { return nil }
 
-func (w *world) CheckNew(context.Context, string, string, []sluice.Event) error { return nil }
+func (w *world) CheckNew(context.Context, string, string, []sluice.Event) error { return w.away }
 
 func (w *world) Tell(_ context.Context, _ string, e sluice.SystemEvent) error {
 	return w.write(func() error {
@@ -260,7 +260,7 @@ func diesAt(t *testing.T, dies int, refuse error, away time.Duration, next strin
 	_, err := w.Put(t.Context(), &s)
 	require.NoError(t, err)
 	w.left, w.after = (dies+1)/2, dies%2 == 0
-	through = w.life(func() { w.engine("one").fire(t.Context(), streams.ScheduledKey("acme", "e")) })
+	through = w.life(func() { w.engine("one").due.Fire(t.Context(), streams.ScheduledKey("acme", "e")) })
 	w.left = -1
 	w.now = w.now.Add(away)
 	w.comeBack(t, next)
@@ -279,7 +279,7 @@ func (w *world) comeBack(t *testing.T, replica string) {
 	t.Helper()
 	e := w.engine(replica)
 	for range 200 { // what another has claimed is looked at again and again for three seconds
-		if again := e.fire(t.Context(), streams.ScheduledKey("acme", "e")); !again.At.IsZero() {
+		if again := e.due.Fire(t.Context(), streams.ScheduledKey("acme", "e")); !again.At.IsZero() {
 			w.now = again.At
 		}
 	}
@@ -293,15 +293,51 @@ func TestWhatCannotBeStoredNowIsStoredLater(t *testing.T) {
 	require.NoError(t, err)
 	e, waits := w.engine("one"), []time.Duration(nil)
 	for range 7 {
-		again := e.fire(t.Context(), streams.ScheduledKey("acme", "e"))
+		again := e.due.Fire(t.Context(), streams.ScheduledKey("acme", "e"))
 		waits = append(waits, again.At.Sub(w.now)/time.Second)
 		w.now = again.At
 	}
 	require.Equal(t, []time.Duration{2, 4, 8, 16, 30, 30, 30}, waits)
 	w.refuse = nil
-	require.Zero(t, e.fire(t.Context(), streams.ScheduledKey("acme", "e")))
+	require.Zero(t, e.due.Fire(t.Context(), streams.ScheduledKey("acme", "e")))
 	require.Equal(t, []string{"e"}, w.stored)
 	require.Empty(t, w.records)
+}
+
+// While storing an event fails, it can be cancelled in between: at once if nothing was sent, else when the log says that it has nothing.
+func TestWhatCannotBeStoredNowCanBeCancelled(t *testing.T) {
+	t.Parallel()
+	away := sluice.Errorf(sluice.Unavailable, "away")
+	for _, c := range []struct {
+		name         string
+		before, sent error
+		after        time.Duration
+		stored       bool
+		want         sluice.Code
+	}{
+		{"nothing was sent", away, nil, 0, false, ""},
+		{"it was sent a moment ago", nil, away, due.OnTheWay - 1, false, sluice.Conflict},
+		{"it was sent, and the log has nothing", nil, away, due.OnTheWay, false, ""},
+		{"it was sent, and the log has it", nil, away, due.OnTheWay, true, sluice.Conflict},
+	} {
+		w := &world{
+			now: time.Unix(1_700_000_000, 0), records: map[string]sluice.Scheduled{}, log: map[string]time.Time{}, told: map[string]bool{}, window: time.Hour, left: -1,
+			refuse: c.sent, away: c.before,
+		}
+		_, err := w.Put(t.Context(), &sluice.Scheduled{DeliverAt: w.now, Creator: sluice.Creator{CreatedBy: sluice.Root}, Event: sluice.Event{Namespace: "acme", ID: "e", Path: "/a"}})
+		require.NoError(t, err)
+		e := w.engine("one")
+		again := e.due.Fire(t.Context(), streams.ScheduledKey("acme", "e"))
+		if c.stored {
+			w.log["e"] = w.now
+		}
+		w.now = w.now.Add(c.after)
+		require.Equal(t, c.want, sluice.CodeOf(e.Cancel(t.Context(), w.records["e"], "user:bob")), c.name)
+		w.refuse, w.away, w.now = nil, nil, again.At
+		require.Zero(t, e.due.Fire(t.Context(), streams.ScheduledKey("acme", "e")))
+		require.Empty(t, w.records)
+		require.Equal(t, c.want == "", len(w.stored) == 0 && len(w.log) == 0, c.name)
+	}
 }
 
 func TestTheBoundHoldsForThoseWhoComeAtOnce(t *testing.T) {

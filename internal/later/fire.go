@@ -2,96 +2,119 @@ package later
 
 import (
 	"context"
+	"errors"
 	"log/slog"
-	"time"
 
+	"github.com/sluice-io/sluice/internal/due"
 	"github.com/sluice-io/sluice/internal/instruct"
 	"github.com/sluice-io/sluice/internal/timers"
 	"github.com/sluice-io/sluice/pkg/sluice"
 	"github.com/sluice-io/sluice/streams"
 )
 
-// endLimit is what is under way may still take when the server ends.
-const endLimit = 5 * time.Second
+// kind is the scheduled events for the engine that keeps what is due.
+type kind struct{ *Engine }
 
-// fire does with an event what is to be done now, and returns when to look again.
-func (e *Engine) fire(ctx context.Context, key string) timers.Again {
-	work, cancel := context.WithTimeout(context.WithoutCancel(ctx), instruct.MaxTime)
-	defer cancel()
-	defer context.AfterFunc(ctx, func() { time.AfterFunc(endLimit, cancel) })()
+// Read returns what is stored of an event. Code NotFound.
+func (k kind) Read(ctx context.Context, key string) (sluice.Scheduled, error) {
 	namespace, id, err := streams.ParseScheduledKey(key)
-	if err != nil {
-		e.opts.Log.ErrorContext(ctx, "scheduled event has no key of ours", slog.String("key", key))
-		return timers.Again{}
+	if err != nil { // nor is it in a while
+		k.opts.Log.ErrorContext(ctx, "scheduled event has no key of ours", slog.String("key", key))
+		return sluice.Scheduled{}, sluice.Errorf(sluice.NotFound, "%s", err)
 	}
-	for range 3 { // whoever was faster wrote what is read next
-		s, err := e.needs.Records.Get(work, namespace, id)
-		switch sluice.CodeOf(err) { //nolint:exhaustive // all others mean that it is not known
-		case "":
-		case sluice.NotFound:
-			return timers.Again{}
-		default:
-			return e.failed(ctx, &s, id, err, instruct.Again(0))
-		}
-		next, err := e.step(work, &s)
-		if err == nil {
-			return next
-		}
-		if sluice.CodeOf(err) != sluice.Conflict {
-			return e.failed(ctx, &s, id, err, instruct.Again(tries(&s)))
-		}
-	}
-	return timers.Again{At: e.needs.Now().Add(instruct.Again(0))}
+	return k.needs.Records.Get(ctx, namespace, id)
 }
 
-func tries(s *sluice.Scheduled) int {
+// Entry returns when to look at an event.
+func (k kind) Entry(key string, s *sluice.Scheduled) timers.Entry {
+	on := lane(s)
+	if s.Claim != nil && s.Claim.By != k.needs.Replica {
+		k.seeOther(on)
+	}
+	one := timers.Entry{Key: key, Lane: on, Group: s.Event.Namespace, At: s.DeliverAt, Order: s.Revision}
+	switch {
+	case s.Outcome != "": // whoever wrote it finishes it, unless it died
+		one.Next = k.needs.Now().Add(instruct.Backup)
+	case s.Claim != nil && !k.due.Former(s.Claim):
+		one.Next = s.Claim.At.Add(instruct.ClaimFor)
+	}
+	return one
+}
+
+// Mark returns where an event is in the list of those that wait.
+func (kind) Mark(s *sluice.Scheduled) (due.Mark, bool) {
+	return due.Mark{At: s.DeliverAt, ID: s.Event.ID, Path: s.Event.Path}, s.Outcome == ""
+}
+
+// Tries returns how often it was tried to store an event.
+func (kind) Tries(s *sluice.Scheduled) int {
 	if s.Claim == nil {
 		return 0
 	}
 	return s.Claim.Tries
 }
 
-func (e *Engine) failed(ctx context.Context, s *sluice.Scheduled, id string, err error, wait time.Duration) timers.Again {
-	e.opts.Log.WarnContext(ctx, "scheduled event not stored yet", slog.String("namespace", s.Event.Namespace), slog.String("id", id),
-		slog.Any("error", err), slog.Duration("again", wait))
-	return timers.Again{At: e.needs.Now().Add(wait)}
-}
-
-// step takes one event as far as it goes. Code Conflict if it was changed meanwhile.
-func (e *Engine) step(ctx context.Context, s *sluice.Scheduled) (next timers.Again, err error) {
-	do, until := decide(s, e.moment(lane(s)))
+// Step takes an event as far as it goes.
+func (k kind) Step(ctx context.Context, _ string, s *sluice.Scheduled) (next due.Next, err error) {
+	do, until := decide(s, k.moment(lane(s)))
 	switch do {
 	case wait, hold:
-		return timers.Again{At: until, Hold: do == hold}, nil
+		next.Again = timers.Again{At: until, Hold: do == hold}
+		return next, nil
 	case finish:
-		return next, e.finish(ctx, s)
+		return next, k.finish(ctx, s)
 	case publish, resume:
 	}
-	now := e.needs.Now().UTC()
 	firing := instruct.Firing{Creator: s.Creator, Event: s.Event, Paid: true}
-	claim := sluice.Claim{By: e.needs.Replica, Since: now, At: now, Tries: tries(s) + 1}
 	if was := s.Claim; was != nil {
-		claim.Since, firing.Since = was.Since, was.Since
+		firing.Since = was.Since
 	}
-	s.Claim = &claim
-	if s.Revision, err = e.needs.Records.Put(ctx, s); err != nil {
+	s.Claim = k.due.Claim(s.Claim)
+	if s.Revision, err = k.needs.Records.Put(ctx, s); err != nil {
 		return next, err
 	}
-	return next, e.publish(ctx, s, firing)
+	return next, k.publish(ctx, s, firing)
 }
 
 // publish publishes an event that is claimed, and removes it; what may not be published is told of.
 func (e *Engine) publish(ctx context.Context, s *sluice.Scheduled, firing instruct.Firing) error {
-	if _, err := e.needs.Perform.Perform(ctx, firing); err != nil {
+	stored, err := e.needs.Perform.Perform(ctx, firing)
+	if err == nil && stored.Duplicate {
+		err = e.same(ctx, s)
+	}
+	if err != nil {
 		return e.giveUp(ctx, s, err)
 	}
+	e.due.Ended(s.Event.Namespace, due.Fired, s.DeliverAt)
 	return e.needs.Records.Delete(ctx, s)
+}
+
+// rest notes that nobody is at an event until the next try: until then it can be cancelled.
+func (e *Engine) rest(ctx context.Context, s *sluice.Scheduled, sent bool) (err error) {
+	s.Claim = e.due.Rest(s.Claim, sent)
+	s.Revision, err = e.needs.Records.Put(ctx, s)
+	return err
+}
+
+// same returns an error (Conflict) if what the log has under an event's id is not the event: somebody has published another one
+// meanwhile.
+func (e *Engine) same(ctx context.Context, s *sluice.Scheduled) error {
+	is, err := e.needs.Log.RecentByID(ctx, s.Event.Namespace, s.Event.ID)
+	switch {
+	case sluice.CodeOf(err) == sluice.NotFound:
+		return nil // there is no telling any more
+	case err != nil:
+		return err
+	case is.Extensions[sluice.AttributeDeliverAt] != s.Event.Extensions[sluice.AttributeDeliverAt]:
+		return sluice.Errorf(sluice.Conflict, "the id %q was taken meanwhile by an event that was published at once", s.Event.ID)
+	}
+	return nil
 }
 
 // giveUp ends an event that cannot be published, unless it can be later.
 func (e *Engine) giveUp(ctx context.Context, s *sluice.Scheduled, cause error) (err error) {
 	if instruct.Passing(cause) {
-		return cause
+		return errors.Join(cause, e.rest(ctx, s, instruct.Sent(cause)))
 	}
 	e.opts.Log.WarnContext(ctx, "scheduled event not published", slog.String("namespace", s.Event.Namespace), slog.String("id", s.Event.ID),
 		slog.String("path", string(s.Event.Path)), slog.Any("error", cause))
@@ -99,5 +122,6 @@ func (e *Engine) giveUp(ctx context.Context, s *sluice.Scheduled, cause error) (
 	if s.Revision, err = e.needs.Records.Put(ctx, s); err != nil {
 		return err
 	}
+	e.due.Ended(s.Event.Namespace, due.Failed, s.DeliverAt)
 	return e.finish(ctx, s)
 }

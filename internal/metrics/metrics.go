@@ -51,6 +51,7 @@ type Metrics struct {
 	dropped  *prometheus.CounterVec
 	loops    *prometheus.CounterVec
 	wakes    wakes
+	due      due
 }
 
 // New returns a set that reads the subscriptions' moments and the logs whenever it is scraped.
@@ -59,6 +60,7 @@ func New(moments func() []Moment, logs func() []Log) *Metrics {
 	m := &Metrics{
 		registry: prometheus.NewRegistry(),
 		wakes:    newWakes(),
+		due:      newDue(),
 		taken: prometheus.NewCounterVec(prometheus.CounterOpts{
 			Name: "sluice_api_events_total", Help: "Events taken by the HTTP API, duplicates included.",
 		}, []string{"namespace", "duplicate"}),
@@ -100,7 +102,7 @@ func New(moments func() []Moment, logs func() []Log) *Metrics {
 	m.loops = prometheus.NewCounterVec(prometheus.CounterOpts{
 		Name: "sluice_event_loops_total", Help: "Events that came of themselves and were refused, or not delivered.",
 	}, []string{"namespace"})
-	m.registry.MustRegister(m.wakes.woken, m.wakes.callbacks, m.exported, m.failures, m.withheld, m.loops,
+	m.registry.MustRegister(m.due.ended, m.due.late, m.wakes.woken, m.wakes.callbacks, m.exported, m.failures, m.withheld, m.loops,
 		m.taken, m.matched, m.attempts, m.dead, m.duration, m.opened, m.waited, m.failing, m.dropped,
 		readings[Moment]{moments, momentReadings()}, readings[Log]{logs, logReadings()},
 		collectors.NewGoCollector(), collectors.NewProcessCollector(collectors.ProcessCollectorOpts{}))

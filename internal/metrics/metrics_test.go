@@ -35,6 +35,9 @@ func TestAScrapeShowsWhatWasCountedAndWhatIsNow(t *testing.T) {
 	m.Throttled(sub)
 	m.Withheld(sub)
 	m.Failing(sub, 70, time.Now())
+	m.WatchDue(func() []metrics.Waiting { return []metrics.Waiting{{What: "event", Namespace: "acme", Count: 11}} })
+	m.Ended("event", "acme", "fired", 20*time.Millisecond)
+	m.Ended("appointment", "acme", "missed", time.Hour)
 
 	scrape := httptest.NewRecorder()
 	m.Handler().ServeHTTP(scrape, httptest.NewRequestWithContext(t.Context(), http.MethodGet, "/metrics", nil))
@@ -46,6 +49,11 @@ func TestAScrapeShowsWhatWasCountedAndWhatIsNow(t *testing.T) {
 		`sluice_log_bytes{namespace="acme"} 6`,
 		`sluice_log_limit_bytes{namespace="acme"} 8`,
 		`sluice_storage_bytes 9`,
+		`sluice_due_pending{namespace="acme",what="event"} 11`,
+		`sluice_due_total{namespace="acme",outcome="fired",what="event"} 1`,
+		`sluice_due_total{namespace="acme",outcome="missed",what="appointment"} 1`,
+		`sluice_due_late_seconds_bucket{namespace="acme",what="event",le="0.01"} 0`,
+		`sluice_due_late_seconds_bucket{namespace="acme",what="event",le="0.025"} 1`,
 		`sluice_storage_limit_bytes 10`,
 		`sluice_events_matched_total{namespace="acme",subscription="erp"} 1`,
 		`sluice_attempts_total{namespace="acme",outcome="delivered",subscription="erp"} 1`,

@@ -160,12 +160,15 @@ func (b Bucket[T]) List(ctx context.Context, filter string) ([]Entry[T], error) 
 // once CaughtUp, then of what changes, until ctx ends or the store is closed. Of changes that
 // follow one another quickly the last may be the only one that is told. Lost connections are
 // got over: what changed meanwhile is told afterwards, deletions included. Of one key nothing
-// older is told than was told before.
+// older is told than was told before. A bucket whose layout says so is made again when somebody deletes it.
 func (b Bucket[T]) Watch(ctx context.Context, filter string, f func(Entry[T])) error {
 	w := watcher[T]{told: map[string]uint64{}, tell: f}
 	wait := backoff.NewExponentialBackOff(backoff.WithInitialInterval(100*time.Millisecond),
 		backoff.WithMaxInterval(30*time.Second), backoff.WithMaxElapsedTime(0))
 	err := backoff.RetryNotify(func() error {
+		if err := b.again(ctx, &w); err != nil {
+			return err
+		}
 		w.fresh = map[string]struct{}{}
 		err := b.read(ctx, filter, func(e Entry[T], pending uint64) (more bool) {
 			if w.enter(e, pending); w.fresh == nil {
@@ -224,6 +227,7 @@ type watcher[T any] struct {
 	told     map[string]uint64   // revision, by key
 	fresh    map[string]struct{} // keys of this reading; nil once it has caught up
 	caughtUp bool
+	made     time.Time // when the bucket was, that was read; zero: it does not matter
 	tell     func(Entry[T])
 }
 
@@ -244,6 +248,39 @@ func (w *watcher[T]) enter(e Entry[T], pending uint64) {
 	if !w.caughtUp {
 		w.caughtUp = true
 		w.tell(Entry[T]{Change: CaughtUp})
+	}
+}
+
+// again makes a bucket that somebody has deleted, if its layout says so. What was in the one before is told to be gone: the
+// revisions of another one begin anew.
+func (b Bucket[T]) again(ctx context.Context, w *watcher[T]) error {
+	layout := layoutOf(b.name)
+	if !layout.Again {
+		return nil
+	}
+	stream, err := b.store.js.Stream(ctx, kvStream+b.name)
+	if errors.Is(err, jetstream.ErrStreamNotFound) {
+		b.store.opts.Log.ErrorContext(ctx, "bucket was deleted and is made again: what it held is lost", slog.String("bucket", b.name), slog.Int("records", len(w.told)))
+		if err := b.store.ensure(ctx, b.store.bucketConfig(layout), keepData); err != nil {
+			return err
+		}
+		stream, err = b.store.js.Stream(ctx, kvStream+b.name)
+	}
+	if err != nil {
+		return fmt.Errorf("read %s: %w", b.name, err)
+	}
+	if made := stream.CachedInfo().Created; !made.Equal(w.made) {
+		w.made = made
+		w.forget()
+	}
+	return nil
+}
+
+// forget tells that all is gone that was told.
+func (w *watcher[T]) forget() {
+	for key, revision := range w.told {
+		delete(w.told, key)
+		w.tell(Entry[T]{Key: key, Revision: revision, Change: Removed})
 	}
 }
 
@@ -284,11 +321,14 @@ func (s *Store) bucket(ctx context.Context, name string) (jetstream.KeyValue, er
 }
 
 // markerTTL returns how long a deleted key of the bucket leaves a marker; 0: for ever.
-func markerTTL(name string) time.Duration {
+func markerTTL(name string) time.Duration { return layoutOf(name).MarkerTTL }
+
+// layoutOf returns what the layout says of a bucket.
+func layoutOf(name string) streams.Bucket {
 	for _, b := range streams.Buckets() {
 		if b.Name == name {
-			return b.MarkerTTL
+			return b
 		}
 	}
-	return 0
+	return streams.Bucket{Name: name}
 }

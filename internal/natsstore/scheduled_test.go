@@ -8,6 +8,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/sluice-io/sluice/pkg/sluice"
+	"github.com/sluice-io/sluice/streams"
 )
 
 func TestAScheduledEventIsKeptAsItIs(t *testing.T) {
@@ -92,4 +93,53 @@ func TestAWatcherOfScheduledEventsIsToldOfThemByTheirKeys(t *testing.T) {
 	require.Equal(t, told{}, <-all, "these were all")
 	require.NoError(t, store.Scheduled().Delete(t.Context(), &one))
 	require.Equal(t, told{"default.a=20b", nil}, <-all)
+}
+
+// Somebody deletes the bucket under a running server: what was in it is gone, and what comes has a bucket, and is told of, although the
+// revisions begin anew.
+func TestABucketThatIsDeletedUnderAServerIsMadeAgain(t *testing.T) {
+	t.Parallel()
+	store, server := provisioned(t)
+	put := func(id string) (uint64, error) {
+		return store.Scheduled().Put(t.Context(), &sluice.Scheduled{Event: sluice.Event{Namespace: sluice.DefaultNamespace, ID: id, Path: "/a"}})
+	}
+	for _, id := range []string{"b", "c", "a"} {
+		_, err := put(id)
+		require.NoError(t, err)
+	}
+	told := make(chan string, 64)
+	for _, watcher := range []string{"one ", "two "} {
+		go func() {
+			_ = store.Scheduled().Watch(t.Context(), func(key string, is *sluice.Scheduled) {
+				switch {
+				case key == "":
+					told <- watcher + "all"
+				case is == nil:
+					told <- watcher + "gone " + key
+				default:
+					told <- watcher + key
+				}
+			})
+		}()
+	}
+	wait := func(want ...string) {
+		t.Helper()
+		var got []string
+		for range want {
+			select {
+			case one := <-told:
+				got = append(got, one)
+			case <-time.After(30 * time.Second):
+				t.Fatalf("told %q only, not %q", got, want)
+			}
+		}
+		require.ElementsMatch(t, want, got)
+	}
+	wait("one default.a", "one default.b", "one default.c", "one all", "two default.a", "two default.b", "two default.c", "two all")
+	require.NoError(t, raw(t, server).DeleteStream(t.Context(), "KV_"+streams.Scheduled))
+	wait("one gone default.a", "one gone default.b", "one gone default.c", "two gone default.a", "two gone default.b", "two gone default.c")
+	revision, err := put("a")
+	require.NoError(t, err)
+	require.Equal(t, uint64(1), revision)
+	wait("one default.a", "two default.a")
 }

@@ -16,7 +16,7 @@ import (
 )
 
 const (
-	shards = 16
+	shards = 64          // keys of so many lanes are called at once, if they are due at once
 	peep   = time.Second // how soon a clock that was set is noticed
 )
 
@@ -75,8 +75,8 @@ func New(fire func(ctx context.Context, key string) Again) *Timers {
 }
 
 // Set has the key called at a time, in place of the one that was set before, unless that one's order is higher: whoever says so
-// late does not know what has become of it since.
-func (t *Timers) Set(one Entry) {
+// late does not know what has become of it since. It returns false then.
+func (t *Timers) Set(one Entry) bool {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	e := t.byKey[one.Key]
@@ -86,7 +86,7 @@ func (t *Timers) Set(one Entry) {
 		t.counts[one.Group]++
 	}
 	if one.Order < e.Order {
-		return
+		return false
 	}
 	e.At, e.Order, e.next, e.set, e.gone = one.At, one.Order, one.At, true, false
 	e.inTime()
@@ -97,6 +97,7 @@ func (t *Timers) Set(one Entry) {
 	if !e.firing {
 		t.queue(e)
 	}
+	return true
 }
 
 // Remove has the key not called any more.
@@ -113,6 +114,22 @@ func (t *Timers) Remove(key string) {
 		heap.Remove(&e.shard.due, e.index)
 	}
 	t.forget(e)
+}
+
+// Recall has all that were put off called as soon as their times have come. Whoever put them off by a clock that was set since says anew until
+// when.
+func (t *Timers) Recall() {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	for _, s := range t.shards {
+		for _, lane := range s.late {
+			for e := range lane {
+				if e.next = e.At; e.index >= 0 {
+					t.queue(e)
+				}
+			}
+		}
+	}
 }
 
 // Count returns how many keys of a group are set.

@@ -174,6 +174,22 @@ func TestWhatHoldsItsLaneIsWaitedFor(t *testing.T) {
 	}))
 }
 
+// When the clock was set, what was put off is called again, and says anew until when.
+func TestWhatWasPutOffIsCalledWhenItIsRecalled(t *testing.T) {
+	t.Parallel()
+	calls := 0
+	require.Equal(t, []string{"a@1000", "a@60000"}, run(t, func(string) time.Duration {
+		if calls++; calls == 1 {
+			return 100 * time.Hour
+		}
+		return 0
+	}, func(all *timers.Timers, set func(string, time.Duration)) {
+		set("a", time.Second)
+		<-time.After(time.Minute)
+		all.Recall()
+	}))
+}
+
 // However keys are set and moved, none is called at once with itself, and each is called at the time that was set last.
 func TestManyAreCalledOnceEach(t *testing.T) {
 	t.Parallel()

@@ -11,8 +11,10 @@ import (
 
 // AppointmentSpec says what an appointment is about.
 type AppointmentSpec struct {
-	At         time.Time         `json:"at"`
+	At         time.Time         `json:"at,omitzero"`
 	Every      sluice.Duration   `json:"every,omitzero"`        // after which it fires again; it fires once
+	Cron       string            `json:"cron,omitempty"`        // when it fires again and again, in five fields; in place of At and Every
+	TimeZone   string            `json:"time_zone,omitempty"`   // in which Cron is read, such as Europe/Berlin; UTC
 	Notice     sluice.Duration   `json:"notice,omitzero"`       // how long before it is told that it approaches; it is not
 	MissPolicy sluice.MissPolicy `json:"miss_policy,omitempty"` // catch_up
 	Grace      sluice.Duration   `json:"grace,omitzero"`        // of catch_up_within

@@ -30,8 +30,9 @@ const (
 
 // Why an appointment is missed.
 const (
-	MissedByPolicy = "miss_policy"    // it is dropped when nobody is there
-	MissedByGrace  = "grace_exceeded" // nobody was there for longer than the grace
+	MissedByPolicy = "miss_policy"     // it is dropped when nobody is there
+	MissedByGrace  = "grace_exceeded"  // nobody was there for longer than the grace
+	MissedByClock  = "clock_untrusted" // at its time the clock was set, and could not be believed
 )
 
 // Appointment is an instruction that fires at a time (S2-37).
@@ -40,9 +41,11 @@ type Appointment struct {
 
 	ID         string     `json:"id"`
 	Namespace  string     `json:"namespace"`
-	At         time.Time  `json:"at"`              // of one that repeats, the next
-	Every      Duration   `json:"every,omitempty"` // after which it fires again; 0: it fires once
-	Notice     Duration   `json:"notice"`          // how long before it is told that it approaches; 0: it is not
+	At         time.Time  `json:"at"`                  // of one that repeats, the next
+	Every      Duration   `json:"every,omitempty"`     // after which it fires again; 0: it does not, unless Cron says so
+	Cron       string     `json:"cron,omitempty"`      // when it fires again and again, in the five fields of cron(8), in place of a first time and Every
+	TimeZone   string     `json:"time_zone,omitempty"` // in which Cron is read, by its IANA name; "": UTC
+	Notice     Duration   `json:"notice"`              // how long before it is told that it approaches; 0: it is not
 	MissPolicy MissPolicy `json:"miss_policy"`
 	Grace      Duration   `json:"grace"`
 	Action     Action     `json:"action"`
@@ -85,6 +88,7 @@ type Untold struct {
 const (
 	maxNotice = 30 * 24 * time.Hour
 	minEvery  = time.Second
+	maxCron   = 256
 )
 
 // SetDefaults fills in what was left out.
@@ -94,7 +98,13 @@ func (a *Appointment) SetDefaults() { a.MissPolicy = cmp.Or(a.MissPolicy, MissCa
 // itself. Codes as of Action.Validate.
 func (a *Appointment) Validate() error {
 	switch {
-	case a.At.IsZero():
+	case a.Cron != "" && (!a.At.IsZero() || a.Every != 0):
+		return Errorf(InvalidRequest, "cron says when it fires: leave at and every out").With("field", "cron")
+	case a.Cron == "" && a.TimeZone != "":
+		return Errorf(InvalidRequest, "time_zone belongs to cron only; at has its own, such as 2026-01-31T08:00:00+01:00").With("field", "time_zone")
+	case len(a.Cron) > maxCron || len(a.TimeZone) > maxCron:
+		return Errorf(InvalidRequest, "cron and time_zone: use at most %d bytes", maxCron).With("field", "cron")
+	case a.Cron == "" && a.At.IsZero():
 		return Errorf(InvalidRequest, "at is missing: write a time such as 2026-01-31T08:00:00Z").With("field", "at")
 	case a.Grace > 0 && a.MissPolicy != MissCatchUpWithin:
 		return Errorf(InvalidRequest, "grace belongs to the miss_policy %s only", MissCatchUpWithin).With("field", "grace")
@@ -113,6 +123,9 @@ func (a *Appointment) Validate() error {
 		a.Action.Validate(),
 	)
 }
+
+// Repeats reports whether an appointment fires again and again.
+func (a *Appointment) Repeats() bool { return a.Every > 0 || a.Cron != "" }
 
 // AppointmentPath returns where the system events about an appointment live.
 func AppointmentPath(id string) Path { return Path("/_sys/appointments/" + id) }

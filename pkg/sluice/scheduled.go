@@ -11,10 +11,16 @@ type Scheduled struct {
 
 	Event     Event
 	DeliverAt time.Time
-	Claim     *Claim    // nil: it can be cancelled
+	Claim     *Claim    // nil: nobody has begun to store it
 	Outcome   string    // how it ended without being stored: OutcomeCancelled, or a Code; "": it has not
 	EndedBy   Principal // who cancelled it
 	Revision  uint64
+}
+
+// ScheduledPlace is where a list of scheduled events goes on: behind the one with this time and id.
+type ScheduledPlace struct {
+	At time.Time
+	ID string
 }
 
 // Claim says that a replica is storing an event that is due.
@@ -23,6 +29,9 @@ type Claim struct {
 	Since time.Time `json:"since"` // when the first one did
 	At    time.Time `json:"at"`
 	Tries int       `json:"tries"`
+
+	Idle time.Time `json:"idle,omitzero"`  // when the last try failed: nothing is under way until the next one; zero: it is
+	Sent bool      `json:"sent,omitempty"` // a try that failed may have stored it
 }
 
 // OutcomeCancelled is the outcome of what somebody cancelled.

@@ -1,0 +1,48 @@
+package metrics
+
+import (
+	"time"
+
+	"github.com/prometheus/client_golang/prometheus"
+)
+
+// Waiting is how many of something wait for their time in a namespace.
+type Waiting struct {
+	What      string // event or appointment
+	Namespace string
+	Count     int
+}
+
+// due counts what is done at a time.
+type due struct {
+	ended *prometheus.CounterVec
+	late  *prometheus.HistogramVec
+}
+
+func newDue() due {
+	return due{
+		ended: prometheus.NewCounterVec(prometheus.CounterOpts{
+			Name: "sluice_due_total", Help: "Scheduled events and firings of appointments by how they ended: fired, failed, missed, cancelled.",
+		}, []string{"what", "namespace", "outcome"}),
+		late: prometheus.NewHistogramVec(prometheus.HistogramOpts{
+			Name: "sluice_due_late_seconds", Help: "How long after its time something was done.",
+			Buckets: []float64{.001, .0025, .005, .01, .025, .05, .1, .25, .5, 1, 2.5, 5, 10, 30, 60, 300, 3600},
+		}, []string{"what", "namespace"}),
+	}
+}
+
+// WatchDue reads what waits for its time whenever the set is scraped. Call it once.
+func (m *Metrics) WatchDue(read func() []Waiting) {
+	m.registry.MustRegister(readings[Waiting]{read, []reading[Waiting]{{
+		prometheus.NewDesc("sluice_due_pending", "Scheduled events and appointments that wait for their time.", []string{"what", "namespace"}, nil), prometheus.GaugeValue,
+		func(w Waiting) float64 { return float64(w.Count) }, func(w Waiting) []string { return []string{w.What, w.Namespace} },
+	}}})
+}
+
+// Ended counts how something ended that waited for its time; what was done also by how late that was.
+func (m *Metrics) Ended(what, namespace, outcome string, late time.Duration) {
+	m.due.ended.WithLabelValues(what, namespace, outcome).Inc()
+	if outcome == "fired" {
+		m.due.late.WithLabelValues(what, namespace).Observe(late.Seconds())
+	}
+}
