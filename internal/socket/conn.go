@@ -10,6 +10,8 @@ import (
 	"sync"
 	"sync/atomic"
 	"time"
+
+	"github.com/gobwas/ws"
 )
 
 // Options is how long a connection waits. Zero values are the defaults.
@@ -40,7 +42,8 @@ type Conn struct {
 
 	// Of who hears, and when Hear has returned of who closes.
 	unread int64 // bytes of a message that nobody wants
-	left   bool  // the peer has closed, or is gone
+	state  ws.State
+	left   bool // the peer has closed, or is gone
 }
 
 // New returns the WebSocket of a connection whose handshake was answered, and of what was read of it already.
@@ -50,7 +53,7 @@ func New(conn net.Conn, read []byte, opts Options) *Conn {
 	if len(read) > 0 {
 		from = io.MultiReader(bytes.NewReader(read), conn)
 	}
-	return &Conn{conn: conn, in: bufio.NewReaderSize(from, maxHeard), opts: opts, deaf: make(chan struct{})}
+	return &Conn{conn: conn, in: bufio.NewReaderSize(from, maxHeard), opts: opts, state: ws.StateServerSide, deaf: make(chan struct{})}
 }
 
 // Hear answers pings until the peer closes, which it answers too, does what it may not, of which it is told, or has gone. It is
@@ -59,7 +62,7 @@ func (c *Conn) Hear() {
 	defer close(c.deaf)
 	for {
 		f, err := c.next()
-		if err == nil && f.op < opClose {
+		if err == nil && !f.op.IsControl() {
 			err = &amiss{Policy, "nothing is to be said here"}
 		}
 		switch a, is := errors.AsType[*amiss](err); {
@@ -71,13 +74,13 @@ func (c *Conn) Hear() {
 			c.left = true
 			_ = c.conn.Close() // whoever writes need not wait
 			return
-		case f.op == opClose:
+		case f.op == ws.OpClose:
 			c.left = true
 			c.Hurry()
 			_ = c.say(farewell(f.payload)) // it may have gone
 			return
-		case f.op == opPing:
-			_ = c.Write(append(appendHead(nil, opPong, len(f.payload)), f.payload...)) // who reads next finds out
+		case f.op == ws.OpPing:
+			_ = c.Write(append(appendHead(nil, ws.OpPong, len(f.payload)), f.payload...)) // who reads next finds out
 		}
 	}
 }
@@ -163,7 +166,7 @@ func (c *Conn) drain() {
 		if _, is := errors.AsType[*amiss](err); is {
 			_, _ = io.Copy(io.Discard, c.in) // where the next frame begins is not known
 		}
-		c.left = err != nil || f.op == opClose
+		c.left = err != nil || f.op == ws.OpClose
 	}
 }
 

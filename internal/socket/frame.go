@@ -1,73 +1,59 @@
 package socket
 
 import (
-	"encoding/binary"
+	"errors"
 	"io"
-	"math"
 	"unicode/utf8"
+
+	"github.com/gobwas/ws"
 )
 
 // Code says why a WebSocket was closed.
-type Code uint16
+type Code = ws.StatusCode
 
 // The codes that a server of ours says.
 const (
-	Normal     Code = 1000
-	Protocol   Code = 1002 // the peer broke the protocol
-	Policy     Code = 1008 // the peer did what it may not, or has no right any more
-	Failed     Code = 1011 // something went wrong inside
-	TryAgain   Code = 1013 // later, or elsewhere
-	badPayload Code = 1007
-)
+	Normal   = ws.StatusNormalClosure
+	Protocol = ws.StatusProtocolError       // the peer broke the protocol
+	Policy   = ws.StatusPolicyViolation     // the peer did what it may not, or has no right any more
+	Failed   = ws.StatusInternalServerError // something went wrong inside
+	TryAgain = Code(1013)                   // later, or elsewhere
 
-type opcode byte
+	codesEnd = Code(5000) // RFC 6455, section 7.4.2
+)
 
 const (
-	opText  opcode = 1
-	opClose opcode = 8
-	opPing  opcode = 9
-	opPong  opcode = 10
-
-	opData opcode = 2 // the last of those that carry messages
-
-	final    = 0x80
-	masked   = 0x80
-	reserved = 0x70
-
-	short      = 125 // bytes of the longest payload whose length is one byte, and of a control frame
-	twoBytes   = 126
-	eightBytes = 127
-
-	maskLength = 4
-	maxHead    = 10                           // bytes of a head that is sent
-	maxHeard   = maxHead + maskLength + short // bytes of a frame that is heard whole
-	codeLength = 2
-	maxWhy     = short - codeLength // bytes of the reason in a close frame
+	maxHead  = ws.MaxHeaderSize - 4                             // bytes of a head that is sent, which has no mask
+	maxHeard = ws.MaxHeaderSize + ws.MaxControlFramePayloadSize // bytes of a frame that is heard whole
+	maxWhy   = ws.MaxControlFramePayloadSize - 2                // bytes of the reason in a close frame
 )
 
-// AppendHead appends what goes before a text of so many bytes.
-func AppendHead(b []byte, length int) []byte { return appendHead(b, opText, length) }
+// piece is a slice that is written to.
+type piece []byte
 
-func appendHead(b []byte, op opcode, length int) []byte {
-	b = append(b, final|byte(op))
-	switch {
-	case length <= short:
-		return append(b, byte(length)) //nolint:gosec // it was looked at
-	case length <= math.MaxUint16:
-		return binary.BigEndian.AppendUint16(append(b, twoBytes), uint16(length))
-	}
-	return binary.BigEndian.AppendUint64(append(b, eightBytes), uint64(length))
+func (p *piece) Write(b []byte) (int, error) {
+	*p = append(*p, b...)
+	return len(b), nil
 }
+
+func appendHead(b []byte, op ws.OpCode, length int) []byte {
+	_ = ws.WriteHeader((*piece)(&b), ws.Header{Fin: true, OpCode: op, Length: int64(length)}) // memory takes it, and a length has a form
+	return b
+}
+
+// AppendHead appends what goes before a text of so many bytes.
+func AppendHead(b []byte, length int) []byte { return appendHead(b, ws.OpText, length) }
 
 // AppendText appends a text as a message.
 func AppendText(b, text []byte) []byte { return append(AppendHead(b, len(text)), text...) }
 
 // AppendMade appends as a message the text that a function appends to what it is given.
 func AppendMade(b []byte, text func([]byte) []byte) []byte {
+	var space [maxHead]byte
 	begin := len(b)
-	b = text(append(b, make([]byte, maxHead)...))
+	b = text(append(b, space[:]...))
 	length := len(b) - begin - maxHead
-	n := len(AppendHead(b[begin:begin], length)) // in the place that was kept for it, which may be too long
+	n := copy(b[begin:], AppendHead(space[:0], length))
 	copy(b[begin+n:], b[begin+maxHead:])
 	return b[:begin+n+length]
 }
@@ -80,8 +66,8 @@ func closing(code Code, why string) []byte {
 			why = why[:len(why)-1]
 		}
 	}
-	b := appendHead(nil, opClose, codeLength+len(why))
-	return append(binary.BigEndian.AppendUint16(b, uint16(code)), why...)
+	body := ws.NewCloseFrameBody(code, why)
+	return append(appendHead(nil, ws.OpClose, len(body)), body...)
 }
 
 // amiss is what a peer did wrong.
@@ -92,11 +78,9 @@ type amiss struct {
 
 func (a *amiss) Error() string { return a.why }
 
-func wrong(why string) error { return &amiss{Protocol, why} }
-
 // heard is a frame of the peer.
 type heard struct {
-	op      opcode
+	op      ws.OpCode
 	payload []byte // of a control frame
 }
 
@@ -108,79 +92,42 @@ func (c *Conn) next() (heard, error) {
 			return heard{}, err
 		}
 	}
-	start, err := c.in.Peek(2)
-	if err != nil {
-		return heard{}, err
-	}
-	op, length := opcode(start[0]&0x0f), uint64(start[1]&^masked)
+	h, err := ws.ReadHeader(c.in)
 	switch {
-	case start[0]&reserved != 0:
-		return heard{}, wrong("reserved bits are set")
-	case op > opPong || op > opData && op < opClose:
-		return heard{}, wrong("unknown opcode")
-	case start[1]&masked == 0:
-		return heard{}, wrong("a frame is not masked")
-	case op >= opClose && (start[0]&final == 0 || length > short):
-		return heard{}, wrong("a control frame is in pieces, or too long")
-	}
-	return c.rest(op, length)
-}
-
-// rest reads what follows the first two bytes of a frame.
-func (c *Conn) rest(op opcode, length uint64) (heard, error) {
-	size := 2
-	switch length {
-	case twoBytes:
-		size = 4
-	case eightBytes:
-		size = 10
-	}
-	start, err := c.in.Peek(size + maskLength)
-	if err != nil {
+	case errors.Is(err, ws.ErrHeaderLengthMSB):
+		return heard{}, &amiss{Protocol, err.Error()}
+	case err != nil:
 		return heard{}, err
 	}
-	switch mask := [maskLength]byte(start[size:]); {
-	case op >= opClose:
-		_, _ = c.in.Discard(size + maskLength)  // it is there
-		return c.control(op, int(length), mask) //nolint:gosec // it was looked at
-	case length == twoBytes:
-		length = uint64(binary.BigEndian.Uint16(start[2:]))
-	case length == eightBytes:
-		length = binary.BigEndian.Uint64(start[2:])
+	if err := ws.CheckHeader(h, c.state); err != nil {
+		return heard{}, &amiss{Protocol, err.Error()}
 	}
-	if length > math.MaxInt64 {
-		return heard{}, wrong("a length is none")
+	if !h.OpCode.IsControl() {
+		c.unread, c.state = h.Length, ws.StateServerSide
+		if !h.Fin {
+			c.state = c.state.Set(ws.StateFragmented)
+		}
+		return heard{op: h.OpCode}, nil
 	}
-	_, _ = c.in.Discard(size + maskLength) // as above
-	c.unread = int64(length)
-	return heard{op: op}, nil
-}
-
-// control reads the payload of a control frame.
-func (c *Conn) control(op opcode, length int, mask [maskLength]byte) (heard, error) {
-	f := heard{op, make([]byte, length)}
-	_, err := io.ReadFull(c.in, f.payload)
-	for i := range f.payload {
-		f.payload[i] ^= mask[i%maskLength]
-	}
+	f := heard{h.OpCode, make([]byte, h.Length)}
+	_, err = io.ReadFull(c.in, f.payload)
+	ws.Cipher(f.payload, h.Mask, 0)
 	return f, err
 }
 
 // farewell returns with what a peer's close is answered: with the same, if that may be said.
 func farewell(payload []byte) []byte {
 	if len(payload) == 0 {
-		return appendHead(nil, opClose, 0)
+		return appendHead(nil, ws.OpClose, 0)
 	}
-	if len(payload) < codeLength || !sayable(Code(binary.BigEndian.Uint16(payload))) {
+	code, why := ws.ParseCloseFrameData(payload)
+	switch err := ws.CheckCloseFrameData(code, why); {
+	case errors.Is(err, ws.ErrProtocolInvalidUTF8):
+		return closing(ws.StatusInvalidFramePayloadData, err.Error())
+	case err != nil:
+		return closing(Protocol, err.Error())
+	case code >= codesEnd:
 		return closing(Protocol, "this is no code of a close frame")
 	}
-	if !utf8.Valid(payload[codeLength:]) {
-		return closing(badPayload, "the reason is not UTF-8")
-	}
-	return append(appendHead(nil, opClose, codeLength), payload[:codeLength]...)
-}
-
-// sayable reports whether a close frame may have a code: some say only what was seen.
-func sayable(code Code) bool {
-	return code >= 1000 && code <= 1003 || code >= 1007 && code <= 1014 || code >= 3000 && code < 5000
+	return append(appendHead(nil, ws.OpClose, 2), payload[:2]...)
 }
