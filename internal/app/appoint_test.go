@@ -264,7 +264,7 @@ func TestTwoServersKeepEachAppointmentOnce(t *testing.T) {
 	}
 	one, two := start(t, t.TempDir(), outside), start(t, t.TempDir(), outside)
 	const many = 40
-	begin := time.Now().Add(2500 * time.Millisecond)
+	begin := time.Now().Add(5 * time.Second) // all are made before the first fires
 	for i := range many {
 		spec := lamp(begin.Add(time.Duration(i) * 50 * time.Millisecond))
 		spec.Notice = sluice.Duration(time.Second)
@@ -293,7 +293,7 @@ func TestAServerThatIsKilledDoesEachThingOnce(t *testing.T) {
 	t.Cleanup(func() { _ = c.proc.Process.Kill() }) // if the test ended early
 	api := client.New("http://"+c.http, c.token(t))
 	const many, kills = 120, 4
-	begin := time.Now().Add(2 * time.Second)
+	begin := time.Now().Add(5 * time.Second)
 	for i := range many {
 		at := begin.Add(time.Duration(i) * 50 * time.Millisecond)
 		_, err := api.Schedule(t.Context(), "default", sluice.Event{ID: strconv.Itoa(i), Path: sluice.Path("/e/" + strconv.Itoa(i%3))}, at)

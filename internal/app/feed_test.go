@@ -57,7 +57,7 @@ type feedReader struct {
 // feed opens a feed as curl does, and reads the acknowledgement.
 func (s *running) feed(t *testing.T, query string, headers ...string) (*feedReader, shown) {
 	t.Helper()
-	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
+	ctx, cancel := context.WithTimeout(t.Context(), 3*patience)
 	t.Cleanup(cancel)
 	req, err := http.NewRequestWithContext(ctx, http.MethodGet, s.at.HTTP+feedAt+"?"+query, nil)
 	require.NoError(t, err)
@@ -101,7 +101,7 @@ func (s *running) feed(t *testing.T, query string, headers ...string) (*feedRead
 // socket opens a feed over a WebSocket, and reads the acknowledgement.
 func (s *running) socket(t *testing.T, query string, headers ...string) (*feedReader, shown) {
 	t.Helper()
-	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
+	ctx, cancel := context.WithTimeout(t.Context(), 3*patience)
 	t.Cleanup(cancel)
 	header := http.Header{"Authorization": {"Bearer " + s.token}}
 	for i := 0; i < len(headers); i += 2 {

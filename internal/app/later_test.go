@@ -341,11 +341,13 @@ func TestTimesSurviveARestart(t *testing.T) {
 	t.Parallel()
 	dir := t.TempDir()
 	s := start(t, dir, nil)
-	for i, d := range []time.Duration{time.Hour, 500 * time.Millisecond, 400 * time.Millisecond, 6 * time.Second} {
-		_, err := s.api.Schedule(t.Context(), "default", sluice.Event{ID: strconv.Itoa(i), Path: "/a"}, time.Now().Add(d))
+	begin := time.Now()
+	for i, d := range []time.Duration{time.Hour, 3 * time.Second, 2900 * time.Millisecond, 8 * time.Second} {
+		_, err := s.api.Schedule(t.Context(), "default", sluice.Event{ID: strconv.Itoa(i), Path: "/a"}, begin.Add(d))
 		require.NoError(t, err)
 	}
 	s.stop(t)
+	eventually(t, func() bool { return time.Since(begin) > 3*time.Second }, "two are due")
 	s = start(t, dir, nil)
 	eventually(t, func() bool { return len(s.logOf(t, "/a")) == 3 }, "three are stored")
 	var ids []string
@@ -385,7 +387,7 @@ func TestTwoServersStoreEachEventOnce(t *testing.T) {
 	}
 	one, two := start(t, t.TempDir(), outside), start(t, t.TempDir(), outside)
 	const events, paths = 200, 8
-	begin := time.Now().Add(3 * time.Second)
+	begin := time.Now().Add(6 * time.Second) // what is due when it comes overtakes what waits
 	for i := range events {
 		api := []*client.Client{one.api, two.api}[i%2]
 		at := begin.Add(time.Duration(i/paths) * 40 * time.Millisecond)
