@@ -68,6 +68,10 @@ func (s *Store) pull(info *jetstream.ConsumerInfo, as pace, each func(*nats.Msg)
 		p.silence.Stop()
 		return nil, fmt.Errorf("subscribe: %w", err)
 	}
+	if err := sub.SetPendingLimits(-1, -1); err != nil { // what was asked for is bounded, and nothing of it may be dropped
+		p.silence.Stop()
+		return nil, fmt.Errorf("subscribe: %w", err)
+	}
 	closed := make(chan struct{})
 	sub.SetClosedHandler(func(string) {
 		end(nats.ErrConnectionClosed) // unless it was stopped, when nobody listens any more

@@ -1,0 +1,36 @@
+package natsstore
+
+import (
+	"testing"
+	"time"
+
+	"github.com/nats-io/nats.go"
+	"github.com/nats-io/nats.go/jetstream"
+	"github.com/stretchr/testify/require"
+
+	"github.com/sluice-io/sluice/internal/natstest"
+)
+
+// Whoever reads large messages slowly is sent as many as were asked for, and loses none of them.
+func TestLargeMessagesWaitForWhoReadsThemSlowly(t *testing.T) {
+	t.Parallel()
+	server := natstest.New(t)
+	s, err := Connect(t.Context(), Options{Conn: server})
+	require.NoError(t, err)
+	t.Cleanup(s.Close)
+	require.NoError(t, s.Provision(t.Context()))
+	const count, size = 110, 900 << 10 // more than a client holds by default, 64 MiB
+	for range count {
+		_, err := s.js.PublishMsg(t.Context(), &nats.Msg{Subject: "events.default.a", Data: make([]byte, size)})
+		require.NoError(t, err)
+	}
+	seen, before := 0, s.nc.Stats().InBytes
+	err = s.scan(t.Context(), "EVENTS_default", jetstream.ConsumerConfig{DeliverPolicy: jetstream.DeliverAllPolicy}, func(*nats.Msg, *nats.MsgMetadata) (bool, error) {
+		if seen++; seen == 1 {
+			require.Eventually(t, func() bool { return s.nc.Stats().InBytes-before > (count-1)*size }, 30*time.Second, 10*time.Millisecond)
+		}
+		return true, nil
+	})
+	require.NoError(t, err)
+	require.Equal(t, count, seen)
+}
