@@ -20,7 +20,7 @@ type appointCmd struct {
 type appointSetCmd struct {
 	ID   string `arg:"" help:"Its id: letters, digits, _ and -."`
 	Path string `arg:"" help:"Where the event will be published, such as /lamps/1."`
-	Data string `arg:"" optional:"" help:"The event's data: JSON, or else text; - is stdin."`
+	Data string `arg:"" optional:"" help:"The event's data: JSON, or text that does not begin like it; - is stdin."`
 
 	NS     string            `name:"ns" help:"The namespace." default:"default"`
 	Type   string            `help:"The event's type." default:"message"`

@@ -57,6 +57,7 @@ func TestCommandLine(t *testing.T) {
 	t.Parallel()
 	authority := natstest.NewAuthority(t)
 	cert, key := authority.Issue(t, "server")
+	commands, other := commandsOf(t)
 	testscript.Run(t, testscript.Params{
 		Dir:                 "testdata",
 		RequireExplicitExec: true,
@@ -65,7 +66,11 @@ func TestCommandLine(t *testing.T) {
 			r := &endpoints{counts: map[string]int{}}
 			env.Values[receiversKey{}] = r
 			env.Defer(r.close)
+			env.Setenv("GORACE", "atexit_sleep_ms=0") // hundreds of commands would sleep for a second each before they exit
 			env.Setenv("HOME", filepath.Join(env.WorkDir, "home"))
+			if other {
+				env.Setenv("PATH", commands+string(os.PathListSeparator)+env.Getenv("PATH"))
+			}
 			env.Setenv("AUTHORITY", authority.File)
 			env.Setenv("CERT", cert)
 			env.Setenv("KEY", key)

@@ -5,6 +5,7 @@ import (
 	"encoding/json"
 	"fmt"
 	"io"
+	"strings"
 	"time"
 	"unicode/utf8"
 
@@ -15,7 +16,7 @@ import (
 // pubCmd publishes events.
 type pubCmd struct {
 	Path string `arg:"" optional:"" help:"Where the event lives, such as /orders/42; with --from, for lines without a path."`
-	Data string `arg:"" optional:"" help:"Its data: JSON, or else text; - is stdin, which can be anything."`
+	Data string `arg:"" optional:"" help:"Its data: JSON, or text that does not begin like it; - is stdin, which can be anything."`
 
 	NS    string `name:"ns" help:"The namespace." default:"default"`
 	Type  string `help:"The event's type; with --from, of lines without a type." placeholder:"TYPE"`
@@ -65,7 +66,7 @@ func (c *pubCmd) check() error {
 			return usageError{err}
 		}
 	}
-	return nil
+	return checkData(c.Data)
 }
 
 func (c *pubCmd) one(ctx context.Context, s *session, api *client.Client) error {
@@ -93,8 +94,12 @@ func (c *pubCmd) one(ctx context.Context, s *session, api *client.Client) error 
 	})
 }
 
-// eventOf returns an event with some data, which is stdin's if it is "-": JSON, other text, or neither.
+// eventOf returns an event with some data, which is stdin's if it is "-": JSON, other text, or neither. Text on the command line that
+// begins like JSON is refused, since it is most likely JSON that the shell took apart; from stdin anything is taken.
 func eventOf(s *session, path, text string) (sluice.Event, error) {
+	if err := checkData(text); err != nil {
+		return sluice.Event{}, err
+	}
 	data := []byte(text)
 	if text == "-" {
 		var err error
@@ -111,6 +116,18 @@ func eventOf(s *session, path, text string) (sluice.Event, error) {
 		ev.ContentType = "application/octet-stream"
 	}
 	return ev, nil
+}
+
+// checkData refuses text that begins as an object or a list does and is no JSON.
+func checkData(text string) error {
+	begin := strings.TrimLeft(text, " \t\r\n")
+	if !strings.HasPrefix(begin, "{") && !strings.HasPrefix(begin, "[") {
+		return nil
+	}
+	if err := json.Unmarshal([]byte(text), new(any)); err != nil {
+		return usagef("the data begins like JSON and is none (%w); put it in single quotes, or if it is text, send it from stdin with -", err)
+	}
+	return nil
 }
 
 func (c *pubCmd) many(ctx context.Context, s *session, api *client.Client) (err error) {

@@ -18,7 +18,7 @@ type scheduleCmd struct {
 
 type scheduleAddCmd struct {
 	Path string `arg:"" help:"Where the event will live, such as /orders/42."`
-	Data string `arg:"" optional:"" help:"Its data: JSON, or else text; - is stdin, which can be anything."`
+	Data string `arg:"" optional:"" help:"Its data: JSON, or text that does not begin like it; - is stdin, which can be anything."`
 
 	NS    string        `name:"ns" help:"The namespace." default:"default"`
 	Type  string        `help:"The event's type." placeholder:"TYPE"`
@@ -37,11 +37,11 @@ func (c *scheduleAddCmd) Run(ctx context.Context, s *session) error {
 	if err != nil {
 		return err
 	}
-	api, err := s.client()
+	ev, err := eventOf(s, c.Path, c.Data)
 	if err != nil {
 		return err
 	}
-	ev, err := eventOf(s, c.Path, c.Data)
+	api, err := s.client()
 	if err != nil {
 		return err
 	}

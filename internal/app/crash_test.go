@@ -35,12 +35,15 @@ type child struct {
 	proc *exec.Cmd
 }
 
+// endsAtOnce has a child that was built with the race detector tell of races, but not sleep for a second before it exits.
+const endsAtOnce = "GORACE=atexit_sleep_ms=0"
+
 func (c *child) start(t *testing.T) {
 	t.Helper()
 	file := filepath.Join(c.dir, app.AddressesFile)
 	require.NoError(t, os.RemoveAll(file))
 	c.proc = exec.Command(os.Args[0], "-test.run=^$") //nolint:noctx // ourselves, killed by the test
-	c.proc.Env = append(os.Environ(), serveEnv+"="+c.dir, "SLUICE_HTTP="+c.http, "SLUICE_NATS="+c.nats)
+	c.proc.Env = append(os.Environ(), endsAtOnce, serveEnv+"="+c.dir, "SLUICE_HTTP="+c.http, "SLUICE_NATS="+c.nats)
 	c.proc.Env = append(c.proc.Env, c.env...)
 	c.proc.Stderr = os.Stderr
 	require.NoError(t, c.proc.Start())

@@ -216,14 +216,5 @@ func (f natsFault) try(t *testing.T) {
 // patiently is eventually for what may have to wait until a dead connection is noticed.
 func patiently(t *testing.T, condition func() bool, what string) {
 	t.Helper()
-	tick, limit := time.NewTicker(5*time.Millisecond), time.NewTimer(time.Minute)
-	defer tick.Stop()
-	defer limit.Stop()
-	for !condition() {
-		select {
-		case <-tick.C:
-		case <-limit.C:
-			require.FailNow(t, "it takes too long: "+what)
-		}
-	}
+	within(t, 2*patience, condition, what)
 }

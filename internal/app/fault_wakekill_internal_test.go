@@ -188,7 +188,7 @@ func (k *wakeKiller) try(at wakePoint) (d wakeDeath) {
 func wakePoints(writes map[string]int, like wakePoint) (all []wakePoint) {
 	for _, kind := range slices.Sorted(maps.Keys(writes)) {
 		for n := 1; n <= writes[kind]; n++ {
-			if !faulttest.Long() && n%8 != 1 {
+			if !faulttest.Long() && n%16 != 1 {
 				continue
 			}
 			like.kind, like.number, like.after = kind, n, false

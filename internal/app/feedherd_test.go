@@ -11,9 +11,11 @@ import (
 	"testing"
 	"time"
 
+	"github.com/nats-io/nats-server/v2/server"
 	"github.com/stretchr/testify/require"
 
 	"github.com/sluice-io/sluice/config"
+	"github.com/sluice-io/sluice/internal/natstest"
 	"github.com/sluice-io/sluice/pkg/sluice"
 )
 
@@ -21,8 +23,9 @@ import (
 // which everything else depends too, is not cut because more is on its way than it may hold.
 func TestAHerdOfReadersThatBeginFarBackIsServed(t *testing.T) {
 	t.Parallel()
-	s := start(t, t.TempDir(), func(c *config.Config) { c.Feed.Ring = 16 })
-	const readers, events = 40, 80
+	const readers, events, holds = 24, 40, 12 << 20 // a fifth of all that they read; as NATS comes it holds 64 MiB
+	held := natstest.Custom(t, func(o *server.Options) { o.MaxPending = holds })
+	s := start(t, t.TempDir(), func(c *config.Config) { c.NATS.URL, c.Feed.Ring = held, 16 })
 	large := []byte(`"` + strings.Repeat("x", 60_000) + `"`)
 	for n := range events {
 		_, err := s.api.Publish(t.Context(), "default", sluice.Event{ID: strconv.Itoa(n), Path: "/large", Type: "t", Data: large})

@@ -267,7 +267,7 @@ func TestManyThatWereDueWhileNoServerRanAreStoredInTheirOrder(t *testing.T) {
 	dir := t.TempDir()
 	s := start(t, dir, nil)
 	const events = 60
-	due := time.Now().Add(10 * time.Second)
+	due := time.Now().Add(7 * time.Second)
 	for i := range events {
 		_, err := s.api.Schedule(t.Context(), "default", sluice.Event{ID: strconv.Itoa(i), Path: "/a"}, due.Add(-time.Duration(i)*time.Millisecond))
 		require.NoError(t, err)

@@ -2,6 +2,7 @@ package app_test
 
 import (
 	"bytes"
+	"context"
 	"encoding/base64"
 	"encoding/hex"
 	"errors"
@@ -16,14 +17,15 @@ import (
 	"path/filepath"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"testing"
 
-	"github.com/nats-io/nats.go"
 	"github.com/nats-io/nats.go/jetstream"
 	"github.com/stretchr/testify/require"
 
 	"github.com/sluice-io/sluice/config"
 	"github.com/sluice-io/sluice/internal/app"
+	"github.com/sluice-io/sluice/internal/faulttest"
 	"github.com/sluice-io/sluice/internal/hooktest"
 	"github.com/sluice-io/sluice/internal/natsstore"
 	"github.com/sluice-io/sluice/internal/natstest"
@@ -84,14 +86,16 @@ func requireNone(t *testing.T, where, text string, secrets map[string]string) {
 func everything(t *testing.T, js jetstream.JetStream) string {
 	t.Helper()
 	var all strings.Builder
-	names := js.StreamNames(t.Context())
+	ctx, cancel := context.WithTimeout(t.Context(), 2*patience)
+	defer cancel()
+	names := js.StreamNames(ctx)
 	for name := range names.Name() {
-		stream, err := js.Stream(t.Context(), name)
+		stream, err := js.Stream(ctx, name)
 		require.NoError(t, err)
 		state := stream.CachedInfo().State
 		require.NotZero(t, state.LastSeq+1)
 		for seq := state.FirstSeq; seq != 0 && seq <= state.LastSeq; seq++ {
-			msg, err := stream.GetMsg(t.Context(), seq)
+			msg, err := stream.GetMsg(ctx, seq)
 			if errors.Is(err, jetstream.ErrMsgNotFound) {
 				continue
 			}
@@ -327,7 +331,7 @@ func launch(t *testing.T, url, dir, key string) (*child, *written) {
 	t.Helper()
 	c, said := &child{dir: dir, http: "127.0.0.1:0"}, &written{}
 	c.proc = exec.Command(os.Args[0], "-test.run=^$") //nolint:noctx // ourselves, killed by the test
-	c.proc.Env = append(os.Environ(), serveEnv+"="+dir, "SLUICE_HTTP="+c.http, serveNATSEnv+"="+url, serveLeaseEnv+"=3s", serveKeyEnv+"="+key)
+	c.proc.Env = append(os.Environ(), endsAtOnce, serveEnv+"="+dir, "SLUICE_HTTP="+c.http, serveNATSEnv+"="+url, serveLeaseEnv+"=3s", serveKeyEnv+"="+key)
 	c.proc.Stderr = io.MultiWriter(said, os.Stderr)
 	require.NoError(t, c.proc.Start())
 	t.Cleanup(func() { _ = c.proc.Process.Kill() }) // it may have been already
@@ -338,7 +342,7 @@ func launch(t *testing.T, url, dir, key string) (*child, *written) {
 // the new key alone is refused until then, and enough afterwards. Everything signs as before.
 func TestTheKeyThatSealsIsReplacedThoughTheServerIsKilled(t *testing.T) {
 	t.Parallel()
-	const subs, first, second = 200, "Rmlyc3QgbW9ybmluZyBvZiB0aGUgd2hvbGUgeWVhciE=", "U2Vjb25kIG1vcm5pbmcgb2YgdGhlIHdob2xlIHllYXI="
+	const subs, sealed, first, second = 50, 10, "Rmlyc3QgbW9ybmluZyBvZiB0aGUgd2hvbGUgeWVhciE=", "U2Vjb25kIG1vcm5pbmcgb2YgdGhlIHdob2xlIHllYXI="
 	shared := natstest.Listening(t)
 	dir := t.TempDir()
 	withKey := func(key string) func(*config.Config) {
@@ -354,19 +358,19 @@ func TestTheKeyThatSealsIsReplacedThoughTheServerIsKilled(t *testing.T) {
 	public := s.must(t, http.StatusOK, "GET /.well-known/jwks.json", "").text
 	s.stop(t)
 
-	nc, err := nats.Connect(shared.ClientURL())
-	require.NoError(t, err)
-	defer nc.Close()
-	enough, puts := make(chan struct{}), 0
-	_, err = nc.Subscribe("$KV.subscriptions.>", func(*nats.Msg) {
-		if puts++; puts == 20 {
-			close(enough)
+	var puts atomic.Int64
+	wire := faulttest.OpenWire(t, strings.TrimPrefix(shared.ClientURL(), "nats://"), func(said []byte) bool {
+		if puts.Load() >= sealed { // in the middle, however slow the test is
+			return false
 		}
+		if faulttest.KindOf(said, []faulttest.Kind{{"seal", "$KV.subscriptions.", ""}}) != "" {
+			puts.Add(1)
+		}
+		return true
 	})
-	require.NoError(t, err)
-	require.NoError(t, nc.Flush())
-	cut, _ := launch(t, shared.ClientURL(), dir, second+","+first)
-	<-enough
+	defer wire.Close()
+	cut, _ := launch(t, "nats://"+wire.Addr(), dir, second+","+first)
+	eventually(t, func() bool { return puts.Load() >= sealed }, "it seals")
 	cut.kill(t)
 	old, err := vault.ParseList(first)
 	require.NoError(t, err)

@@ -28,7 +28,7 @@ import (
 )
 
 // patience is how long a test waits for what should come soon, on a machine that is busy.
-const patience = 20 * time.Second
+const patience = time.Minute
 
 // quick is a policy whose retries come at once.
 const quick = `"policy":{"retry":{"preset":"custom","steps":["100ms"],"max_attempts":100}}`
@@ -244,15 +244,20 @@ func receive(t *testing.T, receiver *webhook.Receiver, r hooktest.Request) *webh
 }
 
 // eventually waits until a condition holds. Unlike require.Eventually it asks from the test's own
-// goroutine, so that the condition may end the test.
+// goroutine, so that the condition may end the test; and it asks ever more seldom, because most conditions are requests.
 func eventually(t *testing.T, condition func() bool, what string) {
 	t.Helper()
-	tick, limit := time.NewTicker(5*time.Millisecond), time.NewTimer(patience)
-	defer tick.Stop()
+	within(t, patience, condition, what)
+}
+
+// within is eventually with another patience.
+func within(t *testing.T, most time.Duration, condition func() bool, what string) {
+	t.Helper()
+	limit := time.NewTimer(most)
 	defer limit.Stop()
-	for !condition() {
+	for wait := 2 * time.Millisecond; !condition(); wait = min(wait*3/2, 100*time.Millisecond) {
 		select {
-		case <-tick.C:
+		case <-time.After(wait):
 		case <-limit.C:
 			require.FailNow(t, "it takes too long: "+what)
 		}

@@ -181,13 +181,12 @@ func (o ownAll) Owns(string) bool { return o.node.owns }
 
 // soon reports whether a condition came to hold in time.
 func soon(limit time.Duration, condition func() bool) bool {
-	end, tick := time.Now().Add(limit), time.NewTicker(2*time.Millisecond)
-	defer tick.Stop()
-	for !condition() {
+	end := time.Now().Add(limit)
+	for wait := 2 * time.Millisecond; !condition(); wait = min(wait*3/2, 50*time.Millisecond) {
 		if time.Now().After(end) {
 			return false
 		}
-		<-tick.C
+		<-time.After(wait)
 	}
 	return true
 }

@@ -14,7 +14,7 @@ import (
 )
 
 // limit is how long Wait waits before it fails the test.
-const limit = 10 * time.Second
+const limit = time.Minute
 
 // Request is a request as it came.
 type Request struct {

@@ -270,8 +270,8 @@ func (s *Server) unchained(c echo.Context, err error) error {
 }
 
 // conceal returns an error of something that is not there as whoever may not know of it sees it too.
-func conceal(c echo.Context, e *sluice.Error) *sluice.Error {
-	if caller(c).Unbounded() || e.Code != sluice.NotFound && e.Code != sluice.SubscriptionMissing {
+func conceal(who sluice.Caller, e *sluice.Error) *sluice.Error {
+	if who.Unbounded() || e.Code != sluice.NotFound && e.Code != sluice.SubscriptionMissing {
 		return e
 	}
 	return sluice.Errorf(e.Code, "there is no such thing, or you may not know of it")

@@ -68,7 +68,7 @@ func controlRefusal(c echo.Context, err error) (controlFailure, int, bool) {
 	if r, ok := errors.AsType[*dsub.Refusal](err); ok {
 		return controlFailure{controlError{r.Code, r.Message, r.Holder, r.Generation}}, refusalStatus(r.Code), true
 	}
-	e := conceal(c, public(err))
+	e := conceal(caller(c), public(err))
 	return controlFailure{controlError{Code: strings.ToUpper(string(e.Code)), Message: e.Message}}, status(e.Code), isControl(c.Path())
 }
 
@@ -108,7 +108,7 @@ func (s *Server) fail(c echo.Context, err error) {
 	if c.Response().Committed {
 		return
 	}
-	e := conceal(c, public(err))
+	e := conceal(caller(c), public(err))
 	header := c.Response().Header()
 	switch e.Code { //nolint:exhaustive // the other codes have no header of their own
 	case sluice.Unauthenticated, sluice.WakeTokenExpired, sluice.WakeTokenInvalid:

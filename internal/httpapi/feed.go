@@ -35,10 +35,10 @@ func (s *Server) getFeed(c echo.Context) error {
 	if err != nil {
 		return err
 	}
-	defer f.Close()
 	if isUpgrade(c.Request()) {
-		return s.feedSocket(c, f)
+		return s.openSocket(c, f)
 	}
+	defer f.Close()
 	return s.feedEvents(c, f)
 }
 
@@ -159,15 +159,15 @@ func acknowledgement(f *feed.Feed) []byte {
 }
 
 // feedEnd returns what is said when a feed ends although its reader is there: nothing more of it can be sent.
-func (s *Server) feedEnd(c echo.Context, err error) (*sluice.Error, []byte) {
+func (s *Server) feedEnd(who sluice.Caller, namespace string, err error) (*sluice.Error, []byte) {
 	if s.opts.Stopping != nil && s.opts.Stopping.Err() != nil {
 		err = sluice.Errorf(sluice.Unavailable, "the server is going away; ask again, behind the last sequence")
 	}
-	e := conceal(c, public(err))
-	if e.Code == sluice.Forbidden && s.opts.Access != nil && s.sees(c, c.Param("ns")) != nil {
+	e := conceal(who, public(err))
+	if e.Code == sluice.Forbidden && !who.Unbounded() && s.opts.Access.Sees(who, namespace, time.Now()) != nil {
 		e = public(access.Concealed()) // it may not even know of the namespace any more
 	}
-	if e.Code == sluice.NotFound && !caller(c).Unbounded() {
+	if e.Code == sluice.NotFound && !who.Unbounded() {
 		e = sluice.Errorf(sluice.NotFound, "the feed is over: what it shows is gone, or you may not read it any more")
 	}
 	said := failureError{Code: e.Code, Message: e.Message, Details: e.Details}
@@ -203,7 +203,7 @@ func (s *Server) feedEvents(c echo.Context, f *feed.Feed) error {
 	if c.Request().Context().Err() != nil || out.failed != nil {
 		return nil // the client has gone
 	}
-	e, text := s.feedEnd(c, err)
+	e, text := s.feedEnd(caller(c), c.Param("ns"), err)
 	out.data(text)
 	if out.flush() == nil && ctx.Err() == nil {
 		return e

@@ -1,16 +1,18 @@
 package httpapi
 
 import (
+	"bytes"
 	"context"
+	"fmt"
 	"net/http"
 	"net/url"
 	"strings"
-	"time"
+	"sync"
 
-	"github.com/coder/websocket"
 	"github.com/labstack/echo/v4"
 
 	"github.com/sluice-io/sluice/internal/feed"
+	"github.com/sluice-io/sluice/internal/socket"
 	"github.com/sluice-io/sluice/pkg/sluice"
 )
 
@@ -32,80 +34,150 @@ func checkOrigin(c echo.Context) error {
 	return sluice.Errorf(sluice.Forbidden, "a page of another origin opens a WebSocket with a ticket; see POST /v1/namespaces/{ns}/feed/tickets")
 }
 
-// feedSocket sends a feed over a WebSocket: a text message a frame. Whoever reads it has nothing to say.
-func (s *Server) feedSocket(c echo.Context, f *feed.Feed) error {
-	conn, err := websocket.Accept(c.Response(), c.Request(), &websocket.AcceptOptions{
-		InsecureSkipVerify: true, // checkOrigin has looked
-	})
+// openSocket answers the handshake of a feed over a WebSocket, which goes on when the request has been served.
+func (s *Server) openSocket(c echo.Context, f *feed.Feed) error {
+	conn, err := upgrade(c)
 	if err != nil {
-		return gone(c, sluice.Errorf(sluice.InvalidRequest, "this is no handshake of a WebSocket: %v", err)) // it was answered
+		f.Close()
+		return err
 	}
-	stop, cancel := s.untilStop(c.Request().Context())
-	defer cancel()
-	attached, detach := context.WithCancel(context.WithoutCancel(stop)) // what is left is still to be sent when the server stops
-	defer detach()
-	reading := conn.CloseRead(attached) // ends with the connection
-	ctx, end := context.WithCancel(stop)
-	defer end()
-	defer context.AfterFunc(reading, end)()
-	out := &socketWriter{feed: f, conn: conn}
-	writing, cut := context.WithCancel(context.WithoutCancel(ctx))
-	defer cut()
-	if err = out.write(writing, acknowledgement(f)); err == nil {
-		err = f.Run(ctx, func(frames []feed.Frame) error { return out.send(writing, frames) }, func() { time.AfterFunc(feedFarewell, cut) })
-	}
-	if out.failed != nil || reading.Err() != nil {
-		_ = conn.CloseNow() // the client has gone
+	w := &feedSocket{feed: f, conn: conn, who: caller(c), namespace: c.Param("ns"), pieces: &s.pieces}
+	c.Set(afterKey, after{
+		run:  func(ctx context.Context, end context.CancelFunc) error { return s.serveSocket(ctx, end, w) },
+		sent: conn.Sent,
+		end: func() {
+			conn.CloseNow() // whatever happened
+			f.Close()
+		},
+	})
+	return nil
+}
+
+// serveSocket sends a feed until it is over, and says why, if there is anybody who reads it. It returns that unless it is because
+// the server stops.
+func (s *Server) serveSocket(ctx context.Context, end context.CancelFunc, w *feedSocket) error {
+	err := w.run(ctx, end)
+	if w.isLeft() {
+		w.conn.Close(socket.Normal, "") // why was said
 		return nil
 	}
-	e, text := s.feedEnd(c, err)
-	if out.write(writing, text) == nil {
-		defer time.AfterFunc(feedFarewell, detach).Stop() // whoever does not take leave is left
-		_ = conn.Close(closeCode(e.Code), string(e.Code)) // if that fails, it is gone
+	stopping := ctx.Err() != nil // later it has ended in any case
+	e, text := s.feedEnd(w.who, w.namespace, err)
+	said := w.write(socket.AppendText(nil, text))
+	w.conn.Close(closeCode(e.Code), string(e.Code))
+	if said != nil || stopping {
+		return nil //nolint:nilerr // whom it was said has gone
 	}
-	return nil
+	return e
+}
+
+// upgrade answers a handshake and takes over the connection.
+func upgrade(c echo.Context) (*socket.Conn, error) {
+	accept, err := socket.Accept(c.Request())
+	header := c.Response().Header()
+	if err != nil {
+		header.Set("Sec-WebSocket-Version", socket.Version)
+		return nil, sluice.Errorf(sluice.InvalidRequest, "this is no handshake of a WebSocket: %v", err)
+	}
+	header.Set(echo.HeaderUpgrade, "websocket")
+	header.Set(echo.HeaderConnection, "Upgrade")
+	header.Set("Sec-WebSocket-Accept", accept)
+	c.Response().WriteHeader(http.StatusSwitchingProtocols)
+	conn, buffered, err := c.Response().Hijack()
+	if err != nil {
+		return nil, fmt.Errorf("take over a connection: %w", err)
+	}
+	var read []byte
+	if n := buffered.Reader.Buffered(); n > 0 {
+		read, _ = buffered.Peek(n) // it is there
+	}
+	return socket.New(conn, bytes.Clone(read), socket.Options{Stall: feedStall, Farewell: feedFarewell}), nil
 }
 
 // closeCode returns how a WebSocket is closed for an error.
-func closeCode(code sluice.Code) websocket.StatusCode {
+func closeCode(code sluice.Code) socket.Code {
 	switch code { //nolint:exhaustive // of the others there is nothing to add
 	case sluice.Unavailable:
-		return websocket.StatusTryAgainLater
+		return socket.TryAgain
 	case sluice.Internal:
-		return websocket.StatusInternalError
+		return socket.Failed
 	}
-	return websocket.StatusPolicyViolation
+	return socket.Policy
 }
 
-// socketWriter writes frames as messages.
-type socketWriter struct {
-	feed   *feed.Feed
-	conn   *websocket.Conn
-	text   []byte
-	failed error
+// feedSocket is a feed over a WebSocket: a text message a frame. Whoever reads it has nothing to say.
+type feedSocket struct {
+	feed      *feed.Feed
+	conn      *socket.Conn
+	who       sluice.Caller
+	namespace string
+	pieces    *sync.Pool
+	failed    error // of writing
 }
 
-func (w *socketWriter) send(ctx context.Context, frames []feed.Frame) error {
+// run sends the feed until ctx ends or the feed does, or nobody reads it any more, and returns why. End ends ctx.
+func (w *feedSocket) run(ctx context.Context, end context.CancelFunc) error {
+	go func() { // who closes the connection waits for it
+		w.conn.Hear()
+		end()
+	}()
+	err := w.write(socket.AppendText(nil, acknowledgement(w.feed)))
+	if err == nil {
+		err = w.feed.Run(ctx, w.send, w.conn.Hurry)
+	}
+	return err
+}
+
+// isLeft reports whether there is nobody any more who reads it.
+func (w *feedSocket) isLeft() bool {
+	select {
+	case <-w.conn.Deaf():
+		return true
+	default:
+		return w.failed != nil
+	}
+}
+
+// send writes frames, as many at once as there are.
+func (w *feedSocket) send(frames []feed.Frame) error {
+	piece, _ := w.pieces.Get().(*[]byte)
+	if piece == nil {
+		piece = new([]byte)
+	}
+	b := (*piece)[:0]
+	defer func() {
+		if *piece = b[:0]; cap(b) <= 2*feedIdle {
+			w.pieces.Put(piece)
+		}
+	}()
 	for _, frame := range frames {
-		text := w.feed.Rendered(frame) // not copied: there may be a thousand who wait with the same
-		if text == nil {
-			w.text = w.feed.AppendFrame(w.text[:0], frame)
-			text = w.text
+		switch text := w.feed.Rendered(frame); {
+		case len(text) > feedIdle: // it is not copied: there may be a thousand who wait with the same
+			b = socket.AppendHead(b, len(text))
+			if err := w.write(b, text); err != nil {
+				return err
+			}
+			b = b[:0]
+		case text != nil:
+			b = socket.AppendText(b, text)
+		default:
+			b = socket.AppendMade(b, func(to []byte) []byte { return w.feed.AppendFrame(to, frame) })
 		}
-		if err := w.write(ctx, text); err != nil {
-			return err
+		if len(b) > feedIdle {
+			if err := w.write(b); err != nil {
+				return err
+			}
+			b = b[:0]
 		}
 	}
-	if cap(w.text) > feedIdle {
-		w.text = nil
+	if len(b) == 0 {
+		return nil
 	}
-	return nil
+	return w.write(b)
 }
 
-func (w *socketWriter) write(ctx context.Context, text []byte) error {
-	ctx, cancel := context.WithTimeout(ctx, feedStall)
-	defer cancel()
-	err := w.conn.Write(ctx, websocket.MessageText, text)
+func (w *feedSocket) write(pieces ...[]byte) error {
+	err := w.conn.Write(pieces...)
 	if err != nil {
 		w.failed = err
 	}

@@ -1,6 +1,7 @@
 package httpapi
 
 import (
+	"context"
 	"fmt"
 	"log/slog"
 	"net/http"
@@ -39,37 +40,55 @@ func before(all ...echo.HandlerFunc) echo.MiddlewareFunc {
 	}
 }
 
-// observe gives every request an id, turns its error into an answer and logs one line of it.
+// observe gives every request an id, turns its error into an answer and logs one line of it. What it does before and after is
+// in functions of their own: it would be in the stack of every request that is served for hours.
 func (s *Server) observe(next echo.HandlerFunc) echo.HandlerFunc {
 	return func(c echo.Context) error {
-		began := time.Now()
-		id := requestID(c.Request().Header.Get(echo.HeaderXRequestID))
-		c.Response().Header().Set(echo.HeaderXRequestID, id)
-		c.SetRequest(c.Request().WithContext(sluice.WithRequestID(c.Request().Context(), id)))
-		incoming := s.receive(c)
-		err := guarded(next, c)
-		if err != nil {
-			err = s.refuse(c, err)
-			s.fail(c, err)
-		}
-		s.log(c, err, time.Since(began))
+		began, incoming := time.Now(), s.begin(c)
+		s.finish(c, guarded(next, c), began)
 		s.linger(c, incoming)
 		return nil
 	}
 }
 
+func (s *Server) begin(c echo.Context) *incoming {
+	id := requestID(c.Request().Header.Get(echo.HeaderXRequestID))
+	c.Response().Header().Set(echo.HeaderXRequestID, id)
+	c.SetRequest(c.Request().WithContext(sluice.WithRequestID(c.Request().Context(), id)))
+	return s.receive(c)
+}
+
+// finish answers a request that failed, and logs it, when what goes on of it is over too.
+func (s *Server) finish(c echo.Context, err error, began time.Time) {
+	if err == nil && s.goOn(c, began) {
+		return
+	}
+	if err != nil {
+		err = s.refuse(c, err)
+		s.fail(c, err)
+	}
+	s.log(c.Request().Context(), servedOf(c), time.Since(began), err)
+}
+
 // guarded returns a handler's panic as an error.
 func guarded(next echo.HandlerFunc, c echo.Context) (err error) {
 	defer func() {
-		switch value := recover(); value {
-		case nil:
-		case http.ErrAbortHandler:
-			panic(value) // the server ends the connection without a word, as it is meant to
-		default:
-			err = &panicked{value, debug.Stack()}
+		if p := caught(recover()); p != nil {
+			err = p
 		}
 	}()
 	return next(c)
+}
+
+// caught returns what was recovered as an error, nil if nothing was.
+func caught(value any) error {
+	switch value {
+	case nil:
+		return nil
+	case http.ErrAbortHandler:
+		panic(value) // the server ends the connection without a word, as it is meant to
+	}
+	return &panicked{value, debug.Stack()}
 }
 
 // requestID returns the caller's id if it is harmless in a log, else a new one.
@@ -85,26 +104,42 @@ func requestID(given string) string {
 	return id.String()
 }
 
-func (s *Server) log(c echo.Context, err error, took time.Duration) {
-	ctx, req, res := c.Request().Context(), c.Request(), c.Response()
-	if !s.opts.Logger.Enabled(ctx, levelOf(c)) {
+// served is what is logged of a request.
+type served struct {
+	level                   slog.Level
+	method, path, route, id string
+	status                  int
+	bytes                   int64
+	principal               sluice.Principal
+}
+
+func servedOf(c echo.Context) served {
+	req, res := c.Request(), c.Response()
+	return served{
+		level: levelOf(c), method: req.Method, path: req.URL.Path, route: c.Path(), id: res.Header().Get(echo.HeaderXRequestID),
+		status: res.Status, bytes: res.Size, principal: caller(c).Principal,
+	}
+}
+
+func (s *Server) log(ctx context.Context, r served, took time.Duration, err error) {
+	if !s.opts.Logger.Enabled(ctx, r.level) {
 		return
 	}
 	attrs := []slog.Attr{
-		slog.String("method", req.Method), slog.String("path", req.URL.Path), slog.String("route", c.Path()),
-		slog.Int("status", res.Status), slog.Int64("bytes", res.Size), slog.Duration("took", took),
-		slog.String("request_id", res.Header().Get(echo.HeaderXRequestID)),
+		slog.String("method", r.method), slog.String("path", r.path), slog.String("route", r.route),
+		slog.Int("status", r.status), slog.Int64("bytes", r.bytes), slog.Duration("took", took),
+		slog.String("request_id", r.id),
 	}
-	if caller := sluice.CallerFrom(ctx); caller.Principal != "" {
-		attrs = append(attrs, slog.String("principal", string(caller.Principal)))
+	if r.principal != "" {
+		attrs = append(attrs, slog.String("principal", string(r.principal)))
 	}
 	if err != nil {
 		attrs = append(attrs, slog.String("code", string(public(err).Code)))
 	}
-	if res.Status >= http.StatusInternalServerError {
+	if r.status >= http.StatusInternalServerError || r.level == slog.LevelError {
 		attrs = append(attrs, slog.Any("error", err))
 	}
-	s.opts.Logger.LogAttrs(ctx, levelOf(c), "request", attrs...)
+	s.opts.Logger.LogAttrs(ctx, r.level, "request", attrs...)
 }
 
 // levelOf returns how much a request matters: probes come every second, a client that has gone

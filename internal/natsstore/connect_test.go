@@ -80,7 +80,7 @@ func TestAStoreIsReadyAgainAfterItsServerWasAway(t *testing.T) {
 	server.Stop(t)
 	require.Eventually(t, func() bool {
 		return sluice.CodeOf(store.Ready(t.Context())) == sluice.Unavailable
-	}, 5*time.Second, 10*time.Millisecond)
+	}, 20*time.Second, 10*time.Millisecond)
 	server.Start(t)
 	require.Eventually(t, func() bool { return store.Ready(t.Context()) == nil }, 10*time.Second, 10*time.Millisecond)
 }

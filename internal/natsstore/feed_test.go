@@ -4,7 +4,10 @@ import (
 	"errors"
 	"fmt"
 	"math"
+	"math/rand/v2"
 	"strconv"
+	"sync"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -190,4 +193,75 @@ func publishMany(t *testing.T, store *natsstore.Store, n int, path sluice.Path) 
 	stored, err := store.Publish(t.Context(), ns, events)
 	require.NoError(t, err)
 	return stored[len(stored)-1].Seq
+}
+
+// S2-138: a page with a pattern, too, notices that retention overtook it while it was read: it has every event that there was, or is none.
+func TestAPageThatRetentionOvertakesIsNone(t *testing.T) {
+	t.Parallel()
+	store, server := provisioned(t)
+	js := raw(t, server)
+	const count = 6000
+	for n := range count {
+		_, err := js.PublishAsync(fmt.Sprintf("events.default.a.p%d", n%5), []byte("1"))
+		require.NoError(t, err)
+	}
+	<-js.PublishAsyncComplete()
+	log, err := js.Stream(t.Context(), "EVENTS_default")
+	require.NoError(t, err)
+	var place, gone atomic.Uint64
+	var purging sync.WaitGroup
+	var failed error
+	purging.Go(func() {
+		for place.Load() < count && failed == nil {
+			gone.Store(min(count-100, max(gone.Load(), place.Load()+rand.N[uint64](300))))
+			failed = log.Purge(t.Context(), jetstream.WithPurgeSequence(gone.Load()+1))
+		}
+	})
+	defer purging.Wait()
+	defer place.Store(count)
+	for pages := 0; place.Load() < count && pages < 1000; pages++ {
+		after := place.Load()
+		events, reached, err := store.FeedPage(t.Context(), "default", "/a/p1", after, min(after+500, count))
+		if sluice.CodeOf(err) == sluice.WindowExceeded {
+			first, _, err := store.Bounds(t.Context(), "default")
+			require.NoError(t, err)
+			place.Store(first - 1)
+			continue
+		}
+		require.NoError(t, err)
+		for seq := after + 1; seq <= reached; seq++ {
+			if seq%5 == 2 {
+				require.NotEmpty(t, events, "%d is missing behind %d", seq, after)
+				require.Equal(t, seq, events[0].Seq, "behind %d", after)
+				events = events[1:]
+			}
+		}
+		place.Store(reached)
+	}
+	require.Equal(t, uint64(count), place.Load())
+	purging.Wait()
+	require.NoError(t, failed)
+}
+
+// A namespace that was made again under its name has another log, however long.
+func TestALogThatWasMadeAgainIsAnother(t *testing.T) {
+	t.Parallel()
+	store, _ := provisioned(t)
+	space := sluice.Namespace{Name: "again"}
+	_, _, err := store.PutNamespace(t.Context(), space)
+	require.NoError(t, err)
+	made, err := store.LogMade(t.Context(), "again")
+	require.NoError(t, err)
+	publish(t, store, "again", "/a")
+	still, err := store.LogMade(t.Context(), "again")
+	require.NoError(t, err)
+	require.Equal(t, made, still)
+	require.NoError(t, store.DeleteNamespace(t.Context(), "again"))
+	_, err = store.LogMade(t.Context(), "again")
+	requireCode(t, sluice.NotFound, err)
+	_, _, err = store.PutNamespace(t.Context(), space)
+	require.NoError(t, err)
+	other, err := store.LogMade(t.Context(), "again")
+	require.NoError(t, err)
+	require.NotEqual(t, made, other)
 }

@@ -121,21 +121,7 @@ func (s *Store) followAs(ctx context.Context, stream string, config jetstream.Co
 			return err
 		}
 	}
-	for {
-		msg, meta, err := in.next()
-		if err != nil {
-			return fmt.Errorf("read %s: %w", stream, err)
-		}
-		if meta.Sequence.Stream < config.OptStartSeq { // a replica that is behind begins at its own end
-			msg = nil
-		}
-		if msg == nil && meta.NumPending > 0 {
-			continue
-		}
-		if more, err := each(msg, meta); err != nil || !more {
-			return err
-		}
-	}
+	return in.handTo(each, config.OptStartSeq)
 }
 
 // inflow is the messages of a consumer, one after the other.
@@ -145,11 +131,13 @@ type inflow struct {
 	end  context.CancelCauseFunc
 	stop func()
 	last uint64 // that came
+
+	stream string
 }
 
 // openInflow asks the consumer for messages, so many at most that were not taken yet.
 func (s *Store) openInflow(ctx context.Context, info *jetstream.ConsumerInfo, ahead int) (*inflow, error) {
-	in := &inflow{msgs: make(chan *nats.Msg)}
+	in := &inflow{msgs: make(chan *nats.Msg), stream: info.Stream}
 	in.ctx, in.end = context.WithCancelCause(ctx)
 	var err error
 	in.stop, err = s.pull(info, pace{ahead, followExpiry, followHeartbeat, followEarly}, in.take, func(err error) {
@@ -185,6 +173,26 @@ func (in *inflow) next() (*nats.Msg, *nats.MsgMetadata, error) {
 		return msg, meta, err
 	case <-in.ctx.Done():
 		return nil, nil, context.Cause(in.ctx)
+	}
+}
+
+// handTo calls each for messages until it returns false or an error. Messages before the start come from a replica that is behind,
+// and began at its own end.
+func (in *inflow) handTo(each taker, start uint64) error {
+	for {
+		msg, meta, err := in.next()
+		if err != nil {
+			return fmt.Errorf("read %s: %w", in.stream, err)
+		}
+		if meta.Sequence.Stream < start {
+			msg = nil
+		}
+		if msg == nil && meta.NumPending > 0 {
+			continue
+		}
+		if more, err := each(msg, meta); err != nil || !more {
+			return err
+		}
 	}
 }
 

@@ -292,7 +292,7 @@ func (w *world) compare(ordering sluice.Ordering) (a faulttest.Arrived) {
 // points returns every point of a run with so many writes; where it is short, only the first
 // and the last few of a kind that there are many of.
 func points(writes map[string]int) (all []point) {
-	const some = 4
+	const some = 2
 	for _, kind := range slices.Sorted(maps.Keys(writes)) {
 		for n := 1; n <= writes[kind]; n++ {
 			if !faulttest.Long() && n > some && n <= writes[kind]-some {
@@ -377,13 +377,12 @@ func TestAProcessMayDieBetweenAnyTwoWrites(t *testing.T) { // S4-17, S4-23, S0-4
 
 // within reports whether a condition came to hold in time.
 func within(limit time.Duration, condition func() bool) bool {
-	end, tick := time.Now().Add(limit), time.NewTicker(2*time.Millisecond)
-	defer tick.Stop()
-	for !condition() {
+	end := time.Now().Add(limit)
+	for wait := 2 * time.Millisecond; !condition(); wait = min(wait*3/2, 50*time.Millisecond) {
 		if time.Now().After(end) {
 			return false
 		}
-		<-tick.C
+		<-time.After(wait)
 	}
 	return true
 }

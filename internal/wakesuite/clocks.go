@@ -122,7 +122,7 @@ func silentWithWork(w *world) {
 func aliveByCallbacks(w *world) {
 	s := w.wake(always(answer{}))
 	w.report(s.first, claim(s.first, nil))
-	w.quiet(livenessClock * 2 / 3)
+	w.quiet(livenessClock / 4)
 	spoke := time.Now()
 	w.report(s.first, nil)
 	n := s.again()

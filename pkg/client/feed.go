@@ -102,7 +102,7 @@ func (c *Client) Feed(ctx context.Context, namespace string, q FeedQuery) iter.S
 			case ctx.Err() != nil:
 				yield(FeedItem{}, fmt.Errorf("feed: %w", context.Cause(ctx)))
 				return
-			case sluice.CodeOf(err) != sluice.Unavailable, f.connected == 0 && tries >= c.Retries:
+			case !f.mayAgain(err), f.connected == 0 && tries >= c.Retries:
 				yield(FeedItem{}, err)
 				return
 			}
@@ -115,6 +115,12 @@ func (c *Client) Feed(ctx context.Context, namespace string, q FeedQuery) iter.S
 			pause(ctx, wait.NextBackOff())
 		}
 	}
+}
+
+// mayAgain reports whether another connection may do better. Where one was lost the server may count that still, and have no room.
+func (f *feeding) mayAgain(err error) bool {
+	code := sluice.CodeOf(err)
+	return code == sluice.Unavailable || code == sluice.QuotaExceeded && f.connected > 0
 }
 
 // pause waits for a while, or until ctx ends.

@@ -120,3 +120,33 @@ func TestAFeedThatBreaksOffInAFrameGoesOn(t *testing.T) {
 		require.Equal(t, "6", asked(2).Header.Get("Last-Event-ID"))
 	}
 }
+
+// A server with as many feeds as it may have counts one that was lost for a while: who had it waits. Who has none yet is told.
+func TestAFeedThatWasLostWaitsForRoom(t *testing.T) {
+	t.Parallel()
+	var asked atomic.Int32
+	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		n := asked.Add(1)
+		switch {
+		case r.URL.Path == "/v1/namespaces/full/feed" || n == 2:
+			w.WriteHeader(http.StatusTooManyRequests)
+		case n == 3:
+			w.WriteHeader(http.StatusGone)
+		default:
+			w.Header().Set("Content-Type", "text/event-stream")
+			_, _ = fmt.Fprint(w, "id: 3\ndata: {\"subscribed\":true,\"current_seq\":3}\n\n")
+		}
+	}))
+	t.Cleanup(server.Close)
+	c := client.New(server.URL, "token")
+	t.Cleanup(c.HTTP.CloseIdleConnections)
+	last := func(namespace string) (err error) {
+		for _, err = range c.Feed(t.Context(), namespace, client.FeedQuery{}) {
+		}
+		return err
+	}
+	require.Error(t, last("ns"))
+	require.Equal(t, int32(3), asked.Load())
+	require.Equal(t, sluice.QuotaExceeded, sluice.CodeOf(last("full")))
+	require.Equal(t, int32(4), asked.Load())
+}
