@@ -337,6 +337,9 @@ func TestWhatIsStoredIsToldWhenTheLogTakesIt(t *testing.T) { // C32
 		stop := run(t, a)
 		a.Failing(sub, 50, at)
 		a.StillHeld(sub, letter(0)) // twice is once
+		old := letter(77)
+		old.At = at.Add(-25 * time.Hour) // it may have been told, and have left the log
+		a.StillHeld(sub, old)
 		<-time.After(time.Minute)
 		l.mu.Lock()
 		l.events, l.err = nil, nil

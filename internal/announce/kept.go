@@ -13,6 +13,8 @@ const (
 	keptTimes = 10  // so many times as many as the queue has are kept of what is stored and could not be told
 	keptBatch = 100 // that are published at once
 	keptCheck = 30 * time.Second
+
+	tellWithin = 24 * time.Hour // of what was not told for longer nobody hears any more
 )
 
 // keep has an announcement of something that is stored told later, once: it may have been told. It reports whether there was room.
@@ -26,8 +28,12 @@ func (a *Announcer) keep(n announcement) bool {
 	return true
 }
 
-// again has it told what may have been told before, by whoever stored it.
+// again has it told what may have been told before, by whoever stored it. What is older than a day is left: it may have been told, and have left the
+// log since.
 func (a *Announcer) again(n announcement) {
+	if time.Since(n.at) > tellWithin {
+		return
+	}
 	if !a.keep(n) {
 		a.drop(n)
 	}

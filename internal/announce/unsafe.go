@@ -12,11 +12,8 @@ import (
 	"github.com/sluice-io/sluice/pkg/sluice"
 )
 
-// Of marks that were stored a moment ago whoever did so tells; of what was not told for a day nobody hears any more.
-const (
-	markSettled = 10 * time.Second
-	markOver    = 24 * time.Hour
-)
+// markSettled is how long whoever stored a mark has for telling of it.
+const markSettled = 10 * time.Second
 
 // unsafeData is the data of producer_unsafe.
 type unsafeData struct {
@@ -55,7 +52,7 @@ func (a *Announcer) firstOf(id string) bool {
 		return false
 	}
 	now := time.Now()
-	maps.DeleteFunc(a.unsafe, func(_ string, at time.Time) bool { return now.Sub(at) > markOver+time.Hour })
+	maps.DeleteFunc(a.unsafe, func(_ string, at time.Time) bool { return now.Sub(at) > tellWithin+time.Hour })
 	a.unsafe[id] = now
 	return true
 }
@@ -74,7 +71,7 @@ func (a *Announcer) sweepMarks(ctx context.Context) {
 	}
 	for i := range all {
 		is := &all[i]
-		if is.Told == nil || time.Since(is.Told.At) < markSettled || time.Since(is.Told.At) > markOver {
+		if is.Told == nil || time.Since(is.Told.At) < markSettled || time.Since(is.Told.At) > tellWithin {
 			continue
 		}
 		if n := unsafe(is); a.firstOf(n.id) {
