@@ -173,6 +173,20 @@ func TestAnIDThatWaitsIsTaken(t *testing.T) {
 	eventually(t, func() bool { return len(s.scheduled(t, s.api)) == 0 }, "nothing waits")
 }
 
+// What comes by NATS is stored at once, whatever it says of a later time, and shows what it said.
+func TestWhatComesByNATSIsStoredAtOnceWhateverItSays(t *testing.T) {
+	t.Parallel()
+	s := start(t, t.TempDir(), nil)
+	at := in(time.Hour)
+	_, err := dial(t, s.at.NATS).PublishMsg(t.Context(), &nats.Msg{Subject: "events.default.a", Header: nats.Header{"Nats-Msg-Id": {"1"}, "ce-type": {"t"}, "ce-deliverat": {at}}, Data: []byte(`{}`)})
+	require.NoError(t, err)
+	log := s.logOf(t, "/a")
+	require.Len(t, log, 1)
+	require.Equal(t, at, log[0].Extensions[sluice.AttributeDeliverAt])
+	require.Contains(t, s.must(t, http.StatusOK, "GET /v1/namespaces/default/events/1", "").text, `"deliverat":"`+at+`"`)
+	require.Empty(t, s.scheduled(t, s.api))
+}
+
 // Who sends once more what he scheduled, after its time, is told that it is there.
 func TestWhatWasScheduledIsADuplicateWhenItIsSentAgainAfterItsTime(t *testing.T) {
 	t.Parallel()
