@@ -93,22 +93,6 @@ func (s Scheduled) Get(ctx context.Context, namespace, id string) (sluice.Schedu
 	return r.scheduled(revision), err
 }
 
-// Of returns a namespace's.
-func (s Scheduled) Of(ctx context.Context, namespace string) ([]sluice.Scheduled, error) {
-	if err := sluice.CheckNamespaceName(namespace); err != nil {
-		return nil, namespaceMissing(namespace)
-	}
-	entries, err := s.bucket.List(ctx, streams.ScheduledKeys(namespace))
-	if err != nil {
-		return nil, err
-	}
-	all := make([]sluice.Scheduled, len(entries))
-	for i := range entries {
-		all[i] = entries[i].Value.scheduled(entries[i].Revision)
-	}
-	return all, nil
-}
-
 // Delete removes one. Code Conflict unless the stored revision is its own.
 func (s Scheduled) Delete(ctx context.Context, one *sluice.Scheduled) error {
 	return s.bucket.Delete(ctx, streams.ScheduledKey(one.Event.Namespace, one.Event.ID), one.Revision)
