@@ -3,11 +3,9 @@ package httpapi
 import (
 	"cmp"
 	"encoding/json"
-	"net/http"
 	"slices"
 	"strconv"
 	"strings"
-	"sync/atomic"
 	"time"
 
 	"github.com/labstack/echo/v4"
@@ -20,8 +18,7 @@ import (
 const (
 	feedStall    = 2 * time.Minute // for which a reader may take nothing before its connection is cut
 	feedFarewell = 2 * time.Second // for what is left to say when a feed ends
-	feedPiece    = 64 << 10        // bytes that are written at a time, or one frame
-	feedIdle     = 16 << 10        // bytes that a feed keeps for the next piece
+	feedPiece    = 16 << 10        // bytes that are written at a time, or one frame
 
 	maxCoalesceLabels = 16
 
@@ -38,8 +35,7 @@ func (s *Server) getFeed(c echo.Context) error {
 	if isUpgrade(c.Request()) {
 		return s.openSocket(c, f)
 	}
-	defer f.Close()
-	return s.feedEvents(c, f)
+	return s.openEvents(c, f)
 }
 
 // openFeed opens the feed that a request asks for. It is a function of its own because what it needs for that would be in
@@ -179,123 +175,4 @@ func (s *Server) feedEnd(who sluice.Caller, namespace string, err error) (*sluic
 		return e, []byte(`{"error":{"code":"internal"}}`)
 	}
 	return e, text
-}
-
-// feedEvents sends a feed as server-sent events.
-func (s *Server) feedEvents(c echo.Context, f *feed.Feed) error {
-	ctx, cancel := s.untilStop(c.Request().Context())
-	defer cancel()
-	h := c.Response().Header()
-	h.Set(echo.HeaderContentType, "text/event-stream")
-	h.Set("X-Accel-Buffering", "no")
-	out := &eventWriter{feed: f, to: c.Response(), control: http.NewResponseController(c.Response())}
-	if err := out.control.SetReadDeadline(time.Time{}); err != nil { // nothing more is read; the request's deadline would end it
-		return err
-	}
-	c.Response().WriteHeader(http.StatusOK)
-	out.id(f.Since())
-	out.data(acknowledgement(f))
-	err := out.flush()
-	if err != nil {
-		return gone(c, err)
-	}
-	err = f.Run(ctx, out.send, out.hurry)
-	if c.Request().Context().Err() != nil || out.failed != nil {
-		return nil // the client has gone
-	}
-	e, text := s.feedEnd(caller(c), c.Param("ns"), err)
-	out.data(text)
-	if out.flush() == nil && ctx.Err() == nil {
-		return e
-	}
-	return nil
-}
-
-// eventWriter writes frames as server-sent events.
-type eventWriter struct {
-	feed    *feed.Feed
-	to      http.ResponseWriter
-	control *http.ResponseController
-	buffer  []byte
-	text    []byte
-	failed  error
-	hurried atomic.Bool
-}
-
-// send writes frames. An event's id is where a reader goes on that has got it (Last-Event-ID).
-func (w *eventWriter) send(frames []feed.Frame) error {
-	for _, frame := range frames {
-		if frame.Idle {
-			w.id(frame.Resume)
-			w.buffer = append(w.buffer, ": heartbeat\n\n"...)
-			continue
-		}
-		if frame.Lagged == nil {
-			w.id(frame.Resume)
-		}
-		if text := w.feed.Rendered(frame); len(text) > feedIdle {
-			if err := w.pass(text); err != nil {
-				return err
-			}
-			continue
-		}
-		w.text = w.feed.AppendFrame(w.text[:0], frame)
-		w.data(w.text)
-		if len(w.buffer) >= feedPiece {
-			if err := w.flush(); err != nil {
-				return err
-			}
-		}
-	}
-	return w.flush()
-}
-
-// id says where a reader goes on that has got what follows.
-func (w *eventWriter) id(seq uint64) {
-	w.buffer = append(strconv.AppendUint(append(w.buffer, "id: "...), seq, 10), '\n')
-}
-
-func (w *eventWriter) data(text []byte) {
-	w.buffer = append(append(append(w.buffer, "data: "...), text...), "\n\n"...)
-}
-
-// pass writes what is a large frame without a copy of it: there may be a thousand who wait with the same.
-func (w *eventWriter) pass(text []byte) error {
-	w.buffer = append(w.buffer, "data: "...)
-	err := w.write(w.buffer, text)
-	w.buffer = append(w.buffer[:0], "\n\n"...)
-	return err
-}
-
-// hurry has what is being written, and all that comes, end soon.
-func (w *eventWriter) hurry() {
-	w.hurried.Store(true)
-	_ = w.control.SetWriteDeadline(time.Now().Add(feedFarewell)) // if that fails, it is gone
-}
-
-// write writes something, for which there is so much time.
-func (w *eventWriter) write(texts ...[]byte) error {
-	err := w.control.SetWriteDeadline(time.Now().Add(feedStall))
-	if w.hurried.Load() {
-		w.hurry()
-	}
-	for _, text := range texts {
-		if err == nil && len(text) > 0 {
-			_, err = w.to.Write(text)
-		}
-	}
-	w.failed = cmp.Or(w.failed, err)
-	return err
-}
-
-func (w *eventWriter) flush() error {
-	err := w.write(w.buffer)
-	if err == nil {
-		err = w.control.Flush()
-	}
-	if w.buffer = w.buffer[:0]; cap(w.buffer)+cap(w.text) > feedIdle {
-		w.buffer, w.text = nil, nil
-	}
-	w.failed = cmp.Or(w.failed, err)
-	return err
 }

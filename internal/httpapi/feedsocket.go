@@ -7,7 +7,6 @@ import (
 	"net/http"
 	"net/url"
 	"strings"
-	"sync"
 
 	"github.com/labstack/echo/v4"
 
@@ -111,7 +110,7 @@ type feedSocket struct {
 	conn      *socket.Conn
 	who       sluice.Caller
 	namespace string
-	pieces    *sync.Pool
+	pieces    *pieces
 	failed    error // of writing
 }
 
@@ -140,19 +139,11 @@ func (w *feedSocket) isLeft() bool {
 
 // send writes frames, as many at once as there are.
 func (w *feedSocket) send(frames []feed.Frame) error {
-	piece, _ := w.pieces.Get().(*[]byte)
-	if piece == nil {
-		piece = new([]byte)
-	}
-	b := (*piece)[:0]
-	defer func() {
-		if *piece = b[:0]; cap(b) <= 2*feedIdle {
-			w.pieces.Put(piece)
-		}
-	}()
+	b := w.pieces.get()
+	defer func() { w.pieces.put(b) }()
 	for _, frame := range frames {
 		switch text := w.feed.Rendered(frame); {
-		case len(text) > feedIdle: // it is not copied: there may be a thousand who wait with the same
+		case len(text) > feedPiece: // it is not copied: there may be a thousand who wait with the same
 			b = socket.AppendHead(b, len(text))
 			if err := w.write(b, text); err != nil {
 				return err
@@ -163,7 +154,7 @@ func (w *feedSocket) send(frames []feed.Frame) error {
 		default:
 			b = socket.AppendMade(b, func(to []byte) []byte { return w.feed.AppendFrame(to, frame) })
 		}
-		if len(b) > feedIdle {
+		if len(b) > feedPiece {
 			if err := w.write(b); err != nil {
 				return err
 			}

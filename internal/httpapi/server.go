@@ -6,7 +6,6 @@ import (
 	"log/slog"
 	"net/http"
 	"net/netip"
-	"sync"
 	"time"
 
 	"github.com/labstack/echo/v4"
@@ -171,7 +170,7 @@ type Server struct {
 	opts     Options
 	echo     *echo.Echo
 	failures *failures
-	pieces   sync.Pool // of *[]byte: what is written at a time to a WebSocket
+	pieces   pieces
 }
 
 const (
