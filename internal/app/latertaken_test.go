@@ -18,7 +18,7 @@ func TestAnIDThatWaitsIsTaken(t *testing.T) {
 	t.Parallel()
 	s := start(t, t.TempDir(), nil)
 	const events = "POST /v1/namespaces/default/events"
-	at := time.Now().Add(2500 * time.Millisecond).UTC().Format(time.RFC3339Nano)
+	at := time.Now().Add(6 * time.Second).UTC().Format(time.RFC3339Nano)
 	for _, id := range []string{"now", "past", "other"} {
 		s.must(t, http.StatusAccepted, events, `{"id":"`+id+`","type":"t","path":"/a","deliver_at":"`+at+`"}`)
 	}
