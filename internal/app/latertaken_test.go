@@ -9,6 +9,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/sluice-io/sluice/pkg/sluice"
+	"github.com/sluice-io/sluice/streams"
 )
 
 // An id that waits is taken on its path: who wants the event at once cancels the one that waits. What comes past that, by NATS, has its id
@@ -17,7 +18,7 @@ func TestAnIDThatWaitsIsTaken(t *testing.T) {
 	t.Parallel()
 	s := start(t, t.TempDir(), nil)
 	const events = "POST /v1/namespaces/default/events"
-	at := time.Now().Add(2500 * time.Millisecond).UTC().Format(time.RFC3339Nano)
+	at := time.Now().Add(6 * time.Second).UTC().Format(time.RFC3339Nano)
 	for _, id := range []string{"now", "past", "other"} {
 		s.must(t, http.StatusAccepted, events, `{"id":"`+id+`","type":"t","path":"/a","deliver_at":"`+at+`"}`)
 	}
@@ -70,4 +71,26 @@ func TestWhatWasScheduledIsADuplicateWhenItIsSentAgainAfterItsTime(t *testing.T)
 	eventually(t, func() bool { return len(s.scheduled(t, s.api)) == 0 }, "nothing waits")
 	require.Len(t, s.logOf(t, "/a"), 1)
 	require.Empty(t, s.systemEvents(t, sluice.TypeScheduledFailed))
+}
+
+// Somebody deletes the buckets of what is done at a time under a running server: what waited is lost, and what comes is kept and done.
+func TestAServerGoesOnWithoutTheBucketsThatWereDeleted(t *testing.T) {
+	t.Parallel()
+	s := start(t, t.TempDir(), nil)
+	_, err := s.api.Schedule(t.Context(), "default", sluice.Event{ID: "lost", Path: "/a"}, time.Now().Add(time.Hour))
+	require.NoError(t, err)
+	js := dial(t, s.at.NATS)
+	for _, bucket := range []string{streams.Scheduled, streams.Instructions} {
+		require.NoError(t, js.DeleteStream(t.Context(), "KV_"+bucket))
+	}
+	eventually(t, func() bool {
+		_, err := s.api.Schedule(t.Context(), "default", sluice.Event{ID: "next", Path: "/a"}, time.Now().Add(time.Second))
+		return err == nil
+	}, "there is a bucket again")
+	eventually(t, func() bool {
+		_, err := s.api.PutAppointment(t.Context(), "default", "next", lamp(time.Now().Add(time.Second)), 0)
+		return err == nil
+	}, "and another one")
+	eventually(t, func() bool { return len(s.logOf(t, "/a"))+len(s.logOf(t, "/lamps/*")) == 2 }, "what came since is done")
+	eventually(t, func() bool { return len(s.scheduled(t, s.api)) == 0 }, "nothing waits")
 }

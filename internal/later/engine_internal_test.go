@@ -115,6 +115,7 @@ type world struct {
 	window   time.Duration
 	refuse   error // what publishing says
 	away     error // what is said before anything is published
+	blind    error // what looking for an id says
 
 	left  int  // writes until it dies; below 0: it does not
 	after bool // it dies after the write
@@ -171,6 +172,9 @@ func (w *world) Watch(context.Context, func(string, *sluice.Scheduled)) error { 
 func (w *world) Window(context.Context, string) (time.Duration, error) { return w.window, nil }
 
 func (w *world) RecentByID(ctx context.Context, ns, id string) (sluice.Event, error) {
+	if w.blind != nil {
+		return sluice.Event{}, w.blind
+	}
 	return w.EventByID(ctx, ns, id)
 }
 
@@ -182,18 +186,19 @@ func (w *world) EventByID(_ context.Context, _, id string) (sluice.Event, error)
 }
 
 func (w *world) Publish(_ context.Context, _ string, events []sluice.Event) (stored []sluice.Stored, err error) {
-	id := events[0].ID
+	id, duplicate := events[0].ID, false
 	err = w.write(func() error {
 		if w.refuse != nil {
 			return w.refuse
 		}
-		if at, ok := w.log[id]; !ok || w.now.Sub(at) > w.window { // the log knows its id
+		at, ok := w.log[id]
+		if duplicate = ok && w.now.Sub(at) <= w.window; !duplicate { // the log knows its id
 			w.stored = append(w.stored, id)
 			w.log[id] = w.now
 		}
 		return nil
 	})
-	return []sluice.Stored{{ID: id, Seq: 1}}, err
+	return []sluice.Stored{{ID: id, Seq: 1, Duplicate: duplicate}}, err
 }
 
 func (w *world) Check(*sluice.Event) error { return nil }
@@ -338,6 +343,29 @@ func TestWhatCannotBeStoredNowCanBeCancelled(t *testing.T) {
 		require.Empty(t, w.records)
 		require.Equal(t, c.want == "", len(w.stored) == 0 && len(w.log) == 0, c.name)
 	}
+}
+
+// What the log has under an event's id is the event as long as nobody has said otherwise: it is not cancelled.
+func TestWhatMayBeStoredIsNotCancelled(t *testing.T) {
+	t.Parallel()
+	w := &world{
+		now: time.Unix(1_700_000_000, 0), records: map[string]sluice.Scheduled{}, log: map[string]time.Time{}, told: map[string]bool{}, window: time.Hour, left: -1,
+		blind: sluice.Errorf(sluice.Unavailable, "away"),
+	}
+	_, err := w.Put(t.Context(), &sluice.Scheduled{DeliverAt: w.now, Creator: sluice.Creator{CreatedBy: sluice.Root}, Event: sluice.Event{Namespace: "acme", ID: "e", Path: "/a"}})
+	require.NoError(t, err)
+	w.log["e"] = w.now
+	e := w.engine("one")
+	require.NotZero(t, e.due.Fire(t.Context(), streams.ScheduledKey("acme", "e")))
+	for range 2 {
+		require.False(t, w.records["e"].Claim.Idle.IsZero())
+		require.Equal(t, sluice.Conflict, sluice.CodeOf(e.Cancel(t.Context(), w.records["e"], "user:bob")))
+		w.now = w.now.Add(due.OnTheWay)
+	}
+	w.blind = nil
+	require.Zero(t, e.due.Fire(t.Context(), streams.ScheduledKey("acme", "e")))
+	require.Empty(t, w.records)
+	require.Zero(t, w.tells)
 }
 
 func TestTheBoundHoldsForThoseWhoComeAtOnce(t *testing.T) {

@@ -80,6 +80,7 @@ func (k kind) Step(ctx context.Context, _ string, s *sluice.Scheduled) (next due
 func (e *Engine) publish(ctx context.Context, s *sluice.Scheduled, firing instruct.Firing) error {
 	stored, err := e.needs.Perform.Perform(ctx, firing)
 	if err == nil && stored.Duplicate {
+		s.Claim.Sent = true // if it cannot be told whose it is, it may be this one
 		err = e.same(ctx, s)
 	}
 	if err != nil {
