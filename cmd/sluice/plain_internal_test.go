@@ -29,6 +29,6 @@ func commandsOf(t *testing.T) (dir string, ok bool) {
 	out, err := exec.CommandContext(t.Context(), "go", "build", "-o", plain, ".").CombinedOutput()
 	require.NoError(t, err, "%s", out)
 	script := fmt.Sprintf("#!/bin/sh\ncase \" $* \" in\n*' serve '*|*' demo '*|*' listen '*) exec '%s' \"$@\" ;;\nesac\nexec '%s' \"$@\"\n", raced, plain)
-	require.NoError(t, os.WriteFile(filepath.Join(dir, "sluice"), []byte(script), 0o700)) //nolint:gosec // it is to be run
+	require.NoError(t, os.WriteFile(filepath.Join(dir, "sluice"), []byte(script), 0o700))
 	return dir, true
 }
