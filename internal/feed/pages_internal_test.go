@@ -52,10 +52,10 @@ func (p *pages) size() (kept, weight int) {
 	return len(p.kept), p.weight
 }
 
-// through reads everything behind a place, and returns what a pattern matches of it.
-func through(ctx context.Context, p *pages, asked, wanted sluice.Pattern, after, upTo uint64) (seqs []uint64, err error) {
-	for after < upTo {
-		items, reached, err := p.behind(ctx, asked, after, upTo)
+// through reads pages of a pattern behind a place, and returns what another one matches of them.
+func (s *shelf) through(ctx context.Context, p *pages, asked, wanted sluice.Pattern, after uint64) (seqs []uint64, err error) {
+	for after < s.last {
+		items, reached, err := p.behind(ctx, asked, after, s.last)
 		if err != nil {
 			return nil, err
 		}
@@ -96,7 +96,7 @@ func TestReadersOfPagesGetEverythingThatTheyAskFor(t *testing.T) {
 					time.AfterFunc(rand.N(3*time.Millisecond), cancel)
 				}
 				wanted := []sluice.Pattern{everything, "/0/**", "/1/*", "/none"}[r[1]]
-				seqs, err := through(ctx, &p, wanted, wanted, r[0], log.last)
+				seqs, err := log.through(ctx, &p, wanted, wanted, r[0])
 				if ctx.Err() == nil {
 					errs[i] = errors.Join(err, log.compare(seqs, wanted, r[0]))
 				}
@@ -134,7 +134,7 @@ func TestThoseWhoComeBackAtOnceReadTheLogOnce(t *testing.T) {
 		var all sync.WaitGroup
 		for i := range 200 {
 			all.Go(func() {
-				seqs, err := through(t.Context(), &p, everything, "/1/*", uint64(i), log.last)
+				seqs, err := log.through(t.Context(), &p, everything, "/1/*", uint64(i))
 				require.NoError(t, err)
 				require.NoError(t, log.compare(seqs, "/1/*", uint64(i)))
 			})
@@ -143,7 +143,7 @@ func TestThoseWhoComeBackAtOnceReadTheLogOnce(t *testing.T) {
 		require.LessOrEqual(t, log.reads.Load(), int32(9), "four pages; those who began a little earlier read a little more")
 		kept, _ := p.size()
 		require.Positive(t, kept)
-		time.Sleep(pagesKept + time.Second)
+		<-time.After(pagesKept + time.Second)
 		synctest.Wait()
 		kept, weight := p.size()
 		require.Zero(t, kept, "nobody reads any more")
@@ -168,10 +168,10 @@ func TestWhoWaitsForAPageReadsItIfNobodyElseDoes(t *testing.T) {
 		var seqs []uint64
 		go func() { _, _, first = p.behind(leaving, everything, 0, 100) }()
 		synctest.Wait()
-		go func() { seqs, second = through(t.Context(), &p, everything, everything, 0, 100) }()
+		go func() { seqs, second = log.through(t.Context(), &p, everything, everything, 0) }()
 		synctest.Wait()
 		leave()
-		time.Sleep(time.Second)
+		<-time.After(time.Second)
 		synctest.Wait()
 		require.ErrorIs(t, first, context.Canceled)
 		require.NoError(t, second)
@@ -186,7 +186,7 @@ func TestWhoWaitsForAPageReadsItIfNobodyElseDoes(t *testing.T) {
 		}
 		kept, _ := p.size()
 		require.Zero(t, kept)
-		time.Sleep(pagesKept + time.Second)
+		<-time.After(pagesKept + time.Second)
 	})
 }
 

@@ -16,7 +16,11 @@ import (
 func TestWhatFiltersShareChangesNothing(t *testing.T) {
 	t.Parallel()
 	filters := []sluice.Filter{
-		{CEL: "event.data.n > 3"}, {CEL: "event.data.list.exists(x, x == 2)"}, {CEL: "event.data == 7"}, {CEL: "1 / event.data.zero > 0"}, {CEL: "event.type == 't'"},
+		{CEL: "event.data.n > 3"},
+		{CEL: "event.data.list.exists(x, x == 2)"},
+		{CEL: "event.data == 7"},
+		{CEL: "1 / event.data.zero > 0"},
+		{CEL: "event.type == 't'"},
 		label("region", "eu"), label("n", "4"), label("none", "x"),
 	}
 	for _, data := range []string{`{"n":4,"region":"eu","zero":0,"list":[1,2]}`, `{"n":1,"region":"us","list":[]}`, `7`, `[1]`, `no JSON`, ``} {

@@ -260,7 +260,7 @@ func (r *Ring[T]) From() uint64 {
 func (r *Ring[T]) Mean() uint64 {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	return uint64(max(1, r.weight/max(1, r.count))) //nolint:gosec // a count of bytes
+	return uint64(max(1, r.weight/max(1, r.count)))
 }
 
 func (r *Ring[T]) signal() {
