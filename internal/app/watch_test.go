@@ -4,6 +4,7 @@ import (
 	"encoding/json"
 	"fmt"
 	"net/http"
+	"strings"
 	"sync"
 	"testing"
 	"time"
@@ -296,8 +297,14 @@ func TestAWatchIsTriedOnWhatIsThere(t *testing.T) { // S2-42
 	is, err = s.api.TestWatch(t.Context(), "default", hot(func(s *client.WatchSpec) { s.For = sluice.Duration(time.Millisecond) }), 0)
 	require.NoError(t, err)
 	require.Equal(t, 2, is.Fires, "a duration is over by now")
-	_, err = s.api.TestWatch(t.Context(), "default", hot(func(s *client.WatchSpec) { s.Filter.CEL = "1 +" }), 0)
-	require.Equal(t, sluice.InvalidRequest, sluice.CodeOf(err))
+	list := "[1" + strings.Repeat(",1", 120) + "]"
+	for _, cel := range []string{"1 +", list + ".map(a, " + list + ".map(b, a + b)) == []"} { // none, and one that is too dear for what looks at everything
+		dear := hot(func(s *client.WatchSpec) { s.Filter.CEL = cel })
+		_, err = s.api.TestWatch(t.Context(), "default", dear, 0)
+		require.Equal(t, sluice.InvalidRequest, sluice.CodeOf(err))
+		_, err = s.api.PutWatch(t.Context(), "default", "dear", dear)
+		require.Equal(t, sluice.InvalidRequest, sluice.CodeOf(err))
+	}
 
 	s.must(t, http.StatusOK, "PUT /v1/namespaces/default/acl/user:ann", `{"tier":"read","pattern":"/sensors/1"}`)
 	ann := s.grant(t, "user:ann", "scope:default", "read")

@@ -243,10 +243,10 @@ func (e *Engine) runner(key string, w *sluice.Watch) (*runner, error) {
 
 // compile returns what chooses a watch's readings, and what its condition is.
 func compile(w *sluice.Watch, labels filter.Labels) (chooses, condition *filter.Matcher, err error) {
-	if chooses, err = filter.CompileWith(w.Chooses(), labels); err != nil {
+	if chooses, err = filter.CompileLive(w.Chooses(), labels); err != nil {
 		return nil, nil, err
 	}
-	condition, err = filter.CompileWith(w.Condition(), labels)
+	condition, err = filter.CompileLive(w.Condition(), labels)
 	return chooses, condition, err
 }
 

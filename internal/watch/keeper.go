@@ -65,7 +65,7 @@ func (k *Keeper) Put(ctx context.Context, w sluice.Watch, may func(old *sluice.W
 	if err := w.Validate(); err != nil {
 		return w, false, err
 	}
-	if _, err := filter.Compile(w.Filter); err != nil {
+	if _, err := filter.CompileLive(w.Filter, nil); err != nil {
 		return w, false, err
 	}
 	done, err := k.turns.Take(ctx, w.Namespace)
