@@ -15,6 +15,8 @@ const (
 	followHeartbeat = 2 * time.Second // a server that is silent for twice as long is gone
 	followExpiry    = 30 * time.Second
 	followAhead     = 500         // messages that are on their way
+	followBytes     = 16 << 20    // that they may take, if each were as large as it may be
+	followLeast     = 4           // messages that are on their way, however large they may be
 	followTidyUp    = time.Second // for deleting the consumer; the server does it later by itself
 	followUnused    = time.Minute
 	followEarly     = 50 // tries, for a second
@@ -38,7 +40,8 @@ type taker func(*nats.Msg, *nats.MsgMetadata) (more bool, err error)
 // follow calls each for the messages of a stream in order, as config chooses them, until it
 // returns false or an error. It is called once without a message as soon as there is nothing
 // to read. The consumer is short-lived and kept in memory; any trouble ends following with an
-// error, and the caller decides where to go on. As many messages are on their way as it says.
+// error, and the caller decides where to go on. As many messages are on their way as it says, or fewer where they may be
+// large: a server cuts a connection for which it has more than it may hold, 64 MiB by default, and others read over it too.
 //
 // On a cluster JetStream puts such a consumer on any server that has the stream. One that is behind does not know of
 // what it has not got: that there is nothing to read, or nothing left, is certain only in followToEnd.
@@ -110,7 +113,7 @@ func (s *Store) followAs(ctx context.Context, stream string, config jetstream.Co
 	}
 	info := consumer.CachedInfo()
 	defer s.tidyUp(ctx, stream, info.Name)
-	in, err := s.openInflow(ctx, info, ahead)
+	in, err := s.openInflow(ctx, info, min(ahead, max(followLeast, followBytes/int(max(1, s.nc.MaxPayload())))))
 	if err != nil {
 		return fmt.Errorf("read %s: %w", stream, err)
 	}
