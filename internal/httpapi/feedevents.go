@@ -39,7 +39,7 @@ func (s *Server) openEvents(c echo.Context, f *feed.Feed) error {
 	c.Set(afterKey, after{
 		run: func(ctx context.Context, end context.CancelFunc) error {
 			go func() {
-				_, _ = io.CopyN(io.Discard, conn, feedHeard) // whoever reads has nothing to say, and leaves at some time
+				hear(conn)
 				end()
 			}()
 			return s.serveEvents(ctx, w)
@@ -53,8 +53,18 @@ func (s *Server) openEvents(c echo.Context, f *feed.Feed) error {
 	return nil
 }
 
-// feedHeard is how many bytes a reader of events may send, for nothing.
-const feedHeard = 4 << 10
+// feedHeard is how often a reader of events may send something, for nothing.
+const feedHeard = 64
+
+// hear returns when whoever reads has gone. They have nothing to say.
+func hear(conn net.Conn) {
+	var few [64]byte // of which there may be thousands
+	for range feedHeard {
+		if _, err := conn.Read(few[:]); err != nil {
+			return
+		}
+	}
+}
 
 // serveEvents2 sends a feed in answer to a request of HTTP/2.
 func (s *Server) serveEvents2(c echo.Context, w *eventWriter) error {
