@@ -153,19 +153,37 @@ func (h *hub) room(ctx context.Context, it *Item) error {
 	}
 }
 
+// A sweep takes a quarter of a processor, in pieces of this length, as long as the ring has room for what comes: whoever publishes
+// uses the same ones.
+const (
+	sweepPiece = time.Millisecond
+	sweepRest  = 3 // as long as a piece
+)
+
 // sweep looks at what is oldest in the ring for all feeds that have not, whenever the ring fills. Those that look
 // by themselves at that moment are left alone: they are about to, or read the log.
 func (h *hub) sweep(ctx context.Context) {
+	alarm := time.NewTimer(0)
+	defer alarm.Stop()
 	for {
 		select {
 		case <-ctx.Done():
 			return
 		case <-h.ring().Filling():
 		}
-		upTo := h.ring().Middle()
+		upTo, begun := h.ring().Middle(), time.Now()
 		for _, f := range h.running() {
 			f.sweep(upTo)
 			runtime.Gosched() // there may be thousands, and others have to go on
+			worked := time.Since(begun)
+			if worked < sweepPiece {
+				continue
+			}
+			if !h.ring().IsPressed() {
+				alarm.Reset(sweepRest * worked)
+				await(ctx, nil, alarm.C)
+			}
+			begun = time.Now()
 		}
 		h.ring().SweptTo(upTo)
 	}

@@ -131,6 +131,13 @@ func (r *Ring[T]) Weight() int {
 	return r.weight
 }
 
+// IsPressed reports whether there is little room left for what comes besides what was not looked at.
+func (r *Ring[T]) IsPressed() bool {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	return r.count-r.index(r.guarded) > 7*len(r.slots)/8 || r.weight > 7*r.most/8 && r.of.Seq(r.at(0)) > r.guarded
+}
+
 // Middle returns up to where what is old in the ring reaches: the older half of what was not looked at.
 func (r *Ring[T]) Middle() uint64 {
 	r.mu.Lock()

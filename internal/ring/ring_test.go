@@ -63,6 +63,7 @@ func TestARingWaitsForThoseWhoLook(t *testing.T) {
 		require.Nil(t, r.Room(element{seq, 1}))
 		require.True(t, r.Add(element{seq, 1}))
 		require.Equal(t, seq >= 7, len(r.Filling()) > 0, "when it is full by three quarters")
+		require.Equal(t, seq == 8, r.IsPressed())
 	}
 	swept := r.Room(element{9, 1})
 	require.NotNil(t, swept)
@@ -71,6 +72,15 @@ func TestARingWaitsForThoseWhoLook(t *testing.T) {
 	<-swept
 	require.Nil(t, r.Room(element{9, 1}))
 	require.Equal(t, uint64(7), r.Middle())
+	require.False(t, r.IsPressed(), "what is old was looked at")
+	r = made(8, 10, 0)
+	r.Guard()
+	require.True(t, r.Add(element{1, 8}))
+	require.False(t, r.IsPressed())
+	require.True(t, r.Add(element{2, 1}))
+	require.True(t, r.IsPressed(), "bytes are counted too")
+	r.SweptTo(1)
+	require.False(t, r.IsPressed())
 }
 
 func TestARingIsBoundedInBytes(t *testing.T) {
