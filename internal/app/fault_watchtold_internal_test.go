@@ -5,8 +5,6 @@ import (
 	"errors"
 	"fmt"
 	"strings"
-	"sync"
-	"sync/atomic"
 	"testing"
 	"time"
 
@@ -75,31 +73,7 @@ func dieTelling(t *testing.T, server *natstest.Server, store *natsstore.Store, n
 // What a watch held back is told of once, each reading of it, though whoever looks after it dies right before or right after any write.
 func TestWhatAWatchHeldBackIsToldThoughItsServerDies(t *testing.T) { // S2-44, S2-46
 	t.Parallel()
-	server := natstest.Listening(t)
-	store := storeOn(t, server)
-	peace := dieTelling(t, server, store, "peace", watchPoint{})
-	require.Empty(t, peace.wrong)
-	require.Len(t, peace.writes, 3, "%v", peace.writes)
-	todo := watchPoints(peace.writes)
-	var next, reached atomic.Int64
-	var workers sync.WaitGroup
-	wrong := make([]string, len(todo))
-	for range 4 {
-		workers.Go(func() {
-			for i := int(next.Add(1)) - 1; i < len(todo); i = int(next.Add(1)) - 1 {
-				d := dieTelling(t, server, store, fmt.Sprintf("n%d", i), todo[i])
-				if wrong[i] = d.wrong; d.reached {
-					reached.Add(1)
-				}
-			}
-		})
-	}
-	workers.Wait()
-	for i := range todo {
-		require.Empty(t, wrong[i], "%+v", todo[i])
-	}
-	t.Logf("%d deaths at %d points", reached.Load(), len(todo))
-	require.Greater(t, int(reached.Load()), len(todo)/2)
+	dieEverywhere(t, dieTelling)
 }
 
 var errDead = errors.New("the process has died") // of a step
