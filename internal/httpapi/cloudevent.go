@@ -40,7 +40,7 @@ func parseEvents(header http.Header, body []byte) ([]sluice.Event, error) {
 	}
 	switch {
 	case media == structuredType:
-		events, err = parseEach([]json.RawMessage{body}, parseStructured)
+		events, err = parseOne(body, parseStructured)
 	case media == batchType:
 		events, err = parseArray(body, parseStructured)
 	case isBinary(header):
@@ -52,7 +52,7 @@ func parseEvents(header http.Header, body []byte) ([]sluice.Event, error) {
 	case bytes.HasPrefix(bytes.TrimLeft(body, " \t\r\n"), []byte("[")):
 		events, err = parseArray(body, parsePlain)
 	default:
-		events, err = parseEach([]json.RawMessage{body}, parsePlain)
+		events, err = parseOne(body, parsePlain)
 	}
 	if err != nil {
 		return nil, err
@@ -64,26 +64,32 @@ func isBinary(header http.Header) bool {
 	return header.Get("Ce-Specversion") != "" || header.Get("Ce-Id") != "" || header.Get("Ce-Type") != ""
 }
 
+// parseArray parses one element after the other, so that a long array costs no more than a batch does.
 func parseArray(body []byte, parse func(json.RawMessage) (sluice.Event, error)) ([]sluice.Event, error) {
-	var items []json.RawMessage
-	if err := registry.Decode(body, &items); err != nil {
-		return nil, err
+	var events []sluice.Event
+	err := registry.DecodeEach(body, func(item json.RawMessage) error {
+		if len(events) == maxBatch {
+			return sluice.Errorf(sluice.InvalidRequest, "a batch has 1 to %d events; send the others in another one", maxBatch)
+		}
+		event, err := parse(item)
+		if err != nil {
+			return at(len(events), maxBatch, err)
+		}
+		events = append(events, event)
+		return nil
+	})
+	if err == nil && len(events) == 0 {
+		err = sluice.Errorf(sluice.InvalidRequest, "a batch has 1 to %d events, not 0", maxBatch)
 	}
-	if len(items) == 0 || len(items) > maxBatch {
-		return nil, sluice.Errorf(sluice.InvalidRequest, "a batch has 1 to %d events, not %d", maxBatch, len(items))
-	}
-	return parseEach(items, parse)
+	return events, err
 }
 
-func parseEach(items []json.RawMessage, parse func(json.RawMessage) (sluice.Event, error)) ([]sluice.Event, error) {
-	events := make([]sluice.Event, len(items))
-	for i, item := range items {
-		var err error
-		if events[i], err = parse(item); err != nil {
-			return nil, at(i, len(items), err)
-		}
+func parseOne(body []byte, parse func(json.RawMessage) (sluice.Event, error)) ([]sluice.Event, error) {
+	event, err := parse(body)
+	if err != nil {
+		return nil, err
 	}
-	return events, nil
+	return []sluice.Event{event}, nil
 }
 
 // at says which event of a batch an error is about.

@@ -188,7 +188,7 @@ func TestEventsThatAreRefused(t *testing.T) {
 		{"another reserved path", structured, ce("/a", "/$x"), 403, "server's own"},
 		{"a reserved type (S4-33)", structured, ce(`"t"`, `"sys.start"`), 403, "server's own"},
 		{"an empty batch", batch, `[]`, 400, "1 to 1000"},
-		{"a large batch", batch, "[" + strings.Repeat("{},", 1000) + "{}]", 400, "1 to 1000"},
+		{"a large batch", "application/json", "[" + strings.Repeat(`{"path":"/a"},`, 1000) + `{"path":"/a"}]`, 400, "1 to 1000"},
 		{"a batch that is none", batch, ce(), 400, "expected"},
 		{"one of a batch", batch, "[" + ce() + "," + ce("1.0", "2.0") + "]", 400, "[1]"},
 		{"one of a batch that is forbidden", batch, "[" + ce() + "," + ce("/a", "/_sys") + "]", 403, "[1]"},

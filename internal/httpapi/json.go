@@ -3,6 +3,7 @@ package httpapi
 import (
 	"bytes"
 	"encoding/json"
+	"hash/maphash"
 	"unicode/utf8"
 
 	"github.com/labstack/echo/v4"
@@ -12,7 +13,7 @@ import (
 
 const (
 	maxDepth   = 1000    // levels of arrays and objects
-	maxMembers = 100_000 // of one object
+	maxValues  = 100_000 // of a whole body; the data of events does not count
 	fewMembers = 16      // up to which they are compared one by one
 )
 
@@ -38,8 +39,11 @@ func check(data []byte, w walk) error {
 	if !utf8.Valid(data) {
 		return sluice.Errorf(sluice.InvalidRequest, "the body is not valid UTF-8")
 	}
-	w.levels, w.names = make([]level, 0, 16), make([][]byte, 0, 32)
+	w.levels, w.names, w.seed = make([]level, 0, 16), make([][]byte, 0, 32), maphash.MakeSeed()
 	for i := 0; i < len(data); i++ {
+		if w.values > maxValues {
+			return sluice.Errorf(sluice.InvalidRequest, "the JSON has more than %d values; send fewer", maxValues)
+		}
 		switch c := data[i]; c {
 		case '"':
 			end := endOfString(data, i)
@@ -79,14 +83,17 @@ type walk struct {
 	names  [][]byte // of the first few members of every object that is open, the outermost first
 	events bool     // the value of an event's member "data" is not looked into
 	inData int      // how many levels are open around the data that we are in; 0: none
+	values int      // begun outside the data of events
+
+	seed maphash.Seed // of the hashes of names: no caller can make two of them collide
 }
 
 // level is an array or an object that is open.
 type level struct {
 	object bool
-	named  bool // the next string is a value
-	first  int  // of its names
-	seen   map[string]struct{}
+	named  bool                // the next string is a value
+	first  int                 // of its names
+	seen   map[uint64]struct{} // hashes of its names: they take less memory than the names do
 }
 
 func (w *walk) open(object bool) error {
@@ -94,6 +101,7 @@ func (w *walk) open(object bool) error {
 		return sluice.Errorf(sluice.InvalidRequest, "the JSON is nested too deep; %d levels is the most", maxDepth)
 	}
 	w.levels = append(w.levels, level{object: object, first: len(w.names)})
+	w.count()
 	return nil
 }
 
@@ -112,6 +120,15 @@ func (w *walk) next() {
 	}
 	if len(w.levels) == w.inData {
 		w.inData = 0
+	}
+	w.count()
+}
+
+// count counts a comma, a bracket or a brace, each of which begins a value. A decoder takes memory for each
+// value, however short it is.
+func (w *walk) count() {
+	if w.inData == 0 {
+		w.values++
 	}
 }
 
@@ -139,9 +156,6 @@ func (w *walk) text(quoted []byte) error {
 	if w.events && string(name) == "data" && w.isEvent() {
 		w.inData = len(w.levels)
 	}
-	if len(l.seen) > maxMembers {
-		return sluice.Errorf(sluice.InvalidRequest, "an object has more than %d members", maxMembers)
-	}
 	return nil
 }
 
@@ -153,8 +167,9 @@ func (w *walk) isEvent() bool {
 // add reports whether the name is new in the innermost level.
 func (w *walk) add(l *level, name []byte) bool {
 	if l.seen != nil {
-		_, ok := l.seen[string(name)]
-		l.seen[string(name)] = struct{}{}
+		hash := maphash.Bytes(w.seed, name)
+		_, ok := l.seen[hash]
+		l.seen[hash] = struct{}{}
 		return !ok
 	}
 	for _, other := range w.names[l.first:] {
@@ -163,9 +178,9 @@ func (w *walk) add(l *level, name []byte) bool {
 		}
 	}
 	if w.names = append(w.names, name); len(w.names)-l.first > fewMembers {
-		l.seen = make(map[string]struct{}, 4*fewMembers)
+		l.seen = make(map[uint64]struct{}, 4*fewMembers)
 		for _, other := range w.names[l.first:] {
-			l.seen[string(other)] = struct{}{}
+			l.seen[maphash.Bytes(w.seed, other)] = struct{}{}
 		}
 	}
 	return true

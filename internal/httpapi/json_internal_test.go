@@ -24,7 +24,7 @@ func TestJSONThatEverybodyReadsAlikePasses(t *testing.T) {
 	t.Parallel()
 	for _, text := range []string{
 		``, `{}`, `[]`, `"a"`, `1`, `{"a":{"a":{"a":1}},"b":["a","a","a"]}`, `[{"a":1},{"a":1}]`, `{"a":"a","b":"a","":"{\"a\":1,\"a\":2}"}`,
-		`{"a\\":1,"a\"":2,"a":3}`, `{"a":1,"A":2}`, nested(maxDepth), many(fewMembers), many(fewMembers + 1), many(maxMembers),
+		`{"a\\":1,"a\"":2,"a":3}`, `{"a":1,"A":2}`, nested(maxDepth), many(fewMembers), many(fewMembers + 1), many(maxValues),
 		`{"a":"\\","b":"\\\""}`, `{"n":[1,2,{"n":3},"n"],"m":{"n":1}}`,
 	} {
 		require.NoError(t, checkJSON([]byte(text)), "%.80s", text)
@@ -46,8 +46,9 @@ func TestJSONThatIsReadInTwoWaysIsRefused(t *testing.T) {
 		{"one level too deep", nested(maxDepth + 2), "nested too deep"},
 		{"10,000 levels", nested(10_000), "nested too deep"},
 		{"10,000 levels that are never closed", strings.Repeat("[", 10_000), "nested too deep"},
-		{"one member too many", many(maxMembers + 1), "more than 100000 members"},
-		{"a million members", many(1_000_000), "more than 100000 members"},
+		{"one member too many", many(maxValues + 1), "more than 100000 values"},
+		{"a million members", many(1_000_000), "more than 100000 values"},
+		{"a million elements", "[" + strings.Repeat("{},", 1_000_000) + "{}]", "more than 100000 values"},
 	}
 	for _, tt := range tests {
 		t.Run(tt.name, func(t *testing.T) {

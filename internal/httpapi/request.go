@@ -23,7 +23,7 @@ const (
 
 // body returns the request's body. Code TooLarge, or InvalidRequest if it did not come whole.
 func body(c echo.Context) ([]byte, error) {
-	data, err := io.ReadAll(c.Request().Body)
+	data, err := readAll(c.Request().Body, c.Request().ContentLength)
 	if _, ok := errors.AsType[*http.MaxBytesError](err); ok {
 		return nil, fmt.Errorf("read body: %w", err)
 	}
@@ -31,6 +31,29 @@ func body(c echo.Context) ([]byte, error) {
 		return nil, sluice.Errorf(sluice.InvalidRequest, "the body did not arrive whole")
 	}
 	return data, nil
+}
+
+// readAll is io.ReadAll for a body whose length may be known, -1 if not. It doubles its buffer up to that length: a
+// request that announces a long body and sends nothing gets no memory for it.
+func readAll(from io.Reader, length int64) ([]byte, error) {
+	data := make([]byte, 0, 512)
+	for {
+		if len(data) == cap(data) {
+			size := 2 * cap(data)
+			if length >= int64(len(data)) {
+				size = int(min(int64(size), length+1)) // the last byte is for the end to be seen
+			}
+			data = append(make([]byte, 0, size), data...)
+		}
+		n, err := from.Read(data[len(data):cap(data)])
+		data = data[:len(data)+n]
+		if errors.Is(err, io.EOF) {
+			return data, nil
+		}
+		if err != nil {
+			return data, err
+		}
+	}
 }
 
 // bind reads the request's body into target; nothing is as good as {}.

@@ -1,0 +1,105 @@
+package httpapi
+
+import (
+	"bytes"
+	"fmt"
+	"net/http"
+	"runtime"
+	"strings"
+	"testing"
+	"testing/iotest"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/sluice-io/sluice/internal/registry"
+	"github.com/sluice-io/sluice/pkg/sluice"
+)
+
+// allocated returns how many bytes f allocates, which is more than it has at any moment.
+func allocated(f func()) uint64 {
+	var before, after runtime.MemStats
+	runtime.ReadMemStats(&before)
+	f()
+	runtime.ReadMemStats(&after)
+	return after.TotalAlloc - before.TotalAlloc
+}
+
+// Issue 13, attack 7: what a body costs is in proportion to it, whatever it is made of. Tests that measure memory do
+// not run beside others.
+func TestBodies_CostFourTimesTheirSize(t *testing.T) { //nolint:paralleltest // it counts what the process allocates
+	const size = 8 << 20
+	fill := func(one string) []byte { return []byte("[" + strings.Repeat(one+",", size/(len(one)+1)) + one + "]") }
+	parse := func(media string) func([]byte) error {
+		return func(data []byte) error {
+			_, err := parseEvents(http.Header{"Content-Type": {media}}, data)
+			return err
+		}
+	}
+	decode := func(target any) func([]byte) error {
+		return func(data []byte) error {
+			if err := checkJSON(data); err != nil {
+				return err
+			}
+			return registry.Decode(data, target)
+		}
+	}
+	event := `{"specversion":"1.0","id":"1","source":"/s","type":"t","path":"/a"}`
+	tests := []struct {
+		name string
+		read func([]byte) error
+		body []byte
+	}{
+		{"a batch of nothing", parse(batchType), fill("{}")},
+		{"a batch of numbers", parse(batchType), fill("1")},
+		{"a batch of small events", parse(batchType), fill(event)},
+		{"a batch of short forms", parse(jsonType), fill(`{"path":"/a"}`)},
+		{"an event of many attributes", parse(structuredType), []byte(many(size / 12))},
+		{"names in objects in objects", parse(structuredType), nestedNames(size)},
+		{"ids to redrive", decode(&redriveRequest{}), []byte(`{"ids":` + string(fill(`""`)) + `}`)},
+		{"types of a filter", decode(&registry.Request{}), []byte(`{"filter":{"types":` + string(fill(`""`)) + `}}`)},
+		{"anything", decode(new(any)), fill("{}")},
+	}
+	for _, tt := range tests { //nolint:paralleltest // they count what the process allocates
+		t.Run(tt.name, func(t *testing.T) {
+			var err error
+			got := allocated(func() { err = tt.read(tt.body) })
+			require.Equal(t, sluice.InvalidRequest, sluice.CodeOf(err), "%v", err)
+			require.LessOrEqual(t, got, uint64(3*len(tt.body)), "besides the body itself")
+		})
+	}
+}
+
+// nestedNames returns objects in one another with many members each.
+func nestedNames(size int) []byte {
+	var b bytes.Buffer
+	for b.Len() < size {
+		b.WriteString("{")
+		for i := range 9000 {
+			fmt.Fprintf(&b, `"k%d":0,`, i)
+		}
+		b.WriteString(`"next":`)
+	}
+	return b.Bytes()
+}
+
+func TestReadAll_TakesWhatComes(t *testing.T) {
+	t.Parallel()
+	for _, size := range []int{0, 1, 511, 512, 513, 5000} {
+		want := bytes.Repeat([]byte("x"), size)
+		for _, length := range []int64{-1, 0, int64(size), int64(size) + 1000} {
+			got, err := readAll(iotest.OneByteReader(bytes.NewReader(want)), length)
+			require.NoError(t, err)
+			require.Equal(t, string(want), string(got))
+		}
+	}
+	_, err := readAll(iotest.TimeoutReader(iotest.OneByteReader(strings.NewReader("abc"))), -1)
+	require.ErrorIs(t, err, iotest.ErrTimeout)
+}
+
+func TestReadAll_AllocatesWhatHasCome(t *testing.T) { //nolint:paralleltest // it counts what the process allocates
+	data := make([]byte, 8<<20)
+	got := allocated(func() { _, _ = readAll(bytes.NewReader(data), int64(len(data))) })
+	require.LessOrEqual(t, got, uint64(4*len(data)))
+	got = allocated(func() { _, _ = readAll(strings.NewReader("x"), 8<<20) })
+	require.LessOrEqual(t, got, uint64(64<<10), "what is announced only costs nothing")
+}
