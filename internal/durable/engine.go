@@ -278,12 +278,9 @@ func (e *Engine) messages(body []byte, contentType string) ([][]byte, error) {
 	if !IsJSON(contentType) {
 		return split(body, most, contentType), nil
 	}
-	messages, err := Flatten(body)
+	messages, err := Flatten(body, maxMessages)
 	if err != nil {
 		return nil, err
-	}
-	if len(messages) > maxMessages {
-		return nil, sluice.Errorf(sluice.TooLarge, "%d messages: append at most %d at once", len(messages), maxMessages)
 	}
 	for _, m := range messages {
 		if len(m) > most {

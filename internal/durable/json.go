@@ -4,10 +4,12 @@ import (
 	"bytes"
 	"encoding/base64"
 	"encoding/json"
+	"errors"
 	"mime"
 	"strings"
 	"unicode/utf8"
 
+	"github.com/sluice-io/sluice/internal/jsonarray"
 	"github.com/sluice-io/sluice/pkg/sluice"
 )
 
@@ -39,18 +41,16 @@ func IsText(contentType string) bool {
 	return IsJSON(contentType) || strings.HasPrefix(MediaType(contentType), "text/")
 }
 
-// Flatten returns the messages of a JSON body: the elements of an array, or the one value that it is.
-// Code InvalidRequest if it is not JSON.
-func Flatten(body []byte) ([][]byte, error) {
-	if !json.Valid(body) {
-		return nil, sluice.Errorf(sluice.InvalidRequest, "the body is not JSON, which the messages of this stream are")
-	}
-	body = bytes.TrimSpace(body)
-	if body[0] != '[' {
-		return [][]byte{body}, nil
-	}
-	var elements []json.RawMessage
-	if err := json.Unmarshal(body, &elements); err != nil {
+// Flatten returns the messages of a JSON body as parts of it: the elements of an array, at most so many, or the one
+// value that it is. Codes: InvalidRequest if it is not JSON; TooLarge if there are more.
+func Flatten(body []byte, most int) ([][]byte, error) {
+	elements, err := jsonarray.Split(body, most)
+	switch {
+	case errors.Is(err, jsonarray.ErrNotArray):
+		return [][]byte{bytes.TrimSpace(body)}, nil
+	case errors.Is(err, jsonarray.ErrTooMany):
+		return nil, sluice.Errorf(sluice.TooLarge, "the body has more than %d messages: append at most %d at once", most, most)
+	case err != nil:
 		return nil, sluice.Errorf(sluice.InvalidRequest, "the body is not JSON, which the messages of this stream are")
 	}
 	messages := make([][]byte, len(elements))

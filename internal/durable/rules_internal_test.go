@@ -162,7 +162,7 @@ func TestAnArrayIsFlattenedByOneLevel(t *testing.T) {
 		`null`:                         {`null`},
 		`[{"b":12345678901234567890}]`: {`{"b":12345678901234567890}`},
 	} {
-		messages, err := Flatten([]byte(body))
+		messages, err := Flatten([]byte(body), 10)
 		require.NoError(t, err)
 		var got []string
 		for _, m := range messages {
@@ -171,7 +171,7 @@ func TestAnArrayIsFlattenedByOneLevel(t *testing.T) {
 		require.Equal(t, want, got, body)
 	}
 	for _, body := range []string{"{", "[1,]", "1 2", "\x00"} {
-		_, err := Flatten([]byte(body))
+		_, err := Flatten([]byte(body), 10)
 		require.Equal(t, sluice.InvalidRequest, sluice.CodeOf(err), body)
 	}
 }
