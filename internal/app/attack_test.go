@@ -15,6 +15,9 @@ import (
 )
 
 // labelled publishes an event with an id, a label and data.
+// hidden is in the data of events that only some may read. It is long: what it is looked for in holds tokens and signatures.
+const hidden = "readable-by-the-cleared-alone"
+
 func (s *running) labelled(t *testing.T, path, id, label, data string) {
 	t.Helper()
 	s.must(t, http.StatusCreated, "POST /v1/namespaces/default/events",
@@ -29,11 +32,11 @@ func TestAnAdminDoesNotGetAnotherOnesTokenByRenewingIt(t *testing.T) {
 	s.must(t, http.StatusOK, "PUT /v1/principals/service:erp", `{"clearance":{"level":"SECRET"}}`)
 	erp := s.grant(t, "service:erp", "scope:default", "read")
 	eve := s.grant(t, "user:eve", "scope:default", "admin")
-	s.labelled(t, "/a", "one", "SECRET", `{"mark":"hidden"}`)
+	s.labelled(t, "/a", "one", "SECRET", `{"mark":"`+hidden+`"}`)
 	got := s.call(t, "POST /v1/grants/"+erp.id+"/renew", fmt.Sprintf(`{"expires_at":%q}`, time.Now().Add(80*24*time.Hour).UTC().Format(time.RFC3339)), as(eve.token)...)
 	require.Equal(t, http.StatusForbidden, got.status, got.text)
 	if token, ok := got.field(t, "token").(string); ok {
-		require.NotContains(t, s.call(t, "GET /v1/namespaces/default/events/one", "", as(token)...).text, "hidden")
+		require.NotContains(t, s.call(t, "GET /v1/namespaces/default/events/one", "", as(token)...).text, hidden)
 	}
 	s.must(t, http.StatusOK, "POST /v1/grants/"+erp.id+"/revoke", "", as(eve.token)...)
 }
@@ -59,10 +62,10 @@ func TestMintingForAnotherNameDoesNotTakeWhatIsTheirs(t *testing.T) {
 	require.Equal(t, http.StatusNotFound, got.status, got.text)
 	require.NotContains(t, s.must(t, http.StatusOK, "GET /v1/grants", "", as(as2.token)...).text, elsewhere.id)
 	require.NotContains(t, s.must(t, http.StatusOK, "GET /v1/subscriptions", "", as(as2.token)...).text, `"hers"`)
-	s.labelled(t, "/a", "one", "SECRET", `{"mark":"hidden"}`)
+	s.labelled(t, "/a", "one", "SECRET", `{"mark":"`+hidden+`"}`)
 	hers.Wait(1)
 	for _, r := range evil.Requests() {
-		require.NotContains(t, string(r.Body), "hidden")
+		require.NotContains(t, string(r.Body), hidden)
 	}
 }
 
@@ -78,11 +81,11 @@ func TestAnAdminDoesNotGetByAnothersSubscriptionWhatItMayNotSee(t *testing.T) {
 		id := s.made(t, maker, wish(hers.URL, `"pattern":"/a/**"`))
 		s.must(t, http.StatusOK, "PATCH /v1/subscriptions/"+id, `{"endpoint":{"url":"`+evil.URL+`"}}`, as(eve.token)...)
 	}
-	s.labelled(t, "/a", "one", "SECRET", `{"mark":"hidden"}`)
+	s.labelled(t, "/a", "one", "SECRET", `{"mark":"`+hidden+`"}`)
 	s.labelled(t, "/a", "two", "PUBLIC", `{"mark":"open"}`)
 	evil.Wait(2)
 	for _, r := range evil.Requests() {
-		require.NotContains(t, string(r.Body), "hidden")
+		require.NotContains(t, string(r.Body), hidden)
 	}
 }
 
@@ -137,10 +140,10 @@ func TestWhatIsErasedIsNotInTheStoryOfItsDelivery(t *testing.T) {
 		return hooktest.Answer{Status: http.StatusServiceUnavailable, Body: string(r.Body)}
 	})
 	id := s.made(t, ann.token, wish(hook.URL, `"pattern":"/a/**"`, quick))
-	s.labelled(t, "/a/1", "one", "SECRET", `{"mark":"hidden"}`)
+	s.labelled(t, "/a/1", "one", "SECRET", `{"mark":"`+hidden+`"}`)
 	story := "GET /v1/subscriptions/" + id + "/deliveries/one"
 	eventually(t, func() bool {
-		return strings.Contains(s.must(t, http.StatusOK, story, "", as(ann.token)...).text, "hidden")
+		return strings.Contains(s.must(t, http.StatusOK, story, "", as(ann.token)...).text, hidden)
 	}, "she sees what came back")
 	s.must(t, http.StatusNotFound, story, "", as(eve.token)...)
 	s.must(t, http.StatusCreated, "POST /v1/namespaces/default/tombstones", `{"path":"/a/1"}`)

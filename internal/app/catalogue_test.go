@@ -208,6 +208,7 @@ func TestWhatComesByNATSAndBreaksTheCatalogueIsADeadLetter(t *testing.T) {
 // C10, S2-113, S2-114: what is sent, hashed and signed is a summary or nothing, and where the rest is.
 func TestAProjectionSendsASummaryOrNothing(t *testing.T) {
 	t.Parallel()
+	const card = "4111-1111-1111-1111" // long: times and signatures hold any few digits now and then
 	api, at := serve(t, nil)
 	hook := hooktest.New(t, nil)
 	putType(t, api, sluice.DefaultNamespace, "order.placed", client.EventTypeSpec{SummaryFields: []string{"total"}})
@@ -220,9 +221,9 @@ func TestAProjectionSendsASummaryOrNothing(t *testing.T) {
 		}
 	}
 	stored, err := api.Publish(t.Context(), sluice.DefaultNamespace,
-		sluice.Event{ID: "o", Path: "/o", Type: "order.placed", Data: []byte(`{"card":"4111","total":1.50}`), Extensions: map[string]string{"region": "eu"}})
+		sluice.Event{ID: "o", Path: "/o", Type: "order.placed", Data: []byte(`{"card":"` + card + `","total":1.50}`), Extensions: map[string]string{"region": "eu"}})
 	require.NoError(t, err)
-	want := map[string]string{"full": `{"card":"4111","total":1.50}`, "summary": `{"total":1.50}`, "none": ``}
+	want := map[string]string{"full": `{"card":"` + card + `","total":1.50}`, "summary": `{"total":1.50}`, "none": ``}
 	for _, r := range hook.Wait(12) {
 		id := r.Path[1:]
 		envelope, projection := id[:strings.LastIndex(id, "-")], id[strings.LastIndex(id, "-")+1:]
@@ -230,10 +231,11 @@ func TestAProjectionSendsASummaryOrNothing(t *testing.T) {
 		data := strings.TrimPrefix(string(d.Data), "null")
 		require.Equal(t, want[projection], data, id)
 		if projection == "full" {
-			require.NotContains(t, string(r.Body)+fmt.Sprint(r.Header), "dataref", id)
+			require.NotContains(t, d.Extensions, "dataref", id)
+			require.NotContains(t, string(r.Body), `"dataref"`, id)
 			continue
 		}
-		require.NotContains(t, string(r.Body), "4111", id)
+		require.NotContains(t, string(r.Body), card, id)
 		ref := at.HTTP + fmt.Sprintf("/v1/namespaces/default/events/%d", stored[0].Seq)
 		if strings.HasPrefix(envelope, "cloudevents") {
 			require.Equal(t, ref, d.Extensions["dataref"], id)

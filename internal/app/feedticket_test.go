@@ -96,7 +96,7 @@ func TestATicketIsForNothingElse(t *testing.T) {
 		require.Equal(t, "Bearer realm=\"sluice\"", got.header.Get("WWW-Authenticate"))
 	}
 	refused("other_namespace", "/v1/namespaces/other/feed?ticket="+ticket)
-	refused("signature_invalid", feedAt+"?ticket="+ticket[:len(ticket)-6]+"AAAAAA")
+	refused("signature_invalid", feedAt+"?ticket="+ticket[:len(ticket)-16]+strings.Repeat("A", 16))
 	refused("malformed", feedAt+"?ticket="+g.token)
 	refused("malformed", feedAt+"?ticket=")
 	refused("signature_invalid", feedAt+"?ticket="+url.QueryEscape(ticket+"\n"))

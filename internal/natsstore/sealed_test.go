@@ -47,8 +47,8 @@ func sealing(tb testing.TB, server *natstest.Server, ring *vault.Ring) *natsstor
 func secretive(id string) *sluice.Subscription {
 	return &sluice.Subscription{
 		ID: id, Namespace: ns, Mode: sluice.Push, Pattern: "/a/**", State: sluice.Active,
-		Endpoint: sluice.Endpoint{URL: "https://a.example/hook", Headers: map[string]string{"authorization": "Bearer hunter-1-" + id, "x-empty": ""}},
-		Secrets:  []sluice.Secret{{Value: "whsec_hunter-2-" + id, CreatedAt: time.Unix(2, 0).UTC()}, {Value: "hunter-3-" + id, CreatedAt: time.Unix(1, 0).UTC()}},
+		Endpoint: sluice.Endpoint{URL: "https://a.example/hook", Headers: map[string]string{"authorization": "Bearer hunter-of-secrets-1-" + id, "x-empty": ""}},
+		Secrets:  []sluice.Secret{{Value: "whsec_hunter-of-secrets-2-" + id, CreatedAt: time.Unix(2, 0).UTC()}, {Value: "hunter-of-secrets-3-" + id, CreatedAt: time.Unix(1, 0).UTC()}},
 	}
 }
 
@@ -94,15 +94,15 @@ func TestWhatIsSecretIsSealedInTheStoreAndTheRestIsReadable(t *testing.T) {
 	store := sealing(t, server, ringOf(t, 1))
 	want := secretive("orders")
 	putNew(t, store, want)
-	require.Equal(t, "whsec_hunter-2-orders", want.Secrets[0].Value, "the caller's own is left alone")
-	require.Equal(t, "Bearer hunter-1-orders", want.Endpoint.Headers["authorization"])
+	require.Equal(t, "whsec_hunter-of-secrets-2-orders", want.Secrets[0].Value, "the caller's own is left alone")
+	require.Equal(t, "Bearer hunter-of-secrets-1-orders", want.Endpoint.Headers["authorization"])
 	keys, err := store.Keys(t.Context())
 	require.NoError(t, err)
 	seed, err := json.Marshal(keys[0].Seed)
 	require.NoError(t, err)
 
 	record := dump(t, server, streams.Subscriptions)["orders"]
-	require.NotContains(t, record, "hunter")
+	require.NotContains(t, record, "hunter-of-secrets")
 	require.Equal(t, 4, strings.Count(record, `"enc1.`+ringOf(t, 1).First()), "two secrets, two headers")
 	for _, readable := range []string{"https://a.example/hook", "authorization", "/a/**", "active"} {
 		require.Contains(t, record, readable)
@@ -144,14 +144,14 @@ func TestWhatAnOlderReleaseWroteIsSealedAtTheNextStart(t *testing.T) {
 	keys, err := store.Keys(t.Context())
 	require.NoError(t, err)
 	was := dump(t, server, streams.Keys)["1"]
-	require.Contains(t, dump(t, server, streams.Subscriptions)["orders"], "hunter")
+	require.Contains(t, dump(t, server, streams.Subscriptions)["orders"], "hunter-of-secrets")
 	overwrite(t, server, streams.Keys, "1", strings.Replace(was, `"use":"webhook",`, "", 1)) // there were no uses
 
 	status, err := store.Sealing(t.Context())
 	require.NoError(t, err)
 	require.Equal(t, sluice.Sealing{Keys: []sluice.SealingKey{}, Plain: 3}, status)
 	sealed := sealing(t, server, ringOf(t, 1))
-	require.NotContains(t, fmt.Sprint(dump(t, server, streams.Subscriptions), dump(t, server, streams.Keys)), "hunter")
+	require.NotContains(t, fmt.Sprint(dump(t, server, streams.Subscriptions), dump(t, server, streams.Keys)), "hunter-of-secrets")
 	require.Contains(t, dump(t, server, streams.Keys)["1"], `"enc1.`)
 	got, revision, err := sealed.Subscriptions().Get(t.Context(), "orders")
 	require.NoError(t, err)
@@ -217,8 +217,8 @@ func TestTheKeyIsReplacedWhateverCutsItOff(t *testing.T) {
 	require.NoError(t, err)
 	require.Len(t, all, subs)
 	for _, sub := range all {
-		require.Equal(t, "whsec_hunter-2-"+sub.ID, sub.Secrets[0].Value)
-		require.Equal(t, "Bearer hunter-1-"+sub.ID, sub.Endpoint.Headers["authorization"])
+		require.Equal(t, "whsec_hunter-of-secrets-2-"+sub.ID, sub.Secrets[0].Value)
+		require.Equal(t, "Bearer hunter-of-secrets-1-"+sub.ID, sub.Endpoint.Headers["authorization"])
 	}
 	after, err := last.Keys(t.Context())
 	require.NoError(t, err)
@@ -254,9 +254,9 @@ func TestSeveralServersSealAtOnceAndNoChangeIsLost(t *testing.T) {
 	require.Len(t, list, subs)
 	for _, sub := range list {
 		require.Equal(t, "changed", sub.Description)
-		require.Equal(t, "whsec_hunter-2-"+sub.ID, sub.Secrets[0].Value)
+		require.Equal(t, "whsec_hunter-of-secrets-2-"+sub.ID, sub.Secrets[0].Value)
 	}
-	require.NotContains(t, fmt.Sprint(dump(t, server, streams.Subscriptions)), "hunter")
+	require.NotContains(t, fmt.Sprint(dump(t, server, streams.Subscriptions)), "hunter-of-secrets")
 }
 
 // describe changes a subscription, however often somebody else is faster.
@@ -360,7 +360,7 @@ func TestWhatIsMovedToAnotherRecordIsNotOpenedThere(t *testing.T) {
 			require.Equal(t, sluice.Paused, told.State, "taken for removed, it would lose its parked lanes")
 			require.Empty(t, told.Secrets)
 			require.Contains(t, log.String(), "record cannot be opened")
-			require.NotContains(t, log.String(), "hunter")
+			require.NotContains(t, log.String(), "hunter-of-secrets")
 			require.NoError(t, connected(t, natsstore.Options{Conn: server, Vault: ringOf(t, 2, 1)}).Provision(t.Context()), "the others are served")
 		})
 	}

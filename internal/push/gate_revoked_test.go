@@ -46,7 +46,7 @@ func revokedBetweenAttempts(t *testing.T) {
 	t.Helper()
 	g := newGated(t, sluice.Policy{Window: 4, Retry: steps(400*time.Millisecond, 100)}, failingAnswer)
 	g.start()
-	g.publish("/a/1", "e1", "e2")
+	g.publish("/a/1", "e1", waiting)
 	g.hook.Wait(2)
 	g.parked(1)
 	came := g.revoke()
@@ -54,7 +54,7 @@ func revokedBetweenAttempts(t *testing.T) {
 	g.requireEnded()
 	g.requireSilent(came)
 	require.LessOrEqual(t, len(g.attempts()), made)
-	require.Zero(t, strings.Count(g.tap.Text(), "e2"), "what waited behind was never sent")
+	require.NotContains(t, g.tap.Text(), waiting, "what waited behind was never sent")
 }
 
 func revokedWhileParked(t *testing.T) {
@@ -236,7 +236,7 @@ func revokedWhileNothingIsRead(t *testing.T) {
 	g.requireEnded()
 	require.Less(t, strings.Count(g.tap.Text(), word), 25_000/2, "what our kernel held has come too")
 	require.Empty(t, g.hook.Requests(), "a whole request")
-	require.NotContains(t, g.tap.Text(), "later")
+	require.NotContains(t, g.tap.Text(), later)
 	require.Empty(t, g.attempts())
 }
 
@@ -252,8 +252,7 @@ func revokedWhileDialling(t *testing.T) {
 	g.revoke()
 	came := string(accept())
 	g.requireEnded()
-	require.NotContains(t, came, word)
-	require.NotContains(t, came, "e1")
+	require.Empty(t, came)
 }
 
 func revokedWhileUnanswered(t *testing.T) {
