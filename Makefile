@@ -14,7 +14,10 @@ test: ## Run the tests, without the slow ones
 	go test -short ./...
 
 race: ## Run every test under the race detector, in random order
-	GORACE=atexit_sleep_ms=0 go test -race -vet=off -shuffle=on -parallel=3 ./...
+	GORACE=atexit_sleep_ms=0 scripts/gotest -race -vet=off -parallel=3 ./...
+
+repeat: ## Repeat the tests of PKG until one fails, COUNT (20) times or MINUTES (10) at most; RUN=regexp, LOAD=processes beside it, SEED=order
+	scripts/repeat "$(PKG)" '$(RUN)' "$(or $(COUNT),20)" "$(or $(MINUTES),10)" "$(or $(LOAD),0)" "$(or $(SEED),on)"
 
 lint: ## Run the linters and look whether go.mod is tidy
 	$(lint) run -c .golangci.yml ./...
@@ -72,4 +75,4 @@ vuln: ## Look for known vulnerabilities (VULNDB=file:///dir for a local copy of 
 natscli: ## Build the nats command line client, pinned, as bin/nats
 	cd scripts/natscli && go build -trimpath -o $(CURDIR)/bin/nats github.com/nats-io/natscli/nats
 
-.PHONY: faults soak help conformance check test race lint fmt build run demo interop crash bench fuzz vuln natscli
+.PHONY: faults soak repeat help conformance check test race lint fmt build run demo interop crash bench fuzz vuln natscli
