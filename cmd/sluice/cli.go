@@ -22,8 +22,9 @@ import (
 
 // The exit statuses.
 const (
-	exitFailure = 1 // what was asked for did not come about
-	exitUsage   = 2 // the command line makes no sense
+	exitFailure = 1                          // what was asked for did not come about
+	exitUsage   = 2                          // the command line makes no sense
+	exitPipe    = 128 + int(syscall.SIGPIPE) // the reader of stdout has left, as shells write it
 )
 
 // requestID is the detail by which the server's log knows a request.
@@ -175,6 +176,9 @@ func usagef(format string, args ...any) error { return usageError{fmt.Errorf(for
 
 // fail says what went wrong and returns the status for it.
 func (s *session) fail(err error) int {
+	if errors.Is(err, errOutputClosed) {
+		return exitPipe
+	}
 	err = s.withAdvice(err)
 	if s.json() {
 		encoder := json.NewEncoder(s.stderr)

@@ -1,10 +1,12 @@
 package main
 
 import (
+	"cmp"
 	"encoding/json"
 	"errors"
 	"fmt"
 	"io/fs"
+	"net/http"
 	"net/url"
 	"os"
 	"path/filepath"
@@ -31,11 +33,13 @@ func (s *session) client() (*client.Client, error) {
 // clientOf returns a client of a server that believes whom the flags name.
 func (s *session) clientOf(base, token string) (*client.Client, error) {
 	c := client.New(base, token)
-	files := client.TLS{CA: s.CA, Cert: s.Cert, Key: s.Key}
-	if files == (client.TLS{}) {
-		return c, nil
+	if files := (client.TLS{CA: s.CA, Cert: s.Cert, Key: s.Key}); files != (client.TLS{}) {
+		if err := c.UseTLS(files); err != nil {
+			return nil, err
+		}
 	}
-	return c, c.UseTLS(files)
+	c.HTTP.Transport = patient{cmp.Or(c.HTTP.Transport, http.DefaultTransport)}
+	return c, nil
 }
 
 func (s *session) baseURL() (string, error) {

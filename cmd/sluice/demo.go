@@ -31,6 +31,9 @@ func (c *demoCmd) Run(ctx context.Context, s *session) (err error) {
 	if err != nil {
 		return err
 	}
+	if len(events) == 0 {
+		return usagef("there is no event to publish")
+	}
 	dir, err := os.MkdirTemp("", "sluice-demo-")
 	if err != nil {
 		return fmt.Errorf("demo: %w", err)
@@ -108,7 +111,9 @@ func startServer(ctx context.Context, s *session, dir string) (*demoServer, erro
 	if err != nil {
 		return nil, errors.Join(err, server.stop())
 	}
-	server.api = client.New(server.addresses.HTTP, token)
+	if server.api, err = s.clientOf(server.addresses.HTTP, token); err != nil {
+		return nil, errors.Join(err, server.stop())
+	}
 	return server, nil
 }
 
@@ -160,21 +165,35 @@ func (d *demo) run(ctx context.Context, c *demoCmd) error {
 	if err := d.report.heading(); err != nil {
 		return err
 	}
-	if err := d.publish(ctx, c.Over); err != nil {
-		return fmt.Errorf("demo: publish: %w", err)
+	failed := d.publish(ctx, c.Over)
+	if failed == nil {
+		d.await(ctx, c.Timeout)
 	}
-	limit, cancel := context.WithTimeout(ctx, c.Timeout)
-	defer cancel()
-	select {
-	case <-d.report.complete:
-	case <-limit.Done():
+	if !c.Keep || ctx.Err() != nil {
+		d.close(ctx) // what is being answered is printed before the summary
 	}
-	err := d.report.conclude()
+	err := errors.Join(failed, d.report.conclude())
 	if c.Keep && ctx.Err() == nil {
 		d.session.complain("Server and receivers go on until they are interrupted.")
 		<-ctx.Done()
 	}
 	return err
+}
+
+// await waits until everything has arrived, for as long as the limit and the context last.
+func (d *demo) await(ctx context.Context, limit time.Duration) {
+	limited, cancel := context.WithTimeout(ctx, limit)
+	defer cancel()
+	select {
+	case <-d.report.complete:
+	case <-limited.Done():
+	}
+}
+
+func (d *demo) close(ctx context.Context) {
+	for _, r := range d.receivers {
+		r.close(ctx)
+	}
 }
 
 // subscribe makes the receiver's subscription. Its retries are short, so that a demonstration
@@ -196,22 +215,19 @@ func (d *demo) subscribe(ctx context.Context, r *receiver) error {
 
 // publish spreads the events evenly over the time.
 func (d *demo) publish(ctx context.Context, over time.Duration) error {
-	if len(d.events) == 0 {
-		return usagef("there is no event to publish")
-	}
 	tick := time.NewTicker(max(over/time.Duration(len(d.events)), time.Microsecond))
 	defer tick.Stop()
 	for _, ev := range d.events {
 		d.report.publishing(ev.ID)
 		stored, err := d.api.Publish(ctx, sluice.DefaultNamespace, ev)
 		if err != nil {
-			return err
+			return fmt.Errorf("demo: publish: %w", err)
 		}
 		d.report.published(stored[0])
 		select {
 		case <-tick.C:
 		case <-ctx.Done():
-			return context.Cause(ctx)
+			return fmt.Errorf("demo: publish: %w", context.Cause(ctx))
 		}
 	}
 	return nil

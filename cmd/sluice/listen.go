@@ -205,23 +205,28 @@ func (l *listener) forward(ctx context.Context, events []sluice.Event) error {
 	return errors.Join(errs...)
 }
 
-// deliver makes the attempts at one event and prints them. An error says that nothing can be
-// printed.
+// deliver makes the attempts at one event and prints them. When the context ends it begins no other; the attempt under way
+// has the grace time to be answered, and is printed. An error says that nothing can be printed.
 func (l *listener) deliver(ctx context.Context, ev *sluice.Event) error {
-	for number := 1; ; number++ {
-		a := l.sender.Send(ctx, &l.sub, ev, number)
-		if ctx.Err() != nil {
-			return nil //nolint:nilerr // it is how listening ends
-		}
-		if err := l.report(a); err != nil || a.Outcome == sluice.Delivered || number > l.cmd.Retries {
+	for number := 1; ctx.Err() == nil; number++ {
+		outcome, err := l.attempt(ctx, ev, number)
+		if err != nil || outcome == sluice.Delivered || number > l.cmd.Retries {
 			return err
 		}
 		select {
 		case <-time.After(listenAgain):
 		case <-ctx.Done():
-			return nil
 		}
 	}
+	return nil
+}
+
+// attempt makes one attempt and prints it.
+func (l *listener) attempt(ctx context.Context, ev *sluice.Event, number int) (sluice.Outcome, error) {
+	ctx, done := outliving(ctx, grace)
+	defer done()
+	a := l.sender.Send(ctx, &l.sub, ev, number)
+	return a.Outcome, l.report(a)
 }
 
 func (l *listener) report(a sluice.Attempt) error {

@@ -5,18 +5,14 @@ package main
 import (
 	"context"
 	"os"
-	"os/signal"
-	"syscall"
 )
 
 func main() {
-	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
-	status := run(ctx, os.Args[1:], &session{
-		stdin: os.Stdin, stdout: os.Stdout, stderr: os.Stderr,
+	ctx, cancel := untilSignalled(context.Background())
+	os.Exit(run(ctx, os.Args[1:], &session{
+		stdin: os.Stdin, stdout: output{os.Stdout, cancel}, stderr: os.Stderr,
 		environ: os.Environ(), terminal: isTerminal(os.Stderr), watched: isTerminal(os.Stdout), exit: os.Exit,
-	})
-	stop()
-	os.Exit(status)
+	}))
 }
 
 // isTerminal reports whether somebody may be watching the file.

@@ -25,7 +25,7 @@ import (
 )
 
 func TestMain(m *testing.M) {
-	testscript.Main(leakChecked{m}, map[string]func(){"sluice": main})
+	testscript.Main(leakChecked{m}, map[string]func(){"sluice": main, "hang": hang})
 }
 
 // leakChecked fails a run that leaves goroutines behind.

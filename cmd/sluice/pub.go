@@ -140,6 +140,9 @@ func (c *pubCmd) many(ctx context.Context, s *session, api *client.Client) (err 
 	defer bar.close()
 	report := pubReport{started: time.Now()}
 	for !lines.ended {
+		if ctx.Err() != nil {
+			return report.incomplete(context.Cause(ctx))
+		}
 		events, err := lines.next(c.Batch, sluice.Event{Path: sluice.Path(c.Path), Type: c.Type})
 		if err != nil {
 			return report.incomplete(err)

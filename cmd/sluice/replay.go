@@ -3,6 +3,7 @@ package main
 import (
 	"context"
 	"errors"
+	"fmt"
 	"strconv"
 	"time"
 
@@ -94,11 +95,14 @@ func waitForReplay(ctx context.Context, s *session, api *client.Client, rep slui
 	for rep.State == sluice.ReplayRunning {
 		select {
 		case <-ctx.Done():
-			return rep, ctx.Err()
+			return rep, fmt.Errorf("%w; the replay goes on: sluice sub replays %s %s", context.Cause(ctx), rep.Subscription, rep.ID)
 		case <-tick.C:
 		}
-		var err error
-		if rep, err = api.GetReplay(ctx, rep.Subscription, rep.ID); err != nil {
+		next, err := api.GetReplay(ctx, rep.Subscription, rep.ID)
+		switch {
+		case err == nil:
+			rep = next
+		case ctx.Err() == nil:
 			return rep, err
 		}
 		bar.advance(int64(min(rep.Next-min(rep.Next, rep.From), 1<<62)))

@@ -126,13 +126,11 @@ func (c *typesPutCmd) Run(ctx context.Context, s *session) error {
 	if err != nil {
 		return err
 	}
-	stored := make([]sluice.EventType, len(wanted))
-	for i, t := range wanted {
-		if stored[i], err = api.PutEventType(ctx, c.NS, t.Type, t.EventTypeSpec, c.Revision); err != nil {
-			return fmt.Errorf("%s: %w", t.Type, err)
-		}
+	stored, failed := c.put(ctx, api, wanted)
+	if len(stored) == 0 && failed != nil {
+		return failed
 	}
-	return s.show(stored, func() error {
+	err = s.show(stored, func() error {
 		for _, t := range stored {
 			if err := s.say("Stored type %s in %s as revision %d.", t.Type, t.Namespace, t.Revision); err != nil {
 				return err
@@ -140,6 +138,20 @@ func (c *typesPutCmd) Run(ctx context.Context, s *session) error {
 		}
 		return nil
 	})
+	return errors.Join(failed, err)
+}
+
+// put stores one type after the other, and returns those that were stored.
+func (c *typesPutCmd) put(ctx context.Context, api *client.Client, wanted []typeFile) ([]sluice.EventType, error) {
+	stored := []sluice.EventType{}
+	for _, t := range wanted {
+		one, err := api.PutEventType(ctx, c.NS, t.Type, t.EventTypeSpec, c.Revision)
+		if err != nil {
+			return stored, fmt.Errorf("%s: %w", t.Type, err)
+		}
+		stored = append(stored, one)
+	}
+	return stored, nil
 }
 
 // typeFile is an event type in a file.

@@ -1,0 +1,122 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"net/http"
+	"os"
+	"os/signal"
+	"sync"
+	"syscall"
+	"time"
+)
+
+// grace is how long what is under way when a signal comes may take to end.
+const grace = 5 * time.Second
+
+// untilSignalled returns a context that ends with the first SIGINT, SIGTERM or SIGHUP, whose cause names the signal, and the
+// function that ends it. A second SIGINT ends the process at once. SIGHUP stays ignored where it was, as nohup has it. A write
+// to a closed pipe is an error and no signal.
+func untilSignalled(parent context.Context) (context.Context, context.CancelCauseFunc) {
+	ctx, cancel := context.WithCancelCause(parent)
+	signals := []os.Signal{os.Interrupt, syscall.SIGTERM}
+	if !signal.Ignored(syscall.SIGHUP) {
+		signals = append(signals, syscall.SIGHUP)
+	}
+	came := make(chan os.Signal, 1)
+	signal.Notify(came, signals...)
+	signal.Ignore(syscall.SIGPIPE)
+	go func() { // until the process ends
+		cancel(fmt.Errorf("interrupted by a signal: %s", <-came))
+		signal.Reset(os.Interrupt)
+	}()
+	return ctx, cancel
+}
+
+// errOutputClosed says that the reader of stdout has left.
+var errOutputClosed = errors.New("the reader of stdout has left")
+
+// output is stdout. It ends the command's context when its reader has left.
+type output struct {
+	io.Writer
+
+	cancel context.CancelCauseFunc
+}
+
+// Write returns errOutputClosed when the reader has left.
+func (o output) Write(p []byte) (int, error) {
+	n, err := o.Writer.Write(p)
+	if errors.Is(err, syscall.EPIPE) {
+		o.cancel(errOutputClosed)
+		return n, errOutputClosed
+	}
+	return n, err //nolint:wrapcheck // a writer returns the error of the writer below it
+}
+
+// outliving returns a context that ends a while after its parent was cancelled, and with the parent's deadline. Call the
+// function when the work is done.
+func outliving(parent context.Context, by time.Duration) (context.Context, context.CancelFunc) {
+	ctx, cancel := context.WithCancelCause(context.WithoutCancel(parent))
+	var mu sync.Mutex
+	var timer *time.Timer
+	end := func() { cancel(context.Cause(parent)) }
+	stop := context.AfterFunc(parent, func() {
+		if errors.Is(parent.Err(), context.DeadlineExceeded) {
+			end()
+			return
+		}
+		mu.Lock()
+		defer mu.Unlock()
+		if ctx.Err() == nil {
+			timer = time.AfterFunc(by, end)
+		}
+	})
+	return ctx, func() {
+		stop()
+		mu.Lock()
+		defer mu.Unlock()
+		cancel(context.Canceled)
+		if timer != nil {
+			timer.Stop()
+		}
+	}
+}
+
+// patient sends requests. A change that is under way when its context is cancelled has the grace time to be answered: what
+// the server did is printed then, and a secret that is shown once is not lost. What only reads is cut.
+type patient struct{ http.RoundTripper }
+
+// RoundTrip sends one request.
+func (p patient) RoundTrip(req *http.Request) (*http.Response, error) {
+	if req.Method == http.MethodGet || req.Method == http.MethodHead || req.Context().Err() != nil {
+		return p.RoundTripper.RoundTrip(req) //nolint:wrapcheck // as it would be without patience
+	}
+	ctx, done := outliving(req.Context(), grace)
+	resp, err := p.RoundTripper.RoundTrip(req.WithContext(ctx))
+	if err != nil {
+		done()
+		return nil, err //nolint:wrapcheck // see above
+	}
+	resp.Body = answerBody{resp.Body, done}
+	return resp, nil
+}
+
+// CloseIdleConnections closes what no request uses.
+func (p patient) CloseIdleConnections() {
+	(&http.Client{Transport: p.RoundTripper}).CloseIdleConnections()
+}
+
+// answerBody is an answer that ends its request's context when it is closed.
+type answerBody struct {
+	io.ReadCloser
+
+	done context.CancelFunc
+}
+
+// Close ends reading.
+func (b answerBody) Close() error {
+	defer b.done()
+	return b.ReadCloser.Close() //nolint:wrapcheck // it is that body's
+}
