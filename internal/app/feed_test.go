@@ -12,11 +12,11 @@ import (
 	"testing"
 	"time"
 
-	"github.com/coder/websocket"
 	"github.com/nats-io/nats.go/jetstream"
 	"github.com/stretchr/testify/require"
 
 	"github.com/sluice-io/sluice/config"
+	"github.com/sluice-io/sluice/internal/sockettest"
 	"github.com/sluice-io/sluice/pkg/sluice"
 )
 
@@ -107,14 +107,11 @@ func (s *running) socket(t *testing.T, query string, headers ...string) (*feedRe
 	for i := 0; i < len(headers); i += 2 {
 		header.Set(headers[i], headers[i+1])
 	}
-	conn, _, err := websocket.Dial(ctx, s.at.HTTP+feedAt+"?"+query, &websocket.DialOptions{ //nolint:bodyclose // it is the connection's
-		HTTPClient: s.api.HTTP, HTTPHeader: header,
-	})
+	conn, _, err := sockettest.Dial(ctx, s.api.HTTP, s.at.HTTP+feedAt+"?"+query, header) //nolint:bodyclose // it is the connection's
 	require.NoError(t, err)
-	conn.SetReadLimit(-1)
-	t.Cleanup(func() { _ = conn.CloseNow() })
+	t.Cleanup(conn.CloseNow)
 	r := &feedReader{t: t, stop: cancel, next: func() (f shown, err error) {
-		_, text, err := conn.Read(ctx)
+		text, err := conn.Read(ctx)
 		if err != nil {
 			return f, err
 		}

@@ -14,8 +14,11 @@ import (
 	"sync"
 	"testing"
 
-	"github.com/coder/websocket"
+	"github.com/gobwas/ws"
 	"github.com/stretchr/testify/require"
+
+	"github.com/sluice-io/sluice/internal/socket"
+	"github.com/sluice-io/sluice/internal/sockettest"
 )
 
 // upgrading is the headers of a handshake.
@@ -43,30 +46,28 @@ func TestWhatIsNoHandshakeOfAWebSocketIsAnError(t *testing.T) {
 }
 
 // dialled opens a feed over a WebSocket, and reads the acknowledgement. Messages are the client's own.
-func (s *running) dialled(t *testing.T, query string, headers ...string) *websocket.Conn {
+func (s *running) dialled(t *testing.T, query string, headers ...string) *sockettest.Conn {
 	t.Helper()
 	header := http.Header{"Authorization": {"Bearer " + s.token}}
 	for i := 0; i < len(headers); i += 2 {
 		header.Set(headers[i], headers[i+1])
 	}
-	conn, _, err := websocket.Dial(t.Context(), s.at.HTTP+feedAt+"?"+query, &websocket.DialOptions{ //nolint:bodyclose // it is the connection's
-		HTTPClient: s.api.HTTP, HTTPHeader: header,
-	})
+	conn, _, err := sockettest.Dial(t.Context(), s.api.HTTP, s.at.HTTP+feedAt+"?"+query, header) //nolint:bodyclose // it is the connection's
 	require.NoError(t, err)
-	t.Cleanup(func() { _ = conn.CloseNow() })
-	_, text, err := conn.Read(t.Context())
+	t.Cleanup(conn.CloseNow)
+	text, err := conn.Read(t.Context())
 	require.NoError(t, err)
 	require.Contains(t, string(text), `"subscribed":true`)
 	return conn
 }
 
 // over reads to the end of a feed over a WebSocket: the codes of the last frame, if it is an error, and of the close.
-func over(t *testing.T, conn *websocket.Conn) (said string, code websocket.StatusCode, why string) {
+func over(t *testing.T, conn *sockettest.Conn) (said string, code ws.StatusCode, why string) {
 	t.Helper()
 	ctx, cancel := context.WithTimeout(t.Context(), patience)
 	defer cancel()
 	for {
-		_, text, err := conn.Read(ctx)
+		text, err := conn.Read(ctx)
 		if err == nil {
 			var f shown
 			require.NoError(t, json.Unmarshal(text, &f))
@@ -75,7 +76,7 @@ func over(t *testing.T, conn *websocket.Conn) (said string, code websocket.Statu
 			}
 			continue
 		}
-		var end websocket.CloseError
+		var end *sockettest.CloseError
 		require.ErrorAs(t, err, &end, "it ends with a close")
 		return said, end.Code, end.Reason
 	}
@@ -89,30 +90,30 @@ func TestAWebSocketSaysWhyItCloses(t *testing.T) {
 	g := s.grant(t, "user:ann", "path:default/a/**", "read")
 
 	left := s.dialled(t, "", "X-Request-Id", "left")
-	require.NoError(t, left.Close(websocket.StatusNormalClosure, "enough"), "the close is answered")
+	require.NoError(t, left.Close(ws.StatusNormalClosure, "enough"), "the close is answered")
 
 	talks := s.dialled(t, "", "X-Request-Id", "talks")
-	require.NoError(t, talks.Write(t.Context(), websocket.MessageText, []byte("hello")))
+	require.NoError(t, talks.Write([]byte("hello")))
 	said, code, why := over(t, talks)
 	require.Empty(t, said)
-	require.Equal(t, websocket.StatusPolicyViolation, code, why)
+	require.Equal(t, ws.StatusPolicyViolation, code, why)
 
 	ended := s.dialled(t, "pattern=/a/**", append(as(g.token), "X-Request-Id", "ended")...)
 	s.must(t, http.StatusOK, "POST /v1/grants/"+g.id+"/revoke", "")
 	said, code, why = over(t, ended)
 	require.Contains(t, []string{"forbidden", "not_found"}, said)
-	require.Equal(t, websocket.StatusPolicyViolation, code)
+	require.Equal(t, ws.StatusPolicyViolation, code)
 	require.Equal(t, said, why)
 
 	gone := s.dialled(t, "", "X-Request-Id", "gone")
-	require.NoError(t, gone.CloseNow(), "without a word")
+	gone.CloseNow()
 
 	stays := s.dialled(t, "pattern=/b/*", "X-Request-Id", "stays")
 	put(t, s.api, "/b/1", 1, 3)
 	s.cancel()
 	said, code, why = over(t, stays)
 	require.Equal(t, "unavailable", said)
-	require.Equal(t, websocket.StatusTryAgainLater, code)
+	require.Equal(t, socket.TryAgain, code)
 	require.Equal(t, "unavailable", why)
 	s.stop(t)
 	for _, id := range []string{"left", "talks", "ended", "gone", "stays"} {
@@ -153,7 +154,7 @@ func TestAWebSocketAnswersPingsBetweenEvents(t *testing.T) {
 	read := make(chan error, 1)
 	go func() {
 		for n := 1; n <= 500; {
-			_, text, err := conn.Read(ctx)
+			text, err := conn.Read(ctx)
 			if err == nil && strings.Contains(string(text), "heartbeat") {
 				continue
 			}
@@ -167,7 +168,7 @@ func TestAWebSocketAnswersPingsBetweenEvents(t *testing.T) {
 			n++
 		}
 		close(read)
-		_, _, _ = conn.Read(ctx) // pongs
+		_, _ = conn.Read(ctx) // pongs
 	}()
 	for range 5 {
 		require.NoError(t, conn.Ping(ctx))
@@ -224,10 +225,10 @@ func TestAWebSocketOverTLS(t *testing.T) {
 		require.Equal(t, []string{fmt.Sprintf(`{"n":%d}`, n)}, r.events(1))
 	}
 	conn := s.dialled(t, "")
-	require.NoError(t, conn.Close(websocket.StatusNormalClosure, ""))
+	require.NoError(t, conn.Close(ws.StatusNormalClosure, ""))
 	stays := s.dialled(t, "")
 	s.cancel()
 	said, code, _ := over(t, stays)
 	require.Equal(t, "unavailable", said)
-	require.Equal(t, websocket.StatusTryAgainLater, code)
+	require.Equal(t, socket.TryAgain, code)
 }

@@ -9,10 +9,10 @@ import (
 	"testing"
 	"time"
 
-	"github.com/coder/websocket"
 	"github.com/stretchr/testify/require"
 
 	"github.com/sluice-io/sluice/config"
+	"github.com/sluice-io/sluice/internal/sockettest"
 	"github.com/sluice-io/sluice/pkg/sluice"
 )
 
@@ -214,10 +214,10 @@ func TestPagesOfOtherOriginsReadFeeds(t *testing.T) {
 	r, _ := s.socket(t, "ticket="+s.ticket(t, ""), "Authorization", "", "Origin", origin)
 	put(t, s.api, "/a", 1, 1)
 	require.Equal(t, []string{`{"n":1}`}, r.events(1))
-	_, refused, err := websocket.Dial(t.Context(), s.at.HTTP+feedAt, &websocket.DialOptions{ //nolint:bodyclose // it is in memory
-		HTTPClient: s.api.HTTP, HTTPHeader: http.Header{"Authorization": {"Bearer " + s.token}, "Origin": {origin}},
-	})
+	_, refused, err := sockettest.Dial(t.Context(), s.api.HTTP, s.at.HTTP+feedAt,
+		http.Header{"Authorization": {"Bearer " + s.token}, "Origin": {origin}})
 	require.Error(t, err, "a page sends no token with a WebSocket: somebody else added it")
+	defer func() { _ = refused.Body.Close() }() // it was read
 	text, err := io.ReadAll(refused.Body)
 	require.NoError(t, err)
 	require.Equal(t, http.StatusForbidden, refused.StatusCode)

@@ -13,8 +13,7 @@ import (
 	"strings"
 	"syscall"
 
-	"github.com/coder/websocket"
-
+	"github.com/sluice-io/sluice/internal/sockettest"
 	"github.com/sluice-io/sluice/pkg/client"
 	"github.com/sluice-io/sluice/pkg/sluice"
 )
@@ -171,16 +170,16 @@ func readSocket(ctx context.Context, at place, query url.Values, resume string, 
 	}
 	api, idle := ownHTTP()
 	defer idle()
-	conn, resp, err := websocket.Dial(ctx, target, &websocket.DialOptions{ //nolint:bodyclose // it is the connection's
-		HTTPClient: api, HTTPHeader: http.Header{"Authorization": {"Bearer " + at.token}},
-	})
+	conn, resp, err := sockettest.Dial(ctx, api, target, http.Header{"Authorization": {"Bearer " + at.token}})
 	if err != nil {
+		if resp != nil {
+			_ = resp.Body.Close() // its status is what counts
+		}
 		return refusal(resp, err)
 	}
-	defer func() { _ = conn.CloseNow() }() // it was only read
-	conn.SetReadLimit(-1)
+	defer conn.CloseNow()
 	for {
-		_, text, err := conn.Read(ctx)
+		text, err := conn.Read(ctx)
 		if err != nil {
 			return err
 		}

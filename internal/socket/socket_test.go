@@ -13,10 +13,10 @@ import (
 	"testing/synctest"
 	"time"
 
-	"github.com/coder/websocket"
 	"github.com/stretchr/testify/require"
 
 	"github.com/sluice-io/sluice/internal/socket"
+	"github.com/sluice-io/sluice/internal/sockettest"
 )
 
 const patience = 20 * time.Second
@@ -221,8 +221,8 @@ func FuzzHear(f *testing.F) {
 	})
 }
 
-// served has a server do something with each WebSocket of a client that is not ours, and returns one.
-func served(t *testing.T, do func(c *socket.Conn)) *websocket.Conn {
+// served has a server do something with each WebSocket of a client, and returns one.
+func served(t *testing.T, do func(c *socket.Conn)) *sockettest.Conn {
 	t.Helper()
 	s := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		accept, err := socket.Accept(r)
@@ -244,10 +244,9 @@ func served(t *testing.T, do func(c *socket.Conn)) *websocket.Conn {
 		c.CloseNow()
 	}))
 	t.Cleanup(s.Close)
-	conn, _, err := websocket.Dial(t.Context(), s.URL, nil) //nolint:bodyclose // it is the connection's
+	conn, _, err := sockettest.Dial(t.Context(), s.Client(), s.URL, nil) //nolint:bodyclose // it is the connection's
 	require.NoError(t, err)
-	conn.SetReadLimit(-1)
-	t.Cleanup(func() { _ = conn.CloseNow() })
+	t.Cleanup(conn.CloseNow)
 	return conn
 }
 
@@ -270,16 +269,15 @@ func TestMessagesOfAnyLengthAreReadByOthers(t *testing.T) {
 	})
 	for _, want := range all {
 		for range 3 {
-			kind, got, err := conn.Read(t.Context())
+			got, err := conn.Read(t.Context())
 			require.NoError(t, err)
-			require.Equal(t, websocket.MessageText, kind)
 			require.Equal(t, want, got)
 		}
 	}
-	_, _, err := conn.Read(t.Context())
-	var why websocket.CloseError
+	_, err := conn.Read(t.Context())
+	var why *sockettest.CloseError
 	require.ErrorAs(t, err, &why)
-	require.Equal(t, websocket.StatusPolicyViolation, why.Code)
+	require.Equal(t, socket.Policy, why.Code)
 	require.Equal(t, strings.Repeat("ä", 61), why.Reason, "what is too long is cut")
 }
 
@@ -295,7 +293,7 @@ func TestAPingIsAnsweredWhileMuchIsWritten(t *testing.T) {
 	read := make(chan error, 1)
 	go func() {
 		for {
-			if _, _, err := conn.Read(ctx); err != nil {
+			if _, err := conn.Read(ctx); err != nil {
 				read <- err
 				return
 			}
@@ -304,7 +302,7 @@ func TestAPingIsAnsweredWhileMuchIsWritten(t *testing.T) {
 	for range 3 {
 		require.NoError(t, conn.Ping(ctx))
 	}
-	require.NoError(t, conn.Close(websocket.StatusNormalClosure, "enough"), "the server answers")
+	require.NoError(t, conn.Close(socket.Normal, "enough"), "the server answers")
 	require.Error(t, <-read)
 }
 
