@@ -36,7 +36,7 @@ run: ## Start a server for development on 127.0.0.1:8080 and 127.0.0.1:4222
 demo: ## Start a server and a receiver, send events, show what arrives
 	go run ./cmd/sluice demo
 
-interop: build $(node_modules) ## Talk to a real server with other people's clients (needs node)
+interop: build $(node_modules) ## Talk to a real server with other people's clients (needs node and python3)
 	cd scripts/interop && SLUICE_BIN=$(CURDIR)/bin/sluice npm test
 
 $(node_modules): scripts/interop/package-lock.json

@@ -92,3 +92,26 @@ func ExampleReceiver_Verify() {
 	fmt.Println(hook.Verify(header, []byte(`{}`)))
 	// Output: webhook: no signature matches
 }
+
+// The envelope Attempt has a second signature in its body, over the canonical form of the rest. Receive verifies both;
+// VerifyAttempt verifies the inner one alone.
+func ExampleReceiver_VerifyAttempt() {
+	secret := "whsec_bmV3LXNlY3JldC1uZXctc2VjcmV0LW5ldy1zZWNyZXQ=" // as it was given, prefix and all
+	unsigned := `{"event":{"eventId":"e-1","eventType":"a.b","payload":{"n":1.0}},"attempt":1,"timestamp":"2026-11-22T10:00:00Z"}`
+	signature, err := webhook.SignAttempt(secret, []byte(unsigned))
+	if err != nil {
+		fmt.Println(err)
+		return
+	}
+	body := strings.TrimSuffix(unsigned, "}") + `,"signature":"` + signature + `"}`
+
+	hook := webhook.Receiver{
+		Scheme: webhook.Header, Envelope: webhook.Attempt, Secrets: []string{secret},
+		Now: func() time.Time { return time.Date(2026, 11, 22, 10, 0, 30, 0, time.UTC) },
+	}
+	fmt.Println(hook.VerifyAttempt([]byte(body)))
+	fmt.Println(hook.VerifyAttempt([]byte(strings.Replace(body, "e-1", "e-2", 1))))
+	// Output:
+	// <nil>
+	// webhook: no signature matches
+}
