@@ -237,6 +237,35 @@ func (x *Index) Answers(c sluice.Caller, namespace string, now time.Time) sluice
 	return who
 }
 
+// AuthType returns what kind of principal a caller is, for authtype (S4-13). A name says what its giver wrote, so the
+// whole chain of grants is looked at: with an agent anywhere in it the caller is an agent, and only root makes a
+// system. A grant of a chain that is not known makes it unknown.
+func (x *Index) AuthType(c sluice.Caller) string {
+	if c.Grant == "" {
+		return sluice.AuthTypeOf(c.Principal)
+	}
+	x.mu.RLock()
+	defer x.mu.RUnlock()
+	is, id := "", c.Grant
+	for range sluice.MaxGrantDepth + 1 {
+		g := x.grants[id]
+		if g == nil {
+			break
+		}
+		if g.Principal.Kind() == sluice.AgentPrincipal || g.OnBehalfOf.Kind() == sluice.AgentPrincipal {
+			return sluice.AuthAgent
+		}
+		if is == "" && (g.Parent == "" || g.Principal.Kind() != sluice.SystemPrincipal) {
+			is = sluice.AuthTypeOf(g.Principal)
+		}
+		if g.Parent == "" {
+			return is
+		}
+		id = g.Parent
+	}
+	return sluice.AuthUnknown
+}
+
 // isPart reports whether a grant is another one or a part of it.
 func (x *Index) isPart(grant, whole string) bool {
 	for range sluice.MaxGrantDepth + 1 {

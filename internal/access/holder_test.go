@@ -99,3 +99,37 @@ func TestNothingIsDecidedInANamespaceOfWhichSomethingCannotBeRead(t *testing.T) 
 	w.put(streams.GrantKey("g"), r)
 	require.Equal(t, sluice.Unavailable, w.may(caller(g), "read", "/a"), "a grant that cannot be read is none")
 }
+
+// S4-13: a name says what its giver wrote; the chain says what its holder is.
+func TestAuthType_IsOfTheWholeChain(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t)
+	hers := w.grant("hers", ann, "scope:acme", "publish")
+	agents := w.grant("agents", bot, "scope:acme", "publish")
+	behalf := w.grant("behalf", "service:erp", "scope:acme", "publish")
+	behalf.OnBehalfOf = bot
+	w.save(behalf)
+	for _, c := range []struct {
+		who  *access.Granted
+		want string
+	}{
+		{hers, "user"},
+		{w.grant("s", "system:sync", "scope:acme", "publish"), "system"},
+		{w.grant("e", "service:erp", "scope:acme", "publish"), "service_account"},
+		{agents, "ai_agent"},
+		{behalf, "ai_agent"},
+		{w.part("1", "agents", ann, "scope:acme", "publish"), "ai_agent"},
+		{w.part("2", "1", "service:erp", "scope:acme", "publish"), "ai_agent"},
+		{w.part("3", "hers", bot, "scope:acme", "publish"), "ai_agent"},
+		{w.part("4", "hers", "service:erp", "scope:acme", "publish"), "service_account"},
+		{w.part("5", "hers", "system:old", "scope:acme", "publish"), "user"},
+		{w.part("6", "agents", "system:old", "scope:acme", "publish"), "ai_agent"},
+		{w.part("7", "nowhere", ann, "scope:acme", "publish"), "unknown"},
+	} {
+		require.Equal(t, c.want, w.AuthType(caller(c.who)), c.who.ID)
+	}
+	for p, want := range map[sluice.Principal]string{sluice.Root: "system", sluice.System: "system", sluice.Anonymous: "unknown"} {
+		require.Equal(t, want, w.AuthType(sluice.Caller{Principal: p}), p)
+	}
+	require.Equal(t, "unknown", w.AuthType(sluice.Caller{Principal: ann, Grant: "gone"}))
+}

@@ -32,7 +32,7 @@ func (s *server) openDsubs() {
 	s.dsubs = dsub.New(dsub.Ports{
 		Records: dsubRecords{natsstore.OpenBucket[dsub.Subscription](s.store, streams.StreamWakes)},
 		Logs:    s.store,
-		Streams: dsubStreams{s.durable},
+		Streams: dsubStreams{s.durable, s.trust.index},
 		Post:    dsubPoster{s.sender},
 		Gate:    dsubGate{s.trust.index},
 		Owns:    s.dsubsOwn,
@@ -102,7 +102,10 @@ func (r dsubRecords) Watch(ctx context.Context, change func(key string, s *dsub.
 }
 
 // dsubStreams is the streams, for those who are woken because of them.
-type dsubStreams struct{ engine *durable.Engine }
+type dsubStreams struct {
+	engine *durable.Engine
+	index  *access.Index
+}
 
 // Tail returns where a stream ends, and false if it is not there.
 func (w dsubStreams) Tail(ctx context.Context, namespace string, path sluice.Path) (uint64, bool, error) {
@@ -116,13 +119,13 @@ func (w dsubStreams) Tail(ctx context.Context, namespace string, path sluice.Pat
 	return 0, false, err
 }
 
-// Append adds a message to a stream as somebody.
-func (w dsubStreams) Append(ctx context.Context, namespace string, path sluice.Path, message []byte, by sluice.Principal) error {
+// Append adds a message to a stream. By is whose word it is.
+func (w dsubStreams) Append(ctx context.Context, namespace string, path sluice.Path, message []byte, by sluice.Caller) error {
 	_, err := w.engine.Append(ctx, durable.Key{Namespace: namespace, Path: path}, durable.Append{
 		ContentType: durable.JSONType, Body: message,
 		Admit: func(_ context.Context, events []sluice.Event) error {
 			for i := range events {
-				events[i].Extensions = map[string]string{sluice.AuthID: string(by), sluice.AuthType: sluice.AuthTypeOf(string(by))}
+				events[i].ProducedBy(by.Principal, w.index.AuthType(by))
 			}
 			return nil
 		},

@@ -135,6 +135,18 @@ func TestAHolderMintsAWeakerGrantForSomebodyElse(t *testing.T) {
 	require.Equal(t, sluice.Unauthenticated, sluice.CodeOf(err), "it ends with what it is a part of")
 }
 
+// S4-13: receivers take the kind system for the operator's own word.
+func TestMint_OnlyRootNamesASystem(t *testing.T) {
+	t.Parallel()
+	r := start(t, natstest.New(t), "a")
+	all := r.who(t, r.mint(t, root, wish(t, "user:ann", "*", "read", "admin")).Token)
+	_, err := r.Mint(t.Context(), all, wish(t, "system:sync", "scope:acme", "read"))
+	require.Equal(t, sluice.CapabilityRequired, sluice.CodeOf(err))
+	require.ErrorContains(t, err, "only root")
+	r.mint(t, all, wish(t, "service:sync", "scope:acme", "read"))
+	r.mint(t, root, wish(t, "system:sync", "scope:acme", "read"))
+}
+
 func TestAGrantIsNarrowedSoOftenAndNoMore(t *testing.T) {
 	t.Parallel()
 	r := start(t, natstest.New(t), "a")

@@ -52,7 +52,7 @@ func (a *Authority) Mint(ctx context.Context, by sluice.Caller, w Wish) (Minted,
 	if err := g.Check(now); err != nil {
 		return Minted{}, err
 	}
-	if err := a.narrows(&g); err != nil {
+	if err := cmp.Or(mayName(by, &g), a.narrows(&g)); err != nil {
 		return Minted{}, err
 	}
 	if err := a.bounded(g.Parent); err != nil {
@@ -112,6 +112,15 @@ func (a *Authority) narrows(g *sluice.Grant) error {
 		return sluice.Errorf(sluice.CapabilityRequired, "you cannot give it for longer than you have it, which is until %s", parent.ExpiresAt.Format(time.RFC3339))
 	case a.depth(parent.ID) >= sluice.MaxGrantDepth:
 		return sluice.Errorf(sluice.CapabilityRequired, "this would be the part of a part more than %d times over", sluice.MaxGrantDepth)
+	}
+	return nil
+}
+
+// mayName returns an error (CapabilityRequired) if only root may give a grant to its principal: receivers take the
+// kind system for the operator's own word (S4-13).
+func mayName(by sluice.Caller, g *sluice.Grant) error {
+	if g.Principal.Kind() == sluice.SystemPrincipal && !by.Unbounded() {
+		return sluice.Errorf(sluice.CapabilityRequired, "principal %q: only root gives grants to system:; use user:, service: or ai_agent:", g.Principal).With("field", "principal")
 	}
 	return nil
 }
@@ -185,7 +194,7 @@ func (a *Authority) Renew(ctx context.Context, by sluice.Caller, id string, unti
 	if err := g.Check(a.needs.Now()); err != nil {
 		return Minted{}, err
 	}
-	if err := a.narrows(&g); err != nil {
+	if err := cmp.Or(mayName(by, &g), a.narrows(&g)); err != nil {
 		return Minted{}, err
 	}
 	return a.sign(ctx, by, sluice.ActionGrantRenew, g, func(r access.Record) error {

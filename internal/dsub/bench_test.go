@@ -169,7 +169,7 @@ func (b *bench) Tail(ctx context.Context, ns string, path sluice.Path) (uint64, 
 }
 
 // Append publishes a line.
-func (b *bench) Append(ctx context.Context, ns string, path sluice.Path, message []byte, _ sluice.Principal) error {
+func (b *bench) Append(ctx context.Context, ns string, path sluice.Path, message []byte, _ sluice.Caller) error {
 	b.mu.Lock()
 	gone := b.gone[path]
 	b.mu.Unlock()

@@ -36,8 +36,8 @@ type Logs interface {
 type Streams interface {
 	// Tail returns where a stream ends, and false if it is not there.
 	Tail(ctx context.Context, namespace string, path sluice.Path) (uint64, bool, error)
-	// Append adds a message of JSON to a stream, as somebody.
-	Append(ctx context.Context, namespace string, path sluice.Path, message []byte, by sluice.Principal) error
+	// Append adds a message of JSON to a stream. By is whose word it is.
+	Append(ctx context.Context, namespace string, path sluice.Path, message []byte, by sluice.Caller) error
 }
 
 // Poster makes requests to others.

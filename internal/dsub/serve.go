@@ -309,7 +309,7 @@ func (e *Engine) write(ctx context.Context, s *Subscription, in *Input) (what st
 	if err != nil {
 		return "", fmt.Errorf("wake: %w", err)
 	}
-	err = e.ports.Streams.Append(ctx, s.Namespace, path, line, s.Principal)
+	err = e.ports.Streams.Append(ctx, s.Namespace, path, line, sluice.Caller{Principal: s.Principal, Grant: s.Grant})
 	if in.OK = err == nil; !in.OK {
 		what = err.Error() // it is tried again later
 	}

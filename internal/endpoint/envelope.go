@@ -86,9 +86,21 @@ func fact(sub *sluice.Subscription, ev *sluice.Event) []byte {
 	return o.str("idempotency_key", ev.ID).end()
 }
 
+// producedBy returns which of the three producers of S4-13 an authtype amounts to: a user, an agent or the system. Machines
+// with an account of their own, and what came by NATS without an authtype, are the system's; who is unknown is no more than a user.
+func producedBy(authType string) string {
+	switch authType {
+	case sluice.AuthAgent:
+		return sluice.AuthAgent
+	case "", sluice.AuthSystem, sluice.AuthService, "api_key":
+		return sluice.AuthSystem
+	}
+	return sluice.AuthUser
+}
+
 // attempt returns the body of S4-54…57, signed inside with secret (register C05). resourceType
 // and resourceId are the extensions of those names or else the path's first and last segment,
-// producedBy the extension authtype or else "system", version the extension schemaversion or else
+// producedBy what the extension authtype amounts to, version the extension schemaversion or else
 // "1". It returns an error if the data has no canonical form: it repeats a name, for example.
 func attempt(sub *sluice.Subscription, ev *sluice.Event, number int, at time.Time, secret string) ([]byte, error) {
 	segments := strings.Split(strings.TrimPrefix(string(ev.Path), "/"), "/")
@@ -99,7 +111,7 @@ func attempt(sub *sluice.Subscription, ev *sluice.Event, number int, at time.Tim
 	event = event.str("resourceId", cmp.Or(ev.Extensions["resourceid"], segments[len(segments)-1]))
 	event = event.str("projectId", ev.Namespace)
 	event = event.time("createdAt", cmpTime(ev.Time, ev.Stored))
-	event = event.str("producedBy", cmp.Or(ev.Extensions["authtype"], "system"))
+	event = event.str("producedBy", producedBy(ev.Extensions[sluice.AuthType]))
 	event = appendPayload(event, ev)
 	event = event.opt(sluice.DataRef, dataRef(sub, ev))
 	event = event.str("version", cmp.Or(ev.Extensions["schemaversion"], "1"))

@@ -123,6 +123,23 @@ func TestTheAttemptEnvelopeHasTheSpecifiedMembers(t *testing.T) {
 	}
 }
 
+// S4-13 knows a user, an AI and the system; CloudEvents' auth context knows more.
+func TestAttempt_ProducedByHasThreeValues(t *testing.T) {
+	t.Parallel()
+	sub := subscription("")
+	sub.Policy.Envelope = sluice.EnvelopeAttempt
+	for authType, want := range map[string]string{
+		"": "system", "system": "system", "service_account": "system", "api_key": "system", "ai_agent": "ai_agent",
+		"user": "user", "app_user": "user", "unauthenticated": "user", "unknown": "user", "\"}": "user",
+	} {
+		ev := event()
+		ev.Extensions = map[string]string{sluice.AuthType: authType}
+		var body struct{ Event struct{ ProducedBy string } }
+		require.NoError(t, json.Unmarshal(requestOf(t, sub, ev).Body, &body))
+		require.Equal(t, want, body.Event.ProducedBy, authType)
+	}
+}
+
 func TestRawIsTheDataAndNothingElse(t *testing.T) {
 	t.Parallel()
 	sub := subscription("")

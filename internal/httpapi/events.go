@@ -39,8 +39,7 @@ func (s *Server) publish(c echo.Context) error {
 	if err := s.catalogued(c.Param("ns"), events); err != nil {
 		return err
 	}
-	by := producer(c)
-	stamp(events, by)
+	s.stamp(c)(events)
 	if s.opts.Causes != nil {
 		if err := s.opts.Causes.CheckNew(c.Request().Context(), c.Param("ns"), s.answerable(c), events); err != nil {
 			return s.unchained(c, err)

@@ -39,10 +39,16 @@ func (s *Server) answerable(c echo.Context) string {
 	return producer(c)
 }
 
-// stamp says in the events who produced them, whatever they said of that themselves (S4-80).
-func stamp(events []sluice.Event, by string) {
-	for i := range events {
-		events[i].ProducedBy(by)
+// stamp returns what says in events who produced them, whatever they said of that themselves (S4-80).
+func (s *Server) stamp(c echo.Context) func([]sluice.Event) {
+	who, authType := caller(c), sluice.AuthTypeOf(caller(c).Principal)
+	if s.opts.Access != nil {
+		authType = s.opts.Access.AuthType(who)
+	}
+	return func(events []sluice.Event) {
+		for i := range events {
+			events[i].ProducedBy(who.Principal, authType)
+		}
 	}
 }
 

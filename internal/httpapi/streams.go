@@ -127,7 +127,7 @@ func (s *Server) showing(c echo.Context) durable.Show {
 
 // admitting returns what is asked about events before they are appended: as of those that are published.
 func (s *Server) admitting(c echo.Context, size int) durable.Admit {
-	ns, by := c.Param("ns"), producer(c)
+	ns, answers, stamp := c.Param("ns"), s.answerable(c), s.stamp(c)
 	return func(ctx context.Context, events []sluice.Event) error {
 		if s.opts.Quota != nil {
 			if err := s.opts.Quota.Take(ns, len(events), size, time.Now()); err != nil {
@@ -140,11 +140,11 @@ func (s *Server) admitting(c echo.Context, size int) durable.Admit {
 		if err := s.catalogued(ns, events); err != nil {
 			return err
 		}
-		stamp(events, by)
+		stamp(events)
 		if s.opts.Causes == nil {
 			return nil
 		}
-		return s.opts.Causes.CheckNew(ctx, ns, by, events)
+		return s.opts.Causes.CheckNew(ctx, ns, answers, events)
 	}
 }
 

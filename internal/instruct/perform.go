@@ -22,6 +22,7 @@ type Access interface {
 	Ready(now time.Time) error
 	Grant(id string) (access.Granted, bool)
 	Answers(c sluice.Caller, namespace string, now time.Time) sluice.Principal
+	AuthType(c sluice.Caller) string
 }
 
 // Catalogue says which events a namespace takes.
@@ -124,7 +125,7 @@ func (p *Performer) Perform(ctx context.Context, f Firing) (sluice.Stored, error
 		return sluice.Stored{}, err
 	}
 	e.Extensions = maps.Clone(e.Extensions)
-	e.ProducedBy(string(f.Creator.CreatedBy))
+	e.ProducedBy(f.Creator.CreatedBy, p.needs.Access.AuthType(f.Creator.Caller()))
 	events := []sluice.Event{e}
 	if err := p.needs.Causes.CheckNew(ctx, e.Namespace, p.answers(f.Creator, e.Namespace), events); err != nil {
 		return sluice.Stored{}, err

@@ -18,6 +18,15 @@ const (
 	AuthClaims    = "authclaims"    // nothing that the server says
 )
 
+// Values of authtype.
+const (
+	AuthSystem  = "system"
+	AuthUser    = "user"
+	AuthService = "service_account"
+	AuthAgent   = "ai_agent"
+	AuthUnknown = "unknown"
+)
+
 // MaxHops is how long a chain of causes may be.
 const MaxHops = 32
 
@@ -71,29 +80,30 @@ func SourceProducer(namespace, source string) string {
 	return "source:" + namespace + ":" + source
 }
 
-// ProducedBy says in the event who produced it, whatever it said of that itself (S4-80).
-func (e *Event) ProducedBy(principal string) {
+// ProducedBy says in the event who produced it and of which kind (authtype) that is, whatever the event said of that
+// itself (S4-80).
+func (e *Event) ProducedBy(principal Principal, authType string) {
 	if e.Extensions == nil {
 		e.Extensions = map[string]string{}
 	}
 	delete(e.Extensions, AuthClaims)
-	e.Extensions[AuthID] = principal
-	e.Extensions[AuthType] = AuthTypeOf(principal)
+	e.Extensions[AuthID] = string(principal)
+	e.Extensions[AuthType] = authType
 }
 
 // AuthTypeOf returns what kind of principal one is, in the words of CloudEvents' auth context, and
-// ai_agent, for which it has none.
-func AuthTypeOf(principal string) string {
-	kind, _, named := strings.Cut(principal, ":")
+// ai_agent, for which it has none. Of the holder of a grant it is not the whole answer: access.Index.AuthType is.
+func AuthTypeOf(principal Principal) string {
+	kind, _, named := strings.Cut(string(principal), ":")
 	switch {
-	case principal == "root", principal == ActorSystem, named && kind == "system":
-		return "system"
+	case principal == Root, principal == System, named && kind == "system":
+		return AuthSystem
 	case named && kind == "user":
-		return "user"
+		return AuthUser
 	case named && kind == "service":
-		return "service_account"
+		return AuthService
 	case named && kind == "ai_agent":
-		return "ai_agent"
+		return AuthAgent
 	}
-	return "unknown"
+	return AuthUnknown
 }

@@ -11,7 +11,7 @@ import (
 
 func TestKindsOfPrincipals(t *testing.T) { // S4-13, S4-80
 	t.Parallel()
-	for principal, want := range map[string]string{
+	for principal, want := range map[sluice.Principal]string{
 		"root": "system", "system": "system", "system:sync": "system", "user:ann": "user", "service:erp": "service_account", "ai_agent:7": "ai_agent",
 		"": "unknown", "user": "unknown", "source:acme:/s": "unknown",
 	} {
