@@ -210,6 +210,9 @@ func (s *session) statusTable(st sluice.Status) error {
 		"next attempt", maybeWhen(st.NextAttemptAt), "dead letters", strconv.FormatUint(st.DeadLetters, 10),
 		"breaker", string(st.Breaker), "ack floor", strconv.FormatUint(st.AckFloor, 10),
 	)
+	if err == nil && st.SourceError != "" {
+		err = s.say("\nNothing is delivered: the events cannot be read from the log: %s", st.SourceError)
+	}
 	if err != nil || len(st.ParkedLanes) == 0 {
 		return err
 	}

@@ -376,7 +376,7 @@ func (s *server) moments() []metrics.Moment {
 		all = append(all, metrics.Moment{
 			Namespace: g.Namespace, Subscription: g.Subscription,
 			InFlight: g.InFlight, Held: g.Held, Parked: g.Parked, HeldLanes: g.HeldLanes, LagSeconds: g.Lag.Seconds(),
-			Breaker: g.Breaker,
+			Breaker: g.Breaker, Unopened: g.Unopened,
 		})
 	}
 	return all

@@ -19,6 +19,7 @@ const (
 	GroupEndpoint = "The endpoint"
 	GroupClock    = "The clock"
 	GroupProcess  = "The process"
+	GroupStore    = "What is stored"
 	GroupOperator = "What people do meanwhile"
 )
 
@@ -64,6 +65,8 @@ func Faults() []Fault {
 		{"kill-load", GroupProcess, "it is killed under load", "SIGKILL while events come, restart", "app.TestCrash"},
 		{"two-owners", GroupProcess, "two replicas serve one subscription", "two engines that both believe that it is theirs, with failures on the way", "push.TestTwoOwnersLoseNothing"},
 		{"parked-restart", GroupProcess, "it restarts with thousands of parked lanes", "3,000 lanes are parked (short: 300), the process dies and starts again", "push.TestManyParkedLanesSurviveARestart"},
+
+		{"consumer-torn", GroupStore, "the files of consumers are torn", "3 bytes are left of the state of each of a subscription's consumers, while the server is stopped", "push.TestConsumer_TornFileLosesNothing"},
 
 		{"subscription-deleted", GroupOperator, "a subscription is deleted", "in the middle of deliveries, one lane being parked, and made again under its id", "app.TestPeopleMayChangeThingsInTheMiddle"},
 		{"namespace-deleted", GroupOperator, "a namespace is deleted", "in the middle of deliveries, and made again under its name", "app.TestPeopleMayChangeThingsInTheMiddle"},

@@ -16,7 +16,7 @@ func TestAScrapeShowsWhatWasCountedAndWhatIsNow(t *testing.T) {
 	t.Parallel()
 	m := metrics.New(
 		func() []metrics.Moment {
-			return []metrics.Moment{{Namespace: "acme", Subscription: "erp", InFlight: 1, Held: 2, Parked: 3, HeldLanes: 2, LagSeconds: 4.5, Breaker: sluice.BreakerHalfOpen}}
+			return []metrics.Moment{{Namespace: "acme", Subscription: "erp", InFlight: 1, Held: 2, Parked: 3, HeldLanes: 2, LagSeconds: 4.5, Breaker: sluice.BreakerHalfOpen, Unopened: true}}
 		},
 		func() []metrics.Log {
 			return []metrics.Log{{Namespace: "acme", Events: 5, Bytes: 6, MaxBytes: 8, LastSeq: 7}}
@@ -67,6 +67,7 @@ func TestAScrapeShowsWhatWasCountedAndWhatIsNow(t *testing.T) {
 		`sluice_export_failures_total{what="dead_letters"} 1`,
 		`sluice_lag_seconds{namespace="acme",subscription="erp"} 4.5`,
 		`sluice_breaker_state{namespace="acme",subscription="erp"} 2`,
+		`sluice_source_unopened{namespace="acme",subscription="erp"} 1`,
 		`sluice_breaker_openings_total{namespace="acme",subscription="erp"} 1`,
 		`sluice_throttled_total{namespace="acme",subscription="erp"} 1`,
 		`sluice_gate_withheld_total{namespace="acme",subscription="erp"} 1`,

@@ -65,7 +65,7 @@ func Start(ctx context.Context, opts Options) (*Server, error) {
 	if s.lock, err = lockDir(opts.StoreDir); err != nil {
 		return nil, err
 	}
-	if err := s.start(ctx, config, opts.Log); err != nil {
+	if err := s.restore(ctx, config, opts); err != nil {
 		return nil, errors.Join(fmt.Errorf("nats server: %w", err), s.Shutdown())
 	}
 	return s, nil
@@ -142,13 +142,26 @@ func (s *Server) enableStreams() error {
 	return nil
 }
 
+// restore starts the server on what is stored, and moves what is damaged out of its way.
+func (s *Server) restore(ctx context.Context, config *server.Options, opts Options) error {
+	before, err := consumerDirs(opts.StoreDir)
+	if err != nil {
+		return err
+	}
+	log := cmp.Or(opts.Log, slog.New(slog.DiscardHandler))
+	if err := s.start(ctx, config, log); err != nil {
+		return err
+	}
+	return s.setAside(opts.StoreDir, before, log)
+}
+
 func (s *Server) start(ctx context.Context, config *server.Options, log *slog.Logger) error {
 	nats, err := server.NewServer(config)
 	if err != nil {
 		return err
 	}
 	s.nats = nats
-	logger := &logger{log: cmp.Or(log, slog.New(slog.DiscardHandler))}
+	logger := &logger{log: log}
 	nats.SetLoggerV2(logger, false, false, false)
 	nats.Start()
 	for {

@@ -67,6 +67,7 @@ func (s *Store) addHealth(ctx context.Context, sub *sluice.Subscription, status 
 	if h.Breaker != "" {
 		status.Breaker = h.Breaker
 	}
+	status.SourceError = h.Unopened
 	switch next := status.NextAttemptAt; {
 	case h.Breaker == sluice.BreakerOpen && h.HeldUntil.Before(h.ProbeAt):
 		status.NextAttemptAt = &h.ProbeAt

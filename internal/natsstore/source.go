@@ -252,7 +252,7 @@ func (s *Store) OpenSource(ctx context.Context, sub *sluice.Subscription) (*Sour
 	}
 	consumers, err := s.liveConsumers(ctx, sub)
 	if err != nil {
-		return nil, err
+		return nil, storeError(ctx, err)
 	}
 	known, _, err := s.lookout(ctx, sub)
 	if err != nil {

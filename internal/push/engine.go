@@ -297,6 +297,7 @@ func (e *Engine) keep(ctx context.Context, r *runner) {
 		if ctx.Err() != nil {
 			return
 		}
+		r.unopened(ctx, err)
 		level := slog.LevelWarn
 		if errors.Is(err, errSourceEnded) {
 			level = slog.LevelInfo

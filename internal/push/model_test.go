@@ -29,6 +29,7 @@ type process struct {
 	log    *natsstore.AttemptLog
 	cancel context.CancelFunc
 	ended  chan struct{}
+	engine *push.Engine
 }
 
 func (p *process) crash() {
@@ -298,6 +299,7 @@ func (w *world) start(t require.TestingT) *process {
 		w.ports(&ports)
 	}
 	engine := push.New(w, always{}, ports, push.Options{LookEvery: w.looks, MaxInFlight: w.places, Observe: w.observe, Log: w.log, Replays: w.replays})
+	p.engine = engine
 	var parts sync.WaitGroup
 	parts.Go(func() { _ = log.Run(logging) })
 	go func() {

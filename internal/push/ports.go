@@ -180,5 +180,6 @@ type Gauges struct {
 	Parked       int
 	HeldLanes    int // of the parked
 	Breaker      sluice.Breaker
+	Unopened     bool          // its source could not be opened the last time: nothing is delivered
 	Lag          time.Duration // age of the oldest event that is held or parked
 }

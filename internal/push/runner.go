@@ -65,6 +65,7 @@ type runner struct {
 	failing   time.Time // since when every attempt failed; zero: it does not
 	alerted   int       // per cent of the way to being disabled that were told of
 	recalled  bool
+	failures  int               // to begin, in a row
 	stored    sluice.Health     // what is remembered of it
 	storing   bool              // a write is under way, or was a moment ago
 	stores    chan healthStored // what came of it
@@ -112,7 +113,7 @@ func (r *runner) change(sub *sluice.Subscription) {
 // Attempts under way are finished and their results stored before it returns.
 func (r *runner) run(ctx context.Context) error {
 	if err := r.open(ctx); err != nil {
-		return err
+		return &openError{err}
 	}
 	defer r.source.Close()
 	work, cancel := context.WithCancel(context.WithoutCancel(ctx))

@@ -166,5 +166,7 @@ type Status struct {
 	DeadLetters   uint64     `json:"dead_letters"`
 	ParkedLanes   []Parked   `json:"parked_lanes"` // the first hundred by next_at, held ones last
 
+	SourceError string `json:"source_error,omitempty"` // nothing is delivered: the events cannot be read from the log, and why
+
 	Consumers map[WakeState]int `json:"consumers,omitempty"` // mode wake: how many are in which state; there is nothing else to count there
 }

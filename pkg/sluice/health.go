@@ -20,6 +20,7 @@ type Health struct {
 	Pause        Duration  `json:"pause,omitempty"`   // between the last two probes
 	HeldUntil    time.Time `json:"held_until,omitzero"`
 	FailingSince time.Time `json:"failing_since,omitzero"` // every attempt has failed since
+	Unopened     string    `json:"unopened,omitempty"`     // why its source could not be opened the last few times
 	Alerted      int       `json:"alerted,omitempty"`      // per cent of the way to being disabled that were told of
 	Revision     uint64    `json:"revision,omitempty"`     // of the subscription: a change made while nobody served it begins anew
 }
