@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"encoding/base64"
 	"encoding/json"
+	"errors"
 	"maps"
 	"mime"
 	"net/http"
@@ -12,6 +13,7 @@ import (
 
 	"github.com/google/uuid"
 
+	"github.com/sluice-io/sluice/internal/jsonarray"
 	"github.com/sluice-io/sluice/internal/registry"
 	"github.com/sluice-io/sluice/pkg/sluice"
 )
@@ -66,22 +68,24 @@ func isBinary(header http.Header) bool {
 
 // parseArray parses one element after the other, so that a long array costs no more than a batch does.
 func parseArray(body []byte, parse func(json.RawMessage) (sluice.Event, error)) ([]sluice.Event, error) {
-	var events []sluice.Event
-	err := registry.DecodeEach(body, func(item json.RawMessage) error {
-		if len(events) == maxBatch {
-			return sluice.Errorf(sluice.InvalidRequest, "a batch has 1 to %d events; send the others in another one", maxBatch)
-		}
-		event, err := parse(item)
-		if err != nil {
-			return at(len(events), maxBatch, err)
-		}
-		events = append(events, event)
-		return nil
-	})
-	if err == nil && len(events) == 0 {
-		err = sluice.Errorf(sluice.InvalidRequest, "a batch has 1 to %d events, not 0", maxBatch)
+	items, err := jsonarray.Split(body, maxBatch)
+	switch {
+	case errors.Is(err, jsonarray.ErrTooMany):
+		return nil, sluice.Errorf(sluice.InvalidRequest, "a batch has 1 to %d events; send the others in another one", maxBatch)
+	case errors.Is(err, jsonarray.ErrNotArray):
+		return nil, sluice.Errorf(sluice.InvalidRequest, "a batch is expected: a JSON array of events")
+	case err != nil:
+		return nil, sluice.Errorf(sluice.InvalidRequest, "the body is not valid JSON")
+	case len(items) == 0:
+		return nil, sluice.Errorf(sluice.InvalidRequest, "a batch has 1 to %d events, not 0", maxBatch)
 	}
-	return events, err
+	events := make([]sluice.Event, len(items))
+	for i, item := range items {
+		if events[i], err = parse(item); err != nil {
+			return nil, at(i, len(items), err)
+		}
+	}
+	return events, nil
 }
 
 func parseOne(body []byte, parse func(json.RawMessage) (sluice.Event, error)) ([]sluice.Event, error) {

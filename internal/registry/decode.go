@@ -19,54 +19,6 @@ func Decode(data []byte, target any) error {
 	return decode(data, target, sluice.InvalidRequest)
 }
 
-// DecodeEach calls each with the elements of a JSON array, one after the other, and stops at its first error. The
-// elements are parts of data: nothing is copied, so that the caller of each bounds what a long array costs. Code
-// InvalidRequest if data is no array.
-func DecodeEach(data []byte, each func(json.RawMessage) error) error {
-	data = bytes.TrimLeft(data, whiteSpace)
-	switch {
-	case !json.Valid(data):
-		return sluice.Errorf(sluice.InvalidRequest, "the body is not valid JSON")
-	case data[0] != '[':
-		return sluice.Errorf(sluice.InvalidRequest, "an array is expected")
-	}
-	data = bytes.TrimLeft(data[1:], whiteSpace)
-	for data[0] != ']' {
-		end := endOfElement(data)
-		if err := each(json.RawMessage(bytes.Trim(data[:end], whiteSpace))); err != nil {
-			return err
-		}
-		if data[end] == ']' {
-			return nil
-		}
-		data = data[end+1:]
-	}
-	return nil
-}
-
-const whiteSpace = " \t\r\n"
-
-// endOfElement returns where the first element of a valid array ends, whose bracket is not in data any more.
-func endOfElement(data []byte) int {
-	depth, quoted := 0, false
-	for i := 0; i < len(data); i++ {
-		switch c := data[i]; {
-		case quoted && c == '\\':
-			i++
-		case c == '"':
-			quoted = !quoted
-		case quoted:
-		case depth == 0 && (c == ',' || c == ']'):
-			return i
-		case c == '[' || c == '{':
-			depth++
-		case c == ']' || c == '}':
-			depth--
-		}
-	}
-	return len(data)
-}
-
 // DecodeFilter reads a filter; nothing is the empty one. Code UnknownFilter for a dimension
 // that does not exist (S4-78, C19): to ignore it would let too much through.
 func DecodeFilter(data json.RawMessage) (sluice.Filter, error) {
