@@ -3,7 +3,6 @@ package main
 import (
 	"context"
 	"crypto/x509"
-	"encoding/json"
 	"errors"
 	"fmt"
 	"io"
@@ -181,16 +180,16 @@ func (s *session) fail(err error) int {
 	}
 	err = s.withAdvice(err)
 	if s.json() {
-		encoder := json.NewEncoder(s.stderr)
-		if encoder.Encode(failureOf(err)) == nil {
+		if text, unwritten := jsonText(failureOf(err), ""); unwritten == nil {
+			_, _ = s.stderr.Write(text) // see complain
 			return status(err)
 		}
 	}
-	message := err.Error()
+	message := strings.Join(reasons(err), "\n")
 	if e, ok := errors.AsType[*sluice.Error](err); ok && e.Details[requestID] != nil {
-		message += fmt.Sprintf(" (%s, request %v)", e.Code, e.Details[requestID])
+		message += harmless(fmt.Sprintf(" (%s, request %v)", e.Code, e.Details[requestID]))
 	}
-	s.complain("sluice: %s", message)
+	s.complain("sluice: %s", clean(message))
 	if errors.As(err, new(usageError)) {
 		s.complain("Run sluice --help, or sluice COMMAND --help.")
 	}
@@ -269,9 +268,27 @@ func failureOf(err error) failure {
 	return f
 }
 
-// complain writes to stderr; where that fails, there is nobody to tell.
+// reasons returns the messages of an error that joins others, cleaned.
+func reasons(err error) []string {
+	joined, ok := err.(interface{ Unwrap() []error })
+	if !ok || !isJoin(err, joined.Unwrap()) {
+		return []string{harmless(strings.ReplaceAll(err.Error(), "\n", "; "))}
+	}
+	var all []string
+	for _, one := range joined.Unwrap() {
+		all = append(all, reasons(one)...)
+	}
+	return all
+}
+
+// isJoin reports whether an error says what errors.Join makes of others.
+func isJoin(err error, parts []error) bool {
+	return len(parts) > 0 && err.Error() == errors.Join(parts...).Error()
+}
+
+// complain writes to stderr, its arguments cleaned; where that fails, there is nobody to tell.
 func (s *session) complain(format string, args ...any) {
-	_, _ = fmt.Fprintf(s.stderr, format+"\n", args...)
+	_, _ = fmt.Fprintf(s.stderr, format+"\n", cleaned(args)...)
 }
 
 func (s *session) json() bool { return s.Output == "json" }

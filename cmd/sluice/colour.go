@@ -4,7 +4,6 @@ import (
 	"hash/fnv"
 	"slices"
 	"strings"
-	"unicode"
 )
 
 // painter colours text for a terminal. The zero value leaves it as it is.
@@ -26,31 +25,22 @@ const (
 	yellow = "33"
 )
 
-func (p painter) paint(code, text string) string {
+// paint returns the text, cleaned, in a colour.
+func (p painter) paint(code, text string) clean {
+	text = harmless(text)
 	if !p.on || text == "" {
-		return text
+		return clean(text)
 	}
-	return "\x1b[" + code + "m" + text + "\x1b[0m"
+	return clean("\x1b[" + code + "m" + text + "\x1b[0m")
 }
 
 // named paints a name in its own colour, which is the same every time and everywhere. Red and yellow are kept for
 // what went wrong.
-func (p painter) named(name string) string {
+func (p painter) named(name string) clean {
 	codes := [...]string{"32", "34", "35", "36", "92", "94", "95", "96", "1;32", "1;34", "1;35", "1;36"}
 	hash := fnv.New32a()
 	_, _ = hash.Write([]byte(name)) // it never fails
 	sum := hash.Sum32()
 	sum ^= sum >> 15 // the low bits alone are too alike for names that are
 	return p.paint(codes[sum%uint32(len(codes))], name)
-}
-
-// harmless returns text without what a terminal would obey, or show in another order than it is in: whoever
-// publishes chose it.
-func harmless(text string) string {
-	return strings.Map(func(r rune) rune {
-		if unicode.IsControl(r) || unicode.Is(unicode.Bidi_Control, r) || r == unicode.ReplacementChar {
-			return '?'
-		}
-		return r
-	}, text)
 }

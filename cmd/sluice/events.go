@@ -100,7 +100,7 @@ func (c *eventsGetCmd) Run(ctx context.Context, s *session) error {
 	return s.show(viewOf(ev), func() error {
 		return s.facts("seq", strconv.FormatUint(ev.Seq, 10), "id", ev.ID, "type", ev.Type, "path", string(ev.Path),
 			"source", ev.Source, "time", when(ev.Time), "subject", ev.Subject, "content type", ev.ContentType,
-			"extensions", compact(ev.Extensions), "data", strings.ToValidUTF8(string(ev.Data), "?"))
+			"extensions", compact(ev.Extensions), "data", string(ev.Data))
 	})
 }
 
@@ -111,5 +111,5 @@ func excerpt(data []byte) string {
 	if len(text) > most {
 		text = append(text[:most-1], '…')
 	}
-	return harmless(string(text))
+	return string(text)
 }

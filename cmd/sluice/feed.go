@@ -2,7 +2,6 @@ package main
 
 import (
 	"context"
-	"encoding/json"
 	"fmt"
 	"strconv"
 	"strings"
@@ -171,12 +170,12 @@ func (p *feedPrinter) note(format string, args ...any) {
 }
 
 func (p *feedPrinter) event(ev *sluice.Event, item client.FeedItem) error {
-	more := ""
+	var more clean
 	if item.Coalesced > 1 {
 		more = p.paint.paint(faint, fmt.Sprintf("  (one of %d)", item.Coalesced))
 	}
 	place := p.paint.paint(faint, strconv.FormatUint(item.Seq, 10)+"  "+ev.Time.Local().Format(time.TimeOnly))
-	return p.say("%s  %s  %s  %s%s", place, p.paint.named(harmless(ev.Type)), harmless(string(ev.Path)), excerpt(ev.Data), more)
+	return p.say("%s  %s  %s  %s%s", place, p.paint.named(ev.Type), ev.Path, excerpt(ev.Data), more)
 }
 
 // line prints what a feed tells as programs get it.
@@ -195,16 +194,6 @@ func (p *feedPrinter) line(item client.FeedItem) error {
 		return p.printLine(map[string]any{"away": failureOf(item.Away).Error, "resume": item.Resume})
 	case item.Subscribed != nil:
 		return p.printLine(map[string]any{"subscribed": true, "current_seq": *item.Subscribed})
-	}
-	return nil
-}
-
-// printLine prints a value as one line of JSON.
-func (s *session) printLine(value any) error {
-	encoder := json.NewEncoder(s.stdout)
-	encoder.SetEscapeHTML(false)
-	if err := encoder.Encode(value); err != nil {
-		return fmt.Errorf("print: %w", err)
 	}
 	return nil
 }

@@ -103,13 +103,13 @@ func TestColoursAreForWhoeverIsWatching(t *testing.T) {
 		require.Contains(t, stdout, "?[2J?z", tt.name)
 		if tt.want {
 			placed := painter{true}.named("order.placed")
-			require.Equal(t, 2, strings.Count(stdout, placed), tt.name)
-			require.NotContains(t, stdout, strings.Replace(placed, "placed", "paid", 1), "another type has another colour")
+			require.Equal(t, 2, strings.Count(stdout, string(placed)), tt.name)
+			require.NotContains(t, stdout, strings.Replace(string(placed), "placed", "paid", 1), "another type has another colour")
 		}
 	}
 	used := map[string]bool{}
 	for _, kind := range sluice.SystemTypes() {
-		used[strings.TrimSuffix(painter{true}.named(kind), kind+"\x1b[0m")] = true
+		used[strings.TrimSuffix(string(painter{true}.named(kind)), kind+"\x1b[0m")] = true
 	}
 	require.Greater(t, len(used), 4, "types are told apart by their colours")
 }

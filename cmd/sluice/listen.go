@@ -4,11 +4,9 @@ import (
 	"context"
 	"crypto/rand"
 	"encoding/hex"
-	"encoding/json"
 	"errors"
 	"fmt"
 	"strconv"
-	"strings"
 	"sync"
 	"time"
 
@@ -247,13 +245,7 @@ func (l *listener) report(a sluice.Attempt) error {
 func (l *listener) line(value any) error {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	var text strings.Builder
-	encoder := json.NewEncoder(&text)
-	encoder.SetEscapeHTML(false)
-	if err := encoder.Encode(value); err != nil {
-		return fmt.Errorf("print: %w", err)
-	}
-	return l.session.say("%s", strings.TrimSuffix(text.String(), "\n"))
+	return l.session.printLine(value)
 }
 
 // unsubscribe deletes the subscription, however the command ends.

@@ -1,7 +1,6 @@
 package main
 
 import (
-	"encoding/json"
 	"errors"
 	"fmt"
 	"io"
@@ -21,23 +20,36 @@ func (s *session) show(value any, table func() error) error {
 }
 
 func (s *session) printJSON(value any) error {
-	encoder := json.NewEncoder(s.stdout)
-	encoder.SetIndent("", "  ")
-	encoder.SetEscapeHTML(false)
-	if err := encoder.Encode(value); err != nil {
+	return s.printText(jsonText(value, "  "))
+}
+
+// printLine prints a value as one line of JSON.
+func (s *session) printLine(value any) error { return s.printText(jsonText(value, "")) }
+
+func (s *session) printText(text []byte, err error) error {
+	if err != nil {
+		return err
+	}
+	if _, err := s.stdout.Write(text); err != nil {
 		return fmt.Errorf("print: %w", err)
 	}
 	return nil
 }
 
-// table prints rows under a heading in columns.
+// table prints rows under a heading in columns, each cell cleaned.
 func (s *session) table(heading string, rows [][]string) error {
 	var text strings.Builder
 	if heading != "" {
 		text.WriteString(strings.ReplaceAll(heading, " | ", "\t") + "\n")
 	}
 	for _, cells := range rows {
-		text.WriteString(strings.Join(cells, "\t") + "\n")
+		for i, cell := range cells {
+			if i > 0 {
+				text.WriteByte('\t')
+			}
+			text.WriteString(harmless(cell))
+		}
+		text.WriteByte('\n')
 	}
 	w := tabwriter.NewWriter(s.stdout, 0, 0, 2, ' ', 0)
 	_, err := io.WriteString(w, text.String())
@@ -58,8 +70,9 @@ func (s *session) facts(pairs ...string) error {
 	return s.table("", rows)
 }
 
+// say prints a line; its arguments are cleaned.
 func (s *session) say(format string, args ...any) error {
-	if _, err := fmt.Fprintf(s.stdout, format+"\n", args...); err != nil {
+	if _, err := fmt.Fprintf(s.stdout, format+"\n", cleaned(args)...); err != nil {
 		return fmt.Errorf("print: %w", err)
 	}
 	return nil

@@ -254,16 +254,14 @@ type pageView struct {
 	Closed      bool              `json:"closed"`
 }
 
-// printPage prints a part of a stream: for people its bytes as they are, or its messages one a line.
+// printPage prints a part of a stream: for people its bytes as they are, or its messages one a line. On a terminal the bytes are
+// cleaned, line by line.
 func (s *session) printPage(page client.StreamPage) error {
 	out, err := written(page, s.json())
-	if err == nil {
-		_, err = s.stdout.Write(out)
+	if err == nil && s.watched && !s.json() && !page.IsJSON() {
+		out = []byte(harmlessLines(string(out)))
 	}
-	if err != nil {
-		return fmt.Errorf("print: %w", err)
-	}
-	return nil
+	return s.printText(out, err)
 }
 
 func written(page client.StreamPage, forPrograms bool) ([]byte, error) {
@@ -277,10 +275,7 @@ func written(page client.StreamPage, forPrograms bool) ([]byte, error) {
 	var out bytes.Buffer
 	switch {
 	case forPrograms:
-		encoder := json.NewEncoder(&out)
-		encoder.SetEscapeHTML(false)
-		err := encoder.Encode(pageViewOf(page, messages))
-		return out.Bytes(), err
+		return jsonText(pageViewOf(page, messages), "")
 	case !page.IsJSON():
 		return page.Data, nil
 	}
@@ -290,7 +285,7 @@ func written(page client.StreamPage, forPrograms bool) ([]byte, error) {
 		}
 		out.WriteByte('\n')
 	}
-	return out.Bytes(), nil
+	return escapedJSON(out.Bytes()), nil
 }
 
 func pageViewOf(page client.StreamPage, messages []json.RawMessage) pageView {

@@ -94,7 +94,7 @@ func (c *typesShowCmd) Run(ctx context.Context, s *session) error {
 		if err := json.Indent(&pretty, t.Schema, "", "  "); err != nil {
 			return fmt.Errorf("schema: %w", err)
 		}
-		return s.say("%s", pretty.String())
+		return s.say("%s", clean(escapedJSON(pretty.Bytes())))
 	})
 }
 

@@ -1,0 +1,97 @@
+package main
+
+import (
+	"bytes"
+	"encoding/json"
+	"fmt"
+	"reflect"
+	"strings"
+	"unicode"
+	"unicode/utf8"
+)
+
+// Everything that is printed is cleaned in one of these ways: receivers' answers, events' types and ids, descriptions and the
+// messages of servers are chosen by others, and a terminal obeys some of what can be in them.
+
+// clean is text that was cleaned; say and complain print it as it is.
+type clean string
+
+// obeyed reports whether a terminal obeys the rune, or shows others in another order for it: C0 and C1 controls, DEL, and the
+// controls of bidirectional text.
+func obeyed(r rune) bool { return unicode.IsControl(r) || unicode.Is(unicode.Bidi_Control, r) }
+
+// harmless returns text as one line without what a terminal would obey: white space is a space, all else and what is no UTF-8
+// is a question mark.
+func harmless(text string) string {
+	return strings.Map(func(r rune) rune {
+		switch {
+		case r == '\u2028' || r == '\u2029' || unicode.IsControl(r) && unicode.IsSpace(r):
+			return ' '
+		case obeyed(r) || r == unicode.ReplacementChar:
+			return '?'
+		}
+		return r
+	}, text)
+}
+
+// harmlessLines is harmless for text of several lines.
+func harmlessLines(text string) string {
+	lines := strings.Split(text, "\n")
+	for i, line := range lines {
+		lines[i] = harmless(line)
+	}
+	return strings.Join(lines, "\n")
+}
+
+// cleaned returns a format's arguments with all texts among them cleaned.
+func cleaned(args []any) []any {
+	all := make([]any, len(args))
+	for i, arg := range args {
+		all[i] = cleanedOne(arg)
+	}
+	return all
+}
+
+func cleanedOne(arg any) any {
+	switch v := arg.(type) {
+	case clean:
+		return string(v)
+	case string:
+		return harmless(v)
+	case error:
+		return harmless(v.Error())
+	}
+	if kind := reflect.ValueOf(arg).Kind(); kind == reflect.String || kind >= reflect.Array && kind <= reflect.Struct {
+		return harmless(fmt.Sprint(arg))
+	}
+	return arg // numbers, and what is named after them
+}
+
+// jsonText returns a value as JSON with a line feed behind it. What a terminal would obey is escaped, so that it means the same
+// to programs.
+func jsonText(value any, indent string) ([]byte, error) {
+	var text bytes.Buffer
+	encoder := json.NewEncoder(&text)
+	encoder.SetIndent("", indent)
+	encoder.SetEscapeHTML(false)
+	if err := encoder.Encode(value); err != nil {
+		return nil, fmt.Errorf("print: %w", err)
+	}
+	return escapedJSON(text.Bytes()), nil
+}
+
+// escapedJSON returns JSON with what a terminal would obey escaped. Line feeds are those between its tokens.
+func escapedJSON(text []byte) []byte {
+	out := make([]byte, 0, len(text))
+	for len(text) > 0 {
+		r, size := utf8.DecodeRune(text)
+		switch {
+		case r == utf8.RuneError && size == 1 || r != '\n' && obeyed(r):
+			out = fmt.Appendf(out, "\\u%04x", r)
+		default:
+			out = append(out, text[:size]...)
+		}
+		text = text[size:]
+	}
+	return out
+}
