@@ -27,10 +27,11 @@ const (
 	MinLease       = time.Second
 	MaxLease       = 10 * time.Minute
 	DefaultLease   = 30 * time.Second
-	maxExplicit    = 1000 // streams that it names
-	maxID          = 256  // bytes
-	maxDescription = 2048 // bytes
-	maxWorker      = 256  // bytes
+	MaxNamed       = 1000       // streams that it names
+	MaxAcks        = mostListed // of one request of a worker
+	maxID          = 256        // bytes
+	maxDescription = 2048       // bytes
+	maxWorker      = 256        // bytes
 )
 
 // Key names a subscription: below a root of a namespace's streams, "" or a path, ids are unique.
@@ -84,8 +85,8 @@ func (c Config) Normal(k Key) (Config, error) {
 		return c, invalid("type is webhook or pull-wake")
 	case c.Pattern == "" && len(c.Streams) == 0:
 		return c, invalid("a pattern or streams are needed")
-	case len(c.Streams) > maxExplicit:
-		return c, invalid("at most %d streams can be named; use a pattern", maxExplicit)
+	case len(c.Streams) > MaxNamed:
+		return c, invalid("at most %d streams can be named; use a pattern", MaxNamed)
 	case c.Lease < MinLease || c.Lease > MaxLease:
 		return c, invalid("lease_ttl_ms is %d to %d", MinLease.Milliseconds(), MaxLease.Milliseconds())
 	case len(c.Description) > maxDescription:

@@ -326,8 +326,8 @@ func (s *Subscription) link(paths []string, v View) error {
 		}
 		explicit, named = explicit+1, named+weight(path)
 		switch {
-		case explicit > maxExplicit:
-			return invalid("at most %d streams can be named; use a pattern", maxExplicit)
+		case explicit > MaxNamed:
+			return invalid("at most %d streams can be named; use a pattern", MaxNamed)
 		case named > mostText:
 			return invalid("the names of streams take %d KiB at most; use a pattern", mostText>>10)
 		case all > mostText+mostLinkText:

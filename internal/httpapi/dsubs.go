@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"context"
 	"encoding/json"
+	"errors"
 	"net/http"
 	"net/url"
 	"slices"
@@ -15,6 +16,7 @@ import (
 	"github.com/sluice-io/sluice/internal/access"
 	"github.com/sluice-io/sluice/internal/dsub"
 	"github.com/sluice-io/sluice/internal/durable"
+	"github.com/sluice-io/sluice/internal/jsonarray"
 	"github.com/sluice-io/sluice/pkg/sluice"
 )
 
@@ -156,13 +158,32 @@ func (s *Server) dsubJWKS(c echo.Context) error {
 type dsubRequest struct {
 	Type    dsub.Kind `json:"type"`
 	Pattern string    `json:"pattern"`
-	Streams []string  `json:"streams"`
+	Streams listed    `json:"streams"`
 	Webhook *struct {
 		URL string `json:"url"`
 	} `json:"webhook"`
 	WakeStream  string `json:"wake_stream"`
 	LeaseTTL    *int64 `json:"lease_ttl_ms"`
 	Description string `json:"description"`
+}
+
+// listed is an array of streams, and acknowledged one of acknowledgements. One that is longer than may be asked for is
+// refused before its elements cost memory.
+type (
+	listed       []string
+	acknowledged []ackRequest
+)
+
+// UnmarshalJSON reads the array. Errors are those of jsonarray.Decode.
+func (l *listed) UnmarshalJSON(data []byte) (err error) {
+	*l, err = jsonarray.Decode[string](data, dsub.MaxNamed)
+	return err
+}
+
+// UnmarshalJSON reads the array. Errors are those of jsonarray.Decode.
+func (a *acknowledged) UnmarshalJSON(data []byte) (err error) {
+	*a, err = jsonarray.Decode[ackRequest](data, dsub.MaxAcks)
+	return err
 }
 
 // controlBody reads the body of a control request. Members that are not known are left alone: the protocol grows.
@@ -177,7 +198,11 @@ func controlBody(c echo.Context, target any) error {
 	if len(data) == 0 {
 		return nil
 	}
-	if err := json.Unmarshal(data, target); err != nil {
+	err = json.Unmarshal(data, target)
+	if errors.Is(err, jsonarray.ErrTooMany) {
+		return sluice.Errorf(sluice.InvalidRequest, "send at most %d streams (use a pattern for more) and %d acks in one request", dsub.MaxNamed, dsub.MaxAcks)
+	}
+	if err != nil {
 		return sluice.Errorf(sluice.InvalidRequest, "the body is not the JSON that is expected here")
 	}
 	return nil
@@ -267,7 +292,7 @@ func (s *Server) deleteDsub(c echo.Context) error {
 
 func (s *Server) linkDsub(c echo.Context) error {
 	var req struct {
-		Streams []string `json:"streams"`
+		Streams listed `json:"streams"`
 	}
 	if err := controlBody(c, &req); err != nil {
 		return err
@@ -325,14 +350,16 @@ func (s *Server) claimDsub(c echo.Context) error {
 
 // callRequest is what a worker says.
 type callRequest struct {
-	Wake       string `json:"wake_id"`
-	Generation uint64 `json:"generation"`
-	Acks       []struct {
-		Stream string `json:"stream"`
-		Path   string `json:"path"` // the same; workers of notices find it under this name
-		Offset string `json:"offset"`
-	} `json:"acks"`
-	Done bool `json:"done"`
+	Wake       string       `json:"wake_id"`
+	Generation uint64       `json:"generation"`
+	Acks       acknowledged `json:"acks"`
+	Done       bool         `json:"done"`
+}
+
+type ackRequest struct {
+	Stream string `json:"stream"`
+	Path   string `json:"path"` // the same; workers of notices find it under this name
+	Offset string `json:"offset"`
 }
 
 func (r *callRequest) acks() (all []dsub.Ack, err error) {

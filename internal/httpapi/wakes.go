@@ -16,6 +16,9 @@ import (
 
 // Wakes are the wake consumers of subscriptions of mode wake (S1).
 type Wakes interface {
+	// Admit refuses a callback whose token is not good for its consumer, with the codes of Call, before its body is
+	// read: strangers' bodies cost no memory.
+	Admit(ctx context.Context, namespace, consumerID, token string) error
 	// Call takes a callback: the raw bearer token, "" if there is none, and the raw body. A refusal is an error
 	// with one of the codes sluice.Wake…; with WakeTokenExpired the answer's token may be a new one. Other codes
 	// are the server's own.
@@ -67,15 +70,19 @@ func (s *Server) callback(c echo.Context) error {
 	if err != nil {
 		return err
 	}
-	data, err := body(c)
-	if err != nil {
-		return err
-	}
 	wakes, err := s.wakes()
 	if err != nil {
 		return err
 	}
-	answer, err := wakes.Call(c.Request().Context(), namespace, calledBy(c.Request().URL), bearer(c.Request().Header), data)
+	ctx, consumer, token := c.Request().Context(), calledBy(c.Request().URL), bearer(c.Request().Header)
+	if err := wakes.Admit(ctx, namespace, consumer, token); err != nil {
+		return err
+	}
+	data, err := body(c)
+	if err != nil {
+		return err
+	}
+	answer, err := wakes.Call(ctx, namespace, consumer, token, data)
 	if err != nil {
 		c.Set(newTokenKey, answer.Token)
 		return err

@@ -28,6 +28,8 @@ func (*standIn) Call(context.Context, string, string, string, []byte) (sluice.Wa
 	return sluice.WakeAnswer{}, nil
 }
 
+func (*standIn) Admit(context.Context, string, string, string) error { return nil }
+
 func (w *standIn) Consumers(context.Context, *sluice.Subscription, sluice.WakeQuery) (sluice.WakePage, error) {
 	other := w.one
 	other.Path = "/secret/a"

@@ -2,10 +2,12 @@ package httpapi_test
 
 import (
 	"context"
+	"io"
 	"net/http"
 	"net/http/httptest"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -45,6 +47,13 @@ func (w *wakes) last() string {
 func (w *wakes) Call(_ context.Context, namespace, consumerID, token string, body []byte) (sluice.WakeAnswer, error) {
 	w.note("call", namespace, consumerID, token, string(body))
 	return w.answer, w.err
+}
+
+func (w *wakes) Admit(_ context.Context, _, _, token string) error {
+	if token == "bad" {
+		return sluice.Errorf(sluice.WakeTokenInvalid, "send a good token")
+	}
+	return nil
 }
 
 func (w *wakes) Consumers(_ context.Context, sub *sluice.Subscription, q sluice.WakeQuery) (sluice.WakePage, error) {
@@ -253,6 +262,38 @@ func TestARefusedCallbackIsToldAsS1Says(t *testing.T) {
 	require.Equal(t, "too_large", a.code())
 	require.Len(t, a.body, 2)
 	require.Equal(t, before, w.last())
+}
+
+// A caller without a good token is refused before its body is read: it is not even asked to send one.
+func TestCallback_RefusesBadTokenBeforeBody(t *testing.T) {
+	t.Parallel()
+	b, w := wakeBench(t)
+	body := &counted{Reader: strings.NewReader(`{"epoch":1}`)}
+	req, err := http.NewRequestWithContext(t.Context(), http.MethodPost, b.http.URL+callbackAt, body)
+	require.NoError(t, err)
+	req.Header.Set("Authorization", "Bearer bad")
+	req.Header.Set("Expect", "100-continue")
+	transport := &http.Transport{ExpectContinueTimeout: time.Hour}
+	t.Cleanup(transport.CloseIdleConnections)
+	answer, err := (&http.Client{Transport: transport}).Do(req)
+	require.NoError(t, err)
+	require.NoError(t, answer.Body.Close())
+	require.Equal(t, http.StatusUnauthorized, answer.StatusCode)
+	require.Zero(t, body.read.Load(), "bytes sent")
+	require.Empty(t, w.last(), "the engine got no callback")
+}
+
+// counted is a reader that counts what is read of it.
+type counted struct {
+	io.Reader
+
+	read atomic.Int64
+}
+
+func (r *counted) Read(p []byte) (int, error) {
+	n, err := r.Reader.Read(p)
+	r.read.Add(int64(n))
+	return n, err
 }
 
 // Workers behind one address do not silence one another, nor does somebody there who guesses tokens of the API.

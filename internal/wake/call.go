@@ -8,43 +8,54 @@ import (
 	"github.com/sluice-io/sluice/pkg/sluice"
 )
 
-// Call takes a callback: who calls shows a token, and says which consumer it is. The order in which it is looked at
-// is that a token is there, that the body is a callback, that the consumer exists, that the token is good for it,
-// and then what Step looks at. A refusal has one of S1's codes (S1-85…91); with WakeTokenExpired comes a new token if
-// the old one was of the current epoch (register C28). Other codes: Unavailable.
+// Admit refuses a caller that has no good token for a consumer, as Call does: before its body is read, which costs
+// memory. Codes: WakeTokenInvalid, WakeGone; Unavailable. An expired token passes, because Call may exchange it.
+func (e *Engine) Admit(ctx context.Context, namespace, consumer, token string) error {
+	_, err := e.identified(ctx, namespace, consumer, token)
+	return err
+}
+
+// Call takes a callback of a consumer, which shows a token. What may be wrong is looked at in this order: that a token
+// is there, that the consumer exists, that the token is good for it, that the body is a callback, and then what Step
+// looks at. A refusal has one of S1's codes (S1-85…91); with WakeTokenExpired comes a new token if the old one was of
+// the current epoch (register C28). Other codes: Unavailable.
 func (e *Engine) Call(ctx context.Context, namespace, consumer, token string, body []byte) (sluice.WakeAnswer, error) {
-	if token == "" {
-		return sluice.WakeAnswer{}, sluice.Errorf(sluice.WakeTokenInvalid, "send the header Authorization: Bearer <token>")
-	}
-	cb, err := ParseCallback(body, e.ports.Streams.ParseOffset)
+	call, err := e.identified(ctx, namespace, consumer, token)
 	if err != nil {
 		return sluice.WakeAnswer{}, err
 	}
-	gone := sluice.Errorf(sluice.WakeGone, "the consumer does not exist any more")
+	answer, err := call.take(ctx, body)
+	if errors.Is(err, errLost) {
+		e.revoke(ctx, call.sub)
+		err = gone()
+	}
+	e.ports.Observe.CalledBack(call.sub, sluice.CodeOf(err))
+	return answer, err
+}
+
+// identified returns the call of a consumer that exists and whose token is good, though it may have expired.
+func (e *Engine) identified(ctx context.Context, namespace, consumer, token string) (*call, error) {
+	if token == "" {
+		return nil, sluice.Errorf(sluice.WakeTokenInvalid, "send the header Authorization: Bearer <token>")
+	}
 	id, path, ok := sluice.ParseWakeConsumerID(consumer)
 	if !ok {
-		return sluice.WakeAnswer{}, gone
+		return nil, gone()
 	}
 	sub, err := e.subscription(ctx, id)
 	if err != nil {
-		return sluice.WakeAnswer{}, err
+		return nil, err
 	}
 	if sub == nil || sub.Namespace != namespace || sub.State == sluice.Cancelled {
-		return sluice.WakeAnswer{}, gone
+		return nil, gone()
 	}
-	call := call{engine: e, sub: sub, id: sluice.WakeConsumerID(id, path), path: path, token: token, cb: cb}
-	var answer sluice.WakeAnswer
-	if err = call.identify(); err != nil {
-		err = call.unidentified(ctx, err)
-	} else {
-		answer, err = call.do(ctx)
+	c := &call{engine: e, sub: sub, id: sluice.WakeConsumerID(id, path), path: path, token: token}
+	if err := c.identify(); err != nil {
+		err = c.orGone(ctx, err)
+		e.ports.Observe.CalledBack(sub, sluice.CodeOf(err))
+		return nil, err
 	}
-	if errors.Is(err, errLost) {
-		e.revoke(ctx, sub)
-		err = gone
-	}
-	e.ports.Observe.CalledBack(sub, sluice.CodeOf(err))
-	return answer, err
+	return c, nil
 }
 
 // call is a callback that is being taken.
@@ -75,9 +86,9 @@ func (c *call) identify() error {
 	return err
 }
 
-// unidentified answers who has no good token: that the consumer is gone comes first. It waits for nobody: whoever
-// guesses is not to hold up the consumer.
-func (c *call) unidentified(ctx context.Context, why error) error {
+// orGone returns WakeGone if the consumer does not exist, which comes before what else is wrong with a callback. It
+// takes no turn: a caller that guesses must not hold up the consumer.
+func (c *call) orGone(ctx context.Context, why error) error {
 	known := c.known()
 	if known.Revision == 0 {
 		var err error
@@ -86,7 +97,7 @@ func (c *call) unidentified(ctx context.Context, why error) error {
 		}
 	}
 	if now := &known.Consumer; known.Revision == 0 || now.Of != incarnation(c.sub) || now.State == sluice.WakeRemoved {
-		return (&Input{Callback: &c.cb}).gone()
+		return gone()
 	}
 	return why
 }
@@ -97,6 +108,16 @@ func (c *call) known() Entry {
 		return r.entry(c.path)
 	}
 	return Entry{}
+}
+
+// take reads the body and does what it asks for.
+func (c *call) take(ctx context.Context, body []byte) (sluice.WakeAnswer, error) {
+	cb, err := ParseCallback(body, c.engine.ports.Streams.ParseOffset)
+	if err != nil {
+		return sluice.WakeAnswer{}, c.orGone(ctx, err)
+	}
+	c.cb = cb
+	return c.do(ctx)
 }
 
 func (c *call) do(ctx context.Context) (sluice.WakeAnswer, error) {
@@ -122,7 +143,7 @@ func (c *call) do(ctx context.Context) (sluice.WakeAnswer, error) {
 // decide is what a callback means for its consumer as it is.
 func (c *call) decide(ctx context.Context, now Consumer) (Input, error) {
 	if now.State == sluice.WakeRemoved {
-		return Input{}, (&Input{Callback: &c.cb}).gone()
+		return Input{}, gone()
 	}
 	if err := c.admit(now); err != nil {
 		return Input{}, err

@@ -1,41 +1,45 @@
 package wake
 
 import (
-	"bytes"
 	"encoding/json"
 	"errors"
-	"io"
 	"slices"
+	"strconv"
 
+	"github.com/sluice-io/sluice/internal/jsonarray"
 	"github.com/sluice-io/sluice/pkg/sluice"
 )
 
 // callbackBody is a callback as it comes (S1-71…77). What S1 does not know is let pass: a later one may know it.
 type callbackBody struct {
-	Epoch  *uint64 `json:"epoch"`
-	WakeID string  `json:"wake_id"`
-	Acks   []struct {
-		Path   string `json:"path"`
-		Offset string `json:"offset"`
-	} `json:"acks"`
-	Subscribe   []string `json:"subscribe"`
-	Unsubscribe []string `json:"unsubscribe"`
-	Done        bool     `json:"done"`
+	Epoch       *uint64       `json:"epoch"`
+	WakeID      string        `json:"wake_id"`
+	Acks        list[ackBody] `json:"acks"`
+	Subscribe   list[string]  `json:"subscribe"`
+	Unsubscribe list[string]  `json:"unsubscribe"`
+	Done        bool          `json:"done"`
+}
+
+type ackBody struct {
+	Path   string `json:"path"`
+	Offset string `json:"offset"`
+}
+
+// list is a JSON array of at most MaxStreams elements: a longer one is refused before its elements cost memory.
+type list[T any] []T
+
+// UnmarshalJSON reads the array. Errors are those of jsonarray.Decode.
+func (l *list[T]) UnmarshalJSON(data []byte) (err error) {
+	*l, err = jsonarray.Decode[T](data, MaxStreams)
+	return err //nolint:wrapcheck // plain puts it into words
 }
 
 // ParseCallback reads the body of a callback. Offsets are read by parseOffset; -1 is before everything. Codes
 // WakeInvalid (S1-85), and WakeOffset for what is no offset or no path in an acknowledgement (S1-89).
 func ParseCallback(body []byte, parseOffset func(string) (uint64, error)) (Callback, error) {
 	var b callbackBody
-	d := json.NewDecoder(bytes.NewReader(body))
-	if err := d.Decode(&b); err != nil {
+	if err := json.Unmarshal(body, &b); err != nil {
 		return Callback{}, sluice.Errorf(sluice.WakeInvalid, "the body is not a callback: %s", plain(err))
-	}
-	if _, err := d.Token(); !errors.Is(err, io.EOF) {
-		return Callback{}, sluice.Errorf(sluice.WakeInvalid, "there is something after the JSON value")
-	}
-	if max(len(b.Acks), len(b.Subscribe), len(b.Unsubscribe)) > MaxStreams {
-		return Callback{}, sluice.Errorf(sluice.WakeInvalid, "a callback names %d streams at most for each purpose", MaxStreams)
 	}
 	if b.Epoch == nil {
 		return Callback{}, sluice.Errorf(sluice.WakeInvalid, "epoch is missing")
@@ -91,8 +95,15 @@ func paths(field string, texts []string) ([]sluice.Path, error) {
 
 // plain says what is wrong with JSON without words of Go.
 func plain(err error) string {
-	if e, ok := errors.AsType[*json.UnmarshalTypeError](err); ok {
+	switch e, ok := errors.AsType[*json.UnmarshalTypeError](err); {
+	case ok && e.Field != "":
 		return "the field " + e.Field + " cannot be a JSON " + e.Value
+	case ok:
+		return "a JSON " + e.Value + " is where something else is expected"
+	case errors.Is(err, jsonarray.ErrTooMany):
+		return "it names more than " + strconv.Itoa(MaxStreams) + " streams for one purpose"
+	case errors.Is(err, jsonarray.ErrNotArray):
+		return "acks, subscribe and unsubscribe are arrays"
 	}
 	return "it is not valid JSON"
 }

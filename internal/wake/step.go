@@ -84,8 +84,10 @@ func (in *Input) gone() error {
 	if in.Callback == nil {
 		return nil
 	}
-	return sluice.Errorf(sluice.WakeGone, "the consumer does not exist any more")
+	return gone()
 }
+
+func gone() error { return sluice.Errorf(sluice.WakeGone, "the consumer does not exist any more") }
 
 // wake begins a cycle (S1-28, S1-33): one wake id for all its attempts (S1-129).
 func (r Rules) wake(c *Consumer, now time.Time) {
@@ -219,7 +221,7 @@ func (r Rules) call(c *Consumer, in *Callback, tails Tails, now time.Time) error
 func (c *Consumer) admit(in *Callback, tails Tails) error {
 	switch {
 	case c.WakeID == "": // never woken: whoever calls was woken by the one before it, of the same epoch
-		return sluice.Errorf(sluice.WakeGone, "the consumer does not exist any more")
+		return gone()
 	case in.Epoch != c.Epoch:
 		return sluice.Errorf(sluice.WakeStale, "the epoch is %d, not %d: stop", c.Epoch, in.Epoch)
 	case in.WakeID != "" && in.WakeID != c.WakeID:

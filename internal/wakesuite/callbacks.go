@@ -63,7 +63,8 @@ func ofNobody(w *world) {
 	w.refuse(w.callback(n, nil), http.StatusGone, consumerGone)
 }
 
-// Bearer present, JSON with an epoch, consumer known, token valid, epoch, wake_id; then what is asked.
+// Bearer present, consumer known, token valid, JSON with an epoch, epoch, wake_id; then what is asked. The token comes
+// before the body because bodies of strangers cost memory.
 func order(w *world) {
 	s := w.wake(always(answer{}))
 	here, gone, good := s.first, s.elsewhere(), s.first.Token
@@ -78,8 +79,12 @@ func order(w *world) {
 	}{
 		{"no bearer, no JSON, no consumer", gone, "", "{", http.StatusUnauthorized, tokenInvalid},
 		{"no bearer", here, "", bodyOf(here, nil), http.StatusUnauthorized, tokenInvalid},
-		{"no JSON, no consumer, no token", gone, "nonsense", "{", http.StatusBadRequest, invalidRequest},
-		{"no epoch, no token", here, "nonsense", "{}", http.StatusBadRequest, invalidRequest},
+		{"no JSON, no consumer, no token", gone, "nonsense", "{", http.StatusGone, consumerGone},
+		{"no JSON, no consumer, a token of another", gone, good, "{", http.StatusGone, consumerGone},
+		{"no JSON, no token", here, "nonsense", "{", http.StatusUnauthorized, tokenInvalid},
+		{"no epoch, no token", here, "nonsense", "{}", http.StatusUnauthorized, tokenInvalid},
+		{"no JSON", here, good, "{", http.StatusBadRequest, invalidRequest},
+		{"no epoch", here, good, "{}", http.StatusBadRequest, invalidRequest},
 		{"no consumer, no token", gone, "nonsense", encode(wrong), http.StatusGone, consumerGone},
 		{"no consumer, a token of another", gone, good, encode(wrong), http.StatusGone, consumerGone},
 		{"no token, no epoch of it", here, "nonsense", encode(wrong), http.StatusUnauthorized, tokenInvalid},
