@@ -293,7 +293,10 @@ func (s *server) openAPI(context.Context) error {
 	if err != nil {
 		return err
 	}
-	publish := s.published(s.store)
+	publish := s.published(natsstore.Exact{Store: s.store, Shows: func(ctx context.Context, ev *sluice.Event) bool {
+		who := sluice.CallerFrom(ctx)
+		return who.Unbounded() || s.trust.index.Shows(who, sluice.VerbPublish, ev, time.Now()) == sluice.Pass
+	}})
 	proxies, err := prefixes(s.cfg.HTTP.TrustedProxies)
 	if err != nil {
 		return fmt.Errorf("http.trusted_proxies: %w", err)

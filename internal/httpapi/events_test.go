@@ -48,7 +48,7 @@ func TestAStructuredCloudEventIsStored(t *testing.T) {
 
 	require.Contains(t, b.must(t, http.StatusOK, "GET "+events, "").text, `"data":`+data, "there and back")
 
-	again := b.must(t, http.StatusCreated, "POST "+events, `{"specversion":"1.0","id":"e1","source":"/shop","type":"order.created","path":"/orders/42"}`, "Content-Type", structured)
+	again := b.must(t, http.StatusCreated, "POST "+events, `{"specversion":"1.0","id":"e1","source":"/shop","type":"order.created","path":"/orders/42","data":`+data+`}`, "Content-Type", structured)
 	require.JSONEq(t, `{"events":[{"id":"e1","seq":1,"path":"/orders/42","duplicate":true}]}`, again.text)
 }
 

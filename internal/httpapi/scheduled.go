@@ -87,6 +87,9 @@ func (s *Server) schedule(c echo.Context, e sluice.Event, when time.Time) error 
 	e.Namespace = c.Param("ns")
 	stored, err := s.opts.Scheduled.Published(ctx, &e)
 	if err == nil {
+		if err := s.repeated(c, &e, stored.Seq); err != nil {
+			return err
+		}
 		return c.JSON(http.StatusCreated, map[string][]sluice.Stored{"events": {stored}})
 	}
 	if sluice.CodeOf(err) != sluice.NotFound {
@@ -95,10 +98,32 @@ func (s *Server) schedule(c echo.Context, e sluice.Event, when time.Time) error 
 	is, duplicate, err := s.opts.Scheduled.Schedule(ctx, sluice.Scheduled{
 		Creator: sluice.Creator{CreatedBy: who.Principal, Grant: who.Grant, CreatedAt: time.Now().UTC()}, Event: e, DeliverAt: when.UTC(),
 	})
+	if err == nil && duplicate {
+		var shown bool
+		if shown, err = s.ofScheduled(c, &is); err == nil && !shown {
+			err = e.OtherEvent()
+		}
+	}
 	if err != nil {
 		return err
 	}
 	return c.JSON(http.StatusAccepted, map[string][]held{"events": {{is.Event.ID, is.Event.Path, is.DeliverAt, duplicate}}})
+}
+
+// repeated returns an error (Conflict) if the caller may not see the event at a sequence, which has the id of another one.
+func (s *Server) repeated(c echo.Context, e *sluice.Event, seq uint64) error {
+	if caller(c).Unbounded() {
+		return nil
+	}
+	stored, err := s.opts.Log.EventAt(c.Request().Context(), c.Param("ns"), seq)
+	if err != nil {
+		return err
+	}
+	shown, err := s.shows(c, sluice.VerbPublish, &stored)
+	if err == nil && !shown {
+		err = e.OtherEvent()
+	}
+	return err
 }
 
 // ofScheduled reports whether the caller may deal with a scheduled event: who may publish where it is to lie, and see it. Nobody else learns of it.

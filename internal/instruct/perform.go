@@ -125,7 +125,7 @@ func (p *Performer) Perform(ctx context.Context, f Firing) (sluice.Stored, error
 		return sluice.Stored{}, err
 	}
 	e.Extensions = maps.Clone(e.Extensions)
-	e.ProducedBy(f.Creator.CreatedBy, p.needs.Access.AuthType(f.Creator.Caller()))
+	e.ProducedBy(f.Creator.CreatedBy, p.authType(f.Creator))
 	events := []sluice.Event{e}
 	if err := p.needs.Causes.CheckNew(ctx, e.Namespace, p.answers(f.Creator, e.Namespace), events); err != nil {
 		return sluice.Stored{}, err
@@ -197,6 +197,13 @@ func (p *Performer) answers(c sluice.Creator, namespace string) string {
 		return string(p.needs.Access.Answers(who, namespace, p.needs.Now()))
 	}
 	return string(c.CreatedBy)
+}
+
+func (p *Performer) authType(c sluice.Creator) string {
+	if who := c.Caller(); !who.Unbounded() {
+		return p.needs.Access.AuthType(who)
+	}
+	return sluice.AuthTypeOf(c.CreatedBy)
 }
 
 func forbidden(e *sluice.Event) error {

@@ -158,6 +158,8 @@ func (e *Engine) Schedule(ctx context.Context, s sluice.Scheduled) (sluice.Sched
 			}
 		case is.Event.Path != s.Event.Path:
 			return s, false, sluice.Errorf(sluice.Conflict, "the id %q belongs to an event on another path; ids are unique in a namespace", s.Event.ID).With("id", s.Event.ID)
+		case !s.Event.Repeats(&is.Event):
+			return sluice.Scheduled{}, false, s.Event.OtherEvent()
 		default:
 			return is, true, nil
 		}
@@ -165,7 +167,7 @@ func (e *Engine) Schedule(ctx context.Context, s sluice.Scheduled) (sluice.Sched
 }
 
 // Published returns the place of an event whose id the log has taken already, as far as it remembers. Code NotFound
-// if it has not; Conflict if it lies on another path.
+// if it has not; Conflict if it lies on another path or says something else.
 func (e *Engine) Published(ctx context.Context, ev *sluice.Event) (sluice.Stored, error) {
 	is, err := e.needs.Log.RecentByID(ctx, ev.Namespace, ev.ID)
 	if err != nil {
@@ -173,6 +175,9 @@ func (e *Engine) Published(ctx context.Context, ev *sluice.Event) (sluice.Stored
 	}
 	if is.Path != ev.Path {
 		return sluice.Stored{}, sluice.Errorf(sluice.Conflict, "the id %q belongs to an event on another path; ids are unique in a namespace", ev.ID).With("id", ev.ID)
+	}
+	if !ev.Repeats(&is) {
+		return sluice.Stored{}, ev.OtherEvent()
 	}
 	return sluice.Stored{ID: is.ID, Seq: is.Seq, Path: is.Path, Duplicate: true}, nil
 }

@@ -25,7 +25,8 @@ type batch struct {
 	ns        string
 	events    []sluice.Event
 	stamps    *stamps
-	seqs      []uint64 // 0: not stored yet
+	exact     func(*sluice.Event) bool // see Exact; nil: whatever has the id is a duplicate
+	seqs      []uint64                 // 0: not stored yet
 	duplicate []bool
 	first     []int // the first event of the same id, mostly the event itself
 }
@@ -47,11 +48,14 @@ func newBatch(ns string, events []sluice.Event, st *stamps) *batch {
 	return b
 }
 
-// check returns an error (Conflict) if two events have one id and lie on different paths.
+// check returns an error (Conflict) if two events have one id and are not one.
 func (b *batch) check() error {
 	for i := range b.events {
-		if e := &b.events[i]; b.events[b.first[i]].Path != e.Path {
+		switch e, first := &b.events[i], &b.events[b.first[i]]; {
+		case first.Path != e.Path:
 			return idTaken(e)
+		case b.exact != nil && !e.Repeats(first):
+			return e.OtherEvent()
 		}
 	}
 	return nil

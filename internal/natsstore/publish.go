@@ -23,6 +23,21 @@ const MaxBatch = 1000
 // takes five to eight seconds.
 const publishPatience = 20 * time.Second
 
+// Exact publishes for callers who choose their ids: an id that the log has under another type, or with other data, is
+// Conflict instead of a duplicate, and nothing of the batch is stored. Who sends an event again sends the same one; what
+// differs is another event, whose publisher has to know that it was not stored. So is an event that the caller may not
+// see: whether it says the same is not told.
+type Exact struct {
+	*Store
+
+	Shows func(ctx context.Context, ev *sluice.Event) bool // whether the caller may see an event that is stored; nil: always
+}
+
+// Publish is Store.Publish; code Conflict, besides, as Exact says.
+func (x Exact) Publish(ctx context.Context, ns string, events []sluice.Event) ([]sluice.Stored, error) {
+	return x.publish(ctx, ns, events, func(ev *sluice.Event) bool { return x.Shows == nil || x.Shows(ctx, ev) })
+}
+
 // Publish stores events in the order given and says where they lie. Either all of them are
 // stored or none. An id that the log took before, inside the namespace's dedup window, is not
 // stored again: Duplicate is set and Seq is the place of the first. That goes for each event
@@ -34,6 +49,10 @@ const publishPatience = 20 * time.Second
 // Each event needs an id and a path. Codes: InvalidRequest; NotFound for the namespace;
 // TooLarge; QuotaExceeded; Unavailable, and then it is not known whether they were stored.
 func (s *Store) Publish(ctx context.Context, ns string, events []sluice.Event) ([]sluice.Stored, error) {
+	return s.publish(ctx, ns, events, nil)
+}
+
+func (s *Store) publish(ctx context.Context, ns string, events []sluice.Event, exact func(*sluice.Event) bool) ([]sluice.Stored, error) {
 	if err := sluice.CheckNamespaceName(ns); err != nil {
 		return nil, namespaceMissing(ns)
 	}
@@ -46,6 +65,7 @@ func (s *Store) Publish(ctx context.Context, ns string, events []sluice.Event) (
 		}
 	}
 	b := newBatch(ns, events, s.stamps)
+	b.exact = exact
 	if err := b.check(); err != nil {
 		return nil, err
 	}
@@ -98,7 +118,7 @@ func (s *Store) publishOne(ctx context.Context, b *batch, i int) error {
 		return err
 	}
 	if ack.Duplicate {
-		if err := s.sameAs(ctx, b.ns, &b.events[i], ack.Sequence); err != nil {
+		if err := s.sameAs(ctx, b, i, ack.Sequence); err != nil {
 			return err
 		}
 	}
@@ -108,10 +128,11 @@ func (s *Store) publishOne(ctx context.Context, b *batch, i int) error {
 }
 
 // sameAs returns an error (Conflict) if what lies at a sequence under an event's id lies on another path: whoever
-// may publish on one could else keep out what others publish elsewhere, by taking their ids. What is not
-// kept any more cannot be told apart.
-func (s *Store) sameAs(ctx context.Context, ns string, e *sluice.Event, seq uint64) error {
-	stored, err := s.Event(ctx, ns, seq)
+// may publish on one could else keep out what others publish elsewhere, by taking their ids. Of an exact batch it also is one
+// if that says something else. What is not kept any more cannot be told apart.
+func (s *Store) sameAs(ctx context.Context, b *batch, i int, seq uint64) error {
+	e := &b.events[i]
+	stored, err := s.Event(ctx, b.ns, seq)
 	switch code := sluice.CodeOf(err); {
 	case code == sluice.NotFound || code == sluice.WindowExceeded:
 		return nil
@@ -119,6 +140,8 @@ func (s *Store) sameAs(ctx context.Context, ns string, e *sluice.Event, seq uint
 		return err
 	case err != nil || stored.Path != e.Path:
 		return idTaken(e)
+	case b.exact != nil && !(b.exact(&stored) && e.Repeats(&stored)):
+		return e.OtherEvent()
 	}
 	return nil
 }
@@ -160,7 +183,7 @@ func (s *Store) leaveOut(ctx context.Context, b *batch, fresh []int) error {
 			return err
 		}
 		if seq > 0 {
-			if err := s.sameAs(ctx, b.ns, &b.events[i], seq); err != nil {
+			if err := s.sameAs(ctx, b, i, seq); err != nil {
 				return err
 			}
 			b.place(i, seq)

@@ -209,6 +209,35 @@ func TestAPublisherWaitsWhileTheServerIsAway(t *testing.T) {
 	require.Equal(t, uint64(4), last)
 }
 
+// Issue 13, attack 16: an id that is taken on the same path by something else is told, and not taken for a duplicate.
+func TestExact_RefusesAnIDThatSaysSomethingElse(t *testing.T) {
+	t.Parallel()
+	store, _ := provisioned(t)
+	exact := natsstore.Exact{Store: store}
+	event := func(id, kind, data string) sluice.Event {
+		return sluice.Event{Path: "/a", ID: id, Type: kind, Data: []byte(data)}
+	}
+	publish := func(events ...sluice.Event) ([]sluice.Stored, error) { return exact.Publish(t.Context(), ns, events) }
+	_, err := publish(event("1", "t", `{"a": 1}`))
+	require.NoError(t, err)
+	again, err := publish(event("1", "t", ` {"a":1}`))
+	require.NoError(t, err)
+	require.Equal(t, []sluice.Stored{{ID: "1", Seq: 1, Path: "/a", Duplicate: true}}, again)
+	for _, events := range [][]sluice.Event{
+		{event("1", "t", `{"a":2}`)}, {event("1", "u", `{"a":1}`)}, {event("2", "t", ``), event("1", "t", ``)},
+		{event("3", "t", `1`), event("3", "t", `2`)},
+	} {
+		_, err := publish(events...)
+		require.Equal(t, sluice.Conflict, sluice.CodeOf(err), events)
+	}
+	last, err := store.LastSeq(t.Context(), ns)
+	require.NoError(t, err)
+	require.EqualValues(t, 1, last, "nothing of a batch that was refused is stored")
+	lenient, err := store.Publish(t.Context(), ns, []sluice.Event{event("1", "t", `{"a":2}`)})
+	require.NoError(t, err, "what the server itself tells again may say it otherwise")
+	require.True(t, lenient[0].Duplicate)
+}
+
 // Whoever may publish on one path must not keep out what others publish elsewhere by taking their ids.
 func TestAnIDThatBelongsToAnotherPathIsRefusedAndNotTakenForADuplicate(t *testing.T) {
 	t.Parallel()

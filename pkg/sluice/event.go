@@ -1,6 +1,8 @@
 package sluice
 
 import (
+	"bytes"
+	"cmp"
 	"encoding/json"
 	"strings"
 	"time"
@@ -39,6 +41,29 @@ func (e *Event) JSONData() json.RawMessage {
 		return nil
 	}
 	return e.Data
+}
+
+// Repeats reports whether the event says what another one said: the same type and the same data, whatever white space
+// JSON has. Attributes such as the time may be given anew by whoever sends an event again.
+func (e *Event) Repeats(first *Event) bool {
+	if cmp.Or(e.Type, DefaultType) != cmp.Or(first.Type, DefaultType) {
+		return false
+	}
+	return bytes.Equal(e.Data, first.Data) || bytes.Equal(e.compact(), first.compact())
+}
+
+// OtherEvent returns the error (Conflict) of an event that was not stored because its id belongs to one that says something else.
+func (e *Event) OtherEvent() error {
+	return Errorf(Conflict, "the id %q belongs to an event of another type or with other data; choose another id, or send what was sent before", e.ID).With("id", e.ID)
+}
+
+// compact returns the data without white space if it is JSON, else as it is.
+func (e *Event) compact() []byte {
+	var b bytes.Buffer
+	if e.JSONData() == nil || json.Compact(&b, e.Data) != nil {
+		return e.Data
+	}
+	return b.Bytes()
 }
 
 // Stored says where a published event lies.

@@ -1,0 +1,30 @@
+package sluice_test
+
+import (
+	"testing"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/sluice-io/sluice/pkg/sluice"
+)
+
+func TestEvent_RepeatsTypeAndData(t *testing.T) {
+	t.Parallel()
+	first := sluice.Event{Type: "t", Data: []byte(`{"a": 1}`), Source: "/s"}
+	for _, c := range []struct {
+		ev   sluice.Event
+		want bool
+	}{
+		{sluice.Event{Type: "t", Data: []byte(`{"a": 1}`)}, true},
+		{sluice.Event{Type: "t", Data: []byte("{\n\"a\":1}")}, true},
+		{sluice.Event{Type: "u", Data: []byte(`{"a": 1}`)}, false},
+		{sluice.Event{Type: "t", Data: []byte(`{"a": 2}`)}, false},
+		{sluice.Event{Type: "t"}, false},
+		{sluice.Event{Data: []byte(`{"a": 1}`)}, false},
+	} {
+		require.Equal(t, c.want, c.ev.Repeats(&first), "%s", c.ev.Data)
+		require.Equal(t, c.want, first.Repeats(&c.ev), "%s", c.ev.Data)
+	}
+	untyped := sluice.Event{Type: sluice.DefaultType}
+	require.True(t, untyped.Repeats(&sluice.Event{}), "what a publisher leaves out is filled in")
+}
