@@ -2,7 +2,6 @@ package main
 
 import (
 	"context"
-	"fmt"
 	"strconv"
 	"strings"
 
@@ -45,12 +44,13 @@ func (s *session) aclTable(all ...sluice.ACL) error {
 }
 
 type aclSetCmd struct {
+	asking
+
 	NS        string         `arg:"" name:"ns" help:"The namespace."`
 	Principal string         `arg:"" help:"Who: user:NAME, ai_agent:NAME, service:NAME or system:NAME."`
 	Tier      sluice.Tier    `arg:"" help:"existence, read, write or admin, each with all before it."`
 	Pattern   sluice.Pattern `arg:"" optional:"" default:"/**" help:"Of which paths; all."`
 	Also      []string       `help:"Another line of the same principal, as TIER:PATTERN; repeatable." placeholder:"read:/a/**" sep:"none"`
-	Yes       bool           `help:"Do not ask."`
 }
 
 // Help says what the first line does.
@@ -73,10 +73,8 @@ func (c *aclSetCmd) Run(ctx context.Context, s *session) error {
 	if err != nil {
 		return err
 	}
-	if !c.Yes && !makesAdmin(lines) {
-		if err := s.confirmFirst(ctx, api, c.NS, who); err != nil {
-			return err
-		}
+	if err := c.sureOfFirst(ctx, s, api, lines); err != nil {
+		return err
 	}
 	acl, err := api.PutACL(ctx, c.NS, who, lines...)
 	if err != nil {
@@ -113,16 +111,21 @@ func makesAdmin(lines []sluice.Access) bool {
 	return false
 }
 
-// confirmFirst asks before a list gets its first line that is not an admin's.
-func (s *session) confirmFirst(ctx context.Context, api *client.Client, namespace string, who sluice.Principal) error {
-	all, err := api.ACLs(ctx, namespace)
+// sureOfFirst asks before a list gets its first line that is not an admin's.
+func (c *aclSetCmd) sureOfFirst(ctx context.Context, s *session, api *client.Client, lines []sluice.Access) error {
+	if c.Yes || makesAdmin(lines) {
+		return nil
+	}
+	all, err := api.ACLs(ctx, c.NS)
 	if err != nil || len(all) > 0 {
 		return err
 	}
-	return s.confirm(fmt.Sprintf("This is the first line of the access list of %s: from then on nobody but %s and root may know of the namespace, and nobody but root may administer it. Go on?", namespace, who))
+	return c.sure(s, asks("This is the first line of the access list of %s: from then on nobody but %s and root may know of the namespace, and nobody but root may administer it. Go on?", c.NS, c.Principal))
 }
 
 type aclRmCmd struct {
+	asking
+
 	NS        string `arg:"" name:"ns" help:"The namespace."`
 	Principal string `arg:"" help:"Who."`
 }
@@ -131,6 +134,9 @@ type aclRmCmd struct {
 func (c *aclRmCmd) Run(ctx context.Context, s *session) error {
 	api, err := s.client()
 	if err != nil {
+		return err
+	}
+	if err := c.sure(s, asks("Take all that %s may do in %s? The subscriptions that need it are cancelled for good.", c.Principal, c.NS)); err != nil {
 		return err
 	}
 	if err := api.DeleteACL(ctx, c.NS, sluice.Principal(c.Principal)); err != nil {
@@ -197,6 +203,8 @@ func (c *principalSetCmd) Run(ctx context.Context, s *session) error {
 }
 
 type principalRmCmd struct {
+	asking
+
 	Principal string `arg:"" help:"Who."`
 }
 
@@ -204,6 +212,9 @@ type principalRmCmd struct {
 func (c *principalRmCmd) Run(ctx context.Context, s *session) error {
 	api, err := s.client()
 	if err != nil {
+		return err
+	}
+	if err := c.sure(s, asks("Take the clearance of %s? The subscriptions that need it are cancelled for good.", c.Principal)); err != nil {
 		return err
 	}
 	if err := api.DeletePrincipal(ctx, sluice.Principal(c.Principal)); err != nil {
@@ -222,9 +233,10 @@ func label(l sluice.Label) string {
 
 // eraseCmd takes events out of a log for good.
 type eraseCmd struct {
+	asking
+
 	NS   string      `arg:"" name:"ns" help:"The namespace."`
 	Path sluice.Path `arg:"" optional:"" help:"The path whose events go, such as /orders/42; without one, what was erased is listed."`
-	Yes  bool        `help:"Do not ask."`
 }
 
 // Help says what becomes of the events.
@@ -245,10 +257,8 @@ func (c *eraseCmd) Run(ctx context.Context, s *session) error {
 	if _, err := sluice.ParsePath(string(c.Path)); err != nil {
 		return usageError{err}
 	}
-	if !c.Yes {
-		if err := s.confirm(fmt.Sprintf("Erase everything that lies on %s in %s? That is final: it is deleted, and never leaves again.", c.Path, c.NS)); err != nil {
-			return err
-		}
+	if err := c.sure(s, asks("Erase everything that lies on %s in %s? That is final: it is deleted, and never leaves again.", c.Path, c.NS)); err != nil {
+		return err
 	}
 	stone, err := api.Entomb(ctx, c.NS, c.Path)
 	if err != nil {

@@ -15,33 +15,6 @@ import (
 	"github.com/sluice-io/sluice/pkg/sluice"
 )
 
-func TestWhoeverIsWatchingIsAskedBeforeAnythingIsErased(t *testing.T) {
-	t.Parallel()
-	tests := []struct {
-		name, answer string
-		args         []string
-		terminal     bool
-		asked, done  bool
-	}{
-		{"yes", "y\n", nil, true, true, true},
-		{"no", "n\n", nil, true, true, false},
-		{"the end", "", nil, true, true, false},
-		{"said before", "", []string{"--yes"}, true, false, true},
-		{"nobody is there", "", nil, false, false, true},
-	}
-	for _, tt := range tests {
-		t.Run(tt.name, func(t *testing.T) {
-			t.Parallel()
-			var stderr bytes.Buffer
-			s := &session{stdin: strings.NewReader(tt.answer), stdout: &bytes.Buffer{}, stderr: &stderr, terminal: tt.terminal, exit: func(int) {}}
-			args := append([]string{"erase", "shop", "/a", "--server", "http://127.0.0.1:1"}, tt.args...)
-			require.Equal(t, exitFailure, run(t.Context(), args, s), "there is no server")
-			require.Equal(t, tt.asked, strings.Contains(stderr.String(), "Erase everything that lies on /a in shop? That is final: it is deleted, and never leaves again. [y/N]"), stderr.String())
-			require.Equal(t, tt.done, strings.Contains(stderr.String(), "no answer from"), stderr.String())
-		})
-	}
-}
-
 // With the first line of a list everybody else is out, so whoever is watching is asked unless it is an admin's.
 func TestWhoeverIsWatchingIsAskedAboutTheFirstLineOfAnAccessList(t *testing.T) {
 	t.Parallel()

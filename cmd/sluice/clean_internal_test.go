@@ -122,22 +122,22 @@ func TestTables_ObeyNobody(t *testing.T) {
 		"acl set n user:a admin": {"", sluice.ACL{}},
 		"principal ls":           {"principals", sluice.Profile{}},
 		"principal set user:a --clearance INTERNAL": {"", sluice.Profile{}},
-		"erase n":            {"tombstones", sluice.Tombstone{}},
-		"appointment ls":     {"appointments", sluice.Appointment{}},
-		"appointment show a": {"", sluice.Appointment{}},
-		"audit":              {"entries", sluice.LedgerEntry{}},
-		"consumers s":        {"consumers", sluice.WakeConsumer{}},
-		"consumers s /a":     {"", sluice.WakeConsumer{}},
-		"dead ls s":          {"dead_letters", client.DeadLetter{}},
-		"dead show s e":      {"", client.DeadLetter{}},
-		"dead redrive s e":   {"", client.Redrive{}},
-		"deliveries s":       {"deliveries", client.Delivery{}},
-		"deliveries s e":     {"", client.Delivery{}},
-		"events ls":          {"events", sluice.Event{}},
-		"events get e":       {"", sluice.Event{}},
-		"grant ls":           {"grants", sluice.Grant{}},
-		"grant show g":       {"", sluice.Grant{}},
-		"grant revoke g":     {"", sluice.Grant{}},
+		"erase n":              {"tombstones", sluice.Tombstone{}},
+		"appointment ls":       {"appointments", sluice.Appointment{}},
+		"appointment show a":   {"", sluice.Appointment{}},
+		"audit":                {"entries", sluice.LedgerEntry{}},
+		"consumers s":          {"consumers", sluice.WakeConsumer{}},
+		"consumers s /a":       {"", sluice.WakeConsumer{}},
+		"dead ls s":            {"dead_letters", client.DeadLetter{}},
+		"dead show s e":        {"", client.DeadLetter{}},
+		"dead redrive s e":     {"", client.Redrive{}},
+		"deliveries s":         {"deliveries", client.Delivery{}},
+		"deliveries s e":       {"", client.Delivery{}},
+		"events ls":            {"events", sluice.Event{}},
+		"events get e":         {"", sluice.Event{}},
+		"grant ls":             {"grants", sluice.Grant{}},
+		"grant show g":         {"", sluice.Grant{}},
+		"grant revoke g --yes": {"", sluice.Grant{}},
 		"grant create user:a * --verbs read --for 1h": {"", client.Minted{}},
 		"whoami":                  {"", client.Identity{}},
 		"keys ls":                 {"keys", sluice.SigningKey{}},
@@ -192,7 +192,7 @@ func TestErrors_QuoteHarmlessly(t *testing.T) {
 		_, _ = w.Write(body)
 	}))
 	defer server.Close()
-	for _, command := range []string{"sub ls", "pub /a {}", "sub rm a b", "doctor", "feed", "stream info /a", "listen --forward http://127.0.0.1:1/"} {
+	for _, command := range []string{"sub ls", "pub /a {}", "sub rm a b --yes", "doctor", "feed", "stream info /a", "listen --forward http://127.0.0.1:1/"} {
 		for _, form := range []string{"table", "json"} {
 			status, stdout, stderr := runUntil(t.Context(), "", append(strings.Fields(command), "-o", form, "--server", server.URL, "--token", "t")...)
 			require.NotZero(t, status)

@@ -1,11 +1,8 @@
 package main
 
 import (
-	"bufio"
 	"context"
-	"errors"
 	"fmt"
-	"io"
 	"strconv"
 	"strings"
 
@@ -147,10 +144,11 @@ func someOrAll(events []string, all bool) error { //nolint:revive // flag-parame
 }
 
 type deadRmCmd struct {
+	asking
+
 	Sub    string   `arg:"" help:"The subscription."`
 	Events []string `arg:"" optional:"" name:"event" help:"Ids of the events; sequences where events were never seen."`
 	All    bool     `help:"All of them."`
-	Yes    bool     `help:"Do not ask."`
 }
 
 // Run discards the dead letters.
@@ -158,17 +156,11 @@ func (c *deadRmCmd) Run(ctx context.Context, s *session) error {
 	if err := someOrAll(c.Events, c.All); err != nil {
 		return err
 	}
-	what := fmt.Sprintf("%d dead letters", len(c.Events))
-	if c.All {
-		what = "all dead letters"
-	}
-	if !c.Yes {
-		if err := s.confirm(fmt.Sprintf("Discard %s of %s for good?", what, c.Sub)); err != nil {
-			return err
-		}
-	}
 	api, err := s.client()
 	if err != nil {
+		return err
+	}
+	if err := c.sure(s, func() (string, error) { return c.question(ctx, api) }); err != nil {
 		return err
 	}
 	if c.All {
@@ -188,18 +180,15 @@ func (c *deadRmCmd) Run(ctx context.Context, s *session) error {
 	return nil
 }
 
-// confirm asks whoever is watching. Where nobody is, the command line itself is the answer.
-func (s *session) confirm(question string) error {
-	if !s.terminal {
-		return nil
+func (c *deadRmCmd) question(ctx context.Context, api *client.Client) (string, error) {
+	what := letters(uint64(len(c.Events)))
+	if c.All {
+		st, err := api.Status(ctx, c.Sub)
+		many, err := counted(err, ", %d,", st.DeadLetters)
+		if err != nil {
+			return "", err
+		}
+		what = "all dead letters" + many
 	}
-	s.complain("%s [y/N]", question)
-	answer, err := bufio.NewReader(s.stdin).ReadString('\n')
-	if err != nil && !errors.Is(err, io.EOF) {
-		return fmt.Errorf("read the answer: %w", err)
-	}
-	if yes := strings.ToLower(strings.TrimSpace(answer)); yes == "y" || yes == "yes" {
-		return nil
-	}
-	return errors.New("nothing was done; answer y, or say --yes")
+	return fmt.Sprintf("Discard %s of %s for good?", what, c.Sub), nil
 }

@@ -171,6 +171,8 @@ func (c *grantRenewCmd) Run(ctx context.Context, s *session) error {
 }
 
 type grantRevokeCmd struct {
+	asking
+
 	IDs []string `arg:"" name:"id" help:"The grants."`
 }
 
@@ -183,6 +185,9 @@ func (*grantRevokeCmd) Help() string {
 func (c *grantRevokeCmd) Run(ctx context.Context, s *session) error {
 	api, err := s.client()
 	if err != nil {
+		return err
+	}
+	if err := c.sure(s, asks("Revoke %s and all that are a part of them for good? The subscriptions made under them are cancelled.", strings.Join(c.IDs, ", "))); err != nil {
 		return err
 	}
 	for _, id := range c.IDs {

@@ -105,7 +105,7 @@ func TestPub_CountsTheBatchUnderWay(t *testing.T) {
 func TestRemove_SaysWhatIsDoneAndStops(t *testing.T) {
 	t.Parallel()
 	url, ctx, asked := interrupting(t, 2, `{"ok":true}`)
-	status, stdout, stderr := runUntil(ctx, "", "stream", "rm", "/a", "/b", "/c", "--server", url)
+	status, stdout, stderr := runUntil(ctx, "", "stream", "rm", "/a", "/b", "/c", "--yes", "--server", url)
 	require.Equal(t, exitFailure, status)
 	require.Contains(t, stdout, "Ended stream /b.")
 	require.Contains(t, stderr, "/c: ")
@@ -127,7 +127,7 @@ func TestTypesPut_SaysWhatIsStored(t *testing.T) {
 func TestReplay_SaysThatItGoesOn(t *testing.T) {
 	t.Parallel()
 	url, ctx, _ := interrupting(t, 1, `{"id":"r1","subscription":"s1","state":"running","total":9}`)
-	status, _, stderr := runUntil(ctx, "", "sub", "replay", "s1", "--wait", "--server", url)
+	status, _, stderr := runUntil(ctx, "", "sub", "replay", "s1", "--wait", "--yes", "--server", url)
 	require.Equal(t, exitFailure, status)
 	require.Contains(t, stderr, errSignal.Error()+"; the replay goes on: sluice sub replays s1 r1")
 }

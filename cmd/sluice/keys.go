@@ -38,6 +38,8 @@ func (keysLsCmd) Run(ctx context.Context, s *session) error {
 }
 
 type keysRotateCmd struct {
+	asking
+
 	Overlap time.Duration `help:"How long the old key signs along and stays in the JWKS; 0s: not at all, and all others go too." default:"24h"`
 }
 
@@ -49,6 +51,11 @@ func (c *keysRotateCmd) Run(ctx context.Context, s *session) error {
 	api, err := s.client()
 	if err != nil {
 		return err
+	}
+	if c.Overlap == 0 {
+		if err := c.sure(s, asks("Delete all keys but the new one? Receivers that have not fetched it refuse what is signed, and the old keys do not come back.")); err != nil {
+			return err
+		}
 	}
 	key, err := api.RotateKey(ctx, c.Overlap)
 	if err != nil {

@@ -43,6 +43,8 @@ func (nsLsCmd) Run(ctx context.Context, s *session) error {
 }
 
 type nsPutCmd struct {
+	asking
+
 	Name        string          `arg:"" help:"The namespace."`
 	Description string          `help:"What it is for." placeholder:"TEXT"`
 	MaxAge      sluice.Duration `name:"max-age" help:"How long events are kept; -1s: for ever; the server's default otherwise." placeholder:"168h"`
@@ -66,13 +68,19 @@ func (c *nsPutCmd) Run(ctx context.Context, s *session) error {
 	if err != nil {
 		return err
 	}
-	ns, err := api.PutNamespace(ctx, c.Name, client.NamespaceSpec{
+	spec := client.NamespaceSpec{
 		Description: c.Description,
 		Retention:   sluice.Retention{MaxAge: c.MaxAge, MaxBytes: c.MaxBytes},
 		DedupWindow: c.DedupWindow,
 		Quota:       sluice.Quota{EventsPerSecond: c.EventsPerSecond, Burst: c.Burst, BytesPerSecond: c.BytesPerSecond},
 		Catalogue:   sluice.Catalogue(c.Catalogue),
-	})
+	}
+	if old, err := api.Namespace(ctx, c.Name); err == nil {
+		if err := c.sureToShrink(s, old, spec); err != nil {
+			return err
+		}
+	}
+	ns, err := api.PutNamespace(ctx, c.Name, spec)
 	if err != nil {
 		return err
 	}
@@ -80,6 +88,8 @@ func (c *nsPutCmd) Run(ctx context.Context, s *session) error {
 }
 
 type nsEditCmd struct {
+	asking
+
 	Name        string           `arg:"" help:"The namespace."`
 	Label       *string          `help:"How sensitive it is: a level (PUBLIC, INTERNAL, CONFIDENTIAL, SECRET, TOP_SECRET) or, with compartments, such as SECRET/finance,legal." placeholder:"LABEL"`
 	Description *string          `help:"What it is for." placeholder:"TEXT"`
@@ -111,11 +121,25 @@ func (c *nsEditCmd) Run(ctx context.Context, s *session) error {
 	if err != nil {
 		return err
 	}
+	if err := c.sureToShrink(s, ns, spec); err != nil {
+		return err
+	}
 	if ns, err = api.PutNamespace(ctx, c.Name, spec); err != nil {
 		return err
 	}
 	return s.showNamespace(ns)
 }
+
+// sureToShrink asks before events leave a log because its bounds get narrower.
+func (a asking) sureToShrink(s *session, old sluice.Namespace, spec client.NamespaceSpec) error {
+	if eventsOf(old) == 0 || !narrower(int64(old.Retention.MaxAge), int64(spec.Retention.MaxAge)) && !narrower(old.Retention.MaxBytes, spec.Retention.MaxBytes) {
+		return nil
+	}
+	return a.sure(s, asks("Keep less than before in %s? Of its %d events, those beyond the new bounds are deleted for good.", old.Name, eventsOf(old)))
+}
+
+// narrower reports whether a bound is below the one before; one that is not above nothing is none, or the server's.
+func narrower(before, after int64) bool { return after > 0 && (before <= 0 || after < before) }
 
 // spec returns the namespace's settings with the flags over them.
 func (c *nsEditCmd) spec(ns sluice.Namespace) (client.NamespaceSpec, error) {
@@ -162,25 +186,47 @@ func (c *nsShowCmd) Run(ctx context.Context, s *session) error {
 }
 
 type nsRmCmd struct {
+	asking
+
 	Name string `arg:"" help:"The namespace."`
-	Yes  bool   `help:"Do not ask."`
 }
 
 // Run deletes the namespace.
 func (c *nsRmCmd) Run(ctx context.Context, s *session) error {
-	if !c.Yes {
-		if err := s.confirm(fmt.Sprintf("Delete the namespace %s, its events and its subscriptions for good?", c.Name)); err != nil {
-			return err
-		}
-	}
 	api, err := s.client()
 	if err != nil {
+		return err
+	}
+	if err := c.sure(s, func() (string, error) { return c.question(ctx, api) }); err != nil {
 		return err
 	}
 	if err := api.DeleteNamespace(ctx, c.Name); err != nil {
 		return err
 	}
 	return s.done("Deleted namespace %s.", c.Name)
+}
+
+// question says how much goes with the namespace.
+func (c *nsRmCmd) question(ctx context.Context, api *client.Client) (string, error) {
+	ns, err := api.Namespace(ctx, c.Name)
+	if err != nil {
+		return "", err
+	}
+	const most = 1000
+	subs, err := api.Subscriptions(ctx, client.SubscriptionsQuery{Namespace: c.Name, Limit: most})
+	many, more := strconv.Itoa(len(subs.Items)), ""
+	if subs.Next != "" {
+		more = "more than "
+	}
+	with, err := counted(err, " and its %s%s subscriptions", more, many)
+	return fmt.Sprintf("Delete the namespace %s with its %d events%s for good?", c.Name, eventsOf(ns), with), err
+}
+
+func eventsOf(ns sluice.Namespace) uint64 {
+	if ns.Usage == nil {
+		return 0
+	}
+	return ns.Usage.Events
 }
 
 func (s *session) showNamespace(ns sluice.Namespace) error {

@@ -15,6 +15,8 @@ import (
 const replayPoll = 250 * time.Millisecond
 
 type subSeekCmd struct {
+	asking
+
 	ID string `arg:"" help:"The subscription."`
 	To string `arg:"" help:"Where it goes on: a sequence, an event's id, an RFC 3339 time, all or new."`
 }
@@ -25,6 +27,9 @@ func (c *subSeekCmd) Run(ctx context.Context, s *session) error {
 	if err != nil {
 		return err
 	}
+	if err := c.sure(s, func() (string, error) { return c.question(ctx, api) }); err != nil {
+		return err
+	}
 	sub, err := api.SeekSubscription(ctx, c.ID, c.To)
 	if err != nil {
 		return err
@@ -32,7 +37,15 @@ func (c *subSeekCmd) Run(ctx context.Context, s *session) error {
 	return s.show(sub, func() error { return s.say("Subscription %s goes on from %s.", c.ID, c.To) })
 }
 
+func (c *subSeekCmd) question(ctx context.Context, api *client.Client) (string, error) {
+	st, err := api.Status(ctx, c.ID)
+	now, err := counted(err, " It is at %d, and %d events wait.", st.AckFloor, st.Backlog)
+	return fmt.Sprintf("Let %s go on from %s? What is between there and its place is skipped, or sent again.%s", c.ID, c.To, now), err
+}
+
 type subReplayCmd struct {
+	asking
+
 	ID     string   `arg:"" help:"The subscription."`
 	From   string   `help:"The first event: a sequence, an event's id or an RFC 3339 time; the beginning of what is kept." placeholder:"WHERE"`
 	To     string   `help:"The last event; what is there now." placeholder:"WHERE"`
@@ -41,6 +54,11 @@ type subReplayCmd struct {
 	Rate   float64  `help:"Requests a second at most; 0: the subscription's rate." default:"0" placeholder:"N"`
 	DryRun bool     `help:"Only count."`
 	Wait   bool     `help:"Wait until the replay has ended; it fails if the replay was cancelled."`
+}
+
+// Help says what is asked.
+func (*subReplayCmd) Help() string {
+	return "What was sent cannot be taken back: without --from and --event, it asks before it sends everything again that is kept."
 }
 
 // Run starts the replay, or counts.
@@ -56,6 +74,11 @@ func (c *subReplayCmd) Run(ctx context.Context, s *session) error {
 	if c.DryRun {
 		return c.count(ctx, s, api, req)
 	}
+	if c.From == "" && len(c.Event) == 0 {
+		if err := c.sure(s, func() (string, error) { return c.question(ctx, api, req) }); err != nil {
+			return err
+		}
+	}
 	rep, err := api.Replay(ctx, c.ID, req)
 	if err == nil && c.Wait {
 		rep, err = waitForReplay(ctx, s, api, rep)
@@ -70,6 +93,13 @@ func (c *subReplayCmd) Run(ctx context.Context, s *session) error {
 		return errors.New("the replay was cancelled: " + rep.Reason)
 	}
 	return nil
+}
+
+// question says how much is sent again where no beginning was said.
+func (c *subReplayCmd) question(ctx context.Context, api *client.Client, req client.ReplayRequest) (string, error) {
+	n, err := api.CountReplay(ctx, c.ID, req)
+	many, err := counted(err, ", about %d events", n.Count)
+	return fmt.Sprintf("Send %s everything again from the beginning of what is kept%s?", c.ID, many), err
 }
 
 func (c *subReplayCmd) count(ctx context.Context, s *session, api *client.Client, req client.ReplayRequest) error {

@@ -339,13 +339,26 @@ func (c *streamCloseCmd) Run(ctx context.Context, s *session) error {
 }
 
 type streamRmCmd struct {
+	asking
+
 	Paths []sluice.Path `arg:"" name:"path" help:"The streams' paths."`
 
 	NS string `name:"ns" help:"The namespace." default:"default"`
 }
 
+func texts(paths []sluice.Path) []string {
+	all := make([]string, len(paths))
+	for i, path := range paths {
+		all[i] = string(path)
+	}
+	return all
+}
+
 // Run ends the streams.
 func (c *streamRmCmd) Run(ctx context.Context, s *session) error {
+	if err := c.sure(s, asks("End %s for good? Their readers cannot go on; their events stay in the log.", strings.Join(texts(c.Paths), ", "))); err != nil {
+		return err
+	}
 	for _, path := range c.Paths {
 		stream := streamArg{Path: path, NS: c.NS}
 		api, err := stream.api(s)

@@ -78,6 +78,8 @@ func (c *subShowCmd) Run(ctx context.Context, s *session) error {
 }
 
 type subRmCmd struct {
+	asking
+
 	IDs []string `arg:"" name:"id" help:"The subscriptions."`
 }
 
@@ -85,6 +87,9 @@ type subRmCmd struct {
 func (c *subRmCmd) Run(ctx context.Context, s *session) error {
 	api, err := s.client()
 	if err != nil {
+		return err
+	}
+	if err := c.sure(s, func() (string, error) { return c.question(ctx, api) }); err != nil {
 		return err
 	}
 	for _, id := range c.IDs {
@@ -96,6 +101,20 @@ func (c *subRmCmd) Run(ctx context.Context, s *session) error {
 		}
 	}
 	return nil
+}
+
+// question says what goes with each subscription.
+func (c *subRmCmd) question(ctx context.Context, api *client.Client) (string, error) {
+	all := make([]string, len(c.IDs))
+	for i, id := range c.IDs {
+		st, err := api.Status(ctx, id)
+		with, err := counted(err, " (%d events wait, %s)", st.Backlog, letters(st.DeadLetters))
+		if err != nil {
+			return "", fmt.Errorf("%s: %w", id, err)
+		}
+		all[i] = id + with
+	}
+	return fmt.Sprintf("Delete %s, with their places in the log and their dead letters, for good?", strings.Join(all, ", ")), nil
 }
 
 type subPauseCmd struct {

@@ -1,0 +1,113 @@
+package main
+
+import (
+	"bytes"
+	"io"
+	"net/http"
+	"net/http/httptest"
+	"strings"
+	"sync/atomic"
+	"testing"
+
+	"github.com/alecthomas/kong"
+	"github.com/stretchr/testify/require"
+)
+
+// counts is what every question of TestFinal is answered: how much there is.
+const counts = `{"ok":true,"name":"n","usage":{"events":1204},"retention":{"max_age":"48h"},"subscriptions":[{},{},{}],"dead_letters":16,"backlog":7,"ack_floor":40,"count":99,
+	"id":"x","state":"done","next_offset":"1_1","up_to":1}`
+
+// final are the commands that cannot be undone, and what their questions say.
+func final() map[string]string {
+	return map[string]string{
+		"ns rm n":                  "Delete the namespace n with its 1204 events and its 3 subscriptions for good?",
+		"ns put n --max-age 24h":   "Of its 1204 events, those beyond the new bounds are deleted for good.",
+		"ns put n --max-bytes 10":  "Of its 1204 events",
+		"ns edit n --max-bytes 10": "Of its 1204 events",
+		"erase n /a":               "Erase everything that lies on /a in n? That is final",
+		"dead rm s --all":          "Discard all dead letters, 16, of s for good?",
+		"dead rm s e1 e2":          "Discard 2 dead letters of s for good?",
+		"sub rm a b":               "Delete a (7 events wait, 16 dead letters), b (7 events wait, 16 dead letters), with their places",
+		"sub seek s new":           "Let s go on from new? What is between there and its place is skipped, or sent again. It is at 40, and 7 events wait.",
+		"sub replay s":             "Send s everything again from the beginning of what is kept, about 99 events?",
+		"sub replay s --type a":    "about 99 events?",
+		"grant revoke g1 g2":       "Revoke g1, g2 and all that are a part of them for good?",
+		"acl rm n user:a":          "Take all that user:a may do in n?",
+		"principal rm user:a":      "Take the clearance of user:a?",
+		"stream rm /a /b":          "End /a, /b for good?",
+		"keys rotate --overlap 0s": "Delete all keys but the new one?",
+	}
+}
+
+// S4-71: what cannot be undone asks on a terminal and says what goes, and is refused without a terminal unless --yes is said.
+func TestFinal_AsksOrRefuses(t *testing.T) {
+	t.Parallel()
+	for command, question := range final() {
+		t.Run(command, func(t *testing.T) {
+			t.Parallel()
+			var changes atomic.Int32
+			server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+				body, _ := io.ReadAll(r.Body)
+				if r.Method != http.MethodGet && !strings.Contains(string(body), "dry_run") {
+					changes.Add(1)
+				}
+				_, _ = io.WriteString(w, counts)
+			}))
+			defer server.Close()
+			for _, tt := range []struct {
+				name, answer        string
+				terminal, yes, asks bool
+				status              int
+			}{
+				{"no terminal", "y\n", false, false, false, exitUsage},
+				{"no", "n\n", true, false, true, exitFailure},
+				{"return", "\n", true, false, true, exitFailure},
+				{"the end", "", true, false, true, exitFailure},
+				{"yes", "Yes\n", true, false, true, 0},
+				{"y", "y\n", true, false, true, 0},
+				{"said before", "", true, true, false, 0},
+				{"said before, no terminal", "", false, true, false, 0},
+			} {
+				changes.Store(0)
+				var stderr bytes.Buffer
+				s := &session{stdin: strings.NewReader(tt.answer), stdout: io.Discard, stderr: &stderr, terminal: tt.terminal, exit: func(int) {}}
+				args := append(strings.Fields(command), "--server", server.URL)
+				if tt.yes {
+					args = append(args, "--yes")
+				}
+				require.Equal(t, tt.status, run(t.Context(), args, s), "%s: %s", tt.name, stderr.String())
+				require.Equal(t, tt.status == 0, changes.Load() > 0, tt.name)
+				require.Equal(t, tt.asks, strings.Contains(stderr.String(), question) && strings.Contains(stderr.String(), "[y/N]"), "%s: %s", tt.name, stderr.String())
+				require.Equal(t, tt.status == exitUsage, strings.Contains(stderr.String(), "say --yes\n") && !tt.asks, "%s: %s", tt.name, stderr.String())
+			}
+		})
+	}
+}
+
+// What does not get narrower, and what can be made again as it was, is not asked about; and no other command that removes is forgotten.
+func TestFinal_OthersDoNotAsk(t *testing.T) {
+	t.Parallel()
+	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) { _, _ = io.WriteString(w, counts) }))
+	defer server.Close()
+	for _, command := range []string{
+		"ns put n", "ns put n --max-age 48h", "ns put n --max-age 72h", "ns edit n --max-age=-1s", "ns edit n --description d", "sub replay s --from 1", "sub replay s --event e",
+		"sub replay s --dry-run", "keys rotate",
+	} {
+		status, _, stderr := runUntil(t.Context(), "", append(strings.Fields(command), "--server", server.URL)...)
+		require.Zero(t, status, "%s: %s", command, stderr)
+	}
+	parser, err := kong.New(&cli{}, kong.Vars{})
+	require.NoError(t, err)
+	remade := map[string]bool{"types rm": true, "watch rm": true, "appointment rm": true, "schedule rm": true}
+	for _, leaf := range parser.Model.Leaves(false) {
+		name := strings.TrimPrefix(leaf.Path(), "sluice ")
+		name, _, _ = strings.Cut(name, " <")
+		if strings.HasSuffix(name, " rm") {
+			asks := false
+			for _, flag := range leaf.Flags {
+				asks = asks || flag.Name == "yes"
+			}
+			require.Equal(t, !remade[name], asks, name)
+		}
+	}
+}
