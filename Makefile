@@ -8,7 +8,7 @@ suite_modules = scripts/conformance/node_modules/.package-lock.json
 help: ## Say what can be made
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "  %-11s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
 
-check: lint build interop conformance race ## All that CI checks
+check: lint build interop conformance race guards ## All that CI checks
 
 test: ## Run the tests, without the slow ones
 	go test -short ./...
@@ -18,6 +18,13 @@ race: ## Run every test under the race detector, in random order
 
 repeat: ## Repeat the tests of PKG until one fails, COUNT (20) times or MINUTES (10) at most; RUN=regexp, LOAD=processes beside it, SEED=order
 	scripts/repeat "$(PKG)" '$(RUN)' "$(or $(COUNT),20)" "$(or $(MINUTES),10)" "$(or $(LOAD),0)" "$(or $(SEED),on)"
+
+mutants: ## Change the decision code one place at a time and look whether a test notices (PKG=internal/access; a quarter of an hour for all)
+	go run ./scripts/mutants $(PKG)
+
+# Those whose tests take no time, and without which access is not guarded.
+guards: ## Do that with the code that guards access
+	go run ./scripts/mutants internal/access
 
 lint: ## Run the linters and look whether go.mod is tidy
 	$(lint) run -c .golangci.yml ./...
@@ -75,4 +82,4 @@ vuln: ## Look for known vulnerabilities (VULNDB=file:///dir for a local copy of 
 natscli: ## Build the nats command line client, pinned, as bin/nats
 	cd scripts/natscli && go build -trimpath -o $(CURDIR)/bin/nats github.com/nats-io/natscli/nats
 
-.PHONY: faults soak repeat help conformance check test race lint fmt build run demo interop crash bench fuzz vuln natscli
+.PHONY: faults soak repeat mutants guards help conformance check test race lint fmt build run demo interop crash bench fuzz vuln natscli

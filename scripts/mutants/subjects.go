@@ -1,0 +1,31 @@
+package main
+
+// subject is a package whose code decides something, and which of it is changed.
+type subject struct {
+	pkg   string   // its directory
+	files []string // all of them if there are none
+	tests string   // which of its tests are run; all of them if empty
+	floor float64  // how many in 100 changes have to be noticed, where that is not yet goal
+}
+
+// subjects returns the packages and files that decide; what moves bytes is left to the tests of what it moves.
+func subjects() []subject {
+	return []subject{
+		{pkg: "internal/access"},
+		{pkg: "internal/retry", floor: 88},
+		{pkg: "internal/filter", floor: 1},
+		{pkg: "internal/shares", floor: 82},
+		{pkg: "internal/limits", floor: 85},
+		{pkg: "internal/causes", floor: 69},
+		{pkg: "internal/explain", floor: 1},
+		{pkg: "internal/timers", floor: 1},
+		{pkg: "internal/registry", floor: 1, files: []string{"same.go", "change.go", "decode.go", "patch.go", "request.go"}},
+		{pkg: "internal/wake", floor: 1, files: []string{"step.go", "callback.go", "ahead.go", "change.go"}},
+		{pkg: "internal/push", floor: 1, files: []string{"book.go", "bookacts.go", "breaker.go", "budget.go", "work.go", "resume.go", "replay.go", "kept.go"}},
+		{pkg: "internal/feed", floor: 76, files: []string{"coalesce.go", "queue.go", "pages.go", "bounds.go"}},
+		{pkg: "internal/dsub", floor: 1, files: []string{"step.go", "fold.go"}},
+		{pkg: "internal/watch", floor: 75, files: []string{"step.go", "memory.go", "end.go"}},
+		{pkg: "internal/appoint", floor: 83, files: []string{"decide.go", "cron.go"}},
+		{pkg: "pkg/sluice", floor: 1},
+	}
+}

@@ -1,0 +1,197 @@
+package main
+
+import (
+	"bufio"
+	"bytes"
+	"context"
+	"errors"
+	"fmt"
+	"hash/fnv"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"regexp"
+	"strconv"
+	"strings"
+	"sync"
+	"syscall"
+	"time"
+)
+
+const (
+	testLimit = time.Minute      // how long a test may take alone; one that takes longer is not asked
+	grace     = 10 * time.Second // what a change may take longer than the tests without it, besides twice their time
+)
+
+// probe is what one test does.
+type probe struct {
+	name  string
+	took  time.Duration
+	comes map[int]bool // by which changes
+}
+
+// try tries the changes of a package.
+func try(ctx context.Context, opts options, s subject, known *ledger) (tally, error) {
+	t := tally{pkg: s.pkg}
+	work, err := os.MkdirTemp("", "mutants")
+	if err != nil {
+		return t, err
+	}
+	defer func() { _ = os.RemoveAll(work) }()
+	b, err := build(ctx, opts.root, work, s)
+	if err != nil {
+		return t, err
+	}
+	var chosen []mutant
+	for _, m := range b.mutants {
+		if opts.only.MatchString(m.key) && isChosen(m.key, opts.sample) {
+			chosen = append(chosen, m)
+		}
+	}
+	if len(chosen) == 0 {
+		return t, nil
+	}
+	probes, err := b.probes(ctx, opts, s, work)
+	if err != nil {
+		return t, err
+	}
+	results := b.tryAll(ctx, opts, chosen, probes)
+	if ctx.Err() != nil {
+		return t, ctx.Err()
+	}
+	for i, m := range chosen {
+		t.tried++
+		switch is := known.has(m.key); {
+		case results[i]:
+			t.killed++
+		case is:
+			t.equivalent++
+			known.use(m.key)
+		default:
+			t.survivors++
+			_, _ = fmt.Fprintf(opts.out, "survivor  %s:%d  %s\n", m.file, m.line, m.key)
+		}
+	}
+	return t, nil
+}
+
+// isChosen reports whether a change belongs to the sample, which depends on what it is alone.
+func isChosen(key string, one uint) bool {
+	h := fnv.New32a()
+	_, _ = h.Write([]byte(key))
+	return uint(h.Sum32())%max(one, 1) == 0
+}
+
+// probes runs each test alone, with no change on.
+func (b *built) probes(ctx context.Context, opts options, s subject, work string) ([]probe, error) {
+	out, err := b.test(ctx, testLimit, nil, "-test.list=.")
+	if err != nil {
+		return nil, fmt.Errorf("list tests: %w\n%s", err, out)
+	}
+	wanted, err := regexp.Compile(s.tests)
+	if err != nil {
+		return nil, err
+	}
+	var names []string
+	for line := range strings.Lines(string(out)) {
+		if name := strings.TrimSpace(line); strings.HasPrefix(name, "Test") && name != "TestMain" && wanted.MatchString(name) {
+			names = append(names, name)
+		}
+	}
+	all := make([]probe, len(names))
+	errs := make([]error, len(names))
+	inParallel(opts.workers, len(names), func(i int) {
+		all[i], errs[i] = b.probe(ctx, names[i], filepath.Join(work, "seen"+strconv.Itoa(i)))
+	})
+	return all, errors.Join(errs...)
+}
+
+func (b *built) probe(ctx context.Context, name, file string) (probe, error) {
+	p := probe{name: name, comes: map[int]bool{}}
+	began := time.Now()
+	out, err := b.test(ctx, testLimit, []string{"SLUICE_MUTANTS_SEEN=" + file}, "-test.short", "-test.run=^"+name+"$")
+	p.took = time.Since(began)
+	if p.took >= testLimit {
+		return probe{name: name}, nil // not one of those that are asked
+	}
+	if err != nil {
+		return p, fmt.Errorf("%s fails with no change on: %w\n%s", name, err, out)
+	}
+	seen, err := os.ReadFile(file) // #nosec G304
+	if err != nil {
+		return p, err
+	}
+	lines := bufio.NewScanner(bytes.NewReader(seen))
+	for lines.Scan() {
+		if id, err := strconv.Atoi(lines.Text()); err == nil {
+			p.comes[id] = true
+		}
+	}
+	return p, lines.Err()
+}
+
+// tryAll reports for each change whether a test noticed it.
+func (b *built) tryAll(ctx context.Context, opts options, chosen []mutant, probes []probe) []bool {
+	noticed := make([]bool, len(chosen))
+	var saying sync.Mutex
+	inParallel(opts.workers, len(chosen), func(i int) {
+		if ctx.Err() != nil {
+			return
+		}
+		var names []string
+		limit := grace
+		for _, p := range probes {
+			if p.comes[chosen[i].id] {
+				names = append(names, p.name)
+				limit += 2 * p.took
+			}
+		}
+		said := "no test comes by"
+		if len(names) > 0 {
+			out, err := b.test(ctx, limit, []string{"SLUICE_MUTANT=" + strconv.Itoa(chosen[i].id)},
+				"-test.short", "-test.failfast", "-test.run=^("+strings.Join(names, "|")+")$")
+			noticed[i], said = err != nil, failed(out)
+		}
+		if opts.verbose {
+			saying.Lock()
+			defer saying.Unlock()
+			_, _ = fmt.Fprintf(opts.out, "%-5t  %s:%d  %s  (%s)\n", noticed[i], chosen[i].file, chosen[i].line, chosen[i].key, said)
+		}
+	})
+	return noticed
+}
+
+var failure = regexp.MustCompile(`(?m)^\s*--- FAIL: (\S+)|^(panic: .*)$`)
+
+func failed(out []byte) string {
+	if m := failure.FindSubmatch(out); m != nil {
+		return string(append(m[1], m[2]...))
+	}
+	return ""
+}
+
+// test runs the test binary. What takes longer than the limit is killed, with all that it started.
+func (b *built) test(ctx context.Context, limit time.Duration, env []string, args ...string) ([]byte, error) {
+	ctx, cancel := context.WithTimeout(ctx, limit)
+	defer cancel()
+	cmd := exec.CommandContext(ctx, b.binary, args...) // #nosec G204
+	cmd.Dir, cmd.Env = b.dir, append(os.Environ(), env...)
+	cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true}
+	cmd.Cancel = func() error { return syscall.Kill(-cmd.Process.Pid, syscall.SIGKILL) }
+	cmd.WaitDelay = time.Second
+	return cmd.CombinedOutput()
+}
+
+// inParallel calls f with 0 to n-1, so many calls at once.
+func inParallel(workers, n int, f func(i int)) {
+	var all sync.WaitGroup
+	places := make(chan struct{}, max(workers, 1))
+	for i := range n {
+		places <- struct{}{}
+		all.Go(func() {
+			defer func() { <-places }()
+			f(i)
+		})
+	}
+	all.Wait()
+}
