@@ -188,7 +188,7 @@ func Default() Config {
 		Durable:  Durable{Anonymous: []string{}, LongPoll: sluice.Duration(30 * time.Second), MaxBody: 10 << 20},
 		Feed:     Feed{Ring: 1024, MaxBuffer: 16384, Heartbeat: 15 * second, MaxFeeds: 20_000, MaxPerPrincipal: 1000, RingBytes: 1 << 30},
 		Watches:  Watches{PerNamespace: 100, EvaluationsPerSecond: 1000, Paths: 1024},
-		Limits:   Limits{SubscriptionsPerNamespace: 10_000, ScheduledPerNamespace: 10_000, ScheduleAhead: sluice.Duration(365 * 24 * time.Hour), AppointmentsPerNamespace: 1000},
+		Limits:   defaultLimits(),
 		Log:      Log{Level: "info", Format: "text"},
 	}
 }

@@ -11,6 +11,14 @@ import (
 type Limits struct {
 	// SubscriptionsPerNamespace is how many subscriptions a namespace may have; 0: any number; 10000.
 	SubscriptionsPerNamespace int `json:"subscriptions_per_namespace" env:"SUBSCRIPTIONS_PER_NAMESPACE"`
+	// SubscriptionsPerPrincipal is how many subscriptions one principal may have that a grant bounds, and those to whom it
+	// gave parts of it; 0: any number; 1000.
+	SubscriptionsPerPrincipal int `json:"subscriptions_per_principal" env:"SUBSCRIPTIONS_PER_PRINCIPAL"`
+	// FilterCostPerPrincipal is what dear CEL filters of a principal's subscriptions may cost a second; 0: any amount;
+	// 1000000, about a quarter of a processor.
+	FilterCostPerPrincipal int `json:"filter_cost_per_principal" env:"FILTER_COST_PER_PRINCIPAL"`
+	// FilterCostPerNamespace is the same for all subscriptions of a namespace; 0: any amount; 4000000.
+	FilterCostPerNamespace int `json:"filter_cost_per_namespace" env:"FILTER_COST_PER_NAMESPACE"`
 	// ScheduledPerNamespace is how many events of a namespace may wait for the time at which they are stored; 0: any number; 10000.
 	ScheduledPerNamespace int `json:"scheduled_per_namespace" env:"SCHEDULED_PER_NAMESPACE"`
 	// ScheduleAhead is how far away that time may be, at least 1s; 0: as far as one likes; 8760h.
@@ -19,9 +27,20 @@ type Limits struct {
 	AppointmentsPerNamespace int `json:"appointments_per_namespace" env:"APPOINTMENTS_PER_NAMESPACE"`
 }
 
+func defaultLimits() Limits {
+	return Limits{
+		SubscriptionsPerNamespace: 10_000, SubscriptionsPerPrincipal: 1000,
+		FilterCostPerPrincipal: 1_000_000, FilterCostPerNamespace: 4_000_000,
+		ScheduledPerNamespace: 10_000, ScheduleAhead: sluice.Duration(365 * 24 * time.Hour), AppointmentsPerNamespace: 1000,
+	}
+}
+
 func (l Limits) check() error {
 	return errors.Join(
 		when(l.SubscriptionsPerNamespace < 0, "limits.subscriptions_per_namespace %d: write a number, or 0 for any number", l.SubscriptionsPerNamespace),
+		when(l.SubscriptionsPerPrincipal < 0, "limits.subscriptions_per_principal %d: write a number, or 0 for any number", l.SubscriptionsPerPrincipal),
+		when(l.FilterCostPerPrincipal < 0, "limits.filter_cost_per_principal %d: write a number, or 0 for any amount", l.FilterCostPerPrincipal),
+		when(l.FilterCostPerNamespace < 0, "limits.filter_cost_per_namespace %d: write a number, or 0 for any amount", l.FilterCostPerNamespace),
 		when(l.ScheduledPerNamespace < 0, "limits.scheduled_per_namespace %d: write a number, or 0 for any number", l.ScheduledPerNamespace),
 		when(l.ScheduleAhead != 0 && l.ScheduleAhead < second, "limits.schedule_ahead %s: write a duration of at least 1s, such as 8760h, or 0s for no bound", l.ScheduleAhead),
 		when(l.AppointmentsPerNamespace < 0, "limits.appointments_per_namespace %d: write a number, or 0 for any number", l.AppointmentsPerNamespace),

@@ -21,7 +21,7 @@ type subCmd struct {
 	Edit   subEditCmd   `cmd:"" help:"Change a subscription."`
 	RM     subRmCmd     `cmd:"" name:"rm" help:"Delete subscriptions."`
 	Pause  subPauseCmd  `cmd:"" help:"Stop deliveries until the subscription is resumed."`
-	Resume subResumeCmd `cmd:"" help:"Let a paused or disabled subscription go on where it stopped."`
+	Resume subResumeCmd `cmd:"" help:"Let a paused, disabled or suspended subscription go on where it stopped."`
 	Rotate subRotateCmd `cmd:"" help:"Make a new secret and print it, once."`
 	Test   subTestCmd   `cmd:"" help:"Send a signed sample event to the endpoint and show what came of it."`
 	Status subStatusCmd `cmd:"" help:"Show how a subscription is doing."`
@@ -34,7 +34,7 @@ type subCmd struct {
 type subLsCmd struct {
 	NS    string `name:"ns" help:"Of this namespace only." placeholder:"NAME"`
 	Mode  string `help:"Of this mode only: push or wake." enum:",push,wake" default:"" placeholder:"MODE"`
-	State string `help:"In this state only: active, paused, disabled or cancelled." enum:",active,paused,disabled,cancelled" default:"" placeholder:"STATE"`
+	State string `help:"In this state only: active, paused, disabled, suspended or cancelled." enum:",active,paused,disabled,suspended,cancelled" default:"" placeholder:"STATE"`
 	Limit int    `help:"Show at most so many; 0: all." default:"0"`
 }
 

@@ -23,13 +23,13 @@ import (
 type granted struct{ id, token string }
 
 // grant mints a grant as root, or as the holder of a token, for an hour.
-func (s *running) grant(t *testing.T, principal, object, verbs string, by ...string) granted {
-	t.Helper()
+func (s *running) grant(tb testing.TB, principal, object, verbs string, by ...string) granted {
+	tb.Helper()
 	body := fmt.Sprintf(`{"principal":%q,"object":%q,"verbs":["%s"],"expires_at":%q}`, principal, object,
 		strings.ReplaceAll(verbs, " ", `","`), deadline.Format(time.RFC3339))
-	r := s.must(t, http.StatusCreated, "POST /v1/grants", body, as(append(by, s.token)[0])...)
-	id, _ := r.field(t, "id").(string)
-	token, _ := r.field(t, "token").(string)
+	r := s.must(tb, http.StatusCreated, "POST /v1/grants", body, as(append(by, s.token)[0])...)
+	id, _ := r.field(tb, "id").(string)
+	token, _ := r.field(tb, "token").(string)
 	return granted{id, token}
 }
 

@@ -51,7 +51,7 @@ func (w watcher) Watch(ctx context.Context, change func(id string, sub *sluice.S
 	return w.subscriptions.Watch(ctx, func(e natsstore.Entry[*sluice.Subscription]) {
 		switch e.Change {
 		case natsstore.Set:
-			w.counts.Set(e.Key, e.Value.Namespace)
+			w.counts.Set(e.Value)
 			w.know(e.Key, e.Value)
 			if e.Value.Mode == sluice.Push {
 				change(e.Key, e.Value)
@@ -265,4 +265,17 @@ func (c counted) Publish(ctx context.Context, namespace string, events []sluice.
 	stored, err := c.publisher.Publish(ctx, namespace, events)
 	c.metrics.Taken(namespace, stored)
 	return stored, err
+}
+
+// answers returns who answers for what is made under a grant.
+func (s *server) answers(maker sluice.Caller, namespace string) sluice.Principal {
+	return s.trust.index.Answers(maker, namespace, time.Now())
+}
+
+// payer returns who pays for a subscription's filter: who answers for it; "" for the operator.
+func (s *server) payer(sub *sluice.Subscription) string {
+	if sub.Grant == "" {
+		return ""
+	}
+	return string(s.answers(sluice.Caller{Principal: sluice.Principal(sub.CreatedBy), Grant: sub.Grant}, sub.Namespace))
 }

@@ -124,13 +124,13 @@ type reply struct {
 }
 
 // field returns a member of the answer's JSON object, or one inside another ("error.code").
-func (r reply) field(t *testing.T, path string) any {
-	t.Helper()
+func (r reply) field(tb testing.TB, path string) any {
+	tb.Helper()
 	var value any
-	require.NoError(t, json.Unmarshal([]byte(r.text), &value), r.text)
+	require.NoError(tb, json.Unmarshal([]byte(r.text), &value), r.text)
 	for name := range strings.SplitSeq(path, ".") {
 		object, ok := value.(map[string]any)
-		require.True(t, ok, "%s of %s", path, r.text)
+		require.True(tb, ok, "%s of %s", path, r.text)
 		value = object[name]
 	}
 	return value

@@ -27,6 +27,7 @@ import (
 	"github.com/sluice-io/sluice/internal/explain"
 	"github.com/sluice-io/sluice/internal/export"
 	"github.com/sluice-io/sluice/internal/feed"
+	"github.com/sluice-io/sluice/internal/filter"
 	"github.com/sluice-io/sluice/internal/httpapi"
 	"github.com/sluice-io/sluice/internal/later"
 	"github.com/sluice-io/sluice/internal/ledger"
@@ -220,7 +221,7 @@ func (s *server) openRegistry(ctx context.Context) error {
 	s.metrics.WatchConnections(s.conns.Load)
 	s.metrics.WatchWakes(s.wakeMoments)
 	s.metrics.WatchStorage(kept(func() []sluice.Storage { return s.storages(scraping) }))
-	s.counts, s.quotas = limits.NewCounts(s.cfg.Limits.SubscriptionsPerNamespace), limits.NewQuotas()
+	s.quotas = limits.NewQuotas()
 	if err := s.store.EnsureLetters(ctx); err != nil {
 		return err
 	}
@@ -230,6 +231,9 @@ func (s *server) openRegistry(ctx context.Context) error {
 		Log: s.opts.Log, Dropped: s.metrics.Unannounced, Outbox: s.store.Subscriptions(), Namespaces: s.store, Letters: deadLetterSource{s.store}, Known: known(s.store), Marks: s.marks.all,
 	})
 	s.trust.index = access.NewIndex()
+	s.counts = limits.NewCounts(limits.Most{
+		Namespace: s.cfg.Limits.SubscriptionsPerNamespace, Principal: s.cfg.Limits.SubscriptionsPerPrincipal, Answers: s.answers,
+	})
 	s.trust.index.Open(s.cfg.Durable.Anonymous)
 	s.registry = registry.New(registry.Needs{
 		Subscriptions: s.store.Subscriptions(),
@@ -279,6 +283,8 @@ func (s *server) openEngine(ctx context.Context) error {
 		Causes:    s.causes,
 		Catalogue: s.catalogue,
 		Labels:    s.catalogue.Labels,
+		Filters:   filter.NewPool(filter.Rates{Principal: s.cfg.Limits.FilterCostPerPrincipal, Namespace: s.cfg.Limits.FilterCostPerNamespace}),
+		Payer:     s.payer,
 	}, push.Options{
 		Observe: s.metrics, Log: s.opts.Log, Replays: replayWatcher{s.store.Replays()}, MaxInFlight: s.cfg.Webhooks.MaxInFlight,
 	})

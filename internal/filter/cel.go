@@ -33,6 +33,7 @@ const (
 
 // expression is a compiled CEL expression.
 type expression struct {
+	text    string
 	program cel.Program
 	data    bool // it may look at the event's data
 	most    int  // that an evaluation may cost
@@ -61,7 +62,7 @@ func compileWithin(text string, most int) (*expression, error) {
 	}
 	x, err := plan(env, checked)
 	if err == nil {
-		x.most = most
+		x.text, x.most = text, most
 	}
 	return x, err
 }
@@ -175,18 +176,35 @@ func readsData(whole ast.Expr) bool {
 
 func isEvent(e ast.Expr) bool { return e.Kind() == ast.IdentKind && e.AsIdent() == root }
 
-// match evaluates the expression. A field that is missing or of another type than the
-// expression takes it for is no match (C19); an error is everything else that went wrong.
-func (x *expression) match(e *sluice.Event, p *Parsed) (bool, error) {
-	m := &meter{left: x.most}
-	ok, err := x.evaluate(e, p, m)
-	x.spent.Add(uint64(x.most - max(m.left, 0))) //nolint:gosec // it is not below 0
-	if err != nil && m.left < 0 && x.most < costLimit {
-		err = sluice.Errorf(sluice.Unprocessable, "filter.cel: the expression costs more than %d on the event %d, which is too much for live use; "+
-			"make it cheaper, or have it look at less", x.most, e.Seq).With("field", "cel").With("seq", e.Seq)
+// errExhausted is in every error that says that an evaluation cost more than it may.
+var errExhausted = errors.New("cost limit exceeded")
+
+// Exhausted reports whether an error of Match says that the expression costs more on the event than it may.
+func Exhausted(err error) bool { return errors.Is(err, errExhausted) }
+
+// within evaluates the expression, and returns what that has cost: more than most if it was ended. A field that is
+// missing or of another type than the expression takes it for is no match (C19); an error is everything else that
+// went wrong.
+func (x *expression) within(e *sluice.Event, p *Parsed, most int) (ok bool, cost int, err error) {
+	m := &meter{left: most}
+	ok, err = x.evaluate(e, p, m)
+	cost = most - m.left
+	x.spent.Add(uint64(min(cost, most))) //nolint:gosec // it is not below 0
+	if err == nil || m.left >= 0 {
+		return ok, cost, err
 	}
-	return ok, err
+	if most < costLimit {
+		err = sluice.Errorf(sluice.Unprocessable, "filter.cel: the expression costs more than %d on the event %d, which is too much for live use; "+
+			"make it cheaper, or have it look at less", most, e.Seq).With("field", "cel").With("seq", e.Seq)
+	}
+	return false, cost, exhausted{err}
 }
+
+// exhausted is an error for which Exhausted is true.
+type exhausted struct{ error }
+
+// Unwrap returns the error itself, and what it is.
+func (e exhausted) Unwrap() []error { return []error{e.error, errExhausted} }
 
 func (x *expression) evaluate(e *sluice.Event, p *Parsed, m *meter) (bool, error) {
 	out, _, err := x.program.Eval(map[string]any{root: x.attributes(e, p), allowance: m})

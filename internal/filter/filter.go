@@ -67,15 +67,21 @@ func (m *Matcher) Match(e *sluice.Event) (bool, error) { return m.MatchParsed(e,
 
 // MatchParsed is Match for an event that several filters look at.
 func (m *Matcher) MatchParsed(e *sluice.Event, p *Parsed) (bool, error) {
-	f := &m.filter
-	ok := (len(f.Types) == 0 || sluice.MatchType(f.Types, e.Type)) &&
-		(len(f.Sources) == 0 || anyOf(f.Sources, e.Source)) &&
-		(len(f.Subjects) == 0 || about(f.Subjects, e)) &&
-		(len(f.Labels) == 0 || m.labelled(e, p))
+	ok := m.rest(e, p)
 	if !ok || m.cel == nil {
 		return ok, nil
 	}
-	return m.cel.match(e, p)
+	ok, _, err := m.cel.within(e, p, m.cel.most)
+	return ok, err
+}
+
+// rest is MatchParsed without the expression.
+func (m *Matcher) rest(e *sluice.Event, p *Parsed) bool {
+	f := &m.filter
+	return (len(f.Types) == 0 || sluice.MatchType(f.Types, e.Type)) &&
+		(len(f.Sources) == 0 || anyOf(f.Sources, e.Source)) &&
+		(len(f.Subjects) == 0 || about(f.Subjects, e)) &&
+		(len(f.Labels) == 0 || m.labelled(e, p))
 }
 
 func anyOf(values []string, got string) bool {

@@ -54,3 +54,10 @@ func (p *Parsed) decode(e *sluice.Event) (any, bool) {
 	}
 	return v.of, v.ok
 }
+
+// decoded reports whether the value of the data is at hand.
+func (p *Parsed) decoded() bool {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	return p.value.Value() != nil
+}

@@ -231,17 +231,17 @@ func TestRegularExpressionsMayCount(t *testing.T) {
 	} {
 		x, err := compile(text)
 		require.NoError(t, err, text)
-		got, err := x.match(eventWith(""), nil)
+		got, _, err := x.within(eventWith(""), nil, x.most)
 		require.NoError(t, err, text)
 		require.Equal(t, want, got, text)
 	}
 	x, err := compile(`event.type.matches(event.data.r)`)
 	require.NoError(t, err)
-	_, err = x.match(eventWith(`{"r": "(("}`), nil)
+	_, _, err = x.within(eventWith(`{"r": "(("}`), nil, x.most)
 	require.ErrorContains(t, err, "missing closing )")
-	_, err = x.match(eventWith(`{"r": "(a{30}){30}b{200}"}`), nil)
+	_, _, err = x.within(eventWith(`{"r": "(a{30}){30}b{200}"}`), nil, x.most)
 	require.ErrorContains(t, err, "1000 are allowed")
-	got, err := x.match(eventWith(`{"r": 7}`), nil)
+	got, _, err := x.within(eventWith(`{"r": 7}`), nil, x.most)
 	require.NoError(t, err)
 	require.False(t, got)
 }

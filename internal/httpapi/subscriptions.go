@@ -92,7 +92,7 @@ func (s *Server) listSubscriptions(c echo.Context) error {
 	if err := oneOf(c, "mode", string(sluice.Push), string(sluice.Wake)); err != nil {
 		return err
 	}
-	if err := oneOf(c, "state", string(sluice.Active), string(sluice.Paused), string(sluice.Disabled), string(sluice.Cancelled)); err != nil {
+	if err := oneOf(c, "state", string(sluice.Active), string(sluice.Paused), string(sluice.Disabled), string(sluice.Suspended), string(sluice.Cancelled)); err != nil {
 		return err
 	}
 	page, err := s.opts.Registry.List(c.Request().Context(), registry.Query{

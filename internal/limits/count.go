@@ -11,34 +11,55 @@ import (
 // patience is how long a creation waits for the subscriptions that are there to be known.
 const patience = 10 * time.Second
 
-// Counts bounds how many subscriptions a namespace has. Within this process the bound is exact;
+// Counts bounds how many subscriptions a namespace has, and a principal in all namespaces together. Within this process the bound is exact;
 // beyond it there can be as many as other replicas make before this one is told of them. Its methods
 // may be called at once.
 type Counts struct {
-	most  int
+	most  Most
 	known chan struct{} // closed when all that are there have been told of
 
 	mu   sync.Mutex
 	subs map[string]counted // by id
 	of   map[string]int     // by namespace
+	by   map[maker]int      // those that were made under a grant
+}
+
+// Most is how many subscriptions there may be; 0: any number.
+type Most struct {
+	Namespace int // of one namespace
+	Principal int // of one principal, those made under a grant
+
+	// Answers returns which principal answers for a subscription that was made under a grant; nil: its maker.
+	Answers func(maker sluice.Caller, namespace string) sluice.Principal
 }
 
 // counted is a subscription that is stored, or is about to be.
 type counted struct {
-	namespace string
-	told      bool // it is stored
+	maker
+
+	told bool // it is stored
 }
 
-// NewCounts returns counts that let a namespace have most subscriptions; 0: any number.
-func NewCounts(most int) *Counts {
-	return &Counts{most: most, known: make(chan struct{}), subs: map[string]counted{}, of: map[string]int{}}
+// maker is who made a subscription, and where.
+type maker struct {
+	namespace string
+	caller    sluice.Caller
+}
+
+func makerOf(sub *sluice.Subscription) maker {
+	return maker{sub.Namespace, sluice.Caller{Principal: sluice.Principal(sub.CreatedBy), Grant: sub.Grant}}
+}
+
+// NewCounts returns counts of no subscriptions yet.
+func NewCounts(most Most) *Counts {
+	return &Counts{most: most, known: make(chan struct{}), subs: map[string]counted{}, of: map[string]int{}, by: map[maker]int{}}
 }
 
 // Set tells of a subscription that is stored.
-func (c *Counts) Set(id, namespace string) {
+func (c *Counts) Set(sub *sluice.Subscription) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	c.put(id, counted{namespace, true})
+	c.put(sub.ID, counted{makerOf(sub), true})
 }
 
 // Remove tells that a subscription is gone.
@@ -60,23 +81,52 @@ func (c *Counts) CaughtUp() {
 }
 
 // Enter counts a subscription that is about to be stored, once. Codes: QuotaExceeded if its
-// namespace has as many as it may; Unavailable if that is not known yet.
-func (c *Counts) Enter(ctx context.Context, id, namespace string) error {
+// namespace, or who answers for it, has as many as it may; Unavailable if that is not known yet.
+func (c *Counts) Enter(ctx context.Context, sub *sluice.Subscription) error {
 	if err := c.wait(ctx); err != nil {
 		return err
 	}
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	if _, ok := c.subs[id]; ok {
+	if _, ok := c.subs[sub.ID]; ok {
 		return nil
 	}
-	if n := c.of[namespace]; c.most > 0 && n >= c.most {
+	namespace, most := sub.Namespace, c.most.Namespace
+	if n := c.of[namespace]; most > 0 && n >= most {
 		return sluice.Errorf(sluice.QuotaExceeded,
 			"namespace %s has %d subscriptions, as many as it may; delete some, or have limits.subscriptions_per_namespace raised", namespace, n).
-			With("limit", c.most).With("unit", "subscriptions").With("allowed", 0)
+			With("limit", most).With("unit", "subscriptions").With("allowed", 0)
 	}
-	c.put(id, counted{namespace: namespace})
+	made := makerOf(sub)
+	if who, n := c.madeFor(made); c.most.Principal > 0 && n >= c.most.Principal {
+		return sluice.Errorf(sluice.QuotaExceeded,
+			"%s has %d subscriptions, as many as a principal may; delete some, or have limits.subscriptions_per_principal raised", who, n).
+			With("limit", c.most.Principal).With("unit", "subscriptions").With("allowed", 0)
+	}
+	c.put(sub.ID, counted{maker: made})
 	return nil
+}
+
+// madeFor returns who answers for what a maker makes, and how many subscriptions that principal answers for; 0 for the
+// operator.
+func (c *Counts) madeFor(m maker) (who sluice.Principal, n int) {
+	if m.caller.Grant == "" {
+		return "", 0
+	}
+	who = c.answers(m)
+	for other, count := range c.by {
+		if c.answers(other) == who {
+			n += count
+		}
+	}
+	return who, n
+}
+
+func (c *Counts) answers(m maker) sluice.Principal {
+	if c.most.Answers == nil {
+		return m.caller.Principal
+	}
+	return c.most.Answers(m.caller, m.namespace)
 }
 
 // Leave takes Enter back: the subscription was not stored.
@@ -105,6 +155,9 @@ func (c *Counts) put(id string, sub counted) {
 	c.drop(id)
 	c.subs[id] = sub
 	c.of[sub.namespace]++
+	if sub.caller.Grant != "" {
+		c.by[sub.maker]++
+	}
 }
 
 func (c *Counts) drop(id string) {
@@ -116,5 +169,11 @@ func (c *Counts) drop(id string) {
 	c.of[sub.namespace]--
 	if c.of[sub.namespace] == 0 {
 		delete(c.of, sub.namespace)
+	}
+	if sub.caller.Grant == "" {
+		return
+	}
+	if c.by[sub.maker]--; c.by[sub.maker] == 0 {
+		delete(c.by, sub.maker)
 	}
 }

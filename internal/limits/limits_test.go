@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"strconv"
+	"strings"
 	"sync"
 	"sync/atomic"
 	"testing"
@@ -85,34 +86,70 @@ func TestAQuotaThatIsChangedHoldsAtOnce(t *testing.T) {
 	require.NoError(t, q.Take("acme", 1000, 0, now))
 }
 
+func sub(id, namespace string) *sluice.Subscription {
+	return &sluice.Subscription{ID: id, Namespace: namespace, CreatedBy: string(sluice.Root)}
+}
+
+func madeBy(id, grant, principal string) *sluice.Subscription {
+	return &sluice.Subscription{ID: id, Namespace: "acme", Grant: grant, CreatedBy: principal}
+}
+
+// Issue 13, attack 3: a principal has no more subscriptions than it may, whatever names it gives to parts of its grant; the
+// operator's are not counted.
+func TestCounts_BoundPrincipals(t *testing.T) {
+	t.Parallel()
+	c := limits.NewCounts(limits.Most{Principal: 2, Answers: func(who sluice.Caller, _ string) sluice.Principal {
+		if strings.HasPrefix(who.Grant, "ann") {
+			return "user:ann"
+		}
+		return who.Principal
+	}})
+	c.Set(madeBy("a", "ann", "user:ann"))
+	c.Set(madeBy("b", "ann/part", "user:part"))
+	c.Set(madeBy("b", "ann/part", "user:part")) // it changed
+	c.CaughtUp()
+	requireRefused(t, c.Enter(t.Context(), madeBy("c", "ann/other", "user:other")), sluice.QuotaExceeded,
+		map[string]any{"limit": 2, "unit": "subscriptions", "allowed": 0})
+	require.NoError(t, c.Enter(t.Context(), madeBy("a", "ann", "user:ann")), "it is there already")
+	require.NoError(t, c.Enter(t.Context(), madeBy("d", "eve", "user:eve")))
+	for i := range 10 {
+		require.NoError(t, c.Enter(t.Context(), sub("root"+strconv.Itoa(i), "acme")))
+	}
+	c.Remove("b")
+	require.NoError(t, c.Enter(t.Context(), madeBy("c", "ann/other", "user:other")))
+	c.Leave("c")
+	require.NoError(t, c.Enter(t.Context(), madeBy("e", "ann", "user:ann")), "c was not stored")
+	require.Error(t, c.Enter(t.Context(), madeBy("f", "ann", "user:ann")))
+}
+
 func TestASubscriptionTooManyIsRefused(t *testing.T) {
 	t.Parallel()
-	c := limits.NewCounts(2)
-	c.Set("a", "acme")
-	c.Set("x", "other")
+	c := limits.NewCounts(limits.Most{Namespace: 2})
+	c.Set(sub("a", "acme"))
+	c.Set(sub("x", "other"))
 	c.CaughtUp()
-	require.NoError(t, c.Enter(t.Context(), "b", "acme"))
-	requireRefused(t, c.Enter(t.Context(), "c", "acme"), sluice.QuotaExceeded, map[string]any{"limit": 2, "unit": "subscriptions", "allowed": 0})
-	require.NoError(t, c.Enter(t.Context(), "a", "acme"), "it is there already")
+	require.NoError(t, c.Enter(t.Context(), sub("b", "acme")))
+	requireRefused(t, c.Enter(t.Context(), sub("c", "acme")), sluice.QuotaExceeded, map[string]any{"limit": 2, "unit": "subscriptions", "allowed": 0})
+	require.NoError(t, c.Enter(t.Context(), sub("a", "acme")), "it is there already")
 	c.Leave("b")
-	require.NoError(t, c.Enter(t.Context(), "c", "acme"), "b was not stored")
-	c.Set("c", "acme")
+	require.NoError(t, c.Enter(t.Context(), sub("c", "acme")), "b was not stored")
+	c.Set(sub("c", "acme"))
 	c.Leave("c")
-	require.Error(t, c.Enter(t.Context(), "d", "acme"), "c was stored, whatever its creator believes")
+	require.Error(t, c.Enter(t.Context(), sub("d", "acme")), "c was stored, whatever its creator believes")
 	c.Remove("a")
 	c.Remove("a")
-	require.NoError(t, c.Enter(t.Context(), "d", "acme"))
+	require.NoError(t, c.Enter(t.Context(), sub("d", "acme")))
 }
 
 func TestManyAtOnceAreNoMoreThanAllowed(t *testing.T) {
 	t.Parallel()
-	c := limits.NewCounts(10)
+	c := limits.NewCounts(limits.Most{Namespace: 10})
 	c.CaughtUp()
 	var let atomic.Int32
 	var creators sync.WaitGroup
 	for i := range 100 {
 		creators.Go(func() {
-			if c.Enter(t.Context(), strconv.Itoa(i), "acme") == nil {
+			if c.Enter(t.Context(), sub(strconv.Itoa(i), "acme")) == nil {
 				let.Add(1)
 			}
 		})
@@ -123,13 +160,13 @@ func TestManyAtOnceAreNoMoreThanAllowed(t *testing.T) {
 
 func TestNothingIsMadeBeforeItIsKnownWhatThereIs(t *testing.T) {
 	t.Parallel()
-	c := limits.NewCounts(1)
+	c := limits.NewCounts(limits.Most{Namespace: 1})
 	ctx, cancel := context.WithCancel(t.Context())
 	cancel()
-	require.ErrorIs(t, c.Enter(ctx, "a", "acme"), context.Canceled)
+	require.ErrorIs(t, c.Enter(ctx, sub("a", "acme")), context.Canceled)
 	refused := make(chan error, 1)
-	go func() { refused <- c.Enter(t.Context(), "b", "acme") }()
-	c.Set("a", "acme")
+	go func() { refused <- c.Enter(t.Context(), sub("b", "acme")) }()
+	c.Set(sub("a", "acme"))
 	c.CaughtUp()
 	c.CaughtUp()
 	require.Equal(t, sluice.QuotaExceeded, sluice.CodeOf(<-refused))

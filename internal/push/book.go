@@ -21,6 +21,8 @@ type lane struct {
 
 	acts []*act // what operators want of its head; the first is done first
 
+	doubtful bool // whether the parked head is wanted is being found out
+
 	asks   bool   // what it is busy with makes a request
 	epoch  uint64 // of the breaker, when it was handed out
 	spared spared // its last failure that was not counted
@@ -37,6 +39,7 @@ type park struct {
 	anew    uint64         // a head whose attempts are counted anew, whatever the log says; 0: none
 	leaving bool           // its record is being deleted: arrivals wait
 	index   int            // in the heap; -1: not in it
+	ruling  *ruling        // what the filter says of the event that it was last asked about
 }
 
 // ended reports whether the lane was read back to its end.
@@ -82,12 +85,14 @@ type book struct {
 	busy   int
 	parked int
 
+	doubts map[uint64]*lane // deliveries of live lanes of which it is being found out whether they are wanted
+
 	acts      []*lane // held ones that somebody decided on
 	heldLanes int     // of the parked
 }
 
 func newBook(window int) *book {
-	return &book{window: window, lanes: map[string]*lane{}, held: map[uint64]struct{}{}}
+	return &book{window: window, lanes: map[string]*lane{}, held: map[uint64]struct{}{}, doubts: map[uint64]*lane{}}
 }
 
 // load enters a lane that was parked when the subscription was last served. Up to seen,
@@ -265,6 +270,7 @@ func (b *book) stored(l *lane, e sluice.ParkedEntry, now time.Time) []*sluice.De
 	for _, d := range acks {
 		p.upTo = max(p.upTo, d.Event.Seq)
 		delete(b.held, d.Event.Seq)
+		delete(b.doubts, d.Event.Seq) // it is asked again when it is read back
 	}
 	b.release(l)
 	return acks
@@ -278,6 +284,7 @@ func (b *book) resumed(l *lane, p park) {
 	b.count(l.park.Held, -1)
 	b.count(p.Held, 1)
 	l.park.ParkedEntry, l.park.ahead, l.park.charged, l.park.savedAt, l.park.anew = p.ParkedEntry, p.ahead, p.charged, p.savedAt, p.anew
+	l.park.ruling = p.ruling
 	b.release(l)
 }
 
@@ -297,7 +304,7 @@ func (b *book) release(l *lane) {
 // enqueue puts a lane where it belongs: with the ready ones, with those that wait, or away.
 func (b *book) enqueue(l *lane) {
 	switch {
-	case l.busy || l.queued:
+	case l.busy || l.queued || l.doubtful:
 	case l.park != nil && l.park.Held != "":
 		b.enqueueHeld(l)
 	case l.park != nil && l.park.ended() && l.park.index < 0:
@@ -309,6 +316,7 @@ func (b *book) enqueue(l *lane) {
 		}
 	case len(l.queue) == 0:
 		delete(b.lanes, l.key)
+	case b.doubtsAbout(l.queue[0]): // it waits for the filter
 	default:
 		b.makeReady(l)
 	}

@@ -111,6 +111,8 @@ func (o *watcher) Cancel(context.Context, string, string) error { return o.act("
 
 func (o *watcher) Disable(context.Context, string, string) error { return o.act("disabled") }
 
+func (o *watcher) Suspend(context.Context, string, string) error { return o.act("suspended") }
+
 func (o *watcher) act(what string) error {
 	o.mu.Lock()
 	defer o.mu.Unlock()

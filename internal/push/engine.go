@@ -13,6 +13,7 @@ import (
 	"sync/atomic"
 	"time"
 
+	"github.com/sluice-io/sluice/internal/filter"
 	"github.com/sluice-io/sluice/internal/shares"
 	"github.com/sluice-io/sluice/pkg/sluice"
 )
@@ -100,6 +101,9 @@ func New(watch Watcher, owns Ownership, ports Ports, opts Options) *Engine {
 	}
 	if ports.Announce == nil {
 		ports.Announce = silent{}
+	}
+	if ports.Filters == nil {
+		ports.Filters = filter.NewPool(filter.Rates{})
 	}
 	opts.LookEvery = cmp.Or(opts.LookEvery, holdEvery)
 	way := newExit(ports.Gate, ports.Sender)
@@ -219,7 +223,7 @@ func (e *Engine) settle(settled chan struct{}) {
 // idle returns the subscriptions that are this process's and not served.
 func (e *Engine) idle(all map[string]*sluice.Subscription) (subs []*sluice.Subscription) {
 	for _, sub := range all {
-		if sub.Mode == sluice.Push && (sub.State == sluice.Paused || sub.State == sluice.Disabled) && e.owns.Owns(sub.ID) {
+		if sub.Mode == sluice.Push && (sub.State == sluice.Paused || sub.State == sluice.Disabled || sub.State == sluice.Suspended) && e.owns.Owns(sub.ID) {
 			subs = append(subs, sub)
 		}
 	}

@@ -13,6 +13,8 @@ const (
 	lastLook   = 2 * time.Second // what the last look of a runner may take
 	sweepLooks = 6               // subscriptions that are not served are looked at less often by this
 	sweepLimit = 10 * time.Second
+
+	lookPatience = 200 * time.Millisecond // for a filter that is dear, or whose payer is over its rate
 )
 
 // lookout makes dead letters of what left the log before its subscription got it (S4-25).
@@ -25,15 +27,21 @@ type lookout struct {
 
 // before looks at a subscription that nobody serves.
 func (l lookout) before(ctx context.Context) error {
-	return l.ports.Sources.Look(ctx, l.sub, l.wants, l.bury(ctx))
+	return l.ports.Sources.Look(ctx, l.sub, l.wanting(ctx), l.bury(ctx))
 }
 
-func (l lookout) wants(ev *sluice.Event) bool {
+func (l lookout) wanting(ctx context.Context) func(*sluice.Event) bool {
+	return func(ev *sluice.Event) bool { return l.wants(ctx, ev) }
+}
+
+func (l lookout) wants(ctx context.Context, ev *sluice.Event) bool {
 	if !l.sub.Pattern.Match(ev.Path) {
 		return false
 	}
-	ok, err := l.match.Match(ev)
-	return ok || err != nil // what cannot be told is not passed over
+	ctx, cancel := context.WithTimeout(ctx, lookPatience)
+	defer cancel()
+	ok, known, err := l.ports.Filters.Wait(ctx, l.ports.payer(l.sub), l.match, ev)
+	return ok || !known || err != nil // what cannot be told is not passed over
 }
 
 func (l lookout) bury(ctx context.Context) func(from, to uint64) error {
@@ -56,7 +64,7 @@ func (r *runner) look(ctx context.Context, limit time.Duration) {
 	ctx, cancel := context.WithTimeout(ctx, limit)
 	defer cancel()
 	l := r.watched.Load()
-	if err := r.source.Look(ctx, l.wants, l.bury(ctx)); err != nil {
+	if err := r.source.Look(ctx, l.wanting(ctx), l.bury(ctx)); err != nil {
 		r.log.WarnContext(ctx, "not looked for events that left the log", slog.String("subscription", r.id), slog.Any("error", err))
 	}
 }

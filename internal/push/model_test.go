@@ -158,6 +158,8 @@ func (p *process) PutHealth(ctx context.Context, sub *sluice.Subscription, h slu
 func (p *process) Cancel(context.Context, string, string) error  { return nil }
 func (p *process) Disable(context.Context, string, string) error { return nil }
 
+func (p *process) Suspend(context.Context, string, string) error { return nil }
+
 // always owns everything.
 type always struct{}
 

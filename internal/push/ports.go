@@ -70,6 +70,8 @@ type Gate interface {
 type Registry interface {
 	Cancel(ctx context.Context, id, reason string) error
 	Disable(ctx context.Context, id, reason string) error
+	// Suspend ends deliveries until somebody resumes the subscription, because of what it asks of the server.
+	Suspend(ctx context.Context, id, reason string) error
 }
 
 // Sources opens a subscription's source. The durable consumer is made if it is missing.
@@ -144,6 +146,19 @@ type Ports struct {
 
 	Catalogue Catalogue     // nil: every event may be sent
 	Labels    filter.Labels // of events' types; nil: there are none
+	Filters   *filter.Pool  // evaluates what is dear; nil: one without bounds
+
+	// Payer returns which principal pays for a subscription's filter; "" is the operator. nil: all are the operator's.
+	Payer func(sub *sluice.Subscription) string
+}
+
+// payer returns what a subscription's filter is charged to.
+func (p *Ports) payer(sub *sluice.Subscription) filter.Payer {
+	payer := filter.Payer{Namespace: sub.Namespace}
+	if p.Payer != nil {
+		payer.Principal = p.Payer(sub)
+	}
+	return payer
 }
 
 // allowed returns why an event may not be sent, nil if it may.

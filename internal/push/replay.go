@@ -50,7 +50,7 @@ func (r *replaying) runner(sub *sluice.Subscription, e *Engine) *runner {
 	}
 	// How the endpoint does is the live deliveries' to say.
 	ports.Healths, ports.Announce = forgetful{}, replayAnnouncer{r.ports.Announce}
-	ports.Sources, ports.Log, ports.Lanes, ports.Registry = replaySources{r}, replayLog{r.ports.Log, r}, replayLanes{r.ports.Lanes, r}, replayRegistry{r.ports.Registry}
+	ports.Sources, ports.Log, ports.Lanes, ports.Registry = replaySources{r}, replayLog{r.ports.Log, r}, replayLanes{r.ports.Lanes, r}, replayRegistry{r.ports.Registry, r}
 	run := e.newRunner(sub, ports)
 	run.lanesOf, run.only, run.rate = streams.ReplayLanes(r.replay.ID), r.wants, r.replay.Rate
 	run.conclude = func(ctx context.Context) error { return r.finish(ctx, sluice.ReplayDone, "") }
@@ -252,7 +252,16 @@ func (l replayLanes) Parked(ctx context.Context, sub *sluice.Subscription) ([]sl
 }
 
 // replayRegistry leaves it to the live deliveries to say that an endpoint has failed for too long.
-type replayRegistry struct{ Registry }
+type replayRegistry struct {
+	Registry
+
+	r *replaying
+}
+
+// Suspend ends the replay alone: what is in its range says nothing about what comes.
+func (r replayRegistry) Suspend(ctx context.Context, _, reason string) error {
+	return r.r.finish(ctx, sluice.ReplayCancelled, reason)
+}
 
 // Disable does nothing.
 func (replayRegistry) Disable(context.Context, string, string) error { return nil }

@@ -28,6 +28,10 @@ func (j job) resume(ctx context.Context, t task) result {
 		res.kept, res.decision = true, kept.decision
 		err = j.keepBack(ctx, t, &p, kept.decision)
 	}
+	if errors.Is(err, errDoubtful) {
+		j.keepHead(&p)
+		res.kind, err = resultDoubtful, nil
+	}
 	res.park, res.err = p, err
 	return res
 }
@@ -64,7 +68,7 @@ func (j job) nextOf(ctx context.Context, p *park) (*sluice.Event, error) {
 func (j job) readAhead(ctx context.Context, p *park) error {
 	var first uint64
 	limit := 1 // it may well fail again
-	if p.Attempts == 0 && j.r.ahead.take() {
+	if p.Attempts == 0 && p.ruling == nil && j.r.ahead.take() {
 		limit = readBack
 		defer func() { p.charged = j.r.ahead.settle(p.ahead) }()
 	}
@@ -109,19 +113,15 @@ func (j job) wanted(ctx context.Context, p *park, ev *sluice.Event) (bool, error
 	if j.r.before(ev).Settled || !j.r.takes(j.sub, ev) {
 		return false, nil
 	}
-	ok, err := j.match.Match(ev)
-	if err != nil {
-		if d := j.decide(ev); d != sluice.Pass {
-			return false, keptError{d}
-		}
-	}
-	if err != nil && retry.Holds(j.sub.Policy, sluice.FilterError) {
-		return false, j.holdUnsent(ctx, p, ev, err)
+	ok, err := j.filtered(p, ev)
+	if errors.Is(err, errDoubtful) {
+		return false, err
 	}
 	if err != nil {
-		return false, j.bury(ctx, ev, sluice.Attempt{Error: err.Error()}, sluice.FilterError)
+		return false, j.unfiltered(ctx, p, ev, err)
 	}
 	if !ok {
+		j.r.unwanted(j.sub, ev)
 		return false, nil
 	}
 	if err := j.r.ports.allowed(ev); err != nil {
@@ -132,6 +132,24 @@ func (j job) wanted(ctx context.Context, p *park, ev *sluice.Event) (bool, error
 		return false, j.bury(ctx, ev, sluice.Attempt{Number: p.Attempts, Error: cause.Error(), FirstFailedAt: p.FirstFailedAt}, sluice.Loop)
 	}
 	return err == nil, err
+}
+
+// unfiltered deals with a parked lane's next event on which the filter cannot be evaluated: it is dead, or its lane is
+// held.
+func (j job) unfiltered(ctx context.Context, p *park, ev *sluice.Event, why error) error {
+	if d := j.decide(ev); d != sluice.Pass {
+		return keptError{d}
+	}
+	if j.exhausts(why) {
+		if err := j.suspend(ctx, why); err != nil {
+			return err
+		}
+		return keptError{sluice.Undecided}
+	}
+	if retry.Holds(j.sub.Policy, sluice.FilterError) {
+		return j.holdUnsent(ctx, p, ev, why)
+	}
+	return j.bury(ctx, ev, sluice.Attempt{Error: why.Error()}, sluice.FilterError)
 }
 
 // resend makes one attempt of a parked lane's head and stores how the lane stands.
@@ -173,6 +191,13 @@ func (j job) pass(p *park, seq uint64) {
 		j.drop(p)
 	}
 	p.moveTo(seq + 1)
+}
+
+// keepHead forgets what was read ahead but for the first event, which waits for the filter.
+func (j job) keepHead(p *park) {
+	head := p.ahead[0]
+	j.drop(p)
+	p.ahead = []sluice.Event{head}
 }
 
 // drop forgets what was read ahead.

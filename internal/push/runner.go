@@ -81,6 +81,8 @@ type runner struct {
 	sending   atomic.Int32
 	ahead     budget
 	share     *shares.Share // of the attempts that the process makes at once
+	rulings   *rulings
+	exhausted atomic.Int32 // events one after another on which the filter cost too much
 	looking   sync.Mutex
 	watched   atomic.Pointer[lookout] // with the settings of the moment
 
@@ -95,8 +97,9 @@ func newRunner(sub *sluice.Subscription, ports Ports, opts Options, ahead *atomi
 		id: sub.ID, ordering: sub.Policy.Ordering, began: sub.Began(),
 		ports: ports, observe: opts.Observe, log: opts.Log, sub: sub,
 		changed: make(chan *sluice.Subscription, 1), acts: make(chan *act),
-		gauges: Gauges{Namespace: sub.Namespace, Subscription: sub.ID},
-		ahead:  budget{shared: ahead}, share: share, lookEvery: opts.LookEvery, lanesOf: sub.ID,
+		gauges:  Gauges{Namespace: sub.Namespace, Subscription: sub.ID},
+		rulings: newRulings(),
+		ahead:   budget{shared: ahead}, share: share, lookEvery: opts.LookEvery, lanesOf: sub.ID,
 	}
 }
 
@@ -243,11 +246,13 @@ func (r *runner) serve(ctx, work context.Context) error {
 		case <-exhausted:
 			exhausted = nil
 		case d := <-r.source.Deliveries():
-			r.arrive(d)
+			r.arrive(work, d)
 		case res := <-r.results:
-			if err := r.enter(ctx, res); err != nil {
+			if err := r.take(ctx, work, res); err != nil {
 				return err
 			}
+		case <-r.rulings.news:
+			r.heedRulings()
 		case <-wake.C:
 		case <-r.share.Freed():
 		case a := <-r.acts:
@@ -269,6 +274,7 @@ func (r *runner) serve(ctx, work context.Context) error {
 			if err := r.reconfigure(sub); err != nil {
 				return err
 			}
+			r.reconsider(work)
 		}
 	}
 	return errReplayed
@@ -291,21 +297,20 @@ func (r *runner) reconfigure(sub *sluice.Subscription) error {
 
 // arrive takes a delivery from the source into its lane, or acknowledges it at once where
 // there is nothing to do for it.
-func (r *runner) arrive(d *sluice.Delivery) {
+func (r *runner) arrive(work context.Context, d *sluice.Delivery) {
 	if r.known(d) || d.Event.Path != "" && !r.takes(r.sub, &d.Event) {
 		r.answer(d.Receipt.Ack())
 		return
 	}
 	if d.Err == nil {
-		ok, err := r.match.Match(&d.Event)
-		if err == nil && !ok {
-			r.answer(d.Receipt.Ack())
+		ok, known, err := r.ports.Filters.Match(r.match, &d.Event)
+		if !known {
+			r.doubt(work, d)
 			return
 		}
-		if err != nil {
-			d.Err = sluice.Errorf(sluice.Unprocessable, "filter: %v", err)
-		} else {
-			d.Err = r.ports.allowed(&d.Event)
+		if !r.judged(d, ok, err) {
+			r.answer(d.Receipt.Ack())
+			return
 		}
 	}
 	r.observe.Matched(r.sub)
@@ -358,6 +363,9 @@ func (r *runner) enter(ctx context.Context, res result) error {
 		acks = r.book.stored(res.lane, res.park.ParkedEntry, time.Now())
 	case resultResumed:
 		r.book.resumed(res.lane, res.park)
+	case resultDoubtful:
+		r.book.suspect(res.lane, res.park)
+		r.refund(time.Now())
 	case resultUnparked:
 		r.book.unparked(res.lane)
 	case resultReleased, resultDiscarded:

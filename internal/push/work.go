@@ -21,6 +21,7 @@ const (
 	resultSpared                      // it failed, and that is not counted
 	resultParked                      // the lane's record was stored
 	resultResumed                     // a parked lane went on, or failed again
+	resultDoubtful                    // it is to be found out whether its next event is wanted
 	resultUnparked                    // the record was deleted
 	resultReleased                    // a held lane's head is tried again
 	resultDiscarded                   // a held lane goes on without its head
@@ -138,6 +139,11 @@ func (j job) unsendable(ctx context.Context, t task, why error) result {
 			return keptBack(d)
 		}
 	}
+	if j.exhausts(why) {
+		res := keptBack(sluice.Undecided)
+		res.err = j.suspend(ctx, why)
+		return res
+	}
 	if retry.Holds(j.sub.Policy, reason) {
 		return j.park(ctx, t, sluice.Parked{LastError: cause, Held: reason, HeldAt: time.Now()})
 	}
@@ -182,6 +188,7 @@ func (j job) attempt(ctx context.Context, ev *sluice.Event, number int, firstFai
 	if d != sluice.Pass {
 		return a, j.heard(d)
 	}
+	j.r.exhausted.Store(0)
 	now := time.Now()
 	if firstFailed.IsZero() {
 		firstFailed = a.StartedAt

@@ -133,6 +133,8 @@ func (a act) announces(before, after *sluice.Subscription) string {
 		return sluice.TypeSubscriptionPaused
 	case sluice.Disabled:
 		return sluice.TypeSubscriptionDisabled
+	case sluice.Suspended:
+		return sluice.TypeSubscriptionSuspended
 	case sluice.Cancelled:
 		if after.Reason == sluice.ReasonAccessRevoked {
 			return sluice.TypeAccessRevoked

@@ -42,11 +42,21 @@ func (r *Registry) Resume(ctx context.Context, id, by string) (*sluice.Subscript
 // to one that is not active or not there. Nobody asks for it: it is done with a ledger that
 // cannot be written, too.
 func (r *Registry) Disable(ctx context.Context, id, reason string) error {
-	_, err := r.change(ctx, id, system(sluice.ActionSubscriptionDisable), func(sub *sluice.Subscription) (bool, error) {
+	return r.stop(ctx, id, system(sluice.ActionSubscriptionDisable), sluice.Disabled, reason)
+}
+
+// Suspend is Disable for a subscription that asks too much of the server.
+func (r *Registry) Suspend(ctx context.Context, id, reason string) error {
+	return r.stop(ctx, id, system(sluice.ActionSubscriptionSuspend), sluice.Suspended, reason)
+}
+
+// stop ends the deliveries of an active subscription until it is resumed.
+func (r *Registry) stop(ctx context.Context, id string, a act, state sluice.State, reason string) error {
+	_, err := r.change(ctx, id, a, func(sub *sluice.Subscription) (bool, error) {
 		if sub.State != sluice.Active {
 			return false, nil
 		}
-		sub.State, sub.Enabled, sub.Reason = sluice.Disabled, false, reason
+		sub.State, sub.Enabled, sub.Reason = state, false, reason
 		return true, nil
 	})
 	return unlessMissing(err)

@@ -13,7 +13,7 @@ import (
 
 // bound lets every namespace have so many subscriptions.
 func (b *bench) bound(most int) *limits.Counts {
-	counts := limits.NewCounts(most)
+	counts := limits.NewCounts(limits.Most{Namespace: most})
 	counts.CaughtUp()
 	b.needs.Quota = counts
 	b.Registry = registry.New(b.needs)

@@ -61,11 +61,11 @@ type Consumers interface {
 	Remove(ctx context.Context, sub *sluice.Subscription) error
 }
 
-// Quota bounds how many subscriptions a namespace has.
+// Quota bounds how many subscriptions there are.
 type Quota interface {
 	// Enter counts a subscription that is about to be stored, once. Code QuotaExceeded if its
-	// namespace has as many as it may.
-	Enter(ctx context.Context, id, namespace string) error
+	// namespace, or its maker, has as many as it may.
+	Enter(ctx context.Context, sub *sluice.Subscription) error
 	// Leave takes that back: the subscription was not stored.
 	Leave(id string)
 }

@@ -183,7 +183,7 @@ func (r *Registry) counted(ctx context.Context, sub *sluice.Subscription, store 
 	if r.needs.Quota == nil {
 		return store()
 	}
-	if err := r.needs.Quota.Enter(ctx, sub.ID, sub.Namespace); err != nil {
+	if err := r.needs.Quota.Enter(ctx, sub); err != nil {
 		return err
 	}
 	err := store()

@@ -47,7 +47,7 @@ const (
 func SystemTypes() []string {
 	return []string{
 		TypeServerStarted, TypeServerStopping, TypeNamespaceCreated, TypeNamespaceUpdated, TypeNamespaceDeleted,
-		TypeSubscriptionCreated, TypeSubscriptionUpdated, TypeSubscriptionPaused, TypeSubscriptionResumed, TypeSubscriptionDisabled,
+		TypeSubscriptionCreated, TypeSubscriptionUpdated, TypeSubscriptionPaused, TypeSubscriptionResumed, TypeSubscriptionDisabled, TypeSubscriptionSuspended,
 		TypeSubscriptionCancelled, TypeAccessRevoked, TypeSubscriptionDeleted, TypeSecretRotated, TypeSubscriptionThrottled, TypeSubscriptionFailing,
 		TypeDeliveryDead, TypeDeliveryHeld, TypeProducerUnsafe, TypeScheduledFailed, TypeScheduledCancelled,
 		TypeAppointmentApproaching, TypeAppointmentFired, TypeAppointmentMissed, TypeAppointmentCancelled,

@@ -19,6 +19,7 @@ const (
 	ActionSubscriptionSeek    = "subscription.seek"
 	ActionSubscriptionCancel  = "subscription.cancel"
 	ActionSubscriptionDisable = "subscription.disable"
+	ActionSubscriptionSuspend = "subscription.suspend"
 	ActionSubscriptionDelete  = "subscription.delete"
 	ActionStreamWakeCreate    = "stream_subscription.create"
 	ActionStreamWakeDelete    = "stream_subscription.delete"

@@ -19,6 +19,7 @@ const (
 	Active    State = "active"
 	Paused    State = "paused"
 	Disabled  State = "disabled"
+	Suspended State = "suspended" // its filter costs too much
 	Cancelled State = "cancelled"
 )
 
@@ -42,7 +43,7 @@ type Subscription struct {
 
 	// Set by the server.
 	State         State      `json:"state"`
-	Reason        string     `json:"reason,omitempty"` // why it is disabled or cancelled
+	Reason        string     `json:"reason,omitempty"` // why it is disabled, suspended or cancelled
 	Revision      uint64     `json:"revision"`
 	CreatedAt     time.Time  `json:"created_at"`
 	CreatedBy     string     `json:"created_by"`

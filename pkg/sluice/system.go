@@ -18,6 +18,7 @@ const (
 	TypeSubscriptionPaused    = "subscription.paused"
 	TypeSubscriptionResumed   = "subscription.resumed"
 	TypeSubscriptionDisabled  = "subscription.disabled"
+	TypeSubscriptionSuspended = "subscription.suspended"
 	TypeSubscriptionCancelled = "subscription.cancelled"
 	TypeAccessRevoked         = "subscription_cancelled_access_revoked" // in place of subscription.cancelled (S0-64)
 	TypeSubscriptionDeleted   = "subscription.deleted"

@@ -1,0 +1,132 @@
+package app_test
+
+import (
+	"fmt"
+	"net/http"
+	"slices"
+	"strconv"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/sluice-io/sluice/config"
+	"github.com/sluice-io/sluice/internal/hooktest"
+)
+
+// dearFilter returns a filter that exhausts its allowance on a list of 250 numbers; each n makes another expression of it.
+func dearFilter(n int) string {
+	return fmt.Sprintf(`"filter":{"cel":"event.data.l.map(x,event.data.l.map(y,x+y)).size()>%d"}`, 100_000+n)
+}
+
+func listOf(n int) string { return `{"l":[` + strings.TrimSuffix(strings.Repeat("7,", n), ",") + `]}` }
+
+// Issue 13, attack 3: a subscription whose filter costs too much again and again is suspended, says why, and goes on where it
+// stopped when it is resumed with a cheaper one.
+func TestFilter_SuspendedIsResumed(t *testing.T) {
+	t.Parallel()
+	s := start(t, t.TempDir(), nil)
+	hook := hooktest.New(t, nil)
+	id := s.made(t, s.token, wish(hook.URL, `"pattern":"/a/**"`, dearFilter(0)))
+	for i := range 7 {
+		s.must(t, http.StatusCreated, "POST /v1/namespaces/default/events", fmt.Sprintf(`{"path":"/a/b","id":"e%d","type":"t","data":%s}`, i, listOf(400)))
+	}
+	at := "/v1/subscriptions/" + id
+	eventually(t, func() bool { return strings.HasPrefix(s.stateOf(t, id), "suspended") }, "it is suspended")
+	require.Contains(t, s.must(t, http.StatusOK, "GET "+at, "").field(t, "reason"), "make it cheaper")
+	require.Contains(t, s.must(t, http.StatusOK, "GET /v1/subscriptions?state=suspended", "").text, id)
+	require.Len(t, s.systemEvents(t, "subscription.suspended"), 1)
+	s.must(t, http.StatusOK, "PATCH "+at, `{"filter":{"cel":null}}`)
+	require.Contains(t, s.stateOf(t, id), "suspended ")
+	s.must(t, http.StatusOK, "POST "+at+"/resume", "")
+	require.Equal(t, []string{"e4", "e5", "e6"}, idsOf(hook.Wait(3)))
+}
+
+// Issue 13, attack 3: a principal has no more subscriptions than it may, with those to whom it gave parts of its grant.
+func TestLimits_BoundAPrincipalsSubscriptions(t *testing.T) {
+	t.Parallel()
+	s := start(t, t.TempDir(), func(c *config.Config) { c.Limits.SubscriptionsPerPrincipal = 2 })
+	hook := hooktest.New(t, nil)
+	eve := s.grant(t, "user:eve", "path:default/a/**", "subscribe")
+	part := s.grant(t, "user:part", "path:default/a/**", "subscribe", eve.token)
+	ann := s.grant(t, "user:ann", "path:default/a/**", "subscribe")
+	body := func(n int) string { return wish(hook.URL+"/"+strconv.Itoa(n), `"pattern":"/a/**"`) }
+	s.made(t, eve.token, body(1))
+	s.made(t, part.token, body(2))
+	for _, token := range []string{eve.token, part.token} {
+		refused := s.must(t, http.StatusTooManyRequests, "POST /v1/subscriptions", body(3), as(token)...)
+		require.Equal(t, "quota_exceeded", refused.field(t, "error.code"))
+		require.Contains(t, refused.text, "user:eve has 2 subscriptions")
+	}
+	s.made(t, ann.token, body(4))
+	for n := range 3 {
+		s.made(t, s.token, body(10+n))
+	}
+}
+
+// BenchmarkNeighbour prints how long a delivery takes alone, and while five events go to 400 filters of another principal
+// that exhaust their allowance (attack 3 of issue 13), in the same run: "ratio" is that of the 99th percentiles.
+func BenchmarkNeighbour(b *testing.B) {
+	for name, vary := range map[string]int{"equal": 0, "distinct": 1} {
+		b.Run(name, func(b *testing.B) {
+			s := start(b, b.TempDir(), nil)
+			hook := newStopwatch(b)
+			s.must(b, http.StatusCreated, "POST /v1/subscriptions", wish(hook.URL, `"pattern":"/victim"`))
+			eve := s.grant(b, "user:eve", "path:default/cel/**", `subscribe publish`)
+			for i := range 400 {
+				s.must(b, http.StatusCreated, "POST /v1/subscriptions", wish(hook.URL+"/"+strconv.Itoa(i), `"pattern":"/cel/**"`, dearFilter(i*vary)), as(eve.token)...)
+			}
+			b.ResetTimer()
+			for range b.N {
+				hook.measure(b, s, 300) // connections are opened
+				alone := hook.measure(b, s, 300)
+				for range 5 {
+					s.must(b, http.StatusCreated, "POST /v1/namespaces/default/events", `{"path":"/cel/x","type":"t","data":`+listOf(250)+`}`, as(eve.token)...)
+				}
+				beside := hook.measure(b, s, 300)
+				b.ReportMetric(float64(alone.Microseconds())/1000, "alone-p99-ms")
+				b.ReportMetric(float64(beside.Microseconds())/1000, "beside-p99-ms")
+				b.ReportMetric(float64(beside)/float64(alone), "ratio")
+			}
+		})
+	}
+}
+
+// stopwatch is an endpoint that tells when an event arrives.
+type stopwatch struct {
+	*hooktest.Server
+
+	arrived sync.Map // of channels, by event id
+	count   int
+}
+
+func newStopwatch(b *testing.B) *stopwatch {
+	b.Helper()
+	w := &stopwatch{}
+	w.Server = hooktest.New(b, func(r hooktest.Request) hooktest.Answer {
+		if c, ok := w.arrived.Load(idOf(r)); ok {
+			close(c.(chan struct{}))
+		}
+		return hooktest.Answer{}
+	})
+	return w
+}
+
+// measure returns the 99th percentile of how long so many events take from publisher to endpoint, one after the other.
+func (w *stopwatch) measure(b *testing.B, s *running, events int) time.Duration {
+	b.Helper()
+	var took []time.Duration
+	for range events {
+		w.count++
+		id, arrived := "v"+strconv.Itoa(w.count), make(chan struct{})
+		w.arrived.Store(id, arrived)
+		began := time.Now()
+		s.must(b, http.StatusCreated, "POST /v1/namespaces/default/events", `{"path":"/victim","id":"`+id+`","type":"t","data":{}}`)
+		<-arrived
+		took = append(took, time.Since(began))
+	}
+	slices.Sort(took)
+	return took[len(took)*99/100]
+}

@@ -1,0 +1,208 @@
+package filter
+
+import (
+	"context"
+	"runtime"
+	"sync"
+	"time"
+
+	"github.com/sluice-io/sluice/pkg/sluice"
+)
+
+const (
+	// quickCost is what Pool.Match spends on an expression before it leaves it to Ask: about as much time as handing
+	// the event to its subscription takes.
+	quickCost = 100
+
+	// dataUnit is how many bytes of JSON cost as much to read as a step of an expression.
+	dataUnit = 20
+
+	// quickData is how large the data is that Pool.Match reads for an expression.
+	quickData = quickCost * dataUnit
+)
+
+// Payer is the account that evaluations are charged to.
+type Payer struct {
+	Principal string // "": the operator, who has no bound but the namespace's
+	Namespace string
+}
+
+// Rates bound what evaluations may cost a second, in the unit of LiveLimit; 0: no bound. About four million are a
+// second of one processor.
+type Rates struct{ Principal, Namespace int }
+
+// Pool evaluates dear expressions for many subscriptions: a few at a time, in turn by payer, each payer within the
+// rates. Its methods may be called at once.
+type Pool struct {
+	seen *seen
+
+	mu       sync.Mutex
+	idle     int // evaluators that may be started
+	accounts *accounts
+	lines    map[Payer]*line
+	turns    []*line // those that have asks, in turn
+	timer    *time.Timer
+}
+
+// line is what waits of one payer, in order.
+type line struct {
+	payer Payer
+	asks  []*ask
+}
+
+// ask is one evaluation that somebody waits for.
+type ask struct {
+	ctx   context.Context //nolint:containedctx // it says whether somebody still waits
+	match *Matcher
+	event *sluice.Event
+	done  func(ok bool, err error)
+}
+
+// NewPool returns a pool that evaluates on half of the processors, at least one.
+func NewPool(rates Rates) *Pool {
+	return &Pool{
+		seen: newSeen(), idle: max(1, runtime.GOMAXPROCS(0)/2),
+		accounts: newAccounts(rates), lines: map[Payer]*line{},
+	}
+}
+
+// Match is Matcher.Match for a filter that is cheap to evaluate on the event, or was evaluated on it lately. Otherwise
+// known is false, and Ask tells. What it spends is charged to nobody.
+func (p *Pool) Match(m *Matcher, e *sluice.Event) (ok, known bool, err error) {
+	if m.cel == nil && len(m.filter.Labels) == 0 {
+		return m.rest(e, nil), true, nil
+	}
+	s := p.seen.of(e)
+	if !m.rest(e, &s.parsed) {
+		return false, true, nil
+	}
+	if m.cel == nil {
+		return true, true, nil
+	}
+	if v := s.lookUp(m.cel); v != nil {
+		return v.ok, true, v.err
+	}
+	if m.cel.data && len(e.Data) > quickData && !s.parsed.decoded() {
+		return false, false, nil
+	}
+	ok, cost, err := m.cel.within(e, &s.parsed, min(quickCost, m.cel.most))
+	if cost > quickCost && quickCost < m.cel.most {
+		return false, false, nil
+	}
+	return ok, true, err
+}
+
+// Ask evaluates a filter on an event when the payer's turn comes and it has paid for what came before. It returns at
+// once; done is called once, from another goroutine, unless ctx is done before. The event must not change until then.
+func (p *Pool) Ask(ctx context.Context, payer Payer, m *Matcher, e *sluice.Event, done func(ok bool, err error)) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	l := p.lines[payer]
+	if l == nil {
+		l = &line{payer: payer}
+		p.lines[payer] = l
+		p.turns = append(p.turns, l)
+	}
+	l.asks = append(l.asks, &ask{ctx, m, e, done})
+	p.employ()
+}
+
+// Wait is Ask for somebody who waits for the answer until ctx is done; known says whether it came.
+func (p *Pool) Wait(ctx context.Context, payer Payer, m *Matcher, e *sluice.Event) (ok, known bool, err error) {
+	if ok, known, err = p.Match(m, e); known {
+		return ok, known, err
+	}
+	answer := make(chan Verdict, 1)
+	p.Ask(ctx, payer, m, e, func(ok bool, err error) { answer <- Verdict{ok, err} })
+	select {
+	case v := <-answer:
+		return v.OK, true, v.Err
+	case <-ctx.Done():
+		return false, false, nil
+	}
+}
+
+// Verdict is what Matcher.Match returned.
+type Verdict struct {
+	OK  bool
+	Err error
+}
+
+// employ starts evaluators while there is something that may be evaluated now, and else sets the timer to when there
+// is. The caller holds mu.
+func (p *Pool) employ() {
+	for p.idle > 0 && len(p.turns) > 0 {
+		payer, a, wait := p.next(time.Now())
+		if a == nil {
+			p.lookAfter(wait)
+			return
+		}
+		p.idle--
+		go p.work(payer, a)
+	}
+}
+
+func (p *Pool) lookAfter(wait time.Duration) {
+	if p.timer != nil {
+		p.timer.Stop()
+		p.timer = nil
+	}
+	if len(p.turns) > 0 {
+		p.timer = time.AfterFunc(wait, func() {
+			p.mu.Lock()
+			defer p.mu.Unlock()
+			p.employ()
+		})
+	}
+}
+
+// work evaluates until nothing may be evaluated.
+func (p *Pool) work(payer Payer, a *ask) {
+	for a != nil {
+		v, cost := p.seen.judge(a.match, a.event)
+		a.done(v.OK, v.Err)
+		p.mu.Lock()
+		now := time.Now()
+		p.accounts.charge(payer, cost, now)
+		var wait time.Duration
+		if payer, a, wait = p.next(now); a == nil {
+			p.idle++
+			p.lookAfter(wait)
+		}
+		p.mu.Unlock()
+	}
+}
+
+// next takes the next evaluation that its payer may have now, in turn by payer. If there is none, wait says when to
+// look again. The caller holds mu.
+func (p *Pool) next(now time.Time) (payer Payer, a *ask, wait time.Duration) {
+	for range len(p.turns) {
+		l := p.turns[0]
+		p.turns = append(p.turns[1:], l)
+		for len(l.asks) > 0 && l.asks[0].ctx.Err() != nil {
+			l.drop()
+		}
+		if len(l.asks) > 0 {
+			owes := p.accounts.owes(l.payer, now)
+			if owes == 0 {
+				a = l.asks[0]
+				l.drop()
+			} else if wait == 0 || owes < wait {
+				wait = owes
+			}
+		}
+		if len(l.asks) == 0 {
+			p.turns = p.turns[:len(p.turns)-1]
+			delete(p.lines, l.payer)
+		}
+		if a != nil {
+			return l.payer, a, 0
+		}
+	}
+	return Payer{}, nil, wait
+}
+
+func (l *line) drop() {
+	l.asks[0] = nil
+	l.asks = l.asks[1:]
+}

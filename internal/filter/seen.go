@@ -1,0 +1,132 @@
+package filter
+
+import (
+	"sync"
+
+	"github.com/sluice-io/sluice/pkg/sluice"
+)
+
+// Of so many events, and so many expressions for each, is remembered what came of them.
+const (
+	seenEvents   = 512
+	seenVerdicts = 64
+)
+
+// seen is what was found out about the last events, which many subscriptions look at: what filters have read of their
+// data, and what dear expressions yield. Equal expressions are evaluated once for an event.
+type seen struct {
+	mu     sync.Mutex
+	events map[eventKey]*seenEvent
+	order  []eventKey // of the events, in a ring; the oldest is at place
+	place  int
+}
+
+// eventKey tells stored events apart, also when a log was deleted and made again.
+type eventKey struct {
+	namespace, id string
+	seq           uint64
+	stored        int64
+}
+
+type seenEvent struct {
+	parsed Parsed
+
+	mu       sync.Mutex
+	verdicts map[verdictKey]*verdict
+}
+
+type verdictKey struct {
+	text string
+	most int
+}
+
+// verdict is what an expression yields. once guards the rest.
+type verdict struct {
+	once sync.Once
+	done chan struct{} // closed when it is known
+	ok   bool
+	err  error
+}
+
+func newSeen() *seen {
+	return &seen{events: map[eventKey]*seenEvent{}, order: make([]eventKey, seenEvents)}
+}
+
+// of returns what is known of an event.
+func (s *seen) of(e *sluice.Event) *seenEvent {
+	if e.Seq == 0 { // it is not stored
+		return &seenEvent{}
+	}
+	key := eventKey{e.Namespace, e.ID, e.Seq, e.Stored.UnixNano()}
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	known := s.events[key]
+	if known == nil {
+		known = &seenEvent{}
+		delete(s.events, s.order[s.place])
+		s.events[key], s.order[s.place] = known, key
+		s.place = (s.place + 1) % len(s.order)
+	}
+	return known
+}
+
+// judge returns what a filter that has an expression says of an event, and what finding out has cost: nothing if an
+// equal one was evaluated before.
+func (s *seen) judge(m *Matcher, e *sluice.Event) (v Verdict, cost int) {
+	known := s.of(e)
+	if !m.rest(e, &known.parsed) {
+		return Verdict{}, 0
+	}
+	found := known.enter(m.cel)
+	found.once.Do(func() {
+		cost = m.cel.reading(e, &known.parsed)
+		var spent int
+		found.ok, spent, found.err = m.cel.within(e, &known.parsed, m.cel.most)
+		cost += spent
+		close(found.done)
+	})
+	return Verdict{found.ok, found.err}, cost
+}
+
+// enter returns where the verdict of an expression is kept.
+func (s *seenEvent) enter(x *expression) *verdict {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	key := verdictKey{x.text, x.most}
+	v := s.verdicts[key]
+	if v != nil {
+		return v
+	}
+	v = &verdict{done: make(chan struct{})}
+	if s.verdicts == nil {
+		s.verdicts = map[verdictKey]*verdict{}
+	}
+	if len(s.verdicts) < seenVerdicts {
+		s.verdicts[key] = v
+	}
+	return v
+}
+
+// lookUp returns what an expression yields, nil if that is not known.
+func (s *seenEvent) lookUp(x *expression) *verdict {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	v := s.verdicts[verdictKey{x.text, x.most}]
+	if v == nil {
+		return nil
+	}
+	select {
+	case <-v.done:
+		return v
+	default:
+		return nil
+	}
+}
+
+// reading returns what it costs to read the data that the expression looks at; nothing if it is read already.
+func (x *expression) reading(e *sluice.Event, p *Parsed) int {
+	if !x.data || p.decoded() {
+		return 0
+	}
+	return len(e.Data) / dataUnit
+}
