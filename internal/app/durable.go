@@ -33,6 +33,11 @@ func (p paths) Tail(ctx context.Context, namespace string, path sluice.Path) (ui
 	return p.server.store.PathTail(ctx, namespace, path)
 }
 
+// LastSeq returns the sequence of the last event of a namespace.
+func (p paths) LastSeq(ctx context.Context, namespace string) (uint64, error) {
+	return p.server.store.LastSeq(ctx, namespace)
+}
+
 // Events returns events on a path.
 func (p paths) Events(ctx context.Context, namespace string, path sluice.Path, after, upTo uint64) ([]sluice.Event, error) {
 	return p.server.store.PathEvents(ctx, namespace, path, after, upTo)

@@ -353,3 +353,26 @@ func apiOf(t *testing.T, s *running) *client.Client {
 	api.HTTP = &http.Client{Transport: transport}
 	return api
 }
+
+// An offset whose second half a client counted up (@durable-streams/y-durable-streams adds one to it) is read on from,
+// by GET and by a fork; one that this server cannot have given out is refused, not answered with nothing.
+func TestStream_OffsetWithSecondHalf(t *testing.T) {
+	t.Parallel()
+	s := start(t, t.TempDir(), nil)
+	const at = durableAt + "/counted"
+	first := s.must(t, http.StatusCreated, "PUT "+at, "first,", text()...).header.Get("Stream-Next-Offset")
+	end := s.must(t, http.StatusNoContent, "POST "+at, "second,", text()...).header.Get("Stream-Next-Offset")
+	counted := func(offset string) string { return offset[:len(offset)-1] + "1" }
+	for _, live := range []string{"", "&live=long-poll"} {
+		r := s.must(t, http.StatusOK, "GET "+at+"?offset="+counted(first)+live, "")
+		require.Equal(t, "second,", r.text, live)
+		require.Equal(t, end, r.header.Get("Stream-Next-Offset"), live)
+	}
+	s.must(t, http.StatusCreated, "PUT "+at+"/fork", "", "Content-Type", "text/plain", "Stream-Forked-From", "/counted", "Stream-Fork-Offset", counted(first))
+	require.Equal(t, "first,", s.must(t, http.StatusOK, "GET "+at+"/fork", "").text)
+	for _, live := range []string{"", "&live=long-poll", "&live=sse"} {
+		for _, wrong := range []string{"9999999999999999_0000000000000000", "9999999999999999_9999999999999999", "1", end + "0", "1_1"} {
+			s.must(t, http.StatusBadRequest, "GET "+at+"?offset="+wrong+live, "")
+		}
+	}
+}

@@ -21,6 +21,9 @@ type Store interface {
 	// Tail returns the sequence of the last event on a path, 0 if there is none. What was stored before
 	// the call is seen.
 	Tail(ctx context.Context, namespace string, path sluice.Path) (uint64, error)
+	// LastSeq returns the sequence of the last event that was stored in a namespace, kept or not. What was stored before
+	// the call is seen.
+	LastSeq(ctx context.Context, namespace string) (uint64, error)
 	// Events returns the first events on a path after a sequence, up to another, ascending, some of them
 	// if they are many; none only if there are none.
 	Events(ctx context.Context, namespace string, path sluice.Path, after, upTo uint64) ([]sluice.Event, error)

@@ -97,6 +97,10 @@ func (u *user) Tail(ctx context.Context, ns string, path sluice.Path) (uint64, e
 	return u.space.store.PathTail(ctx, ns, path)
 }
 
+func (u *user) LastSeq(ctx context.Context, ns string) (uint64, error) {
+	return u.space.store.LastSeq(ctx, ns)
+}
+
 func (u *user) Events(ctx context.Context, ns string, path sluice.Path, after, upTo uint64) ([]sluice.Event, error) {
 	return u.space.store.PathEvents(ctx, ns, path, after, upTo)
 }

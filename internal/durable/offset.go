@@ -13,9 +13,6 @@ const (
 	FromNow       = "now"
 )
 
-// maxOffset is the last sequence that an offset has room for.
-const maxOffset = 9_999_999_999_999_999
-
 const offsetDigits = 16
 
 // FormatOffset writes the place behind the message with a sequence: 16 digits, an underscore and 16 digits,
@@ -24,8 +21,9 @@ func FormatOffset(seq uint64) string {
 	return fmt.Sprintf("%0*d_%0*d", offsetDigits, seq, offsetDigits, 0)
 }
 
-// ParseOffset is the inverse of FormatOffset. Code InvalidRequest for anything else; a second number that
-// is not zero is beyond every message.
+// ParseOffset is the inverse of FormatOffset. Code InvalidRequest for anything else. A second number that is not zero
+// makes no difference: there is nothing between the place behind a message and the next message, and clients count it up
+// to say "behind this" (@durable-streams/y-durable-streams 0.2.7).
 func ParseOffset(text string) (uint64, error) {
 	wrong := sluice.Errorf(sluice.InvalidRequest, "offset: write one that this server gave, or -1, or now")
 	if len(text) != 2*offsetDigits+1 || text[offsetDigits] != '_' {
@@ -39,9 +37,6 @@ func ParseOffset(text string) (uint64, error) {
 	seq, err := strconv.ParseUint(text[:offsetDigits], 10, 64)
 	if err != nil {
 		return 0, wrong
-	}
-	if text[offsetDigits+1:] != FormatOffset(0)[offsetDigits+1:] {
-		return maxOffset, nil
 	}
 	return seq, nil
 }

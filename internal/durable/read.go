@@ -40,7 +40,7 @@ type Page struct {
 func (p Page) Ended() bool { return p.UpToDate && p.Closed }
 
 // Read returns what comes next of a stream, which is a use of it. Messages that the reader may not see are
-// left out. Codes NotFound; Gone; and those of show.
+// left out. Codes NotFound; Gone; InvalidRequest for a place behind the end of the namespace's log; and those of show.
 func (e *Engine) Read(ctx context.Context, key Key, from Place, show Show) (page Page, err error) {
 	err = again(ctx, func() error {
 		page, err = e.tryRead(ctx, key, from, show)
@@ -69,8 +69,8 @@ func (e *Engine) tryRead(ctx context.Context, key Key, from Place, show Show) (P
 	if err != nil {
 		return Page{}, err
 	}
-	if from.Now || from.After > tail {
-		from.After = tail
+	if from, err = e.place(ctx, key.Namespace, from, tail); err != nil {
+		return Page{}, err
 	}
 	page := Page{Info: s.info(from.After), From: from.After}
 	for _, segment := range clip(behind(s.segments(key.Path), from.After), tail) {
@@ -84,6 +84,26 @@ func (e *Engine) tryRead(ctx context.Context, key Key, from Place, show Show) (P
 	}
 	page.Next, page.UpToDate = tail, true
 	return page, nil
+}
+
+// place returns where a reader begins in a stream that ends at tail. A place behind the end is the end: the events up to
+// it may have been erased, or overtaken by retention. One behind all that the log ever had was given out by no server of
+// this log. A reader that went on from there would miss what comes next.
+func (e *Engine) place(ctx context.Context, namespace string, from Place, tail uint64) (Place, error) {
+	if !from.Now && from.After > tail {
+		last, err := e.store.LastSeq(ctx, namespace)
+		if err != nil {
+			return from, err
+		}
+		if from.After > last {
+			return from, sluice.Errorf(sluice.InvalidRequest,
+				"offset: this server did not give it out, or the log was restored from an older copy; begin at -1, or at now")
+		}
+	}
+	if from.Now || from.After > tail {
+		from.After = tail
+	}
+	return from, nil
 }
 
 // fill adds a segment's messages to a page, the first of which may be there already, and reports whether those
