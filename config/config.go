@@ -162,6 +162,9 @@ type Webhooks struct {
 	// MaxInFlight bounds the requests under way of this process, of which each subscription has a
 	// fair share; 1024.
 	MaxInFlight int `json:"max_in_flight" env:"MAX_IN_FLIGHT"`
+	// ReplayWindow is how far back GET …/events?after= of a subscription that asks for no replay_window
+	// reaches (S0-50); 1h.
+	ReplayWindow sluice.Duration `json:"replay_window" env:"REPLAY_WINDOW"`
 }
 
 // Log is about the server's own log.
@@ -184,7 +187,7 @@ func Default() Config {
 			DedupWindow: sluice.Duration(time.Hour),
 		},
 		Attempts: Attempts{MaxAge: sluice.Duration(week)},
-		Webhooks: Webhooks{AllowCIDRs: []string{}, MaxBody: 10 << 20, MaxResponse: 64 << 10, MaxInFlight: 1024},
+		Webhooks: Webhooks{AllowCIDRs: []string{}, MaxBody: 10 << 20, MaxResponse: 64 << 10, MaxInFlight: 1024, ReplayWindow: sluice.Duration(time.Hour)},
 		Durable:  Durable{Anonymous: []string{}, LongPoll: sluice.Duration(30 * time.Second), MaxBody: 10 << 20},
 		Feed:     Feed{Ring: 1024, MaxBuffer: 16384, Heartbeat: 15 * second, MaxFeeds: 20_000, MaxPerPrincipal: 1000, RingBytes: 1 << 30},
 		Watches:  Watches{PerNamespace: 100, EvaluationsPerSecond: 1000, Paths: 1024},

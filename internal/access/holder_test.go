@@ -133,3 +133,17 @@ func TestAuthType_IsOfTheWholeChain(t *testing.T) {
 	}
 	require.Equal(t, "unknown", w.AuthType(sluice.Caller{Principal: ann, Grant: "gone"}))
 }
+
+// S4-33: who may not have the server's own paths is told which verb they need, not the one that was asked for.
+func TestRequire_NamesTheVerbOfReservedPaths(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t)
+	hers := w.grant("hers", ann, "scope:acme", "subscribe")
+	system := access.Target{Namespace: "acme", Pattern: "/_sys/**"}
+	err := w.Require(caller(hers), sluice.VerbSubscribe, system, w.now)
+	require.Equal(t, sluice.CapabilityRequired, sluice.CodeOf(err))
+	require.ErrorContains(t, err, "verb admin for path:acme/_sys/**")
+	own := access.Target{Namespace: "acme", Pattern: "/a/**"}
+	err = w.Require(caller(hers), sluice.VerbPublish, own, w.now)
+	require.ErrorContains(t, err, "verb publish for path:acme/a/**")
+}

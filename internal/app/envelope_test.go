@@ -13,6 +13,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/sluice-io/sluice/internal/hooktest"
+	"github.com/sluice-io/sluice/pkg/client"
 	"github.com/sluice-io/sluice/pkg/sluice"
 	"github.com/sluice-io/sluice/pkg/webhook"
 )
@@ -118,6 +119,42 @@ func TestS0sSubscriptionGetsFacts(t *testing.T) {
 	require.JSONEq(t, fmt.Sprintf(`{"subscription_id":%q,"event_id":"e-1","event_type":"fact_assert","entity":"urn:e:1","scope":"default",
 		"fact_id":"f-1","hlc":"1700000000000.3","payload":{"p":"v"},"idempotency_key":"e-1"}`, sub.ID), string(requests[0].Body))
 	receive(t, receiverOf(t, s, sub, sub.Endpoint.Secret), requests[0])
+}
+
+// S0-20, S0-33: a target is compared with what the fact names as its entity: the subject, or the path where there is none.
+func TestEntityTarget_IsTheFactsEntity(t *testing.T) {
+	t.Parallel()
+	s := start(t, t.TempDir(), nil)
+	hook := hooktest.New(t, nil)
+	sub := subscribe(t, s.api, fmt.Sprintf(`{"target":"entity:/facts/1","on_change":"webhook","webhook_url":%q}`, hook.URL))
+	for _, e := range []sluice.Event{
+		{ID: "another-subject", Path: "/facts/1", Subject: "urn:e:2"},
+		{ID: "another-path", Path: "/facts/2"},
+		{ID: "by-path", Path: "/facts/1"},
+		{ID: "by-subject", Path: "/facts/3", Subject: "/facts/1"},
+	} {
+		e.Type, e.Source, e.Data = "fact_assert", "/node", []byte(`{}`)
+		_, err := s.api.Publish(t.Context(), sluice.DefaultNamespace, e)
+		require.NoError(t, err)
+	}
+	requests := hook.Wait(2)
+	require.ElementsMatch(t, []string{"by-path", "by-subject"}, idsOf(requests))
+	for _, r := range requests {
+		require.Contains(t, string(r.Body), `"entity":"/facts/1"`)
+	}
+
+	// S0-51: what is read again has the shape of what was sent.
+	r := s.must(t, http.StatusOK, "GET /v1/subscriptions/"+sub.ID+"/events?after=-1", "")
+	var page struct{ Events []json.RawMessage }
+	require.NoError(t, json.Unmarshal([]byte(r.text), &page))
+	require.Len(t, page.Events, 2)
+	sent := map[string]string{requests[0].Header.Get("Webhook-Id"): string(requests[0].Body), requests[1].Header.Get("Webhook-Id"): string(requests[1].Body)}
+	require.JSONEq(t, sent["by-path"], string(page.Events[0]))
+	require.JSONEq(t, sent["by-subject"], string(page.Events[1]))
+	events, err := s.api.SubscriptionEvents(t.Context(), sub.ID, client.WindowQuery{})
+	require.NoError(t, err)
+	require.Equal(t, "by-path", events.Events[0].ID, "CloudEvents, as asked for")
+	s.must(t, http.StatusBadRequest, "GET /v1/subscriptions/"+sub.ID+"/events?envelope=raw", "")
 }
 
 // S4-07…15, S4-41, S4-49, S4-54…57, C05: what somebody who knows S4 gets.

@@ -66,9 +66,9 @@ func percent(s, also string) string {
 	return string(out)
 }
 
-// fact returns the flat body of S0-30…39. entity is the event's subject or else its path, hlc the
+// Fact returns the flat body of S0-30…39 for an event of a subscription. entity is the event's Entity, hlc the
 // extension of that name or "<unix ms>.<seq>"; fact_id is the extension resourceid, if it is there.
-func fact(sub *sluice.Subscription, ev *sluice.Event) []byte {
+func Fact(sub *sluice.Subscription, ev *sluice.Event) []byte {
 	hlc := ev.Extensions["hlc"]
 	if hlc == "" {
 		hlc = strconv.FormatInt(cmpTime(ev.Stored, ev.Time).UnixMilli(), 10) + "." + strconv.FormatUint(ev.Seq, 10)
@@ -77,7 +77,7 @@ func fact(sub *sluice.Subscription, ev *sluice.Event) []byte {
 	o = o.str("subscription_id", sub.ID)
 	o = o.str("event_id", ev.ID)
 	o = o.str("event_type", ev.Type)
-	o = o.str("entity", cmp.Or(ev.Subject, string(ev.Path)))
+	o = o.str("entity", ev.Entity())
 	o = o.str("scope", ev.Namespace)
 	o = o.opt("fact_id", ev.Extensions["resourceid"])
 	o = o.str("hlc", hlc)

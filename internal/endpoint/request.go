@@ -103,7 +103,7 @@ func (d *draft) pack() error {
 		return d.packRaw()
 	case sluice.EnvelopeFact:
 		d.header.Set("Content-Type", jsonType)
-		d.body = fact(d.sub, d.ev)
+		d.body = Fact(d.sub, d.ev)
 	case sluice.EnvelopeAttempt:
 		d.header.Set("Content-Type", jsonType)
 		body, err := attempt(d.sub, d.ev, d.number, d.at, d.secrets[0])

@@ -88,9 +88,9 @@ func anyOf(values []string, got string) bool {
 	return got != "" && slices.Contains(values, got)
 }
 
-// about reports whether an event is about one of the subjects, itself or among those that it names as related (S2-141).
+// about reports whether an event is about one of the subjects: its entity, or one that it names as related (S2-141).
 func about(subjects []string, e *sluice.Event) bool {
-	if anyOf(subjects, e.Subject) {
+	if anyOf(subjects, e.Entity()) {
 		return true
 	}
 	for related := range strings.FieldsSeq(e.Extensions[sluice.RelatedSubjects]) {

@@ -201,6 +201,10 @@ func (s *Server) subscriptionEvents(c echo.Context) error {
 		return err
 	}
 	sub := subscription(c)
+	appendAll, err := s.windowShape(c.QueryParam("envelope"), sub)
+	if err != nil {
+		return err
+	}
 	ctx, cancel := s.untilStop(c.Request().Context())
 	defer cancel()
 	q.Wanted = s.visible(c, sluice.VerbSubscribe)
@@ -214,14 +218,39 @@ func (s *Server) subscriptionEvents(c echo.Context) error {
 	if page.Events, err = s.shown(c, sluice.VerbSubscribe, page.Events); err != nil {
 		return err
 	}
-	b := appendEvents([]byte(`{"events":`), page.Events)
+	b := appendAll([]byte(`{"events":`), page.Events)
 	b = strconv.AppendUint(append(b, `,"next_after":"`...), page.Next, 10)
 	b = strconv.AppendInt(append(b, `","replay_window_s":`...), sub.ReplayWindowS, 10)
 	return c.JSONBlob(http.StatusOK, append(b, '}'))
 }
 
+// windowShape returns what writes the events of a replay window as an array. A subscription that was made in the shape
+// of S0 gets the facts that its endpoint gets (S0-29, S0-51), others CloudEvents; the query parameter envelope chooses.
+func (s *Server) windowShape(envelope string, sub *sluice.Subscription) (func([]byte, []sluice.Event) []byte, error) {
+	if envelope == "" && sub.Target != "" {
+		envelope = string(sluice.EnvelopeFact)
+	}
+	switch sluice.Envelope(envelope) {
+	case "", sluice.EnvelopeCloudEvents:
+		return appendEvents, nil
+	case sluice.EnvelopeFact:
+		return func(b []byte, events []sluice.Event) []byte {
+			b = append(b, '[')
+			for i := range events {
+				if i > 0 {
+					b = append(b, ',')
+				}
+				b = append(b, s.opts.Fact(sub, &events[i])...)
+			}
+			return append(b, ']')
+		}, nil
+	case sluice.EnvelopeBinary, sluice.EnvelopeAttempt, sluice.EnvelopeRaw, sluice.EnvelopeNotice:
+	}
+	return nil, sluice.Errorf(sluice.InvalidRequest, "envelope %q: use cloudevents or fact", envelope).With("field", "envelope")
+}
+
 func parseWindowQuery(c echo.Context) (q sluice.WindowQuery, wait time.Duration, err error) {
-	if err := onlyParams(c, "after", "types", "limit", "wait"); err != nil {
+	if err := onlyParams(c, "after", "types", "limit", "wait", "envelope"); err != nil {
 		return q, 0, err
 	}
 	for _, types := range c.QueryParams()["types"] {

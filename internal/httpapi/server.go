@@ -130,8 +130,9 @@ type Options struct {
 	Deliveries Deliveries
 	Storage    func(context.Context) (sluice.Storage, error)
 	Explain    *explain.Explainer
-	Retrier    Retrier         // nil: 503
-	Stopping   context.Context //nolint:containedctx // it ends with the server: who waits is answered; nil: never
+	Fact       func(*sluice.Subscription, *sluice.Event) []byte // the envelope fact of an event (S0-29)
+	Retrier    Retrier                                          // nil: 503
+	Stopping   context.Context                                  //nolint:containedctx // it ends with the server: who waits is answered; nil: never
 	Audit      Audit
 	Ready      func(context.Context) error           // nil if requests can be served; else code Unavailable
 	JWKS       func(context.Context) ([]byte, error) // the public keys as a JWK set

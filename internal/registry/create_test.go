@@ -300,6 +300,7 @@ func TestRequestsThatAreRefused(t *testing.T) {
 		{"another on_change (S0-12)", `{"target":"scope:default","on_change":"poll"}`, sluice.InvalidRequest},
 		{"a wake of S0 (S0-24)", `{"target":"scope:default","on_change":"wake","wake_agent_id":"x"}`, sluice.WakeNotSupported},
 		{"a mode that is not there yet", `{"mode":"mirror","pattern":"/**","endpoint":{"url":"` + url + `"}}`, sluice.Unprocessable},
+		{"an agent to wake beside a webhook (S0-14)", `{"target":"scope:default","on_change":"webhook","webhook_url":"` + url + `","wake_agent_id":"x"}`, sluice.InvalidRequest},
 		{"http in S0's shape (S0-22)", `{"target":"scope:default","on_change":"webhook","webhook_url":"http://192.0.2.1/"}`, sluice.InsecureURL},
 		{"http (S4-59)", `{"pattern":"/**","endpoint":{"url":"http://192.0.2.1/"}}`, sluice.InsecureURL},
 		{"a private address", `{"pattern":"/**","endpoint":{"url":"https://10.0.0.1/"}}`, sluice.BlockedAddress},

@@ -106,8 +106,9 @@ type Needs struct {
 	Ledger        *ledger.Ledger
 	Announce      Announcer
 	Now           func() time.Time
-	Quota         Quota  // nil: no bound
-	Access        Access // nil: whoever asks may have everything
+	ReplayWindow  sluice.Duration // of subscriptions that ask for none (S0-50); an hour
+	Quota         Quota           // nil: no bound
+	Access        Access          // nil: whoever asks may have everything
 
 	Catalogue Catalogue     // nil: all types are known
 	Labels    filter.Labels // of events' types; nil: there are none
@@ -225,6 +226,9 @@ func sameAs(req *Request, want, existing *sluice.Subscription) error {
 	if want.Mode == sluice.Wake && req.Metadata == nil {
 		want.Metadata = existing.Metadata // which can change, and S1 does not know
 	}
+	if req.ReplayWindow == 0 {
+		want.ReplayWindow = existing.ReplayWindow // its default is a setting, which can change
+	}
 	wantHash, err := configHash(want)
 	if err != nil {
 		return err
@@ -273,6 +277,7 @@ func (r *Registry) prepare(ctx context.Context, req *Request, by string) (*sluic
 		return nil, err
 	}
 	sub.Namespace = cmp.Or(sub.Namespace, sluice.DefaultNamespace)
+	sub.ReplayWindow = cmp.Or(sub.ReplayWindow, r.needs.ReplayWindow)
 	complete(sub)
 	if err := check(sub); err != nil {
 		return nil, err

@@ -122,6 +122,9 @@ func (r *Request) fill(sub *sluice.Subscription) error {
 func (r *Request) fillS0(sub *sluice.Subscription) error {
 	switch r.OnChange {
 	case "webhook":
+		if r.WakeAgentID != "" {
+			return sluice.Errorf(sluice.InvalidRequest, "wake_agent_id goes with on_change \"wake\", not with \"webhook\"; leave it out")
+		}
 	case "wake":
 		return wakeNotSupported()
 	case "":

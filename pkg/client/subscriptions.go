@@ -226,6 +226,6 @@ func (c *Client) SubscriptionEvents(ctx context.Context, id string, q WindowQuer
 	if q.Wait > 0 {
 		wait = q.Wait.String()
 	}
-	query := params("after", q.After, "types", strings.Join(q.Types, ","), "limit", number(q.Limit), "wait", wait)
+	query := params("after", q.After, "types", strings.Join(q.Types, ","), "limit", number(q.Limit), "wait", wait, "envelope", "cloudevents")
 	return send[Window](ctx, c, call{method: http.MethodGet, path: join(subscriptions, id, "events"), query: query}, nil)
 }

@@ -28,6 +28,10 @@ type Event struct {
 // DefaultType is the type of an event whose publisher named none.
 const DefaultType = "message"
 
+// Entity returns what an event is about: its subject, or its path if it has none. It is the member entity of the
+// envelope fact (S0-33), and what a target entity: and a filter's subjects are compared with.
+func (e *Event) Entity() string { return cmp.Or(e.Subject, string(e.Path)) }
+
 // IsJSON reports whether the content type is a JSON media type (or absent).
 func (e *Event) IsJSON() bool {
 	t, _, _ := strings.Cut(strings.ToLower(e.ContentType), ";")
