@@ -37,7 +37,7 @@ func ParseSubject(subject string) (namespace string, path sluice.Path, err error
 			return "", "", sluice.Errorf(sluice.InvalidRequest, "subject %q: token %q is not a path segment", subject, token)
 		}
 	}
-	if path, err = sluice.ParsePath(b.String()); err != nil {
+	if path, err = sluice.StoredPath(b.String()); err != nil {
 		return "", "", err
 	}
 	return namespace, path, nil

@@ -39,6 +39,9 @@ func (c *serveCmd) Run(ctx context.Context, s *session) error {
 	if err != nil {
 		return err
 	}
+	if err := app.HideMemory(); err != nil {
+		log.WarnContext(ctx, "other processes of this user may read the server's memory", slog.Any("error", err))
+	}
 	if err := app.Run(ctx, cfg, app.Options{Log: log, Version: version()}); err != nil {
 		return fmt.Errorf("serve: %w", err)
 	}

@@ -64,6 +64,7 @@ func Run(ctx context.Context, cfg config.Config, opts Options) (err error) {
 	}
 	s.tell(ctx, sluice.TypeServerStarted)
 	defer func() { err = errors.Join(err, removeIfThere(filepath.Join(cfg.Data, AddressesFile))) }()
+	s.warnPlain(ctx)
 	return s.serve(ctx)
 }
 

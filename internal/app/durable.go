@@ -16,7 +16,7 @@ import (
 func (s *server) streams() httpapi.Streams {
 	return httpapi.Streams{
 		Engine: s.durable, Anonymous: s.cfg.Durable.Anonymous, LongPoll: s.cfg.Durable.LongPoll.Std(),
-		MaxBody: s.cfg.Durable.MaxBody, PublicURL: s.cfg.HTTP.PublicURL,
+		MaxBody: s.cfg.Durable.MaxBody, PublicURL: s.publicURL(),
 	}
 }
 

@@ -136,6 +136,12 @@ func (l *logLines) Write(p []byte) (int, error) {
 	return l.all.Write(p)
 }
 
+func (l *logLines) String() string {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return l.all.String()
+}
+
 // of returns the lines of requests with an id.
 func (l *logLines) of(id string) (lines []string) {
 	l.mu.Lock()

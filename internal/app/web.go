@@ -9,6 +9,7 @@ import (
 	"net"
 	"net/http"
 	"net/netip"
+	"strings"
 
 	"golang.org/x/net/netutil"
 
@@ -46,6 +47,16 @@ func (s *server) accept(web *http.Server) error {
 		return web.ServeTLS(limited, "", "") // the files are in the configuration
 	}
 	return web.Serve(limited)
+}
+
+// warnPlain warns of an API that is reached over a network without TLS. Behind a proxy that has it, http.public_url says so.
+func (s *server) warnPlain(ctx context.Context) {
+	at, ok := s.listener.Addr().(*net.TCPAddr)
+	if !ok || at.IP.IsLoopback() || s.tls != nil || strings.HasPrefix(s.cfg.HTTP.PublicURL, "https://") {
+		return
+	}
+	s.opts.Log.LogAttrs(ctx, slog.LevelWarn, "the API speaks plain HTTP on a network: tokens and events can be read on the way; set http.tls, or http.public_url to the https address of a proxy, or listen on 127.0.0.1",
+		slog.String("address", at.String()))
 }
 
 func (s *server) countConnections(_ net.Conn, state http.ConnState) {

@@ -202,7 +202,7 @@ func (s *Server) entomb(c echo.Context) error {
 	if err := bind(c, &req); err != nil {
 		return err
 	}
-	path, err := sluice.ParsePath(req.Path)
+	path, err := sluice.StoredPath(req.Path)
 	if err != nil {
 		return err
 	}

@@ -9,6 +9,8 @@ import (
 	"time"
 
 	"github.com/labstack/echo/v4"
+
+	"github.com/sluice-io/sluice/pkg/sluice"
 )
 
 const (
@@ -93,8 +95,14 @@ func (s *Server) linger(c echo.Context, b *incoming) {
 	}
 }
 
-// fits refuses a request (TooLarge) that says itself that its body is too large.
+// fits refuses a request that says itself that its body is too large (TooLarge) or compressed (unsupportedMedia): what is
+// compressed would be taken for the data as it is.
 func (s *Server) fits(c echo.Context) error {
+	for _, coding := range c.Request().Header.Values(echo.HeaderContentEncoding) {
+		if coding != "" && !strings.EqualFold(coding, "identity") {
+			return sluice.Errorf(unsupportedMedia, "Content-Encoding %q: send the body as it is", coding)
+		}
+	}
 	if most := s.maxBody(c); c.Request().ContentLength > most {
 		return &http.MaxBytesError{Limit: most}
 	}

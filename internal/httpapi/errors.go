@@ -14,8 +14,11 @@ import (
 	"github.com/sluice-io/sluice/pkg/sluice"
 )
 
-// methodNotAllowed is the one code that only HTTP knows.
-const methodNotAllowed sluice.Code = "method_not_allowed"
+// Codes that only HTTP knows.
+const (
+	methodNotAllowed sluice.Code = "method_not_allowed"
+	unsupportedMedia sluice.Code = "unsupported_media_type"
+)
 
 // status returns the HTTP status of a code (03-api, "Errors").
 func status(code sluice.Code) int {
@@ -30,6 +33,8 @@ func status(code sluice.Code) int {
 		return http.StatusNotFound
 	case methodNotAllowed:
 		return http.StatusMethodNotAllowed
+	case unsupportedMedia:
+		return http.StatusUnsupportedMediaType
 	case sluice.Conflict, sluice.SubscriptionDiffers, sluice.EventLoopDetected, sluice.WakeTaken, sluice.WakeOffset, sluice.WakeStale:
 		return http.StatusConflict
 	case sluice.WindowExceeded, sluice.StreamGone, sluice.WakeGone:

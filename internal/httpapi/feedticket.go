@@ -65,7 +65,7 @@ func (s *Server) postTicket(c echo.Context) error {
 	if err != nil {
 		return err
 	}
-	at := s.baseURL(c) + strings.Replace(feedRoute, ":ns", ns, 1) + "?" + url.Values{"ticket": {text}}.Encode()
+	at := s.baseURL() + strings.Replace(feedRoute, ":ns", ns, 1) + "?" + url.Values{"ticket": {text}}.Encode()
 	return c.JSON(http.StatusCreated, feedTicket{text, until, at})
 }
 

@@ -207,7 +207,7 @@ func TestTheSchemasHaveTheFieldsOfTheBodies(t *testing.T) {
 // codes returns the error codes that package sluice declares, and the one that only HTTP knows.
 func codes(t *testing.T) []sluice.Code {
 	t.Helper()
-	all := append(constants[sluice.Code](t, "../../pkg/sluice/error.go", "Code"), methodNotAllowed)
+	all := append(constants[sluice.Code](t, "../../pkg/sluice/error.go", "Code"), methodNotAllowed, unsupportedMedia)
 	slices.Sort(all)
 	return all
 }
@@ -339,6 +339,7 @@ func TestStatusesAreThoseOfTheContract(t *testing.T) {
 			sluice.InsecureURL, sluice.BlockedAddress, sluice.UnknownFilter, sluice.Ambiguous, sluice.SecretTooShort,
 			sluice.WakeNotSupported, sluice.UnknownEventType, sluice.InvalidEventData, sluice.Unprocessable,
 		},
+		415: {unsupportedMedia},
 		429: {sluice.QuotaExceeded},
 		500: {sluice.Internal},
 		503: {sluice.Unavailable},

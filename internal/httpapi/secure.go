@@ -4,6 +4,8 @@ import (
 	"net"
 	"net/http"
 	"net/netip"
+	"net/url"
+	"strings"
 
 	"github.com/labstack/echo/v4"
 	"github.com/labstack/echo/v4/middleware"
@@ -72,14 +74,27 @@ func watching(s *Server, c echo.Context) error {
 	return s.require(c, sluice.VerbRead, access.Target{})
 }
 
-// isLocal reports whether a request comes from this machine and was not passed on: behind a proxy on
-// this machine everybody would seem to be here.
+// isLocal reports whether a request comes from this machine, was not passed on, and does not come from a page: behind a proxy on
+// this machine everybody would seem to be here, and the name of a page's own server may lead to this machine (DNS rebinding).
 func isLocal(req *http.Request) bool {
-	for _, name := range []string{"Forwarded", echo.HeaderXForwardedFor, echo.HeaderXRealIP, "Via"} {
+	for _, name := range []string{"Forwarded", echo.HeaderXForwardedFor, echo.HeaderXRealIP, "Via", echo.HeaderOrigin} {
 		if len(req.Header.Values(name)) > 0 {
 			return false
 		}
 	}
+	if !isLocalName(req.Host) {
+		return false
+	}
 	peer, err := netip.ParseAddrPort(req.RemoteAddr)
 	return err == nil && peer.Addr().Unmap().IsLoopback()
+}
+
+// isLocalName reports whether the Host of a request, which may have a port, is a loopback address or localhost.
+func isLocalName(host string) bool {
+	name := (&url.URL{Host: host}).Hostname()
+	if strings.EqualFold(strings.TrimSuffix(name, "."), "localhost") {
+		return true
+	}
+	addr, err := netip.ParseAddr(name)
+	return err == nil && addr.Unmap().IsLoopback()
 }

@@ -37,8 +37,12 @@ func changedBench(t *testing.T, change func(*httpapi.Options)) *bench {
 func answeredWith(t *testing.T, opts httpapi.Options, peer string, headers ...string) *httptest.ResponseRecorder {
 	t.Helper()
 	req := httptest.NewRequestWithContext(t.Context(), http.MethodGet, "/metrics", http.NoBody)
-	req.RemoteAddr = peer
+	req.RemoteAddr, req.Host = peer, "127.0.0.1:8080"
 	for i := 0; i < len(headers); i += 2 {
+		if headers[i] == "Host" {
+			req.Host = headers[i+1]
+			continue
+		}
 		req.Header.Add(headers[i], headers[i+1])
 	}
 	w := httptest.NewRecorder()
@@ -127,6 +131,13 @@ func TestMetricsAreForThisMachineAndForAdministrators(t *testing.T) {
 		{"another one that says it is this one", "", elsewhere, []string{"X-Forwarded-For", "127.0.0.1"}, http.StatusUnauthorized},
 		{"somebody behind a proxy on this machine", "", here, []string{"X-Forwarded-For", "203.0.113.7"}, http.StatusUnauthorized},
 		{"somebody behind a proxy that says so otherwise", "", here, []string{"Forwarded", "for=203.0.113.7"}, http.StatusUnauthorized},
+		{"this machine by name", "", here, []string{"Host", "localhost:8080"}, http.StatusOK},
+		{"this machine by address", "", here, []string{"Host", "[::1]:8080"}, http.StatusOK},
+		{"a page whose name leads to this machine", "", here, []string{"Host", "evil.example"}, http.StatusUnauthorized},
+		{"a name that begins as this machine's does", "", here, []string{"Host", "localhost.evil.example:8080"}, http.StatusUnauthorized},
+		{"an address of the network", "", here, []string{"Host", "10.0.0.7:8080"}, http.StatusUnauthorized},
+		{"a page of another origin", "", here, []string{"Origin", "http://127.0.0.1:3000"}, http.StatusUnauthorized},
+		{"an administrator by another name", "", here, append([]string{"Host", "evil.example"}, bearer...), http.StatusOK},
 		{"a peer without an address", "", "@", nil, http.StatusUnauthorized},
 		{"a wrong token", "", elsewhere, []string{"Authorization", "Bearer x"}, http.StatusUnauthorized},
 		{"an administrator", "", elsewhere, bearer, http.StatusOK},

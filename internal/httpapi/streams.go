@@ -50,7 +50,7 @@ type Streams struct {
 	Anonymous []string      // namespaces whose streams need no token
 	LongPoll  time.Duration // how long a reader waits for what comes next; 30 s
 	MaxBody   int64         // bytes of an append; 10 MiB
-	PublicURL string        // how others reach the API; empty: as the request did
+	PublicURL string        // how others reach the API; empty: addresses are relative
 }
 
 func isStream(path string) bool { return strings.HasPrefix(path, streamsBase) }
@@ -175,24 +175,17 @@ func (s *Server) putStream(c echo.Context) error {
 	if !created {
 		return c.NoContent(http.StatusOK)
 	}
-	c.Response().Header().Set(echo.HeaderLocation, s.streamURL(c, key))
+	c.Response().Header().Set(echo.HeaderLocation, s.streamURL(key))
 	return c.NoContent(http.StatusCreated)
 }
 
-func (s *Server) streamURL(c echo.Context, key durable.Key) string {
-	return s.baseURL(c) + (&url.URL{Path: streamsBase + key.Namespace + string(key.Path)}).EscapedPath()
+func (s *Server) streamURL(key durable.Key) string {
+	return s.baseURL() + (&url.URL{Path: streamsBase + key.Namespace + string(key.Path)}).EscapedPath()
 }
 
-// baseURL returns where others reach the API: as is configured, or as this request did.
-func (s *Server) baseURL(c echo.Context) string {
-	if base := strings.TrimSuffix(s.opts.Streams.PublicURL, "/"); base != "" {
-		return base
-	}
-	if s.opts.TLS {
-		return "https://" + c.Request().Host
-	}
-	return "http://" + c.Request().Host
-}
+// baseURL returns where others reach the API, as is configured. It is not taken from the request, whose Host header its sender
+// makes up; without it, addresses are relative references (RFC 3986, 4.2).
+func (s *Server) baseURL() string { return strings.TrimSuffix(s.opts.Streams.PublicURL, "/") }
 
 // contentType returns the content type of a request, "" if it has none that is one.
 func contentType(c echo.Context) string {

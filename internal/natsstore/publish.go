@@ -140,7 +140,7 @@ func (s *Store) sameAs(ctx context.Context, b *batch, i int, seq uint64) error {
 		return err
 	case err != nil || stored.Path != e.Path:
 		return idTaken(e)
-	case b.exact != nil && !(b.exact(&stored) && e.Repeats(&stored)):
+	case b.exact != nil && (!b.exact(&stored) || !e.Repeats(&stored)):
 		return e.OtherEvent()
 	}
 	return nil

@@ -224,7 +224,9 @@ func TestExact_RefusesAnIDThatSaysSomethingElse(t *testing.T) {
 	require.NoError(t, err)
 	require.Equal(t, []sluice.Stored{{ID: "1", Seq: 1, Path: "/a", Duplicate: true}}, again)
 	for _, events := range [][]sluice.Event{
-		{event("1", "t", `{"a":2}`)}, {event("1", "u", `{"a":1}`)}, {event("2", "t", ``), event("1", "t", ``)},
+		{event("1", "t", `{"a":2}`)},
+		{event("1", "u", `{"a":1}`)},
+		{event("2", "t", ``), event("1", "t", ``)},
 		{event("3", "t", `1`), event("3", "t", `2`)},
 	} {
 		_, err := publish(events...)

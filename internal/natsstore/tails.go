@@ -41,7 +41,7 @@ type ends struct {
 // end is a message of a log. The zero value is none.
 type end struct {
 	subject string
-	path    sluice.Path // of an event
+	path    sluice.Path // of an event; not of one that no client can ask for
 	seq     uint64
 	left    uint64 // messages that are there and not read yet
 }
@@ -59,7 +59,7 @@ func (s *Store) followEnds(ctx context.Context, ns string, which ends, each func
 			return each(end{}), nil
 		}
 		e := end{subject: msg.Subject, seq: meta.Sequence.Stream, left: meta.NumPending}
-		if _, path, err := streams.ParseSubject(e.subject); err == nil {
+		if _, path, err := streams.ParseSubject(e.subject); err == nil && !path.Dotted() {
 			e.path = path
 		}
 		return each(e), nil

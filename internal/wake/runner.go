@@ -163,7 +163,7 @@ func (r *runner) drain(ctx context.Context, source Source) {
 // told enters that something was stored on a path of the subscription. The receipt is given when nothing
 // depends on it any more: whoever is awake looks at the end of the stream before it goes to sleep.
 func (r *runner) told(path sluice.Path, seq uint64, receipt sluice.Receipt) {
-	if path == "" || !r.sub.Load().Pattern.Match(path) {
+	if path == "" || path.Dotted() || !r.sub.Load().Pattern.Match(path) { // no client can ask for dots
 		r.acknowledge(receipt)
 		return
 	}

@@ -42,7 +42,7 @@ func ParseObject(s string) (Object, error) {
 		ns, pattern, _ := strings.Cut(rest, "/")
 		o.Namespace = ns
 		var err error
-		if o.Pattern, err = ParsePattern("/" + pattern); err != nil {
+		if o.Pattern, err = storedPattern("/" + pattern); err != nil {
 			return Object{}, err
 		}
 	default:
@@ -139,6 +139,8 @@ func (g *Grant) Check(now time.Time) error {
 		return err
 	}
 	switch {
+	case Path(g.Object.Pattern).Dotted():
+		return Errorf(InvalidRequest, "object %s has the segment . or .., which is no part of a path", g.Object).With("field", "object")
 	case g.ExpiresAt.IsZero():
 		return Errorf(InvalidRequest, "expires_at is missing: a grant lasts %d days at most", MaxGrantAge/(24*time.Hour)).With("field", "expires_at")
 	case !g.ExpiresAt.After(now):

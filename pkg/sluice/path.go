@@ -1,6 +1,7 @@
 package sluice
 
 import (
+	"slices"
 	"strings"
 	"unicode/utf8"
 )
@@ -12,12 +13,21 @@ const (
 )
 
 // Path says where an event lives: "/" and one to 32 segments divided by "/", at most 512
-// bytes of UTF-8. Segments may be empty; they hold no "*" (S1-26) and no control bytes.
+// bytes of UTF-8. Segments may be empty; they hold no "*" (S1-26) and no control bytes, and are neither "." nor "..".
 type Path string
 
 // ParsePath returns s as a path. Code InvalidRequest if s is none.
 func ParsePath(s string) (Path, error) {
 	if err := checkPath("path", s); err != nil {
+		return "", err
+	}
+	return StoredPath(s)
+}
+
+// StoredPath returns s as a path that an event may lie on, though it is none any more: it may have segments that are dots, which
+// earlier releases took and publishers on NATS can write. Code InvalidRequest if s is none.
+func StoredPath(s string) (Path, error) {
+	if err := checkForm("path", s); err != nil {
 		return "", err
 	}
 	if strings.Contains(s, "*") {
@@ -35,8 +45,30 @@ func (p Path) Reserved() bool {
 	return strings.HasPrefix(string(p), "/_sys") || strings.HasPrefix(string(p), "/$")
 }
 
-// checkPath returns an error unless s has the form of a path; what says what it is called.
+// Dotted reports whether a segment is "." or "..", as they are or as %2e: HTTP clients resolve them, and would ask for another
+// path than the one that they were told of (WHATWG URL, 4.1).
+func (p Path) Dotted() bool {
+	if !strings.Contains(string(p), "/.") && !strings.Contains(string(p), "/%2") {
+		return false
+	}
+	return slices.ContainsFunc(p.Segments(), func(segment string) bool {
+		plain := strings.ReplaceAll(strings.ReplaceAll(segment, "%2e", "."), "%2E", ".")
+		return plain == "." || plain == ".."
+	})
+}
+
+// checkPath returns an error unless s has the form of a path without dots; what says what it is called.
 func checkPath(what, s string) error {
+	if err := checkForm(what, s); err != nil {
+		return err
+	}
+	if Path(s).Dotted() {
+		return Errorf(InvalidRequest, "%s %q has the segment . or .., which HTTP clients resolve; choose another name", what, s)
+	}
+	return nil
+}
+
+func checkForm(what, s string) error {
 	switch {
 	case len(s) > MaxPathBytes:
 		return Errorf(InvalidRequest, "%s is longer than %d bytes", what, MaxPathBytes)

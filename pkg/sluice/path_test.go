@@ -12,7 +12,7 @@ import (
 
 func TestPathsThatAreValid(t *testing.T) {
 	t.Parallel()
-	for _, s := range []string{"/a", "//", "/a/", "/a//b", "/v1.2/a b", "/é/=/>", "/" + strings.Repeat("a", 511), strings.Repeat("/a", 32)} {
+	for _, s := range []string{"/a", "//", "/a/", "/a//b", "/v1.2/a b", "/é/=/>", "/" + strings.Repeat("a", 511), strings.Repeat("/a", 32), "/.a/b./...", "/%2e%2e%2e/%2F"} {
 		p, err := sluice.ParsePath(s)
 		require.NoError(t, err, s)
 		require.Equal(t, s, "/"+strings.Join(p.Segments(), "/"))
@@ -21,13 +21,29 @@ func TestPathsThatAreValid(t *testing.T) {
 
 func TestPathsThatAreNot(t *testing.T) {
 	t.Parallel()
-	for _, s := range []string{"", "/", "a", "a/b", "/a\x00", "/a\nb", "/\x7f", "/\xff", "/*", "/a/b*", "/" + strings.Repeat("a", 512), strings.Repeat("/a", 33)} {
+	for _, s := range []string{"", "/", "a", "a/b", "/a\x00", "/a\nb", "/\x7f", "/\xff", "/*", "/a/b*", "/.", "/..", "/a/../b", "/a/./b", "/a/..", "/%2e", "/a/%2E.", "/.%2e/a", "/" + strings.Repeat("a", 512), strings.Repeat("/a", 33)} {
 		_, err := sluice.ParsePath(s)
 		require.Equal(t, sluice.InvalidRequest, sluice.CodeOf(err), s)
 		require.Less(t, len(err.Error()), 2000)
 	}
 	_, err := sluice.ParsePath(strings.Repeat("a", 1<<20))
 	require.Less(t, len(err.Error()), 100) // what is too long is not repeated
+}
+
+// What an earlier release took as a path stays one for those who read it.
+func TestStoredPath_TakesDots(t *testing.T) {
+	t.Parallel()
+	for _, s := range []string{"/a/../b", "/.", "/a"} {
+		p, err := sluice.StoredPath(s)
+		require.NoError(t, err)
+		require.Equal(t, s != "/a", p.Dotted())
+	}
+	for _, s := range []string{"/a*", "a", "/"} {
+		_, err := sluice.StoredPath(s)
+		require.Equal(t, sluice.InvalidRequest, sluice.CodeOf(err), s)
+	}
+	var o sluice.Object
+	require.NoError(t, o.UnmarshalText([]byte("path:acme/a/../b")), "a grant that there is can be read")
 }
 
 func TestReservedPathsAreTheServers(t *testing.T) {
@@ -47,7 +63,7 @@ func TestPatternsHaveOneForm(t *testing.T) {
 		require.NoError(t, err, give)
 		require.Equal(t, want, got)
 	}
-	for _, give := range []string{"", "/", "a/*", "/a*", "/***", "/**a", "/a/%2Ab", "/\n*"} {
+	for _, give := range []string{"", "/", "a/*", "/a*", "/***", "/**a", "/a/%2Ab", "/\n*", "/a/../*", "/./**"} {
 		_, err := sluice.ParsePattern(give)
 		require.Equal(t, sluice.InvalidRequest, sluice.CodeOf(err), give)
 	}

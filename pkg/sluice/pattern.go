@@ -14,8 +14,20 @@ type Pattern string
 // as "**", becomes it. Code InvalidRequest if s is none: it breaks a rule of paths or has "*"
 // as part of a segment.
 func ParsePattern(s string) (Pattern, error) {
+	p, err := storedPattern(s)
+	if err == nil {
+		err = checkPath("pattern", string(p))
+	}
+	if err != nil {
+		return "", err
+	}
+	return p, nil
+}
+
+// storedPattern is ParsePattern for patterns that an earlier release took: see StoredPath.
+func storedPattern(s string) (Pattern, error) {
 	s = strings.ReplaceAll(strings.ReplaceAll(s, "%2A", "*"), "%2a", "*")
-	if err := checkPath("pattern", s); err != nil {
+	if err := checkForm("pattern", s); err != nil {
 		return "", err
 	}
 	segs := Pattern(s).Segments()

@@ -1,0 +1,16 @@
+package app
+
+import (
+	"fmt"
+
+	"golang.org/x/sys/unix"
+)
+
+// HideMemory keeps other processes of the same user from reading this one's memory, where keys and tokens are, and the
+// kernel from writing it into a core dump.
+func HideMemory() error {
+	if err := unix.Prctl(unix.PR_SET_DUMPABLE, 0, 0, 0, 0); err != nil {
+		return fmt.Errorf("make the process not dumpable: %w", err)
+	}
+	return nil
+}
