@@ -31,7 +31,8 @@ type Config struct {
 	Log      Log      `json:"log"      envPrefix:"LOG_"`
 	Tracing  Tracing  `json:"tracing"  envPrefix:"TRACING_"`
 
-	// Dev is for trying things out on one machine: it allows http:// to loopback; false.
+	// Dev is for trying things out on one machine: it allows http:// to loopback, and NATS connections
+	// without a login; false.
 	Dev bool `json:"dev" env:"DEV"`
 }
 
@@ -61,12 +62,13 @@ type NATS struct {
 	// URL is the NATS server's, or several divided by commas; empty: an embedded server.
 	URL string `json:"url" env:"URL"`
 	// Listen is host:port of the embedded server; port 0 picks a free one, "none" keeps it
-	// within the process; 127.0.0.1:4222. Without Users or an Operator whoever reaches it may do anything.
+	// within the process; 127.0.0.1:4222. Without Users or an Operator, connections log in with <data>/nats.nk.
 	Listen string `json:"listen" env:"LISTEN"`
 
 	// Users are who may log in to the embedded server, and then nobody else; none.
 	Users []NATSUser `json:"users" env:"USERS"`
-	// AllowAnonymous allows an embedded server without Users that listens beyond this machine; false.
+	// AllowAnonymous lets connections publish events and read everything without a login where there are
+	// no Users, and such a server listen beyond this machine; false.
 	AllowAnonymous bool `json:"allow_anonymous" env:"ALLOW_ANONYMOUS"`
 	// TrustedSubjects has servers take events under trusted.<namespace>.>, too, and believe whoever
 	// may publish there what the auth attributes say. Users that are trusted turn it on; false.

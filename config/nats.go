@@ -80,7 +80,7 @@ func (n NATS) checkDoors() error {
 		when(len(n.AccountJWTs) > 0 && n.Operator == "", "nats.account_jwts: there is no nats.operator that they belong to"),
 		when(n.Operator != "" && (len(n.AccountJWTs) == 0 || n.Credentials == ""), "nats.operator: set account_jwts, and credentials for the server itself"),
 		when(n.AllowAnonymous && !anybody, "nats.allow_anonymous: there are users or an operator, so nobody is let in without a name; leave it out"),
-		when(anybody && !n.AllowAnonymous && !onlyHere(n.Listen), "nats.listen %q: whoever reaches it may do anything; set nats.users, listen on 127.0.0.1, or set nats.allow_anonymous", n.Listen),
+		when(anybody && !n.AllowAnonymous && !onlyHere(n.Listen), "nats.listen %q: without users it is for this machine; set nats.users, listen on 127.0.0.1, or set nats.allow_anonymous", n.Listen),
 		when((n.ServerTLS.Cert == "") != (n.ServerTLS.Key == ""), "nats.server_tls: set cert and key together"),
 		when(n.ServerTLS.ClientCA != "" && n.ServerTLS.Cert == "", "nats.server_tls.client_ca: set cert and key, too"),
 	)

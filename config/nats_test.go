@@ -68,9 +68,9 @@ func TestCheckSaysWhoMayComeIn(t *testing.T) {
 		change func(*config.NATS)
 		want   string // "": all is well
 	}{
-		{"a network", func(n *config.NATS) { n.Listen = "0.0.0.0:4222" }, `nats.listen "0.0.0.0:4222": whoever reaches it may do anything`},
-		{"all addresses", func(n *config.NATS) { n.Listen = ":4222" }, "whoever reaches it"},
-		{"a name", func(n *config.NATS) { n.Listen = "nats.example:4222" }, "whoever reaches it"},
+		{"a network", func(n *config.NATS) { n.Listen = "0.0.0.0:4222" }, `nats.listen "0.0.0.0:4222": without users it is for this machine`},
+		{"all addresses", func(n *config.NATS) { n.Listen = ":4222" }, "without users it is for this machine"},
+		{"a name", func(n *config.NATS) { n.Listen = "nats.example:4222" }, "without users it is for this machine"},
 		{"a network, knowingly", func(n *config.NATS) { n.Listen, n.AllowAnonymous = "0.0.0.0:4222", true }, ""},
 		{"a network with users", func(n *config.NATS) { guarded(n); n.Listen = "0.0.0.0:4222" }, ""},
 		{"this machine", func(n *config.NATS) { n.Listen = "[::1]:4222" }, ""},

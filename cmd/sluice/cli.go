@@ -67,6 +67,7 @@ type cli struct {
 	Secrets    secretsCmd    `cmd:"" help:"Look at the keys that secrets are sealed with in the store, and replace them."`
 	Producers  producersCmd  `cmd:"" help:"Look at producers that are marked unsafe, and clear them."`
 	Doctor     doctorCmd     `cmd:"" help:"Check configuration, data directory, server, NATS, clock and disk."`
+	NATSCtx    contextCmd    `cmd:"" name:"nats-context" help:"Write a context with which the nats command reaches this machine's server."`
 	Version    versionCmd    `cmd:"" help:"Print the version."`
 }
 

@@ -325,7 +325,7 @@ func (e *examination) checkDoor(info string) {
 	}
 	switch {
 	case abroad && !says.Auth:
-		e.note("nats", "warn", "%s answers, and whoever reaches it may do anything: set nats.users, or listen on 127.0.0.1", e.addresses.NATS)
+		e.note("nats", "warn", "%s answers everybody who reaches it, without a login: set nats.users, or listen on 127.0.0.1", e.addresses.NATS)
 	case abroad && !says.TLS:
 		e.note("nats", "warn", "%s answers, without TLS: events and passwords can be read on the way; set nats.server_tls", e.addresses.NATS)
 	default:

@@ -13,7 +13,7 @@ import (
 
 // serveCmd runs a server. Its flags go over the environment, and that over the file.
 type serveCmd struct {
-	Dev        bool   `help:"For trying things out: allows http:// endpoints on this machine."`
+	Dev        bool   `help:"For trying things out: allows http:// endpoints on this machine, and NATS without a login."`
 	Config     string `help:"Configuration in JSON or YAML; config/example.yaml has every setting." env:"SLUICE_CONFIG" type:"path" placeholder:"FILE"`
 	HTTP       string `name:"http" help:"host:port of the API; port 0 picks a free one." placeholder:"ADDR"`
 	PublicURL  string `name:"public-url" help:"How others reach the API." placeholder:"URL"`

@@ -125,11 +125,8 @@ func (s *server) serve(ctx context.Context) error {
 			cancel(err)
 		}
 	})
-	if s.trusted != nil {
-		parts.Go(func() { cancel(s.trusted.Run(inner)) })
-	}
-	if s.exporter != nil {
-		parts.Go(func() { cancel(s.exporter.Run(inner)) })
+	for _, run := range s.optional() {
+		parts.Go(func() { cancel(run(inner)) })
 	}
 	parts.Wait()
 	s.tell(ctx, sluice.TypeServerStopping)
@@ -143,6 +140,20 @@ func (s *server) serve(ctx context.Context) error {
 		return err
 	}
 	return errors.New("a part ended by itself")
+}
+
+// optional returns the parts that run in some configurations only.
+func (s *server) optional() (all []func(context.Context) error) {
+	if s.trusted != nil {
+		all = append(all, s.trusted.Run)
+	}
+	if s.inspect != nil {
+		all = append(all, s.inspect.Run)
+	}
+	if s.exporter != nil {
+		all = append(all, s.exporter.Run)
+	}
+	return all
 }
 
 // tell publishes that the server has started, or ends.

@@ -331,7 +331,9 @@ func TestACatalogueHoldsEverywhere(t *testing.T) {
 	first := start(t, t.TempDir(), func(c *config.Config) { c.Secrets.Key = sharedKey })
 	strictAcme(t, first.api)
 	putType(t, first.api, "acme", "order/placed é", client.EventTypeSpec{Schema: json.RawMessage(orderSchema)})
-	second := start(t, t.TempDir(), func(c *config.Config) { c.NATS.URL = first.at.NATS })
+	second := start(t, t.TempDir(), func(c *config.Config) {
+		c.NATS.URL, c.NATS.User, c.NATS.Password = first.at.NATS, tester.Name, testerPassword
+	})
 	_, err := second.api.Publish(t.Context(), "acme", sluice.Event{Path: "/a", Type: "order/placed é", Data: []byte(`{}`)})
 	require.Equal(t, sluice.InvalidEventData, sluice.CodeOf(err), "what was there when it started")
 	_, err = second.api.Publish(t.Context(), "acme", sluice.Event{Path: "/a", Type: "other"})

@@ -106,7 +106,7 @@ func (a *arrivals) count() int {
 // while the server is away.
 func publish(ctx context.Context, t *testing.T, url string, n, paths int) {
 	t.Helper()
-	nc, err := nats.Connect(url, nats.MaxReconnects(-1), nats.ReconnectWait(50*time.Millisecond), nats.RetryOnFailedConnect(true))
+	nc, err := nats.Connect(url, asTester(), nats.MaxReconnects(-1), nats.ReconnectWait(50*time.Millisecond), nats.RetryOnFailedConnect(true))
 	require.NoError(t, err)
 	defer nc.Close()
 	js, err := jetstream.New(nc)

@@ -19,6 +19,7 @@ import (
 const (
 	RootTokenFile = "root.token"
 	AddressesFile = "addresses.json"
+	NATSLoginFile = "nats.nk" // the seed of an nkey; only where users of the embedded NATS are not named
 	replicaFile   = "replica.id"
 )
 

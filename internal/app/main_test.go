@@ -49,6 +49,7 @@ func serveAsChild(dir string) {
 	if cfg.NATS.URL != "" {
 		cfg.Secrets.Key = cmp.Or(os.Getenv(serveKeyEnv), sharedKey)
 	}
+	withTester(&cfg, nil)
 	log := slog.New(slog.NewTextHandler(os.Stderr, &slog.HandlerOptions{Level: slog.LevelError}))
 	lease, _ := time.ParseDuration(os.Getenv(serveLeaseEnv)) // 0 if it is not set
 	ctx, stop := signal.NotifyContext(context.Background(), syscall.SIGTERM)

@@ -29,6 +29,9 @@ func (s *server) startNATS(ctx context.Context) (err error) {
 	for _, u := range n.Users {
 		opts.Users = append(opts.Users, natsd.User(u))
 	}
+	if opts.Inspector, err = s.inspector(); err != nil {
+		return err
+	}
 	if !opts.DontListen {
 		host, port, err := net.SplitHostPort(n.Listen)
 		if err != nil {
@@ -45,6 +48,9 @@ func (s *server) startNATS(ctx context.Context) (err error) {
 	s.nats, err = natsd.Start(ctx, opts)
 	if errors.Is(err, syscall.EADDRINUSE) {
 		return listenError("nats.listen", n.Listen, "--nats-listen", err)
+	}
+	if err == nil && opts.Inspector != nil && opts.Inspector.NKey == "" {
+		s.opts.Log.WarnContext(ctx, "NATS asks for no login: all who reach it can publish events and read what is stored", slog.String("nats", s.nats.ClientURL()))
 	}
 	return err
 }
@@ -79,4 +85,34 @@ func serverTLS(c config.ServerTLS, log *slog.Logger) (*tls.Config, error) {
 func (s *server) loginTo(opts *natsstore.Options) {
 	opts.Conn = s.nats
 	opts.NKey, opts.Sign = s.nats.Login()
+}
+
+// inspector returns the login of this machine's people and programs; nil where users are named or
+// nothing listens.
+func (s *server) inspector() (*natsd.Inspector, error) {
+	n := s.cfg.NATS
+	if n.Guarded() || n.Listen == "none" {
+		return nil, nil //nolint:nilnil // there is none
+	}
+	in := &natsd.Inspector{Trusted: n.TrustedSubjects}
+	if s.cfg.Dev || n.AllowAnonymous {
+		return in, nil
+	}
+	var err error
+	in.NKey, err = natsLogin(s.cfg.Data)
+	return in, err
+}
+
+// natsLogin returns the public key of the login that lies in the data directory; the first call makes it.
+func natsLogin(dir string) (string, error) {
+	file := filepath.Join(dir, NATSLoginFile)
+	seed, err := keep(file, natsd.NewLogin)
+	if err != nil {
+		return "", err
+	}
+	public, err := natsd.PublicLogin(seed)
+	if err != nil {
+		return "", fmt.Errorf("%s: %w; remove it to get a new one", file, err)
+	}
+	return public, nil
 }

@@ -138,7 +138,7 @@ func ringIn(t *testing.T, dir string) (*vault.Ring, []byte) {
 func seeds(t *testing.T, s *running) map[string]string {
 	t.Helper()
 	ring, raw := ringIn(t, s.dir)
-	store, err := natsstore.Connect(t.Context(), natsstore.Options{URL: s.at.NATS, Vault: ring})
+	store, err := natsstore.Connect(t.Context(), natsstore.Options{URL: s.at.NATS, User: tester.Name, Password: testerPassword, Vault: ring})
 	require.NoError(t, err)
 	defer store.Close()
 	keys, err := store.AllKeys(t.Context())

@@ -71,15 +71,32 @@ func startAt(tb testing.TB, level slog.Level, dir string, change func(*config.Co
 	return startWith(tb, dir, change, app.Options{Version: "test", Log: log, Silent: true})
 }
 
+// tester may do everything in the embedded NATS: tests look behind the server's back, and break things there.
+var tester = config.NATSUser{Name: "tester", Password: "$2a$04$n3yOfsTBTIoBuKmXvBCPfeqYyuyFcctTIWFg9hfoBrP/ZcJQ19w6u", Admin: true}
+
+const testerPassword = "open"
+
+// asTester logs in as the tester. A NATS that knows no users takes no notice.
+func asTester() nats.Option { return nats.UserInfo(tester.Name, testerPassword) }
+
+// withTester lets the tester in unless change names others, nobody, or a NATS that is not embedded.
+func withTester(cfg *config.Config, change func(*config.Config)) {
+	cfg.NATS.Users = []config.NATSUser{tester}
+	if change != nil {
+		change(cfg)
+	}
+	if !cfg.NATS.Embedded() || cfg.NATS.Operator != "" {
+		cfg.NATS.Users = nil
+	}
+}
+
 // startWith is start, and says with what else the server runs.
 func startWith(tb testing.TB, dir string, change func(*config.Config), opts app.Options) *running {
 	tb.Helper()
 	cfg := config.Default()
 	cfg.Data, cfg.Dev = dir, true
 	cfg.HTTP.Listen, cfg.NATS.Listen = "127.0.0.1:0", "127.0.0.1:0"
-	if change != nil {
-		change(&cfg)
-	}
+	withTester(&cfg, change)
 	if cfg.NATS.URL != "" && cfg.Secrets == (config.Secrets{}) {
 		cfg.Secrets.Key = sharedKey
 	}
@@ -167,7 +184,7 @@ func (s *running) must(tb testing.TB, status int, line, body string, headers ...
 // dial connects to a server's NATS as any client does.
 func dial(tb testing.TB, url string, opts ...nats.Option) jetstream.JetStream {
 	tb.Helper()
-	nc, err := nats.Connect(url, opts...)
+	nc, err := nats.Connect(url, append([]nats.Option{asTester()}, opts...)...)
 	require.NoError(tb, err)
 	tb.Cleanup(nc.Close)
 	js, err := jetstream.New(nc)

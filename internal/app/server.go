@@ -53,7 +53,8 @@ type server struct {
 	lock     *flock.Flock // of the data directory, where no embedded server holds it
 	nats     *natsd.Server
 	store    *natsstore.Store
-	trusted  *natsstore.Trusted // nil: nobody is
+	trusted  *natsstore.Trusted     // nil: nobody is
+	inspect  *natsstore.Inspections // nil: the embedded server has users, or there is none
 	attempts *natsstore.AttemptLog
 	tracing  *tracing
 	sender   *endpoint.Sender
@@ -179,6 +180,11 @@ func (s *server) openStore(ctx context.Context) (err error) {
 	}
 	if n.Trusts() {
 		if s.trusted, err = s.store.OpenTrusted(ctx); err != nil {
+			return err
+		}
+	}
+	if s.nats != nil && !n.Guarded() && n.Listen != "none" {
+		if s.inspect, err = s.store.OpenInspections(ctx); err != nil {
 			return err
 		}
 	}

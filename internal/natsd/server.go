@@ -35,6 +35,7 @@ type Options struct {
 	User       string       // what every client has to present, those in this process too; none
 	Password   string       // of User
 	Users      []User       // who else may log in, and then nobody without; see Login
+	Inspector  *Inspector   // the login that may only read and publish events, where there are no Users; nil: everybody who reaches the server may do everything
 	Operator   string       // file of the JWT of an operator, whose accounts' users may log in, and nobody else
 	Accounts   []string     // files of the JWTs of Operator's accounts, its system account among them
 	TLS        *tls.Config  // what connections over the network are met with; none. Clients need a certificate if it says RequireAndVerifyClientCert
@@ -47,7 +48,7 @@ type Options struct {
 type Server struct {
 	nats     *server.Server
 	lock     *flock.Flock
-	identity identity // of connections of this process; only if there are Users
+	identity identity // of connections of this process; only if there are Users or an Inspector
 }
 
 // Start runs a server and returns when it takes connections and JetStream answers. Returns an
@@ -85,7 +86,7 @@ func (s *Server) InProcessConn() (net.Conn, error) {
 }
 
 // Login returns the public key that a connection of this process presents, and what signs the
-// server's challenge with it; "" if the options name no Users. Nobody can log in with it from elsewhere.
+// server's challenge with it; "" if the options name neither Users nor an Inspector. Nobody can log in with it from elsewhere.
 func (s *Server) Login() (public string, sign func(nonce []byte) ([]byte, error)) {
 	if s.identity.public == "" {
 		return "", nil
@@ -120,6 +121,8 @@ func (s *Server) guard(config *server.Options, opts Options) (err error) {
 	switch {
 	case len(opts.Users) > 0 && (opts.User != "" || opts.Operator != ""):
 		return errors.New("users, one user for all and an operator exclude one another")
+	case opts.Inspector != nil && (len(opts.Users) > 0 || opts.User != "" || opts.Operator != ""):
+		return errors.New("an inspector is the login of a server without users; leave it out")
 	case opts.Operator != "":
 		return trust(config, opts.Operator, opts.Accounts)
 	case len(opts.Users) > 0:
@@ -127,6 +130,11 @@ func (s *Server) guard(config *server.Options, opts Options) (err error) {
 			return err
 		}
 		return admit(config, opts.Users, s.identity)
+	case opts.Inspector != nil:
+		if s.identity, err = newIdentity(); err != nil {
+			return err
+		}
+		return admitInspector(config, *opts.Inspector, s.identity)
 	}
 	return nil
 }

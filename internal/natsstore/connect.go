@@ -39,6 +39,10 @@ const (
 	pingsUnanswered = 2
 )
 
+// ownInbox begins the subjects under which answers reach this process at an embedded server: inspectors
+// can read what is delivered under _INBOX there.
+const ownInbox = "_SLUICE"
+
 // InProcessConn gives connections to a server in this process.
 type InProcessConn interface {
 	InProcessConn() (net.Conn, error)
@@ -258,7 +262,7 @@ func (s *Store) connOptions() ([]nats.Option, error) {
 		nats.ClosedHandler(func(*nats.Conn) { close(s.closed) }),
 	}
 	if o.Conn != nil {
-		opts = append(opts, nats.InProcessServer(o.Conn))
+		opts = append(opts, nats.InProcessServer(o.Conn), nats.CustomInboxPrefix(ownInbox))
 	}
 	if o.Creds != "" {
 		opts = append(opts, nats.UserCredentials(o.Creds))

@@ -40,7 +40,7 @@ type Trusted struct {
 func (s *Store) OpenTrusted(ctx context.Context) (*Trusted, error) {
 	ctx, cancel := context.WithTimeout(ctx, requestTimeout)
 	defer cancel()
-	t := &Trusted{store: s, answers: nats.NewInbox() + "."}
+	t := &Trusted{store: s, answers: s.nc.NewInbox() + "."}
 	answers, err := s.nc.Subscribe(t.answers+">", t.answer)
 	if err != nil {
 		return nil, fmt.Errorf("trusted publishers: %w", err)

@@ -1,0 +1,127 @@
+package main
+
+import (
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"strings"
+
+	"github.com/sluice-io/sluice/internal/app"
+)
+
+// madeByUs begins the description of contexts that this command wrote and may write again.
+const madeByUs = "Sluice, data in "
+
+// contextCmd writes a context of the nats command.
+type contextCmd struct {
+	Name string `arg:"" optional:"" help:"The name of the context." default:"sluice"`
+}
+
+// natsContext is a context as the nats command keeps it.
+type natsContext struct {
+	Description string `json:"description"`
+	URL         string `json:"url"`
+	NKey        string `json:"nkey"` // a file; "" where no login is needed
+}
+
+// Run writes it.
+func (c *contextCmd) Run(s *session) error {
+	if c.Name == "" || strings.Trim(c.Name, "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789_-") != "" {
+		return usagef("context %q: use A-Z, a-z, 0-9, _ and -", c.Name)
+	}
+	made, err := s.natsContext()
+	if err != nil {
+		return err
+	}
+	file, err := natsContextFile(s, c.Name)
+	if err != nil {
+		return err
+	}
+	if err := writeContext(file, made); err != nil {
+		return err
+	}
+	return s.show(map[string]any{"file": file, "context": made}, func() error {
+		return s.say("Wrote %s. Use it with: nats --context %s stream ls", file, c.Name)
+	})
+}
+
+// natsContext returns how to log in to the embedded NATS of the server on this machine.
+func (s *session) natsContext() (natsContext, error) {
+	dir, err := s.dataDir()
+	if err != nil {
+		return natsContext{}, err
+	}
+	if dir, err = filepath.Abs(dir); err != nil {
+		return natsContext{}, err
+	}
+	addresses, err := readAddresses(dir)
+	switch {
+	case errors.Is(err, fs.ErrNotExist):
+		return natsContext{}, fmt.Errorf("no server runs on %s; start one with sluice serve", dir)
+	case err != nil:
+		return natsContext{}, err
+	case addresses.NATS == "":
+		return natsContext{}, errors.New("the server's NATS does not listen; set nats.listen")
+	}
+	made := natsContext{Description: madeByUs + dir, URL: addresses.NATS}
+	if key := filepath.Join(dir, app.NATSLoginFile); exists(key) {
+		made.NKey = key
+	}
+	return made, nil
+}
+
+func exists(file string) bool {
+	_, err := os.Stat(file)
+	return err == nil
+}
+
+// natsContextFile returns where the nats command looks for a context.
+func natsContextFile(s *session, name string) (string, error) {
+	parent := s.getenv("XDG_CONFIG_HOME")
+	if parent == "" {
+		home := s.getenv("HOME")
+		if home == "" {
+			return "", errors.New("set HOME or XDG_CONFIG_HOME: contexts of the nats command lie below it")
+		}
+		parent = filepath.Join(home, ".config")
+	}
+	return filepath.Join(parent, "nats", "context", name+".json"), nil
+}
+
+// getenv returns a variable of the environment; "" if it is not set.
+func (s *session) getenv(name string) string {
+	value := ""
+	for _, one := range s.environ {
+		if rest, ok := strings.CutPrefix(one, name+"="); ok {
+			value = rest
+		}
+	}
+	return value
+}
+
+// writeContext writes a context unless somebody else's lies there.
+func writeContext(file string, made natsContext) error {
+	old, err := os.ReadFile(file) //nolint:gosec // a file of the caller's own
+	if err == nil {
+		var there natsContext
+		if json.Unmarshal(old, &there) != nil || !strings.HasPrefix(there.Description, madeByUs) {
+			return fmt.Errorf("%s is not a context of Sluice; choose another name", file)
+		}
+	} else if !errors.Is(err, fs.ErrNotExist) {
+		return fmt.Errorf("read the context: %w", err)
+	}
+	text, err := json.MarshalIndent(made, "", "  ")
+	if err != nil {
+		return err
+	}
+	if err := os.MkdirAll(filepath.Dir(file), 0o700); err != nil {
+		return fmt.Errorf("make the directory of contexts: %w", err)
+	}
+	if err := os.WriteFile(file, append(text, '\n'), 0o600); err != nil {
+		return fmt.Errorf("write the context: %w", err)
+	}
+	return nil
+}

@@ -1,0 +1,156 @@
+package natsd
+
+import (
+	"errors"
+	"fmt"
+
+	"github.com/nats-io/nats-server/v2/server"
+	"github.com/nats-io/nkeys"
+
+	"github.com/sluice-io/sluice/streams"
+)
+
+// Inspector is the login of people and programs on the server's machine where no Users are named. It may
+// publish events, subscribe to every log, and read streams, buckets and consumers with JetStream's API.
+// It may change nothing: it has an account of its own, and of the server's account only what is imported here.
+type Inspector struct {
+	NKey    string // public user key to log in with; "": connections without a name are let in
+	Trusted bool   // it may also publish under streams.TrustedSubjects
+}
+
+// readAPI returns the requests of JetStream's API that change nothing.
+func readAPI() []string {
+	return []string{
+		"$JS.API.INFO", "$JS.API.STREAM.NAMES", "$JS.API.STREAM.LIST", "$JS.API.STREAM.INFO.*", "$JS.API.STREAM.MSG.GET.*",
+		"$JS.API.CONSUMER.NAMES.*", "$JS.API.CONSUMER.LIST.*", "$JS.API.CONSUMER.INFO.*.*",
+	}
+}
+
+// directAPI are requests that change nothing and may have more than one answer.
+const directAPI = "$JS.API.DIRECT.GET.>"
+
+// What an inspector may do with the consumers that are its own, in any stream.
+const (
+	nextAPI   = "$JS.API.CONSUMER.MSG.NEXT.*."
+	deleteAPI = "$JS.API.CONSUMER.DELETE.*."
+)
+
+// flowControl is where a client of a push consumer says that it is ready for more.
+const flowControl = "$JS.FC.>"
+
+// acknowledgements leads nowhere: an inspector's consumers need none. It is permitted because clients send
+// them all the same, and a refusal would be reported as an error.
+const acknowledgements = "$JS.ACK.>"
+
+// userInfo is where a client asks which login it has.
+const userInfo = "$SYS.REQ.USER.INFO"
+
+// admitInspector sets the server up to let an inspector in, connections of this process as id, and nobody else.
+func admitInspector(config *server.Options, in Inspector, id identity) error {
+	if in.NKey != "" && !nkeys.IsValidPublicUserKey(in.NKey) {
+		return errors.New("the inspector's nkey is not the public key of a user")
+	}
+	if err := admit(config, nil, id); err != nil {
+		return err
+	}
+	account, err := in.account(config.Accounts[0])
+	if err != nil {
+		return fmt.Errorf("inspector: %w", err)
+	}
+	config.Accounts = append(config.Accounts, account)
+	key := in.NKey
+	if key == "" { // a key that is thrown away: connections that present nothing are let in as it
+		nobody, err := newIdentity()
+		if err != nil {
+			return err
+		}
+		key, config.NoAuthUser = nobody.public, nobody.public
+	}
+	config.Nkeys = append(config.Nkeys, &server.NkeyUser{Nkey: key, Account: account, Permissions: in.permissions()})
+	return nil
+}
+
+// account returns the inspector's account.
+func (in Inspector) account(global *server.Account) (*server.Account, error) {
+	own := server.NewAccount("inspector")
+	service := func(subject, to string, answers server.ServiceRespType) error {
+		return errors.Join(
+			global.AddServiceExportWithResponse(to, answers, []*server.Account{own}),
+			own.AddServiceImport(global, subject, to))
+	}
+	stream := func(subject string) error {
+		return errors.Join(
+			global.AddStreamExport(subject, []*server.Account{own}),
+			own.AddStreamImport(global, subject, ""))
+	}
+	events := streams.EventsSubjects(streams.AnyNamespace)
+	errs := []error{
+		// What is published here is delivered in this account as it is sent. The server does not deliver it a
+		// second time through the import of the same subjects below, which brings what the API publishes.
+		own.AddServiceImport(global, events, events),
+		service(flowControl, flowControl, server.Singleton),
+		service(directAPI, directAPI, server.Streamed),
+		stream(inbox),
+	}
+	if in.Trusted {
+		trusted := streams.TrustedSubjects(streams.AnyNamespace)
+		errs = append(errs, own.AddServiceImport(global, trusted, trusted))
+	}
+	for _, subject := range readAPI() {
+		errs = append(errs, service(subject, subject, server.Singleton))
+	}
+	create, arrives := streams.InspectCreate()
+	errs = append(errs, service(create, arrives, server.Singleton))
+	for _, name := range streams.InspectorConsumers() {
+		errs = append(errs,
+			service(nextAPI+name, nextAPI+name, server.Streamed),
+			service(deleteAPI+name, deleteAPI+name, server.Singleton))
+	}
+	for _, subject := range streams.LogSubjects() {
+		errs = append(errs, stream(subject))
+	}
+	return own, errors.Join(errs...)
+}
+
+// permissions returns what the inspector may do within its account: what is imported, so that anything
+// else is refused at once instead of left without an answer.
+func (in Inspector) permissions() *server.Permissions {
+	publish := &server.SubjectPermission{
+		Allow: []string{streams.EventsSubjects(streams.AnyNamespace), flowControl, directAPI, acknowledgements, userInfo},
+		Deny:  []string{streams.SystemRoot(streams.AnyNamespace), streams.SystemSubjects(streams.AnyNamespace)},
+	}
+	publish.Allow = append(publish.Allow, readAPI()...)
+	create, _ := streams.InspectCreate()
+	publish.Allow = append(publish.Allow, create)
+	for _, name := range streams.InspectorConsumers() {
+		publish.Allow = append(publish.Allow, nextAPI+name, deleteAPI+name)
+	}
+	if in.Trusted {
+		publish.Allow = append(publish.Allow, streams.TrustedSubjects(streams.AnyNamespace))
+	}
+	return &server.Permissions{
+		Publish:   publish,
+		Subscribe: &server.SubjectPermission{Allow: append([]string{inbox}, streams.LogSubjects()...)},
+	}
+}
+
+// NewLogin returns the seed of a new user key, in the form that nats --nkey reads.
+func NewLogin() (string, error) {
+	id, err := newIdentity()
+	if err != nil {
+		return "", err
+	}
+	defer id.pair.Wipe()
+	seed, err := id.pair.Seed()
+	return string(seed), err
+}
+
+// PublicLogin returns the public key that belongs to what NewLogin returned.
+func PublicLogin(seed string) (string, error) {
+	pair, err := nkeys.ParseDecoratedUserNKey([]byte(seed))
+	if err != nil {
+		return "", fmt.Errorf("not the seed of a user's nkey: %w", err)
+	}
+	defer pair.Wipe()
+	return pair.PublicKey()
+}
