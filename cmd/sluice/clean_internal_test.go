@@ -222,7 +222,7 @@ func TestLines_ObeyNobody(t *testing.T) {
 	require.Contains(t, out.String(), "second? line\n")
 	page = client.StreamPage{ContentType: "application/json", Data: []byte("[" + string(sluice.AppendString(nil, hostile)) + "]")}
 	require.NoError(t, s.printPage(page))
-	l := &listener{session: s, cmd: &listenCmd{}}
+	l := &listener{session: s, cmd: &listenCmd{}, stop: func() {}}
 	require.NoError(t, l.report(sluice.Attempt{Type: hostile, Path: hostile, EventID: hostile, Error: hostile}))
 	r := newReport(s, nil)
 	r.print(arrival{receiver: "r", delivery: &webhook.Delivery{ID: hostile, Path: hostile, Type: hostile}, err: errors.New(hostile)})

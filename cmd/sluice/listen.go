@@ -1,9 +1,8 @@
 package main
 
 import (
+	"cmp"
 	"context"
-	"crypto/rand"
-	"encoding/hex"
 	"errors"
 	"fmt"
 	"strconv"
@@ -11,15 +10,13 @@ import (
 	"time"
 
 	"github.com/sluice-io/sluice/internal/endpoint"
-	"github.com/sluice-io/sluice/pkg/client"
 	"github.com/sluice-io/sluice/pkg/sluice"
 )
 
 const (
-	listenWait   = 30 * time.Second       // for the next event, in one request
 	listenAtOnce = 16                     // paths that are served at a time
+	listenAhead  = 256                    // events that wait to be forwarded
 	listenAgain  = time.Second            // between the attempts at one event
-	listenWindow = 365 * 24 * time.Hour   // the log's retention is bound enough
 	awayShortest = 250 * time.Millisecond // between looks for a server that is away
 	awayLongest  = 5 * time.Second
 )
@@ -46,19 +43,11 @@ func (c *listenCmd) Run(ctx context.Context, s *session) error {
 	if err := c.check(ctx, sender); err != nil {
 		return err
 	}
-	api, err := s.client()
+	sub, err := c.subscription()
 	if err != nil {
 		return err
 	}
-	sub, err := c.subscribe(ctx, api)
-	if err != nil {
-		return err
-	}
-	l := &listener{cmd: c, session: s, api: api, sender: sender, sub: sub}
-	defer l.unsubscribe(ctx)
-	if err := l.sayWhere(); err != nil {
-		return err
-	}
+	l := &listener{cmd: c, session: s, sender: sender, sub: sub, resume: c.start(time.Now())}
 	return l.run(ctx)
 }
 
@@ -75,75 +64,111 @@ func (c *listenCmd) check(ctx context.Context, sender *endpoint.Sender) error {
 	return nil
 }
 
-// start returns where the subscription begins.
+// start returns what a feed begins behind; empty: what comes from now on.
 func (c *listenCmd) start(now time.Time) string {
+	if seq, err := strconv.ParseUint(c.Since, 10, 64); err == nil && seq > 0 {
+		return strconv.FormatUint(seq-1, 10)
+	}
+	switch c.Since {
+	case sluice.StartNew:
+		return ""
+	case sluice.StartAll:
+		return "-1"
+	}
 	return behind(c.Since, now)
 }
 
-// subscribe makes the subscription. It is paused, so that the server sends nothing itself, and
-// has an id of its own, so that it is never another's for the same events.
-func (c *listenCmd) subscribe(ctx context.Context, api *client.Client) (sluice.Subscription, error) {
-	var random [6]byte
-	rand.Read(random[:]) // never returns an error
-	id := "listen-" + hex.EncodeToString(random[:])
-	off := false
-	sub, _, err := api.CreateSubscription(ctx, client.SubscriptionSpec{
-		ID: id, Namespace: c.NS, Pattern: sluice.Pattern(c.Path), Filter: sluice.Filter{Types: c.Type}, Start: c.start(time.Now()),
-		Endpoint: sluice.Endpoint{URL: "https://listen.invalid/" + id, Headers: c.Header, Secret: c.Secret},
-		Policy: &sluice.Policy{
+// subscription returns what the events are signed and rendered for. The server knows nothing of it, so that nothing is left
+// behind however the command ends. A usage error if a server would refuse it.
+func (c *listenCmd) subscription() (sub sluice.Subscription, err error) {
+	sub = sluice.Subscription{
+		ID: "listen", Namespace: c.NS, Pattern: sluice.Pattern(c.Path), Filter: sluice.Filter{Types: c.Type},
+		Endpoint: sluice.Endpoint{URL: "https://listen.invalid/", Headers: c.Header, Secret: c.Secret}, CreatedAt: time.Now(),
+		Policy: sluice.Policy{
 			Timeout: sluice.Duration(c.Timeout), Envelope: sluice.Envelope(c.Envelope),
 			Signature: sluice.Signature{Scheme: sluice.Scheme(c.Scheme)},
 		},
-		ReplayWindow: sluice.Duration(listenWindow), Enabled: &off,
-		Description: "made by sluice listen, deleted when that ends", Metadata: map[string]string{"temporary": "listen"},
-	})
-	if err != nil {
-		return sub, err
+	}
+	sub.SetDefaults()
+	if err := sub.Validate(); err != nil {
+		return sub, usageError{err}
+	}
+	if sub.Endpoint.Secret == "" {
+		if sub.Endpoint.Secret, err = sluice.NewSecret(); err != nil {
+			return sub, fmt.Errorf("make a secret: %w", err)
+		}
 	}
 	sub.Secrets = []sluice.Secret{{Value: sub.Endpoint.Secret, CreatedAt: sub.CreatedAt}}
 	sub.Endpoint.URL = c.Forward
 	return sub, nil
 }
 
-// listener forwards the events of its subscription.
+// listener forwards the events of a namespace.
 type listener struct {
 	cmd     *listenCmd
 	session *session
-	api     *client.Client
 	sender  *endpoint.Sender
 	sub     sluice.Subscription
+	resume  string // behind which the feed goes on: up to here, everything is in the lanes or was forwarded
+	lanes   *lanes
+	stop    context.CancelFunc // when nothing can be printed any more
+	said    bool               // where events go
 
-	mu sync.Mutex // of what is printed
+	mu     sync.Mutex // of what is printed, and of
+	failed error      // why nothing can be printed any more
 }
 
+// sayWhere says where events go, once, when the feed is open: what is published from then on is forwarded.
 func (l *listener) sayWhere() error {
-	if l.session.json() {
-		return l.line(map[string]string{"subscription": l.sub.ID, "forward": l.cmd.Forward, "secret": l.sub.Endpoint.Secret})
+	if l.said {
+		return nil
 	}
-	return l.session.say("Forwarding %s in %s to %s. The requests are signed with\n\n  %s\n", l.sub.Pattern, l.sub.Namespace, l.cmd.Forward, l.sub.Endpoint.Secret)
+	l.said = true
+	if l.session.json() {
+		return l.print(func() error {
+			return l.session.printLine(map[string]string{"forward": l.cmd.Forward, "secret": l.sub.Endpoint.Secret})
+		})
+	}
+	return l.print(func() error {
+		return l.session.say("Forwarding %s in %s to %s. The requests are signed with\n\n  %s\n", l.sub.Pattern, l.sub.Namespace, l.cmd.Forward, l.sub.Endpoint.Secret)
+	})
 }
 
-// run forwards page after page. A server that is away is waited for, and asked for what comes
-// after the last event.
+// run forwards until the context ends. A server that is away is waited for, looked for under another address, and asked for
+// what lies behind the last event.
 func (l *listener) run(ctx context.Context) error {
-	after, pause := "", awayShortest
+	ctx, l.stop = context.WithCancel(ctx)
+	defer l.stop()
+	l.lanes = newLanes(func(ev *sluice.Event) { l.deliver(ctx, ev) })
+	err := l.fetch(ctx)
+	if err != nil {
+		l.stop()
+	}
+	l.lanes.working.Wait()
+	return cmp.Or(l.failed, err)
+}
+
+func (l *listener) fetch(ctx context.Context) error {
+	pause := awayShortest
 	for ctx.Err() == nil {
-		page, err := l.api.SubscriptionEvents(ctx, l.sub.ID, client.WindowQuery{After: after, Wait: listenWait})
-		switch code := sluice.CodeOf(err); {
-		case err == nil:
-			pause = awayShortest
-			if err := l.forward(ctx, page.Events); err != nil {
-				return err
+		api, err := l.session.client()
+		if err == nil {
+			before := l.resume
+			err = l.follow(ctx, api)
+			if l.resume != before {
+				pause = awayShortest
 			}
-			after = page.NextAfter
+		}
+		code := sluice.CodeOf(err)
+		switch {
 		case ctx.Err() != nil:
-		case code == sluice.WindowExceeded:
-			after = l.skip(err, after)
-		case code == sluice.Unavailable || code == sluice.Internal:
+			return nil //nolint:nilerr // it is how listening ends
+		case code == sluice.WindowExceeded && l.skip(err):
+		case l.said && (code == sluice.Unavailable || code == sluice.QuotaExceeded || code == sluice.Internal):
 			if pause == awayShortest {
 				l.session.complain("sluice: the server is away; waiting for it: %v", err)
 			}
-			l.await(ctx, pause)
+			wait(ctx, pause)
 			pause = min(2*pause, awayLongest)
 		default:
 			return fmt.Errorf("listen: %w", err)
@@ -152,71 +177,40 @@ func (l *listener) run(ctx context.Context) error {
 	return nil
 }
 
-// await waits, and then looks whether the server has come back under another address.
-func (l *listener) await(ctx context.Context, pause time.Duration) {
+func wait(ctx context.Context, pause time.Duration) {
 	select {
 	case <-time.After(pause):
 	case <-ctx.Done():
-		return
-	}
-	if api, err := l.session.client(); err == nil {
-		l.api = api
 	}
 }
 
-// skip returns where to go on when events were lost before they could be fetched.
-func (l *listener) skip(err error, after string) string {
-	next := after
-	if e, ok := errors.AsType[*sluice.Error](err); ok {
-		if oldest, ok := e.Details["oldest_available_seq"].(float64); ok && oldest >= 1 {
-			next = strconv.FormatUint(uint64(oldest)-1, 10)
-		}
+// skip reports whether it is known where to go on when events were lost before they could be fetched.
+func (l *listener) skip(err error) bool {
+	e, ok := errors.AsType[*sluice.Error](err)
+	if !ok {
+		return false
 	}
-	l.session.complain("sluice: events between %s and %s left the log before they were forwarded", after, next)
-	return next
-}
-
-// forward sends a page's events: those of a path in their order, several paths at once.
-func (l *listener) forward(ctx context.Context, events []sluice.Event) error {
-	lanes := map[sluice.Path][]*sluice.Event{}
-	var order []sluice.Path
-	for i := range events {
-		path := events[i].Path
-		if lanes[path] == nil {
-			order = append(order, path)
-		}
-		lanes[path] = append(lanes[path], &events[i])
+	oldest, ok := e.Details["oldest_available_seq"].(float64)
+	if !ok || oldest < 1 {
+		return false
 	}
-	errs := make([]error, len(order))
-	var sending sync.WaitGroup
-	free := make(chan struct{}, listenAtOnce)
-	for i, path := range order {
-		free <- struct{}{}
-		sending.Go(func() {
-			defer func() { <-free }()
-			for _, ev := range lanes[path] {
-				errs[i] = errors.Join(errs[i], l.deliver(ctx, ev))
-			}
-		})
-	}
-	sending.Wait()
-	return errors.Join(errs...)
+	next := strconv.FormatUint(uint64(oldest)-1, 10)
+	l.session.complain("sluice: events between %s and %s left the log before they were forwarded", l.resume, next)
+	l.resume = next
+	return true
 }
 
 // deliver makes the attempts at one event and prints them. When the context ends it begins no other; the attempt under way
-// has the grace time to be answered, and is printed. An error says that nothing can be printed.
-func (l *listener) deliver(ctx context.Context, ev *sluice.Event) error {
+// has the grace time to be answered, and is printed.
+func (l *listener) deliver(ctx context.Context, ev *sluice.Event) {
+	ev.Namespace = l.cmd.NS
 	for number := 1; ctx.Err() == nil; number++ {
 		outcome, err := l.attempt(ctx, ev, number)
 		if err != nil || outcome == sluice.Delivered || number > l.cmd.Retries {
-			return err
+			return
 		}
-		select {
-		case <-time.After(listenAgain):
-		case <-ctx.Done():
-		}
+		wait(ctx, listenAgain)
 	}
-	return nil
 }
 
 // attempt makes one attempt and prints it.
@@ -229,31 +223,26 @@ func (l *listener) attempt(ctx context.Context, ev *sluice.Event, number int) (s
 
 func (l *listener) report(a sluice.Attempt) error {
 	if l.session.json() {
-		return l.line(a)
+		return l.print(func() error { return l.session.printLine(a) })
 	}
 	answer := strconv.Itoa(a.Status)
 	if a.Status == 0 || a.Status >= 300 && a.Status < 400 {
 		answer = a.Error
 	}
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	return l.session.say("%s  %s  %s  %s  → %s  %s", a.StartedAt.Local().Format(time.TimeOnly), a.Type, a.Path, a.EventID,
-		answer, a.Duration.Std().Round(100*time.Microsecond))
+	return l.print(func() error {
+		return l.session.say("%s  %s  %s  %s  → %s  %s", a.StartedAt.Local().Format(time.TimeOnly), a.Type, a.Path, a.EventID,
+			answer, a.Duration.Std().Round(100*time.Microsecond))
+	})
 }
 
-// line prints a value as one line of JSON.
-func (l *listener) line(value any) error {
+// print prints a line of JSON or of text, unless one could not be printed before.
+func (l *listener) print(line func() error) error {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	return l.session.printLine(value)
-}
-
-// unsubscribe deletes the subscription, however the command ends.
-func (l *listener) unsubscribe(ctx context.Context) {
-	limit, cancel := context.WithTimeout(context.WithoutCancel(ctx), 5*time.Second)
-	defer cancel()
-	err := l.api.DeleteSubscription(limit, l.sub.ID)
-	if err != nil && sluice.CodeOf(err) != sluice.SubscriptionMissing {
-		l.session.complain("sluice: subscription %s is left behind: %v; delete it with sluice sub rm %s", l.sub.ID, err, l.sub.ID)
+	if l.failed == nil {
+		if l.failed = line(); l.failed != nil {
+			l.stop()
+		}
 	}
+	return l.failed
 }
