@@ -111,6 +111,9 @@ func (c *subReplayCmd) count(ctx context.Context, s *session, api *client.Client
 		if n.Exact {
 			return s.say("%d events would be delivered again.", n.Count)
 		}
+		if n.Unevaluated > 0 {
+			return s.say("About %d events would be delivered again (an estimate); the filter cannot be evaluated on %d more.", n.Count, n.Unevaluated)
+		}
 		return s.say("About %d events would be delivered again (an estimate).", n.Count)
 	})
 }

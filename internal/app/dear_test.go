@@ -66,6 +66,53 @@ func TestLimits_BoundAPrincipalsSubscriptions(t *testing.T) {
 	}
 }
 
+// Issue 13, attack 4: a dry run does not count events on which the filter cannot be evaluated, and does not call that exact.
+func TestDryRun_TellsWhatItCannotEvaluate(t *testing.T) {
+	t.Parallel()
+	s := start(t, t.TempDir(), nil)
+	for _, n := range []int{400, 3, 20, 400} {
+		s.must(t, http.StatusCreated, "POST /v1/namespaces/default/events", `{"path":"/a/b","type":"t","data":`+listOf(n)+`}`)
+	}
+	cel := `"filter":{"cel":"event.data.l.map(x,event.data.l.map(y,x+y)).size()>10"}`
+	id := s.made(t, s.token, wish(hooktest.New(t, nil).URL, `"pattern":"/a/**"`, cel))
+	r := s.must(t, http.StatusOK, "POST /v1/subscriptions/"+id+"/replay", `{"from":"-1","dry_run":true}`)
+	require.JSONEq(t, `{"count":1,"exact":false,"unevaluated":2}`, r.text)
+	s.must(t, http.StatusOK, "PATCH /v1/subscriptions/"+id, `{"filter":{"cel":null}}`)
+	r = s.must(t, http.StatusOK, "POST /v1/subscriptions/"+id+"/replay", `{"from":"-1","dry_run":true}`)
+	require.JSONEq(t, `{"count":4,"exact":true,"unevaluated":0}`, r.text)
+}
+
+// Issue 13, attack 4: a dry run pays for its filter as deliveries do, ends after a while, and a principal has one at a time.
+func TestDryRun_IsBoundedInCost(t *testing.T) {
+	t.Parallel()
+	s := start(t, t.TempDir(), func(c *config.Config) { c.Limits.FilterCostPerPrincipal = 1 })
+	for range 3 {
+		s.must(t, http.StatusCreated, "POST /v1/namespaces/default/events", `{"path":"/a/b","type":"t","data":`+listOf(20)+`}`)
+	}
+	eve := s.grant(t, "user:eve", "path:default/a/**", "subscribe read")
+	part := s.grant(t, "user:part", "path:default/a/**", "subscribe read", eve.token)
+	ann := s.grant(t, "user:ann", "path:default/a/**", "subscribe read")
+	dry := func(g granted, filter ...string) func() reply {
+		id := s.made(t, g.token, wish(hooktest.New(t, nil).URL, append(filter, `"pattern":"/a/**"`)...))
+		return func() reply {
+			return s.call(t, "POST /v1/subscriptions/"+id+"/replay", `{"from":"-1","dry_run":true}`, as(g.token)...)
+		}
+	}
+	slow, others, anns := dry(eve, dearFilter(0)), dry(part), dry(ann)
+	first := make(chan reply, 1)
+	go func() { first <- slow() }()
+	var refused reply
+	eventually(t, func() bool { refused = others(); return refused.status == http.StatusTooManyRequests }, "there is one already")
+	require.Equal(t, "1", refused.header.Get("Retry-After"))
+	trial := s.call(t, "POST /v1/namespaces/default/watches/test", `{"pattern":"/a/**"}`, as(part.token)...)
+	require.Equal(t, http.StatusTooManyRequests, trial.status, trial.text)
+	require.Equal(t, http.StatusOK, anns().status)
+	r := <-first
+	require.Equal(t, http.StatusOK, r.status, r.text)
+	require.Equal(t, false, r.field(t, "exact"), r.text)
+	require.Equal(t, http.StatusOK, others().status, "it has ended")
+}
+
 // BenchmarkNeighbour prints how long a delivery takes alone, and while five events go to 400 filters of another principal
 // that exhaust their allowance (attack 3 of issue 13), in the same run: "ratio" is that of the 99th percentiles.
 func BenchmarkNeighbour(b *testing.B) {

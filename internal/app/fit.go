@@ -204,14 +204,14 @@ func (r retrier) Retry(ctx context.Context, sub *sluice.Subscription, event, by 
 		return sluice.Replay{}, err
 	}
 	only := registry.ReplayRequest{From: event, To: event}
-	count, _, err := r.registry.Count(ctx, sub.ID, only)
+	count, err := r.registry.Count(ctx, sub.ID, only)
 	if sluice.CodeOf(err) == sluice.NotFound {
 		return sluice.Replay{}, sluice.Errorf(sluice.NotFound, "there is no event %q in %s", event, sub.Namespace)
 	}
 	if err != nil {
 		return sluice.Replay{}, err
 	}
-	if count == 0 {
+	if count.Exact && count.Count == 0 {
 		return sluice.Replay{}, sluice.Errorf(sluice.Conflict, "event %q cannot be sent: the pattern or the filter of %q does not choose it, or it is no event that can be read", event, sub.ID)
 	}
 	return r.registry.Replay(ctx, sub.ID, only, by)

@@ -60,6 +60,7 @@ type server struct {
 	sender   *endpoint.Sender
 	keys     *keyRing
 	counts   *limits.Counts
+	filters  *filter.Pool
 	quotas   *limits.Quotas
 	exporter *export.Exporter // nil: nothing is exported
 	metrics  *metrics.Metrics
@@ -241,6 +242,7 @@ func (s *server) openRegistry(ctx context.Context) error {
 		Namespace: s.cfg.Limits.SubscriptionsPerNamespace, Principal: s.cfg.Limits.SubscriptionsPerPrincipal, Answers: s.answers,
 	})
 	s.trust.index.Open(s.cfg.Durable.Anonymous)
+	s.filters = filter.NewPool(filter.Rates{Principal: s.cfg.Limits.FilterCostPerPrincipal, Namespace: s.cfg.Limits.FilterCostPerNamespace})
 	s.registry = registry.New(registry.Needs{
 		Subscriptions: s.store.Subscriptions(),
 		Reservations:  natsstore.OpenBucket[registry.Reservation](s.store, streams.Reservations),
@@ -257,6 +259,8 @@ func (s *server) openRegistry(ctx context.Context) error {
 		Access:        subscribing{s.trust.index},
 		Catalogue:     s.catalogue,
 		Labels:        s.catalogue.Labels,
+		Filters:       s.filters,
+		Payer:         s.payer,
 	})
 	var err error
 	s.causes, err = causes.New(s.store, s.marks, causes.Options{Announce: s.announce, Looped: s.metrics.Looped, Log: s.opts.Log})
@@ -290,7 +294,7 @@ func (s *server) openEngine(ctx context.Context) error {
 		Causes:    s.causes,
 		Catalogue: s.catalogue,
 		Labels:    s.catalogue.Labels,
-		Filters:   filter.NewPool(filter.Rates{Principal: s.cfg.Limits.FilterCostPerPrincipal, Namespace: s.cfg.Limits.FilterCostPerNamespace}),
+		Filters:   s.filters,
 		Payer:     s.payer,
 	}, push.Options{
 		Observe: s.metrics, Log: s.opts.Log, Replays: replayWatcher{s.store.Replays()}, MaxInFlight: s.cfg.Webhooks.MaxInFlight,
@@ -340,7 +344,7 @@ func (s *server) openAPI(context.Context) error {
 		DeadLetters:  deadLetters{s.store, s.ledger},
 		Replays:      s.registry,
 		Wakes:        s.wakes,
-		Explain:      explain.New(s.store, s.store, s.catalogue.Labels),
+		Explain:      explain.New(s.store, s.store, explain.Options{Labels: s.catalogue.Labels, Filters: s.filters, Payer: s.payer}),
 		Fact:         endpoint.Fact,
 		Retrier:      retrier{s.store, s.registry},
 		Storage:      s.storage,

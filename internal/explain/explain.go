@@ -5,6 +5,7 @@
 package explain
 
 import (
+	"cmp"
 	"context"
 	"time"
 
@@ -43,12 +44,32 @@ type Explainer struct {
 	history History
 	log     Log
 	labels  filter.Labels
+	filters *filter.Pool
+	payer   func(*sluice.Subscription) string
 }
 
-// New returns an explainer. Labels are those of events' types; nil: there are none.
-func New(history History, log Log, labels filter.Labels) *Explainer {
-	return &Explainer{history: history, log: log, labels: labels}
+// Options is what an explainer can do without.
+type Options struct {
+	Labels  filter.Labels // of events' types; nil: there are none
+	Filters *filter.Pool  // evaluates filters; nil: one without bounds
+
+	// Payer returns which principal pays for a subscription's filter; "" is the operator. nil: all are the operator's.
+	Payer func(sub *sluice.Subscription) string
 }
+
+// New returns an explainer.
+func New(history History, log Log, opts Options) *Explainer {
+	if opts.Filters == nil {
+		opts.Filters = filter.NewPool(filter.Rates{})
+	}
+	if opts.Payer == nil {
+		opts.Payer = func(*sluice.Subscription) string { return "" }
+	}
+	return &Explainer{history: history, log: log, labels: opts.Labels, filters: opts.Filters, payer: opts.Payer}
+}
+
+// filterPatience is how long a page of events waits for its filters, whose payer may be over its rate.
+const filterPatience = 30 * time.Second
 
 // Delivery says what became of one event, named by its id or its sequence. Code NotFound if
 // nothing is known of such an event.
@@ -72,34 +93,67 @@ func (e *Explainer) Attempts(ctx context.Context, sub *sluice.Subscription, even
 
 // Events returns the events that the subscription gets, within its replay window; where there
 // is none it waits until there is one, or wait is over, or ctx ends. The query's Wanted says which of
-// all may be seen; nil: all. Codes NotFound; WindowExceeded.
+// all may be seen; nil: all. Codes NotFound; WindowExceeded; QuotaExceeded if who pays for the filter is over its rate
+// for too long.
 func (e *Explainer) Events(ctx context.Context, sub *sluice.Subscription, q sluice.WindowQuery, wait time.Duration) (sluice.WindowPage, error) {
 	matches, err := filter.CompileWith(sub.Filter, e.labels)
 	if err != nil {
 		return sluice.WindowPage{}, err
 	}
-	visible := q.Wanted
-	q.Wanted = func(ev *sluice.Event) bool {
-		if visible != nil && !visible(ev) {
-			return false
-		}
-		ok, err := matches.Match(ev)
-		return ok && err == nil // what cannot be told becomes a dead letter
-	}
-	page, err := e.log.Window(ctx, sub, q)
+	chosen := &choice{e: e, sub: sub, matches: matches, visible: q.Wanted}
+	q.Wanted = func(ev *sluice.Event) bool { return chosen.wants(ctx, ev) }
+	page, err := chosen.page(ctx, q)
 	if err != nil || len(page.Events) > 0 || page.More || wait <= 0 {
 		return page, err
 	}
 	limit, cancel := context.WithTimeout(ctx, wait)
 	defer cancel()
 	looked, err := e.log.Await(limit, sub, page.Next, func(ev *sluice.Event) bool { return q.HasType(ev.Type) && q.Wanted(ev) })
-	if err != nil {
-		return page, err
+	if err != nil || chosen.over != nil {
+		return page, cmp.Or(err, chosen.over)
 	}
 	page.Next = looked
 	if limit.Err() != nil {
 		return page, nil
 	}
 	q.After = sluice.Cursor{Kind: sluice.CursorSeq, Seq: looked}.String()
-	return e.log.Window(ctx, sub, q)
+	return chosen.page(ctx, q)
+}
+
+// choice is which events one reader gets of a subscription's.
+type choice struct {
+	e       *Explainer
+	sub     *sluice.Subscription
+	matches *filter.Matcher
+	visible func(*sluice.Event) bool // nil: all are
+	over    error                    // set once the filter was waited for in vain: no page is whole
+	until   time.Time                // until when it is waited for
+}
+
+func (c *choice) page(ctx context.Context, q sluice.WindowQuery) (sluice.WindowPage, error) {
+	c.until = time.Now().Add(filterPatience)
+	page, err := c.e.log.Window(ctx, c.sub, q)
+	if err == nil && c.over != nil {
+		return sluice.WindowPage{}, c.over
+	}
+	return page, err
+}
+
+// wants reports whether the reader gets an event. When it cannot be told it says yes, so that nobody looks further.
+func (c *choice) wants(ctx context.Context, ev *sluice.Event) bool {
+	if c.over != nil {
+		return true
+	}
+	if c.visible != nil && !c.visible(ev) {
+		return false
+	}
+	limit, cancel := context.WithDeadline(ctx, c.until)
+	defer cancel()
+	ok, known, err := c.e.filters.Wait(limit, filter.Payer{Principal: c.e.payer(c.sub), Namespace: c.sub.Namespace}, c.matches, ev)
+	if !known {
+		c.over = sluice.Errorf(sluice.QuotaExceeded, "the filter costs more than its owner may spend at the moment; ask for fewer events with limit, try again later, or have limits.filter_cost_per_principal raised").
+			With("retry_after", int(filterPatience.Seconds()))
+		return true
+	}
+	return ok && err == nil // what cannot be told becomes a dead letter
 }

@@ -32,17 +32,20 @@ func (s *Server) startReplay(c echo.Context) error {
 		c.Response().Header().Set(echo.HeaderLocation, "/v1/subscriptions/"+rep.Subscription+"/replays/"+rep.ID)
 		return c.JSON(http.StatusAccepted, rep)
 	}
-	count, exact, err := s.opts.Registry.Count(c.Request().Context(), c.Param("id"), want)
+	sub, err := s.opts.Registry.Get(c.Request().Context(), c.Param("id"))
 	if err != nil {
 		return err
 	}
-	return c.JSON(http.StatusOK, replayCount{count, exact})
-}
-
-// replayCount is how many events a replay would deliver.
-type replayCount struct {
-	Count uint64 `json:"count"`
-	Exact bool   `json:"exact"` // false: an estimate, from a part of them
+	leave, err := s.enterTrial(c, sub.Namespace)
+	if err != nil {
+		return err
+	}
+	defer leave()
+	count, err := s.opts.Registry.Count(c.Request().Context(), c.Param("id"), want)
+	if err != nil {
+		return err
+	}
+	return c.JSON(http.StatusOK, count)
 }
 
 // replayList is the replays of a subscription.

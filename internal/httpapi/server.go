@@ -172,6 +172,7 @@ type Server struct {
 	echo     *echo.Echo
 	failures *failures
 	pieces   pieces
+	trials   trials
 }
 
 const (

@@ -174,7 +174,7 @@ func (b *bench) options() httpapi.Options {
 	opts.Storage = b.store.Storage
 	opts.DeadLetters = letters{b.store}
 	opts.Catalogue, opts.EventTypes = b.catalogue, catalogue.NewKeeper(b.catalogue, b.store.EventTypes(), b.store, ledger.New(b.store.Ledger(), slog.New(slog.DiscardHandler)))
-	opts.Explain = explain.New(b.store, b.store, nil)
+	opts.Explain = explain.New(b.store, b.store, explain.Options{})
 	opts.Fact = endpoint.Fact
 	opts.Registry, opts.Namespaces, opts.Publisher, opts.Log, opts.Deliveries, opts.Audit, opts.Ready = b.registry, b, natsstore.Exact{Store: b.store}, b, b, b, b.store.Ready
 	return opts

@@ -126,6 +126,11 @@ func (s *Server) tryWatch(c echo.Context) error {
 	if err := s.require(c, sluice.VerbRead, access.Target{Namespace: w.Namespace, Pattern: w.Pattern}); err != nil {
 		return err
 	}
+	leave, err := s.enterTrial(c, w.Namespace)
+	if err != nil {
+		return err
+	}
+	defer leave()
 	who := caller(c)
 	is, err := s.opts.Watches.Try(c.Request().Context(), w, req.Since, func(ev *sluice.Event) bool {
 		return s.opts.Access.Shows(who, sluice.VerbRead, ev, time.Now()) == sluice.Pass

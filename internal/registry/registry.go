@@ -112,13 +112,22 @@ type Needs struct {
 
 	Catalogue Catalogue     // nil: all types are known
 	Labels    filter.Labels // of events' types; nil: there are none
+	Filters   *filter.Pool  // evaluates filters of dry runs; nil: one without bounds
+
+	// Payer returns which principal pays for a subscription's filter; "" is the operator. nil: all are the operator's.
+	Payer func(sub *sluice.Subscription) string
 }
 
 // Registry makes, changes and ends subscriptions. Its methods may be called at once.
 type Registry struct{ needs Needs }
 
 // New returns a registry.
-func New(needs Needs) *Registry { return &Registry{needs: needs} }
+func New(needs Needs) *Registry {
+	if needs.Filters == nil {
+		needs.Filters = filter.NewPool(filter.Rates{})
+	}
+	return &Registry{needs: needs}
+}
 
 // Create makes a subscription and returns it with its secret and true; its consumer exists
 // then. A duplicate by idempotency key (S0-26) or else by structure (S0-27) yields the

@@ -8,16 +8,13 @@ import (
 
 	"github.com/google/uuid"
 
-	"github.com/sluice-io/sluice/internal/filter"
 	"github.com/sluice-io/sluice/internal/ledger"
 	"github.com/sluice-io/sluice/pkg/sluice"
 )
 
 const (
-	maxReplays = 8       // of one subscription that run at once
-	keptEnded  = 100     // replays that have ended and are kept
-	maxCounted = 100_000 // events that a dry run reads at most
-	countBatch = 256
+	maxReplays = 8   // of one subscription that run at once
+	keptEnded  = 100 // replays that have ended and are kept
 )
 
 // Replays keeps the records of replays.
@@ -146,48 +143,6 @@ func actionOf(kind sluice.ReplayKind) string {
 	case sluice.ReplayRange, sluice.ReplayDeadLetters:
 	}
 	return sluice.ActionReplayStart
-}
-
-// Count returns how many events a replay would deliver, of those that whoever asks may see: a filter
-// must not tell what is in the others. If there are very many it is an estimate, and false.
-func (r *Registry) Count(ctx context.Context, id string, req ReplayRequest) (count uint64, exact bool, err error) {
-	sub, rep, err := r.plan(ctx, id, req)
-	if err != nil {
-		return 0, false, err
-	}
-	match, err := filter.CompileWith(sub.Filter, r.needs.Labels)
-	if err != nil {
-		return 0, false, err
-	}
-	wanted := func(ev *sluice.Event) bool {
-		if ev.Seq > rep.To || !rep.Wants(ev) || !sub.Pattern.Match(ev.Path) || !r.shows(ctx, ev) {
-			return false
-		}
-		ok, err := match.Match(ev)
-		return ok || err != nil // what cannot be told is a dead letter
-	}
-	from := rep.From
-	for read := 0; from <= rep.To && read < maxCounted; {
-		events, _, err := r.needs.ReplayLogs.ReadLane(ctx, sub, "", from, countBatch)
-		if err != nil || len(events) == 0 {
-			return count, err == nil, err
-		}
-		count += countIf(events, wanted)
-		read, from = read+len(events), events[len(events)-1].Seq+1
-	}
-	if from > rep.To {
-		return count, true, nil
-	}
-	return count * (rep.To - rep.From + 1) / (from - rep.From), false, nil
-}
-
-func countIf(events []sluice.Event, wanted func(*sluice.Event) bool) (n uint64) {
-	for i := range events {
-		if wanted(&events[i]) {
-			n++
-		}
-	}
-	return n
 }
 
 // Replays returns the replays of a subscription, newest first. Code SubscriptionMissing.

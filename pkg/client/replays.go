@@ -30,7 +30,9 @@ func (c *Client) Replay(ctx context.Context, id string, req ReplayRequest) (slui
 // ReplayCount is how many events a replay would deliver.
 type ReplayCount struct {
 	Count uint64 `json:"count"`
-	Exact bool   `json:"exact"` // false: an estimate
+	Exact bool   `json:"exact"` // false: an estimate, or the filter cannot be evaluated on some events
+
+	Unevaluated uint64 `json:"unevaluated,omitempty"` // events on which it cannot, of those that were looked at; not in Count
 }
 
 // CountReplay returns how many events a replay would deliver, and delivers none.
