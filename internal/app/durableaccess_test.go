@@ -69,3 +69,59 @@ func (s *running) polls(t *testing.T, at, token string) string {
 	defer func() { _ = r.Body.Close() }()
 	return r.Header.Get("Stream-Next-Offset")
 }
+
+// Of a stream whose events are all above the clearance of a caller that only reads, the caller learns nothing: every
+// answer is that of a path on which there is nothing. An event that it may see, or the right to write, shows the stream.
+func TestStream_HiddenIsAsIfThereWereNone(t *testing.T) {
+	t.Parallel()
+	s := start(t, t.TempDir(), nil)
+	eve, writer := s.grant(t, "user:eve", "path:default/orders/**", "read"), s.grant(t, "user:eve", "path:default/orders/**", "read publish")
+	publish := func(path, id, label string) {
+		s.must(t, http.StatusCreated, "POST /v1/namespaces/default/events",
+			`{"specversion":"1.0","type":"t","source":"/s","id":"`+id+`","path":"`+path+`","dataclassification":"`+label+`","data":1}`)
+	}
+	publish("/orders/secret", "a", "SECRET/fin")
+	publish("/orders/secret", "b", "SECRET/fin")
+	s.must(t, http.StatusCreated, "PUT "+durableAt+"/orders/empty", "")
+	end := s.must(t, http.StatusOK, "HEAD "+durableAt+"/orders/secret", "").header.Get("Stream-Next-Offset")
+	for _, query := range []string{"", "?offset=-1", "?offset=now", "?offset=" + end, "?offset=-1&live=long-poll", "?offset=-1&live=sse", "?offset=now&live=long-poll"} {
+		none := s.must(t, http.StatusNotFound, "GET "+durableAt+"/orders/none"+query, "", as(eve.token)...)
+		hidden := s.must(t, http.StatusNotFound, "GET "+durableAt+"/orders/secret"+query, "", as(eve.token)...)
+		require.Equal(t, none.field(t, "error"), hidden.field(t, "error"), query)
+		require.Empty(t, hidden.header.Get("Stream-Next-Offset"), query)
+	}
+	require.Empty(t, s.must(t, http.StatusNotFound, "HEAD "+durableAt+"/orders/secret", "", as(eve.token)...).header.Get("Stream-Next-Offset"))
+	s.must(t, http.StatusOK, "HEAD "+durableAt+"/orders/empty", "", as(eve.token)...)
+	s.must(t, http.StatusOK, "HEAD "+durableAt+"/orders/secret", "", as(writer.token)...)
+
+	publish("/orders/secret", "c", "PUBLIC")
+	publish("/orders/secret", "d", "SECRET/fin")
+	s.must(t, http.StatusOK, "HEAD "+durableAt+"/orders/secret", "", as(eve.token)...)
+	require.Equal(t, "[1]", s.must(t, http.StatusOK, "GET "+durableAt+"/orders/secret", "", as(eve.token)...).text)
+	last := s.must(t, http.StatusOK, "GET "+durableAt+"/orders/secret?offset=now", "", as(eve.token)...)
+	require.Equal(t, "[]", last.text)
+}
+
+// A hidden stream cannot be told from none by forking it either.
+func TestStream_HiddenSourceIsAsIfThereWereNone(t *testing.T) {
+	t.Parallel()
+	s := start(t, t.TempDir(), nil)
+	s.must(t, http.StatusOK, "PUT /v1/namespaces/default/acl/user:boss", `{"tier":"admin"}`)
+	s.must(t, http.StatusOK, "PUT /v1/namespaces/default/acl/user:eve",
+		`{"entries":[{"tier":"read","pattern":"/orders/*"},{"tier":"write","pattern":"/forks/*"}]}`)
+	eve := s.grant(t, "user:eve", "scope:default", "read publish")
+	s.must(t, http.StatusCreated, "POST /v1/namespaces/default/events",
+		`{"specversion":"1.0","type":"t","source":"/s","id":"a","path":"/orders/1","dataclassification":"SECRET","data":1}`)
+	fork := func(status int, source string) string {
+		return s.must(t, status, "PUT "+durableAt+"/forks/f", "", append(as(eve.token), "Stream-Forked-From", source)...).text
+	}
+	said := func(source string) string {
+		text := fork(http.StatusNotFound, source)
+		_, message, _ := strings.Cut(text, `"message"`)
+		message, _, _ = strings.Cut(message, "request_id")
+		return strings.ReplaceAll(message, source, "")
+	}
+	require.Equal(t, said("/orders/none"), said("/orders/1"))
+	s.must(t, http.StatusCreated, "POST /v1/namespaces/default/events", `{"path":"/orders/1","type":"t","data":2}`)
+	fork(http.StatusCreated, "/orders/1")
+}

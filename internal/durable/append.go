@@ -109,7 +109,7 @@ func (e *Engine) appendTo(ctx context.Context, s *stream, a *Append) (Appended, 
 func (e *Engine) present(ctx context.Context, key Key) (*stream, error) {
 	s, found, err := e.open(ctx, key)
 	if err == nil && !found {
-		err = missing()
+		err = NotThere()
 	}
 	return s, err
 }

@@ -161,7 +161,7 @@ func (e *Engine) Head(ctx context.Context, key Key) (Info, error) {
 		return Info{}, err
 	}
 	if !found {
-		return Info{}, missing()
+		return Info{}, NotThere()
 	}
 	next, err := e.tail(ctx, s)
 	return s.info(next), err

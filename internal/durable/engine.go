@@ -116,8 +116,8 @@ type stream struct {
 	revision uint64
 }
 
-// Errors that have more than one cause.
-func missing() error { return sluice.Errorf(sluice.NotFound, "there is no such stream") }
+// NotThere returns the error of a stream that is not there. Code NotFound.
+func NotThere() error { return sluice.Errorf(sluice.NotFound, "there is no such stream") }
 
 // isLost reports whether there is no stream.
 func isLost(err error) bool {

@@ -25,7 +25,7 @@ func (e *Engine) source(ctx context.Context, key Key, c *Create) (*stream, error
 	case err != nil:
 		return nil, err
 	case !found:
-		return nil, sluice.Errorf(sluice.NotFound, "there is no stream %s to fork from", c.Fork.From)
+		return nil, NoSource(c.Fork.From)
 	case c.Fork.From == key.Path:
 		return nil, sluice.Errorf(sluice.Conflict, "a stream cannot be a fork of itself")
 	case c.ContentType != "" && MediaType(c.ContentType) != MediaType(source.ContentType):
@@ -133,7 +133,7 @@ func (e *Engine) Delete(ctx context.Context, key Key) error {
 			return err
 		}
 		if !found {
-			return missing()
+			return NotThere()
 		}
 		changes, err := e.ending(ctx, s)
 		if err != nil {

@@ -17,6 +17,8 @@ const (
 type Place struct {
 	After uint64
 	Now   bool
+
+	Conceal bool // the reader may not write: unless it may see something, there is no such stream (NotFound)
 }
 
 // Show says whether a reader may see an event.
@@ -57,7 +59,7 @@ func (e *Engine) tryRead(ctx context.Context, key Key, from Place, show Show) (P
 		return Page{}, err
 	}
 	if !found {
-		return Page{}, missing()
+		return Page{}, NotThere()
 	}
 	if err := e.renew(ctx, s, e.now()); err != nil {
 		return Page{}, err
@@ -73,17 +75,25 @@ func (e *Engine) tryRead(ctx context.Context, key Key, from Place, show Show) (P
 		return Page{}, err
 	}
 	page := Page{Info: s.info(from.After), From: from.After}
-	for _, segment := range clip(behind(s.segments(key.Path), from.After), tail) {
-		if segment.Path == key.Path {
+	err = e.collect(ctx, s, tail, seen, show, &page)
+	if err == nil && from.Conceal {
+		err = e.concealed(ctx, s, &page, show)
+	}
+	return page, err
+}
+
+// collect adds the messages of a stream that ends at tail to a page, from where the page begins and as far as it has room.
+func (e *Engine) collect(ctx context.Context, s *stream, tail uint64, seen *glance, show Show, page *Page) error {
+	for _, segment := range clip(behind(s.segments(s.key.Path), page.From), tail) {
+		if segment.Path == s.key.Path {
 			page.ready = seen.take(segment.After, segment.UpTo)
 		}
-		whole, err := e.fill(ctx, key.Namespace, segment, show, &page)
-		if err != nil || !whole {
-			return page, err
+		if whole, err := e.fill(ctx, s.key.Namespace, segment, show, page); err != nil || !whole {
+			return err
 		}
 	}
 	page.Next, page.UpToDate = tail, true
-	return page, nil
+	return nil
 }
 
 // place returns where a reader begins in a stream that ends at tail. A place behind the end is the end: the events up to

@@ -45,7 +45,10 @@ func (s *Server) forkWish(c echo.Context) (*durable.ForkWish, error) {
 	if wish.Sub > 0 && wish.Offset == nil {
 		return nil, sluice.Errorf(sluice.InvalidRequest, "Stream-Fork-Sub-Offset goes with Stream-Fork-Offset")
 	}
-	return wish, s.requireStream(c, sluice.VerbRead, path)
+	if err := s.requireStream(c, sluice.VerbRead, path); err != nil {
+		return nil, err
+	}
+	return wish, s.mayKnow(c, durable.Key{Namespace: c.Param("ns"), Path: path}, durable.NoSource(path))
 }
 
 func subOffset(given []string) (int64, error) {

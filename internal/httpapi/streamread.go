@@ -71,7 +71,7 @@ func (s *Server) reading(c echo.Context) (reading, error) {
 	if err != nil {
 		return reading{}, sluice.Errorf(sluice.InvalidRequest, "the query has a percent sign that encodes nothing")
 	}
-	r := reading{key: key, live: query.Get("live"), cursor: query.Get("cursor"), show: s.showing(c)}
+	r := reading{key: key, from: durable.Place{Conceal: s.onlyReads(c, key.Path)}, live: query.Get("live"), cursor: query.Get("cursor"), show: s.showing(c)}
 	offsets := query["offset"]
 	switch {
 	case r.live != liveNot && r.live != liveLongPoll && r.live != liveSSE:

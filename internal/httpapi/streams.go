@@ -300,12 +300,33 @@ func (s *Server) deleteStream(c echo.Context) error {
 	return c.NoContent(http.StatusNoContent)
 }
 
+// onlyReads reports whether the caller may not write to a path: unless it may see an event there, it is not to know
+// that there is a stream.
+func (s *Server) onlyReads(c echo.Context, path sluice.Path) bool {
+	return s.requireStream(c, sluice.VerbPublish, path) != nil
+}
+
+// mayKnow returns the error given, which is that of a stream that is not there, if the caller may see nothing of it.
+func (s *Server) mayKnow(c echo.Context, key durable.Key, missing error) error {
+	if !s.onlyReads(c, key.Path) {
+		return nil
+	}
+	seen, err := s.opts.Streams.Engine.Visible(c.Request().Context(), key, s.showing(c))
+	if err == nil && !seen {
+		err = missing
+	}
+	return err
+}
+
 func (s *Server) headStream(c echo.Context) error {
 	key, err := streamKey(c)
 	if err != nil {
 		return err
 	}
 	info, err := s.opts.Streams.Engine.Head(c.Request().Context(), key)
+	if err == nil {
+		err = s.mayKnow(c, key, durable.NotThere())
+	}
 	if err != nil {
 		return err
 	}

@@ -1,0 +1,75 @@
+package durable
+
+import (
+	"context"
+
+	"github.com/sluice-io/sluice/pkg/sluice"
+)
+
+// visibleLooked is how many events Visible looks at from the beginning of a stream, besides the last one.
+const visibleLooked = pageLooked
+
+// Visible reports whether a reader may know that a stream exists: it is empty, or the reader may see one of its events.
+// The last event and the first ten thousand are looked at; of a longer stream the reader may know. A stream that is not
+// there is visible: the caller finds out by itself.
+func (e *Engine) Visible(ctx context.Context, key Key, show Show) (bool, error) {
+	s, found, err := e.open(ctx, key)
+	if isLost(err) || err == nil && !found {
+		return true, nil
+	}
+	if err != nil {
+		return false, err
+	}
+	return e.visible(ctx, s, show)
+}
+
+func (e *Engine) visible(ctx context.Context, s *stream, show Show) (bool, error) {
+	tail, err := e.tail(ctx, s)
+	if err != nil || tail == 0 {
+		return err == nil, err
+	}
+	segments := clip(s.segments(s.key.Path), tail)
+	looked := 0
+	for _, part := range append(behind(segments, tail-1), segments...) { // mostly, the last one tells
+		seen, n, err := e.shown(ctx, s.key.Namespace, part, show, visibleLooked-looked)
+		if looked += n; err != nil || seen || looked >= visibleLooked {
+			return err == nil, err
+		}
+	}
+	return looked == 0, nil // its events were erased: it is as if it were empty
+}
+
+// shown reports whether a reader may see one of the first so many events of a segment, and how many were looked at.
+func (e *Engine) shown(ctx context.Context, namespace string, part Segment, show Show, most int) (seen bool, looked int, err error) {
+	for part.After < part.UpTo && looked < most {
+		events, err := e.store.Events(ctx, namespace, part.Path, part.After, part.UpTo)
+		if err != nil || len(events) == 0 {
+			return false, looked, err
+		}
+		for i := range events[:min(len(events), most-looked)] {
+			looked++
+			if seen, err := show(&events[i]); err != nil || seen {
+				return seen, looked, err
+			}
+		}
+		part.After = events[len(events)-1].Seq
+	}
+	return false, looked, nil
+}
+
+// concealed returns the error of a stream that is not there, for a reader that gets nothing and may know of nothing.
+func (e *Engine) concealed(ctx context.Context, s *stream, page *Page, show Show) error {
+	if len(page.Messages) > 0 {
+		return nil
+	}
+	seen, err := e.visible(ctx, s, show)
+	if err == nil && !seen {
+		err = NotThere()
+	}
+	return err
+}
+
+// NoSource returns the error of a stream that is to be forked and is not there.
+func NoSource(path sluice.Path) error {
+	return sluice.Errorf(sluice.NotFound, "there is no stream %s to fork from", path)
+}
