@@ -16,17 +16,25 @@ import (
 
 // auditCmd shows the ledger.
 type auditCmd struct {
-	NS       string    `name:"ns" help:"Of this namespace only." placeholder:"NAME"`
-	Resource string    `help:"Of this subscription or namespace only." placeholder:"ID"`
-	Action   string    `help:"This action only, such as subscription.pause, or a kind: subscription.*." placeholder:"ACTION"`
-	Actor    string    `help:"By this principal only; system is the server itself." placeholder:"NAME"`
-	Since    time.Time `help:"From this time on (RFC 3339)." placeholder:"TIME"`
-	Until    time.Time `help:"Up to this time (RFC 3339)." placeholder:"TIME"`
-	Limit    int       `help:"Show at most so many; 0: all." default:"100"`
+	NS       string `name:"ns" help:"Of this namespace only." placeholder:"NAME"`
+	Resource string `help:"Of this subscription or namespace only." placeholder:"ID"`
+	Action   string `help:"This action only, such as subscription.pause, or a kind: subscription.*." placeholder:"ACTION"`
+	Actor    string `help:"By this principal only; system is the server itself." placeholder:"NAME"`
+	Since    string `help:"From this RFC 3339 time on, or from so long ago, such as 10m or 7d." placeholder:"WHEN"`
+	Until    string `help:"Up to this RFC 3339 time, or so long ago." placeholder:"WHEN"`
+	Limit    int    `help:"Show at most so many; 0: all." default:"100"`
 }
 
 // Run shows the entries, newest first.
 func (c *auditCmd) Run(ctx context.Context, s *session) error {
+	since, err := timeOrAgo("since", c.Since)
+	if err != nil {
+		return err
+	}
+	until, err := timeOrAgo("until", c.Until)
+	if err != nil {
+		return err
+	}
 	api, err := s.client()
 	if err != nil {
 		return err
@@ -34,7 +42,7 @@ func (c *auditCmd) Run(ctx context.Context, s *session) error {
 	all, err := collect(c.Limit, func(cursor string, most int) (client.Page[sluice.LedgerEntry], error) {
 		return api.Audit(ctx, client.AuditQuery{
 			Namespace: c.NS, Resource: c.Resource, Action: c.Action, Actor: c.Actor,
-			Since: c.Since, Until: c.Until, Limit: most, Cursor: cursor,
+			Since: since, Until: until, Limit: most, Cursor: cursor,
 		})
 	})
 	if err != nil {
@@ -48,6 +56,18 @@ func (c *auditCmd) Run(ctx context.Context, s *session) error {
 		}
 		return s.table("TIME | ACTOR | ACTION | NAMESPACE | RESOURCE | CHANGE", rows)
 	})
+}
+
+// timeOrAgo returns the time that a flag names, the zero time if it is empty.
+func timeOrAgo(flag, text string) (time.Time, error) {
+	if text == "" {
+		return time.Time{}, nil
+	}
+	at, err := sluice.ParseTime(sluice.Ago(text, time.Now()))
+	if err != nil {
+		return at, usagef("--%s: %q is not an RFC 3339 time such as 2026-01-31T00:00:00Z, nor how long ago, such as 10m or 7d", flag, text)
+	}
+	return at, nil
 }
 
 func failureOfEntry(e *sluice.LedgerEntry) string {

@@ -9,7 +9,6 @@ import (
 	"maps"
 	"net"
 	"reflect"
-	"strconv"
 	"strings"
 	"syscall"
 	"time"
@@ -123,9 +122,6 @@ func decodeTime(c *kong.DecodeContext, target reflect.Value) error {
 	return nil
 }
 
-// maxDays is as many as no retention and no grant needs: 100 years.
-const maxDays = 36_500
-
 // decodeSpan reads a flag that is a time.Duration or a sluice.Duration: what Go reads, or days.
 func decodeSpan(c *kong.DecodeContext, target reflect.Value) error {
 	text, err := c.Scan.PopValue("duration")
@@ -136,34 +132,12 @@ func decodeSpan(c *kong.DecodeContext, target reflect.Value) error {
 		target.Set(reflect.New(target.Type().Elem()))
 		target = target.Elem()
 	}
-	d, err := parseSpan(text.String())
+	d, err := sluice.ParseSpan(text.String())
 	if err != nil {
 		return err
 	}
 	target.SetInt(int64(d))
 	return nil
-}
-
-// parseSpan reads what Go reads as a duration, or days.
-func parseSpan(text string) (time.Duration, error) {
-	if days, ok := strings.CutSuffix(text, "d"); ok {
-		if n, err := strconv.ParseUint(days, 10, 16); err == nil && n <= maxDays {
-			return time.Duration(n) * 24 * time.Hour, nil
-		}
-	}
-	d, err := time.ParseDuration(text)
-	if err != nil {
-		return 0, fmt.Errorf("%q is not a duration such as 10s, 5m, 72h or 30d", text)
-	}
-	return d, nil
-}
-
-// behind returns the cursor that a flag such as --since means: what is so long ago is a time, and all else is for the server to read.
-func behind(since string, now time.Time) string {
-	if ago, err := parseSpan(since); err == nil && ago > 0 {
-		return now.Add(-ago).UTC().Format(time.RFC3339Nano)
-	}
-	return since
 }
 
 // usageError is a command line that makes no sense.

@@ -22,7 +22,7 @@ type deadLsCmd struct {
 	Sub    string `arg:"" help:"The subscription."`
 	Reason string `help:"For this reason only: exhausted, expired, refused, too_large, endpoint_gone, filter_error, invalid or loop." placeholder:"REASON"`
 	Path   string `aliases:"pattern" help:"Of events whose path matches only." placeholder:"PATTERN"`
-	Since  string `help:"Given up at this RFC 3339 time or later." placeholder:"WHEN"`
+	Since  string `help:"Given up at this RFC 3339 time or later, or since so long ago, such as 10m or 7d." placeholder:"WHEN"`
 	Limit  int    `help:"Show at most so many; 0: all." default:"100"`
 }
 

@@ -16,8 +16,8 @@ type deliveriesCmd struct {
 	Retry   bool     `help:"Send the event again: a parked or held one at once, any other by itself." xor:"act"`
 	Discard bool     `help:"Give up the event that holds its lane: it becomes a dead letter, and the lane goes on." xor:"act"`
 	State   string   `help:"In this state only: delivered, retrying, held, dead, parked (retrying or held), or failed (all but delivered)." placeholder:"STATE"`
-	Since   string   `help:"Of events after a sequence or a time." placeholder:"WHEN"`
-	Until   string   `help:"Up to a time." placeholder:"TIME"`
+	Since   string   `help:"Of events after a sequence or a time, or from so long ago, such as 10m or 7d." placeholder:"WHEN"`
+	Until   string   `help:"Up to a time, or so long ago." placeholder:"WHEN"`
 	Path    string   `aliases:"pattern" help:"Of events of these paths." placeholder:"PATTERN"`
 	Type    []string `aliases:"types" help:"Of events of these types." placeholder:"TYPE"`
 	Limit   int      `help:"Show at most so many; 0: all." default:"100"`
@@ -25,12 +25,9 @@ type deliveriesCmd struct {
 
 // Run lists deliveries, or explains one.
 func (c *deliveriesCmd) Run(ctx context.Context, s *session) error {
-	var until time.Time
-	if c.Until != "" {
-		var err error
-		if until, err = time.Parse(time.RFC3339, c.Until); err != nil {
-			return usagef("--until %q: write a time such as 2026-01-31T12:00:00Z", c.Until)
-		}
+	until, err := timeOrAgo("until", c.Until)
+	if err != nil {
+		return err
 	}
 	api, err := s.client()
 	if err != nil {

@@ -65,7 +65,7 @@ func (c *eventsLsCmd) Run(ctx context.Context, s *session) error {
 		return err
 	}
 	now := time.Now()
-	since, until := behind(c.Since, now), behind(c.Until, now)
+	since, until := sluice.Ago(c.Since, now), sluice.Ago(c.Until, now)
 	all, err := collect(c.Limit, func(cursor string, most int) (client.Page[sluice.Event], error) {
 		return api.Events(ctx, c.NS, client.EventsQuery{
 			Pattern: sluice.Pattern(c.Pattern), Types: c.Types, Since: since, Until: until, Limit: most, Cursor: cursor,

@@ -101,7 +101,7 @@ func (c *feedCmd) query(now time.Time) (client.FeedQuery, error) {
 	f, err := c.filter()
 	q := client.FeedQuery{
 		Pattern: sluice.Pattern(c.Pattern), Types: f.Types, Sources: f.Sources, Subjects: f.Subjects, Labels: f.Labels, CEL: f.CEL,
-		Since: behind(c.Since, now), Projection: c.Projection, Buffer: c.Buffer, CoalesceLabels: c.Coalesce, CoalesceWindow: c.Window, CoalesceFirst: c.First,
+		Since: sluice.Ago(c.Since, now), Projection: c.Projection, Buffer: c.Buffer, CoalesceLabels: c.Coalesce, CoalesceWindow: c.Window, CoalesceFirst: c.First,
 	}
 	if err != nil {
 		return q, err

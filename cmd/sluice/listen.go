@@ -75,7 +75,7 @@ func (c *listenCmd) start(now time.Time) string {
 	case sluice.StartAll:
 		return "-1"
 	}
-	return behind(c.Since, now)
+	return sluice.Ago(c.Since, now)
 }
 
 // subscription returns what the events are signed and rendered for. The server knows nothing of it, so that nothing is left

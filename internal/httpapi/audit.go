@@ -85,13 +85,13 @@ func auditQuery(c echo.Context) (q AuditQuery, err error) {
 
 // timeParam returns a time in the query; zero if the parameter is missing.
 func timeParam(c echo.Context, name string) (time.Time, error) {
-	text := c.QueryParam(name)
+	text := placeParam(c, name)
 	if text == "" {
 		return time.Time{}, nil
 	}
 	at, err := time.Parse(time.RFC3339, text)
 	if err != nil {
-		return at, sluice.Errorf(sluice.InvalidRequest, "%s %q: use an RFC 3339 time such as 2026-01-31T12:00:00Z", name, text).With("field", name)
+		return at, sluice.Errorf(sluice.InvalidRequest, "%s %q: use an RFC 3339 time such as 2026-01-31T12:00:00Z, or how long ago, such as 10m or 7d", name, text).With("field", name)
 	}
 	return at, nil
 }

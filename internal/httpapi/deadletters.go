@@ -122,10 +122,8 @@ func parseDeadLetterQuery(c echo.Context) (DeadLetterQuery, error) {
 			return q, err
 		}
 	}
-	if text := c.QueryParam("since"); text != "" {
-		if q.Since, err = time.Parse(time.RFC3339, text); err != nil {
-			return q, sluice.Errorf(sluice.InvalidRequest, "since %q: use an RFC 3339 time", text).With("field", "since")
-		}
+	if q.Since, err = timeParam(c, "since"); err != nil {
+		return q, err
 	}
 	if q.Before, err = listCursor(c); err != nil {
 		return q, err

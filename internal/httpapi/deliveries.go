@@ -76,15 +76,11 @@ func parseDeliveryQuery(c echo.Context) (q explain.Query, err error) {
 	if text := c.QueryParam("event_type"); text != "" {
 		q.Types = splitTypes(text)
 	}
-	if err := parseSince(&q, c.QueryParam("since")); err != nil {
+	if err := parseSince(&q, placeParam(c, "since")); err != nil {
 		return q, err
 	}
-	if text := c.QueryParam("until"); text != "" {
-		if q.Until, err = time.Parse(time.RFC3339, text); err != nil {
-			return q, sluice.Errorf(sluice.InvalidRequest, "until %q: use an RFC 3339 time such as 2026-01-31T12:00:00Z", text).With("field", "until")
-		}
-	}
-	return q, nil
+	q.Until, err = timeParam(c, "until")
+	return q, err
 }
 
 func splitTypes(text string) []string {
@@ -110,7 +106,7 @@ func parseSince(q *explain.Query, text string) error {
 	case sluice.CursorTime:
 		q.Since = since.Time
 	case sluice.CursorEvent, sluice.CursorNow:
-		return sluice.Errorf(sluice.InvalidRequest, "since %q: use a sequence, -1 or an RFC 3339 time", text).With("field", "since")
+		return sluice.Errorf(sluice.InvalidRequest, "since %q: use a sequence, -1, an RFC 3339 time or how long ago, such as 10m", text).With("field", "since")
 	}
 	return nil
 }
@@ -256,7 +252,7 @@ func parseWindowQuery(c echo.Context) (q sluice.WindowQuery, wait time.Duration,
 	for _, types := range c.QueryParams()["types"] {
 		q.Types = append(q.Types, splitTypes(types)...)
 	}
-	if q.After = c.QueryParam("after"); q.After != "" {
+	if q.After = placeParam(c, "after"); q.After != "" {
 		if _, err := sluice.ParseCursor(q.After); err != nil {
 			return q, 0, err
 		}

@@ -108,8 +108,13 @@ func appendEvents(b []byte, events []sluice.Event) []byte {
 	return append(b, ']')
 }
 
+// placeParam returns a parameter that names a place in a log or a time; how long ago, such as 10m or 7d, is a time.
+func placeParam(c echo.Context, name string) string {
+	return sluice.Ago(c.QueryParam(name), time.Now())
+}
+
 func eventQuery(c echo.Context) (EventQuery, error) {
-	q := EventQuery{Pattern: sluice.Pattern(c.QueryParam("pattern")), Since: c.QueryParam("since"), Until: c.QueryParam("until")}
+	q := EventQuery{Pattern: sluice.Pattern(c.QueryParam("pattern")), Since: placeParam(c, "since"), Until: placeParam(c, "until")}
 	if err := onlyParams(c, "pattern", "types", "since", "until", "limit", "cursor"); err != nil {
 		return q, err
 	}

@@ -62,7 +62,7 @@ func (s *Server) openFeed(c echo.Context) (*feed.Feed, error) {
 func feedWish(c echo.Context) (feed.Wish, error) {
 	w := feed.Wish{
 		Namespace: c.Param("ns"), Caller: caller(c),
-		Since: cmp.Or(strings.TrimSpace(c.Request().Header.Get(headerLastEventID)), c.QueryParam("since")), // a browser that comes back repeats its first request
+		Since: cmp.Or(strings.TrimSpace(c.Request().Header.Get(headerLastEventID)), placeParam(c, "since")), // a browser that comes back repeats its first request
 	}
 	if err := onlyParams(c, append([]string{
 		"pattern", "since", "projection", "buffer", "coalesce_labels", "coalesce_window_ms", "coalesce_keep", "coalesce", "ticket",

@@ -51,6 +51,16 @@ func ParseCursor(s string) (Cursor, error) {
 	return Cursor{Kind: CursorEvent, ID: s}, nil
 }
 
+// Ago returns the time that is so long before now if text is a duration above nothing, such as 10m or 7d, and else text itself:
+// a cursor, a start or a time, for ParseCursor, ParseStart or ParseTime to read. The id of an event that reads like a duration
+// can be named by its sequence.
+func Ago(text string, now time.Time) string {
+	if ago, err := ParseSpan(text); err == nil && ago > 0 {
+		return now.Add(-ago).UTC().Format(time.RFC3339Nano)
+	}
+	return text
+}
+
 // String returns the cursor in the form that ParseCursor reads.
 func (c Cursor) String() string {
 	switch c.Kind {

@@ -71,3 +71,15 @@ func TestStartsResolveToAPlaceInTheLog(t *testing.T) {
 		require.Equal(t, sluice.InvalidRequest, sluice.CodeOf(err), give)
 	}
 }
+
+func TestAgo_IsATimeWhereTextIsADuration(t *testing.T) {
+	t.Parallel()
+	now := time.Date(2026, 5, 2, 12, 0, 0, 0, time.FixedZone("x", 3600))
+	for text, want := range map[string]string{
+		"10m": "2026-05-02T10:50:00Z", "1d": "2026-05-01T11:00:00Z", "1ns": "2026-05-02T10:59:59.999999999Z",
+		"": "", "0": "0", "0s": "0s", "-10m": "-10m", "10": "10", "-1": "-1", "now": "now", "new": "new", "all": "all", "10 m": "10 m", "99999d": "99999d",
+		"2026-05-01T00:00:00Z": "2026-05-01T00:00:00Z", "order-10m": "order-10m",
+	} {
+		require.Equal(t, want, sluice.Ago(text, now), text)
+	}
+}

@@ -3,6 +3,8 @@ package sluice
 import (
 	"encoding/json"
 	"fmt"
+	"strconv"
+	"strings"
 	"time"
 )
 
@@ -42,4 +44,21 @@ func (d *Duration) UnmarshalJSON(data []byte) error {
 		return fmt.Errorf("duration: %w", err)
 	}
 	return nil
+}
+
+// maxDays is more than any retention or grant needs: 100 years.
+const maxDays = 36_500
+
+// ParseSpan reads a Go duration string or whole days, such as 90s, 10m or 7d. Code InvalidRequest if text is neither.
+func ParseSpan(text string) (time.Duration, error) {
+	if days, ok := strings.CutSuffix(text, "d"); ok {
+		if n, err := strconv.ParseUint(days, 10, 16); err == nil && n <= maxDays {
+			return time.Duration(n) * 24 * time.Hour, nil
+		}
+	}
+	d, err := time.ParseDuration(text)
+	if err != nil {
+		return 0, Errorf(InvalidRequest, "%q is not a duration such as 10s, 5m, 72h or 30d", text)
+	}
+	return d, nil
 }
