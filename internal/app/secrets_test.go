@@ -156,11 +156,12 @@ func TestNoSecretIsInAnythingThatIsWritten(t *testing.T) {
 	t.Parallel()
 	const given, plain = "whsec_R2l2ZW4gYnkgdGhlIGNhbGxlciwgMzIgYnl0ZXMgbG9uZyE=", "a plain secret of more than 32 bytes, by hand"
 	const token, token2 = "hunter2-of-the-header", "hunter3-of-the-patched-header"
-	secrets := map[string]string{"the given secret": given, "the plain secret": plain, "the header": token, "the patched header": token2}
+	const inPath, inQuery = "hunter4-of-the-path", "hunter5-of-the-query"
+	secrets := map[string]string{"the given secret": given, "the plain secret": plain, "the header": token, "the patched header": token2, "the URL's path": inPath, "its query": inQuery}
 	gossip := hooktest.New(t, func(r hooktest.Request) hooktest.Answer {
 		var said strings.Builder
 		require.NoError(t, r.Header.Write(&said))
-		return hooktest.Answer{Status: http.StatusInternalServerError, Body: map[string]string{"/given": given, "/plain": plain}[r.Path] + said.String()}
+		return hooktest.Answer{Status: http.StatusInternalServerError, Body: map[string]string{"/given/" + inPath: given, "/plain": plain}[r.Path] + said.String()}
 	})
 	log, export := &written{}, t.TempDir()
 	s := startAt(t, slog.LevelDebug, t.TempDir(), func(c *config.Config) { c.Export.Dir = export }, log)
@@ -174,7 +175,7 @@ func TestNoSecretIsInAnythingThatIsWritten(t *testing.T) {
 	}
 	policy := `"policy":{"retry":{"preset":"custom","steps":["100ms"],"max_attempts":2}}`
 	made := s.must(t, http.StatusCreated, "POST /v1/subscriptions", `{"id":"given","pattern":"/a/**",`+policy+
-		`,"endpoint":{"url":"`+gossip.URL+`/given","secret":"`+given+`","headers":{"x-api-key":"Bearer `+token+`"}}}`)
+		`,"endpoint":{"url":"`+gossip.URL+`/given/`+inPath+`?key=`+inQuery+`","secret":"`+given+`","headers":{"x-api-key":"Bearer `+token+`"}}}`)
 	require.Equal(t, given, made.field(t, "secret"))
 	made = s.must(t, http.StatusCreated, "POST /v1/subscriptions", `{"id":"made","pattern":"/a/**",`+policy+`,"endpoint":{"url":"`+gossip.URL+`/made"}}`)
 	secrets["the made secret"] = made.field(t, "secret").(string)
@@ -203,7 +204,7 @@ func TestNoSecretIsInAnythingThatIsWritten(t *testing.T) {
 	maps.Copy(secrets, seeds(t, s))
 	say("POST /v1/keys/rotate", `{"overlap":"1h"}`)
 	maps.Copy(secrets, seeds(t, s))
-	require.Len(t, secrets, 17, "two keys for webhooks, one for grants, one that stamps, one for woken workers, one for tickets, one that seals")
+	require.Len(t, secrets, 19, "two keys for webhooks, one for grants, one that stamps, one for woken workers, one for tickets, one that seals")
 	say("GET /v1/keys", "")
 	say("GET /v1/secrets", "")
 	say("GET /.well-known/jwks.json", "")
@@ -224,7 +225,7 @@ func TestNoSecretIsInAnythingThatIsWritten(t *testing.T) {
 		say(line, "")
 	}
 	requireNone(t, "an answer", answers.String(), secrets)
-	requireNone(t, "an answer that shows headers", s.must(t, http.StatusOK, "GET /v1/subscriptions", "").text, without(secrets, "the patched header"))
+	requireNone(t, "an answer that shows headers", s.must(t, http.StatusOK, "GET /v1/subscriptions", "").text, without(without(without(secrets, "the patched header"), "the URL's path"), "its query"))
 	require.Contains(t, answers.String(), `"action":"key.rotate"`)
 	requireNone(t, "NATS", everything(t, dial(t, s.at.NATS)), secrets)
 	s.stop(t)

@@ -144,10 +144,15 @@ func (s *Server) owns(c echo.Context, sub *sluice.Subscription) error {
 	switch {
 	case admin == nil || sluice.CodeOf(admin) == sluice.Unavailable:
 		return admin
-	case sub.CreatedBy != by(c) || !s.opts.Access.Same(caller(c), sub.Grant, sluice.Object{Namespace: sub.Namespace}, time.Now()):
+	case !s.isOwner(c, sub):
 		return sluice.Errorf(sluice.SubscriptionMissing, "there is no such subscription, or you may not know of it")
 	}
 	return s.require(c, sluice.VerbSubscribe, access.Target{Namespace: sub.Namespace, Pattern: sub.Pattern})
+}
+
+// isOwner reports whether the caller, whom a grant bounds, is who the subscription belongs to.
+func (s *Server) isOwner(c echo.Context, sub *sluice.Subscription) bool {
+	return sub.CreatedBy == by(c) && s.opts.Access.Same(caller(c), sub.Grant, sluice.Object{Namespace: sub.Namespace}, time.Now())
 }
 
 func (s *Server) require(c echo.Context, v sluice.Verb, t access.Target) error {

@@ -23,7 +23,18 @@ func (s *Server) render(c echo.Context, code int, sub *sluice.Subscription) erro
 		return err
 	}
 	etag(c, sub.Revision)
-	return c.JSON(code, shown{sub, sub.Endpoint.Secret})
+	return c.JSON(code, shown{s.hideURL(c, sub), sub.Endpoint.Secret})
+}
+
+// hideURL returns the subscription as the caller may see it: whole to its owner and to root, to others with its endpoint's URL by
+// host, because path and query often are secrets.
+func (s *Server) hideURL(c echo.Context, sub *sluice.Subscription) *sluice.Subscription {
+	if caller(c).Unbounded() || s.isOwner(c, sub) {
+		return sub
+	}
+	seen := *sub
+	seen.Endpoint.URL = sluice.HideURL(sub.Endpoint.URL)
+	return &seen
 }
 
 // date says when the subscription was last sent an event (S0-76).
@@ -110,10 +121,11 @@ func (s *Server) listSubscriptions(c echo.Context) error {
 	if list.Subscriptions == nil {
 		list.Subscriptions = []*sluice.Subscription{}
 	}
-	for _, sub := range list.Subscriptions {
+	for i, sub := range list.Subscriptions {
 		if err := s.date(c, sub); err != nil {
 			return err
 		}
+		list.Subscriptions[i] = s.hideURL(c, sub)
 	}
 	return c.JSON(http.StatusOK, list)
 }

@@ -138,15 +138,15 @@ func (s *Server) putWake(c echo.Context) error {
 		return err
 	}
 	if created {
-		return c.JSON(http.StatusCreated, inS1(sub))
+		return c.JSON(http.StatusCreated, inS1(s.hideURL(c, sub)))
 	}
-	return c.JSON(http.StatusOK, inS1(sub))
+	return c.JSON(http.StatusOK, inS1(s.hideURL(c, sub)))
 }
 
 // getWakes shows one subscription of mode wake (S1-112), or lists those of a pattern (S1-110, S1-111).
 func (s *Server) getWakes(c echo.Context) error {
 	if !c.QueryParams().Has(paramSubscriptions) {
-		return c.JSON(http.StatusOK, inS1(subscription(c)))
+		return c.JSON(http.StatusOK, inS1(s.hideURL(c, subscription(c))))
 	}
 	pattern, err := patternOf(c)
 	if err != nil {
@@ -166,7 +166,7 @@ func (s *Server) getWakes(c echo.Context) error {
 	}
 	list := wakeSubscriptionList{[]wakeSubscription{}}
 	for _, sub := range page.Subscriptions {
-		list.Subscriptions = append(list.Subscriptions, inS1(sub))
+		list.Subscriptions = append(list.Subscriptions, inS1(s.hideURL(c, sub)))
 	}
 	return c.JSON(http.StatusOK, list)
 }

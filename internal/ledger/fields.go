@@ -4,10 +4,10 @@ import (
 	"bytes"
 	"encoding/json"
 	"fmt"
-	"net/url"
 	"reflect"
 	"slices"
-	"strings"
+
+	"github.com/sluice-io/sluice/pkg/sluice"
 )
 
 // mask stands for what must not be in the ledger.
@@ -69,7 +69,7 @@ func narrowed(before, after any) (old, now any) {
 }
 
 // masked returns the fields as JSON without what is secret or may be: secrets by name, the
-// values of headers, and what stands in a URL behind the path.
+// values of headers, and of a URL all but its host.
 func masked(fields map[string]any) (json.RawMessage, error) {
 	if fields == nil {
 		return nil, nil
@@ -102,7 +102,7 @@ func hide(name string, v any) any {
 		return hidden
 	case string:
 		if name == "url" {
-			return hideQuery(v)
+			return sluice.HideURL(v)
 		}
 	}
 	return v
@@ -110,28 +110,4 @@ func hide(name string, v any) any {
 
 func isSecret(name string) bool {
 	return slices.Contains([]string{"secret", "secrets", "token", "password", "seed", "private_key"}, name)
-}
-
-// hideQuery returns the URL with the values of its query, its user and its fragment masked:
-// many receivers take a token there.
-func hideQuery(address string) string {
-	u, err := url.Parse(address)
-	if err != nil {
-		return mask
-	}
-	if u.User != nil {
-		u.User = url.User(mask)
-	}
-	if u.Fragment != "" {
-		u.Fragment = mask
-	}
-	var names []string
-	for part := range strings.SplitSeq(u.RawQuery, "&") {
-		name, _, _ := strings.Cut(part, "=")
-		names = append(names, name+"="+mask)
-	}
-	if u.RawQuery != "" {
-		u.RawQuery = strings.Join(names, "&")
-	}
-	return u.String()
 }

@@ -7,6 +7,7 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
+	"regexp"
 	"strings"
 	"sync"
 	"testing"
@@ -47,7 +48,7 @@ func sealing(tb testing.TB, server *natstest.Server, ring *vault.Ring) *natsstor
 func secretive(id string) *sluice.Subscription {
 	return &sluice.Subscription{
 		ID: id, Namespace: ns, Mode: sluice.Push, Pattern: "/a/**", State: sluice.Active,
-		Endpoint: sluice.Endpoint{URL: "https://a.example/hook", Headers: map[string]string{"authorization": "Bearer hunter-of-secrets-1-" + id, "x-empty": ""}},
+		Endpoint: sluice.Endpoint{URL: "https://a.example/hunter-of-secrets-4-" + id, Headers: map[string]string{"authorization": "Bearer hunter-of-secrets-1-" + id, "x-empty": ""}},
 		Secrets:  []sluice.Secret{{Value: "whsec_hunter-of-secrets-2-" + id, CreatedAt: time.Unix(2, 0).UTC()}, {Value: "hunter-of-secrets-3-" + id, CreatedAt: time.Unix(1, 0).UTC()}},
 	}
 }
@@ -103,8 +104,8 @@ func TestWhatIsSecretIsSealedInTheStoreAndTheRestIsReadable(t *testing.T) {
 
 	record := dump(t, server, streams.Subscriptions)["orders"]
 	require.NotContains(t, record, "hunter-of-secrets")
-	require.Equal(t, 4, strings.Count(record, `"enc1.`+ringOf(t, 1).First()), "two secrets, two headers")
-	for _, readable := range []string{"https://a.example/hook", "authorization", "/a/**", "active"} {
+	require.Equal(t, 5, strings.Count(record, `"enc1.`+ringOf(t, 1).First()), "two secrets, two headers, the URL")
+	for _, readable := range []string{"authorization", "/a/**", "active"} {
 		require.Contains(t, record, readable)
 	}
 	key := dump(t, server, streams.Keys)["1"]
@@ -168,6 +169,25 @@ func TestWhatAnOlderReleaseWroteIsSealedAtTheNextStart(t *testing.T) {
 	_, again, err := sealed.Subscriptions().Get(t.Context(), "orders")
 	require.NoError(t, err)
 	require.Equal(t, revision, again, "nothing is left to do")
+}
+
+// Issue 13, attack 13: builds of before sealed secrets and headers and left the URL plain.
+func TestURL_ThatWasLeftPlainIsSealedAtStart(t *testing.T) {
+	t.Parallel()
+	server := natstest.New(t)
+	store := sealing(t, server, ringOf(t, 1))
+	want := secretive("orders")
+	putNew(t, store, want)
+	record := dump(t, server, streams.Subscriptions)["orders"]
+	before := regexp.MustCompile(`"url":"enc1[^"]*"`).ReplaceAllString(record, `"url":"`+want.Endpoint.URL+`"`)
+	require.NotEqual(t, record, before)
+	overwrite(t, server, streams.Subscriptions, "orders", before)
+
+	again := sealing(t, server, ringOf(t, 1))
+	require.NotContains(t, dump(t, server, streams.Subscriptions)["orders"], "hunter-of-secrets")
+	got, _, err := again.Subscriptions().Get(t.Context(), "orders")
+	require.NoError(t, err)
+	require.Equal(t, want.Endpoint, got.Endpoint, "the headers, which are bound to the URL, are opened too")
 }
 
 // However often it is cut off, wherever that is, what is stored can be opened with both keys, and
@@ -333,7 +353,12 @@ func TestWhatIsMovedToAnotherRecordIsNotOpenedThere(t *testing.T) {
 			return strings.Replace(mine, `"headers":{`, `"headers":{"x-loot":"`+secretOf(tb, mine)+`",`, 1)
 		},
 		"the headers to another host": func(_ testing.TB, mine, _ string) string {
-			return strings.Replace(mine, "https://a.example", "https://evil.example", 1)
+			return regexp.MustCompile(`"url":"enc1[^"]*"`).ReplaceAllString(mine, `"url":"https://evil.example/"`)
+		},
+		"the URL of another subscription": func(tb testing.TB, mine, theirs string) string {
+			tb.Helper()
+			url := regexp.MustCompile(`"url":"enc1[^"]*"`)
+			return url.ReplaceAllLiteralString(mine, url.FindString(theirs))
 		},
 	} {
 		t.Run(name, func(t *testing.T) {

@@ -13,7 +13,7 @@ import (
 )
 
 // subscriptionRecord is a subscription as it is stored: with what never leaves the server. The
-// values of its secrets and of its endpoint's headers are sealed.
+// values of its secrets and of its endpoint's headers, and its endpoint's URL, are sealed.
 type subscriptionRecord struct {
 	Subscription sluice.Subscription `json:"subscription"`
 	From         sluice.StartAt      `json:"from"`
@@ -34,9 +34,18 @@ func (r subscriptionRecord) transformed(id string, f transform) (_ subscriptionR
 		}
 	}
 	endpoint := &r.Subscription.Endpoint
+	address := endpoint.URL
+	if address != "" { // of a subscription that is gone
+		if endpoint.URL, err = f(address, vault.Place(streams.Subscriptions, id, "url")); err != nil {
+			return r, err
+		}
+	}
+	if vault.KeyOf(address) != "" {
+		address = endpoint.URL // it is opened now
+	}
 	endpoint.Headers = maps.Clone(endpoint.Headers)
 	for name, value := range endpoint.Headers {
-		if endpoint.Headers[name], err = f(value, vault.Place(streams.Subscriptions, id, "header", name, endpoint.URL)); err != nil {
+		if endpoint.Headers[name], err = f(value, vault.Place(streams.Subscriptions, id, "header", name, address)); err != nil {
 			return r, err
 		}
 	}
@@ -54,6 +63,9 @@ func (r *subscriptionRecord) subscription(revision uint64) *sluice.Subscription 
 func (r *subscriptionRecord) locked(revision uint64) *sluice.Subscription {
 	sub := r.subscription(revision)
 	sub.Secrets, sub.Endpoint.Headers = nil, nil
+	if vault.KeyOf(sub.Endpoint.URL) != "" {
+		sub.Endpoint.URL = ""
+	}
 	return sub
 }
 

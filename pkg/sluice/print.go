@@ -21,20 +21,34 @@ func (s Secret) Format(f fmt.State, _ rune) { write(f, s.String()) }
 // LogValue returns the secret without its value.
 func (s Secret) LogValue() slog.Value { return slog.StringValue(s.String()) }
 
-// String returns the endpoint's host and path, and the names of its headers: their values, the
-// secret, and what else stands in the URL may be for nobody else.
+// String returns the endpoint's host and the names of its headers: their values, the secret, and what else stands in the
+// URL may be for nobody else.
 func (e Endpoint) String() string {
-	address := hidden
-	if u, err := url.Parse(e.URL); err == nil {
-		address = (&url.URL{Scheme: u.Scheme, Host: u.Host, Path: u.Path}).String()
-	}
 	names := make([]string, 0, len(e.Headers))
 	for name := range e.Headers {
 		names = append(names, name)
 	}
 	slices.Sort(names)
-	return address + " [" + strings.Join(names, " ") + "]"
+	return HideURL(e.URL) + " [" + strings.Join(names, " ") + "]"
 }
+
+// HideURL returns an endpoint's URL by scheme and host: many receivers take a secret in path, query or user. What is
+// hidden is written "/***".
+func HideURL(address string) string {
+	u, err := url.Parse(address)
+	switch {
+	case address == "":
+		return ""
+	case err != nil || u.Host == "":
+		return hidden
+	case u.User == nil && u.Path == "" && u.RawQuery == "" && u.Fragment == "":
+		return u.Scheme + "://" + u.Host
+	}
+	return u.Scheme + "://" + u.Host + hiddenPath
+}
+
+// hiddenPath stands for what is hidden of a URL.
+const hiddenPath = "/" + hidden
 
 // Format writes the endpoint as String returns it, whatever the verb.
 func (e Endpoint) Format(f fmt.State, _ rune) { write(f, e.String()) }

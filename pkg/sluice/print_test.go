@@ -31,7 +31,7 @@ func TestWhatIsSecretIsNotPrinted(t *testing.T) {
 	}
 	require.NotContains(t, out.String(), "hunter")
 	require.NotContains(t, out.String(), fmt.Sprintf("%x", "hunter"))
-	require.Equal(t, "https://a.example/hook [Authorization]", sub.Endpoint.String())
+	require.Equal(t, "https://a.example/*** [Authorization]", sub.Endpoint.String())
 	require.Equal(t, "secret ***aBcD", sub.Secrets[0].String())
 	require.Equal(t, "secret ***", sluice.Secret{Value: "short"}.String())
 	require.Equal(t, "*** []", sluice.Endpoint{URL: "::"}.String())

@@ -157,6 +157,9 @@ func CheckURL(what, address string) error {
 		return err
 	}
 	u, err := url.Parse(address)
+	if err == nil && u.Path == hiddenPath {
+		return Errorf(InvalidRequest, "%s ends in %s, as it is shown to those who do not own it; leave it out, or write the whole URL", what, hiddenPath)
+	}
 	if err != nil || !u.IsAbs() || u.Hostname() == "" {
 		return Errorf(InvalidRequest, "%s %q: use an absolute URL such as https://example.com/hook", what, address)
 	}
