@@ -52,6 +52,9 @@ type Durable struct {
 	// Anonymous are namespaces whose streams anybody may read, write and delete without a token, as far as
 	// neither an access list nor a label is against it: for trying it out; none.
 	Anonymous []string `json:"anonymous" env:"ANONYMOUS"`
+	// AtRoot is the namespace whose streams are at /v1/stream/<path> too, for clients that know the server's origin
+	// only; "": none.
+	AtRoot string `json:"at_root" env:"AT_ROOT"`
 	// LongPoll is how long a reader waits for what comes next, at most 1m; 30s.
 	LongPoll sluice.Duration `json:"long_poll" env:"LONG_POLL"`
 	// MaxBody bounds what is appended at once, in bytes; 10485760 (10 MiB).
@@ -60,6 +63,7 @@ type Durable struct {
 
 func (d Durable) check() error {
 	errs := []error{
+		when(d.AtRoot != "" && sluice.CheckNamespaceName(d.AtRoot) != nil, "durable.at_root %q: write the name of a namespace, or nothing", d.AtRoot),
 		when(d.LongPoll <= 0 || d.LongPoll > sluice.Duration(time.Minute), "durable.long_poll %s: write a duration up to 1m, such as 30s", d.LongPoll),
 		when(d.MaxBody <= 0 || d.MaxBody > maxAppend, "durable.max_body %d: write a number of bytes up to %d", d.MaxBody, maxAppend),
 	}

@@ -15,7 +15,7 @@ import (
 // streams returns how Durable Streams are served.
 func (s *server) streams() httpapi.Streams {
 	return httpapi.Streams{
-		Engine: s.durable, Anonymous: s.cfg.Durable.Anonymous, LongPoll: s.cfg.Durable.LongPoll.Std(),
+		Engine: s.durable, Anonymous: s.cfg.Durable.Anonymous, AtRoot: s.cfg.Durable.AtRoot, LongPoll: s.cfg.Durable.LongPoll.Std(),
 		MaxBody: s.cfg.Durable.MaxBody, PublicURL: s.publicURL(),
 	}
 }

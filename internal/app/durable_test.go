@@ -376,3 +376,21 @@ func TestStream_OffsetWithSecondHalf(t *testing.T) {
 		}
 	}
 }
+
+// One namespace's streams are at /v1/stream too, for clients that know an origin only: the same streams, and what is said
+// of them there leads there.
+func TestStream_AtRoot(t *testing.T) {
+	t.Parallel()
+	s := start(t, t.TempDir(), func(c *config.Config) { c.Durable.AtRoot = "default" })
+	made := s.must(t, http.StatusCreated, "PUT /v1/stream/docs/a%20b", "one,", text()...)
+	require.True(t, strings.HasSuffix(made.header.Get("Location"), "/v1/stream/docs/a%20b"), made.header.Get("Location"))
+	s.must(t, http.StatusNoContent, "POST "+durableAt+"/docs/a%20b", "two", text()...)
+	require.Equal(t, "one,two", s.must(t, http.StatusOK, "GET /v1/stream/docs/a%20b?offset=-1", "").text)
+	s.must(t, http.StatusCreated, "PUT /v1/stream/fork", "", append(text(), "Stream-Forked-From", "/v1/stream/docs/a b")...)
+	require.Equal(t, "one,two", s.must(t, http.StatusOK, "GET "+durableAt+"/fork", "").text)
+	s.must(t, http.StatusOK, "GET /v1/stream/__ds/jwks.json", "")
+	s.must(t, http.StatusUnauthorized, "GET /v1/stream/fork", "", as("")...)
+
+	other := start(t, t.TempDir(), nil)
+	other.must(t, http.StatusNotFound, "PUT /v1/stream/docs/a", "one", text()...)
+}

@@ -32,8 +32,9 @@ type Page struct {
 	Messages [][]byte
 	UpToDate bool // it reaches the end of the stream
 
-	size  int            // of the messages, in bytes
-	ready []sluice.Event // that were asked for before
+	size   int            // of the messages, in bytes
+	glance *glance        // what was asked for while the record was read
+	ready  []sluice.Event // that were asked for before
 
 	looked int // events that it may have
 }
@@ -74,8 +75,8 @@ func (e *Engine) tryRead(ctx context.Context, key Key, from Place, show Show) (P
 	if from, err = e.place(ctx, key.Namespace, from, tail); err != nil {
 		return Page{}, err
 	}
-	page := Page{Info: s.info(from.After), From: from.After}
-	err = e.collect(ctx, s, tail, seen, show, &page)
+	page := Page{Info: s.info(from.After), From: from.After, glance: seen}
+	err = e.collect(ctx, s, tail, show, &page)
 	if err == nil && from.Conceal {
 		err = e.concealed(ctx, s, &page, show)
 	}
@@ -83,10 +84,10 @@ func (e *Engine) tryRead(ctx context.Context, key Key, from Place, show Show) (P
 }
 
 // collect adds the messages of a stream that ends at tail to a page, from where the page begins and as far as it has room.
-func (e *Engine) collect(ctx context.Context, s *stream, tail uint64, seen *glance, show Show, page *Page) error {
+func (e *Engine) collect(ctx context.Context, s *stream, tail uint64, show Show, page *Page) error {
 	for _, segment := range clip(behind(s.segments(s.key.Path), page.From), tail) {
 		if segment.Path == s.key.Path {
-			page.ready = seen.take(segment.After, segment.UpTo)
+			page.ready = page.glance.take(segment.After, segment.UpTo)
 		}
 		if whole, err := e.fill(ctx, s.key.Namespace, segment, show, page); err != nil || !whole {
 			return err

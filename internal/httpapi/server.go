@@ -194,7 +194,7 @@ func New(opts Options) *Server {
 	opts.MetricsFor = cmp.Or(opts.MetricsFor, MetricsLoopback)
 	s := &Server{opts: opts, echo: echo.New(), failures: newFailures(opts.FailureBurst, cmp.Or(opts.FailureEvery, defaultFailureEvery))}
 	s.echo.IPExtractor = addressOf(opts.TrustedProxies)
-	s.echo.Pre(before(rooted))
+	s.echo.Pre(before(s.atRoot, rooted))
 	s.echo.Use(before(s.secured()), s.observe, before(s.authenticate, s.fits))
 	for _, r := range s.routes() {
 		s.echo.Add(r.method, r.path, s.guard(r))

@@ -27,6 +27,9 @@ func (s *Server) forkWish(c echo.Context) (*durable.ForkWish, error) {
 	if inner, ok := strings.CutPrefix(from, streamsBase+c.Param("ns")+"/"); ok {
 		from = "/" + inner
 	}
+	if inner, ok := strings.CutPrefix(from, rootBase); ok && cameByRoot(c) {
+		from = "/" + inner
+	}
 	path, err := sluice.ParsePath(from)
 	if err != nil {
 		return nil, err

@@ -48,10 +48,38 @@ const maxSafeInteger = 1<<53 - 1
 type Streams struct {
 	Engine    *durable.Engine
 	Anonymous []string      // namespaces whose streams need no token
+	AtRoot    string        // namespace whose streams are below /v1/stream/ too; "": none
 	LongPoll  time.Duration // how long a reader waits for what comes next; 30 s
 	MaxBody   int64         // bytes of an append; 10 MiB
 	PublicURL string        // how others reach the API; empty: addresses are relative
 }
+
+// rootBase is below what the streams of one namespace are too, where clients of the protocol expect them that know an
+// origin only.
+const rootBase = "/v1/stream/"
+
+const keptAtRoot = "at root" // where a request keeps that it came by rootBase
+
+// atRoot gives a request below rootBase the address that its stream has below the namespace.
+func (s *Server) atRoot(c echo.Context) error {
+	u := c.Request().URL
+	if s.opts.Streams.AtRoot == "" || !strings.HasPrefix(u.Path, rootBase) {
+		return nil
+	}
+	base := streamsBase + s.opts.Streams.AtRoot + "/"
+	if u.RawPath != "" {
+		rest, ok := strings.CutPrefix(u.RawPath, rootBase)
+		if !ok {
+			return nil // the base itself is written with percent signs: there is nothing at that address
+		}
+		u.RawPath = base + rest
+	}
+	u.Path = base + strings.TrimPrefix(u.Path, rootBase)
+	c.Set(keptAtRoot, true)
+	return nil
+}
+
+func cameByRoot(c echo.Context) bool { return c.Get(keptAtRoot) != nil }
 
 func isStream(path string) bool { return strings.HasPrefix(path, streamsBase) }
 
@@ -175,12 +203,16 @@ func (s *Server) putStream(c echo.Context) error {
 	if !created {
 		return c.NoContent(http.StatusOK)
 	}
-	c.Response().Header().Set(echo.HeaderLocation, s.streamURL(key))
+	c.Response().Header().Set(echo.HeaderLocation, s.streamURL(c, key))
 	return c.NoContent(http.StatusCreated)
 }
 
-func (s *Server) streamURL(key durable.Key) string {
-	return s.baseURL() + (&url.URL{Path: streamsBase + key.Namespace + string(key.Path)}).EscapedPath()
+func (s *Server) streamURL(c echo.Context, key durable.Key) string {
+	path := streamsBase + key.Namespace + string(key.Path)
+	if cameByRoot(c) {
+		path = strings.TrimSuffix(rootBase, "/") + string(key.Path)
+	}
+	return s.baseURL() + (&url.URL{Path: path}).EscapedPath()
 }
 
 // baseURL returns where others reach the API, as is configured. It is not taken from the request, whose Host header its sender
