@@ -103,7 +103,7 @@ type NATS struct {
 	// machine (not of the process) can lose acknowledged events; "1s".
 	Sync string `json:"sync" env:"SYNC"`
 	// MaxStore is how much of the disk the embedded server uses, in bytes; 0: three quarters of
-	// what is free when it starts; 0.
+	// what its streams have and is free when it starts; 0.
 	MaxStore int64 `json:"max_store" env:"MAX_STORE"`
 }
 

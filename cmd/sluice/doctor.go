@@ -44,7 +44,8 @@ type examination struct {
 	data      string
 	cfg       config.Config
 	addresses app.Addresses
-	api       *client.Client
+	api       *client.Client // nil: the server is not ready
+	reached   bool           // it answers, ready or not
 	findings  []finding
 }
 
@@ -238,6 +239,7 @@ func (e *examination) checkHTTP(ctx context.Context) {
 	}
 	before := time.Now()
 	at, err := api.Ready(ctx)
+	e.reached = err == nil || sluice.CodeOf(err) == sluice.Unavailable
 	if err != nil {
 		e.note("server", "fail", "not ready: %v", e.session.withAdvice(err))
 		return

@@ -15,7 +15,7 @@ const nearlyFull = 80
 // checkRoom looks at how much of the store, and of each namespace's log, is left.
 func (e *examination) checkRoom(ctx context.Context) {
 	token, err := e.session.token()
-	if e.api == nil || err != nil {
+	if !e.reached || err != nil {
 		e.note("storage", "skip", "no server or no token")
 		return
 	}
@@ -36,6 +36,10 @@ func (e *examination) checkRoom(ctx context.Context) {
 		e.note("storage", "fail", "%v", err)
 		return
 	}
+	if e.api == nil {
+		e.note("logs", "skip", "the server is not ready")
+		return
+	}
 	all, err := collect(0, func(cursor string, _ int) (client.Page[sluice.Namespace], error) {
 		return api.Namespaces(ctx, cursor)
 	})
@@ -49,6 +53,8 @@ func (e *examination) checkRoom(ctx context.Context) {
 func (e *examination) noteStorage(s sluice.Storage) {
 	used, known := percent(s.UsedBytes, s.LimitBytes)
 	switch {
+	case s.Level >= sluice.StorageTight:
+		e.note("storage", "fail", "%d %% of %s used: %s", used, mebibytes(s.LimitBytes), s.Problem)
 	case !known:
 		e.note("storage", "ok", "%s used; what the NATS server allows is not known here", mebibytes(s.UsedBytes))
 	case used > nearlyFull:

@@ -67,6 +67,9 @@ func (s *server) followTicketKeys(ctx context.Context) error {
 
 // ready returns an error if requests cannot be served.
 func (s *server) ready(ctx context.Context) error {
+	if err := s.room.Whole(); err != nil {
+		return err
+	}
 	if err := s.store.Ready(ctx); err != nil {
 		return err
 	}

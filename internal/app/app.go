@@ -99,10 +99,9 @@ func (s *server) serve(ctx context.Context) error {
 	logging, endLog := context.WithCancel(context.WithoutCancel(ctx))
 	defer endLog()
 	var parts, log sync.WaitGroup
-	log.Go(func() { cancel(s.attempts.Run(logging)) })
-	log.Go(func() { cancel(s.announce.Run(logging)) })
-	log.Go(func() { cancel(s.trust.follow(logging)) })
-	log.Go(func() { cancel(s.owns.run(logging)) })
+	for _, run := range []func(context.Context) error{s.attempts.Run, s.room.Run, s.announce.Run, s.trust.follow, s.owns.run} {
+		log.Go(func() { cancel(run(logging)) })
+	}
 	log.Go(func() { cancel(s.durable.Run(logging, s.opts.Log)) })
 	parts.Go(func() { cancel(s.engine.Run(inner)) })
 	parts.Go(func() { cancel(s.wakes.Run(inner)) })

@@ -83,7 +83,7 @@ func serverTLS(c config.ServerTLS, log *slog.Logger) (*tls.Config, error) {
 
 // loginTo has the store log in to the embedded server.
 func (s *server) loginTo(opts *natsstore.Options) {
-	opts.Conn = s.nats
+	opts.Conn, opts.Intact = s.nats, s.nats.Intact
 	opts.NKey, opts.Sign = s.nats.Login()
 }
 

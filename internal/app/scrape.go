@@ -60,12 +60,3 @@ func (s *server) storages(ctx context.Context) []sluice.Storage {
 	}
 	return []sluice.Storage{storage}
 }
-
-// storage returns how full the store is: of an embedded server its own limit, elsewhere the account's.
-func (s *server) storage(ctx context.Context) (sluice.Storage, error) {
-	if s.nats == nil {
-		return s.store.Storage(ctx)
-	}
-	used, limit, err := s.nats.Storage()
-	return sluice.Storage{UsedBytes: used, LimitBytes: limit}, err
-}

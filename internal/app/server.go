@@ -37,6 +37,7 @@ import (
 	"github.com/sluice-io/sluice/internal/natsstore"
 	"github.com/sluice-io/sluice/internal/push"
 	"github.com/sluice-io/sluice/internal/registry"
+	"github.com/sluice-io/sluice/internal/room"
 	"github.com/sluice-io/sluice/internal/turns"
 	"github.com/sluice-io/sluice/internal/wake"
 	"github.com/sluice-io/sluice/internal/watch"
@@ -53,6 +54,7 @@ type server struct {
 	lock     *flock.Flock // of the data directory, where no embedded server holds it
 	nats     *natsd.Server
 	store    *natsstore.Store
+	room     *room.Watch
 	trusted  *natsstore.Trusted     // nil: nobody is
 	inspect  *natsstore.Inspections // nil: the embedded server has users, or there is none
 	attempts *natsstore.AttemptLog
@@ -102,7 +104,7 @@ func (s *server) open(ctx context.Context) error {
 	limit, cancel := context.WithTimeout(ctx, readyLimit)
 	defer cancel()
 	for _, step := range []func(context.Context) error{
-		s.openTLS, s.openNATS, s.forget, s.openStore, s.openSender, s.openRegistry, s.openEngine, s.openWakes, s.openTrust, s.openFeeds, s.openLater, s.openAppointments, s.openWatches, s.openAPI,
+		s.openTLS, s.openNATS, s.forget, s.openStore, s.openRoom, s.openSender, s.openRegistry, s.openEngine, s.openWakes, s.openTrust, s.openFeeds, s.openLater, s.openAppointments, s.openWatches, s.openAPI,
 	} {
 		if err := step(limit); err != nil {
 			return err
@@ -349,6 +351,7 @@ func (s *server) openAPI(context.Context) error {
 		Retrier:      retrier{s.store, s.registry},
 		Storage:      s.storage,
 		Ready:        s.ready,
+		Room:         s.room,
 		Stopping:     s.stopping,
 		JWKS:         s.jwks,
 		Keys:         keys{s.store, s.ledger},

@@ -42,6 +42,8 @@ func Faults() []Fault {
 		{"full-dead-letters", GroupNATS, "the dead letters' stream is full", "`max_bytes` with discard new on `DEADLETTERS`, lifted later", fullTest},
 		{"full-lanes", GroupNATS, "the bucket of parked lanes is full", "`max_bytes` with discard new on the bucket, lifted later", fullTest},
 		{"full-disk", GroupNATS, "no room on NATS' disk", "other streams take all that the server may store; one is deleted later", fullTest},
+		{"full-store", GroupNATS, "events have filled the store", "publishers fill an embedded server's `max_store`; the namespace's `max_bytes` is lowered later", "app.TestFullStore_IsAdministered"},
+		{"disk-full", GroupNATS, "the disk takes no writes", "every write of a file fails, in a process of its own; later they succeed again", "app.TestDiskFull_HealsByItself"},
 
 		{"endpoint-hangs", GroupEndpoint, "it never answers", "the first requests are read and not answered", endpointTest},
 		{"endpoint-drips", GroupEndpoint, "it drips a byte a second", "of the head, and of the body", endpointTest},

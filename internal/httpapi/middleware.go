@@ -122,6 +122,9 @@ func servedOf(c echo.Context) served {
 }
 
 func (s *Server) log(ctx context.Context, r served, took time.Duration, err error) {
+	if lacksRoom(err) && r.level == slog.LevelError { // the server has said it once
+		r.level = slog.LevelInfo
+	}
 	if !s.opts.Logger.Enabled(ctx, r.level) {
 		return
 	}

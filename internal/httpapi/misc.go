@@ -24,12 +24,23 @@ func (s *Server) healthz(c echo.Context) error {
 	return c.JSON(http.StatusOK, map[string]bool{"ok": true})
 }
 
-// readyz says whether requests can be served: whether NATS and JetStream answer.
+// readiness is the body of /readyz. A store that is full can still be administered, and so the server is ready.
+type readiness struct {
+	OK      bool                `json:"ok"`
+	Storage sluice.StorageLevel `json:"storage"`
+	Problem string              `json:"problem,omitempty"` // of the storage, and what to do
+}
+
+// readyz says whether requests can be served: whether NATS and JetStream answer, and the disk takes writes.
 func (s *Server) readyz(c echo.Context) error {
 	if err := s.opts.Ready(c.Request().Context()); err != nil {
 		return err
 	}
-	return c.JSON(http.StatusOK, map[string]bool{"ok": true})
+	is := readiness{OK: true, Storage: s.storageLevel()}
+	if problem := is.Storage.Problem(); problem != nil {
+		is.Problem = problem.Message
+	}
+	return c.JSON(http.StatusOK, is)
 }
 
 func (s *Server) jwks(c echo.Context) error {

@@ -22,6 +22,9 @@ func (s *Server) guard(r route) echo.HandlerFunc {
 		if err := r.demand(s, c); err != nil {
 			return err
 		}
+		if err := s.hasRoom(r); err != nil {
+			return err
+		}
 		return r.handle(c)
 	}
 }

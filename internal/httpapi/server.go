@@ -135,6 +135,7 @@ type Options struct {
 	Stopping   context.Context                                  //nolint:containedctx // it ends with the server: who waits is answered; nil: never
 	Audit      Audit
 	Ready      func(context.Context) error           // nil if requests can be served; else code Unavailable
+	Room       Room                                  // nil: there is always room
 	JWKS       func(context.Context) ([]byte, error) // the public keys as a JWK set
 	Metrics    http.Handler                          // for /metrics
 	Version    string                                // of the program; "dev"

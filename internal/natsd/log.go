@@ -1,19 +1,52 @@
 package natsd
 
 import (
+	"context"
+	"errors"
 	"fmt"
 	"log/slog"
 	"sync"
 )
 
-// logger gives the server's log to slog and keeps its first fatal line, because that is how
-// the server tells that it could not start.
+// logger gives the server's log to slog. It keeps its first fatal line, because that is how the server tells that it could not
+// start, and its first line about a write that failed, because that is how it tells that it stores nothing more.
 type logger struct {
 	log *slog.Logger
 
 	mu      sync.Mutex
 	started bool
 	fatal   error
+
+	intact context.Context //nolint:containedctx // it is what the logger hands out
+	broken context.CancelCauseFunc
+}
+
+func newLogger(log *slog.Logger) *logger {
+	l := &logger{log: log}
+	l.renew()
+	return l
+}
+
+// Intact returns a context that ends with the first line about a write that failed.
+func (l *logger) Intact() context.Context {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return l.intact
+}
+
+// renew makes an Intact that has not ended. The caller holds the lock.
+func (l *logger) renew() {
+	l.intact, l.broken = context.WithCancelCause(context.Background()) //nolint:forbidigo // it ends with a line of the log
+}
+
+// Restarted forgets what was said before.
+func (l *logger) Restarted() {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	l.started, l.fatal = false, nil
+	if l.intact.Err() != nil {
+		l.renew()
+	}
 }
 
 // Fatal returns the first fatal line as an error, or nil.
@@ -32,18 +65,40 @@ func (l *logger) Started() {
 
 // Fatalf keeps the first line for Start, whose caller reports it; later on, it logs.
 func (l *logger) Fatalf(format string, v ...any) {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	if l.started {
+	if !l.keep(fmt.Errorf(format, v...)) {
 		l.Errorf(format, v...)
-	} else if l.fatal == nil {
-		l.fatal = fmt.Errorf(format, v...)
 	}
 }
 
-// Errorf logs at error.
+// keep reports whether a fatal line is one that Start reports.
+func (l *logger) keep(fatal error) bool {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if !l.started && l.fatal == nil {
+		l.fatal = fatal
+	}
+	return !l.started
+}
+
+// Errorf logs at error; of writes that fail only the first, at warning, for who watches Intact says what follows from it. The
+// others, one or more for each stream and each of its messages, say the same.
 func (l *logger) Errorf(format string, v ...any) {
-	l.log.Error("nats server", slog.String("text", fmt.Sprintf(format, v...)))
+	text, level := fmt.Sprintf(format, v...), slog.LevelError
+	if follows(text) {
+		intact, broken := l.state()
+		level = slog.LevelWarn
+		if intact.Err() != nil {
+			level = slog.LevelDebug
+		}
+		broken(errors.New(text))
+	}
+	l.log.Log(l.Intact(), level, "nats server", slog.String("text", text))
+}
+
+func (l *logger) state() (context.Context, context.CancelCauseFunc) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return l.intact, l.broken
 }
 
 // Warnf logs at warning.

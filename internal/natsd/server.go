@@ -12,6 +12,7 @@ import (
 	"path/filepath"
 	"strconv"
 	"strings"
+	"sync"
 	"syscall"
 	"time"
 
@@ -40,33 +41,36 @@ type Options struct {
 	Accounts   []string     // files of the JWTs of Operator's accounts, its system account among them
 	TLS        *tls.Config  // what connections over the network are met with; none. Clients need a certificate if it says RequireAndVerifyClientCert
 	Sync       string       // "always" (the default), or a duration: what was written in the last "2m" or "1s" may be lost with the machine's power
-	MaxStore   int64        // bytes on disk; 0: three quarters of what is free
+	MaxStore   int64        // bytes on disk; 0: three quarters of what its streams have and is free when it starts
 	Log        *slog.Logger // slog.DiscardHandler; the server's warnings and errors, at debug its notices
 }
 
 // Server is a NATS server that runs until Shutdown.
 type Server struct {
-	nats     *server.Server
+	opts     Options
+	log      *logger
 	lock     *flock.Flock
 	identity identity // of connections of this process; only if there are Users or an Inspector
+
+	mu     sync.RWMutex   // held for writing while the server is another one
+	nats   *server.Server // nil: none was made
+	port   int            // that it listens on; 0: none
+	closed bool
 }
 
 // Start runs a server and returns when it takes connections and JetStream answers. Returns an
 // error if the data directory belongs to another process, the options are invalid, the address
 // is taken, or ctx ends before the server is ready.
 func Start(ctx context.Context, opts Options) (*Server, error) {
-	config, err := configure(opts)
+	s := &Server{opts: opts, log: newLogger(cmp.Or(opts.Log, slog.New(slog.DiscardHandler)))}
+	config, err := s.config()
 	if err != nil {
 		return nil, err
-	}
-	s := &Server{}
-	if err := s.guard(config, opts); err != nil {
-		return nil, fmt.Errorf("nats server: %w", err)
 	}
 	if s.lock, err = lockDir(opts.StoreDir); err != nil {
 		return nil, err
 	}
-	if err := s.restore(ctx, config, opts); err != nil {
+	if err := s.restore(ctx, config); err != nil {
 		return nil, errors.Join(fmt.Errorf("nats server: %w", err), s.Shutdown())
 	}
 	return s, nil
@@ -74,15 +78,16 @@ func Start(ctx context.Context, opts Options) (*Server, error) {
 
 // ClientURL returns the address that clients connect to, or "" if the server does not listen.
 func (s *Server) ClientURL() string {
-	if s.nats.Addr() == nil {
+	nats := s.current()
+	if nats.Addr() == nil {
 		return ""
 	}
-	return s.nats.ClientURL()
+	return nats.ClientURL()
 }
 
 // InProcessConn returns a connection to the server that does not touch the network.
 func (s *Server) InProcessConn() (net.Conn, error) {
-	return s.nats.InProcessConn() //nolint:wrapcheck // nats.go is the caller and wraps it
+	return s.current().InProcessConn() //nolint:wrapcheck // nats.go is the caller and wraps it
 }
 
 // Login returns the public key that a connection of this process presents, and what signs the
@@ -96,7 +101,7 @@ func (s *Server) Login() (public string, sign func(nonce []byte) ([]byte, error)
 
 // Storage returns how many bytes of the disk JetStream uses, and how many it may.
 func (s *Server) Storage() (used, limit uint64, err error) {
-	info, err := s.nats.Jsz(nil)
+	info, err := s.current().Jsz(nil)
 	if err != nil {
 		return 0, 0, fmt.Errorf("nats server: storage: %w", err)
 	}
@@ -106,6 +111,9 @@ func (s *Server) Storage() (used, limit uint64, err error) {
 // Shutdown stops the server, waits until it has ended and gives the data directory back.
 // Calling it again does nothing.
 func (s *Server) Shutdown() error {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.closed = true
 	if s.nats != nil {
 		s.nats.Shutdown()
 		s.nats.WaitForShutdown()
@@ -116,8 +124,15 @@ func (s *Server) Shutdown() error {
 	return nil
 }
 
+// current returns the server that runs now.
+func (s *Server) current() *server.Server {
+	s.mu.RLock()
+	defer s.mu.RUnlock()
+	return s.nats
+}
+
 // guard sets up who is let in.
-func (s *Server) guard(config *server.Options, opts Options) (err error) {
+func (s *Server) guard(config *server.Options, opts Options) error {
 	switch {
 	case len(opts.Users) > 0 && (opts.User != "" || opts.Operator != ""):
 		return errors.New("users, one user for all and an operator exclude one another")
@@ -126,17 +141,25 @@ func (s *Server) guard(config *server.Options, opts Options) (err error) {
 	case opts.Operator != "":
 		return trust(config, opts.Operator, opts.Accounts)
 	case len(opts.Users) > 0:
-		if s.identity, err = newIdentity(); err != nil {
+		if err := s.identify(); err != nil {
 			return err
 		}
 		return admit(config, opts.Users, s.identity)
 	case opts.Inspector != nil:
-		if s.identity, err = newIdentity(); err != nil {
+		if err := s.identify(); err != nil {
 			return err
 		}
 		return admitInspector(config, *opts.Inspector, s.identity)
 	}
 	return nil
+}
+
+// identify makes whom connections of this process log in as, once.
+func (s *Server) identify() (err error) {
+	if s.identity.public == "" {
+		s.identity, err = newIdentity()
+	}
+	return err
 }
 
 // enableStreams gives the global account its streams: with accounts beside it, it has none by itself.
@@ -151,36 +174,41 @@ func (s *Server) enableStreams() error {
 }
 
 // restore starts the server on what is stored, and moves what is damaged out of its way.
-func (s *Server) restore(ctx context.Context, config *server.Options, opts Options) error {
-	before, err := consumerDirs(opts.StoreDir)
+func (s *Server) restore(ctx context.Context, config *server.Options) error {
+	before, err := consumerDirs(s.opts.StoreDir)
 	if err != nil {
 		return err
 	}
-	log := cmp.Or(opts.Log, slog.New(slog.DiscardHandler))
-	if err := s.start(ctx, config, log); err != nil {
+	if err := s.start(ctx, config); err != nil {
 		return err
 	}
-	return s.setAside(opts.StoreDir, before, log)
+	return s.setAside(s.opts.StoreDir, before, s.log.log)
 }
 
-func (s *Server) start(ctx context.Context, config *server.Options, log *slog.Logger) error {
+func (s *Server) start(ctx context.Context, config *server.Options) error {
+	if config.JetStreamMaxStore == 0 {
+		config.JetStreamMaxStore = share(s.opts.StoreDir)
+	}
 	nats, err := server.NewServer(config)
 	if err != nil {
 		return err
 	}
 	s.nats = nats
-	logger := &logger{log: log}
-	nats.SetLoggerV2(logger, false, false, false)
+	s.log.Restarted()
+	nats.SetLoggerV2(s.log, false, false, false)
 	nats.Start()
 	for {
-		if err := logger.Fatal(); err != nil {
+		if err := s.log.Fatal(); err != nil {
 			return taken(config, err)
 		}
 		if err := ctx.Err(); err != nil {
 			return fmt.Errorf("not ready: %w", err)
 		}
 		if nats.ReadyForConnections(100*time.Millisecond) && nats.JetStreamEnabled() {
-			logger.Started()
+			s.log.Started()
+			if at, ok := nats.Addr().(*net.TCPAddr); ok {
+				s.port = at.Port
+			}
 			return s.enableStreams()
 		}
 	}

@@ -91,7 +91,7 @@ func (b *batch) stored() []sluice.Stored {
 // at all, and returns the sequence of the last.
 func (s *Store) atomic(ctx context.Context, msgs []*nats.Msg) (uint64, error) {
 	id := rand.Text()
-	ctx, cancel := context.WithTimeout(ctx, requestTimeout)
+	ctx, cancel := s.whileWhole(ctx)
 	defer cancel()
 	for i, msg := range msgs {
 		msg.Header[headerBatchID] = []string{id}

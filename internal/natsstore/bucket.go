@@ -218,7 +218,7 @@ func (b Bucket[T]) conflict(key string) error {
 }
 
 func (b Bucket[T]) failed(ctx context.Context, act, key string, err error) error {
-	return fmt.Errorf("%s %s/%s: %w", act, b.name, key, storeError(ctx, err))
+	return fmt.Errorf("%s %s/%s: %w", act, b.name, key, storeError(ctx, b.store.crowded(err)))
 }
 
 // watcher remembers what it told, so that a second reading of the bucket tells only of what

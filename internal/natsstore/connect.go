@@ -12,6 +12,7 @@ import (
 	"strconv"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"github.com/cenkalti/backoff/v4"
@@ -72,6 +73,8 @@ type Options struct {
 
 	Vault *vault.Ring // seals secrets and seeds of keys before they are written; nil: they are written as they are, which is for tests
 
+	Intact func() context.Context // ends when a server in this process can write no more; nil: that is not known
+
 	Search uint64 // messages of a log that are read for the id of an event, at its end and around the time of the id; 50,000
 
 	AttemptsMaxAge time.Duration // how long attempts are kept; 0: as package streams says
@@ -95,6 +98,7 @@ type Store struct {
 
 	searches chan struct{} // has one for each event that is looked for by its id
 
+	level  atomic.Int32             // of the storage, as Bind was told
 	making map[string]chan struct{} // subscriptions whose consumers are being made; closed when they are
 }
 

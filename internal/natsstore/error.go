@@ -170,11 +170,13 @@ func limitError(err error) *sluice.Error {
 	return nil
 }
 
+const maxBytesExceeded = "maximum bytes exceeded"
+
 // notStored tells a log that is full from a store that cannot write: JetStream has one code for
 // both, and for each of the log's limits.
 func notStored(err error) *sluice.Error {
 	for text, limit := range map[string]string{
-		"maximum messages exceeded": "max_msgs", "maximum bytes exceeded": "max_bytes", "maximum messages per subject exceeded": "max_msgs_per_subject",
+		"maximum messages exceeded": "max_msgs", maxBytesExceeded: "max_bytes", "maximum messages per subject exceeded": "max_msgs_per_subject",
 	} {
 		if strings.Contains(err.Error(), text) {
 			return full("the namespace's log has reached its %s and is set to refuse what is new (discard: new); raise that or set discard: old", limit)
@@ -192,5 +194,5 @@ func full(format string, args ...any) *sluice.Error {
 
 func storeCannotWrite() *sluice.Error {
 	return sluice.Errorf(sluice.Unavailable, "the NATS server cannot store more: its disk is full, or what JetStream may use of it (max_file_store, nats.max_store); "+
-		"the operator has to make room, shorten retentions or raise that").With("retry_after", fullRetry)
+		"the operator has to make room, shorten retentions or raise that").With("reason", sluice.ReasonStorage).With("retry_after", fullRetry)
 }

@@ -68,8 +68,13 @@ func (s *Store) laneRecords(ctx context.Context, sub *sluice.Subscription, lanes
 }
 
 // Park stores a lane's record and returns its revision. Code Conflict unless the stored
-// revision is the given one, 0 for none.
+// revision is the given one, 0 for none; Unavailable if the store has no room for one more.
 func (s *Store) Park(ctx context.Context, sub *sluice.Subscription, p sluice.Parked, revision uint64) (uint64, error) {
+	if revision == 0 {
+		if err := s.mayPark(); err != nil {
+			return 0, err
+		}
+	}
 	return s.lanes().Put(ctx, p.Lane, laneRecord{Parked: p, Since: sub.Began(), At: time.Now()}, revision)
 }
 

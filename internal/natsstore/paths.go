@@ -198,11 +198,11 @@ func (s *Store) CommitPaths(ctx context.Context, ns string, c PathCommit) (uint6
 		if err != nil {
 			return 0, backoff.Permanent(err)
 		}
-		last, err := s.commitOnce(ctx, ns, msgs, len(c.Events))
-		if err != nil && (ctx.Err() != nil || !isTransient(err)) {
+		if err := s.whole(); err != nil { //nolint:contextcheck // it asks a context of the server's
 			return 0, backoff.Permanent(err)
 		}
-		return last, err
+		last, err := s.commitOnce(ctx, ns, msgs, len(c.Events))
+		return last, s.tried(ctx, err)
 	}, backoff.WithContext(wait, ctx))
 	switch {
 	case isConflict(err):
@@ -250,7 +250,7 @@ func (s *Store) commitMessages(ns string, c PathCommit, ttls []string, token str
 // commitOnce sends the messages and returns the sequence of the last of so many events.
 func (s *Store) commitOnce(ctx context.Context, ns string, msgs []*nats.Msg, events int) (uint64, error) {
 	if len(msgs) == 1 {
-		limit, cancel := context.WithTimeout(ctx, requestTimeout)
+		limit, cancel := s.whileWhole(ctx)
 		defer cancel()
 		ack, err := s.js.PublishMsg(limit, msgs[0])
 		if err != nil {

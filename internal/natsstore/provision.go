@@ -26,6 +26,9 @@ const provisionPatience = time.Minute
 // by PutNamespace only. Secrets that are not sealed with the newest key are. Calling it again, or from several processes
 // at once, changes nothing. It returns a LockedError if secrets are sealed with a key that is not at hand.
 func (s *Store) Provision(ctx context.Context) error {
+	if err := s.Bind(ctx, sluice.StorageAmple, 0); err != nil { // by a server that was killed; who watches the room binds them again
+		s.opts.Log.WarnContext(ctx, "some streams keep the limits of a full store", slog.Any("error", err))
+	}
 	for _, stream := range streams.Singles() {
 		if stream.Name == streams.Attempts {
 			stream.MaxAge = cmp.Or(s.opts.AttemptsMaxAge, stream.MaxAge)
@@ -213,6 +216,7 @@ func takeLimits(have, want jetstream.StreamConfig) (jetstream.StreamConfig, []st
 // shape sets everything that holds no data.
 func shape(have, want jetstream.StreamConfig) jetstream.StreamConfig {
 	next := have
+	next.Metadata = unmarked(have.Metadata)
 	next.Description = want.Description
 	next.Subjects = slices.Clone(have.Subjects)
 	for _, subject := range want.Subjects {

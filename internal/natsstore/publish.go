@@ -72,11 +72,11 @@ func (s *Store) publish(ctx context.Context, ns string, events []sluice.Event, e
 	wait := backoff.NewExponentialBackOff(backoff.WithInitialInterval(50*time.Millisecond),
 		backoff.WithMaxInterval(2*time.Second), backoff.WithMaxElapsedTime(publishPatience))
 	err := backoff.Retry(func() error {
-		err := s.try(ctx, b)
-		if err == nil || ctx.Err() == nil && isTransient(err) {
-			return err
+		err := s.whole() //nolint:contextcheck // it asks a context of the server's
+		if err == nil {
+			err = s.try(ctx, b)
 		}
-		return backoff.Permanent(err)
+		return s.tried(ctx, err)
 	}, backoff.WithContext(wait, ctx))
 	if err != nil {
 		return nil, fmt.Errorf("publish to %s: %w", ns, storeError(ctx, err))
@@ -107,7 +107,7 @@ func (s *Store) try(ctx context.Context, b *batch) error {
 }
 
 func (s *Store) publishOne(ctx context.Context, b *batch, i int) error {
-	ctx, cancel := context.WithTimeout(ctx, requestTimeout)
+	ctx, cancel := s.whileWhole(ctx)
 	defer cancel()
 	msg, err := b.message(i)
 	if err != nil {

@@ -76,12 +76,6 @@ type Usage struct {
 	LastSeq  uint64 `json:"last_seq"`
 }
 
-// Storage is what all logs and records take of what they may.
-type Storage struct {
-	UsedBytes  uint64 `json:"used_bytes"`
-	LimitBytes uint64 `json:"limit_bytes"` // 0: it is not known
-}
-
 // CheckNamespaceName returns an error (InvalidRequest) unless name is 1 to 63 characters of
 // a–z, 0–9, "_" and "-", starting with a letter or digit: it is one subject token and part of
 // a stream's name.

@@ -1,0 +1,51 @@
+package app
+
+import (
+	"context"
+	"path/filepath"
+	"time"
+
+	"github.com/sluice-io/sluice/internal/natsd"
+	"github.com/sluice-io/sluice/internal/room"
+	"github.com/sluice-io/sluice/pkg/sluice"
+)
+
+// How often it is looked how much room there is: an embedded server is asked within the process.
+const (
+	roomEvery    = 250 * time.Millisecond
+	roomEveryFar = 5 * time.Second
+)
+
+// openRoom makes what keeps the store within its room.
+func (s *server) openRoom(context.Context) error {
+	opts := room.Options{Usage: s.usage, Every: roomEveryFar, Store: s.store, Log: s.opts.Log}
+	if s.nats != nil {
+		opts.Every, opts.Disk = roomEvery, s.nats
+	}
+	s.room = room.New(opts)
+	return nil
+}
+
+// usage returns what the store uses of what it may: of an embedded server its own limit and what its disk has free, elsewhere
+// the account's limit.
+func (s *server) usage(ctx context.Context) (sluice.Storage, error) {
+	if s.nats == nil {
+		return s.store.Storage(ctx)
+	}
+	used, limit, err := s.nats.Storage()
+	storage := sluice.Storage{UsedBytes: used, LimitBytes: limit}
+	if free, err := natsd.Free(filepath.Join(s.cfg.Data, "nats")); err == nil {
+		storage.FreeBytes = &free
+	}
+	return storage, err
+}
+
+// storage is usage, and what follows from it.
+func (s *server) storage(ctx context.Context) (sluice.Storage, error) {
+	storage, err := s.usage(ctx)
+	storage.Level = s.room.Level()
+	if problem := storage.Level.Problem(); problem != nil {
+		storage.Problem = problem.Message
+	}
+	return storage, err
+}

@@ -1,0 +1,54 @@
+package httpapi
+
+import (
+	"net/http"
+	"testing"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/sluice-io/sluice/pkg/sluice"
+)
+
+// F4: every route that writes is known to add to the store, or to be needed while it is full.
+func TestGrows_NamesEveryRouteThatAdds(t *testing.T) {
+	t.Parallel()
+	needed := map[string]bool{
+		"POST " + callbackRoute: true, "POST /v1/keys/rotate": true, "PUT /v1/namespaces/:ns": true, "POST " + ticketRoute: true,
+		"POST /v1/grants/verify": true, "POST /v1/grants/:grant/revoke": true, "PUT /v1/principals/:principal": true,
+		"PUT /v1/namespaces/:ns/acl/:principal": true, "POST /v1/namespaces/:ns/tombstones": true, "POST /v1/namespaces/:ns/watches/test": true,
+		"PATCH /v1/subscriptions/:id": true, "POST /v1/subscriptions/:id/pause": true, "POST /v1/subscriptions/:id/resume": true,
+		"POST /v1/subscriptions/:id/secret/rotate": true, "POST /v1/subscriptions/:id/seek": true, "POST /v1/subscriptions/:id/replays/:replay/cancel": true,
+		"POST /v1/subscriptions/:id/deliveries/:event/discard": true,
+		"POST " + oneDsub + "/claim":                           true, "POST " + oneDsub + "/callback": true, "POST " + oneDsub + "/ack": true, "POST " + oneDsub + "/release": true,
+	}
+	seen := map[string]bool{}
+	for _, r := range (&Server{}).routes() {
+		name := r.method + " " + r.path
+		seen[name] = true
+		writes := r.method == http.MethodPost || r.method == http.MethodPut || r.method == http.MethodPatch
+		require.Equal(t, writes, grows(r) != needed[name], "%s: it adds to the store, or it does not; say which", name)
+	}
+	for name := range needed {
+		require.True(t, seen[name], name)
+	}
+}
+
+// full is a store at a level.
+type full sluice.StorageLevel
+
+func (f full) Level() sluice.StorageLevel { return sluice.StorageLevel(f) }
+
+func (f full) Grow() error { return f.Level().Problem() }
+
+func TestHasRoom_AsksForWhatAdds(t *testing.T) {
+	t.Parallel()
+	s := &Server{opts: Options{Room: full(sluice.StorageScarce)}}
+	mint, revoke := route{method: http.MethodPost, path: "/v1/grants"}, route{method: http.MethodPost, path: "/v1/grants/:grant/revoke"}
+	err := s.hasRoom(mint)
+	require.Equal(t, sluice.Unavailable, sluice.CodeOf(err))
+	require.True(t, lacksRoom(err))
+	require.NoError(t, s.hasRoom(revoke))
+	require.NoError(t, (&Server{}).hasRoom(mint), "a server that knows of no bound")
+	require.False(t, lacksRoom(sluice.Errorf(sluice.Unavailable, "away")))
+	require.Equal(t, sluice.StorageScarce, s.storageLevel())
+}

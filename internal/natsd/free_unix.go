@@ -1,0 +1,17 @@
+//go:build unix
+
+package natsd
+
+import (
+	"fmt"
+	"syscall"
+)
+
+// Free returns how many bytes can still be written where the directory lies.
+func Free(dir string) (uint64, error) {
+	var stat syscall.Statfs_t
+	if err := syscall.Statfs(dir, &stat); err != nil {
+		return 0, fmt.Errorf("disk of %s: %w", dir, err)
+	}
+	return uint64(stat.Bavail) * uint64(stat.Bsize), nil //nolint:gosec,unconvert // other types on other systems
+}

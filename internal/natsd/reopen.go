@@ -1,0 +1,114 @@
+package natsd
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"strings"
+
+	"github.com/nats-io/nats-server/v2/server"
+)
+
+// writeFailed is how the server's log says that a stream, or a consumer, met an error of the disk. The server
+// refuses every further write to it from then on, until it is started again; its clients are not told.
+const writeFailed = "critical write error"
+
+// follows reports whether a line of the log only repeats that the disk takes nothing.
+func follows(text string) bool {
+	return strings.Contains(strings.ToLower(text), writeFailed) || strings.Contains(text, "failed to store a msg")
+}
+
+// Intact returns a context that ends when the server can no longer write to its disk; its cause is an error with the
+// server's own words. There is a new one after Reopen.
+func (s *Server) Intact() context.Context { return s.log.Intact() }
+
+// Reopen ends the server and starts it again: on the same address, for the same logins, with what is on the disk. Clients
+// connect again by themselves. Returns an error if it does not start, and may be called again then; and after Shutdown.
+func (s *Server) Reopen(ctx context.Context) error {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.closed {
+		return errors.New("nats server: it was shut down")
+	}
+	s.nats.Shutdown()
+	s.nats.WaitForShutdown()
+	config, err := s.config()
+	if err != nil {
+		return err
+	}
+	if err := s.restore(ctx, config); err != nil {
+		return fmt.Errorf("nats server: %w", err)
+	}
+	return nil
+}
+
+// config returns the settings of the server, for one start.
+func (s *Server) config() (*server.Options, error) {
+	config, err := configure(s.opts)
+	if err != nil {
+		return nil, err
+	}
+	if err := s.guard(config, s.opts); err != nil {
+		return nil, fmt.Errorf("nats server: %w", err)
+	}
+	if s.port != 0 { // that the first start picked
+		config.Port = s.port
+	}
+	return config, nil
+}
+
+// share returns three quarters of what the streams have of the disk and may still get: the server itself counts what is free
+// only, and so gives full streams less at each start. 0: it is not known.
+func share(dir string) int64 {
+	free, err := Free(dir)
+	if err != nil {
+		return 0
+	}
+	var used uint64
+	err = filepath.WalkDir(filepath.Join(dir, server.JetStreamStoreDir), func(_ string, d fs.DirEntry, err error) error {
+		if err != nil || d.IsDir() {
+			return ignoreMissing(err)
+		}
+		info, err := d.Info()
+		if err == nil {
+			used += uint64(max(info.Size(), 0))
+		}
+		return ignoreMissing(err)
+	})
+	if err != nil {
+		return 0
+	}
+	return int64((free + used) / 4 * 3) //nolint:gosec // no disk has that much
+}
+
+func ignoreMissing(err error) error {
+	if errors.Is(err, fs.ErrNotExist) {
+		return nil
+	}
+	return err
+}
+
+// probeSize is how much has to fit before the server is started again.
+const probeSize = 4 << 20
+
+// Probe returns an error if the disk takes no more files, or none of a few megabytes: it writes one and removes it.
+func (s *Server) Probe() (err error) {
+	file, err := os.CreateTemp(s.opts.StoreDir, ".probe-*")
+	if err != nil {
+		return fmt.Errorf("probe: %w", err)
+	}
+	defer func() { err = errors.Join(err, file.Close(), os.Remove(file.Name())) }()
+	block := make([]byte, 64<<10)
+	for written := 0; written < probeSize; written += len(block) {
+		if _, err := file.Write(block); err != nil {
+			return fmt.Errorf("probe: %w", err)
+		}
+	}
+	if err := file.Sync(); err != nil {
+		return fmt.Errorf("probe: %w", err)
+	}
+	return nil
+}

@@ -1,0 +1,210 @@
+package natsstore
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"fmt"
+	"maps"
+	"reflect"
+	"slices"
+	"strconv"
+	"strings"
+
+	"github.com/cenkalti/backoff/v4"
+	"github.com/nats-io/nats.go/jetstream"
+
+	"github.com/sluice-io/sluice/pkg/sluice"
+	"github.com/sluice-io/sluice/streams"
+)
+
+// boundKey is in the metadata of a stream that is bound: "<max_bytes> <discard>" as they were before.
+const boundKey = "sluice.bound"
+
+// rollRoom is by how much a log may be below its own max_bytes and go on forgetting its oldest events for new ones.
+const rollRoom = 1 << 20
+
+// Bind gives streams a limit at what they have: from StorageTight on those that grow with what is published, from
+// StorageScarce on also those that grow with deliveries, and no lane is parked. What is sent to them is refused; the attempts alone forget their
+// oldest instead. At a lower level they get back the limits that they had. A log that is full by its own limit, and so does
+// not grow, is left alone. All that are bound have share bytes at most. JetStream counts a limit as room that is promised, so
+// those that promise less come first. Streams that could not be changed are in the error; the others are.
+func (s *Store) Bind(ctx context.Context, level sluice.StorageLevel, share uint64) error {
+	s.level.Store(int32(level)) //nolint:gosec // one of four
+	infos, err := s.allStreams(ctx)
+	if err != nil {
+		return err
+	}
+	type change struct {
+		config  jetstream.StreamConfig
+		promise int64 // by how much more is promised
+	}
+	var changes []change
+	part := partOf(infos, level, share)
+	for _, info := range infos {
+		next := bound(info, bindingOf(info.Config.Name, level), part)
+		if !reflect.DeepEqual(next, info.Config) {
+			changes = append(changes, change{next, max(next.MaxBytes, 0) - max(info.Config.MaxBytes, 0)})
+		}
+	}
+	slices.SortStableFunc(changes, func(a, b change) int { return cmp.Compare(a.promise, b.promise) })
+	var errs []error
+	for _, c := range changes {
+		if _, err := s.js.UpdateStream(ctx, c.config); err != nil && !errors.Is(err, jetstream.ErrStreamNotFound) {
+			errs = append(errs, fmt.Errorf("stream %s: %w", c.config.Name, storeError(ctx, err)))
+		}
+	}
+	return errors.Join(errs...)
+}
+
+func (s *Store) allStreams(ctx context.Context) ([]*jetstream.StreamInfo, error) {
+	var infos []*jetstream.StreamInfo
+	list := s.js.ListStreams(ctx)
+	for info := range list.Info() {
+		infos = append(infos, info)
+	}
+	if err := list.Err(); err != nil {
+		return nil, fmt.Errorf("list streams: %w", storeError(ctx, err))
+	}
+	return infos, nil
+}
+
+// binding is what a stream does when it comes to its limit.
+type binding int
+
+const (
+	free   binding = iota // it has no limit but its own
+	refuse                // it refuses what is new
+	forget                // it forgets what is oldest
+)
+
+func bindingOf(stream string, level sluice.StorageLevel) binding {
+	switch share := streams.ShareOf(stream); {
+	case share == streams.Published && level >= sluice.StorageTight, share == streams.Delivered && level >= sluice.StorageScarce:
+		return refuse
+	case share == streams.Remembered && level >= sluice.StorageScarce:
+		return forget
+	}
+	return free
+}
+
+// partOf returns which part of what it has a stream is bound to: all, or less if together they have more than share.
+func partOf(infos []*jetstream.StreamInfo, level sluice.StorageLevel, share uint64) float64 {
+	var sum uint64
+	for _, info := range infos {
+		if bindingOf(info.Config.Name, level) != free {
+			sum += info.State.Bytes * uint64(max(info.Config.Replicas, 1))
+		}
+	}
+	return float64(share) / float64(max(share, sum, 1))
+}
+
+// bound returns the configuration of a stream with a binding.
+func bound(info *jetstream.StreamInfo, b binding, part float64) jetstream.StreamConfig {
+	have := info.Config
+	before, isBound := have.Metadata[boundKey]
+	if isBound == (b != free) {
+		return have // what it has may have become less; its limit is what it had
+	}
+	next := have
+	if b == free {
+		next.MaxBytes, next.Discard = unbound(before)
+		next.Metadata = unmarked(have.Metadata)
+		return next
+	}
+	if have.Discard == jetstream.DiscardOld && have.MaxBytes > 0 && info.State.Bytes+rollRoom >= uint64(have.MaxBytes) {
+		return have
+	}
+	if b == forget {
+		part = 1 // nothing of it goes now
+	}
+	limit := max(int64(float64(info.State.Bytes)*part), 1) // without one there would be none
+	if have.MaxBytes > 0 {
+		limit = min(limit, have.MaxBytes)
+	}
+	next.MaxBytes, next.Discard = limit, jetstream.DiscardNew
+	if b == forget {
+		next.Discard = jetstream.DiscardOld
+	}
+	next.Metadata = maps.Clone(have.Metadata)
+	if next.Metadata == nil {
+		next.Metadata = map[string]string{}
+	}
+	next.Metadata[boundKey] = strconv.FormatInt(have.MaxBytes, 10) + " " + have.Discard.String()
+	return next
+}
+
+// unbound returns the limits that a stream had before it was bound; none, if that cannot be read.
+func unbound(before string) (maxBytes int64, discard jetstream.DiscardPolicy) {
+	size, policy, _ := strings.Cut(before, " ")
+	maxBytes, err := strconv.ParseInt(size, 10, 64)
+	if err != nil {
+		maxBytes = -1
+	}
+	if policy == jetstream.DiscardNew.String() {
+		discard = jetstream.DiscardNew
+	}
+	return maxBytes, discard
+}
+
+func unmarked(metadata map[string]string) map[string]string {
+	if _, ok := metadata[boundKey]; !ok {
+		return metadata
+	}
+	rest := maps.Clone(metadata)
+	delete(rest, boundKey)
+	return rest
+}
+
+// crowded says of what a bound stream refused that the store is full: of JetStream's answer one would think that it was the
+// stream's own limit.
+func (s *Store) crowded(err error) error {
+	if s.level.Load() >= int32(sluice.StorageTight) && apiCode(err) == codeStoreFailed && strings.Contains(err.Error(), maxBytesExceeded) {
+		return fmt.Errorf("%w: %w", sluice.StorageTight.Problem(), err)
+	}
+	return err
+}
+
+// mayPark returns code Unavailable if the store has no room for one more parked lane.
+func (s *Store) mayPark() error {
+	if level := sluice.StorageLevel(s.level.Load()); level >= sluice.StorageScarce {
+		return level.Problem()
+	}
+	return nil
+}
+
+// whole returns nil, or code Unavailable if the server in this process can write no more.
+func (s *Store) whole() error {
+	if s.opts.Intact == nil {
+		return nil
+	}
+	if intact := s.opts.Intact(); intact.Err() != nil {
+		return fmt.Errorf("%w: %w", sluice.StorageBroken.Problem(), context.Cause(intact))
+	}
+	return nil
+}
+
+// tried returns the error of a try to store something: permanent, unless another try may succeed.
+func (s *Store) tried(ctx context.Context, err error) error {
+	if err == nil {
+		return nil
+	}
+	if broken := s.whole(); broken != nil { //nolint:contextcheck // it asks a context of the server's
+		return backoff.Permanent(broken)
+	}
+	if ctx.Err() == nil && (isTransient(err) || errors.Is(err, context.Canceled)) { // canceled: it was started again meanwhile
+		return err
+	}
+	return backoff.Permanent(s.crowded(err))
+}
+
+// whileWhole returns a context that ends with ctx, or when the server in this process can write no more: who waits for it to
+// store something is not answered then.
+func (s *Store) whileWhole(ctx context.Context) (context.Context, context.CancelFunc) {
+	ctx, cancel := context.WithTimeout(ctx, requestTimeout)
+	if s.opts.Intact == nil {
+		return ctx, cancel
+	}
+	unwatch := context.AfterFunc(s.opts.Intact(), cancel)
+	return ctx, func() { unwatch(); cancel() }
+}
