@@ -119,6 +119,8 @@ func TestAKeyThatWasUsedOtherwiseIsAConflict(t *testing.T) {
 	sub := b.create(t, `{"pattern":"/a","endpoint":{"url":"`+url+`"},"idempotency_key":"k"}`)
 	_, _, err := b.Create(t.Context(), parse(t, `{"pattern":"/b","endpoint":{"url":"`+url+`"},"idempotency_key":"k"}`), "root")
 	requireCode(t, sluice.Conflict, err)
+	_, _, err = b.Create(t.Context(), parse(t, `{"pattern":"/a","endpoint":{"url":"`+url+`","headers":{"x-a":"1"}},"idempotency_key":"k"}`), "root")
+	requireCode(t, sluice.Conflict, err)
 
 	_, err = b.Patch(t.Context(), sub.ID, []byte(`{"description":"changed since"}`), 0, "root")
 	require.NoError(t, err)

@@ -27,6 +27,7 @@ const most = 1 << 16
 type built struct {
 	dir     string // of the package
 	binary  string
+	args    []string // with which its tests write nothing into the tree
 	mutants []mutant
 }
 
