@@ -350,3 +350,34 @@ func outlive(t *testing.T, meanwhile func(*memory), code sluice.Code) {
 		}
 	}
 }
+
+// Access may be lost between the opening of a feed and its first read: no change is told of that it could hear.
+func TestRun_AsksAgainOnceItIsKnown(t *testing.T) { // C43, S0-57…64
+	t.Parallel()
+	ctx, cancel := context.WithTimeout(t.Context(), patience)
+	defer cancel()
+	gate := newSwitched()
+	e := running(t, newMemory(10), gate, feed.Options{})
+	f, err := opened(ctx, e, feed.Wish{})
+	require.NoError(t, err)
+	defer f.Close()
+	gate.mu.Lock()
+	gate.may = sluice.Lost
+	gate.mu.Unlock()
+	err = f.Run(ctx, func([]feed.Frame) error { return errors.New("nothing is sent") }, func() {})
+	require.Equal(t, sluice.Forbidden, sluice.CodeOf(err), "%v", err)
+}
+
+// A feed on which nothing comes ends when its reader has lost all that it asks for.
+func TestRun_IdleFeedEndsWithAccess(t *testing.T) { // C43, S0-57…64
+	t.Parallel()
+	ctx, cancel := context.WithTimeout(t.Context(), patience)
+	defer cancel()
+	gate, log := newSwitched(), newMemory(10)
+	e := running(t, log, gate, feed.Options{})
+	r := follow(ctx, t, e, feed.Wish{})
+	log.publish(1, "/a", "1")
+	require.Len(t, <-r.pieces, 1)
+	gate.set(func() { gate.may = sluice.Lost })
+	require.Equal(t, sluice.Forbidden, sluice.CodeOf(<-r.ended))
+}

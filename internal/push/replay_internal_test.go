@@ -30,6 +30,11 @@ func (b *beside) Disable(_ context.Context, _, reason string) error {
 	return nil
 }
 
+func (b *beside) Suspend(_ context.Context, _, reason string) error {
+	b.disabled = append(b.disabled, reason)
+	return nil
+}
+
 func (b *beside) Record(a *sluice.Attempt, _ string, done func(error)) {
 	b.recorded = append(b.recorded, *a)
 	done(nil)
@@ -91,6 +96,8 @@ func TestReplay_DoesNotDisableItsSubscription(t *testing.T) { // decision 0009
 	_, ports, b := replayRunner(t, sluice.ReplayRange)
 	sub := &sluice.Subscription{ID: "s"}
 	require.NoError(t, ports.Registry.Disable(t.Context(), "s", "failing"))
+	require.NoError(t, ports.Registry.Suspend(t.Context(), "s", "filter"))
+	require.Equal(t, sluice.ReplayCancelled, b.stored.State, "it ends the replay alone")
 	ports.Announce.Failing(sub, 50, time.Now())
 	require.NoError(t, ports.Healths.PutHealth(t.Context(), sub, sluice.Health{Breaker: sluice.BreakerOpen}))
 	is, err := ports.Healths.Health(t.Context(), sub)
