@@ -63,6 +63,7 @@ func (c *doctorCmd) Run(ctx context.Context, s *session) error {
 	e.checkRoom(ctx)
 	e.checkGrants(ctx)
 	e.checkTypes(ctx)
+	e.checkSubscriptions(ctx)
 	e.checkNATS(ctx)
 	err := s.show(e.findings, func() error {
 		rows := make([][]string, len(e.findings))

@@ -38,6 +38,11 @@ type subLsCmd struct {
 	Limit int    `help:"Show at most so many; 0: all." default:"0"`
 }
 
+// Help says what the health is.
+func (*subLsCmd) Help() string {
+	return fmt.Sprintf("HEALTH is ok, or what is wrong: an open breaker, paths that retry or are held, dead letters. It is asked for of the first %d; - is not known.", healthMost)
+}
+
 // Run lists subscriptions.
 func (c *subLsCmd) Run(ctx context.Context, s *session) error {
 	api, err := s.client()
@@ -51,12 +56,13 @@ func (c *subLsCmd) Run(ctx context.Context, s *session) error {
 	if err != nil {
 		return err
 	}
-	return s.show(all, func() error {
-		rows := make([][]string, len(all))
-		for i, sub := range all {
-			rows[i] = []string{sub.ID, sub.Namespace, string(sub.Mode), string(sub.State), string(sub.Pattern), sub.Endpoint.URL, when(sub.CreatedAt)}
+	shown := views(ctx, api, all)
+	return s.show(shown, func() error {
+		rows := make([][]string, len(shown))
+		for i, sub := range shown {
+			rows[i] = []string{sub.ID, sub.Namespace, string(sub.Mode), string(sub.State), sub.Health, string(sub.Pattern), sub.Endpoint.URL, when(sub.CreatedAt)}
 		}
-		return s.table("ID | NAMESPACE | MODE | STATE | PATTERN | URL | CREATED", rows)
+		return s.table("ID | NAMESPACE | MODE | STATE | HEALTH | PATTERN | URL | CREATED", rows)
 	})
 }
 

@@ -1,0 +1,116 @@
+package main
+
+import (
+	"context"
+	"fmt"
+	"slices"
+	"strings"
+	"sync"
+
+	"github.com/sluice-io/sluice/pkg/client"
+	"github.com/sluice-io/sluice/pkg/sluice"
+)
+
+const (
+	healthy      = "ok"
+	healthMost   = 500 // subscriptions whose status is asked for
+	healthAtOnce = 8
+)
+
+// subView is a subscription as programs get it in a list.
+type subView struct {
+	sluice.Subscription
+
+	Health string `json:"health"`
+}
+
+// health says in a few words what is wrong with a subscription; "ok" if nothing is.
+func health(state sluice.State, st sluice.Status) string {
+	var wrong []string
+	note := func(is bool, format string, args ...any) {
+		if is {
+			wrong = append(wrong, fmt.Sprintf(format, args...))
+		}
+	}
+	note(state != sluice.Active && state != sluice.Paused && state != sluice.Cancelled, "%s", state)
+	note(st.SourceError != "", "its log cannot be read")
+	note(st.Breaker == sluice.BreakerOpen, "breaker open")
+	note(st.Breaker == sluice.BreakerHalfOpen, "breaker half open")
+	note(st.Parked > st.Held, "failing: %d paths retry", st.Parked-st.Held)
+	note(st.Held > 0, "held: %d paths", st.Held)
+	note(st.DeadLetters > 0, "%s", letters(st.DeadLetters))
+	if len(wrong) == 0 {
+		return healthy
+	}
+	return strings.Join(wrong, ", ")
+}
+
+// views returns subscriptions with their health; "-" for those beyond the most that are asked for, and where it is not known.
+func views(ctx context.Context, api *client.Client, subs []sluice.Subscription) []subView {
+	all := make([]subView, len(subs))
+	for i, sub := range subs {
+		all[i] = subView{sub, "-"}
+	}
+	var asking sync.WaitGroup
+	free := make(chan struct{}, healthAtOnce)
+	for i := range all[:min(len(all), healthMost)] {
+		free <- struct{}{}
+		asking.Go(func() {
+			defer func() { <-free }()
+			if st, err := api.Status(ctx, all[i].ID); err == nil {
+				all[i].Health = health(all[i].State, st)
+			}
+		})
+	}
+	asking.Wait()
+	return all
+}
+
+// checkSubscriptions looks for subscriptions that do not deliver as they should.
+func (e *examination) checkSubscriptions(ctx context.Context) {
+	token, err := e.session.token()
+	if e.api == nil || err != nil {
+		e.note("subscriptions", "skip", "no server or no token")
+		return
+	}
+	ctx, cancel := context.WithTimeout(ctx, checkLimit)
+	defer cancel()
+	api, err := e.session.clientOf(e.addresses.HTTP, token)
+	var subs []sluice.Subscription
+	if err == nil {
+		subs, err = collect(0, func(cursor string, most int) (client.Page[sluice.Subscription], error) {
+			return api.Subscriptions(ctx, client.SubscriptionsQuery{Limit: most, Cursor: cursor})
+		})
+	}
+	switch {
+	case sluice.CodeOf(err) == sluice.Forbidden:
+		e.note("subscriptions", "skip", "the token is not good for listing subscriptions")
+	case err != nil:
+		e.note("subscriptions", "fail", "%v", err)
+	default:
+		e.noteHealth(views(ctx, api, subs))
+	}
+}
+
+func (e *examination) noteHealth(all []subView) {
+	var ill []string
+	unknown := 0
+	for _, sub := range all {
+		switch sub.Health {
+		case healthy:
+		case "-":
+			unknown++
+		default:
+			ill = append(ill, fmt.Sprintf("%s (%s)", sub.ID, sub.Health))
+		}
+	}
+	slices.Sort(ill)
+	switch {
+	case len(ill) > 0:
+		e.note("subscriptions", "warn", "%d of %d: %s; sluice sub ls has all, sluice sub status ID says more", len(ill), len(all), some(ill))
+	case unknown > 0:
+		e.note("subscriptions", "warn", "the health of %d of %d is not known; look with sluice sub ls --ns", unknown, len(all))
+	default:
+		e.note("subscriptions", "ok", "none of %d has an open breaker, retries, held paths or dead letters", len(all))
+	}
+}
