@@ -14,6 +14,13 @@ type Limits struct {
 	// SubscriptionsPerPrincipal is how many subscriptions one principal may have that a grant bounds, and those to whom it
 	// gave parts of it; 0: any number; 1000.
 	SubscriptionsPerPrincipal int `json:"subscriptions_per_principal" env:"SUBSCRIPTIONS_PER_PRINCIPAL"`
+	// SubscriptionsPerHost is how many of them send to one host without its consent (endpoint.handshake); 0: any number; 100.
+	SubscriptionsPerHost int `json:"subscriptions_per_host" env:"SUBSCRIPTIONS_PER_HOST"`
+	// SendsPerSubscription is how many tests, retries, redrives and replays of a subscription may be asked for in a minute;
+	// 0: any number; 60.
+	SendsPerSubscription int `json:"sends_per_subscription" env:"SENDS_PER_SUBSCRIPTION"`
+	// SendsPerPrincipal is the same for all that a principal asks for that a grant bounds; 300.
+	SendsPerPrincipal int `json:"sends_per_principal" env:"SENDS_PER_PRINCIPAL"`
 	// FilterCostPerPrincipal is what dear CEL filters of a principal's subscriptions may cost a second; 0: any amount;
 	// 1000000, about a quarter of a processor.
 	FilterCostPerPrincipal int `json:"filter_cost_per_principal" env:"FILTER_COST_PER_PRINCIPAL"`
@@ -29,7 +36,7 @@ type Limits struct {
 
 func defaultLimits() Limits {
 	return Limits{
-		SubscriptionsPerNamespace: 10_000, SubscriptionsPerPrincipal: 1000,
+		SubscriptionsPerNamespace: 10_000, SubscriptionsPerPrincipal: 1000, SubscriptionsPerHost: 100, SendsPerSubscription: 60, SendsPerPrincipal: 300,
 		FilterCostPerPrincipal: 1_000_000, FilterCostPerNamespace: 4_000_000,
 		ScheduledPerNamespace: 10_000, ScheduleAhead: sluice.Duration(365 * 24 * time.Hour), AppointmentsPerNamespace: 1000,
 	}
@@ -39,6 +46,9 @@ func (l Limits) check() error {
 	return errors.Join(
 		when(l.SubscriptionsPerNamespace < 0, "limits.subscriptions_per_namespace %d: write a number, or 0 for any number", l.SubscriptionsPerNamespace),
 		when(l.SubscriptionsPerPrincipal < 0, "limits.subscriptions_per_principal %d: write a number, or 0 for any number", l.SubscriptionsPerPrincipal),
+		when(l.SubscriptionsPerHost < 0, "limits.subscriptions_per_host %d: write a number, or 0 for any number", l.SubscriptionsPerHost),
+		when(l.SendsPerSubscription < 0, "limits.sends_per_subscription %d: write a number, or 0 for any number", l.SendsPerSubscription),
+		when(l.SendsPerPrincipal < 0, "limits.sends_per_principal %d: write a number, or 0 for any number", l.SendsPerPrincipal),
 		when(l.FilterCostPerPrincipal < 0, "limits.filter_cost_per_principal %d: write a number, or 0 for any amount", l.FilterCostPerPrincipal),
 		when(l.FilterCostPerNamespace < 0, "limits.filter_cost_per_namespace %d: write a number, or 0 for any amount", l.FilterCostPerNamespace),
 		when(l.ScheduledPerNamespace < 0, "limits.scheduled_per_namespace %d: write a number, or 0 for any number", l.ScheduledPerNamespace),

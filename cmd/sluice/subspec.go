@@ -144,6 +144,8 @@ type subCreateCmd struct {
 	Pattern string `help:"Paths of the events it wants, such as /orders/**." placeholder:"PATTERN"`
 	Start   string `help:"new, all, last_per_path, a sequence or a time." placeholder:"new"`
 	Secret  string `help:"Signing secret; the server makes one up." placeholder:"SECRET"`
+
+	Handshake bool `help:"Send nothing before the endpoint has agreed (OPTIONS with WebHook-Request-Origin)."`
 }
 
 // Run makes the subscription.
@@ -158,6 +160,9 @@ func (c *subCreateCmd) Run(ctx context.Context, s *session) error {
 		if text != "" {
 			m.set(text, strings.Split(place, ".")...)
 		}
+	}
+	if c.Handshake {
+		m.set(true, "endpoint", "handshake")
 	}
 	if len(m) == 0 {
 		return usagef("say what the subscription is to be: --pattern and --url, or --file")

@@ -241,7 +241,7 @@ func (s *server) openRegistry(ctx context.Context) error {
 	})
 	s.trust.index = access.NewIndex()
 	s.counts = limits.NewCounts(limits.Most{
-		Namespace: s.cfg.Limits.SubscriptionsPerNamespace, Principal: s.cfg.Limits.SubscriptionsPerPrincipal, Answers: s.answers,
+		Namespace: s.cfg.Limits.SubscriptionsPerNamespace, Principal: s.cfg.Limits.SubscriptionsPerPrincipal, Host: s.cfg.Limits.SubscriptionsPerHost, Answers: s.answers,
 	})
 	s.trust.index.Open(s.cfg.Durable.Anonymous)
 	s.filters = filter.NewPool(filter.Rates{Principal: s.cfg.Limits.FilterCostPerPrincipal, Namespace: s.cfg.Limits.FilterCostPerNamespace})
@@ -360,7 +360,9 @@ func (s *server) openAPI(context.Context) error {
 		MaxBody:      s.cfg.HTTP.MaxBody,
 		Logger:       s.opts.Log,
 
-		FailureBurst:   s.cfg.HTTP.AuthFailures.Burst,
+		FailureBurst: s.cfg.HTTP.AuthFailures.Burst,
+
+		SendsPerSubscription: s.cfg.Limits.SendsPerSubscription, SendsPerPrincipal: s.cfg.Limits.SendsPerPrincipal,
 		FailureEvery:   s.cfg.HTTP.AuthFailures.Every.Std(),
 		TrustedProxies: proxies,
 		MetricsFor:     s.cfg.HTTP.Metrics,

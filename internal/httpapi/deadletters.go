@@ -244,6 +244,9 @@ func (s *Server) redriveDeadLetters(c echo.Context) error {
 	if err := req.check(); err != nil {
 		return err
 	}
+	if err := s.paysForSend(c); err != nil {
+		return err
+	}
 	slices.Sort(req.IDs)
 	req.IDs = slices.Compact(req.IDs)
 	sub := subscription(c)

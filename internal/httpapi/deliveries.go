@@ -154,6 +154,9 @@ func (s *Server) stillShows(c echo.Context, sub *sluice.Subscription, d *explain
 
 // retryDelivery has an event sent again: at once if it is the head of a parked lane.
 func (s *Server) retryDelivery(c echo.Context) error {
+	if err := s.paysForSend(c); err != nil {
+		return err
+	}
 	who := by(c)
 	return s.actOnDelivery(c, func(ctx context.Context, sub *sluice.Subscription, event string) (sluice.Replay, error) {
 		return s.opts.Retrier.Retry(ctx, sub, event, who)

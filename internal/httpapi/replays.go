@@ -25,6 +25,9 @@ func (s *Server) startReplay(c echo.Context) error {
 	}
 	want := registry.ReplayRequest{From: word(req.From), To: word(req.To), Types: req.Types, EventIDs: req.EventIDs, Rate: req.Rate}
 	if !req.DryRun {
+		if err := s.paysForSend(c); err != nil {
+			return err
+		}
 		rep, err := s.opts.Registry.Replay(c.Request().Context(), c.Param("id"), want, by(c))
 		if err != nil {
 			return err

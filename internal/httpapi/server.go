@@ -158,6 +158,9 @@ type Options struct {
 
 	MaxBody int64 // bytes of a request's body; 8 MiB
 
+	// Tests, retries, redrives and replays that may be asked for in a minute; 0: any number. The operator may any number.
+	SendsPerSubscription, SendsPerPrincipal int
+
 	FailureBurst   int            // requests without a valid token that one address may make at once, before 429; 0: any number
 	FailureEvery   time.Duration  // after which it may make one more; 6 s
 	TrustedProxies []netip.Prefix // whose X-Forwarded-For is believed
@@ -174,6 +177,7 @@ type Server struct {
 	failures *failures
 	pieces   pieces
 	trials   trials
+	sends    sends
 }
 
 const (
@@ -194,6 +198,7 @@ func New(opts Options) *Server {
 	}
 	opts.MetricsFor = cmp.Or(opts.MetricsFor, MetricsLoopback)
 	s := &Server{opts: opts, echo: echo.New(), failures: newFailures(opts.FailureBurst, cmp.Or(opts.FailureEvery, defaultFailureEvery))}
+	s.sends.perSubscription, s.sends.perPrincipal = opts.SendsPerSubscription, opts.SendsPerPrincipal
 	s.echo.IPExtractor = addressOf(opts.TrustedProxies)
 	s.echo.Pre(before(s.atRoot, rooted))
 	s.echo.Use(before(s.secured()), s.observe, before(s.authenticate, s.fits))

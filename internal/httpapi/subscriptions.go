@@ -216,6 +216,9 @@ func word(value json.RawMessage) string {
 }
 
 func (s *Server) testSubscription(c echo.Context) error {
+	if err := s.paysForSend(c); err != nil {
+		return err
+	}
 	sub := subscription(c)
 	attempt, err := s.opts.Deliveries.Test(c.Request().Context(), sub)
 	if err != nil {

@@ -2,6 +2,9 @@ package limits
 
 import (
 	"context"
+	"net/netip"
+	"net/url"
+	"strings"
 	"sync"
 	"time"
 
@@ -28,6 +31,7 @@ type Counts struct {
 type Most struct {
 	Namespace int // of one namespace
 	Principal int // of one principal, those made under a grant
+	Host      int // of those, that send to one host without its consent
 
 	// Answers returns which principal answers for a subscription that was made under a grant; nil: its maker.
 	Answers func(maker sluice.Caller, namespace string) sluice.Principal
@@ -44,10 +48,21 @@ type counted struct {
 type maker struct {
 	namespace string
 	caller    sluice.Caller
+	host      string // where it sends to; "": with consent, or this machine
 }
 
 func makerOf(sub *sluice.Subscription) maker {
-	return maker{sub.Namespace, sluice.Caller{Principal: sluice.Principal(sub.CreatedBy), Grant: sub.Grant}}
+	m := maker{namespace: sub.Namespace, caller: sluice.Caller{Principal: sluice.Principal(sub.CreatedBy), Grant: sub.Grant}}
+	if u, err := url.Parse(sub.Endpoint.URL); err == nil && !sub.Endpoint.Handshake && !isLoopback(u.Hostname()) {
+		m.host = strings.TrimSuffix(strings.ToLower(u.Hostname()), ".")
+	}
+	return m
+}
+
+// isLoopback reports whether a host is this machine, whose consent nobody needs.
+func isLoopback(host string) bool {
+	addr, err := netip.ParseAddr(host)
+	return host == "localhost" || err == nil && addr.IsLoopback()
 }
 
 // NewCounts returns counts of no subscriptions yet.
@@ -98,28 +113,63 @@ func (c *Counts) Enter(ctx context.Context, sub *sluice.Subscription) error {
 			With("limit", most).With("unit", "subscriptions").With("allowed", 0)
 	}
 	made := makerOf(sub)
-	if who, n := c.madeFor(made); c.most.Principal > 0 && n >= c.most.Principal {
+	who, n, toHost := c.madeFor(made)
+	if c.most.Principal > 0 && n >= c.most.Principal {
 		return sluice.Errorf(sluice.QuotaExceeded,
 			"%s has %d subscriptions, as many as a principal may; delete some, or have limits.subscriptions_per_principal raised", who, n).
 			With("limit", c.most.Principal).With("unit", "subscriptions").With("allowed", 0)
+	}
+	if err := c.checkHost(made, who, toHost); err != nil {
+		return err
 	}
 	c.put(sub.ID, counted{maker: made})
 	return nil
 }
 
-// madeFor returns who answers for what a maker makes, and how many subscriptions that principal answers for; 0 for the
-// operator.
-func (c *Counts) madeFor(m maker) (who sluice.Principal, n int) {
+// Move enters where a subscription that is stored is about to send from now on. Code QuotaExceeded if who answers for it
+// has as many that send there as it may.
+func (c *Counts) Move(sub *sluice.Subscription) error {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	is, was := makerOf(sub), c.subs[sub.ID]
+	if is != was.maker {
+		who, _, toHost := c.madeFor(is)
+		if was.host == is.host && was.host != "" {
+			toHost = 0 // it is one of them
+		}
+		if err := c.checkHost(is, who, toHost); err != nil {
+			return err
+		}
+	}
+	c.put(sub.ID, counted{is, was.told})
+	return nil
+}
+
+func (c *Counts) checkHost(m maker, who sluice.Principal, toHost int) error {
+	if m.caller.Grant == "" || m.host == "" || c.most.Host == 0 || toHost < c.most.Host {
+		return nil
+	}
+	return sluice.Errorf(sluice.QuotaExceeded,
+		"%s has %d subscriptions that send to this host without its consent, as many as a principal may; have the endpoint agree (endpoint.handshake), or limits.subscriptions_per_host raised", who, toHost).
+		With("limit", c.most.Host).With("unit", "subscriptions").With("allowed", 0)
+}
+
+// madeFor returns who answers for what a maker makes, how many subscriptions that principal answers for, and how many of
+// them send to the same host; 0 for the operator.
+func (c *Counts) madeFor(m maker) (who sluice.Principal, n, toHost int) {
 	if m.caller.Grant == "" {
-		return "", 0
+		return "", 0, 0
 	}
 	who = c.answers(m)
 	for other, count := range c.by {
-		if c.answers(other) == who {
-			n += count
+		if c.answers(other) != who {
+			continue
+		}
+		if n += count; other.host == m.host {
+			toHost += count
 		}
 	}
-	return who, n
+	return who, n, toHost
 }
 
 func (c *Counts) answers(m maker) sluice.Principal {

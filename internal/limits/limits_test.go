@@ -122,6 +122,34 @@ func TestCounts_BoundPrincipals(t *testing.T) {
 	require.Error(t, c.Enter(t.Context(), madeBy("f", "ann", "user:ann")))
 }
 
+// Issue 13, attack 9: a principal has no more subscriptions that send to one host than it may, unless the host agreed,
+// however it writes the host and whatever it changes; this machine does not count, nor what the operator makes.
+func TestCounts_BoundOneHost(t *testing.T) {
+	t.Parallel()
+	c := limits.NewCounts(limits.Most{Host: 2})
+	c.CaughtUp()
+	to := func(id, grant, url string) *sluice.Subscription {
+		return &sluice.Subscription{ID: id, Namespace: "acme", Grant: grant, CreatedBy: "user:" + grant, Endpoint: sluice.Endpoint{URL: url}}
+	}
+	enter := func(id, grant, url string) error { return c.Enter(t.Context(), to(id, grant, url)) }
+	require.NoError(t, enter("a", "eve", "https://victim.example/1"))
+	require.NoError(t, enter("b", "eve", "https://Victim.example.:444/2?x"))
+	requireRefused(t, enter("c", "eve", "https://victim.example/3"), sluice.QuotaExceeded, map[string]any{"limit": 2, "unit": "subscriptions", "allowed": 0})
+	require.NoError(t, enter("d", "ann", "https://victim.example/3"))
+	require.NoError(t, enter("e", "eve", "https://other.example/"))
+	require.Error(t, c.Move(to("e", "eve", "https://victim.example/4")), "it sends there now")
+	require.NoError(t, c.Move(to("a", "eve", "https://victim.example/5")), "it did before")
+	agreed := to("f", "eve", "https://victim.example/6")
+	agreed.Endpoint.Handshake = true
+	require.NoError(t, c.Enter(t.Context(), agreed))
+	require.NoError(t, c.Move(to("a", "eve", "https://other.example/5")))
+	require.NoError(t, enter("c", "eve", "https://victim.example/3"), "there is room again")
+	for i := range 5 {
+		require.NoError(t, enter("here"+strconv.Itoa(i), "eve", "http://127.0.0.1/hook"))
+		require.NoError(t, enter("root"+strconv.Itoa(i), "", "https://victim.example/"))
+	}
+}
+
 func TestASubscriptionTooManyIsRefused(t *testing.T) {
 	t.Parallel()
 	c := limits.NewCounts(limits.Most{Namespace: 2})

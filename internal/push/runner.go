@@ -220,6 +220,9 @@ func (r *runner) configure(sub *sluice.Subscription) error {
 		r.throttled = time.Time{} // it may have been a very low one
 	}
 	r.sub, r.match, r.limits = sub, match, limitsOf(cmp.Or(r.rate, sub.Policy.Rate))
+	if sub.Agreed != nil {
+		r.limits = append(r.limits, limitsOf(sluice.Rate{PerMinute: float64(sub.Agreed.RatePerMinute)})...)
+	}
 	r.watched.Store(&lookout{sub: sub, match: match, ports: r.ports, opts: Options{Observe: r.observe, Log: r.log}})
 	return nil
 }

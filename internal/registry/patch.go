@@ -81,7 +81,18 @@ func (r *Registry) recheck(ctx context.Context, before, after *sluice.Subscripti
 	if reflect.DeepEqual(before.Endpoint, after.Endpoint) {
 		return nil
 	}
-	return r.needs.Endpoints.Check(ctx, after.Endpoint)
+	if err := r.needs.Endpoints.Check(ctx, after.Endpoint); err != nil {
+		return err
+	}
+	if before.Endpoint.URL != after.Endpoint.URL || before.Endpoint.Handshake != after.Endpoint.Handshake {
+		if err := r.shakeHands(ctx, after); err != nil {
+			return err
+		}
+	}
+	if r.needs.Quota == nil {
+		return nil
+	}
+	return r.needs.Quota.Move(after)
 }
 
 // move reserves what the subscription is now instead of what it was.

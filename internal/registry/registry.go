@@ -53,6 +53,8 @@ type Logs interface {
 type Endpoints interface {
 	// Check returns why nothing may be sent there: InsecureURL, BlockedAddress, InvalidRequest.
 	Check(ctx context.Context, endpoint sluice.Endpoint) error
+	// Handshake returns what a subscription's endpoint agrees to. Code Unprocessable if it does not agree.
+	Handshake(ctx context.Context, sub *sluice.Subscription) (*sluice.Agreement, error)
 }
 
 // Consumers are what hands a subscription's events out. Both calls may be repeated.
@@ -66,7 +68,10 @@ type Quota interface {
 	// Enter counts a subscription that is about to be stored, once. Code QuotaExceeded if its
 	// namespace, or its maker, has as many as it may.
 	Enter(ctx context.Context, sub *sluice.Subscription) error
-	// Leave takes that back: the subscription was not stored.
+	// Move enters where a stored subscription is about to send from now on. Code QuotaExceeded if its maker has too many
+	// that send there.
+	Move(sub *sluice.Subscription) error
+	// Leave takes Enter back: the subscription was not stored.
 	Leave(id string)
 }
 
@@ -311,12 +316,24 @@ func (r *Registry) prepare(ctx context.Context, req *Request, by string) (*sluic
 	if err := takeSecret(sub, now); err != nil {
 		return nil, err
 	}
+	if err := r.shakeHands(ctx, sub); err != nil {
+		return nil, err
+	}
 	sub.State = sluice.Active
 	if !sub.Enabled {
 		sub.State = sluice.Paused
 	}
 	sub.CreatedBy, sub.Grant, sub.CreatedAt, sub.UpdatedAt = by, sluice.CallerFrom(ctx).Grant, now, now
 	return sub, nil
+}
+
+// shakeHands has the endpoint agree, if it is to: then nothing is sent before it has.
+func (r *Registry) shakeHands(ctx context.Context, sub *sluice.Subscription) (err error) {
+	sub.Agreed = nil
+	if sub.Endpoint.Handshake {
+		sub.Agreed, err = r.needs.Endpoints.Handshake(ctx, sub)
+	}
+	return err
 }
 
 // maySubscribe returns an error unless whoever asks may have what the subscription is about (S0-54).
@@ -368,6 +385,9 @@ func check(sub *sluice.Subscription) error {
 	}
 	if err := retry.Check(sub.Policy.Retry); err != nil {
 		return err
+	}
+	if sub.Endpoint.Handshake && sub.Mode == sluice.Wake {
+		return sluice.Errorf(sluice.InvalidRequest, "endpoint.handshake is for the mode push").With("field", "endpoint.handshake")
 	}
 	_, err := filter.Compile(sub.Filter)
 	return err

@@ -100,7 +100,7 @@ func (r *Request) inS0() bool {
 }
 
 func (r *Request) inOurs() bool {
-	endpoint := r.Endpoint.URL != "" || r.Endpoint.Secret != "" || r.Endpoint.Headers != nil
+	endpoint := r.Endpoint.URL != "" || r.Endpoint.Secret != "" || r.Endpoint.Headers != nil || r.Endpoint.Handshake
 	return r.Namespace != "" || r.Mode != "" || r.Pattern != "" || r.Filter != nil || endpoint || r.Start != "" || r.Policy != nil
 }
 

@@ -20,6 +20,7 @@ type configuration struct {
 	Target         string            `json:"target"`
 	Filter         sluice.Filter     `json:"filter"`
 	URL            string            `json:"url"`
+	Handshake      bool              `json:"handshake,omitempty"`
 	Headers        map[string]string `json:"headers,omitempty"`
 	Start          string            `json:"start"`
 	Policy         sluice.Policy     `json:"policy"`
@@ -44,7 +45,7 @@ type structure struct {
 func configHash(sub *sluice.Subscription) (string, error) {
 	return hash(configuration{
 		Namespace: sub.Namespace, Mode: sub.Mode, Pattern: sub.Pattern, Target: sub.Target, Filter: sub.Filter,
-		URL: sub.Endpoint.URL, Headers: sub.Endpoint.Headers, Start: sub.Start, Policy: sub.Policy,
+		URL: sub.Endpoint.URL, Handshake: sub.Endpoint.Handshake, Headers: sub.Endpoint.Headers, Start: sub.Start, Policy: sub.Policy,
 		ReplayWindow: sub.ReplayWindow, Description: sub.Description, Metadata: sub.Metadata, IdempotencyKey: sub.IdempotencyKey,
 	})
 }

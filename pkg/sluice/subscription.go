@@ -52,6 +52,7 @@ type Subscription struct {
 	SoughtAt      *time.Time `json:"sought_at,omitempty"` // when it was moved to another place of the log
 	CancelledAt   *time.Time `json:"cancelled_at,omitempty"`
 	LastEventAt   *time.Time `json:"last_event_at"`
+	Agreed        *Agreement `json:"agreed,omitempty"`      // what the endpoint agreed to in its handshake
 	SecretHint    string     `json:"secret_hint,omitempty"` // the secret's last four characters
 	ReplayWindowS int64      `json:"replay_window_s"`       // S0-53
 
@@ -88,6 +89,14 @@ type Endpoint struct {
 	URL     string            `json:"url"`
 	Headers map[string]string `json:"headers,omitempty"`
 	Secret  string            `json:"secret,omitempty"` // in requests; in answers to creation and rotation only
+
+	Handshake bool `json:"handshake,omitempty"` // nothing is sent before the endpoint has agreed (CloudEvents, abuse protection)
+}
+
+// Agreement is what an endpoint answered to a handshake (CloudEvents, abuse protection for webhooks).
+type Agreement struct {
+	At            time.Time `json:"at"`
+	RatePerMinute int       `json:"rate_per_minute,omitempty"` // requests that it takes; 0: any number
 }
 
 // Secret is one signing secret; during a rotation two are live.

@@ -1,0 +1,115 @@
+package endpoint
+
+import (
+	"cmp"
+	"context"
+	"math"
+	"net/http"
+	"net/url"
+	"strconv"
+	"strings"
+
+	"github.com/sluice-io/sluice/pkg/sluice"
+)
+
+// Headers of the handshake (CloudEvents, HTTP 1.1 Web Hooks for Event Delivery, "Abuse Protection").
+const (
+	requestOrigin = "WebHook-Request-Origin"
+	requestRate   = "WebHook-Request-Rate"
+	allowedOrigin = "WebHook-Allowed-Origin"
+	allowedRate   = "WebHook-Allowed-Rate"
+)
+
+// unnamedOrigin is who asks if the server does not know its public name.
+const unnamedOrigin = "sluice"
+
+// Handshake asks a subscription's endpoint whether it takes requests of this server, and returns what it agreed to. The
+// request is OPTIONS, with the endpoint's own headers, under the guard of every attempt and within the policy's timeout.
+// Codes: those of Check; Unprocessable if the endpoint does not agree, or does not answer.
+func (s *Sender) Handshake(ctx context.Context, sub *sluice.Subscription) (*sluice.Agreement, error) {
+	timeout := cmp.Or(sub.Policy.Timeout.Std(), defaultTimeout)
+	limited, cancel := context.WithTimeout(ctx, timeout)
+	defer cancel()
+	l := line{parent: ctx}
+	held, over := l.follow(limited)
+	defer over()
+	req, err := s.handshakeRequest(held, sub)
+	if err != nil {
+		return nil, err
+	}
+	res, err := s.transport.RoundTrip(req)
+	if err != nil {
+		if limited.Err() != nil {
+			err = limited.Err()
+		}
+		return nil, disagreed("it did not answer: %s", newMask(sub).apply(failure(ctx, err, timeout)))
+	}
+	defer func() { _ = res.Body.Close() }() // nothing of it is wanted
+	return s.agreement(res, req.Header.Get(requestOrigin))
+}
+
+func (s *Sender) handshakeRequest(ctx context.Context, sub *sluice.Subscription) (*http.Request, error) {
+	req, err := s.postRequest(ctx, sub.Endpoint.URL, nil, nil)
+	if err != nil {
+		return nil, err
+	}
+	req.Method, req.Body, req.ContentLength = http.MethodOptions, nil, 0
+	for name, value := range sub.Endpoint.Headers {
+		req.Header.Set(name, value)
+	}
+	req.Header.Set(requestOrigin, s.origin())
+	if rate := ratePerMinute(sub.Policy.Rate); rate > 0 {
+		req.Header.Set(requestRate, strconv.Itoa(rate))
+	}
+	return req, nil
+}
+
+// origin returns the name under which this server asks.
+func (s *Sender) origin() string {
+	u, err := url.Parse(s.opts.PublicURL)
+	if err != nil {
+		return unnamedOrigin
+	}
+	return cmp.Or(u.Hostname(), unnamedOrigin)
+}
+
+// ratePerMinute returns how many requests a minute a subscription makes at most; 0: any number.
+func ratePerMinute(r sluice.Rate) int {
+	rate := math.Inf(1)
+	if r.PerSecond > 0 {
+		rate = 60 * r.PerSecond
+	}
+	if r.PerMinute > 0 {
+		rate = min(rate, r.PerMinute)
+	}
+	if rate > math.MaxInt32 {
+		return 0
+	}
+	return max(1, int(rate))
+}
+
+// agreement returns what an answer agrees to.
+func (s *Sender) agreement(res *http.Response, origin string) (*sluice.Agreement, error) {
+	if res.StatusCode < 200 || res.StatusCode > 299 {
+		return nil, disagreed("it answered %d to OPTIONS", res.StatusCode)
+	}
+	allowed := strings.TrimSpace(res.Header.Get(allowedOrigin))
+	if allowed != "*" && !strings.EqualFold(allowed, origin) {
+		return nil, disagreed("its answer to OPTIONS has to have the header %s: %s, or *", allowedOrigin, origin)
+	}
+	is := &sluice.Agreement{At: s.opts.Now().UTC()}
+	rate := strings.TrimSpace(res.Header.Get(allowedRate))
+	if rate == "" || rate == "*" {
+		return is, nil
+	}
+	n, err := strconv.Atoi(rate)
+	if err != nil || n <= 0 {
+		return nil, disagreed("the header %s of its answer has to be a number of requests a minute above 0, or *", allowedRate)
+	}
+	is.RatePerMinute = n
+	return is, nil
+}
+
+func disagreed(format string, args ...any) error {
+	return sluice.Errorf(sluice.Unprocessable, "the endpoint did not agree to the handshake: "+format, args...).With("field", "endpoint.handshake")
+}
