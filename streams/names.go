@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"crypto/sha256"
 	"fmt"
+	"slices"
 	"strconv"
 	"strings"
 
@@ -48,6 +49,18 @@ const (
 
 // EventsStream returns the name of a namespace's stream.
 func EventsStream(namespace string) string { return "EVENTS_" + namespace }
+
+// BucketStream returns the name of the stream that a bucket is.
+func BucketStream(bucket string) string { return "KV_" + bucket }
+
+// Ours reports whether a stream is one of Sluice's: a log, a bucket, or one of those that there is one of.
+func Ours(name string) bool {
+	if strings.HasPrefix(name, EventsStream("")) {
+		return true
+	}
+	return slices.ContainsFunc(Singles(), func(s Stream) bool { return s.Name == name }) ||
+		slices.ContainsFunc(Buckets(), func(b Bucket) bool { return BucketStream(b.Name) == name })
+}
 
 // EventsSubjects returns the subjects that a namespace's stream takes.
 func EventsSubjects(namespace string) string { return eventsPrefix + namespace + ".>" }

@@ -65,6 +65,8 @@ type cli struct {
 	Keys       keysCmd       `cmd:"" help:"Look at the keys that the server signs with, and replace them."`
 	Secrets    secretsCmd    `cmd:"" help:"Look at the keys that secrets are sealed with in the store, and replace them."`
 	Producers  producersCmd  `cmd:"" help:"Look at producers that are marked unsafe, and clear them."`
+	Backup     backupCmd     `cmd:"" help:"Write all that a stopped server has stored into a directory."`
+	Restore    restoreCmd    `cmd:"" help:"Make an empty store from a backup."`
 	Doctor     doctorCmd     `cmd:"" help:"Check configuration, data directory, server, NATS, clock and disk."`
 	NATSCtx    contextCmd    `cmd:"" name:"nats-context" help:"Write a context with which the nats command reaches this machine's server."`
 	Version    versionCmd    `cmd:"" help:"Print the version."`

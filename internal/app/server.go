@@ -155,7 +155,8 @@ func (s *server) forget(context.Context) error {
 	return removeIfThere(filepath.Join(s.cfg.Data, AddressesFile))
 }
 
-func (s *server) openStore(ctx context.Context) (err error) {
+// storeOptions returns how the store is reached.
+func (s *server) storeOptions() natsstore.Options {
 	n := s.cfg.NATS
 	opts := natsstore.Options{
 		URL: n.URL, Creds: n.Credentials, User: n.User, Password: n.Password, Token: n.Token, NKeySeedFile: n.NKeySeedFile,
@@ -170,6 +171,17 @@ func (s *server) openStore(ctx context.Context) (err error) {
 	if s.nats != nil {
 		s.loginTo(&opts)
 	}
+	return opts
+}
+
+// connectStore opens the store as it is, and makes nothing there.
+func (s *server) connectStore(ctx context.Context) (err error) {
+	s.store, err = natsstore.Connect(ctx, s.storeOptions())
+	return err
+}
+
+func (s *server) openStore(ctx context.Context) (err error) {
+	n, opts := s.cfg.NATS, s.storeOptions()
 	sealed, err := openSealing(s.cfg)
 	if err != nil {
 		return err

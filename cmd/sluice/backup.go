@@ -1,0 +1,119 @@
+package main
+
+import (
+	"context"
+	"fmt"
+	"log/slog"
+	"strconv"
+
+	"github.com/sluice-io/sluice/config"
+	"github.com/sluice-io/sluice/internal/app"
+	"github.com/sluice-io/sluice/internal/backup"
+)
+
+// storeFlags say which store a command works on while no server does.
+type storeFlags struct {
+	Config    string `help:"Configuration of the server in JSON or YAML." env:"SLUICE_CONFIG" type:"path" placeholder:"FILE"`
+	NATS      string `name:"nats" help:"The NATS server at URL instead of an embedded one." placeholder:"URL"`
+	NATSCreds string `name:"nats-creds" help:"Credentials file to log in there with." type:"path" placeholder:"FILE"`
+}
+
+func (f storeFlags) config(s *session) (config.Config, error) {
+	cfg, err := config.Load(f.Config, s.environ)
+	if err != nil {
+		return cfg, usageError{err}
+	}
+	(&serveCmd{NATS: f.NATS, NATSCreds: f.NATSCreds}).apply(&cfg, s.Data)
+	if err := cfg.Check(); err != nil {
+		return cfg, usageError{err}
+	}
+	return cfg, nil
+}
+
+// options shows how far a backup or restore has come.
+func (f storeFlags) options(s *session, what string) (backup.Options, *progress) {
+	bar := newProgress(s, -1)
+	bar.what = what
+	return backup.Options{Progress: func(done, total int64) {
+		bar.total = total
+		bar.advance(done)
+	}}, bar
+}
+
+func (f storeFlags) with() app.Options {
+	return app.Options{Log: slog.New(slog.DiscardHandler), Version: version()}
+}
+
+// backupCmd writes a backup.
+type backupCmd struct {
+	Dir         string `arg:"" help:"Directory to write to; new or empty." type:"path"`
+	WithoutKeys bool   `help:"Leave secrets.key and root.token of the data directory out: keep them elsewhere."`
+	storeFlags
+}
+
+// Help describes the command.
+func (backupCmd) Help() string {
+	return `Writes all streams and buckets of Sluice, with the places of its consumers, and the keys of the
+data directory. Stop the server first: records, logs and places have to belong to one moment.
+A backup holds events in plain text, and with the keys all secrets: only its owner can read it.`
+}
+
+// Run writes the backup.
+func (c *backupCmd) Run(ctx context.Context, s *session) error {
+	cfg, err := c.config(s)
+	if err != nil {
+		return err
+	}
+	opts, bar := c.options(s, "backing up")
+	if !c.WithoutKeys {
+		opts.Keys = app.KeptFiles()
+	}
+	m, err := app.Backup(ctx, cfg, c.Dir, opts, c.with())
+	bar.close()
+	if err != nil {
+		return fmt.Errorf("backup: %w", err)
+	}
+	return s.show(m, func() error { return s.describeBackup("Backed up to", c.Dir, m) })
+}
+
+// restoreCmd restores a backup.
+type restoreCmd struct {
+	Dir string `arg:"" help:"Directory with a backup." type:"existingdir"`
+	storeFlags
+}
+
+// Help describes the command.
+func (restoreCmd) Help() string {
+	return `Checks every file of a backup and makes its streams and buckets in a store that has none of
+them: a new data directory (--data), or a NATS of your own (--nats). Then start the server there.`
+}
+
+// Run restores the backup.
+func (c *restoreCmd) Run(ctx context.Context, s *session) error {
+	cfg, err := c.config(s)
+	if err != nil {
+		return err
+	}
+	opts, bar := c.options(s, "restoring")
+	m, err := app.Restore(ctx, cfg, c.Dir, opts, c.with())
+	bar.close()
+	if err != nil {
+		return fmt.Errorf("restore: %w", err)
+	}
+	return s.show(m, func() error { return s.describeBackup("Restored from", c.Dir, m) })
+}
+
+func (s *session) describeBackup(done, dir string, m backup.Manifest) error {
+	var messages uint64
+	var bytes int64
+	for _, stream := range m.Streams {
+		messages += stream.State.Messages
+		bytes += stream.Bytes
+	}
+	keys := "without keys"
+	if len(m.Keys) > 0 {
+		keys = "with keys"
+	}
+	return s.say("%s %s: %s streams with %s messages, %s, %s.", done, dir,
+		strconv.Itoa(len(m.Streams)), strconv.FormatUint(messages, 10), strconv.FormatInt((bytes+1023)>>10, 10)+" KiB", keys)
+}

@@ -1,0 +1,131 @@
+package natsstore
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"time"
+
+	"github.com/nats-io/jsm.go"
+	"github.com/nats-io/jsm.go/api"
+	"github.com/nats-io/nats.go/jetstream"
+
+	"github.com/sluice-io/sluice/streams"
+)
+
+// snapshotTimeout bounds each request of a snapshot; the server checks a whole stream before it answers the first.
+const snapshotTimeout = time.Minute
+
+// StreamState is what a stream holds.
+type StreamState struct {
+	Messages uint64 `json:"messages"`
+	FirstSeq uint64 `json:"first_seq"`
+	LastSeq  uint64 `json:"last_seq"`
+}
+
+// Snapshot is one stream of a backup.
+type Snapshot struct {
+	State  StreamState     `json:"state"`
+	Config json.RawMessage `json:"config"` // the stream's configuration and state, as JetStream's API writes them
+}
+
+// Holds reports whether a stream that was restored from the snapshot holds what it should: all of it, but for what has
+// aged out of it meanwhile.
+func (s Snapshot) Holds(restored StreamState) bool {
+	var stream struct {
+		Config api.StreamConfig `json:"config"`
+	}
+	switch {
+	case json.Unmarshal(s.Config, &stream) != nil || restored.LastSeq != s.State.LastSeq:
+		return false
+	case s.State.Messages == 0: // the first sequence of an empty stream is written in two ways
+		return restored.Messages == 0
+	case stream.Config.MaxAge > 0 || stream.Config.AllowMsgTTL:
+		return restored.Messages <= s.State.Messages && restored.FirstSeq >= s.State.FirstSeq
+	}
+	return restored == s.State
+}
+
+// StoredStreams returns the names of the streams and buckets of Sluice that there are, but for the bucket of leases:
+// who serves what is not to be kept.
+func (s *Store) StoredStreams(ctx context.Context) ([]string, error) {
+	var names []string
+	list := s.js.StreamNames(ctx)
+	for name := range list.Name() {
+		if streams.Ours(name) && name != streams.BucketStream(streams.Leases) {
+			names = append(names, name)
+		}
+	}
+	if err := list.Err(); err != nil {
+		return nil, fmt.Errorf("list streams: %w", err)
+	}
+	return names, nil
+}
+
+// Replicas returns the ids of the replicas that serve this store: those that run, and for a lease's duration those that
+// were killed.
+func (s *Store) Replicas(ctx context.Context) ([]string, error) {
+	kv, err := s.js.KeyValue(ctx, streams.Leases)
+	if errors.Is(err, jetstream.ErrBucketNotFound) {
+		return nil, nil
+	}
+	if err != nil {
+		return nil, fmt.Errorf("leases: %w", err)
+	}
+	return (&Leases{store: s, kv: kv}).replicas(ctx)
+}
+
+// SnapshotStream writes a stream with its consumers to data, after the server has checked each of its messages.
+func (s *Store) SnapshotStream(ctx context.Context, name string, data io.Writer) (Snapshot, error) {
+	tools, err := jsm.New(s.nc, jsm.WithTimeout(snapshotTimeout))
+	if err != nil {
+		return Snapshot{}, fmt.Errorf("snapshot %s: %w", name, err)
+	}
+	stream, err := tools.LoadStream(name)
+	if err != nil {
+		return Snapshot{}, fmt.Errorf("snapshot %s: %w", name, err)
+	}
+	var config bytes.Buffer
+	_, err = stream.SnapshotToBuffer(ctx, unclosed{data}, unclosed{&config}, jsm.SnapshotConsumers(), jsm.SnapshotHealthCheck())
+	if err != nil {
+		return Snapshot{}, fmt.Errorf("snapshot %s: %w", name, err)
+	}
+	var taken struct {
+		State api.StreamState `json:"state"`
+	}
+	if err := json.Unmarshal(config.Bytes(), &taken); err != nil {
+		return Snapshot{}, fmt.Errorf("snapshot %s: %w", name, err)
+	}
+	return Snapshot{State: stateOf(taken.State), Config: config.Bytes()}, nil
+}
+
+// RestoreStream makes a stream that is not there from a snapshot, with as many replicas as this store has, and returns
+// what it holds.
+func (s *Store) RestoreStream(ctx context.Context, name string, config json.RawMessage, data io.Reader) (StreamState, error) {
+	tools, err := jsm.New(s.nc, jsm.WithTimeout(snapshotTimeout))
+	if err != nil {
+		return StreamState{}, fmt.Errorf("restore %s: %w", name, err)
+	}
+	var request api.JSApiStreamRestoreRequest
+	if err := json.Unmarshal(config, &request); err != nil {
+		return StreamState{}, fmt.Errorf("restore %s: its configuration: %w", name, err)
+	}
+	request.Config.Replicas, request.Config.Placement = s.opts.Replicas, nil
+	state, err := tools.RestoreSnapshotFromBuffer(ctx, name, io.NopCloser(data), io.NopCloser(bytes.NewReader(config)), jsm.RestoreConfiguration(request.Config))
+	if err != nil {
+		return StreamState{}, fmt.Errorf("restore %s: %w", name, err)
+	}
+	return stateOf(*state), nil
+}
+
+func stateOf(state api.StreamState) StreamState {
+	return StreamState{Messages: state.Msgs, FirstSeq: state.FirstSeq, LastSeq: state.LastSeq}
+}
+
+// unclosed keeps a writer open for the caller.
+type unclosed struct{ io.Writer }
+
+func (unclosed) Close() error { return nil }
