@@ -69,6 +69,16 @@ func EventsSubjects(namespace string) string { return eventsPrefix + namespace +
 // same stream: both can be stored in one step.
 func RecordsSubjects(namespace string) string { return recordsPrefix + namespace + ".>" }
 
+// moved ends the subjects of what a stream is moved on with. No path, key or subscription has it.
+const moved = "=moved"
+
+// MoveSubject returns the subject of what a namespace's stream is moved on with after it lost its end, so that no sequence
+// is given out twice. What is written there is taken away at once.
+func MoveSubject(namespace string) string { return recordsPrefix + namespace + "." + moved }
+
+// MoveSubjectOf is MoveSubject for a stream that exists once.
+func MoveSubjectOf(d Stream) string { return strings.TrimSuffix(d.Subjects[0], ">") + moved }
+
 // RecordSubject returns the subject of a path's record.
 func RecordSubject(namespace string, path sluice.Path) string {
 	return encode(recordsPrefix+namespace, path.Segments(), harmless)

@@ -29,6 +29,8 @@ const (
 // doctorCmd checks everything that a server on this machine needs.
 type doctorCmd struct {
 	Config string `help:"Configuration to check." env:"SLUICE_CONFIG" type:"path" placeholder:"FILE"`
+	Deep   bool   `help:"Have the server read everything that is stored, and say what cannot be read."`
+	Forget bool   `help:"Take for settled what was found damaged."`
 }
 
 // finding is the result of one check.
@@ -61,6 +63,7 @@ func (c *doctorCmd) Run(ctx context.Context, s *session) error {
 	e.checkHTTP(ctx)
 	e.checkAccess(ctx)
 	e.checkRoom(ctx)
+	e.checkStored(ctx, c)
 	e.checkGrants(ctx)
 	e.checkTypes(ctx)
 	e.checkSubscriptions(ctx)

@@ -25,6 +25,7 @@ type trust struct {
 	authority *authority.Authority
 	presence  *authority.Presence
 	follower  *authority.Follower
+	damaged   map[string]sluice.Damage // of the records, by key
 }
 
 func (s *server) openTrust(ctx context.Context) error {
@@ -39,6 +40,7 @@ func (s *server) openTrust(ctx context.Context) error {
 	s.ticketKeys.set(tickets)
 	t := &s.trust
 	t.records = natsstore.OpenBucket[access.Record](s.store, streams.Access)
+	t.damaged = s.memory.ofBucket(streams.Access)
 	t.presence = authority.NewPresence(id, t.records, t.index, s.store.LeaseTTL(), s.opts.Log)
 	t.authority = authority.New(authority.Needs{
 		Records: t.records, Index: t.index, Ledger: s.ledger, Keys: s.tokenKeys, Now: time.Now, Tickets: s.ticketKeys.all,
@@ -85,13 +87,20 @@ func (t *trust) follow(ctx context.Context) error {
 	defer parts.Wait()
 	parts.Go(func() { t.presence.Run(ctx) })
 	parts.Go(func() { t.follower.Run(ctx, sweepEvery) })
+	told := map[string]bool{}
 	return t.records.Watch(ctx, ">", func(e natsstore.Entry[access.Record]) {
 		switch e.Change {
 		case natsstore.Set:
-			t.follower.Set(ctx, e.Key, e.Value, e.Revision)
+			told[e.Key] = true
+			t.follower.Set(ctx, e.Key, trustedRecord(t.damaged, e), e.Revision)
 		case natsstore.Removed:
 			t.follower.Remove(e.Key, e.Revision)
 		case natsstore.CaughtUp:
+			for key, d := range t.damaged {
+				if !told[key] { // it is lost, or cannot be read
+					t.follower.Set(ctx, key, access.Record{Unreadable: true}, d.From)
+				}
+			}
 			t.follower.CaughtUp()
 		}
 	})

@@ -43,7 +43,7 @@ func (s *server) usage(ctx context.Context) (sluice.Storage, error) {
 // storage is usage, and what follows from it.
 func (s *server) storage(ctx context.Context) (sluice.Storage, error) {
 	storage, err := s.usage(ctx)
-	storage.Level = s.room.Level()
+	storage.Level, storage.Damage, storage.Verification = s.room.Level(), s.memory.known(), s.verification.now()
 	if problem := storage.Level.Problem(); problem != nil {
 		storage.Problem = problem.Message
 	}

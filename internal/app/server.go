@@ -70,6 +70,9 @@ type server struct {
 	ledger   *ledger.Ledger
 	marks    markStore
 	causes   *causes.Guard
+	memory   *memory // how far what is stored had come
+
+	verification *verification
 
 	catalogue *catalogue.Index
 	durable   *durable.Engine
@@ -104,7 +107,7 @@ func (s *server) open(ctx context.Context) error {
 	limit, cancel := context.WithTimeout(ctx, readyLimit)
 	defer cancel()
 	for _, step := range []func(context.Context) error{
-		s.openTLS, s.openNATS, s.forget, s.openStore, s.openRoom, s.openSender, s.openRegistry, s.openEngine, s.openWakes, s.openTrust, s.openFeeds, s.openLater, s.openAppointments, s.openWatches, s.openAPI,
+		s.openTLS, s.openNATS, s.forget, s.openStore, s.openRoom, s.openSender, s.openRegistry, s.hold, s.openEngine, s.openWakes, s.openTrust, s.openFeeds, s.openLater, s.openAppointments, s.openWatches, s.openAPI,
 	} {
 		if err := step(limit); err != nil {
 			return err
@@ -188,6 +191,11 @@ func (s *server) openStore(ctx context.Context) (err error) {
 	}
 	opts.Vault = sealed.ring
 	if s.store, err = natsstore.Connect(ctx, opts); err != nil {
+		return err
+	}
+	s.memory = &memory{dir: s.cfg.Data, store: s.store, log: s.opts.Log, records: map[string]natsstore.Records{}, told: make(chan struct{}, 1)}
+	s.verification = newVerification(s.memory)
+	if err := s.memory.examine(ctx); err != nil {
 		return err
 	}
 	if err := s.store.Provision(ctx); err != nil {
@@ -362,6 +370,8 @@ func (s *server) openAPI(context.Context) error {
 		Fact:         endpoint.Fact,
 		Retrier:      retrier{s.store, s.registry},
 		Storage:      s.storage,
+		Verify:       s.verification.begin,
+		ForgetDamage: s.memory.forget,
 		Ready:        s.ready,
 		Room:         s.room,
 		Stopping:     s.stopping,

@@ -61,6 +61,23 @@ func (s *Server) storage(c echo.Context) error {
 	return c.JSON(http.StatusOK, storage)
 }
 
+// verifyStorage has everything that is stored read, and says how far that is.
+func (s *Server) verifyStorage(c echo.Context) error {
+	state, err := s.opts.Verify(c.Request().Context())
+	if err != nil {
+		return err
+	}
+	return c.JSON(http.StatusAccepted, state)
+}
+
+// forgetDamage takes for settled what was found damaged.
+func (s *Server) forgetDamage(c echo.Context) error {
+	if err := s.opts.ForgetDamage(); err != nil {
+		return err
+	}
+	return c.NoContent(http.StatusNoContent)
+}
+
 // wireVersion is the version of the API's paths and bodies.
 const wireVersion = "v1"
 

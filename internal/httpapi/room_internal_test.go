@@ -15,7 +15,7 @@ func TestGrows_NamesEveryRouteThatAdds(t *testing.T) {
 	needed := map[string]bool{
 		"POST " + callbackRoute: true, "POST /v1/keys/rotate": true, "PUT /v1/namespaces/:ns": true, "POST " + ticketRoute: true,
 		"POST /v1/grants/verify": true, "POST /v1/grants/:grant/revoke": true, "PUT /v1/principals/:principal": true,
-		"PUT /v1/namespaces/:ns/acl/:principal": true, "POST /v1/namespaces/:ns/tombstones": true, "POST /v1/namespaces/:ns/watches/test": true,
+		"PUT /v1/namespaces/:ns/acl/:principal": true, "POST /v1/namespaces/:ns/tombstones": true, "POST /v1/namespaces/:ns/watches/test": true, "POST /v1/storage/verify": true,
 		"PATCH /v1/subscriptions/:id": true, "POST /v1/subscriptions/:id/pause": true, "POST /v1/subscriptions/:id/resume": true,
 		"POST /v1/subscriptions/:id/secret/rotate": true, "POST /v1/subscriptions/:id/seek": true, "POST /v1/subscriptions/:id/replays/:replay/cancel": true,
 		"POST /v1/subscriptions/:id/deliveries/:event/discard": true,

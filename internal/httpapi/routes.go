@@ -45,6 +45,8 @@ func (s *Server) routes() []route {
 		{http.MethodGet, "/v1/capabilities", anybody, s.capabilities},
 		{http.MethodGet, "/v1/whoami", anybody, s.whoami},
 		{http.MethodGet, "/v1/storage", ruling, s.storage},
+		{http.MethodPost, "/v1/storage/verify", ruling, s.verifyStorage},
+		{http.MethodDelete, "/v1/storage/damage", ruling, s.forgetDamage},
 		{http.MethodGet, "/v1/audit", audited, s.listAudit},
 		{http.MethodGet, "/v1/keys", ruling, s.listKeys},
 		{http.MethodPost, "/v1/keys/rotate", ruling, s.rotateKey},

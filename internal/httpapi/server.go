@@ -140,6 +140,9 @@ type Options struct {
 	Metrics    http.Handler                          // for /metrics
 	Version    string                                // of the program; "dev"
 
+	Verify       func(context.Context) (sluice.Verification, error) // begins to read everything that is stored
+	ForgetDamage func() error
+
 	Keys       Keys
 	EventTypes EventTypes
 	Catalogue  Catalogue // nil: every event may be published

@@ -22,7 +22,9 @@ func TestAScrapeShowsWhatWasCountedAndWhatIsNow(t *testing.T) {
 			return []metrics.Log{{Namespace: "acme", Events: 5, Bytes: 6, MaxBytes: 8, LastSeq: 7}}
 		},
 	)
-	m.WatchStorage(func() []sluice.Storage { return []sluice.Storage{{UsedBytes: 9, LimitBytes: 10}} })
+	m.WatchStorage(func() []sluice.Storage {
+		return []sluice.Storage{{UsedBytes: 9, LimitBytes: 10, Damage: []sluice.Damage{{}, {}}}}
+	})
 	sub := &sluice.Subscription{Namespace: "acme", ID: "erp"}
 	m.Taken("acme", []sluice.Stored{{}, {Duplicate: true}})
 	m.Matched(sub)
@@ -67,6 +69,7 @@ func TestAScrapeShowsWhatWasCountedAndWhatIsNow(t *testing.T) {
 		`sluice_export_failures_total{what="dead_letters"} 1`,
 		`sluice_lag_seconds{namespace="acme",subscription="erp"} 4.5`,
 		`sluice_breaker_state{namespace="acme",subscription="erp"} 2`,
+		`sluice_storage_damage 2`,
 		`sluice_source_unopened{namespace="acme",subscription="erp"} 1`,
 		`sluice_breaker_openings_total{namespace="acme",subscription="erp"} 1`,
 		`sluice_throttled_total{namespace="acme",subscription="erp"} 1`,

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"log/slog"
 	"sync"
 	"time"
 
@@ -19,7 +20,8 @@ const (
 	followLeast     = 4           // messages that are on their way, however large they may be
 	followTidyUp    = time.Second // for deleting the consumer; the server does it later by itself
 	followUnused    = time.Minute
-	followEarly     = 50 // tries, for a second
+	followEarly     = 50          // tries, for a second
+	followSilence   = time.Second // without a message that was announced: can it be read?
 )
 
 // A replica that is behind is asked again so often, or rather another one maybe, and after so long.
@@ -32,6 +34,7 @@ const (
 var (
 	errGap       = errors.New("a message was lost on the way")
 	errReconnect = errors.New("the connection is a new one")
+	errSilence   = errors.New("no message for a while")
 )
 
 // taker is called for a message, or without one. It returns whether another one is wanted.
@@ -124,7 +127,16 @@ func (s *Store) followAs(ctx context.Context, stream string, config jetstream.Co
 			return err
 		}
 	}
-	return in.handTo(each, config.OptStartSeq)
+	in.left, in.idle = info.NumPending, func() bool {
+		now, err := consumer.Info(ctx)
+		return err == nil && now.NumPending == 0 && now.Delivered.Consumer == in.last
+	}
+	err = in.handTo(each, config.OptStartSeq)
+	if in.unreadable > 0 {
+		s.opts.Log.ErrorContext(ctx, "messages cannot be read: the stream's files are damaged; run sluice doctor --deep",
+			slog.String("stream", stream), slog.Uint64("messages", in.unreadable))
+	}
+	return err
 }
 
 // inflow is the messages of a consumer, one after the other.
@@ -134,8 +146,11 @@ type inflow struct {
 	end  context.CancelCauseFunc
 	stop func()
 	last uint64 // that came
+	left uint64 // that were announced and have not come
 
-	stream string
+	stream     string
+	idle       func() bool // whether the consumer has handed out all that it can
+	unreadable uint64      // messages that were announced and cannot be read
 }
 
 // openInflow asks the consumer for messages, so many at most that were not taken yet.
@@ -162,8 +177,8 @@ func (in *inflow) take(msg *nats.Msg) {
 	}
 }
 
-// next waits for the next message.
-func (in *inflow) next() (*nats.Msg, *nats.MsgMetadata, error) {
+// next waits for the next message. It returns errSilence if there is none for a while.
+func (in *inflow) next(silence <-chan time.Time) (*nats.Msg, *nats.MsgMetadata, error) {
 	if in.ctx.Err() != nil {
 		return nil, nil, context.Cause(in.ctx)
 	}
@@ -174,6 +189,8 @@ func (in *inflow) next() (*nats.Msg, *nats.MsgMetadata, error) {
 			err = errGap
 		}
 		return msg, meta, err
+	case <-silence:
+		return nil, nil, errSilence
 	case <-in.ctx.Done():
 		return nil, nil, context.Cause(in.ctx)
 	}
@@ -181,22 +198,49 @@ func (in *inflow) next() (*nats.Msg, *nats.MsgMetadata, error) {
 
 // handTo calls each for messages until it returns false or an error. Messages before the start come from a replica that is behind,
 // and began at its own end.
+//
+// A message that cannot be read is counted by the server among those that are left, and never comes: once the consumer is idle, the
+// end was met.
 func (in *inflow) handTo(each taker, start uint64) error {
+	silence := time.NewTimer(followSilence)
+	defer silence.Stop()
 	for {
-		msg, meta, err := in.next()
-		if err != nil {
-			return fmt.Errorf("read %s: %w", in.stream, err)
+		msg, meta, err := in.next(silence.C)
+		more := true
+		switch {
+		case errors.Is(err, errSilence):
+			more, err = in.silent(each)
+		case err != nil:
+			err = fmt.Errorf("read %s: %w", in.stream, err)
+		default:
+			more, err = in.hand(msg, meta, start, each)
 		}
-		if meta.Sequence.Stream < start {
-			msg = nil
-		}
-		if msg == nil && meta.NumPending > 0 {
-			continue
-		}
-		if more, err := each(msg, meta); err != nil || !more {
+		if err != nil || !more {
 			return err
 		}
+		silence.Reset(followSilence)
 	}
+}
+
+// hand calls each for a message that came.
+func (in *inflow) hand(msg *nats.Msg, meta *nats.MsgMetadata, start uint64, each taker) (more bool, err error) {
+	in.left = meta.NumPending
+	if meta.Sequence.Stream < start {
+		msg = nil
+	}
+	if msg == nil && meta.NumPending > 0 {
+		return true, nil
+	}
+	return each(msg, meta)
+}
+
+// silent calls each without a message if none comes because what is left cannot be read.
+func (in *inflow) silent(each taker) (more bool, err error) {
+	if in.left == 0 || !in.idle() {
+		return true, nil
+	}
+	in.unreadable, in.left = in.unreadable+in.left, 0
+	return each(nil, nil)
 }
 
 func (in *inflow) close() {

@@ -94,6 +94,17 @@ func (c *Client) Storage(ctx context.Context) (sluice.Storage, error) {
 	return send[sluice.Storage](ctx, c, call{method: http.MethodGet, path: "/v1/storage"}, nil)
 }
 
+// VerifyStorage has the server read everything that is stored; Storage says how far it is, and what cannot be read.
+func (c *Client) VerifyStorage(ctx context.Context) (sluice.Verification, error) {
+	return send[sluice.Verification](ctx, c, call{method: http.MethodPost, path: "/v1/storage/verify"}, nil)
+}
+
+// ForgetDamage takes for settled what was found damaged of what is stored.
+func (c *Client) ForgetDamage(ctx context.Context) error {
+	_, err := c.do(ctx, call{method: http.MethodDelete, path: "/v1/storage/damage"}, nil)
+	return err
+}
+
 // Ready returns the server's time (the zero time if it does not say) if it is ready to work,
 // code Unavailable if it is not. It does not repeat the question.
 func (c *Client) Ready(ctx context.Context) (time.Time, error) {

@@ -48,6 +48,7 @@ const (
 	ActionWatchPut            = "watch.put" // made, or in the place of another one
 	ActionWatchDelete         = "watch.delete"
 	ActionKeyRotate           = "key.rotate"
+	ActionStorageDamage       = "storage.damage" // it was found
 	ActionScheduledCancel     = "scheduled.cancel"
 	ActionAppointmentCreate   = "appointment.create"
 	ActionAppointmentUpdate   = "appointment.update"

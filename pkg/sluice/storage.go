@@ -12,6 +12,9 @@ type Storage struct {
 	FreeBytes  *uint64      `json:"free_bytes,omitempty"` // of the disk; nil: it is not known
 	Level      StorageLevel `json:"level"`
 	Problem    string       `json:"problem,omitempty"` // what is refused at this level, and what to do
+
+	Damage       []Damage     `json:"damage,omitempty"` // what was found damaged of what is stored, until an operator takes it for settled
+	Verification Verification `json:"verification,omitzero"`
 }
 
 // StorageLevel says what a store still takes. A higher one takes less.

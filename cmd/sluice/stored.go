@@ -1,0 +1,101 @@
+package main
+
+import (
+	"context"
+	"time"
+
+	"github.com/sluice-io/sluice/pkg/client"
+	"github.com/sluice-io/sluice/pkg/sluice"
+)
+
+const (
+	verifyEvery = 200 * time.Millisecond // how often the server is asked how far it is
+	maxDamage   = 20                     // that is told of one by one
+)
+
+// checkStored says what is damaged of what is stored; with deep, after the server has read all of it.
+func (e *examination) checkStored(ctx context.Context, c *doctorCmd) {
+	token, err := e.session.token()
+	if e.api == nil || err != nil {
+		e.note("stored", "skip", "no server or no token")
+		return
+	}
+	api, err := e.session.clientOf(e.addresses.HTTP, token)
+	if err != nil {
+		e.note("stored", "fail", "%v", err)
+		return
+	}
+	if c.Forget {
+		if err := api.ForgetDamage(ctx); err != nil {
+			e.note("stored", "fail", "%v", err)
+			return
+		}
+	}
+	read := readStored
+	if c.Deep {
+		read = readDeeply
+	}
+	storage, err := read(ctx, e.session, api)
+	switch {
+	case sluice.CodeOf(err) == sluice.CapabilityRequired:
+		e.note("stored", "skip", "it is for admins of everything, and the token is somebody else's")
+	case err != nil:
+		e.note("stored", "fail", "%v", err)
+	case storage.Verification.Error != "":
+		e.note("stored", "fail", "not everything was read: %s", storage.Verification.Error)
+		e.noteDamage(storage.Damage)
+	default:
+		e.noteDamage(storage.Damage)
+		if len(storage.Damage) == 0 && c.Deep {
+			e.note("stored", "ok", "%d messages and records were read", storage.Verification.Read)
+		} else if len(storage.Damage) == 0 {
+			e.note("stored", "ok", "no damage is known; --deep reads everything")
+		}
+	}
+}
+
+// noteDamage tells of what is damaged.
+func (e *examination) noteDamage(all []sluice.Damage) {
+	for i, d := range all {
+		if i == maxDamage {
+			e.note("stored", "fail", "%d more; GET /v1/storage has all of it", len(all)-maxDamage)
+			break
+		}
+		e.note("stored", "fail", "%s (found %s)", d, when(d.FoundAt))
+	}
+	if len(all) > 0 {
+		e.note("stored", "warn", "restore a backup, or see docs/operations.md, \"Damaged files\"; then sluice doctor --forget")
+	}
+}
+
+// readStored returns what is known of the store.
+func readStored(ctx context.Context, _ *session, api *client.Client) (sluice.Storage, error) {
+	limit, cancel := context.WithTimeout(ctx, checkLimit)
+	defer cancel()
+	return api.Storage(limit)
+}
+
+// readDeeply returns what is known of the store once the server has read all of it.
+func readDeeply(ctx context.Context, s *session, api *client.Client) (sluice.Storage, error) {
+	begun, err := api.VerifyStorage(ctx)
+	if err != nil {
+		return sluice.Storage{}, err
+	}
+	bar := newProgress(s, -1)
+	bar.what = "reading what is stored"
+	defer bar.close()
+	for {
+		storage, err := api.Storage(ctx)
+		v := storage.Verification
+		if err != nil || !v.EndedAt.IsZero() && !v.StartedAt.Before(begun.StartedAt) {
+			return storage, err
+		}
+		bar.total = int64(v.Total) //nolint:gosec // nobody has so many
+		bar.advance(int64(v.Read)) //nolint:gosec // as above
+		select {
+		case <-ctx.Done():
+			return storage, context.Cause(ctx)
+		case <-time.After(verifyEvery):
+		}
+	}
+}

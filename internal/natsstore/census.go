@@ -1,0 +1,166 @@
+package natsstore
+
+import (
+	"cmp"
+	"context"
+	"encoding/json"
+	"fmt"
+	"maps"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/nats-io/nats.go"
+	"github.com/nats-io/nats.go/jetstream"
+
+	"github.com/sluice-io/sluice/pkg/sluice"
+	"github.com/sluice-io/sluice/streams"
+)
+
+// Count is how far a stream has come.
+type Count struct {
+	Created time.Time `json:"created"` // when the stream was made
+	First   uint64    `json:"first"`
+	Last    uint64    `json:"last"`
+	Count   uint64    `json:"count"` // messages
+}
+
+// Records is what a bucket holds.
+type Records struct {
+	Created   time.Time         `json:"created"` // when its stream was made
+	Last      uint64            `json:"last"`    // no record is newer
+	Revisions map[string]uint64 `json:"revisions"`
+
+	Unreadable []string `json:"-"` // keys whose records are there and cannot be read
+}
+
+// Counts returns how far each of our streams has come, by name. Code Unavailable.
+func (s *Store) Counts(ctx context.Context) (map[string]Count, error) {
+	return asked(ctx, listTimeout, func(ctx context.Context) (map[string]Count, error) {
+		all := map[string]Count{}
+		list := s.js.ListStreams(ctx)
+		for info := range list.Info() {
+			if isOurs(info.Config.Name) {
+				all[info.Config.Name] = Count{info.Created, info.State.FirstSeq, info.State.LastSeq, info.State.Msgs}
+			}
+		}
+		if err := list.Err(); err != nil {
+			return nil, fmt.Errorf("list streams: %w", err)
+		}
+		return all, nil
+	})
+}
+
+// isOurs reports whether a stream is one of the layout.
+func isOurs(name string) bool {
+	if _, ok := logOf(name); ok {
+		return true
+	}
+	return slices.ContainsFunc(streams.Singles(), func(d streams.Stream) bool { return d.Name == name }) ||
+		slices.ContainsFunc(streams.Buckets(), func(d streams.Bucket) bool { return kvStream+d.Name == name })
+}
+
+// logOf returns the namespace whose log a stream is.
+func logOf(stream string) (string, bool) { return strings.CutPrefix(stream, streams.EventsStream("")) }
+
+// Records returns what a bucket holds. A record that cannot be read is named, if the server still knows its key.
+func (s *Store) Records(ctx context.Context, bucket string) (Records, error) {
+	r := Records{Revisions: map[string]uint64{}}
+	name, prefix := kvStream+bucket, kvPrefix+bucket+"."
+	stream, err := asked(ctx, askTimeout, func(ctx context.Context) (jetstream.Stream, error) { return s.js.Stream(ctx, name) })
+	if err != nil {
+		return r, fmt.Errorf("records of %s: %w", bucket, storeError(ctx, err))
+	}
+	info, err := asked(ctx, listTimeout, func(ctx context.Context) (*jetstream.StreamInfo, error) {
+		return stream.Info(ctx, jetstream.WithSubjectFilter(prefix+">"))
+	})
+	if err != nil {
+		return r, fmt.Errorf("records of %s: %w", bucket, storeError(ctx, err))
+	}
+	r.Created, r.Last = info.Created, info.State.LastSeq
+	config := jetstream.ConsumerConfig{DeliverPolicy: jetstream.DeliverLastPerSubjectPolicy, FilterSubject: prefix + ">", HeadersOnly: true}
+	read := map[string]bool{}
+	err = s.scan(ctx, name, config, func(msg *nats.Msg, meta *nats.MsgMetadata) (bool, error) {
+		read[msg.Subject] = true
+		if !isMarker(msg.Header) {
+			r.Revisions[msg.Subject[len(prefix):]] = meta.Sequence.Stream
+		}
+		return true, nil
+	})
+	if err != nil {
+		return r, fmt.Errorf("records of %s: %w", bucket, storeError(ctx, err))
+	}
+	for subject := range info.State.Subjects {
+		if !read[subject] {
+			r.Unreadable = append(r.Unreadable, subject[len(prefix):])
+		}
+	}
+	slices.Sort(r.Unreadable)
+	return r, nil
+}
+
+// WatchRecords keeps telling what a bucket holds, each time that it has changed, until ctx ends.
+func (s *Store) WatchRecords(ctx context.Context, bucket string, tell func(key string, revision uint64, change Change)) error {
+	return OpenBucket[json.RawMessage](s, bucket).Watch(ctx, ">", func(e Entry[json.RawMessage]) { tell(e.Key, e.Revision, e.Change) })
+}
+
+// CompareCounts returns what is wrong with streams as they are now, after it is known how far they had come. Streams that were
+// made anew are not what they were, and not damaged; those of which messages are replaced may have fewer.
+func CompareCounts(was, is map[string]Count) (all []sluice.Damage) {
+	for _, name := range slices.Sorted(maps.Keys(was)) {
+		before, now := was[name], is[name]
+		ns, isLog := logOf(name)
+		d := sluice.Damage{Stream: name, Namespace: ns}
+		if !isLog {
+			d.Namespace = ""
+		}
+		switch {
+		case now.Created.IsZero():
+			d.Kind, d.From, d.To = sluice.DamageMissing, before.First, before.Last
+		case !now.Created.Equal(before.Created):
+			continue
+		case now.Last < before.Last:
+			d.Kind, d.From, d.To = sluice.DamageShorter, now.Last+1, before.Last
+		case isLog && now.First == before.First && now.inside() > before.inside():
+			d.Kind, d.From, d.To, d.Messages = sluice.DamageFewer, before.First, before.Last, now.inside()-before.inside()
+		default:
+			continue
+		}
+		all = append(all, d)
+	}
+	return all
+}
+
+// inside returns how many sequences between the ends have no message.
+func (c Count) inside() uint64 {
+	if c.Count == 0 {
+		return 0
+	}
+	return c.Last - c.First + 1 - min(c.Count, c.Last-c.First+1)
+}
+
+// CompareRecords returns what is wrong with a bucket's records as they are now, after it is known what it held. What was
+// stored or deleted since is not.
+func CompareRecords(bucket string, was, is Records) (all []sluice.Damage) {
+	damaged := func(kind sluice.DamageKind, key string, from, to uint64) {
+		all = append(all, sluice.Damage{Kind: kind, Stream: kvStream + bucket, Key: key, From: from, To: to})
+	}
+	for _, key := range is.Unreadable {
+		damaged(sluice.DamageUnreadable, key, was.Revisions[key], cmp.Or(was.Revisions[key], is.Last))
+	}
+	if !is.Created.Equal(was.Created) {
+		return all
+	}
+	for key, revision := range is.Revisions {
+		if revision <= was.Last && was.Revisions[key] != revision {
+			damaged(sluice.DamageStale, key, revision, max(revision, cmp.Or(was.Revisions[key], was.Last)))
+		}
+	}
+	for key, revision := range was.Revisions {
+		if _, there := is.Revisions[key]; !there && is.Last < was.Last && !slices.Contains(is.Unreadable, key) {
+			damaged(sluice.DamageLost, key, revision, was.Last)
+		}
+	}
+	slices.SortFunc(all, func(a, b sluice.Damage) int { return cmp.Or(cmp.Compare(a.Kind, b.Kind), cmp.Compare(a.Key, b.Key)) })
+	return all
+}

@@ -1,0 +1,171 @@
+package natsstore
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"time"
+
+	"github.com/nats-io/nats.go"
+	"github.com/nats-io/nats.go/jetstream"
+
+	"github.com/sluice-io/sluice/pkg/sluice"
+	"github.com/sluice-io/sluice/streams"
+)
+
+// IsGone reports whether an error says that there is no such stream.
+func IsGone(err error) bool { return errors.Is(err, jetstream.ErrStreamNotFound) }
+
+const (
+	verifyStep  = 1000            // messages between two tellings of how far it is
+	moveStep    = 1000            // messages that are written at once to move a stream on
+	moveMost    = 2_000_000       // sequences that a stream with messages is moved on by
+	moveTimeout = 5 * time.Second // for one step
+)
+
+// Verify reads every message of a stream, which has the server check its sum, and returns those that are there and cannot
+// be read. progress is called now and then with how many were read, of how many; it may wait.
+func (s *Store) Verify(ctx context.Context, name string, progress func(read, total uint64)) ([]sluice.Damage, error) {
+	stream, err := asked(ctx, askTimeout, func(ctx context.Context) (jetstream.Stream, error) { return s.js.Stream(ctx, name) })
+	if err != nil {
+		return nil, fmt.Errorf("verify %s: %w", name, storeError(ctx, err))
+	}
+	state := stream.CachedInfo().State
+	if state.Msgs == 0 {
+		return nil, nil
+	}
+	var gaps []span
+	var read uint64
+	next := state.FirstSeq
+	config := jetstream.ConsumerConfig{DeliverPolicy: jetstream.DeliverByStartSequencePolicy, OptStartSeq: state.FirstSeq, HeadersOnly: true}
+	err = s.scan(ctx, name, config, func(_ *nats.Msg, meta *nats.MsgMetadata) (bool, error) {
+		seq := meta.Sequence.Stream
+		if to := min(seq-1, state.LastSeq); to >= next {
+			gaps = append(gaps, span{next, to})
+		}
+		next = seq + 1
+		if read++; read%verifyStep == 0 {
+			progress(read, state.Msgs)
+		}
+		return seq < state.LastSeq, ctx.Err()
+	})
+	if err != nil {
+		return nil, fmt.Errorf("verify %s: %w", name, storeError(ctx, err))
+	}
+	if next <= state.LastSeq {
+		gaps = append(gaps, span{next, state.LastSeq})
+	}
+	return s.unreadable(ctx, stream, gaps)
+}
+
+// unreadable returns what of the gaps is not explained by what was deleted, or has left the log, by now.
+func (s *Store) unreadable(ctx context.Context, stream jetstream.Stream, gaps []span) (all []sluice.Damage, err error) {
+	if len(gaps) == 0 {
+		return nil, nil
+	}
+	info, err := asked(ctx, listTimeout, func(ctx context.Context) (*jetstream.StreamInfo, error) {
+		return stream.Info(ctx, jetstream.WithDeletedDetails(true))
+	})
+	if err != nil {
+		return nil, fmt.Errorf("verify: %w", storeError(ctx, err))
+	}
+	ns, _ := logOf(info.Config.Name)
+	slices.Sort(info.State.Deleted)
+	for _, gap := range gaps {
+		for _, g := range without(gap, info.State.FirstSeq, info.State.Deleted) {
+			all = append(all, sluice.Damage{Kind: sluice.DamageUnreadable, Stream: info.Config.Name, Namespace: ns, From: g.from, To: g.to})
+		}
+	}
+	return all, nil
+}
+
+// without returns what is left of a range from a first sequence on without those that were deleted, ascending.
+func without(gap span, first uint64, deleted []uint64) (left []span) {
+	at, _ := slices.BinarySearch(deleted, gap.from)
+	from := max(gap.from, first)
+	for ; at < len(deleted) && deleted[at] <= gap.to; at++ {
+		if deleted[at] > from {
+			left = append(left, span{from, deleted[at] - 1})
+		}
+		from = max(from, deleted[at]+1)
+	}
+	if from <= gap.to {
+		left = append(left, span{from, gap.to})
+	}
+	return left
+}
+
+// MoveOn has a stream give out no sequence up to the last one again. What is in it stays. A ledger, of which nothing can
+// be taken away, cannot be moved on: code Unprocessable, as for a distance that would take minutes.
+func (s *Store) MoveOn(ctx context.Context, name string, last uint64) error {
+	subject, ok := moveSubject(name)
+	if !ok {
+		return sluice.Errorf(sluice.Unprocessable, "%s cannot be moved on", name)
+	}
+	stream, err := asked(ctx, askTimeout, func(ctx context.Context) (jetstream.Stream, error) { return s.js.Stream(ctx, name) })
+	if err != nil {
+		return fmt.Errorf("move %s on: %w", name, storeError(ctx, err))
+	}
+	state := stream.CachedInfo().State
+	if state.Msgs == 0 && state.LastSeq < last {
+		return storeError(ctx, stream.Purge(ctx, jetstream.WithPurgeSequence(last+1)))
+	}
+	if last > state.LastSeq+moveMost {
+		return sluice.Errorf(sluice.Unprocessable, "%s ends %d sequences before where it ended; it is moved on by at most %d", name, last-state.LastSeq, moveMost)
+	}
+	for at := state.LastSeq; at < last; {
+		if at, err = s.fill(ctx, subject, min(moveStep, last-at)); err != nil {
+			return fmt.Errorf("move %s on: %w", name, storeError(ctx, err))
+		}
+		if err := stream.Purge(ctx, jetstream.WithPurgeSubject(subject)); err != nil {
+			return fmt.Errorf("move %s on: %w", name, storeError(ctx, err))
+		}
+	}
+	return nil
+}
+
+// fill writes so many messages and returns the sequence of the last.
+func (s *Store) fill(ctx context.Context, subject string, n uint64) (last uint64, err error) {
+	ctx, cancel := context.WithTimeout(ctx, moveTimeout)
+	defer cancel()
+	var acks []jetstream.PubAckFuture
+	for range n {
+		msg := nats.NewMsg(subject)
+		msg.Header.Set("KV-Operation", "PURGE") // who watches a bucket takes it for a record that is gone
+		ack, err := s.js.PublishMsgAsync(msg)
+		if err != nil {
+			return 0, err
+		}
+		acks = append(acks, ack)
+	}
+	for _, ack := range acks {
+		select {
+		case stored := <-ack.Ok():
+			last = max(last, stored.Sequence)
+		case err := <-ack.Err():
+			return 0, err
+		case <-ctx.Done():
+			return 0, ctx.Err()
+		}
+	}
+	return last, nil
+}
+
+// moveSubject returns the subject of what a stream is moved on with, and whether it can be.
+func moveSubject(stream string) (string, bool) {
+	if ns, ok := logOf(stream); ok {
+		return streams.MoveSubject(ns), true
+	}
+	for _, b := range streams.Buckets() {
+		if kvStream+b.Name == stream {
+			return kvPrefix + b.Name + ".=moved", true
+		}
+	}
+	for _, d := range streams.Singles() {
+		if d.Name == stream && !d.DenyPurge {
+			return streams.MoveSubjectOf(d), true
+		}
+	}
+	return "", false
+}
