@@ -6,6 +6,8 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/stretchr/testify/require"
+
 	"github.com/sluice-io/sluice/internal/hooktest"
 )
 
@@ -41,4 +43,36 @@ func TestAcknowledgementsTellNothingOfStreamsThatWereLost(t *testing.T) {
 	call(http.StatusConflict, "other/b", "0000000000009999_0000000000000000")
 	s.must(t, http.StatusNoContent, "POST "+at+"agents/a", `2`)
 	call(http.StatusOK, "agents/a", end("agents/a"))
+}
+
+// The token of a subscription that was deleted and made again under the same id is good for nothing: it is of another life,
+// and the worker that shows it stops.
+func TestDsub_TokenOfEarlierLife(t *testing.T) {
+	t.Parallel()
+	s := start(t, t.TempDir(), nil)
+	hook := hooktest.New(t, nil)
+	const at, one = "/streams/default/", "/streams/default/__ds/subscriptions/again"
+	s.must(t, http.StatusCreated, "PUT "+at+"jobs/a", `0`)
+	made := func() {
+		s.must(t, http.StatusCreated, "PUT "+one, `{"type":"webhook","webhook":{"url":"`+hook.URL+`"},"streams":["jobs/a"]}`)
+	}
+	made()
+	s.must(t, http.StatusNoContent, "POST "+at+"jobs/a", `1`)
+	old := noticeOf(t, hook.Wait(1)[0])
+	s.must(t, http.StatusNoContent, "DELETE "+one, "")
+	refused := func(want string) {
+		t.Helper()
+		for _, call := range []string{"callback", "ack", "release"} {
+			r := s.must(t, http.StatusNotFound, "POST "+one+"/"+call, old.say(), as(old.Token)...)
+			require.Equal(t, "SUBSCRIPTION_NOT_FOUND", r.field(t, "error.code"), "%s, %s", want, call)
+		}
+	}
+	refused("deleted")
+	made()
+	refused("made again, not woken")
+	s.must(t, http.StatusNoContent, "POST "+at+"jobs/a", `2`)
+	next := noticeOf(t, hook.Wait(2)[1])
+	require.Equal(t, old.Generation, next.Generation, "the generation alone does not tell them apart")
+	refused("made again, woken")
+	s.must(t, http.StatusOK, "POST "+one+"/callback", next.say(), as(next.Token)...)
 }

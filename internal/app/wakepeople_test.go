@@ -208,6 +208,9 @@ func TestASubscriptionIsDeletedInTheMiddleOfWakes(t *testing.T) {
 		} {
 			require.Equal(t, http.StatusUnauthorized, status, "an old token is not good for the new one")
 		}
+		refused := s.back(t, http.StatusUnauthorized, n, claim(n))
+		require.Equal(t, "TOKEN_INVALID", refused.field(t, "error.code"), "not TOKEN_EXPIRED, after which a worker goes on")
+		require.NotContains(t, refused.text, n.Token)
 		s.must(t, http.StatusNoContent, "DELETE /v1/subscriptions/agents", "")
 		require.LessOrEqual(t, hook.count(), sent+8)
 	}
