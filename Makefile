@@ -24,7 +24,7 @@ mutants: ## Change the decision code one place at a time and look whether a test
 
 # Those whose tests take no time, and without which access is not guarded.
 guards: ## Do that with the code that guards access
-	go run ./scripts/mutants internal/access
+	go run ./scripts/mutants internal/access internal/retry internal/shares
 
 lint: ## Run the linters and look whether go.mod is tidy
 	$(lint) run -c .golangci.yml ./...

@@ -192,9 +192,9 @@ func (w *wakeWorker) forge(n wake.Notice) {
 func (w *wakeWorker) ask(n wake.Notice, body string) error {
 	body = fmt.Sprintf(`{"epoch":%d,%s}`, n.Epoch, body)
 	var answer error
-	if !soon(15*time.Second, func() bool {
+	if !soon(time.Minute, func() bool {
 		node := w.way()
-		ctx, cancel := context.WithTimeout(context.Background(), time.Second)
+		ctx, cancel := context.WithTimeout(context.Background(), 5*time.Second)
 		defer cancel()
 		_, answer = node.engine.Call(ctx, w.site.sub.Namespace, n.ConsumerID, n.Token, []byte(body))
 		_, refused := errors.AsType[*sluice.Error](answer)
@@ -256,7 +256,7 @@ func (w *wakeWorker) end(path sluice.Path) {
 	if err := w.site.streams.engine.Delete(context.Background(), key); err != nil {
 		w.blame("delete: %v", err)
 	}
-	if !soon(15*time.Second, func() bool {
+	if !soon(time.Minute, func() bool {
 		node := w.way()
 		err := node.engine.Ended(context.Background(), key.Namespace, path)
 		return err == nil && !node.dead.Load()

@@ -137,7 +137,7 @@ func TestWithoutNATSTheServerIsAliveAndNotReady(t *testing.T) {
 	t.Parallel()
 	b := newBench(t)
 	b.nats.Stop(t)
-	require.Eventually(t, func() bool { return b.do(t, "GET /readyz", "").status == http.StatusServiceUnavailable }, 10*time.Second, 10*time.Millisecond)
+	require.Eventually(t, func() bool { return b.do(t, "GET /readyz", "").status == http.StatusServiceUnavailable }, 20*time.Second, 10*time.Millisecond)
 	a := b.do(t, "GET /readyz", "")
 	require.Equal(t, "unavailable", a.code())
 	require.Equal(t, "1", a.header.Get("Retry-After"))

@@ -38,16 +38,16 @@ func TestLostAcknowledgementsRepeatNothing(t *testing.T) {
 	for i := range 3 {
 		w.publish(t, sluice.Path(fmt.Sprintf("/a/%d", i)), fmt.Sprint("lost", i))
 	}
-	require.Eventually(t, func() bool { return w.endpoint.delivered() == 3 && inFlight(t, w) == 3 }, 10*time.Second, 10*time.Millisecond)
+	require.Eventually(t, func() bool { return w.endpoint.delivered() == 3 && inFlight(t, w) == 3 }, patience, 10*time.Millisecond)
 	deaf.Store(false)
 	for i := range 100 { // more than anybody remembers
 		w.publish(t, "/a/1", fmt.Sprint("more", i))
 	}
-	require.Eventually(t, func() bool { return w.endpoint.delivered() == 103 }, 10*time.Second, 10*time.Millisecond)
+	require.Eventually(t, func() bool { return w.endpoint.delivered() == 103 }, patience, 10*time.Millisecond)
 	between.Cut()
-	require.Eventually(t, func() bool { return inFlight(t, w) == 0 }, 15*time.Second, 50*time.Millisecond, "what was settled is acknowledged")
+	require.Eventually(t, func() bool { return inFlight(t, w) == 0 }, patience, 50*time.Millisecond, "what was settled is acknowledged")
 	w.publish(t, "/a/1", "last")
-	require.Eventually(t, func() bool { return w.endpoint.delivered() == 104 }, 10*time.Second, 10*time.Millisecond)
+	require.Eventually(t, func() bool { return w.endpoint.delivered() == 104 }, patience, 10*time.Millisecond)
 	w.endpoint.mu.Lock()
 	defer w.endpoint.mu.Unlock()
 	for id, n := range w.endpoint.tries {

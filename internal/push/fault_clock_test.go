@@ -62,7 +62,7 @@ func TestAClockThatWasSetBackDelaysNoRetryByMore(t *testing.T) { // S4-52, C01
 			w.publish(t, "/a/1", "behind")
 			proc := w.start(t)
 			var parked []sluice.ParkedEntry
-			require.True(t, within(10*time.Second, func() (ok bool) {
+			require.True(t, within(patience, func() (ok bool) {
 				var err error
 				parked, err = w.store.Parked(t.Context(), w.sub)
 				return err == nil && len(parked) == 1
@@ -106,7 +106,7 @@ func TestARunningProcessWaitsByTheClockThatDoesNotJump(t *testing.T) { // S4-52
 	steady := make(chan bool, 10)
 	w.ports = func(p *push.Ports) { p.Lanes = steadyLanes{p.Lanes, steady} }
 	proc := w.start(t)
-	require.True(t, within(10*time.Second, func() bool { return w.endpoint.delivered() == 1 }))
+	require.True(t, within(patience, func() bool { return w.endpoint.delivered() == 1 }))
 	proc.stop()
 	require.GreaterOrEqual(t, len(steady), 3)
 	for range len(steady) {

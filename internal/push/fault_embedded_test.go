@@ -30,7 +30,7 @@ func TestAServerInTheSameProcessMayBeAway(t *testing.T) { // S4-17, S4-22, C01
 	proc := w.start(t)
 	defer proc.stop()
 	publish(30)
-	require.True(t, within(10*time.Second, func() bool { return w.endpoint.delivered() > 15 }))
+	require.True(t, within(patience, func() bool { return w.endpoint.delivered() > 15 }))
 	watch := faulttest.Begin(t, "nats-away-embedded")
 	server.Stop(t) // in the middle
 	away := 2 * time.Second

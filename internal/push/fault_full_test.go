@@ -164,7 +164,7 @@ func tryFull(t *testing.T, id string, fill func(o operator) (lift func())) {
 		status, err := w.store.Status(t.Context(), w.sub)
 		return err == nil && w.endpoint.delivered() == w.total && status.Parked == 0 && status.Backlog == 0
 	}
-	require.True(t, within(10*time.Second, settled))
+	require.True(t, within(patience, settled))
 	w.gate.Lock()
 	w.endpoint.failing("doomed", 100)
 	w.publish(t, "/a/doom", "doomed")
@@ -184,7 +184,7 @@ func tryFull(t *testing.T, id string, fill func(o operator) (lift func())) {
 	before := w.endpoint.delivered()
 	lift()
 	watch.Recovered()
-	require.True(t, within(15*time.Second, func() bool { return w.endpoint.delivered() > before || before == w.total }))
+	require.True(t, within(patience, func() bool { return w.endpoint.delivered() > before || before == w.total }))
 	resumed := watch.Resumed()
 	require.True(t, within(30*time.Second, func() bool {
 		status, err := w.store.Status(t.Context(), w.sub)

@@ -204,7 +204,7 @@ func (k *killer) settled(w *world) bool {
 func (k *killer) count() map[string]int {
 	w := k.scenario()
 	v := k.start(w, point{})
-	require.True(k.t, within(10*time.Second, func() bool { return k.settled(w) }))
+	require.True(k.t, within(patience, func() bool { return k.settled(w) }))
 	v.stop()
 	v.store.Close()
 	v.wire.Close()

@@ -96,7 +96,7 @@ func tryMove(t *testing.T, id string, left http.HandlerFunc) {
 		}
 	}
 	publish(12)
-	require.True(t, within(10*time.Second, func() bool { return got.Taken() == w.total }))
+	require.True(t, within(patience, func() bool { return got.Taken() == w.total }))
 
 	watch := faulttest.Begin(t, id)
 	close(moved)
@@ -104,9 +104,9 @@ func tryMove(t *testing.T, id string, left http.HandlerFunc) {
 	watch.Recovered()
 	before := got.Taken()
 	publish(12)
-	require.True(t, within(15*time.Second, func() bool { return got.Taken() > before }), "it is found")
+	require.True(t, within(patience, func() bool { return got.Taken() > before }), "it is found")
 	resumed := watch.Resumed()
-	require.True(t, within(15*time.Second, func() bool { return got.Taken() == w.total && parked(t, w) == 0 }))
+	require.True(t, within(patience, func() bool { return got.Taken() == w.total && parked(t, w) == 0 }))
 	a := got.Compare(sent)
 	t.Logf("%+v, %d attempts, resumed after %s", a, got.Tries(), resumed)
 	require.Zero(t, a.Twice)

@@ -60,7 +60,7 @@ func TestManyParkedLanesSurviveARestart(t *testing.T) { // S4-17, S4-22, C01
 	defer proc.stop()
 	w.publish(t, "/a/healthy", "healthy")
 	w.total++
-	require.True(t, within(10*time.Second, func() bool { return w.endpoint.took("healthy") }))
+	require.True(t, within(patience, func() bool { return w.endpoint.took("healthy") }))
 	resumed := watch.Resumed()
 	most := 0
 	require.True(t, within(60*time.Second, func() bool {

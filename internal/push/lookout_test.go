@@ -131,9 +131,9 @@ func TestEventsThatAgeOutDuringAPauseAreDeadLetters(t *testing.T) {
 			proc := w.start(t)
 			defer proc.stop()
 			w.publishMany(t, 1, 3)
-			require.Eventually(t, func() bool { return w.endpoint.delivered() == 3 && inFlight(t, w) == 0 }, 10*time.Second, 10*time.Millisecond)
+			require.Eventually(t, func() bool { return w.endpoint.delivered() == 3 && inFlight(t, w) == 0 }, patience, 10*time.Millisecond)
 			w.watch.change(func(sub *sluice.Subscription) { sub.State = sluice.Paused })
-			require.Eventually(t, func() bool { return op.waiting(w.sub) == 0 }, 10*time.Second, 10*time.Millisecond, "nobody asks for more")
+			require.Eventually(t, func() bool { return op.waiting(w.sub) == 0 }, patience, 10*time.Millisecond, "nobody asks for more")
 			w.publish(t, "/other", "not wanted")
 			w.publishMany(t, 4, 8)
 			waitForLook(t, op, w.sub, 5)
@@ -145,7 +145,7 @@ func TestEventsThatAgeOutDuringAPauseAreDeadLetters(t *testing.T) {
 			op.requireLost(w.sub, 5, 9)
 			w.publishMany(t, 9, 10)
 			w.watch.change(func(sub *sluice.Subscription) { sub.State = sluice.Active })
-			require.Eventually(t, func() bool { return w.endpoint.delivered() == 5 }, 10*time.Second, 10*time.Millisecond)
+			require.Eventually(t, func() bool { return w.endpoint.delivered() == 5 }, patience, 10*time.Millisecond)
 			op.requireLost(w.sub, 5, 9)
 		})
 	}
@@ -157,7 +157,7 @@ func TestASubscriptionThatEndedLeavesNoRecord(t *testing.T) {
 	w, op := newLookoutWorld(t, sluice.Policy{Window: 4})
 	proc := w.start(t)
 	w.publishMany(t, 1, 5)
-	require.Eventually(t, func() bool { return w.endpoint.delivered() == 5 }, 10*time.Second, 10*time.Millisecond)
+	require.Eventually(t, func() bool { return w.endpoint.delivered() == 5 }, patience, 10*time.Millisecond)
 	_, revision, err := w.store.Subscriptions().Get(t.Context(), w.sub.ID)
 	require.NoError(t, err)
 	require.NoError(t, w.store.Subscriptions().Delete(t.Context(), w.sub.ID, revision))
@@ -240,7 +240,7 @@ func TestEventsThatASlowSubscriptionIsTooLateForAreDeadLetters(t *testing.T) {
 	op.purge("n", 5)
 	close(answer)
 	w.publishMany(t, 7, 7) // after a purge NATS goes on with the next event or request only
-	require.Eventually(t, func() bool { return w.endpoint.delivered() == 4 }, 10*time.Second, 10*time.Millisecond, "1, 5, 6 and 7")
+	require.Eventually(t, func() bool { return w.endpoint.delivered() == 4 }, patience, 10*time.Millisecond, "1, 5, 6 and 7")
 	proc.stop()
 	op.requireLost(w.sub, 2, 4)
 }
@@ -257,7 +257,7 @@ func TestARemovedConsumerRepeatsNothing(t *testing.T) {
 	proc := w.start(t)
 	defer func() { proc.stop() }()
 	w.publishMany(t, 1, 100)
-	require.Eventually(t, func() bool { return w.endpoint.delivered() == 100 && inFlight(t, w) == 0 }, 10*time.Second, 10*time.Millisecond)
+	require.Eventually(t, func() bool { return w.endpoint.delivered() == 100 && inFlight(t, w) == 0 }, patience, 10*time.Millisecond)
 	op.removeConsumer("n", w.sub.ID)
 	w.publishMany(t, 101, 110)
 	require.Eventually(t, func() bool { return w.endpoint.delivered() == 110 }, removalPatience, 10*time.Millisecond)
@@ -266,7 +266,7 @@ func TestARemovedConsumerRepeatsNothing(t *testing.T) {
 	op.removeConsumer("n", w.sub.ID+"_root")
 	w.publishMany(t, 111, 120)
 	proc = w.start(t)
-	require.Eventually(t, func() bool { return w.endpoint.delivered() == 120 }, 10*time.Second, 10*time.Millisecond)
+	require.Eventually(t, func() bool { return w.endpoint.delivered() == 120 }, patience, 10*time.Millisecond)
 	w.endpoint.mu.Lock()
 	defer w.endpoint.mu.Unlock()
 	for id, n := range w.endpoint.good {
@@ -285,7 +285,7 @@ func TestASecondSubscriptionOfAnIdBeginsAnew(t *testing.T) {
 	})
 	proc := w.start(t)
 	w.publishMany(t, 1, 5)
-	require.Eventually(t, func() bool { return w.endpoint.delivered() == 4-1 }, 10*time.Second, 10*time.Millisecond, "5 is behind 2")
+	require.Eventually(t, func() bool { return w.endpoint.delivered() == 4-1 }, patience, 10*time.Millisecond, "5 is behind 2")
 	proc.stop()
 
 	second := *w.sub
@@ -301,7 +301,7 @@ func TestASecondSubscriptionOfAnIdBeginsAnew(t *testing.T) {
 	defer proc.stop()
 	w.publishMany(t, 6, 9)
 	w.publish(t, "/b/1", "b")
-	require.Eventually(t, func() bool { return w.endpoint.delivered() == 4 }, 10*time.Second, 10*time.Millisecond)
+	require.Eventually(t, func() bool { return w.endpoint.delivered() == 4 }, patience, 10*time.Millisecond)
 	parked, err := w.store.Parked(t.Context(), &second)
 	require.NoError(t, err)
 	require.Empty(t, parked)
@@ -319,6 +319,6 @@ func TestABucketWithoutRoomKeepsNobodyFromDelivering(t *testing.T) {
 	proc := w.start(t)
 	defer proc.stop()
 	w.publishMany(t, 1, 5)
-	require.Eventually(t, func() bool { return w.endpoint.delivered() == 5 }, 10*time.Second, 10*time.Millisecond)
+	require.Eventually(t, func() bool { return w.endpoint.delivered() == 5 }, patience, 10*time.Millisecond)
 	lift()
 }

@@ -153,5 +153,5 @@ func TestAnEngineEndsSoonWhenTheStoreIsGone(t *testing.T) {
 	server.Start(t)
 	proc = w.start(t)
 	defer proc.stop()
-	require.Eventually(t, func() bool { return w.endpoint.delivered() == 4 }, 10*time.Second, 10*time.Millisecond)
+	require.Eventually(t, func() bool { return w.endpoint.delivered() == 4 }, patience, 10*time.Millisecond)
 }
