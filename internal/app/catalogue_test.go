@@ -68,9 +68,10 @@ func TestTheExampleCatalogueIsHeld(t *testing.T) {
 	t.Parallel()
 	api, _ := serve(t, nil)
 	strictAcme(t, api)
-	known := map[string]bool{}
+	known, resources := map[string]bool{}, map[string]bool{}
 	for _, e := range examples(t) {
 		known[e.Type] = true
+		resources[e.StaticLabels["resourcetype"]] = true
 		_, err := api.PutEventType(t.Context(), "acme", e.Type, e.EventTypeSpec, 0)
 		require.NoError(t, err, e.Type)
 		data := e.valid(t)
@@ -90,6 +91,9 @@ func TestTheExampleCatalogueIsHeld(t *testing.T) {
 		project.created project.updated project.deleted file.uploaded file.deleted map.created map.updated map.calibrated map.tilesRebuilt
 		sketch.created sketch.updated sketch.deleted automation.created automation.start automation.end automation.error`) {
 		require.True(t, known[name], name)
+	}
+	for name := range strings.FieldsSeq("project map tile file sketch module automation template") {
+		require.True(t, resources[name], "no event is about a %s", name)
 	}
 	page, err := api.EventTypes(t.Context(), "acme", "")
 	require.NoError(t, err)

@@ -68,15 +68,20 @@ func TestASubscriptionSaysWhenItWasLastSentAnEvent(t *testing.T) {
 	s := start(t, t.TempDir(), nil)
 	hook := hooktest.New(t, nil)
 	s.must(t, http.StatusCreated, "PUT /v1/subscriptions/dated", wish(hook.URL))
-	_, err := s.api.Publish(t.Context(), "default", sluice.Event{Path: "/a", Type: "t", Data: []byte(`1`)})
+	_, err := s.api.Publish(t.Context(), "default", sluice.Event{ID: "only", Path: "/a", Type: "t", Data: []byte(`1`)})
 	require.NoError(t, err)
-	at := hook.Wait(1)[0].At
+	hook.Wait(1)
 	var shown sluice.Subscription
 	require.Eventually(t, func() bool {
 		shown, err = s.api.Subscription(t.Context(), "dated")
 		return err == nil && shown.LastEventAt != nil
 	}, patience, time.Millisecond)
-	require.WithinDuration(t, at, *shown.LastEventAt, patience)
+	read := time.Now()
+	sent, err := s.api.Delivery(t.Context(), "dated", "only")
+	require.NoError(t, err)
+	require.Len(t, sent.Attempts, 1)
+	require.False(t, shown.LastEventAt.Before(sent.Attempts[0].StartedAt), "%s: not before its attempt began", shown.LastEventAt)
+	require.False(t, shown.LastEventAt.After(read), "%s: not after it was read", shown.LastEventAt)
 	list, err := s.api.Subscriptions(t.Context(), client.SubscriptionsQuery{})
 	require.NoError(t, err)
 	require.Equal(t, shown.LastEventAt, list.Items[0].LastEventAt)

@@ -22,7 +22,7 @@ func (b *bench) attempt(t *testing.T, a sluice.Attempt) {
 	require.NoError(t, <-stored)
 }
 
-// S0-84, S0-85.
+// S0-82, S0-84, S0-85.
 func TestDeliveriesAreListedNewestFirst(t *testing.T) {
 	t.Parallel()
 	b := newBench(t)
@@ -54,6 +54,14 @@ func TestDeliveriesAreListedNewestFirst(t *testing.T) {
 	require.InDelta(t, 503, items[0]["last_status"], 0)
 	require.Equal(t, again.Format(time.RFC3339), items[0]["next_attempt_at"])
 	require.NotContains(t, items[0], "attempts")
+	require.Equal(t, []string{"t", "t", "t", "t"}, names(items, "type"))
+	var last []string
+	for _, before := range []time.Duration{0, time.Minute, 2 * time.Minute, 5 * time.Minute} {
+		last = append(last, at.Add(-before).Format(time.RFC3339))
+	}
+	require.Equal(t, last, names(items, "last_attempt_at"), "when the last attempt of each began")
+	e3 := b.must(t, http.StatusOK, "GET "+list+"/e3", "")
+	require.Equal(t, []string{at.Add(-3 * time.Minute).Format(time.RFC3339), at.Format(time.RFC3339)}, names(e3.list(t, "attempts"), "started_at"))
 
 	tests := []struct {
 		query string
