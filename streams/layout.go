@@ -50,6 +50,7 @@ type Bucket struct {
 	TTL          time.Duration // 0: values stay until they are deleted
 	MarkerTTL    time.Duration // how long a purged or expired key leaves a marker; 0: for ever, and no TTL of keys
 	MaxConsumers int
+	MaxMsgs      int64 // keys at most, then new ones are refused; 0: any number
 	AllowDirect  bool
 	Again        bool // it is made again if somebody deletes it under a running server: what it held has ended, and what comes needs it
 }
@@ -150,6 +151,15 @@ func workBuckets() []Bucket {
 		History:      1,
 		MarkerTTL:    time.Hour,
 		MaxConsumers: maxConsumers,
+	}, {
+		Name:         Answers,
+		Description:  "what requests with an Idempotency-Key were answered, by hash; sealed",
+		History:      1,
+		TTL:          24 * time.Hour,
+		MarkerTTL:    time.Hour,
+		MaxConsumers: maxConsumers,
+		MaxMsgs:      100_000,
+		Again:        true,
 	}, {
 		Name:         Reservations,
 		Description:  "which subscription holds an idempotency key or a configuration, by hash",

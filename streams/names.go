@@ -44,6 +44,7 @@ const (
 	Instructions  = "instructions"  // key: InstructionKey
 	Scheduled     = "scheduled"     // key: ScheduledKey
 	Watches       = "watches"       // key: WatchKey
+	Answers       = "answers"       // key: hash of holder, request and Idempotency-Key
 	Told          = "told"          // key: subscription, or ToldNamespaceKey
 )
 

@@ -364,6 +364,7 @@ func (s *server) openAPI(context.Context) error {
 		Dsubs:        s.apiDsubs(),
 		Deliveries:   deliveries{s.store, s.traced()},
 		DeadLetters:  deadLetters{s.store, s.ledger},
+		Answers:      s.store.Answers(),
 		Replays:      s.registry,
 		Wakes:        s.wakes,
 		Explain:      explain.New(s.store, s.store, explain.Options{Labels: s.catalogue.Labels, Filters: s.filters, Payer: s.payer}),

@@ -25,7 +25,7 @@ func (s *Server) guard(r route) echo.HandlerFunc {
 		if err := s.hasRoom(r); err != nil {
 			return err
 		}
-		return r.handle(c)
+		return s.once(c, r.handle)
 	}
 }
 

@@ -156,6 +156,7 @@ type Options struct {
 	Wakes   Wakes // nil: 503
 	Dsubs   Dsubs
 
+	Answers     Answers // nil: 503 for requests with an Idempotency-Key
 	DeadLetters DeadLetters
 	Replays     Replays // nil: starting one is Unavailable
 

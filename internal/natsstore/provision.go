@@ -115,7 +115,7 @@ func (s *Store) bucketConfig(d streams.Bucket) jetstream.StreamConfig {
 		Description:            d.Description,
 		Subjects:               []string{kvPrefix + d.Name + ".>"},
 		MaxConsumers:           d.MaxConsumers,
-		MaxMsgs:                -1,
+		MaxMsgs:                unlimited(d.MaxMsgs),
 		MaxBytes:               -1,
 		MaxAge:                 d.TTL,
 		MaxMsgsPerSubject:      int64(max(d.History, 1)),

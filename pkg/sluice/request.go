@@ -1,6 +1,18 @@
 package sluice
 
-import "context"
+import (
+	"context"
+	"time"
+)
+
+// KeptAnswer is what a request with an Idempotency-Key was answered. Without a status it is under way.
+type KeptAnswer struct {
+	Request string              `json:"request"` // hash of what was sent
+	Begun   time.Time           `json:"begun"`
+	Status  int                 `json:"status,omitempty"`
+	Header  map[string][]string `json:"header,omitempty"`
+	Body    []byte              `json:"body,omitempty"`
+}
 
 type requestKey struct{}
 

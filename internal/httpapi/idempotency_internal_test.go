@@ -1,0 +1,90 @@
+package httpapi
+
+import (
+	"bytes"
+	"net/http"
+	"net/http/httptest"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/labstack/echo/v4"
+	"github.com/stretchr/testify/require"
+
+	"github.com/sluice-io/sluice/internal/natsstore"
+	"github.com/sluice-io/sluice/internal/natstest"
+	"github.com/sluice-io/sluice/pkg/sluice"
+)
+
+// keeping returns a server that keeps answers.
+func keeping(t *testing.T) *Server {
+	t.Helper()
+	store, err := natsstore.Connect(t.Context(), natsstore.Options{Conn: natstest.New(t)})
+	require.NoError(t, err)
+	t.Cleanup(store.Close)
+	require.NoError(t, store.Provision(t.Context()))
+	return New(Options{Answers: store.Answers()})
+}
+
+// A replica that dies with a request under way holds its key up for a while only.
+func TestReserve_TakesOverWhatWasAbandoned(t *testing.T) {
+	t.Parallel()
+	s := keeping(t)
+	for key, c := range map[string]struct {
+		begun time.Duration
+		code  sluice.Code
+	}{"now": {0, sluice.Conflict}, "soon": {abandonedAfter - time.Minute, sluice.Conflict}, "dead": {abandonedAfter + time.Minute, ""}} {
+		_, err := s.opts.Answers.Put(t.Context(), key, sluice.KeptAnswer{Request: "r", Begun: time.Now().Add(-c.begun)}, 0)
+		require.NoError(t, err)
+		revision, kept, err := s.reserve(t.Context(), key, "r")
+		require.Equal(t, c.code, sluice.CodeOf(err), key)
+		require.Nil(t, kept)
+		require.Equal(t, c.code == "", revision > 0)
+	}
+	_, _, err := s.reserve(t.Context(), "dead", "r")
+	require.Equal(t, sluice.Conflict, sluice.CodeOf(err), "it is under way again")
+	_, _, err = s.reserve(t.Context(), "dead", "other")
+	require.Equal(t, sluice.Unprocessable, sluice.CodeOf(err))
+}
+
+// once as a handler does what it is told, and is asked again.
+func TestOnce_KeepsAnswersAndForgetsErrors(t *testing.T) {
+	t.Parallel()
+	s := keeping(t)
+	served := 0
+	ask := func(key string, handle echo.HandlerFunc) (*httptest.ResponseRecorder, error) {
+		req := httptest.NewRequestWithContext(t.Context(), http.MethodPost, "/v1/things", strings.NewReader("x"))
+		req.Header.Set(headerIdempotencyKey, key)
+		w := httptest.NewRecorder()
+		c := s.echo.NewContext(req, w)
+		c.SetPath("/v1/things")
+		return w, guarded(func(c echo.Context) error {
+			return s.once(c, func(c echo.Context) error {
+				served++
+				return handle(c)
+			})
+		}, c)
+	}
+	large := func(c echo.Context) error {
+		return c.Blob(http.StatusCreated, jsonType, bytes.Repeat([]byte("x"), maxKeptAnswer+1))
+	}
+	empty := func(c echo.Context) error { return c.NoContent(http.StatusNoContent) }
+	for _, failing := range []echo.HandlerFunc{
+		func(echo.Context) error { return sluice.Errorf(sluice.Unavailable, "no") }, func(echo.Context) error { panic("no") },
+	} {
+		_, err := ask("fails", failing)
+		require.Error(t, err)
+	}
+	for _, key := range []string{"fails", "fails"} {
+		w, err := ask(key, empty)
+		require.NoError(t, err)
+		require.Equal(t, http.StatusNoContent, w.Code)
+	}
+	require.Equal(t, 3, served, "after two errors, once")
+	w, err := ask("large", large)
+	require.NoError(t, err)
+	require.Equal(t, maxKeptAnswer+1, w.Body.Len())
+	_, err = ask("large", large)
+	require.Equal(t, sluice.Conflict, sluice.CodeOf(err), "it is not served again")
+	require.Equal(t, 4, served)
+}

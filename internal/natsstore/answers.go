@@ -1,0 +1,66 @@
+package natsstore
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+
+	"github.com/sluice-io/sluice/internal/vault"
+	"github.com/sluice-io/sluice/pkg/sluice"
+	"github.com/sluice-io/sluice/streams"
+)
+
+// Answers keeps for a day what requests with an Idempotency-Key were answered.
+type Answers struct{ bucket Bucket[answerRecord] }
+
+// answerRecord is an answer as it is stored: sealed as a whole, because answers show tokens and secrets that are shown once.
+type answerRecord struct {
+	Sealed string `json:"sealed"`
+}
+
+// Answers returns the bucket of the answers.
+func (s *Store) Answers() Answers {
+	return Answers{OpenBucket[answerRecord](s, streams.Answers)}
+}
+
+// Get returns what is kept under a key, and its revision. Codes NotFound; Unavailable if it cannot be opened.
+func (a Answers) Get(ctx context.Context, key string) (sluice.KeptAnswer, uint64, error) {
+	var kept sluice.KeptAnswer
+	record, revision, err := a.bucket.Get(ctx, key)
+	if err != nil {
+		return kept, 0, err
+	}
+	text, err := a.bucket.store.openText(record.Sealed, answerPlace(key))
+	if err = unlocked("the answer to this Idempotency-Key", err); err != nil {
+		return kept, 0, err
+	}
+	if err := json.Unmarshal([]byte(text), &kept); err != nil {
+		return kept, 0, fmt.Errorf("answer: %w", err)
+	}
+	return kept, revision, nil
+}
+
+// Put keeps an answer, or that a request is under way, and returns its revision. Codes Conflict unless the stored revision is the given one, 0 for
+// none; QuotaExceeded if too many are kept.
+func (a Answers) Put(ctx context.Context, key string, kept sluice.KeptAnswer, revision uint64) (uint64, error) {
+	text, err := json.Marshal(kept)
+	if err != nil {
+		return 0, fmt.Errorf("answer: %w", err)
+	}
+	sealed, err := a.bucket.store.sealText(string(text), answerPlace(key))
+	if err != nil {
+		return 0, err
+	}
+	revision, err = a.bucket.Put(ctx, key, answerRecord{sealed}, revision)
+	if sluice.CodeOf(err) == sluice.QuotaExceeded {
+		err = full("as many answers are kept for Idempotency-Key as may be; they go after a day. Send the request without the header, or later")
+	}
+	return revision, err
+}
+
+// Delete forgets what is kept under a key. Code Conflict unless the stored revision is the given one.
+func (a Answers) Delete(ctx context.Context, key string, revision uint64) error {
+	return a.bucket.Delete(ctx, key, revision)
+}
+
+func answerPlace(key string) string { return vault.Place(streams.Answers, key, "answer") }
