@@ -1,9 +1,11 @@
 package main
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 	"io"
+	"maps"
 	"os"
 	"path/filepath"
 	"strings"
@@ -48,6 +50,24 @@ func (m spec) set(value any, names ...string) {
 		at = inner
 	}
 	at[names[len(names)-1]] = value
+}
+
+// take removes the value at a place, with the objects above it that are empty then.
+func (m spec) take(names ...string) (any, bool) {
+	value, ok := m[names[0]]
+	if !ok || len(names) == 1 {
+		delete(m, names[0])
+		return value, ok
+	}
+	inner, is := value.(map[string]any)
+	if !is {
+		return nil, false
+	}
+	value, ok = spec(inner).take(names[1:]...)
+	if len(inner) == 0 {
+		delete(m, names[0])
+	}
+	return value, ok
 }
 
 // spec returns the file's content with the flags over it. Usage errors if either is invalid.
@@ -138,14 +158,40 @@ func readSpec(file string, stdin io.Reader) (spec, error) {
 type subCreateCmd struct {
 	specFlags
 
-	ID      string `help:"Its id; the server makes one up." placeholder:"ID"`
-	NS      string `name:"ns" help:"Its namespace; default." placeholder:"NAME"`
-	Mode    string `help:"push: events are sent. wake: notices of streams with news are." placeholder:"push"`
-	Pattern string `help:"Paths of the events it wants, such as /orders/**." placeholder:"PATTERN"`
-	Start   string `help:"new, all, last_per_path, a sequence or a time." placeholder:"new"`
-	Secret  string `help:"Signing secret; the server makes one up." placeholder:"SECRET"`
+	ID       string `help:"Its id; the server makes one up." placeholder:"ID"`
+	NS       string `name:"ns" help:"Its namespace; default." placeholder:"NAME"`
+	Mode     string `help:"push: events are sent. wake: notices of streams with news are." placeholder:"push"`
+	Pattern  string `help:"Paths of the events it wants, such as /orders/**." placeholder:"PATTERN"`
+	Start    string `help:"new, all, last_per_path, a sequence or a time." placeholder:"new"`
+	Secret   string `help:"Signing secret; the server makes one up." placeholder:"SECRET"`
+	Target   string `help:"What it is about, instead of --pattern: scope:NAMESPACE, or entity:URI. Beside it go --url, --type, --ns, --id, --on-change and --description." placeholder:"TARGET"`
+	OnChange string `name:"on-change" help:"With --target, how it notifies: webhook." placeholder:"webhook"`
 
 	Handshake bool `help:"Send nothing before the endpoint has agreed (OPTIONS with WebHook-Request-Origin)."`
+}
+
+// s0 returns what was said in the shape with a target (docs/subscriptions.md). A usage error if something was said that this shape has
+// no word for.
+func (c *subCreateCmd) s0(m spec) (spec, error) {
+	if c.Target == "" {
+		if c.OnChange != "" {
+			return nil, usagef("--on-change belongs to --target")
+		}
+		return m, nil
+	}
+	words := spec{"target": c.Target, "on_change": cmp.Or(c.OnChange, "webhook")}
+	for place, name := range map[string]string{"endpoint.url": "webhook_url", "filter.types": "event_filter", "namespace": "scope"} {
+		if value, ok := m.take(strings.Split(place, ".")...); ok {
+			words[name] = value
+		}
+	}
+	for _, name := range []string{"mode", "pattern", "start", "filter", "endpoint", "policy"} {
+		if _, ok := m[name]; ok {
+			return nil, usagef("--target: beside it, %s cannot be said; use --pattern instead, or leave it out", name)
+		}
+	}
+	maps.Copy(m, words)
+	return m, nil
 }
 
 // Run makes the subscription.
@@ -163,6 +209,9 @@ func (c *subCreateCmd) Run(ctx context.Context, s *session) error {
 	}
 	if c.Handshake {
 		m.set(true, "endpoint", "handshake")
+	}
+	if m, err = c.s0(m); err != nil {
+		return err
 	}
 	if len(m) == 0 {
 		return usagef("say what the subscription is to be: --pattern and --url, or --file")
