@@ -163,7 +163,7 @@ func TestEveryCallAsksWhatTheContractSays(t *testing.T) {
 		{"window", func(ctx context.Context, c *client.Client) error {
 			_, err := c.SubscriptionEvents(ctx, "s", client.WindowQuery{After: "7", Limit: 5, Wait: 30 * time.Second})
 			return err
-		}, "GET /v1/subscriptions/s/events?after=7&limit=5&wait=30s", "", 200, "{}"},
+		}, "GET /v1/subscriptions/s/events?after=7&envelope=cloudevents&limit=5&wait=30s", "", 200, "{}"},
 		{"state", func(ctx context.Context, c *client.Client) error {
 			_, err := c.State(ctx, "acme", client.StateQuery{Pattern: "/a/**", At: 7, Limit: 5, Cursor: "7.3"})
 			return err
