@@ -39,7 +39,7 @@ func final() map[string]string {
 	}
 }
 
-// S4-71: what cannot be undone asks on a terminal and says what goes, and is refused without a terminal unless --yes is said.
+// What cannot be undone asks on a terminal and says what goes, and is refused without a terminal unless --yes is said.
 func TestFinal_AsksOrRefuses(t *testing.T) {
 	t.Parallel()
 	for command, question := range final() {

@@ -33,7 +33,7 @@ func runUntil(ctx context.Context, stdin string, args ...string) (status int, st
 	return status, out.String(), complaints.String()
 }
 
-// S4-72: what was sent when the signal came is answered and printed; what was not sent yet is not, and the subscription goes.
+// What was sent when the signal came is answered and printed; what was not sent yet is not.
 func TestListen_PrintsWhatIsUnderWay(t *testing.T) {
 	t.Parallel()
 	c := serving(t)

@@ -14,7 +14,7 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// S4-72: what a feed left out because listening was slow, or lost with its connection or the log, is fetched or said, and
+// What a feed left out because listening was slow, or lost with its connection or the log, is fetched or said, and
 // everything comes once, in order.
 func TestListen_FetchesWhatTheFeedLeftOut(t *testing.T) {
 	t.Parallel()
