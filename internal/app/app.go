@@ -19,7 +19,7 @@ import (
 )
 
 const (
-	readyLimit    = 60 * time.Second // for NATS to be there and provisioned
+	readyLimit    = 60 * time.Second // for the embedded NATS to be there, and for what is read once the streams are
 	shutdownLimit = 20 * time.Second // for requests under way
 	scrapeLimit   = 2 * time.Second  // for what a scrape asks NATS
 	readyEvery    = 2 * time.Millisecond
@@ -108,7 +108,7 @@ func (s *server) serve(ctx context.Context) error {
 	parts.Go(func() { cancel(s.dsubs.Run(inner)) })
 	parts.Go(func() { cancel(s.dsubsOwn.Run(inner, s.dsubs.Changed)) })
 	parts.Go(func() { cancel(s.feeds.Run(inner)) })
-	for _, run := range []func(context.Context) error{s.later.Run, s.appoint.Run, s.watches.Run, s.verification.run} {
+	for _, run := range []func(context.Context) error{s.store.SweepOverdue, s.later.Run, s.appoint.Run, s.watches.Run, s.verification.run} {
 		parts.Go(func() { cancel(run(inner)) })
 	}
 	parts.Go(func() { cancel(s.followKeys(inner)) })

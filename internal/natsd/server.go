@@ -26,6 +26,14 @@ const SyncAlways = "always"
 // lockFile lies in the data directory while a server uses it.
 const lockFile = "sluice.lock"
 
+// How many atomic batches publishers may have begun in a stream and not committed, and after how long without
+// a further message one is dropped. JetStream's own 50 for 10 seconds let one publisher keep all others from
+// publishing batches with 5 messages a second.
+const (
+	openBatches  = 2000
+	batchTimeout = 2 * time.Second
+)
+
 // Options says how the server is run. StoreDir is required.
 type Options struct {
 	StoreDir   string       // the data directory; created with mode 0700
@@ -244,7 +252,12 @@ func configure(opts Options) (*server.Options, error) {
 		NoSigs:                 true,
 		DisableJetStreamBanner: true,
 		// Our streams name their own limit; this is for the streams of others.
-		JetStreamLimits: server.JSLimitOpts{DefaultMaxConsumers: -1},
+		JetStreamLimits: server.JSLimitOpts{
+			DefaultMaxConsumers:       -1,
+			MaxBatchInflightPerStream: openBatches,
+			MaxBatchInflightTotal:     4 * openBatches,
+			MaxBatchTimeout:           batchTimeout,
+		},
 	}
 	if opts.TLS != nil {
 		config.TLS, config.TLSConfig = true, opts.TLS

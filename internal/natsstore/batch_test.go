@@ -6,10 +6,14 @@ import (
 	"strconv"
 	"sync"
 	"testing"
+	"time"
 
+	"github.com/nats-io/nats-server/v2/server"
+	"github.com/nats-io/nats.go"
 	"github.com/stretchr/testify/require"
 
 	"github.com/sluice-io/sluice/internal/natsstore"
+	"github.com/sluice-io/sluice/internal/natstest"
 	"github.com/sluice-io/sluice/pkg/sluice"
 )
 
@@ -95,4 +99,49 @@ func requireInOnePiece(t *testing.T, store *natsstore.Store, name string, total 
 	last, err := store.LastSeq(t.Context(), name)
 	require.NoError(t, err)
 	require.Equal(t, uint64(total), last)
+}
+
+// Attack 7: batches that a publisher on NATS begins and never commits keep nobody from publishing batches.
+func TestBatch_OpenOnesStopNobody(t *testing.T) {
+	t.Parallel()
+	store, broker := provisioned(t)
+	require.Equal(t, 200, openBatches(t, raw(t, broker).Conn(), 200), "there is room for all of them")
+	_, err := store.Publish(t.Context(), "default", pairOfEvents())
+	require.NoError(t, err)
+}
+
+// Where all batches that NATS allows are open, the publisher is told to come back, nothing is stored, and single
+// events are.
+func TestBatch_TooManyOpenAreRefused(t *testing.T) {
+	t.Parallel()
+	url := natstest.Custom(t, func(o *server.Options) { o.JetStreamLimits.MaxBatchTimeout = time.Hour })
+	store := connected(t, natsstore.Options{URL: url})
+	require.NoError(t, store.Provision(t.Context()))
+	nc, err := nats.Connect(url)
+	require.NoError(t, err)
+	t.Cleanup(nc.Close)
+	require.Equal(t, 50, openBatches(t, nc, 60))
+	_, err = store.Publish(t.Context(), "default", pairOfEvents())
+	requireCode(t, sluice.QuotaExceeded, err)
+	stored, err := store.Publish(t.Context(), "default", pairOfEvents()[:1])
+	require.NoError(t, err)
+	require.Equal(t, uint64(1), stored[0].Seq)
+}
+
+func pairOfEvents() []sluice.Event {
+	return []sluice.Event{{ID: "1", Path: "/a", Type: "t"}, {ID: "2", Path: "/a", Type: "t"}}
+}
+
+// openBatches begins batches and returns how many there is room for.
+func openBatches(t *testing.T, nc *nats.Conn, n int) (open int) {
+	t.Helper()
+	for i := range n {
+		header := nats.Header{"Nats-Batch-Id": {strconv.Itoa(i)}, "Nats-Batch-Sequence": {"1"}}
+		answer, err := nc.RequestMsgWithContext(t.Context(), &nats.Msg{Subject: "events.default.open", Header: header})
+		require.NoError(t, err)
+		if len(answer.Data) == 0 {
+			open++
+		}
+	}
+	return open
 }

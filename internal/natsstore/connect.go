@@ -98,7 +98,9 @@ type Store struct {
 
 	searches chan struct{} // has one for each event that is looked for by its id
 
-	level  atomic.Int32             // of the storage, as Bind was told
+	level   atomic.Int32 // of the storage, as Bind was told
+	batches sync.Map     // by namespace: has one for each atomic batch that is open
+
 	making map[string]chan struct{} // subscriptions whose consumers are being made; closed when they are
 }
 

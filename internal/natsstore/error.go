@@ -59,7 +59,7 @@ func isConflict(err error) bool {
 // one who did could not yet.
 func isTransient(err error) bool {
 	switch apiCode(err) {
-	case codeBatchIncomplete, codeTooManyBatches, codeDuplicateInFlight, codeTooManyRequests:
+	case codeBatchIncomplete, codeDuplicateInFlight, codeTooManyRequests:
 		return true
 	}
 	if e, ok := errors.AsType[*jetstream.APIError](err); ok {
@@ -152,6 +152,9 @@ func limitError(err error) *sluice.Error {
 		return sluice.Errorf(sluice.TooLarge, "the event's attributes are larger than the 64 KiB that the log takes; put them into the data")
 	case codeAccountResources, codeStorageResources, codeMemoryResources:
 		return full("the NATS account's storage is used up or promised to others; shorten retentions, lower max_bytes, or raise the account's max_store")
+	case codeTooManyBatches:
+		return sluice.Errorf(sluice.QuotaExceeded, "the namespace has as many atomic batches open as NATS allows (max_batch_inflight_per_stream); try again, or publish single events").
+			With("retry_after", batchRetry)
 	case codeMaxConsumers:
 		return full("the namespace's log, or the NATS account, has as many consumers as it may; delete subscriptions or raise max_consumers")
 	case codeMaxStreams:
@@ -187,6 +190,9 @@ func notStored(err error) *sluice.Error {
 
 // fullRetry is after how many seconds a full store may have room again.
 const fullRetry = 30
+
+// batchRetry is after how many seconds a batch that nobody commits is dropped.
+const batchRetry = 2
 
 func full(format string, args ...any) *sluice.Error {
 	return sluice.Errorf(sluice.QuotaExceeded, format, args...).With("retry_after", fullRetry)

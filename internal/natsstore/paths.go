@@ -258,7 +258,7 @@ func (s *Store) commitOnce(ctx context.Context, ns string, msgs []*nats.Msg, eve
 		}
 		return ack.Sequence, nil
 	}
-	last, err := s.atomic(ctx, msgs)
+	last, err := s.atomic(ctx, ns, msgs)
 	if apiCode(err) == codeBatchDuplicate { // the answer to an earlier try was lost
 		if events == 0 {
 			return 0, nil

@@ -161,7 +161,7 @@ func (s *Store) publishBatch(ctx context.Context, b *batch, fresh []int) error {
 		}
 		msgs[at] = msg
 	}
-	last, err := s.atomic(ctx, msgs)
+	last, err := s.atomic(ctx, b.ns, msgs)
 	if apiCode(err) == codeBatchDuplicate {
 		return s.leaveOut(ctx, b, fresh)
 	}

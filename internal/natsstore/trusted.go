@@ -11,6 +11,7 @@ import (
 	"strings"
 
 	"github.com/nats-io/nats.go"
+	"github.com/nats-io/nats.go/jetstream"
 
 	"github.com/sluice-io/sluice/pkg/sluice"
 	"github.com/sluice-io/sluice/streams"
@@ -84,6 +85,9 @@ func (t *Trusted) stamped(msg *nats.Msg) (*nats.Msg, error) {
 		if len(name) >= len(streams.HeaderOwn) && strings.EqualFold(name[:len(streams.HeaderOwn)], streams.HeaderOwn) {
 			return nil, sluice.Errorf(sluice.InvalidRequest, "header %s: names that start with %s are the server's own", name, streams.HeaderOwn)
 		}
+	}
+	if msg.Header.Get(jetstream.MsgTTLHeader) != "" {
+		return nil, sluice.Errorf(sluice.InvalidRequest, "header %s: the namespace's retention decides how long events are kept; leave it out", jetstream.MsgTTLHeader)
 	}
 	subject, _ := streams.FromTrusted(msg.Subject)
 	_, path, err := streams.ParseSubject(subject)

@@ -157,6 +157,8 @@ func TestATrustedPublisherSeesJetStreamAsItIs(t *testing.T) {
 	}
 	_, err := ann.PublishMsg(t.Context(), said("a", "2"), jetstream.WithExpectLastSequence(7))
 	requireJetStreamError(t, jetstream.JSErrCodeStreamWrongLastSequence, err)
+	_, err = ann.PublishMsg(t.Context(), said("a", "lasts"), jetstream.WithMsgTTL(time.Hour))
+	requireJetStreamError(t, 10003, err)
 	_, err = ann.Publish(t.Context(), "events.acme.$x", nil)
 	requireJetStreamError(t, 10003, err)
 	_, err = ann.Publish(t.Context(), "events.acme.a=2e", nil)
