@@ -172,7 +172,10 @@ func TestATicketIsGoodAtEveryReplicaAndAfterARestart(t *testing.T) {
 	t.Parallel()
 	dir, shared := t.TempDir(), func(c *config.Config) { c.Secrets.Key = sharedKey }
 	first := start(t, dir, shared)
-	second := start(t, t.TempDir(), func(c *config.Config) { c.NATS.URL, c.Secrets.Key = first.at.NATS, sharedKey })
+	second := start(t, t.TempDir(), func(c *config.Config) {
+		c.NATS.URL, c.NATS.User, c.NATS.Password = first.at.NATS, tester.Name, testerPassword
+		c.Secrets.Key = sharedKey
+	})
 	g := first.grant(t, "user:ann", "scope:default", "read")
 	for n, headers := range [][]string{nil, as(g.token)} {
 		r, _ := second.feed(t, "ticket="+first.ticket(t, "", headers...), tokenless()...)

@@ -43,6 +43,7 @@ func TestAQuotaThatOneServerIsToldHoldsOnTheOther(t *testing.T) {
 	t.Parallel()
 	one := start(t, t.TempDir(), nil)
 	other := start(t, t.TempDir(), func(c *config.Config) {
+		c.NATS.User, c.NATS.Password = tester.Name, testerPassword
 		c.NATS.URL, c.Secrets.KeyFile = one.at.NATS, filepath.Join(one.dir, app.SecretsKeyFile)
 	})
 	_, err := one.api.PutNamespace(t.Context(), "acme", client.NamespaceSpec{Quota: sluice.Quota{EventsPerSecond: 0.01, Burst: 5}})

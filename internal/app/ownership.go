@@ -3,6 +3,10 @@ package app
 import (
 	"context"
 	"sync"
+	"time"
+
+	"github.com/sluice-io/sluice/internal/push"
+	"github.com/sluice-io/sluice/pkg/sluice"
 )
 
 // leases says which subscriptions this replica serves.
@@ -73,4 +77,19 @@ func (o *ownership) tell() []<-chan struct{} {
 		all = append(all, changed())
 	}
 	return all
+}
+
+// gate lets content leave that may leave, while this replica serves the subscription. Engines are told of a lost lease
+// at the next round; a machine that was suspended would send what others send until then.
+type gate struct {
+	of   push.Gate
+	owns *part
+}
+
+// Decide says what becomes of an event.
+func (g gate) Decide(sub *sluice.Subscription, ev *sluice.Event, now time.Time) sluice.Decision {
+	if !g.owns.Owns(sub.ID) {
+		return sluice.Undecided
+	}
+	return g.of.Decide(sub, ev, now)
 }

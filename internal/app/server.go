@@ -103,13 +103,28 @@ type server struct {
 	conns    atomic.Int64 // connections to the API that are open
 }
 
+// open makes the parts. A store elsewhere is waited for until ctx ends: a server that is started together with
+// its NATS cluster is there when the cluster is. What is here, and what is asked once the streams are there, has a limit.
 func (s *server) open(ctx context.Context) error {
-	limit, cancel := context.WithTimeout(ctx, readyLimit)
+	begin := []func(context.Context) error{s.openTLS, s.openNATS, s.forget}
+	rest := []func(context.Context) error{
+		s.openRoom, s.openSender, s.openRegistry, s.hold, s.openEngine, s.openWakes, s.openTrust, s.openFeeds, s.openLater, s.openAppointments, s.openWatches, s.openAPI,
+	}
+	if err := within(ctx, readyLimit, begin); err != nil {
+		return err
+	}
+	if err := s.openStore(ctx); err != nil {
+		return err
+	}
+	return within(ctx, readyLimit, rest)
+}
+
+// within does the steps one after the other.
+func within(ctx context.Context, limit time.Duration, steps []func(context.Context) error) error {
+	ctx, cancel := context.WithTimeout(ctx, limit)
 	defer cancel()
-	for _, step := range []func(context.Context) error{
-		s.openTLS, s.openNATS, s.forget, s.openStore, s.openRoom, s.openSender, s.openRegistry, s.hold, s.openEngine, s.openWakes, s.openTrust, s.openFeeds, s.openLater, s.openAppointments, s.openWatches, s.openAPI,
-	} {
-		if err := step(limit); err != nil {
+	for _, step := range steps {
+		if err := step(ctx); err != nil {
 			return err
 		}
 	}
@@ -308,7 +323,7 @@ func (s *server) openEngine(ctx context.Context) error {
 		Healths:   s.store,
 		Events:    s.store,
 		Sender:    s.traced(),
-		Gate:      s.trust.index,
+		Gate:      gate{s.trust.index, s.owns.part()},
 		Registry:  s.registry,
 		Replays:   s.store.Replays(),
 		Letters:   s.store,

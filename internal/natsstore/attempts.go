@@ -219,7 +219,7 @@ func progressed(p sluice.Progress, a *sluice.Attempt) sluice.Progress {
 
 // lastTime returns when the last message of a subject was stored; zero if there is none.
 func (s *Store) lastTime(ctx context.Context, stream, subject string) (time.Time, error) {
-	handle, err := s.js.Stream(ctx, stream)
+	handle, err := s.stream(ctx, stream)
 	if err != nil {
 		return time.Time{}, fmt.Errorf("stream %s: %w", stream, err)
 	}

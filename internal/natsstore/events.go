@@ -274,7 +274,7 @@ func (s *Store) eventMissing(ctx context.Context, ns string, seq uint64, answere
 
 // PurgePath deletes the events that lie on a path up to a sequence.
 func (s *Store) PurgePath(ctx context.Context, namespace string, path sluice.Path, upTo uint64) error {
-	stream, err := s.js.Stream(ctx, streams.EventsStream(namespace))
+	stream, err := s.stream(ctx, streams.EventsStream(namespace))
 	if err == nil {
 		err = stream.Purge(ctx, jetstream.WithPurgeSubject(streams.Subject(namespace, path)), jetstream.WithPurgeSequence(upTo+1))
 	}

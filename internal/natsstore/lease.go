@@ -43,7 +43,7 @@ type Leases struct {
 
 type lease struct {
 	revision uint64
-	until    time.Time // when to stop unless it is renewed
+	until    time.Time // when to stop unless it is renewed, by both clocks
 
 	leaving bool            // another replica is to have it
 	settled <-chan struct{} // closed when nothing is under way any more; nil: nobody was told yet
@@ -51,7 +51,7 @@ type lease struct {
 
 // Leases returns the leases of a replica. Two replicas never have the same id.
 func (s *Store) Leases(ctx context.Context, replica string) (*Leases, error) {
-	kv, err := s.js.KeyValue(ctx, streams.Leases)
+	kv, err := asked(ctx, askTimeout, func(ctx context.Context) (jetstream.KeyValue, error) { return s.js.KeyValue(ctx, streams.Leases) })
 	if err != nil {
 		return nil, fmt.Errorf("leases: %w", err)
 	}
@@ -67,7 +67,7 @@ func (l *Leases) Owns(subscription string) bool {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	held, ok := l.held[shardOf(subscription)]
-	return ok && !held.leaving && time.Now().Before(held.until)
+	return ok && !held.leaving && held.good()
 }
 
 // Run takes, renews and gives up leases until ctx is done, and then returns them. It calls
@@ -180,11 +180,23 @@ func (l *Leases) dropExpired() {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	for shard, held := range l.held {
-		if !time.Now().Before(held.until) {
+		if !held.good() {
 			delete(l.held, shard)
 		}
 	}
 }
+
+// good reports whether a lease holds now.
+func (held lease) good() bool { return holds(remaining(time.Now(), held.until)) }
+
+// remaining returns how long it is to a moment by the monotonic clock and by the one on the wall.
+func remaining(now, moment time.Time) (monotonic, wall time.Duration) {
+	return moment.Sub(now), moment.Round(0).Sub(now.Round(0))
+}
+
+// holds reports whether a lease holds of which so much is left by each clock. The monotonic one stands still while a
+// machine is suspended, when others take its leases; the one on the wall can be set back.
+func holds(monotonic, wall time.Duration) bool { return monotonic > 0 && wall > 0 }
 
 func (l *Leases) announce(ctx context.Context) error {
 	_, err := l.put(ctx, "replica."+l.replica)

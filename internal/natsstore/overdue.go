@@ -57,7 +57,7 @@ func (s *Store) SweepOverdueOnce(ctx context.Context, grace time.Duration) error
 // sweepNamespace deletes overdue events, and stops at the first that is not. The retention is that of the log,
 // and the time that of NATS, so that neither a setting that was not applied nor a wrong clock here costs events.
 func (s *Store) sweepNamespace(ctx context.Context, ns string, grace time.Duration) error {
-	log, err := asked(ctx, askTimeout, func(ctx context.Context) (jetstream.Stream, error) { return s.js.Stream(ctx, streams.EventsStream(ns)) })
+	log, err := s.stream(ctx, streams.EventsStream(ns))
 	if err != nil {
 		return fmt.Errorf("namespace %s: %w", ns, storeError(ctx, err))
 	}

@@ -335,7 +335,7 @@ func (s *Store) purgeRecords(ctx context.Context, ns string, path sluice.Path, u
 	if upTo == 0 {
 		return nil
 	}
-	stream, err := s.js.Stream(ctx, streams.EventsStream(ns))
+	stream, err := s.stream(ctx, streams.EventsStream(ns))
 	if err != nil {
 		return fmt.Errorf("purge records: %w", err)
 	}

@@ -17,7 +17,7 @@ import (
 	"github.com/sluice-io/sluice/streams"
 )
 
-// provisionPatience is how long one stream may take: a cluster may have to elect leaders first.
+// provisionPatience is how long servers are waited for that a stream's replicas need.
 const provisionPatience = time.Minute
 
 // Provision makes the streams and buckets of the layout, the namespaces' among them, and the
@@ -139,23 +139,34 @@ func unlimited(n int64) int64 {
 }
 
 // ensure makes a stream, or changes one that exists to what merge makes of it and what is
-// wanted. It is tried again while the server is not able to, or a cluster is still coming up.
+// wanted. It is tried again until ctx ends while nobody answers or a cluster is still coming up, and for a
+// minute while there are too few servers for the replicas, which waiting may not change.
 func (s *Store) ensure(ctx context.Context, want jetstream.StreamConfig, merge merge) error {
-	wait := backoff.NewExponentialBackOff(backoff.WithInitialInterval(100*time.Millisecond), backoff.WithMaxElapsedTime(provisionPatience))
-	err := backoff.Retry(func() error {
+	wait := backoff.NewExponentialBackOff(backoff.WithInitialInterval(100*time.Millisecond), backoff.WithMaxInterval(5*time.Second), backoff.WithMaxElapsedTime(0))
+	begun := time.Now()
+	err := backoff.RetryNotify(func() error {
 		err := s.ensureOnce(ctx, want, merge)
-		if err == nil || isTransient(err) || apiCode(err) == codeNoPeers || errors.Is(err, jetstream.ErrStreamNameAlreadyInUse) {
+		waits := isTransient(err) || errors.Is(err, jetstream.ErrStreamNameAlreadyInUse) || apiCode(err) == codeNoPeers && time.Since(begun) < provisionPatience
+		if err == nil || waits {
 			return err
 		}
 		return backoff.Permanent(err)
-	}, backoff.WithContext(wait, ctx))
+	}, backoff.WithContext(wait, ctx), func(err error, again time.Duration) {
+		if time.Since(begun) > requestTimeout {
+			s.opts.Log.WarnContext(ctx, "stream not made yet", slog.String("stream", want.Name), slog.Any("error", err), slog.Duration("again", again))
+		}
+	})
 	if err != nil {
 		return fmt.Errorf("stream %s: %w", want.Name, storeError(ctx, err))
 	}
 	return nil
 }
 
+// ensureOnce asks each question with a time of its own: what is asked while a cluster elects its leaders may
+// never be answered, however long it is waited for.
 func (s *Store) ensureOnce(ctx context.Context, want jetstream.StreamConfig, merge merge) error {
+	ctx, cancel := context.WithTimeout(ctx, requestTimeout)
+	defer cancel()
 	stream, err := s.js.Stream(ctx, want.Name)
 	if errors.Is(err, jetstream.ErrStreamNotFound) {
 		_, err = s.js.CreateStream(ctx, want)

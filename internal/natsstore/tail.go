@@ -47,7 +47,7 @@ func (s *Store) TailDeadLetters(ctx context.Context, after uint64, each func(slu
 }
 
 func (s *Store) tail(ctx context.Context, stream, subjects string, after uint64, each func(*nats.Msg, *nats.MsgMetadata) error) error {
-	handle, err := s.js.Stream(ctx, stream)
+	handle, err := s.stream(ctx, stream)
 	if err != nil {
 		return fmt.Errorf("read %s: %w", stream, storeError(ctx, err))
 	}

@@ -1,0 +1,34 @@
+package app
+
+import (
+	"context"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/sluice-io/sluice/pkg/sluice"
+)
+
+// leased is a replica's leases, of which it has one or none.
+type leased string
+
+func (leased) Run(context.Context, func() <-chan struct{}) error { return nil }
+
+func (l leased) Owns(subscription string) bool { return subscription == string(l) }
+
+// passing lets everything leave.
+type passing struct{}
+
+func (passing) Decide(*sluice.Subscription, *sluice.Event, time.Time) sluice.Decision {
+	return sluice.Pass
+}
+
+// Nothing leaves for a subscription whose lease has run out, before the engine is told so, too.
+func TestGate_KeepsBackWithoutALease(t *testing.T) {
+	t.Parallel()
+	g := gate{passing{}, (&ownership{leases: leased("ours")}).part()}
+	for id, want := range map[string]sluice.Decision{"ours": sluice.Pass, "theirs": sluice.Undecided} {
+		require.Equal(t, want, g.Decide(&sluice.Subscription{ID: id}, &sluice.Event{}, time.Now()), id)
+	}
+}
