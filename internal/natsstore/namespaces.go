@@ -215,13 +215,13 @@ func (s *Store) effective(ns sluice.Namespace) sluice.Namespace {
 	return ns
 }
 
-// eventsInfo returns what JetStream knows of a namespace's log. Code NotFound if there is none.
 // stream returns a stream as it is now. Each question has a time of its own and is asked again, because one that
 // is asked while a cluster elects its leaders may never be answered.
 func (s *Store) stream(ctx context.Context, name string) (jetstream.Stream, error) {
 	return asked(ctx, askTimeout, func(ctx context.Context) (jetstream.Stream, error) { return s.js.Stream(ctx, name) })
 }
 
+// eventsInfo returns what JetStream knows of a namespace's log. Code NotFound if there is none.
 func (s *Store) eventsInfo(ctx context.Context, ns string) (*jetstream.StreamInfo, error) {
 	if sluice.CheckNamespaceName(ns) != nil {
 		return nil, namespaceMissing(ns)
