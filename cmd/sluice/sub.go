@@ -230,7 +230,7 @@ func (s *session) statusTable(st sluice.Status) error {
 		return s.wakeTable(st)
 	}
 	err := s.facts(
-		"state", because(string(st.State), st.Reason), "backlog", strconv.FormatUint(st.Backlog, 10),
+		"state", because(string(st.State), st.Reason), "undelivered", strconv.FormatUint(st.Undelivered, 10), "backlog", strconv.FormatUint(st.Backlog, 10),
 		"lag", seconds(st.LagSeconds), "in flight", strconv.Itoa(st.InFlight), "parked lanes", strconv.Itoa(st.Parked), "held lanes", strconv.Itoa(st.Held),
 		"next attempt", maybeWhen(st.NextAttemptAt), "dead letters", strconv.FormatUint(st.DeadLetters, 10),
 		"breaker", string(st.Breaker), "ack floor", strconv.FormatUint(st.AckFloor, 10),

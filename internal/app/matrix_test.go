@@ -107,6 +107,8 @@ func matrix() map[string]asked {
 		"GET /v1/capabilities":                   {row: forEverybody},
 		"GET /v1/whoami":                         {row: forEverybody},
 		"GET /v1/storage":                        {row: forSysadmins},
+		"POST /v1/storage/verify":                {row: forSysadmins, ok: 202},
+		"DELETE /v1/storage/damage":              {row: forSysadmins, ok: 204},
 		"GET /v1/audit":                          {row: forSysadmins},
 		"GET /v1/keys":                           {row: forSysadmins},
 		"POST /v1/keys/rotate":                   {row: forSysadmins, body: `{"overlap":"0s"}`, ok: 201},

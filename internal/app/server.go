@@ -342,15 +342,17 @@ func (s *server) openEngine(ctx context.Context) error {
 	return nil
 }
 
+// mayKnow reports whether a caller that publishes may learn that an event is stored.
+func (s *server) mayKnow(ctx context.Context, ev *sluice.Event) bool {
+	who := sluice.CallerFrom(ctx)
+	return who.Unbounded() || s.trust.index.Shows(who, sluice.VerbPublish, ev, time.Now()) == sluice.Pass
+}
+
 func (s *server) openAPI(context.Context) error {
 	token, err := rootToken(s.cfg.Data)
 	if err != nil {
 		return err
 	}
-	publish := s.published(natsstore.Exact{Store: s.store, Shows: func(ctx context.Context, ev *sluice.Event) bool {
-		who := sluice.CallerFrom(ctx)
-		return who.Unbounded() || s.trust.index.Shows(who, sluice.VerbPublish, ev, time.Now()) == sluice.Pass
-	}})
 	proxies, err := prefixes(s.cfg.HTTP.TrustedProxies)
 	if err != nil {
 		return fmt.Errorf("http.trusted_proxies: %w", err)
@@ -363,7 +365,7 @@ func (s *server) openAPI(context.Context) error {
 		Registry:   s.registry,
 		Namespaces: namespaces{s.store, s.registry, s.quotas, s.ledger, s.trust.authority, s.catalogue, s.announce, s.dsubs},
 		Audit:      audit{s.store.Ledger()},
-		Publisher:  publish,
+		Publisher:  s.published(natsstore.Exact{Store: s.store, Shows: s.mayKnow}),
 		Quota:      s.quotas,
 		EventTypes: catalogue.NewKeeper(s.catalogue, s.store.EventTypes(), s.store, s.ledger),
 		Catalogue:  s.catalogue,

@@ -78,14 +78,23 @@ func (b *bed) close() error {
 	return b.proc.stop()
 }
 
+// users lets the bench look into the log of attempts, and publish as a producer with a user does.
+const users = `nats: {users: [{name: bench, password: bench, admin: true}]}
+`
+
 // serve starts Sluice, for development, which lets it send to loopback.
 func serve(ctx context.Context, binary, dir, syncing string) (*process, *client.Client, error) {
-	cmd := command(ctx, binary, "serve", "--dev", "--data", dir, "--http", "127.0.0.1:0",
+	settings := filepath.Join(dir, "bench.yaml")
+	if err := errors.Join(os.MkdirAll(dir, 0o700), os.WriteFile(settings, []byte(users), 0o600)); err != nil {
+		return nil, nil, fmt.Errorf("settings: %w", err)
+	}
+	cmd := command(ctx, binary, "serve", "--dev", "--config", settings, "--data", dir, "--http", "127.0.0.1:0",
 		"--nats-listen", "127.0.0.1:0", "--sync", syncing, "--log-level", "warn")
 	p, at, err := launch(ctx, cmd, dir)
 	if err != nil {
 		return nil, nil, err
 	}
+	p.nats = strings.Replace(p.nats, "://", "://bench:bench@", 1)
 	token, err := os.ReadFile(filepath.Join(dir, tokenFile)) //nolint:gosec // of the server that was started
 	if err != nil {
 		return nil, nil, errors.Join(err, p.stop())

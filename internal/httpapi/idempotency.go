@@ -58,7 +58,11 @@ func (s *Server) once(c echo.Context, handle echo.HandlerFunc) error {
 	}
 	key := answerKey(c, given[0])
 	revision, kept, err := s.reserve(c.Request().Context(), key, request)
-	if err != nil {
+	switch {
+	case lacksRoom(err): // what adds to a full store was refused already: this frees room, or takes rights away
+		s.opts.Logger.LogAttrs(c.Request().Context(), slog.LevelWarn, "the store is too full to keep the answer to an Idempotency-Key", slog.Any("error", err))
+		return handle(c)
+	case err != nil:
 		return err
 	}
 	if kept != nil {

@@ -2,6 +2,7 @@ package httpapi
 
 import (
 	"bytes"
+	"context"
 	"net/http"
 	"net/http/httptest"
 	"strings"
@@ -87,4 +88,24 @@ func TestOnce_KeepsAnswersAndForgetsErrors(t *testing.T) {
 	_, err = ask("large", large)
 	require.Equal(t, sluice.Conflict, sluice.CodeOf(err), "it is not served again")
 	require.Equal(t, 4, served)
+}
+
+// fullAnswers is a store that takes nothing more.
+type fullAnswers struct{ Answers }
+
+func (fullAnswers) Put(context.Context, string, sluice.KeptAnswer, uint64) (uint64, error) {
+	return 0, sluice.Errorf(sluice.Unavailable, "the store is full").With("reason", sluice.ReasonStorage)
+}
+
+// What frees room or takes rights away is done on a full store, also with an Idempotency-Key.
+func TestOnce_ActsOnAFullStore(t *testing.T) {
+	t.Parallel()
+	s := New(Options{Answers: fullAnswers{}})
+	req := httptest.NewRequestWithContext(t.Context(), http.MethodPost, "/v1/subscriptions/s/pause", strings.NewReader("{}"))
+	req.Header.Set(headerIdempotencyKey, "k")
+	w := httptest.NewRecorder()
+	c := s.echo.NewContext(req, w)
+	c.SetPath("/v1/subscriptions/:id/pause")
+	require.NoError(t, s.once(c, func(c echo.Context) error { return c.NoContent(http.StatusNoContent) }))
+	require.Equal(t, http.StatusNoContent, w.Code)
 }

@@ -223,16 +223,9 @@ func momentReadings() []reading[Moment] {
 		gauge("sluice_lanes_parked", "Lanes that wait for their next attempt.", func(m Moment) float64 { return float64(m.Parked) }),
 		gauge("sluice_lanes_held", "Parked lanes that wait for somebody to retry or discard their head.", func(m Moment) float64 { return float64(m.HeldLanes) }),
 		gauge("sluice_lag_seconds", "Age of the oldest event that is held or parked.", func(m Moment) float64 { return m.LagSeconds }),
-		gauge("sluice_source_unopened", "1: the subscription's events cannot be read from the log, so nothing is delivered.", func(m Moment) float64 { return flag(m.Unopened) }),
+		gauge("sluice_source_unopened", "1: the subscription's events cannot be read from the log, so nothing is delivered.", func(m Moment) float64 { return map[bool]float64{true: 1}[m.Unopened] }),
 		gauge("sluice_breaker_state", "0: closed, 1: open, 2: half-open.", func(m Moment) float64 { return breakerState(m.Breaker) }),
 	}
-}
-
-func flag(set bool) float64 {
-	if set {
-		return 1
-	}
-	return 0
 }
 
 func breakerState(b sluice.Breaker) float64 {

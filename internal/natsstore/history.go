@@ -73,9 +73,14 @@ func (s *Store) Status(ctx context.Context, sub *sluice.Subscription) (sluice.St
 	if sub.State == sluice.Cancelled {
 		return status, s.countDead(ctx, sub, &status)
 	}
+	var unread uint64 // the first event that was not handed out yet; 0: all were
 	for _, c := range streams.PushConsumers(sub) {
-		if err := s.addConsumer(ctx, sub, c, &status); err != nil {
+		first, err := s.addConsumer(ctx, sub, c, &status)
+		if err != nil {
 			return status, err
+		}
+		if first > 0 && (unread == 0 || first < unread) {
+			unread = first
 		}
 	}
 	parked, _, err := s.laneRecords(ctx, sub, sub.ID)
@@ -83,6 +88,9 @@ func (s *Store) Status(ctx context.Context, sub *sluice.Subscription) (sluice.St
 		return status, err
 	}
 	addLanes(parked, &status)
+	if err := s.addWaiting(ctx, sub, unread, &status); err != nil {
+		return status, err
+	}
 	if err := s.addHealth(ctx, sub, &status); err != nil {
 		return status, err
 	}
@@ -98,8 +106,9 @@ func addLanes(parked []sluice.ParkedEntry, status *sluice.Status) {
 		return cmp.Or(cmp.Compare(min(len(a.Held), 1), min(len(b.Held), 1)), a.NextAt.Compare(b.NextAt), a.HeldAt.Compare(b.HeldAt))
 	})
 	status.Parked = len(parked)
-	if len(parked) > 0 && parked[0].Held == "" {
-		status.NextAttemptAt = &parked[0].NextAt
+	due := slices.IndexFunc(parked, func(p sluice.ParkedEntry) bool { return p.Held == "" && !p.NextAt.IsZero() })
+	if due >= 0 {
+		status.NextAttemptAt = &parked[due].NextAt
 	}
 	for i := range parked {
 		p := &parked[i].Parked
@@ -115,37 +124,41 @@ func addLanes(parked []sluice.ParkedEntry, status *sluice.Status) {
 	}
 }
 
-func (s *Store) addConsumer(ctx context.Context, sub *sluice.Subscription, want streams.Consumer, status *sluice.Status) error {
+// addConsumer enters what a consumer has, and returns the first event that it has not handed out; 0 if it has handed out all.
+func (s *Store) addConsumer(ctx context.Context, sub *sluice.Subscription, want streams.Consumer, status *sluice.Status) (unread uint64, err error) {
 	c, err := s.js.Consumer(ctx, want.Stream, want.Name)
 	if errors.Is(err, jetstream.ErrConsumerNotFound) {
-		return nil // it is being made
+		return 0, nil // it is being made
 	}
 	if err != nil {
-		return fmt.Errorf("consumer %s: %w", want.Name, err)
+		return 0, fmt.Errorf("consumer %s: %w", want.Name, err)
 	}
 	info := c.CachedInfo()
 	if sub.Pattern.WildFirst() && info.NumPending > 0 {
 		own, err := s.systemEvents(ctx, sub.Namespace, info.Delivered.Stream+1)
 		if err != nil {
-			return err
+			return 0, err
 		}
 		info.NumPending -= min(own, info.NumPending) // nobody waits for them
 	}
 	status.Backlog += info.NumPending + uint64(max(0, info.NumAckPending))
 	status.InFlight += info.NumAckPending
 	status.AckFloor = max(status.AckFloor, info.AckFloor.Stream)
+	if info.NumPending > 0 {
+		unread = info.Delivered.Stream + 1
+	}
 	if info.NumPending == 0 && info.NumAckPending == 0 {
-		return nil
+		return 0, nil
 	}
 	events, err := s.NextEvent(ctx, sub.Namespace, want.Filter.Subject, info.AckFloor.Stream+1, lagBatch)
 	if err != nil {
-		return err
+		return 0, err
 	}
 	first := slices.IndexFunc(events, func(e sluice.Event) bool { return sub.Pattern.Match(e.Path) })
 	if first >= 0 {
 		status.LagSeconds = max(status.LagSeconds, time.Since(events[first].Stored).Seconds())
 	}
-	return nil
+	return unread, nil
 }
 
 func (s *Store) countDead(ctx context.Context, sub *sluice.Subscription, status *sluice.Status) (err error) {

@@ -38,7 +38,7 @@ func raw(tb testing.TB, server *natstest.Server) jetstream.JetStream {
 	nc, err := nats.Connect("", nats.InProcessServer(server))
 	require.NoError(tb, err)
 	tb.Cleanup(nc.Close)
-	js, err := jetstream.New(nc)
+	js, err := jetstream.New(nc, jetstream.WithPublishAsyncMaxPending(100_000)) // nothing waits for room: a busy machine takes its time
 	require.NoError(tb, err)
 	return js
 }

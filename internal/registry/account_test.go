@@ -134,8 +134,8 @@ func TestAnAnnouncementTellsWhatChangedAndWhoEndedIt(t *testing.T) {
 	require.Equal(t, []line{
 		{kind: "subscription.created"},
 		{
-			"subscription.updated", "", `{"description":"","endpoint":{"headers":{"x-key":"***"},"url":"` + url + `"}}`,
-			`{"description":"d","endpoint":{"headers":{"x-key":"***"},"url":"` + url + `?token=***"}}`,
+			"subscription.updated", "", `{"description":"","endpoint":{"headers":{"x-key":"***"},"url":"https://192.0.2.1/***"}}`,
+			`{"description":"d","endpoint":{"headers":{"x-key":"***"},"url":"https://192.0.2.1/***"}}`,
 		},
 		{kind: "subscription.paused"},
 		{"subscription.resumed", "", `{"enabled":false,"state":"paused"}`, `{"enabled":true,"state":"active"}`},

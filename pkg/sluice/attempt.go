@@ -155,14 +155,15 @@ type BuriedLetter struct {
 type Status struct {
 	State         State      `json:"state"`
 	Reason        string     `json:"reason,omitempty"`
-	Backlog       uint64     `json:"backlog"`     // events that wait to be delivered, parked lanes' beyond their heads not included
+	Backlog       uint64     `json:"backlog"`     // events that were not looked at yet or are under way; those of parked lanes are not among them
+	Undelivered   uint64     `json:"undelivered"` // Backlog and all that waits in the parked lanes of ParkedLanes, heads included
 	InFlight      int        `json:"in_flight"`   // handed out and not settled
 	Parked        int        `json:"parked"`      // lanes
 	Held          int        `json:"held"`        // those of them that wait for a retry or a discard
 	AckFloor      uint64     `json:"ack_floor"`   // every event up to here is settled or parked
 	LagSeconds    float64    `json:"lag_seconds"` // age of the oldest event that waits
 	Breaker       Breaker    `json:"breaker"`
-	NextAttemptAt *time.Time `json:"next_attempt_at"` // the next probe, while the breaker is open
+	NextAttemptAt *time.Time `json:"next_attempt_at"` // the next probe, while the breaker is open; null: none is due at a time
 	DeadLetters   uint64     `json:"dead_letters"`
 	ParkedLanes   []Parked   `json:"parked_lanes"` // the first hundred by next_at, held ones last
 

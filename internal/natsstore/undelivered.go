@@ -1,0 +1,63 @@
+package natsstore
+
+import (
+	"context"
+	"fmt"
+	"strconv"
+
+	"github.com/sluice-io/sluice/pkg/sluice"
+	"github.com/sluice-io/sluice/streams"
+)
+
+// addWaiting counts what is undelivered: the backlog, and what the log has in each lane that the status shows, from the
+// lane's head up to the first event that was not handed out yet, which the backlog has. A lane costs one question or two.
+func (s *Store) addWaiting(ctx context.Context, sub *sluice.Subscription, unread uint64, status *sluice.Status) error {
+	status.Undelivered = status.Backlog
+	for i := range status.ParkedLanes {
+		waiting, err := s.waiting(ctx, sub, &status.ParkedLanes[i], unread)
+		if err != nil {
+			return fmt.Errorf("lane %s: %w", status.ParkedLanes[i].Lane, err)
+		}
+		status.Undelivered += waiting
+	}
+	return nil
+}
+
+func (s *Store) waiting(ctx context.Context, sub *sluice.Subscription, lane *sluice.Parked, unread uint64) (uint64, error) {
+	if sub.Policy.Ordering == sluice.OrderNone {
+		return 1, nil // such a lane is one event
+	}
+	from, err := s.countLane(ctx, sub, lane.Path, lane.FromSeq)
+	if err != nil || unread == 0 {
+		return from, err
+	}
+	behind, err := s.countLane(ctx, sub, lane.Path, max(unread, lane.FromSeq))
+	return from - min(behind, from), err
+}
+
+// countLane counts the events of a path, or of the whole subscription, from a sequence on; without the server's own
+// where the subscription does not get those.
+func (s *Store) countLane(ctx context.Context, sub *sluice.Subscription, path sluice.Path, from uint64) (uint64, error) {
+	if path != "" {
+		return s.countFrom(ctx, sub.Namespace, streams.Subject(sub.Namespace, path), from)
+	}
+	all, err := s.countFrom(ctx, sub.Namespace, streams.Superset(sub.Namespace, sub.Pattern).Subject, from)
+	if err != nil || !sub.Pattern.WildFirst() {
+		return all, err
+	}
+	own, err := s.countFrom(ctx, sub.Namespace, streams.SystemSubjects(sub.Namespace), from)
+	return all - min(own, all), err
+}
+
+// countFrom returns how many messages a namespace's log has of a subject, from a sequence on.
+func (s *Store) countFrom(ctx context.Context, ns, subject string, seq uint64) (uint64, error) {
+	msgs, _, err := s.direct(ctx, ns, directRequest{Seq: seq, Subject: subject, Batch: 1})
+	if err != nil || len(msgs) == 0 {
+		return 0, err
+	}
+	behind, err := strconv.ParseUint(lastHeader(msgs[0], headerPending), 10, 64)
+	if err != nil {
+		return 0, fmt.Errorf("count %s: %w", subject, err)
+	}
+	return behind + 1, nil
+}
