@@ -184,7 +184,7 @@ func (p *Pool) next(now time.Time) (payer Payer, a *ask, wait time.Duration) {
 		}
 		if len(l.asks) > 0 {
 			owes := p.accounts.owes(l.payer, now)
-			if owes == 0 {
+			if owes == 0 || p.seen.knows(l.asks[0]) { // what was found out meanwhile costs nothing
 				a = l.asks[0]
 				l.drop()
 			} else if wait == 0 || owes < wait {

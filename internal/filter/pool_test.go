@@ -133,3 +133,22 @@ func TestPool_TellsExhaustedExpressions(t *testing.T) {
 	require.Error(t, err)
 	require.False(t, filter.Exhausted(err))
 }
+
+// Issue 13, attack 3: an evaluation that waits for its payer is told what an equal one for another asker has yielded.
+func TestPool_KnownAnswersWaitForNoPayment(t *testing.T) {
+	t.Parallel()
+	p := filter.NewPool(filter.Rates{Principal: 1})
+	payer := filter.Payer{Principal: "ann", Namespace: "default"}
+	ctx, cancel := context.WithTimeout(t.Context(), 30*time.Second)
+	defer cancel()
+	first, second := make(chan struct{}), make(chan struct{})
+	p.Ask(ctx, payer, compiled(t, dear), listOf(1, 300), func(bool, error) { close(first) })
+	p.Ask(ctx, payer, compiled(t, dear), listOf(1, 300), func(bool, error) { close(second) })
+	for _, answered := range []chan struct{}{first, second} {
+		select {
+		case <-answered:
+		case <-ctx.Done():
+			require.Fail(t, "it waits until the payer has paid for the first")
+		}
+	}
+}

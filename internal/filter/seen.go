@@ -123,6 +123,11 @@ func (s *seenEvent) lookUp(x *expression) *verdict {
 	}
 }
 
+// knows reports whether an evaluation that somebody waits for was made for somebody else.
+func (s *seen) knows(a *ask) bool {
+	return a.match.cel != nil && s.of(a.event).lookUp(a.match.cel) != nil
+}
+
 // reading returns what it costs to read the data that the expression looks at; nothing if it is read already.
 func (x *expression) reading(e *sluice.Event, p *Parsed) int {
 	if !x.data || p.decoded() {
