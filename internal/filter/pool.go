@@ -179,18 +179,7 @@ func (p *Pool) next(now time.Time) (payer Payer, a *ask, wait time.Duration) {
 	for range len(p.turns) {
 		l := p.turns[0]
 		p.turns = append(p.turns[1:], l)
-		for len(l.asks) > 0 && l.asks[0].ctx.Err() != nil {
-			l.drop()
-		}
-		if len(l.asks) > 0 {
-			owes := p.accounts.owes(l.payer, now)
-			if owes == 0 || p.seen.knows(l.asks[0]) { // what was found out meanwhile costs nothing
-				a = l.asks[0]
-				l.drop()
-			} else if wait == 0 || owes < wait {
-				wait = owes
-			}
-		}
+		a, owes := p.first(l, now)
 		if len(l.asks) == 0 {
 			p.turns = p.turns[:len(p.turns)-1]
 			delete(p.lines, l.payer)
@@ -198,8 +187,28 @@ func (p *Pool) next(now time.Time) (payer Payer, a *ask, wait time.Duration) {
 		if a != nil {
 			return l.payer, a, 0
 		}
+		if owes > 0 && (wait == 0 || owes < wait) {
+			wait = owes
+		}
 	}
 	return Payer{}, nil, wait
+}
+
+// first takes the line's first evaluation whose caller still waits, or says how long its payer has to wait for it.
+// What is known already costs nothing and waits for nothing.
+func (p *Pool) first(l *line, now time.Time) (a *ask, owes time.Duration) {
+	for len(l.asks) > 0 && l.asks[0].ctx.Err() != nil {
+		l.drop()
+	}
+	if len(l.asks) == 0 {
+		return nil, 0
+	}
+	if owes = p.accounts.owes(l.payer, now); owes > 0 && !p.seen.knows(l.asks[0]) {
+		return nil, owes
+	}
+	a = l.asks[0]
+	l.drop()
+	return a, 0
 }
 
 func (l *line) drop() {
