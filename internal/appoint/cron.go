@@ -1,7 +1,6 @@
 package appoint
 
 import (
-	"fmt"
 	"slices"
 	"strings"
 	"time"
@@ -31,12 +30,9 @@ func timesOf(expression, zone string) (times, error) {
 		return times{}, sluice.Errorf(sluice.InvalidRequest, "time_zone %q is none that is known: write one such as Europe/Berlin", zone).With("field", "time_zone")
 	}
 	fields := strings.Fields(expression)
-	parser, err := cron.TryNewParser(cron.Minute | cron.Hour | cron.Dom | cron.Month | cron.Dow | cron.DowOrDom)
-	if err != nil {
-		return times{}, fmt.Errorf("cron: %w", err)
-	}
+	parser := cron.MustNewParser(cron.Minute | cron.Hour | cron.Dom | cron.Month | cron.Dow | cron.DowOrDom)
 	wall, err := parser.Parse(expression)
-	if err != nil || len(fields) != 5 || strings.Contains(expression, "=") {
+	if err != nil || len(fields) != 5 { // the parser takes a time zone before the five
 		return times{}, sluice.Errorf(sluice.InvalidRequest, "cron %q: write five fields, minute, hour, day of the month, month and day of the week, such as 30 8 * * 1-5", expression).With("field", "cron")
 	}
 	return times{wall, location, strings.HasPrefix(fields[0], "*") || strings.HasPrefix(fields[1], "*")}, nil
@@ -88,7 +84,7 @@ func (t times) step(at time.Time) (time.Time, bool) {
 	for range maxSteps {
 		wall := t.wall.Next(t.onWall(from))
 		if wall.IsZero() {
-			return wall, false
+			break
 		}
 		is := from.Add(wall.Sub(t.onWall(from)))
 		_, set := from.In(t.zone).ZoneBounds()

@@ -25,6 +25,10 @@ func TestTimesOfTheWallGoOnWhenItsClockIsSet(t *testing.T) {
 		{"after the second of two", "30 2 * * *", "Europe/Berlin", "2026-10-25T01:30:00Z", []string{"2026-10-26T01:30:00Z"}},
 		{"every half hour, when there is an hour less", "*/30 * * * *", "Europe/Berlin", "2026-03-29T00:20:00Z", []string{"2026-03-29T00:30:00Z", "2026-03-29T01:00:00Z", "2026-03-29T01:30:00Z"}},
 		{"every half hour, when there is an hour more", "*/30 * * * *", "Europe/Berlin", "2026-10-25T00:20:00Z", []string{"2026-10-25T00:30:00Z", "2026-10-25T01:00:00Z", "2026-10-25T01:30:00Z", "2026-10-25T02:00:00Z"}},
+		{"every hour, when there is an hour more", "30 * * * *", "Europe/Berlin", "2026-10-24T23:40:00Z", []string{"2026-10-25T00:30:00Z", "2026-10-25T01:30:00Z", "2026-10-25T02:30:00Z"}},
+		{"every minute of an hour that does not exist", "*/30 2 * * *", "Europe/Berlin", "2026-03-28T01:00:00Z", []string{"2026-03-28T01:30:00Z", "2026-03-30T00:00:00Z"}},
+		{"every minute of an hour that is there twice", "*/30 2 * * *", "Europe/Berlin", "2026-10-25T00:00:00Z", []string{"2026-10-25T00:30:00Z", "2026-10-25T01:00:00Z", "2026-10-25T01:30:00Z", "2026-10-26T01:00:00Z"}},
+		{"one that does not exist comes to the instant of another", "0 2,3 * * *", "Europe/Berlin", "2026-03-28T12:00:00Z", []string{"2026-03-29T01:00:00Z", "2026-03-30T00:00:00Z", "2026-03-30T01:00:00Z"}},
 		{"half an hour less", "15 2 * * *", "Australia/Lord_Howe", "2026-10-03T00:00:00Z", []string{"2026-10-03T15:30:00Z", "2026-10-04T15:15:00Z"}},
 		{"midnight does not exist", "0 0 * * *", "America/Sao_Paulo", "2018-11-03T12:00:00Z", []string{"2018-11-04T03:00:00Z", "2018-11-05T02:00:00Z"}},
 		{"a day does not exist", "0 12 * * *", "Pacific/Apia", "2011-12-29T00:00:00Z", []string{"2011-12-29T22:00:00Z", "2011-12-30T10:00:00Z", "2011-12-30T22:00:00Z"}},
@@ -43,10 +47,12 @@ func TestTimesOfTheWallGoOnWhenItsClockIsSet(t *testing.T) {
 			require.Equal(t, want, at.UTC().Format(time.RFC3339), "%s: %d", c.name, i)
 		}
 	}
-	never, err := timesOf("0 0 30 2 *", "UTC")
-	require.NoError(t, err)
-	_, ok := never.after(time.Now())
-	require.False(t, ok)
+	for _, never := range []string{"0 0 30 2 *", "*/5 * 30 2 *"} {
+		is, err := timesOf(never, "Europe/Berlin")
+		require.NoError(t, err)
+		_, ok := is.after(time.Date(2026, 1, 1, 0, 0, 0, 0, time.UTC))
+		require.False(t, ok, never)
+	}
 }
 
 func TestWhatCronDoesNotKnowIsRefused(t *testing.T) {
@@ -60,6 +66,7 @@ func TestWhatCronDoesNotKnowIsRefused(t *testing.T) {
 		{"@every 1h", ""},
 		{"TZ=UTC 0 * * * *", ""},
 		{"CRON_TZ=UTC * * * *", ""},
+		{"TZ= * * * * *", ""},
 		{"a b c d e", ""},
 		{"*/0 * * * *", ""},
 		{"0 0 * * *", "Mars/Olympus"},

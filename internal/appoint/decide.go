@@ -77,7 +77,7 @@ func waiting(a *sluice.Appointment, m moment) decision {
 			return decision{do: miss, reason: reason}
 		}
 		return decision{do: fire}
-	case a.Noticed || a.Notice == 0 || !m.now.Before(a.At): // what is over does not approach
+	case a.Noticed || !m.now.Before(a.At): // what is over does not approach, nor what needs no notice
 		return decision{do: rest, until: begin}
 	case m.now.Before(approaches):
 		return decision{do: rest, until: approaches}

@@ -96,3 +96,41 @@ func TestWhatCannotBeDoneNowCanBeCancelled(t *testing.T) {
 		require.Empty(t, w.records)
 	}
 }
+
+// One that repeats goes on at the first of its times that can still fire: after it fired, one that is to come; after it was
+// missed, one that is in time or within its grace, to the nanosecond.
+func TestFollowing_IsTheFirstInTime(t *testing.T) {
+	t.Parallel()
+	at := time.Unix(1_700_000_000, 0).UTC()
+	const fired, missed, hour = sluice.AppointmentFired, sluice.AppointmentMissed, time.Hour
+	for _, c := range []struct {
+		name   string
+		end    sluice.AppointmentState
+		policy sluice.MissPolicy
+		after  time.Duration // its time
+		want   time.Duration
+	}{
+		{"it fired in time", fired, sluice.MissDrop, time.Second, hour},
+		{"it fired at the instant of its next time", fired, sluice.MissCatchUp, hour, 2 * hour},
+		{"it fired after several", fired, sluice.MissCatchUp, 3*hour + 1, 4 * hour},
+		{"missed, and the next is just in time", missed, sluice.MissDrop, hour + punctual, hour},
+		{"missed, and the next is just over", missed, sluice.MissDrop, hour + punctual + 1, 2 * hour},
+		{"missed, and the third is at the end of its grace", missed, sluice.MissCatchUpWithin, 3*hour + 5*time.Minute, 3 * hour},
+		{"missed, and the third is behind its grace", missed, sluice.MissCatchUpWithin, 3*hour + 5*time.Minute + 1, 4 * hour},
+	} {
+		a := &sluice.Appointment{At: at, Every: sluice.Duration(hour), MissPolicy: c.policy, Grace: sluice.Duration(5 * time.Minute)}
+		got, ok := following(a, c.end, at.Add(c.after))
+		require.True(t, ok, c.name)
+		require.Equal(t, at.Add(c.want), got, c.name)
+	}
+}
+
+// A record whose schedule this server cannot read ends with its last time.
+func TestFollowing_EndsWhatCannotBeRead(t *testing.T) {
+	t.Parallel()
+	for _, a := range []sluice.Appointment{{}, {Cron: "0 0 * * *", TimeZone: "Mars/Olympus"}} {
+		a.At = time.Unix(1_700_000_000, 0)
+		_, ok := following(&a, sluice.AppointmentFired, a.At)
+		require.False(t, ok, a.TimeZone)
+	}
+}

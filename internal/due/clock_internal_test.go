@@ -44,6 +44,21 @@ func TestNothingIsDoneWhileTheClockIsNotBelieved(t *testing.T) {
 	require.Equal(t, 1, none.reads)
 }
 
+// The metric counts each jump that was seen, once.
+func TestClock_CountsItsJumps(t *testing.T) {
+	t.Parallel()
+	c := newClock(time.Now)
+	require.False(t, c.doubted())
+	require.Zero(t, c.jumped())
+	for jumps := 1; jumps < 3; jumps++ {
+		c.trust.last.wall = c.trust.last.wall.Add(-time.Hour)
+		require.True(t, c.doubted())
+		require.Equal(t, jumps, c.jumped())
+		require.True(t, c.doubted())
+		require.Equal(t, jumps, c.jumped())
+	}
+}
+
 // S2-40: a clock that jumps is not believed for a while; one that goes a little wrong, and is corrected, is.
 func TestAClockThatJumpsIsNotBelievedForAWhile(t *testing.T) {
 	t.Parallel()
@@ -63,6 +78,9 @@ func TestAClockThatJumpsIsNotBelievedForAWhile(t *testing.T) {
 		{"it is corrected", []at{{10, 10, false, false}, {16, 11, false, false}, {12, 12, false, false}}, Doubt{}},
 		{"it is set forward", []at{{10, 10, false, false}, {3610, 11, true, true}, {3638, 39, false, true}, {3640, 41, false, false}}, Doubt{second(10), second(3640)}},
 		{"it is set back", []at{{10, 10, false, false}, {-3590, 11, true, true}, {-3560, 41, false, false}}, Doubt{second(-3590), second(-3560)}},
+		{"it is set back twice", []at{{10, 10, false, false}, {-3590, 11, true, true}, {-7180, 21, true, true}, {-7151, 50, false, true}, {-7150, 51, false, false}}, Doubt{second(-7180), second(-7150)}},
+		{"it is set back once more when it is believed", []at{{-3590, 10, true, true}, {-3550, 50, false, false}, {-7140, 60, true, true}}, Doubt{second(-7140), second(-7110)}},
+		{"it is set forward once more when it is believed", []at{{3610, 10, true, true}, {3640, 40, false, false}, {7210, 50, true, true}}, Doubt{second(3640), second(7240)}},
 		{"it is set forward and back", []at{{10, 10, false, false}, {3610, 11, true, true}, {20, 20, true, true}, {49, 49, false, true}, {50, 50, false, false}}, Doubt{second(10), second(50)}},
 	} {
 		is := trust{last: reading{wall: begin}}

@@ -166,15 +166,10 @@ func (l *list) insert(m Mark) {
 	}
 }
 
+// remove takes out a mark that is in the list.
 func (l *list) remove(m Mark) {
 	c := l.chunkOf(m)
-	if c == len(l.chunks) {
-		return
-	}
-	at, there := slices.BinarySearchFunc(l.chunks[c], m, Mark.compare)
-	if !there {
-		return
-	}
+	at, _ := slices.BinarySearchFunc(l.chunks[c], m, Mark.compare)
 	if l.chunks[c] = slices.Delete(l.chunks[c], at, at+1); len(l.chunks[c]) == 0 {
 		l.chunks = slices.Delete(l.chunks, c, c+1)
 	}

@@ -56,3 +56,30 @@ func TestTheIndexListsWhatIsThereInItsOrder(t *testing.T) {
 		require.Equal(t, map[string]int{"other": 1}, x.waiting())
 	})
 }
+
+// A reader that found a record gone does not remove the one that was made in its place meanwhile.
+func TestIndex_RemovesTheRevisionItWasToldOf(t *testing.T) {
+	t.Parallel()
+	x := newIndex()
+	x.set("acme", "acme/a", 7, Mark{ID: "a"})
+	x.removeOf("acme/a", 6)
+	require.Len(t, x.pages(10), 1)
+	x.removeOf("acme/a", 7)
+	require.Empty(t, x.pages(10))
+}
+
+// Those that are due at one instant are listed by their ids, over pages that end between them.
+func TestIndex_ListsOneInstantByID(t *testing.T) {
+	t.Parallel()
+	x := newIndex()
+	for _, id := range []string{"c", "a", "d", "b"} {
+		x.set("acme", "acme/"+id, 1, Mark{At: time.Unix(1_700_000_000, 0), ID: id})
+	}
+	for size := 1; size < 5; size++ {
+		var ids []string
+		for _, m := range x.pages(size) {
+			ids = append(ids, m.ID)
+		}
+		require.Equal(t, []string{"a", "b", "c", "d"}, ids)
+	}
+}

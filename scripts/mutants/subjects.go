@@ -31,7 +31,8 @@ func subjects() []subject {
 			tests: "^(TestWhatBecomesOfASubscription|TestALogThatBeginsAnewWakesForAllOfIt|TestConfigurationsThatAreRefused|TestWhatIsNeverAcknowledgedHoldsUpNobodyElse|TestACursorBehindAllOthersIsKept|TestAllNamesAreTakenOrNone|TestNothingIsLostHoweverThingsInterleave|TestMoreStreamsThanLinksAreToldOfAllTheSame)$",
 		},
 		{pkg: "internal/watch", floor: 75, files: []string{"step.go", "memory.go", "end.go"}},
-		{pkg: "internal/appoint", floor: 83, files: []string{"decide.go", "cron.go"}},
+		{pkg: "internal/appoint", files: []string{"decide.go", "cron.go"}},
+		{pkg: "internal/due", files: []string{"clock.go", "index.go"}},
 		{pkg: "pkg/sluice", floor: 55},
 	}
 }
