@@ -18,6 +18,7 @@ import (
 	"github.com/sluice-io/sluice/internal/httpapi"
 	"github.com/sluice-io/sluice/internal/ledger"
 	"github.com/sluice-io/sluice/internal/natsstore"
+	"github.com/sluice-io/sluice/internal/vault"
 	"github.com/sluice-io/sluice/pkg/sluice"
 	"github.com/sluice-io/sluice/pkg/webhook"
 	"github.com/sluice-io/sluice/streams"
@@ -30,7 +31,7 @@ const dsubKeyPrefix = "ds_"
 func (s *server) openDsubs() {
 	s.dsubsOwn = s.owns.part()
 	s.dsubs = dsub.New(dsub.Ports{
-		Records: dsubRecords{natsstore.OpenBucket[dsub.Subscription](s.store, streams.StreamWakes)},
+		Records: dsubRecords{natsstore.OpenSealed[dsubRecord](s.store, streams.StreamWakes)},
 		Logs:    s.store,
 		Streams: dsubStreams{s.durable, s.trust.index},
 		Post:    dsubPoster{s.sender},
@@ -83,17 +84,42 @@ func (k *keyRing) signDsub(body []byte, at time.Time) (string, error) {
 	return fmt.Sprintf("t=%s,kid=%s,ed25519=%s", t, dsubKeyPrefix+id, base64.RawURLEncoding.EncodeToString(signature)), nil
 }
 
+// dsubRecord is a subscription as it is stored: with the URL of its webhook sealed.
+type dsubRecord struct{ dsub.Subscription }
+
+// Transformed returns a copy in which f was applied to the URL.
+func (r dsubRecord) Transformed(key string, f natsstore.Transform) (_ dsubRecord, err error) {
+	if r.Config.URL != "" { // of a webhook
+		r.Config.URL, err = f(r.Config.URL, vault.Place(streams.StreamWakes, key, "url"))
+	}
+	return r, err
+}
+
 // dsubRecords keeps the subscriptions.
-type dsubRecords struct {
-	natsstore.Bucket[dsub.Subscription]
+type dsubRecords struct{ bucket natsstore.Sealed[dsubRecord] }
+
+// Get returns a subscription and its revision.
+func (r dsubRecords) Get(ctx context.Context, key string) (dsub.Subscription, uint64, error) {
+	record, revision, err := r.bucket.Get(ctx, key)
+	return record.Subscription, revision, err
+}
+
+// Put stores a subscription.
+func (r dsubRecords) Put(ctx context.Context, key string, s dsub.Subscription, revision uint64) (uint64, error) {
+	return r.bucket.Put(ctx, key, dsubRecord{s}, revision)
+}
+
+// Delete removes a subscription.
+func (r dsubRecords) Delete(ctx context.Context, key string, revision uint64) error {
+	return r.bucket.Delete(ctx, key, revision)
 }
 
 // Watch tells of every subscription.
 func (r dsubRecords) Watch(ctx context.Context, change func(key string, s *dsub.Subscription, revision uint64)) error {
-	return r.Bucket.Watch(ctx, ">", func(e natsstore.Entry[dsub.Subscription]) {
+	return r.bucket.Watch(ctx, func(e natsstore.Entry[dsubRecord]) {
 		switch e.Change {
 		case natsstore.Set:
-			change(e.Key, &e.Value, e.Revision)
+			change(e.Key, &e.Value.Subscription, e.Revision)
 		case natsstore.Removed:
 			change(e.Key, nil, e.Revision)
 		case natsstore.CaughtUp:

@@ -156,8 +156,8 @@ func TestNoSecretIsInAnythingThatIsWritten(t *testing.T) {
 	t.Parallel()
 	const given, plain = "whsec_R2l2ZW4gYnkgdGhlIGNhbGxlciwgMzIgYnl0ZXMgbG9uZyE=", "a plain secret of more than 32 bytes, by hand"
 	const token, token2 = "hunter2-of-the-header", "hunter3-of-the-patched-header"
-	const inPath, inQuery = "hunter4-of-the-path", "hunter5-of-the-query"
-	secrets := map[string]string{"the given secret": given, "the plain secret": plain, "the header": token, "the patched header": token2, "the URL's path": inPath, "its query": inQuery}
+	const inPath, inQuery, inStream = "hunter4-of-the-path", "hunter5-of-the-query", "hunter6-of-a-stream"
+	secrets := map[string]string{"the given secret": given, "the plain secret": plain, "the header": token, "the patched header": token2, "the URL's path": inPath, "its query": inQuery, "a stream webhook's path": inStream}
 	gossip := hooktest.New(t, func(r hooktest.Request) hooktest.Answer {
 		var said strings.Builder
 		require.NoError(t, r.Header.Write(&said))
@@ -173,6 +173,7 @@ func TestNoSecretIsInAnythingThatIsWritten(t *testing.T) {
 		line, _, _ = strings.Cut(line, "?")
 		fmt.Fprintf(&answers, "%s %d %v %s\n", line, r.status, r.header, r.text)
 	}
+	s.must(t, http.StatusCreated, "PUT /streams/default/__ds/subscriptions/hook", `{"type":"webhook","pattern":"a/**","webhook":{"url":"`+gossip.URL+`/stream/`+inStream+`"}}`)
 	policy := `"policy":{"retry":{"preset":"custom","steps":["100ms"],"max_attempts":2}}`
 	made := s.must(t, http.StatusCreated, "POST /v1/subscriptions", `{"id":"given","pattern":"/a/**",`+policy+
 		`,"endpoint":{"url":"`+gossip.URL+`/given/`+inPath+`?key=`+inQuery+`","secret":"`+given+`","headers":{"x-api-key":"Bearer `+token+`"}}}`)
@@ -204,7 +205,7 @@ func TestNoSecretIsInAnythingThatIsWritten(t *testing.T) {
 	maps.Copy(secrets, seeds(t, s))
 	say("POST /v1/keys/rotate", `{"overlap":"1h"}`)
 	maps.Copy(secrets, seeds(t, s))
-	require.Len(t, secrets, 19, "two keys for webhooks, one for grants, one that stamps, one for woken workers, one for tickets, one that seals")
+	require.Len(t, secrets, 20, "two keys for webhooks, one for grants, one that stamps, one for woken workers, one for tickets, one that seals")
 	say("GET /v1/keys", "")
 	say("GET /v1/secrets", "")
 	say("GET /.well-known/jwks.json", "")
@@ -221,9 +222,8 @@ func TestNoSecretIsInAnythingThatIsWritten(t *testing.T) {
 	say("GET /v1/audit", "")
 	say("GET /metrics", "")
 	say("GET /v1/namespaces/default/events", "")
-	for _, line := range []string{"GET /v1/subscriptions/made", "GET /v1/subscriptions/plain"} {
-		say(line, "")
-	}
+	say("GET /v1/subscriptions/made", "")
+	say("GET /v1/subscriptions/plain", "")
 	requireNone(t, "an answer", answers.String(), secrets)
 	requireNone(t, "an answer that shows headers", s.must(t, http.StatusOK, "GET /v1/subscriptions", "").text, without(without(without(secrets, "the patched header"), "the URL's path"), "its query"))
 	require.Contains(t, answers.String(), `"action":"key.rotate"`)

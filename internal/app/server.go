@@ -204,7 +204,7 @@ func (s *server) openStore(ctx context.Context) (err error) {
 	if err != nil {
 		return err
 	}
-	opts.Vault = sealed.ring
+	opts.Vault, opts.Sealed = sealed.ring, []natsstore.SealedBucket{natsstore.SealedIn[dsubRecord](streams.StreamWakes)}
 	if s.store, err = natsstore.Connect(ctx, opts); err != nil {
 		return err
 	}

@@ -3,7 +3,6 @@ package dsub
 import (
 	"crypto/sha256"
 	"encoding/hex"
-	"encoding/json"
 	"fmt"
 	"maps"
 	"slices"
@@ -64,16 +63,6 @@ type Config struct {
 	WakeStream  string        `json:"wake_stream,omitempty"`
 	Lease       time.Duration `json:"lease"`
 	Description string        `json:"description,omitempty"`
-}
-
-// Hash tells configurations apart.
-func (c Config) Hash() (string, error) {
-	data, err := json.Marshal(c)
-	if err != nil {
-		return "", fmt.Errorf("subscription: %w", err)
-	}
-	hash := sha256.Sum256(data)
-	return hex.EncodeToString(hash[:]), nil
 }
 
 // Normal returns the configuration in the one form that those which mean the same have. Code INVALID_REQUEST.
@@ -159,7 +148,6 @@ type Subscription struct {
 	Key
 
 	Config      Config           `json:"config"`
-	Hash        string           `json:"hash"`
 	Incarnation string           `json:"incarnation"` // one that is made anew under its id has another
 	Principal   sluice.Principal `json:"principal"`   // who made it
 	Grant       string           `json:"grant,omitempty"`

@@ -5,6 +5,7 @@ import (
 	"context"
 	"crypto/rand"
 	"maps"
+	"reflect"
 	"slices"
 	"time"
 
@@ -21,14 +22,10 @@ func (e *Engine) Create(ctx context.Context, k Key, c Config, who sluice.Caller,
 	if c, err = c.Normal(k); err != nil {
 		return s, false, err
 	}
-	hash, err := c.Hash()
-	if err != nil {
-		return s, false, err
-	}
 	for range tries {
 		stored, _, err := e.load(ctx, k.String())
 		if err == nil {
-			if stored.Hash != hash || !maker(&stored) {
+			if !reflect.DeepEqual(stored.Config, c) || !maker(&stored) {
 				return stored, false, refuse(Exists, "there is another subscription with this id")
 			}
 			return stored, false, nil
@@ -56,12 +53,8 @@ func (e *Engine) create(ctx context.Context, k Key, c Config, who sluice.Caller)
 	if err != nil {
 		return Subscription{}, err
 	}
-	hash, err := c.Hash()
-	if err != nil {
-		return Subscription{}, err
-	}
 	s := Subscription{
-		Key: k, Config: c, Hash: hash, Incarnation: rand.Text(), Principal: who.Principal, Grant: who.Grant, CreatedAt: e.opts.Now().UTC().Round(0),
+		Key: k, Config: c, Incarnation: rand.Text(), Principal: who.Principal, Grant: who.Grant, CreatedAt: e.opts.Now().UTC().Round(0),
 		Floor: last, Base: last, Links: map[string]Link{},
 	}
 	for _, path := range c.Streams {
@@ -92,7 +85,10 @@ func (e *Engine) checkURL(ctx context.Context, c Config) error {
 	if c.Kind != Webhook {
 		return nil
 	}
-	err := e.ports.Post.Check(ctx, c.URL)
+	err := sluice.CheckURL("webhook.url", c.URL)
+	if err == nil {
+		err = e.ports.Post.Check(ctx, c.URL)
+	}
 	if code := sluice.CodeOf(err); err == nil || code == sluice.Unavailable || code == sluice.Internal {
 		return err
 	}

@@ -116,17 +116,16 @@ func dsubOwned(s *Server, c echo.Context) error {
 }
 
 func (s *Server) ownsDsub(c echo.Context, wake *dsub.Subscription) error {
-	who, about := caller(c), sluice.Object{Namespace: wake.Namespace}
 	admin := s.require(c, sluice.VerbAdmin, access.Target{Namespace: wake.Namespace})
 	switch {
 	case admin == nil || sluice.CodeOf(admin) == sluice.Unavailable:
 		return admin
-	case wake.Principal != who.Principal || !s.opts.Access.Same(who, wake.Grant, about, time.Now()):
+	case !s.madeDsub(c, wake):
 		return dsub.Missing()
 	}
 	wishes := wake.Wishes()
 	if len(wishes) == 0 { // all that it named was taken out
-		return s.opts.Access.Some(who, sluice.VerbSubscribe, wake.Namespace, time.Now())
+		return s.opts.Access.Some(caller(c), sluice.VerbSubscribe, wake.Namespace, time.Now())
 	}
 	for _, wish := range wishes {
 		if err := s.require(c, sluice.VerbSubscribe, access.Target{Namespace: wish.Namespace, Pattern: wish.Pattern}); err != nil {
@@ -134,6 +133,12 @@ func (s *Server) ownsDsub(c echo.Context, wake *dsub.Subscription) error {
 		}
 	}
 	return nil
+}
+
+// madeDsub reports whether the caller, whom a grant bounds, made the subscription.
+func (s *Server) madeDsub(c echo.Context, wake *dsub.Subscription) bool {
+	who := caller(c)
+	return wake.Principal == who.Principal && s.opts.Access.Same(who, wake.Grant, sluice.Object{Namespace: wake.Namespace}, time.Now())
 }
 
 // working demands a token of a wake of the subscription.

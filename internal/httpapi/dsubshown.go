@@ -8,6 +8,7 @@ import (
 
 	"github.com/sluice-io/sluice/internal/dsub"
 	"github.com/sluice-io/sluice/internal/durable"
+	"github.com/sluice-io/sluice/pkg/sluice"
 )
 
 // shownDsub is a subscription as it is shown.
@@ -62,7 +63,11 @@ func (s *Server) showDsub(c echo.Context, status int, wake *dsub.Subscription) e
 		shown.WakeStream = &config.WakeStream
 	}
 	if config.Kind == dsub.Webhook {
-		shown.Webhook = &shownTarget{config.URL, shownSigning{"ed25519", s.opts.Dsubs.KeyID(), s.opts.Dsubs.Engine.RootURL(wake.Key) + "/jwks.json"}}
+		address := config.URL
+		if !caller(c).Unbounded() && !s.madeDsub(c, wake) { // as hideURL
+			address = sluice.HideURL(address)
+		}
+		shown.Webhook = &shownTarget{address, shownSigning{"ed25519", s.opts.Dsubs.KeyID(), s.opts.Dsubs.Engine.RootURL(wake.Key) + "/jwks.json"}}
 	}
 	for _, l := range links {
 		shown.Streams = append(shown.Streams, shownLink{l.Path, l.Link(), durable.FormatOffset(l.Acked)})

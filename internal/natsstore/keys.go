@@ -78,16 +78,16 @@ type keyRecord struct {
 	Overlap   sluice.Duration `json:"overlap,omitzero"` // how long the keys before it stay
 }
 
-// transformed returns a copy in which f was applied to the seed. It belongs to its use too: a key
+// Transformed returns a copy in which f was applied to the seed. It belongs to its use too: a key
 // cannot be given another one by whoever can write its record and not open it.
-func (r keyRecord) transformed(name string, f transform) (_ keyRecord, err error) {
+func (r keyRecord) Transformed(name string, f Transform) (_ keyRecord, err error) {
 	r.Use = cmp.Or(r.Use, sluice.UseWebhook)
 	r.Seed, err = f(r.Seed, vault.Place(streams.Keys, name, string(r.Use), r.ID))
 	return r, err
 }
 
-func (r keyRecord) key(name string, open transform) (Key, error) {
-	r, err := r.transformed(name, open)
+func (r keyRecord) key(name string, open Transform) (Key, error) {
+	r, err := r.Transformed(name, open)
 	if err != nil {
 		return Key{}, err
 	}
@@ -307,7 +307,7 @@ func isKey(name string) bool { return !strings.HasPrefix(name, "=") }
 
 func (s *Store) putKey(ctx context.Context, key Key, record keyRecord) error {
 	name := keyName(key.Use, key.number)
-	record, err := record.transformed(name, s.sealText)
+	record, err := record.Transformed(name, s.sealText)
 	if err != nil {
 		return err
 	}

@@ -31,12 +31,13 @@ func (e *LockedError) Error() string {
 	return fmt.Sprintf("%d records in NATS are sealed with %s, which this server does not have", e.Records, strings.Join(e.Keys, ", "))
 }
 
-// transform returns what a text becomes that lies at the place.
-type transform func(text, place string) (string, error)
+// Transform returns what a text becomes that lies at the place.
+type Transform func(text, place string) (string, error)
 
-// vaulted is a record in which something is sealed. The name is its own in its bucket.
-type vaulted[T any] interface {
-	transformed(name string, f transform) (T, error)
+// Vaulted is a record in which something is sealed. Transformed returns a copy in which f was applied to all of that; name is
+// the record's key in its bucket.
+type Vaulted[T any] interface {
+	Transformed(name string, f Transform) (T, error)
 }
 
 // checkRecord has nothing but what is sealed.
@@ -44,7 +45,7 @@ type checkRecord struct {
 	Check string `json:"check"`
 }
 
-func (r checkRecord) transformed(name string, f transform) (checkRecord, error) {
+func (r checkRecord) Transformed(name string, f Transform) (checkRecord, error) {
 	text, err := f(r.Check, vault.Place(streams.Keys, name, "check"))
 	return checkRecord{text}, err
 }
@@ -72,9 +73,9 @@ func (s *Store) openText(text, place string) (string, error) {
 
 // keysIn returns the ids of the keys that something in a record is sealed with, each once; ""
 // stands for what is not sealed.
-func keysIn[T vaulted[T]](name string, record T) []string {
+func keysIn[T Vaulted[T]](name string, record T) []string {
 	var ids []string
-	_, _ = record.transformed(name, func(text, _ string) (string, error) { // it has no error of its own
+	_, _ = record.Transformed(name, func(text, _ string) (string, error) { // it has no error of its own
 		ids = append(ids, vault.KeyOf(text))
 		return text, nil
 	})
@@ -91,22 +92,78 @@ func unlocked(name string, err error) error {
 		"what is secret of %q cannot be opened with the keys of this server; the operator finds more in the log", name), err)
 }
 
+// SealedBucket is a bucket with records in which something is sealed, for Options.Sealed.
+type SealedBucket func(ctx context.Context, s *Store) (sealedRecords, error)
+
+// SealedIn returns the bucket with the name, whose records are of one type.
+func SealedIn[T Vaulted[T]](name string) SealedBucket {
+	return func(ctx context.Context, s *Store) (sealedRecords, error) {
+		b := OpenBucket[T](s, name)
+		entries, err := b.List(ctx, ">")
+		return recordsOf[T]{b, entries}, err
+	}
+}
+
+// sealedRecords is the records of a bucket as they were read.
+type sealedRecords interface {
+	count(counts map[string]int)
+	reseal(ctx context.Context) (changed int, err error)
+}
+
+type recordsOf[T Vaulted[T]] struct {
+	bucket  Bucket[T]
+	entries []Entry[T]
+}
+
+// count adds how many records are sealed with which key, "" for none.
+func (r recordsOf[T]) count(counts map[string]int) {
+	for i := range r.entries {
+		for _, id := range keysIn(r.entries[i].Key, r.entries[i].Value) {
+			counts[id]++
+		}
+	}
+}
+
+// reseal seals with the newest key what is not.
+func (r recordsOf[T]) reseal(ctx context.Context) (changed int, err error) {
+	for _, e := range r.entries {
+		did, err := reseal(ctx, r.bucket, e)
+		if err != nil {
+			return changed, err
+		}
+		if did {
+			changed++
+		}
+	}
+	return changed, nil
+}
+
 // stored is everything in which something is sealed.
 type stored struct {
-	subscriptions []Entry[subscriptionRecord]
-	keys          []Entry[keyRecord]
-	check         []Entry[checkRecord] // one, or none
+	buckets []sealedRecords
+	check   recordsOf[checkRecord] // one record, or none
 }
 
 func (s *Store) stored(ctx context.Context) (all stored, err error) {
-	if all.subscriptions, err = OpenBucket[subscriptionRecord](s, streams.Subscriptions).List(ctx, ">"); err != nil {
+	for _, read := range append([]SealedBucket{SealedIn[subscriptionRecord](streams.Subscriptions)}, s.opts.Sealed...) {
+		records, err := read(ctx, s)
+		if err != nil {
+			return all, err
+		}
+		all.buckets = append(all.buckets, records)
+	}
+	keys, err := s.keyEntries(ctx)
+	if err != nil {
 		return all, err
 	}
-	if all.keys, err = s.keyEntries(ctx); err != nil {
-		return all, err
-	}
-	all.check, err = s.checks().List(ctx, checkName)
+	all.buckets = append(all.buckets, recordsOf[keyRecord]{OpenBucket[keyRecord](s, streams.Keys), keys})
+	all.check, err = s.storedCheck(ctx)
 	return all, err
+}
+
+func (s *Store) storedCheck(ctx context.Context) (recordsOf[checkRecord], error) {
+	entries, err := s.checks().List(ctx, checkName)
+	return recordsOf[checkRecord]{s.checks(), entries}, err
 }
 
 func (s *Store) checks() Bucket[checkRecord] { return OpenBucket[checkRecord](s, streams.Keys) }
@@ -114,18 +171,11 @@ func (s *Store) checks() Bucket[checkRecord] { return OpenBucket[checkRecord](s,
 // count returns how many records are sealed with which key, "" for none.
 func (all stored) count() map[string]int {
 	counts := map[string]int{}
-	countKeys(counts, all.subscriptions)
-	countKeys(counts, all.keys)
-	countKeys(counts, all.check)
-	return counts
-}
-
-func countKeys[T vaulted[T]](counts map[string]int, entries []Entry[T]) {
-	for i := range entries {
-		for _, id := range keysIn(entries[i].Key, entries[i].Value) {
-			counts[id]++
-		}
+	for _, records := range all.buckets {
+		records.count(counts)
 	}
+	all.check.count(counts)
+	return counts
 }
 
 // Sealing says with which keys the secrets in the store are sealed.
@@ -156,7 +206,7 @@ func (s *Store) Sealing(ctx context.Context) (sluice.Sealing, error) {
 // the check comes last, and the next start begins again.
 func (s *Store) sealStored(ctx context.Context) error {
 	if s.opts.Vault == nil {
-		check, err := s.checks().List(ctx, checkName)
+		check, err := s.storedCheck(ctx)
 		return errors.Join(err, s.checkLocked(stored{check: check}.count()))
 	}
 	all, err := s.stored(ctx)
@@ -166,22 +216,15 @@ func (s *Store) sealStored(ctx context.Context) error {
 	if err := s.checkLocked(all.count()); err != nil {
 		return err
 	}
-	if len(all.check) == 0 {
+	if len(all.check.entries) == 0 {
 		if all.check, err = s.makeCheck(ctx); err != nil {
 			return err
 		}
 	}
 	changed := 0
-	for _, reseal := range []func() (int, error){
-		func() (int, error) {
-			return resealAll(ctx, OpenBucket[subscriptionRecord](s, streams.Subscriptions), all.subscriptions)
-		},
-		func() (int, error) { return resealAll(ctx, OpenBucket[keyRecord](s, streams.Keys), all.keys) },
-		func() (int, error) { return resealAll(ctx, s.checks(), all.check) },
-	} {
-		n, err := reseal()
-		changed += n
-		if err != nil {
+	for _, records := range append(all.buckets, all.check) {
+		n, err := records.reseal(ctx)
+		if changed += n; err != nil {
 			return err
 		}
 	}
@@ -209,39 +252,25 @@ func (s *Store) checkLocked(counts map[string]int) error {
 
 // makeCheck stores the check. If another server was faster its check counts, which returns a
 // LockedError if that has another key.
-func (s *Store) makeCheck(ctx context.Context) ([]Entry[checkRecord], error) {
-	record, err := checkRecord{"sluice"}.transformed(checkName, s.sealText)
+func (s *Store) makeCheck(ctx context.Context) (recordsOf[checkRecord], error) {
+	record, err := checkRecord{"sluice"}.Transformed(checkName, s.sealText)
 	if err != nil {
-		return nil, err
+		return recordsOf[checkRecord]{}, err
 	}
 	_, err = s.checks().Put(ctx, checkName, record, 0)
 	if err != nil && sluice.CodeOf(err) != sluice.Conflict {
-		return nil, err
+		return recordsOf[checkRecord]{}, err
 	}
-	check, err := s.checks().List(ctx, checkName)
+	check, err := s.storedCheck(ctx)
 	if err != nil {
-		return nil, err
+		return check, err
 	}
 	return check, s.checkLocked(stored{check: check}.count())
 }
 
-func resealAll[T vaulted[T]](ctx context.Context, b Bucket[T], entries []Entry[T]) (int, error) {
-	changed := 0
-	for _, e := range entries {
-		did, err := reseal(ctx, b, e)
-		if err != nil {
-			return changed, err
-		}
-		if did {
-			changed++
-		}
-	}
-	return changed, nil
-}
-
 // reseal seals a record with the newest key, unless it is already or is no more, and reports
 // whether it did. One that was tampered with is logged and stays as it is.
-func reseal[T vaulted[T]](ctx context.Context, b Bucket[T], e Entry[T]) (bool, error) {
+func reseal[T Vaulted[T]](ctx context.Context, b Bucket[T], e Entry[T]) (bool, error) {
 	s := b.store
 	for range resealTries {
 		if ids := keysIn(e.Key, e.Value); len(ids) == 0 || len(ids) == 1 && ids[0] == s.opts.Vault.First() {
@@ -252,7 +281,7 @@ func reseal[T vaulted[T]](ctx context.Context, b Bucket[T], e Entry[T]) (bool, e
 		case err == nil:
 			return true, nil
 		case errors.Is(err, vault.ErrTampered):
-			s.opts.Log.LogAttrs(ctx, slog.LevelError, "record cannot be opened", slog.String("bucket", b.name), slog.String("key", e.Key), slog.Any("error", err))
+			b.logLocked(ctx, e.Key, err)
 			return false, nil
 		case sluice.CodeOf(err) != sluice.Conflict:
 			return false, err
@@ -269,12 +298,12 @@ func reseal[T vaulted[T]](ctx context.Context, b Bucket[T], e Entry[T]) (bool, e
 }
 
 // resealOnce writes a record over what was read. Code Conflict if it was changed meanwhile.
-func resealOnce[T vaulted[T]](ctx context.Context, b Bucket[T], e Entry[T]) error {
-	opened, err := e.Value.transformed(e.Key, b.store.openText)
+func resealOnce[T Vaulted[T]](ctx context.Context, b Bucket[T], e Entry[T]) error {
+	opened, err := e.Value.Transformed(e.Key, b.store.openText)
 	if err != nil {
 		return fmt.Errorf("open %s/%s: %w", b.name, e.Key, err)
 	}
-	sealed, err := opened.transformed(e.Key, b.store.sealText)
+	sealed, err := opened.Transformed(e.Key, b.store.sealText)
 	if err != nil {
 		return err
 	}

@@ -3,7 +3,6 @@ package natsstore
 import (
 	"cmp"
 	"context"
-	"log/slog"
 	"maps"
 	"slices"
 
@@ -23,10 +22,10 @@ type subscriptionRecord struct {
 	Gone   bool                  `json:"gone,omitempty"`   // there is no subscription; that is still to be told
 }
 
-// transformed returns a copy in which f was applied to everything that is sealed. A header
+// Transformed returns a copy in which f was applied to everything that is sealed. A header
 // belongs to its endpoint's URL too: whoever can write the record, and not open it, cannot have
 // the header sent elsewhere.
-func (r subscriptionRecord) transformed(id string, f transform) (_ subscriptionRecord, err error) {
+func (r subscriptionRecord) Transformed(id string, f Transform) (_ subscriptionRecord, err error) {
 	r.Secrets = slices.Clone(r.Secrets)
 	for i := range r.Secrets {
 		if r.Secrets[i].Value, err = f(r.Secrets[i].Value, vault.Place(streams.Subscriptions, id, "secret")); err != nil {
@@ -88,7 +87,7 @@ func (s Subscriptions) Get(ctx context.Context, id string) (*sluice.Subscription
 	if record.Gone {
 		return nil, 0, sluice.Errorf(sluice.NotFound, "there is no %q in %s", id, s.bucket.name)
 	}
-	record, err = record.transformed(id, s.bucket.store.openText)
+	record, err = record.Transformed(id, s.bucket.store.openText)
 	if err = unlocked(id, err); err != nil {
 		return nil, 0, err
 	}
@@ -101,7 +100,7 @@ func (s Subscriptions) Get(ctx context.Context, id string) (*sluice.Subscription
 func (s Subscriptions) Put(ctx context.Context, id string, sub *sluice.Subscription, revision uint64) (uint64, error) {
 	record := subscriptionRecord{Subscription: *sub, From: sub.From, Secrets: sub.Secrets, Untold: sub.Untold}
 	record.Subscription.Revision, record.Subscription.Endpoint.Secret = 0, ""
-	record, err := record.transformed(id, s.bucket.store.sealText)
+	record, err := record.Transformed(id, s.bucket.store.sealText)
 	if err != nil {
 		return 0, err
 	}
@@ -197,10 +196,9 @@ func (s Subscriptions) Watch(ctx context.Context, f func(Entry[*sluice.Subscript
 
 // open returns the subscription of a record, and whether its secrets could be opened.
 func (s Subscriptions) open(ctx context.Context, e Entry[subscriptionRecord]) (*sluice.Subscription, bool) {
-	record, err := e.Value.transformed(e.Key, s.bucket.store.openText)
+	record, err := e.Value.Transformed(e.Key, s.bucket.store.openText)
 	if err != nil {
-		s.bucket.store.opts.Log.LogAttrs(ctx, slog.LevelError, "record cannot be opened",
-			slog.String("bucket", s.bucket.name), slog.String("key", e.Key), slog.Any("error", err))
+		s.bucket.logLocked(ctx, e.Key, err)
 		return e.Value.locked(e.Revision), false
 	}
 	return record.subscription(e.Revision), true

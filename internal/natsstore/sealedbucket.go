@@ -1,0 +1,64 @@
+package natsstore
+
+import (
+	"context"
+	"log/slog"
+)
+
+// Sealed keeps records like Bucket. What is secret in them is sealed when they are written, and opened when they are read.
+type Sealed[T Vaulted[T]] struct{ bucket Bucket[T] }
+
+// OpenSealed returns the bucket with the name; Provision makes it. It has to be among Options.Sealed.
+func OpenSealed[T Vaulted[T]](s *Store, name string) Sealed[T] {
+	return Sealed[T]{OpenBucket[T](s, name)}
+}
+
+// Get returns the record and its revision. Codes NotFound if there is none; Unavailable if it cannot be opened.
+func (b Sealed[T]) Get(ctx context.Context, key string) (T, uint64, error) {
+	record, revision, err := b.bucket.Get(ctx, key)
+	if err != nil {
+		return record, 0, err
+	}
+	opened, err := record.Transformed(key, b.bucket.store.openText)
+	return opened, revision, unlocked(key, err)
+}
+
+// Put stores the record as Bucket.Put does.
+func (b Sealed[T]) Put(ctx context.Context, key string, value T, revision uint64) (uint64, error) {
+	sealed, err := value.Transformed(key, b.bucket.store.sealText)
+	if err != nil {
+		return 0, err
+	}
+	return b.bucket.Put(ctx, key, sealed, revision)
+}
+
+// Delete removes the record as Bucket.Delete does.
+func (b Sealed[T]) Delete(ctx context.Context, key string, revision uint64) error {
+	return b.bucket.Delete(ctx, key, revision)
+}
+
+// Watch tells of all records as Bucket.Watch does. A record that cannot be opened is logged, and told without its secrets.
+func (b Sealed[T]) Watch(ctx context.Context, f func(Entry[T])) error {
+	return b.bucket.Watch(ctx, ">", func(e Entry[T]) {
+		if e.Change == Set {
+			e.Value = b.opened(ctx, e)
+		}
+		f(e)
+	})
+}
+
+// logLocked logs that a record cannot be opened.
+func (b Bucket[T]) logLocked(ctx context.Context, key string, err error) {
+	b.store.opts.Log.LogAttrs(ctx, slog.LevelError, "record cannot be opened",
+		slog.String("bucket", b.name), slog.String("key", key), slog.Any("error", err))
+}
+
+func (b Sealed[T]) opened(ctx context.Context, e Entry[T]) T {
+	record, err := e.Value.Transformed(e.Key, b.bucket.store.openText)
+	if err == nil {
+		return record
+	}
+	b.bucket.logLocked(ctx, e.Key, err)
+	record, _ = e.Value.Transformed(e.Key, func(string, string) (string, error) { return "", nil }) // it has no error of its own
+	return record
+}
