@@ -1,0 +1,128 @@
+package sluice_test
+
+import (
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/sluice-io/sluice/pkg/sluice"
+)
+
+func TestHistoryQuery_WantsWhatAllItsFieldsSay(t *testing.T) {
+	t.Parallel()
+	at := time.Date(2026, 5, 1, 12, 0, 0, 0, time.UTC)
+	for _, c := range []struct {
+		q    sluice.HistoryQuery
+		path sluice.Path
+		want bool
+	}{
+		{sluice.HistoryQuery{}, "/a/b", true},
+		{sluice.HistoryQuery{}, "", true},
+		{sluice.HistoryQuery{EventID: "e"}, "/a/b", true},
+		{sluice.HistoryQuery{EventID: "f"}, "/a/b", false},
+		{sluice.HistoryQuery{Seq: 7}, "/a/b", true},
+		{sluice.HistoryQuery{Seq: 8}, "/a/b", false},
+		{sluice.HistoryQuery{After: 6}, "/a/b", true},
+		{sluice.HistoryQuery{After: 7}, "/a/b", false},
+		{sluice.HistoryQuery{Since: at, Until: at}, "/a/b", true},
+		{sluice.HistoryQuery{Since: at.Add(1)}, "/a/b", false},
+		{sluice.HistoryQuery{Until: at.Add(-1)}, "/a/b", false},
+		{sluice.HistoryQuery{Pattern: "/a/*"}, "/a/b", true},
+		{sluice.HistoryQuery{Pattern: "/b/*"}, "/a/b", false},
+		{sluice.HistoryQuery{Pattern: "/a/*"}, "", false},
+		{sluice.HistoryQuery{Pattern: "/**"}, "", true},
+		{sluice.HistoryQuery{Pattern: "/**"}, "/_sys/a", true},
+		{sluice.HistoryQuery{Types: []string{"x", "order.*"}}, "/a/b", true},
+		{sluice.HistoryQuery{Types: []string{"x"}}, "/a/b", false},
+	} {
+		require.Equal(t, c.want, c.q.Wants("e", 7, c.path, "order.placed", at), "%+v %s", c.q, c.path)
+	}
+	require.True(t, (&sluice.WindowQuery{}).HasType("a"))
+	require.True(t, (&sluice.WindowQuery{Types: []string{"a"}}).HasType("a"))
+	require.False(t, (&sluice.WindowQuery{Types: []string{"b"}}).HasType("a"))
+}
+
+func TestReplay_WantsWhatItNames(t *testing.T) {
+	t.Parallel()
+	ev := &sluice.Event{ID: "e", Type: "order.placed"}
+	for _, c := range []struct {
+		r    sluice.Replay
+		want bool
+	}{
+		{sluice.Replay{}, true},
+		{sluice.Replay{EventIDs: []string{"d", "e"}, Types: []string{"order.*"}}, true},
+		{sluice.Replay{EventIDs: []string{"d"}}, false},
+		{sluice.Replay{Types: []string{"lamp.*"}}, false},
+		{sluice.Replay{EventIDs: []string{"e"}, Types: []string{"lamp.*"}}, false},
+	} {
+		require.Equal(t, c.want, c.r.Wants(ev), "%+v", c.r)
+	}
+	for kind, want := range map[sluice.ReplayKind]bool{sluice.ReplayRange: false, sluice.ReplayDeadLetters: false, sluice.ReplayRetry: true, sluice.ReplayDiscard: true} {
+		require.Equal(t, want, (&sluice.Replay{Kind: kind}).Acts(), kind)
+	}
+}
+
+func TestParked_WaitsSinceItsFirstFailure(t *testing.T) {
+	t.Parallel()
+	failed, held := time.Unix(1, 0), time.Unix(2, 0)
+	require.Equal(t, failed, (&sluice.Parked{FirstFailedAt: failed, HeldAt: held}).Since())
+	require.Equal(t, held, (&sluice.Parked{HeldAt: held}).Since())
+}
+
+func TestVerdict_IsFinalUnlessSomethingComes(t *testing.T) {
+	t.Parallel()
+	for _, c := range []struct {
+		v    sluice.Verdict
+		want bool
+	}{
+		{sluice.Verdict{Settled: true}, true},
+		{sluice.Verdict{Dead: sluice.Exhausted}, true},
+		{sluice.Verdict{Again: time.Unix(1, 0)}, false},
+		{sluice.Verdict{Held: sluice.Exhausted}, false},
+	} {
+		require.Equal(t, c.want, c.v.Final(), "%+v", c.v)
+	}
+}
+
+func TestSubscription_SecretsLiveUntilTheyExpire(t *testing.T) {
+	t.Parallel()
+	now := time.Unix(100, 0)
+	s := sluice.Subscription{CreatedAt: time.Unix(1, 0), Secrets: []sluice.Secret{{Value: "new"}, {Value: "old", ExpiresAt: now.Add(1)}, {Value: "gone", ExpiresAt: now}}}
+	require.Equal(t, []string{"new", "old"}, s.LiveSecrets(now))
+	require.Equal(t, time.Unix(1, 0), s.Began())
+	moved := time.Unix(2, 0)
+	s.SoughtAt = &moved
+	require.Equal(t, moved, s.Began())
+}
+
+func TestFilter_IsEmptyWithoutAnyDimension(t *testing.T) {
+	t.Parallel()
+	require.True(t, sluice.Filter{}.Empty())
+	one := []string{"x"}
+	for _, f := range []sluice.Filter{
+		{Types: one}, {Sources: one}, {Subjects: one}, {Labels: map[string][]string{"l": one}}, {CEL: "true"},
+		{Types: one, Sources: one}, {Sources: one, Subjects: one}, {Subjects: one, Labels: map[string][]string{"l": one}},
+	} {
+		require.False(t, f.Empty(), "%+v", f)
+	}
+}
+
+func TestWakeConsumerID_IsReadAsWritten(t *testing.T) { // S1-12
+	t.Parallel()
+	id := sluice.WakeConsumerID("sub", "/a b/c:d")
+	require.Equal(t, "sub:%2Fa%20b%2Fc:d", id)
+	sub, path, ok := sluice.ParseWakeConsumerID(id)
+	require.Equal(t, []any{"sub", sluice.Path("/a b/c:d"), true}, []any{sub, path, ok})
+	for _, id := range []string{"", "sub", "sub:", "sub:a", "sub:%zz", "sub:%2Fa%2F%2A"} {
+		_, _, ok := sluice.ParseWakeConsumerID(id)
+		require.False(t, ok, id)
+	}
+}
+
+func TestKeyUse_SymmetricKeysStayHere(t *testing.T) {
+	t.Parallel()
+	for use, want := range map[sluice.KeyUse]bool{sluice.UseWebhook: false, sluice.UseGrant: false, sluice.UseStamp: true, sluice.UseWake: true, sluice.UseFeed: true} {
+		require.Equal(t, want, use.Symmetric(), use)
+	}
+}
