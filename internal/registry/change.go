@@ -193,8 +193,8 @@ func rotated(secrets []sluice.Secret, value string, now time.Time, overlap time.
 }
 
 func pause(sub *sluice.Subscription) (bool, error) {
-	if err := alive(sub); err != nil || sub.State != sluice.Active {
-		return false, err
+	if sub.State != sluice.Active {
+		return false, alive(sub)
 	}
 	sub.State, sub.Enabled = sluice.Paused, false
 	return true, nil

@@ -1,8 +1,10 @@
 package registry_test
 
 import (
+	"context"
 	"errors"
 	"fmt"
+	"strconv"
 	"strings"
 	"sync"
 	"testing"
@@ -12,6 +14,7 @@ import (
 
 	"github.com/sluice-io/sluice/internal/registry"
 	"github.com/sluice-io/sluice/pkg/sluice"
+	"github.com/sluice-io/sluice/streams"
 )
 
 // S4-45.
@@ -68,10 +71,13 @@ func TestACancelledSubscriptionStaysAndIsOver(t *testing.T) {
 	require.NoError(t, b.Cancel(t.Context(), id, registry.ReasonGone))
 	require.NoError(t, b.Cancel(t.Context(), id, registry.ReasonGone))
 	require.NoError(t, b.Cancel(t.Context(), "nobody", registry.ReasonGone))
-	require.NoError(t, b.Disable(t.Context(), id, "late"))
 	require.False(t, b.hasConsumer(t, id))
 	sub, err := b.Get(t.Context(), id)
 	require.NoError(t, err)
+	require.NoError(t, b.Disable(t.Context(), id, "late"))
+	late, err := b.Get(t.Context(), id)
+	require.NoError(t, err)
+	require.Equal(t, sub, late, "nothing was written")
 	require.Equal(t, sluice.Cancelled, sub.State)
 	require.Equal(t, "endpoint_gone", sub.Reason)
 	require.NotNil(t, sub.CancelledAt)
@@ -116,9 +122,21 @@ func TestADeletionThatWasInterruptedCanBeRepeated(t *testing.T) {
 	sub, err := b.Get(t.Context(), id)
 	require.NoError(t, err)
 	require.Equal(t, sluice.Cancelled, sub.State)
+	b.consumers.fail = []error{errors.New("power cut")}
+	requireCode(t, sluice.Internal, b.DeleteAll(t.Context(), sub.Namespace, "root"))
+	broken := b.needs
+	broken.Replays = stuck{broken.Replays}
+	require.ErrorContains(t, registry.New(broken).Delete(t.Context(), id, "root"), "remove replays")
+	_, err = b.Get(t.Context(), id)
+	require.NoError(t, err, "it can be deleted again")
 	require.NoError(t, b.Delete(t.Context(), id, "root"))
 	require.False(t, b.hasConsumer(t, id))
 }
+
+// stuck cannot remove anything.
+type stuck struct{ registry.Replays }
+
+func (stuck) Remove(context.Context, string) error { return errors.New("power cut") }
 
 func TestTheSubscriptionsOfANamespaceAreDeletedTogether(t *testing.T) {
 	t.Parallel()
@@ -191,6 +209,9 @@ func TestAPatchChangesHowItDelivers(t *testing.T) {
 	require.NoError(t, err)
 	require.Equal(t, 64, back.Policy.Window)
 	require.Empty(t, back.Filter.Types)
+	b.consumers.fail = []error{errors.New("power cut")}
+	_, err = b.Patch(t.Context(), old.ID, []byte(`{"description":"other"}`), 0, "root")
+	require.ErrorContains(t, err, "power cut")
 }
 
 // C08: what cannot.
@@ -247,8 +268,23 @@ func TestWhatIsPatchedIsFoundByWhatItIsNow(t *testing.T) {
 	t.Parallel()
 	b := newBench(t)
 	sub := b.create(t, minimal)
-	_, err := b.Patch(t.Context(), sub.ID, []byte(`{"endpoint":{"url":"`+url+`2"}}`), 0, "root")
+	kv, err := b.js.KeyValue(t.Context(), streams.Reservations)
 	require.NoError(t, err)
+	reserved := func() []string {
+		keys, err := kv.Keys(t.Context())
+		require.NoError(t, err)
+		require.Len(t, keys, 1)
+		entry, err := kv.Get(t.Context(), keys[0])
+		require.NoError(t, err)
+		return []string{keys[0], strconv.FormatUint(entry.Revision(), 10)}
+	}
+	first := reserved()
+	_, err = b.Patch(t.Context(), sub.ID, []byte(`{"description":"x"}`), 0, "root")
+	require.NoError(t, err)
+	require.Equal(t, first, reserved(), "it is the same wish")
+	_, err = b.Patch(t.Context(), sub.ID, []byte(`{"endpoint":{"url":"`+url+`2"}}`), 0, "root")
+	require.NoError(t, err)
+	require.NotEqual(t, first[0], reserved()[0], "in place of the first one")
 
 	other, created, err := b.Create(t.Context(), parse(t, strings.Replace(minimal, url, url+"2", 1)), "root")
 	require.NoError(t, err)

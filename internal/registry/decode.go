@@ -51,10 +51,8 @@ func misspelt(data []byte, t reflect.Type) string {
 	if reflect.PointerTo(t).Implements(reflect.TypeFor[json.Unmarshaler]()) || t.Kind() != reflect.Struct {
 		return ""
 	}
-	var members map[string]json.RawMessage
-	if json.Unmarshal(data, &members) != nil {
-		return "" // null
-	}
+	var members map[string]json.RawMessage // null has none
+	_ = json.Unmarshal(data, &members)     // decode has read it
 	types := fieldTypes(t)
 	for _, name := range slices.Sorted(maps.Keys(members)) {
 		field, ok := types[name]
@@ -68,13 +66,13 @@ func misspelt(data []byte, t reflect.Type) string {
 	return ""
 }
 
-// fieldTypes returns the types of a struct's fields under their names in JSON.
+// fieldTypes returns the types of a struct's fields under their names in JSON. Fields without a name are under "" and "-",
+// which decode has refused by then.
 func fieldTypes(t reflect.Type) map[string]reflect.Type {
 	types := map[string]reflect.Type{}
 	for _, f := range reflect.VisibleFields(t) {
-		if name, _, _ := strings.Cut(f.Tag.Get("json"), ","); name != "" && name != "-" {
-			types[name] = f.Type
-		}
+		name, _, _ := strings.Cut(f.Tag.Get("json"), ",")
+		types[name] = f.Type
 	}
 	return types
 }
@@ -126,7 +124,7 @@ func insteadOf(e *json.UnmarshalTypeError) string {
 		return "; use a string"
 	case kind == reflect.Bool:
 		return "; use true or false"
-	case kind >= reflect.Int && kind <= reflect.Float64:
+	case kind <= reflect.Float64: // below the numbers is Bool alone
 		return "; use a number"
 	case kind == reflect.Slice || kind == reflect.Array:
 		return "; use an array"

@@ -146,7 +146,7 @@ type patched struct {
 // applyPatch changes sub as the patch says. Codes InvalidRequest, UnknownFilter.
 func applyPatch(sub *sluice.Subscription, patch []byte) error {
 	var object map[string]json.RawMessage
-	if err := json.Unmarshal(patch, &object); err != nil || object == nil {
+	if _ = json.Unmarshal(patch, &object); object == nil {
 		return sluice.Errorf(sluice.InvalidRequest, "the body is not a JSON object; send a merge patch such as {\"description\":\"…\"}")
 	}
 	old, err := json.Marshal(sub)
@@ -186,9 +186,10 @@ func take(sub, next *sluice.Subscription) {
 	sub.ReplayWindow = next.ReplayWindow
 	sub.Description, sub.Metadata = next.Description, next.Metadata
 	switch {
-	case next.Enabled && !sub.Enabled:
+	case next.Enabled == sub.Enabled: // what is disabled or suspended stays so
+	case next.Enabled:
 		sub.State, sub.Reason = sluice.Active, ""
-	case !next.Enabled && sub.Enabled:
+	default:
 		sub.State = sluice.Paused
 	}
 	sub.Enabled = next.Enabled

@@ -43,7 +43,7 @@ type Start string
 // UnmarshalJSON reads a string or a number.
 func (s *Start) UnmarshalJSON(data []byte) error {
 	var number json.Number
-	if err := json.Unmarshal(data, &number); err == nil && data[0] != '"' {
+	if err := json.Unmarshal(data, &number); err == nil { // of a string too, if it is a number
 		*s = Start(number)
 		return nil
 	}
