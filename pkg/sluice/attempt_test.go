@@ -6,7 +6,9 @@ import (
 	"go/parser"
 	"go/token"
 	"strconv"
+	"strings"
 	"testing"
+	"time"
 
 	"github.com/stretchr/testify/require"
 
@@ -39,6 +41,7 @@ func TestADeadLettersJSONHasItsEventByteForByte(t *testing.T) {
 	data, err := d.AppendJSON([]byte("["))
 	require.NoError(t, err)
 	require.Contains(t, string(data), `"data":{ "a": "<&>" }}}`)
+	require.Equal(t, 1, strings.Count(string(data), `"event":`))
 	var back sluice.DeadLetter
 	require.NoError(t, json.Unmarshal(data[1:], &back))
 	require.Equal(t, d.Event.Data, back.Event.Data)
@@ -49,6 +52,10 @@ func TestADeadLettersJSONHasItsEventByteForByte(t *testing.T) {
 	require.NoError(t, err)
 	require.NotContains(t, string(data), "event\":")
 	require.False(t, d.Redrivable())
+	d.At = time.Date(10_000, 1, 1, 0, 0, 0, 0, time.UTC)
+	data, err = d.AppendJSON([]byte("["))
+	require.Error(t, err, "a time that JSON cannot hold")
+	require.Equal(t, "[", string(data))
 	for reason, want := range map[sluice.Reason]bool{sluice.Expired: false, sluice.Malformed: false, sluice.FilterError: true, sluice.EndpointGone: true} {
 		d := sluice.DeadLetter{Reason: reason, Event: &sluice.Event{}}
 		require.Equal(t, want, d.Redrivable(), reason)

@@ -96,7 +96,7 @@ func (e *Event) ProducedBy(principal Principal, authType string) {
 func AuthTypeOf(principal Principal) string {
 	kind, _, named := strings.Cut(string(principal), ":")
 	switch {
-	case principal == Root, principal == System, named && kind == "system":
+	case principal == Root, kind == "system":
 		return AuthSystem
 	case named && kind == "user":
 		return AuthUser

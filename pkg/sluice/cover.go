@@ -17,10 +17,10 @@ const coverLimit = 1 << 12
 // stands nowhere in p is as good as any: what lets that one through lets everything through.
 // So the states are where q is, and the set of all the places where p may be.
 func (p Pattern) Covers(q Pattern) bool {
-	cover, ok := newAutomaton(p)
-	if !ok || !strings.HasPrefix(string(q), "/") {
+	if !strings.HasPrefix(string(q), "/") {
 		return false
 	}
+	cover := newAutomaton(p)
 	s := search{
 		cover: cover, wildCover: p.WildFirst(),
 		glob: q.Segments(), wildGlob: q.WildFirst(),
@@ -84,9 +84,11 @@ type automaton struct {
 	one, deep uint64 // the places before "*" and before "**"
 }
 
-func newAutomaton(p Pattern) (automaton, bool) {
+// newAutomaton returns the automaton of a pattern. Of what is none, or is too long to be looked at, it is the zero one, which
+// matches no path.
+func newAutomaton(p Pattern) automaton {
 	if !strings.HasPrefix(string(p), "/") || strings.Count(string(p), "/") > MaxPathSegments {
-		return automaton{}, false
+		return automaton{}
 	}
 	a := automaton{segs: p.Segments()}
 	for i, seg := range a.segs {
@@ -97,7 +99,7 @@ func newAutomaton(p Pattern) (automaton, bool) {
 			a.deep |= 1 << i
 		}
 	}
-	return a, true
+	return a
 }
 
 func (a automaton) accepts(set uint64) bool { return set>>len(a.segs)&1 == 1 }

@@ -55,7 +55,7 @@ func ParseCursor(s string) (Cursor, error) {
 // a cursor, a start or a time, for ParseCursor, ParseStart or ParseTime to read. The id of an event that reads like a duration
 // can be named by its sequence.
 func Ago(text string, now time.Time) string {
-	if ago, err := ParseSpan(text); err == nil && ago > 0 {
+	if ago, _ := ParseSpan(text); ago > 0 { // 0 if it is none
 		return now.Add(-ago).UTC().Format(time.RFC3339Nano)
 	}
 	return text
@@ -125,5 +125,5 @@ func ParseTime(s string) (time.Time, error) {
 // parseSeq reads decimal digits, leading zeros included (S1-20), and nothing else.
 func parseSeq(s string) (uint64, bool) {
 	seq, err := strconv.ParseUint(s, 10, 64)
-	return seq, err == nil && s[0] != '+'
+	return seq, err == nil
 }

@@ -83,3 +83,21 @@ func TestAgo_IsATimeWhereTextIsADuration(t *testing.T) {
 		require.Equal(t, want, sluice.Ago(text, now), text)
 	}
 }
+
+// What is written again has a year of four digits.
+func TestTime_IsReadInUTC(t *testing.T) {
+	t.Parallel()
+	for text, want := range map[string]string{
+		"0000-01-01T00:00:00Z": "0000-01-01T00:00:00Z", "9999-12-31T23:59:59.5Z": "9999-12-31T23:59:59.5Z", "2026-05-01T02:00:00+02:00": "2026-05-01T00:00:00Z",
+		"0000-01-01T00:00:00+01:00": "", "9999-12-31T23:59:59-01:00": "", "2026-05-01": "", "": "",
+	} {
+		at, err := sluice.ParseTime(text)
+		if want == "" {
+			require.Equal(t, sluice.InvalidRequest, sluice.CodeOf(err), text)
+			continue
+		}
+		require.NoError(t, err, text)
+		require.Equal(t, want, at.Format(time.RFC3339Nano))
+	}
+	require.NoError(t, sluice.CheckEventID(strings.Repeat("a", 256)))
+}

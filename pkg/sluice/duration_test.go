@@ -30,6 +30,21 @@ func TestDurationsAreGoStringsInJSON(t *testing.T) {
 	}
 }
 
+func TestSpan_IsADurationOrDays(t *testing.T) {
+	t.Parallel()
+	for text, want := range map[string]time.Duration{"90s": 90 * time.Second, "7d": 168 * time.Hour, "0d": 0, "36500d": 876_000 * time.Hour, "-1s": -time.Second} {
+		got, err := sluice.ParseSpan(text)
+		require.NoError(t, err, text)
+		require.Equal(t, want, got, text)
+	}
+	for _, text := range []string{"", "d", "xd", "-1d", "1.5d", "36501d", "99999d", "10"} {
+		_, err := sluice.ParseSpan(text)
+		require.Equal(t, sluice.InvalidRequest, sluice.CodeOf(err), text)
+	}
+	var d sluice.Duration
+	require.EqualError(t, json.Unmarshal([]byte("10"), &d), `10 is not a duration; write a string such as "10s"`)
+}
+
 func TestTheCodeOfAnErrorIsTheFirstOnesInItsChain(t *testing.T) {
 	t.Parallel()
 	require.Equal(t, sluice.Code(""), sluice.CodeOf(nil))

@@ -25,6 +25,22 @@ func TestEvent_RepeatsTypeAndData(t *testing.T) {
 		require.Equal(t, c.want, c.ev.Repeats(&first), "%s", c.ev.Data)
 		require.Equal(t, c.want, first.Repeats(&c.ev), "%s", c.ev.Data)
 	}
+	text := func(data string) *sluice.Event { return &sluice.Event{ContentType: "text/plain", Data: []byte(data)} }
+	require.False(t, text("{ }").Repeats(text("{}")), "white space in text is part of it")
+	require.False(t, text("a").Repeats(text("b")))
 	untyped := sluice.Event{Type: sluice.DefaultType}
 	require.True(t, untyped.Repeats(&sluice.Event{}), "what a publisher leaves out is filled in")
+}
+
+func TestEvent_IsJSONByItsContentType(t *testing.T) {
+	t.Parallel()
+	for contentType, want := range map[string]bool{
+		"": true, "application/json": true, "Application/JSON ; charset=utf-8": true, "text/json": true, "application/ld+json": true,
+		"text/plain": false, "json": false, "application/jsonx": false,
+	} {
+		ev := sluice.Event{ContentType: contentType, Data: []byte("{}")}
+		require.Equal(t, want, ev.IsJSON(), contentType)
+		require.Equal(t, want, ev.JSONData() != nil, contentType)
+	}
+	require.Nil(t, (&sluice.Event{Data: []byte("{")}).JSONData())
 }

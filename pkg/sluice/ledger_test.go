@@ -11,7 +11,7 @@ import (
 
 func TestActionsThatCanBe(t *testing.T) {
 	t.Parallel()
-	for _, action := range []string{sluice.ActionSubscriptionPause, "subscription.*", "a.b.c", "grant.re_voke", "x"} {
+	for _, action := range []string{sluice.ActionSubscriptionPause, "subscription.*", "a.b.c", "grant.re_voke", "x", strings.Repeat("a", 64)} {
 		require.NoError(t, sluice.CheckAction(action), action)
 	}
 	for _, action := range []string{"", "*", ".*", "a..b", "a.", "A.b", "a b", "a.>", "sub*", "a.*.b", strings.Repeat("a", 65)} {

@@ -18,10 +18,14 @@ type Path string
 
 // ParsePath returns s as a path. Code InvalidRequest if s is none.
 func ParsePath(s string) (Path, error) {
-	if err := checkPath("path", s); err != nil {
+	p, err := StoredPath(s)
+	if err == nil {
+		err = checkDots("path", s)
+	}
+	if err != nil {
 		return "", err
 	}
-	return StoredPath(s)
+	return p, nil
 }
 
 // StoredPath returns s as a path that an event may lie on, though it is none any more: it may have segments that are dots, which
@@ -57,11 +61,8 @@ func (p Path) Dotted() bool {
 	})
 }
 
-// checkPath returns an error unless s has the form of a path without dots; what says what it is called.
-func checkPath(what, s string) error {
-	if err := checkForm(what, s); err != nil {
-		return err
-	}
+// checkDots returns an error if s, which has the form of a path, has a segment that is dots; what says what it is called.
+func checkDots(what, s string) error {
 	if Path(s).Dotted() {
 		return Errorf(InvalidRequest, "%s %q has the segment . or .., which HTTP clients resolve; choose another name", what, s)
 	}

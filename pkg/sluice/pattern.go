@@ -16,7 +16,7 @@ type Pattern string
 func ParsePattern(s string) (Pattern, error) {
 	p, err := storedPattern(s)
 	if err == nil {
-		err = checkPath("pattern", string(p))
+		err = checkDots("pattern", string(p))
 	}
 	if err != nil {
 		return "", err
@@ -54,7 +54,7 @@ func (p Pattern) WildFirst() bool { return strings.HasPrefix(string(p), "/*") }
 // Match reports whether the pattern matches the path. It allocates nothing and needs no more
 // than len(pattern) × len(path) steps whatever the number of "**".
 func (p Pattern) Match(path Path) bool {
-	if p == "" || path == "" || p.WildFirst() && path.Reserved() {
+	if path == "" || p.WildFirst() && path.Reserved() {
 		return false
 	}
 	glob, text := string(p), string(path)
@@ -62,13 +62,13 @@ func (p Pattern) Match(path Path) bool {
 	for j <= len(text) {
 		want, globNext := segment(glob, i)
 		got, textNext := segment(text, j)
-		switch over := i > len(glob); {
-		case !over && want == "**":
+		switch {
+		case want == "**":
 			if globNext > len(glob) {
 				return true
 			}
 			i, star, mark = globNext, globNext, j
-		case !over && (want == "*" || want == got):
+		case i <= len(glob) && (want == "*" || want == got):
 			i, j = globNext, textNext
 		case star > 0:
 			_, mark = segment(text, mark)

@@ -65,6 +65,8 @@ func TestWhatIsNoPatternOrNoPathMatchesNothing(t *testing.T) {
 	require.False(t, sluice.Pattern("").Covers("/a"))
 	require.False(t, sluice.Pattern("/**").Covers(""))
 	require.False(t, sluice.Pattern("").Overlaps(""))
+	require.False(t, sluice.Pattern("").Overlaps("/**"))
+	require.False(t, sluice.Path("").Dotted())
 	require.False(t, sluice.Pattern("/**").Overlaps(""))
 	require.False(t, sluice.Pattern(strings.Repeat("/**", 33)).Covers("/a"), "too long to be looked at")
 }

@@ -36,3 +36,20 @@ func TestWhatIsSecretIsNotPrinted(t *testing.T) {
 	require.Equal(t, "secret ***", sluice.Secret{Value: "short"}.String())
 	require.Equal(t, "*** []", sluice.Endpoint{URL: "::"}.String())
 }
+
+func TestHideURL_KeepsSchemeAndHost(t *testing.T) {
+	t.Parallel()
+	for address, want := range map[string]string{
+		"": "", "https://a.example": "https://a.example", "https://a.example:8443": "https://a.example:8443",
+		"https://a.example/": "https://a.example/***", "https://u@a.example": "https://a.example/***", "https://a.example?q": "https://a.example/***",
+		"https://a.example#f": "https://a.example/***", "mailto:ann": "***", "https://[::1": "***",
+	} {
+		require.Equal(t, want, sluice.HideURL(address), address)
+	}
+	require.Equal(t, "secret ***", fmt.Sprint(sluice.Secret{Value: "short"}))
+	headers := map[string]string{}
+	for _, name := range []string{"d", "b", "a", "c", "e"} {
+		headers[name] = "hunter"
+	}
+	require.Equal(t, "https://a.example [a b c d e]", fmt.Sprint(sluice.Endpoint{URL: "https://a.example", Headers: headers}))
+}

@@ -50,5 +50,6 @@ func TestNewSecretsFitEverySchemeAndDiffer(t *testing.T) {
 	require.NotEqual(t, a, b)
 	require.NoError(t, sluice.SchemeStandard.CheckSecret(a))
 	require.Equal(t, a[len(a)-4:], sluice.SecretHint(a))
-	require.Empty(t, sluice.SecretHint("short"))
+	require.Equal(t, "xabc", sluice.SecretHint(strings.Repeat("x", 29)+"abc"))
+	require.Empty(t, sluice.SecretHint(strings.Repeat("x", 31)), "the rest would be short")
 }

@@ -23,6 +23,8 @@ func TestTypesAreChosenByNameOrPrefix(t *testing.T) {
 		{"order.*", "order", false},
 		{"order.*", "orders.paid", false},
 		{"order*", "order.paid", false},
+		{"order.", "order.paid", false},
+		{"", "order", false},
 		{"*", "order", true},
 	} {
 		require.Equal(t, tt.want, sluice.MatchType([]string{"other", tt.pattern}, tt.eventType), "%s %s", tt.pattern, tt.eventType)

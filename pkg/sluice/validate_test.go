@@ -42,6 +42,50 @@ func TestDefaultsAreTheContracts(t *testing.T) {
 	require.Equal(t, *s, again)
 }
 
+// S1-04, S1-65: what is told of streams with news.
+func TestDefaults_OfAWakeAreThoseOfS1(t *testing.T) {
+	t.Parallel()
+	s := &sluice.Subscription{Mode: sluice.Wake, Pattern: "/a"}
+	s.SetDefaults()
+	require.Equal(t, sluice.Policy{
+		Retry: sluice.Retry{Preset: sluice.PresetPersistent}, Timeout: sluice.Duration(30 * time.Second), Window: 1024,
+		Ordering: sluice.OrderByPath, Envelope: sluice.EnvelopeNotice, Projection: "none",
+		Signature: sluice.Signature{Scheme: sluice.SchemeT}, OnGone: sluice.GoneRetries, OnDead: sluice.DeadContinues,
+		DisableAfter: sluice.Duration(120 * time.Hour),
+	}, s.Policy)
+}
+
+// A setting that a mode cannot heed is refused.
+func TestMode_RefusesWhatItCannotHeed(t *testing.T) {
+	t.Parallel()
+	push := valid()
+	push.Policy.Envelope = sluice.EnvelopeNotice
+	require.Equal(t, sluice.Unprocessable, sluice.CodeOf(push.Validate()))
+	wake := func() *sluice.Subscription {
+		s := &sluice.Subscription{Namespace: "acme", Mode: sluice.Wake, Pattern: "/a/**", Endpoint: sluice.Endpoint{URL: "https://a.example"}}
+		s.SetDefaults()
+		return s
+	}
+	require.NoError(t, wake().Validate())
+	for field, change := range map[string]func(*sluice.Subscription){
+		"filter":            func(s *sluice.Subscription) { s.Filter.Types = []string{"a"} },
+		"start":             func(s *sluice.Subscription) { s.Start = "all" },
+		"policy.envelope":   func(s *sluice.Subscription) { s.Policy.Envelope = sluice.EnvelopeFact },
+		"policy.projection": func(s *sluice.Subscription) { s.Policy.Projection = "full" },
+		"policy.signature":  func(s *sluice.Subscription) { s.Policy.Signature.Scheme = sluice.SchemeStandard },
+		"policy.ordering":   func(s *sluice.Subscription) { s.Policy.Ordering = sluice.OrderAll },
+		"policy.rate":       func(s *sluice.Subscription) { s.Policy.Rate.PerMinute = 1 },
+		"policy.on_gone":    func(s *sluice.Subscription) { s.Policy.OnGone = sluice.GoneCancels },
+		"policy.on_dead":    func(s *sluice.Subscription) { s.Policy.OnDead = sluice.DeadHolds },
+	} {
+		s := wake()
+		change(s)
+		err := s.Validate()
+		require.Equal(t, sluice.Unprocessable, sluice.CodeOf(err), field)
+		require.EqualError(t, err, field+" cannot be chosen in mode wake; leave it out")
+	}
+}
+
 func TestDefaultsKeepWhatTheCallerSaid(t *testing.T) {
 	t.Parallel()
 	s := &sluice.Subscription{Start: "all", Policy: sluice.Policy{Window: 3, Signature: sluice.Signature{Scheme: sluice.SchemeHeader}}}
@@ -72,12 +116,19 @@ func TestSubscriptionsThatAreValid(t *testing.T) {
 	t.Parallel()
 	require.NoError(t, valid().Validate())
 	for name, change := range map[string]func(*sluice.Subscription){
-		"the largest window":      func(s *sluice.Subscription) { s.Policy.Window = 1024 },
-		"the longest timeout":     func(s *sluice.Subscription) { s.Policy.Timeout = sluice.Duration(time.Minute) },
-		"never disabled":          func(s *sluice.Subscription) { s.Policy.DisableAfter = 0 },
-		"all types":               func(s *sluice.Subscription) { s.Filter.Types = []string{"*", "a", "a.*", "a.b.*"} },
-		"as many values as may":   func(s *sluice.Subscription) { s.Filter.Sources = many(64) },
-		"as much metadata":        func(s *sluice.Subscription) { s.Metadata = dict(64, 1024) },
+		"the largest window":    func(s *sluice.Subscription) { s.Policy.Window = 1024 },
+		"the longest timeout":   func(s *sluice.Subscription) { s.Policy.Timeout = sluice.Duration(time.Minute) },
+		"never disabled":        func(s *sluice.Subscription) { s.Policy.DisableAfter = 0 },
+		"all types":             func(s *sluice.Subscription) { s.Filter.Types = []string{"*", "a", "a.*", "a.b.*"} },
+		"as many values as may": func(s *sluice.Subscription) { s.Filter.Sources = many(64) },
+		"as much metadata":      func(s *sluice.Subscription) { s.Metadata = dict(64, 1024) },
+		"long keys": func(s *sluice.Subscription) {
+			key := strings.Repeat("k", 64)
+			s.Metadata, s.Filter.Labels = map[string]string{key: ""}, map[string][]string{key: {strings.Repeat("x", 1024)}}
+		},
+		"long headers": func(s *sluice.Subscription) {
+			s.Endpoint.Headers = map[string]string{strings.Repeat("h", 64): strings.Repeat("x", 4096)}
+		},
 		"headers":                 func(s *sluice.Subscription) { s.Endpoint.Headers = map[string]string{"x-env": "prod", "X_y": "a\tb"} },
 		"a signature header":      func(s *sluice.Subscription) { s.Policy.Signature = sluice.Signature{Scheme: "header", Name: "X-Sig"} },
 		"a secret":                func(s *sluice.Subscription) { s.Endpoint.Secret = whsec(32) },
@@ -98,6 +149,12 @@ func TestSubscriptionsThatAreNotSayWhatWouldBeRight(t *testing.T) {
 	}{
 		"no namespace":      {func(s *sluice.Subscription) { s.Namespace = "" }, "namespace"},
 		"another mode":      {func(s *sluice.Subscription) { s.Mode = "carrier-pigeon" }, "use push"},
+		"no slash":          {func(s *sluice.Subscription) { s.Pattern = "a" }, "pattern \"a\" does not start with /"},
+		"no scheme":         {func(s *sluice.Subscription) { s.Endpoint.URL = "//host/hook" }, "absolute"},
+		"no host":           {func(s *sluice.Subscription) { s.Endpoint.URL = "https:///hook" }, "absolute"},
+		"no URL at all":     {func(s *sluice.Subscription) { s.Endpoint.URL = "https://[::1" }, "absolute"},
+		"a hidden URL":      {func(s *sluice.Subscription) { s.Endpoint.URL = "https://a.example/***" }, "ends in /***"},
+		"a metadata's key":  {func(s *sluice.Subscription) { s.Metadata = map[string]string{strings.Repeat("k", 65): "x"} }, "1 to 64 bytes"},
 		"no pattern":        {func(s *sluice.Subscription) { s.Pattern = "" }, "pattern \"\" does not start with /"},
 		"not canonical":     {func(s *sluice.Subscription) { s.Pattern = "/a/**/**" }, `write it as "/a/**"`},
 		"no address":        {func(s *sluice.Subscription) { s.Endpoint.URL = "" }, "endpoint.url"},
@@ -152,6 +209,7 @@ func TestFiltersThatAreNotValid(t *testing.T) {
 		})},
 		"many label values":  {Labels: map[string][]string{"region": many(65)}},
 		"a label of nothing": {Labels: map[string][]string{"region": {}}},
+		"a long label":       {Labels: map[string][]string{strings.Repeat("k", 65): {"x"}}},
 		"a nameless label":   {Labels: map[string][]string{"": {"x"}}},
 		"a long expression":  {CEL: strings.Repeat("x", 4097)},
 	} {
@@ -209,6 +267,8 @@ func TestNamespacesLimits(t *testing.T) {
 		{Name: "a"},
 		{Name: "a", Retention: sluice.Retention{MaxAge: -second, MaxBytes: 1024}, Quota: sluice.Quota{EventsPerSecond: -1, BytesPerSecond: -1}},
 		{Name: "a", Retention: sluice.Retention{MaxAge: day}, DedupWindow: day},
+		{Name: "a", Retention: sluice.Retention{MaxAge: second}, DedupWindow: second},
+		{Name: "a", Quota: sluice.Quota{EventsPerSecond: 1 << 30, Burst: 1 << 30, BytesPerSecond: 1 << 30}},
 	} {
 		require.NoError(t, ns.Validate())
 	}
@@ -220,6 +280,9 @@ func TestNamespacesLimits(t *testing.T) {
 		{Name: "a", Quota: sluice.Quota{EventsPerSecond: -2}},
 		{Name: "a", Quota: sluice.Quota{EventsPerSecond: -0.5}},
 		{Name: "a", Quota: sluice.Quota{BytesPerSecond: -2}},
+		{Name: "a", Quota: sluice.Quota{EventsPerSecond: 1<<30 + 1}},
+		{Name: "a", Quota: sluice.Quota{BytesPerSecond: 1<<30 + 1}},
+		{Name: "a", Quota: sluice.Quota{Burst: 1<<30 + 1}},
 		{Name: "a", Quota: sluice.Quota{Burst: -1}},
 		{Name: "a", Retention: sluice.Retention{MaxBytes: -1}},
 		{Name: "a", Retention: sluice.Retention{MaxBytes: 10}},
@@ -229,6 +292,22 @@ func TestNamespacesLimits(t *testing.T) {
 	} {
 		require.Equal(t, sluice.InvalidRequest, sluice.CodeOf(ns.Validate()), ns)
 	}
+}
+
+// C39: what a namespace leaves out is the server's.
+func TestQuota_InForceFillsInDefaults(t *testing.T) {
+	t.Parallel()
+	defaults := sluice.Quota{EventsPerSecond: 100, Burst: 300, BytesPerSecond: 5000}
+	for _, c := range []struct{ is, want sluice.Quota }{
+		{sluice.Quota{}, defaults},
+		{sluice.Quota{Burst: 7}, sluice.Quota{EventsPerSecond: 100, Burst: 7, BytesPerSecond: 5000}},
+		{sluice.Quota{EventsPerSecond: 2.5}, sluice.Quota{EventsPerSecond: 2.5, Burst: 3, BytesPerSecond: 5000}},
+		{sluice.Quota{EventsPerSecond: 2, Burst: 7, BytesPerSecond: 9}, sluice.Quota{EventsPerSecond: 2, Burst: 7, BytesPerSecond: 9}},
+		{sluice.Quota{EventsPerSecond: -1, BytesPerSecond: -1}, sluice.Quota{EventsPerSecond: -1, BytesPerSecond: -1}},
+	} {
+		require.Equal(t, c.want, c.is.InForce(defaults), "%+v", c.is)
+	}
+	require.Equal(t, sluice.Quota{}, sluice.Quota{}.InForce(sluice.Quota{}))
 }
 
 func TestRawHasNoPlaceForAProjection(t *testing.T) { // C10

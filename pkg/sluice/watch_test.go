@@ -20,6 +20,8 @@ func TestAWatchIsChecked(t *testing.T) {
 	}
 	w := valid()
 	require.NoError(t, w.Validate())
+	w.Cooldown, w.For = sluice.Duration(time.Millisecond), sluice.MaxWatchTime
+	require.NoError(t, w.Validate())
 	for _, tt := range []struct {
 		name   string
 		change func(*sluice.Watch)
@@ -33,6 +35,7 @@ func TestAWatchIsChecked(t *testing.T) {
 		{"no trigger", func(w *sluice.Watch) { w.Trigger = "" }, sluice.InvalidRequest},
 		{"a cooldown in the past", func(w *sluice.Watch) { w.Cooldown = -1 }, sluice.InvalidRequest},
 		{"a cooldown of a moment", func(w *sluice.Watch) { w.Cooldown = 1 }, sluice.InvalidRequest},
+		{"a cooldown of less than 1ms", func(w *sluice.Watch) { w.Cooldown = sluice.Duration(time.Millisecond - 1) }, sluice.InvalidRequest},
 		{"a cooldown of a year", func(w *sluice.Watch) { w.Cooldown = sluice.Duration(365 * 24 * time.Hour) }, sluice.InvalidRequest},
 		{"a duration of a year", func(w *sluice.Watch) { w.For = sluice.Duration(365 * 24 * time.Hour) }, sluice.InvalidRequest},
 		{"no action", func(w *sluice.Watch) { w.Action = sluice.Action{} }, sluice.InvalidRequest},
