@@ -51,6 +51,7 @@ func TestDecode_SaysWhatWouldBeRight(t *testing.T) {
 		`[]`:            `a JSON array is not what is expected here; use an object`,
 		`{"colour":1}`:  `field "colour" is unknown`,
 		`{`:             `the body is not valid JSON`,
+		`{"text":x}`:    `the body is not valid JSON`,
 		`{} {}`:         `there is something after the JSON value`,
 		nested("inner"): `the JSON is nested too deep; 10,000 levels is the most`,
 	} {
