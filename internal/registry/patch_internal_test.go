@@ -150,7 +150,8 @@ func TestRotated_KeepsWhatWasPromised(t *testing.T) {
 		"without":            {is, 0, nil},
 		"one that has ended": {[]sluice.Secret{secret("a", now), secret("b", now.Add(1))}, 0, []sluice.Secret{secret("b", now.Add(1))}},
 		"many": {
-			[]sluice.Secret{secret("a", now.Add(1)), secret("b", now.Add(2)), secret("c", now.Add(3)), secret("d", now.Add(4)), secret("e", now.Add(5))}, 0,
+			[]sluice.Secret{secret("a", now.Add(1)), secret("b", now.Add(2)), secret("c", now.Add(3)), secret("d", now.Add(4)), secret("e", now.Add(5))},
+			0,
 			[]sluice.Secret{secret("a", now.Add(1)), secret("b", now.Add(2)), secret("c", now.Add(3)), secret("d", now.Add(4))},
 		},
 	} {

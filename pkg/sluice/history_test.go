@@ -101,8 +101,14 @@ func TestFilter_IsEmptyWithoutAnyDimension(t *testing.T) {
 	require.True(t, sluice.Filter{}.Empty())
 	one := []string{"x"}
 	for _, f := range []sluice.Filter{
-		{Types: one}, {Sources: one}, {Subjects: one}, {Labels: map[string][]string{"l": one}}, {CEL: "true"},
-		{Types: one, Sources: one}, {Sources: one, Subjects: one}, {Subjects: one, Labels: map[string][]string{"l": one}},
+		{Types: one},
+		{Sources: one},
+		{Subjects: one},
+		{Labels: map[string][]string{"l": one}},
+		{CEL: "true"},
+		{Types: one, Sources: one},
+		{Sources: one, Subjects: one},
+		{Subjects: one, Labels: map[string][]string{"l": one}},
 	} {
 		require.False(t, f.Empty(), "%+v", f)
 	}

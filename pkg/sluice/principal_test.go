@@ -26,7 +26,7 @@ func TestPrincipal_IsAKindAndAName(t *testing.T) {
 		_, err := sluice.ParsePrincipal(text)
 		require.Equal(t, sluice.InvalidRequest, sluice.CodeOf(err), text)
 	}
-	for r := rune(0); r < 0x80; r++ { // the neighbours of what is allowed too
+	for r := range rune(0x80) { // the neighbours of what is allowed too
 		_, err := sluice.ParsePrincipal("user:" + string(r))
 		letter := strings.ContainsRune("abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789_-.@+", r)
 		require.Equal(t, letter, err == nil, "%q", r)
