@@ -31,18 +31,18 @@ func TestRequest_HasOneShape(t *testing.T) {
 
 func TestRequest_SaysWhatIsMissing(t *testing.T) {
 	t.Parallel()
-	for body, want := range map[string]string{
-		`{"target":"scope:a","on_change":"webhook"}`:                                                                  `webhook_url is missing`,
-		`{"target":"scope:a","on_change":"webhook","webhook_url":"/x"}`:                                               `webhook_url "/x": use an absolute URL such as https://example.com/hook`,
-		`{"on_change":"webhook","webhook_url":"https://a.example"}`:                                                   `target is missing; write scope:<namespace> or entity:<uri>`,
-		`{"target":"scope:a"}`:                                                                                        `on_change is missing; this server knows "webhook"`,
-		`{"target":"entity:","on_change":"webhook"}`:                                                                  `target "entity:": write scope:<namespace> or entity:<uri>`,
-		`{"target":"scope:a","on_change":"webhook","wake_agent_id":"x","webhook_url":"https://a.example","scope":""}`: `wake_agent_id goes with on_change "wake", not with "webhook"; leave it out`,
+	for _, c := range [][2]string{
+		{`"target":"scope:a","on_change":"webhook"`, `webhook_url is missing`},
+		{`"target":"scope:a","on_change":"webhook","webhook_url":"/x"`, `webhook_url "/x": use an absolute URL such as https://example.com/hook`},
+		{`"on_change":"webhook","webhook_url":"https://a.example"`, `target is missing; write scope:<namespace> or entity:<uri>`},
+		{`"target":"scope:a"`, `on_change is missing; this server knows "webhook"`},
+		{`"target":"entity:","on_change":"webhook"`, `target "entity:": write scope:<namespace> or entity:<uri>`},
+		{`"target":"scope:a","on_change":"webhook","wake_agent_id":"x","webhook_url":"/x"`, `wake_agent_id goes with on_change "wake", not with "webhook"; leave it out`},
 	} {
-		req, err := ParseRequest([]byte(body))
+		req, err := ParseRequest([]byte("{" + c[0] + "}"))
 		require.NoError(t, err)
 		_, err = req.subscription()
-		require.EqualError(t, err, want)
+		require.EqualError(t, err, c[1])
 	}
 }
 
