@@ -60,7 +60,7 @@ type grantCreateCmd struct {
 	printing
 
 	Principal   string        `arg:"" help:"Who gets it: user:NAME, ai_agent:NAME, service:NAME or system:NAME."`
-	Object      sluice.Object `arg:"" help:"What it is about: scope:NAMESPACE, path:NAMESPACE/PATTERN, or * for everything."`
+	Object      sluice.Object `arg:"" help:"What it is about: scope:NAMESPACE, path:NAMESPACE/PATTERN, entity:NAMESPACE/URI, or * for everything."`
 	Verbs       []sluice.Verb `help:"Some of read, publish, subscribe, mirror and admin (which includes the others)." placeholder:"VERB" required:""`
 	OnBehalfOf  string        `name:"on-behalf-of" help:"Somebody whose access lists and clearance bound it too." placeholder:"PRINCIPAL"`
 	Description string        `help:"What it is for." placeholder:"TEXT"`
@@ -205,7 +205,7 @@ func (c *grantRevokeCmd) Run(ctx context.Context, s *session) error {
 type grantVerifyCmd struct {
 	Token  string         `arg:"" help:"The token; - is stdin, where others do not see it."`
 	Verb   sluice.Verb    `help:"Whether it allows this …" placeholder:"VERB"`
-	Object *sluice.Object `help:"… of this: scope:NAMESPACE, path:NAMESPACE/PATTERN or *." placeholder:"OBJECT"`
+	Object *sluice.Object `help:"… of this: scope:NAMESPACE, path:NAMESPACE/PATTERN, entity:NAMESPACE/URI or *." placeholder:"OBJECT"`
 }
 
 // Run verifies the token. It fails unless the token counts and allows what was asked about.

@@ -12,6 +12,14 @@ type Target struct {
 	Namespace string
 	Path      sluice.Path
 	Pattern   sluice.Pattern
+	Entity    string // not "": of what lies there, the events about one entity alone
+
+	event bool // one event on Path: what it is about is asked separately (concerns)
+}
+
+// TargetOf returns what an object is about.
+func TargetOf(o sluice.Object) Target {
+	return Target{Namespace: o.Namespace, Pattern: o.Pattern, Entity: o.Entity}
 }
 
 // answer is how far somebody comes with a wish.
@@ -71,7 +79,7 @@ func (t Target) String() string {
 }
 
 func (t Target) object() sluice.Object {
-	return sluice.Object{Namespace: t.Namespace, Pattern: t.Pattern}
+	return sluice.Object{Namespace: t.Namespace, Pattern: t.Pattern, Entity: t.Entity}
 }
 
 // ask answers under the read lock.
@@ -180,7 +188,10 @@ func (t Target) reserved() bool { return t.Path.Reserved() || sluice.Path(t.Patt
 
 // within reports whether the target is part of an object.
 func (t Target) within(o sluice.Object) bool {
-	if t.Path != "" {
+	switch {
+	case t.event && o.Entity != "":
+		return o.Namespace == t.Namespace
+	case t.Path != "":
 		return o.Has(t.Namespace, t.Path)
 	}
 	return o.Covers(t.object())
@@ -283,8 +294,7 @@ func (x *Index) isPart(grant, whole string) bool {
 
 // administers reports whether a grant makes its holder an admin of an object.
 func (x *Index) administers(grant string, o sluice.Object, now time.Time) bool {
-	t := Target{Namespace: o.Namespace, Pattern: o.Pattern}
-	return x.ask(sluice.Caller{Grant: grant}, sluice.VerbAdmin, t, now) == granting
+	return x.ask(sluice.Caller{Grant: grant}, sluice.VerbAdmin, TargetOf(o), now) == granting
 }
 
 // Sees returns an error unless the caller may know of a namespace: NotFound, or Unavailable.

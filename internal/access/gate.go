@@ -35,8 +35,11 @@ func (x *Index) Shows(c sluice.Caller, v sluice.Verb, ev *sluice.Event, now time
 			return d
 		}
 	default:
-		if a := x.ask(c, v, Target{Namespace: ev.Namespace, Path: ev.Path}, now); a != granting {
+		if a := x.ask(c, v, Target{Namespace: ev.Namespace, Path: ev.Path, event: true}, now); a != granting {
 			return decision(a)
+		}
+		if !x.concerns(c.Grant, ev, now) {
+			return sluice.Withhold
 		}
 		if raised := ev.Extensions[sluice.AttributeClassification]; raised != "" && !x.cleared(c.Grant, raised, now) {
 			return sluice.Withhold
@@ -50,7 +53,7 @@ func (x *Index) Shows(c sluice.Caller, v sluice.Verb, ev *sluice.Event, now time
 
 // Holds says whether a subscription's owner may still have anything of what it asks for.
 func (x *Index) Holds(sub *sluice.Subscription, now time.Time) sluice.Decision {
-	return x.May(OwnerOf(sub), sluice.VerbSubscribe, sluice.Object{Namespace: sub.Namespace, Pattern: sub.Pattern}, now)
+	return x.May(OwnerOf(sub), sluice.VerbSubscribe, sub.Object(), now)
 }
 
 // May says whether a caller may have anything of what it wants to do something with.
@@ -85,6 +88,17 @@ func (l *list) someOf(p sluice.Principal, pattern sluice.Pattern) bool {
 	return l.open() || slices.ContainsFunc(l.of[p], func(e sluice.Access) bool {
 		return e.Tier >= sluice.TierRead && (e.Everything() || e.Pattern.Overlaps(pattern))
 	})
+}
+
+// concerns reports whether an event is about every entity that grants of the chain are for. An event of which only the
+// place is known, without an id, is about none: it may be a stream, or one that has left the log.
+func (x *Index) concerns(grant string, ev *sluice.Event, now time.Time) bool {
+	return x.each(grant, now, func(g *granted) answer {
+		if of := g.Object.Entity; of == "" || ev.ID != "" && of == ev.Entity() {
+			return granting
+		}
+		return refused
+	}) == granting
 }
 
 // decision returns what an answer means for a subscription that was allowed once.

@@ -119,7 +119,7 @@ type subscribing struct{ index *access.Index }
 
 // MaySubscribe returns an error unless who asks may have all that the subscription is about.
 func (s subscribing) MaySubscribe(ctx context.Context, sub *sluice.Subscription) error {
-	return s.index.Require(sluice.CallerFrom(ctx), sluice.VerbSubscribe, access.Target{Namespace: sub.Namespace, Pattern: sub.Pattern}, time.Now())
+	return s.index.Require(sluice.CallerFrom(ctx), sluice.VerbSubscribe, access.TargetOf(sub.Object()), time.Now())
 }
 
 // Owns reports whether who asks, whose name a subscription's maker has, is its maker.

@@ -25,12 +25,16 @@ type granted struct{ id, token string }
 // grant mints a grant as root, or as the holder of a token, for an hour.
 func (s *running) grant(tb testing.TB, principal, object, verbs string, by ...string) granted {
 	tb.Helper()
-	body := fmt.Sprintf(`{"principal":%q,"object":%q,"verbs":["%s"],"expires_at":%q}`, principal, object,
-		strings.ReplaceAll(verbs, " ", `","`), deadline.Format(time.RFC3339))
-	r := s.must(tb, http.StatusCreated, "POST /v1/grants", body, as(append(by, s.token)[0])...)
+	r := s.must(tb, http.StatusCreated, "POST /v1/grants", grantBody(principal, object, verbs), as(append(by, s.token)[0])...)
 	id, _ := r.field(tb, "id").(string)
 	token, _ := r.field(tb, "token").(string)
 	return granted{id, token}
+}
+
+// grantBody returns the body of a request for a grant; the verbs are divided by spaces.
+func grantBody(principal, object, verbs string) string {
+	return fmt.Sprintf(`{"principal":%q,"object":%q,"verbs":["%s"],"expires_at":%q}`, principal, object,
+		strings.ReplaceAll(verbs, " ", `","`), deadline.Format(time.RFC3339))
 }
 
 // deadline is when the grants of all tests end, so that a part of one may last as long as it.

@@ -39,7 +39,7 @@ type Minted struct {
 func (a *Authority) Mint(ctx context.Context, by sluice.Caller, w Wish) (Minted, error) {
 	now := a.needs.Now().UTC()
 	if w.Object == nil {
-		return Minted{}, sluice.Errorf(sluice.InvalidRequest, "object is missing: write scope:<namespace>, path:<namespace>/<pattern> or *").With("field", "object")
+		return Minted{}, sluice.Errorf(sluice.InvalidRequest, "object is missing: write scope:<namespace>, path:<namespace>/<pattern>, entity:<namespace>/<uri> or *").With("field", "object")
 	}
 	id, err := uuid.NewV7()
 	if err != nil {
@@ -271,8 +271,7 @@ func (a *Authority) rules(by sluice.Caller, g *sluice.Grant) bool {
 	if by.Unbounded() || a.gave(by, g) {
 		return true
 	}
-	t := access.Target{Namespace: g.Object.Namespace, Pattern: g.Object.Pattern}
-	return g.ID != by.Grant && a.needs.Index.Require(by, sluice.VerbAdmin, t, a.needs.Now()) == nil
+	return g.ID != by.Grant && a.needs.Index.Require(by, sluice.VerbAdmin, access.TargetOf(g.Object), a.needs.Now()) == nil
 }
 
 // gave reports whether a grant is a part of the caller's own.

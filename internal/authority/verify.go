@@ -116,7 +116,7 @@ func (a *Authority) Verify(ctx context.Context, token string, v sluice.Verb, o *
 	}
 	found.Valid = true
 	if v != "" && o != nil {
-		allows := a.needs.Index.Require(who, v, access.Target{Namespace: o.Namespace, Pattern: o.Pattern}, a.needs.Now()) == nil
+		allows := a.needs.Index.Require(who, v, access.TargetOf(*o), a.needs.Now()) == nil
 		found.Allows = &allows
 	}
 	return found, nil

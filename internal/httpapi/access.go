@@ -111,7 +111,7 @@ func audited(s *Server, c echo.Context) error {
 const subscriptionKey = "subscription"
 
 // owned demands that the subscription is one that the caller may know of and deal with: its own, with a token that has the
-// verb subscribe for its pattern, or one of a namespace that it is an admin of (C16). Of others it does
+// verb subscribe for what it asks for, or one of a namespace that it is an admin of (C16). Of others it does
 // not learn that they exist (C14).
 func owned(s *Server, c echo.Context) error {
 	sub, err := s.opts.Registry.Get(c.Request().Context(), c.Param("id"))
@@ -147,7 +147,7 @@ func (s *Server) owns(c echo.Context, sub *sluice.Subscription) error {
 	case !s.isOwner(c, sub):
 		return sluice.Errorf(sluice.SubscriptionMissing, "there is no such subscription, or you may not know of it")
 	}
-	return s.require(c, sluice.VerbSubscribe, access.Target{Namespace: sub.Namespace, Pattern: sub.Pattern})
+	return s.require(c, sluice.VerbSubscribe, access.TargetOf(sub.Object()))
 }
 
 // isOwner reports whether the caller, whom a grant bounds, is who the subscription belongs to.
@@ -234,6 +234,28 @@ func (s *Server) knows(c echo.Context, sub *sluice.Subscription, path sluice.Pat
 	return s.require(c, sluice.VerbSubscribe, access.Target{Namespace: sub.Namespace, Path: path}) == nil
 }
 
+// knowsOf is knows for one event, which has left the log if ev is nil. A grant for an entity does not say on which paths
+// its events are, so the event itself is asked.
+func (s *Server) knowsOf(c echo.Context, sub *sluice.Subscription, path sluice.Path, ev *sluice.Event) bool {
+	if s.knows(c, sub, path) {
+		return true
+	}
+	if ev == nil || sub.Object().Entity == "" {
+		return false
+	}
+	ok, err := s.shows(c, sluice.VerbSubscribe, ev)
+	return ok && err == nil
+}
+
+// knowsPlace is knowsOf for the event at a sequence.
+func (s *Server) knowsPlace(c echo.Context, sub *sluice.Subscription, path sluice.Path, seq uint64) bool {
+	if ok := s.knows(c, sub, path); ok || sub.Object().Entity == "" {
+		return ok
+	}
+	ev, err := s.opts.Log.EventAt(c.Request().Context(), sub.Namespace, seq)
+	return err == nil && s.knowsOf(c, sub, path, &ev)
+}
+
 // seesEvent demands that the caller may see an event of a subscription's namespace. What is not
 // kept any more was let out, or not, when it was.
 func (s *Server) seesEvent(c echo.Context, sub *sluice.Subscription, event string) error {
@@ -248,7 +270,12 @@ func (s *Server) seesEvent(c echo.Context, sub *sluice.Subscription, event strin
 	default:
 		return err
 	}
-	ok, err := s.shows(c, sluice.VerbSubscribe, &ev)
+	return s.seesThis(c, &ev)
+}
+
+// seesThis demands that the caller may see an event of its subscription.
+func (s *Server) seesThis(c echo.Context, ev *sluice.Event) error {
+	ok, err := s.shows(c, sluice.VerbSubscribe, ev)
 	if err == nil && !ok {
 		return access.Concealed()
 	}

@@ -93,6 +93,7 @@ func (s *Server) listDeadLetters(c echo.Context) error {
 	if err != nil {
 		return err
 	}
+	letters = slices.DeleteFunc(letters, func(d sluice.BuriedLetter) bool { return !s.knowsOf(c, sub, d.Path, d.Event) })
 	list := deadLetterList{DeadLetters: make([]deadLetter, len(letters))}
 	if list.Total, err = s.opts.DeadLetters.CountDeadLetters(ctx, sub); err != nil {
 		return err
@@ -101,7 +102,6 @@ func (s *Server) listDeadLetters(c echo.Context) error {
 		list.DeadLetters[i] = deadLetter{DeadLetter: d.DeadLetter, Redrivable: d.Redrivable()}
 		list.DeadLetters[i].Event = nil
 	}
-	list.DeadLetters = slices.DeleteFunc(list.DeadLetters, func(d deadLetter) bool { return !s.knows(c, sub, d.Path) })
 	if next != 0 {
 		list.NextCursor = strconv.FormatUint(next, 10)
 	}

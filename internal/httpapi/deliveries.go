@@ -1,7 +1,6 @@
 package httpapi
 
 import (
-	"cmp"
 	"context"
 	"net/http"
 	"slices"
@@ -11,7 +10,6 @@ import (
 
 	"github.com/labstack/echo/v4"
 
-	"github.com/sluice-io/sluice/internal/access"
 	"github.com/sluice-io/sluice/internal/explain"
 	"github.com/sluice-io/sluice/pkg/sluice"
 )
@@ -37,7 +35,7 @@ func (s *Server) listDeliveries(c echo.Context) error {
 	if err != nil {
 		return err
 	}
-	page.Deliveries = slices.DeleteFunc(page.Deliveries, func(d explain.Delivery) bool { return !s.knows(c, sub, d.Path) })
+	page.Deliveries = slices.DeleteFunc(page.Deliveries, func(d explain.Delivery) bool { return !s.knowsPlace(c, sub, d.Path, d.Seq) })
 	return c.JSON(http.StatusOK, deliveryList{page.Deliveries, page.Next})
 }
 
@@ -136,14 +134,14 @@ func (s *Server) getDelivery(c echo.Context) error {
 // have been erased. How it was labelled is not known then, and endpoints' answers may repeat what they were
 // sent, so they are left out.
 func (s *Server) stillShows(c echo.Context, sub *sluice.Subscription, d *explain.Delivery) error {
-	ok, err := s.shows(c, sluice.VerbSubscribe, &sluice.Event{Namespace: sub.Namespace, Path: d.Path, Seq: d.Seq})
-	if err != nil || !ok {
-		return cmp.Or(err, access.Concealed())
+	ev, gone := s.opts.Log.EventAt(c.Request().Context(), sub.Namespace, d.Seq)
+	if gone != nil {
+		ev = sluice.Event{Namespace: sub.Namespace, Path: d.Path, Seq: d.Seq}
 	}
-	if caller(c).Unbounded() {
-		return nil
+	if err := s.seesThis(c, &ev); err != nil {
+		return err
 	}
-	if _, err := s.opts.Log.EventAt(c.Request().Context(), sub.Namespace, d.Seq); err != nil {
+	if gone != nil && !caller(c).Unbounded() {
 		d.Attempts = slices.Clone(d.Attempts)
 		for i := range d.Attempts {
 			d.Attempts[i].Response = ""

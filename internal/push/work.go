@@ -134,10 +134,8 @@ func (j job) send(ctx context.Context, t task) {
 // unsendable deals with a live head that cannot be sent: it is dead, or its lane is held.
 func (j job) unsendable(ctx context.Context, t task, why error) result {
 	reason, cause := reasonOf(why), why.Error()
-	if reason != sluice.Malformed { // a dead letter shows what its event is
-		if d := j.decide(&t.head.Event); d != sluice.Pass {
-			return keptBack(d)
-		}
+	if d := j.decide(&t.head.Event); d != sluice.Pass { // a dead letter shows what its event is
+		return keptBack(d)
 	}
 	if j.exhausts(why) {
 		res := keptBack(sluice.Undecided)

@@ -23,10 +23,11 @@ const (
 func Verbs() []Verb { return []Verb{VerbRead, VerbPublish, VerbSubscribe, VerbMirror, VerbAdmin} }
 
 // Object is what a grant is about: "*", everything; "scope:<ns>", a namespace; "path:<ns>/<pattern>",
-// some of its paths. The zero Object is everything.
+// some of its paths; "entity:<ns>/<entity>", its events about one entity (S0-54). The zero Object is everything.
 type Object struct {
 	Namespace string  // "": everything
 	Pattern   Pattern // "": the whole namespace, the server's own paths included
+	Entity    string  // "": whatever an event is about; else those whose Event.Entity it is
 }
 
 // ParseObject returns the object that s names. Code InvalidRequest.
@@ -45,10 +46,23 @@ func ParseObject(s string) (Object, error) {
 		if o.Pattern, err = storedPattern("/" + pattern); err != nil {
 			return Object{}, err
 		}
+	case "entity":
+		o.Namespace, o.Entity, _ = strings.Cut(rest, "/")
+		if err := checkEntity(o.Entity); err != nil {
+			return Object{}, err
+		}
 	default:
-		return Object{}, Errorf(InvalidRequest, "object %q: write scope:<namespace>, path:<namespace>/<pattern> or *", clip(s)).With("field", "object")
+		return Object{}, Errorf(InvalidRequest, "object %q: write scope:<namespace>, path:<namespace>/<pattern>, entity:<namespace>/<uri> or *", clip(s)).With("field", "object")
 	}
 	return o, CheckNamespaceName(o.Namespace)
+}
+
+// checkEntity returns an error unless an entity can be the subject that a filter names.
+func checkEntity(entity string) error {
+	if entity == "" || strings.ContainsFunc(entity, control) {
+		return Errorf(InvalidRequest, "object: write entity:<namespace>/<uri>, with a URI that has no control characters").With("field", "object")
+	}
+	return text("object", entity, MaxMetadataValue)
 }
 
 // String returns the object as ParseObject reads it.
@@ -56,6 +70,8 @@ func (o Object) String() string {
 	switch {
 	case o.Namespace == "":
 		return "*"
+	case o.Entity != "" && (o.Pattern == "" || o.Pattern == "/**"):
+		return "entity:" + o.Namespace + "/" + o.Entity
 	case o.Pattern == "":
 		return "scope:" + o.Namespace
 	}
@@ -71,9 +87,9 @@ func (o *Object) UnmarshalText(text []byte) (err error) {
 	return err
 }
 
-// Has reports whether a path of a namespace is part of the object.
+// Has reports whether a path of a namespace, with all that lies on it, is part of the object.
 func (o Object) Has(namespace string, path Path) bool {
-	return o.Namespace == "" || o.Namespace == namespace && (o.Pattern == "" || o.Pattern.Match(path))
+	return o.Namespace == "" || o.Namespace == namespace && o.Entity == "" && (o.Pattern == "" || o.Pattern.Match(path))
 }
 
 // Covers reports whether all that is part of p is part of o.
@@ -82,6 +98,8 @@ func (o Object) Covers(p Object) bool {
 	case o.Namespace == "":
 		return true
 	case o.Namespace != p.Namespace:
+		return false
+	case o.Entity != "" && o.Entity != p.Entity:
 		return false
 	case o.Pattern == "":
 		return true
@@ -93,6 +111,9 @@ func (o Object) Covers(p Object) bool {
 func (o Object) Touches(p Object) bool {
 	if o.Namespace == "" || p.Namespace == "" {
 		return true
+	}
+	if o.Entity != "" && p.Entity != "" && o.Entity != p.Entity {
+		return false
 	}
 	return o.Namespace == p.Namespace && (o.Pattern == "" || p.Pattern == "" || o.Pattern.Overlaps(p.Pattern))
 }
@@ -139,6 +160,8 @@ func (g *Grant) Check(now time.Time) error {
 		return err
 	}
 	switch {
+	case g.Object.Entity != "" && !slices.Equal(g.Verbs, []Verb{VerbSubscribe}):
+		return Errorf(InvalidRequest, "a grant for an entity has the verb subscribe alone; for other verbs name paths or the namespace").With("field", "verbs")
 	case Path(g.Object.Pattern).Dotted():
 		return Errorf(InvalidRequest, "object %s has the segment . or .., which is no part of a path", g.Object).With("field", "object")
 	case g.ExpiresAt.IsZero():

@@ -70,6 +70,16 @@ func (s *Subscription) Began() time.Time {
 	return s.CreatedAt
 }
 
+// Object returns what the subscription asks for, as grants name it: its paths and, if it is pushed and its filter
+// names one subject alone, the entity.
+func (s *Subscription) Object() Object {
+	o := Object{Namespace: s.Namespace, Pattern: s.Pattern}
+	if s.Mode == Push && len(s.Filter.Subjects) == 1 {
+		o.Entity = s.Filter.Subjects[0]
+	}
+	return o
+}
+
 // Filter is a conjunction: every dimension that is set must match (S2-140); within one, any value.
 type Filter struct {
 	Types    []string            `json:"types,omitempty"`    // exact, or a prefix that ends in ".*"
