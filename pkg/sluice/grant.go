@@ -104,7 +104,7 @@ func (o Object) Covers(p Object) bool {
 	case o.Pattern == "":
 		return true
 	}
-	return p.Pattern != "" && o.Pattern.Covers(p.Pattern)
+	return o.Pattern.Covers(p.Pattern)
 }
 
 // Touches reports whether something is part of both.

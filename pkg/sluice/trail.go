@@ -22,7 +22,7 @@ type HistoryQuery struct {
 func (q *HistoryQuery) Wants(id string, seq uint64, path Path, kind string, at time.Time) bool {
 	return (q.EventID == "" || id == q.EventID) && (q.Seq == 0 || seq == q.Seq) && seq > q.After &&
 		!at.Before(q.Since) && (q.Until.IsZero() || !at.After(q.Until)) &&
-		(q.Pattern == "" || q.Pattern == "/**" || path != "" && q.Pattern.Match(path)) &&
+		(q.Pattern == "" || q.Pattern == "/**" || q.Pattern.Match(path)) &&
 		(len(q.Types) == 0 || MatchType(q.Types, kind))
 }
 

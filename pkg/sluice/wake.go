@@ -67,15 +67,11 @@ func WakeConsumerID(subscription string, path Path) string {
 
 // ParseWakeConsumerID is the inverse of WakeConsumerID. ok is false if there is no such id.
 func ParseWakeConsumerID(id string) (subscription string, path Path, ok bool) {
-	subscription, escaped, ok := strings.Cut(id, ":")
-	if !ok {
-		return "", "", false
-	}
+	subscription, escaped, _ := strings.Cut(id, ":")
 	text, err := url.PathUnescape(escaped)
-	if err != nil {
-		return "", "", false
+	if err == nil {
+		path, err = ParsePath(text)
 	}
-	path, err = ParsePath(text)
 	return subscription, path, err == nil
 }
 
