@@ -222,7 +222,7 @@ func (g *Guard) first(ev *sluice.Event) bool {
 	g.mu.Lock()
 	defer g.mu.Unlock()
 	key := linkKey{ev.Namespace, ev.ID}
-	if seq, ok := g.counted.Get(key); ok && seq == ev.Seq {
+	if seq, _ := g.counted.Get(key); seq == ev.Seq {
 		return false
 	}
 	g.counted.Add(key, ev.Seq)

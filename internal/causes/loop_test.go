@@ -43,6 +43,7 @@ func TestAChainThatMustNotGoOn(t *testing.T) { // S4-79, S4-82, C17
 		{"a cause that nobody knows", e, nil, false, false, 0},
 		{"another path", e, chainOf(1, ""), false, false, 0},
 		{"the same type and path", e, with(chainOf(1, ""), 0, e), true, true, 1},
+		{"the nearest is the same, and has a cause", e, with(chainOf(2, ""), 0, e), true, true, 2},
 		{"the same path, another type", e, with(chainOf(1, ""), 0, sluice.Link{Type: "u", Path: "/e"}), false, false, 0},
 		{"further back", e, with(chainOf(9, ""), 8, e), true, true, 9},
 		{"32 hops", e, chainOf(32, ""), false, false, 0},

@@ -35,7 +35,8 @@ func TestPublished_RemembersThePlace(t *testing.T) {
 	g := newGuard(t, m, causes.Options{})
 	first := m.store(event("first", "t", "/1", "second"))
 	second := m.store(event("second", "t", "/1", ""))
-	g.Published("acme", []sluice.Event{first, second}, []sluice.Stored{{ID: "first", Seq: first.Seq}, {ID: "second", Seq: second.Seq}})
+	wrote := []sluice.Event{event("first", "t", "/1", "second"), event("second", "t", "/1", "")} // which have no place yet
+	g.Published("acme", wrote, []sluice.Stored{{ID: "first", Seq: first.Seq}, {ID: "second", Seq: second.Seq}})
 	require.NoError(t, g.Check(t.Context(), &first), "what came later is no cause")
 	before := m.lookups
 	requireLoop(t, g.CheckNew(t.Context(), "acme", "p", []sluice.Event{event("x", "t", "/1", "second")}))
@@ -156,6 +157,36 @@ func TestMark_ShowsABoundedPart(t *testing.T) {
 		require.Len(t, mark.Event.ID, want)
 		require.Len(t, mark.Event.Type, want)
 		require.Len(t, mark.Chain[0].ID, want)
+	}
+}
+
+// An id that is used again names the later event; what is too long to be remembered is looked up each time.
+func TestPublished_BoundsWhatItRemembers(t *testing.T) {
+	t.Parallel()
+	m := newMemory()
+	g := newGuard(t, m, causes.Options{})
+	caused := func(id string) error {
+		return g.CheckNew(t.Context(), "acme", "by:"+id[:1], []sluice.Event{event("x", "t", "/x", id)})
+	}
+	g.Published("acme", []sluice.Event{event("used", "t", "/1", "")}, []sluice.Stored{{Seq: 1}})
+	g.Published("acme", []sluice.Event{event("used", "t", "/x", "")}, []sluice.Stored{{Seq: 2}})
+	requireLoop(t, caused("used"))
+	for _, long := range []struct{ id, kind, path, cause int }{
+		{2040, 1, 2, 5}, {1, 2040, 2, 5}, {1, 1, 2041, 5}, {5, 1, 2, 2040}, // 2048 bytes: the most
+	} {
+		e := event(strings.Repeat("i", long.id), strings.Repeat("t", long.kind), sluice.Path("/"+strings.Repeat("p", long.path-1)), strings.Repeat("c", long.cause))
+		is := []sluice.Stored{{Seq: 3}}
+		before := m.lookups
+		m.events[e.ID] = e
+		g.Published("acme", []sluice.Event{e}, is)
+		require.NoError(t, caused(e.ID))
+		require.Equal(t, before+1, m.lookups, "its cause")
+		e.ID += "i"
+		m.events[e.ID] = e
+		g.Published("acme", []sluice.Event{e}, is)
+		before = m.lookups
+		require.NoError(t, caused(e.ID))
+		require.Equal(t, before+2, m.lookups, "one byte more: its cause and itself")
 	}
 }
 

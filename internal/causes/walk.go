@@ -42,7 +42,7 @@ func (c cache) add(namespace string, l sluice.Link) {
 	if len(l.ID)+len(l.Type)+len(l.Path)+len(l.Cause) > maxLink {
 		return
 	}
-	if is, ok := c.links.Get(linkKey{namespace, l.ID}); ok && is == l {
+	if is, _ := c.links.Get(linkKey{namespace, l.ID}); is == l {
 		return
 	}
 	l.ID, l.Type, l.Path, l.Cause = strings.Clone(l.ID), strings.Clone(l.Type), sluice.Path(strings.Clone(string(l.Path))), strings.Clone(l.Cause)
