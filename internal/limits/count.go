@@ -53,16 +53,18 @@ type maker struct {
 
 func makerOf(sub *sluice.Subscription) maker {
 	m := maker{namespace: sub.Namespace, caller: sluice.Caller{Principal: sluice.Principal(sub.CreatedBy), Grant: sub.Grant}}
-	if u, err := url.Parse(sub.Endpoint.URL); err == nil && !sub.Endpoint.Handshake && !isLoopback(u.Hostname()) {
-		m.host = strings.TrimSuffix(strings.ToLower(u.Hostname()), ".")
+	if u, err := url.Parse(sub.Endpoint.URL); err == nil && !sub.Endpoint.Handshake {
+		if host := strings.TrimSuffix(strings.ToLower(u.Hostname()), "."); !isLoopback(host) {
+			m.host = host
+		}
 	}
 	return m
 }
 
 // isLoopback reports whether a host is this machine, whose consent nobody needs.
 func isLoopback(host string) bool {
-	addr, err := netip.ParseAddr(host)
-	return host == "localhost" || err == nil && addr.IsLoopback()
+	addr, _ := netip.ParseAddr(host) // a name is the zero address
+	return host == "localhost" || addr.IsLoopback()
 }
 
 // NewCounts returns counts of no subscriptions yet.
@@ -132,11 +134,8 @@ func (c *Counts) Move(sub *sluice.Subscription) error {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	is, was := makerOf(sub), c.subs[sub.ID]
-	if is != was.maker {
+	if is.host != was.host {
 		who, _, toHost := c.madeFor(is)
-		if was.host == is.host && was.host != "" {
-			toHost = 0 // it is one of them
-		}
 		if err := c.checkHost(is, who, toHost); err != nil {
 			return err
 		}
@@ -146,7 +145,7 @@ func (c *Counts) Move(sub *sluice.Subscription) error {
 }
 
 func (c *Counts) checkHost(m maker, who sluice.Principal, toHost int) error {
-	if m.caller.Grant == "" || m.host == "" || c.most.Host == 0 || toHost < c.most.Host {
+	if m.host == "" || c.most.Host == 0 || toHost < c.most.Host {
 		return nil
 	}
 	return sluice.Errorf(sluice.QuotaExceeded,

@@ -44,6 +44,9 @@ func TestANamespacePublishesItsBurstAndThenItsRate(t *testing.T) {
 	requireRefused(t, q.Take("acme", 25, 0, now), sluice.QuotaExceeded,
 		map[string]any{"limit": 10.0, "unit": "events", "allowed": 0, "retry_after": 3})
 	require.NoError(t, q.Take("acme", 25, 0, now.Add(3*time.Second)), "the wait that was named was enough")
+	now = now.Add(time.Hour)
+	require.NoError(t, q.Take("acme", 30, 0, now))
+	require.Error(t, q.Take("acme", 1, 0, now), "no more than the burst is saved up")
 }
 
 func TestABatchLargerThanTheBurstCanNeverPass(t *testing.T) {
@@ -61,6 +64,17 @@ func TestBytesAreCountedBesideEvents(t *testing.T) {
 	requireRefused(t, q.Take("acme", 1, 300, now), sluice.QuotaExceeded,
 		map[string]any{"limit": 1000.0, "unit": "bytes", "allowed": 100, "retry_after": 1})
 	require.NoError(t, q.Take("acme", 1, 100, now), "the events of what was refused were not paid for either")
+}
+
+// A quota may bound one of the two alone.
+func TestQuotas_BoundOneOfTwo(t *testing.T) {
+	t.Parallel()
+	q := quotas(sluice.Quota{BytesPerSecond: 100})
+	require.NoError(t, q.Take("acme", 1000, 100, noon()))
+	requireRefused(t, q.Take("acme", 1, 1, noon()), sluice.QuotaExceeded, map[string]any{"limit": 100.0, "unit": "bytes", "allowed": 0, "retry_after": 1})
+	q = quotas(sluice.Quota{EventsPerSecond: 1, Burst: 2})
+	require.NoError(t, q.Take("acme", 2, 1<<30, noon()))
+	require.Error(t, q.Take("acme", 1, 0, noon()))
 }
 
 func TestWithoutAQuotaNothingIsRefused(t *testing.T) {
@@ -115,6 +129,7 @@ func TestCounts_BoundPrincipals(t *testing.T) {
 	for i := range 10 {
 		require.NoError(t, c.Enter(t.Context(), sub("root"+strconv.Itoa(i), "acme")))
 	}
+	require.NoError(t, c.Enter(t.Context(), madeBy("operator", "", "user:ann")), "no grant bounds it")
 	c.Remove("b")
 	require.NoError(t, c.Enter(t.Context(), madeBy("c", "ann/other", "user:other")))
 	c.Leave("c")
@@ -144,10 +159,25 @@ func TestCounts_BoundOneHost(t *testing.T) {
 	require.NoError(t, c.Enter(t.Context(), agreed))
 	require.NoError(t, c.Move(to("a", "eve", "https://other.example/5")))
 	require.NoError(t, enter("c", "eve", "https://victim.example/3"), "there is room again")
+	require.NoError(t, enter("x", "eve", "http://192.0.2.7/1"))
+	require.NoError(t, enter("y", "eve", "http://192.0.2.7/2"))
+	require.Error(t, enter("z", "eve", "http://192.0.2.7/3"), "an address is a host")
 	for i := range 5 {
 		require.NoError(t, enter("here"+strconv.Itoa(i), "eve", "http://127.0.0.1/hook"))
+		require.NoError(t, enter("name"+strconv.Itoa(i), "eve", "http://Localhost:8080/hook"))
+		require.NoError(t, enter("no url"+strconv.Itoa(i), "eve", "http://[::1"), "who reads it refuses it")
 		require.NoError(t, enter("root"+strconv.Itoa(i), "", "https://victim.example/"))
 	}
+}
+
+// Without a bound for hosts there can be any number of them.
+func TestCounts_WithoutABoundForHosts(t *testing.T) {
+	t.Parallel()
+	c := limits.NewCounts(limits.Most{})
+	c.CaughtUp()
+	one := madeBy("a", "eve", "user:eve")
+	one.Endpoint.URL = "https://victim.example/"
+	require.NoError(t, c.Enter(t.Context(), one))
 }
 
 func TestASubscriptionTooManyIsRefused(t *testing.T) {

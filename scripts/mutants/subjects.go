@@ -15,7 +15,7 @@ func subjects() []subject {
 		{pkg: "internal/retry"},
 		{pkg: "internal/filter", floor: 70},
 		{pkg: "internal/shares"},
-		{pkg: "internal/limits", floor: 83},
+		{pkg: "internal/limits"},
 		{pkg: "internal/causes"},
 		{pkg: "internal/explain", floor: 40},
 		{pkg: "internal/timers", floor: 78},
