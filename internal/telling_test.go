@@ -16,7 +16,7 @@ import (
 // What an announcer tells of: what somebody stored, which telling.After has to have seen, and what nobody stores.
 var (
 	tellsOfWrites  = []string{"Subscription", "Namespace", "Held", "Unsafe"}
-	tellsOfWhatIs  = []string{"StillHeld", "StillFailing", "StillUntold"} // which somebody else wrote
+	tellsOfWhatIs  = []string{"StillHeld", "StillFailing", "StillUntold", "Damaged"} // which somebody else wrote
 	tellsOfMoments = []string{"Throttled", "Failing", "Server", "Run"}
 )
 

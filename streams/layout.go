@@ -38,6 +38,7 @@ type Stream struct {
 	DenyDelete   bool // single messages cannot be deleted; purging a subject remains possible
 	DenyPurge    bool // nor can they be purged
 	RefuseFull   bool // at a limit of size, new messages are refused instead of the oldest dropped
+	Again        bool // as Bucket.Again
 }
 
 // Bucket describes a key-value bucket: in files. Reads of every bucket decide something, so
@@ -52,7 +53,10 @@ type Bucket struct {
 	MaxConsumers int
 	MaxMsgs      int64 // keys at most, then new ones are refused; 0: any number
 	AllowDirect  bool
-	Again        bool // it is made again if somebody deletes it under a running server: what it held has ended, and what comes needs it
+
+	// Again: a running server makes the bucket again, empty, after it was deleted. Nothing in it gives a right, and no event of a
+	// log is undelivered without it. Buckets without it stay missing until an operator restores or gives up what they held.
+	Again bool
 }
 
 // Consumer describes a durable pull consumer with explicit acknowledgement. It has no BackOff
@@ -108,6 +112,7 @@ func Singles() []Stream {
 		MaxConsumers: maxConsumers,
 		AllowDirect:  true,
 		DenyDelete:   true,
+		Again:        true,
 	}, {
 		Name:         DeadLetters,
 		Description:  "one message a delivery that was given up",
@@ -117,6 +122,7 @@ func Singles() []Stream {
 		PerSubject:   1, // a delivery that is given up again has one dead letter, the later
 		MaxConsumers: maxConsumers,
 		AllowDirect:  true,
+		Again:        true,
 	}, {
 		Name:         Ledger,
 		Description:  "who changed what, one message a change",
@@ -151,6 +157,7 @@ func workBuckets() []Bucket {
 		History:      1,
 		MarkerTTL:    time.Hour,
 		MaxConsumers: maxConsumers,
+		Again:        true,
 	}, {
 		Name:         Answers,
 		Description:  "what requests with an Idempotency-Key were answered, by hash; sealed",
@@ -166,18 +173,21 @@ func workBuckets() []Bucket {
 		History:      1,
 		MarkerTTL:    time.Hour,
 		MaxConsumers: maxConsumers,
+		Again:        true,
 	}, {
 		Name:         Lanes,
 		Description:  "parked lanes: a record exists while a lane waits for its next attempt",
 		History:      1,
 		MarkerTTL:    time.Hour, // there are as many as there ever were troubled paths
 		MaxConsumers: maxConsumers,
+		Again:        true,
 	}, {
 		Name:         Replays,
 		Description:  "replays, by subscription and id",
 		History:      1,
 		MarkerTTL:    time.Hour,
 		MaxConsumers: maxConsumers,
+		Again:        true,
 	}, {
 		Name:         Leases,
 		Description:  "who works on what: a key expires unless its holder renews it",
@@ -185,6 +195,7 @@ func workBuckets() []Bucket {
 		TTL:          time.Hour,   // of a lease that was written without one
 		MarkerTTL:    time.Minute, // a watcher sees the expiry; a successor has no need of it
 		MaxConsumers: maxConsumers,
+		Again:        true,
 	}}
 }
 

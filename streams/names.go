@@ -59,8 +59,7 @@ func Ours(name string) bool {
 	if strings.HasPrefix(name, EventsStream("")) {
 		return true
 	}
-	return slices.ContainsFunc(Singles(), func(s Stream) bool { return s.Name == name }) ||
-		slices.ContainsFunc(Buckets(), func(b Bucket) bool { return BucketStream(b.Name) == name })
+	return slices.Contains(Lasting(), name)
 }
 
 // EventsSubjects returns the subjects that a namespace's stream takes.

@@ -34,3 +34,21 @@ func ShareOf(stream string) Share {
 	}
 	return Foreign
 }
+
+// MadeAgain reports whether a running server makes a stream again, by its name in JetStream, after it was deleted.
+func MadeAgain(stream string) bool {
+	bucket, isBucket := strings.CutPrefix(stream, bucketPrefix)
+	return slices.ContainsFunc(Singles(), func(d Stream) bool { return d.Name == stream && d.Again }) ||
+		isBucket && slices.ContainsFunc(Buckets(), func(b Bucket) bool { return b.Name == bucket && b.Again })
+}
+
+// Lasting returns the names in JetStream of the streams and buckets that there always are: all but the logs of namespaces.
+func Lasting() (names []string) {
+	for _, d := range Singles() {
+		names = append(names, d.Name)
+	}
+	for _, b := range Buckets() {
+		names = append(names, BucketStream(b.Name))
+	}
+	return names
+}

@@ -21,3 +21,16 @@ func (a *Announcer) Server(ctx context.Context, kind, replica, version string) {
 		namespace: sluice.DefaultNamespace, path: sluice.ServerPath(replica), kind: kind, data: serverData{replica, version},
 	})
 }
+
+// Damaged publishes that something stored was found damaged, in the namespace whose log it is; in the default namespace if it
+// is no log, or the log is missing. The data is the damage as GET /v1/storage shows it. It takes two seconds at most; a
+// failure is logged.
+func (a *Announcer) Damaged(ctx context.Context, d sluice.Damage) {
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), changeLimit)
+	defer cancel()
+	ns := d.Namespace
+	if ns == "" || d.Kind == sluice.DamageMissing {
+		ns = sluice.DefaultNamespace
+	}
+	a.publish(ctx, announcement{namespace: ns, path: sluice.StoragePath, kind: sluice.TypeStorageDamaged, at: d.FoundAt, data: d})
+}

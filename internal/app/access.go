@@ -40,7 +40,7 @@ func (s *server) openTrust(ctx context.Context) error {
 	s.ticketKeys.set(tickets)
 	t := &s.trust
 	t.records = natsstore.OpenBucket[access.Record](s.store, streams.Access)
-	t.damaged = s.memory.ofBucket(streams.Access)
+	t.damaged = s.memory.OfBucket(streams.Access)
 	t.presence = authority.NewPresence(id, t.records, t.index, s.store.LeaseTTL(), s.opts.Log)
 	t.authority = authority.New(authority.Needs{
 		Records: t.records, Index: t.index, Ledger: s.ledger, Keys: s.tokenKeys, Now: time.Now, Tickets: s.ticketKeys.all,
@@ -73,6 +73,9 @@ func (s *server) ready(ctx context.Context) error {
 		return err
 	}
 	if err := s.store.Ready(ctx); err != nil {
+		return err
+	}
+	if err := s.memory.Ready(); err != nil {
 		return err
 	}
 	return s.trust.index.Ready(time.Now())

@@ -99,7 +99,7 @@ func (s *server) serve(ctx context.Context) error {
 	logging, endLog := context.WithCancel(context.WithoutCancel(ctx))
 	defer endLog()
 	var parts, log sync.WaitGroup
-	for _, run := range []func(context.Context) error{s.attempts.Run, s.room.Run, s.announce.Run, s.trust.follow, s.owns.run, s.memory.run} {
+	for _, run := range []func(context.Context) error{s.attempts.Run, s.room.Run, s.announce.Run, s.trust.follow, s.owns.run, s.memory.Run} {
 		log.Go(func() { cancel(run(logging)) })
 	}
 	log.Go(func() { cancel(s.durable.Run(logging, s.opts.Log)) })
@@ -108,7 +108,7 @@ func (s *server) serve(ctx context.Context) error {
 	parts.Go(func() { cancel(s.dsubs.Run(inner)) })
 	parts.Go(func() { cancel(s.dsubsOwn.Run(inner, s.dsubs.Changed)) })
 	parts.Go(func() { cancel(s.feeds.Run(inner)) })
-	for _, run := range []func(context.Context) error{s.store.SweepOverdue, s.later.Run, s.appoint.Run, s.watches.Run, s.verification.run} {
+	for _, run := range []func(context.Context) error{s.store.SweepOverdue, s.later.Run, s.appoint.Run, s.watches.Run, s.verification.Run} {
 		parts.Go(func() { cancel(run(inner)) })
 	}
 	parts.Go(func() { cancel(s.followKeys(inner)) })
@@ -132,7 +132,7 @@ func (s *server) serve(ctx context.Context) error {
 	endLog()
 	log.Wait()
 	s.trust.leave(context.WithoutCancel(ctx), s.opts.Log)
-	s.memory.leave(context.WithoutCancel(ctx))
+	s.memory.Leave(context.WithoutCancel(ctx))
 	if ctx.Err() != nil {
 		return nil
 	}

@@ -43,9 +43,17 @@ func (s *server) usage(ctx context.Context) (sluice.Storage, error) {
 // storage is usage, and what follows from it.
 func (s *server) storage(ctx context.Context) (sluice.Storage, error) {
 	storage, err := s.usage(ctx)
-	storage.Level, storage.Damage, storage.Verification = s.room.Level(), s.memory.known(), s.verification.now()
-	if problem := storage.Level.Problem(); problem != nil {
-		storage.Problem = problem.Message
-	}
+	storage.Level, storage.Damage, storage.Verification = s.room.Level(), s.memory.Known(), s.verification.Now()
+	storage.Missing, storage.Problem = s.memory.Missing(), s.problem()
 	return storage, err
+}
+
+// problem says what is wrong with the store, and what to do; empty if nothing is.
+func (s *server) problem() string {
+	for _, problem := range []*sluice.Error{s.room.Level().Problem(), sluice.MissingProblem(s.memory.Missing())} {
+		if problem != nil {
+			return problem.Message
+		}
+	}
+	return ""
 }

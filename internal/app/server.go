@@ -38,6 +38,7 @@ import (
 	"github.com/sluice-io/sluice/internal/push"
 	"github.com/sluice-io/sluice/internal/registry"
 	"github.com/sluice-io/sluice/internal/room"
+	"github.com/sluice-io/sluice/internal/stored"
 	"github.com/sluice-io/sluice/internal/turns"
 	"github.com/sluice-io/sluice/internal/wake"
 	"github.com/sluice-io/sluice/internal/watch"
@@ -70,9 +71,9 @@ type server struct {
 	ledger   *ledger.Ledger
 	marks    markStore
 	causes   *causes.Guard
-	memory   *memory // how far what is stored had come
+	memory   *stored.Memory // how far what is stored had come
 
-	verification *verification
+	verification *stored.Verification
 
 	catalogue *catalogue.Index
 	durable   *durable.Engine
@@ -208,9 +209,7 @@ func (s *server) openStore(ctx context.Context) (err error) {
 	if s.store, err = natsstore.Connect(ctx, opts); err != nil {
 		return err
 	}
-	s.memory = &memory{dir: s.cfg.Data, store: s.store, log: s.opts.Log, records: map[string]natsstore.Records{}, told: make(chan struct{}, 1)}
-	s.verification = newVerification(s.memory)
-	if err := s.memory.examine(ctx); err != nil {
+	if err := s.openMemory(ctx); err != nil {
 		return err
 	}
 	if err := s.store.Provision(ctx); err != nil {
@@ -388,9 +387,10 @@ func (s *server) openAPI(context.Context) error {
 		Fact:         endpoint.Fact,
 		Retrier:      retrier{s.store, s.registry},
 		Storage:      s.storage,
-		Verify:       s.verification.begin,
-		ForgetDamage: s.memory.forget,
+		Verify:       s.verification.Begin,
+		ForgetDamage: s.memory.Forget,
 		Ready:        s.ready,
+		Problem:      s.problem,
 		Room:         s.room,
 		Stopping:     s.stopping,
 		JWKS:         s.jwks,

@@ -70,6 +70,8 @@ func Faults() []Fault {
 
 		{"consumer-torn", GroupStore, "the files of consumers are torn", "3 bytes are left of the state of each of a subscription's consumers, while the server is stopped", "push.TestConsumer_TornFileLosesNothing"},
 
+		{"stream-deleted", GroupStore, "streams are deleted", "`ATTEMPTS`, `DEADLETTERS` and the buckets `lanes` and `leases` are deleted by a NATS client while events come", "app.TestGone_DeliveriesGoOn"},
+
 		{"subscription-deleted", GroupOperator, "a subscription is deleted", "in the middle of deliveries, one lane being parked, and made again under its id", "app.TestPeopleMayChangeThingsInTheMiddle"},
 		{"namespace-deleted", GroupOperator, "a namespace is deleted", "in the middle of deliveries, and made again under its name", "app.TestPeopleMayChangeThingsInTheMiddle"},
 		{"secret-rotated", GroupOperator, "a secret is rotated", "in the middle of deliveries, to a receiver that learns the new one late", "app.TestPeopleMayChangeThingsInTheMiddle"},

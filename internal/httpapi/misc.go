@@ -28,7 +28,7 @@ func (s *Server) healthz(c echo.Context) error {
 type readiness struct {
 	OK      bool                `json:"ok"`
 	Storage sluice.StorageLevel `json:"storage"`
-	Problem string              `json:"problem,omitempty"` // of the storage, and what to do
+	Problem string              `json:"problem,omitempty"` // of what is stored, and what to do
 }
 
 // readyz says whether requests can be served: whether NATS and JetStream answer, and the disk takes writes.
@@ -37,8 +37,8 @@ func (s *Server) readyz(c echo.Context) error {
 		return err
 	}
 	is := readiness{OK: true, Storage: s.storageLevel()}
-	if problem := is.Storage.Problem(); problem != nil {
-		is.Problem = problem.Message
+	if s.opts.Problem != nil {
+		is.Problem = s.opts.Problem()
 	}
 	return c.JSON(http.StatusOK, is)
 }
@@ -72,7 +72,7 @@ func (s *Server) verifyStorage(c echo.Context) error {
 
 // forgetDamage takes for settled what was found damaged.
 func (s *Server) forgetDamage(c echo.Context) error {
-	if err := s.opts.ForgetDamage(); err != nil {
+	if err := s.opts.ForgetDamage(c.Request().Context()); err != nil {
 		return err
 	}
 	return c.NoContent(http.StatusNoContent)

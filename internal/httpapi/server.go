@@ -141,7 +141,8 @@ type Options struct {
 	Version    string                                // of the program; "dev"
 
 	Verify       func(context.Context) (sluice.Verification, error) // begins to read everything that is stored
-	ForgetDamage func() error
+	ForgetDamage func(context.Context) error
+	Problem      func() string // what is wrong with what is stored though requests can be served, and what to do; nil: it is not known
 
 	Keys       Keys
 	EventTypes EventTypes

@@ -121,6 +121,7 @@ func (m *Metrics) WatchStorage(storage func() []sluice.Storage) {
 	m.registry.MustRegister(readings[sluice.Storage]{storage, []reading[sluice.Storage]{
 		of("sluice_storage_bytes", "Bytes that all logs and records take.", func(s sluice.Storage) uint64 { return s.UsedBytes }),
 		of("sluice_storage_damage", "What was found damaged of what is stored, and is not settled: GET /v1/storage names it.", func(s sluice.Storage) uint64 { return uint64(len(s.Damage)) }),
+		of("sluice_storage_missing", "Streams and buckets that were deleted in NATS and are not there again: /readyz names them.", func(s sluice.Storage) uint64 { return uint64(len(s.Missing)) }),
 		of("sluice_storage_limit_bytes", "Bytes that they may take; 0: it is not known.", func(s sluice.Storage) uint64 { return s.LimitBytes }),
 		of("sluice_storage_level", "What the store takes: 0 all, 1 no events, 2 nothing that adds to it, 3 nothing.", func(s sluice.Storage) uint64 { return uint64(max(s.Level, 0)) }),
 	}})

@@ -20,6 +20,9 @@ const kvPrefix, kvStream = "$KV.", "KV_"
 
 const listTimeout = 10 * time.Second
 
+// watchAgain is the longest time until a watch that broke is begun again.
+const watchAgain = 5 * time.Second
+
 // Bucket keeps records of one type, as JSON, by key. Writes are compare-and-set on the
 // record's revision; a revision of 0 stands for "nothing is stored".
 type Bucket[T any] struct {
@@ -81,12 +84,18 @@ func (b Bucket[T]) Put(ctx context.Context, key string, value T, revision uint64
 	if err != nil {
 		return 0, err
 	}
-	stored, err := told(ctx, func() (uint64, error) {
-		if revision == 0 {
-			return kv.Create(ctx, key, data)
-		}
-		return kv.Update(ctx, key, data, revision)
-	})
+	put := func(revision uint64) (uint64, error) {
+		return told(ctx, func() (uint64, error) {
+			if revision == 0 {
+				return kv.Create(ctx, key, data)
+			}
+			return kv.Update(ctx, key, data, revision)
+		})
+	}
+	stored, err := put(revision)
+	if isConflict(err) && b.lost(ctx, revision) {
+		stored, err = put(0)
+	}
 	switch {
 	case err == nil:
 		return stored, nil
@@ -132,6 +141,11 @@ func (b Bucket[T]) Delete(ctx context.Context, key string, revision uint64) erro
 	case err == nil || errors.Is(err, jetstream.ErrInvalidKey):
 		return nil
 	case isConflict(err):
+		if b.lost(ctx, revision) {
+			if _, _, err := b.Get(ctx, key); sluice.CodeOf(err) == sluice.NotFound {
+				return nil
+			}
+		}
 		return b.conflict(key)
 	}
 	return b.failed(ctx, "delete", key, err)
@@ -160,13 +174,14 @@ func (b Bucket[T]) List(ctx context.Context, filter string) ([]Entry[T], error) 
 // once CaughtUp, then of what changes, until ctx ends or the store is closed. Of changes that
 // follow one another quickly the last may be the only one that is told. Lost connections are
 // got over: what changed meanwhile is told afterwards, deletions included. Of one key nothing
-// older is told than was told before. A bucket whose layout says so is made again when somebody deletes it.
+// older is told than was told before, unless the bucket was deleted and made again: then what it holds
+// is told, and that the rest is gone.
 func (b Bucket[T]) Watch(ctx context.Context, filter string, f func(Entry[T])) error {
 	w := watcher[T]{told: map[string]uint64{}, tell: f}
 	wait := backoff.NewExponentialBackOff(backoff.WithInitialInterval(100*time.Millisecond),
-		backoff.WithMaxInterval(30*time.Second), backoff.WithMaxElapsedTime(0))
+		backoff.WithMaxInterval(watchAgain), backoff.WithMaxElapsedTime(0))
 	err := backoff.RetryNotify(func() error {
-		if err := b.again(ctx, &w); err != nil {
+		if err := b.know(ctx, &w); err != nil {
 			return err
 		}
 		w.fresh = map[string]struct{}{}
@@ -181,7 +196,11 @@ func (b Bucket[T]) Watch(ctx context.Context, filter string, f func(Entry[T])) e
 		}
 		return err
 	}, backoff.WithContext(wait, ctx), func(err error, again time.Duration) {
-		b.store.opts.Log.WarnContext(ctx, "watch", slog.String("bucket", b.name), slog.Any("error", err), slog.Duration("again", again))
+		level := slog.LevelWarn
+		if IsGone(err) { // the server says once which stream is missing
+			level = slog.LevelDebug
+		}
+		b.store.opts.Log.Log(ctx, level, "watch", slog.String("bucket", b.name), slog.Any("error", err), slog.Duration("again", again))
 	})
 	return fmt.Errorf("watch %s: %w", b.name, err)
 }
@@ -213,6 +232,16 @@ func isMarker(h nats.Header) bool {
 	return op == "DEL" || op == "PURGE" || h.Get(jetstream.MarkerReasonHeader) != ""
 }
 
+// lost reports whether a revision was given out by a bucket of this name that was deleted. A bucket that was made again after that
+// begins with a higher one (Remake), and holds nothing that it stands for.
+func (b Bucket[T]) lost(ctx context.Context, revision uint64) bool {
+	if revision == 0 {
+		return false
+	}
+	stream, err := b.store.stream(ctx, kvStream+b.name)
+	return err == nil && revision < stream.CachedInfo().Config.FirstSeq
+}
+
 func (b Bucket[T]) conflict(key string) error {
 	return sluice.Errorf(sluice.Conflict, "%q in %s was changed meanwhile; read it again", key, b.name)
 }
@@ -227,7 +256,8 @@ type watcher[T any] struct {
 	told     map[string]uint64   // revision, by key
 	fresh    map[string]struct{} // keys of this reading; nil once it has caught up
 	caughtUp bool
-	made     time.Time // when the bucket was, that was read; zero: it does not matter
+	made     time.Time // when the bucket was made that was read; zero: none was
+	anew     bool      // it is another one since: what is read counts, whatever its revision
 	tell     func(Entry[T])
 }
 
@@ -244,53 +274,33 @@ func (w *watcher[T]) enter(e Entry[T], pending uint64) {
 			w.tell(Entry[T]{Key: key, Revision: revision, Change: Removed})
 		}
 	}
-	w.fresh = nil
+	w.fresh, w.anew = nil, false
 	if !w.caughtUp {
 		w.caughtUp = true
 		w.tell(Entry[T]{Change: CaughtUp})
 	}
 }
 
-// again makes a bucket that somebody has deleted, if its layout says so. What was in the one before is told to be gone: the
-// revisions of another one begin anew.
-func (b Bucket[T]) again(ctx context.Context, w *watcher[T]) error {
-	layout := layoutOf(b.name)
-	if !layout.Again {
-		return nil
-	}
+// know finds out whether the bucket is another one than was read before: it was deleted and made again. Its revisions say
+// nothing about those that were told then.
+func (b Bucket[T]) know(ctx context.Context, w *watcher[T]) error {
 	stream, err := b.store.js.Stream(ctx, kvStream+b.name)
-	if errors.Is(err, jetstream.ErrStreamNotFound) {
-		b.store.opts.Log.ErrorContext(ctx, "bucket was deleted and is made again: what it held is lost", slog.String("bucket", b.name), slog.Int("records", len(w.told)))
-		if err := b.store.ensure(ctx, b.store.bucketConfig(layout), keepData); err != nil {
-			return err
-		}
-		stream, err = b.store.js.Stream(ctx, kvStream+b.name)
-	}
 	if err != nil {
 		return fmt.Errorf("read %s: %w", b.name, err)
 	}
-	if made := stream.CachedInfo().Created; !made.Equal(w.made) {
-		w.made = made
-		w.forget()
-	}
+	made := stream.CachedInfo().Created
+	w.anew = w.anew || !w.made.IsZero() && !made.Equal(w.made)
+	w.made = made
 	return nil
-}
-
-// forget tells that all is gone that was told.
-func (w *watcher[T]) forget() {
-	for key, revision := range w.told {
-		delete(w.told, key)
-		w.tell(Entry[T]{Key: key, Revision: revision, Change: Removed})
-	}
 }
 
 func (w *watcher[T]) change(e Entry[T]) {
 	revision, known := w.told[e.Key]
-	if w.fresh != nil && (e.Change == Set || revision > e.Revision) {
+	if w.fresh != nil && (e.Change == Set || revision > e.Revision && !w.anew) {
 		w.fresh[e.Key] = struct{}{}
 	}
 	switch {
-	case e.Revision <= revision:
+	case e.Revision <= revision && !w.anew:
 	case e.Change == Set:
 		w.told[e.Key] = e.Revision
 		w.tell(e)

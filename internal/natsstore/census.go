@@ -40,7 +40,7 @@ func (s *Store) Counts(ctx context.Context) (map[string]Count, error) {
 		all := map[string]Count{}
 		list := s.js.ListStreams(ctx)
 		for info := range list.Info() {
-			if isOurs(info.Config.Name) {
+			if streams.Ours(info.Config.Name) {
 				all[info.Config.Name] = Count{info.Created, info.State.FirstSeq, info.State.LastSeq, info.State.Msgs}
 			}
 		}
@@ -49,15 +49,6 @@ func (s *Store) Counts(ctx context.Context) (map[string]Count, error) {
 		}
 		return all, nil
 	})
-}
-
-// isOurs reports whether a stream is one of the layout.
-func isOurs(name string) bool {
-	if _, ok := logOf(name); ok {
-		return true
-	}
-	return slices.ContainsFunc(streams.Singles(), func(d streams.Stream) bool { return d.Name == name }) ||
-		slices.ContainsFunc(streams.Buckets(), func(d streams.Bucket) bool { return kvStream+d.Name == name })
 }
 
 // logOf returns the namespace whose log a stream is.

@@ -133,8 +133,8 @@ func callersError(err error) *sluice.Error {
 		return e
 	}
 	switch {
-	case errors.Is(err, jetstream.ErrStreamNotFound), apiCode(err) == int(jetstream.JSErrCodeStreamNotFound):
-		return sluice.Errorf(sluice.Unavailable, "a stream of the server is missing in NATS; the operator finds its name in the log, and a restart makes it anew")
+	case IsGone(err):
+		return sluice.Errorf(sluice.Unavailable, "a stream of the server is missing in NATS; /readyz and sluice doctor name it and say what to do")
 	case errors.Is(err, nats.ErrMaxPayload):
 		return sluice.Errorf(sluice.TooLarge, "the event is larger than the NATS server takes; send less data or a reference to it")
 	case isTransient(err), errors.Is(err, nats.ErrConnectionClosed):

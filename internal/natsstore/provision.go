@@ -30,10 +30,7 @@ func (s *Store) Provision(ctx context.Context) error {
 		s.opts.Log.WarnContext(ctx, "some streams keep the limits of a full store", slog.Any("error", err))
 	}
 	for _, stream := range streams.Singles() {
-		if stream.Name == streams.Attempts {
-			stream.MaxAge = cmp.Or(s.opts.AttemptsMaxAge, stream.MaxAge)
-		}
-		if err := s.ensure(ctx, s.streamConfig(stream), keepData); err != nil {
+		if err := s.ensure(ctx, s.singleConfig(stream), keepData); err != nil {
 			return err
 		}
 	}
@@ -58,6 +55,14 @@ func (s *Store) Provision(ctx context.Context) error {
 		}
 	}
 	return s.openStamps(ctx)
+}
+
+// singleConfig returns the settings of a stream that exists once.
+func (s *Store) singleConfig(d streams.Stream) jetstream.StreamConfig {
+	if d.Name == streams.Attempts {
+		d.MaxAge = cmp.Or(s.opts.AttemptsMaxAge, d.MaxAge)
+	}
+	return s.streamConfig(d)
 }
 
 func (s *Store) eventsConfig(ns sluice.Namespace) jetstream.StreamConfig {

@@ -94,9 +94,9 @@ func TestAWatcherOfScheduledEventsIsToldOfThemByTheirKeys(t *testing.T) {
 	require.Equal(t, told{"default.a=20b", nil}, <-all)
 }
 
-// Somebody deletes the bucket under a running server: what was in it is gone, and what comes has a bucket, and is told of, although the
-// revisions begin anew.
-func TestABucketThatIsDeletedUnderAServerIsMadeAgain(t *testing.T) {
+// A bucket is deleted under a running server, and made again: what was in it is told to be gone, and what comes is told, although
+// the revisions begin anew.
+func TestWatch_TellsOfABucketMadeAgain(t *testing.T) {
 	t.Parallel()
 	store, server := provisioned(t)
 	put := func(id string) (uint64, error) {
@@ -136,6 +136,7 @@ func TestABucketThatIsDeletedUnderAServerIsMadeAgain(t *testing.T) {
 	}
 	wait("one default.a", "one default.b", "one default.c", "one all", "two default.a", "two default.b", "two default.c", "two all")
 	require.NoError(t, raw(t, server).DeleteStream(t.Context(), "KV_"+streams.Scheduled))
+	require.NoError(t, store.Provision(t.Context())) // as another server does that starts
 	wait("one gone default.a", "one gone default.b", "one gone default.c", "two gone default.a", "two gone default.b", "two gone default.c")
 	revision, err := put("a")
 	require.NoError(t, err)

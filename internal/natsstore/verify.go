@@ -15,7 +15,9 @@ import (
 )
 
 // IsGone reports whether an error says that there is no such stream.
-func IsGone(err error) bool { return errors.Is(err, jetstream.ErrStreamNotFound) }
+func IsGone(err error) bool {
+	return errors.Is(err, jetstream.ErrStreamNotFound) || errors.Is(err, jetstream.ErrBucketNotFound) || apiCode(err) == int(jetstream.JSErrCodeStreamNotFound)
+}
 
 const (
 	verifyStep  = 1000            // messages between two tellings of how far it is

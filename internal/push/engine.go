@@ -78,6 +78,8 @@ type change struct {
 
 	replay *sluice.Replay // with an id: of a replay; nil: the change is of a subscription
 	gone   bool           // the replay is
+
+	saveLanes bool // the records of all parked lanes are gone from the store
 }
 
 // served is a subscription that a runner serves.
@@ -186,6 +188,8 @@ func (e *Engine) follow(ctx context.Context) {
 // enter takes a change into the picture of what there is.
 func (e *Engine) enter(ctx context.Context, c change, all map[string]*sluice.Subscription) {
 	switch {
+	case c.saveLanes:
+		e.saveLanes()
 	case c.replay != nil:
 		e.changeReplay(ctx, *c.replay, c.gone, all)
 	case c.id == "":

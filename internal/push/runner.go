@@ -45,6 +45,7 @@ type runner struct {
 	log     *slog.Logger
 	changed chan *sluice.Subscription // the engine's updates; the last one wins
 	acts    chan *act
+	unsaved chan struct{} // has an element if the store has lost the records of parked lanes
 
 	lookEvery time.Duration
 
@@ -96,7 +97,7 @@ func newRunner(sub *sluice.Subscription, ports Ports, opts Options, ahead *atomi
 	return &runner{
 		id: sub.ID, ordering: sub.Policy.Ordering, began: sub.Began(),
 		ports: ports, observe: opts.Observe, log: opts.Log, sub: sub,
-		changed: make(chan *sluice.Subscription, 1), acts: make(chan *act),
+		changed: make(chan *sluice.Subscription, 1), acts: make(chan *act), unsaved: make(chan struct{}, 1),
 		gauges:  Gauges{Namespace: sub.Namespace, Subscription: sub.ID},
 		rulings: newRulings(),
 		ahead:   budget{shared: ahead}, share: share, lookEvery: opts.LookEvery, lanesOf: sub.ID,
@@ -126,6 +127,9 @@ func (r *runner) run(ctx context.Context) error {
 	defer cancel()
 	err := r.serve(ctx, work)
 	err = errors.Join(err, r.drain(work))
+	if errors.Is(err, errLanesLost) {
+		err = errors.Join(err, r.saveLanes(work))
+	}
 	r.book.abandon()
 	r.leave(work)
 	r.source.Close()   // the last look sees what it left
@@ -256,6 +260,8 @@ func (r *runner) serve(ctx, work context.Context) error {
 			}
 		case <-r.rulings.news:
 			r.heedRulings()
+		case <-r.unsaved:
+			return errors.Join(errLanesLost, r.saveLanes(work))
 		case <-wake.C:
 		case <-r.share.Freed():
 		case a := <-r.acts:

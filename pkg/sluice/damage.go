@@ -2,6 +2,7 @@ package sluice
 
 import (
 	"fmt"
+	"strings"
 	"time"
 )
 
@@ -12,7 +13,7 @@ type DamageKind string
 const (
 	DamageShorter    DamageKind = "shorter"    // a stream ends before a sequence that it had; what lay behind its end is lost
 	DamageFewer      DamageKind = "fewer"      // a stream has fewer messages between its ends than it had
-	DamageMissing    DamageKind = "missing"    // a stream is not there any more
+	DamageMissing    DamageKind = "missing"    // a stream was deleted in NATS, or its files were
 	DamageUnreadable DamageKind = "unreadable" // a message or record is there and cannot be read
 	DamageStale      DamageKind = "stale"      // a record is an older one than was stored last
 	DamageLost       DamageKind = "lost"       // a record is not there any more, and nobody deleted it
@@ -47,7 +48,7 @@ func (d Damage) String() string {
 	case DamageFewer:
 		return fmt.Sprintf("%s: %d messages between %d and %d are lost", d.Stream, d.Messages, d.From, d.To)
 	case DamageMissing:
-		return fmt.Sprintf("%s is not there any more; it ended at %d", d.Stream, d.To)
+		return fmt.Sprintf("%s was deleted, or its files were: what it held up to sequence %d is lost", d.Stream, d.To)
 	case DamageStale:
 		return fmt.Sprintf("%s: the last change of %s is lost", d.Stream, d.Key)
 	case DamageLost:
@@ -68,4 +69,13 @@ type Verification struct {
 	Read      uint64    `json:"read"`              // messages
 	Total     uint64    `json:"total"`
 	Error     string    `json:"error,omitempty"` // why it ended before everything was read
+}
+
+// MissingProblem says which streams were deleted behind the server's back and what to do; nil if none was. Code Unavailable.
+func MissingProblem(streams []string) *Error {
+	if len(streams) == 0 {
+		return nil
+	}
+	return Errorf(Unavailable, "missing in NATS, because it was deleted there: %s. Stop the server and restore a backup (sluice restore), "+
+		"or give up what it held with sluice doctor --forget, which makes it anew, empty", strings.Join(streams, ", ")).With("missing", streams)
 }

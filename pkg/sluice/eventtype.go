@@ -46,7 +46,7 @@ const (
 // wherever there is a catalogue.
 func SystemTypes() []string {
 	return []string{
-		TypeServerStarted, TypeServerStopping, TypeNamespaceCreated, TypeNamespaceUpdated, TypeNamespaceDeleted,
+		TypeServerStarted, TypeServerStopping, TypeStorageDamaged, TypeNamespaceCreated, TypeNamespaceUpdated, TypeNamespaceDeleted,
 		TypeSubscriptionCreated, TypeSubscriptionUpdated, TypeSubscriptionPaused, TypeSubscriptionResumed, TypeSubscriptionDisabled, TypeSubscriptionSuspended,
 		TypeSubscriptionCancelled, TypeAccessRevoked, TypeSubscriptionDeleted, TypeSecretRotated, TypeSubscriptionThrottled, TypeSubscriptionFailing,
 		TypeDeliveryDead, TypeDeliveryHeld, TypeProducerUnsafe, TypeScheduledFailed, TypeScheduledCancelled,

@@ -13,7 +13,8 @@ type Storage struct {
 	Level      StorageLevel `json:"level"`
 	Problem    string       `json:"problem,omitempty"` // what is refused at this level, and what to do
 
-	Damage       []Damage     `json:"damage,omitempty"` // what was found damaged of what is stored, until an operator takes it for settled
+	Missing      []string     `json:"missing,omitempty"` // streams and buckets that were deleted in NATS and are not there again
+	Damage       []Damage     `json:"damage,omitempty"`  // what was found damaged of what is stored, until an operator takes it for settled
 	Verification Verification `json:"verification,omitzero"`
 }
 

@@ -28,6 +28,7 @@ const (
 	TypeDeliveryDead          = "delivery.dead"
 	TypeServerStarted         = "sys.start"    // S4-34
 	TypeServerStopping        = "sys.shutdown" // S4-34
+	TypeStorageDamaged        = "sys.damage"   // something stored was found damaged or deleted
 	TypeNamespaceCreated      = "namespace.created"
 	TypeNamespaceUpdated      = "namespace.updated"
 	TypeNamespaceDeleted      = "namespace.deleted"
@@ -44,6 +45,9 @@ const (
 
 // ReasonAccessRevoked is why a subscription was cancelled whose owner may have nothing of it any more.
 const ReasonAccessRevoked = "access_revoked"
+
+// StoragePath is where the system events about what is stored live.
+const StoragePath Path = "/_sys/storage"
 
 // ProducersPath is where the system events about producers live.
 const ProducersPath Path = "/_sys/producers"

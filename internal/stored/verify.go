@@ -1,4 +1,4 @@
-package app
+package stored
 
 import (
 	"context"
@@ -15,21 +15,22 @@ import (
 // verifyRest is how long the verification rests that a start makes by itself, as a multiple of the time it has read for.
 const verifyRest = 9
 
-// verification reads everything that is stored, one at a time, and enters what cannot be read.
-type verification struct {
-	memory *memory
+// Verification reads everything that is stored, one at a time, and enters what cannot be read.
+type Verification struct {
+	memory *Memory
 	wanted chan struct{}
 
 	// Of the one that goes on, or the last. memory.mu guards it.
 	state sluice.Verification
 }
 
-func newVerification(m *memory) *verification {
-	return &verification{memory: m, wanted: make(chan struct{}, 1)}
+// NewVerification returns a verification that does nothing before Run.
+func NewVerification(m *Memory) *Verification {
+	return &Verification{memory: m, wanted: make(chan struct{}, 1)}
 }
 
-// run verifies once by itself, at its ease, and then whenever it is asked to, until ctx is done.
-func (v *verification) run(ctx context.Context) error {
+// Run verifies once by itself, at its ease, and then whenever it is asked to, until ctx is done.
+func (v *Verification) Run(ctx context.Context) error {
 	for rest := verifyRest; ctx.Err() == nil; rest = 0 {
 		err := v.verify(ctx, rest)
 		if err != nil && ctx.Err() == nil {
@@ -48,8 +49,8 @@ func (v *verification) run(ctx context.Context) error {
 	return ctx.Err()
 }
 
-// begin asks for a verification, at full speed, unless one is already asked for. It returns how far it is.
-func (v *verification) begin(context.Context) (sluice.Verification, error) {
+// Begin asks for a verification, at full speed, unless one is already asked for. It returns how far it is.
+func (v *Verification) Begin(context.Context) (sluice.Verification, error) {
 	v.memory.mu.Lock()
 	defer v.memory.mu.Unlock()
 	select {
@@ -60,14 +61,14 @@ func (v *verification) begin(context.Context) (sluice.Verification, error) {
 	return v.state, nil
 }
 
-// now returns how far it is.
-func (v *verification) now() sluice.Verification {
+// Now returns how far it is.
+func (v *Verification) Now() sluice.Verification {
 	v.memory.mu.Lock()
 	defer v.memory.mu.Unlock()
 	return v.state
 }
 
-func (v *verification) change(f func(*sluice.Verification)) {
+func (v *Verification) change(f func(*sluice.Verification)) {
 	v.memory.mu.Lock()
 	defer v.memory.mu.Unlock()
 	if len(v.wanted) == 0 { // else what is shown is already of the next
@@ -77,7 +78,7 @@ func (v *verification) change(f func(*sluice.Verification)) {
 
 // verify reads every stream. Between two steps it rests for so many times as long as the step took. It ends when another one is
 // asked for.
-func (v *verification) verify(ctx context.Context, rest int) error {
+func (v *Verification) verify(ctx context.Context, rest int) error {
 	counts, err := v.memory.store.Counts(ctx)
 	if err != nil {
 		return err
@@ -114,7 +115,7 @@ func (v *verification) verify(ctx context.Context, rest int) error {
 }
 
 // pause rests, and gives up if a verification is asked for.
-func (v *verification) pause(ctx context.Context, d time.Duration, giveUp func()) {
+func (v *Verification) pause(ctx context.Context, d time.Duration, giveUp func()) {
 	select {
 	case <-ctx.Done():
 	case <-time.After(d):

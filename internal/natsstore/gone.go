@@ -1,0 +1,87 @@
+package natsstore
+
+import (
+	"context"
+	"fmt"
+
+	"github.com/nats-io/nats.go/jetstream"
+
+	"github.com/sluice-io/sluice/pkg/sluice"
+	"github.com/sluice-io/sluice/streams"
+)
+
+// leap is how far the sequences of a stream that is made again are ahead of the last that is known: more than a server stores
+// between two times that it remembers how far it has come.
+const leap = 100_000
+
+// Lacks reports whether a stream of the layout is missing in NATS. A log is missing only if its namespace has a record.
+// Code Unavailable if that cannot be found out now.
+func (s *Store) Lacks(ctx context.Context, name string) (bool, error) {
+	_, err := s.stream(ctx, name)
+	if err == nil {
+		return false, nil
+	}
+	if !IsGone(err) {
+		return false, fmt.Errorf("stream %s: %w", name, storeError(ctx, err))
+	}
+	ns, isLog := logOf(name)
+	if !isLog {
+		return streams.Ours(name), nil
+	}
+	_, wanted, err := s.recordOf(ctx, ns)
+	return wanted, err
+}
+
+// recordOf returns the record of a namespace and whether there is one. The default namespace always has one.
+func (s *Store) recordOf(ctx context.Context, ns string) (record sluice.Namespace, there bool, err error) {
+	record, _, err = s.namespaces().Get(ctx, ns)
+	switch {
+	case err == nil:
+		return record, true, nil
+	case ns == sluice.DefaultNamespace:
+		return sluice.Namespace{Name: ns}, true, nil
+	case sluice.CodeOf(err) == sluice.NotFound:
+		return sluice.Namespace{}, false, nil
+	}
+	return sluice.Namespace{}, false, err
+}
+
+// Remake makes a stream of the layout that is missing, empty, with the settings that Provision gives it. Its sequences go on
+// well after last, the highest that is known to have been given out, so that no event, revision or ledger entry shares the number of a lost one. A
+// stream that is there stays as it is. Code NotFound for the log of a namespace without a record.
+func (s *Store) Remake(ctx context.Context, name string, last uint64) error {
+	config, err := s.layoutConfig(ctx, name)
+	if err != nil {
+		return err
+	}
+	config.FirstSeq = last + leap
+	if err := s.ensure(ctx, config, keepData); err != nil {
+		return err
+	}
+	if name == streams.DeadLetters {
+		return s.EnsureLetters(ctx)
+	}
+	return nil
+}
+
+// layoutConfig returns the settings of a stream of the layout.
+func (s *Store) layoutConfig(ctx context.Context, name string) (jetstream.StreamConfig, error) {
+	if ns, isLog := logOf(name); isLog {
+		record, there, err := s.recordOf(ctx, ns)
+		if err == nil && !there {
+			err = namespaceMissing(ns)
+		}
+		return s.eventsConfig(record), err
+	}
+	for _, d := range streams.Singles() {
+		if d.Name == name {
+			return s.singleConfig(d), nil
+		}
+	}
+	for _, b := range streams.Buckets() {
+		if streams.BucketStream(b.Name) == name {
+			return s.bucketConfig(b), nil
+		}
+	}
+	return jetstream.StreamConfig{}, sluice.Errorf(sluice.NotFound, "the server has no stream %s", name)
+}
