@@ -44,13 +44,13 @@ demo: ## Start a server and a receiver, send events, show what arrives
 	go run ./cmd/sluice demo
 
 interop: build $(node_modules) ## Talk to a real server with other people's clients (needs node and python3)
-	cd scripts/interop && SLUICE_BIN=$(CURDIR)/bin/sluice npm test
+	scripts/npmtest interop --test-name-pattern
 
 $(node_modules): scripts/interop/package-lock.json
 	cd scripts/interop && npm ci --no-audit --no-fund
 
 conformance: build $(suite_modules) ## Run the public suite of Durable Streams against a real server (needs node)
-	cd scripts/conformance && SLUICE_BIN=$(CURDIR)/bin/sluice npm test
+	scripts/npmtest conformance -t
 
 $(suite_modules): scripts/conformance/package-lock.json
 	cd scripts/conformance && npm ci --no-audit --no-fund

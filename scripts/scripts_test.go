@@ -3,6 +3,7 @@ package scripts_test
 
 import (
 	"errors"
+	"fmt"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -85,4 +86,25 @@ func TestGotest_PassesQuietly(t *testing.T) {
 	status, stdout, stderr := run(t, dir, script(t, "gotest"), "./...")
 	require.Equal(t, []any{0, ""}, []any{status, stderr})
 	require.Regexp(t, `^ok  \texample.com/m/passes\t`, stdout)
+}
+
+// A failure of a suite in JavaScript names the command that runs it again, and the exit status is npm's.
+func TestNpmtest_PrintsHowToRunAgain(t *testing.T) { // issue 13, the suite is trustworthy
+	t.Parallel()
+	for suite, flag := range map[string]string{"interop": "--test-name-pattern", "conformance": "-t"} {
+		for _, fails := range []int{0, 7} {
+			bin := t.TempDir() // has an npm that tests nothing
+			npm := fmt.Sprintf("#!/bin/sh\necho \"$SLUICE_BIN $1\"\nexit %d\n", fails)
+			require.NoError(t, os.WriteFile(filepath.Join(bin, "npm"), []byte(npm), 0o700)) //nolint:gosec // it is run
+			status, stdout, stderr := run(t, t.TempDir(), "env", "PATH="+bin+":"+os.Getenv("PATH"), script(t, "npmtest"), suite, flag)
+			require.Equal(t, fails, status, stderr)
+			require.Contains(t, stdout, "/bin/sluice test\n")
+			if fails == 0 {
+				require.Empty(t, stderr)
+				continue
+			}
+			require.Contains(t, stderr, "\n  make "+suite+"\n")
+			require.Contains(t, stderr, "\n  cd scripts/"+suite+" && SLUICE_BIN=../../bin/sluice npm test -- "+flag+" ")
+		}
+	}
 }
