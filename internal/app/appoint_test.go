@@ -3,6 +3,7 @@ package app_test
 import (
 	"fmt"
 	"net/http"
+	"slices"
 	"strconv"
 	"strings"
 	"sync"
@@ -170,23 +171,34 @@ func TestAnAppointmentFiresWithTheRightsOfTheMoment(t *testing.T) {
 	put := func(status int, id, path, in, token string) {
 		s.must(t, status, "PUT "+appointmentsRoute+"/"+id, fmt.Sprintf(`{"at":%q,"action":{"path":%q,"type":"t"}}`, in, path), as(token)...)
 	}
-	soon := in(6 * time.Second) // the right is lost before
-	put(http.StatusForbidden, "x", "/doors/1", soon, ann.token)
-	put(http.StatusForbidden, "x", "/lamps/1", soon, eve.token)
-	put(http.StatusForbidden, "x", "/_sys/1", soon, s.token)
-	put(http.StatusCreated, "lost", "/lamps/1", soon, ann.token)
-	put(http.StatusNotFound, "lost", "/doors/1", soon, bob.token)
+	hour := in(time.Hour)
+	put(http.StatusForbidden, "x", "/doors/1", hour, ann.token)
+	put(http.StatusForbidden, "x", "/lamps/1", hour, eve.token)
+	put(http.StatusForbidden, "x", "/_sys/1", hour, s.token)
+	put(http.StatusCreated, "hers", "/lamps/1", hour, ann.token)
+	put(http.StatusNotFound, "hers", "/doors/1", hour, bob.token)
 	for _, line := range []string{"GET ", "DELETE "} {
-		s.must(t, http.StatusNotFound, line+appointmentsRoute+"/lost", "", as(bob.token)...)
-		s.must(t, http.StatusForbidden, line+appointmentsRoute+"/lost", "", as(eve.token)...)
+		s.must(t, http.StatusNotFound, line+appointmentsRoute+"/hers", "", as(bob.token)...)
+		s.must(t, http.StatusForbidden, line+appointmentsRoute+"/hers", "", as(eve.token)...)
 	}
 	require.Empty(t, s.must(t, http.StatusOK, "GET "+appointmentsRoute, "", as(bob.token)...).field(t, "appointments"))
 	require.Len(t, s.must(t, http.StatusOK, "GET "+appointmentsRoute, "", as(ann.token)...).field(t, "appointments"), 1)
-	s.must(t, http.StatusOK, "POST /v1/grants/"+ann.id+"/revoke", "")
-	eventually(t, func() bool { return len(s.systemEvents(t, sluice.TypeAppointmentFired)) == 1 }, "it is told of")
-	fired := s.systemEvents(t, sluice.TypeAppointmentFired)[0]
+	round := beforehand(t, time.Second, func(round int, at time.Time) {
+		ann := s.grant(t, "user:ann", "path:default/lost/**", "publish")
+		put(http.StatusCreated, fmt.Sprint("lost-", round), fmt.Sprint("/lost/", round), at.UTC().Format(time.RFC3339Nano), ann.token)
+		s.must(t, http.StatusOK, "POST /v1/grants/"+ann.id+"/revoke", "")
+	})
+	var fired map[string]any
+	eventually(t, func() bool {
+		for _, e := range s.systemEvents(t, sluice.TypeAppointmentFired) {
+			if e["appointment_id"] == fmt.Sprint("lost-", round) {
+				fired = e
+			}
+		}
+		return fired != nil
+	}, "it is told of")
 	require.Equal(t, []any{"user:ann", "forbidden"}, []any{fired["creator"], fired["dispatch_outcome"]})
-	require.Empty(t, s.logOf(t, "/lamps/1"))
+	require.Empty(t, s.logOf(t, fmt.Sprint("/lost/", round)))
 }
 
 func TestAppointmentsThatCannotBeAreRefused(t *testing.T) {
@@ -264,24 +276,33 @@ func TestTwoServersKeepEachAppointmentOnce(t *testing.T) {
 	}
 	one, two := start(t, t.TempDir(), outside), start(t, t.TempDir(), outside)
 	const many = 40
-	begin := time.Now().Add(5 * time.Second) // all are made before the first fires
-	for i := range many {
-		spec := lamp(begin.Add(time.Duration(i) * 50 * time.Millisecond))
-		spec.Notice = sluice.Duration(time.Second)
-		api := []*client.Client{one.api, two.api}[i%2]
-		_, err := api.PutAppointment(t.Context(), "default", strconv.Itoa(i), spec, 0)
-		require.NoError(t, err)
+	var path string
+	round := beforehand(t, 2*time.Second, func(round int, begin time.Time) {
+		path = fmt.Sprint("/lamps/", round)
+		for i := 0; i < many && time.Now().Before(begin); i++ {
+			spec := lamp(begin.Add(time.Duration(i) * 50 * time.Millisecond))
+			spec.Notice, spec.Action.Path = sluice.Duration(time.Second), sluice.Path(path)
+			api := []*client.Client{one.api, two.api}[i%2]
+			_, err := api.PutAppointment(t.Context(), "default", fmt.Sprintf("%d-%d", round, i), spec, 0)
+			require.NoError(t, err)
+		}
+	})
+	told := func(kind string) (ids []string) { // of this round
+		for _, e := range two.systemEvents(t, kind) {
+			if id := fmt.Sprint(e["appointment_id"]); strings.HasPrefix(id, fmt.Sprint(round, "-")) {
+				ids = append(ids, id)
+			}
+		}
+		return ids
 	}
-	eventually(t, func() bool { return len(two.logOf(t, "/lamps/1")) >= many/3 }, "some have fired")
+	eventually(t, func() bool { return len(two.logOf(t, path)) >= many/3 }, "some have fired")
 	one.stop(t)
-	eventually(t, func() bool { return len(two.systemEvents(t, sluice.TypeAppointmentFired)) >= many }, "all have fired")
-	require.Len(t, two.logOf(t, "/lamps/1"), many)
-	require.Len(t, two.systemEvents(t, sluice.TypeAppointmentFired), many)
-	approached := map[any]int{}
-	for _, e := range two.systemEvents(t, sluice.TypeAppointmentApproaching) {
-		approached[e["appointment_id"]]++
-		require.Equal(t, 1, approached[e["appointment_id"]])
-	}
+	eventually(t, func() bool { return len(told(sluice.TypeAppointmentFired)) >= many }, "all have fired")
+	require.Len(t, two.logOf(t, path), many)
+	require.Len(t, told(sluice.TypeAppointmentFired), many)
+	approached := told(sluice.TypeAppointmentApproaching)
+	slices.Sort(approached)
+	require.Equal(t, slices.Compact(slices.Clone(approached)), approached, "none is told twice")
 	require.GreaterOrEqual(t, len(approached), many/2, "who ends takes no notice along but of what is due at that moment")
 }
 
