@@ -35,7 +35,7 @@ func (l *letters) take(letter wake.Letter) (int, string) {
 
 func (l *letters) wait(t *testing.T, n int) wake.Notice {
 	t.Helper()
-	require.True(t, soon(10*time.Second, func() bool {
+	require.True(t, soon(time.Minute, func() bool {
 		l.mu.Lock()
 		defer l.mu.Unlock()
 		return len(l.all) >= n

@@ -44,7 +44,7 @@ func TestAnEpochThatBeginsDuringTheDeletionIsNotUsedAgain(t *testing.T) { // S1-
 		_, err := s.append("/a/1")
 		require.NoError(t, err)
 		n := <-notices
-		require.True(t, soon(10*time.Second, func() bool { return s.record("/a/1").State == sluice.WakeIdle }))
+		require.True(t, soon(time.Minute, func() bool { return s.record("/a/1").State == sluice.WakeIdle }))
 		return n
 	}
 	wakeUp()

@@ -47,11 +47,11 @@ func TestASubscriptionThatIsOfAnotherModeNowWakesNobody(t *testing.T) {
 	tell <- s.sub
 	_, err = s.append("/a/1")
 	require.NoError(t, err)
-	require.True(t, soon(10*time.Second, func() bool { return posts.Load() == 1 }))
+	require.True(t, soon(time.Minute, func() bool { return posts.Load() == 1 }))
 	other := *s.sub
 	other.Mode, other.CreatedAt = sluice.Push, time.Now().UTC()
 	tell <- &other
-	require.True(t, soon(10*time.Second, func() bool { return len(node.engine.Gauges()) == 0 }), "nobody runs its clocks")
+	require.True(t, soon(time.Minute, func() bool { return len(node.engine.Gauges()) == 0 }), "nobody runs its clocks")
 }
 
 // A subscription that is paused and goes on at once is served by one runner at a time: the next one begins when what the one

@@ -50,22 +50,22 @@ func TestWhatHasLeftTheLogWakesNobodyAgain(t *testing.T) {
 			for range earlier {
 				_, err = s.append("/a/1")
 				require.NoError(t, err)
-				require.True(t, soon(10*time.Second, func() bool { return posts.Load() > 0 && s.record("/a/1").State == sluice.WakeIdle }))
+				require.True(t, soon(time.Minute, func() bool { return posts.Load() > 0 && s.record("/a/1").State == sluice.WakeIdle }))
 			}
 			status.Store(500)
 			seq, err := s.append("/a/1")
 			require.NoError(t, err)
-			require.True(t, soon(10*time.Second, func() bool { return s.record("/a/1").Failures > 1 }))
+			require.True(t, soon(time.Minute, func() bool { return s.record("/a/1").Failures > 1 }))
 			s.forget(t, server, seq)
 			status.Store(200)
-			require.True(t, soon(10*time.Second, func() bool { return s.record("/a/1").State == sluice.WakeIdle }))
+			require.True(t, soon(time.Minute, func() bool { return s.record("/a/1").State == sluice.WakeIdle }))
 			_, err = s.append("/a/2") // whatever goes on goes on while this one is woken and comes to rest
 			require.NoError(t, err)
-			require.True(t, soon(10*time.Second, func() bool { c := s.record("/a/2"); return c.Epoch == 1 && c.State == sluice.WakeIdle }))
+			require.True(t, soon(time.Minute, func() bool { c := s.record("/a/2"); return c.Epoch == 1 && c.State == sluice.WakeIdle }))
 			require.Equal(t, uint64(earlier+1), s.record("/a/1").Epoch)
 			_, err = s.append("/a/1")
 			require.NoError(t, err)
-			require.True(t, soon(10*time.Second, func() bool { return s.record("/a/1").Epoch == uint64(earlier+2) }), "what is new wakes")
+			require.True(t, soon(time.Minute, func() bool { return s.record("/a/1").Epoch == uint64(earlier+2) }), "what is new wakes")
 		})
 	}
 }
