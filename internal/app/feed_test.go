@@ -310,7 +310,7 @@ func TestASlowReaderIsToldExactlyWhatItMissed(t *testing.T) {
 			}
 		}
 	}()
-	missed, last := publishLarge(t, s, 300)
+	missed, last := publishLarge(t, s, 120)
 	seen := uint64(0)
 	lags := 0
 	for seen < last {

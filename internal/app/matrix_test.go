@@ -340,6 +340,18 @@ func changes(line string) bool {
 
 func TestWhoMayDoWhatOverEveryRoute(t *testing.T) {
 	t.Parallel()
+	const groups = 3
+	for group := range groups {
+		t.Run(fmt.Sprintf("%d of %d", group+1, groups), func(t *testing.T) {
+			t.Parallel()
+			askEveryRoute(t, func(route int) bool { return route%groups == group })
+		})
+	}
+}
+
+// askEveryRoute asks those routes as every caller that in chooses by their number. Each route has a row, and each row a route.
+func askEveryRoute(t *testing.T, in func(route int) bool) {
+	t.Helper()
 	s := start(t, t.TempDir(), func(c *config.Config) { c.HTTP.AuthFailures.Burst = 0 })
 	hook := hooktest.New(t, nil)
 	s.must(t, http.StatusCreated, "PUT /v1/namespaces/elsewhere", `{}`)
@@ -355,6 +367,9 @@ func TestWhoMayDoWhatOverEveryRoute(t *testing.T) {
 		want, ok := table[line]
 		require.True(t, ok, "the route %s has no row: who may ask it?", line)
 		delete(table, line)
+		if !in(i) {
+			continue
+		}
 		statuses := want.statuses(t, strings.Contains(line, " /v1") || strings.Contains(line, " /callback/") || strings.Contains(line, " /streams/"))
 		for j, who := range append(unknownCallers(), knownCallers()...) {
 			c := shared

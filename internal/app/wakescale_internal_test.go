@@ -52,7 +52,7 @@ func used() uint64 {
 // One subscription has as many consumers as there are streams that it matches: those that were there before it have
 // theirs as well, each is one record, and little memory (issue 5, "Scale": 100,000, with SLUICE_LONG).
 func TestASubscriptionHasManyConsumers(t *testing.T) { //nolint:paralleltest // it measures the memory of the process
-	n := 2000
+	n := 500
 	if faulttest.Long() {
 		n = 100_000
 	}
