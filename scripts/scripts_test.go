@@ -95,7 +95,7 @@ func TestNpmtest_PrintsHowToRunAgain(t *testing.T) { // issue 13, the suite is t
 		for _, fails := range []int{0, 7} {
 			bin := t.TempDir() // has an npm that tests nothing
 			npm := fmt.Sprintf("#!/bin/sh\necho \"$SLUICE_BIN $1\"\nexit %d\n", fails)
-			require.NoError(t, os.WriteFile(filepath.Join(bin, "npm"), []byte(npm), 0o700)) //nolint:gosec // it is run
+			require.NoError(t, os.WriteFile(filepath.Join(bin, "npm"), []byte(npm), 0o700))
 			status, stdout, stderr := run(t, t.TempDir(), "env", "PATH="+bin+":"+os.Getenv("PATH"), script(t, "npmtest"), suite, flag)
 			require.Equal(t, fails, status, stderr)
 			require.Contains(t, stdout, "/bin/sluice test\n")

@@ -367,24 +367,31 @@ func askEveryRoute(t *testing.T, in func(route int) bool) {
 		want, ok := table[line]
 		require.True(t, ok, "the route %s has no row: who may ask it?", line)
 		delete(table, line)
-		if !in(i) {
-			continue
-		}
-		statuses := want.statuses(t, strings.Contains(line, " /v1") || strings.Contains(line, " /callback/") || strings.Contains(line, " /streams/"))
-		for j, who := range append(unknownCallers(), knownCallers()...) {
-			c := shared
-			if changes(line) && statuses[who] < 300 && who != "root" {
-				c = gather(t, s, fmt.Sprintf("n%d-%d", i, j), hook.URL)
-			}
-			c.tokens["expired"] = over
-			c.prepare(t, line)
-			c.ask(t, line+want.query, who, want.body, statuses[who])
-		}
-		if changes(line) {
-			shared = gather(t, s, fmt.Sprintf("again%d", i), hook.URL)
+		if in(i) {
+			shared = shared.askEverybody(t, i, line, want, over)
 		}
 	}
 	require.Empty(t, slices.Collect(maps.Keys(table)), "rows of routes that there are not")
+}
+
+// askEverybody asks a route as every caller, and returns what the next route is asked about. A caller that may change
+// something has something of its own.
+func (c cast) askEverybody(t *testing.T, route int, line string, want asked, over string) (next cast) {
+	t.Helper()
+	statuses := want.statuses(t, strings.Contains(line, " /v1") || strings.Contains(line, " /callback/") || strings.Contains(line, " /streams/"))
+	for i, who := range append(unknownCallers(), knownCallers()...) {
+		own := c
+		if changes(line) && statuses[who] < 300 && who != "root" {
+			own = gather(t, c.running, fmt.Sprintf("n%d-%d", route, i), c.hook)
+		}
+		own.tokens["expired"] = over
+		own.prepare(t, line)
+		own.ask(t, line+want.query, who, want.body, statuses[who])
+	}
+	if changes(line) {
+		return gather(t, c.running, fmt.Sprintf("again%d", route), c.hook)
+	}
+	return c
 }
 
 // prepare puts back what others may have deleted before.

@@ -139,7 +139,7 @@ func TestACallerWhoReadsNoAnswerIsCutOff(t *testing.T) {
 	}
 	for range 2 {
 		conn := s.raw(t)
-		require.NoError(t, conn.(*net.TCPConn).SetReadBuffer(4<<10)) //nolint:forcetypeassert // raw dials TCP
+		require.NoError(t, conn.(*net.TCPConn).SetReadBuffer(4<<10))
 		_, err := io.WriteString(conn, s.head("GET /v1/namespaces/default/events"))
 		require.NoError(t, err)
 	}
