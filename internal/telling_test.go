@@ -17,7 +17,7 @@ import (
 var (
 	tellsOfWrites  = []string{"Subscription", "Namespace", "Held", "Unsafe"}
 	tellsOfWhatIs  = []string{"StillHeld", "StillFailing", "StillUntold", "Damaged"} // which somebody else wrote
-	tellsOfMoments = []string{"Throttled", "Failing", "Server", "Run"}
+	tellsOfMoments = []string{"Throttled", "Failing", "Server", "Orphaned", "Run"}
 )
 
 // TestNothingIsToldBeforeItIsWritten checks that whoever announces what is stored leaves the order to telling.After

@@ -153,6 +153,9 @@ func (s *server) optional() (all []func(context.Context) error) {
 	if s.exporter != nil {
 		all = append(all, s.exporter.Run)
 	}
+	if !s.opts.Silent {
+		all = append(all, s.lookForOrphans)
+	}
 	return all
 }
 

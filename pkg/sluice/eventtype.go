@@ -49,7 +49,7 @@ func SystemTypes() []string {
 		TypeServerStarted, TypeServerStopping, TypeStorageDamaged, TypeNamespaceCreated, TypeNamespaceUpdated, TypeNamespaceDeleted,
 		TypeSubscriptionCreated, TypeSubscriptionUpdated, TypeSubscriptionPaused, TypeSubscriptionResumed, TypeSubscriptionDisabled, TypeSubscriptionSuspended,
 		TypeSubscriptionCancelled, TypeAccessRevoked, TypeSubscriptionDeleted, TypeSecretRotated, TypeSubscriptionThrottled, TypeSubscriptionFailing,
-		TypeDeliveryDead, TypeDeliveryHeld, TypeProducerUnsafe, TypeScheduledFailed, TypeScheduledCancelled,
+		TypeDeliveryDead, TypeDeliveryHeld, TypeProducerUnsafe, TypeScheduledFailed, TypeScheduledCancelled, TypeEventTypeOrphaned,
 		TypeAppointmentApproaching, TypeAppointmentFired, TypeAppointmentMissed, TypeAppointmentCancelled,
 		TypeWatchFired, TypeWatchMissed, TypeWatchCancelled, TypeWatchThrottled,
 	}

@@ -1,5 +1,7 @@
 package sluice
 
+import "net/url"
+
 // SystemSource is the source of the events that the server publishes about itself.
 const SystemSource = "/sluice"
 
@@ -36,6 +38,7 @@ const (
 	TypeProducerUnsafe        = "producer_unsafe"
 	TypeScheduledFailed       = "scheduled.failed"    // an event was due and could not be published
 	TypeScheduledCancelled    = "scheduled.cancelled" // somebody cancelled it before
+	TypeEventTypeOrphaned     = "event_type.orphaned" // S2-47
 
 	TypeAppointmentApproaching = "appointment.approaching" // S2-38
 	TypeAppointmentFired       = "appointment.fired"       // S2-39
@@ -63,6 +66,11 @@ func DeliveriesPath(subscription string) Path { return Path("/_sys/deliveries/" 
 
 // ServerPath returns where the system events about a server live, in the default namespace.
 func ServerPath(replica string) Path { return Path("/_sys/server/" + replica) }
+
+// EventTypePath returns where the system events about an event type of a namespace live.
+func EventTypePath(eventType string) Path {
+	return Path("/_sys/event-types/" + url.PathEscape(eventType))
+}
 
 // NamespacePath returns where the system events about a namespace live, in the default
 // namespace: its own log comes and goes with it.

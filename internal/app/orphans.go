@@ -1,0 +1,67 @@
+package app
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"log/slog"
+	"time"
+
+	"github.com/sluice-io/sluice/internal/announce"
+	"github.com/sluice-io/sluice/internal/catalogue"
+	"github.com/sluice-io/sluice/internal/natsstore"
+	"github.com/sluice-io/sluice/internal/registry"
+	"github.com/sluice-io/sluice/pkg/sluice"
+)
+
+// orphansLimit bounds what is looked for at a start.
+const orphansLimit = 30 * time.Second
+
+// lookForOrphans tells once of the types that subscriptions name and their catalogues do not have any more (S2-47), and
+// waits for ctx.
+func (s *server) lookForOrphans(ctx context.Context) error {
+	limit, cancel := context.WithTimeout(ctx, orphansLimit)
+	defer cancel()
+	if err := s.tellOrphans(limit); err != nil && ctx.Err() == nil {
+		s.opts.Log.WarnContext(ctx, "not looked for types that left their catalogue", slog.Any("error", err))
+	}
+	<-ctx.Done()
+	return nil
+}
+
+func (s *server) tellOrphans(ctx context.Context) error {
+	page, err := s.registry.List(ctx, registry.Query{})
+	if err != nil {
+		return err
+	}
+	orphans, count := s.catalogue.Orphans(page.Subscriptions)
+	for _, o := range orphans {
+		told, err := s.lastTold(ctx, o)
+		if err != nil {
+			return err
+		}
+		if told.Count == count[o] {
+			continue
+		}
+		now := announce.Orphaned{Type: o.Type, Count: count[o], FirstObservedAt: told.FirstObservedAt}
+		if now.FirstObservedAt.IsZero() {
+			now.FirstObservedAt = time.Now()
+		}
+		s.opts.Log.WarnContext(ctx, "subscriptions name a type that the catalogue does not have any more",
+			slog.String("namespace", o.Namespace), slog.String("type", o.Type), slog.Int("subscriptions", now.Count))
+		s.announce.Orphaned(ctx, o.Namespace, now)
+	}
+	return nil
+}
+
+// lastTold returns what was last told of an orphan; the zero value if nothing was, or it has left the log.
+func (s *server) lastTold(ctx context.Context, o catalogue.Orphan) (told announce.Orphaned, err error) {
+	state, err := s.store.State(ctx, o.Namespace, natsstore.StateQuery{Path: sluice.EventTypePath(o.Type), Limit: 1})
+	if err != nil || len(state.Events) == 0 {
+		return told, err
+	}
+	if err := json.Unmarshal(state.Events[0].Data, &told); err != nil {
+		return told, fmt.Errorf("what was told of %s in %s: %w", o.Type, o.Namespace, err)
+	}
+	return told, nil
+}
