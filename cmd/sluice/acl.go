@@ -2,6 +2,7 @@ package main
 
 import (
 	"context"
+	"slices"
 	"strconv"
 	"strings"
 
@@ -73,7 +74,7 @@ func (c *aclSetCmd) Run(ctx context.Context, s *session) error {
 	if err != nil {
 		return err
 	}
-	if err := c.sureOfFirst(ctx, s, api, lines); err != nil {
+	if err := c.sureOf(ctx, s, api, lines); err != nil {
 		return err
 	}
 	acl, err := api.PutACL(ctx, c.NS, who, lines...)
@@ -102,6 +103,11 @@ func (c *aclSetCmd) lines() ([]sluice.Access, error) {
 	return all, nil
 }
 
+// given reports whether one of the lines gives all that another one gives.
+func given(lines []sluice.Access, e sluice.Access) bool {
+	return slices.ContainsFunc(lines, func(n sluice.Access) bool { return n.Tier >= e.Tier && n.Pattern.Covers(e.Pattern) })
+}
+
 func makesAdmin(lines []sluice.Access) bool {
 	for _, e := range lines {
 		if e.Tier == sluice.TierAdmin && e.Everything() {
@@ -111,14 +117,23 @@ func makesAdmin(lines []sluice.Access) bool {
 	return false
 }
 
-// sureOfFirst asks before a list gets its first line that is not an admin's.
-func (c *aclSetCmd) sureOfFirst(ctx context.Context, s *session, api *client.Client, lines []sluice.Access) error {
-	if c.Yes || makesAdmin(lines) {
+// sureOf asks before a list gets its first line that is not an admin's, and before lines say less of a principal than the ones
+// before.
+func (c *aclSetCmd) sureOf(ctx context.Context, s *session, api *client.Client, lines []sluice.Access) error {
+	if c.Yes {
 		return nil
 	}
 	all, err := api.ACLs(ctx, c.NS)
-	if err != nil || len(all) > 0 {
+	if err != nil {
 		return err
+	}
+	for _, a := range all {
+		if string(a.Principal) == c.Principal && slices.ContainsFunc(a.Entries, func(e sluice.Access) bool { return !given(lines, e) }) {
+			return c.sure(s, asks("Let %s do less in %s than before? The subscriptions that need what it had are cancelled for good.", c.Principal, c.NS))
+		}
+	}
+	if makesAdmin(lines) || len(all) > 0 {
+		return nil
 	}
 	return c.sure(s, asks("This is the first line of the access list of %s: from then on nobody but %s and root may know of the namespace, and nobody but root may administer it. Go on?", c.NS, c.Principal))
 }
@@ -176,6 +191,8 @@ func (principalLsCmd) Run(ctx context.Context, s *session) error {
 }
 
 type principalSetCmd struct {
+	asking
+
 	Principal   string `arg:"" help:"Who: user:NAME, ai_agent:NAME, service:NAME or system:NAME."`
 	Clearance   string `help:"A level (PUBLIC, INTERNAL, CONFIDENTIAL, SECRET, TOP_SECRET) or, with compartments, such as SECRET/finance,legal." placeholder:"LABEL" required:""`
 	Description string `help:"Who that is." placeholder:"TEXT"`
@@ -195,11 +212,29 @@ func (c *principalSetCmd) Run(ctx context.Context, s *session) error {
 	if err != nil {
 		return err
 	}
+	if err := c.sureToLower(ctx, s, api, sluice.Profile{Principal: who, Clearance: clearance}); err != nil {
+		return err
+	}
 	p, err := api.PutPrincipal(ctx, sluice.Profile{Principal: who, Clearance: clearance, Description: c.Description})
 	if err != nil {
 		return err
 	}
 	return s.show(p, func() error { return s.say("%s is cleared for %s.", p.Principal, label(p.Clearance)) })
+}
+
+// sureToLower asks before a principal is cleared for less than before.
+func (c *principalSetCmd) sureToLower(ctx context.Context, s *session, api *client.Client, next sluice.Profile) error {
+	if c.Yes {
+		return nil
+	}
+	before, err := api.Principal(ctx, next.Principal)
+	if sluice.CodeOf(err) == sluice.NotFound {
+		return nil
+	}
+	if err != nil || next.Clearance.Dominates(before.Clearance) {
+		return err
+	}
+	return c.sure(s, asks("Clear %s for less than %s? The subscriptions that need it are cancelled for good.", next.Principal, label(before.Clearance)))
 }
 
 type principalRmCmd struct {

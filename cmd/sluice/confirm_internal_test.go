@@ -14,28 +14,33 @@ import (
 )
 
 // counts is what every question of TestFinal is answered: how much there is.
-const counts = `{"ok":true,"name":"n","usage":{"events":1204},"retention":{"max_age":"48h"},"subscriptions":[{},{},{}],"dead_letters":16,"backlog":7,"ack_floor":40,"count":99,
+const counts = `{"ok":true,"name":"n","label":{"level":"INTERNAL"},"clearance":{"level":"SECRET"},"acl":[{"principal":"user:a","entries":[{"tier":"write","pattern":"/**"}]}],"usage":{"events":1204},"retention":{"max_age":"48h"},"subscriptions":[{},{},{}],"dead_letters":16,"backlog":7,"ack_floor":40,"count":99,
 	"id":"x","state":"done","next_offset":"1_1","up_to":1}`
 
 // final are the commands that cannot be undone, and what their questions say.
 func final() map[string]string {
 	return map[string]string{
-		"ns rm n":                  "Delete the namespace n with its 1204 events and its 3 subscriptions for good?",
-		"ns put n --max-age 24h":   "Of its 1204 events, those beyond the new bounds are deleted for good.",
-		"ns put n --max-bytes 10":  "Of its 1204 events",
-		"ns edit n --max-bytes 10": "Of its 1204 events",
-		"erase n /a":               "Erase everything that lies on /a in n? That is final",
-		"dead rm s --all":          "Discard all dead letters, 16, of s for good?",
-		"dead rm s e1 e2":          "Discard 2 dead letters of s for good?",
-		"sub rm a b":               "Delete a (7 events wait, 16 dead letters), b (7 events wait, 16 dead letters), with their places",
-		"sub seek s new":           "Let s go on from new? What is between there and its place is skipped, or sent again. It is at 40, and 7 events wait.",
-		"sub replay s":             "Send s everything again from the beginning of what is kept, about 99 events?",
-		"sub replay s --type a":    "about 99 events?",
-		"grant revoke g1 g2":       "Revoke g1, g2 and all that are a part of them for good?",
-		"acl rm n user:a":          "Take all that user:a may do in n?",
-		"principal rm user:a":      "Take the clearance of user:a?",
-		"stream rm /a /b":          "End /a, /b for good?",
-		"keys rotate --overlap 0s": "Delete all keys but the new one?",
+		"ns rm n":                                   "Delete the namespace n with its 1204 events and its 3 subscriptions for good?",
+		"ns put n --max-age 24h":                    "Of its 1204 events, those beyond the new bounds are deleted for good.",
+		"ns put n --max-bytes 10":                   "Of its 1204 events",
+		"ns edit n --max-bytes 10":                  "Of its 1204 events",
+		"ns edit n --max-age 0s":                    "Of its 1204 events",
+		"ns edit n --label SECRET":                  "Label n SECRET? Callers that are not cleared for that lose it at once",
+		"acl set n user:a read":                     "Let user:a do less in n than before?",
+		"acl set n user:a write /x/**":              "Let user:a do less in n than before?",
+		"principal set user:a --clearance INTERNAL": "Clear user:a for less than SECRET?",
+		"erase n /a":                                "Erase everything that lies on /a in n? That is final",
+		"dead rm s --all":                           "Discard all dead letters, 16, of s for good?",
+		"dead rm s e1 e2":                           "Discard 2 dead letters of s for good?",
+		"sub rm a b":                                "Delete a (7 events wait, 16 dead letters), b (7 events wait, 16 dead letters), with their places",
+		"sub seek s new":                            "Let s go on from new? What is between there and its place is skipped, or sent again. It is at 40, and 7 events wait.",
+		"sub replay s":                              "Send s everything again from the beginning of what is kept, about 99 events?",
+		"sub replay s --type a":                     "about 99 events?",
+		"grant revoke g1 g2":                        "Revoke g1, g2 and all that are a part of them for good?",
+		"acl rm n user:a":                           "Take all that user:a may do in n?",
+		"principal rm user:a":                       "Take the clearance of user:a?",
+		"stream rm /a /b":                           "End /a, /b for good?",
+		"keys rotate --overlap 0s":                  "Delete all keys but the new one?",
 	}
 }
 
@@ -90,7 +95,8 @@ func TestFinal_OthersDoNotAsk(t *testing.T) {
 	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) { _, _ = io.WriteString(w, counts) }))
 	defer server.Close()
 	for _, command := range []string{
-		"ns put n", "ns put n --max-age 48h", "ns put n --max-age 72h", "ns edit n --max-age=-1s", "ns edit n --description d", "sub replay s --from 1", "sub replay s --event e",
+		"ns put n", "ns put n --max-age 48h", "ns put n --max-age 72h", "ns edit n --max-age=-1s", "ns edit n --description d", "ns edit n --label INTERNAL", "ns edit n --label PUBLIC", "ns edit n --max-bytes 0",
+		"acl set n user:a admin", "acl set n user:a read /a/** --also write:/**", "acl set n user:b read", "principal set user:a --clearance TOP_SECRET", "sub replay s --from 1", "sub replay s --event e",
 		"sub replay s --dry-run", "keys rotate",
 	} {
 		status, _, stderr := runUntil(t.Context(), "", append(strings.Fields(command), "--server", server.URL)...)

@@ -1,6 +1,7 @@
 package main
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 	"strconv"
@@ -47,8 +48,8 @@ type nsPutCmd struct {
 
 	Name        string          `arg:"" help:"The namespace."`
 	Description string          `help:"What it is for." placeholder:"TEXT"`
-	MaxAge      sluice.Duration `name:"max-age" help:"How long events are kept; -1s: for ever; the server's default otherwise." placeholder:"168h"`
-	MaxBytes    int64           `name:"max-bytes" help:"Size of its log, in bytes; no bound." placeholder:"N"`
+	MaxAge      sluice.Duration `name:"max-age" help:"How long events are kept; -1s: for ever; without it, as long as before, or the server's default." placeholder:"168h"`
+	MaxBytes    int64           `name:"max-bytes" help:"Size of its log, in bytes; without it, as before, or no bound." placeholder:"N"`
 	DedupWindow sluice.Duration `name:"dedup-window" help:"How long an event's id is remembered; the server's default." placeholder:"1h"`
 
 	EventsPerSecond float64 `name:"events-per-second" help:"Events that the API takes for it; -1: no bound; the server's default." placeholder:"N"`
@@ -59,7 +60,7 @@ type nsPutCmd struct {
 
 // Help says what becomes of settings that no flag names.
 func (*nsPutCmd) Help() string {
-	return "All settings are replaced: what no flag names has its default afterwards."
+	return "All settings are replaced: what no flag names has its default afterwards, but for how much is kept and the label, which stay."
 }
 
 // Run makes or changes the namespace.
@@ -76,6 +77,8 @@ func (c *nsPutCmd) Run(ctx context.Context, s *session) error {
 		Catalogue:   sluice.Catalogue(c.Catalogue),
 	}
 	if old, err := api.Namespace(ctx, c.Name); err == nil {
+		spec.Retention.MaxAge = cmp.Or(c.MaxAge, old.Retention.MaxAge)
+		spec.Retention.MaxBytes = cmp.Or(c.MaxBytes, old.Retention.MaxBytes)
 		if err := c.sureToShrink(s, old, spec); err != nil {
 			return err
 		}
@@ -124,6 +127,9 @@ func (c *nsEditCmd) Run(ctx context.Context, s *session) error {
 	if err := c.sureToShrink(s, ns, spec); err != nil {
 		return err
 	}
+	if err := c.sureToHide(s, ns, spec.Label); err != nil {
+		return err
+	}
 	if ns, err = api.PutNamespace(ctx, c.Name, spec); err != nil {
 		return err
 	}
@@ -132,14 +138,30 @@ func (c *nsEditCmd) Run(ctx context.Context, s *session) error {
 
 // sureToShrink asks before events leave a log because its bounds get narrower.
 func (a asking) sureToShrink(s *session, old sluice.Namespace, spec client.NamespaceSpec) error {
-	if eventsOf(old) == 0 || !narrower(int64(old.Retention.MaxAge), int64(spec.Retention.MaxAge)) && !narrower(old.Retention.MaxBytes, spec.Retention.MaxBytes) {
+	shorter := narrower(int64(old.Retention.MaxAge), int64(spec.Retention.MaxAge)) || narrower(old.Retention.MaxBytes, spec.Retention.MaxBytes)
+	if eventsOf(old) == 0 || !shorter {
 		return nil
 	}
 	return a.sure(s, asks("Keep less than before in %s? Of its %d events, those beyond the new bounds are deleted for good.", old.Name, eventsOf(old)))
 }
 
-// narrower reports whether a bound is below the one before; one that is not above nothing is none, or the server's.
-func narrower(before, after int64) bool { return after > 0 && (before <= 0 || after < before) }
+// narrower reports whether a bound may be below the one before. Below 0 there is none; 0 is the server's default, which is not
+// known here.
+func narrower(before, after int64) bool {
+	return after == 0 && before != 0 || after > 0 && (before <= 0 || after < before)
+}
+
+// sureToHide asks before a label shuts somebody out who was cleared for the one before.
+func (a asking) sureToHide(s *session, old sluice.Namespace, next *sluice.Label) error {
+	before := sluice.Label{}
+	if old.Label != nil {
+		before = *old.Label
+	}
+	if next == nil || before.Dominates(*next) {
+		return nil
+	}
+	return a.sure(s, asks("Label %s %s? Callers that are not cleared for that lose it at once, and their subscriptions there are cancelled for good.", old.Name, label(*next)))
+}
 
 // spec returns the namespace's settings with the flags over them.
 func (c *nsEditCmd) spec(ns sluice.Namespace) (client.NamespaceSpec, error) {

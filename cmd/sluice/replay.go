@@ -18,7 +18,7 @@ type subSeekCmd struct {
 	asking
 
 	ID string `arg:"" help:"The subscription."`
-	To string `arg:"" help:"Where it goes on: a sequence, an event's id, an RFC 3339 time, all or new."`
+	To string `arg:"" help:"Where it goes on: a sequence, an event's id, an RFC 3339 time, so long ago, such as 10m or 7d, all or new."`
 }
 
 // Run moves the subscription.
@@ -47,7 +47,7 @@ type subReplayCmd struct {
 	asking
 
 	ID     string   `arg:"" help:"The subscription."`
-	From   string   `help:"The first event: a sequence, an event's id or an RFC 3339 time; the beginning of what is kept." placeholder:"WHERE"`
+	From   string   `help:"The first event: a sequence, an event's id, an RFC 3339 time, or so long ago, such as 10m or 7d; the beginning of what is kept." placeholder:"WHERE"`
 	To     string   `help:"The last event; what is there now." placeholder:"WHERE"`
 	Type   []string `aliases:"types" help:"Events of this type only, such as order.paid or order.*; may be repeated." placeholder:"TYPE"`
 	Event  []string `help:"This event only; may be repeated." placeholder:"ID"`

@@ -255,7 +255,7 @@ type watchTestCmd struct {
 
 	watchFlags
 
-	Since uint64 `help:"Look at the events behind this sequence; without it, at the last 10,000 of the namespace." placeholder:"SEQ"`
+	Since string `help:"Look at the events after a sequence, an event's id, a time, or so long ago, such as 10m or 7d; without it, at the last 10,000 of the namespace." placeholder:"WHEN"`
 }
 
 // Help shows an example.
@@ -288,11 +288,30 @@ func (c *watchTestCmd) Run(ctx context.Context, s *session) error {
 	if c.over(&spec); spec.Pattern == "" {
 		return errNoPattern()
 	}
-	is, err := api.TestWatch(ctx, c.NS, spec, c.Since)
+	since, err := seqBefore(ctx, api, c.NS, c.Since)
+	if err != nil {
+		return err
+	}
+	is, err := api.TestWatch(ctx, c.NS, spec, since)
 	if err != nil {
 		return err
 	}
 	return s.show(is, func() error { return s.trial(&is) })
+}
+
+// seqBefore returns the sequence behind which the events after a place lie; 0 for no place.
+func seqBefore(ctx context.Context, api *client.Client, ns, when string) (uint64, error) {
+	if seq, err := strconv.ParseUint(when, 10, 64); err == nil || when == "" {
+		return seq, nil
+	}
+	page, err := api.Events(ctx, ns, client.EventsQuery{Since: sluice.Ago(when, time.Now()), Limit: 1})
+	if err != nil {
+		return 0, err
+	}
+	if len(page.Items) == 0 {
+		return 0, fmt.Errorf("--since %s: there are no events after that", when)
+	}
+	return page.Items[0].Seq - 1, nil
 }
 
 // trial shows what a watch would have done.

@@ -23,7 +23,7 @@ func (s *Server) startReplay(c echo.Context) error {
 	if err := bind(c, &req); err != nil {
 		return err
 	}
-	want := registry.ReplayRequest{From: word(req.From), To: word(req.To), Types: req.Types, EventIDs: req.EventIDs, Rate: req.Rate}
+	want := registry.ReplayRequest{From: placeIn(req.From), To: placeIn(req.To), Types: req.Types, EventIDs: req.EventIDs, Rate: req.Rate}
 	if !req.DryRun {
 		if err := s.paysForSend(c); err != nil {
 			return err

@@ -3,6 +3,7 @@ package httpapi
 import (
 	"encoding/json"
 	"net/http"
+	"time"
 
 	"github.com/labstack/echo/v4"
 
@@ -199,18 +200,19 @@ func (s *Server) seekSubscription(c echo.Context) error {
 	if err := bind(c, &req); err != nil {
 		return err
 	}
-	sub, err := s.opts.Registry.Seek(c.Request().Context(), c.Param("id"), word(req.To), by(c))
+	sub, err := s.opts.Registry.Seek(c.Request().Context(), c.Param("id"), placeIn(req.To), by(c))
 	if err != nil {
 		return err
 	}
 	return s.render(c, http.StatusOK, sub)
 }
 
-// word returns a string, or a number as it is written; what is neither is refused later on.
-func word(value json.RawMessage) string {
+// placeIn returns a place in a log that a body names: a string, which may say how long ago, or a number as it is written.
+// What is neither is refused later on.
+func placeIn(value json.RawMessage) string {
 	var text string
 	if json.Unmarshal(value, &text) == nil {
-		return text
+		return sluice.Ago(text, time.Now())
 	}
 	return string(value)
 }
