@@ -13,11 +13,12 @@ import (
 
 // nsCmd is about namespaces.
 type nsCmd struct {
-	LS   nsLsCmd   `cmd:"" name:"ls" help:"List namespaces."`
-	Put  nsPutCmd  `cmd:"" help:"Make a namespace, or replace the settings of one."`
-	Edit nsEditCmd `cmd:"" help:"Change some settings of a namespace, or its label."`
-	Show nsShowCmd `cmd:"" help:"Show a namespace and what it holds."`
-	RM   nsRmCmd   `cmd:"" name:"rm" help:"Delete a namespace with everything in it."`
+	LS     nsLsCmd     `cmd:"" name:"ls" help:"List namespaces."`
+	Put    nsPutCmd    `cmd:"" help:"Make a namespace, or replace the settings of one."`
+	Edit   nsEditCmd   `cmd:"" help:"Change some settings of a namespace, or its label."`
+	Show   nsShowCmd   `cmd:"" help:"Show a namespace and what it holds."`
+	Export nsExportCmd `cmd:"" help:"Write all events of a namespace to a file or stdout, a line each."`
+	RM     nsRmCmd     `cmd:"" name:"rm" help:"Delete a namespace with everything in it."`
 }
 
 type nsLsCmd struct{}

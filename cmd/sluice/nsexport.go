@@ -1,0 +1,170 @@
+package main
+
+import (
+	"bufio"
+	"bytes"
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"strconv"
+	"time"
+
+	"github.com/sluice-io/sluice/pkg/client"
+	"github.com/sluice-io/sluice/pkg/sluice"
+)
+
+// nsExportCmd writes the events of a namespace as lines, as the server's own export does.
+type nsExportCmd struct {
+	Name  string `arg:"" help:"The namespace."`
+	File  string `help:"Write there instead of to stdout; a file that an export has begun is gone on with." placeholder:"FILE" type:"path"`
+	Since string `help:"Begin behind a sequence or an event's id, at a time, or so long ago, such as 10m or 7d; the beginning of what is kept." placeholder:"WHEN"`
+}
+
+// Help says what is in the lines and where they end.
+func (*nsExportCmd) Help() string {
+	return `Each line is an event as a CloudEvent in JSON, in the order of the log, with its "sequence". The last one is the last event that the
+namespace had when the export began. What you may not see is not in it (sluice whoami).
+
+  sluice ns export shop --file shop.jsonl
+
+The same command again adds what has come since, also after an export that was cut off. It fails if some of that is not kept any more,
+or if the file is of another log.`
+}
+
+// exporting is an export on its way.
+type exporting struct {
+	api *client.Client
+	ns  string
+	out io.Writer
+	n   int
+}
+
+// Run writes the events.
+func (c *nsExportCmd) Run(ctx context.Context, s *session) (err error) {
+	api, err := s.client()
+	if err != nil {
+		return err
+	}
+	x := exporting{api: api, ns: c.Name, out: s.stdout}
+	since := sluice.Ago(c.Since, time.Now())
+	if c.File != "" {
+		file, begun, err := c.open(ctx, api)
+		if err != nil {
+			return err
+		}
+		defer func() { err = errors.Join(err, file.Sync(), file.Close()) }()
+		if begun != "" {
+			since = begun
+		}
+		x.out = file
+	}
+	if since == "" {
+		since = "-1"
+	}
+	tail, err := api.State(ctx, c.Name, client.StateQuery{Limit: 1})
+	if err != nil {
+		return err
+	}
+	if err := x.write(ctx, since, tail.Seq); err != nil {
+		return err
+	}
+	s.complain("Exported %d events of %s up to %d.", x.n, c.Name, tail.Seq)
+	return nil
+}
+
+// write writes the events after a place up to a sequence.
+func (x *exporting) write(ctx context.Context, since string, upTo uint64) error {
+	q := client.EventsQuery{Since: since, Until: strconv.FormatUint(upTo, 10), Limit: 1000}
+	for {
+		page, err := x.api.Events(ctx, x.ns, q)
+		if err != nil {
+			return err
+		}
+		var lines bytes.Buffer
+		for i := range page.Items {
+			if err := json.Compact(&lines, page.Items[i].AppendJSON(nil)); err != nil { // data may have line breaks
+				return fmt.Errorf("event %d: %w", page.Items[i].Seq, err)
+			}
+			lines.WriteByte('\n')
+		}
+		if _, err := x.out.Write(lines.Bytes()); err != nil {
+			return fmt.Errorf("write events: %w", err)
+		}
+		x.n += len(page.Items)
+		if page.Next == "" || page.Next == q.Cursor {
+			return nil
+		}
+		q.Cursor = page.Next
+	}
+}
+
+// open opens the file, cuts off a line that is not whole, and returns behind which sequence it goes on; "" for a new one.
+func (c *nsExportCmd) open(ctx context.Context, api *client.Client) (*os.File, string, error) {
+	file, err := os.OpenFile(c.File, os.O_RDWR|os.O_CREATE, 0o600)
+	if err != nil {
+		return nil, "", err
+	}
+	end, last, err := lastLine(file)
+	if err == nil && end > 0 {
+		err = c.goesOn(ctx, api, last)
+	}
+	if err == nil {
+		err = file.Truncate(end)
+	}
+	if err == nil {
+		_, err = file.Seek(end, io.SeekStart)
+	}
+	if err != nil {
+		return nil, "", errors.Join(fmt.Errorf("%s: %w", c.File, err), file.Close())
+	}
+	if end == 0 {
+		return file, "", nil
+	}
+	return file, strconv.FormatUint(last.Seq, 10), nil
+}
+
+// goesOn returns an error unless what comes behind a file's last event can be added to it.
+func (c *nsExportCmd) goesOn(ctx context.Context, api *client.Client, last sluice.Event) error {
+	if c.Since != "" {
+		return usagef("--since is for a new file: this one is gone on with behind its last event, %d", last.Seq)
+	}
+	if last.Namespace != c.Name || last.Seq == 0 {
+		return fmt.Errorf("its last line is no event of %s: name another file", c.Name)
+	}
+	there, err := api.Event(ctx, c.Name, strconv.FormatUint(last.Seq, 10))
+	switch sluice.CodeOf(err) { //nolint:exhaustive // the others are failures
+	case "":
+	case sluice.NotFound, sluice.WindowExceeded: // it was erased, or has left the log
+		return nil
+	default:
+		return err
+	}
+	if there.ID != last.ID {
+		return fmt.Errorf("it is of another log: event %d of %s is %q there, and %q in the file. Name another file", last.Seq, c.Name, there.ID, last.ID)
+	}
+	return nil
+}
+
+// lastLine returns where the last whole line of a file ends, and the event that it is.
+func lastLine(file io.Reader) (end int64, last sluice.Event, err error) {
+	r := bufio.NewReaderSize(file, 1<<16)
+	var whole []byte
+	for {
+		line, err := r.ReadBytes('\n')
+		if errors.Is(err, io.EOF) {
+			break
+		}
+		if err != nil {
+			return 0, last, err
+		}
+		whole = line
+		end += int64(len(line))
+	}
+	if end > 0 {
+		err = json.Unmarshal(whole, &last)
+	}
+	return end, last, err
+}
