@@ -12,6 +12,7 @@ import (
 	"net/http/httptest"
 	"os"
 	"os/exec"
+	"os/signal"
 	"strings"
 	"sync"
 	"sync/atomic"
@@ -194,10 +195,23 @@ func TestOutliving_IsBounded(t *testing.T) {
 	require.Error(t, ctx.Err())
 }
 
+// withDefaults has the processes that tests start begin with SIGHUP and SIGINT as the system has them. Where the tests are run
+// by nohup, or in the background of a script, these signals are ignored, and would be ignored in the processes too. A
+// signal that is caught here begins with its default there.
+func withDefaults() {
+	caught := make(chan os.Signal, 1)
+	for _, sig := range []os.Signal{syscall.SIGHUP, os.Interrupt} {
+		if signal.Ignored(sig) {
+			signal.Notify(caught, sig)
+		}
+	}
+}
+
 // However listening ends, by any signal or because the reader of stdout leaves, nothing is left on the server that could make a
 // dead letter later.
 func TestListen_LeavesNothingBehind(t *testing.T) {
 	t.Parallel()
+	withDefaults()
 	c := serving(t)
 	for _, how := range []os.Signal{os.Interrupt, syscall.SIGTERM, syscall.SIGHUP, syscall.SIGPIPE, os.Kill} {
 		receiver := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) { w.WriteHeader(http.StatusNoContent) }))
@@ -239,6 +253,7 @@ func hang() {
 // A SIGHUP that nohup has ignored stays ignored, and a second SIGINT ends a command that takes too long to leave.
 func TestSignals_NohupAndTheSecondInterrupt(t *testing.T) {
 	t.Parallel()
+	withDefaults()
 	for name, first := range map[string]struct {
 		script string
 		signal os.Signal
