@@ -43,7 +43,7 @@ func TestClientsComeBackAfterARestart(t *testing.T) {
 			require.Eventually(t, func() bool {
 				_, err := js.Stream(t.Context(), "S")
 				return err == nil
-			}, 10*time.Second, 10*time.Millisecond)
+			}, 30*time.Second, 10*time.Millisecond)
 		})
 	}
 }

@@ -43,7 +43,7 @@ func (o operator) age(ns string) {
 	require.Eventually(o.t, func() bool {
 		info, err := stream.Info(o.t.Context())
 		return err == nil && info.State.Msgs == 0
-	}, 10*time.Second, 10*time.Millisecond)
+	}, 30*time.Second, 10*time.Millisecond)
 	_, err = o.js.UpdateStream(o.t.Context(), before)
 	require.NoError(o.t, err)
 }
@@ -86,7 +86,7 @@ func (o operator) requireLost(sub *sluice.Subscription, from, to uint64) {
 	require.Eventually(o.t, func() bool {
 		last = o.letters(sub)
 		return len(last) > 0 && last[len(last)-1].LastSeq >= to
-	}, 15*time.Second, 20*time.Millisecond, "a dead letter")
+	}, 30*time.Second, 20*time.Millisecond, "a dead letter")
 	for _, d := range last {
 		require.Equal(o.t, sluice.Expired, d.Reason)
 		require.Equal(o.t, from, d.Seq, "nothing else, and nothing twice: %v", last)
@@ -185,7 +185,7 @@ func waitForLook(t *testing.T, op operator, sub *sluice.Subscription, next uint6
 		require.NoError(t, json.Unmarshal(entry.Value(), &l))
 		m := l.Marks[0]
 		return m.Open == next || m.Next == next || m.Seen >= next
-	}, 10*time.Second, 10*time.Millisecond)
+	}, 30*time.Second, 10*time.Millisecond)
 }
 
 // A subscription whose filter wants nothing of what ages out is not alarmed.

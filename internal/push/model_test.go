@@ -401,5 +401,5 @@ func (w *world) unpark(rt *rapid.T) {
 	require.Eventually(rt, func() bool {
 		parked, err := w.store.Parked(context.Background(), w.sub)
 		return err == nil && len(parked) == 0
-	}, 10*time.Second, time.Millisecond, "no lane stays parked")
+	}, 30*time.Second, time.Millisecond, "no lane stays parked")
 }

@@ -125,7 +125,7 @@ func TestADeadLetterThatACrashPreventedIsWrittenLater(t *testing.T) { // S4-23, 
 			require.Eventually(t, func() bool {
 				status, err := w.store.Status(t.Context(), w.sub)
 				return err == nil && status.DeadLetters == 1
-			}, 10*time.Second, 10*time.Millisecond, "the dead letter is written")
+			}, 30*time.Second, 10*time.Millisecond, "the dead letter is written")
 		})
 	}
 }
