@@ -3,12 +3,9 @@ package app_test
 import (
 	"fmt"
 	"net/http"
-	"slices"
 	"strconv"
 	"strings"
-	"sync"
 	"testing"
-	"time"
 
 	"github.com/stretchr/testify/require"
 
@@ -117,82 +114,4 @@ func TestDryRun_IsBoundedInCost(t *testing.T) {
 	require.Equal(t, http.StatusOK, r.status, r.text)
 	require.Equal(t, false, r.field(t, "exact"), r.text)
 	require.Equal(t, http.StatusOK, others().status, "it has ended")
-}
-
-// BenchmarkNeighbour prints how long a delivery takes alone, and while five events go to 400 filters of another principal
-// that exhaust their allowance (attack 3 of issue 13), in the same run: "ratio" is that of the 99th percentiles. Each
-// round has a server of its own, for what exhausts its allowance is suspended.
-func BenchmarkNeighbour(b *testing.B) {
-	for name, vary := range map[string]int{"equal": 0, "distinct": 1} {
-		b.Run(name, func(b *testing.B) {
-			var alone, beside []time.Duration
-			for range b.N {
-				a, with := besideDearFilters(b, vary)
-				alone, beside = append(alone, a...), append(beside, with...)
-			}
-			b.ReportMetric(float64(p99(alone).Microseconds())/1000, "alone-p99-ms")
-			b.ReportMetric(float64(p99(beside).Microseconds())/1000, "beside-p99-ms")
-			b.ReportMetric(float64(p99(beside))/float64(p99(alone)), "ratio")
-		})
-	}
-}
-
-// besideDearFilters returns how long deliveries take alone, and beside 400 filters, equal or not.
-func besideDearFilters(b *testing.B, vary int) (alone, beside []time.Duration) {
-	b.Helper()
-	s := start(b, b.TempDir(), nil)
-	defer s.stop(b)
-	hook := newStopwatch(b)
-	s.must(b, http.StatusCreated, "POST /v1/subscriptions", wish(hook.URL, `"pattern":"/victim"`))
-	eve := s.grant(b, "user:eve", "path:default/cel/**", "subscribe publish")
-	for i := range 400 {
-		s.must(b, http.StatusCreated, "POST /v1/subscriptions", wish(hook.URL+"/"+strconv.Itoa(i), `"pattern":"/cel/**"`, dearFilter(i*vary)), as(eve.token)...)
-	}
-	hook.measure(b, s, 100) // connections are opened
-	alone = hook.measure(b, s, 300)
-	for range 5 {
-		s.must(b, http.StatusCreated, "POST /v1/namespaces/default/events", `{"path":"/cel/x","type":"t","data":`+listOf(250)+`}`, as(eve.token)...)
-	}
-	return alone, hook.measure(b, s, 300)
-}
-
-func p99(took []time.Duration) time.Duration {
-	slices.Sort(took)
-	return took[len(took)*99/100]
-}
-
-// stopwatch is an endpoint that tells when an event arrives.
-type stopwatch struct {
-	*hooktest.Server
-
-	arrived sync.Map // of channels, by event id
-	count   int
-}
-
-func newStopwatch(b *testing.B) *stopwatch {
-	b.Helper()
-	w := &stopwatch{}
-	w.Server = hooktest.New(b, func(r hooktest.Request) hooktest.Answer {
-		if c, ok := w.arrived.Load(idOf(r)); ok {
-			close(c.(chan struct{}))
-		}
-		return hooktest.Answer{}
-	})
-	return w
-}
-
-// measure returns how long so many events take from publisher to endpoint, one after the other.
-func (w *stopwatch) measure(b *testing.B, s *running, events int) []time.Duration {
-	b.Helper()
-	var took []time.Duration
-	for range events {
-		w.count++
-		id, arrived := "v"+strconv.Itoa(w.count), make(chan struct{})
-		w.arrived.Store(id, arrived)
-		began := time.Now()
-		s.must(b, http.StatusCreated, "POST /v1/namespaces/default/events", `{"path":"/victim","id":"`+id+`","type":"t","data":{}}`)
-		<-arrived
-		took = append(took, time.Since(began))
-	}
-	return took
 }

@@ -8,6 +8,10 @@ import (
 // fullAccounts is how many accounts there are before those are looked for that nobody needs.
 const fullAccounts = 1024
 
+// saved is for how many seconds an account saves up what may be spent. It is short, because what one payer spends at
+// once keeps a processor from the others.
+const saved = 0.1
+
 // accounts are what the payers have left. An evaluation begins when there is something left, and is charged when its
 // cost is known: an account can be overdrawn by what was evaluated at once.
 type accounts struct {
@@ -16,7 +20,7 @@ type accounts struct {
 	namespaces map[string]*account
 }
 
-// account is a bucket that holds what may be spent in a second.
+// account is a bucket that holds what may be spent in a tenth of a second.
 type account struct {
 	left float64
 	at   time.Time
@@ -63,7 +67,7 @@ func charge(all map[string]*account, name string, rate, cost int, now time.Time)
 		if len(all) >= fullAccounts {
 			sweep(all, rate, now)
 		}
-		a = &account{left: float64(rate), at: now}
+		a = &account{left: most(rate), at: now}
 		all[name] = a
 	}
 	a.left, a.at = a.leftAt(rate, now)-float64(cost), now
@@ -71,13 +75,16 @@ func charge(all map[string]*account, name string, rate, cost int, now time.Time)
 
 // leftAt returns what is left at a time.
 func (a *account) leftAt(rate int, now time.Time) float64 {
-	return min(float64(rate), a.left+max(0, now.Sub(a.at).Seconds())*float64(rate))
+	return min(most(rate), a.left+max(0, now.Sub(a.at).Seconds())*float64(rate))
 }
+
+// most returns what a full account holds.
+func most(rate int) float64 { return saved * float64(rate) }
 
 // sweep forgets accounts that are full: new ones are no different.
 func sweep(all map[string]*account, rate int, now time.Time) {
 	for name, a := range all {
-		if a.leftAt(rate, now) >= float64(rate) {
+		if a.leftAt(rate, now) >= most(rate) {
 			delete(all, name)
 		}
 	}

@@ -17,6 +17,11 @@ const (
 	// dataUnit is how many bytes of JSON cost as much to read as a step of an expression.
 	dataUnit = 20
 
+	// exhaustedCost is what a payer is charged for each answer that an allowance is exhausted, also where that is known
+	// already: the dead letter or the suspension that follows, with records, system events and log lines, takes about as
+	// much time as so many steps. It spreads the work that 400 equal filters cause with one event.
+	exhaustedCost = 20_000
+
 	// quickData is how large the data is that Pool.Match reads for an expression.
 	quickData = quickCost * dataUnit
 )
@@ -66,8 +71,8 @@ func NewPool(rates Rates) *Pool {
 	}
 }
 
-// Match is Matcher.Match for a filter that is cheap to evaluate on the event, or was evaluated on it lately. Otherwise
-// known is false, and Ask tells. What it spends is charged to nobody.
+// Match is Matcher.Match for a filter that is cheap to evaluate on the event, or was evaluated on it lately within its
+// allowance. Otherwise known is false, and Ask tells. What it spends is charged to nobody.
 func (p *Pool) Match(m *Matcher, e *sluice.Event) (ok, known bool, err error) {
 	if m.cel == nil && len(m.filter.Labels) == 0 {
 		return m.rest(e, nil), true, nil
@@ -80,6 +85,9 @@ func (p *Pool) Match(m *Matcher, e *sluice.Event) (ok, known bool, err error) {
 		return true, true, nil
 	}
 	if v := s.lookUp(m.cel); v != nil {
+		if Exhausted(v.err) { // what follows from it is paid for
+			return false, false, nil
+		}
 		return v.ok, true, v.err
 	}
 	if m.cel.data && len(e.Data) > quickData && !s.parsed.decoded() {
@@ -195,7 +203,7 @@ func (p *Pool) next(now time.Time) (payer Payer, a *ask, wait time.Duration) {
 }
 
 // first takes the line's first evaluation whose caller still waits, or says how long its payer has to wait for it.
-// What is known already costs nothing and waits for nothing.
+// What is known already costs nothing and waits for nothing, unless it is that an allowance is exhausted.
 func (p *Pool) first(l *line, now time.Time) (a *ask, owes time.Duration) {
 	for len(l.asks) > 0 && l.asks[0].ctx.Err() != nil {
 		l.drop()

@@ -28,16 +28,16 @@ func TestPool_PayersTakeTurns(t *testing.T) {
 	require.Empty(t, p.turns)
 }
 
-// Issue 13, attack 3: what was spent comes back with time, up to what may be spent in a second.
-func TestAccounts_RefillUpToASecondsWorth(t *testing.T) {
+// Issue 13, attack 3: what was spent comes back with time, up to what may be spent in a tenth of a second.
+func TestAccounts_RefillUpToATenthOfASecond(t *testing.T) {
 	t.Parallel()
 	s, now, p := newAccounts(Rates{Principal: 100, Namespace: 1000}), time.Now(), Payer{"a", "n"}
 	require.Zero(t, s.owes(p, now))
 	s.charge(p, 300, now)
 	require.Greater(t, s.owes(p, now), 2*time.Second)
-	require.Zero(t, s.owes(p, now.Add(2100*time.Millisecond)))
-	s.charge(p, 100, now.Add(time.Hour))
-	require.Positive(t, s.owes(p, now.Add(time.Hour)), "an hour saves no more than a second")
+	require.Zero(t, s.owes(p, now.Add(3*time.Second)))
+	s.charge(p, 10, now.Add(time.Hour))
+	require.Positive(t, s.owes(p, now.Add(time.Hour)), "an hour saves no more than a tenth of a second")
 	require.Zero(t, s.owes(Payer{"b", "n"}, now))
 	s.charge(Payer{"", "m"}, 2000, now)
 	require.Zero(t, s.owes(Payer{"a", "n"}, now.Add(2*time.Hour)))

@@ -142,13 +142,35 @@ func TestPool_KnownAnswersWaitForNoPayment(t *testing.T) {
 	ctx, cancel := context.WithTimeout(t.Context(), 30*time.Second)
 	defer cancel()
 	first, second := make(chan struct{}), make(chan struct{})
-	p.Ask(ctx, payer, compiled(t, dear), listOf(1, 300), func(bool, error) { close(first) })
-	p.Ask(ctx, payer, compiled(t, dear), listOf(1, 300), func(bool, error) { close(second) })
+	p.Ask(ctx, payer, compiled(t, dear), listOf(1, 50), func(bool, error) { close(first) })
+	p.Ask(ctx, payer, compiled(t, dear), listOf(1, 50), func(bool, error) { close(second) })
 	for _, answered := range []chan struct{}{first, second} {
 		select {
 		case <-answered:
 		case <-ctx.Done():
 			require.Fail(t, "it waits until the payer has paid for the first")
 		}
+	}
+}
+
+// Issue 13, attack 3: an exhausted allowance has a dead letter or a suspension as its consequence, so each subscription
+// that learns of it is paid for, though the expression is evaluated once.
+func TestPool_ChargesForEachExhaustion(t *testing.T) {
+	t.Parallel()
+	p := filter.NewPool(filter.Rates{Principal: 1})
+	greedy, other := filter.Payer{Principal: "greedy", Namespace: "default"}, filter.Payer{Principal: "other", Namespace: "default"}
+	_, known, err := p.Wait(t.Context(), greedy, compiled(t, dear), listOf(1, 400))
+	require.True(t, known && filter.Exhausted(err))
+	_, known, _ = p.Match(compiled(t, dear), listOf(1, 400))
+	require.False(t, known, "an equal one has to be paid for")
+	ctx, cancel := context.WithTimeout(t.Context(), 50*time.Millisecond)
+	defer cancel()
+	_, known, _ = p.Wait(ctx, greedy, compiled(t, dear), listOf(1, 400))
+	require.False(t, known, "the payer owes for the first")
+	for want, event := range []*sluice.Event{listOf(1, 400), listOf(2, 50)} {
+		ctx, cancel := context.WithTimeout(t.Context(), []time.Duration{time.Minute, 50 * time.Millisecond}[want])
+		defer cancel()
+		_, known, _ = p.Wait(ctx, other, compiled(t, dear), event)
+		require.Equal(t, want == 0, known, "the other payer pays for its own consequence")
 	}
 }

@@ -70,8 +70,8 @@ func (s *seen) of(e *sluice.Event) *seenEvent {
 	return known
 }
 
-// judge returns what a filter that has an expression says of an event, and what finding out has cost: nothing if an
-// equal one was evaluated before.
+// judge returns what a filter that has an expression says of an event, and what is charged for that: nothing if an equal
+// one was evaluated before, and exhaustedCost on top of it where the allowance is exhausted.
 func (s *seen) judge(m *Matcher, e *sluice.Event) (v Verdict, cost int) {
 	known := s.of(e)
 	if !m.rest(e, &known.parsed) {
@@ -85,6 +85,9 @@ func (s *seen) judge(m *Matcher, e *sluice.Event) (v Verdict, cost int) {
 		cost += spent
 		close(found.done)
 	})
+	if Exhausted(found.err) {
+		cost += exhaustedCost
+	}
 	return Verdict{found.ok, found.err}, cost
 }
 
@@ -123,9 +126,13 @@ func (s *seenEvent) lookUp(x *expression) *verdict {
 	}
 }
 
-// knows reports whether an evaluation that somebody waits for was made for somebody else.
+// knows reports whether an evaluation was made already for an equal expression, within its allowance.
 func (s *seen) knows(a *ask) bool {
-	return a.match.cel != nil && s.of(a.event).lookUp(a.match.cel) != nil
+	if a.match.cel == nil {
+		return false
+	}
+	v := s.of(a.event).lookUp(a.match.cel)
+	return v != nil && !Exhausted(v.err)
 }
 
 // reading returns what it costs to read the data that the expression looks at; nothing if it is read already.
