@@ -6,9 +6,7 @@ import (
 	"encoding/json"
 	"fmt"
 	"strconv"
-	"time"
 
-	"github.com/cenkalti/backoff/v4"
 	"github.com/nats-io/nats.go"
 	"github.com/nats-io/nats.go/jetstream"
 
@@ -91,14 +89,11 @@ func (b *batch) stored() []sluice.Stored {
 
 // What there is of atomic batches. JetStream allows 50 open ones for each stream unless its server is set
 // otherwise, and they may belong to others.
-const (
-	batchesAtOnce = 40          // of this process, for each namespace; further ones wait
-	batchPatience = time.Second // for a place in the stream, after which the publisher is asked to come back
-)
+const batchesAtOnce = 40 // of this process, for each namespace; further ones wait
 
 // atomic publishes messages as one batch, which is stored as a whole and in one piece, or not at all, and
-// returns the sequence of the last. It waits for its turn in this process, and then for a second at most
-// while others have all the batches open that the stream allows.
+// returns the sequence of the last. It waits for its turn in this process. Where publishers on NATS have all the batches
+// open that the stream allows, the error says so at once: a batch that waited would keep its place in this process.
 func (s *Store) atomic(ctx context.Context, ns string, msgs []*nats.Msg) (uint64, error) {
 	turns, _ := s.batches.LoadOrStore(ns, make(chan struct{}, batchesAtOnce))
 	turn := turns.(chan struct{}) //nolint:forcetypeassert // nothing else is stored there
@@ -108,17 +103,6 @@ func (s *Store) atomic(ctx context.Context, ns string, msgs []*nats.Msg) (uint64
 	case <-ctx.Done():
 		return 0, context.Cause(ctx)
 	}
-	wait := backoff.NewExponentialBackOff(backoff.WithInitialInterval(20*time.Millisecond), backoff.WithMaxElapsedTime(batchPatience))
-	return backoff.RetryWithData(func() (uint64, error) {
-		last, err := s.atomicOnce(ctx, msgs)
-		if err != nil && apiCode(err) != codeTooManyBatches {
-			return 0, backoff.Permanent(err)
-		}
-		return last, err
-	}, backoff.WithContext(wait, ctx))
-}
-
-func (s *Store) atomicOnce(ctx context.Context, msgs []*nats.Msg) (uint64, error) {
 	id := rand.Text()
 	ctx, cancel := s.whileWhole(ctx)
 	defer cancel()
