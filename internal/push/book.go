@@ -28,23 +28,6 @@ type lane struct {
 	spared spared // its last failure that was not counted
 }
 
-// park is a lane's record and how far reading back has come.
-type park struct {
-	sluice.ParkedEntry
-
-	upTo    uint64         // highest sequence acknowledged unsent: reading back ends there
-	ahead   []sluice.Event // read, not sent yet
-	savedAt time.Time      // when the record was last stored
-	charged int64          // bytes of the budget that reading ahead has taken
-	anew    uint64         // a head whose attempts are counted anew, whatever the log says; 0: none
-	leaving bool           // its record is being deleted: arrivals wait
-	index   int            // in the heap; -1: not in it
-	ruling  *ruling        // what the filter says of the event that it was last asked about
-}
-
-// ended reports whether the lane was read back to its end.
-func (p *park) ended() bool { return p.FromSeq > p.upTo }
-
 type taskKind int
 
 const (

@@ -153,7 +153,6 @@ func (b breaker) open(now time.Time) breaker {
 	b.state, b.probeAt = sluice.BreakerOpen, now
 	b.epoch++
 	b.under, b.limit, b.well, b.failed = 0, 0, 0, 0
-	b.streak, b.recent = streak{}, recency{}
 	return b
 }
 
@@ -173,7 +172,6 @@ func (b breaker) heal(window int, now time.Time) breaker {
 	b.well++
 	if b.state == sluice.BreakerOpen {
 		b.state, b.quiet, b.limit = sluice.BreakerHalfOpen, now, 1
-		b.well, b.failed = 0, 0
 	} else if b.well >= b.limit {
 		b.limit, b.well, b.failed = 2*b.limit, 0, 0
 	}

@@ -154,14 +154,8 @@ func (j job) unfiltered(ctx context.Context, p *park, ev *sluice.Event, why erro
 
 // resend makes one attempt of a parked lane's head and stores how the lane stands.
 func (j job) resend(ctx context.Context, t task, p *park, ev *sluice.Event) (*sluice.Attempt, error) {
-	before := j.r.before(ev)
-	if p.anew == ev.Seq {
-		before = sluice.Progress{}
-	}
-	if p.FirstFailedAt.IsZero() {
-		p.FirstFailedAt = before.FirstFailed
-	}
-	a, d := j.attempt(ctx, ev, max(p.Attempts, before.Attempts)+1, p.FirstFailedAt)
+	number := p.following(ev.Seq, j.r.before(ev))
+	a, d := j.attempt(ctx, ev, number, p.FirstFailedAt)
 	if d != sluice.Pass {
 		return nil, keptError{d}
 	}
@@ -204,10 +198,4 @@ func (j job) keepHead(p *park) {
 func (j job) drop(p *park) {
 	j.r.ahead.give(p.charged)
 	p.ahead, p.charged = nil, 0
-}
-
-func (p *park) moveTo(from uint64) {
-	p.FromSeq, p.EventID, p.Attempts = from, "", 0
-	p.NextAt, p.FirstFailedAt, p.LastError = time.Time{}, time.Time{}, ""
-	p.Held, p.HeldAt = "", time.Time{}
 }
