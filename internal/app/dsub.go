@@ -145,6 +145,25 @@ func (w dsubStreams) Tail(ctx context.Context, namespace string, path sluice.Pat
 	return 0, false, err
 }
 
+// Visible returns the last message of a stream that somebody may see.
+func (w dsubStreams) Visible(ctx context.Context, who sluice.Caller, namespace string, path sluice.Path, upTo uint64) (uint64, error) {
+	if who.Unbounded() {
+		return upTo, nil
+	}
+	return w.engine.LastVisible(ctx, durable.Key{Namespace: namespace, Path: path}, upTo, visibleTo(w.index, who))
+}
+
+// visibleTo shows what somebody may be woken for.
+func visibleTo(index *access.Index, who sluice.Caller) durable.Show {
+	return func(ev *sluice.Event) (bool, error) {
+		d := index.Shows(who, sluice.VerbSubscribe, ev, time.Now())
+		if d == sluice.Undecided {
+			return false, sluice.Errorf(sluice.Unavailable, "who may do what is not known at the moment; try again")
+		}
+		return d == sluice.Pass, nil
+	}
+}
+
 // Append adds a message to a stream. By is whose word it is.
 func (w dsubStreams) Append(ctx context.Context, namespace string, path sluice.Path, message []byte, by sluice.Caller) error {
 	_, err := w.engine.Append(ctx, durable.Key{Namespace: namespace, Path: path}, durable.Append{

@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"net/http"
 	"strings"
+	"sync/atomic"
 	"testing"
 
 	"github.com/stretchr/testify/require"
@@ -75,4 +76,68 @@ func TestDsub_TokenOfEarlierLife(t *testing.T) {
 	require.Equal(t, old.Generation, next.Generation, "the generation alone does not tell them apart")
 	refused("made again, woken")
 	s.must(t, http.StatusOK, "POST "+one+"/callback", next.say(), as(next.Token)...)
+}
+
+// Issue 13, attack 10: a message whose own label the maker of a subscription is not cleared for wakes nobody, and neither its
+// stream nor its place is told; what came before it is.
+func TestDsub_LabelOfAnEventIsHeeded(t *testing.T) {
+	t.Parallel()
+	s := start(t, t.TempDir(), nil)
+	var notices atomic.Int32
+	hook := hooktest.New(t, func(hooktest.Request) hooktest.Answer {
+		if notices.Add(1) == 1 {
+			return hooktest.Answer{}
+		}
+		return hooktest.Answer{Body: `{"done":true}`}
+	})
+	g := s.grant(t, "user:ann", "scope:default", "subscribe read")
+	const at, one = "/streams/default/", "/streams/default/__ds/subscriptions/ann"
+	s.labelled(t, "/a/old", "h0", "SECRET", `0`)
+	s.must(t, http.StatusCreated, "PUT "+one,
+		`{"type":"webhook","webhook":{"url":"`+hook.URL+`"},"pattern":"a/*","streams":["a/old"],"lease_ttl_ms":600000}`, as(g.token)...)
+	s.labelled(t, "/a/hidden", "h1", "SECRET", `1`)
+	s.marked(t, "/a/mixed", "m1")
+	n := noticeOf(t, hook.Wait(1)[0])
+	require.Equal(t, []string{"a/mixed"}, pendingOf(t, hook.Requests()))
+	require.NotContains(t, string(hook.Requests()[0].Body), "hidden")
+	shown := s.must(t, http.StatusOK, "GET "+one, "", as(g.token)...)
+	require.NotContains(t, shown.text, "hidden")
+	streams, _ := shown.field(t, "streams").([]any)
+	require.Len(t, streams, 2, shown.text)
+	require.Equal(t, "0000000000000000_0000000000000000", streams[1].(map[string]any)["acked_offset"], "as of a stream that is not there")
+
+	call := func(status int, body string) {
+		t.Helper()
+		s.must(t, status, "POST "+strings.TrimPrefix(n.Callback, s.at.HTTP), fmt.Sprintf(`{"wake_id":%q,"generation":%d,%s}`, n.Wake, n.Generation, body), as(n.Token)...)
+	}
+	ack := func(path string) string {
+		end := s.must(t, http.StatusOK, "HEAD "+at+path, "").header.Get("Stream-Next-Offset")
+		return fmt.Sprintf(`"acks":[{"stream":%q,"offset":%q}]`, path, end)
+	}
+	call(http.StatusConflict, ack("a/hidden"))
+	call(http.StatusConflict, ack("a/old"))
+	s.labelled(t, "/a/mixed", "h2", "SECRET", `2`)
+	call(http.StatusOK, ack("a/mixed")) // readers are told where a stream ends
+	call(http.StatusOK, `"done":true`)
+	s.marked(t, "/a/mixed", "m2")
+	s.labelled(t, "/a/mixed", "h3", "SECRET", `3`)
+	s.marked(t, "/a/other", "m3")
+	eventually(t, func() bool {
+		told := fmt.Sprint(pendingOf(t, hook.Requests()[1:]))
+		require.NotContains(t, told, "hidden")
+		return strings.Contains(told, "a/mixed") && strings.Contains(told, "a/other")
+	}, "what may be seen is told, though a message lies behind it that may not")
+}
+
+// pendingOf returns the streams that notices say have something new.
+func pendingOf(t *testing.T, notices []hooktest.Request) (all []string) {
+	t.Helper()
+	for _, r := range notices {
+		for _, stream := range noticeOf(t, r).Streams {
+			if stream.Pending {
+				all = append(all, stream.Path)
+			}
+		}
+	}
+	return all
 }

@@ -129,7 +129,7 @@ func (e *Engine) view(ctx context.Context, s *Subscription, in Input) (View, err
 	case v.At > last && s.Floor > last: // the log was made anew
 		v.At = last
 	}
-	if err := e.viewAcked(t, s, in, v); err != nil {
+	if err := e.viewAcked(ctx, t, s, in, v); err != nil {
 		return v, err
 	}
 	return v, e.viewLinked(ctx, s, in, v)
@@ -137,36 +137,70 @@ func (e *Engine) view(ctx context.Context, s *Subscription, in Input) (View, err
 
 // viewAcked adds the streams that are acknowledged, as far as whoever made the subscription may still know of them: what is
 // refused and what is not says where a stream ends.
-func (e *Engine) viewAcked(t *tails, s *Subscription, in Input, v View) error {
+func (e *Engine) viewAcked(ctx context.Context, t *tails, s *Subscription, in Input, v View) error {
 	for _, a := range in.Acks {
 		t.mu.Lock()
 		tail := t.tailOf(s.Path(a.Path))
 		t.mu.Unlock()
-		switch e.ports.Gate.Shows(s.Owner(), s.Namespace, s.Path(a.Path), tail) {
-		case sluice.Pass:
+		var seen uint64
+		err := e.passes(s, a.Path, tail)
+		if err == nil && tail > 0 && (s.Wake == nil || a.Offset > s.Wake.Snapshot[a.Path]) { // beyond what it was told
+			seen, err = e.ports.Streams.Visible(ctx, s.Owner(), s.Namespace, s.Path(a.Path), tail)
+		} else {
+			seen = tail
+		}
+		switch {
+		case err == nil && (seen > 0 || tail == 0):
 			v.Tails[a.Path] = tail
-		case sluice.Undecided:
-			return sluice.Errorf(sluice.Unavailable, "who may do what is not known at the moment; try again")
-		case sluice.Withhold, sluice.Lost:
+		case err == nil || errors.Is(err, errWithheld):
 			delete(v.Tails, a.Path)
+		default:
+			return err
 		}
 	}
 	return nil
 }
 
+// errWithheld is of a stream of which whoever made the subscription may know nothing.
+var errWithheld = errors.New("the stream is withheld")
+
+// passes returns errWithheld unless the gate lets a subscription's maker know that a stream ends at a place, whatever lies there.
+func (e *Engine) passes(s *Subscription, path string, tail uint64) error {
+	switch e.ports.Gate.Shows(s.Owner(), s.Namespace, s.Path(path), tail) {
+	case sluice.Pass:
+		return nil
+	case sluice.Undecided:
+		return sluice.Errorf(sluice.Unavailable, "who may do what is not known at the moment; try again")
+	case sluice.Withhold, sluice.Lost:
+	}
+	return errWithheld
+}
+
 // viewLinked adds the streams that are to be named.
-func (e *Engine) viewLinked(ctx context.Context, s *Subscription, in Input, v View) error {
+func (e *Engine) viewLinked(ctx context.Context, s *Subscription, in Input, v View) (err error) {
 	if in.Do != Linked {
 		return nil
 	}
 	for _, path := range in.Paths {
-		tail, _, err := e.ports.Streams.Tail(ctx, s.Namespace, s.Path(path))
-		if err != nil {
+		if v.Tails[path], err = e.begin(ctx, s, path); err != nil {
 			return err
 		}
-		v.Tails[path] = tail
 	}
 	return nil
+}
+
+// begin returns where a stream ends that is to be named; 0, as if it were not there, if whoever made the subscription may
+// see nothing of it.
+func (e *Engine) begin(ctx context.Context, s *Subscription, path string) (uint64, error) {
+	tail, _, err := e.ports.Streams.Tail(ctx, s.Namespace, s.Path(path))
+	if err != nil || tail == 0 {
+		return 0, err
+	}
+	seen, err := e.ports.Streams.Visible(ctx, s.Owner(), s.Namespace, s.Path(path), tail)
+	if err != nil || seen == 0 {
+		return 0, err
+	}
+	return tail, nil
 }
 
 // known returns what is known of the tails at the moment.
@@ -181,7 +215,7 @@ func (e *Engine) known(t *tails, s *Subscription) View {
 		look = &ent.view
 	}
 	look.refresh(s, t)
-	v := View{At: t.at, Tails: make(map[string]uint64, len(look.hot)+len(s.Links))}
+	v := View{At: t.at, Tails: make(map[string]uint64, len(look.hot)+len(s.Links)), Shown: map[string]uint64{}}
 	for path, seq := range look.hot {
 		if seq <= s.Floor {
 			delete(look.hot, path)
@@ -212,7 +246,8 @@ func (c *scan) refresh(s *Subscription, t *tails) {
 	c.at = newest
 }
 
-// verify takes out of a view the streams that are not there, or that nobody may be told of.
+// verify takes out of a view the streams that are not there, or that nobody may be told of, and notes what may be seen of the
+// others.
 func (e *Engine) verify(ctx context.Context, s *Subscription, all []Stream, v View) error {
 	var mu sync.Mutex
 	var errs []error
@@ -220,34 +255,39 @@ func (e *Engine) verify(ctx context.Context, s *Subscription, all []Stream, v Vi
 	turns := make(chan struct{}, looking)
 	for _, p := range all {
 		turns <- struct{}{}
+		end := v.Tails[p.Path]
 		parts.Go(func() {
 			defer func() { <-turns }()
-			tail, err := e.tail(ctx, s, p)
+			tail, shown, err := e.tail(ctx, s, p.Path, end)
 			mu.Lock()
 			defer mu.Unlock()
 			if errs = append(errs, err); tail == 0 {
 				delete(v.Tails, p.Path)
 				return
 			}
-			v.Tails[p.Path] = tail
+			if v.Tails[p.Path] = tail; shown != tail {
+				v.Shown[p.Path] = shown
+			}
 		})
 	}
 	parts.Wait()
 	return errors.Join(errs...)
 }
 
-// tail returns where a stream ends; 0: it is not there, or it is not to be told of.
-func (e *Engine) tail(ctx context.Context, s *Subscription, p Stream) (uint64, error) {
-	switch e.ports.Gate.Shows(s.Owner(), s.Namespace, s.Path(p.Path), p.Tail) {
-	case sluice.Pass:
-	case sluice.Undecided:
-		return 0, sluice.Errorf(sluice.Unavailable, "who may do what is not known at the moment; try again")
-	case sluice.Withhold, sluice.Lost:
-		return 0, nil
+// tail returns where a stream ends that was seen to end at a place, and the last message up to there that whoever made the
+// subscription may see. Zero: it is not there, or it is not to be told of; they may see none.
+func (e *Engine) tail(ctx context.Context, s *Subscription, path string, seen uint64) (tail, shown uint64, err error) {
+	if err := e.passes(s, path, seen); err != nil {
+		if errors.Is(err, errWithheld) {
+			err = nil
+		}
+		return 0, 0, err
 	}
-	tail, there, err := e.ports.Streams.Tail(ctx, s.Namespace, s.Path(p.Path))
+	tail, there, err := e.ports.Streams.Tail(ctx, s.Namespace, s.Path(path))
 	if err != nil || !there {
-		return 0, err
+		return 0, 0, err
 	}
-	return min(tail, p.Tail), nil
+	tail = min(tail, seen)
+	shown, err = e.ports.Streams.Visible(ctx, s.Owner(), s.Namespace, s.Path(path), tail)
+	return tail, shown, err
 }

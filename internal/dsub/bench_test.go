@@ -168,6 +168,11 @@ func (b *bench) Tail(ctx context.Context, ns string, path sluice.Path) (uint64, 
 	return tail, tail > 0 && !gone, err
 }
 
+// Visible shows all.
+func (*bench) Visible(_ context.Context, _ sluice.Caller, _ string, _ sluice.Path, upTo uint64) (uint64, error) {
+	return upTo, nil
+}
+
 // Append publishes a line.
 func (b *bench) Append(ctx context.Context, ns string, path sluice.Path, message []byte, _ sluice.Caller) error {
 	b.mu.Lock()

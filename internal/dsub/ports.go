@@ -36,6 +36,8 @@ type Logs interface {
 type Streams interface {
 	// Tail returns where a stream ends, and false if it is not there.
 	Tail(ctx context.Context, namespace string, path sluice.Path) (uint64, bool, error)
+	// Visible returns the last message of a stream, up to a place, that somebody may see; 0: they may see none.
+	Visible(ctx context.Context, who sluice.Caller, namespace string, path sluice.Path, upTo uint64) (uint64, error)
 	// Append adds a message of JSON to a stream. By is whose word it is.
 	Append(ctx context.Context, namespace string, path sluice.Path, message []byte, by sluice.Caller) error
 }

@@ -58,7 +58,7 @@ func (e *Engine) create(ctx context.Context, k Key, c Config, who sluice.Caller)
 		Floor: last, Base: last, Links: map[string]Link{},
 	}
 	for _, path := range c.Streams {
-		tail, _, err := e.ports.Streams.Tail(ctx, k.Namespace, k.Path(path))
+		tail, err := e.begin(ctx, &s, path)
 		if err != nil {
 			return s, err
 		}
@@ -133,12 +133,23 @@ func (e *Engine) Streams(ctx context.Context, s *Subscription) ([]Stream, error)
 		}
 	})
 	t.mu.Unlock()
+	return e.listed(ctx, s, v)
+}
+
+// listed returns the streams of a view that whoever made the subscription may know of, by path.
+func (e *Engine) listed(ctx context.Context, s *Subscription, v View) ([]Stream, error) {
 	var all []Stream
 	for path, tail := range v.Tails {
-		link := s.Links[path]
-		if link.Explicit || s.Follows(path) && e.ports.Gate.Shows(s.Owner(), s.Namespace, s.Path(path), tail) == sluice.Pass {
-			all = append(all, Stream{Path: path, Explicit: link.Explicit, Acked: s.cursor(path, tail), Tail: tail})
+		explicit := s.Links[path].Explicit
+		if explicit || s.Follows(path) && e.passes(s, path, tail) == nil {
+			all = append(all, Stream{Path: path, Explicit: explicit, Acked: s.cursor(path, tail), Tail: tail})
 		}
+	}
+	if !s.Owner().Unbounded() {
+		if err := e.verify(ctx, s, all, v); err != nil {
+			return nil, err
+		}
+		all = slices.DeleteFunc(all, func(p Stream) bool { return !p.Explicit && v.shown(p.Path) == 0 })
 	}
 	slices.SortFunc(all, func(a, b Stream) int { return cmp.Compare(a.Path, b.Path) })
 	return all, nil

@@ -247,7 +247,7 @@ func (s *Subscription) same(other *Subscription) error {
 
 // hidden returns the streams of a wake that are not to be told of now.
 func (e *Engine) hidden(ctx context.Context, s *Subscription) ([]string, error) {
-	v := View{Tails: map[string]uint64{}}
+	v := View{Tails: map[string]uint64{}, Shown: map[string]uint64{}}
 	var all []Stream
 	for path, tail := range s.Wake.Snapshot {
 		v.Tails[path] = tail
@@ -258,7 +258,7 @@ func (e *Engine) hidden(ctx context.Context, s *Subscription) ([]string, error) 
 	}
 	var hidden []string
 	for _, p := range all {
-		if v.Tails[p.Path] == 0 {
+		if v.shown(p.Path) != p.Tail { // the next wake tells what is left to be seen
 			hidden = append(hidden, p.Path)
 		}
 	}

@@ -1,6 +1,7 @@
 package dsub
 
 import (
+	"cmp"
 	"maps"
 	"slices"
 	"time"
@@ -194,7 +195,7 @@ func (s *Subscription) sent(in Input, v View, now time.Time) (woken bool) {
 		return false
 	case in.OK && in.Done:
 		for path, tail := range w.Snapshot {
-			s.ack(Ack{path, tail}, tail)
+			s.ack(Ack{path, tail}, max(tail, v.Tails[path]))
 		}
 		s.arrived()
 		s.end(v)
@@ -365,5 +366,11 @@ func (s *Subscription) withdraw(in Input) {
 	maps.DeleteFunc(s.Wake.Snapshot, func(path string, _ uint64) bool { return slices.Contains(in.Paths, path) })
 	if len(s.Wake.Snapshot) == 0 {
 		s.Wake = nil
+		return
+	}
+	if _, there := s.Wake.Snapshot[s.Wake.Trigger]; !there { // nobody is to learn of that one
+		s.Wake.Trigger = slices.MinFunc(slices.Collect(maps.Keys(s.Wake.Snapshot)), func(a, b string) int {
+			return cmp.Or(cmp.Compare(s.Wake.Snapshot[a], s.Wake.Snapshot[b]), cmp.Compare(a, b))
+		})
 	}
 }

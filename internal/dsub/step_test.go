@@ -276,3 +276,15 @@ func TestConfigurationsThatAreRefused(t *testing.T) {
 		require.Equal(t, dsub.InvalidRequest, code(err), name)
 	}
 }
+
+// Issue 13, attack 10: the line that calls workers names the stream because of which it is written, never one that was withdrawn.
+func TestStep_WithdrawnTriggerIsNotTold(t *testing.T) {
+	t.Parallel()
+	s := dsub.Subscription{
+		Config: dsub.Config{Kind: dsub.PullWake, Pattern: "**", WakeStream: "pool"},
+		Wake:   &dsub.Wake{ID: "w", Trigger: "a", Snapshot: map[string]uint64{"a": 1, "c": 2, "b": 3}, Send: true},
+	}
+	next, _, err := dsub.Step(s, dsub.Input{Do: dsub.Withdrawn, Wake: "w", Paths: []string{"a"}}, dsub.View{At: 9}, time.Now())
+	require.NoError(t, err)
+	require.Equal(t, "c", next.Wake.Trigger)
+}

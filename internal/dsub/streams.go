@@ -13,6 +13,18 @@ const mostNamed = 1000
 type View struct {
 	At    uint64 // it is that of this sequence of the log
 	Tails map[string]uint64
+
+	// Shown is the last message that the subscription's maker may see of a stream whose end it may not see; 0: none. A cursor
+	// may be anywhere up to the end, for readers are told where it is.
+	Shown map[string]uint64
+}
+
+// shown returns where a stream ends as far as the subscription's maker may see it.
+func (v View) shown(path string) uint64 {
+	if seq, withheld := v.Shown[path]; withheld {
+		return seq
+	}
+	return v.Tails[path]
 }
 
 // Stream is a stream as a subscription has it.
@@ -41,8 +53,8 @@ func (s *Subscription) cursor(path string, tail uint64) uint64 {
 func Pending(s *Subscription, v View) []Stream {
 	var all []Stream
 	for path, tail := range v.Tails {
-		if acked := s.cursor(path, tail); tail > acked && s.Follows(path) {
-			all = append(all, Stream{Path: path, Explicit: s.Links[path].Explicit, Acked: acked, Tail: tail})
+		if acked, shown := s.cursor(path, tail), v.shown(path); shown > acked && s.Follows(path) {
+			all = append(all, Stream{Path: path, Explicit: s.Links[path].Explicit, Acked: acked, Tail: shown})
 		}
 	}
 	slices.SortFunc(all, byTail)

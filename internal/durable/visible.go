@@ -2,6 +2,7 @@ package durable
 
 import (
 	"context"
+	"slices"
 
 	"github.com/sluice-io/sluice/pkg/sluice"
 )
@@ -55,6 +56,61 @@ func (e *Engine) shown(ctx context.Context, namespace string, part Segment, show
 		part.After = events[len(events)-1].Seq
 	}
 	return false, looked, nil
+}
+
+// lastLooked is how many events LastVisible looks at, and lookFirst how many sequences it looks through first.
+const (
+	lastLooked = 1000
+	lookFirst  = 64
+)
+
+// LastVisible returns the sequence of the last event of a stream, up to another, that a reader may see; 0: there is none among
+// the last thousand, or no stream.
+func (e *Engine) LastVisible(ctx context.Context, key Key, upTo uint64, show Show) (uint64, error) {
+	s, found, err := e.open(ctx, key)
+	if isLost(err) || err == nil && !found {
+		return 0, nil
+	}
+	if err != nil {
+		return 0, err
+	}
+	looked := 0
+	for _, part := range slices.Backward(clip(s.segments(s.key.Path), upTo)) {
+		for width := uint64(lookFirst); part.UpTo > part.After && looked < lastLooked; width *= 4 {
+			window := part
+			if part.UpTo-part.After > width {
+				window.After = part.UpTo - width
+			}
+			seq, n, err := e.lastShown(ctx, s.key.Namespace, window, show)
+			if looked += n; err != nil || seq > 0 {
+				return seq, err
+			}
+			part.UpTo = window.After
+		}
+	}
+	return 0, nil
+}
+
+// lastShown returns the sequence of the last event of a segment that a reader may see, and how many were looked at.
+func (e *Engine) lastShown(ctx context.Context, namespace string, part Segment, show Show) (seq uint64, looked int, err error) {
+	for part.After < part.UpTo {
+		events, err := e.store.Events(ctx, namespace, part.Path, part.After, part.UpTo)
+		if err != nil || len(events) == 0 {
+			return seq, looked, err
+		}
+		for i := range events {
+			looked++
+			seen, err := show(&events[i])
+			if err != nil {
+				return 0, looked, err
+			}
+			if seen {
+				seq = events[i].Seq
+			}
+		}
+		part.After = events[len(events)-1].Seq
+	}
+	return seq, looked, nil
 }
 
 // concealed returns the error of a stream that is not there, for a reader that gets nothing and may know of nothing.
