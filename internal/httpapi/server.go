@@ -15,6 +15,7 @@ import (
 	"github.com/sluice-io/sluice/internal/explain"
 	"github.com/sluice-io/sluice/internal/feed"
 	"github.com/sluice-io/sluice/internal/registry"
+	"github.com/sluice-io/sluice/internal/turns"
 	"github.com/sluice-io/sluice/pkg/sluice"
 )
 
@@ -182,7 +183,9 @@ type Server struct {
 	failures *failures
 	pieces   pieces
 	trials   trials
-	sends    sends
+
+	expressions turns.Turns[sluice.Principal] // that requests for state evaluate
+	sends       sends
 }
 
 const (

@@ -25,6 +25,13 @@ func (s *Server) listState(c echo.Context) error {
 	if q.Visible, err = s.wanted(c, q.Visible, &tooDear); err != nil {
 		return err
 	}
+	if c.QueryParam("cel") != "" || c.QueryParam("filter") != "" {
+		done, err := s.expressionTurn(c, c.Param("ns"))
+		if err != nil {
+			return err
+		}
+		defer done()
+	}
 	page, err := s.opts.Log.State(c.Request().Context(), c.Param("ns"), q)
 	if err = cmp.Or(tooDear, err); err != nil {
 		return err

@@ -9,6 +9,17 @@ import (
 	"github.com/sluice-io/sluice/pkg/sluice"
 )
 
+// expressionTurn waits until no other request of the principal that answers for the caller evaluates an expression on the
+// last events of a namespace's paths: one may cost stateCost, and a principal may send any number at once. An operator does
+// not wait. It returns the error of the request's context if that ends before.
+func (s *Server) expressionTurn(c echo.Context, namespace string) (done func(), err error) {
+	who := caller(c)
+	if who.Unbounded() || s.opts.Access == nil {
+		return func() {}, nil
+	}
+	return s.expressions.Take(c.Request().Context(), s.opts.Access.Answers(who, namespace, time.Now()))
+}
+
 // trials are the principals that have something tried: a dry run of a replay, or a watch. Each has one at a time, for a
 // trial looks at thousands of events.
 type trials struct {
