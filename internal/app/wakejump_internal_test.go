@@ -56,3 +56,45 @@ func TestAClockThatIsSetBackHoldsUpNoConsumer(t *testing.T) { // S1-32, S1-43, S
 	}))
 	require.Less(t, ahead.Load(), int64(time.Hour))
 }
+
+// expiring is ownership that ends without a word.
+type expiring struct {
+	wake.Ownership
+
+	over    *atomic.Bool
+	refused *atomic.Int64
+}
+
+func (e expiring) Owns(subscription string) bool {
+	if e.over.Load() {
+		e.refused.Add(1)
+		return false
+	}
+	return e.Ownership.Owns(subscription)
+}
+
+// Issue 13: a lease that has run out, as of a machine that was suspended, wakes nobody before the engine is told.
+func TestWake_SendsNothingWithoutItsLease(t *testing.T) {
+	t.Parallel()
+	store := storeOn(t, natstest.New(t))
+	s := openSite(t, store, "lease", sluice.Policy{}, 1)
+	var over atomic.Bool
+	var posts, refused atomic.Int64
+	s.post = func(wake.Letter) (int, string) {
+		posts.Add(1)
+		return 200, ""
+	}
+	node, err := s.node(store, true, func(p *wake.Ports, _ *wake.Options) { p.Owns = expiring{p.Owns, &over, &refused} })
+	require.NoError(t, err)
+	defer node.stop()
+	_, err = s.append("/a/1")
+	require.NoError(t, err)
+	require.True(t, soon(30*time.Second, func() bool { return posts.Load() == 1 }), "it is served")
+	over.Store(true)
+	_, err = s.append("/a/2")
+	require.NoError(t, err)
+	require.True(t, soon(30*time.Second, func() bool { return refused.Load() > 0 }), "the lease is looked at before a notice is sent")
+	require.EqualValues(t, 1, posts.Load())
+	over.Store(false)
+	require.True(t, soon(30*time.Second, func() bool { return posts.Load() == 2 }))
+}

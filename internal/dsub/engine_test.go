@@ -303,3 +303,30 @@ func TestTheSameSubscriptionIsConfirmed(t *testing.T) {
 	require.Equal(t, dsub.NotFound, code(err))
 	require.Equal(t, []string{"made s", "removed s by user:b"}, b.book)
 }
+
+// Issue 13: a lease that runs out between the decision to wake and the request, as of a machine that was suspended, sends nothing.
+func TestWake_IsNotSentWithoutALease(t *testing.T) {
+	t.Parallel()
+	b := newBench(t)
+	p := b.process(t, "one", true)
+	p.subscribe(t, webhook())
+	var asked int
+	b.change(func() {
+		b.shows = func(sluice.Path) sluice.Decision { // with the lock held
+			if asked++; asked == 2 { // first when it is decided, then before it is sent
+				*p.owner.yes = false
+			}
+			return sluice.Pass
+		}
+	})
+	b.publish(t, "/events/x")
+	lost := func() (yes bool) {
+		b.change(func() { yes = !*p.owner.yes })
+		return yes
+	}
+	require.Eventually(t, lost, patience, time.Millisecond)
+	<-p.Changed()
+	require.Empty(t, b.all())
+	p.own(true)
+	require.Equal(t, "one", b.wait(t, 1)[0].By)
+}

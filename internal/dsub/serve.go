@@ -192,6 +192,9 @@ func (e *Engine) send(ctx context.Context, key string, s Subscription) error {
 		_, _, err := e.apply(ctx, key, Input{Do: Withdrawn, Wake: s.Wake.ID, Paths: hidden}, s.same)
 		return err
 	}
+	if !e.ports.Owns.Owns(key) { // what was read may have taken long, and a machine may have been suspended: another server sends it
+		return nil
+	}
 	in := Input{Do: Sent, Wake: s.Wake.ID}
 	began := e.opts.Now()
 	what, err := e.deliver(ctx, &s, &in)

@@ -174,6 +174,9 @@ func (r *runner) attempt(known Entry, foreseen *ahead) (again bool) {
 	if now := r.entry(c.Path).Consumer; now.Epoch > c.Epoch {
 		return false // it took so long that there is another wake: epochs do not go back (S1-128)
 	}
+	if !r.engine.ports.Owns.Owns(sub.ID) { // the engine is told at the next round; a machine that was suspended would wake until then
+		return true
+	}
 	answer := Answer{WakeID: c.WakeID, Number: letter.Number, Sent: tails}
 	inTime := r.deadline(ctx, sub, known, answer)
 	defer inTime()

@@ -41,6 +41,7 @@ type site struct {
 	watch     chan *watch.Stored  // changes
 	buried    []string            // watches of which nothing is left
 	foreign   func(*watch.Record) // what somebody else stores before the next write of ours
+	theirs    bool                // another process serves the watch; the engine is not told
 }
 
 func newSite() *site {
@@ -200,10 +201,14 @@ func (s *site) Perform(ctx context.Context, _ sluice.Creator, ev sluice.Event) e
 	return nil
 }
 
-// all is that this process owns everything.
-type all struct{}
+// all is that this process owns everything, unless the site says otherwise.
+type all struct{ site *site }
 
-func (all) Owns(string) bool { return true }
+func (a all) Owns(string) bool {
+	a.site.mu.Lock()
+	defer a.site.mu.Unlock()
+	return !a.site.theirs
+}
 
 func (all) Run(ctx context.Context, changed func() <-chan struct{}) error {
 	changed()
@@ -216,7 +221,7 @@ func (s *site) run(t *testing.T, change func(*sluice.Watch), f func()) {
 	t.Helper()
 	ctx, cancel := context.WithCancel(t.Context())
 	ended := make(chan error, 1)
-	e := watch.New(watch.Ports{Definitions: s, Records: s, Log: s, Gate: s, Perform: s, Owns: all{}}, watch.Options{Ring: 4})
+	e := watch.New(watch.Ports{Definitions: s, Records: s, Log: s, Gate: s, Perform: s, Owns: all{s}}, watch.Options{Ring: 4})
 	s.engine = e
 	go func() { ended <- e.Run(ctx) }()
 	w := &sluice.Watch{

@@ -63,6 +63,9 @@ func (r *runner) insist(ctx context.Context, t *tried, seq uint64, do func() err
 	}
 }
 
+// errNotOurs says that another server serves the watch.
+var errNotOurs = sluice.Errorf(sluice.Unavailable, "another server serves the watch")
+
 // try publishes the event of an action, unless it is there. It returns what came of it, "" if it was not to be; an error says
 // that it is to be tried again. It enters before it asks for rights: of a right that is lost meanwhile either the gate knows, or it is cut off.
 func (r *runner) try(ctx context.Context, f *Firing, ev *sluice.Event) (outcome string, err error) {
@@ -82,6 +85,9 @@ func (r *runner) try(ctx context.Context, f *Firing, ev *sluice.Event) (outcome 
 		return "", nil
 	case err != nil:
 		return "", err
+	}
+	if !r.ports.Owns.Owns(r.key) { // the engine is told at the next round; a machine that was suspended would fire until then
+		return "", errNotOurs
 	}
 	err = r.ports.Perform.Perform(ctx, w.Creator, r.event(f, ev))
 	switch code := sluice.CodeOf(err); {

@@ -95,3 +95,23 @@ func TestARightIsLostWhereNothingIsUnderWay(t *testing.T) {
 		require.Contains(t, s.published, "watch-hot-7-1")
 	})
 }
+
+// Issue 13: a lease that has run out, as of a machine that was suspended, fires nothing before the engine is told.
+func TestWatch_FiresNothingWithoutItsLease(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		s := newSite()
+		s.run(t, asIs, func() {
+			synctest.Wait()
+			s.locked(func() { s.theirs = true })
+			s.publish("on")
+			<-time.After(time.Minute)
+			ids, _ := s.said()
+			require.Empty(t, ids)
+			s.locked(func() { s.theirs = false })
+			<-time.After(time.Minute)
+		})
+		ids, _ := s.said()
+		require.Equal(t, []string{"fired-watch-hot-7-1", "watch-hot-7-1"}, ids)
+	})
+}
