@@ -191,7 +191,7 @@ func (t *Timers) next(s *shard) ([]*entry, time.Duration) {
 	}
 	due := []*entry{first}
 	for e := range s.late[first.Lane] {
-		if e != first && e.before(first) {
+		if e.before(first) {
 			due = append(due, e)
 		}
 	}

@@ -92,6 +92,74 @@ func TestWhatIsMovedOrRemovedIsNotCalledAtItsOldTime(t *testing.T) {
 	}))
 }
 
+// Those that are due at one instant are called in their order, however they were set; of those that were put off, one that
+// comes later is not called with what comes before it.
+func TestTimers_OneInstantInOrder(t *testing.T) {
+	t.Parallel()
+	require.Equal(t, []string{"1@2000", "2@2000", "3@2000", "4@2000", "5@2000", "6@2000", "0@1800000"}, run(t, never, func(all *timers.Timers, _ func(string, time.Duration)) {
+		start := time.Now()
+		all.Set(timers.Entry{Key: "0", Lane: "lane", Group: "g", At: start.Add(10 * time.Second), Next: start.Add(30 * time.Minute)})
+		for _, order := range []int{4, 6, 1, 5, 3, 2} {
+			all.Set(timers.Entry{Key: strconv.Itoa(order), Lane: "lane", Group: "g", Order: uint64(order), At: start.Add(2 * time.Second)})
+		}
+	}))
+}
+
+// What was put off and set anew or removed since holds up nothing, and what is still put off is called before the next.
+func TestTimers_PutOffThenChanged(t *testing.T) {
+	t.Parallel()
+	require.Equal(t, []string{"b@2000", "d@5000", "a@8000"}, run(t, never, func(all *timers.Timers, set func(string, time.Duration)) {
+		start := time.Now()
+		for i, key := range []string{"a", "b", "c"} {
+			all.Set(timers.Entry{Key: key, Lane: "lane", Group: "g", Order: uint64(i), At: start.Add(time.Second), Next: start.Add(2*time.Second + time.Duration(i)*time.Minute)})
+		}
+		all.Remove("c")
+		all.Set(timers.Entry{Key: "a", Lane: "lane", Group: "g", Order: 5, At: start.Add(8 * time.Second)})
+		all.Set(timers.Entry{Key: "d", Lane: "lane", Group: "g", Order: 6, At: start.Add(5 * time.Second)})
+		all.Set(timers.Entry{Key: "b", Lane: "lane", Group: "g", Order: 7, At: start.Add(2 * time.Second)})
+	}))
+}
+
+// What is alone in its lane is not called when it was removed, and Set says whether it was heeded.
+func TestTimers_RemovedAloneIsNotCalled(t *testing.T) {
+	t.Parallel()
+	require.Empty(t, run(t, never, func(all *timers.Timers, _ func(string, time.Duration)) {
+		one := timers.Entry{Key: "a", Lane: "lane", Group: "g", Order: 2, At: time.Now().Add(time.Second)}
+		require.True(t, all.Set(one))
+		one.Order = 1
+		require.False(t, all.Set(one))
+		all.Remove("a")
+	}))
+}
+
+// Another lane goes on while one is called, and Run returns when the last call has.
+func TestTimers_RunWaitsForItsCalls(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		other, release := make(chan struct{}), make(chan struct{})
+		all := timers.New(func(_ context.Context, key string) timers.Again {
+			if key == "b" {
+				close(other)
+				return timers.Again{}
+			}
+			<-other
+			<-release
+			return timers.Again{}
+		})
+		ctx, cancel := context.WithCancel(t.Context())
+		ended := make(chan error, 1)
+		go func() { ended <- all.Run(ctx) }()
+		all.Set(timers.Entry{Key: "a", Lane: "a", At: time.Now().Add(time.Second)})
+		all.Set(timers.Entry{Key: "b", Lane: "b", At: time.Now().Add(time.Minute)})
+		<-other
+		cancel()
+		synctest.Wait()
+		require.Empty(t, ended)
+		close(release)
+		require.NoError(t, <-ended)
+	})
+}
+
 // Whoever tells late of what was set before does not undo what was set since.
 func TestWhatWasSetBeforeDoesNotCountAnyMore(t *testing.T) {
 	t.Parallel()
@@ -177,17 +245,22 @@ func TestWhatHoldsItsLaneIsWaitedFor(t *testing.T) {
 // When the clock was set, what was put off is called again, and says anew until when.
 func TestWhatWasPutOffIsCalledWhenItIsRecalled(t *testing.T) {
 	t.Parallel()
-	calls := 0
-	require.Equal(t, []string{"a@1000", "a@60000"}, run(t, func(string) time.Duration {
-		if calls++; calls == 1 {
-			return 100 * time.Hour
-		}
-		return 0
-	}, func(all *timers.Timers, set func(string, time.Duration)) {
-		set("a", time.Second)
-		<-time.After(time.Minute)
-		all.Recall()
-	}))
+	for _, want := range [][]string{{"a@1000", "a@60500"}, {"a@1000", "a@60500", "b@120000"}} {
+		calls := 0
+		require.Equal(t, want, run(t, func(string) time.Duration {
+			if calls++; calls == 1 {
+				return 100 * time.Hour
+			}
+			return 0
+		}, func(all *timers.Timers, set func(string, time.Duration)) {
+			set("a", time.Second)
+			if len(want) > 2 {
+				set("b", 2*time.Minute) // which is the next until then
+			}
+			<-time.After(time.Minute + time.Second/2)
+			all.Recall()
+		}))
+	}
 }
 
 // However keys are set and moved, none is called at once with itself, and each is called at the time that was set last.

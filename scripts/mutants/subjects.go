@@ -18,7 +18,7 @@ func subjects() []subject {
 		{pkg: "internal/limits"},
 		{pkg: "internal/causes"},
 		{pkg: "internal/explain", floor: 40},
-		{pkg: "internal/timers", floor: 78},
+		{pkg: "internal/timers"},
 		{pkg: "internal/registry", files: []string{"same.go", "change.go", "decode.go", "patch.go", "request.go"}},
 		{pkg: "internal/wake", floor: 88, files: []string{"step.go", "callback.go", "ahead.go", "change.go"}},
 		{
