@@ -44,7 +44,7 @@ func bury(ctx context.Context, log Log, graves Graves, w *Stored) error {
 	if err := graves.Forget(ctx, w.Namespace, w.ID); err != nil {
 		return err
 	}
-	if err := graves.Delete(ctx, w.Namespace, w.ID, w.Revision); err != nil && sluice.CodeOf(err) != sluice.Conflict { // else somebody else did so
+	if err := graves.Delete(ctx, w.Namespace, w.ID, w.Revision); sluice.CodeOf(err) != sluice.Conflict { // else another replica did so
 		return err
 	}
 	return nil

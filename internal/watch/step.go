@@ -184,7 +184,7 @@ func (s *State) Step(r *Rule, ev *sluice.Event, into []Verdict) []Verdict {
 // admit reports whether the reading is one that can be afforded.
 func (s *State) admit(r *Rule, ev *sluice.Event) bool {
 	w := &s.kept.Window
-	if age := ev.Stored.Sub(w.Since); w.Since.IsZero() || age >= second || age < 0 {
+	if age := ev.Stored.Sub(w.Since); age >= second || age < 0 {
 		s.count()
 		w.Since, w.Looked = ev.Stored, 0
 	}
@@ -204,9 +204,7 @@ func (s *State) admit(r *Rule, ev *sluice.Event) bool {
 // count has it told how many readings were not looked at. The window goes on: more of its second may come, late.
 func (s *State) count() {
 	w := &s.kept.Window
-	if w.Dropped > 0 {
-		s.kept.Throttled.add(w.Seq, w.At, w.Dropped)
-	}
+	s.kept.Throttled.add(w.Seq, w.At, w.Dropped)
 	w.Dropped, w.Seq, w.At = 0, 0, time.Time{}
 }
 
@@ -226,9 +224,7 @@ func (s *State) lapse(r *Rule, at time.Time, into []Verdict) []Verdict {
 	if now < s.due {
 		return into
 	}
-	if s.due = never; r.Level || r.For == 0 {
-		return into
-	}
+	s.due = never
 	var ripe []*Standing
 	for _, p := range s.memory.paths.Values() {
 		switch due := p.Since + r.For.Milliseconds(); {
@@ -317,7 +313,7 @@ func (t *tally) add(seq uint64, at time.Time, count uint64) {
 // ripe reports whether it is time to tell. A clock that was put back makes nobody wait.
 func (t *tally) ripe(now time.Time) bool {
 	age := now.Sub(t.Told)
-	return t.Count > 0 && (t.Told.IsZero() || age >= second || age < 0)
+	return t.Count > 0 && (age >= second || age < 0)
 }
 
 func since(ms int64, at time.Time) time.Duration {

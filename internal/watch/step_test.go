@@ -116,6 +116,8 @@ func TestWhenAWatchFires(t *testing.T) {
 		},
 		{"an edge with a duration fires when it is over, without another reading", with(edge, lasting), []line{"0 /a on", "4999 tick", "5000 tick", "6000 tick"}, []string{"fires 1 at 5000"}},
 		{"a reading shows that the duration of another path is over", with(edge, lasting), []line{"0 /a on", "1 /c on", "7000 /b off"}, []string{"fires 1 at 5000", "fires 2 at 5001"}},
+		{"what is over at once fires in the order of its beginnings", with(edge, lasting), []line{"0 /b on", "1 /a on", "1 /c on", "2 /b on", "7000 tick"}, []string{"fires 1 at 5000", "fires 2 at 5001", "fires 3 at 5001"}},
+		{"a clock that is put back begins another second", with(level, scarce), []line{"5000 /a on", "5001 /a on", "0 /a on"}, []string{"fires 1 at 5000", "fires 2 at 5001", "fires 3 at 0"}},
 		{"a condition that does not last does not fire", with(edge, lasting), []line{"0 /a on", "4000 /a off", "4500 /a on", "9000 tick", "9500 tick"}, []string{"fires 3 at 9500"}},
 		{"a level with a duration fires from then on", with(level, lasting), []line{"0 /a on", "4999 /a on", "5000 /a on", "5001 /a on", "5002 /a off", "5003 /a on"}, []string{"fires 3 at 5000", "fires 4 at 5001"}},
 		{"what cannot be judged says nothing about its path", with(edge, none), []line{"0 /a on", "1 /a odd", "2 /a on", "3 /b odd", "1001 tick"}, []string{"fires 1 at 0", "missed 2 condition_failed ×1", "missed 4 condition_failed ×1"}},
@@ -161,6 +163,74 @@ func TestWhatIsRememberedHasABound(t *testing.T) {
 	said := play(t, s, rule(edge), "0 /a on", "1 /b on", "2 /a on", "3 /c on", "4 /a on", "5 /b on")
 	require.Equal(t, []string{"fires 1 at 0", "fires 2 at 1", "fires 4 at 3", "fires 6 at 5"}, said) // /b, which was quiet, was forgotten
 	require.Len(t, s.Kept().Paths, 2)
+	_, err = watch.NewState(watch.Kept{}, 0)
+	require.Error(t, err)
+}
+
+// A path on which the condition does not hold and that does not cool down takes no place.
+func TestState_ForgetsWhatSaysNothing(t *testing.T) {
+	t.Parallel()
+	s, err := watch.NewState(watch.Kept{}, 2)
+	require.NoError(t, err)
+	r := rule(func(r *watch.Rule) { r.Cooldown = time.Second })
+	require.Equal(t, []string{"fires 1 at 0"}, play(t, s, r, "0 /a on", "1 /b off", "2 /c off", "3 /a on"))
+	play(t, s, r, "4 /a off")
+	require.Len(t, s.Kept().Paths, 1, "it cools down")
+	play(t, s, r, "1000 /a off")
+	require.Empty(t, s.Kept().Paths)
+}
+
+// What a watch has done since it was made is counted, and outlives a restart.
+func TestState_CountsWhatItDid(t *testing.T) {
+	t.Parallel()
+	s := newState(t, watch.Kept{})
+	play(t, s, rule(func(r *watch.Rule) { r.Most = 2 }), "0 /a on", "1 /a odd", "2 /a on", "3 /a on", "4 /a on")
+	s.Fired(1, "unavailable", begin)
+	s.Fired(4, "ok", begin.Add(time.Second))
+	s.Lost(6, 9, begin)
+	want := watch.Totals{Looked: 2, Missed: 5, Throttled: 3, Fired: 2, FiredAt: begin.Add(time.Second), FiredSeq: 4, Outcome: "ok"}
+	require.Equal(t, want, s.Totals())
+	require.Equal(t, want, newState(t, s.Kept()).Totals())
+}
+
+// What is stored has what is still to be told, and does not change with the state.
+func TestKept_IsACopyOfAll(t *testing.T) {
+	t.Parallel()
+	s := newState(t, watch.Kept{})
+	s.Lost(1, 1, begin)
+	kept := s.Kept()
+	s.Lost(2, 9, begin)
+	require.Equal(t, []watch.Verdict{{Kind: watch.Missed, Seq: 1, At: begin, Reason: watch.Expired, Count: 1}}, newState(t, kept).Tell(begin, nil))
+}
+
+// What was told is told again a second later at the earliest, or when the clock was put back.
+func TestTell_OnceASecond(t *testing.T) {
+	t.Parallel()
+	for after, tells := range map[time.Duration]bool{0: false, time.Second - 1: false, time.Second: true, -1: true} {
+		s := newState(t, watch.Kept{})
+		s.Lost(1, 1, begin)
+		require.Len(t, s.Tell(begin, nil), 1)
+		s.Lost(2, 2, begin)
+		require.Equal(t, tells, len(s.Tell(begin.Add(after), nil)) == 1, after)
+	}
+}
+
+// Time alone fires only for what has held for a while, at the instant at which it has.
+func TestRipe_WhenTheDurationIsOver(t *testing.T) {
+	t.Parallel()
+	lasting := func(r *watch.Rule) { r.For = 5 * time.Second }
+	for _, r := range []*watch.Rule{rule(edge), rule(level), rule(func(r *watch.Rule) { level(r); lasting(r) })} {
+		s := newState(t, watch.Kept{})
+		require.False(t, s.Ripe(r, begin))
+		play(t, s, r, "0 /a on")
+		require.False(t, s.Ripe(r, begin.Add(time.Hour)))
+		require.True(t, s.Quiet())
+	}
+	s, r := newState(t, watch.Kept{}), rule(lasting)
+	require.True(t, s.Ripe(r, begin), "it is not known yet what was stored")
+	play(t, s, r, "0 /a on")
+	require.False(t, s.Ripe(r, begin.Add(5*time.Second-1)))
+	require.True(t, s.Ripe(r, begin.Add(5*time.Second)))
 }
 
 func TestWhatLeftTheLogUnseenIsTold(t *testing.T) {
@@ -189,4 +259,12 @@ func TestWhatIsHeldBackIsNotQuiet(t *testing.T) {
 	require.False(t, s.Quiet(), "a reading was not looked at, which is to be told")
 	play(t, s, r, "71000 tick")
 	require.True(t, s.Quiet())
+	for _, ms := range []time.Duration{0, 1, 1000, 1001} { // one is not looked at in each of two seconds
+		s.Step(r, &sluice.Event{Seq: s.Place() + 1, Path: "/a", Type: "off", Stored: begin.Add(time.Hour + ms*time.Millisecond)}, nil)
+	}
+	require.False(t, s.Quiet())
+	s = newState(t, watch.Kept{})
+	s.Tick(r, begin, nil)
+	s.Lost(1, 1, begin)
+	require.False(t, s.Quiet(), "what was lost is to be told")
 }
