@@ -98,10 +98,7 @@ type budget struct {
 func (b *budget) wait(spent uint64, now time.Time) time.Duration {
 	b.owed = max(0, b.owed-costPerSecond*now.Sub(b.at).Seconds()) + float64(spent-b.seen)
 	b.seen, b.at = spent, now
-	if b.owed <= costSaved {
-		return 0
-	}
-	return time.Duration((b.owed - costSaved) / costPerSecond * float64(time.Second))
+	return time.Duration(max(0, b.owed-costSaved) / costPerSecond * float64(time.Second))
 }
 
 // rest waits if looking was dear. The hub does not look for the feed meanwhile: it reads the log then.

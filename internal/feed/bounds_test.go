@@ -50,6 +50,8 @@ func TestThereAreOnlySoManyFeeds(t *testing.T) {
 	require.NoError(t, try("a3", ada))
 	require.Equal(t, uint64(3), e.Use().Refused)
 	require.Equal(t, 6, e.Use().Feeds)
+	held["r0"].Close()
+	refused(try("", ada), "max_per_principal", 2)
 	_, err := e.Open(t.Context(), feed.Wish{Namespace: ns, Filter: sluice.Filter{CEL: "1"}})
 	require.Error(t, err)
 	for _, name := range []string{"a2", "b1", "r0", "r2", "b2", "a3"} {

@@ -194,7 +194,9 @@ func TestWhoWaitsForAPageReadsItIfNobodyElseDoes(t *testing.T) {
 func TestPagesThatAreKeptAreBounded(t *testing.T) {
 	t.Parallel()
 	const size = 1 << 20
+	reads := 0
 	p := pages{read: func(_ context.Context, _ sluice.Pattern, after, _ uint64) ([]sluice.Event, uint64, error) {
+		reads++
 		return []sluice.Event{{Seq: after + 1, Path: "/a", Type: "t", Data: make([]byte, size)}}, after + 1, nil
 	}}
 	for seq := range uint64(50) {
@@ -205,9 +207,63 @@ func TestPagesThatAreKeptAreBounded(t *testing.T) {
 		_, weight := p.size()
 		require.LessOrEqual(t, weight, pagesWeight)
 	}
+	require.Equal(t, 50, reads, "the first was not forgotten in between")
 	kept, _ := p.size()
 	require.Equal(t, pagesWeight/(2*size+itemOverhead+pageOverhead), kept)
 	one, mine := p.find(everything, 0)
 	require.False(t, mine)
 	require.Zero(t, one.after)
+}
+
+// A page is shared by those who ask for what it has: all paths, or the same pattern. Of one that is being read it is not known
+// how far it will reach.
+func TestPage_HasWhatItWasReadFor(t *testing.T) {
+	t.Parallel()
+	reading, read := make(chan struct{}), make(chan struct{})
+	close(read)
+	for _, c := range []struct {
+		name    string
+		page    page
+		pattern sluice.Pattern
+		after   uint64
+		want    bool
+	}{
+		{"all paths", page{pattern: everything, ready: read, reached: 9}, "/a", 8, true},
+		{"the same pattern", page{pattern: "/a", ready: read, reached: 9}, "/a", 8, true},
+		{"another pattern", page{pattern: "/a", ready: read, reached: 9}, "/b", 8, false},
+		{"a place behind it", page{pattern: "/a", ready: read, reached: 9}, "/a", 9, false},
+		{"a place before it", page{pattern: "/a", ready: read, after: 3, reached: 9}, "/a", 2, false},
+		{"soon behind its beginning", page{pattern: "/a", ready: reading, after: 3}, "/a", 2 + soon, true},
+		{"too far behind its beginning", page{pattern: "/a", ready: reading, after: 3}, "/a", 3 + soon, false},
+	} {
+		require.Equal(t, c.want, c.page.has(c.pattern, c.after), c.name)
+	}
+}
+
+// Pages stay while they are read, and one that is being read is not forgotten; where nothing comes behind a place, that is the answer.
+func TestPages_StayWhileTheyAreRead(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		log := &shelf{last: 100, most: 500}
+		p := pages{read: log.read}
+		for range 5 {
+			_, _, err := p.behind(t.Context(), everything, 0, 100)
+			require.NoError(t, err)
+			<-time.After(pagesKept - 2*time.Second)
+		}
+		require.Equal(t, int32(1), log.reads.Load())
+		items, reached, err := p.behind(t.Context(), everything, 100, 100)
+		require.NoError(t, err)
+		require.Empty(t, items)
+		require.Equal(t, uint64(100), reached)
+		<-time.After(pagesKept + time.Second)
+		go func() { _, _, _ = p.behind(t.Context(), everything, 0, 100) }()
+		synctest.Wait()
+		p.mu.Lock()
+		p.forget(func(*page) bool { return true })
+		p.mu.Unlock()
+		kept, _ := p.size()
+		require.Equal(t, 1, kept)
+		<-time.After(pagesKept + time.Second)
+	})
 }

@@ -5,6 +5,7 @@ import (
 	"slices"
 	"strings"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"github.com/stretchr/testify/require"
@@ -42,7 +43,7 @@ func TestEventsOfTheSameLabelsStandForOneAnother(t *testing.T) {
 		frames := c.flush()
 		var seqs []uint64
 		for _, f := range frames {
-			require.LessOrEqual(t, f.Resume, f.Seq)
+			require.Equal(t, f.Seq, f.Resume, "nothing before it is held")
 			seqs = append(seqs, f.Seq)
 			if f.Count == 2 {
 				require.Equal(t, map[bool]uint64{false: 3, true: 2}[first], f.item.Event.Seq)
@@ -147,8 +148,54 @@ func TestAQueueCountsWhatGivesWay(t *testing.T) {
 	require.Len(t, seqs, 19)
 	require.True(t, slices.IsSorted(seqs))
 	require.Empty(t, q.frames, "an empty queue takes no memory")
-	q.push(Frame{item: item(40, strings.Repeat("x", maxWeight)), Seq: 40})
-	require.True(t, q.isFull(), "it is bounded in bytes too")
+}
+
+// weighing returns a frame whose item has a weight.
+func weighing(t *testing.T, seq uint64, weight int) Frame {
+	t.Helper()
+	it := item(seq, strings.Repeat("x", (weight-item(seq, "").weight())/2))
+	require.Equal(t, weight, it.weight())
+	return Frame{item: it, Seq: seq}
+}
+
+// A queue is bounded in bytes, and so is what is sent at once; it takes memory as it grows.
+func TestQueue_BoundsBytes(t *testing.T) {
+	t.Parallel()
+	q := queue{most: 20}
+	for seq := range uint64(20) {
+		q.push(Frame{item: item(seq, ""), Seq: seq})
+		require.Len(t, q.frames, map[bool]int{true: firstFrames, false: 20}[seq < firstFrames])
+	}
+	q = queue{most: 20}
+	q.push(weighing(t, 1, maxWeight-2))
+	require.False(t, q.isFull())
+	q.push(weighing(t, 2, maxWeight))
+	require.True(t, q.isFull())
+	q.push(weighing(t, 3, 1000))
+	require.Equal(t, 2, q.missed, "one event may be as large as it likes")
+	require.Len(t, q.take(make([]Frame, 0, 3), 99), 2)
+	require.Zero(t, q.weight)
+	for seq := range uint64(3) {
+		q.push(weighing(t, seq, atOnceWeight/2))
+	}
+	require.Len(t, q.take(make([]Frame, 0, 3), 99), 2)
+	require.Len(t, q.take(make([]Frame, 0, 3), 99), 1)
+}
+
+// A feed whose filter was dear rests for as long as it owes, and reads the log then; another one goes on.
+func TestRest_AsLongAsItOwes(t *testing.T) {
+	t.Parallel()
+	m, err := filter.Compile(sluice.Filter{})
+	require.NoError(t, err)
+	for owed, rests := range map[float64]time.Duration{0: 0, costSaved: 0, costSaved + 2*costPerSecond: 2 * time.Second} {
+		synctest.Test(t, func(t *testing.T) {
+			began := time.Now()
+			f := &Feed{filter: m, budget: budget{owed: owed, at: began}}
+			f.rest(t.Context())
+			require.Equal(t, rests, time.Since(began))
+			require.Equal(t, rests > 0, f.dear)
+		})
+	}
 }
 
 // S2-113…116: an event is rendered once for each projection, on one line.

@@ -37,7 +37,7 @@ const (
 	maxWeight   = 16 << 20 // bytes that a queue holds at most, unless it is one event
 )
 
-func (q *queue) isFull() bool { return q.count == q.most || q.count > 0 && q.weight >= maxWeight }
+func (q *queue) isFull() bool { return q.count == q.most || q.weight >= maxWeight }
 
 // push takes a frame. The oldest give way to it.
 func (q *queue) push(f Frame) {
