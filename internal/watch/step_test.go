@@ -259,8 +259,8 @@ func TestWhatIsHeldBackIsNotQuiet(t *testing.T) {
 	require.False(t, s.Quiet(), "a reading was not looked at, which is to be told")
 	play(t, s, r, "71000 tick")
 	require.True(t, s.Quiet())
-	for _, ms := range []time.Duration{0, 1, 1000, 1001} { // one is not looked at in each of two seconds
-		s.Step(r, &sluice.Event{Seq: s.Place() + 1, Path: "/a", Type: "off", Stored: begin.Add(time.Hour + ms*time.Millisecond)}, nil)
+	for _, ms := range []int{0, 1, 1000, 1001} { // one is not looked at in each of two seconds
+		s.Step(r, &sluice.Event{Seq: s.Place() + 1, Path: "/a", Type: "off", Stored: begin.Add(time.Hour + time.Duration(ms)*time.Millisecond)}, nil)
 	}
 	require.False(t, s.Quiet())
 	s = newState(t, watch.Kept{})
