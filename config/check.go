@@ -37,6 +37,7 @@ func (c Config) Check() error {
 		c.Watches.check(),
 		c.Limits.check(),
 		c.Log.check(),
+		when(c.ShutdownGrace < second, "shutdown_grace %s: write a duration of at least 1s, such as 5s", c.ShutdownGrace),
 		checkURL("tracing.endpoint", c.Tracing.Endpoint),
 	}
 	return errors.Join(errs...)

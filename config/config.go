@@ -31,6 +31,10 @@ type Config struct {
 	Log      Log      `json:"log"      envPrefix:"LOG_"`
 	Tracing  Tracing  `json:"tracing"  envPrefix:"TRACING_"`
 
+	// ShutdownGrace is how long a server that is told to end goes on after its last attempt under way has ended, to write
+	// what is not written yet and to serve requests under way, at least 1s; 5s.
+	ShutdownGrace sluice.Duration `json:"shutdown_grace" env:"SHUTDOWN_GRACE"`
+
 	// Dev is for trying things out on one machine: it allows http:// to loopback, and NATS connections
 	// without a login; false.
 	Dev bool `json:"dev" env:"DEV"`
@@ -195,6 +199,8 @@ func Default() Config {
 		Watches:  Watches{PerNamespace: 100, EvaluationsPerSecond: 1000, Paths: 1024},
 		Limits:   defaultLimits(),
 		Log:      Log{Level: "info", Format: "text"},
+
+		ShutdownGrace: 5 * second,
 	}
 }
 

@@ -172,6 +172,7 @@ func TestCheckSaysWhatWouldBeRight(t *testing.T) {
 		{"no window", func(c *config.Config) { c.Events.DedupWindow = 0 }, "events.dedup_window 0s"},
 		{"window over age", func(c *config.Config) { c.Events.Retention.MaxAge = sluice.Duration(time.Minute) }, "write at most that"},
 		{"no attempts", func(c *config.Config) { c.Attempts.MaxAge = 0 }, "attempts.max_age"},
+		{"no time to end", func(c *config.Config) { c.ShutdownGrace = 0 }, "shutdown_grace"},
 		{"address for network", func(c *config.Config) { c.Webhooks.AllowCIDRs = []string{"10.0.0.1"} }, `"10.0.0.1": write a network`},
 		{"loud", func(c *config.Config) { c.Log.Level = "loud" }, "write debug, info, warn or error"},
 		{"xml", func(c *config.Config) { c.Log.Format = "xml" }, "write text or json"},

@@ -73,7 +73,7 @@ What a server depends on was broken, on purpose, while events were on their way,
 this file; ` + "`make check`" + ` tries the short forms, and looks whether this file and the tests say the same.
 
 **events** were published and acknowledged; **lost** never arrived (the test fails if there is one); **twice** is how often one was taken by the endpoint again, which only a crash, or two owners,
-may bring about; **order** is that of each path's first deliveries; **to resume** is the time from the end of the fault to the next delivery; **CPU** is what the whole process, NATS and test included,
+may bring about, or an end without NATS; **order** is that of each path's first deliveries; **to resume** is the time from the end of the fault to the next delivery; **CPU** is what the whole process, NATS and test included,
 used of one core while nothing could be done (over a tenth fails the test); **memory** is what its heap and stacks grew by at most, garbage included. Figures are of one run on a machine with two
 cores: they show the order of magnitude.
 

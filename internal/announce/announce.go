@@ -12,6 +12,7 @@ import (
 
 	"github.com/google/uuid"
 
+	"github.com/sluice-io/sluice/internal/shutdown"
 	"github.com/sluice-io/sluice/pkg/sluice"
 )
 
@@ -186,7 +187,7 @@ func (a *Announcer) Run(ctx context.Context) error {
 func (a *Announcer) runQueue(ctx context.Context) {
 	tick := time.NewTicker(a.opts.Every)
 	defer tick.Stop()
-	work := context.WithoutCancel(ctx) // one that is under way is finished
+	work := shutdown.Lasting(ctx) // one that is under way is finished
 	for {
 		select {
 		case <-ctx.Done():
@@ -206,12 +207,12 @@ func (a *Announcer) runQueue(ctx context.Context) {
 }
 
 func (a *Announcer) flush(ctx context.Context) {
-	ctx, cancel := context.WithTimeout(ctx, flushLimit)
+	limit, cancel := context.WithTimeout(ctx, flushLimit)
 	defer cancel()
 	for {
 		select {
 		case n := <-a.queue:
-			a.publish(ctx, n)
+			a.publish(limit, n)
 		default:
 			return
 		}
@@ -238,6 +239,9 @@ func (a *Announcer) publish(ctx context.Context, n announcement) {
 
 func (a *Announcer) lose(ctx context.Context, n announcement, err error) {
 	a.opts.Dropped(n.kind)
+	if shutdown.Left(ctx, "announcements", 1) {
+		return
+	}
 	a.opts.Log.LogAttrs(ctx, slog.LevelWarn, "announcement not published",
 		slog.String("type", n.kind), slog.String("namespace", n.namespace), slog.String("path", string(n.path)), slog.Any("error", err))
 }

@@ -7,6 +7,7 @@ import (
 	"slices"
 	"time"
 
+	"github.com/sluice-io/sluice/internal/shutdown"
 	"github.com/sluice-io/sluice/pkg/sluice"
 )
 
@@ -44,7 +45,7 @@ func (a *Announcer) Subscription(ctx context.Context, sub *sluice.Subscription) 
 	if len(sub.Untold) == 0 {
 		return
 	}
-	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), changeLimit)
+	ctx, cancel := context.WithTimeout(shutdown.Lasting(ctx), changeLimit)
 	defer cancel()
 	if err := a.tellChanges(ctx, sub, a.publishAll); err != nil {
 		a.tellLater(ctx, sub, err)

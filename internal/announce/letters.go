@@ -12,6 +12,7 @@ import (
 
 	"github.com/google/uuid"
 
+	"github.com/sluice-io/sluice/internal/shutdown"
 	"github.com/sluice-io/sluice/pkg/sluice"
 )
 
@@ -27,7 +28,7 @@ type Letters interface {
 // runLetters tells of dead letters until ctx is done. None is lost: they are stored, and handed out again until they are told.
 func (a *Announcer) runLetters(ctx context.Context) {
 	err := a.opts.Letters.Follow(ctx, func(ctx context.Context, letters []sluice.BuriedLetter, again bool) error {
-		ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), lettersLimit)
+		ctx, cancel := context.WithTimeout(shutdown.Lasting(ctx), lettersLimit)
 		defer cancel()
 		if again || old(letters) {
 			return a.tellLetters(ctx, letters, a.publishUnknown)

@@ -8,6 +8,7 @@ import (
 	"log/slog"
 	"slices"
 
+	"github.com/sluice-io/sluice/internal/shutdown"
 	"github.com/sluice-io/sluice/pkg/sluice"
 )
 
@@ -36,7 +37,7 @@ type namespaceData struct {
 // namespace, because its own log comes and goes with it. It takes two seconds at most; what fails is logged, and then it is told within
 // two minutes that the namespace has changed.
 func (a *Announcer) Namespace(ctx context.Context, kind string, ns *sluice.Namespace, old, now json.RawMessage) {
-	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), changeLimit)
+	ctx, cancel := context.WithTimeout(shutdown.Lasting(ctx), changeLimit)
 	defer cancel()
 	if err := a.tellNamespace(ctx, kind, namespaceData{ns.Name, ns.Revision, old, now}, a.publishAll); err != nil {
 		a.opts.Log.LogAttrs(ctx, slog.LevelWarn, "change not told", slog.String("type", kind), slog.String("namespace", ns.Name), slog.Any("error", err))
@@ -52,7 +53,7 @@ func (a *Announcer) StillUntold(ctx context.Context, name string) {
 	if a.opts.Namespaces == nil {
 		return
 	}
-	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), changeLimit)
+	ctx, cancel := context.WithTimeout(shutdown.Lasting(ctx), changeLimit)
 	defer cancel()
 	events, last, err := a.waitingOf(ctx, name)
 	if err == nil && len(events) > 0 {

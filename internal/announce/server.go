@@ -3,6 +3,7 @@ package announce
 import (
 	"context"
 
+	"github.com/sluice-io/sluice/internal/shutdown"
 	"github.com/sluice-io/sluice/pkg/sluice"
 )
 
@@ -15,7 +16,7 @@ type serverData struct {
 // Server publishes that a server has started or ends (S4-34), in the default namespace. It takes
 // two seconds at most; a failure is logged.
 func (a *Announcer) Server(ctx context.Context, kind, replica, version string) {
-	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), changeLimit)
+	ctx, cancel := context.WithTimeout(shutdown.Lasting(ctx), changeLimit)
 	defer cancel()
 	a.publish(ctx, announcement{
 		namespace: sluice.DefaultNamespace, path: sluice.ServerPath(replica), kind: kind, data: serverData{replica, version},

@@ -15,12 +15,12 @@ import (
 	"time"
 
 	"github.com/sluice-io/sluice/config"
+	"github.com/sluice-io/sluice/internal/shutdown"
 	"github.com/sluice-io/sluice/pkg/sluice"
 )
 
 const (
 	readyLimit    = 60 * time.Second // for the embedded NATS to be there, and for what is read once the streams are
-	shutdownLimit = 20 * time.Second // for requests under way
 	scrapeLimit   = 2 * time.Second  // for what a scrape asks NATS
 	readyEvery    = 2 * time.Millisecond
 	readyPatience = 10 * time.Second // until it is said that the server can be used, though not everything may be known
@@ -55,7 +55,8 @@ func Run(ctx context.Context, cfg config.Config, opts Options) (err error) {
 		return listenError("http.listen", cfg.HTTP.Listen, "--http", err)
 	}
 	defer func() { err = errors.Join(err, ignoreClosed(listener.Close())) }()
-	s := &server{cfg: cfg, opts: opts, listener: listener}
+	s := &server{cfg: cfg, opts: opts, listener: listener, deadline: shutdown.New(ctx, cfg.ShutdownGrace.Std())}
+	ctx = s.deadline.Context(ctx)
 	s.stopping, s.stop = context.WithCancel(context.WithoutCancel(ctx))
 	defer s.stop()
 	defer func() { err = errors.Join(err, s.close(context.WithoutCancel(ctx))) }()
@@ -92,11 +93,13 @@ func (s *server) sayReady(ctx context.Context) error {
 }
 
 // serve runs the parts. The first to end ends the others; the attempt log and the announcements
-// end last, because attempts under way are still recorded, and so does what writes the records of streams.
+// end last, because attempts under way are still recorded, and so does what writes the records of streams. From the
+// first end on the deadline of the shutdown runs, which ends all that does not end by itself.
 func (s *server) serve(ctx context.Context) error {
 	inner, cancel := context.WithCancelCause(ctx)
 	defer cancel(nil)
-	logging, endLog := context.WithCancel(context.WithoutCancel(ctx))
+	defer context.AfterFunc(inner, s.deadline.Begin)()
+	logging, endLog := context.WithCancel(shutdown.Lasting(ctx))
 	defer endLog()
 	var parts, log sync.WaitGroup
 	for _, run := range []func(context.Context) error{s.attempts.Run, s.room.Run, s.announce.Run, s.trust.follow, s.owns.run, s.memory.Run} {
@@ -127,12 +130,12 @@ func (s *server) serve(ctx context.Context) error {
 	for _, run := range s.optional() {
 		parts.Go(func() { cancel(run(inner)) })
 	}
-	parts.Wait()
+	s.await(&parts)
 	s.tell(ctx, sluice.TypeServerStopping)
 	endLog()
-	log.Wait()
-	s.trust.leave(context.WithoutCancel(ctx), s.opts.Log)
-	s.memory.Leave(context.WithoutCancel(ctx))
+	s.await(&log)
+	s.trust.leave(shutdown.Lasting(ctx), s.opts.Log)
+	s.memory.Leave(shutdown.Lasting(ctx))
 	if ctx.Err() != nil {
 		return nil
 	}
@@ -176,9 +179,11 @@ func (s *server) serveHTTP(ctx context.Context) error {
 	case <-ctx.Done():
 	}
 	s.stop()
-	limit, cancel := context.WithTimeout(context.WithoutCancel(ctx), shutdownLimit)
-	defer cancel()
-	err := web.Shutdown(limit)
+	err := web.Shutdown(shutdown.Lasting(ctx))
+	if errors.Is(err, context.Canceled) { // requests are under way that the store does not answer
+		shutdown.Left(ctx, "requests", 1)
+		err = web.Close()
+	}
 	if served := <-ended; !errors.Is(served, http.ErrServerClosed) {
 		err = errors.Join(err, served)
 	}

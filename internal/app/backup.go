@@ -11,6 +11,7 @@ import (
 
 	"github.com/sluice-io/sluice/config"
 	"github.com/sluice-io/sluice/internal/backup"
+	"github.com/sluice-io/sluice/internal/shutdown"
 )
 
 // KeptFiles returns the files of a data directory that belong to a backup: with them the server is the same one again.
@@ -61,7 +62,7 @@ func openStored(ctx context.Context, cfg config.Config, opts Options) (s *server
 	if err := cfg.Check(); err != nil {
 		return nil, err
 	}
-	s = &server{cfg: cfg, opts: opts}
+	s = &server{cfg: cfg, opts: opts, deadline: shutdown.New(ctx, cfg.ShutdownGrace.Std())}
 	limit, cancel := context.WithTimeout(ctx, readyLimit)
 	defer cancel()
 	if err = s.openNATS(limit); err == nil {

@@ -8,6 +8,7 @@ import (
 	"net/http"
 	"net/http/httptest"
 	"strings"
+	"syscall"
 	"testing"
 	"time"
 
@@ -133,4 +134,40 @@ func TestDiskFull_HealsByItself(t *testing.T) { // S4-17, S4-22, C01
 	require.Equal(t, http.StatusOK, status, text)
 	t.Logf("resumed after %s", resumed)
 	watch.End(w.got.Compare(w.sent), "publishing is refused at once, and the server not ready; it goes on in the same process")
+}
+
+// F10: with a disk that takes no writes a server that is told to end ends at its deadline, too, and the next one goes on.
+func TestStop_EndsOnFullDisk(t *testing.T) { // S4-17, S4-22
+	t.Parallel()
+	c, hook := &child{dir: t.TempDir(), http: "127.0.0.1:0", nats: "127.0.0.1:0", env: []string{serveGraceEnv + "=" + stopGrace.String()}}, newHolder(t)
+	c.start(t)
+	t.Cleanup(func() { _ = c.proc.Process.Kill() })
+	w := &diskWorld{child: c, api: client.New("http://"+c.http, c.token(t)), got: hook.Arrivals, sent: map[string][]string{}}
+	subscribe(t, w.api, fmt.Sprintf(`{"id":"s","namespace":"default","pattern":"/d/*","endpoint":{"url":%q},%s}`, hook.url, quick))
+	w.some(t, 1)
+	eventually(t, func() bool { return hook.Tries() == 2 }, "the attempts are under way")
+
+	watch := faulttest.Begin(t, "stop-disk-full")
+	w.limitFiles(t, 1)
+	began := time.Now()
+	require.NoError(t, c.proc.Process.Signal(syscall.SIGTERM))
+	hook.release()
+	ended := make(chan error, 1)
+	go func() { ended <- c.proc.Wait() }()
+	select {
+	case err := <-ended:
+		require.NoError(t, err)
+	case <-time.After(stopBound):
+		require.FailNow(t, "it does not end")
+	}
+	took := time.Since(began)
+
+	watch.Recovered()
+	c.start(t)
+	w.api = client.New("http://"+c.http, c.token(t))
+	eventually(t, func() bool { return hook.Taken() == 2 }, "all arrived")
+	watch.Resumed()
+	w.some(t, 1)
+	eventually(t, func() bool { return hook.Taken() == 4 }, "and the next ones")
+	watch.End(hook.Compare(w.sent), fmt.Sprintf("it ended %.0f s after it was told to, with shutdown_grace %s", took.Seconds(), stopGrace))
 }

@@ -28,6 +28,7 @@ const (
 	serveNATSEnv  = "SLUICE_TEST_NATS_URL"
 	serveLeaseEnv = "SLUICE_TEST_LEASE"
 	serveKeyEnv   = "SLUICE_TEST_SECRETS_KEY"
+	serveGraceEnv = "SLUICE_TEST_SHUTDOWN_GRACE"
 )
 
 // sharedKey seals the secrets of servers that share a NATS.
@@ -48,6 +49,9 @@ func serveAsChild(dir string) {
 	cfg.HTTP.Listen, cfg.NATS.Listen, cfg.NATS.URL = os.Getenv("SLUICE_HTTP"), os.Getenv("SLUICE_NATS"), os.Getenv(serveNATSEnv)
 	if cfg.NATS.URL != "" {
 		cfg.Secrets.Key = cmp.Or(os.Getenv(serveKeyEnv), sharedKey)
+	}
+	if grace, err := time.ParseDuration(os.Getenv(serveGraceEnv)); err == nil {
+		cfg.ShutdownGrace = sluice.Duration(grace)
 	}
 	withTester(&cfg, nil)
 	log := slog.New(slog.NewTextHandler(os.Stderr, &slog.HandlerOptions{Level: slog.LevelError}))

@@ -4,6 +4,7 @@ import (
 	"context"
 
 	"github.com/sluice-io/sluice/internal/instruct"
+	"github.com/sluice-io/sluice/internal/shutdown"
 	"github.com/sluice-io/sluice/internal/underway"
 	"github.com/sluice-io/sluice/pkg/sluice"
 )
@@ -43,7 +44,7 @@ func (b begun) Publish(ctx context.Context, namespace string, events []sluice.Ev
 	if err := ctx.Err(); err != nil {
 		return nil, err
 	}
-	whole, end := context.WithCancelCause(context.WithoutCancel(ctx))
+	whole, end := context.WithCancelCause(shutdown.Lasting(ctx))
 	defer end(nil)
 	stop := context.AfterFunc(ctx, func() {
 		if !underway.WasCut(ctx) {

@@ -96,6 +96,7 @@ func startWith(tb testing.TB, dir string, change func(*config.Config), opts app.
 	cfg := config.Default()
 	cfg.Data, cfg.Dev = dir, true
 	cfg.HTTP.Listen, cfg.NATS.Listen = "127.0.0.1:0", "127.0.0.1:0"
+	cfg.ShutdownGrace = sluice.Duration(15 * time.Second) // the machine is busy
 	withTester(&cfg, change)
 	if cfg.NATS.URL != "" && cfg.Secrets == (config.Secrets{}) {
 		cfg.Secrets.Key = sharedKey

@@ -38,6 +38,7 @@ import (
 	"github.com/sluice-io/sluice/internal/push"
 	"github.com/sluice-io/sluice/internal/registry"
 	"github.com/sluice-io/sluice/internal/room"
+	"github.com/sluice-io/sluice/internal/shutdown"
 	"github.com/sluice-io/sluice/internal/stored"
 	"github.com/sluice-io/sluice/internal/turns"
 	"github.com/sluice-io/sluice/internal/wake"
@@ -51,6 +52,7 @@ type server struct {
 	cfg      config.Config
 	opts     Options
 	listener net.Listener
+	deadline *shutdown.Deadline // of all that is done after the server was told to end
 
 	lock     *flock.Flock // of the data directory, where no embedded server holds it
 	nats     *natsd.Server
@@ -130,28 +132,6 @@ func within(ctx context.Context, limit time.Duration, steps []func(context.Conte
 		}
 	}
 	return nil
-}
-
-func (s *server) close(ctx context.Context) error {
-	var errs []error
-	if s.sender != nil {
-		s.sender.Close()
-	}
-	if s.tracing != nil {
-		limit, cancel := context.WithTimeout(ctx, 5*time.Second)
-		defer cancel()
-		errs = append(errs, s.tracing.close(limit))
-	}
-	if s.store != nil {
-		s.store.Close()
-	}
-	if s.nats != nil {
-		errs = append(errs, s.nats.Shutdown())
-	}
-	if s.lock != nil {
-		errs = append(errs, s.lock.Unlock())
-	}
-	return errors.Join(errs...)
 }
 
 func (s *server) openNATS(ctx context.Context) error {
@@ -259,7 +239,7 @@ func (s *server) openSender(ctx context.Context) error {
 }
 
 func (s *server) openRegistry(ctx context.Context) error {
-	scraping := context.WithoutCancel(ctx)
+	scraping := shutdown.Lasting(ctx)
 	s.metrics = metrics.New(s.moments, kept(func() []metrics.Log { return s.logs(scraping) }))
 	s.metrics.WatchConnections(s.conns.Load)
 	s.metrics.WatchWakes(s.wakeMoments)

@@ -14,6 +14,7 @@ import (
 	"golang.org/x/net/netutil"
 
 	"github.com/sluice-io/sluice/internal/certs"
+	"github.com/sluice-io/sluice/internal/shutdown"
 )
 
 // maxHeader bounds a request's header, in bytes.
@@ -34,7 +35,7 @@ func (s *server) web(ctx context.Context) *http.Server {
 		IdleTimeout:       limits.Idle.Std(),
 		MaxHeaderBytes:    maxHeader,
 		HTTP2:             &http.HTTP2Config{MaxConcurrentStreams: maxStreams},
-		BaseContext:       func(net.Listener) context.Context { return context.WithoutCancel(ctx) },
+		BaseContext:       func(net.Listener) context.Context { return shutdown.Lasting(ctx) },
 		ConnState:         s.countConnections,
 		ErrorLog:          slog.NewLogLogger(s.opts.Log.Handler(), slog.LevelDebug),
 	}

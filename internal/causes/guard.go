@@ -9,6 +9,7 @@ import (
 
 	lru "github.com/hashicorp/golang-lru/v2"
 
+	"github.com/sluice-io/sluice/internal/shutdown"
 	"github.com/sluice-io/sluice/internal/telling"
 	"github.com/sluice-io/sluice/pkg/sluice"
 	"github.com/sluice-io/sluice/streams"
@@ -232,7 +233,7 @@ func (g *Guard) first(ev *sluice.Event) bool {
 // found counts a loop, marks its producer and tells of it. The event is refused in any case, so what
 // fails here is logged.
 func (g *Guard) found(ctx context.Context, producer, namespace string, e sluice.Link, f *Found) {
-	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), markLimit)
+	ctx, cancel := context.WithTimeout(shutdown.Lasting(ctx), markLimit)
 	defer cancel()
 	g.opts.Looped(namespace)
 	is, err := telling.After(ctx, func(ctx context.Context) (sluice.Unsafe, error) {

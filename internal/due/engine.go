@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/sluice-io/sluice/internal/instruct"
+	"github.com/sluice-io/sluice/internal/shutdown"
 	"github.com/sluice-io/sluice/internal/timers"
 	"github.com/sluice-io/sluice/pkg/sluice"
 )
@@ -258,7 +259,7 @@ func (e *Engine[T]) Reserve(namespace string, most int) (release func(), ok bool
 
 // Fire does with a record all that is to be done now, and returns when to look again.
 func (e *Engine[T]) Fire(ctx context.Context, key string) timers.Again {
-	work, cancel := context.WithTimeout(context.WithoutCancel(ctx), instruct.MaxTime)
+	work, cancel := context.WithTimeout(shutdown.Lasting(ctx), instruct.MaxTime)
 	defer cancel()
 	defer context.AfterFunc(ctx, func() { time.AfterFunc(endLimit, cancel) })()
 	if e.clock.doubted() {

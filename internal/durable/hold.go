@@ -7,6 +7,8 @@ import (
 	"fmt"
 	"log/slog"
 	"time"
+
+	"github.com/sluice-io/sluice/internal/shutdown"
 )
 
 // A record that changes with every append costs a batch each time, and a batch is slow. So an engine to which such
@@ -229,7 +231,7 @@ func (e *Engine) Run(ctx context.Context, log *slog.Logger) error {
 		case <-tick.C:
 			e.tendAll(ctx, log, false)
 		case <-ctx.Done():
-			last, cancel := context.WithTimeout(context.WithoutCancel(ctx), farewell)
+			last, cancel := context.WithTimeout(shutdown.Lasting(ctx), farewell)
 			defer cancel()
 			e.tendAll(last, log, true)
 			return nil
@@ -239,7 +241,11 @@ func (e *Engine) Run(ctx context.Context, log *slog.Logger) error {
 
 func (e *Engine) tendAll(ctx context.Context, log *slog.Logger, last bool) {
 	for _, key := range e.memory.held() {
-		if err := e.tend(ctx, key, last); err != nil && !isRace(err) && ctx.Err() == nil {
+		err := e.tend(ctx, key, last)
+		if err == nil || isRace(err) || shutdown.Left(ctx, "records of streams", 1) {
+			continue
+		}
+		if ctx.Err() == nil {
 			log.WarnContext(ctx, "the record of a stream is written later",
 				slog.String("namespace", key.Namespace), slog.String("path", string(key.Path)), slog.Any("error", err))
 		}

@@ -3,6 +3,7 @@ package durable
 import (
 	"context"
 
+	"github.com/sluice-io/sluice/internal/shutdown"
 	"github.com/sluice-io/sluice/pkg/sluice"
 )
 
@@ -165,7 +166,7 @@ func (p *Page) add(ev sluice.Event) {
 // Await is Read that waits, until ctx ends, for a page that has something in it or is the stream's end. When
 // ctx ends it returns the page that has nothing.
 func (e *Engine) Await(ctx context.Context, key Key, from Place, show Show) (Page, error) {
-	work := context.WithoutCancel(ctx)
+	work := shutdown.Lasting(ctx)
 	page, err := e.Read(work, key, from, show)
 	if err != nil || len(page.Messages) > 0 || page.Ended() {
 		return page, err

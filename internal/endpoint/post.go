@@ -8,6 +8,7 @@ import (
 	"net/http"
 	"time"
 
+	"github.com/sluice-io/sluice/internal/shutdown"
 	"github.com/sluice-io/sluice/pkg/sluice"
 )
 
@@ -25,6 +26,7 @@ type Reply struct {
 // are: whoever calls this has signed the body. It takes as long as timeout at most, over connecting, headers and
 // body, and ends as Send does when ctx is done.
 func (s *Sender) Post(ctx context.Context, url string, header http.Header, body []byte, timeout time.Duration) Reply {
+	defer shutdown.Sending(ctx)()
 	limited, cancel := context.WithTimeout(ctx, timeout)
 	defer cancel()
 	l := line{parent: ctx}

@@ -11,6 +11,7 @@ import (
 	"net/netip"
 	"time"
 
+	"github.com/sluice-io/sluice/internal/shutdown"
 	"github.com/sluice-io/sluice/pkg/sluice"
 )
 
@@ -119,6 +120,7 @@ func (s *Sender) Send(ctx context.Context, sub *sluice.Subscription, ev *sluice.
 		StartedAt:    s.opts.Now(),
 	}
 	timeout := cmp.Or(sub.Policy.Timeout.Std(), defaultTimeout)
+	defer shutdown.Sending(ctx)()
 	limited, cancel := context.WithTimeout(ctx, timeout)
 	defer cancel()
 	l := line{parent: ctx}

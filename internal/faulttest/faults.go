@@ -26,6 +26,7 @@ const (
 const (
 	natsTest     = "app.TestEventsOutliveFaultsOfNATS"
 	fullTest     = "push.TestAStoreThatRefusesAWriteIsWaitedFor"
+	stopTest     = "app.TestStop_EndsWithoutNATS"
 	endpointTest = "app.TestEventsOutliveFaultsOfTheEndpoint"
 )
 
@@ -66,6 +67,9 @@ func Faults() []Fault {
 		{"kill-wake", GroupProcess, "it is killed while it wakes consumers", "every write to NATS of cycles of wakes is counted; for each, the process dies right before it and right after it, and between what is not written", "app.TestWhoWakesMayDieBetweenAnyTwoWrites"},
 		{"kill-load", GroupProcess, "it is killed under load", "SIGKILL while events come, restart", "app.TestCrash"},
 		{"two-owners", GroupProcess, "two replicas serve one subscription", "two engines that both believe that it is theirs, with failures on the way", "push.TestTwoOwnersLoseNothing"},
+		{"stop-away", GroupProcess, "it is told to end while NATS is away", "three attempts are under way when NATS stops and the server is told to end; both start again", stopTest},
+		{"stop-silent", GroupProcess, "it is told to end while NATS says nothing", "the same with a proxy that swallows all that comes on every connection", stopTest},
+		{"stop-disk-full", GroupProcess, "it is told to end while the disk takes no writes", "the same with an embedded NATS of which every write of a file fails", "app.TestStop_EndsOnFullDisk"},
 		{"parked-restart", GroupProcess, "it restarts with thousands of parked lanes", "3,000 lanes are parked (short: 300), the process dies and starts again", "push.TestManyParkedLanesSurviveARestart"},
 
 		{"consumer-torn", GroupStore, "the files of consumers are torn", "3 bytes are left of the state of each of a subscription's consumers, while the server is stopped", "push.TestConsumer_TornFileLosesNothing"},

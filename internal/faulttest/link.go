@@ -24,6 +24,7 @@ type Link struct {
 	delay time.Duration
 	rate  int // bytes a second; 0: as they come
 	conns map[*joint]struct{}
+	deaf  bool
 }
 
 // joint is a connection through a link.
@@ -81,6 +82,21 @@ func (l *Link) Swallow() {
 	}
 }
 
+// Isolate lets nothing through any more, on the connections there are and on later ones, which are accepted. Nothing is closed.
+func (l *Link) Isolate() {
+	l.Swallow()
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	l.deaf = true
+}
+
+// Join lets later connections through again.
+func (l *Link) Join() {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	l.deaf = false
+}
+
 // Cut closes all connections.
 func (l *Link) Cut() {
 	l.mu.Lock()
@@ -109,6 +125,7 @@ func (l *Link) join(client net.Conn) {
 	}
 	j := &joint{client: client, server: server}
 	l.mu.Lock()
+	j.deaf = l.deaf
 	l.conns[j] = struct{}{}
 	l.mu.Unlock()
 	var both sync.WaitGroup

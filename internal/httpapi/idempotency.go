@@ -16,6 +16,7 @@ import (
 
 	"github.com/labstack/echo/v4"
 
+	"github.com/sluice-io/sluice/internal/shutdown"
 	"github.com/sluice-io/sluice/pkg/sluice"
 )
 
@@ -142,7 +143,7 @@ func (s *Server) keep(c echo.Context, handle echo.HandlerFunc, key, request stri
 	done := false
 	defer func() { // a handler that panics leaves nothing behind, either
 		res.Writer = copied.ResponseWriter
-		ctx, cancel := context.WithTimeout(context.WithoutCancel(c.Request().Context()), keepPatience)
+		ctx, cancel := context.WithTimeout(shutdown.Lasting(c.Request().Context()), keepPatience)
 		defer cancel()
 		var err error
 		if done {

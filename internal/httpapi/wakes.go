@@ -11,6 +11,7 @@ import (
 	"github.com/labstack/echo/v4"
 
 	"github.com/sluice-io/sluice/internal/access"
+	"github.com/sluice-io/sluice/internal/shutdown"
 	"github.com/sluice-io/sluice/pkg/sluice"
 )
 
@@ -284,7 +285,7 @@ func (s *Server) ended(ctx context.Context, namespace string, path sluice.Path, 
 	if s.opts.Wakes == nil {
 		return deleted
 	}
-	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), endingLimit)
+	ctx, cancel := context.WithTimeout(shutdown.Lasting(ctx), endingLimit)
 	defer cancel()
 	return cmp.Or(s.opts.Wakes.Ended(ctx, namespace, path), deleted)
 }

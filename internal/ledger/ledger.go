@@ -9,6 +9,7 @@ import (
 
 	"github.com/google/uuid"
 
+	"github.com/sluice-io/sluice/internal/shutdown"
 	"github.com/sluice-io/sluice/pkg/sluice"
 )
 
@@ -87,7 +88,7 @@ func (i *Intent) Fail(ctx context.Context, cause error) {
 	if i == nil {
 		return
 	}
-	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), failLimit)
+	ctx, cancel := context.WithTimeout(shutdown.Lasting(ctx), failLimit)
 	defer cancel()
 	e := i.entry
 	e.Outcome, e.Error, e.Intent = sluice.ChangeFailed, sluice.CodeOf(cause), i.entry.ID

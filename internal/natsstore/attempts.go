@@ -12,6 +12,7 @@ import (
 	"github.com/nats-io/nats.go"
 	"github.com/nats-io/nats.go/jetstream"
 
+	"github.com/sluice-io/sluice/internal/shutdown"
 	"github.com/sluice-io/sluice/pkg/sluice"
 	"github.com/sluice-io/sluice/streams"
 )
@@ -27,6 +28,9 @@ const (
 	// How soon what could not be stored is published again; twice as late each time.
 	recordAgain, recordAgainMost = 250 * time.Millisecond, 2 * time.Second
 )
+
+// leftAttempts is what a server that ends says of records that it could not store.
+const leftAttempts = "attempts"
 
 var (
 	errLogClosed    = errors.New("the attempt log is closed")
@@ -61,7 +65,7 @@ func (s *Store) AttemptLog() (*AttemptLog, error) {
 // error. What could not be stored is published again together: after an outage that is all
 // that was under way, and one wait for each of them would be minutes.
 func (l *AttemptLog) Run(ctx context.Context) error {
-	defer l.abandon()
+	defer l.abandon(ctx)
 	var failed []recording
 	var again <-chan time.Time
 	pause := recordAgain
@@ -71,6 +75,7 @@ func (l *AttemptLog) Run(ctx context.Context) error {
 			for _, rec := range failed {
 				rec.stored(errLogClosed)
 			}
+			shutdown.Left(ctx, leftAttempts, len(failed))
 			return nil
 		case rec := <-l.queue:
 			failed = l.complete(ctx, rec, failed)
@@ -89,11 +94,12 @@ func (l *AttemptLog) Run(ctx context.Context) error {
 	}
 }
 
-func (l *AttemptLog) abandon() {
+func (l *AttemptLog) abandon(ctx context.Context) {
 	close(l.done)
 	for {
 		select {
 		case rec := <-l.queue:
+			shutdown.Left(ctx, leftAttempts, 1)
 			rec.stored(errLogClosed)
 		default:
 			return
@@ -113,6 +119,7 @@ func (l *AttemptLog) complete(ctx context.Context, rec recording, failed []recor
 	case rec.err = <-rec.future.Err():
 		return append(failed, rec)
 	case <-ctx.Done():
+		shutdown.Left(ctx, leftAttempts, 1)
 		rec.stored(errLogClosed)
 	}
 	return failed

@@ -10,6 +10,8 @@ import (
 
 	"github.com/nats-io/nats.go"
 	"github.com/nats-io/nats.go/jetstream"
+
+	"github.com/sluice-io/sluice/internal/shutdown"
 )
 
 const (
@@ -272,7 +274,7 @@ func (s *Store) untilReconnect(ctx context.Context) (context.Context, func()) {
 // tidyUp deletes a consumer that nobody reads any more. If that fails, the server deletes it
 // when it has been unused for a while.
 func (s *Store) tidyUp(ctx context.Context, stream, consumer string) {
-	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), followTidyUp)
+	ctx, cancel := context.WithTimeout(shutdown.Lasting(ctx), followTidyUp)
 	defer cancel()
 	_ = s.js.DeleteConsumer(ctx, stream, consumer) // see above
 }

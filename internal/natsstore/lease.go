@@ -14,6 +14,7 @@ import (
 	"github.com/nats-io/nats.go"
 	"github.com/nats-io/nats.go/jetstream"
 
+	"github.com/sluice-io/sluice/internal/shutdown"
 	"github.com/sluice-io/sluice/streams"
 )
 
@@ -85,7 +86,7 @@ func (l *Leases) Run(ctx context.Context, changed func() <-chan struct{}) error 
 		}
 		select {
 		case <-ctx.Done():
-			l.giveBack(context.WithoutCancel(ctx))
+			l.giveBack(shutdown.Lasting(ctx))
 			return nil
 		case <-settled:
 			settled = nil
@@ -270,7 +271,7 @@ func (l *Leases) giveBack(ctx context.Context) {
 
 // remove deletes a key. If it cannot, the key expires by itself.
 func (l *Leases) remove(ctx context.Context, key string, opts ...jetstream.KVDeleteOpt) {
-	if err := l.kv.Purge(ctx, key, append(opts, jetstream.PurgeTTL(l.ttl))...); err != nil {
+	if err := l.kv.Purge(ctx, key, append(opts, jetstream.PurgeTTL(l.ttl))...); err != nil && !shutdown.Left(ctx, "leases", 1) {
 		l.store.opts.Log.DebugContext(ctx, "lease not returned", slog.String("key", key), slog.Any("error", err))
 	}
 }

@@ -10,6 +10,7 @@ import (
 
 	"github.com/nats-io/nats.go/jetstream"
 
+	"github.com/sluice-io/sluice/internal/shutdown"
 	"github.com/sluice-io/sluice/pkg/sluice"
 	"github.com/sluice-io/sluice/streams"
 )
@@ -83,7 +84,7 @@ func (s *Store) checkNamespace(ns *sluice.Namespace) error {
 // revert stores what a namespace was before a change, which is nothing for a new one: a record
 // whose log cannot be made would keep servers from starting.
 func (s *Store) revert(ctx context.Context, before namespaceRecord, name string, revision uint64) error {
-	ctx = context.WithoutCancel(ctx)
+	ctx = shutdown.Lasting(ctx)
 	if before.Name == "" {
 		return s.namespaces().Delete(ctx, name, revision)
 	}

@@ -8,6 +8,7 @@ import (
 
 	"github.com/nats-io/nats.go/jetstream"
 
+	"github.com/sluice-io/sluice/internal/shutdown"
 	"github.com/sluice-io/sluice/pkg/sluice"
 	"github.com/sluice-io/sluice/streams"
 )
@@ -39,7 +40,7 @@ type newsLog struct {
 }
 
 func newNewsroom(ctx context.Context, s *Store) *newsroom {
-	ctx, end := context.WithCancel(context.WithoutCancel(ctx))
+	ctx, end := context.WithCancel(shutdown.Lasting(ctx))
 	return &newsroom{store: s, ctx: ctx, end: end, logs: map[string]*newsLog{}}
 }
 

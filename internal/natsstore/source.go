@@ -12,6 +12,7 @@ import (
 	"github.com/nats-io/nats.go"
 	"github.com/nats-io/nats.go/jetstream"
 
+	"github.com/sluice-io/sluice/internal/shutdown"
 	"github.com/sluice-io/sluice/pkg/sluice"
 	"github.com/sluice-io/sluice/streams"
 )
@@ -64,7 +65,7 @@ func (s *Store) liveConsumers(ctx context.Context, sub *sluice.Subscription) ([]
 	if err != nil && ctx.Err() == nil {
 		return nil, err
 	}
-	limit, cancel := context.WithTimeout(context.WithoutCancel(ctx), followTidyUp) // who ends because of it is no exception
+	limit, cancel := context.WithTimeout(shutdown.Lasting(ctx), followTidyUp) // who ends because of it is no exception
 	defer cancel()
 	now, _, failed := s.Subscriptions().Get(limit, sub.ID)
 	if sluice.CodeOf(failed) == sluice.NotFound || failed == nil && now.State == sluice.Cancelled {

@@ -15,6 +15,7 @@ import (
 
 	"github.com/sluice-io/sluice/internal/filter"
 	"github.com/sluice-io/sluice/internal/shares"
+	"github.com/sluice-io/sluice/internal/shutdown"
 	"github.com/sluice-io/sluice/pkg/sluice"
 )
 
@@ -121,7 +122,7 @@ func New(watch Watcher, owns Ownership, ports Ports, opts Options) *Engine {
 func (e *Engine) Run(ctx context.Context) error {
 	inner, cancel := context.WithCancelCause(ctx)
 	defer cancel(nil)
-	owning, giveUp := context.WithCancel(context.WithoutCancel(ctx))
+	owning, giveUp := context.WithCancel(shutdown.Lasting(ctx))
 	defer giveUp()
 	var parts sync.WaitGroup
 	parts.Go(func() {
@@ -287,7 +288,7 @@ func (e *Engine) start(ctx context.Context, sub *sluice.Subscription) {
 		}
 		e.keep(inner, s.runner)
 		if s.over.Load() {
-			s.runner.forget(context.WithoutCancel(ctx))
+			s.runner.forget(shutdown.Lasting(ctx))
 		}
 	})
 }

@@ -9,6 +9,7 @@ import (
 
 	"github.com/cenkalti/backoff/v4"
 
+	"github.com/sluice-io/sluice/internal/shutdown"
 	"github.com/sluice-io/sluice/internal/underway"
 	"github.com/sluice-io/sluice/pkg/sluice"
 )
@@ -162,7 +163,7 @@ func (e *Engine) revoke(ctx context.Context, r *runner) error {
 
 // outlasting returns a context that is done so long after ctx is.
 func outlasting(ctx context.Context, by time.Duration) (context.Context, context.CancelFunc) {
-	lasting, cancel := context.WithCancel(context.WithoutCancel(ctx))
+	lasting, cancel := context.WithCancel(shutdown.Lasting(ctx))
 	stop := context.AfterFunc(ctx, func() {
 		select {
 		case <-time.After(by):

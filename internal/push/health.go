@@ -7,6 +7,7 @@ import (
 	"net/http"
 	"time"
 
+	"github.com/sluice-io/sluice/internal/shutdown"
 	"github.com/sluice-io/sluice/pkg/sluice"
 )
 
@@ -223,11 +224,12 @@ func (r *runner) leave(work context.Context) {
 	if h == r.stored {
 		return
 	}
-	if err := r.ports.Healths.PutHealth(limit, r.sub, h); err != nil {
+	err := r.ports.Healths.PutHealth(limit, r.sub, h)
+	if err == nil {
+		r.stored = h
+	} else if !shutdown.Left(work, "states of endpoints", 1) {
 		r.log.WarnContext(work, "health not stored", slog.String("subscription", r.id), slog.Any("error", err))
-		return
 	}
-	r.stored = h
 }
 
 // forgetful remembers nothing.

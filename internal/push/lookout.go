@@ -6,6 +6,7 @@ import (
 	"time"
 
 	"github.com/sluice-io/sluice/internal/filter"
+	"github.com/sluice-io/sluice/internal/shutdown"
 	"github.com/sluice-io/sluice/pkg/sluice"
 )
 
@@ -64,7 +65,7 @@ func (r *runner) look(ctx context.Context, limit time.Duration) {
 	ctx, cancel := context.WithTimeout(ctx, limit)
 	defer cancel()
 	l := r.watched.Load()
-	if err := r.source.Look(ctx, l.wanting(ctx), l.bury(ctx)); err != nil {
+	if err := r.source.Look(ctx, l.wanting(ctx), l.bury(ctx)); err != nil && !shutdown.Left(ctx, "looks for events that left the log", 1) {
 		r.log.WarnContext(ctx, "not looked for events that left the log", slog.String("subscription", r.id), slog.Any("error", err))
 	}
 }

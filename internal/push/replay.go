@@ -9,6 +9,7 @@ import (
 	"sync/atomic"
 	"time"
 
+	"github.com/sluice-io/sluice/internal/shutdown"
 	"github.com/sluice-io/sluice/pkg/sluice"
 	"github.com/sluice-io/sluice/streams"
 )
@@ -173,7 +174,7 @@ func (s replaySources) Open(ctx context.Context, sub *sluice.Subscription) (Sour
 		s.r.letters.Store(found)
 		start, events = 1, found
 	}
-	reading, cancel := context.WithCancel(context.WithoutCancel(ctx))
+	reading, cancel := context.WithCancel(shutdown.Lasting(ctx))
 	src := &replaySource{
 		replaying: s.r, sub: sub, cancel: cancel, next: start, start: start, events: events,
 		out: make(chan *sluice.Delivery), ended: make(chan struct{}), exhausted: make(chan struct{}),

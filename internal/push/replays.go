@@ -8,6 +8,7 @@ import (
 
 	"github.com/cenkalti/backoff/v4"
 
+	"github.com/sluice-io/sluice/internal/shutdown"
 	"github.com/sluice-io/sluice/pkg/sluice"
 	"github.com/sluice-io/sluice/streams"
 )
@@ -149,7 +150,7 @@ func (e *Engine) clearReplay(ctx context.Context, rep sluice.Replay, ended <-cha
 				return
 			}
 		}
-		limit, cancel := context.WithTimeout(context.WithoutCancel(ctx), recordLimit)
+		limit, cancel := context.WithTimeout(shutdown.Lasting(ctx), recordLimit)
 		defer cancel()
 		if err := e.ports.Replays.Forget(limit, streams.ReplayLanes(rep.ID)); err != nil {
 			e.opts.Log.WarnContext(limit, "lanes of a replay are left behind", slog.String("replay", rep.ID), slog.Any("error", err))

@@ -7,6 +7,7 @@ import (
 	"sync"
 	"time"
 
+	"github.com/sluice-io/sluice/internal/shutdown"
 	"github.com/sluice-io/sluice/pkg/sluice"
 )
 
@@ -142,7 +143,7 @@ func (s *replaySource) keepProgress(ctx context.Context) {
 		case <-tick.C:
 		case <-ctx.Done():
 		}
-		limit, cancel := context.WithTimeout(context.WithoutCancel(ctx), recordLimit)
+		limit, cancel := context.WithTimeout(shutdown.Lasting(ctx), recordLimit)
 		place, err := s.progress(limit, saved)
 		if err != nil {
 			s.log.WarnContext(limit, "replay's progress not stored yet", slog.String("replay", s.replay.ID), slog.Any("error", err))

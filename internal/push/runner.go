@@ -13,6 +13,7 @@ import (
 
 	"github.com/sluice-io/sluice/internal/filter"
 	"github.com/sluice-io/sluice/internal/shares"
+	"github.com/sluice-io/sluice/internal/shutdown"
 	"github.com/sluice-io/sluice/pkg/sluice"
 	"github.com/sluice-io/sluice/streams"
 )
@@ -120,7 +121,7 @@ func (r *runner) run(ctx context.Context) error {
 		return &openError{err}
 	}
 	defer r.source.Close()
-	work, cancel := context.WithCancel(context.WithoutCancel(ctx))
+	work, cancel := context.WithCancel(shutdown.Lasting(ctx))
 	defer r.ahead.reset()
 	defer r.workers.Wait()
 	defer close(r.tasks)
@@ -403,15 +404,17 @@ func (r *runner) drain(work context.Context) error {
 	for r.book.busy > 0 {
 		select {
 		case <-ctx.Done():
+			shutdown.Left(work, "deliveries", r.book.busy)
 			return errUnrecorded
 		case <-stuck.C:
 			if r.sending.Load() == 0 {
+				shutdown.Left(work, "deliveries", r.book.busy)
 				return errUnrecorded
 			}
 			stuck.Reset(recordLimit)
 		case res := <-r.results:
 			stuck.Reset(recordLimit)
-			if err := r.enter(ctx, res); err != nil && !errors.Is(err, errLost) {
+			if err := r.enter(ctx, res); err != nil && !errors.Is(err, errLost) && !shutdown.Left(work, "deliveries", 1) {
 				r.log.WarnContext(ctx, "attempt under way was cut off", slog.String("subscription", r.sub.ID), slog.Any("error", err))
 			}
 		}

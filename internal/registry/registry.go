@@ -12,6 +12,7 @@ import (
 	"github.com/sluice-io/sluice/internal/filter"
 	"github.com/sluice-io/sluice/internal/ledger"
 	"github.com/sluice-io/sluice/internal/retry"
+	"github.com/sluice-io/sluice/internal/shutdown"
 	"github.com/sluice-io/sluice/pkg/sluice"
 	"github.com/sluice-io/sluice/streams"
 )
@@ -270,7 +271,7 @@ func (r *Registry) ready(ctx context.Context, sub *sluice.Subscription, created 
 	if err := r.needs.Consumers.Ensure(ctx, sub); err != nil {
 		err = fmt.Errorf("ensure consumer of %s: %w", sub.ID, err)
 		if code := sluice.CodeOf(err); created && (code == sluice.QuotaExceeded || code == sluice.Unprocessable) {
-			err = errors.Join(err, unlessMissing(r.Delete(context.WithoutCancel(ctx), sub.ID, sub.CreatedBy)))
+			err = errors.Join(err, unlessMissing(r.Delete(shutdown.Lasting(ctx), sub.ID, sub.CreatedBy)))
 		}
 		return nil, false, err
 	}
@@ -278,7 +279,7 @@ func (r *Registry) ready(ctx context.Context, sub *sluice.Subscription, created 
 		return sub, false, nil
 	}
 	if err := r.maySubscribe(ctx, sub); err != nil && sluice.CodeOf(err) != sluice.Unavailable { // it was lost meanwhile, and nobody knew of the subscription
-		return nil, false, errors.Join(err, unlessMissing(r.Delete(context.WithoutCancel(ctx), sub.ID, sub.CreatedBy)))
+		return nil, false, errors.Join(err, unlessMissing(r.Delete(shutdown.Lasting(ctx), sub.ID, sub.CreatedBy)))
 	}
 	return withSecret(sub), true, nil
 }

@@ -17,6 +17,7 @@ import (
 	"time"
 
 	"github.com/sluice-io/sluice/internal/natsstore"
+	"github.com/sluice-io/sluice/internal/shutdown"
 	"github.com/sluice-io/sluice/pkg/sluice"
 	"github.com/sluice-io/sluice/streams"
 )
@@ -327,14 +328,21 @@ func (m *Memory) Leave(ctx context.Context) {
 	for _, bucket := range guarded() { // not all may have been told
 		now, err := m.store.Records(limit, bucket)
 		if err != nil {
-			m.log.WarnContext(ctx, "the last records are not remembered", slog.String("bucket", bucket), slog.Any("error", err))
-			continue
+			m.left(ctx, err)
+			return // the store does not answer
 		}
 		m.mu.Lock()
 		m.records[bucket], m.changed = now, true
 		m.mu.Unlock()
 	}
 	if err := m.remember(limit); err != nil {
+		m.left(ctx, err)
+	}
+}
+
+// left says that Leave failed, unless a server that ends says it.
+func (m *Memory) left(ctx context.Context, err error) {
+	if !shutdown.Left(ctx, "counts of the streams", 1) {
 		m.log.WarnContext(ctx, "how far the streams had come is not remembered", slog.Any("error", err))
 	}
 }

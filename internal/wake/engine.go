@@ -13,6 +13,7 @@ import (
 	"time"
 
 	"github.com/sluice-io/sluice/internal/shares"
+	"github.com/sluice-io/sluice/internal/shutdown"
 	"github.com/sluice-io/sluice/internal/turns"
 	"github.com/sluice-io/sluice/internal/underway"
 	"github.com/sluice-io/sluice/pkg/sluice"
@@ -78,7 +79,7 @@ func New(ports Ports, opts Options) *Engine {
 func (e *Engine) Run(ctx context.Context) error {
 	inner, cancel := context.WithCancelCause(ctx)
 	defer cancel(nil)
-	owning, giveUp := context.WithCancel(context.WithoutCancel(ctx))
+	owning, giveUp := context.WithCancel(shutdown.Lasting(ctx))
 	defer giveUp()
 	over := e.begin()
 	var parts sync.WaitGroup

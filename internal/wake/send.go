@@ -10,6 +10,7 @@ import (
 	"github.com/cenkalti/backoff/v4"
 
 	"github.com/sluice-io/sluice/internal/retry"
+	"github.com/sluice-io/sluice/internal/shutdown"
 	"github.com/sluice-io/sluice/pkg/sluice"
 )
 
@@ -228,7 +229,7 @@ func (r *runner) letter(sub *sluice.Subscription, c *Consumer, tails Tails) (Let
 
 // enter takes a consumer through a step with what is known of its streams now, and reports whether that was done.
 func (r *runner) enter(ctx context.Context, sub *sluice.Subscription, known Entry, in Input) bool {
-	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), storeLimit)
+	ctx, cancel := context.WithTimeout(shutdown.Lasting(ctx), storeLimit)
 	defer cancel()
 	if now := r.entry(known.Consumer.Path); now.Revision > 0 {
 		known = now
@@ -305,7 +306,7 @@ func (r *runner) hear(en *entry) {
 
 // lasting returns a context that ends so long after another has ended.
 func lasting(ctx context.Context, by time.Duration) (context.Context, context.CancelCauseFunc) {
-	longer, cancel := context.WithCancelCause(context.WithoutCancel(ctx))
+	longer, cancel := context.WithCancelCause(shutdown.Lasting(ctx))
 	stop := context.AfterFunc(ctx, func() {
 		select {
 		case <-time.After(by):

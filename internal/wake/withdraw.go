@@ -7,6 +7,7 @@ import (
 
 	"github.com/cenkalti/backoff/v4"
 
+	"github.com/sluice-io/sluice/internal/shutdown"
 	"github.com/sluice-io/sluice/pkg/sluice"
 )
 
@@ -26,7 +27,7 @@ func (e *Engine) revoke(ctx context.Context, sub *sluice.Subscription) {
 		return
 	}
 	e.revoking[sub.ID] = struct{}{}
-	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), time.Minute)
+	ctx, cancel := context.WithTimeout(shutdown.Lasting(ctx), time.Minute)
 	e.ended.Go(func() {
 		defer cancel()
 		select {

@@ -11,6 +11,7 @@ import (
 
 	"github.com/sluice-io/sluice/internal/filter"
 	"github.com/sluice-io/sluice/internal/ledger"
+	"github.com/sluice-io/sluice/internal/shutdown"
 	"github.com/sluice-io/sluice/internal/telling"
 	"github.com/sluice-io/sluice/internal/turns"
 	"github.com/sluice-io/sluice/pkg/sluice"
@@ -261,7 +262,7 @@ func (k *Keeper) cancel(ctx context.Context, w *sluice.Watch, by string) (Stored
 
 // cancelled tells that a watch was cancelled, and removes what is left of it. What fails is done by whoever would look after the watch.
 func (k *Keeper) cancelled(ctx context.Context, w Stored) {
-	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), tellLimit)
+	ctx, cancel := context.WithTimeout(shutdown.Lasting(ctx), tellLimit)
 	defer cancel()
 	if err := bury(ctx, k.needs.Log, k.needs.Store, &w); err != nil {
 		k.needs.Slog.LogAttrs(ctx, slog.LevelWarn, "a watch was cancelled, and that is not told yet, or something of it is left",

@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"github.com/sluice-io/sluice/internal/filter"
+	"github.com/sluice-io/sluice/internal/shutdown"
 	"github.com/sluice-io/sluice/internal/tailing"
 	"github.com/sluice-io/sluice/internal/underway"
 	"github.com/sluice-io/sluice/pkg/sluice"
@@ -326,9 +327,9 @@ func (r *runner) rest(ctx context.Context) {
 	if r.state == nil || len(r.verdicts) > 0 {
 		return
 	}
-	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), restLimit)
+	ctx, cancel := context.WithTimeout(shutdown.Lasting(ctx), restLimit)
 	defer cancel()
-	if err := r.keep(ctx); err != nil {
+	if err := r.keep(ctx); err != nil && !shutdown.Left(ctx, "places of watches", 1) {
 		r.log(ctx, "the place of a watch was not stored", slog.Any("error", err))
 	}
 }
