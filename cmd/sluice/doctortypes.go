@@ -3,7 +3,6 @@ package main
 import (
 	"context"
 	"fmt"
-	"strings"
 
 	"github.com/sluice-io/sluice/internal/catalogue"
 	"github.com/sluice-io/sluice/pkg/client"
@@ -37,7 +36,7 @@ func (e *examination) checkTypes(ctx context.Context) {
 	case err != nil:
 		e.note("types", "fail", "%v", err)
 	case len(waiting) > 0:
-		e.note("types", "warn", "not in the catalogue any more: %s; sluice types put has them back, sluice sub edit --type names others", strings.Join(waiting, "; "))
+		e.note("types", "warn", "not in the catalogue any more: %s; sluice types put has them back, sluice sub edit --type names others", some(waiting))
 	default:
 		e.note("types", "ok", "%d strict catalogues have every type that is subscribed to", len(strict))
 	}

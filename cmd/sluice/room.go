@@ -3,7 +3,6 @@ package main
 import (
 	"context"
 	"fmt"
-	"strings"
 
 	"github.com/sluice-io/sluice/pkg/client"
 	"github.com/sluice-io/sluice/pkg/sluice"
@@ -76,7 +75,7 @@ func (e *examination) noteLogs(all []sluice.Namespace) {
 		}
 	}
 	if len(tight) > 0 {
-		e.note("logs", "warn", "near their max_bytes, where events go before max_age: %s", strings.Join(tight, ", "))
+		e.note("logs", "warn", "near their max_bytes, where events go before max_age: %s", some(tight))
 		return
 	}
 	e.note("logs", "ok", "none of %d is near its max_bytes", len(all))

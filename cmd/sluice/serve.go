@@ -35,10 +35,11 @@ func (c *serveCmd) Run(ctx context.Context, s *session) error {
 	if err := cfg.Check(); err != nil {
 		return usageError{err}
 	}
-	log, err := newLog(s.stderr, cfg.Log)
+	log, flush, err := newLog(s.stderr, cfg.Log)
 	if err != nil {
 		return err
 	}
+	defer flush()
 	if err := app.HideMemory(); err != nil {
 		log.WarnContext(ctx, "other processes of this user may read the server's memory", slog.Any("error", err))
 	}
@@ -65,16 +66,19 @@ func (c *serveCmd) apply(cfg *config.Config, data string) {
 	cfg.Dev = cfg.Dev || c.Dev
 }
 
-func newLog(w io.Writer, cfg config.Log) (*slog.Logger, error) {
+// newLog returns a server's log, and what writes all that it has not written yet.
+func newLog(w io.Writer, cfg config.Log) (log *slog.Logger, flush func(), err error) {
 	var level slog.Level
 	if err := level.UnmarshalText([]byte(cfg.Level)); err != nil {
-		return nil, fmt.Errorf("log.level: %w", err)
+		return nil, nil, fmt.Errorf("log.level: %w", err)
 	}
 	opts := &slog.HandlerOptions{Level: level}
+	var out slog.Handler = slog.NewTextHandler(w, opts)
 	if cfg.Format == "json" {
-		return slog.New(slog.NewJSONHandler(w, opts)), nil
+		out = slog.NewJSONHandler(w, opts)
 	}
-	return slog.New(slog.NewTextHandler(w, opts)), nil
+	h := newSumming(out)
+	return slog.New(h), h.flush, nil
 }
 
 // versionCmd prints the version.

@@ -1,0 +1,123 @@
+package main
+
+import (
+	"context"
+	"log/slog"
+	"maps"
+	"sync"
+	"time"
+)
+
+const (
+	aboutAttr  = "subscription" // the attribute that names what a warning is about
+	summedMost = 10             // warnings with one message that are written in a period
+	summedIn   = time.Minute
+)
+
+// summing is a log in which many subscriptions may be in the same trouble: of warnings about subscriptions that have one message,
+// ten in a minute are written, and the others are one line at its end, with how many there are. Errors are all written.
+type summing struct {
+	slog.Handler
+
+	about string // the subscription that With named
+	state *sums
+}
+
+// sums is what a log and all that With made of it count together.
+type sums struct {
+	out slog.Handler
+
+	mu sync.Mutex
+	of map[string]*sum // by message
+}
+
+// sum is the warnings with one message in a period.
+type sum struct {
+	written int
+	more    int
+	about   map[string]struct{} // subscriptions of those that were not written
+}
+
+func newSumming(out slog.Handler) summing {
+	return summing{Handler: out, state: &sums{out: out, of: map[string]*sum{}}}
+}
+
+// WithAttrs returns the log with attributes.
+func (h summing) WithAttrs(attrs []slog.Attr) slog.Handler {
+	h.Handler = h.Handler.WithAttrs(attrs)
+	for _, a := range attrs {
+		if a.Key == aboutAttr {
+			h.about = a.Value.String()
+		}
+	}
+	return h
+}
+
+// WithGroup returns the log with a group.
+func (h summing) WithGroup(name string) slog.Handler {
+	h.Handler = h.Handler.WithGroup(name)
+	return h
+}
+
+// Handle writes a record, or counts it.
+func (h summing) Handle(ctx context.Context, r slog.Record) error { //nolint:gocritic // slog passes records by value
+	if r.Level < slog.LevelWarn || r.Level >= slog.LevelError {
+		return h.Handler.Handle(ctx, r)
+	}
+	about := h.about
+	r.Attrs(func(a slog.Attr) bool {
+		if a.Key == aboutAttr {
+			about = a.Value.String()
+		}
+		return about == ""
+	})
+	if about != "" && h.state.holds(r.Message, about) {
+		return nil
+	}
+	return h.Handler.Handle(ctx, r)
+}
+
+// holds reports whether a warning is counted instead of written. The first of a message begins a period.
+func (s *sums) holds(message, about string) bool {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	is := s.of[message]
+	if is == nil {
+		is = &sum{about: map[string]struct{}{}}
+		s.of[message] = is
+		time.AfterFunc(summedIn, func() { s.end(message, is) })
+	}
+	if is.written < summedMost {
+		is.written++
+		return false
+	}
+	is.more++
+	is.about[about] = struct{}{}
+	return true
+}
+
+// end ends a period, if it has not ended, and says what was not written in it.
+func (s *sums) end(message string, is *sum) {
+	s.mu.Lock()
+	over := s.of[message] != is
+	if !over {
+		delete(s.of, message)
+	}
+	s.mu.Unlock()
+	if over || is.more == 0 {
+		return
+	}
+	r := slog.NewRecord(time.Now(), slog.LevelWarn, message, 0)
+	r.AddAttrs(slog.Int("more", is.more), slog.Int("subscriptions", len(is.about)), slog.Duration("within", summedIn))
+	_ = s.out.Handle(context.Background(), r) // there is no other place to say so
+}
+
+// flush ends all periods.
+func (h summing) flush() {
+	h.state.mu.Lock()
+	of := maps.Clone(h.state.of)
+	h.state.mu.Unlock()
+	for message, is := range of {
+		h.state.end(message, is)
+	}
+}

@@ -1,0 +1,68 @@
+package main
+
+import (
+	"bytes"
+	"context"
+	"fmt"
+	"log/slog"
+	"strings"
+	"sync"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/sluice-io/sluice/config"
+)
+
+// A thousand subscriptions in the same trouble are ten lines and their number, in each minute and for each message; errors, what
+// is about no subscription, and what is no warning are all written.
+func TestLog_SumsUpWarnings(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		var out bytes.Buffer
+		log, flush, err := newLog(&out, config.Log{Level: "info", Format: "text"})
+		require.NoError(t, err)
+		about := func(i int) slog.Attr { return slog.String("subscription", fmt.Sprint("s", i)) }
+		var many sync.WaitGroup
+		for i := range 1000 {
+			many.Go(func() {
+				log.LogAttrs(t.Context(), slog.LevelWarn, "breaker", about(i), slog.String("state", "open"))
+				log.With("subscription", fmt.Sprint("s", i%500)).WarnContext(t.Context(), "subscription starts again")
+			})
+		}
+		many.Wait()
+		for i := range 20 {
+			log.LogAttrs(t.Context(), slog.LevelError, "broken", about(i))
+			log.LogAttrs(t.Context(), slog.LevelInfo, "attempt", about(i))
+			log.WarnContext(context.Background(), "disconnected")
+		}
+		lines := func(text string) int { return strings.Count(out.String(), text) }
+		require.Equal(t, 10, lines("msg=breaker"))
+		require.Equal(t, 10, lines(`msg="subscription starts again"`))
+		require.Equal(t, []int{20, 20, 20}, []int{lines("broken"), lines("attempt"), lines("disconnected")})
+
+		time.Sleep(time.Minute + time.Second) // of the bubble
+		synctest.Wait()
+		require.Equal(t, 11, lines("msg=breaker"))
+		require.Equal(t, 1, lines("level=WARN msg=breaker more=990 subscriptions=990 within=1m0s"))
+		require.Equal(t, 1, lines(`msg="subscription starts again" more=990 subscriptions=`))
+
+		log.LogAttrs(t.Context(), slog.LevelWarn, "breaker", about(1))
+		require.Equal(t, 12, lines("msg=breaker"), "another minute")
+		time.Sleep(time.Minute + time.Second)
+		synctest.Wait()
+		require.Equal(t, 12, lines("msg=breaker"), "nothing was held back")
+
+		for i := range 15 {
+			log.LogAttrs(t.Context(), slog.LevelWarn, "breaker", about(i))
+		}
+		flush()
+		flush()
+		require.Equal(t, 1, lines("msg=breaker more=5 subscriptions=5"), "when the server ends, nothing is forgotten")
+		time.Sleep(time.Minute + time.Second)
+		synctest.Wait()
+		require.Equal(t, 1, lines("msg=breaker more=5"))
+	})
+}
