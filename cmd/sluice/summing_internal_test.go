@@ -43,7 +43,7 @@ func TestLog_SumsUpWarnings(t *testing.T) {
 		require.Equal(t, 10, lines(`msg="subscription starts again"`))
 		require.Equal(t, []int{20, 20, 20}, []int{lines("broken"), lines("attempt"), lines("disconnected")})
 
-		time.Sleep(time.Minute + time.Second) // of the bubble
+		<-time.After(time.Minute + time.Second)
 		synctest.Wait()
 		require.Equal(t, 11, lines("msg=breaker"))
 		require.Equal(t, 1, lines("level=WARN msg=breaker more=990 subscriptions=990 within=1m0s"))
@@ -51,7 +51,7 @@ func TestLog_SumsUpWarnings(t *testing.T) {
 
 		log.LogAttrs(t.Context(), slog.LevelWarn, "breaker", about(1))
 		require.Equal(t, 12, lines("msg=breaker"), "another minute")
-		time.Sleep(time.Minute + time.Second)
+		<-time.After(time.Minute + time.Second)
 		synctest.Wait()
 		require.Equal(t, 12, lines("msg=breaker"), "nothing was held back")
 
@@ -61,7 +61,7 @@ func TestLog_SumsUpWarnings(t *testing.T) {
 		flush()
 		flush()
 		require.Equal(t, 1, lines("msg=breaker more=5 subscriptions=5"), "when the server ends, nothing is forgotten")
-		time.Sleep(time.Minute + time.Second)
+		<-time.After(time.Minute + time.Second)
 		synctest.Wait()
 		require.Equal(t, 1, lines("msg=breaker more=5"))
 	})
