@@ -10,6 +10,7 @@ import (
 	"sync"
 	"time"
 
+	"github.com/sluice-io/sluice/internal/access"
 	"github.com/sluice-io/sluice/internal/durable"
 	"github.com/sluice-io/sluice/internal/metrics"
 	"github.com/sluice-io/sluice/internal/natsstore"
@@ -30,7 +31,7 @@ func (s *server) openWakes(ctx context.Context) error {
 		Watch:    wakeWatcher{s.store.Subscriptions()},
 		Owns:     s.owns.part(),
 		Records:  wakeRecords{natsstore.OpenBucket[wake.Consumer](s.store, streams.Wakes), natsstore.OpenBucket[wakeFloor](s.store, streams.Wakes)},
-		Streams:  wakeStreams{s.store, s.durable},
+		Streams:  wakeStreams{s.store, s.durable, s.trust.index},
 		Sources:  wakeSources{s.store},
 		Poster:   wakePoster{s},
 		Gate:     s.trust.index,
@@ -152,6 +153,12 @@ func (r wakeRecords) Forget(ctx context.Context, subscription string, epoch, upT
 type wakeStreams struct {
 	store  *natsstore.Store
 	engine *durable.Engine
+	index  *access.Index
+}
+
+// Visible returns the last message of a stream that a subscription's owner may see.
+func (w wakeStreams) Visible(ctx context.Context, sub *sluice.Subscription, path sluice.Path, upTo uint64) (uint64, error) {
+	return dsubStreams{w.engine, w.index}.Visible(ctx, access.OwnerOf(sub), sub.Namespace, path, upTo)
 }
 
 // Tail returns what is known of a stream.

@@ -117,6 +117,42 @@ func TestWhatTheOwnerMayNotSeeWakesNobody(t *testing.T) {
 	require.Len(t, hook.of("/agents/a"), 2)
 }
 
+// Issue 13, attack 10: an event whose own label the owner is not cleared for wakes nobody; neither its stream nor its place is in
+// a notice, in an answer, or in a list. What came before it wakes.
+func TestWake_LabelOfAnEventIsHeeded(t *testing.T) {
+	t.Parallel()
+	s := start(t, t.TempDir(), nil)
+	hook := newWakeHook(t)
+	g := s.grant(t, "user:ann", "scope:default", "subscribe read")
+	s.labelled(t, "/agents/old", "h0", "SECRET", `0`)
+	s.made(t, g.token, agents(hook.URL, quick))
+	s.labelled(t, "/agents/hidden", "h1", "SECRET", `1`)
+	s.news(t, "/agents/a")
+	s.labelled(t, "/agents/a", "h2", "SECRET", `2`)
+	n := hook.wait(t, "/agents/a", 1)
+	require.Equal(t, 1, hook.count(), "nobody is woken for what came before")
+	answer := s.back(t, http.StatusOK, n, claim(n)+`,"subscribe":["/agents/hidden","/agents/nothing"]`)
+	offsets := map[string]any{}
+	for _, stream := range answer.field(t, "streams").([]any) {
+		one, _ := stream.(map[string]any)
+		path, _ := one["path"].(string)
+		offsets[path] = one["offset"]
+	}
+	require.Equal(t, offsets["/agents/nothing"], offsets["/agents/hidden"], "it is as if there were none")
+	require.Equal(t, "INVALID_OFFSET", s.back(t, http.StatusConflict, n, s.acks(t, "/agents/hidden")).field(t, "error.code"))
+	s.back(t, http.StatusOK, n, s.acks(t, "/agents/a")+`,"done":true`) // readers are told where a stream ends
+	list := s.must(t, http.StatusOK, "GET /v1/subscriptions/agents/consumers", "", as(g.token)...)
+	require.NotContains(t, list.text, "agents:%2Fagents%2Fhidden")
+	require.NotContains(t, list.text, "/agents/old")
+	require.Equal(t, "idle", s.consumer(t, "/agents/a", "state"))
+	s.labelled(t, "/agents/a", "h3", "SECRET", `3`)
+	s.labelled(t, "/agents/hidden", "h4", "SECRET", `4`) // which the consumer of /agents/a follows
+	s.news(t, "/agents/b")
+	hook.wait(t, "/agents/b", 1)
+	require.Len(t, hook.of("/agents/a"), 1)
+	require.Empty(t, hook.of("/agents/hidden"))
+}
+
 // What was erased is no reason to wake anybody any more.
 func TestWhatIsErasedWakesNobodyAnyMore(t *testing.T) {
 	t.Parallel()

@@ -11,6 +11,7 @@ import (
 
 	"github.com/stretchr/testify/require"
 
+	"github.com/sluice-io/sluice/internal/access"
 	"github.com/sluice-io/sluice/internal/durable"
 	"github.com/sluice-io/sluice/internal/natsstore"
 	"github.com/sluice-io/sluice/internal/natstest"
@@ -49,7 +50,7 @@ func openSite(t *testing.T, store *natsstore.Store, namespace string, policy slu
 }
 
 func streamsOn(store *natsstore.Store) wakeStreams {
-	return wakeStreams{store, durable.New(paths{&server{store: store}}, time.Now)}
+	return wakeStreams{store, durable.New(paths{&server{store: store}}, time.Now), access.NewIndex()}
 }
 
 func recordsOn(store *natsstore.Store) wakeRecords {

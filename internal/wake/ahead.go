@@ -26,7 +26,7 @@ func (r *runner) lookAhead(ctx context.Context, sub *sluice.Subscription, primar
 	a := &ahead{at: r.engine.opts.Now(), done: make(chan struct{})}
 	r.work.Go(func() {
 		defer close(a.done)
-		if len(paths) > 1 {
+		if len(paths) > 1 || !unbounded(sub) {
 			a.tails, a.err = r.engine.tails(ctx, sub, primary, paths)
 			return
 		}

@@ -121,7 +121,7 @@ const askers = 16
 // tails returns what is known of streams, of those that the subscription may see. Of the consumer's own stream it
 // returns errLost if that is none of them. Code Unavailable if nobody can tell.
 func (e *Engine) tails(ctx context.Context, sub *sluice.Subscription, primary sluice.Path, paths []sluice.Path) (Tails, error) {
-	found, err := e.ends(ctx, sub.Namespace, paths)
+	found, err := e.ends(ctx, sub, paths)
 	if err != nil {
 		return nil, err
 	}
@@ -143,9 +143,9 @@ func (e *Engine) tails(ctx context.Context, sub *sluice.Subscription, primary sl
 }
 
 // ends asks about streams, some of them at once. If one cannot tell, the others are not waited for.
-func (e *Engine) ends(ctx context.Context, namespace string, paths []sluice.Path) ([]Tail, error) {
+func (e *Engine) ends(ctx context.Context, sub *sluice.Subscription, paths []sluice.Path) ([]Tail, error) {
 	if len(paths) == 1 { // mostly
-		tail, err := e.ports.Streams.Tail(ctx, namespace, paths[0])
+		tail, err := e.endOf(ctx, sub, paths[0])
 		return []Tail{tail}, err
 	}
 	ctx, fail := context.WithCancelCause(ctx)
@@ -161,13 +161,31 @@ func (e *Engine) ends(ctx context.Context, namespace string, paths []sluice.Path
 		asking.Go(func() {
 			defer func() { <-turns }()
 			var err error
-			if found[i], err = e.ports.Streams.Tail(ctx, namespace, path); err != nil {
+			if found[i], err = e.endOf(ctx, sub, path); err != nil {
 				fail(err)
 			}
 		})
 	}
 	asking.Wait()
 	return found, context.Cause(ctx)
+}
+
+// endOf returns what is known of a stream, with what its subscription's owner may see of its end.
+func (e *Engine) endOf(ctx context.Context, sub *sluice.Subscription, path sluice.Path) (Tail, error) {
+	tail, err := e.ports.Streams.Tail(ctx, sub.Namespace, path)
+	if err != nil || tail.Gone || tail.Seq == 0 || unbounded(sub) {
+		return tail, err
+	}
+	shown, err := e.ports.Streams.Visible(ctx, sub, path, tail.Seq)
+	if tail.Withheld = shown != tail.Seq; tail.Withheld {
+		tail.Shown = shown
+	}
+	return tail, err
+}
+
+// unbounded reports whether a subscription's owner may see everything.
+func unbounded(sub *sluice.Subscription) bool {
+	return sluice.Caller{Principal: sluice.Principal(sub.CreatedBy), Grant: sub.Grant}.Unbounded()
 }
 
 // decide asks the gate about a path.

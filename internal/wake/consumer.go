@@ -50,7 +50,22 @@ type Tail struct {
 	Seq   uint64 // of its last message (S1-18); 0: it has none
 	Start uint64 // its messages lie behind this sequence: what was deleted before lies up to it
 	Gone  bool   // it was deleted, or has expired, and nothing came after
+
+	Withheld bool   // the subscription's owner may not see its last message
+	Shown    uint64 // of the last one that they may see, where that is withheld; 0: none
 }
+
+// end returns where the stream ends for the subscription's owner. Readers are told where it really ends, so that one may
+// acknowledge up to there.
+func (t Tail) end() uint64 {
+	if t.Withheld {
+		return t.Shown
+	}
+	return t.Seq
+}
+
+// hidden reports whether there is something in the stream, and nothing that the subscription's owner may see.
+func (t Tail) hidden() bool { return t.Withheld && t.Shown <= t.Start }
 
 // Tails is what is known of streams. One that is not in it is not known, and so not pending.
 type Tails map[sluice.Path]Tail
@@ -104,7 +119,7 @@ func (c *Consumer) Paths() []sluice.Path {
 }
 
 // pending reports whether a stream has something behind a position (S1-16). An empty stream has not.
-func (t Tail) pending(acked uint64) bool { return !t.Gone && t.Seq > acked && t.Seq > t.Start }
+func (t Tail) pending(acked uint64) bool { return !t.Gone && t.end() > acked && t.end() > t.Start }
 
 // Pending returns the streams that have something that was not acknowledged (S1-51).
 func (c *Consumer) Pending(tails Tails) []sluice.Path {

@@ -49,6 +49,8 @@ type Records interface {
 type Streams interface {
 	// Tail returns what is known of a stream now, as the leader of its log has it.
 	Tail(ctx context.Context, namespace string, path sluice.Path) (Tail, error)
+	// Visible returns the sequence of the last message of a stream, up to one, that a subscription's owner may see; 0: none.
+	Visible(ctx context.Context, sub *sluice.Subscription, path sluice.Path, upTo uint64) (uint64, error)
 	// Last returns the sequence of the last message on a path, whatever stream it is of, as the leader of the log
 	// has it; 0: there is none.
 	Last(ctx context.Context, namespace string, path sluice.Path) (uint64, error)

@@ -151,6 +151,10 @@ func (r *runner) drain(ctx context.Context, source Source) {
 	for {
 		select {
 		case d := <-source.Deliveries():
+			if r.withheld(&d.Event) {
+				r.acknowledge(d.Receipt)
+				continue
+			}
 			r.told(d.Event.Path, d.Event.Seq, d.Receipt)
 		case <-source.Ended():
 			return
@@ -158,6 +162,13 @@ func (r *runner) drain(ctx context.Context, source Source) {
 			return
 		}
 	}
+}
+
+// withheld reports whether a subscription's owner may not see an event, and is not woken for it: as with a push, it is passed
+// over for good.
+func (r *runner) withheld(ev *sluice.Event) bool {
+	gate := r.engine.ports.Gate
+	return gate != nil && gate.Decide(r.sub.Load(), ev, r.engine.opts.Now()) == sluice.Withhold
 }
 
 // told enters that something was stored on a path of the subscription. The receipt is given when nothing
@@ -312,6 +323,9 @@ func (r *runner) input(ctx context.Context, sub *sluice.Subscription, c Consumer
 		return in, nil
 	}
 	in.Tails, err = r.engine.tails(ctx, sub, c.Path, c.Paths())
+	if in.Born != nil && in.Tails[c.Path].hidden() { // nobody is to learn of the stream
+		return Input{}, err
+	}
 	return in, err
 }
 
@@ -378,6 +392,6 @@ func (r *runner) compare(path sluice.Path, last uint64) {
 		en.Consumer.State == sluice.WakeRemoved && last <= en.Consumer.Since:
 		return
 	}
-	en.seen, en.listed, en.fresh = max(en.seen, last), true, true
+	en.seen, en.listed, en.fresh = max(en.seen, last), true, unbounded(r.sub.Load()) // others may not see the last of it
 	r.look(en)
 }

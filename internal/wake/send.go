@@ -197,7 +197,8 @@ func (r *runner) attempt(known Entry, foreseen *ahead) (again bool) {
 // pointless reports whether there is nothing left to be told of: what the consumer was woken for was erased meanwhile, or
 // is withheld.
 func (c *Consumer) pointless(tails Tails) bool {
-	return c.Follows(c.Path) && tails[c.Path].Seq <= tails[c.Path].Start && len(c.Pending(tails)) == 0
+	own := tails[c.Path]
+	return c.Follows(c.Path) && (own.Withheld || own.Seq <= own.Start) && len(c.Pending(tails)) == 0
 }
 
 // deadline has a notice fail that is not answered in time. What it returns ends that, and what has begun of it is
@@ -224,7 +225,7 @@ func (r *runner) letter(sub *sluice.Subscription, c *Consumer, tails Tails) (Let
 		return Letter{}, err
 	}
 	body, err := c.notice(id, r.engine.opts.PublicURL+"/callback/"+sub.Namespace+"/"+id, token, tails, r.engine.ports.Streams.FormatOffset)
-	return Letter{WakeID: c.WakeID, Path: c.Path, Seq: tails[c.Path].Seq, Number: c.Failures + 1, Body: body}, err
+	return Letter{WakeID: c.WakeID, Path: c.Path, Seq: tails[c.Path].end(), Number: c.Failures + 1, Body: body}, err
 }
 
 // enter takes a consumer through a step with what is known of its streams now, and reports whether that was done.

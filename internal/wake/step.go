@@ -184,7 +184,7 @@ func (r Rules) fail(c *Consumer, a *Answer, tails Tails, now time.Time) {
 // acknowledge takes all streams as processed up to what they were (S1-57).
 func (c *Consumer) acknowledge(sent Tails) {
 	for i, p := range c.Streams {
-		c.Streams[i].Acked = max(p.Acked, sent[p.Path].Seq)
+		c.Streams[i].Acked = max(p.Acked, sent[p.Path].end())
 	}
 }
 
@@ -235,7 +235,7 @@ func (c *Consumer) admit(in *Callback, tails Tails) error {
 		if at < 0 {
 			return sluice.Errorf(sluice.WakeOffset, "acks: %q is not a stream of this consumer", ack.Path)
 		}
-		if ack.Acked > max(tails[ack.Path].Seq, c.Streams[at].Acked) {
+		if end := tails[ack.Path]; end.hidden() && ack.Acked > c.Streams[at].Acked || ack.Acked > max(end.Seq, c.Streams[at].Acked) {
 			return sluice.Errorf(sluice.WakeOffset, "acks: the offset of %q is none of this server's, or beyond the end of the stream", ack.Path)
 		}
 	}
@@ -250,7 +250,7 @@ const MaxStreams = 1000
 func (c *Consumer) subscribe(paths []sluice.Path, tails Tails) {
 	for _, path := range paths {
 		if !c.Follows(path) {
-			c.Streams = append(c.Streams, Position{Path: path, Acked: tails[path].Seq, Await: tails[path].Gone})
+			c.Streams = append(c.Streams, Position{Path: path, Acked: tails[path].end(), Await: tails[path].Gone})
 		}
 	}
 }

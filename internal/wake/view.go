@@ -2,6 +2,7 @@ package wake
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"slices"
 	"strings"
@@ -84,10 +85,8 @@ func (e *Engine) Consumer(ctx context.Context, sub *sluice.Subscription, path sl
 	}
 	tails := Tails{}
 	if c.State != sluice.WakeRemoved {
-		for _, path := range c.Paths() {
-			if tails[path], err = e.ports.Streams.Tail(ctx, sub.Namespace, path); err != nil {
-				return sluice.WakeConsumer{}, err
-			}
+		if tails, err = e.tails(ctx, sub, c.Path, c.Paths()); err != nil && !errors.Is(err, errLost) {
+			return sluice.WakeConsumer{}, err
 		}
 	}
 	shown := e.show(sub, c, tails)
@@ -115,7 +114,7 @@ func (e *Engine) show(sub *sluice.Subscription, c *Consumer, tails Tails) sluice
 	for _, p := range c.Streams {
 		stream := sluice.WakeStream{Path: p.Path, Acked: offset(p.Acked, format)}
 		if tail, known := tails[p.Path]; known {
-			stream.Tail, stream.Pending = offset(tail.Seq, format), tail.pending(p.Acked)
+			stream.Tail, stream.Pending = offset(tail.end(), format), tail.pending(p.Acked)
 			shown.Pending = shown.Pending || stream.Pending
 		}
 		shown.Streams = append(shown.Streams, stream)
