@@ -36,7 +36,8 @@ func openSite(t *testing.T, store *natsstore.Store, namespace string, policy slu
 		require.NoError(t, err)
 	}
 	sub := &sluice.Subscription{
-		ID: "w-" + namespace, Namespace: namespace, Mode: sluice.Wake, Pattern: "/a/*", State: sluice.Active, Policy: policy,
+		CreatedBy: string(sluice.Root),
+		ID:        "w-" + namespace, Namespace: namespace, Mode: sluice.Wake, Pattern: "/a/*", State: sluice.Active, Policy: policy,
 		From: sluice.StartAt{Kind: sluice.StartSeq, Seq: from}, CreatedAt: time.Now().UTC(),
 	}
 	sub.SetDefaults()

@@ -57,6 +57,10 @@ func (s *shelf) Tail(_ context.Context, _ string, path sluice.Path) (Tail, error
 	return s.tails[path], nil
 }
 
+func (s *shelf) Visible(_ context.Context, _ *sluice.Subscription, _ sluice.Path, upTo uint64) (uint64, error) {
+	return upTo, nil
+}
+
 func (s *shelf) Last(_ context.Context, _ string, path sluice.Path) (uint64, error) {
 	return s.tails[path].Seq, nil
 }
@@ -74,7 +78,7 @@ func shelved() (*Engine, *shelf, *sluice.Subscription) {
 	s := &shelf{tails: Tails{}, decisions: map[sluice.Path]sluice.Decision{}}
 	now := time.Unix(1000, 0)
 	e := New(Ports{Records: s, Streams: s, Gate: s, Observe: s}, Options{Now: func() time.Time { return now }})
-	sub := &sluice.Subscription{ID: "s", Namespace: "n", CreatedAt: time.Unix(1, 0)}
+	sub := &sluice.Subscription{ID: "s", Namespace: "n", CreatedBy: string(sluice.Root), CreatedAt: time.Unix(1, 0)}
 	sub.Policy.Retry.Preset = sluice.PresetPersistent
 	return e, s, sub
 }
