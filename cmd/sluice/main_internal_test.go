@@ -1,6 +1,7 @@
 package main
 
 import (
+	"context"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -16,6 +17,8 @@ import (
 	"testing"
 	"time"
 
+	"github.com/nats-io/nats.go"
+	"github.com/nats-io/nats.go/jetstream"
 	"github.com/rogpeppe/go-internal/testscript"
 	standardwebhooks "github.com/standard-webhooks/standard-webhooks/libraries/go"
 	"go.uber.org/goleak"
@@ -52,6 +55,7 @@ func (l leakChecked) Run() int {
 //	again COMMAND… -- TEXT   the command's output has the text within 30 seconds
 //	token NAME COMMAND…      $NAME, and the file name.token, is the line that the command prints
 //	field NAME LINE N        $NAME is the Nth word of a line of the last command's output
+//	unmake FILE STREAM       an admin deletes a stream at the NATS server whose address is in the file
 //	walk DOCUMENT OLD=NEW…   what docs/DOCUMENT tells its readers to do prints what it says
 func TestCommandLine(t *testing.T) {
 	t.Parallel()
@@ -78,7 +82,7 @@ func TestCommandLine(t *testing.T) {
 		},
 		Cmds: map[string]func(*testscript.TestScript, bool, []string){
 			"exits": exits, "await": await, "address": address, "receiver": startReceiver, "verifier": startVerifier, "received": received, "again": again,
-			"token": token, "field": field, "walk": walk,
+			"token": token, "field": field, "unmake": unmake, "walk": walk,
 		},
 	})
 }
@@ -133,6 +137,19 @@ func again(ts *testscript.TestScript, _ bool, args []string) {
 		err := ts.Exec(args[0], args[1:len(args)-2]...)
 		return err == nil && strings.Contains(ts.ReadFile("stdout"), text)
 	})
+}
+
+func unmake(ts *testscript.TestScript, _ bool, args []string) {
+	var at struct {
+		NATS string `json:"nats"`
+	}
+	ts.Check(json.Unmarshal([]byte(ts.ReadFile(args[0])), &at))
+	nc, err := nats.Connect(at.NATS, nats.UserInfo("admin", "open"))
+	ts.Check(err)
+	defer nc.Close()
+	js, err := jetstream.New(nc)
+	ts.Check(err)
+	ts.Check(js.DeleteStream(context.Background(), args[1]))
 }
 
 type receiversKey struct{}

@@ -16,7 +16,7 @@ const (
 // checkStored says what is damaged of what is stored; with deep, after the server has read all of it.
 func (e *examination) checkStored(ctx context.Context, c *doctorCmd) {
 	token, err := e.session.token()
-	if e.api == nil || err != nil {
+	if !e.reached || err != nil { // a server may be unready because of what is missing, which is settled here
 		e.note("stored", "skip", "no server or no token")
 		return
 	}
