@@ -118,21 +118,30 @@ func TestCounts_TellThatALogIsShorter(t *testing.T) {
 	require.Empty(t, natsstore.CompareCounts(d.counts(t), d.counts(t)))
 }
 
-// Streams without a message are moved on too, the others as well, and the ledger says that it cannot be.
-func TestMoveOn_MovesEveryStreamButTheLedger(t *testing.T) {
+// Issue 13, F5: streams without a message are moved on too, and the ledger, in which what it is moved on with stays and is no entry.
+func TestMoveOn_MovesEveryStream(t *testing.T) {
 	t.Parallel()
 	d := newDamaged(t)
+	ledger := d.Ledger()
+	write := func(id string) {
+		require.NoError(t, ledger.Append(t.Context(), &sluice.LedgerEntry{ID: id, Namespace: sluice.DefaultNamespace, Action: "subscription.create", At: time.Now()}))
+	}
+	write("before")
 	for name, count := range d.counts(t) {
-		err := d.MoveOn(t.Context(), name, count.Last+1500)
-		if name == streams.Ledger {
-			requireCode(t, sluice.Unprocessable, err)
-			continue
-		}
-		require.NoError(t, err, name)
+		require.NoError(t, d.MoveOn(t.Context(), name, count.Last+1500), name)
 		after := d.counts(t)[name]
 		require.Equal(t, count.Last+1500, after.Last, name)
-		require.Equal(t, count.Count, after.Count, name)
+		if name != streams.Ledger {
+			require.Equal(t, count.Count, after.Count, name)
+		}
 	}
+	write("after")
+	entries, next, err := ledger.Entries(t.Context(), natsstore.LedgerQuery{Limit: 10})
+	require.NoError(t, err)
+	require.Zero(t, next)
+	require.Len(t, entries, 2)
+	require.EqualValues(t, 1502, entries[0].Seq)
+	requireCode(t, sluice.Unprocessable, d.MoveOn(t.Context(), streams.Ledger, 1_000_000))
 }
 
 // Issue 13, F7: an older record of a key, one that cannot be read and one that is lost are told from those that were

@@ -24,6 +24,8 @@ const (
 	moveStep    = 1000            // messages that are written at once to move a stream on
 	moveMost    = 2_000_000       // sequences that a stream with messages is moved on by
 	moveTimeout = 5 * time.Second // for one step
+
+	moveMostLedger = 100_000 // sequences that a ledger is moved on by: some 10 MB that stay
 )
 
 // Verify reads every message of a stream, which has the server check its sum, and returns those that are there and cannot
@@ -98,27 +100,35 @@ func without(gap span, first uint64, deleted []uint64) (left []span) {
 	return left
 }
 
-// MoveOn has a stream give out no sequence up to the last one again. What is in it stays. A ledger, of which nothing can
-// be taken away, cannot be moved on: code Unprocessable, as for a distance that would take minutes.
+// MoveOn has a stream give out no sequence up to the last one again. What is in it stays. What it is moved on with stays in a
+// ledger, of which nothing can be taken away; readers of the ledger pass it over. Code Unprocessable for a distance that would
+// take minutes, or too much of the ledger.
 func (s *Store) MoveOn(ctx context.Context, name string, last uint64) error {
 	subject, ok := moveSubject(name)
 	if !ok {
 		return sluice.Errorf(sluice.Unprocessable, "%s cannot be moved on", name)
+	}
+	most, stays := uint64(moveMost), name == streams.Ledger
+	if stays {
+		most = moveMostLedger
 	}
 	stream, err := asked(ctx, askTimeout, func(ctx context.Context) (jetstream.Stream, error) { return s.js.Stream(ctx, name) })
 	if err != nil {
 		return fmt.Errorf("move %s on: %w", name, storeError(ctx, err))
 	}
 	state := stream.CachedInfo().State
-	if state.Msgs == 0 && state.LastSeq < last {
+	if state.Msgs == 0 && state.LastSeq < last && !stays {
 		return storeError(ctx, stream.Purge(ctx, jetstream.WithPurgeSequence(last+1)))
 	}
-	if last > state.LastSeq+moveMost {
-		return sluice.Errorf(sluice.Unprocessable, "%s ends %d sequences before where it ended; it is moved on by at most %d", name, last-state.LastSeq, moveMost)
+	if last > state.LastSeq+most {
+		return sluice.Errorf(sluice.Unprocessable, "%s ends %d sequences before where it ended; it is moved on by at most %d", name, last-state.LastSeq, most)
 	}
 	for at := state.LastSeq; at < last; {
 		if at, err = s.fill(ctx, subject, min(moveStep, last-at)); err != nil {
 			return fmt.Errorf("move %s on: %w", name, storeError(ctx, err))
+		}
+		if stays {
+			continue
 		}
 		if err := stream.Purge(ctx, jetstream.WithPurgeSubject(subject)); err != nil {
 			return fmt.Errorf("move %s on: %w", name, storeError(ctx, err))
@@ -165,7 +175,7 @@ func moveSubject(stream string) (string, bool) {
 		}
 	}
 	for _, d := range streams.Singles() {
-		if d.Name == stream && !d.DenyPurge {
+		if d.Name == stream {
 			return streams.MoveSubjectOf(d), true
 		}
 	}
