@@ -11,6 +11,7 @@ import (
 
 	"github.com/stretchr/testify/require"
 
+	"github.com/sluice-io/sluice/internal/faulttest"
 	"github.com/sluice-io/sluice/internal/hooktest"
 	"github.com/sluice-io/sluice/pkg/client"
 	"github.com/sluice-io/sluice/pkg/sluice"
@@ -72,6 +73,7 @@ func TestDamage_LostPauseDeliversNothing(t *testing.T) {
 			require.NoError(t, err)
 			s.tells(t, "while it is paused")
 			require.Eventually(t, func() bool { return len(hook.Requests()) == 3 }, patience, time.Millisecond)
+			watch := faulttest.Begin(t, "record-damaged")
 			s.stop(t)
 			flipStored(t, s.dir, "KV_subscriptions", `"state":"paused"`, withIndex)
 
@@ -99,6 +101,7 @@ func TestDamage_LostPauseDeliversNothing(t *testing.T) {
 			sub, err = s.api.Subscription(t.Context(), "paused")
 			require.NoError(t, err)
 			require.Equal(t, sluice.Active, sub.State)
+			watch.End(faulttest.Arrived{Events: 6}, "3 events for each of two subscriptions; the one whose pause is lost gets nothing until it is resumed")
 			require.NoError(t, s.api.ForgetDamage(t.Context()))
 			storage, err := s.api.Storage(t.Context())
 			require.NoError(t, err)
@@ -111,14 +114,19 @@ func TestDamage_LostPauseDeliversNothing(t *testing.T) {
 // Issue 13, F5: a log that lost its end is known, its sequences are not given out again, and the ledger has it.
 func TestDamage_ShorterLogIsToldAndMovesOn(t *testing.T) {
 	t.Parallel()
+	hook := hooktest.New(t, nil)
 	s := start(t, t.TempDir(), nil)
+	s.subscribe(t, "all", hook.URL)
 	for i := range 20 {
 		s.tells(t, fmt.Sprintf("marker-%02d", i))
 	}
+	hook.Wait(20)
 	before := s.lastSeq(t)
+	watch := faulttest.Begin(t, "log-cut")
 	s.stop(t)
 	flipStored(t, s.dir, "EVENTS_default", "marker-07", false)
 	s = start(t, s.dir, nil)
+	watch.Recovered()
 	found := s.damageOf(t, "EVENTS_default")
 	require.Len(t, found, 1)
 	require.Equal(t, sluice.DamageShorter, found[0].Kind)
@@ -126,6 +134,11 @@ func TestDamage_ShorterLogIsToldAndMovesOn(t *testing.T) {
 	s.tells(t, "later")
 	require.Greater(t, s.lastSeq(t), before)
 	require.NotEmpty(t, s.entries(t, client.AuditQuery{Action: sluice.ActionStorageDamage}))
+	last := hook.Wait(21)[20]
+	watch.Resumed()
+	require.Contains(t, string(last.Body), "later")
+	require.Len(t, s.systemEvents(t, sluice.TypeStorageDamaged), 1)
+	watch.End(faulttest.Arrived{Events: 21, Twice: len(hook.Requests()) - 21}, "13 events that were delivered before are gone from the log; it is told, and their sequences are not given out again")
 }
 
 // Issue 13, F5: a message that cannot be read is found by a start, at its ease, and by whoever asks.

@@ -74,6 +74,8 @@ func Faults() []Fault {
 
 		{"consumer-torn", GroupStore, "the files of consumers are torn", "3 bytes are left of the state of each of a subscription's consumers, while the server is stopped", "push.TestConsumer_TornFileLosesNothing"},
 
+		{"log-cut", GroupStore, "a log's files are damaged", "a bit of a log's block is flipped and the block's index removed, while the server is stopped: NATS cuts the log there", "app.TestDamage_ShorterLogIsToldAndMovesOn"},
+		{"record-damaged", GroupStore, "a record's files are damaged", "a bit of the record of a paused subscription is flipped, with and without the index, while the server is stopped", "app.TestDamage_LostPauseDeliversNothing"},
 		{"stream-deleted", GroupStore, "streams are deleted", "`ATTEMPTS`, `DEADLETTERS` and the buckets `lanes` and `leases` are deleted by a NATS client while events come", "app.TestGone_DeliveriesGoOn"},
 
 		{"subscription-deleted", GroupOperator, "a subscription is deleted", "in the middle of deliveries, one lane being parked, and made again under its id", "app.TestPeopleMayChangeThingsInTheMiddle"},
