@@ -121,7 +121,7 @@ func TestTables_ObeyNobody(t *testing.T) {
 		"acl ls n":               {"acl", sluice.ACL{}},
 		"acl set n user:a admin": {"", sluice.ACL{}},
 		"principal ls":           {"principals", sluice.Profile{}},
-		"principal set user:a --clearance INTERNAL": {"", sluice.Profile{}},
+		"principal set user:a --clearance INTERNAL --yes": {"", sluice.Profile{}},
 		"erase n":              {"tombstones", sluice.Tombstone{}},
 		"appointment ls":       {"appointments", sluice.Appointment{}},
 		"appointment show a":   {"", sluice.Appointment{}},

@@ -255,7 +255,9 @@ func (e *Engine) verify(ctx context.Context, s *Subscription, all []Stream, v Vi
 	turns := make(chan struct{}, looking)
 	for _, p := range all {
 		turns <- struct{}{}
+		mu.Lock()
 		end := v.Tails[p.Path]
+		mu.Unlock()
 		parts.Go(func() {
 			defer func() { <-turns }()
 			tail, shown, err := e.tail(ctx, s, p.Path, end)

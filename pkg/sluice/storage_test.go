@@ -63,7 +63,7 @@ func TestDamage_IsTheSameWheneverFound(t *testing.T) {
 		record:   "KV: the record of k cannot be read",
 		messages: "LOG: messages 3 to 3 cannot be read",
 		{Kind: sluice.DamageFewer, Stream: "LOG", Messages: 2, From: 1, To: 9}: "LOG: 2 messages between 1 and 9 are lost",
-		{Kind: sluice.DamageMissing, Stream: "LOG", To: 9}:                     "LOG is not there any more; it ended at 9",
+		{Kind: sluice.DamageMissing, Stream: "LOG", To: 9}:                     "LOG was deleted, or its files were: what it held up to sequence 9 is lost",
 		{Kind: sluice.DamageStale, Stream: "KV", Key: "k"}:                     "KV: the last change of k is lost",
 		{Kind: sluice.DamageLost, Stream: "KV", Key: "k"}:                      "KV: the record of k is lost",
 	} {
