@@ -16,12 +16,30 @@ import (
 	"github.com/sluice-io/sluice/config"
 )
 
+// sharedBuffer is a buffer that a timer's goroutine may write to while the test reads it.
+type sharedBuffer struct {
+	mu  sync.Mutex
+	buf bytes.Buffer
+}
+
+func (b *sharedBuffer) Write(p []byte) (int, error) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	return b.buf.Write(p)
+}
+
+func (b *sharedBuffer) String() string {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	return b.buf.String()
+}
+
 // A thousand subscriptions in the same trouble are ten lines and their number, in each minute and for each message; errors, what
 // is about no subscription, and what is no warning are all written.
 func TestLog_SumsUpWarnings(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
-		var out bytes.Buffer
+		var out sharedBuffer
 		log, flush, err := newLog(&out, config.Log{Level: "info", Format: "text"})
 		require.NoError(t, err)
 		about := func(i int) slog.Attr { return slog.String("subscription", fmt.Sprint("s", i)) }
