@@ -1,41 +1,58 @@
 package main
 
 import (
+	"errors"
 	"fmt"
+	"io/fs"
 	"os"
 	"path/filepath"
 	"slices"
 	"strings"
 )
 
-// ledger is which survivors are known to be equivalent.
+// ledger holds the equivalent changes of one package: those that no test can notice.
 type ledger struct {
 	keys []string
 	used map[string]bool
 }
 
-// readEquivalent reads equivalent.txt: lines with what -v prints of a change, and indented below them why no test can
-// notice them. Lines that begin with # are for people.
-func readEquivalent(root string) (*ledger, error) {
-	text, err := os.ReadFile(filepath.Join(root, "scripts", "mutants", "equivalent.txt")) // #nosec G304
+// equivalents returns the file with a package's equivalent changes. Each package has its own, so that two people
+// who work on two packages do not meet.
+func equivalents(pkg string) string {
+	return filepath.Join("scripts", "mutants", "equivalent", strings.ReplaceAll(pkg, "/", "-")+".txt")
+}
+
+// readEquivalent reads a package's file, if there is one: lines as -v prints a change, and indented below them the reason why no
+// test can notice them. Lines that begin with # are comments.
+func readEquivalent(root, pkg string) (*ledger, error) {
+	l := &ledger{used: map[string]bool{}}
+	name := equivalents(pkg)
+	text, err := os.ReadFile(filepath.Join(root, name)) // #nosec G304
+	if errors.Is(err, fs.ErrNotExist) {
+		return l, nil
+	}
 	if err != nil {
 		return nil, err
 	}
-	l := &ledger{used: map[string]bool{}}
 	reasoned := true
 	for line := range strings.Lines(string(text)) {
+		key := strings.TrimSpace(line)
 		switch {
 		case strings.HasPrefix(line, "\t"):
 			reasoned = true
-		case !reasoned && strings.TrimSpace(line) == "":
-			return nil, fmt.Errorf("equivalent.txt: no reason below %s", l.keys[len(l.keys)-1])
-		case strings.HasPrefix(line, "#") || strings.TrimSpace(line) == "":
+		case !reasoned && key == "":
+			return nil, fmt.Errorf("%s: no reason below %s", name, l.keys[len(l.keys)-1])
+		case strings.HasPrefix(line, "#") || key == "":
+		case !strings.HasPrefix(key, pkg+" "):
+			return nil, fmt.Errorf("%s: not a change of %s: %s", name, pkg, key)
+		case slices.Contains(l.keys, key):
+			return nil, fmt.Errorf("%s: twice: %s", name, key)
 		default:
-			l.keys, reasoned = append(l.keys, strings.TrimSpace(line)), false
+			l.keys, reasoned = append(l.keys, key), false
 		}
 	}
 	if !reasoned {
-		return nil, fmt.Errorf("equivalent.txt: no reason below %s", l.keys[len(l.keys)-1])
+		return nil, fmt.Errorf("%s: no reason below %s", name, l.keys[len(l.keys)-1])
 	}
 	return l, nil
 }
@@ -44,11 +61,10 @@ func (l *ledger) has(key string) bool { return slices.Contains(l.keys, key) }
 
 func (l *ledger) use(key string) { l.used[key] = true }
 
-// unused returns what equivalent.txt has of the packages that did not come up.
-func (l *ledger) unused(packages []string) (keys []string) {
+// unused returns the changes in the file that do not exist, or that a test noticed.
+func (l *ledger) unused() (keys []string) {
 	for _, key := range l.keys {
-		pkg, _, _ := strings.Cut(key, " ")
-		if !l.used[key] && (len(packages) == 0 || slices.Contains(packages, pkg)) {
+		if !l.used[key] {
 			keys = append(keys, key)
 		}
 	}

@@ -5,8 +5,12 @@
 //
 // A package is built once, with every change in it and all of them off (go's -overlay; the tree is left alone). Each of
 // its tests runs alone first, to learn which changes it comes by; then each change runs against those tests only, until one
-// fails, panics or takes too long. Survivors that are equivalent to the code as it is stand in equivalent.txt, with
-// the reason. The exit status is 1 if fewer than 95 in 100 of the others were noticed, or than a package's floor.
+// fails, panics or takes too long: six times what the tests took alone, and the grace. After a time-out the tests run without
+// the change and with the same limit. If they pass, the change was noticed; if not, the machine was busy, and
+// the change is tried again. A change that three rounds do not decide counts as one that no test noticed.
+//
+// Survivors that are equivalent to the code stand in the directory equivalent, one file for each package, with the
+// reason. The exit status is 1 if fewer than 95 in 100 of the others were noticed, or than a package's floor.
 //
 // -sample takes one change in n, chosen by its content: the same ones as long as their code stays, so that a sample that passes
 // goes on passing until the code or the tests change.
@@ -24,6 +28,7 @@ import (
 	"slices"
 	"strings"
 	"text/tabwriter"
+	"time"
 )
 
 // goal is how many in 100 changes that are not equivalent have to be noticed.
@@ -36,6 +41,7 @@ type options struct {
 	only    *regexp.Regexp
 	verbose bool
 	workers int
+	grace   time.Duration // what a change may take besides six times what its tests take without it
 }
 
 func main() {
@@ -46,6 +52,7 @@ func main() {
 	flag.StringVar(&only, "only", "", "try the changes whose key matches this `regexp`")
 	flag.BoolVar(&opts.verbose, "v", false, "print every change and which tests noticed it")
 	flag.IntVar(&opts.workers, "parallel", 2, "how many changes to try at once")
+	flag.DurationVar(&opts.grace, "grace", 5*time.Second, "how long a change may take besides six times what its tests take without it")
 	flag.Parse()
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt)
 	var err error
@@ -61,55 +68,61 @@ func main() {
 
 // tally is what came of the changes of one package.
 type tally struct {
-	pkg                                  string
-	tried, killed, equivalent, survivors int
+	pkg                                             string
+	tried, killed, equivalent, survivors, undecided int
 }
 
+// rate returns how many in 100 changes that are not equivalent were noticed. An undecided one was not.
 func (t tally) rate() float64 {
-	if t.killed+t.survivors == 0 {
+	all := t.killed + t.survivors + t.undecided
+	if all == 0 {
 		return 100
 	}
-	return 100 * float64(t.killed) / float64(t.killed+t.survivors)
+	return 100 * float64(t.killed) / float64(all)
 }
 
 func run(ctx context.Context, opts options, packages []string) error {
-	known, err := readEquivalent(opts.root)
-	if err != nil {
-		return err
-	}
 	table := tabwriter.NewWriter(opts.out, 0, 0, 2, ' ', 0)
-	_, _ = fmt.Fprintln(table, "package\tchanges\tnoticed\tequivalent\tsurvivors\tnoticed of the others")
+	_, _ = fmt.Fprintln(table, "package\tchanges\tnoticed\tequivalent\tsurvivors\tundecided\tnoticed of the others\tof")
 	all := tally{pkg: "all"}
-	var low []string
+	var low, unused []string
 	for _, s := range subjects() {
 		if len(packages) > 0 && !slices.Contains(packages, s.pkg) {
 			continue
+		}
+		known, err := readEquivalent(opts.root, s.pkg)
+		if err != nil {
+			return err
 		}
 		t, err := try(ctx, opts, s, known)
 		if err != nil {
 			return fmt.Errorf("%s: %w", s.pkg, err)
 		}
-		t.print(table)
+		t.print(table, s.scope())
 		if t.rate() < cmp.Or(s.floor, goal) {
 			low = append(low, s.pkg)
 		}
-		all.tried, all.killed, all.equivalent, all.survivors = all.tried+t.tried, all.killed+t.killed, all.equivalent+t.equivalent, all.survivors+t.survivors
+		all.add(t)
+		unused = append(unused, known.unused()...)
 	}
-	all.print(table)
+	all.print(table, "")
 	if err := table.Flush(); err != nil {
 		return err
 	}
-	for _, key := range known.unused(packages) {
-		if opts.sample == 1 && opts.only.String() == "" {
-			return fmt.Errorf("equivalent.txt has a change that there is not, or that a test notices:\n%s", key)
-		}
+	if len(unused) > 0 && opts.sample == 1 && opts.only.String() == "" {
+		return fmt.Errorf("the directory equivalent has changes that do not exist, or that a test notices:\n%s", strings.Join(unused, "\n"))
 	}
 	if len(low) > 0 {
-		return fmt.Errorf("too many changes of %s were noticed by no test; write one, or say in scripts/mutants/equivalent.txt why there can be none", strings.Join(low, ", "))
+		return fmt.Errorf("too many changes of %s were noticed by no test; write one, or say in scripts/mutants/equivalent why there can be none", strings.Join(low, ", "))
 	}
 	return nil
 }
 
-func (t tally) print(table *tabwriter.Writer) {
-	_, _ = fmt.Fprintf(table, "%s\t%d\t%d\t%d\t%d\t%.1f %%\n", t.pkg, t.tried, t.killed, t.equivalent, t.survivors, t.rate())
+func (t *tally) add(u tally) {
+	t.tried, t.killed, t.equivalent = t.tried+u.tried, t.killed+u.killed, t.equivalent+u.equivalent
+	t.survivors, t.undecided = t.survivors+u.survivors, t.undecided+u.undecided
+}
+
+func (t tally) print(table *tabwriter.Writer, of string) {
+	_, _ = fmt.Fprintf(table, "%s\t%d\t%d\t%d\t%d\t%d\t%.1f %%\t%s\n", t.pkg, t.tried, t.killed, t.equivalent, t.survivors, t.undecided, t.rate(), of)
 }

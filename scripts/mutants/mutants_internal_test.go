@@ -5,8 +5,9 @@ import (
 	"os"
 	"path/filepath"
 	"regexp"
-	"slices"
+	"strings"
 	"testing"
+	"time"
 
 	"github.com/stretchr/testify/require"
 )
@@ -48,15 +49,26 @@ func TestLargest(t *testing.T) {
 }
 `
 
-// The one change that the tests above do not notice is that of the lower bound.
-func TestTry_FindsWhatNoTestNotices(t *testing.T) {
-	t.Parallel()
-	root := t.TempDir()
-	for name, text := range map[string]string{"go.mod": "module m\n\ngo 1.26\n", "p/p.go": sample, "p/p_test.go": sampleTest} {
+// write writes a module with one package p.
+func write(t *testing.T, code, test string) (root string) {
+	t.Helper()
+	root = t.TempDir()
+	for name, text := range map[string]string{"go.mod": "module m\n\ngo 1.26\n", "p/p.go": code, "p/p_test.go": test} {
 		require.NoError(t, os.MkdirAll(filepath.Dir(filepath.Join(root, name)), 0o700))
 		require.NoError(t, os.WriteFile(filepath.Join(root, name), []byte(text), 0o600))
 	}
-	opts := options{out: io.Discard, root: root, sample: 1, only: regexp.MustCompile(""), workers: 2}
+	return root
+}
+
+func everything(root string, grace time.Duration) options {
+	return options{out: io.Discard, root: root, sample: 1, only: regexp.MustCompile(""), workers: 2, grace: grace}
+}
+
+// The one change that the tests above do not notice is that of the lower bound.
+func TestTry_FindsWhatNoTestNotices(t *testing.T) {
+	t.Parallel()
+	root := write(t, sample, sampleTest)
+	opts := everything(root, time.Minute)
 	got, err := try(t.Context(), opts, subject{pkg: "p"}, &ledger{used: map[string]bool{}})
 	require.NoError(t, err)
 	require.Equal(t, 1, got.survivors)
@@ -67,22 +79,125 @@ func TestTry_FindsWhatNoTestNotices(t *testing.T) {
 	got, err = try(t.Context(), opts, subject{pkg: "p"}, known)
 	require.NoError(t, err)
 	require.Equal(t, []int{0, 1}, []int{got.survivors, got.equivalent})
-	require.Empty(t, known.unused(nil))
+	require.Empty(t, known.unused())
 
 	text, err := os.ReadFile(filepath.Join(root, "p/p.go"))
 	require.NoError(t, err)
 	require.Equal(t, sample, string(text), "the tree is left alone")
 }
 
-// What is written down is about changes that there are, by their content.
+// one has a single change, which its test does not notice.
+const one = `package p
+
+func above(n int) bool {
+	return n > 3
+}
+`
+
+// busyTest is the test of a machine that becomes busy after the probe: so many runs hang.
+const busyTest = `package p
+
+import (
+	"os"
+	"testing"
+	"time"
+)
+
+func TestAbove(t *testing.T) {
+	above(9)
+	if os.Getenv("SLUICE_MUTANTS_SEEN") != "" {
+		return
+	}
+	for _, name := range []string{HANGING} {
+		if file, err := os.OpenFile(name, os.O_CREATE|os.O_EXCL, 0o600); err == nil {
+			_ = file.Close()
+			time.Sleep(time.Hour)
+		}
+	}
+}
+`
+
+// loop has changes with which it never ends.
+const loop = `package p
+
+func count(n int) (all int) {
+	for n > 0 {
+		n--
+		all++
+	}
+	return all
+}
+`
+
+const loopTest = `package p
+
+import "testing"
+
+func TestCount(t *testing.T) {
+	if count(3) != 3 || count(0) != 0 {
+		t.Fatal("count")
+	}
+}
+`
+
+// Issue 13: a time-out on a busy machine says nothing about a change.
+func TestTry_TimeoutIsCheckedUnchanged(t *testing.T) {
+	t.Parallel()
+	for name, tt := range map[string]struct {
+		code, test string
+		grace      time.Duration
+		want       tally
+	}{
+		"busy for two runs": {one, strings.Replace(busyTest, "HANGING", `"1", "2"`, 1), 10 * time.Second, tally{pkg: "p", tried: 1, survivors: 1}},
+		"busy for ever":     {one, strings.Replace(busyTest, "HANGING", `"1", "2", "3", "4", "5", "6"`, 1), time.Second, tally{pkg: "p", tried: 1, undecided: 1}},
+		"an endless loop":   {loop, loopTest, 5 * time.Second, tally{pkg: "p", tried: 4, killed: 4}},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			got, err := try(t.Context(), everything(write(t, tt.code, tt.test), tt.grace), subject{pkg: "p"}, &ledger{used: map[string]bool{}})
+			require.NoError(t, err)
+			require.Equal(t, tt.want, got)
+		})
+	}
+}
+
+// An undecided change was noticed by no test: it counts against a package.
+func TestTally_CountsUndecided(t *testing.T) {
+	t.Parallel()
+	require.InDelta(t, 75, tally{tried: 5, killed: 3, equivalent: 1, undecided: 1}.rate(), 0.01)
+}
+
+// Every file of equivalent changes belongs to a package that is tried, and gives reasons.
 func TestEquivalent_NamesSubjects(t *testing.T) {
 	t.Parallel()
-	known, err := readEquivalent("../..")
+	files, err := filepath.Glob("equivalent/*")
 	require.NoError(t, err)
-	seen := map[string]bool{}
-	for _, key := range known.keys {
-		require.False(t, seen[key], "twice: %s", key)
-		seen[key] = true
-		require.True(t, slices.ContainsFunc(subjects(), func(s subject) bool { return len(key) > len(s.pkg) && key[:len(s.pkg)+1] == s.pkg+" " }), key)
+	var known []string
+	for _, s := range subjects() {
+		l, err := readEquivalent("../..", s.pkg)
+		require.NoError(t, err)
+		if len(l.keys) > 0 {
+			known = append(known, filepath.Join("equivalent", filepath.Base(equivalents(s.pkg))))
+		}
+		require.Equal(t, s.files == nil, s.why == "", "%s: why only these files", s.pkg)
+	}
+	require.ElementsMatch(t, known, files)
+}
+
+// A change that is named by the text of a message is another one when the message is reworded.
+func TestEquivalent_ChangesExist(t *testing.T) {
+	t.Parallel()
+	for _, s := range subjects() {
+		known, err := readEquivalent("../..", s.pkg)
+		require.NoError(t, err)
+		b := &built{dir: filepath.Join("../..", s.pkg)}
+		files, err := sources(b.dir, s.files)
+		require.NoError(t, err)
+		_, err = b.write(t.TempDir(), s, files, nil)
+		require.NoError(t, err)
+		for _, m := range b.mutants {
+			known.use(m.key)
+		}
+		require.Empty(t, known.unused(), "%s has changes that do not exist", equivalents(s.pkg))
 	}
 }

@@ -19,9 +19,21 @@ import (
 )
 
 const (
-	testLimit = time.Minute      // how long a test may take alone; one that takes longer is not asked
-	grace     = 10 * time.Second // what a change may take longer than the tests without it, besides twice their time
+	testLimit = time.Minute // how long a test may take alone; one that takes longer is not asked
+	slower    = 6           // how many times as long as that a change may take
+	rounds    = 3           // how often a change is tried while the machine is too busy for the tests without it
 )
+
+// verdict is what became of a change.
+type verdict int
+
+const (
+	survived  verdict = iota
+	noticed           // a test failed, or took too long
+	undecided         // the tests took too long without it, too
+)
+
+func (v verdict) String() string { return [...]string{"survived", "noticed", "undecided"}[v] }
 
 // probe is what one test does.
 type probe struct {
@@ -62,11 +74,14 @@ func try(ctx context.Context, opts options, s subject, known *ledger) (tally, er
 	for i, m := range chosen {
 		t.tried++
 		switch is := known.has(m.key); {
-		case results[i]:
+		case results[i] == noticed:
 			t.killed++
 		case is:
 			t.equivalent++
 			known.use(m.key)
+		case results[i] == undecided:
+			t.undecided++
+			_, _ = fmt.Fprintf(opts.out, "undecided %s:%d  %s\n", m.file, m.line, m.key)
 		default:
 			t.survivors++
 			_, _ = fmt.Fprintf(opts.out, "survivor  %s:%d  %s\n", m.file, m.line, m.key)
@@ -136,35 +151,52 @@ func (b *built) probe(ctx context.Context, name, file string) (probe, error) {
 	return p, lines.Err()
 }
 
-// tryAll reports for each change whether a test noticed it.
-func (b *built) tryAll(ctx context.Context, opts options, chosen []mutant, probes []probe) []bool {
-	noticed := make([]bool, len(chosen))
+// tryAll returns what became of each change.
+func (b *built) tryAll(ctx context.Context, opts options, chosen []mutant, probes []probe) []verdict {
+	verdicts := make([]verdict, len(chosen))
 	var saying sync.Mutex
 	inParallel(opts.workers, len(chosen), func(i int) {
 		if ctx.Err() != nil {
 			return
 		}
 		var names []string
-		limit := grace
+		limit := opts.grace
 		for _, p := range probes {
 			if p.comes[chosen[i].id] {
 				names = append(names, p.name)
-				limit += 2 * p.took
+				limit += slower * p.took
 			}
 		}
 		said := "no test comes by"
 		if len(names) > 0 {
-			out, err := b.test(ctx, limit, []string{"SLUICE_MUTANT=" + strconv.Itoa(chosen[i].id)},
-				"-test.short", "-test.failfast", "-test.run=^("+strings.Join(names, "|")+")$")
-			noticed[i], said = err != nil, failed(out)
+			verdicts[i], said = b.decide(ctx, limit, chosen[i].id, "-test.run=^("+strings.Join(names, "|")+")$")
 		}
 		if opts.verbose {
 			saying.Lock()
 			defer saying.Unlock()
-			_, _ = fmt.Fprintf(opts.out, "%-5t  %s:%d  %s  (%s)\n", noticed[i], chosen[i].file, chosen[i].line, chosen[i].key, said)
+			_, _ = fmt.Fprintf(opts.out, "%-9s  %s:%d  %s  (%s)\n", verdicts[i], chosen[i].file, chosen[i].line, chosen[i].key, said)
 		}
 	})
-	return noticed
+	return verdicts
+}
+
+// decide runs tests with a change on. Tests that take too long have noticed it only if they take less without it: on a busy machine
+// everything takes too long. said is the test that failed.
+func (b *built) decide(ctx context.Context, limit time.Duration, id int, tests string) (v verdict, said string) {
+	args := []string{"-test.short", "-test.failfast", tests}
+	for range rounds {
+		out, err := b.test(ctx, limit, []string{"SLUICE_MUTANT=" + strconv.Itoa(id)}, args...)
+		switch {
+		case err == nil:
+			return survived, ""
+		case !errors.Is(err, context.DeadlineExceeded):
+			return noticed, failed(out)
+		}
+		if _, err = b.test(ctx, limit, nil, args...); err == nil {
+			return noticed, "it took longer than " + limit.String()
+		}
+	}
+	return undecided, "the tests without it do not pass within " + limit.String()
 }
 
 var failure = regexp.MustCompile(`(?m)^\s*--- FAIL: (\S+)|^(panic: .*)$`)
@@ -176,7 +208,8 @@ func failed(out []byte) string {
 	return ""
 }
 
-// test runs the test binary. What takes longer than the limit is killed, with all that it started.
+// test runs the test binary. A run that takes longer than the limit is killed, with all that it started; its error is
+// context.DeadlineExceeded.
 func (b *built) test(ctx context.Context, limit time.Duration, env []string, args ...string) ([]byte, error) {
 	ctx, cancel := context.WithTimeout(ctx, limit)
 	defer cancel()
@@ -185,7 +218,11 @@ func (b *built) test(ctx context.Context, limit time.Duration, env []string, arg
 	cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true}
 	cmd.Cancel = func() error { return syscall.Kill(-cmd.Process.Pid, syscall.SIGKILL) }
 	cmd.WaitDelay = time.Second
-	return cmd.CombinedOutput()
+	out, err := cmd.CombinedOutput()
+	if err != nil && ctx.Err() != nil {
+		err = ctx.Err() // rather than that it was killed
+	}
+	return out, err
 }
 
 // inParallel calls f with 0 to n-1, so many calls at once.
