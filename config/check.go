@@ -14,19 +14,19 @@ import (
 	"github.com/sluice-io/sluice/pkg/sluice"
 )
 
-// second is the shortest age and window that a log knows.
+// second is the minimum age and window of a log.
 const second = sluice.Duration(time.Second)
 
 const (
-	maxQuota    = 1 << 30 // more than any server takes
-	minResponse = 1 << 10 // what is kept of an answer
+	maxQuota    = 1 << 30 // above any realistic rate
+	minResponse = 1 << 10 // minimum part of a response that is kept
 )
 
-// Check returns everything that is invalid, joined, each an error with code InvalidRequest
-// that says what would be right; nil if all is well. It looks at no file and no network.
+// Check returns all invalid settings, joined, each as an error with code InvalidRequest that names
+// the valid values; nil if there are none. It accesses neither files nor the network.
 func (c Config) Check() error {
 	errs := []error{
-		when(c.Data == "", "data: name a directory; there is no default without HOME and XDG_DATA_HOME"),
+		when(c.Data == "", "data: name a directory; without HOME and XDG_DATA_HOME, it has no default"),
 		c.HTTP.check(),
 		c.NATS.check(),
 		c.Events.check(),
@@ -52,10 +52,10 @@ func (n NATS) check() error {
 	return errors.Join(where(), err,
 		n.checkDoors(),
 		when(n.login() > 1, "nats: set only one of credentials, user and password, token, nkey_seed_file"),
-		when(n.Password != "" && n.User == "", "nats.password: there is no nats.user that it belongs to"),
+		when(n.Password != "" && n.User == "", "nats.password: set nats.user, too"),
 		when((n.TLS.Cert == "") != (n.TLS.Key == ""), "nats.tls: set cert and key together"),
-		when(n.MaxStore < 0, "nats.max_store %d: write a number of bytes, or 0 for three quarters of what is free", n.MaxStore),
-		when(n.MaxStore > 0 && !n.Embedded(), "nats.max_store: it is for the embedded server; the one at nats.url has its own max_file_store"),
+		when(n.MaxStore < 0, "nats.max_store %d: write a number of bytes, or 0 for three quarters of the free space", n.MaxStore),
+		when(n.MaxStore > 0 && !n.Embedded(), "nats.max_store: applies to the embedded server only; the server at nats.url has its own max_file_store"),
 		when(!slices.Contains([]int{1, 3, 5}, n.Replicas), "nats.replicas %d: write 1, 3 or 5", n.Replicas),
 	)
 }
@@ -66,8 +66,8 @@ func (n NATS) checkEmbedded() error {
 		listen = checkListen("nats.listen", n.Listen)
 	}
 	return errors.Join(listen,
-		when(n.login() > 0 && n.Operator == "" || n.TLS != (TLS{}), "nats: credentials and tls are for a server at nats.url, which is empty"),
-		when(n.Replicas > 1, "nats.replicas %d: the embedded server is alone; write 1, or set nats.url", n.Replicas),
+		when(n.login() > 0 && n.Operator == "" || n.TLS != (TLS{}), "nats: credentials and tls require nats.url, which is empty"),
+		when(n.Replicas > 1, "nats.replicas %d: the embedded server is a single node; write 1, or set nats.url", n.Replicas),
 	)
 }
 
@@ -79,7 +79,7 @@ func (n NATS) checkURLs() error {
 	return errors.Join(errs...)
 }
 
-// login returns how many ways to log in are set.
+// login returns the number of login methods that are set.
 func (n NATS) login() int {
 	ways := 0
 	for _, way := range []string{n.Credentials, n.User + n.Password, n.Token, n.NKeySeedFile} {
@@ -93,8 +93,8 @@ func (n NATS) login() int {
 func (e Events) check() error {
 	age := e.Retention.MaxAge
 	return errors.Join(
-		when(age < second && age != -second, "events.retention.max_age %s: write at least 1s, such as 168h, or -1s for ever", age),
-		when(e.Retention.MaxBytes < 0, "events.retention.max_bytes %d: write a number of bytes, or 0 for no bound", e.Retention.MaxBytes),
+		when(age < second && age != -second, "events.retention.max_age %s: write at least 1s, such as 168h, or -1s for unlimited", age),
+		when(e.Retention.MaxBytes < 0, "events.retention.max_bytes %d: write a number of bytes, or 0 for unlimited", e.Retention.MaxBytes),
 		when(e.DedupWindow < second, "events.dedup_window %s: write at least 1s, such as 1h", e.DedupWindow),
 		e.Quota.check(),
 		when(age > 0 && e.DedupWindow > age, "events.dedup_window %s: longer than events.retention.max_age %s; write at most that", e.DedupWindow, age),
@@ -103,9 +103,9 @@ func (e Events) check() error {
 
 func (q Quota) check() error {
 	return errors.Join(
-		when(!(q.EventsPerSecond >= 0 && q.EventsPerSecond <= maxQuota), "events.quota.events_per_second %v: write a number up to %d, or 0 for no bound", q.EventsPerSecond, maxQuota),
-		when(q.Burst < 0 || q.Burst > maxQuota, "events.quota.burst %d: write a number up to %d, or 0 for as many as in a second", q.Burst, maxQuota),
-		when(q.BytesPerSecond < 0 || q.BytesPerSecond > maxQuota, "events.quota.bytes_per_second %d: write a number up to %d, or 0 for no bound", q.BytesPerSecond, maxQuota),
+		when(!(q.EventsPerSecond >= 0 && q.EventsPerSecond <= maxQuota), "events.quota.events_per_second %v: write a number up to %d, or 0 for unlimited", q.EventsPerSecond, maxQuota),
+		when(q.Burst < 0 || q.Burst > maxQuota, "events.quota.burst %d: write a number up to %d, or 0 for the number per second", q.Burst, maxQuota),
+		when(q.BytesPerSecond < 0 || q.BytesPerSecond > maxQuota, "events.quota.bytes_per_second %d: write a number up to %d, or 0 for unlimited", q.BytesPerSecond, maxQuota),
 	)
 }
 
@@ -152,7 +152,7 @@ func checkURL(name, address string) error {
 func checkNATSURL(address string) error {
 	u, err := url.Parse(address)
 	bad := err != nil || u.Host == "" || !slices.Contains([]string{"nats", "tls", "ws", "wss"}, u.Scheme)
-	return when(bad, "nats.url: write URLs such as nats://127.0.0.1:4222 or tls://nats.example:4222, divided by commas")
+	return when(bad, "nats.url: write URLs such as nats://127.0.0.1:4222 or tls://nats.example:4222, separated by commas")
 }
 
 // when returns an error if bad.

@@ -78,7 +78,7 @@ func TestJSONIsTakenToo(t *testing.T) {
 func TestWhatCannotBeReadIsAnError(t *testing.T) {
 	t.Parallel()
 	tests := []struct{ name, file, env, want string }{
-		{"unknown name", "http: {listne: x}", "", "setting http.listne is unknown; known here are auth_failures, listen, max_body, max_connections, metrics, public_url, timeouts, tls, trusted_proxies"},
+		{"unknown name", "http: {listne: x}", "", "setting http.listne is unknown; valid settings here are auth_failures, listen, max_body, max_connections, metrics, public_url, timeouts, tls, trusted_proxies"},
 		{"text for a number", "http: {max_body: lots}", "", `setting http.max_body: "lots" is not a whole number below 2^63, such as 8388608`},
 		{"part of a number", "http: {max_body: 1.5}", "", "setting http.max_body: 1.5 is not a whole number"},
 		{"too large a number", "http: {max_body: 99999999999999999999}", "", "setting http.max_body: 100000000000000000000 is not a whole number below 2^63"},
@@ -86,7 +86,7 @@ func TestWhatCannotBeReadIsAnError(t *testing.T) {
 		{"number for a text", "log: {level: 7}", "", "setting log.level: 7 is not a text; put it in quotes"},
 		{"text for a list", "webhooks: {allow_cidrs: 10.0.0.0/8}", "", `setting webhooks.allow_cidrs: "10.0.0.0/8" is not a list such as`},
 		{"value for a group", "nats: 7", "", "setting nats is a group of settings: account_jwts, allow_anonymous, credentials, listen"},
-		{"list for everything", "- x", "", "it has to be a group of settings: attempts, data"},
+		{"list for everything", "- x", "", "it must be a group of settings: attempts, data"},
 		{"unknown duration", "attempts: {max_age: week}", "", `setting attempts.max_age: "week" is not a duration such as 10s`},
 		{"no YAML", "a: b: c", "", "not YAML: mapping values are not allowed"},
 		{"variable with a bad switch", "", "SLUICE_DEV=maybe", `variable SLUICE_DEV: "maybe" is not true or false`},
@@ -164,10 +164,10 @@ func TestCheckSaysWhatWouldBeRight(t *testing.T) {
 		{"login at the embedded server", func(c *config.Config) { c.NATS.Token = "t" }, "which is empty"},
 		{"half a certificate", func(c *config.Config) { c.NATS.URL, c.NATS.TLS.Cert = "tls://a", "f" }, "cert and key together"},
 		{"two replicas", func(c *config.Config) { c.NATS.URL, c.NATS.Replicas = "nats://a", 2 }, "write 1, 3 or 5"},
-		{"embedded replicas", func(c *config.Config) { c.NATS.Replicas = 3 }, "embedded server is alone"},
+		{"embedded replicas", func(c *config.Config) { c.NATS.Replicas = 3 }, "embedded server is a single node"},
 		{"sync never", func(c *config.Config) { c.NATS.Sync = "never" }, `nats.sync "never": write always, or an interval`},
-		{"no age", func(c *config.Config) { c.Events.Retention.MaxAge = 0 }, "or -1s for ever"},
-		{"an age below nothing", func(c *config.Config) { c.Events.Retention.MaxAge = -5 * sluice.Duration(time.Second) }, "or -1s for ever"},
+		{"no age", func(c *config.Config) { c.Events.Retention.MaxAge = 0 }, "or -1s for unlimited"},
+		{"an age below nothing", func(c *config.Config) { c.Events.Retention.MaxAge = -5 * sluice.Duration(time.Second) }, "or -1s for unlimited"},
 		{"negative size", func(c *config.Config) { c.Events.Retention.MaxBytes = -1 }, "events.retention.max_bytes"},
 		{"no window", func(c *config.Config) { c.Events.DedupWindow = 0 }, "events.dedup_window 0s"},
 		{"window over age", func(c *config.Config) { c.Events.Retention.MaxAge = sluice.Duration(time.Minute) }, "write at most that"},

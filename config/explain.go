@@ -15,8 +15,8 @@ import (
 	"github.com/sluice-io/sluice/pkg/sluice"
 )
 
-// decode reads a file over the settings. An error says which setting is wrong and what it may
-// be, in the words of the file.
+// decode reads a file over the settings. An error names the invalid setting and its valid values,
+// in the file's terms.
 func (c *Config) decode(data []byte) error {
 	encoded, err := yaml.YAMLToJSONStrict(data)
 	if err != nil {
@@ -30,7 +30,7 @@ func (c *Config) decode(data []byte) error {
 		return fmt.Errorf("not YAML: %w", err)
 	}
 	if file == nil {
-		return nil // it is empty
+		return nil // the file is empty
 	}
 	if err := checkValue("", file, reflect.TypeFor[Config]()); err != nil {
 		return err
@@ -38,10 +38,10 @@ func (c *Config) decode(data []byte) error {
 	return json.Unmarshal(encoded, c)
 }
 
-// checkValue returns an error unless a setting, or a group of them, may have the value.
+// checkValue returns an error unless the value is valid for the setting, or the group of settings.
 func checkValue(name string, value any, kind reflect.Type) error {
 	if value == nil {
-		return nil // as good as not there
+		return nil // equivalent to an absent setting
 	}
 	if kind.Kind() == reflect.Struct {
 		return checkGroup(name, value, kind)
@@ -62,12 +62,12 @@ func checkValue(name string, value any, kind reflect.Type) error {
 	return nil
 }
 
-// isSecret reports whether a setting's value must not be in an error.
+// isSecret reports whether a setting's value must not appear in an error.
 func isSecret(name string) bool {
 	return slices.Contains([]string{"secrets.key", "nats.password", "nats.token"}, name)
 }
 
-// checkGroups returns an error unless each of a list may be a group of settings.
+// checkGroups returns an error unless each element of the list is a valid group of settings.
 func checkGroups(name string, list []any, kind reflect.Type) error {
 	var errs []error
 	for i, value := range list {
@@ -84,7 +84,7 @@ func checkGroup(name string, value any, kind reflect.Type) error {
 	names := strings.Join(slices.Sorted(maps.Keys(known)), ", ")
 	group, ok := value.(map[string]any)
 	if !ok && name == "" {
-		return fmt.Errorf("it has to be a group of settings: %s", names)
+		return fmt.Errorf("it must be a group of settings: %s", names)
 	}
 	if !ok {
 		return fmt.Errorf("setting %s is a group of settings: %s", name, names)
@@ -95,19 +95,19 @@ func checkGroup(name string, value any, kind reflect.Type) error {
 		if inner, ok := known[key]; ok {
 			errs = append(errs, checkValue(place, group[key], inner))
 		} else {
-			errs = append(errs, fmt.Errorf("setting %s is unknown; known here are %s", place, names))
+			errs = append(errs, fmt.Errorf("setting %s is unknown; valid settings here are %s", place, names))
 		}
 	}
 	return errors.Join(errs...)
 }
 
-// wrongValue says what a setting may be instead.
+// wrongValue names the valid values of a setting.
 func wrongValue(value string, kind reflect.Type, err error) error {
 	if e, ok := errors.AsType[*sluice.Error](err); ok {
 		return e
 	}
 	if kind == reflect.TypeFor[[]NATSUser]() {
-		return fmt.Errorf("it is not a list such as %s", exampleUsers) // what it is holds passwords
+		return fmt.Errorf("it is not a list such as %s", exampleUsers) // the value holds passwords
 	}
 	var want string
 	switch kind.Kind() { //nolint:exhaustive // no setting is of another kind

@@ -10,38 +10,39 @@ import (
 	"github.com/sluice-io/sluice/pkg/sluice"
 )
 
-// HTTPTLS is the certificate that the API shows. Its files are read anew when they change.
+// HTTPTLS configures the certificate of the API. Its files are reloaded when they change.
 type HTTPTLS struct {
-	// Cert is a PEM file of the API's certificate, with those between it and its authority;
-	// empty: the API speaks plain HTTP.
+	// Cert is a PEM file of the API's certificate and any intermediate certificates; empty: the API
+	// uses plain HTTP.
 	Cert string `json:"cert" env:"CERT"`
 	// Key is a PEM file of Cert's private key; empty: none.
 	Key string `json:"key" env:"KEY"`
-	// ClientCA is a PEM file of authorities of which every client has to show a certificate,
-	// besides its token; empty: clients need none.
+	// ClientCA is a PEM file of authorities that must have signed every client's certificate, which
+	// is required in addition to the token; empty: clients need no certificate.
 	ClientCA string `json:"client_ca" env:"CLIENT_CA"`
-	// MinVersion is the oldest TLS that is spoken: "1.2" or "1.3"; "1.2".
+	// MinVersion is the minimum TLS version: "1.2" or "1.3"; "1.2".
 	MinVersion string `json:"min_version" env:"MIN_VERSION"`
 }
 
-// AuthFailures bounds the requests of one address (of IPv6: of a /64) that show a token which is not valid.
-// Those that show one are never held up.
+// AuthFailures limits the requests with an invalid token from one address (for IPv6, a /64).
+// Requests with a valid token are never limited.
 type AuthFailures struct {
-	// Burst is how many at once are told what is wrong, before 429; 0: any number; 60.
+	// Burst is the number of failures that get a detailed response before 429; 0: unlimited; 60.
 	Burst int `json:"burst" env:"BURST"`
-	// Every is after how long there may be one more; 1s.
+	// Every is the interval after which one more failure is allowed; 1s.
 	Every sluice.Duration `json:"every" env:"EVERY"`
 }
 
-// Timeouts bound how long a connection to the API may take.
+// Timeouts limit the duration of the phases of a connection to the API.
 type Timeouts struct {
-	// Header is for a request's header, and for the handshake of TLS; 10s.
+	// Header is for a request's header, and for the TLS handshake; 10s.
 	Header sluice.Duration `json:"header" env:"HEADER"`
 	// Request is for header and body; 1m.
 	Request sluice.Duration `json:"request" env:"REQUEST"`
-	// Answer is from the header's end to the end of the answer; a request may wait 30s for events; 2m.
+	// Answer is from the end of the header to the end of the response; a request may wait 30s for
+	// events; 2m.
 	Answer sluice.Duration `json:"answer" env:"ANSWER"`
-	// Idle is between two requests; 2m.
+	// Idle is the time between two requests; 2m.
 	Idle sluice.Duration `json:"idle" env:"IDLE"`
 }
 
@@ -58,7 +59,7 @@ func defaultHTTP() HTTP {
 // On reports whether the API speaks TLS.
 func (t HTTPTLS) On() bool { return t.Cert != "" }
 
-// Oldest returns MinVersion as package tls knows it, 0 if there is no such version.
+// Oldest returns MinVersion as a constant of package tls, 0 for an unknown version.
 func (t HTTPTLS) Oldest() uint16 {
 	return map[string]uint16{"1.2": tls.VersionTLS12, "1.3": tls.VersionTLS13}[t.MinVersion]
 }
@@ -71,9 +72,9 @@ func (h HTTP) check() error {
 		when(h.MaxConnections <= 0, "http.max_connections %d: write a number above 0", h.MaxConnections),
 		when(!slices.Contains([]string{"loopback", "open", "token"}, h.Metrics), "http.metrics %q: write loopback, open or token", h.Metrics),
 		when((h.TLS.Cert == "") != (h.TLS.Key == ""), "http.tls: set cert and key together"),
-		when(h.TLS.ClientCA != "" && !h.TLS.On(), "http.tls.client_ca: clients show certificates only where http.tls.cert and key are set"),
+		when(h.TLS.ClientCA != "" && !h.TLS.On(), "http.tls.client_ca: set http.tls.cert and key, too"),
 		when(h.TLS.Oldest() == 0, "http.tls.min_version %q: write 1.2 or 1.3, in quotes", h.TLS.MinVersion),
-		when(h.AuthFailures.Burst < 0, "http.auth_failures.burst %d: write a number, or 0 for any number", h.AuthFailures.Burst),
+		when(h.AuthFailures.Burst < 0, "http.auth_failures.burst %d: write a number, or 0 for unlimited", h.AuthFailures.Burst),
 		when(h.AuthFailures.Every <= 0, "http.auth_failures.every %s: write a duration such as 6s", h.AuthFailures.Every),
 		h.Timeouts.check(),
 	}

@@ -14,11 +14,11 @@ import (
 
 const prefix = "SLUICE_"
 
-// Load returns the defaults, changed by the JSON or YAML file at path (none if path is empty)
-// and then by the variables of environ that are not empty ("KEY=value", as os.Environ returns
-// them). A name in the file that is no setting is an error; a variable that is none is not,
-// because orchestrators set SLUICE_* variables of their own. It does not call Check, so that
-// flags can still put things right.
+// Load returns the defaults, overridden by the JSON or YAML file at path (none if path is empty)
+// and then by the non-empty variables of environ ("KEY=value", as os.Environ returns them). An
+// unknown name in the file is an error; an unknown variable is not, because orchestrators set
+// SLUICE_* variables of their own. Load does not call Check, so that flags can still correct
+// settings.
 func Load(path string, environ []string) (Config, error) {
 	c := Default()
 	if path != "" {
@@ -43,7 +43,7 @@ func Load(path string, environ []string) (Config, error) {
 	return c, nil
 }
 
-// applyVariables takes one variable after the other, so that an error can name it.
+// applyVariables applies the variables one at a time, so that an error can name the variable.
 func (c *Config) applyVariables(vars map[string]string) error {
 	var errs []error
 	for key, value := range vars {
@@ -62,7 +62,7 @@ func (c *Config) applyVariables(vars map[string]string) error {
 	return errors.Join(errs...)
 }
 
-// parsers are of settings whose value in a variable is JSON.
+// parsers parse settings whose value in a variable is JSON.
 func parsers() map[reflect.Type]env.ParserFunc {
 	return map[reflect.Type]env.ParserFunc{reflect.TypeFor[[]NATSUser](): parseUsers}
 }

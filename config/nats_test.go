@@ -39,7 +39,7 @@ nats:
 func TestUsersThatCannotBeReadAreRefusedWithoutTheirPasswords(t *testing.T) {
 	t.Parallel()
 	for name, tt := range map[string]struct{ file, env, want string }{
-		"unknown name":     {"nats: {users: [{nickname: ann, password: sesame}]}", "", "setting nats.users[0].nickname is unknown; known here are admin, name"},
+		"unknown name":     {"nats: {users: [{nickname: ann, password: sesame}]}", "", "setting nats.users[0].nickname is unknown; valid settings here are admin, name"},
 		"wrong value":      {"nats: {users: [{name: ann, password: sesame, trusted: often}]}", "", `setting nats.users[0].trusted: "often" is not true or false`},
 		"no list":          {"nats: {users: {ann: sesame}}", "", "setting nats.users: it is not a list such as"},
 		"no group":         {"nats: {users: [sesame]}", "", "setting nats.users[0] is a group of settings"},
@@ -68,9 +68,9 @@ func TestCheckSaysWhoMayComeIn(t *testing.T) {
 		change func(*config.NATS)
 		want   string // "": all is well
 	}{
-		{"a network", func(n *config.NATS) { n.Listen = "0.0.0.0:4222" }, `nats.listen "0.0.0.0:4222": without users it is for this machine`},
-		{"all addresses", func(n *config.NATS) { n.Listen = ":4222" }, "without users it is for this machine"},
-		{"a name", func(n *config.NATS) { n.Listen = "nats.example:4222" }, "without users it is for this machine"},
+		{"a network", func(n *config.NATS) { n.Listen = "0.0.0.0:4222" }, `nats.listen "0.0.0.0:4222": without users, only addresses of this machine`},
+		{"all addresses", func(n *config.NATS) { n.Listen = ":4222" }, "without users, only addresses of this machine"},
+		{"a name", func(n *config.NATS) { n.Listen = "nats.example:4222" }, "without users, only addresses of this machine"},
 		{"a network, knowingly", func(n *config.NATS) { n.Listen, n.AllowAnonymous = "0.0.0.0:4222", true }, ""},
 		{"a network with users", func(n *config.NATS) { guarded(n); n.Listen = "0.0.0.0:4222" }, ""},
 		{"this machine", func(n *config.NATS) { n.Listen = "[::1]:4222" }, ""},
@@ -81,10 +81,10 @@ func TestCheckSaysWhoMayComeIn(t *testing.T) {
 		}, ""},
 		{"an operator without accounts", func(n *config.NATS) { n.Operator, n.Credentials = "o", "c" }, "set account_jwts, and credentials"},
 		{"an operator, and we are nobody", func(n *config.NATS) { n.Operator, n.AccountJWTs = "o", []string{"a"} }, "set account_jwts, and credentials"},
-		{"accounts of nobody", func(n *config.NATS) { n.AccountJWTs = []string{"a"} }, "there is no nats.operator"},
-		{"users and an operator", func(n *config.NATS) { guarded(n); n.Operator, n.AccountJWTs, n.Credentials = "o", []string{"a"}, "c" }, "set users or operator"},
-		{"users and nobody", func(n *config.NATS) { guarded(n); n.AllowAnonymous = true }, "nats.allow_anonymous: there are users"},
-		{"users elsewhere", func(n *config.NATS) { guarded(n); n.URL = "nats://a" }, "are for the embedded server"},
+		{"accounts of nobody", func(n *config.NATS) { n.AccountJWTs = []string{"a"} }, "nats.account_jwts: set nats.operator"},
+		{"users and an operator", func(n *config.NATS) { guarded(n); n.Operator, n.AccountJWTs, n.Credentials = "o", []string{"a"}, "c" }, "set either users or operator"},
+		{"users and nobody", func(n *config.NATS) { guarded(n); n.AllowAnonymous = true }, "nats.allow_anonymous: has no effect with users"},
+		{"users elsewhere", func(n *config.NATS) { guarded(n); n.URL = "nats://a" }, "apply to the embedded server"},
 		{"half a certificate", func(n *config.NATS) { n.ServerTLS.Cert = "c" }, "nats.server_tls: set cert and key together"},
 		{"clients' certificates only", func(n *config.NATS) { n.ServerTLS.ClientCA = "c" }, "set cert and key, too"},
 		{"a user", guarded, ""},
@@ -94,11 +94,11 @@ func TestCheckSaysWhoMayComeIn(t *testing.T) {
 		{"no password", user(func(u *config.NATSUser) { u.Password = "" }), "set either password or nkey"},
 		{"both", user(func(u *config.NATSUser) { u.NKey = "U" + strings.Repeat("A", 55) }), "set either password or nkey"},
 		{"a seed", user(func(u *config.NATSUser) { u.Password, u.NKey = "", "SU"+strings.Repeat("A", 56) }), "write a user's public key"},
-		{"no namespace", user(func(u *config.NATSUser) { u.Namespaces = nil }), "name one at least"},
-		{"a wildcard", user(func(u *config.NATSUser) { u.Namespaces = []string{"acme.>"} }), `"acme.>" is no namespace`},
+		{"no namespace", user(func(u *config.NATSUser) { u.Namespaces = nil }), "name at least one"},
+		{"a wildcard", user(func(u *config.NATSUser) { u.Namespaces = []string{"acme.>"} }), `"acme.>" is not a namespace`},
 		{"an admin", user(func(u *config.NATSUser) { u.Namespaces, u.Admin = nil, true }), ""},
 		{"an admin of a namespace", user(func(u *config.NATSUser) { u.Admin = true }), "an admin may do everything"},
-		{"twice", func(n *config.NATS) { guarded(n); n.Users = append(n.Users, n.Users[0]) }, "there is another user ann"},
+		{"twice", func(n *config.NATS) { guarded(n); n.Users = append(n.Users, n.Users[0]) }, "duplicate user ann"},
 	}
 	for _, tt := range tests {
 		t.Run(tt.name, func(t *testing.T) {

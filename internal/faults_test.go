@@ -67,17 +67,25 @@ func sources(tb testing.TB, test string) string {
 	return all.String()
 }
 
-const faultsHead = `# Faults that were tried
+const faultsHead = `# Faults that are tested
 
-What a server depends on was broken, on purpose, while events were on their way, and this was seen. ` + "`make faults`" + ` does it again, in the long forms and one fault after the other, and writes
-this file; ` + "`make check`" + ` tries the short forms, and looks whether this file and the tests say the same.
+These are failures of the things that a server depends on, caused on purpose while events were delivered, and the observed effects.
+` + "`make faults`" + ` repeats the long forms, one fault after the other, and writes this file.
+` + "`make check`" + ` runs the short forms, and checks that this file and the tests agree.
 
-**events** were published and acknowledged; **lost** never arrived (the test fails if there is one); **twice** is how often one was taken by the endpoint again, which only a crash, or two owners,
-may bring about, or an end without NATS; **order** is that of each path's first deliveries; **to resume** is the time from the end of the fault to the next delivery; **CPU** is what the whole process, NATS and test included,
-used of one core while nothing could be done (over a tenth fails the test); **memory** is what its heap and stacks grew by at most, garbage included. Figures are of one run on a machine with two
-cores: they show the order of magnitude.
+| column | meaning |
+| --- | --- |
+| events | published and acknowledged |
+| lost | never arrived; the test fails if there is one |
+| twice | accepted again by the endpoint; only a crash, two owners, or a stop without NATS may cause it |
+| order | order of each path's first deliveries |
+| to resume | time from the end of the fault to the next delivery |
+| CPU | use of one core by the whole process, NATS and test included, while nothing could be done; over a tenth fails the test |
+| memory | maximum growth of heap and stacks, garbage included |
 
-What is not promised: where the machine or network of a dead server goes silent without a word, NATS takes the connection for alive for a while, and may hand it a delivery: that one comes again after
-its ack wait of 30 seconds. A clock that is set forward makes the retries of a process that starts afterwards come early. ` + "`disable_after`" + ` and the three days of the preset ` + "`persistent`" + ` are measured
-by the wall clock: an hour that it jumps is an hour of theirs.
+Figures are of one run on a machine with two cores: they show the order of magnitude.
+
+Limits: when the machine or network of a dead server goes silent, NATS considers the connection alive for a while and may give it a delivery; that delivery is repeated after its ack wait of 30 seconds.
+A clock that is set forward makes the retries of a process that starts afterwards come early.
+` + "`disable_after`" + ` and the three days of the preset ` + "`persistent`" + ` are measured by the wall clock: a jump of an hour counts as an hour.
 `

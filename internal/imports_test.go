@@ -56,7 +56,7 @@ func isForeign(imp string) bool {
 
 var code = regexp.MustCompile("`([^`]+)`")
 
-// readTable returns the rows of README.md by package: | `package` | knows | `ours` … | `others` … |.
+// readTable returns the rows of README.md by package: | `package` | contains | `ours` … | `others` … |.
 func readTable(tb testing.TB) map[string]row {
 	tb.Helper()
 	text, err := os.ReadFile("README.md")

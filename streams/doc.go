@@ -1,4 +1,4 @@
-// Package streams is the one truth about what Sluice keeps in JetStream: every stream,
-// bucket, consumer and subject, as data. Nothing else names a subject. It knows the lossless
-// mapping between paths and subjects and how a pattern becomes a consumer's filter.
+// Package streams defines everything that Sluice stores in JetStream: every stream, bucket,
+// consumer and subject, as data. No other package names a subject. It also defines the lossless
+// mapping between paths and subjects, and the consumer filters of a pattern.
 package streams

@@ -5,35 +5,34 @@ import (
 	"strings"
 )
 
-// Beside the subjects of the logs there are two ways through which publishers and readers of
-// other NATS accounts reach them. A namespace of "*" means all.
+// Publishers and readers in other NATS accounts reach the logs through two further sets of
+// subjects. A namespace of "*" means all namespaces.
 const (
 	trustedPrefix = "trusted."
 	livePrefix    = "live."
 )
 
-// AnyNamespace stands for every namespace in the subjects of a namespace.
+// AnyNamespace is the wildcard for the namespace in a subject.
 const AnyNamespace = "*"
 
-// TrustedSubjects returns the subjects under which publishers send events whose auth attributes
-// are believed. The server stores them under the subjects of the namespace's log.
+// TrustedSubjects returns the subjects for events with trusted auth attributes. The server stores
+// these events under the subjects of the namespace's log.
 func TrustedSubjects(namespace string) string { return trustedPrefix + namespace + ".>" }
 
-// FromTrusted returns the subject in the log for what was sent under a trusted subject; false
-// if it is none.
+// FromTrusted returns the log subject for a trusted subject; false if the subject is not trusted.
 func FromTrusted(subject string) (string, bool) {
 	rest, ok := strings.CutPrefix(subject, trustedPrefix)
 	return eventsPrefix + rest, ok
 }
 
-// LiveSubjects returns the subjects under which stored events are told again to readers of other
+// LiveSubjects returns the subjects under which stored events are republished to readers in other
 // accounts: those of EventsSubjects with another first token.
 func LiveSubjects(namespace string) string { return livePrefix + namespace + ".>" }
 
-// IsLive reports whether LiveSubjects makes the subject.
+// IsLive reports whether the subject is one of LiveSubjects.
 func IsLive(subject string) bool { return strings.HasPrefix(subject, livePrefix) }
 
-// SystemRoot returns the subject of the server's own path itself; SystemSubjects are below it.
+// SystemRoot returns the subject of the system path itself; SystemSubjects are below it.
 func SystemRoot(namespace string) string { return eventsPrefix + namespace + "._sys" }
 
 const (
@@ -41,11 +40,12 @@ const (
 	consumerCreate = "$JS.API.CONSUMER.CREATE."
 )
 
-// inspectorConsumers is how many consumers inspectors have in a stream at most.
+// inspectorConsumers is the maximum number of inspectors' consumers per stream.
 const inspectorConsumers = 32
 
-// InspectorConsumers returns the names that inspectors' consumers have in each stream. No subscription has
-// such a name, because its id cannot hold the first character.
+// InspectorConsumers returns the names of inspectors' consumers, the same in each stream.
+// Subscriptions cannot have these names, because a subscription ID cannot contain the first
+// character.
 func InspectorConsumers() []string {
 	names := make([]string, inspectorConsumers)
 	for i := range names {
@@ -54,21 +54,21 @@ func InspectorConsumers() []string {
 	return names
 }
 
-// InspectCreate returns the subjects of the requests with which an inspector's client makes consumers, and those
-// under which they arrive in the server's account. The server answers them itself: a consumer's configuration
-// decides what it may do, so that the subject of a request is not enough to permit it.
+// InspectCreate returns the subjects of an inspector's requests to create consumers, and the
+// subjects under which they arrive in the server's account. The server answers these requests
+// itself: permissions depend on the consumer's configuration, which the subject does not show.
 func InspectCreate() (request, arrives string) {
 	return consumerCreate + ">", inspectPrefix + consumerCreate + ">"
 }
 
-// ParseInspectCreate returns the stream that a request is about; false if it names none.
+// ParseInspectCreate returns the stream of a request; false if the subject names none.
 func ParseInspectCreate(arrived string) (stream string, ok bool) {
 	rest, ok := strings.CutPrefix(arrived, inspectPrefix+consumerCreate)
 	stream, _, _ = strings.Cut(rest, ".")
 	return stream, ok && stream != ""
 }
 
-// ConsumerCreate returns the subject of the request that makes a consumer with a name.
+// ConsumerCreate returns the subject of the request that creates a named consumer.
 func ConsumerCreate(stream, name, filter string) string {
 	subject := consumerCreate + stream + "." + name
 	if filter != "" {

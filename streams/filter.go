@@ -7,18 +7,18 @@ import (
 	"github.com/sluice-io/sluice/pkg/sluice"
 )
 
-// Filter is one consumer's filter subject. What an inexact one lets through beyond the
-// pattern has to be matched again.
+// Filter is one consumer's filter subject. Events from an inexact filter must be matched against
+// the pattern again.
 type Filter struct {
 	Subject string
 	Exact   bool
 }
 
-// Filters returns the filter subjects of a pattern, one for each consumer: two when the
-// pattern ends in "**" after a literal segment, because "a.>" does not hold "a" itself and
-// two filters on one consumer slow catching up by a factor of fifty. Together they let
-// through what the pattern matches, each event once. Behind a wildcard in front they also let
-// through the server's own paths, which a subject cannot leave out: they are not exact then.
+// Filters returns the filter subjects of a pattern, one per consumer. A pattern that ends in "**"
+// after a literal segment has two, because "a.>" does not include "a" itself, and two filters on
+// one consumer slow down catching up by a factor of fifty. Together, the filters cover the pattern
+// and deliver each event once. A leading wildcard also covers the system paths, which a subject
+// cannot exclude: such filters are not exact.
 func Filters(namespace string, pattern sluice.Pattern) []Filter {
 	filters := globs(namespace, pattern.Segments())
 	for i := range filters {
@@ -27,7 +27,7 @@ func Filters(namespace string, pattern sluice.Pattern) []Filter {
 	return filters
 }
 
-// globs returns the filters of a pattern for which every path is like any other.
+// globs returns the filters of a pattern without regard to system paths.
 func globs(namespace string, segs []string) []Filter {
 	deep := slices.Index(segs, "**")
 	if deep < 0 {
@@ -42,7 +42,7 @@ func globs(namespace string, segs []string) []Filter {
 		case "*":
 			least++
 		case "**":
-		default: // a literal after "**": everything below the prefix has to be looked at
+		default: // a literal after "**": everything below the prefix must be read
 			return []Filter{{Subject: below(namespace, segs[:deep])}}
 		}
 	}
@@ -53,8 +53,8 @@ func globs(namespace string, segs []string) []Filter {
 	return []Filter{{Subject: below(namespace, slices.Concat(prefix, stars)), Exact: true}}
 }
 
-// Superset returns one filter that covers the pattern, for a subscription whose lane is all
-// of its events and which therefore needs them from one consumer.
+// Superset returns one filter that covers the pattern, for a subscription with a single lane, which
+// needs all its events from one consumer.
 func Superset(namespace string, pattern sluice.Pattern) Filter {
 	filters := Filters(namespace, pattern)
 	if len(filters) == 1 {
@@ -64,7 +64,7 @@ func Superset(namespace string, pattern sluice.Pattern) Filter {
 	return Filter{Subject: below(namespace, segs[:slices.Index(segs, "**")-1])}
 }
 
-// below returns the filter of the paths that have at least one segment more.
+// below returns the filter of the paths with at least one more segment.
 func below(namespace string, segs []string) string { return wild(namespace, segs) + ".>" }
 
 func wild(namespace string, segs []string) string {

@@ -1,6 +1,6 @@
 package streams
 
-// Headers of an event's message. All are optional; a message without any is an event too.
+// Headers of an event's message. All are optional; a message without headers is an event too.
 const (
 	HeaderMsgID       = "Nats-Msg-Id"
 	HeaderID          = "ce-id"
@@ -12,15 +12,16 @@ const (
 	HeaderSpecVersion = "ce-specversion"
 	HeaderContentType = "content-type"
 
-	// HeaderPrefix starts the name of every CloudEvents attribute, extensions included.
+	// HeaderPrefix is the prefix of every CloudEvents attribute, including extensions.
 	HeaderPrefix = "ce-"
 
-	// HeaderOwn starts the names of headers that the server writes; HeaderStamp is its proof that
-	// the auth attributes are true.
+	// HeaderOwn is the prefix of headers written by the server; HeaderStamp proves that the auth
+	// attributes are genuine.
 	HeaderOwn   = "Sluice-"
 	HeaderStamp = HeaderOwn + "Stamp"
 
-	// HeaderNote is what an append to a Durable Stream changed of the stream, with the server's proof.
+	// HeaderNote holds the change that an append makes to a Durable Stream, with the server's
+	// proof.
 	HeaderNote = HeaderOwn + "Note"
 )
 
@@ -35,15 +36,15 @@ func Headers() []Header {
 	return []Header{
 		{HeaderMsgID, "the event's id: a second message with it, inside the dedup window, is not stored"},
 		{HeaderID, "the event's id, if different; without either the server derives one from the message's place"},
-		{HeaderType, "the event's type; `message` without it"},
+		{HeaderType, "the event's type; default: `message`"},
 		{HeaderSource, "the event's source, a URI reference"},
-		{HeaderTime, "when it happened, RFC 3339; the time of storing without it"},
+		{HeaderTime, "time of occurrence, RFC 3339; default: the time of storing"},
 		{HeaderSubject, "the CloudEvents subject"},
 		{HeaderDataSchema, "the schema of the data, a URI"},
 		{HeaderSpecVersion, "`1.0`"},
 		{HeaderContentType, "the data's media type; `application/cloudevents+json` says that the body is the whole event"},
 		{HeaderPrefix + "<name>", "an extension attribute; those that begin with `auth` are read only with a stamp"},
-		{HeaderStamp, "the server's own: a proof of who may have set the `auth` attributes (decision 0011)"},
-		{HeaderNote, "the server's own: what an append changed of its Durable Stream (decision 0016)"},
+		{HeaderStamp, "set by the server: proof that the `auth` attributes are genuine (decision 0011)"},
+		{HeaderNote, "set by the server: the change that an append made to its Durable Stream (decision 0016)"},
 	}
 }

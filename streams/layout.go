@@ -10,57 +10,60 @@ const (
 	day  = 24 * time.Hour
 	week = 7 * day
 
-	// ledgerAge is a year and five weeks: somebody who looks into last year's affairs finds all
-	// of it. At least 180 days have to be kept.
+	// ledgerAge is 400 days, so that an investigation finds the whole previous year. The required
+	// minimum is 180 days.
 	ledgerAge = 400 * day
 )
 
-// Consumer limits. JetStream caps a stream at 1,000 consumers unless told otherwise, and the
-// readers of a bucket count; an events stream has one or two for each subscription.
+// Consumer limits. JetStream limits a stream to 1,000 consumers by default. The readers of a bucket
+// count as consumers; an events stream has one or two per subscription.
 const (
 	maxEventsConsumers = 20_000
 	maxConsumers       = 1_000
 )
 
-// Stream describes a stream: in files, limits retention, the oldest messages go first.
+// Stream describes a stream: stored in files, with limits retention, discarding the oldest messages
+// first.
 type Stream struct {
 	Name         string
 	Description  string
 	Subjects     []string
-	MaxAge       time.Duration // 0: for ever
+	MaxAge       time.Duration // 0: unlimited
 	MaxBytes     int64         // 0: unlimited
-	Dedup        time.Duration // window in which a Nats-Msg-Id is stored once; never above MaxAge
-	PerSubject   int64         // messages that are kept of a subject, the newest; 0: all
+	Dedup        time.Duration // window in which a Nats-Msg-Id is stored once; at most MaxAge
+	PerSubject   int64         // number of messages kept per subject, newest first; 0: unlimited
 	MaxConsumers int
-	AllowDirect  bool // any replica answers reads: fast, and on a cluster possibly a moment old
-	AllowAtomic  bool // batches are stored entirely or not at all
+	AllowDirect  bool // any replica answers reads: fast, but on a cluster possibly stale
+	AllowAtomic  bool // batches are stored atomically
 	AllowTTL     bool // Nats-TTL lets a message expire before MaxAge
-	DenyDelete   bool // single messages cannot be deleted; purging a subject remains possible
-	DenyPurge    bool // nor can they be purged
-	RefuseFull   bool // at a limit of size, new messages are refused instead of the oldest dropped
-	Again        bool // as Bucket.Again
+	DenyDelete   bool // messages cannot be deleted individually; purging a subject remains possible
+	DenyPurge    bool // messages cannot be purged
+	// At the size limit, new messages are refused instead of discarding the oldest.
+	RefuseFull bool
+	Again      bool // like Bucket.Again
 }
 
-// Bucket describes a key-value bucket: in files. Reads of every bucket decide something, so
-// they have to be answered by the leader: AllowDirect is false for all of them, which
-// JetStream's own default is not.
+// Bucket describes a key-value bucket, stored in files. Every read of a bucket leads to a decision,
+// so the leader must answer it: AllowDirect is false for all buckets, unlike JetStream's default.
 type Bucket struct {
-	Name         string
-	Description  string
-	History      int           // values kept of a key
-	TTL          time.Duration // 0: values stay until they are deleted
-	MarkerTTL    time.Duration // how long a purged or expired key leaves a marker; 0: for ever, and no TTL of keys
+	Name        string
+	Description string
+	History     int           // number of values kept per key
+	TTL         time.Duration // 0: values are kept until they are deleted
+	// How long a purged or expired key leaves a marker; 0: forever, and keys cannot have a TTL.
+	MarkerTTL    time.Duration
 	MaxConsumers int
-	MaxMsgs      int64 // keys at most, then new ones are refused; 0: any number
+	MaxMsgs      int64 // maximum number of keys, further ones are refused; 0: unlimited
 	AllowDirect  bool
 
-	// Again: a running server makes the bucket again, empty, after it was deleted. Nothing in it gives a right, and no event of a
-	// log is undelivered without it. Buckets without it stay missing until an operator restores or gives up what they held.
+	// Again: a running server recreates the bucket, empty, after it was deleted. Such a bucket
+	// holds no permissions, and no event of a log is undelivered without it. Other buckets stay
+	// missing until an operator restores or abandons their content.
 	Again bool
 }
 
-// Consumer describes a durable pull consumer with explicit acknowledgement. It has no BackOff
-// and no limit of deliveries: retries are parked lanes, never negative acknowledgements.
+// Consumer describes a durable pull consumer with explicit acknowledgement. It has no BackOff and
+// no delivery limit: retries are parked lanes, never negative acknowledgements.
 type Consumer struct {
 	Name        string
 	Stream      string
@@ -68,13 +71,13 @@ type Consumer struct {
 	Filter      Filter
 	Start       sluice.StartAt
 	AckWait     time.Duration
-	MaxPending  int // handed out and unacknowledged at most
+	MaxPending  int // maximum number of unacknowledged deliveries
 	HeadersOnly bool
 	MaxDeliver  int // -1: no limit
 }
 
-// Events describes a namespace's stream. Its retention and dedup window have defaults: a week
-// and an hour.
+// Events describes a namespace's stream. The defaults are a retention of a week and a dedup window
+// of an hour.
 func Events(ns sluice.Namespace) Stream {
 	age, dedup := ns.Retention.MaxAge.Std(), ns.DedupWindow.Std()
 	if age == 0 {
@@ -101,11 +104,11 @@ func Events(ns sluice.Namespace) Stream {
 	}
 }
 
-// Singles describes the streams that exist once.
+// Singles describes the streams that exist once per server.
 func Singles() []Stream {
 	return []Stream{{
 		Name:         Attempts,
-		Description:  "one message an attempt",
+		Description:  "one message per attempt",
 		Subjects:     []string{attemptsPrefix + ">"},
 		MaxAge:       week,
 		Dedup:        2 * time.Minute,
@@ -115,17 +118,17 @@ func Singles() []Stream {
 		Again:        true,
 	}, {
 		Name:         DeadLetters,
-		Description:  "one message a delivery that was given up",
+		Description:  "one message per delivery that failed for good",
 		Subjects:     []string{DeadLettersSubjects()},
 		MaxAge:       30 * day,
 		Dedup:        2 * time.Minute,
-		PerSubject:   1, // a delivery that is given up again has one dead letter, the later
+		PerSubject:   1, // a delivery that fails again has one dead letter, the later one
 		MaxConsumers: maxConsumers,
 		AllowDirect:  true,
 		Again:        true,
 	}, {
 		Name:         Ledger,
-		Description:  "who changed what, one message a change",
+		Description:  "the ledger, one message per change",
 		Subjects:     []string{ledgerPrefix + ">"},
 		MaxAge:       ledgerAge,
 		Dedup:        2 * time.Minute,
@@ -139,7 +142,7 @@ func Singles() []Stream {
 // Buckets describes the buckets.
 func Buckets() []Bucket { return append(workBuckets(), ruleBuckets()...) }
 
-// workBuckets describes what there is to be done, and how far it has come.
+// workBuckets describes the buckets of pending work and its progress.
 func workBuckets() []Bucket {
 	return []Bucket{{
 		Name:         Namespaces,
@@ -149,18 +152,18 @@ func workBuckets() []Bucket {
 	}, {
 		Name:         Subscriptions,
 		Description:  "subscriptions, by id",
-		History:      1, // more would keep secrets that were rotated out
+		History:      1, // a longer history would keep rotated secrets
 		MaxConsumers: maxConsumers,
 	}, {
 		Name:         Told,
-		Description:  "which change was told last, by subscription or namespace",
+		Description:  "the last change with a published system event, by subscription or namespace",
 		History:      1,
 		MarkerTTL:    time.Hour,
 		MaxConsumers: maxConsumers,
 		Again:        true,
 	}, {
 		Name:         Answers,
-		Description:  "what requests with an Idempotency-Key were answered, by hash; sealed",
+		Description:  "responses to requests with an Idempotency-Key, by hash; sealed",
 		History:      1,
 		TTL:          24 * time.Hour,
 		MarkerTTL:    time.Hour,
@@ -169,7 +172,7 @@ func workBuckets() []Bucket {
 		Again:        true,
 	}, {
 		Name:         Reservations,
-		Description:  "which subscription holds an idempotency key or a configuration, by hash",
+		Description:  "subscription by idempotency key or configuration, by hash",
 		History:      1,
 		MarkerTTL:    time.Hour,
 		MaxConsumers: maxConsumers,
@@ -178,7 +181,7 @@ func workBuckets() []Bucket {
 		Name:         Lanes,
 		Description:  "parked lanes: a record exists while a lane waits for its next attempt",
 		History:      1,
-		MarkerTTL:    time.Hour, // there are as many as there ever were troubled paths
+		MarkerTTL:    time.Hour, // the number of keys is the number of paths that ever had problems
 		MaxConsumers: maxConsumers,
 		Again:        true,
 	}, {
@@ -190,22 +193,22 @@ func workBuckets() []Bucket {
 		Again:        true,
 	}, {
 		Name:         Leases,
-		Description:  "who works on what: a key expires unless its holder renews it",
-		History:      1,           // with more, the markers' TTL would be the least TTL of a key
-		TTL:          time.Hour,   // of a lease that was written without one
-		MarkerTTL:    time.Minute, // a watcher sees the expiry; a successor has no need of it
+		Description:  "leases: a key expires unless its holder renews it",
+		History:      1,           // with more, the markers' TTL would be the minimum TTL of a key
+		TTL:          time.Hour,   // for a lease without a TTL of its own
+		MarkerTTL:    time.Minute, // a watcher sees the expiry; a successor does not need it
 		MaxConsumers: maxConsumers,
 		Again:        true,
 	}}
 }
 
-// ruleBuckets describes who may do what and what things are like, and who is woken.
+// ruleBuckets describes the buckets of permissions, definitions and wakes.
 func ruleBuckets() []Bucket {
 	return []Bucket{{
 		Name:         Access,
-		Description:  "who may do what: grants, access lists, clearances, labels, tombstones",
+		Description:  "permissions: grants, access lists, clearances, labels, tombstones",
 		History:      1,
-		MarkerTTL:    time.Hour, // replicas' presences expire
+		MarkerTTL:    time.Hour, // the presence records of replicas expire
 		MaxConsumers: maxConsumers,
 	}, {
 		Name:         Keys,
@@ -214,16 +217,17 @@ func ruleBuckets() []Bucket {
 		MaxConsumers: maxConsumers,
 	}, {
 		Name:         Unsafe,
-		Description:  "producers whose events came of themselves, until somebody clears them",
+		Description:  "unsafe producers, until an operator clears them",
 		History:      1,
 		MarkerTTL:    time.Hour,
 		MaxConsumers: maxConsumers,
 	}, {
-		Name:         Wakes,
-		Description:  "wake consumers, by subscription and path",
-		History:      1,
-		MarkerTTL:    time.Hour,
-		MaxConsumers: maxEventsConsumers, // who serves a wake subscription reads its consumers
+		Name:        Wakes,
+		Description: "wake consumers, by subscription and path",
+		History:     1,
+		MarkerTTL:   time.Hour,
+		// Each replica that serves a wake subscription reads its consumers.
+		MaxConsumers: maxEventsConsumers,
 	}, {
 		Name:         EventTypes,
 		Description:  "event types, by namespace and type",
@@ -231,21 +235,21 @@ func ruleBuckets() []Bucket {
 		MaxConsumers: maxConsumers,
 	}, {
 		Name:         Scheduled,
-		Description:  "events that are stored at a time, by namespace and id",
+		Description:  "scheduled events, by namespace and id",
 		History:      1,
 		MarkerTTL:    time.Hour,
 		MaxConsumers: maxConsumers,
 		Again:        true,
 	}, {
 		Name:         Instructions,
-		Description:  "what is done at a time or on a condition, by kind, namespace and id",
+		Description:  "appointments and watches, by kind, namespace and id",
 		History:      1,
 		MarkerTTL:    time.Hour,
 		MaxConsumers: maxConsumers,
 		Again:        true,
 	}, {
 		Name:         Watches,
-		Description:  "how far watches have come, and what they remember, by namespace and id",
+		Description:  "progress and memory of watches, by namespace and id",
 		History:      1,
 		MarkerTTL:    time.Hour,
 		MaxConsumers: maxConsumers,
@@ -258,18 +262,19 @@ func ruleBuckets() []Bucket {
 	}}
 }
 
-// ackWait is how long a delivery may be worked on without a sign of life.
+// ackWait is how long a delivery may be in progress without a sign of life.
 const ackWait = 30 * time.Second
 
-// lettersPending is how many dead letters are being told at once.
+// lettersPending is the maximum number of dead letters being published at once.
 const lettersPending = 100
 
-// LettersConsumer describes the consumer that all replicas tell dead letters from: those that are buried once it is there.
+// LettersConsumer describes the consumer from which all replicas publish dead letters: those
+// created after the consumer.
 func LettersConsumer() Consumer {
 	return Consumer{
 		Name:        "announcer",
 		Stream:      DeadLetters,
-		Description: "tells of dead letters",
+		Description: "publishes system events of dead letters",
 		Filter:      Filter{Subject: DeadLettersSubjects(), Exact: true},
 		AckWait:     ackWait,
 		MaxPending:  lettersPending,
@@ -277,8 +282,8 @@ func LettersConsumer() Consumer {
 	}
 }
 
-// PushConsumers describes the consumers of a subscription, one for each filter subject
-// of its pattern. If its lane is all of its events there is one.
+// PushConsumers describes the consumers of a subscription, one per filter subject of its pattern. A
+// subscription with a single lane has one consumer.
 func PushConsumers(sub *sluice.Subscription) []Consumer {
 	filters := Filters(sub.Namespace, sub.Pattern)
 	if sub.Policy.Ordering == sluice.OrderAll {
@@ -295,7 +300,7 @@ func PushConsumers(sub *sluice.Subscription) []Consumer {
 			AckWait:     ackWait,
 			MaxPending:  sub.Policy.Window,
 			MaxDeliver:  -1,
-			HeadersOnly: sub.Mode == sluice.Wake, // that there is something is enough
+			HeadersOnly: sub.Mode == sluice.Wake, // the existence of the event is enough
 		}
 	}
 	return consumers

@@ -11,7 +11,7 @@ import (
 	"github.com/sluice-io/sluice/pkg/sluice"
 )
 
-// How the subjects of each stream start.
+// Prefixes of the subjects of each stream.
 const (
 	eventsPrefix      = "events."
 	attemptsPrefix    = "attempts."
@@ -20,27 +20,27 @@ const (
 	recordsPrefix     = "durable."
 )
 
-// Streams that exist once.
+// Streams that exist once per server.
 const (
-	Attempts    = "ATTEMPTS"    // one message an attempt
-	DeadLetters = "DEADLETTERS" // one message a delivery that was given up
-	Ledger      = "LEDGER"      // one message a change
+	Attempts    = "ATTEMPTS"    // one message per attempt
+	DeadLetters = "DEADLETTERS" // one message per delivery that failed for good
+	Ledger      = "LEDGER"      // one message per change
 )
 
 // Buckets.
 const (
 	Namespaces    = "namespaces"    // key: namespace
 	Subscriptions = "subscriptions" // key: subscription
-	Reservations  = "reservations"  // key: hash of what makes two subscriptions the same
+	Reservations  = "reservations"  // key: hash of the identity of a subscription
 	Lanes         = "lanes"         // key: LaneKey; a record exists while the lane is parked
 	Replays       = "replays"       // key: ReplayKey
-	Leases        = "leases"        // key: what is leased; expires unless renewed
-	Keys          = "keys"          // key: key id; the server's signing keys
-	Access        = "access"        // key: GrantKey and those that follow it; who may do what
+	Leases        = "leases"        // key: the leased resource; expires unless renewed
+	Keys          = "keys"          // key: key ID; the server's signing keys
+	Access        = "access"        // key: GrantKey and those below it; permissions
 	Unsafe        = "unsafe"        // key: ProducerKey
 	EventTypes    = "eventtypes"    // key: EventTypeKey
 	Wakes         = "wakes"         // key: WakeKey
-	StreamWakes   = "streamwakes"   // key: namespace and a hash of root and id; what wakes whom of streams
+	StreamWakes   = "streamwakes"   // key: namespace and a hash of root and ID; stream subscriptions
 	Instructions  = "instructions"  // key: InstructionKey
 	Scheduled     = "scheduled"     // key: ScheduledKey
 	Watches       = "watches"       // key: WatchKey
@@ -51,10 +51,10 @@ const (
 // EventsStream returns the name of a namespace's stream.
 func EventsStream(namespace string) string { return "EVENTS_" + namespace }
 
-// BucketStream returns the name of the stream that a bucket is.
+// BucketStream returns the name of the stream behind a bucket.
 func BucketStream(bucket string) string { return "KV_" + bucket }
 
-// Ours reports whether a stream is one of Sluice's: a log, a bucket, or one of those that there is one of.
+// Ours reports whether a stream belongs to Sluice: a log, a bucket, or one of the single streams.
 func Ours(name string) bool {
 	if strings.HasPrefix(name, EventsStream("")) {
 		return true
@@ -62,21 +62,22 @@ func Ours(name string) bool {
 	return slices.Contains(Lasting(), name)
 }
 
-// EventsSubjects returns the subjects that a namespace's stream takes.
+// EventsSubjects returns the subjects of a namespace's stream.
 func EventsSubjects(namespace string) string { return eventsPrefix + namespace + ".>" }
 
-// RecordsSubjects returns the subjects of what is kept of a namespace's paths besides their events, in the
-// same stream: both can be stored in one step.
+// RecordsSubjects returns the subjects of the records of a namespace's paths. They are in the same
+// stream as the events, so that both can be stored atomically.
 func RecordsSubjects(namespace string) string { return recordsPrefix + namespace + ".>" }
 
-// moved ends the subjects of what a stream is moved on with. No path, key or subscription has it.
+// moved is the last token of subjects that advance a stream. No path, key or subscription contains
+// it.
 const moved = "=moved"
 
-// MoveSubject returns the subject of what a namespace's stream is moved on with after it lost its end, so that no sequence
-// is given out twice. What is written there is taken away at once.
+// MoveSubject returns the subject for advancing a namespace's stream after it lost its end, so that
+// no sequence is assigned twice. Messages on it are removed immediately.
 func MoveSubject(namespace string) string { return recordsPrefix + namespace + "." + moved }
 
-// MoveSubjectOf is MoveSubject for a stream that exists once.
+// MoveSubjectOf is MoveSubject for a single stream.
 func MoveSubjectOf(d Stream) string { return strings.TrimSuffix(d.Subjects[0], ">") + moved }
 
 // RecordSubject returns the subject of a path's record.
@@ -84,7 +85,7 @@ func RecordSubject(namespace string, path sluice.Path) string {
 	return encode(recordsPrefix+namespace, path.Segments(), harmless)
 }
 
-// SystemSubjects returns the subjects of the events that the server publishes about itself.
+// SystemSubjects returns the subjects of the system events.
 func SystemSubjects(namespace string) string { return eventsPrefix + namespace + "._sys.>" }
 
 // AttemptsSubject returns the subject of a subscription's attempts.
@@ -92,18 +93,17 @@ func AttemptsSubject(namespace, subscription string) string {
 	return attemptsPrefix + namespace + "." + subscription
 }
 
-// DeadLettersSubjects returns the subjects that the stream of dead letters takes.
+// DeadLettersSubjects returns the subjects of the stream of dead letters.
 func DeadLettersSubjects() string { return deadLettersPrefix + ">" }
 
-// DeadLettersSubject returns the filter that matches the subjects of all of a subscription's
-// dead letters.
+// DeadLettersSubject returns the filter for all dead letters of a subscription.
 func DeadLettersSubject(namespace, subscription string) string {
 	return deadLettersPrefix + namespace + "." + subscription + ".>"
 }
 
-// DeadLetterSubject returns the subject of a delivery's dead letter, of which there is one at
-// most: "dead.<namespace>.<subscription>.<seq>.<event id>", or, if the event was never seen, with
-// "=" and its path instead of the id.
+// DeadLetterSubject returns the subject of a delivery's dead letter, of which there is at most one:
+// "dead.<namespace>.<subscription>.<seq>.<event id>", or, for an event that was never read, with
+// "=" and its path in place of the ID.
 func DeadLetterSubject(d *sluice.DeadLetter) string {
 	seq := strconv.FormatUint(d.Seq, 10)
 	prefix := deadLettersPrefix + d.Namespace + "." + d.Subscription + "." + seq + "."
@@ -116,20 +116,20 @@ func DeadLetterSubject(d *sluice.DeadLetter) string {
 	return encode(prefix+"=", d.Path.Segments(), harmless)
 }
 
-// DeadLetterOfEvent returns the filter that matches the subjects of an event's dead letters. There
-// is more than one only if the id was published again after the dedup window.
+// DeadLetterOfEvent returns the filter for the dead letters of an event. There is more than one
+// only if the ID was published again after the dedup window.
 func DeadLetterOfEvent(namespace, subscription, event string) string {
 	return deadLettersPrefix + namespace + "." + subscription + ".*." + idToken(event)
 }
 
-// DeadLetterOfSeq returns the filter that matches the subjects of dead letters that begin at a
-// sequence and whose event was never seen.
+// DeadLetterOfSeq returns the filter for dead letters that start at a sequence and whose event was
+// never read.
 func DeadLetterOfSeq(namespace, subscription string, seq uint64) string {
 	return deadLettersPrefix + namespace + "." + subscription + "." + strconv.FormatUint(seq, 10) + ".=.>"
 }
 
-// idToken returns the subject token of an event's id. What NATS publishers call an id may be
-// too long for a subject.
+// idToken returns the subject token of an event's ID. IDs from NATS publishers may be too long for
+// a subject.
 func idToken(id string) string {
 	if len(id) > sluice.MaxIDBytes {
 		return fmt.Sprintf("=h%x", sha256.Sum256([]byte(id)))
@@ -137,17 +137,17 @@ func idToken(id string) string {
 	return encode("", []string{id}, harmless)[1:]
 }
 
-// noNamespace stands for the namespace of what belongs to none; no namespace is called so.
+// noNamespace replaces the namespace for entries without one; no namespace has this name.
 const noNamespace = "_"
 
-// LedgerSubject returns the subject of an entry in the ledger: the namespace of what was
-// changed, if it has one, and the action.
+// LedgerSubject returns the subject of an entry in the ledger: the namespace of the changed
+// resource, if it has one, and the action.
 func LedgerSubject(namespace, action string) string {
 	return ledgerPrefix + cmp.Or(namespace, noNamespace) + "." + action
 }
 
-// LedgerFilter returns the subjects of the entries about a namespace, "" for all, and with an
-// action, "" for all; an action that ends in ".*" is all that begin so.
+// LedgerFilter returns the subjects of the entries of a namespace ("" for all) and an action (""
+// for all); a trailing ".*" matches all actions with that prefix.
 func LedgerFilter(namespace, action string) string {
 	if kind, ok := strings.CutSuffix(action, "*"); ok {
 		action = kind + ">"
@@ -157,15 +157,14 @@ func LedgerFilter(namespace, action string) string {
 
 const rootSuffix = "_root"
 
-// Consumers returns the names of a subscription's durable consumers, as many as it has
-// filters, one or two: the subscription's id, and the id and "_root" for the path before a
-// final "**".
+// Consumers returns the names of a subscription's durable consumers, one per filter: the
+// subscription's ID, and for a second filter the ID with "_root", for the path before a final "**".
 func Consumers(subscription string, filters int) []string {
 	return []string{subscription, subscription + rootSuffix}[:filters]
 }
 
-// CheckSubscriptionID returns an error (InvalidRequest) unless id can name a consumer: 1 to
-// 64 of A–Z, a–z, 0–9, "_" and "-", not ending in "_root".
+// CheckSubscriptionID returns an error (InvalidRequest) unless the ID can be a consumer's name: 1
+// to 64 of A–Z, a–z, 0–9, "_" and "-", not ending in "_root".
 func CheckSubscriptionID(id string) error {
 	if len(id) > 64 || encode("", []string{id}, keyable) != "."+id {
 		return sluice.Errorf(sluice.InvalidRequest, "subscription id %q: use 1 to 64 of A-Z, a-z, 0-9, _ and -", id)
@@ -176,8 +175,8 @@ func CheckSubscriptionID(id string) error {
 	return nil
 }
 
-// LaneKey returns the key of the lane that an event of the path with the sequence belongs to:
-// "<subscription>.p.<path>", "<subscription>.e.<seq>" or "<subscription>.a".
+// LaneKey returns the key of an event's lane, from its path or sequence: "<subscription>.p.<path>",
+// "<subscription>.e.<seq>" or "<subscription>.a".
 func LaneKey(subscription string, ordering sluice.Ordering, path sluice.Path, seq uint64) string {
 	switch ordering {
 	case sluice.OrderAll:
@@ -192,15 +191,16 @@ func LaneKey(subscription string, ordering sluice.Ordering, path sluice.Path, se
 // LaneKeys returns the filter that matches every lane key of a subscription.
 func LaneKeys(subscription string) string { return subscription + ".>" }
 
-// ToldNamespaceKey returns the key of what was told of a namespace. No subscription has it as its id.
+// ToldNamespaceKey returns the key of the outbox position of a namespace. No subscription has it as
+// its ID.
 func ToldNamespaceKey(namespace string) string { return "=namespace." + namespace }
 
-// LookoutKey returns the key, beside the lanes, of how far a subscription's events are accounted
-// for. No lane's key starts like it.
+// LookoutKey returns the key, next to the lanes, of the position up to which a subscription's
+// events are accounted for. No lane's key has this prefix.
 func LookoutKey(subscription string) string { return "=lookout." + subscription }
 
-// ReplayLanes returns what the keys of a replay's lanes begin with, where those of live lanes
-// have the subscription's id. No id begins so.
+// ReplayLanes returns the prefix of the lane keys of a replay, in place of the subscription's ID
+// for live lanes. No ID starts like it.
 func ReplayLanes(replay string) string { return "=replay." + replay }
 
 // ReplayKey returns the key of a replay's record.
@@ -209,16 +209,16 @@ func ReplayKey(subscription, replay string) string { return subscription + "." +
 // ReplayKeys returns the filter that matches the keys of a subscription's replays.
 func ReplayKeys(subscription string) string { return subscription + ".>" }
 
-// ParseReplayKey returns what ReplayKey was given.
+// ParseReplayKey is the inverse of ReplayKey.
 func ParseReplayKey(key string) (subscription, replay string) {
 	at := strings.LastIndexByte(key, '.')
 	return key[:max(at, 0)], key[at+1:]
 }
 
-// ProducerKey returns the key of the mark of an unsafe producer.
+// ProducerKey returns the key of the record of an unsafe producer.
 func ProducerKey(producer string) string { return encode("", []string{producer}, keyable)[1:] }
 
-// WakeKey returns the key of the wake consumer that a subscription has of a path.
+// WakeKey returns the key of a subscription's wake consumer for a path.
 func WakeKey(subscription string, path sluice.Path) string {
 	return encode(subscription, path.Segments(), keyable)
 }
@@ -226,8 +226,8 @@ func WakeKey(subscription string, path sluice.Path) string {
 // WakeKeys returns the filter that matches the keys of a subscription's wake consumers.
 func WakeKeys(subscription string) string { return subscription + ".>" }
 
-// WakeFloorKey returns the key of the last epoch that a subscription's wake consumers had when they were all removed.
-// No consumer's key starts like it.
+// WakeFloorKey returns the key of the last epoch that a subscription's wake consumers had when they
+// were all removed. No consumer's key starts like it.
 func WakeFloorKey(subscription string) string { return "=floor." + subscription }
 
 // EventTypeKey returns the key of an entry of a namespace's catalogue.
@@ -238,11 +238,11 @@ func EventTypeKey(namespace, eventType string) string {
 // EventTypeKeys returns the filter that matches the keys of a namespace's catalogue.
 func EventTypeKeys(namespace string) string { return namespace + ".>" }
 
-// HealthKey returns the key, beside the lanes, of what is remembered of a subscription whose
-// endpoint is in trouble.
+// HealthKey returns the key, next to the lanes, of the health record of a subscription whose
+// endpoint is failing.
 func HealthKey(subscription string) string { return "=health." + subscription }
 
-// IsEventLane reports whether the key is of a lane that is one event (ordering none).
+// IsEventLane reports whether the key is that of a single-event lane (ordering none).
 func IsEventLane(subscription, key string) bool {
 	return strings.HasPrefix(key, subscription+".e.")
 }
@@ -250,8 +250,8 @@ func IsEventLane(subscription, key string) bool {
 // GrantKey returns the key of a grant.
 func GrantKey(id string) string { return "grant." + id }
 
-// ACLKey returns the key of what a principal may do in a namespace; without a principal, of the
-// list's head.
+// ACLKey returns the key of a principal's entries in a namespace's access list; without a
+// principal, the key of the list's head.
 func ACLKey(namespace string, principal sluice.Principal) string {
 	if principal == "" {
 		return "acl." + namespace
@@ -259,7 +259,7 @@ func ACLKey(namespace string, principal sluice.Principal) string {
 	return encode("acl."+namespace, []string{string(principal)}, keyable)
 }
 
-// ProfileKey returns the key of what is known of a principal.
+// ProfileKey returns the key of a principal's profile.
 func ProfileKey(principal sluice.Principal) string {
 	return encode("principal", []string{string(principal)}, keyable)
 }
@@ -272,36 +272,37 @@ func TombstoneKey(namespace string, path sluice.Path) string {
 	return encode("tombstone."+namespace, path.Segments(), keyable)
 }
 
-// PresenceKey returns the key under which a replica says that it is there.
+// PresenceKey returns the key of a replica's presence record.
 func PresenceKey(replica string) string { return encode("replica", []string{replica}, keyable) }
 
-// InstructionKey returns the key of an instruction's record: "<kind>.<namespace>.<id>".
+// InstructionKey returns the key of an instruction: "<kind>.<namespace>.<id>".
 func InstructionKey(kind sluice.InstructionKind, namespace, id string) string {
 	return encode(string(kind)+"."+namespace, []string{id}, keyable)
 }
 
-// InstructionKeys returns the filter that matches the keys of the instructions of a kind in a namespace, "" for all.
+// InstructionKeys returns the filter that matches the keys of the instructions of a kind in a
+// namespace ("" for all).
 func InstructionKeys(kind sluice.InstructionKind, namespace string) string {
 	return string(kind) + "." + cmp.Or(namespace, "*") + ".*"
 }
 
-// ParseInstructionKey returns the namespace and the id of an instruction, which are such that its key has
-// them as they are.
+// ParseInstructionKey returns the namespace and the ID of an instruction; the key contains both
+// unescaped.
 func ParseInstructionKey(key string) (namespace, id string) {
 	_, rest, _ := strings.Cut(key, ".")
 	namespace, id, _ = strings.Cut(rest, ".")
 	return namespace, id
 }
 
-// ScheduledKey returns the key of an event that is stored at a time.
+// ScheduledKey returns the key of a scheduled event.
 func ScheduledKey(namespace, event string) string {
 	return encode(namespace, []string{event}, keyable)
 }
 
-// ScheduledKeys returns the filter that matches the keys of a namespace's events that are stored at a time.
+// ScheduledKeys returns the filter that matches the keys of a namespace's scheduled events.
 func ScheduledKeys(namespace string) string { return namespace + ".>" }
 
-// ParseScheduledKey returns what ScheduledKey was given. Code InvalidRequest for a key that it does not make.
+// ParseScheduledKey is the inverse of ScheduledKey. Code InvalidRequest for any other key.
 func ParseScheduledKey(key string) (namespace, event string, err error) {
 	namespace, token, _ := strings.Cut(key, ".")
 	var id strings.Builder
@@ -314,12 +315,12 @@ func ParseScheduledKey(key string) (namespace, event string, err error) {
 		id.WriteByte(c)
 	}
 	if id.Len() == 0 || ScheduledKey(namespace, id.String()) != key {
-		return "", "", sluice.Errorf(sluice.InvalidRequest, "%q is no key of an event", key)
+		return "", "", sluice.Errorf(sluice.InvalidRequest, "%q is not the key of an event", key)
 	}
 	return namespace, id.String(), nil
 }
 
-// WatchKey returns the key of the record of how far a watch has come: "<namespace>.<id>".
+// WatchKey returns the key of the progress record of a watch: "<namespace>.<id>".
 func WatchKey(namespace, id string) string { return encode(namespace, []string{id}, keyable) }
 
 // WatchKeys returns the filter that matches the keys of a namespace's watches.

@@ -9,19 +9,18 @@ import (
 
 const upperHex = "0123456789ABCDEF"
 
-// Subject returns the subject of a path: "/" becomes ".", harmless bytes stand for
-// themselves, every other byte is "=XX" in upper-case hex, and an empty segment is "=".
-// It is the inverse of ParseSubject.
+// Subject returns the subject of a path: "/" becomes ".", safe bytes are kept, every other byte is
+// "=XX" in upper-case hex, and an empty segment is "=". It is the inverse of ParseSubject.
 func Subject(namespace string, path sluice.Path) string {
 	return encode(eventsPrefix+namespace, path.Segments(), harmless)
 }
 
-// ParseSubject returns the namespace and path of an event's subject. Code InvalidRequest if
-// the subject is not the canonical one of a valid path; such an event has no path.
+// ParseSubject returns the namespace and path of an event's subject. Code InvalidRequest if the
+// subject is not the canonical one of a valid path; such an event has no path.
 func ParseSubject(subject string) (namespace string, path sluice.Path, err error) {
 	rest, ok := strings.CutPrefix(subject, eventsPrefix)
 	if !ok {
-		return "", "", sluice.Errorf(sluice.InvalidRequest, "subject %q is no event's", subject)
+		return "", "", sluice.Errorf(sluice.InvalidRequest, "subject %q is not the subject of an event", subject)
 	}
 	namespace, rest, ok = strings.Cut(rest, ".")
 	if !ok {
@@ -62,8 +61,8 @@ func encode(prefix string, segments []string, plain func(byte) bool) string {
 	return b.String()
 }
 
-// decode appends the segment that the token stands for. It reports false for a token that
-// encode does not make: every segment has exactly one.
+// decode appends the segment for a token. It reports false for a token that encode does not
+// produce: every segment has exactly one token.
 func decode(b *strings.Builder, token string) bool {
 	if token == "=" {
 		return true
@@ -85,7 +84,7 @@ func decode(b *strings.Builder, token string) bool {
 	return token != ""
 }
 
-// unhex returns the byte that the first two upper-case hex digits of s stand for.
+// unhex returns the byte for the first two upper-case hex digits of s.
 func unhex(s string) (byte, bool) {
 	if len(s) < 2 || s[:2] != strings.ToUpper(s[:2]) {
 		return 0, false
@@ -95,12 +94,12 @@ func unhex(s string) (byte, bool) {
 	return c[0], err == nil
 }
 
-// harmless says which bytes stand for themselves in a subject token.
+// harmless reports whether a byte is kept unchanged in a subject token.
 func harmless(c byte) bool {
 	return c > ' ' && c != 0x7f && c != '.' && c != '*' && c != '>' && c != '='
 }
 
-// keyable says which bytes stand for themselves in a bucket's key.
+// keyable reports whether a byte is kept unchanged in a bucket's key.
 func keyable(c byte) bool {
 	return c == '_' || c == '-' || c-'0' < 10 || c-'a' < 26 || c-'A' < 26
 }

@@ -12,13 +12,13 @@ import (
 
 // aclCmd is about the access lists of namespaces.
 type aclCmd struct {
-	LS  aclLsCmd  `cmd:"" name:"ls" help:"List what a namespace's access list says."`
-	Set aclSetCmd `cmd:"" help:"Say what a principal may do in a namespace, in place of what was said before."`
-	RM  aclRmCmd  `cmd:"" name:"rm" help:"Take all that a principal may do in a namespace."`
+	LS  aclLsCmd  `cmd:"" name:"ls" help:"List the access list entries of a namespace."`
+	Set aclSetCmd `cmd:"" help:"Set the permissions of a principal in a namespace, replacing its entries."`
+	RM  aclRmCmd  `cmd:"" name:"rm" help:"Remove a principal from the access list of a namespace."`
 }
 
 type aclLsCmd struct {
-	NS string `arg:"" name:"ns" help:"The namespace."`
+	NS string `arg:"" name:"ns" help:"Namespace."`
 }
 
 // Run lists the lines.
@@ -47,17 +47,17 @@ func (s *session) aclTable(all ...sluice.ACL) error {
 type aclSetCmd struct {
 	asking
 
-	NS        string         `arg:"" name:"ns" help:"The namespace."`
-	Principal string         `arg:"" help:"Who: user:NAME, ai_agent:NAME, service:NAME or system:NAME."`
-	Tier      sluice.Tier    `arg:"" help:"existence, read, write or admin, each with all before it."`
-	Pattern   sluice.Pattern `arg:"" optional:"" default:"/**" help:"Of which paths; all."`
-	Also      []string       `help:"Another line of the same principal, as TIER:PATTERN; repeatable." placeholder:"read:/a/**" sep:"none"`
+	NS        string         `arg:"" name:"ns" help:"Namespace."`
+	Principal string         `arg:"" help:"Principal: user:NAME, ai_agent:NAME, service:NAME or system:NAME."`
+	Tier      sluice.Tier    `arg:"" help:"Tier: existence, read, write or admin; each includes the previous ones."`
+	Pattern   sluice.Pattern `arg:"" optional:"" default:"/**" help:"Pattern of paths; default: all."`
+	Also      []string       `help:"Further entry of the principal, as TIER:PATTERN; repeatable." placeholder:"read:/a/**" sep:"none"`
 }
 
 // Help says what the first line does.
 func (*aclSetCmd) Help() string {
-	return "With its first line a namespace's access list is in force, for good: whoever has no line in it may not even know of the\n" +
-		"namespace, whatever their grants say. So the first line should be an admin's: sluice acl set NS PRINCIPAL admin."
+	return "The first entry puts the access list of a namespace into force, permanently: a principal without an entry cannot even see the\n" +
+		"namespace, regardless of its grants. Add an admin first: sluice acl set NS PRINCIPAL admin."
 }
 
 // Run stores the lines.
@@ -129,20 +129,20 @@ func (c *aclSetCmd) sureOf(ctx context.Context, s *session, api *client.Client, 
 	}
 	for _, a := range all {
 		if string(a.Principal) == c.Principal && slices.ContainsFunc(a.Entries, func(e sluice.Access) bool { return !given(lines, e) }) {
-			return c.sure(s, asks("Let %s do less in %s than before? The subscriptions that need what it had are cancelled for good.", c.Principal, c.NS))
+			return c.sure(s, asks("Reduce the permissions of %s in %s? Subscriptions that depend on them are cancelled permanently.", c.Principal, c.NS))
 		}
 	}
 	if makesAdmin(lines) || len(all) > 0 {
 		return nil
 	}
-	return c.sure(s, asks("This is the first line of the access list of %s: from then on nobody but %s and root may know of the namespace, and nobody but root may administer it. Go on?", c.NS, c.Principal))
+	return c.sure(s, asks("This is the first entry of the access list of %s: afterwards only %s and root can see the namespace, and only root can administer it. Continue?", c.NS, c.Principal))
 }
 
 type aclRmCmd struct {
 	asking
 
-	NS        string `arg:"" name:"ns" help:"The namespace."`
-	Principal string `arg:"" help:"Who."`
+	NS        string `arg:"" name:"ns" help:"Namespace."`
+	Principal string `arg:"" help:"Principal."`
 }
 
 // Run takes the lines away.
@@ -151,22 +151,22 @@ func (c *aclRmCmd) Run(ctx context.Context, s *session) error {
 	if err != nil {
 		return err
 	}
-	if err := c.sure(s, asks("Take all that %s may do in %s? The subscriptions that need it are cancelled for good.", c.Principal, c.NS)); err != nil {
+	if err := c.sure(s, asks("Remove all permissions of %s in %s? Subscriptions that depend on them are cancelled permanently.", c.Principal, c.NS)); err != nil {
 		return err
 	}
 	if err := api.DeleteACL(ctx, c.NS, sluice.Principal(c.Principal)); err != nil {
 		return err
 	}
 	return s.show(map[string]any{"ok": true, "name": c.Principal}, func() error {
-		return s.say("Took all that %s may do in %s.", c.Principal, c.NS)
+		return s.say("Removed all permissions of %s in %s.", c.Principal, c.NS)
 	})
 }
 
 // principalCmd is about what principals are cleared for.
 type principalCmd struct {
-	LS  principalLsCmd  `cmd:"" name:"ls" help:"List what principals are cleared for."`
-	Set principalSetCmd `cmd:"" help:"Say what a principal is cleared for."`
-	RM  principalRmCmd  `cmd:"" name:"rm" help:"Take a principal's clearance; it is PUBLIC then."`
+	LS  principalLsCmd  `cmd:"" name:"ls" help:"List the clearances of principals."`
+	Set principalSetCmd `cmd:"" help:"Set the clearance of a principal."`
+	RM  principalRmCmd  `cmd:"" name:"rm" help:"Delete the clearance of a principal, which is PUBLIC afterwards."`
 }
 
 type principalLsCmd struct{}
@@ -193,9 +193,9 @@ func (principalLsCmd) Run(ctx context.Context, s *session) error {
 type principalSetCmd struct {
 	asking
 
-	Principal   string `arg:"" help:"Who: user:NAME, ai_agent:NAME, service:NAME or system:NAME."`
-	Clearance   string `help:"A level (PUBLIC, INTERNAL, CONFIDENTIAL, SECRET, TOP_SECRET) or, with compartments, such as SECRET/finance,legal." placeholder:"LABEL" required:""`
-	Description string `help:"Who that is." placeholder:"TEXT"`
+	Principal   string `arg:"" help:"Principal: user:NAME, ai_agent:NAME, service:NAME or system:NAME."`
+	Clearance   string `help:"Level (PUBLIC, INTERNAL, CONFIDENTIAL, SECRET, TOP_SECRET), optionally with compartments, such as SECRET/finance,legal." placeholder:"LABEL" required:""`
+	Description string `help:"Description of the principal." placeholder:"TEXT"`
 }
 
 // Run stores what the principal is cleared for.
@@ -234,13 +234,13 @@ func (c *principalSetCmd) sureToLower(ctx context.Context, s *session, api *clie
 	if err != nil || next.Clearance.Dominates(before.Clearance) {
 		return err
 	}
-	return c.sure(s, asks("Clear %s for less than %s? The subscriptions that need it are cancelled for good.", next.Principal, label(before.Clearance)))
+	return c.sure(s, asks("Lower the clearance of %s below %s? Subscriptions that depend on it are cancelled permanently.", next.Principal, label(before.Clearance)))
 }
 
 type principalRmCmd struct {
 	asking
 
-	Principal string `arg:"" help:"Who."`
+	Principal string `arg:"" help:"Principal."`
 }
 
 // Run takes the clearance.
@@ -249,7 +249,7 @@ func (c *principalRmCmd) Run(ctx context.Context, s *session) error {
 	if err != nil {
 		return err
 	}
-	if err := c.sure(s, asks("Take the clearance of %s? The subscriptions that need it are cancelled for good.", c.Principal)); err != nil {
+	if err := c.sure(s, asks("Delete the clearance of %s? Subscriptions that depend on it are cancelled permanently.", c.Principal)); err != nil {
 		return err
 	}
 	if err := api.DeletePrincipal(ctx, sluice.Principal(c.Principal)); err != nil {
@@ -270,14 +270,14 @@ func label(l sluice.Label) string {
 type eraseCmd struct {
 	asking
 
-	NS   string      `arg:"" name:"ns" help:"The namespace."`
-	Path sluice.Path `arg:"" optional:"" help:"The path whose events go, such as /orders/42; without one, what was erased is listed."`
+	NS   string      `arg:"" name:"ns" help:"Namespace."`
+	Path sluice.Path `arg:"" optional:"" help:"Path to erase, such as /orders/42; without a path, lists the erased paths."`
 }
 
 // Help says what becomes of the events.
 func (*eraseCmd) Help() string {
-	return "Everything that lies on the path now is deleted from the log, and what is on its way, in retries or in replays does not leave any more.\n" +
-		"That is final. What endpoints were sent before is theirs. Events that are published there later are not concerned."
+	return "All events on the path are deleted from the log, and deliveries in flight, retries and replays of them stop.\n" +
+		"This cannot be undone. Events that endpoints have received are unaffected, and so are later events on the path."
 }
 
 // Run erases, or lists.
@@ -292,7 +292,7 @@ func (c *eraseCmd) Run(ctx context.Context, s *session) error {
 	if _, err := sluice.ParsePath(string(c.Path)); err != nil {
 		return usageError{err}
 	}
-	if err := c.sure(s, asks("Erase everything that lies on %s in %s? That is final: it is deleted, and never leaves again.", c.Path, c.NS)); err != nil {
+	if err := c.sure(s, asks("Erase everything on %s in %s? This cannot be undone: the events are deleted and never sent again.", c.Path, c.NS)); err != nil {
 		return err
 	}
 	stone, err := api.Entomb(ctx, c.NS, c.Path)
@@ -300,7 +300,7 @@ func (c *eraseCmd) Run(ctx context.Context, s *session) error {
 		return err
 	}
 	return s.show(stone, func() error {
-		return s.say("Erased what lay on %s in %s up to %d. It is final: none of it leaves any more.", stone.Path, stone.Namespace, stone.UpTo)
+		return s.say("Erased the events on %s in %s up to %d, permanently: they are never sent again.", stone.Path, stone.Namespace, stone.UpTo)
 	})
 }
 

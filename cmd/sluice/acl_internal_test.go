@@ -48,7 +48,7 @@ func TestWhoeverIsWatchingIsAskedAboutTheFirstLineOfAnAccessList(t *testing.T) {
 			s := &session{stdin: strings.NewReader(tt.answer), stdout: &bytes.Buffer{}, stderr: &stderr, terminal: true, exit: func(int) {}}
 			args := append([]string{"acl", "set", "shop", "user:ann", tt.tier, "--server", srv.URL}, tt.args...)
 			require.Equal(t, tt.done, run(t.Context(), args, s) == 0, stderr.String())
-			require.Equal(t, tt.asked, strings.Contains(stderr.String(), "This is the first line of the access list of shop"), stderr.String())
+			require.Equal(t, tt.asked, strings.Contains(stderr.String(), "This is the first entry of the access list of shop"), stderr.String())
 			require.Equal(t, tt.done, changes.Load() == 1)
 		})
 	}

@@ -12,27 +12,27 @@ import (
 
 // appointCmd is about appointments.
 type appointCmd struct {
-	Set  appointSetCmd  `cmd:"" help:"Make an appointment, or change it."`
-	LS   appointLsCmd   `cmd:"" name:"ls" help:"List appointments, the next first."`
-	Show appointShowCmd `cmd:"" help:"Show one."`
-	RM   appointRmCmd   `cmd:"" name:"rm" help:"Cancel one: it does not fire."`
+	Set  appointSetCmd  `cmd:"" help:"Create or update an appointment."`
+	LS   appointLsCmd   `cmd:"" name:"ls" help:"List appointments, soonest first."`
+	Show appointShowCmd `cmd:"" help:"Show an appointment."`
+	RM   appointRmCmd   `cmd:"" name:"rm" help:"Cancel an appointment."`
 }
 
 type appointSetCmd struct {
-	ID   string `arg:"" help:"Its id: letters, digits, _ and -."`
-	Path string `arg:"" help:"Where the event will be published, such as /lamps/1."`
-	Data string `arg:"" optional:"" help:"The event's data: JSON, or text that does not begin like it; - is stdin."`
+	ID   string `arg:"" help:"ID of the appointment: letters, digits, _ and -."`
+	Path string `arg:"" help:"Path of the event, such as /lamps/1."`
+	Data string `arg:"" optional:"" help:"Data of the event: JSON, or text that does not start like JSON; - reads stdin."`
 
-	NS     string            `name:"ns" help:"The namespace." default:"default"`
-	Type   string            `help:"The event's type." default:"message"`
-	At     time.Time         `help:"When it fires." placeholder:"TIME" xor:"when"`
-	In     time.Duration     `help:"After how long it fires, such as 90s, 10m or 7d." placeholder:"DURATION" xor:"when"`
-	Cron   string            `help:"When it fires again and again, as cron has it: minute, hour, day of the month, month, day of the week." placeholder:"'30 8 * * 1-5'" xor:"when,again"`
-	Zone   string            `help:"The time zone of --cron, such as Europe/Berlin; without it, UTC." placeholder:"ZONE"`
-	Every  time.Duration     `help:"After how long it fires again; without it, it fires once." placeholder:"DURATION" xor:"again"`
-	Notice time.Duration     `help:"How long before it is told that it approaches; without it, it is not." placeholder:"DURATION"`
-	Miss   sluice.MissPolicy `help:"If no server is there at the time: drop, catch_up_within (with --grace) or catch_up." placeholder:"POLICY" default:"catch_up" enum:"drop,catch_up_within,catch_up"`
-	Grace  time.Duration     `help:"So late it still fires, with --miss catch_up_within." placeholder:"DURATION"`
+	NS     string            `name:"ns" help:"Namespace." default:"default"`
+	Type   string            `help:"Type of the event." default:"message"`
+	At     time.Time         `help:"Time of the firing." placeholder:"TIME" xor:"when"`
+	In     time.Duration     `help:"Delay until the firing, such as 90s, 10m or 7d." placeholder:"DURATION" xor:"when"`
+	Cron   string            `help:"Recurring schedule in cron format: minute, hour, day of the month, month, day of the week." placeholder:"'30 8 * * 1-5'" xor:"when,again"`
+	Zone   string            `help:"Time zone of --cron, such as Europe/Berlin; default: UTC." placeholder:"ZONE"`
+	Every  time.Duration     `help:"Interval of further firings; default: fires once." placeholder:"DURATION" xor:"again"`
+	Notice time.Duration     `help:"Time in advance at which appointment.approaching is published; default: never." placeholder:"DURATION"`
+	Miss   sluice.MissPolicy `help:"Policy if no server runs at the time: drop, catch_up_within (with --grace) or catch_up." placeholder:"POLICY" default:"catch_up" enum:"drop,catch_up_within,catch_up"`
+	Grace  time.Duration     `help:"Maximum delay with --miss catch_up_within." placeholder:"DURATION"`
 }
 
 // Run makes an appointment.
@@ -79,7 +79,7 @@ func (c *appointSetCmd) action(s *session) (sluice.Action, error) {
 	case len(ev.Data) == 0:
 		action.DataContentType = ""
 	case ev.ContentType == "application/octet-stream":
-		return action, usagef("the data of an appointment is JSON or text")
+		return action, usagef("the data of an appointment must be JSON or text")
 	case ev.ContentType != "":
 		action.Data = sluice.AppendString(nil, string(ev.Data))
 	}
@@ -90,8 +90,8 @@ func (c *appointSetCmd) action(s *session) (sluice.Action, error) {
 }
 
 type appointLsCmd struct {
-	NS    string `name:"ns" help:"The namespace." default:"default"`
-	Limit int    `help:"Show at most so many; 0: all." default:"0"`
+	NS    string `name:"ns" help:"Namespace." default:"default"`
+	Limit int    `help:"Maximum number of results; 0: all." default:"0"`
 }
 
 // Run lists appointments.
@@ -154,8 +154,8 @@ func ended(last *sluice.AppointmentEnd) string {
 }
 
 type appointShowCmd struct {
-	ID string `arg:"" help:"Its id."`
-	NS string `name:"ns" help:"The namespace." default:"default"`
+	ID string `arg:"" help:"ID of the appointment."`
+	NS string `name:"ns" help:"Namespace." default:"default"`
 }
 
 // Run shows an appointment.
@@ -185,8 +185,8 @@ func (c *appointShowCmd) Run(ctx context.Context, s *session) error {
 }
 
 type appointRmCmd struct {
-	ID string `arg:"" help:"Its id."`
-	NS string `name:"ns" help:"The namespace." default:"default"`
+	ID string `arg:"" help:"ID of the appointment."`
+	NS string `name:"ns" help:"Namespace." default:"default"`
 }
 
 // Run cancels an appointment.

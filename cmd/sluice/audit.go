@@ -16,13 +16,13 @@ import (
 
 // auditCmd shows the ledger.
 type auditCmd struct {
-	NS       string `name:"ns" help:"Of this namespace only." placeholder:"NAME"`
-	Resource string `help:"Of this subscription or namespace only." placeholder:"ID"`
-	Action   string `help:"This action only, such as subscription.pause, or a kind: subscription.*." placeholder:"ACTION"`
-	Actor    string `help:"By this principal only; system is the server itself." placeholder:"NAME"`
-	Since    string `help:"From this RFC 3339 time on, or from so long ago, such as 10m or 7d." placeholder:"WHEN"`
-	Until    string `help:"Up to this RFC 3339 time, or so long ago." placeholder:"WHEN"`
-	Limit    int    `help:"Show at most so many; 0: all." default:"100"`
+	NS       string `name:"ns" help:"Filter by namespace." placeholder:"NAME"`
+	Resource string `help:"Filter by subscription or namespace." placeholder:"ID"`
+	Action   string `help:"Filter by action, such as subscription.pause, or by kind: subscription.*." placeholder:"ACTION"`
+	Actor    string `help:"Filter by principal; system is the server itself." placeholder:"NAME"`
+	Since    string `help:"Earliest time: RFC 3339, or an age such as 10m or 7d." placeholder:"WHEN"`
+	Until    string `help:"Latest time: RFC 3339, or an age." placeholder:"WHEN"`
+	Limit    int    `help:"Maximum number of results; 0: all." default:"100"`
 }
 
 // Run shows the entries, newest first.
@@ -65,7 +65,7 @@ func timeOrAgo(flag, text string) (time.Time, error) {
 	}
 	at, err := sluice.ParseTime(sluice.Ago(text, time.Now()))
 	if err != nil {
-		return at, usagef("--%s: %q is not an RFC 3339 time such as 2026-01-31T00:00:00Z, nor how long ago, such as 10m or 7d", flag, text)
+		return at, usagef("--%s: %q is not an RFC 3339 time such as 2026-01-31T00:00:00Z, nor an age such as 10m or 7d", flag, text)
 	}
 	return at, nil
 }

@@ -13,9 +13,9 @@ import (
 
 // storeFlags say which store a command works on while no server does.
 type storeFlags struct {
-	Config    string `help:"Configuration of the server in JSON or YAML." env:"SLUICE_CONFIG" type:"path" placeholder:"FILE"`
-	NATS      string `name:"nats" help:"The NATS server at URL instead of an embedded one." placeholder:"URL"`
-	NATSCreds string `name:"nats-creds" help:"Credentials file to log in there with." type:"path" placeholder:"FILE"`
+	Config    string `help:"Configuration file of the server, JSON or YAML." env:"SLUICE_CONFIG" type:"path" placeholder:"FILE"`
+	NATS      string `name:"nats" help:"URL of an external NATS server, instead of the embedded one." placeholder:"URL"`
+	NATSCreds string `name:"nats-creds" help:"Credentials file for --nats." type:"path" placeholder:"FILE"`
 }
 
 func (f storeFlags) config(s *session) (config.Config, error) {
@@ -46,16 +46,16 @@ func (f storeFlags) with() app.Options {
 
 // backupCmd writes a backup.
 type backupCmd struct {
-	Dir         string `arg:"" help:"Directory to write to; new or empty." type:"path"`
-	WithoutKeys bool   `help:"Leave secrets.key and root.token of the data directory out: keep them elsewhere."`
+	Dir         string `arg:"" help:"Target directory; new or empty." type:"path"`
+	WithoutKeys bool   `help:"Omit secrets.key and root.token of the data directory; keep them elsewhere."`
 	storeFlags
 }
 
 // Help describes the command.
 func (backupCmd) Help() string {
-	return `Writes all streams and buckets of Sluice, with the places of its consumers, and the keys of the
-data directory. Stop the server first: records, logs and places have to belong to one moment.
-A backup holds events in plain text, and with the keys all secrets: only its owner can read it.`
+	return `Writes all streams and buckets of Sluice, the positions of its consumers, and the keys of the
+data directory. Stop the server first: records, logs and positions must be consistent.
+A backup holds events in plain text and, with the keys, all secrets; only its owner can read it.`
 }
 
 // Run writes the backup.
@@ -78,14 +78,14 @@ func (c *backupCmd) Run(ctx context.Context, s *session) error {
 
 // restoreCmd restores a backup.
 type restoreCmd struct {
-	Dir string `arg:"" help:"Directory with a backup." type:"existingdir"`
+	Dir string `arg:"" help:"Backup directory." type:"existingdir"`
 	storeFlags
 }
 
 // Help describes the command.
 func (restoreCmd) Help() string {
-	return `Checks every file of a backup and makes its streams and buckets in a store that has none of
-them: a new data directory (--data), or a NATS of your own (--nats). Then start the server there.`
+	return `Checks every file of a backup and creates its streams and buckets in a store that has none of
+them: a new data directory (--data), or an external NATS (--nats). Then start the server there.`
 }
 
 // Run restores the backup.

@@ -22,7 +22,7 @@ import (
 const (
 	exitFailure = 1                          // what was asked for did not come about
 	exitUsage   = 2                          // the command line makes no sense
-	exitPipe    = 128 + int(syscall.SIGPIPE) // the reader of stdout has left, as shells write it
+	exitPipe    = 128 + int(syscall.SIGPIPE) // stdout was closed by its reader, as shells write it
 )
 
 // requestID is the detail by which the server's log knows a request.
@@ -30,45 +30,45 @@ const requestID = "request_id"
 
 // cli is the command line.
 type cli struct {
-	Server string `help:"URL of the server; without it, that of the server with the data directory." env:"SLUICE_URL" placeholder:"URL" group:"common"`
-	Token  string `help:"Bearer token; without it (and --server), the root token in the data directory." env:"SLUICE_TOKEN" placeholder:"TOKEN" group:"common"`
-	CA     string `name:"ca" help:"PEM file of the authorities to believe of an https server, instead of the system's." env:"SLUICE_CA" placeholder:"FILE" group:"common"`
-	Cert   string `help:"PEM file of a certificate to show it, where it asks for one." env:"SLUICE_CERT" placeholder:"FILE" group:"common"`
-	Key    string `help:"PEM file of the certificate's key." env:"SLUICE_KEY" placeholder:"FILE" group:"common"`
+	Server string `help:"URL of the server; default: the server of the data directory." env:"SLUICE_URL" placeholder:"URL" group:"common"`
+	Token  string `help:"Bearer token; default (without --server): the root token in the data directory." env:"SLUICE_TOKEN" placeholder:"TOKEN" group:"common"`
+	CA     string `name:"ca" help:"PEM file of trusted authorities for https, instead of the system's." env:"SLUICE_CA" placeholder:"FILE" group:"common"`
+	Cert   string `help:"PEM file of a client certificate, if the server requires one." env:"SLUICE_CERT" placeholder:"FILE" group:"common"`
+	Key    string `help:"PEM file of the client certificate's key." env:"SLUICE_KEY" placeholder:"FILE" group:"common"`
 	Data   string `help:"Data directory of the server on this machine." env:"SLUICE_DATA" placeholder:"DIR" group:"common"`
-	Output string `short:"o" help:"table for people, json for programs." enum:"table,json" default:"table" group:"common"`
+	Output string `short:"o" help:"Output format: table or json." enum:"table,json" default:"table" group:"common"`
 
 	Serve      serveCmd      `cmd:"" help:"Run a server."`
-	Demo       demoCmd       `cmd:"" help:"Run a server, two receivers and a stream of events, and show what arrives."`
+	Demo       demoCmd       `cmd:"" help:"Run a server, two receivers and a stream of events, and show the deliveries."`
 	Pub        pubCmd        `cmd:"" help:"Publish one event, or many from a file."`
-	Sub        subCmd        `cmd:"" help:"Make, look at and change subscriptions."`
-	Deliveries deliveriesCmd `cmd:"" help:"Look at a subscription's deliveries, or at one with its attempts."`
-	Dead       deadCmd       `cmd:"" help:"Look at a subscription's dead letters, deliver them again, or discard them."`
-	Consumers  consumersCmd  `cmd:"" help:"Look at the consumers of a subscription of mode wake, or at one."`
-	Listen     listenCmd     `cmd:"" help:"Forward events to a port of this machine, signed, and show the answers."`
-	NS         nsCmd         `cmd:"" name:"ns" help:"Make, look at and change namespaces."`
-	Types      typesCmd      `cmd:"" help:"Make, look at and change the event types of a namespace's catalogue."`
-	Events     eventsCmd     `cmd:"" help:"Look at events."`
-	Feed       feedCmd       `cmd:"" help:"Show events as they come."`
-	Ticket     ticketCmd     `cmd:"" help:"Get an address that opens feeds without a token, for a page or curl."`
-	State      stateCmd      `cmd:"" help:"Show what is: the last event of every path, as of one moment."`
-	Schedule   scheduleCmd   `cmd:"" help:"Have events stored at a time, look at those that wait, and cancel them."`
-	Appoint    appointCmd    `cmd:"" name:"appointment" help:"Have something published at a time, with notice, and with a policy for times at which no server was there."`
-	Watch      watchCmd      `cmd:"" help:"Have an event published when others meet a condition."`
-	Stream     streamCmd     `cmd:"" help:"Make, append to, read, close and delete Durable Streams."`
-	Grant      grantCmd      `cmd:"" help:"Issue, look at, renew and revoke grants: who may do what, until when."`
-	ACL        aclCmd        `cmd:"" name:"acl" help:"Look at and change the access lists of namespaces."`
-	Principal  principalCmd  `cmd:"" help:"Look at and change what principals are cleared for."`
-	Whoami     whoamiCmd     `cmd:"" help:"Show whom your token speaks for, and what it allows."`
-	Erase      eraseCmd      `cmd:"" help:"Take everything that lies on a path out of the log, for good."`
-	Audit      auditCmd      `cmd:"" help:"Show who changed what."`
-	Keys       keysCmd       `cmd:"" help:"Look at the keys that the server signs with, and replace them."`
-	Secrets    secretsCmd    `cmd:"" help:"Look at the keys that secrets are sealed with in the store, and replace them."`
-	Producers  producersCmd  `cmd:"" help:"Look at producers that are marked unsafe, and clear them."`
-	Backup     backupCmd     `cmd:"" help:"Write all that a stopped server has stored into a directory."`
-	Restore    restoreCmd    `cmd:"" help:"Make an empty store from a backup."`
+	Sub        subCmd        `cmd:"" help:"Manage subscriptions."`
+	Deliveries deliveriesCmd `cmd:"" help:"List the deliveries of a subscription, or explain one."`
+	Dead       deadCmd       `cmd:"" help:"List, redrive and discard dead letters."`
+	Consumers  consumersCmd  `cmd:"" help:"List the consumers of a subscription of mode wake, or show one."`
+	Listen     listenCmd     `cmd:"" help:"Forward signed events to a port of this machine, and show the responses."`
+	NS         nsCmd         `cmd:"" name:"ns" help:"Manage namespaces."`
+	Types      typesCmd      `cmd:"" help:"Manage the event types in the catalogue of a namespace."`
+	Events     eventsCmd     `cmd:"" help:"List and show events."`
+	Feed       feedCmd       `cmd:"" help:"Follow events live."`
+	Ticket     ticketCmd     `cmd:"" help:"Create a URL that opens feeds without a token, for a web page or curl."`
+	State      stateCmd      `cmd:"" help:"Show the latest event on each path."`
+	Schedule   scheduleCmd   `cmd:"" help:"Schedule events, list scheduled events, and cancel them."`
+	Appoint    appointCmd    `cmd:"" name:"appointment" help:"Manage appointments: publish an event at a set time, with advance notice and a policy for missed times."`
+	Watch      watchCmd      `cmd:"" help:"Publish an event when other events match a condition."`
+	Stream     streamCmd     `cmd:"" help:"Create, append to, read, close and delete Durable Streams."`
+	Grant      grantCmd      `cmd:"" help:"Issue, list, renew and revoke grants."`
+	ACL        aclCmd        `cmd:"" name:"acl" help:"Manage the access lists of namespaces."`
+	Principal  principalCmd  `cmd:"" help:"Manage the clearances of principals."`
+	Whoami     whoamiCmd     `cmd:"" help:"Show the principal of your token, and its permissions."`
+	Erase      eraseCmd      `cmd:"" help:"Erase everything on a path, permanently."`
+	Audit      auditCmd      `cmd:"" help:"List changes and their actors."`
+	Keys       keysCmd       `cmd:"" help:"List and rotate the server's signing keys."`
+	Secrets    secretsCmd    `cmd:"" help:"List and rotate the keys that seal secrets in the store."`
+	Producers  producersCmd  `cmd:"" help:"List producers that are marked unsafe, and clear the mark."`
+	Backup     backupCmd     `cmd:"" help:"Back up the store of a stopped server to a directory."`
+	Restore    restoreCmd    `cmd:"" help:"Restore a backup into an empty store."`
 	Doctor     doctorCmd     `cmd:"" help:"Check configuration, data directory, server, NATS, clock and disk."`
-	NATSCtx    contextCmd    `cmd:"" name:"nats-context" help:"Write a context with which the nats command reaches this machine's server."`
+	NATSCtx    contextCmd    `cmd:"" name:"nats-context" help:"Write a context for the nats command that connects to this machine's server."`
 	Version    versionCmd    `cmd:"" help:"Print the version."`
 }
 
@@ -88,14 +88,14 @@ type session struct {
 // run carries out a command line and returns the exit status.
 func run(ctx context.Context, args []string, s *session) int {
 	parser, err := kong.New(
-		&s.cli, kong.Name("sluice"), kong.Description("Sluice turns NATS JetStream into signed webhooks."),
+		&s.cli, kong.Name("sluice"), kong.Description("Sluice delivers NATS JetStream events as signed webhooks, agent wake-ups, live feeds and Durable Streams."),
 		kong.Writers(s.stdout, s.stderr), kong.Exit(s.exit), kong.WithHyphenPrefixedParameters(true), kong.Bind(s), kong.BindTo(ctx, (*context.Context)(nil)),
 		kong.ConfigureHelp(kong.HelpOptions{Compact: true, NoExpandSubcommands: true, WrapUpperBound: 100}),
 		kong.TypeMapper(reflect.TypeFor[time.Time](), kong.MapperFunc(decodeTime)),
 		kong.TypeMapper(reflect.TypeFor[time.Duration](), kong.MapperFunc(decodeSpan)),
 		kong.TypeMapper(reflect.TypeFor[sluice.Duration](), kong.MapperFunc(decodeSpan)),
 		kong.TypeMapper(reflect.TypeFor[*sluice.Duration](), kong.MapperFunc(decodeSpan)), // or it would be read as its text
-		kong.ExplicitGroups([]kong.Group{{Key: "common", Title: "Flags of all commands:"}}),
+		kong.ExplicitGroups([]kong.Group{{Key: "common", Title: "Global flags:"}}),
 	)
 	if err != nil {
 		return s.fail(err)
@@ -182,19 +182,19 @@ func (s *session) withAdvice(err error) error {
 	if !ok || e.Code != sluice.Unauthenticated || s.Token != "" || s.Server == "" {
 		return err
 	}
-	return &sluice.Error{Code: e.Code, Message: s.Server + " wants a token: set SLUICE_TOKEN, or --token", Details: e.Details}
+	return &sluice.Error{Code: e.Code, Message: s.Server + " requires a token: set SLUICE_TOKEN, or --token", Details: e.Details}
 }
 
 // tlsAdvice says what helps if a server and this command did not believe one another; empty if that is not it.
 func (s *session) tlsAdvice(err error) string {
 	if errors.As(err, new(x509.UnknownAuthorityError)) {
-		return "name the file of its authority with --ca or SLUICE_CA"
+		return "set the file of its certificate authority with --ca or SLUICE_CA"
 	}
 	if errors.As(err, new(x509.HostnameError)) {
-		return "set SLUICE_URL to an address that is in its certificate, and SLUICE_TOKEN"
+		return "set SLUICE_URL to an address in its certificate, and SLUICE_TOKEN"
 	}
 	if s.Cert == "" && s.brokenOff(err) {
-		return "if it asks for a certificate, name yours with --cert and --key, or SLUICE_CERT and SLUICE_KEY"
+		return "if it requires a client certificate, set --cert and --key, or SLUICE_CERT and SLUICE_KEY"
 	}
 	return ""
 }

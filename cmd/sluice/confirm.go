@@ -13,7 +13,7 @@ import (
 // asking is for commands that cannot be undone: what is deleted for good, places in a log that are given up, rights whose loss
 // cancels subscriptions, events that are sent again. What a command can set again as it was is not asked about.
 type asking struct {
-	Yes bool `help:"Do not ask; needed where there is no terminal."`
+	Yes bool `help:"Skip the confirmation; required without a terminal."`
 }
 
 // sure returns nil if --yes was said, or if the answer to the question is yes. The question, which says what goes, is made only
@@ -23,7 +23,7 @@ func (a asking) sure(s *session, question func() (string, error)) error {
 		return nil
 	}
 	if !s.terminal {
-		return usagef("this cannot be undone, and there is no terminal to ask on: say --yes")
+		return usagef("this cannot be undone and needs a confirmation; without a terminal, pass --yes")
 	}
 	text, err := question()
 	if err != nil {
@@ -37,7 +37,7 @@ func (a asking) sure(s *session, question func() (string, error)) error {
 	if yes := strings.ToLower(strings.TrimSpace(answer)); yes == "y" || yes == "yes" {
 		return nil
 	}
-	return errors.New("nothing was done; answer y, or say --yes")
+	return errors.New("nothing was done; answer y, or pass --yes")
 }
 
 // asks returns a question that needs nothing from the server.

@@ -20,27 +20,27 @@ const counts = `{"ok":true,"name":"n","label":{"level":"INTERNAL"},"clearance":{
 // final are the commands that cannot be undone, and what their questions say.
 func final() map[string]string {
 	return map[string]string{
-		"ns rm n":                                   "Delete the namespace n with its 1204 events and its 3 subscriptions for good?",
-		"ns put n --max-age 24h":                    "Of its 1204 events, those beyond the new bounds are deleted for good.",
+		"ns rm n":                                   "Delete the namespace n with its 1204 events and its 3 subscriptions permanently?",
+		"ns put n --max-age 24h":                    "Of its 1204 events, those beyond the new limits are deleted permanently.",
 		"ns put n --max-bytes 10":                   "Of its 1204 events",
 		"ns edit n --max-bytes 10":                  "Of its 1204 events",
 		"ns edit n --max-age 0s":                    "Of its 1204 events",
-		"ns edit n --label SECRET":                  "Label n SECRET? Callers that are not cleared for that lose it at once",
-		"acl set n user:a read":                     "Let user:a do less in n than before?",
-		"acl set n user:a write /x/**":              "Let user:a do less in n than before?",
-		"principal set user:a --clearance INTERNAL": "Clear user:a for less than SECRET?",
-		"erase n /a":                                "Erase everything that lies on /a in n? That is final",
-		"dead rm s --all":                           "Discard all dead letters, 16, of s for good?",
-		"dead rm s e1 e2":                           "Discard 2 dead letters of s for good?",
-		"sub rm a b":                                "Delete a (7 events wait, 16 dead letters), b (7 events wait, 16 dead letters), with their places",
-		"sub seek s new":                            "Let s go on from new? What is between there and its place is skipped, or sent again. It is at 40, and 7 events wait.",
-		"sub replay s":                              "Send s everything again from the beginning of what is kept, about 99 events?",
+		"ns edit n --label SECRET":                  "Label n SECRET? Principals without clearance lose access immediately",
+		"acl set n user:a read":                     "Reduce the permissions of user:a in n?",
+		"acl set n user:a write /x/**":              "Reduce the permissions of user:a in n?",
+		"principal set user:a --clearance INTERNAL": "Lower the clearance of user:a below SECRET?",
+		"erase n /a":                                "Erase everything on /a in n? This cannot be undone",
+		"dead rm s --all":                           "Discard all dead letters, 16, of s permanently?",
+		"dead rm s e1 e2":                           "Discard 2 dead letters of s permanently?",
+		"sub rm a b":                                "Delete a (7 events wait, 16 dead letters), b (7 events wait, 16 dead letters) permanently",
+		"sub seek s new":                            "Move s to new? The events in between are skipped or sent again. It is at 40, with 7 events waiting.",
+		"sub replay s":                              "Replay all stored events to s, about 99 events?",
 		"sub replay s --type a":                     "about 99 events?",
-		"grant revoke g1 g2":                        "Revoke g1, g2 and all that are a part of them for good?",
-		"acl rm n user:a":                           "Take all that user:a may do in n?",
-		"principal rm user:a":                       "Take the clearance of user:a?",
-		"stream rm /a /b":                           "End /a, /b for good?",
-		"keys rotate --overlap 0s":                  "Delete all keys but the new one?",
+		"grant revoke g1 g2":                        "Revoke g1, g2 and all grants derived from them permanently?",
+		"acl rm n user:a":                           "Remove all permissions of user:a in n?",
+		"principal rm user:a":                       "Delete the clearance of user:a?",
+		"stream rm /a /b":                           "Delete /a, /b permanently?",
+		"keys rotate --overlap 0s":                  "Delete all keys except the new one?",
 	}
 }
 
@@ -64,7 +64,7 @@ func TestFinal_AsksOrRefuses(t *testing.T) {
 				terminal, yes, asks bool
 				status              int
 			}{
-				{"no terminal", "y\n", false, false, false, exitUsage},
+				{"without a terminal", "y\n", false, false, false, exitUsage},
 				{"no", "n\n", true, false, true, exitFailure},
 				{"return", "\n", true, false, true, exitFailure},
 				{"the end", "", true, false, true, exitFailure},
@@ -83,7 +83,7 @@ func TestFinal_AsksOrRefuses(t *testing.T) {
 				require.Equal(t, tt.status, run(t.Context(), args, s), "%s: %s", tt.name, stderr.String())
 				require.Equal(t, tt.status == 0, changes.Load() > 0, tt.name)
 				require.Equal(t, tt.asks, strings.Contains(stderr.String(), question) && strings.Contains(stderr.String(), "[y/N]"), "%s: %s", tt.name, stderr.String())
-				require.Equal(t, tt.status == exitUsage, strings.Contains(stderr.String(), "say --yes\n") && !tt.asks, "%s: %s", tt.name, stderr.String())
+				require.Equal(t, tt.status == exitUsage, strings.Contains(stderr.String(), "pass --yes\n") && !tt.asks, "%s: %s", tt.name, stderr.String())
 			}
 		})
 	}

@@ -52,7 +52,7 @@ func (s *session) baseURL() (string, error) {
 	}
 	addresses, err := readAddresses(dir)
 	if errors.Is(err, fs.ErrNotExist) {
-		return "", fmt.Errorf("no server runs on %s; start one with sluice serve, or set SLUICE_URL and SLUICE_TOKEN", dir)
+		return "", fmt.Errorf("no server is running on %s; start one with sluice serve, or set SLUICE_URL and SLUICE_TOKEN", dir)
 	}
 	return addresses.HTTP, err
 }
@@ -87,7 +87,7 @@ func (s *session) dataDir() (string, error) {
 		return "", err
 	}
 	if cfg.Data == "" {
-		return "", usagef("set --data or SLUICE_DATA: there is no default without HOME and XDG_DATA_HOME")
+		return "", usagef("set --data or SLUICE_DATA: without HOME and XDG_DATA_HOME, the data directory has no default")
 	}
 	return cfg.Data, nil
 }

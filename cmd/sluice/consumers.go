@@ -12,10 +12,10 @@ import (
 
 // consumersCmd looks at wake consumers.
 type consumersCmd struct {
-	Sub   string `arg:"" help:"The subscription, of mode wake."`
-	Path  string `arg:"" optional:"" help:"Show the one of this stream, by its path or the consumer's id, with the attempts of its last wake."`
-	State string `help:"In this state only: idle, waking, live or removed; all but removed without it." enum:",idle,waking,live,removed" default:"" placeholder:"STATE"`
-	Limit int    `help:"Show at most so many; 0: all." default:"100"`
+	Sub   string `arg:"" help:"Subscription of mode wake."`
+	Path  string `arg:"" optional:"" help:"Consumer to show with the attempts of its last wake: its ID, or the path of its stream."`
+	State string `help:"Filter by state: idle, waking, live or removed; default: all except removed." enum:",idle,waking,live,removed" default:"" placeholder:"STATE"`
+	Limit int    `help:"Maximum number of results; 0: all." default:"100"`
 }
 
 // Run lists consumers, or shows one.

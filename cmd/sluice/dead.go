@@ -14,16 +14,16 @@ import (
 type deadCmd struct {
 	LS      deadLsCmd      `cmd:"" name:"ls" help:"List dead letters, newest first."`
 	Show    deadShowCmd    `cmd:"" help:"Show a dead letter with its event and its attempts."`
-	Redrive deadRedriveCmd `cmd:"" help:"Deliver dead letters again."`
+	Redrive deadRedriveCmd `cmd:"" help:"Redrive dead letters."`
 	RM      deadRmCmd      `cmd:"" name:"rm" help:"Discard dead letters."`
 }
 
 type deadLsCmd struct {
-	Sub    string `arg:"" help:"The subscription."`
-	Reason string `help:"For this reason only: exhausted, expired, refused, too_large, endpoint_gone, filter_error, invalid or loop." placeholder:"REASON"`
-	Path   string `aliases:"pattern" help:"Of events whose path matches only." placeholder:"PATTERN"`
-	Since  string `help:"Given up at this RFC 3339 time or later, or since so long ago, such as 10m or 7d." placeholder:"WHEN"`
-	Limit  int    `help:"Show at most so many; 0: all." default:"100"`
+	Sub    string `arg:"" help:"Subscription."`
+	Reason string `help:"For this reason only: exhausted, expired, unreadable, refused, too_large, endpoint_gone, filter_error, invalid or loop." placeholder:"REASON"`
+	Path   string `aliases:"pattern" help:"Filter by the event's path." placeholder:"PATTERN"`
+	Since  string `help:"Earliest time of failure: RFC 3339, or an age such as 10m or 7d." placeholder:"WHEN"`
+	Limit  int    `help:"Maximum number of results; 0: all." default:"100"`
 }
 
 // Run lists dead letters.
@@ -61,8 +61,8 @@ func sequences(d client.DeadLetter) string {
 }
 
 type deadShowCmd struct {
-	Sub   string `arg:"" help:"The subscription."`
-	Event string `arg:"" help:"The event's id; the sequence if the event was never seen."`
+	Sub   string `arg:"" help:"Subscription."`
+	Event string `arg:"" help:"ID of the event; its sequence if the event was never read."`
 }
 
 // Run shows the dead letter.
@@ -96,10 +96,10 @@ func (s *session) deadLetterTable(d client.DeadLetter) error {
 }
 
 type deadRedriveCmd struct {
-	Sub    string   `arg:"" help:"The subscription."`
-	Events []string `arg:"" optional:"" name:"event" help:"Ids of the events."`
-	All    bool     `help:"All of them."`
-	Rate   float64  `help:"Requests a second at most; the subscription's own rate." placeholder:"N"`
+	Sub    string   `arg:"" help:"Subscription."`
+	Events []string `arg:"" optional:"" name:"event" help:"IDs of the events."`
+	All    bool     `help:"Select all dead letters."`
+	Rate   float64  `help:"Maximum requests per second; default: the subscription's rate." placeholder:"N"`
 }
 
 // Run starts the replay.
@@ -108,7 +108,7 @@ func (c *deadRedriveCmd) Run(ctx context.Context, s *session) error {
 		return err
 	}
 	if c.Rate < 0 {
-		return usagef("--rate %g: write how many a second, such as 5", c.Rate)
+		return usagef("--rate %g: write a number per second, such as 5", c.Rate)
 	}
 	api, err := s.client()
 	if err != nil {
@@ -119,7 +119,7 @@ func (c *deadRedriveCmd) Run(ctx context.Context, s *session) error {
 		return err
 	}
 	return s.show(r, func() error {
-		if err := s.say("Replay %s delivers %s of %s again: sluice sub replays %s %s.", r.ID, letters(r.Total), c.Sub, c.Sub, r.ID); err != nil {
+		if err := s.say("Replay %s redrives %s of %s: sluice sub replays %s %s.", r.ID, letters(r.Total), c.Sub, c.Sub, r.ID); err != nil {
 			return err
 		}
 		if r.Message == "" {
@@ -138,7 +138,7 @@ func letters(n uint64) string {
 
 func someOrAll(events []string, all bool) error { //nolint:revive // flag-parameter: it is checked, not obeyed
 	if all == (len(events) > 0) {
-		return usagef("name events, or say --all")
+		return usagef("name events, or pass --all")
 	}
 	return nil
 }
@@ -146,9 +146,9 @@ func someOrAll(events []string, all bool) error { //nolint:revive // flag-parame
 type deadRmCmd struct {
 	asking
 
-	Sub    string   `arg:"" help:"The subscription."`
-	Events []string `arg:"" optional:"" name:"event" help:"Ids of the events; sequences where events were never seen."`
-	All    bool     `help:"All of them."`
+	Sub    string   `arg:"" help:"Subscription."`
+	Events []string `arg:"" optional:"" name:"event" help:"IDs of the events; sequences of events that were never read."`
+	All    bool     `help:"Select all dead letters."`
 }
 
 // Run discards the dead letters.
@@ -190,5 +190,5 @@ func (c *deadRmCmd) question(ctx context.Context, api *client.Client) (string, e
 		}
 		what = "all dead letters" + many
 	}
-	return fmt.Sprintf("Discard %s of %s for good?", what, c.Sub), nil
+	return fmt.Sprintf("Discard %s of %s permanently?", what, c.Sub), nil
 }

@@ -11,16 +11,16 @@ import (
 
 // deliveriesCmd looks at deliveries.
 type deliveriesCmd struct {
-	Sub     string   `arg:"" help:"The subscription."`
-	EventID string   `arg:"" optional:"" name:"event" help:"Say what became of this event, by its id or its sequence, and show its attempts."`
-	Retry   bool     `help:"Send the event again: a parked or held one at once, any other by itself." xor:"act"`
-	Discard bool     `help:"Give up the event that holds its lane: it becomes a dead letter, and the lane goes on." xor:"act"`
-	State   string   `help:"In this state only: delivered, retrying, held, dead, parked (retrying or held), or failed (all but delivered)." placeholder:"STATE"`
-	Since   string   `help:"Of events after a sequence or a time, or from so long ago, such as 10m or 7d." placeholder:"WHEN"`
-	Until   string   `help:"Up to a time, or so long ago." placeholder:"WHEN"`
-	Path    string   `aliases:"pattern" help:"Of events of these paths." placeholder:"PATTERN"`
-	Type    []string `aliases:"types" help:"Of events of these types." placeholder:"TYPE"`
-	Limit   int      `help:"Show at most so many; 0: all." default:"100"`
+	Sub     string   `arg:"" help:"Subscription."`
+	EventID string   `arg:"" optional:"" name:"event" help:"Event to explain with its attempts: its ID or sequence."`
+	Retry   bool     `help:"Retry the event: immediately if it is parked or held, otherwise as a replay." xor:"act"`
+	Discard bool     `help:"Discard the event that holds its lane: it becomes a dead letter, and the lane continues." xor:"act"`
+	State   string   `help:"Filter by state: delivered, retrying, held, dead, parked (retrying or held), or failed (all except delivered)." placeholder:"STATE"`
+	Since   string   `help:"Earliest event: a sequence, a time, or an age such as 10m or 7d." placeholder:"WHEN"`
+	Until   string   `help:"Latest time, or an age." placeholder:"WHEN"`
+	Path    string   `aliases:"pattern" help:"Filter by path." placeholder:"PATTERN"`
+	Type    []string `aliases:"types" help:"Filter by type." placeholder:"TYPE"`
+	Limit   int      `help:"Maximum number of results; 0: all." default:"100"`
 }
 
 // Run lists deliveries, or explains one.
@@ -77,10 +77,10 @@ func attemptNumber(a sluice.Attempt) string {
 
 func (c *deliveriesCmd) act(ctx context.Context, s *session, api *client.Client, act func(ctx context.Context, id, event string) (sluice.Replay, error)) error {
 	if c.EventID == "" && c.Discard {
-		return usagef("--discard: say which event; 'sluice sub status' shows which lanes are held")
+		return usagef("--discard: name the event; 'sluice sub status' lists held lanes")
 	}
 	if c.EventID == "" {
-		return usagef("--retry: say which event; for many there are 'sluice dead redrive' and 'sluice sub replay'")
+		return usagef("--retry: name the event; for many events, use 'sluice dead redrive' or 'sluice sub replay'")
 	}
 	rep, err := act(ctx, c.Sub, c.EventID)
 	if err == nil {

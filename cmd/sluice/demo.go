@@ -17,14 +17,14 @@ import (
 
 // demoCmd shows the whole in one process.
 type demoCmd struct {
-	From    string        `help:"Publish a file's lines, each {\"id\",\"type\",\"path\",\"data\"}, instead of made-up orders." type:"existingfile" placeholder:"FILE"`
-	Events  int           `help:"Publish so many events: 40, or all of the file." placeholder:"N"`
-	Over    time.Duration `help:"Spread them over this time." default:"10s" placeholder:"10s"`
-	Timeout time.Duration `help:"Wait so long for the last deliveries." default:"60s" placeholder:"60s"`
-	Keep    bool          `help:"Go on until interrupted, and keep the data directory."`
+	From    string        `help:"Publish a file's lines, each {\"id\",\"type\",\"path\",\"data\"}, instead of generated orders." type:"existingfile" placeholder:"FILE"`
+	Events  int           `help:"Number of events; default: 40, or all of the file." placeholder:"N"`
+	Over    time.Duration `help:"Duration of publishing." default:"10s" placeholder:"10s"`
+	Timeout time.Duration `help:"Maximum wait for the last deliveries." default:"60s" placeholder:"60s"`
+	Keep    bool          `help:"Continue until interrupted, and keep the data directory."`
 }
 
-// Run runs the server, publishes, and waits for everything to arrive. It fails unless all
+// Run runs the server, publishes, and waits unlimitedything to arrive. It fails unless all
 // events have arrived at both receivers, verified and in order.
 func (c *demoCmd) Run(ctx context.Context, s *session) (err error) {
 	events, err := c.events()
@@ -32,7 +32,7 @@ func (c *demoCmd) Run(ctx context.Context, s *session) (err error) {
 		return err
 	}
 	if len(events) == 0 {
-		return usagef("there is no event to publish")
+		return usagef("no events to publish")
 	}
 	dir, err := os.MkdirTemp("", "sluice-demo-")
 	if err != nil {
@@ -148,7 +148,7 @@ func (d *demo) sayWhere(server *demoServer, dir string) error {
 		return nil
 	}
 	return d.session.say("Server at %s, NATS at %s, data in %s.\n"+
-		"Two receivers: steady takes everything; stubborn answers 503 to the first two attempts at one event in %d.\n",
+		"Two receivers: steady accepts everything; stubborn returns 503 to the first two attempts of one event in %d.\n",
 		server.addresses.HTTP, server.addresses.NATS, dir, d.every)
 }
 
@@ -174,7 +174,7 @@ func (d *demo) run(ctx context.Context, c *demoCmd) error {
 	}
 	err := errors.Join(failed, d.report.conclude())
 	if c.Keep && ctx.Err() == nil {
-		d.session.complain("Server and receivers go on until they are interrupted.")
+		d.session.complain("Server and receivers run until interrupted.")
 		<-ctx.Done()
 	}
 	return err
@@ -200,7 +200,7 @@ func (d *demo) close(ctx context.Context) {
 // shows them.
 func (d *demo) subscribe(ctx context.Context, r *receiver) error {
 	_, _, err := d.api.CreateSubscription(ctx, client.SubscriptionSpec{
-		ID: r.name, Pattern: "/**", Start: "all", Description: "made by sluice demo",
+		ID: r.name, Pattern: "/**", Start: "all", Description: "created by sluice demo",
 		Endpoint: sluice.Endpoint{URL: r.url, Secret: r.secret},
 		Policy: &sluice.Policy{Retry: sluice.Retry{
 			Preset: sluice.PresetCustom, MaxAttempts: 8,

@@ -6,5 +6,5 @@ import "errors"
 
 // freeBytes is not known here.
 func freeBytes(string) (uint64, error) {
-	return 0, errors.New("not known on this system")
+	return 0, errors.New("unknown on this system")
 }

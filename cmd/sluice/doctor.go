@@ -28,9 +28,9 @@ const (
 
 // doctorCmd checks everything that a server on this machine needs.
 type doctorCmd struct {
-	Config string `help:"Configuration to check." env:"SLUICE_CONFIG" type:"path" placeholder:"FILE"`
-	Deep   bool   `help:"Have the server read everything that is stored, and say what cannot be read."`
-	Forget bool   `help:"Take for settled what was found damaged."`
+	Config string `help:"Configuration file to check." env:"SLUICE_CONFIG" type:"path" placeholder:"FILE"`
+	Deep   bool   `help:"Make the server read everything that is stored, and report unreadable data."`
+	Forget bool   `help:"Acknowledge the damage that was found."`
 }
 
 // finding is the result of one check.
@@ -125,7 +125,7 @@ func (e *examination) checkData() {
 	info, err := os.Stat(e.data)
 	switch {
 	case errors.Is(err, fs.ErrNotExist):
-		e.note("data", "warn", "%s does not exist yet; sluice serve makes it", e.data)
+		e.note("data", "warn", "%s does not exist yet; sluice serve creates it", e.data)
 	case err != nil:
 		e.note("data", "fail", "%v", err)
 	case !info.IsDir():
@@ -146,7 +146,7 @@ func (e *examination) checkWritable() {
 		e.note("data", "fail", "%v", err)
 		return
 	}
-	e.note("data", "ok", "%s can be written to", e.data)
+	e.note("data", "ok", "%s is writable", e.data)
 }
 
 func (e *examination) checkDisk() {
@@ -182,13 +182,13 @@ func (e *examination) checkToken() {
 	info, err := os.Stat(file)
 	switch {
 	case errors.Is(err, fs.ErrNotExist):
-		e.note("token", "warn", "%s does not exist yet; the first start makes it", file)
+		e.note("token", "warn", "%s does not exist yet; the first start creates it", file)
 	case err != nil:
 		e.note("token", "fail", "%v", err)
 	case info.Size() == 0:
-		e.note("token", "fail", "%s is empty; delete it, and the next start makes a new one", file)
+		e.note("token", "fail", "%s is empty; delete it, and the next start creates a new one", file)
 	case info.Mode().Perm()&0o077 != 0:
-		e.note("token", "fail", "%s can be read by others (mode %04o); chmod 600 it", file, info.Mode().Perm())
+		e.note("token", "fail", "%s is readable by other users (mode %04o); run chmod 600 on it", file, info.Mode().Perm())
 	default:
 		e.note("token", "ok", "%s", file)
 	}
@@ -201,7 +201,7 @@ func (e *examination) checkSecrets() {
 	case err == nil:
 		e.note("secrets", "ok", "%s", detail)
 	case errors.Is(err, fs.ErrNotExist) && e.cfg.Secrets.KeyFile == "":
-		e.note("secrets", "warn", "%s does not exist yet; the first start makes it", filepath.Join(e.data, app.SecretsKeyFile))
+		e.note("secrets", "warn", "%s does not exist yet; the first start creates it", filepath.Join(e.data, app.SecretsKeyFile))
 	default:
 		e.note("secrets", "fail", "%v", err)
 	}
@@ -221,7 +221,7 @@ func (e *examination) checkAddresses() {
 	e.addresses, err = readAddresses(e.data)
 	switch {
 	case errors.Is(err, fs.ErrNotExist):
-		e.note("addresses", "fail", "no server runs on %s; start one with sluice serve", e.data)
+		e.note("addresses", "fail", "no server is running on %s; start one with sluice serve", e.data)
 	case err != nil:
 		e.note("addresses", "fail", "%v", err)
 	default:
@@ -231,7 +231,7 @@ func (e *examination) checkAddresses() {
 
 func (e *examination) checkHTTP(ctx context.Context) {
 	if e.addresses.HTTP == "" {
-		e.note("server", "skip", "its address is not known")
+		e.note("server", "skip", "its address is unknown")
 		return
 	}
 	ctx, cancel := context.WithTimeout(ctx, checkLimit)
@@ -256,7 +256,7 @@ func (e *examination) checkHTTP(ctx context.Context) {
 // noteReady warns where tokens and events go over a network that others may listen on.
 func (e *examination) noteReady(after time.Duration) {
 	if strings.HasPrefix(e.addresses.HTTP, "http:") && !onThisMachine(e.addresses.HTTP) {
-		e.note("server", "warn", "ready after %s, without TLS: tokens and events can be read on the way to %s; set http.tls, or listen on 127.0.0.1 behind a proxy that has it", after, e.addresses.HTTP)
+		e.note("server", "warn", "ready after %s, without TLS: tokens and events can be read in transit to %s; set http.tls, or listen on 127.0.0.1 behind a TLS proxy", after, e.addresses.HTTP)
 		return
 	}
 	e.note("server", "ok", "ready after %s", after)
@@ -267,9 +267,9 @@ func (e *examination) checkClock(server time.Time) {
 	skew := time.Since(server).Abs().Truncate(time.Second)
 	switch {
 	case server.IsZero():
-		e.note("clock", "skip", "the server does not say what time it is")
+		e.note("clock", "skip", "the server does not report its time")
 	case skew > maxSkew:
-		e.note("clock", "fail", "the server's clock is %s away from this one; receivers refuse signatures that are too old or too new", skew)
+		e.note("clock", "fail", "the server's clock differs from this one by %s; receivers refuse signatures that are too old or too new", skew)
 	default:
 		e.note("clock", "ok", "within %s of the server's", skew+time.Second)
 	}
@@ -289,9 +289,9 @@ func (e *examination) checkAccess(ctx context.Context) {
 	}
 	switch err = e.session.withAdvice(err); {
 	case err == nil:
-		e.note("access", "ok", "the token is good for listing namespaces")
+		e.note("access", "ok", "the token permits listing namespaces")
 	case sluice.CodeOf(err) == sluice.Forbidden:
-		e.note("access", "warn", "the token is known, and not good for listing namespaces")
+		e.note("access", "warn", "the token is valid, but does not permit listing namespaces")
 	default:
 		e.note("access", "fail", "%v", err)
 	}
@@ -299,7 +299,7 @@ func (e *examination) checkAccess(ctx context.Context) {
 
 func (e *examination) checkNATS(ctx context.Context) {
 	if e.addresses.NATS == "" {
-		e.note("nats", "skip", "it listens to nobody, or its address is not known")
+		e.note("nats", "skip", "it listens to nobody, or its address is unknown")
 		return
 	}
 	ctx, cancel := context.WithTimeout(ctx, checkLimit)
@@ -309,7 +309,7 @@ func (e *examination) checkNATS(ctx context.Context) {
 	case err != nil:
 		e.note("nats", "fail", "%v", err)
 	case !strings.HasPrefix(greeting, "INFO "):
-		e.note("nats", "fail", "what answers at %s is not NATS", e.addresses.NATS)
+		e.note("nats", "fail", "the service at %s is not NATS", e.addresses.NATS)
 	default:
 		e.checkDoor(strings.TrimPrefix(greeting, "INFO "))
 	}
@@ -322,7 +322,7 @@ func (e *examination) checkDoor(info string) {
 		TLS  bool `json:"tls_required"`
 	}
 	if err := json.Unmarshal([]byte(info), &says); err != nil {
-		e.note("nats", "fail", "what %s says of itself cannot be read", e.addresses.NATS)
+		e.note("nats", "fail", "the server information of %s cannot be read", e.addresses.NATS)
 		return
 	}
 	abroad := false
@@ -331,11 +331,11 @@ func (e *examination) checkDoor(info string) {
 	}
 	switch {
 	case abroad && !says.Auth:
-		e.note("nats", "warn", "%s answers everybody who reaches it, without a login: set nats.users, or listen on 127.0.0.1", e.addresses.NATS)
+		e.note("nats", "warn", "%s accepts every client without a login: set nats.users, or listen on 127.0.0.1", e.addresses.NATS)
 	case abroad && !says.TLS:
-		e.note("nats", "warn", "%s answers, without TLS: events and passwords can be read on the way; set nats.server_tls", e.addresses.NATS)
+		e.note("nats", "warn", "%s responds, without TLS: events and passwords can be read in transit; set nats.server_tls", e.addresses.NATS)
 	default:
-		e.note("nats", "ok", "%s answers", e.addresses.NATS)
+		e.note("nats", "ok", "%s responds", e.addresses.NATS)
 	}
 }
 
@@ -367,7 +367,7 @@ func greet(ctx context.Context, addresses string) (string, error) {
 	}
 	greeting, err := bufio.NewReader(conn).ReadString('\n')
 	if err != nil {
-		return "", fmt.Errorf("%s says nothing: %w", address, err)
+		return "", fmt.Errorf("%s does not respond: %w", address, err)
 	}
 	return greeting, nil
 }

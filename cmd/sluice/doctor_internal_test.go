@@ -13,13 +13,13 @@ import (
 func TestTheDoctorWarnsOfAnOpenListener(t *testing.T) {
 	t.Parallel()
 	for _, c := range []struct{ address, info, result, detail string }{
-		{"nats://127.0.0.1:4222", `{}`, "ok", "answers"},
-		{"nats://[::1]:4222", `{}`, "ok", "answers"},
-		{"nats://localhost:4222", `{"auth_required":true}`, "ok", "answers"},
+		{"nats://127.0.0.1:4222", `{}`, "ok", "responds"},
+		{"nats://[::1]:4222", `{}`, "ok", "responds"},
+		{"nats://localhost:4222", `{"auth_required":true}`, "ok", "responds"},
 		{"nats://0.0.0.0:4222", `{}`, "warn", "without a login"},
 		{"nats://127.0.0.1:4222,nats://10.0.0.7:4222", `{"tls_required":true}`, "warn", "without a login"},
 		{"nats://0.0.0.0:4222", `{"auth_required":true}`, "warn", "without TLS"},
-		{"tls://nats.example:4222", `{"auth_required":true,"tls_required":true}`, "ok", "answers"},
+		{"tls://nats.example:4222", `{"auth_required":true,"tls_required":true}`, "ok", "responds"},
 		{"nats://0.0.0.0:4222", `?`, "fail", "cannot be read"},
 	} {
 		e := &examination{addresses: app.Addresses{NATS: c.address}}
@@ -35,7 +35,7 @@ func TestTheDoctorWarnsOfTokensThatCanBeReadOnTheWay(t *testing.T) {
 	for _, c := range []struct{ address, result, detail string }{
 		{"http://127.0.0.1:8080", "ok", "ready after 1ms"},
 		{"http://[::]:8080", "warn", "set http.tls"},
-		{"http://sluice.example", "warn", "can be read on the way to http://sluice.example"},
+		{"http://sluice.example", "warn", "can be read in transit to http://sluice.example"},
 		{"https://sluice.example", "ok", "ready after 1ms"},
 	} {
 		e := &examination{addresses: app.Addresses{HTTP: c.address}}

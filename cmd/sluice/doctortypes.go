@@ -32,13 +32,13 @@ func (e *examination) checkTypes(ctx context.Context) {
 	}
 	switch {
 	case sluice.CodeOf(err) == sluice.Forbidden:
-		e.note("types", "skip", "the token is not good for listing subscriptions")
+		e.note("types", "skip", "the token does not permit listing subscriptions")
 	case err != nil:
 		e.note("types", "fail", "%v", err)
 	case len(waiting) > 0:
-		e.note("types", "warn", "not in the catalogue any more: %s; sluice types put has them back, sluice sub edit --type names others", some(waiting))
+		e.note("types", "warn", "no longer in the catalogue: %s; restore them with sluice types put, or change the filters with sluice sub edit --type", some(waiting))
 	default:
-		e.note("types", "ok", "%d strict catalogues have every type that is subscribed to", len(strict))
+		e.note("types", "ok", "%d strict catalogues have every subscribed type", len(strict))
 	}
 }
 
@@ -71,7 +71,7 @@ func waitingInVain(ctx context.Context, api *client.Client, ns sluice.Namespace)
 	for _, sub := range subs {
 		for _, one := range sub.Filter.Types {
 			if sub.State != sluice.Cancelled && index.CheckTypes(ns.Name, []string{one}) != nil {
-				waiting = append(waiting, fmt.Sprintf("%s, which %s in %s waits for", one, sub.ID, ns.Name))
+				waiting = append(waiting, fmt.Sprintf("%s (subscribed by %s in %s)", one, sub.ID, ns.Name))
 			}
 		}
 	}

@@ -14,16 +14,16 @@ import (
 // eventsCmd looks at events.
 type eventsCmd struct {
 	LS  eventsLsCmd  `cmd:"" name:"ls" help:"List events, oldest first."`
-	Get eventsGetCmd `cmd:"" help:"Show one event."`
+	Get eventsGetCmd `cmd:"" help:"Show an event."`
 }
 
 type eventsLsCmd struct {
-	NS      string   `name:"ns" help:"The namespace." default:"default"`
-	Pattern string   `aliases:"path" help:"Of these paths only." placeholder:"PATTERN"`
-	Types   []string `name:"type" aliases:"types" help:"Of these types only; a final .* matches what follows." placeholder:"TYPE"`
-	Since   string   `help:"After a sequence, an event's id, a time, or so long ago, such as 10m or 7d; -1 is the beginning." placeholder:"WHEN"`
-	Until   string   `help:"Up to a sequence, an event's id, a time, or so long ago." placeholder:"WHEN"`
-	Limit   int      `help:"Show at most so many; 0: all." default:"100"`
+	NS      string   `name:"ns" help:"Namespace." default:"default"`
+	Pattern string   `aliases:"path" help:"Filter by path." placeholder:"PATTERN"`
+	Types   []string `name:"type" aliases:"types" help:"Filter by type; a final .* matches any suffix." placeholder:"TYPE"`
+	Since   string   `help:"Start position: a sequence, an event ID, a time, or an age such as 10m or 7d; -1 is the start." placeholder:"WHEN"`
+	Until   string   `help:"End position: a sequence, an event ID, a time, or an age." placeholder:"WHEN"`
+	Limit   int      `help:"Maximum number of results; 0: all." default:"100"`
 }
 
 // eventView is an event as programs get it.
@@ -83,8 +83,8 @@ func (c *eventsLsCmd) Run(ctx context.Context, s *session) error {
 }
 
 type eventsGetCmd struct {
-	ID string `arg:"" help:"The event's id or sequence."`
-	NS string `name:"ns" help:"The namespace." default:"default"`
+	ID string `arg:"" help:"ID or sequence of the event."`
+	NS string `name:"ns" help:"Namespace." default:"default"`
 }
 
 // Run shows the event.

@@ -65,15 +65,15 @@ func (e *examination) noteGrants(grants []sluice.Grant, subs []sluice.Subscripti
 		}
 	}
 	if len(with) == 0 {
-		e.note("grants", "ok", "none of %d that subscriptions live under expires within a week", len(living))
+		e.note("grants", "ok", "none of %d grants with subscriptions expires within a week", len(living))
 		return
 	}
 	var texts []string
 	for _, id := range slices.Sorted(maps.Keys(with)) { // ids ascend with time: what others are a part of comes first
 		g := known[id]
-		texts = append(texts, fmt.Sprintf("%s of %s expires at %s, and with it %s", id, g.Principal, when(g.ExpiresAt), some(with[id])))
+		texts = append(texts, fmt.Sprintf("%s of %s expires at %s, which cancels %s", id, g.Principal, when(g.ExpiresAt), some(with[id])))
 	}
-	e.note("grants", "warn", "%s; in this order, sluice grant renew GRANT --for 30d gives it a later end, and its holder another token", strings.Join(texts, "; "))
+	e.note("grants", "warn", "%s; in this order, extend them with sluice grant renew GRANT --for 30d, which issues a new token for the holder", strings.Join(texts, "; "))
 }
 
 // chain returns a grant and those that it is a part of, as far as they are known.

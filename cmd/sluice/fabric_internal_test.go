@@ -200,7 +200,7 @@ func TestAFabricsEventsAreHeldToTheCatalogue(t *testing.T) {
 		for _, field := range one.fields {
 			other := maps.Clone(one.example)
 			other[field] = map[string]any{"other": true}
-			refused(one, other, "with another "+field)
+			refused(one, other, "with a different "+field)
 		}
 	}
 	status, stdout, stderr := c.run(lines.String(), "pub", "--from", "-", "--ns", "fabric")

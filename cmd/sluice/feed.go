@@ -13,11 +13,11 @@ import (
 
 // filterFlags say which events are wanted.
 type filterFlags struct {
-	Types    []string `name:"type" aliases:"types" help:"Of these types only; a final .* matches what follows." placeholder:"TYPE"`
-	Sources  []string `name:"source" sep:"none" help:"Of these sources only." placeholder:"SOURCE"`
-	Subjects []string `name:"subject" sep:"none" help:"About these subjects only, or related to them." placeholder:"SUBJECT"`
-	Labels   []string `name:"label" sep:"none" help:"With this label only; several of a name are alternatives." placeholder:"NAME=VALUE"`
-	CEL      string   `name:"cel" help:"Only those for which this expression over event is true." placeholder:"EXPR"`
+	Types    []string `name:"type" aliases:"types" help:"Filter by type; a final .* matches any suffix." placeholder:"TYPE"`
+	Sources  []string `name:"source" sep:"none" help:"Filter by source." placeholder:"SOURCE"`
+	Subjects []string `name:"subject" sep:"none" help:"Filter by subject or related subject." placeholder:"SUBJECT"`
+	Labels   []string `name:"label" sep:"none" help:"Filter by label; several values of one name are alternatives." placeholder:"NAME=VALUE"`
+	CEL      string   `name:"cel" help:"Filter by a CEL expression over event." placeholder:"EXPR"`
 }
 
 func (f *filterFlags) filter() (sluice.Filter, error) {
@@ -37,30 +37,30 @@ func (f *filterFlags) filter() (sluice.Filter, error) {
 
 // feedCmd shows events as they come.
 type feedCmd struct {
-	Pattern string `arg:"" optional:"" help:"Of these paths only." default:"/**"`
+	Pattern string `arg:"" optional:"" help:"Filter by path." default:"/**"`
 
 	filterFlags
 
-	NS         string        `name:"ns" help:"The namespace." default:"default"`
-	Since      string        `help:"Begin behind a sequence or an event's id, at a time, or so long ago, such as 10m or 7d; -1 is the beginning; last_per_path begins with the last event of every path." placeholder:"WHEN"`
-	Projection string        `help:"How much of the data: full, summary or none." placeholder:"NAME"`
-	Buffer     int           `help:"How many events to be behind before some are missed." placeholder:"N"`
-	Coalesce   []string      `help:"Show one of the events that have the same values of these labels, such as type or a member of the data." placeholder:"LABEL"`
-	Window     time.Duration `help:"With --coalesce, within this time, 1ms to 5s; the server's 100ms otherwise." placeholder:"DURATION"`
-	First      bool          `help:"With --coalesce, the first of them, not the last."`
-	Limit      int           `help:"End after so many events; 0: never." default:"0"`
+	NS         string        `name:"ns" help:"Namespace." default:"default"`
+	Since      string        `help:"Start position: a sequence or event ID (exclusive), a time, or an age such as 10m or 7d; -1 is the start; last_per_path starts with the latest event on each path." placeholder:"WHEN"`
+	Projection string        `help:"Amount of data: full, summary or none." placeholder:"NAME"`
+	Buffer     int           `help:"Number of events that the reader may lag behind." placeholder:"N"`
+	Coalesce   []string      `help:"Merge events with equal values of these labels, such as type or a member of the data." placeholder:"LABEL"`
+	Window     time.Duration `help:"Window of --coalesce, 1ms to 5s; default: 100ms." placeholder:"DURATION"`
+	First      bool          `help:"Keep the first event of a --coalesce window instead of the last."`
+	Limit      int           `help:"Stop after this number of events; 0: never." default:"0"`
 	Color      string        `help:"Colours: auto (on a terminal, unless NO_COLOR is set), always or never." enum:"auto,always,never" default:"auto"`
 }
 
 // Help says what is shown, and how to go on.
 func (*feedCmd) Help() string {
-	return `With --since, what lies behind that place is shown first; without it, only what comes from now on.
+	return `With --since, stored events after that position are shown first; without it, only new events.
 
-For people, a line is the sequence, the time, the type, the path and the start of the data. What is said about the feed goes to stderr: that events were missed, because
-they came faster than they were taken, and that the server is away; it is waited for, and the feed goes on where it was.
+In the table format, a line is the sequence, the time, the type, the path and the start of the data. Messages about the feed go to stderr: missed events, if the
+reader is too slow, and a lost connection, after which the feed reconnects and resumes.
 
-With -o json, a line is one of {"subscribed":true,"current_seq":N}, an event with its "seq" and "resume", {"lagged":{"missed_count":N,…}}, {"away":{"code":…,"message":…}}. What
---since takes to go on behind a line is its "resume".
+With -o json, a line is one of {"subscribed":true,"current_seq":N}, an event with its "seq" and "resume", {"lagged":{"missed_count":N,…}}, {"away":{"code":…,"message":…}}. To resume
+after a line, pass its "resume" to --since.
 
 ^C ends it with status 0.`
 }
@@ -116,9 +116,9 @@ func (c *feedCmd) query(now time.Time) (client.FeedQuery, error) {
 func (c *feedCmd) checkCoalescing() error {
 	switch {
 	case len(c.Coalesce) == 0 && c.First:
-		return usagef("--first belongs to --coalesce")
+		return usagef("--first requires --coalesce")
 	case len(c.Coalesce) == 0 && c.Window != 0:
-		return usagef("--window belongs to --coalesce")
+		return usagef("--window requires --coalesce")
 	case c.Window != 0 && (c.Window < time.Millisecond || c.Window > 5*time.Second):
 		return usagef("--window %s: write 1ms to 5s", c.Window)
 	}
@@ -154,10 +154,10 @@ func (p *feedPrinter) print(item client.FeedItem) error {
 		p.note("too slow: %d events before %d were not shown", item.Lagged.Missed, item.Lagged.Oldest)
 	case item.Away != nil:
 		p.away = true
-		p.note("the server is away; waiting for it: %v", item.Away)
+		p.note("connection lost; reconnecting: %v", item.Away)
 	case p.away:
 		p.away = false
-		p.note("the server is back")
+		p.note("reconnected")
 	case p.terminal:
 		p.note("following %s; ^C ends it", p.what)
 	}

@@ -59,7 +59,7 @@ func TestWhoeverFollowsAFeedSeesWhatBecomesOfIt(t *testing.T) {
 	require.Regexp(t, `^2  \d\d:\d\d:\d\d  a  /p  x\n6  \d\d:\d\d:\d\d  b  /p  y\n$`, stdout)
 	for _, said := range []string{
 		"sluice: following /** in default; ^C ends it", "sluice: too slow: 3 events before 6 were not shown",
-		"sluice: the server is away; waiting for it: ", "sluice: the server is back", "bye",
+		"sluice: connection lost; reconnecting: ", "sluice: reconnected", "bye",
 	} {
 		require.Contains(t, stderr, said)
 	}

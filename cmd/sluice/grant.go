@@ -15,24 +15,24 @@ import (
 
 // grantCmd is about grants and their tokens.
 type grantCmd struct {
-	Create grantCreateCmd `cmd:"" help:"Issue a grant and print its token, once."`
-	LS     grantLsCmd     `cmd:"" name:"ls" help:"List the grants that you may see, newest first."`
+	Create grantCreateCmd `cmd:"" help:"Issue a grant and print its token once."`
+	LS     grantLsCmd     `cmd:"" name:"ls" help:"List the grants visible to you, newest first."`
 	Show   grantShowCmd   `cmd:"" help:"Show a grant, without its token."`
-	Renew  grantRenewCmd  `cmd:"" help:"Give a grant another token, which is printed once, and another end. The old token counts no more."`
-	Revoke grantRevokeCmd `cmd:"" help:"End grants and all that are a part of them, for good."`
-	Verify grantVerifyCmd `cmd:"" help:"Say whether a token counts, and whether it allows something."`
+	Renew  grantRenewCmd  `cmd:"" help:"Renew a grant: issue a new token, printed once, and optionally a new expiry. The old token becomes invalid."`
+	Revoke grantRevokeCmd `cmd:"" help:"Revoke grants and all grants derived from them, permanently."`
+	Verify grantVerifyCmd `cmd:"" help:"Verify a token and its permissions."`
 }
 
 // end is until when a grant lasts.
 type end struct {
-	For   time.Duration `help:"How long it lasts, such as 30d or 12h; at most 90d." placeholder:"30d" xor:"end"`
-	Until time.Time     `help:"Until when it lasts (RFC 3339)." placeholder:"TIME" xor:"end"`
+	For   time.Duration `help:"Lifetime, such as 30d or 12h; at most 90d." placeholder:"30d" xor:"end"`
+	Until time.Time     `help:"Expiry time (RFC 3339)." placeholder:"TIME" xor:"end"`
 }
 
 // time returns the end; zero if none is said.
 func (e end) time(now time.Time) (time.Time, error) {
 	if e.For < 0 {
-		return time.Time{}, usagef("--for %s: write how long, such as 30d", e.For)
+		return time.Time{}, usagef("--for %s: write a duration, such as 30d", e.For)
 	}
 	if e.For == 0 {
 		return e.Until, nil
@@ -42,7 +42,7 @@ func (e end) time(now time.Time) (time.Time, error) {
 
 // printing says how a token is printed.
 type printing struct {
-	TokenOnly bool `name:"token-only" help:"Print the token and nothing else."`
+	TokenOnly bool `name:"token-only" help:"Print only the token."`
 }
 
 func (p printing) minted(s *session, m client.Minted, done string) error {
@@ -50,7 +50,7 @@ func (p printing) minted(s *session, m client.Minted, done string) error {
 		return s.say("%s", m.Token)
 	}
 	return s.show(m, func() error {
-		return s.say("%s grant %s: %s may %s %s until %s\n\nThe token, to be sent as bearer token or set as SLUICE_TOKEN, is not shown again:\n\n  %s\n",
+		return s.say("%s grant %s: %s may %s %s until %s\n\nThe token is not shown again; send it as bearer token or set it as SLUICE_TOKEN:\n\n  %s\n",
 			done, m.ID, m.Principal, verbs(m.Verbs), m.Object, when(m.ExpiresAt), m.Token)
 	})
 }
@@ -59,16 +59,16 @@ type grantCreateCmd struct {
 	end
 	printing
 
-	Principal   string        `arg:"" help:"Who gets it: user:NAME, ai_agent:NAME, service:NAME or system:NAME."`
-	Object      sluice.Object `arg:"" help:"What it is about: scope:NAMESPACE, path:NAMESPACE/PATTERN, entity:NAMESPACE/URI, or * for everything."`
-	Verbs       []sluice.Verb `help:"Some of read, publish, subscribe, mirror and admin (which includes the others)." placeholder:"VERB" required:""`
-	OnBehalfOf  string        `name:"on-behalf-of" help:"Somebody whose access lists and clearance bound it too." placeholder:"PRINCIPAL"`
-	Description string        `help:"What it is for." placeholder:"TEXT"`
+	Principal   string        `arg:"" help:"Holder: user:NAME, ai_agent:NAME, service:NAME or system:NAME."`
+	Object      sluice.Object `arg:"" help:"Object: scope:NAMESPACE, path:NAMESPACE/PATTERN, entity:NAMESPACE/URI, or * unlimitedything."`
+	Verbs       []sluice.Verb `help:"Verbs: read, publish, subscribe, mirror, admin (includes the others)." placeholder:"VERB" required:""`
+	OnBehalfOf  string        `name:"on-behalf-of" help:"Principal whose access lists and clearance also apply." placeholder:"PRINCIPAL"`
+	Description string        `help:"Description." placeholder:"TEXT"`
 }
 
 // Help says what bounds a grant.
 func (*grantCreateCmd) Help() string {
-	return "Unless you are root, the grant is a part of yours: it can have no verb, path or day more, and ends with it."
+	return "Unless you are root, the grant derives from yours: it cannot exceed your verbs, paths or expiry, and ends with your grant."
 }
 
 // Run issues the grant.
@@ -78,7 +78,7 @@ func (c *grantCreateCmd) Run(ctx context.Context, s *session) error {
 		return err
 	}
 	if until.IsZero() {
-		return usagef("say how long it lasts: --for 30d, or --until with a time")
+		return usagef("set a lifetime: --for 30d, or --until with a time")
 	}
 	who, err := sluice.ParsePrincipal(c.Principal)
 	if err != nil {
@@ -99,10 +99,10 @@ func (c *grantCreateCmd) Run(ctx context.Context, s *session) error {
 }
 
 type grantLsCmd struct {
-	Principal string `help:"Given to this principal only." placeholder:"PRINCIPAL"`
-	NS        string `name:"ns" help:"About this namespace, or some of it, only." placeholder:"NAME"`
-	Active    bool   `help:"Neither revoked nor expired only."`
-	Limit     int    `help:"Show at most so many; 0: all." default:"0"`
+	Principal string `help:"Filter by holder." placeholder:"PRINCIPAL"`
+	NS        string `name:"ns" help:"Filter by namespace, including grants for a part of it." placeholder:"NAME"`
+	Active    bool   `help:"Show only grants that are neither revoked nor expired."`
+	Limit     int    `help:"Maximum number of results; 0: all." default:"0"`
 }
 
 // Run lists grants.
@@ -130,7 +130,7 @@ func (c *grantLsCmd) Run(ctx context.Context, s *session) error {
 }
 
 type grantShowCmd struct {
-	ID string `arg:"" help:"The grant."`
+	ID string `arg:"" help:"Grant."`
 }
 
 // Run shows the grant.
@@ -150,7 +150,7 @@ type grantRenewCmd struct {
 	end
 	printing
 
-	ID string `arg:"" help:"The grant."`
+	ID string `arg:"" help:"Grant."`
 }
 
 // Run gives the grant its new token.
@@ -173,12 +173,12 @@ func (c *grantRenewCmd) Run(ctx context.Context, s *session) error {
 type grantRevokeCmd struct {
 	asking
 
-	IDs []string `arg:"" name:"id" help:"The grants."`
+	IDs []string `arg:"" name:"id" help:"Grants."`
 }
 
 // Help says what a revocation does.
 func (*grantRevokeCmd) Help() string {
-	return "When it has said so, nothing leaves under the grant any more on any server, and the subscriptions made under it are cancelled."
+	return "Once it succeeds, no server sends anything more under the grant, and the subscriptions created under it are cancelled."
 }
 
 // Run revokes the grants.
@@ -187,7 +187,7 @@ func (c *grantRevokeCmd) Run(ctx context.Context, s *session) error {
 	if err != nil {
 		return err
 	}
-	if err := c.sure(s, asks("Revoke %s and all that are a part of them for good? The subscriptions made under them are cancelled.", strings.Join(c.IDs, ", "))); err != nil {
+	if err := c.sure(s, asks("Revoke %s and all grants derived from them permanently? The subscriptions created under them are cancelled.", strings.Join(c.IDs, ", "))); err != nil {
 		return err
 	}
 	for _, id := range c.IDs {
@@ -203,15 +203,15 @@ func (c *grantRevokeCmd) Run(ctx context.Context, s *session) error {
 }
 
 type grantVerifyCmd struct {
-	Token  string         `arg:"" help:"The token; - is stdin, where others do not see it."`
-	Verb   sluice.Verb    `help:"Whether it allows this …" placeholder:"VERB"`
-	Object *sluice.Object `help:"… of this: scope:NAMESPACE, path:NAMESPACE/PATTERN, entity:NAMESPACE/URI or *." placeholder:"OBJECT"`
+	Token  string         `arg:"" help:"Token; - reads it from stdin, hidden from other users."`
+	Verb   sluice.Verb    `help:"Verb to check." placeholder:"VERB"`
+	Object *sluice.Object `help:"Object to check: scope:NAMESPACE, path:NAMESPACE/PATTERN, entity:NAMESPACE/URI or *." placeholder:"OBJECT"`
 }
 
 // Run verifies the token. It fails unless the token counts and allows what was asked about.
 func (c *grantVerifyCmd) Run(ctx context.Context, s *session) error {
 	if (c.Verb == "") != (c.Object == nil) {
-		return usagef("--verb and --object belong together")
+		return usagef("--verb and --object must be set together")
 	}
 	token, err := s.tokenOf(c.Token)
 	if err != nil {
@@ -234,9 +234,9 @@ func (c *grantVerifyCmd) Run(ctx context.Context, s *session) error {
 	}
 	switch {
 	case !v.Valid:
-		return errors.New("the token does not count")
+		return errors.New("the token is invalid")
 	case v.Allows != nil && !*v.Allows:
-		return fmt.Errorf("the token does not allow its holder to %s %s: %s", c.Verb, about, c.whyNot(v.Grant, about))
+		return fmt.Errorf("the token does not permit its holder to %s %s: %s", c.Verb, about, c.whyNot(v.Grant, about))
 	}
 	return nil
 }
@@ -244,9 +244,9 @@ func (c *grantVerifyCmd) Run(ctx context.Context, s *session) error {
 // whyNot says which of the three that have to agree does not.
 func (c *grantVerifyCmd) whyNot(g *sluice.Grant, about sluice.Object) string {
 	if g != nil && g.Allows(c.Verb) && g.Object.Covers(about) {
-		return "the grant has it, the access list or a label is against it"
+		return "the grant permits it, but the access list or a label denies it"
 	}
-	return "the grant does not have it"
+	return "the grant does not permit it"
 }
 
 // tokenOf returns what is given as a token, or read from stdin.

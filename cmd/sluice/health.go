@@ -33,7 +33,7 @@ func health(state sluice.State, st sluice.Status) string {
 		}
 	}
 	note(state != sluice.Active && state != sluice.Paused && state != sluice.Cancelled, "%s", state)
-	note(st.SourceError != "", "its log cannot be read")
+	note(st.SourceError != "", "log unreadable")
 	note(st.Breaker == sluice.BreakerOpen, "breaker open")
 	note(st.Breaker == sluice.BreakerHalfOpen, "breaker half open")
 	note(st.Parked > st.Held, "failing: %d paths retry", st.Parked-st.Held)
@@ -84,7 +84,7 @@ func (e *examination) checkSubscriptions(ctx context.Context) {
 	}
 	switch {
 	case sluice.CodeOf(err) == sluice.Forbidden:
-		e.note("subscriptions", "skip", "the token is not good for listing subscriptions")
+		e.note("subscriptions", "skip", "the token does not permit listing subscriptions")
 	case err != nil:
 		e.note("subscriptions", "fail", "%v", err)
 	default:
@@ -107,9 +107,9 @@ func (e *examination) noteHealth(all []subView) {
 	slices.Sort(ill)
 	switch {
 	case len(ill) > 0:
-		e.note("subscriptions", "warn", "%d of %d: %s; sluice sub ls has all, sluice sub status ID says more", len(ill), len(all), some(ill))
+		e.note("subscriptions", "warn", "%d of %d: %s; see sluice sub ls and sluice sub status ID", len(ill), len(all), some(ill))
 	case unknown > 0:
-		e.note("subscriptions", "warn", "the health of %d of %d is not known; look with sluice sub ls --ns", unknown, len(all))
+		e.note("subscriptions", "warn", "the health of %d of %d is unknown; see sluice sub ls --ns", unknown, len(all))
 	default:
 		e.note("subscriptions", "ok", "none of %d has an open breaker, retries, held paths or dead letters", len(all))
 	}

@@ -21,7 +21,7 @@ func TestHealth_SaysWhatIsWrong(t *testing.T) {
 		"held: 2 paths":          {sluice.Active, sluice.Status{Parked: 2, Held: 2}},
 		"one dead letter":        {sluice.Paused, sluice.Status{DeadLetters: 1}},
 		"disabled":               {sluice.Disabled, sluice.Status{}},
-		"its log cannot be read": {sluice.Active, sluice.Status{SourceError: "no"}},
+		"log unreadable":         {sluice.Active, sluice.Status{SourceError: "no"}},
 		"breaker open, failing: 1 paths retry, held: 1 paths, 16 dead letters": {
 			sluice.Active, sluice.Status{Breaker: sluice.BreakerOpen, Parked: 2, Held: 1, DeadLetters: 16},
 		},
@@ -42,7 +42,7 @@ func TestDoctor_WarnsOfIllSubscriptions(t *testing.T) {
 		{nil, "ok", "none of 0"},
 		{[]subView{view("a", "ok")}, "ok", "none of 1"},
 		{[]subView{view("b", "breaker open"), view("a", "held: 1 paths"), view("c", "ok")}, "warn", "2 of 3: a (held: 1 paths), b (breaker open); "},
-		{[]subView{view("a", "-"), view("c", "ok")}, "warn", "the health of 1 of 2 is not known"},
+		{[]subView{view("a", "-"), view("c", "ok")}, "warn", "the health of 1 of 2 is unknown"},
 	} {
 		e := &examination{}
 		e.noteHealth(tt.all)

@@ -35,8 +35,8 @@ func untilSignalled(parent context.Context) (context.Context, context.CancelCaus
 	return ctx, cancel
 }
 
-// errOutputClosed says that the reader of stdout has left.
-var errOutputClosed = errors.New("the reader of stdout has left")
+// errOutputClosed says that stdout was closed by its reader.
+var errOutputClosed = errors.New("stdout was closed by its reader")
 
 // output is stdout. It ends the command's context when its reader has left.
 type output struct {

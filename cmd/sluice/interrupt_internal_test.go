@@ -107,7 +107,7 @@ func TestRemove_SaysWhatIsDoneAndStops(t *testing.T) {
 	url, ctx, asked := interrupting(t, 2, `{"ok":true}`)
 	status, stdout, stderr := runUntil(ctx, "", "stream", "rm", "/a", "/b", "/c", "--yes", "--server", url)
 	require.Equal(t, exitFailure, status)
-	require.Contains(t, stdout, "Ended stream /b.")
+	require.Contains(t, stdout, "Deleted stream /b.")
 	require.Contains(t, stderr, "/c: ")
 	require.Contains(t, stderr, errSignal.Error())
 	require.Equal(t, int32(2), asked.Load())
@@ -129,7 +129,7 @@ func TestReplay_SaysThatItGoesOn(t *testing.T) {
 	url, ctx, _ := interrupting(t, 1, `{"id":"r1","subscription":"s1","state":"running","total":9}`)
 	status, _, stderr := runUntil(ctx, "", "sub", "replay", "s1", "--wait", "--yes", "--server", url)
 	require.Equal(t, exitFailure, status)
-	require.Contains(t, stderr, errSignal.Error()+"; the replay goes on: sluice sub replays s1 r1")
+	require.Contains(t, stderr, errSignal.Error()+"; the replay continues: sluice sub replays s1 r1")
 }
 
 // watcher calls a function when a text was written.

@@ -12,8 +12,8 @@ import (
 
 // keysCmd is about the keys that the server signs with.
 type keysCmd struct {
-	LS     keysLsCmd     `cmd:"" name:"ls" help:"List the server's own keys, without anything secret."`
-	Rotate keysRotateCmd `cmd:"" help:"Give the signature scheme ed25519 a new key."`
+	LS     keysLsCmd     `cmd:"" name:"ls" help:"List the server's own keys, without secrets."`
+	Rotate keysRotateCmd `cmd:"" help:"Rotate the key of the signature scheme ed25519."`
 }
 
 type keysLsCmd struct{}
@@ -40,20 +40,20 @@ func (keysLsCmd) Run(ctx context.Context, s *session) error {
 type keysRotateCmd struct {
 	asking
 
-	Overlap time.Duration `help:"How long the old key signs along and stays in the JWKS; 0s: not at all, and all others go too." default:"24h"`
+	Overlap time.Duration `help:"Time during which the old key also signs and stays in the JWKS; 0s: all other keys are deleted." default:"24h"`
 }
 
 // Run makes the new key.
 func (c *keysRotateCmd) Run(ctx context.Context, s *session) error {
 	if c.Overlap < 0 {
-		return usagef("--overlap %s: write how long, such as 24h", c.Overlap)
+		return usagef("--overlap %s: write a duration, such as 24h", c.Overlap)
 	}
 	api, err := s.client()
 	if err != nil {
 		return err
 	}
 	if c.Overlap == 0 {
-		if err := c.sure(s, asks("Delete all keys but the new one? Receivers that have not fetched it refuse what is signed, and the old keys do not come back.")); err != nil {
+		if err := c.sure(s, asks("Delete all keys except the new one? Receivers that have not fetched it will reject requests, and the old keys cannot be restored.")); err != nil {
 			return err
 		}
 	}
@@ -63,16 +63,16 @@ func (c *keysRotateCmd) Run(ctx context.Context, s *session) error {
 	}
 	return s.show(key, func() error {
 		if c.Overlap == 0 {
-			return s.say("Key %s signs from now on, alone: the others are deleted. Receivers find it at /.well-known/jwks.json.", key.ID)
+			return s.say("Key %s signs from now on; the other keys are deleted. Receivers fetch it from /.well-known/jwks.json.", key.ID)
 		}
-		return s.say("Key %s signs from now on; the one before it signs along for %s. Receivers find both at /.well-known/jwks.json.", key.ID, c.Overlap)
+		return s.say("Key %s signs from now on; the previous key also signs for %s. Receivers fetch both from /.well-known/jwks.json.", key.ID, c.Overlap)
 	})
 }
 
 // secretsCmd is about the keys that secrets are sealed with in the store.
 type secretsCmd struct {
-	Status secretsStatusCmd `cmd:"" help:"Show which keys are needed for how many records."`
-	Rotate secretsRotateCmd `cmd:"" help:"Put a new key in front of the key file of this machine's server."`
+	Status secretsStatusCmd `cmd:"" help:"Show the sealing keys, and how many records depend on each."`
+	Rotate secretsRotateCmd `cmd:"" help:"Add a new first key to the key file of this machine's server."`
 }
 
 type secretsStatusCmd struct{}
@@ -93,7 +93,7 @@ func (secretsStatusCmd) Run(ctx context.Context, s *session) error {
 			state := "can be removed"
 			switch {
 			case !k.Known:
-				state = "this server does not have it"
+				state = "missing on this server"
 			case k.Seals:
 				state = "seals"
 			case k.Records > 0:
@@ -109,13 +109,13 @@ func (secretsStatusCmd) Run(ctx context.Context, s *session) error {
 }
 
 type secretsRotateCmd struct {
-	Config string `help:"Configuration of the server." env:"SLUICE_CONFIG" type:"path" placeholder:"FILE"`
+	Config string `help:"Configuration file of the server." env:"SLUICE_CONFIG" type:"path" placeholder:"FILE"`
 }
 
 // Help says how to go on.
 func (*secretsRotateCmd) Help() string {
 	return strings.TrimSpace(`
-The new key seals after the server's next start, which seals with it whatever was sealed with another. When
+The new key takes effect at the server's next start, which reseals all records with it. When
 sluice secrets status shows no record with the old key, its line can be removed from the file.`)
 }
 
@@ -133,6 +133,6 @@ func (c *secretsRotateCmd) Run(s *session) error {
 		return err
 	}
 	return s.show(map[string]string{"file": file, "key": id}, func() error {
-		return s.say("%s has a new key, %s. Start the server again, and keep a copy of the file where its backups are not.", file, id)
+		return s.say("%s has a new key, %s. Restart the server, and keep a copy of the file apart from its backups.", file, id)
 	})
 }

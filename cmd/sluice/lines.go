@@ -92,7 +92,7 @@ func parseLine(text []byte, otherwise sluice.Event) (sluice.Event, error) {
 		return sluice.Event{}, fmt.Errorf("write {\"id\",\"type\",\"path\",\"data\"}: %w", plain(err))
 	}
 	if decoder.More() {
-		return sluice.Event{}, errors.New("there is something after the event; write one JSON object a line")
+		return sluice.Event{}, errors.New("unexpected data after the event; write one JSON object per line")
 	}
 	ev := otherwise
 	ev.ID, ev.Source, ev.Subject, ev.Time = one.ID, one.Source, one.Subject, one.Time
@@ -104,7 +104,7 @@ func parseLine(text []byte, otherwise sluice.Event) (sluice.Event, error) {
 		ev.Type = one.Type
 	}
 	if ev.Path == "" {
-		return sluice.Event{}, errors.New("the event has no path, and the command line has none for all")
+		return sluice.Event{}, errors.New("the event has no path; add one to the line or to the command")
 	}
 	if _, err := sluice.ParsePath(string(ev.Path)); err != nil {
 		return sluice.Event{}, err
@@ -116,15 +116,15 @@ func parseLine(text []byte, otherwise sluice.Event) (sluice.Event, error) {
 func plain(err error) error {
 	if wrong, ok := errors.AsType[*json.UnmarshalTypeError](err); ok {
 		if wrong.Field == "" {
-			return fmt.Errorf("a JSON %s is no event", wrong.Value)
+			return fmt.Errorf("a JSON %s is not an event", wrong.Value)
 		}
-		return fmt.Errorf("%q cannot be a JSON %s", wrong.Field, wrong.Value)
+		return fmt.Errorf("%q must not be a JSON %s", wrong.Field, wrong.Value)
 	}
 	if _, ok := errors.AsType[*time.ParseError](err); ok {
 		return errors.New("\"time\" is not an RFC 3339 time such as 2026-01-31T12:00:00Z")
 	}
 	if errors.Is(err, io.ErrUnexpectedEOF) {
-		return errors.New("the JSON ends too early")
+		return errors.New("the JSON is incomplete")
 	}
 	return errors.New(strings.TrimPrefix(err.Error(), "json: "))
 }

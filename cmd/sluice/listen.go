@@ -23,17 +23,17 @@ const (
 
 // listenCmd forwards events to this machine, as the server would send them (decision 0010).
 type listenCmd struct {
-	Forward  string            `help:"Where they go, such as http://localhost:3000/hook." required:"" placeholder:"URL"`
-	Path     string            `aliases:"pattern" help:"Events of these paths only." default:"/**" placeholder:"PATTERN"`
-	Type     []string          `aliases:"types" help:"Events of these types only; a final .* matches what follows." placeholder:"TYPE"`
-	NS       string            `name:"ns" help:"The namespace." default:"default" placeholder:"NAME"`
-	Since    string            `help:"Begin with events that are there: all, a sequence, a time, or how long ago, such as 10m." default:"new" placeholder:"WHEN"`
-	Secret   string            `help:"Sign with this secret instead of a new one." placeholder:"SECRET"`
-	Envelope string            `help:"cloudevents, cloudevents-binary, fact, attempt or raw." placeholder:"NAME"`
-	Scheme   string            `help:"Signature: standard, t-sha256 or header." placeholder:"NAME" enum:",standard,t-sha256,header" default:""`
-	Header   map[string]string `help:"Send this header along; repeatable." placeholder:"K=V" mapsep:"none"`
-	Timeout  time.Duration     `help:"Of one attempt; at most 1m." default:"15s" placeholder:"15s"`
-	Retries  int               `help:"Try again so often, a second apart." default:"0"`
+	Forward  string            `help:"Target URL, such as http://localhost:3000/hook." required:"" placeholder:"URL"`
+	Path     string            `aliases:"pattern" help:"Filter by path." default:"/**" placeholder:"PATTERN"`
+	Type     []string          `aliases:"types" help:"Filter by type; a final .* matches any suffix." placeholder:"TYPE"`
+	NS       string            `name:"ns" help:"Namespace." default:"default" placeholder:"NAME"`
+	Since    string            `help:"Start position: new, all, a sequence, a time, or an age such as 10m." default:"new" placeholder:"WHEN"`
+	Secret   string            `help:"Signing secret; default: a generated one." placeholder:"SECRET"`
+	Envelope string            `help:"Envelope: cloudevents, cloudevents-binary, fact, attempt or raw." placeholder:"NAME"`
+	Scheme   string            `help:"Signature scheme: standard, t-sha256 or header." placeholder:"NAME" enum:",standard,t-sha256,header" default:""`
+	Header   map[string]string `help:"Additional header; repeatable." placeholder:"K=V" mapsep:"none"`
+	Timeout  time.Duration     `help:"Timeout for one attempt; at most 1m." default:"15s" placeholder:"15s"`
+	Retries  int               `help:"Number of retries, one second apart." default:"0"`
 }
 
 // Run forwards until the context ends.
@@ -95,7 +95,7 @@ func (c *listenCmd) subscription() (sub sluice.Subscription, err error) {
 	}
 	if sub.Endpoint.Secret == "" {
 		if sub.Endpoint.Secret, err = sluice.NewSecret(); err != nil {
-			return sub, fmt.Errorf("make a secret: %w", err)
+			return sub, fmt.Errorf("generate a secret: %w", err)
 		}
 	}
 	sub.Secrets = []sluice.Secret{{Value: sub.Endpoint.Secret, CreatedAt: sub.CreatedAt}}
@@ -166,7 +166,7 @@ func (l *listener) fetch(ctx context.Context) error {
 		case code == sluice.WindowExceeded && l.skip(err):
 		case l.said && (code == sluice.Unavailable || code == sluice.QuotaExceeded || code == sluice.Internal):
 			if pause == awayShortest {
-				l.session.complain("sluice: the server is away; waiting for it: %v", err)
+				l.session.complain("sluice: connection lost; reconnecting: %v", err)
 			}
 			wait(ctx, pause)
 			pause = min(2*pause, awayLongest)

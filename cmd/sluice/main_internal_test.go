@@ -56,7 +56,7 @@ func (l leakChecked) Run() int {
 //	token NAME COMMAND…      $NAME, and the file name.token, is the line that the command prints
 //	field NAME LINE N        $NAME is the Nth word of a line of the last command's output
 //	unmake FILE STREAM       an admin deletes a stream at the NATS server whose address is in the file
-//	walk DOCUMENT OLD=NEW…   what docs/DOCUMENT tells its readers to do prints what it says
+//	walk DOCUMENT OLD=NEW…   the commands of a document of the repository print what it says
 func TestCommandLine(t *testing.T) {
 	t.Parallel()
 	authority := natstest.NewAuthority(t)

@@ -17,7 +17,7 @@ const madeByUs = "Sluice, data in "
 
 // contextCmd writes a context of the nats command.
 type contextCmd struct {
-	Name string `arg:"" optional:"" help:"The name of the context." default:"sluice"`
+	Name string `arg:"" optional:"" help:"Name of the context." default:"sluice"`
 }
 
 // natsContext is a context as the nats command keeps it.
@@ -60,11 +60,11 @@ func (s *session) natsContext() (natsContext, error) {
 	addresses, err := readAddresses(dir)
 	switch {
 	case errors.Is(err, fs.ErrNotExist):
-		return natsContext{}, fmt.Errorf("no server runs on %s; start one with sluice serve", dir)
+		return natsContext{}, fmt.Errorf("no server is running on %s; start one with sluice serve", dir)
 	case err != nil:
 		return natsContext{}, err
 	case addresses.NATS == "":
-		return natsContext{}, errors.New("the server's NATS does not listen; set nats.listen")
+		return natsContext{}, errors.New("the server's NATS has no listener; set nats.listen")
 	}
 	made := natsContext{Description: madeByUs + dir, URL: addresses.NATS}
 	if key := filepath.Join(dir, app.NATSLoginFile); exists(key) {
@@ -84,7 +84,7 @@ func natsContextFile(s *session, name string) (string, error) {
 	if parent == "" {
 		home := s.getenv("HOME")
 		if home == "" {
-			return "", errors.New("set HOME or XDG_CONFIG_HOME: contexts of the nats command lie below it")
+			return "", errors.New("set HOME or XDG_CONFIG_HOME: it holds the contexts of the nats command")
 		}
 		parent = filepath.Join(home, ".config")
 	}
@@ -108,7 +108,7 @@ func writeContext(file string, made natsContext) error {
 	if err == nil {
 		var there natsContext
 		if json.Unmarshal(old, &there) != nil || !strings.HasPrefix(there.Description, madeByUs) {
-			return fmt.Errorf("%s is not a context of Sluice; choose another name", file)
+			return fmt.Errorf("%s is not a Sluice context; choose another name", file)
 		}
 	} else if !errors.Is(err, fs.ErrNotExist) {
 		return fmt.Errorf("read the context: %w", err)
@@ -118,7 +118,7 @@ func writeContext(file string, made natsContext) error {
 		return err
 	}
 	if err := os.MkdirAll(filepath.Dir(file), 0o700); err != nil {
-		return fmt.Errorf("make the directory of contexts: %w", err)
+		return fmt.Errorf("create the directory of contexts: %w", err)
 	}
 	if err := os.WriteFile(file, append(text, '\n'), 0o600); err != nil {
 		return fmt.Errorf("write the context: %w", err)

@@ -14,10 +14,10 @@ import (
 // nsCmd is about namespaces.
 type nsCmd struct {
 	LS     nsLsCmd     `cmd:"" name:"ls" help:"List namespaces."`
-	Put    nsPutCmd    `cmd:"" help:"Make a namespace, or replace the settings of one."`
-	Edit   nsEditCmd   `cmd:"" help:"Change some settings of a namespace, or its label."`
-	Show   nsShowCmd   `cmd:"" help:"Show a namespace and what it holds."`
-	Export nsExportCmd `cmd:"" help:"Write all events of a namespace to a file or stdout, a line each."`
+	Put    nsPutCmd    `cmd:"" help:"Create a namespace, or replace its settings."`
+	Edit   nsEditCmd   `cmd:"" help:"Change settings or the label of a namespace."`
+	Show   nsShowCmd   `cmd:"" help:"Show a namespace and its usage."`
+	Export nsExportCmd `cmd:"" help:"Export all events of a namespace to a file or stdout, one per line."`
 	RM     nsRmCmd     `cmd:"" name:"rm" help:"Delete a namespace with everything in it."`
 }
 
@@ -47,21 +47,21 @@ func (nsLsCmd) Run(ctx context.Context, s *session) error {
 type nsPutCmd struct {
 	asking
 
-	Name        string          `arg:"" help:"The namespace."`
-	Description string          `help:"What it is for." placeholder:"TEXT"`
-	MaxAge      sluice.Duration `name:"max-age" help:"How long events are kept; -1s: for ever; without it, as long as before, or the server's default." placeholder:"168h"`
-	MaxBytes    int64           `name:"max-bytes" help:"Size of its log, in bytes; without it, as before, or no bound." placeholder:"N"`
-	DedupWindow sluice.Duration `name:"dedup-window" help:"How long an event's id is remembered; the server's default." placeholder:"1h"`
+	Name        string          `arg:"" help:"Namespace."`
+	Description string          `help:"Description." placeholder:"TEXT"`
+	MaxAge      sluice.Duration `name:"max-age" help:"Retention of events; -1s: unlimited; default: unchanged, or the server's default." placeholder:"168h"`
+	MaxBytes    int64           `name:"max-bytes" help:"Maximum size of the log, in bytes; default: unchanged, or unlimited." placeholder:"N"`
+	DedupWindow sluice.Duration `name:"dedup-window" help:"Time for which event IDs are remembered; default: the server's." placeholder:"1h"`
 
-	EventsPerSecond float64 `name:"events-per-second" help:"Events that the API takes for it; -1: no bound; the server's default." placeholder:"N"`
-	Burst           int     `help:"Events that the API takes at once; as many as in a second." placeholder:"N"`
-	Catalogue       string  `help:"open, or strict: only the types of its catalogue are taken, with data as their schemas say; open." enum:"open,strict," default:"" placeholder:"open"`
-	BytesPerSecond  int64   `name:"bytes-per-second" help:"Bytes of requests' bodies that the API takes for it; -1: no bound; the server's default." placeholder:"N"`
+	EventsPerSecond float64 `name:"events-per-second" help:"Maximum events per second through the API; -1: unlimited; default: the server's." placeholder:"N"`
+	Burst           int     `help:"Maximum burst of events through the API; default: the number per second." placeholder:"N"`
+	Catalogue       string  `help:"open, or strict: accept only types of the catalogue, with data that matches the schema; default: open." enum:"open,strict," default:"" placeholder:"open"`
+	BytesPerSecond  int64   `name:"bytes-per-second" help:"Maximum bytes of request bodies per second; -1: unlimited; default: the server's." placeholder:"N"`
 }
 
 // Help says what becomes of settings that no flag names.
 func (*nsPutCmd) Help() string {
-	return "All settings are replaced: what no flag names has its default afterwards, but for how much is kept and the label, which stay."
+	return "All settings are replaced: settings without a flag return to their defaults, except for the retention and the label, which stay."
 }
 
 // Run makes or changes the namespace.
@@ -94,24 +94,24 @@ func (c *nsPutCmd) Run(ctx context.Context, s *session) error {
 type nsEditCmd struct {
 	asking
 
-	Name        string           `arg:"" help:"The namespace."`
-	Label       *string          `help:"How sensitive it is: a level (PUBLIC, INTERNAL, CONFIDENTIAL, SECRET, TOP_SECRET) or, with compartments, such as SECRET/finance,legal." placeholder:"LABEL"`
-	Description *string          `help:"What it is for." placeholder:"TEXT"`
-	MaxAge      *sluice.Duration `name:"max-age" help:"How long events are kept; -1s: for ever; 0s: the server's default." placeholder:"168h"`
-	MaxBytes    *int64           `name:"max-bytes" help:"Size of its log, in bytes; 0: no bound." placeholder:"N"`
-	Catalogue   string           `help:"open, or strict: only the types of its catalogue are taken." enum:"open,strict," default:"" placeholder:"open"`
+	Name        string           `arg:"" help:"Namespace."`
+	Label       *string          `help:"Sensitivity: a level (PUBLIC, INTERNAL, CONFIDENTIAL, SECRET, TOP_SECRET), optionally with compartments, such as SECRET/finance,legal." placeholder:"LABEL"`
+	Description *string          `help:"Description." placeholder:"TEXT"`
+	MaxAge      *sluice.Duration `name:"max-age" help:"Retention of events; -1s: unlimited; 0s: the server's default." placeholder:"168h"`
+	MaxBytes    *int64           `name:"max-bytes" help:"Maximum size of the log, in bytes; 0: unlimited." placeholder:"N"`
+	Catalogue   string           `help:"open, or strict: accept only types of the catalogue." enum:"open,strict," default:"" placeholder:"open"`
 }
 
 // Help says whom a label shuts out.
 func (*nsEditCmd) Help() string {
-	return "Whoever is not cleared for a new label loses the namespace at once, and the subscriptions there: you, too, unless you are root or\n" +
-		"cleared for it (sluice principal set)."
+	return "Principals without clearance for the new label lose access to the namespace immediately, and their subscriptions there are cancelled.\n" +
+		"This includes you, unless you are root or have the clearance (sluice principal set)."
 }
 
 // Run changes what the flags name, if nobody else changed the namespace meanwhile.
 func (c *nsEditCmd) Run(ctx context.Context, s *session) error {
 	if c.Label == nil && c.Description == nil && c.MaxAge == nil && c.MaxBytes == nil && c.Catalogue == "" {
-		return usagef("say what to change: --label, --description, --max-age, --max-bytes or --catalogue")
+		return usagef("nothing to change: set --label, --description, --max-age, --max-bytes or --catalogue")
 	}
 	api, err := s.client()
 	if err != nil {
@@ -143,7 +143,7 @@ func (a asking) sureToShrink(s *session, old sluice.Namespace, spec client.Names
 	if eventsOf(old) == 0 || !shorter {
 		return nil
 	}
-	return a.sure(s, asks("Keep less than before in %s? Of its %d events, those beyond the new bounds are deleted for good.", old.Name, eventsOf(old)))
+	return a.sure(s, asks("Reduce the retention of %s? Of its %d events, those beyond the new limits are deleted permanently.", old.Name, eventsOf(old)))
 }
 
 // narrower reports whether a bound may be below the one before. Below 0 there is none; 0 is the server's default, which is not
@@ -152,7 +152,7 @@ func narrower(before, after int64) bool {
 	return after == 0 && before != 0 || after > 0 && (before <= 0 || after < before)
 }
 
-// sureToHide asks before a label shuts somebody out who was cleared for the one before.
+// sureToHide asks before a label shuts out a principal that was cleared for the one before.
 func (a asking) sureToHide(s *session, old sluice.Namespace, next *sluice.Label) error {
 	before := sluice.Label{}
 	if old.Label != nil {
@@ -161,7 +161,7 @@ func (a asking) sureToHide(s *session, old sluice.Namespace, next *sluice.Label)
 	if next == nil || before.Dominates(*next) {
 		return nil
 	}
-	return a.sure(s, asks("Label %s %s? Callers that are not cleared for that lose it at once, and their subscriptions there are cancelled for good.", old.Name, label(*next)))
+	return a.sure(s, asks("Label %s %s? Principals without clearance lose access immediately, and their subscriptions there are cancelled permanently.", old.Name, label(*next)))
 }
 
 // spec returns the namespace's settings with the flags over them.
@@ -192,7 +192,7 @@ func (c *nsEditCmd) spec(ns sluice.Namespace) (client.NamespaceSpec, error) {
 }
 
 type nsShowCmd struct {
-	Name string `arg:"" help:"The namespace."`
+	Name string `arg:"" help:"Namespace."`
 }
 
 // Run shows the namespace.
@@ -211,7 +211,7 @@ func (c *nsShowCmd) Run(ctx context.Context, s *session) error {
 type nsRmCmd struct {
 	asking
 
-	Name string `arg:"" help:"The namespace."`
+	Name string `arg:"" help:"Namespace."`
 }
 
 // Run deletes the namespace.
@@ -242,7 +242,7 @@ func (c *nsRmCmd) question(ctx context.Context, api *client.Client) (string, err
 		more = "more than "
 	}
 	with, err := counted(err, " and its %s%s subscriptions", more, many)
-	return fmt.Sprintf("Delete the namespace %s with its %d events%s for good?", c.Name, eventsOf(ns), with), err
+	return fmt.Sprintf("Delete the namespace %s with its %d events%s permanently?", c.Name, eventsOf(ns), with), err
 }
 
 func eventsOf(ns sluice.Namespace) uint64 {
@@ -282,7 +282,7 @@ func labelOf(ns sluice.Namespace) string {
 func age(d sluice.Duration) string {
 	switch {
 	case d < 0:
-		return "for ever"
+		return "unlimited"
 	case d == 0:
 		return "default"
 	default:
@@ -292,7 +292,7 @@ func age(d sluice.Duration) string {
 
 func size(n int64) string {
 	if n <= 0 {
-		return "no bound"
+		return "unlimited"
 	}
 	return strconv.FormatInt(n, 10)
 }
@@ -307,7 +307,7 @@ func quota(q sluice.Quota) string {
 		parts = append(parts, fmt.Sprintf("%d bytes/s", q.BytesPerSecond))
 	}
 	if len(parts) == 0 {
-		return "no bound"
+		return "unlimited"
 	}
 	return strings.Join(parts, "; ")
 }
@@ -316,7 +316,7 @@ func quota(q sluice.Quota) string {
 func collect[T any](limit int, next func(cursor string, most int) (client.Page[T], error)) ([]T, error) {
 	const part = 1000
 	if limit < 0 {
-		return nil, usagef("--limit %d: write how many, or 0 for all", limit)
+		return nil, usagef("--limit %d: write a number, or 0 for all", limit)
 	}
 	all := []T{}
 	cursor := ""

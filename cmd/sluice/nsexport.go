@@ -18,20 +18,20 @@ import (
 
 // nsExportCmd writes the events of a namespace as lines, as the server's own export does.
 type nsExportCmd struct {
-	Name  string `arg:"" help:"The namespace."`
-	File  string `help:"Write there instead of to stdout; a file that an export has begun is gone on with." placeholder:"FILE" type:"path"`
-	Since string `help:"Begin behind a sequence or an event's id, at a time, or so long ago, such as 10m or 7d; the beginning of what is kept." placeholder:"WHEN"`
+	Name  string `arg:"" help:"Namespace."`
+	File  string `help:"Output file, instead of stdout; an existing export is continued." placeholder:"FILE" type:"path"`
+	Since string `help:"Start position: a sequence or event ID (exclusive), a time, or an age such as 10m or 7d; default: the oldest stored event." placeholder:"WHEN"`
 }
 
 // Help says what is in the lines and where they end.
 func (*nsExportCmd) Help() string {
-	return `Each line is an event as a CloudEvent in JSON, in the order of the log, with its "sequence". The last one is the last event that the
-namespace had when the export began. What you may not see is not in it (sluice whoami).
+	return `Each line is a CloudEvent in JSON with its "sequence", in log order. The last line is the last event that the
+namespace had when the export started. Events that you may not see are left out (sluice whoami).
 
   sluice ns export shop --file shop.jsonl
 
-The same command again adds what has come since, also after an export that was cut off. It fails if some of that is not kept any more,
-or if the file is of another log.`
+Running the command again appends later events, also after an interrupted export. It fails if some of them are no longer stored,
+or if the file belongs to another log.`
 }
 
 // exporting is an export on its way.
@@ -129,10 +129,10 @@ func (c *nsExportCmd) open(ctx context.Context, api *client.Client) (*os.File, s
 // goesOn returns an error unless what comes behind a file's last event can be added to it.
 func (c *nsExportCmd) goesOn(ctx context.Context, api *client.Client, last sluice.Event) error {
 	if c.Since != "" {
-		return usagef("--since is for a new file: this one is gone on with behind its last event, %d", last.Seq)
+		return usagef("--since requires a new file: this one is continued after its last event, %d", last.Seq)
 	}
 	if last.Namespace != c.Name || last.Seq == 0 {
-		return fmt.Errorf("its last line is no event of %s: name another file", c.Name)
+		return fmt.Errorf("its last line is not an event of %s: name another file", c.Name)
 	}
 	there, err := api.Event(ctx, c.Name, strconv.FormatUint(last.Seq, 10))
 	switch sluice.CodeOf(err) { //nolint:exhaustive // the others are failures
@@ -143,7 +143,7 @@ func (c *nsExportCmd) goesOn(ctx context.Context, api *client.Client, last sluic
 		return err
 	}
 	if there.ID != last.ID {
-		return fmt.Errorf("it is of another log: event %d of %s is %q there, and %q in the file. Name another file", last.Seq, c.Name, there.ID, last.ID)
+		return fmt.Errorf("it belongs to another log: event %d of %s is %q there, and %q in the file; name another file", last.Seq, c.Name, there.ID, last.ID)
 	}
 	return nil
 }

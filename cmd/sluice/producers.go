@@ -12,7 +12,7 @@ import (
 // producersCmd is about producers whose events came of themselves.
 type producersCmd struct {
 	LS    producersLsCmd    `cmd:"" name:"ls" help:"List producers that are marked unsafe."`
-	Clear producersClearCmd `cmd:"" help:"Remove the mark of a producer."`
+	Clear producersClearCmd `cmd:"" help:"Clear the unsafe mark of a producer."`
 }
 
 type producersLsCmd struct{}
@@ -54,7 +54,7 @@ func chainOf(is *sluice.Unsafe) string {
 }
 
 type producersClearCmd struct {
-	Producer string `arg:"" help:"As the list shows it."`
+	Producer string `arg:"" help:"Producer name as listed."`
 }
 
 // Run removes the mark.
@@ -66,5 +66,5 @@ func (c *producersClearCmd) Run(ctx context.Context, s *session) error {
 	if err := api.ClearProducer(ctx, c.Producer); err != nil {
 		return err
 	}
-	return s.show(map[string]string{"cleared": c.Producer}, func() error { return s.say("%s is not marked any more", c.Producer) })
+	return s.show(map[string]string{"cleared": c.Producer}, func() error { return s.say("%s is no longer marked", c.Producer) })
 }

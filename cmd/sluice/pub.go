@@ -15,15 +15,15 @@ import (
 
 // pubCmd publishes events.
 type pubCmd struct {
-	Path string `arg:"" optional:"" help:"Where the event lives, such as /orders/42; with --from, for lines without a path."`
-	Data string `arg:"" optional:"" help:"Its data: JSON, or text that does not begin like it; - is stdin, which can be anything."`
+	Path string `arg:"" optional:"" help:"Path of the event, such as /orders/42; with --from, for lines without a path."`
+	Data string `arg:"" optional:"" help:"Data of the event: JSON, or text that does not start like JSON; - reads any data from stdin."`
 
-	NS    string `name:"ns" help:"The namespace." default:"default"`
-	Type  string `help:"The event's type; with --from, of lines without a type." placeholder:"TYPE"`
-	ID    string `help:"The event's id; made up otherwise. A second event of the same id is not stored." placeholder:"ID"`
-	Cause string `help:"Id of the event in the namespace that caused it (causationid)." placeholder:"ID"`
+	NS    string `name:"ns" help:"Namespace." default:"default"`
+	Type  string `help:"Type of the event; with --from, for lines without a type." placeholder:"TYPE"`
+	ID    string `help:"ID of the event; default: generated. A second event with the same ID is not stored." placeholder:"ID"`
+	Cause string `help:"ID of the event in the namespace that caused this one (causationid)." placeholder:"ID"`
 	From  string `help:"Publish a file's lines, each {\"id\",\"type\",\"path\",\"data\"}; - is stdin." placeholder:"FILE"`
-	Batch int    `help:"Events of one request with --from, all of them stored or none; 1 to 1000." default:"100"`
+	Batch int    `help:"Batch size with --from, 1 to 1000; each batch is stored atomically." default:"100"`
 }
 
 // pubReport is what came of publishing.
@@ -41,6 +41,9 @@ func (c *pubCmd) Run(ctx context.Context, s *session) error {
 	if err := c.check(); err != nil {
 		return err
 	}
+	if strings.HasPrefix(strings.TrimSpace(s.Data), "{") {
+		return usagef("--data is the data directory; write the event's data after its path: sluice pub /orders/42 '{\"total\":5}'")
+	}
 	api, err := s.client()
 	if err != nil {
 		return err
@@ -54,11 +57,11 @@ func (c *pubCmd) Run(ctx context.Context, s *session) error {
 func (c *pubCmd) check() error {
 	switch {
 	case c.From == "" && c.Path == "":
-		return usagef("say which path, such as /orders/42, or --from a file")
+		return usagef("a path is required, such as /orders/42, or --from with a file")
 	case c.From != "" && (c.Data != "" || c.ID != ""):
-		return usagef("data and --id belong to one event; with --from they are in the lines")
+		return usagef("data and --id apply to a single event; with --from, write them in the lines")
 	case c.From != "" && c.Cause != "":
-		return usagef("--cause belongs to one event; lines of a file have no causes")
+		return usagef("--cause applies to a single event, not to --from")
 	case c.Batch < 1 || c.Batch > 1000:
 		return usagef("--batch %d: write 1 to 1000", c.Batch)
 	case c.Path != "":
@@ -125,7 +128,7 @@ func checkData(text string) error {
 		return nil
 	}
 	if err := json.Unmarshal([]byte(text), new(any)); err != nil {
-		return usagef("the data begins like JSON and is none (%w); put it in single quotes, or if it is text, send it from stdin with -", err)
+		return usagef("the data looks like JSON but is invalid (%w); put it in single quotes, or send text from stdin with -", err)
 	}
 	return nil
 }
@@ -157,7 +160,7 @@ func (c *pubCmd) many(ctx context.Context, s *session, api *client.Client) (err 
 	bar.close()
 	report.finish()
 	return s.show(report, func() error {
-		return s.say("Published %d events in %s (%.0f/s), %d duplicates among them.",
+		return s.say("Published %d events in %s (%.0f/s), including %d duplicates.",
 			report.Published, time.Duration(report.Seconds*float64(time.Second)).Round(time.Millisecond), report.PerSecond, report.Duplicates)
 	})
 }

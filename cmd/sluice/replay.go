@@ -17,8 +17,8 @@ const replayPoll = 250 * time.Millisecond
 type subSeekCmd struct {
 	asking
 
-	ID string `arg:"" help:"The subscription."`
-	To string `arg:"" help:"Where it goes on: a sequence, an event's id, an RFC 3339 time, so long ago, such as 10m or 7d, all or new."`
+	ID string `arg:"" help:"Subscription."`
+	To string `arg:"" help:"Position: a sequence, an event ID, an RFC 3339 time, an age such as 10m or 7d, all or new."`
 }
 
 // Run moves the subscription.
@@ -34,37 +34,37 @@ func (c *subSeekCmd) Run(ctx context.Context, s *session) error {
 	if err != nil {
 		return err
 	}
-	return s.show(sub, func() error { return s.say("Subscription %s goes on from %s.", c.ID, c.To) })
+	return s.show(sub, func() error { return s.say("Subscription %s continues from %s.", c.ID, c.To) })
 }
 
 func (c *subSeekCmd) question(ctx context.Context, api *client.Client) (string, error) {
 	st, err := api.Status(ctx, c.ID)
-	now, err := counted(err, " It is at %d, and %d events wait.", st.AckFloor, st.Backlog)
-	return fmt.Sprintf("Let %s go on from %s? What is between there and its place is skipped, or sent again.%s", c.ID, c.To, now), err
+	now, err := counted(err, " It is at %d, with %d events waiting.", st.AckFloor, st.Backlog)
+	return fmt.Sprintf("Move %s to %s? The events in between are skipped or sent again.%s", c.ID, c.To, now), err
 }
 
 type subReplayCmd struct {
 	asking
 
-	ID     string   `arg:"" help:"The subscription."`
-	From   string   `help:"The first event: a sequence, an event's id, an RFC 3339 time, or so long ago, such as 10m or 7d; the beginning of what is kept." placeholder:"WHERE"`
-	To     string   `help:"The last event; what is there now." placeholder:"WHERE"`
-	Type   []string `aliases:"types" help:"Events of this type only, such as order.paid or order.*; may be repeated." placeholder:"TYPE"`
-	Event  []string `help:"This event only; may be repeated." placeholder:"ID"`
-	Rate   float64  `help:"Requests a second at most; 0: the subscription's rate." default:"0" placeholder:"N"`
-	DryRun bool     `help:"Only count."`
-	Wait   bool     `help:"Wait until the replay has ended; it fails if the replay was cancelled."`
+	ID     string   `arg:"" help:"Subscription."`
+	From   string   `help:"First event: a sequence, an event ID, an RFC 3339 time, or an age such as 10m or 7d; default: the oldest stored event." placeholder:"WHERE"`
+	To     string   `help:"Last event; default: the newest." placeholder:"WHERE"`
+	Type   []string `aliases:"types" help:"Filter by type, such as order.paid or order.*; repeatable." placeholder:"TYPE"`
+	Event  []string `help:"Filter by event ID; repeatable." placeholder:"ID"`
+	Rate   float64  `help:"Maximum requests per second; 0: the subscription's rate." default:"0" placeholder:"N"`
+	DryRun bool     `help:"Only count the events."`
+	Wait   bool     `help:"Wait for the end of the replay; fails if the replay was cancelled."`
 }
 
 // Help says what is asked.
 func (*subReplayCmd) Help() string {
-	return "What was sent cannot be taken back: without --from and --event, it asks before it sends everything again that is kept."
+	return "Deliveries cannot be undone: without --from and --event, the command asks before it replays all stored events."
 }
 
 // Run starts the replay, or counts.
 func (c *subReplayCmd) Run(ctx context.Context, s *session) error {
 	if c.Rate < 0 {
-		return usagef("--rate %v: write how many requests a second, such as 50", c.Rate)
+		return usagef("--rate %v: write the requests per second, such as 50", c.Rate)
 	}
 	api, err := s.client()
 	if err != nil {
@@ -99,7 +99,7 @@ func (c *subReplayCmd) Run(ctx context.Context, s *session) error {
 func (c *subReplayCmd) question(ctx context.Context, api *client.Client, req client.ReplayRequest) (string, error) {
 	n, err := api.CountReplay(ctx, c.ID, req)
 	many, err := counted(err, ", about %d events", n.Count)
-	return fmt.Sprintf("Send %s everything again from the beginning of what is kept%s?", c.ID, many), err
+	return fmt.Sprintf("Replay all stored events to %s%s?", c.ID, many), err
 }
 
 func (c *subReplayCmd) count(ctx context.Context, s *session, api *client.Client, req client.ReplayRequest) error {
@@ -128,7 +128,7 @@ func waitForReplay(ctx context.Context, s *session, api *client.Client, rep slui
 	for rep.State == sluice.ReplayRunning {
 		select {
 		case <-ctx.Done():
-			return rep, fmt.Errorf("%w; the replay goes on: sluice sub replays %s %s", context.Cause(ctx), rep.Subscription, rep.ID)
+			return rep, fmt.Errorf("%w; the replay continues: sluice sub replays %s %s", context.Cause(ctx), rep.Subscription, rep.ID)
 		case <-tick.C:
 		}
 		next, err := api.GetReplay(ctx, rep.Subscription, rep.ID)
@@ -144,15 +144,15 @@ func waitForReplay(ctx context.Context, s *session, api *client.Client, rep slui
 }
 
 type subReplaysCmd struct {
-	ID     string `arg:"" help:"The subscription."`
-	Replay string `arg:"" optional:"" help:"Show this replay only."`
-	Cancel bool   `help:"End the replay."`
+	ID     string `arg:"" help:"Subscription."`
+	Replay string `arg:"" optional:"" help:"Replay to show."`
+	Cancel bool   `help:"Cancel the replay."`
 }
 
 // Run shows replays, or ends one.
 func (c *subReplaysCmd) Run(ctx context.Context, s *session) error {
 	if c.Cancel && c.Replay == "" {
-		return usagef("--cancel: say which replay")
+		return usagef("--cancel: name the replay")
 	}
 	api, err := s.client()
 	if err != nil {

@@ -215,10 +215,10 @@ func (r *report) conclude() error {
 	for _, t := range sum.Receivers {
 		t.P50, t.P99 = quantile(t.latencies, 50), quantile(t.latencies, 99)
 		if t.Unverified > 0 {
-			problems = append(problems, fmt.Errorf("%s: %d requests were not genuine", t.Receiver, t.Unverified))
+			problems = append(problems, fmt.Errorf("%s: %d requests failed verification", t.Receiver, t.Unverified))
 		}
 		if t.OutOfOrder > 0 {
-			problems = append(problems, fmt.Errorf("%s: %d events overtook an earlier one of their path", t.Receiver, t.OutOfOrder))
+			problems = append(problems, fmt.Errorf("%s: %d events arrived out of order on their path", t.Receiver, t.OutOfOrder))
 		}
 	}
 	err := r.session.show(sum, func() error { return r.summaryTable(sum) })

@@ -86,7 +86,7 @@ func TestTheDemonstrationFailsUnlessEverythingArrivesVerified(t *testing.T) {
 	r.arrived(arrival{receiver: "r", err: webhook.ErrSignature, status: http.StatusUnauthorized})
 	err := r.conclude()
 	require.ErrorContains(t, err, "2 of 2 deliveries did not arrive in time")
-	require.ErrorContains(t, err, "r: 1 requests were not genuine")
+	require.ErrorContains(t, err, "r: 1 requests failed verification")
 }
 
 func TestTheDemonstrationIsCompleteWhenBothReceiversHaveEverything(t *testing.T) {

@@ -30,7 +30,7 @@ func (e *examination) checkRoom(ctx context.Context) {
 	case err == nil:
 		e.noteStorage(storage)
 	case sluice.CodeOf(err) == sluice.CapabilityRequired:
-		e.note("storage", "skip", "it is for admins of everything, and the token is somebody else's")
+		e.note("storage", "skip", "requires the token of an admin of everything")
 	default:
 		e.note("storage", "fail", "%v", err)
 		return
@@ -55,9 +55,9 @@ func (e *examination) noteStorage(s sluice.Storage) {
 	case s.Level >= sluice.StorageTight:
 		e.note("storage", "fail", "%d %% of %s used: %s", used, mebibytes(s.LimitBytes), s.Problem)
 	case !known:
-		e.note("storage", "ok", "%s used; what the NATS server allows is not known here", mebibytes(s.UsedBytes))
+		e.note("storage", "ok", "%s used; the limit of the NATS server is unknown", mebibytes(s.UsedBytes))
 	case used > nearlyFull:
-		e.note("storage", "warn", "%d %% of %s used; make room, shorten retentions, or raise nats.max_store (max_file_store of a NATS server elsewhere)", used, mebibytes(s.LimitBytes))
+		e.note("storage", "warn", "%d %% of %s used; free space, shorten retentions, or raise nats.max_store (max_file_store of an external NATS server)", used, mebibytes(s.LimitBytes))
 	default:
 		e.note("storage", "ok", "%d %% of %s used", used, mebibytes(s.LimitBytes))
 	}
@@ -75,7 +75,7 @@ func (e *examination) noteLogs(all []sluice.Namespace) {
 		}
 	}
 	if len(tight) > 0 {
-		e.note("logs", "warn", "near their max_bytes, where events go before max_age: %s", some(tight))
+		e.note("logs", "warn", "near max_bytes, so events are removed before max_age: %s", some(tight))
 		return
 	}
 	e.note("logs", "ok", "none of %d is near its max_bytes", len(all))

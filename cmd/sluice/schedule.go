@@ -10,22 +10,22 @@ import (
 
 // scheduleCmd is about events that are stored at a time.
 type scheduleCmd struct {
-	Add  scheduleAddCmd  `cmd:"" default:"withargs" help:"Have an event stored at a time; the word add may be left out: sluice schedule PATH DATA --in 10m."`
-	LS   scheduleLsCmd   `cmd:"" name:"ls" help:"List the events that wait, the next first."`
-	Show scheduleShowCmd `cmd:"" help:"Show one that waits."`
-	RM   scheduleRmCmd   `cmd:"" name:"rm" help:"Cancel one: it is never stored."`
+	Add  scheduleAddCmd  `cmd:"" default:"withargs" help:"Schedule an event; the word add is optional: sluice schedule PATH DATA --in 10m."`
+	LS   scheduleLsCmd   `cmd:"" name:"ls" help:"List scheduled events, soonest first."`
+	Show scheduleShowCmd `cmd:"" help:"Show a scheduled event."`
+	RM   scheduleRmCmd   `cmd:"" name:"rm" help:"Cancel a scheduled event; it is never stored."`
 }
 
 type scheduleAddCmd struct {
-	Path string `arg:"" help:"Where the event will live, such as /orders/42."`
-	Data string `arg:"" optional:"" help:"Its data: JSON, or text that does not begin like it; - is stdin, which can be anything."`
+	Path string `arg:"" help:"Path of the event, such as /orders/42."`
+	Data string `arg:"" optional:"" help:"Data of the event: JSON, or text that does not start like JSON; - reads any data from stdin."`
 
-	NS    string        `name:"ns" help:"The namespace." default:"default"`
-	Type  string        `help:"The event's type." placeholder:"TYPE"`
-	ID    string        `help:"The event's id; made up otherwise. A second event of the same id is not stored." placeholder:"ID"`
-	Cause string        `help:"Id of the event in the namespace that caused it (causationid)." placeholder:"ID"`
-	At    time.Time     `help:"When it is stored." placeholder:"TIME" xor:"when"`
-	In    time.Duration `help:"After how long it is stored, such as 90s, 10m or 7d." placeholder:"DURATION" xor:"when"`
+	NS    string        `name:"ns" help:"Namespace." default:"default"`
+	Type  string        `help:"Type of the event." placeholder:"TYPE"`
+	ID    string        `help:"ID of the event; default: generated. A second event with the same ID is not stored." placeholder:"ID"`
+	Cause string        `help:"ID of the event in the namespace that caused this one (causationid)." placeholder:"ID"`
+	At    time.Time     `help:"Time at which to store the event." placeholder:"TIME" xor:"when"`
+	In    time.Duration `help:"Delay until the event is stored, such as 90s, 10m or 7d." placeholder:"DURATION" xor:"when"`
 }
 
 // Run has an event stored at a time.
@@ -60,7 +60,7 @@ func (c *scheduleAddCmd) Run(ctx context.Context, s *session) error {
 		case held.Duplicate:
 			return s.say("Event %s was scheduled before, for %s.", held.ID, exactly(held.DeliverAt))
 		case held.Seq > 0:
-			return s.say("The time has passed: stored event %s at %s as %d.", held.ID, held.Path, held.Seq)
+			return s.say("The time has passed; stored event %s at %s as %d.", held.ID, held.Path, held.Seq)
 		}
 		return s.say("Event %s will be stored at %s on %s.", held.ID, held.Path, exactly(held.DeliverAt))
 	})
@@ -70,11 +70,11 @@ func (c *scheduleAddCmd) Run(ctx context.Context, s *session) error {
 func moment(at time.Time, in time.Duration) (time.Time, error) {
 	switch {
 	case in < 0:
-		return at, usagef("--in %s: write how long from now, such as 10m", in)
+		return at, usagef("--in %s: write a duration, such as 10m", in)
 	case in > 0:
 		return time.Now().Add(in), nil
 	case at.IsZero():
-		return at, usagef("say when: --at 2031-01-31T08:00:00Z, or --in 10m")
+		return at, usagef("a time is required: --at 2031-01-31T08:00:00Z, or --in 10m")
 	}
 	return at, nil
 }
@@ -83,9 +83,9 @@ func moment(at time.Time, in time.Duration) (time.Time, error) {
 func exactly(at time.Time) string { return at.UTC().Format("2006-01-02T15:04:05.999Z07:00") }
 
 type scheduleLsCmd struct {
-	Pattern string `arg:"" optional:"" help:"On these paths, such as /orders/**; without it, all."`
-	NS      string `name:"ns" help:"The namespace." default:"default"`
-	Limit   int    `help:"Show at most so many; 0: all." default:"0"`
+	Pattern string `arg:"" optional:"" help:"Filter by path, such as /orders/**."`
+	NS      string `name:"ns" help:"Namespace." default:"default"`
+	Limit   int    `help:"Maximum number of results; 0: all." default:"0"`
 }
 
 // Run lists what waits.
@@ -110,8 +110,8 @@ func (c *scheduleLsCmd) Run(ctx context.Context, s *session) error {
 }
 
 type scheduleShowCmd struct {
-	ID string `arg:"" help:"The event's id."`
-	NS string `name:"ns" help:"The namespace." default:"default"`
+	ID string `arg:"" help:"ID of the event."`
+	NS string `name:"ns" help:"Namespace." default:"default"`
 }
 
 // Run shows one.
@@ -131,8 +131,8 @@ func (c *scheduleShowCmd) Run(ctx context.Context, s *session) error {
 }
 
 type scheduleRmCmd struct {
-	ID string `arg:"" help:"The event's id."`
-	NS string `name:"ns" help:"The namespace." default:"default"`
+	ID string `arg:"" help:"ID of the event."`
+	NS string `name:"ns" help:"Namespace." default:"default"`
 }
 
 // Run cancels one.
@@ -145,6 +145,6 @@ func (c *scheduleRmCmd) Run(ctx context.Context, s *session) error {
 		return err
 	}
 	return s.show(map[string]string{"cancelled": c.ID}, func() error {
-		return s.say("Cancelled event %s: it is not stored.", c.ID)
+		return s.say("Cancelled event %s; it will not be stored.", c.ID)
 	})
 }

@@ -13,16 +13,16 @@ import (
 
 // serveCmd runs a server. Its flags go over the environment, and that over the file.
 type serveCmd struct {
-	Dev        bool   `help:"For trying things out: allows http:// endpoints on this machine, and NATS without a login."`
-	Config     string `help:"Configuration in JSON or YAML; config/example.yaml has every setting." env:"SLUICE_CONFIG" type:"path" placeholder:"FILE"`
+	Dev        bool   `help:"Development mode: allow http:// endpoints on this machine, and NATS without a login."`
+	Config     string `help:"Configuration file, JSON or YAML; config/example.yaml has every setting." env:"SLUICE_CONFIG" type:"path" placeholder:"FILE"`
 	HTTP       string `name:"http" help:"host:port of the API; port 0 picks a free one." placeholder:"ADDR"`
-	PublicURL  string `name:"public-url" help:"How others reach the API." placeholder:"URL"`
-	NATSListen string `name:"nats-listen" help:"host:port of the embedded NATS server; none keeps it within the process." placeholder:"ADDR" xor:"nats"`
-	NATS       string `name:"nats" help:"Use the NATS server at URL instead of an embedded one." placeholder:"URL" xor:"nats"`
-	NATSCreds  string `name:"nats-creds" help:"Credentials file to log in there with." type:"path" placeholder:"FILE"`
-	Sync       string `help:"How often file data is made to be on the disk: always, or an interval." placeholder:"1s"`
-	LogFormat  string `name:"log-format" help:"text or json." placeholder:"text"`
-	LogLevel   string `name:"log-level" help:"debug, info, warn or error." placeholder:"info"`
+	PublicURL  string `name:"public-url" help:"Public URL of the API." placeholder:"URL"`
+	NATSListen string `name:"nats-listen" help:"host:port of the embedded NATS server; none keeps it inside the process." placeholder:"ADDR" xor:"nats"`
+	NATS       string `name:"nats" help:"URL of an external NATS server, instead of the embedded one." placeholder:"URL" xor:"nats"`
+	NATSCreds  string `name:"nats-creds" help:"Credentials file for --nats." type:"path" placeholder:"FILE"`
+	Sync       string `help:"Interval of flushing file data to disk, or always." placeholder:"1s"`
+	LogFormat  string `name:"log-format" help:"Log format: text or json." placeholder:"text"`
+	LogLevel   string `name:"log-level" help:"Log level: debug, info, warn or error." placeholder:"info"`
 }
 
 // Run serves until the context ends.
@@ -41,7 +41,7 @@ func (c *serveCmd) Run(ctx context.Context, s *session) error {
 	}
 	defer flush()
 	if err := app.HideMemory(); err != nil {
-		log.WarnContext(ctx, "other processes of this user may read the server's memory", slog.Any("error", err))
+		log.WarnContext(ctx, "other processes of this user can read the server's memory", slog.Any("error", err))
 	}
 	if err := app.Run(ctx, cfg, app.Options{Log: log, Version: version()}); err != nil {
 		return fmt.Errorf("serve: %w", err)

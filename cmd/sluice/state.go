@@ -10,13 +10,13 @@ import (
 
 // stateCmd shows what is: the last event of every path.
 type stateCmd struct {
-	Pattern string `arg:"" optional:"" help:"Of these paths, such as /orders/42 or /orders/**; without it, of all."`
+	Pattern string `arg:"" optional:"" help:"Filter by path, such as /orders/42 or /orders/**."`
 
 	filterFlags
 
-	NS    string `name:"ns" help:"The namespace." default:"default"`
-	At    uint64 `help:"The state as of this sequence, of what is still kept; without it, as of now." placeholder:"SEQ"`
-	Limit int    `help:"Show at most so many paths; 0: all." default:"0"`
+	NS    string `name:"ns" help:"Namespace." default:"default"`
+	At    uint64 `help:"Sequence of the snapshot, as far as its events are still stored; default: the latest." placeholder:"SEQ"`
+	Limit int    `help:"Maximum number of paths; 0: all." default:"0"`
 }
 
 // stateView is a state as programs get it.

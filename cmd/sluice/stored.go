@@ -38,18 +38,18 @@ func (e *examination) checkStored(ctx context.Context, c *doctorCmd) {
 	storage, err := read(ctx, e.session, api)
 	switch {
 	case sluice.CodeOf(err) == sluice.CapabilityRequired:
-		e.note("stored", "skip", "it is for admins of everything, and the token is somebody else's")
+		e.note("stored", "skip", "requires the token of an admin of everything")
 	case err != nil:
 		e.note("stored", "fail", "%v", err)
 	case storage.Verification.Error != "":
-		e.note("stored", "fail", "not everything was read: %s", storage.Verification.Error)
+		e.note("stored", "fail", "the verification is incomplete: %s", storage.Verification.Error)
 		e.noteDamage(storage.Damage)
 	default:
 		e.noteDamage(storage.Damage)
 		if len(storage.Damage) == 0 && c.Deep {
 			e.note("stored", "ok", "%d messages and records were read", storage.Verification.Read)
 		} else if len(storage.Damage) == 0 {
-			e.note("stored", "ok", "no damage is known; --deep reads everything")
+			e.note("stored", "ok", "no known damage; --deep reads everything")
 		}
 	}
 }
@@ -58,7 +58,7 @@ func (e *examination) checkStored(ctx context.Context, c *doctorCmd) {
 func (e *examination) noteDamage(all []sluice.Damage) {
 	for i, d := range all {
 		if i == maxDamage {
-			e.note("stored", "fail", "%d more; GET /v1/storage has all of it", len(all)-maxDamage)
+			e.note("stored", "fail", "%d more; GET /v1/storage lists all", len(all)-maxDamage)
 			break
 		}
 		e.note("stored", "fail", "%s (found %s)", d, when(d.FoundAt))
@@ -82,7 +82,7 @@ func readDeeply(ctx context.Context, s *session, api *client.Client) (sluice.Sto
 		return sluice.Storage{}, err
 	}
 	bar := newProgress(s, -1)
-	bar.what = "reading what is stored"
+	bar.what = "verifying the store"
 	defer bar.close()
 	for {
 		storage, err := api.Storage(ctx)

@@ -20,19 +20,19 @@ import (
 
 // streamCmd is about Durable Streams.
 type streamCmd struct {
-	Create streamCreateCmd `cmd:"" help:"Make a stream, or find that it is there."`
+	Create streamCreateCmd `cmd:"" help:"Create a stream, or confirm an identical one."`
 	Append streamAppendCmd `cmd:"" help:"Append to a stream."`
-	Read   streamReadCmd   `cmd:"" help:"Print what a stream has, and with --follow what comes."`
-	Info   streamInfoCmd   `cmd:"" help:"Show what a stream is and where it ends."`
-	Close  streamCloseCmd  `cmd:"" help:"End appending to a stream."`
-	RM     streamRmCmd     `cmd:"" name:"rm" help:"End streams. Their events stay in the log."`
+	Read   streamReadCmd   `cmd:"" help:"Print the content of a stream, and with --follow new content."`
+	Info   streamInfoCmd   `cmd:"" help:"Show the metadata of a stream."`
+	Close  streamCloseCmd  `cmd:"" help:"Close a stream to appends."`
+	RM     streamRmCmd     `cmd:"" name:"rm" help:"Delete streams. Their events stay in the log."`
 }
 
 // streamArg is a stream on the command line.
 type streamArg struct {
-	Path sluice.Path `arg:"" help:"The stream's path, such as /chats/7."`
+	Path sluice.Path `arg:"" help:"Path of the stream, such as /chats/7."`
 
-	NS string `name:"ns" help:"The namespace." default:"default"`
+	NS string `name:"ns" help:"Namespace." default:"default"`
 }
 
 // api returns a client if the path is one.
@@ -46,14 +46,14 @@ func (a *streamArg) api(s *session) (*client.Client, error) {
 type streamCreateCmd struct {
 	streamArg
 
-	Data string `arg:"" optional:"" help:"What it begins with; @FILE is what a file has, - is stdin."`
+	Data string `arg:"" optional:"" help:"Initial content; @FILE reads a file, - reads stdin."`
 
-	ContentType string        `help:"What it is of; application/json makes it one of messages." default:"application/octet-stream" placeholder:"TYPE"`
-	TTL         time.Duration `name:"ttl" help:"It ends when it was neither read nor written for so long: whole seconds." placeholder:"DURATION"`
-	Expires     time.Time     `help:"When it ends." placeholder:"TIME"`
-	Closed      bool          `help:"Nothing can be appended."`
-	From        sluice.Path   `help:"Make it a fork of this stream." placeholder:"PATH"`
-	At          string        `help:"With --from, up to this offset instead of the end." placeholder:"OFFSET"`
+	ContentType string        `help:"Content type; application/json makes a stream of messages." default:"application/octet-stream" placeholder:"TYPE"`
+	TTL         time.Duration `name:"ttl" help:"Lifetime, extended by each read and write; whole seconds." placeholder:"DURATION"`
+	Expires     time.Time     `help:"Expiry time." placeholder:"TIME"`
+	Closed      bool          `help:"Close the stream to appends."`
+	From        sluice.Path   `help:"Path of the source stream of a fork." placeholder:"PATH"`
+	At          string        `help:"Offset in the source where the fork starts; default: its end." placeholder:"OFFSET"`
 }
 
 // spec returns what the stream shall be.
@@ -63,13 +63,13 @@ func (c *streamCreateCmd) spec(stdin io.Reader) (client.StreamSpec, error) {
 	case c.TTL < 0 || c.TTL%time.Second != 0:
 		return spec, usagef("--ttl %s: write whole seconds", c.TTL)
 	case c.TTL > 0 && !c.Expires.IsZero():
-		return spec, usagef("--ttl or --expires, not both")
+		return spec, usagef("--ttl and --expires exclude each other")
 	case c.From != "" && c.Data != "":
-		return spec, usagef("a fork begins with what its source has; append more to it")
+		return spec, usagef("a fork starts with the content of its source; append to it instead")
 	case c.From != "":
 		spec.Fork = &client.StreamFork{From: c.From, Offset: c.At}
 	case c.At != "":
-		return spec, usagef("--at belongs to --from")
+		return spec, usagef("--at requires --from")
 	}
 	var err error
 	if c.Data != "" {
@@ -128,23 +128,23 @@ func (c *streamCreateCmd) Run(ctx context.Context, s *session) error {
 	}
 	return s.show(c.view(info), func() error {
 		if !created {
-			return s.say("Stream %s of %s exists already; it ends at %s.", c.Path, info.ContentType, info.Next)
+			return s.say("Stream %s of %s already exists; it ends at %s.", c.Path, info.ContentType, info.Next)
 		}
-		return s.say("Made stream %s of %s; it ends at %s.", c.Path, info.ContentType, info.Next)
+		return s.say("Created stream %s of %s; it ends at %s.", c.Path, info.ContentType, info.Next)
 	})
 }
 
 type streamAppendCmd struct {
 	streamArg
 
-	Data string `arg:"" help:"What to append; @FILE is what a file has, - is stdin. Of JSON a value, or an array of values."`
+	Data string `arg:"" help:"Data to append; @FILE reads a file, - reads stdin. For JSON a value, or an array of values."`
 
-	ContentType string `help:"That of the stream, which is asked for otherwise." placeholder:"TYPE"`
-	Close       bool   `help:"Nothing comes behind it."`
-	Seq         string `help:"Append only if this is larger, as a text, than that of the append before." placeholder:"TEXT"`
-	Producer    string `help:"Append once, however often: say who appends, and --epoch and --number." placeholder:"ID"`
-	Epoch       int64  `help:"Which life of the producer this is: 0, and 1 more after each restart that forgot the number." default:"0" placeholder:"N"`
-	Number      int64  `help:"Which of its appends in this life: 0 for the first, then 1 more each time." default:"0" placeholder:"N"`
+	ContentType string `help:"Content type; default: the stream's content type, requested from the server." placeholder:"TYPE"`
+	Close       bool   `help:"Close the stream after this append."`
+	Seq         string `help:"Sequence string; must sort after that of the previous append." placeholder:"TEXT"`
+	Producer    string `help:"Make retries idempotent: producer ID; requires --epoch and --number." placeholder:"ID"`
+	Epoch       int64  `help:"Producer epoch: 0, incremented after each restart that lost the number." default:"0" placeholder:"N"`
+	Number      int64  `help:"Sequence number of the append within the epoch, from 0." default:"0" placeholder:"N"`
 }
 
 // Run appends.
@@ -154,7 +154,7 @@ func (c *streamAppendCmd) Run(ctx context.Context, s *session) error {
 		return err
 	}
 	if c.Producer == "" && (c.Epoch != 0 || c.Number != 0) {
-		return usagef("--epoch and --number belong to --producer")
+		return usagef("--epoch and --number require --producer")
 	}
 	data, err := dataOf(c.Data, s.stdin)
 	if err != nil {
@@ -174,7 +174,7 @@ func (c *streamAppendCmd) Run(ctx context.Context, s *session) error {
 	return s.show(done, func() error {
 		switch {
 		case done.Duplicate:
-			return s.say("It was appended before; %s ends at %s.", c.Path, done.Next)
+			return s.say("Already appended; %s ends at %s.", c.Path, done.Next)
 		case done.Closed:
 			return s.say("Appended to %s and closed it; it ends at %s.", c.Path, done.Next)
 		}
@@ -202,8 +202,8 @@ func (c *streamAppendCmd) contentType(ctx context.Context, api *client.Client, d
 type streamReadCmd struct {
 	streamArg
 
-	Offset string `help:"Behind this offset only; -1 is the beginning, now the end." default:"-1" placeholder:"OFFSET"`
-	Follow bool   `short:"f" help:"Go on with what comes, until the stream is closed."`
+	Offset string `help:"Start offset (exclusive); -1 is the start, now the end." default:"-1" placeholder:"OFFSET"`
+	Follow bool   `short:"f" help:"Follow new content until the stream is closed."`
 }
 
 // Run prints the stream.
@@ -341,9 +341,9 @@ func (c *streamCloseCmd) Run(ctx context.Context, s *session) error {
 type streamRmCmd struct {
 	asking
 
-	Paths []sluice.Path `arg:"" name:"path" help:"The streams' paths."`
+	Paths []sluice.Path `arg:"" name:"path" help:"Paths of the streams."`
 
-	NS string `name:"ns" help:"The namespace." default:"default"`
+	NS string `name:"ns" help:"Namespace." default:"default"`
 }
 
 func texts(paths []sluice.Path) []string {
@@ -356,7 +356,7 @@ func texts(paths []sluice.Path) []string {
 
 // Run ends the streams.
 func (c *streamRmCmd) Run(ctx context.Context, s *session) error {
-	if err := c.sure(s, asks("End %s for good? Their readers cannot go on; their events stay in the log.", strings.Join(texts(c.Paths), ", "))); err != nil {
+	if err := c.sure(s, asks("Delete %s permanently? Readers lose access; the events stay in the log.", strings.Join(texts(c.Paths), ", "))); err != nil {
 		return err
 	}
 	for _, path := range c.Paths {
@@ -368,7 +368,7 @@ func (c *streamRmCmd) Run(ctx context.Context, s *session) error {
 		if err := api.DeleteStream(ctx, c.NS, path); err != nil {
 			return fmt.Errorf("%s: %w", path, err)
 		}
-		if err := s.done("Ended stream %s.", string(path)); err != nil {
+		if err := s.done("Deleted stream %s.", string(path)); err != nil {
 			return err
 		}
 	}

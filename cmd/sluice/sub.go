@@ -15,32 +15,32 @@ import (
 
 // subCmd is about subscriptions.
 type subCmd struct {
-	Create subCreateCmd `cmd:"" help:"Make a subscription and print its secret, once."`
+	Create subCreateCmd `cmd:"" help:"Create a subscription and print its secret once."`
 	LS     subLsCmd     `cmd:"" name:"ls" help:"List subscriptions, newest first."`
 	Show   subShowCmd   `cmd:"" help:"Show a subscription."`
-	Edit   subEditCmd   `cmd:"" help:"Change a subscription."`
+	Edit   subEditCmd   `cmd:"" help:"Update a subscription."`
 	RM     subRmCmd     `cmd:"" name:"rm" help:"Delete subscriptions."`
-	Pause  subPauseCmd  `cmd:"" help:"Stop deliveries until the subscription is resumed."`
-	Resume subResumeCmd `cmd:"" help:"Let a paused, disabled or suspended subscription go on where it stopped."`
-	Rotate subRotateCmd `cmd:"" help:"Make a new secret and print it, once."`
-	Test   subTestCmd   `cmd:"" help:"Send a signed sample event to the endpoint and show what came of it."`
-	Status subStatusCmd `cmd:"" help:"Show how a subscription is doing."`
+	Pause  subPauseCmd  `cmd:"" help:"Pause deliveries of a subscription."`
+	Resume subResumeCmd `cmd:"" help:"Resume a paused, disabled or suspended subscription."`
+	Rotate subRotateCmd `cmd:"" help:"Rotate the secret of a subscription and print the new one once."`
+	Test   subTestCmd   `cmd:"" help:"Send a signed test event to the endpoint and show the result."`
+	Status subStatusCmd `cmd:"" help:"Show the status of a subscription."`
 
-	Seek    subSeekCmd    `cmd:"" help:"Let a subscription go on from another place of its log."`
-	Replay  subReplayCmd  `cmd:"" help:"Deliver past events again."`
-	Replays subReplaysCmd `cmd:"" help:"Show the replays of a subscription, or end one."`
+	Seek    subSeekCmd    `cmd:"" help:"Move a subscription to another position in the log."`
+	Replay  subReplayCmd  `cmd:"" help:"Replay past events."`
+	Replays subReplaysCmd `cmd:"" help:"List the replays of a subscription, or show or cancel one."`
 }
 
 type subLsCmd struct {
-	NS    string `name:"ns" help:"Of this namespace only." placeholder:"NAME"`
-	Mode  string `help:"Of this mode only: push or wake." enum:",push,wake" default:"" placeholder:"MODE"`
-	State string `help:"In this state only: active, paused, disabled, suspended or cancelled." enum:",active,paused,disabled,suspended,cancelled" default:"" placeholder:"STATE"`
-	Limit int    `help:"Show at most so many; 0: all." default:"0"`
+	NS    string `name:"ns" help:"Filter by namespace." placeholder:"NAME"`
+	Mode  string `help:"Filter by mode: push or wake." enum:",push,wake" default:"" placeholder:"MODE"`
+	State string `help:"Filter by state: active, paused, disabled, suspended or cancelled." enum:",active,paused,disabled,suspended,cancelled" default:"" placeholder:"STATE"`
+	Limit int    `help:"Maximum number of results; 0: all." default:"0"`
 }
 
 // Help says what the health is.
 func (*subLsCmd) Help() string {
-	return fmt.Sprintf("HEALTH is ok, or what is wrong: an open breaker, paths that retry or are held, dead letters. It is asked for of the first %d; - is not known.", healthMost)
+	return fmt.Sprintf("HEALTH is ok, or the problem: an open breaker, paths that retry or are held, dead letters. It is shown for the first %d; - means unknown.", healthMost)
 }
 
 // Run lists subscriptions.
@@ -67,7 +67,7 @@ func (c *subLsCmd) Run(ctx context.Context, s *session) error {
 }
 
 type subShowCmd struct {
-	ID string `arg:"" help:"The subscription."`
+	ID string `arg:"" help:"Subscription."`
 }
 
 // Run shows the subscription.
@@ -86,7 +86,7 @@ func (c *subShowCmd) Run(ctx context.Context, s *session) error {
 type subRmCmd struct {
 	asking
 
-	IDs []string `arg:"" name:"id" help:"The subscriptions."`
+	IDs []string `arg:"" name:"id" help:"Subscriptions."`
 }
 
 // Run deletes the subscriptions.
@@ -120,11 +120,11 @@ func (c *subRmCmd) question(ctx context.Context, api *client.Client) (string, er
 		}
 		all[i] = id + with
 	}
-	return fmt.Sprintf("Delete %s, with their places in the log and their dead letters, for good?", strings.Join(all, ", ")), nil
+	return fmt.Sprintf("Delete %s permanently, with their positions in the log and their dead letters?", strings.Join(all, ", ")), nil
 }
 
 type subPauseCmd struct {
-	ID string `arg:"" help:"The subscription."`
+	ID string `arg:"" help:"Subscription."`
 }
 
 // Run pauses the subscription.
@@ -141,7 +141,7 @@ func (c *subPauseCmd) Run(ctx context.Context, s *session) error {
 }
 
 type subResumeCmd struct {
-	ID string `arg:"" help:"The subscription."`
+	ID string `arg:"" help:"Subscription."`
 }
 
 // Run resumes the subscription.
@@ -158,18 +158,25 @@ func (c *subResumeCmd) Run(ctx context.Context, s *session) error {
 }
 
 type subRotateCmd struct {
-	ID      string        `arg:"" help:"The subscription."`
-	Overlap time.Duration `help:"How long the old secret signs along (scheme standard); the server's default." placeholder:"24h"`
+	asking
+
+	ID      string        `arg:"" help:"Subscription."`
+	Overlap time.Duration `help:"Time during which the old secret also signs (scheme standard); 0s: it is removed immediately." default:"24h"`
 }
 
 // Run makes the new secret.
 func (c *subRotateCmd) Run(ctx context.Context, s *session) error {
 	if c.Overlap < 0 {
-		return usagef("--overlap %s: write how long, such as 24h", c.Overlap)
+		return usagef("--overlap %s: write a duration, such as 24h", c.Overlap)
 	}
 	api, err := s.client()
 	if err != nil {
 		return err
+	}
+	if c.Overlap == 0 {
+		if err := c.sure(s, asks("Remove the old secret? A receiver that does not have the new one rejects requests, and the old one cannot be restored.")); err != nil {
+			return err
+		}
 	}
 	sub, err := api.RotateSecret(ctx, c.ID, c.Overlap)
 	if err != nil {
@@ -177,15 +184,15 @@ func (c *subRotateCmd) Run(ctx context.Context, s *session) error {
 	}
 	return s.show(sub, func() error {
 		old := ""
-		if sub.Policy.Signature.Scheme == sluice.SchemeStandard {
-			old = "; the old one signs along for a while"
+		if sub.Policy.Signature.Scheme == sluice.SchemeStandard && c.Overlap > 0 {
+			old = fmt.Sprintf("; the old one also signs for %s", c.Overlap)
 		}
 		return s.say("The new secret of %s is not shown again%s:\n\n  %s\n", c.ID, old, sub.Endpoint.Secret)
 	})
 }
 
 type subTestCmd struct {
-	ID string `arg:"" help:"The subscription."`
+	ID string `arg:"" help:"Subscription."`
 }
 
 // Run sends the sample. It fails unless the endpoint took it.
@@ -203,13 +210,13 @@ func (c *subTestCmd) Run(ctx context.Context, s *session) error {
 			"duration", a.Duration.Std().Round(time.Microsecond).String(), "error", a.Error, "response", a.Response)
 	})
 	if err == nil && a.Outcome != sluice.Delivered {
-		err = fmt.Errorf("the endpoint of %s did not take the sample event", c.ID)
+		err = fmt.Errorf("the endpoint of %s did not accept the test event", c.ID)
 	}
 	return err
 }
 
 type subStatusCmd struct {
-	ID string `arg:"" help:"The subscription."`
+	ID string `arg:"" help:"Subscription."`
 }
 
 // Run shows the status.
@@ -310,7 +317,7 @@ func rate(r sluice.Rate) string {
 	if r.PerMinute > 0 {
 		bounds = append(bounds, strconv.FormatFloat(r.PerMinute, 'g', -1, 64)+"/min")
 	}
-	return cmp.Or(strings.Join(bounds, ", "), "no bound")
+	return cmp.Or(strings.Join(bounds, ", "), "unlimited")
 }
 
 // compact returns the JSON of what is not empty.

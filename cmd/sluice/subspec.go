@@ -18,21 +18,21 @@ import (
 
 // specFlags are what can be said about a subscription when it is made and later.
 type specFlags struct {
-	File        string            `help:"Read it from a file in the JSON (or YAML) of the API; - is stdin. Flags go over it." placeholder:"FILE"`
-	URL         *string           `name:"url" help:"Where requests go." placeholder:"URL"`
-	Header      map[string]string `help:"Send this header along; repeatable." placeholder:"K=V" mapsep:"none"`
-	Types       []string          `name:"type" aliases:"types" help:"Events of these types only; a final .* matches what follows." placeholder:"TYPE"`
-	CEL         *string           `name:"cel" help:"Events for which this expression holds only." placeholder:"EXPR"`
-	Envelope    *string           `help:"cloudevents, cloudevents-binary, fact, attempt or raw." placeholder:"NAME"`
-	Projection  *string           `help:"full, summary or none: how much of the data is sent." placeholder:"NAME"`
-	Scheme      *string           `help:"Signature: standard, ed25519, t-sha256 or header." placeholder:"NAME"`
-	Ordering    *string           `help:"path, all or none." placeholder:"NAME"`
-	Retry       string            `help:"standard, short, persistent, stepped, or waits such as 1s,5s,1m." placeholder:"NAME"`
-	Window      *int              `help:"Attempts in flight at most." placeholder:"N"`
-	Timeout     *time.Duration    `help:"Of one attempt." placeholder:"15s"`
-	Rate        *float64          `help:"Attempts a second at most; 0: no bound." placeholder:"N"`
-	PerMinute   *float64          `name:"rate-per-minute" help:"Attempts a minute at most; 0: no bound. With --rate both hold." placeholder:"N"`
-	Description *string           `help:"What it is for." placeholder:"TEXT"`
+	File        string            `help:"File with the JSON or YAML of the API; - reads stdin. Flags override it." placeholder:"FILE"`
+	URL         *string           `name:"url" help:"URL of the endpoint." placeholder:"URL"`
+	Header      map[string]string `help:"Additional header; repeatable." placeholder:"K=V" mapsep:"none"`
+	Types       []string          `name:"type" aliases:"types" help:"Filter by type; a final .* matches any suffix." placeholder:"TYPE"`
+	CEL         *string           `name:"cel" help:"Filter by a CEL expression." placeholder:"EXPR"`
+	Envelope    *string           `help:"Envelope: cloudevents, cloudevents-binary, fact, attempt or raw." placeholder:"NAME"`
+	Projection  *string           `help:"Amount of data that is sent: full, summary or none." placeholder:"NAME"`
+	Scheme      *string           `help:"Signature scheme: standard, ed25519, t-sha256 or header." placeholder:"NAME"`
+	Ordering    *string           `help:"Ordering: path, all or none." placeholder:"NAME"`
+	Retry       string            `help:"Retry preset (standard, short, persistent, stepped), or waits such as 1s,5s,1m." placeholder:"NAME"`
+	Window      *int              `help:"Maximum attempts in flight." placeholder:"N"`
+	Timeout     *time.Duration    `help:"Timeout for one attempt." placeholder:"15s"`
+	Rate        *float64          `help:"Maximum attempts per second; 0: unlimited." placeholder:"N"`
+	PerMinute   *float64          `name:"rate-per-minute" help:"Maximum attempts per minute; 0: unlimited. Applies in addition to --rate." placeholder:"N"`
+	Description *string           `help:"Description." placeholder:"TEXT"`
 }
 
 // spec is the JSON of a subscription, as far as it was said.
@@ -126,7 +126,7 @@ func parseRetry(text string) (sluice.Retry, error) {
 	for wait := range strings.SplitSeq(text, ",") {
 		step, err := time.ParseDuration(strings.TrimSpace(wait))
 		if err != nil {
-			return r, usagef("--retry %q: write a preset's name, or waits such as 1s,5s,1m", text)
+			return r, usagef("--retry %q: write the name of a preset, or waits such as 1s,5s,1m", text)
 		}
 		r.Steps = append(r.Steps, sluice.Duration(step))
 	}
@@ -158,16 +158,16 @@ func readSpec(file string, stdin io.Reader) (spec, error) {
 type subCreateCmd struct {
 	specFlags
 
-	ID       string `help:"Its id; the server makes one up." placeholder:"ID"`
-	NS       string `name:"ns" help:"Its namespace; default." placeholder:"NAME"`
-	Mode     string `help:"push: events are sent. wake: notices of streams with news are." placeholder:"push"`
-	Pattern  string `help:"Paths of the events it wants, such as /orders/**." placeholder:"PATTERN"`
-	Start    string `help:"new, all, last_per_path, a sequence or a time." placeholder:"new"`
-	Secret   string `help:"Signing secret; the server makes one up." placeholder:"SECRET"`
-	Target   string `help:"What it is about, instead of --pattern: scope:NAMESPACE, or entity:URI. Beside it go --url, --type, --ns, --id, --on-change and --description." placeholder:"TARGET"`
-	OnChange string `name:"on-change" help:"With --target, how it notifies: webhook." placeholder:"webhook"`
+	ID       string `help:"ID of the subscription; default: generated." placeholder:"ID"`
+	NS       string `name:"ns" help:"Namespace; default: default." placeholder:"NAME"`
+	Mode     string `help:"push sends events; wake sends notices of streams with new events." placeholder:"push"`
+	Pattern  string `help:"Pattern of the events' paths, such as /orders/**." placeholder:"PATTERN"`
+	Start    string `help:"Start position: new, all, last_per_path, a sequence or a time." placeholder:"new"`
+	Secret   string `help:"Signing secret; default: generated." placeholder:"SECRET"`
+	Target   string `help:"Target, instead of --pattern: scope:NAMESPACE or entity:URI. Only --url, --type, --ns, --id, --on-change and --description may accompany it." placeholder:"TARGET"`
+	OnChange string `name:"on-change" help:"Notification method of --target: webhook." placeholder:"webhook"`
 
-	Handshake bool `help:"Send nothing before the endpoint has agreed (OPTIONS with WebHook-Request-Origin)."`
+	Handshake bool `help:"Require a handshake with the endpoint (OPTIONS with WebHook-Request-Origin)."`
 }
 
 // s0 returns what was said in the shape with a target (docs/subscriptions.md). A usage error if something was said that this shape has
@@ -175,7 +175,7 @@ type subCreateCmd struct {
 func (c *subCreateCmd) s0(m spec) (spec, error) {
 	if c.Target == "" {
 		if c.OnChange != "" {
-			return nil, usagef("--on-change belongs to --target")
+			return nil, usagef("--on-change requires --target")
 		}
 		return m, nil
 	}
@@ -187,7 +187,7 @@ func (c *subCreateCmd) s0(m spec) (spec, error) {
 	}
 	for _, name := range []string{"mode", "pattern", "start", "filter", "endpoint", "policy"} {
 		if _, ok := m[name]; ok {
-			return nil, usagef("--target: beside it, %s cannot be said; use --pattern instead, or leave it out", name)
+			return nil, usagef("--target excludes %s; use --pattern instead of --target, or omit it", name)
 		}
 	}
 	maps.Copy(m, words)
@@ -214,7 +214,7 @@ func (c *subCreateCmd) Run(ctx context.Context, s *session) error {
 		return err
 	}
 	if len(m) == 0 {
-		return usagef("say what the subscription is to be: --pattern and --url, or --file")
+		return usagef("a definition is required: --pattern and --url, or --file")
 	}
 	api, err := s.client()
 	if err != nil {
@@ -228,8 +228,8 @@ func (c *subCreateCmd) Run(ctx context.Context, s *session) error {
 		if created {
 			return s.sayCreated(sub)
 		}
-		return s.say("Subscription %s exists already, for the same events and URL. It stays as it is: sluice sub show %s.\n"+
-			"Its secret is not shown again; sluice sub rotate %s makes a new one.", sub.ID, sub.ID, sub.ID)
+		return s.say("Subscription %s already exists for the same events and URL, and is unchanged: sluice sub show %s.\n"+
+			"Its secret is not shown again; issue a new one with sluice sub rotate %s.", sub.ID, sub.ID, sub.ID)
 	})
 }
 
@@ -239,15 +239,17 @@ func (s *session) sayCreated(sub sluice.Subscription) error {
 		how = "The receiver verifies requests with the public keys at /.well-known/jwks.json of the server.\n" +
 			"The secret, for other schemes, is not shown again:"
 	}
-	return s.say("Made subscription %s: %s in %s to %s\n\n%s\n\n  %s\n",
+	return s.say("Created subscription %s: %s in %s to %s\n\n%s\n\n  %s\n",
 		sub.ID, sub.Pattern, sub.Namespace, sub.Endpoint.URL, how, sub.Endpoint.Secret)
 }
 
 type subEditCmd struct {
 	specFlags
 
-	ID       string `arg:"" help:"The subscription."`
-	Revision uint64 `help:"Only if this is its revision." placeholder:"N"`
+	ID       string `arg:"" help:"Subscription."`
+	Revision uint64 `help:"Required current revision." placeholder:"N"`
+
+	Handshake *bool `negatable:"" help:"Change only after the endpoint has agreed (OPTIONS with WebHook-Request-Origin), now and whenever its URL changes; --no-handshake: do not ask any more."`
 }
 
 // Run changes what the flags name. A header without a value is taken away.
@@ -261,8 +263,11 @@ func (c *subEditCmd) Run(ctx context.Context, s *session) error {
 			m.set(nil, "endpoint", "headers", name)
 		}
 	}
+	if c.Handshake != nil {
+		m.set(*c.Handshake, "endpoint", "handshake")
+	}
 	if len(m) == 0 {
-		return usagef("say what to change: a flag, or --file")
+		return usagef("nothing to change: set a flag, or --file")
 	}
 	api, err := s.client()
 	if err != nil {

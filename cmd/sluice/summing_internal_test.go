@@ -47,7 +47,7 @@ func TestLog_SumsUpWarnings(t *testing.T) {
 		for i := range 1000 {
 			many.Go(func() {
 				log.LogAttrs(t.Context(), slog.LevelWarn, "breaker", about(i), slog.String("state", "open"))
-				log.With("subscription", fmt.Sprint("s", i%500)).WarnContext(t.Context(), "subscription starts again")
+				log.With("subscription", fmt.Sprint("s", i%500)).WarnContext(t.Context(), "subscription restarting")
 			})
 		}
 		many.Wait()
@@ -58,14 +58,14 @@ func TestLog_SumsUpWarnings(t *testing.T) {
 		}
 		lines := func(text string) int { return strings.Count(out.String(), text) }
 		require.Equal(t, 10, lines("msg=breaker"))
-		require.Equal(t, 10, lines(`msg="subscription starts again"`))
+		require.Equal(t, 10, lines(`msg="subscription restarting"`))
 		require.Equal(t, []int{20, 20, 20}, []int{lines("broken"), lines("attempt"), lines("disconnected")})
 
 		<-time.After(time.Minute + time.Second)
 		synctest.Wait()
 		require.Equal(t, 11, lines("msg=breaker"))
 		require.Equal(t, 1, lines("level=WARN msg=breaker more=990 subscriptions=990 within=1m0s"))
-		require.Equal(t, 1, lines(`msg="subscription starts again" more=990 subscriptions=`))
+		require.Equal(t, 1, lines(`msg="subscription restarting" more=990 subscriptions=`))
 
 		log.LogAttrs(t.Context(), slog.LevelWarn, "breaker", about(1))
 		require.Equal(t, 12, lines("msg=breaker"), "another minute")

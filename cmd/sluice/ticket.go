@@ -7,14 +7,14 @@ import (
 
 // ticketCmd gets a ticket for feeds.
 type ticketCmd struct {
-	NS  string        `name:"ns" help:"The namespace." default:"default"`
-	For time.Duration `help:"For how long it opens feeds; 1s to 1h." default:"1m"`
+	NS  string        `name:"ns" help:"Namespace." default:"default"`
+	For time.Duration `help:"Validity of the ticket; 1s to 1h." default:"1m"`
 }
 
 // Run gets one.
 func (c *ticketCmd) Run(ctx context.Context, s *session) error {
 	if c.For <= 0 {
-		return usagef("--for %s: write how long, such as 1m", c.For)
+		return usagef("--for %s: write a duration, such as 1m", c.For)
 	}
 	api, err := s.client()
 	if err != nil {
@@ -25,7 +25,7 @@ func (c *ticketCmd) Run(ctx context.Context, s *session) error {
 		return err
 	}
 	return s.show(ticket, func() error {
-		s.complain("sluice: good until %s, for whoever has it", when(ticket.ExpiresAt))
+		s.complain("sluice: valid until %s, for any holder", when(ticket.ExpiresAt))
 		return s.say("%s", ticket.URL)
 	})
 }

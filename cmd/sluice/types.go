@@ -23,13 +23,13 @@ import (
 type typesCmd struct {
 	LS    typesLsCmd    `cmd:"" name:"ls" help:"List event types."`
 	Show  typesShowCmd  `cmd:"" help:"Show an event type."`
-	Put   typesPutCmd   `cmd:"" help:"Make event types, or replace them, from files."`
+	Put   typesPutCmd   `cmd:"" help:"Create or replace event types from files."`
 	RM    typesRmCmd    `cmd:"" name:"rm" help:"Delete an event type."`
-	Check typesCheckCmd `cmd:"" help:"Check data against the schema of an event type; nothing is published."`
+	Check typesCheckCmd `cmd:"" help:"Validate data against the schema of an event type, without publishing."`
 }
 
 type typesLsCmd struct {
-	NS string `help:"The namespace." default:"default" placeholder:"NAME"`
+	NS string `help:"Namespace." default:"default" placeholder:"NAME"`
 }
 
 // Run lists the event types.
@@ -70,8 +70,8 @@ func labels(t *sluice.EventType) string {
 }
 
 type typesShowCmd struct {
-	Type string `arg:"" help:"The type."`
-	NS   string `help:"The namespace." default:"default" placeholder:"NAME"`
+	Type string `arg:"" help:"Event type."`
+	NS   string `help:"Namespace." default:"default" placeholder:"NAME"`
 }
 
 // Run shows the event type.
@@ -100,8 +100,8 @@ func (c *typesShowCmd) Run(ctx context.Context, s *session) error {
 
 type typesPutCmd struct {
 	Files    []string `arg:"" name:"file" help:"JSON: an event type with its \"type\", or an array of them; - for stdin."`
-	NS       string   `help:"The namespace." default:"default" placeholder:"NAME"`
-	Revision uint64   `help:"Only if this is the stored revision." placeholder:"N"`
+	NS       string   `help:"Namespace." default:"default" placeholder:"NAME"`
+	Revision uint64   `help:"Required current revision." placeholder:"N"`
 }
 
 // Help shows what a file looks like.
@@ -120,7 +120,7 @@ func (c *typesPutCmd) Run(ctx context.Context, s *session) error {
 		wanted = append(wanted, found...)
 	}
 	if c.Revision > 0 && len(wanted) != 1 {
-		return usagef("--revision belongs to one event type, and there are %d", len(wanted))
+		return usagef("--revision applies to a single event type, not to %d", len(wanted))
 	}
 	api, err := s.client()
 	if err != nil {
@@ -188,8 +188,8 @@ func readTypes(file string, stdin io.Reader) (types []typeFile, err error) {
 }
 
 type typesRmCmd struct {
-	Type string `arg:"" help:"The type."`
-	NS   string `help:"The namespace." default:"default" placeholder:"NAME"`
+	Type string `arg:"" help:"Event type."`
+	NS   string `help:"Namespace." default:"default" placeholder:"NAME"`
 }
 
 // Run deletes the event type.
@@ -205,9 +205,9 @@ func (c *typesRmCmd) Run(ctx context.Context, s *session) error {
 }
 
 type typesCheckCmd struct {
-	Type string `arg:"" help:"The type."`
+	Type string `arg:"" help:"Event type."`
 	Data string `arg:"" help:"JSON; - for stdin."`
-	NS   string `help:"The namespace." default:"default" placeholder:"NAME"`
+	NS   string `help:"Namespace." default:"default" placeholder:"NAME"`
 }
 
 // Run checks the data as the server would, and fails if it is not what the schema says.
@@ -228,7 +228,7 @@ func (c *typesCheckCmd) Run(ctx context.Context, s *session) error {
 		return err
 	}
 	if len(t.Schema) == 0 {
-		return errors.New(c.Type + " has no schema: any data will do")
+		return errors.New(c.Type + " has no schema: any data is valid")
 	}
 	index := catalogue.New()
 	index.SetType(t)
@@ -238,7 +238,7 @@ func (c *typesCheckCmd) Run(ctx context.Context, s *session) error {
 	}
 	summary := string(index.Summary(&ev))
 	return s.show(map[string]any{"ok": true, "summary": json.RawMessage(orNull(summary))}, func() error {
-		return s.say("The data is what the catalogue says of %s. Its summary: %s", c.Type, orDash(summary))
+		return s.say("The data matches the schema of %s. Its summary: %s", c.Type, orDash(summary))
 	})
 }
 

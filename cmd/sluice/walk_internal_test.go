@@ -41,11 +41,11 @@ func expected(prints string) *regexp.Regexp {
 	return regexp.MustCompile(text.String())
 }
 
-// walk carries out the steps of a document of docs as a reader would, in one shell after another that know one
+// walk carries out the steps of a document as a reader would, in one shell after another that know one
 // another's variables. A step is repeated until it prints what the document says, because what it looks at may take a
 // moment. One that fails does so as the document says.
 func walk(ts *testscript.TestScript, _ bool, args []string) {
-	text, err := os.ReadFile(filepath.Join(docs, filepath.Base(args[0])))
+	text, err := os.ReadFile(filepath.Join(repository, filepath.FromSlash(args[0])))
 	ts.Check(err)
 	document := string(text)
 	for _, pair := range args[1:] {
@@ -72,5 +72,5 @@ func walk(ts *testscript.TestScript, _ bool, args []string) {
 	}
 }
 
-// docs is where the documents lie, from the directory in which tests run.
-const docs = "../../docs"
+// repository is the root of the repository, from the directory in which tests run.
+const repository = "../.."

@@ -21,38 +21,38 @@ import (
 
 // watchCmd is about what is published when events meet a condition.
 type watchCmd struct {
-	Set  watchSetCmd  `cmd:"" help:"Make a watch, or put it in the place of the one with its id."`
-	Test watchTestCmd `cmd:"" help:"Say what a watch would have done with the events that are there."`
+	Set  watchSetCmd  `cmd:"" help:"Create a watch, or replace the one with this ID."`
+	Test watchTestCmd `cmd:"" help:"Simulate a watch over stored events."`
 	LS   watchLsCmd   `cmd:"" name:"ls" help:"List watches."`
 	Show watchShowCmd `cmd:"" help:"Show a watch."`
 	RM   watchRmCmd   `cmd:"" name:"rm" help:"Cancel a watch."`
 }
 
 type watchSetCmd struct {
-	ID      string `arg:"" help:"Its id."`
-	Pattern string `arg:"" optional:"" help:"Paths of the events that it looks at, such as /sensors/**; --pattern says the same."`
+	ID      string `arg:"" help:"ID of the watch."`
+	Pattern string `arg:"" optional:"" help:"Pattern of the events' paths, such as /sensors/**; same as --pattern."`
 
 	watchFlags
 
-	Publish     string `help:"Where the event lives that is published." placeholder:"PATH"`
-	As          string `help:"Its type." placeholder:"TYPE"`
-	With        string `help:"Its data: JSON." placeholder:"JSON"`
-	Description string `help:"What it is for." placeholder:"TEXT"`
+	Publish     string `help:"Path of the published event." placeholder:"PATH"`
+	As          string `help:"Type of the published event." placeholder:"TYPE"`
+	With        string `help:"Data of the published event, as JSON." placeholder:"JSON"`
+	Description string `help:"Description." placeholder:"TEXT"`
 }
 
 // watchFlags are what a watch looks at, and when it fires.
 type watchFlags struct {
-	NS       string            `name:"ns" help:"The namespace." default:"default"`
-	File     string            `help:"Read it from a file in the JSON (or YAML) of the API; - is stdin. Flags go over it." placeholder:"FILE"`
-	Paths    string            `name:"pattern" help:"Paths of the events that it looks at." placeholder:"PATTERN"`
-	Types    []string          `name:"type" aliases:"types" help:"Events of these types are readings, no others; a final .* matches what follows." placeholder:"TYPE"`
-	Source   []string          `help:"Events of these sources are readings, no others." placeholder:"SOURCE" sep:"none"`
-	Subject  []string          `help:"Events about these subjects, or related to them, are readings, no others." placeholder:"SUBJECT" sep:"none"`
-	CEL      string            `name:"cel" help:"The condition: an expression over event that a reading meets or not." placeholder:"EXPR"`
-	Label    map[string]string `help:"Part of the condition: the reading has this label; repeatable." placeholder:"K=V" mapsep:"none"`
-	Level    bool              `help:"Fire for every reading that meets the condition, not only when it begins to hold."`
-	Cooldown time.Duration     `help:"Fire once in this time, such as 10m, for each path; without it, as often as it may." placeholder:"DURATION"`
-	For      time.Duration     `help:"Fire when the condition has held for this long, such as 30s; without it, at once." placeholder:"DURATION"`
+	NS       string            `name:"ns" help:"Namespace." default:"default"`
+	File     string            `help:"File with the JSON or YAML of the API; - reads stdin. Flags override it." placeholder:"FILE"`
+	Paths    string            `name:"pattern" help:"Pattern of the events' paths." placeholder:"PATTERN"`
+	Types    []string          `name:"type" aliases:"types" help:"Types of the readings; a final .* matches any suffix." placeholder:"TYPE"`
+	Source   []string          `help:"Sources of the readings." placeholder:"SOURCE" sep:"none"`
+	Subject  []string          `help:"Subjects, or related subjects, of the readings." placeholder:"SUBJECT" sep:"none"`
+	CEL      string            `name:"cel" help:"Condition: a CEL expression over event." placeholder:"EXPR"`
+	Label    map[string]string `help:"Label that the reading must have, as part of the condition; repeatable." placeholder:"K=V" mapsep:"none"`
+	Level    bool              `help:"Fire unlimitedy reading that meets the condition, not only for the first."`
+	Cooldown time.Duration     `help:"Interval in which each path fires at most once, such as 10m; default: unlimited." placeholder:"DURATION"`
+	For      time.Duration     `help:"Time for which the condition must hold, such as 30s; default: fires immediately." placeholder:"DURATION"`
 }
 
 // Help shows an example.
@@ -62,7 +62,7 @@ func (*watchSetCmd) Help() string {
   sluice watch set hot '/sensors/**' --type reading --cel 'event.data.celsius > 30' --for 1m --publish /alarms/hot --as alarm.raised
   sluice watch set hot --file watch.yaml
 
-The first argument is its id, the second the pattern. "sluice watch test" says what it would have done with the events that are there.`
+The first argument is the ID, the second the pattern. "sluice watch test" simulates a watch over stored events.`
 }
 
 // Run makes the watch.
@@ -80,7 +80,7 @@ func (c *watchSetCmd) Run(ctx context.Context, s *session) error {
 		return err
 	}
 	return s.show(w, func() error {
-		return s.say("Watch %s looks at events on %s behind %d, as revision %d.", w.ID, w.Pattern, w.FromSeq, w.Revision)
+		return s.say("Watch %s evaluates events on %s after %d, as revision %d.", w.ID, w.Pattern, w.FromSeq, w.Revision)
 	})
 }
 
@@ -91,7 +91,7 @@ func (c *watchSetCmd) spec(stdin io.Reader) (client.WatchSpec, error) {
 		return spec, err
 	}
 	if c.Pattern != "" && c.Paths != "" && c.Pattern != c.Paths {
-		return spec, usagef("the pattern is said twice, as an argument and by --pattern")
+		return spec, usagef("the pattern is set twice, as an argument and by --pattern")
 	}
 	c.Paths = cmp.Or(c.Paths, c.Pattern)
 	c.over(&spec)
@@ -100,7 +100,7 @@ func (c *watchSetCmd) spec(stdin io.Reader) (client.WatchSpec, error) {
 	switch {
 	case c.With == "":
 	case !json.Valid([]byte(c.With)):
-		return spec, usagef("--with is not JSON; write text in quotes: '\"hot\"'")
+		return spec, usagef("--with is not JSON; quote text: '\"hot\"'")
 	default:
 		spec.Action.Data = json.RawMessage(c.With)
 	}
@@ -108,12 +108,12 @@ func (c *watchSetCmd) spec(stdin io.Reader) (client.WatchSpec, error) {
 	case spec.Pattern == "":
 		return spec, errNoPattern()
 	case spec.Action.Path == "" || spec.Action.Type == "":
-		return spec, usagef("say what is published: --publish /alarms/hot --as alarm.raised")
+		return spec, usagef("an event to publish is required: --publish /alarms/hot --as alarm.raised")
 	}
 	return spec, nil
 }
 
-func errNoPattern() error { return usagef("say which paths, such as '/sensors/**'") }
+func errNoPattern() error { return usagef("a pattern is required, such as '/sensors/**'") }
 
 // over puts the flags over what a file said.
 func (c *watchFlags) over(spec *client.WatchSpec) {
@@ -162,7 +162,7 @@ func readWatch(file string, stdin io.Reader) (spec client.WatchSpec, err error) 
 }
 
 type watchLsCmd struct {
-	NS string `name:"ns" help:"The namespace." default:"default"`
+	NS string `name:"ns" help:"Namespace." default:"default"`
 }
 
 // Run lists the watches.
@@ -192,8 +192,8 @@ func (c *watchLsCmd) Run(ctx context.Context, s *session) error {
 }
 
 type watchShowCmd struct {
-	ID string `arg:"" help:"The watch."`
-	NS string `name:"ns" help:"The namespace." default:"default"`
+	ID string `arg:"" help:"Watch."`
+	NS string `name:"ns" help:"Namespace." default:"default"`
 }
 
 // Run shows the watch.
@@ -210,9 +210,9 @@ func (c *watchShowCmd) Run(ctx context.Context, s *session) error {
 		is := statusOf(&w)
 		return s.facts("watch", w.ID, "namespace", w.Namespace, "description", w.Description, "pattern", string(w.Pattern), "filter", compact(w.Filter),
 			"trigger", string(w.Trigger), "cooldown", span(w.Cooldown), "for", span(w.For), "publishes", compact(w.Action),
-			"looks behind", strconv.FormatUint(w.FromSeq, 10), "revision", strconv.FormatUint(w.Revision, 10), "created", when(w.CreatedAt), "by", string(w.CreatedBy),
-			"state", standing(is), "looked at", fmt.Sprintf("%d readings, up to %d", is.Readings, is.Place), "fired", firedOf(is),
-			"not fired", count(is.Missed, "readings for which it might have"), "not looked at", count(is.Throttled, "readings"))
+			"starts after", strconv.FormatUint(w.FromSeq, 10), "revision", strconv.FormatUint(w.Revision, 10), "created", when(w.CreatedAt), "by", string(w.CreatedBy),
+			"state", standing(is), "evaluated", fmt.Sprintf("%d readings, up to %d", is.Readings, is.Place), "fired", firedOf(is),
+			"not fired", count(is.Missed, "readings that could have fired"), "throttled", count(is.Throttled, "readings"))
 	})
 }
 
@@ -228,7 +228,7 @@ func statusOf(w *sluice.Watch) sluice.WatchStatus {
 func standing(is sluice.WatchStatus) string {
 	text := "idle"
 	if is.Holds > 0 {
-		text = fmt.Sprintf("holds on %d", is.Holds)
+		text = fmt.Sprintf("condition holds on %d", is.Holds)
 	}
 	if is.Cooling > 0 {
 		text += fmt.Sprintf(", %d cooling until %s", is.Cooling, when(is.CoolsUntil))
@@ -240,7 +240,7 @@ func firedOf(is sluice.WatchStatus) string {
 	if is.Fired == 0 {
 		return "never"
 	}
-	return fmt.Sprintf("%d times, last at %s because of %d: %s", is.Fired, when(is.FiredAt), is.FiredSeq, is.Outcome)
+	return fmt.Sprintf("%d times, last at %s for %d: %s", is.Fired, when(is.FiredAt), is.FiredSeq, is.Outcome)
 }
 
 func count(n uint64, of string) string {
@@ -251,11 +251,11 @@ func count(n uint64, of string) string {
 }
 
 type watchTestCmd struct {
-	ID string `arg:"" optional:"" help:"The watch; without it, one that flags or a file describe."`
+	ID string `arg:"" optional:"" help:"Watch; default: the watch described by the flags or a file."`
 
 	watchFlags
 
-	Since string `help:"Look at the events after a sequence, an event's id, a time, or so long ago, such as 10m or 7d; without it, at the last 10,000 of the namespace." placeholder:"WHEN"`
+	Since string `help:"Start position: a sequence, an event ID, a time, or an age such as 10m or 7d; default: the last 10,000 events of the namespace." placeholder:"WHEN"`
 }
 
 // Help shows an example.
@@ -265,7 +265,7 @@ func (*watchTestCmd) Help() string {
   sluice watch test --pattern '/sensors/**' --type reading --cel 'event.data.celsius > 30' --cooldown 10m
   sluice watch test hot --cel 'event.data.celsius > 35'
 
-Flags go over what the watch says. Nothing is published. It is tried as if nothing had come before the first of the events.`
+Flags override the watch. Nothing is published. The simulation starts without earlier readings.`
 }
 
 // Run says what the watch would have done.
@@ -309,7 +309,7 @@ func seqBefore(ctx context.Context, api *client.Client, ns, when string) (uint64
 		return 0, err
 	}
 	if len(page.Items) == 0 {
-		return 0, fmt.Errorf("--since %s: there are no events after that", when)
+		return 0, fmt.Errorf("--since %s: no events after that", when)
 	}
 	return page.Items[0].Seq - 1, nil
 }
@@ -325,22 +325,22 @@ func (s *session) trial(is *sluice.WatchTrial) error {
 			return err
 		}
 	}
-	text := fmt.Sprintf("It would have fired %d times for %d readings among %d events behind %d, up to %d.", is.Fires, is.Readings, is.Events, is.Since, is.Place)
+	text := fmt.Sprintf("The watch would have fired %d times for %d readings in %d events after %d, up to %d.", is.Fires, is.Readings, is.Events, is.Since, is.Place)
 	if len(is.Missed) > 0 {
-		text += " Not, though it might have: " + compact(is.Missed) + "."
+		text += " Missed: " + compact(is.Missed) + "."
 	}
 	if is.Throttled > 0 {
-		text += fmt.Sprintf(" Not looked at: %d readings.", is.Throttled)
+		text += fmt.Sprintf(" Throttled: %d readings.", is.Throttled)
 	}
 	if is.More {
-		text += fmt.Sprintf(" There are more: --since %d.", is.Place)
+		text += fmt.Sprintf(" More events follow: --since %d.", is.Place)
 	}
 	return s.say("%s", text)
 }
 
 type watchRmCmd struct {
-	ID string `arg:"" help:"The watch."`
-	NS string `name:"ns" help:"The namespace." default:"default"`
+	ID string `arg:"" help:"Watch."`
+	NS string `name:"ns" help:"Namespace." default:"default"`
 }
 
 // Run cancels the watch.

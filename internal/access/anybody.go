@@ -6,7 +6,8 @@ import (
 	"github.com/sluice-io/sluice/pkg/sluice"
 )
 
-// Open says which namespaces the operator has opened to everybody. It is called once, before anything is asked.
+// Open sets the namespaces that the operator has opened to anonymous callers. It is called once,
+// before any decision.
 func (x *Index) Open(namespaces []string) {
 	x.mu.Lock()
 	defer x.mu.Unlock()
@@ -15,21 +16,21 @@ func (x *Index) Open(namespaces []string) {
 	}
 }
 
-// anybody answers somebody of whom nothing is known, under the read lock. In a namespace that the operator has opened
-// to everybody it may do something with paths, or with all that a pattern matches, but for the server's own; that
-// ends as soon as the namespace has a label or an access list that is closed.
+// anybody decides for an anonymous caller, under the read lock. In a namespace opened by the
+// operator, it may use paths and patterns, except system paths; this ends as soon as the namespace
+// has a label or an access list in force.
 func (x *Index) anybody(v sluice.Verb, t Target, now time.Time) error {
 	switch {
 	case !x.knows(now), !x.knowsOf(t.Namespace):
 		return unknown.err(v, t)
 	case v == sluice.VerbAdmin, t.Path == "" && t.Pattern == "", t.reserved(), !x.anybodys(t.Namespace):
-		return sluice.Errorf(sluice.Unauthenticated, "send the header Authorization: Bearer <token>; this is not for everybody")
+		return sluice.Errorf(sluice.Unauthenticated, "send the header Authorization: Bearer <token>; anonymous access is denied")
 	}
 	return nil
 }
 
-// showsAnybody says whether somebody of whom nothing is known may see an event, under the read lock. What it
-// subscribed to it loses with the namespace.
+// showsAnybody decides whether an anonymous caller may see an event, under the read lock. Its
+// subscriptions end with the namespace.
 func (x *Index) showsAnybody(ev *sluice.Event) sluice.Decision {
 	if d := x.holdsAnybody(ev.Namespace); d != sluice.Pass {
 		return d
@@ -41,7 +42,7 @@ func (x *Index) showsAnybody(ev *sluice.Event) sluice.Decision {
 	return sluice.Pass
 }
 
-// holdsAnybody says whether what somebody of whom nothing is known subscribed to in a namespace is still for everybody.
+// holdsAnybody decides whether an anonymous caller's subscription in a namespace may still exist.
 func (x *Index) holdsAnybody(namespace string) sluice.Decision {
 	switch {
 	case !x.knowsOf(namespace):
@@ -52,8 +53,8 @@ func (x *Index) holdsAnybody(namespace string) sluice.Decision {
 	return sluice.Pass
 }
 
-// anybodys reports whether the operator has opened a namespace to everybody, and neither a label nor an access
-// list keeps anybody from it.
+// anybodys reports whether the operator has opened a namespace to anonymous callers, and neither a
+// label nor an access list denies it.
 func (x *Index) anybodys(namespace string) bool {
 	_, opened := x.opened[namespace]
 	return opened && x.labels[namespace].Public() && x.lists[namespace].open()

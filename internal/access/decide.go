@@ -6,37 +6,37 @@ import (
 	"github.com/sluice-io/sluice/pkg/sluice"
 )
 
-// Target is what somebody wants to do something with: one path of a namespace, all paths that
-// a pattern matches, or, without either, the namespace as a whole. The zero Target is the server.
+// Target is the target of an operation: one path of a namespace, all paths that match a pattern,
+// or, without either, the whole namespace. The zero Target is the server.
 type Target struct {
 	Namespace string
 	Path      sluice.Path
 	Pattern   sluice.Pattern
-	Entity    string // not "": of what lies there, the events about one entity alone
+	Entity    string // if set: only the events about this entity on the paths
 
-	event bool // one event on Path: what it is about is asked separately (concerns)
+	event bool // one event on Path; its entity is checked separately (concerns)
 }
 
-// TargetOf returns what an object is about.
+// TargetOf returns the target of an object.
 func TargetOf(o sluice.Object) Target {
 	return Target{Namespace: o.Namespace, Pattern: o.Pattern, Entity: o.Entity}
 }
 
-// answer is how far somebody comes with a wish.
+// answer is the result of a permission check.
 type answer uint8
 
 const (
-	unknown   answer = iota // it cannot be said at the moment
-	concealed               // they may not know that the namespace exists
-	incapable               // their grant does not have it
-	refused                 // the access list or the label says no
-	granting                // they may
+	unknown   answer = iota // cannot be decided yet
+	concealed               // the namespace is hidden from the caller
+	incapable               // the grant does not permit it
+	refused                 // the access list or the label denies it
+	granting                // permitted
 )
 
-// Require returns an error unless the caller may do something with a target: NotFound if it may
-// not even know of the namespace (C14), CapabilityRequired if its grant is for something
-// else (S0-54), Forbidden if the access list or a label is against it, Unavailable if it is not known. Somebody of
-// whom nothing is known gets Unauthenticated for all that is not everybody's.
+// Require returns an error unless the caller may perform an operation on a target: NotFound if the
+// namespace is hidden from it (C14), CapabilityRequired if its grant does not permit it (S0-54),
+// Forbidden if the access list or a label denies it, Unavailable if it cannot be decided yet. An
+// anonymous caller gets Unauthenticated for everything that is not public.
 func (x *Index) Require(c sluice.Caller, v sluice.Verb, t Target, now time.Time) error {
 	x.mu.RLock()
 	defer x.mu.RUnlock()
@@ -46,10 +46,10 @@ func (x *Index) Require(c sluice.Caller, v sluice.Verb, t Target, now time.Time)
 	return x.ask(c, v, t, now).err(v, t)
 }
 
-// err returns what an answer means for a caller.
+// err returns the error for an answer.
 func (a answer) err(v sluice.Verb, t Target) error {
 	if t.reserved() {
-		v = sluice.VerbAdmin // as ask demands
+		v = sluice.VerbAdmin // as ask requires
 	}
 	switch a {
 	case granting:
@@ -57,20 +57,20 @@ func (a answer) err(v sluice.Verb, t Target) error {
 	case concealed:
 		return Concealed()
 	case incapable:
-		return sluice.Errorf(sluice.CapabilityRequired, "this needs a grant with the verb %s for %s", v, t).With("verb", string(v)).With("object", t.String())
+		return sluice.Errorf(sluice.CapabilityRequired, "this requires a grant with the verb %s for %s", v, t).With("verb", string(v)).With("object", t.String())
 	case refused:
-		return sluice.Errorf(sluice.Forbidden, "your grant has the verb %s, but the access list or the label of %s does not let you use it there", v, t.Namespace)
+		return sluice.Errorf(sluice.Forbidden, "your grant has the verb %s, but the access list or the label of %s denies it", v, t.Namespace)
 	case unknown:
 	}
-	return sluice.Errorf(sluice.Unavailable, "who may do what is not known at the moment; try again")
+	return sluice.PermissionsUnknown()
 }
 
-// Concealed returns the error of what a caller may not know of: the same whether there is such a thing or not.
+// Concealed returns the error for a hidden resource, identical to that for a missing one.
 func Concealed() error {
-	return sluice.Errorf(sluice.NotFound, "there is no such thing, or you may not know of it")
+	return sluice.Errorf(sluice.NotFound, "not found, or not visible to you")
 }
 
-// String returns the target as an object is written.
+// String returns the target in the form of an object.
 func (t Target) String() string {
 	if t.Path != "" {
 		return "path:" + t.Namespace + string(t.Path)
@@ -82,7 +82,7 @@ func (t Target) object() sluice.Object {
 	return sluice.Object{Namespace: t.Namespace, Pattern: t.Pattern, Entity: t.Entity}
 }
 
-// ask answers under the read lock.
+// ask decides under the read lock.
 func (x *Index) ask(c sluice.Caller, v sluice.Verb, t Target, now time.Time) answer {
 	switch {
 	case c.Unbounded():
@@ -95,7 +95,7 @@ func (x *Index) ask(c sluice.Caller, v sluice.Verb, t Target, now time.Time) ans
 			return a
 		}
 	}
-	if t.reserved() { // what the server itself writes is for admins (S4-33)
+	if t.reserved() { // system paths are for admins (S4-33)
 		v = sluice.VerbAdmin
 	}
 	if a := x.capable(c.Grant, v, t, now); a != granting || t.Namespace == "" {
@@ -104,13 +104,13 @@ func (x *Index) ask(c sluice.Caller, v sluice.Verb, t Target, now time.Time) ans
 	return x.listed(c.Grant, v.Tier(), t, now)
 }
 
-// each asks a grant and all that it is a part of, as long as the answer is yes.
+// each checks a grant and all grants that it derives from, until one denies.
 func (x *Index) each(grant string, now time.Time, f func(*granted) answer) answer {
 	for range sluice.MaxGrantDepth + 1 {
 		g := x.grants[grant]
 		switch {
 		case g == nil:
-			return unknown // it was made a moment ago
+			return unknown // it was just created
 		case g.RevokedAt != nil || !now.Before(g.ExpiresAt):
 			return incapable
 		}
@@ -122,7 +122,7 @@ func (x *Index) each(grant string, now time.Time, f func(*granted) answer) answe
 	return incapable
 }
 
-// capable says whether every grant of the chain has the verb for the target.
+// capable decides whether every grant of the chain has the verb for the target.
 func (x *Index) capable(grant string, v sluice.Verb, t Target, now time.Time) answer {
 	return x.each(grant, now, func(g *granted) answer {
 		if !g.verbs.has(v) || !t.within(g.Object) {
@@ -132,7 +132,7 @@ func (x *Index) capable(grant string, v sluice.Verb, t Target, now time.Time) an
 	})
 }
 
-// sees says whether the namespace is one that everybody in the chain may know of.
+// sees decides whether the namespace is visible to every principal in the chain.
 func (x *Index) sees(grant, namespace string, now time.Time) answer {
 	if !x.knowsOf(namespace) {
 		return unknown
@@ -147,7 +147,7 @@ func (x *Index) sees(grant, namespace string, now time.Time) answer {
 	})
 }
 
-// listed says whether the access list gives everybody in the chain the tier.
+// listed decides whether the access list gives every principal in the chain the tier.
 func (x *Index) listed(grant string, need sluice.Tier, t Target, now time.Time) answer {
 	l := x.lists[t.Namespace]
 	return x.each(grant, now, func(g *granted) answer {
@@ -158,7 +158,7 @@ func (x *Index) listed(grant string, need sluice.Tier, t Target, now time.Time) 
 	})
 }
 
-// clears reports whether everybody for whom a grant speaks is cleared for a label.
+// clears reports whether every principal of a grant is cleared for a label.
 func (x *Index) clears(g *granted, label sluice.Label) bool {
 	return label.Public() || x.clearances[g.Principal].Dominates(label) &&
 		(g.OnBehalfOf == "" || x.clearances[g.OnBehalfOf].Dominates(label))
@@ -167,7 +167,7 @@ func (x *Index) clears(g *granted, label sluice.Label) bool {
 // open reports whether grants alone decide.
 func (l *list) open() bool { return l == nil || !l.closed }
 
-// knows reports whether a principal may know of the namespace.
+// knows reports whether the namespace is visible to a principal.
 func (l *list) knows(p sluice.Principal) bool { return l.open() || len(l.of[p]) > 0 }
 
 // gives reports whether the list gives a principal at least the tier for the whole target.
@@ -183,7 +183,7 @@ func (l *list) gives(p sluice.Principal, need sluice.Tier, t Target) bool {
 	return false
 }
 
-// reserved reports whether the target is of the server's own paths.
+// reserved reports whether the target is a system path.
 func (t Target) reserved() bool { return t.Path.Reserved() || sluice.Path(t.Pattern).Reserved() }
 
 // within reports whether the target is part of an object.
@@ -197,7 +197,7 @@ func (t Target) within(o sluice.Object) bool {
 	return o.Covers(t.object())
 }
 
-// under reports whether a line of an access list is about all of the target.
+// under reports whether an entry of an access list covers the whole target.
 func (t Target) under(e *sluice.Access) bool {
 	switch {
 	case e.Everything():
@@ -208,10 +208,10 @@ func (t Target) under(e *sluice.Access) bool {
 	return t.Pattern != "" && e.Pattern.Covers(t.Pattern)
 }
 
-// Same reports whether a caller is the holder of another grant, and does not only have its name, which whoever
-// holds a grant can give to anybody: its own was issued by root, by somebody in whose grant the other one is
-// a part, by an admin of what it is about, or by the holder itself, of whom the same is asked. Those of whom nothing
-// is known cannot be told apart.
+// Same reports whether a caller is the holder of another grant, rather than merely having the same
+// principal, which any issuer can choose: its own grant was issued by root, by the holder of a
+// grant that the other one derives from, by an admin of the object, or by the holder itself,
+// recursively. Anonymous callers cannot be told apart.
 func (x *Index) Same(c sluice.Caller, grant string, about sluice.Object, now time.Time) bool {
 	if c.Unknown() {
 		return grant == ""
@@ -232,8 +232,9 @@ func (x *Index) Same(c sluice.Caller, grant string, about sluice.Object, now tim
 	return false
 }
 
-// Answers returns who answers for what a caller publishes in a namespace: the caller, or, if somebody who is no admin
-// there gave it its name, that one. Nobody gets somebody else into trouble by giving them a part of a grant.
+// Answers returns the principal that is accountable for a caller's publishes in a namespace: the
+// nearest principal in its chain of grants whose grant was issued by root or by an admin of the
+// namespace. So an issuer cannot shift the consequences to another principal by delegating to it.
 func (x *Index) Answers(c sluice.Caller, namespace string, now time.Time) sluice.Principal {
 	x.mu.RLock()
 	defer x.mu.RUnlock()
@@ -251,9 +252,9 @@ func (x *Index) Answers(c sluice.Caller, namespace string, now time.Time) sluice
 	return who
 }
 
-// AuthType returns what kind of principal a caller is, for authtype (S4-13). A name says what its giver wrote, so the
-// whole chain of grants is looked at: with an agent anywhere in it the caller is an agent, and only root makes a
-// system. A grant of a chain that is not known makes it unknown.
+// AuthType returns the kind of a caller's principal, for authtype (S4-13). A principal is chosen by
+// its issuer, so the whole chain of grants counts: an agent anywhere in it makes the caller an
+// agent, and only root creates a system. An unknown grant in the chain makes the kind unknown.
 func (x *Index) AuthType(c sluice.Caller) string {
 	if c.Grant == "" {
 		return sluice.AuthTypeOf(c.Principal)
@@ -280,7 +281,7 @@ func (x *Index) AuthType(c sluice.Caller) string {
 	return sluice.AuthUnknown
 }
 
-// isPart reports whether a grant is another one or a part of it.
+// isPart reports whether a grant equals or derives from another one.
 func (x *Index) isPart(grant, whole string) bool {
 	for range sluice.MaxGrantDepth + 1 {
 		g := x.grants[grant]
@@ -297,13 +298,13 @@ func (x *Index) administers(grant string, o sluice.Object, now time.Time) bool {
 	return x.ask(sluice.Caller{Grant: grant}, sluice.VerbAdmin, TargetOf(o), now) == granting
 }
 
-// Sees returns an error unless the caller may know of a namespace: NotFound, or Unavailable.
+// Sees returns an error unless a namespace is visible to the caller: NotFound, or Unavailable.
 func (x *Index) Sees(c sluice.Caller, namespace string, now time.Time) error {
 	return x.Some(c, "", namespace, now)
 }
 
-// Some returns an error unless the caller has a verb somewhere in a namespace; "" asks whether it may know
-// of it. Codes as Require.
+// Some returns an error unless the caller has a verb somewhere in a namespace; with "", unless the
+// namespace is visible to it. Codes as for Require.
 func (x *Index) Some(c sluice.Caller, v sluice.Verb, namespace string, now time.Time) error {
 	x.mu.RLock()
 	defer x.mu.RUnlock()

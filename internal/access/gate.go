@@ -8,20 +8,20 @@ import (
 	"github.com/sluice-io/sluice/pkg/sluice"
 )
 
-// Decide is the gate: it says whether an event may leave for a subscription now (S0-57…64). In this order, the
-// grant under which the subscription was made is neither revoked nor expired; the access list
-// and the label of the namespace let its principal have what lies on the event's path; the label
-// of the event does; it is not tombstoned. Subscriptions of root pass all but the last.
+// Decide is the gate: it decides whether an event may be sent for a subscription now (S0-57…64). It
+// checks in this order: the grant of the subscription is neither revoked nor expired; the access
+// list and the label of the namespace permit the event's path to its principal; the label of the
+// event does, too; the event is not erased. For subscriptions of root, only the last check applies.
 func (x *Index) Decide(sub *sluice.Subscription, ev *sluice.Event, now time.Time) sluice.Decision {
 	return x.Shows(OwnerOf(sub), sluice.VerbSubscribe, ev, now)
 }
 
-// OwnerOf returns for whom a subscription is.
+// OwnerOf returns the owner of a subscription as a caller.
 func OwnerOf(sub *sluice.Subscription) sluice.Caller {
 	return sluice.Caller{Principal: sluice.Principal(sub.CreatedBy), Grant: sub.Grant}
 }
 
-// Shows says whether a caller may see an event.
+// Shows decides whether a caller may see an event.
 func (x *Index) Shows(c sluice.Caller, v sluice.Verb, ev *sluice.Event, now time.Time) sluice.Decision {
 	x.mu.RLock()
 	defer x.mu.RUnlock()
@@ -51,12 +51,12 @@ func (x *Index) Shows(c sluice.Caller, v sluice.Verb, ev *sluice.Event, now time
 	return sluice.Pass
 }
 
-// Holds says whether a subscription's owner may still have anything of what it asks for.
+// Holds decides whether a subscription's owner still has access to any of its events.
 func (x *Index) Holds(sub *sluice.Subscription, now time.Time) sluice.Decision {
 	return x.May(OwnerOf(sub), sluice.VerbSubscribe, sub.Object(), now)
 }
 
-// May says whether a caller may have anything of what it wants to do something with.
+// May decides whether a caller has access to any part of an object.
 func (x *Index) May(c sluice.Caller, v sluice.Verb, wants sluice.Object, now time.Time) sluice.Decision {
 	x.mu.RLock()
 	defer x.mu.RUnlock()
@@ -83,15 +83,16 @@ func (x *Index) May(c sluice.Caller, v sluice.Verb, wants sluice.Object, now tim
 	}))
 }
 
-// someOf reports whether the list lets a principal read some path that the pattern matches.
+// someOf reports whether the list permits a principal to read some path of the pattern.
 func (l *list) someOf(p sluice.Principal, pattern sluice.Pattern) bool {
 	return l.open() || slices.ContainsFunc(l.of[p], func(e sluice.Access) bool {
 		return e.Tier >= sluice.TierRead && (e.Everything() || e.Pattern.Overlaps(pattern))
 	})
 }
 
-// concerns reports whether an event is about every entity that grants of the chain are for. An event of which only the
-// place is known, without an id, is about none: it may be a stream, or one that has left the log.
+// concerns reports whether an event is about every entity in the grants of the chain. An event that
+// is known only by position, without an ID, matches no entity: it may be a stream, or have left the
+// log.
 func (x *Index) concerns(grant string, ev *sluice.Event, now time.Time) bool {
 	return x.each(grant, now, func(g *granted) answer {
 		if of := g.Object.Entity; of == "" || ev.ID != "" && of == ev.Entity() {
@@ -101,7 +102,7 @@ func (x *Index) concerns(grant string, ev *sluice.Event, now time.Time) bool {
 	}) == granting
 }
 
-// decision returns what an answer means for a subscription that was allowed once.
+// decision returns the decision for a subscription that was allowed once.
 func decision(a answer) sluice.Decision {
 	switch a {
 	case granting:
@@ -113,8 +114,8 @@ func decision(a answer) sluice.Decision {
 	return sluice.Lost
 }
 
-// cleared reports whether everybody in the chain is cleared for the label that an event names. A label
-// that cannot be read is one that nobody is cleared for.
+// cleared reports whether every principal in the chain is cleared for the label of an event. No
+// principal is cleared for an unreadable label.
 func (x *Index) cleared(grant, label string, now time.Time) bool {
 	return x.each(grant, now, func(g *granted) answer {
 		if dominates(x.clearances[g.Principal], label) && (g.OnBehalfOf == "" || dominates(x.clearances[g.OnBehalfOf], label)) {
@@ -124,7 +125,7 @@ func (x *Index) cleared(grant, label string, now time.Time) bool {
 	}) == granting
 }
 
-// dominates is Label.Dominates for a label as ParseClassification reads it.
+// dominates is Label.Dominates for a label in the form of ParseClassification.
 func dominates(clearance sluice.Label, label string) bool {
 	name, compartments, more := strings.Cut(label, "/")
 	level, err := sluice.ParseLevel(name)

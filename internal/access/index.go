@@ -8,34 +8,35 @@ import (
 	"github.com/sluice-io/sluice/pkg/sluice"
 )
 
-// Index is what is known of access, as of a revision. Its methods may be called at once.
+// Index is the state of all access records at a revision. It is safe for concurrent use.
 type Index struct {
 	mu         sync.RWMutex
-	records    map[string]Record // by key, to know what goes with it
+	records    map[string]Record // by key, for finding dependent records
 	grants     map[string]*granted
-	parts      map[string]map[string]struct{} // of a grant: the ids
+	parts      map[string]map[string]struct{} // IDs of the grants derived from a grant
 	lists      map[string]*list               // by namespace
 	clearances map[sluice.Principal]sluice.Label
 	labels     map[string]sluice.Label           // of namespaces
-	tombstones map[string]map[sluice.Path]uint64 // by namespace: up to which sequence
-	unreadable map[string]string                 // keys of what bounds a namespace and cannot be read: its name
-	opened     map[string]struct{}               // namespaces that are everybody's
-	replicas   map[string]uint64                 // up to which revision each acts on what is stored
+	tombstones map[string]map[sluice.Path]uint64 // by namespace: the erased sequences
+	// Keys of unreadable records that restrict a namespace, with its name.
+	unreadable map[string]string
+	opened     map[string]struct{} // namespaces open to anonymous callers
+	replicas   map[string]uint64   // the revision that each replica enforces
 	applied    uint64
 	caughtUp   bool
 	changed    chan struct{} // closed at the next change
-	until      time.Time     // when it must not decide any more, unless always
-	always     bool          // it may decide whenever it has caught up
+	until      time.Time     // deadline of decisions, unless always
+	always     bool          // decisions are allowed whenever the index has caught up
 }
 
-// granted is a grant as it is asked for: without allocation.
+// granted is a grant in a form that is checked without allocation.
 type granted struct {
 	Granted
 
 	verbs verbs
 }
 
-// verbs is a set of verbs, admin with all it includes.
+// verbs is a set of verbs; admin includes all others.
 type verbs uint8
 
 // list is a namespace's access list.
@@ -44,7 +45,7 @@ type list struct {
 	of     map[sluice.Principal][]sluice.Access
 }
 
-// NewIndex returns an index that decides nothing before it has caught up.
+// NewIndex returns an index that makes no decision before it has caught up.
 func NewIndex() *Index {
 	return &Index{
 		records: map[string]Record{}, grants: map[string]*granted{}, parts: map[string]map[string]struct{}{}, lists: map[string]*list{},
@@ -53,7 +54,7 @@ func NewIndex() *Index {
 	}
 }
 
-// Set takes a record as it is stored.
+// Set applies a stored record.
 func (x *Index) Set(key string, r Record, revision uint64) {
 	x.mu.Lock()
 	defer x.mu.Unlock()
@@ -66,7 +67,7 @@ func (x *Index) Set(key string, r Record, revision uint64) {
 	x.note(revision)
 }
 
-// Remove takes that a record is gone.
+// Remove applies the removal of a record.
 func (x *Index) Remove(key string, revision uint64) {
 	x.mu.Lock()
 	defer x.mu.Unlock()
@@ -74,7 +75,7 @@ func (x *Index) Remove(key string, revision uint64) {
 	x.note(revision)
 }
 
-// CaughtUp takes that everything which was stored has been told.
+// CaughtUp marks that all stored records have been applied.
 func (x *Index) CaughtUp() {
 	x.mu.Lock()
 	defer x.mu.Unlock()
@@ -88,14 +89,14 @@ func (x *Index) note(revision uint64) {
 	x.changed = make(chan struct{})
 }
 
-// Applied returns the revision that the index has come to, and what is closed when that changes.
+// Applied returns the current revision, and a channel that is closed when it changes.
 func (x *Index) Applied() (revision uint64, changed <-chan struct{}) {
 	x.mu.RLock()
 	defer x.mu.RUnlock()
 	return x.applied, x.changed
 }
 
-// Settled returns the revision up to which every replica acts on what is stored.
+// Settled returns the revision that every replica enforces.
 func (x *Index) Settled() uint64 {
 	x.mu.RLock()
 	defer x.mu.RUnlock()
@@ -106,7 +107,7 @@ func (x *Index) Settled() uint64 {
 	return least
 }
 
-// Until says until when the index may decide: a replica that cannot know of revocations must not.
+// Until sets the deadline of decisions: a replica that may miss revocations must not decide.
 func (x *Index) Until(t time.Time) {
 	x.mu.Lock()
 	defer x.mu.Unlock()
@@ -114,8 +115,8 @@ func (x *Index) Until(t time.Time) {
 	x.note(0)
 }
 
-// Parts returns how many grants were given out of a grant, and out of those again, and counts up to a number; out
-// of "" are those of root, and they alone.
+// Parts returns the number of grants derived from a grant, directly or indirectly, up to a maximum;
+// for "", the number of grants issued by root.
 func (x *Index) Parts(grant string, most int) (n int) {
 	x.mu.RLock()
 	defer x.mu.RUnlock()
@@ -134,7 +135,7 @@ func (x *Index) Parts(grant string, most int) (n int) {
 	return n
 }
 
-// Over returns the keys of the records of grants that ended before a time, and that nothing is a part of any more.
+// Over returns the keys of grants that ended before a time and have no derived grants.
 func (x *Index) Over(before time.Time) (keys []string) {
 	x.mu.RLock()
 	defer x.mu.RUnlock()
@@ -146,7 +147,7 @@ func (x *Index) Over(before time.Time) (keys []string) {
 	return keys
 }
 
-// Ready returns an error (Unavailable) if it is not known who may do what.
+// Ready returns an error (Unavailable) if permissions have not loaded.
 func (x *Index) Ready(now time.Time) error {
 	x.mu.RLock()
 	defer x.mu.RUnlock()
@@ -156,9 +157,9 @@ func (x *Index) Ready(now time.Time) error {
 	return nil
 }
 
-// knowsOf reports whether all is known that bounds what may be done in a namespace. The caller holds the lock.
+// knowsOf reports whether all restrictions of a namespace are known. The caller holds the lock.
 func (x *Index) knowsOf(namespace string) bool {
-	for _, n := range x.unreadable { // of which there are none
+	for _, n := range x.unreadable { // usually empty
 		if n == namespace {
 			return false
 		}
@@ -166,8 +167,9 @@ func (x *Index) knowsOf(namespace string) bool {
 	return true
 }
 
-// knows reports whether the index may decide. The caller holds the lock. Two clocks have to agree: the one
-// that does not jump stands still while a machine is suspended, and the other one jumps.
+// knows reports whether the index may decide. The caller holds the lock. Both clocks must be before
+// the deadline: the monotonic clock stops while a machine is suspended, and the wall clock can
+// jump.
 func (x *Index) knows(now time.Time) bool {
 	return x.caughtUp && (x.always || now.Before(x.until) && now.Round(0).Before(x.until.Round(0)))
 }
@@ -239,7 +241,7 @@ func (x *Index) list(namespace string) *list {
 	return l
 }
 
-// Records returns the records that a condition picks, with their keys.
+// Records returns the selected records with their keys.
 func (x *Index) Records(pick func(Record) bool) map[string]Record {
 	x.mu.RLock()
 	defer x.mu.RUnlock()
@@ -259,7 +261,7 @@ func (x *Index) Label(namespace string) sluice.Label {
 	return x.labels[namespace]
 }
 
-// Grant returns a grant. The second result is false if it is not known.
+// Grant returns a grant. The second result is false if it is unknown.
 func (x *Index) Grant(id string) (Granted, bool) {
 	x.mu.RLock()
 	defer x.mu.RUnlock()

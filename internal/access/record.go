@@ -7,8 +7,8 @@ import (
 	"github.com/sluice-io/sluice/pkg/sluice"
 )
 
-// Record is what is stored of access; one field is set. Records are changed, and emptied, but not deleted,
-// except grants that expired long ago, so that every change has a revision that can be waited for.
+// Record is a stored access record; one field is set. Records are changed and emptied, but only
+// those of long expired grants are deleted, so that every change has a revision to wait for.
 type Record struct {
 	Grant     *Granted          `json:"grant,omitempty"`
 	ACL       *sluice.ACL       `json:"acl,omitempty"`
@@ -18,12 +18,13 @@ type Record struct {
 	Tombstone *sluice.Tombstone `json:"tombstone,omitempty"`
 	Replica   *Presence         `json:"replica,omitempty"`
 
-	// Unreadable says that what is stored cannot be read: it is damaged, or a later version wrote it.
+	// Unreadable marks a record that cannot be parsed: it is damaged, or was written by a later
+	// version.
 	Unreadable bool `json:"-"`
 }
 
-// UnmarshalJSON reads a record. What is none becomes one that is unreadable: an access list, a label or a tombstone
-// must not count as one that is not there.
+// UnmarshalJSON parses a record. Invalid data becomes an unreadable record: an access list, a label
+// or a tombstone must not count as absent.
 func (r *Record) UnmarshalJSON(data []byte) error {
 	type bare Record
 	var read bare
@@ -34,8 +35,8 @@ func (r *Record) UnmarshalJSON(data []byte) error {
 	return nil
 }
 
-// bounds returns the namespace whose list's head, label or tombstone lies under a key; "" for other records, without
-// which less is allowed and not more.
+// bounds returns the namespace that the list head, label or tombstone under a key restricts; "" for
+// other records, whose absence only reduces permissions.
 func bounds(key string) string {
 	parts := strings.Split(key, ".")
 	switch {
@@ -45,22 +46,21 @@ func bounds(key string) string {
 	return ""
 }
 
-// Presence says that a replica is there, and up to which revision it acts on what is stored. It
-// expires unless it is renewed.
+// Presence announces a replica and the revision that it enforces. It expires unless it is renewed.
 type Presence struct {
 	ID      string `json:"id"`
 	Settled uint64 `json:"settled"`
 }
 
-// Granted is a grant with what makes its token the one that counts.
+// Granted is a grant with the hash that identifies its valid token.
 type Granted struct {
 	sluice.Grant
 
-	Nonce string `json:"nonce"` // a hash of the token's
+	Nonce string `json:"nonce"` // hash of the token's nonce
 }
 
-// Admins is the head of a namespace's access list. It is written before an admin goes and after
-// one came, so that the last one cannot go.
+// Admins is the head of a namespace's access list. It is written before an admin is removed and
+// after one is added, so that the last one cannot be removed.
 type Admins struct {
 	Namespace  string             `json:"namespace"`
 	Closed     bool               `json:"closed"` // the list is in force: it has had an entry

@@ -6,11 +6,11 @@ import (
 	"github.com/sluice-io/sluice/pkg/sluice"
 )
 
-// Touched reports whether a subscription is concerned by what a change took away.
+// Touched reports whether a subscription is affected by a revocation.
 type Touched func(sub *sluice.Subscription) bool
 
-// Takes returns whom a change concerns that takes something away; nil if it takes nothing.
-// The index has the change already.
+// Takes returns the subscriptions affected by a change that removes permissions; nil if it removes
+// none. The index already has the change.
 func (x *Index) Takes(before, after Record) Touched {
 	if after.Unreadable {
 		return func(*sluice.Subscription) bool { return true }
@@ -18,7 +18,7 @@ func (x *Index) Takes(before, after Record) Touched {
 	return x.takes(before, after)
 }
 
-// takes is Takes for a record that can be read.
+// takes is Takes for a readable record.
 func (x *Index) takes(before, after Record) Touched {
 	switch {
 	case after.Grant != nil && ends(before.Grant, after.Grant):
@@ -37,7 +37,7 @@ func (x *Index) takes(before, after Record) Touched {
 	return nil
 }
 
-// labelOf returns the label that a record says; PUBLIC if it says none.
+// labelOf returns the label of a record; PUBLIC if it has none.
 func labelOf(r Record) sluice.Label {
 	if r.Label == nil {
 		return sluice.Label{}
@@ -45,12 +45,12 @@ func labelOf(r Record) sluice.Label {
 	return r.Label.Label
 }
 
-// ends reports whether a grant ends, or ends earlier than it did.
+// ends reports whether a grant ends, or ends earlier than before.
 func ends(before, after *Granted) bool {
 	return before != nil && (after.RevokedAt != nil && before.RevokedAt == nil || after.ExpiresAt.Before(before.ExpiresAt))
 }
 
-// shrinks reports whether one of the lines before is not among the lines after.
+// shrinks reports whether an entry was removed.
 func shrinks(before, after *sluice.ACL) bool {
 	return before != nil && slices.ContainsFunc(before.Entries, func(e sluice.Access) bool { return !slices.Contains(after.Entries, e) })
 }
@@ -63,7 +63,7 @@ func both(a, b Touched) Touched {
 	return func(sub *sluice.Subscription) bool { return a(sub) && b(sub) }
 }
 
-// under returns the subscriptions of whose grant's chain some link is as said.
+// under selects the subscriptions with a matching grant in their chain.
 func (x *Index) under(link func(*granted) bool) Touched {
 	return func(sub *sluice.Subscription) bool {
 		x.mu.RLock()
@@ -83,12 +83,12 @@ func (x *Index) under(link func(*granted) bool) Touched {
 	}
 }
 
-// speaking returns the subscriptions of whose grant's chain some link speaks for a principal.
+// speaking selects the subscriptions with a grant for a principal in their chain.
 func (x *Index) speaking(p sluice.Principal) Touched {
 	return x.under(func(g *granted) bool { return g.Principal == p || g.OnBehalfOf == p })
 }
 
-// Record returns a record as the index has it; the zero one if it has none.
+// Record returns a record of the index; the zero Record if it has none.
 func (x *Index) Record(key string) Record {
 	x.mu.RLock()
 	defer x.mu.RUnlock()

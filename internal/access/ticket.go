@@ -10,64 +10,67 @@ import (
 )
 
 const (
-	ticketPrefix = "tkt_" // so that whoever scans for leaked secrets finds tickets
+	ticketPrefix = "tkt_" // recognizable by secret scanners
 	maxTicket    = 1024
 )
 
-// Ticket is what a ticket says: until it expires, whoever has it may open feeds of a namespace as its issuer, who showed
-// a token. It goes into addresses, so it is for nothing else.
+// Ticket permits its bearer, until it expires, to open feeds of a namespace on behalf of its
+// issuer. It is used in URLs, so it permits nothing else.
 type Ticket struct {
-	Namespace string    `json:"ns"`
-	Grant     string    `json:"grant,omitempty"` // "" of root
-	Token     string    `json:"token,omitempty"` // the hash of the nonce of the grant's token: a newer token ends the ticket
-	Expiry    time.Time `json:"-"`
+	Namespace string `json:"ns"`
+	Grant     string `json:"grant,omitempty"` // "" for root
+	// Hash of the nonce of the grant's token: a newer token invalidates the ticket.
+	Token  string    `json:"token,omitempty"`
+	Expiry time.Time `json:"-"`
 }
 
-// ticketClaims is a ticket as it is signed.
+// ticketClaims is the signed form of a ticket.
 type ticketClaims struct {
 	Ticket
 	passes.Term
 }
 
-// ticketKeys are the keys of tickets, which sign nothing else.
+// ticketKeys are the keys that sign tickets, and nothing else.
 type ticketKeys [][]byte
 
-// WakeKeys returns them.
+// WakeKeys returns the keys.
 func (k ticketKeys) WakeKeys() [][]byte { return k }
 
-// SignTicket returns a ticket's text. Its end is a whole second. Code Unavailable if there is no key.
+// SignTicket returns a ticket's text. Its expiry is in whole seconds. Code Unavailable without a
+// key.
 func SignTicket(t Ticket, keys [][]byte) (string, error) {
 	text, err := passes.Sign(ticketKeys(keys), ticketClaims{t, passes.Until(t.Expiry)})
 	return ticketPrefix + text, err
 }
 
-// VerifyTicket returns what a ticket says, if one of the keys signed it and it has not expired. Code Unauthenticated,
-// with the reason in the details. It does not ask whether its issuer may still do anything.
+// VerifyTicket returns the content of a ticket that was signed by one of the keys and has not
+// expired. Code Unauthenticated, with the reason in the details. It does not check its issuer's
+// permissions.
 func VerifyTicket(text string, keys [][]byte, now time.Time) (Ticket, error) {
 	bare, ok := strings.CutPrefix(text, ticketPrefix)
 	if !ok || len(text) > maxTicket {
-		return Ticket{}, refuse(Malformed, "the ticket is not one of this server's")
+		return Ticket{}, refuse(Malformed, "the ticket was not issued by this server")
 	}
 	c, err := passes.Read[ticketClaims](ticketKeys(keys), bare, now)
 	switch {
 	case errors.Is(err, passes.ErrExpired):
-		return Ticket{}, refuse(Expired, "the ticket has expired; ask for another one")
+		return Ticket{}, refuse(Expired, "the ticket has expired; request a new one")
 	case err != nil:
-		return Ticket{}, refuse(Forged, "the ticket's signature does not fit")
+		return Ticket{}, refuse(Forged, "the ticket's signature is invalid")
 	}
 	c.Expiry = c.ExpiresAt.Time
 	return c.Ticket, nil
 }
 
-// TicketFor returns a ticket of a caller, and until when it is good: no longer than its grant. Code Unauthenticated
-// if the grant is not known.
+// TicketFor returns a ticket for a caller, and its expiry, which is at most that of the grant. Code
+// Unauthenticated if the grant is unknown.
 func (x *Index) TicketFor(c sluice.Caller, namespace string, until time.Time) (Ticket, error) {
 	if c.Unbounded() {
 		return Ticket{Namespace: namespace, Expiry: until}, nil
 	}
 	g, ok := x.Grant(c.Grant)
 	if !ok {
-		return Ticket{}, refuse(Revoked, "the token's grant is not known")
+		return Ticket{}, refuse(Revoked, "the token's grant is unknown")
 	}
 	if g.ExpiresAt.Before(until) {
 		until = g.ExpiresAt
@@ -75,7 +78,7 @@ func (x *Index) TicketFor(c sluice.Caller, namespace string, until time.Time) (T
 	return Ticket{Namespace: namespace, Grant: g.ID, Token: g.Nonce, Expiry: until}, nil
 }
 
-// Holder returns whose a verified ticket is, as Check does for tokens.
+// Holder returns the issuer of a verified ticket, like Check for tokens.
 func (x *Index) Holder(t *Ticket, now time.Time) (holder sluice.Caller, known bool, err error) {
 	if t.Grant == "" {
 		return sluice.Caller{Principal: sluice.Root}, true, nil

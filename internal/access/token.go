@@ -18,13 +18,14 @@ import (
 )
 
 const (
-	tokenPrefix  = "cap_" // so that whoever scans for leaked secrets finds tokens
+	tokenPrefix  = "cap_" // recognizable by secret scanners
 	tokenVersion = 1
 	maxToken     = 4096
 	nonceBytes   = 32
 )
 
-// Claims is what a token says: all fields but the signature are signed, as canonical JSON (RFC 8785), with Ed25519.
+// Claims is the content of a token: all fields except the signature are signed, as canonical JSON
+// (RFC 8785), with Ed25519.
 type Claims struct {
 	Version   int              `json:"token_version"`
 	Grant     string           `json:"token_id"`
@@ -35,39 +36,39 @@ type Claims struct {
 	Object    sluice.Object    `json:"object"`
 	IssuedAt  time.Time        `json:"issued_at"`
 	Expiry    time.Time        `json:"expiry"`
-	Nonce     string           `json:"nonce"` // 32 bytes in hex
+	Nonce     string           `json:"nonce"` // 32 bytes, hex-encoded
 	Signature string           `json:"signature,omitempty"`
 }
 
-// Reason says why a token is not accepted, in the details of the error.
+// Reason is the reason why a token is refused, in the details of the error.
 type Reason string
 
-// The reasons, in the order in which they are looked for (S0-55).
+// The reasons, in the order of the checks (S0-55).
 const (
 	Malformed  Reason = "malformed"
 	UnknownKey Reason = "unknown_key"
 	Forged     Reason = "signature_invalid"
 	Expired    Reason = "expired"
-	Replayed   Reason = "token_replay" // the grant was renewed: another token counts
+	Replayed   Reason = "token_replay" // the grant was renewed; use its newer token
 	Revoked    Reason = "revoked"
-	Elsewhere  Reason = "other_namespace" // a ticket's
+	Elsewhere  Reason = "other_namespace" // only for tickets
 )
 
-// refuse returns the error of a token that is not accepted.
+// refuse returns the error for a refused token.
 func refuse(why Reason, message string) *sluice.Error {
 	return sluice.Errorf(sluice.Unauthenticated, "%s", message).With("reason", string(why))
 }
 
-// NewNonce returns a nonce.
+// NewNonce returns a random nonce.
 func NewNonce() (string, error) {
 	raw := make([]byte, nonceBytes)
 	if _, err := rand.Read(raw); err != nil {
-		return "", fmt.Errorf("make a nonce: %w", err)
+		return "", fmt.Errorf("generate a nonce: %w", err)
 	}
 	return hex.EncodeToString(raw), nil
 }
 
-// HashNonce returns what is stored of a nonce.
+// HashNonce returns the stored hash of a nonce.
 func HashNonce(nonce string) string {
 	sum := sha256.Sum256([]byte(nonce))
 	return hex.EncodeToString(sum[:])
@@ -103,13 +104,13 @@ func (c *Claims) canonical() ([]byte, error) {
 	return text, nil
 }
 
-var errNotCanonical = errors.New("it is not written as it would be written again")
+var errNotCanonical = errors.New("it is not in canonical form")
 
-// IsToken reports whether a bearer's token means to be a grant's.
+// IsToken reports whether a bearer token has the form of a grant's token.
 func IsToken(token string) bool { return strings.HasPrefix(token, tokenPrefix) }
 
-// Verify returns what a token says if a key of the server signed it, and says so in the one
-// way in which Sign writes it. It does not ask whether that still holds.
+// Verify returns the content of a token that a key of the server signed, in exactly the form that
+// Sign produces. It does not check whether the grant is still valid.
 func Verify(token string, key func(id string) (ed25519.PublicKey, bool)) (Claims, error) {
 	c, err := parse(token)
 	if err != nil {
@@ -123,33 +124,33 @@ func Verify(token string, key func(id string) (ed25519.PublicKey, bool)) (Claims
 	unsigned.Signature = ""
 	body, err := unsigned.canonical()
 	if err != nil {
-		return Claims{}, refuse(Malformed, "the token is not one of this server's")
+		return Claims{}, refuse(Malformed, "the token was not issued by this server")
 	}
 	signature, err := decode(c.Signature)
 	if err != nil || !ed25519.Verify(public, body, signature) {
-		return Claims{}, refuse(Forged, "the token's signature does not fit")
+		return Claims{}, refuse(Forged, "the token's signature is invalid")
 	}
 	return c, nil
 }
 
-// parse reads a token that is written as Sign writes it.
+// parse parses a token in the form that Sign produces.
 func parse(token string) (Claims, error) {
 	var c Claims
 	text, ok := strings.CutPrefix(token, tokenPrefix)
 	if !ok || len(text) > maxToken {
-		return c, refuse(Malformed, "the token is not one of this server's")
+		return c, refuse(Malformed, "the token was not issued by this server")
 	}
 	raw, err := decode(text)
 	if err != nil || json.Unmarshal(raw, &c) != nil || c.Version != tokenVersion || c.Signature == "" {
-		return c, refuse(Malformed, "the token is not one of this server's")
+		return c, refuse(Malformed, "the token was not issued by this server")
 	}
 	if again, err := c.canonical(); err != nil || string(again) != string(raw) {
-		return c, refuse(Malformed, "the token is not one of this server's")
+		return c, refuse(Malformed, "the token was not issued by this server")
 	}
 	return c, nil
 }
 
-// decode reads base64 that is written as it would be written again: the library passes over line ends.
+// decode decodes canonical base64: the library ignores line ends.
 func decode(text string) ([]byte, error) {
 	raw, err := base64.RawURLEncoding.Strict().DecodeString(text)
 	if err == nil && base64.RawURLEncoding.EncodeToString(raw) != text {

@@ -165,7 +165,7 @@ func (a *Announcer) logDropped(ctx context.Context) {
 	a.dropped = 0
 	a.mu.Unlock()
 	if n > 0 {
-		a.opts.Log.WarnContext(ctx, "announcements dropped: too many wait", slog.Int("count", n), slog.Int("queue", a.opts.Queue))
+		a.opts.Log.WarnContext(ctx, "system events dropped: the queue is full", slog.Int("count", n), slog.Int("queue", a.opts.Queue))
 	}
 }
 
@@ -242,7 +242,7 @@ func (a *Announcer) lose(ctx context.Context, n announcement, err error) {
 	if shutdown.Left(ctx, "announcements", 1) {
 		return
 	}
-	a.opts.Log.LogAttrs(ctx, slog.LevelWarn, "announcement not published",
+	a.opts.Log.LogAttrs(ctx, slog.LevelWarn, "system event not published",
 		slog.String("type", n.kind), slog.String("namespace", n.namespace), slog.String("path", string(n.path)), slog.Any("error", err))
 }
 
@@ -257,7 +257,7 @@ func (n announcement) event() (sluice.Event, error) {
 	if n.id == "" {
 		id, err := uuid.NewV7()
 		if err != nil {
-			return sluice.Event{}, fmt.Errorf("make an id: %w", err)
+			return sluice.Event{}, fmt.Errorf("generate an ID: %w", err)
 		}
 		n.id = id.String()
 	}

@@ -82,7 +82,7 @@ func change(sub *sluice.Subscription, n sluice.Announcement) announcement {
 
 // tellLater says why a change could not be told, and has it told later if it is kept.
 func (a *Announcer) tellLater(ctx context.Context, sub *sluice.Subscription, err error) {
-	a.opts.Log.LogAttrs(ctx, slog.LevelWarn, "change not told", slog.String("subscription", sub.ID),
+	a.opts.Log.LogAttrs(ctx, slog.LevelWarn, "system event of a change not published", slog.String("subscription", sub.ID),
 		slog.String("namespace", sub.Namespace), slog.Int("untold", len(sub.Untold)), slog.Any("error", err))
 	if a.opts.Outbox == nil {
 		a.opts.Dropped(sub.Untold[len(sub.Untold)-1].Type)
@@ -129,7 +129,7 @@ func (a *Announcer) sweep(ctx context.Context) bool {
 	waiting, err := a.opts.Outbox.Waiting(ctx)
 	if err != nil {
 		if ctx.Err() == nil {
-			a.opts.Log.LogAttrs(ctx, slog.LevelWarn, "changes that may not be told cannot be listed", slog.Any("error", err))
+			a.opts.Log.LogAttrs(ctx, slog.LevelWarn, "unpublished changes cannot be listed", slog.Any("error", err))
 		}
 		return false
 	}
@@ -153,7 +153,7 @@ func (a *Announcer) retry(ctx context.Context) bool {
 	for _, id := range ids {
 		if err := a.retryOne(ctx, id); err != nil {
 			left++
-			a.opts.Log.LogAttrs(ctx, slog.LevelDebug, "change not told yet", slog.String("subscription", id), slog.Any("error", err))
+			a.opts.Log.LogAttrs(ctx, slog.LevelDebug, "system event of a change not published yet", slog.String("subscription", id), slog.Any("error", err))
 		}
 		if ctx.Err() != nil {
 			return false

@@ -1,9 +1,9 @@
-// Package announce knows the system events: what the server tells about itself, on which paths,
-// and that telling it holds nothing up.
+// Package announce publishes system events: what the server reports about itself, and on which
+// paths. Publishing them blocks nothing else.
 //
-// An event is published after the state that it announces was stored, never before: whoever
-// calls this package has stored it. What a caller of the API changed is published at once,
-// within a short time. What the engine tells goes into a bounded queue; what does not fit is
-// counted and logged. So a lost system event is possible, and a false one is not: the state
-// itself, the attempts, the dead letters and the ledger are the truth.
+// An event is published after the state that it reports was stored, never before: callers of this
+// package have stored it. Changes through the API are published immediately, within a short time.
+// Events of the engines go into a bounded queue; what does not fit is counted and logged. A system
+// event can therefore be lost, but never be false: the state itself, the attempts, the dead letters
+// and the ledger are authoritative.
 package announce

@@ -55,7 +55,7 @@ func (a *Announcer) tellKept(ctx context.Context) {
 	for namespace, all := range by {
 		for batch := range slices.Chunk(all, keptBatch) {
 			if err := a.tellBatch(ctx, namespace, batch); err != nil {
-				a.opts.Log.LogAttrs(ctx, slog.LevelDebug, "announcements wait", slog.String("namespace", namespace), slog.Int("count", len(batch)), slog.Any("error", err))
+				a.opts.Log.LogAttrs(ctx, slog.LevelDebug, "unpublished system events", slog.String("namespace", namespace), slog.Int("count", len(batch)), slog.Any("error", err))
 				a.keepFurther(ctx, batch, err)
 			}
 		}

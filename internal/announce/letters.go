@@ -36,7 +36,7 @@ func (a *Announcer) runLetters(ctx context.Context) {
 		return a.tellLetters(ctx, letters, a.publishAll)
 	})
 	if err != nil && ctx.Err() == nil {
-		a.opts.Log.LogAttrs(ctx, slog.LevelError, "dead letters are not told any more", slog.Any("error", err))
+		a.opts.Log.LogAttrs(ctx, slog.LevelError, "system events of dead letters stopped", slog.Any("error", err))
 	}
 }
 

@@ -40,7 +40,7 @@ func (a *Announcer) Namespace(ctx context.Context, kind string, ns *sluice.Names
 	ctx, cancel := context.WithTimeout(shutdown.Lasting(ctx), changeLimit)
 	defer cancel()
 	if err := a.tellNamespace(ctx, kind, namespaceData{ns.Name, ns.Revision, old, now}, a.publishAll); err != nil {
-		a.opts.Log.LogAttrs(ctx, slog.LevelWarn, "change not told", slog.String("type", kind), slog.String("namespace", ns.Name), slog.Any("error", err))
+		a.opts.Log.LogAttrs(ctx, slog.LevelWarn, "system event of a change not published", slog.String("type", kind), slog.String("namespace", ns.Name), slog.Any("error", err))
 		if a.opts.Namespaces == nil {
 			a.opts.Dropped(kind)
 		}
@@ -62,7 +62,7 @@ func (a *Announcer) StillUntold(ctx context.Context, name string) {
 		}
 	}
 	if err != nil {
-		a.opts.Log.LogAttrs(ctx, slog.LevelWarn, "changes not told", slog.String("namespace", name), slog.Any("error", err))
+		a.opts.Log.LogAttrs(ctx, slog.LevelWarn, "system events of changes not published", slog.String("namespace", name), slog.Any("error", err))
 	}
 }
 
@@ -151,7 +151,7 @@ func (a *Announcer) sweepNamespaces(ctx context.Context, was map[overdue]bool) m
 		}
 	}
 	if err != nil && ctx.Err() == nil {
-		a.opts.Log.LogAttrs(ctx, slog.LevelWarn, "changes of namespaces may not be told", slog.Any("error", err))
+		a.opts.Log.LogAttrs(ctx, slog.LevelWarn, "system events of namespaces may be unpublished", slog.Any("error", err))
 	}
 	return found
 }

@@ -65,7 +65,7 @@ func (a *Announcer) sweepMarks(ctx context.Context) {
 	all, err := a.opts.Marks(ctx)
 	if err != nil {
 		if ctx.Err() == nil {
-			a.opts.Log.LogAttrs(ctx, slog.LevelWarn, "marks that may not be told cannot be listed", slog.Any("error", err))
+			a.opts.Log.LogAttrs(ctx, slog.LevelWarn, "unpublished marks of producers cannot be listed", slog.Any("error", err))
 		}
 		return
 	}

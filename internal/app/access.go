@@ -15,17 +15,17 @@ import (
 	"github.com/sluice-io/sluice/streams"
 )
 
-// sweepEvery is how soon after its grant a subscription ends that has nothing to send.
+// sweepEvery is the maximum delay with which an idle subscription ends after its grant.
 const sweepEvery = 15 * time.Second
 
-// trust is the parts that know who may do what.
+// trust groups the authorization components.
 type trust struct {
 	index     *access.Index
 	records   natsstore.Bucket[access.Record]
 	authority *authority.Authority
 	presence  *authority.Presence
 	follower  *authority.Follower
-	damaged   map[string]sluice.Damage // of the records, by key
+	damaged   map[string]sluice.Damage // damaged records, by key
 }
 
 func (s *server) openTrust(ctx context.Context) error {
@@ -49,7 +49,7 @@ func (s *server) openTrust(ctx context.Context) error {
 	return nil
 }
 
-// tokenKeys returns the keys that sign tokens, and nothing else.
+// tokenKeys returns the keys that sign tokens.
 func (s *server) tokenKeys(ctx context.Context) ([]authority.Key, error) {
 	stored, err := s.store.KeysFor(ctx, sluice.UseGrant)
 	if err != nil {
@@ -62,7 +62,7 @@ func (s *server) tokenKeys(ctx context.Context) ([]authority.Key, error) {
 	return keys, nil
 }
 
-// followTicketKeys keeps the keys of tickets as the store has them, until ctx is done.
+// followTicketKeys keeps the ticket keys in step with the store until ctx is done.
 func (s *server) followTicketKeys(ctx context.Context) error {
 	return s.store.WatchKeys(ctx, sluice.UseFeed, s.ticketKeys.set)
 }
@@ -81,7 +81,7 @@ func (s *server) ready(ctx context.Context) error {
 	return s.trust.index.Ready(time.Now())
 }
 
-// know tells the follower of a subscription.
+// know passes a subscription to the follower of the access index.
 func (s *server) know(id string, sub *sluice.Subscription) { s.trust.follower.Know(id, sub) }
 
 // follow keeps the index in step with the records until ctx is done.
@@ -100,7 +100,7 @@ func (t *trust) follow(ctx context.Context) error {
 			t.follower.Remove(e.Key, e.Revision)
 		case natsstore.CaughtUp:
 			for key, d := range t.damaged {
-				if !told[key] { // it is lost, or cannot be read
+				if !told[key] { // the record is lost or unreadable
 					t.follower.Set(ctx, key, access.Record{Unreadable: true}, d.From)
 				}
 			}
@@ -109,7 +109,7 @@ func (t *trust) follow(ctx context.Context) error {
 	})
 }
 
-// leave says that this replica decides nothing any more.
+// leave announces that this replica no longer makes access decisions.
 func (t *trust) leave(ctx context.Context, log *slog.Logger) {
 	limit, cancel := context.WithTimeout(ctx, scrapeLimit)
 	defer cancel()
@@ -117,32 +117,34 @@ func (t *trust) leave(ctx context.Context, log *slog.Logger) {
 	log.DebugContext(ctx, "access left")
 }
 
-// subscribing says who may subscribe to what.
+// subscribing decides about permissions to subscribe.
 type subscribing struct{ index *access.Index }
 
-// MaySubscribe returns an error unless who asks may have all that the subscription is about.
+// MaySubscribe returns an error unless the caller may access everything that the subscription
+// covers.
 func (s subscribing) MaySubscribe(ctx context.Context, sub *sluice.Subscription) error {
 	return s.index.Require(sluice.CallerFrom(ctx), sluice.VerbSubscribe, access.TargetOf(sub.Object()), time.Now())
 }
 
-// Owns reports whether who asks, whose name a subscription's maker has, is its maker.
+// Owns reports whether the caller, who has the same principal as the subscription's creator, is its
+// creator.
 func (s subscribing) Owns(ctx context.Context, sub *sluice.Subscription) bool {
 	who := sluice.CallerFrom(ctx)
 	return who.Unbounded() || s.index.Same(who, sub.Grant, sluice.Object{Namespace: sub.Namespace}, time.Now())
 }
 
-// Shows reports whether who asks may see an event.
+// Shows reports whether the caller may see an event.
 func (s subscribing) Shows(ctx context.Context, ev *sluice.Event) bool {
 	return s.index.Shows(sluice.CallerFrom(ctx), sluice.VerbSubscribe, ev, time.Now()) == sluice.Pass
 }
 
-// tombstones takes events out of logs.
+// tombstones erases paths.
 type tombstones struct {
 	store *natsstore.Store
 	trust *trust
 }
 
-// Entomb makes what lies on the path never leave again, and then deletes it.
+// Entomb blocks everything on the path from being sent, and then deletes it.
 func (t tombstones) Entomb(ctx context.Context, by sluice.Caller, namespace string, path sluice.Path) (sluice.Tombstone, error) {
 	last, err := t.store.LastSeq(ctx, namespace)
 	if err != nil {
@@ -155,7 +157,7 @@ func (t tombstones) Entomb(ctx context.Context, by sluice.Caller, namespace stri
 	return stone, t.store.PurgePath(ctx, namespace, path, stone.UpTo)
 }
 
-// Tombstones returns a namespace's, by path.
+// Tombstones returns the tombstones of a namespace, by path.
 func (t tombstones) Tombstones(namespace string) []sluice.Tombstone {
 	all := []sluice.Tombstone{}
 	for _, r := range t.trust.index.Records(func(r access.Record) bool {

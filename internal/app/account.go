@@ -19,8 +19,8 @@ import (
 	"github.com/sluice-io/sluice/pkg/sluice"
 )
 
-// namespaces gives the API the namespaces. Their changes are in the ledger before they are
-// made; a namespace that goes takes its subscriptions along.
+// namespaces implements the API's namespace operations. Changes are recorded in the ledger before
+// they are made; deleting a namespace deletes its subscriptions.
 type namespaces struct {
 	store    *natsstore.Store
 	registry *registry.Registry
@@ -33,21 +33,22 @@ type namespaces struct {
 	dsubs     *dsub.Engine
 }
 
-// changed is what became of a namespace.
+// changed is the result of a change to a namespace.
 type changed struct {
 	sluice.Namespace
 
-	kind     string // of the event that tells of it; "": nothing changed
+	kind     string // type of the system event; "": unchanged
 	old, now json.RawMessage
 }
 
-// PutNamespace makes or changes a namespace. Its quota and its catalogue hold at once in this process.
+// PutNamespace creates or updates a namespace. Its quota and catalogue take effect immediately in
+// this process.
 func (n namespaces) PutNamespace(ctx context.Context, ns sluice.Namespace, by string) (sluice.Namespace, bool, error) {
 	is, err := telling.After(ctx, func(ctx context.Context) (changed, error) { return n.put(ctx, ns, by) }, n.tellOf)
 	return is.Namespace, is.kind == sluice.TypeNamespaceCreated, err
 }
 
-// tellOf announces what became of a namespace.
+// tellOf publishes the system event of a change to a namespace.
 func (n namespaces) tellOf(ctx context.Context, is changed) {
 	if is.kind != "" {
 		n.announce.Namespace(ctx, is.kind, &is.Namespace, is.old, is.now)
@@ -83,15 +84,16 @@ func (n namespaces) put(ctx context.Context, ns sluice.Namespace, by string) (ch
 	return is, nil
 }
 
-// prepare returns what a change has to be told. A new namespace has its label before anything can lie in it.
+// prepare returns the system event of a change. A new namespace gets its label before it can hold
+// events.
 func (n namespaces) prepare(ctx context.Context, was, is *sluice.Namespace, label *sluice.Label) (changed, error) {
 	if was == nil {
-		err := n.forget(ctx, is.Name) // what a deletion left that was cut off
+		err := n.forget(ctx, is.Name) // remains of an interrupted deletion
 		if err == nil {
 			err = n.label(ctx, is.Name, label)
 		}
 		if err == nil {
-			err = n.store.NamespaceTold(ctx, is.Name, 0) // that it is made is to be told
+			err = n.store.NamespaceTold(ctx, is.Name, 0) // the creation must be published
 		}
 		return changed{kind: sluice.TypeNamespaceCreated}, err
 	}
@@ -99,17 +101,17 @@ func (n namespaces) prepare(ctx context.Context, was, is *sluice.Namespace, labe
 	return changed{kind: sluice.TypeNamespaceUpdated, old: old, now: now}, err
 }
 
-// forget takes what was said about a namespace, and what was to be done in it at a time.
+// forget removes the permissions and the scheduled work of a namespace.
 func (n namespaces) forget(ctx context.Context, name string) error {
 	return errors.Join(n.authority.ForgetNamespace(ctx, sluice.CallerFrom(ctx), name), n.unschedule(ctx, name))
 }
 
-// unschedule forgets what was to be done at a time in a namespace.
+// unschedule removes the scheduled work of a namespace.
 func (n namespaces) unschedule(ctx context.Context, name string) error {
 	return errors.Join(n.store.Scheduled().DeleteOf(ctx, name), n.store.DeleteInstructions(ctx, name))
 }
 
-// label labels a namespace; nil leaves it as it is.
+// label sets the label of a namespace; nil leaves it unchanged.
 func (n namespaces) label(ctx context.Context, name string, label *sluice.Label) error {
 	if label == nil {
 		return nil
@@ -130,7 +132,7 @@ func (n namespaces) Namespaces(ctx context.Context) ([]sluice.Namespace, error) 
 // DeleteNamespace deletes a namespace's subscriptions and event types, then its log.
 func (n namespaces) DeleteNamespace(ctx context.Context, name, by string) error {
 	if name == sluice.DefaultNamespace {
-		return n.store.DeleteNamespace(ctx, name) // which says why not
+		return n.store.DeleteNamespace(ctx, name) // returns the reason for the refusal
 	}
 	_, err := telling.After(ctx, func(ctx context.Context) (changed, error) {
 		ns, err := n.store.GetNamespace(ctx, name)

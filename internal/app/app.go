@@ -1,5 +1,4 @@
-// Package app is where the parts meet: it knows what needs what, the order in which they
-// start and stop, and nothing about events.
+// Package app constructs the components of a server, and starts and stops them in order.
 package app
 
 import (
@@ -20,25 +19,34 @@ import (
 )
 
 const (
-	readyLimit    = 60 * time.Second // for the embedded NATS to be there, and for what is read once the streams are
-	scrapeLimit   = 2 * time.Second  // for what a scrape asks NATS
+	readyLimit = 60 * time.Second // for the embedded NATS to start, and for reading the initial state
+
+	// Backoff between attempts of a start-up step while an external NATS does not respond; doubled
+	// each time.
+	startAgain, startAgainMost = 100 * time.Millisecond, 5 * time.Second
+
+	scrapeLimit   = 2 * time.Second // for the NATS requests of a scrape
 	readyEvery    = 2 * time.Millisecond
-	readyPatience = 10 * time.Second // until it is said that the server can be used, though not everything may be known
+	readyPatience = 10 * time.Second // maximum delay before the server reports that it is ready, even if some state is missing
 )
 
-// Options is what a server is given besides its settings.
+// Options are the parameters of a server besides its settings.
 type Options struct {
-	Log     *slog.Logger    // slog.DiscardHandler
-	Version string          // "dev"
-	Ready   func(Addresses) // called once, when the server can be used; nil: nobody asks
+	Log     *slog.Logger    // default slog.DiscardHandler
+	Version string          // default "dev"
+	Ready   func(Addresses) // called once, when the server is ready; may be nil
 
-	Silent bool // sys.start and sys.shutdown are not published: tests count on the sequences of their own events
+	// Sys.start and sys.shutdown are not published: tests depend on the sequences of their own
+	// events.
+	Silent bool
 
-	LeaseTTL time.Duration // after which others take over the work of a server that was killed; 0: as natsstore says
+	// Time after which other replicas take over the work of a killed server; 0: the default of
+	// natsstore.
+	LeaseTTL time.Duration
 }
 
-// Run runs a server until ctx is done, which is no error. Attempts and requests under way are
-// finished before it returns.
+// Run runs a server until ctx is done, which is not an error. Attempts and requests in flight are
+// completed before it returns.
 func Run(ctx context.Context, cfg config.Config, opts Options) (err error) {
 	if opts.Log == nil {
 		opts.Log = slog.New(slog.DiscardHandler)
@@ -69,8 +77,8 @@ func Run(ctx context.Context, cfg config.Config, opts Options) (err error) {
 	return s.serve(ctx)
 }
 
-// sayReady says where the server is as soon as it knows who may do what, or has tried for long enough: its health
-// says the rest.
+// sayReady reports the server's addresses once permissions have loaded, or after a time limit: the
+// readiness endpoint has the details.
 func (s *server) sayReady(ctx context.Context) error {
 	tick := time.NewTicker(readyEvery)
 	defer tick.Stop()
@@ -92,9 +100,10 @@ func (s *server) sayReady(ctx context.Context) error {
 	return nil
 }
 
-// serve runs the parts. The first to end ends the others; the attempt log and the announcements
-// end last, because attempts under way are still recorded, and so does what writes the records of streams. From the
-// first end on the deadline of the shutdown runs, which ends all that does not end by itself.
+// serve runs the components. The first one to end stops the others. The attempt log and the
+// publisher of system events stop last, because attempts in flight are still recorded, and so does
+// the writer of stream records. The shutdown deadline starts when the first component ends, and
+// cancels the remaining ones.
 func (s *server) serve(ctx context.Context) error {
 	inner, cancel := context.WithCancelCause(ctx)
 	defer cancel(nil)
@@ -142,10 +151,10 @@ func (s *server) serve(ctx context.Context) error {
 	if err := context.Cause(inner); !errors.Is(err, context.Canceled) {
 		return err
 	}
-	return errors.New("a part ended by itself")
+	return errors.New("a component stopped unexpectedly")
 }
 
-// optional returns the parts that run in some configurations only.
+// optional returns the components that run only in some configurations.
 func (s *server) optional() (all []func(context.Context) error) {
 	if s.trusted != nil {
 		all = append(all, s.trusted.Run)
@@ -162,7 +171,7 @@ func (s *server) optional() (all []func(context.Context) error) {
 	return all
 }
 
-// tell publishes that the server has started, or ends.
+// tell publishes that the server has started or is stopping.
 func (s *server) tell(ctx context.Context, kind string) {
 	if !s.opts.Silent {
 		s.announce.Server(ctx, kind, s.replica, s.version())
@@ -172,7 +181,7 @@ func (s *server) tell(ctx context.Context, kind string) {
 func (s *server) serveHTTP(ctx context.Context) error {
 	web := s.web(ctx)
 	ended := make(chan error, 1)
-	go func() { ended <- s.accept(web) }() // Shutdown ends it
+	go func() { ended <- s.accept(web) }() // ended by Shutdown
 	select {
 	case err := <-ended:
 		return err
@@ -180,7 +189,7 @@ func (s *server) serveHTTP(ctx context.Context) error {
 	}
 	s.stop()
 	err := web.Shutdown(shutdown.Lasting(ctx))
-	if errors.Is(err, context.Canceled) { // requests are under way that the store does not answer
+	if errors.Is(err, context.Canceled) { // requests are in flight that the store does not answer
 		shutdown.Left(ctx, "requests", 1)
 		err = web.Close()
 	}
@@ -190,7 +199,7 @@ func (s *server) serveHTTP(ctx context.Context) error {
 	return err
 }
 
-// listenError says what to do about an address that is taken.
+// listenError adds the remedy for an address that is in use.
 func listenError(setting, address, flag string, err error) error {
 	if errors.Is(err, syscall.EADDRINUSE) {
 		return fmt.Errorf("%s %s is used by another process; choose another address with %s, where port 0 picks a free one", setting, address, flag)

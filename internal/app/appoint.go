@@ -11,7 +11,7 @@ import (
 	"github.com/sluice-io/sluice/pkg/sluice"
 )
 
-// openAppointments makes what keeps appointments.
+// openAppointments constructs the appointment engine.
 func (s *server) openAppointments(context.Context) error {
 	records := appointments{natsstore.OpenInstructions[appointmentRecord](s.store, sluice.KindAppointment)}
 	s.appoint = appoint.New(appoint.Needs{
@@ -21,15 +21,15 @@ func (s *server) openAppointments(context.Context) error {
 	return nil
 }
 
-// appointing makes the appointments of a namespace one after the other, so that there are not more than there may be: what counts them
-// knows of each when it is stored.
+// appointing serializes the creation of a namespace's appointments, so that the limit holds: an
+// appointment is counted once it is stored.
 type appointing struct {
 	*appoint.Engine
 
 	turns *turns.Turns[string]
 }
 
-// Set makes an appointment.
+// Set creates an appointment.
 func (a appointing) Set(ctx context.Context, is sluice.Appointment, may func(was *sluice.Appointment) error) (sluice.Appointment, bool, error) {
 	done, err := a.turns.Take(ctx, is.Namespace)
 	if err != nil {
@@ -39,7 +39,7 @@ func (a appointing) Set(ctx context.Context, is sluice.Appointment, may func(was
 	return a.Engine.Set(ctx, is, may)
 }
 
-// waiting returns what waits for its time.
+// waiting returns the numbers of waiting appointments and scheduled events.
 func (s *server) waiting() (all []metrics.Waiting) {
 	for what, of := range map[string]map[string]int{"event": s.later.Waiting(), "appointment": s.appoint.Waiting()} {
 		for namespace, n := range of {
@@ -49,12 +49,12 @@ func (s *server) waiting() (all []metrics.Waiting) {
 	return all
 }
 
-// appointments keeps the records of appointments.
+// appointments stores the records of appointments.
 type appointments struct {
 	of natsstore.Instructions[appointmentRecord]
 }
 
-// appointmentRecord is how one lies in the bucket.
+// appointmentRecord is the stored form of an appointment.
 type appointmentRecord struct {
 	sluice.Appointment
 
@@ -67,7 +67,7 @@ func (r *appointmentRecord) appointment(revision uint64) sluice.Appointment {
 	return a
 }
 
-// Put stores an appointment over the revision that it has.
+// Put stores an appointment over its revision.
 func (r appointments) Put(ctx context.Context, a *sluice.Appointment) (uint64, error) {
 	return r.of.Put(ctx, a.Namespace, a.ID, appointmentRecord{*a, a.Work}, a.Revision)
 }
@@ -78,12 +78,12 @@ func (r appointments) Get(ctx context.Context, namespace, id string) (sluice.App
 	return record.appointment(revision), err
 }
 
-// Delete removes an appointment of the revision that it has.
+// Delete removes an appointment at its revision.
 func (r appointments) Delete(ctx context.Context, a *sluice.Appointment) error {
 	return r.of.Delete(ctx, a.Namespace, a.ID, a.Revision)
 }
 
-// Of returns a namespace's.
+// Of returns the appointments of a namespace.
 func (r appointments) Of(ctx context.Context, namespace string) ([]sluice.Appointment, error) {
 	all, err := r.of.List(ctx, namespace)
 	if err != nil {
@@ -96,7 +96,7 @@ func (r appointments) Of(ctx context.Context, namespace string) ([]sluice.Appoin
 	return list, nil
 }
 
-// Watch tells of every one, and with no key once all that are stored have been told.
+// Watch calls f for every appointment, and with an empty key once after all stored ones.
 func (r appointments) Watch(ctx context.Context, f func(key string, a *sluice.Appointment)) error {
 	return r.of.Watch(ctx, func(one natsstore.Instruction[appointmentRecord]) {
 		switch one.Change {

@@ -130,23 +130,26 @@ func TestAnAppointmentThatIsCancelledInTheLastMomentFiresOrDoesNot(t *testing.T)
 // S2-39, S2-40: after a restart the policy says what becomes of what was due meanwhile.
 func TestWhatWasDueWhileNobodyWasThereFollowsItsPolicy(t *testing.T) {
 	t.Parallel()
-	dir := t.TempDir()
-	s := start(t, dir, nil)
-	spec := func(policy sluice.MissPolicy, grace time.Duration) client.AppointmentSpec {
-		one := lamp(time.Now().Add(time.Second))
-		one.MissPolicy, one.Grace, one.Notice = policy, sluice.Duration(grace), sluice.Duration(time.Hour)
-		one.Action.Path = sluice.Path("/lamps/" + string(policy) + strconv.Itoa(int(grace.Seconds())))
-		return one
-	}
-	for id, one := range map[string]client.AppointmentSpec{
-		"drop": spec(sluice.MissDrop, 0), "within": spec(sluice.MissCatchUpWithin, time.Hour), "grace": spec(sluice.MissCatchUpWithin, 11*time.Second), "always": spec(sluice.MissCatchUp, 0),
-	} {
-		_, err := s.api.PutAppointment(t.Context(), "default", id, one, 0)
-		require.NoError(t, err)
-	}
-	s.stop(t)
-	<-time.After(12500 * time.Millisecond) // longer than what counts as in time, which is the subject
-	s = start(t, dir, nil)
+	var s *running
+	var due time.Time
+	beforehand(t, time.Second, func(_ int, at time.Time) { // another server each time: what is too late has fired
+		s, due = start(t, t.TempDir(), nil), at
+		spec := func(policy sluice.MissPolicy, grace time.Duration) client.AppointmentSpec {
+			one := lamp(at)
+			one.MissPolicy, one.Grace, one.Notice = policy, sluice.Duration(grace), sluice.Duration(time.Hour)
+			one.Action.Path = sluice.Path("/lamps/" + string(policy) + strconv.Itoa(int(grace.Seconds())))
+			return one
+		}
+		for id, one := range map[string]client.AppointmentSpec{
+			"drop": spec(sluice.MissDrop, 0), "within": spec(sluice.MissCatchUpWithin, time.Hour), "grace": spec(sluice.MissCatchUpWithin, 11*time.Second), "always": spec(sluice.MissCatchUp, 0),
+		} {
+			_, err := s.api.PutAppointment(t.Context(), "default", id, one, 0)
+			require.NoError(t, err)
+		}
+		s.stop(t)
+	})
+	eventually(t, func() bool { return time.Since(due) > 11500*time.Millisecond }, "it is later than what counts as in time, which is the subject")
+	s = start(t, s.dir, nil)
 	eventually(t, func() bool {
 		return len(s.systemEvents(t, sluice.TypeAppointmentFired)) == 2 && len(s.systemEvents(t, sluice.TypeAppointmentMissed)) == 2
 	}, "two have fired and two are missed")
@@ -232,7 +235,7 @@ func TestAppointmentsThatCannotBeAreRefused(t *testing.T) {
 	s.must(t, http.StatusOK, "PUT "+appointmentsRoute+"/a", good)
 	s.must(t, http.StatusPreconditionFailed, "PUT "+appointmentsRoute+"/a", good, append(as(s.token), "If-Match", `"1000"`)...)
 	gone := s.must(t, http.StatusPreconditionFailed, "PUT "+appointmentsRoute+"/gone", good, append(as(s.token), "If-Match", `"1"`)...)
-	require.Contains(t, gone.text, "there is no appointment gone")
+	require.Contains(t, gone.text, "appointment gone not found")
 	s.must(t, http.StatusOK, "PUT "+appointmentsRoute+"/a", `{"at":"`+hour+`","action":{"path":"/b","type":"t"}}`, append(as(s.token), "If-Match", r.header.Get("ETag"))...)
 	s.must(t, http.StatusCreated, "PUT "+appointmentsRoute+"/b", good)
 	r = s.must(t, http.StatusTooManyRequests, "PUT "+appointmentsRoute+"/c", good)

@@ -14,14 +14,16 @@ import (
 	"github.com/sluice-io/sluice/internal/shutdown"
 )
 
-// KeptFiles returns the files of a data directory that belong to a backup: with them the server is the same one again.
+// KeptFiles returns the files of a data directory that belong to a backup and preserve the server's
+// identity.
 func KeptFiles() []string { return []string{SecretsKeyFile, RootTokenFile} }
 
-// Backup writes all that is stored into a directory, which is new or empty. The server has to be stopped: of the embedded
-// NATS the data directory is locked, and with another NATS no server may hold a lease.
+// Backup writes the whole store to a directory, which must be new or empty. The server must be
+// stopped: the data directory of an embedded NATS is locked, and with an external NATS no server
+// may hold a lease.
 func Backup(ctx context.Context, cfg config.Config, dir string, opts backup.Options, with Options) (m backup.Manifest, err error) {
 	if _, err := os.Stat(filepath.Join(cfg.Data, "nats")); cfg.NATS.Embedded() && errors.Is(err, fs.ErrNotExist) {
-		return m, fmt.Errorf("data directory %s has nothing to back up; name another one with --data", cfg.Data)
+		return m, fmt.Errorf("data directory %s is empty: nothing to back up; name another one with --data", cfg.Data)
 	}
 	s, err := openStored(ctx, cfg, with)
 	if err != nil {
@@ -32,7 +34,8 @@ func Backup(ctx context.Context, cfg config.Config, dir string, opts backup.Opti
 	return backup.Write(ctx, s.store, dir, opts)
 }
 
-// Restore makes all that a backup has in a store that has nothing of Sluice, after it has checked every file of it.
+// Restore creates the content of a backup in a store without data of Sluice, after checking every
+// file of the backup.
 func Restore(ctx context.Context, cfg config.Config, dir string, opts backup.Options, with Options) (m backup.Manifest, err error) {
 	if m, err = backup.Open(ctx, dir, nil); err != nil {
 		return m, err
@@ -54,7 +57,8 @@ func Restore(ctx context.Context, cfg config.Config, dir string, opts backup.Opt
 	return m, m.Restore(ctx, s.store, dir, opts)
 }
 
-// openStored opens the store as a server does, without anything that works on it. The embedded NATS listens nowhere.
+// openStored opens the store as a server does, without starting any engine. The embedded NATS has
+// no listener.
 func openStored(ctx context.Context, cfg config.Config, opts Options) (s *server, err error) {
 	if cfg.NATS.Embedded() {
 		cfg.NATS.Listen = "none"

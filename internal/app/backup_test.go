@@ -120,7 +120,7 @@ func TestBackup_RefusesWhatIsInUse(t *testing.T) {
 	_, err = app.Backup(t.Context(), offline(embedded, ""), saved, backup.Options{}, quiet())
 	require.ErrorContains(t, err, "is not empty")
 	_, err = app.Backup(t.Context(), offline(t.TempDir(), ""), filepath.Join(t.TempDir(), "b"), backup.Options{}, quiet())
-	require.ErrorContains(t, err, "has nothing to back up")
+	require.ErrorContains(t, err, "is empty: nothing to back up")
 }
 
 // A backup that was cut off, torn or changed is refused before anything is made.
@@ -135,13 +135,13 @@ func TestRestore_RefusesDamage(t *testing.T) {
 		change func(string) string
 		why    string
 	}{
-		"cut off":          {backup.ManifestFile, nil, "cut off"},
+		"cut off":          {backup.ManifestFile, nil, "is incomplete"},
 		"torn":             {"streams/EVENTS_default.tar.s2", func(text string) string { return text[:len(text)/2] }, "is damaged"},
 		"a flipped bit":    {"streams/KV_access.tar.s2", func(text string) string { return text[:40] + string(text[40]^1) + text[41:] }, "is damaged"},
 		"a missing stream": {"streams/LEDGER.tar.s2", nil, "no such file"},
 		"another key":      {"keys/secrets.key", func(string) string { return "c2hhcmVkIGJ5IHRoZSBzZXJ2ZXJzIG9mIGEgdGVzdCE=\n" }, "is damaged"},
-		"a foreign stream": {backup.ManifestFile, func(text string) string { return strings.Replace(text, `"LEDGER"`, `"OTHERS"`, 1) }, "no stream of Sluice"},
-		"a way out":        {backup.ManifestFile, func(text string) string { return strings.Replace(text, `"root.token"`, `"../root.token"`, 1) }, "no name of a file"},
+		"a foreign stream": {backup.ManifestFile, func(text string) string { return strings.Replace(text, `"LEDGER"`, `"OTHERS"`, 1) }, "not a stream of Sluice"},
+		"a way out":        {backup.ManifestFile, func(text string) string { return strings.Replace(text, `"root.token"`, `"../root.token"`, 1) }, "not a file name"},
 		"a later format":   {backup.ManifestFile, func(text string) string { return strings.Replace(text, `"format": 1`, `"format": 2`, 1) }, "format 2 is unknown"},
 	} {
 		saved := backUp(t, offline(from, ""))

@@ -9,8 +9,8 @@ import (
 	"github.com/sluice-io/sluice/streams"
 )
 
-// loadCatalogue reads all catalogues before anything is published or delivered: until then a
-// strict namespace would be taken for an open one.
+// loadCatalogue reads all catalogues before anything is published or delivered: until then a strict
+// namespace would count as open.
 func loadCatalogue(ctx context.Context, store *natsstore.Store, index *catalogue.Index) error {
 	all, err := store.ListNamespaces(ctx)
 	if err != nil {
@@ -30,7 +30,7 @@ func loadCatalogue(ctx context.Context, store *natsstore.Store, index *catalogue
 	return nil
 }
 
-// followTypes tells the event types, as they are and as they change, until ctx is done.
+// followTypes keeps the index of event types current until ctx is done.
 func followTypes(ctx context.Context, store *natsstore.Store, index *catalogue.Index) error {
 	loaded := index.All()
 	known := map[string]sluice.EventType{}
@@ -45,7 +45,7 @@ func followTypes(ctx context.Context, store *natsstore.Store, index *catalogue.I
 			delete(known, e.Key)
 			index.RemoveType(t.Namespace, t.Type, e.Revision)
 		case natsstore.CaughtUp:
-			for _, t := range loaded { // what went before anybody watched
+			for _, t := range loaded { // deleted before the watch started
 				if _, stays := known[streams.EventTypeKey(t.Namespace, t.Type)]; !stays {
 					index.RemoveType(t.Namespace, t.Type, t.Revision)
 				}

@@ -194,8 +194,8 @@ func TestWhatComesByNATSAndBreaksTheCatalogueIsADeadLetter(t *testing.T) {
 		require.Equal(t, sluice.Malformed, l.Reason)
 		reasons[l.EventID] = l.LastError
 	}
-	require.Contains(t, reasons["unknown"], `type "other" is not in the catalogue`)
-	require.Contains(t, reasons["plain"], `type "message" is not in the catalogue`)
+	require.Contains(t, reasons["unknown"], `type "other" is not in the strict catalogue`)
+	require.Contains(t, reasons["plain"], `type "message" is not in the strict catalogue`)
 	require.Contains(t, reasons["broken"], "at /total")
 	require.Contains(t, reasons["parked-2"], "missing property 'total'")
 

@@ -10,13 +10,13 @@ import (
 	"github.com/sluice-io/sluice/streams"
 )
 
-// markStore keeps the marks of unsafe producers; the ledger knows of each that is new.
+// markStore stores the records of unsafe producers; new ones are recorded in the ledger.
 type markStore struct {
 	bucket natsstore.Bucket[markRecord]
 	ledger *ledger.Ledger
 }
 
-// markRecord is how a mark lies in the bucket.
+// markRecord is the stored form of a mark.
 type markRecord struct {
 	sluice.Unsafe
 
@@ -61,7 +61,7 @@ func (m markStore) PutMark(ctx context.Context, is sluice.Unsafe, revision uint6
 	return stored, err
 }
 
-// followMarks tells the guard of every mark, then of every change, until ctx is done.
+// followMarks passes every mark, and then every change, to the guard until ctx is done.
 func followMarks(ctx context.Context, marks markStore, guard *causes.Guard) error {
 	return marks.bucket.Watch(ctx, ">", func(e natsstore.Entry[markRecord]) {
 		switch e.Change {
@@ -75,7 +75,7 @@ func followMarks(ctx context.Context, marks markStore, guard *causes.Guard) erro
 	})
 }
 
-// producers gives the API the marks.
+// producers implements the API's operations on unsafe producers.
 type producers struct {
 	marks markStore
 	guard *causes.Guard
@@ -86,8 +86,8 @@ func (p producers) UnsafeProducers(ctx context.Context) ([]sluice.Unsafe, error)
 	return p.marks.all(ctx)
 }
 
-// ClearProducer removes a mark; the ledger knows of it first. A loop that is found meanwhile is a
-// Conflict.
+// ClearProducer removes a mark after recording that in the ledger. Code Conflict if another loop is
+// detected in the meantime.
 func (p producers) ClearProducer(ctx context.Context, producer, by string) error {
 	is, revision, err := p.marks.Mark(ctx, producer)
 	if sluice.CodeOf(err) == sluice.NotFound {
@@ -108,14 +108,14 @@ func (p producers) ClearProducer(ctx context.Context, producer, by string) error
 	return nil
 }
 
-// remembered lets the guard know of what is published, so that it need not look for causes.
+// remembered passes published events to the loop guard, which then needs no lookup of causes.
 type remembered struct {
 	publisher
 
 	guard *causes.Guard
 }
 
-// Publish stores events and remembers them.
+// Publish stores events and passes them to the loop guard.
 func (r remembered) Publish(ctx context.Context, namespace string, events []sluice.Event) ([]sluice.Stored, error) {
 	stored, err := r.publisher.Publish(ctx, namespace, events)
 	r.guard.Published(namespace, events, stored)

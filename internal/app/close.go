@@ -7,15 +7,16 @@ import (
 	"sync"
 )
 
-// await waits for parts until the deadline of the shutdown.
+// await waits for components until the shutdown deadline.
 func (s *server) await(parts *sync.WaitGroup) {
-	_ = s.deadline.Do("parts of the server", func() error {
+	_ = s.deadline.Do("components of the server", func() error {
 		parts.Wait()
 		return nil
 	})
 }
 
-// close ends the parts, at the deadline at the latest, and says what could not be finished by then.
+// close stops the components, at the latest at the shutdown deadline, and returns an error that
+// lists unfinished work.
 func (s *server) close(ctx context.Context) error {
 	s.deadline.Begin()
 	defer s.deadline.Close()
@@ -39,7 +40,7 @@ func (s *server) close(ctx context.Context) error {
 		errs = append(errs, s.lock.Unlock())
 	}
 	if left := s.deadline.Left(); left != "" {
-		s.opts.Log.WarnContext(ctx, "ended before all was written: NATS did not answer in time. Nothing is lost: what was sent and not recorded is sent again after the next start",
+		s.opts.Log.WarnContext(ctx, "stopped before all writes finished: NATS did not respond in time. Nothing is lost: unrecorded deliveries are sent again after the next start",
 			slog.Duration("shutdown_grace", s.cfg.ShutdownGrace.Std()), slog.String("left", left))
 	}
 	return errors.Join(errs...)

@@ -15,21 +15,22 @@ import (
 	"github.com/google/uuid"
 )
 
-// Files of the data directory that others may rely on (03-api, "Access" and "Command line").
+// Files of the data directory that other programs may rely on (03-api, "Access" and "Command
+// line").
 const (
 	RootTokenFile = "root.token"
 	AddressesFile = "addresses.json"
-	NATSLoginFile = "nats.nk" // the seed of an nkey; only where users of the embedded NATS are not named
+	NATSLoginFile = "nats.nk" // the seed of an nkey; only if the embedded NATS has no named users
 	replicaFile   = "replica.id"
 )
 
-// Addresses are where a server can be reached.
+// Addresses are the addresses of a running server.
 type Addresses struct {
 	HTTP string `json:"http"`
-	NATS string `json:"nats"` // "" if its NATS listens to nobody
+	NATS string `json:"nats"` // "" if its NATS has no listener
 }
 
-// prepareData makes the data directory and makes sure that it can be written to.
+// prepareData creates the data directory and checks that it is writable.
 func prepareData(dir string) error {
 	err := os.MkdirAll(dir, 0o700)
 	if err == nil {
@@ -41,10 +42,10 @@ func prepareData(dir string) error {
 	if path, ok := errors.AsType[*fs.PathError](err); ok {
 		err = path.Err
 	}
-	return fmt.Errorf("data directory %s cannot be written to: %w; choose another one with --data or SLUICE_DATA", dir, err)
+	return fmt.Errorf("data directory %s is not writable: %w; choose another one with --data or SLUICE_DATA", dir, err)
 }
 
-// tryOut makes a file and removes it.
+// tryOut creates a file and removes it.
 func tryOut(file string) error {
 	if err := os.WriteFile(file, nil, 0o600); err != nil {
 		return err
@@ -52,12 +53,12 @@ func tryOut(file string) error {
 	return removeIfThere(file)
 }
 
-// rootToken returns the data directory's token; the first call makes one.
+// rootToken returns the data directory's root token; the first call generates it.
 func rootToken(dir string) (string, error) {
 	return keep(filepath.Join(dir, RootTokenFile), func() (string, error) {
 		raw := make([]byte, 32)
 		if _, err := rand.Read(raw); err != nil {
-			return "", fmt.Errorf("make a root token: %w", err)
+			return "", fmt.Errorf("generate a root token: %w", err)
 		}
 		return "root_" + base64.RawURLEncoding.EncodeToString(raw), nil
 	})
@@ -68,7 +69,7 @@ func replicaID(dir string) (string, error) {
 	return keep(filepath.Join(dir, replicaFile), func() (string, error) { return uuid.NewString(), nil })
 }
 
-// keep returns a file's content, which the first call makes; only its owner can read it.
+// keep returns a file's content, which the first call produces; only its owner can read the file.
 func keep(file string, produce func() (string, error)) (string, error) {
 	content, err := os.ReadFile(file) //nolint:gosec // in the data directory that the operator chose
 	if err == nil && len(strings.TrimSpace(string(content))) > 0 {
@@ -84,7 +85,7 @@ func keep(file string, produce func() (string, error)) (string, error) {
 	return text, write(file, text+"\n")
 }
 
-// write replaces a file in one step.
+// write replaces a file atomically.
 func write(file, content string) error {
 	temp := file + ".new"
 	if err := os.WriteFile(temp, []byte(content), 0o600); err != nil {
@@ -108,14 +109,13 @@ func writeAddresses(file string, a Addresses) error {
 	return write(file, string(content)+"\n")
 }
 
-// withoutLogin returns the URLs of NATS servers without users, passwords and tokens, which
-// URLs may hold too.
+// withoutLogin returns the URLs of NATS servers without users, passwords and tokens.
 func withoutLogin(urls string) string {
 	var bare []string
 	for one := range strings.SplitSeq(urls, ",") {
 		u, err := url.Parse(strings.TrimSpace(one))
 		if err != nil {
-			continue // the settings were checked; if not, it is not shown
+			continue // the settings were validated; an invalid URL is not shown
 		}
 		u.User = nil
 		bare = append(bare, u.String())

@@ -9,7 +9,7 @@ import (
 	"github.com/sluice-io/sluice/pkg/sluice"
 )
 
-// deadLetters gives the API the dead letters; what is not here has the same shape in the store.
+// deadLetters implements the API's operations on dead letters that differ from those of the store.
 type deadLetters struct {
 	*natsstore.Store
 
@@ -21,7 +21,7 @@ func (d deadLetters) ListDeadLetters(ctx context.Context, sub *sluice.Subscripti
 	return d.Store.ListDeadLetters(ctx, sub, natsstore.DeadLetterQuery(q))
 }
 
-// Discard deletes the dead letter of an event; the ledger knows of it first.
+// Discard deletes the dead letter of an event after recording that in the ledger.
 func (d deadLetters) Discard(ctx context.Context, sub *sluice.Subscription, event, by string) error {
 	letter, err := d.DeadLetter(ctx, sub, event)
 	if err != nil {
@@ -54,7 +54,7 @@ func (d deadLetters) accounted(ctx context.Context, sub *sluice.Subscription, by
 	return nil
 }
 
-// Redrivable returns what can be redriven.
+// Redrivable returns the dead letters that can be redriven.
 func (d deadLetters) Redrivable(ctx context.Context, sub *sluice.Subscription) (httpapi.Redrivable, error) {
 	found, err := d.Store.Redrivable(ctx, sub)
 	return httpapi.Redrivable(found), err

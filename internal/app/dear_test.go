@@ -32,7 +32,7 @@ func TestFilter_SuspendedIsResumed(t *testing.T) {
 	}
 	at := "/v1/subscriptions/" + id
 	eventually(t, func() bool { return strings.HasPrefix(s.stateOf(t, id), "suspended") }, "it is suspended")
-	require.Contains(t, s.must(t, http.StatusOK, "GET "+at, "").field(t, "reason"), "make it cheaper")
+	require.Contains(t, s.must(t, http.StatusOK, "GET "+at, "").field(t, "reason"), "simplify it")
 	require.Contains(t, s.must(t, http.StatusOK, "GET /v1/subscriptions?state=suspended", "").text, id)
 	require.Len(t, s.systemEvents(t, "subscription.suspended"), 1)
 	s.must(t, http.StatusOK, "PATCH "+at, `{"filter":{"cel":null}}`)

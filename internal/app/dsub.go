@@ -14,9 +14,9 @@ import (
 	"github.com/sluice-io/sluice/internal/access"
 	"github.com/sluice-io/sluice/internal/dsub"
 	"github.com/sluice-io/sluice/internal/durable"
-	"github.com/sluice-io/sluice/internal/endpoint"
 	"github.com/sluice-io/sluice/internal/httpapi"
 	"github.com/sluice-io/sluice/internal/ledger"
+	"github.com/sluice-io/sluice/internal/limits"
 	"github.com/sluice-io/sluice/internal/natsstore"
 	"github.com/sluice-io/sluice/internal/vault"
 	"github.com/sluice-io/sluice/pkg/sluice"
@@ -24,30 +24,32 @@ import (
 	"github.com/sluice-io/sluice/streams"
 )
 
-// dsubKeyPrefix is what the ids of keys begin with where the Durable Streams protocol names them.
+// dsubKeyPrefix is the prefix of key IDs in the Durable Streams protocol.
 const dsubKeyPrefix = "ds_"
 
-// openDsubs makes the engine of the Durable Streams protocol's subscriptions.
+// openDsubs constructs the engine of stream subscriptions.
 func (s *server) openDsubs() {
 	s.dsubsOwn = s.owns.part()
 	s.dsubs = dsub.New(dsub.Ports{
-		Records: dsubRecords{natsstore.OpenSealed[dsubRecord](s.store, streams.StreamWakes)},
+		Records: dsubRecords{natsstore.OpenSealed[dsubRecord](s.store, streams.StreamWakes), s.counts, s.counted[1]},
 		Logs:    s.store,
 		Streams: dsubStreams{s.durable, s.trust.index},
-		Post:    dsubPoster{s.sender},
+		Post:    dsubPoster{receivers{s}},
 		Gate:    dsubGate{s.trust.index},
 		Owns:    s.dsubsOwn,
 		Account: dsubBook{s.ledger},
+		Quota:   s.counts,
+		Pace:    receivers{s},
 		Keys:    &s.wakeKeys,
 		Sign:    s.keys.signDsub,
 		Offset:  durable.FormatOffset,
 	}, dsub.Options{
 		BaseURL: s.publicURL() + "/streams",
-		Most:    s.cfg.Limits.SubscriptionsPerNamespace, Log: s.opts.Log,
+		Log:     s.opts.Log,
 	})
 }
 
-// apiDsubs returns how the subscriptions are served.
+// apiDsubs returns the handler's dependencies for stream subscriptions.
 func (s *server) apiDsubs() httpapi.Dsubs {
 	return httpapi.Dsubs{
 		Engine: s.dsubs,
@@ -59,7 +61,7 @@ func (s *server) apiDsubs() httpapi.Dsubs {
 	}
 }
 
-// keySet returns the public halves of the signing keys, with something before their ids.
+// keySet returns the public halves of the signing keys, with a prefix before their IDs.
 func (s *server) keySet(ctx context.Context, prefix string) ([]byte, error) {
 	keys, err := s.store.Keys(ctx)
 	if err != nil {
@@ -72,31 +74,36 @@ func (s *server) keySet(ctx context.Context, prefix string) ([]byte, error) {
 	return webhook.FormatKeys(public...)
 }
 
-// signDsub returns the header that a notice of the Durable Streams protocol is signed with. What is signed begins with the
-// time and goes on with a JSON object: it is nothing that another scheme of ours signs.
+// signDsub returns the signature header of a notice of the Durable Streams protocol. The signed
+// text starts with the time, followed by a JSON object, so it is never valid for another signature
+// scheme.
 func (k *keyRing) signDsub(body []byte, at time.Time) (string, error) {
 	id, key := k.newest()
 	if key == nil {
-		return "", errors.New("there is no key to sign with yet")
+		return "", errors.New("no signing key yet; retry")
 	}
 	t := strconv.FormatInt(at.Unix(), 10)
 	signature := ed25519.Sign(key, append([]byte(t+"."), body...))
 	return fmt.Sprintf("t=%s,kid=%s,ed25519=%s", t, dsubKeyPrefix+id, base64.RawURLEncoding.EncodeToString(signature)), nil
 }
 
-// dsubRecord is a subscription as it is stored: with the URL of its webhook sealed.
+// dsubRecord is the stored form of a subscription: the URL of its webhook is sealed.
 type dsubRecord struct{ dsub.Subscription }
 
 // Transformed returns a copy in which f was applied to the URL.
 func (r dsubRecord) Transformed(key string, f natsstore.Transform) (_ dsubRecord, err error) {
-	if r.Config.URL != "" { // of a webhook
+	if r.Config.URL != "" { // only for a webhook
 		r.Config.URL, err = f(r.Config.URL, vault.Place(streams.StreamWakes, key, "url"))
 	}
 	return r, err
 }
 
-// dsubRecords keeps the subscriptions.
-type dsubRecords struct{ bucket natsstore.Sealed[dsubRecord] }
+// dsubRecords stores the subscriptions, and reports changes to the quota counters.
+type dsubRecords struct {
+	bucket   natsstore.Sealed[dsubRecord]
+	counts   *limits.Counts
+	caughtUp func()
+}
 
 // Get returns a subscription and its revision.
 func (r dsubRecords) Get(ctx context.Context, key string) (dsub.Subscription, uint64, error) {
@@ -114,26 +121,29 @@ func (r dsubRecords) Delete(ctx context.Context, key string, revision uint64) er
 	return r.bucket.Delete(ctx, key, revision)
 }
 
-// Watch tells of every subscription.
+// Watch calls change for every subscription.
 func (r dsubRecords) Watch(ctx context.Context, change func(key string, s *dsub.Subscription, revision uint64)) error {
 	return r.bucket.Watch(ctx, func(e natsstore.Entry[dsubRecord]) {
 		switch e.Change {
 		case natsstore.Set:
+			r.counts.Set(e.Value.Sends())
 			change(e.Key, &e.Value.Subscription, e.Revision)
 		case natsstore.Removed:
+			r.counts.Remove(dsub.CountedID(e.Key))
 			change(e.Key, nil, e.Revision)
 		case natsstore.CaughtUp:
+			r.caughtUp()
 		}
 	})
 }
 
-// dsubStreams is the streams, for those who are woken because of them.
+// dsubStreams gives the engine of stream subscriptions access to streams.
 type dsubStreams struct {
 	engine *durable.Engine
 	index  *access.Index
 }
 
-// Tail returns where a stream ends, and false if it is not there.
+// Tail returns the end of a stream, and false if the stream does not exist.
 func (w dsubStreams) Tail(ctx context.Context, namespace string, path sluice.Path) (uint64, bool, error) {
 	info, err := w.engine.Head(ctx, durable.Key{Namespace: namespace, Path: path})
 	switch sluice.CodeOf(err) { //nolint:exhaustive // the other codes say that it is not known
@@ -145,7 +155,7 @@ func (w dsubStreams) Tail(ctx context.Context, namespace string, path sluice.Pat
 	return 0, false, err
 }
 
-// Visible returns the last message of a stream that somebody may see.
+// Visible returns the last message of a stream that a caller may see.
 func (w dsubStreams) Visible(ctx context.Context, who sluice.Caller, namespace string, path sluice.Path, upTo uint64) (uint64, error) {
 	if who.Unbounded() {
 		return upTo, nil
@@ -153,18 +163,18 @@ func (w dsubStreams) Visible(ctx context.Context, who sluice.Caller, namespace s
 	return w.engine.LastVisible(ctx, durable.Key{Namespace: namespace, Path: path}, upTo, visibleTo(w.index, who))
 }
 
-// visibleTo shows what somebody may be woken for.
+// visibleTo returns a filter for the events that a caller may be woken for.
 func visibleTo(index *access.Index, who sluice.Caller) durable.Show {
 	return func(ev *sluice.Event) (bool, error) {
 		d := index.Shows(who, sluice.VerbSubscribe, ev, time.Now())
 		if d == sluice.Undecided {
-			return false, sluice.Errorf(sluice.Unavailable, "who may do what is not known at the moment; try again")
+			return false, sluice.PermissionsUnknown()
 		}
 		return d == sluice.Pass, nil
 	}
 }
 
-// Append adds a message to a stream. By is whose word it is.
+// Append appends a message to a stream on behalf of a caller.
 func (w dsubStreams) Append(ctx context.Context, namespace string, path sluice.Path, message []byte, by sluice.Caller) error {
 	_, err := w.engine.Append(ctx, durable.Key{Namespace: namespace, Path: path}, durable.Append{
 		ContentType: durable.JSONType, Body: message,
@@ -179,16 +189,16 @@ func (w dsubStreams) Append(ctx context.Context, namespace string, path sluice.P
 }
 
 // dsubPoster sends notices.
-type dsubPoster struct{ sender *endpoint.Sender }
+type dsubPoster struct{ receivers }
 
-// Check returns an error if a URL may never be sent to.
+// Check returns an error if the URL is not allowed.
 func (p dsubPoster) Check(ctx context.Context, url string) error {
-	return p.sender.Check(ctx, sluice.Endpoint{URL: url})
+	return p.receivers.Check(ctx, sluice.Endpoint{URL: url})
 }
 
 // Post sends a notice.
 func (p dsubPoster) Post(ctx context.Context, url string, header http.Header, body []byte, timeout time.Duration) dsub.Answer {
-	reply := p.sender.Post(ctx, url, header, body, timeout)
+	reply := p.server.sender.Post(ctx, url, header, body, timeout)
 	answer := dsub.Answer{OK: reply.Outcome == sluice.Delivered, Error: reply.Error}
 	if reply.Whole {
 		answer.Body = reply.Body
@@ -196,15 +206,15 @@ func (p dsubPoster) Post(ctx context.Context, url string, header http.Header, bo
 	return answer
 }
 
-// dsubBook has subscriptions be made and removed in the ledger first.
+// dsubBook records the creation and removal of subscriptions in the ledger.
 type dsubBook struct{ ledger *ledger.Ledger }
 
-// Made writes that one is about to be made.
+// Made records that a subscription is about to be created.
 func (b dsubBook) Made(ctx context.Context, s *dsub.Subscription) (func(error), error) {
 	return b.intend(ctx, s, ledger.Change{Actor: string(s.Principal), Action: sluice.ActionStreamWakeCreate, New: s.Config})
 }
 
-// Removed writes that one is about to be removed.
+// Removed records that a subscription is about to be removed.
 func (b dsubBook) Removed(ctx context.Context, s *dsub.Subscription, by sluice.Principal) (func(error), error) {
 	return b.intend(ctx, s, ledger.Change{Actor: string(by), Action: sluice.ActionStreamWakeDelete, Old: s.Config})
 }
@@ -215,20 +225,20 @@ func (b dsubBook) intend(ctx context.Context, s *dsub.Subscription, c ledger.Cha
 	return func(cause error) { intent.Fail(ctx, cause) }, err
 }
 
-// dsubGate says what those may have who made the subscriptions.
+// dsubGate decides about the permissions of subscriptions' creators.
 type dsubGate struct{ index *access.Index }
 
-// Shows says whether somebody may be told that a stream ends at a place.
+// Shows decides whether a caller may learn that a stream ends at a position.
 func (g dsubGate) Shows(who sluice.Caller, namespace string, path sluice.Path, seq uint64) sluice.Decision {
 	return g.index.Shows(who, sluice.VerbSubscribe, &sluice.Event{Namespace: namespace, Path: path, Seq: seq}, time.Now())
 }
 
-// Writes says whether somebody may append to a stream.
+// Writes decides whether a caller may append to a stream.
 func (g dsubGate) Writes(who sluice.Caller, namespace string, path sluice.Path) sluice.Decision {
 	return decisionOf(g.index.Require(who, sluice.VerbPublish, access.Target{Namespace: namespace, Path: path}, time.Now()))
 }
 
-// Holds says whether somebody may still have anything of what a subscription asks for.
+// Holds decides whether the owner of a subscription still has any access.
 func (g dsubGate) Holds(wish *sluice.Subscription) sluice.Decision {
 	return g.index.Holds(wish, time.Now())
 }

@@ -108,7 +108,7 @@ func TestAStreamWebhookIsSignedAndCallsBack(t *testing.T) {
 	r = s.must(t, http.StatusOK, "POST "+call, n.say(), as(n.Token)...)
 	require.JSONEq(t, `{"ok":true,"next_wake":false}`, r.text)
 	r = s.must(t, http.StatusConflict, "POST "+call, n.say(), as(n.Token)...)
-	require.JSONEq(t, `{"error":{"code":"FENCED","message":"the wake is over, or another one is under way, or wake_id and generation are not those of the notice or the claim"}}`, r.text)
+	require.JSONEq(t, `{"error":{"code":"FENCED","message":"the wake has ended or was superseded, or wake_id and generation do not match the notice or claim"}}`, r.text)
 	s.must(t, http.StatusNoContent, "DELETE "+at+"/__ds/subscriptions/a%2Fb", "")
 	r = s.must(t, http.StatusNotFound, "POST "+call, n.say(), as(n.Token)...)
 	require.Equal(t, "SUBSCRIPTION_NOT_FOUND", r.field(t, "error.code"))

@@ -12,7 +12,7 @@ import (
 	"github.com/sluice-io/sluice/pkg/sluice"
 )
 
-// streams returns how Durable Streams are served.
+// streams returns the handler's dependencies for Durable Streams.
 func (s *server) streams() httpapi.Streams {
 	return httpapi.Streams{
 		Engine: s.durable, Anonymous: s.cfg.Durable.Anonymous, AtRoot: s.cfg.Durable.AtRoot, LongPoll: s.cfg.Durable.LongPoll.Std(),
@@ -20,10 +20,10 @@ func (s *server) streams() httpapi.Streams {
 	}
 }
 
-// paths gives streams the log.
+// paths gives the stream engine access to the log.
 type paths struct{ server *server }
 
-// Record returns what is kept of a path besides its events.
+// Record returns the record of a path.
 func (p paths) Record(ctx context.Context, namespace string, path sluice.Path) ([]byte, uint64, error) {
 	return p.server.store.PathRecord(ctx, namespace, path)
 }
@@ -43,20 +43,20 @@ func (p paths) Events(ctx context.Context, namespace string, path sluice.Path, a
 	return p.server.store.PathEvents(ctx, namespace, path, after, upTo)
 }
 
-// Notes returns what appends noted on a path.
+// Notes returns the notes of appends on a path.
 func (p paths) Notes(ctx context.Context, namespace string, path sluice.Path, after, upTo uint64) ([][]byte, uint64, error) {
 	return p.server.store.PathNotes(ctx, namespace, path, after, upTo)
 }
 
-// Listen returns a channel that has something whenever something was stored on a path.
+// Listen returns a channel that receives whenever a message is stored on a path.
 func (p paths) Listen(ctx context.Context, namespace string, path sluice.Path) (<-chan struct{}, func(), error) {
 	return p.server.store.ListenPath(ctx, namespace, path)
 }
 
-// MaxData returns how many bytes the data of an event may have.
+// MaxData returns the maximum size of an event's data, in bytes.
 func (p paths) MaxData() int { return p.server.store.MaxData() }
 
-// Commit stores events as whatever publishes events does: they are traced, counted and remembered.
+// Commit stores events with tracing, metrics and loop detection, like any publish.
 func (p paths) Commit(ctx context.Context, c durable.Commit) (uint64, error) {
 	to := &committer{store: p.server.store, commit: natsstore.PathCommit{Fence: natsstore.PathFence(c.Fence), Note: c.Note}}
 	for _, change := range c.Changes {
@@ -86,7 +86,7 @@ func keeping(c durable.Change) time.Duration {
 	return natsstore.RecordForever
 }
 
-// published returns a publisher whose events are traced, counted and remembered.
+// published returns a publisher with tracing, metrics and loop detection.
 func (s *server) published(to publisher) publisher {
 	publish := publisher(counted{remembered{to, s.causes}, s.metrics})
 	if s.tracing != nil {
@@ -95,14 +95,14 @@ func (s *server) published(to publisher) publisher {
 	return publish
 }
 
-// committer stores the events that it is to publish together with records.
+// committer stores events together with records.
 type committer struct {
 	store  *natsstore.Store
 	commit natsstore.PathCommit
 	last   uint64
 }
 
-// Publish stores the events in one piece and says where they lie.
+// Publish stores the events atomically and returns their positions.
 func (c *committer) Publish(ctx context.Context, namespace string, events []sluice.Event) ([]sluice.Stored, error) {
 	c.commit.Events = events
 	last, err := c.store.CommitPaths(ctx, namespace, c.commit)

@@ -57,7 +57,7 @@ func TestEveryEventThatHasNotArrivedHasAReason(t *testing.T) {
 	require.NoError(t, err)
 
 	d := why(t, s.api, sub.ID, "orders-1-1", "delivered")
-	require.Contains(t, d.Explanation, "answered with status 200")
+	require.Contains(t, d.Explanation, "got status 200")
 	require.Len(t, d.Attempts, 1)
 	d = why(t, s.api, sub.ID, "orders-1-2", "retrying")
 	require.Contains(t, d.Explanation, "Attempt 1 failed (status 503); the next attempt is due at ")
@@ -68,10 +68,10 @@ func TestEveryEventThatHasNotArrivedHasAReason(t *testing.T) {
 	require.Equal(t, d, why(t, s.api, sub.ID, "6", "waiting"), "a sequence is as good as an id")
 
 	for event, want := range map[string][2]string{
-		"orders-0-1":  {"before_start", "before the subscription began, which is at sequence 2"},
+		"orders-0-1":  {"before_start", "before the start of the subscription, sequence 2"},
 		"elsewhere-1": {"pattern", "The pattern /orders/* does not match its path"},
 		"orders-2-50": {"filter", "the expression event.data.n < 50 is not true"},
-		"typed":       {"filter", `its type is "other", and the filter wants test.*`},
+		"typed":       {"filter", `its type is "other", but the filter requires test.*`},
 	} {
 		d = why(t, s.api, sub.ID, event, "not_wanted")
 		require.Equal(t, want[0], string(d.Reason))
@@ -79,7 +79,7 @@ func TestEveryEventThatHasNotArrivedHasAReason(t *testing.T) {
 	}
 	_, err = s.api.Delivery(t.Context(), sub.ID, "never")
 	require.Equal(t, sluice.NotFound, sluice.CodeOf(err))
-	require.ErrorContains(t, err, `there is no event "never" in default`)
+	require.ErrorContains(t, err, `event "never" not found in default`)
 
 	_, err = s.api.PauseSubscription(t.Context(), sub.ID)
 	require.NoError(t, err)
@@ -87,7 +87,7 @@ func TestEveryEventThatHasNotArrivedHasAReason(t *testing.T) {
 	put(t, s.api, "/orders/9", 1, 1)
 	d = why(t, s.api, sub.ID, "orders-9-1", "backlog")
 	require.Equal(t, sluice.Reason("paused"), d.Reason)
-	require.Contains(t, d.Explanation, "The subscription is paused: nothing is sent until it is resumed.")
+	require.Contains(t, d.Explanation, "The subscription is paused: deliveries stop until it is resumed.")
 	d = why(t, s.api, sub.ID, "orders-1-2", "retrying")
 	require.Contains(t, d.Explanation, "The subscription is paused")
 
@@ -116,7 +116,7 @@ func TestWhatWasGivenUpIsExplained(t *testing.T) {
 	put(t, s.api, "/a", 3, 3)
 	d := why(t, s.api, sub.ID, "z-0", "dead")
 	require.Equal(t, sluice.Reason("filter_error"), d.Reason)
-	require.Contains(t, d.Explanation, "nobody can tell whether the filter matches")
+	require.Contains(t, d.Explanation, "the filter cannot be evaluated")
 	d = why(t, s.api, sub.ID, "a-3", "dead")
 	require.Contains(t, d.Explanation, "none of its 2 attempts succeeded (status 418)")
 	ids := func(q client.DeliveriesQuery) (ids []string) {
@@ -164,7 +164,7 @@ func TestWhatLeftTheLogIsExplained(t *testing.T) {
 	d := why(t, s.api, sub.ID, "a-1", "retrying")
 	require.Len(t, d.Attempts, 1, "its attempts are still known")
 	d = why(t, s.api, gone.ID, "2", "not_kept")
-	require.Contains(t, d.Explanation, "it begins at sequence 6")
+	require.Contains(t, d.Explanation, "it starts at sequence 6")
 }
 
 // S0-49: what a cancelled subscription did not get has ended.
@@ -176,7 +176,7 @@ func TestWhatACancelledSubscriptionDidNotGetHasEnded(t *testing.T) {
 	put(t, api, "/a", 1, 2)
 	d := why(t, api, sub.ID, "a-1", "dead")
 	require.Equal(t, sluice.Reason("endpoint_gone"), d.Reason)
-	require.Contains(t, d.Explanation, "answered 410")
+	require.Contains(t, d.Explanation, "returned 410")
 	d = why(t, api, sub.ID, "a-2", "ended")
 	require.Contains(t, d.Explanation, "The subscription was cancelled (endpoint_gone) before it was sent")
 }
@@ -305,7 +305,7 @@ func TestWhatIsUnderWayIsToldFromWhatWasNotReached(t *testing.T) {
 	hook.Wait(1)
 	why(t, api, sub.ID, "a-2", "in_flight")
 	d := why(t, api, sub.ID, "b-1", "backlog")
-	require.Contains(t, d.Explanation, "The subscription has not come to it yet: its consumer is at sequence 3.")
+	require.Contains(t, d.Explanation, "The subscription has not reached it yet: its consumer is at sequence 3.")
 	close(release)
 	why(t, api, sub.ID, "b-1", "delivered")
 }

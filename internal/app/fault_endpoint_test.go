@@ -67,7 +67,7 @@ func endpointFaults(written *atomic.Int64) []endpointFault {
 			}
 			return hooktest.Answer{Raw: again("", "H", written, time.Second)}
 		}, says: patient},
-		{id: "endpoint-cuts-body", answer: always(hooktest.Answer{Body: strings.Repeat("x", 1000), Cut: true}), says: "before the answer was complete"},
+		{id: "endpoint-cuts-body", answer: always(hooktest.Answer{Body: strings.Repeat("x", 1000), Cut: true}), says: "before the response was complete"},
 		{id: "endpoint-cuts", answer: always(hooktest.Answer{Cut: true}), says: "closed"},
 		{id: "endpoint-huge", answer: raw(huge, strings.Repeat("x", 64<<10), 0), says: "status 500"},
 		{id: "endpoint-garbage", answer: raw("", "garbage \x00\xff garbage\r\n", 0), says: "HTTP"},

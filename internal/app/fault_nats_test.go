@@ -70,9 +70,9 @@ type feed struct {
 	n    int
 }
 
-func newFeed(t *testing.T, url string) *feed {
+func newFeed(t *testing.T, url string, opts ...nats.Option) *feed {
 	t.Helper()
-	js := dial(t, url, nats.MaxReconnects(-1), nats.ReconnectWait(50*time.Millisecond))
+	js := dial(t, url, append(opts, nats.MaxReconnects(-1), nats.ReconnectWait(50*time.Millisecond))...)
 	return &feed{js: js, sent: map[string][]string{}}
 }
 

@@ -115,7 +115,7 @@ func TestStop_EndsWithoutNATS(t *testing.T) { // S4-17, S4-22
 			}
 			took := time.Since(began)
 			require.NoError(t, s.err)
-			require.Len(t, regexp.MustCompile(`(?m)^.*ended before all was written.*$`).FindAllString(log.String(), -1), 1)
+			require.Len(t, regexp.MustCompile(`(?m)^.*stopped before all writes finished.*$`).FindAllString(log.String(), -1), 1)
 			require.Contains(t, log.String(), "deliveries: 3")
 
 			fault.mend(t, nats, link)

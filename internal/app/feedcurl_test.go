@@ -18,7 +18,7 @@ func (s *running) curl(t *testing.T, args ...string) *bufio.Scanner {
 	t.Helper()
 	program, err := exec.LookPath("curl")
 	if err != nil && os.Getenv("CI") == "" {
-		t.Skip("there is no curl here")
+		t.Skip("curl is not installed")
 	}
 	require.NoError(t, err, "CI needs curl")
 	cmd := exec.CommandContext(t.Context(), program, append([]string{"-sSN", "--fail-with-body", "--max-time", "60"}, args...)...)

@@ -37,7 +37,7 @@ func TestWhatIsNoHandshakeOfAWebSocketIsAnError(t *testing.T) {
 	} {
 		r := s.must(t, http.StatusBadRequest, "GET "+feedAt, "", append(upgrading(), wrong...)...)
 		require.Equal(t, "invalid_request", r.field(t, "error.code"))
-		require.Contains(t, r.field(t, "error.message"), "no handshake of a WebSocket")
+		require.Contains(t, r.field(t, "error.message"), "not a WebSocket handshake")
 		require.Equal(t, "13", r.header.Get("Sec-WebSocket-Version"))
 		require.NotEmpty(t, r.field(t, "request_id"))
 	}

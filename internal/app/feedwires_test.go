@@ -115,9 +115,9 @@ func refusal(resp *http.Response, err error) error {
 	case resp == nil:
 		return err
 	case resp.StatusCode == http.StatusServiceUnavailable:
-		return sluice.Errorf(sluice.Unavailable, "the server answered %s", resp.Status)
+		return sluice.Errorf(sluice.Unavailable, "the server responded %s", resp.Status)
 	}
-	return fmt.Errorf("the server answered %s", resp.Status)
+	return fmt.Errorf("the server responded %s", resp.Status)
 }
 
 // readEvents reads server-sent events as a browser does: it comes back with Last-Event-ID.

@@ -20,7 +20,7 @@ import (
 	"github.com/sluice-io/sluice/pkg/sluice"
 )
 
-// What one part needs and another has, where the shapes differ.
+// Adapters between components whose types differ.
 
 // sources opens sources for the engine.
 type sources struct{ store *natsstore.Store }
@@ -34,19 +34,20 @@ func (s sources) Open(ctx context.Context, sub *sluice.Subscription) (push.Sourc
 	return src, nil
 }
 
-// Look looks for events that left the log before the subscription got them.
+// Look scans for events that left the log before the subscription got them.
 func (s sources) Look(ctx context.Context, sub *sluice.Subscription, wanted func(*sluice.Event) bool, lost func(from, to uint64) error) error {
 	return s.store.Look(ctx, sub, wanted, lost)
 }
 
-// watcher tells the engine of subscriptions, and what counts them.
+// watcher passes subscriptions to the engine and the quota counters.
 type watcher struct {
 	subscriptions natsstore.Subscriptions
 	counts        *limits.Counts
-	know          func(id string, sub *sluice.Subscription) // nil: it is gone
+	caughtUp      func()
+	know          func(id string, sub *sluice.Subscription) // nil: deleted
 }
 
-// Watch tells of every subscription, then of every change.
+// Watch calls change for every subscription, and then for every change.
 func (w watcher) Watch(ctx context.Context, change func(id string, sub *sluice.Subscription)) error {
 	return w.subscriptions.Watch(ctx, func(e natsstore.Entry[*sluice.Subscription]) {
 		switch e.Change {
@@ -61,13 +62,13 @@ func (w watcher) Watch(ctx context.Context, change func(id string, sub *sluice.S
 			w.know(e.Key, nil)
 			change(e.Key, nil)
 		case natsstore.CaughtUp:
-			w.counts.CaughtUp()
+			w.caughtUp()
 		}
 	})
 }
 
-// followNamespaces tells the quotas and the catalogue of every namespace, then of every change, until ctx is
-// done; the streams are told of what is deleted.
+// followNamespaces passes the quota and catalogue of every namespace, and then every change, to
+// their users until ctx is done; the stream engine learns of deletions.
 func (s *server) followNamespaces(ctx context.Context) error {
 	return s.store.WatchNamespaces(ctx, func(e natsstore.Entry[sluice.Namespace]) {
 		switch e.Change {
@@ -83,10 +84,10 @@ func (s *server) followNamespaces(ctx context.Context) error {
 	})
 }
 
-// replayWatcher tells the engine of replays.
+// replayWatcher passes replays to the engine.
 type replayWatcher struct{ replays natsstore.Replays }
 
-// Watch tells of every replay, then of every change.
+// Watch calls change for every replay, and then for every change.
 func (w replayWatcher) Watch(ctx context.Context, change func(rep sluice.Replay, gone bool)) error {
 	return w.replays.Watch(ctx, func(e natsstore.Entry[sluice.Replay]) {
 		if e.Change != natsstore.CaughtUp {
@@ -95,23 +96,23 @@ func (w replayWatcher) Watch(ctx context.Context, change func(rep sluice.Replay,
 	})
 }
 
-// consumers makes and removes what hands a subscription's events out.
+// consumers creates and removes a subscription's consumers.
 type consumers struct {
 	store  *natsstore.Store
-	forget func(ctx context.Context, sub *sluice.Subscription) error // its wake consumers
+	forget func(ctx context.Context, sub *sluice.Subscription) error // removes its wake consumers
 }
 
-// Ensure makes the subscription's consumers.
+// Ensure creates the subscription's consumers.
 func (c consumers) Ensure(ctx context.Context, sub *sluice.Subscription) error {
 	return c.store.EnsureConsumers(ctx, sub)
 }
 
-// Remove deletes the subscription's consumers and forgets its lanes.
+// Remove deletes the subscription's consumers and lanes.
 func (c consumers) Remove(ctx context.Context, sub *sluice.Subscription) error {
 	return errors.Join(c.store.RemoveConsumers(ctx, sub), c.store.ForgetLanes(ctx, sub.ID), c.forget(ctx, sub))
 }
 
-// eventLog gives the API a namespace's events.
+// eventLog implements the API's read operations on events.
 type eventLog struct{ store *natsstore.Store }
 
 // Read returns a page of events.
@@ -138,19 +139,20 @@ func (l eventLog) State(ctx context.Context, namespace string, q httpapi.StateQu
 	return httpapi.StatePage(page), err
 }
 
-// What explains deliveries reads the store as it is.
+// Data sources of delivery explanations, straight from the store.
 var (
 	_ explain.History = (*natsstore.Store)(nil)
 	_ explain.Log     = (*natsstore.Store)(nil)
 )
 
-// deliveries gives the API how a subscription is doing.
+// deliveries implements the API's operations on a subscription's deliveries.
 type deliveries struct {
 	store  *natsstore.Store
 	sender sender
+	pace   receivers
 }
 
-// Status returns how the subscription is doing.
+// Status returns the status of the subscription.
 func (d deliveries) Status(ctx context.Context, sub *sluice.Subscription) (sluice.Status, error) {
 	return d.store.Status(ctx, sub)
 }
@@ -160,17 +162,21 @@ func (d deliveries) LastAttemptAt(ctx context.Context, sub *sluice.Subscription)
 	return d.store.LastAttemptAt(ctx, sub)
 }
 
-// Test sends a sample event, which is in no log. Code Conflict if the subscription was cancelled:
-// nothing goes to its endpoint any more (S0-64).
+// Test sends a test event, which is not in a log. Codes: Conflict if the subscription was
+// cancelled, because nothing more is sent to its endpoint (S0-64); QuotaExceeded if the rate that
+// the endpoint agreed to is used up.
 func (d deliveries) Test(ctx context.Context, sub *sluice.Subscription) (sluice.Attempt, error) {
 	if sub.State == sluice.Cancelled {
-		return sluice.Attempt{}, sluice.Errorf(sluice.Conflict, "subscription %q was cancelled (%s); make a new one", sub.ID, sub.Reason)
+		return sluice.Attempt{}, sluice.Errorf(sluice.Conflict, "subscription %q was cancelled (%s); create a new one", sub.ID, sub.Reason)
 	}
 	id, err := uuid.NewV7()
 	if err != nil {
-		return sluice.Attempt{}, fmt.Errorf("make an id: %w", err)
+		return sluice.Attempt{}, fmt.Errorf("generate an ID: %w", err)
 	}
 	now := time.Now().UTC()
+	if err := d.pace.now(sub, now); err != nil {
+		return sluice.Attempt{}, err
+	}
 	a := d.sender.Send(ctx, sub, &sluice.Event{
 		Namespace: sub.Namespace, Path: "/_sys/test", ID: id.String(), Type: "sys.test", Source: "/subscriptions/" + sub.ID,
 		Time: now, Stored: now, ContentType: "application/json", Data: []byte(`{"message":"a test of subscription ` + sub.ID + `"}`),
@@ -178,14 +184,15 @@ func (d deliveries) Test(ctx context.Context, sub *sluice.Subscription) (sluice.
 	return a, nil
 }
 
-// retrier sends one event again, or lets its lane go on without it.
+// retrier retries an event, or releases its lane without it.
 type retrier struct {
 	store    *natsstore.Store
 	registry *registry.Registry
 }
 
-// Retry starts a replay of one event, named by its id or its sequence: in its lane if that is held by it,
-// of its dead letter if it has one. Codes as registry.Replay; Conflict for an event that the subscription does not want.
+// Retry starts a replay of one event, given by its ID or sequence: in its lane if the event holds
+// it, or of its dead letter if it has one. Codes as for registry.Replay; Conflict for an event that
+// does not match the subscription.
 func (r retrier) Retry(ctx context.Context, sub *sluice.Subscription, event, by string) (sluice.Replay, error) {
 	lane, err := r.held(ctx, sub, event)
 	if err != nil {
@@ -206,18 +213,18 @@ func (r retrier) Retry(ctx context.Context, sub *sluice.Subscription, event, by 
 	only := registry.ReplayRequest{From: event, To: event}
 	count, err := r.registry.Count(ctx, sub.ID, only)
 	if sluice.CodeOf(err) == sluice.NotFound {
-		return sluice.Replay{}, sluice.Errorf(sluice.NotFound, "there is no event %q in %s", event, sub.Namespace)
+		return sluice.Replay{}, sluice.Errorf(sluice.NotFound, "event %q not found in %s", event, sub.Namespace)
 	}
 	if err != nil {
 		return sluice.Replay{}, err
 	}
 	if count.Exact && count.Count == 0 {
-		return sluice.Replay{}, sluice.Errorf(sluice.Conflict, "event %q cannot be sent: the pattern or the filter of %q does not choose it, or it is no event that can be read", event, sub.ID)
+		return sluice.Replay{}, sluice.Errorf(sluice.Conflict, "event %q cannot be sent: it does not match the pattern or the filter of %q, or cannot be read", event, sub.ID)
 	}
 	return r.registry.Replay(ctx, sub.ID, only, by)
 }
 
-// Discard has the head of a held lane given up, named by its id or its sequence. Codes Conflict; NotFound.
+// Discard discards the head of a held lane, given by its ID or sequence. Codes Conflict; NotFound.
 func (r retrier) Discard(ctx context.Context, sub *sluice.Subscription, event, by string) (sluice.Replay, error) {
 	lane, err := r.held(ctx, sub, event)
 	if err != nil {
@@ -229,10 +236,10 @@ func (r retrier) Discard(ctx context.Context, sub *sluice.Subscription, event, b
 	if _, err := r.store.Trail(ctx, sub, event); err != nil {
 		return sluice.Replay{}, err
 	}
-	return sluice.Replay{}, sluice.Errorf(sluice.Conflict, "event %q holds no lane of %q: only what is held can be discarded; a dead letter is discarded under dead-letters", event, sub.ID)
+	return sluice.Replay{}, sluice.Errorf(sluice.Conflict, "event %q holds no lane of %q: only held events can be discarded; discard dead letters under dead-letters", event, sub.ID)
 }
 
-// held returns the held lane whose head is the event, nil if there is none.
+// held returns the lane that the event holds, nil if none.
 func (r retrier) held(ctx context.Context, sub *sluice.Subscription, event string) (*sluice.Parked, error) {
 	lanes, err := r.store.ParkedLanes(ctx, sub)
 	if err != nil {
@@ -253,7 +260,7 @@ func (r retrier) act(ctx context.Context, sub *sluice.Subscription, kind sluice.
 	})
 }
 
-// counted counts what is published.
+// counted counts published events.
 type counted struct {
 	publisher
 
@@ -267,12 +274,12 @@ func (c counted) Publish(ctx context.Context, namespace string, events []sluice.
 	return stored, err
 }
 
-// answers returns who answers for what is made under a grant.
+// answers returns the principal that is accountable for a grant's use.
 func (s *server) answers(maker sluice.Caller, namespace string) sluice.Principal {
 	return s.trust.index.Answers(maker, namespace, time.Now())
 }
 
-// payer returns who pays for a subscription's filter: who answers for it; "" for the operator.
+// payer returns the principal that is charged for a subscription's filter; "" for the operator.
 func (s *server) payer(sub *sluice.Subscription) string {
 	if sub.Grant == "" {
 		return ""

@@ -99,7 +99,7 @@ func (l *losing) follows(t *testing.T) {
 func (l *losing) toldOf() int {
 	n := 0
 	for line := range strings.Lines(l.log.String()) {
-		if strings.Contains(line, "what is stored is damaged") && strings.Contains(line, "stream="+l.name+" ") {
+		if strings.Contains(line, "stored data is damaged") && strings.Contains(line, "stream="+l.name+" ") {
 			n++
 		}
 	}

@@ -12,11 +12,11 @@ import (
 	"github.com/sluice-io/sluice/pkg/sluice"
 )
 
-// sweepKeysEvery is how often keys that have retired are removed. They sign nothing and are not
-// shown from the moment on at which they retire.
+// sweepKeysEvery is the interval of removing retired keys. A retired key neither signs nor is it
+// listed, even before its removal.
 const sweepKeysEvery = 10 * time.Minute
 
-// keyRing is the keys that sign requests to endpoints.
+// keyRing holds the keys that sign requests to endpoints.
 type keyRing struct {
 	mu   sync.Mutex
 	keys []signer
@@ -53,7 +53,7 @@ func (k *keyRing) SigningKeys() []ed25519.PrivateKey {
 	return private
 }
 
-// newest returns the key that signs what has room for one signature, and its id.
+// newest returns the key for signatures that allow only one, and its ID.
 func (k *keyRing) newest() (id string, key ed25519.PrivateKey) {
 	k.mu.Lock()
 	defer k.mu.Unlock()
@@ -63,12 +63,12 @@ func (k *keyRing) newest() (id string, key ed25519.PrivateKey) {
 	return k.keys[0].id, k.keys[0].private
 }
 
-// followKeys keeps the ring as the store has it, whichever replica changes it, until ctx is done.
+// followKeys keeps the key ring in step with the store until ctx is done.
 func (s *server) followKeys(ctx context.Context) error {
 	return s.store.WatchKeys(ctx, sluice.UseWebhook, s.keys.set)
 }
 
-// sweepKeys removes keys that have retired, until ctx is done.
+// sweepKeys removes retired keys until ctx is done.
 func (s *server) sweepKeys(ctx context.Context) error {
 	tick := time.NewTicker(sweepKeysEvery)
 	defer tick.Stop()
@@ -84,13 +84,13 @@ func (s *server) sweepKeys(ctx context.Context) error {
 	}
 }
 
-// keys gives the API the server's keys. What becomes of them is in the ledger first.
+// keys implements the API's key operations. Changes are recorded in the ledger first.
 type keys struct {
 	store  *natsstore.Store
 	ledger *ledger.Ledger
 }
 
-// Keys returns what may be known of the keys of all uses.
+// Keys returns the public metadata of all keys.
 func (k keys) Keys(ctx context.Context) ([]sluice.SigningKey, error) {
 	all, err := k.store.AllKeys(ctx)
 	if err != nil {
@@ -103,7 +103,7 @@ func (k keys) Keys(ctx context.Context) ([]sluice.SigningKey, error) {
 	return shown, nil
 }
 
-// RotateKey gives webhooks a new key.
+// RotateKey creates a new key for webhooks.
 func (k keys) RotateKey(ctx context.Context, overlap time.Duration, by string) (sluice.SigningKey, error) {
 	type ring struct {
 		Signs   string               `json:"signs"`
@@ -124,10 +124,10 @@ func (k keys) RotateKey(ctx context.Context, overlap time.Duration, by string) (
 	return made.Shown(), nil
 }
 
-// Sealing says with which keys the secrets in the store are sealed.
+// Sealing returns the keys that seal the secrets in the store.
 func (k keys) Sealing(ctx context.Context) (sluice.Sealing, error) { return k.store.Sealing(ctx) }
 
-// macKeys is the keys of one use that is symmetric.
+// macKeys holds the keys of one symmetric use.
 type macKeys struct {
 	mu   sync.Mutex
 	keys [][]byte
@@ -143,7 +143,7 @@ func (k *macKeys) set(keys []natsstore.Key) {
 	k.keys = all
 }
 
-// all returns the keys, the newest first.
+// all returns the keys, newest first.
 func (k *macKeys) all() [][]byte {
 	k.mu.Lock()
 	defer k.mu.Unlock()

@@ -14,7 +14,7 @@ import (
 	"github.com/sluice-io/sluice/pkg/sluice"
 )
 
-// openLater makes what is done at a time.
+// openLater constructs the engine of scheduled events.
 func (s *server) openLater(context.Context) error {
 	s.perform = &performing{Performer: instruct.New(instruct.Needs{
 		Log: laterLog{s.store}, Publisher: begun{s.published(s.store)}, Access: s.trust.index, Catalogue: s.catalogue, Causes: s.causes, Quota: s.quotas, Now: time.Now,
@@ -33,21 +33,22 @@ func (s *server) openLater(context.Context) error {
 	return nil
 }
 
-// laterLog says what a namespace's log has.
+// laterLog gives the engine access to a namespace's log.
 type laterLog struct{ *natsstore.Store }
 
-// Window returns how long a namespace's log remembers ids.
+// Window returns the dedup window of a namespace.
 func (l laterLog) Window(ctx context.Context, namespace string) (time.Duration, error) {
 	ns, err := l.GetNamespace(ctx, namespace)
 	return ns.DedupWindow.Std(), err
 }
 
-// EventByID returns an event, however old it is: what was done already is not done again.
+// EventByID returns an event of any age, so that an action that was already performed is not
+// repeated.
 func (l laterLog) EventByID(ctx context.Context, namespace, id string) (sluice.Event, error) {
 	return l.EventByIDAnywhere(ctx, namespace, id)
 }
 
-// teller publishes system events whose loss matters: whoever has one told does so again until it is.
+// teller publishes system events that must not be lost: callers retry until one is stored.
 type teller struct{ store *natsstore.Store }
 
 // Tell publishes a system event.
@@ -61,7 +62,7 @@ func (t teller) Tell(ctx context.Context, namespace string, e sluice.SystemEvent
 		Time: time.Now().UTC(), ContentType: "application/json", Data: encoded,
 	}
 	_, err = t.store.Publish(ctx, namespace, []sluice.Event{event})
-	if sluice.CodeOf(err) == sluice.Conflict { // somebody published something else under its id
+	if sluice.CodeOf(err) == sluice.Conflict { // another event has the same ID
 		event.ID += "-" + uuid.NewString()
 		_, err = t.store.Publish(ctx, namespace, []sluice.Event{event})
 	}

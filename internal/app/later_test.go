@@ -153,7 +153,7 @@ func TestWhatIsNotToBeHeldIsRefusedOrStoredAtOnce(t *testing.T) {
 	s.must(t, http.StatusBadRequest, events, `{"path":"/a","deliver_at":"tomorrow"}`)
 	s.must(t, http.StatusBadRequest, events, `{"path":"/a","deliver_at":""}`) // of a template without a value
 	r := s.must(t, http.StatusBadRequest, events, `{"path":"/a","deliver_at":"`+in(3*time.Hour)+`"}`)
-	require.Contains(t, r.text, "2h0m0s at most")
+	require.Contains(t, r.text, "use at most 2h0m0s")
 	r = s.must(t, http.StatusBadRequest, events, `[{"path":"/a"},{"path":"/a","deliver_at":"`+in(time.Hour)+`"}]`)
 	require.Contains(t, r.text, "[1]")
 	s.must(t, http.StatusCreated, events, `[{"path":"/a"},{"path":"/a","deliver_at":"2020-01-01T00:00:00Z"}]`)
@@ -327,19 +327,27 @@ func TestTimesSurviveARestart(t *testing.T) {
 func TestManyThatWereDueWhileNoServerRanAreStoredInTheirOrder(t *testing.T) {
 	t.Parallel()
 	dir := t.TempDir()
-	s := start(t, dir, nil)
 	const events = 60
-	due := time.Now().Add(7 * time.Second)
-	for i := range events {
-		_, err := s.api.Schedule(t.Context(), "default", sluice.Event{ID: strconv.Itoa(i), Path: "/a"}, due.Add(-time.Duration(i)*time.Millisecond))
-		require.NoError(t, err)
-	}
-	s.stop(t)
+	var due time.Time
+	round := beforehand(t, 7*time.Second, func(round int, at time.Time) {
+		s := start(t, dir, nil)
+		due = at
+		for i := range events {
+			event := sluice.Event{ID: fmt.Sprintf("%d-%d", round, i), Path: sluice.Path(fmt.Sprintf("/%d", round))}
+			if time.Now().After(at) {
+				break // too late: the next round
+			}
+			_, err := s.api.Schedule(t.Context(), "default", event, at.Add(-time.Duration(i)*time.Millisecond))
+			require.NoError(t, err)
+		}
+		s.stop(t)
+	})
+	path := fmt.Sprintf("/%d", round)
 	eventually(t, func() bool { return time.Now().After(due.Add(3 * time.Second)) }, "all are due for longer than it takes until it does not matter whose turn it is")
-	s = start(t, dir, nil)
-	eventually(t, func() bool { return len(s.logOf(t, "/a")) == events }, "all are stored")
-	for i, ev := range s.logOf(t, "/a") {
-		require.Equal(t, strconv.Itoa(events-1-i), ev.ID)
+	s := start(t, dir, nil)
+	eventually(t, func() bool { return len(s.logOf(t, path)) == events }, "all are stored")
+	for i, ev := range s.logOf(t, path) {
+		require.Equal(t, fmt.Sprintf("%d-%d", round, events-1-i), ev.ID)
 	}
 }
 

@@ -10,10 +10,10 @@ import (
 	"github.com/sluice-io/sluice/pkg/sluice"
 )
 
-// deadLetterSource gives the announcer the dead letters.
+// deadLetterSource gives the publisher of system events access to dead letters.
 type deadLetterSource struct{ store *natsstore.Store }
 
-// Follow hands out dead letters as they are buried.
+// Follow passes new dead letters to tell.
 func (l deadLetterSource) Follow(ctx context.Context, tell func(ctx context.Context, letters []sluice.BuriedLetter, again bool) error) error {
 	return l.store.FollowLetters(ctx, tell)
 }
@@ -24,10 +24,11 @@ func (l deadLetterSource) Subscription(ctx context.Context, id string) (*sluice.
 	return sub, err
 }
 
-// clockSkew is how far the clock that a change was made by, and that of the log, may be apart.
+// clockSkew is the maximum difference between the clock of a change and that of the log.
 const clockSkew = time.Hour
 
-// known finds what was told before in the log. It does not look while the log itself refuses what it has.
+// known looks up published system events in the log. It does not search in a log that refuses
+// writes.
 func known(store *natsstore.Store) announce.Known {
 	return func(ctx context.Context, namespace string, path sluice.Path, ids []string, since time.Time) (told []string, err error) {
 		ns, err := store.GetNamespace(ctx, namespace)
@@ -36,7 +37,7 @@ func known(store *natsstore.Store) announce.Known {
 		}
 		q := natsstore.EventQuery{Pattern: sluice.Pattern(path), Since: since.Add(-clockSkew).UTC().Format(time.RFC3339Nano), Limit: 1000}
 		page, err := store.Events(ctx, namespace, q)
-		if sluice.CodeOf(err) == sluice.WindowExceeded { // the log begins later
+		if sluice.CodeOf(err) == sluice.WindowExceeded { // the log starts later
 			q.Since = "-1"
 			page, err = store.Events(ctx, namespace, q)
 		}

@@ -263,6 +263,6 @@ func TestADataDirectoryThatCannotBeWrittenSaysSo(t *testing.T) {
 	cfg := config.Default()
 	for _, cfg.Data = range []string{file, filepath.Join(file, "below")} {
 		err := app.Run(t.Context(), cfg, app.Options{})
-		require.EqualError(t, err, "data directory "+cfg.Data+" cannot be written to: not a directory; choose another one with --data or SLUICE_DATA")
+		require.EqualError(t, err, "data directory "+cfg.Data+" is not writable: not a directory; choose another one with --data or SLUICE_DATA")
 	}
 }

@@ -256,7 +256,7 @@ func TestALoopThatCameByNATSIsNotDelivered(t *testing.T) {
 	statusOf(t, s.api, "other", func(st sluice.Status) bool { return idle(st) && st.DeadLetters == 1 })
 	delivery, err := s.api.Delivery(t.Context(), "erp", "c")
 	require.NoError(t, err)
-	require.Contains(t, delivery.Explanation, "it came of itself")
+	require.Contains(t, delivery.Explanation, "it is part of an event loop")
 
 	page, err := s.api.UnsafeProducers(t.Context(), "")
 	require.NoError(t, err)

@@ -16,6 +16,7 @@ import (
 
 	"github.com/sluice-io/sluice/config"
 	"github.com/sluice-io/sluice/internal/app"
+	"github.com/sluice-io/sluice/internal/natstest"
 	"github.com/sluice-io/sluice/pkg/client"
 	"github.com/sluice-io/sluice/pkg/sluice"
 )
@@ -35,6 +36,9 @@ const (
 const sharedKey = "c2hhcmVkIGJ5IHRoZSBzZXJ2ZXJzIG9mIGEgdGVzdCE="
 
 func TestMain(m *testing.M) {
+	if natstest.Main() {
+		return
+	}
 	if dir := os.Getenv(serveEnv); dir != "" {
 		serveAsChild(dir)
 		return

@@ -50,12 +50,12 @@ func (s *server) startNATS(ctx context.Context) (err error) {
 		return listenError("nats.listen", n.Listen, "--nats-listen", err)
 	}
 	if err == nil && opts.Inspector != nil && opts.Inspector.NKey == "" {
-		s.opts.Log.WarnContext(ctx, "NATS asks for no login: all who reach it can publish events and read what is stored", slog.String("nats", s.nats.ClientURL()))
+		s.opts.Log.WarnContext(ctx, "NATS requires no login: any client can publish events and read the store", slog.String("nats", s.nats.ClientURL()))
 	}
 	return err
 }
 
-// serverTLS returns what clients are met with, nil if with nothing. The certificate is read again
+// serverTLS returns the TLS configuration for clients, nil without TLS. The certificate is reloaded
 // when its files change; the authorities are not.
 func serverTLS(c config.ServerTLS, log *slog.Logger) (*tls.Config, error) {
 	if c.Cert == "" {
@@ -76,19 +76,19 @@ func serverTLS(c config.ServerTLS, log *slog.Logger) (*tls.Config, error) {
 	}
 	settings.ClientCAs, settings.ClientAuth = x509.NewCertPool(), tls.RequireAndVerifyClientCert
 	if !settings.ClientCAs.AppendCertsFromPEM(pem) {
-		return nil, fmt.Errorf("client_ca: there is no certificate in %s", c.ClientCA)
+		return nil, fmt.Errorf("client_ca: no certificate in %s", c.ClientCA)
 	}
 	return settings, nil
 }
 
-// loginTo has the store log in to the embedded server.
+// loginTo makes the store log in to the embedded server.
 func (s *server) loginTo(opts *natsstore.Options) {
 	opts.Conn, opts.Intact = s.nats, s.nats.Intact
 	opts.NKey, opts.Sign = s.nats.Login()
 }
 
-// inspector returns the login of this machine's people and programs; nil where users are named or
-// nothing listens.
+// inspector returns the login for users and programs of this machine; nil if users are named or
+// there is no listener.
 func (s *server) inspector() (*natsd.Inspector, error) {
 	n := s.cfg.NATS
 	if n.Guarded() || n.Listen == "none" {
@@ -103,7 +103,7 @@ func (s *server) inspector() (*natsd.Inspector, error) {
 	return in, err
 }
 
-// natsLogin returns the public key of the login that lies in the data directory; the first call makes it.
+// natsLogin returns the public key of the login in the data directory; the first call generates it.
 func natsLogin(dir string) (string, error) {
 	file := filepath.Join(dir, NATSLoginFile)
 	seed, err := keep(file, natsd.NewLogin)

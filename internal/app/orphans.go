@@ -14,16 +14,16 @@ import (
 	"github.com/sluice-io/sluice/pkg/sluice"
 )
 
-// orphansLimit bounds what is looked for at a start.
+// orphansLimit limits the duration of the scan at start.
 const orphansLimit = 30 * time.Second
 
-// lookForOrphans tells once of the types that subscriptions name and their catalogues do not have any more (S2-47), and
-// waits for ctx.
+// lookForOrphans publishes, once, the event types that subscriptions name and that are no longer in
+// their catalogues (S2-47), and then waits for ctx.
 func (s *server) lookForOrphans(ctx context.Context) error {
 	limit, cancel := context.WithTimeout(ctx, orphansLimit)
 	defer cancel()
 	if err := s.tellOrphans(limit); err != nil && ctx.Err() == nil {
-		s.opts.Log.WarnContext(ctx, "not looked for types that left their catalogue", slog.Any("error", err))
+		s.opts.Log.WarnContext(ctx, "types removed from their catalogue not checked", slog.Any("error", err))
 	}
 	<-ctx.Done()
 	return nil
@@ -47,21 +47,22 @@ func (s *server) tellOrphans(ctx context.Context) error {
 		if now.FirstObservedAt.IsZero() {
 			now.FirstObservedAt = time.Now()
 		}
-		s.opts.Log.WarnContext(ctx, "subscriptions name a type that the catalogue does not have any more",
+		s.opts.Log.WarnContext(ctx, "subscriptions name a type that is no longer in the catalogue",
 			slog.String("namespace", o.Namespace), slog.String("type", o.Type), slog.Int("subscriptions", now.Count))
 		s.announce.Orphaned(ctx, o.Namespace, now)
 	}
 	return nil
 }
 
-// lastTold returns what was last told of an orphan; the zero value if nothing was, or it has left the log.
+// lastTold returns the last system event about an orphan; the zero value if there is none in the
+// log.
 func (s *server) lastTold(ctx context.Context, o catalogue.Orphan) (told announce.Orphaned, err error) {
 	state, err := s.store.State(ctx, o.Namespace, natsstore.StateQuery{Path: sluice.EventTypePath(o.Type), Limit: 1})
 	if err != nil || len(state.Events) == 0 {
 		return told, err
 	}
 	if err := json.Unmarshal(state.Events[0].Data, &told); err != nil {
-		return told, fmt.Errorf("what was told of %s in %s: %w", o.Type, o.Namespace, err)
+		return told, fmt.Errorf("published system events of %s in %s: %w", o.Type, o.Namespace, err)
 	}
 	return told, nil
 }

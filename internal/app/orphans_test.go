@@ -50,7 +50,7 @@ func TestOrphanedTypes_AreToldAtStart(t *testing.T) {
 		}
 		return data
 	}
-	const line = "subscriptions name a type that the catalogue does not have any more"
+	const line = "subscriptions name a type that is no longer in the catalogue"
 	run := func(lines int, during func(s *running)) {
 		var log lockedBuffer
 		s := startWith(t, dir, nil, app.Options{Version: "1", Log: slog.New(slog.NewTextHandler(&log, nil))})

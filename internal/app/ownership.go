@@ -9,14 +9,14 @@ import (
 	"github.com/sluice-io/sluice/pkg/sluice"
 )
 
-// leases says which subscriptions this replica serves.
+// leases reports the subscriptions that this replica serves.
 type leases interface {
 	Run(ctx context.Context, changed func() <-chan struct{}) error
 	Owns(subscription string) bool
 }
 
-// ownership gives each engine a view of the same leases. One that another replica is to have goes when all engines have
-// come to rest with what it stands for.
+// ownership gives each engine a view of the same leases. A lease is handed over once all engines
+// have stopped working on its subscription.
 type ownership struct {
 	leases leases
 
@@ -32,7 +32,7 @@ func (o *ownership) part() *part { return &part{o} }
 // Owns reports whether this replica serves a subscription.
 func (p *part) Owns(subscription string) bool { return p.of.leases.Owns(subscription) }
 
-// Run has changed called whenever the answer of Owns may have changed, until ctx is done.
+// Run calls changed whenever the result of Owns may have changed, until ctx is done.
 func (p *part) Run(ctx context.Context, changed func() <-chan struct{}) error {
 	p.of.mu.Lock()
 	if p.of.parts == nil {
@@ -48,7 +48,7 @@ func (p *part) Run(ctx context.Context, changed func() <-chan struct{}) error {
 	return nil
 }
 
-// run takes and renews leases until ctx is done, and then gives them back.
+// run acquires and renews leases until ctx is done, and then returns them.
 func (o *ownership) run(ctx context.Context) error {
 	var waiting sync.WaitGroup
 	defer waiting.Wait()
@@ -79,14 +79,15 @@ func (o *ownership) tell() []<-chan struct{} {
 	return all
 }
 
-// gate lets content leave that may leave, while this replica serves the subscription. Engines are told of a lost lease
-// at the next round; a machine that was suspended would send what others send until then.
+// gate allows content to be sent only while this replica serves the subscription. Engines learn of
+// a lost lease at the next round; until then, a suspended machine would send the same content as
+// its successor.
 type gate struct {
 	of   push.Gate
 	owns *part
 }
 
-// Decide says what becomes of an event.
+// Decide decides whether an event may be sent.
 func (g gate) Decide(sub *sluice.Subscription, ev *sluice.Event, now time.Time) sluice.Decision {
 	if !g.owns.Owns(sub.ID) {
 		return sluice.Undecided

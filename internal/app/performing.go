@@ -9,34 +9,35 @@ import (
 	"github.com/sluice-io/sluice/pkg/sluice"
 )
 
-// performing does what is due at a time, and can be told that a right was lost.
+// performing performs due actions, and can cancel them when access is revoked.
 type performing struct {
 	*instruct.Performer
 
 	under underway.Set[*instruct.Firing]
 }
 
-// Perform publishes the event of a firing; code Unavailable if it was cut off, and then its creator's rights are to be asked again.
+// Perform publishes the event of a firing. Code Unavailable if it was cancelled; then the creator's
+// permissions must be checked again.
 func (p *performing) Perform(ctx context.Context, f instruct.Firing) (sluice.Stored, error) {
 	ctx, leave := p.under.Enter(ctx, &f)
 	defer leave()
 	stored, err := p.Performer.Perform(ctx, f)
 	if err != nil && underway.WasCut(ctx) {
-		err = sluice.Errorf(sluice.Unavailable, "rights have changed: they are asked again")
+		err = sluice.Errorf(sluice.Unavailable, "permissions changed; checking again")
 	}
 	return stored, err
 }
 
-// Withdraw cuts off what is being published for creators of whose instructions lost says true, and returns when nothing of it can be
-// stored any more.
+// Withdraw cancels the publishing of events for the creators that lost selects, and returns when
+// none of them can be stored any more.
 func (p *performing) Withdraw(ctx context.Context, lost func(*sluice.Subscription) bool) error {
 	return p.under.Cut(func(f *instruct.Firing) bool {
 		return lost(f.Creator.Wish(f.Event.Namespace, sluice.Pattern(f.Event.Path)))
 	}).Wait(ctx)
 }
 
-// begun is a publisher for what can be cut off. What is on its way to the log cannot be called back: whoever cuts it off waits for it. What has not
-// begun does not begin.
+// begun is a cancellable publisher. A publish in flight to the log cannot be undone, so cancelling
+// waits for it; later ones do not start.
 type begun struct{ publisher }
 
 // Publish stores events.

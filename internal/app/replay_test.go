@@ -51,7 +51,7 @@ func TestAReplayDeliversAPastRangeAgain(t *testing.T) {
 		require.Equal(t, sluice.InvalidRequest, sluice.CodeOf(err), "%+v: %v", nonsense, err)
 	}
 	_, err = api.Replay(t.Context(), sub.ID, client.ReplayRequest{From: "soon"})
-	require.ErrorContains(t, err, "neither a sequence nor an RFC 3339 time")
+	require.ErrorContains(t, err, "nor a sequence, nor an RFC 3339 time")
 	hour, err := api.CountReplay(t.Context(), sub.ID, client.ReplayRequest{From: "1h"})
 	require.NoError(t, err)
 	require.Positive(t, hour.Count, "what came within the hour")
@@ -267,5 +267,5 @@ func TestOneDeliveryIsTriedAgain(t *testing.T) {
 	picky := subscribe(t, api, wish(hook.URL, `"id":"picky"`, `"pattern":"/b"`))
 	_, err = api.RetryDelivery(t.Context(), picky.ID, "a-3")
 	require.Equal(t, sluice.Conflict, sluice.CodeOf(err), "it is not of its pattern: %v", err)
-	require.ErrorContains(t, err, "does not choose it")
+	require.ErrorContains(t, err, "does not match the pattern or the filter")
 }

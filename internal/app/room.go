@@ -10,13 +10,13 @@ import (
 	"github.com/sluice-io/sluice/pkg/sluice"
 )
 
-// How often it is looked how much room there is: an embedded server is asked within the process.
+// Intervals of checking the free space; an embedded server is asked within the process.
 const (
 	roomEvery    = 250 * time.Millisecond
 	roomEveryFar = 5 * time.Second
 )
 
-// openRoom makes what keeps the store within its room.
+// openRoom constructs the component that keeps the store within its capacity.
 func (s *server) openRoom(context.Context) error {
 	opts := room.Options{Usage: s.usage, Every: roomEveryFar, Store: s.store, Log: s.opts.Log}
 	if s.nats != nil {
@@ -26,8 +26,8 @@ func (s *server) openRoom(context.Context) error {
 	return nil
 }
 
-// usage returns what the store uses of what it may: of an embedded server its own limit and what its disk has free, elsewhere
-// the account's limit.
+// usage returns the storage usage and its limit: for an embedded server its own limit and the free
+// disk space, otherwise the account's limit.
 func (s *server) usage(ctx context.Context) (sluice.Storage, error) {
 	if s.nats == nil {
 		return s.store.Storage(ctx)
@@ -40,7 +40,7 @@ func (s *server) usage(ctx context.Context) (sluice.Storage, error) {
 	return storage, err
 }
 
-// storage is usage, and what follows from it.
+// storage is usage with the derived level and problem.
 func (s *server) storage(ctx context.Context) (sluice.Storage, error) {
 	storage, err := s.usage(ctx)
 	storage.Level, storage.Damage, storage.Verification = s.room.Level(), s.memory.Known(), s.verification.Now()
@@ -48,7 +48,7 @@ func (s *server) storage(ctx context.Context) (sluice.Storage, error) {
 	return storage, err
 }
 
-// problem says what is wrong with the store, and what to do; empty if nothing is.
+// problem describes the problem of the store and its remedy; empty if there is none.
 func (s *server) problem() string {
 	for _, problem := range []*sluice.Error{s.room.Level().Problem(), sluice.MissingProblem(s.memory.Missing())} {
 		if problem != nil {

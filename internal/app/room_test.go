@@ -112,13 +112,13 @@ func TestFullStore_IsAdministered(t *testing.T) { // S4-17, S4-22, C01
 	s := newFullStore(t)
 	watch := faulttest.Begin(t, "full-store")
 	storage := s.level(t, sluice.StorageTight)
-	require.Contains(t, storage.Problem, "takes no events")
+	require.Contains(t, storage.Problem, "refuses events")
 	require.NotNil(t, storage.FreeBytes)
 	refused := s.must(t, http.StatusServiceUnavailable, "POST /v1/namespaces/default/events", `{"id":"more","path":"/a","data":{}}`)
 	require.Equal(t, sluice.ReasonStorage, refused.field(t, "error.details.reason"))
 	ready := s.must(t, http.StatusOK, "GET /readyz", "")
 	require.Equal(t, "tight", ready.field(t, "storage"))
-	require.Contains(t, ready.field(t, "problem"), "takes no events")
+	require.Contains(t, ready.field(t, "problem"), "refuses events")
 
 	s.administer(t, s.grant(t))
 	require.Eventually(t, func() bool {

@@ -10,11 +10,11 @@ import (
 	"github.com/sluice-io/sluice/pkg/sluice"
 )
 
-// keptFor is how long an answer of NATS is good enough for a scrape.
+// keptFor is how long a NATS response is reused for scrapes.
 const keptFor = 5 * time.Second
 
-// kept returns a function that reads at most every few seconds and else returns what was read
-// last. Nothing is not kept.
+// kept returns a function that calls read at most every few seconds, and otherwise returns the last
+// result. Empty results are not cached.
 func kept[T any](read func() []T) func() []T {
 	var mu sync.Mutex
 	var last []T
@@ -29,7 +29,7 @@ func kept[T any](read func() []T) func() []T {
 	}
 }
 
-// logs reads the namespaces' logs for a scrape; nothing while NATS is away.
+// logs reads the namespaces' logs for a scrape; empty while NATS is unavailable.
 func (s *server) logs(ctx context.Context) []metrics.Log {
 	limit, cancel := context.WithTimeout(ctx, scrapeLimit)
 	defer cancel()
@@ -49,7 +49,7 @@ func (s *server) logs(ctx context.Context) []metrics.Log {
 	return logs
 }
 
-// storages reads how full the store is for a scrape; nothing while NATS is away.
+// storages reads the storage usage for a scrape; empty while NATS is unavailable.
 func (s *server) storages(ctx context.Context) []sluice.Storage {
 	limit, cancel := context.WithTimeout(ctx, scrapeLimit)
 	defer cancel()

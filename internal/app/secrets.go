@@ -17,22 +17,21 @@ import (
 	"github.com/sluice-io/sluice/internal/vault"
 )
 
-// SecretsKeyFile is the file of the data directory with the keys that secrets are sealed with,
-// unless the settings name others.
+// SecretsKeyFile is the default file of sealing keys in the data directory.
 const SecretsKeyFile = "secrets.key"
 
-// maxKeyFile bounds what is read of a file with keys.
+// maxKeyFile limits how much of a key file is read.
 const maxKeyFile = 64 << 10
 
-// sealing is the keys that secrets are sealed with, and where they come from.
+// sealing holds the sealing keys and their source.
 type sealing struct {
 	ring *vault.Ring
-	from string // for people
-	made string // the file, if this start has made it
+	from string // description for error messages
+	made string // the file, if this start created it
 }
 
-// openSealing returns the keys that the settings name. If they name none and the data directory
-// has none, one is made there.
+// openSealing returns the configured sealing keys. Without a setting and without a file in the data
+// directory, it creates one there.
 func openSealing(cfg config.Config) (sealing, error) {
 	s, err := findSealing(cfg)
 	if !errors.Is(err, fs.ErrNotExist) || cfg.Secrets.KeyFile != "" {
@@ -44,14 +43,14 @@ func openSealing(cfg config.Config) (sealing, error) {
 		return sealing{}, err
 	}
 	if err := writeDurably(file, vault.Line(raw, time.Now())); err != nil {
-		return sealing{}, fmt.Errorf("make the key that secrets are sealed with: %w", err)
+		return sealing{}, fmt.Errorf("create the sealing key: %w", err)
 	}
 	s, err = findSealing(cfg)
 	s.made = file
 	return s, err
 }
 
-// findSealing returns the keys that are there. No error has anything of a key in it.
+// findSealing returns the existing keys. Errors never contain key material.
 func findSealing(cfg config.Config) (sealing, error) {
 	if cfg.Secrets.Key != "" {
 		const from = "secrets.key (SLUICE_SECRETS_KEY)"
@@ -64,10 +63,10 @@ func findSealing(cfg config.Config) (sealing, error) {
 	file := keyFileOf(cfg)
 	content, err := readPrivate(file)
 	if errors.Is(err, fs.ErrNotExist) {
-		return sealing{}, fmt.Errorf("there is no key that secrets are sealed with: %w; copy the one of another server on the same NATS there, or make one: (umask 077; openssl rand -base64 32 > %s)", err, file)
+		return sealing{}, fmt.Errorf("no sealing key: %w; copy it from another server on the same NATS, or create one: (umask 077; openssl rand -base64 32 > %s)", err, file)
 	}
 	if err != nil {
-		return sealing{}, fmt.Errorf("the keys that secrets are sealed with: %w", err)
+		return sealing{}, fmt.Errorf("sealing keys: %w", err)
 	}
 	keys, err := vault.ParseFile(content)
 	if err != nil {
@@ -91,7 +90,7 @@ func keyFileOf(cfg config.Config) string {
 	return filepath.Join(cfg.Data, SecretsKeyFile)
 }
 
-// readPrivate returns the content of a file that nobody but its owner may read.
+// readPrivate returns the content of a file that must be readable only by its owner.
 func readPrivate(file string) (content string, err error) {
 	f, err := os.Open(filepath.Clean(file))
 	if err != nil {
@@ -103,39 +102,39 @@ func readPrivate(file string) (content string, err error) {
 		return "", err
 	}
 	if info.Mode().Perm()&0o077 != 0 {
-		return "", fmt.Errorf("%s can be read by others (mode %04o): chmod 600 it, and if they may have read it, sluice secrets rotate", file, info.Mode().Perm())
+		return "", fmt.Errorf("%s is readable by other users (mode %04o): run chmod 600 on it and, if it may have been read, sluice secrets rotate", file, info.Mode().Perm())
 	}
 	text, err := io.ReadAll(io.LimitReader(f, maxKeyFile))
 	return string(text), err
 }
 
-// explain says what to do about secrets that this server's keys do not open, and removes a key
-// that was made in vain.
+// explain adds the remedy for secrets that this server's keys cannot open, and removes a key that
+// was created in vain.
 func (s sealing) explain(err error) error {
 	locked, ok := errors.AsType[*natsstore.LockedError](err)
 	if !ok {
 		return err
 	}
-	has := fmt.Sprintf("it has %s, from %s", strings.Join(s.ring.IDs(), ", "), s.from)
+	has := fmt.Sprintf("this server has %s, from %s", strings.Join(s.ring.IDs(), ", "), s.from)
 	if s.made != "" {
-		has = "it has none yet"
+		has = "this server has none yet"
 		err = errors.Join(err, removeIfThere(s.made))
 	}
-	return fmt.Errorf("%w (%s). All servers on one NATS need the same keys: copy %s from one that works to this one's data directory, mode 0600, "+
-		"or set secrets.key_file or SLUICE_SECRETS_KEY alike everywhere. A key that was replaced stays behind the new one until sluice secrets status "+
-		"shows no record with it (%d now); a NATS that was restored from a backup needs the key of its time", err, has, SecretsKeyFile, locked.Records)
+	return fmt.Errorf("%w (%s). All servers on one NATS need the same keys: copy %s from a working server to this data directory, mode 0600, "+
+		"or set the same secrets.key_file or SLUICE_SECRETS_KEY everywhere. Keep a replaced key after the new one until sluice secrets status "+
+		"shows no record with it (%d now); a NATS restored from a backup needs the keys of that time", err, has, SecretsKeyFile, locked.Records)
 }
 
-// RotateSecretsKey puts a new key in front of the file that the settings name, in one step, and
-// returns the file and the key's id. The server seals with it after its next start.
+// RotateSecretsKey atomically adds a new first key to the configured file, and returns the file and
+// the key's ID. The server seals with it after its next start.
 func RotateSecretsKey(cfg config.Config) (file, id string, err error) {
 	if cfg.Secrets.Key != "" {
-		return "", "", errors.New("the keys are in secrets.key or SLUICE_SECRETS_KEY: put a new one (openssl rand -base64 32) in front there, with a comma")
+		return "", "", errors.New("the keys are set in secrets.key or SLUICE_SECRETS_KEY: add a new one (openssl rand -base64 32) in front, followed by a comma")
 	}
 	file = keyFileOf(cfg)
 	lock := flock.New(file + ".lock")
 	if ok, err := lock.TryLock(); err != nil || !ok {
-		return "", "", errors.Join(fmt.Errorf("%s is being rotated by somebody else", file), err)
+		return "", "", errors.Join(fmt.Errorf("%s is being rotated by another process", file), err)
 	}
 	defer func() { err = errors.Join(err, removeIfThere(lock.Path()), lock.Unlock()) }()
 	content, err := readPrivate(file)
@@ -152,8 +151,8 @@ func RotateSecretsKey(cfg config.Config) (file, id string, err error) {
 	return file, vault.ID(raw), writeDurably(file, vault.Line(raw, time.Now())+content)
 }
 
-// CheckSecrets returns which keys the settings name and where they are, for people. An error
-// that is fs.ErrNotExist says that the first start will make one.
+// CheckSecrets describes the configured keys and their source. An error that is fs.ErrNotExist
+// means that the first start will create a key.
 func CheckSecrets(cfg config.Config) (string, error) {
 	s, err := findSealing(cfg)
 	if err != nil {
@@ -162,8 +161,8 @@ func CheckSecrets(cfg config.Config) (string, error) {
 	return fmt.Sprintf("%s from %s", s.ring, s.from), nil
 }
 
-// writeDurably replaces a file in one step, and returns when it is on the disk: whatever is
-// sealed with a key that is lost is lost too.
+// writeDurably atomically replaces a file, and returns when it is on disk: losing a key means
+// losing everything sealed with it.
 func writeDurably(file, content string) error {
 	temp := file + ".new"
 	f, err := os.OpenFile(filepath.Clean(temp), os.O_WRONLY|os.O_CREATE|os.O_TRUNC, 0o600)

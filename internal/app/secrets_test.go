@@ -273,13 +273,13 @@ func TestTheFirstStartMakesAKey(t *testing.T) {
 	s.stop(t)
 
 	require.NoError(t, os.Chmod(file, 0o640))
-	require.ErrorContains(t, refused(t, dir, nil), "can be read by others (mode 0640): chmod 600")
+	require.ErrorContains(t, refused(t, dir, nil), "is readable by other users (mode 0640): run chmod 600")
 	require.NoError(t, os.WriteFile(file, nil, 0o600))
 	require.NoError(t, os.Chmod(file, 0o600))
-	require.ErrorContains(t, refused(t, dir, nil), "there is no key in it")
+	require.ErrorContains(t, refused(t, dir, nil), "no key in the file")
 	require.NoError(t, os.Remove(file))
 	err = refused(t, dir, nil)
-	require.ErrorContains(t, err, "it has none yet")
+	require.ErrorContains(t, err, "this server has none yet")
 	require.NoFileExists(t, file, "one that opens nothing is not left behind")
 	require.NoError(t, os.WriteFile(file, []byte(before), 0o600))
 	start(t, dir, nil)
@@ -311,7 +311,7 @@ func TestServersOnOneNATSNeedTheSameKey(t *testing.T) {
 	first := start(t, one, generated)
 	bare := func(c *config.Config) { c.NATS.URL = shared.ClientURL() }
 	err := refused(t, dir, bare)
-	for _, word := range []string{"sealed with key ", "it has none yet", "copy secrets.key", "SLUICE_SECRETS_KEY"} {
+	for _, word := range []string{"sealed with key ", "this server has none yet", "copy secrets.key", "SLUICE_SECRETS_KEY"} {
 		require.ErrorContains(t, err, word)
 	}
 	require.NoFileExists(t, filepath.Join(dir, app.SecretsKeyFile))

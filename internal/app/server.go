@@ -47,33 +47,37 @@ import (
 	"github.com/sluice-io/sluice/streams"
 )
 
-// server is the parts of a server. open makes them in this order, close ends them in the other.
+// server holds the components of a server. open constructs them in this order, close stops them in
+// reverse.
 type server struct {
 	cfg      config.Config
 	opts     Options
 	listener net.Listener
-	deadline *shutdown.Deadline // of all that is done after the server was told to end
+	deadline *shutdown.Deadline // of all work after the server was told to stop
 
-	lock     *flock.Flock // of the data directory, where no embedded server holds it
+	lock     *flock.Flock // of the data directory, if no embedded server holds it
 	nats     *natsd.Server
 	store    *natsstore.Store
 	room     *room.Watch
-	trusted  *natsstore.Trusted     // nil: nobody is
+	trusted  *natsstore.Trusted     // nil: no trusted publishers
 	inspect  *natsstore.Inspections // nil: the embedded server has users, or there is none
 	attempts *natsstore.AttemptLog
 	tracing  *tracing
 	sender   *endpoint.Sender
 	keys     *keyRing
 	counts   *limits.Counts
+	counted  []func() // each is called once all subscriptions of one kind have been reported
+	sends    *limits.Sends
+	paces    *limits.Paces
 	filters  *filter.Pool
 	quotas   *limits.Quotas
-	exporter *export.Exporter // nil: nothing is exported
+	exporter *export.Exporter // nil: export is disabled
 	metrics  *metrics.Metrics
 	announce *announce.Announcer
 	ledger   *ledger.Ledger
 	marks    markStore
 	causes   *causes.Guard
-	memory   *stored.Memory // how far what is stored had come
+	memory   *stored.Memory // last known ends of the streams
 
 	verification *stored.Verification
 
@@ -102,36 +106,8 @@ type server struct {
 	api      http.Handler
 	stopping context.Context //nolint:containedctx // it ends when requests that wait are to end
 	stop     context.CancelFunc
-	tls      *tls.Config  // of the API; nil: plain HTTP
-	conns    atomic.Int64 // connections to the API that are open
-}
-
-// open makes the parts. A store elsewhere is waited for until ctx ends: a server that is started together with
-// its NATS cluster is there when the cluster is. What is here, and what is asked once the streams are there, has a limit.
-func (s *server) open(ctx context.Context) error {
-	begin := []func(context.Context) error{s.openTLS, s.openNATS, s.forget}
-	rest := []func(context.Context) error{
-		s.openRoom, s.openSender, s.openRegistry, s.hold, s.openEngine, s.openWakes, s.openTrust, s.openFeeds, s.openLater, s.openAppointments, s.openWatches, s.openAPI,
-	}
-	if err := within(ctx, readyLimit, begin); err != nil {
-		return err
-	}
-	if err := s.openStore(ctx); err != nil {
-		return err
-	}
-	return within(ctx, readyLimit, rest)
-}
-
-// within does the steps one after the other.
-func within(ctx context.Context, limit time.Duration, steps []func(context.Context) error) error {
-	ctx, cancel := context.WithTimeout(ctx, limit)
-	defer cancel()
-	for _, step := range steps {
-		if err := step(ctx); err != nil {
-			return err
-		}
-	}
-	return nil
+	tls      *tls.Config  // TLS of the API; nil: plain HTTP
+	conns    atomic.Int64 // open connections to the API
 }
 
 func (s *server) openNATS(ctx context.Context) error {
@@ -139,7 +115,7 @@ func (s *server) openNATS(ctx context.Context) error {
 		s.lock = flock.New(filepath.Join(s.cfg.Data, "sluice.lock"))
 		ok, err := s.lock.TryLock()
 		if err == nil && !ok {
-			err = errors.New("it is used by another process; choose another one with --data")
+			err = errors.New("in use by another process; choose another one with --data")
 		}
 		if err != nil {
 			return fmt.Errorf("data directory %s: %w", s.cfg.Data, err)
@@ -149,12 +125,13 @@ func (s *server) openNATS(ctx context.Context) error {
 	return s.startNATS(ctx)
 }
 
-// forget removes the addresses that a killed server left behind; the directory is ours now.
+// forget removes the addresses that a killed server left behind; the directory is locked by this
+// server.
 func (s *server) forget(context.Context) error {
 	return removeIfThere(filepath.Join(s.cfg.Data, AddressesFile))
 }
 
-// storeOptions returns how the store is reached.
+// storeOptions returns the connection options of the store.
 func (s *server) storeOptions() natsstore.Options {
 	n := s.cfg.NATS
 	opts := natsstore.Options{
@@ -173,7 +150,7 @@ func (s *server) storeOptions() natsstore.Options {
 	return opts
 }
 
-// connectStore opens the store as it is, and makes nothing there.
+// connectStore opens the store without creating anything in it.
 func (s *server) connectStore(ctx context.Context) (err error) {
 	s.store, err = natsstore.Connect(ctx, s.storeOptions())
 	return err
@@ -192,11 +169,11 @@ func (s *server) openStore(ctx context.Context) (err error) {
 	if err := s.openMemory(ctx); err != nil {
 		return err
 	}
-	if err := s.store.Provision(ctx); err != nil {
+	if err := s.patiently(ctx, s.store.Provision); err != nil {
 		return sealed.explain(err)
 	}
 	if n.Trusts() {
-		if s.trusted, err = s.store.OpenTrusted(ctx); err != nil {
+		if err := s.patiently(ctx, s.openTrusted); err != nil {
 			return err
 		}
 	}
@@ -206,10 +183,15 @@ func (s *server) openStore(ctx context.Context) (err error) {
 		}
 	}
 	s.catalogue = catalogue.New()
-	if err := loadCatalogue(ctx, s.store, s.catalogue); err != nil {
+	if err := s.patiently(ctx, func(ctx context.Context) error { return loadCatalogue(ctx, s.store, s.catalogue) }); err != nil {
 		return err
 	}
 	s.attempts, err = s.store.AttemptLog()
+	return err
+}
+
+func (s *server) openTrusted(ctx context.Context) (err error) {
+	s.trusted, err = s.store.OpenTrusted(ctx)
 	return err
 }
 
@@ -239,15 +221,15 @@ func (s *server) openSender(ctx context.Context) error {
 }
 
 func (s *server) openRegistry(ctx context.Context) error {
+	if err := s.store.EnsureLetters(ctx); err != nil {
+		return err
+	}
 	scraping := shutdown.Lasting(ctx)
 	s.metrics = metrics.New(s.moments, kept(func() []metrics.Log { return s.logs(scraping) }))
 	s.metrics.WatchConnections(s.conns.Load)
 	s.metrics.WatchWakes(s.wakeMoments)
 	s.metrics.WatchStorage(kept(func() []sluice.Storage { return s.storages(scraping) }))
 	s.quotas = limits.NewQuotas()
-	if err := s.store.EnsureLetters(ctx); err != nil {
-		return err
-	}
 	s.ledger = ledger.New(s.store.Ledger(), s.opts.Log)
 	s.marks = markStore{natsstore.OpenBucket[markRecord](s.store, streams.Unsafe), s.ledger}
 	s.announce = announce.New(s.store, announce.Options{
@@ -257,13 +239,15 @@ func (s *server) openRegistry(ctx context.Context) error {
 	s.counts = limits.NewCounts(limits.Most{
 		Namespace: s.cfg.Limits.SubscriptionsPerNamespace, Principal: s.cfg.Limits.SubscriptionsPerPrincipal, Host: s.cfg.Limits.SubscriptionsPerHost, Answers: s.answers,
 	})
+	s.counted = whenAll(2, s.counts.CaughtUp)
+	s.sends, s.paces = limits.NewSends(s.cfg.Limits.SendsPerSubscription, s.cfg.Limits.SendsPerPrincipal), limits.NewPaces()
 	s.trust.index.Open(s.cfg.Durable.Anonymous)
 	s.filters = filter.NewPool(filter.Rates{Principal: s.cfg.Limits.FilterCostPerPrincipal, Namespace: s.cfg.Limits.FilterCostPerNamespace})
 	s.registry = registry.New(registry.Needs{
 		Subscriptions: s.store.Subscriptions(),
 		Reservations:  natsstore.OpenBucket[registry.Reservation](s.store, streams.Reservations),
 		Logs:          s.store,
-		Endpoints:     s.sender,
+		Endpoints:     receivers{s},
 		Consumers:     consumers{s.store, s.forgetWakes},
 		Replays:       s.store.Replays(),
 		ReplayLogs:    s.store,
@@ -295,7 +279,7 @@ func (s *server) openEngine(ctx context.Context) error {
 	s.owns = &ownership{leases: leases}
 	s.durable = durable.New(paths{s}, time.Now)
 	s.openDsubs()
-	s.engine = push.New(watcher{s.store.Subscriptions(), s.counts, s.know}, s.owns.part(), push.Ports{
+	s.engine = push.New(watcher{s.store.Subscriptions(), s.counts, s.counted[0], s.know}, s.owns.part(), push.Ports{
 		Sources:   sources{s.store},
 		Log:       s.attempts,
 		Lanes:     s.store,
@@ -303,6 +287,7 @@ func (s *server) openEngine(ctx context.Context) error {
 		Events:    s.store,
 		Sender:    s.traced(),
 		Gate:      gate{s.trust.index, s.owns.part()},
+		Pace:      receivers{s},
 		Registry:  s.registry,
 		Replays:   s.store.Replays(),
 		Letters:   s.store,
@@ -321,7 +306,7 @@ func (s *server) openEngine(ctx context.Context) error {
 	return nil
 }
 
-// mayKnow reports whether a caller that publishes may learn that an event is stored.
+// mayKnow reports whether a publishing caller may learn that an event is stored.
 func (s *server) mayKnow(ctx context.Context, ev *sluice.Event) bool {
 	who := sluice.CallerFrom(ctx)
 	return who.Unbounded() || s.trust.index.Shows(who, sluice.VerbPublish, ev, time.Now()) == sluice.Pass
@@ -358,7 +343,7 @@ func (s *server) openAPI(context.Context) error {
 		Watches:      s.watchKeeper,
 		Streams:      s.streams(),
 		Dsubs:        s.apiDsubs(),
-		Deliveries:   deliveries{s.store, s.traced()},
+		Deliveries:   deliveries{s.store, s.traced(), receivers{s}},
 		DeadLetters:  deadLetters{s.store, s.ledger},
 		Answers:      s.store.Answers(),
 		Replays:      s.registry,
@@ -382,7 +367,7 @@ func (s *server) openAPI(context.Context) error {
 
 		FailureBurst: s.cfg.HTTP.AuthFailures.Burst,
 
-		SendsPerSubscription: s.cfg.Limits.SendsPerSubscription, SendsPerPrincipal: s.cfg.Limits.SendsPerPrincipal,
+		Sends:          receivers{s},
 		FailureEvery:   s.cfg.HTTP.AuthFailures.Every.Std(),
 		TrustedProxies: proxies,
 		MetricsFor:     s.cfg.HTTP.Metrics,
@@ -394,7 +379,7 @@ func (s *server) openAPI(context.Context) error {
 // jwks returns the public halves of the signing keys.
 func (s *server) jwks(ctx context.Context) ([]byte, error) { return s.keySet(ctx, "") }
 
-// publicURL returns where others reach the API.
+// publicURL returns the public URL of the API.
 func (s *server) publicURL() string {
 	return strings.TrimSuffix(cmp.Or(s.cfg.HTTP.PublicURL, s.addresses().HTTP), "/")
 }

@@ -2,7 +2,9 @@ package app
 
 import (
 	"context"
+	"log/slog"
 	"strings"
+	"time"
 
 	"github.com/sluice-io/sluice/internal/access"
 	"github.com/sluice-io/sluice/internal/ledger"
@@ -12,15 +14,15 @@ import (
 	"github.com/sluice-io/sluice/streams"
 )
 
-// openMemory compares what is stored with what is remembered of it.
+// openMemory compares the store with its last known state.
 func (s *server) openMemory(ctx context.Context) error {
 	s.memory = stored.New(s.cfg.Data, s.store, s.opts.Log)
-	s.memory.Found, s.memory.Remade = s.tellDamage, s.remade
+	s.memory.Found, s.memory.Missed, s.memory.Remade = s.tellDamage, s.missed, s.remade
 	s.verification = stored.NewVerification(s.memory)
 	return s.memory.Examine(ctx)
 }
 
-// tellDamage enters damage in the ledger and tells of it in the namespace's log.
+// tellDamage records damage in the ledger and publishes it in the namespace's log.
 func (s *server) tellDamage(ctx context.Context, found []sluice.Damage) {
 	for _, d := range found {
 		s.ledger.Note(ctx, nil, ledger.Change{
@@ -30,15 +32,47 @@ func (s *server) tellDamage(ctx context.Context, found []sluice.Damage) {
 	}
 }
 
-// remade has the parts write again what a stream held that was deleted and made again.
+// missed creates a dead letter for each subscription and each unreadable range of its log, unless
+// the subscription had received the events in it (decision 0029).
+func (s *server) missed(ctx context.Context, owed []stored.Owed) error {
+	subs, err := s.store.Subscriptions().List(ctx)
+	if err != nil {
+		return err
+	}
+	for _, sub := range subs {
+		for _, d := range owed {
+			from, to, ok := stored.MissedBy(sub, d.Damage, d.Had[sub.ID])
+			if !ok {
+				continue
+			}
+			letter := sluice.DeadLetter{
+				Subscription: sub.ID, Namespace: sub.Namespace, Seq: from, LastSeq: to, Path: d.Path,
+				Reason: sluice.Unreadable, LastError: d.String(), At: time.Now().UTC(),
+			}
+			buried, err := s.attempts.BuryGap(ctx, sub, letter)
+			if err != nil {
+				return err
+			}
+			if buried {
+				s.metrics.Buried(sub, letter.Reason)
+				s.opts.Log.WarnContext(ctx, "events cannot be read that a subscription may not have got",
+					slog.String("subscription", sub.ID), slog.Uint64("from", from), slog.Uint64("to", to))
+			}
+		}
+	}
+	return nil
+}
+
+// remade makes the components rewrite the content of a stream that was deleted and recreated.
 func (s *server) remade(ctx context.Context, stream string) {
 	if stream == streams.BucketStream(streams.Lanes) {
 		s.engine.SaveLanes(ctx)
 	}
 }
 
-// hold disables the subscriptions whose records are older than what was stored last: one may have been paused since. They
-// stay so until they are resumed. What this start found is entered in the ledger.
+// hold disables the subscriptions whose records are older than the last stored ones, because one
+// may have been paused since. They stay disabled until they are resumed. Damage found by this start
+// is recorded in the ledger.
 func (s *server) hold(ctx context.Context) error {
 	s.tellDamage(ctx, s.memory.Fresh())
 	for id, d := range s.memory.OfBucket(streams.Subscriptions) {
@@ -59,10 +93,10 @@ func (s *server) hold(ctx context.Context) error {
 	return nil
 }
 
-const staleReason = "the store's files were damaged, and the subscription's last change is lost: look at its settings, then resume it"
+const staleReason = "the store's files were damaged, and the subscription's last change is lost: check its settings, then resume it"
 
-// trustedRecord returns a record of access, or one that gives nothing and opens nothing if what is stored is older than what
-// was stored last. What was stored after the damage is good.
+// trustedRecord returns an access record, or one without any permission if the record is older than
+// the last stored one. Records stored after the damage are valid.
 func trustedRecord(damaged map[string]sluice.Damage, e natsstore.Entry[access.Record]) access.Record {
 	if d, ok := damaged[e.Key]; ok && e.Revision <= d.To {
 		return access.Record{Unreadable: true}

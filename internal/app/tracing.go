@@ -19,15 +19,15 @@ import (
 	"github.com/sluice-io/sluice/pkg/sluice"
 )
 
-// tracing makes spans of publishing and of attempts and carries the trace from the one to the
-// other in the event's traceparent attribute. A nil *tracing does nothing.
+// tracing creates spans of publishing and of attempts, and carries the trace between them in the
+// event's traceparent attribute. A nil *tracing does nothing.
 type tracing struct {
 	provider *sdktrace.TracerProvider
 	tracer   trace.Tracer
 	carry    propagation.TraceContext
 }
 
-// newTracing returns nil if no collector is named, neither here nor by the environment.
+// newTracing returns nil if neither the settings nor the environment name a collector.
 func newTracing(ctx context.Context, collector, version string) (*tracing, error) {
 	var opts []otlptracehttp.Option
 	switch {
@@ -48,7 +48,7 @@ func tracingTo(provider *sdktrace.TracerProvider) *tracing {
 	return &tracing{provider: provider, tracer: provider.Tracer("github.com/sluice-io/sluice")}
 }
 
-// close sends what is left.
+// close sends the remaining spans.
 func (t *tracing) close(ctx context.Context) error {
 	if t == nil {
 		return nil
@@ -66,7 +66,7 @@ type publisher interface {
 	Publish(ctx context.Context, namespace string, events []sluice.Event) ([]sluice.Stored, error)
 }
 
-// tracedPublisher makes a span of each event that is stored.
+// tracedPublisher creates a span for each stored event.
 type tracedPublisher struct {
 	publisher
 
@@ -96,7 +96,7 @@ type sender interface {
 	Send(ctx context.Context, sub *sluice.Subscription, ev *sluice.Event, number int) sluice.Attempt
 }
 
-// tracedSender makes a span of each attempt, below the event's own trace.
+// tracedSender creates a span for each attempt, below the event's own trace.
 type tracedSender struct {
 	sender
 

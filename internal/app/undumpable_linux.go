@@ -6,8 +6,8 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// HideMemory keeps other processes of the same user from reading this one's memory, where keys and tokens are, and the
-// kernel from writing it into a core dump.
+// HideMemory prevents other processes of the same user from reading this one's memory, which holds
+// keys and tokens, and the kernel from writing it into a core dump.
 func HideMemory() error {
 	if err := unix.Prctl(unix.PR_SET_DUMPABLE, 0, 0, 0, 0); err != nil {
 		return fmt.Errorf("make the process not dumpable: %w", err)

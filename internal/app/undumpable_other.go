@@ -2,5 +2,5 @@
 
 package app
 
-// HideMemory does nothing where the system has no such thing.
+// HideMemory does nothing on systems without support.
 func HideMemory() error { return nil }

@@ -7,19 +7,20 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// mostUnsent is how many bytes the kernel takes for a connection beyond those that are on their way.
+// mostUnsent is the maximum number of bytes that the kernel buffers for a connection beyond those
+// in flight.
 const mostUnsent = 64 << 10
 
-// bounded is a listener whose connections take no more than is about to be sent. Otherwise the kernel keeps megabytes for each
-// reader that takes nothing, and whoever writes does not know of it. What is on its way is not bounded, and so neither is
-// the throughput over long distances.
+// bounded is a listener whose connections buffer little unsent data. Otherwise the kernel buffers
+// megabytes for each reader that has stopped reading, unnoticed by the writer. Data in flight is
+// not limited, so the throughput over long distances is unaffected.
 type bounded struct{ net.Listener }
 
 // Accept is part of net.Listener.
 func (b bounded) Accept() (net.Conn, error) {
 	conn, err := b.Listener.Accept()
 	if tcp, ok := conn.(*net.TCPConn); ok && err == nil {
-		_ = boundUnsent(tcp) // where the system knows no such bound, it keeps what it likes
+		_ = boundUnsent(tcp) // without support, the system buffers as it likes
 	}
 	return conn, err
 }

@@ -4,5 +4,5 @@ package app
 
 import "net"
 
-// bounded is a listener whose connections take for readers that take nothing what the system lets them.
+// bounded is a listener with the system's default buffers.
 type bounded struct{ net.Listener }

@@ -28,7 +28,7 @@ func TestURL_IsShownToItsOwnerOnly(t *testing.T) {
 		require.Equal(t, want, s.must(t, http.StatusOK, "POST "+at+"/pause", "", as(token)...).field(t, "endpoint.url"))
 	}
 	r := s.must(t, http.StatusBadRequest, "PATCH "+at, `{"endpoint":{"url":"`+host+`"}}`, as(boss.token)...)
-	require.Contains(t, r.text, "leave it out")
+	require.Contains(t, r.text, "omit it")
 	s.must(t, http.StatusOK, "PATCH "+at, `{"description":"x"}`, as(boss.token)...)
 	require.Equal(t, whole, s.must(t, http.StatusOK, "GET "+at, "", as(ann.token)...).field(t, "endpoint.url"))
 	require.NotContains(t, s.must(t, http.StatusOK, "GET /v1/audit", "").text, "hunter")

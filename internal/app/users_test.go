@@ -149,9 +149,9 @@ func TestFilesOfTLSThatCannotBeUsedEndTheStart(t *testing.T) {
 	none := filepath.Join(t.TempDir(), "none.pem")
 	require.NoError(t, os.WriteFile(none, []byte("nothing"), 0o600))
 	for want, give := range map[string]config.ServerTLS{
-		"none.pem":                {Cert: cert, Key: none},
-		"there is no certificate": {Cert: cert, Key: key, ClientCA: none},
-		"client_ca":               {Cert: cert, Key: key, ClientCA: none + "x"},
+		"none.pem":       {Cert: cert, Key: none},
+		"no certificate": {Cert: cert, Key: key, ClientCA: none},
+		"client_ca":      {Cert: cert, Key: key, ClientCA: none + "x"},
 	} {
 		cfg := config.Default()
 		cfg.Data, cfg.HTTP.Listen, cfg.NATS.Listen, cfg.NATS.ServerTLS = t.TempDir(), "127.0.0.1:0", "127.0.0.1:0", give

@@ -20,7 +20,7 @@ import (
 	"github.com/sluice-io/sluice/streams"
 )
 
-// openWakes opens what wakes consumers and takes their callbacks.
+// openWakes constructs the wake engine and its callback handler.
 func (s *server) openWakes(ctx context.Context) error {
 	keys, err := s.store.KeysFor(ctx, sluice.UseWake)
 	if err != nil {
@@ -35,6 +35,7 @@ func (s *server) openWakes(ctx context.Context) error {
 		Sources:  wakeSources{s.store},
 		Poster:   wakePoster{s},
 		Gate:     s.trust.index,
+		Pace:     receivers{s},
 		Log:      s.attempts,
 		Registry: s.registry,
 		Keys:     &s.wakeKeys,
@@ -43,21 +44,21 @@ func (s *server) openWakes(ctx context.Context) error {
 	return nil
 }
 
-// wakeKeys is the keys that sign what woken workers show.
+// wakeKeys holds the keys that sign callback tokens.
 type wakeKeys struct{ macKeys }
 
-// WakeKeys returns the keys, the newest first.
+// WakeKeys returns the keys, newest first.
 func (k *wakeKeys) WakeKeys() [][]byte { return k.all() }
 
-// followWakeKeys keeps the keys as the store has them, until ctx is done.
+// followWakeKeys keeps the keys in step with the store until ctx is done.
 func (s *server) followWakeKeys(ctx context.Context) error {
 	return s.store.WatchKeys(ctx, sluice.UseWake, s.wakeKeys.set)
 }
 
-// wakeWatcher tells of subscriptions.
+// wakeWatcher passes subscriptions to the wake engine.
 type wakeWatcher struct{ subscriptions natsstore.Subscriptions }
 
-// Watch tells of every subscription, then of every change.
+// Watch calls change for every subscription, and then for every change.
 func (w wakeWatcher) Watch(ctx context.Context, change func(id string, sub *sluice.Subscription)) error {
 	return w.subscriptions.Watch(ctx, func(e natsstore.Entry[*sluice.Subscription]) {
 		switch e.Change {
@@ -71,12 +72,12 @@ func (w wakeWatcher) Watch(ctx context.Context, change func(id string, sub *slui
 	})
 }
 
-// wakeFloor is the last epoch of consumers that are not stored any more.
+// wakeFloor is the last epoch of consumers whose records were removed.
 type wakeFloor struct {
 	Epoch uint64 `json:"epoch"`
 }
 
-// wakeRecords keeps wake consumers.
+// wakeRecords stores wake consumers.
 type wakeRecords struct {
 	consumers natsstore.Bucket[wake.Consumer]
 	floors    natsstore.Bucket[wakeFloor]
@@ -106,7 +107,8 @@ func (r wakeRecords) List(ctx context.Context, subscription string) ([]wake.Entr
 	return all, err
 }
 
-// Watch tells of a subscription's records. That one was removed is told of by the removal of the subscription.
+// Watch calls each for a subscription's records. Removals are reported by the removal of the
+// subscription.
 func (r wakeRecords) Watch(ctx context.Context, subscription string, each func(wake.Entry), caughtUp func()) error {
 	return r.consumers.Follow(ctx, streams.WakeKeys(subscription), func(e natsstore.Entry[wake.Consumer]) {
 		switch e.Change {
@@ -119,7 +121,7 @@ func (r wakeRecords) Watch(ctx context.Context, subscription string, each func(w
 	})
 }
 
-// Floor returns the epoch behind which consumers begin.
+// Floor returns the epoch after which new consumers start.
 func (r wakeRecords) Floor(ctx context.Context, subscription string) (uint64, error) {
 	floor, _, err := r.floors.Get(ctx, streams.WakeFloorKey(subscription))
 	if sluice.CodeOf(err) == sluice.NotFound {
@@ -128,7 +130,7 @@ func (r wakeRecords) Floor(ctx context.Context, subscription string) (uint64, er
 	return floor.Epoch, err
 }
 
-// Forget removes a subscription's records up to a revision, after it raised the floor.
+// Forget raises the floor and then removes a subscription's records up to a revision.
 func (r wakeRecords) Forget(ctx context.Context, subscription string, epoch, upTo uint64) error {
 	for epoch > 0 {
 		floor, revision, err := r.floors.Get(ctx, streams.WakeFloorKey(subscription))
@@ -149,7 +151,7 @@ func (r wakeRecords) Forget(ctx context.Context, subscription string, epoch, upT
 	return r.consumers.Clear(ctx, streams.WakeKeys(subscription), upTo)
 }
 
-// wakeStreams gives the wake engine the streams.
+// wakeStreams gives the wake engine access to streams.
 type wakeStreams struct {
 	store  *natsstore.Store
 	engine *durable.Engine
@@ -161,7 +163,7 @@ func (w wakeStreams) Visible(ctx context.Context, sub *sluice.Subscription, path
 	return dsubStreams{w.engine, w.index}.Visible(ctx, access.OwnerOf(sub), sub.Namespace, path, upTo)
 }
 
-// Tail returns what is known of a stream.
+// Tail returns the end of a stream.
 func (w wakeStreams) Tail(ctx context.Context, namespace string, path sluice.Path) (wake.Tail, error) {
 	st, err := w.engine.Standing(ctx, durable.Key{Namespace: namespace, Path: path})
 	return wake.Tail{Seq: st.Last, Start: st.Start, Gone: st.Gone}, err
@@ -177,20 +179,20 @@ func (w wakeStreams) Before(ctx context.Context, namespace string, path sluice.P
 	return w.store.PathBefore(ctx, namespace, path, upTo)
 }
 
-// Ends tells of the streams that a pattern matches.
+// Ends calls each for the streams that a pattern matches.
 func (w wakeStreams) Ends(ctx context.Context, namespace string, pattern sluice.Pattern, each func(sluice.Path, uint64)) error {
 	return w.store.PathEnds(ctx, namespace, pattern, each)
 }
 
-// Follow tells of what is stored.
+// Follow calls each for new messages.
 func (w wakeStreams) Follow(ctx context.Context, namespace string, each func(sluice.Path, uint64)) error {
 	return w.store.FollowPaths(ctx, namespace, each)
 }
 
-// FormatOffset writes an offset.
+// FormatOffset formats an offset.
 func (wakeStreams) FormatOffset(seq uint64) string { return durable.FormatOffset(seq) }
 
-// ParseOffset reads an offset.
+// ParseOffset parses an offset.
 func (wakeStreams) ParseOffset(text string) (uint64, error) { return durable.ParseOffset(text) }
 
 // wakeSources opens sources.
@@ -252,12 +254,12 @@ func (s *server) wakeMoments() []metrics.Wakes {
 	return all
 }
 
-// withdrawing cuts off whatever is under way, in all engines.
+// withdrawing cancels requests in flight in all engines.
 type withdrawing []interface {
 	Withdraw(ctx context.Context, lost func(*sluice.Subscription) bool) error
 }
 
-// Withdraw cuts off what is under way to subscriptions that lost their access.
+// Withdraw cancels requests in flight for subscriptions that lost their access.
 func (w withdrawing) Withdraw(ctx context.Context, lost func(*sluice.Subscription) bool) error {
 	errs := make([]error, len(w))
 	var all sync.WaitGroup

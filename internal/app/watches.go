@@ -16,7 +16,7 @@ import (
 	"github.com/sluice-io/sluice/streams"
 )
 
-// openWatches makes what looks after watches, and what makes and cancels them.
+// openWatches constructs the watch engine and the watch keeper.
 func (s *server) openWatches(context.Context) error {
 	log := watchLog{feedLog{s.store}}
 	perform := instruct.New(instruct.Needs{
@@ -38,11 +38,12 @@ func (s *server) openWatches(context.Context) error {
 		Store: store, Log: log, Ledger: s.ledger, Most: s.cfg.Watches.PerNamespace, Slog: s.opts.Log,
 		Trials: watch.Options{Most: s.cfg.Watches.EvaluationsPerSecond, Paths: s.cfg.Watches.Paths, Labels: s.catalogue.Labels},
 	})
-	s.trust.follower.Withdraw = withdrawing{s.engine, s.wakes, s.dsubs, s.perform, s.watches} // all that acts for somebody by itself
+	// Everything that acts on behalf of a caller.
+	s.trust.follower.Withdraw = withdrawing{s.engine, s.wakes, s.dsubs, s.perform, s.watches}
 	return nil
 }
 
-// watchMoments returns how the watches are doing that this process looks after.
+// watchMoments returns the metrics of the watches that this process runs.
 func (s *server) watchMoments() []metrics.Watch {
 	var all []metrics.Watch
 	for _, g := range s.watches.Gauges() {
@@ -51,14 +52,14 @@ func (s *server) watchMoments() []metrics.Watch {
 	return all
 }
 
-// watchStore keeps watches, and tells of them.
+// watchStore stores watches.
 type watchStore struct {
 	natsstore.Instructions[watch.Stored]
 
 	records natsstore.Bucket[watch.Record]
 }
 
-// Watch tells of every watch.
+// Watch calls change for every watch.
 func (w watchStore) Watch(ctx context.Context, change func(key string, w *watch.Stored)) error {
 	return w.Instructions.Watch(ctx, func(i natsstore.Instruction[watch.Stored]) {
 		switch i.Change {
@@ -72,7 +73,7 @@ func (w watchStore) Watch(ctx context.Context, change func(key string, w *watch.
 	})
 }
 
-// All returns what lies in the places of a namespace's watches.
+// All returns the stored watches of a namespace.
 func (w watchStore) All(ctx context.Context, namespace string) ([]watch.Stored, error) {
 	entries, err := w.List(ctx, namespace)
 	all := make([]watch.Stored, len(entries))
@@ -83,13 +84,13 @@ func (w watchStore) All(ctx context.Context, namespace string) ([]watch.Stored, 
 	return all, err
 }
 
-// Record returns how far a watch has come.
+// Record returns the progress of a watch.
 func (w watchStore) Record(ctx context.Context, namespace, id string) (watch.Record, error) {
 	record, _, err := w.records.Get(ctx, streams.WatchKey(namespace, id))
 	return record, err
 }
 
-// Records returns what says how far each of a namespace's watches has come.
+// Records returns a lookup of the progress of a namespace's watches.
 func (w watchStore) Records(ctx context.Context, namespace string) (func(id string) watch.Record, error) {
 	entries, err := w.records.List(ctx, streams.WatchKeys(namespace))
 	all := make(map[string]watch.Record, len(entries))
@@ -99,12 +100,12 @@ func (w watchStore) Records(ctx context.Context, namespace string) (func(id stri
 	return func(id string) watch.Record { return all[streams.WatchKey(namespace, id)] }, err
 }
 
-// Forget removes how far a watch had come.
+// Forget removes the progress of a watch.
 func (w watchStore) Forget(ctx context.Context, namespace, id string) error {
 	return w.records.Delete(ctx, streams.WatchKey(namespace, id), 0)
 }
 
-// watchLog gives watches the log.
+// watchLog gives watches access to the log.
 type watchLog struct{ feedLog }
 
 // EventAt returns the event with a sequence.
@@ -112,7 +113,7 @@ func (l watchLog) EventAt(ctx context.Context, namespace string, seq uint64) (sl
 	return l.store.Event(ctx, namespace, seq)
 }
 
-// Has reports whether an event with the id lies on a path behind a place.
+// Has reports whether an event with the ID is on a path after a position.
 func (l watchLog) Has(ctx context.Context, namespace string, path sluice.Path, id string, after uint64) (bool, error) {
 	first, _, err := l.store.Bounds(ctx, namespace)
 	if err != nil {
@@ -131,7 +132,7 @@ func (l watchLog) Has(ctx context.Context, namespace string, path sluice.Path, i
 	}
 }
 
-// Announce stores an event of the server's own; under another id if somebody published something else under its own.
+// Announce stores a system event, under another ID if its own is taken by a different event.
 func (l watchLog) Announce(ctx context.Context, ev sluice.Event) error {
 	_, err := l.store.Publish(ctx, ev.Namespace, []sluice.Event{ev})
 	if sluice.CodeOf(err) == sluice.Conflict {
@@ -141,16 +142,17 @@ func (l watchLog) Announce(ctx context.Context, ev sluice.Event) error {
 	return err
 }
 
-// watchGate says what those who made watches may read.
+// watchGate decides about the read permissions of watches' creators.
 type watchGate struct {
 	index *access.Index
 	now   func() time.Time
 }
 
-// settled is how long a grant may be unknown to a server because it was made a moment ago.
+// settled is how long a grant may be unknown to a server because it was just created.
 const settled = time.Minute
 
-// Shows says whether somebody may read an event. A grant that ended so long ago that nothing is known of it shows nothing.
+// Shows decides whether a creator may read an event. A grant that ended so long ago that its record
+// was removed permits nothing.
 func (g watchGate) Shows(c sluice.Creator, ev *sluice.Event) sluice.Decision {
 	now := g.now()
 	d := g.index.Shows(c.Caller(), sluice.VerbRead, ev, now)
@@ -163,10 +165,10 @@ func (g watchGate) Shows(c sluice.Creator, ev *sluice.Event) sluice.Decision {
 	return d
 }
 
-// Applied returns what is closed when the answers may be others.
+// Applied returns a channel that is closed when the decisions may have changed.
 func (g watchGate) Applied() (uint64, <-chan struct{}) { return g.index.Applied() }
 
-// performer does what a watch says.
+// performer performs the actions of watches.
 type performer struct{ perform *instruct.Performer }
 
 // Perform publishes the event of an action.
@@ -175,10 +177,10 @@ func (p performer) Perform(ctx context.Context, by sluice.Creator, ev sluice.Eve
 	return err
 }
 
-// reactions keeps out what came of itself among what the server publishes because of something.
+// reactions refuses causation loops among events that the server publishes in reaction to others.
 type reactions struct{ guard *causes.Guard }
 
-// CheckNew returns an error if one of the events came of itself.
+// CheckNew returns an error if one of the events is part of a causation loop.
 func (r reactions) CheckNew(ctx context.Context, namespace, by string, events []sluice.Event) error {
 	for i := range events {
 		if err := r.guard.CheckReaction(ctx, namespace, by, &events[i]); err != nil {

@@ -17,13 +17,14 @@ import (
 	"github.com/sluice-io/sluice/internal/shutdown"
 )
 
-// maxHeader bounds a request's header, in bytes.
+// maxHeader limits a request's header, in bytes.
 const maxHeader = 64 << 10
 
-// maxStreams bounds the requests at once of one HTTP/2 connection.
+// maxStreams limits the concurrent requests of one HTTP/2 connection.
 const maxStreams = 100
 
-// web returns the HTTP server: whoever is slow, silent or talks too much loses the connection.
+// web returns the HTTP server. Its timeouts and limits disconnect clients that are slow, silent or
+// too verbose.
 func (s *server) web(ctx context.Context) *http.Server {
 	limits := s.cfg.HTTP.Timeouts
 	return &http.Server{
@@ -41,7 +42,7 @@ func (s *server) web(ctx context.Context) *http.Server {
 	}
 }
 
-// accept serves until the server is shut down. Connections beyond the limit wait, unaccepted.
+// accept serves until the server is shut down. Connections beyond the limit wait unaccepted.
 func (s *server) accept(web *http.Server) error {
 	limited := netutil.LimitListener(bounded{s.listener}, s.cfg.HTTP.MaxConnections)
 	if s.tls != nil {
@@ -50,13 +51,14 @@ func (s *server) accept(web *http.Server) error {
 	return web.Serve(limited)
 }
 
-// warnPlain warns of an API that is reached over a network without TLS. Behind a proxy that has it, http.public_url says so.
+// warnPlain warns of an API that is exposed on a network without TLS. Behind a TLS proxy,
+// http.public_url disables the warning.
 func (s *server) warnPlain(ctx context.Context) {
 	at, ok := s.listener.Addr().(*net.TCPAddr)
 	if !ok || at.IP.IsLoopback() || s.tls != nil || strings.HasPrefix(s.cfg.HTTP.PublicURL, "https://") {
 		return
 	}
-	s.opts.Log.LogAttrs(ctx, slog.LevelWarn, "the API speaks plain HTTP on a network: tokens and events can be read on the way; set http.tls, or http.public_url to the https address of a proxy, or listen on 127.0.0.1",
+	s.opts.Log.LogAttrs(ctx, slog.LevelWarn, "the API uses plain HTTP on a network: tokens and events can be read in transit; set http.tls, or http.public_url to the https address of a proxy, or listen on 127.0.0.1",
 		slog.String("address", at.String()))
 }
 
@@ -70,7 +72,7 @@ func (s *server) countConnections(_ net.Conn, state http.ConnState) {
 	}
 }
 
-// openTLS reads the certificate, if there is to be one.
+// openTLS loads the certificate, if configured.
 func (s *server) openTLS(ctx context.Context) error {
 	wanted := s.cfg.HTTP.TLS
 	if !wanted.On() {
@@ -78,7 +80,8 @@ func (s *server) openTLS(ctx context.Context) error {
 	}
 	outliving := context.WithoutCancel(ctx)
 	complain := func(err error) {
-		s.opts.Log.ErrorContext(outliving, "certificate", slog.Any("error", err)) // the one before stays
+		// The previous one stays in use.
+		s.opts.Log.ErrorContext(outliving, "certificate", slog.Any("error", err))
 	}
 	pair, err := certs.New(wanted.Cert, wanted.Key)
 	if err != nil {
@@ -112,7 +115,7 @@ func (s *server) scheme() string {
 	return "http://"
 }
 
-// prefixes reads networks. The settings were checked.
+// prefixes parses networks. The settings were validated.
 func prefixes(cidrs []string) ([]netip.Prefix, error) {
 	var all []netip.Prefix
 	var errs []error

@@ -27,7 +27,7 @@ type times struct {
 func timesOf(expression, zone string) (times, error) {
 	location, err := time.LoadLocation(zone)
 	if err != nil {
-		return times{}, sluice.Errorf(sluice.InvalidRequest, "time_zone %q is none that is known: write one such as Europe/Berlin", zone).With("field", "time_zone")
+		return times{}, sluice.Errorf(sluice.InvalidRequest, "time_zone %q is unknown: write one such as Europe/Berlin", zone).With("field", "time_zone")
 	}
 	fields := strings.Fields(expression)
 	parser := cron.MustNewParser(cron.Minute | cron.Hour | cron.Dom | cron.Month | cron.Dow | cron.DowOrDom)

@@ -1,14 +1,17 @@
-// Package appoint knows the appointments: when what they are about is done, and when it is not any more (S2-37…41).
+// Package appoint implements appointments: when their actions are performed, and when they end
+// (S2-37…41).
 //
-// What an appointment's record says and the time decide what comes next:
+// The record of an appointment and the time determine the next step:
 //
 //	waiting ──▶ noticed ──▶ firing ──▶ fired ──▶ removed, a day later
 //	   │           │           (the action is done)    or waiting, if it repeats
 //	   │           ├──▶ missed ──▶ the same
 //	   └───────────┴──▶ cancelled ──▶ removed
 //
-// Every step is a compare-and-set of the record, which takes along the system event that tells of it; then that is published, and
-// then taken out of the record. So each is told after the state that it tells of, and a crash loses none: whoever comes next goes on from
-// the record, under ids that are the same. The id of an action's event is in the record before it is published, so it is stored
-// once; it is random, so nobody can take it first and keep the action from being done.
+// Every step is a compare-and-set of the record, which also stores the system event that reports
+// it; then that event is published, and then removed from the record. Each event is therefore
+// published after the state that it reports, and a crash loses none: the next replica continues
+// from the record, under the same IDs. The ID of an action's event is in the record before it is
+// published, so the event is stored once; it is random, so no publisher can use it first and
+// suppress the action.
 package appoint

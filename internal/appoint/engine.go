@@ -113,9 +113,9 @@ func (e *Engine) Set(ctx context.Context, a sluice.Appointment, may func(was *sl
 		case err != nil && !created:
 			return a, false, err
 		case wanted != 0 && created:
-			return a, false, sluice.Errorf(sluice.RevisionMismatch, "there is no appointment %s (any more); leave If-Match out to make one", a.ID)
+			return a, false, sluice.Errorf(sluice.RevisionMismatch, "appointment %s not found; omit If-Match to create it", a.ID)
 		case wanted != 0 && was.Revision != wanted:
-			return a, false, sluice.Errorf(sluice.RevisionMismatch, "appointment %s has revision %d now", a.ID, was.Revision)
+			return a, false, sluice.Errorf(sluice.RevisionMismatch, "appointment %s is at revision %d", a.ID, was.Revision)
 		case !created && same(&was, &a):
 			return was, false, nil
 		case was.State == sluice.AppointmentFiring:
@@ -136,7 +136,7 @@ func (e *Engine) Set(ctx context.Context, a sluice.Appointment, may func(was *sl
 const maxRaces = 8
 
 func firing(id string) error {
-	return sluice.Errorf(sluice.Conflict, "appointment %q fires at this moment: look again", id)
+	return sluice.Errorf(sluice.Conflict, "appointment %q is firing; read it again", id)
 }
 
 // putIn is put, if there is room. Code QuotaExceeded.
@@ -146,7 +146,7 @@ func (e *Engine) putIn(ctx context.Context, a sluice.Appointment, was *sluice.Ap
 	}
 	release, ok := e.due.Reserve(a.Namespace, e.opts.Most)
 	if !ok {
-		return a, sluice.Errorf(sluice.QuotaExceeded, "namespace %s has %d appointments, which is as many as it may; delete some", a.Namespace, e.opts.Most).
+		return a, sluice.Errorf(sluice.QuotaExceeded, "namespace %s has %d appointments, the limit; delete some", a.Namespace, e.opts.Most).
 			With("limit", e.opts.Most).With("retry_after", fullRetry)
 	}
 	defer release()
@@ -194,7 +194,7 @@ func tidy(a *sluice.Appointment, now time.Time) error {
 	}
 	at, ok := times.after(now)
 	if !ok {
-		return sluice.Errorf(sluice.InvalidRequest, "cron %q: there is no such time", a.Cron).With("field", "cron")
+		return sluice.Errorf(sluice.InvalidRequest, "cron %q: matches no time", a.Cron).With("field", "cron")
 	}
 	a.At = at.UTC()
 	return nil
@@ -205,9 +205,9 @@ func (e *Engine) fits(a *sluice.Appointment) error {
 	now := e.needs.Now()
 	switch {
 	case now.Sub(a.At) > punctual && !a.Repeats():
-		return sluice.Errorf(sluice.InvalidRequest, "at %s is over", a.At.Format(time.RFC3339)).With("field", "at")
+		return sluice.Errorf(sluice.InvalidRequest, "at %s is in the past", a.At.Format(time.RFC3339)).With("field", "at")
 	case e.opts.Ahead > 0 && a.At.After(now.Add(e.opts.Ahead)):
-		return sluice.Errorf(sluice.InvalidRequest, "at %s is too far away: %s at most", a.At.Format(time.RFC3339), e.opts.Ahead).With("field", "at")
+		return sluice.Errorf(sluice.InvalidRequest, "at %s is too far ahead: use at most %s", a.At.Format(time.RFC3339), e.opts.Ahead).With("field", "at")
 	}
 	return nil
 }
@@ -250,7 +250,7 @@ func same(was, a *sluice.Appointment) bool {
 func (e *Engine) Get(ctx context.Context, namespace, id string) (sluice.Appointment, error) {
 	a, err := e.needs.Records.Get(ctx, namespace, id)
 	if err == nil && a.State == sluice.AppointmentCancelled {
-		err = sluice.Errorf(sluice.NotFound, "there is no appointment %q", id)
+		err = sluice.Errorf(sluice.NotFound, "appointment %q not found", id)
 	}
 	return a, err
 }
@@ -262,7 +262,7 @@ func (e *Engine) settled(ctx context.Context, namespace, id string) (sluice.Appo
 		err = e.tell(ctx, &a)
 	}
 	if err == nil && a.State == sluice.AppointmentCancelled {
-		err = cmp.Or(e.remove(ctx, &a), error(sluice.Errorf(sluice.NotFound, "there is no appointment %q", id)))
+		err = cmp.Or(e.remove(ctx, &a), error(sluice.Errorf(sluice.NotFound, "appointment %q not found", id)))
 		a = sluice.Appointment{}
 	}
 	return a, err

@@ -42,7 +42,7 @@ func TestAnAppointmentRepeatsByTheClockOnTheWall(t *testing.T) {
 	require.Equal(t, at("2026-04-01T18:30:00Z"), w.read("a").Last.ScheduledFor, "the first within its grace")
 	require.Equal(t, at("2026-04-02T18:30:00Z"), w.read("a").At)
 	_, _, err := e.Set(t.Context(), sluice.Appointment{ID: "a", Namespace: "acme", Cron: "0 0 31 2 *", Action: sluice.Action{Path: "/a", Type: "t"}}, func(*sluice.Appointment) error { return nil })
-	require.ErrorContains(t, err, "there is no such time")
+	require.ErrorContains(t, err, "matches no time")
 }
 
 func TestSettingTheSameOnceMoreChangesNothing(t *testing.T) {

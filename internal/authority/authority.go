@@ -1,7 +1,7 @@
-// Package authority gives and takes rights: it issues grants and their tokens, narrows, renews
-// and revokes them, keeps the access lists, clearances, labels and tombstones, and accounts
-// for all of it in the ledger. What takes something away is acknowledged when every replica acts
-// on it: from then on nothing leaves that was taken away.
+// Package authority manages permissions: it issues, narrows, renews and revokes grants and their
+// tokens, keeps the access lists, clearances, labels and tombstones, and records all changes in the
+// ledger. A revocation is acknowledged once every replica enforces it: from then on, nothing is
+// sent under the revoked permission.
 package authority
 
 import (
@@ -67,7 +67,7 @@ func New(needs Needs) *Authority {
 func (a *Authority) signer(ctx context.Context) (Key, error) {
 	keys, err := a.needs.Keys(ctx)
 	if err != nil {
-		return Key{}, fmt.Errorf("keys of tokens: %w", err)
+		return Key{}, fmt.Errorf("signing keys of tokens: %w", err)
 	}
 	a.mu.Lock()
 	defer a.mu.Unlock()
@@ -130,7 +130,7 @@ func (a *Authority) store(ctx context.Context, e edit) (access.Record, uint64, e
 		}
 		after, changed, err := e.apply(before)
 		if err != nil || !changed {
-			intent.Fail(ctx, errors.Join(err, sluice.Errorf(sluice.Conflict, "it was changed meanwhile")))
+			intent.Fail(ctx, errors.Join(err, sluice.Errorf(sluice.Conflict, "concurrent change")))
 			return before, revision, err
 		}
 		e.change.Old, e.change.New = e.show(before), e.show(after)
@@ -168,7 +168,7 @@ func (a *Authority) await(ctx context.Context, revision uint64, here bool) error
 		select {
 		case <-changed:
 		case <-ctx.Done():
-			return sluice.Errorf(sluice.Unavailable, "it is stored, but not all replicas have said that they act on it; those that are cut off stop by themselves within seconds. Ask again to be sure")
+			return sluice.Errorf(sluice.Unavailable, "the change is stored, but not all replicas have confirmed it; disconnected replicas stop within seconds. Retry to confirm")
 		}
 	}
 }

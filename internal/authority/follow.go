@@ -79,7 +79,7 @@ func (f *Follower) stop(ctx context.Context, touched access.Touched) {
 		if err == nil {
 			return
 		}
-		f.Log.WarnContext(ctx, "what was revoked is still on its way", slog.Any("error", err))
+		f.Log.WarnContext(ctx, "revoked requests are still in flight", slog.Any("error", err))
 	}
 }
 
@@ -118,7 +118,7 @@ func (f *Follower) sweep(ctx context.Context, touched access.Touched) {
 	for _, sub := range f.lost(touched) {
 		limit, cancel := context.WithTimeout(ctx, withdrawLimit)
 		if err := f.Cancel.Cancel(limit, sub.ID, sluice.ReasonAccessRevoked); err != nil && sluice.CodeOf(err) != sluice.SubscriptionMissing {
-			f.Log.WarnContext(ctx, "access is lost, not cancelled yet", slog.String("subscription", sub.ID), slog.Any("error", err))
+			f.Log.WarnContext(ctx, "access lost; not cancelled yet", slog.String("subscription", sub.ID), slog.Any("error", err))
 		}
 		cancel()
 	}
@@ -129,7 +129,7 @@ func (f *Follower) forget(ctx context.Context) {
 	for _, key := range f.Index.Over(f.Now().Add(-kept)) {
 		limit, cancel := context.WithTimeout(ctx, withdrawLimit)
 		if err := f.Forget.Delete(limit, key, 0); err != nil {
-			f.Log.WarnContext(ctx, "grant that ended long ago not removed", slog.String("key", key), slog.Any("error", err))
+			f.Log.WarnContext(ctx, "expired grant not removed", slog.String("key", key), slog.Any("error", err))
 		}
 		cancel()
 	}
@@ -182,7 +182,11 @@ func (p *Presence) Run(ctx context.Context) {
 	tick := time.NewTicker(p.ttl / 3) // two may be missed
 	defer tick.Stop()
 	for {
-		p.say(ctx)
+		if p.say(ctx) {
+			tick.Reset(p.ttl / 3)
+		} else {
+			tick.Reset(p.ttl / 15) // a cluster that elects a leader loses what it is told
+		}
 		select {
 		case <-ctx.Done():
 			return
@@ -196,28 +200,30 @@ func (p *Presence) Run(ctx context.Context) {
 func (p *Presence) Leave(ctx context.Context) {
 	p.index.Until(time.Time{})
 	if _, err := p.records.PutFor(ctx, streams.PresenceKey(p.id), access.Record{}, time.Second); err != nil {
-		p.log.DebugContext(ctx, "presence not taken back", slog.Any("error", err)) // it expires
+		p.log.DebugContext(ctx, "presence record not removed", slog.Any("error", err)) // it expires
 	}
 }
 
-func (p *Presence) say(ctx context.Context) {
+// say says so once, and reports whether that was stored.
+func (p *Presence) say(ctx context.Context) bool {
 	p.mu.Lock()
 	r := access.Record{Replica: &access.Presence{ID: p.id, Settled: p.settled}}
 	p.mu.Unlock()
-	limit, cancel := context.WithTimeout(ctx, p.ttl/3)
+	limit, cancel := context.WithTimeout(ctx, p.ttl*2/15)
 	defer cancel()
 	began := time.Now()
 	revision, err := p.records.PutFor(limit, streams.PresenceKey(p.id), r, p.ttl)
 	if err != nil {
 		if ctx.Err() == nil {
-			p.log.WarnContext(ctx, "access: this replica could not say that it is there", slog.Any("error", err))
+			p.log.WarnContext(ctx, "access: presence of this replica not recorded", slog.Any("error", err))
 		}
-		return
+		return false
 	}
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	p.sent, p.sentAt = revision, began
 	p.confirm()
+	return true
 }
 
 // seen takes that a replica's presence was seen among the records: if it is ours, then all

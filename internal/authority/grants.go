@@ -43,7 +43,7 @@ func (a *Authority) Mint(ctx context.Context, by sluice.Caller, w Wish) (Minted,
 	}
 	id, err := uuid.NewV7()
 	if err != nil {
-		return Minted{}, fmt.Errorf("make an id: %w", err)
+		return Minted{}, fmt.Errorf("generate an ID: %w", err)
 	}
 	g := sluice.Grant{
 		ID: id.String(), Principal: w.Principal, Verbs: w.Verbs, Object: *w.Object, IssuedBy: by.Principal, Parent: by.Grant,
@@ -60,7 +60,7 @@ func (a *Authority) Mint(ctx context.Context, by sluice.Caller, w Wish) (Minted,
 	}
 	return a.sign(ctx, by, sluice.ActionGrantIssue, g, func(r access.Record) error {
 		if r.Grant != nil {
-			return sluice.Errorf(sluice.Conflict, "there is a grant of this id")
+			return sluice.Errorf(sluice.Conflict, "a grant with this ID exists")
 		}
 		return nil
 	})
@@ -76,14 +76,14 @@ const (
 // whomever: else the parts of parts would have no end.
 func (a *Authority) bounded(parent string) error {
 	if parent == "" && a.needs.Index.Parts("", maxGrants) >= maxGrants {
-		return sluice.Errorf(sluice.QuotaExceeded, "there are %d grants; revoke some that are not needed, and they are forgotten when they would have ended", maxGrants)
+		return sluice.Errorf(sluice.QuotaExceeded, "grant limit reached: %d grants exist; revoke unused grants (slots free up when those would have expired)", maxGrants)
 	}
 	for range sluice.MaxGrantDepth + 1 {
 		if parent == "" {
 			return nil
 		}
 		if a.needs.Index.Parts(parent, maxParts) >= maxParts {
-			return sluice.Errorf(sluice.QuotaExceeded, "there are %d grants that were given out of this one, or of one that it is a part of; revoke some that are not needed, and they are forgotten when they would have ended", maxParts)
+			return sluice.Errorf(sluice.QuotaExceeded, "delegation limit reached: %d grants derive from this one or from its parent; revoke unused grants (slots free up when those would have expired)", maxParts)
 		}
 		up, _ := a.needs.Index.Grant(parent)
 		parent = up.Parent
@@ -98,20 +98,20 @@ func (a *Authority) narrows(g *sluice.Grant) error {
 	}
 	parent, ok := a.needs.Index.Grant(g.Parent)
 	if !ok {
-		return sluice.Errorf(sluice.Unavailable, "your own grant is not known yet; try again")
+		return sluice.Errorf(sluice.Unavailable, "your own grant has not loaded yet; retry")
 	}
 	for _, v := range g.Verbs {
 		if !parent.Allows(v) {
-			return sluice.Errorf(sluice.CapabilityRequired, "you cannot give the verb %s, which your own grant does not have", v)
+			return sluice.Errorf(sluice.CapabilityRequired, "you cannot delegate the verb %s, which your own grant lacks", v)
 		}
 	}
 	switch {
 	case !parent.Object.Covers(g.Object):
-		return sluice.Errorf(sluice.CapabilityRequired, "you cannot give %s, which is not part of your own grant's %s", g.Object, parent.Object)
+		return sluice.Errorf(sluice.CapabilityRequired, "you cannot delegate %s, which is not part of your own grant's %s", g.Object, parent.Object)
 	case g.ExpiresAt.After(parent.ExpiresAt):
-		return sluice.Errorf(sluice.CapabilityRequired, "you cannot give it for longer than you have it, which is until %s", parent.ExpiresAt.Format(time.RFC3339))
+		return sluice.Errorf(sluice.CapabilityRequired, "the grant cannot outlast your own, which expires at %s", parent.ExpiresAt.Format(time.RFC3339))
 	case a.depth(parent.ID) >= sluice.MaxGrantDepth:
-		return sluice.Errorf(sluice.CapabilityRequired, "this would be the part of a part more than %d times over", sluice.MaxGrantDepth)
+		return sluice.Errorf(sluice.CapabilityRequired, "delegation depth is limited to %d", sluice.MaxGrantDepth)
 	}
 	return nil
 }
@@ -183,10 +183,10 @@ func (a *Authority) Renew(ctx context.Context, by sluice.Caller, id string, unti
 		return Minted{}, err
 	}
 	if !by.Unbounded() && !a.gave(by, &g) {
-		return Minted{}, sluice.Errorf(sluice.Forbidden, "only root and those whom the grant came through can renew it: whoever has its token is %s", g.Principal)
+		return Minted{}, sluice.Errorf(sluice.Forbidden, "only root and the issuers of the grant can renew it, because the holder of its token acts as %s", g.Principal)
 	}
 	if g.RevokedAt != nil {
-		return Minted{}, sluice.Errorf(sluice.Conflict, "the grant was revoked, which is final; issue another one")
+		return Minted{}, sluice.Errorf(sluice.Conflict, "the grant was revoked permanently; issue a new one")
 	}
 	if !until.IsZero() {
 		g.ExpiresAt = until.UTC().Truncate(time.Second)
@@ -199,7 +199,7 @@ func (a *Authority) Renew(ctx context.Context, by sluice.Caller, id string, unti
 	}
 	return a.sign(ctx, by, sluice.ActionGrantRenew, g, func(r access.Record) error {
 		if r.Grant == nil || r.Grant.RevokedAt != nil {
-			return sluice.Errorf(sluice.Conflict, "the grant was revoked meanwhile")
+			return sluice.Errorf(sluice.Conflict, "the grant was revoked concurrently")
 		}
 		return nil
 	})

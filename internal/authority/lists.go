@@ -69,7 +69,7 @@ func (a *Authority) ACL(namespace string, p sluice.Principal) (sluice.ACL, error
 			return acl, nil
 		}
 	}
-	return sluice.ACL{}, sluice.Errorf(sluice.NotFound, "the access list of %s says nothing about %s", namespace, p)
+	return sluice.ACL{}, sluice.Errorf(sluice.NotFound, "%[2]s has no entry in the access list of %[1]s", namespace, p)
 }
 
 // ACLs returns a namespace's access list, by principal.
@@ -141,7 +141,7 @@ func (a *Authority) demote(ctx context.Context, namespace string, p sluice.Princ
 			return false, nil
 		}
 		if len(h.Principals) == 1 {
-			return false, sluice.Errorf(sluice.Conflict, "%s is the last admin of %s: make another one first", p, namespace)
+			return false, sluice.Errorf(sluice.Conflict, "%s is the last admin of %s: add another one first", p, namespace)
 		}
 		h.Principals = slices.Delete(slices.Clone(h.Principals), at, at+1)
 		return true, nil

@@ -54,7 +54,7 @@ func (a *Authority) Profile(p sluice.Principal) (sluice.Profile, error) {
 	all := a.Profiles()
 	i := slices.IndexFunc(all, func(q sluice.Profile) bool { return q.Principal == p })
 	if i < 0 {
-		return sluice.Profile{}, sluice.Errorf(sluice.NotFound, "nothing is said of %s: it is cleared for PUBLIC", p)
+		return sluice.Profile{}, sluice.Errorf(sluice.NotFound, "%s has no clearance and is PUBLIC", p)
 	}
 	return all[i], nil
 }

@@ -39,7 +39,7 @@ func (a *Authority) Redeem(ctx context.Context, text, namespace string) (sluice.
 		return sluice.Caller{}, err
 	}
 	if t.Namespace != namespace {
-		return sluice.Caller{}, sluice.Errorf(sluice.Unauthenticated, "the ticket is for feeds of another namespace").With("reason", string(access.Elsewhere))
+		return sluice.Caller{}, sluice.Errorf(sluice.Unauthenticated, "the ticket is for another namespace").With("reason", string(access.Elsewhere))
 	}
 	return a.holder(ctx, t.Grant, func(now time.Time) (sluice.Caller, bool, error) { return a.needs.Index.Holder(&t, now) })
 }

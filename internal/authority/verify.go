@@ -45,7 +45,7 @@ func (a *Authority) holder(ctx context.Context, grant string, check func(now tim
 	case sluice.NotFound:
 		return caller, err
 	default:
-		return caller, sluice.Errorf(sluice.Unavailable, "whether the token counts is not known at the moment; try again")
+		return caller, sluice.Errorf(sluice.Unavailable, "the token cannot be verified yet, because permissions have not loaded; retry")
 	}
 	if err := a.await(ctx, revision, true); err != nil {
 		return caller, err

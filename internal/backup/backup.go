@@ -1,9 +1,11 @@
-// Package backup writes all that a Sluice has stored into a directory, and such a directory into an empty store. No
-// server may serve the store meanwhile: only then do records, logs and the places of consumers belong to one moment.
+// Package backup writes the whole store of a Sluice to a directory, and restores such a directory
+// into an empty store. No server may use the store in the meantime: only then are records, logs and
+// consumer positions consistent.
 //
-// The directory has a snapshot of each stream, as JetStream makes it (streams/<name>.tar.s2), the server's own files
-// (keys/), and manifest.json, which is written last: without it a backup is not complete. The manifest has the size and
-// SHA-256 of every file, and what each stream held.
+// The directory contains a snapshot of each stream, as JetStream creates it
+// (streams/<name>.tar.s2), the server's own files (keys/), and manifest.json, which is written
+// last: a backup without it is incomplete. The manifest has the size and SHA-256 of every file, and
+// the content of each stream.
 package backup
 
 import (
@@ -92,7 +94,7 @@ func Write(ctx context.Context, store Store, dir string, opts Options) (Manifest
 		return Manifest{}, err
 	}
 	if len(names) == 0 {
-		return Manifest{}, errors.New("there is nothing to back up: the store has no stream of Sluice")
+		return Manifest{}, errors.New("nothing to back up: the store has no streams of Sluice")
 	}
 	slices.Sort(names)
 	count := &counter{tell: opts.Progress, total: -1}
@@ -126,7 +128,7 @@ func unserved(ctx context.Context, store Store) error {
 		return err
 	}
 	if len(replicas) > 0 {
-		return fmt.Errorf("%d servers use this store (%s): stop them first; one that was killed counts for 15 s", len(replicas), strings.Join(replicas, ", "))
+		return fmt.Errorf("%d servers use this store (%s): stop them first; a killed server counts for 15 s", len(replicas), strings.Join(replicas, ", "))
 	}
 	return nil
 }

@@ -41,7 +41,7 @@ func Open(ctx context.Context, dir string, progress func(done, total int64)) (Ma
 func readManifest(dir string) (Manifest, error) {
 	text, err := os.ReadFile(filepath.Join(filepath.Clean(dir), ManifestFile))
 	if errors.Is(err, fs.ErrNotExist) {
-		return Manifest{}, fmt.Errorf("%s is no backup, or one that was cut off: it has no %s", dir, ManifestFile)
+		return Manifest{}, fmt.Errorf("%s is not a backup, or is incomplete: it has no %s", dir, ManifestFile)
 	}
 	if err != nil {
 		return Manifest{}, fmt.Errorf("backup: %w", err)
@@ -55,12 +55,12 @@ func readManifest(dir string) (Manifest, error) {
 	}
 	for _, s := range m.Streams {
 		if !streams.Ours(s.Name) || s.Name != filepath.Base(s.Name) {
-			return Manifest{}, fmt.Errorf("backup: %q is no stream of Sluice", s.Name)
+			return Manifest{}, fmt.Errorf("backup: %q is not a stream of Sluice", s.Name)
 		}
 	}
 	for _, key := range m.Keys {
 		if key.Name != filepath.Base(key.Name) || key.Name == ".." {
-			return Manifest{}, fmt.Errorf("backup: %q is no name of a file", key.Name)
+			return Manifest{}, fmt.Errorf("backup: %q is not a file name", key.Name)
 		}
 	}
 	return m, nil
@@ -87,7 +87,7 @@ func (f File) check(ctx context.Context, path string, count io.Writer) error {
 		return fmt.Errorf("backup: %s: %w", path, err)
 	}
 	if n != f.Bytes || hex.EncodeToString(sum.Sum(nil)) != f.SHA256 {
-		return fmt.Errorf("backup: %s is damaged: it is not the file that %s describes", path, ManifestFile)
+		return fmt.Errorf("backup: %s is damaged: it differs from its description in %s", path, ManifestFile)
 	}
 	return nil
 }
@@ -108,7 +108,7 @@ func (m Manifest) RestoreKeys(dir, data string) error {
 		case err == nil && bytes.Equal(old, content):
 			continue
 		case err == nil:
-			return fmt.Errorf("%s is another one in %s: restore into an empty data directory", key.Name, data)
+			return fmt.Errorf("%s differs in %s: restore into an empty data directory", key.Name, data)
 		case !errors.Is(err, fs.ErrNotExist):
 			return fmt.Errorf("restore: %w", err)
 		}
@@ -129,7 +129,7 @@ func Vacant(ctx context.Context, store Store) error {
 		return err
 	}
 	if len(names) > 0 {
-		return fmt.Errorf("the store has %d streams of Sluice already, such as %s: restore into an empty one", len(names), names[0])
+		return fmt.Errorf("the store already has %d streams of Sluice, such as %s: restore into an empty one", len(names), names[0])
 	}
 	return nil
 }
@@ -157,7 +157,7 @@ func restoreStream(ctx context.Context, store Store, dir string, s Stream, count
 		return err
 	}
 	if !s.Holds(state) {
-		return fmt.Errorf("restore %s: it holds %+v, and the backup %+v", s.Name, state, s.State)
+		return fmt.Errorf("restore %s: the stream holds %+v, the backup %+v", s.Name, state, s.State)
 	}
 	return nil
 }

@@ -19,7 +19,7 @@ const (
 	maxDigits = 400     // of a number, and its exponent at most
 )
 
-var errNotJSON = errors.New("it is not JSON")
+var errNotJSON = errors.New("not JSON")
 
 // decode returns a JSON value with its numbers as they are written. An error says in which
 // bound it does not keep.
@@ -43,7 +43,7 @@ func within(v any, depth int, values *int) error {
 		return errors.New("it has more than " + strconv.Itoa(maxValues) + " values")
 	}
 	if depth < 0 {
-		return errors.New("it is nested too deep")
+		return errors.New("nested too deep")
 	}
 	switch v := v.(type) {
 	case map[string]any:

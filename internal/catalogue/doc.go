@@ -1,11 +1,10 @@
-// Package catalogue knows the event types of every namespace: which there are, what their data
-// looks like, what is a summary of it, and which labels they have. It is the only package that
-// knows JSON Schema.
+// Package catalogue holds the event types of every namespace: the schema of their data, the fields
+// of their summary, and their labels. It is the only package that uses JSON Schema.
 //
-// A schema is written by one party and the data that it is held against by another, so neither may cost
-// more than it is given. A schema refers to nothing but itself (loader), and is small and shallow; so
-// is the data that it sees (decode). Regular expressions are RE2 and of a bounded program (engine). What is left
-// is a schema that visits one value over and over, through $ref or allOf: every visit is paid for
-// out of a budget, what lies before the visitor included, before anything is visited (meter). Where it is used
-// up, every visit fails at its door, so that a check ends at once and without a verdict, which is refused.
+// A schema and the data that it is applied to come from different parties, so both are limited. A
+// schema refers only to itself (loader), and is small and shallow; so is the data (decode). Regular
+// expressions are RE2 with a bounded program (engine). What remains is a schema that visits one
+// value over and over, through $ref or allOf: every visit is charged to a budget before anything is
+// visited, including the cost of reaching the visitor (meter). When the budget is used up, every
+// visit fails immediately, so that validation ends without a verdict, which counts as a refusal.
 package catalogue

@@ -72,24 +72,24 @@ func pointer(tokens []string) string {
 func say(k jsonschema.ErrorKind) string {
 	switch k := k.(type) {
 	case *kind.Pattern:
-		return cut(fmt.Sprintf("it does not match the pattern %q", k.Want), maxReason)
+		return cut(fmt.Sprintf("does not match the pattern %q", k.Want), maxReason)
 	case *kind.Format: // of a schema: its formats say nothing about data
-		return cut(fmt.Sprintf("it is no %s: %v", k.Want, k.Err), maxReason)
+		return cut(fmt.Sprintf("not a %s: %v", k.Want, k.Err), maxReason)
 	case *kind.RefCycle:
-		return "the schema goes round in circles: a $ref leads back to itself"
+		return "the schema is recursive: a $ref refers to itself"
 	case *kind.AdditionalProperties:
-		return fmt.Sprintf("%d members that the schema does not know, such as %q", len(k.Properties), cut(least(k.Properties), maxQuoted))
+		return fmt.Sprintf("%d members unknown to the schema, such as %q", len(k.Properties), cut(least(k.Properties), maxQuoted))
 	case *kind.PropertyNames:
-		return fmt.Sprintf("%q is not a name that the schema allows", cut(k.Property, maxQuoted))
+		return fmt.Sprintf("the schema does not allow the name %q", cut(k.Property, maxQuoted))
 	case *kind.AnyOf:
-		return "it matches none of the alternatives"
+		return "matches none of the alternatives"
 	case *kind.OneOf:
 		if len(k.Subschemas) > 0 {
-			return "it matches more than one of the alternatives"
+			return "matches more than one of the alternatives"
 		}
-		return "it matches none of the alternatives"
+		return "matches none of the alternatives"
 	case *kind.FalseSchema:
-		return "nothing is allowed here"
+		return "no value is allowed"
 	case *kind.Minimum, *kind.Maximum, *kind.ExclusiveMinimum, *kind.ExclusiveMaximum, *kind.MultipleOf:
 		return cut(english(k), 2*maxQuoted)
 	}

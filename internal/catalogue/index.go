@@ -179,7 +179,7 @@ func (x *Index) CheckData(ev *sluice.Event) error {
 }
 
 func unknown(namespace, eventType string) error {
-	return sluice.Errorf(sluice.UnknownEventType, "type %q is not in the catalogue of %s, which is strict; put it there first, or use one that is", cut(eventType, maxQuoted*2), namespace).
+	return sluice.Errorf(sluice.UnknownEventType, "type %q is not in the strict catalogue of %s; add it first, or use a type of the catalogue", cut(eventType, maxQuoted*2), namespace).
 		With("type", cut(eventType, maxQuoted*2))
 }
 
@@ -191,7 +191,7 @@ func (e *entry) check(ev *sluice.Event) error {
 	if err != nil {
 		return fmt.Errorf("%w (of type %s): %w", sluice.Errorf(sluice.InvalidEventData, "the schema of the type cannot be used"), e.Type, err)
 	}
-	f := &fault{reason: "its content type is not JSON, and the type has a JSON Schema"}
+	f := &fault{reason: "the content type is not JSON, but the type has a JSON Schema"}
 	if ev.IsJSON() || len(ev.Data) == 0 {
 		if f, err = s.check(ev.Data); err != nil {
 			return err
@@ -204,7 +204,7 @@ func (e *entry) check(ev *sluice.Event) error {
 	if f.pointer != "" {
 		where += " at " + f.pointer
 	}
-	return sluice.Errorf(sluice.InvalidEventData, "%s is not what the catalogue says of %s: %s", where, e.Type, f.reason).
+	return sluice.Errorf(sluice.InvalidEventData, "%s does not match the schema of %s: %s", where, e.Type, f.reason).
 		With("type", e.Type).With("pointer", f.pointer).With("reason", f.reason)
 }
 
@@ -219,7 +219,7 @@ func (x *Index) CheckTypes(namespace string, patterns []string) error {
 	}
 	for _, pattern := range patterns {
 		if !s.has(pattern) {
-			return sluice.Errorf(sluice.UnknownEventType, "filter.types %q: the catalogue of %s, which is strict, has no such type", cut(pattern, maxTypes), namespace).
+			return sluice.Errorf(sluice.UnknownEventType, "filter.types %q: not in the strict catalogue of %s", cut(pattern, maxTypes), namespace).
 				With("type", cut(pattern, maxTypes)).With("field", "filter.types")
 		}
 	}

@@ -65,7 +65,7 @@ func (k *Keeper) Put(ctx context.Context, t sluice.EventType, by string) (sluice
 			return t, false, err
 		}
 		if revision != 0 && same(&old, &t) {
-			intent.Fail(ctx, sluice.Errorf(sluice.Conflict, "somebody else made it so"))
+			intent.Fail(ctx, sluice.Errorf(sluice.Conflict, "concurrent change with the same result"))
 			return old, false, nil
 		}
 		stored := next(t, old, revision)
@@ -114,13 +114,13 @@ func (k *Keeper) mayPut(t *sluice.EventType, revision uint64) error {
 	case t.Revision != 0 && t.Revision != revision:
 		return mismatch(t.Type, revision)
 	case revision == 0 && k.index.Count(t.Namespace) >= sluice.MaxEventTypes:
-		return sluice.Errorf(sluice.QuotaExceeded, "the catalogue of %s has %d types, which is the most; delete some", t.Namespace, sluice.MaxEventTypes).With("limit", sluice.MaxEventTypes)
+		return sluice.Errorf(sluice.QuotaExceeded, "the catalogue of %s has %d types, the limit; delete some", t.Namespace, sluice.MaxEventTypes).With("limit", sluice.MaxEventTypes)
 	}
 	return nil
 }
 
 func mismatch(name string, revision uint64) error {
-	return sluice.Errorf(sluice.RevisionMismatch, "type %q has revision %d now (0: it is not there); read it again", name, revision).With("revision", revision)
+	return sluice.Errorf(sluice.RevisionMismatch, "type %q is at revision %d (0: it does not exist); read it again", name, revision).With("revision", revision)
 }
 
 // next returns what is stored when a type takes the place of an old one.
@@ -156,7 +156,7 @@ func (k *Keeper) intend(ctx context.Context, tried *ledger.Intent, by string, ol
 }
 
 func (k *Keeper) busy(ctx context.Context, intent *ledger.Intent, name string) error {
-	err := sluice.Errorf(sluice.Conflict, "type %q was changed meanwhile, again and again; try again", name)
+	err := sluice.Errorf(sluice.Conflict, "type %q is being changed concurrently; retry", name)
 	intent.Fail(ctx, err)
 	return err
 }
@@ -226,5 +226,5 @@ func (k *Keeper) Delete(ctx context.Context, namespace, eventType string, revisi
 }
 
 func missing(namespace, eventType string) error {
-	return sluice.Errorf(sluice.NotFound, "there is no type %q in the catalogue of %s", cut(eventType, maxTypes), namespace)
+	return sluice.Errorf(sluice.NotFound, "type %q not found in the catalogue of %s", cut(eventType, maxTypes), namespace)
 }

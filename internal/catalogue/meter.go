@@ -62,7 +62,7 @@ func (m *meter) engine(pattern string) (jsonschema.Regexp, error) {
 		return nil, err
 	}
 	if len(program.Inst) > maxProgram {
-		return nil, errors.New("it repeats too much")
+		return nil, errors.New("too many repetitions")
 	}
 	compiled, err := regexp.Compile(pattern)
 	if err != nil {

@@ -21,7 +21,7 @@ type loader struct{}
 
 // Load returns an error.
 func (loader) Load(string) (any, error) {
-	return nil, errors.New("a schema refers to nothing outside of itself; put it under $defs")
+	return nil, errors.New("external references are not allowed; use $defs")
 }
 
 // schema is a compiled JSON Schema. It is safe for concurrent use.
@@ -55,7 +55,7 @@ func compile(text []byte) (*schema, error) {
 	case bool:
 	case map[string]any:
 		if named, ok := root["$schema"]; ok && strings.TrimSuffix(fmt.Sprint(named), "#") != dialect {
-			return nil, sluice.Errorf(sluice.InvalidRequest, "schema: this server knows the $schema %q, which may be left out", dialect).With("field", "schema")
+			return nil, sluice.Errorf(sluice.InvalidRequest, "schema: this server supports the $schema %q, which may be omitted", dialect).With("field", "schema")
 		}
 	default:
 		return nil, badSchema(errors.New("use an object, true or false"))
@@ -108,7 +108,7 @@ func (s *schema) check(data []byte) (*fault, error) {
 	}
 	switch {
 	case spent:
-		return &fault{reason: fmt.Sprintf("it takes more than %d steps to check; make the schema or the data simpler", budget)}, nil
+		return &fault{reason: fmt.Sprintf("validation takes more than %d steps; simplify the schema or the data", budget)}, nil
 	case err != nil:
 		return faultOf(err), nil
 	}

@@ -1,12 +1,12 @@
-// Package causes knows what an event came of, and what to do when it came of itself.
+// Package causes follows the causation chains of events and detects loops.
 //
-// An event may name its cause, which may name its own, and so on: a chain. Two things are known of
-// a chain without looking anything up: that an event which is there again, of the same type on the
-// same path, goes round in a circle, and that a chain of more than 32 hops is one that does not end.
+// An event may name its cause, which may name its own, and so on: a chain. Two properties of a
+// chain indicate a loop without further lookups: an event of the same type on the same path occurs
+// again, or the chain has more than 32 hops.
 //
 //	order.paid /orders/7 ← invoice.made /invoices/7 ← order.paid /orders/7   a loop
 //
-// A cause is always earlier in the log than what it caused. What lies later is not followed, so that
-// a chain ends, and is the same whenever it is walked. A cause that is not known, because it is older
-// than the namespace's dedup window, or no event at all, is where a chain begins.
+// A cause is always earlier in the log than its effect. Later causes are not followed, so that a
+// chain ends, and is the same whenever it is followed. A chain starts at a cause that is unknown,
+// because it is older than the namespace's dedup window or not an event at all.
 package causes

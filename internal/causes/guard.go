@@ -244,7 +244,7 @@ func (g *Guard) found(ctx context.Context, producer, namespace string, e sluice.
 		slog.String("path", string(e.Path)), slog.Int("hops", f.Hops), slog.Uint64("count", is.Count),
 	}
 	if err != nil {
-		g.opts.Log.LogAttrs(ctx, slog.LevelError, "event loop; its producer could not be marked", append(attrs, slog.Any("error", err))...)
+		g.opts.Log.LogAttrs(ctx, slog.LevelError, "event loop; producer not marked", append(attrs, slog.Any("error", err))...)
 		return
 	}
 	g.opts.Log.LogAttrs(ctx, slog.LevelWarn, "event loop", attrs...)

@@ -19,7 +19,7 @@ const (
 )
 
 // errTooMany says that a producer is not marked because there are too many.
-var errTooMany = errors.New("there are 10000 unsafe producers already; clear some")
+var errTooMany = errors.New("10000 producers are marked unsafe, the limit; clear some")
 
 // Store keeps the marks.
 type Store interface {
@@ -117,7 +117,7 @@ func (m *marks) add(ctx context.Context, producer, namespace string, e sluice.Li
 		}
 		return is, err
 	}
-	return sluice.Unsafe{}, fmt.Errorf("mark %s: it was changed %d times meanwhile", producer, putTries)
+	return sluice.Unsafe{}, fmt.Errorf("mark %s: %d concurrent changes", producer, putTries)
 }
 
 func (m *marks) full() bool {

@@ -10,9 +10,9 @@ import (
 
 // refusal says that an event came of itself.
 func refusal(e sluice.Link, f *Found) *sluice.Error {
-	err := sluice.Errorf(sluice.EventLoopDetected, "event %q has more than %d causes behind it; a chain as long as that is taken for one without an end", cut(e.ID), sluice.MaxHops)
+	err := sluice.Errorf(sluice.EventLoopDetected, "event %q has a chain of more than %d causes, the limit", cut(e.ID), sluice.MaxHops)
 	if f.Again {
-		err = sluice.Errorf(sluice.EventLoopDetected, "event %q came of an event of the same type %q on the same path %s; whoever reacts to it would go on for ever", cut(e.ID), cut(e.Type), e.Path)
+		err = sluice.Errorf(sluice.EventLoopDetected, "event loop: event %q was caused by an event of the same type %q on the same path %s", cut(e.ID), cut(e.Type), e.Path)
 	}
 	return err.With("chain", shownAll(f.Chain)).With("hops", f.Hops)
 }
@@ -20,7 +20,7 @@ func refusal(e sluice.Link, f *Found) *sluice.Error {
 // held says that a producer is marked.
 func held(is *sluice.Unsafe) *sluice.Error {
 	return sluice.Errorf(sluice.EventLoopDetected,
-		"producer %q is marked unsafe since %s, because its event %q came of itself; until an operator clears the mark, its events that name a cause are refused",
+		"producer %q is marked unsafe since %s, because its event %q caused itself; events of the producer that name a cause are refused until an operator clears the mark",
 		is.Producer, is.Since.Format(time.RFC3339), is.Event.ID).
 		With("unsafe", true).With("producer", is.Producer).With("since", is.Since).
 		With("clear", "sluice producers clear, or DELETE /v1/producers/unsafe/{producer}").

@@ -133,13 +133,13 @@ func TestRefusal_NamesTheReason(t *testing.T) { // S4-82
 	g := newGuard(t, m, causes.Options{})
 	m.store(event("0", "t", "/0", ""))
 	again := g.CheckNew(t.Context(), "acme", "p", []sluice.Event{event("x", "t", "/0", "0")})
-	require.ErrorContains(t, again, `came of an event of the same type "t" on the same path /0`)
+	require.ErrorContains(t, again, `was caused by an event of the same type "t" on the same path /0`)
 	for i := 1; i <= sluice.MaxHops; i++ {
 		m.store(event(strconv.Itoa(i), "t", sluice.Path(fmt.Sprint("/", i)), strconv.Itoa(i-1)))
 	}
 	require.NoError(t, g.CheckNew(t.Context(), "acme", "q", []sluice.Event{event("x", "t", "/x", strconv.Itoa(sluice.MaxHops-1))}))
 	long := g.CheckNew(t.Context(), "acme", "q", []sluice.Event{event("x", "t", "/x", strconv.Itoa(sluice.MaxHops))})
-	require.ErrorContains(t, long, fmt.Sprintf("has more than %d causes behind it", sluice.MaxHops))
+	require.ErrorContains(t, long, fmt.Sprintf("has a chain of more than %d causes", sluice.MaxHops))
 	require.Equal(t, sluice.MaxHops+1, requireLoop(t, long)["hops"])
 	require.Nil(t, requireLoop(t, long)["index"], "it is no batch")
 }

@@ -1,7 +1,7 @@
-// Package certs knows when certificates in files have changed. A file is looked at when somebody
-// needs what is in it, at most once a second, so nothing runs and nobody has to be told: the
-// next handshake after a renewal shows the new certificate. What cannot be read, or does not
-// fit together (yet), leaves in force what was there before.
+// Package certs reloads certificates from files when they change. A file is checked when its
+// content is needed, at most once a second, so no goroutine runs and no notification is needed: the
+// next handshake after a renewal uses the new certificate. Unreadable files, and certificates and
+// keys that do not match (yet), leave the previous certificate in use.
 package certs
 
 import (
@@ -79,7 +79,7 @@ func NewAuthorities(file string) (*Authorities, error) {
 func parsePool(content [][]byte) (*x509.CertPool, error) {
 	pool := x509.NewCertPool()
 	if !pool.AppendCertsFromPEM(content[0]) {
-		return nil, errors.New("there is no certificate in it")
+		return nil, errors.New("no certificate in the file")
 	}
 	return pool, nil
 }
@@ -130,7 +130,7 @@ func (w *watched[T]) value(now time.Time, complain func(error)) T {
 	if err == nil {
 		w.good = fresh
 	} else if complain != nil {
-		complain(fmt.Errorf("%w; what was there before stays in force", w.explain(err)))
+		complain(fmt.Errorf("%w; the previous certificate stays in use", w.explain(err)))
 	}
 	return w.good
 }

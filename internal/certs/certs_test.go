@@ -91,7 +91,7 @@ func TestACertificateWithoutItsKeyIsNotShownUntilTheKeyIsThere(t *testing.T) {
 			require.Equal(t, before, shown(t, r))
 		}
 		require.Len(t, complaints, 1, "once for each state of the files")
-		require.ErrorContains(t, complaints[0], "stays in force")
+		require.ErrorContains(t, complaints[0], "stays in use")
 		require.ErrorContains(t, complaints[0], "private key does not match public key")
 		copyFile(t, key, f.key)
 		<-time.After(time.Second)

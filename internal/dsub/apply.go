@@ -45,7 +45,7 @@ func (e *Engine) apply(ctx context.Context, key string, in Input, check func(*Su
 		case <-time.After(time.Duration(mathrand.Int64N(int64(i+1) * int64(time.Millisecond)))): //nolint:gosec // no secret
 		}
 	}
-	return s, false, sluice.Errorf(sluice.Unavailable, "too many others change the subscription at the same time; try again")
+	return s, false, sluice.Errorf(sluice.Unavailable, "subscription is being changed concurrently; retry")
 }
 
 // load reads a subscription. Code SUBSCRIPTION_NOT_FOUND.
@@ -135,7 +135,7 @@ func (e *Engine) view(ctx context.Context, s *Subscription, in Input) (View, err
 	return v, e.viewLinked(ctx, s, in, v)
 }
 
-// viewAcked adds the streams that are acknowledged, as far as whoever made the subscription may still know of them: what is
+// viewAcked adds the streams that are acknowledged, as far as the subscription's maker may still know of them: what is
 // refused and what is not says where a stream ends.
 func (e *Engine) viewAcked(ctx context.Context, t *tails, s *Subscription, in Input, v View) error {
 	for _, a := range in.Acks {
@@ -161,16 +161,16 @@ func (e *Engine) viewAcked(ctx context.Context, t *tails, s *Subscription, in In
 	return nil
 }
 
-// errWithheld is of a stream of which whoever made the subscription may know nothing.
-var errWithheld = errors.New("the stream is withheld")
+// errWithheld is of a stream that the subscription's maker may not know of.
+var errWithheld = errors.New("the stream is not visible")
 
-// passes returns errWithheld unless the gate lets a subscription's maker know that a stream ends at a place, whatever lies there.
+// passes returns errWithheld unless the gate lets a subscription's maker know where a stream ends.
 func (e *Engine) passes(s *Subscription, path string, tail uint64) error {
 	switch e.ports.Gate.Shows(s.Owner(), s.Namespace, s.Path(path), tail) {
 	case sluice.Pass:
 		return nil
 	case sluice.Undecided:
-		return sluice.Errorf(sluice.Unavailable, "who may do what is not known at the moment; try again")
+		return sluice.PermissionsUnknown()
 	case sluice.Withhold, sluice.Lost:
 	}
 	return errWithheld
@@ -189,7 +189,7 @@ func (e *Engine) viewLinked(ctx context.Context, s *Subscription, in Input, v Vi
 	return nil
 }
 
-// begin returns where a stream ends that is to be named; 0, as if it were not there, if whoever made the subscription may
+// begin returns where a stream ends that is to be named; 0, as if it were not there, if the subscription's maker may
 // see nothing of it.
 func (e *Engine) begin(ctx context.Context, s *Subscription, path string) (uint64, error) {
 	tail, _, err := e.ports.Streams.Tail(ctx, s.Namespace, s.Path(path))

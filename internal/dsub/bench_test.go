@@ -22,7 +22,10 @@ import (
 	"github.com/sluice-io/sluice/streams"
 )
 
-const patience = 20 * time.Second
+const (
+	patience   = 20 * time.Second
+	sweepEvery = 100 * time.Millisecond // of the processes
+)
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 
@@ -48,6 +51,16 @@ type bench struct {
 	shows  func(sluice.Path) sluice.Decision
 	holds  sluice.Decision
 	book   []string // what was accounted for
+
+	most    int               // subscriptions that are admitted; 0: any number
+	entered map[string]string // URLs, by the id under which they are counted
+	pace    time.Duration     // what a wake has to wait for the rate of its webhook
+	looks   int               // how often it was asked who owns a subscription
+	held    int               // how often one had to
+	shaken  []string          // URLs that were asked
+
+	agreed    *sluice.Agreement
+	disagreed error
 }
 
 func newBench(t *testing.T) *bench {
@@ -57,7 +70,7 @@ func newBench(t *testing.T) *bench {
 	t.Cleanup(store.Close)
 	require.NoError(t, store.Provision(t.Context()))
 	return &bench{
-		store: store, gone: map[sluice.Path]bool{}, holds: sluice.Pass,
+		store: store, gone: map[sluice.Path]bool{}, holds: sluice.Pass, entered: map[string]string{},
 		answer: func(context.Context, notice) dsub.Answer { return dsub.Answer{OK: true} },
 		shows:  func(sluice.Path) sluice.Decision { return sluice.Pass },
 	}
@@ -116,11 +129,11 @@ func (b *bench) process(t *testing.T, name string, owns bool) *process {
 	p := &process{bench: b, name: name, owner: owner{&owns}}
 	p.Engine = dsub.New(dsub.Ports{
 		Records: records{natsstore.OpenBucket[dsub.Subscription](b.store, streams.StreamWakes)},
-		Logs:    b.store, Streams: b, Post: p, Gate: b, Owns: p, Account: b,
+		Logs:    b.store, Streams: b, Post: p, Gate: b, Owns: p, Account: b, Quota: b, Pace: b,
 		Keys:   keys{[]byte("a secret of 32 bytes, for them all")},
 		Sign:   func([]byte, time.Time) (string, error) { return "signed", nil },
 		Offset: func(seq uint64) string { return strconv.FormatUint(seq, 10) },
-	}, dsub.Options{BaseURL: "http://here/streams", SweepEvery: 100 * time.Millisecond})
+	}, dsub.Options{BaseURL: "http://here/streams", SweepEvery: sweepEvery})
 	ctx, cancel := context.WithCancel(t.Context())
 	var running sync.WaitGroup
 	running.Go(func() { _ = p.Run(ctx) }) // it ends with ctx
@@ -137,11 +150,48 @@ func (k keys) WakeKeys() [][]byte { return k }
 func (p *process) Owns(string) bool {
 	p.bench.mu.Lock()
 	defer p.bench.mu.Unlock()
+	p.bench.looks++
 	return *p.owner.yes
 }
 
 // Check refuses nothing.
 func (p *process) Check(context.Context, string) error { return nil }
+
+// Handshake agrees as the bench is told to.
+func (p *process) Handshake(_ context.Context, sub *sluice.Subscription) (*sluice.Agreement, error) {
+	p.bench.mu.Lock()
+	defer p.bench.mu.Unlock()
+	p.bench.shaken = append(p.bench.shaken, sub.Endpoint.URL)
+	return p.bench.agreed, p.bench.disagreed
+}
+
+// Enter refuses the subscriptions beyond the bench's bound.
+func (b *bench) Enter(_ context.Context, sub *sluice.Subscription) error {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	if b.most > 0 && len(b.entered) >= b.most {
+		return sluice.Errorf(sluice.QuotaExceeded, "there are too many")
+	}
+	b.entered[sub.ID] = sub.Endpoint.URL
+	return nil
+}
+
+// Leave takes Enter back.
+func (b *bench) Leave(id string) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	delete(b.entered, id)
+}
+
+// Take lets a request go unless the bench has it wait.
+func (b *bench) Take(*sluice.Subscription, time.Time) time.Duration {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	if b.pace > 0 {
+		b.held++
+	}
+	return b.pace
+}
 
 // Post notes a notice and answers as the bench is told to.
 func (p *process) Post(ctx context.Context, _ string, _ http.Header, body []byte, timeout time.Duration) dsub.Answer {
@@ -179,7 +229,7 @@ func (b *bench) Append(ctx context.Context, ns string, path sluice.Path, message
 	gone := b.gone[path]
 	b.mu.Unlock()
 	if gone {
-		return sluice.Errorf(sluice.NotFound, "there is no such stream")
+		return sluice.Errorf(sluice.NotFound, "stream not found")
 	}
 	_, err := b.store.Publish(ctx, ns, []sluice.Event{{Namespace: ns, Path: path, ID: uuid.NewString(), Type: "t", Source: "/x", Data: message}})
 	return err

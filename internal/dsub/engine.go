@@ -197,7 +197,7 @@ func (e *Engine) work(ctx context.Context, key string, ent *entry) {
 		s := ent.sub
 		e.mu.Unlock()
 		if err := e.serve(ctx, key, ent, s); err != nil && ctx.Err() == nil {
-			e.opts.Log.LogAttrs(ctx, slog.LevelWarn, "stream subscription not served yet", e.about(&s, slog.Any("error", err))...)
+			e.opts.Log.LogAttrs(ctx, slog.LevelWarn, "stream subscription not started yet", e.about(&s, slog.Any("error", err))...)
 			e.clock.set(key, e.opts.Now().Add(time.Second))
 		}
 	}

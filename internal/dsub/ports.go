@@ -36,7 +36,7 @@ type Logs interface {
 type Streams interface {
 	// Tail returns where a stream ends, and false if it is not there.
 	Tail(ctx context.Context, namespace string, path sluice.Path) (uint64, bool, error)
-	// Visible returns the last message of a stream, up to a place, that somebody may see; 0: they may see none.
+	// Visible returns the last message of a stream, up to a place, that a caller may see; 0: they may see none.
 	Visible(ctx context.Context, who sluice.Caller, namespace string, path sluice.Path, upTo uint64) (uint64, error)
 	// Append adds a message of JSON to a stream. By is whose word it is.
 	Append(ctx context.Context, namespace string, path sluice.Path, message []byte, by sluice.Caller) error
@@ -46,6 +46,9 @@ type Streams interface {
 type Poster interface {
 	// Check returns an error if a URL may never be sent to.
 	Check(ctx context.Context, url string) error
+	// Handshake returns what a webhook agrees to. Code Unprocessable if it does not agree; QuotaExceeded if the caller asked
+	// for too many requests.
+	Handshake(ctx context.Context, sub *sluice.Subscription) (*sluice.Agreement, error)
 	// Post sends a body and returns what came of it.
 	Post(ctx context.Context, url string, header http.Header, body []byte, timeout time.Duration) Answer
 }
@@ -81,7 +84,21 @@ type Ownership interface {
 	Owns(key string) bool
 }
 
-// Ports is what an engine works with. All of it is required.
+// Quota bounds how many subscriptions there are: of a namespace, of a principal, and of those that send to one host.
+type Quota interface {
+	// Enter counts a subscription that is about to be stored, once. Code QuotaExceeded if there are too many.
+	Enter(ctx context.Context, sub *sluice.Subscription) error
+	// Leave takes Enter back: the subscription was not stored.
+	Leave(id string)
+}
+
+// Pace holds notices to the rate that a webhook agreed to.
+type Pace interface {
+	// Take counts a request to the subscription's webhook and returns 0, or returns how long none may be sent.
+	Take(sub *sluice.Subscription, now time.Time) time.Duration
+}
+
+// Ports is what an engine works with. Quota and Pace may be nil: there is no bound. The rest is required.
 type Ports struct {
 	Records Records
 	Logs    Logs
@@ -90,6 +107,8 @@ type Ports struct {
 	Gate    Gate
 	Owns    Ownership
 	Account Accountant
+	Quota   Quota
+	Pace    Pace
 	Keys    passes.Keys                                     // for tokens
 	Sign    func(body []byte, at time.Time) (string, error) // Webhook-Signature
 	Offset  func(seq uint64) string                         // how a place in a stream is written
@@ -98,7 +117,6 @@ type Ports struct {
 // Options is what an engine can do without.
 type Options struct {
 	BaseURL string       // of the namespaces' streams, as others reach them
-	Most    int          // subscriptions of a namespace; 0: any number
 	Log     *slog.Logger // slog.DiscardHandler
 
 	MaxInFlight int              // requests at once; 1,024

@@ -60,6 +60,7 @@ type Config struct {
 	Pattern     string        `json:"pattern,omitempty"`
 	Streams     []string      `json:"streams,omitempty"` // sorted, each once
 	URL         string        `json:"url,omitempty"`
+	Handshake   bool          `json:"handshake,omitempty"` // the webhook has to agree first (CloudEvents, abuse protection)
 	WakeStream  string        `json:"wake_stream,omitempty"`
 	Lease       time.Duration `json:"lease"`
 	Description string        `json:"description,omitempty"`
@@ -69,21 +70,21 @@ type Config struct {
 func (c Config) Normal(k Key) (Config, error) {
 	switch {
 	case k.ID == "" || len(k.ID) > maxID:
-		return c, invalid("the id has 1 to %d bytes", maxID)
+		return c, invalid("id: use 1 to %d bytes", maxID)
 	case c.Kind != Webhook && c.Kind != PullWake:
-		return c, invalid("type is webhook or pull-wake")
+		return c, invalid("type: use webhook or pull-wake")
 	case c.Pattern == "" && len(c.Streams) == 0:
-		return c, invalid("a pattern or streams are needed")
+		return c, invalid("pattern or streams is required")
 	case len(c.Streams) > MaxNamed:
-		return c, invalid("at most %d streams can be named; use a pattern", MaxNamed)
+		return c, invalid("streams: use at most %d; use a pattern for more", MaxNamed)
 	case c.Lease < MinLease || c.Lease > MaxLease:
-		return c, invalid("lease_ttl_ms is %d to %d", MinLease.Milliseconds(), MaxLease.Milliseconds())
+		return c, invalid("lease_ttl_ms: use %d to %d", MinLease.Milliseconds(), MaxLease.Milliseconds())
 	case len(c.Description) > maxDescription:
-		return c, invalid("the description is longer than %d bytes", maxDescription)
+		return c, invalid("description: use up to %d bytes", maxDescription)
 	case c.Kind == Webhook && c.URL == "":
-		return c, invalid("a webhook needs webhook.url")
+		return c, invalid("webhook.url is required for a webhook")
 	case c.Kind == PullWake && c.WakeStream == "":
-		return c, invalid("pull-wake needs wake_stream")
+		return c, invalid("wake_stream is required for pull-wake")
 	}
 	return c.tidy(k)
 }
@@ -104,7 +105,7 @@ func (c Config) tidy(k Key) (_ Config, err error) {
 		c.WakeStream = ""
 		return c, nil
 	}
-	c.URL = ""
+	c.URL, c.Handshake = "", false
 	stream, err := k.Normal([]string{c.WakeStream})
 	if err == nil {
 		c.WakeStream = stream[0]
@@ -119,7 +120,7 @@ func (k Key) Normal(paths []string) ([]string, error) {
 	for _, p := range paths {
 		p = bare(p)
 		if text += weight(p); text > mostText {
-			return nil, invalid("the names of streams take %d KiB at most; use a pattern", mostText>>10)
+			return nil, invalid("streams: the names exceed %d KiB; use a pattern", mostText>>10)
 		}
 		if path, err := sluice.ParsePath(k.Root + "/" + p); err != nil || p == "" {
 			return nil, invalid("%q is not the path of a stream", p)
@@ -153,6 +154,8 @@ type Subscription struct {
 	Grant       string           `json:"grant,omitempty"`
 	CreatedAt   time.Time        `json:"created_at"`
 
+	Agreed *sluice.Agreement `json:"agreed,omitempty"` // what the webhook agreed to in its handshake
+
 	Floor uint64          `json:"floor"` // a stream that ends here or before has nothing new
 	Base  uint64          `json:"base"`  // where a stream without a link is read from; Floor or before
 	Links map[string]Link `json:"links,omitempty"`
@@ -184,6 +187,18 @@ type Wake struct {
 // Owner returns for whom the subscription is.
 func (s *Subscription) Owner() sluice.Caller {
 	return sluice.Caller{Principal: s.Principal, Grant: s.Grant}
+}
+
+// CountedID returns the id under which a subscription is counted among all others, by the key of its record. It begins with
+// "/", as no other subscription's does.
+func CountedID(key string) string { return "/" + key }
+
+// Sends returns the subscription as one that sends: where to, for whom, and at which agreed rate. Its id is CountedID.
+func (s *Subscription) Sends() *sluice.Subscription {
+	return &sluice.Subscription{
+		ID: CountedID(s.String()), Namespace: s.Namespace, CreatedBy: string(s.Principal), Grant: s.Grant, Agreed: s.Agreed,
+		Endpoint: sluice.Endpoint{URL: s.Config.URL, Handshake: s.Config.Handshake},
+	}
 }
 
 // Wishes returns what the subscription asks for, each as one that has a pattern.
@@ -267,5 +282,5 @@ func invalid(format string, args ...any) *Refusal { return refuse(InvalidRequest
 
 // Missing returns the error of a subscription that is not there, or that whoever asks may not know of.
 func Missing() *Refusal {
-	return refuse(NotFound, "there is no such subscription, or you may not know of it")
+	return refuse(NotFound, "subscription not found, or not visible to you")
 }

@@ -26,7 +26,7 @@ func (e *Engine) Create(ctx context.Context, k Key, c Config, who sluice.Caller,
 		stored, _, err := e.load(ctx, k.String())
 		if err == nil {
 			if !reflect.DeepEqual(stored.Config, c) || !maker(&stored) {
-				return stored, false, refuse(Exists, "there is another subscription with this id")
+				return stored, false, refuse(Exists, "a different subscription with this ID exists")
 			}
 			return stored, false, nil
 		}
@@ -39,15 +39,12 @@ func (e *Engine) Create(ctx context.Context, k Key, c Config, who sluice.Caller,
 		}
 		return s, err == nil, err
 	}
-	return s, false, sluice.Errorf(sluice.Unavailable, "the subscription is made and removed by others all the time; try again")
+	return s, false, sluice.Errorf(sluice.Unavailable, "subscription is being created and deleted concurrently; retry")
 }
 
 func (e *Engine) create(ctx context.Context, k Key, c Config, who sluice.Caller) (Subscription, error) {
 	if err := e.checkURL(ctx, c); err != nil {
 		return Subscription{}, err
-	}
-	if n := e.count(k.Namespace); e.opts.Most > 0 && n >= e.opts.Most {
-		return Subscription{}, sluice.Errorf(sluice.QuotaExceeded, "the namespace has %d stream subscriptions, and no more are admitted", n)
 	}
 	last, err := e.ports.Logs.LastSeq(ctx, k.Namespace)
 	if err != nil {
@@ -64,13 +61,8 @@ func (e *Engine) create(ctx context.Context, k Key, c Config, who sluice.Caller)
 		}
 		s.Links[path] = Link{Explicit: true, Acked: tail}
 	}
-	failed, err := e.ports.Account.Made(ctx, &s)
+	revision, err := e.admit(ctx, &s)
 	if err != nil {
-		return s, err
-	}
-	revision, err := e.ports.Records.Put(ctx, k.String(), s, 0)
-	if err != nil {
-		failed(err)
 		return s, err
 	}
 	e.mu.Lock()
@@ -78,6 +70,44 @@ func (e *Engine) create(ctx context.Context, k Key, c Config, who sluice.Caller)
 	e.know(k.String(), s, revision)
 	e.start(k.String())
 	return s, nil
+}
+
+// admit counts a new subscription, has its webhook agree if it is to, and stores it. It returns the stored revision.
+// What it counted is taken back if the subscription is not stored.
+func (e *Engine) admit(ctx context.Context, s *Subscription) (revision uint64, err error) {
+	if q := e.ports.Quota; q != nil {
+		if err := q.Enter(ctx, s.Sends()); err != nil {
+			return 0, err
+		}
+		defer func() {
+			if err != nil {
+				q.Leave(s.Sends().ID)
+			}
+		}()
+	}
+	if err := e.shakeHands(ctx, s); err != nil {
+		return 0, err
+	}
+	failed, err := e.ports.Account.Made(ctx, s)
+	if err != nil {
+		return 0, err
+	}
+	if revision, err = e.ports.Records.Put(ctx, s.String(), *s, 0); err != nil {
+		failed(err)
+	}
+	return revision, err
+}
+
+// shakeHands has a webhook agree to be sent to, if it is to. Code WEBHOOK_URL_REJECTED if it does not.
+func (e *Engine) shakeHands(ctx context.Context, s *Subscription) (err error) {
+	if !s.Config.Handshake {
+		return nil
+	}
+	s.Agreed, err = e.ports.Post.Handshake(ctx, s.Sends())
+	if sluice.CodeOf(err) == sluice.Unprocessable {
+		return refuse(URLRejected, "%s", err)
+	}
+	return err
 }
 
 // checkURL returns an error if a webhook may never be sent to.
@@ -93,15 +123,6 @@ func (e *Engine) checkURL(ctx context.Context, c Config) error {
 		return err
 	}
 	return refuse(URLRejected, "%s", err)
-}
-
-func (e *Engine) count(namespace string) int {
-	e.mu.Lock()
-	defer e.mu.Unlock()
-	if f := e.logs[namespace]; f != nil {
-		return len(f.entries)
-	}
-	return 0
 }
 
 // Get returns a subscription. Code SUBSCRIPTION_NOT_FOUND.
@@ -136,7 +157,7 @@ func (e *Engine) Streams(ctx context.Context, s *Subscription) ([]Stream, error)
 	return e.listed(ctx, s, v)
 }
 
-// listed returns the streams of a view that whoever made the subscription may know of, by path.
+// listed returns the streams of a view that the subscription's maker may know of, by path.
 func (e *Engine) listed(ctx context.Context, s *Subscription, v View) ([]Stream, error) {
 	var all []Stream
 	for path, tail := range v.Tails {
@@ -182,7 +203,7 @@ func (e *Engine) remove(ctx context.Context, key string, by sluice.Principal, ch
 		}
 		return err
 	}
-	err := sluice.Errorf(sluice.Unavailable, "the subscription is changed by others all the time; try again")
+	err := sluice.Errorf(sluice.Unavailable, "subscription is being changed concurrently; retry")
 	failed(err)
 	return err
 }
@@ -215,14 +236,14 @@ type Claim struct {
 // Claim gives the wake to a worker. Codes SUBSCRIPTION_NOT_FOUND; INVALID_REQUEST; ALREADY_CLAIMED; NO_PENDING_WORK.
 func (e *Engine) Claim(ctx context.Context, k Key, worker string) (Claim, error) {
 	if worker == "" || len(worker) > maxWorker {
-		return Claim{}, invalid("worker is a name of 1 to %d bytes", maxWorker)
+		return Claim{}, invalid("worker: use a name of 1 to %d bytes", maxWorker)
 	}
 	s, _, err := e.apply(ctx, k.String(), Input{Do: Claimed, Worker: worker}, func(s *Subscription) error {
 		switch e.holds(s) {
 		case sluice.Lost:
 			return Missing()
 		case sluice.Undecided:
-			return sluice.Errorf(sluice.Unavailable, "who may do what is not known at the moment; try again")
+			return sluice.PermissionsUnknown()
 		case sluice.Pass, sluice.Withhold:
 		}
 		return nil
@@ -274,7 +295,7 @@ func (e *Engine) Call(ctx context.Context, k Key, c Call) (woken bool, err error
 		case s.Incarnation != b.Incarnation:
 			return Missing()
 		case s.Config.Kind != c.Kind:
-			return invalid("this is not the way of a subscription of type %s", s.Config.Kind)
+			return invalid("not supported for a subscription of type %s", s.Config.Kind)
 		case s.Generation != b.Generation:
 			return refuse(Fenced, notYours)
 		}

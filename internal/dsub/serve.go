@@ -26,12 +26,13 @@ func (e *Engine) serve(ctx context.Context, key string, ent *entry, s Subscripti
 	case sluice.Lost:
 		return e.revoke(ctx, key, s.Incarnation)
 	case sluice.Undecided:
-		return sluice.Errorf(sluice.Unavailable, "who may do what is not known at the moment")
+		return sluice.PermissionsUnknown()
 	case sluice.Pass, sluice.Withhold:
 	}
 	now := e.opts.Now()
+	var wait time.Duration // for the rate of the webhook
 	if s.toSend(now) {
-		e.attempt(ctx, key, ent, s)
+		wait = e.attempt(ctx, key, ent, s)
 	}
 	look, err := e.mayLook(&s, now)
 	if err == nil && look {
@@ -41,9 +42,24 @@ func (e *Engine) serve(ctx context.Context, key string, ent *entry, s Subscripti
 		return e.orphan(ctx, key, s)
 	}
 	if err == nil {
-		e.clock.set(key, s.Next())
+		e.setClock(key, ent, &s, now.Add(wait))
 	}
 	return err
+}
+
+// setClock has a subscription looked at when its clock strikes. A wake that is being sent is looked at when it was sent, or
+// its lease is over; one that waits for the rate of its webhook not before that admits it.
+func (e *Engine) setClock(key string, ent *entry, s *Subscription, earliest time.Time) {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	next := s.Next()
+	switch {
+	case s.Wake != nil && ent.sending[s.Wake.ID]:
+		next = s.Wake.Until
+	case s.Wake != nil && s.Wake.Send && next.Before(earliest):
+		next = earliest
+	}
+	e.clock.set(key, next)
 }
 
 // toSend reports whether a wake is to be sent now.
@@ -95,7 +111,7 @@ func (e *Engine) holds(s *Subscription) sluice.Decision {
 }
 
 // errKept is of a subscription that is not to be removed after all.
-var errKept = errors.New("access is not lost")
+var errKept = errors.New("access is allowed")
 
 // revoke removes a subscription whose maker has lost access. Until then it is told of nothing: the gate is closed.
 func (e *Engine) revoke(ctx context.Context, key, incarnation string) error {
@@ -103,7 +119,7 @@ func (e *Engine) revoke(ctx context.Context, key, incarnation string) error {
 		if s.Incarnation != incarnation || e.holds(s) != sluice.Lost {
 			return errKept
 		}
-		e.opts.Log.LogAttrs(ctx, slog.LevelWarn, "access was lost: the stream subscription is removed", e.about(s)...)
+		e.opts.Log.LogAttrs(ctx, slog.LevelWarn, "access lost: stream subscription removed", e.about(s)...)
 		return nil
 	})
 	if isGone(err) || errors.Is(err, errKept) {
@@ -148,29 +164,45 @@ func isGone(err error) bool {
 	return ok && r.Code == NotFound || sluice.CodeOf(err) == sluice.NotFound
 }
 
-// attempt sends the wake, once at a time. One of an earlier wake that has no answer yet does not hold it up.
-func (e *Engine) attempt(ctx context.Context, key string, ent *entry, s Subscription) {
+// attempt sends the wake, once at a time. One of an earlier wake that has no answer yet does not hold it up. It returns how
+// long the wake has to wait for the rate that the webhook agreed to; 0: it is being sent.
+func (e *Engine) attempt(ctx context.Context, key string, ent *entry, s Subscription) time.Duration {
 	e.mu.Lock()
 	defer e.mu.Unlock()
 	if ent.sending[s.Wake.ID] || e.launch == nil {
-		return
+		return 0
+	}
+	if wait := e.pace(&s); wait > 0 {
+		return wait
 	}
 	ent.sending[s.Wake.ID] = true
 	ctx, leave := e.under.Enter(ctx, sending{key, &s})
 	e.launch(func(context.Context) { // ctx ends with Run too
 		err := e.send(ctx, key, s)
 		cut := ctx.Err() != nil
+		failed := err != nil && !cut
 		e.mu.Lock()
 		delete(ent.sending, s.Wake.ID)
+		if failed { // under the lock, so that serve does not put it off
+			e.clock.set(key, e.opts.Now().Add(time.Second))
+		}
 		e.mu.Unlock()
 		leave()
-		if err != nil && !cut {
+		if failed {
 			e.opts.Log.LogAttrs(ctx, slog.LevelWarn, "wake not sent yet", e.about(&s, slog.String("wake", s.Wake.ID), slog.Any("error", err))...)
-			e.clock.set(key, e.opts.Now().Add(time.Second))
 			return
 		}
 		e.kick(key)
 	})
+	return 0
+}
+
+// pace counts a request to a webhook that agreed to a rate, or returns how long none may be sent.
+func (e *Engine) pace(s *Subscription) time.Duration {
+	if e.ports.Pace == nil || s.Agreed == nil || s.Agreed.RatePerMinute == 0 {
+		return 0
+	}
+	return e.ports.Pace.Take(s.Sends(), e.opts.Now())
 }
 
 // send makes an attempt and stores what came of it. If it was cut off, nothing is stored: it is made again.
@@ -276,7 +308,7 @@ func (e *Engine) deliver(ctx context.Context, s *Subscription, in *Input) (strin
 	now := e.opts.Now()
 	left := s.Wake.Until.Sub(now)
 	if left <= 0 {
-		return "the lease was over before it was sent", nil
+		return "the lease ended before the notice was sent", nil
 	}
 	body, err := e.notice(s, now)
 	if err != nil {
@@ -304,9 +336,9 @@ func (e *Engine) write(ctx context.Context, s *Subscription, in *Input) (what st
 	switch e.ports.Gate.Writes(s.Owner(), s.Namespace, path) {
 	case sluice.Pass:
 	case sluice.Undecided:
-		return "", sluice.Errorf(sluice.Unavailable, "who may do what is not known at the moment")
+		return "", sluice.PermissionsUnknown()
 	case sluice.Withhold, sluice.Lost:
-		return "whoever made the subscription may not write to its wake stream", nil
+		return "the subscription's creator may not write to its wake stream", nil
 	}
 	line, err := json.Marshal(wakeLine{"wake", s.ID, s.Wake.Trigger, s.Generation, e.opts.Now().UnixMilli()})
 	if err != nil {
@@ -360,7 +392,7 @@ func (e *Engine) notice(s *Subscription, now time.Time) ([]byte, error) {
 	return body, nil
 }
 
-// told returns what a worker is told of the streams. Of those without anything new, whoever made the subscription
+// told returns what a worker is told of the streams. Of those without anything new, the subscription's maker
 // may have to do with them no longer.
 func (e *Engine) told(s *Subscription) []Told {
 	all := []Told{}

@@ -215,7 +215,7 @@ func (s *Subscription) arrived() {
 }
 
 // notYours is said to whoever reports about a wake that is not under way.
-const notYours = "the wake is over, or another one is under way, or wake_id and generation are not those of the notice or the claim"
+const notYours = "the wake has ended or was superseded, or wake_id and generation do not match the notice or claim"
 
 // fence lets only the one pass who works on the wake that is under way.
 func (s *Subscription) fence(in Input, now time.Time) error {
@@ -256,9 +256,9 @@ func (s *Subscription) checkAck(a Ack, v View) error {
 	case !s.Follows(a.Path):
 		return refuse(InvalidOffset, "%q is not a stream of this subscription", a.Path)
 	case a.Offset < s.cursor(a.Path, tail):
-		return refuse(InvalidOffset, "%q is acknowledged further than that", a.Path)
+		return refuse(InvalidOffset, "%q is already acknowledged beyond this offset", a.Path)
 	case a.Offset > tail:
-		return refuse(InvalidOffset, "%q ends before that", a.Path)
+		return refuse(InvalidOffset, "%q ends before this offset", a.Path)
 	}
 	return nil
 }
@@ -280,7 +280,7 @@ func (s *Subscription) ack(a Ack, tail uint64) {
 
 func (s *Subscription) claimed(in Input, v View, now time.Time) error {
 	if s.Config.Kind != PullWake {
-		return invalid("a webhook's wakes cannot be claimed")
+		return invalid("wakes of a webhook subscription cannot be claimed")
 	}
 	s.expire(in, v, now)
 	if s.Wake != nil && s.Wake.Holder != "" {
@@ -291,7 +291,7 @@ func (s *Subscription) claimed(in Input, v View, now time.Time) error {
 		if s.Wake != nil { // or nobody would be told of what comes next
 			s.end(v)
 		}
-		return refuse(NoPendingWork, "no stream has anything new")
+		return refuse(NoPendingWork, "no stream has new messages")
 	}
 	if s.Wake == nil {
 		s.begin(in, pending, now)
@@ -328,11 +328,11 @@ func (s *Subscription) link(paths []string, v View) error {
 		explicit, named = explicit+1, named+weight(path)
 		switch {
 		case explicit > MaxNamed:
-			return invalid("at most %d streams can be named; use a pattern", MaxNamed)
+			return invalid("streams: use at most %d; use a pattern for more", MaxNamed)
 		case named > mostText:
-			return invalid("the names of streams take %d KiB at most; use a pattern", mostText>>10)
+			return invalid("streams: the names exceed %d KiB; use a pattern", mostText>>10)
 		case all > mostText+mostLinkText:
-			return invalid("too many streams with long names have something new; name more when these are acknowledged")
+			return invalid("too many streams with new messages and long names; acknowledge some first")
 		}
 		link.Explicit = true
 		s.Links[path] = link

@@ -15,7 +15,7 @@ const (
 	tailsMost     = 5 * time.Second
 	catchUpLimit  = 10 * time.Second // for a log to be read
 	behindTheLog  = time.Second      // for what is in the log to be told; the last of it may be gone by then
-	goneLooksLike = "the log cannot be followed at the moment; try again"
+	goneLooksLike = "the log cannot be read at the moment; retry"
 )
 
 // tails knows where the paths of a namespace end.

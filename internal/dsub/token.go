@@ -29,7 +29,7 @@ func readToken(keys passes.Keys, text string, k Key, now time.Time) (badge, erro
 	b, err := passes.Read[badge](keys, text, now)
 	switch {
 	case b.Subscription != k.String():
-		return badge{}, refuse(TokenInvalid, "the token is none that was given for this subscription")
+		return badge{}, refuse(TokenInvalid, "the token was not issued for this subscription")
 	case errors.Is(err, passes.ErrExpired):
 		return badge{}, refuse(TokenExpired, "the token has expired")
 	}

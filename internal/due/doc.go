@@ -1,8 +1,8 @@
-// Package due keeps records whose time comes: each is looked at when it is due, and taken further step by step, until
-// nothing of it is left to do. What a record says and what a step is, a Kind says.
+// Package due runs records with a due time: each is inspected when it is due, and advanced step by
+// step until it is complete. A Kind defines the records and their steps.
 //
-// Every replica watches all records and has their times. What is stored decides, and changes by compare-and-set only: a
-// step that loses reads what the other one wrote, and decides again. Whoever's turn it is not waits a few seconds longer
-// and then does it, so that a server which dies delays what is due by no more than that. A step that fails is made again,
-// later each time.
+// Every replica watches all records and tracks their times. The stored state decides, and changes
+// only by compare-and-set: a step that loses reads the winner's result, and decides again. Replicas
+// other than the responsible one wait a few seconds longer before they act, so the death of a
+// server delays due work by no more than that. A failed step is retried with backoff.
 package due

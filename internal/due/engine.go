@@ -129,7 +129,7 @@ func (e *Engine[T]) watchClock(ctx context.Context) {
 		if n := e.clock.jumped(); n != seen {
 			seen = n
 			d := e.clock.doubt()
-			e.needs.Log.ErrorContext(ctx, "the clock has jumped: it is not believed for a while", slog.String("what", e.needs.What), slog.Time("from", d.From), slog.Time("until", d.Until))
+			e.needs.Log.ErrorContext(ctx, "the clock has jumped: it is not trusted for a while", slog.String("what", e.needs.What), slog.Time("from", d.From), slog.Time("until", d.Until))
 			e.timers.Recall()
 		}
 	}
@@ -177,7 +177,7 @@ func (e *Engine[T]) Known(ctx context.Context) error {
 	case <-e.known:
 		return nil
 	case <-ctx.Done():
-		return sluice.Errorf(sluice.Unavailable, "what waits is still being read; try again")
+		return sluice.Errorf(sluice.Unavailable, "scheduled records are still loading; retry")
 	}
 }
 
@@ -283,7 +283,7 @@ func (e *Engine[T]) Fire(ctx context.Context, key string) timers.Again {
 			continue
 		}
 		wait := instruct.Again(e.kind.Tries(&one))
-		e.needs.Log.WarnContext(ctx, "not done yet what is due", slog.String("what", e.needs.What), slog.String("key", key), slog.Any("error", err), slog.Duration("again", wait))
+		e.needs.Log.WarnContext(ctx, "due record not processed yet", slog.String("what", e.needs.What), slog.String("key", key), slog.Any("error", err), slog.Duration("again", wait))
 		return timers.Again{At: e.needs.Now().Add(wait)}
 	}
 	return timers.Again{At: e.needs.Now().Add(instruct.Again(0))}

@@ -227,11 +227,11 @@ func (s *stream) decide(a *Append, now time.Time) (plan, error) {
 	case s.Closed:
 		return s.decideClosed(a, p, verdict, now)
 	case !empty && a.ContentType == "":
-		return plan{}, sluice.Errorf(sluice.InvalidRequest, "an append needs the header Content-Type")
+		return plan{}, sluice.Errorf(sluice.InvalidRequest, "an append requires the header Content-Type")
 	case empty && !a.Close:
-		return plan{}, sluice.Errorf(sluice.InvalidRequest, "an append needs a body, unless it closes the stream")
+		return plan{}, sluice.Errorf(sluice.InvalidRequest, "an append requires a body, unless it closes the stream")
 	case !empty && MediaType(a.ContentType) != MediaType(s.ContentType):
-		return plan{}, sluice.Errorf(sluice.Conflict, "the stream is of another content type: %s", s.ContentType)
+		return plan{}, sluice.Errorf(sluice.Conflict, "the stream has another content type: %s", s.ContentType)
 	case err != nil:
 		return p, err
 	case verdict == Duplicate:
@@ -239,7 +239,7 @@ func (s *stream) decide(a *Append, now time.Time) (plan, error) {
 		p.next = s.renewed(now)
 		return p, nil
 	case a.HasSeq && s.HasSeq && a.Seq <= s.Seq:
-		return plan{}, sluice.Errorf(sluice.Conflict, "Stream-Seq is not behind the last one")
+		return plan{}, sluice.Errorf(sluice.Conflict, "Stream-Seq must sort after the previous one")
 	}
 	p.next = s.after(a, now)
 	p.Closed, p.accepted = a.Close, true
@@ -260,14 +260,14 @@ func (s *stream) judge(a *Append, p *plan) (Verdict, error) {
 		p.Producer = &Claim{c.ID, known.Epoch, known.Seq}
 	case StaleEpoch:
 		p.Producer = &Claim{c.ID, known.Epoch, known.Seq}
-		return p.Verdict, sluice.Errorf(sluice.Forbidden, "the producer has begun epoch %d", known.Epoch)
+		return p.Verdict, sluice.Errorf(sluice.Forbidden, "the producer has started epoch %d", known.Epoch)
 	case LateStart:
-		return p.Verdict, sluice.Errorf(sluice.InvalidRequest, "a new epoch of a producer begins with Producer-Seq 0")
+		return p.Verdict, sluice.Errorf(sluice.InvalidRequest, "a new epoch must start with Producer-Seq 0")
 	case Gap:
 		if known != nil {
 			p.Expected = known.Seq + 1
 		}
-		return p.Verdict, sluice.Errorf(sluice.Conflict, "Producer-Seq %d comes next of this producer in epoch %d, not %d", p.Expected, c.Epoch, c.Seq)
+		return p.Verdict, sluice.Errorf(sluice.Conflict, "expected Producer-Seq %d in epoch %d, got %d", p.Expected, c.Epoch, c.Seq)
 	}
 	return p.Verdict, nil
 }
@@ -277,12 +277,12 @@ func (s *stream) decideClosed(a *Append, p plan, verdict Verdict, now time.Time)
 	p.Closed, p.nothing = true, true
 	switch {
 	case verdict == StaleEpoch:
-		return p, sluice.Errorf(sluice.Forbidden, "the producer has begun epoch %d", p.Producer.Epoch)
+		return p, sluice.Errorf(sluice.Forbidden, "the producer has started epoch %d", p.Producer.Epoch)
 	case a.Producer != nil && verdict == Duplicate, a.Producer == nil && len(a.Body) == 0 && a.Close:
 		p.next = s.renewed(now)
 		return p, nil
 	case a.Producer == nil && len(a.Body) == 0:
-		return plan{}, sluice.Errorf(sluice.InvalidRequest, "an append needs a body, unless it closes the stream")
+		return plan{}, sluice.Errorf(sluice.InvalidRequest, "an append requires a body, unless it closes the stream")
 	}
 	p.Verdict, p.Producer = Accepted, nil
 	return p, sluice.Errorf(sluice.Conflict, "the stream is closed")

@@ -42,7 +42,7 @@ func (s *stream) info(next uint64) Info {
 // the source; InvalidRequest; TooLarge; and those of Admit.
 func (e *Engine) Create(ctx context.Context, key Key, c Create) (info Info, created bool, err error) {
 	if MediaType(c.ContentType) == wholeEvent {
-		return info, false, sluice.Errorf(sluice.InvalidRequest, "%s is the type of messages that are whole events; a stream cannot have it", wholeEvent)
+		return info, false, sluice.Errorf(sluice.InvalidRequest, "%s is reserved for messages that are complete events; use another content type", wholeEvent)
 	}
 	err = again(ctx, func() error {
 		info, created, err = e.tryCreate(ctx, key, &c)
@@ -54,7 +54,7 @@ func (e *Engine) Create(ctx context.Context, key Key, c Create) (info Info, crea
 func (e *Engine) tryCreate(ctx context.Context, key Key, c *Create) (Info, bool, error) {
 	s, found, err := e.open(ctx, key)
 	if sluice.CodeOf(err) == sluice.StreamGone {
-		return Info{}, false, sluice.Errorf(sluice.Conflict, "the path is taken by a stream that was deleted and is kept for those forked from it")
+		return Info{}, false, sluice.Errorf(sluice.Conflict, "the path is in use by a deleted stream that still has forks")
 	}
 	if err != nil {
 		return Info{}, false, err
@@ -87,7 +87,7 @@ func (e *Engine) same(ctx context.Context, s, source *stream, c *Create) (Info, 
 		differs = "source"
 	}
 	if differs != "" {
-		return Info{}, false, sluice.Errorf(sluice.Conflict, "there is a stream already, which differs in its %s", differs)
+		return Info{}, false, sluice.Errorf(sluice.Conflict, "a stream with a different %s exists", differs)
 	}
 	next, err := e.tail(ctx, s)
 	return s.info(next), false, err

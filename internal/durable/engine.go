@@ -117,7 +117,7 @@ type stream struct {
 }
 
 // NotThere returns the error of a stream that is not there. Code NotFound.
-func NotThere() error { return sluice.Errorf(sluice.NotFound, "there is no such stream") }
+func NotThere() error { return sluice.Errorf(sluice.NotFound, "stream not found") }
 
 // isLost reports whether there is no stream.
 func isLost(err error) bool {
@@ -126,7 +126,7 @@ func isLost(err error) bool {
 }
 
 func gone() error {
-	return sluice.Errorf(sluice.StreamGone, "the stream was deleted; it is kept for the streams that were forked from it")
+	return sluice.Errorf(sluice.StreamGone, "the stream was deleted; it is kept for its forks")
 }
 
 // load reads a stream's record. A path that nobody said anything about has a live one without an id.
@@ -253,7 +253,7 @@ func again(ctx context.Context, act func() error) error {
 		case <-time.After(time.Duration(rand.Int64N(int64(min(i+1, 20)) * int64(time.Millisecond)))): //nolint:gosec // no secret
 		}
 	}
-	return sluice.Errorf(sluice.Unavailable, "too many others write to the stream at the same time; try again")
+	return sluice.Errorf(sluice.Unavailable, "too many concurrent writes to the stream; retry")
 }
 
 // events returns the events of messages.
@@ -287,7 +287,7 @@ func (e *Engine) messages(body []byte, contentType string) ([][]byte, error) {
 	}
 	for _, m := range messages {
 		if len(m) > most {
-			return nil, sluice.Errorf(sluice.TooLarge, "a JSON message has %d bytes, and at most %d fit into one event", len(m), most)
+			return nil, sluice.Errorf(sluice.TooLarge, "a JSON message has %d bytes; the limit for one event is %d", len(m), most)
 		}
 	}
 	return messages, nil

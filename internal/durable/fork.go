@@ -29,9 +29,9 @@ func (e *Engine) source(ctx context.Context, key Key, c *Create) (*stream, error
 	case c.Fork.From == key.Path:
 		return nil, sluice.Errorf(sluice.Conflict, "a stream cannot be a fork of itself")
 	case c.ContentType != "" && MediaType(c.ContentType) != MediaType(source.ContentType):
-		return nil, sluice.Errorf(sluice.Conflict, "the source is of another content type: %s", source.ContentType)
+		return nil, sluice.Errorf(sluice.Conflict, "the source has another content type: %s", source.ContentType)
 	case source.depth() >= maxDepth:
-		return nil, sluice.Errorf(sluice.Conflict, "the source is a fork of a fork, and so on, %d times over; fork one of those that it was forked from", maxDepth)
+		return nil, sluice.Errorf(sluice.Conflict, "fork depth is limited to %d; fork an ancestor of the source", maxDepth)
 	}
 	return source, nil
 }
@@ -75,7 +75,7 @@ func (e *Engine) branch(ctx context.Context, made, source *stream, c *Create) (C
 		}
 	}
 	if len(kept) >= maxForks {
-		return Change{}, sluice.Errorf(sluice.Conflict, "the source has %d forks, and can have no more", len(kept))
+		return Change{}, sluice.Errorf(sluice.Conflict, "the source has %d forks, the limit", len(kept))
 	}
 	next.Children = append(kept, Child{made.key.Path, made.ID})
 	return source.change(next, e.now())

@@ -246,7 +246,7 @@ func (e *Engine) tendAll(ctx context.Context, log *slog.Logger, last bool) {
 			continue
 		}
 		if ctx.Err() == nil {
-			log.WarnContext(ctx, "the record of a stream is written later",
+			log.WarnContext(ctx, "record of a stream not written yet",
 				slog.String("namespace", key.Namespace), slog.String("path", string(key.Path)), slog.Any("error", err))
 		}
 	}

@@ -51,7 +51,7 @@ func Flatten(body []byte, most int) ([][]byte, error) {
 	case errors.Is(err, jsonarray.ErrTooMany):
 		return nil, sluice.Errorf(sluice.TooLarge, "the body has more than %d messages: append at most %d at once", most, most)
 	case err != nil:
-		return nil, sluice.Errorf(sluice.InvalidRequest, "the body is not JSON, which the messages of this stream are")
+		return nil, sluice.Errorf(sluice.InvalidRequest, "the body is not JSON, as this stream requires")
 	}
 	messages := make([][]byte, len(elements))
 	for i, e := range elements {

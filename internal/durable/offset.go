@@ -25,7 +25,7 @@ func FormatOffset(seq uint64) string {
 // makes no difference: there is nothing between the place behind a message and the next message, and clients count it up
 // to say "behind this" (@durable-streams/y-durable-streams 0.2.7).
 func ParseOffset(text string) (uint64, error) {
-	wrong := sluice.Errorf(sluice.InvalidRequest, "offset: write one that this server gave, or -1, or now")
+	wrong := sluice.Errorf(sluice.InvalidRequest, "offset: use one from a response of this server, or -1, or now")
 	if len(text) != 2*offsetDigits+1 || text[offsetDigits] != '_' {
 		return 0, wrong
 	}

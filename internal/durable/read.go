@@ -109,7 +109,7 @@ func (e *Engine) place(ctx context.Context, namespace string, from Place, tail u
 		}
 		if from.After > last {
 			return from, sluice.Errorf(sluice.InvalidRequest,
-				"offset: this server did not give it out, or the log was restored from an older copy; begin at -1, or at now")
+				"offset: not issued by this server, or the log was restored from an older copy; start at -1 or now")
 		}
 	}
 	if from.Now || from.After > tail {

@@ -127,5 +127,5 @@ func (e *Engine) concealed(ctx context.Context, s *stream, page *Page, show Show
 
 // NoSource returns the error of a stream that is to be forked and is not there.
 func NoSource(path sluice.Path) error {
-	return sluice.Errorf(sluice.NotFound, "there is no stream %s to fork from", path)
+	return sluice.Errorf(sluice.NotFound, "source stream %s not found", path)
 }

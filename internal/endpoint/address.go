@@ -85,7 +85,7 @@ func controlLoopback(_ context.Context, network, address string, _ syscall.RawCo
 
 func parseDialled(network, address string) (netip.Addr, error) {
 	if network != "tcp4" && network != "tcp6" {
-		return netip.Addr{}, fmt.Errorf("network %s is not dialled", network)
+		return netip.Addr{}, fmt.Errorf("network %s is not allowed", network)
 	}
 	ap, err := netip.ParseAddrPort(address)
 	if err != nil {
@@ -128,7 +128,7 @@ func blocked(err error) error {
 	if err == nil {
 		return nil
 	}
-	return sluice.Errorf(sluice.BlockedAddress, "%s; use a public address, or have the operator admit it in webhooks.allow_cidrs", err)
+	return sluice.Errorf(sluice.BlockedAddress, "%s; use a public address, or have the operator allow it in webhooks.allow_cidrs", err)
 }
 
 // isLocalName reports whether host is a name that RFC 6761 reserves for this host.

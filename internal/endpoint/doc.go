@@ -1,9 +1,9 @@
-// Package endpoint knows how one attempt is made: what the request says (render.go,
-// envelope.go), how much of the data is in it (project.go), how it is signed (request.go), which URLs, headers and addresses it may go to
-// (url.go, header.go, address.go), and what the answer means (answer.go, failure.go). It does
-// not know when an attempt is made or what follows from it.
+// Package endpoint makes single delivery attempts: the content of the request (render.go,
+// envelope.go), the amount of data in it (project.go), its signature (request.go), the allowed
+// URLs, headers and addresses (url.go, header.go, address.go), and the meaning of the response
+// (answer.go, failure.go). Scheduling attempts and acting on their results is left to the caller.
 //
-// An address is guarded twice: Check refuses what is visibly wrong when a subscription is made,
-// and the dialler refuses, on the address that it is about to connect to, whatever the name
-// resolved to by then. The second is the one that protects; the first is for people.
+// Addresses are checked twice: Check refuses visibly invalid ones when a subscription is created,
+// and the dialler checks the address to which it is about to connect, whatever the name resolves to
+// at that time. The second check is the one that protects; the first gives early feedback.
 package endpoint

@@ -25,7 +25,7 @@ func failure(parent context.Context, err error, timeout time.Duration) string {
 			return text
 		}
 	}
-	return "no valid HTTP answer"
+	return "no valid HTTP response"
 }
 
 func blockedFailure(err error) string {
@@ -49,7 +49,7 @@ func nameFailure(err error) string {
 
 func tlsFailure(err error) string {
 	if certificate, ok := errors.AsType[*tls.CertificateVerificationError](err); ok {
-		return "certificate not accepted: " + clip(strings.TrimPrefix(certificate.Err.Error(), "x509: "), 256)
+		return "certificate rejected: " + clip(strings.TrimPrefix(certificate.Err.Error(), "x509: "), 256)
 	}
 	if _, ok := errors.AsType[tls.RecordHeaderError](err); ok || strings.Contains(err.Error(), "HTTP response to HTTPS client") {
 		return "the endpoint does not speak TLS"
@@ -71,7 +71,7 @@ func networkFailure(err error) string {
 		return "connection reset"
 	case errors.Is(err, io.EOF), errors.Is(err, io.ErrUnexpectedEOF), errors.Is(err, net.ErrClosed),
 		strings.Contains(err.Error(), "server closed idle connection"):
-		return "connection closed before the answer was complete"
+		return "connection closed before the response was complete"
 	case isNet && timeout.Timeout():
 		return "no connection within " + setUp.String()
 	}

@@ -42,7 +42,7 @@ func (s *Sender) Handshake(ctx context.Context, sub *sluice.Subscription) (*slui
 		if limited.Err() != nil {
 			err = limited.Err()
 		}
-		return nil, disagreed("it did not answer: %s", newMask(sub).apply(failure(ctx, err, timeout)))
+		return nil, disagreed("no response: %s", newMask(sub).apply(failure(ctx, err, timeout)))
 	}
 	defer func() { _ = res.Body.Close() }() // nothing of it is wanted
 	return s.agreement(res, req.Header.Get(requestOrigin))
@@ -91,11 +91,11 @@ func ratePerMinute(r sluice.Rate) int {
 // agreement returns what an answer agrees to.
 func (s *Sender) agreement(res *http.Response, origin string) (*sluice.Agreement, error) {
 	if res.StatusCode < 200 || res.StatusCode > 299 {
-		return nil, disagreed("it answered %d to OPTIONS", res.StatusCode)
+		return nil, disagreed("the response to OPTIONS was %d", res.StatusCode)
 	}
 	allowed := strings.TrimSpace(res.Header.Get(allowedOrigin))
 	if allowed != "*" && !strings.EqualFold(allowed, origin) {
-		return nil, disagreed("its answer to OPTIONS has to have the header %s: %s, or *", allowedOrigin, origin)
+		return nil, disagreed("the response to OPTIONS must have the header %s: %s, or *", allowedOrigin, origin)
 	}
 	is := &sluice.Agreement{At: s.opts.Now().UTC()}
 	rate := strings.TrimSpace(res.Header.Get(allowedRate))
@@ -104,7 +104,7 @@ func (s *Sender) agreement(res *http.Response, origin string) (*sluice.Agreement
 	}
 	n, err := strconv.Atoi(rate)
 	if err != nil || n <= 0 {
-		return nil, disagreed("the header %s of its answer has to be a number of requests a minute above 0, or *", allowedRate)
+		return nil, disagreed("the header %s of the response must be a number of requests per minute above 0, or *", allowedRate)
 	}
 	is.RatePerMinute = n
 	return is, nil

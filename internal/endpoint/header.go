@@ -40,7 +40,7 @@ func checkHeaders(headers map[string]string) error {
 		}
 		key := textproto.CanonicalMIMEHeaderKey(name)
 		if seen[key] {
-			return sluice.Errorf(sluice.InvalidRequest, "header %q is there twice", name)
+			return sluice.Errorf(sluice.InvalidRequest, "header %q is repeated", name)
 		}
 		seen[key] = true
 	}

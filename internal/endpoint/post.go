@@ -60,7 +60,7 @@ func (s *Sender) postRequest(ctx context.Context, url string, header http.Header
 	}
 	req, err := http.NewRequestWithContext(ctx, http.MethodPost, "", bytes.NewReader(body))
 	if err != nil {
-		return nil, fmt.Errorf("make the request: %w", err)
+		return nil, fmt.Errorf("create the request: %w", err)
 	}
 	req.URL, req.Host, req.Header = u, u.Host, header.Clone()
 	if req.Header == nil {

@@ -60,7 +60,7 @@ func (s *Sender) request(ctx context.Context, sub *sluice.Subscription, ev *slui
 	}
 	req, err := http.NewRequestWithContext(ctx, http.MethodPost, "", bytes.NewReader(d.body))
 	if err != nil {
-		return nil, nil, fmt.Errorf("make the request: %w", err)
+		return nil, nil, fmt.Errorf("create the request: %w", err)
 	}
 	req.URL, req.Host, req.Header = u, u.Host, d.header
 	req.Close = a.Number > 1 // or an address that DNS has left long ago is asked for ever, if it answers at all
@@ -113,7 +113,7 @@ func (d *draft) pack() error {
 		d.body = body
 	case sluice.EnvelopeRaw:
 		if reduced(d.sub) {
-			return sluice.Errorf(sluice.Unprocessable, "the envelope raw cannot say where the rest of the data is")
+			return sluice.Errorf(sluice.Unprocessable, "the envelope raw cannot reference the rest of the data")
 		}
 		return d.packRaw()
 	case sluice.EnvelopeNotice: // of what is no event
@@ -127,7 +127,7 @@ func (d *draft) pack() error {
 func (d *draft) packRaw() error {
 	t := contentType(d.ev)
 	if !isHeaderValue(t) {
-		return sluice.Errorf(sluice.Unprocessable, "the event's content type %q cannot be a header", t)
+		return sluice.Errorf(sluice.Unprocessable, "the event's content type %q is not a valid header", t)
 	}
 	d.header.Set("Content-Type", t)
 	d.body = d.ev.Data
@@ -162,7 +162,7 @@ func (d *draft) signStandard() error {
 	for i, secret := range d.secrets {
 		signature, err := webhook.SignStandard(secret, d.header.Get(webhook.HeaderID), d.at, d.body)
 		if err != nil {
-			return sluice.Errorf(sluice.Unprocessable, "%s, as the signature scheme standard needs it", err)
+			return sluice.Errorf(sluice.Unprocessable, "%s, as the signature scheme standard requires", err)
 		}
 		signatures[i] = signature
 	}

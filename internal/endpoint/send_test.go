@@ -48,8 +48,8 @@ func TestTheAnswerDecidesTheOutcome(t *testing.T) {
 		{"500", hooktest.Answer{Status: 500}, sluice.Failed, "status 500"},
 		{"503", hooktest.Answer{Status: 503}, sluice.Failed, "status 503"},
 		{"599", hooktest.Answer{Status: 599}, sluice.Failed, "status 599"},
-		{"closed without an answer", hooktest.Answer{Cut: true}, sluice.Failed, "connection closed before the answer was complete"},
-		{"closed in the body of a 200", hooktest.Answer{Body: "abcdef", Cut: true}, sluice.Failed, "connection closed before the answer was complete"},
+		{"closed without an answer", hooktest.Answer{Cut: true}, sluice.Failed, "connection closed before the response was complete"},
+		{"closed in the body of a 200", hooktest.Answer{Body: "abcdef", Cut: true}, sluice.Failed, "connection closed before the response was complete"},
 	}
 	for _, tt := range tests {
 		t.Run(tt.name, func(t *testing.T) {

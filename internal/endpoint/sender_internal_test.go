@@ -96,13 +96,13 @@ func TestACertificateThatNobodyVouchesForIsNotAccepted(t *testing.T) {
 	s, sub, certificate := secure(t)
 	a := s.Send(t.Context(), sub, &sluice.Event{ID: "1"}, 1)
 	require.Equal(t, sluice.Failed, a.Outcome)
-	require.Equal(t, "certificate not accepted: certificate signed by unknown authority", a.Error)
+	require.Equal(t, "certificate rejected: certificate signed by unknown authority", a.Error)
 
 	roots := x509.NewCertPool()
 	roots.AddCert(certificate)
 	s.transport.TLSClientConfig = &tls.Config{RootCAs: roots, ServerName: "other.example"}
 	a = s.Send(t.Context(), sub, &sluice.Event{ID: "1"}, 1)
-	require.Contains(t, a.Error, "certificate not accepted: certificate is valid for")
+	require.Contains(t, a.Error, "certificate rejected: certificate is valid for")
 }
 
 func TestAProxyOfTheEnvironmentIsNotUsed(t *testing.T) {

@@ -20,7 +20,7 @@ func (s *Sender) checkURL(raw string) (*url.URL, error) {
 	}
 	u, err := url.Parse(raw)
 	if err != nil {
-		return nil, sluice.Errorf(sluice.InvalidRequest, "the URL cannot be read; write https://host/path")
+		return nil, sluice.Errorf(sluice.InvalidRequest, "the URL is malformed; write https://host/path")
 	}
 	host := u.Hostname()
 	switch {
@@ -29,7 +29,7 @@ func (s *Sender) checkURL(raw string) (*url.URL, error) {
 	case u.Opaque != "" || host == "":
 		return nil, sluice.Errorf(sluice.InvalidRequest, "the URL has no host; write https://host/path")
 	case u.User != nil:
-		return nil, sluice.Errorf(sluice.InvalidRequest, "the URL holds a user or password; requests are signed instead")
+		return nil, sluice.Errorf(sluice.InvalidRequest, "the URL contains a user or password; remove them, requests are signed instead")
 	}
 	if err := checkPort(u); err != nil {
 		return nil, err
@@ -49,7 +49,7 @@ func checkText(raw string) error {
 	case strings.ContainsFunc(raw, func(r rune) bool { return r <= ' ' || r == '\\' || r >= 0x7f }):
 		return sluice.Errorf(sluice.InvalidRequest, "the URL has spaces, backslashes or characters outside ASCII; encode them (a host as xn--…)")
 	case strings.Contains(raw, "#"):
-		return sluice.Errorf(sluice.InvalidRequest, "the URL has a fragment, which is never sent")
+		return sluice.Errorf(sluice.InvalidRequest, "the URL has a fragment, which is never sent; remove it")
 	}
 	return nil
 }
@@ -113,7 +113,7 @@ func (s *Sender) checkReach(scheme, host string) error {
 	case scheme == "http" && !s.opts.AllowLoopback:
 		return sluice.Errorf(sluice.InsecureURL, "the URL is http; use https, or allow webhooks.allow_insecure_loopback for development")
 	case isLocalName(host) && !s.opts.AllowLoopback:
-		return sluice.Errorf(sluice.BlockedAddress, "host %q is this host; use a public one", host)
+		return sluice.Errorf(sluice.BlockedAddress, "host %q is this machine; use a public host", host)
 	}
 	return nil
 }

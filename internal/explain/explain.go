@@ -1,7 +1,7 @@
-// Package explain knows what became of a subscription's events, and says it to those who ask
-// why one has not arrived. What is known lies in several places: the log of events, the log of
-// attempts, dead letters, records of parked lanes, and how far the subscription's consumer has
-// come. Why puts it together, without I/O and without a clock; the rest of the package fetches.
+// Package explain explains the state of a subscription's deliveries, in particular why an event has
+// not arrived. The information comes from several places: the log of events, the log of attempts,
+// dead letters, records of parked lanes, and the position of the subscription's consumer. Why
+// combines it, without I/O and without a clock; the rest of the package fetches it.
 package explain
 
 import (
@@ -68,17 +68,32 @@ func New(history History, log Log, opts Options) *Explainer {
 	return &Explainer{history: history, log: log, labels: opts.Labels, filters: opts.Filters, payer: opts.Payer}
 }
 
-// filterPatience is how long a page of events waits for its filters, whose payer may be over its rate.
+// filterPatience is how long an answer waits for its filters, whose payer may be over its rate.
 const filterPatience = 30 * time.Second
 
-// Delivery says what became of one event, named by its id or its sequence. Code NotFound if
-// nothing is known of such an event.
-func (e *Explainer) Delivery(ctx context.Context, sub *sluice.Subscription, event string) (Delivery, error) {
+// Delivery says what became of one event, named by its id or its sequence. Whether the filter wants it may have to be evaluated, which
+// asker pays for: the principal that answers for the caller, "" for the operator. Codes NotFound if nothing is known of
+// such an event; QuotaExceeded if asker is over its rate for too long.
+func (e *Explainer) Delivery(ctx context.Context, sub *sluice.Subscription, event, asker string) (Delivery, error) {
 	t, err := e.history.Trail(ctx, sub, event)
 	if err != nil {
 		return Delivery{}, err
 	}
-	return why(sub, &t, time.Now(), e.labels), nil
+	limit, cancel := context.WithTimeout(ctx, filterPatience)
+	defer cancel()
+	return why(sub, &t, time.Now(), e.labels, e.judged(limit, filter.Payer{Principal: asker, Namespace: sub.Namespace}))
+}
+
+// judged returns what evaluates filters in the payer's turns, until ctx ends.
+func (e *Explainer) judged(ctx context.Context, payer filter.Payer) judge {
+	return func(m *filter.Matcher, ev *sluice.Event) (bool, error) {
+		ok, known, err := e.filters.Wait(ctx, payer, m, ev)
+		if !known {
+			return false, sluice.Errorf(sluice.QuotaExceeded, "the subscription's filter costs more than you may spend at the moment; try again later, or have limits.filter_cost_per_principal raised").
+				With("retry_after", int(filterPatience.Seconds()))
+		}
+		return ok, err
+	}
 }
 
 // Attempts returns the last attempts at an event, at most so many, oldest first.
@@ -151,7 +166,7 @@ func (c *choice) wants(ctx context.Context, ev *sluice.Event) bool {
 	defer cancel()
 	ok, known, err := c.e.filters.Wait(limit, filter.Payer{Principal: c.e.payer(c.sub), Namespace: c.sub.Namespace}, c.matches, ev)
 	if !known {
-		c.over = sluice.Errorf(sluice.QuotaExceeded, "the filter costs more than its owner may spend at the moment; ask for fewer events with limit, try again later, or have limits.filter_cost_per_principal raised").
+		c.over = sluice.Errorf(sluice.QuotaExceeded, "the filter exceeds its owner's budget at the moment; request fewer events with limit, retry later, or have limits.filter_cost_per_principal raised").
 			With("retry_after", int(filterPatience.Seconds()))
 		return true
 	}

@@ -47,7 +47,7 @@ func parseCursor(text string) (cursor, error) {
 		return c, nil
 	}
 	if _, err := fmt.Sscanf(text, "%d.%d.%d", &c.attempts, &c.letters, &c.lanes); err != nil || c.lanes < 0 || c.String() != text {
-		return c, sluice.Errorf(sluice.InvalidRequest, "cursor %q is not one of this list; send next_cursor as it was given", text).With("field", "cursor")
+		return c, sluice.Errorf(sluice.InvalidRequest, "cursor %q does not belong to this list; send next_cursor unchanged", text).With("field", "cursor")
 	}
 	return c, nil
 }

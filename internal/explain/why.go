@@ -71,29 +71,36 @@ type question struct {
 	d   *Delivery
 
 	labels filter.Labels
+	judge  judge
+	err    error // set once nobody could tell within the time that there is
 }
+
+// judge evaluates a filter with an expression on an event. An error with the code QuotaExceeded means that it could not be done in time; any
+// other that the expression fails on the event.
+type judge func(m *filter.Matcher, ev *sluice.Event) (bool, error)
 
 // Why says what became of an event, as far as its trail tells. The first thing that is certain
 // is the answer: what was recorded goes before what follows from where the event lies.
 func Why(sub *sluice.Subscription, t *sluice.Trail, now time.Time) Delivery {
-	return why(sub, t, now, nil)
+	d, _ := why(sub, t, now, nil, (*filter.Matcher).Match) // which takes no time
+	return d
 }
 
-func why(sub *sluice.Subscription, t *sluice.Trail, now time.Time, labels filter.Labels) Delivery {
+func why(sub *sluice.Subscription, t *sluice.Trail, now time.Time, labels filter.Labels, evaluate judge) (Delivery, error) {
 	d := Delivery{EventID: t.EventID, Seq: t.Seq, Path: t.Path, Type: t.Type, Attempts: t.Attempts}
 	if n := len(t.Attempts); n > 0 {
 		d.attempted(&t.Attempts[n-1])
 		d.NextAttemptAt = nil
 	}
-	q := question{sub: sub, t: t, now: now, d: &d, labels: labels}
+	q := question{sub: sub, t: t, now: now, d: &d, labels: labels, judge: evaluate}
 	for _, known := range []func() bool{
 		q.held, q.delivered, q.dead, q.retrying, q.notKept, q.notWanted, q.ended, q.behind, q.notReached, q.inFlight,
 	} {
-		if known() {
-			return d
+		if known() || q.err != nil {
+			return d, q.err
 		}
 	}
-	return q.say(NotRecorded, "", "Its turn is over and no attempt is recorded: the filter did not match then, or its attempts are no longer in the log.")
+	return q.say(NotRecorded, "", "It was processed without a recorded attempt: the filter did not match at that time, or its attempts are no longer in the log."), nil
 }
 
 func (q *question) say(state State, reason, format string, args ...any) Delivery {
@@ -139,7 +146,7 @@ func (q *question) delivered() bool {
 	for i := range q.t.Attempts {
 		if a := &q.t.Attempts[i]; a.Verdict.Settled {
 			q.d.attempted(a)
-			q.say(Delivered, "", "Attempt %d at %s was answered with status %d.", a.Number, moment(a.StartedAt), a.Status)
+			q.say(Delivered, "", "Attempt %d at %s got status %d.", a.Number, moment(a.StartedAt), a.Status)
 			return true
 		}
 	}
@@ -162,7 +169,7 @@ func (q *question) dead() bool {
 		q.d.LastSeq, q.d.AttemptCount = letter.LastSeq, max(q.d.AttemptCount, letter.Attempts)
 		q.d.LastError = cause
 	}
-	q.say(Dead, string(reason), "Given up at %s: %s.", moment(at), q.obituary(reason, cause))
+	q.say(Dead, string(reason), "Failed for good at %s: %s.", moment(at), q.obituary(reason, cause))
 	return true
 }
 
@@ -173,19 +180,21 @@ func (q *question) obituary(reason sluice.Reason, cause string) string {
 	case sluice.Exhausted:
 		said = fmt.Sprintf("none of its %d attempts succeeded", q.d.AttemptCount)
 	case sluice.Expired:
-		said = "it left the log before it could be sent; the namespace's retention is shorter than what it had to wait"
+		said = "it left the log before it could be sent; the namespace's retention is shorter than its waiting time"
+	case sluice.Unreadable:
+		said = "the files of the log are damaged, and the event cannot be read any more"
 	case sluice.NotSendable:
-		said = "the request could not be made, and never can"
+		said = "the request cannot be created"
 	case sluice.EndpointGone:
-		said = "the endpoint answered 410, which ended the subscription"
+		said = "the endpoint returned 410, which ended the subscription"
 	case sluice.EventTooLarge:
 		said = "the request would be larger than this server sends"
 	case sluice.FilterError:
-		said = "nobody can tell whether the filter matches"
+		said = "the filter cannot be evaluated"
 	case sluice.Malformed:
-		said = "what was published is no event that can be read, or none that the namespace's catalogue allows"
+		said = "the published event is unreadable, or violates the namespace's catalogue"
 	case sluice.Loop:
-		said = "it came of itself, or its producer is marked unsafe because of such an event"
+		said = "it is part of an event loop, or its producer is marked unsafe because of one"
 	default:
 		said = "the reason is " + string(reason)
 	}
@@ -201,7 +210,7 @@ func (q *question) retrying() bool {
 	lane := q.t.Lane
 	if q.d.State == Held && lane != nil && lane.FromSeq == q.d.Seq && lane.Attempts == 0 {
 		q.d.NextAttemptAt = &lane.NextAt
-		q.say(Retrying, "", "It was held after attempt %d%s, and is tried again from attempt 1 on; %s.%s", q.d.AttemptCount, because(q.d.LastError), q.due(lane), q.stopped())
+		q.say(Retrying, "", "It was held after attempt %d%s, and is retried starting at attempt 1; %s.%s", q.d.AttemptCount, because(q.d.LastError), q.due(lane), q.stopped())
 		return true
 	}
 	if lane != nil && lane.FromSeq == q.d.Seq && lane.Attempts > 0 {
@@ -213,11 +222,11 @@ func (q *question) retrying() bool {
 		return false
 	}
 	if q.sub.State == sluice.Cancelled {
-		q.say(Ended, q.sub.Reason, "Attempt %d failed%s; then the subscription was cancelled, and nothing more is sent.", q.d.AttemptCount, because(q.d.LastError))
+		q.say(Ended, q.sub.Reason, "Attempt %d failed%s; then the subscription was cancelled, and no more attempts are made.", q.d.AttemptCount, because(q.d.LastError))
 		return true
 	}
 	if q.t.Attempts[len(q.t.Attempts)-1].Probe {
-		q.say(Retrying, "", "It was sent as a probe of the endpoint, which failed%s and is not counted; it is sent again when its turn comes.%s", because(q.d.LastError), q.stopped())
+		q.say(Retrying, "", "It was sent as a probe of the endpoint, which failed%s and does not count; it will be sent again in its lane's order.%s", because(q.d.LastError), q.stopped())
 		return true
 	}
 	q.say(Retrying, "", "Attempt %d failed%s; its lane is about to be parked or is being sent.%s", q.d.AttemptCount, because(q.d.LastError), q.stopped())
@@ -228,7 +237,7 @@ func (q *question) notKept() bool {
 	if q.t.Event != nil {
 		return false
 	}
-	q.say(NotKept, "", "The log no longer has it (it begins at sequence %d), and no record says what became of it.", q.t.FirstSeq)
+	q.say(NotKept, "", "The log no longer has it (it starts at sequence %d), and no record of its delivery exists.", q.t.FirstSeq)
 	return true
 }
 
@@ -237,11 +246,11 @@ func (q *question) notWanted() bool {
 	case q.t.Path == "" || !q.sub.Pattern.Match(q.t.Path):
 		q.say(NotWanted, reasonPattern, "The pattern %s does not match its path.", q.sub.Pattern)
 	case start.Kind == sluice.StartTime && q.t.Event.Stored.Before(start.Time):
-		q.say(NotWanted, reasonStart, "It was published at %s; the subscription begins with what came from %s on.", moment(q.t.Event.Stored), moment(start.Time))
+		q.say(NotWanted, reasonStart, "It was published at %s; the subscription starts with events from %s on.", moment(q.t.Event.Stored), moment(start.Time))
 	case start.Kind == sluice.StartSeq && q.d.Seq < start.Seq:
-		q.say(NotWanted, reasonStart, "It was published before the subscription began, which is at sequence %d.", start.Seq)
+		q.say(NotWanted, reasonStart, "It was published before the start of the subscription, sequence %d.", start.Seq)
 	case start.Kind == sluice.StartLastPerPath && q.t.Later > 0 && q.t.Later < start.Seq:
-		q.say(NotWanted, reasonStart, "It was not the last event of its path when the subscription began; that one came later, at sequence %d or after.", q.t.Later)
+		q.say(NotWanted, reasonStart, "It was not the latest event on its path when the subscription started; that one is at sequence %d or later.", q.t.Later)
 	default:
 		return q.filtered()
 	}
@@ -263,17 +272,22 @@ func (q *question) filtered() bool {
 		filter sluice.Filter
 		said   string
 	}{
-		{sluice.Filter{Types: f.Types}, fmt.Sprintf("its type is %q, and the filter wants %s", e.Type, strings.Join(f.Types, ", "))},
-		{sluice.Filter{Sources: f.Sources}, fmt.Sprintf("its source is %q, and the filter wants %s", e.Source, strings.Join(f.Sources, ", "))},
-		{sluice.Filter{Subjects: f.Subjects}, fmt.Sprintf("its subject is %q%s, and the filter wants %s", e.Subject, related(e), strings.Join(f.Subjects, ", "))},
-		{sluice.Filter{Labels: f.Labels}, "its labels are not those that the filter wants"},
+		{sluice.Filter{Types: f.Types}, fmt.Sprintf("its type is %q, but the filter requires %s", e.Type, strings.Join(f.Types, ", "))},
+		{sluice.Filter{Sources: f.Sources}, fmt.Sprintf("its source is %q, but the filter requires %s", e.Source, strings.Join(f.Sources, ", "))},
+		{sluice.Filter{Subjects: f.Subjects}, fmt.Sprintf("its subject is %q%s, but the filter requires %s", e.Subject, related(e), strings.Join(f.Subjects, ", "))},
+		{sluice.Filter{Labels: f.Labels}, "its labels do not match the filter"},
 		{sluice.Filter{CEL: f.CEL}, "the expression " + f.CEL + " is not true for it"},
 	} {
 		matches, err := filter.CompileWith(dimension.filter, q.labels)
 		if err != nil {
 			return false // the subscription does not run
 		}
-		if ok, err := matches.Match(e); err == nil && !ok {
+		ok, err := q.judge(matches, e)
+		if sluice.CodeOf(err) == sluice.QuotaExceeded {
+			q.err = err
+			return false
+		}
+		if err == nil && !ok {
 			q.say(NotWanted, reasonFilter, "The filter does not match: %s.", dimension.said)
 			return true
 		}
@@ -285,7 +299,7 @@ func (q *question) ended() bool {
 	if q.sub.State != sluice.Cancelled {
 		return false
 	}
-	q.say(Ended, q.sub.Reason, "The subscription was cancelled%s before it was sent; nothing more is.", because(q.sub.Reason))
+	q.say(Ended, q.sub.Reason, "The subscription was cancelled%s before it was sent.", because(q.sub.Reason))
 	return true
 }
 
@@ -298,7 +312,7 @@ func (q *question) behind() bool {
 		q.d.NextAttemptAt = &lane.NextAt
 	}
 	if lane.FromSeq == q.d.Seq {
-		q.say(Waiting, "", "It is the next of its lane, which was set aside so that others could go on; %s.%s", q.due(lane), q.stopped())
+		q.say(Waiting, "", "It is the next event of its lane, which was set aside in favour of other lanes; %s.%s", q.due(lane), q.stopped())
 		return true
 	}
 	q.d.Behind = &Head{EventID: lane.EventID, Seq: lane.FromSeq, Attempts: lane.Attempts, LastError: lane.LastError, NextAttemptAt: lane.NextAt, Held: lane.Held}
@@ -307,7 +321,7 @@ func (q *question) behind() bool {
 		head = fmt.Sprintf("sequence %d", lane.FromSeq)
 	}
 	if lane.Held != "" {
-		q.say(Waiting, "", "It waits behind %s, which has held the lane since %s%s: retry or discard that one.%s", head, moment(lane.HeldAt), because(lane.LastError), q.stopped())
+		q.say(Waiting, "", "It waits behind %s, which has held the lane since %s%s: retry or discard that event.%s", head, moment(lane.HeldAt), because(lane.LastError), q.stopped())
 		return true
 	}
 	if lane.Attempts == 0 {
@@ -323,7 +337,7 @@ func (q *question) notReached() bool {
 		return false
 	}
 	if q.sub.State == sluice.Active {
-		q.say(Backlog, "", "The subscription has not come to it yet: its consumer is at sequence %d.%s", q.t.Handed, q.stopped())
+		q.say(Backlog, "", "The subscription has not reached it yet: its consumer is at sequence %d.%s", q.t.Handed, q.stopped())
 		return true
 	}
 	q.say(Backlog, string(q.sub.State), "It waits in the log.%s", q.stopped())
@@ -335,18 +349,18 @@ func (q *question) inFlight() bool {
 		return false
 	}
 	if q.sub.State != sluice.Active {
-		q.say(Backlog, string(q.sub.State), "It was handed out and not settled, and is handed out again.%s", q.stopped())
+		q.say(Backlog, string(q.sub.State), "It was fetched but not completed, and will be fetched again.%s", q.stopped())
 		return true
 	}
 	if held := q.stopped(); held != "" {
-		q.say(Backlog, "endpoint", "It was handed out and waits for its turn.%s", held)
+		q.say(Backlog, "endpoint", "It was fetched and waits in its lane.%s", held)
 		return true
 	}
 	rate := ""
 	if q.sub.Policy.Rate != (sluice.Rate{}) {
 		rate = ", or they wait for the subscription's rate"
 	}
-	q.say(InFlight, "", "It was handed out and is not settled: an attempt is under way, at it or at one before it%s.", rate)
+	q.say(InFlight, "", "It was fetched and is not completed: an attempt is in flight, for it or for an earlier event%s.", rate)
 	return true
 }
 
@@ -362,13 +376,13 @@ func (q *question) stopped() string {
 	h := &q.t.Health
 	switch {
 	case q.sub.State == sluice.Active && h.Breaker == sluice.BreakerOpen:
-		return fmt.Sprintf(" The endpoint is down (the breaker is open): nothing is sent but a probe, the next at %s.", moment(latest(h.ProbeAt, h.HeldUntil)))
+		return fmt.Sprintf(" The endpoint is down (the breaker is open): only probes are sent, the next at %s.", moment(latest(h.ProbeAt, h.HeldUntil)))
 	case q.sub.State == sluice.Active && h.HeldUntil.After(q.now):
-		return fmt.Sprintf(" The endpoint has asked for no request before %s.", moment(h.HeldUntil))
+		return fmt.Sprintf(" The endpoint requested a pause until %s.", moment(h.HeldUntil))
 	case q.sub.State == sluice.Active:
 		return ""
 	}
-	return fmt.Sprintf(" The subscription is %s%s: nothing is sent until it is resumed.", q.sub.State, because(q.sub.Reason))
+	return fmt.Sprintf(" The subscription is %s%s: deliveries stop until it is resumed.", q.sub.State, because(q.sub.Reason))
 }
 
 func latest(a, b time.Time) time.Time {

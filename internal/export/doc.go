@@ -1,6 +1,6 @@
-// Package export knows how dead letters and events lie in files: which file each belongs to, what
-// a harmless file name is, and what has to be on the disk before what, so that a crash neither
-// doubles nor tears anything.
+// Package export writes dead letters and events to files: it defines the file of each record, the
+// safe file names, and the order of disk writes that prevents duplicates and torn records after a
+// crash.
 //
 //	<dir>/events/dlq/<subscription>/<event id>.json   a dead letter: written beside it, synced, renamed
 //	<dir>/events/dlq/.position                         the last dead letter that has a file

@@ -39,6 +39,7 @@ func Faults() []Fault {
 		{"nats-slow", GroupNATS, "NATS is slow", "a proxy delays each direction by 100 ms and lets 64 KiB/s pass", natsTest},
 		{"nats-half-open", GroupNATS, "the connection to NATS is half open", "a proxy swallows what comes, in both directions, and closes nothing", natsTest},
 		{"nats-cut", GroupNATS, "connections to NATS break", "a proxy closes all connections every 300 ms, ten times (long: forty)", natsTest},
+		{"nats-leader-paused", GroupNATS, "the leader in a NATS cluster is paused", "of three servers the one that leads the log, a consumer of it, `ATTEMPTS` or the leases gets SIGSTOP until events arrive again, three times each", "app.TestLeader_PausedIsGoneOnWithout"},
 		{"full-attempts", GroupNATS, "the attempts' stream is full", "`max_bytes` with discard new on `ATTEMPTS`, lifted later", fullTest},
 		{"full-dead-letters", GroupNATS, "the dead letters' stream is full", "`max_bytes` with discard new on `DEADLETTERS`, lifted later", fullTest},
 		{"full-lanes", GroupNATS, "the bucket of parked lanes is full", "`max_bytes` with discard new on the bucket, lifted later", fullTest},
@@ -75,6 +76,7 @@ func Faults() []Fault {
 		{"consumer-torn", GroupStore, "the files of consumers are torn", "3 bytes are left of the state of each of a subscription's consumers, while the server is stopped", "push.TestConsumer_TornFileLosesNothing"},
 
 		{"log-cut", GroupStore, "a log's files are damaged", "a bit of a log's block is flipped and the block's index removed, while the server is stopped: NATS cuts the log there", "app.TestDamage_ShorterLogIsToldAndMovesOn"},
+		{"event-unreadable", GroupStore, "an event cannot be read any more", "a bit of an event is flipped in the log's block, while the server is stopped", "app.TestMissed_UnreadableEventIsADeadLetter"},
 		{"record-damaged", GroupStore, "a record's files are damaged", "a bit of the record of a paused subscription is flipped, with and without the index, while the server is stopped", "app.TestDamage_LostPauseDeliversNothing"},
 		{"stream-deleted", GroupStore, "streams are deleted", "`ATTEMPTS`, `DEADLETTERS` and the buckets `lanes` and `leases` are deleted by a NATS client while events come", "app.TestGone_DeliveriesGoOn"},
 

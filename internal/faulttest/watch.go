@@ -45,6 +45,7 @@ type Watch struct {
 	waiting   time.Time
 	used      time.Duration
 	recovered time.Time
+	longest   time.Duration
 }
 
 // Begin starts to watch a fault. It fails the test unless the list says that this test tries it.
@@ -105,10 +106,11 @@ func (w *Watch) Waited() {
 // Recovered begins the time until the first delivery after the fault; Resumed ends it.
 func (w *Watch) Recovered() { w.recovered = time.Now() }
 
-// Resumed ends what Recovered began.
+// Resumed ends what Recovered began. Of several times the longest is kept.
 func (w *Watch) Resumed() time.Duration {
 	took := time.Since(w.recovered)
-	w.seen.Resume = took.Round(10 * time.Millisecond).String()
+	w.longest = max(w.longest, took)
+	w.seen.Resume = w.longest.Round(10 * time.Millisecond).String()
 	return took
 }
 

@@ -49,12 +49,12 @@ func (e *Engine) admit(c sluice.Caller) (release func(), err error) {
 	defer e.mu.Unlock()
 	if e.feeds >= e.opts.Most {
 		e.refused.Add(1)
-		return nil, sluice.Errorf(sluice.QuotaExceeded, "this server has %d feeds, as many as it may; try again, or have feed.max_feeds raised", e.feeds).
+		return nil, sluice.Errorf(sluice.QuotaExceeded, "this server has %d feeds, the limit; retry, or have feed.max_feeds raised", e.feeds).
 			With("limit", e.opts.Most).With("unit", "feeds").With("allowed", 0).With("retry_after", busyRetry)
 	}
 	if n := e.callers[c.Principal]; !c.Unbounded() && n >= e.opts.PerCaller {
 		e.refused.Add(1)
-		return nil, sluice.Errorf(sluice.QuotaExceeded, "%s has %d feeds at this server, as many as it may; close some, or have feed.max_per_principal raised", c.Principal, n).
+		return nil, sluice.Errorf(sluice.QuotaExceeded, "%s has %d feeds on this server, the limit; close some, or have feed.max_per_principal raised", c.Principal, n).
 			With("limit", e.opts.PerCaller).With("unit", "feeds of a principal").With("allowed", 0).With("retry_after", busyRetry)
 	}
 	e.feeds++

@@ -1,9 +1,10 @@
-// Package feed knows how the events of a namespace are shown to somebody as they come: history, then live, with no
-// gap and nothing twice (S2-124…129).
+// Package feed streams the events of a namespace to readers: history first, then live, without gaps
+// or duplicates (S2-124…129).
 //
-// A namespace has one reader of its log in a process, which fills a ring. Each feed has a place in the log. As long
-// as that place is older than what the ring covers, the feed reads pages of the log itself, and from then on the ring:
-// the place only ever moves forward, so that the order of the two does not matter and nothing comes twice.
+// A namespace has one log reader per process, which fills a ring. Each feed has a position in the
+// log. While that position is older than the ring, the feed reads pages of the log itself, and
+// after that the ring: the position only moves forward, so the order of the two sources does not
+// matter and no event is sent twice.
 //
 //	log  ── pages ──┐
 //	 │              ├─ place ─ gate, filter ─ (coalesce) ─┬──────────────── writer

@@ -140,10 +140,10 @@ func (e *Engine) served() []*Feed {
 
 // errStopping is why feeds end with the server.
 func errStopping() error {
-	return sluice.Errorf(sluice.Unavailable, "the server is going away; ask again, behind the last sequence")
+	return sluice.Errorf(sluice.Unavailable, "the server is shutting down; reconnect after the last sequence")
 }
 
 // began is why feeds end of a log that lost its end.
 func began() error {
-	return sluice.Errorf(sluice.Unavailable, "the log began anew; ask again")
+	return sluice.Errorf(sluice.Unavailable, "the log was recreated; reconnect")
 }

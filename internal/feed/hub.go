@@ -126,12 +126,12 @@ func (h *hub) over(ctx context.Context) error {
 	case err != nil:
 		return err
 	case !made.Equal(h.made):
-		return sluice.Errorf(sluice.WindowExceeded, "the namespace was deleted and made again: its log is another one, from sequence 1 on").
+		return sluice.Errorf(sluice.WindowExceeded, "the namespace was deleted and recreated: its log is a new one, starting at sequence 1").
 			With("oldest_available_seq", first).With("current_seq", last)
 	case last < head:
 		return began()
 	case first > head+1:
-		return sluice.Errorf(sluice.WindowExceeded, "what came next left the log before it was read; start at sequence %d or later", first).
+		return sluice.Errorf(sluice.WindowExceeded, "the next events left the log before they were read; start at sequence %d or later", first).
 			With("oldest_available_seq", first).With("current_seq", last)
 	}
 	return nil

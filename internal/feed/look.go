@@ -55,7 +55,7 @@ func (f *Feed) turn(ctx context.Context) error {
 	case code == sluice.WindowExceeded, code == sluice.NotFound:
 		return err
 	case err != nil:
-		return fmt.Errorf("%w: %w", sluice.Errorf(sluice.Unavailable, "the log cannot be read at the moment; ask again, behind the last sequence"), err)
+		return fmt.Errorf("%w: %w", sluice.Errorf(sluice.Unavailable, "the log cannot be read at the moment; reconnect after the last sequence"), err)
 	}
 	f.page, f.read = items, reached
 	return nil

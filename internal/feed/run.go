@@ -227,11 +227,11 @@ func (f *Feed) allowed(now time.Time) error {
 		return undecided()
 	case sluice.Withhold, sluice.Lost:
 	}
-	return sluice.Errorf(sluice.Forbidden, "you may not read anything of what this feed is about")
+	return sluice.Errorf(sluice.Forbidden, "you may not read any event that this feed selects")
 }
 
 func undecided() error {
-	return sluice.Errorf(sluice.Unavailable, "who may do what is not known at the moment; try again")
+	return sluice.PermissionsUnknown()
 }
 
 // shows asks the gate for an event. An error says that the feed is over.

@@ -48,7 +48,7 @@ func (s *accounts) charge(p Payer, cost int, now time.Time) {
 }
 
 func owes(a *account, rate int, now time.Time) time.Duration {
-	if a == nil || rate == 0 {
+	if a == nil { // as where there is no rate
 		return 0
 	}
 	left := a.leftAt(rate, now)

@@ -55,10 +55,10 @@ func compileWithin(text string, most int) (*expression, error) {
 		return nil, err
 	}
 	if out := checked.OutputType(); !out.IsExactType(cel.BoolType) && !out.IsExactType(cel.DynType) {
-		return nil, sluice.Errorf(sluice.InvalidRequest, "filter.cel: the expression yields %.*s; it has to yield bool", maxMessage, out)
+		return nil, sluice.Errorf(sluice.InvalidRequest, "filter.cel: the expression yields %.*s; it must yield bool", maxMessage, out)
 	}
 	if cost, err := env.EstimateCost(checked, unknownSizes{}); err != nil || cost.Min > uint64(most) { //nolint:gosec // it is above 0
-		return nil, sluice.Errorf(sluice.InvalidRequest, "filter.cel: the expression costs at least %d, whatever the event; %d is allowed", cost.Min, most)
+		return nil, sluice.Errorf(sluice.InvalidRequest, "filter.cel: the expression costs at least %d for any event; the limit is %d", cost.Min, most)
 	}
 	x, err := plan(env, checked)
 	if err == nil {
@@ -84,7 +84,7 @@ func environment() (*cel.Env, error) {
 		cel.ParserExpressionSizeLimit(sluice.MaxCEL),
 	)
 	if err != nil {
-		return nil, fmt.Errorf("make CEL environment: %w", err)
+		return nil, fmt.Errorf("create CEL environment: %w", err)
 	}
 	return env, nil
 }
@@ -119,12 +119,12 @@ func simple(e ast.Expr, deeper int) error {
 		deeper--
 	}
 	if deeper < 0 {
-		return sluice.Errorf(sluice.InvalidRequest, "filter.cel: use at most %d lists, maps and macros within each other", maxNesting)
+		return sluice.Errorf(sluice.InvalidRequest, "filter.cel: use at most %d nested lists, maps and macros", maxNesting)
 	}
 	if e.Kind() == ast.MapKind {
 		for _, entry := range e.AsMap().Entries() {
 			if entry.AsMapEntry().Key().Kind() != ast.LiteralKind {
-				return sluice.Errorf(sluice.InvalidRequest, "filter.cel: the keys of a map have to be literals")
+				return sluice.Errorf(sluice.InvalidRequest, "filter.cel: the keys of a map must be literals")
 			}
 		}
 	}
@@ -194,8 +194,8 @@ func (x *expression) within(e *sluice.Event, p *Parsed, most int) (ok bool, cost
 		return ok, cost, err
 	}
 	if most < costLimit {
-		err = sluice.Errorf(sluice.Unprocessable, "filter.cel: the expression costs more than %d on the event %d, which is too much for live use; "+
-			"make it cheaper, or have it look at less", most, e.Seq).With("field", "cel").With("seq", e.Seq)
+		err = sluice.Errorf(sluice.Unprocessable, "filter.cel: the expression costs more than %d on event %d, the limit for live use; "+
+			"simplify it, or narrow the pattern", most, e.Seq).With("field", "cel").With("seq", e.Seq)
 	}
 	return false, cost, exhausted{err}
 }

@@ -1,6 +1,6 @@
-// Package filter knows which events a subscription's filter lets through. A filter is a
-// conjunction of dimensions; within one, any value will do; and an event that lacks what a
-// dimension asks for does not match (S2-140, C19). It is the only package that knows CEL.
+// Package filter evaluates subscriptions' filters. A filter is a conjunction of dimensions; within
+// one dimension, any value matches; an event that lacks the attribute of a dimension does not match
+// (S2-140, C19). It is the only package that uses CEL.
 package filter
 
 import (

@@ -1,6 +1,7 @@
 package filter
 
 import (
+	"cmp"
 	"context"
 	"runtime"
 	"sync"
@@ -90,11 +91,24 @@ func (p *Pool) Match(m *Matcher, e *sluice.Event) (ok, known bool, err error) {
 		}
 		return v.ok, true, v.err
 	}
-	if m.cel.data && len(e.Data) > quickData && !s.parsed.decoded() {
+	return m.cel.quick(e, &s.parsed)
+}
+
+// Quick is Match without what others have evaluated, for somebody who has read the event's data. Pool.Wait tells what it does not.
+func (m *Matcher) Quick(e *sluice.Event, p *Parsed) (ok, known bool, err error) {
+	if ok = m.rest(e, p); !ok || m.cel == nil {
+		return ok, true, nil
+	}
+	return m.cel.quick(e, p)
+}
+
+// quick evaluates the expression if that is cheap.
+func (x *expression) quick(e *sluice.Event, p *Parsed) (ok, known bool, err error) {
+	if x.data && len(e.Data) > quickData && !p.decoded() {
 		return false, false, nil
 	}
-	ok, cost, err := m.cel.within(e, &s.parsed, min(quickCost, m.cel.most))
-	if cost > quickCost && quickCost < m.cel.most {
+	ok, cost, err := x.within(e, p, min(quickCost, x.most))
+	if cost > quickCost && quickCost < x.most {
 		return false, false, nil
 	}
 	return ok, true, err
@@ -139,7 +153,7 @@ type Verdict struct {
 // employ starts evaluators while there is something that may be evaluated now, and else sets the timer to when there
 // is. The caller holds mu.
 func (p *Pool) employ() {
-	for p.idle > 0 && len(p.turns) > 0 {
+	for p.idle > 0 {
 		payer, a, wait := p.next(time.Now())
 		if a == nil {
 			p.lookAfter(wait)
@@ -168,10 +182,12 @@ func (p *Pool) lookAfter(wait time.Duration) {
 func (p *Pool) work(payer Payer, a *ask) {
 	for a != nil {
 		v, cost := p.seen.judge(a.match, a.event)
+		p.mu.Lock()
+		p.accounts.charge(payer, cost, time.Now()) // before anybody who hears of it asks again
+		p.mu.Unlock()
 		a.done(v.OK, v.Err)
 		p.mu.Lock()
 		now := time.Now()
-		p.accounts.charge(payer, cost, now)
 		var wait time.Duration
 		if payer, a, wait = p.next(now); a == nil {
 			p.idle++
@@ -195,8 +211,8 @@ func (p *Pool) next(now time.Time) (payer Payer, a *ask, wait time.Duration) {
 		if a != nil {
 			return l.payer, a, 0
 		}
-		if owes > 0 && (wait == 0 || owes < wait) {
-			wait = owes
+		if owes > 0 {
+			wait = min(cmp.Or(wait, owes), owes)
 		}
 	}
 	return Payer{}, nil, wait

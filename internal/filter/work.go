@@ -397,7 +397,7 @@ func compileRegex(pattern string) (*regex, error) {
 	}
 	size := instructions(parsed)
 	if size > regexLimit {
-		return nil, fmt.Errorf("the regular expression needs %d instructions or more; %d are allowed", size, regexLimit)
+		return nil, fmt.Errorf("the regular expression needs at least %d instructions; the limit is %d", size, regexLimit)
 	}
 	re, err := regexp.Compile(pattern)
 	return &regex{re, size}, err

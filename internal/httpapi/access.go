@@ -16,13 +16,13 @@ import (
 	"github.com/sluice-io/sluice/pkg/sluice"
 )
 
-// authenticate finds out who asks: a request to the API passes, whether there is such a route or
-// not, only with the root token or that of a grant which holds.
+// authenticate identifies the caller: a request to the API, whether its route exists or not,
+// requires the root token or the token of a valid grant.
 func (s *Server) authenticate(c echo.Context) error {
 	if !isAPI(c.Request().URL.Path) && !isAPI(c.Path()) {
 		return nil
 	}
-	if c.Request().Method == http.MethodOptions || isForTokenless(c.Path()) { // a browser asks before it shows a token; a worker shows a wake's
+	if c.Request().Method == http.MethodOptions || isForTokenless(c.Path()) { // preflight requests carry no token; a worker sends a wake's token
 		return nil
 	}
 	caller, err := s.callerOf(c)
@@ -43,8 +43,8 @@ func (s *Server) callerOf(c echo.Context) (sluice.Caller, error) {
 	return s.identify(c)
 }
 
-// identify returns whose token a request carries. The root token and what is given are hashed, so that
-// the time the comparison takes tells nothing, not even the length.
+// identify returns the caller of a request's token. The root token and the given token are hashed
+// before the comparison, so that its duration reveals nothing, not even the length.
 func (s *Server) identify(c echo.Context) (sluice.Caller, error) {
 	scheme, token, _ := strings.Cut(c.Request().Header.Get(echo.HeaderAuthorization), " ")
 	token = strings.TrimSpace(token)
@@ -61,35 +61,36 @@ func (s *Server) identify(c echo.Context) (sluice.Caller, error) {
 	return sluice.Caller{}, sluice.Errorf(sluice.Unauthenticated, "the token is neither this server's root token nor one of its grants'")
 }
 
-// caller returns who asks.
+// caller returns the request's caller.
 func caller(c echo.Context) sluice.Caller { return sluice.CallerFrom(c.Request().Context()) }
 
-// by returns the principal that asks, for the ledger.
+// by returns the caller's principal, for the ledger.
 func by(c echo.Context) string { return string(caller(c).Principal) }
 
 // demand returns an error unless the caller of a request may make it.
 type demand func(s *Server, c echo.Context) error
 
-// open demands nothing, not even that it is known who asks.
+// open allows every request, even an unauthenticated one.
 func open(*Server, echo.Context) error { return nil }
 
-// anybody demands that it is known who asks.
+// anybody requires an authenticated caller.
 func anybody(_ *Server, c echo.Context) error {
 	if caller(c) == (sluice.Caller{}) {
-		return sluice.Errorf(sluice.Unauthenticated, "it is not known who asks")
+		return sluice.Errorf(sluice.Unauthenticated, "the caller is unknown")
 	}
 	return nil
 }
 
-// ruling demands that the caller is an admin of everything.
+// ruling requires an admin of everything.
 func ruling(s *Server, c echo.Context) error { return s.require(c, sluice.VerbAdmin, access.Target{}) }
 
-// managing demands that the caller is an admin of the namespace that the path names.
+// managing requires an admin of the namespace in the path.
 func managing(s *Server, c echo.Context) error {
 	return s.require(c, sluice.VerbAdmin, access.Target{Namespace: c.Param("ns")})
 }
 
-// somewhere demands a verb for some path of the namespace that the path names; for which, the handler asks.
+// somewhere requires a verb on some path of the namespace in the URL; the handler checks the path
+// itself.
 func somewhere(v sluice.Verb) demand {
 	return func(s *Server, c echo.Context) error {
 		if who := caller(c); !who.Unbounded() {
@@ -99,20 +100,20 @@ func somewhere(v sluice.Verb) demand {
 	}
 }
 
-// seen demands that the caller may know of the namespace that the path names.
+// seen requires that the caller may see the namespace in the URL.
 func seen(s *Server, c echo.Context) error { return s.sees(c, c.Param("ns")) }
 
-// audited demands that the caller is an admin of what the ledger's entries are about.
+// audited requires an admin of the ledger entries' scope.
 func audited(s *Server, c echo.Context) error {
 	return s.require(c, sluice.VerbAdmin, access.Target{Namespace: c.QueryParam("namespace")})
 }
 
-// subscriptionKey is where a request keeps the subscription that it is about.
+// subscriptionKey is the context key of the request's subscription.
 const subscriptionKey = "subscription"
 
-// owned demands that the subscription is one that the caller may know of and deal with: its own, with a token that has the
-// verb subscribe for what it asks for, or one of a namespace that it is an admin of (C16). Of others it does
-// not learn that they exist (C14).
+// owned requires a subscription that the caller manages: its own, with a token that has the verb
+// subscribe for it, or one of a namespace that it administers (C16). Other subscriptions look
+// missing (C14).
 func owned(s *Server, c echo.Context) error {
 	sub, err := s.opts.Registry.Get(c.Request().Context(), c.Param("id"))
 	if err != nil {
@@ -125,7 +126,7 @@ func owned(s *Server, c echo.Context) error {
 	return nil
 }
 
-// edited is owned for what only an admin of the namespace may do, whoever the subscription is (S4-69).
+// edited is owned for operations reserved to admins of the namespace, for any subscription (S4-69).
 func edited(s *Server, c echo.Context) error {
 	if err := owned(s, c); err != nil {
 		return err
@@ -133,9 +134,9 @@ func edited(s *Server, c echo.Context) error {
 	return s.require(c, sluice.VerbAdmin, access.Target{Namespace: subscription(c).Namespace})
 }
 
-// subscription returns the subscription that a request is about.
+// subscription returns the request's subscription.
 func subscription(c echo.Context) *sluice.Subscription {
-	sub, _ := c.Get(subscriptionKey).(*sluice.Subscription) // owned put it there
+	sub, _ := c.Get(subscriptionKey).(*sluice.Subscription) // set by owned
 	return sub
 }
 
@@ -145,12 +146,12 @@ func (s *Server) owns(c echo.Context, sub *sluice.Subscription) error {
 	case admin == nil || sluice.CodeOf(admin) == sluice.Unavailable:
 		return admin
 	case !s.isOwner(c, sub):
-		return sluice.Errorf(sluice.SubscriptionMissing, "there is no such subscription, or you may not know of it")
+		return sluice.Errorf(sluice.SubscriptionMissing, "subscription not found, or not visible to you")
 	}
 	return s.require(c, sluice.VerbSubscribe, access.TargetOf(sub.Object()))
 }
 
-// isOwner reports whether the caller, whom a grant bounds, is who the subscription belongs to.
+// isOwner reports whether the caller, under a grant, owns the subscription.
 func (s *Server) isOwner(c echo.Context, sub *sluice.Subscription) bool {
 	return sub.CreatedBy == by(c) && s.opts.Access.Same(caller(c), sub.Grant, sluice.Object{Namespace: sub.Namespace}, time.Now())
 }
@@ -169,7 +170,7 @@ func (s *Server) sees(c echo.Context, namespace string) error {
 	return nil
 }
 
-// shown returns the events that the caller may see. Code Unavailable if it is not known at the moment.
+// shown returns the events that the caller may see. Code Unavailable if that cannot be decided yet.
 func (s *Server) shown(c echo.Context, v sluice.Verb, events []sluice.Event) ([]sluice.Event, error) {
 	kept := events[:0]
 	for i := range events {
@@ -184,8 +185,8 @@ func (s *Server) shown(c echo.Context, v sluice.Verb, events []sluice.Event) ([]
 	return kept, nil
 }
 
-// visible picks the events that the caller may see while a page is looked for, so that neither
-// its length nor its end says anything of others. What is not known at the moment, shown says.
+// visible filters the events of a page while it is read, so that neither its length nor its end
+// reveals hidden events. Undecidable events are left to shown.
 func (s *Server) visible(c echo.Context, v sluice.Verb) func(*sluice.Event) bool {
 	who := caller(c)
 	if who.Unbounded() || s.opts.Access == nil {
@@ -197,13 +198,13 @@ func (s *Server) visible(c echo.Context, v sluice.Verb) func(*sluice.Event) bool
 	}
 }
 
-// granted returns the pattern that the caller's grant is for; "" for all paths.
+// granted returns the pattern of the caller's grant; "" for all paths.
 func (s *Server) granted(c echo.Context) sluice.Pattern {
 	g, _ := s.opts.Access.Grant(caller(c).Grant)
 	return g.Object.Pattern
 }
 
-// startsAtShown returns NotFound if a place in a log is that of an event which the caller may not see.
+// startsAtShown returns NotFound if a position in a log is that of an event hidden from the caller.
 func (s *Server) startsAtShown(c echo.Context, v sluice.Verb, namespace string, cursors ...string) error {
 	for _, text := range cursors {
 		at, err := sluice.ParseCursor(text)
@@ -229,13 +230,13 @@ func (s *Server) shows(c echo.Context, v sluice.Verb, ev *sluice.Event) (bool, e
 	return passes(s.opts.Access.Shows(caller(c), v, ev, time.Now()))
 }
 
-// knows reports whether the caller may know what became of a subscription's events on a path.
+// knows reports whether the caller may see the deliveries of a subscription's events on a path.
 func (s *Server) knows(c echo.Context, sub *sluice.Subscription, path sluice.Path) bool {
 	return s.require(c, sluice.VerbSubscribe, access.Target{Namespace: sub.Namespace, Path: path}) == nil
 }
 
-// knowsOf is knows for one event, which has left the log if ev is nil. A grant for an entity does not say on which paths
-// its events are, so the event itself is asked.
+// knowsOf is knows for one event, or for an event that has left the log if ev is nil. A grant for
+// an entity does not name the paths of its events, so the event itself is checked.
 func (s *Server) knowsOf(c echo.Context, sub *sluice.Subscription, path sluice.Path, ev *sluice.Event) bool {
 	if s.knows(c, sub, path) {
 		return true
@@ -256,8 +257,8 @@ func (s *Server) knowsPlace(c echo.Context, sub *sluice.Subscription, path sluic
 	return err == nil && s.knowsOf(c, sub, path, &ev)
 }
 
-// seesEvent demands that the caller may see an event of a subscription's namespace. What is not
-// kept any more was let out, or not, when it was.
+// seesEvent requires that the caller may see an event of a subscription's namespace. For an event
+// that is no longer stored, access was decided when it was sent.
 func (s *Server) seesEvent(c echo.Context, sub *sluice.Subscription, event string) error {
 	if caller(c).Unbounded() {
 		return nil
@@ -273,7 +274,7 @@ func (s *Server) seesEvent(c echo.Context, sub *sluice.Subscription, event strin
 	return s.seesThis(c, &ev)
 }
 
-// seesThis demands that the caller may see an event of its subscription.
+// seesThis requires that the caller may see an event of its subscription.
 func (s *Server) seesThis(c echo.Context, ev *sluice.Event) error {
 	ok, err := s.shows(c, sluice.VerbSubscribe, ev)
 	if err == nil && !ok {
@@ -284,13 +285,13 @@ func (s *Server) seesThis(c echo.Context, ev *sluice.Event) error {
 
 func passes(d sluice.Decision) (bool, error) {
 	if d == sluice.Undecided {
-		return false, sluice.Errorf(sluice.Unavailable, "who may do what is not known at the moment; try again")
+		return false, sluice.PermissionsUnknown()
 	}
 	return d == sluice.Pass, nil
 }
 
-// unchained returns a refusal without the chain of causes that is in it, unless the caller may read
-// what lies in the namespace: whoever publishes there may not know on which paths there is what.
+// unchained removes the causation chain from a refusal unless the caller may read the namespace: a
+// publisher may not learn the paths of other events.
 func (s *Server) unchained(c echo.Context, err error) error {
 	if e, ok := errors.AsType[*sluice.Error](err); ok && s.require(c, sluice.VerbRead, access.Target{Namespace: c.Param("ns")}) != nil {
 		bare := *e
@@ -301,10 +302,10 @@ func (s *Server) unchained(c echo.Context, err error) error {
 	return err
 }
 
-// conceal returns an error of something that is not there as whoever may not know of it sees it too.
+// conceal returns the error for a missing resource in the form that is also used for a hidden one.
 func conceal(who sluice.Caller, e *sluice.Error) *sluice.Error {
 	if who.Unbounded() || e.Code != sluice.NotFound && e.Code != sluice.SubscriptionMissing {
 		return e
 	}
-	return sluice.Errorf(e.Code, "there is no such thing, or you may not know of it")
+	return sluice.Errorf(e.Code, "not found, or not visible to you")
 }

@@ -10,16 +10,16 @@ import (
 	"github.com/sluice-io/sluice/pkg/sluice"
 )
 
-// Tombstones takes what lies on a path out of a namespace's log.
+// Tombstones erases paths from a namespace's log.
 type Tombstones interface {
-	// Entomb makes everything that lies on the path now never leave again, and deletes it. When it
-	// returns, that is so on every replica. Code NotFound for the namespace.
+	// Entomb blocks all events on the path from being sent, and deletes them. When it returns,
+	// every replica blocks them. Code NotFound for the namespace.
 	Entomb(ctx context.Context, by sluice.Caller, namespace string, path sluice.Path) (sluice.Tombstone, error)
-	// Tombstones returns a namespace's, by path.
+	// Tombstones returns the tombstones of a namespace, by path.
 	Tombstones(namespace string) []sluice.Tombstone
 }
 
-// acl is what a principal may do, with its one line beside the list of them where it has one.
+// acl is a principal's entries, with a single entry also in the top-level fields.
 type acl struct {
 	sluice.ACL
 
@@ -66,7 +66,7 @@ func (s *Server) getACL(c echo.Context) error {
 	return c.JSON(http.StatusOK, shownACL(one))
 }
 
-// putACL says what a principal may do in a namespace: {"tier","pattern"}, or {"entries":[…]} for several lines.
+// putACL sets the entries of a principal: {"tier","pattern"}, or {"entries":[…]} for several.
 func (s *Server) putACL(c echo.Context) error {
 	a, err := s.authority()
 	if err != nil {
@@ -116,13 +116,13 @@ func (s *Server) deleteACL(c echo.Context) error {
 	return c.NoContent(http.StatusNoContent)
 }
 
-// principalOf returns the principal that a request's path names.
+// principalOf returns the principal in the request's path.
 func principalOf(c echo.Context) (sluice.Principal, error) {
 	text := c.Param("principal")
 	if c.Request().URL.RawPath != "" {
 		var err error
 		if text, err = url.PathUnescape(text); err != nil {
-			return "", sluice.Errorf(sluice.InvalidRequest, "the address has a percent sign that encodes nothing")
+			return "", sluice.Errorf(sluice.InvalidRequest, "the URL has an invalid percent-encoding")
 		}
 	}
 	return sluice.ParsePrincipal(text)
@@ -152,7 +152,7 @@ func (s *Server) getPrincipal(c echo.Context) error {
 	return c.JSON(http.StatusOK, profile)
 }
 
-// putPrincipal says what a principal is cleared for.
+// putPrincipal sets the clearance of a principal.
 func (s *Server) putPrincipal(c echo.Context) error {
 	a, err := s.authority()
 	if err != nil {
@@ -191,10 +191,10 @@ func (s *Server) deletePrincipal(c echo.Context) error {
 	return c.NoContent(http.StatusNoContent)
 }
 
-// entomb takes everything that lies on a path now out of the log, for good.
+// entomb permanently erases everything on a path.
 func (s *Server) entomb(c echo.Context) error {
 	if s.opts.Tombstones == nil {
-		return sluice.Errorf(sluice.Unavailable, "this server keeps no tombstones")
+		return sluice.Errorf(sluice.Unavailable, "this server does not support tombstones")
 	}
 	var req struct {
 		Path string `json:"path"`
@@ -207,7 +207,7 @@ func (s *Server) entomb(c echo.Context) error {
 		return err
 	}
 	if path.Reserved() {
-		return sluice.Errorf(sluice.InvalidRequest, "path %q is one of the server's own, whose events stay", path).With("field", "path")
+		return sluice.Errorf(sluice.InvalidRequest, "path %q is a system path and cannot be erased", path).With("field", "path")
 	}
 	t, err := s.opts.Tombstones.Entomb(c.Request().Context(), caller(c), c.Param("ns"), path)
 	if err != nil {
@@ -218,7 +218,7 @@ func (s *Server) entomb(c echo.Context) error {
 
 func (s *Server) listTombstones(c echo.Context) error {
 	if s.opts.Tombstones == nil {
-		return sluice.Errorf(sluice.Unavailable, "this server keeps no tombstones")
+		return sluice.Errorf(sluice.Unavailable, "this server does not support tombstones")
 	}
 	return c.JSON(http.StatusOK, map[string][]sluice.Tombstone{"tombstones": s.opts.Tombstones.Tombstones(c.Param("ns"))})
 }

@@ -10,25 +10,26 @@ import (
 	"github.com/sluice-io/sluice/pkg/sluice"
 )
 
-// afterKey is where a request keeps what goes on of it when it has been served.
+// afterKey is the context key of the work that continues after the request.
 const afterKey = "after"
 
-// after is what goes on of a request that has been served, on a connection that it has taken over. It begins with a stack of
-// its own: that of a request has grown by what was done to serve it, and there may be thousands.
+// after is work that continues after a request, on a hijacked connection. It runs on a stack of its
+// own, because the request's stack has grown while serving it, and there may be thousands.
 type after struct {
-	run  func(ctx context.Context, end context.CancelFunc) error // until ctx ends, with the server or by end; why it is over, if that is to be logged
-	sent func() int64                                            // bytes
-	end  func()                                                  // closes what it has open; whoever waits for that waits for all of it
+	// Runs until ctx ends, with the server or by end; returns the reason if it should be logged.
+	run  func(ctx context.Context, end context.CancelFunc) error
+	sent func() int64 // bytes sent
+	end  func()       // closes the connection; waiting for it waits for everything
 }
 
-// goOn begins what goes on of a request when it has been served, and reports whether there is something.
+// goOn starts the work that continues after a request, and reports whether there is any.
 func (s *Server) goOn(c echo.Context, began time.Time) bool {
 	a, ok := c.Get(afterKey).(after)
 	if !ok {
 		return false
 	}
 	ctx, cancel := s.untilStop(context.WithoutCancel(c.Request().Context()))
-	r := servedOf(c) // of the request, which is another one's soon
+	r := servedOf(c) // of this request; the context is reused soon
 	go func() {
 		defer a.end()
 		defer cancel()

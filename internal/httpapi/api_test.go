@@ -217,7 +217,7 @@ func TestRequestsThatAreRefused(t *testing.T) {
 		{"the default namespace", "DELETE /v1/namespaces/default", "", 409, "conflict"},
 		{"a cursor of namespaces", "GET /v1/namespaces?cursor=x", "", 400, "invalid_request"},
 
-		{"no such subscription", "GET /v1/subscriptions/none", "", 404, "subscription_not_found"},
+		{"subscription not found", "GET /v1/subscriptions/none", "", 404, "subscription_not_found"},
 		{"none to change", "PATCH /v1/subscriptions/none", "{}", 404, "subscription_not_found"},
 		{"none to delete", "DELETE /v1/subscriptions/none", "", 404, "subscription_not_found"},
 		{"none to pause", "POST /v1/subscriptions/none/pause", "", 404, "subscription_not_found"},
@@ -255,7 +255,7 @@ func TestRequestsThatAreRefused(t *testing.T) {
 
 		{"events of no namespace", "GET /v1/namespaces/nowhere/events", "", 404, "not_found"},
 		{"an event in no namespace", "POST /v1/namespaces/nowhere/events", `{"path":"/a"}`, 404, "not_found"},
-		{"no such event", "GET /v1/namespaces/default/events/none", "", 404, "not_found"},
+		{"event not found", "GET /v1/namespaces/default/events/none", "", 404, "not_found"},
 		{"no such place", "GET /v1/namespaces/default/events/77", "", 404, "not_found"},
 		{"a pattern", "GET /v1/namespaces/default/events?pattern=a", "", 400, "invalid_request"},
 		{"a since", "GET /v1/namespaces/default/events?since=%00", "", 400, "invalid_request"},

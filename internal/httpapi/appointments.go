@@ -11,16 +11,17 @@ import (
 	"github.com/sluice-io/sluice/pkg/sluice"
 )
 
-// Appointments keeps what is done at a time.
+// Appointments stores appointments.
 type Appointments interface {
-	// Set makes an appointment, or puts it in place of the one that has its id if may says so, and returns it, and whether there was none. Codes
-	// those of may; InvalidRequest; TooLarge; Forbidden; Conflict if it fires at the moment; RevisionMismatch; QuotaExceeded.
+	// Set creates an appointment, or replaces the one with its ID if may allows it, and returns it
+	// and whether it is new. Codes those of may; InvalidRequest; TooLarge; Forbidden; Conflict if
+	// it is firing; RevisionMismatch; QuotaExceeded.
 	Set(ctx context.Context, a sluice.Appointment, may func(was *sluice.Appointment) error) (sluice.Appointment, bool, error)
 	// Get returns an appointment. Code NotFound.
 	Get(ctx context.Context, namespace, id string) (sluice.Appointment, error)
-	// Of returns those of a namespace, the next first.
+	// Of returns the appointments of a namespace, soonest first.
 	Of(ctx context.Context, namespace string) ([]sluice.Appointment, error)
-	// Cancel ends an appointment, as it was read. Code Conflict if it is too late.
+	// Cancel cancels an appointment at the revision that was read. Code Conflict if it is too late.
 	Cancel(ctx context.Context, a sluice.Appointment, by sluice.Principal) error
 }
 
@@ -30,7 +31,7 @@ type appointmentList struct {
 	NextCursor   string               `json:"next_cursor"`
 }
 
-// appointmentRequest is what can be said about an appointment.
+// appointmentRequest is the body of a PUT.
 type appointmentRequest struct {
 	At         time.Time         `json:"at"`
 	Every      sluice.Duration   `json:"every"`
@@ -86,8 +87,8 @@ func showAppointment(c echo.Context, status int, a sluice.Appointment) error {
 	return c.JSON(status, a)
 }
 
-// mayHave returns an error unless the caller may deal with an appointment: who may publish what it does, and see it. Nobody else
-// learns of it.
+// mayHave returns an error unless the caller manages the appointment: it may publish the action's
+// event, and see it. The appointment is hidden from other callers.
 func (s *Server) mayHave(c echo.Context, a *sluice.Appointment) error {
 	if caller(c).Unbounded() {
 		return nil
@@ -100,7 +101,7 @@ func (s *Server) mayHave(c echo.Context, a *sluice.Appointment) error {
 	return err
 }
 
-// appointmentOf returns the appointment that a request is about.
+// appointmentOf returns the request's appointment.
 func (s *Server) appointmentOf(c echo.Context) (sluice.Appointment, error) {
 	if err := onlyParams(c); err != nil {
 		return sluice.Appointment{}, err
@@ -130,7 +131,7 @@ func (s *Server) cancelAppointment(c echo.Context) error {
 		return err
 	}
 	if revision != 0 && revision != a.Revision {
-		return sluice.Errorf(sluice.RevisionMismatch, "the appointment has revision %d now", a.Revision)
+		return sluice.Errorf(sluice.RevisionMismatch, "the appointment is at revision %d", a.Revision)
 	}
 	if err := s.opts.Appointments.Cancel(c.Request().Context(), a, caller(c).Principal); err != nil {
 		return err
@@ -138,7 +139,8 @@ func (s *Server) cancelAppointment(c echo.Context) error {
 	return c.NoContent(http.StatusNoContent)
 }
 
-// listAppointments lists the next first; the cursor is the id of the last one on the page before.
+// listAppointments lists appointments, soonest first; the cursor is the ID of the last one on the
+// previous page.
 func (s *Server) listAppointments(c echo.Context) error {
 	if err := onlyParams(c, "limit", "cursor"); err != nil {
 		return err

@@ -13,18 +13,18 @@ import (
 
 // Audit reads the ledger.
 type Audit interface {
-	// Entries returns entries, newest first, and where older ones are; 0: nowhere.
+	// Entries returns entries, newest first, and the position of older ones; 0: none.
 	Entries(ctx context.Context, q AuditQuery) ([]sluice.LedgerEntry, uint64, error)
 }
 
-// AuditQuery picks entries. Zero values pick all.
+// AuditQuery filters entries. Zero values match all.
 type AuditQuery struct {
 	Namespace string
 	Resource  string
-	Action    string // exact, or a beginning that ends in ".*"
+	Action    string // exact, or a prefix followed by ".*"
 	Actor     string
-	Since     time.Time // then or later
-	Until     time.Time // then or earlier
+	Since     time.Time // earliest
+	Until     time.Time // latest
 	Before    uint64
 	Limit     int
 }
@@ -91,7 +91,7 @@ func timeParam(c echo.Context, name string) (time.Time, error) {
 	}
 	at, err := time.Parse(time.RFC3339, text)
 	if err != nil {
-		return at, sluice.Errorf(sluice.InvalidRequest, "%s %q: use an RFC 3339 time such as 2026-01-31T12:00:00Z, or how long ago, such as 10m or 7d", name, text).With("field", name)
+		return at, sluice.Errorf(sluice.InvalidRequest, "%s %q: use an RFC 3339 time such as 2026-01-31T12:00:00Z, or an age such as 10m or 7d", name, text).With("field", name)
 	}
 	return at, nil
 }

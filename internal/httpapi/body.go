@@ -14,11 +14,11 @@ import (
 )
 
 const (
-	lingerTime  = 5 * time.Second // for the rest of a body that nobody reads
-	lingerBytes = 64 << 20        // of it
+	lingerTime  = 5 * time.Second // for the unread rest of a body
+	lingerBytes = 64 << 20        // of the unread rest of a body
 
-	// easilyRead is what net/http itself reads of a body that is left over, before it closes the
-	// connection, which throws away the answer that is under way.
+	// easilyRead is how much of an unread body net/http itself reads before it closes the
+	// connection, which would discard the response in flight.
 	easilyRead = 256 << 10
 )
 
@@ -26,10 +26,10 @@ const (
 type incoming struct {
 	io.ReadCloser
 
-	expected bool // the client sends it only when it is read
-	large    bool // too large for net/http to read what a handler leaves
+	expected bool // the client waits for 100 Continue
+	large    bool // too large for net/http to read the unread rest
 	began    bool
-	err      error // io.EOF: it has come whole
+	err      error // io.EOF: complete
 }
 
 // Read reads from the connection.
@@ -42,13 +42,13 @@ func (b *incoming) Read(p []byte) (int, error) {
 	return n, err
 }
 
-// receive bounds the request's body and watches how much of it is read. What a handler leaves of a
-// large body is read after the answer, by linger: a client that is still sending would
-// otherwise meet a closed connection and never see the answer.
+// receive limits the request's body and tracks how much of it is read. The unread rest of a large
+// body is read after the response, by linger: a client that is still sending would otherwise find
+// the connection closed and never see the response.
 //
-// A chunked body ends its connection: net/http does not tell whether there was a Content-Length
-// too, and behind a proxy that believes that one, what follows may be somebody else's words (RFC
-// 9112, 6.3).
+// A chunked body ends its connection: net/http does not report whether there was a Content-Length
+// too, and behind a proxy that trusts that header, the following bytes could be another client's
+// request (RFC 9112, 6.3).
 func (s *Server) receive(c echo.Context) *incoming {
 	req := c.Request()
 	b := &incoming{
@@ -69,7 +69,7 @@ func (s *Server) receive(c echo.Context) *incoming {
 	return b
 }
 
-// maxBody returns how many bytes a request's body may have.
+// maxBody returns the maximum size of a request's body.
 func (s *Server) maxBody(c echo.Context) int64 {
 	switch {
 	case isStream(c.Request().URL.Path):
@@ -80,7 +80,7 @@ func (s *Server) maxBody(c echo.Context) int64 {
 	return s.opts.MaxBody
 }
 
-// linger sends the answer and reads for a while what is left of the request's body.
+// linger sends the response and reads the rest of the request's body for a limited time.
 func (s *Server) linger(c echo.Context, b *incoming) {
 	if !b.large || b.err != nil || b.expected && !b.began {
 		return
@@ -91,16 +91,17 @@ func (s *Server) linger(c echo.Context, b *incoming) {
 		_, err = io.CopyN(io.Discard, b, lingerBytes)
 	}
 	if err != nil && !errors.Is(err, io.EOF) {
-		s.opts.Logger.LogAttrs(c.Request().Context(), slog.LevelDebug, "body", slog.Any("error", err)) // the client has gone, or is too slow
+		// The client has disconnected, or is too slow.
+		s.opts.Logger.LogAttrs(c.Request().Context(), slog.LevelDebug, "body", slog.Any("error", err))
 	}
 }
 
-// fits refuses a request that says itself that its body is too large (TooLarge) or compressed (unsupportedMedia): what is
-// compressed would be taken for the data as it is.
+// fits refuses a request with a declared body size above the limit (TooLarge) or a compressed body
+// (unsupportedMedia), which would be stored as is.
 func (s *Server) fits(c echo.Context) error {
 	for _, coding := range c.Request().Header.Values(echo.HeaderContentEncoding) {
 		if coding != "" && !strings.EqualFold(coding, "identity") {
-			return sluice.Errorf(unsupportedMedia, "Content-Encoding %q: send the body as it is", coding)
+			return sluice.Errorf(unsupportedMedia, "Content-Encoding %q: send the body unencoded", coding)
 		}
 	}
 	if most := s.maxBody(c); c.Request().ContentLength > most {

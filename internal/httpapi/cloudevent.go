@@ -25,10 +25,10 @@ const (
 	jsonType       = "application/json"
 )
 
-const maxBatch = 1000 // events of one request
+const maxBatch = 1000 // events per request
 
-// parseEvents returns the events of a request, in their order: one CloudEvent in structured or
-// binary mode, a batch, or plain JSON in the short form. Code InvalidRequest for what is none.
+// parseEvents returns the events of a request, in order: one CloudEvent in structured or binary
+// mode, a batch, or plain JSON in the short form. Code InvalidRequest otherwise.
 func parseEvents(header http.Header, body []byte) ([]sluice.Event, error) {
 	media, _, err := mime.ParseMediaType(header.Get("Content-Type"))
 	if err != nil {
@@ -66,18 +66,18 @@ func isBinary(header http.Header) bool {
 	return header.Get("Ce-Specversion") != "" || header.Get("Ce-Id") != "" || header.Get("Ce-Type") != ""
 }
 
-// parseArray parses one element after the other, so that a long array costs no more than a batch does.
+// parseArray parses the elements one at a time, so that a long array costs no more than a batch.
 func parseArray(body []byte, parse func(json.RawMessage) (sluice.Event, error)) ([]sluice.Event, error) {
 	items, err := jsonarray.Split(body, maxBatch)
 	switch {
 	case errors.Is(err, jsonarray.ErrTooMany):
-		return nil, sluice.Errorf(sluice.InvalidRequest, "a batch has 1 to %d events; send the others in another one", maxBatch)
+		return nil, sluice.Errorf(sluice.InvalidRequest, "batch: use 1 to %d events; send the others in further batches", maxBatch)
 	case errors.Is(err, jsonarray.ErrNotArray):
-		return nil, sluice.Errorf(sluice.InvalidRequest, "a batch is expected: a JSON array of events")
+		return nil, sluice.Errorf(sluice.InvalidRequest, "the body must be a batch: a JSON array of events")
 	case err != nil:
 		return nil, sluice.Errorf(sluice.InvalidRequest, "the body is not valid JSON")
 	case len(items) == 0:
-		return nil, sluice.Errorf(sluice.InvalidRequest, "a batch has 1 to %d events, not 0", maxBatch)
+		return nil, sluice.Errorf(sluice.InvalidRequest, "batch: use 1 to %d events, not 0", maxBatch)
 	}
 	events := make([]sluice.Event, len(items))
 	for i, item := range items {
@@ -96,7 +96,7 @@ func parseOne(body []byte, parse func(json.RawMessage) (sluice.Event, error)) ([
 	return []sluice.Event{event}, nil
 }
 
-// at says which event of a batch an error is about.
+// at adds the index in the batch to an error.
 func at(i, of int, err error) error {
 	e := public(err)
 	if of == 1 || e.Code == sluice.Internal {
@@ -107,8 +107,8 @@ func at(i, of int, err error) error {
 	return one.With("index", i)
 }
 
-// parsePlain reads plain JSON: a CloudEvent if it says so, else the short form, whose id,
-// type and time need not be there.
+// parsePlain parses plain JSON: a CloudEvent if it has specversion, otherwise the short form, in
+// which id, type and time are optional.
 func parsePlain(item json.RawMessage) (sluice.Event, error) {
 	var version struct {
 		SpecVersion json.RawMessage `json:"specversion"`
@@ -125,7 +125,7 @@ func parsePlain(item json.RawMessage) (sluice.Event, error) {
 		Subject string          `json:"subject"`
 		Time    string          `json:"time"`
 
-		DeliverAt *string `json:"deliver_at"` // "" is no time, and not "at once"
+		DeliverAt *string `json:"deliver_at"` // "" is not a time, and does not mean "now"
 	}
 	if err := registry.Decode(item, &short); err != nil {
 		return sluice.Event{}, err
@@ -150,7 +150,7 @@ func parsePlain(item json.RawMessage) (sluice.Event, error) {
 	return e, finish(&e, short.Path)
 }
 
-// parseStructured reads a CloudEvent in the JSON format. Its data stays byte for byte what it is.
+// parseStructured parses a CloudEvent in the JSON format. Its data is preserved byte for byte.
 func parseStructured(item json.RawMessage) (sluice.Event, error) {
 	var members map[string]json.RawMessage
 	if err := registry.Decode(item, &members); err != nil {
@@ -196,15 +196,15 @@ func attributeValue(name string, raw json.RawMessage) (string, error) {
 	return "", sluice.Errorf(sluice.InvalidRequest, "attribute %q: CloudEvents allows strings, booleans and 32-bit integers", name)
 }
 
-// structuredData returns the event's data: data_base64 decoded, a string of another content
-// type than JSON as its text, everything else as it was sent.
+// structuredData returns the event's data: decoded data_base64, the text of a string for a content
+// type other than JSON, and anything else as it was sent.
 func structuredData(e *sluice.Event, members map[string]json.RawMessage) ([]byte, error) {
 	data, hasData := members["data"]
 	encoded, hasEncoded := members["data_base64"]
 	var text string
 	switch {
 	case hasData && hasEncoded:
-		return nil, sluice.Errorf(sluice.InvalidRequest, "the event has data and data_base64; use one")
+		return nil, sluice.Errorf(sluice.InvalidRequest, "the event has data and data_base64; use only one")
 	case hasEncoded:
 		if err := json.Unmarshal(encoded, &text); err != nil {
 			return nil, sluice.Errorf(sluice.InvalidRequest, "data_base64 is not a string")
@@ -220,7 +220,7 @@ func structuredData(e *sluice.Event, members map[string]json.RawMessage) ([]byte
 	return data, nil
 }
 
-// parseBinary reads a CloudEvent whose attributes are ce-* headers and whose data is the body.
+// parseBinary parses a CloudEvent with attributes in ce-* headers and data in the body.
 func parseBinary(header http.Header, body []byte) (sluice.Event, error) {
 	attributes := map[string]string{"datacontenttype": header.Get("Content-Type")}
 	for name, values := range header {
@@ -240,8 +240,8 @@ func parseBinary(header http.Header, body []byte) (sluice.Event, error) {
 	return e, err
 }
 
-// unescape decodes a header's value as the CloudEvents HTTP binding (3.1.3.2) has it: quotes
-// around it go, %XX is a byte, and a percent sign that starts no such escape stands for itself.
+// unescape decodes a header's value according to the CloudEvents HTTP binding (3.1.3.2): enclosing
+// quotes are removed, %XX is a byte, and any other percent sign is literal.
 func unescape(s string) string {
 	if len(s) >= 2 && s[0] == '"' && s[len(s)-1] == '"' {
 		s = strings.NewReplacer(`\\`, `\`, `\"`, `"`).Replace(s[1 : len(s)-1])
@@ -269,11 +269,11 @@ func unescape(s string) string {
 }
 
 // fromAttributes returns the event of a CloudEvent's attributes. Code InvalidRequest if one is
-// missing, or is not what CloudEvents allows.
+// missing or invalid.
 func fromAttributes(attributes map[string]string) (sluice.Event, error) {
 	var e sluice.Event
 	if v := attributes["specversion"]; v != "1.0" {
-		return e, sluice.Errorf(sluice.InvalidRequest, "specversion %q: this server knows CloudEvents \"1.0\"", v)
+		return e, sluice.Errorf(sluice.InvalidRequest, "specversion %q: this server supports CloudEvents \"1.0\"", v)
 	}
 	for _, name := range []string{"id", "source", "type"} {
 		if attributes[name] == "" {
@@ -291,7 +291,7 @@ func fromAttributes(attributes map[string]string) (sluice.Event, error) {
 func setAttribute(e *sluice.Event, name, value string) error {
 	switch name {
 	case "specversion", "path":
-	case "namespace", "sequence": // said by the server when it hands an event out, and not believed
+	case "namespace", "sequence": // set by the server on delivery, and ignored in requests
 	case "id":
 		e.ID = value
 	case "source":

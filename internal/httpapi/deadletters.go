@@ -15,55 +15,58 @@ import (
 	"github.com/sluice-io/sluice/pkg/sluice"
 )
 
-// DeadLetters keeps the deliveries that were given up.
+// DeadLetters stores the deliveries that failed for good.
 type DeadLetters interface {
-	// ListDeadLetters returns a subscription's dead letters, newest first, and where older ones are; 0: nowhere.
+	// ListDeadLetters returns a subscription's dead letters, newest first, and the position of
+	// older ones; 0: none.
 	ListDeadLetters(ctx context.Context, sub *sluice.Subscription, q DeadLetterQuery) ([]sluice.BuriedLetter, uint64, error)
-	// CountDeadLetters returns how many there are.
+	// CountDeadLetters returns the number of a subscription's dead letters.
 	CountDeadLetters(ctx context.Context, sub *sluice.Subscription) (uint64, error)
-	// DeadLetter returns the one of an event's id, or of a sequence if its event was never seen. Code NotFound.
+	// DeadLetter returns the dead letter of an event ID, or of a sequence if the event was never
+	// read. Code NotFound.
 	DeadLetter(ctx context.Context, sub *sluice.Subscription, event string) (sluice.BuriedLetter, error)
-	// Discard deletes the one that DeadLetter finds. Code NotFound.
+	// Discard deletes the dead letter that DeadLetter finds. Code NotFound.
 	Discard(ctx context.Context, sub *sluice.Subscription, event, by string) error
-	// DiscardAll deletes all of a subscription's.
+	// DiscardAll deletes all dead letters of a subscription.
 	DiscardAll(ctx context.Context, sub *sluice.Subscription, by string) error
-	// Redrivable returns what can be redriven.
+	// Redrivable returns the dead letters that can be redriven.
 	Redrivable(ctx context.Context, sub *sluice.Subscription) (Redrivable, error)
 }
 
-// DeadLetterQuery picks dead letters. Zero values pick all.
+// DeadLetterQuery filters dead letters. Zero values match all.
 type DeadLetterQuery struct {
 	Reason  sluice.Reason
 	Pattern sluice.Pattern // of the event's path
-	Since   time.Time      // given up then or later
+	Since   time.Time      // earliest time of failure
 	Before  uint64
 	Limit   int
 }
 
-// Redrivable is what a redrive of all of a subscription's dead letters would find.
+// Redrivable describes the redrive of all dead letters of a subscription.
 type Redrivable struct {
-	Last uint64 // place of the last dead letter of all subscriptions
-	Can  int    // letters whose event can be sent again
-	Not  int    // letters whose event is not known or cannot be read
+	Last uint64 // position of the last dead letter of all subscriptions
+	Can  int    // dead letters with a sendable event
+	Not  int    // dead letters with an unknown or unreadable event
 }
 
 // Replays starts and shows replays.
 type Replays interface {
 	// Start starts a replay: Kind, From, To, Types, EventIDs, Rate, Total and CreatedBy are the
-	// caller's, the rest is filled in. Codes Conflict if the subscription is cancelled;
-	// QuotaExceeded if too many are under way.
+	// caller's, the other fields are set. Codes Conflict if the subscription is cancelled;
+	// QuotaExceeded if too many are running.
 	Start(ctx context.Context, sub *sluice.Subscription, want sluice.Replay) (sluice.Replay, error)
 }
 
-// deadLetter is a delivery that was given up.
+// deadLetter is a delivery that failed for good.
 type deadLetter struct {
 	sluice.DeadLetter
 
-	Redrivable bool             `json:"redrivable"`        // its event is known and can be sent again
-	History    []sluice.Attempt `json:"history,omitempty"` // of one dead letter, oldest first; not in lists
+	Redrivable bool `json:"redrivable"` // the event is known and can be redriven
+	// Only for a single dead letter, oldest first; not in lists.
+	History []sluice.Attempt `json:"history,omitempty"`
 }
 
-// appendJSON appends the letter, its event's data byte for byte.
+// appendJSON appends the dead letter, preserving its event's data byte for byte.
 func (d *deadLetter) appendJSON(b []byte) ([]byte, error) {
 	bare := *d
 	bare.Event = nil
@@ -78,7 +81,7 @@ func (d *deadLetter) appendJSON(b []byte) ([]byte, error) {
 type deadLetterList struct {
 	DeadLetters []deadLetter `json:"dead_letters"`
 	NextCursor  string       `json:"next_cursor"`
-	Total       uint64       `json:"total"` // of the subscription, whatever was asked for
+	Total       uint64       `json:"total"` // total of the subscription, ignoring filters
 }
 
 // listDeadLetters lists a subscription's dead letters without their events, newest first (S4-53).
@@ -159,7 +162,7 @@ func (s *Server) getDeadLetter(c echo.Context) error {
 	return c.JSONBlob(http.StatusOK, body)
 }
 
-// seesLetter demands that the caller may see a dead letter with its event.
+// seesLetter requires that the caller may see a dead letter with its event.
 func (s *Server) seesLetter(c echo.Context, sub *sluice.Subscription, d *deadLetter) error {
 	ok := s.knows(c, sub, d.Path)
 	if d.Event != nil {
@@ -174,7 +177,7 @@ func (s *Server) seesLetter(c echo.Context, sub *sluice.Subscription, d *deadLet
 	return nil
 }
 
-// ofEvent returns the subscription and the event that a request names.
+// ofEvent returns the subscription and the event of a request.
 func (s *Server) ofEvent(c echo.Context) (*sluice.Subscription, string, error) {
 	event, err := eventOf(c)
 	return subscription(c), event, err
@@ -191,13 +194,14 @@ func (s *Server) discardDeadLetter(c echo.Context) error {
 	return c.NoContent(http.StatusNoContent)
 }
 
-// discardDeadLetters discards all of a subscription's, which has to be said.
+// discardDeadLetters discards all dead letters of a subscription, which requires an explicit
+// parameter.
 func (s *Server) discardDeadLetters(c echo.Context) error {
 	if err := onlyParams(c, "all"); err != nil {
 		return err
 	}
 	if c.QueryParam("all") != "true" {
-		return sluice.Errorf(sluice.InvalidRequest, "name the event, or say all=true to discard all dead letters of the subscription").With("field", "all")
+		return sluice.Errorf(sluice.InvalidRequest, "name the event, or pass all=true to discard all dead letters of the subscription").With("field", "all")
 	}
 	sub := subscription(c)
 	if err := s.opts.DeadLetters.DiscardAll(c.Request().Context(), sub, by(c)); err != nil {
@@ -206,9 +210,9 @@ func (s *Server) discardDeadLetters(c echo.Context) error {
 	return c.NoContent(http.StatusNoContent)
 }
 
-// redriveRequest says which dead letters are to be delivered again.
+// redriveRequest selects the dead letters to redrive.
 type redriveRequest struct {
-	IDs  []string    `json:"ids"` // of events
+	IDs  []string    `json:"ids"` // event IDs
 	All  bool        `json:"all"`
 	Rate sluice.Rate `json:"rate"`
 }
@@ -216,25 +220,25 @@ type redriveRequest struct {
 func (r *redriveRequest) check() error {
 	switch {
 	case r.All == (len(r.IDs) > 0):
-		return sluice.Errorf(sluice.InvalidRequest, `say which dead letters: {"ids":["…"]} or {"all":true}`).With("field", "ids")
+		return sluice.Errorf(sluice.InvalidRequest, `select dead letters: {"ids":["…"]} or {"all":true}`).With("field", "ids")
 	case len(r.IDs) > maxLimit:
-		return sluice.Errorf(sluice.InvalidRequest, "%d ids: name at most %d", len(r.IDs), maxLimit).With("field", "ids")
+		return sluice.Errorf(sluice.InvalidRequest, "ids: use at most %[2]d, not %[1]d", len(r.IDs), maxLimit).With("field", "ids")
 	case r.Rate.PerSecond < 0:
-		return sluice.Errorf(sluice.InvalidRequest, "rate.per_second %g: use a number above 0, or leave it out", r.Rate.PerSecond).With("field", "rate.per_second")
+		return sluice.Errorf(sluice.InvalidRequest, "rate.per_second %g: use a number above 0, or omit it", r.Rate.PerSecond).With("field", "rate.per_second")
 	}
 	return nil
 }
 
-// redrive is a replay of dead letters as it begins.
+// redrive is the replay of dead letters as it starts.
 type redrive struct {
 	sluice.Replay
 
 	Skipped int    `json:"skipped"`           // dead letters that cannot be redriven
-	Message string `json:"message,omitempty"` // says so
+	Message string `json:"message,omitempty"` // explains Skipped
 }
 
-// redriveDeadLetters starts a replay of dead letters (S4-53). Those without an event that can be
-// sent stay where they are.
+// redriveDeadLetters starts a replay of dead letters (S4-53). Dead letters without a sendable event
+// stay.
 func (s *Server) redriveDeadLetters(c echo.Context) error {
 	ctx := c.Request().Context()
 	var req redriveRequest
@@ -269,7 +273,7 @@ func (s *Server) redriveDeadLetters(c echo.Context) error {
 	}
 	want.Total = uint64(found.Can) //nolint:gosec // it is above 0
 	if s.opts.Replays == nil {
-		return sluice.Errorf(sluice.Unavailable, "this server cannot redrive dead letters yet")
+		return sluice.Errorf(sluice.Unavailable, "this server does not support redriving dead letters")
 	}
 	started, err := s.opts.Replays.Start(ctx, sub, want)
 	if err != nil {
@@ -283,11 +287,11 @@ func (s *Server) redriveDeadLetters(c echo.Context) error {
 }
 
 func unknownEvents(n int) string {
-	return fmt.Sprintf("%d are without an event that could be sent and stay (reasons %s, %s)", n, sluice.Expired, sluice.Malformed)
+	return fmt.Sprintf("%d without a sendable event stay (reasons %s, %s, %s)", n, sluice.Expired, sluice.Unreadable, sluice.Malformed)
 }
 
-// redrivableOf returns the events, of those named, whose dead letters can be redriven. Code
-// NotFound, with missing, if there are none of some.
+// redrivableOf returns the given events whose dead letters can be redriven. Code NotFound, with
+// missing, if some have none.
 func (s *Server) redrivableOf(ctx context.Context, sub *sluice.Subscription, ids []string) (can []string, err error) {
 	missing := []string{}
 	for _, id := range ids {
@@ -302,7 +306,7 @@ func (s *Server) redrivableOf(ctx context.Context, sub *sluice.Subscription, ids
 		}
 	}
 	if len(missing) > 0 {
-		return nil, sluice.Errorf(sluice.NotFound, "there is no dead letter of event %q", missing[0]).With("missing", missing)
+		return nil, sluice.Errorf(sluice.NotFound, "no dead letter found for event %q", missing[0]).With("missing", missing)
 	}
 	return can, nil
 }

@@ -135,7 +135,7 @@ func TestARedriveIsAReplayOfDeadLetters(t *testing.T) {
 	a := b.must(t, http.StatusAccepted, redrive, `{"all":true,"rate":{"per_second":5}}`)
 	require.Equal(t, sluice.Replay{Kind: sluice.ReplayDeadLetters, From: 1, To: 4, Rate: sluice.Rate{PerSecond: 5}, Total: 2, CreatedBy: "root"}, got)
 	require.Equal(t, []any{"r1", "running", "dead_letters", 2.0}, []any{a.body["id"], a.body["state"], a.body["kind"], a.body["skipped"]})
-	require.Contains(t, a.body["message"], "2 are without an event")
+	require.Contains(t, a.body["message"], "2 without a sendable event")
 
 	a = b.must(t, http.StatusAccepted, redrive, `{"ids":["e/4","e/1","e/4"]}`)
 	require.Equal(t, []string{"e/1", "e/4"}, got.EventIDs)
@@ -147,7 +147,7 @@ func TestARedriveIsAReplayOfDeadLetters(t *testing.T) {
 
 	got = sluice.Replay{}
 	a = b.must(t, http.StatusConflict, redrive, `{"ids":["2","e/3"]}`)
-	require.Contains(t, a.text, "2 are without an event")
+	require.Contains(t, a.text, "2 without a sendable event")
 	a = b.must(t, http.StatusNotFound, redrive, `{"ids":["e/1","nobody"]}`)
 	details, err := json.Marshal(a.body["error"].(map[string]any)["details"])
 	require.NoError(t, err)

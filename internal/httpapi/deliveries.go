@@ -14,7 +14,7 @@ import (
 	"github.com/sluice-io/sluice/pkg/sluice"
 )
 
-// maxWait bounds how long a request for events waits for one.
+// maxWait limits how long a request waits for events.
 const maxWait = 30 * time.Second
 
 // deliveryList is one page of deliveries.
@@ -39,12 +39,11 @@ func (s *Server) listDeliveries(c echo.Context) error {
 	return c.JSON(http.StatusOK, deliveryList{page.Deliveries, page.Next})
 }
 
-// deliveryStates are the states that a list can be asked for: those that it has, and words for
-// some of them together.
+// deliveryStates returns the states for a filter: single states, and names for groups of them.
 func deliveryStates(name string) ([]explain.State, error) {
 	switch name {
 	case "":
-		return nil, nil // all are wanted
+		return nil, nil // no filter
 	case string(explain.Delivered), string(explain.Retrying), string(explain.Held), string(explain.Dead):
 		return []explain.State{explain.State(name)}, nil
 	case "parked":
@@ -52,7 +51,7 @@ func deliveryStates(name string) ([]explain.State, error) {
 	case "failed":
 		return []explain.State{explain.Retrying, explain.Held, explain.Dead}, nil
 	}
-	return nil, sluice.Errorf(sluice.InvalidRequest, "state %q: use one of delivered, retrying, held, dead, parked (retrying or held), failed (all but delivered)", name).With("field", "state")
+	return nil, sluice.Errorf(sluice.InvalidRequest, "state %q: use one of delivered, retrying, held, dead, parked (retrying or held), failed (all except delivered)", name).With("field", "state")
 }
 
 func parseDeliveryQuery(c echo.Context) (q explain.Query, err error) {
@@ -104,12 +103,12 @@ func parseSince(q *explain.Query, text string) error {
 	case sluice.CursorTime:
 		q.Since = since.Time
 	case sluice.CursorEvent, sluice.CursorNow:
-		return sluice.Errorf(sluice.InvalidRequest, "since %q: use a sequence, -1, an RFC 3339 time or how long ago, such as 10m", text).With("field", "since")
+		return sluice.Errorf(sluice.InvalidRequest, "since %q: use a sequence, -1, an RFC 3339 time, or an age such as 10m", text).With("field", "since")
 	}
 	return nil
 }
 
-// getDelivery says what became of an event, whether there was an attempt at it or not.
+// getDelivery explains the delivery of an event, with or without attempts.
 func (s *Server) getDelivery(c echo.Context) error {
 	ctx := c.Request().Context()
 	sub := subscription(c)
@@ -120,7 +119,7 @@ func (s *Server) getDelivery(c echo.Context) error {
 	if err := s.seesEvent(c, sub, event); err != nil {
 		return err
 	}
-	d, err := s.opts.Explain.Delivery(ctx, sub, event)
+	d, err := s.opts.Explain.Delivery(ctx, sub, event, s.payer(c, sub.Namespace))
 	if err == nil && d.Path != "" {
 		err = s.stillShows(c, sub, &d)
 	}
@@ -130,9 +129,9 @@ func (s *Server) getDelivery(c echo.Context) error {
 	return c.JSON(http.StatusOK, d)
 }
 
-// stillShows demands that the caller may know what became of an event, which may be in the log no more: it may
-// have been erased. How it was labelled is not known then, and endpoints' answers may repeat what they were
-// sent, so they are left out.
+// stillShows requires that the caller may see the delivery of an event that may have left the log,
+// for example by erasure. Its label is then unknown, and responses of endpoints may repeat the
+// request, so they are left out.
 func (s *Server) stillShows(c echo.Context, sub *sluice.Subscription, d *explain.Delivery) error {
 	ev, gone := s.opts.Log.EventAt(c.Request().Context(), sub.Namespace, d.Seq)
 	if gone != nil {
@@ -150,7 +149,7 @@ func (s *Server) stillShows(c echo.Context, sub *sluice.Subscription, d *explain
 	return nil
 }
 
-// retryDelivery has an event sent again: at once if it is the head of a parked lane.
+// retryDelivery retries the delivery of an event: immediately if it is the head of a parked lane.
 func (s *Server) retryDelivery(c echo.Context) error {
 	if err := s.paysForSend(c); err != nil {
 		return err
@@ -161,7 +160,7 @@ func (s *Server) retryDelivery(c echo.Context) error {
 	})
 }
 
-// discardDelivery gives up the head of a held lane, which goes on.
+// discardDelivery discards the head of a held lane, which then continues.
 func (s *Server) discardDelivery(c echo.Context) error {
 	who := by(c)
 	return s.actOnDelivery(c, func(ctx context.Context, sub *sluice.Subscription, event string) (sluice.Replay, error) {
@@ -180,7 +179,7 @@ func (s *Server) actOnDelivery(c echo.Context, act func(ctx context.Context, sub
 		return err
 	}
 	if s.opts.Retrier == nil {
-		return sluice.Errorf(sluice.Unavailable, "this server cannot repeat deliveries yet")
+		return sluice.Errorf(sluice.Unavailable, "this server does not support retrying deliveries")
 	}
 	replay, err := act(ctx, sub, event)
 	if err != nil {
@@ -189,9 +188,9 @@ func (s *Server) actOnDelivery(c echo.Context, act func(ctx context.Context, sub
 	return c.JSON(http.StatusAccepted, replay)
 }
 
-// subscriptionEvents reads what a subscription gets, inside its replay window (S0-50…52). With
-// wait it answers as soon as there is something; the caller's leaving and the server's end cut
-// that short.
+// subscriptionEvents reads the events of a subscription within its replay window (S0-50…52). With
+// wait, it responds as soon as there is an event; a disconnect or the server's shutdown ends the
+// wait.
 func (s *Server) subscriptionEvents(c echo.Context) error {
 	q, wait, err := parseWindowQuery(c)
 	if err != nil {
@@ -221,8 +220,9 @@ func (s *Server) subscriptionEvents(c echo.Context) error {
 	return c.JSONBlob(http.StatusOK, append(b, '}'))
 }
 
-// windowShape returns what writes the events of a replay window as an array. A subscription that was made in the shape
-// of S0 gets the facts that its endpoint gets (S0-29, S0-51), others CloudEvents; the query parameter envelope chooses.
+// windowShape returns the writer for the events of a replay window. A subscription created in the
+// form of S0 gets the facts that its endpoint gets (S0-29, S0-51), others get CloudEvents; the
+// query parameter envelope overrides this.
 func (s *Server) windowShape(envelope string, sub *sluice.Subscription) (func([]byte, []sluice.Event) []byte, error) {
 	if envelope == "" && sub.Target != "" {
 		envelope = string(sluice.EnvelopeFact)

@@ -20,19 +20,19 @@ import (
 	"github.com/sluice-io/sluice/pkg/sluice"
 )
 
-// Dsubs is how the subscriptions of the Durable Streams protocol are served.
+// Dsubs holds the dependencies of the handlers of stream subscriptions.
 type Dsubs struct {
 	Engine *dsub.Engine
 	JWKS   func(context.Context) ([]byte, error) // the keys that sign notices, as a JWK set
-	KeyID  func() string                         // of the key that signs now
+	KeyID  func() string                         // ID of the current signing key
 }
 
 const (
 	controlBase = streamsBase + ":ns/" + dsub.ControlSegment
 	oneDsub     = controlBase + "/subscriptions/:id"
 
-	rootKey  = "root" // where a request keeps the path below which its streams are
-	keptDsub = "wake" // where it keeps the subscription that it is about
+	rootKey  = "root" // context key of the path below which its streams are
+	keptDsub = "wake" // context key of the request's subscription
 
 	maxControlBody = 1 << 20
 )
@@ -40,10 +40,11 @@ const (
 func (s *Server) dsubRoutes() []route {
 	return []route{
 		{http.MethodGet, controlBase + "/jwks.json", open, s.dsubJWKS},
-		{http.MethodPut, oneDsub, somewhere(sluice.VerbSubscribe), s.putDsub}, // to what, the body says
+		// The object is in the body.
+		{http.MethodPut, oneDsub, somewhere(sluice.VerbSubscribe), s.putDsub},
 		{http.MethodGet, oneDsub, dsubOwned, s.getDsub},
 		{http.MethodDelete, oneDsub, dsubOwned, s.deleteDsub},
-		{http.MethodPost, oneDsub + "/streams", dsubOwned, s.linkDsub}, // as PUT
+		{http.MethodPost, oneDsub + "/streams", dsubOwned, s.linkDsub}, // same as PUT
 		{http.MethodDelete, oneDsub + "/streams/*", dsubOwned, s.unlinkDsub},
 		{http.MethodPost, oneDsub + "/claim", dsubOwned, s.claimDsub},
 		{http.MethodPost, oneDsub + "/callback", working, s.callDsub(dsub.Call{Kind: dsub.Webhook})},
@@ -55,13 +56,13 @@ func (s *Server) dsubRoutes() []route {
 // isControl reports whether a route is one of the protocol's control requests.
 func isControl(route string) bool { return strings.HasPrefix(route, controlBase+"/") }
 
-// isForTokenless reports whether a control request needs no token of the server's: workers show that of a wake, and the keys
-// are for everybody.
+// isForTokenless reports whether a control request needs no API token: workers send the token of a
+// wake, and the keys are public.
 func isForTokenless(route string) bool {
 	return isControl(route) && slices.Contains([]string{controlBase + "/jwks.json", oneDsub + "/callback", oneDsub + "/ack", oneDsub + "/release"}, route)
 }
 
-// rooted takes the part of a control request's path that comes before the control segment out of it, and keeps it:
+// rooted removes the part of a control request's path before the control segment, and stores it:
 // streams are named relative to it.
 func rooted(c echo.Context) error {
 	u := c.Request().URL
@@ -76,7 +77,7 @@ func rooted(c echo.Context) error {
 		_, err = sluice.ParsePath(plain)
 	}
 	if err != nil {
-		return nil //nolint:nilerr // whoever serves the path says what is wrong with it
+		return nil //nolint:nilerr // the handler of the path reports the error
 	}
 	escaped := streamsBase + ns + "/" + dsub.ControlSegment + "/" + control
 	path, err := url.PathUnescape(escaped)
@@ -90,15 +91,15 @@ func rooted(c echo.Context) error {
 	return nil
 }
 
-// dsubKey returns which subscription a request is about.
+// dsubKey returns the key of the request's subscription.
 func dsubKey(c echo.Context) (dsub.Key, error) {
 	id, err := paramOf(c, "id")
-	root, _ := c.Get(rootKey).(string) // none: the streams are those of the namespace
+	root, _ := c.Get(rootKey).(string) // none: the streams of the whole namespace
 	return dsub.Key{Namespace: c.Param("ns"), Root: root, ID: id}, err
 }
 
-// dsubOwned demands that the subscription is the caller's, or one of a namespace that it is an admin of.
-// Of others it does not learn that they exist (C14).
+// dsubOwned requires that the subscription is the caller's, or one of a namespace that it
+// administers. Other subscriptions look missing (C14).
 func dsubOwned(s *Server, c echo.Context) error {
 	k, err := dsubKey(c)
 	if err != nil {
@@ -124,7 +125,7 @@ func (s *Server) ownsDsub(c echo.Context, wake *dsub.Subscription) error {
 		return dsub.Missing()
 	}
 	wishes := wake.Wishes()
-	if len(wishes) == 0 { // all that it named was taken out
+	if len(wishes) == 0 { // all its streams were unlinked
 		return s.opts.Access.Some(caller(c), sluice.VerbSubscribe, wake.Namespace, time.Now())
 	}
 	for _, wish := range wishes {
@@ -135,13 +136,13 @@ func (s *Server) ownsDsub(c echo.Context, wake *dsub.Subscription) error {
 	return nil
 }
 
-// madeDsub reports whether the caller, whom a grant bounds, made the subscription.
+// madeDsub reports whether the caller, under a grant, created the subscription.
 func (s *Server) madeDsub(c echo.Context, wake *dsub.Subscription) bool {
 	who := caller(c)
 	return wake.Principal == who.Principal && s.opts.Access.Same(who, wake.Grant, sluice.Object{Namespace: wake.Namespace}, time.Now())
 }
 
-// working demands a token of a wake of the subscription.
+// working requires a token of a wake of the subscription.
 func working(s *Server, c echo.Context) error {
 	k, err := dsubKey(c)
 	if err != nil {
@@ -159,21 +160,22 @@ func (s *Server) dsubJWKS(c echo.Context) error {
 	return c.Blob(http.StatusOK, "application/jwk-set+json", set)
 }
 
-// dsubRequest is a subscription as it is wanted.
+// dsubRequest is the requested configuration of a subscription.
 type dsubRequest struct {
 	Type    dsub.Kind `json:"type"`
 	Pattern string    `json:"pattern"`
 	Streams listed    `json:"streams"`
 	Webhook *struct {
-		URL string `json:"url"`
+		URL       string `json:"url"`
+		Handshake bool   `json:"handshake"`
 	} `json:"webhook"`
 	WakeStream  string `json:"wake_stream"`
 	LeaseTTL    *int64 `json:"lease_ttl_ms"`
 	Description string `json:"description"`
 }
 
-// listed is an array of streams, and acknowledged one of acknowledgements. One that is longer than may be asked for is
-// refused before its elements cost memory.
+// listed is an array of streams, and acknowledged one of acknowledgements. An array that is too
+// long is refused before its elements cost memory.
 type (
 	listed       []string
 	acknowledged []ackRequest
@@ -191,7 +193,8 @@ func (a *acknowledged) UnmarshalJSON(data []byte) (err error) {
 	return err
 }
 
-// controlBody reads the body of a control request. Members that are not known are left alone: the protocol grows.
+// controlBody parses the body of a control request. Unknown members are ignored, because the
+// protocol may grow.
 func controlBody(c echo.Context, target any) error {
 	data, err := jsonBody(c)
 	if err != nil {
@@ -208,7 +211,7 @@ func controlBody(c echo.Context, target any) error {
 		return sluice.Errorf(sluice.InvalidRequest, "send at most %d streams (use a pattern for more) and %d acks in one request", dsub.MaxNamed, dsub.MaxAcks)
 	}
 	if err != nil {
-		return sluice.Errorf(sluice.InvalidRequest, "the body is not the JSON that is expected here")
+		return sluice.Errorf(sluice.InvalidRequest, "the body does not have the expected JSON structure")
 	}
 	return nil
 }
@@ -218,7 +221,7 @@ func (r *dsubRequest) config() dsub.Config {
 		Kind: r.Type, Pattern: r.Pattern, Streams: r.Streams, WakeStream: r.WakeStream, Lease: dsub.DefaultLease, Description: r.Description,
 	}
 	if r.Webhook != nil {
-		c.URL = r.Webhook.URL
+		c.URL, c.Handshake = r.Webhook.URL, r.Webhook.Handshake
 	}
 	if r.LeaseTTL != nil {
 		c.Lease = time.Duration(min(max(*r.LeaseTTL, 0), 1<<30)) * time.Millisecond
@@ -255,7 +258,7 @@ func (s *Server) putDsub(c echo.Context) error {
 	return s.showDsub(c, status, &wake)
 }
 
-// mayDsub demands the verb subscribe for all that is asked for, and publish for the stream that workers read.
+// mayDsub requires the verb subscribe for all requested streams, and publish for the wake stream.
 func (s *Server) mayDsub(c echo.Context, k dsub.Key, config dsub.Config) error {
 	if config.Pattern != "" {
 		t := access.Target{Namespace: k.Namespace, Pattern: sluice.Pattern(k.Path(config.Pattern))}
@@ -280,9 +283,9 @@ func (s *Server) mayLink(c echo.Context, k dsub.Key, paths []string) error {
 	return nil
 }
 
-// wake returns the subscription that a request is about.
+// wake returns the request's subscription.
 func wake(c echo.Context) *dsub.Subscription {
-	found, _ := c.Get(keptDsub).(*dsub.Subscription) // dsubOwned put it there
+	found, _ := c.Get(keptDsub).(*dsub.Subscription) // set by dsubOwned
 	return found
 }
 
@@ -308,7 +311,7 @@ func (s *Server) linkDsub(c echo.Context) error {
 	case err != nil:
 		return err
 	case len(paths) == 0:
-		return sluice.Errorf(sluice.InvalidRequest, "streams is an array of paths")
+		return sluice.Errorf(sluice.InvalidRequest, "streams must be an array of paths")
 	}
 	if err := s.mayLink(c, k, paths); err != nil {
 		return err
@@ -330,7 +333,7 @@ func (s *Server) unlinkDsub(c echo.Context) error {
 	return c.NoContent(http.StatusNoContent)
 }
 
-// claimAnswer is what a worker gets that claimed a wake.
+// claimAnswer is the response to a successful claim.
 type claimAnswer struct {
 	Wake       string      `json:"wake_id"`
 	Generation uint64      `json:"generation"`
@@ -353,7 +356,7 @@ func (s *Server) claimDsub(c echo.Context) error {
 	return c.JSON(http.StatusOK, claimAnswer{claim.Wake, claim.Generation, claim.Token, claim.Streams, claim.Lease.Milliseconds()})
 }
 
-// callRequest is what a worker says.
+// callRequest is a worker's progress report.
 type callRequest struct {
 	Wake       string       `json:"wake_id"`
 	Generation uint64       `json:"generation"`
@@ -363,7 +366,7 @@ type callRequest struct {
 
 type ackRequest struct {
 	Stream string `json:"stream"`
-	Path   string `json:"path"` // the same; workers of notices find it under this name
+	Path   string `json:"path"` // alias of stream, as used in notices
 	Offset string `json:"offset"`
 }
 
@@ -371,7 +374,7 @@ func (r *callRequest) acks() (all []dsub.Ack, err error) {
 	for _, a := range r.Acks {
 		offset, err := durable.ParseOffset(a.Offset)
 		if err != nil {
-			return nil, &dsub.Refusal{Code: dsub.InvalidOffset, Message: "an acknowledgement has an offset that this server gave"}
+			return nil, &dsub.Refusal{Code: dsub.InvalidOffset, Message: "acks: use offsets issued by this server"}
 		}
 		all = append(all, dsub.Ack{Path: cmp.Or(a.Stream, a.Path), Offset: offset})
 	}

@@ -11,7 +11,7 @@ import (
 	"github.com/sluice-io/sluice/pkg/sluice"
 )
 
-// shownDsub is a subscription as it is shown.
+// shownDsub is the public form of a subscription.
 type shownDsub struct {
 	ID           string       `json:"id"`
 	Subscription string       `json:"subscription_id"`
@@ -33,8 +33,10 @@ type shownLink struct {
 }
 
 type shownTarget struct {
-	URL     string       `json:"url"`
-	Signing shownSigning `json:"signing"`
+	URL       string            `json:"url"`
+	Signing   shownSigning      `json:"signing"`
+	Handshake bool              `json:"handshake,omitempty"`
+	Agreed    *sluice.Agreement `json:"agreed,omitempty"`
 }
 
 type shownSigning struct {
@@ -64,10 +66,13 @@ func (s *Server) showDsub(c echo.Context, status int, wake *dsub.Subscription) e
 	}
 	if config.Kind == dsub.Webhook {
 		address := config.URL
-		if !caller(c).Unbounded() && !s.madeDsub(c, wake) { // as hideURL
+		if !caller(c).Unbounded() && !s.madeDsub(c, wake) { // see hideURL
 			address = sluice.HideURL(address)
 		}
-		shown.Webhook = &shownTarget{address, shownSigning{"ed25519", s.opts.Dsubs.KeyID(), s.opts.Dsubs.Engine.RootURL(wake.Key) + "/jwks.json"}}
+		shown.Webhook = &shownTarget{
+			URL: address, Handshake: config.Handshake, Agreed: wake.Agreed,
+			Signing: shownSigning{"ed25519", s.opts.Dsubs.KeyID(), s.opts.Dsubs.Engine.RootURL(wake.Key) + "/jwks.json"},
+		}
 	}
 	for _, l := range links {
 		shown.Streams = append(shown.Streams, shownLink{l.Path, l.Link(), durable.FormatOffset(l.Acked)})

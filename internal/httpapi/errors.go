@@ -14,7 +14,7 @@ import (
 	"github.com/sluice-io/sluice/pkg/sluice"
 )
 
-// Codes that only HTTP knows.
+// Codes specific to HTTP.
 const (
 	methodNotAllowed sluice.Code = "method_not_allowed"
 	unsupportedMedia sluice.Code = "unsupported_media_type"
@@ -55,7 +55,7 @@ func status(code sluice.Code) int {
 	return http.StatusInternalServerError
 }
 
-// failure is the body of every answer that is an error.
+// failure is the body of every error response.
 type failure struct {
 	OK        bool         `json:"ok"`
 	Error     failureError `json:"error"`
@@ -68,7 +68,8 @@ type failureError struct {
 	Details map[string]any `json:"details"`
 }
 
-// controlRefusal returns an error of a control request in the protocol's words, and its status; false for other requests.
+// controlRefusal returns the error of a control request in the protocol's form, and its status;
+// false for other requests.
 func controlRefusal(c echo.Context, err error) (controlFailure, int, bool) {
 	if r, ok := errors.AsType[*dsub.Refusal](err); ok {
 		return controlFailure{controlError{r.Code, r.Message, r.Holder, r.Generation}}, refusalStatus(r.Code), true
@@ -77,7 +78,7 @@ func controlRefusal(c echo.Context, err error) (controlFailure, int, bool) {
 	return controlFailure{controlError{Code: strings.ToUpper(string(e.Code)), Message: e.Message}}, status(e.Code), isControl(c.Path())
 }
 
-// public returns what a caller may know of an error. The rest is for the log.
+// public returns the public part of an error. The rest goes to the log.
 func public(err error) *sluice.Error {
 	if e, ok := errors.AsType[*sluice.Error](err); ok && e.Code != sluice.Internal {
 		return e
@@ -91,24 +92,24 @@ func public(err error) *sluice.Error {
 	if e, ok := errors.AsType[*echo.HTTPError](err); ok {
 		switch e.Code {
 		case http.StatusNotFound:
-			return sluice.Errorf(sluice.NotFound, "there is nothing at this address; see /openapi.yaml")
+			return sluice.Errorf(sluice.NotFound, "no resource at this URL; see /openapi.yaml")
 		case http.StatusMethodNotAllowed:
-			return sluice.Errorf(methodNotAllowed, "this address does not know this method; see /openapi.yaml")
+			return sluice.Errorf(methodNotAllowed, "this method is not allowed at this URL; see /openapi.yaml")
 		}
 	}
 	if errors.Is(err, context.DeadlineExceeded) {
-		return sluice.Errorf(sluice.Unavailable, "the request took too long; try again")
+		return sluice.Errorf(sluice.Unavailable, "the request timed out; retry")
 	}
-	return sluice.Errorf(sluice.Internal, "something went wrong inside; the operator finds it in the log by the request id")
+	return sluice.Errorf(sluice.Internal, "internal error; the server's log has the details under the request ID")
 }
 
-// retryAfter returns after how many seconds the same request may pass: what the error says, or one.
+// retryAfter returns the delay in seconds before a retry: from the error, or one second.
 func retryAfter(e *sluice.Error) string {
 	seconds, _ := e.Details["retry_after"].(int)
 	return strconv.Itoa(max(1, seconds))
 }
 
-// fail writes the answer to a request that failed.
+// fail writes the response of a failed request.
 func (s *Server) fail(c echo.Context, err error) {
 	if c.Response().Committed {
 		return
@@ -125,7 +126,8 @@ func (s *Server) fail(c echo.Context, err error) {
 	s.answer(c, code, body)
 }
 
-// saidOf returns what is said of an error, and the status: S1 and the protocol of streams have words of their own.
+// saidOf returns the body and status of an error response: S1 and the protocol of streams have
+// formats of their own.
 func saidOf(c echo.Context, err error, e *sluice.Error) (body any, code int) {
 	if isCallback(c) {
 		return refusal(c, e), status(e.Code)
@@ -140,9 +142,10 @@ func saidOf(c echo.Context, err error, e *sluice.Error) (body any, code int) {
 	return f, status(e.Code)
 }
 
-// answer sends what is said of an error.
+// answer sends the body of an error.
 func (s *Server) answer(c echo.Context, status int, body any) {
 	if err := c.JSON(status, body); err != nil {
-		s.opts.Logger.LogAttrs(c.Request().Context(), slog.LevelDebug, "answer", slog.Any("error", err)) // the client has gone
+		// The client has disconnected.
+		s.opts.Logger.LogAttrs(c.Request().Context(), slog.LevelDebug, "answer", slog.Any("error", err))
 	}
 }

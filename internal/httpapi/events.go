@@ -51,7 +51,7 @@ func (s *Server) publish(c echo.Context) error {
 	return s.publishNow(c, events)
 }
 
-// publishNow answers a request to publish events, of which all has been asked that is demanded of them.
+// publishNow publishes the events of a request after all checks.
 func (s *Server) publishNow(c echo.Context, events []sluice.Event) error {
 	if err := s.unawaited(c, events); err != nil {
 		return err
@@ -71,7 +71,7 @@ func (s *Server) listEvents(c echo.Context) error {
 		return err
 	}
 	if q.Visible = s.visible(c, sluice.VerbRead); q.Visible != nil && q.Pattern == "" {
-		q.Pattern = s.granted(c) // nothing else is visible: the rest need not be looked at
+		q.Pattern = s.granted(c) // nothing else is visible, so the rest need not be read
 	}
 	page, err := s.opts.Log.Read(c.Request().Context(), c.Param("ns"), q)
 	if err == nil {
@@ -86,8 +86,8 @@ func (s *Server) listEvents(c echo.Context) error {
 	return c.JSONBlob(http.StatusOK, renderEvents(page))
 }
 
-// renderEvents returns {"events":[…],"next_cursor":"…"}, put together by hand so that the
-// events' data stays byte for byte what it is.
+// renderEvents returns {"events":[…],"next_cursor":"…"}, assembled by hand so that the events' data
+// is preserved byte for byte.
 func renderEvents(page EventPage) []byte {
 	b := appendEvents([]byte(`{"events":`), page.Events)
 	b = append(b, `,"next_cursor":"`...)
@@ -108,7 +108,8 @@ func appendEvents(b []byte, events []sluice.Event) []byte {
 	return append(b, ']')
 }
 
-// placeParam returns a parameter that names a place in a log or a time; how long ago, such as 10m or 7d, is a time.
+// placeParam returns a parameter that is a position in a log or a time; an age such as 10m or 7d
+// becomes a time.
 func placeParam(c echo.Context, name string) string {
 	return sluice.Ago(c.QueryParam(name), time.Now())
 }
@@ -163,7 +164,7 @@ func (s *Server) findEvent(ctx context.Context, ns, name string) (sluice.Event, 
 		event, err := s.opts.Log.EventAt(ctx, ns, seq)
 		switch sluice.CodeOf(err) { //nolint:exhaustive // the other codes go to the caller
 		case sluice.InvalidRequest:
-			return event, sluice.Errorf(sluice.NotFound, "what lies at %d in %s is not an event", seq, ns)
+			return event, sluice.Errorf(sluice.NotFound, "the message at %d in %s is not an event", seq, ns)
 		case sluice.NotFound:
 		default:
 			return event, err

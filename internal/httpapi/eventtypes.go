@@ -13,10 +13,10 @@ import (
 	"github.com/sluice-io/sluice/pkg/sluice"
 )
 
-// EventTypes keeps the catalogues.
+// EventTypes stores the catalogues.
 type EventTypes interface {
-	// Put makes or changes an event type and returns it, and whether it is new. With a revision it is
-	// changed only if that is the stored one: code RevisionMismatch. By is who wants it.
+	// Put creates or updates an event type and returns it, and whether it is new. A revision must
+	// be the current one: code RevisionMismatch. By is the principal of the change.
 	Put(ctx context.Context, t sluice.EventType, by string) (sluice.EventType, bool, error)
 	// Get returns an event type. Code NotFound if there is none.
 	Get(ctx context.Context, namespace, eventType string) (sluice.EventType, error)
@@ -26,13 +26,14 @@ type EventTypes interface {
 	Delete(ctx context.Context, namespace, eventType string, revision uint64, by string) error
 }
 
-// Catalogue knows what events may be like.
+// Catalogue holds the rules for events.
 type Catalogue interface {
-	// Check returns why an event may not be published. Codes UnknownEventType, InvalidEventData.
+	// Check returns the reason why an event may not be published. Codes UnknownEventType,
+	// InvalidEventData.
 	Check(ev *sluice.Event) error
 	// All returns the event types of all namespaces, in no order.
 	All() []sluice.EventType
-	// Labels returns the labels of an event's type; nobody changes them.
+	// Labels returns the labels of an event's type; callers must not change them.
 	Labels(ev *sluice.Event) map[string]string
 }
 
@@ -51,7 +52,7 @@ func (s *Server) catalogued(namespace string, events []sluice.Event) error {
 	return nil
 }
 
-// eventTypeRequest is what can be said about an event type.
+// eventTypeRequest is the body of a PUT.
 type eventTypeRequest struct {
 	Description   string            `json:"description"`
 	Schema        json.RawMessage   `json:"schema"`
@@ -120,7 +121,8 @@ type eventTypeList struct {
 	NextCursor string             `json:"next_cursor"`
 }
 
-// listEventTypes lists newest first; the cursor is the name of the last one of the page before.
+// listEventTypes lists event types, newest first; the cursor is the name of the last one on the
+// previous page.
 func (s *Server) listEventTypes(c echo.Context) error {
 	if err := onlyParams(c, "limit", "cursor"); err != nil {
 		return err
@@ -139,7 +141,7 @@ func (s *Server) listEventTypes(c echo.Context) error {
 	if cursor := c.QueryParam("cursor"); cursor != "" {
 		at := slices.IndexFunc(all, func(t sluice.EventType) bool { return t.Type == cursor })
 		if at < 0 {
-			return sluice.Errorf(sluice.InvalidRequest, "cursor %q is not one of this list, or its type was deleted; start anew", cursor).With("field", "cursor")
+			return sluice.Errorf(sluice.InvalidRequest, "cursor %q does not belong to this list, or its type was deleted; start over", cursor).With("field", "cursor")
 		}
 		all = all[at+1:]
 	}

@@ -66,15 +66,15 @@ func TestEventTypesThatAreRefused(t *testing.T) {
 		status           int
 		says             string
 	}{
-		{"no such namespace", "PUT /v1/namespaces/none/event-types/t", `{}`, 404, "there is no namespace"},
-		{"list of no such namespace", "GET /v1/namespaces/none/event-types", ``, 404, "there is no namespace"},
-		{"a namespace that is no name", "GET /v1/namespaces/%3E/event-types/t", ``, 404, "there is no type"},
-		{"the server's own", "PUT /v1/namespaces/default/event-types/sys.start", `{}`, 403, "the server's own"},
+		{"no such namespace", "PUT /v1/namespaces/none/event-types/t", `{}`, 404, "not found"},
+		{"list of no such namespace", "GET /v1/namespaces/none/event-types", ``, 404, "not found"},
+		{"a namespace that is no name", "GET /v1/namespaces/%3E/event-types/t", ``, 404, "not found in the catalogue"},
+		{"the server's own", "PUT /v1/namespaces/default/event-types/sys.start", `{}`, 403, "reserved"},
 		{"a wildcard", "PUT /v1/namespaces/default/event-types/order.%2A", `{}`, 400, "without *"},
 		{"an unknown field", "PUT /v1/namespaces/default/event-types/t", `{"shema":{}}`, 400, "shema"},
 		{"a schema that is none", "PUT /v1/namespaces/default/event-types/t", `{"schema":{"type":"objekt"}}`, 400, "/type"},
-		{"a schema that leads outside", "PUT /v1/namespaces/default/event-types/t", `{"schema":{"$ref":"http://127.0.0.1:9/x"}}`, 400, "outside of itself"},
-		{"a field twice", "PUT /v1/namespaces/default/event-types/t", `{"summary_fields":["a","a"]}`, 400, "twice"},
+		{"a schema that leads outside", "PUT /v1/namespaces/default/event-types/t", `{"schema":{"$ref":"http://127.0.0.1:9/x"}}`, 400, "external references are not allowed"},
+		{"a field twice", "PUT /v1/namespaces/default/event-types/t", `{"summary_fields":["a","a"]}`, 400, "repeated"},
 		{"a label without a name", "PUT /v1/namespaces/default/event-types/t", `{"static_labels":{"":"a"}}`, 400, "static_labels"},
 		{"a long label", "PUT /v1/namespaces/default/event-types/t", `{"static_labels":{"a":"` + strings.Repeat("x", 257) + `"}}`, 400, "static_labels.a"},
 		{"a catalogue of another kind", "PUT /v1/namespaces/acme", `{"catalogue":"closed"}`, 400, "open, strict"},

@@ -13,20 +13,20 @@ import (
 	"github.com/sluice-io/sluice/pkg/sluice"
 )
 
-// maxSources bounds how many sources of failures are remembered, some 200 bytes each. The one
-// that has not failed for longest is forgotten first: whoever has more addresses than this
-// is bounded by them, not by us.
+// maxSources limits the number of remembered sources of failures, some 200 bytes each. The source
+// with the oldest failure is removed first, so this limit does not stop a client with more
+// addresses.
 const maxSources = 16_384
 
-// failures counts the requests of each source that showed no valid token. A source is an
-// address, of IPv6 the /64 that one host is given.
+// failures counts the requests of each source with an invalid token. A source is an address; for
+// IPv6, the /64 of a host.
 type failures struct {
-	burst int           // failures that are forgiven at once; 0: all
-	every time.Duration // after which one more is
+	burst int           // failures allowed at once; 0: unlimited
+	every time.Duration // interval after which one more is allowed
 
 	mu       sync.Mutex
 	bySource map[netip.Prefix]*list.Element
-	order    *list.List // of *source, the one that failed last in front
+	order    *list.List // of *source, the last failure first
 }
 
 type source struct {
@@ -39,7 +39,7 @@ func newFailures(burst int, every time.Duration) *failures {
 	return &failures{burst: burst, every: every, bySource: map[netip.Prefix]*list.Element{}, order: list.New()}
 }
 
-// sourceOf returns the network that counts as one caller.
+// sourceOf returns the network that counts as one client.
 func sourceOf(addr netip.Addr) netip.Prefix {
 	addr = addr.Unmap().WithZone("")
 	bits := addr.BitLen()
@@ -48,13 +48,13 @@ func sourceOf(addr netip.Addr) netip.Prefix {
 	}
 	prefix, err := addr.Prefix(bits)
 	if err != nil {
-		return netip.Prefix{} // all whose address is not known are one
+		return netip.Prefix{} // unknown addresses share one source
 	}
 	return prefix
 }
 
-// blocked reports whether the address has failed so often that nothing more is said to it, and
-// if so, after how long one more failure is forgiven.
+// blocked reports whether the address has failed too often to get a detailed response, and if so,
+// when one more failure is allowed.
 func (f *failures) blocked(addr netip.Addr, now time.Time) (retryAfter time.Duration, yes bool) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
@@ -89,7 +89,7 @@ func (f *failures) note(addr netip.Addr, now time.Time) {
 	f.forget(now)
 }
 
-// forget drops the sources that have nothing left to be forgiven, and those that are too many.
+// forget removes the sources without outstanding failures, and those beyond the limit.
 func (f *failures) forget(now time.Time) {
 	for {
 		oldest := f.order.Back()
@@ -105,18 +105,18 @@ func (f *failures) forget(now time.Time) {
 	}
 }
 
-// refuse returns what a failed request is told. It counts failures of authentication; a source that
-// fails too often is told to wait, and nothing of what was wrong. Whoever shows a valid token
-// does not come here, whatever others behind the same address do.
+// refuse returns the error for a failed authentication and counts it; a source that fails too often
+// is only told to wait. Requests with a valid token never get here, whatever other clients behind
+// the same address do.
 func (s *Server) refuse(c echo.Context, err error) error {
 	if e := public(err); e.Code != sluice.Unauthenticated || !guesses(c, e) {
-		return err // whoever shows no token guesses none
+		return err // a request without a token is not a guess
 	}
-	addr, _ := netip.ParseAddr(c.RealIP()) // the zero address is a source too
+	addr, _ := netip.ParseAddr(c.RealIP()) // the zero address is a source, too
 	now := time.Now()
 	if wait, yes := s.failures.blocked(addr, now); yes {
 		seconds := int(math.Ceil(wait.Seconds()))
-		return sluice.Errorf(sluice.QuotaExceeded, "too many requests without a valid token from this address; wait %d s, or show a valid one", seconds).With("retry_after", seconds)
+		return sluice.Errorf(sluice.QuotaExceeded, "too many requests without a valid token from this address; wait %d s, or send a valid one", seconds).With("retry_after", seconds)
 	}
 	s.failures.note(addr, now)
 	return err

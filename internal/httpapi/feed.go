@@ -16,17 +16,17 @@ import (
 )
 
 const (
-	feedStall    = 2 * time.Minute // for which a reader may take nothing before its connection is cut
-	feedFarewell = 2 * time.Second // for what is left to say when a feed ends
-	feedPiece    = 16 << 10        // bytes that are written at a time, or one frame
+	feedStall    = 2 * time.Minute // a reader that accepts no data for this time is disconnected
+	feedFarewell = 2 * time.Second // for the last frames when a feed ends
+	feedPiece    = 16 << 10        // bytes per write, or one frame
 
 	maxCoalesceLabels = 16
 
 	headerLastEventID = "Last-Event-ID"
 )
 
-// getFeed sends a namespace's events as they come: as server-sent events, or over a WebSocket if that is asked for.
-// Whatever can be refused is refused before anything is sent.
+// getFeed streams a namespace's events: as server-sent events, or over a WebSocket on request. All
+// refusals happen before anything is sent.
 func (s *Server) getFeed(c echo.Context) error {
 	f, err := s.openFeed(c)
 	if err != nil {
@@ -38,8 +38,8 @@ func (s *Server) getFeed(c echo.Context) error {
 	return s.openEvents(c, f)
 }
 
-// openFeed opens the feed that a request asks for. It is a function of its own because what it needs for that would be in
-// the stack of every feed otherwise.
+// openFeed opens the requested feed. It is a separate function so that its variables do not stay on
+// the stack of every feed.
 func (s *Server) openFeed(c echo.Context) (*feed.Feed, error) {
 	if err := checkOrigin(c); err != nil {
 		return nil, err
@@ -49,7 +49,7 @@ func (s *Server) openFeed(c echo.Context) (*feed.Feed, error) {
 		return nil, err
 	}
 	if s.opts.Feeds == nil {
-		return nil, sluice.Errorf(sluice.Unavailable, "this server has no feeds")
+		return nil, sluice.Errorf(sluice.Unavailable, "this server does not support feeds")
 	}
 	if wish.Since != "" {
 		if err := s.startsAtShown(c, sluice.VerbRead, wish.Namespace, wish.Since); err != nil {
@@ -62,7 +62,8 @@ func (s *Server) openFeed(c echo.Context) (*feed.Feed, error) {
 func feedWish(c echo.Context) (feed.Wish, error) {
 	w := feed.Wish{
 		Namespace: c.Param("ns"), Caller: caller(c),
-		Since: cmp.Or(strings.TrimSpace(c.Request().Header.Get(headerLastEventID)), placeParam(c, "since")), // a browser that comes back repeats its first request
+		// A reconnecting browser repeats its first request.
+		Since: cmp.Or(strings.TrimSpace(c.Request().Header.Get(headerLastEventID)), placeParam(c, "since")),
 	}
 	if err := onlyParams(c, append([]string{
 		"pattern", "since", "projection", "buffer", "coalesce_labels", "coalesce_window_ms", "coalesce_keep", "coalesce", "ticket",
@@ -76,7 +77,7 @@ func feedWish(c echo.Context) (feed.Wish, error) {
 		}
 	}
 	if w.Since == string(sluice.StartLastPerPath) {
-		return w, sluice.Errorf(sluice.InvalidRequest, "since %q: read the state, which has the same pattern and filter, and then the feed since its seq", w.Since).With("field", "since")
+		return w, sluice.Errorf(sluice.InvalidRequest, "since %q: read the state with the same pattern and filter, and then the feed since its seq", w.Since).With("field", "since")
 	}
 	if w.Since != "" {
 		if _, err := sluice.ParseCursor(w.Since); err != nil {
@@ -88,7 +89,7 @@ func feedWish(c echo.Context) (feed.Wish, error) {
 	}
 	if text := c.QueryParam("buffer"); text != "" {
 		if w.Buffer, err = strconv.Atoi(text); err != nil || w.Buffer < 1 {
-			return w, sluice.Errorf(sluice.InvalidRequest, "buffer %q: use a number of events from 1 on", text).With("field", "buffer")
+			return w, sluice.Errorf(sluice.InvalidRequest, "buffer %q: use a number of events, at least 1", text).With("field", "buffer")
 		}
 	}
 	if w.Filter, err = feedFilter(c); err != nil {
@@ -98,14 +99,15 @@ func feedWish(c echo.Context) (feed.Wish, error) {
 	return w, err
 }
 
-// coalesceRequest is how a feed's coalescing is written as JSON.
+// coalesceRequest is the JSON form of the coalescing settings.
 type coalesceRequest struct {
 	Labels   []string `json:"labels"`
 	WindowMS *int64   `json:"window_ms"`
 	Keep     string   `json:"keep"`
 }
 
-// feedCoalesce returns which events stand for one another, written as parameters or as one of JSON (register C31).
+// feedCoalesce returns the coalescing settings, from single parameters or from one JSON parameter
+// (register C31).
 func feedCoalesce(c echo.Context) (feed.Coalesce, error) {
 	var req coalesceRequest
 	if text := c.QueryParam("coalesce"); text != "" {
@@ -141,7 +143,7 @@ func (r coalesceRequest) coalesce() (feed.Coalesce, error) {
 	case len(w.Labels) > maxCoalesceLabels:
 		return w, sluice.Errorf(sluice.InvalidRequest, "coalesce_labels: use at most %d", maxCoalesceLabels).With("field", "coalesce_labels")
 	case len(w.Labels) == 0 && (r.WindowMS != nil || r.Keep != ""):
-		return w, sluice.Errorf(sluice.InvalidRequest, "coalesce_labels: name the labels by which events stand for one another").With("field", "coalesce_labels")
+		return w, sluice.Errorf(sluice.InvalidRequest, "coalesce_labels: name the labels by which to merge events").With("field", "coalesce_labels")
 	}
 	if slices.Contains(w.Labels, "") {
 		return w, sluice.Errorf(sluice.InvalidRequest, "coalesce_labels: a name is empty").With("field", "coalesce_labels")
@@ -154,17 +156,17 @@ func acknowledgement(f *feed.Feed) []byte {
 	return append(strconv.AppendUint([]byte(`{"subscribed":true,"current_seq":`), f.Current(), 10), '}')
 }
 
-// feedEnd returns what is said when a feed ends although its reader is there: nothing more of it can be sent.
+// feedEnd returns the last frame when a feed ends while its reader is connected.
 func (s *Server) feedEnd(who sluice.Caller, namespace string, err error) (*sluice.Error, []byte) {
 	if s.opts.Stopping != nil && s.opts.Stopping.Err() != nil {
-		err = sluice.Errorf(sluice.Unavailable, "the server is going away; ask again, behind the last sequence")
+		err = sluice.Errorf(sluice.Unavailable, "the server is shutting down; reconnect after the last sequence")
 	}
 	e := conceal(who, public(err))
 	if e.Code == sluice.Forbidden && !who.Unbounded() && s.opts.Access.Sees(who, namespace, time.Now()) != nil {
-		e = public(access.Concealed()) // it may not even know of the namespace any more
+		e = public(access.Concealed()) // it may no longer see the namespace
 	}
 	if e.Code == sluice.NotFound && !who.Unbounded() {
-		e = sluice.Errorf(sluice.NotFound, "the feed is over: what it shows is gone, or you may not read it any more")
+		e = sluice.Errorf(sluice.NotFound, "the feed has ended: its namespace was deleted, or you lost access")
 	}
 	said := failureError{Code: e.Code, Message: e.Message, Details: e.Details}
 	if said.Details == nil {

@@ -17,8 +17,9 @@ import (
 	"github.com/sluice-io/sluice/pkg/sluice"
 )
 
-// openEvents answers a request for a feed with server-sent events. Over HTTP/1.1 they go on when the request has been served,
-// and end with their connection; over HTTP/2, whose connections are of several requests, they are what is served.
+// openEvents answers a request for a feed with server-sent events. Over HTTP/1.1 they continue
+// after the request, and end with their connection; over HTTP/2, with several requests per
+// connection, they are sent within the request.
 func (s *Server) openEvents(c echo.Context, f *feed.Feed) error {
 	w := &eventWriter{feed: f, who: caller(c), namespace: c.Param("ns"), pieces: &s.pieces}
 	h := c.Response().Header()
@@ -28,7 +29,7 @@ func (s *Server) openEvents(c echo.Context, f *feed.Feed) error {
 		defer f.Close()
 		return s.serveEvents2(c, w)
 	}
-	h.Set("Transfer-Encoding", "identity") // for net/http: the end of the connection is that of the answer
+	h.Set("Transfer-Encoding", "identity") // for net/http: the response ends with the connection
 	c.Response().WriteHeader(http.StatusOK)
 	conn, _, err := c.Response().Hijack()
 	if err != nil {
@@ -46,19 +47,19 @@ func (s *Server) openEvents(c echo.Context, f *feed.Feed) error {
 		},
 		sent: func() int64 { return w.sent },
 		end: func() {
-			_ = conn.Close() // whatever happened
+			_ = conn.Close() // in any case
 			f.Close()
 		},
 	})
 	return nil
 }
 
-// feedHeard is how often a reader of events may send something, for nothing.
+// feedHeard is how often a reader of events may send something, which is ignored.
 const feedHeard = 64
 
-// hear returns when whoever reads has gone. They have nothing to say.
+// hear returns when the reader has disconnected. Readers send nothing.
 func hear(conn net.Conn) {
-	var few [64]byte // of which there may be thousands
+	var few [64]byte // small, because there may be thousands
 	for range feedHeard {
 		if _, err := conn.Read(few[:]); err != nil {
 			return
@@ -66,12 +67,13 @@ func hear(conn net.Conn) {
 	}
 }
 
-// serveEvents2 sends a feed in answer to a request of HTTP/2.
+// serveEvents2 streams a feed in response to an HTTP/2 request.
 func (s *Server) serveEvents2(c echo.Context, w *eventWriter) error {
 	ctx, cancel := s.untilStop(c.Request().Context())
 	defer cancel()
 	control := http.NewResponseController(c.Response())
-	if err := control.SetReadDeadline(time.Time{}); err != nil { // nothing more is read; the request's deadline would end it
+	// Nothing more is read, and the request's deadline would end it.
+	if err := control.SetReadDeadline(time.Time{}); err != nil {
 		return err
 	}
 	w.to = answer{c.Response(), control}
@@ -79,8 +81,8 @@ func (s *Server) serveEvents2(c echo.Context, w *eventWriter) error {
 	return s.serveEvents(ctx, w)
 }
 
-// serveEvents sends a feed until it is over, and says why, if there is anybody who reads it. It returns that unless it is because
-// the server stops.
+// serveEvents streams a feed until it ends, and sends the reason to a connected reader. It returns
+// the reason unless the server is shutting down.
 func (s *Server) serveEvents(ctx context.Context, w *eventWriter) error {
 	err := w.begin()
 	if err == nil {
@@ -92,25 +94,25 @@ func (s *Server) serveEvents(ctx context.Context, w *eventWriter) error {
 	}
 	e, text := s.feedEnd(w.who, w.namespace, err)
 	if w.end(text) != nil || stopping {
-		return nil //nolint:nilerr // whom it was said has gone
+		return nil //nolint:nilerr // the reader has disconnected
 	}
 	return e
 }
 
-// stream is where server-sent events go.
+// stream is the destination of server-sent events.
 type stream interface {
 	io.Writer
 	SetWriteDeadline(t time.Time) error
 	Flush() error
 }
 
-// taken is a connection that was taken over.
+// taken is a hijacked connection.
 type taken struct{ net.Conn }
 
-// Flush does nothing: what is written is on its way.
+// Flush does nothing: writes are unbuffered.
 func (taken) Flush() error { return nil }
 
-// answer is the answer to a request.
+// answer is the response to a request.
 type answer struct {
 	io.Writer
 	*http.ResponseController
@@ -123,19 +125,19 @@ type eventWriter struct {
 	who       sluice.Caller
 	namespace string
 	pieces    *pieces
-	buffer    []byte // what is written next
-	sent      int64  // bytes
+	buffer    []byte // pending output
+	sent      int64  // bytes sent
 	failed    error
 	hurried   atomic.Bool
 }
 
-// begin acknowledges.
+// begin sends the acknowledgement.
 func (w *eventWriter) begin() error {
 	w.id(w.feed.Since())
 	return w.end(acknowledgement(w.feed))
 }
 
-// end writes a text that is no event, and everything before it.
+// end writes a text that is not an event, and everything before it.
 func (w *eventWriter) end(text []byte) error {
 	w.buffer = append(append(append(w.buffer, "data: "...), text...), "\n\n"...)
 	err := w.flush()
@@ -143,7 +145,7 @@ func (w *eventWriter) end(text []byte) error {
 	return err
 }
 
-// send writes frames. An event's id is where a reader goes on that has got it (Last-Event-ID).
+// send writes frames. An event's ID is the resume position after it (Last-Event-ID).
 func (w *eventWriter) send(frames []feed.Frame) error {
 	w.buffer = w.pieces.get()
 	defer func() {
@@ -165,10 +167,11 @@ func (w *eventWriter) send(frames []feed.Frame) error {
 	return w.flush()
 }
 
-// frame writes one, or has it written with the next ones.
+// frame writes a frame, or buffers it for the next write.
 func (w *eventWriter) frame(frame feed.Frame) error {
 	w.buffer = append(w.buffer, "data: "...)
-	if text := w.feed.Rendered(frame); len(text) > feedPiece { // it is not copied: there may be a thousand who wait with the same
+	// Not copied: a thousand readers may wait with the same frame.
+	if text := w.feed.Rendered(frame); len(text) > feedPiece {
 		err := w.write(w.buffer, text)
 		w.buffer = append(w.buffer[:0], "\n\n"...)
 		return err
@@ -180,18 +183,18 @@ func (w *eventWriter) frame(frame feed.Frame) error {
 	return w.flush()
 }
 
-// id says where a reader goes on that has got what follows.
+// id writes the resume position after the following frame.
 func (w *eventWriter) id(seq uint64) {
 	w.buffer = append(strconv.AppendUint(append(w.buffer, "id: "...), seq, 10), '\n')
 }
 
-// hurry has what is being written, and all that comes, end soon.
+// hurry makes the current and all further writes end soon.
 func (w *eventWriter) hurry() {
 	w.hurried.Store(true)
-	_ = w.to.SetWriteDeadline(time.Now().Add(feedFarewell)) // if that fails, it is gone
+	_ = w.to.SetWriteDeadline(time.Now().Add(feedFarewell)) // on failure, the connection is gone
 }
 
-// write writes something, for which there is so much time.
+// write writes texts within the time limit.
 func (w *eventWriter) write(texts ...[]byte) error {
 	err := w.to.SetWriteDeadline(time.Now().Add(feedStall))
 	if w.hurried.Load() {

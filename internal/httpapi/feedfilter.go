@@ -13,13 +13,14 @@ import (
 	"github.com/sluice-io/sluice/pkg/sluice"
 )
 
-// filterParams are the parameters that are a filter.
+// filterParams returns the names of the filter parameters.
 func filterParams() []string {
 	return []string{"types", "sources", "subjects", "labels", "cel", "filter", "target"}
 }
 
-// feedFilter returns the filter that the parameters are: one a dimension, or all of them as the JSON of a subscription's
-// filter, and together if no dimension is in both. Codes InvalidRequest; UnknownFilter (register C19).
+// feedFilter returns the filter of a request: one parameter per dimension, or the JSON of a
+// subscription's filter, or both if no dimension is set twice. Codes InvalidRequest; UnknownFilter
+// (register C19).
 func feedFilter(c echo.Context) (sluice.Filter, error) {
 	query := c.QueryParams()
 	f, err := flatFilter(query, c.Param("ns"))
@@ -32,8 +33,8 @@ func feedFilter(c echo.Context) (sluice.Filter, error) {
 	return f, f.Check()
 }
 
-// flatFilter returns the filter of the parameters that are one dimension each: types divided by commas, the others
-// one a parameter, a label as name=value.
+// flatFilter returns the filter of the single-dimension parameters: types comma-separated, other
+// values repeated, labels as name=value.
 func flatFilter(query url.Values, namespace string) (sluice.Filter, error) {
 	f := sluice.Filter{Sources: query["sources"], Subjects: query["subjects"], CEL: query.Get("cel")}
 	for _, types := range query["types"] {
@@ -42,7 +43,7 @@ func flatFilter(query url.Values, namespace string) (sluice.Filter, error) {
 	for _, text := range query["labels"] {
 		name, value, ok := strings.Cut(text, "=")
 		if !ok || name == "" {
-			return f, sluice.Errorf(sluice.InvalidRequest, "labels %q: write name=value, one a parameter", text).With("field", "labels")
+			return f, sluice.Errorf(sluice.InvalidRequest, "labels %q: write name=value; repeat the parameter for each label", text).With("field", "labels")
 		}
 		if f.Labels == nil {
 			f.Labels = map[string][]string{}
@@ -52,7 +53,7 @@ func flatFilter(query url.Values, namespace string) (sluice.Filter, error) {
 	return aimed(f, query.Get("target"), namespace)
 }
 
-// aimed returns a filter for a target as subscriptions may have it: an entity is a subject, and a scope is the namespace.
+// aimed adds a target as in subscriptions: an entity is a subject, and a scope is the namespace.
 func aimed(f sluice.Filter, target, namespace string) (sluice.Filter, error) {
 	kind, name, _ := strings.Cut(target, ":")
 	switch {
@@ -60,14 +61,14 @@ func aimed(f sluice.Filter, target, namespace string) (sluice.Filter, error) {
 	case kind != "entity" || name == "":
 		return f, sluice.Errorf(sluice.InvalidRequest, "target %.100q: write entity:<uri>, or scope:%s", target, namespace).With("field", "target")
 	case len(f.Subjects) > 0:
-		return f, sluice.Errorf(sluice.InvalidRequest, "target: an entity is a subject; write it as one of subjects").With("field", "target")
+		return f, sluice.Errorf(sluice.InvalidRequest, "target: an entity is matched as a subject; use subjects instead").With("field", "target")
 	default:
 		f.Subjects = []string{name}
 	}
 	return f, nil
 }
 
-// withNested returns a filter with the dimensions that another one, in JSON, has besides.
+// withNested adds the dimensions of a filter in JSON.
 func withNested(f sluice.Filter, text string) (sluice.Filter, error) {
 	nested, err := nestedFilter(text)
 	if err != nil {
@@ -84,7 +85,7 @@ func withNested(f sluice.Filter, text string) (sluice.Filter, error) {
 		{"cel", f.CEL != "" && nested.CEL != ""},
 	} {
 		if d.both {
-			return f, sluice.Errorf(sluice.InvalidRequest, "filter: %s is in it and a parameter; write it once", d.name).With("field", d.name)
+			return f, sluice.Errorf(sluice.InvalidRequest, "filter: %s is set both in the filter and as a parameter; set it once", d.name).With("field", d.name)
 		}
 	}
 	nested.Types = append(nested.Types, f.Types...)
@@ -97,7 +98,7 @@ func withNested(f sluice.Filter, text string) (sluice.Filter, error) {
 	return nested, nil
 }
 
-// nestedFilter reads a filter as it is written in a subscription.
+// nestedFilter parses a filter as in a subscription.
 func nestedFilter(text string) (f sluice.Filter, err error) {
 	if !utf8.ValidString(text) || !json.Valid([]byte(text)) {
 		return f, sluice.Errorf(sluice.InvalidRequest, `filter: write JSON such as {"types":["order.*"],"labels":{"region":["eu"]}}`).With("field", "filter")

@@ -15,13 +15,13 @@ import (
 	"github.com/sluice-io/sluice/pkg/sluice"
 )
 
-// isUpgrade reports whether a request wants a WebSocket.
+// isUpgrade reports whether a request asks for a WebSocket.
 func isUpgrade(req *http.Request) bool {
 	return strings.EqualFold(req.Header.Get(echo.HeaderUpgrade), "websocket")
 }
 
-// checkOrigin refuses a WebSocket of a page of another origin, unless it has a ticket. No page can send a token with one: somebody
-// on the way added that, for whichever page it was.
+// checkOrigin refuses a WebSocket of a page of another origin without a ticket. A page cannot send
+// a token with one, so an intermediary must have added it, for any page.
 func checkOrigin(c echo.Context) error {
 	origin := c.Request().Header.Get(echo.HeaderOrigin)
 	if origin == "" || !isUpgrade(c.Request()) || len(ticketsOf(c)) > 0 {
@@ -30,10 +30,10 @@ func checkOrigin(c echo.Context) error {
 	if u, err := url.Parse(origin); err == nil && strings.EqualFold(u.Host, c.Request().Host) {
 		return nil
 	}
-	return sluice.Errorf(sluice.Forbidden, "a page of another origin opens a WebSocket with a ticket; see POST /v1/namespaces/{ns}/feed/tickets")
+	return sluice.Errorf(sluice.Forbidden, "a page of another origin must open a WebSocket with a ticket; see POST /v1/namespaces/{ns}/feed/tickets")
 }
 
-// openSocket answers the handshake of a feed over a WebSocket, which goes on when the request has been served.
+// openSocket answers the handshake of a feed over a WebSocket, which continues after the request.
 func (s *Server) openSocket(c echo.Context, f *feed.Feed) error {
 	conn, err := upgrade(c)
 	if err != nil {
@@ -45,38 +45,38 @@ func (s *Server) openSocket(c echo.Context, f *feed.Feed) error {
 		run:  func(ctx context.Context, end context.CancelFunc) error { return s.serveSocket(ctx, end, w) },
 		sent: conn.Sent,
 		end: func() {
-			conn.CloseNow() // whatever happened
+			conn.CloseNow() // in any case
 			f.Close()
 		},
 	})
 	return nil
 }
 
-// serveSocket sends a feed until it is over, and says why, if there is anybody who reads it. It returns that unless it is because
-// the server stops.
+// serveSocket streams a feed until it ends, and sends the reason to a connected reader. It returns
+// the reason unless the server is shutting down.
 func (s *Server) serveSocket(ctx context.Context, end context.CancelFunc, w *feedSocket) error {
 	err := w.run(ctx, end)
 	if w.isLeft() {
-		w.conn.Close(socket.Normal, "") // why was said
+		w.conn.Close(socket.Normal, "") // the reason was sent
 		return nil
 	}
-	stopping := ctx.Err() != nil // later it has ended in any case
+	stopping := ctx.Err() != nil // later, ctx has ended in any case
 	e, text := s.feedEnd(w.who, w.namespace, err)
 	said := w.write(socket.AppendText(nil, text))
 	w.conn.Close(closeCode(e.Code), string(e.Code))
 	if said != nil || stopping {
-		return nil //nolint:nilerr // whom it was said has gone
+		return nil //nolint:nilerr // the reader has disconnected
 	}
 	return e
 }
 
-// upgrade answers a handshake and takes over the connection.
+// upgrade answers a handshake and hijacks the connection.
 func upgrade(c echo.Context) (*socket.Conn, error) {
 	accept, err := socket.Accept(c.Request())
 	header := c.Response().Header()
 	if err != nil {
 		header.Set("Sec-WebSocket-Version", socket.Version)
-		return nil, sluice.Errorf(sluice.InvalidRequest, "this is no handshake of a WebSocket: %v", err)
+		return nil, sluice.Errorf(sluice.InvalidRequest, "not a WebSocket handshake: %v", err)
 	}
 	header.Set(echo.HeaderUpgrade, "websocket")
 	header.Set(echo.HeaderConnection, "Upgrade")
@@ -88,12 +88,12 @@ func upgrade(c echo.Context) (*socket.Conn, error) {
 	}
 	var read []byte
 	if n := buffered.Reader.Buffered(); n > 0 {
-		read, _ = buffered.Peek(n) // it is there
+		read, _ = buffered.Peek(n) // already buffered
 	}
 	return socket.New(conn, bytes.Clone(read), socket.Options{Stall: feedStall, Farewell: feedFarewell}), nil
 }
 
-// closeCode returns how a WebSocket is closed for an error.
+// closeCode returns the close code for an error.
 func closeCode(code sluice.Code) socket.Code {
 	switch code { //nolint:exhaustive // of the others there is nothing to add
 	case sluice.Unavailable:
@@ -104,19 +104,20 @@ func closeCode(code sluice.Code) socket.Code {
 	return socket.Policy
 }
 
-// feedSocket is a feed over a WebSocket: a text message a frame. Whoever reads it has nothing to say.
+// feedSocket is a feed over a WebSocket: one text message per frame. Its reader sends nothing.
 type feedSocket struct {
 	feed      *feed.Feed
 	conn      *socket.Conn
 	who       sluice.Caller
 	namespace string
 	pieces    *pieces
-	failed    error // of writing
+	failed    error // write error
 }
 
-// run sends the feed until ctx ends or the feed does, or nobody reads it any more, and returns why. End ends ctx.
+// run streams the feed until ctx or the feed ends, or the reader disconnects, and returns the
+// reason. End ends ctx.
 func (w *feedSocket) run(ctx context.Context, end context.CancelFunc) error {
-	go func() { // who closes the connection waits for it
+	go func() { // closing the connection waits for it
 		w.conn.Hear()
 		end()
 	}()
@@ -127,7 +128,7 @@ func (w *feedSocket) run(ctx context.Context, end context.CancelFunc) error {
 	return err
 }
 
-// isLeft reports whether there is nobody any more who reads it.
+// isLeft reports whether the reader has disconnected.
 func (w *feedSocket) isLeft() bool {
 	select {
 	case <-w.conn.Deaf():
@@ -137,13 +138,13 @@ func (w *feedSocket) isLeft() bool {
 	}
 }
 
-// send writes frames, as many at once as there are.
+// send writes all available frames at once.
 func (w *feedSocket) send(frames []feed.Frame) error {
 	b := w.pieces.get()
 	defer func() { w.pieces.put(b) }()
 	for _, frame := range frames {
 		switch text := w.feed.Rendered(frame); {
-		case len(text) > feedPiece: // it is not copied: there may be a thousand who wait with the same
+		case len(text) > feedPiece: // not copied: a thousand readers may wait with the same frame
 			b = socket.AppendHead(b, len(text))
 			if err := w.write(b, text); err != nil {
 				return err

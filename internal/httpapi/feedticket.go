@@ -19,10 +19,10 @@ const (
 	ticketRoute = feedRoute + "/tickets"
 )
 
-// isFeed reports whether a route is one that pages of other origins use to read a feed.
+// isFeed reports whether pages of other origins use a route to read a feed.
 func isFeed(route string) bool { return route == feedRoute || route == ticketRoute }
 
-// feedOptions says what a page of another origin may ask.
+// feedOptions answers preflight requests for feeds.
 func feedOptions(c echo.Context) error {
 	methods := "GET, OPTIONS"
 	if c.Path() == ticketRoute {
@@ -32,16 +32,16 @@ func feedOptions(c echo.Context) error {
 	return c.NoContent(http.StatusNoContent)
 }
 
-// ticketRequest is what can be said about a ticket.
+// ticketRequest is the body of a POST.
 type ticketRequest struct {
 	TTL *sluice.Duration `json:"ttl"`
 }
 
-// feedTicket is a ticket: what opens feeds of a namespace instead of a token, where that cannot be sent.
+// feedTicket opens feeds of a namespace where a token cannot be sent.
 type feedTicket struct {
 	Ticket    string    `json:"ticket"`
 	ExpiresAt time.Time `json:"expires_at"`
-	URL       string    `json:"url"` // of a feed, with the ticket
+	URL       string    `json:"url"` // URL of a feed, including the ticket
 }
 
 func (s *Server) postTicket(c echo.Context) error {
@@ -69,7 +69,7 @@ func (s *Server) postTicket(c echo.Context) error {
 	return c.JSON(http.StatusCreated, feedTicket{text, until, at})
 }
 
-// ticketsOf returns the tickets that a request shows: a feed's, and no other's.
+// ticketsOf returns the tickets in a request for a feed; other routes accept none.
 func ticketsOf(c echo.Context) []string {
 	if c.Path() != feedRoute || c.Request().Method != http.MethodGet {
 		return nil
@@ -77,10 +77,11 @@ func ticketsOf(c echo.Context) []string {
 	return c.QueryParams()["ticket"]
 }
 
-// redeem returns who reads a feed with a ticket. In a request that shows a token, too, one of them is somebody else's.
+// redeem returns the caller of a ticket. A request with both a token and a ticket is refused,
+// because one may belong to another caller.
 func (s *Server) redeem(c echo.Context, tickets []string) (sluice.Caller, error) {
 	if len(tickets) > 1 || c.Request().Header.Get(echo.HeaderAuthorization) != "" {
-		return sluice.Caller{}, sluice.Errorf(sluice.InvalidRequest, "send one ticket, or the header Authorization, not both").With("field", "ticket")
+		return sluice.Caller{}, sluice.Errorf(sluice.InvalidRequest, "send either one ticket or the header Authorization").With("field", "ticket")
 	}
 	a, err := s.authority()
 	if err != nil {
@@ -89,8 +90,8 @@ func (s *Server) redeem(c echo.Context, tickets []string) (sluice.Caller, error)
 	return a.Redeem(c.Request().Context(), tickets[0], c.Param("ns"))
 }
 
-// guesses reports whether a request that is not authenticated showed something that it may have made up. Whoever comes back
-// with a ticket that was good has not.
+// guesses reports whether an unauthenticated request contains possibly made-up credentials. A
+// ticket that was once valid does not count.
 func guesses(c echo.Context, e *sluice.Error) bool {
 	if c.Request().Header.Get(echo.HeaderAuthorization) != "" {
 		return true

@@ -7,12 +7,12 @@ import (
 	"github.com/sluice-io/sluice/pkg/sluice"
 )
 
-// finish checks what every event must keep and gives it its path: the one that was named, or
-// else its subject. Codes InvalidRequest; Forbidden for what only the server may say.
+// finish checks the rules for all events and sets the path: the given path, or else the subject.
+// Codes InvalidRequest; Forbidden for reserved values.
 func finish(e *sluice.Event, path string) error {
 	if path == "" {
 		if e.Subject == "" {
-			return sluice.Errorf(sluice.InvalidRequest, "the event has neither path nor subject; say where it lives, such as \"/orders/42\"")
+			return sluice.Errorf(sluice.InvalidRequest, "the event has neither path nor subject; set a path such as \"/orders/42\"")
 		}
 		path = "/" + strings.TrimPrefix(e.Subject, "/")
 	}
@@ -23,7 +23,7 @@ func finish(e *sluice.Event, path string) error {
 	return e.Check()
 }
 
-// inheritTrace gives the request's trace context to the events that bring none of their own.
+// inheritTrace sets the request's trace context on events without one.
 func inheritTrace(header http.Header, events []sluice.Event) error {
 	for _, name := range []string{"traceparent", "tracestate"} {
 		value := header.Get(name)

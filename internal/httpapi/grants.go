@@ -10,12 +10,12 @@ import (
 	"github.com/sluice-io/sluice/pkg/sluice"
 )
 
-// whoami says who asks, and what with.
+// whoami returns the caller and its grant.
 func (s *Server) whoami(c echo.Context) error {
 	who := caller(c)
 	answer := struct {
 		Principal sluice.Principal `json:"principal"`
-		Grant     *sluice.Grant    `json:"grant,omitempty"` // root has none
+		Grant     *sluice.Grant    `json:"grant,omitempty"` // nil for root
 	}{Principal: who.Principal}
 	if !who.Unbounded() {
 		g, err := s.opts.Authority.Grant(who, who.Grant)
@@ -27,15 +27,15 @@ func (s *Server) whoami(c echo.Context) error {
 	return c.JSON(http.StatusOK, answer)
 }
 
-// authority returns what keeps the grants. Code Unavailable where there are none.
+// authority returns the grants component. Code Unavailable if there is none.
 func (s *Server) authority() (*authority.Authority, error) {
 	if s.opts.Authority == nil {
-		return nil, sluice.Errorf(sluice.Unavailable, "this server keeps no grants")
+		return nil, sluice.Errorf(sluice.Unavailable, "this server does not support grants")
 	}
 	return s.opts.Authority, nil
 }
 
-// mintGrant issues a grant: root any, others a part of their own.
+// mintGrant issues a grant: any grant for root, otherwise a part of the caller's own.
 func (s *Server) mintGrant(c echo.Context) error {
 	a, err := s.authority()
 	if err != nil {
@@ -60,7 +60,7 @@ type grantList struct {
 	NextCursor string         `json:"next_cursor"`
 }
 
-// listGrants lists the grants that the caller may see, newest first, without their tokens.
+// listGrants lists the grants visible to the caller, newest first, without their tokens.
 func (s *Server) listGrants(c echo.Context) error {
 	a, err := s.authority()
 	if err != nil {
@@ -99,7 +99,7 @@ func (s *Server) getGrant(c echo.Context) error {
 	return c.JSON(http.StatusOK, g)
 }
 
-// renewGrant gives a grant another token and, if it is said, another end.
+// renewGrant issues a new token for a grant and optionally a new expiry.
 func (s *Server) renewGrant(c echo.Context) error {
 	a, err := s.authority()
 	if err != nil {
@@ -119,7 +119,7 @@ func (s *Server) renewGrant(c echo.Context) error {
 	return c.JSON(http.StatusOK, minted)
 }
 
-// revokeGrant ends a grant. What it answers, it answers when every replica acts on it.
+// revokeGrant revokes a grant. It responds once every replica enforces the revocation.
 func (s *Server) revokeGrant(c echo.Context) error {
 	a, err := s.authority()
 	if err != nil {
@@ -133,7 +133,7 @@ func (s *Server) revokeGrant(c echo.Context) error {
 	return c.JSON(http.StatusOK, g)
 }
 
-// verifyToken says whether a token counts, and whether it would let its holder do something.
+// verifyToken verifies a token and its permissions.
 func (s *Server) verifyToken(c echo.Context) error {
 	a, err := s.authority()
 	if err != nil {
@@ -151,7 +151,7 @@ func (s *Server) verifyToken(c echo.Context) error {
 		return sluice.Errorf(sluice.InvalidRequest, "token is missing").With("field", "token")
 	}
 	if (req.Verb == "") != (req.Object == nil) {
-		return sluice.Errorf(sluice.InvalidRequest, "verb and object belong together").With("field", "verb")
+		return sluice.Errorf(sluice.InvalidRequest, "verb and object must be sent together").With("field", "verb")
 	}
 	found, err := a.Verify(c.Request().Context(), req.Token, req.Verb, req.Object)
 	if err != nil {

@@ -20,13 +20,15 @@ import (
 	"github.com/sluice-io/sluice/pkg/sluice"
 )
 
-// Answers keeps for a day what requests with an Idempotency-Key were answered.
+// Answers stores the responses to requests with an Idempotency-Key for a day.
 type Answers interface {
-	// Get returns what is kept under a key, and its revision. Code NotFound.
+	// Get returns the stored response for a key, and its revision. Code NotFound.
 	Get(ctx context.Context, key string) (sluice.KeptAnswer, uint64, error)
-	// Put keeps an answer and returns its revision. Code Conflict unless the stored revision is the given one, 0 for none.
+	// Put stores a response and returns its revision. Code Conflict unless the stored revision is
+	// the given one, 0 for none.
 	Put(ctx context.Context, key string, kept sluice.KeptAnswer, revision uint64) (uint64, error)
-	// Delete forgets what is kept under a key. Code Conflict unless the stored revision is the given one.
+	// Delete removes the stored response for a key. Code Conflict unless the stored revision is the
+	// given one.
 	Delete(ctx context.Context, key string, revision uint64) error
 }
 
@@ -35,20 +37,20 @@ const (
 	headerReplayed       = "Idempotent-Replayed"
 
 	maxIdempotencyKey = 255             // bytes
-	maxKeptAnswer     = 256 << 10       // bytes of a body
+	maxKeptAnswer     = 256 << 10       // bytes of a response body
 	abandonedAfter    = 5 * time.Minute // longer than any request takes: its replica died
-	keepPatience      = 5 * time.Second // for the store, when there is an answer
+	keepPatience      = 5 * time.Second // time limit for storing a response
 )
 
-// once serves a POST with an Idempotency-Key once: for a day, the same request of the same caller has the first one's answer.
-// Errors are not kept: whoever sends the request again tries again.
+// once serves a POST with an Idempotency-Key at most once: for a day, the same request from the
+// same caller gets the first response. Errors are not stored, so a repeated request is tried again.
 func (s *Server) once(c echo.Context, handle echo.HandlerFunc) error {
 	given := c.Request().Header.Values(headerIdempotencyKey)
 	if len(given) == 0 || c.Request().Method != http.MethodPost || !strings.HasPrefix(c.Path(), "/v1/") {
 		return handle(c)
 	}
 	if s.opts.Answers == nil {
-		return sluice.Errorf(sluice.Unavailable, "this server keeps no answers; leave %s out", headerIdempotencyKey)
+		return sluice.Errorf(sluice.Unavailable, "this server does not store responses; omit %s", headerIdempotencyKey)
 	}
 	if len(given) > 1 || given[0] == "" || len(given[0]) > maxIdempotencyKey || strings.ContainsFunc(given[0], func(r rune) bool { return r <= ' ' || r > '~' }) {
 		return sluice.Errorf(sluice.InvalidRequest, "%s: send it once, with 1 to %d printable characters such as a UUID", headerIdempotencyKey, maxIdempotencyKey)
@@ -60,8 +62,8 @@ func (s *Server) once(c echo.Context, handle echo.HandlerFunc) error {
 	key := answerKey(c, given[0])
 	revision, kept, err := s.reserve(c.Request().Context(), key, request)
 	switch {
-	case lacksRoom(err): // what adds to a full store was refused already: this frees room, or takes rights away
-		s.opts.Logger.LogAttrs(c.Request().Context(), slog.LevelWarn, "the store is too full to keep the answer to an Idempotency-Key", slog.Any("error", err))
+	case lacksRoom(err): // additions to a full store were refused earlier; this request frees space or revokes permissions
+		s.opts.Logger.LogAttrs(c.Request().Context(), slog.LevelWarn, "the store is too full to save the response for an Idempotency-Key", slog.Any("error", err))
 		return handle(c)
 	case err != nil:
 		return err
@@ -72,13 +74,14 @@ func (s *Server) once(c echo.Context, handle echo.HandlerFunc) error {
 	return s.keep(c, handle, key, request, revision)
 }
 
-// answerKey returns the key of an answer: of whoever asks, by grant because names can be given to anybody, and what for.
+// answerKey returns the key of a response, from the caller's grant (names are not unique), the
+// route and the Idempotency-Key.
 func answerKey(c echo.Context, given string) string {
 	who := caller(c)
 	return hashOf(string(who.Principal), who.Grant, c.Request().URL.EscapedPath(), c.Request().URL.RawQuery, given)
 }
 
-// hashRequest returns a hash of what a request says, and leaves its body to be read again.
+// hashRequest returns a hash of the request, and restores its body.
 func hashRequest(c echo.Context) (string, error) {
 	data, err := body(c)
 	if err != nil {
@@ -98,13 +101,13 @@ func hashRequest(c echo.Context) (string, error) {
 func hashOf(parts ...string) string {
 	h := sha256.New()
 	for _, part := range parts {
-		_, _ = fmt.Fprintf(h, "%d:%s", len(part), part) // a hash takes everything
+		_, _ = fmt.Fprintf(h, "%d:%s", len(part), part) // writing to a hash does not fail
 	}
 	return hex.EncodeToString(h.Sum(nil))
 }
 
-// reserve notes that a request is under way, or returns what it was answered before. Codes Unprocessable if the key was used for
-// another request; Conflict while the first one is under way.
+// reserve records that a request is in flight, or returns its stored response. Codes Unprocessable
+// if the key was used for a different request; Conflict while the first one is in flight.
 func (s *Server) reserve(ctx context.Context, key, request string) (uint64, *sluice.KeptAnswer, error) {
 	now := time.Now().UTC()
 	revision, err := s.opts.Answers.Put(ctx, key, sluice.KeptAnswer{Request: request, Begun: now}, 0)
@@ -132,16 +135,16 @@ func (s *Server) reserve(ctx context.Context, key, request string) (uint64, *slu
 }
 
 func underWay() error {
-	return sluice.Errorf(sluice.Conflict, "a request with this %s is under way; try again in a moment", headerIdempotencyKey)
+	return sluice.Errorf(sluice.Conflict, "a request with this %s is in flight; retry shortly", headerIdempotencyKey)
 }
 
-// keep serves a request and keeps its answer.
+// keep serves a request and stores its response.
 func (s *Server) keep(c echo.Context, handle echo.HandlerFunc, key, request string, revision uint64) error {
 	res := c.Response()
 	copied := &copying{ResponseWriter: res.Writer}
 	res.Writer = copied
 	done := false
-	defer func() { // a handler that panics leaves nothing behind, either
+	defer func() { // also after a panic of the handler
 		res.Writer = copied.ResponseWriter
 		ctx, cancel := context.WithTimeout(shutdown.Lasting(c.Request().Context()), keepPatience)
 		defer cancel()
@@ -156,7 +159,7 @@ func (s *Server) keep(c echo.Context, handle echo.HandlerFunc, key, request stri
 			err = s.opts.Answers.Delete(ctx, key, revision)
 		}
 		if err != nil {
-			s.opts.Logger.LogAttrs(ctx, slog.LevelWarn, "the answer to an Idempotency-Key is not kept", slog.Any("error", err))
+			s.opts.Logger.LogAttrs(ctx, slog.LevelWarn, "response for an Idempotency-Key not saved", slog.Any("error", err))
 		}
 	}()
 	err := handle(c)
@@ -164,7 +167,7 @@ func (s *Server) keep(c echo.Context, handle echo.HandlerFunc, key, request stri
 	return err
 }
 
-// keptHeader returns what of an answer's header is about its content.
+// keptHeader returns the headers of a response that describe its content.
 func keptHeader(header http.Header) map[string][]string {
 	kept := map[string][]string{}
 	for _, name := range []string{echo.HeaderContentType, echo.HeaderLocation, "Etag"} {
@@ -177,7 +180,7 @@ func keptHeader(header http.Header) map[string][]string {
 
 func replayAnswer(c echo.Context, kept *sluice.KeptAnswer) error {
 	if kept.Status == http.StatusRequestEntityTooLarge {
-		return sluice.Errorf(sluice.Conflict, "this request was served; its answer has more than %d bytes and was not kept", maxKeptAnswer)
+		return sluice.Errorf(sluice.Conflict, "the request was completed; its response exceeds %d bytes and was not saved", maxKeptAnswer)
 	}
 	header := c.Response().Header()
 	maps.Copy(header, kept.Header)
@@ -188,15 +191,15 @@ func replayAnswer(c echo.Context, kept *sluice.KeptAnswer) error {
 	return c.Blob(kept.Status, header.Get(echo.HeaderContentType), kept.Body)
 }
 
-// copying keeps a copy of the body that is written.
+// copying keeps a copy of the written body.
 type copying struct {
 	http.ResponseWriter
 
 	body []byte
-	cut  bool // it is longer
+	cut  bool // the copy is incomplete
 }
 
-// Write writes, and keeps what there is room for.
+// Write writes, and copies up to the limit.
 func (w *copying) Write(p []byte) (int, error) {
 	if w.cut = w.cut || len(w.body)+len(p) > maxKeptAnswer; !w.cut {
 		w.body = append(w.body, p...)

@@ -13,11 +13,11 @@ import (
 
 const (
 	maxDepth   = 1000    // levels of arrays and objects
-	maxValues  = 100_000 // of a whole body; the data of events does not count
-	fewMembers = 16      // up to which they are compared one by one
+	maxValues  = 100_000 // in the whole body, without the data of events
+	fewMembers = 16      // number of names that are compared one by one
 )
 
-// jsonBody returns the request's body, which is JSON that everybody reads alike, or nothing.
+// jsonBody returns the request's body, which is unambiguous JSON or empty.
 func jsonBody(c echo.Context) ([]byte, error) {
 	data, err := body(c)
 	if err != nil {
@@ -26,13 +26,13 @@ func jsonBody(c echo.Context) ([]byte, error) {
 	return data, checkJSON(data)
 }
 
-// checkJSON returns an error (InvalidRequest) for JSON that others may read otherwise than we do, or
-// that is expensive to read: a name that an object has twice, what is not UTF-8, very
-// deep nesting, very many members. Whether it is JSON at all is for the decoder to say.
+// checkJSON returns an error (InvalidRequest) for JSON that parsers interpret differently or that
+// is expensive to parse: a duplicate name in an object, invalid UTF-8, deep nesting, very many
+// values. Syntax errors are left to the decoder.
 func checkJSON(data []byte) error { return check(data, walk{}) }
 
-// checkEvents is checkJSON for an event or an array of events, whose data is their publisher's affair: it goes
-// along byte for byte.
+// checkEvents is checkJSON for an event or an array of events, ignoring their data, which is passed
+// on byte for byte.
 func checkEvents(data []byte) error { return check(data, walk{events: true}) }
 
 func check(data []byte, w walk) error {
@@ -64,7 +64,7 @@ func check(data []byte, w walk) error {
 	return nil
 }
 
-// endOfString returns where the string that begins at i ends, its quotes included.
+// endOfString returns the end of the string that starts at i, including its quotes.
 func endOfString(data []byte, i int) int {
 	for i++; i < len(data); i++ {
 		switch data[i] {
@@ -77,28 +77,28 @@ func endOfString(data []byte, i int) int {
 	return len(data)
 }
 
-// walk is where in a JSON text we are.
+// walk is the state of a walk through a JSON text.
 type walk struct {
 	levels []level
-	names  [][]byte // of the first few members of every object that is open, the outermost first
-	events bool     // the value of an event's member "data" is not looked into
-	inData int      // how many levels are open around the data that we are in; 0: none
-	values int      // begun outside the data of events
+	names  [][]byte // the first few names of every open object, outermost first
+	events bool     // the value of an event's member "data" is not inspected
+	inData int      // number of open levels within the data; 0: outside
+	values int      // values outside the data of events
 
-	seed maphash.Seed // of the hashes of names: no caller can make two of them collide
+	seed maphash.Seed // seed of the name hashes: callers cannot provoke collisions
 }
 
-// level is an array or an object that is open.
+// level is an open array or object.
 type level struct {
 	object bool
 	named  bool                // the next string is a value
-	first  int                 // of its names
-	seen   map[uint64]struct{} // hashes of its names: they take less memory than the names do
+	first  int                 // index of its first name
+	seen   map[uint64]struct{} // hashes of its names, which take less memory than the names
 }
 
 func (w *walk) open(object bool) error {
 	if len(w.levels) == maxDepth {
-		return sluice.Errorf(sluice.InvalidRequest, "the JSON is nested too deep; %d levels is the most", maxDepth)
+		return sluice.Errorf(sluice.InvalidRequest, "the JSON is nested too deep; the limit is %d levels", maxDepth)
 	}
 	w.levels = append(w.levels, level{object: object, first: len(w.names)})
 	w.count()
@@ -124,15 +124,15 @@ func (w *walk) next() {
 	w.count()
 }
 
-// count counts a comma, a bracket or a brace, each of which begins a value. A decoder takes memory for each
-// value, however short it is.
+// count counts a comma, a bracket or a brace, each of which starts a value. A decoder allocates
+// memory for every value, however short.
 func (w *walk) count() {
 	if w.inData == 0 {
 		w.values++
 	}
 }
 
-// text is told of every string.
+// text handles a string.
 func (w *walk) text(quoted []byte) error {
 	if len(w.levels) == 0 || w.inData > 0 && len(w.levels) > w.inData {
 		return nil
@@ -146,12 +146,12 @@ func (w *walk) text(quoted []byte) error {
 	if bytes.IndexByte(quoted, '\\') >= 0 {
 		var plain string
 		if json.Unmarshal(quoted, &plain) != nil {
-			return nil //nolint:nilerr // the decoder says what is wrong with it
+			return nil //nolint:nilerr // the decoder reports the error
 		}
 		name = []byte(plain)
 	}
 	if !w.add(l, name) {
-		return sluice.Errorf(sluice.InvalidRequest, "an object has the member %.100q twice", name)
+		return sluice.Errorf(sluice.InvalidRequest, "an object has a duplicate member %.100q", name)
 	}
 	if w.events && string(name) == "data" && w.isEvent() {
 		w.inData = len(w.levels)
@@ -159,7 +159,7 @@ func (w *walk) text(quoted []byte) error {
 	return nil
 }
 
-// isEvent reports whether the innermost level is an event: the whole, or an element of the whole.
+// isEvent reports whether the innermost level is an event: the whole text, or an element of it.
 func (w *walk) isEvent() bool {
 	return len(w.levels) == 1 || len(w.levels) == 2 && !w.levels[0].object
 }

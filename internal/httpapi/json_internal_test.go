@@ -35,12 +35,12 @@ func TestJSONThatIsReadInTwoWaysIsRefused(t *testing.T) {
 	t.Parallel()
 	large := many(1000)
 	tests := []struct{ name, text, says string }{
-		{"a name twice", `{"a":1,"b":2,"a":3}`, `the member "a" twice`},
-		{"a name twice, spelt in two ways", `{"a":1,"\u0061":2}`, `the member "a" twice`},
-		{"a name twice inside", `{"x":[{"y":{"a":1,"a":1}}]}`, "twice"},
-		{"a name twice after an object", `{"a":{"b":[1]},"a":2}`, "twice"},
-		{"a name twice among many", large[:len(large)-1] + `,"k7":1}`, `"k7" twice`},
-		{"an empty name twice", `{"":1,"":2}`, "twice"},
+		{"a name twice", `{"a":1,"b":2,"a":3}`, `duplicate member "a"`},
+		{"a name twice, spelt in two ways", `{"a":1,"\u0061":2}`, `duplicate member "a"`},
+		{"a name twice inside", `{"x":[{"y":{"a":1,"a":1}}]}`, "duplicate member"},
+		{"a name twice after an object", `{"a":{"b":[1]},"a":2}`, "duplicate member"},
+		{"a name twice among many", large[:len(large)-1] + `,"k7":1}`, `duplicate member "k7"`},
+		{"an empty name twice", `{"":1,"":2}`, "duplicate member"},
 		{"bytes that are no UTF-8", "{\"a\":\"\xff\"}", "UTF-8"},
 		{"a surrogate in UTF-8", "{\"a\":\"\xed\xa0\x80\"}", "UTF-8"},
 		{"one level too deep", nested(maxDepth + 2), "nested too deep"},

@@ -10,21 +10,22 @@ import (
 	"github.com/sluice-io/sluice/pkg/sluice"
 )
 
-// defaultOverlap is how long a signing key stays beside the one that takes its place.
+// defaultOverlap is how long a replaced signing key stays.
 const defaultOverlap = 24 * time.Hour
 
-// Keys knows the server's own keys, and never shows one.
+// Keys manages the server's own keys without revealing them.
 type Keys interface {
-	// Keys returns what may be known of the keys that have not retired, the newest of a use first.
+	// Keys returns the public metadata of the keys that have not retired, newest first within each
+	// use.
 	Keys(ctx context.Context) ([]sluice.SigningKey, error)
-	// RotateKey gives webhooks a new key and returns it. Those before it sign along for the
+	// RotateKey creates a new key for webhooks and returns it. Previous keys also sign during the
 	// overlap. Codes Conflict; Unavailable.
 	RotateKey(ctx context.Context, overlap time.Duration, by string) (sluice.SigningKey, error)
-	// Sealing says with which keys the secrets in the store are sealed.
+	// Sealing returns the keys that seal the secrets in the store.
 	Sealing(ctx context.Context) (sluice.Sealing, error)
 }
 
-// keyList is all keys: there are few.
+// keyList is the complete list of keys, which is short.
 type keyList struct {
 	Keys       []sluice.SigningKey `json:"keys"`
 	NextCursor string              `json:"next_cursor"`
@@ -38,7 +39,7 @@ func (s *Server) listKeys(c echo.Context) error {
 	return c.JSON(http.StatusOK, keyList{Keys: keys})
 }
 
-// rotateKeyRequest is what can be said about a rotation.
+// rotateKeyRequest is the body of a POST.
 type rotateKeyRequest struct {
 	Overlap *sluice.Duration `json:"overlap"`
 }

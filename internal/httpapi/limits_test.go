@@ -50,7 +50,7 @@ func TestWhatIsBeyondTheQuotaIsRefusedAsAWhole(t *testing.T) {
 	b.must(t, http.StatusCreated, "POST "+acme, `{"path":"/a"}`)
 	require.Len(t, b.must(t, http.StatusOK, "GET "+acme, "").list(t, "events"), 3)
 	never := b.must(t, http.StatusRequestEntityTooLarge, "POST "+acme, `[{"path":"/a"},{"path":"/a"},{"path":"/a"},{"path":"/a"}]`)
-	require.Contains(t, never.text, "it can never pass")
+	require.Contains(t, never.text, "send less at once")
 	b.must(t, http.StatusCreated, "POST "+events, `{"path":"/a"}`)
 }
 
@@ -93,8 +93,8 @@ func TestEventsThatAreTooLargeOrTooDeepAreRefused(t *testing.T) {
 		says       string
 	}{
 		{"a body beyond http.max_body", `{"path":"/a","data":"` + strings.Repeat("x", 9<<20) + `"}`, http.StatusRequestEntityTooLarge, "larger than 8388608 bytes"},
-		{"data beyond NATS' max_payload", `{"path":"/a","data":"` + strings.Repeat("x", 2<<20) + `"}`, http.StatusRequestEntityTooLarge, "the NATS server takes"},
-		{"one of a batch beyond it", `[{"path":"/a"},{"path":"/a","data":"` + strings.Repeat("x", 2<<20) + `"}]`, http.StatusRequestEntityTooLarge, "the NATS server takes"},
+		{"data beyond NATS' max_payload", `{"path":"/a","data":"` + strings.Repeat("x", 2<<20) + `"}`, http.StatusRequestEntityTooLarge, "the size limit of the NATS server"},
+		{"one of a batch beyond it", `[{"path":"/a"},{"path":"/a","data":"` + strings.Repeat("x", 2<<20) + `"}]`, http.StatusRequestEntityTooLarge, "the size limit of the NATS server"},
 		{"data that is nested too deep", `{"path":"/a","data":` + deep + `}`, http.StatusBadRequest, "too deep"},
 		{"a body that is nested too deep", deep, http.StatusBadRequest, "too deep"},
 		{"attributes beyond 64 KiB", `{"specversion":"1.0","id":"1","source":"/s","type":"t","path":"/a",` + strings.Join(wide, ",") + `}`, http.StatusRequestEntityTooLarge, "64 KiB"},
@@ -105,7 +105,7 @@ func TestEventsThatAreTooLargeOrTooDeepAreRefused(t *testing.T) {
 	}
 	a := b.must(t, http.StatusRequestEntityTooLarge, "POST "+events, strings.Repeat("x", 2<<20),
 		"Content-Type", "text/plain", "ce-specversion", "1.0", "ce-id", "1", "ce-type", "t", "ce-source", "/s", "ce-path", "/a")
-	require.Contains(t, a.text, "the NATS server takes")
+	require.Contains(t, a.text, "the size limit of the NATS server")
 	require.Empty(t, b.must(t, http.StatusOK, "GET "+events, "").list(t, "events"))
 }
 

@@ -17,7 +17,7 @@ import (
 
 const maxRequestID = 128
 
-// panicked is a panic of a handler, with the stack that it had.
+// panicked is a panic of a handler, with its stack.
 type panicked struct {
 	value any
 	stack []byte
@@ -25,8 +25,8 @@ type panicked struct {
 
 func (p *panicked) Error() string { return fmt.Sprintf("panic: %v\n%s", p.value, p.stack) }
 
-// before has something done before a request is served, unless it fails. It is over by then, and so takes no room in the
-// stack of a request that is served for hours.
+// before runs functions before a request is served, unless one fails. They have returned by then,
+// and take no space on the stack of a request that runs for hours.
 func before(all ...echo.HandlerFunc) echo.MiddlewareFunc {
 	return func(next echo.HandlerFunc) echo.HandlerFunc {
 		return func(c echo.Context) error {
@@ -40,8 +40,9 @@ func before(all ...echo.HandlerFunc) echo.MiddlewareFunc {
 	}
 }
 
-// observe gives every request an id, turns its error into an answer and logs one line of it. What it does before and after is
-// in functions of their own: it would be in the stack of every request that is served for hours.
+// observe gives every request an ID, turns its error into a response and logs one line. The work
+// before and after is in separate functions, to keep it off the stack of requests that run for
+// hours.
 func (s *Server) observe(next echo.HandlerFunc) echo.HandlerFunc {
 	return func(c echo.Context) error {
 		began, incoming := time.Now(), s.begin(c)
@@ -58,7 +59,7 @@ func (s *Server) begin(c echo.Context) *incoming {
 	return s.receive(c)
 }
 
-// finish answers a request that failed, and logs it, when what goes on of it is over too.
+// finish responds to a failed request, and logs it once its remaining work has ended, too.
 func (s *Server) finish(c echo.Context, err error, began time.Time) {
 	if err == nil && s.goOn(c, began) {
 		return
@@ -80,18 +81,18 @@ func guarded(next echo.HandlerFunc, c echo.Context) (err error) {
 	return next(c)
 }
 
-// caught returns what was recovered as an error, nil if nothing was.
+// caught converts a recovered value to an error, nil if there was none.
 func caught(value any) error {
 	switch value {
 	case nil:
 		return nil
 	case http.ErrAbortHandler:
-		panic(value) // the server ends the connection without a word, as it is meant to
+		panic(value) // the server closes the connection, as intended
 	}
 	return &panicked{value, debug.Stack()}
 }
 
-// requestID returns the caller's id if it is harmless in a log, else a new one.
+// requestID returns the caller's ID if it is safe to log, otherwise a new one.
 func requestID(given string) string {
 	strange := func(r rune) bool { return r <= ' ' || r >= 0x7f || r == '"' || r == '\\' }
 	if given != "" && len(given) <= maxRequestID && !strings.ContainsFunc(given, strange) {
@@ -99,12 +100,12 @@ func requestID(given string) string {
 	}
 	id, err := uuid.NewV7()
 	if err != nil {
-		return uuid.Nil.String() // the system has no randomness: the request is served all the same
+		return uuid.Nil.String() // the system has no randomness; serve the request anyway
 	}
 	return id.String()
 }
 
-// served is what is logged of a request.
+// served is the log record of a request.
 type served struct {
 	level                   slog.Level
 	method, path, route, id string
@@ -122,7 +123,7 @@ func servedOf(c echo.Context) served {
 }
 
 func (s *Server) log(ctx context.Context, r served, took time.Duration, err error) {
-	if lacksRoom(err) && r.level == slog.LevelError { // the server has said it once
+	if lacksRoom(err) && r.level == slog.LevelError { // logged once by the server
 		r.level = slog.LevelInfo
 	}
 	if !s.opts.Logger.Enabled(ctx, r.level) {
@@ -145,8 +146,8 @@ func (s *Server) log(ctx context.Context, r served, took time.Duration, err erro
 	s.opts.Logger.LogAttrs(ctx, r.level, "request", attrs...)
 }
 
-// levelOf returns how much a request matters: probes come every second, a client that has gone
-// is no error of ours.
+// levelOf returns the log level of a request: probes come every second, and disconnected clients
+// are not errors.
 func levelOf(c echo.Context) slog.Level {
 	switch {
 	case isProbe(c.Path()):
@@ -161,7 +162,7 @@ func isProbe(route string) bool {
 	return route == "/healthz" || route == "/readyz" || route == "/metrics"
 }
 
-// isAPI reports whether whoever asks there has to say who it is.
+// isAPI reports whether a path requires authentication.
 func isAPI(path string) bool {
 	return path == "/v1" || strings.HasPrefix(path, "/v1/") || isStream(path)
 }

@@ -19,19 +19,20 @@ func (s *Server) openapi(c echo.Context) error {
 	return c.Blob(http.StatusOK, "application/yaml", openapiDocument)
 }
 
-// healthz says that the process answers.
+// healthz reports that the process responds.
 func (s *Server) healthz(c echo.Context) error {
 	return c.JSON(http.StatusOK, map[string]bool{"ok": true})
 }
 
-// readiness is the body of /readyz. A store that is full can still be administered, and so the server is ready.
+// readiness is the body of /readyz. A full store can still be administered, so the server is ready.
 type readiness struct {
 	OK      bool                `json:"ok"`
 	Storage sluice.StorageLevel `json:"storage"`
-	Problem string              `json:"problem,omitempty"` // of what is stored, and what to do
+	Problem string              `json:"problem,omitempty"` // problem of the store, and its remedy
 }
 
-// readyz says whether requests can be served: whether NATS and JetStream answer, and the disk takes writes.
+// readyz reports whether requests can be served: NATS and JetStream respond, and the disk accepts
+// writes.
 func (s *Server) readyz(c echo.Context) error {
 	if err := s.opts.Ready(c.Request().Context()); err != nil {
 		return err
@@ -52,7 +53,7 @@ func (s *Server) jwks(c echo.Context) error {
 	return c.Blob(http.StatusOK, "application/jwk-set+json", set)
 }
 
-// storage says how full the store is.
+// storage returns the storage usage.
 func (s *Server) storage(c echo.Context) error {
 	storage, err := s.opts.Storage(c.Request().Context())
 	if err != nil {
@@ -61,7 +62,7 @@ func (s *Server) storage(c echo.Context) error {
 	return c.JSON(http.StatusOK, storage)
 }
 
-// verifyStorage has everything that is stored read, and says how far that is.
+// verifyStorage starts a verification of the store, and returns its progress.
 func (s *Server) verifyStorage(c echo.Context) error {
 	state, err := s.opts.Verify(c.Request().Context())
 	if err != nil {
@@ -70,7 +71,7 @@ func (s *Server) verifyStorage(c echo.Context) error {
 	return c.JSON(http.StatusAccepted, state)
 }
 
-// forgetDamage takes for settled what was found damaged.
+// forgetDamage acknowledges the damage that was found.
 func (s *Server) forgetDamage(c echo.Context) error {
 	if err := s.opts.ForgetDamage(c.Request().Context()); err != nil {
 		return err
@@ -81,14 +82,15 @@ func (s *Server) forgetDamage(c echo.Context) error {
 // wireVersion is the version of the API's paths and bodies.
 const wireVersion = "v1"
 
-// capabilityList says what this server can do. What it cannot is not in it.
+// capabilityList lists the features of this server; absent features are not supported.
 type capabilityList struct {
 	WireVersion string           `json:"wire_version"`
 	Version     string           `json:"version"`
 	Features    map[string]bool  `json:"features"`
 	Limits      map[string]int64 `json:"limits"`
 
-	CoalesceLabels map[string][]string `json:"coalesce_labels"` // of each event type the labels that all of its events have
+	// Per event type, the labels of all its events.
+	CoalesceLabels map[string][]string `json:"coalesce_labels"`
 }
 
 func (s *Server) capabilities(c echo.Context) error {
@@ -104,7 +106,7 @@ func (s *Server) capabilities(c echo.Context) error {
 	})
 }
 
-// features returns what this server can do.
+// features returns the features of this server.
 func (s *Server) features() map[string]bool {
 	all := map[string]bool{
 		"push":                 true, // S0-03
@@ -159,8 +161,9 @@ func (s *Server) limits() map[string]int64 {
 	return limits
 }
 
-// coalesceLabels returns the names of the static labels of the event types in the catalogues that the caller may know of, or
-// in that of one namespace. What the data of an event adds to them is not known beforehand (S2-65, S2-72).
+// coalesceLabels returns the names of the static labels of the event types in all visible
+// catalogues, or in that of one namespace. Labels from an event's data are not known in advance
+// (S2-65, S2-72).
 func (s *Server) coalesceLabels(c echo.Context) (map[string][]string, error) {
 	labels := map[string][]string{}
 	only := c.QueryParam("namespace")
@@ -187,7 +190,7 @@ func (s *Server) coalesceLabels(c echo.Context) (map[string][]string, error) {
 		}
 		all := slices.AppendSeq(labels[t.Type], maps.Keys(t.StaticLabels))
 		slices.Sort(all)
-		labels[t.Type] = append([]string{}, slices.Compact(all)...) // [] where there are none
+		labels[t.Type] = append([]string{}, slices.Compact(all)...) // [] if there are none
 	}
 	return labels, nil
 }

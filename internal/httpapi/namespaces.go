@@ -12,13 +12,13 @@ import (
 	"github.com/sluice-io/sluice/pkg/sluice"
 )
 
-// namespaceRequest is what can be said about a namespace.
+// namespaceRequest is the body of a PUT.
 type namespaceRequest struct {
 	Description string           `json:"description"`
 	Retention   sluice.Retention `json:"retention"`
 	DedupWindow sluice.Duration  `json:"dedup_window"`
 	Quota       sluice.Quota     `json:"quota"`
-	Label       *sluice.Label    `json:"label"` // missing: it stays as it is
+	Label       *sluice.Label    `json:"label"` // absent: unchanged
 	Catalogue   sluice.Catalogue `json:"catalogue"`
 }
 
@@ -56,8 +56,8 @@ func (s *Server) putNamespace(c echo.Context) error {
 	return c.JSON(http.StatusOK, stored)
 }
 
-// shownNamespace returns a namespace as the caller may see it, with its label, which is kept with all
-// that says who may do what. How much there is in it, is for those who may read all of it.
+// shownNamespace returns a namespace as visible to the caller, with its label, which is stored with
+// the permissions. The usage is only for callers that may read the whole namespace.
 func (s *Server) shownNamespace(c echo.Context, ns sluice.Namespace) sluice.Namespace {
 	if s.require(c, sluice.VerbRead, access.Target{Namespace: ns.Name}) != nil {
 		ns.Usage = nil
@@ -91,7 +91,8 @@ type namespaceList struct {
 	NextCursor string             `json:"next_cursor"`
 }
 
-// listNamespaces lists newest first; the cursor is the name of the last one of the page before.
+// listNamespaces lists namespaces, newest first; the cursor is the name of the last one on the
+// previous page.
 func (s *Server) listNamespaces(c echo.Context) error {
 	if err := onlyParams(c, "limit", "cursor"); err != nil {
 		return err
@@ -114,7 +115,7 @@ func (s *Server) listNamespaces(c echo.Context) error {
 	if cursor := c.QueryParam("cursor"); cursor != "" {
 		at := slices.IndexFunc(all, func(ns sluice.Namespace) bool { return ns.Name == cursor })
 		if at < 0 {
-			return sluice.Errorf(sluice.InvalidRequest, "cursor %q is not one of this list, or its namespace was deleted; start anew", cursor)
+			return sluice.Errorf(sluice.InvalidRequest, "cursor %q does not belong to this list, or its namespace was deleted; start over", cursor)
 		}
 		all = all[at+1:]
 	}

@@ -84,6 +84,26 @@ func TestEveryReferenceOfTheDocumentIsThere(t *testing.T) {
 	}
 }
 
+// A comma in an unquoted description of a flow mapping cuts it and leaves an empty key behind.
+func TestDocument_HasNoEmptyValues(t *testing.T) {
+	t.Parallel()
+	var walk func(at string, v any)
+	walk = func(at string, v any) {
+		require.NotNil(t, v, at)
+		switch v := v.(type) {
+		case map[string]any:
+			for key, value := range v {
+				walk(at+"/"+key, value)
+			}
+		case []any:
+			for i, value := range v {
+				walk(at+"/"+strconv.Itoa(i), value)
+			}
+		}
+	}
+	walk("", document(t))
+}
+
 // The path parameters of a path are declared, by reference or in place.
 func TestEveryPathParameterIsDeclared(t *testing.T) {
 	t.Parallel()

@@ -2,10 +2,10 @@ package httpapi
 
 import "sync"
 
-// pieces are buffers for what is written at a time: a feed that is sent nothing has none.
+// pieces is a pool of write buffers: an idle feed has none.
 type pieces struct{ pool sync.Pool }
 
-// mostPiece is how large a buffer is that is kept for others, in bytes.
+// mostPiece is the maximum size of a pooled buffer, in bytes.
 const mostPiece = 2 * feedPiece
 
 // get returns an empty buffer.
@@ -16,7 +16,7 @@ func (p *pieces) get() []byte {
 	return nil
 }
 
-// put keeps a buffer for others.
+// put returns a buffer to the pool.
 func (p *pieces) put(b []byte) {
 	if 0 < cap(b) && cap(b) <= mostPiece {
 		p.pool.Put(&b)

@@ -13,14 +13,14 @@ import (
 	"github.com/sluice-io/sluice/pkg/sluice"
 )
 
-// Causes keeps out events that came of themselves.
+// Causes detects causation loops.
 type Causes interface {
-	// CheckNew returns code EventLoopDetected if one of the events must not be published; any
-	// other error says that it is not known. By is who wants to publish them.
+	// CheckNew returns code EventLoopDetected if one of the events must not be published; any other
+	// error means that this cannot be decided. By is the publisher.
 	CheckNew(ctx context.Context, namespace, by string, events []sluice.Event) error
 }
 
-// Producers keeps the marks of producers that are unsafe.
+// Producers stores the records of unsafe producers.
 type Producers interface {
 	// UnsafeProducers returns all marks, in no order.
 	UnsafeProducers(ctx context.Context) ([]sluice.Unsafe, error)
@@ -28,10 +28,10 @@ type Producers interface {
 	ClearProducer(ctx context.Context, producer, by string) error
 }
 
-// producer returns the principal that publishes.
+// producer returns the publishing principal.
 func producer(c echo.Context) string { return by(c) }
 
-// answerable returns the principal that is marked if what is published comes of itself.
+// answerable returns the principal that is marked unsafe if the event is part of a loop.
 func (s *Server) answerable(c echo.Context) string {
 	if who := caller(c); !who.Unbounded() && s.opts.Access != nil {
 		return string(s.opts.Access.Answers(who, c.Param("ns"), time.Now()))
@@ -39,7 +39,8 @@ func (s *Server) answerable(c echo.Context) string {
 	return producer(c)
 }
 
-// stamp returns what says in events who produced them, whatever they said of that themselves (S4-80).
+// stamp returns a function that sets the producer of events, overriding their own attributes
+// (S4-80).
 func (s *Server) stamp(c echo.Context) func([]sluice.Event) {
 	who, authType := caller(c), sluice.AuthTypeOf(caller(c).Principal)
 	if s.opts.Access != nil {
@@ -58,7 +59,8 @@ type unsafeList struct {
 	NextCursor string          `json:"next_cursor"`
 }
 
-// listUnsafe lists those that were marked last first; the cursor is the last one of the page before.
+// listUnsafe lists unsafe producers, most recent first; the cursor is the last one on the previous
+// page.
 func (s *Server) listUnsafe(c echo.Context) error {
 	if err := onlyParams(c, "limit", "cursor"); err != nil {
 		return err
@@ -77,7 +79,7 @@ func (s *Server) listUnsafe(c echo.Context) error {
 	if cursor := c.QueryParam("cursor"); cursor != "" {
 		at := slices.IndexFunc(all, func(is sluice.Unsafe) bool { return is.Producer == cursor })
 		if at < 0 {
-			return sluice.Errorf(sluice.InvalidRequest, "cursor %q is not one of this list, or its mark was cleared; start anew", cursor)
+			return sluice.Errorf(sluice.InvalidRequest, "cursor %q does not belong to this list, or its mark was cleared; start over", cursor)
 		}
 		all = all[at+1:]
 	}

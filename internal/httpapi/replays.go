@@ -10,7 +10,7 @@ import (
 	"github.com/sluice-io/sluice/pkg/sluice"
 )
 
-// startReplay delivers past events again, or with dry_run counts them.
+// startReplay replays past events, or counts them with dry_run.
 func (s *Server) startReplay(c echo.Context) error {
 	var req struct {
 		From     json.RawMessage `json:"from"` // a string, or a number for a sequence
@@ -54,7 +54,7 @@ func (s *Server) startReplay(c echo.Context) error {
 // replayList is the replays of a subscription.
 type replayList struct {
 	Replays    []sluice.Replay `json:"replays"`
-	NextCursor string          `json:"next_cursor"` // never: all that are kept are on one page
+	NextCursor string          `json:"next_cursor"` // always empty: all replays fit on one page
 }
 
 func (s *Server) listReplays(c echo.Context) error {

@@ -6,14 +6,15 @@ import (
 	"github.com/sluice-io/sluice/pkg/sluice"
 )
 
-// Room says how much room the store has.
+// Room reports the capacity of the store.
 type Room interface {
 	Level() sluice.StorageLevel
-	Grow() error // nil if the store may grow by what is no event; else code Unavailable
+	Grow() error // nil if the store may grow by data other than events; otherwise code Unavailable
 }
 
-// grows reports whether requests of a route add to the store. All others free room, take rights away, change what is there or
-// write nothing: they are tried, however full the store is. Events are refused by their log, earlier than the rest.
+// grows reports whether requests of a route add to the store. All others free space, revoke
+// permissions, change existing data or write nothing: they are attempted even if the store is full.
+// Events are refused by their log, earlier than the rest.
 func grows(r route) bool {
 	switch r.method + " " + r.path {
 	case "POST /v1/namespaces/:ns/events",

@@ -8,7 +8,7 @@ import (
 	"github.com/sluice-io/sluice/pkg/sluice"
 )
 
-// route is a request that the API answers, and what it demands of the caller first.
+// route is a request of the API, with its access requirement.
 type route struct {
 	method string
 	path   string
@@ -16,7 +16,7 @@ type route struct {
 	handle echo.HandlerFunc
 }
 
-// guard returns the handler of a route, which nobody reaches who does not meet its demand.
+// guard returns the handler of a route, which is reached only if the requirement is met.
 func (s *Server) guard(r route) echo.HandlerFunc {
 	return func(c echo.Context) error {
 		if err := r.demand(s, c); err != nil {
@@ -29,8 +29,8 @@ func (s *Server) guard(r route) echo.HandlerFunc {
 	}
 }
 
-// routes returns all routes. What the demand cannot say, because the request's body or the
-// answer decides it, the handler asks: publishing by path, lists by what the caller may see.
+// routes returns all routes. Requirements that depend on the request's body or the result are
+// checked by the handler: publishing by path, lists by visibility.
 func (s *Server) routes() []route {
 	all := []route{
 		{http.MethodGet, "/healthz", open, s.healthz},
@@ -84,7 +84,9 @@ func (s *Server) streamRoutes() []route {
 	const one = streamsBase + ":ns/*"
 	return []route{
 		{http.MethodOptions, one, open, s.streamOptions},
-		apart(route{http.MethodPut, one, streaming(sluice.VerbPublish), s.putStream}, anybody, s.putWake), // a fork demands more: to read its source; the registry asks as for POST /v1/subscriptions
+		// A fork also requires reading its source; the registry checks as for POST
+		// /v1/subscriptions.
+		apart(route{http.MethodPut, one, streaming(sluice.VerbPublish), s.putStream}, anybody, s.putWake),
 		{http.MethodPost, one, streaming(sluice.VerbPublish), s.postStream},
 		apart(route{http.MethodGet, one, streaming(sluice.VerbRead), s.getStream}, ownedHere, s.getWakes),
 		{http.MethodHead, one, streaming(sluice.VerbRead), s.headStream},
@@ -118,9 +120,10 @@ func (s *Server) accessRoutes() []route {
 func (s *Server) subscriptionRoutes() []route {
 	const one = "/v1/subscriptions/:id"
 	return []route{
-		{http.MethodPost, "/v1/subscriptions", anybody, s.createSubscription}, // the registry asks before anything else (S0-54, S0-55)
+		// The registry checks access first (S0-54, S0-55).
+		{http.MethodPost, "/v1/subscriptions", anybody, s.createSubscription},
 		{http.MethodGet, "/v1/subscriptions", anybody, s.listSubscriptions},
-		{http.MethodPut, one, anybody, s.putSubscription}, // as POST
+		{http.MethodPut, one, anybody, s.putSubscription}, // same as POST
 		{http.MethodGet, one, owned, s.getSubscription},
 		{http.MethodPatch, one, edited, s.patchSubscription},
 		{http.MethodDelete, one, owned, s.deleteSubscription},

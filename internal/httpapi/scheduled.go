@@ -14,26 +14,28 @@ import (
 	"github.com/sluice-io/sluice/pkg/sluice"
 )
 
-// Scheduled keeps the events that are stored at a time.
+// Scheduled stores scheduled events.
 type Scheduled interface {
-	// Schedule takes an event, and returns what is stored of it, and whether it had been taken before under its id. Codes as of
-	// publishing; QuotaExceeded; Conflict if the id is that of an event on another path.
+	// Schedule stores a scheduled event, and returns it and whether one with its ID existed. Codes
+	// as for publishing; QuotaExceeded; Conflict if the ID belongs to an event on another path.
 	Schedule(ctx context.Context, s sluice.Scheduled) (sluice.Scheduled, bool, error)
-	// Published returns the place of an event whose id the log has. Codes NotFound; Conflict if it lies on another path.
+	// Published returns the position of an event with an ID in the log. Codes NotFound; Conflict if
+	// it is on another path.
 	Published(ctx context.Context, e *sluice.Event) (sluice.Stored, error)
-	// Waits returns an error (Conflict) if one waits under the id, and on the path, of an event that is to be stored at once.
+	// Waits returns an error (Conflict) if an event that is to be published now is already
+	// scheduled under its ID and path.
 	Waits(ctx context.Context, e *sluice.Event) error
-	// Get returns an event that is not stored yet. Code NotFound.
+	// Get returns a scheduled event. Code NotFound.
 	Get(ctx context.Context, namespace, id string) (sluice.Scheduled, error)
-	// After returns up to so many of a namespace behind a place, the next first, of those on paths that are wanted; and where to go
-	// on, the zero place if these were all.
+	// After returns at most most scheduled events of a namespace after a position, soonest first,
+	// on paths that want selects; and the next position, zero if there are no more.
 	After(ctx context.Context, namespace string, p sluice.ScheduledPlace, most int, want func(sluice.Path) bool) ([]sluice.Scheduled, sluice.ScheduledPlace, error)
-	// Cancel has an event, as it was read, never stored. Code Conflict if it is too late.
+	// Cancel cancels an event at the revision that was read. Code Conflict if it is too late.
 	Cancel(ctx context.Context, s sluice.Scheduled, by sluice.Principal) error
 }
 
-// deliverAt returns when the events of a request are to be stored, the zero time for now. Code InvalidRequest if that is
-// not the same for all: a batch is stored as a whole.
+// deliverAt returns the scheduled time of a request's events, zero for now. Code InvalidRequest if
+// it differs among them: a batch is stored atomically.
 func deliverAt(events []sluice.Event, now time.Time) (time.Time, error) {
 	for i := range events {
 		when, told, err := events[i].TellsDeliverAt()
@@ -42,7 +44,7 @@ func deliverAt(events []sluice.Event, now time.Time) (time.Time, error) {
 			return time.Time{}, at(i, len(events), err)
 		case !told || !when.After(now):
 		case len(events) > 1:
-			return time.Time{}, at(i, len(events), sluice.Errorf(sluice.InvalidRequest, "an event that is stored later, at %s, is sent alone: a batch is stored as a whole and at once",
+			return time.Time{}, at(i, len(events), sluice.Errorf(sluice.InvalidRequest, "send a scheduled event (%s) alone: a batch is stored atomically and immediately",
 				when.Format(time.RFC3339)).With("field", sluice.AttributeDeliverAt))
 		default:
 			return when, nil
@@ -51,8 +53,8 @@ func deliverAt(events []sluice.Event, now time.Time) (time.Time, error) {
 	return time.Time{}, nil
 }
 
-// unawaited returns an error (Conflict) if one of the events waits already to be stored later. One that says when it was to be stored is a
-// later try of what was scheduled.
+// unawaited returns an error (Conflict) if one of the events is already scheduled. An event with
+// its own scheduled time is a retry of the scheduled one.
 func (s *Server) unawaited(c echo.Context, events []sluice.Event) error {
 	if s.opts.Scheduled == nil {
 		return nil
@@ -70,7 +72,7 @@ func (s *Server) unawaited(c echo.Context, events []sluice.Event) error {
 	return nil
 }
 
-// held says which event is stored when.
+// held is the response with an event's scheduled time.
 type held struct {
 	ID        string      `json:"id"`
 	Path      sluice.Path `json:"path"`
@@ -78,10 +80,10 @@ type held struct {
 	Duplicate bool        `json:"duplicate"`
 }
 
-// schedule answers a request to publish an event at a time. All that is demanded of one that is published at once has been asked.
+// schedule schedules an event after the checks of an immediate publish.
 func (s *Server) schedule(c echo.Context, e sluice.Event, when time.Time) error {
 	if s.opts.Scheduled == nil {
-		return sluice.Errorf(sluice.Unprocessable, "this server stores events at once only; leave %s out", sluice.AttributeDeliverAt)
+		return sluice.Errorf(sluice.Unprocessable, "this server does not support scheduled events; omit %s", sluice.AttributeDeliverAt)
 	}
 	ctx, who := c.Request().Context(), caller(c)
 	e.Namespace = c.Param("ns")
@@ -110,7 +112,8 @@ func (s *Server) schedule(c echo.Context, e sluice.Event, when time.Time) error 
 	return c.JSON(http.StatusAccepted, map[string][]held{"events": {{is.Event.ID, is.Event.Path, is.DeliverAt, duplicate}}})
 }
 
-// repeated returns an error (Conflict) if the caller may not see the event at a sequence, which has the id of another one.
+// repeated returns an error (Conflict) if the caller may not see the event at a sequence, which has
+// the same ID as another one.
 func (s *Server) repeated(c echo.Context, e *sluice.Event, seq uint64) error {
 	if caller(c).Unbounded() {
 		return nil
@@ -126,7 +129,8 @@ func (s *Server) repeated(c echo.Context, e *sluice.Event, seq uint64) error {
 	return err
 }
 
-// ofScheduled reports whether the caller may deal with a scheduled event: who may publish where it is to lie, and see it. Nobody else learns of it.
+// ofScheduled reports whether the caller manages a scheduled event: it may publish on its path, and
+// see it. The event is hidden from other callers.
 func (s *Server) ofScheduled(c echo.Context, is *sluice.Scheduled) (bool, error) {
 	if caller(c).Unbounded() {
 		return true, nil
@@ -149,7 +153,8 @@ func (s *Server) listScheduled(c echo.Context) error {
 	return c.JSONBlob(http.StatusOK, renderScheduled(page, next))
 }
 
-// maxTurns bounds how often more is read for one page, if most of it may not be seen: then the page is short, and there is another one.
+// maxTurns limits the additional reads for one page with many hidden elements; the page is then
+// short, and another one follows.
 const maxTurns = 5
 
 // scheduledPage returns a page, and the cursor of the next one.
@@ -182,10 +187,10 @@ func (s *Server) scheduledPage(c echo.Context, q scheduledQuery) (page []sluice.
 	return page, encodePlace(place.At, place.ID), nil
 }
 
-// scheduledQuery is what a list of scheduled events is asked for.
+// scheduledQuery is the query of a list of scheduled events.
 type scheduledQuery struct {
 	pattern sluice.Pattern
-	after   sluice.ScheduledPlace // zero: the beginning
+	after   sluice.ScheduledPlace // zero: the start
 	limit   int
 }
 
@@ -206,7 +211,7 @@ func scheduledQueryOf(c echo.Context) (q scheduledQuery, err error) {
 	return q, err
 }
 
-// scheduledPlace returns where the list goes on.
+// scheduledPlace returns the position from which the list continues.
 func scheduledPlace(c echo.Context) (p sluice.ScheduledPlace, err error) {
 	text, err := decodePlace(c)
 	if err != nil || text == "" {
@@ -221,21 +226,21 @@ func scheduledPlace(c echo.Context) (p sluice.ScheduledPlace, err error) {
 	return p, strangeCursor(c)
 }
 
-// placeDigits is how many digits the time of a place has.
+// placeDigits is the number of digits in the time of a position.
 const placeDigits = 20
 
-// place is where something is in a list by time: the time, in as many digits as any has, and the id.
+// place is a position in a list by time: the time, zero-padded, and the ID.
 func place(at time.Time, id string) string {
 	digits := strconv.FormatInt(max(at.UnixNano(), 0), 10)
 	return strings.Repeat("0", placeDigits-len(digits)) + digits + id
 }
 
-// encodePlace returns the cursor for what comes after a place.
+// encodePlace returns the cursor after a position.
 func encodePlace(at time.Time, id string) string {
 	return base64.RawURLEncoding.EncodeToString([]byte(place(at, id)))
 }
 
-// decodePlace returns the place in a list by time from which it goes on, "" if it starts.
+// decodePlace returns the position from which a list by time continues, "" for the start.
 func decodePlace(c echo.Context) (string, error) {
 	at, err := base64.RawURLEncoding.DecodeString(c.QueryParam("cursor"))
 	if err != nil {
@@ -245,10 +250,10 @@ func decodePlace(c echo.Context) (string, error) {
 }
 
 func strangeCursor(c echo.Context) error {
-	return sluice.Errorf(sluice.InvalidRequest, "cursor %q is not one of this list; send next_cursor as it was given", c.QueryParam("cursor")).With("field", "cursor")
+	return sluice.Errorf(sluice.InvalidRequest, "cursor %q does not belong to this list; send next_cursor unchanged", c.QueryParam("cursor")).With("field", "cursor")
 }
 
-// renderScheduled returns {"scheduled":[…],"next_cursor":"…"}, put together by hand as renderEvents does.
+// renderScheduled returns {"scheduled":[…],"next_cursor":"…"}, assembled like renderEvents.
 func renderScheduled(page []sluice.Scheduled, next string) []byte {
 	b := []byte(`{"scheduled":[`)
 	for i := range page {
@@ -283,7 +288,7 @@ func appendScheduled(b []byte, is *sluice.Scheduled) []byte {
 	return append(is.Event.AppendJSON(append(b, `"event":`...)), '}')
 }
 
-// scheduledOf returns the scheduled event that a request is about.
+// scheduledOf returns the request's scheduled event.
 func (s *Server) scheduledOf(c echo.Context) (sluice.Scheduled, error) {
 	if err := onlyParams(c); err != nil {
 		return sluice.Scheduled{}, err
@@ -322,12 +327,13 @@ func (s *Server) cancelScheduled(c echo.Context) error {
 	return c.NoContent(http.StatusNoContent)
 }
 
-// scheduleRoutes returns the routes of what is done at a time.
+// scheduleRoutes returns the routes of scheduled events and appointments.
 func (s *Server) scheduleRoutes() []route {
 	const events, appointments = "/v1/namespaces/:ns/scheduled", "/v1/namespaces/:ns/appointments"
 	return []route{
 		{http.MethodGet, appointments, appointing, s.listAppointments},
-		{http.MethodPut, appointments + "/:id", appointing, s.putAppointment}, // and it asks for the action's path
+		// The handler also checks the action's path.
+		{http.MethodPut, appointments + "/:id", appointing, s.putAppointment},
 		{http.MethodGet, appointments + "/:id", appointing, s.getAppointment},
 		{http.MethodDelete, appointments + "/:id", appointing, s.cancelAppointment},
 		{http.MethodGet, events, scheduling, s.listScheduled},
@@ -336,24 +342,26 @@ func (s *Server) scheduleRoutes() []route {
 	}
 }
 
-// scheduling demands that the caller may publish somewhere in the namespace, and that events can be stored later.
+// scheduling requires permission to publish somewhere in the namespace, and support for scheduled
+// events.
 func scheduling(s *Server, c echo.Context) error {
 	if err := somewhere(sluice.VerbPublish)(s, c); err != nil {
 		return err
 	}
 	if s.opts.Scheduled == nil {
-		return sluice.Errorf(sluice.Unavailable, "this server stores events at once only")
+		return sluice.Errorf(sluice.Unavailable, "this server does not support scheduled events")
 	}
 	return nil
 }
 
-// appointing demands that the caller may publish somewhere in the namespace, and that there can be appointments.
+// appointing requires permission to publish somewhere in the namespace, and support for
+// appointments.
 func appointing(s *Server, c echo.Context) error {
 	if err := somewhere(sluice.VerbPublish)(s, c); err != nil {
 		return err
 	}
 	if s.opts.Appointments == nil {
-		return sluice.Errorf(sluice.Unavailable, "this server keeps no appointments")
+		return sluice.Errorf(sluice.Unavailable, "this server does not support appointments")
 	}
 	return nil
 }

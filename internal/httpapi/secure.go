@@ -14,17 +14,17 @@ import (
 	"github.com/sluice-io/sluice/pkg/sluice"
 )
 
-// Who may read the metrics without a token, for Options.
+// Access to the metrics without a token, for Options.
 const (
-	MetricsLoopback = "loopback" // who connects from this machine, and not through a proxy
-	MetricsOpen     = "open"     // everybody
-	MetricsToken    = "token"    // nobody
+	MetricsLoopback = "loopback" // clients on this machine, not through a proxy
+	MetricsOpen     = "open"     // all clients
+	MetricsToken    = "token"    // no clients
 )
 
 const hstsSeconds = 365 * 24 * 3600
 
-// secured gives every answer the headers that tell browsers to make nothing of it. A page that
-// wants more, or that may be kept, says so itself.
+// secured sets restrictive browser headers on every response. Routes that need more, or that allow
+// caching, override them.
 func (s *Server) secured() echo.HandlerFunc {
 	config := middleware.SecureConfig{
 		ContentTypeNosniff:    "nosniff",
@@ -47,8 +47,8 @@ func (s *Server) secured() echo.HandlerFunc {
 	}
 }
 
-// addressOf returns how the address of a caller is known: whom the connection comes from, or, if that
-// is a trusted proxy, whom the proxies say that it comes from.
+// addressOf returns how to determine a client's address: the peer of the connection or, behind
+// trusted proxies, the address that they report.
 func addressOf(proxies []netip.Prefix) echo.IPExtractor {
 	if len(proxies) == 0 {
 		return echo.ExtractIPDirect()
@@ -61,21 +61,22 @@ func addressOf(proxies []netip.Prefix) echo.IPExtractor {
 	return echo.ExtractIPFromXFFHeader(trust...)
 }
 
-// watching demands that the caller may read the metrics, which name namespaces and subscriptions.
+// watching requires access to the metrics, which name namespaces and subscriptions.
 func watching(s *Server, c echo.Context) error {
 	if s.opts.MetricsFor == MetricsOpen || s.opts.MetricsFor == MetricsLoopback && isLocal(c.Request()) {
 		return nil
 	}
 	who, err := s.identify(c)
 	if err != nil {
-		return sluice.Errorf(sluice.Unauthenticated, "the metrics want the header Authorization: Bearer <token> of somebody who may read everything; the setting http.metrics can open them")
+		return sluice.Errorf(sluice.Unauthenticated, "metrics require the header Authorization: Bearer <token> with read access to everything; the setting http.metrics can open them")
 	}
 	c.SetRequest(c.Request().WithContext(sluice.WithCaller(c.Request().Context(), who)))
 	return s.require(c, sluice.VerbRead, access.Target{})
 }
 
-// isLocal reports whether a request comes from this machine, was not passed on, and does not come from a page: behind a proxy on
-// this machine everybody would seem to be here, and the name of a page's own server may lead to this machine (DNS rebinding).
+// isLocal reports whether a request comes from this machine, was not forwarded, and does not come
+// from a web page: behind a proxy on this machine every client looks local, and the name of a
+// page's own server may resolve to this machine (DNS rebinding).
 func isLocal(req *http.Request) bool {
 	for _, name := range []string{"Forwarded", echo.HeaderXForwardedFor, echo.HeaderXRealIP, "Via", echo.HeaderOrigin} {
 		if len(req.Header.Values(name)) > 0 {

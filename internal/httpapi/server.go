@@ -19,13 +19,13 @@ import (
 	"github.com/sluice-io/sluice/pkg/sluice"
 )
 
-// Namespaces keeps the namespaces and their logs.
+// Namespaces manages namespaces and their logs.
 type Namespaces interface {
-	// PutNamespace makes or changes a namespace and returns it, and whether it is new. With a
-	// revision it is changed only if that is the stored one: code RevisionMismatch. Without a
-	// label, that stays as it is. By is who wants it.
+	// PutNamespace creates or updates a namespace and returns it, and whether it is new. A revision
+	// must be the current one: code RevisionMismatch. Without a label, the label is unchanged. By
+	// is the principal of the change.
 	PutNamespace(ctx context.Context, ns sluice.Namespace, by string) (sluice.Namespace, bool, error)
-	// Namespace returns a namespace with its usage. Code NotFound if there is none.
+	// Namespace returns a namespace with its usage. Code NotFound if it does not exist.
 	Namespace(ctx context.Context, name string) (sluice.Namespace, error)
 	// Namespaces returns all namespaces, in no order.
 	Namespaces(ctx context.Context) ([]sluice.Namespace, error)
@@ -35,97 +35,99 @@ type Namespaces interface {
 
 // Publisher stores events.
 type Publisher interface {
-	// Publish stores events of one namespace in their order, all or none.
+	// Publish stores events of one namespace, in order and atomically.
 	Publish(ctx context.Context, namespace string, events []sluice.Event) ([]sluice.Stored, error)
 }
 
-// Quota bounds what namespaces take.
+// Quota limits the requests of namespaces.
 type Quota interface {
-	// Take pays for a request of so many events and bytes, all or nothing. Codes QuotaExceeded,
-	// with retry_after in whole seconds; TooLarge for what can never pass.
+	// Take charges a request with a number of events and bytes, all or nothing. Codes
+	// QuotaExceeded, with retry_after in whole seconds; TooLarge for a request that can never
+	// succeed.
 	Take(namespace string, events, bytes int, now time.Time) error
 }
 
 // Log reads a namespace's events.
 type Log interface {
-	// Read returns events in the order of the log. Codes NotFound; InvalidRequest;
-	// WindowExceeded, with oldest_available_seq and current_seq.
+	// Read returns events in log order. Codes NotFound; InvalidRequest; WindowExceeded, with
+	// oldest_available_seq and current_seq.
 	Read(ctx context.Context, namespace string, q EventQuery) (EventPage, error)
 	// EventAt returns the event with the sequence. Codes NotFound; WindowExceeded.
 	EventAt(ctx context.Context, namespace string, seq uint64) (sluice.Event, error)
 	// EventByID returns the event with the id. Code NotFound.
 	EventByID(ctx context.Context, namespace, id string) (sluice.Event, error)
-	// State returns the last event of every path as of one sequence. Codes NotFound; InvalidRequest;
+	// State returns the latest event on each path at one sequence. Codes NotFound; InvalidRequest;
 	// WindowExceeded, with oldest_available_seq and current_seq.
 	State(ctx context.Context, namespace string, q StateQuery) (StatePage, error)
 }
 
-// StateQuery picks paths of a log. Zero values pick all that have events, as of now.
+// StateQuery selects paths of a snapshot. Zero values select all paths with events, at the latest
+// sequence.
 type StateQuery struct {
 	Pattern sluice.Pattern
-	Path    sluice.Path // only this one; goes before Pattern
-	At      uint64      // as of this sequence
-	After   uint64      // Next of the page before, whose Seq is At
+	Path    sluice.Path // only this path; takes precedence over Pattern
+	At      uint64      // sequence of the snapshot
+	After   uint64      // Next of the previous page, with At set to its Seq
 	Limit   int
-	Visible func(*sluice.Event) bool // paths whose last event is another are left out
+	Visible func(*sluice.Event) bool // paths whose latest event is not selected are left out
 }
 
-// StatePage is part of a state.
+// StatePage is a page of a snapshot.
 type StatePage struct {
-	Seq    uint64 // what it is the state as of
+	Seq    uint64 // sequence of the snapshot
 	Events []sluice.Event
-	Next   uint64 // for After; 0: there are no more
+	Next   uint64 // value for After; 0: last page
 }
 
-// EventQuery picks events of a log. Zero values pick all that are kept.
+// EventQuery selects events of a log. Zero values select all stored events.
 type EventQuery struct {
 	Pattern sluice.Pattern
-	Types   []string // exact, or a prefix that ends in ".*"; any of them
-	Since   string   // a cursor: what comes after it; with a time, what was stored then or later
-	Until   string   // a cursor: up to it, inclusive
-	After   uint64   // Next of the page before; goes before Since
+	Types   []string // exact, or a prefix followed by ".*"; any of them
+	Since   string   // a cursor (exclusive), or a time (inclusive)
+	Until   string   // a cursor (inclusive)
+	After   uint64   // Next of the previous page; takes precedence over Since
 	Limit   int
-	Visible func(*sluice.Event) bool // others are left out as if they were not there
+	Visible func(*sluice.Event) bool // other events are left out as if they did not exist
 }
 
-// EventPage is part of a log.
+// EventPage is a page of a log.
 type EventPage struct {
 	Events []sluice.Event
-	Next   uint64 // for After; 0: there are no more
+	Next   uint64 // value for After; 0: last page
 }
 
-// Deliveries knows how a subscription is doing.
+// Deliveries reports the state of a subscription's deliveries.
 type Deliveries interface {
-	// Status returns how a subscription is doing.
+	// Status returns the status of a subscription.
 	Status(ctx context.Context, sub *sluice.Subscription) (sluice.Status, error)
-	// LastAttemptAt returns when the subscription's last attempt was recorded; zero: there is none.
+	// LastAttemptAt returns when the subscription's last attempt was recorded; zero: never.
 	LastAttemptAt(ctx context.Context, sub *sluice.Subscription) (time.Time, error)
-	// Test sends a signed sample event to the subscription's endpoint, whatever its state.
+	// Test sends a signed test event to the subscription's endpoint, in any state.
 	Test(ctx context.Context, sub *sluice.Subscription) (sluice.Attempt, error)
 }
 
-// Retrier repeats deliveries, and gives up those that hold their lanes.
+// Retrier retries deliveries, and discards those that hold their lanes.
 type Retrier interface {
-	// Retry has an event sent again, named by its id or its sequence: the head of a parked lane
-	// is due at once, any other event is a replay of its own. Codes NotFound; Conflict where
-	// nothing can be sent.
+	// Retry retries the delivery of an event, given by its ID or sequence: the head of a parked
+	// lane immediately, any other event as a replay of its own. Codes NotFound; Conflict if the
+	// event cannot be sent.
 	Retry(ctx context.Context, sub *sluice.Subscription, event, by string) (sluice.Replay, error)
-	// Discard has the head of a held lane become a dead letter, named by its id or its sequence.
-	// Codes NotFound; Conflict if it holds no lane.
+	// Discard turns the head of a held lane into a dead letter, given by its ID or sequence. Codes
+	// NotFound; Conflict if it holds no lane.
 	Discard(ctx context.Context, sub *sluice.Subscription, event, by string) (sluice.Replay, error)
 }
 
-// Options is what a server works with. What has no default is required.
+// Options holds the dependencies and settings of a server. Fields without a default are required.
 type Options struct {
-	Token      string // the root token; without one root does not get in
+	Token      string // the root token; without one, root cannot log in
 	Authority  *authority.Authority
-	Access     *access.Index // nil, with Authority: there is only root
+	Access     *access.Index // nil, together with Authority: only root
 	Tombstones Tombstones
 	Registry   *registry.Registry
 	Namespaces Namespaces
 	Publisher  Publisher
-	Quota      Quota  // nil: no bound
-	Causes     Causes // nil: nobody looks
+	Quota      Quota  // nil: unlimited
+	Causes     Causes // nil: no loop detection
 	Producers  Producers
 	Log        Log
 	Deliveries Deliveries
@@ -133,24 +135,26 @@ type Options struct {
 	Explain    *explain.Explainer
 	Fact       func(*sluice.Subscription, *sluice.Event) []byte // the envelope fact of an event (S0-29)
 	Retrier    Retrier                                          // nil: 503
-	Stopping   context.Context                                  //nolint:containedctx // it ends with the server: who waits is answered; nil: never
+	Stopping   context.Context                                  //nolint:containedctx // ends with the server, which answers waiting requests; nil: never
 	Audit      Audit
 	Ready      func(context.Context) error           // nil if requests can be served; else code Unavailable
-	Room       Room                                  // nil: there is always room
+	Room       Room                                  // nil: unlimited capacity
 	JWKS       func(context.Context) ([]byte, error) // the public keys as a JWK set
 	Metrics    http.Handler                          // for /metrics
-	Version    string                                // of the program; "dev"
+	Version    string                                // version of the program; default "dev"
 
-	Verify       func(context.Context) (sluice.Verification, error) // begins to read everything that is stored
+	// Starts a verification of the store.
+	Verify       func(context.Context) (sluice.Verification, error)
 	ForgetDamage func(context.Context) error
-	Problem      func() string // what is wrong with what is stored though requests can be served, and what to do; nil: it is not known
+	// Problem of the store while requests can be served, and its remedy; nil: unknown.
+	Problem func() string
 
 	Keys       Keys
 	EventTypes EventTypes
 	Catalogue  Catalogue // nil: every event may be published
 
 	Watches      Watches      // nil: 503
-	Scheduled    Scheduled    // nil: events are stored at once only
+	Scheduled    Scheduled    // nil: no scheduled events
 	Appointments Appointments // nil: 503
 
 	Feeds   *feed.Engine // nil: 503
@@ -160,23 +164,23 @@ type Options struct {
 
 	Answers     Answers // nil: 503 for requests with an Idempotency-Key
 	DeadLetters DeadLetters
-	Replays     Replays // nil: starting one is Unavailable
+	Replays     Replays // nil: starting a replay is Unavailable
 
-	MaxBody int64 // bytes of a request's body; 8 MiB
+	MaxBody int64 // maximum size of a request's body; default 8 MiB
 
-	// Tests, retries, redrives and replays that may be asked for in a minute; 0: any number. The operator may any number.
-	SendsPerSubscription, SendsPerPrincipal int
+	Sends Sends // limits tests, retries, redrives and replays; nil: unlimited
 
-	FailureBurst   int            // requests without a valid token that one address may make at once, before 429; 0: any number
-	FailureEvery   time.Duration  // after which it may make one more; 6 s
-	TrustedProxies []netip.Prefix // whose X-Forwarded-For is believed
-	MetricsFor     string         // who may read the metrics without a token; MetricsLoopback
-	TLS            bool           // callers come over TLS, and are to keep to it
+	// Requests without a valid token that one address may make at once, before 429; 0: unlimited.
+	FailureBurst   int
+	FailureEvery   time.Duration  // interval after which one more is allowed; default 6 s
+	TrustedProxies []netip.Prefix // proxies with a trusted X-Forwarded-For
+	MetricsFor     string         // access to the metrics without a token; default MetricsLoopback
+	TLS            bool           // callers connect with TLS, and must keep doing so
 
-	Logger *slog.Logger // one line a request; slog.DiscardHandler
+	Logger *slog.Logger // one line per request; default slog.DiscardHandler
 }
 
-// Server answers HTTP requests.
+// Server handles HTTP requests.
 type Server struct {
 	opts     Options
 	echo     *echo.Echo
@@ -184,8 +188,7 @@ type Server struct {
 	pieces   pieces
 	trials   trials
 
-	expressions turns.Turns[sluice.Principal] // that requests for state evaluate
-	sends       sends
+	expressions turns.Turns[sluice.Principal] // evaluated by requests for state
 }
 
 const (
@@ -195,7 +198,7 @@ const (
 	defaultFailureEvery = 6 * time.Second
 )
 
-// New returns a server, which does nothing by itself: its handler is to be served.
+// New returns a server without a listener; serve its handler.
 func New(opts Options) *Server {
 	opts.Version = cmp.Or(opts.Version, "dev")
 	opts.MaxBody = cmp.Or(opts.MaxBody, defaultMaxBody)
@@ -206,7 +209,6 @@ func New(opts Options) *Server {
 	}
 	opts.MetricsFor = cmp.Or(opts.MetricsFor, MetricsLoopback)
 	s := &Server{opts: opts, echo: echo.New(), failures: newFailures(opts.FailureBurst, cmp.Or(opts.FailureEvery, defaultFailureEvery))}
-	s.sends.perSubscription, s.sends.perPrincipal = opts.SendsPerSubscription, opts.SendsPerPrincipal
 	s.echo.IPExtractor = addressOf(opts.TrustedProxies)
 	s.echo.Pre(before(s.atRoot, rooted))
 	s.echo.Use(before(s.secured()), s.observe, before(s.authenticate, s.fits))
@@ -225,7 +227,7 @@ func (s *Server) untilStop(ctx context.Context) (context.Context, context.Cancel
 	if s.opts.Stopping == nil {
 		return ctx, cancel
 	}
-	detach := context.AfterFunc(s.opts.Stopping, cancel) // no goroutine of its own: there may be thousands
+	detach := context.AfterFunc(s.opts.Stopping, cancel) // no goroutine: there may be thousands
 	return ctx, func() {
 		detach()
 		cancel()

@@ -19,7 +19,7 @@ func (s *Server) listState(c echo.Context) error {
 		return err
 	}
 	if q.Visible = s.visible(c, sluice.VerbRead); q.Visible != nil && q.Pattern == "" {
-		q.Pattern = s.granted(c) // nothing else is visible: the rest need not be looked at
+		q.Pattern = s.granted(c) // nothing else is visible, so the rest need not be read
 	}
 	var tooDear error
 	if q.Visible, err = s.wanted(c, q.Visible, &tooDear); err != nil {
@@ -42,11 +42,12 @@ func (s *Server) listState(c echo.Context) error {
 	return c.JSONBlob(http.StatusOK, renderState(page))
 }
 
-// stateCost is what looking at the last events of all paths may cost for one page, in the unit of filter.LiveLimit: some two seconds.
+// stateCost limits the filter cost of one page of a snapshot, in the unit of filter.LiveLimit: some
+// two seconds.
 const stateCost = 20_000_000
 
-// wanted returns what lets a path through whose last event is visible, and is let through by the request's filter. Nothing is once
-// that was too dear, which it notes.
+// wanted returns a predicate for visible events that match the request's filter. It selects nothing
+// after an evaluation exceeded the cost limit, which it records.
 func (s *Server) wanted(c echo.Context, visible func(*sluice.Event) bool, tooDear *error) (func(*sluice.Event) bool, error) {
 	f, err := feedFilter(c)
 	if err != nil || f.Empty() {
@@ -68,13 +69,13 @@ func (s *Server) wanted(c echo.Context, visible func(*sluice.Event) bool, tooDea
 		if sluice.CodeOf(err) == sluice.Unprocessable {
 			*tooDear = err
 		} else if matcher.Spent() > stateCost {
-			*tooDear = sluice.Errorf(sluice.Unprocessable, "filter.cel: the expression costs more than %d for all paths together; use a narrower pattern, or ask for fewer at once with limit", stateCost).With("field", "cel")
+			*tooDear = sluice.Errorf(sluice.Unprocessable, "filter.cel: the expression costs more than %d for all paths together; use a narrower pattern, or a lower limit", stateCost).With("field", "cel")
 		}
-		return ok && err == nil // one on which it fails is not shown, as in a feed
+		return ok && err == nil // an event on which the filter fails is left out, as in a feed
 	}, nil
 }
 
-// renderState returns {"seq":…,"events":[…],"next_cursor":"…"}, put together by hand as renderEvents does.
+// renderState returns {"seq":…,"events":[…],"next_cursor":"…"}, assembled like renderEvents.
 func renderState(page StatePage) []byte {
 	b := strconv.AppendUint([]byte(`{"seq":`), page.Seq, 10)
 	b = appendEvents(append(b, `,"events":`...), page.Events)
@@ -85,7 +86,7 @@ func renderState(page StatePage) []byte {
 	return append(b, `"}`...)
 }
 
-// stateCursor returns the place at which the pages of a state go on: what they are as of, and how far they have come.
+// stateCursor returns the cursor of a snapshot: its sequence, and the position reached.
 func stateCursor(at, after uint64) string {
 	return strconv.FormatUint(at, 10) + "." + strconv.FormatUint(after, 10)
 }
@@ -97,7 +98,7 @@ func parseStateCursor(text string) (at, after uint64, err error) {
 		after, err = strconv.ParseUint(second, 10, 64)
 	}
 	if err != nil || stateCursor(at, after) != text || after == 0 || after > at {
-		return 0, 0, sluice.Errorf(sluice.InvalidRequest, "cursor %q is not one of this list; send next_cursor as it was given", text).With("field", "cursor")
+		return 0, 0, sluice.Errorf(sluice.InvalidRequest, "cursor %q does not belong to this list; send next_cursor unchanged", text).With("field", "cursor")
 	}
 	return at, after, nil
 }
@@ -120,7 +121,7 @@ func stateQuery(c echo.Context) (q StateQuery, err error) {
 			return q, err
 		}
 		if q.At != 0 && q.At != at {
-			return q, sluice.Errorf(sluice.InvalidRequest, "the cursor is of the state as of %d, not of %d; leave at_seq out", at, q.At).With("field", "at_seq")
+			return q, sluice.Errorf(sluice.InvalidRequest, "the cursor belongs to the state at %d, not at %d; omit at_seq", at, q.At).With("field", "at_seq")
 		}
 		q.At, q.After = at, after
 	}
@@ -128,7 +129,7 @@ func stateQuery(c echo.Context) (q StateQuery, err error) {
 	return q, err
 }
 
-// atSeq returns the sequence as of which a state is wanted, 0 for the last one.
+// atSeq returns the requested sequence of a snapshot, 0 for the latest.
 func atSeq(c echo.Context) (uint64, error) {
 	text := c.QueryParam("at_seq")
 	if text == "" {
@@ -136,12 +137,12 @@ func atSeq(c echo.Context) (uint64, error) {
 	}
 	seq, err := strconv.ParseUint(text, 10, 64)
 	if err != nil || seq == 0 {
-		return 0, sluice.Errorf(sluice.InvalidRequest, "at_seq %q: use a sequence, 1 or more", text).With("field", "at_seq")
+		return 0, sluice.Errorf(sluice.InvalidRequest, "at_seq %q: use a sequence, at least 1", text).With("field", "at_seq")
 	}
 	return seq, nil
 }
 
-// getState answers with the last event of one path.
+// getState returns the latest event on one path.
 func (s *Server) getState(c echo.Context) error {
 	if err := onlyParams(c, "at_seq"); err != nil {
 		return err

@@ -13,14 +13,14 @@ import (
 
 var wholeNumber = regexp.MustCompile(`^(0|[1-9][0-9]{0,14})$`)
 
-// forkWish returns what a new stream is to be forked from, nil if from nothing. Whoever forks a stream has
-// to be allowed to read it.
+// forkWish returns the source of a new stream, nil without one. Forking a stream requires
+// permission to read it.
 func (s *Server) forkWish(c echo.Context) (*durable.ForkWish, error) {
 	h := c.Request().Header
 	from, offset, sub := h.Get(headerForkedFrom), h.Get(headerForkOffset), h.Values(headerForkSub)
 	if from == "" {
 		if offset != "" || len(sub) > 0 {
-			return nil, sluice.Errorf(sluice.InvalidRequest, "Stream-Fork-Offset and Stream-Fork-Sub-Offset go with Stream-Forked-From")
+			return nil, sluice.Errorf(sluice.InvalidRequest, "Stream-Fork-Offset and Stream-Fork-Sub-Offset require Stream-Forked-From")
 		}
 		return nil, nil //nolint:nilnil // it is no fork
 	}
@@ -46,7 +46,7 @@ func (s *Server) forkWish(c echo.Context) (*durable.ForkWish, error) {
 		return nil, err
 	}
 	if wish.Sub > 0 && wish.Offset == nil {
-		return nil, sluice.Errorf(sluice.InvalidRequest, "Stream-Fork-Sub-Offset goes with Stream-Fork-Offset")
+		return nil, sluice.Errorf(sluice.InvalidRequest, "Stream-Fork-Sub-Offset requires Stream-Fork-Offset")
 	}
 	if err := s.requireStream(c, sluice.VerbRead, path); err != nil {
 		return nil, err

@@ -17,7 +17,7 @@ import (
 	"github.com/sluice-io/sluice/pkg/sluice"
 )
 
-// How a reader wants what comes next.
+// Modes of live reads.
 const (
 	liveNot      = ""
 	liveLongPoll = "long-poll"
@@ -69,7 +69,7 @@ func (s *Server) reading(c echo.Context) (reading, error) {
 	}
 	query, err := url.ParseQuery(c.Request().URL.RawQuery)
 	if err != nil {
-		return reading{}, sluice.Errorf(sluice.InvalidRequest, "the query has a percent sign that encodes nothing")
+		return reading{}, sluice.Errorf(sluice.InvalidRequest, "the query has an invalid percent-encoding")
 	}
 	r := reading{key: key, from: durable.Place{Conceal: s.onlyReads(c, key.Path)}, live: query.Get("live"), cursor: query.Get("cursor"), show: s.showing(c)}
 	offsets := query["offset"]
@@ -77,9 +77,9 @@ func (s *Server) reading(c echo.Context) (reading, error) {
 	case r.live != liveNot && r.live != liveLongPoll && r.live != liveSSE:
 		return r, sluice.Errorf(sluice.InvalidRequest, "live: write long-poll or sse")
 	case len(offsets) > 1:
-		return r, sluice.Errorf(sluice.InvalidRequest, "offset: write it once")
+		return r, sluice.Errorf(sluice.InvalidRequest, "offset: send it once")
 	case len(offsets) == 0 && r.live != liveNot:
-		return r, sluice.Errorf(sluice.InvalidRequest, "offset: whoever waits for what comes next has to say behind what; -1 is the beginning, now the end")
+		return r, sluice.Errorf(sluice.InvalidRequest, "offset: live reads require an offset: -1 for the start, now for the end")
 	case len(offsets) == 0 || offsets[0] == durable.FromBeginning:
 		return r, nil
 	case offsets[0] == durable.FromNow:
@@ -90,7 +90,7 @@ func (s *Server) reading(c echo.Context) (reading, error) {
 	return r, err
 }
 
-// setPage sets the headers that say how far a page reaches.
+// setPage sets the headers with the position of a page.
 func setPage(c echo.Context, page durable.Page) {
 	h := c.Response().Header()
 	h.Set(headerNextOffset, durable.FormatOffset(page.Next))
@@ -102,7 +102,7 @@ func setPage(c echo.Context, page durable.Page) {
 	}
 }
 
-// pageTag names what a page says: the stream, from where to where, and whether that is its end.
+// pageTag returns the ETag of a page: the stream, its range, and whether the stream ends there.
 func pageTag(page durable.Page) string {
 	tag := fmt.Sprintf("%s:%d:%d", page.ID, page.From, page.Next)
 	if page.Ended() {
@@ -120,8 +120,8 @@ func matches(header, tag string) bool {
 	return false
 }
 
-// caching says who may keep a page. What needs no token may be kept for a minute by everybody; what needs
-// one is asked for again each time, because the right to see it may have ended.
+// caching returns the Cache-Control of a page. Public content may be cached for a minute; content
+// that requires a token must be revalidated each time, because access may have ended.
 func caching(c echo.Context, page durable.Page) string {
 	if caller(c).Principal == sluice.Anonymous && !page.UpToDate {
 		return "public, max-age=60, stale-while-revalidate=300"
@@ -136,7 +136,7 @@ func (s *Server) longPoll(c echo.Context, r reading) error {
 	defer end()
 	page, err := s.opts.Streams.Engine.Await(ctx, r.key, r.from, r.show)
 	if err == nil {
-		err = s.requireStream(c, sluice.VerbRead, r.key.Path) // it may have been lost meanwhile, and then how far the stream is is not said
+		err = s.requireStream(c, sluice.VerbRead, r.key.Path) // access may have been lost during the wait; then the stream's end is not revealed
 	}
 	if err != nil {
 		return err
@@ -152,10 +152,10 @@ func (s *Server) longPoll(c echo.Context, r reading) error {
 	return c.Blob(http.StatusOK, page.ContentType, durable.Join(page.Messages, page.ContentType))
 }
 
-// sseLife is after what time a reader of server-sent events has to come again.
+// sseLife is the time after which a reader of server-sent events must reconnect.
 const sseLife = 60 * time.Second
 
-// sendStream sends what comes as server-sent events.
+// sendStream streams new content as server-sent events.
 func (s *Server) sendStream(c echo.Context, r reading) error {
 	ctx, cancel := s.untilStop(c.Request().Context())
 	defer cancel()
@@ -183,7 +183,7 @@ func (s *Server) sendStream(c echo.Context, r reading) error {
 		}
 		page, err = s.nextPage(ctx, r, page)
 		if err == nil {
-			err = s.requireStream(c, sluice.VerbRead, r.key.Path) // as of a long poll
+			err = s.requireStream(c, sluice.VerbRead, r.key.Path) // as for a long poll
 		}
 		if err != nil || ctx.Err() != nil {
 			return gone(c, err)
@@ -191,7 +191,7 @@ func (s *Server) sendStream(c echo.Context, r reading) error {
 	}
 }
 
-// nextPage returns what comes behind a page, as soon as there is something.
+// nextPage returns the content after a page as soon as there is any.
 func (s *Server) nextPage(ctx context.Context, r reading, before durable.Page) (durable.Page, error) {
 	next := s.opts.Streams.Engine.Read
 	if before.UpToDate {
@@ -200,8 +200,8 @@ func (s *Server) nextPage(ctx context.Context, r reading, before durable.Page) (
 	return next(ctx, r.key, durable.Place{After: before.Next}, r.show)
 }
 
-// gone returns why a stream of events ends, unless it is because the client has gone: the answer has begun
-// and can say nothing more.
+// gone returns the reason for the end of an event stream, unless the client has disconnected; the
+// response has begun and cannot carry it.
 func gone(c echo.Context, err error) error {
 	if c.Request().Context().Err() == nil && !errors.Is(err, context.DeadlineExceeded) && !errors.Is(err, context.Canceled) {
 		return err
@@ -209,7 +209,8 @@ func gone(c echo.Context, err error) error {
 	return nil
 }
 
-// sendPage sends a page's messages as one event, and behind it where to go on. It returns the cursor for the next.
+// sendPage sends a page's messages as one event, followed by the resume position. It returns the
+// next cursor.
 func sendPage(c echo.Context, page durable.Page, cursor string) (string, error) {
 	var b strings.Builder
 	if len(page.Messages) > 0 {
@@ -235,8 +236,8 @@ func sendPage(c echo.Context, page durable.Page, cursor string) (string, error) 
 	return cursor, err
 }
 
-// writeEvent writes a server-sent event. Whatever ends a line in the text begins a new one of the event's
-// data, so that no text can end the event. A reader takes one space behind the colon away.
+// writeEvent writes a server-sent event. Every line break in the text starts a new data line, so
+// that no text can end the event. Readers remove one space after the colon.
 func writeEvent(b *strings.Builder, name, text string) {
 	b.WriteString("event: " + name + "\n")
 	text = strings.ReplaceAll(strings.ReplaceAll(text, "\r\n", "\n"), "\r", "\n")

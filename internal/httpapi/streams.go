@@ -18,7 +18,7 @@ import (
 	"github.com/sluice-io/sluice/pkg/sluice"
 )
 
-// streamsBase is below what every namespace has its streams: everything behind the namespace's name is a path.
+// streamsBase is the path prefix of streams; everything after the namespace's name is a path.
 const streamsBase = "/streams/"
 
 // Headers of Durable Streams.
@@ -41,26 +41,26 @@ const (
 	headerEncoding    = "Stream-SSE-Data-Encoding"
 )
 
-// maxSafeInteger is the last whole number that every client can tell from the next.
+// maxSafeInteger is the largest integer that every client represents exactly.
 const maxSafeInteger = 1<<53 - 1
 
-// Streams is how Durable Streams are served.
+// Streams holds the dependencies of the handlers of Durable Streams.
 type Streams struct {
 	Engine    *durable.Engine
-	Anonymous []string      // namespaces whose streams need no token
-	AtRoot    string        // namespace whose streams are below /v1/stream/ too; "": none
-	LongPoll  time.Duration // how long a reader waits for what comes next; 30 s
-	MaxBody   int64         // bytes of an append; 10 MiB
-	PublicURL string        // how others reach the API; empty: addresses are relative
+	Anonymous []string      // namespaces with public streams
+	AtRoot    string        // namespace with streams also below /v1/stream/; "": none
+	LongPoll  time.Duration // how long a read waits for new data; default 30 s
+	MaxBody   int64         // maximum size of an append; default 10 MiB
+	PublicURL string        // public URL of the API; empty: relative URLs
 }
 
-// rootBase is below what the streams of one namespace are too, where clients of the protocol expect them that know an
-// origin only.
+// rootBase is the alternative path prefix of one namespace's streams, for protocol clients that
+// take only an origin.
 const rootBase = "/v1/stream/"
 
-const keptAtRoot = "at root" // where a request keeps that it came by rootBase
+const keptAtRoot = "at root" // context key for requests below rootBase
 
-// atRoot gives a request below rootBase the address that its stream has below the namespace.
+// atRoot rewrites a request below rootBase to the path below the namespace.
 func (s *Server) atRoot(c echo.Context) error {
 	u := c.Request().URL
 	if s.opts.Streams.AtRoot == "" || !strings.HasPrefix(u.Path, rootBase) {
@@ -70,7 +70,7 @@ func (s *Server) atRoot(c echo.Context) error {
 	if u.RawPath != "" {
 		rest, ok := strings.CutPrefix(u.RawPath, rootBase)
 		if !ok {
-			return nil // the base itself is written with percent signs: there is nothing at that address
+			return nil // the prefix itself is percent-encoded: no resource
 		}
 		u.RawPath = base + rest
 	}
@@ -83,14 +83,15 @@ func cameByRoot(c echo.Context) bool { return c.Get(keptAtRoot) != nil }
 
 func isStream(path string) bool { return strings.HasPrefix(path, streamsBase) }
 
-// crossOrigin lets pages of other origins use the streams: they show a token that no browser adds by itself.
+// crossOrigin allows pages of other origins to use the streams: their token is never added by a
+// browser itself.
 func crossOrigin(h http.Header) {
 	h.Set("Cross-Origin-Resource-Policy", "cross-origin")
 	h.Set(echo.HeaderAccessControlAllowOrigin, "*")
 	h.Set(echo.HeaderAccessControlExposeHeaders, exposedHeaders)
 }
 
-// exposedHeaders are those of answers that pages of other origins may read.
+// exposedHeaders are the response headers that pages of other origins may read.
 const exposedHeaders = headerNextOffset + ", " + headerUpToDate + ", " + headerClosed + ", " + headerCursor + ", " + headerTTL + ", " + headerExpiresAt + ", " +
 	headerEpoch + ", " + headerProducerSeq + ", " + headerExpectedSeq + ", " + headerReceivedSeq + ", " + headerEncoding + ", ETag, " +
 	echo.HeaderLocation + ", " + echo.HeaderContentType + ", " + echo.HeaderXRequestID + ", " + echo.HeaderRetryAfter
@@ -102,7 +103,7 @@ func (s *Server) streamOptions(c echo.Context) error {
 	return c.NoContent(http.StatusNoContent)
 }
 
-// allow says, for a day, with which methods and headers a page of another origin may ask.
+// allow sets, for a day, the methods and headers that pages of other origins may use.
 func allow(c echo.Context, methods string, headers ...string) {
 	h := c.Response().Header()
 	h.Set(echo.HeaderAccessControlAllowMethods, methods)
@@ -110,7 +111,7 @@ func allow(c echo.Context, methods string, headers ...string) {
 	h.Set(echo.HeaderAccessControlMaxAge, "86400")
 }
 
-// streamKey returns the stream that a request is about.
+// streamKey returns the request's stream.
 func streamKey(c echo.Context) (durable.Key, error) {
 	rest, err := paramOf(c, "*")
 	if err != nil {
@@ -120,7 +121,7 @@ func streamKey(c echo.Context) (durable.Key, error) {
 	return durable.Key{Namespace: c.Param("ns"), Path: path}, err
 }
 
-// streaming demands a verb for the path that is the stream's. To the server's own paths nobody writes.
+// streaming requires a verb for the path of the stream. System paths cannot be written.
 func streaming(v sluice.Verb) demand {
 	return func(s *Server, c echo.Context) error {
 		key, err := streamKey(c)
@@ -128,10 +129,10 @@ func streaming(v sluice.Verb) demand {
 			return err
 		}
 		if dsub.Reserved(string(key.Path)) {
-			return sluice.Errorf(sluice.NotFound, "there is nothing at this address: paths with the segment %s are not streams; see /openapi.yaml", dsub.ControlSegment)
+			return sluice.Errorf(sluice.NotFound, "no resource at this URL: paths with the segment %s are not streams; see /openapi.yaml", dsub.ControlSegment)
 		}
 		if v != sluice.VerbRead && key.Path.Reserved() {
-			return sluice.Errorf(sluice.Forbidden, "path %q: paths that start with /_sys or /$ are the server's own", key.Path)
+			return sluice.Errorf(sluice.Forbidden, "path %q: paths that start with /_sys or /$ are reserved", key.Path)
 		}
 		return s.requireStream(c, v, key.Path)
 	}
@@ -141,8 +142,8 @@ func (s *Server) requireStream(c echo.Context, v sluice.Verb, path sluice.Path) 
 	return s.require(c, v, access.Target{Namespace: c.Param("ns"), Path: path})
 }
 
-// anonymous returns whether a request without a token may pass, because it is about the streams of a
-// namespace that the operator opened to everybody.
+// anonymous reports whether a request without a token is allowed, because the operator has opened
+// the streams of its namespace.
 func (s *Server) anonymous(c echo.Context) bool {
 	return isStream(c.Path()) && c.Request().Header.Get(echo.HeaderAuthorization) == "" &&
 		s.opts.Access != nil && slices.Contains(s.opts.Streams.Anonymous, c.Param("ns"))
@@ -153,7 +154,7 @@ func (s *Server) showing(c echo.Context) durable.Show {
 	return func(ev *sluice.Event) (bool, error) { return s.shows(c, sluice.VerbRead, ev) }
 }
 
-// admitting returns what is asked about events before they are appended: as of those that are published.
+// admitting returns the checks before an append, the same as for publishing.
 func (s *Server) admitting(c echo.Context, size int) durable.Admit {
 	ns, answers, stamp := c.Param("ns"), s.answerable(c), s.stamp(c)
 	return func(ctx context.Context, events []sluice.Event) error {
@@ -215,11 +216,11 @@ func (s *Server) streamURL(c echo.Context, key durable.Key) string {
 	return s.baseURL() + (&url.URL{Path: path}).EscapedPath()
 }
 
-// baseURL returns where others reach the API, as is configured. It is not taken from the request, whose Host header its sender
-// makes up; without it, addresses are relative references (RFC 3986, 4.2).
+// baseURL returns the configured public URL. It is not taken from the request, because the sender
+// controls the Host header; without it, URLs are relative references (RFC 3986, 4.2).
 func (s *Server) baseURL() string { return strings.TrimSuffix(s.opts.Streams.PublicURL, "/") }
 
-// contentType returns the content type of a request, "" if it has none that is one.
+// contentType returns the content type of a request, "" if absent or invalid.
 func contentType(c echo.Context) string {
 	given := strings.TrimSpace(c.Request().Header.Get(echo.HeaderContentType))
 	if durable.MediaType(given) == "" || strings.ContainsFunc(given, func(r rune) bool { return r < ' ' || r > '~' }) {
@@ -236,14 +237,14 @@ func lifetime(h http.Header) (durable.Lifetime, error) {
 	ttl, expires := h.Values(headerTTL), h.Values(headerExpiresAt)
 	switch {
 	case len(ttl) > 0 && len(expires) > 0:
-		return durable.Lifetime{}, sluice.Errorf(sluice.InvalidRequest, "send Stream-TTL or Stream-Expires-At, not both")
+		return durable.Lifetime{}, sluice.Errorf(sluice.InvalidRequest, "send either Stream-TTL or Stream-Expires-At")
 	case len(ttl) > 0:
 		d, err := durable.ParseTTL(ttl[0])
 		return durable.Lifetime{TTL: &d}, err
 	case len(expires) > 0:
 		at, err := time.Parse(time.RFC3339, expires[0])
 		if err != nil {
-			return durable.Lifetime{}, sluice.Errorf(sluice.InvalidRequest, "Stream-Expires-At: write a time as RFC 3339 does, such as 2030-01-31T12:00:00Z")
+			return durable.Lifetime{}, sluice.Errorf(sluice.InvalidRequest, "Stream-Expires-At: write an RFC 3339 time such as 2030-01-31T12:00:00Z")
 		}
 		return durable.Lifetime{ExpiresAt: &at, Said: expires[0]}, nil
 	}
@@ -277,7 +278,7 @@ func (s *Server) postStream(c echo.Context) error {
 	return c.NoContent(http.StatusNoContent)
 }
 
-// setAppended sets the headers that say what became of an append.
+// setAppended sets the headers with the result of an append.
 func setAppended(c echo.Context, wish durable.Append, done durable.Appended, err error) {
 	h := c.Response().Header()
 	if err == nil || done.Closed {
@@ -300,7 +301,7 @@ func setAppended(c echo.Context, wish durable.Append, done durable.Appended, err
 
 var digits = regexp.MustCompile(`^[0-9]{1,16}$`)
 
-// claim returns what a request says of its producer, nil if nothing.
+// claim returns the producer of a request, nil if none.
 func claim(h http.Header) (*durable.Claim, error) {
 	id, epoch, seq := h.Values(headerProducer), h.Values(headerEpoch), h.Values(headerProducerSeq)
 	if len(id)+len(epoch)+len(seq) == 0 {
@@ -332,13 +333,13 @@ func (s *Server) deleteStream(c echo.Context) error {
 	return c.NoContent(http.StatusNoContent)
 }
 
-// onlyReads reports whether the caller may not write to a path: unless it may see an event there, it is not to know
-// that there is a stream.
+// onlyReads reports whether the caller may not write to a path; unless it may see an event there,
+// the stream is hidden from it.
 func (s *Server) onlyReads(c echo.Context, path sluice.Path) bool {
 	return s.requireStream(c, sluice.VerbPublish, path) != nil
 }
 
-// mayKnow returns the error given, which is that of a stream that is not there, if the caller may see nothing of it.
+// mayKnow returns the given error, that of a missing stream, if the caller may see nothing of it.
 func (s *Server) mayKnow(c echo.Context, key durable.Key, missing error) error {
 	if !s.onlyReads(c, key.Path) {
 		return nil
@@ -374,7 +375,7 @@ func (s *Server) headStream(c echo.Context) error {
 	return c.NoContent(http.StatusOK)
 }
 
-// setInfo sets the headers that say where a stream ends.
+// setInfo sets the headers with the end of a stream.
 func setInfo(c echo.Context, info durable.Info) {
 	h := c.Response().Header()
 	h.Set(headerNextOffset, durable.FormatOffset(info.Next))

@@ -11,8 +11,8 @@ import (
 	"github.com/sluice-io/sluice/pkg/sluice"
 )
 
-// shown is a subscription in an answer. Its secret is there after creation and rotation only,
-// at its place in the endpoint and beside it.
+// shown is the response form of a subscription. The secret is present only after creation and
+// rotation, both in the endpoint and next to it.
 type shown struct {
 	*sluice.Subscription
 
@@ -27,8 +27,8 @@ func (s *Server) render(c echo.Context, code int, sub *sluice.Subscription) erro
 	return c.JSON(code, shown{s.hideURL(c, sub), sub.Endpoint.Secret})
 }
 
-// hideURL returns the subscription as the caller may see it: whole to its owner and to root, to others with its endpoint's URL by
-// host, because path and query often are secrets.
+// hideURL returns the subscription as visible to the caller: complete for its owner and root,
+// otherwise with only the host of its endpoint's URL, because path and query are often secrets.
 func (s *Server) hideURL(c echo.Context, sub *sluice.Subscription) *sluice.Subscription {
 	if caller(c).Unbounded() || s.isOwner(c, sub) {
 		return sub
@@ -38,7 +38,7 @@ func (s *Server) hideURL(c echo.Context, sub *sluice.Subscription) *sluice.Subsc
 	return &seen
 }
 
-// date says when the subscription was last sent an event (S0-76).
+// date sets the time of the subscription's last attempt (S0-76).
 func (s *Server) date(c echo.Context, sub *sluice.Subscription) error {
 	at, err := s.opts.Deliveries.LastAttemptAt(c.Request().Context(), sub)
 	if err == nil && !at.IsZero() {
@@ -200,6 +200,9 @@ func (s *Server) seekSubscription(c echo.Context) error {
 	if err := bind(c, &req); err != nil {
 		return err
 	}
+	if err := s.paysForSend(c); err != nil { // past events are sent again
+		return err
+	}
 	sub, err := s.opts.Registry.Seek(c.Request().Context(), c.Param("id"), placeIn(req.To), by(c))
 	if err != nil {
 		return err
@@ -207,8 +210,8 @@ func (s *Server) seekSubscription(c echo.Context) error {
 	return s.render(c, http.StatusOK, sub)
 }
 
-// placeIn returns a place in a log that a body names: a string, which may say how long ago, or a number as it is written.
-// What is neither is refused later on.
+// placeIn returns a position in a request body: a string, which may be an age, or a number. Invalid
+// values are refused later.
 func placeIn(value json.RawMessage) string {
 	var text string
 	if json.Unmarshal(value, &text) == nil {

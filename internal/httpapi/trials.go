@@ -9,9 +9,9 @@ import (
 	"github.com/sluice-io/sluice/pkg/sluice"
 )
 
-// expressionTurn waits until no other request of the principal that answers for the caller evaluates an expression on the
-// last events of a namespace's paths: one may cost stateCost, and a principal may send any number at once. An operator does
-// not wait. It returns the error of the request's context if that ends before.
+// expressionTurn waits until no other request of the accountable principal evaluates an expression
+// on the latest events of a namespace's paths: one may cost stateCost, and a principal may send any
+// number at once. Operators do not wait. It returns the context's error if that ends first.
 func (s *Server) expressionTurn(c echo.Context, namespace string) (done func(), err error) {
 	who := caller(c)
 	if who.Unbounded() || s.opts.Access == nil {
@@ -20,15 +20,26 @@ func (s *Server) expressionTurn(c echo.Context, namespace string) (done func(), 
 	return s.expressions.Take(c.Request().Context(), s.opts.Access.Answers(who, namespace, time.Now()))
 }
 
-// trials are the principals that have something tried: a dry run of a replay, or a watch. Each has one at a time, for a
-// trial looks at thousands of events.
+// payer returns the principal that is charged for the expressions of a request: the accountable
+// one; "" for an operator.
+func (s *Server) payer(c echo.Context, namespace string) string {
+	who := caller(c)
+	if who.Unbounded() || s.opts.Access == nil {
+		return ""
+	}
+	return string(s.opts.Access.Answers(who, namespace, time.Now()))
+}
+
+// trials tracks the principals with a running trial: the dry run of a replay, or of a watch. Each
+// may run one at a time, because a trial reads thousands of events.
 type trials struct {
 	mu      sync.Mutex
 	running map[sluice.Principal]struct{}
 }
 
-// enterTrial begins a trial of the caller's in a namespace, which ends with leave. Code QuotaExceeded, with retry_after, if
-// there is one already of the principal that answers for the caller; an operator has any number.
+// enterTrial starts a trial of the caller in a namespace, which ends with leave. Code
+// QuotaExceeded, with retry_after, if the accountable principal already runs one; operators are not
+// limited.
 func (s *Server) enterTrial(c echo.Context, namespace string) (leave func(), err error) {
 	who := caller(c)
 	if who.Unbounded() || s.opts.Access == nil {
@@ -41,7 +52,7 @@ func (t *trials) enter(who sluice.Principal) (leave func(), err error) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	if _, running := t.running[who]; running {
-		return nil, sluice.Errorf(sluice.QuotaExceeded, "%s has a dry run under way, and may have one at a time; try again when it has ended", who).With("retry_after", 1)
+		return nil, sluice.Errorf(sluice.QuotaExceeded, "%s has a dry run in progress, and may have one at a time; retry when it has ended", who).With("retry_after", 1)
 	}
 	if t.running == nil {
 		t.running = map[sluice.Principal]struct{}{}

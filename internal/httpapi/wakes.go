@@ -17,41 +17,43 @@ import (
 
 // Wakes are the wake consumers of subscriptions of mode wake (S1).
 type Wakes interface {
-	// Admit refuses a callback whose token is not good for its consumer, with the codes of Call, before its body is
-	// read: strangers' bodies cost no memory.
+	// Admit refuses a callback with an invalid token, with the codes of Call, before its body is
+	// read: unauthenticated bodies cost no memory.
 	Admit(ctx context.Context, namespace, consumerID, token string) error
-	// Call takes a callback: the raw bearer token, "" if there is none, and the raw body. A refusal is an error
-	// with one of the codes sluice.Wake…; with WakeTokenExpired the answer's token may be a new one. Other codes
-	// are the server's own.
+	// Call handles a callback: the raw bearer token, "" if absent, and the raw body. A refusal is
+	// an error with one of the codes sluice.Wake…; with WakeTokenExpired, the response may have a
+	// new token. Other codes are general errors.
 	Call(ctx context.Context, namespace, consumerID, token string, body []byte) (sluice.WakeAnswer, error)
 	// Consumers returns a page of a subscription's consumers, by path.
 	Consumers(ctx context.Context, sub *sluice.Subscription, q sluice.WakeQuery) (sluice.WakePage, error)
-	// Consumer returns the one of a path, with the ends of its streams and the attempts of its last wake. Code NotFound.
+	// Consumer returns the consumer of a path, with the ends of its streams and the attempts of its
+	// last wake. Code NotFound.
 	Consumer(ctx context.Context, sub *sluice.Subscription, path sluice.Path) (sluice.WakeConsumer, error)
-	// Ended is called after a stream was deleted: its consumers are removed when it returns (S1-122). It may be
-	// called again, and of a path on which there is a stream anew, which it has to see for itself.
+	// Ended is called after a stream was deleted, and removes its consumers before it returns
+	// (S1-122). It may be called repeatedly, and for a path with a new stream, which it must detect
+	// itself.
 	Ended(ctx context.Context, namespace string, path sluice.Path) error
 }
 
-// callbackRoute is where woken workers report. Nobody has to say who it is: the token of the notice says what it may.
+// callbackRoute is the route of callbacks, which are authenticated by the token of the notice.
 const callbackRoute = "/callback/:ns/:consumer"
 
-// maxCallback bounds a callback: of as many streams as a consumer may follow, paths and offsets.
+// maxCallback limits the body of a callback: as many paths and offsets as a consumer may follow.
 const maxCallback = 2 << 20
 
-// endingLimit bounds how long the consumers of a stream that was deleted may take to be removed.
+// endingLimit is the time limit for removing the consumers of a deleted stream.
 const endingLimit = 10 * time.Second
 
-// newTokenKey is where a callback that failed keeps the token that it may be repeated with.
+// newTokenKey is the context key of the token with which a failed callback may be repeated.
 const newTokenKey = "token"
 
-// called is the answer to a callback (S1-82).
+// called is the response to a callback (S1-82).
 type called struct {
 	OK bool `json:"ok"`
 	sluice.WakeAnswer
 }
 
-// refused is the answer to a callback that failed, whatever the reason (S1-92).
+// refused is the response to a failed callback (S1-92).
 type refused struct {
 	OK    bool         `json:"ok"`
 	Error refusedError `json:"error"`
@@ -63,9 +65,9 @@ type refusedError struct {
 	Message string      `json:"message"`
 }
 
-// callback takes what a woken worker reports. What is wrong with a token is not counted as what is wrong with the
-// tokens of the API: a callback token is a MAC, which nobody guesses, and many workers share an address, of whom
-// one that is late, or was replaced, must not silence the others.
+// callback handles a worker's report. Invalid callback tokens do not count as failed API
+// authentications: a callback token is a MAC that cannot be guessed, and many workers share an
+// address, so a late or replaced one must not block the others.
 func (s *Server) callback(c echo.Context) error {
 	namespace, err := paramOf(c, "ns")
 	if err != nil {
@@ -94,14 +96,14 @@ func (s *Server) callback(c echo.Context) error {
 	return c.JSON(http.StatusOK, called{true, answer})
 }
 
-// calledBy returns the consumer's id in the address of a callback, as it came: no slash in it divides anything,
-// neither a %2F nor one that somebody on the way has decoded (S1-15).
+// calledBy returns the consumer's ID in the URL of a callback, unchanged: neither a %2F nor a
+// decoded slash separates segments (S1-15).
 func calledBy(u *url.URL) string {
 	_, rest, _ := strings.Cut(strings.TrimPrefix(u.EscapedPath(), "/callback/"), "/")
 	return rest
 }
 
-// bearer returns the token that a request shows, "" if it shows none.
+// bearer returns the request's bearer token, "" if it has none.
 func bearer(h http.Header) string {
 	scheme, token, _ := strings.Cut(h.Get(echo.HeaderAuthorization), " ")
 	if !strings.EqualFold(scheme, "Bearer") {
@@ -112,7 +114,7 @@ func bearer(h http.Header) string {
 
 func isCallback(c echo.Context) bool { return c.Path() == callbackRoute }
 
-// refusal returns the answer to a callback that failed.
+// refusal returns the response to a failed callback.
 func refusal(c echo.Context, e *sluice.Error) refused {
 	code := e.Code
 	if code == sluice.InvalidRequest {
@@ -124,43 +126,43 @@ func refusal(c echo.Context, e *sluice.Error) refused {
 
 func (s *Server) wakes() (Wakes, error) {
 	if s.opts.Wakes == nil {
-		return nil, sluice.Errorf(sluice.Unavailable, "this server wakes nobody at the moment")
+		return nil, sluice.Errorf(sluice.Unavailable, "this server does not support wakes")
 	}
 	return s.opts.Wakes, nil
 }
 
-// woken is owned for what there is in mode wake only.
+// woken is owned for operations that exist only in mode wake.
 func woken(s *Server, c echo.Context) error {
 	if err := owned(s, c); err != nil {
 		return err
 	}
 	if sub := subscription(c); sub.Mode != sluice.Wake {
-		return sluice.Errorf(sluice.Unprocessable, "a subscription of mode %s has no consumers; see its deliveries: GET /v1/subscriptions/%s/deliveries", sub.Mode, sub.ID)
+		return sluice.Errorf(sluice.Unprocessable, "a subscription of mode %s has no consumers; list its deliveries: GET /v1/subscriptions/%s/deliveries", sub.Mode, sub.ID)
 	}
 	return nil
 }
 
-// delivering is owned for what there is in all modes but wake, in which no event is delivered. Instead says what
-// is of use there.
+// delivering is owned for operations that do not exist in mode wake, which delivers no events.
+// Instead names the alternative.
 func delivering(instead string) demand {
 	return func(s *Server, c echo.Context) error {
 		if err := owned(s, c); err != nil {
 			return err
 		}
 		if subscription(c).Mode == sluice.Wake {
-			return sluice.Errorf(sluice.Unprocessable, "a subscription of mode wake is sent notices, not events; %s", instead)
+			return sluice.Errorf(sluice.Unprocessable, "a subscription of mode wake sends notices, not events; %s", instead)
 		}
 		return nil
 	}
 }
 
-// What is of use in mode wake instead of what is not there.
+// Alternatives in mode wake to missing operations.
 const (
-	insteadOfLooking  = "GET …/consumers shows how its consumers are doing, GET …/consumers/{path} the attempts of the last notice"
-	insteadOfMoving   = "its workers move offsets with callbacks (acks), and read streams from wherever they like"
+	insteadOfLooking  = "GET …/consumers shows the state of its consumers, GET …/consumers/{path} the attempts of the last notice"
+	insteadOfMoving   = "its workers move offsets with callbacks (acks), and read streams from any offset"
 	insteadOfReading  = "read the streams from the offsets of a notice: GET /streams/{namespace}/{path}?offset="
-	insteadOfTesting  = "append to a stream that its pattern matches, and a notice is sent"
-	insteadOfRetrying = "a notice is sent until somebody takes it; POST …/resume lets a paused subscription go on"
+	insteadOfTesting  = "append to a matching stream to trigger a notice"
+	insteadOfRetrying = "a notice is retried until a worker claims it; POST …/resume resumes a paused subscription"
 )
 
 // consumerList is one page of wake consumers.
@@ -227,9 +229,9 @@ func (s *Server) getConsumer(c echo.Context) error {
 	return c.JSON(http.StatusOK, s.visibleOf(c, sub, one))
 }
 
-// consumerPath returns the path of a consumer that is named by its path or its id, of which the path may have
-// been decoded on the way or not: no path begins otherwise than with a slash. ok is false if it is none of the
-// subscription's.
+// consumerPath returns the path of a consumer given by its path or its ID, with the path decoded or
+// not: every path starts with a slash. ok is false if the consumer does not belong to the
+// subscription.
 func consumerPath(subscription, name string) (path sluice.Path, ok bool) {
 	escaped, _ := strings.CutPrefix(name, subscription+":")
 	if !strings.HasPrefix(escaped, "/") {
@@ -242,8 +244,8 @@ func consumerPath(subscription, name string) (path sluice.Path, ok bool) {
 	return path, err == nil
 }
 
-// visibleOf returns a consumer without the streams that the caller may not know of: a worker subscribes to
-// whatever it names (S1-99).
+// visibleOf returns a consumer without the streams hidden from the caller: a worker may subscribe
+// to any stream (S1-99).
 func (s *Server) visibleOf(c echo.Context, sub *sluice.Subscription, one sluice.WakeConsumer) sluice.WakeConsumer {
 	kept := []sluice.WakeStream{}
 	for _, stream := range one.Streams {
@@ -255,7 +257,7 @@ func (s *Server) visibleOf(c echo.Context, sub *sluice.Subscription, one sluice.
 	return one
 }
 
-// wakeStatus is how a subscription of mode wake is doing: nothing of it waits but its consumers.
+// wakeStatus returns the status of a subscription of mode wake, which consists of its consumers.
 func (s *Server) wakeStatus(c echo.Context, sub *sluice.Subscription) error {
 	wakes, err := s.wakes()
 	if err != nil {
@@ -274,8 +276,9 @@ func (s *Server) wakeStatus(c echo.Context, sub *sluice.Subscription) error {
 	return c.JSON(http.StatusOK, status)
 }
 
-// ended tells the wake consumers that a stream is no more. It is done whatever becomes of the caller, and again if
-// the stream was deleted before: somebody may have been interrupted between the two. Others of its errors stand.
+// ended removes the wake consumers of a deleted stream. It runs even if the caller disconnects, and
+// again if the stream was deleted before, because that may have been interrupted. Other errors are
+// returned unchanged.
 func (s *Server) ended(ctx context.Context, namespace string, path sluice.Path, deleted error) error {
 	switch sluice.CodeOf(deleted) { //nolint:exhaustive // the other codes go to the caller
 	case "", sluice.NotFound, sluice.StreamGone:

@@ -68,7 +68,7 @@ func (w *wakes) Consumer(_ context.Context, sub *sluice.Subscription, path sluic
 			return c, nil
 		}
 	}
-	return sluice.WakeConsumer{}, sluice.Errorf(sluice.NotFound, "there is no consumer of %q", path)
+	return sluice.WakeConsumer{}, sluice.Errorf(sluice.NotFound, "consumer of %q not found", path)
 }
 
 func (w *wakes) Ended(_ context.Context, namespace string, path sluice.Path) error {

@@ -10,16 +10,17 @@ import (
 	"github.com/sluice-io/sluice/pkg/sluice"
 )
 
-// everything is the pattern under which all subscriptions are found (S1-111, S1-112).
+// everything is the pattern that lists all subscriptions (S1-111, S1-112).
 const everything sluice.Pattern = "/**"
 
-// Parameters that make of a stream's address a pattern's (S1-106…113).
+// Parameters that turn a stream's URL into a pattern (S1-106…113).
 const (
 	paramSubscription  = "subscription"
 	paramSubscriptions = "subscriptions"
 )
 
-// apart returns a route whose requests about subscriptions are served apart from those about streams.
+// apart returns a route that handles requests about subscriptions separately from those about
+// streams.
 func apart(r route, of demand, handle echo.HandlerFunc) route {
 	about := func(c echo.Context) bool {
 		return c.QueryParams().Has(paramSubscription) || c.QueryParams().Has(paramSubscriptions)
@@ -44,19 +45,26 @@ func apart(r route, of demand, handle echo.HandlerFunc) route {
 type wakeRequest struct {
 	Webhook     string `json:"webhook"`
 	Description string `json:"description"`
+	Handshake   bool   `json:"handshake"` // extension of S1; as endpoint.handshake
 }
 
-// wakeSubscription is a subscription of mode wake in the words of S1 (S1-107).
+// wakeSubscription is a subscription of mode wake in the form of S1 (S1-107).
 type wakeSubscription struct {
 	ID          string         `json:"subscription_id"`
 	Pattern     sluice.Pattern `json:"pattern"`
 	Webhook     string         `json:"webhook"`
 	Secret      string         `json:"webhook_secret,omitempty"` // after creation only
 	Description string         `json:"description"`
+
+	Handshake bool              `json:"handshake,omitempty"` // extension of S1
+	Agreed    *sluice.Agreement `json:"agreed,omitempty"`
 }
 
 func inS1(sub *sluice.Subscription) wakeSubscription {
-	return wakeSubscription{sub.ID, sub.Pattern, sub.Endpoint.URL, sub.Endpoint.Secret, sub.Description}
+	return wakeSubscription{
+		ID: sub.ID, Pattern: sub.Pattern, Webhook: sub.Endpoint.URL, Secret: sub.Endpoint.Secret, Description: sub.Description,
+		Handshake: sub.Endpoint.Handshake, Agreed: sub.Agreed,
+	}
 }
 
 // wakeSubscriptionList is S1's list (S1-110).
@@ -64,7 +72,7 @@ type wakeSubscriptionList struct {
 	Subscriptions []wakeSubscription `json:"subscriptions"`
 }
 
-// patternOf returns the pattern that a request's address is; %2A in it is * (S1-25).
+// patternOf returns the pattern in a request's URL; %2A in it is * (S1-25).
 func patternOf(c echo.Context) (sluice.Pattern, error) {
 	rest, err := paramOf(c, "*")
 	if err != nil {
@@ -73,17 +81,18 @@ func patternOf(c echo.Context) (sluice.Pattern, error) {
 	return sluice.ParsePattern("/" + rest)
 }
 
-// wakeID returns the subscription that a request names. Code InvalidRequest if it names none.
+// wakeID returns the request's subscription. Code InvalidRequest if it names none.
 func wakeID(c echo.Context) (string, error) {
 	id := c.QueryParam(paramSubscription)
 	if id == "" || c.QueryParams().Has(paramSubscriptions) {
-		return "", sluice.Errorf(sluice.InvalidRequest, "name one subscription, ?subscription=<id>; only GET takes ?subscriptions, for all").With("field", paramSubscription)
+		return "", sluice.Errorf(sluice.InvalidRequest, "name one subscription, ?subscription=<id>; only GET accepts ?subscriptions, for all").With("field", paramSubscription)
 	}
 	return id, nil
 }
 
-// ownedHere is owned for a subscription of mode wake that is named beside a pattern: that has to be its own, or, to
-// look at it, the one of everything. A list has what the caller may see in it.
+// ownedHere is owned for a subscription of mode wake next to a pattern, which must be the
+// subscription's own or, for reading, the pattern of everything. A list contains the subscriptions
+// that the caller may see.
 func ownedHere(s *Server, c echo.Context) error {
 	looking := c.Request().Method == http.MethodGet
 	if looking && c.QueryParams().Has(paramSubscriptions) {
@@ -102,7 +111,7 @@ func ownedHere(s *Server, c echo.Context) error {
 		return err
 	}
 	if sub.Mode != sluice.Wake || sub.Namespace != c.Param("ns") || sub.Pattern != pattern && (!looking || pattern != everything) {
-		return sluice.Errorf(sluice.SubscriptionMissing, "there is no subscription %q of this pattern", id)
+		return sluice.Errorf(sluice.SubscriptionMissing, "subscription %q not found for this pattern", id)
 	}
 	if err := s.owns(c, sub); err != nil {
 		return err
@@ -111,7 +120,7 @@ func ownedHere(s *Server, c echo.Context) error {
 	return nil
 }
 
-// putWake makes a subscription of mode wake, or finds that it is there (S1-106…109).
+// putWake creates a subscription of mode wake, or confirms an identical one (S1-106…109).
 func (s *Server) putWake(c echo.Context) error {
 	pattern, err := patternOf(c)
 	if err != nil {
@@ -126,12 +135,13 @@ func (s *Server) putWake(c echo.Context) error {
 		return err
 	}
 	if wish.Webhook == "" {
-		return sluice.Errorf(sluice.InvalidRequest, "webhook is missing; write the URL that notices go to").With("field", "webhook")
+		return sluice.Errorf(sluice.InvalidRequest, "webhook is missing; set the URL for notices").With("field", "webhook")
 	}
 	sub, created, err := s.opts.Registry.Put(c.Request().Context(), id, &registry.Request{
-		Namespace: c.Param("ns"), Mode: sluice.Wake, Pattern: pattern, Description: wish.Description, Endpoint: sluice.Endpoint{URL: wish.Webhook},
+		Namespace: c.Param("ns"), Mode: sluice.Wake, Pattern: pattern, Description: wish.Description,
+		Endpoint: sluice.Endpoint{URL: wish.Webhook, Handshake: wish.Handshake},
 	}, by(c))
-	if sluice.CodeOf(err) == sluice.InvalidRequest { // if it is because of the URL, it is said in the word that was written
+	if sluice.CodeOf(err) == sluice.InvalidRequest { // for an invalid URL, use the name of the field in the request
 		return cmp.Or(sluice.CheckURL("webhook", wish.Webhook), err)
 	}
 	if err != nil {
@@ -143,7 +153,8 @@ func (s *Server) putWake(c echo.Context) error {
 	return c.JSON(http.StatusOK, inS1(s.hideURL(c, sub)))
 }
 
-// getWakes shows one subscription of mode wake (S1-112), or lists those of a pattern (S1-110, S1-111).
+// getWakes returns one subscription of mode wake (S1-112), or lists those of a pattern (S1-110,
+// S1-111).
 func (s *Server) getWakes(c echo.Context) error {
 	if !c.QueryParams().Has(paramSubscriptions) {
 		return c.JSON(http.StatusOK, inS1(s.hideURL(c, subscription(c))))
@@ -153,7 +164,7 @@ func (s *Server) getWakes(c echo.Context) error {
 		return err
 	}
 	if c.QueryParams().Has(paramSubscription) {
-		return sluice.Errorf(sluice.InvalidRequest, "send ?subscription=<id> or ?subscriptions, not both")
+		return sluice.Errorf(sluice.InvalidRequest, "send either ?subscription=<id> or ?subscriptions")
 	}
 	page, err := s.opts.Registry.List(c.Request().Context(), registry.Query{
 		Namespace: c.Param("ns"), Mode: sluice.Wake,
@@ -171,7 +182,7 @@ func (s *Server) getWakes(c echo.Context) error {
 	return c.JSON(http.StatusOK, list)
 }
 
-// deleteWake ends a subscription, and its consumers (S1-113, S1-114).
+// deleteWake deletes a subscription and its consumers (S1-113, S1-114).
 func (s *Server) deleteWake(c echo.Context) error {
 	if err := s.opts.Registry.Delete(c.Request().Context(), subscription(c).ID, by(c)); err != nil {
 		return err

@@ -14,23 +14,25 @@ import (
 	"github.com/sluice-io/sluice/pkg/sluice"
 )
 
-// Watches keeps watches.
+// Watches stores watches.
 type Watches interface {
-	// Put makes a watch, or puts it in the place of the one with its id, if may does not return an error of that, and returns it, and
-	// whether it is new. Codes InvalidRequest; TooLarge; Forbidden; NotFound for the namespace; QuotaExceeded; Conflict.
+	// Put creates a watch, or replaces the one with its ID if may allows it, and returns it and
+	// whether it is new. Codes InvalidRequest; TooLarge; Forbidden; NotFound for the namespace;
+	// QuotaExceeded; Conflict.
 	Put(ctx context.Context, w sluice.Watch, may func(old *sluice.Watch) error) (sluice.Watch, bool, error)
 	// Get returns a watch. Code NotFound.
 	Get(ctx context.Context, namespace, id string) (sluice.Watch, error)
 	// List returns the watches of a namespace, in no order.
 	List(ctx context.Context, namespace string) ([]sluice.Watch, error)
-	// Delete cancels a watch as it was read. Code Conflict if it was changed meanwhile.
+	// Delete cancels a watch at the revision that was read. Code Conflict after a concurrent
+	// change.
 	Delete(ctx context.Context, w sluice.Watch, by string) error
-	// Try returns what a watch would have done with the events behind a place that are shown. Codes InvalidRequest; NotFound for the
-	// namespace; WindowExceeded.
+	// Try simulates a watch over the visible events after a position. Codes InvalidRequest;
+	// NotFound for the namespace; WindowExceeded.
 	Try(ctx context.Context, w sluice.Watch, since uint64, shows func(*sluice.Event) bool) (sluice.WatchTrial, error)
 }
 
-// watchRequest is what can be said about a watch.
+// watchRequest is the body of a PUT.
 type watchRequest struct {
 	Pattern     sluice.Pattern  `json:"pattern"`
 	Filter      sluice.Filter   `json:"filter"`
@@ -46,13 +48,14 @@ func (s *Server) watchRoutes() []route {
 	return []route{
 		{http.MethodGet, "/v1/namespaces/:ns/watches", seen, s.listWatches},
 		{http.MethodPost, "/v1/namespaces/:ns/watches/test", somewhere(sluice.VerbRead), s.tryWatch},
-		{http.MethodGet, one, seen, s.getWatch}, // the handler asks whose it is
+		{http.MethodGet, one, seen, s.getWatch}, // the handler checks the owner
 		{http.MethodPut, one, somewhere(sluice.VerbPublish), s.putWatch},
 		{http.MethodDelete, one, seen, s.deleteWatch},
 	}
 }
 
-// putWatch makes a watch for whoever may read what it looks at, and publish what it does; what comes of that later is asked then.
+// putWatch creates a watch for a caller that may read its pattern and publish its action; both are
+// checked again at every use.
 func (s *Server) putWatch(c echo.Context) error {
 	if s.opts.Watches == nil {
 		return noWatches()
@@ -74,7 +77,7 @@ func (s *Server) putWatch(c echo.Context) error {
 	if err := w.Validate(); err != nil {
 		return err
 	}
-	w.Pattern, _ = sluice.ParsePattern(string(w.Pattern)) // it was checked
+	w.Pattern, _ = sluice.ParsePattern(string(w.Pattern)) // already validated
 	if err := s.require(c, sluice.VerbRead, access.Target{Namespace: w.Namespace, Pattern: w.Pattern}); err != nil {
 		return err
 	}
@@ -85,7 +88,7 @@ func (s *Server) putWatch(c echo.Context) error {
 		if owns, err := s.ownsInstruction(c, old.Namespace, old.Creator); owns || err != nil {
 			return err
 		}
-		return sluice.Errorf(sluice.Conflict, "the id %q is taken; choose another one", id)
+		return sluice.Errorf(sluice.Conflict, "the id %q is in use; choose another one", id)
 	})
 	if err != nil {
 		return err
@@ -96,7 +99,7 @@ func (s *Server) putWatch(c echo.Context) error {
 	return c.JSON(http.StatusOK, stored)
 }
 
-// trialRequest is a watch without its action, which is not done.
+// trialRequest is a watch without its action, which is not performed.
 type trialRequest struct {
 	Pattern  sluice.Pattern  `json:"pattern"`
 	Filter   sluice.Filter   `json:"filter"`
@@ -106,7 +109,7 @@ type trialRequest struct {
 	Since    uint64          `json:"since"`
 }
 
-// tryWatch says what a watch of the caller's would have done.
+// tryWatch simulates a watch of the caller.
 func (s *Server) tryWatch(c echo.Context) error {
 	if s.opts.Watches == nil {
 		return noWatches()
@@ -122,7 +125,7 @@ func (s *Server) tryWatch(c echo.Context) error {
 	if err := w.Validate(); err != nil {
 		return err
 	}
-	w.Pattern, _ = sluice.ParsePattern(string(w.Pattern)) // it was checked
+	w.Pattern, _ = sluice.ParsePattern(string(w.Pattern)) // already validated
 	if err := s.require(c, sluice.VerbRead, access.Target{Namespace: w.Namespace, Pattern: w.Pattern}); err != nil {
 		return err
 	}
@@ -141,8 +144,7 @@ func (s *Server) tryWatch(c echo.Context) error {
 	return c.JSON(http.StatusOK, is)
 }
 
-// watchOf returns the watch that a request names, if it is one that the caller may deal with. Of others it does not learn
-// that they exist.
+// watchOf returns the request's watch if the caller manages it; other watches look missing.
 func (s *Server) watchOf(c echo.Context) (sluice.Watch, error) {
 	if s.opts.Watches == nil {
 		return sluice.Watch{}, noWatches()
@@ -160,13 +162,13 @@ func (s *Server) watchOf(c echo.Context) (sluice.Watch, error) {
 	case unknown != nil:
 		return w, unknown
 	case !owns:
-		return w, access.Concealed() // the same whether there is one or not
+		return w, access.Concealed() // the same for a missing watch
 	}
 	return w, err
 }
 
-// ownsInstruction reports whether an instruction is one that the caller may deal with: its own, or one of a namespace that it is
-// an admin of.
+// ownsInstruction reports whether the caller manages an instruction: its own, or one of a namespace
+// that it administers.
 func (s *Server) ownsInstruction(c echo.Context, namespace string, by sluice.Creator) (bool, error) {
 	admin := s.require(c, sluice.VerbAdmin, access.Target{Namespace: namespace})
 	switch {
@@ -204,7 +206,8 @@ type watchList struct {
 	NextCursor string         `json:"next_cursor"`
 }
 
-// listWatches lists those that the caller may deal with, newest first; the cursor is the id of the last one of the page before.
+// listWatches lists the watches that the caller manages, newest first; the cursor is the ID of the
+// last one on the previous page.
 func (s *Server) listWatches(c echo.Context) error {
 	if s.opts.Watches == nil {
 		return noWatches()
@@ -223,7 +226,7 @@ func (s *Server) listWatches(c echo.Context) error {
 	if cursor := c.QueryParam("cursor"); cursor != "" {
 		at := slices.IndexFunc(all, func(w sluice.Watch) bool { return w.ID == cursor })
 		if at < 0 {
-			return sluice.Errorf(sluice.InvalidRequest, "cursor %q is not one of this list, or its watch was deleted; start anew", cursor).With("field", "cursor")
+			return sluice.Errorf(sluice.InvalidRequest, "cursor %q does not belong to this list, or its watch was deleted; start over", cursor).With("field", "cursor")
 		}
 		all = all[at+1:]
 	}
@@ -234,7 +237,7 @@ func (s *Server) listWatches(c echo.Context) error {
 	return c.JSON(http.StatusOK, page)
 }
 
-// ownWatches returns the watches of a namespace that the caller may deal with, newest first.
+// ownWatches returns the watches of a namespace that the caller manages, newest first.
 func (s *Server) ownWatches(c echo.Context) ([]sluice.Watch, error) {
 	ctx := c.Request().Context()
 	if _, err := s.opts.Namespaces.Namespace(ctx, c.Param("ns")); err != nil {
@@ -261,5 +264,5 @@ func (s *Server) ownWatches(c echo.Context) ([]sluice.Watch, error) {
 }
 
 func noWatches() error {
-	return sluice.Errorf(sluice.Unavailable, "this server has no watches")
+	return sluice.Errorf(sluice.Unavailable, "this server does not support watches")
 }

@@ -1,7 +1,7 @@
-// Package instruct knows how what an instruction says is done: the event of its action is
-// published as its creator might publish it at that moment, once for each firing.
+// Package instruct performs the actions of instructions: the event of an action is published with
+// its creator's current permissions, once per firing.
 //
-// A firing has an id, which is the event's. Whoever decides that an instruction fires stores that
-// first, with all that the id is made of, and then has it done: after a crash in between it is done again
-// under the same id, and the log takes it once.
+// A firing has an ID, which is the ID of its event. The caller that decides to fire first stores
+// the firing, with everything that the ID depends on, and then has it performed: after a crash in
+// between, it is performed again under the same ID, and the log stores the event once.
 package instruct

@@ -207,7 +207,7 @@ func (p *Performer) authType(c sluice.Creator) string {
 }
 
 func forbidden(e *sluice.Event) error {
-	return sluice.Errorf(sluice.Forbidden, "whoever made this may not publish on %s", e.Path)
+	return sluice.Errorf(sluice.Forbidden, "the creator may not publish on %s", e.Path)
 }
 
 // Passing reports whether an error may be gone when the same is tried again in a while.

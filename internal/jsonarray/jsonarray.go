@@ -1,5 +1,6 @@
-// Package jsonarray takes JSON arrays apart within a bound: an array that is too long is refused before its elements
-// cost any memory. Decoding into a slice and counting afterwards costs up to fifty times the body.
+// Package jsonarray decodes JSON arrays with a limit: an array that is too long is refused before
+// its elements cost any memory. Decoding into a slice and counting afterwards costs up to fifty
+// times the body.
 package jsonarray
 
 import (

@@ -1,7 +1,7 @@
-// Package later knows the events that are stored at a time: which of them are due, and that each is stored once, or
-// cancelled, and never both.
+// Package later implements scheduled events: each is either stored once when it is due, or
+// cancelled, never both.
 //
-// What is stored says everything, and changes by compare-and-set only:
+// The record holds the whole state, and changes only by compare-and-set:
 //
 //	          cancelled: outcome is written ──▶ told ──▶ removed
 //	         ╱

@@ -127,7 +127,7 @@ func lane(s *sluice.Scheduled) string { return s.Event.Namespace + string(s.Even
 // taken before under its id. Codes as of publishing; QuotaExceeded if too many wait; Conflict if the id is that of an event on another path.
 func (e *Engine) Schedule(ctx context.Context, s sluice.Scheduled) (sluice.Scheduled, bool, error) {
 	if ahead := e.opts.Ahead; ahead > 0 && s.DeliverAt.After(e.needs.Now().Add(ahead)) {
-		return s, false, sluice.Errorf(sluice.InvalidRequest, "%s is too far away: an event is held for %s at most", s.DeliverAt.Format(time.RFC3339), ahead).
+		return s, false, sluice.Errorf(sluice.InvalidRequest, "%s is too far ahead: use at most %s", s.DeliverAt.Format(time.RFC3339), ahead).
 			With("field", sluice.AttributeDeliverAt)
 	}
 	release, err := e.reserve(s.Event.Namespace)
@@ -197,7 +197,7 @@ func (e *Engine) Waits(ctx context.Context, ev *sluice.Event) error {
 		return err
 	}
 	at := is.DeliverAt.Format(time.RFC3339Nano)
-	return sluice.Errorf(sluice.Conflict, "an event with the id %q waits to be stored on %s at %s: cancel that one first, or use another id", ev.ID, ev.Path, at).
+	return sluice.Errorf(sluice.Conflict, "an event with the id %q is scheduled on %s at %s: cancel it first, or use another id", ev.ID, ev.Path, at).
 		With("id", ev.ID).With("deliver_at", at)
 }
 
@@ -205,7 +205,7 @@ func (e *Engine) Waits(ctx context.Context, ev *sluice.Event) error {
 func (e *Engine) reserve(namespace string) (release func(), err error) {
 	release, ok := e.due.Reserve(namespace, e.opts.Most)
 	if !ok {
-		return nil, sluice.Errorf(sluice.QuotaExceeded, "namespace %s has %d scheduled events, which is as many as it may; cancel some, or wait until some are due", namespace, e.opts.Most).
+		return nil, sluice.Errorf(sluice.QuotaExceeded, "namespace %s has %d scheduled events, the limit; cancel some, or wait until some are due", namespace, e.opts.Most).
 			With("limit", e.opts.Most).With("retry_after", fullRetry)
 	}
 	return release, nil
@@ -218,7 +218,7 @@ const fullRetry = 60
 func (e *Engine) Get(ctx context.Context, namespace, id string) (sluice.Scheduled, error) {
 	s, err := e.needs.Records.Get(ctx, namespace, id)
 	if err == nil && s.Outcome != "" {
-		err = sluice.Errorf(sluice.NotFound, "there is no scheduled event %q in %s", id, namespace)
+		err = sluice.Errorf(sluice.NotFound, "scheduled event %q not found in %s", id, namespace)
 	}
 	return s, err
 }
@@ -324,7 +324,7 @@ func (e *Engine) stoppable(ctx context.Context, s *sluice.Scheduled) error {
 }
 
 func tooLate(s *sluice.Scheduled) error {
-	return sluice.Errorf(sluice.Conflict, "the event %q is being published, or may have been some seconds ago, or was changed meanwhile: look whether it is still there, and try again", s.Event.ID)
+	return sluice.Errorf(sluice.Conflict, "event %q is being published, or was just published or changed: check whether it is still scheduled, and retry", s.Event.ID)
 }
 
 // finish tells how an event ended, and removes it.

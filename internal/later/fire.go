@@ -19,7 +19,7 @@ type kind struct{ *Engine }
 func (k kind) Read(ctx context.Context, key string) (sluice.Scheduled, error) {
 	namespace, id, err := streams.ParseScheduledKey(key)
 	if err != nil { // nor is it in a while
-		k.opts.Log.ErrorContext(ctx, "scheduled event has no key of ours", slog.String("key", key))
+		k.opts.Log.ErrorContext(ctx, "scheduled event has an invalid key", slog.String("key", key))
 		return sluice.Scheduled{}, sluice.Errorf(sluice.NotFound, "%s", err)
 	}
 	return k.needs.Records.Get(ctx, namespace, id)
@@ -107,7 +107,7 @@ func (e *Engine) same(ctx context.Context, s *sluice.Scheduled) error {
 	case err != nil:
 		return err
 	case is.Extensions[sluice.AttributeDeliverAt] != s.Event.Extensions[sluice.AttributeDeliverAt]:
-		return sluice.Errorf(sluice.Conflict, "the id %q was taken meanwhile by an event that was published at once", s.Event.ID)
+		return sluice.Errorf(sluice.Conflict, "the id %q was used in the meantime by a published event", s.Event.ID)
 	}
 	return nil
 }

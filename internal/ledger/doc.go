@@ -1,11 +1,11 @@
-// Package ledger knows how a change is accounted for: who did what to what is written before
-// it is done, with what changes and without what is secret.
+// Package ledger records changes: the actor, the action and the resource are written before the
+// change is made, with the changed fields and without secrets.
 //
 //	Intend ──► the entry is stored, outcome "done" ──► the change is made
 //	                                                      │ it is not:
 //	                                                      ▼
 //	                                        Fail: a second entry, outcome "failed"
 //
-// So nothing is changed that the ledger does not know of. The other way round, an entry whose
-// change a crash cut off has no second one: what the resource is now decides.
+// So no change is made without an entry. Conversely, an entry whose change was cut off by a crash
+// has no second entry: the current state of the resource shows the outcome.
 package ledger

@@ -30,7 +30,7 @@ func object(v any) (map[string]any, error) {
 	d.UseNumber()
 	var fields map[string]any
 	if err := d.Decode(&fields); err != nil {
-		return nil, fmt.Errorf("ledger: %T is no object: %w", v, err)
+		return nil, fmt.Errorf("ledger: %T is not an object: %w", v, err)
 	}
 	for _, name := range bookkeeping() {
 		delete(fields, name)

@@ -3,6 +3,7 @@ package ledger
 import (
 	"context"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"log/slog"
 	"time"
@@ -59,17 +60,27 @@ func (l *Ledger) Intend(ctx context.Context, before *Intent, c Change) (*Intent,
 		if before.says(&e) {
 			return before, nil
 		}
-		before.Fail(ctx, sluice.Errorf(sluice.Conflict, "it was changed meanwhile"))
+		before.Fail(ctx, sluice.Errorf(sluice.Conflict, "concurrent change"))
 	}
 	e.RequestID = sluice.RequestID(ctx)
 	if by := sluice.CallerFrom(ctx); string(by.Principal) == c.Actor {
 		e.Grant = by.Grant
 	}
 	if err := l.append(ctx, &e); err != nil {
-		return nil, fmt.Errorf("%w: %w", sluice.Errorf(sluice.Unavailable,
-			"the ledger cannot be written, so nothing was changed; the operator has to look at the stream LEDGER"), err)
+		return nil, fmt.Errorf("%w: %w", unwritten(err), err)
 	}
 	return &Intent{l, e}, nil
+}
+
+// unwritten returns what the caller is told of an entry that could not be written: code Unavailable, and what to do about a full store.
+func unwritten(err error) *sluice.Error {
+	var why *sluice.Error
+	if !errors.As(err, &why) || why.Details["reason"] != sluice.ReasonStorage {
+		return sluice.Errorf(sluice.Unavailable, "the ledger is not writable, so nothing was changed; the operator must check the stream LEDGER")
+	}
+	told := sluice.Errorf(sluice.Unavailable, "the ledger is not writable, so nothing was changed: %s", why.Message)
+	told.Details = why.Details
+	return told
 }
 
 // Note is Intend for what the server does by itself and must do: a ledger that cannot be
@@ -77,7 +88,7 @@ func (l *Ledger) Intend(ctx context.Context, before *Intent, c Change) (*Intent,
 func (l *Ledger) Note(ctx context.Context, before *Intent, c Change) *Intent {
 	intent, err := l.Intend(ctx, before, c)
 	if err != nil {
-		l.log.LogAttrs(ctx, slog.LevelError, "the ledger lacks a change", slog.String("action", c.Action),
+		l.log.LogAttrs(ctx, slog.LevelError, "could not record change in ledger", slog.String("action", c.Action),
 			slog.String("namespace", c.Namespace), slog.String("resource", c.Resource), slog.Any("error", err))
 	}
 	return intent
@@ -93,7 +104,7 @@ func (i *Intent) Fail(ctx context.Context, cause error) {
 	e := i.entry
 	e.Outcome, e.Error, e.Intent = sluice.ChangeFailed, sluice.CodeOf(cause), i.entry.ID
 	if err := i.ledger.append(ctx, &e); err != nil {
-		i.ledger.log.LogAttrs(ctx, slog.LevelError, "the ledger lacks that a change failed", slog.String("entry", i.entry.ID),
+		i.ledger.log.LogAttrs(ctx, slog.LevelError, "could not record failed change in ledger", slog.String("entry", i.entry.ID),
 			slog.String("action", e.Action), slog.String("resource", e.Resource), slog.String("code", string(e.Error)), slog.Any("error", err))
 	}
 }
@@ -106,7 +117,7 @@ func (i *Intent) says(e *sluice.LedgerEntry) bool {
 func (l *Ledger) append(ctx context.Context, e *sluice.LedgerEntry) error {
 	id, err := uuid.NewV7()
 	if err != nil {
-		return fmt.Errorf("make an id: %w", err)
+		return fmt.Errorf("generate an ID: %w", err)
 	}
 	e.ID, e.At = id.String(), time.Now().UTC()
 	return l.store.Append(ctx, e)

@@ -14,7 +14,7 @@ import (
 // patience is how long a creation waits for the subscriptions that are there to be known.
 const patience = 10 * time.Second
 
-// Counts bounds how many subscriptions a namespace has, and a principal in all namespaces together. Within this process the bound is exact;
+// Counts bounds how many subscriptions a namespace has, and a principal in all namespaces together, of every mode and protocol. Within this process the bound is exact;
 // beyond it there can be as many as other replicas make before this one is told of them. Its methods
 // may be called at once.
 type Counts struct {
@@ -24,13 +24,13 @@ type Counts struct {
 	mu   sync.Mutex
 	subs map[string]counted // by id
 	of   map[string]int     // by namespace
-	by   map[maker]int      // those that were made under a grant
+	by   map[maker]int      // those that a principal answers for
 }
 
 // Most is how many subscriptions there may be; 0: any number.
 type Most struct {
 	Namespace int // of one namespace
-	Principal int // of one principal, those made under a grant
+	Principal int // of one principal, those made under a grant; of strangers together
 	Host      int // of those, that send to one host without its consent
 
 	// Answers returns which principal answers for a subscription that was made under a grant; nil: its maker.
@@ -50,6 +50,10 @@ type maker struct {
 	caller    sluice.Caller
 	host      string // where it sends to; "": with consent, or this machine
 }
+
+// bounded reports whether a principal answers for what the maker makes: the holder of a grant, or strangers, all together,
+// in a namespace that is open to them. What the operator makes is not bounded.
+func (m maker) bounded() bool { return m.caller.Grant != "" || m.caller.Unknown() }
 
 func makerOf(sub *sluice.Subscription) maker {
 	m := maker{namespace: sub.Namespace, caller: sluice.Caller{Principal: sluice.Principal(sub.CreatedBy), Grant: sub.Grant}}
@@ -111,14 +115,14 @@ func (c *Counts) Enter(ctx context.Context, sub *sluice.Subscription) error {
 	namespace, most := sub.Namespace, c.most.Namespace
 	if n := c.of[namespace]; most > 0 && n >= most {
 		return sluice.Errorf(sluice.QuotaExceeded,
-			"namespace %s has %d subscriptions, as many as it may; delete some, or have limits.subscriptions_per_namespace raised", namespace, n).
+			"namespace %s has %d subscriptions, the limit; delete some, or have limits.subscriptions_per_namespace raised", namespace, n).
 			With("limit", most).With("unit", "subscriptions").With("allowed", 0)
 	}
 	made := makerOf(sub)
 	who, n, toHost := c.madeFor(made)
 	if c.most.Principal > 0 && n >= c.most.Principal {
 		return sluice.Errorf(sluice.QuotaExceeded,
-			"%s has %d subscriptions, as many as a principal may; delete some, or have limits.subscriptions_per_principal raised", who, n).
+			"%s has %d subscriptions, the limit; delete some, or have limits.subscriptions_per_principal raised", who, n).
 			With("limit", c.most.Principal).With("unit", "subscriptions").With("allowed", 0)
 	}
 	if err := c.checkHost(made, who, toHost); err != nil {
@@ -149,14 +153,14 @@ func (c *Counts) checkHost(m maker, who sluice.Principal, toHost int) error {
 		return nil
 	}
 	return sluice.Errorf(sluice.QuotaExceeded,
-		"%s has %d subscriptions that send to this host without its consent, as many as a principal may; have the endpoint agree (endpoint.handshake), or limits.subscriptions_per_host raised", who, toHost).
+		"%s has %d subscriptions that send to this host without its consent, the limit; use endpoint.handshake, or have limits.subscriptions_per_host raised", who, toHost).
 		With("limit", c.most.Host).With("unit", "subscriptions").With("allowed", 0)
 }
 
 // madeFor returns who answers for what a maker makes, how many subscriptions that principal answers for, and how many of
 // them send to the same host; 0 for the operator.
 func (c *Counts) madeFor(m maker) (who sluice.Principal, n, toHost int) {
-	if m.caller.Grant == "" {
+	if !m.bounded() {
 		return "", 0, 0
 	}
 	who = c.answers(m)
@@ -172,7 +176,7 @@ func (c *Counts) madeFor(m maker) (who sluice.Principal, n, toHost int) {
 }
 
 func (c *Counts) answers(m maker) sluice.Principal {
-	if c.most.Answers == nil {
+	if c.most.Answers == nil || m.caller.Unknown() {
 		return m.caller.Principal
 	}
 	return c.most.Answers(m.caller, m.namespace)
@@ -196,7 +200,7 @@ func (c *Counts) wait(ctx context.Context) error {
 	case <-ctx.Done():
 		return context.Cause(ctx)
 	case <-late.C:
-		return sluice.Errorf(sluice.Unavailable, "the subscriptions that are there are not known yet; try again")
+		return sluice.Errorf(sluice.Unavailable, "subscriptions have not loaded yet; retry")
 	}
 }
 
@@ -204,7 +208,7 @@ func (c *Counts) put(id string, sub counted) {
 	c.drop(id)
 	c.subs[id] = sub
 	c.of[sub.namespace]++
-	if sub.caller.Grant != "" {
+	if sub.bounded() {
 		c.by[sub.maker]++
 	}
 }
@@ -219,7 +223,7 @@ func (c *Counts) drop(id string) {
 	if c.of[sub.namespace] == 0 {
 		delete(c.of, sub.namespace)
 	}
-	if sub.caller.Grant == "" {
+	if !sub.bounded() {
 		return
 	}
 	if c.by[sub.maker]--; c.by[sub.maker] == 0 {

@@ -1,5 +1,7 @@
-// Package limits knows how much each namespace may: publish (quota.go) and have subscriptions
-// (count.go). What it knows it is told, by whoever watches namespaces and subscriptions, so that
-// asking it costs no request. It counts for this process alone: with several replicas each has
-// its own buckets, and sees the subscriptions that others make a moment later.
+// Package limits enforces the publishing quota of each namespace (quota.go), the number of
+// subscriptions of a namespace, a principal and a host (count.go), the rate at which callers may
+// trigger requests (sends.go), and the agreed request rate of an endpoint (pace.go). The watchers
+// of namespaces and subscriptions keep its state current, so that checks cost no request. It counts
+// for this process alone: with several replicas, each has its own buckets, and learns of the
+// subscriptions of others a moment later.
 package limits

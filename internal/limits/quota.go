@@ -118,7 +118,7 @@ func check(namespace, what string, l *rate.Limiter, n int, now time.Time) error 
 		return nil
 	}
 	if n > l.Burst() {
-		return sluice.Errorf(sluice.TooLarge, "namespace %s takes at most %d %s at once, and this request has %d: it can never pass; send less at once, or have the quota raised",
+		return sluice.Errorf(sluice.TooLarge, "namespace %s accepts at most %d %s at once, and this request has %d; send less at once, or have the quota raised",
 			namespace, l.Burst(), what, n).With("limit", l.Burst()).With("unit", what)
 	}
 	tokens := l.TokensAt(now)
@@ -127,7 +127,7 @@ func check(namespace, what string, l *rate.Limiter, n int, now time.Time) error 
 	}
 	per := float64(l.Limit())
 	wait := max(1, int(math.Ceil((float64(n)-tokens)/per)))
-	return sluice.Errorf(sluice.QuotaExceeded, "namespace %s takes %v %s a second, and this request has %d: try again in %d s", namespace, per, what, n, wait).
+	return sluice.Errorf(sluice.QuotaExceeded, "namespace %s accepts %v %s per second, and this request has %d; retry in %d s", namespace, per, what, n, wait).
 		With("limit", per).With("unit", what).With("allowed", int(max(tokens, 0))).With("retry_after", wait)
 }
 

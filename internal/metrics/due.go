@@ -22,10 +22,10 @@ type due struct {
 func newDue() due {
 	return due{
 		ended: prometheus.NewCounterVec(prometheus.CounterOpts{
-			Name: "sluice_due_total", Help: "Scheduled events and firings of appointments by how they ended: fired, failed, missed, cancelled.",
+			Name: "sluice_due_total", Help: "Scheduled events and firings of appointments, by outcome: fired, failed, missed, cancelled.",
 		}, []string{"what", "namespace", "outcome"}),
 		late: prometheus.NewHistogramVec(prometheus.HistogramOpts{
-			Name: "sluice_due_late_seconds", Help: "How long after its time something was done.",
+			Name: "sluice_due_late_seconds", Help: "Delay between the due time and the action.",
 			Buckets: []float64{.001, .0025, .005, .01, .025, .05, .1, .25, .5, 1, 2.5, 5, 10, 30, 60, 300, 3600},
 		}, []string{"what", "namespace"}),
 	}
@@ -34,7 +34,7 @@ func newDue() due {
 // WatchDue reads what waits for its time whenever the set is scraped. Call it once.
 func (m *Metrics) WatchDue(read func() []Waiting) {
 	m.registry.MustRegister(readings[Waiting]{read, []reading[Waiting]{{
-		prometheus.NewDesc("sluice_due_pending", "Scheduled events and appointments that wait for their time.", []string{"what", "namespace"}, nil), prometheus.GaugeValue,
+		prometheus.NewDesc("sluice_due_pending", "Scheduled events and appointments that are waiting.", []string{"what", "namespace"}, nil), prometheus.GaugeValue,
 		func(w Waiting) float64 { return float64(w.Count) }, func(w Waiting) []string { return []string{w.What, w.Namespace} },
 	}}})
 }

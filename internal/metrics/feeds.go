@@ -20,10 +20,10 @@ func (m *Metrics) WatchFeeds(read func() FeedUse) {
 		return prometheus.NewCounterFunc(prometheus.CounterOpts{Name: name, Help: help}, func() float64 { return value(read()) })
 	}
 	m.registry.MustRegister(
-		gauge("sluice_feeds", "Feeds that are open.", func(u FeedUse) float64 { return float64(u.Feeds) }),
-		gauge("sluice_feed_rings", "Namespaces whose last events are kept in memory for feeds.", func(u FeedUse) float64 { return float64(u.Rings) }),
-		gauge("sluice_feed_ring_bytes", "About how many bytes these events take.", func(u FeedUse) float64 { return float64(u.RingBytes) }),
-		counter("sluice_feed_missed_total", "Frames that readers of feeds were too slow for, and were told of.", func(u FeedUse) float64 { return float64(u.Missed) }),
-		counter("sluice_feeds_refused_total", "Feeds that were not opened because there were too many.", func(u FeedUse) float64 { return float64(u.Refused) }),
+		gauge("sluice_feeds", "Open feeds.", func(u FeedUse) float64 { return float64(u.Feeds) }),
+		gauge("sluice_feed_rings", "Namespaces with recent events in memory for feeds.", func(u FeedUse) float64 { return float64(u.Rings) }),
+		gauge("sluice_feed_ring_bytes", "Approximate size of these events in bytes.", func(u FeedUse) float64 { return float64(u.RingBytes) }),
+		counter("sluice_feed_missed_total", "Frames dropped because readers of feeds were too slow.", func(u FeedUse) float64 { return float64(u.Missed) }),
+		counter("sluice_feeds_refused_total", "Feeds refused because of the limits.", func(u FeedUse) float64 { return float64(u.Refused) }),
 	)
 }

@@ -1,4 +1,4 @@
-// Package metrics knows what Sluice counts and under which names Prometheus finds it.
+// Package metrics defines Sluice's Prometheus metrics.
 package metrics
 
 import (
@@ -63,45 +63,45 @@ func New(moments func() []Moment, logs func() []Log) *Metrics {
 		wakes:    newWakes(),
 		due:      newDue(),
 		taken: prometheus.NewCounterVec(prometheus.CounterOpts{
-			Name: "sluice_api_events_total", Help: "Events taken by the HTTP API, duplicates included.",
+			Name: "sluice_api_events_total", Help: "Events accepted by the HTTP API, including duplicates.",
 		}, []string{"namespace", "duplicate"}),
 		matched: prometheus.NewCounterVec(prometheus.CounterOpts{
-			Name: "sluice_events_matched_total", Help: "Events that a subscription's pattern and filter chose.",
+			Name: "sluice_events_matched_total", Help: "Events that matched a subscription's pattern and filter.",
 		}, perSubscription),
 		attempts: prometheus.NewCounterVec(prometheus.CounterOpts{
-			Name: "sluice_attempts_total", Help: "Attempts by outcome: delivered, failed, gone, refused.",
+			Name: "sluice_attempts_total", Help: "Attempts, by outcome: delivered, failed, gone, refused.",
 		}, append(perSubscription, "outcome")),
 		dead: prometheus.NewCounterVec(prometheus.CounterOpts{
-			Name: "sluice_dead_letters_total", Help: "Deliveries given up, by reason.",
+			Name: "sluice_dead_letters_total", Help: "Deliveries that failed for good, by reason.",
 		}, append(perSubscription, "reason")),
 		duration: prometheus.NewHistogramVec(prometheus.HistogramOpts{
-			Name: "sluice_attempt_duration_seconds", Help: "How long attempts took.",
+			Name: "sluice_attempt_duration_seconds", Help: "Duration of attempts.",
 			Buckets: []float64{.001, .0025, .005, .01, .025, .05, .1, .25, .5, 1, 2.5, 5, 10, 30, 60},
 		}, perSubscription),
 		opened: prometheus.NewCounterVec(prometheus.CounterOpts{
-			Name: "sluice_breaker_openings_total", Help: "How often a breaker opened, also while it was half-open.",
+			Name: "sluice_breaker_openings_total", Help: "Number of times a breaker opened, including from half-open.",
 		}, perSubscription),
 		waited: prometheus.NewCounterVec(prometheus.CounterOpts{
-			Name: "sluice_throttled_total", Help: "How often something to send waited for the rate or for a Retry-After.",
+			Name: "sluice_throttled_total", Help: "Number of times a request waited for the rate or for a Retry-After.",
 		}, perSubscription),
 		failing: prometheus.NewCounterVec(prometheus.CounterOpts{
-			Name: "sluice_failing_alerts_total", Help: "How often continuous failure came to 50, 70, 90, 100 per cent of disable_after.",
+			Name: "sluice_failing_alerts_total", Help: "Number of times continuous failure reached 50, 70, 90, 100 per cent of disable_after.",
 		}, append(perSubscription, "percent")),
 	}
 	m.dropped = prometheus.NewCounterVec(prometheus.CounterOpts{
 		Name: "sluice_announcements_dropped_total", Help: "System events that were not published, by type.",
 	}, []string{"type"})
 	m.exported = prometheus.NewCounterVec(prometheus.CounterOpts{
-		Name: "sluice_exported_total", Help: "What was written to files: events, dead_letters.",
+		Name: "sluice_exported_total", Help: "Records written to files: events, dead_letters.",
 	}, []string{"what"})
 	m.failures = prometheus.NewCounterVec(prometheus.CounterOpts{
-		Name: "sluice_export_failures_total", Help: "How often writing files stopped; it goes on by itself.",
+		Name: "sluice_export_failures_total", Help: "Number of times writing to files failed; it resumes automatically.",
 	}, []string{"what"})
 	m.withheld = prometheus.NewCounterVec(prometheus.CounterOpts{
-		Name: "sluice_gate_withheld_total", Help: "Events that a subscription chose and that its owner may not have.",
+		Name: "sluice_gate_withheld_total", Help: "Events that matched a subscription, but that its owner may not read.",
 	}, perSubscription)
 	m.loops = prometheus.NewCounterVec(prometheus.CounterOpts{
-		Name: "sluice_event_loops_total", Help: "Events that came of themselves and were refused, or not delivered.",
+		Name: "sluice_event_loops_total", Help: "Events in causation loops that were refused or not delivered.",
 	}, []string{"namespace"})
 	m.registry.MustRegister(m.due.ended, m.due.late, m.wakes.woken, m.wakes.callbacks, m.exported, m.failures, m.withheld, m.loops,
 		m.taken, m.matched, m.attempts, m.dead, m.duration, m.opened, m.waited, m.failing, m.dropped,
@@ -119,11 +119,11 @@ func (m *Metrics) WatchStorage(storage func() []sluice.Storage) {
 		}
 	}
 	m.registry.MustRegister(readings[sluice.Storage]{storage, []reading[sluice.Storage]{
-		of("sluice_storage_bytes", "Bytes that all logs and records take.", func(s sluice.Storage) uint64 { return s.UsedBytes }),
-		of("sluice_storage_damage", "What was found damaged of what is stored, and is not settled: GET /v1/storage names it.", func(s sluice.Storage) uint64 { return uint64(len(s.Damage)) }),
-		of("sluice_storage_missing", "Streams and buckets that were deleted in NATS and are not there again: /readyz names them.", func(s sluice.Storage) uint64 { return uint64(len(s.Missing)) }),
-		of("sluice_storage_limit_bytes", "Bytes that they may take; 0: it is not known.", func(s sluice.Storage) uint64 { return s.LimitBytes }),
-		of("sluice_storage_level", "What the store takes: 0 all, 1 no events, 2 nothing that adds to it, 3 nothing.", func(s sluice.Storage) uint64 { return uint64(max(s.Level, 0)) }),
+		of("sluice_storage_bytes", "Bytes used by all logs and records.", func(s sluice.Storage) uint64 { return s.UsedBytes }),
+		of("sluice_storage_damage", "Damage to the store that is not acknowledged: GET /v1/storage lists it.", func(s sluice.Storage) uint64 { return uint64(len(s.Damage)) }),
+		of("sluice_storage_missing", "Streams and buckets that were deleted in NATS and not recreated: /readyz lists them.", func(s sluice.Storage) uint64 { return uint64(len(s.Missing)) }),
+		of("sluice_storage_limit_bytes", "Limit of these bytes; 0: unknown.", func(s sluice.Storage) uint64 { return s.LimitBytes }),
+		of("sluice_storage_level", "Writes that the store accepts: 0 all, 1 no events, 2 no additions, 3 none.", func(s sluice.Storage) uint64 { return uint64(max(s.Level, 0)) }),
 	}})
 }
 
@@ -131,7 +131,7 @@ func (m *Metrics) WatchStorage(storage func() []sluice.Storage) {
 // it once.
 func (m *Metrics) WatchConnections(open func() int64) {
 	m.registry.MustRegister(prometheus.NewGaugeFunc(prometheus.GaugeOpts{
-		Name: "sluice_http_connections", Help: "Connections to the HTTP API that are open.",
+		Name: "sluice_http_connections", Help: "Open connections to the HTTP API.",
 	}, func() float64 { return float64(open()) }))
 }
 
@@ -219,11 +219,11 @@ func momentReadings() []reading[Moment] {
 		return reading[Moment]{prometheus.NewDesc(name, help, []string{"namespace", "subscription"}, nil), prometheus.GaugeValue, value, labels}
 	}
 	return []reading[Moment]{
-		gauge("sluice_attempts_in_flight", "Attempts under way.", func(m Moment) float64 { return float64(m.InFlight) }),
-		gauge("sluice_deliveries_held", "Events handed out and not settled yet.", func(m Moment) float64 { return float64(m.Held) }),
+		gauge("sluice_attempts_in_flight", "Attempts in flight.", func(m Moment) float64 { return float64(m.InFlight) }),
+		gauge("sluice_deliveries_held", "Events fetched and not settled yet.", func(m Moment) float64 { return float64(m.Held) }),
 		gauge("sluice_lanes_parked", "Lanes that wait for their next attempt.", func(m Moment) float64 { return float64(m.Parked) }),
-		gauge("sluice_lanes_held", "Parked lanes that wait for somebody to retry or discard their head.", func(m Moment) float64 { return float64(m.HeldLanes) }),
-		gauge("sluice_lag_seconds", "Age of the oldest event that is held or parked.", func(m Moment) float64 { return m.LagSeconds }),
+		gauge("sluice_lanes_held", "Parked lanes that wait until their head is retried or discarded.", func(m Moment) float64 { return float64(m.HeldLanes) }),
+		gauge("sluice_lag_seconds", "Age of the oldest event that is buffered or parked.", func(m Moment) float64 { return m.LagSeconds }),
 		gauge("sluice_source_unopened", "1: the subscription's events cannot be read from the log, so nothing is delivered.", func(m Moment) float64 { return map[bool]float64{true: 1}[m.Unopened] }),
 		gauge("sluice_breaker_state", "0: closed, 1: open, 2: half-open.", func(m Moment) float64 { return breakerState(m.Breaker) }),
 	}
@@ -246,11 +246,11 @@ func logReadings() []reading[Log] {
 		return reading[Log]{prometheus.NewDesc(name, help, []string{"namespace"}, nil), kind, value, labels}
 	}
 	return []reading[Log]{
-		of(prometheus.CounterValue, "sluice_events_published_total", "Events stored since the namespace was made, whoever published them.",
+		of(prometheus.CounterValue, "sluice_events_published_total", "Events stored since the namespace was created, from all publishers.",
 			func(l Log) float64 { return float64(l.LastSeq) }),
-		of(prometheus.GaugeValue, "sluice_log_events", "Events that the log holds.", func(l Log) float64 { return float64(l.Events) }),
-		of(prometheus.GaugeValue, "sluice_log_bytes", "Bytes that the log holds.", func(l Log) float64 { return float64(l.Bytes) }),
-		of(prometheus.GaugeValue, "sluice_log_limit_bytes", "Bytes that the log may hold; 0: any number.", func(l Log) float64 { return float64(l.MaxBytes) }),
+		of(prometheus.GaugeValue, "sluice_log_events", "Events in the log.", func(l Log) float64 { return float64(l.Events) }),
+		of(prometheus.GaugeValue, "sluice_log_bytes", "Bytes in the log.", func(l Log) float64 { return float64(l.Bytes) }),
+		of(prometheus.GaugeValue, "sluice_log_limit_bytes", "Maximum bytes in the log; 0: unlimited.", func(l Log) float64 { return float64(l.MaxBytes) }),
 	}
 }
 

@@ -26,10 +26,10 @@ type wakes struct {
 func newWakes() wakes {
 	return wakes{
 		woken: prometheus.NewCounterVec(prometheus.CounterOpts{
-			Name: "sluice_wakes_total", Help: "How often a wake consumer was woken; its notices are among the attempts.",
+			Name: "sluice_wakes_total", Help: "Number of wakes; their notices count as attempts.",
 		}, []string{"namespace", "subscription"}),
 		callbacks: prometheus.NewCounterVec(prometheus.CounterOpts{
-			Name: "sluice_wake_callbacks_total", Help: "Callbacks of wake consumers by what they were answered: OK, STALE_EPOCH, CONSUMER_GONE, …",
+			Name: "sluice_wake_callbacks_total", Help: "Callbacks of wake consumers, by response: OK, STALE_EPOCH, CONSUMER_GONE, …",
 		}, []string{"namespace", "subscription", "code"}),
 	}
 }
@@ -43,7 +43,7 @@ func (m *Metrics) WatchWakes(read func() []Wakes) {
 			func(w Wakes) float64 { return float64(value(w)) }, labels,
 		}
 	}
-	figures := []reading[Wakes]{gauge("sluice_wake_notices_in_flight", "Notices under way.", func(w Wakes) int { return w.Notices })}
+	figures := []reading[Wakes]{gauge("sluice_wake_notices_in_flight", "Notices in flight.", func(w Wakes) int { return w.Notices })}
 	for _, state := range []sluice.WakeState{sluice.WakeIdle, sluice.WakeWaking, sluice.WakeLive} {
 		figures = append(figures, gauge("sluice_wake_consumers_"+string(state), "Wake consumers that are "+string(state)+".",
 			func(w Wakes) int { return w.Consumers[state] }))

@@ -25,17 +25,17 @@ func (m *Metrics) Watches(read func() []Watch) *Watches {
 	per := []string{"namespace", "watch"}
 	w := &Watches{
 		looked: prometheus.NewCounterVec(prometheus.CounterOpts{
-			Name: "sluice_watch_readings_total", Help: "Readings that a watch looked at.",
+			Name: "sluice_watch_readings_total", Help: "Readings that a watch evaluated.",
 		}, per),
 		throttled: prometheus.NewCounterVec(prometheus.CounterOpts{
-			Name: "sluice_watch_throttled_total", Help: "Readings that a watch did not look at, because there were more in a second than it may.",
+			Name: "sluice_watch_throttled_total", Help: "Readings that a watch skipped because of its limit per second.",
 		}, per),
 		fired: prometheus.NewCounterVec(prometheus.CounterOpts{
-			Name: "sluice_watch_firings_total", Help: "How often a watch fired, by what came of it: ok, or a code.",
+			Name: "sluice_watch_firings_total", Help: "Firings of a watch, by outcome: ok, or a code.",
 		}, append(per, "outcome")),
 	}
 	m.registry.MustRegister(w.looked, w.throttled, w.fired, readings[Watch]{read, []reading[Watch]{{
-		prometheus.NewDesc("sluice_watch_lag_seconds", "Age of the event that a watch looks at; 0: it has looked at all.", per, nil), prometheus.GaugeValue,
+		prometheus.NewDesc("sluice_watch_lag_seconds", "Age of the event that a watch evaluates; 0: it has caught up.", per, nil), prometheus.GaugeValue,
 		func(w Watch) float64 { return w.LagSeconds }, func(w Watch) []string { return []string{w.Namespace, w.ID} },
 	}}})
 	return w

@@ -48,10 +48,10 @@ func (s *Server) setAside(dir string, before []consumerDir, log *slog.Logger) er
 			continue // it was deleted meanwhile
 		}
 		if err != nil {
-			errs = append(errs, fmt.Errorf("set aside damaged consumer %s of %s: %w", c.name, c.stream, err))
+			errs = append(errs, fmt.Errorf("move damaged consumer %s of %s aside: %w", c.name, c.stream, err))
 			continue
 		}
-		log.Error("consumer could not be restored: its files are damaged and were set aside",
+		log.Error("consumer could not be restored: its damaged files were moved aside",
 			slog.String("stream", c.stream), slog.String("consumer", c.name), slog.String("files", to))
 	}
 	return errors.Join(errs...)

@@ -1,5 +1,4 @@
-// Package natsd runs one NATS server with JetStream inside this process. It knows how the
-// server is set up to be safe for us: what is synced to disk when, how many consumers a stream
-// may have, that a data directory belongs to one process, who may log in and what they may do then,
-// and where the server's log goes.
+// Package natsd runs a NATS server with JetStream inside this process. It configures the server
+// safely: when data is synced to disk, how many consumers a stream may have, the lock of the data
+// directory, the logins and their permissions, and the destination of the server's log.
 package natsd

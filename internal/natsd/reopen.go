@@ -31,7 +31,7 @@ func (s *Server) Reopen(ctx context.Context) error {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if s.closed {
-		return errors.New("nats server: it was shut down")
+		return errors.New("nats server: shut down")
 	}
 	s.nats.Shutdown()
 	s.nats.WaitForShutdown()

@@ -48,7 +48,7 @@ func TestAnOperatorThatMakesNoServerIsRefused(t *testing.T) {
 		"its system account":           {Operator: file, Accounts: accounts[1:]},
 		"account " + file:              {Operator: file, Accounts: append([]string{file}, accounts...)},
 		"none-of-them.jwt":             {Operator: file, Accounts: []string{"none-of-them.jwt"}},
-		"exclude one another":          {Operator: file, Accounts: accounts, Users: []natsd.User{ann}},
+		"exclude each other":           {Operator: file, Accounts: accounts, Users: []natsd.User{ann}},
 		"not the public key of a user": {Users: []natsd.User{{Name: "ann", NKey: "U123"}}},
 	} {
 		give.StoreDir = t.TempDir()

@@ -143,9 +143,9 @@ func (s *Server) current() *server.Server {
 func (s *Server) guard(config *server.Options, opts Options) error {
 	switch {
 	case len(opts.Users) > 0 && (opts.User != "" || opts.Operator != ""):
-		return errors.New("users, one user for all and an operator exclude one another")
+		return errors.New("users, a shared user and an operator exclude each other")
 	case opts.Inspector != nil && (len(opts.Users) > 0 || opts.User != "" || opts.Operator != ""):
-		return errors.New("an inspector is the login of a server without users; leave it out")
+		return errors.New("an inspector login requires a server without users; omit it")
 	case opts.Operator != "":
 		return trust(config, opts.Operator, opts.Accounts)
 	case len(opts.Users) > 0:

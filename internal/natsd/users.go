@@ -47,11 +47,11 @@ type identity struct {
 func newIdentity() (identity, error) {
 	pair, err := nkeys.CreateUser()
 	if err != nil {
-		return identity{}, fmt.Errorf("make a key: %w", err)
+		return identity{}, fmt.Errorf("generate a key: %w", err)
 	}
 	public, err := pair.PublicKey()
 	if err != nil {
-		return identity{}, fmt.Errorf("make a key: %w", err)
+		return identity{}, fmt.Errorf("generate a key: %w", err)
 	}
 	return identity{pair, public}, nil
 }

@@ -31,7 +31,7 @@ func (a Answers) Get(ctx context.Context, key string) (sluice.KeptAnswer, uint64
 		return kept, 0, err
 	}
 	text, err := a.bucket.store.openText(record.Sealed, answerPlace(key))
-	if err = unlocked("the answer to this Idempotency-Key", err); err != nil {
+	if err = unlocked("the response for this Idempotency-Key", err); err != nil {
 		return kept, 0, err
 	}
 	if err := json.Unmarshal([]byte(text), &kept); err != nil {
@@ -53,7 +53,7 @@ func (a Answers) Put(ctx context.Context, key string, kept sluice.KeptAnswer, re
 	}
 	revision, err = a.bucket.Put(ctx, key, answerRecord{sealed}, revision)
 	if sluice.CodeOf(err) == sluice.QuotaExceeded {
-		err = full("as many answers are kept for Idempotency-Key as may be; they go after a day. Send the request without the header, or later")
+		err = full("the limit of saved responses for Idempotency-Key is reached; they expire after a day. Send the request without the header, or later")
 	}
 	return revision, err
 }

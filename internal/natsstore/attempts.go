@@ -23,7 +23,7 @@ const (
 	recoverSpan = 30 * time.Second
 
 	maxRecording  = 4096            // records on their way; more wait
-	recordTimeout = 5 * time.Second // then a record is published again
+	recordTimeout = 3 * time.Second // then a record is published again
 
 	// How soon what could not be stored is published again; twice as late each time.
 	recordAgain, recordAgainMost = 250 * time.Millisecond, 2 * time.Second
@@ -34,7 +34,7 @@ const leftAttempts = "attempts"
 
 var (
 	errLogClosed    = errors.New("the attempt log is closed")
-	errNotPublished = errors.New("there is no connection")
+	errNotPublished = errors.New("not connected")
 )
 
 // AttemptLog is the stream of attempts. Records are published without waiting for each other.
@@ -230,7 +230,9 @@ func (s *Store) lastTime(ctx context.Context, stream, subject string) (time.Time
 	if err != nil {
 		return time.Time{}, fmt.Errorf("stream %s: %w", stream, err)
 	}
-	msg, err := handle.GetLastMsgForSubject(ctx, subject)
+	msg, err := asked(ctx, func(ctx context.Context) (*jetstream.RawStreamMsg, error) {
+		return handle.GetLastMsgForSubject(ctx, subject)
+	})
 	if errors.Is(err, jetstream.ErrMsgNotFound) {
 		return time.Time{}, nil
 	}

@@ -55,7 +55,7 @@ func TestBind_ExchangesPromises(t *testing.T) {
 	refused := func() {
 		for _, namespace := range []string{ns, "large"} {
 			_, err := store.Publish(t.Context(), namespace, []sluice.Event{eventOf("more", 1000)})
-			requireSays(t, err, sluice.Unavailable, "full", "takes no events")
+			requireSays(t, err, sluice.Unavailable, "full", "refuses events")
 		}
 	}
 	for range 2 {

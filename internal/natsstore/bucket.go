@@ -58,11 +58,11 @@ func (b Bucket[T]) Get(ctx context.Context, key string) (T, uint64, error) {
 	if err != nil {
 		return value, 0, err
 	}
-	entry, err := asked(ctx, askTimeout, func(ctx context.Context) (jetstream.KeyValueEntry, error) {
+	entry, err := asked(ctx, func(ctx context.Context) (jetstream.KeyValueEntry, error) {
 		return kv.Get(ctx, key)
 	})
 	if errors.Is(err, jetstream.ErrKeyNotFound) || errors.Is(err, jetstream.ErrInvalidKey) {
-		return value, 0, sluice.Errorf(sluice.NotFound, "there is no %q in %s", key, b.name)
+		return value, 0, sluice.Errorf(sluice.NotFound, "%q not found in %s", key, b.name)
 	}
 	if err != nil {
 		return value, 0, b.failed(ctx, "get", key, err)
@@ -85,7 +85,7 @@ func (b Bucket[T]) Put(ctx context.Context, key string, value T, revision uint64
 		return 0, err
 	}
 	put := func(revision uint64) (uint64, error) {
-		return told(ctx, func() (uint64, error) {
+		return told(ctx, func(ctx context.Context) (uint64, error) {
 			if revision == 0 {
 				return kv.Create(ctx, key, data)
 			}
@@ -136,7 +136,7 @@ func (b Bucket[T]) Delete(ctx context.Context, key string, revision uint64) erro
 	if ttl := markerTTL(b.name); ttl > 0 {
 		opts = append(opts, jetstream.PurgeTTL(ttl))
 	}
-	_, err = told(ctx, func() (uint64, error) { return 0, kv.Purge(ctx, key, opts...) })
+	_, err = told(ctx, func(ctx context.Context) (uint64, error) { return 0, kv.Purge(ctx, key, opts...) })
 	switch {
 	case err == nil || errors.Is(err, jetstream.ErrInvalidKey):
 		return nil
@@ -154,7 +154,7 @@ func (b Bucket[T]) Delete(ctx context.Context, key string, revision uint64) erro
 // List returns the records whose keys match the filter, ">" for all, in the order of their
 // last change. A record that cannot be read is logged and left out.
 func (b Bucket[T]) List(ctx context.Context, filter string) ([]Entry[T], error) {
-	all, err := asked(ctx, listTimeout, func(ctx context.Context) ([]Entry[T], error) {
+	all, err := askedFor(ctx, listTimeout, func(ctx context.Context) ([]Entry[T], error) {
 		var all []Entry[T]
 		err := b.read(ctx, filter, func(e Entry[T], pending uint64) (more bool) {
 			if e.Change == Set && e.Key != "" {
@@ -243,7 +243,7 @@ func (b Bucket[T]) lost(ctx context.Context, revision uint64) bool {
 }
 
 func (b Bucket[T]) conflict(key string) error {
-	return sluice.Errorf(sluice.Conflict, "%q in %s was changed meanwhile; read it again", key, b.name)
+	return sluice.Errorf(sluice.Conflict, "%q in %s was changed concurrently; read it again", key, b.name)
 }
 
 func (b Bucket[T]) failed(ctx context.Context, act, key string, err error) error {
@@ -318,9 +318,7 @@ func (s *Store) bucket(ctx context.Context, name string) (jetstream.KeyValue, er
 	if ok {
 		return kv, nil
 	}
-	kv, err := asked(ctx, askTimeout, func(ctx context.Context) (jetstream.KeyValue, error) {
-		return s.js.KeyValue(ctx, name)
-	})
+	kv, err := s.js.KeyValue(ctx, name)
 	if err != nil {
 		return nil, fmt.Errorf("bucket %s: %w", name, storeError(ctx, err))
 	}

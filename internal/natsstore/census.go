@@ -36,7 +36,7 @@ type Records struct {
 
 // Counts returns how far each of our streams has come, by name. Code Unavailable.
 func (s *Store) Counts(ctx context.Context) (map[string]Count, error) {
-	return asked(ctx, listTimeout, func(ctx context.Context) (map[string]Count, error) {
+	return askedFor(ctx, listTimeout, func(ctx context.Context) (map[string]Count, error) {
 		all := map[string]Count{}
 		list := s.js.ListStreams(ctx)
 		for info := range list.Info() {
@@ -58,11 +58,11 @@ func logOf(stream string) (string, bool) { return strings.CutPrefix(stream, stre
 func (s *Store) Records(ctx context.Context, bucket string) (Records, error) {
 	r := Records{Revisions: map[string]uint64{}}
 	name, prefix := kvStream+bucket, kvPrefix+bucket+"."
-	stream, err := asked(ctx, askTimeout, func(ctx context.Context) (jetstream.Stream, error) { return s.js.Stream(ctx, name) })
+	stream, err := s.js.Stream(ctx, name)
 	if err != nil {
 		return r, fmt.Errorf("records of %s: %w", bucket, storeError(ctx, err))
 	}
-	info, err := asked(ctx, listTimeout, func(ctx context.Context) (*jetstream.StreamInfo, error) {
+	info, err := askedFor(ctx, listTimeout, func(ctx context.Context) (*jetstream.StreamInfo, error) {
 		return stream.Info(ctx, jetstream.WithSubjectFilter(prefix+">"))
 	})
 	if err != nil {

@@ -32,14 +32,6 @@ const (
 // remoteTLS is what crypto/tls names the operation in which the other side sent an alert.
 const remoteTLS = "remote error"
 
-// How soon a connection is given up over which nothing comes any more and that nobody closed:
-// when one more ping is due than may be unanswered, 10 to 15 seconds. A line that needs longer
-// than that for what is under way counts as dead.
-const (
-	pingEvery       = 5 * time.Second
-	pingsUnanswered = 2
-)
-
 // ownInbox begins the subjects under which answers reach this process at an embedded server: inspectors
 // can read what is delivered under _INBOX there.
 const ownInbox = "_SLUICE"
@@ -134,23 +126,28 @@ func Connect(ctx context.Context, opts Options) (*Store, error) {
 		s.Close()
 		return nil, err
 	}
+	if opts.Conn == nil {
+		go s.watchLine()
+	}
 	return s, nil
 }
 
 // openJetStream returns an error if JetStream will never answer. If it does not answer yet, as
 // in a cluster that comes up, what needs it asks again.
-func (s *Store) openJetStream(ctx context.Context) (err error) {
-	if s.js, err = jetstream.New(s.nc, jetstream.WithDefaultTimeout(requestTimeout)); err != nil {
+func (s *Store) openJetStream(ctx context.Context) error {
+	js, err := jetstream.New(s.nc, jetstream.WithDefaultTimeout(requestTimeout))
+	if err != nil {
 		return fmt.Errorf("jetstream: %w", err)
 	}
+	s.js = bounded{js}
 	ctx, cancel := context.WithTimeout(ctx, askTimeout)
 	defer cancel()
-	_, err = s.js.AccountInfo(ctx)
+	_, err = js.AccountInfo(ctx)
 	if errors.Is(err, jetstream.ErrJetStreamNotEnabledForAccount) {
-		return fmt.Errorf("the account that we log in to may not use JetStream: %w", err)
+		return fmt.Errorf("the NATS account has no permission for JetStream: %w", err)
 	}
 	if err != nil {
-		s.opts.Log.WarnContext(ctx, "JetStream does not answer yet", slog.Any("error", err))
+		s.opts.Log.WarnContext(ctx, "JetStream does not respond yet", slog.Any("error", err))
 	}
 	return nil
 }
@@ -184,7 +181,7 @@ func (s *Store) Ready(ctx context.Context) error {
 	ctx, cancel := context.WithTimeout(ctx, askTimeout)
 	defer cancel()
 	if _, err := s.js.AccountInfo(ctx); err != nil {
-		return fmt.Errorf("%w: %w", sluice.Errorf(sluice.Unavailable, "JetStream does not answer"), err)
+		return fmt.Errorf("%w: %w", sluice.Errorf(sluice.Unavailable, "JetStream does not respond"), err)
 	}
 	return nil
 }
@@ -192,7 +189,7 @@ func (s *Store) Ready(ctx context.Context) error {
 // Storage returns what the account's streams take on the disk, and what the account allows; a
 // server's own limit is not to be known from outside. Code Unavailable.
 func (s *Store) Storage(ctx context.Context) (sluice.Storage, error) {
-	info, err := asked(ctx, askTimeout, s.js.AccountInfo)
+	info, err := s.js.AccountInfo(ctx)
 	if err != nil {
 		return sluice.Storage{}, fmt.Errorf("storage: %w", storeError(ctx, err))
 	}
@@ -217,12 +214,12 @@ func (s *Store) dial() (*nats.Conn, error) {
 	case err == nil:
 		return nc, nil
 	case s.opts.Conn != nil && errors.Is(err, io.ErrClosedPipe): // after the server's write deadline of ten seconds
-		return nil, backoff.Permanent(errors.New("the server in this process closed the connection: check user and password"))
+		return nil, backoff.Permanent(errors.New("the embedded server closed the connection: check user and password"))
 	case isAway(err):
 		return nil, err
 	case errors.Is(err, nats.ErrAuthorization), errors.Is(err, nats.ErrAuthExpired), errors.Is(err, nats.ErrAuthRevoked),
 		errors.Is(err, nats.ErrAccountAuthExpired):
-		err = fmt.Errorf("the server refuses our credentials: %w", err)
+		err = fmt.Errorf("the server rejects the credentials: %w", err)
 	}
 	return nil, backoff.Permanent(err)
 }
@@ -251,8 +248,8 @@ func (s *Store) connOptions() ([]nats.Option, error) {
 		nats.IgnoreAuthErrorAbort(), // credentials may be renewed; a file with them is read each time
 		nats.ReconnectWait(250 * time.Millisecond),
 		nats.ReconnectJitter(250*time.Millisecond, time.Second),
-		nats.PingInterval(pingEvery),
-		nats.MaxPingsOutstanding(pingsUnanswered),
+		nats.FlusherTimeout(writeTimeout),
+		nats.ReconnectOnFlusherError(),
 		nats.ErrorHandler(s.asyncError),
 		nats.DisconnectErrHandler(func(_ *nats.Conn, err error) {
 			if err != nil { // nil: we closed it

@@ -33,7 +33,7 @@ func TestWrongCredentialsAreTold(t *testing.T) {
 		want string
 	}{
 		{"elsewhere", natsstore.Options{URL: server.ClientURL(), User: "app", Password: "guess"}, "Authorization Violation"},
-		{"in this process", natsstore.Options{Conn: server, User: "app", Password: "guess"}, "user and password"},
+		{"the embedded server", natsstore.Options{Conn: server, User: "app", Password: "guess"}, "user and password"},
 		{"no such file", natsstore.Options{URL: server.ClientURL(), NKeySeedFile: "missing"}, "missing"},
 	}
 	for _, test := range tests {

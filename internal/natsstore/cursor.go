@@ -77,8 +77,8 @@ func (s *Store) resolveSeq(ctx context.Context, ns, cursor string) (uint64, erro
 	}
 	e, err := s.EventByID(ctx, ns, cursor)
 	if sluice.CodeOf(err) == sluice.NotFound {
-		return 0, sluice.Errorf(sluice.NotFound, "cursor %q is neither an event's id that is found in %s, nor a sequence, a time, -1 or now; "+
-			"of an older event use the sequence", cursor, ns)
+		return 0, sluice.Errorf(sluice.NotFound, "cursor %q is neither the ID of a recent event in %s, nor a sequence, a time, -1 or now; "+
+			"for an older event, use its sequence", cursor, ns)
 	}
 	return e.Seq, err
 }
@@ -138,7 +138,7 @@ func checkWindow(after uint64, state jetstream.StreamState) error {
 }
 
 func windowExceeded(state jetstream.StreamState) error {
-	return sluice.Errorf(sluice.WindowExceeded, "what comes next is no longer kept; start at sequence %d or later", state.FirstSeq).
+	return sluice.Errorf(sluice.WindowExceeded, "the next events are no longer stored; start at sequence %d or later", state.FirstSeq).
 		With("oldest_available_seq", state.FirstSeq).With("current_seq", state.LastSeq)
 }
 
@@ -150,11 +150,11 @@ func (s *Store) RecentByID(ctx context.Context, ns, id string) (sluice.Event, er
 	if sluice.CheckNamespaceName(ns) != nil {
 		return sluice.Event{}, namespaceMissing(ns)
 	}
-	unknown := sluice.Errorf(sluice.NotFound, "there is no event %q in the dedup window of %s", id, ns)
+	unknown := sluice.Errorf(sluice.NotFound, "event %q not found in the dedup window of %s", id, ns)
 	if len(id) > maxRecentID {
 		return sluice.Event{}, unknown
 	}
-	seq, err := asked(ctx, askTimeout, func(ctx context.Context) (uint64, error) {
+	seq, err := asked(ctx, func(ctx context.Context) (uint64, error) {
 		seq, err := s.lookUp(ctx, ns, id)
 		if isUnanswered(err) {
 			_, missing := s.eventsInfo(ctx, ns)

@@ -90,7 +90,7 @@ func TestVerify_FindsUnreadableMessages(t *testing.T) {
 		found, err := d.Verify(t.Context(), name, func(uint64, uint64) {})
 		require.NoError(t, err)
 		if name == defaultLog {
-			require.Equal(t, []sluice.Damage{{Kind: sluice.DamageUnreadable, Stream: name, Namespace: sluice.DefaultNamespace, From: 7, To: 7}}, found)
+			require.Equal(t, []sluice.Damage{{Kind: sluice.DamageUnreadable, Stream: name, Namespace: sluice.DefaultNamespace, Path: "/a", From: 7, To: 7}}, found)
 		} else {
 			require.Empty(t, found, name)
 		}

@@ -47,7 +47,7 @@ func (s *Store) bury(ctx context.Context, d *sluice.DeadLetter) error {
 	msg := &nats.Msg{Subject: subject, Data: data, Header: nats.Header{
 		jetstream.MsgIDHeader: {subject + "@" + strconv.FormatInt(d.At.UnixNano(), 10)},
 		headerReason:          {string(d.Reason)},
-		headerRedrivable:      {strconv.FormatBool(d.Reason != sluice.Expired && d.Reason != sluice.Malformed)},
+		headerRedrivable:      {strconv.FormatBool(d.Reason.Sendable())},
 	}}
 	_, err = s.js.PublishMsg(ctx, msg)
 	return err
@@ -58,10 +58,10 @@ func (s *Store) bury(ctx context.Context, d *sluice.DeadLetter) error {
 func (s *Store) Unbury(ctx context.Context, letterSeq uint64) error {
 	stream, err := s.stream(ctx, streams.DeadLetters)
 	if err == nil {
-		err = stream.DeleteMsg(ctx, letterSeq)
+		_, err = once(ctx, func(ctx context.Context) (struct{}, error) { return struct{}{}, stream.DeleteMsg(ctx, letterSeq) })
 	}
 	if errors.Is(err, jetstream.ErrMsgDeleteUnsuccessful) { // it says why in words only
-		_, why := stream.GetMsg(ctx, letterSeq)
+		_, why := asked(ctx, func(ctx context.Context) (*jetstream.RawStreamMsg, error) { return stream.GetMsg(ctx, letterSeq) })
 		if errors.Is(why, jetstream.ErrMsgNotFound) {
 			return nil
 		}
@@ -174,7 +174,9 @@ func (s *Store) findLetter(ctx context.Context, sub *sluice.Subscription, event 
 		subjects = append(subjects, streams.DeadLetterOfSeq(sub.Namespace, sub.ID, seq))
 	}
 	for _, filter := range subjects {
-		msg, err := stream.GetLastMsgForSubject(ctx, filter)
+		msg, err := asked(ctx, func(ctx context.Context) (*jetstream.RawStreamMsg, error) {
+			return stream.GetLastMsgForSubject(ctx, filter)
+		})
 		if errors.Is(err, jetstream.ErrMsgNotFound) {
 			continue
 		}
@@ -189,7 +191,7 @@ func (s *Store) findLetter(ctx context.Context, sub *sluice.Subscription, event 
 			return d, filter, nil
 		}
 	}
-	return sluice.BuriedLetter{}, "", sluice.Errorf(sluice.NotFound, "there is no dead letter of event %q", event)
+	return sluice.BuriedLetter{}, "", sluice.Errorf(sluice.NotFound, "no dead letter found for event %q", event)
 }
 
 // CountDeadLetters returns how many dead letters the subscription has.
@@ -199,7 +201,7 @@ func (s *Store) CountDeadLetters(ctx context.Context, sub *sluice.Subscription) 
 	if err != nil {
 		return 0, fmt.Errorf("count dead letters: %w", err)
 	}
-	msg, err := asked(ctx, askTimeout, func(ctx context.Context) (*nats.Msg, error) {
+	msg, err := asked(ctx, func(ctx context.Context) (*nats.Msg, error) {
 		return s.nc.RequestWithContext(ctx, directSubject+streams.DeadLetters, body)
 	})
 	if err != nil {

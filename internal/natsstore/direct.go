@@ -57,7 +57,7 @@ func (s *Store) direct(ctx context.Context, ns string, req directRequest) (msgs 
 	if err != nil {
 		return nil, false, fmt.Errorf("read request: %w", err)
 	}
-	answer, err := asked(ctx, requestTimeout, func(ctx context.Context) (directAnswer, error) {
+	answer, err := askedFor(ctx, requestTimeout, func(ctx context.Context) (directAnswer, error) {
 		return s.directOnce(ctx, ns, body, req.Batch+1)
 	})
 	return answer.msgs, answer.more, storeError(ctx, err)
@@ -69,9 +69,23 @@ type directAnswer struct {
 	none bool // nothing was found, rather than nothing more
 }
 
-// directOnce asks once. There are at most that many messages in the answer. A SubscribeSync would
-// make room for 65,536 (half a megabyte), which took longer than the reading.
+// errSilent says that nothing came of an answer.
+var errSilent = errors.New("no replica answers")
+
+// directOnce asks until there is an answer, of at most so many messages, or ctx is done. NATS gives each request to one of the
+// replicas, also to one that was paused: a request of which nothing comes is sent again, and waited for longer.
 func (s *Store) directOnce(ctx context.Context, ns string, body []byte, most int) (directAnswer, error) {
+	for wait := askFirst; ; wait += wait / 2 {
+		answer, err := s.directTry(ctx, ns, body, most, wait)
+		if !errors.Is(err, errSilent) {
+			return answer, err
+		}
+	}
+}
+
+// directTry sends one request. It returns errSilent if nothing comes for as long as it may take. A SubscribeSync would make
+// room for 65,536 messages (half a megabyte), which took longer than the reading.
+func (s *Store) directTry(ctx context.Context, ns string, body []byte, most int, wait time.Duration) (directAnswer, error) {
 	var answer directAnswer
 	inbox, msgs := s.nc.NewInbox(), make(chan *nats.Msg, most)
 	sub, err := s.nc.ChanSubscribe(inbox, msgs)
@@ -84,10 +98,15 @@ func (s *Store) directOnce(ctx context.Context, ns string, body []byte, most int
 	if err := s.nc.PublishRequest(directSubject+streams.EventsStream(ns), inbox, body); err != nil {
 		return answer, err
 	}
+	silence := time.NewTimer(wait)
+	defer silence.Stop()
 	for {
 		var msg *nats.Msg
 		select {
 		case msg = <-msgs:
+			silence.Stop() // ctx bounds the rest
+		case <-silence.C:
+			return answer, errSilent
 		case <-closed:
 			return answer, nats.ErrConnectionClosed
 		case <-ctx.Done():

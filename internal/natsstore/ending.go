@@ -53,7 +53,7 @@ func (e *ending) take(ctx context.Context, msg *nats.Msg, meta *nats.MsgMetadata
 // isBehind reports whether the leader has messages that were stored when the end was met first, and were not taken.
 func (e *ending) isBehind(ctx context.Context) (bool, error) {
 	if !e.sampled {
-		handle, err := asked(ctx, askTimeout, func(ctx context.Context) (jetstream.Stream, error) { return e.store.js.Stream(ctx, e.stream) })
+		handle, err := e.store.js.Stream(ctx, e.stream)
 		if err != nil {
 			return false, fmt.Errorf("read %s: %w", e.stream, err)
 		}
@@ -126,7 +126,7 @@ func (s *Store) leadersHead(ctx context.Context, stream string, request any) (me
 	if err != nil {
 		return messageHead{}, fmt.Errorf("read request: %w", err)
 	}
-	resp, err := asked(ctx, askTimeout, func(ctx context.Context) (*nats.Msg, error) {
+	resp, err := asked(ctx, func(ctx context.Context) (*nats.Msg, error) {
 		return s.nc.RequestWithContext(ctx, msgGetSubject+stream, body)
 	})
 	if err != nil {

@@ -77,15 +77,31 @@ func isTransient(err error) bool {
 	return false
 }
 
-// How long something is asked again, and after what time.
+// IsTransient reports whether NATS gave no answer, or one that may be another shortly: what failed with the error can be tried again.
+func IsTransient(err error) bool { return isTransient(err) }
+
+// How long a read is asked again, and how long one try waits for its answer: askFirst the first time, twice as long each time
+// after that, and askTimeout at most.
 const (
 	askPatience = 10 * time.Second
+	askFirst    = 500 * time.Millisecond
 	askTimeout  = 2 * time.Second
 )
 
-// asked asks something that changes nothing, and again while nobody answers: a question that
-// was on its way when a connection broke is lost.
-func asked[T any](ctx context.Context, timeout time.Duration, ask func(context.Context) (T, error)) (T, error) {
+// asked sends a small request that changes nothing, and again while no answer comes. A request is lost if its connection
+// breaks, or if the server that it reaches was paused or leads no more: another try may reach another server.
+func asked[T any](ctx context.Context, ask func(context.Context) (T, error)) (T, error) {
+	wait := askFirst
+	return retried(ctx, isTransient, func() (T, error) {
+		ctx, cancel := context.WithTimeout(ctx, wait)
+		defer cancel()
+		wait = min(2*wait, askTimeout)
+		return ask(ctx)
+	})
+}
+
+// askedFor is asked for what takes its time: every try has as long as the caller says.
+func askedFor[T any](ctx context.Context, timeout time.Duration, ask func(context.Context) (T, error)) (T, error) {
 	return retried(ctx, isTransient, func() (T, error) {
 		ctx, cancel := context.WithTimeout(ctx, timeout)
 		defer cancel()
@@ -93,13 +109,14 @@ func asked[T any](ctx context.Context, timeout time.Duration, ask func(context.C
 	})
 }
 
-// told tells something that cannot be told twice, and again while nobody is there to hear it.
+// told tells something that cannot be told twice, and again while nobody is there to hear it. If it was heard and no answer
+// comes within requestTimeout, it may have been done or not.
 // On three servers a write may be answered before it is entered everywhere: until then its
 // writer, too, is told that somebody else writes there.
-func told(ctx context.Context, tell func() (uint64, error)) (uint64, error) {
+func told(ctx context.Context, tell func(context.Context) (uint64, error)) (uint64, error) {
 	return retried(ctx, func(err error) bool {
 		return errors.Is(err, jetstream.ErrNoStreamResponse) || errors.Is(err, nats.ErrNoResponders) || apiCode(err) == codeWrongLastSeqConstant
-	}, tell)
+	}, func() (uint64, error) { return once(ctx, tell) })
 }
 
 func retried[T any](ctx context.Context, again func(error) bool, act func() (T, error)) (T, error) {
@@ -134,11 +151,11 @@ func callersError(err error) *sluice.Error {
 	}
 	switch {
 	case IsGone(err):
-		return sluice.Errorf(sluice.Unavailable, "a stream of the server is missing in NATS; /readyz and sluice doctor name it and say what to do")
+		return sluice.Errorf(sluice.Unavailable, "a stream of the server is missing in NATS; /readyz and sluice doctor name it and the remedy")
 	case errors.Is(err, nats.ErrMaxPayload):
-		return sluice.Errorf(sluice.TooLarge, "the event is larger than the NATS server takes; send less data or a reference to it")
+		return sluice.Errorf(sluice.TooLarge, "the event exceeds the size limit of the NATS server; send less data or a reference to it")
 	case isTransient(err), errors.Is(err, nats.ErrConnectionClosed):
-		return sluice.Errorf(sluice.Unavailable, "the store does not answer at the moment; try again")
+		return sluice.Errorf(sluice.Unavailable, "the store does not respond at the moment; retry")
 	}
 	return nil
 }
@@ -147,24 +164,24 @@ func callersError(err error) *sluice.Error {
 func limitError(err error) *sluice.Error {
 	switch apiCode(err) {
 	case codeMessageTooLarge:
-		return sluice.Errorf(sluice.TooLarge, "the event is larger than the log takes (max_msg_size); send less data or a reference to it")
+		return sluice.Errorf(sluice.TooLarge, "the event exceeds the size limit of the log (max_msg_size); send less data or a reference to it")
 	case codeHeaderTooLarge:
-		return sluice.Errorf(sluice.TooLarge, "the event's attributes are larger than the 64 KiB that the log takes; put them into the data")
+		return sluice.Errorf(sluice.TooLarge, "the event's attributes exceed the 64 KiB limit of the log; put them into the data")
 	case codeAccountResources, codeStorageResources, codeMemoryResources:
-		return full("the NATS account's storage is used up or promised to others; shorten retentions, lower max_bytes, or raise the account's max_store")
+		return full("the NATS account's storage is used up or reserved; shorten retentions, lower max_bytes, or raise the account's max_store")
 	case codeTooManyBatches:
-		return sluice.Errorf(sluice.QuotaExceeded, "the namespace has as many atomic batches open as NATS allows (max_batch_inflight_per_stream); try again, or publish single events").
+		return sluice.Errorf(sluice.QuotaExceeded, "the namespace has reached the NATS limit of open atomic batches (max_batch_inflight_per_stream); retry, or publish single events").
 			With("retry_after", batchRetry)
 	case codeMaxConsumers:
-		return full("the namespace's log, or the NATS account, has as many consumers as it may; delete subscriptions or raise max_consumers")
+		return full("the namespace's log, or the NATS account, has reached its limit of consumers; delete subscriptions or raise max_consumers")
 	case codeMaxStreams:
-		return full("the NATS account has as many streams as it may; delete namespaces or raise its max_streams")
+		return full("the NATS account has reached its limit of streams; delete namespaces or raise its max_streams")
 	case codeMaxAckPending:
-		return sluice.Errorf(sluice.Unprocessable, "the window is larger than the max_ack_pending that NATS allows; use a smaller window or raise it")
+		return sluice.Errorf(sluice.Unprocessable, "the window exceeds the max_ack_pending of NATS; use a smaller window or raise it")
 	case codeMaxStreamBytes:
-		return sluice.Errorf(sluice.Unprocessable, "retention.max_bytes is more than the NATS account allows for one stream; use less or raise it")
+		return sluice.Errorf(sluice.Unprocessable, "retention.max_bytes exceeds the NATS account's limit for one stream; use less or raise it")
 	case codeMaxBytesRequired:
-		return sluice.Errorf(sluice.Unprocessable, "the NATS account takes no log without a bound; set retention.max_bytes")
+		return sluice.Errorf(sluice.Unprocessable, "the NATS account requires a size limit for each log; set retention.max_bytes")
 	case codeStoreFailed:
 		return notStored(err)
 	case codeInsufficientResources:
@@ -182,7 +199,7 @@ func notStored(err error) *sluice.Error {
 		"maximum messages exceeded": "max_msgs", maxBytesExceeded: "max_bytes", "maximum messages per subject exceeded": "max_msgs_per_subject",
 	} {
 		if strings.Contains(err.Error(), text) {
-			return full("the namespace's log has reached its %s and is set to refuse what is new (discard: new); raise that or set discard: old", limit)
+			return full("the namespace's log has reached its %s and refuses new messages (discard: new); raise the limit or set discard: old", limit)
 		}
 	}
 	return storeCannotWrite()
@@ -191,7 +208,7 @@ func notStored(err error) *sluice.Error {
 // fullRetry is after how many seconds a full store may have room again.
 const fullRetry = 30
 
-// batchRetry is after how many seconds a batch that nobody commits is dropped.
+// batchRetry is after how many seconds an uncommitted batch is dropped.
 const batchRetry = 2
 
 func full(format string, args ...any) *sluice.Error {
@@ -199,6 +216,6 @@ func full(format string, args ...any) *sluice.Error {
 }
 
 func storeCannotWrite() *sluice.Error {
-	return sluice.Errorf(sluice.Unavailable, "the NATS server cannot store more: its disk is full, or what JetStream may use of it (max_file_store, nats.max_store); "+
-		"the operator has to make room, shorten retentions or raise that").With("reason", sluice.ReasonStorage).With("retry_after", fullRetry)
+	return sluice.Errorf(sluice.Unavailable, "the NATS server cannot store more: its disk or JetStream's share of it (max_file_store, nats.max_store) is full; "+
+		"the operator must free space, shorten retentions or raise the limit").With("reason", sluice.ReasonStorage).With("retry_after", fullRetry)
 }

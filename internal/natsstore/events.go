@@ -219,7 +219,7 @@ func (s *Store) Event(ctx context.Context, ns string, seq uint64) (sluice.Event,
 	if err != nil {
 		return sluice.Event{}, fmt.Errorf("read request: %w", err)
 	}
-	resp, err := asked(ctx, askTimeout, func(ctx context.Context) (*nats.Msg, error) {
+	resp, err := asked(ctx, func(ctx context.Context) (*nats.Msg, error) {
 		return s.nc.RequestWithContext(ctx, msgGetSubject+streams.EventsStream(ns), body)
 	})
 	if err != nil {
@@ -269,7 +269,7 @@ func (s *Store) eventMissing(ctx context.Context, ns string, seq uint64, answere
 	case seq > 0 && seq < info.State.FirstSeq:
 		return windowExceeded(info.State)
 	}
-	return sluice.Errorf(sluice.NotFound, "there is no event %d in %s", seq, ns)
+	return sluice.Errorf(sluice.NotFound, "event %d not found in %s", seq, ns)
 }
 
 // PurgePath deletes the events that lie on a path up to a sequence.

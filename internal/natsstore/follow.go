@@ -34,8 +34,8 @@ const (
 
 // What was followed has to be read again.
 var (
-	errGap       = errors.New("a message was lost on the way")
-	errReconnect = errors.New("the connection is a new one")
+	errGap       = errors.New("a message was lost in transit")
+	errReconnect = errors.New("the connection was replaced")
 	errSilence   = errors.New("no message for a while")
 )
 
@@ -111,8 +111,10 @@ func (s *Store) followAs(ctx context.Context, stream string, config jetstream.Co
 	defer stop()
 	config.AckPolicy = jetstream.AckNonePolicy
 	config.MemoryStorage, config.Replicas = true, 1
-	config.InactiveThreshold = followUnused
-	consumer, err := s.js.CreateConsumer(ctx, stream, config)
+	config.InactiveThreshold = followUnused // and so goes one that JetStream makes after it was given up
+	consumer, err := asked(ctx, func(ctx context.Context) (jetstream.Consumer, error) {
+		return s.js.CreateConsumer(ctx, stream, config)
+	})
 	if err != nil {
 		return fmt.Errorf("read %s: %w", stream, err)
 	}
@@ -130,7 +132,7 @@ func (s *Store) followAs(ctx context.Context, stream string, config jetstream.Co
 		}
 	}
 	in.left, in.idle = info.NumPending, func() bool {
-		now, err := consumer.Info(ctx)
+		now, err := asked(ctx, consumer.Info)
 		return err == nil && now.NumPending == 0 && now.Delivered.Consumer == in.last
 	}
 	err = in.handTo(each, config.OptStartSeq)
@@ -160,7 +162,7 @@ func (s *Store) openInflow(ctx context.Context, info *jetstream.ConsumerInfo, ah
 	in := &inflow{msgs: make(chan *nats.Msg), stream: info.Stream}
 	in.ctx, in.end = context.WithCancelCause(ctx)
 	var err error
-	in.stop, err = s.pull(info, pace{ahead, followExpiry, followHeartbeat, followEarly}, in.take, func(err error) {
+	in.stop, err = s.pull(info, pace{ahead, followExpiry, followHeartbeat, 2 * followHeartbeat, followEarly}, in.take, func(err error) {
 		if !errors.Is(err, errPullSilent) || !s.nc.IsReconnecting() { // it will be a new one, which ends ctx
 			in.end(err)
 		}

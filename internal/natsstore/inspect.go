@@ -73,7 +73,7 @@ func (in *Inspections) take(msg *nats.Msg) {
 	in.work.Go(func() {
 		defer func() { <-in.free }()
 		if err := msg.Respond(in.create(stream, msg.Data)); err != nil {
-			in.store.opts.Log.Warn("answer to an inspector", slog.Any("error", err))
+			in.store.opts.Log.Warn("response to an inspector", slog.Any("error", err))
 		}
 	})
 }
@@ -105,7 +105,7 @@ func (in *Inspections) create(stream string, body []byte) []byte {
 		}
 	}
 	return refusal(http.StatusTooManyRequests, codeBadRequest, fmt.Sprintf(
-		"%s: %d consumers are open for inspection, which is the limit; end some, or wait %s until those that are not read from have ended", stream, len(names), inspectIdle))
+		"%s: %d consumers are open for inspection, the limit; close some, or wait %s until idle ones expire", stream, len(names), inspectIdle))
 }
 
 // inspectorsConfig returns the configuration that an inspector gets in place of the one it asked for: the
@@ -116,7 +116,7 @@ func inspectorsConfig(body []byte) (map[string]any, error) {
 		Config map[string]any `json:"config"`
 	}
 	if err := json.Unmarshal(body, &request); err != nil || request.Config == nil {
-		return nil, errors.New("the request has no consumer configuration in JSON")
+		return nil, errors.New("the request has no JSON consumer configuration")
 	}
 	config := request.Config
 	if to, ok := config["deliver_subject"]; ok && !isInbox(to) {

@@ -81,7 +81,7 @@ func instructionOf[T any](e Entry[T]) Instruction[T] {
 }
 
 func (i Instructions[T]) missing(id string) error {
-	return sluice.Errorf(sluice.NotFound, "there is no %s %q", i.kind, id)
+	return sluice.Errorf(sluice.NotFound, "%s %q not found", i.kind, id)
 }
 
 // DeleteInstructions deletes all instructions of a namespace, of every kind, and how far its watches had come.

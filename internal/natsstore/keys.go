@@ -93,7 +93,7 @@ func (r keyRecord) key(name string, open Transform) (Key, error) {
 	}
 	seed, err := base64.StdEncoding.DecodeString(r.Seed)
 	if err != nil || len(seed) != seedBytes {
-		return Key{}, errors.New("its seed is none")
+		return Key{}, errors.New("its seed is invalid")
 	}
 	return Key{ID: r.ID, Use: r.Use, Seed: seed, CreatedAt: r.CreatedAt}, nil
 }
@@ -174,7 +174,7 @@ func (s *Store) RotateKey(ctx context.Context, use sluice.KeyUse, overlap time.D
 		return Key{}, err
 	}
 	if len(keys) >= maxKeys && overlap > 0 {
-		return Key{}, sluice.Errorf(sluice.Conflict, "there are %d keys, and the next retires at %s: wait for that, or rotate with the overlap 0s",
+		return Key{}, sluice.Errorf(sluice.Conflict, "%d keys exist, and the next retires at %s: wait until then, or rotate with the overlap 0s",
 			len(keys), keys[len(keys)-1].RetiresAt.Format(time.RFC3339))
 	}
 	key, record, err := newKey(use, keys[0].number+1, overlap)
@@ -319,7 +319,7 @@ func (s *Store) putKey(ctx context.Context, key Key, record keyRecord) error {
 func newKey(use sluice.KeyUse, number int, overlap time.Duration) (Key, keyRecord, error) {
 	seed := make([]byte, seedBytes)
 	if _, err := rand.Read(seed); err != nil {
-		return Key{}, keyRecord{}, fmt.Errorf("make a key: %w", err)
+		return Key{}, keyRecord{}, fmt.Errorf("generate a key: %w", err)
 	}
 	key := Key{Use: use, Seed: seed, CreatedAt: time.Now().UTC(), number: number}
 	named := append([]byte("sluice key\n"), seed...)

@@ -36,6 +36,8 @@ type Leases struct {
 	ttl   time.Duration // of a lease for the others
 	renew time.Duration // from one round to the next: two may be missed
 	limit time.Duration // a round that NATS does not answer ends before the next is due
+	first time.Duration // its first question has less time
+	again time.Duration // from a round that failed to the next
 	ours  time.Duration // of a lease for ourselves: we stop before others may take it
 
 	mu   sync.Mutex
@@ -52,14 +54,14 @@ type lease struct {
 
 // Leases returns the leases of a replica. Two replicas never have the same id.
 func (s *Store) Leases(ctx context.Context, replica string) (*Leases, error) {
-	kv, err := asked(ctx, askTimeout, func(ctx context.Context) (jetstream.KeyValue, error) { return s.js.KeyValue(ctx, streams.Leases) })
+	kv, err := s.js.KeyValue(ctx, streams.Leases)
 	if err != nil {
 		return nil, fmt.Errorf("leases: %w", err)
 	}
 	ttl := s.opts.LeaseTTL
 	return &Leases{
 		store: s, kv: kv, replica: replica, held: map[int]lease{},
-		ttl: ttl, renew: ttl / 3, limit: ttl * 4 / 15, ours: ttl * 13 / 15,
+		ttl: ttl, renew: ttl / 3, limit: ttl * 4 / 15, first: ttl * 2 / 15, again: ttl / 15, ours: ttl * 13 / 15,
 	}, nil
 }
 
@@ -80,9 +82,15 @@ func (l *Leases) Run(ctx context.Context, changed func() <-chan struct{}) error 
 	defer tick.Stop()
 	var settled <-chan struct{}
 	for {
-		if l.round(ctx) {
+		different, said := l.round(ctx)
+		if different {
 			settled = changed()
 			l.leave(settled)
+		}
+		if said {
+			tick.Reset(l.renew)
+		} else {
+			tick.Reset(l.again)
 		}
 		select {
 		case <-ctx.Done():
@@ -107,21 +115,21 @@ func (l *Leases) leave(settled <-chan struct{}) {
 	}
 }
 
-// round does one round and reports whether what is owned changed.
-func (l *Leases) round(ctx context.Context) bool {
+// round does one round. It reports whether what is owned changed, and whether the store answered.
+func (l *Leases) round(ctx context.Context) (different, said bool) {
 	ctx, cancel := context.WithTimeout(ctx, l.limit)
 	defer cancel()
 	before := l.owned()
 	if err := l.announce(ctx); err != nil {
 		l.store.opts.Log.WarnContext(ctx, "leases not renewed", slog.Any("error", err))
 		l.dropExpired()
-		return l.owned() != before
+		return l.owned() != before, false
 	}
 	replicas, err := l.replicas(ctx)
 	if err != nil {
 		l.store.opts.Log.WarnContext(ctx, "replicas not listed", slog.Any("error", err))
 		l.dropExpired()
-		return l.owned() != before
+		return l.owned() != before, false
 	}
 	for shard := range shards {
 		if preferred(shard, replicas) == l.replica {
@@ -132,7 +140,7 @@ func (l *Leases) round(ctx context.Context) bool {
 		}
 	}
 	l.dropExpired()
-	return l.owned() != before
+	return l.owned() != before, true
 }
 
 // stay keeps a lease that was to go.
@@ -199,7 +207,11 @@ func remaining(now, moment time.Time) (monotonic, wall time.Duration) {
 // machine is suspended, when others take its leases; the one on the wall can be set back.
 func holds(monotonic, wall time.Duration) bool { return monotonic > 0 && wall > 0 }
 
+// announce says that this replica is there. It is the first question of a round: a cluster that elects a leader does not answer
+// it, and is asked again soon.
 func (l *Leases) announce(ctx context.Context) error {
+	ctx, cancel := context.WithTimeout(ctx, l.first)
+	defer cancel()
 	_, err := l.put(ctx, "replica."+l.replica)
 	return err
 }

@@ -29,7 +29,8 @@ type Ledger struct{ store *Store }
 func (s *Store) Ledger() Ledger { return Ledger{s} }
 
 // Append writes an entry and returns when it is stored, which is tried for ten seconds. The
-// entry's id keeps it from being stored twice. Code Unavailable if the ledger is full or gone.
+// entry's id keeps it from being stored twice. Code Unavailable if the ledger is full or gone, with the reason ReasonStorage and what to
+// do if the whole store is full.
 func (l Ledger) Append(ctx context.Context, e *sluice.LedgerEntry) error {
 	data, err := json.Marshal(e)
 	if err != nil {
@@ -45,7 +46,11 @@ func (l Ledger) Append(ctx context.Context, e *sluice.LedgerEntry) error {
 		return l.store.js.PublishMsg(ctx, msg, jetstream.WithExpectStream(streams.Ledger))
 	})
 	if err != nil {
-		return fmt.Errorf("%w: %w", sluice.Errorf(sluice.Unavailable, "the ledger cannot be written"), err)
+		refused := sluice.Errorf(sluice.Unavailable, "the ledger is not writable")
+		if limit := limitError(err); limit != nil && limit.Details["reason"] == sluice.ReasonStorage {
+			refused = limit
+		}
+		return fmt.Errorf("%w: %w", refused, err)
 	}
 	return nil
 }
@@ -106,9 +111,7 @@ func (l Ledger) Entries(ctx context.Context, q LedgerQuery) ([]sluice.LedgerEntr
 }
 
 func (l Ledger) state(ctx context.Context) (jetstream.StreamState, error) {
-	stream, err := asked(ctx, askTimeout, func(ctx context.Context) (jetstream.Stream, error) {
-		return l.store.js.Stream(ctx, streams.Ledger)
-	})
+	stream, err := l.store.js.Stream(ctx, streams.Ledger)
 	if err != nil {
 		return jetstream.StreamState{}, fmt.Errorf("stream %s: %w", streams.Ledger, storeError(ctx, err))
 	}

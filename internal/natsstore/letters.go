@@ -29,7 +29,7 @@ func (s *Store) lettersConsumer(ctx context.Context) (jetstream.Consumer, error)
 		Durable: want.Name, Description: want.Description, FilterSubject: want.Filter.Subject, DeliverPolicy: jetstream.DeliverNewPolicy,
 		AckPolicy: jetstream.AckExplicitPolicy, AckWait: want.AckWait, MaxDeliver: want.MaxDeliver, MaxAckPending: want.MaxPending,
 	}
-	consumer, err := asked(ctx, askTimeout, func(ctx context.Context) (jetstream.Consumer, error) {
+	consumer, err := asked(ctx, func(ctx context.Context) (jetstream.Consumer, error) {
 		return s.js.CreateOrUpdateConsumer(ctx, want.Stream, config)
 	})
 	if err != nil {
@@ -51,7 +51,7 @@ func (s *Store) FollowLetters(ctx context.Context, tell func(ctx context.Context
 		}
 		return err
 	}, backoff.WithContext(wait, ctx), func(err error, next time.Duration) {
-		s.opts.Log.WarnContext(ctx, "dead letters not told", slog.Any("error", err), slog.Duration("again", next))
+		s.opts.Log.WarnContext(ctx, "system events of dead letters not published", slog.Any("error", err), slog.Duration("again", next))
 	})
 	return fmt.Errorf("follow %s: %w", streams.DeadLetters, err)
 }
@@ -85,7 +85,7 @@ func nextLetters(ctx context.Context, consumer jetstream.Consumer) ([]jetstream.
 		return nil, nil
 	}
 	if err != nil {
-		return nil, fmt.Errorf("wait for a letter: %w", err)
+		return nil, fmt.Errorf("fetch a dead letter: %w", err)
 	}
 	msgs := []jetstream.Msg{first}
 	more, err := consumer.FetchNoWait(streams.LettersConsumer().MaxPending - 1)
@@ -122,7 +122,7 @@ func (s *Store) tellLetters(ctx context.Context, msgs []jetstream.Msg, tell func
 			settle = msg.Nak
 		}
 		if failed := settle(); failed != nil {
-			return errors.Join(err, fmt.Errorf("settle a letter: %w", failed))
+			return errors.Join(err, fmt.Errorf("acknowledge a dead letter: %w", failed))
 		}
 	}
 	return err

@@ -128,7 +128,7 @@ func TestALogThatRefusesWhatIsNewSaysWhichLimitItReached(t *testing.T) {
 	}
 }
 
-// The disk is full, or what JetStream may use of it: nothing can be made, and everything says so.
+// The is full, or what JetStream may use of it: nothing can be made, and everything says so.
 func TestAServerWithoutRoomSaysWhoHasToMakeSome(t *testing.T) {
 	t.Parallel()
 	store, js := small(t)
@@ -136,7 +136,7 @@ func TestAServerWithoutRoomSaysWhoHasToMakeSome(t *testing.T) {
 	for i := 0; err == nil && i < 100; i++ {
 		_, err = store.Publish(t.Context(), ns, []sluice.Event{eventOf(strconv.Itoa(i), 200_000)})
 	}
-	requireSays(t, err, sluice.Unavailable, "disk is full", "max_file_store", "nats.max_store")
+	requireSays(t, err, sluice.Unavailable, "is full", "max_file_store", "nats.max_store")
 	_, err = store.Publish(t.Context(), ns, []sluice.Event{eventOf("b1", 1000), eventOf("b2", 1)})
 	requireSays(t, err, sluice.Unavailable, "max_file_store")
 	_, err = js.Publish(t.Context(), streams.Subject(ns, "/a"), []byte("x"))

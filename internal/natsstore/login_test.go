@@ -30,7 +30,7 @@ type login struct {
 	wrong  map[string]natsstore.Options // by what is told
 }
 
-const refused = "the server refuses our credentials"
+const refused = "the server rejects the credentials"
 
 func passwordLogin() login {
 	return login{
@@ -73,9 +73,9 @@ func credsLogin(t *testing.T) login {
 		operator.Trust,
 		natsstore.Options{Creds: ours.Creds(t)},
 		map[string]natsstore.Options{
-			refused:                 {Creds: theirs.Creds(t)},
-			"missing.creds":         {Creds: "missing.creds"},
-			"may not use JetStream": {Creds: poor.Creds(t)},
+			refused:                       {Creds: theirs.Creds(t)},
+			"missing.creds":               {Creds: "missing.creds"},
+			"no permission for JetStream": {Creds: poor.Creds(t)},
 		},
 	}
 }

@@ -25,6 +25,8 @@ const lookBatch, lookBatches = 64, 4
 type lookout struct {
 	Since time.Time `json:"since"` // when the subscription began: another one of its id starts anew
 	Marks []mark    `json:"marks"` // of its consumers
+
+	Gaps []Gap `json:"gaps,omitempty"` // of the log, of which dead letters were made because they cannot be read; the last ones
 }
 
 // mark is how far the events of one consumer are accounted for.
@@ -103,14 +105,21 @@ func (l look) do(ctx context.Context) (err error) {
 	if err != nil {
 		return err
 	}
-	after := lookout{Since: l.sub.Began()}
+	after := lookout{Since: l.sub.Began(), Gaps: before.Gaps}
+	lost := l.lost
+	l.lost = func(from, to uint64) error {
+		if before.tells(Gap{from, from}) {
+			return nil // there was a dead letter of it
+		}
+		return lost(from, to)
+	}
 	for i, want := range streams.PushConsumers(l.sub) {
 		m, _ := before.mark(i)
 		if max(m.Floor, m.Open, m.Next, m.Seen) > last {
 			m = mark{} // it is another log under the same name
 		}
 		if err = l.consumer(ctx, i, want, first, &m); err != nil {
-			return fmt.Errorf("look at %s: %w", want.Name, err)
+			return fmt.Errorf("inspect %s: %w", want.Name, err)
 		}
 		after.Marks = append(after.Marks, m)
 	}
@@ -155,7 +164,7 @@ func (l look) info(ctx context.Context, want streams.Consumer) (info *jetstream.
 func (l look) served(ctx context.Context, h *handing, want streams.Consumer, info *jetstream.ConsumerInfo, m *mark) error {
 	now, expect, gone := h.look()
 	for n, g := range gone {
-		if err := l.lost(g.from, g.to); err != nil {
+		if err := l.notHandedOut(ctx, want, g); err != nil {
 			h.again(gone[n:])
 			return err
 		}
@@ -177,6 +186,16 @@ func (l look) served(ctx context.Context, h *handing, want streams.Consumer, inf
 	err = l.find(ctx, want, next, max(now.last, m.Seen, l.from()-1)+1, m)
 	h.expectNext(m.Next)
 	return err
+}
+
+// notHandedOut tells that events left the log before they were handed out. One that is in the log was handed to a second
+// owner, who settled it (C01).
+func (l look) notHandedOut(ctx context.Context, want streams.Consumer, g span) error {
+	next, err := l.next(ctx, want, g.from)
+	if err != nil || isAt(next, g.from) {
+		return err
+	}
+	return l.lost(g.from, g.to)
 }
 
 // passedOver finds out whether the event that waited left the log without having been handed

@@ -42,7 +42,7 @@ func (s *Store) PutNamespaceAfter(ctx context.Context, ns sluice.Namespace, inte
 		return sluice.Namespace{}, false, err
 	}
 	if ns.Revision != 0 && ns.Revision != revision {
-		return sluice.Namespace{}, false, sluice.Errorf(sluice.RevisionMismatch, "namespace %s has revision %d now", ns.Name, revision)
+		return sluice.Namespace{}, false, sluice.Errorf(sluice.RevisionMismatch, "namespace %s is at revision %d", ns.Name, revision)
 	}
 	was := &stored
 	ns.Revision, ns.Usage, ns.CreatedAt = 0, nil, stored.CreatedAt
@@ -219,7 +219,7 @@ func (s *Store) effective(ns sluice.Namespace) sluice.Namespace {
 // stream returns a stream as it is now. Each question has a time of its own and is asked again, because one that
 // is asked while a cluster elects its leaders may never be answered.
 func (s *Store) stream(ctx context.Context, name string) (jetstream.Stream, error) {
-	return asked(ctx, askTimeout, func(ctx context.Context) (jetstream.Stream, error) { return s.js.Stream(ctx, name) })
+	return s.js.Stream(ctx, name)
 }
 
 // eventsInfo returns what JetStream knows of a namespace's log. Code NotFound if there is none.
@@ -243,5 +243,5 @@ func usage(info *jetstream.StreamInfo) *sluice.Usage {
 }
 
 func namespaceMissing(name string) error {
-	return sluice.Errorf(sluice.NotFound, "there is no namespace %q", name)
+	return sluice.Errorf(sluice.NotFound, "namespace %q not found", name)
 }

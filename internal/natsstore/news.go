@@ -80,7 +80,7 @@ func (n *newsroom) listen(ctx context.Context, ns string, subjects ...string) (<
 		return signal, stop, nil
 	case <-limit.Done():
 		stop()
-		return nil, nil, sluice.Errorf(sluice.Unavailable, "the log of %s cannot be followed at the moment; try again", ns)
+		return nil, nil, sluice.Errorf(sluice.Unavailable, "the log of %s cannot be read at the moment; retry", ns)
 	}
 }
 
@@ -115,7 +115,7 @@ func (n *newsroom) read(ctx context.Context, ns string, log *newsLog) {
 		if ctx.Err() != nil {
 			return
 		}
-		n.store.opts.Log.WarnContext(ctx, "follow a log for its readers", slog.String("namespace", ns), slog.Any("error", err))
+		n.store.opts.Log.WarnContext(ctx, "read a log for its readers", slog.String("namespace", ns), slog.Any("error", err))
 		n.tell(log, "")
 		select {
 		case <-ctx.Done():

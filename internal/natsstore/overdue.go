@@ -31,7 +31,7 @@ func (s *Store) SweepOverdue(ctx context.Context) error {
 	defer tick.Stop()
 	for {
 		if err := s.SweepOverdueOnce(ctx, overdueGrace); err != nil && ctx.Err() == nil {
-			s.opts.Log.WarnContext(ctx, "events that are older than max_age not deleted yet", slog.Any("error", err))
+			s.opts.Log.WarnContext(ctx, "events older than max_age not deleted yet", slog.Any("error", err))
 		}
 		select {
 		case <-ctx.Done():
@@ -83,7 +83,7 @@ func (s *Store) sweepNamespace(ctx context.Context, ns string, grace time.Durati
 		if err := log.DeleteMsg(ctx, stored.Seq); err != nil && !errors.Is(err, jetstream.ErrMsgDeleteUnsuccessful) {
 			return fmt.Errorf("namespace %s: delete %d: %w", ns, stored.Seq, storeError(ctx, err))
 		}
-		s.opts.Log.InfoContext(ctx, "event deleted that outlived max_age by its Nats-TTL", slog.String("namespace", ns), slog.Uint64("seq", stored.Seq))
+		s.opts.Log.InfoContext(ctx, "deleted an event whose Nats-TTL outlived max_age", slog.String("namespace", ns), slog.Uint64("seq", stored.Seq))
 	}
 	return nil
 }
@@ -101,7 +101,7 @@ func (s *Store) nextEvent(ctx context.Context, ns string, seq uint64) (*storedAt
 	if err != nil {
 		return nil, err
 	}
-	resp, err := asked(ctx, askTimeout, func(ctx context.Context) (*nats.Msg, error) {
+	resp, err := asked(ctx, func(ctx context.Context) (*nats.Msg, error) {
 		return s.nc.RequestWithContext(ctx, msgGetSubject+streams.EventsStream(ns), body)
 	})
 	if err != nil {

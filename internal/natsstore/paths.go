@@ -87,7 +87,7 @@ func (s *Store) last(ctx context.Context, ns, subject string) (lastMessage, erro
 	if err != nil {
 		return answer.Message, fmt.Errorf("read request: %w", err)
 	}
-	resp, err := asked(ctx, askTimeout, func(ctx context.Context) (*nats.Msg, error) {
+	resp, err := asked(ctx, func(ctx context.Context) (*nats.Msg, error) {
 		return s.nc.RequestWithContext(ctx, msgGetSubject+streams.EventsStream(ns), body)
 	})
 	if err != nil {
@@ -206,7 +206,7 @@ func (s *Store) CommitPaths(ctx context.Context, ns string, c PathCommit) (uint6
 	}, backoff.WithContext(wait, ctx))
 	switch {
 	case isConflict(err):
-		return 0, fmt.Errorf("%w: %w", sluice.Errorf(sluice.Conflict, "the stream was changed meanwhile"), err)
+		return 0, fmt.Errorf("%w: %w", sluice.Errorf(sluice.Conflict, "the stream was changed concurrently"), err)
 	case err != nil:
 		return 0, fmt.Errorf("commit to %s: %w", ns, storeError(ctx, err))
 	}
@@ -305,7 +305,7 @@ func (s *Store) tidyRecords(ctx context.Context, ns string, puts []PathPut) {
 			err = s.letGo(ctx, ns, put)
 		}
 		if err != nil && ctx.Err() == nil {
-			s.opts.Log.WarnContext(ctx, "old records of a stream are left", slog.String("namespace", ns), slog.Any("error", err))
+			s.opts.Log.WarnContext(ctx, "old records of a stream not removed", slog.String("namespace", ns), slog.Any("error", err))
 		}
 	}
 }

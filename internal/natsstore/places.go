@@ -44,7 +44,9 @@ func (s *Store) leadersPlace(ctx context.Context, ns string, from uint64) (place
 	if err != nil {
 		return place, fmt.Errorf("read request: %w", err)
 	}
-	resp, err := s.nc.RequestWithContext(ctx, msgGetSubject+streams.EventsStream(ns), body)
+	resp, err := asked(ctx, func(ctx context.Context) (*nats.Msg, error) {
+		return s.nc.RequestWithContext(ctx, msgGetSubject+streams.EventsStream(ns), body)
+	})
 	if err != nil {
 		return place, err
 	}
@@ -77,7 +79,7 @@ func seqOf(msg *nats.Msg) uint64 {
 
 // subjects returns the subjects of a namespace's log that match a filter, and how many messages they have.
 func (s *Store) subjects(ctx context.Context, ns, filter string) (map[string]uint64, error) {
-	info, err := asked(ctx, requestTimeout, func(ctx context.Context) (*jetstream.StreamInfo, error) {
+	info, err := askedFor(ctx, requestTimeout, func(ctx context.Context) (*jetstream.StreamInfo, error) {
 		handle, err := s.js.Stream(ctx, streams.EventsStream(ns))
 		if err != nil {
 			return nil, err

@@ -27,7 +27,7 @@ const provisionPatience = time.Minute
 // at once, changes nothing. It returns a LockedError if secrets are sealed with a key that is not at hand.
 func (s *Store) Provision(ctx context.Context) error {
 	if err := s.Bind(ctx, sluice.StorageAmple, 0); err != nil { // by a server that was killed; who watches the room binds them again
-		s.opts.Log.WarnContext(ctx, "some streams keep the limits of a full store", slog.Any("error", err))
+		s.opts.Log.WarnContext(ctx, "limits of a full store not lifted on some streams", slog.Any("error", err))
 	}
 	for _, stream := range streams.Singles() {
 		if err := s.ensure(ctx, s.singleConfig(stream), keepData); err != nil {
@@ -158,7 +158,7 @@ func (s *Store) ensure(ctx context.Context, want jetstream.StreamConfig, merge m
 		return backoff.Permanent(err)
 	}, backoff.WithContext(wait, ctx), func(err error, again time.Duration) {
 		if time.Since(begun) > requestTimeout {
-			s.opts.Log.WarnContext(ctx, "stream not made yet", slog.String("stream", want.Name), slog.Any("error", err), slog.Duration("again", again))
+			s.opts.Log.WarnContext(ctx, "stream not created yet", slog.String("stream", want.Name), slog.Any("error", err), slog.Duration("again", again))
 		}
 	})
 	if err != nil {
@@ -183,7 +183,7 @@ func (s *Store) ensureOnce(ctx context.Context, want jetstream.StreamConfig, mer
 	have := stream.CachedInfo().Config
 	next, refused := merge(have, want)
 	for _, setting := range refused {
-		s.opts.Log.WarnContext(ctx, "setting not applied: it would take data away",
+		s.opts.Log.WarnContext(ctx, "setting not applied: it would delete data",
 			slog.String("stream", want.Name), slog.String("setting", setting))
 	}
 	if reflect.DeepEqual(have, next) {

@@ -177,7 +177,7 @@ func TestWhatCannotBePublishedIsRefused(t *testing.T) {
 		{"no namespace, a batch", "nowhere", batchOf("x", 2), sluice.NotFound},
 		{"not a namespace's name", "no.where", batchOf("x", 1), sluice.NotFound},
 		{"larger than a message", ns, []sluice.Event{{ID: "1", Path: "/a", Data: large}}, sluice.TooLarge},
-		{"larger than the log takes", "small", []sluice.Event{{ID: "1", Path: "/a", Data: large[:2000]}}, sluice.TooLarge},
+		{"exceeds the size limit of the log", "small", []sluice.Event{{ID: "1", Path: "/a", Data: large[:2000]}}, sluice.TooLarge},
 		{"headers too large", ns, []sluice.Event{{ID: "1", Path: "/a", Subject: string(large[:70_000])}}, sluice.TooLarge},
 		{"log full", "small", batchOf("x", 1), sluice.QuotaExceeded},
 		{"log full, a batch", "small", batchOf("x", 2), sluice.QuotaExceeded},

@@ -11,11 +11,20 @@ import (
 	"github.com/nats-io/nats.go/jetstream"
 )
 
-// How a consumer is asked for deliveries. A server that says nothing for two heartbeats while
-// a request waits there does not have it.
+// How an embedded server is asked for deliveries, and for how long it may be silent until it is clear that it does not have the
+// request any more.
 const (
 	pullExpiry    = time.Minute
 	pullHeartbeat = 10 * time.Second
+	pullSilence   = 2 * pullHeartbeat
+)
+
+// How a NATS elsewhere is asked. A server that was paused takes its clients with it, and for a minute and more the others do not
+// notice: what they deliver to requests that came over it is lost until its ack wait is over. Requests that expire sooner than
+// a silent connection is given up are gone by the time of the next one. Their end also stands for a heartbeat.
+const (
+	remoteExpiry  = 4 * time.Second
+	remoteSilence = 7 * time.Second
 )
 
 const (
@@ -29,14 +38,24 @@ const (
 
 var (
 	errPullEnded  = errors.New("the server ended the request for deliveries")
-	errPullSilent = errors.New("the server does not have the request for deliveries any more")
+	errPullSilent = errors.New("the server has dropped the request for deliveries")
 )
 
 // pace is how a consumer is asked.
 type pace struct {
-	most              int // deliveries that are asked for and not taken
-	expiry, heartbeat time.Duration
-	early             int // tries that nobody may be there for: a consumer is told of before all of a cluster know it
+	most      int           // deliveries that are asked for and not taken
+	expiry    time.Duration // of a request
+	heartbeat time.Duration // 0: none
+	silence   time.Duration // after which the request is lost
+	early     int           // tries that nobody may be there for: a consumer is told of before all of a cluster know it
+}
+
+// deliveryPace is how a subscription's consumer is asked.
+func (s *Store) deliveryPace(most int) pace {
+	if s.opts.Conn != nil {
+		return pace{most: most, expiry: pullExpiry, heartbeat: pullHeartbeat, silence: pullSilence}
+	}
+	return pace{most: most, expiry: remoteExpiry, silence: remoteSilence}
 }
 
 // puller keeps asking a consumer for deliveries (decision 0006). What it is handed comes one
@@ -62,7 +81,7 @@ func (s *Store) pull(info *jetstream.ConsumerInfo, as pace, each func(*nats.Msg)
 		nc: s.nc, subject: pullSubject + info.Stream + "." + info.Name, inbox: s.nc.NewInbox(), pace: as,
 		each: each, end: end,
 	}
-	p.silence = time.AfterFunc(2*as.heartbeat, func() { end(errPullSilent) })
+	p.silence = time.AfterFunc(as.silence, func() { end(errPullSilent) })
 	sub, err := s.nc.Subscribe(p.inbox, p.receive)
 	if err != nil {
 		p.silence.Stop()
@@ -96,9 +115,11 @@ func (p *puller) ask(wanted int) error {
 	if 2*wanted > p.pace.most {
 		return nil
 	}
-	request, err := json.Marshal(map[string]int64{
-		"batch": int64(p.pace.most - wanted), "expires": int64(p.pace.expiry), "idle_heartbeat": int64(p.pace.heartbeat),
-	})
+	request, err := json.Marshal(struct {
+		Batch     int           `json:"batch"`
+		Expires   time.Duration `json:"expires"`
+		Heartbeat time.Duration `json:"idle_heartbeat,omitempty"`
+	}{p.pace.most - wanted, p.pace.expiry, p.pace.heartbeat})
 	if err != nil {
 		return fmt.Errorf("request for deliveries: %w", err)
 	}
@@ -108,7 +129,7 @@ func (p *puller) ask(wanted int) error {
 
 func (p *puller) receive(msg *nats.Msg) {
 	p.silence.Stop()
-	defer p.silence.Reset(2 * p.pace.heartbeat)
+	defer p.silence.Reset(p.pace.silence)
 	wanted := p.wanted
 	status := msg.Header.Get(headerStatus)
 	p.heard = p.heard || status != statusNoAnswer

@@ -36,3 +36,14 @@ func TestLargeMessagesWaitForWhoReadsThemSlowly(t *testing.T) {
 	require.NoError(t, err)
 	require.Equal(t, uint64(count), seen)
 }
+
+// Fault F8: a NATS elsewhere may hand deliveries to a connection that is silent, for as long as a request is open there. None is
+// open any more when the connection is given up.
+func TestPull_ExpiresBeforeLineIsGivenUp(t *testing.T) {
+	t.Parallel()
+	elsewhere := (&Store{}).deliveryPace(2)
+	require.LessOrEqual(t, elsewhere.expiry, pingTimeout)
+	require.Greater(t, elsewhere.silence, elsewhere.expiry, "its end is waited for")
+	embedded := (&Store{opts: Options{Conn: (*natstest.Server)(nil)}}).deliveryPace(2)
+	require.Greater(t, embedded.silence, embedded.heartbeat)
+}

@@ -42,7 +42,7 @@ func (r Replays) Replay(ctx context.Context, rep sluice.Replay) (sluice.Replay, 
 }
 
 func replayMissing(rep sluice.Replay) error {
-	return sluice.Errorf(sluice.NotFound, "subscription %q has no replay %q", rep.Subscription, rep.ID)
+	return sluice.Errorf(sluice.NotFound, "replay %[2]q not found for subscription %[1]q", rep.Subscription, rep.ID)
 }
 
 // Of returns the replays of a subscription, newest first.

@@ -82,7 +82,7 @@ func (s Scheduled) Put(ctx context.Context, one *sluice.Scheduled) (uint64, erro
 
 // Get returns what is stored of an event. Code NotFound if it is not one that is stored at a time.
 func (s Scheduled) Get(ctx context.Context, namespace, id string) (sluice.Scheduled, error) {
-	missing := sluice.Errorf(sluice.NotFound, "there is no scheduled event %q in %s", id, namespace)
+	missing := sluice.Errorf(sluice.NotFound, "scheduled event %q not found in %s", id, namespace)
 	if sluice.CheckNamespaceName(namespace) != nil || sluice.CheckEventID(id) != nil {
 		return sluice.Scheduled{}, missing
 	}

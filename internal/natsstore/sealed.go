@@ -89,7 +89,7 @@ func unlocked(name string, err error) error {
 		return nil
 	}
 	return fmt.Errorf("%w: %w", sluice.Errorf(sluice.Unavailable,
-		"what is secret of %q cannot be opened with the keys of this server; the operator finds more in the log", name), err)
+		"the secrets of %q cannot be opened with the keys of this server; the server's log has the details", name), err)
 }
 
 // SealedBucket is a bucket with records in which something is sealed, for Options.Sealed.
@@ -294,7 +294,7 @@ func reseal[T Vaulted[T]](ctx context.Context, b Bucket[T], e Entry[T]) (bool, e
 			return false, err
 		}
 	}
-	return false, sluice.Errorf(sluice.Unavailable, "%q in %s is written all the time; it could not be sealed", e.Key, b.name)
+	return false, sluice.Errorf(sluice.Unavailable, "%q in %s is being changed constantly and could not be sealed", e.Key, b.name)
 }
 
 // resealOnce writes a record over what was read. Code Conflict if it was changed meanwhile.

@@ -48,11 +48,11 @@ func (s *Store) eventByID(ctx context.Context, ns, id string, search func(jetstr
 		return sluice.Event{}, storeError(ctx, err)
 	}
 	if seq == 0 {
-		return sluice.Event{}, sluice.Errorf(sluice.NotFound, "there is no event %q in %s, or it is too old to be found by its id; use its sequence", id, ns)
+		return sluice.Event{}, sluice.Errorf(sluice.NotFound, "event %q not found in %s, or too old for a lookup by ID; use its sequence", id, ns)
 	}
 	e, err := s.Event(ctx, ns, seq)
 	if sluice.CodeOf(err) == sluice.WindowExceeded {
-		err = sluice.Errorf(sluice.NotFound, "event %q in %s is no longer kept", id, ns)
+		err = sluice.Errorf(sluice.NotFound, "event %q in %s is no longer stored", id, ns)
 	}
 	return e, err
 }
@@ -65,7 +65,7 @@ func (s *Store) search(ctx context.Context, ns, id string, state jetstream.Strea
 	case s.searches <- struct{}{}:
 		defer func() { <-s.searches }()
 	case <-turn.C:
-		return 0, sluice.Errorf(sluice.QuotaExceeded, "events are being looked for by their ids that are not recent, and few at a time; try again, or use the sequence").
+		return 0, sluice.Errorf(sluice.QuotaExceeded, "too many lookups of old events by ID; retry, or use the sequence").
 			With("retry_after", 1)
 	case <-ctx.Done():
 		return 0, context.Cause(ctx)

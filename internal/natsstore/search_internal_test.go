@@ -60,7 +60,7 @@ func TestAnIDIsLookedForInABoundedPartOfTheLog(t *testing.T) {
 	}
 	_, err := s.Resolve(t.Context(), "default", "e5")
 	require.Equal(t, sluice.NotFound, sluice.CodeOf(err))
-	require.Contains(t, err.Error(), "use the sequence")
+	require.Contains(t, err.Error(), "use its sequence")
 	e, err := s.EventByIDAnywhere(t.Context(), "default", "e5")
 	require.NoError(t, err, "who has to know is told")
 	require.Equal(t, uint64(5), e.Seq)

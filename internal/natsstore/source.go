@@ -166,7 +166,7 @@ func (s *Store) makeConsumer(ctx context.Context, sub *sluice.Subscription, i in
 		want.Start = sluice.StartAt{Kind: sluice.StartSeq, Seq: m.Floor + 1}
 	}
 	if known && m != (mark{}) { // a new subscription may be looked at before its consumer is made
-		s.opts.Log.WarnContext(ctx, "consumer was removed and is made again",
+		s.opts.Log.WarnContext(ctx, "consumer was removed and is recreated",
 			slog.String("consumer", want.Name), slog.Uint64("from", want.Start.Seq))
 	}
 	return s.js.CreateConsumer(ctx, want.Stream, consumerConfig(sub, want))
@@ -277,7 +277,7 @@ func (s *Store) OpenSource(ctx context.Context, sub *sluice.Subscription) (*Sour
 		m, _ := known.mark(i)
 		h := newHanding(info, sub.Policy.Window, m)
 		src.handing = append(src.handing, h)
-		stop, err := s.pull(info, pace{most: max(2, sub.Policy.Window), expiry: pullExpiry, heartbeat: pullHeartbeat}, src.hand(h, info.Delivered.Consumer), src.trouble)
+		stop, err := s.pull(info, s.deliveryPace(max(2, sub.Policy.Window)), src.hand(h, info.Delivered.Consumer), src.trouble)
 		if err != nil {
 			src.Close()
 			return nil, fmt.Errorf("consume %s: %w", sub.ID, err)
@@ -293,7 +293,7 @@ func (s *Store) OpenSource(ctx context.Context, sub *sluice.Subscription) (*Sour
 // What the server is about to hand out again already keeps its place there, whatever order is
 // asked for; an answer with a delay takes it out first.
 func (s *Store) requeue(ctx context.Context, ns string, c jetstream.Consumer) (*jetstream.ConsumerInfo, error) {
-	info, err := c.Info(ctx)
+	info, err := asked(ctx, c.Info)
 	if err != nil || info.NumAckPending == 0 {
 		return info, err
 	}
@@ -321,7 +321,9 @@ func (s *Store) requeue(ctx context.Context, ns string, c jetstream.Consumer) (*
 		}
 	}
 	if len(subjects) > 0 { // answers are taken in their order: once this one is, all are
-		_, err = s.nc.RequestWithContext(ctx, subjects[len(subjects)-1], []byte("-NAK"))
+		_, err = once(ctx, func(ctx context.Context) (*nats.Msg, error) {
+			return s.nc.RequestWithContext(ctx, subjects[len(subjects)-1], []byte("-NAK"))
+		})
 	}
 	return info, err
 }
@@ -334,7 +336,7 @@ func (s *Store) checkGone(ctx context.Context, ns string, seq uint64) error {
 	} else if code == sluice.Internal || code == sluice.Unavailable {
 		return err
 	}
-	return fmt.Errorf("event %d was not found at first: %w", seq, errGap)
+	return fmt.Errorf("event %d was found only on retry: %w", seq, errGap)
 }
 
 // ackSubject returns where a delivery of the sequence is answered. The consumer sequence only
@@ -381,7 +383,7 @@ func (s *Source) hand(h *handing, last uint64) func(*nats.Msg) {
 	return func(msg *nats.Msg) {
 		meta, err := msg.Metadata()
 		if err != nil || meta.Sequence.Consumer != last+1 {
-			s.log.Info("delivery missing: the source is opened again", slog.String("subscription", s.sub.ID), slog.Any("error", err))
+			s.log.Info("delivery missing: reopening the source", slog.String("subscription", s.sub.ID), slog.Any("error", err))
 			s.stop()
 			return
 		}
@@ -403,7 +405,7 @@ func (s *Source) hand(h *handing, last uint64) func(*nats.Msg) {
 // said now, it comes again.
 func (s *Source) passOver(d *sluice.Delivery) {
 	if err := d.Receipt.Ack(); err != nil {
-		s.log.Debug("answer lost", slog.String("subscription", s.sub.ID), slog.Any("error", err))
+		s.log.Debug("acknowledgement lost", slog.String("subscription", s.sub.ID), slog.Any("error", err))
 	}
 }
 

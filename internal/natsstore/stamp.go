@@ -35,7 +35,7 @@ type stampKey struct {
 }
 
 // errNoStampKey is a server's that publishes before it is provisioned.
-var errNoStampKey = errors.New("there is no key to stamp with yet")
+var errNoStampKey = errors.New("no stamp key yet")
 
 // openStamps takes the keys that stamps are made with. They are not rotated: an event that was
 // stamped is believed for as long as it is kept.
@@ -79,7 +79,7 @@ func (st *stamps) sealEvent(msg *nats.Msg, e *sluice.Event) error {
 		return err
 	}
 	if !maps.Equal(authOf(e.Extensions), authOf(w.Extensions)) {
-		return sluice.Errorf(sluice.InvalidRequest, "the data is a CloudEvent itself, which says otherwise who caused it; send that one, or data of another content type")
+		return sluice.Errorf(sluice.InvalidRequest, "the data is a CloudEvent with different auth attributes; publish that event, or use another content type")
 	}
 	return st.put(msg, &w)
 }
@@ -214,7 +214,7 @@ func checkWritable(path sluice.Path) error {
 	if !path.Reserved() || isSystem(path) {
 		return nil
 	}
-	return sluice.Errorf(sluice.InvalidRequest, "path %q: paths that start with /_sys or /$ are the server's own", path)
+	return sluice.Errorf(sluice.InvalidRequest, "path %q: paths that start with /_sys or /$ are reserved", path)
 }
 
 // isSystem reports whether the server writes below the path's first segment: it is the one that

@@ -99,7 +99,7 @@ func (s *Store) newStateReader(ctx context.Context, ns string, q StateQuery) (*s
 	case r.at > info.State.LastSeq:
 		return nil, sluice.Errorf(sluice.InvalidRequest, "the log has not reached sequence %d; it ends at %d", r.at, info.State.LastSeq).With("current_seq", info.State.LastSeq)
 	case r.after > r.at:
-		return nil, sluice.Errorf(sluice.InvalidRequest, "there is no state as of %d beyond it", r.at)
+		return nil, sluice.Errorf(sluice.InvalidRequest, "the state at %d is not available yet", r.at)
 	}
 	if err := checkWindow(r.at, info.State); err != nil {
 		return nil, err
@@ -257,7 +257,7 @@ type stretch struct {
 
 // next returns the stretch of the log that follows.
 func (r *stateReader) next(ctx context.Context) (stretch, error) {
-	return asked(ctx, requestTimeout, func(ctx context.Context) (stretch, error) {
+	return askedFor(ctx, requestTimeout, func(ctx context.Context) (stretch, error) {
 		msgs, _, err := r.store.direct(ctx, r.ns, directRequest{Seq: r.after + 1, Subject: r.filter, Batch: maxLasts})
 		if err != nil {
 			return stretch{}, err
@@ -327,7 +327,7 @@ type lastsOf struct {
 // asked for, too, the anchor: a replica that has not got it yet finds nothing, and is asked again. And a subject whose
 // last message was in a block that is gone is not found by JetStream, unless there is another one to begin looking at.
 func (r *stateReader) ask(ctx context.Context, want lastsOf) (directAnswer, error) {
-	return asked(ctx, requestTimeout, func(ctx context.Context) (directAnswer, error) {
+	return askedFor(ctx, requestTimeout, func(ctx context.Context) (directAnswer, error) {
 		anchor, err := r.store.leadersAnchor(ctx, r.ns, want.at)
 		if err != nil || anchor.Seq == 0 {
 			return directAnswer{}, err

@@ -85,7 +85,7 @@ func (s Subscriptions) Get(ctx context.Context, id string) (*sluice.Subscription
 		return nil, 0, err
 	}
 	if record.Gone {
-		return nil, 0, sluice.Errorf(sluice.NotFound, "there is no %q in %s", id, s.bucket.name)
+		return nil, 0, sluice.Errorf(sluice.NotFound, "%q not found in %s", id, s.bucket.name)
 	}
 	record, err = record.Transformed(id, s.bucket.store.openText)
 	if err = unlocked(id, err); err != nil {
@@ -123,7 +123,7 @@ func (s Subscriptions) put(ctx context.Context, id string, record *subscriptionR
 	}
 	if len(record.Untold) > maxUntold {
 		return 0, sluice.Errorf(sluice.Unavailable,
-			"nothing was changed: %d changes of %q wait to be told, because nothing can be stored in the log of its namespace", maxUntold, id)
+			"nothing was changed: %d changes of %q have unpublished system events, because the log of its namespace is not writable", maxUntold, id)
 	}
 	return s.bucket.Put(ctx, id, *record, revision)
 }

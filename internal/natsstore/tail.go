@@ -53,7 +53,7 @@ func (s *Store) tail(ctx context.Context, stream, subjects string, after uint64,
 	}
 	switch state := handle.CachedInfo().State; {
 	case after > state.LastSeq:
-		s.opts.Log.WarnContext(ctx, "the log ends before the place to go on from",
+		s.opts.Log.WarnContext(ctx, "the log ends before the resume position",
 			slog.String("stream", stream), slog.Uint64("after", after), slog.Uint64("last", state.LastSeq))
 		after = state.LastSeq
 	case after > 0 && after+1 < state.FirstSeq:

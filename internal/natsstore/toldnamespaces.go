@@ -35,7 +35,7 @@ func (s *Store) untoldOf(ctx context.Context, name string, before []sluice.Annou
 	case err != nil || one.Type == "":
 		return left, err
 	case len(left) >= maxUntold:
-		return nil, sluice.Errorf(sluice.Unavailable, "%d changes of namespace %s could not be told yet; try again", len(left), name)
+		return nil, sluice.Errorf(sluice.Unavailable, "%d system events of namespace %s are not published yet; retry", len(left), name)
 	}
 	return append(left, one), nil
 }

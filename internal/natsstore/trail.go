@@ -45,7 +45,7 @@ func (s *Store) Trail(ctx context.Context, sub *sluice.Subscription, name string
 	if made, ok := uuidTime(name); ok && t.FirstSeq > 1 && made.Before(info.State.FirstTime) {
 		return t, nil
 	}
-	return t, sluice.Errorf(sluice.NotFound, "there is no event %q in %s, and no record of one", name, sub.Namespace)
+	return t, sluice.Errorf(sluice.NotFound, "event %q not found in %s, and no record of it", name, sub.Namespace)
 }
 
 // trailEvent finds the event, or at least what its name says.

@@ -51,6 +51,10 @@ func (s *Store) OpenTrusted(ctx context.Context) (*Trusted, error) {
 		err = s.nc.FlushWithContext(ctx)
 	}
 	if err != nil {
+		_ = answers.Unsubscribe() // both fail only if the connection is gone, and with it the subscriptions
+		if events != nil {
+			_ = events.Unsubscribe()
+		}
 		return nil, fmt.Errorf("trusted publishers: %w", err)
 	}
 	t.subs = []*nats.Subscription{events, answers}
@@ -83,11 +87,11 @@ func (t *Trusted) take(msg *nats.Msg) {
 func (t *Trusted) stamped(msg *nats.Msg) (*nats.Msg, error) {
 	for name := range msg.Header {
 		if len(name) >= len(streams.HeaderOwn) && strings.EqualFold(name[:len(streams.HeaderOwn)], streams.HeaderOwn) {
-			return nil, sluice.Errorf(sluice.InvalidRequest, "header %s: names that start with %s are the server's own", name, streams.HeaderOwn)
+			return nil, sluice.Errorf(sluice.InvalidRequest, "header %s: names that start with %s are reserved", name, streams.HeaderOwn)
 		}
 	}
 	if msg.Header.Get(jetstream.MsgTTLHeader) != "" {
-		return nil, sluice.Errorf(sluice.InvalidRequest, "header %s: the namespace's retention decides how long events are kept; leave it out", jetstream.MsgTTLHeader)
+		return nil, sluice.Errorf(sluice.InvalidRequest, "header %s: retention is set on the namespace; omit the header", jetstream.MsgTTLHeader)
 	}
 	subject, _ := streams.FromTrusted(msg.Subject)
 	_, path, err := streams.ParseSubject(subject)
@@ -95,7 +99,7 @@ func (t *Trusted) stamped(msg *nats.Msg) (*nats.Msg, error) {
 		return nil, err
 	}
 	if path.Reserved() {
-		return nil, sluice.Errorf(sluice.Forbidden, "path %q: paths that start with /_sys or /$ are the server's own", path)
+		return nil, sluice.Errorf(sluice.Forbidden, "path %q: paths that start with /_sys or /$ are reserved", path)
 	}
 	next := &nats.Msg{Subject: subject, Header: msg.Header, Data: msg.Data}
 	if wantsAnswer(msg) {
@@ -131,7 +135,7 @@ func giveID(msg *nats.Msg) error {
 func (t *Trusted) answer(msg *nats.Msg) {
 	to := &nats.Msg{Subject: strings.TrimPrefix(msg.Subject, t.answers), Header: msg.Header, Data: msg.Data}
 	if len(msg.Data) == 0 && msg.Header.Get(headerStatus) == statusNoAnswer {
-		to.Header, to.Data = nil, refusal(http.StatusServiceUnavailable, codeUnavailable, "no log takes events of this namespace now; is there such a namespace?")
+		to.Header, to.Data = nil, refusal(http.StatusServiceUnavailable, codeUnavailable, "no log accepts events for this namespace; check that it exists")
 	}
 	t.send(to)
 }
@@ -144,7 +148,7 @@ func (t *Trusted) refuse(msg *nats.Msg, status, code int, err error) {
 
 func (t *Trusted) send(msg *nats.Msg) {
 	if err := t.store.nc.PublishMsg(msg); err != nil {
-		t.store.opts.Log.Warn("answer to a trusted publisher", slog.Any("error", err))
+		t.store.opts.Log.Warn("response to a trusted publisher", slog.Any("error", err))
 	}
 }
 

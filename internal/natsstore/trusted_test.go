@@ -141,7 +141,7 @@ func TestAStampCannotBeForgedOrMoved(t *testing.T) {
 		msg := said("a", "6")
 		msg.Header[name] = []string{stamp}
 		_, err := ann.PublishMsg(t.Context(), msg)
-		require.ErrorContains(t, err, "the server's own", name)
+		require.ErrorContains(t, err, "reserved", name)
 	}
 }
 

@@ -71,7 +71,7 @@ func (s Subscriptions) Untold(ctx context.Context, id string) (*sluice.Subscript
 		return nil, err
 	}
 	if len(left) == 0 {
-		return nil, sluice.Errorf(sluice.NotFound, "everything is told of %q", id)
+		return nil, sluice.Errorf(sluice.NotFound, "no unpublished system events of %q", id)
 	}
 	return waiting(&record, revision, left), nil
 }

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"maps"
 	"slices"
 	"time"
 
@@ -20,6 +21,7 @@ func IsGone(err error) bool {
 }
 
 const (
+	pathsMost   = 100_000         // paths of a log of which those of unreadable events are looked for
 	verifyStep  = 1000            // messages between two tellings of how far it is
 	moveStep    = 1000            // messages that are written at once to move a stream on
 	moveMost    = 2_000_000       // sequences that a stream with messages is moved on by
@@ -31,7 +33,7 @@ const (
 // Verify reads every message of a stream, which has the server check its sum, and returns those that are there and cannot
 // be read. progress is called now and then with how many were read, of how many; it may wait.
 func (s *Store) Verify(ctx context.Context, name string, progress func(read, total uint64)) ([]sluice.Damage, error) {
-	stream, err := asked(ctx, askTimeout, func(ctx context.Context) (jetstream.Stream, error) { return s.js.Stream(ctx, name) })
+	stream, err := s.js.Stream(ctx, name)
 	if err != nil {
 		return nil, fmt.Errorf("verify %s: %w", name, storeError(ctx, err))
 	}
@@ -68,7 +70,7 @@ func (s *Store) unreadable(ctx context.Context, stream jetstream.Stream, gaps []
 	if len(gaps) == 0 {
 		return nil, nil
 	}
-	info, err := asked(ctx, listTimeout, func(ctx context.Context) (*jetstream.StreamInfo, error) {
+	info, err := askedFor(ctx, listTimeout, func(ctx context.Context) (*jetstream.StreamInfo, error) {
 		return stream.Info(ctx, jetstream.WithDeletedDetails(true))
 	})
 	if err != nil {
@@ -76,12 +78,53 @@ func (s *Store) unreadable(ctx context.Context, stream jetstream.Stream, gaps []
 	}
 	ns, _ := logOf(info.Config.Name)
 	slices.Sort(info.State.Deleted)
+	var messages uint64
 	for _, gap := range gaps {
 		for _, g := range without(gap, info.State.FirstSeq, info.State.Deleted) {
 			all = append(all, sluice.Damage{Kind: sluice.DamageUnreadable, Stream: info.Config.Name, Namespace: ns, From: g.from, To: g.to})
+			messages += g.to - g.from + 1
 		}
 	}
-	return all, nil
+	if ns == "" || messages == 0 {
+		return all, nil
+	}
+	path, err := s.pathOf(ctx, stream, info.State, messages)
+	for i := range all {
+		all[i].Path = path
+	}
+	return all, err
+}
+
+// pathOf returns the path of the events of a log that are there and cannot be read: the index counts the messages of each subject, and
+// where only those of one subject are fewer than that, it is theirs. "" if it is not known, and for a log of very many paths.
+func (s *Store) pathOf(ctx context.Context, stream jetstream.Stream, state jetstream.StreamState, unreadable uint64) (sluice.Path, error) {
+	if state.NumSubjects > pathsMost {
+		return "", nil
+	}
+	info, err := askedFor(ctx, listTimeout, func(ctx context.Context) (*jetstream.StreamInfo, error) {
+		return stream.Info(ctx, jetstream.WithSubjectFilter(">"))
+	})
+	if err != nil {
+		return "", fmt.Errorf("verify: %w", storeError(ctx, err))
+	}
+	left := info.State.Subjects
+	config := jetstream.ConsumerConfig{DeliverPolicy: jetstream.DeliverAllPolicy, HeadersOnly: true}
+	err = s.scan(ctx, info.Config.Name, config, func(msg *nats.Msg, meta *nats.MsgMetadata) (bool, error) {
+		if meta.Sequence.Stream <= info.State.LastSeq {
+			left[msg.Subject]--
+		}
+		return meta.Sequence.Stream < info.State.LastSeq, ctx.Err()
+	})
+	if err != nil {
+		return "", fmt.Errorf("verify %s: %w", info.Config.Name, storeError(ctx, err))
+	}
+	maps.DeleteFunc(left, func(_ string, n uint64) bool { return n == 0 })
+	for subject, n := range left {
+		if _, path, err := streams.ParseSubject(subject); err == nil && len(left) == 1 && n >= unreadable {
+			return path, nil
+		}
+	}
+	return "", nil
 }
 
 // without returns what is left of a range from a first sequence on without those that were deleted, ascending.
@@ -106,32 +149,32 @@ func without(gap span, first uint64, deleted []uint64) (left []span) {
 func (s *Store) MoveOn(ctx context.Context, name string, last uint64) error {
 	subject, ok := moveSubject(name)
 	if !ok {
-		return sluice.Errorf(sluice.Unprocessable, "%s cannot be moved on", name)
+		return sluice.Errorf(sluice.Unprocessable, "%s cannot be advanced", name)
 	}
 	most, stays := uint64(moveMost), name == streams.Ledger
 	if stays {
 		most = moveMostLedger
 	}
-	stream, err := asked(ctx, askTimeout, func(ctx context.Context) (jetstream.Stream, error) { return s.js.Stream(ctx, name) })
+	stream, err := s.js.Stream(ctx, name)
 	if err != nil {
-		return fmt.Errorf("move %s on: %w", name, storeError(ctx, err))
+		return fmt.Errorf("advance %s: %w", name, storeError(ctx, err))
 	}
 	state := stream.CachedInfo().State
 	if state.Msgs == 0 && state.LastSeq < last && !stays {
 		return storeError(ctx, stream.Purge(ctx, jetstream.WithPurgeSequence(last+1)))
 	}
 	if last > state.LastSeq+most {
-		return sluice.Errorf(sluice.Unprocessable, "%s ends %d sequences before where it ended; it is moved on by at most %d", name, last-state.LastSeq, most)
+		return sluice.Errorf(sluice.Unprocessable, "%s ends %d sequences before its last known end; it is advanced by at most %d", name, last-state.LastSeq, most)
 	}
 	for at := state.LastSeq; at < last; {
 		if at, err = s.fill(ctx, subject, min(moveStep, last-at)); err != nil {
-			return fmt.Errorf("move %s on: %w", name, storeError(ctx, err))
+			return fmt.Errorf("advance %s: %w", name, storeError(ctx, err))
 		}
 		if stays {
 			continue
 		}
 		if err := stream.Purge(ctx, jetstream.WithPurgeSubject(subject)); err != nil {
-			return fmt.Errorf("move %s on: %w", name, storeError(ctx, err))
+			return fmt.Errorf("advance %s: %w", name, storeError(ctx, err))
 		}
 	}
 	return nil

@@ -21,7 +21,7 @@ func (s *Store) PathBefore(ctx context.Context, ns string, path sluice.Path, upT
 	if err != nil {
 		return 0, fmt.Errorf("read request: %w", err)
 	}
-	answer, err := asked(ctx, requestTimeout, func(ctx context.Context) (directAnswer, error) {
+	answer, err := askedFor(ctx, requestTimeout, func(ctx context.Context) (directAnswer, error) {
 		return s.directOnce(ctx, ns, body, 2)
 	})
 	if err != nil || len(answer.msgs) == 0 {
@@ -100,7 +100,7 @@ func (b Bucket[T]) Follow(ctx context.Context, filter string, f func(Entry[T])) 
 
 // Clear removes the records whose keys match a filter, and their markers, up to a revision.
 func (b Bucket[T]) Clear(ctx context.Context, filter string, upTo uint64) error {
-	_, err := asked(ctx, listTimeout, func(ctx context.Context) (struct{}, error) {
+	_, err := askedFor(ctx, listTimeout, func(ctx context.Context) (struct{}, error) {
 		stream, err := b.store.js.Stream(ctx, kvStream+b.name)
 		if err != nil {
 			return struct{}{}, err

@@ -108,7 +108,7 @@ func (s *Store) windowPlace(ctx context.Context, ns, after string, opens time.Ti
 }
 
 func outsideWindow(sub *sluice.Subscription, oldest, current uint64) error {
-	return sluice.Errorf(sluice.WindowExceeded, "what comes next is older than the replay window of %s or no longer kept; go on at sequence %d or later", sub.ReplayWindow, oldest).
+	return sluice.Errorf(sluice.WindowExceeded, "the next events are older than the replay window of %s or no longer stored; continue at sequence %d or later", sub.ReplayWindow, oldest).
 		With("oldest_available_seq", oldest).With("current_seq", current).With("replay_window_s", sub.ReplayWindowS)
 }
 

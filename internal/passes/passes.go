@@ -1,6 +1,6 @@
-// Package passes signs what those show who were woken and report: JSON Web Tokens with HMAC-SHA256, by keys that all replicas
-// have. What a pass says is its engine's; no member of the claims of one engine may mean anything to another, so that a pass
-// of one is nobody's to the others.
+// Package passes signs and verifies callback tokens and tickets: JSON Web Tokens with HMAC-SHA256,
+// by keys shared by all replicas. Each engine defines its own claims; no claim of one engine may
+// have a meaning in another, so that a token of one is never valid for another.
 package passes
 
 import (
@@ -25,15 +25,15 @@ func Until(at time.Time) Term { return Term{ExpiresAt: jwt.NewNumericDate(at)} }
 
 // Why a pass is not good.
 var (
-	ErrForged  = errors.New("the pass was not signed here")
-	ErrExpired = errors.New("the pass has expired")
+	ErrForged  = errors.New("the token was not signed by this server")
+	ErrExpired = errors.New("the token has expired")
 )
 
 // Sign returns a pass. Code Unavailable if there is no key.
 func Sign(keys Keys, claims jwt.Claims) (string, error) {
 	all := keys.WakeKeys()
 	if len(all) == 0 {
-		return "", sluice.Errorf(sluice.Unavailable, "there is no key for tokens yet; try again")
+		return "", sluice.Errorf(sluice.Unavailable, "no signing key for tokens yet; retry")
 	}
 	pass, err := jwt.NewWithClaims(jwt.SigningMethodHS256, claims).SignedString(all[0])
 	if err != nil {

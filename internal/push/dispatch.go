@@ -20,7 +20,7 @@ func (r *runner) dispatch(work context.Context, wake *time.Timer) {
 	may, next := r.admits(now)
 	for r.mayStart(now, may) {
 		t, _ := r.book.next(now, may) // there is one
-		t.sub, t.match, t.careful = r.sub, r.match, t.careful || len(r.limits) > 0
+		t.sub, t.match, t.careful = r.sub, r.match, t.careful || len(r.limits) > 0 || r.paced()
 		r.ask(&t)
 		select {
 		case r.tasks <- t:
@@ -29,6 +29,9 @@ func (r *runner) dispatch(work context.Context, wake *time.Timer) {
 		}
 		r.throttle(t, now)
 		may, next = r.admits(now)
+	}
+	if r.paid { // for nothing
+		r.unpace(now)
 	}
 	if may != passNone {
 		next = r.book.wake()
@@ -61,6 +64,9 @@ func (r *runner) admits(now time.Time) (pass, time.Time) {
 	if may != passNone && r.askAt.After(now) {
 		may, next = passNone, r.askAt
 	}
+	if may != passNone && !r.pace(now) {
+		may, next = passNone, r.throttled
+	}
 	if until := r.waitsUntil(); until.After(now) && !until.Equal(r.told) && r.book.waits(now) {
 		r.told = until
 		r.observe.Throttled(r.sub)
@@ -85,9 +91,35 @@ func (r *runner) throttle(t task, now time.Time) {
 	if !t.lane.asks {
 		return
 	}
+	r.paid = false
 	for _, limit := range r.limits {
 		r.throttled = later(r.throttled, now.Add(limit.ReserveN(now, 1).DelayFrom(now)))
 	}
+}
+
+// paced reports whether the endpoint agreed to a rate.
+func (r *runner) paced() bool {
+	return r.ports.Pace != nil && r.sub.Agreed != nil && r.sub.Agreed.RatePerMinute > 0
+}
+
+// pace pays for the next attempt at an endpoint that agreed to a rate, unless that is done, and reports whether it may be
+// made now. If not, throttled says when to ask again.
+func (r *runner) pace(now time.Time) bool {
+	if r.paid || !r.paced() {
+		return true
+	}
+	if wait := r.ports.Pace.Take(r.sub, now); wait > 0 {
+		r.throttled = now.Add(wait)
+		return false
+	}
+	r.paid = true
+	return true
+}
+
+// unpace gives back what was paid for an attempt that is not made.
+func (r *runner) unpace(now time.Time) {
+	r.paid = false
+	r.ports.Pace.Return(r.sub, now)
 }
 
 // limitsOf returns a bucket for each bound. It holds a fiftieth of what may be sent in its time.

@@ -1,9 +1,10 @@
-// Package push turns due deliveries into attempts and attempts into verdicts.
+// Package push delivers events to webhooks: it turns due deliveries into attempts and attempts into
+// verdicts.
 //
-// One runner serves one subscription. It knows lanes: the deliveries of one path (or of the
-// whole subscription, or single ones) in order, of which only the head is sent. The state of
-// the lanes is a book that decides without I/O and without a clock; the runner owns the book,
-// hands tasks to a few workers and enters their results.
+// One runner serves one subscription. It manages lanes: the deliveries of one path (or of the whole
+// subscription, or single ones) in order, of which only the head is sent. The lane table makes
+// decisions without I/O and without a clock; the runner owns it, passes tasks to a few workers and
+// applies their results.
 //
 //	         arrive              2xx, recorded
 //	(none) ─────────► live ──────────────────────► (none)

@@ -183,6 +183,6 @@ func (j job) exhausts(err error) bool {
 
 // suspend ends the deliveries of a subscription whose filter costs too much again and again. The event waits in the log.
 func (j job) suspend(ctx context.Context, err error) error {
-	reason := fmt.Sprintf("the filter cost more than it may on %d events one after another; make it cheaper, then resume the subscription (last: %v)", maxExhausted, err)
+	reason := fmt.Sprintf("the filter exceeded its cost limit on %d consecutive events; simplify it, then resume the subscription (last: %v)", maxExhausted, err)
 	return j.persist(ctx, func() error { return j.r.ports.Registry.Suspend(ctx, j.sub.ID, reason) })
 }

@@ -69,7 +69,7 @@ func TestFilter_SuspendsAfterExhaustion(t *testing.T) {
 	}
 	g.start()
 	g.eventually("it is suspended", func() bool { return g.stored().State == sluice.Suspended })
-	require.Contains(t, g.stored().Reason, "5 events one after another")
+	require.Contains(t, g.stored().Reason, "5 consecutive events")
 	require.Len(t, g.letters(), 4)
 	g.change(func(sub *sluice.Subscription) { sub.State, sub.Filter = sluice.Active, sluice.Filter{} })
 	g.eventually("the others arrive", func() bool { return len(g.delivered()) == 4 })

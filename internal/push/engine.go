@@ -314,7 +314,7 @@ func (e *Engine) keep(ctx context.Context, r *runner) {
 		if level == slog.LevelInfo || time.Since(began) > time.Minute {
 			pause = shortest
 		}
-		e.opts.Log.LogAttrs(ctx, level, "subscription starts again",
+		e.opts.Log.LogAttrs(ctx, level, "subscription restarting",
 			slog.String("subscription", r.id), slog.Any("error", err), slog.Duration("in", pause))
 		select {
 		case <-ctx.Done():

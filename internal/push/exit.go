@@ -15,7 +15,7 @@ import (
 )
 
 // errLost tells the engine that the subscription may have nothing any more.
-var errLost = errors.New("access was lost")
+var errLost = errors.New("access lost")
 
 // exit is the one way out for content: nothing else has the sender. It asks the gate about
 // every attempt when nothing is left to do but to send, and knows what is under way.
@@ -147,7 +147,7 @@ func (e *Engine) Withdraw(ctx context.Context, lost func(*sluice.Subscription) b
 // revoke cancels a runner's subscription, which lost its access (S0-64), however long that takes. If
 // ctx is done before, whoever serves it next is told the same.
 func (e *Engine) revoke(ctx context.Context, r *runner) error {
-	e.opts.Log.WarnContext(ctx, "access was lost: the subscription is cancelled", slog.String("subscription", r.id))
+	e.opts.Log.WarnContext(ctx, "access lost: subscription cancelled", slog.String("subscription", r.id))
 	return e.exit.end(ctx, r.id, func(ctx context.Context) error {
 		ctx, cancel := outlasting(ctx, recordLimit) // the news that it is cancelled ends ctx
 		defer cancel()
@@ -155,7 +155,7 @@ func (e *Engine) revoke(ctx context.Context, r *runner) error {
 			backoff.WithContext(backoff.NewExponentialBackOff(backoff.WithInitialInterval(50*time.Millisecond),
 				backoff.WithMaxInterval(5*time.Second), backoff.WithMaxElapsedTime(0)), ctx),
 			func(err error, again time.Duration) {
-				e.opts.Log.WarnContext(ctx, "subscription without access is not cancelled yet",
+				e.opts.Log.WarnContext(ctx, "subscription without access not cancelled yet",
 					slog.String("subscription", r.id), slog.Any("error", err), slog.Duration("in", again))
 			})
 	})

@@ -34,7 +34,7 @@ func (l *lines) Write(p []byte) (int, error) {
 	if bytes.Contains(p, []byte("level=WARN")) || bytes.Contains(p, []byte("level=ERROR")) {
 		l.warnings.Add(1)
 	}
-	if bytes.Contains(p, []byte("subscription starts again")) {
+	if bytes.Contains(p, []byte("subscription restarting")) {
 		l.starts.Add(1)
 	}
 	return l.Writer.Write(p)

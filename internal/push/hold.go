@@ -154,12 +154,12 @@ func (e *Engine) perform(ctx context.Context, r *replaying) {
 func (r *replaying) performed(how acted) string {
 	switch {
 	case how == actedNothing:
-		return "its lane is not held by it any more"
+		return "it no longer holds its lane"
 	case r.replay.Kind == sluice.ReplayDiscard:
 		r.mu.Lock()
 		defer r.mu.Unlock()
 		r.dead = 1
-		return "it is a dead letter, and its lane goes on"
+		return "it became a dead letter, and its lane continues"
 	}
-	return "its lane is held no more: it is tried again from attempt 1 on"
+	return "its lane was released: it is retried starting at attempt 1"
 }

@@ -121,7 +121,7 @@ func TestAHeldLaneWaitsForSomebody(t *testing.T) { // issue 3, item 1
 			require.Equal(t, lane, w.heldLanes(t, 1)[0], "it is still held")
 
 			require.Equal(t, uint64(1), w.done(t, w.operate(t, sluice.ReplayDiscard, lane)).Dead)
-			require.Equal(t, "its lane is not held by it any more", w.done(t, w.operate(t, sluice.ReplayDiscard, lane)).Reason)
+			require.Equal(t, "it no longer holds its lane", w.done(t, w.operate(t, sluice.ReplayDiscard, lane)).Reason)
 			w.heldLanes(t, 0)
 			require.Eventually(t, func() bool { return w.endpoint.delivered() == 4 }, 20*time.Second, time.Millisecond)
 			proc.stop()

@@ -18,7 +18,7 @@ const (
 // keptError says that the gate kept an event back.
 type keptError struct{ decision sluice.Decision }
 
-func (keptError) Error() string { return "kept back by the gate" }
+func (keptError) Error() string { return "withheld by the gate" }
 
 // keptBack is the result for a live head that the gate kept back.
 func keptBack(d sluice.Decision) result {
@@ -92,13 +92,16 @@ func (r *runner) puzzled(ctx context.Context, now time.Time) {
 	r.wonder = min(max(2*r.wonder, shortestWonder), longestWonder)
 	r.askAt = now.Add(r.wonder)
 	if r.wonder >= wonderTold && r.wonder < 2*wonderTold {
-		r.log.WarnContext(ctx, "nothing is sent: it is not known whether access was lost", slog.String("subscription", r.id))
+		r.log.WarnContext(ctx, "nothing is sent: access cannot be checked", slog.String("subscription", r.id))
 	}
 }
 
 // refund gives back what was paid for a task that sent nothing.
 func (r *runner) refund(now time.Time) {
-	if len(r.limits) == 0 {
+	if r.paced() {
+		r.unpace(now)
+	}
+	if len(r.limits) == 0 && !r.paced() {
 		return
 	}
 	r.throttled = time.Time{}

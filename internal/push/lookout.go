@@ -47,13 +47,13 @@ func (l lookout) wants(ctx context.Context, ev *sluice.Event) bool {
 
 func (l lookout) bury(ctx context.Context) func(from, to uint64) error {
 	return func(from, to uint64) error {
-		d := letter(l.sub, &sluice.Event{Seq: from}, sluice.Attempt{Error: "left the log before it was handed out"}, sluice.Expired)
+		d := letter(l.sub, &sluice.Event{Seq: from}, sluice.Attempt{Error: "left the log before it was fetched"}, sluice.Expired)
 		d.LastSeq = to
 		if err := l.ports.Log.Bury(ctx, d); err != nil {
 			return err
 		}
 		l.opts.Observe.Buried(l.sub, d.Reason)
-		l.opts.Log.LogAttrs(ctx, slog.LevelWarn, "events left the log before they were handed out",
+		l.opts.Log.LogAttrs(ctx, slog.LevelWarn, "events left the log before they were fetched",
 			slog.String("subscription", l.sub.ID), slog.Uint64("from", from), slog.Uint64("to", to))
 		return nil
 	}
@@ -65,8 +65,8 @@ func (r *runner) look(ctx context.Context, limit time.Duration) {
 	ctx, cancel := context.WithTimeout(ctx, limit)
 	defer cancel()
 	l := r.watched.Load()
-	if err := r.source.Look(ctx, l.wanting(ctx), l.bury(ctx)); err != nil && !shutdown.Left(ctx, "looks for events that left the log", 1) {
-		r.log.WarnContext(ctx, "not looked for events that left the log", slog.String("subscription", r.id), slog.Any("error", err))
+	if err := r.source.Look(ctx, l.wanting(ctx), l.bury(ctx)); err != nil && !shutdown.Left(ctx, "scan for events that left the log", 1) {
+		r.log.WarnContext(ctx, "scan for events that left the log failed", slog.String("subscription", r.id), slog.Any("error", err))
 	}
 }
 
@@ -83,7 +83,7 @@ func (e *Engine) sweep(ctx context.Context, subs []*sluice.Subscription) {
 			return
 		}
 		if err != nil {
-			e.opts.Log.WarnContext(ctx, "not looked for events that left the log", slog.String("subscription", sub.ID), slog.Any("error", err))
+			e.opts.Log.WarnContext(ctx, "scan for events that left the log failed", slog.String("subscription", sub.ID), slog.Any("error", err))
 		}
 	}
 }

@@ -30,7 +30,7 @@ func (j *judge) Check(_ context.Context, ev *sluice.Event) error {
 	}
 	j.asked[ev.ID]++
 	if j.loops[ev.ID] {
-		return sluice.Errorf(sluice.EventLoopDetected, "it came of itself")
+		return sluice.Errorf(sluice.EventLoopDetected, "it is part of an event loop")
 	}
 	return nil
 }
@@ -67,7 +67,7 @@ func TestAnEventThatCameOfItselfIsADeadLetter(t *testing.T) {
 		require.Eventually(t, func() bool { return w.endpoint.delivered() == 4 && len(w.letters(t)) == 2 }, 20*time.Second, time.Millisecond)
 		p.stop()
 		for _, d := range w.letters(t) {
-			require.Equal(t, []any{sluice.Loop, 0, "it came of itself"}, []any{d.Reason, d.Attempts, d.LastError}, d.EventID)
+			require.Equal(t, []any{sluice.Loop, 0, "it is part of an event loop"}, []any{d.Reason, d.Attempts, d.LastError}, d.EventID)
 			require.Zero(t, w.endpoint.tries[d.EventID])
 		}
 		require.Equal(t, map[string]int{"fine": 1, "plain": 1, "head": 1, "after": 1}, w.endpoint.good)

@@ -138,6 +138,7 @@ type Ports struct {
 	Events   Events
 	Sender   Sender
 	Gate     Gate // nil: everything may leave
+	Pace     Pace // nil: at any rate
 	Registry Registry
 	Replays  Replays   // nil: there are none
 	Letters  Letters   // with Replays
@@ -167,6 +168,14 @@ func (p *Ports) allowed(ev *sluice.Event) error {
 		return nil
 	}
 	return p.Catalogue.Check(ev)
+}
+
+// Pace holds attempts to the rate that an endpoint agreed to in its handshake, whatever runner makes them.
+type Pace interface {
+	// Take counts a request to the subscription's endpoint and returns 0, or returns how long none may be sent.
+	Take(sub *sluice.Subscription, now time.Time) time.Duration
+	// Return gives back what Take counted for a request that was not sent.
+	Return(sub *sluice.Subscription, now time.Time)
 }
 
 // Observer is told of what happens, for metrics. Each call returns at once.

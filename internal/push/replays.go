@@ -153,7 +153,7 @@ func (e *Engine) clearReplay(ctx context.Context, rep sluice.Replay, ended <-cha
 		limit, cancel := context.WithTimeout(shutdown.Lasting(ctx), recordLimit)
 		defer cancel()
 		if err := e.ports.Replays.Forget(limit, streams.ReplayLanes(rep.ID)); err != nil {
-			e.opts.Log.WarnContext(limit, "lanes of a replay are left behind", slog.String("replay", rep.ID), slog.Any("error", err))
+			e.opts.Log.WarnContext(limit, "lanes of a replay not removed", slog.String("replay", rep.ID), slog.Any("error", err))
 		}
 	})
 }

@@ -61,7 +61,7 @@ func (s *replaySource) read(ctx context.Context) {
 		events, err := s.batch(ctx, from)
 		if err != nil {
 			if ctx.Err() == nil {
-				s.log.WarnContext(ctx, "replay cannot read", slog.String("replay", s.replay.ID), slog.Any("error", err))
+				s.log.WarnContext(ctx, "replay cannot read the log", slog.String("replay", s.replay.ID), slog.Any("error", err))
 				close(s.ended)
 			}
 			return

@@ -32,7 +32,7 @@ var errSourceEnded = errors.New("the source of deliveries ended")
 // errGone tells the engine that there is nothing left to serve.
 var errGone = errors.New("the endpoint is gone")
 
-var errUnrecorded = errors.New("attempts under way did not end in time")
+var errUnrecorded = errors.New("attempts in flight did not end in time")
 
 // runner serves one subscription while run is running. Only run's goroutine touches the book.
 type runner struct {
@@ -59,7 +59,9 @@ type runner struct {
 	sub       *sluice.Subscription
 	match     *filter.Matcher
 	limits    []*rate.Limiter // none: unbounded
+	paid      bool            // the endpoint's pace for the next attempt is
 	book      *book
+	left      []sluice.ParkedEntry // unfinished lanes of the run before
 	source    Source
 	recovered map[uint64]sluice.Progress // what the attempt log knew at the start; read only
 	recent    recentSet
@@ -131,6 +133,7 @@ func (r *runner) run(ctx context.Context) error {
 	if errors.Is(err, errLanesLost) {
 		err = errors.Join(err, r.saveLanes(work))
 	}
+	r.left = r.book.unfinished()
 	r.book.abandon()
 	r.leave(work)
 	r.source.Close()   // the last look sees what it left
@@ -155,7 +158,7 @@ func (r *runner) open(ctx context.Context) error {
 	}
 	err := r.watched.Load().before(ctx)
 	if sluice.CodeOf(err) == sluice.QuotaExceeded { // deliveries need no room
-		r.log.WarnContext(ctx, "not looked for events that left the log", slog.String("subscription", r.id), slog.Any("error", err))
+		r.log.WarnContext(ctx, "scan for events that left the log failed", slog.String("subscription", r.id), slog.Any("error", err))
 	} else if err != nil {
 		return err
 	}
@@ -184,7 +187,7 @@ func (r *runner) restore(ctx context.Context) error {
 	if r.recovered, err = r.ports.Log.Recover(ctx, r.sub); err != nil {
 		return err
 	}
-	parked, err := r.ports.Lanes.Parked(ctx, r.sub)
+	parked, err := r.reclaim(ctx)
 	if err != nil {
 		return err
 	}
@@ -221,13 +224,15 @@ func (r *runner) configure(sub *sluice.Subscription) error {
 	if r.sub.Endpoint.URL != sub.Endpoint.URL {
 		r.breaker, r.failing, r.alerted = r.breaker.renewed(), time.Time{}, 0
 	}
-	if cmp.Or(r.rate, r.sub.Policy.Rate) != cmp.Or(r.rate, sub.Policy.Rate) {
+	limit := cmp.Or(r.rate, sub.Policy.Rate)
+	if limited := cmp.Or(r.rate, r.sub.Policy.Rate) != limit; limited || r.match == nil { // other changes do not fill the buckets
+		r.limits = limitsOf(limit)
 		r.throttled = time.Time{} // it may have been a very low one
 	}
-	r.sub, r.match, r.limits = sub, match, limitsOf(cmp.Or(r.rate, sub.Policy.Rate))
-	if sub.Agreed != nil {
-		r.limits = append(r.limits, limitsOf(sluice.Rate{PerMinute: float64(sub.Agreed.RatePerMinute)})...)
+	if r.sub.Endpoint.URL != sub.Endpoint.URL {
+		r.throttled = time.Time{} // the other endpoint agreed to that
 	}
+	r.sub, r.match = sub, match
 	r.watched.Store(&lookout{sub: sub, match: match, ports: r.ports, opts: Options{Observe: r.observe, Log: r.log}})
 	return nil
 }
@@ -415,7 +420,7 @@ func (r *runner) drain(work context.Context) error {
 		case res := <-r.results:
 			stuck.Reset(recordLimit)
 			if err := r.enter(ctx, res); err != nil && !errors.Is(err, errLost) && !shutdown.Left(work, "deliveries", 1) {
-				r.log.WarnContext(ctx, "attempt under way was cut off", slog.String("subscription", r.sub.ID), slog.Any("error", err))
+				r.log.WarnContext(ctx, "attempt in flight was cancelled", slog.String("subscription", r.sub.ID), slog.Any("error", err))
 			}
 		}
 	}
@@ -437,13 +442,13 @@ func (r *runner) forget(ctx context.Context) {
 		err = errors.Join(err, r.ports.Healths.PutHealth(limit, r.sub, sluice.Health{}))
 	}
 	if err != nil {
-		r.log.WarnContext(limit, "left behind in the store", slog.String("subscription", r.id), slog.Any("error", err))
+		r.log.WarnContext(limit, "not removed from the store", slog.String("subscription", r.id), slog.Any("error", err))
 	}
 }
 
 // answer notes that the log could not be answered; the delivery comes again.
 func (r *runner) answer(err error) {
 	if err != nil {
-		r.log.Debug("answer lost", slog.String("subscription", r.sub.ID), slog.Any("error", err))
+		r.log.Debug("acknowledgement lost", slog.String("subscription", r.sub.ID), slog.Any("error", err))
 	}
 }

@@ -14,20 +14,20 @@ import (
 
 // Announcer publishes the system events about subscriptions.
 type Announcer interface {
-	// Subscription publishes what a subscription has to be told (Untold), which is stored as it is given. It
-	// takes a short time at most, and what it cannot publish it publishes later.
+	// Subscription publishes the stored system events of a subscription (Untold). It returns within
+	// a short time, and publishes the rest later.
 	Subscription(ctx context.Context, sub *sluice.Subscription)
 }
 
-// act is something that somebody does to a subscription.
+// act is an actor's change to a subscription.
 type act struct {
 	by     string // a principal, or the server itself
-	action string // in the ledger
-	event  string // that announces it, if the state stays as it is
-	to     string // where a seek goes
+	action string // action in the ledger
+	event  string // type of the system event if the state does not change
+	to     string // position of a seek
 }
 
-// sought is a subscription that was moved. Where to is in the ledger only.
+// sought is a subscription that was moved. Its target position is only in the ledger.
 type sought struct {
 	*sluice.Subscription
 
@@ -37,9 +37,9 @@ type sought struct {
 // system returns an act of the server itself.
 func system(action string) act { return act{by: sluice.ActorSystem, action: action} }
 
-// intend writes to the ledger what is about to change; before is nil for a subscription that is
-// new, after for one that goes. What the server does by itself it does without a ledger, too:
-// an endpoint that is gone has to be let go of.
+// intend writes the planned change to the ledger; before is nil for a new subscription, after for a
+// deleted one. The server's own changes do not depend on the ledger: an endpoint that is gone must
+// be released.
 func (r *Registry) intend(ctx context.Context, a act, tried *ledger.Intent, before, after *sluice.Subscription) (*ledger.Intent, error) {
 	of := after
 	c := ledger.Change{Actor: a.by, Action: a.action}
@@ -59,14 +59,14 @@ func (r *Registry) intend(ctx context.Context, a act, tried *ledger.Intent, befo
 	return r.needs.Ledger.Intend(ctx, tried, c)
 }
 
-// enact stores a subscription as an act leaves it and then announces it; before is nil for a
-// new one. In this order and nowhere else: the ledger knows of it first (intend), then it is
-// so, and then it is told (S2-05), so that who reacts by asking finds what was announced
-// (S2-06). What is told is stored with what it tells of (C32). Code Conflict if somebody else was faster.
+// enact stores a subscription as changed by an act and then publishes its system event; before is
+// nil for a new one. The order is fixed: the ledger entry first (intend), then the change, then the
+// event (S2-05), so that a reader of the event finds the change (S2-06). The event is stored with
+// the change (C32). Code Conflict after a concurrent change.
 func (r *Registry) enact(ctx context.Context, a act, before, after *sluice.Subscription) error {
 	var revision uint64
 	if before == nil {
-		after.Untold = nil // of a try before
+		after.Untold = nil // from an earlier try
 	} else {
 		revision = before.Revision
 	}
@@ -84,7 +84,7 @@ func (r *Registry) enact(ctx context.Context, a act, before, after *sluice.Subsc
 	return err
 }
 
-// retire takes a subscription away and then announces that, as enact does.
+// retire removes a subscription and then publishes that, like enact.
 func (r *Registry) retire(ctx context.Context, a act, sub *sluice.Subscription) error {
 	if err := r.announced(a, sluice.TypeSubscriptionDeleted, sub, sub); err != nil {
 		return err
@@ -98,14 +98,14 @@ func (r *Registry) retire(ctx context.Context, a act, sub *sluice.Subscription) 
 	return err
 }
 
-// announced adds what an act has to be told to the subscription that it leaves; nothing if the kind is "".
+// announced adds the system event of an act to the subscription; nothing if the kind is "".
 func (r *Registry) announced(a act, kind string, before, after *sluice.Subscription) error {
 	if kind == "" {
 		return nil
 	}
 	id, err := uuid.NewV7()
 	if err != nil {
-		return fmt.Errorf("make an id: %w", err)
+		return fmt.Errorf("generate an ID: %w", err)
 	}
 	n := sluice.Announcement{ID: id.String(), Type: kind, State: after.State, Reason: after.Reason, At: r.needs.Now().UTC()}
 	if after.State == sluice.Cancelled && before != nil && (before.State != sluice.Cancelled || kind == sluice.TypeSubscriptionDeleted) {
@@ -120,8 +120,8 @@ func (r *Registry) announced(a act, kind string, before, after *sluice.Subscript
 	return nil
 }
 
-// announces returns the type of the event that announces an act: what became of the state, or
-// else of the rest; "" for a step on the way, which nobody is told of.
+// announces returns the type of the system event of an act, from the new state or else from the
+// act; "" for an intermediate step, which is not published.
 func (a act) announces(before, after *sluice.Subscription) string {
 	if before == nil || before.State == after.State || a.action == sluice.ActionSubscriptionDelete {
 		return a.event
@@ -144,9 +144,9 @@ func (a act) announces(before, after *sluice.Subscription) string {
 	return a.event
 }
 
-// change applies an act to the stored subscription, anew if somebody else was faster, and
-// returns what is stored then. Nothing is written if apply says that there is nothing to
-// change. Code Unavailable if the ledger cannot be written.
+// change applies an act to the stored subscription, repeatedly after concurrent changes, and
+// returns the stored result. Nothing is written if apply reports no change. Code Unavailable if the
+// ledger is not writable.
 func (r *Registry) change(ctx context.Context, id string, a act, apply func(*sluice.Subscription) (bool, error)) (*sluice.Subscription, error) {
 	var intent *ledger.Intent
 	for {
@@ -162,7 +162,7 @@ func (r *Registry) change(ctx context.Context, id string, a act, apply func(*slu
 			return sub, err
 		}
 		if !changed {
-			intent.Fail(ctx, sluice.Errorf(sluice.Conflict, "somebody else made it so"))
+			intent.Fail(ctx, sluice.Errorf(sluice.Conflict, "concurrent change with the same result"))
 			return sub, nil
 		}
 		sub.UpdatedAt = r.needs.Now().UTC()
@@ -181,13 +181,13 @@ func (r *Registry) change(ctx context.Context, id string, a act, apply func(*slu
 	}
 }
 
-// store stores a new subscription. Codes Conflict if there is one of its id; QuotaExceeded;
-// Unavailable if the ledger cannot be written.
+// store stores a new subscription. Codes Conflict if its ID exists; QuotaExceeded; Unavailable if
+// the ledger is not writable.
 func (r *Registry) store(ctx context.Context, sub *sluice.Subscription) error {
 	return r.counted(ctx, sub, func() error { return r.make(ctx, sub) })
 }
 
-// make is store for a subscription that was counted.
+// make is store for a subscription that was already counted.
 func (r *Registry) make(ctx context.Context, sub *sluice.Subscription) error {
 	a := act{by: sub.CreatedBy, action: sluice.ActionSubscriptionCreate, event: sluice.TypeSubscriptionCreated}
 	intent, err := r.intend(ctx, a, nil, nil, sub)

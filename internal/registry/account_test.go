@@ -259,7 +259,7 @@ func TestTheServerItselfDoesNotDependOnTheLedger(t *testing.T) {
 	require.NoError(t, err)
 	require.Equal(t, sluice.Cancelled, sub.State)
 	require.False(t, b.hasConsumer(t, id))
-	require.Equal(t, 2, strings.Count(lines.String(), "the ledger lacks a change"))
+	require.Equal(t, 2, strings.Count(lines.String(), "could not record change in ledger"))
 	require.Contains(t, lines.String(), id)
 }
 

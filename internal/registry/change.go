@@ -9,48 +9,49 @@ import (
 	"github.com/sluice-io/sluice/pkg/sluice"
 )
 
-// DefaultOverlap is how long an old secret goes on signing beside the new one.
+// DefaultOverlap is how long an old secret also signs.
 const DefaultOverlap = 24 * time.Hour
 
-// maxSecrets bounds the secrets of a subscription, and so the signatures of a request.
+// maxSecrets limits the secrets of a subscription, and thereby the signatures of a request.
 const maxSecrets = 5
 
-// Reasons that the registry itself gives for the end of a subscription.
+// Reasons for the end of a subscription that the registry sets.
 const (
-	ReasonGone    = string(sluice.EndpointGone) // its endpoint answered 410 (S0-49)
-	ReasonDeleted = "deleted"                   // seen only while it is being deleted
+	ReasonGone    = string(sluice.EndpointGone) // its endpoint returned 410 (S0-49)
+	ReasonDeleted = "deleted"                   // visible only during the deletion
 )
 
-// Get returns a subscription, without secret. Code SubscriptionMissing if there is none (S0-86).
+// Get returns a subscription, without its secret. Code SubscriptionMissing if it does not exist
+// (S0-86).
 func (r *Registry) Get(ctx context.Context, id string) (*sluice.Subscription, error) {
 	return r.load(ctx, id)
 }
 
-// Pause stops the deliveries of an active subscription; nothing is lost meanwhile. As with
-// every change, by is who wants it. Codes SubscriptionMissing; Conflict if it is cancelled;
-// Unavailable, as with every change, if the ledger cannot be written.
+// Pause pauses the deliveries of an active subscription; no event is lost in the meantime. As for
+// every change, by is the acting principal. Codes SubscriptionMissing; Conflict if it is cancelled;
+// Unavailable, as for every change, if the ledger is not writable.
 func (r *Registry) Pause(ctx context.Context, id, by string) (*sluice.Subscription, error) {
 	return r.change(ctx, id, act{by: by, action: sluice.ActionSubscriptionPause}, pause)
 }
 
-// Resume makes a paused or disabled subscription active again. Codes as Pause.
+// Resume activates a paused or disabled subscription. Codes as for Pause.
 func (r *Registry) Resume(ctx context.Context, id, by string) (*sluice.Subscription, error) {
 	return r.change(ctx, id, act{by: by, action: sluice.ActionSubscriptionResume}, resume)
 }
 
-// Disable ends the deliveries of an active subscription until it is resumed. It does nothing
-// to one that is not active or not there. Nobody asks for it: it is done with a ledger that
-// cannot be written, too.
+// Disable stops the deliveries of an active subscription until it is resumed. It does nothing to an
+// inactive or missing one. The server itself disables subscriptions, so this does not depend on the
+// ledger.
 func (r *Registry) Disable(ctx context.Context, id, reason string) error {
 	return r.stop(ctx, id, system(sluice.ActionSubscriptionDisable), sluice.Disabled, reason)
 }
 
-// Suspend is Disable for a subscription that asks too much of the server.
+// Suspend is Disable for a subscription that overloads the server.
 func (r *Registry) Suspend(ctx context.Context, id, reason string) error {
 	return r.stop(ctx, id, system(sluice.ActionSubscriptionSuspend), sluice.Suspended, reason)
 }
 
-// stop ends the deliveries of an active subscription until it is resumed.
+// stop stops the deliveries of an active subscription until it is resumed.
 func (r *Registry) stop(ctx context.Context, id string, a act, state sluice.State, reason string) error {
 	_, err := r.change(ctx, id, a, func(sub *sluice.Subscription) (bool, error) {
 		if sub.State != sluice.Active {
@@ -62,8 +63,8 @@ func (r *Registry) stop(ctx context.Context, id string, a act, state sluice.Stat
 	return unlessMissing(err)
 }
 
-// Cancel ends a subscription for good (S0-49): its record stays (S0-77), its consumer goes. It
-// may be repeated, and does nothing to a subscription that is not there. As Disable, it does
+// Cancel permanently ends a subscription (S0-49): its record stays (S0-77), its consumer is
+// removed. It may be repeated, and does nothing to a missing subscription. Like Disable, it does
 // not depend on the ledger.
 func (r *Registry) Cancel(ctx context.Context, id, reason string) error {
 	sub, err := r.change(ctx, id, system(sluice.ActionSubscriptionCancel), func(sub *sluice.Subscription) (bool, error) {
@@ -91,8 +92,8 @@ func (r *Registry) removeConsumers(ctx context.Context, sub *sluice.Subscription
 	return nil
 }
 
-// Delete removes a subscription, its consumer and its reservations. If it fails half-way the
-// subscription is there still, cancelled, and can be deleted again. Code SubscriptionMissing.
+// Delete removes a subscription, its consumer and its reservations. After a partial failure the
+// subscription still exists, cancelled, and can be deleted again. Code SubscriptionMissing.
 func (r *Registry) Delete(ctx context.Context, id, by string) error {
 	a := act{by: by, action: sluice.ActionSubscriptionDelete}
 	var intent *ledger.Intent
@@ -116,8 +117,8 @@ func (r *Registry) Delete(ctx context.Context, id, by string) error {
 	}
 }
 
-// remove makes sure that nothing is delivered any more and then takes the record away, last of
-// all, and tells of it. Code Conflict if somebody else changed the record meanwhile.
+// remove ensures that nothing more is delivered, removes the record last, and publishes that. Code
+// Conflict after a concurrent change of the record.
 func (r *Registry) remove(ctx context.Context, a act, sub *sluice.Subscription) error {
 	if before := *sub; sub.State != sluice.Cancelled {
 		r.cancel(sub, ReasonDeleted)
@@ -137,7 +138,7 @@ func (r *Registry) remove(ctx context.Context, a act, sub *sluice.Subscription) 
 	return r.retire(ctx, a, sub)
 }
 
-// DeleteAll deletes the subscriptions of a namespace that are there now.
+// DeleteAll deletes the current subscriptions of a namespace.
 func (r *Registry) DeleteAll(ctx context.Context, namespace, by string) error {
 	page, err := r.List(ctx, Query{Namespace: namespace})
 	if err != nil {
@@ -151,9 +152,9 @@ func (r *Registry) DeleteAll(ctx context.Context, namespace, by string) error {
 	return nil
 }
 
-// Rotate gives a subscription a new secret and returns it with that. The old one goes on
-// signing for the overlap where the scheme allows several signatures (C08).
-// Codes SubscriptionMissing; InvalidRequest for a negative overlap; Conflict if it is cancelled.
+// Rotate issues a new secret for a subscription and returns it. The old secret also signs during
+// the overlap, for schemes with multiple signatures (C08). Codes SubscriptionMissing;
+// InvalidRequest for a negative overlap; Conflict if it is cancelled.
 func (r *Registry) Rotate(ctx context.Context, id string, overlap time.Duration, by string) (*sluice.Subscription, error) {
 	if overlap < 0 {
 		return nil, sluice.Errorf(sluice.InvalidRequest, "overlap %s is negative", overlap)
@@ -177,8 +178,8 @@ func (r *Registry) Rotate(ctx context.Context, id string, overlap time.Duration,
 	return withSecret(sub), nil
 }
 
-// rotated returns the secrets with the new one in front: the one before expires after the
-// overlap, earlier ones as they would have; expired ones go.
+// rotated returns the secrets with the new one first: the previous one expires after the overlap,
+// earlier ones as before; expired ones are removed.
 func rotated(secrets []sluice.Secret, value string, now time.Time, overlap time.Duration) []sluice.Secret {
 	kept := []sluice.Secret{{Value: value, CreatedAt: now}}
 	for _, s := range secrets {
@@ -208,10 +209,10 @@ func resume(sub *sluice.Subscription) (bool, error) {
 	return true, nil
 }
 
-// alive returns an error (Conflict) if the subscription was cancelled, which is final.
+// alive returns an error (Conflict) if the subscription was cancelled, which is permanent.
 func alive(sub *sluice.Subscription) error {
 	if sub.State == sluice.Cancelled {
-		return sluice.Errorf(sluice.Conflict, "subscription %q was cancelled (%s); make a new one", sub.ID, sub.Reason)
+		return sluice.Errorf(sluice.Conflict, "subscription %q was cancelled (%s); create a new one", sub.ID, sub.Reason)
 	}
 	return nil
 }

@@ -8,22 +8,25 @@ import (
 	"github.com/sluice-io/sluice/pkg/sluice"
 )
 
-// Bounds of a dry run. Its filter pays as deliveries do, see filter.Pool.
+// Limits of a dry run. Its filter is charged like that of deliveries, see filter.Pool.
 const (
 	maxCounted = 10_000          // events that it reads
-	countLimit = 5 * time.Second // that it takes
+	countLimit = 5 * time.Second // duration
 	countBatch = 256
 )
 
-// ReplayCount is how many events a replay would deliver.
+// ReplayCount is the number of events that a replay would deliver.
 type ReplayCount struct {
-	Count       uint64 `json:"count"`
-	Exact       bool   `json:"exact"`       // false: an estimate from a part of them, or the filter cannot be evaluated on some
-	Unevaluated uint64 `json:"unevaluated"` // events on which it cannot, of those that were looked at; they are not in Count
+	Count uint64 `json:"count"`
+	// False for an estimate, or if the filter cannot be evaluated on some events.
+	Exact bool `json:"exact"`
+	// Number of examined events on which the filter cannot be evaluated; not in Count.
+	Unevaluated uint64 `json:"unevaluated"`
 }
 
-// Count returns how many events a replay would deliver, of those that whoever asks may see: a filter
-// must not tell what is in the others. It looks at up to 10,000 events, for up to 5 s; if there are more, Count is an estimate.
+// Count returns the number of events that a replay would deliver and that the caller may see: a
+// filter must not reveal hidden events. It reads up to 10,000 events, for up to 5 s; beyond that,
+// Count is an estimate.
 func (r *Registry) Count(ctx context.Context, id string, req ReplayRequest) (ReplayCount, error) {
 	sub, rep, err := r.plan(ctx, id, req)
 	if err != nil {
@@ -38,19 +41,19 @@ func (r *Registry) Count(ctx context.Context, id string, req ReplayRequest) (Rep
 	c := counting{r: r, sub: sub, rep: &rep, match: match, from: rep.From}
 	err = c.do(limit)
 	if err != nil && limit.Err() != nil && ctx.Err() == nil {
-		err = nil // it took as long as it may
+		err = nil // the time limit was reached
 	}
 	return c.result(), err
 }
 
-// counting is a dry run.
+// counting is the state of a dry run.
 type counting struct {
 	r     *Registry
 	sub   *sluice.Subscription
 	rep   *sluice.Replay
 	match *filter.Matcher
 
-	from        uint64 // everything before was looked at
+	from        uint64 // every earlier event was examined
 	count       uint64
 	unevaluated uint64
 }
@@ -76,7 +79,7 @@ func (c *counting) do(ctx context.Context) error {
 	return nil
 }
 
-// look looks at an event. It returns the error of ctx if that is done before the filter is evaluated.
+// look examines an event. It returns the error of ctx if that ends before the filter is evaluated.
 func (c *counting) look(ctx context.Context, ev *sluice.Event) error {
 	if ev.Seq > c.rep.To || !c.rep.Wants(ev) || !c.sub.Pattern.Match(ev.Path) || !c.r.shows(ctx, ev) {
 		return nil
@@ -102,7 +105,7 @@ func (c *counting) result() ReplayCount {
 	return is
 }
 
-// payer returns what a subscription's filter is charged to.
+// payer returns the payer of a subscription's filter.
 func (r *Registry) payer(sub *sluice.Subscription) filter.Payer {
 	p := filter.Payer{Namespace: sub.Namespace}
 	if r.needs.Payer != nil {

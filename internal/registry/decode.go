@@ -13,14 +13,14 @@ import (
 	"github.com/sluice-io/sluice/pkg/sluice"
 )
 
-// Decode reads one JSON value into target. Code InvalidRequest, naming the field, if the
-// value has a field that target has not, a field is of another type, or something follows.
+// Decode parses one JSON value into target. Code InvalidRequest, naming the field, for an unknown
+// field, a field of another type, or trailing data.
 func Decode(data []byte, target any) error {
 	return decode(data, target, sluice.InvalidRequest)
 }
 
-// DecodeFilter reads a filter; nothing is the empty one. Code UnknownFilter for a dimension
-// that does not exist (S4-78, C19): to ignore it would let too much through.
+// DecodeFilter parses a filter; empty data is the empty filter. Code UnknownFilter for an unknown
+// dimension (S4-78, C19): ignoring it would match too much.
 func DecodeFilter(data json.RawMessage) (sluice.Filter, error) {
 	var filter sluice.Filter
 	if len(data) == 0 {
@@ -30,8 +30,8 @@ func DecodeFilter(data json.RawMessage) (sluice.Filter, error) {
 	return filter, err
 }
 
-// decodeExactly is decode for what people write: names have one case. encoding/json takes "CEL" for
-// "cel", and of both the last, so that a merge patch with the one would lose against the other.
+// decodeExactly is Decode with case-sensitive names. encoding/json accepts "CEL" for "cel", and
+// uses the last of both, so that one in a merge patch could lose against the other.
 func decodeExactly(data []byte, target any, unknown sluice.Code) error {
 	if err := decode(data, target, unknown); err != nil {
 		return err
@@ -42,8 +42,8 @@ func decodeExactly(data []byte, target any, unknown sluice.Code) error {
 	return nil
 }
 
-// misspelt returns a name in a JSON value that no field of the type has in just this way, "" if
-// there is none. Types that decode themselves are not looked into.
+// misspelt returns a name in a JSON value that does not exactly match a field of the type, "" if
+// there is none. Types with their own decoder are not inspected.
 func misspelt(data []byte, t reflect.Type) string {
 	if t.Kind() == reflect.Pointer {
 		return misspelt(data, t.Elem())
@@ -51,8 +51,8 @@ func misspelt(data []byte, t reflect.Type) string {
 	if reflect.PointerTo(t).Implements(reflect.TypeFor[json.Unmarshaler]()) || t.Kind() != reflect.Struct {
 		return ""
 	}
-	var members map[string]json.RawMessage // null has none
-	_ = json.Unmarshal(data, &members)     // decode has read it
+	var members map[string]json.RawMessage // null has no members
+	_ = json.Unmarshal(data, &members)     // already parsed
 	types := fieldTypes(t)
 	for _, name := range slices.Sorted(maps.Keys(members)) {
 		field, ok := types[name]
@@ -66,8 +66,8 @@ func misspelt(data []byte, t reflect.Type) string {
 	return ""
 }
 
-// fieldTypes returns the types of a struct's fields under their names in JSON. Fields without a name are under "" and "-",
-// which decode has refused by then.
+// fieldTypes returns the types of a struct's fields by their JSON names. Fields without a name are
+// under "" and "-", which the decoder has refused by then.
 func fieldTypes(t reflect.Type) map[string]reflect.Type {
 	types := map[string]reflect.Type{}
 	for _, f := range reflect.VisibleFields(t) {
@@ -84,12 +84,12 @@ func decode(data []byte, target any, unknown sluice.Code) error {
 		return explain(err, unknown)
 	}
 	if _, err := d.Token(); !errors.Is(err, io.EOF) {
-		return sluice.Errorf(sluice.InvalidRequest, "there is something after the JSON value")
+		return sluice.Errorf(sluice.InvalidRequest, "unexpected data after the JSON value")
 	}
 	return nil
 }
 
-// explain turns what encoding/json says into words about the request.
+// explain converts errors of encoding/json to messages about the request.
 func explain(err error, unknown sluice.Code) error {
 	if e, ok := errors.AsType[*sluice.Error](err); ok {
 		return e
@@ -106,25 +106,25 @@ func explain(err error, unknown sluice.Code) error {
 		return sluice.Errorf(unknown, "field %q is unknown", field).With("field", field)
 	}
 	if e, ok := errors.AsType[*json.SyntaxError](err); ok && strings.Contains(e.Error(), "max depth") {
-		return sluice.Errorf(sluice.InvalidRequest, "the JSON is nested too deep; 10,000 levels is the most")
+		return sluice.Errorf(sluice.InvalidRequest, "the JSON is nested too deep; the limit is 10,000 levels")
 	}
 	return sluice.Errorf(sluice.InvalidRequest, "the body is not valid JSON")
 }
 
-// fieldOf returns the field's name in the JSON, without those of Go's types that lie around it.
+// fieldOf returns the JSON name of the field, without the enclosing Go types.
 func fieldOf(e *json.UnmarshalTypeError) string {
 	names := strings.Split(e.Field, ".")
 	return strings.Join(slices.DeleteFunc(names, func(name string) bool { return name != "" && 'A' <= name[0] && name[0] <= 'Z' }), ".")
 }
 
-// insteadOf says what would be right, where there is one such thing.
+// insteadOf names the valid type, if there is exactly one.
 func insteadOf(e *json.UnmarshalTypeError) string {
 	switch kind := e.Type.Kind(); {
 	case kind == reflect.String:
 		return "; use a string"
 	case kind == reflect.Bool:
 		return "; use true or false"
-	case kind <= reflect.Float64: // below the numbers is Bool alone
+	case kind <= reflect.Float64: // below the numeric kinds, only Bool
 		return "; use a number"
 	case kind == reflect.Slice || kind == reflect.Array:
 		return "; use an array"

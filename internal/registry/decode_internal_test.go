@@ -52,8 +52,8 @@ func TestDecode_SaysWhatWouldBeRight(t *testing.T) {
 		`{"colour":1}`:  `field "colour" is unknown`,
 		`{`:             `the body is not valid JSON`,
 		`{"text":x}`:    `the body is not valid JSON`,
-		`{} {}`:         `there is something after the JSON value`,
-		nested("inner"): `the JSON is nested too deep; 10,000 levels is the most`,
+		`{} {}`:         `unexpected data after the JSON value`,
+		nested("inner"): `the JSON is nested too deep; the limit is 10,000 levels`,
 	} {
 		var v target
 		err := Decode([]byte(body), &v)

@@ -1,6 +1,6 @@
-// Package registry knows the life of subscriptions: how one is made from a request, what
-// makes two of them the same, what may be changed, and how one ends. Every change is a
-// compare-and-set on the stored revision, so any number of registries may work at once.
+// Package registry implements the lifecycle of subscriptions: creation from a request, detection of
+// duplicates, permitted changes, and deletion. Every change is a compare-and-set on the stored
+// revision, so any number of registries may run concurrently.
 //
 //	             create
 //	               │

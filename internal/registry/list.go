@@ -12,24 +12,25 @@ import (
 	"github.com/sluice-io/sluice/pkg/sluice"
 )
 
-// Query picks subscriptions; an empty field picks all.
+// Query filters subscriptions; empty fields match all.
 type Query struct {
 	Namespace string
 	Mode      sluice.Mode
 	State     sluice.State
-	Limit     int                             // 0: all
-	Cursor    string                          // NextCursor of the page before
-	Visible   func(*sluice.Subscription) bool // whether whoever asks may know of it; nil: of all
+	Limit     int    // 0: all
+	Cursor    string // NextCursor of the previous page
+	// Whether the caller may see the subscription; nil: all.
+	Visible func(*sluice.Subscription) bool
 }
 
 // Page is one page of subscriptions, newest first.
 type Page struct {
 	Subscriptions []*sluice.Subscription
-	NextCursor    string // empty: there are no more
+	NextCursor    string // empty on the last page
 }
 
-// List returns a page of the subscriptions that the query picks, newest first and without
-// secrets. Code InvalidRequest for a cursor that is none.
+// List returns a page of the matching subscriptions, newest first and without secrets. Code
+// InvalidRequest for an invalid cursor.
 func (r *Registry) List(ctx context.Context, q Query) (Page, error) {
 	after, err := parseCursor(q.Cursor)
 	if err != nil {
@@ -57,7 +58,7 @@ func (q Query) picks(s *sluice.Subscription) bool {
 		(q.Visible == nil || q.Visible(s))
 }
 
-// place is where a subscription stands in a list.
+// place is the position of a subscription in a list.
 type place struct {
 	created time.Time
 	id      string
@@ -81,7 +82,7 @@ func parseCursor(cursor string) (place, error) {
 	created, id, _ := strings.Cut(string(text), " ")
 	at, timeErr := time.Parse(time.RFC3339Nano, created)
 	if err != nil || timeErr != nil {
-		return place{}, sluice.Errorf(sluice.InvalidRequest, "cursor %q is not one of this list; send next_cursor as it was given", cursor)
+		return place{}, sluice.Errorf(sluice.InvalidRequest, "cursor %q does not belong to this list; send next_cursor unchanged", cursor)
 	}
 	return place{at, id}, nil
 }

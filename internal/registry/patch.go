@@ -14,14 +14,15 @@ import (
 	"github.com/sluice-io/sluice/pkg/sluice"
 )
 
-// Patch changes a subscription by a JSON merge patch on its representation and returns it
-// without secret. Where it may run, what it takes and how it delivers can change; what it is
-// (id, namespace, mode, pattern, target, start, idempotency key) and what the server says of
-// it cannot (C08), but may be repeated. Of a subscription of mode wake only whether it is enabled and its
-// metadata can change (S1-04). A revision other than 0 must be the stored one.
+// Patch applies a JSON merge patch to the representation of a subscription and returns the result
+// without its secret. The endpoint, the filter and the policy can change; the identity (id,
+// namespace, mode, pattern, target, start, idempotency key) and the fields set by the server cannot
+// (C08), but may be repeated. In mode wake, only enabled and the metadata can change (S1-04). A
+// revision other than 0 must be the stored one.
 //
-// Codes: SubscriptionMissing; RevisionMismatch; Conflict if it is cancelled, or cannot change in its mode; InvalidRequest for
-// a field that cannot change, the secret included; those of a request that is wrong.
+// Codes: SubscriptionMissing; RevisionMismatch; Conflict if it is cancelled, or cannot change in
+// its mode; InvalidRequest for an immutable field, including the secret; those of an invalid
+// request.
 func (r *Registry) Patch(ctx context.Context, id string, patch []byte, revision uint64, by string) (*sluice.Subscription, error) {
 	var before *sluice.Subscription
 	a := act{by: by, action: sluice.ActionSubscriptionUpdate, event: sluice.TypeSubscriptionUpdated}
@@ -53,16 +54,17 @@ func (r *Registry) Patch(ctx context.Context, id string, patch []byte, revision 
 	return after, r.move(ctx, before, after)
 }
 
-// rebind puts a subscription under the grant of whoever says anew where it sends, or what: an
-// admin gets by somebody else's subscription what it may have itself, for as long.
+// rebind binds a subscription to the caller's grant if the caller changes its target or its
+// selection: an admin changing another principal's subscription gets no more access than its own
+// grant permits, and for no longer.
 func rebind(by sluice.Caller, before, after *sluice.Subscription) {
 	if by.Grant != "" && (!reflect.DeepEqual(before.Endpoint, after.Endpoint) || !reflect.DeepEqual(before.Filter, after.Filter)) {
 		after.Grant = by.Grant
 	}
 }
 
-// recheck returns why a changed subscription cannot be. An endpoint that stays is not resolved
-// again: that it is away for now is no reason to refuse a description.
+// recheck returns the reason why a changed subscription is invalid. An unchanged endpoint is not
+// resolved again: a temporary outage is no reason to refuse a new description.
 func (r *Registry) recheck(ctx context.Context, before, after *sluice.Subscription) error {
 	if err := check(after); err != nil {
 		return err
@@ -71,9 +73,10 @@ func (r *Registry) recheck(ctx context.Context, before, after *sluice.Subscripti
 		return err // rotate first: new secrets suit every scheme
 	}
 	if before.Policy.Ordering != after.Policy.Ordering {
-		return sluice.Errorf(sluice.InvalidRequest, "policy.ordering cannot change: parked lanes are named after it; make a new subscription")
+		return sluice.Errorf(sluice.InvalidRequest, "policy.ordering cannot change, because lane keys depend on it; create a new subscription")
 	}
-	if !slices.Equal(before.Filter.Types, after.Filter.Types) { // those that stay may have left the catalogue
+	// Unchanged types may have left the catalogue.
+	if !slices.Equal(before.Filter.Types, after.Filter.Types) {
 		if err := r.checkTypes(after); err != nil {
 			return err
 		}
@@ -95,7 +98,7 @@ func (r *Registry) recheck(ctx context.Context, before, after *sluice.Subscripti
 	return r.needs.Quota.Move(after)
 }
 
-// move reserves what the subscription is now instead of what it was.
+// move replaces the reservations of the old configuration by those of the new one.
 func (r *Registry) move(ctx context.Context, before, after *sluice.Subscription) error {
 	was, err := structureKey(before)
 	if err != nil {
@@ -117,8 +120,8 @@ func (r *Registry) move(ctx context.Context, before, after *sluice.Subscription)
 	return r.hold(ctx, after)
 }
 
-// mutable returns the fields of the representation that a patch may have otherwise: those that
-// it changes, and the one that is not the subscription's own.
+// mutable returns the fields that a patch may change, and the one that is not part of the
+// subscription.
 func mutable() []string {
 	return []string{"filter", "endpoint", "policy", "replay_window", "enabled", "description", "metadata", "last_event_at"}
 }
@@ -126,17 +129,17 @@ func mutable() []string {
 // mutableOfWake is mutable for the mode wake.
 func mutableOfWake() []string { return []string{"enabled", "metadata", "last_event_at"} }
 
-// fixed says that something cannot be changed because of the mode.
+// fixed returns the error for a field that cannot change in the mode.
 func fixed(err error) error {
 	e, ok := errors.AsType[*sluice.Error](err)
 	if !ok {
 		return err
 	}
-	return &sluice.Error{Code: sluice.Conflict, Message: e.Message + " in mode wake: delete the subscription and make a new one", Details: e.Details}
+	return &sluice.Error{Code: sluice.Conflict, Message: e.Message + " in mode wake: delete the subscription and create a new one", Details: e.Details}
 }
 
-// patched is a patched representation, its filter read apart because what is wrong with it
-// has a code of its own.
+// patched is a patched representation. Its filter is parsed separately, because its errors have a
+// code of their own.
 type patched struct {
 	sluice.Subscription
 
@@ -166,7 +169,7 @@ func applyPatch(sub *sluice.Subscription, patch []byte) error {
 		return err
 	}
 	if next.Endpoint.Secret != "" {
-		return sluice.Errorf(sluice.InvalidRequest, "a secret is changed by rotating it: POST …/secret/rotate").With("field", "endpoint.secret")
+		return sluice.Errorf(sluice.InvalidRequest, "the secret cannot be patched; rotate it: POST …/secret/rotate").With("field", "endpoint.secret")
 	}
 	if err := unchangedBut(mutable(), old, merged); err != nil {
 		return err
@@ -180,13 +183,13 @@ func applyPatch(sub *sluice.Subscription, patch []byte) error {
 	return nil
 }
 
-// take copies the fields that may change, and makes them whole.
+// take copies the mutable fields, and sets defaults.
 func take(sub, next *sluice.Subscription) {
 	sub.Filter, sub.Endpoint, sub.Policy = next.Filter, next.Endpoint, next.Policy
 	sub.ReplayWindow = next.ReplayWindow
 	sub.Description, sub.Metadata = next.Description, next.Metadata
 	switch {
-	case next.Enabled == sub.Enabled: // what is disabled or suspended stays so
+	case next.Enabled == sub.Enabled: // disabled and suspended subscriptions stay so
 	case next.Enabled:
 		sub.State, sub.Reason = sluice.Active, ""
 	default:
@@ -196,8 +199,8 @@ func take(sub, next *sluice.Subscription) {
 	complete(sub)
 }
 
-// unchangedBut returns an error (InvalidRequest) naming the first field, those excepted, that
-// two JSON objects do not have alike.
+// unchangedBut returns an error (InvalidRequest) naming the first field, without the exceptions,
+// that differs between two JSON objects.
 func unchangedBut(except []string, old, merged []byte) error {
 	var was, is map[string]any
 	if err := json.Unmarshal(old, &was); err != nil {

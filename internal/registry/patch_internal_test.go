@@ -21,7 +21,7 @@ func TestPatch_SaysWhatIsWrong(t *testing.T) {
 		`{"colour":"red"}`:              `field "colour" is unknown`,
 		`{"policy":{"window":"many"}}`:  `field "policy.window": a JSON string is not what is expected; use a number`,
 		`{"filter":{"colour":"red"}}`:   `field "colour" is unknown`,
-		`{"endpoint":{"secret":"new"}}`: `a secret is changed by rotating it: POST …/secret/rotate`,
+		`{"endpoint":{"secret":"new"}}`: `the secret cannot be patched; rotate it: POST …/secret/rotate`,
 		`{"id":"x"}`:                    `field "id" cannot be changed`,
 	} {
 		require.EqualError(t, applyPatch(whole(), []byte(patch)), want, patch)
@@ -87,7 +87,7 @@ func (a *asked) Leave(string)                                      {}
 // Only what changes is looked at again: an endpoint that is away for now is no reason to refuse a description.
 func TestRecheck_AsksAboutWhatChanges(t *testing.T) { // C08
 	t.Parallel()
-	ordering := "policy.ordering cannot change: parked lanes are named after it; make a new subscription"
+	ordering := "policy.ordering cannot change, because lane keys depend on it; create a new subscription"
 	for name, c := range map[string]struct {
 		change func(*sluice.Subscription)
 		asks   []string

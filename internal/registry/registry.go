@@ -17,90 +17,94 @@ import (
 	"github.com/sluice-io/sluice/streams"
 )
 
-// Records keeps the records of one kind by key. A revision of 0 stands for "nothing is stored".
+// Records stores the records of one kind by key. A revision of 0 means "no record".
 type Records[T any] interface {
-	// Get returns the record and its revision. Code NotFound if there is none.
+	// Get returns the record and its revision. Code NotFound if it does not exist.
 	Get(ctx context.Context, key string) (T, uint64, error)
-	// Put stores the record and returns its new revision. Code Conflict unless the stored
-	// revision is the given one; a deleted record counts as nothing.
+	// Put stores the record and returns its new revision. Code Conflict unless the stored revision
+	// is the given one; a deleted record counts as absent.
 	Put(ctx context.Context, key string, record T, revision uint64) (uint64, error)
 	// Delete removes the record. Code Conflict unless the stored revision is the given one.
 	Delete(ctx context.Context, key string, revision uint64) error
 }
 
-// Subscriptions keeps the subscriptions, their secrets and their resolved starts included. What a subscription has to
-// be told (Untold) is stored in one step with the rest; what is known to be told by then is left out.
+// Subscriptions stores the subscriptions, including their secrets and resolved starts. The system
+// events of a subscription (Untold) are stored atomically with the rest; published ones are
+// removed.
 type Subscriptions interface {
 	Records[*sluice.Subscription]
-	// List returns all of them, each with its revision, in no order.
+	// List returns all subscriptions, each with its revision, in no order.
 	List(ctx context.Context) ([]*sluice.Subscription, error)
-	// Retire removes the subscription, with what is to be told of it, and sets its revision. Code Conflict unless the
-	// stored revision is the subscription's.
+	// Retire removes the subscription, storing its system events, and sets its revision. Code
+	// Conflict unless the stored revision is the subscription's.
 	Retire(ctx context.Context, sub *sluice.Subscription) error
 }
 
-// Logs knows the namespaces' logs.
+// Logs gives access to the namespaces' logs.
 type Logs interface {
-	// LastSeq returns the last sequence of a namespace's log, 0 if it has had none. Code
-	// NotFound if there is no such namespace.
+	// LastSeq returns the last sequence of a namespace's log, 0 if it is empty. Code NotFound if
+	// the namespace does not exist.
 	LastSeq(ctx context.Context, namespace string) (uint64, error)
-	// Bounds returns the sequences of the first event that is kept and of the last one that was stored.
+	// Bounds returns the sequences of the first stored event and of the last one.
 	Bounds(ctx context.Context, namespace string) (first, last uint64, err error)
 	// EventByID returns the event with the id. Code NotFound.
 	EventByID(ctx context.Context, namespace, id string) (sluice.Event, error)
 }
 
-// Endpoints knows where requests may go.
+// Endpoints checks the targets of requests.
 type Endpoints interface {
-	// Check returns why nothing may be sent there: InsecureURL, BlockedAddress, InvalidRequest.
+	// Check returns the reason why an endpoint is not allowed: InsecureURL, BlockedAddress,
+	// InvalidRequest.
 	Check(ctx context.Context, endpoint sluice.Endpoint) error
-	// Handshake returns what a subscription's endpoint agrees to. Code Unprocessable if it does not agree.
+	// Handshake returns the agreement of a subscription's endpoint. Codes: Unprocessable if it does
+	// not agree; QuotaExceeded if the caller has triggered too many requests.
 	Handshake(ctx context.Context, sub *sluice.Subscription) (*sluice.Agreement, error)
 }
 
-// Consumers are what hands a subscription's events out. Both calls may be repeated.
+// Consumers manages a subscription's consumers. Both calls may be repeated.
 type Consumers interface {
 	Ensure(ctx context.Context, sub *sluice.Subscription) error
 	Remove(ctx context.Context, sub *sluice.Subscription) error
 }
 
-// Quota bounds how many subscriptions there are.
+// Quota limits the number of subscriptions.
 type Quota interface {
-	// Enter counts a subscription that is about to be stored, once. Code QuotaExceeded if its
-	// namespace, or its maker, has as many as it may.
+	// Enter counts a subscription before it is stored, once. Code QuotaExceeded if its namespace or
+	// its creator has reached the limit.
 	Enter(ctx context.Context, sub *sluice.Subscription) error
-	// Move enters where a stored subscription is about to send from now on. Code QuotaExceeded if its maker has too many
-	// that send there.
+	// Move counts the new target of a stored subscription. Code QuotaExceeded if its creator has
+	// too many subscriptions with that target.
 	Move(sub *sluice.Subscription) error
-	// Leave takes Enter back: the subscription was not stored.
+	// Leave undoes Enter: the subscription was not stored.
 	Leave(id string)
 }
 
-// Access says who may have what.
+// Access decides about permissions.
 type Access interface {
-	// MaySubscribe returns an error unless who asks (sluice.CallerFrom) may have all that the subscription
-	// is about: NotFound, CapabilityRequired, Forbidden, Unavailable.
+	// MaySubscribe returns an error unless the caller (sluice.CallerFrom) may access everything
+	// that the subscription covers: NotFound, CapabilityRequired, Forbidden, Unavailable.
 	MaySubscribe(ctx context.Context, sub *sluice.Subscription) error
-	// Owns reports whether who asks, whose name a subscription's maker has, is its maker.
+	// Owns reports whether the caller, who has the same principal as the subscription's creator, is
+	// its creator.
 	Owns(ctx context.Context, sub *sluice.Subscription) bool
-	// Shows reports whether who asks may see an event.
+	// Shows reports whether the caller may see an event.
 	Shows(ctx context.Context, ev *sluice.Event) bool
 }
 
-// Catalogue knows which types of events there are.
+// Catalogue holds the known event types.
 type Catalogue interface {
-	// CheckTypes returns an error (UnknownEventType) if a filter names a type that there is not,
-	// and the namespace wants to know its types.
+	// CheckTypes returns an error (UnknownEventType) if a filter names an unknown type in a
+	// namespace with a strict catalogue.
 	CheckTypes(namespace string, types []string) error
 }
 
-// Reservation says which subscription was made under a key, so that no second one is.
+// Reservation names the subscription that was created under a key, to prevent duplicates.
 type Reservation struct {
 	Subscription string `json:"subscription"`
-	Config       string `json:"config"` // hash of the configuration as it was asked for
+	Config       string `json:"config"` // hash of the requested configuration
 }
 
-// Needs is what a registry works with; all of it is required but for the quota.
+// Needs holds the dependencies of a registry; all but those with a default are required.
 type Needs struct {
 	Subscriptions Subscriptions
 	Reservations  Records[Reservation]
@@ -112,19 +116,21 @@ type Needs struct {
 	Ledger        *ledger.Ledger
 	Announce      Announcer
 	Now           func() time.Time
-	ReplayWindow  sluice.Duration // of subscriptions that ask for none (S0-50); an hour
-	Quota         Quota           // nil: no bound
-	Access        Access          // nil: whoever asks may have everything
+	// Default for subscriptions without a replay window (S0-50); an hour.
+	ReplayWindow sluice.Duration
+	Quota        Quota  // nil: unlimited
+	Access       Access // nil: unrestricted
 
-	Catalogue Catalogue     // nil: all types are known
-	Labels    filter.Labels // of events' types; nil: there are none
-	Filters   *filter.Pool  // evaluates filters of dry runs; nil: one without bounds
+	Catalogue Catalogue     // nil: any type
+	Labels    filter.Labels // static labels of event types; nil: none
+	Filters   *filter.Pool  // evaluates the filters of dry runs; nil: a pool without limits
 
-	// Payer returns which principal pays for a subscription's filter; "" is the operator. nil: all are the operator's.
+	// Payer returns the principal that is charged for a subscription's filter; "" is the operator.
+	// nil: always the operator.
 	Payer func(sub *sluice.Subscription) string
 }
 
-// Registry makes, changes and ends subscriptions. Its methods may be called at once.
+// Registry creates, changes and ends subscriptions. Its methods are safe for concurrent use.
 type Registry struct{ needs Needs }
 
 // New returns a registry.
@@ -135,13 +141,13 @@ func New(needs Needs) *Registry {
 	return &Registry{needs: needs}
 }
 
-// Create makes a subscription and returns it with its secret and true; its consumer exists
-// then. A duplicate by idempotency key (S0-26) or else by structure (S0-27) yields the
-// subscription that is there, without secret, and false (S0-28). A request with an id of
-// the client's choice is a Put.
+// Create creates a subscription with its consumer and returns it with its secret and true. A
+// duplicate by idempotency key (S0-26) or else by structure (S0-27) returns the existing
+// subscription, without its secret, and false (S0-28). A request with an ID chosen by the client is
+// a Put.
 //
-// Codes: those of a request that is wrong or not possible; NotFound for the namespace;
-// Conflict for an idempotency key that was used with another configuration; QuotaExceeded.
+// Codes: those of an invalid or impossible request; NotFound for the namespace; Conflict for an
+// idempotency key that was used with a different configuration; QuotaExceeded.
 func (r *Registry) Create(ctx context.Context, req *Request, by string) (*sluice.Subscription, bool, error) {
 	if req.ID != "" {
 		return r.Put(ctx, req.ID, req, by)
@@ -152,7 +158,7 @@ func (r *Registry) Create(ctx context.Context, req *Request, by string) (*sluice
 	}
 	id, err := uuid.NewV7()
 	if err != nil {
-		return nil, false, fmt.Errorf("make an id: %w", err)
+		return nil, false, fmt.Errorf("generate an ID: %w", err)
 	}
 	sub.ID = id.String()
 	found, created, err := r.reserve(ctx, sub)
@@ -162,10 +168,10 @@ func (r *Registry) Create(ctx context.Context, req *Request, by string) (*sluice
 	return r.ready(ctx, found, created)
 }
 
-// Put makes a subscription under the client's id, as Create does. If there is one of the same
-// configuration, that is returned without secret, and false (S1-116, C09).
+// Put creates a subscription under the client's ID, like Create. An existing one with the same
+// configuration is returned without its secret, and false (S1-116, C09).
 //
-// Codes: as Create; SubscriptionDiffers if there is one of another configuration.
+// Codes: as for Create; SubscriptionDiffers if one with a different configuration exists.
 func (r *Registry) Put(ctx context.Context, id string, req *Request, by string) (*sluice.Subscription, bool, error) {
 	if req.ID != "" && req.ID != id {
 		return nil, false, sluice.Errorf(sluice.InvalidRequest, "the body's id %q is not the path's %q", req.ID, id)
@@ -193,15 +199,16 @@ func (r *Registry) Put(ctx context.Context, id string, req *Request, by string) 
 		if err == nil {
 			return r.ready(ctx, sub, true)
 		}
-		if sluice.CodeOf(err) != sluice.Conflict { // else it was made in between
+		if sluice.CodeOf(err) != sluice.Conflict { // otherwise it was created in between
 			return nil, false, err
 		}
 	}
 }
 
-// same returns the subscription of mode wake that has the id and is asked for again; nil if the request is to be
-// looked into further. That there is another one is said before anything is of the URL, which may have become
-// unreachable since (S1-108, S1-109); whoever may not subscribe learns nothing.
+// same returns the existing subscription of mode wake with the ID if the request repeats it; nil if
+// the request needs further checks. A difference is reported before the URL is checked, because the
+// URL may have become unreachable since (S1-108, S1-109); a caller without permission to subscribe
+// learns nothing.
 func (r *Registry) same(ctx context.Context, id string, req *Request, by string) (*sluice.Subscription, error) {
 	want, err := req.subscription()
 	if err != nil || want.Mode != sluice.Wake {
@@ -224,11 +231,12 @@ func (r *Registry) same(ctx context.Context, id string, req *Request, by string)
 	return found, err
 }
 
-// again returns a subscription that is there and is asked for again.
+// again returns an existing subscription that is requested again.
 func (r *Registry) again(ctx context.Context, req *Request, want, existing *sluice.Subscription) (*sluice.Subscription, bool, error) {
 	bounded := want.Grant != "" || want.CreatedBy == string(sluice.Anonymous)
-	if bounded && (existing.CreatedBy != want.CreatedBy || !r.owns(ctx, existing)) { // what it is like is not for whoever asks
-		return nil, false, sluice.Errorf(sluice.SubscriptionDiffers, "the id is taken; choose another one")
+	// Its configuration is hidden from the caller.
+	if bounded && (existing.CreatedBy != want.CreatedBy || !r.owns(ctx, existing)) {
+		return nil, false, sluice.Errorf(sluice.SubscriptionDiffers, "the id is in use; choose another one")
 	}
 	if err := sameAs(req, want, existing); err != nil {
 		return nil, false, err
@@ -236,10 +244,11 @@ func (r *Registry) again(ctx context.Context, req *Request, want, existing *slui
 	return r.ready(ctx, existing, false)
 }
 
-// sameAs returns an error (SubscriptionDiffers) unless what is wanted exists already.
+// sameAs returns an error (SubscriptionDiffers) unless the request matches the existing
+// subscription.
 func sameAs(req *Request, want, existing *sluice.Subscription) error {
 	if want.Mode == sluice.Wake && req.Metadata == nil {
-		want.Metadata = existing.Metadata // which can change, and S1 does not know
+		want.Metadata = existing.Metadata // mutable, and not part of S1
 	}
 	if req.ReplayWindow == 0 {
 		want.ReplayWindow = existing.ReplayWindow // its default is a setting, which can change
@@ -260,13 +269,13 @@ func sameAs(req *Request, want, existing *sluice.Subscription) error {
 	if existing.Mode == sluice.Wake {
 		change = "it cannot be changed, so delete it first (sluice sub rm)"
 	}
-	return sluice.Errorf(sluice.SubscriptionDiffers, "subscription %q exists with another configuration; %s", want.ID, change).
+	return sluice.Errorf(sluice.SubscriptionDiffers, "subscription %q exists with a different configuration; %s", want.ID, change).
 		With("revision", existing.Revision)
 }
 
-// ready returns the subscription once its consumer exists: with the secret if it was created
-// now. A creation whose consumer could not be made is completed by asking again; one whose
-// consumer will never be made as things are leaves nothing behind.
+// ready returns the subscription once its consumer exists, with its secret if it was just created.
+// If the consumer could not be created, a repeated request completes the creation; if it can never
+// be created, nothing is left behind.
 func (r *Registry) ready(ctx context.Context, sub *sluice.Subscription, created bool) (*sluice.Subscription, bool, error) { //nolint:revive // created is a result on its way
 	if err := r.needs.Consumers.Ensure(ctx, sub); err != nil {
 		err = fmt.Errorf("ensure consumer of %s: %w", sub.ID, err)
@@ -278,14 +287,15 @@ func (r *Registry) ready(ctx context.Context, sub *sluice.Subscription, created 
 	if !created {
 		return sub, false, nil
 	}
-	if err := r.maySubscribe(ctx, sub); err != nil && sluice.CodeOf(err) != sluice.Unavailable { // it was lost meanwhile, and nobody knew of the subscription
+	// Access was lost in the meantime, and the revocation did not see the subscription.
+	if err := r.maySubscribe(ctx, sub); err != nil && sluice.CodeOf(err) != sluice.Unavailable {
 		return nil, false, errors.Join(err, unlessMissing(r.Delete(shutdown.Lasting(ctx), sub.ID, sub.CreatedBy)))
 	}
 	return withSecret(sub), true, nil
 }
 
-// prepare returns the subscription that a request asks for, checked and complete but for its
-// id. Nothing is stored before everything was checked (S0-55).
+// prepare returns the requested subscription, checked and complete except for its ID. Nothing is
+// stored before all checks (S0-55).
 func (r *Registry) prepare(ctx context.Context, req *Request, by string) (*sluice.Subscription, error) {
 	sub, err := req.subscription()
 	if err != nil {
@@ -317,9 +327,6 @@ func (r *Registry) prepare(ctx context.Context, req *Request, by string) (*sluic
 	if err := takeSecret(sub, now); err != nil {
 		return nil, err
 	}
-	if err := r.shakeHands(ctx, sub); err != nil {
-		return nil, err
-	}
 	sub.State = sluice.Active
 	if !sub.Enabled {
 		sub.State = sluice.Paused
@@ -328,7 +335,8 @@ func (r *Registry) prepare(ctx context.Context, req *Request, by string) (*sluic
 	return sub, nil
 }
 
-// shakeHands has the endpoint agree, if it is to: then nothing is sent before it has.
+// shakeHands performs the handshake with the endpoint, if required: nothing is sent before it
+// agrees.
 func (r *Registry) shakeHands(ctx context.Context, sub *sluice.Subscription) (err error) {
 	sub.Agreed = nil
 	if sub.Endpoint.Handshake {
@@ -337,7 +345,8 @@ func (r *Registry) shakeHands(ctx context.Context, sub *sluice.Subscription) (er
 	return err
 }
 
-// maySubscribe returns an error unless whoever asks may have what the subscription is about (S0-54).
+// maySubscribe returns an error unless the caller may access everything that the subscription
+// covers (S0-54).
 func (r *Registry) maySubscribe(ctx context.Context, sub *sluice.Subscription) error {
 	if r.needs.Access == nil {
 		return nil
@@ -353,16 +362,17 @@ func (r *Registry) shows(ctx context.Context, ev *sluice.Event) bool {
 	return r.needs.Access == nil || r.needs.Access.Shows(ctx, ev)
 }
 
-// event returns the event with an id. Code NotFound if there is none that whoever asks may see.
+// event returns the event with an ID. Code NotFound if it does not exist or is hidden from the
+// caller.
 func (r *Registry) event(ctx context.Context, namespace, id string) (sluice.Event, error) {
 	ev, err := r.needs.Logs.EventByID(ctx, namespace, id)
 	if err == nil && !r.shows(ctx, &ev) {
-		return sluice.Event{}, sluice.Errorf(sluice.NotFound, "there is no such event, or you may not know of it")
+		return sluice.Event{}, sluice.Errorf(sluice.NotFound, "event not found, or not visible to you")
 	}
 	return ev, err
 }
 
-// checkTypes returns an error (UnknownEventType) if the filter names a type that there is not (S4-64).
+// checkTypes returns an error (UnknownEventType) if the filter names an unknown type (S4-64).
 func (r *Registry) checkTypes(sub *sluice.Subscription) error {
 	if r.needs.Catalogue == nil {
 		return nil
@@ -370,13 +380,13 @@ func (r *Registry) checkTypes(sub *sluice.Subscription) error {
 	return r.needs.Catalogue.CheckTypes(sub.Namespace, sub.Filter.Types)
 }
 
-// complete fills in what follows from the rest.
+// complete sets derived fields.
 func complete(sub *sluice.Subscription) {
 	sub.SetDefaults()
 	sub.ReplayWindowS = int64(sub.ReplayWindow.Std().Seconds()) // S0-53
 }
 
-// check returns the first reason in the subscription itself why it cannot be.
+// check returns the first reason why the subscription itself is invalid.
 func check(sub *sluice.Subscription) error {
 	if err := checkMode(sub.Mode); err != nil {
 		return err
@@ -387,9 +397,6 @@ func check(sub *sluice.Subscription) error {
 	if err := retry.Check(sub.Policy.Retry); err != nil {
 		return err
 	}
-	if sub.Endpoint.Handshake && sub.Mode == sluice.Wake {
-		return sluice.Errorf(sluice.InvalidRequest, "endpoint.handshake is for the mode push").With("field", "endpoint.handshake")
-	}
 	_, err := filter.Compile(sub.Filter)
 	return err
 }
@@ -399,16 +406,16 @@ func checkMode(mode sluice.Mode) error {
 	case sluice.Push, sluice.Wake:
 		return nil
 	default:
-		return sluice.Errorf(sluice.Unprocessable, "mode %q is not available yet; this server knows \"push\" and \"wake\"", mode)
+		return sluice.Errorf(sluice.Unprocessable, "mode %q: use \"push\" or \"wake\"", mode)
 	}
 }
 
 func wakeNotSupported() error {
-	return sluice.Errorf(sluice.WakeNotSupported, "this server does not know agents; make a subscription of mode wake with an endpoint, or use a webhook")
+	return sluice.Errorf(sluice.WakeNotSupported, "this server does not support agents; create a subscription of mode wake with an endpoint, or use a webhook")
 }
 
-// takeSecret moves the request's secret, which was checked, or a new one, to where the
-// server keeps it.
+// takeSecret moves the request's validated secret, or a generated one, to the field where the
+// server stores it.
 func takeSecret(sub *sluice.Subscription, now time.Time) error {
 	value := sub.Endpoint.Secret
 	sub.Endpoint.Secret = ""
@@ -423,7 +430,7 @@ func takeSecret(sub *sluice.Subscription, now time.Time) error {
 	return nil
 }
 
-// withSecret returns a copy that shows the newest secret.
+// withSecret returns a copy that includes the newest secret.
 func withSecret(sub *sluice.Subscription) *sluice.Subscription {
 	shown := *sub
 	shown.Endpoint.Secret = sub.Secrets[0].Value

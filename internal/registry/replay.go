@@ -13,15 +13,15 @@ import (
 )
 
 const (
-	maxReplays = 8   // of one subscription that run at once
-	keptEnded  = 100 // replays that have ended and are kept
+	maxReplays = 8   // concurrently running, per subscription
+	keptEnded  = 100 // number of ended replays that are kept
 )
 
-// Replays keeps the records of replays.
+// Replays stores the records of replays.
 type Replays interface {
 	// Add stores a new replay.
 	Add(ctx context.Context, rep sluice.Replay) error
-	// Replay returns a replay as it is stored now; only its id and subscription are looked at. Code NotFound.
+	// Replay returns the stored replay; only its ID and subscription are used. Code NotFound.
 	Replay(ctx context.Context, rep sluice.Replay) (sluice.Replay, error)
 	// Of returns the replays of a subscription, newest first.
 	Of(ctx context.Context, subscription string) ([]sluice.Replay, error)
@@ -29,20 +29,21 @@ type Replays interface {
 	Drop(ctx context.Context, rep sluice.Replay) error
 	// Remove deletes all replays of a subscription.
 	Remove(ctx context.Context, subscription string) error
-	// Progress changes what is stored of a replay; one that has ended keeps how.
+	// Progress changes a stored replay; one that has ended keeps its result.
 	Progress(ctx context.Context, rep sluice.Replay, change func(*sluice.Replay)) error
 }
 
-// ReplayLogs reads what a replay would deliver.
+// ReplayLogs reads the events of a replay.
 type ReplayLogs interface {
-	// Resolve returns the sequence after which a cursor lies. Codes NotFound; WindowExceeded.
+	// Resolve returns the sequence before the first event after a cursor. Codes NotFound;
+	// WindowExceeded.
 	Resolve(ctx context.Context, namespace, cursor string) (uint64, error)
 	// ReadLane returns the next events of a subscription's pattern from a sequence on.
 	ReadLane(ctx context.Context, sub *sluice.Subscription, path sluice.Path, from uint64, limit int) ([]sluice.Event, uint64, error)
 }
 
-// ReplayRequest says what is to be delivered again. From and To are a sequence, an event's id or
-// a time, both inclusive; empty: from the beginning of what is kept, up to what is there now.
+// ReplayRequest selects the events to replay. From and To are a sequence, an event ID or a time,
+// both inclusive; empty: from the oldest stored event up to the newest.
 type ReplayRequest struct {
 	From     string
 	To       string
@@ -51,10 +52,9 @@ type ReplayRequest struct {
 	Rate     sluice.Rate
 }
 
-// Replay starts a replay of past events and returns it. Codes: SubscriptionMissing; Conflict if
-// the subscription is cancelled; QuotaExceeded if too many of its replays are running;
-// InvalidRequest; NotFound for an event that is not there; WindowExceeded for one that is no
-// longer kept.
+// Replay starts a replay of past events and returns it. Codes: SubscriptionMissing; Conflict if the
+// subscription is cancelled; QuotaExceeded if too many of its replays are running; InvalidRequest;
+// NotFound for a missing event; WindowExceeded for an event that is no longer stored.
 func (r *Registry) Replay(ctx context.Context, id string, req ReplayRequest, by string) (sluice.Replay, error) {
 	sub, rep, err := r.plan(ctx, id, req)
 	if err != nil {
@@ -65,8 +65,8 @@ func (r *Registry) Replay(ctx context.Context, id string, req ReplayRequest, by 
 }
 
 // Start starts a replay: Kind, From, To, Types, EventIDs, Rate, Total and CreatedBy are the
-// caller's, the rest is filled in. One that acts on a lane does not count as running; if the same was
-// asked for and is not done yet, that one is returned. Codes Conflict; QuotaExceeded.
+// caller's, the other fields are set. A replay that acts on a lane does not count as running; a
+// repeated request for one that is not done returns it. Codes Conflict; QuotaExceeded.
 func (r *Registry) Start(ctx context.Context, sub *sluice.Subscription, rep sluice.Replay) (sluice.Replay, error) {
 	if err := alive(sub); err != nil {
 		return rep, err
@@ -84,11 +84,11 @@ func (r *Registry) Start(ctx context.Context, sub *sluice.Subscription, rep slui
 			return others[i], nil
 		}
 	} else if running >= maxReplays {
-		return rep, sluice.Errorf(sluice.QuotaExceeded, "%d replays of %q are running; wait for one to end, or cancel it", running, sub.ID)
+		return rep, sluice.Errorf(sluice.QuotaExceeded, "%d replays of %q are running, the limit; wait for one to end, or cancel it", running, sub.ID)
 	}
 	id, err := uuid.NewV7()
 	if err != nil {
-		return rep, fmt.Errorf("make an id: %w", err)
+		return rep, fmt.Errorf("generate an ID: %w", err)
 	}
 	rep.ID, rep.Subscription, rep.Namespace, rep.State = id.String(), sub.ID, sub.Namespace, sluice.ReplayRunning
 	rep.Next, rep.Began = rep.From, sub.Began()
@@ -107,7 +107,7 @@ func (r *Registry) Start(ctx context.Context, sub *sluice.Subscription, rep slui
 	return rep, nil
 }
 
-// tidy deletes old records of replays, newest first, and returns how many are running.
+// tidy deletes old records of replays, given newest first, and returns the number of running ones.
 func (r *Registry) tidy(ctx context.Context, all []sluice.Replay) (running int, err error) {
 	ended := 0
 	for _, rep := range all {
@@ -128,12 +128,12 @@ func (r *Registry) tidy(ctx context.Context, all []sluice.Replay) (running int, 
 	return running, nil
 }
 
-// sameAct reports whether a replay does to the lane of an event what another one is to do.
+// sameAct reports whether two replays act on the lane of an event in the same way.
 func sameAct(rep, other *sluice.Replay, sub *sluice.Subscription) bool {
 	return rep.State == sluice.ReplayRunning && rep.Kind == other.Kind && rep.From == other.From && rep.Began.Equal(sub.Began())
 }
 
-// actionOf returns what the ledger calls a replay's beginning.
+// actionOf returns the ledger action for the start of a replay.
 func actionOf(kind sluice.ReplayKind) string {
 	switch kind {
 	case sluice.ReplayRetry:
@@ -161,8 +161,8 @@ func (r *Registry) GetReplay(ctx context.Context, id, replay string) (sluice.Rep
 	return r.needs.Replays.Replay(ctx, sluice.Replay{ID: replay, Subscription: id})
 }
 
-// CancelReplay ends a replay and returns it. What is under way is finished. One that has ended
-// already stays as it is. Codes SubscriptionMissing; NotFound.
+// CancelReplay cancels a replay and returns it. Deliveries in flight are completed. An ended replay
+// is unchanged. Codes SubscriptionMissing; NotFound.
 func (r *Registry) CancelReplay(ctx context.Context, id, replay, by string) (sluice.Replay, error) {
 	rep, err := r.GetReplay(ctx, id, replay)
 	if err != nil {
@@ -210,12 +210,12 @@ func (r *Registry) plan(ctx context.Context, id string, req ReplayRequest) (*slu
 		rep.Total = rep.To - rep.From + 1
 	}
 	if c, err := sluice.ParseCursor(req.From); err == nil && (c.Kind == sluice.CursorSeq || c.Kind == sluice.CursorEvent) && rep.From > rep.To+1 {
-		return nil, rep, sluice.Errorf(sluice.InvalidRequest, "from %q is at sequence %d, and the last event would be at %d: there is nothing to replay", req.From, rep.From, rep.To).With("field", "from")
+		return nil, rep, sluice.Errorf(sluice.InvalidRequest, "from %q is at sequence %d, after the last event at %d: nothing to replay", req.From, rep.From, rep.To).With("field", "from")
 	}
 	return sub, rep, nil
 }
 
-// check returns an error (InvalidRequest) for what can be told without the log.
+// check returns an error (InvalidRequest) for errors that are detectable without the log.
 func (req *ReplayRequest) check() error {
 	for name, rate := range map[string]float64{"rate.per_second": req.Rate.PerSecond, "rate.per_minute": req.Rate.PerMinute} {
 		if rate < 0 {
@@ -228,12 +228,12 @@ func (req *ReplayRequest) check() error {
 	return nil
 }
 
-// notThere says of a place that is no event's what it may be.
+// notThere adds the valid forms of a position to the error for a missing event.
 func notThere(err error, sub *sluice.Subscription, field, place string) error {
 	if sluice.CodeOf(err) != sluice.NotFound {
 		return err
 	}
-	return sluice.Errorf(sluice.NotFound, "%s %q: there is no event of that id in %s, and it is neither a sequence nor an RFC 3339 time such as 2026-01-31T00:00:00Z",
+	return sluice.Errorf(sluice.NotFound, "%s %q: not the ID of an event in %s, nor a sequence, nor an RFC 3339 time such as 2026-01-31T00:00:00Z",
 		field, place, sub.Namespace).With("field", field)
 }
 
@@ -247,13 +247,13 @@ func (r *Registry) first(ctx context.Context, sub *sluice.Subscription, cursor s
 		ev, err := r.event(ctx, sub.Namespace, cursor)
 		return ev.Seq, err
 	case c.Kind == sluice.CursorSeq:
-		c.Seq = max(c.Seq, 1) - 1 // a cursor lies before what comes next
+		c.Seq = max(c.Seq, 1) - 1 // a cursor is exclusive
 	}
 	after, err := r.needs.ReplayLogs.Resolve(ctx, sub.Namespace, c.String())
 	return after + 1, err
 }
 
-// last returns the last sequence of a replay: it never goes beyond what is there now.
+// last returns the last sequence of a replay, at most that of the newest event.
 func (r *Registry) last(ctx context.Context, sub *sluice.Subscription, cursor string) (uint64, error) {
 	now, err := r.needs.Logs.LastSeq(ctx, sub.Namespace)
 	if err != nil || cursor == "" {

@@ -9,8 +9,8 @@ import (
 	"github.com/sluice-io/sluice/pkg/sluice"
 )
 
-// Request is what a caller asks for when it makes a subscription: in our words, or in the
-// shape of S0-11…18, never in both.
+// Request is a caller's request to create a subscription: in Sluice's form, or in the form of
+// S0-11…18, never in both.
 type Request struct {
 	ID             string            `json:"id"`
 	ReplayWindow   sluice.Duration   `json:"replay_window"`
@@ -19,7 +19,7 @@ type Request struct {
 	Metadata       map[string]string `json:"metadata"`
 	IdempotencyKey string            `json:"idempotency_key"`
 
-	// In our words.
+	// Sluice's form.
 	Namespace string          `json:"namespace"`
 	Mode      sluice.Mode     `json:"mode"`
 	Pattern   sluice.Pattern  `json:"pattern"`
@@ -28,7 +28,7 @@ type Request struct {
 	Start     Start           `json:"start"`
 	Policy    *sluice.Policy  `json:"policy"`
 
-	// In S0's words.
+	// S0's form.
 	Target      string   `json:"target"`
 	OnChange    string   `json:"on_change"`
 	WebhookURL  string   `json:"webhook_url"`
@@ -37,13 +37,13 @@ type Request struct {
 	Scope       string   `json:"scope"`
 }
 
-// Start is a start as it was written; in JSON a sequence may be a number.
+// Start is a start as given; in JSON, a sequence may be a number.
 type Start string
 
-// UnmarshalJSON reads a string or a number.
+// UnmarshalJSON parses a string or a number.
 func (s *Start) UnmarshalJSON(data []byte) error {
 	var number json.Number
-	if err := json.Unmarshal(data, &number); err == nil { // of a string too, if it is a number
+	if err := json.Unmarshal(data, &number); err == nil { // also for a string with a number
 		*s = Start(number)
 		return nil
 	}
@@ -55,7 +55,7 @@ func (s *Start) UnmarshalJSON(data []byte) error {
 	return nil
 }
 
-// ParseRequest reads a request. Code InvalidRequest if it is not JSON or has a field that is
+// ParseRequest parses a request. Code InvalidRequest if it is not JSON or has a field that is
 // unknown or of another type.
 func ParseRequest(body []byte) (*Request, error) {
 	var req Request
@@ -66,12 +66,12 @@ func ParseRequest(body []byte) (*Request, error) {
 }
 
 const (
-	globalScope = "global" // S0's word for the scope that is everybody's
+	globalScope = "global" // S0's name for the global scope
 	s0Timeout   = sluice.Duration(10 * time.Second)
 )
 
-// subscription returns what the request means, defaults not yet filled in. Codes Ambiguous
-// (S4-75), InvalidRequest (S0-19, S0-20), WakeNotSupported (S0-24), UnknownFilter.
+// subscription returns the requested subscription, without defaults. Codes Ambiguous (S4-75),
+// InvalidRequest (S0-19, S0-20), WakeNotSupported (S0-24), UnknownFilter.
 func (r *Request) subscription() (*sluice.Subscription, error) {
 	sub := &sluice.Subscription{
 		ID:             r.ID,
@@ -88,7 +88,7 @@ func (r *Request) subscription() (*sluice.Subscription, error) {
 	case r.inS0():
 		err = r.fillS0(sub)
 	case r.Pattern == "":
-		return nil, sluice.Errorf(sluice.Ambiguous, "the request has neither a pattern nor a target; name the paths that it is about, such as \"/**\"")
+		return nil, sluice.Errorf(sluice.Ambiguous, "the request has neither a pattern nor a target; set a pattern such as \"/**\"")
 	default:
 		err = r.fill(sub)
 	}
@@ -117,18 +117,18 @@ func (r *Request) fill(sub *sluice.Subscription) error {
 	return nil
 }
 
-// fillS0 translates S0's shape: short retries (S0-42…44), the fact envelope (S0-29) and ten
-// seconds for an attempt (S0-48).
+// fillS0 translates S0's form: short retries (S0-42…44), the fact envelope (S0-29) and ten seconds
+// per attempt (S0-48).
 func (r *Request) fillS0(sub *sluice.Subscription) error {
 	switch r.OnChange {
 	case "webhook":
 		if r.WakeAgentID != "" {
-			return sluice.Errorf(sluice.InvalidRequest, "wake_agent_id goes with on_change \"wake\", not with \"webhook\"; leave it out")
+			return sluice.Errorf(sluice.InvalidRequest, "wake_agent_id requires on_change \"wake\", not \"webhook\"; omit it")
 		}
 	case "wake":
 		return wakeNotSupported()
 	case "":
-		return sluice.Errorf(sluice.Ambiguous, "on_change is missing; this server knows \"webhook\"")
+		return sluice.Errorf(sluice.Ambiguous, "on_change is missing; use \"webhook\"")
 	default:
 		return sluice.Errorf(sluice.InvalidRequest, "on_change %q: use \"webhook\"", r.OnChange)
 	}
@@ -150,8 +150,8 @@ func (r *Request) fillS0(sub *sluice.Subscription) error {
 	return nil
 }
 
-// fillTarget sets the namespace and, for an entity, the filter. A scope stands over the
-// namespace of a target that is global; two others must agree.
+// fillTarget sets the namespace and, for an entity, the filter. A scope overrides the namespace of
+// a global target; otherwise the two must agree.
 func (r *Request) fillTarget(sub *sluice.Subscription) error {
 	kind, name, _ := strings.Cut(r.Target, ":")
 	scope := kind == "scope"
@@ -161,7 +161,7 @@ func (r *Request) fillTarget(sub *sluice.Subscription) error {
 	case name == "" || !scope && kind != "entity":
 		return sluice.Errorf(sluice.InvalidRequest, "target %q: write scope:<namespace> or entity:<uri>", r.Target)
 	case scope && r.Scope != "" && name != r.Scope && name != globalScope:
-		return sluice.Errorf(sluice.Ambiguous, "target %q and scope %q name two namespaces", r.Target, r.Scope)
+		return sluice.Errorf(sluice.Ambiguous, "target %q and scope %q name different namespaces", r.Target, r.Scope)
 	case scope:
 		sub.Namespace = cmp.Or(r.Scope, name)
 	default:

@@ -35,9 +35,9 @@ func TestRequest_SaysWhatIsMissing(t *testing.T) {
 		{`"target":"scope:a","on_change":"webhook"`, `webhook_url is missing`},
 		{`"target":"scope:a","on_change":"webhook","webhook_url":"/x"`, `webhook_url "/x": use an absolute URL such as https://example.com/hook`},
 		{`"on_change":"webhook","webhook_url":"https://a.example"`, `target is missing; write scope:<namespace> or entity:<uri>`},
-		{`"target":"scope:a"`, `on_change is missing; this server knows "webhook"`},
+		{`"target":"scope:a"`, `on_change is missing; use "webhook"`},
 		{`"target":"entity:","on_change":"webhook"`, `target "entity:": write scope:<namespace> or entity:<uri>`},
-		{`"target":"scope:a","on_change":"webhook","wake_agent_id":"x","webhook_url":"/x"`, `wake_agent_id goes with on_change "wake", not with "webhook"; leave it out`},
+		{`"target":"scope:a","on_change":"webhook","wake_agent_id":"x","webhook_url":"/x"`, `wake_agent_id requires on_change "wake", not "webhook"; omit it`},
 	} {
 		req, err := ParseRequest([]byte("{" + c[0] + "}"))
 		require.NoError(t, err)

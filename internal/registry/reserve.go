@@ -9,12 +9,12 @@ import (
 )
 
 // reserve makes sub the one subscription of its reservation key and stores it, or returns the
-// one that is, and false. Code Conflict for an idempotency key that was used for another
+// existing one, and false. Code Conflict for an idempotency key that was used with a different
 // configuration.
 //
-// The reservation names the id before the subscription is stored under it. Whoever finds a
-// reservation without a subscription stores its own under the reserved id, so that a creator
-// that is slow, or gone, neither blocks others nor makes a second one: only one can be first.
+// The reservation names the ID before the subscription is stored under it. A creator that finds a
+// reservation without a subscription stores its own under the reserved ID, so that a slow or dead
+// creator neither blocks others nor creates a second one: only one can be first.
 func (r *Registry) reserve(ctx context.Context, sub *sluice.Subscription) (*sluice.Subscription, bool, error) {
 	key, err := reservationKey(sub)
 	if err != nil {
@@ -46,19 +46,19 @@ func (r *Registry) reserve(ctx context.Context, sub *sluice.Subscription) (*slui
 	}
 }
 
-// mine returns an error (Conflict) if a reservation is somebody else's, or of another configuration.
+// mine returns an error (Conflict) if a reservation belongs to another principal or configuration.
 func (r *Registry) mine(ctx context.Context, h holder, sub *sluice.Subscription, config string) error {
 	switch {
 	case h.sub != nil && sub.Grant != "" && !r.owns(ctx, h.sub):
-		return sluice.Errorf(sluice.Conflict, "somebody of your name, whose grant came from others than yours, has such a subscription")
+		return sluice.Errorf(sluice.Conflict, "the same principal has such a subscription under a grant from another issuer")
 	case h.keeps() && sub.IdempotencyKey != "" && h.held.Config != config:
-		return sluice.Errorf(sluice.Conflict, "idempotency_key %q was used with another configuration", sub.IdempotencyKey)
+		return sluice.Errorf(sluice.Conflict, "idempotency_key %q was used with a different configuration", sub.IdempotencyKey)
 	}
 	return nil
 }
 
-// claim stores sub, under an id that was reserved before or with a reservation of its own.
-// Code Conflict if somebody else was faster with either.
+// claim stores sub, under an ID that was reserved before or with a reservation of its own. Code
+// Conflict if another creator was faster with either.
 func (r *Registry) claim(ctx context.Context, key string, mine Reservation, h holder, sub *sluice.Subscription) error {
 	sub.ID = mine.Subscription
 	if h.pending {
@@ -73,18 +73,18 @@ func (r *Registry) claim(ctx context.Context, key string, mine Reservation, h ho
 	})
 }
 
-// holder is who has a reservation: a subscription, one that is not stored yet, or nobody.
+// holder is the holder of a reservation: a subscription, one that is not stored yet, or none.
 type holder struct {
 	held     Reservation
-	revision uint64 // of the reservation; 0: there is none
+	revision uint64 // revision of the reservation; 0: none
 	sub      *sluice.Subscription
 	pending  bool
 }
 
 func (h holder) keeps() bool { return h.pending || h.sub != nil }
 
-// holder returns who has the key: nobody, too, if the reservation's subscription was
-// cancelled, or was changed so that it is no longer what the key stands for.
+// holder returns the holder of a key: none, too, if the reservation's subscription was cancelled,
+// or changed so that it no longer matches the key.
 func (r *Registry) holder(ctx context.Context, key string) (holder, error) {
 	held, revision, err := r.reservation(ctx, key)
 	h := holder{held: held, revision: revision}
@@ -116,7 +116,7 @@ func keysOf(sub *sluice.Subscription) ([]string, error) {
 	return []string{byKey, byStructure}, err
 }
 
-// reservation returns what is reserved under the key; revision 0 if nothing is.
+// reservation returns the reservation under the key; revision 0 if none.
 func (r *Registry) reservation(ctx context.Context, key string) (Reservation, uint64, error) {
 	held, revision, err := r.needs.Reservations.Get(ctx, key)
 	if err != nil && sluice.CodeOf(err) != sluice.NotFound {
@@ -125,8 +125,8 @@ func (r *Registry) reservation(ctx context.Context, key string) (Reservation, ui
 	return held, revision, nil
 }
 
-// hold reserves the subscription's structure unless another one has it, so that a request
-// without idempotency key finds the subscription whatever it was made with.
+// hold reserves the subscription's structure unless another one holds it, so that a request without
+// an idempotency key finds the subscription however it was created.
 func (r *Registry) hold(ctx context.Context, sub *sluice.Subscription) error {
 	key, err := structureKey(sub)
 	if err != nil {
@@ -142,7 +142,7 @@ func (r *Registry) hold(ctx context.Context, sub *sluice.Subscription) error {
 	}
 	_, err = r.needs.Reservations.Put(ctx, key, Reservation{Subscription: sub.ID, Config: config}, other.revision)
 	if sluice.CodeOf(err) == sluice.Conflict {
-		return nil // another one was faster, and has it now
+		return nil // another one was faster and holds it now
 	}
 	return err
 }
@@ -168,7 +168,7 @@ func (r *Registry) release(ctx context.Context, sub *sluice.Subscription) error 
 	return nil
 }
 
-// free removes a reservation, unless somebody else has changed it.
+// free removes a reservation, unless it was changed concurrently.
 func (r *Registry) free(ctx context.Context, key string, revision uint64) error {
 	err := r.needs.Reservations.Delete(ctx, key, revision)
 	if err != nil && sluice.CodeOf(err) != sluice.Conflict {
@@ -177,27 +177,39 @@ func (r *Registry) free(ctx context.Context, key string, revision uint64) error 
 	return nil
 }
 
-// counted does what stores a new subscription if the namespace may have it. Code QuotaExceeded
-// if not, and then nothing was done.
+// counted runs store for a new subscription if the quota allows it and the endpoint agrees, if
+// required: an endpoint is asked only for a subscription that is about to be stored. Codes
+// QuotaExceeded, Unprocessable otherwise, and then nothing was done.
 func (r *Registry) counted(ctx context.Context, sub *sluice.Subscription, store func() error) error {
 	if r.needs.Quota == nil {
-		return store()
+		return r.agreed(ctx, sub, store)
 	}
 	if err := r.needs.Quota.Enter(ctx, sub); err != nil {
 		return err
 	}
-	err := store()
+	err := r.agreed(ctx, sub, store)
 	if err != nil {
 		r.needs.Quota.Leave(sub.ID)
 	}
 	return err
 }
 
-// load returns a stored subscription with its revision. Code SubscriptionMissing if there is none.
+// agreed runs store for a new subscription after its endpoint has agreed, if required.
+func (r *Registry) agreed(ctx context.Context, sub *sluice.Subscription, store func() error) error {
+	if sub.Agreed == nil { // otherwise another caller was faster with the ID, and it is retried
+		if err := r.shakeHands(ctx, sub); err != nil {
+			return err
+		}
+	}
+	return store()
+}
+
+// load returns a stored subscription with its revision. Code SubscriptionMissing if it does not
+// exist.
 func (r *Registry) load(ctx context.Context, id string) (*sluice.Subscription, error) {
 	sub, revision, err := r.needs.Subscriptions.Get(ctx, id)
 	if sluice.CodeOf(err) == sluice.NotFound {
-		return nil, sluice.Errorf(sluice.SubscriptionMissing, "there is no subscription %q", id)
+		return nil, sluice.Errorf(sluice.SubscriptionMissing, "subscription %q not found", id)
 	}
 	if err != nil {
 		return nil, fmt.Errorf("get subscription: %w", err)

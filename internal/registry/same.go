@@ -11,8 +11,8 @@ import (
 	"github.com/sluice-io/sluice/pkg/sluice"
 )
 
-// configuration is everything that a client chooses about a subscription, except its secret
-// and whether it is enabled now. Defaults are filled in, so that to name one changes nothing.
+// configuration is everything that a client chooses about a subscription, except its secret and
+// whether it is enabled. Defaults are set, so that naming one changes nothing.
 type configuration struct {
 	Namespace      string            `json:"namespace"`
 	Mode           sluice.Mode       `json:"mode"`
@@ -30,8 +30,8 @@ type configuration struct {
 	IdempotencyKey string            `json:"idempotency_key"`
 }
 
-// structure is what makes two subscriptions of one principal the same wish (S0-27): the same
-// events to the same endpoint. How they are delivered does not count.
+// structure identifies duplicates among the subscriptions of one principal (S0-27): the same events
+// to the same endpoint, regardless of the delivery policy.
 type structure struct {
 	Namespace string         `json:"namespace"`
 	Mode      sluice.Mode    `json:"mode"`
@@ -50,7 +50,7 @@ func configHash(sub *sluice.Subscription) (string, error) {
 	})
 }
 
-// structureKey returns the key under which a subscription is reserved by its structure.
+// structureKey returns the reservation key of a subscription's structure.
 func structureKey(sub *sluice.Subscription) (string, error) {
 	return hash(structure{
 		Namespace: sub.Namespace, Mode: sub.Mode, Pattern: sub.Pattern, Target: sub.Target, Filter: sub.Filter,
@@ -58,8 +58,8 @@ func structureKey(sub *sluice.Subscription) (string, error) {
 	})
 }
 
-// reservationKey returns the key under which nobody else may make the subscription: by its
-// idempotency key within namespace and principal (S0-26), else by structure.
+// reservationKey returns the key that prevents duplicates of the subscription: its idempotency key
+// within namespace and principal (S0-26), or else its structure.
 func reservationKey(sub *sluice.Subscription) (string, error) {
 	if sub.IdempotencyKey == "" {
 		return structureKey(sub)
@@ -67,7 +67,7 @@ func reservationKey(sub *sluice.Subscription) (string, error) {
 	return hash([]string{sub.Namespace, sub.CreatedBy, sub.IdempotencyKey})
 }
 
-// sameSecret reports whether the request gave no secret or one that the subscription has.
+// sameSecret reports whether the request has no secret or one of the subscription's.
 func sameSecret(given string, sub *sluice.Subscription) bool {
 	return given == "" || slices.ContainsFunc(sub.Secrets, func(s sluice.Secret) bool { return hmac.Equal([]byte(s.Value), []byte(given)) })
 }

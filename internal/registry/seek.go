@@ -7,14 +7,14 @@ import (
 	"github.com/sluice-io/sluice/pkg/sluice"
 )
 
-// Seek lets a subscription go on from another place of its log: "all" or "-1" (the beginning of
-// what is kept), "new" or "now" (what comes), "last_per_path", a sequence, a time (RFC 3339), or
-// an event's id. What is delivered next is the first event there, whether it was delivered
-// before or not. Lanes that waited for a retry are given up for it without dead letters: what
-// they waited for comes again if it lies there.
+// Seek moves a subscription to another position in the log: "all" or "-1" (the oldest stored
+// event), "new" or "now" (new events), "last_per_path", a sequence, a time (RFC 3339), or an event
+// ID. The event at the new position is delivered next, even if it was delivered before. Lanes
+// waiting for a retry are abandoned without dead letters: their events are delivered again if they
+// are after the new position.
 //
 // Codes: SubscriptionMissing; Conflict if it is cancelled; InvalidRequest; NotFound for an event
-// that is not in the log; WindowExceeded for a sequence that is no longer kept.
+// that is not in the log; WindowExceeded for a sequence that is no longer stored.
 func (r *Registry) Seek(ctx context.Context, id, to, by string) (*sluice.Subscription, error) {
 	sub, err := r.load(ctx, id)
 	if err != nil {
@@ -33,7 +33,8 @@ func (r *Registry) Seek(ctx context.Context, id, to, by string) (*sluice.Subscri
 		return true, nil
 	})
 	if err != nil || sub.State == sluice.Active {
-		return sub, err // whoever serves it makes its consumer anew, and two at once would take it from one another
+		// The replica that serves it recreates its consumer; doing so here as well would conflict.
+		return sub, err
 	}
 	if err := r.needs.Consumers.Ensure(ctx, sub); err != nil {
 		return nil, fmt.Errorf("ensure consumer of %s: %w", id, err)
@@ -41,11 +42,11 @@ func (r *Registry) Seek(ctx context.Context, id, to, by string) (*sluice.Subscri
 	return sub, nil
 }
 
-// place resolves where a subscription is to go on.
+// place resolves the target position.
 func (r *Registry) place(ctx context.Context, namespace, to string) (sluice.StartAt, error) {
 	switch to {
 	case "":
-		return sluice.StartAt{}, sluice.Errorf(sluice.InvalidRequest, "say where: {\"to\": a sequence, an event's id, a time, \"all\" or \"new\"}")
+		return sluice.StartAt{}, sluice.Errorf(sluice.InvalidRequest, "to is missing: {\"to\": a sequence, an event ID, a time, \"all\" or \"new\"}")
 	case "-1":
 		to = sluice.StartAll
 	case "now":
@@ -61,13 +62,13 @@ func (r *Registry) place(ctx context.Context, namespace, to string) (sluice.Star
 		return sluice.StartAt{Kind: sluice.StartSeq, Seq: e.Seq}, err
 	}
 	if at.Kind == sluice.StartTime && at.Time.After(r.needs.Now()) {
-		return at, sluice.Errorf(sluice.InvalidRequest, "%s is yet to come; \"new\" stands for what comes", to)
+		return at, sluice.Errorf(sluice.InvalidRequest, "%s is in the future; use \"new\" for new events", to)
 	}
 	if at.Kind == sluice.StartSeq && at.Seq > last+1 {
-		return at, sluice.Errorf(sluice.InvalidRequest, "the log ends at %d; \"new\" stands for what comes", last).With("current_seq", last)
+		return at, sluice.Errorf(sluice.InvalidRequest, "the log ends at %d; use \"new\" for new events", last).With("current_seq", last)
 	}
 	if at.Kind == sluice.StartSeq && at.Seq < first && to != sluice.StartAll {
-		return at, sluice.Errorf(sluice.WindowExceeded, "the log begins at %d; what lies before is no longer kept", first).
+		return at, sluice.Errorf(sluice.WindowExceeded, "the log starts at %d; earlier events are no longer stored", first).
 			With("oldest_available_seq", first).With("current_seq", last)
 	}
 	return at, nil

@@ -49,7 +49,7 @@ func TestAWakeIsTheSameUntilItDiffers(t *testing.T) {
 	} {
 		_, _, err := b.Put(t.Context(), "agents", parse(t, other), "root")
 		require.Equal(t, sluice.SubscriptionDiffers, sluice.CodeOf(err), "%s: %v", name, err)
-		require.ErrorContains(t, err, "another configuration", name)
+		require.ErrorContains(t, err, "different configuration", name)
 	}
 }
 
@@ -65,7 +65,7 @@ func TestAWakeIsImmutable(t *testing.T) {
 	} {
 		_, err := b.Patch(t.Context(), "agents", []byte(patch), 0, "root")
 		require.Equal(t, sluice.Conflict, sluice.CodeOf(err), "%s: %v", patch, err)
-		require.ErrorContains(t, err, "delete the subscription and make a new one")
+		require.ErrorContains(t, err, "delete the subscription and create a new one")
 	}
 	_, err = b.Patch(t.Context(), "agents", []byte(`{"pattern":"/b"}`), 0, "root")
 	requireCode(t, sluice.InvalidRequest, err)
@@ -90,7 +90,7 @@ func TestOfAnIDThatIsTakenWhoShowsNoTokenLearnsNothing(t *testing.T) {
 	for _, body := range []string{waking, `{"mode":"wake","pattern":"/b","endpoint":{"url":"` + url + `"}}`} {
 		_, _, err = b.Put(nobody, "agents", parse(t, body), string(sluice.Anonymous))
 		requireCode(t, sluice.SubscriptionDiffers, err)
-		require.EqualError(t, err, "the id is taken; choose another one")
+		require.EqualError(t, err, "the id is in use; choose another one")
 	}
 	_, created, err := b.Put(nobody, "mine", parse(t, waking), string(sluice.Anonymous))
 	require.NoError(t, err)

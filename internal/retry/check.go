@@ -20,7 +20,7 @@ func Check(r sluice.Retry) error {
 	switch r.Preset {
 	case sluice.PresetStandard, sluice.PresetShort, sluice.PresetPersistent, sluice.PresetStepped:
 		if len(r.Steps) > 0 || r.MaxAttempts != 0 || r.Jitter != 0 {
-			return sluice.Errorf(sluice.InvalidRequest, "policy.retry: steps, max_attempts and jitter belong to the preset custom, not to %s", r.Preset)
+			return sluice.Errorf(sluice.InvalidRequest, "policy.retry: steps, max_attempts and jitter require the preset custom, not %s", r.Preset)
 		}
 		return nil
 	case sluice.PresetCustom:
@@ -42,7 +42,7 @@ func checkCustom(r sluice.Retry) error {
 	}
 	for _, s := range r.Steps {
 		if s.Std() < MinStep || s.Std() > MaxStep {
-			return sluice.Errorf(sluice.InvalidRequest, "policy.retry.steps: %s is not within %s and %s", s, MinStep, MaxStep)
+			return sluice.Errorf(sluice.InvalidRequest, "policy.retry.steps: %s is not between %s and %s", s, MinStep, MaxStep)
 		}
 	}
 	return nil

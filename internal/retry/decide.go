@@ -23,7 +23,7 @@ func Holds(p sluice.Policy, reason sluice.Reason) bool {
 	switch reason {
 	case sluice.Exhausted, sluice.NotSendable, sluice.EventTooLarge, sluice.FilterError:
 		return p.OnDead == sluice.DeadHolds
-	case sluice.Expired, sluice.EndpointGone, sluice.Malformed, sluice.Loop:
+	case sluice.Expired, sluice.Unreadable, sluice.EndpointGone, sluice.Malformed, sluice.Loop:
 	}
 	return false
 }

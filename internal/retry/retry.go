@@ -1,5 +1,5 @@
-// Package retry knows when a failed attempt is tried again and when never. It is pure: the
-// time and the randomness come in as arguments.
+// Package retry computes the time of the next attempt after a failure, or that there is none. It is
+// pure: the time and the randomness are arguments.
 package retry
 
 import (

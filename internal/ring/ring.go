@@ -1,4 +1,4 @@
-// Package ring knows the last elements of a log, for many who read them at their own pace.
+// Package ring is a buffer of the last elements of a log for many readers, each at its own pace.
 package ring
 
 import (

@@ -1,4 +1,5 @@
-// Package room knows how much room a store has left, what is refused when it is little, and when a store that could not write
-// is whole again. A part of the store is kept for records: who changed what, who may do what, how deliveries went. What is
-// published never takes it, so that a full store can still be administered.
+// Package room tracks the free space of the store, determines what is refused when it is scarce,
+// and detects the recovery of a store that could not write. Part of the store is reserved for
+// records: the ledger, permissions, and the state of deliveries. Published events never use it, so
+// that a full store can still be administered.
 package room

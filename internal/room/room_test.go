@@ -257,7 +257,7 @@ func TestWatch_StartsTheStoreAnew(t *testing.T) {
 		later()
 		require.Equal(t, sluice.Unavailable, sluice.CodeOf(w.Whole()))
 		require.Equal(t, sluice.Unavailable, sluice.CodeOf(w.Grow()))
-		require.Zero(t, w.disk.starts(), "there is no room yet")
+		require.Zero(t, w.disk.starts(), "no free space yet")
 		w.disk.empty()
 		later()
 		later()

@@ -140,7 +140,7 @@ func (w *Watch) bind(ctx context.Context, level sluice.StorageLevel, usage sluic
 	err := w.opts.Store.Bind(limit, level, usage.LimitBytes-Reserve(usage.LimitBytes))
 	w.bound, w.next = level, time.Now().Add(max(bindEvery, 10*time.Since(begun)))
 	if err != nil && ctx.Err() == nil && !w.failed {
-		w.opts.Log.WarnContext(ctx, "some streams do not have the limits that they should; it is tried again", slog.Any("error", err))
+		w.opts.Log.WarnContext(ctx, "limits of some streams not applied; retrying", slog.Any("error", err))
 	}
 	w.failed = err != nil
 }
@@ -153,7 +153,7 @@ func (w *Watch) enter(ctx context.Context, level sluice.StorageLevel, usage slui
 		w.complain(ctx, level, attrs...)
 		return
 	}
-	w.opts.Log.LogAttrs(ctx, slog.LevelInfo, "the store has room again", attrs...)
+	w.opts.Log.LogAttrs(ctx, slog.LevelInfo, "the store has free space again", attrs...)
 }
 
 func (w *Watch) set(level sluice.StorageLevel) {
@@ -165,7 +165,7 @@ func (w *Watch) set(level sluice.StorageLevel) {
 // complain logs what is refused from now on.
 func (w *Watch) complain(ctx context.Context, level sluice.StorageLevel, attrs ...slog.Attr) {
 	attrs = append(attrs, slog.String("level", level.String()), slog.String("problem", level.Problem().Message))
-	w.opts.Log.LogAttrs(ctx, slog.LevelError, "the store refuses to grow", attrs...)
+	w.opts.Log.LogAttrs(ctx, slog.LevelError, "the store is at its limit", attrs...)
 }
 
 // heal waits, if the store cannot write, until it can, and starts it again.
@@ -187,7 +187,7 @@ func (w *Watch) heal(ctx context.Context) {
 	}
 	w.set(sluice.StorageAmple) // until the look that follows
 	w.next = time.Time{}
-	w.opts.Log.LogAttrs(ctx, slog.LevelWarn, "the disk takes writes again; the store was started anew")
+	w.opts.Log.LogAttrs(ctx, slog.LevelWarn, "the disk accepts writes again; the store was restarted")
 }
 
 var errStopping = errors.New("the server is being stopped")
@@ -203,7 +203,7 @@ func (w *Watch) reopen(ctx context.Context) error {
 	limit, cancel := context.WithTimeout(ctx, healLimit)
 	defer cancel()
 	if err := w.opts.Disk.Reopen(limit); err != nil {
-		w.opts.Log.WarnContext(ctx, "the store does not start again; it is tried again", slog.Any("error", err))
+		w.opts.Log.WarnContext(ctx, "the store could not be restarted; retrying", slog.Any("error", err))
 		return fmt.Errorf("reopen: %w", err)
 	}
 	return nil

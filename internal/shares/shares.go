@@ -1,4 +1,4 @@
-// Package shares divides a number of places among those who may want all of them.
+// Package shares is a fair semaphore: it divides a number of permits among competing holders.
 package shares
 
 import (

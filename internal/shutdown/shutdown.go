@@ -1,4 +1,4 @@
-// Package shutdown gives all that a server does after it was told to end one deadline.
+// Package shutdown gives all work after the server was told to stop a common deadline.
 //
 // The deadline travels with the context: Lasting returns a context that outlives the one that ended, and ends with the
 // deadline. So no step of the stop path needs a limit of its own.
@@ -16,7 +16,7 @@ import (
 )
 
 // ErrOver is the cause with which contexts end at the deadline.
-var ErrOver = errors.New("the server ends, and its time for that is over")
+var ErrOver = errors.New("shutdown grace period exceeded")
 
 // closingShare is the part of the time that is left for closing connections and files: one fifth.
 const closingShare = 5

@@ -63,7 +63,7 @@ func (c *Conn) Hear() {
 	for {
 		f, err := c.next()
 		if err == nil && !f.op.IsControl() {
-			err = &amiss{Policy, "nothing is to be said here"}
+			err = &amiss{Policy, "no text frame is allowed here"}
 		}
 		switch a, is := errors.AsType[*amiss](err); {
 		case is:

@@ -127,7 +127,7 @@ func farewell(payload []byte) []byte {
 	case err != nil:
 		return closing(Protocol, err.Error())
 	case code >= codesEnd:
-		return closing(Protocol, "this is no code of a close frame")
+		return closing(Protocol, "invalid close code")
 	}
 	return append(appendHead(nil, ws.OpClose, 2), payload[:2]...)
 }

@@ -67,7 +67,7 @@ func Dial(ctx context.Context, api *http.Client, url string, header http.Header)
 	}
 	wire, upgraded := resp.Body.(io.ReadWriteCloser)
 	if resp.StatusCode != http.StatusSwitchingProtocols || !upgraded {
-		return nil, resp, fmt.Errorf("the server answered %s", resp.Status)
+		return nil, resp, fmt.Errorf("the server responded %s", resp.Status)
 	}
 	c := &Conn{
 		wire: wire, texts: make(chan []byte), pongs: make(chan struct{}, 1), gone: make(chan struct{}), ended: make(chan struct{}),

@@ -30,11 +30,12 @@ type absence struct {
 // were there before.
 func absent(before []string, is map[string]natsstore.Count) (names []string) {
 	for _, name := range append(streams.Lasting(), before...) {
-		if _, there := is[name]; !there && streams.Ours(name) && !slices.Contains(names, name) {
+		if _, there := is[name]; !there && streams.Ours(name) {
 			names = append(names, name)
 		}
 	}
-	return names
+	slices.Sort(names)
+	return slices.Compact(names)
 }
 
 // due reports whether it is time to find out whether a missing stream was deleted behind the server's back.
@@ -60,7 +61,7 @@ func (m *Memory) heed(ctx context.Context, is map[string]natsstore.Count) map[st
 		if _, there := is[name]; there {
 			delete(m.gone, name)
 			if a.told {
-				m.log.InfoContext(ctx, "a stream that was missing is there again", slog.String("stream", name))
+				m.log.InfoContext(ctx, "missing stream has returned", slog.String("stream", name))
 			}
 		} else if !a.was.Created.IsZero() {
 			all[name] = a.was
@@ -87,7 +88,7 @@ func (m *Memory) miss(ctx context.Context, name string, was natsstore.Count) {
 	lacks, err := m.store.Lacks(ctx, name)
 	switch {
 	case err != nil:
-		m.log.DebugContext(ctx, "whether a stream is missing is not known", slog.String("stream", name), slog.Any("error", err))
+		m.log.DebugContext(ctx, "check for missing streams failed", slog.String("stream", name), slog.Any("error", err))
 		return // it is asked again with the next look
 	case !lacks:
 		m.found(name)
@@ -115,11 +116,16 @@ func (m *Memory) found(name string) {
 // tellGone says that a stream was deleted, in the log and as damage.
 func (m *Memory) tellGone(ctx context.Context, name string, a *absence) {
 	d := sluice.Damage{Kind: sluice.DamageMissing, Stream: name, From: a.was.First, To: a.was.Last}
+	var had map[string]natsstore.Had
 	if isLog(name) {
 		d.Namespace = strings.TrimPrefix(name, streams.EventsStream(""))
+		var err error
+		if had, err = m.store.Had(ctx); err != nil {
+			m.log.WarnContext(ctx, "how far the subscriptions had come is known from the start only", slog.Any("error", err))
+		}
 	}
-	if err := m.enter(ctx, []sluice.Damage{d}); err != nil {
-		m.log.WarnContext(ctx, "damage is not remembered", slog.String("stream", name), slog.Any("error", err))
+	if err := m.enter(ctx, []sluice.Damage{d}, had); err != nil {
+		m.log.WarnContext(ctx, "damage not recorded", slog.String("stream", name), slog.Any("error", err))
 	}
 	a.told = true
 }
@@ -128,12 +134,12 @@ func (m *Memory) tellGone(ctx context.Context, name string, a *absence) {
 func (m *Memory) remake(ctx context.Context, name string, a *absence) {
 	if err := m.store.Remake(ctx, name, a.was.Last); err != nil {
 		if !a.stuck {
-			m.log.WarnContext(ctx, "a stream that was deleted is not made again yet", slog.String("stream", name), slog.Any("error", err))
+			m.log.WarnContext(ctx, "deleted stream not recreated yet", slog.String("stream", name), slog.Any("error", err))
 		}
 		a.stuck = true
 		return
 	}
-	m.log.WarnContext(ctx, "a stream that was deleted is made again, empty", slog.String("stream", name))
+	m.log.WarnContext(ctx, "deleted stream recreated, empty", slog.String("stream", name))
 	if m.Remade != nil {
 		m.Remade(ctx, name)
 	}
@@ -172,7 +178,7 @@ func (m *Memory) restore(ctx context.Context) error {
 			if err := m.store.Remake(ctx, name, a.was.Last); err != nil && sluice.CodeOf(err) != sluice.NotFound {
 				return err
 			}
-			m.log.WarnContext(ctx, "a stream that was deleted is made anew, empty, because its content was given up", slog.String("stream", name))
+			m.log.WarnContext(ctx, "deleted stream recreated, empty, because its content was abandoned", slog.String("stream", name))
 			m.found(name)
 		}
 	}

@@ -1,5 +1,6 @@
-// Package stored keeps beside NATS how far everything in it has come, finds out what of it is damaged or gone, and has made
-// anew what can be (docs/operations.md, "Damaged files"; decision 0029).
+// Package stored keeps the last known state of the streams outside NATS, detects damaged and
+// missing data, and has it recreated where possible (docs/operations.md, "Damaged files"; decision
+// 0029).
 package stored
 
 import (
@@ -44,9 +45,12 @@ func guarded() []string {
 // Memory keeps beside NATS how far everything in it has come, so that a start knows what of it is damaged (docs/operations.md,
 // "Damaged files").
 type Memory struct {
-	// Found is called for damage that is new, by Run. nil: nobody is told.
+	// Found is called for damage that is new, by Run. nil: no call.
 	Found func(ctx context.Context, found []sluice.Damage)
-	// Remade is called after a stream that was deleted was made again, by Run. nil: nobody is told.
+	// Missed makes dead letters of damage of logs, for the subscriptions that had not come so far. It is called by Run, and again
+	// until it returns no error. nil: no call.
+	Missed func(ctx context.Context, owed []Owed) error
+	// Remade is called after a stream that was deleted was made again, by Run. nil: no call.
 	Remade func(ctx context.Context, stream string)
 
 	dir   string
@@ -62,6 +66,7 @@ type Memory struct {
 	damage  []sluice.Damage
 	untold  []sluice.Damage // what of it Found was not called for
 	gone    map[string]absence
+	missed  missed
 }
 
 // New returns the memory of a data directory. Examine comes first.
@@ -76,16 +81,16 @@ func New(dir string, store *natsstore.Store, log *slog.Logger) *Memory {
 // sequence is given out twice. It waits for a store that does not answer yet.
 func (m *Memory) Examine(ctx context.Context) error {
 	if err := readJSON(filepath.Join(m.dir, DamageFile), &m.damage); err != nil {
-		return fmt.Errorf("%w; remove the file if it is damaged itself", err)
+		return fmt.Errorf("%w; remove the file if it is damaged", err)
 	}
 	was, records := map[string]natsstore.Count{}, map[string]natsstore.Records{}
 	if err := errors.Join(readJSON(filepath.Join(m.dir, countsFile), &was), readJSON(filepath.Join(m.dir, recordsFile), &records)); err != nil {
-		m.log.WarnContext(ctx, "how far the streams had come is not known", slog.Any("error", err))
+		m.log.WarnContext(ctx, "last known ends of the streams unavailable", slog.Any("error", err))
 	}
 	for {
 		found, err := m.compare(ctx, was, records)
 		if err == nil {
-			return m.enter(ctx, found)
+			return m.enter(ctx, found, nil)
 		}
 		if sluice.CodeOf(err) != sluice.Unavailable || ctx.Err() != nil {
 			return err
@@ -103,8 +108,11 @@ func (m *Memory) compare(ctx context.Context, was map[string]natsstore.Count, re
 	if err != nil {
 		return nil, err
 	}
+	if err := m.openMissed(ctx, is); err != nil {
+		return nil, err
+	}
 	if len(was) > 0 && !sameStore(was, is) {
-		m.log.WarnContext(ctx, "none of the streams that this data directory remembers is there: it is another NATS, or an empty one")
+		m.log.WarnContext(ctx, "none of the streams known to this data directory exists: this is a different or an empty NATS")
 		was, records = nil, nil
 	}
 	found, err := m.lost(ctx, natsstore.CompareCounts(was, is))
@@ -123,7 +131,7 @@ func (m *Memory) compare(ctx context.Context, was map[string]natsstore.Count, re
 	}
 	for _, d := range append(slices.Clone(m.damage), found...) {
 		if err := m.goOn(ctx, d, is); err != nil {
-			m.log.ErrorContext(ctx, "sequences that were lost may be given out again", slog.String("stream", d.Stream), slog.Any("error", err))
+			m.log.ErrorContext(ctx, "lost sequences may be assigned again", slog.String("stream", d.Stream), slog.Any("error", err))
 		}
 	}
 	return found, nil
@@ -171,8 +179,9 @@ func sameStore(was, is map[string]natsstore.Count) bool {
 	return false
 }
 
-// enter adds to what is known to be damaged, and says what is new of it.
-func (m *Memory) enter(ctx context.Context, found []sluice.Damage) error {
+// enter adds to what is known to be damaged, and says what is new of it. had is how far the subscriptions had come while the log was
+// whole; nil stands for what they had when the server started.
+func (m *Memory) enter(ctx context.Context, found []sluice.Damage, had map[string]natsstore.Had) error {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	before := len(m.untold)
@@ -181,12 +190,18 @@ func (m *Memory) enter(ctx context.Context, found []sluice.Damage) error {
 			continue
 		}
 		d.FoundAt = time.Now().UTC()
+		m.owe(d, had)
 		m.damage, m.untold = append(m.damage, d), append(m.untold, d)
-		m.log.ErrorContext(ctx, "what is stored is damaged", slog.String("kind", string(d.Kind)), slog.String("stream", d.Stream),
+		m.log.ErrorContext(ctx, "stored data is damaged", slog.String("kind", string(d.Kind)), slog.String("stream", d.Stream),
 			slog.String("key", d.Key), slog.Uint64("from", d.From), slog.Uint64("to", d.To), slog.Uint64("messages", d.Messages))
 	}
 	if len(m.untold) == before {
 		return nil
+	}
+	if len(m.missed.Owed) > 0 { // first: what is known to be damaged is not entered again
+		if err := m.keepMissed(); err != nil {
+			return err
+		}
 	}
 	return writeJSON(filepath.Join(m.dir, DamageFile), m.damage)
 }
@@ -214,10 +229,7 @@ func (m *Memory) Forget(ctx context.Context) error {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	m.damage = nil
-	if err := os.Remove(filepath.Join(m.dir, DamageFile)); err != nil && !errors.Is(err, fs.ErrNotExist) {
-		return err
-	}
-	return nil
+	return remove(filepath.Join(m.dir, DamageFile))
 }
 
 // OfBucket returns what is known to be damaged of a bucket, by key.
@@ -241,11 +253,12 @@ func (m *Memory) Run(ctx context.Context) error {
 	for ctx.Err() == nil {
 		begun := time.Now()
 		if err := m.remember(ctx); err != nil && ctx.Err() == nil {
-			m.log.WarnContext(ctx, "how far the streams have come is not remembered", slog.Any("error", err))
+			m.log.WarnContext(ctx, "ends of the streams not recorded", slog.Any("error", err))
 		}
 		if fresh := m.Fresh(); len(fresh) > 0 && m.Found != nil {
 			m.Found(ctx, fresh)
 		}
+		m.tellMissed(ctx)
 		rest(ctx, nil, rememberShare*time.Since(begun))
 		rest(ctx, m.told, rememberEvery)
 	}
@@ -283,7 +296,7 @@ func (m *Memory) watch(ctx context.Context, bucket string) {
 		}
 	})
 	if ctx.Err() == nil {
-		m.log.WarnContext(ctx, "records are not remembered", slog.String("bucket", bucket), slog.Any("error", err))
+		m.log.WarnContext(ctx, "records not listed", slog.String("bucket", bucket), slog.Any("error", err))
 	}
 }
 
@@ -343,7 +356,7 @@ func (m *Memory) Leave(ctx context.Context) {
 // left says that Leave failed, unless a server that ends says it.
 func (m *Memory) left(ctx context.Context, err error) {
 	if !shutdown.Left(ctx, "counts of the streams", 1) {
-		m.log.WarnContext(ctx, "how far the streams had come is not remembered", slog.Any("error", err))
+		m.log.WarnContext(ctx, "ends of the streams not recorded", slog.Any("error", err))
 	}
 }
 

@@ -34,7 +34,10 @@ func (v *Verification) Run(ctx context.Context) error {
 	for rest := verifyRest; ctx.Err() == nil; rest = 0 {
 		err := v.verify(ctx, rest)
 		if err != nil && ctx.Err() == nil {
-			v.memory.log.WarnContext(ctx, "what is stored was not verified", slog.Any("error", err))
+			v.memory.log.WarnContext(ctx, "verification of the store failed", slog.Any("error", err))
+		}
+		if err == nil {
+			v.memory.whole()
 		}
 		v.change(func(s *sluice.Verification) {
 			if s.EndedAt = time.Now().UTC(); err != nil {
@@ -105,7 +108,7 @@ func (v *Verification) verify(ctx context.Context, rest int) error {
 		if err != nil {
 			return fmt.Errorf("%s: %w", name, err)
 		}
-		if err := v.memory.enter(ctx, found); err != nil {
+		if err := v.memory.enter(ctx, found, nil); err != nil {
 			return err
 		}
 		before += counts[name].Count

@@ -1,6 +1,6 @@
-// Package tailing knows the one reader that a namespace's log has in an engine of this process: it fills a ring, from which many
-// take what comes at their own pace. It begins with the first who needs it, and ends some time after the last has left, or when the
-// log is another one.
+// Package tailing is the shared log reader of a namespace for one engine in this process: it fills
+// a ring, from which many readers take new events at their own pace. It starts with the first
+// reader, and stops some time after the last one has left, or when the log is recreated.
 package tailing
 
 import (
@@ -245,7 +245,7 @@ func (t *Tail[T, W]) fill(ctx context.Context) error {
 		case anew != nil:
 			return anew
 		}
-		needs.Slog.LogAttrs(ctx, slog.LevelWarn, "follow a log", slog.String("for", needs.For), slog.String("namespace", t.Namespace), slog.Any("error", err))
+		needs.Slog.LogAttrs(ctx, slog.LevelWarn, "read a log", slog.String("for", needs.For), slog.String("namespace", t.Namespace), slog.Any("error", err))
 		select {
 		case <-ctx.Done():
 		case <-time.After(wait):

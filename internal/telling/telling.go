@@ -1,8 +1,9 @@
-// Package telling knows the order in which a thing is done and told: first it is so, then it is told.
+// Package telling defines the order of a change and its system event: first the change is stored,
+// then the event is published.
 //
-// Whoever hears of a change, and asks, finds it so or finds what came after it. That holds only if nobody tells of what is
-// not written, so there is one function that does both, and a test (internal/telling_test.go) that finds whoever announces
-// without it.
+// A reader that learns of a change and reads the state therefore finds that change or a later one.
+// This holds only if no event is published for an unwritten change, so one function does both, and
+// a test (internal/telling_test.go) finds callers that publish without it.
 package telling
 
 import "context"

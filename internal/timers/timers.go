@@ -1,8 +1,9 @@
-// Package timers knows what is to be done when: it calls somebody at times, of which there may be many.
+// Package timers is a queue of timers by key: it calls a function at set times, of which there may
+// be many.
 //
-// What is due is remembered by key; nothing of it is stored here. Keys of one lane are called one after the
-// other in the order of their times, those first that were put off before; and a key is never called twice at once. A call
-// may be one too many: whoever is called looks at what is stored.
+// Due keys are held in memory; nothing is stored here. Keys of one lane are called one after the
+// other in the order of their times, postponed ones first; and a key is never called twice
+// concurrently. A call may be redundant, so the callee checks the stored state.
 package timers
 
 import (

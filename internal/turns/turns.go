@@ -1,6 +1,6 @@
-// Package turns has those who want to change the same thing in this process do so one after the other: of many who
-// try at once with compare-and-set one comes through, and each try of the others costs as much as a success. That they
-// take turns is a courtesy: what counts is what the store takes.
+// Package turns is a keyed mutex for concurrent changes of one resource in this process: of many
+// concurrent compare-and-sets only one succeeds, and each failed one costs as much as a success.
+// The lock is only an optimization; correctness rests on the compare-and-set.
 package turns
 
 import (

@@ -1,7 +1,7 @@
-// Package underway knows what is under way to somebody, so that it can be cut off when that one may have nothing any more.
+// Package underway tracks in-flight requests so that they can be cancelled when access is revoked.
 //
-// Whatever is to be sent enters before the gate is asked about it. So of two things that happen at once, a revocation
-// and an attempt, either the gate knows of the one or Cut of the other.
+// A request is registered before the gate is asked about it. So of a concurrent revocation and
+// attempt, either the gate sees the revocation or Cut sees the attempt.
 package underway
 
 import (
@@ -12,7 +12,7 @@ import (
 )
 
 // ErrCut is the cause with which the context of what was cut off is done.
-var ErrCut = errors.New("cut off: access may have been lost")
+var ErrCut = errors.New("cancelled: access may have been revoked")
 
 // Set is what is under way. The zero value is ready.
 type Set[T any] struct {
@@ -83,7 +83,7 @@ func (o Off) Wait(ctx context.Context) error {
 		select {
 		case <-over:
 		case <-ctx.Done():
-			return fmt.Errorf("cut off %d attempts, of which %d may be under way still: %w", len(o), len(o)-n, ctx.Err())
+			return fmt.Errorf("cancelled %d attempts, of which %d may still be in flight: %w", len(o), len(o)-n, ctx.Err())
 		}
 	}
 	return nil

@@ -49,7 +49,7 @@ func TestWhoeverCannotWaitIsToldHowManyAreLeft(t *testing.T) { // C43
 		off := set.Cut(func(int) bool { return true })
 		err := off.Wait(limit)
 		require.ErrorIs(t, err, context.DeadlineExceeded)
-		require.ErrorContains(t, err, "cut off 1 attempts, of which 1 may be under way still")
+		require.ErrorContains(t, err, "cancelled 1 attempts, of which 1 may still be in flight")
 		require.ErrorIs(t, ctx.Err(), context.Canceled)
 		leave()
 		require.NoError(t, off.Wait(t.Context()))

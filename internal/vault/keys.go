@@ -13,7 +13,7 @@ import (
 func NewKey() ([]byte, error) {
 	raw := make([]byte, KeyBytes)
 	if _, err := rand.Read(raw); err != nil {
-		return nil, fmt.Errorf("make a key: %w", err)
+		return nil, fmt.Errorf("generate a key: %w", err)
 	}
 	return raw, nil
 }
@@ -50,7 +50,7 @@ func ParseFile(content string) ([][]byte, error) {
 		keys = append(keys, raw)
 	}
 	if len(keys) == 0 {
-		return nil, errors.New("there is no key in it")
+		return nil, errors.New("no key in the file")
 	}
 	return keys, nil
 }
@@ -65,7 +65,7 @@ func parse(text string) ([]byte, error) {
 	text = strings.NewReplacer("-", "+", "_", "/").Replace(strings.TrimRight(text, "="))
 	raw, err := base64.RawStdEncoding.DecodeString(text)
 	if err != nil || len(raw) != KeyBytes {
-		return nil, fmt.Errorf("it is not base64 of %d bytes; make one with: openssl rand -base64 %d", KeyBytes, KeyBytes)
+		return nil, fmt.Errorf("not base64 of %d bytes; generate one with: openssl rand -base64 %d", KeyBytes, KeyBytes)
 	}
 	return raw, nil
 }

@@ -20,13 +20,15 @@ const KeyBytes = 32
 const version = "enc1."
 
 // ErrTampered says that a sealed text was changed, or is not where it was sealed for.
-var ErrTampered = errors.New("the sealed text was changed, or belongs elsewhere")
+var ErrTampered = errors.New("the sealed text was modified or belongs to another record")
 
 // UnknownKeyError says that a text was sealed with a key that is not in the ring.
 type UnknownKeyError struct{ ID string }
 
 // Error names the key.
-func (e *UnknownKeyError) Error() string { return "sealed with key " + e.ID + ", which is not at hand" }
+func (e *UnknownKeyError) Error() string {
+	return "sealed with key " + e.ID + ", which is not available"
+}
 
 // Ring is keys, the newest first. It does not change and may be used at once. It prints as the
 // ids of its keys.
@@ -40,7 +42,7 @@ type key struct {
 // New returns a ring of keys of KeyBytes each, the newest first. A key that is there twice counts once.
 func New(keys ...[]byte) (*Ring, error) {
 	if len(keys) == 0 {
-		return nil, errors.New("there is no key")
+		return nil, errors.New("no key")
 	}
 	r := &Ring{}
 	for _, raw := range keys {

@@ -80,7 +80,7 @@ func (c *call) identify() error {
 		c.expired, err = err, nil
 	}
 	if err == nil && (claim.Consumer != c.id || claim.Namespace != c.sub.Namespace) {
-		err = sluice.Errorf(sluice.WakeTokenInvalid, "the token is not one of this consumer")
+		err = sluice.Errorf(sluice.WakeTokenInvalid, "the token does not belong to this consumer")
 	}
 	c.claim = claim
 	return err
@@ -167,7 +167,7 @@ func (c *call) decide(ctx context.Context, now Consumer) (Input, error) {
 func (c *call) admit(now Consumer) error {
 	switch {
 	case c.claim.Of != now.Of:
-		return sluice.Errorf(sluice.WakeTokenInvalid, "the token is not one of this consumer")
+		return sluice.Errorf(sluice.WakeTokenInvalid, "the token does not belong to this consumer")
 	case c.expired != nil && c.claim.Epoch != now.Epoch:
 		return sluice.Errorf(sluice.WakeStale, "the epoch is %d, not %d: stop", now.Epoch, c.claim.Epoch)
 	case c.expired == nil && c.cb.Epoch == now.Epoch && c.claim.Epoch != now.Epoch:

@@ -99,11 +99,11 @@ func plain(err error) string {
 	case ok && e.Field != "":
 		return "the field " + e.Field + " cannot be a JSON " + e.Value
 	case ok:
-		return "a JSON " + e.Value + " is where something else is expected"
+		return "a JSON " + e.Value + " is of an unexpected type"
 	case errors.Is(err, jsonarray.ErrTooMany):
 		return "it names more than " + strconv.Itoa(MaxStreams) + " streams for one purpose"
 	case errors.Is(err, jsonarray.ErrNotArray):
-		return "acks, subscribe and unsubscribe are arrays"
+		return "acks, subscribe and unsubscribe must be arrays"
 	}
 	return "it is not valid JSON"
 }

@@ -44,12 +44,12 @@ func TestParseCallback_SaysWhatIsWrong(t *testing.T) { // S1-85
 		`{}`:                              "epoch is missing",
 		`{"epoch":null}`:                  "epoch is missing",
 		`{`:                               "the body is not a callback: it is not valid JSON",
-		`[]`:                              "the body is not a callback: a JSON array is where something else is expected",
+		`[]`:                              "the body is not a callback: a JSON array is of an unexpected type",
 		`{"epoch":"3"}`:                   "the body is not a callback: the field epoch cannot be a JSON string",
 		`{"epoch":1,"done":"yes"}`:        "the body is not a callback: the field done cannot be a JSON string",
-		`{"epoch":1,"acks":{}}`:           "the body is not a callback: acks, subscribe and unsubscribe are arrays",
+		`{"epoch":1,"acks":{}}`:           "the body is not a callback: acks, subscribe and unsubscribe must be arrays",
 		`{"epoch":1,"subscribe":["a"]}`:   `subscribe: path "a" does not start with /`,
-		`{"epoch":1,"unsubscribe":["/"]}`: "unsubscribe: path / has no segment",
+		`{"epoch":1,"unsubscribe":["/"]}`: "unsubscribe: path / has no segments",
 		`{"epoch":1,"acks":[` + strings.Repeat("{},", MaxStreams) + `{}]}`: "the body is not a callback: it names more than 1000 streams for one purpose",
 	} {
 		got, err := ParseCallback([]byte(body), number)

@@ -12,7 +12,7 @@ import (
 )
 
 // errLost says that the subscription may have nothing any more.
-var errLost = errors.New("access was lost")
+var errLost = errors.New("access lost")
 
 // tries is how often something is decided anew because others change the same consumer.
 const tries = 100
@@ -37,20 +37,20 @@ func (e *Engine) change(ctx context.Context, sub *sluice.Subscription, path slui
 			}
 		}
 		stored, err := e.changeOnce(ctx, sub, path, known, decide)
-		if sluice.CodeOf(err) == sluice.Conflict || err != nil && guess && refused(err) {
+		if sluice.CodeOf(err) == sluice.Conflict || guess && refused(err) {
 			known = Entry{} // it is not what it was taken for
 			continue
 		}
 		return stored, err
 	}
-	return known, sluice.Errorf(sluice.Unavailable, "too many change this consumer at once; try again")
+	return known, sluice.Errorf(sluice.Unavailable, "too many concurrent changes of this consumer; retry")
 }
 
 func (e *Engine) changeOnce(ctx context.Context, sub *sluice.Subscription, path sluice.Path, known Entry,
 	decide func(ctx context.Context, c Consumer) (Input, error),
 ) (Entry, error) {
 	c := known.Consumer
-	if known.Revision == 0 || c.Of != incarnation(sub) {
+	if c.Of != incarnation(sub) {
 		c = Consumer{Path: path, Of: c.Of, State: sluice.WakeRemoved, Epoch: c.Epoch} // of an earlier subscription, if of any
 	}
 	in, err := decide(ctx, c)
@@ -61,10 +61,10 @@ func (e *Engine) changeOnce(ctx context.Context, sub *sluice.Subscription, path 
 		c = *in.Born
 	}
 	next, refusal := rules(sub).Step(c, in, e.opts.Now())
-	if known.Revision > 0 && reflect.DeepEqual(next, known.Consumer) || next.State == sluice.WakeRemoved && c.State == sluice.WakeRemoved {
+	if reflect.DeepEqual(next, known.Consumer) || c.State == sluice.WakeRemoved {
 		return known, refusal
 	}
-	if refusal == nil && len(next.Streams) > max(len(c.Streams), 1) {
+	if len(next.Streams) > max(len(c.Streams), 1) {
 		if err := next.fits(); err != nil {
 			return known, err
 		}
@@ -94,7 +94,7 @@ func (c *Consumer) fits() error {
 		return fmt.Errorf("consumer %s: %w", c.Path, err)
 	}
 	if len(data) > mostStreams {
-		return sluice.Errorf(sluice.WakeInvalid, "subscribe: the paths of all streams of a consumer take %d KiB at most, and these would take %d", mostStreams>>10, len(data)>>10)
+		return sluice.Errorf(sluice.WakeInvalid, "subscribe: the paths of a consumer's streams are limited to %d KiB, and these would take %d", mostStreams>>10, len(data)>>10)
 	}
 	return nil
 }
@@ -131,7 +131,7 @@ func (e *Engine) tails(ctx context.Context, sub *sluice.Subscription, primary sl
 		case sluice.Pass:
 			all[path] = found[i]
 		case sluice.Undecided:
-			return nil, sluice.Errorf(sluice.Unavailable, "who may see what is not known at the moment; try again")
+			return nil, sluice.PermissionsUnknown()
 		case sluice.Lost:
 			if path == primary {
 				return nil, errLost

@@ -23,6 +23,7 @@ type shelf struct {
 	entry     Entry
 	conflicts int   // so many writes meet somebody else's
 	full      error // of all writes
+	lost      error // of all reads
 	gets      int
 	woken     int
 
@@ -30,11 +31,13 @@ type shelf struct {
 	away      sluice.Path // nobody can tell of it
 	asked     atomic.Int64
 	decisions map[sluice.Path]sluice.Decision
+	shown     map[sluice.Path]uint64 // of what is withheld in part
+	looked    []sluice.Path          // how far who may see it
 }
 
 func (s *shelf) Get(context.Context, string, sluice.Path) (Entry, error) {
 	s.gets++
-	return s.entry, nil
+	return s.entry, s.lost
 }
 
 func (s *shelf) Put(_ context.Context, _ string, c Consumer, revision uint64) (uint64, error) {
@@ -57,7 +60,11 @@ func (s *shelf) Tail(_ context.Context, _ string, path sluice.Path) (Tail, error
 	return s.tails[path], nil
 }
 
-func (s *shelf) Visible(_ context.Context, _ *sluice.Subscription, _ sluice.Path, upTo uint64) (uint64, error) {
+func (s *shelf) Visible(_ context.Context, _ *sluice.Subscription, path sluice.Path, upTo uint64) (uint64, error) {
+	s.looked = append(s.looked, path)
+	if seq, ok := s.shown[path]; ok {
+		return seq, nil
+	}
 	return upTo, nil
 }
 
@@ -99,7 +106,7 @@ func TestChange_StoresWhatTheStepDecides(t *testing.T) { // S1-28, S1-33
 	}
 	got, err := change(Entry{}, seen)
 	require.NoError(t, err)
-	require.Equal(t, []any{Entry{}, 1, Entry{}}, []any{got, s.gets, s.entry}, "there is no such consumer")
+	require.Equal(t, []any{Entry{}, 1, Entry{}}, []any{got, s.gets, s.entry}, "consumer not found")
 
 	born := NewConsumer("/a", incarnation(sub), 1, 3)
 	s.conflicts = 1
@@ -124,6 +131,16 @@ func TestChange_StoresWhatTheStepDecides(t *testing.T) { // S1-28, S1-33
 	require.Equal(t, sluice.WakeStale, sluice.CodeOf(err))
 	require.Equal(t, 1, s.woken)
 
+	boom := errors.New("boom")
+	steps = 0
+	_, err = e.change(t.Context(), sub, "/a", done, func(context.Context, Consumer) (Input, error) {
+		steps++
+		return Input{}, boom
+	})
+	require.ErrorIs(t, err, boom)
+	require.Equal(t, 1, steps, "what no record can mend is not tried again")
+	var points []string
+	e.opts.Fault = func(point string) { points = append(points, point) }
 	s.conflicts = 1000
 	_, err = change(done, Input{Tails: Tails{"/a": {Seq: 8}}})
 	require.Equal(t, sluice.Unavailable, sluice.CodeOf(err), "too many change it")
@@ -131,6 +148,24 @@ func TestChange_StoresWhatTheStepDecides(t *testing.T) { // S1-28, S1-33
 	_, err = change(done, Input{Tails: Tails{"/a": {Seq: 8}}})
 	require.ErrorIs(t, err, s.full)
 	require.Equal(t, done, s.entry)
+	require.Equal(t, []string{"before put", "after put"}, points[len(points)-2:])
+	s.full, s.conflicts = nil, 0
+	left, err := change(done, Input{Tails: Tails{"/a": {Seq: 8, Gone: true}}})
+	require.NoError(t, err)
+	require.Equal(t, []any{sluice.WakeRemoved, left}, []any{left.Consumer.State, s.entry}, "that it is gone is stored")
+
+	s.lost = errors.New("lost")
+	steps = 0
+	_, err = change(Entry{}, seen)
+	require.ErrorIs(t, err, s.lost)
+	free, err := e.turns.Take(t.Context(), sluice.WakeConsumerID(sub.ID, "/a"))
+	require.NoError(t, err)
+	defer free()
+	over, cancel := context.WithCancel(t.Context())
+	cancel()
+	_, err = e.change(over, sub, "/a", left, nil)
+	require.ErrorIs(t, err, context.Canceled, "it is somebody else's turn")
+	require.Zero(t, steps)
 }
 
 // A record of an earlier subscription of the id is of a consumer that is no more, but for its epoch.
@@ -226,6 +261,37 @@ func TestTails_AreOfWhatMayBeSeen(t *testing.T) {
 	require.EqualError(t, err, "away")
 	require.LessOrEqual(t, s.asked.Load(), int64(len(paths)))
 	require.Equal(t, sluice.Pass, New(Ports{}, Options{}).decide(sub, "/a", 1), "without a gate everything may leave")
+}
+
+// The last message of a stream may be withheld by its label: then the last one counts that the subscription's owner may see. The question is
+// asked only where the answer can differ.
+func TestEndOf_IsWhatTheOwnerMaySee(t *testing.T) { // issue 13, attack 10
+	t.Parallel()
+	e, s, sub := shelved()
+	bound := *sub
+	bound.CreatedBy = "user:ann"
+	s.tails = Tails{"/a": {Seq: 9, Start: 2}, "/whole": {Seq: 5}, "/gone": {Seq: 4, Gone: true}, "/empty": {}}
+	s.shown, s.away = map[sluice.Path]uint64{"/a": 6}, "/away"
+	for path, want := range map[sluice.Path]Tail{
+		"/a": {Seq: 9, Start: 2, Withheld: true, Shown: 6}, "/whole": {Seq: 5}, "/gone": s.tails["/gone"], "/empty": {},
+	} {
+		got, err := e.endOf(t.Context(), &bound, path)
+		require.NoError(t, err)
+		require.Equal(t, want, got, path)
+	}
+	require.ElementsMatch(t, []sluice.Path{"/a", "/whole"}, s.looked)
+	_, err := e.endOf(t.Context(), &bound, "/away")
+	require.EqualError(t, err, "away")
+	got, err := e.endOf(t.Context(), sub, "/a")
+	require.NoError(t, err)
+	require.Equal(t, s.tails["/a"], got, "root may see everything")
+	require.Len(t, s.looked, 2)
+
+	r := &runner{engine: e}
+	a := r.lookAhead(t.Context(), &bound, "/a", []sluice.Path{"/a"})
+	<-a.done
+	require.Equal(t, Tails{"/a": {Seq: 9, Start: 2, Withheld: true, Shown: 6}}, a.tails, "a look ahead asks, too")
+	r.work.Wait()
 }
 
 // What was looked up ahead is used if it is of now, was found, and may be told.

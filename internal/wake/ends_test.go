@@ -81,3 +81,55 @@ func TestStep_IdleLeavesNothingOfTheCycle(t *testing.T) {
 		})
 	}
 }
+
+// A clock that was set back must not keep a consumer live for long: its silence ends at most two periods ahead.
+func TestStep_LiveEndsWhenClockIsSetBack(t *testing.T) { // S1-32
+	t.Parallel()
+	for ahead, want := range map[time.Duration]sluice.WakeState{
+		2 * wake.LiveFor: sluice.WakeLive, 2*wake.LiveFor + 1: sluice.WakeIdle, 1: sluice.WakeLive, 0: sluice.WakeIdle,
+	} {
+		got, err := rules().Step(live(until(noon.Add(ahead))), look(has(10)), noon)
+		require.NoError(t, err)
+		require.Equal(t, want, got.State, ahead)
+	}
+}
+
+// A cycle begins without failures, at a time that is read as it was written.
+func TestStep_WakeBeginsAfresh(t *testing.T) {
+	t.Parallel()
+	got, err := rules().Step(idle(failed(2, noon, noon)), look(has(11)), noon.Add(time.Second).In(time.FixedZone("x", 3600)))
+	require.NoError(t, err)
+	require.Equal(t, newly(noon.Add(time.Second)), got)
+}
+
+// An offset is judged even if its stream is left by the same callback.
+func TestStep_JudgesOffsetsOfWhatIsLeft(t *testing.T) { // S1-89
+	t.Parallel()
+	c := live(follows(acked(primary, 10), acked(tools, 5)))
+	for path, seq := range map[sluice.Path]uint64{primary: 11, tools: 6} {
+		cb := wake.Callback{Acks: acks(acked(path, seq)), Unsubscribe: list(path)}
+		_, err := rules().Step(c, call(both(10, 5), cb), noon)
+		require.Equal(t, sluice.WakeOffset, sluice.CodeOf(err), path)
+	}
+}
+
+// Of a stream in which nothing may be seen nothing can be acknowledged: an answer would tell how long it is. What is acknowledged stays so.
+func TestStep_NothingHiddenIsAcknowledged(t *testing.T) { // issue 13, attack 10
+	t.Parallel()
+	hidden := wake.Tail{Seq: 20, Withheld: true}
+	partly := wake.Tail{Seq: 20, Withheld: true, Shown: 12}
+	for name, tt := range map[string]struct {
+		tail wake.Tail
+		seq  uint64
+		want sluice.Code
+	}{
+		"beyond the cursor":         {hidden, 11, sluice.WakeOffset},
+		"at the cursor":             {hidden, 10, ""},
+		"of a stream in part shown": {partly, 15, ""},
+		"beyond its end":            {partly, 21, sluice.WakeOffset},
+	} {
+		cb := wake.Callback{Acks: acks(acked(primary, tt.seq))}
+		_, err := rules().Step(live(), call(wake.Tails{primary: tt.tail}, cb), noon)
+		require.Equal(t, tt.want, sluice.CodeOf(err), name)
+	}
+}

@@ -92,6 +92,14 @@ type Poster interface {
 	Post(ctx context.Context, sub *sluice.Subscription, l Letter) (a sluice.Attempt, body []byte)
 }
 
+// Pace holds notices to the rate that an endpoint agreed to in its handshake.
+type Pace interface {
+	// Take counts a request to the subscription's endpoint and returns 0, or returns how long none may be sent.
+	Take(sub *sluice.Subscription, now time.Time) time.Duration
+	// Return gives back what Take counted for a request that was not sent.
+	Return(sub *sluice.Subscription, now time.Time)
+}
+
 // Gate says whether something on a path may leave for a subscription now.
 type Gate interface {
 	Decide(sub *sluice.Subscription, ev *sluice.Event, now time.Time) sluice.Decision
@@ -127,6 +135,7 @@ type Ports struct {
 	Sources  Sources
 	Poster   Poster
 	Gate     Gate // nil: everything may leave
+	Pace     Pace // nil: at any rate
 	Log      Log
 	Registry Registry
 	Keys     passes.Keys

@@ -103,7 +103,7 @@ func (r *runner) run() {
 func (r *runner) persist(ctx context.Context, what string, try func() error) error {
 	wait := backoff.NewExponentialBackOff(backoff.WithInitialInterval(againFirst), backoff.WithMaxInterval(againMost), backoff.WithMaxElapsedTime(0))
 	return backoff.RetryNotify(try, backoff.WithContext(wait, ctx), func(err error, again time.Duration) {
-		r.engine.opts.Log.WarnContext(ctx, "wakes wait for the store", slog.String("to", what), slog.String("subscription", r.sub.Load().ID), slog.Any("error", err), slog.Duration("again", again))
+		r.engine.opts.Log.WarnContext(ctx, "wakes are waiting for the store", slog.String("to", what), slog.String("subscription", r.sub.Load().ID), slog.Any("error", err), slog.Duration("again", again))
 	})
 }
 
@@ -135,7 +135,7 @@ func (r *runner) watch(ctx context.Context, known chan struct{}) {
 func (r *runner) receive(ctx context.Context) {
 	for ctx.Err() == nil {
 		var source Source
-		err := r.persist(ctx, "open its source", func() (err error) {
+		err := r.persist(ctx, "open the source", func() (err error) {
 			source, err = r.engine.ports.Sources.Open(ctx, r.sub.Load())
 			return err
 		})
@@ -203,7 +203,7 @@ func (r *runner) acknowledge(receipt sluice.Receipt) {
 		return
 	}
 	if err := receipt.Ack(); err != nil {
-		r.engine.opts.Log.DebugContext(r.ctx, "wake: an acknowledgement is lost: it comes again", slog.Any("error", err))
+		r.engine.opts.Log.DebugContext(r.ctx, "wake: acknowledgement lost; it will be redelivered", slog.Any("error", err))
 	}
 }
 
@@ -263,7 +263,7 @@ func (r *runner) lookOnce(ctx context.Context, en *entry) (again bool) {
 	}
 	r.mu.Unlock()
 	var looked Entry
-	err := r.persist(ctx, "look at a consumer", func() (err error) {
+	err := r.persist(ctx, "inspect a consumer", func() (err error) {
 		looked, err = r.engine.change(ctx, sub, known.Consumer.Path, known, func(ctx context.Context, c Consumer) (Input, error) {
 			return r.input(ctx, sub, c, seen, fresh)
 		})
@@ -361,7 +361,7 @@ func (r *runner) sweep(ctx context.Context) {
 	defer tick.Stop()
 	for {
 		sub := r.sub.Load()
-		if err := r.persist(ctx, "look for what was missed", func() error {
+		if err := r.persist(ctx, "scan for missed events", func() error {
 			return r.engine.ports.Streams.Ends(ctx, sub.Namespace, sub.Pattern, func(path sluice.Path, last uint64) { r.compare(path, last) })
 		}); err != nil {
 			return

@@ -94,25 +94,75 @@ func (r *runner) round() time.Duration {
 			r.due = append(r.due, en)
 		}
 	}
-	window := r.sub.Load().Policy.Window
-	for len(r.due) > 0 && r.flying < window && r.share.Take() {
-		en := r.due[0]
+	wait := r.launchDue(now)
+	if len(r.due) == 0 || wait > 0 {
+		r.share.Pass()
+	}
+	rest := time.Hour
+	if wait > 0 {
+		rest = wait
+	}
+	if len(r.clock) > 0 {
+		rest = min(rest, max(r.clock[0].at.Sub(now), 0))
+	}
+	return rest
+}
+
+// launchDue sends the notices that are due, in turn, as far as there is room for them. It returns how long the next one has
+// to wait for the rate that the endpoint agreed to; 0: it does not wait for that. r.mu is held.
+func (r *runner) launchDue(now time.Time) (wait time.Duration) {
+	sub := r.sub.Load()
+	for r.flying < sub.Policy.Window {
+		en := r.nextDue()
+		if en == nil {
+			return 0
+		}
+		if wait = r.engine.pace(sub, now); wait > 0 {
+			return wait
+		}
+		if !r.share.Take() {
+			r.engine.unpace(sub, now)
+			return 0
+		}
 		r.due[0] = nil
 		r.due = r.due[1:]
 		en.queued = false
-		if en.Consumer.State != sluice.WakeWaking || en.underWay() || en.flying >= overlap {
-			r.share.Give() // it was claimed meanwhile
-			continue
-		}
 		r.launch(en)
 	}
-	if len(r.due) == 0 {
-		r.share.Pass()
+	return 0
+}
+
+// nextDue returns the first consumer whose notice is still to be sent; the others before it, which were claimed meanwhile,
+// leave the queue. nil: there is none. r.mu is held.
+func (r *runner) nextDue() *entry {
+	for len(r.due) > 0 {
+		en := r.due[0]
+		if en.Consumer.State == sluice.WakeWaking && !en.underWay() && en.flying < overlap {
+			return en
+		}
+		r.due[0] = nil
+		r.due = r.due[1:]
+		en.queued = false
 	}
-	if len(r.clock) == 0 {
-		return time.Hour
+	return nil
+}
+
+// pace counts a request to an endpoint that agreed to a rate, or returns how long none may be sent. unpace gives it back.
+func (e *Engine) pace(sub *sluice.Subscription, now time.Time) time.Duration {
+	if !e.paces(sub) {
+		return 0
 	}
-	return max(r.clock[0].at.Sub(now), 0)
+	return e.ports.Pace.Take(sub, now)
+}
+
+func (e *Engine) unpace(sub *sluice.Subscription, now time.Time) {
+	if e.paces(sub) {
+		e.ports.Pace.Return(sub, now)
+	}
+}
+
+func (e *Engine) paces(sub *sluice.Subscription) bool {
+	return e.ports.Pace != nil && sub.Agreed != nil && sub.Agreed.RatePerMinute > 0
 }
 
 // launch sends the notice of a consumer; r.mu is held.
@@ -160,7 +210,7 @@ func (r *runner) attempt(known Entry, foreseen *ahead) (again bool) {
 	case r.isLost(ctx, sub, err):
 		return false
 	case err != nil:
-		r.engine.opts.Log.WarnContext(ctx, "wake: a notice waits", slog.String("subscription", sub.ID), slog.Any("error", err))
+		r.engine.opts.Log.WarnContext(ctx, "wake: notice delayed", slog.String("subscription", sub.ID), slog.Any("error", err))
 		return true
 	case c.orphaned(tails):
 		return !r.enter(ctx, sub, known, Input{})
@@ -169,7 +219,7 @@ func (r *runner) attempt(known Entry, foreseen *ahead) (again bool) {
 	}
 	letter, err := r.letter(sub, &c, tails)
 	if err != nil {
-		r.engine.opts.Log.ErrorContext(ctx, "wake: a notice cannot be made", slog.String("subscription", sub.ID), slog.Any("error", err))
+		r.engine.opts.Log.ErrorContext(ctx, "wake: notice cannot be created", slog.String("subscription", sub.ID), slog.Any("error", err))
 		return true
 	}
 	if now := r.entry(c.Path).Consumer; now.Epoch > c.Epoch {
@@ -235,7 +285,7 @@ func (r *runner) enter(ctx context.Context, sub *sluice.Subscription, known Entr
 	if now := r.entry(known.Consumer.Path); now.Revision > 0 {
 		known = now
 	}
-	err := r.persist(ctx, "enter what came of a notice", func() error {
+	err := r.persist(ctx, "store the outcome of a notice", func() error {
 		_, err := r.engine.change(ctx, sub, known.Consumer.Path, known, func(ctx context.Context, c Consumer) (Input, error) {
 			tails, err := r.engine.tails(ctx, sub, c.Path, c.Paths())
 			in.Tails = tails
@@ -255,7 +305,7 @@ func (r *runner) record(sub *sluice.Subscription, a *sluice.Attempt) {
 	r.engine.ports.Observe.Notified(sub, a)
 	r.engine.ports.Log.Record(a, sub.Namespace, func(err error) {
 		if err != nil {
-			r.engine.opts.Log.WarnContext(r.ctx, "wake: an attempt is not in the log", slog.String("subscription", sub.ID), slog.Any("error", err))
+			r.engine.opts.Log.WarnContext(r.ctx, "wake: attempt not logged", slog.String("subscription", sub.ID), slog.Any("error", err))
 		}
 	})
 }

@@ -87,7 +87,7 @@ func (in *Input) gone() error {
 	return gone()
 }
 
-func gone() error { return sluice.Errorf(sluice.WakeGone, "the consumer does not exist any more") }
+func gone() error { return sluice.Errorf(sluice.WakeGone, "the consumer no longer exists") }
 
 // wake begins a cycle (S1-28, S1-33): one wake id for all its attempts (S1-129).
 func (r Rules) wake(c *Consumer, now time.Time) {
@@ -188,7 +188,7 @@ func (c *Consumer) acknowledge(sent Tails) {
 	}
 }
 
-// call does what a callback asks for, all of it or nothing (S1-80).
+// call does what a callback asks for, all of it or nothing (S1-80). Step removes a consumer that follows nothing any more.
 func (r Rules) call(c *Consumer, in *Callback, tails Tails, now time.Time) error {
 	if err := c.admit(in, tails); err != nil {
 		return err
@@ -201,12 +201,8 @@ func (r Rules) call(c *Consumer, in *Callback, tails Tails, now time.Time) error
 	c.drop(tails)
 	c.subscribe(in.Subscribe, tails)
 	c.unsubscribe(in.Unsubscribe)
-	if len(c.Streams) == 0 {
-		c.leave(tails)
-		return nil
-	}
 	if len(c.Streams) > MaxStreams {
-		return sluice.Errorf(sluice.WakeInvalid, "subscribe: a consumer follows %d streams at most", MaxStreams)
+		return sluice.Errorf(sluice.WakeInvalid, "subscribe: a consumer can follow at most %d streams", MaxStreams)
 	}
 	if c.State == sluice.WakeLive || c.State == sluice.WakeWaking && in.WakeID != "" {
 		c.live(now) // a claim needs the wake id (S1-39, S1-73); after it every callback counts (S1-42)
@@ -236,7 +232,7 @@ func (c *Consumer) admit(in *Callback, tails Tails) error {
 			return sluice.Errorf(sluice.WakeOffset, "acks: %q is not a stream of this consumer", ack.Path)
 		}
 		if end := tails[ack.Path]; end.hidden() && ack.Acked > c.Streams[at].Acked || ack.Acked > max(end.Seq, c.Streams[at].Acked) {
-			return sluice.Errorf(sluice.WakeOffset, "acks: the offset of %q is none of this server's, or beyond the end of the stream", ack.Path)
+			return sluice.Errorf(sluice.WakeOffset, "acks: the offset of %q was not issued by this server, or is beyond the end of the stream", ack.Path)
 		}
 	}
 	return nil

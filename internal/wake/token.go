@@ -47,7 +47,7 @@ func verify(keys passes.Keys, token string, now time.Time) (Claim, error) {
 }
 
 func notOurs() error {
-	return sluice.Errorf(sluice.WakeTokenInvalid, "the token is not one of this consumer: send that of the notice, or of the last answer")
+	return sluice.Errorf(sluice.WakeTokenInvalid, "the token does not belong to this consumer: send the token of the notice, or of the last response")
 }
 
 // renewable reports whether a token that has expired may be exchanged for a new one.

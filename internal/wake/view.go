@@ -81,7 +81,7 @@ func (e *Engine) Consumer(ctx context.Context, sub *sluice.Subscription, path sl
 	}
 	c := &en.Consumer
 	if en.Revision == 0 || c.Of != incarnation(sub) {
-		return sluice.WakeConsumer{}, sluice.Errorf(sluice.NotFound, "subscription %q has no consumer of %s", sub.ID, path)
+		return sluice.WakeConsumer{}, sluice.Errorf(sluice.NotFound, "subscription %q has no consumer for %s", sub.ID, path)
 	}
 	tails := Tails{}
 	if c.State != sluice.WakeRemoved {

@@ -38,11 +38,11 @@ func (e *Engine) revoke(ctx context.Context, sub *sluice.Subscription) {
 	e.ended.Go(func() {
 		defer cancel()
 		defer e.revoked(sub.ID)
-		e.opts.Log.WarnContext(ctx, "access was lost: the subscription is cancelled", slog.String("subscription", sub.ID))
+		e.opts.Log.WarnContext(ctx, "access lost: subscription cancelled", slog.String("subscription", sub.ID))
 		err := backoff.Retry(func() error { return e.ports.Registry.Cancel(ctx, sub.ID, sluice.ReasonAccessRevoked) },
 			backoff.WithContext(backoff.NewExponentialBackOff(backoff.WithInitialInterval(againFirst), backoff.WithMaxInterval(againMost)), ctx))
 		if err != nil { // whoever looks at it next says it again
-			e.opts.Log.WarnContext(ctx, "subscription without access is not cancelled yet", slog.String("subscription", sub.ID), slog.Any("error", err))
+			e.opts.Log.WarnContext(ctx, "subscription without access not cancelled yet", slog.String("subscription", sub.ID), slog.Any("error", err))
 		}
 	})
 }

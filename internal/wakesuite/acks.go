@@ -10,14 +10,14 @@ import (
 // ackTests are about offsets.
 func ackTests() []test {
 	return []test{
-		{"an offset that is acknowledged is shown in the answer and in the next notice", "S1-17 S1-18 S1-50 S1-74 S1-82 S1-84", false, ackedIsShown},
-		{"an ack beyond the tail is refused", "S1-89 S1-18", false, ackBeyondTail},
-		{"an ack that is no offset is refused", "S1-89", false, ackNoOffset},
-		{"an ack of a stream that is not subscribed is refused", "S1-89 S1-74", false, ackUnknown},
-		{"acked offsets never decrease", "S1-131", false, ackDecreasing},
-		{"offsets of nine, ten and a hundred events are in order", "S1-20", false, offsetsInOrder},
-		{"the next read begins behind what was acknowledged", "S1-96 S1-17", false, readBehindAck},
-		{"work is pending while any stream has more than was acknowledged", "S1-16 S1-51", false, pendingInAny},
+		{"an offset that is acknowledged is shown in the answer and in the next notice", "S1-17 S1-18 S1-50 S1-74 S1-82 S1-84", quick, ackedIsShown},
+		{"an ack beyond the tail is refused", "S1-89 S1-18", quick, ackBeyondTail},
+		{"an ack that is no offset is refused", "S1-89", quick, ackNoOffset},
+		{"an ack of a stream that is not subscribed is refused", "S1-89 S1-74", quick, ackUnknown},
+		{"acked offsets never decrease", "S1-131", quick, ackDecreasing},
+		{"offsets of nine, ten and a hundred events are in order", "S1-20", quick, offsetsInOrder},
+		{"the next read begins behind what was acknowledged", "S1-96 S1-17", quick, readBehindAck},
+		{"work is pending while any stream has more than was acknowledged", "S1-16 S1-51", quick, pendingInAny},
 	}
 }
 

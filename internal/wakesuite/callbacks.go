@@ -11,14 +11,14 @@ import (
 // callbackTests are about what is asked of a callback, in which order, and what it answers.
 func callbackTests() []test {
 	return []test{
-		{"a callback that succeeds answers ok, a token and all streams", "S1-71 S1-82 S1-83 S1-84 S1-103 S1-132", false, answersAll},
-		{"a callback that is no JSON or has no epoch is refused", "S1-72 S1-85 S1-92", false, malformed},
-		{"a callback of nobody is gone", "S1-91 S1-127", false, ofNobody},
-		{"callbacks are checked in one order", "S1-85 S1-87 S1-88 S1-90 S1-91 S1-92", false, order},
-		{"a callback that is sent again answers the same and does nothing more", "S1-79", false, sentAgain},
-		{"done that is sent again after the consumer was woken is an epoch too old", "S1-79 S1-90", false, doneSentAgain},
-		{"a callback that is refused does nothing of what it asks", "S1-80 S1-88 S1-89 S1-90", false, nothingOfIt},
-		{"a callback does everything that it asks at once", "S1-73 S1-74 S1-75 S1-76 S1-77 S1-80", false, everythingAtOnce},
+		{"a callback that succeeds answers ok, a token and all streams", "S1-71 S1-82 S1-83 S1-84 S1-103 S1-132", quick, answersAll},
+		{"a callback that is no JSON or has no epoch is refused", "S1-72 S1-85 S1-92", quick, malformed},
+		{"a callback of nobody is gone", "S1-91 S1-127", quick, ofNobody},
+		{"callbacks are checked in one order", "S1-85 S1-87 S1-88 S1-90 S1-91 S1-92", quick, order},
+		{"a callback that is sent again answers the same and does nothing more", "S1-79", quick, sentAgain},
+		{"done that is sent again after the consumer was woken is an epoch too old", "S1-79 S1-90", quick, doneSentAgain},
+		{"a callback that is refused does nothing of what it asks", "S1-80 S1-88 S1-89 S1-90", quick, nothingOfIt},
+		{"a callback does everything that it asks at once", "S1-73 S1-74 S1-75 S1-76 S1-77 S1-80", quick, everythingAtOnce},
 	}
 }
 

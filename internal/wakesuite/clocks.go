@@ -18,15 +18,15 @@ const (
 // clockTests wait for the clocks.
 func clockTests() []test {
 	return []test{
-		{"a wake that nobody answers is repeated after ten seconds", "S1-35 S1-63 S1-129", true, repeatedUnanswered},
-		{"a request that is not answered is given up after thirty seconds", "S1-115 S1-65 S1-116", true, givenUp},
-		{"a late 2xx of an earlier request makes the consumer live", "S1-63 S1-65 S1-119", true, lateSuccess},
-		{"a claim ends the repeats while the request stays open", "S1-29 S1-63 S1-65", true, claimedAndOpen},
-		{"a 2xx ends the repeats though nobody claims", "S1-63 S1-64 S1-119", true, receivedAndSilent},
-		{"who is silent for 45 seconds is idle, and is woken again when work is pending", "S1-32 S1-43 S1-121 S1-133 S1-136", true, silentWithWork},
-		{"every callback starts the 45 seconds anew", "S1-42 S1-44 S1-81", true, aliveByCallbacks},
-		{"a refused callback does not keep a consumer alive", "S1-42", true, deadByRefusals},
-		{"who is silent for 45 seconds without work is woken by the next event", "S1-32 S1-43", true, silentWithoutWork},
+		{"a wake that nobody answers is repeated after ten seconds", "S1-35 S1-63 S1-129", slow, repeatedUnanswered},
+		{"a request that is not answered is given up after thirty seconds", "S1-115 S1-65 S1-116", slow, givenUp},
+		{"a late 2xx of an earlier request makes the consumer live", "S1-63 S1-65 S1-119", slow, lateSuccess},
+		{"a claim ends the repeats while the request stays open", "S1-29 S1-63 S1-65", slow, claimedAndOpen},
+		{"a 2xx ends the repeats though nobody claims", "S1-63 S1-64 S1-119", slow, receivedAndSilent},
+		{"who is silent for 45 seconds is idle, and is woken again when work is pending", "S1-32 S1-43 S1-121 S1-133 S1-136", slow, silentWithWork},
+		{"every callback starts the 45 seconds anew", "S1-42 S1-44 S1-81", slow, aliveByCallbacks},
+		{"a refused callback does not keep a consumer alive", "S1-42", slow, deadByRefusals},
+		{"who is silent for 45 seconds without work is woken by the next event", "S1-32 S1-43", slow, silentWithoutWork},
 	}
 }
 
@@ -80,7 +80,7 @@ func claimedAndOpen(w *world) {
 	s := w.wake(inTurn(answer{hold: hold, body: `{"done":true}`}, answer{}))
 	w.report(s.first, claim(s.first, nil))
 	s.hook.stays(1, claimClock+2*aMoment)
-	require.True(w.t, s.first.request.open(), "whoever works on it may hold it open")
+	require.True(w.t, s.first.request.open(), "the worker may hold it open")
 	close(hold)
 	w.until(patience, func() bool {
 		at, _ := offset(w.report(s.first, nil).Streams, s.path)

@@ -9,19 +9,19 @@ import (
 // cycleTests are about the states of a consumer and how it goes from one to the next.
 func cycleTests() []test {
 	return []test{
-		{"many events while a consumer is idle wake it once", "S1-61", false, manyEventsOneWake},
-		{"events while a consumer is waking or live do not wake it again", "S1-62 S1-33", false, noMoreWakes},
-		{"every 2xx means that the notice was received", "S1-29 S1-64 S1-119", false, everySuccess},
-		{"a body that is not done leaves the consumer live and acknowledges nothing", "S1-29 S1-55 S1-64", false, notDone},
-		{"a callback claims a wake while its notice is not answered", "S1-29 S1-39 S1-73", false, claimedWhileOpen},
-		{"claiming the current wake again succeeds", "S1-40 S1-130", false, claimedAgain},
-		{"a wake_id of another wake is refused", "S1-41 S1-88 S1-130", false, otherWakeID},
-		{"an epoch that is over is refused", "S1-37 S1-90 S1-133", false, epochIsOver},
-		{"an epoch that has not come is refused", "S1-72", false, epochToCome},
-		{"done without pending work is idle and stays so", "S1-31 S1-137 S1-77", false, doneIsIdle},
-		{"done with pending work wakes at once, with the next epoch and a new wake_id", "S1-33 S1-36 S1-38 S1-138 S1-60", false, doneWithMore},
-		{"a new wake begins where the last acknowledgement was", "S1-17 S1-50 S1-121", false, beginsWhereAcked},
-		{"every wake has an epoch and a wake_id of its own", "S1-28 S1-36 S1-38 S1-128 S1-129", false, everyWakeIsNew},
+		{"many events while a consumer is idle wake it once", "S1-61", quick, manyEventsOneWake},
+		{"events while a consumer is waking or live do not wake it again", "S1-62 S1-33", quick, noMoreWakes},
+		{"every 2xx means that the notice was received", "S1-29 S1-64 S1-119", quick, everySuccess},
+		{"a body that is not done leaves the consumer live and acknowledges nothing", "S1-29 S1-55 S1-64", quick, notDone},
+		{"a callback claims a wake while its notice is not answered", "S1-29 S1-39 S1-73", quick, claimedWhileOpen},
+		{"claiming the current wake again succeeds", "S1-40 S1-130", quick, claimedAgain},
+		{"a wake_id of another wake is refused", "S1-41 S1-88 S1-130", quick, otherWakeID},
+		{"an epoch that is over is refused", "S1-37 S1-90 S1-133", quick, epochIsOver},
+		{"an epoch that has not come is refused", "S1-72", quick, epochToCome},
+		{"done without pending work is idle and stays so", "S1-31 S1-137 S1-77", quick, doneIsIdle},
+		{"done with pending work wakes at once, with the next epoch and a new wake_id", "S1-33 S1-36 S1-38 S1-138 S1-60", quick, doneWithMore},
+		{"a new wake begins where the last acknowledgement was", "S1-17 S1-50 S1-121", quick, beginsWhereAcked},
+		{"every wake has an epoch and a wake_id of its own", "S1-28 S1-36 S1-38 S1-128 S1-129", quick, everyWakeIsNew},
 	}
 }
 

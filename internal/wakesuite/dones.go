@@ -9,13 +9,13 @@ import (
 // doneTests are about notices that are answered with {"done":true}.
 func doneTests() []test {
 	return []test{
-		{"an answer of done acknowledges everything and is idle", "S1-30 S1-55 S1-56 S1-57 S1-58 S1-59", false, answeredDone},
-		{"an answer of done acknowledges every stream", "S1-57 S1-60", false, answeredDoneForAll},
-		{"what arrives while a notice is answered with done is not acknowledged unseen", "S1-30 S1-57 S1-59 S1-60", false, arrivesMeanwhile},
-		{"an answer of done counts for a wake that a callback has claimed", "S1-56 S1-65", false, doneAfterClaim},
-		{"an answer of done counts for its own epoch alone", "S1-37 S1-58", false, doneForAnotherEpoch},
-		{"an answer of done that is no 2xx is a failure", "S1-55 S1-116", false, doneButFailed},
-		{"after an answer of done, whoever claims that wake late finds everything acknowledged", "S1-40 S1-56 S1-57", false, claimedAfterDone},
+		{"an answer of done acknowledges everything and is idle", "S1-30 S1-55 S1-56 S1-57 S1-58 S1-59", quick, answeredDone},
+		{"an answer of done acknowledges every stream", "S1-57 S1-60", quick, answeredDoneForAll},
+		{"what arrives while a notice is answered with done is not acknowledged unseen", "S1-30 S1-57 S1-59 S1-60", quick, arrivesMeanwhile},
+		{"an answer of done counts for a wake that a callback has claimed", "S1-56 S1-65", quick, doneAfterClaim},
+		{"an answer of done counts for its own epoch alone", "S1-37 S1-58", quick, doneForAnotherEpoch},
+		{"an answer of done that is no 2xx is a failure", "S1-55 S1-116", quick, doneButFailed},
+		{"after an answer of done, a late claim of that wake finds everything acknowledged", "S1-40 S1-56 S1-57", quick, claimedAfterDone},
 	}
 }
 

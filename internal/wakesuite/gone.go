@@ -9,15 +9,15 @@ import (
 // goneTests are about consumers that are removed, and that come back.
 func goneTests() []test {
 	return []test{
-		{"a consumer is gone with its primary stream", "S1-34 S1-122 S1-127 S1-134 S1-91", false, primaryDeleted},
-		{"a consumer is gone with its primary stream, whatever else it is subscribed to", "S1-34 S1-122 S1-126 S1-134", false, primaryDeletedWithOthers},
-		{"consumers are gone with their subscription", "S1-34 S1-114 S1-123 S1-127 S1-134", false, subscriptionDeleted},
-		{"a consumer is gone whose subscription is deleted while its notice is open", "S1-114 S1-123 S1-134", false, deletedWhileOpen},
-		{"a consumer that is gone is notified no more", "S1-34 S1-114 S1-122", false, noMoreRetries},
-		{"epochs go on when a stream is deleted and made again", "S1-36 S1-128", false, epochsGoOnForStreams},
-		{"a stream that is deleted and made again at once wakes anew, from its beginning", "S1-122 S1-128 S1-134 S1-136", false, madeAgainAtOnce},
-		{"what was pending before a subscription was made again wakes nobody", "S1-114 S1-140", false, oldNewsWakeNobody},
-		{"epochs go on when a subscription is deleted and made again", "S1-36 S1-128", false, epochsGoOnForSubscriptions},
+		{"a consumer is gone with its primary stream", "S1-34 S1-122 S1-127 S1-134 S1-91", quick, primaryDeleted},
+		{"a consumer is gone with its primary stream, whatever else it is subscribed to", "S1-34 S1-122 S1-126 S1-134", quick, primaryDeletedWithOthers},
+		{"consumers are gone with their subscription", "S1-34 S1-114 S1-123 S1-127 S1-134", quick, subscriptionDeleted},
+		{"a consumer is gone whose subscription is deleted while its notice is open", "S1-114 S1-123 S1-134", quick, deletedWhileOpen},
+		{"a consumer that is gone is notified no more", "S1-34 S1-114 S1-122", quick, noMoreRetries},
+		{"epochs go on when a stream is deleted and made again", "S1-36 S1-128", quick, epochsGoOnForStreams},
+		{"a stream that is deleted and made again at once wakes anew, from its beginning", "S1-122 S1-128 S1-134 S1-136", quick, madeAgainAtOnce},
+		{"what was pending before a subscription was made again wakes nobody", "S1-114 S1-140", quick, oldNewsWakeNobody},
+		{"epochs go on when a subscription is deleted and made again", "S1-36 S1-128", quick, epochsGoOnForSubscriptions},
 	}
 }
 

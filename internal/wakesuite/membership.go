@@ -9,14 +9,14 @@ import (
 // membershipTests are about streams that a consumer subscribes to and unsubscribes from.
 func membershipTests() []test {
 	return []test{
-		{"a stream is subscribed from its tail on, and wakes from then on", "S1-50 S1-51 S1-75 S1-97", false, subscribedAtTail},
-		{"a stream that does not exist may be subscribed to and wakes when it does", "S1-98 S1-99", false, subscribedLazily},
-		{"subscribing again changes nothing", "S1-79", false, subscribedAgain},
-		{"a stream that is unsubscribed wakes no more", "S1-76 S1-100", false, unsubscribed},
-		{"the primary stream may be unsubscribed while others are left", "S1-76 S1-100", false, primaryUnsubscribed},
-		{"unsubscribing what is not subscribed changes nothing", "S1-79", false, unsubscribedUnknown},
-		{"the callback that unsubscribes the last stream succeeds, later ones are gone", "S1-34 S1-101 S1-124 S1-127", false, unsubscribedAll},
-		{"a secondary stream that is deleted is dropped and the consumer goes on", "S1-34 S1-122", false, secondaryDeleted},
+		{"a stream is subscribed from its tail on, and wakes from then on", "S1-50 S1-51 S1-75 S1-97", quick, subscribedAtTail},
+		{"a stream that does not exist may be subscribed to and wakes when it does", "S1-98 S1-99", quick, subscribedLazily},
+		{"subscribing again changes nothing", "S1-79", quick, subscribedAgain},
+		{"a stream that is unsubscribed wakes no more", "S1-76 S1-100", quick, unsubscribed},
+		{"the primary stream may be unsubscribed while others are left", "S1-76 S1-100", quick, primaryUnsubscribed},
+		{"unsubscribing what is not subscribed changes nothing", "S1-79", quick, unsubscribedUnknown},
+		{"the callback that unsubscribes the last stream succeeds, later ones are gone", "S1-34 S1-101 S1-124 S1-127", quick, unsubscribedAll},
+		{"a secondary stream that is deleted is dropped and the consumer goes on", "S1-34 S1-122", quick, secondaryDeleted},
 	}
 }
 

@@ -15,21 +15,21 @@ func noticeTests() []test {
 	return []test{
 		{
 			"a notice has every field",
-			"S1-01 S1-12 S1-19 S1-45 S1-46 S1-47 S1-48 S1-49 S1-50 S1-51 S1-52 S1-53 S1-146", false, everyField,
+			"S1-01 S1-12 S1-19 S1-45 S1-46 S1-47 S1-48 S1-49 S1-50 S1-51 S1-52 S1-53 S1-146", quick, everyField,
 		},
-		{"no data of events is in a notice", "S1-54", false, noData},
-		{"the callback URL has the consumer id percent-encoded, and is taken as it is", "S1-12 S1-13 S1-15 S1-52", false, encodedID},
-		{"ids and paths of unusual characters come back", "S1-13 S1-15", false, unusualPaths},
-		{"two subscriptions on a stream have consumers that know nothing of one another", "S1-11 S1-14", false, twoSubscriptions},
-		{"two streams of a subscription have consumers that know nothing of one another", "S1-11", false, twoStreams},
+		{"no data of events is in a notice", "S1-54", quick, noData},
+		{"the callback URL has the consumer id percent-encoded, and is taken as it is", "S1-12 S1-13 S1-15 S1-52", quick, encodedID},
+		{"ids and paths of unusual characters come back", "S1-13 S1-15", quick, unusualPaths},
+		{"two subscriptions on a stream have consumers that know nothing of one another", "S1-11 S1-14", quick, twoSubscriptions},
+		{"two streams of a subscription have consumers that know nothing of one another", "S1-11", quick, twoStreams},
 	}
 }
 
 // signatureTests are about how notices are signed.
 func signatureTests() []test {
 	return []test{
-		{"every notice is signed over its raw body, every attempt anew", "S1-66 S1-67 S1-68 S1-70 S1-135 S1-141 S1-142", false, signedAnew},
-		{"subscriptions have secrets of their own", "S1-08 S1-68", false, ownSecrets},
+		{"every notice is signed over its raw body, every attempt anew", "S1-66 S1-67 S1-68 S1-70 S1-135 S1-141 S1-142", quick, signedAnew},
+		{"subscriptions have secrets of their own", "S1-08 S1-68", quick, ownSecrets},
 	}
 }
 

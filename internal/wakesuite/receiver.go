@@ -11,6 +11,7 @@ import (
 	"net"
 	"net/http"
 	"net/http/httptest"
+	"slices"
 	"strconv"
 	"strings"
 	"sync"
@@ -191,6 +192,19 @@ func (r *receiver) notice(n int) notice {
 	got, err := r.read(r.wait(n)[n-1])
 	require.NoError(r.w.t, err)
 	return got
+}
+
+// epochs returns the epochs of what came, each once: a busy server may repeat a notice whose answer it has not yet seen.
+func (r *receiver) epochs() []int64 {
+	r.w.t.Helper()
+	var all []int64
+	for _, req := range r.all() {
+		n, err := r.read(req)
+		require.NoError(r.w.t, err)
+		all = append(all, n.Epoch)
+	}
+	slices.Sort(all)
+	return slices.Compact(all)
 }
 
 // secretsOf returns the secrets of the subscription whose consumer it is.

@@ -12,20 +12,20 @@ import (
 // subscriptionTests are about how subscriptions are made, shown and deleted.
 func subscriptionTests() []test {
 	return []test{
-		{"a subscription is made by PUT of its pattern with its id", "S1-03 S1-05 S1-06 S1-07 S1-08 S1-09 S1-106 S1-107", false, madeByPut},
-		{"a description may be left out", "S1-09 S1-106", false, withoutDescription},
-		{"the same wish again is answered 200 without the secret", "S1-08 S1-108", false, sameWish},
-		{"the same wish twenty times at once makes one subscription", "S1-08 S1-108", false, sameWishAtOnce},
-		{"another configuration under the same id is a conflict and changes nothing", "S1-04 S1-109", false, otherWish},
-		{"a description is a part of the configuration", "S1-04 S1-09 S1-109", false, otherDescription},
-		{"a conflict is reported before the URL is validated", "S1-109 S1-143", false, conflictFirst},
-		{"a subscription is got by its id, with its pattern or with two stars", "S1-08 S1-112", false, gotByID},
-		{"a subscription is not found by another pattern or another id", "S1-112", false, notFound},
-		{"subscriptions are listed by their pattern", "S1-08 S1-110", false, listedByPattern},
-		{"all subscriptions are listed by two stars", "S1-08 S1-111", false, listedAll},
-		{"only its own pattern deletes a subscription, and only once", "S1-113", false, deletedOnce},
-		{"who is deleted and made again is notified at its new URL, signed with its new secret", "S1-04 S1-08 S1-113 S1-114", false, madeAgain},
-		{"an escaped star in a pattern is a star", "S1-25", false, escapedStar},
+		{"a subscription is made by PUT of its pattern with its id", "S1-03 S1-05 S1-06 S1-07 S1-08 S1-09 S1-106 S1-107", quick, madeByPut},
+		{"a description may be left out", "S1-09 S1-106", quick, withoutDescription},
+		{"the same wish again is answered 200 without the secret", "S1-08 S1-108", quick, sameWish},
+		{"the same wish twenty times at once makes one subscription", "S1-08 S1-108", quick, sameWishAtOnce},
+		{"another configuration under the same id is a conflict and changes nothing", "S1-04 S1-109", quick, otherWish},
+		{"a description is a part of the configuration", "S1-04 S1-09 S1-109", quick, otherDescription},
+		{"a conflict is reported before the URL is validated", "S1-109 S1-143", quick, conflictFirst},
+		{"a subscription is got by its id, with its pattern or with two stars", "S1-08 S1-112", quick, gotByID},
+		{"a subscription is not found by another pattern or another id", "S1-112", quick, notFound},
+		{"subscriptions are listed by their pattern", "S1-08 S1-110", quick, listedByPattern},
+		{"all subscriptions are listed by two stars", "S1-08 S1-111", quick, listedAll},
+		{"only its own pattern deletes a subscription, and only once", "S1-113", quick, deletedOnce},
+		{"who is deleted and made again is notified at its new URL, signed with its new secret", "S1-04 S1-08 S1-113 S1-114", quick, madeAgain},
+		{"an escaped star in a pattern is a star", "S1-25", quick, escapedStar},
 	}
 }
 

@@ -16,16 +16,25 @@ type Server struct {
 	Token string // is shown with every request about streams and subscriptions; none if it is empty
 }
 
+// pace is how a test takes its turn.
+type pace int
+
+const (
+	quick pace = iota
+	slow       // takes longer than five seconds, because it waits for one of the clocks: begins at once
+	heavy      // keeps the server busy: no two of these run at a time
+)
+
 // test is what a server has to do, and which statements of S1 say so.
 type test struct {
 	name string
 	rows string // like "S1-03 S1-106"
-	slow bool   // takes longer than five seconds: most of these wait for one of the clocks
+	pace pace
 	run  func(*world)
 }
 
-// few is how many of the tests that are not slow run at a time.
-const few = 12
+// few is how many quick tests run at a time.
+const few = 6
 
 // Run runs the suite, without what is slow if testing.Short. Tests run side by side, however few processors there
 // are: most of them wait.
@@ -35,16 +44,14 @@ func Run(t *testing.T, s Server) {
 	transport := &http.Transport{MaxIdleConnsPerHost: 64, IdleConnTimeout: 10 * time.Second}
 	defer transport.CloseIdleConnections()
 	hc := &http.Client{Transport: transport, Timeout: patience}
-	turns := make(chan struct{}, few)
+	turns := map[pace]chan struct{}{quick: make(chan struct{}, few), slow: make(chan struct{}, len(tests())), heavy: make(chan struct{}, 1)}
 	var all sync.WaitGroup
 	for _, x := range tests() {
 		all.Go(func() {
-			if !x.slow {
-				turns <- struct{}{}
-				defer func() { <-turns }()
-			}
+			turns[x.pace] <- struct{}{}
+			defer func() { <-turns[x.pace] }()
 			t.Run(x.name, func(t *testing.T) {
-				if x.slow && testing.Short() {
+				if x.pace == slow && testing.Short() {
 					t.Skip("takes long")
 				}
 				x.run(&world{t: t, server: s, http: hc, name: strings.ToLower(rand.Text()[:12])})

@@ -9,12 +9,12 @@ import (
 // tokenTests are about what a callback shows.
 func tokenTests() []test {
 	return []test{
-		{"a callback without a token is refused", "S1-71 S1-87 S1-105", false, noToken},
-		{"a token that was not given or was changed is refused, and the answer has none", "S1-87 S1-102 S1-147", false, forged},
-		{"a token counts for its consumer alone", "S1-104 S1-148", false, anothersToken},
-		{"a token counts for its epoch alone", "S1-104 S1-148", false, oldToken},
-		{"every token that was given counts while its epoch lasts", "S1-83 S1-103 S1-132", false, everyToken},
-		{"a token of a subscription that was deleted and made again does not count", "S1-114 S1-148", false, formerToken},
+		{"a callback without a token is refused", "S1-71 S1-87 S1-105", quick, noToken},
+		{"a token that was not given or was changed is refused, and the answer has none", "S1-87 S1-102 S1-147", quick, forged},
+		{"a token counts for its consumer alone", "S1-104 S1-148", quick, anothersToken},
+		{"a token counts for its epoch alone", "S1-104 S1-148", quick, oldToken},
+		{"every token that was given counts while its epoch lasts", "S1-83 S1-103 S1-132", quick, everyToken},
+		{"a token of a subscription that was deleted and made again does not count", "S1-114 S1-148", quick, formerToken},
 	}
 }
 

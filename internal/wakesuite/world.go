@@ -18,8 +18,8 @@ import (
 )
 
 const (
-	patience = 60 * time.Second // how long a test waits for what should come soon
-	aMoment  = 2 * time.Second  // how long a test looks whether something comes that should not
+	patience = 3 * time.Minute // how long a test waits for what should come soon
+	aMoment  = 2 * time.Second // how long a test looks whether something comes that should not
 )
 
 // nothing is the offset of who has processed nothing.
@@ -189,7 +189,7 @@ func (w *world) quiet(d time.Duration) {
 func (w *world) until(limit time.Duration, ok func() bool, what string, args ...any) {
 	w.t.Helper()
 	over := time.After(limit)
-	tick := time.NewTicker(5 * time.Millisecond)
+	tick := time.NewTicker(20 * time.Millisecond)
 	defer tick.Stop()
 	for !ok() {
 		select {

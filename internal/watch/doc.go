@@ -1,5 +1,5 @@
-// Package watch knows when a condition that somebody wrote down is met by the events of a namespace, and has
-// what follows from it done (S2-42…46).
+// Package watch evaluates watches: it detects when the events of a namespace meet a condition, and
+// performs the resulting action (S2-42…46).
 //
 // An event on a path of a watch's pattern that its filter's types, sources and subjects choose is a reading of that
 // path. The filter's labels and its expression are the condition, which holds for a path from a reading that meets it

@@ -189,7 +189,7 @@ func (e *Engine) look(ctx context.Context, key string, w *sluice.Watch, behind *
 	log := e.opts.Log.With(slog.String("namespace", w.Namespace), slog.String("watch", w.ID))
 	r, err := e.runner(key, w)
 	if err != nil {
-		log.LogAttrs(ctx, slog.LevelError, "watch cannot be looked after", slog.Any("error", err))
+		log.LogAttrs(ctx, slog.LevelError, "watch cannot run", slog.Any("error", err))
 		<-ctx.Done()
 		return
 	}
@@ -200,7 +200,7 @@ func (e *Engine) look(ctx context.Context, key string, w *sluice.Watch, behind *
 		if ctx.Err() != nil {
 			break
 		}
-		log.LogAttrs(ctx, slog.LevelWarn, "watch is looked after anew", slog.Any("error", err))
+		log.LogAttrs(ctx, slog.LevelWarn, "watch restarting", slog.Any("error", err))
 		if time.Since(begun) > time.Minute {
 			wait = again
 		}
@@ -224,7 +224,7 @@ func (e *Engine) bury(ctx context.Context, w *Stored) {
 		if err == nil {
 			break
 		}
-		e.opts.Log.LogAttrs(ctx, slog.LevelWarn, "a cancelled watch is still there",
+		e.opts.Log.LogAttrs(ctx, slog.LevelWarn, "cancelled watch not removed yet",
 			slog.String("namespace", w.Namespace), slog.String("watch", w.ID), slog.Any("error", err))
 	}
 	<-ctx.Done() // it is told that it is gone

@@ -54,7 +54,7 @@ func (r *runner) insist(ctx context.Context, t *tried, seq uint64, do func() err
 		}
 		t.unsure = true
 		t.tries++
-		r.log(ctx, "what a watch decided is not done yet", slog.Uint64("seq", seq), slog.Any("error", err))
+		r.log(ctx, "action of a watch not performed yet", slog.Uint64("seq", seq), slog.Any("error", err))
 		select {
 		case <-ctx.Done():
 			return context.Cause(ctx)
@@ -64,7 +64,7 @@ func (r *runner) insist(ctx context.Context, t *tried, seq uint64, do func() err
 }
 
 // errNotOurs says that another server serves the watch.
-var errNotOurs = sluice.Errorf(sluice.Unavailable, "another server serves the watch")
+var errNotOurs = sluice.Errorf(sluice.Unavailable, "another replica runs the watch")
 
 // try publishes the event of an action, unless it is there. It returns what came of it, "" if it was not to be; an error says
 // that it is to be tried again. It enters before it asks for rights: of a right that is lost meanwhile either the gate knows, or it is cut off.
@@ -211,7 +211,7 @@ func (r *runner) announce(ctx context.Context, ev sluice.Event, after uint64, t 
 		return err
 	}
 	if err != nil {
-		r.log(ctx, "it was not told what a watch did", slog.String("kind", ev.Type), slog.String("id", ev.ID), slog.Any("error", err))
+		r.log(ctx, "system event of a watch not published", slog.String("kind", ev.Type), slog.String("id", ev.ID), slog.Any("error", err))
 	}
 	return nil
 }

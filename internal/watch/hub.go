@@ -17,8 +17,8 @@ const (
 
 // Why nothing comes of a log any more.
 var (
-	errBegan    = errors.New("the log began anew") // it lost its end, or is another one under the same name
-	errStopping = errors.New("the server is going away")
+	errBegan    = errors.New("the log was recreated") // it lost its end, or is another one under the same name
+	errStopping = errors.New("the server is shutting down")
 )
 
 // eventWeight is about what an event takes besides its data.

@@ -85,13 +85,13 @@ func (k *Keeper) Put(ctx context.Context, w sluice.Watch, may func(old *sluice.W
 		}
 		return stored, created, err
 	}
-	err = sluice.Errorf(sluice.Conflict, "watch %q is changed all the time; try again", w.ID)
+	err = sluice.Errorf(sluice.Conflict, "watch %q is being changed concurrently; retry", w.ID)
 	intent.Fail(ctx, err)
 	return w, false, err
 }
 
 // errOvertaken says that somebody else stored the watch meanwhile.
-var errOvertaken = errors.New("somebody else was faster")
+var errOvertaken = errors.New("concurrent change")
 
 // try is one try to store a watch; intent is what the one before wrote into the ledger.
 func (k *Keeper) try(ctx context.Context, intent **ledger.Intent, w sluice.Watch, may func(old *sluice.Watch) error) (sluice.Watch, bool, error) {
@@ -100,7 +100,7 @@ func (k *Keeper) try(ctx context.Context, intent **ledger.Intent, w sluice.Watch
 		return w, false, err
 	}
 	if revision != 0 && same(old, &w) {
-		(*intent).Fail(ctx, sluice.Errorf(sluice.Conflict, "somebody else made it so"))
+		(*intent).Fail(ctx, sluice.Errorf(sluice.Conflict, "concurrent change with the same result"))
 		*intent = nil
 		return *old, false, nil
 	}
@@ -145,7 +145,7 @@ func (k *Keeper) room(ctx context.Context, namespace string) error {
 	}
 	all, err := k.there(ctx, namespace)
 	if err == nil && len(all) >= k.needs.Most {
-		err = sluice.Errorf(sluice.QuotaExceeded, "%s has %d watches, which is the most; delete some", namespace, len(all)).With("limit", k.needs.Most)
+		err = sluice.Errorf(sluice.QuotaExceeded, "%s has %d watches, the limit; delete some", namespace, len(all)).With("limit", k.needs.Most)
 	}
 	return err
 }
@@ -186,7 +186,7 @@ func (k *Keeper) intend(ctx context.Context, before *ledger.Intent, by sluice.Pr
 func (k *Keeper) Get(ctx context.Context, namespace, id string) (sluice.Watch, error) {
 	w, err := k.stored(ctx, namespace, id)
 	if err == nil && w.Untold != nil {
-		return sluice.Watch{}, sluice.Errorf(sluice.NotFound, "there is no watch %q", id)
+		return sluice.Watch{}, sluice.Errorf(sluice.NotFound, "watch %q not found", id)
 	}
 	if err != nil {
 		return w.Watch, err
@@ -265,7 +265,7 @@ func (k *Keeper) cancelled(ctx context.Context, w Stored) {
 	ctx, cancel := context.WithTimeout(shutdown.Lasting(ctx), tellLimit)
 	defer cancel()
 	if err := bury(ctx, k.needs.Log, k.needs.Store, &w); err != nil {
-		k.needs.Slog.LogAttrs(ctx, slog.LevelWarn, "a watch was cancelled, and that is not told yet, or something of it is left",
+		k.needs.Slog.LogAttrs(ctx, slog.LevelWarn, "cancelled watch has unpublished system events or records left",
 			slog.String("namespace", w.Namespace), slog.String("watch", w.ID), slog.Any("error", err))
 	}
 }

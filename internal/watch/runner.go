@@ -76,7 +76,7 @@ func (r *runner) load(ctx context.Context) error {
 		return err
 	}
 	if record.Revision > r.watch.Revision {
-		return errors.New("a newer watch took its place")
+		return errors.New("replaced by a newer watch")
 	}
 	if record.Revision < r.watch.Revision {
 		record = Record{Revision: r.watch.Revision, Kept: Kept{Place: r.watch.FromSeq}}
@@ -100,7 +100,7 @@ func (r *runner) fit(ctx context.Context) error {
 	}
 	switch place := r.state.Place(); {
 	case place > last:
-		r.log(ctx, "the log ends before the place of a watch", slog.Uint64("place", place), slog.Uint64("last", last))
+		r.log(ctx, "the log ends before the position of a watch", slog.Uint64("place", place), slog.Uint64("last", last))
 		r.state.Rewind(last)
 	case place+1 < first:
 		r.state.Lost(place+1, first-1, time.Now())
@@ -329,8 +329,8 @@ func (r *runner) rest(ctx context.Context) {
 	}
 	ctx, cancel := context.WithTimeout(shutdown.Lasting(ctx), restLimit)
 	defer cancel()
-	if err := r.keep(ctx); err != nil && !shutdown.Left(ctx, "places of watches", 1) {
-		r.log(ctx, "the place of a watch was not stored", slog.Any("error", err))
+	if err := r.keep(ctx); err != nil && !shutdown.Left(ctx, "positions of watches", 1) {
+		r.log(ctx, "position of a watch not stored", slog.Any("error", err))
 	}
 }
 

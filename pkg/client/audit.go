@@ -7,19 +7,20 @@ import (
 	"github.com/sluice-io/sluice/pkg/sluice"
 )
 
-// AuditQuery says which entries of the ledger are wanted; everything is optional.
+// AuditQuery filters the ledger; all fields are optional.
 type AuditQuery struct {
 	Namespace string
-	Resource  string // id or name of what was changed
-	Action    string // such as "subscription.pause", or "subscription.*"
+	Resource  string // ID or name of the changed resource
+	Action    string // such as "subscription.pause" or "subscription.*"
 	Actor     string
-	Since     time.Time // those of then or later
-	Until     time.Time // those of then or earlier
-	Limit     int       // at most 1000; the server's default is 100
-	Cursor    string    // Page.Next of the part before
+	Since     time.Time // earliest entry
+	Until     time.Time // latest entry
+	Limit     int       // at most 1000; default 100
+	Cursor    string    // Page.Next of the previous page
 }
 
-// Audit returns who changed what, newest first. A part may be short though another follows.
+// Audit returns ledger entries, newest first. A page may hold fewer entries than the limit even if
+// another follows.
 func (c *Client) Audit(ctx context.Context, q AuditQuery) (Page[sluice.LedgerEntry], error) {
 	query := params("namespace", q.Namespace, "resource", q.Resource, "action", q.Action, "actor", q.Actor,
 		"since", moment(q.Since), "until", moment(q.Until), "limit", number(q.Limit), "cursor", q.Cursor)

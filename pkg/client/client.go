@@ -1,12 +1,11 @@
-// Package client knows the HTTP API of a Sluice server from outside: its paths, bodies and
-// errors, as typed calls in the words of package sluice.
+// Package client is a typed client of Sluice's HTTP API. It uses the types of package sluice.
 //
-// Every error of a server is a *sluice.Error with the server's code and, in its details, the
-// "request_id" by which the server's log knows the request. No answer at all is code
-// Unavailable. Calls that can be repeated without harm — everything but making a
-// subscription without an idempotency key, rotating a secret, issuing or renewing a grant, testing, and
-// appending to a stream without a producer —
-// are repeated a few times when the server refuses the connection or answers 503.
+// Every server error is a *sluice.Error with the server's code and, in its details, the
+// "request_id" under which the server logs the request. A missing response has the code
+// Unavailable. Calls are retried a few times if the server refuses the connection or returns 503,
+// unless a retry could do harm: creating a subscription without an idempotency key, rotating a
+// secret, issuing or renewing a grant, testing, and appending to a stream without a producer are
+// not retried.
 package client
 
 import (
@@ -27,36 +26,36 @@ import (
 	"github.com/sluice-io/sluice/pkg/sluice"
 )
 
-// Client calls one server. It is safe for concurrent use while nobody changes it.
+// Client calls one server. It is safe for concurrent use as long as its fields are not changed.
 type Client struct {
-	// HTTP makes the requests; a client without a timeout of its own, because every call has
-	// a context.
+	// HTTP sends the requests. The default has no timeout, because every call takes a context.
 	HTTP *http.Client
-	// Retries bounds how often a call is repeated; waits go 100 ms, 200 ms, … with jitter; 4.
+	// Retries is the maximum number of retries per call (default 4). The delays are 100 ms, 200 ms,
+	// … with jitter.
 	Retries uint64
 
 	base  string
 	token string
 }
 
-// New returns a client of the server at baseURL ("http://127.0.0.1:8080") that shows the token;
-// an empty one is not shown. It makes no request.
+// New returns a client for the server at baseURL ("http://127.0.0.1:8080") that sends the token; an
+// empty token is not sent. It makes no request.
 func New(baseURL, token string) *Client {
 	return &Client{HTTP: &http.Client{}, Retries: 4, base: strings.TrimRight(baseURL, "/"), token: token}
 }
 
-// maxResponse bounds what a server can make a client read.
+// maxResponse limits the size of a response that the client reads.
 const maxResponse = 64 << 20
 
-// call is one request and what is expected of it.
+// call is one request and its expected response.
 type call struct {
 	method string
 	path   string
 	query  url.Values
-	media  string // of the body; "application/json" if empty
+	media  string // content type of the body; default "application/json"
 	header map[string]string
 	body   []byte
-	once   bool // repeating it could do harm
+	once   bool // must not be retried
 }
 
 // answer is a response.
@@ -66,8 +65,8 @@ type answer struct {
 	body   []byte
 }
 
-// do makes the request, repeats it where that is harmless, and decodes the answer into target
-// unless that is nil. An error comes with the status and headers of its answer, if there was one.
+// do sends the request, retries it if that is harmless, and decodes the response into target unless
+// that is nil. An error comes with the status and headers of the response, if any.
 func (c *Client) do(ctx context.Context, req call, target any) (answer, error) {
 	var got answer
 	try := func() error {
@@ -88,20 +87,21 @@ func (c *Client) do(ctx context.Context, req call, target any) (answer, error) {
 		return got, nil
 	}
 	if err := json.Unmarshal(got.body, target); err != nil {
-		return answer{}, fmt.Errorf("%s %s: the answer is not the JSON that is expected: %w", req.method, req.path, err)
+		return answer{}, fmt.Errorf("%s %s: the response does not have the expected JSON structure: %w", req.method, req.path, err)
 	}
 	return got, nil
 }
 
-// transient reports whether the server may well answer soon: it is not there (yet) or says so.
+// transient reports whether a retry may soon succeed: the server is unreachable or says so.
 func transient(status int, err error) bool {
 	return status == http.StatusServiceUnavailable || errors.Is(err, syscall.ECONNREFUSED)
 }
 
-// try makes the request once. The answer to an error has its status and headers, 0 and none if there was none.
+// try sends the request once. With an error, it returns the status and headers of the response, or
+// 0 and nil without a response.
 func (c *Client) try(ctx context.Context, req call) (answer, error) {
 	if strings.HasSuffix(req.path, "/") || strings.Contains(req.path, "//") {
-		return answer{}, sluice.Errorf(sluice.InvalidRequest, "a name is empty; say which one")
+		return answer{}, sluice.Errorf(sluice.InvalidRequest, "a name is empty; set it")
 	}
 	target := c.base + req.path
 	if len(req.query) > 0 {
@@ -109,7 +109,7 @@ func (c *Client) try(ctx context.Context, req call) (answer, error) {
 	}
 	r, err := http.NewRequestWithContext(ctx, req.method, target, bytes.NewReader(req.body))
 	if err != nil {
-		return answer{}, sluice.Errorf(sluice.InvalidRequest, "%q is not the address of a server: %v", c.base, err)
+		return answer{}, sluice.Errorf(sluice.InvalidRequest, "%q is not a server URL: %v", c.base, err)
 	}
 	if req.body != nil {
 		r.Header.Set("Content-Type", req.media)
@@ -124,7 +124,7 @@ func (c *Client) try(ctx context.Context, req call) (answer, error) {
 	if err != nil {
 		return answer{}, noAnswer(ctx, c.base, err)
 	}
-	defer func() { _ = resp.Body.Close() }() // it was only read
+	defer func() { _ = resp.Body.Close() }() // the body has been read; the error does not matter
 	body, err := io.ReadAll(io.LimitReader(resp.Body, maxResponse))
 	if err != nil {
 		return answer{}, noAnswer(ctx, c.base, err)
@@ -142,10 +142,11 @@ func noAnswer(ctx context.Context, base string, err error) error {
 	if inner, ok := errors.AsType[*url.Error](err); ok {
 		err = inner.Err
 	}
-	return fmt.Errorf("%w: %w", sluice.Errorf(sluice.Unavailable, "no answer from %s", base), err)
+	return fmt.Errorf("%w: %w", sluice.Errorf(sluice.Unavailable, "no response from %s", base), err)
 }
 
-// readError reads the server's error; what is none (a proxy's page, say) gets the code of its status.
+// readError reads the server's error. Other bodies (such as a proxy's page) get the code of their
+// status.
 func readError(resp *http.Response, body []byte) *sluice.Error {
 	var reply struct {
 		Error struct {
@@ -156,7 +157,7 @@ func readError(resp *http.Response, body []byte) *sluice.Error {
 		RequestID string `json:"request_id"`
 	}
 	if json.Unmarshal(body, &reply) != nil || reply.Error.Code == "" {
-		return sluice.Errorf(codeOf(resp.StatusCode), "the server answered %s", resp.Status)
+		return sluice.Errorf(codeOf(resp.StatusCode), "the server responded %s", resp.Status)
 	}
 	e := &sluice.Error{Code: reply.Error.Code, Message: reply.Error.Message, Details: reply.Error.Details}
 	if reply.RequestID != "" {

@@ -315,6 +315,7 @@ func TestHarmlessCallsAreRepeatedAndOthersAreNot(t *testing.T) {
 	_, err = s.RotateSecret(t.Context(), "s", 0)
 	require.Equal(t, sluice.Unavailable, sluice.CodeOf(err))
 	require.Len(t, s.requests(), 1, "a second rotation would end the first one's secret")
+	require.JSONEq(t, `{"overlap":"0s"}`, s.requests()[0].body, "0 is no default: the old secret is removed")
 
 	s = serve(t, answer{500, ""})
 	_, err = s.Status(t.Context(), "s")
@@ -332,7 +333,7 @@ func TestAServerThatIsNotThereIsUnavailable(t *testing.T) {
 	c.Retries = 1
 	_, err = c.Namespace(t.Context(), "acme")
 	require.Equal(t, sluice.Unavailable, sluice.CodeOf(err))
-	require.ErrorContains(t, err, "no answer from "+address)
+	require.ErrorContains(t, err, "no response from "+address)
 }
 
 func TestTheContextEndsACall(t *testing.T) {
@@ -352,10 +353,10 @@ func TestAnAnswerThatIsNotJSONIsAnError(t *testing.T) {
 	t.Parallel()
 	s := serve(t, answer{200, "<html>"})
 	_, err := s.Status(t.Context(), "s")
-	require.ErrorContains(t, err, "not the JSON that is expected")
+	require.ErrorContains(t, err, "does not have the expected JSON structure")
 	s = serve(t, answer{200, `{"subscriptions":{}}`})
 	_, err = s.Subscriptions(t.Context(), client.SubscriptionsQuery{})
-	require.ErrorContains(t, err, "subscriptions is not what is expected")
+	require.ErrorContains(t, err, "unexpected subscriptions")
 }
 
 // The data of an event arrives as it was given, spaces and all.

@@ -16,12 +16,12 @@ import (
 	"github.com/sluice-io/sluice/pkg/sluice"
 )
 
-// DefaultSource is the source of an event whose publisher named none.
+// DefaultSource is the source of events published without one.
 const DefaultSource = "/sluice/client"
 
-// Publish stores events in a namespace, in their order and all or none, and returns where they
-// lie. Namespace, Seq and Stored of an event are not looked at; an ID is made up where it is
-// empty, so that a repeated request stores nothing twice.
+// Publish stores events in a namespace, in order and atomically, and returns their positions.
+// Namespace, Seq and Stored of an event are ignored. An empty ID is replaced by a generated one, so
+// that a retry stores nothing twice.
 func (c *Client) Publish(ctx context.Context, namespace string, events ...sluice.Event) ([]sluice.Stored, error) {
 	if len(events) == 0 {
 		return nil, nil
@@ -50,7 +50,7 @@ func (c *Client) Publish(ctx context.Context, namespace string, events ...sluice
 	return reply.Events, err
 }
 
-// structured returns an event as structured CloudEvent, with JSON data as it is, byte for byte.
+// structured returns an event as a structured CloudEvent; JSON data is copied byte for byte.
 func structured(ev *sluice.Event) ([]byte, error) {
 	body := map[string]any{}
 	for name, value := range ev.Extensions {
@@ -77,8 +77,8 @@ func structured(ev *sluice.Event) ([]byte, error) {
 	return slices.Concat(bytes.TrimSuffix(encoded.body, []byte("}")), []byte(`,"data":`), raw, []byte("}")), nil
 }
 
-// data sets the members that hold the event's data, as text or as base64, and returns it if it
-// is JSON, which a member of the body would not keep as it is.
+// data sets the members that hold the event's data, as text or base64. JSON data is returned
+// instead, because a member of the body would not preserve its bytes.
 func data(ev *sluice.Event, body map[string]any) (raw []byte) {
 	switch {
 	case len(ev.Data) == 0:
@@ -93,7 +93,7 @@ func data(ev *sluice.Event, body map[string]any) (raw []byte) {
 	return nil
 }
 
-// newID returns a UUIDv7: ids of one publisher sort by time.
+// newID returns a UUIDv7, so that IDs of one publisher sort by time.
 func newID(now time.Time) string {
 	var u [16]byte
 	rand.Read(u[:]) // never returns an error
@@ -104,25 +104,26 @@ func newID(now time.Time) string {
 	return fmt.Sprintf("%x-%x-%x-%x-%x", u[:4], u[4:6], u[6:8], u[8:10], u[10:])
 }
 
-// EventsQuery says which events are wanted; everything is optional.
+// EventsQuery filters events; all fields are optional.
 type EventsQuery struct {
 	Pattern sluice.Pattern
 	Types   []string
-	Since   string // those after this: a sequence, an event's id, "-1" (the beginning), "now" or an RFC 3339 time
-	Until   string // those up to this; like Since
-	Limit   int    // at most 1000; the server's default is 100
-	Cursor  string // Page.Next of the part before
+	// Exclusive: a sequence, an event ID, "-1" (the start), "now"; or an RFC 3339 time.
+	Since  string
+	Until  string // inclusive, in the same format as Since
+	Limit  int    // at most 1000; default 100
+	Cursor string // Page.Next of the previous page
 }
 
-// Events returns events of a namespace in the order of its log. Code WindowExceeded if Since is
-// older than what is kept.
+// Events returns events of a namespace in log order. Code WindowExceeded if Since is older than the
+// oldest stored event.
 func (c *Client) Events(ctx context.Context, namespace string, q EventsQuery) (Page[sluice.Event], error) {
 	query := params("pattern", string(q.Pattern), "types", strings.Join(q.Types, ","), "since", q.Since,
 		"until", q.Until, "limit", number(q.Limit), "cursor", q.Cursor)
 	return list[sluice.Event](ctx, c, join(namespaces, namespace, "events"), "events", query)
 }
 
-// Event returns the event with an id or a sequence. Code NotFound if there is none.
+// Event returns the event with an ID or a sequence. Code NotFound if it does not exist.
 func (c *Client) Event(ctx context.Context, namespace, idOrSeq string) (sluice.Event, error) {
 	req := call{method: http.MethodGet, path: join(namespaces, namespace, "events", idOrSeq)}
 	return send[sluice.Event](ctx, c, req, nil)

@@ -21,57 +21,63 @@ import (
 )
 
 const (
-	feedSilence = 90 * time.Second // after which a connection is taken for dead: a server says something every 15 s
+	// A silent connection counts as lost after this time; a server sends something every 15 s.
+	feedSilence = 90 * time.Second
 	feedAgain   = 100 * time.Millisecond
 	feedMost    = 5 * time.Second
 )
 
-// FeedQuery says what a feed is to show; everything is optional.
+// FeedQuery selects the events of a feed; all fields are optional.
 type FeedQuery struct {
-	Pattern    sluice.Pattern
-	Types      []string
-	Sources    []string
-	Subjects   []string // of an event, or among those that it is related to
-	Labels     map[string][]string
-	CEL        string
-	Since      string // behind this: a sequence, an event's id, "-1" (the beginning) or an RFC 3339 time; from LastPerPath on; what comes from now on if empty
-	Projection string // sluice.ProjectionFull, …; the summary where the catalogue has one if empty
-	Buffer     int    // how many events the reader may be behind before it misses some
+	Pattern  sluice.Pattern
+	Types    []string
+	Sources  []string
+	Subjects []string // subjects of an event, or subjects related to it
+	Labels   map[string][]string
+	CEL      string
+	// A sequence, an event ID or "-1" (the start), exclusive; an RFC 3339 time; LastPerPath;
+	// default: new events only.
+	Since      string
+	Projection string // sluice.ProjectionFull, …; default: the summary if the catalogue defines one
+	Buffer     int    // number of events that the reader may lag behind
 
-	CoalesceLabels []string      // events with the same values of these are one within a window
-	CoalesceWindow time.Duration // the server's default is 100 ms
-	CoalesceFirst  bool          // the first of them, not the last
+	CoalesceLabels []string      // within a window, events with equal values of these labels are merged
+	CoalesceWindow time.Duration // default 100 ms
+	CoalesceFirst  bool          // keep the first event of a window instead of the last
 }
 
-// FeedItem is one thing that a feed tells: an event, or one of the others.
+// FeedItem is one item of a feed: an event, or a notification about the feed.
 type FeedItem struct {
 	Event     *sluice.Event
-	Seq       uint64 // the highest that the event stands for
-	Coalesced int    // how many events it stands for
+	Seq       uint64 // the highest sequence that the event stands for
+	Coalesced int    // number of events that it stands for
 
-	Subscribed *uint64  // a connection was made; the last sequence then
+	Subscribed *uint64  // a connection was opened; the last sequence at that time
 	Lagged     *FeedLag // events were missed
-	Away       error    // the connection was lost; it is made again, and the feed goes on where it was
+	Away       error    // the connection was lost; the feed reconnects and resumes
 
-	Resume string // Since of a query that goes on behind this item
+	Resume string // Since of a query that resumes after this item
 }
 
-// FeedLag says what a reader missed that was too slow.
+// FeedLag describes the events that a slow reader missed.
 type FeedLag struct {
-	Missed  int    `json:"missed_count"`         // what it would have been sent between the event before and the next
-	Oldest  uint64 `json:"oldest_available_seq"` // of the next
-	Current uint64 `json:"current_seq"`          // of the last that there is
+	Missed  int    `json:"missed_count"`         // frames dropped between the previous and the next event
+	Oldest  uint64 `json:"oldest_available_seq"` // sequence of the next event
+	Current uint64 `json:"current_seq"`          // sequence of the last event
 }
 
-// FeedTicket opens feeds of a namespace where no token can be sent, such as in a page's EventSource.
+// FeedTicket opens feeds of a namespace where no token can be sent, such as in a page's
+// EventSource.
 type FeedTicket struct {
 	Ticket    string    `json:"ticket"`
 	ExpiresAt time.Time `json:"expires_at"`
-	URL       string    `json:"url"` // of a feed, with the ticket; "&" and more of a query may follow
+	// URL of a feed, including the ticket; query parameters can be appended with "&".
+	URL string `json:"url"`
 }
 
-// FeedTicket returns a ticket with which feeds of a namespace are opened as the client's token would; for so long, from 1 s to
-// 1 h, or for a minute if ttl is 0. It is a secret until it expires.
+// FeedTicket returns a ticket that opens feeds of a namespace on behalf of the client's principal.
+// It is valid for ttl, from 1 s to 1 h, or for a minute if ttl is 0, and is a secret until it
+// expires.
 func (c *Client) FeedTicket(ctx context.Context, namespace string, ttl time.Duration) (FeedTicket, error) {
 	body := map[string]sluice.Duration{}
 	if ttl != 0 {
@@ -80,11 +86,11 @@ func (c *Client) FeedTicket(ctx context.Context, namespace string, ttl time.Dura
 	return send[FeedTicket](ctx, c, call{method: http.MethodPost, path: join(namespaces, namespace, "feed", "tickets")}, body)
 }
 
-// Feed yields the events of a namespace behind a place, in the order of the log, and then as they come, each once.
-// A connection that is lost, or a server that goes away, is asked again for as long as ctx lasts, behind what was
-// yielded last; the first time, as often as other calls are repeated. With labels to coalesce by, an event may come again then.
-// An error is the last that is yielded: that of ctx, or one of a server that refuses, with code WindowExceeded
-// if what lies behind the place is no longer kept.
+// Feed yields the stored events of a namespace after a position, in log order, and then new events
+// as they arrive, each once. A lost connection is reopened for as long as ctx lasts, after the last
+// yielded event; the first connection is retried as often as other calls. With coalescing labels,
+// an event may then be repeated. An error is the last item: that of ctx, or a refusal of the
+// server, with code WindowExceeded if events after the position are no longer stored.
 func (c *Client) Feed(ctx context.Context, namespace string, q FeedQuery) iter.Seq2[FeedItem, error] {
 	if q.Since == LastPerPath {
 		return c.fromState(ctx, namespace, q)
@@ -117,13 +123,14 @@ func (c *Client) Feed(ctx context.Context, namespace string, q FeedQuery) iter.S
 	}
 }
 
-// mayAgain reports whether another connection may do better. Where one was lost the server may count that still, and have no room.
+// mayAgain reports whether reconnecting may succeed. After a lost connection, the server may still
+// count the old one against its limit.
 func (f *feeding) mayAgain(err error) bool {
 	code := sluice.CodeOf(err)
 	return code == sluice.Unavailable || code == sluice.QuotaExceeded && f.connected > 0
 }
 
-// pause waits for a while, or until ctx ends.
+// pause waits for d, or until ctx ends.
 func pause(ctx context.Context, d time.Duration) {
 	select {
 	case <-ctx.Done():
@@ -154,18 +161,19 @@ func (q FeedQuery) params() url.Values {
 	return query
 }
 
-// feeding is a feed while it is read.
+// feeding is the state of a feed while it is read.
 type feeding struct {
 	client    *Client
 	path      string
 	query     url.Values
-	resume    string // behind which it goes on
-	connected int    // times
-	stopped   bool   // nobody wants more
+	resume    string // position to resume after
+	connected int    // number of connections so far
+	stopped   bool   // the consumer stopped iterating
 	yield     func(FeedItem, error) bool
 }
 
-// connect reads one connection to its end, and returns why it ended: code Unavailable if another may do better.
+// connect reads one connection to its end and returns the reason: code Unavailable if a new
+// connection may help.
 func (f *feeding) connect(ctx context.Context) error {
 	ctx, cancel := context.WithCancelCause(ctx)
 	defer cancel(nil)
@@ -175,7 +183,7 @@ func (f *feeding) connect(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	defer func() { _ = body.Close() }() // it was only read
+	defer func() { _ = body.Close() }() // the body has been read; the error does not matter
 	lines := bufio.NewScanner(body)
 	lines.Buffer(nil, maxResponse)
 	lines.Split(wholeLines)
@@ -191,17 +199,18 @@ func (f *feeding) connect(ctx context.Context) error {
 				return err
 			}
 			f.resume = id
-		case "": // the end of an event, or a comment: there was nothing to send
+		case "": // end of an event, or a comment: nothing to yield
 			f.resume = id
 		}
 	}
 	if cause := context.Cause(ctx); cause != nil {
 		return cause
 	}
-	return fmt.Errorf("%w: %w", sluice.Errorf(sluice.Unavailable, "the feed from %s broke off", f.client.base), cmp.Or(lines.Err(), io.ErrUnexpectedEOF))
+	return fmt.Errorf("%w: %w", sluice.Errorf(sluice.Unavailable, "the feed from %s was interrupted", f.client.base), cmp.Or(lines.Err(), io.ErrUnexpectedEOF))
 }
 
-// wholeLines is bufio.ScanLines but for what is left of a line when the connection breaks in the middle of it: that is nothing.
+// wholeLines is bufio.ScanLines, except that it drops an incomplete last line of a broken
+// connection.
 func wholeLines(data []byte, atEOF bool) (advance int, line []byte, err error) {
 	if bytes.IndexByte(data, '\n') < 0 {
 		return 0, nil, nil
@@ -209,7 +218,7 @@ func wholeLines(data []byte, atEOF bool) (advance int, line []byte, err error) {
 	return bufio.ScanLines(data, atEOF)
 }
 
-// open makes the request. The answer is its body.
+// open sends the request and returns the response body.
 func (f *feeding) open(ctx context.Context) (io.ReadCloser, error) {
 	c := f.client
 	target := c.base + f.path
@@ -218,7 +227,7 @@ func (f *feeding) open(ctx context.Context) (io.ReadCloser, error) {
 	}
 	req, err := http.NewRequestWithContext(ctx, http.MethodGet, target, nil)
 	if err != nil {
-		return nil, sluice.Errorf(sluice.InvalidRequest, "%q is not the address of a server: %v", c.base, err)
+		return nil, sluice.Errorf(sluice.InvalidRequest, "%q is not a server URL: %v", c.base, err)
 	}
 	req.Header.Set("Accept", "text/event-stream")
 	if f.resume != "" {
@@ -234,7 +243,7 @@ func (f *feeding) open(ctx context.Context) (io.ReadCloser, error) {
 	if resp.StatusCode == http.StatusOK {
 		return resp.Body, nil
 	}
-	defer func() { _ = resp.Body.Close() }() // it was only read
+	defer func() { _ = resp.Body.Close() }() // the body has been read; the error does not matter
 	body, err := io.ReadAll(io.LimitReader(resp.Body, maxResponse))
 	if err != nil {
 		return nil, noAnswer(ctx, c.base, err)
@@ -242,7 +251,7 @@ func (f *feeding) open(ctx context.Context) (io.ReadCloser, error) {
 	return nil, readError(resp, body)
 }
 
-// take yields a frame. Of a kind that it does not know it takes the place in the log only.
+// take yields a frame. A frame of an unknown kind only advances the position.
 func (f *feeding) take(text, id string) error {
 	var frame struct {
 		Subscribed bool          `json:"subscribed"`
@@ -254,7 +263,7 @@ func (f *feeding) take(text, id string) error {
 		Error      *sluice.Error `json:"error"`
 	}
 	if err := json.Unmarshal([]byte(text), &frame); err != nil {
-		return fmt.Errorf("GET %s: a frame is not the JSON that is expected: %w", f.path, err)
+		return fmt.Errorf("GET %s: a frame does not have the expected JSON structure: %w", f.path, err)
 	}
 	item := FeedItem{Event: frame.Event, Seq: frame.Seq, Lagged: frame.Lagged, Resume: id}
 	switch {

@@ -8,11 +8,11 @@ import (
 	"github.com/sluice-io/sluice/pkg/sluice"
 )
 
-// LastPerPath as FeedQuery.Since begins a feed with what is: the last event of every path, each with all of its
-// data, and then what comes after it. Nothing between the two is missing or there twice.
+// LastPerPath as FeedQuery.Since starts a feed with a snapshot: the latest event on each path, with
+// all its data. The events after the snapshot follow without gaps or duplicates.
 const LastPerPath = string(sluice.StartLastPerPath)
 
-// fromState yields the state, and then the feed from its sequence on.
+// fromState yields the snapshot, and then the feed from its sequence on.
 func (c *Client) fromState(ctx context.Context, namespace string, q FeedQuery) iter.Seq2[FeedItem, error] {
 	return func(yield func(FeedItem, error) bool) {
 		state := StateQuery{

@@ -9,14 +9,14 @@ import (
 
 const unsafeProducers = "/v1/producers/unsafe"
 
-// UnsafeProducers returns the producers whose events came of themselves, those that were marked
-// last first; cursor is Page.Next of the part before, or empty.
+// UnsafeProducers returns the producers that are marked unsafe because of causation loops, most
+// recent first. Cursor is Page.Next of the previous page, or empty.
 func (c *Client) UnsafeProducers(ctx context.Context, cursor string) (Page[sluice.Unsafe], error) {
 	return list[sluice.Unsafe](ctx, c, unsafeProducers, "producers", params("cursor", cursor))
 }
 
-// ClearProducer removes the mark of a producer. Codes: NotFound if it has none; Conflict if
-// another loop was found meanwhile.
+// ClearProducer clears the unsafe mark of a producer. Codes: NotFound if it has none; Conflict if
+// another loop was detected in the meantime.
 func (c *Client) ClearProducer(ctx context.Context, producer string) error {
 	_, err := c.do(ctx, call{method: http.MethodDelete, path: join(unsafeProducers, producer)}, nil)
 	return err

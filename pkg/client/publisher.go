@@ -15,31 +15,32 @@ import (
 	"github.com/sluice-io/sluice/pkg/sluice"
 )
 
-// PublisherOptions are what a Publisher works with; zero values mean the defaults.
+// PublisherOptions configure a Publisher; zero values mean the defaults.
 type PublisherOptions struct {
-	Queue   int                        // events that wait at most; 1024
-	Batch   int                        // events of one request at most; 100, and no more than 1000
-	Timeout time.Duration              // of one request; 30 s
-	Dropped func(*sluice.Event, error) // is told, while Run waits for it, of each event that was taken and is not stored; it may not call Close; nil: nobody is
+	Queue   int           // maximum number of queued events; default 1024
+	Batch   int           // maximum number of events per request; default 100, at most 1000
+	Timeout time.Duration // timeout of one request; default 30 s
+	// Called by Run for each accepted event that is not stored; must not call Close; may be nil.
+	Dropped func(*sluice.Event, error)
 }
 
-// PublisherStats says what became of the events that were emitted: every one of them is in one of the three.
+// PublisherStats counts the emitted events; each of them is in exactly one of the three counters.
 type PublisherStats struct {
-	Stored  uint64 // the server confirmed them
-	Dropped uint64 // refused by Emit, refused by the server, or left when the Publisher was closed
+	Stored  uint64 // confirmed by the server
+	Dropped uint64 // refused by Emit or by the server, or left when the Publisher was closed
 	Waiting int
 }
 
-// Publisher publishes events of one namespace for those who have no time to wait, in the order in which they come.
-// Emit takes an event and never waits, whatever the server does; Run sends what was taken, many at once;
-// Close sends the rest. While the server cannot be reached, or says that there is too much, Run tries again until it can, and
-// what does not fit into the queue meanwhile is dropped and counted. Who has to know that an event is stored
-// calls Publish. It is safe for concurrent use.
+// Publisher publishes events of one namespace in the background, in order. Emit enqueues an event
+// and never blocks, whatever the state of the server. Run sends the queued events in batches. Close
+// sends the remaining ones. While the server is unreachable or over its quota, Run retries; events
+// that do not fit into the queue in the meantime are dropped and counted. To be certain that an
+// event is stored, call Publish. A Publisher is safe for concurrent use.
 type Publisher struct {
 	client    *Client
 	namespace string
 	opts      PublisherOptions
-	news      chan struct{} // there may be something to do; of size one: told once is told
+	news      chan struct{} // signals that there may be work; a buffer of one is enough
 	done      chan struct{} // closed when Run has returned
 	abandon   chan struct{} // closed when Close has given up
 
@@ -49,12 +50,12 @@ type Publisher struct {
 	running  bool
 	closed   bool
 	given    bool // abandon is closed
-	left     int  // events that were dropped because it ended
-	cut      bool // some of them were on their way
+	left     int  // number of events dropped at the end
+	cut      bool // some of the dropped events were in flight
 	stats    PublisherStats
 }
 
-// NewPublisher returns a publisher, which sends nothing before Run is called.
+// NewPublisher returns a publisher. It sends nothing until Run is called.
 func (c *Client) NewPublisher(namespace string, opts PublisherOptions) *Publisher {
 	opts.Queue = cmp.Or(max(opts.Queue, 0), 1024)
 	opts.Batch = min(cmp.Or(max(opts.Batch, 0), 100), 1000)
@@ -65,13 +66,13 @@ func (c *Client) NewPublisher(namespace string, opts PublisherOptions) *Publishe
 	}
 }
 
-// Emit takes an event to be published soon, and reports whether it did: not if the queue is full, if the event has no valid
-// path, or after Close. It neither waits nor panics, and what it did not take is counted as dropped. The event is
-// the caller's again when it returns.
+// Emit enqueues an event and reports whether it was accepted. It refuses if the queue is full, if
+// the event has no valid path, and after Close. It neither blocks nor panics, and a refused event
+// counts as dropped. The caller may reuse the event when Emit returns.
 func (p *Publisher) Emit(ev sluice.Event) bool {
 	_, err := sluice.ParsePath(string(ev.Path))
 	if ev.ID == "" {
-		ev.ID = newID(time.Now()) // so that a request can be repeated
+		ev.ID = newID(time.Now()) // makes the request idempotent
 	}
 	ev.Data, ev.Extensions = bytes.Clone(ev.Data), maps.Clone(ev.Extensions)
 	p.mu.Lock()
@@ -85,12 +86,13 @@ func (p *Publisher) Emit(ev sluice.Event) bool {
 	return true
 }
 
-// Publish stores events and returns where they lie, as Client.Publish does. It does not wait for what was emitted.
+// Publish stores events and returns their positions, like Client.Publish. It does not wait for
+// emitted events.
 func (p *Publisher) Publish(ctx context.Context, events ...sluice.Event) ([]sluice.Stored, error) {
 	return p.client.Publish(ctx, p.namespace, events...)
 }
 
-// Stats returns what became of the events so far.
+// Stats returns the counters so far.
 func (p *Publisher) Stats() PublisherStats {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -99,15 +101,16 @@ func (p *Publisher) Stats() PublisherStats {
 	return stats
 }
 
-// Run sends what is emitted until Close is called and nothing waits any more, and returns nil then. If ctx ends before,
-// it returns why; what waits stays where it is until Close. It is called once: code Conflict the second time.
+// Run sends emitted events until Close is called and the queue is empty, and then returns nil. If
+// ctx ends first, it returns the reason; queued events stay until Close. Run can be called once;
+// the second call returns code Conflict.
 func (p *Publisher) Run(ctx context.Context) error {
 	p.mu.Lock()
 	running := p.running
 	p.running = true
 	p.mu.Unlock()
 	if running {
-		return sluice.Errorf(sluice.Conflict, "the publisher runs already, or did")
+		return sluice.Errorf(sluice.Conflict, "Run was already called")
 	}
 	defer close(p.done)
 	ctx, stop := p.untilAbandoned(ctx)
@@ -132,15 +135,16 @@ func (p *Publisher) Run(ctx context.Context) error {
 	return context.Cause(ctx)
 }
 
-// over reports whether the publisher is closed and nothing waits, or was left by Run.
+// over reports whether the publisher is closed, its queue is empty, and Run left no events behind.
 func (p *Publisher) over() bool {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	return p.closed && len(p.queue) == 0 && !p.cut
 }
 
-// Close has Run send what waits, and returns when it has, or when ctx has ended: what was not sent then is dropped, and the
-// error says how much that was. Nothing is taken any more.
+// Close makes Run send the queued events, and returns when they are sent or ctx has ended. Events
+// that were not sent are dropped, and the error gives their number. After Close, no events are
+// accepted.
 func (p *Publisher) Close(ctx context.Context) error {
 	p.mu.Lock()
 	p.closed = true
@@ -164,11 +168,11 @@ func (p *Publisher) Close(ctx context.Context) error {
 }
 
 var (
-	errEnded     = errors.New("it no longer runs")
+	errEnded     = errors.New("the publisher is no longer running")
 	errAbandoned = errors.New("the publisher was closed")
 )
 
-// giveUp ends Run, and drops what it has left.
+// giveUp ends Run and drops the remaining events.
 func (p *Publisher) giveUp() {
 	p.mu.Lock()
 	if !p.given {
@@ -178,23 +182,23 @@ func (p *Publisher) giveUp() {
 	running := p.running
 	p.mu.Unlock()
 	if running {
-		<-p.done // it waits for nobody now
+		<-p.done // Run does not block any more
 	}
 	p.mu.Lock()
 	rest := p.queue
 	p.queue = nil
-	p.left += p.inFlight                  // Run panicked, in Dropped maybe, with these on their way
+	p.left += p.inFlight                  // Run panicked, maybe in Dropped, with these in flight
 	p.stats.Dropped += uint64(p.inFlight) //nolint:gosec // a count
 	p.inFlight = 0
 	p.mu.Unlock()
 	p.leave(rest, errAbandoned)
 }
 
-// notify says that there may be something to do. The lock is held.
+// notify signals that there may be work. The lock is held.
 func (p *Publisher) notify() {
 	select {
 	case p.news <- struct{}{}:
-	default: // it was said already
+	default: // already signalled
 	}
 }
 
@@ -215,7 +219,7 @@ func (p *Publisher) untilAbandoned(ctx context.Context) (context.Context, func()
 	}
 }
 
-// take returns the events that are sent next, and whether there may be others later.
+// take returns the next batch of events, and whether more may follow later.
 func (p *Publisher) take() (batch []sluice.Event, more bool) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -225,7 +229,7 @@ func (p *Publisher) take() (batch []sluice.Event, more bool) {
 	return batch, !p.closed
 }
 
-// send stores a batch; what the server refuses is left out.
+// send stores a batch; events that the server refuses are left out.
 func (p *Publisher) send(ctx context.Context, batch []sluice.Event) {
 	err := p.store(ctx, batch)
 	switch {
@@ -244,7 +248,7 @@ func (p *Publisher) send(ctx context.Context, batch []sluice.Event) {
 	}
 }
 
-// store publishes a batch, and again while that may help.
+// store publishes a batch and retries while that may help.
 func (p *Publisher) store(ctx context.Context, batch []sluice.Event) error {
 	wait := backoff.NewExponentialBackOff(backoff.WithInitialInterval(100*time.Millisecond),
 		backoff.WithMaxInterval(5*time.Second), backoff.WithMaxElapsedTime(0))
@@ -260,13 +264,15 @@ func (p *Publisher) store(ctx context.Context, batch []sluice.Event) error {
 	}, backoff.WithContext(wait, ctx))
 }
 
-// concernsOne reports whether a batch may have been refused for one of its events, or for their number.
+// concernsOne reports whether a batch may have been refused because of one of its events, or
+// because of its size.
 func concernsOne(err error) bool {
 	code := sluice.CodeOf(err)
 	return code != sluice.Unauthenticated && code != sluice.NotFound
 }
 
-// leave drops events that could have been sent later. One that was on its way may be stored all the same.
+// leave drops events that could have been sent later. An event in flight may be stored
+// nevertheless.
 func (p *Publisher) leave(events []sluice.Event, err error) {
 	p.mu.Lock()
 	p.left += len(events)
@@ -275,11 +281,11 @@ func (p *Publisher) leave(events []sluice.Event, err error) {
 	p.drop(events, err)
 }
 
-// drop counts events that were taken and are not stored, and tells of them.
+// drop counts accepted events that are not stored, and reports them.
 func (p *Publisher) drop(events []sluice.Event, err error) {
 	p.mu.Lock()
 	p.stats.Dropped += uint64(len(events))
-	p.inFlight = max(p.inFlight-len(events), 0) // those that waited are not among them
+	p.inFlight = max(p.inFlight-len(events), 0) // queued events are not among them
 	p.mu.Unlock()
 	if p.opts.Dropped == nil {
 		return

@@ -218,7 +218,7 @@ func TestAPublisherThatNoLongerRunsSaysWhatIsLeft(t *testing.T) {
 	require.True(t, p.Emit(sluice.Event{Path: "/a"}))
 	require.ErrorIs(t, p.Run(ctx), context.Canceled)
 	require.Equal(t, 1, p.Stats().Waiting)
-	require.ErrorContains(t, p.Close(t.Context()), "1 events were not sent: it no longer runs")
+	require.ErrorContains(t, p.Close(t.Context()), "1 events were not sent: the publisher is no longer running")
 }
 
 // Whatever is emitted while the publisher is closed is counted once, too, and so is what was on its way when Run panicked.

@@ -7,19 +7,21 @@ import (
 	"github.com/sluice-io/sluice/pkg/sluice"
 )
 
-// SeekSubscription lets a subscription go on from another place of its log and returns it: a
-// sequence, an event's id, an RFC 3339 time, "all" or "new".
+// SeekSubscription moves a subscription to another position in the log and returns it. Positions
+// are a sequence, an event ID, an RFC 3339 time, "all" or "new".
 func (c *Client) SeekSubscription(ctx context.Context, id, to string) (sluice.Subscription, error) {
 	return send[sluice.Subscription](ctx, c, call{method: http.MethodPost, path: join(subscriptions, id, "seek")}, map[string]string{"to": to})
 }
 
-// ReplayRequest says which past events are to be delivered again.
+// ReplayRequest selects the past events to replay.
 type ReplayRequest struct {
-	From     string      `json:"from,omitempty"` // a sequence, an event's id or a time; the beginning of what is kept
-	To       string      `json:"to,omitempty"`   // the same, inclusive; what is there now
+	// Inclusive: a sequence, an event ID or a time; default: the oldest stored event.
+	From string `json:"from,omitempty"`
+	// Inclusive, in the same format; default: the newest event.
+	To       string      `json:"to,omitempty"`
 	Types    []string    `json:"types,omitempty"`
 	EventIDs []string    `json:"event_ids,omitempty"`
-	Rate     sluice.Rate `json:"rate,omitzero"` // of the requests; the subscription's
+	Rate     sluice.Rate `json:"rate,omitzero"` // request rate; default: the subscription's
 }
 
 // Replay starts a replay and returns it.
@@ -27,15 +29,17 @@ func (c *Client) Replay(ctx context.Context, id string, req ReplayRequest) (slui
 	return send[sluice.Replay](ctx, c, call{method: http.MethodPost, path: join(subscriptions, id, "replay"), once: true}, req)
 }
 
-// ReplayCount is how many events a replay would deliver.
+// ReplayCount is the number of events that a replay would deliver.
 type ReplayCount struct {
 	Count uint64 `json:"count"`
-	Exact bool   `json:"exact"` // false: an estimate, or the filter cannot be evaluated on some events
+	// False for an estimate, or if the filter cannot be evaluated on some events.
+	Exact bool `json:"exact"`
 
-	Unevaluated uint64 `json:"unevaluated,omitempty"` // events on which it cannot, of those that were looked at; not in Count
+	// Number of examined events on which the filter cannot be evaluated; not in Count.
+	Unevaluated uint64 `json:"unevaluated,omitempty"`
 }
 
-// CountReplay returns how many events a replay would deliver, and delivers none.
+// CountReplay returns the number of events that a replay would deliver, without delivering them.
 func (c *Client) CountReplay(ctx context.Context, id string, req ReplayRequest) (ReplayCount, error) {
 	dry := struct {
 		ReplayRequest
@@ -51,12 +55,12 @@ func (c *Client) Replays(ctx context.Context, id string) ([]sluice.Replay, error
 	return page.Items, err
 }
 
-// GetReplay returns a replay with its progress. Code NotFound if there is none.
+// GetReplay returns a replay with its progress. Code NotFound if it does not exist.
 func (c *Client) GetReplay(ctx context.Context, id, replay string) (sluice.Replay, error) {
 	return send[sluice.Replay](ctx, c, call{method: http.MethodGet, path: join(subscriptions, id, "replays", replay)}, nil)
 }
 
-// CancelReplay ends a replay and returns it; what is under way is finished.
+// CancelReplay cancels a replay and returns it; deliveries in flight are completed.
 func (c *Client) CancelReplay(ctx context.Context, id, replay string) (sluice.Replay, error) {
 	return send[sluice.Replay](ctx, c, call{method: http.MethodPost, path: join(subscriptions, id, "replays", replay, "cancel")}, nil)
 }

@@ -9,29 +9,33 @@ import (
 	"github.com/sluice-io/sluice/pkg/sluice"
 )
 
-// ScheduledEvent is an event that is stored at a time.
+// ScheduledEvent is an event that will be stored at a set time.
 type ScheduledEvent struct {
-	ID        string           `json:"id"`
-	Path      sluice.Path      `json:"path"`
-	Type      string           `json:"type"`
-	DeliverAt time.Time        `json:"deliver_at"`
-	State     string           `json:"state"` // waiting; publishing: it is too late to cancel it
+	ID        string      `json:"id"`
+	Path      sluice.Path `json:"path"`
+	Type      string      `json:"type"`
+	DeliverAt time.Time   `json:"deliver_at"`
+	// Waiting, publishing (cannot be cancelled), or retrying.
+	State     string           `json:"state"`
 	CreatedBy sluice.Principal `json:"created_by"`
 	CreatedAt time.Time        `json:"created_at"`
 	Event     sluice.Event     `json:"event"`
 }
 
-// Held says when an event is stored.
+// Held is the result of Schedule.
 type Held struct {
-	ID        string      `json:"id"`
-	Path      sluice.Path `json:"path"`
-	Seq       uint64      `json:"seq,omitempty"` // its place if it is stored: its time has passed
-	DeliverAt time.Time   `json:"deliver_at,omitzero"`
-	Duplicate bool        `json:"duplicate"` // an event of this id was taken before; DeliverAt or Seq are its
+	ID   string      `json:"id"`
+	Path sluice.Path `json:"path"`
+	// Sequence of the event if its time has passed and it is stored.
+	Seq       uint64    `json:"seq,omitempty"`
+	DeliverAt time.Time `json:"deliver_at,omitzero"`
+	// An event with this ID was accepted before; DeliverAt or Seq belong to it.
+	Duplicate bool `json:"duplicate"`
 }
 
-// Schedule has an event stored in a namespace at a time, at once if that has passed. An ID is made up where it is empty, so
-// that a repeated request has nothing stored twice. Code QuotaExceeded if too many wait.
+// Schedule stores an event in a namespace at a set time, or immediately if that has passed. An
+// empty ID is replaced by a generated one, so that a retry stores nothing twice. Code QuotaExceeded
+// if too many events are scheduled.
 func (c *Client) Schedule(ctx context.Context, namespace string, ev sluice.Event, at time.Time) (Held, error) {
 	ev.Extensions = maps.Clone(ev.Extensions)
 	if ev.Extensions == nil {
@@ -48,26 +52,26 @@ func (c *Client) Schedule(ctx context.Context, namespace string, ev sluice.Event
 	return reply.Events[0], err
 }
 
-// ScheduledQuery says which events are wanted; everything is optional.
+// ScheduledQuery filters scheduled events; all fields are optional.
 type ScheduledQuery struct {
 	Pattern sluice.Pattern
-	Limit   int    // at most 1000; the server's default is 100
-	Cursor  string // Page.Next of the part before
+	Limit   int    // at most 1000; default 100
+	Cursor  string // Page.Next of the previous page
 }
 
-// Scheduled returns the events of a namespace that are not stored yet, the next first.
+// Scheduled returns the scheduled events of a namespace, soonest first.
 func (c *Client) Scheduled(ctx context.Context, namespace string, q ScheduledQuery) (Page[ScheduledEvent], error) {
 	query := params("pattern", string(q.Pattern), "limit", number(q.Limit), "cursor", q.Cursor)
 	return list[ScheduledEvent](ctx, c, join(namespaces, namespace, "scheduled"), "scheduled", query)
 }
 
-// GetScheduled returns an event that is not stored yet. Code NotFound.
+// GetScheduled returns a scheduled event. Code NotFound.
 func (c *Client) GetScheduled(ctx context.Context, namespace, id string) (ScheduledEvent, error) {
 	return send[ScheduledEvent](ctx, c, call{method: http.MethodGet, path: join(namespaces, namespace, "scheduled", id)}, nil)
 }
 
-// CancelScheduled has an event not stored: when there is no error, it never is. Codes NotFound if there is no such event, or not any more; Conflict
-// if it is being published.
+// CancelScheduled cancels a scheduled event: without an error, it is never stored. Codes NotFound
+// if the event is not scheduled, or no longer; Conflict if it is being published.
 func (c *Client) CancelScheduled(ctx context.Context, namespace, id string) error {
 	_, err := c.do(ctx, call{method: http.MethodDelete, path: join(namespaces, namespace, "scheduled", id)}, nil)
 	return err

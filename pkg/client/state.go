@@ -12,25 +12,26 @@ import (
 	"github.com/sluice-io/sluice/pkg/sluice"
 )
 
-// StateQuery says of which paths the state is wanted; everything is optional.
+// StateQuery selects the paths of a snapshot; all fields are optional.
 type StateQuery struct {
 	Pattern sluice.Pattern
-	Filter  sluice.Filter // paths whose last event it does not let through are left out
-	At      uint64        // as of this sequence; 0: as of now
-	Limit   int           // at most 1000; the server's default is 100
-	Cursor  string        // StatePage.Next of the part before
+	Filter  sluice.Filter // paths whose latest event does not match are left out
+	At      uint64        // sequence of the snapshot; 0: the latest
+	Limit   int           // at most 1000; default 100
+	Cursor  string        // StatePage.Next of the previous page
 }
 
-// StatePage is part of a state: the last events of paths.
+// StatePage is one page of a snapshot: the latest events on some paths.
 type StatePage struct {
-	Seq    uint64         `json:"seq"` // what it is the state as of: the same in every part
+	Seq    uint64         `json:"seq"` // sequence of the snapshot; equal on all pages
 	Events []sluice.Event `json:"events"`
-	Next   string         `json:"next_cursor"` // the cursor of the part that follows, empty on the last
+	Next   string         `json:"next_cursor"` // cursor of the next page; empty on the last
 }
 
-// State returns the last event of every path of a namespace as of one sequence. With the events after that
-// sequence nothing is missing and nothing there twice; what was published before the call is in it. Code
-// WindowExceeded if the log no longer has what comes after At, or retention has overtaken who reads the parts.
+// State returns the latest event on each path of a namespace at one sequence. Reading the events
+// after that sequence continues it without gaps or duplicates; events published before the call are
+// included. Code WindowExceeded if the events after At are no longer stored, or retention removes
+// events of the snapshot before they are read.
 func (c *Client) State(ctx context.Context, namespace string, q StateQuery) (StatePage, error) {
 	at := ""
 	if q.At > 0 {
@@ -50,12 +51,12 @@ func (c *Client) State(ctx context.Context, namespace string, q StateQuery) (Sta
 	}, nil)
 }
 
-// StateOf returns the last event of one path. Code NotFound if there is none.
+// StateOf returns the latest event on one path. Code NotFound if the path has none.
 func (c *Client) StateOf(ctx context.Context, namespace string, path sluice.Path) (sluice.Event, error) {
 	if _, err := sluice.ParsePath(string(path)); err != nil {
 		return sluice.Event{}, err
 	}
-	// Empty segments would be lost on the way.
+	// Empty segments would be lost in transit.
 	rest := url.PathEscape(strings.TrimPrefix(string(path), "/"))
 	return send[sluice.Event](ctx, c, call{method: http.MethodGet, path: join(namespaces, namespace) + "/state/" + rest}, nil)
 }

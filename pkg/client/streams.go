@@ -20,40 +20,41 @@ import (
 
 const streams = "/streams"
 
-// Where a reader of a stream begins, besides at an offset that an answer gave.
+// Start positions of a stream reader, in addition to the offsets in responses.
 const (
 	FromBeginning = "-1"
-	FromNow       = "now" // behind what there is
+	FromNow       = "now" // the current end of the stream
 )
 
-// StreamSpec is what a stream shall be; everything is optional.
+// StreamSpec describes a stream to create; all fields are optional.
 type StreamSpec struct {
-	ContentType string        // application/octet-stream; of application/json it is a stream of messages
-	Body        []byte        // what it begins with; of JSON a value, or an array of values
-	TTL         time.Duration // it ends when it was neither read nor written for so long; whole seconds
-	ExpiresAt   time.Time     // when it ends
-	Closed      bool          // nothing can be appended
-	Fork        *StreamFork   // nil: it is none
+	// Default application/octet-stream; application/json makes a stream of messages.
+	ContentType string
+	Body        []byte        // initial content; for JSON a value, or an array of values
+	TTL         time.Duration // lifetime, in whole seconds, extended by each read and write
+	ExpiresAt   time.Time     // expiry time
+	Closed      bool          // the stream accepts no appends
+	Fork        *StreamFork   // nil: not a fork
 }
 
-// StreamFork says what a new stream has of another one of its namespace.
+// StreamFork describes the source of a forked stream, in the same namespace.
 type StreamFork struct {
 	From   sluice.Path
-	Offset string // up to where; its end if empty
-	Sub    int64  // so many bytes of the next message, or messages of JSON, more
+	Offset string // end of the shared content; default: the end of the source
+	Sub    int64  // number of bytes of the next message, or of further JSON messages, to include
 }
 
-// StreamInfo is what a stream is and where it ends.
+// StreamInfo is the metadata of a stream.
 type StreamInfo struct {
 	ContentType string        `json:"content_type"`
-	Next        string        `json:"next_offset"` // offset behind everything
+	Next        string        `json:"next_offset"` // offset of the end
 	Closed      bool          `json:"closed"`
 	TTL         time.Duration `json:"-"`                   // 0: none
 	ExpiresAt   time.Time     `json:"expires_at,omitzero"` // zero: never
 }
 
-// CreateStream makes a stream of a path, and says whether there was none. Code Conflict if there is another one
-// than is wanted; NotFound if the source of a fork does not exist.
+// CreateStream creates a stream on a path and reports whether it is new. Code Conflict if a
+// different stream exists; NotFound if the source of a fork does not exist.
 func (c *Client) CreateStream(ctx context.Context, namespace string, path sluice.Path, spec StreamSpec) (StreamInfo, bool, error) {
 	header := map[string]string{}
 	set := func(name, value string) {
@@ -87,7 +88,7 @@ func (c *Client) CreateStream(ctx context.Context, namespace string, path sluice
 	return infoOf(got.header), got.status == http.StatusCreated, nil
 }
 
-// octets is the content type of what has none.
+// octets is the default content type.
 const octets = "application/octet-stream"
 
 // streamPath returns the path of a stream's URL.
@@ -95,7 +96,8 @@ func streamPath(namespace string, path sluice.Path) string {
 	return join(join(streams, namespace), strings.Split(strings.TrimPrefix(string(path), "/"), "/")...)
 }
 
-// infoOf reads what an answer's headers say of a stream. What is not there is left out.
+// infoOf reads the stream metadata in the headers of a response. Missing headers leave fields
+// empty.
 func infoOf(h http.Header) StreamInfo {
 	info := StreamInfo{ContentType: h.Get("Content-Type"), Next: h.Get(nextOffset), Closed: isTrue(h, streamClosed)}
 	if ttl, err := strconv.ParseInt(h.Get("Stream-TTL"), 10, 32); err == nil {
@@ -114,8 +116,8 @@ const (
 
 func isTrue(h http.Header, name string) bool { return strings.EqualFold(h.Get(name), "true") }
 
-// Stream returns what a stream is and where it ends. Codes NotFound; StreamGone if it was deleted and others
-// were forked from it.
+// Stream returns the metadata of a stream. Codes NotFound; StreamGone if it was deleted and still
+// has forks.
 func (c *Client) Stream(ctx context.Context, namespace string, path sluice.Path) (StreamInfo, error) {
 	got, err := c.do(ctx, call{method: http.MethodHead, path: streamPath(namespace, path)}, nil)
 	if err != nil {
@@ -124,7 +126,7 @@ func (c *Client) Stream(ctx context.Context, namespace string, path sluice.Path)
 	return infoOf(got.header), nil
 }
 
-// wordless says in words what an answer without a body means.
+// wordless returns the error message for a response without a body.
 func wordless(err error, h http.Header, path sluice.Path) error {
 	e, ok := errors.AsType[*sluice.Error](err)
 	if !ok || h == nil {
@@ -132,9 +134,9 @@ func wordless(err error, h http.Header, path sluice.Path) error {
 	}
 	switch e.Code { //nolint:exhaustive // of the others the status says enough
 	case sluice.NotFound:
-		e.Message = fmt.Sprintf("there is no stream %q", path)
+		e.Message = fmt.Sprintf("stream %q not found", path)
 	case sluice.StreamGone:
-		e.Message = fmt.Sprintf("the stream %q was deleted; others were forked from it", path)
+		e.Message = fmt.Sprintf("the stream %q was deleted; it is kept for its forks", path)
 	}
 	if id := h.Get("X-Request-Id"); id != "" {
 		return e.With("request_id", id)
@@ -142,33 +144,35 @@ func wordless(err error, h http.Header, path sluice.Path) error {
 	return e
 }
 
-// StreamAppend is what is appended to a stream.
+// StreamAppend describes an append to a stream.
 type StreamAppend struct {
-	ContentType string // that of the stream; application/octet-stream if empty
-	Data        []byte // of JSON a value, or an array of values
-	Close       bool   // nothing comes behind it
-	Seq         string // if not empty, it has to be larger, as a text, than that of the append before
+	ContentType string // content type of the stream; default application/octet-stream
+	Data        []byte // for JSON a value, or an array of values
+	Close       bool   // close the stream after this append
+	Seq         string // if set, must sort after that of the previous append, as a string
 	Producer    *StreamProducer
 }
 
-// StreamProducer makes an append count once, however often it is sent.
+// StreamProducer makes retries of an append idempotent.
 type StreamProducer struct {
-	ID    string
-	Epoch int64 // its how manieth life; a later one ends those before it
-	Seq   int64 // the how manieth append in it, from 0
+	ID string
+	// Producer epoch; increment it when the producer restarts; a higher epoch fences lower ones.
+	Epoch int64
+	Seq   int64 // sequence number of the append within the epoch, from 0
 }
 
-// StreamAppended is what became of an append.
+// StreamAppended is the result of an append.
 type StreamAppended struct {
-	Next      string `json:"next_offset"` // offset behind it
+	Next      string `json:"next_offset"` // offset after the append
 	Closed    bool   `json:"closed"`
-	Duplicate bool   `json:"duplicate"` // the producer had sent it before, so nothing was stored
+	Duplicate bool   `json:"duplicate"` // the producer sent this append before; nothing was stored
 }
 
-// AppendStream appends to a stream, and returns when JetStream has stored it. Only what has a producer is repeated
-// if there is no answer. Codes NotFound; StreamGone; Conflict if the stream is closed (details "closed" and "next_offset"), of another
-// content type, or an append is missing before this one (detail "expected_seq"); Forbidden if a later life
-// of the producer has written (detail "epoch").
+// AppendStream appends to a stream and returns when JetStream has stored it. Without a response,
+// only an append with a producer is retried. Codes NotFound; StreamGone; Conflict if the stream is
+// closed (details "closed" and "next_offset"), has another content type, or an earlier append is
+// missing (detail "expected_seq"); Forbidden if a higher epoch of the producer has written (detail
+// "epoch").
 func (c *Client) AppendStream(ctx context.Context, namespace string, path sluice.Path, a StreamAppend) (StreamAppended, error) {
 	header := map[string]string{}
 	if a.ContentType != "" {
@@ -197,7 +201,7 @@ func (c *Client) AppendStream(ctx context.Context, namespace string, path sluice
 	}, nil
 }
 
-// refusedAppend adds to an error what the headers of the answer say about it.
+// refusedAppend adds the information in the response headers to an error.
 func refusedAppend(err error, h http.Header) error {
 	e, ok := errors.AsType[*sluice.Error](err)
 	if !ok {
@@ -214,48 +218,48 @@ func refusedAppend(err error, h http.Header) error {
 	return e
 }
 
-// CloseStream ends appending to a stream. What is closed stays so.
+// CloseStream closes a stream to appends, permanently.
 func (c *Client) CloseStream(ctx context.Context, namespace string, path sluice.Path) (StreamAppended, error) {
 	return c.AppendStream(ctx, namespace, path, StreamAppend{Close: true})
 }
 
-// DeleteStream ends a stream; its events stay in the namespace's log. Code NotFound if there is none, which is
-// also the answer to a repeated call.
+// DeleteStream deletes a stream; its events stay in the namespace's log. Code NotFound if it does
+// not exist, which is also the result of a repeated call.
 func (c *Client) DeleteStream(ctx context.Context, namespace string, path sluice.Path) error {
 	_, err := c.do(ctx, call{method: http.MethodDelete, path: streamPath(namespace, path)}, nil)
 	return err
 }
 
-// StreamPage is a part of a stream as it was read.
+// StreamPage is a part of a stream.
 type StreamPage struct {
 	ContentType string
-	Data        []byte // bytes one after another; of JSON, an array of the messages
-	Next        string // offset to go on from
-	UpToDate    bool   // there was nothing behind it
-	Closed      bool   // and nothing will come
+	Data        []byte // concatenated bytes, or for JSON an array of the messages
+	Next        string // offset to continue from
+	UpToDate    bool   // the page reaches the end of the stream
+	Closed      bool   // the page reaches the end of a closed stream
 
 	cursor string
 }
 
-// IsJSON says whether the page is of a stream of JSON. An empty one may not say.
+// IsJSON reports whether the page belongs to a JSON stream. An empty page may lack the information.
 func (p StreamPage) IsJSON() bool {
 	media, _, err := mime.ParseMediaType(p.ContentType)
 	return err == nil && media == "application/json"
 }
 
-// Messages returns what a page of a stream of JSON has, nothing if it is empty.
+// Messages returns the messages of a page of a JSON stream; an empty page has none.
 func (p StreamPage) Messages() (all []json.RawMessage, err error) {
 	if len(p.Data) == 0 {
 		return nil, nil
 	}
 	if err := json.Unmarshal(p.Data, &all); err != nil {
-		return nil, fmt.Errorf("a page of %s is no JSON array: %w", p.ContentType, err)
+		return nil, fmt.Errorf("a page of %s is not a JSON array: %w", p.ContentType, err)
 	}
 	return all, nil
 }
 
-// ReadStream returns what a stream has behind an offset ("": from its beginning), at most a few megabytes: go on
-// at the page's Next until it is up to date. Codes NotFound; StreamGone.
+// ReadStream returns the content of a stream after an offset ("" for the start), at most a few
+// megabytes. Continue at the page's Next until it is up to date. Codes NotFound; StreamGone.
 func (c *Client) ReadStream(ctx context.Context, namespace string, path sluice.Path, offset string) (StreamPage, error) {
 	return c.readStream(ctx, streamPath(namespace, path), params("offset", offset))
 }
@@ -271,10 +275,10 @@ func (c *Client) readStream(ctx context.Context, path string, query url.Values) 
 	}, nil
 }
 
-// FollowStream yields what a stream has behind an offset ("": from its beginning), and then what comes, by
-// long-polls, until the stream has been read to its end and is closed; the last page may be empty. Whoever goes on
-// later does so at the Next of the page before. A server that is gone is asked again for some seconds; any other error,
-// such as that of ctx when it ends, is yielded and is the last.
+// FollowStream yields the content of a stream after an offset ("" for the start), and then new
+// content, using long polls. It ends when a closed stream has been read to its end; the last page
+// may be empty. To resume later, start at the Next of the last page. An unreachable server is
+// retried for some seconds. Any other error, including that of ctx, is yielded as the last item.
 func (c *Client) FollowStream(ctx context.Context, namespace string, path sluice.Path, offset string) iter.Seq2[StreamPage, error] {
 	return func(yield func(StreamPage, error) bool) {
 		at := StreamPage{Next: offset}
@@ -295,8 +299,9 @@ func (c *Client) FollowStream(ctx context.Context, namespace string, path sluice
 	}
 }
 
-// nextOf returns what comes behind a page, which is nothing if that takes longer than the server waits. Where now
-// is is asked without waiting, so that nothing is missed if there is no answer.
+// nextOf returns the page after a page, which is empty if no content arrives before the server's
+// timeout. The position "now" is resolved without waiting, so that a lost response loses no
+// content.
 func (c *Client) nextOf(ctx context.Context, path string, at StreamPage) (page StreamPage, err error) {
 	query := params("offset", at.Next, "live", "long-poll", "cursor", at.cursor)
 	if at.Next == FromNow {
@@ -312,7 +317,7 @@ func (c *Client) nextOf(ctx context.Context, path string, at StreamPage) (page S
 	wait := backoff.NewExponentialBackOff(backoff.WithInitialInterval(100*time.Millisecond), backoff.WithMultiplier(2))
 	err = backoff.Retry(read, backoff.WithContext(backoff.WithMaxRetries(wait, c.Retries), ctx))
 	if at.Next == FromNow {
-		page.Data = nil // of JSON it is an empty array
+		page.Data = nil // for JSON it is an empty array
 	}
 	return page, err
 }

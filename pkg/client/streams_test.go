@@ -135,7 +135,7 @@ func TestAStreamIsMadeAppendedToReadClosedAndDeleted(t *testing.T) {
 	require.Equal(t, sluice.NotFound, sluice.CodeOf(api.DeleteStream(ctx, ns, path)))
 	_, err = api.Stream(ctx, ns, path)
 	require.Equal(t, sluice.NotFound, sluice.CodeOf(err))
-	require.EqualError(t, err, `there is no stream "/notes/a b/ü"`)
+	require.EqualError(t, err, `stream "/notes/a b/ü" not found`)
 	e, ok = errors.AsType[*sluice.Error](err)
 	require.True(t, ok)
 	require.NotEmpty(t, e.Details["request_id"])

@@ -11,8 +11,7 @@ import (
 
 const subscriptions = "/v1/subscriptions"
 
-// SubscriptionSpec is what can be said about a subscription; zero values mean the server's
-// defaults.
+// SubscriptionSpec describes a subscription; zero values mean the server's defaults.
 type SubscriptionSpec struct {
 	ID             string            `json:"id,omitempty"`
 	Namespace      string            `json:"namespace,omitempty"`
@@ -29,16 +28,16 @@ type SubscriptionSpec struct {
 	IdempotencyKey string            `json:"idempotency_key,omitempty"`
 }
 
-// CreateSubscription makes a subscription and returns it with its secret, or the one that is
-// its like, without. Spec is a SubscriptionSpec or anything else that is one in JSON. The
-// server knows which requests are alike, so a repeated one makes no second subscription, but
-// its answer would lack the secret: it is not repeated.
+// CreateSubscription creates a subscription and returns it with its secret, or returns the existing
+// duplicate without one. Spec is a SubscriptionSpec or any value with the same JSON. The server
+// detects duplicates, so a retry creates no second subscription; but its response would lack the
+// secret, so the call is not retried.
 func (c *Client) CreateSubscription(ctx context.Context, spec any) (sub sluice.Subscription, created bool, err error) {
 	return c.make(ctx, call{method: http.MethodPost, path: subscriptions, once: true}, spec)
 }
 
-// PutSubscription is CreateSubscription with the caller's id. Code SubscriptionDiffers if there is
-// one with that id and another configuration.
+// PutSubscription is CreateSubscription with an ID chosen by the caller. Code SubscriptionDiffers
+// if a subscription with that ID has a different configuration.
 func (c *Client) PutSubscription(ctx context.Context, id string, spec any) (sub sluice.Subscription, created bool, err error) {
 	return c.make(ctx, call{method: http.MethodPut, path: join(subscriptions, id), once: true}, spec)
 }
@@ -53,7 +52,7 @@ func (c *Client) make(ctx context.Context, req call, spec any) (sluice.Subscript
 	return reply.subscription(), got.status == http.StatusCreated, err
 }
 
-// withSecret is a subscription whose secret lies beside it.
+// withSecret is a subscription with its secret next to it.
 type withSecret struct {
 	sluice.Subscription
 
@@ -67,13 +66,13 @@ func (w *withSecret) subscription() sluice.Subscription {
 	return w.Subscription
 }
 
-// SubscriptionsQuery says which subscriptions are wanted; everything is optional.
+// SubscriptionsQuery filters subscriptions; all fields are optional.
 type SubscriptionsQuery struct {
 	Namespace string
 	Mode      sluice.Mode
 	State     sluice.State
 	Limit     int
-	Cursor    string // Page.Next of the part before
+	Cursor    string // Page.Next of the previous page
 }
 
 // Subscriptions returns subscriptions, newest first.
@@ -83,96 +82,99 @@ func (c *Client) Subscriptions(ctx context.Context, q SubscriptionsQuery) (Page[
 	return list[sluice.Subscription](ctx, c, subscriptions, "subscriptions", query)
 }
 
-// Subscription returns one subscription. Code SubscriptionMissing if there is none.
+// Subscription returns one subscription. Code SubscriptionMissing if it does not exist.
 func (c *Client) Subscription(ctx context.Context, id string) (sluice.Subscription, error) {
 	return send[sluice.Subscription](ctx, c, call{method: http.MethodGet, path: join(subscriptions, id)}, nil)
 }
 
-// PatchSubscription changes what the JSON merge patch names and returns the subscription. With
-// a revision above 0, code RevisionMismatch if it is not the stored one.
+// PatchSubscription applies a JSON merge patch and returns the subscription. A revision above 0
+// must be the current one, otherwise the code is RevisionMismatch.
 func (c *Client) PatchSubscription(ctx context.Context, id string, patch any, revision uint64) (sluice.Subscription, error) {
 	req := call{method: http.MethodPatch, path: join(subscriptions, id), media: "application/merge-patch+json", header: ifMatch(revision)}
 	return send[sluice.Subscription](ctx, c, req, patch)
 }
 
-// DeleteSubscription deletes a subscription. Code SubscriptionMissing if there is none.
+// DeleteSubscription deletes a subscription. Code SubscriptionMissing if it does not exist.
 func (c *Client) DeleteSubscription(ctx context.Context, id string) error {
 	_, err := c.do(ctx, call{method: http.MethodDelete, path: join(subscriptions, id)}, nil)
 	return err
 }
 
-// PauseSubscription stops a subscription's deliveries until it is resumed and returns it.
+// PauseSubscription pauses the deliveries of a subscription and returns it.
 func (c *Client) PauseSubscription(ctx context.Context, id string) (sluice.Subscription, error) {
 	return send[sluice.Subscription](ctx, c, call{method: http.MethodPost, path: join(subscriptions, id, "pause")}, nil)
 }
 
-// ResumeSubscription lets a paused or disabled subscription go on where it stopped and returns it.
+// ResumeSubscription resumes a paused or disabled subscription where it stopped and returns it.
 func (c *Client) ResumeSubscription(ctx context.Context, id string) (sluice.Subscription, error) {
 	return send[sluice.Subscription](ctx, c, call{method: http.MethodPost, path: join(subscriptions, id, "resume")}, nil)
 }
 
-// RotateSecret gives a subscription a new secret, which is in the answer, and lets the old one
-// sign along for the overlap (0: the server's default).
+// RotateSecret issues a new secret for a subscription, which is in the result. The previous secret
+// also signs during the overlap ([DefaultOverlap] is the server's default); with 0, it is removed immediately.
 func (c *Client) RotateSecret(ctx context.Context, id string, overlap time.Duration) (sluice.Subscription, error) {
 	req := call{method: http.MethodPost, path: join(subscriptions, id, "secret", "rotate"), once: true}
-	body := map[string]sluice.Duration{}
-	if overlap > 0 {
-		body["overlap"] = sluice.Duration(overlap)
-	}
+	body := map[string]sluice.Duration{"overlap": sluice.Duration(overlap)}
 	reply, err := send[withSecret](ctx, c, req, body)
 	return reply.subscription(), err
 }
 
-// TestSubscription sends a signed sample event to the endpoint and returns what came of it.
+// TestSubscription sends a signed test event to the endpoint and returns the attempt.
 func (c *Client) TestSubscription(ctx context.Context, id string) (sluice.Attempt, error) {
 	return send[sluice.Attempt](ctx, c, call{method: http.MethodPost, path: join(subscriptions, id, "test"), once: true}, nil)
 }
 
-// Status returns how a subscription is doing.
+// Status returns the status of a subscription.
 func (c *Client) Status(ctx context.Context, id string) (sluice.Status, error) {
 	return send[sluice.Status](ctx, c, call{method: http.MethodGet, path: join(subscriptions, id, "status")}, nil)
 }
 
-// Delivery is one event on its way to one subscription. Its State is delivered, retrying,
-// held or dead; of one that was asked for by its event also waiting, backlog, in_flight, not_wanted,
-// ended, not_kept or not_recorded.
+// Delivery is the delivery of one event to one subscription. In lists, its State is delivered,
+// retrying, held or dead. For a single event, it may also be waiting, backlog, in_flight,
+// not_wanted, ended, not_kept or not_recorded.
 type Delivery struct {
-	EventID       string           `json:"event_id"`
-	Seq           uint64           `json:"seq"`
-	LastSeq       uint64           `json:"last_seq,omitempty"` // of a range that was lost together
-	Path          sluice.Path      `json:"path"`
-	Type          string           `json:"type"`
-	State         string           `json:"state"`
-	Reason        sluice.Reason    `json:"reason,omitempty"`      // why it is dead or held, or not wanted
-	Explanation   string           `json:"explanation,omitempty"` // of one delivery; not in lists
-	Behind        *Head            `json:"behind,omitempty"`      // whom it waits for
-	AttemptCount  int              `json:"attempt_count"`
-	LastStatus    int              `json:"last_status,omitempty"`
-	LastError     string           `json:"last_error,omitempty"`
-	LastAttemptAt time.Time        `json:"last_attempt_at,omitzero"`
-	NextAttemptAt *time.Time       `json:"next_attempt_at,omitempty"`
-	Attempts      []sluice.Attempt `json:"attempts,omitempty"` // of one delivery, oldest first; not in lists
+	EventID string `json:"event_id"`
+	Seq     uint64 `json:"seq"`
+	// Last sequence, for a range that was lost together.
+	LastSeq uint64      `json:"last_seq,omitempty"`
+	Path    sluice.Path `json:"path"`
+	Type    string      `json:"type"`
+	State   string      `json:"state"`
+	// Why the delivery is dead, held or not wanted.
+	Reason sluice.Reason `json:"reason,omitempty"`
+	// Only for a single delivery; not in lists.
+	Explanation   string     `json:"explanation,omitempty"`
+	Behind        *Head      `json:"behind,omitempty"` // the event that this one waits for
+	AttemptCount  int        `json:"attempt_count"`
+	LastStatus    int        `json:"last_status,omitempty"`
+	LastError     string     `json:"last_error,omitempty"`
+	LastAttemptAt time.Time  `json:"last_attempt_at,omitzero"`
+	NextAttemptAt *time.Time `json:"next_attempt_at,omitempty"`
+	// Only for a single delivery, oldest first; not in lists.
+	Attempts []sluice.Attempt `json:"attempts,omitempty"`
 }
 
-// Head is the first event of a parked lane, for which the others wait.
+// Head is the first event of a parked lane; the other events of the lane wait for it.
 type Head struct {
-	EventID       string        `json:"event_id,omitempty"`
-	Seq           uint64        `json:"seq"`
-	Attempts      int           `json:"attempts"`
-	LastError     string        `json:"last_error,omitempty"`
-	NextAttemptAt time.Time     `json:"next_attempt_at,omitzero"`
-	Held          sluice.Reason `json:"held,omitempty"` // why it holds its lane; there is no next attempt then
+	EventID       string    `json:"event_id,omitempty"`
+	Seq           uint64    `json:"seq"`
+	Attempts      int       `json:"attempts"`
+	LastError     string    `json:"last_error,omitempty"`
+	NextAttemptAt time.Time `json:"next_attempt_at,omitzero"`
+	// Why it holds its lane; without a next attempt.
+	Held sluice.Reason `json:"held,omitempty"`
 }
 
-// DeliveriesQuery says which deliveries are wanted; everything is optional.
+// DeliveriesQuery filters deliveries; all fields are optional.
 type DeliveriesQuery struct {
-	State  string         // delivered, retrying, held, dead, parked (retrying or held), or failed (all but delivered)
-	Since  string         // those of events after this: a sequence, "-1" (the beginning) or an RFC 3339 time
-	Until  time.Time      // attempts up to this time
-	Path   sluice.Pattern // of events of these paths
-	Types  []string       // of events of these types
+	// Delivered, retrying, held, dead, parked (retrying or held), or failed (all except delivered).
+	State  string
+	Since  string         // events after a sequence, "-1" (the start) or an RFC 3339 time
+	Until  time.Time      // latest attempt
+	Path   sluice.Pattern // pattern that the event's path must match
+	Types  []string       // event types
 	Limit  int
-	Cursor string // Page.Next of the part before
+	Cursor string // Page.Next of the previous page
 }
 
 // Deliveries returns a subscription's deliveries, newest first.
@@ -186,41 +188,43 @@ func (c *Client) Deliveries(ctx context.Context, id string, q DeliveriesQuery) (
 	return list[Delivery](ctx, c, join(subscriptions, id, "deliveries"), "deliveries", query)
 }
 
-// Delivery says what became of an event, named by its id or its sequence, with its attempts.
-// Code NotFound if nothing is known of it.
+// Delivery explains the delivery of an event, given by its ID or sequence, with its attempts. Code
+// NotFound if the event is unknown.
 func (c *Client) Delivery(ctx context.Context, id, event string) (Delivery, error) {
 	return send[Delivery](ctx, c, call{method: http.MethodGet, path: join(subscriptions, id, "deliveries", event)}, nil)
 }
 
-// RetryDelivery has an event sent again: at once if it is the head of a parked lane, else as a
-// replay of its own.
+// RetryDelivery retries the delivery of an event: immediately if it is the head of a parked lane,
+// otherwise as a replay of its own.
 func (c *Client) RetryDelivery(ctx context.Context, id, event string) (sluice.Replay, error) {
 	return send[sluice.Replay](ctx, c, call{method: http.MethodPost, path: join(subscriptions, id, "deliveries", event, "retry"), once: true}, nil)
 }
 
-// DiscardDelivery has an event that holds its lane become a dead letter, so that the lane goes on. It
-// returns how that goes; code Conflict if the event holds no lane.
+// DiscardDelivery turns an event that holds its lane into a dead letter, so that the lane
+// continues. It returns the replay that does so; code Conflict if the event holds no lane.
 func (c *Client) DiscardDelivery(ctx context.Context, id, event string) (sluice.Replay, error) {
 	return send[sluice.Replay](ctx, c, call{method: http.MethodPost, path: join(subscriptions, id, "deliveries", event, "discard"), once: true}, nil)
 }
 
-// WindowQuery says which events of a replay window are wanted; everything is optional.
+// WindowQuery selects events of a replay window; all fields are optional.
 type WindowQuery struct {
-	After string // those after this: a sequence, an event's id, "-1" (the window's beginning), "now" or an RFC 3339 time
+	// Exclusive: a sequence, an event ID, "-1" (the start of the window), "now"; or an RFC 3339
+	// time.
+	After string
 	Types []string
-	Limit int           // at most 1000; the server's default is 100
-	Wait  time.Duration // where there is none, for one to come; at most 30 s
+	Limit int           // at most 1000; default 100
+	Wait  time.Duration // how long to wait for an event if there are none; at most 30 s
 }
 
 // Window is a part of a subscription's replay window.
 type Window struct {
 	Events        []sluice.Event `json:"events"`
-	NextAfter     string         `json:"next_after"` // for WindowQuery.After
+	NextAfter     string         `json:"next_after"` // value for WindowQuery.After
 	ReplayWindowS int64          `json:"replay_window_s"`
 }
 
-// SubscriptionEvents returns the events that a subscription gets, in the order of the log, as
-// far as its replay window goes back. Code WindowExceeded if events after After are outside it.
+// SubscriptionEvents returns the events of a subscription within its replay window, in log order.
+// Code WindowExceeded if After is before the window.
 func (c *Client) SubscriptionEvents(ctx context.Context, id string, q WindowQuery) (Window, error) {
 	wait := ""
 	if q.Wait > 0 {

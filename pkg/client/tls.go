@@ -12,16 +12,16 @@ import (
 	"github.com/sluice-io/sluice/pkg/sluice"
 )
 
-// TLS says in PEM files how a server over https is met. Empty: as the system does it, without a
-// certificate of one's own.
+// TLS names the PEM files for https connections. Empty fields mean the system's authorities and no
+// client certificate.
 type TLS struct {
-	CA   string // authorities to believe, instead of the system's
-	Cert string // the client's certificate
-	Key  string // its private key
+	CA   string // certificate authorities, instead of the system's
+	Cert string // client certificate
+	Key  string // private key of the client certificate
 }
 
-// UseTLS makes the client meet its server so. Call it before the first request. Code InvalidRequest
-// for files that are not what they should be.
+// UseTLS configures the client's TLS. Call it before the first request. Code InvalidRequest for
+// invalid files.
 func (c *Client) UseTLS(files TLS) error {
 	config := &tls.Config{MinVersion: tls.VersionTLS12}
 	if files.CA != "" {
@@ -43,7 +43,7 @@ func (c *Client) UseTLS(files TLS) error {
 	}
 	transport, ok := http.DefaultTransport.(*http.Transport)
 	if !ok {
-		return errors.New("the program has replaced http.DefaultTransport; set Client.HTTP instead")
+		return errors.New("http.DefaultTransport was replaced; set Client.HTTP instead")
 	}
 	transport = transport.Clone()
 	transport.TLSClientConfig = config

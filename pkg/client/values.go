@@ -14,13 +14,13 @@ import (
 	"github.com/sluice-io/sluice/pkg/sluice"
 )
 
-// Page is part of a list. Next is the cursor of the part that follows, empty on the last.
+// Page is one page of a list. Next is the cursor of the next page, empty on the last.
 type Page[T any] struct {
 	Items []T
 	Next  string
 }
 
-// list gets one part of a list whose elements lie under name.
+// list fetches one page of a list whose elements are in the field name.
 func list[T any](ctx context.Context, c *Client, path, name string, query url.Values) (Page[T], error) {
 	var reply map[string]json.RawMessage
 	var page Page[T]
@@ -30,14 +30,14 @@ func list[T any](ctx context.Context, c *Client, path, name string, query url.Va
 	for key, target := range map[string]any{name: &page.Items, "next_cursor": &page.Next} {
 		if value, ok := reply[key]; ok {
 			if err := json.Unmarshal(value, target); err != nil {
-				return page, fmt.Errorf("GET %s: %s is not what is expected: %w", path, key, err)
+				return page, fmt.Errorf("GET %s: unexpected %s: %w", path, key, err)
 			}
 		}
 	}
 	return page, nil
 }
 
-// params leaves out what is empty.
+// params returns the non-empty parameters.
 func params(pairs ...string) url.Values {
 	query := url.Values{}
 	for i := 0; i+1 < len(pairs); i += 2 {
@@ -55,8 +55,8 @@ func number(n int) string {
 	return strconv.Itoa(n)
 }
 
-// encode makes a call's body. What only HTML would need is not escaped: an event's data goes
-// as it is.
+// encode creates the call's body. HTML characters are not escaped, so that an event's data is
+// unchanged.
 func encode(req call, body any) (call, error) {
 	var data bytes.Buffer
 	encoder := json.NewEncoder(&data)
@@ -71,7 +71,7 @@ func encode(req call, body any) (call, error) {
 	return req, nil
 }
 
-// send makes a call with a JSON body and returns the decoded answer.
+// send makes a call with a JSON body and returns the decoded response.
 func send[T any](ctx context.Context, c *Client, req call, body any) (T, error) {
 	var reply T
 	if body != nil {
@@ -84,29 +84,30 @@ func send[T any](ctx context.Context, c *Client, req call, body any) (T, error) 
 	return reply, err
 }
 
-// Capabilities returns what the server can do, as it says itself.
+// Capabilities returns the server's capabilities.
 func (c *Client) Capabilities(ctx context.Context) (map[string]any, error) {
 	return send[map[string]any](ctx, c, call{method: http.MethodGet, path: "/v1/capabilities"}, nil)
 }
 
-// Storage returns how full the server's store is.
+// Storage returns the usage of the server's store.
 func (c *Client) Storage(ctx context.Context) (sluice.Storage, error) {
 	return send[sluice.Storage](ctx, c, call{method: http.MethodGet, path: "/v1/storage"}, nil)
 }
 
-// VerifyStorage has the server read everything that is stored; Storage says how far it is, and what cannot be read.
+// VerifyStorage starts a read of everything that is stored. Storage returns the progress and any
+// unreadable data.
 func (c *Client) VerifyStorage(ctx context.Context) (sluice.Verification, error) {
 	return send[sluice.Verification](ctx, c, call{method: http.MethodPost, path: "/v1/storage/verify"}, nil)
 }
 
-// ForgetDamage takes for settled what was found damaged of what is stored.
+// ForgetDamage acknowledges the damage that was found in the store.
 func (c *Client) ForgetDamage(ctx context.Context) error {
 	_, err := c.do(ctx, call{method: http.MethodDelete, path: "/v1/storage/damage"}, nil)
 	return err
 }
 
-// Ready returns the server's time (the zero time if it does not say) if it is ready to work,
-// code Unavailable if it is not. It does not repeat the question.
+// Ready returns the server's time (zero if it does not send it) if the server is ready, and code
+// Unavailable otherwise. It does not retry.
 func (c *Client) Ready(ctx context.Context) (time.Time, error) {
 	var reply struct {
 		OK bool `json:"ok"`
@@ -116,7 +117,7 @@ func (c *Client) Ready(ctx context.Context) (time.Time, error) {
 		return time.Time{}, err
 	}
 	if !reply.OK {
-		return time.Time{}, sluice.Errorf(sluice.Unavailable, "whoever answers at %s is no Sluice server", c.base)
+		return time.Time{}, sluice.Errorf(sluice.Unavailable, "the service at %s is not a Sluice server", c.base)
 	}
 	at, err := http.ParseTime(got.header.Get("Date"))
 	if err != nil {
@@ -127,15 +128,15 @@ func (c *Client) Ready(ctx context.Context) (time.Time, error) {
 
 const namespaces = "/v1/namespaces"
 
-// NamespaceSpec is what can be said about a namespace; zero values mean the server's defaults.
+// NamespaceSpec describes a namespace; zero values mean the server's defaults.
 type NamespaceSpec struct {
 	Description string           `json:"description,omitempty"`
 	Retention   sluice.Retention `json:"retention,omitzero"`
 	DedupWindow sluice.Duration  `json:"dedup_window,omitzero"`
 	Quota       sluice.Quota     `json:"quota,omitzero"`
 	Catalogue   sluice.Catalogue `json:"catalogue,omitempty"`
-	Label       *sluice.Label    `json:"label,omitempty"` // nil: it stays as it is
-	Revision    uint64           `json:"-"`               // only if this is the stored one; 0: whatever it is
+	Label       *sluice.Label    `json:"label,omitempty"` // nil: unchanged
+	Revision    uint64           `json:"-"`               // required current revision; 0: any
 }
 
 // Namespaces returns the namespaces from the cursor on ("": the first).

@@ -9,22 +9,22 @@ import (
 
 const consumers = "consumers"
 
-// ConsumersQuery says which wake consumers are wanted; everything is optional.
+// ConsumersQuery filters wake consumers; all fields are optional.
 type ConsumersQuery struct {
-	State  sluice.WakeState // all but removed ones without it
+	State  sluice.WakeState // default: all consumers that are not removed
 	Limit  int
-	Cursor string // Page.Next of the part before
+	Cursor string // Page.Next of the previous page
 }
 
-// Consumers returns the consumers of a subscription of mode wake, by path. How many there are of each state, Status
-// says. Code Unprocessable if it is of another mode.
+// Consumers returns the consumers of a subscription of mode wake, by path. Status returns their
+// number in each state. Code Unprocessable if the subscription has another mode.
 func (c *Client) Consumers(ctx context.Context, id string, q ConsumersQuery) (Page[sluice.WakeConsumer], error) {
 	query := params("state", string(q.State), "limit", number(q.Limit), "cursor", q.Cursor)
 	return list[sluice.WakeConsumer](ctx, c, join(subscriptions, id, consumers), consumers, query)
 }
 
-// Consumer returns one of them, named by its id or by the path of its stream, with the ends of its streams and the
-// attempts of its last wake. Code NotFound if there is none.
+// Consumer returns a consumer, given by its ID or by the path of its stream, with the ends of its
+// streams and the attempts of its last wake. Code NotFound if it does not exist.
 func (c *Client) Consumer(ctx context.Context, id, consumer string) (sluice.WakeConsumer, error) {
 	return send[sluice.WakeConsumer](ctx, c, call{method: http.MethodGet, path: join(subscriptions, id, consumers, consumer)}, nil)
 }

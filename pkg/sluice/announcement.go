@@ -5,16 +5,17 @@ import (
 	"time"
 )
 
-// Announcement is what is told of a change. It is stored in one step with the change itself, so that it is told
-// whatever happens next.
+// Announcement is the system event of a change. It is stored atomically with the change, so that it
+// is published even after a crash.
 type Announcement struct {
-	ID          string          `json:"id"` // of the event
-	Type        string          `json:"type"`
-	Revision    uint64          `json:"revision,omitempty"` // of the resource, after the change
+	ID   string `json:"id"` // ID of the event
+	Type string `json:"type"`
+	// Revision of the resource after the change.
+	Revision    uint64          `json:"revision,omitempty"`
 	State       State           `json:"state,omitempty"`
 	Reason      string          `json:"reason,omitempty"`
 	CancelledBy string          `json:"cancelled_by,omitempty"` // a principal, or ActorSystem
-	Old         json.RawMessage `json:"old,omitempty"`          // the fields that change, as they were
+	Old         json.RawMessage `json:"old,omitempty"`          // previous values of the changed fields
 	New         json.RawMessage `json:"new,omitempty"`
 	At          time.Time       `json:"at"`
 }

@@ -6,60 +6,64 @@ import (
 	"time"
 )
 
-// MissPolicy says what becomes of an appointment at whose time no server was there.
+// MissPolicy is the handling of an appointment at whose time no server was running.
 type MissPolicy string
 
 // The policies.
 const (
-	MissDrop          MissPolicy = "drop"            // it is missed
-	MissCatchUpWithin MissPolicy = "catch_up_within" // it fires if no more than the grace has passed, else it is missed
+	MissDrop          MissPolicy = "drop"            // the appointment is missed
+	MissCatchUpWithin MissPolicy = "catch_up_within" // it fires if no more than the grace has passed, otherwise it is missed
 	MissCatchUp       MissPolicy = "catch_up"        // it fires, however late
 )
 
-// AppointmentState is where an appointment is in its life.
+// AppointmentState is the state of an appointment.
 type AppointmentState string
 
-// The states. What has fired, or was missed, is shown for a day; what was cancelled is gone.
+// The states. Fired and missed appointments are shown for a day; cancelled ones are removed.
 const (
 	AppointmentWaiting   AppointmentState = "waiting"
-	AppointmentFiring    AppointmentState = "firing" // its action is being done: it is too late to cancel it
+	AppointmentFiring    AppointmentState = "firing" // its action is being performed; it can no longer be cancelled
 	AppointmentFired     AppointmentState = "fired"
 	AppointmentMissed    AppointmentState = "missed"
 	AppointmentCancelled AppointmentState = "cancelled"
 )
 
-// Why an appointment is missed.
+// Reasons for a missed appointment.
 const (
-	MissedByPolicy = "miss_policy"     // it is dropped when nobody is there
-	MissedByGrace  = "grace_exceeded"  // nobody was there for longer than the grace
-	MissedByClock  = "clock_untrusted" // at its time the clock was set, and could not be believed
+	MissedByPolicy = "miss_policy"     // dropped because no server was running
+	MissedByGrace  = "grace_exceeded"  // no server was running for longer than the grace
+	MissedByClock  = "clock_untrusted" // the clock was changed at its time and could not be trusted
 )
 
 // Appointment is an instruction that fires at a time (S2-37).
 type Appointment struct {
 	Creator
 
-	ID         string     `json:"id"`
-	Namespace  string     `json:"namespace"`
-	At         time.Time  `json:"at"`                  // of one that repeats, the next
-	Every      Duration   `json:"every,omitempty"`     // after which it fires again; 0: it does not, unless Cron says so
-	Cron       string     `json:"cron,omitempty"`      // when it fires again and again, in the five fields of cron(8), in place of a first time and Every
-	TimeZone   string     `json:"time_zone,omitempty"` // in which Cron is read, by its IANA name; "": UTC
-	Notice     Duration   `json:"notice"`              // how long before it is told that it approaches; 0: it is not
+	ID        string    `json:"id"`
+	Namespace string    `json:"namespace"`
+	At        time.Time `json:"at"` // for a recurring appointment, the next time
+	// Interval of further firings; 0: none, unless Cron is set.
+	Every Duration `json:"every,omitempty"`
+	// Recurring schedule in the five fields of cron(8); replaces At and Every.
+	Cron     string `json:"cron,omitempty"`
+	TimeZone string `json:"time_zone,omitempty"` // IANA time zone of Cron; "": UTC
+	// How long in advance appointment.approaching is published; 0: never.
+	Notice     Duration   `json:"notice"`
 	MissPolicy MissPolicy `json:"miss_policy"`
 	Grace      Duration   `json:"grace"`
 	Action     Action     `json:"action"`
 
 	// Set by the server.
-	State    AppointmentState `json:"state"`
-	Noticed  bool             `json:"noticed"`        // that it approaches
-	Last     *AppointmentEnd  `json:"last,omitempty"` // how it ended, or did the last time
-	Revision uint64           `json:"revision"`
+	State   AppointmentState `json:"state"`
+	Noticed bool             `json:"noticed"` // whether appointment.approaching has been published
+	// How it ended; for a recurring appointment, the last firing.
+	Last     *AppointmentEnd `json:"last,omitempty"`
+	Revision uint64          `json:"revision"`
 
 	Work *AppointmentWork `json:"-"`
 }
 
-// AppointmentEnd says how an appointment ended.
+// AppointmentEnd describes how an appointment ended.
 type AppointmentEnd struct {
 	State        AppointmentState `json:"state"` // fired or missed
 	ScheduledFor time.Time        `json:"scheduled_for"`
@@ -70,15 +74,15 @@ type AppointmentEnd struct {
 	Reason       string           `json:"reason,omitempty"` // why it was missed
 }
 
-// AppointmentWork is what servers need to go on from where another one died.
+// AppointmentWork is the state that a server needs to continue after another one died.
 type AppointmentWork struct {
-	Series string  `json:"series"`          // the same for all that comes of one definition
-	Event  string  `json:"event"`           // the id of the event of the next firing, which nobody can know before
-	Claim  *Claim  `json:"claim,omitempty"` // while it fires
+	Series string  `json:"series"`          // the same for all firings of one definition
+	Event  string  `json:"event"`           // unpredictable ID of the event of the next firing
+	Claim  *Claim  `json:"claim,omitempty"` // set while it fires
 	Untold *Untold `json:"untold,omitempty"`
 }
 
-// Untold is a system event that tells of what is stored with it, and is not published yet.
+// Untold is a system event that is stored with the change it reports, and is not published yet.
 type Untold struct {
 	ID   string          `json:"id"`
 	Kind string          `json:"kind"`
@@ -91,23 +95,23 @@ const (
 	maxCron   = 256
 )
 
-// SetDefaults fills in what was left out.
+// SetDefaults sets the defaults of empty fields.
 func (a *Appointment) SetDefaults() { a.MissPolicy = cmp.Or(a.MissPolicy, MissCatchUp) }
 
-// Validate returns an error unless an appointment with its defaults set keeps every rule that needs nothing but
-// itself. Codes as of Action.Validate.
+// Validate checks all rules that need only the appointment, with its defaults set. Codes are those
+// of Action.Validate.
 func (a *Appointment) Validate() error {
 	switch {
 	case a.Cron != "" && (!a.At.IsZero() || a.Every != 0):
-		return Errorf(InvalidRequest, "cron says when it fires: leave at and every out").With("field", "cron")
+		return Errorf(InvalidRequest, "cron sets the times: omit at and every").With("field", "cron")
 	case a.Cron == "" && a.TimeZone != "":
-		return Errorf(InvalidRequest, "time_zone belongs to cron only; at has its own, such as 2026-01-31T08:00:00+01:00").With("field", "time_zone")
+		return Errorf(InvalidRequest, "time_zone requires cron; at has its own offset, such as 2026-01-31T08:00:00+01:00").With("field", "time_zone")
 	case len(a.Cron) > maxCron || len(a.TimeZone) > maxCron:
 		return Errorf(InvalidRequest, "cron and time_zone: use at most %d bytes", maxCron).With("field", "cron")
 	case a.Cron == "" && a.At.IsZero():
 		return Errorf(InvalidRequest, "at is missing: write a time such as 2026-01-31T08:00:00Z").With("field", "at")
 	case a.Grace > 0 && a.MissPolicy != MissCatchUpWithin:
-		return Errorf(InvalidRequest, "grace belongs to the miss_policy %s only", MissCatchUpWithin).With("field", "grace")
+		return Errorf(InvalidRequest, "grace requires the miss_policy %s", MissCatchUpWithin).With("field", "grace")
 	case a.Grace <= 0 && a.MissPolicy == MissCatchUpWithin:
 		return Errorf(InvalidRequest, "the miss_policy %s needs a grace, such as 10m", MissCatchUpWithin).With("field", "grace")
 	case a.Every != 0 && a.Every < Duration(minEvery):
@@ -124,8 +128,8 @@ func (a *Appointment) Validate() error {
 	)
 }
 
-// Repeats reports whether an appointment fires again and again.
+// Repeats reports whether an appointment is recurring.
 func (a *Appointment) Repeats() bool { return a.Every > 0 || a.Cron != "" }
 
-// AppointmentPath returns where the system events about an appointment live.
+// AppointmentPath returns the path of the system events of an appointment.
 func AppointmentPath(id string) Path { return Path("/_sys/appointments/" + id) }

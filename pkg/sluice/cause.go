@@ -9,13 +9,13 @@ import (
 	"unicode/utf8"
 )
 
-// Extension attributes that say what an event came of and who produced it.
+// Extension attributes for the cause and the producer of an event.
 const (
-	CausationID   = "causationid"   // id of the event in the same namespace that caused it
-	CorrelationID = "correlationid" // what all events of one affair share; carried along, never followed
-	AuthID        = "authid"        // the principal that published it; the server says so
-	AuthType      = "authtype"      // of what kind it is; the server says so
-	AuthClaims    = "authclaims"    // nothing that the server says
+	CausationID   = "causationid"   // ID of the event in the same namespace that caused it
+	CorrelationID = "correlationid" // common ID of all events of one workflow; carried along, never followed
+	AuthID        = "authid"        // the principal that published it; set by the server
+	AuthType      = "authtype"      // kind of the principal; set by the server
+	AuthClaims    = "authclaims"    // removed by the server, which makes no claims
 )
 
 // Values of authtype.
@@ -27,39 +27,39 @@ const (
 	AuthUnknown = "unknown"
 )
 
-// MaxHops is how long a chain of causes may be.
+// MaxHops is the maximum length of a causation chain.
 const MaxHops = 32
 
-// Link is an event in a chain of causes.
+// Link is an event in a causation chain.
 type Link struct {
 	ID    string `json:"id"`
 	Type  string `json:"type"`
 	Path  Path   `json:"path"`
-	Cause string `json:"-"` // id of the event that caused it; empty: it names none
-	Seq   uint64 `json:"-"` // 0: it is not stored
+	Cause string `json:"-"` // ID of the event that caused it; empty: none
+	Seq   uint64 `json:"-"` // 0: not stored
 }
 
-// Link returns what a chain of causes keeps of the event.
+// Link returns the event's link in a causation chain.
 func (e *Event) Link() Link {
 	return Link{ID: e.ID, Type: e.Type, Path: e.Path, Cause: e.Extensions[CausationID], Seq: e.Seq}
 }
 
-// Unsafe is the mark of a producer whose event came of itself. While it stands, events of the
-// producer that name a cause are refused.
+// Unsafe is the record of a producer whose event was part of a causation loop. While it exists,
+// events of the producer that name a cause are refused.
 type Unsafe struct {
-	Producer  string    `json:"producer"` // a principal, or what SourceProducer returns
+	Producer  string    `json:"producer"` // a principal, or the result of SourceProducer
 	Since     time.Time `json:"since"`
 	LastAt    time.Time `json:"last_at"`
-	Count     uint64    `json:"count"` // loops that were found since
+	Count     uint64    `json:"count"` // number of loops detected since then
 	Namespace string    `json:"namespace"`
-	Event     Link      `json:"event"` // the last one that was refused
-	Chain     []Link    `json:"chain"` // its causes, the nearest first
+	Event     Link      `json:"event"` // the last refused event
+	Chain     []Link    `json:"chain"` // its causes, nearest first
 	Hops      int       `json:"hops"`
 
-	Told *UnsafeTold `json:"-"` // what was, or is to be, told of it last
+	Told *UnsafeTold `json:"-"` // the last system event about the record
 }
 
-// UnsafeTold is what is told of a mark.
+// UnsafeTold is a system event about an unsafe producer.
 type UnsafeTold struct {
 	At        time.Time `json:"at"`
 	Count     uint64    `json:"count"`
@@ -68,11 +68,11 @@ type UnsafeTold struct {
 	Hops      int       `json:"hops"`
 }
 
-const maxSource = 256 // bytes of a source in a producer's name
+const maxSource = 256 // maximum size of a source in a producer's name, in bytes
 
-// SourceProducer returns the name of a producer that is known by the source that it writes into
-// its events only: whoever publishes to NATS. No principal is called so. A source that is long or
-// no clean text is represented by its hash.
+// SourceProducer returns the name of a producer that is known only by the source in its events: a
+// publisher through NATS. No principal has such a name. A source that is long or not clean text is
+// represented by its hash.
 func SourceProducer(namespace, source string) string {
 	if len(source) > maxSource || !utf8.ValidString(source) || strings.ContainsFunc(source, unicode.IsControl) {
 		source = fmt.Sprintf("sha256:%x", sha256.Sum256([]byte(source)))
@@ -80,8 +80,8 @@ func SourceProducer(namespace, source string) string {
 	return "source:" + namespace + ":" + source
 }
 
-// ProducedBy says in the event who produced it and of which kind (authtype) that is, whatever the event said of that
-// itself (S4-80).
+// ProducedBy sets the event's producer and its kind (authtype), overriding the publisher's own
+// attributes (S4-80).
 func (e *Event) ProducedBy(principal Principal, authType string) {
 	if e.Extensions == nil {
 		e.Extensions = map[string]string{}
@@ -91,8 +91,8 @@ func (e *Event) ProducedBy(principal Principal, authType string) {
 	e.Extensions[AuthType] = authType
 }
 
-// AuthTypeOf returns what kind of principal one is, in the words of CloudEvents' auth context, and
-// ai_agent, for which it has none. Of the holder of a grant it is not the whole answer: access.Index.AuthType is.
+// AuthTypeOf returns the kind of a principal in the terms of CloudEvents' auth context, or
+// ai_agent, which that lacks. For the holder of a grant, use access.Index.AuthType instead.
 func AuthTypeOf(principal Principal) string {
 	kind, _, named := strings.Cut(string(principal), ":")
 	switch {

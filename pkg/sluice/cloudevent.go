@@ -15,10 +15,10 @@ import (
 // Attribute is a CloudEvents attribute in its string form.
 type Attribute struct{ Name, Value string }
 
-// Attributes returns the event's CloudEvents attributes but for specversion and
-// datacontenttype: what is set, in an order that is always the same. The extensions path,
-// namespace and sequence (20 digits, so that they sort) say where the event lies; extensions
-// whose name CloudEvents does not allow are left out.
+// Attributes returns the event's CloudEvents attributes except specversion and datacontenttype:
+// those that are set, in a fixed order. The extensions path, namespace and sequence (20 digits, so
+// that they sort) give the event's position. Extensions with a name that CloudEvents does not allow
+// are left out.
 func (e *Event) Attributes() []Attribute {
 	when := e.Time
 	if when.IsZero() {
@@ -61,7 +61,7 @@ func isExtension(name string) bool {
 	return strings.Trim(name, "abcdefghijklmnopqrstuvwxyz0123456789") == ""
 }
 
-// sequence is empty for an event that is not stored, such as a sample.
+// sequence is empty for an event that is not stored, such as a test event.
 func (e *Event) sequence() string {
 	if e.Seq == 0 {
 		return ""
@@ -73,8 +73,8 @@ func (e *Event) sequence() string {
 // MarshalJSON returns the event as a structured CloudEvent (see AppendJSON).
 func (e *Event) MarshalJSON() ([]byte, error) { return e.AppendJSON(nil), nil }
 
-// AppendJSON appends the event as a CloudEvent in the JSON format: its attributes, then its
-// data. JSON data is taken over byte for byte, text is a string, all else is "data_base64".
+// AppendJSON appends the event as a CloudEvent in the JSON format: its attributes, then its data.
+// JSON data is copied byte for byte, text is a string, anything else is "data_base64".
 func (e *Event) AppendJSON(b []byte) []byte {
 	b = append(slices.Grow(b, len(e.Data)+640), `{"specversion":"1.0"`...)
 	for _, a := range e.Attributes() {
@@ -87,8 +87,8 @@ func (e *Event) AppendJSON(b []byte) []byte {
 	return append(b, '}')
 }
 
-// AppendData appends the event's data as a member of a JSON object: under the name, or under
-// the name and "_base64" where JSON cannot hold it as it is.
+// AppendData appends the event's data as a member of a JSON object: under the name, or under the
+// name and "_base64" if JSON cannot represent it.
 func (e *Event) AppendData(b []byte, name string) []byte {
 	if data := e.JSONData(); data != nil {
 		return append(append(AppendString(b, name), ':'), data...)
@@ -104,8 +104,8 @@ func appendMember(b []byte, name, value string) []byte {
 	return AppendString(append(AppendString(append(b, ','), name), ':'), value)
 }
 
-// AppendString appends s as a JSON string: only what must be escaped is, and what is not UTF-8
-// becomes U+FFFD, as encoding/json does it without its escapes for HTML.
+// AppendString appends s as a JSON string with minimal escaping: invalid UTF-8 becomes U+FFFD, and
+// HTML characters are not escaped, unlike in encoding/json.
 func AppendString(b []byte, s string) []byte {
 	const hex = "0123456789abcdef"
 	b = append(b, '"')
@@ -130,8 +130,8 @@ func AppendString(b []byte, s string) []byte {
 	return append(append(b, s[start:]...), '"')
 }
 
-// UnmarshalJSON reads what AppendJSON wrote, and any other structured CloudEvent whose
-// attributes are strings, numbers or booleans. Code InvalidRequest if it is none.
+// UnmarshalJSON parses the output of AppendJSON, and any other structured CloudEvent whose
+// attributes are strings, numbers or booleans. Code InvalidRequest otherwise.
 func (e *Event) UnmarshalJSON(data []byte) error {
 	var raw map[string]json.RawMessage
 	if err := json.Unmarshal(data, &raw); err != nil {
@@ -162,8 +162,8 @@ func (e *Event) setMember(name string, value json.RawMessage) error {
 	return e.setAttribute(name, text)
 }
 
-// setData takes the encoded data if there is any; of another content type than JSON, a string
-// is its text.
+// setData sets the encoded data if present; for a content type other than JSON, a string is the
+// text.
 func (e *Event) setData(data, encoded json.RawMessage) error {
 	if len(encoded) > 0 && string(encoded) != "null" {
 		if err := json.Unmarshal(encoded, &e.Data); err != nil {
@@ -209,7 +209,7 @@ func (e *Event) setAttribute(name, text string) (err error) {
 		e.Extensions[name] = text
 	}
 	if err != nil {
-		return Errorf(InvalidRequest, "attribute %s: %q is not of the form that is expected", name, text)
+		return Errorf(InvalidRequest, "attribute %s: %q has an invalid format", name, text)
 	}
 	return nil
 }

@@ -97,8 +97,8 @@ func TestEvent_ReadsWhatOthersWrite(t *testing.T) {
 		`[]`:                  "not a CloudEvent",
 		`{"id":{}}`:           "attribute id: use a string, a number or a boolean",
 		`{"id":[]}`:           "attribute id: use a string, a number or a boolean",
-		`{"time":"noon"}`:     `attribute time: "noon" is not of the form that is expected`,
-		`{"sequence":"-1"}`:   `attribute sequence: "-1" is not of the form that is expected`,
+		`{"time":"noon"}`:     `attribute time: "noon" has an invalid format`,
+		`{"sequence":"-1"}`:   `attribute sequence: "-1" has an invalid format`,
 		`{"data_base64":"%"}`: "data_base64 is not base64",
 		`{"data_base64":7}`:   "data_base64 is not base64",
 	} {

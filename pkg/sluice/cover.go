@@ -5,17 +5,17 @@ import (
 	"strings"
 )
 
-// coverLimit bounds the states that Covers looks at, and so its time: to less than a millisecond.
-// Patterns that people write need some tens of states.
+// coverLimit limits the states that Covers examines, and thereby its time to less than a
+// millisecond. Typical patterns need some tens of states.
 const coverLimit = 1 << 12
 
-// Covers reports whether p matches every path that q matches, of whatever length. It is never
-// true wrongly; it is wrongly false only of patterns made to need more than coverLimit states,
-// of strings that are no patterns, and where paths that are too long make the difference.
+// Covers reports whether p matches every path that q matches, of any length. A true result is
+// always correct. A false result can be wrong only for patterns built to need more than coverLimit
+// states, for strings that are not patterns, and where only overlong paths make the difference.
 //
-// It looks for a path of q that p does not match. Where q has a wildcard, a segment that
-// stands nowhere in p is as good as any: what lets that one through lets everything through.
-// So the states are where q is, and the set of all the places where p may be.
+// It searches for a path that q matches and p does not. For a wildcard in q, a segment that does
+// not occur in p is the best choice: a position that accepts it accepts any segment. A state is
+// therefore a position in q and the set of all positions in p.
 func (p Pattern) Covers(q Pattern) bool {
 	if !strings.HasPrefix(string(q), "/") {
 		return false
@@ -38,7 +38,7 @@ func (p Pattern) Covers(q Pattern) bool {
 	return true
 }
 
-// Overlaps reports whether a path, of whatever length, is matched by both p and q.
+// Overlaps reports whether p and q both match some path, of any length.
 func (p Pattern) Overlaps(q Pattern) bool {
 	if !strings.HasPrefix(string(p), "/") || !strings.HasPrefix(string(q), "/") {
 		return false
@@ -56,12 +56,12 @@ func (p Pattern) Overlaps(q Pattern) bool {
 	return false
 }
 
-// read is what has been read of a path, as far as it matters.
+// read is the relevant summary of the segments read so far.
 type read uint8
 
 const (
 	nothing read = iota
-	empty        // one empty segment, which alone is no path
+	empty        // one empty segment, which alone is not a path
 	some
 )
 
@@ -74,18 +74,18 @@ func (r read) then(literal string) read {
 	return some
 }
 
-// reservedFirst reports whether the segment makes a path whose first it is one of the server's.
+// reservedFirst reports whether a path with this first segment is reserved.
 func reservedFirst(segment string) bool { return Path("/" + segment).Reserved() }
 
-// automaton is a pattern as sets of places: bit i stands for the place before segment i, and
-// the one after the last is where a path has to end.
+// automaton is a pattern as sets of positions: bit i is the position before segment i, and the
+// position after the last segment accepts.
 type automaton struct {
 	segs      []string
-	one, deep uint64 // the places before "*" and before "**"
+	one, deep uint64 // the positions before "*" and before "**"
 }
 
-// newAutomaton returns the automaton of a pattern. Of what is none, or is too long to be looked at, it is the zero one, which
-// matches no path.
+// newAutomaton returns the automaton of a pattern. For an invalid or overlong pattern, it is the
+// zero automaton, which matches no path.
 func newAutomaton(p Pattern) automaton {
 	if !strings.HasPrefix(string(p), "/") || strings.Count(string(p), "/") > MaxPathSegments {
 		return automaton{}
@@ -104,10 +104,10 @@ func newAutomaton(p Pattern) automaton {
 
 func (a automaton) accepts(set uint64) bool { return set>>len(a.segs)&1 == 1 }
 
-// wild returns the places after a segment that stands nowhere in the pattern.
+// wild returns the positions after a segment that does not occur in the pattern.
 func (a automaton) wild(set uint64) uint64 { return a.closed(set&a.deep | set&a.one<<1) }
 
-// literal returns the places after the segment.
+// literal returns the positions after the segment.
 func (a automaton) literal(set uint64, segment string) uint64 {
 	next := set&a.deep | set&a.one<<1
 	for i, seg := range a.segs {
@@ -118,8 +118,8 @@ func (a automaton) literal(set uint64, segment string) uint64 {
 	return a.closed(next)
 }
 
-// closed adds the places behind each "**", and leaves out those before the last: what could
-// still match from there matches from it, too.
+// closed adds the positions behind each "**", and removes those before the last "**", which are
+// redundant.
 func (a automaton) closed(set uint64) uint64 {
 	for more := set & a.deep << 1 &^ set; more != 0; more = set & a.deep << 1 &^ set {
 		set |= more
@@ -130,13 +130,13 @@ func (a automaton) closed(set uint64) uint64 {
 	return set
 }
 
-// place is where a search is in the pattern that is to be covered.
+// place is a position in the pattern to be covered.
 type place struct {
 	at   int
 	read read
 }
 
-// state is a place, and where the covering pattern may be after the same segments.
+// state is a place, and the possible positions in the covering pattern after the same segments.
 type state struct {
 	place
 	set uint64
@@ -150,8 +150,8 @@ type search struct {
 	seen                map[place][]uint64
 }
 
-// add notes a state, unless one was seen at the same place from which the covering pattern
-// could go nowhere else: whatever escapes from here escaped there.
+// add queues a state, unless a state with the same place and a subset of the positions was seen:
+// any escape from here is one from there.
 func (s *search) add(at place, set uint64) {
 	for _, fewer := range s.seen[at] {
 		if fewer&^set == 0 {
@@ -186,7 +186,7 @@ func (s *search) literal(st state, seg string) {
 	next := place{st.at + 1, st.read.then(seg)}
 	own := st.read == nothing && reservedFirst(seg)
 	switch {
-	case own && s.wildGlob: // no path of the pattern
+	case own && s.wildGlob: // not a path of the pattern
 	case own && s.wildCover:
 		s.add(next, 0)
 	default:
@@ -194,7 +194,7 @@ func (s *search) literal(st state, seg string) {
 	}
 }
 
-// pair is where two patterns are after the same segments.
+// pair is the positions in two patterns after the same segments.
 type pair struct {
 	a, b int
 	read read
@@ -202,7 +202,7 @@ type pair struct {
 
 type overlap struct {
 	a, b []string
-	wild bool // a wildcard is the first segment of one of them
+	wild bool // the first segment of one of them is a wildcard
 	todo []pair
 	seen map[pair]bool
 }
@@ -226,7 +226,7 @@ func (o *overlap) expand(at pair) {
 	}
 }
 
-// step reads a segment that both let through, if there is one.
+// step reads a segment that both patterns accept, if there is one.
 func (o *overlap) step(at pair, a, b string) {
 	next := pair{at.a + 1, at.b + 1, some}
 	if a == "**" {
@@ -240,7 +240,7 @@ func (o *overlap) step(at pair, a, b string) {
 		a = b
 	}
 	switch {
-	case wildA && wildB: // any segment will do
+	case wildA && wildB: // any segment matches
 	case !wildB && a != b, o.wild && at.read == nothing && reservedFirst(a):
 		return
 	default:

@@ -7,22 +7,22 @@ import (
 	"unicode/utf8"
 )
 
-// CursorKind tells the forms of a cursor apart.
+// CursorKind is the form of a cursor.
 type CursorKind string
 
 // The forms of a cursor (C11).
 const (
-	CursorBeginning CursorKind = "beginning" // "-1": before the first event that is kept
+	CursorBeginning CursorKind = "beginning" // "-1": before the first stored event
 	CursorNow       CursorKind = "now"       // "now": after the last event
 	CursorSeq       CursorKind = "seq"       // digits: a sequence
 	CursorTime      CursorKind = "time"      // RFC 3339
-	CursorEvent     CursorKind = "event"     // everything else: the id of an event
+	CursorEvent     CursorKind = "event"     // anything else: an event ID
 )
 
-// MaxIDBytes is the most that an event's id and similar names from outside may have.
+// MaxIDBytes is the maximum size of an event ID and similar external names.
 const MaxIDBytes = 256
 
-// Cursor is a place in a namespace's log, in the form in which a caller named it.
+// Cursor is a position in a namespace's log, in the form given by a caller.
 type Cursor struct {
 	Kind CursorKind
 	Seq  uint64    // CursorSeq
@@ -30,8 +30,7 @@ type Cursor struct {
 	ID   string    // CursorEvent
 }
 
-// ParseCursor returns s as a cursor. Code InvalidRequest if it is empty or could not be an
-// event's id either.
+// ParseCursor parses a cursor. Code InvalidRequest if s is empty or not a valid event ID either.
 func ParseCursor(s string) (Cursor, error) {
 	switch s {
 	case "-1":
@@ -51,17 +50,17 @@ func ParseCursor(s string) (Cursor, error) {
 	return Cursor{Kind: CursorEvent, ID: s}, nil
 }
 
-// Ago returns the time that is so long before now if text is a duration above nothing, such as 10m or 7d, and else text itself:
-// a cursor, a start or a time, for ParseCursor, ParseStart or ParseTime to read. The id of an event that reads like a duration
-// can be named by its sequence.
+// Ago returns the time that lies the given duration before now, if text is a positive duration such
+// as 10m or 7d. Otherwise it returns text unchanged: a cursor, a start or a time, for ParseCursor,
+// ParseStart or ParseTime. To name an event whose ID looks like a duration, use its sequence.
 func Ago(text string, now time.Time) string {
-	if ago, _ := ParseSpan(text); ago > 0 { // 0 if it is none
+	if ago, _ := ParseSpan(text); ago > 0 { // 0 if it is not a duration
 		return now.Add(-ago).UTC().Format(time.RFC3339Nano)
 	}
 	return text
 }
 
-// String returns the cursor in the form that ParseCursor reads.
+// String returns the form that ParseCursor parses.
 func (c Cursor) String() string {
 	switch c.Kind {
 	case CursorBeginning:
@@ -86,14 +85,14 @@ func CheckEventID(id string) error {
 	return nil
 }
 
-// Forms of a subscription's start that are words; StartLastPerPath is the third.
+// Named forms of a subscription's start; StartLastPerPath is the third.
 const (
 	StartNew = "new"
 	StartAll = "all"
 )
 
-// ParseStart resolves a subscription's start; next is the sequence that the log's next event
-// will have. Code InvalidRequest if start is none.
+// ParseStart resolves a subscription's start; next is the sequence of the log's next event. Code
+// InvalidRequest for an invalid start.
 func ParseStart(start string, next uint64) (StartAt, error) {
 	switch start {
 	case StartNew:
@@ -112,8 +111,8 @@ func ParseStart(start string, next uint64) (StartAt, error) {
 	return StartAt{}, Errorf(InvalidRequest, "start %q: use new, all, last_per_path, a sequence or an RFC 3339 time", start)
 }
 
-// ParseTime returns an RFC 3339 time in UTC. Code InvalidRequest if s is none, or if its year is
-// not of four digits in UTC: nobody could read it when it is written again.
+// ParseTime returns an RFC 3339 time in UTC. Code InvalidRequest if s is malformed, or if its year
+// in UTC does not have four digits, because it could not be formatted again.
 func ParseTime(s string) (time.Time, error) {
 	at, err := time.Parse(time.RFC3339Nano, s)
 	if at = at.UTC(); err != nil || at.Year() < 0 || at.Year() > 9999 {
@@ -122,7 +121,7 @@ func ParseTime(s string) (time.Time, error) {
 	return at, nil
 }
 
-// parseSeq reads decimal digits, leading zeros included (S1-20), and nothing else.
+// parseSeq parses decimal digits, including leading zeros (S1-20), and nothing else.
 func parseSeq(s string) (uint64, bool) {
 	seq, err := strconv.ParseUint(s, 10, 64)
 	return seq, err == nil

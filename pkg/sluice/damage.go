@@ -6,41 +6,44 @@ import (
 	"time"
 )
 
-// DamageKind says what is wrong with what is stored.
+// DamageKind is a kind of damage to the store.
 type DamageKind string
 
 // Kinds of damage.
 const (
-	DamageShorter    DamageKind = "shorter"    // a stream ends before a sequence that it had; what lay behind its end is lost
-	DamageFewer      DamageKind = "fewer"      // a stream has fewer messages between its ends than it had
+	DamageShorter    DamageKind = "shorter"    // a stream ends before its last known end; later messages are lost
+	DamageFewer      DamageKind = "fewer"      // a stream has fewer messages between its ends than before
 	DamageMissing    DamageKind = "missing"    // a stream was deleted in NATS, or its files were
-	DamageUnreadable DamageKind = "unreadable" // a message or record is there and cannot be read
-	DamageStale      DamageKind = "stale"      // a record is an older one than was stored last
-	DamageLost       DamageKind = "lost"       // a record is not there any more, and nobody deleted it
+	DamageUnreadable DamageKind = "unreadable" // a message or record exists and cannot be read
+	DamageStale      DamageKind = "stale"      // a record is older than the last stored one
+	DamageLost       DamageKind = "lost"       // a record is missing and was not deleted
 )
 
-// Damage is something that is stored, or was, and is not as it should be.
+// Damage is stored data that is damaged or missing.
 type Damage struct {
 	Kind      DamageKind `json:"kind"`
 	Stream    string     `json:"stream"`
-	Namespace string     `json:"namespace,omitempty"` // of the log
-	Key       string     `json:"key,omitempty"`       // of the record, if the stream is a bucket's
-	From      uint64     `json:"from,omitempty"`      // first sequence
-	To        uint64     `json:"to,omitempty"`        // last sequence
-	Messages  uint64     `json:"messages,omitempty"`  // how many are concerned, if not all from From to To
-	FoundAt   time.Time  `json:"found_at"`
+	Namespace string     `json:"namespace,omitempty"` // namespace of the log
+	// Key of the record, for a stream that backs a bucket.
+	Key  string `json:"key,omitempty"`
+	Path Path   `json:"path,omitempty"` // of the events, if they are of one and NATS still knows it
+	From uint64 `json:"from,omitempty"` // first sequence
+	To   uint64 `json:"to,omitempty"`   // last sequence
+	// Number of affected messages, if not all from From to To.
+	Messages uint64    `json:"messages,omitempty"`
+	FoundAt  time.Time `json:"found_at"`
 }
 
-// Same reports whether both are the same damage, whenever it was found.
+// Same reports whether both are the same damage, regardless of when it was found.
 func (d Damage) Same(other Damage) bool {
-	if d.Kind == DamageUnreadable && d.Key != "" { // found again, its revision is not known any more
+	if d.Kind == DamageUnreadable && d.Key != "" { // the revision is unknown when the damage is found again
 		return other.Kind == d.Kind && other.Stream == d.Stream && other.Key == d.Key
 	}
-	other.FoundAt = d.FoundAt
+	other.FoundAt, other.Path = d.FoundAt, d.Path // the path may be known once and not again
 	return d == other
 }
 
-// String describes the damage for people.
+// String describes the damage in prose.
 func (d Damage) String() string {
 	switch d.Kind {
 	case DamageShorter:
@@ -48,7 +51,7 @@ func (d Damage) String() string {
 	case DamageFewer:
 		return fmt.Sprintf("%s: %d messages between %d and %d are lost", d.Stream, d.Messages, d.From, d.To)
 	case DamageMissing:
-		return fmt.Sprintf("%s was deleted, or its files were: what it held up to sequence %d is lost", d.Stream, d.To)
+		return fmt.Sprintf("%s was deleted, or its files were: its content up to sequence %d is lost", d.Stream, d.To)
 	case DamageStale:
 		return fmt.Sprintf("%s: the last change of %s is lost", d.Stream, d.Key)
 	case DamageLost:
@@ -61,21 +64,22 @@ func (d Damage) String() string {
 	return fmt.Sprintf("%s: messages %d to %d cannot be read", d.Stream, d.From, d.To)
 }
 
-// Verification is how far a reading of everything that is stored has come.
+// Verification is the progress of a verification of the whole store.
 type Verification struct {
 	StartedAt time.Time `json:"started_at"`
-	EndedAt   time.Time `json:"ended_at,omitzero"` // zero: it goes on
-	Stream    string    `json:"stream,omitempty"`  // that is read
-	Read      uint64    `json:"read"`              // messages
+	EndedAt   time.Time `json:"ended_at,omitzero"` // zero: running
+	Stream    string    `json:"stream,omitempty"`  // the stream being read
+	Read      uint64    `json:"read"`              // number of messages read
 	Total     uint64    `json:"total"`
-	Error     string    `json:"error,omitempty"` // why it ended before everything was read
+	Error     string    `json:"error,omitempty"` // why the verification ended early
 }
 
-// MissingProblem says which streams were deleted behind the server's back and what to do; nil if none was. Code Unavailable.
+// MissingProblem returns the error (Unavailable) that names the deleted streams and the remedy; nil
+// if none is missing.
 func MissingProblem(streams []string) *Error {
 	if len(streams) == 0 {
 		return nil
 	}
 	return Errorf(Unavailable, "missing in NATS, because it was deleted there: %s. Stop the server and restore a backup (sluice restore), "+
-		"or give up what it held with sluice doctor --forget, which makes it anew, empty", strings.Join(streams, ", ")).With("missing", streams)
+		"or abandon its content with sluice doctor --forget, which recreates it, empty", strings.Join(streams, ", ")).With("missing", streams)
 }

@@ -8,25 +8,24 @@ import (
 // DefaultSignatureHeader is the header of SchemeHeader unless a subscription names another (S4-49).
 const DefaultSignatureHeader = "X-Fole-Signature"
 
-// The projections: how much of an event's data is sent (register C10). With less than all of it
-// goes the extension DataRef, which says where the whole event is.
+// The projections: the part of an event's data that is sent (register C10). With less than all
+// data, the extension DataRef links to the whole event.
 const (
 	ProjectionFull    = "full"
 	ProjectionSummary = "summary" // the catalogue's summary_fields
 	ProjectionNone    = "none"
 )
 
-// DataRef is the extension attribute that says where an event's data can be had (CloudEvents
-// extension dataref).
+// DataRef is the extension attribute with the URL of an event's data (CloudEvents extension
+// dataref).
 const DataRef = "dataref"
 
-// RelatedSubjects is the extension attribute that names what an event is about besides its subject, divided by
-// spaces: a filter for one of them lets it through.
+// RelatedSubjects is the extension attribute for further subjects of an event, separated by spaces;
+// a filter for one of them matches.
 const RelatedSubjects = "relatedsubjects"
 
-// SetDefaults fills in what the caller left out, which is what is zero, and brings the pattern
-// into its canonical form if it has one. It leaves Enabled alone: whether a missing "enabled"
-// means true only the decoder of the request can know.
+// SetDefaults sets the defaults of zero fields, and canonicalizes the pattern if it is set. It does
+// not set Enabled: only the decoder of the request can tell whether a missing "enabled" means true.
 func (s *Subscription) SetDefaults() {
 	if canonical, err := ParsePattern(string(s.Pattern)); err == nil {
 		s.Pattern = canonical
@@ -40,8 +39,8 @@ func (s *Subscription) SetDefaults() {
 	s.Policy.setDefaults()
 }
 
-// setWakeDefaults fills in what S1 says. A notice is small and often held open while the work is
-// done (S1-65), so that many are under way at once.
+// setWakeDefaults sets the defaults of S1. A notice is small and its request is often held open
+// during the work (S1-65), so many are in flight at once.
 func (p *Policy) setWakeDefaults() {
 	p.Retry.Preset = cmp.Or(p.Retry.Preset, PresetPersistent)
 	p.Timeout = cmp.Or(p.Timeout, Duration(30*time.Second))

@@ -2,22 +2,22 @@ package sluice
 
 import "time"
 
-// Delivery is one event on its way to one subscription, handed out and not yet acknowledged.
+// Delivery is one event for one subscription, fetched and not yet acknowledged.
 type Delivery struct {
 	Event       Event
-	Err         error // why the event cannot be read; Event then has only its place
-	Redelivered bool  // handed out before
+	Err         error // why the event cannot be read; Event then has only its position
+	Redelivered bool  // fetched before
 	Receipt     Receipt
 }
 
-// Receipt answers the log for one delivery. Both calls return at once and are safe to repeat;
-// a lost answer leads to a redelivery.
+// Receipt acknowledges one delivery to the log. Both calls return immediately and are safe to
+// repeat; a lost acknowledgement leads to a redelivery.
 type Receipt interface {
-	Ack() error  // it is settled, or its lane's record holds it
-	Hold() error // it is still being worked on: do not hand it out again
+	Ack() error  // the delivery is settled, or recorded in its lane
+	Hold() error // the delivery is still in progress: do not redeliver it
 }
 
-// Progress is how far a delivery had come when the attempt log was last written.
+// Progress is the state of a delivery in the attempt log.
 type Progress struct {
 	EventID     string
 	Settled     bool

@@ -1,4 +1,4 @@
-// Package sluice holds the words of the system and the pure rules about them: what an
-// event, a path, a pattern, a subscription, an attempt and a verdict are, and when one of
-// them is invalid. It imports the standard library only and does no I/O.
+// Package sluice defines the types of the system and the pure rules about them: events, paths,
+// patterns, subscriptions, attempts and verdicts, and their validation. It imports only the
+// standard library and does no I/O.
 package sluice

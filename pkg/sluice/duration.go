@@ -30,8 +30,8 @@ func (d *Duration) UnmarshalText(text []byte) error {
 	return nil
 }
 
-// UnmarshalJSON reads a JSON string; numbers are refused because their unit would be a guess.
-// null leaves the value as it is.
+// UnmarshalJSON parses a JSON string. Numbers are refused because their unit would be ambiguous;
+// null leaves the value unchanged.
 func (d *Duration) UnmarshalJSON(data []byte) error {
 	if string(data) == "null" {
 		return nil
@@ -46,10 +46,11 @@ func (d *Duration) UnmarshalJSON(data []byte) error {
 	return nil
 }
 
-// maxDays is more than any retention or grant needs: 100 years.
+// maxDays is 100 years, longer than any retention or grant.
 const maxDays = 36_500
 
-// ParseSpan reads a Go duration string or whole days, such as 90s, 10m or 7d. Code InvalidRequest if text is neither.
+// ParseSpan parses a Go duration string or whole days, such as 90s, 10m or 7d. Code InvalidRequest
+// for anything else.
 func ParseSpan(text string) (time.Duration, error) {
 	if days, ok := strings.CutSuffix(text, "d"); ok {
 		if n, err := strconv.ParseUint(days, 10, 16); err == nil && n <= maxDays {

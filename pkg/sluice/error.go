@@ -5,10 +5,10 @@ import (
 	"fmt"
 )
 
-// Code names an error that a caller can act on. Everything without a code is internal.
+// Code identifies an error that a caller can act on. Errors without a code are internal.
 type Code string
 
-// The codes that callers meet; the API contract lists the HTTP status of each.
+// The codes in responses; the API contract lists the HTTP status of each.
 const (
 	InvalidRequest      Code = "invalid_request"
 	Unauthenticated     Code = "unauthenticated"
@@ -37,7 +37,7 @@ const (
 	Internal            Code = "internal"
 )
 
-// Error is what a caller did or met, in words that it may read. Nothing internal is in it.
+// Error is an error that can be shown to the caller. It contains nothing internal.
 type Error struct {
 	Code    Code
 	Message string
@@ -47,7 +47,7 @@ type Error struct {
 // Error returns the message.
 func (e *Error) Error() string { return e.Message }
 
-// Errorf makes an *Error with a formatted message.
+// Errorf returns an *Error with a formatted message.
 func Errorf(code Code, format string, args ...any) *Error {
 	return &Error{Code: code, Message: fmt.Sprintf(format, args...)}
 }
@@ -61,7 +61,8 @@ func (e *Error) With(key string, value any) *Error {
 	return e
 }
 
-// CodeOf returns the code of the first *Error in err's chain: "" for nil, Internal if there is none.
+// CodeOf returns the code of the first *Error in err's chain: "" for nil, Internal if the chain has
+// none.
 func CodeOf(err error) Code {
 	if err == nil {
 		return ""
@@ -70,4 +71,10 @@ func CodeOf(err error) Code {
 		return e.Code
 	}
 	return Internal
+}
+
+// PermissionsUnknown returns the error (Unavailable) of a request whose permissions cannot be
+// decided yet: the server has not loaded the grants and access lists, or has lost touch with them.
+func PermissionsUnknown() *Error {
+	return Errorf(Unavailable, "permissions have not loaded yet; retry")
 }

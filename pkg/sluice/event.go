@@ -8,28 +8,29 @@ import (
 	"time"
 )
 
-// Event is an immutable fact: a CloudEvents 1.0 event that lives at a path of a namespace.
+// Event is an immutable fact: a CloudEvents 1.0 event on a path of a namespace.
 type Event struct {
 	Namespace   string
 	Path        Path
-	Seq         uint64 // its place in the namespace's log, from 1; 0 before it is stored
+	Seq         uint64 // sequence in the namespace's log, from 1; 0 before it is stored
 	ID          string // unique within the namespace
 	Type        string
 	Source      string // URI reference
 	Time        time.Time
-	Stored      time.Time // when the log took it
+	Stored      time.Time // when it was stored
 	Subject     string    // CloudEvents subject; optional
-	ContentType string    // of Data; "application/json" if empty
+	ContentType string    // content type of Data; default "application/json"
 	DataSchema  string
 	Extensions  map[string]string // other CloudEvents attributes, lower-case names
 	Data        []byte
 }
 
-// DefaultType is the type of an event whose publisher named none.
+// DefaultType is the type of events published without one.
 const DefaultType = "message"
 
-// Entity returns what an event is about: its subject, or its path if it has none. It is the member entity of the
-// envelope fact (S0-33), and what a target entity: and a filter's subjects are compared with.
+// Entity returns the entity of an event: its subject, or its path if it has none. It is the member
+// entity of the envelope fact (S0-33), and is matched by a target entity: and by a filter's
+// subjects.
 func (e *Event) Entity() string { return cmp.Or(e.Subject, string(e.Path)) }
 
 // IsJSON reports whether the content type is a JSON media type (or absent).
@@ -39,7 +40,7 @@ func (e *Event) IsJSON() bool {
 	return t == "" || t == "application/json" || t == "text/json" || strings.HasSuffix(t, "+json")
 }
 
-// JSONData returns Data if it is JSON by content type and in truth, else nil.
+// JSONData returns Data if it is JSON both by content type and by syntax, otherwise nil.
 func (e *Event) JSONData() json.RawMessage {
 	if !e.IsJSON() || !json.Valid(e.Data) {
 		return nil
@@ -47,8 +48,8 @@ func (e *Event) JSONData() json.RawMessage {
 	return e.Data
 }
 
-// Repeats reports whether the event says what another one said: the same type and the same data, whatever white space
-// JSON has. Attributes such as the time may be given anew by whoever sends an event again.
+// Repeats reports whether the event has the same type and the same data as another one, ignoring
+// JSON white space. A retry may have new attributes such as the time.
 func (e *Event) Repeats(first *Event) bool {
 	if cmp.Or(e.Type, DefaultType) != cmp.Or(first.Type, DefaultType) {
 		return false
@@ -56,12 +57,13 @@ func (e *Event) Repeats(first *Event) bool {
 	return bytes.Equal(e.Data, first.Data) || bytes.Equal(e.compact(), first.compact())
 }
 
-// OtherEvent returns the error (Conflict) of an event that was not stored because its id belongs to one that says something else.
+// OtherEvent returns the error (Conflict) for an event that was not stored because its ID belongs
+// to a different event.
 func (e *Event) OtherEvent() error {
-	return Errorf(Conflict, "the id %q belongs to an event of another type or with other data; choose another id, or send what was sent before", e.ID).With("id", e.ID)
+	return Errorf(Conflict, "the id %q belongs to an event of another type or with different data; choose another id, or send the same event", e.ID).With("id", e.ID)
 }
 
-// compact returns the data without white space if it is JSON, else as it is.
+// compact returns JSON data without white space, and other data unchanged.
 func (e *Event) compact() []byte {
 	var b bytes.Buffer
 	if e.JSONData() == nil || json.Compact(&b, e.Data) != nil {
@@ -70,10 +72,11 @@ func (e *Event) compact() []byte {
 	return b.Bytes()
 }
 
-// Stored says where a published event lies.
+// Stored is the position of a published event.
 type Stored struct {
-	ID        string `json:"id"`
-	Seq       uint64 `json:"seq"`
-	Path      Path   `json:"path"`
-	Duplicate bool   `json:"duplicate"` // an event of this id was stored before; Seq is its place
+	ID   string `json:"id"`
+	Seq  uint64 `json:"seq"`
+	Path Path   `json:"path"`
+	// An event with this ID was stored before; Seq is its sequence.
+	Duplicate bool `json:"duplicate"`
 }

@@ -12,7 +12,7 @@ import (
 
 // Limits of an event type in a catalogue.
 const (
-	MaxEventTypes    = 1000     // of a namespace
+	MaxEventTypes    = 1000     // per namespace
 	MaxTypeName      = 256      // bytes
 	MaxSchema        = 64 << 10 // bytes
 	MaxSummaryFields = 64
@@ -20,30 +20,32 @@ const (
 	maxLabelValue    = 256 // bytes
 )
 
-// EventType is an entry of a namespace's catalogue: what events of a type are about.
+// EventType is an entry of a namespace's catalogue.
 type EventType struct {
-	Namespace     string            `json:"namespace"`
-	Type          string            `json:"type"`
-	Description   string            `json:"description,omitempty"`
-	Schema        json.RawMessage   `json:"schema,omitempty"`         // JSON Schema 2020-12 of the data; none: any data
-	SummaryFields []string          `json:"summary_fields,omitempty"` // top-level members of the data that the projection summary sends
-	StaticLabels  map[string]string `json:"static_labels,omitempty"`  // count as labels of every event of the type; the event's own win
-	Revision      uint64            `json:"revision"`
-	CreatedAt     time.Time         `json:"created_at"`
-	UpdatedAt     time.Time         `json:"updated_at"`
+	Namespace   string `json:"namespace"`
+	Type        string `json:"type"`
+	Description string `json:"description,omitempty"`
+	// JSON Schema 2020-12 of the data; none: any data.
+	Schema        json.RawMessage `json:"schema,omitempty"`
+	SummaryFields []string        `json:"summary_fields,omitempty"` // top-level members of the data that the projection summary sends
+	// Labels of every event of the type; the event's own labels take precedence.
+	StaticLabels map[string]string `json:"static_labels,omitempty"`
+	Revision     uint64            `json:"revision"`
+	CreatedAt    time.Time         `json:"created_at"`
+	UpdatedAt    time.Time         `json:"updated_at"`
 }
 
-// Catalogue says what a namespace's catalogue of event types is good for.
+// Catalogue is the mode of a namespace's catalogue of event types.
 type Catalogue string
 
-// What a catalogue can be good for.
+// The modes of a catalogue.
 const (
 	CatalogueOpen   Catalogue = "open"   // documentation, summaries and labels
-	CatalogueStrict Catalogue = "strict" // and what is not in it, or not as it says, is refused
+	CatalogueStrict Catalogue = "strict" // also refuses events that are not in the catalogue or violate their schema
 )
 
-// SystemTypes returns the types of the events that the server publishes, which are known
-// wherever there is a catalogue.
+// SystemTypes returns the types of the events that the server publishes, which are part of every
+// catalogue.
 func SystemTypes() []string {
 	return []string{
 		TypeServerStarted, TypeServerStopping, TypeStorageDamaged, TypeNamespaceCreated, TypeNamespaceUpdated, TypeNamespaceDeleted,
@@ -55,15 +57,15 @@ func SystemTypes() []string {
 	}
 }
 
-// systemPrefix begins the types that nobody but the server publishes.
+// systemPrefix is the prefix of types that only the server publishes.
 const systemPrefix = "sys."
 
 // IsSystemType reports whether only the server publishes events of the type (S4-33).
 func IsSystemType(eventType string) bool { return strings.HasPrefix(eventType, systemPrefix) }
 
-// Validate returns an error unless the entry keeps every rule that needs nothing but itself. Codes
-// InvalidRequest; TooLarge for the schema; Forbidden for a type of the server's own. What the
-// schema says is judged by the package that compiles it.
+// Validate checks all rules that need only the entry. Codes InvalidRequest; TooLarge for the
+// schema; Forbidden for a reserved type. The schema itself is checked by the package that compiles
+// it.
 func (t *EventType) Validate() error {
 	return cmp.Or(
 		CheckNamespaceName(t.Namespace),
@@ -75,16 +77,16 @@ func (t *EventType) Validate() error {
 	)
 }
 
-// CheckTypeName returns an error unless the name can be a type in a catalogue: 1 to 256 bytes of
-// UTF-8 without control characters, as CloudEvents has its strings, and without "*", which stands
-// for others in filters. Codes InvalidRequest; Forbidden for a type of the server's own.
+// CheckTypeName returns an error unless the name is valid for a type in a catalogue: 1 to 256 bytes
+// of UTF-8 without control characters, as in CloudEvents, and without "*", which is a wildcard in
+// filters. Codes InvalidRequest; Forbidden for a reserved type.
 func CheckTypeName(name string) error {
 	strange := func(r rune) bool { return r < 0x20 || r >= 0x7f && r <= 0x9f || r == '*' }
 	switch {
 	case name == "" || len(name) > MaxTypeName || !utf8.ValidString(name) || strings.ContainsFunc(name, strange):
 		return Errorf(InvalidRequest, "type: use 1 to %d bytes of UTF-8 without * and control characters, such as order.placed", MaxTypeName).With("field", "type")
 	case IsSystemType(name):
-		return Errorf(Forbidden, "type %q: types that start with sys. are the server's own, and known in every catalogue", name)
+		return Errorf(Forbidden, "type %q: types that start with sys. are reserved, and part of every catalogue", name)
 	}
 	return nil
 }
@@ -105,7 +107,7 @@ func (t *EventType) checkSummary() error {
 			return Errorf(InvalidRequest, "summary_fields: use names of 1 to %d bytes of UTF-8, of top-level members of the data", MaxTypeName).With("field", "summary_fields")
 		}
 		if slices.Contains(t.SummaryFields[:i], name) {
-			return Errorf(InvalidRequest, "summary_fields: %q is there twice", name).With("field", "summary_fields")
+			return Errorf(InvalidRequest, "summary_fields: %q is repeated", name).With("field", "summary_fields")
 		}
 	}
 	return nil

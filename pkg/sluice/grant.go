@@ -7,7 +7,7 @@ import (
 	"time"
 )
 
-// Verb is what a grant allows.
+// Verb is an operation that a grant allows.
 type Verb string
 
 // The verbs. Admin includes the others.
@@ -22,15 +22,16 @@ const (
 // Verbs returns all verbs.
 func Verbs() []Verb { return []Verb{VerbRead, VerbPublish, VerbSubscribe, VerbMirror, VerbAdmin} }
 
-// Object is what a grant is about: "*", everything; "scope:<ns>", a namespace; "path:<ns>/<pattern>",
-// some of its paths; "entity:<ns>/<entity>", its events about one entity (S0-54). The zero Object is everything.
+// Object is the scope of a grant: "*", everything; "scope:<ns>", a namespace;
+// "path:<ns>/<pattern>", some of its paths; "entity:<ns>/<entity>", its events about one entity
+// (S0-54). The zero Object is everything.
 type Object struct {
 	Namespace string  // "": everything
-	Pattern   Pattern // "": the whole namespace, the server's own paths included
-	Entity    string  // "": whatever an event is about; else those whose Event.Entity it is
+	Pattern   Pattern // "": the whole namespace, including system paths
+	Entity    string  // "": any entity; otherwise only events with this Event.Entity
 }
 
-// ParseObject returns the object that s names. Code InvalidRequest.
+// ParseObject parses an object. Code InvalidRequest.
 func ParseObject(s string) (Object, error) {
 	if s == "*" {
 		return Object{}, nil
@@ -57,7 +58,7 @@ func ParseObject(s string) (Object, error) {
 	return o, CheckNamespaceName(o.Namespace)
 }
 
-// checkEntity returns an error unless an entity can be the subject that a filter names.
+// checkEntity returns an error unless an entity is a valid subject in a filter.
 func checkEntity(entity string) error {
 	if entity == "" || strings.ContainsFunc(entity, control) {
 		return Errorf(InvalidRequest, "object: write entity:<namespace>/<uri>, with a URI that has no control characters").With("field", "object")
@@ -65,7 +66,7 @@ func checkEntity(entity string) error {
 	return text("object", entity, MaxMetadataValue)
 }
 
-// String returns the object as ParseObject reads it.
+// String returns the form that ParseObject parses.
 func (o Object) String() string {
 	switch {
 	case o.Namespace == "":
@@ -87,12 +88,12 @@ func (o *Object) UnmarshalText(text []byte) (err error) {
 	return err
 }
 
-// Has reports whether a path of a namespace, with all that lies on it, is part of the object.
+// Has reports whether a path of a namespace, with all its events, is part of the object.
 func (o Object) Has(namespace string, path Path) bool {
 	return o.Namespace == "" || o.Namespace == namespace && o.Entity == "" && (o.Pattern == "" || o.Pattern.Match(path))
 }
 
-// Covers reports whether all that is part of p is part of o.
+// Covers reports whether o includes all of p.
 func (o Object) Covers(p Object) bool {
 	switch {
 	case o.Namespace == "":
@@ -107,7 +108,7 @@ func (o Object) Covers(p Object) bool {
 	return o.Pattern.Covers(p.Pattern)
 }
 
-// Touches reports whether something is part of both.
+// Touches reports whether o and p overlap.
 func (o Object) Touches(p Object) bool {
 	if o.Namespace == "" || p.Namespace == "" {
 		return true
@@ -118,21 +119,24 @@ func (o Object) Touches(p Object) bool {
 	return o.Namespace == p.Namespace && (o.Pattern == "" || p.Pattern == "" || o.Pattern.Overlaps(p.Pattern))
 }
 
-// MaxGrantAge is how long a grant may last from when it is issued or renewed.
+// MaxGrantAge is the maximum lifetime of a grant from its issue or renewal.
 const MaxGrantAge = 90 * 24 * time.Hour
 
-// MaxGrantDepth is how often a grant may be narrowed one after another.
+// MaxGrantDepth is the maximum length of a chain of derived grants.
 const MaxGrantDepth = 8
 
-// Grant is what somebody may do, until when: a capability. Its token is not part of it.
+// Grant is a capability: the permissions of a principal and their expiry. It does not contain the
+// token.
 type Grant struct {
-	ID          string     `json:"id"`
-	Principal   Principal  `json:"principal"`
-	Verbs       []Verb     `json:"verbs"`
-	Object      Object     `json:"object"`
-	IssuedBy    Principal  `json:"issued_by"`
-	Parent      string     `json:"parent,omitempty"`       // the grant that it is a part of; "": root issued it
-	OnBehalfOf  Principal  `json:"on_behalf_of,omitempty"` // whose rights bound it too (S4-60)
+	ID        string    `json:"id"`
+	Principal Principal `json:"principal"`
+	Verbs     []Verb    `json:"verbs"`
+	Object    Object    `json:"object"`
+	IssuedBy  Principal `json:"issued_by"`
+	// The grant that it derives from; "": issued by root.
+	Parent string `json:"parent,omitempty"`
+	// Principal whose permissions also apply (S4-60).
+	OnBehalfOf  Principal  `json:"on_behalf_of,omitempty"`
 	IssuedAt    time.Time  `json:"issued_at"`
 	ExpiresAt   time.Time  `json:"expires_at"`
 	RevokedAt   *time.Time `json:"revoked_at,omitempty"`
@@ -146,7 +150,7 @@ func (g *Grant) Allows(v Verb) bool {
 	return slices.Contains(g.Verbs, v) || slices.Contains(g.Verbs, VerbAdmin)
 }
 
-// Check returns an error (InvalidRequest) unless the grant is one that can be issued at a time.
+// Check returns an error (InvalidRequest) unless the grant can be issued at the given time.
 func (g *Grant) Check(now time.Time) error {
 	if _, err := ParsePrincipal(string(g.Principal)); err != nil {
 		return err
@@ -161,15 +165,15 @@ func (g *Grant) Check(now time.Time) error {
 	}
 	switch {
 	case g.Object.Entity != "" && !slices.Equal(g.Verbs, []Verb{VerbSubscribe}):
-		return Errorf(InvalidRequest, "a grant for an entity has the verb subscribe alone; for other verbs name paths or the namespace").With("field", "verbs")
+		return Errorf(InvalidRequest, "a grant for an entity can only have the verb subscribe; for other verbs, use paths or the namespace").With("field", "verbs")
 	case Path(g.Object.Pattern).Dotted():
-		return Errorf(InvalidRequest, "object %s has the segment . or .., which is no part of a path", g.Object).With("field", "object")
+		return Errorf(InvalidRequest, "object %s has the segment . or .., which is not allowed in a path", g.Object).With("field", "object")
 	case g.ExpiresAt.IsZero():
-		return Errorf(InvalidRequest, "expires_at is missing: a grant lasts %d days at most", MaxGrantAge/(24*time.Hour)).With("field", "expires_at")
+		return Errorf(InvalidRequest, "expires_at is missing: a grant lasts at most %d days", MaxGrantAge/(24*time.Hour)).With("field", "expires_at")
 	case !g.ExpiresAt.After(now):
 		return Errorf(InvalidRequest, "expires_at %s is not in the future", g.ExpiresAt.Format(time.RFC3339)).With("field", "expires_at")
 	case g.ExpiresAt.After(now.Add(MaxGrantAge)):
-		return Errorf(InvalidRequest, "expires_at is more than %d days away", MaxGrantAge/(24*time.Hour)).With("field", "expires_at")
+		return Errorf(InvalidRequest, "expires_at is more than %d days ahead", MaxGrantAge/(24*time.Hour)).With("field", "expires_at")
 	case len(g.Description) > 1024:
 		return Errorf(InvalidRequest, "description: use up to 1024 bytes").With("field", "description")
 	}
@@ -178,11 +182,11 @@ func (g *Grant) Check(now time.Time) error {
 
 func checkVerbs(verbs []Verb) error {
 	if len(verbs) == 0 {
-		return Errorf(InvalidRequest, "verbs is missing: name some of %s", verbList()).With("field", "verbs")
+		return Errorf(InvalidRequest, "verbs is missing: use some of %s", verbList()).With("field", "verbs")
 	}
 	for i, v := range verbs {
 		if !slices.Contains(Verbs(), v) || slices.Contains(verbs[:i], v) {
-			return Errorf(InvalidRequest, "verb %q: name each of %s once at most", clip(string(v)), verbList()).With("field", "verbs")
+			return Errorf(InvalidRequest, "verb %q: use each of %s at most once", clip(string(v)), verbList()).With("field", "verbs")
 		}
 	}
 	return nil
@@ -190,10 +194,10 @@ func checkVerbs(verbs []Verb) error {
 
 func verbList() string { return strings.Trim(fmt.Sprint(Verbs()), "[]") }
 
-// Tier is what a principal may do in a namespace that has an access list.
+// Tier is a principal's level of access in a namespace with an access list.
 type Tier uint8
 
-// The tiers, each with all before it. Without one, not even that there is a namespace is known.
+// The tiers; each includes the previous ones. Without a tier, the namespace is not even visible.
 const (
 	TierNone Tier = iota
 	TierExistence
@@ -221,7 +225,7 @@ func (t *Tier) UnmarshalText(text []byte) error {
 	return nil
 }
 
-// Tier returns the tier that a verb needs.
+// Tier returns the tier that a verb requires.
 func (v Verb) Tier() Tier {
 	switch v {
 	case VerbRead, VerbSubscribe, VerbMirror:
@@ -233,34 +237,34 @@ func (v Verb) Tier() Tier {
 	return TierAdmin
 }
 
-// Access is one line of an access list.
+// Access is one entry of an access list.
 type Access struct {
 	Tier    Tier    `json:"tier"`
-	Pattern Pattern `json:"pattern"` // "/**" includes the server's own paths if the tier is admin
+	Pattern Pattern `json:"pattern"` // "/**" includes system paths if the tier is admin
 }
 
-// ACL is what a principal may do in a namespace.
+// ACL is the set of a principal's entries in a namespace.
 type ACL struct {
 	Namespace string    `json:"namespace"`
 	Principal Principal `json:"principal"`
 	Entries   []Access  `json:"entries"`
 }
 
-// Everything reports whether the line is about a namespace as a whole.
+// Everything reports whether the entry is for the whole namespace.
 func (a Access) Everything() bool { return a.Pattern == "/**" }
 
-// Decision is what the gate says about something that is about to leave.
+// Decision is the gate's decision on content that is about to be sent.
 type Decision uint8
 
-// What the gate can say. The zero Decision keeps the content back.
+// The decisions. The zero Decision blocks the content.
 const (
-	Undecided Decision = iota // it is not known at the moment: ask again later
-	Pass                      // it may leave
-	Withhold                  // this event is not for them; they do not learn of it
-	Lost                      // they may have nothing of it any more (S0-63)
+	Undecided Decision = iota // unknown at the moment: retry later
+	Pass                      // the content may be sent
+	Withhold                  // the recipient may not see this event, nor learn that it exists
+	Lost                      // access was lost entirely (S0-63)
 )
 
-// Tombstone says that what lay on a path up to a sequence is gone: it never leaves again.
+// Tombstone records that everything on a path up to a sequence is erased and never sent again.
 type Tombstone struct {
 	Namespace string    `json:"namespace"`
 	Path      Path      `json:"path"`

@@ -9,17 +9,17 @@ import (
 	"unicode/utf8"
 )
 
-// InstructionKind is what makes an instruction fire.
+// InstructionKind is the trigger of an instruction.
 type InstructionKind string
 
-// The kinds of instructions. They are part of keys.
+// The kinds of instructions, which are part of keys.
 const (
 	KindAppointment InstructionKind = "appointment" // a time (S2-37)
 	KindWatch       InstructionKind = "watch"       // a condition (S2-42)
 )
 
-// CheckInstructionID returns an error (InvalidRequest) unless id can name an instruction: 1 to 64 of A–Z, a–z,
-// 0–9, "_" and "-".
+// CheckInstructionID returns an error (InvalidRequest) unless the ID is valid for an instruction: 1
+// to 64 of A–Z, a–z, 0–9, "_" and "-".
 func CheckInstructionID(kind InstructionKind, id string) error {
 	if id == "" || len(id) > 64 || strings.ContainsFunc(id, func(r rune) bool { return strangeInName(r) || r == '.' || r == '@' || r == '+' }) {
 		return Errorf(InvalidRequest, "%s id %q: use 1 to 64 of A-Z, a-z, 0-9, _ and -", kind, clip(id)).With("field", "id")
@@ -27,24 +27,26 @@ func CheckInstructionID(kind InstructionKind, id string) error {
 	return nil
 }
 
-// Action is what an instruction does when it fires: it publishes this event in its namespace, as
-// whoever made the instruction might publish it at that moment.
+// Action is the action of an instruction: it publishes this event in its namespace, with the
+// permissions that the instruction's creator has at that moment.
 type Action struct {
-	Path            Path              `json:"path"`
-	Type            string            `json:"type"`
-	Source          string            `json:"source,omitempty"`
-	Subject         string            `json:"subject,omitempty"`
-	DataContentType string            `json:"datacontenttype,omitempty"`
-	DataSchema      string            `json:"dataschema,omitempty"`
-	Extensions      map[string]string `json:"extensions,omitempty"` // more CloudEvents attributes
-	Data            json.RawMessage   `json:"data,omitempty"`       // JSON; the text of a string if the content type is another one
+	Path            Path   `json:"path"`
+	Type            string `json:"type"`
+	Source          string `json:"source,omitempty"`
+	Subject         string `json:"subject,omitempty"`
+	DataContentType string `json:"datacontenttype,omitempty"`
+	DataSchema      string `json:"dataschema,omitempty"`
+	// Additional CloudEvents attributes.
+	Extensions map[string]string `json:"extensions,omitempty"`
+	// JSON; for another content type, a string with the text.
+	Data json.RawMessage `json:"data,omitempty"`
 }
 
-// MaxActionData bounds the data of an action: it is kept in a record.
+// MaxActionData limits the data of an action, which is stored in a record.
 const MaxActionData = 64 << 10
 
-// Validate returns an error unless the action's event is one that the API would take. Codes
-// InvalidRequest; TooLarge; Forbidden for what only the server may say.
+// Validate returns an error unless the API would accept the action's event. Codes InvalidRequest;
+// TooLarge; Forbidden for reserved values.
 func (a *Action) Validate() error {
 	if len(a.Data) > MaxActionData {
 		return Errorf(TooLarge, "action.data has %d bytes; use at most %d", len(a.Data), MaxActionData).With("field", "action.data")
@@ -56,8 +58,7 @@ func (a *Action) Validate() error {
 	return e.Check()
 }
 
-// Event returns the event of one firing, with what the action says. Its time, its causes and who produced
-// it are for whoever lets it fire to say.
+// Event returns the event of one firing. The caller sets its time, its causes and its producer.
 func (a *Action) Event(namespace, id string) Event {
 	e := Event{
 		Namespace: namespace, Path: a.Path, ID: id, Type: a.Type, Source: a.Source, Subject: a.Subject,
@@ -70,10 +71,11 @@ func (a *Action) Event(namespace, id string) Event {
 	return e
 }
 
-// OutcomeOK is the dispatch_outcome of an action whose event is stored; every other one is a Code (S2-39).
+// OutcomeOK is the dispatch_outcome of an action whose event is stored; any other outcome is a Code
+// (S2-39).
 const OutcomeOK = "ok"
 
-// DispatchOutcome returns what the system events about an instruction say of how its action went.
+// DispatchOutcome returns the dispatch_outcome for the result of an action.
 func DispatchOutcome(err error) string {
 	if err == nil {
 		return OutcomeOK
@@ -81,23 +83,24 @@ func DispatchOutcome(err error) string {
 	return string(CodeOf(err))
 }
 
-// Creator is who made an instruction, and under which grant: without the right to do what it
-// does, it does nothing.
+// Creator is the principal and grant that created an instruction. Without permission for its
+// action, the instruction does nothing.
 type Creator struct {
 	CreatedBy Principal `json:"created_by"`
-	Grant     string    `json:"grant,omitempty"` // "": root made it
+	Grant     string    `json:"grant,omitempty"` // "": created by root
 	CreatedAt time.Time `json:"created_at"`
 }
 
-// Caller returns the creator as one who asks now.
+// Caller returns the creator as a caller.
 func (c Creator) Caller() Caller { return Caller{Principal: c.CreatedBy, Grant: c.Grant} }
 
-// Wish returns what the creator has of a pattern as a subscription would have it, for those who know subscriptions.
+// Wish returns the creator's access to a pattern as a subscription, for code that decides about
+// subscriptions.
 func (c Creator) Wish(namespace string, pattern Pattern) *Subscription {
 	return &Subscription{Namespace: namespace, Pattern: pattern, CreatedBy: string(c.CreatedBy), Grant: c.Grant}
 }
 
-// MaxAttribute bounds the value of an event's attribute, in bytes.
+// MaxAttribute limits the value of an event's attribute, in bytes.
 const MaxAttribute = 4096
 
 // CheckAttribute returns an error (InvalidRequest) unless the value of an attribute is text of a
@@ -110,17 +113,17 @@ func CheckAttribute(name, value string) error {
 	return nil
 }
 
-// CheckExtension returns an error (InvalidRequest) unless an event can have an extension attribute of the name
-// and value.
+// CheckExtension returns an error (InvalidRequest) unless the name and value are valid for an
+// extension attribute.
 func CheckExtension(name, value string) error {
 	if name == "" || name == "data" || strings.Trim(name, "abcdefghijklmnopqrstuvwxyz0123456789") != "" {
-		return Errorf(InvalidRequest, "attribute %q: names are of a-z and 0-9", clip(name))
+		return Errorf(InvalidRequest, "attribute %q: use names of a-z and 0-9", clip(name))
 	}
 	return CheckAttribute(name, value)
 }
 
-// Check returns an error unless somebody other than the server may publish the event, as far as that needs nothing but
-// the event. Codes InvalidRequest; Forbidden for what only the server may say.
+// Check returns an error unless a caller other than the server may publish the event, as far as the
+// event alone shows. Codes InvalidRequest; Forbidden for reserved values.
 func (e *Event) Check() error {
 	if err := CheckEventID(e.ID); err != nil {
 		return err
@@ -136,7 +139,7 @@ func (e *Event) Check() error {
 			return err
 		}
 		if !isExtension(name) {
-			return Errorf(InvalidRequest, "attribute %q has a place of its own and is no extension", name)
+			return Errorf(InvalidRequest, "attribute %q is a standard attribute, not an extension", name)
 		}
 	}
 	if _, err := ParsePath(string(e.Path)); err != nil {
@@ -144,9 +147,9 @@ func (e *Event) Check() error {
 	}
 	switch {
 	case e.Path.Reserved():
-		return Errorf(Forbidden, "path %q: paths that start with /_sys or /$ are the server's own", e.Path)
+		return Errorf(Forbidden, "path %q: paths that start with /_sys or /$ are reserved", e.Path)
 	case IsSystemType(e.Type):
-		return Errorf(Forbidden, "type %q: types that start with sys. are the server's own", e.Type)
+		return Errorf(Forbidden, "type %q: types that start with sys. are reserved", e.Type)
 	}
 	return nil
 }

@@ -84,7 +84,7 @@ func TestAttribute_IsCleanText(t *testing.T) {
 	}
 	require.NoError(t, sluice.CheckExtension("a1", "x"))
 	for _, name := range []string{"", "data", "A", "a_b"} {
-		require.ErrorContains(t, sluice.CheckExtension(name, "x"), "names are of a-z and 0-9", name)
+		require.ErrorContains(t, sluice.CheckExtension(name, "x"), "use names of a-z and 0-9", name)
 	}
 	noID := sluice.Event{Path: "/a", Type: "t"}
 	require.ErrorContains(t, noID.Check(), "event id")

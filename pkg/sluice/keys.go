@@ -2,39 +2,39 @@ package sluice
 
 import "time"
 
-// KeyUse is what one of the server's own keys is for. A key has one use.
+// KeyUse is the purpose of one of the server's own keys. A key has one use.
 type KeyUse string
 
-// The uses. What one use signs can never be passed off as what another does: the keys differ.
+// The uses. A signature for one use is never valid for another, because the keys differ.
 const (
 	UseWebhook KeyUse = "webhook" // Ed25519: signs requests to endpoints, and is in the JWKS
 	UseGrant   KeyUse = "grant"   // Ed25519: signs capability tokens, and is never in the JWKS
-	UseStamp   KeyUse = "stamp"   // symmetric: stamps events that are trusted
-	UseWake    KeyUse = "wake"    // symmetric: signs what a woken worker shows when it calls back
-	UseFeed    KeyUse = "feed"    // symmetric: signs tickets, with which feeds are opened
+	UseStamp   KeyUse = "stamp"   // symmetric: stamps trusted events
+	UseWake    KeyUse = "wake"    // symmetric: signs the callback tokens of woken workers
+	UseFeed    KeyUse = "feed"    // symmetric: signs tickets of feeds
 )
 
 // Symmetric reports whether a key of this use has no public half.
 func (u KeyUse) Symmetric() bool { return u == UseStamp || u == UseWake || u == UseFeed }
 
-// SigningKey is what may be known of one of the server's keys.
+// SigningKey is the public metadata of one of the server's keys.
 type SigningKey struct {
 	ID        string     `json:"id"`
 	Use       KeyUse     `json:"use"`
 	CreatedAt time.Time  `json:"created_at"`
-	RetiresAt *time.Time `json:"retires_at"` // when it is removed; nil: it is the newest of its use
+	RetiresAt *time.Time `json:"retires_at"` // when it is removed; nil: the newest of its use
 }
 
-// Sealing says with which keys the secrets in the store are sealed.
+// Sealing lists the keys that seal the secrets in the store.
 type Sealing struct {
-	Keys  []SealingKey `json:"keys"`  // those that the server has, the newest first, then others
-	Plain int          `json:"plain"` // records in which something is not sealed
+	Keys  []SealingKey `json:"keys"`  // keys of the server, newest first, then unknown ones
+	Plain int          `json:"plain"` // records with unsealed secrets
 }
 
-// SealingKey is one key that seals secrets.
+// SealingKey is a key that seals secrets.
 type SealingKey struct {
 	ID      string `json:"id"`
 	Known   bool   `json:"known"`   // the server has it
-	Seals   bool   `json:"seals"`   // what is written now is sealed with it
-	Records int    `json:"records"` // in which something is sealed with it
+	Seals   bool   `json:"seals"`   // new secrets are sealed with it
+	Records int    `json:"records"` // records with secrets sealed by it
 }

@@ -6,7 +6,7 @@ import (
 	"strings"
 )
 
-// Level is how sensitive something is; the zero Level is PUBLIC. In JSON it is its name.
+// Level is a sensitivity level; the zero Level is PUBLIC. In JSON it is its name.
 type Level uint8
 
 // The levels, ascending.
@@ -22,7 +22,7 @@ func levelNames() [5]string {
 	return [...]string{"PUBLIC", "INTERNAL", "CONFIDENTIAL", "SECRET", "TOP_SECRET"}
 }
 
-// ParseLevel returns the level of a name. Code InvalidRequest if it is none.
+// ParseLevel returns the level with a name. Code InvalidRequest for an unknown name.
 func ParseLevel(name string) (Level, error) {
 	names := levelNames()
 	i := slices.Index(names[:], name)
@@ -38,7 +38,7 @@ func (l Level) String() string { return levelNames()[min(l, LevelTopSecret)] }
 // MarshalText returns the level's name.
 func (l Level) MarshalText() ([]byte, error) { return []byte(l.String()), nil }
 
-// UnmarshalText reads a level's name; nothing is PUBLIC.
+// UnmarshalText parses a level's name; empty text is PUBLIC.
 func (l *Level) UnmarshalText(text []byte) (err error) {
 	if len(text) == 0 {
 		*l = LevelPublic
@@ -48,11 +48,11 @@ func (l *Level) UnmarshalText(text []byte) (err error) {
 	return err
 }
 
-// Label says how sensitive something is and whom it concerns, or, of a principal, what it is
-// cleared for. The zero Label is PUBLIC and concerns everybody.
+// Label is the sensitivity of a resource and its compartments; for a principal, its clearance. The
+// zero Label is PUBLIC and without compartments.
 type Label struct {
 	Level        Level    `json:"level"`
-	Compartments []string `json:"compartments"` // ascending, each once
+	Compartments []string `json:"compartments"` // ascending, without duplicates
 }
 
 // MarshalJSON writes a label without compartments with an empty list.
@@ -64,13 +64,13 @@ func (l Label) MarshalJSON() ([]byte, error) {
 	return json.Marshal(bare(l)) //nolint:wrapcheck // of a label
 }
 
-// maxCompartments bounds a label.
+// maxCompartments limits the compartments of a label.
 const maxCompartments = 32
 
-// Check returns an error (InvalidRequest) unless the label can be one, and sorts its compartments.
+// Check returns an error (InvalidRequest) unless the label is valid, and sorts its compartments.
 func (l *Label) Check() error {
 	if len(l.Compartments) > maxCompartments {
-		return Errorf(InvalidRequest, "a label has at most %d compartments", maxCompartments).With("field", "compartments")
+		return Errorf(InvalidRequest, "compartments: use at most %d", maxCompartments).With("field", "compartments")
 	}
 	for _, c := range l.Compartments {
 		if c == "" || len(c) > 64 || strings.ContainsFunc(c, strangeInName) {
@@ -83,8 +83,8 @@ func (l *Label) Check() error {
 	return nil
 }
 
-// Dominates reports whether who is cleared for l may see what is labelled m: l's level is no
-// lower, and every compartment of m is one of l's.
+// Dominates reports whether a clearance l permits access to label m: l's level is no lower, and l
+// includes every compartment of m.
 func (l Label) Dominates(m Label) bool {
 	if l.Level < m.Level {
 		return false
@@ -97,14 +97,16 @@ func (l Label) Dominates(m Label) bool {
 	return true
 }
 
-// Public reports whether everybody may see what has this label.
+// Public reports whether the label permits access to every principal.
 func (l Label) Public() bool { return l.Level == LevelPublic && len(l.Compartments) == 0 }
 
-// AttributeClassification is the CloudEvents extension attribute with which an event raises the label of its
-// namespace: a level, or a level, "/" and compartments divided by commas: "SECRET/finance,legal".
+// AttributeClassification is the CloudEvents extension attribute with which an event raises the
+// label of its namespace: a level, or a level, "/" and comma-separated compartments:
+// "SECRET/finance,legal".
 const AttributeClassification = "dataclassification"
 
-// ParseClassification returns the label of an event's attribute. Code InvalidRequest if it is none.
+// ParseClassification returns the label of an event's attribute. Code InvalidRequest if it is
+// malformed.
 func ParseClassification(s string) (Label, error) {
 	name, list, more := strings.Cut(s, "/")
 	level, err := ParseLevel(name)

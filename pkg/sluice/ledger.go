@@ -6,7 +6,7 @@ import (
 	"time"
 )
 
-// ActorSystem is who makes the changes that nobody asked for: the server itself.
+// ActorSystem is the actor of changes made by the server itself.
 const ActorSystem = "system"
 
 // Actions of the ledger. They are data: "kind.verb", and more kinds may come.
@@ -29,7 +29,7 @@ const (
 	ActionEventTypeCreate     = "event_type.create"
 	ActionEventTypeUpdate     = "event_type.update"
 	ActionEventTypeDelete     = "event_type.delete"
-	ActionReplayStart         = "replay.start" // redriving included
+	ActionReplayStart         = "replay.start" // including redrives
 	ActionReplayCancel        = "replay.cancel"
 	ActionDeadLetterDiscard   = "dead_letter.discard"
 	ActionProducerMark        = "producer.mark"    // as unsafe
@@ -45,53 +45,56 @@ const (
 	ActionPrincipalDelete     = "principal.delete"
 	ActionLabelPut            = "label.put"
 	ActionTombstonePut        = "tombstone.put"
-	ActionWatchPut            = "watch.put" // made, or in the place of another one
+	ActionWatchPut            = "watch.put" // created or replaced
 	ActionWatchDelete         = "watch.delete"
 	ActionKeyRotate           = "key.rotate"
-	ActionStorageDamage       = "storage.damage" // it was found
+	ActionStorageDamage       = "storage.damage" // damage was found
 	ActionScheduledCancel     = "scheduled.cancel"
 	ActionAppointmentCreate   = "appointment.create"
 	ActionAppointmentUpdate   = "appointment.update"
-	ActionAppointmentDelete   = "appointment.delete" // cancelling included
+	ActionAppointmentDelete   = "appointment.delete" // including cancellations
 )
 
-// LedgerOutcome is how a change ended.
+// LedgerOutcome is the outcome of a change.
 type LedgerOutcome string
 
-// How a change can end.
+// The outcomes of a change.
 const (
 	ChangeDone   LedgerOutcome = "done"
 	ChangeFailed LedgerOutcome = "failed"
 )
 
-// LedgerEntry says who did what to what. It is written before the change is made; if the
-// change then fails, a second entry says so and names the first.
+// LedgerEntry records an actor's change of a resource. It is written before the change is made; if
+// the change then fails, a second entry records that and names the first.
 type LedgerEntry struct {
-	ID        string          `json:"id"`
-	Seq       uint64          `json:"seq"` // its place in the ledger
-	At        time.Time       `json:"at"`
-	Actor     string          `json:"actor"`
-	Grant     string          `json:"grant,omitempty"` // under which it was done; "" of root and the server itself
-	Action    string          `json:"action"`
-	Namespace string          `json:"namespace,omitempty"`
-	Resource  string          `json:"resource"`      // id or name; the action says of what kind
-	Old       json.RawMessage `json:"old,omitempty"` // the fields that change as they were; missing if the resource is new
-	New       json.RawMessage `json:"new,omitempty"` // the same fields as they shall be; missing if the resource goes
+	ID    string    `json:"id"`
+	Seq   uint64    `json:"seq"` // sequence in the ledger
+	At    time.Time `json:"at"`
+	Actor string    `json:"actor"`
+	// Grant of the change; "" for root and the server itself.
+	Grant     string `json:"grant,omitempty"`
+	Action    string `json:"action"`
+	Namespace string `json:"namespace,omitempty"`
+	Resource  string `json:"resource"` // ID or name; the action implies its kind
+	// Previous values of the changed fields; absent on creation.
+	Old json.RawMessage `json:"old,omitempty"`
+	// New values of the same fields; absent on deletion.
+	New       json.RawMessage `json:"new,omitempty"`
 	RequestID string          `json:"request_id,omitempty"`
 	Outcome   LedgerOutcome   `json:"outcome"`
-	Error     Code            `json:"error,omitempty"`  // of a change that failed
-	Intent    string          `json:"intent,omitempty"` // id of the entry whose change failed
+	Error     Code            `json:"error,omitempty"`  // error of a failed change
+	Intent    string          `json:"intent,omitempty"` // ID of the entry whose change failed
 }
 
-// maxAction is how long an action may be: it is part of a subject, and a NATS server closes the
-// connection of whoever sends it a line of more than 4 KiB.
+// maxAction limits the length of an action: it is part of a subject, and a NATS server closes the
+// connection of a client that sends a line of more than 4 KiB.
 const maxAction = 64
 
-// CheckAction returns an error (InvalidRequest) unless the text can be an action, or the
-// beginning of some and ".*", of at most 64 bytes.
+// CheckAction returns an error (InvalidRequest) unless the text is an action, or a prefix of
+// actions followed by ".*", of at most 64 bytes.
 func CheckAction(action string) error {
 	if len(action) > maxAction {
-		return Errorf(InvalidRequest, "the action has %d bytes; no action has more than %d", len(action), maxAction)
+		return Errorf(InvalidRequest, "action: %d bytes exceed the limit of %d", len(action), maxAction)
 	}
 	for word := range strings.SplitSeq(strings.TrimSuffix(action, ".*"), ".") {
 		if word == "" || strings.Trim(word, "abcdefghijklmnopqrstuvwxyz_") != "" {

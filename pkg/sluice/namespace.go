@@ -17,28 +17,29 @@ type Namespace struct {
 	Retention   Retention `json:"retention"`
 	DedupWindow Duration  `json:"dedup_window"`
 	Quota       Quota     `json:"quota"`
-	Label       *Label    `json:"label,omitempty"` // in requests and answers; it is kept with all that says who may do what
-	Catalogue   Catalogue `json:"catalogue"`       // "": open
-	Revision    uint64    `json:"revision"`
-	CreatedAt   time.Time `json:"created_at"`
-	Usage       *Usage    `json:"usage,omitempty"` // in answers only
+	// In requests and responses; stored with the permissions.
+	Label     *Label    `json:"label,omitempty"`
+	Catalogue Catalogue `json:"catalogue"` // "": open
+	Revision  uint64    `json:"revision"`
+	CreatedAt time.Time `json:"created_at"`
+	Usage     *Usage    `json:"usage,omitempty"` // only in responses
 }
 
-// Retention bounds a namespace's log; the oldest events go first.
+// Retention limits a namespace's log; the oldest events are removed first.
 type Retention struct {
-	MaxAge   Duration `json:"max_age"`   // 0: the default, a week; -1s: for ever
+	MaxAge   Duration `json:"max_age"`   // 0: the default, a week; -1s: unlimited
 	MaxBytes int64    `json:"max_bytes"` // 0: unlimited
 }
 
-// Quota bounds what the HTTP API takes for a namespace. Zero means the server's default, -1 no
-// bound.
+// Quota limits what the HTTP API accepts for a namespace. Zero means the server's default, -1 no
+// limit.
 type Quota struct {
 	EventsPerSecond float64 `json:"events_per_second"`
-	Burst           int     `json:"burst"`            // events at once; 0: as many as in a second
-	BytesPerSecond  int64   `json:"bytes_per_second"` // of requests' bodies; as many at once
+	Burst           int     `json:"burst"`            // events at once; 0: the number per second
+	BytesPerSecond  int64   `json:"bytes_per_second"` // bytes of request bodies; also the burst
 }
 
-// InForce returns the quota with the server's defaults filled in.
+// InForce returns the quota with the server's defaults applied.
 func (q Quota) InForce(defaults Quota) Quota {
 	if q.EventsPerSecond == 0 {
 		q.EventsPerSecond, q.Burst = defaults.EventsPerSecond, cmp.Or(q.Burst, defaults.Burst)
@@ -50,25 +51,25 @@ func (q Quota) InForce(defaults Quota) Quota {
 	return q
 }
 
-// maxPerSecond is more than any server takes.
+// maxPerSecond is above any realistic rate.
 const maxPerSecond = 1 << 30
 
-// Check returns an error (InvalidRequest) unless the quota can be kept.
+// Check returns an error (InvalidRequest) unless the quota is valid.
 func (q Quota) Check() error {
 	switch {
 	case q.EventsPerSecond > maxPerSecond || q.BytesPerSecond > maxPerSecond || q.Burst > maxPerSecond:
-		return Errorf(InvalidRequest, "quota: use numbers up to %d, or -1 for no bound", maxPerSecond)
+		return Errorf(InvalidRequest, "quota: use numbers up to %d, or -1 for unlimited", maxPerSecond)
 	case q.EventsPerSecond < 0 && q.EventsPerSecond != -1:
-		return Errorf(InvalidRequest, "quota.events_per_second %v: use a number, 0 for the default or -1 for no bound", q.EventsPerSecond)
+		return Errorf(InvalidRequest, "quota.events_per_second %v: use a number, 0 for the default or -1 for unlimited", q.EventsPerSecond)
 	case q.BytesPerSecond < -1:
-		return Errorf(InvalidRequest, "quota.bytes_per_second %d: use a number, 0 for the default or -1 for no bound", q.BytesPerSecond)
+		return Errorf(InvalidRequest, "quota.bytes_per_second %d: use a number, 0 for the default or -1 for unlimited", q.BytesPerSecond)
 	case q.Burst < 0:
-		return Errorf(InvalidRequest, "quota.burst %d: use at least 1, or 0 for as many as in a second", q.Burst)
+		return Errorf(InvalidRequest, "quota.burst %d: use at least 1, or 0 for the number per second", q.Burst)
 	}
 	return nil
 }
 
-// Usage is what a namespace's log holds now.
+// Usage is the current content of a namespace's log.
 type Usage struct {
 	Events   uint64 `json:"events"`
 	Bytes    uint64 `json:"bytes"`
@@ -76,9 +77,9 @@ type Usage struct {
 	LastSeq  uint64 `json:"last_seq"`
 }
 
-// CheckNamespaceName returns an error (InvalidRequest) unless name is 1 to 63 characters of
-// a–z, 0–9, "_" and "-", starting with a letter or digit: it is one subject token and part of
-// a stream's name.
+// CheckNamespaceName returns an error (InvalidRequest) unless name is 1 to 63 characters of a–z,
+// 0–9, "_" and "-", starting with a letter or digit: it is a subject token and part of a stream's
+// name.
 func CheckNamespaceName(name string) error {
 	ok := name != "" && len(name) <= 63 && name[0] != '-' && name[0] != '_' &&
 		strings.Trim(name, "abcdefghijklmnopqrstuvwxyz0123456789_-") == ""

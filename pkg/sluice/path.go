@@ -12,11 +12,12 @@ const (
 	MaxPathSegments = 32
 )
 
-// Path says where an event lives: "/" and one to 32 segments divided by "/", at most 512
-// bytes of UTF-8. Segments may be empty; they hold no "*" (S1-26) and no control bytes, and are neither "." nor "..".
+// Path is the location of an event: "/" and one to 32 segments separated by "/", at most 512 bytes
+// of UTF-8. Segments may be empty; they contain no "*" (S1-26) and no control bytes, and are
+// neither "." nor "..".
 type Path string
 
-// ParsePath returns s as a path. Code InvalidRequest if s is none.
+// ParsePath parses a path. Code InvalidRequest if s is not valid.
 func ParsePath(s string) (Path, error) {
 	p, err := StoredPath(s)
 	if err == nil {
@@ -28,14 +29,14 @@ func ParsePath(s string) (Path, error) {
 	return p, nil
 }
 
-// StoredPath returns s as a path that an event may lie on, though it is none any more: it may have segments that are dots, which
-// earlier releases took and publishers on NATS can write. Code InvalidRequest if s is none.
+// StoredPath parses a path of a stored event, which may have dot segments: earlier releases
+// accepted them, and publishers on NATS can write them. Code InvalidRequest if s is not valid.
 func StoredPath(s string) (Path, error) {
 	if err := checkForm("path", s); err != nil {
 		return "", err
 	}
 	if strings.Contains(s, "*") {
-		return "", Errorf(InvalidRequest, "path %q: * belongs in patterns, not in paths", s)
+		return "", Errorf(InvalidRequest, "path %q: * is allowed in patterns, not in paths", s)
 	}
 	return Path(s), nil
 }
@@ -43,14 +44,14 @@ func StoredPath(s string) (Path, error) {
 // Segments returns the path's segments, without the leading slash.
 func (p Path) Segments() []string { return strings.Split(string(p[1:]), "/") }
 
-// Reserved reports whether the first segment starts with "_sys" or "$": such paths are
-// written by the server only.
+// Reserved reports whether the first segment starts with "_sys" or "$": only the server writes such
+// paths.
 func (p Path) Reserved() bool {
 	return strings.HasPrefix(string(p), "/_sys") || strings.HasPrefix(string(p), "/$")
 }
 
-// Dotted reports whether a segment is "." or "..", as they are or as %2e: HTTP clients resolve them, and would ask for another
-// path than the one that they were told of (WHATWG URL, 4.1).
+// Dotted reports whether a segment is "." or "..", literally or as %2e: HTTP clients resolve such
+// segments and would request a different path (WHATWG URL, 4.1).
 func (p Path) Dotted() bool {
 	if !strings.Contains(string(p), "/.") && !strings.Contains(string(p), "/%2") {
 		return false
@@ -61,7 +62,7 @@ func (p Path) Dotted() bool {
 	})
 }
 
-// checkDots returns an error if s, which has the form of a path, has a segment that is dots; what says what it is called.
+// checkDots returns an error if s has a dot segment; what is its name in the message.
 func checkDots(what, s string) error {
 	if Path(s).Dotted() {
 		return Errorf(InvalidRequest, "%s %q has the segment . or .., which HTTP clients resolve; choose another name", what, s)
@@ -76,7 +77,7 @@ func checkForm(what, s string) error {
 	case !strings.HasPrefix(s, "/"):
 		return Errorf(InvalidRequest, "%s %q does not start with /", what, s)
 	case s == "/":
-		return Errorf(InvalidRequest, "%s / has no segment", what)
+		return Errorf(InvalidRequest, "%s / has no segments", what)
 	case strings.Count(s, "/") > MaxPathSegments:
 		return Errorf(InvalidRequest, "%s has more than %d segments", what, MaxPathSegments)
 	case !utf8.ValidString(s):

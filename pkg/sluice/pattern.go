@@ -5,14 +5,13 @@ import (
 	"strings"
 )
 
-// Pattern is a glob over paths (S1-21…26): "*" stands for exactly one segment, "**" for zero
-// or more, everything else for itself. A wildcard that is the first segment matches no path
-// of the server's own (decision 0007): who wants those names their first segment.
+// Pattern is a glob over paths (S1-21…26): "*" matches exactly one segment, "**" zero or more,
+// everything else itself. A wildcard as the first segment matches no system path (decision 0007);
+// to match system paths, spell out the first segment.
 type Pattern string
 
-// ParsePattern returns s as a pattern; "%2A" is "*" (S1-25), and "**/**", which means the same
-// as "**", becomes it. Code InvalidRequest if s is none: it breaks a rule of paths or has "*"
-// as part of a segment.
+// ParsePattern parses a pattern; "%2A" becomes "*" (S1-25), and "**/**" the equivalent "**". Code
+// InvalidRequest if s breaks a rule of paths or has "*" as part of a segment.
 func ParsePattern(s string) (Pattern, error) {
 	p, err := storedPattern(s)
 	if err == nil {
@@ -24,7 +23,7 @@ func ParsePattern(s string) (Pattern, error) {
 	return p, nil
 }
 
-// storedPattern is ParsePattern for patterns that an earlier release took: see StoredPath.
+// storedPattern is ParsePattern for patterns that an earlier release accepted: see StoredPath.
 func storedPattern(s string) (Pattern, error) {
 	s = strings.ReplaceAll(strings.ReplaceAll(s, "%2A", "*"), "%2a", "*")
 	if err := checkForm("pattern", s); err != nil {
@@ -51,8 +50,8 @@ func (p Pattern) Segments() []string { return strings.Split(string(p[1:]), "/") 
 // WildFirst reports whether the first segment is a wildcard.
 func (p Pattern) WildFirst() bool { return strings.HasPrefix(string(p), "/*") }
 
-// Match reports whether the pattern matches the path. It allocates nothing and needs no more
-// than len(pattern) × len(path) steps whatever the number of "**".
+// Match reports whether the pattern matches the path. It does not allocate, and takes at most
+// len(pattern) × len(path) steps for any number of "**".
 func (p Pattern) Match(path Path) bool {
 	if path == "" || p.WildFirst() && path.Reserved() {
 		return false
@@ -86,8 +85,8 @@ func (p Pattern) Match(path Path) bool {
 	return true
 }
 
-// segment returns the segment of s that starts at the byte, and where the next one does:
-// behind the end of s after the last.
+// segment returns the segment of s at a byte offset, and the offset of the next one: beyond the end
+// of s after the last.
 func segment(s string, at int) (string, int) {
 	for i := at; i < len(s); i++ {
 		if s[i] == '/' {

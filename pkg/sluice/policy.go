@@ -1,6 +1,6 @@
 package sluice
 
-// Ordering says what must not overtake what.
+// Ordering is the delivery order of a subscription.
 type Ordering string
 
 // The orderings: a lane is a path, the whole subscription, or each event.
@@ -10,7 +10,7 @@ const (
 	OrderNone   Ordering = "none"
 )
 
-// Envelope is the shape of a request's body.
+// Envelope is the format of a request's body.
 type Envelope string
 
 // The envelopes.
@@ -19,11 +19,11 @@ const (
 	EnvelopeBinary      Envelope = "cloudevents-binary" // attributes in ce-* headers, data in the body
 	EnvelopeFact        Envelope = "fact"               // S0-30…38
 	EnvelopeAttempt     Envelope = "attempt"            // S4-54…57
-	EnvelopeRaw         Envelope = "raw"                // the data as it came
-	EnvelopeNotice      Envelope = "notice"             // mode wake: S1\'s notice, without any data
+	EnvelopeRaw         Envelope = "raw"                // the data as published
+	EnvelopeNotice      Envelope = "notice"             // mode wake: S1's notice, without data
 )
 
-// Scheme is a way to sign requests.
+// Scheme is a signature scheme.
 type Scheme string
 
 // The schemes.
@@ -31,28 +31,28 @@ const (
 	SchemeStandard Scheme = "standard" // Standard Webhooks, HMAC-SHA256 (v1)
 	SchemeEd25519  Scheme = "ed25519"  // Standard Webhooks, Ed25519 (v1a)
 	SchemeT        Scheme = "t-sha256" // S1-66: t=<unix>,sha256=<hex>
-	SchemeHeader   Scheme = "header"   // S4-49: sha256=<hex> of the body in a header of one's choice
+	SchemeHeader   Scheme = "header"   // S4-49: sha256=<hex> of the body in a configurable header
 )
 
-// OnGone says what a 410 does.
+// OnGone is the effect of a 410 response.
 type OnGone string
 
-// What a 410 can do.
+// The effects of a 410.
 const (
 	GoneCancels OnGone = "cancel"
 	GoneRetries OnGone = "retry"
 )
 
-// OnDead says what a dead letter does to its lane.
+// OnDead is the effect of a delivery that failed for good on its lane.
 type OnDead string
 
-// What a dead letter can do.
+// The effects of a failed delivery.
 const (
-	DeadContinues OnDead = "continue" // the lane goes on with its next event
-	DeadHolds     OnDead = "hold"     // there is none: the lane waits until somebody retries or discards its head
+	DeadContinues OnDead = "continue" // the lane continues with its next event
+	DeadHolds     OnDead = "hold"     // no dead letter: the lane waits until its head is retried or discarded
 )
 
-// Preset names a retry timetable.
+// Preset names a retry schedule.
 type Preset string
 
 // The presets (03-api, "retry.preset").
@@ -64,37 +64,38 @@ const (
 	PresetCustom     Preset = "custom"
 )
 
-// Policy is how a subscription delivers. Everything has a default; see Subscription defaults.
+// Policy is the delivery policy of a subscription. Every field has a default; see SetDefaults.
 type Policy struct {
 	Retry        Retry     `json:"retry"`
-	Timeout      Duration  `json:"timeout"` // of one attempt
-	Window       int       `json:"window"`  // attempts in flight at most
+	Timeout      Duration  `json:"timeout"` // timeout of one attempt
+	Window       int       `json:"window"`  // maximum number of attempts in flight
 	Rate         Rate      `json:"rate"`
 	Ordering     Ordering  `json:"ordering"`
 	Envelope     Envelope  `json:"envelope"`
-	Projection   string    `json:"projection"` // how much of the data is sent
+	Projection   string    `json:"projection"` // part of the data that is sent
 	Signature    Signature `json:"signature"`
 	OnGone       OnGone    `json:"on_gone"`
 	OnDead       OnDead    `json:"on_dead"`
 	DisableAfter Duration  `json:"disable_after"` // of continuous failure
 }
 
-// Retry is a timetable: a preset, or steps of one's own.
+// Retry is a retry schedule: a preset, or custom steps.
 type Retry struct {
-	Preset      Preset     `json:"preset"`
-	Steps       []Duration `json:"steps,omitempty"`        // custom: waits after attempt 1, 2, …; the last repeats
-	MaxAttempts int        `json:"max_attempts,omitempty"` // custom: the first included
+	Preset Preset `json:"preset"`
+	// Custom: delays after attempt 1, 2, …; the last repeats.
+	Steps       []Duration `json:"steps,omitempty"`
+	MaxAttempts int        `json:"max_attempts,omitempty"` // custom: including the first
 	Jitter      float64    `json:"jitter,omitempty"`       // custom: 0.2 means ±20 %
 }
 
-// Rate bounds the attempts of a subscription; zero means unbounded. Both hold, and each lets a
-// tenth of its number come at once.
+// Rate limits the attempts of a subscription; zero means unlimited. Both limits apply, and each
+// allows bursts of a tenth of its number.
 type Rate struct {
 	PerSecond float64 `json:"per_second"`
 	PerMinute float64 `json:"per_minute,omitempty"`
 }
 
-// Signature chooses the scheme; Name is the header's name for SchemeHeader.
+// Signature selects the scheme; Name is the header name for SchemeHeader.
 type Signature struct {
 	Scheme Scheme `json:"scheme"`
 	Name   string `json:"name,omitempty"`

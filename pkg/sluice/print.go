@@ -9,20 +9,20 @@ import (
 	"strings"
 )
 
-// hidden stands for a secret where a value is printed.
+// hidden replaces a secret in printed values.
 const hidden = "***"
 
 // String returns the secret without its value.
 func (s Secret) String() string { return "secret " + hidden + SecretHint(s.Value) }
 
-// Format writes the secret without its value, whatever the verb.
+// Format writes the secret without its value, for any verb.
 func (s Secret) Format(f fmt.State, _ rune) { write(f, s.String()) }
 
 // LogValue returns the secret without its value.
 func (s Secret) LogValue() slog.Value { return slog.StringValue(s.String()) }
 
-// String returns the endpoint's host and the names of its headers: their values, the secret, and what else stands in the
-// URL may be for nobody else.
+// String returns the endpoint's host and the names of its headers. Header values, the secret, and
+// the rest of the URL may be confidential.
 func (e Endpoint) String() string {
 	names := make([]string, 0, len(e.Headers))
 	for name := range e.Headers {
@@ -32,8 +32,8 @@ func (e Endpoint) String() string {
 	return HideURL(e.URL) + " [" + strings.Join(names, " ") + "]"
 }
 
-// HideURL returns an endpoint's URL by scheme and host: many receivers take a secret in path, query or user. What is
-// hidden is written "/***".
+// HideURL returns the scheme and host of an endpoint's URL, because many receivers take a secret in
+// path, query or user. The hidden part is written "/***".
 func HideURL(address string) string {
 	u, err := url.Parse(address)
 	switch {
@@ -47,20 +47,20 @@ func HideURL(address string) string {
 	return u.Scheme + "://" + u.Host + hiddenPath
 }
 
-// hiddenPath stands for what is hidden of a URL.
+// hiddenPath replaces the hidden part of a URL.
 const hiddenPath = "/" + hidden
 
-// Format writes the endpoint as String returns it, whatever the verb.
+// Format writes the endpoint as String returns it, for any verb.
 func (e Endpoint) Format(f fmt.State, _ rune) { write(f, e.String()) }
 
 // LogValue returns the endpoint as String does.
 func (e Endpoint) LogValue() slog.Value { return slog.StringValue(e.String()) }
 
-// LogValue returns what a log may know of the subscription. What encodes it as JSON would show
-// its endpoint's headers.
+// LogValue returns the loggable part of the subscription. Encoding it as JSON would reveal its
+// endpoint's headers.
 func (s *Subscription) LogValue() slog.Value {
 	return slog.GroupValue(slog.String("id", s.ID), slog.String("namespace", s.Namespace), slog.Uint64("revision", s.Revision))
 }
 
-// write writes the text; fmt does not ask whether it could either.
+// write writes the text; fmt ignores write errors, too.
 func write(w io.Writer, text string) { _, _ = io.WriteString(w, text) }

@@ -2,43 +2,47 @@ package sluice
 
 import "time"
 
-// AttributeDeliverAt is the extension attribute that says when an event is to be stored; RFC 3339.
+// AttributeDeliverAt is the extension attribute for the time at which to store an event; RFC 3339.
 const AttributeDeliverAt = "deliverat"
 
-// Scheduled is an event that is stored in its namespace's log at a time, unless it is cancelled before.
+// Scheduled is an event that is stored in its namespace's log at a set time, unless it is cancelled
+// before.
 type Scheduled struct {
 	Creator
 
 	Event     Event
 	DeliverAt time.Time
-	Claim     *Claim    // nil: nobody has begun to store it
-	Outcome   string    // how it ended without being stored: OutcomeCancelled, or a Code; "": it has not
-	EndedBy   Principal // who cancelled it
-	Revision  uint64
+	Claim     *Claim // nil: storing has not begun
+	// How it ended without being stored: OutcomeCancelled, or a Code; "": not ended.
+	Outcome  string
+	EndedBy  Principal // the principal that cancelled it
+	Revision uint64
 }
 
-// ScheduledPlace is where a list of scheduled events goes on: behind the one with this time and id.
+// ScheduledPlace is the position in a list of scheduled events: after the event with this time and
+// ID.
 type ScheduledPlace struct {
 	At time.Time
 	ID string
 }
 
-// Claim says that a replica is storing an event that is due.
+// Claim records that a replica is storing a due event.
 type Claim struct {
 	By    string    `json:"by"`    // replica
-	Since time.Time `json:"since"` // when the first one did
+	Since time.Time `json:"since"` // when the first replica started
 	At    time.Time `json:"at"`
 	Tries int       `json:"tries"`
 
-	Idle time.Time `json:"idle,omitzero"`  // when the last try failed: nothing is under way until the next one; zero: it is
-	Sent bool      `json:"sent,omitempty"` // a try that failed may have stored it
+	// When the last try failed, with nothing in flight until the next one; zero: in flight.
+	Idle time.Time `json:"idle,omitzero"`
+	Sent bool      `json:"sent,omitempty"` // a failed try may have stored it
 }
 
-// OutcomeCancelled is the outcome of what somebody cancelled.
+// OutcomeCancelled is the outcome of a cancelled event.
 const OutcomeCancelled = "cancelled"
 
-// TellsDeliverAt returns when the event says that it is to be stored, and false if it says nothing. Code InvalidRequest
-// if what it says is no time.
+// TellsDeliverAt returns the time at which the event asks to be stored, and false if it does not.
+// Code InvalidRequest if the attribute is not a time.
 func (e *Event) TellsDeliverAt() (time.Time, bool, error) {
 	text, ok := e.Extensions[AttributeDeliverAt]
 	if !ok {

@@ -7,10 +7,11 @@ import (
 	"strings"
 )
 
-// SecretPrefix starts a secret in Standard Webhooks' form; base64 of the key follows.
+// SecretPrefix is the prefix of a secret in Standard Webhooks' format, followed by the base64 of
+// the key.
 const SecretPrefix = "whsec_"
 
-// Bounds of a secret, in bytes of the key: S4-58 asks for 32, Standard Webhooks allows 64.
+// Limits of a secret, in bytes of the key: S4-58 requires 32, Standard Webhooks allows 64.
 const (
 	MinSecretBytes = 32
 	MaxSecretBytes = 64
@@ -18,17 +19,17 @@ const (
 
 const maxPlainSecret = 256
 
-// NewSecret returns a new random secret of 32 bytes in Standard Webhooks' form.
+// NewSecret returns a random secret of 32 bytes in Standard Webhooks' format.
 func NewSecret() (string, error) {
 	key := make([]byte, MinSecretBytes)
 	if _, err := rand.Read(key); err != nil {
-		return "", fmt.Errorf("make secret: %w", err)
+		return "", fmt.Errorf("generate secret: %w", err)
 	}
 	return SecretPrefix + base64.StdEncoding.EncodeToString(key), nil
 }
 
-// CheckSecret returns an error unless the secret is "whsec_" and base64 of 32 to 64 bytes, or
-// any other 32 to 256 bytes. Code SecretTooShort below that (S4-58), else InvalidRequest.
+// CheckSecret returns an error unless the secret is "whsec_" and base64 of 32 to 64 bytes, or any
+// other 32 to 256 bytes. Code SecretTooShort below that (S4-58), otherwise InvalidRequest.
 func CheckSecret(secret string) error {
 	encoded, ok := strings.CutPrefix(secret, SecretPrefix)
 	if !ok {
@@ -36,7 +37,7 @@ func CheckSecret(secret string) error {
 	}
 	key, err := base64.StdEncoding.DecodeString(encoded)
 	if err != nil {
-		return Errorf(InvalidRequest, "secret: what follows %s is not base64", SecretPrefix)
+		return Errorf(InvalidRequest, "secret: the part after %s is not base64", SecretPrefix)
 	}
 	return checkLength(len(key), MaxSecretBytes)
 }
@@ -51,20 +52,20 @@ func checkLength(got, most int) error {
 	return nil
 }
 
-// CheckSecret is the function CheckSecret, and besides an error (InvalidRequest) if the scheme
-// is Standard Webhooks' and the secret is not in its form.
+// CheckSecret is like the function CheckSecret, and also returns an error (InvalidRequest) if the
+// scheme is Standard Webhooks' and the secret is not in its format.
 func (s Scheme) CheckSecret(secret string) error {
 	if err := CheckSecret(secret); err != nil {
 		return err
 	}
 	if s == SchemeStandard && !strings.HasPrefix(secret, SecretPrefix) {
-		return Errorf(InvalidRequest, "secret: the scheme %s needs %s and base64 of %d to %d bytes", s, SecretPrefix, MinSecretBytes, MaxSecretBytes)
+		return Errorf(InvalidRequest, "secret: the scheme %s requires %s and base64 of %d to %d bytes", s, SecretPrefix, MinSecretBytes, MaxSecretBytes)
 	}
 	return nil
 }
 
-// SecretHint returns the secret's last four characters, by which its owner can tell it from
-// another; "" for one that is too short to keep the rest secret.
+// SecretHint returns the secret's last four characters, for telling secrets apart; "" for a secret
+// that is too short to reveal them.
 func SecretHint(secret string) string {
 	if len(secret) < MinSecretBytes {
 		return ""

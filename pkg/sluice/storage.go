@@ -5,28 +5,31 @@ import (
 	"strings"
 )
 
-// Storage is what all logs and records take of what they may.
+// Storage is the space used by all logs and records, and its limit.
 type Storage struct {
 	UsedBytes  uint64       `json:"used_bytes"`
-	LimitBytes uint64       `json:"limit_bytes"`          // 0: it is not known
-	FreeBytes  *uint64      `json:"free_bytes,omitempty"` // of the disk; nil: it is not known
+	LimitBytes uint64       `json:"limit_bytes"`          // 0: unknown
+	FreeBytes  *uint64      `json:"free_bytes,omitempty"` // free space on the disk; nil: unknown
 	Level      StorageLevel `json:"level"`
-	Problem    string       `json:"problem,omitempty"` // what is refused at this level, and what to do
+	// What is refused at this level, and the remedy.
+	Problem string `json:"problem,omitempty"`
 
-	Missing      []string     `json:"missing,omitempty"` // streams and buckets that were deleted in NATS and are not there again
-	Damage       []Damage     `json:"damage,omitempty"`  // what was found damaged of what is stored, until an operator takes it for settled
+	// Streams and buckets that were deleted in NATS and not recreated.
+	Missing []string `json:"missing,omitempty"`
+	// Damage that was found and not yet acknowledged by an operator.
+	Damage       []Damage     `json:"damage,omitempty"`
 	Verification Verification `json:"verification,omitzero"`
 }
 
-// StorageLevel says what a store still takes. A higher one takes less.
+// StorageLevel is the fill level of a store. A higher level accepts less.
 type StorageLevel int
 
 // The levels of a store.
 const (
-	StorageAmple  StorageLevel = iota // all
-	StorageTight                      // no events; everything else
-	StorageScarce                     // nothing that adds to it; what frees room or takes rights, and deliveries
-	StorageBroken                     // nothing: the disk takes no writes
+	StorageAmple  StorageLevel = iota // everything is accepted
+	StorageTight                      // events are refused
+	StorageScarce                     // all additions are refused, except deliveries; deletes and revocations continue
+	StorageBroken                     // all writes are refused: the disk rejects writes
 )
 
 func storageLevels() []string { return []string{"ample", "tight", "scarce", "broken"} }
@@ -37,36 +40,37 @@ func (l StorageLevel) String() string { return storageLevels()[l] }
 // MarshalText returns the level's name.
 func (l StorageLevel) MarshalText() ([]byte, error) { return []byte(l.String()), nil }
 
-// UnmarshalText reads a level's name. Code InvalidRequest.
+// UnmarshalText parses a level's name. Code InvalidRequest.
 func (l *StorageLevel) UnmarshalText(text []byte) error {
 	i := slices.Index(storageLevels(), string(text))
 	if i < 0 {
-		return Errorf(InvalidRequest, "storage level %q: it is one of %s", text, strings.Join(storageLevels(), ", "))
+		return Errorf(InvalidRequest, "storage level %q: use one of %s", text, strings.Join(storageLevels(), ", "))
 	}
 	*l = StorageLevel(i)
 	return nil
 }
 
-// storageRetry is after how many seconds a full store may have room again.
+// storageRetry is the Retry-After of a full store, in seconds.
 const storageRetry = 30
 
-// ReasonStorage is the detail "reason" of what is refused because the store is full or cannot write.
+// ReasonStorage is the detail "reason" of requests refused because the store is full or not
+// writable.
 const ReasonStorage = "insufficient_storage"
 
-// Problem returns what is refused at a level and what to do about it, nil at StorageAmple. Code Unavailable, with the details
-// reason and retry_after.
+// Problem returns the error (Unavailable) that describes the refused operations of a level and the
+// remedy, with the details reason and retry_after; nil at StorageAmple.
 func (l StorageLevel) Problem() *Error {
-	const remedy = "make room on the disk, shorten retentions, delete what is not needed, or raise nats.max_store (max_file_store of a NATS server elsewhere)"
+	const remedy = "free disk space, shorten retentions, delete unused data, or raise nats.max_store (max_file_store of an external NATS server)"
 	text := ""
 	switch l {
 	case StorageAmple:
 		return nil
 	case StorageTight:
-		text = "the store is full and takes no events; everything else goes on: " + remedy
+		text = "the store is full and refuses events; everything else continues: " + remedy
 	case StorageScarce:
-		text = "the store is full and takes nothing that adds to it; deleting, pausing and revoking go on: " + remedy
+		text = "the store is full and refuses all additions; deleting, pausing and revoking continue: " + remedy
 	case StorageBroken:
-		text = "the disk takes no writes, because it is full or fails: make room on it, and the server goes on by itself"
+		text = "the disk rejects writes, because it is full or failing: free disk space, and the server resumes automatically"
 	}
 	return Errorf(Unavailable, "%s", text).With("reason", ReasonStorage).With("retry_after", storageRetry)
 }

@@ -27,7 +27,7 @@ func TestStorageLevel_SaysWhatIsRefused(t *testing.T) {
 
 	require.Nil(t, sluice.StorageAmple.Problem())
 	for level, says := range map[sluice.StorageLevel]string{
-		sluice.StorageTight: "takes no events", sluice.StorageScarce: "nothing that adds to it", sluice.StorageBroken: "the disk takes no writes",
+		sluice.StorageTight: "refuses events", sluice.StorageScarce: "refuses all additions", sluice.StorageBroken: "the disk rejects writes",
 	} {
 		problem := level.Problem()
 		require.ErrorContains(t, problem, says)
@@ -63,7 +63,7 @@ func TestDamage_IsTheSameWheneverFound(t *testing.T) {
 		record:   "KV: the record of k cannot be read",
 		messages: "LOG: messages 3 to 3 cannot be read",
 		{Kind: sluice.DamageFewer, Stream: "LOG", Messages: 2, From: 1, To: 9}: "LOG: 2 messages between 1 and 9 are lost",
-		{Kind: sluice.DamageMissing, Stream: "LOG", To: 9}:                     "LOG was deleted, or its files were: what it held up to sequence 9 is lost",
+		{Kind: sluice.DamageMissing, Stream: "LOG", To: 9}:                     "LOG was deleted, or its files were: its content up to sequence 9 is lost",
 		{Kind: sluice.DamageStale, Stream: "KV", Key: "k"}:                     "KV: the last change of k is lost",
 		{Kind: sluice.DamageLost, Stream: "KV", Key: "k"}:                      "KV: the record of k is lost",
 	} {

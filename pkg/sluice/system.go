@@ -2,10 +2,10 @@ package sluice
 
 import "net/url"
 
-// SystemSource is the source of the events that the server publishes about itself.
+// SystemSource is the source of system events.
 const SystemSource = "/sluice"
 
-// SystemEvent is what the server tells about itself.
+// SystemEvent is an event that the server publishes about itself.
 type SystemEvent struct {
 	Path Path
 	ID   string
@@ -22,7 +22,7 @@ const (
 	TypeSubscriptionDisabled  = "subscription.disabled"
 	TypeSubscriptionSuspended = "subscription.suspended"
 	TypeSubscriptionCancelled = "subscription.cancelled"
-	TypeAccessRevoked         = "subscription_cancelled_access_revoked" // in place of subscription.cancelled (S0-64)
+	TypeAccessRevoked         = "subscription_cancelled_access_revoked" // replaces subscription.cancelled (S0-64)
 	TypeSubscriptionDeleted   = "subscription.deleted"
 	TypeSecretRotated         = "subscription.secret_rotated"
 	TypeSubscriptionThrottled = "subscription.throttled"
@@ -30,14 +30,14 @@ const (
 	TypeDeliveryDead          = "delivery.dead"
 	TypeServerStarted         = "sys.start"    // S4-34
 	TypeServerStopping        = "sys.shutdown" // S4-34
-	TypeStorageDamaged        = "sys.damage"   // something stored was found damaged or deleted
+	TypeStorageDamaged        = "sys.damage"   // stored data was found damaged or deleted
 	TypeNamespaceCreated      = "namespace.created"
 	TypeNamespaceUpdated      = "namespace.updated"
 	TypeNamespaceDeleted      = "namespace.deleted"
 	TypeDeliveryHeld          = "delivery.held"
 	TypeProducerUnsafe        = "producer_unsafe"
-	TypeScheduledFailed       = "scheduled.failed"    // an event was due and could not be published
-	TypeScheduledCancelled    = "scheduled.cancelled" // somebody cancelled it before
+	TypeScheduledFailed       = "scheduled.failed"    // a due event could not be published
+	TypeScheduledCancelled    = "scheduled.cancelled" // cancelled before its time
 	TypeEventTypeOrphaned     = "event_type.orphaned" // S2-47
 
 	TypeAppointmentApproaching = "appointment.approaching" // S2-38
@@ -46,32 +46,33 @@ const (
 	TypeAppointmentCancelled   = "appointment.cancelled"   // S2-41
 )
 
-// ReasonAccessRevoked is why a subscription was cancelled whose owner may have nothing of it any more.
+// ReasonAccessRevoked is the reason of a subscription that was cancelled because its owner lost
+// access.
 const ReasonAccessRevoked = "access_revoked"
 
-// StoragePath is where the system events about what is stored live.
+// StoragePath is the path of system events about the store.
 const StoragePath Path = "/_sys/storage"
 
-// ProducersPath is where the system events about producers live.
+// ProducersPath is the path of system events about producers.
 const ProducersPath Path = "/_sys/producers"
 
-// ScheduledPath is where the system events about events live that were to be stored at a time.
+// ScheduledPath is the path of system events about scheduled events.
 const ScheduledPath Path = "/_sys/scheduled"
 
-// SubscriptionPath returns where the system events about a subscription live.
+// SubscriptionPath returns the path of system events about a subscription.
 func SubscriptionPath(id string) Path { return Path("/_sys/subscriptions/" + id) }
 
-// DeliveriesPath returns where the system events about a subscription's deliveries live.
+// DeliveriesPath returns the path of system events about a subscription's deliveries.
 func DeliveriesPath(subscription string) Path { return Path("/_sys/deliveries/" + subscription) }
 
-// ServerPath returns where the system events about a server live, in the default namespace.
+// ServerPath returns the path of system events about a server, in the default namespace.
 func ServerPath(replica string) Path { return Path("/_sys/server/" + replica) }
 
-// EventTypePath returns where the system events about an event type of a namespace live.
+// EventTypePath returns the path of system events about an event type of a namespace.
 func EventTypePath(eventType string) Path {
 	return Path("/_sys/event-types/" + url.PathEscape(eventType))
 }
 
-// NamespacePath returns where the system events about a namespace live, in the default
-// namespace: its own log comes and goes with it.
+// NamespacePath returns the path of system events about a namespace, in the default namespace: its
+// own log is created and deleted with it.
 func NamespacePath(name string) Path { return Path("/_sys/namespaces/" + name) }

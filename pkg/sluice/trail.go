@@ -4,21 +4,21 @@ import (
 	"time"
 )
 
-// HistoryQuery chooses attempts or dead letters of a subscription. Zero values choose all.
+// HistoryQuery filters attempts or dead letters of a subscription. Zero values match all.
 type HistoryQuery struct {
 	EventID string
-	Seq     uint64 // of the event
+	Seq     uint64 // sequence of the event
 	Pattern Pattern
-	Types   []string  // exact, or a prefix that ends in ".*"
+	Types   []string  // exact, or a prefix followed by ".*"
 	Since   time.Time // not before
 	Until   time.Time // not after
 	After   uint64    // events after this sequence
-	Before  uint64    // the place of the last one of the page before
+	Before  uint64    // position of the last element of the previous page
 	Limit   int       // required
 }
 
-// Wants reports whether the query chooses an event with these properties that something
-// happened to at the time. What has no path is chosen by no pattern but "/**".
+// Wants reports whether the query matches a record of an event with these properties at the given
+// time. Without a path, only the pattern "/**" matches.
 func (q *HistoryQuery) Wants(id string, seq uint64, path Path, kind string, at time.Time) bool {
 	return (q.EventID == "" || id == q.EventID) && (q.Seq == 0 || seq == q.Seq) && seq > q.After &&
 		!at.Before(q.Since) && (q.Until.IsZero() || !at.After(q.Until)) &&
@@ -26,43 +26,44 @@ func (q *HistoryQuery) Wants(id string, seq uint64, path Path, kind string, at t
 		(len(q.Types) == 0 || MatchType(q.Types, kind))
 }
 
-// Placed is a record with its place in its stream.
+// Placed is a record with its position in its stream.
 type Placed[T any] struct {
 	Value T
 	Place uint64
 }
 
-// Trail is what is known of one event on its way to one subscription.
+// Trail is the delivery history of one event and subscription.
 type Trail struct {
-	EventID  string // empty if nobody knows it
-	Seq      uint64 // 0: nobody knows it
-	Path     Path   // empty if nobody knows it
+	EventID  string // empty if unknown
+	Seq      uint64 // 0: unknown
+	Path     Path   // empty if unknown
 	Type     string
-	Event    *Event      // nil: the log does not have it any more
+	Event    *Event      // nil: no longer in the log
 	Attempts []Attempt   // oldest first
-	Dead     *DeadLetter // in which it was given up, by itself or with others; nil: it was not
-	Lane     *Parked     // the parked lane that it belongs to; nil: the lane is not parked
-	Handed   uint64      // the last sequence that the event's consumer handed out
-	Settled  uint64      // up to here all that was handed out is settled or parked
-	Later    uint64      // the next event of its path, where the subscription starts with the last of each
-	FirstSeq uint64      // what the log still holds
-	Health   Health      // of the endpoint, as the replica that serves the subscription remembers it
+	Dead     *DeadLetter // dead letter of the event, alone or in a range; nil: none
+	Lane     *Parked     // its parked lane; nil: the lane is not parked
+	Handed   uint64      // the last sequence that the event's consumer fetched
+	Settled  uint64      // every fetched event up to here is settled or parked
+	// The next event on its path, for a subscription that starts with the latest on each.
+	Later    uint64
+	FirstSeq uint64 // the first sequence in the log
+	Health   Health // state of the endpoint, as known to the replica that serves the subscription
 }
 
-// WindowQuery chooses events of a subscription's replay window.
+// WindowQuery selects events of a subscription's replay window.
 type WindowQuery struct {
-	After  string            // a cursor; "" and "-1": all of the window
-	Types  []string          // exact, or a prefix that ends in ".*"
-	Limit  int               // 100; at most 1000
-	Wanted func(*Event) bool // whether the subscription's filter lets an event through
+	After  string            // a cursor; "" and "-1": the whole window
+	Types  []string          // exact, or a prefix followed by ".*"
+	Limit  int               // default 100; at most 1000
+	Wanted func(*Event) bool // whether the subscription's filter matches an event
 }
 
 // WindowPage is a part of a replay window.
 type WindowPage struct {
 	Events []Event
-	Next   uint64 // everything up to here was looked at; for After
-	More   bool   // there may be more behind it now
+	Next   uint64 // everything up to here was examined; pass as After
+	More   bool   // more events may follow
 }
 
-// HasType reports whether the query chooses events of the type.
+// HasType reports whether the query matches events of the type.
 func (q *WindowQuery) HasType(kind string) bool { return len(q.Types) == 0 || MatchType(q.Types, kind) }

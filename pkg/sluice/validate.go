@@ -26,9 +26,9 @@ const (
 	maxKey           = 64   // bytes of the key of a label or of metadata
 )
 
-// Validate returns an error unless a subscription with its defaults set keeps every rule that
-// needs nothing but itself. The retry timetable's numbers, the CEL expression and the
-// endpoint's address are judged by the packages that use them.
+// Validate checks all rules that need only the subscription, with its defaults set. The numbers of
+// the retry schedule, the CEL expression and the endpoint's address are checked by the packages
+// that use them.
 func (s *Subscription) Validate() error {
 	return cmp.Or(
 		CheckNamespaceName(s.Namespace),
@@ -47,7 +47,7 @@ func (s *Subscription) Validate() error {
 	)
 }
 
-// Validate returns an error (InvalidRequest) unless the namespace's name and limits are usable.
+// Validate returns an error (InvalidRequest) unless the namespace's name and limits are valid.
 func (n *Namespace) Validate() error {
 	return cmp.Or(
 		CheckNamespaceName(n.Name),
@@ -63,19 +63,19 @@ func (n *Namespace) checkWindows() error {
 	age, dedup := n.Retention.MaxAge.Std(), n.DedupWindow.Std()
 	switch {
 	case age != 0 && age < time.Second && age != -time.Second:
-		return Errorf(InvalidRequest, "retention.max_age %s: use at least 1s, 0 for the default or -1s for ever", age)
+		return Errorf(InvalidRequest, "retention.max_age %s: use at least 1s, 0 for the default or -1s for unlimited", age)
 	case dedup != 0 && dedup < time.Second:
 		return Errorf(InvalidRequest, "dedup_window %s: use at least 1s, or 0 for the default", dedup)
 	}
 	return nil
 }
 
-// minBytes is the least that a log may hold: a small event.
+// minBytes is the minimum size of a log: a small event.
 const minBytes = 1 << 10
 
 func (n *Namespace) checkBytes() error {
 	if bytes := n.Retention.MaxBytes; bytes != 0 && bytes < minBytes {
-		return Errorf(InvalidRequest, "retention.max_bytes %d: use at least %d, or 0 for no bound", bytes, minBytes)
+		return Errorf(InvalidRequest, "retention.max_bytes %d: use at least %d, or 0 for unlimited", bytes, minBytes)
 	}
 	return nil
 }
@@ -93,7 +93,8 @@ func checkStart(start string) error {
 	return err
 }
 
-// Check returns an error (InvalidRequest) unless every dimension of the filter is one; its expression is not looked at.
+// Check returns an error (InvalidRequest) unless every dimension of the filter is valid; its
+// expression is not checked.
 func (f Filter) Check() error { return f.check() }
 
 func (f Filter) check() error {
@@ -117,7 +118,7 @@ func (f Filter) check() error {
 			return Errorf(InvalidRequest, "filter.labels: use keys of 1 to %d bytes", maxKey)
 		}
 		if len(f.Labels[key]) == 0 {
-			return Errorf(InvalidRequest, "filter.labels.%s is empty and would match nothing; leave it out or name values", key)
+			return Errorf(InvalidRequest, "filter.labels.%s is empty and would match nothing; omit it or add values", key)
 		}
 		if err := values("filter.labels."+key, f.Labels[key]); err != nil {
 			return err
@@ -126,7 +127,7 @@ func (f Filter) check() error {
 	return nil
 }
 
-// checkTypePattern allows a star as the whole or after the last dot only.
+// checkTypePattern allows a star only as the whole type or after the last dot.
 func checkTypePattern(t string) error {
 	stem := strings.TrimSuffix(t, ".*")
 	if t == "*" || stem != "" && !strings.Contains(stem, "*") {
@@ -151,14 +152,15 @@ func (e Endpoint) check() error {
 	return cmp.Or(CheckURL("endpoint.url", e.URL), checkHeaders(e.Headers))
 }
 
-// CheckURL returns an error unless an address has the form of an endpoint's; what is how whoever wrote it calls it. Code InvalidRequest.
+// CheckURL returns an error (InvalidRequest) unless an address has the form of an endpoint's URL;
+// what is the name of the field in the message.
 func CheckURL(what, address string) error {
 	if err := text(what, address, MaxURL); err != nil {
 		return err
 	}
 	u, err := url.Parse(address)
 	if err == nil && u.Path == hiddenPath {
-		return Errorf(InvalidRequest, "%s ends in %s, as it is shown to those who do not own it; leave it out, or write the whole URL", what, hiddenPath)
+		return Errorf(InvalidRequest, "%s ends in %s, the masked form shown to other callers; omit it, or write the full URL", what, hiddenPath)
 	}
 	if err != nil || !u.IsAbs() || u.Hostname() == "" {
 		return Errorf(InvalidRequest, "%s %q: use an absolute URL such as https://example.com/hook", what, address)
@@ -195,7 +197,7 @@ const tokenBytes = "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz01234567
 func checkHeaderName(field, name string) error {
 	lower := strings.ToLower(name)
 	if name == "" || len(name) > maxKey || strings.Trim(name, tokenBytes) != "" {
-		return Errorf(InvalidRequest, "%s: %q is not a header's name", field, name)
+		return Errorf(InvalidRequest, "%s: %q is not a header name", field, name)
 	}
 	for _, prefix := range []string{"webhook-", "ce-", "proxy-", "sec-"} {
 		if strings.HasPrefix(lower, prefix) {
@@ -234,7 +236,7 @@ func (p Policy) check() error {
 // place for what says where the rest is.
 func (p Policy) checkProjection() error {
 	if p.Envelope == EnvelopeRaw && p.Projection != ProjectionFull {
-		return Errorf(Unprocessable, "policy.projection %q: the envelope raw is the data and nothing else; use another envelope, or the projection %s", p.Projection, ProjectionFull).
+		return Errorf(Unprocessable, "policy.projection %q: the envelope raw contains only the data; use another envelope, or the projection %s", p.Projection, ProjectionFull).
 			With("field", "policy.projection")
 	}
 	return nil
@@ -249,7 +251,7 @@ func (s *Subscription) checkSignature() error {
 	name := s.Policy.Signature.Name
 	if s.Policy.Signature.Scheme != SchemeHeader {
 		if name != "" {
-			return Errorf(InvalidRequest, "policy.signature.name belongs to the scheme %s only", SchemeHeader)
+			return Errorf(InvalidRequest, "policy.signature.name requires the scheme %s", SchemeHeader)
 		}
 		return nil
 	}
@@ -258,7 +260,7 @@ func (s *Subscription) checkSignature() error {
 	}
 	for other := range s.Endpoint.Headers {
 		if strings.EqualFold(other, name) {
-			return Errorf(InvalidRequest, "endpoint.headers: %q is the signature's header", other)
+			return Errorf(InvalidRequest, "endpoint.headers: %q is the signature header", other)
 		}
 	}
 	return nil
@@ -270,7 +272,7 @@ func (s *Subscription) checkMode() error {
 	p := &s.Policy
 	if s.Mode != Wake {
 		if p.Envelope == EnvelopeNotice {
-			return Errorf(Unprocessable, "policy.envelope %q is for mode %s", p.Envelope, Wake)
+			return Errorf(Unprocessable, "policy.envelope %q requires mode %s", p.Envelope, Wake)
 		}
 		return nil
 	}
@@ -289,7 +291,7 @@ func (s *Subscription) checkMode() error {
 		{"policy.on_dead", p.OnDead != DeadContinues},
 	} {
 		if f.wrong {
-			return Errorf(Unprocessable, "%s cannot be chosen in mode %s; leave it out", f.name, Wake).With("field", f.name)
+			return Errorf(Unprocessable, "%s cannot be set in mode %s; omit it", f.name, Wake).With("field", f.name)
 		}
 	}
 	return nil

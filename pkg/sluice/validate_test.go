@@ -82,7 +82,7 @@ func TestMode_RefusesWhatItCannotHeed(t *testing.T) {
 		change(s)
 		err := s.Validate()
 		require.Equal(t, sluice.Unprocessable, sluice.CodeOf(err), field)
-		require.EqualError(t, err, field+" cannot be chosen in mode wake; leave it out")
+		require.EqualError(t, err, field+" cannot be set in mode wake; omit it")
 	}
 }
 

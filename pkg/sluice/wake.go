@@ -6,18 +6,18 @@ import (
 	"time"
 )
 
-// WakeState is where a wake consumer is in its life (S1-27).
+// WakeState is the state of a wake consumer (S1-27).
 type WakeState string
 
 // The states of a wake consumer.
 const (
 	WakeIdle    WakeState = "idle"    // nothing is pending, or it has not been noticed yet
-	WakeWaking  WakeState = "waking"  // a notice is on its way, or will be sent again
-	WakeLive    WakeState = "live"    // somebody has claimed the wake and calls back
-	WakeRemoved WakeState = "removed" // it is no more; its epoch is kept for one that comes back
+	WakeWaking  WakeState = "waking"  // a notice is in flight, or will be retried
+	WakeLive    WakeState = "live"    // a worker has claimed the wake and calls back
+	WakeRemoved WakeState = "removed" // removed; its epoch is kept in case it returns
 )
 
-// The codes of S1's callbacks, as they are on the wire (S1-85…91).
+// The codes of S1's callbacks, as on the wire (S1-85…91).
 const (
 	WakeInvalid      Code = "INVALID_REQUEST"
 	WakeTokenExpired Code = "TOKEN_EXPIRED"
@@ -28,35 +28,37 @@ const (
 	WakeGone         Code = "CONSUMER_GONE"
 )
 
-// TypeNotice is what attempts to wake are called among attempts to deliver; their event is the wake.
+// TypeNotice is the event type of wake attempts in the attempt log; their event is the wake.
 const TypeNotice = "notice"
 
-// WakeConsumer is a wake consumer as it is shown: one stream's life under a subscription of mode wake.
+// WakeConsumer is the public view of a wake consumer: one stream under a subscription of mode wake.
 type WakeConsumer struct {
 	ID           string       `json:"id"` // WakeConsumerID
 	Namespace    string       `json:"namespace"`
 	Subscription string       `json:"subscription"`
-	Path         Path         `json:"path"` // the stream that it was made for
+	Path         Path         `json:"path"` // the stream that it was created for
 	State        WakeState    `json:"state"`
-	Epoch        uint64       `json:"epoch"` // of the last wake; 0: there was none
+	Epoch        uint64       `json:"epoch"` // epoch of the last wake; 0: none
 	WakeID       string       `json:"wake_id,omitempty"`
 	Streams      []WakeStream `json:"streams"`
-	Pending      bool         `json:"pending"`                  // of some stream something is not acknowledged
-	WokenAt      *time.Time   `json:"woken_at,omitempty"`       // when the last wake began
-	NextAttempt  *time.Time   `json:"next_attempt_at,omitzero"` // waking: when the next attempt is due
-	LiveUntil    *time.Time   `json:"live_until,omitempty"`     // live: by when a callback has to come
-	Failures     int          `json:"failures"`                 // attempts of this wake that failed
-	FailingSince *time.Time   `json:"failing_since,omitempty"`
-	LastError    string       `json:"last_error,omitempty"`
-	Attempts     []Attempt    `json:"attempts,omitempty"` // of the last wake, if one consumer was asked for
+	Pending      bool         `json:"pending"`            // some stream has unacknowledged events
+	WokenAt      *time.Time   `json:"woken_at,omitempty"` // start of the last wake
+	// Waking: when the next attempt is due.
+	NextAttempt  *time.Time `json:"next_attempt_at,omitzero"`
+	LiveUntil    *time.Time `json:"live_until,omitempty"` // live: deadline of the next callback
+	Failures     int        `json:"failures"`             // failed attempts of this wake
+	FailingSince *time.Time `json:"failing_since,omitempty"`
+	LastError    string     `json:"last_error,omitempty"`
+	// Attempts of the last wake; only for a single consumer.
+	Attempts []Attempt `json:"attempts,omitempty"`
 }
 
-// WakeStream is a stream that a wake consumer follows. Offsets are those of the Durable Streams protocol; "-1" is
-// before everything (S1-19).
+// WakeStream is a stream that a wake consumer follows. Offsets are those of the Durable Streams
+// protocol; "-1" is before the first (S1-19).
 type WakeStream struct {
 	Path    Path   `json:"path"`
 	Acked   string `json:"acked"`
-	Tail    string `json:"tail,omitempty"` // if one consumer was asked for
+	Tail    string `json:"tail,omitempty"` // only for a single consumer
 	Pending bool   `json:"pending"`
 }
 
@@ -65,7 +67,7 @@ func WakeConsumerID(subscription string, path Path) string {
 	return subscription + ":" + url.PathEscape(string(path))
 }
 
-// ParseWakeConsumerID is the inverse of WakeConsumerID. ok is false if there is no such id.
+// ParseWakeConsumerID is the inverse of WakeConsumerID. ok is false for an invalid ID.
 func ParseWakeConsumerID(id string) (subscription string, path Path, ok bool) {
 	subscription, escaped, _ := strings.Cut(id, ":")
 	text, err := url.PathUnescape(escaped)
@@ -75,28 +77,29 @@ func ParseWakeConsumerID(id string) (subscription string, path Path, ok bool) {
 	return subscription, path, err == nil
 }
 
-// WakeAnswer is what a callback that was taken is answered (S1-82).
+// WakeAnswer is the response to a successful callback (S1-82).
 type WakeAnswer struct {
-	Token   string      `json:"token"`   // for the next callback (S1-83)
-	Streams []WakeAcked `json:"streams"` // that the consumer follows now; with none it is no more (S1-84)
+	Token string `json:"token"` // token of the next callback (S1-83)
+	// Streams that the consumer follows now; a consumer without streams is removed (S1-84).
+	Streams []WakeAcked `json:"streams"`
 }
 
-// WakeAcked is a stream, and how far it is acknowledged (S1-50).
+// WakeAcked is a stream and its acknowledged offset (S1-50).
 type WakeAcked struct {
 	Path   Path   `json:"path"`
 	Offset string `json:"offset"`
 }
 
-// WakeQuery picks wake consumers of a subscription, in the order of their paths.
+// WakeQuery selects wake consumers of a subscription, in the order of their paths.
 type WakeQuery struct {
 	State WakeState // "": all that are not removed
-	After string    // Next of the page before
+	After string    // Next of the previous page
 	Limit int
 }
 
-// WakePage is some of a subscription's wake consumers.
+// WakePage is a page of a subscription's wake consumers.
 type WakePage struct {
 	Consumers []WakeConsumer
-	Next      string            // for After; "": there are no more
-	Counts    map[WakeState]int // of all consumers of the subscription, those of other pages too
+	Next      string            // value for After; "": last page
+	Counts    map[WakeState]int // number of consumers in each state, across all pages
 }

@@ -10,7 +10,7 @@ import (
 	"time"
 )
 
-// Envelope is the shape of a request's body.
+// Envelope is the format of a request's body.
 type Envelope string
 
 // The envelopes.
@@ -19,39 +19,41 @@ const (
 	Binary      Envelope = "cloudevents-binary" // attributes in ce-* headers, data in the body
 	Fact        Envelope = "fact"               // S0-30…39
 	Attempt     Envelope = "attempt"            // S4-54…57
-	Raw         Envelope = "raw"                // the data as it came
+	Raw         Envelope = "raw"                // the data as published
 )
 
-// Delivery is what a request says: one event, and which attempt at delivering it this is. What
-// the envelope does not carry is left empty.
+// Delivery is the content of a request: one event, and the number of the delivery attempt. Fields
+// that the envelope does not carry are empty.
 type Delivery struct {
 	Envelope     Envelope
-	Subscription string // in Fact only
+	Subscription string // only in Fact
 	Attempt      int    // from 1
-	ID           string // the same in every attempt and replay; handle each once
+	ID           string // equal in every attempt and replay; handle each ID once
 	Type         string
 	Source       string
 	Subject      string
 	Namespace    string
 	Path         string
-	Seq          uint64 // the event's place in its namespace's log: later events have higher ones
+	Seq          uint64 // sequence in the namespace's log; later events have higher ones
 	Time         time.Time
 	ContentType  string // of Data
 	DataSchema   string
-	Extensions   map[string]string // other CloudEvents attributes; of Fact and Attempt what resembles them
-	Data         []byte            // byte for byte as published; in Fact and Attempt text is a JSON string
+	// Other CloudEvents attributes; for Fact and Attempt, the equivalent fields.
+	Extensions map[string]string
+	Data       []byte // byte for byte as published; in Fact and Attempt text is a JSON string
 }
 
-// Parse returns what a request says. An empty envelope is told from the request: CloudEvents by
-// the headers, Fact and Attempt by their members, everything else is Raw — state it where
-// publishers decide about the data and the subscription sends Raw. Parse believes everything:
-// verify first, or call Receiver.Receive, which does both. ErrMalformed if it is another envelope.
+// Parse returns the content of a request. An empty envelope is detected from the request:
+// CloudEvents by the headers, Fact and Attempt by their members, and everything else is Raw. Set
+// the envelope explicitly if the subscription sends Raw and publishers control the data. Parse does
+// not authenticate: verify first, or call Receiver.Receive, which does both. ErrMalformed if the
+// request has another envelope.
 func Parse(envelope Envelope, header http.Header, body []byte) (*Delivery, error) {
 	if envelope == "" {
 		envelope = detect(header, body)
 	}
 	d := &Delivery{Envelope: envelope, ContentType: header.Get("Content-Type"), Data: body}
-	d.Attempt, _ = strconv.Atoi(header.Get(HeaderAttempt)) // 0 where a proxy lost it
+	d.Attempt, _ = strconv.Atoi(header.Get(HeaderAttempt)) // 0 if a proxy removed it
 	var err error
 	switch envelope {
 	case CloudEvents:
@@ -199,7 +201,7 @@ func (d *Delivery) attempt(body []byte) error {
 	return nil
 }
 
-// payload is how Fact and Attempt hold an event's data.
+// payload is the form of an event's data in Fact and Attempt.
 type payload struct {
 	Payload json.RawMessage `json:"payload"`
 	Base64  []byte          `json:"payload_base64"`
@@ -228,7 +230,7 @@ func (d *Delivery) attribute(name, value string) {
 	case "subject":
 		d.Subject = value
 	case "time":
-		d.Time, _ = time.Parse(time.RFC3339Nano, value) // zero if it is none
+		d.Time, _ = time.Parse(time.RFC3339Nano, value) // zero if malformed
 	case "datacontenttype":
 		d.ContentType = value
 	case "dataschema":
@@ -238,7 +240,7 @@ func (d *Delivery) attribute(name, value string) {
 	case "path":
 		d.Path = value
 	case "sequence":
-		d.Seq, _ = strconv.ParseUint(value, 10, 64) // 0 if it is none
+		d.Seq, _ = strconv.ParseUint(value, 10, 64) // 0 if malformed
 	default:
 		d.extend(name, value)
 	}
@@ -254,7 +256,7 @@ func (d *Delivery) extend(name, value string) {
 	d.Extensions[name] = value
 }
 
-// text returns a JSON string's value and every other JSON value as it is written.
+// text returns the value of a JSON string, and any other JSON value as it is written.
 func text(value json.RawMessage) string {
 	var s string
 	if json.Unmarshal(value, &s) == nil {

@@ -1,6 +1,6 @@
-// Package webhook knows what a receiver of Sluice's requests needs: whether a request is
-// genuine (every signature scheme, both ways) and what it says (every envelope). A handler
-// makes one Receiver, gives it each request and gets a Delivery or an error:
+// Package webhook verifies and parses the requests that Sluice sends to receivers. It covers every
+// signature scheme, for signing and verifying, and every envelope. A handler creates one Receiver,
+// passes it each request, and gets a Delivery or an error:
 //
 //	hook := webhook.Receiver{Secrets: []string{secret}}
 //	…
@@ -10,9 +10,11 @@
 //		return
 //	}
 //
-// A worker that a subscription of mode wake wakes gets a Notice instead, with ReceiveNotice, and calls back.
+// A worker that is woken by a subscription of mode wake gets a Notice from ReceiveNotice, and calls
+// back.
 //
-// Answer 2xx within the subscription's timeout once the event is safe; anything else is tried
-// again. The same event may come twice: keep the ids that were handled (Delivery.ID never
-// changes over attempts). It imports nothing of Sluice, so that it can be copied.
+// Respond with 2xx within the subscription's timeout once the event is safely stored; any other
+// response leads to a retry. An event may be delivered more than once: remember the IDs that were
+// handled (Delivery.ID is the same in all attempts and replays). The package imports nothing else
+// of Sluice, so it can be copied.
 package webhook

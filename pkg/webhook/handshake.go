@@ -9,15 +9,16 @@ import (
 
 // Headers of the handshake (CloudEvents, HTTP 1.1 Web Hooks for Event Delivery, "Abuse Protection").
 const (
-	HeaderRequestOrigin = "WebHook-Request-Origin" // the name of the server that asks
-	HeaderRequestRate   = "WebHook-Request-Rate"   // requests a minute that it would make
+	HeaderRequestOrigin = "WebHook-Request-Origin" // the name of the requesting server
+	HeaderRequestRate   = "WebHook-Request-Rate"   // intended requests per minute
 	HeaderAllowedOrigin = "WebHook-Allowed-Origin"
 	HeaderAllowedRate   = "WebHook-Allowed-Rate"
 )
 
-// AnswerHandshake answers a request that asks whether this receiver takes events, and reports whether the request is one:
-// any other is left to the caller. It agrees with the servers named in origins, such as "events.example.com" (case does not
-// count; none: with every server), for up to perMinute requests a minute (0: any number); others get 403.
+// AnswerHandshake answers a handshake request, and reports whether the request was one; any other
+// request is left to the caller. It permits the servers named in origins, such as
+// "events.example.com" (case-insensitive; nil permits every server), to send up to perMinute
+// requests per minute (0: unlimited). Other servers get 403.
 //
 //	if webhook.AnswerHandshake(w, r, []string{"events.example.com"}, 0) {
 //		return

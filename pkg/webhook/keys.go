@@ -21,9 +21,9 @@ type jwk struct {
 	X     string `json:"x"`
 }
 
-// ParseKeys returns the Ed25519 public keys of a JWKS document (RFC 7517, RFC 8037), such as a
-// server has at /.well-known/jwks.json. Keys of other kinds are passed over; it returns an error
-// if none is left.
+// ParseKeys returns the Ed25519 public keys of a JWKS document (RFC 7517, RFC 8037), such as
+// /.well-known/jwks.json of a server. Keys of other kinds are skipped; it returns an error if no
+// key is left.
 func ParseKeys(jwks []byte) ([]ed25519.PublicKey, error) {
 	var set keySet
 	if err := json.Unmarshal(jwks, &set); err != nil {
@@ -42,7 +42,7 @@ func ParseKeys(jwks []byte) ([]ed25519.PublicKey, error) {
 	return keys, nil
 }
 
-// PublicKey is an Ed25519 key under its key id.
+// PublicKey is an Ed25519 key with its key ID.
 type PublicKey struct {
 	ID  string
 	Key ed25519.PublicKey

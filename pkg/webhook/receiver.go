@@ -19,35 +19,37 @@ import (
 	"github.com/gowebpki/jcs"
 )
 
-// Why a request was not believed or not understood; Status gives the answer to each.
+// Errors of verification and parsing; Status returns the HTTP status for each.
 var (
-	ErrUnsigned  = errors.New("webhook: the signature headers are missing or not readable")
+	ErrUnsigned  = errors.New("webhook: the signature headers are missing or malformed")
 	ErrSignature = errors.New("webhook: no signature matches")
 	ErrTimestamp = errors.New("webhook: the signing time is too far from now")
 	ErrTooLarge  = errors.New("webhook: the body is too large")
-	ErrMalformed = errors.New("webhook: the body is not the envelope that is expected")
+	ErrMalformed = errors.New("webhook: the body does not have the expected envelope")
 	ErrSetup     = errors.New("webhook: the receiver has no usable secret or key")
 )
 
-// maxSignatures bounds what one request can make a receiver compute.
+// maxSignatures limits the number of signatures that are verified per request.
 const maxSignatures = 16
 
-// Receiver knows one subscription's secrets and how it signs and packs. Its zero value needs
-// Secrets (or Keys) only. It is safe for concurrent use while nobody changes it.
+// Receiver holds the secrets of one subscription, its signature scheme and its envelope. Only
+// Secrets (or Keys) is required. It is safe for concurrent use as long as its fields are not
+// changed.
 type Receiver struct {
-	Scheme    Scheme              // Standard
-	Secrets   []string            // any of them may have signed; two during a rotation
-	Keys      []ed25519.PublicKey // for Ed25519; see ParseKeys
-	Header    string              // for Header; DefaultHeader
-	Envelope  Envelope            // told from the request if empty; see Parse
-	Tolerance time.Duration       // between the signing time and now; 5 minutes (S1-67)
-	MaxBytes  int64               // of a body; 1 MiB
-	Now       func() time.Time    // time.Now
+	Scheme   Scheme              // default Standard
+	Secrets  []string            // a signature by any of them is valid; two during a rotation
+	Keys     []ed25519.PublicKey // for the scheme Ed25519; see ParseKeys
+	Header   string              // header name for the scheme Header; default DefaultHeader
+	Envelope Envelope            // default: detected from the request; see Parse
+	// Maximum difference between the signing time and now; default 5 minutes (S1-67).
+	Tolerance time.Duration
+	MaxBytes  int64            // maximum size of a body; default 1 MiB
+	Now       func() time.Time // default time.Now
 }
 
-// Receive reads the request's body, verifies its signature and returns what it says. With the
-// envelope Attempt it also verifies the signature inside the body, if there are Secrets to do it
-// with. Errors are one of this package's, or what reading the body returned.
+// Receive reads the request's body, verifies its signature and returns its content. With the
+// envelope Attempt it also verifies the signature inside the body, provided that Secrets are set.
+// Errors are those of this package, or of reading the body.
 func (r *Receiver) Receive(req *http.Request) (*Delivery, error) {
 	body, err := r.verified(req)
 	if err != nil {
@@ -65,7 +67,7 @@ func (r *Receiver) Receive(req *http.Request) (*Delivery, error) {
 	return d, nil
 }
 
-// verified returns the request's body if its signature is good.
+// verified returns the request's body if its signature is valid.
 func (r *Receiver) verified(req *http.Request) ([]byte, error) {
 	limit := cmp.Or(r.MaxBytes, 1<<20)
 	body, err := io.ReadAll(io.LimitReader(req.Body, limit+1))
@@ -78,8 +80,8 @@ func (r *Receiver) verified(req *http.Request) ([]byte, error) {
 	return body, r.Verify(req.Header, body)
 }
 
-// Status returns the HTTP status that says to the sender what err means: 401 for what was not
-// believed, 400 for what was not understood, 413, 500 for a receiver without secrets.
+// Status returns the HTTP status for an error: 401 for a failed verification, 400 for malformed
+// content, 413 for a body that is too large, 500 for a receiver without secrets.
 func Status(err error) int {
 	switch {
 	case errors.Is(err, ErrUnsigned), errors.Is(err, ErrSignature), errors.Is(err, ErrTimestamp):
@@ -93,9 +95,9 @@ func Status(err error) int {
 	}
 }
 
-// Verify returns nil if one of the secrets or keys signed exactly these bytes, within the
-// tolerance of now where the scheme has a time (the scheme Header has none). The body must be
-// the raw one, never JSON that was written again (S1-70). Comparisons take constant time (S1-69).
+// Verify returns nil if one of the secrets or keys signed exactly these bytes and the signing time
+// is within the tolerance, for schemes that sign a time (the scheme Header does not). The body must
+// be the raw bytes, not re-encoded JSON (S1-70). Comparisons take constant time (S1-69).
 func (r *Receiver) Verify(header http.Header, body []byte) error {
 	switch cmp.Or(r.Scheme, Standard) {
 	case Standard:
@@ -111,8 +113,8 @@ func (r *Receiver) Verify(header http.Header, body []byte) error {
 	}
 }
 
-// VerifyAttempt returns nil if one of the secrets made the member "signature" of a body of the
-// envelope Attempt, and the body's timestamp is within the tolerance of now (S4-56, S4-57).
+// VerifyAttempt returns nil if one of the secrets produced the member "signature" of a body of the
+// envelope Attempt, and the body's timestamp is within the tolerance (S4-56, S4-57).
 func (r *Receiver) VerifyAttempt(body []byte) error {
 	if !r.hasSecret() {
 		return ErrSetup
@@ -230,12 +232,12 @@ func (r *Receiver) verifyHeader(value string, body []byte) error {
 	return r.matchSecret(signatures, func(secret string) []byte { return bodyMAC(secret, body) })
 }
 
-// hasSecret also refuses an empty secret: anybody can sign with that.
+// hasSecret also rejects an empty secret, which would let anyone sign.
 func (r *Receiver) hasSecret() bool {
 	return len(r.Secrets) > 0 && !slices.Contains(r.Secrets, "")
 }
 
-// signedHead returns the id and the timestamp as they were signed, after checking the time.
+// signedHead returns the signed ID and timestamp, after checking the time.
 func (r *Receiver) signedHead(header http.Header) (id, timestamp string, err error) {
 	id, timestamp = header.Get(HeaderID), header.Get(HeaderTimestamp)
 	if id == "" || timestamp == "" {
@@ -257,7 +259,7 @@ func (r *Receiver) checkTime(at time.Time) error {
 	if r.Now != nil {
 		now = r.Now
 	}
-	// A duration saturates, so that no time is too far away for this.
+	// A duration saturates, so the comparison holds for any time.
 	if now().Sub(at).Abs() > cmp.Or(r.Tolerance, 5*time.Minute) {
 		return ErrTimestamp
 	}
@@ -273,7 +275,7 @@ func (r *Receiver) matchSecret(signatures [][]byte, mac func(secret string) []by
 	return ErrSignature
 }
 
-// decodeSignatures returns the signatures of one version out of several, separated by spaces.
+// decodeSignatures returns the signatures of one version from a space-separated list.
 func decodeSignatures(value, prefix string) ([][]byte, error) {
 	var signatures [][]byte
 	for part := range strings.FieldsSeq(value) {

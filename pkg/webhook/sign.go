@@ -15,7 +15,7 @@ import (
 	"github.com/gowebpki/jcs"
 )
 
-// Scheme is a way to sign requests.
+// Scheme is a signature scheme.
 type Scheme string
 
 // The schemes; a subscription uses exactly one (register C04).
@@ -23,11 +23,11 @@ const (
 	Standard Scheme = "standard" // Standard Webhooks, HMAC-SHA256: webhook-signature: v1,<base64>
 	Ed25519  Scheme = "ed25519"  // Standard Webhooks, Ed25519: webhook-signature: v1a,<base64>
 	TSHA256  Scheme = "t-sha256" // S1-66: Webhook-Signature: t=<unix>,sha256=<hex>
-	Header   Scheme = "header"   // S4-49: sha256=<hex> of the body in a header of one's choice
+	Header   Scheme = "header"   // S4-49: sha256=<hex> of the body in a configurable header
 )
 
 // The headers. HeaderID and HeaderAttempt are always sent, HeaderTimestamp with Standard and
-// Ed25519, HeaderSignature with all but Header, whose header is DefaultHeader unless the
+// Ed25519, HeaderSignature with all schemes except Header, whose header is DefaultHeader unless the
 // subscription names another.
 const (
 	HeaderID        = "Webhook-Id"
@@ -37,7 +37,7 @@ const (
 	DefaultHeader   = "X-Fole-Signature"
 )
 
-// SecretPrefix starts the secrets that Sluice makes; base64 of the key follows.
+// SecretPrefix is the prefix of generated secrets, followed by the base64 of the key.
 const SecretPrefix = "whsec_"
 
 const (
@@ -47,8 +47,8 @@ const (
 	prefixSHA256 = "sha256="
 )
 
-// Key returns the key that the scheme Standard signs with: what follows "whsec_", decoded from
-// base64. It returns an error if the secret is empty or not base64.
+// Key returns the signing key of the scheme Standard: the base64-decoded part after "whsec_". It
+// returns an error if the secret is empty or not base64.
 func Key(secret string) ([]byte, error) {
 	key, err := base64.StdEncoding.DecodeString(strings.TrimPrefix(secret, SecretPrefix))
 	if err != nil || len(key) == 0 {
@@ -72,23 +72,23 @@ func SignEd25519(key ed25519.PrivateKey, id string, at time.Time, body []byte) s
 	return prefixV1a + base64.StdEncoding.EncodeToString(ed25519.Sign(key, signedContent(id, unix(at), body)))
 }
 
-// SignT returns "t=<unix time>,sha256=<hex>": HMAC-SHA256 over "<unix time>.<body>" with the
-// secret as it was given, byte for byte (S1-66, S1-68).
+// SignT returns "t=<unix time>,sha256=<hex>": HMAC-SHA256 over "<unix time>.<body>", keyed with the
+// bytes of the secret string (S1-66, S1-68).
 func SignT(secret string, at time.Time, body []byte) string {
 	t := unix(at)
 	return prefixT + t + "," + prefixSHA256 + hex.EncodeToString(tMAC(secret, t, body))
 }
 
-// SignHeader returns "sha256=<hex>": HMAC-SHA256 over the body with the secret as it was given,
-// byte for byte (S4-49).
+// SignHeader returns "sha256=<hex>": HMAC-SHA256 over the body, keyed with the bytes of the secret
+// string (S4-49).
 func SignHeader(secret string, body []byte) string {
 	return prefixSHA256 + hex.EncodeToString(bodyMAC(secret, body))
 }
 
-// SignAttempt returns what stands in the member "signature" of the envelope Attempt: hex of
-// HMAC-SHA256, with the secret as it was given, over the RFC 8785 canonical form of unsigned,
-// the JSON object {event, attempt, timestamp} (S4-57, register C05). It returns an error if
-// unsigned has no canonical form: it is not JSON, repeats a name, or nests too deep.
+// SignAttempt returns the member "signature" of the envelope Attempt: the hex HMAC-SHA256, keyed
+// with the bytes of the secret string, over the RFC 8785 canonical form of unsigned, the JSON
+// object {event, attempt, timestamp} (S4-57, register C05). It returns an error if unsigned has no
+// canonical form: it is not JSON, repeats a name, or nests too deep.
 func SignAttempt(secret string, unsigned []byte) (string, error) {
 	canonical, err := jcs.Transform(unsigned)
 	if err != nil {
@@ -118,7 +118,7 @@ func tMAC(secret, timestamp string, body []byte) []byte {
 
 func bodyMAC(secret string, body []byte) []byte { return sum([]byte(secret), nil, body) }
 
-// sum never copies the body, which may be large; a hash's Write returns no error.
+// sum does not copy the body, which may be large; a hash's Write returns no error.
 func sum(key, head, body []byte) []byte {
 	mac := hmac.New(sha256.New, key)
 	mac.Write(head)

@@ -1,0 +1,121 @@
+package internal_test
+
+import (
+	"go/ast"
+	"go/parser"
+	"go/token"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"regexp"
+	"strings"
+	"testing"
+
+	"github.com/stretchr/testify/require"
+)
+
+// bars are the most words per 1,000 of a text that replace a noun by a relative clause or a
+// pronoun. "whoever" is never allowed; "whose" is good English where a noun stands before it, and
+// has a bar of its own.
+type bars struct{ who, whose, what, nobody float64 }
+
+// plain lists the texts that are finished: for each, the bars that hold. Directories stand for the
+// comments of their Go files without tests, files for their whole text.
+func plain() map[string]bars {
+	strict := bars{who: 0.5, whose: 2, what: 2, nobody: 0.3}
+	return map[string]bars{
+		"internal/httpapi":              strict,
+		"internal/access":               strict,
+		"internal/registry":             strict,
+		"internal/app":                  strict,
+		"pkg/client":                    strict,
+		"pkg/webhook":                   strict,
+		"pkg/sluice":                    strict,
+		"streams":                       strict,
+		"config":                        strict,
+		"config/example.yaml":           strict,
+		"internal/httpapi/openapi.yaml": strict,
+	}
+}
+
+// comments returns the text of the comments of a directory's Go files, tests left out.
+func comments(t *testing.T, dir string) string {
+	t.Helper()
+	var text strings.Builder
+	files, err := filepath.Glob(filepath.Join(dir, "*.go"))
+	require.NoError(t, err)
+	for _, name := range files {
+		if strings.HasSuffix(name, "_test.go") {
+			continue
+		}
+		file, err := parser.ParseFile(token.NewFileSet(), name, nil, parser.ParseComments|parser.SkipObjectResolution)
+		require.NoError(t, err)
+		for _, group := range file.Comments {
+			text.WriteString(group.Text() + "\n")
+		}
+	}
+	return text.String()
+}
+
+func TestEnglish_KeepsTheBars(t *testing.T) {
+	t.Parallel()
+	word := regexp.MustCompile(`[A-Za-z']+`)
+	for name, bar := range plain() {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			path := filepath.Join("..", filepath.FromSlash(name))
+			info, err := os.Stat(path)
+			require.NoError(t, err)
+			var text string
+			if info.IsDir() {
+				text = comments(t, path)
+			} else {
+				data, err := os.ReadFile(path)
+				require.NoError(t, err)
+				text = string(data)
+			}
+			words, count := 0, map[string]int{}
+			for _, w := range word.FindAllString(strings.ToLower(text), -1) {
+				words++
+				count[w]++
+			}
+			per := func(list ...string) float64 {
+				sum := 0
+				for _, w := range list {
+					sum += count[w]
+				}
+				return 1000 * float64(sum) / float64(words)
+			}
+			require.Zero(t, count["whoever"], "whoever")
+			require.LessOrEqual(t, per("who", "whom"), bar.who, "who, whom per 1,000 of %d words", words)
+			require.LessOrEqual(t, per("whose"), bar.whose, "whose per 1,000 of %d words", words)
+			require.LessOrEqual(t, per("what", "whatever"), bar.what, "what, whatever per 1,000 of %d words", words)
+			require.LessOrEqual(t, per("nobody", "somebody", "everybody"), bar.nobody, "nobody, somebody, everybody per 1,000 of %d words", words)
+		})
+	}
+}
+
+var whoever = regexp.MustCompile(`(?i)\bwhoever\b`)
+
+// Error messages, log lines and help texts of the program contain no "whoever".
+func TestEnglish_MessagesHaveNoWhoever(t *testing.T) {
+	t.Parallel()
+	for _, root := range []string{"../pkg", "../cmd", "../config", "../streams", "."} {
+		require.NoError(t, filepath.WalkDir(root, func(name string, entry fs.DirEntry, err error) error {
+			if err != nil || entry.IsDir() || !strings.HasSuffix(name, ".go") || strings.HasSuffix(name, "_test.go") {
+				return err
+			}
+			file, err := parser.ParseFile(token.NewFileSet(), name, nil, parser.SkipObjectResolution)
+			if err != nil {
+				return err
+			}
+			ast.Inspect(file, func(n ast.Node) bool {
+				if text, ok := n.(*ast.BasicLit); ok && text.Kind == token.STRING {
+					require.NotRegexp(t, whoever, text.Value, name)
+				}
+				return true
+			})
+			return nil
+		}))
+	}
+}

@@ -1,0 +1,165 @@
+package natsstore
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/nats-io/nats.go"
+	"github.com/nats-io/nats.go/jetstream"
+
+	"github.com/sluice-io/sluice/pkg/sluice"
+	"github.com/sluice-io/sluice/streams"
+)
+
+const (
+	maxGaps     = 100              // gaps of the log that a subscription's record remembers
+	gapTries    = 5                // to write that record while its replica writes it too
+	gapAttempts = 10_000           // a longer gap is not compared with the attempts
+	gapLimit    = 30 * time.Second // for reading the attempts of one subscription
+)
+
+// Had is how far a subscription has got its events.
+type Had struct {
+	Since time.Time `json:"since"` // when the subscription began
+	Seq   uint64    `json:"seq"`   // everything up to here was delivered, given up, or not wanted
+}
+
+// Had returns how far each push subscription has got its events, by id, as their lookouts and parked lanes say. A subscription
+// that was not looked at yet is not there. Code Unavailable.
+func (s *Store) Had(ctx context.Context) (map[string]Had, error) {
+	records, err := OpenBucket[json.RawMessage](s, streams.Lanes).List(ctx, ">")
+	if err != nil {
+		return nil, err
+	}
+	all := map[string]Had{}
+	for _, e := range records {
+		var l lookout
+		if id, ok := strings.CutPrefix(e.Key, streams.LookoutKey("")); ok && json.Unmarshal(e.Value, &l) == nil {
+			if seq, known := l.had(); known {
+				all[id] = Had{l.Since, seq}
+			}
+		}
+	}
+	for _, e := range records {
+		var lane laneRecord
+		id, _, _ := strings.Cut(e.Key, ".")
+		had, ok := all[id]
+		if ok && json.Unmarshal(e.Value, &lane) == nil && lane.Since.Equal(had.Since) && lane.FromSeq > 0 {
+			all[id] = Had{had.Since, min(had.Seq, lane.FromSeq-1)} // what lies behind its head is read again from the log
+		}
+	}
+	return all, nil
+}
+
+// had returns up to where the events of all consumers are accounted for.
+func (l lookout) had() (seq uint64, known bool) {
+	for i, m := range l.Marks {
+		at := m.Floor
+		switch {
+		case m.Open > 0:
+			at = min(at, m.Open-1)
+		case m.Next > 0:
+			at = max(at, m.Next-1)
+		default:
+			at = max(at, m.Seen)
+		}
+		if i == 0 || at < seq {
+			seq = at
+		}
+	}
+	return seq, len(l.Marks) > 0
+}
+
+// Gap is a range of a log that cannot be read any more.
+type Gap struct {
+	From uint64 `json:"from"`
+	To   uint64 `json:"to"`
+}
+
+func (g Gap) holds(seq uint64) bool { return g.From <= seq && seq <= g.To }
+
+// BuryGap makes one dead letter of the range from d.Seq to d.LastSeq that the subscription may have missed, without what was
+// attempted for it. It reports whether there is one now: there is none if all was attempted, or if the range was told before, by any
+// replica. The record of the subscription remembers it, so that a letter that was discarded does not come again.
+func (l *AttemptLog) BuryGap(ctx context.Context, sub *sluice.Subscription, d sluice.DeadLetter) (bool, error) {
+	known, _, err := l.store.lookout(ctx, sub)
+	if err != nil || known.tells(Gap{d.Seq, d.LastSeq}) {
+		return false, err
+	}
+	gap := Gap{d.Seq, d.LastSeq}
+	left, err := l.store.unattempted(ctx, sub, gap)
+	if err != nil || left == (Gap{}) {
+		return false, err
+	}
+	d.Seq, d.LastSeq = left.From, left.To
+	if err := l.store.purgeLetters(ctx, streams.DeadLetterOfSeq(sub.Namespace, sub.ID, d.Seq)); err != nil { // "expired", without the path
+		return false, err
+	}
+	if err := l.Bury(ctx, d); err != nil {
+		return false, err
+	}
+	return true, l.store.rememberGap(ctx, sub, gap)
+}
+
+// tells reports whether a dead letter was made of all of a gap.
+func (l lookout) tells(g Gap) bool {
+	return slices.ContainsFunc(l.Gaps, func(told Gap) bool { return told.holds(g.From) && told.holds(g.To) })
+}
+
+// rememberGap enters in the subscription's record that a dead letter was made of a gap.
+func (s *Store) rememberGap(ctx context.Context, sub *sluice.Subscription, gap Gap) error {
+	for try := 1; ; try++ {
+		l, revision, err := s.lookout(ctx, sub)
+		if err != nil {
+			return err
+		}
+		l.Since, l.Gaps = sub.Began(), append(l.Gaps, gap)
+		l.Gaps = l.Gaps[max(0, len(l.Gaps)-maxGaps):]
+		_, err = s.lookouts().Put(ctx, streams.LookoutKey(sub.ID), l, revision)
+		if sluice.CodeOf(err) != sluice.Conflict || try == gapTries {
+			return err
+		}
+	}
+}
+
+// unattempted returns a gap from its first to its last sequence of which the subscription made no attempt; none if it made one of
+// each. What was attempted and is not settled has a parked lane, which makes its own dead letter.
+func (s *Store) unattempted(ctx context.Context, sub *sluice.Subscription, gap Gap) (Gap, error) {
+	if gap.To-gap.From >= gapAttempts {
+		return gap, nil
+	}
+	since := sub.Began()
+	if e, err := s.Event(ctx, sub.Namespace, gap.From-1); err == nil && e.Stored.After(since) {
+		since = e.Stored
+	}
+	attempted := map[uint64]bool{}
+	limit, cancel := context.WithTimeout(ctx, gapLimit)
+	defer cancel()
+	config := jetstream.ConsumerConfig{
+		FilterSubject: streams.AttemptsSubject(sub.Namespace, sub.ID), DeliverPolicy: jetstream.DeliverByStartTimePolicy, OptStartTime: &since,
+	}
+	err := s.scan(limit, streams.Attempts, config, func(msg *nats.Msg, _ *nats.MsgMetadata) (bool, error) {
+		var a sluice.Attempt
+		if err := json.Unmarshal(msg.Data, &a); err == nil && a.Replay == "" && gap.holds(a.Seq) {
+			attempted[a.Seq] = true
+		}
+		return true, nil
+	})
+	if err != nil && limit.Err() == nil {
+		return gap, fmt.Errorf("attempts of %s: %w", sub.ID, storeError(ctx, err))
+	}
+	for gap.From <= gap.To && attempted[gap.From] {
+		gap.From++
+	}
+	for gap.From <= gap.To && attempted[gap.To] {
+		gap.To--
+	}
+	if gap.From > gap.To {
+		return Gap{}, nil
+	}
+	return gap, ctx.Err()
+}
