@@ -51,6 +51,7 @@ func serveAsChild(dir string) {
 	cfg := config.Default()
 	cfg.Data, cfg.Dev = dir, true
 	cfg.HTTP.Listen, cfg.NATS.Listen, cfg.NATS.URL = os.Getenv("SLUICE_HTTP"), os.Getenv("SLUICE_NATS"), os.Getenv(serveNATSEnv)
+	cfg.NATS.Sync = noSync
 	if cfg.NATS.URL != "" {
 		cfg.Secrets.Key = cmp.Or(os.Getenv(serveKeyEnv), sharedKey)
 	}

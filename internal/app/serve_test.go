@@ -76,6 +76,10 @@ var tester = config.NATSUser{Name: "tester", Password: "$2a$04$n3yOfsTBTIoBuKmXv
 
 const testerPassword = "open"
 
+// noSync leaves it to the kernel when data reaches the disk, which only a crash of the machine could tell. A disk that
+// takes seconds for a sync keeps the whole store waiting.
+const noSync = "1h"
+
 // asTester logs in as the tester. A NATS that knows no users takes no notice.
 func asTester() nats.Option { return nats.UserInfo(tester.Name, testerPassword) }
 
@@ -97,6 +101,7 @@ func startWith(tb testing.TB, dir string, change func(*config.Config), opts app.
 	cfg.Data, cfg.Dev = dir, true
 	cfg.HTTP.Listen, cfg.NATS.Listen = "127.0.0.1:0", "127.0.0.1:0"
 	cfg.ShutdownGrace = sluice.Duration(15 * time.Second) // the machine is busy
+	cfg.NATS.Sync = noSync
 	withTester(&cfg, change)
 	if cfg.NATS.URL != "" && cfg.Secrets == (config.Secrets{}) {
 		cfg.Secrets.Key = sharedKey

@@ -78,12 +78,18 @@ func (w *world) try(ctx context.Context, line, body string, headers ...string) (
 	return reply{status: resp.StatusCode, header: resp.Header, body: data}, err
 }
 
-// send is try that has to be answered.
+// send is try that has to be answered. A server that says 503 is asked again, as clients are told to by RFC 9110: on a
+// busy machine its store may take too long.
 func (w *world) send(line, body string, headers ...string) reply {
 	w.t.Helper()
-	r, err := w.try(w.t.Context(), line, body, headers...)
-	require.NoError(w.t, err, line)
-	return r
+	for began := time.Now(); ; w.quiet(time.Second) {
+		r, err := w.try(w.t.Context(), line, body, headers...)
+		require.NoError(w.t, err, line)
+		if r.status != http.StatusServiceUnavailable || time.Since(began) > patience {
+			return r
+		}
+		w.t.Logf("%s: %s", line, r)
+	}
 }
 
 // must is send that has to be answered like this.

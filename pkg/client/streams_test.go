@@ -33,7 +33,7 @@ func runServer(t *testing.T) (api *client.Client, stop func()) {
 	t.Helper()
 	cfg := config.Default()
 	cfg.Data, cfg.Dev = t.TempDir(), true
-	cfg.HTTP.Listen, cfg.NATS.Listen = "127.0.0.1:0", "none"
+	cfg.HTTP.Listen, cfg.NATS.Listen, cfg.NATS.Sync = "127.0.0.1:0", "none", "1h"
 	cfg.Durable.LongPoll = sluice.Duration(300 * time.Millisecond)
 	ctx, cancel := context.WithCancel(t.Context())
 	ready, ended := make(chan app.Addresses, 1), make(chan error, 1)
