@@ -41,9 +41,19 @@ func expected(prints string) *regexp.Regexp {
 	return regexp.MustCompile(text.String())
 }
 
+// lastCommand splits the commands of a step before the last one, which may be continued over lines.
+func lastCommand(commands string) (before, last string) {
+	lines := strings.SplitAfter(strings.TrimRight(commands, "\n")+"\n", "\n")
+	at := len(lines) - 2 // the last element is empty
+	for at > 0 && strings.HasSuffix(lines[at-1], "\\\n") {
+		at--
+	}
+	return strings.Join(lines[:at], ""), strings.Join(lines[at:], "")
+}
+
 // walk carries out the steps of a document as a reader would, in one shell after another that know one
-// another's variables. A step is repeated until it prints what the document says, because what it looks at may take a
-// moment. One that fails does so as the document says.
+// another's variables. The last command of a step is repeated until the step has printed what the document says,
+// because its result may take a moment; the others run once. A step that fails does so as the document says.
 func walk(ts *testscript.TestScript, _ bool, args []string) {
 	text, err := os.ReadFile(filepath.Join(repository, filepath.FromSlash(args[0])))
 	ts.Check(err)
@@ -57,12 +67,20 @@ func walk(ts *testscript.TestScript, _ bool, args []string) {
 		ts.Fatalf("%s has no steps", args[0])
 	}
 	ts.Check(os.WriteFile(ts.MkAbs("variables"), nil, 0o600))
+	run := func(commands string) (printed string, err error) {
+		err = ts.Exec("sh", "-c", "set -a; . ./variables; exec 2>&1\n"+commands+"status=$?; export -p >variables; exit $status")
+		return ts.ReadFile("stdout"), err
+	}
 	for _, s := range steps {
-		want, told := expected(s.prints), false
+		want, before := expected(s.prints), ""
+		first, last := lastCommand(s.commands)
+		if first != "" {
+			before, _ = run(first) // a command that fails as the document says prints that
+		}
+		told := false
 		until(ts, s.commands+"prints\n"+s.prints, func() bool {
-			err := ts.Exec("sh", "-c", "set -a; . ./variables; exec 2>&1\n"+s.commands+"status=$?; export -p >variables; exit $status")
-			printed := ts.ReadFile("stdout")
-			ok := want.MatchString(printed) && (err == nil) != strings.Contains(printed, "sluice: ")
+			printed, err := run(last)
+			ok := want.MatchString(before+printed) && (err == nil) != strings.Contains(printed, "sluice: ")
 			if !ok && !told {
 				told = true
 				ts.Logf("not yet: %s", printed)
