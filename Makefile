@@ -19,12 +19,12 @@ race: ## Run every test under the race detector, in random order
 repeat: ## Repeat the tests of PKG until one fails, COUNT (20) times or MINUTES (10) at most; RUN=regexp, LOAD=processes beside it, SEED=order
 	scripts/repeat "$(PKG)" '$(RUN)' "$(or $(COUNT),20)" "$(or $(MINUTES),10)" "$(or $(LOAD),0)" "$(or $(SEED),on)"
 
-mutants: ## Change the decision code one place at a time and look whether a test notices (PKG=internal/access; a quarter of an hour for all)
+mutants: ## Change the decision code one place at a time and look whether a test notices (PKG=internal/authz; a quarter of an hour for all)
 	go run ./scripts/mutants $(PKG)
 
 # Those whose tests take no time, and without which access is not guarded.
 guards: ## Do that with the code that guards access
-	go run ./scripts/mutants internal/access internal/retry internal/shares
+	go run ./scripts/mutants internal/authz internal/retry internal/fairsem
 
 lint: ## Run the linters and look whether go.mod is tidy
 	$(lint) run -c .golangci.yml ./...
@@ -57,21 +57,21 @@ $(suite_modules): scripts/conformance/package-lock.json
 
 soak: ## Try Step in 4,000,000 random steps, feeds under load, and the tests of storing and delivering twenty times over (half an hour)
 	SLUICE_LONG=1 go test -count=1 -run='^TestModel$$' -v ./internal/wake
-	SLUICE_LONG=1 go test -count=1 -p=1 -parallel=1 -timeout=30m -v ./internal/app \
+	SLUICE_LONG=1 go test -count=1 -p=1 -parallel=1 -timeout=30m -v ./internal/e2e \
 		-run='^(TestACrowdOfReadersMissesNothingUntold|TestAStateAndTheFeedBehindItAreTheStateLater|TestReadersOutliveTheirServer)$$'
-	go test -race -shuffle=on -count=20 -timeout=60m ./internal/push ./internal/natsstore
+	go test -race -shuffle=on -count=20 -timeout=60m ./internal/delivery ./internal/natsstore
 
 crash: ## Kill the server under load, again and again, and count what was lost
-	SLUICE_LONG=1 go test -run=TestCrash -count=1 -timeout=30m -v ./internal/app/
+	SLUICE_LONG=1 go test -run=TestCrash -count=1 -timeout=30m -v ./internal/e2e/
 
 faults: ## Try every fault in its long form, one at a time, and write docs/faults.md (a quarter of an hour)
 	rm -rf bin/faults && mkdir -p bin/faults
 	SLUICE_LONG=1 SLUICE_FAULTS=$(CURDIR)/bin/faults go test -count=1 -p=1 -parallel=1 -timeout=60m \
-		-run='^($(shell grep -oh '\.Test[A-Za-z_]\+' internal/faulttest/faults.go | tr -d . | sort -u | paste -sd '|'))$$' ./internal/push ./internal/app
+		-run='^($(shell grep -oh '\.Test[A-Za-z_]\+' internal/testkit/faulttest/faults.go | tr -d . | sort -u | paste -sd '|'))$$' ./internal/delivery ./internal/app ./internal/e2e
 	SLUICE_FAULTS=$(CURDIR)/bin/faults go test -count=1 -run=TestFaultsHaveTheirTests ./internal
 
 bench: build ## Measure Sluice and a bare loop, and Sluice in trouble (a quarter of an hour; ROWS=speed two minutes; OUTAGE=10m)
-	go run ./internal/bench -sluice bin/sluice -rows "$(ROWS)" -outage $(or $(OUTAGE),1m)
+	go run ./cmd/bench -sluice bin/sluice -rows "$(ROWS)" -outage $(or $(OUTAGE),1m)
 
 fuzz: ## Run every fuzz test for FUZZTIME (30s), one after the other, on FUZZCORES (all); FUZZ=Covers those of this name
 	scripts/fuzz "$(or $(FUZZTIME),30s)" "$(FUZZCORES)" "$(FUZZ)"

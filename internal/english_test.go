@@ -25,8 +25,8 @@ func plain() map[string]bars {
 	strict := bars{who: 0.5, whose: 2, what: 2, nobody: 0.3}
 	return map[string]bars{
 		"internal/httpapi":              strict,
-		"internal/access":               strict,
-		"internal/registry":             strict,
+		"internal/authz":                strict,
+		"internal/subscription":         strict,
 		"internal/app":                  strict,
 		"pkg/client":                    strict,
 		"pkg/webhook":                   strict,

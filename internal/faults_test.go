@@ -8,7 +8,7 @@ import (
 
 	"github.com/stretchr/testify/require"
 
-	"github.com/sluice-io/sluice/internal/faulttest"
+	"github.com/sluice-io/sluice/internal/testkit/faulttest"
 )
 
 const faultsFile = "../docs/faults.md"

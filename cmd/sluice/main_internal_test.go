@@ -24,7 +24,7 @@ import (
 	"go.uber.org/goleak"
 
 	"github.com/sluice-io/sluice/internal/app"
-	"github.com/sluice-io/sluice/internal/natstest"
+	"github.com/sluice-io/sluice/internal/testkit/natstest"
 )
 
 func TestMain(m *testing.M) {

@@ -8,8 +8,8 @@ import (
 	"sync"
 	"time"
 
-	"github.com/sluice-io/sluice/internal/access"
-	"github.com/sluice-io/sluice/internal/authority"
+	"github.com/sluice-io/sluice/internal/authz"
+	"github.com/sluice-io/sluice/internal/grants"
 	"github.com/sluice-io/sluice/internal/natsstore"
 	"github.com/sluice-io/sluice/pkg/sluice"
 	"github.com/sluice-io/sluice/streams"
@@ -20,11 +20,11 @@ const sweepEvery = 15 * time.Second
 
 // trust groups the authorization components.
 type trust struct {
-	index     *access.Index
-	records   natsstore.Bucket[access.Record]
-	authority *authority.Authority
-	presence  *authority.Presence
-	follower  *authority.Follower
+	index     *authz.Index
+	records   natsstore.Bucket[authz.Record]
+	authority *grants.Authority
+	presence  *grants.Presence
+	follower  *grants.Follower
 	damaged   map[string]sluice.Damage // damaged records, by key
 }
 
@@ -39,25 +39,25 @@ func (s *server) openTrust(ctx context.Context) error {
 	}
 	s.ticketKeys.set(tickets)
 	t := &s.trust
-	t.records = natsstore.OpenBucket[access.Record](s.store, streams.Access)
+	t.records = natsstore.OpenBucket[authz.Record](s.store, streams.Access)
 	t.damaged = s.memory.OfBucket(streams.Access)
-	t.presence = authority.NewPresence(id, t.records, t.index, s.store.LeaseTTL(), s.opts.Log)
-	t.authority = authority.New(authority.Needs{
+	t.presence = grants.NewPresence(id, t.records, t.index, s.store.LeaseTTL(), s.opts.Log)
+	t.authority = grants.New(grants.Needs{
 		Records: t.records, Index: t.index, Ledger: s.ledger, Keys: s.tokenKeys, Now: time.Now, Tickets: s.ticketKeys.all,
 	})
-	t.follower = &authority.Follower{Index: t.index, Presence: t.presence, Cancel: s.registry, Forget: t.records, Now: time.Now, Log: s.opts.Log}
+	t.follower = &grants.Follower{Index: t.index, Presence: t.presence, Cancel: s.registry, Forget: t.records, Now: time.Now, Log: s.opts.Log}
 	return nil
 }
 
 // tokenKeys returns the keys that sign tokens.
-func (s *server) tokenKeys(ctx context.Context) ([]authority.Key, error) {
+func (s *server) tokenKeys(ctx context.Context) ([]grants.Key, error) {
 	stored, err := s.store.KeysFor(ctx, sluice.UseGrant)
 	if err != nil {
 		return nil, err
 	}
-	keys := make([]authority.Key, len(stored))
+	keys := make([]grants.Key, len(stored))
 	for i, k := range stored {
-		keys[i] = authority.Key{ID: k.ID, Private: k.Private()}
+		keys[i] = grants.Key{ID: k.ID, Private: k.Private()}
 	}
 	return keys, nil
 }
@@ -91,7 +91,7 @@ func (t *trust) follow(ctx context.Context) error {
 	parts.Go(func() { t.presence.Run(ctx) })
 	parts.Go(func() { t.follower.Run(ctx, sweepEvery) })
 	told := map[string]bool{}
-	return t.records.Watch(ctx, ">", func(e natsstore.Entry[access.Record]) {
+	return t.records.Watch(ctx, ">", func(e natsstore.Entry[authz.Record]) {
 		switch e.Change {
 		case natsstore.Set:
 			told[e.Key] = true
@@ -101,7 +101,7 @@ func (t *trust) follow(ctx context.Context) error {
 		case natsstore.CaughtUp:
 			for key, d := range t.damaged {
 				if !told[key] { // the record is lost or unreadable
-					t.follower.Set(ctx, key, access.Record{Unreadable: true}, d.From)
+					t.follower.Set(ctx, key, authz.Record{Unreadable: true}, d.From)
 				}
 			}
 			t.follower.CaughtUp()
@@ -118,12 +118,12 @@ func (t *trust) leave(ctx context.Context, log *slog.Logger) {
 }
 
 // subscribing decides about permissions to subscribe.
-type subscribing struct{ index *access.Index }
+type subscribing struct{ index *authz.Index }
 
 // MaySubscribe returns an error unless the caller may access everything that the subscription
 // covers.
 func (s subscribing) MaySubscribe(ctx context.Context, sub *sluice.Subscription) error {
-	return s.index.Require(sluice.CallerFrom(ctx), sluice.VerbSubscribe, access.TargetOf(sub.Object()), time.Now())
+	return s.index.Require(sluice.CallerFrom(ctx), sluice.VerbSubscribe, authz.TargetOf(sub.Object()), time.Now())
 }
 
 // Owns reports whether the caller, who has the same principal as the subscription's creator, is its
@@ -160,7 +160,7 @@ func (t tombstones) Entomb(ctx context.Context, by sluice.Caller, namespace stri
 // Tombstones returns the tombstones of a namespace, by path.
 func (t tombstones) Tombstones(namespace string) []sluice.Tombstone {
 	all := []sluice.Tombstone{}
-	for _, r := range t.trust.index.Records(func(r access.Record) bool {
+	for _, r := range t.trust.index.Records(func(r authz.Record) bool {
 		return r.Tombstone != nil && r.Tombstone.Namespace == namespace && r.Tombstone.UpTo > 0
 	}) {
 		all = append(all, *r.Tombstone)

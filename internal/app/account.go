@@ -6,16 +6,16 @@ import (
 	"errors"
 	"time"
 
-	"github.com/sluice-io/sluice/internal/announce"
-	"github.com/sluice-io/sluice/internal/authority"
 	"github.com/sluice-io/sluice/internal/catalogue"
-	"github.com/sluice-io/sluice/internal/dsub"
+	"github.com/sluice-io/sluice/internal/grants"
 	"github.com/sluice-io/sluice/internal/httpapi"
 	"github.com/sluice-io/sluice/internal/ledger"
-	"github.com/sluice-io/sluice/internal/limits"
 	"github.com/sluice-io/sluice/internal/natsstore"
-	"github.com/sluice-io/sluice/internal/registry"
-	"github.com/sluice-io/sluice/internal/telling"
+	"github.com/sluice-io/sluice/internal/outbox"
+	"github.com/sluice-io/sluice/internal/quota"
+	"github.com/sluice-io/sluice/internal/streamsub"
+	"github.com/sluice-io/sluice/internal/subscription"
+	"github.com/sluice-io/sluice/internal/sysevent"
 	"github.com/sluice-io/sluice/pkg/sluice"
 )
 
@@ -23,14 +23,14 @@ import (
 // they are made; deleting a namespace deletes its subscriptions.
 type namespaces struct {
 	store    *natsstore.Store
-	registry *registry.Registry
-	quotas   *limits.Quotas
+	registry *subscription.Registry
+	quotas   *quota.Quotas
 	ledger   *ledger.Ledger
 
-	authority *authority.Authority
+	authority *grants.Authority
 	catalogue *catalogue.Index
-	announce  *announce.Announcer
-	dsubs     *dsub.Engine
+	announce  *sysevent.Announcer
+	dsubs     *streamsub.Engine
 }
 
 // changed is the result of a change to a namespace.
@@ -44,7 +44,7 @@ type changed struct {
 // PutNamespace creates or updates a namespace. Its quota and catalogue take effect immediately in
 // this process.
 func (n namespaces) PutNamespace(ctx context.Context, ns sluice.Namespace, by string) (sluice.Namespace, bool, error) {
-	is, err := telling.After(ctx, func(ctx context.Context) (changed, error) { return n.put(ctx, ns, by) }, n.tellOf)
+	is, err := outbox.WriteThenPublish(ctx, func(ctx context.Context) (changed, error) { return n.put(ctx, ns, by) }, n.tellOf)
 	return is.Namespace, is.kind == sluice.TypeNamespaceCreated, err
 }
 
@@ -134,7 +134,7 @@ func (n namespaces) DeleteNamespace(ctx context.Context, name, by string) error 
 	if name == sluice.DefaultNamespace {
 		return n.store.DeleteNamespace(ctx, name) // returns the reason for the refusal
 	}
-	_, err := telling.After(ctx, func(ctx context.Context) (changed, error) {
+	_, err := outbox.WriteThenPublish(ctx, func(ctx context.Context) (changed, error) {
 		ns, err := n.store.GetNamespace(ctx, name)
 		if err == nil {
 			n.announce.StillUntold(ctx, name)

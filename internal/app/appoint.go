@@ -4,19 +4,19 @@ import (
 	"context"
 	"time"
 
-	"github.com/sluice-io/sluice/internal/appoint"
+	"github.com/sluice-io/sluice/internal/keylock"
 	"github.com/sluice-io/sluice/internal/metrics"
 	"github.com/sluice-io/sluice/internal/natsstore"
-	"github.com/sluice-io/sluice/internal/turns"
+	"github.com/sluice-io/sluice/internal/schedule/appointment"
 	"github.com/sluice-io/sluice/pkg/sluice"
 )
 
 // openAppointments constructs the appointment engine.
 func (s *server) openAppointments(context.Context) error {
 	records := appointments{natsstore.OpenInstructions[appointmentRecord](s.store, sluice.KindAppointment)}
-	s.appoint = appoint.New(appoint.Needs{
+	s.appoint = appointment.New(appointment.Needs{
 		Records: records, Lists: records, Perform: s.perform, Tell: teller{s.store}, Owner: s.owns.part(), Ledger: s.ledger, Replica: s.replica, Now: time.Now,
-	}, appoint.Options{Most: s.cfg.Limits.AppointmentsPerNamespace, Ahead: s.cfg.Limits.ScheduleAhead.Std(), Log: s.opts.Log, Observe: s.metrics})
+	}, appointment.Options{Most: s.cfg.Limits.AppointmentsPerNamespace, Ahead: s.cfg.Limits.ScheduleAhead.Std(), Log: s.opts.Log, Observe: s.metrics})
 	s.metrics.WatchDue(s.waiting)
 	return nil
 }
@@ -24,9 +24,9 @@ func (s *server) openAppointments(context.Context) error {
 // appointing serializes the creation of a namespace's appointments, so that the limit holds: an
 // appointment is counted once it is stored.
 type appointing struct {
-	*appoint.Engine
+	*appointment.Engine
 
-	turns *turns.Turns[string]
+	turns *keylock.Turns[string]
 }
 
 // Set creates an appointment.

@@ -3,8 +3,8 @@ package app
 import (
 	"context"
 
-	"github.com/sluice-io/sluice/internal/causes"
 	"github.com/sluice-io/sluice/internal/ledger"
+	"github.com/sluice-io/sluice/internal/loopguard"
 	"github.com/sluice-io/sluice/internal/natsstore"
 	"github.com/sluice-io/sluice/pkg/sluice"
 	"github.com/sluice-io/sluice/streams"
@@ -62,7 +62,7 @@ func (m markStore) PutMark(ctx context.Context, is sluice.Unsafe, revision uint6
 }
 
 // followMarks passes every mark, and then every change, to the guard until ctx is done.
-func followMarks(ctx context.Context, marks markStore, guard *causes.Guard) error {
+func followMarks(ctx context.Context, marks markStore, guard *loopguard.Guard) error {
 	return marks.bucket.Watch(ctx, ">", func(e natsstore.Entry[markRecord]) {
 		switch e.Change {
 		case natsstore.Set:
@@ -78,7 +78,7 @@ func followMarks(ctx context.Context, marks markStore, guard *causes.Guard) erro
 // producers implements the API's operations on unsafe producers.
 type producers struct {
 	marks markStore
-	guard *causes.Guard
+	guard *loopguard.Guard
 }
 
 // UnsafeProducers returns all marks.
@@ -112,7 +112,7 @@ func (p producers) ClearProducer(ctx context.Context, producer, by string) error
 type remembered struct {
 	publisher
 
-	guard *causes.Guard
+	guard *loopguard.Guard
 }
 
 // Publish stores events and passes them to the loop guard.

@@ -11,14 +11,14 @@ import (
 	"strconv"
 	"time"
 
-	"github.com/sluice-io/sluice/internal/access"
-	"github.com/sluice-io/sluice/internal/dsub"
+	"github.com/sluice-io/sluice/internal/authz"
 	"github.com/sluice-io/sluice/internal/durable"
 	"github.com/sluice-io/sluice/internal/httpapi"
 	"github.com/sluice-io/sluice/internal/ledger"
-	"github.com/sluice-io/sluice/internal/limits"
 	"github.com/sluice-io/sluice/internal/natsstore"
-	"github.com/sluice-io/sluice/internal/vault"
+	"github.com/sluice-io/sluice/internal/quota"
+	"github.com/sluice-io/sluice/internal/seal"
+	"github.com/sluice-io/sluice/internal/streamsub"
 	"github.com/sluice-io/sluice/pkg/sluice"
 	"github.com/sluice-io/sluice/pkg/webhook"
 	"github.com/sluice-io/sluice/streams"
@@ -30,7 +30,7 @@ const dsubKeyPrefix = "ds_"
 // openDsubs constructs the engine of stream subscriptions.
 func (s *server) openDsubs() {
 	s.dsubsOwn = s.owns.part()
-	s.dsubs = dsub.New(dsub.Ports{
+	s.dsubs = streamsub.New(streamsub.Ports{
 		Records: dsubRecords{natsstore.OpenSealed[dsubRecord](s.store, streams.StreamWakes), s.counts, s.counted[1]},
 		Logs:    s.store,
 		Streams: dsubStreams{s.durable, s.trust.index},
@@ -43,7 +43,7 @@ func (s *server) openDsubs() {
 		Keys:    &s.wakeKeys,
 		Sign:    s.keys.signDsub,
 		Offset:  durable.FormatOffset,
-	}, dsub.Options{
+	}, streamsub.Options{
 		BaseURL: s.publicURL() + "/streams",
 		Log:     s.opts.Log,
 	})
@@ -88,12 +88,12 @@ func (k *keyRing) signDsub(body []byte, at time.Time) (string, error) {
 }
 
 // dsubRecord is the stored form of a subscription: the URL of its webhook is sealed.
-type dsubRecord struct{ dsub.Subscription }
+type dsubRecord struct{ streamsub.Subscription }
 
 // Transformed returns a copy in which f was applied to the URL.
 func (r dsubRecord) Transformed(key string, f natsstore.Transform) (_ dsubRecord, err error) {
 	if r.Config.URL != "" { // only for a webhook
-		r.Config.URL, err = f(r.Config.URL, vault.Place(streams.StreamWakes, key, "url"))
+		r.Config.URL, err = f(r.Config.URL, seal.Place(streams.StreamWakes, key, "url"))
 	}
 	return r, err
 }
@@ -101,18 +101,18 @@ func (r dsubRecord) Transformed(key string, f natsstore.Transform) (_ dsubRecord
 // dsubRecords stores the subscriptions, and reports changes to the quota counters.
 type dsubRecords struct {
 	bucket   natsstore.Sealed[dsubRecord]
-	counts   *limits.Counts
+	counts   *quota.Counts
 	caughtUp func()
 }
 
 // Get returns a subscription and its revision.
-func (r dsubRecords) Get(ctx context.Context, key string) (dsub.Subscription, uint64, error) {
+func (r dsubRecords) Get(ctx context.Context, key string) (streamsub.Subscription, uint64, error) {
 	record, revision, err := r.bucket.Get(ctx, key)
 	return record.Subscription, revision, err
 }
 
 // Put stores a subscription.
-func (r dsubRecords) Put(ctx context.Context, key string, s dsub.Subscription, revision uint64) (uint64, error) {
+func (r dsubRecords) Put(ctx context.Context, key string, s streamsub.Subscription, revision uint64) (uint64, error) {
 	return r.bucket.Put(ctx, key, dsubRecord{s}, revision)
 }
 
@@ -122,14 +122,14 @@ func (r dsubRecords) Delete(ctx context.Context, key string, revision uint64) er
 }
 
 // Watch calls change for every subscription.
-func (r dsubRecords) Watch(ctx context.Context, change func(key string, s *dsub.Subscription, revision uint64)) error {
+func (r dsubRecords) Watch(ctx context.Context, change func(key string, s *streamsub.Subscription, revision uint64)) error {
 	return r.bucket.Watch(ctx, func(e natsstore.Entry[dsubRecord]) {
 		switch e.Change {
 		case natsstore.Set:
 			r.counts.Set(e.Value.Sends())
 			change(e.Key, &e.Value.Subscription, e.Revision)
 		case natsstore.Removed:
-			r.counts.Remove(dsub.CountedID(e.Key))
+			r.counts.Remove(streamsub.CountedID(e.Key))
 			change(e.Key, nil, e.Revision)
 		case natsstore.CaughtUp:
 			r.caughtUp()
@@ -140,7 +140,7 @@ func (r dsubRecords) Watch(ctx context.Context, change func(key string, s *dsub.
 // dsubStreams gives the engine of stream subscriptions access to streams.
 type dsubStreams struct {
 	engine *durable.Engine
-	index  *access.Index
+	index  *authz.Index
 }
 
 // Tail returns the end of a stream, and false if the stream does not exist.
@@ -164,7 +164,7 @@ func (w dsubStreams) Visible(ctx context.Context, who sluice.Caller, namespace s
 }
 
 // visibleTo returns a filter for the events that a caller may be woken for.
-func visibleTo(index *access.Index, who sluice.Caller) durable.Show {
+func visibleTo(index *authz.Index, who sluice.Caller) durable.Show {
 	return func(ev *sluice.Event) (bool, error) {
 		d := index.Shows(who, sluice.VerbSubscribe, ev, time.Now())
 		if d == sluice.Undecided {
@@ -197,9 +197,9 @@ func (p dsubPoster) Check(ctx context.Context, url string) error {
 }
 
 // Post sends a notice.
-func (p dsubPoster) Post(ctx context.Context, url string, header http.Header, body []byte, timeout time.Duration) dsub.Answer {
+func (p dsubPoster) Post(ctx context.Context, url string, header http.Header, body []byte, timeout time.Duration) streamsub.Answer {
 	reply := p.server.sender.Post(ctx, url, header, body, timeout)
-	answer := dsub.Answer{OK: reply.Outcome == sluice.Delivered, Error: reply.Error}
+	answer := streamsub.Answer{OK: reply.Outcome == sluice.Delivered, Error: reply.Error}
 	if reply.Whole {
 		answer.Body = reply.Body
 	}
@@ -210,23 +210,23 @@ func (p dsubPoster) Post(ctx context.Context, url string, header http.Header, bo
 type dsubBook struct{ ledger *ledger.Ledger }
 
 // Made records that a subscription is about to be created.
-func (b dsubBook) Made(ctx context.Context, s *dsub.Subscription) (func(error), error) {
+func (b dsubBook) Made(ctx context.Context, s *streamsub.Subscription) (func(error), error) {
 	return b.intend(ctx, s, ledger.Change{Actor: string(s.Principal), Action: sluice.ActionStreamWakeCreate, New: s.Config})
 }
 
 // Removed records that a subscription is about to be removed.
-func (b dsubBook) Removed(ctx context.Context, s *dsub.Subscription, by sluice.Principal) (func(error), error) {
+func (b dsubBook) Removed(ctx context.Context, s *streamsub.Subscription, by sluice.Principal) (func(error), error) {
 	return b.intend(ctx, s, ledger.Change{Actor: string(by), Action: sluice.ActionStreamWakeDelete, Old: s.Config})
 }
 
-func (b dsubBook) intend(ctx context.Context, s *dsub.Subscription, c ledger.Change) (func(error), error) {
+func (b dsubBook) intend(ctx context.Context, s *streamsub.Subscription, c ledger.Change) (func(error), error) {
 	c.Namespace, c.Resource = s.Namespace, cmp.Or(s.Root, "/")+" "+s.ID
 	intent, err := b.ledger.Intend(ctx, nil, c)
 	return func(cause error) { intent.Fail(ctx, cause) }, err
 }
 
 // dsubGate decides about the permissions of subscriptions' creators.
-type dsubGate struct{ index *access.Index }
+type dsubGate struct{ index *authz.Index }
 
 // Shows decides whether a caller may learn that a stream ends at a position.
 func (g dsubGate) Shows(who sluice.Caller, namespace string, path sluice.Path, seq uint64) sluice.Decision {
@@ -235,7 +235,7 @@ func (g dsubGate) Shows(who sluice.Caller, namespace string, path sluice.Path, s
 
 // Writes decides whether a caller may append to a stream.
 func (g dsubGate) Writes(who sluice.Caller, namespace string, path sluice.Path) sluice.Decision {
-	return decisionOf(g.index.Require(who, sluice.VerbPublish, access.Target{Namespace: namespace, Path: path}, time.Now()))
+	return decisionOf(g.index.Require(who, sluice.VerbPublish, authz.Target{Namespace: namespace, Path: path}, time.Now()))
 }
 
 // Holds decides whether the owner of a subscription still has any access.

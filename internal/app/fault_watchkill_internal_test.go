@@ -14,15 +14,15 @@ import (
 
 	"github.com/stretchr/testify/require"
 
-	"github.com/sluice-io/sluice/internal/access"
+	"github.com/sluice-io/sluice/internal/authz"
 	"github.com/sluice-io/sluice/internal/catalogue"
-	"github.com/sluice-io/sluice/internal/causes"
-	"github.com/sluice-io/sluice/internal/faulttest"
-	"github.com/sluice-io/sluice/internal/instruct"
 	"github.com/sluice-io/sluice/internal/ledger"
-	"github.com/sluice-io/sluice/internal/limits"
+	"github.com/sluice-io/sluice/internal/loopguard"
 	"github.com/sluice-io/sluice/internal/natsstore"
-	"github.com/sluice-io/sluice/internal/natstest"
+	"github.com/sluice-io/sluice/internal/quota"
+	"github.com/sluice-io/sluice/internal/schedule/action"
+	"github.com/sluice-io/sluice/internal/testkit/faulttest"
+	"github.com/sluice-io/sluice/internal/testkit/natstest"
 	"github.com/sluice-io/sluice/internal/watch"
 	"github.com/sluice-io/sluice/pkg/sluice"
 	"github.com/sluice-io/sluice/streams"
@@ -65,10 +65,10 @@ func watchNodeOn(t *testing.T, store *natsstore.Store, ns string, opts watch.Opt
 	t.Helper()
 	n := &watchNode{ns: ns, ended: make(chan struct{})}
 	marks := markStore{natsstore.OpenBucket[markRecord](store, streams.Unsafe), ledger.New(store.Ledger(), nil)}
-	guard, err := causes.New(store, marks, causes.Options{})
+	guard, err := loopguard.New(store, marks, loopguard.Options{})
 	require.NoError(t, err)
-	perform := instruct.New(instruct.Needs{
-		Publisher: remembered{store, guard}, Access: access.NewIndex(), Catalogue: catalogue.New(), Causes: reactions{guard}, Quota: limits.NewQuotas(), Now: time.Now,
+	perform := action.New(action.Needs{
+		Publisher: remembered{store, guard}, Access: authz.NewIndex(), Catalogue: catalogue.New(), Causes: reactions{guard}, Quota: quota.NewQuotas(), Now: time.Now,
 	})
 	watches := watchesOn(store)
 	engine := watch.New(watch.Ports{

@@ -10,13 +10,13 @@ import (
 
 	"github.com/google/uuid"
 
+	"github.com/sluice-io/sluice/internal/delivery"
 	"github.com/sluice-io/sluice/internal/explain"
 	"github.com/sluice-io/sluice/internal/httpapi"
-	"github.com/sluice-io/sluice/internal/limits"
 	"github.com/sluice-io/sluice/internal/metrics"
 	"github.com/sluice-io/sluice/internal/natsstore"
-	"github.com/sluice-io/sluice/internal/push"
-	"github.com/sluice-io/sluice/internal/registry"
+	"github.com/sluice-io/sluice/internal/quota"
+	"github.com/sluice-io/sluice/internal/subscription"
 	"github.com/sluice-io/sluice/pkg/sluice"
 )
 
@@ -26,7 +26,7 @@ import (
 type sources struct{ store *natsstore.Store }
 
 // Open opens the subscription's source.
-func (s sources) Open(ctx context.Context, sub *sluice.Subscription) (push.Source, error) {
+func (s sources) Open(ctx context.Context, sub *sluice.Subscription) (delivery.Source, error) {
 	src, err := s.store.OpenSource(ctx, sub)
 	if err != nil {
 		return nil, err
@@ -42,7 +42,7 @@ func (s sources) Look(ctx context.Context, sub *sluice.Subscription, wanted func
 // watcher passes subscriptions to the engine and the quota counters.
 type watcher struct {
 	subscriptions natsstore.Subscriptions
-	counts        *limits.Counts
+	counts        *quota.Counts
 	caughtUp      func()
 	know          func(id string, sub *sluice.Subscription) // nil: deleted
 }
@@ -187,7 +187,7 @@ func (d deliveries) Test(ctx context.Context, sub *sluice.Subscription) (sluice.
 // retrier retries an event, or releases its lane without it.
 type retrier struct {
 	store    *natsstore.Store
-	registry *registry.Registry
+	registry *subscription.Registry
 }
 
 // Retry starts a replay of one event, given by its ID or sequence: in its lane if the event holds
@@ -210,7 +210,7 @@ func (r retrier) Retry(ctx context.Context, sub *sluice.Subscription, event, by 
 	case err != nil && sluice.CodeOf(err) != sluice.NotFound:
 		return sluice.Replay{}, err
 	}
-	only := registry.ReplayRequest{From: event, To: event}
+	only := subscription.ReplayRequest{From: event, To: event}
 	count, err := r.registry.Count(ctx, sub.ID, only)
 	if sluice.CodeOf(err) == sluice.NotFound {
 		return sluice.Replay{}, sluice.Errorf(sluice.NotFound, "event %q not found in %s", event, sub.Namespace)

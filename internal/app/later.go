@@ -8,18 +8,18 @@ import (
 
 	"github.com/google/uuid"
 
-	"github.com/sluice-io/sluice/internal/instruct"
-	"github.com/sluice-io/sluice/internal/later"
 	"github.com/sluice-io/sluice/internal/natsstore"
+	"github.com/sluice-io/sluice/internal/schedule/action"
+	"github.com/sluice-io/sluice/internal/schedule/delayed"
 	"github.com/sluice-io/sluice/pkg/sluice"
 )
 
 // openLater constructs the engine of scheduled events.
 func (s *server) openLater(context.Context) error {
-	s.perform = &performing{Performer: instruct.New(instruct.Needs{
+	s.perform = &performing{Performer: action.New(action.Needs{
 		Log: laterLog{s.store}, Publisher: begun{s.published(s.store)}, Access: s.trust.index, Catalogue: s.catalogue, Causes: s.causes, Quota: s.quotas, Now: time.Now,
 	})}
-	s.later = later.New(later.Needs{
+	s.later = delayed.New(delayed.Needs{
 		Records: s.store.Scheduled(),
 		Lists:   s.store.Scheduled(),
 		Log:     s.store,
@@ -29,7 +29,7 @@ func (s *server) openLater(context.Context) error {
 		Ledger:  s.ledger,
 		Replica: s.replica,
 		Now:     time.Now,
-	}, later.Options{Most: s.cfg.Limits.ScheduledPerNamespace, Ahead: s.cfg.Limits.ScheduleAhead.Std(), Log: s.opts.Log, Observe: s.metrics})
+	}, delayed.Options{Most: s.cfg.Limits.ScheduledPerNamespace, Ahead: s.cfg.Limits.ScheduleAhead.Std(), Log: s.opts.Log, Observe: s.metrics})
 	return nil
 }
 

@@ -5,8 +5,8 @@ import (
 	"slices"
 	"time"
 
-	"github.com/sluice-io/sluice/internal/announce"
 	"github.com/sluice-io/sluice/internal/natsstore"
+	"github.com/sluice-io/sluice/internal/sysevent"
 	"github.com/sluice-io/sluice/pkg/sluice"
 )
 
@@ -29,7 +29,7 @@ const clockSkew = time.Hour
 
 // known looks up published system events in the log. It does not search in a log that refuses
 // writes.
-func known(store *natsstore.Store) announce.Known {
+func known(store *natsstore.Store) sysevent.Known {
 	return func(ctx context.Context, namespace string, path sluice.Path, ids []string, since time.Time) (told []string, err error) {
 		ns, err := store.GetNamespace(ctx, namespace)
 		if err != nil || time.Since(since) < ns.DedupWindow.Std()/2 {

@@ -14,7 +14,7 @@ import (
 	"syscall"
 
 	"github.com/sluice-io/sluice/config"
-	"github.com/sluice-io/sluice/internal/certs"
+	"github.com/sluice-io/sluice/internal/certreload"
 	"github.com/sluice-io/sluice/internal/natsd"
 	"github.com/sluice-io/sluice/internal/natsstore"
 )
@@ -61,7 +61,7 @@ func serverTLS(c config.ServerTLS, log *slog.Logger) (*tls.Config, error) {
 	if c.Cert == "" {
 		return nil, nil //nolint:nilnil // TLS is not wanted
 	}
-	reloader, err := certs.New(c.Cert, c.Key)
+	reloader, err := certreload.New(c.Cert, c.Key)
 	if err != nil {
 		return nil, err
 	}

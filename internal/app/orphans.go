@@ -7,10 +7,10 @@ import (
 	"log/slog"
 	"time"
 
-	"github.com/sluice-io/sluice/internal/announce"
 	"github.com/sluice-io/sluice/internal/catalogue"
 	"github.com/sluice-io/sluice/internal/natsstore"
-	"github.com/sluice-io/sluice/internal/registry"
+	"github.com/sluice-io/sluice/internal/subscription"
+	"github.com/sluice-io/sluice/internal/sysevent"
 	"github.com/sluice-io/sluice/pkg/sluice"
 )
 
@@ -30,7 +30,7 @@ func (s *server) lookForOrphans(ctx context.Context) error {
 }
 
 func (s *server) tellOrphans(ctx context.Context) error {
-	page, err := s.registry.List(ctx, registry.Query{})
+	page, err := s.registry.List(ctx, subscription.Query{})
 	if err != nil {
 		return err
 	}
@@ -43,7 +43,7 @@ func (s *server) tellOrphans(ctx context.Context) error {
 		if told.Count == count[o] {
 			continue
 		}
-		now := announce.Orphaned{Type: o.Type, Count: count[o], FirstObservedAt: told.FirstObservedAt}
+		now := sysevent.Orphaned{Type: o.Type, Count: count[o], FirstObservedAt: told.FirstObservedAt}
 		if now.FirstObservedAt.IsZero() {
 			now.FirstObservedAt = time.Now()
 		}
@@ -56,7 +56,7 @@ func (s *server) tellOrphans(ctx context.Context) error {
 
 // lastTold returns the last system event about an orphan; the zero value if there is none in the
 // log.
-func (s *server) lastTold(ctx context.Context, o catalogue.Orphan) (told announce.Orphaned, err error) {
+func (s *server) lastTold(ctx context.Context, o catalogue.Orphan) (told sysevent.Orphaned, err error) {
 	state, err := s.store.State(ctx, o.Namespace, natsstore.StateQuery{Path: sluice.EventTypePath(o.Type), Limit: 1})
 	if err != nil || len(state.Events) == 0 {
 		return told, err

@@ -5,7 +5,7 @@ import (
 	"sync"
 	"time"
 
-	"github.com/sluice-io/sluice/internal/push"
+	"github.com/sluice-io/sluice/internal/delivery"
 	"github.com/sluice-io/sluice/pkg/sluice"
 )
 
@@ -83,7 +83,7 @@ func (o *ownership) tell() []<-chan struct{} {
 // a lost lease at the next round; until then, a suspended machine would send the same content as
 // its successor.
 type gate struct {
-	of   push.Gate
+	of   delivery.Gate
 	owns *part
 }
 

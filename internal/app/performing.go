@@ -3,26 +3,26 @@ package app
 import (
 	"context"
 
-	"github.com/sluice-io/sluice/internal/instruct"
+	"github.com/sluice-io/sluice/internal/inflight"
+	"github.com/sluice-io/sluice/internal/schedule/action"
 	"github.com/sluice-io/sluice/internal/shutdown"
-	"github.com/sluice-io/sluice/internal/underway"
 	"github.com/sluice-io/sluice/pkg/sluice"
 )
 
 // performing performs due actions, and can cancel them when access is revoked.
 type performing struct {
-	*instruct.Performer
+	*action.Performer
 
-	under underway.Set[*instruct.Firing]
+	under inflight.Set[*action.Firing]
 }
 
 // Perform publishes the event of a firing. Code Unavailable if it was cancelled; then the creator's
 // permissions must be checked again.
-func (p *performing) Perform(ctx context.Context, f instruct.Firing) (sluice.Stored, error) {
+func (p *performing) Perform(ctx context.Context, f action.Firing) (sluice.Stored, error) {
 	ctx, leave := p.under.Enter(ctx, &f)
 	defer leave()
 	stored, err := p.Performer.Perform(ctx, f)
-	if err != nil && underway.WasCut(ctx) {
+	if err != nil && inflight.WasCut(ctx) {
 		err = sluice.Errorf(sluice.Unavailable, "permissions changed; checking again")
 	}
 	return stored, err
@@ -31,7 +31,7 @@ func (p *performing) Perform(ctx context.Context, f instruct.Firing) (sluice.Sto
 // Withdraw cancels the publishing of events for the creators that lost selects, and returns when
 // none of them can be stored any more.
 func (p *performing) Withdraw(ctx context.Context, lost func(*sluice.Subscription) bool) error {
-	return p.under.Cut(func(f *instruct.Firing) bool {
+	return p.under.Cut(func(f *action.Firing) bool {
 		return lost(f.Creator.Wish(f.Event.Namespace, sluice.Pattern(f.Event.Path)))
 	}).Wait(ctx)
 }
@@ -48,7 +48,7 @@ func (b begun) Publish(ctx context.Context, namespace string, events []sluice.Ev
 	whole, end := context.WithCancelCause(shutdown.Lasting(ctx))
 	defer end(nil)
 	stop := context.AfterFunc(ctx, func() {
-		if !underway.WasCut(ctx) {
+		if !inflight.WasCut(ctx) {
 			end(context.Cause(ctx))
 		}
 	})

@@ -10,11 +10,11 @@ import (
 
 	"github.com/stretchr/testify/require"
 
-	"github.com/sluice-io/sluice/internal/access"
+	"github.com/sluice-io/sluice/internal/authz"
 	"github.com/sluice-io/sluice/internal/catalogue"
-	"github.com/sluice-io/sluice/internal/instruct"
-	"github.com/sluice-io/sluice/internal/limits"
-	"github.com/sluice-io/sluice/internal/underway"
+	"github.com/sluice-io/sluice/internal/inflight"
+	"github.com/sluice-io/sluice/internal/quota"
+	"github.com/sluice-io/sluice/internal/schedule/action"
 	"github.com/sluice-io/sluice/pkg/sluice"
 )
 
@@ -42,13 +42,13 @@ func (l *slowLog) Publish(ctx context.Context, _ string, events []sluice.Event) 
 }
 
 func performingOn(l *slowLog) *performing {
-	return &performing{Performer: instruct.New(instruct.Needs{
-		Publisher: begun{l}, Access: access.NewIndex(), Catalogue: catalogue.New(), Causes: l, Quota: limits.NewQuotas(), Now: time.Now,
+	return &performing{Performer: action.New(action.Needs{
+		Publisher: begun{l}, Access: authz.NewIndex(), Catalogue: catalogue.New(), Causes: l, Quota: quota.NewQuotas(), Now: time.Now,
 	})}
 }
 
-func dueOf(by sluice.Principal) instruct.Firing {
-	return instruct.Firing{Creator: sluice.Creator{CreatedBy: by}, Event: sluice.Event{Namespace: "acme", Path: "/a", Type: "t", ID: "1"}}
+func dueOf(by sluice.Principal) action.Firing {
+	return action.Firing{Creator: sluice.Creator{CreatedBy: by}, Event: sluice.Event{Namespace: "acme", Path: "/a", Type: "t", ID: "1"}}
 }
 
 func ofRoot(sub *sluice.Subscription) bool {
@@ -107,7 +107,7 @@ func TestWhoeverEndsDoesNotWaitForALog(t *testing.T) {
 		}()
 		_, err := performingOn(l).Perform(ctx, dueOf(sluice.Root))
 		require.ErrorIs(t, err, why)
-		require.False(t, underway.WasCut(ctx))
+		require.False(t, inflight.WasCut(ctx))
 		require.Equal(t, time.Millisecond, time.Since(begun))
 	})
 }

@@ -7,8 +7,8 @@ import (
 	"sync/atomic"
 	"time"
 
-	"github.com/sluice-io/sluice/internal/access"
-	"github.com/sluice-io/sluice/internal/limits"
+	"github.com/sluice-io/sluice/internal/authz"
+	"github.com/sluice-io/sluice/internal/quota"
 	"github.com/sluice-io/sluice/pkg/sluice"
 )
 
@@ -68,9 +68,9 @@ func (r receivers) now(sub *sluice.Subscription, now time.Time) error {
 	return nil
 }
 
-func (r receivers) receiver(sub *sluice.Subscription) limits.Receiver {
-	return limits.Receiver{
-		Principal: r.server.answers(access.OwnerOf(sub), sub.Namespace), URL: sub.Endpoint.URL, PerMinute: sub.Agreed.RatePerMinute,
+func (r receivers) receiver(sub *sluice.Subscription) quota.Receiver {
+	return quota.Receiver{
+		Principal: r.server.answers(authz.OwnerOf(sub), sub.Namespace), URL: sub.Endpoint.URL, PerMinute: sub.Agreed.RatePerMinute,
 	}
 }
 

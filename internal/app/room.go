@@ -5,8 +5,8 @@ import (
 	"path/filepath"
 	"time"
 
+	"github.com/sluice-io/sluice/internal/capacity"
 	"github.com/sluice-io/sluice/internal/natsd"
-	"github.com/sluice-io/sluice/internal/room"
 	"github.com/sluice-io/sluice/pkg/sluice"
 )
 
@@ -18,11 +18,11 @@ const (
 
 // openRoom constructs the component that keeps the store within its capacity.
 func (s *server) openRoom(context.Context) error {
-	opts := room.Options{Usage: s.usage, Every: roomEveryFar, Store: s.store, Log: s.opts.Log}
+	opts := capacity.Options{Usage: s.usage, Every: roomEveryFar, Store: s.store, Log: s.opts.Log}
 	if s.nats != nil {
 		opts.Every, opts.Disk = roomEvery, s.nats
 	}
-	s.room = room.New(opts)
+	s.room = capacity.New(opts)
 	return nil
 }
 

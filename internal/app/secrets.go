@@ -14,7 +14,7 @@ import (
 
 	"github.com/sluice-io/sluice/config"
 	"github.com/sluice-io/sluice/internal/natsstore"
-	"github.com/sluice-io/sluice/internal/vault"
+	"github.com/sluice-io/sluice/internal/seal"
 )
 
 // SecretsKeyFile is the default file of sealing keys in the data directory.
@@ -25,7 +25,7 @@ const maxKeyFile = 64 << 10
 
 // sealing holds the sealing keys and their source.
 type sealing struct {
-	ring *vault.Ring
+	ring *seal.Ring
 	from string // description for error messages
 	made string // the file, if this start created it
 }
@@ -38,11 +38,11 @@ func openSealing(cfg config.Config) (sealing, error) {
 		return s, err
 	}
 	file := filepath.Join(cfg.Data, SecretsKeyFile)
-	raw, err := vault.NewKey()
+	raw, err := seal.NewKey()
 	if err != nil {
 		return sealing{}, err
 	}
-	if err := writeDurably(file, vault.Line(raw, time.Now())); err != nil {
+	if err := writeDurably(file, seal.Line(raw, time.Now())); err != nil {
 		return sealing{}, fmt.Errorf("create the sealing key: %w", err)
 	}
 	s, err = findSealing(cfg)
@@ -54,7 +54,7 @@ func openSealing(cfg config.Config) (sealing, error) {
 func findSealing(cfg config.Config) (sealing, error) {
 	if cfg.Secrets.Key != "" {
 		const from = "secrets.key (SLUICE_SECRETS_KEY)"
-		keys, err := vault.ParseList(cfg.Secrets.Key)
+		keys, err := seal.ParseList(cfg.Secrets.Key)
 		if err != nil {
 			return sealing{}, fmt.Errorf("%s: %w", from, err)
 		}
@@ -68,7 +68,7 @@ func findSealing(cfg config.Config) (sealing, error) {
 	if err != nil {
 		return sealing{}, fmt.Errorf("sealing keys: %w", err)
 	}
-	keys, err := vault.ParseFile(content)
+	keys, err := seal.ParseFile(content)
 	if err != nil {
 		return sealing{}, fmt.Errorf("%s: %w", file, err)
 	}
@@ -76,7 +76,7 @@ func findSealing(cfg config.Config) (sealing, error) {
 }
 
 func ringOf(keys [][]byte, from string) (sealing, error) {
-	ring, err := vault.New(keys...)
+	ring, err := seal.New(keys...)
 	if err != nil {
 		return sealing{}, fmt.Errorf("%s: %w", from, err)
 	}
@@ -141,14 +141,14 @@ func RotateSecretsKey(cfg config.Config) (file, id string, err error) {
 	if err != nil {
 		return "", "", err
 	}
-	if _, err := vault.ParseFile(content); err != nil {
+	if _, err := seal.ParseFile(content); err != nil {
 		return "", "", fmt.Errorf("%s: %w", file, err)
 	}
-	raw, err := vault.NewKey()
+	raw, err := seal.NewKey()
 	if err != nil {
 		return "", "", err
 	}
-	return file, vault.ID(raw), writeDurably(file, vault.Line(raw, time.Now())+content)
+	return file, seal.ID(raw), writeDurably(file, seal.Line(raw, time.Now())+content)
 }
 
 // CheckSecrets describes the configured keys and their source. An error that is fs.ErrNotExist

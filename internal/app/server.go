@@ -16,12 +16,10 @@ import (
 	"github.com/gofrs/flock"
 
 	"github.com/sluice-io/sluice/config"
-	"github.com/sluice-io/sluice/internal/access"
-	"github.com/sluice-io/sluice/internal/announce"
-	"github.com/sluice-io/sluice/internal/appoint"
+	"github.com/sluice-io/sluice/internal/authz"
+	"github.com/sluice-io/sluice/internal/capacity"
 	"github.com/sluice-io/sluice/internal/catalogue"
-	"github.com/sluice-io/sluice/internal/causes"
-	"github.com/sluice-io/sluice/internal/dsub"
+	"github.com/sluice-io/sluice/internal/delivery"
 	"github.com/sluice-io/sluice/internal/durable"
 	"github.com/sluice-io/sluice/internal/endpoint"
 	"github.com/sluice-io/sluice/internal/explain"
@@ -29,18 +27,20 @@ import (
 	"github.com/sluice-io/sluice/internal/feed"
 	"github.com/sluice-io/sluice/internal/filter"
 	"github.com/sluice-io/sluice/internal/httpapi"
-	"github.com/sluice-io/sluice/internal/later"
+	"github.com/sluice-io/sluice/internal/integrity"
+	"github.com/sluice-io/sluice/internal/keylock"
 	"github.com/sluice-io/sluice/internal/ledger"
-	"github.com/sluice-io/sluice/internal/limits"
+	"github.com/sluice-io/sluice/internal/loopguard"
 	"github.com/sluice-io/sluice/internal/metrics"
 	"github.com/sluice-io/sluice/internal/natsd"
 	"github.com/sluice-io/sluice/internal/natsstore"
-	"github.com/sluice-io/sluice/internal/push"
-	"github.com/sluice-io/sluice/internal/registry"
-	"github.com/sluice-io/sluice/internal/room"
+	"github.com/sluice-io/sluice/internal/quota"
+	"github.com/sluice-io/sluice/internal/schedule/appointment"
+	"github.com/sluice-io/sluice/internal/schedule/delayed"
 	"github.com/sluice-io/sluice/internal/shutdown"
-	"github.com/sluice-io/sluice/internal/stored"
-	"github.com/sluice-io/sluice/internal/turns"
+	"github.com/sluice-io/sluice/internal/streamsub"
+	"github.com/sluice-io/sluice/internal/subscription"
+	"github.com/sluice-io/sluice/internal/sysevent"
 	"github.com/sluice-io/sluice/internal/wake"
 	"github.com/sluice-io/sluice/internal/watch"
 	"github.com/sluice-io/sluice/pkg/sluice"
@@ -58,46 +58,46 @@ type server struct {
 	lock     *flock.Flock // of the data directory, if no embedded server holds it
 	nats     *natsd.Server
 	store    *natsstore.Store
-	room     *room.Watch
+	room     *capacity.Watch
 	trusted  *natsstore.Trusted     // nil: no trusted publishers
 	inspect  *natsstore.Inspections // nil: the embedded server has users, or there is none
 	attempts *natsstore.AttemptLog
 	tracing  *tracing
 	sender   *endpoint.Sender
 	keys     *keyRing
-	counts   *limits.Counts
+	counts   *quota.Counts
 	counted  []func() // each is called once all subscriptions of one kind have been reported
-	sends    *limits.Sends
-	paces    *limits.Paces
+	sends    *quota.Sends
+	paces    *quota.Paces
 	filters  *filter.Pool
-	quotas   *limits.Quotas
+	quotas   *quota.Quotas
 	exporter *export.Exporter // nil: export is disabled
 	metrics  *metrics.Metrics
-	announce *announce.Announcer
+	announce *sysevent.Announcer
 	ledger   *ledger.Ledger
 	marks    markStore
-	causes   *causes.Guard
-	memory   *stored.Memory // last known ends of the streams
+	causes   *loopguard.Guard
+	memory   *integrity.Memory // last known ends of the streams
 
-	verification *stored.Verification
+	verification *integrity.Verification
 
 	catalogue *catalogue.Index
 	durable   *durable.Engine
 	feeds     *feed.Engine
 	perform   *performing
-	later     *later.Engine
-	appoint   *appoint.Engine
+	later     *delayed.Engine
+	appoint   *appointment.Engine
 
 	watches     *watch.Engine
 	watchKeeper *watch.Keeper
 
-	registry *registry.Registry
+	registry *subscription.Registry
 	replica  string
 	owns     *ownership
-	engine   *push.Engine
+	engine   *delivery.Engine
 	wakes    *wake.Engine
 	wakeKeys wakeKeys
-	dsubs    *dsub.Engine
+	dsubs    *streamsub.Engine
 	dsubsOwn *part
 	trust    trust
 
@@ -229,23 +229,23 @@ func (s *server) openRegistry(ctx context.Context) error {
 	s.metrics.WatchConnections(s.conns.Load)
 	s.metrics.WatchWakes(s.wakeMoments)
 	s.metrics.WatchStorage(kept(func() []sluice.Storage { return s.storages(scraping) }))
-	s.quotas = limits.NewQuotas()
+	s.quotas = quota.NewQuotas()
 	s.ledger = ledger.New(s.store.Ledger(), s.opts.Log)
 	s.marks = markStore{natsstore.OpenBucket[markRecord](s.store, streams.Unsafe), s.ledger}
-	s.announce = announce.New(s.store, announce.Options{
+	s.announce = sysevent.New(s.store, sysevent.Options{
 		Log: s.opts.Log, Dropped: s.metrics.Unannounced, Outbox: s.store.Subscriptions(), Namespaces: s.store, Letters: deadLetterSource{s.store}, Known: known(s.store), Marks: s.marks.all,
 	})
-	s.trust.index = access.NewIndex()
-	s.counts = limits.NewCounts(limits.Most{
+	s.trust.index = authz.NewIndex()
+	s.counts = quota.NewCounts(quota.Most{
 		Namespace: s.cfg.Limits.SubscriptionsPerNamespace, Principal: s.cfg.Limits.SubscriptionsPerPrincipal, Host: s.cfg.Limits.SubscriptionsPerHost, Answers: s.answers,
 	})
 	s.counted = whenAll(2, s.counts.CaughtUp)
-	s.sends, s.paces = limits.NewSends(s.cfg.Limits.SendsPerSubscription, s.cfg.Limits.SendsPerPrincipal), limits.NewPaces()
+	s.sends, s.paces = quota.NewSends(s.cfg.Limits.SendsPerSubscription, s.cfg.Limits.SendsPerPrincipal), quota.NewPaces()
 	s.trust.index.Open(s.cfg.Durable.Anonymous)
 	s.filters = filter.NewPool(filter.Rates{Principal: s.cfg.Limits.FilterCostPerPrincipal, Namespace: s.cfg.Limits.FilterCostPerNamespace})
-	s.registry = registry.New(registry.Needs{
+	s.registry = subscription.New(subscription.Needs{
 		Subscriptions: s.store.Subscriptions(),
-		Reservations:  natsstore.OpenBucket[registry.Reservation](s.store, streams.Reservations),
+		Reservations:  natsstore.OpenBucket[subscription.Reservation](s.store, streams.Reservations),
 		Logs:          s.store,
 		Endpoints:     receivers{s},
 		Consumers:     consumers{s.store, s.forgetWakes},
@@ -263,7 +263,7 @@ func (s *server) openRegistry(ctx context.Context) error {
 		Payer:         s.payer,
 	})
 	var err error
-	s.causes, err = causes.New(s.store, s.marks, causes.Options{Announce: s.announce, Looped: s.metrics.Looped, Log: s.opts.Log})
+	s.causes, err = loopguard.New(s.store, s.marks, loopguard.Options{Announce: s.announce, Looped: s.metrics.Looped, Log: s.opts.Log})
 	return err
 }
 
@@ -279,7 +279,7 @@ func (s *server) openEngine(ctx context.Context) error {
 	s.owns = &ownership{leases: leases}
 	s.durable = durable.New(paths{s}, time.Now)
 	s.openDsubs()
-	s.engine = push.New(watcher{s.store.Subscriptions(), s.counts, s.counted[0], s.know}, s.owns.part(), push.Ports{
+	s.engine = delivery.New(watcher{s.store.Subscriptions(), s.counts, s.counted[0], s.know}, s.owns.part(), delivery.Ports{
 		Sources:   sources{s.store},
 		Log:       s.attempts,
 		Lanes:     s.store,
@@ -297,7 +297,7 @@ func (s *server) openEngine(ctx context.Context) error {
 		Labels:    s.catalogue.Labels,
 		Filters:   s.filters,
 		Payer:     s.payer,
-	}, push.Options{
+	}, delivery.Options{
 		Observe: s.metrics, Log: s.opts.Log, Replays: replayWatcher{s.store.Replays()}, MaxInFlight: s.cfg.Webhooks.MaxInFlight,
 	})
 	if dir := s.cfg.Export.Dir; dir != "" {
@@ -339,7 +339,7 @@ func (s *server) openAPI(context.Context) error {
 		Feeds:      s.feeds,
 		Scheduled:  s.later,
 
-		Appointments: appointing{s.appoint, &turns.Turns[string]{}},
+		Appointments: appointing{s.appoint, &keylock.Turns[string]{}},
 		Watches:      s.watchKeeper,
 		Streams:      s.streams(),
 		Dsubs:        s.apiDsubs(),

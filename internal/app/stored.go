@@ -6,19 +6,19 @@ import (
 	"strings"
 	"time"
 
-	"github.com/sluice-io/sluice/internal/access"
+	"github.com/sluice-io/sluice/internal/authz"
+	"github.com/sluice-io/sluice/internal/integrity"
 	"github.com/sluice-io/sluice/internal/ledger"
 	"github.com/sluice-io/sluice/internal/natsstore"
-	"github.com/sluice-io/sluice/internal/stored"
 	"github.com/sluice-io/sluice/pkg/sluice"
 	"github.com/sluice-io/sluice/streams"
 )
 
 // openMemory compares the store with its last known state.
 func (s *server) openMemory(ctx context.Context) error {
-	s.memory = stored.New(s.cfg.Data, s.store, s.opts.Log)
+	s.memory = integrity.New(s.cfg.Data, s.store, s.opts.Log)
 	s.memory.Found, s.memory.Missed, s.memory.Remade = s.tellDamage, s.missed, s.remade
-	s.verification = stored.NewVerification(s.memory)
+	s.verification = integrity.NewVerification(s.memory)
 	return s.memory.Examine(ctx)
 }
 
@@ -34,14 +34,14 @@ func (s *server) tellDamage(ctx context.Context, found []sluice.Damage) {
 
 // missed creates a dead letter for each subscription and each unreadable range of its log, unless
 // the subscription had received the events in it (decision 0029).
-func (s *server) missed(ctx context.Context, owed []stored.Owed) error {
+func (s *server) missed(ctx context.Context, owed []integrity.Owed) error {
 	subs, err := s.store.Subscriptions().List(ctx)
 	if err != nil {
 		return err
 	}
 	for _, sub := range subs {
 		for _, d := range owed {
-			from, to, ok := stored.MissedBy(sub, d.Damage, d.Had[sub.ID])
+			from, to, ok := integrity.MissedBy(sub, d.Damage, d.Had[sub.ID])
 			if !ok {
 				continue
 			}
@@ -97,9 +97,9 @@ const staleReason = "the store's files were damaged, and the subscription's last
 
 // trustedRecord returns an access record, or one without any permission if the record is older than
 // the last stored one. Records stored after the damage are valid.
-func trustedRecord(damaged map[string]sluice.Damage, e natsstore.Entry[access.Record]) access.Record {
+func trustedRecord(damaged map[string]sluice.Damage, e natsstore.Entry[authz.Record]) authz.Record {
 	if d, ok := damaged[e.Key]; ok && e.Revision <= d.To {
-		return access.Record{Unreadable: true}
+		return authz.Record{Unreadable: true}
 	}
 	return e.Value
 }

@@ -10,7 +10,7 @@ import (
 	"sync"
 	"time"
 
-	"github.com/sluice-io/sluice/internal/access"
+	"github.com/sluice-io/sluice/internal/authz"
 	"github.com/sluice-io/sluice/internal/durable"
 	"github.com/sluice-io/sluice/internal/metrics"
 	"github.com/sluice-io/sluice/internal/natsstore"
@@ -155,12 +155,12 @@ func (r wakeRecords) Forget(ctx context.Context, subscription string, epoch, upT
 type wakeStreams struct {
 	store  *natsstore.Store
 	engine *durable.Engine
-	index  *access.Index
+	index  *authz.Index
 }
 
 // Visible returns the last message of a stream that a subscription's owner may see.
 func (w wakeStreams) Visible(ctx context.Context, sub *sluice.Subscription, path sluice.Path, upTo uint64) (uint64, error) {
-	return dsubStreams{w.engine, w.index}.Visible(ctx, access.OwnerOf(sub), sub.Namespace, path, upTo)
+	return dsubStreams{w.engine, w.index}.Visible(ctx, authz.OwnerOf(sub), sub.Namespace, path, upTo)
 }
 
 // Tail returns the end of a stream.

@@ -11,10 +11,10 @@ import (
 
 	"github.com/stretchr/testify/require"
 
-	"github.com/sluice-io/sluice/internal/access"
+	"github.com/sluice-io/sluice/internal/authz"
 	"github.com/sluice-io/sluice/internal/durable"
 	"github.com/sluice-io/sluice/internal/natsstore"
-	"github.com/sluice-io/sluice/internal/natstest"
+	"github.com/sluice-io/sluice/internal/testkit/natstest"
 	"github.com/sluice-io/sluice/internal/wake"
 	"github.com/sluice-io/sluice/pkg/sluice"
 	"github.com/sluice-io/sluice/streams"
@@ -51,7 +51,7 @@ func openSite(t *testing.T, store *natsstore.Store, namespace string, policy slu
 }
 
 func streamsOn(store *natsstore.Store) wakeStreams {
-	return wakeStreams{store, durable.New(paths{&server{store: store}}, time.Now), access.NewIndex()}
+	return wakeStreams{store, durable.New(paths{&server{store: store}}, time.Now), authz.NewIndex()}
 }
 
 func recordsOn(store *natsstore.Store) wakeRecords {

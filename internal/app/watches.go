@@ -6,11 +6,11 @@ import (
 
 	"github.com/google/uuid"
 
-	"github.com/sluice-io/sluice/internal/access"
-	"github.com/sluice-io/sluice/internal/causes"
-	"github.com/sluice-io/sluice/internal/instruct"
+	"github.com/sluice-io/sluice/internal/authz"
+	"github.com/sluice-io/sluice/internal/loopguard"
 	"github.com/sluice-io/sluice/internal/metrics"
 	"github.com/sluice-io/sluice/internal/natsstore"
+	"github.com/sluice-io/sluice/internal/schedule/action"
 	"github.com/sluice-io/sluice/internal/watch"
 	"github.com/sluice-io/sluice/pkg/sluice"
 	"github.com/sluice-io/sluice/streams"
@@ -19,7 +19,7 @@ import (
 // openWatches constructs the watch engine and the watch keeper.
 func (s *server) openWatches(context.Context) error {
 	log := watchLog{feedLog{s.store}}
-	perform := instruct.New(instruct.Needs{
+	perform := action.New(action.Needs{
 		Publisher: begun{s.published(s.store)}, Access: s.trust.index, Catalogue: s.catalogue,
 		Causes: reactions{s.causes}, Quota: s.quotas, Now: time.Now,
 	})
@@ -144,7 +144,7 @@ func (l watchLog) Announce(ctx context.Context, ev sluice.Event) error {
 
 // watchGate decides about the read permissions of watches' creators.
 type watchGate struct {
-	index *access.Index
+	index *authz.Index
 	now   func() time.Time
 }
 
@@ -169,16 +169,16 @@ func (g watchGate) Shows(c sluice.Creator, ev *sluice.Event) sluice.Decision {
 func (g watchGate) Applied() (uint64, <-chan struct{}) { return g.index.Applied() }
 
 // performer performs the actions of watches.
-type performer struct{ perform *instruct.Performer }
+type performer struct{ perform *action.Performer }
 
 // Perform publishes the event of an action.
 func (p performer) Perform(ctx context.Context, by sluice.Creator, ev sluice.Event) error {
-	_, err := p.perform.Perform(ctx, instruct.Firing{Creator: by, Event: ev})
+	_, err := p.perform.Perform(ctx, action.Firing{Creator: by, Event: ev})
 	return err
 }
 
 // reactions refuses causation loops among events that the server publishes in reaction to others.
-type reactions struct{ guard *causes.Guard }
+type reactions struct{ guard *loopguard.Guard }
 
 // CheckNew returns an error if one of the events is part of a causation loop.
 func (r reactions) CheckNew(ctx context.Context, namespace, by string, events []sluice.Event) error {

@@ -13,7 +13,7 @@ import (
 
 	"golang.org/x/net/netutil"
 
-	"github.com/sluice-io/sluice/internal/certs"
+	"github.com/sluice-io/sluice/internal/certreload"
 	"github.com/sluice-io/sluice/internal/shutdown"
 )
 
@@ -83,7 +83,7 @@ func (s *server) openTLS(ctx context.Context) error {
 		// The previous one stays in use.
 		s.opts.Log.ErrorContext(outliving, "certificate", slog.Any("error", err))
 	}
-	pair, err := certs.New(wanted.Cert, wanted.Key)
+	pair, err := certreload.New(wanted.Cert, wanted.Key)
 	if err != nil {
 		return fmt.Errorf("http.tls: %w", err)
 	}
@@ -92,7 +92,7 @@ func (s *server) openTLS(ctx context.Context) error {
 	if wanted.ClientCA == "" {
 		return nil
 	}
-	authorities, err := certs.NewAuthorities(wanted.ClientCA)
+	authorities, err := certreload.NewAuthorities(wanted.ClientCA)
 	if err != nil {
 		return fmt.Errorf("http.tls.client_ca: %w", err)
 	}

@@ -9,7 +9,7 @@ import (
 
 	"github.com/google/uuid"
 
-	"github.com/sluice-io/sluice/internal/turns"
+	"github.com/sluice-io/sluice/internal/keylock"
 	"github.com/sluice-io/sluice/pkg/sluice"
 )
 
@@ -88,7 +88,7 @@ const tries = 100
 type Engine struct {
 	store  Store
 	now    func() time.Time
-	turns  turns.Turns[Key]
+	turns  keylock.Turns[Key]
 	memory *memory
 }
 

@@ -16,7 +16,7 @@ import (
 	"pgregory.net/rapid"
 
 	"github.com/sluice-io/sluice/internal/endpoint"
-	"github.com/sluice-io/sluice/internal/hooktest"
+	"github.com/sluice-io/sluice/internal/testkit/hooktest"
 	"github.com/sluice-io/sluice/pkg/sluice"
 	"github.com/sluice-io/sluice/pkg/webhook"
 )

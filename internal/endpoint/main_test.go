@@ -19,7 +19,7 @@ import (
 	"golang.org/x/net/dns/dnsmessage"
 
 	"github.com/sluice-io/sluice/internal/endpoint"
-	"github.com/sluice-io/sluice/internal/hooktest"
+	"github.com/sluice-io/sluice/internal/testkit/hooktest"
 	"github.com/sluice-io/sluice/pkg/sluice"
 )
 

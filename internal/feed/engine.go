@@ -9,7 +9,7 @@ import (
 	"time"
 
 	"github.com/sluice-io/sluice/internal/filter"
-	"github.com/sluice-io/sluice/internal/tailing"
+	"github.com/sluice-io/sluice/internal/logtail"
 	"github.com/sluice-io/sluice/pkg/sluice"
 )
 
@@ -67,7 +67,7 @@ type Engine struct {
 	lagged  atomic.Uint64
 	refused atomic.Uint64
 
-	hubs *tailing.Set[*Item, *hub]
+	hubs *logtail.Set[*Item, *hub]
 
 	mu      sync.Mutex
 	feeds   int

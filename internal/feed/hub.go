@@ -9,13 +9,13 @@ import (
 	"sync/atomic"
 	"time"
 
-	"github.com/sluice-io/sluice/internal/ring"
-	"github.com/sluice-io/sluice/internal/tailing"
+	"github.com/sluice-io/sluice/internal/logtail"
+	"github.com/sluice-io/sluice/internal/logtail/ringbuffer"
 	"github.com/sluice-io/sluice/pkg/sluice"
 )
 
 // tail is what reads a namespace's log for feeds.
-type tail = tailing.Tail[*Item, *hub]
+type tail = logtail.Tail[*Item, *hub]
 
 // hub is what there is beside the one reader of a namespace's log: pages of what its ring has no more, and who looks at what is old in
 // there for the feeds whose readers take nothing.
@@ -31,11 +31,11 @@ type hub struct {
 }
 
 // newHubs returns the hubs of an engine.
-func newHubs(e *Engine) *tailing.Set[*Item, *hub] {
-	return tailing.New(tailing.Needs[*Item, *hub]{
+func newHubs(e *Engine) *logtail.Set[*Item, *hub] {
+	return logtail.New(logtail.Needs[*Item, *hub]{
 		Log: e.log, Item: NewItem, Beside: e.newHub,
-		Ring: func(last uint64) *ring.Ring[*Item] {
-			r := ring.New(items, e.opts.Ring, e.share(), last)
+		Ring: func(last uint64) *ringbuffer.Ring[*Item] {
+			r := ringbuffer.New(items, e.opts.Ring, e.share(), last)
 			r.Guard()
 			return r
 		},
@@ -78,7 +78,7 @@ func (e *Engine) enter(ctx context.Context, namespace string) (*hub, func(), err
 }
 
 // ring returns the ring of the hub.
-func (h *hub) ring() *ring.Ring[*Item] { return h.tail.Ring() }
+func (h *hub) ring() *ringbuffer.Ring[*Item] { return h.tail.Ring() }
 
 // attach has the hub look after a feed that runs, until detach.
 func (h *hub) attach(f *Feed) (detach func()) {

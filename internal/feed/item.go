@@ -8,7 +8,7 @@ import (
 	"sync"
 
 	"github.com/sluice-io/sluice/internal/filter"
-	"github.com/sluice-io/sluice/internal/ring"
+	"github.com/sluice-io/sluice/internal/logtail/ringbuffer"
 	"github.com/sluice-io/sluice/pkg/sluice"
 )
 
@@ -27,7 +27,7 @@ type Item struct {
 func NewItem(ev sluice.Event) *Item { return &Item{Event: ev} }
 
 // items is what a ring has.
-var items = ring.Of[*Item]{Seq: func(it *Item) uint64 { return it.Event.Seq }, Weight: (*Item).weight} //nolint:gochecknoglobals // nobody changes it
+var items = ringbuffer.Of[*Item]{Seq: func(it *Item) uint64 { return it.Event.Seq }, Weight: (*Item).weight} //nolint:gochecknoglobals // nobody changes it
 
 // weight is about how much memory an item takes.
 func (it *Item) weight() int { return 2*len(it.Event.Data) + itemOverhead } // the data, and a frame of it

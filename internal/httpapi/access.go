@@ -12,7 +12,7 @@ import (
 
 	"github.com/labstack/echo/v4"
 
-	"github.com/sluice-io/sluice/internal/access"
+	"github.com/sluice-io/sluice/internal/authz"
 	"github.com/sluice-io/sluice/pkg/sluice"
 )
 
@@ -55,7 +55,7 @@ func (s *Server) identify(c echo.Context) (sluice.Caller, error) {
 	if s.opts.Token != "" && subtle.ConstantTimeCompare(got[:], root[:]) == 1 {
 		return sluice.Caller{Principal: sluice.Root}, nil
 	}
-	if s.opts.Authority != nil && access.IsToken(token) {
+	if s.opts.Authority != nil && authz.IsToken(token) {
 		return s.opts.Authority.Authenticate(c.Request().Context(), token)
 	}
 	return sluice.Caller{}, sluice.Errorf(sluice.Unauthenticated, "the token is neither this server's root token nor one of its grants'")
@@ -82,11 +82,11 @@ func anybody(_ *Server, c echo.Context) error {
 }
 
 // ruling requires an admin of everything.
-func ruling(s *Server, c echo.Context) error { return s.require(c, sluice.VerbAdmin, access.Target{}) }
+func ruling(s *Server, c echo.Context) error { return s.require(c, sluice.VerbAdmin, authz.Target{}) }
 
 // managing requires an admin of the namespace in the path.
 func managing(s *Server, c echo.Context) error {
-	return s.require(c, sluice.VerbAdmin, access.Target{Namespace: c.Param("ns")})
+	return s.require(c, sluice.VerbAdmin, authz.Target{Namespace: c.Param("ns")})
 }
 
 // somewhere requires a verb on some path of the namespace in the URL; the handler checks the path
@@ -105,7 +105,7 @@ func seen(s *Server, c echo.Context) error { return s.sees(c, c.Param("ns")) }
 
 // audited requires an admin of the ledger entries' scope.
 func audited(s *Server, c echo.Context) error {
-	return s.require(c, sluice.VerbAdmin, access.Target{Namespace: c.QueryParam("namespace")})
+	return s.require(c, sluice.VerbAdmin, authz.Target{Namespace: c.QueryParam("namespace")})
 }
 
 // subscriptionKey is the context key of the request's subscription.
@@ -131,24 +131,24 @@ func edited(s *Server, c echo.Context) error {
 	if err := owned(s, c); err != nil {
 		return err
 	}
-	return s.require(c, sluice.VerbAdmin, access.Target{Namespace: subscription(c).Namespace})
+	return s.require(c, sluice.VerbAdmin, authz.Target{Namespace: subscriptionOf(c).Namespace})
 }
 
-// subscription returns the request's subscription.
-func subscription(c echo.Context) *sluice.Subscription {
+// subscriptionOf returns the request's subscription.
+func subscriptionOf(c echo.Context) *sluice.Subscription {
 	sub, _ := c.Get(subscriptionKey).(*sluice.Subscription) // set by owned
 	return sub
 }
 
 func (s *Server) owns(c echo.Context, sub *sluice.Subscription) error {
-	admin := s.require(c, sluice.VerbAdmin, access.Target{Namespace: sub.Namespace})
+	admin := s.require(c, sluice.VerbAdmin, authz.Target{Namespace: sub.Namespace})
 	switch {
 	case admin == nil || sluice.CodeOf(admin) == sluice.Unavailable:
 		return admin
 	case !s.isOwner(c, sub):
 		return sluice.Errorf(sluice.SubscriptionMissing, "subscription not found, or not visible to you")
 	}
-	return s.require(c, sluice.VerbSubscribe, access.TargetOf(sub.Object()))
+	return s.require(c, sluice.VerbSubscribe, authz.TargetOf(sub.Object()))
 }
 
 // isOwner reports whether the caller, under a grant, owns the subscription.
@@ -156,7 +156,7 @@ func (s *Server) isOwner(c echo.Context, sub *sluice.Subscription) bool {
 	return sub.CreatedBy == by(c) && s.opts.Access.Same(caller(c), sub.Grant, sluice.Object{Namespace: sub.Namespace}, time.Now())
 }
 
-func (s *Server) require(c echo.Context, v sluice.Verb, t access.Target) error {
+func (s *Server) require(c echo.Context, v sluice.Verb, t authz.Target) error {
 	if who := caller(c); !who.Unbounded() {
 		return s.opts.Access.Require(who, v, t, time.Now())
 	}
@@ -216,7 +216,7 @@ func (s *Server) startsAtShown(c echo.Context, v sluice.Verb, namespace string, 
 			return err
 		}
 		if ok, err := s.shows(c, v, &ev); err != nil || !ok {
-			return cmp.Or(err, access.Concealed())
+			return cmp.Or(err, authz.Concealed())
 		}
 	}
 	return nil
@@ -232,7 +232,7 @@ func (s *Server) shows(c echo.Context, v sluice.Verb, ev *sluice.Event) (bool, e
 
 // knows reports whether the caller may see the deliveries of a subscription's events on a path.
 func (s *Server) knows(c echo.Context, sub *sluice.Subscription, path sluice.Path) bool {
-	return s.require(c, sluice.VerbSubscribe, access.Target{Namespace: sub.Namespace, Path: path}) == nil
+	return s.require(c, sluice.VerbSubscribe, authz.Target{Namespace: sub.Namespace, Path: path}) == nil
 }
 
 // knowsOf is knows for one event, or for an event that has left the log if ev is nil. A grant for
@@ -278,7 +278,7 @@ func (s *Server) seesEvent(c echo.Context, sub *sluice.Subscription, event strin
 func (s *Server) seesThis(c echo.Context, ev *sluice.Event) error {
 	ok, err := s.shows(c, sluice.VerbSubscribe, ev)
 	if err == nil && !ok {
-		return access.Concealed()
+		return authz.Concealed()
 	}
 	return err
 }
@@ -293,7 +293,7 @@ func passes(d sluice.Decision) (bool, error) {
 // unchained removes the causation chain from a refusal unless the caller may read the namespace: a
 // publisher may not learn the paths of other events.
 func (s *Server) unchained(c echo.Context, err error) error {
-	if e, ok := errors.AsType[*sluice.Error](err); ok && s.require(c, sluice.VerbRead, access.Target{Namespace: c.Param("ns")}) != nil {
+	if e, ok := errors.AsType[*sluice.Error](err); ok && s.require(c, sluice.VerbRead, authz.Target{Namespace: c.Param("ns")}) != nil {
 		bare := *e
 		bare.Details = maps.Clone(e.Details)
 		delete(bare.Details, "chain")

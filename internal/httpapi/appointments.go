@@ -7,7 +7,7 @@ import (
 
 	"github.com/labstack/echo/v4"
 
-	"github.com/sluice-io/sluice/internal/access"
+	"github.com/sluice-io/sluice/internal/authz"
 	"github.com/sluice-io/sluice/pkg/sluice"
 )
 
@@ -57,7 +57,7 @@ func (s *Server) putAppointment(c echo.Context) error {
 	if err := a.Validate(); err != nil {
 		return err
 	}
-	if err := s.require(c, sluice.VerbPublish, access.Target{Namespace: ns, Path: a.Action.Path}); err != nil {
+	if err := s.require(c, sluice.VerbPublish, authz.Target{Namespace: ns, Path: a.Action.Path}); err != nil {
 		return err
 	}
 	var err error
@@ -96,7 +96,7 @@ func (s *Server) mayHave(c echo.Context, a *sluice.Appointment) error {
 	event := a.Action.Event(a.Namespace, a.ID)
 	ok, err := s.shows(c, sluice.VerbPublish, &event)
 	if err == nil && !ok {
-		err = access.Concealed()
+		err = authz.Concealed()
 	}
 	return err
 }

@@ -14,7 +14,7 @@ import (
 	"github.com/google/uuid"
 
 	"github.com/sluice-io/sluice/internal/jsonarray"
-	"github.com/sluice-io/sluice/internal/registry"
+	"github.com/sluice-io/sluice/internal/subscription"
 	"github.com/sluice-io/sluice/pkg/sluice"
 )
 
@@ -127,7 +127,7 @@ func parsePlain(item json.RawMessage) (sluice.Event, error) {
 
 		DeliverAt *string `json:"deliver_at"` // "" is not a time, and does not mean "now"
 	}
-	if err := registry.Decode(item, &short); err != nil {
+	if err := subscription.Decode(item, &short); err != nil {
 		return sluice.Event{}, err
 	}
 	e := sluice.Event{ID: short.ID, Type: short.Type, Source: short.Source, Subject: short.Subject, Data: short.Data}
@@ -153,7 +153,7 @@ func parsePlain(item json.RawMessage) (sluice.Event, error) {
 // parseStructured parses a CloudEvent in the JSON format. Its data is preserved byte for byte.
 func parseStructured(item json.RawMessage) (sluice.Event, error) {
 	var members map[string]json.RawMessage
-	if err := registry.Decode(item, &members); err != nil {
+	if err := subscription.Decode(item, &members); err != nil {
 		return sluice.Event{}, err
 	}
 	attributes := make(map[string]string, len(members))

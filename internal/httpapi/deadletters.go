@@ -11,7 +11,7 @@ import (
 
 	"github.com/labstack/echo/v4"
 
-	"github.com/sluice-io/sluice/internal/access"
+	"github.com/sluice-io/sluice/internal/authz"
 	"github.com/sluice-io/sluice/pkg/sluice"
 )
 
@@ -91,7 +91,7 @@ func (s *Server) listDeadLetters(c echo.Context) error {
 	if err != nil {
 		return err
 	}
-	sub := subscription(c)
+	sub := subscriptionOf(c)
 	letters, next, err := s.opts.DeadLetters.ListDeadLetters(ctx, sub, q)
 	if err != nil {
 		return err
@@ -172,7 +172,7 @@ func (s *Server) seesLetter(c echo.Context, sub *sluice.Subscription, d *deadLet
 		}
 	}
 	if !ok {
-		return access.Concealed()
+		return authz.Concealed()
 	}
 	return nil
 }
@@ -180,7 +180,7 @@ func (s *Server) seesLetter(c echo.Context, sub *sluice.Subscription, d *deadLet
 // ofEvent returns the subscription and the event of a request.
 func (s *Server) ofEvent(c echo.Context) (*sluice.Subscription, string, error) {
 	event, err := eventOf(c)
-	return subscription(c), event, err
+	return subscriptionOf(c), event, err
 }
 
 func (s *Server) discardDeadLetter(c echo.Context) error {
@@ -203,7 +203,7 @@ func (s *Server) discardDeadLetters(c echo.Context) error {
 	if c.QueryParam("all") != "true" {
 		return sluice.Errorf(sluice.InvalidRequest, "name the event, or pass all=true to discard all dead letters of the subscription").With("field", "all")
 	}
-	sub := subscription(c)
+	sub := subscriptionOf(c)
 	if err := s.opts.DeadLetters.DiscardAll(c.Request().Context(), sub, by(c)); err != nil {
 		return err
 	}
@@ -253,7 +253,7 @@ func (s *Server) redriveDeadLetters(c echo.Context) error {
 	}
 	slices.Sort(req.IDs)
 	req.IDs = slices.Compact(req.IDs)
-	sub := subscription(c)
+	sub := subscriptionOf(c)
 	found, err := s.opts.DeadLetters.Redrivable(ctx, sub)
 	if err != nil {
 		return err

@@ -30,7 +30,7 @@ func (s *Server) listDeliveries(c echo.Context) error {
 	if err != nil {
 		return err
 	}
-	sub := subscription(c)
+	sub := subscriptionOf(c)
 	page, err := s.opts.Explain.List(ctx, sub, q)
 	if err != nil {
 		return err
@@ -111,7 +111,7 @@ func parseSince(q *explain.Query, text string) error {
 // getDelivery explains the delivery of an event, with or without attempts.
 func (s *Server) getDelivery(c echo.Context) error {
 	ctx := c.Request().Context()
-	sub := subscription(c)
+	sub := subscriptionOf(c)
 	event, err := eventOf(c)
 	if err != nil {
 		return err
@@ -170,7 +170,7 @@ func (s *Server) discardDelivery(c echo.Context) error {
 
 func (s *Server) actOnDelivery(c echo.Context, act func(ctx context.Context, sub *sluice.Subscription, event string) (sluice.Replay, error)) error {
 	ctx := c.Request().Context()
-	sub := subscription(c)
+	sub := subscriptionOf(c)
 	event, err := eventOf(c)
 	if err != nil {
 		return err
@@ -196,7 +196,7 @@ func (s *Server) subscriptionEvents(c echo.Context) error {
 	if err != nil {
 		return err
 	}
-	sub := subscription(c)
+	sub := subscriptionOf(c)
 	appendAll, err := s.windowShape(c.QueryParam("envelope"), sub)
 	if err != nil {
 		return err

@@ -13,22 +13,22 @@ import (
 
 	"github.com/labstack/echo/v4"
 
-	"github.com/sluice-io/sluice/internal/access"
-	"github.com/sluice-io/sluice/internal/dsub"
+	"github.com/sluice-io/sluice/internal/authz"
 	"github.com/sluice-io/sluice/internal/durable"
 	"github.com/sluice-io/sluice/internal/jsonarray"
+	"github.com/sluice-io/sluice/internal/streamsub"
 	"github.com/sluice-io/sluice/pkg/sluice"
 )
 
 // Dsubs holds the dependencies of the handlers of stream subscriptions.
 type Dsubs struct {
-	Engine *dsub.Engine
+	Engine *streamsub.Engine
 	JWKS   func(context.Context) ([]byte, error) // the keys that sign notices, as a JWK set
 	KeyID  func() string                         // ID of the current signing key
 }
 
 const (
-	controlBase = streamsBase + ":ns/" + dsub.ControlSegment
+	controlBase = streamsBase + ":ns/" + streamsub.ControlSegment
 	oneDsub     = controlBase + "/subscriptions/:id"
 
 	rootKey  = "root" // context key of the path below which its streams are
@@ -47,9 +47,9 @@ func (s *Server) dsubRoutes() []route {
 		{http.MethodPost, oneDsub + "/streams", dsubOwned, s.linkDsub}, // same as PUT
 		{http.MethodDelete, oneDsub + "/streams/*", dsubOwned, s.unlinkDsub},
 		{http.MethodPost, oneDsub + "/claim", dsubOwned, s.claimDsub},
-		{http.MethodPost, oneDsub + "/callback", working, s.callDsub(dsub.Call{Kind: dsub.Webhook})},
-		{http.MethodPost, oneDsub + "/ack", working, s.callDsub(dsub.Call{Kind: dsub.PullWake})},
-		{http.MethodPost, oneDsub + "/release", working, s.callDsub(dsub.Call{Kind: dsub.PullWake, Release: true})},
+		{http.MethodPost, oneDsub + "/callback", working, s.callDsub(streamsub.Call{Kind: streamsub.Webhook})},
+		{http.MethodPost, oneDsub + "/ack", working, s.callDsub(streamsub.Call{Kind: streamsub.PullWake})},
+		{http.MethodPost, oneDsub + "/release", working, s.callDsub(streamsub.Call{Kind: streamsub.PullWake, Release: true})},
 	}
 }
 
@@ -68,7 +68,7 @@ func rooted(c echo.Context) error {
 	u := c.Request().URL
 	rest, isStream := strings.CutPrefix(u.EscapedPath(), streamsBase)
 	ns, rest, _ := strings.Cut(rest, "/")
-	root, control, isControl := strings.Cut("/"+rest, "/"+dsub.ControlSegment+"/")
+	root, control, isControl := strings.Cut("/"+rest, "/"+streamsub.ControlSegment+"/")
 	if !isStream || !isControl || root == "" {
 		return nil
 	}
@@ -79,7 +79,7 @@ func rooted(c echo.Context) error {
 	if err != nil {
 		return nil //nolint:nilerr // the handler of the path reports the error
 	}
-	escaped := streamsBase + ns + "/" + dsub.ControlSegment + "/" + control
+	escaped := streamsBase + ns + "/" + streamsub.ControlSegment + "/" + control
 	path, err := url.PathUnescape(escaped)
 	if err != nil {
 		return nil //nolint:nilerr // the same
@@ -92,10 +92,10 @@ func rooted(c echo.Context) error {
 }
 
 // dsubKey returns the key of the request's subscription.
-func dsubKey(c echo.Context) (dsub.Key, error) {
+func dsubKey(c echo.Context) (streamsub.Key, error) {
 	id, err := paramOf(c, "id")
 	root, _ := c.Get(rootKey).(string) // none: the streams of the whole namespace
-	return dsub.Key{Namespace: c.Param("ns"), Root: root, ID: id}, err
+	return streamsub.Key{Namespace: c.Param("ns"), Root: root, ID: id}, err
 }
 
 // dsubOwned requires that the subscription is the caller's, or one of a namespace that it
@@ -116,20 +116,20 @@ func dsubOwned(s *Server, c echo.Context) error {
 	return nil
 }
 
-func (s *Server) ownsDsub(c echo.Context, wake *dsub.Subscription) error {
-	admin := s.require(c, sluice.VerbAdmin, access.Target{Namespace: wake.Namespace})
+func (s *Server) ownsDsub(c echo.Context, wake *streamsub.Subscription) error {
+	admin := s.require(c, sluice.VerbAdmin, authz.Target{Namespace: wake.Namespace})
 	switch {
 	case admin == nil || sluice.CodeOf(admin) == sluice.Unavailable:
 		return admin
 	case !s.madeDsub(c, wake):
-		return dsub.Missing()
+		return streamsub.Missing()
 	}
 	wishes := wake.Wishes()
 	if len(wishes) == 0 { // all its streams were unlinked
 		return s.opts.Access.Some(caller(c), sluice.VerbSubscribe, wake.Namespace, time.Now())
 	}
 	for _, wish := range wishes {
-		if err := s.require(c, sluice.VerbSubscribe, access.Target{Namespace: wish.Namespace, Pattern: wish.Pattern}); err != nil {
+		if err := s.require(c, sluice.VerbSubscribe, authz.Target{Namespace: wish.Namespace, Pattern: wish.Pattern}); err != nil {
 			return err
 		}
 	}
@@ -137,7 +137,7 @@ func (s *Server) ownsDsub(c echo.Context, wake *dsub.Subscription) error {
 }
 
 // madeDsub reports whether the caller, under a grant, created the subscription.
-func (s *Server) madeDsub(c echo.Context, wake *dsub.Subscription) bool {
+func (s *Server) madeDsub(c echo.Context, wake *streamsub.Subscription) bool {
 	who := caller(c)
 	return wake.Principal == who.Principal && s.opts.Access.Same(who, wake.Grant, sluice.Object{Namespace: wake.Namespace}, time.Now())
 }
@@ -162,9 +162,9 @@ func (s *Server) dsubJWKS(c echo.Context) error {
 
 // dsubRequest is the requested configuration of a subscription.
 type dsubRequest struct {
-	Type    dsub.Kind `json:"type"`
-	Pattern string    `json:"pattern"`
-	Streams listed    `json:"streams"`
+	Type    streamsub.Kind `json:"type"`
+	Pattern string         `json:"pattern"`
+	Streams listed         `json:"streams"`
 	Webhook *struct {
 		URL       string `json:"url"`
 		Handshake bool   `json:"handshake"`
@@ -183,13 +183,13 @@ type (
 
 // UnmarshalJSON reads the array. Errors are those of jsonarray.Decode.
 func (l *listed) UnmarshalJSON(data []byte) (err error) {
-	*l, err = jsonarray.Decode[string](data, dsub.MaxNamed)
+	*l, err = jsonarray.Decode[string](data, streamsub.MaxNamed)
 	return err
 }
 
 // UnmarshalJSON reads the array. Errors are those of jsonarray.Decode.
 func (a *acknowledged) UnmarshalJSON(data []byte) (err error) {
-	*a, err = jsonarray.Decode[ackRequest](data, dsub.MaxAcks)
+	*a, err = jsonarray.Decode[ackRequest](data, streamsub.MaxAcks)
 	return err
 }
 
@@ -208,7 +208,7 @@ func controlBody(c echo.Context, target any) error {
 	}
 	err = json.Unmarshal(data, target)
 	if errors.Is(err, jsonarray.ErrTooMany) {
-		return sluice.Errorf(sluice.InvalidRequest, "send at most %d streams (use a pattern for more) and %d acks in one request", dsub.MaxNamed, dsub.MaxAcks)
+		return sluice.Errorf(sluice.InvalidRequest, "send at most %d streams (use a pattern for more) and %d acks in one request", streamsub.MaxNamed, streamsub.MaxAcks)
 	}
 	if err != nil {
 		return sluice.Errorf(sluice.InvalidRequest, "the body does not have the expected JSON structure")
@@ -216,9 +216,9 @@ func controlBody(c echo.Context, target any) error {
 	return nil
 }
 
-func (r *dsubRequest) config() dsub.Config {
-	c := dsub.Config{
-		Kind: r.Type, Pattern: r.Pattern, Streams: r.Streams, WakeStream: r.WakeStream, Lease: dsub.DefaultLease, Description: r.Description,
+func (r *dsubRequest) config() streamsub.Config {
+	c := streamsub.Config{
+		Kind: r.Type, Pattern: r.Pattern, Streams: r.Streams, WakeStream: r.WakeStream, Lease: streamsub.DefaultLease, Description: r.Description,
 	}
 	if r.Webhook != nil {
 		c.URL, c.Handshake = r.Webhook.URL, r.Webhook.Handshake
@@ -245,7 +245,7 @@ func (s *Server) putDsub(c echo.Context) error {
 	if err := s.mayDsub(c, k, config); err != nil {
 		return err
 	}
-	wake, created, err := s.opts.Dsubs.Engine.Create(c.Request().Context(), k, config, caller(c), func(there *dsub.Subscription) bool {
+	wake, created, err := s.opts.Dsubs.Engine.Create(c.Request().Context(), k, config, caller(c), func(there *streamsub.Subscription) bool {
 		return s.ownsDsub(c, there) == nil
 	})
 	if err != nil {
@@ -259,9 +259,9 @@ func (s *Server) putDsub(c echo.Context) error {
 }
 
 // mayDsub requires the verb subscribe for all requested streams, and publish for the wake stream.
-func (s *Server) mayDsub(c echo.Context, k dsub.Key, config dsub.Config) error {
+func (s *Server) mayDsub(c echo.Context, k streamsub.Key, config streamsub.Config) error {
 	if config.Pattern != "" {
-		t := access.Target{Namespace: k.Namespace, Pattern: sluice.Pattern(k.Path(config.Pattern))}
+		t := authz.Target{Namespace: k.Namespace, Pattern: sluice.Pattern(k.Path(config.Pattern))}
 		if err := s.require(c, sluice.VerbSubscribe, t); err != nil {
 			return err
 		}
@@ -274,7 +274,7 @@ func (s *Server) mayDsub(c echo.Context, k dsub.Key, config dsub.Config) error {
 	return s.mayLink(c, k, config.Streams)
 }
 
-func (s *Server) mayLink(c echo.Context, k dsub.Key, paths []string) error {
+func (s *Server) mayLink(c echo.Context, k streamsub.Key, paths []string) error {
 	for _, path := range paths {
 		if err := s.requireStream(c, sluice.VerbSubscribe, k.Path(path)); err != nil {
 			return err
@@ -284,8 +284,8 @@ func (s *Server) mayLink(c echo.Context, k dsub.Key, paths []string) error {
 }
 
 // wake returns the request's subscription.
-func wake(c echo.Context) *dsub.Subscription {
-	found, _ := c.Get(keptDsub).(*dsub.Subscription) // set by dsubOwned
+func wake(c echo.Context) *streamsub.Subscription {
+	found, _ := c.Get(keptDsub).(*streamsub.Subscription) // set by dsubOwned
 	return found
 }
 
@@ -335,11 +335,11 @@ func (s *Server) unlinkDsub(c echo.Context) error {
 
 // claimAnswer is the response to a successful claim.
 type claimAnswer struct {
-	Wake       string      `json:"wake_id"`
-	Generation uint64      `json:"generation"`
-	Token      string      `json:"token"`
-	Streams    []dsub.Told `json:"streams"`
-	LeaseTTL   int64       `json:"lease_ttl_ms"`
+	Wake       string           `json:"wake_id"`
+	Generation uint64           `json:"generation"`
+	Token      string           `json:"token"`
+	Streams    []streamsub.Told `json:"streams"`
+	LeaseTTL   int64            `json:"lease_ttl_ms"`
 }
 
 func (s *Server) claimDsub(c echo.Context) error {
@@ -370,13 +370,13 @@ type ackRequest struct {
 	Offset string `json:"offset"`
 }
 
-func (r *callRequest) acks() (all []dsub.Ack, err error) {
+func (r *callRequest) acks() (all []streamsub.Ack, err error) {
 	for _, a := range r.Acks {
 		offset, err := durable.ParseOffset(a.Offset)
 		if err != nil {
-			return nil, &dsub.Refusal{Code: dsub.InvalidOffset, Message: "acks: use offsets issued by this server"}
+			return nil, &streamsub.Refusal{Code: streamsub.InvalidOffset, Message: "acks: use offsets issued by this server"}
 		}
-		all = append(all, dsub.Ack{Path: cmp.Or(a.Stream, a.Path), Offset: offset})
+		all = append(all, streamsub.Ack{Path: cmp.Or(a.Stream, a.Path), Offset: offset})
 	}
 	return all, nil
 }
@@ -386,7 +386,7 @@ type callAnswer struct {
 	NextWake bool `json:"next_wake"`
 }
 
-func (s *Server) callDsub(call dsub.Call) echo.HandlerFunc {
+func (s *Server) callDsub(call streamsub.Call) echo.HandlerFunc {
 	return func(c echo.Context) error {
 		k, err := dsubKey(c)
 		if err != nil {

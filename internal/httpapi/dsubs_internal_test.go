@@ -10,7 +10,7 @@ import (
 	"github.com/labstack/echo/v4"
 	"github.com/stretchr/testify/require"
 
-	"github.com/sluice-io/sluice/internal/dsub"
+	"github.com/sluice-io/sluice/internal/streamsub"
 	"github.com/sluice-io/sluice/pkg/sluice"
 )
 
@@ -36,6 +36,6 @@ func TestControlBody_LongArraysCostNoMemory(t *testing.T) { //nolint:paralleltes
 		require.Less(t, after.TotalAlloc-before.TotalAlloc, uint64(2<<20), name)
 	}
 	var call callRequest
-	require.NoError(t, ask(`{"acks":[`+strings.Repeat(`{"path":"a"},`, dsub.MaxAcks-1)+`{}]}`, &call))
-	require.Len(t, call.Acks, dsub.MaxAcks)
+	require.NoError(t, ask(`{"acks":[`+strings.Repeat(`{"path":"a"},`, streamsub.MaxAcks-1)+`{}]}`, &call))
+	require.Len(t, call.Acks, streamsub.MaxAcks)
 }

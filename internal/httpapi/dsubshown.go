@@ -6,24 +6,24 @@ import (
 
 	"github.com/labstack/echo/v4"
 
-	"github.com/sluice-io/sluice/internal/dsub"
 	"github.com/sluice-io/sluice/internal/durable"
+	"github.com/sluice-io/sluice/internal/streamsub"
 	"github.com/sluice-io/sluice/pkg/sluice"
 )
 
 // shownDsub is the public form of a subscription.
 type shownDsub struct {
-	ID           string       `json:"id"`
-	Subscription string       `json:"subscription_id"`
-	Type         dsub.Kind    `json:"type"`
-	Pattern      *string      `json:"pattern"`
-	Streams      []shownLink  `json:"streams"`
-	Webhook      *shownTarget `json:"webhook,omitempty"`
-	WakeStream   *string      `json:"wake_stream"`
-	LeaseTTL     int64        `json:"lease_ttl_ms"`
-	CreatedAt    time.Time    `json:"created_at"`
-	Status       string       `json:"status"`
-	Description  string       `json:"description,omitempty"`
+	ID           string         `json:"id"`
+	Subscription string         `json:"subscription_id"`
+	Type         streamsub.Kind `json:"type"`
+	Pattern      *string        `json:"pattern"`
+	Streams      []shownLink    `json:"streams"`
+	Webhook      *shownTarget   `json:"webhook,omitempty"`
+	WakeStream   *string        `json:"wake_stream"`
+	LeaseTTL     int64          `json:"lease_ttl_ms"`
+	CreatedAt    time.Time      `json:"created_at"`
+	Status       string         `json:"status"`
+	Description  string         `json:"description,omitempty"`
 }
 
 type shownLink struct {
@@ -45,7 +45,7 @@ type shownSigning struct {
 	JWKS      string `json:"jwks_url"`
 }
 
-func (s *Server) showDsub(c echo.Context, status int, wake *dsub.Subscription) error {
+func (s *Server) showDsub(c echo.Context, status int, wake *streamsub.Subscription) error {
 	links, err := s.opts.Dsubs.Engine.Streams(c.Request().Context(), wake)
 	if err != nil {
 		return err
@@ -64,7 +64,7 @@ func (s *Server) showDsub(c echo.Context, status int, wake *dsub.Subscription) e
 	if config.WakeStream != "" {
 		shown.WakeStream = &config.WakeStream
 	}
-	if config.Kind == dsub.Webhook {
+	if config.Kind == streamsub.Webhook {
 		address := config.URL
 		if !caller(c).Unbounded() && !s.madeDsub(c, wake) { // see hideURL
 			address = sluice.HideURL(address)
@@ -95,11 +95,11 @@ type controlError struct {
 // refusalStatus returns the HTTP status of a refusal.
 func refusalStatus(code string) int {
 	switch code {
-	case dsub.NotFound:
+	case streamsub.NotFound:
 		return http.StatusNotFound
-	case dsub.TokenInvalid, dsub.TokenExpired:
+	case streamsub.TokenInvalid, streamsub.TokenExpired:
 		return http.StatusUnauthorized
-	case dsub.Exists, dsub.Fenced, dsub.AlreadyClaimed, dsub.NoPendingWork, dsub.InvalidOffset:
+	case streamsub.Exists, streamsub.Fenced, streamsub.AlreadyClaimed, streamsub.NoPendingWork, streamsub.InvalidOffset:
 		return http.StatusConflict
 	}
 	return http.StatusBadRequest

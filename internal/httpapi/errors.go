@@ -10,7 +10,7 @@ import (
 
 	"github.com/labstack/echo/v4"
 
-	"github.com/sluice-io/sluice/internal/dsub"
+	"github.com/sluice-io/sluice/internal/streamsub"
 	"github.com/sluice-io/sluice/pkg/sluice"
 )
 
@@ -71,7 +71,7 @@ type failureError struct {
 // controlRefusal returns the error of a control request in the protocol's form, and its status;
 // false for other requests.
 func controlRefusal(c echo.Context, err error) (controlFailure, int, bool) {
-	if r, ok := errors.AsType[*dsub.Refusal](err); ok {
+	if r, ok := errors.AsType[*streamsub.Refusal](err); ok {
 		return controlFailure{controlError{r.Code, r.Message, r.Holder, r.Generation}}, refusalStatus(r.Code), true
 	}
 	e := conceal(caller(c), public(err))
@@ -83,7 +83,7 @@ func public(err error) *sluice.Error {
 	if e, ok := errors.AsType[*sluice.Error](err); ok && e.Code != sluice.Internal {
 		return e
 	}
-	if r, ok := errors.AsType[*dsub.Refusal](err); ok {
+	if r, ok := errors.AsType[*streamsub.Refusal](err); ok {
 		return sluice.Errorf(sluice.Code(strings.ToLower(r.Code)), "%s", r.Message)
 	}
 	if e, ok := errors.AsType[*http.MaxBytesError](err); ok {

@@ -9,7 +9,7 @@ import (
 
 	"github.com/labstack/echo/v4"
 
-	"github.com/sluice-io/sluice/internal/access"
+	"github.com/sluice-io/sluice/internal/authz"
 	"github.com/sluice-io/sluice/pkg/sluice"
 )
 
@@ -23,7 +23,7 @@ func (s *Server) publish(c echo.Context) error {
 		return err
 	}
 	for i := range events {
-		if err := s.require(c, sluice.VerbPublish, access.Target{Namespace: c.Param("ns"), Path: events[i].Path}); err != nil {
+		if err := s.require(c, sluice.VerbPublish, authz.Target{Namespace: c.Param("ns"), Path: events[i].Path}); err != nil {
 			return err
 		}
 	}
@@ -154,7 +154,7 @@ func (s *Server) getEvent(c echo.Context) error {
 		return err
 	}
 	if ok, err := s.shows(c, sluice.VerbRead, &event); err != nil || !ok {
-		return cmp.Or(err, access.Concealed())
+		return cmp.Or(err, authz.Concealed())
 	}
 	return c.Blob(http.StatusOK, structuredType, event.AppendJSON(nil))
 }

@@ -10,7 +10,7 @@ import (
 
 	"github.com/labstack/echo/v4"
 
-	"github.com/sluice-io/sluice/internal/access"
+	"github.com/sluice-io/sluice/internal/authz"
 	"github.com/sluice-io/sluice/internal/feed"
 	"github.com/sluice-io/sluice/pkg/sluice"
 )
@@ -163,7 +163,7 @@ func (s *Server) feedEnd(who sluice.Caller, namespace string, err error) (*sluic
 	}
 	e := conceal(who, public(err))
 	if e.Code == sluice.Forbidden && !who.Unbounded() && s.opts.Access.Sees(who, namespace, time.Now()) != nil {
-		e = public(access.Concealed()) // it may no longer see the namespace
+		e = public(authz.Concealed()) // it may no longer see the namespace
 	}
 	if e.Code == sluice.NotFound && !who.Unbounded() {
 		e = sluice.Errorf(sluice.NotFound, "the feed has ended: its namespace was deleted, or you lost access")

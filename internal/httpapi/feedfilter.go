@@ -9,7 +9,7 @@ import (
 
 	"github.com/labstack/echo/v4"
 
-	"github.com/sluice-io/sluice/internal/registry"
+	"github.com/sluice-io/sluice/internal/subscription"
 	"github.com/sluice-io/sluice/pkg/sluice"
 )
 
@@ -104,7 +104,7 @@ func nestedFilter(text string) (f sluice.Filter, err error) {
 		return f, sluice.Errorf(sluice.InvalidRequest, `filter: write JSON such as {"types":["order.*"],"labels":{"region":["eu"]}}`).With("field", "filter")
 	}
 	if err = checkJSON([]byte(text)); err == nil {
-		f, err = registry.DecodeFilter(json.RawMessage(text))
+		f, err = subscription.DecodeFilter(json.RawMessage(text))
 	}
 	if e, ok := errors.AsType[*sluice.Error](err); ok {
 		return f, &sluice.Error{Code: e.Code, Message: "filter: " + e.Message, Details: e.Details}

@@ -11,7 +11,7 @@ import (
 	"github.com/labstack/echo/v4"
 
 	"github.com/sluice-io/sluice/internal/feed"
-	"github.com/sluice-io/sluice/internal/socket"
+	"github.com/sluice-io/sluice/internal/websocket"
 	"github.com/sluice-io/sluice/pkg/sluice"
 )
 
@@ -57,12 +57,12 @@ func (s *Server) openSocket(c echo.Context, f *feed.Feed) error {
 func (s *Server) serveSocket(ctx context.Context, end context.CancelFunc, w *feedSocket) error {
 	err := w.run(ctx, end)
 	if w.isLeft() {
-		w.conn.Close(socket.Normal, "") // the reason was sent
+		w.conn.Close(websocket.Normal, "") // the reason was sent
 		return nil
 	}
 	stopping := ctx.Err() != nil // later, ctx has ended in any case
 	e, text := s.feedEnd(w.who, w.namespace, err)
-	said := w.write(socket.AppendText(nil, text))
+	said := w.write(websocket.AppendText(nil, text))
 	w.conn.Close(closeCode(e.Code), string(e.Code))
 	if said != nil || stopping {
 		return nil //nolint:nilerr // the reader has disconnected
@@ -71,11 +71,11 @@ func (s *Server) serveSocket(ctx context.Context, end context.CancelFunc, w *fee
 }
 
 // upgrade answers a handshake and hijacks the connection.
-func upgrade(c echo.Context) (*socket.Conn, error) {
-	accept, err := socket.Accept(c.Request())
+func upgrade(c echo.Context) (*websocket.Conn, error) {
+	accept, err := websocket.Accept(c.Request())
 	header := c.Response().Header()
 	if err != nil {
-		header.Set("Sec-WebSocket-Version", socket.Version)
+		header.Set("Sec-WebSocket-Version", websocket.Version)
 		return nil, sluice.Errorf(sluice.InvalidRequest, "not a WebSocket handshake: %v", err)
 	}
 	header.Set(echo.HeaderUpgrade, "websocket")
@@ -90,24 +90,24 @@ func upgrade(c echo.Context) (*socket.Conn, error) {
 	if n := buffered.Reader.Buffered(); n > 0 {
 		read, _ = buffered.Peek(n) // already buffered
 	}
-	return socket.New(conn, bytes.Clone(read), socket.Options{Stall: feedStall, Farewell: feedFarewell}), nil
+	return websocket.New(conn, bytes.Clone(read), websocket.Options{Stall: feedStall, Farewell: feedFarewell}), nil
 }
 
 // closeCode returns the close code for an error.
-func closeCode(code sluice.Code) socket.Code {
+func closeCode(code sluice.Code) websocket.Code {
 	switch code { //nolint:exhaustive // of the others there is nothing to add
 	case sluice.Unavailable:
-		return socket.TryAgain
+		return websocket.TryAgain
 	case sluice.Internal:
-		return socket.Failed
+		return websocket.Failed
 	}
-	return socket.Policy
+	return websocket.Policy
 }
 
 // feedSocket is a feed over a WebSocket: one text message per frame. Its reader sends nothing.
 type feedSocket struct {
 	feed      *feed.Feed
-	conn      *socket.Conn
+	conn      *websocket.Conn
 	who       sluice.Caller
 	namespace string
 	pieces    *pieces
@@ -121,7 +121,7 @@ func (w *feedSocket) run(ctx context.Context, end context.CancelFunc) error {
 		w.conn.Hear()
 		end()
 	}()
-	err := w.write(socket.AppendText(nil, acknowledgement(w.feed)))
+	err := w.write(websocket.AppendText(nil, acknowledgement(w.feed)))
 	if err == nil {
 		err = w.feed.Run(ctx, w.send, w.conn.Hurry)
 	}
@@ -145,15 +145,15 @@ func (w *feedSocket) send(frames []feed.Frame) error {
 	for _, frame := range frames {
 		switch text := w.feed.Rendered(frame); {
 		case len(text) > feedPiece: // not copied: a thousand readers may wait with the same frame
-			b = socket.AppendHead(b, len(text))
+			b = websocket.AppendHead(b, len(text))
 			if err := w.write(b, text); err != nil {
 				return err
 			}
 			b = b[:0]
 		case text != nil:
-			b = socket.AppendText(b, text)
+			b = websocket.AppendText(b, text)
 		default:
-			b = socket.AppendMade(b, func(to []byte) []byte { return w.feed.AppendFrame(to, frame) })
+			b = websocket.AppendMade(b, func(to []byte) []byte { return w.feed.AppendFrame(to, frame) })
 		}
 		if len(b) > feedPiece {
 			if err := w.write(b); err != nil {

@@ -9,8 +9,8 @@ import (
 
 	"github.com/labstack/echo/v4"
 
-	"github.com/sluice-io/sluice/internal/access"
-	"github.com/sluice-io/sluice/internal/authority"
+	"github.com/sluice-io/sluice/internal/authz"
+	"github.com/sluice-io/sluice/internal/grants"
 	"github.com/sluice-io/sluice/pkg/sluice"
 )
 
@@ -53,7 +53,7 @@ func (s *Server) postTicket(c echo.Context) error {
 	if err := bind(c, &req); err != nil {
 		return err
 	}
-	ttl := authority.DefaultTicket
+	ttl := grants.DefaultTicket
 	if req.TTL != nil {
 		ttl = req.TTL.Std()
 	}
@@ -97,5 +97,5 @@ func guesses(c echo.Context, e *sluice.Error) bool {
 		return true
 	}
 	reason, _ := e.Details["reason"].(string)
-	return len(ticketsOf(c)) > 0 && slices.Contains([]access.Reason{access.Malformed, access.Forged}, access.Reason(reason))
+	return len(ticketsOf(c)) > 0 && slices.Contains([]authz.Reason{authz.Malformed, authz.Forged}, authz.Reason(reason))
 }

@@ -6,7 +6,7 @@ import (
 
 	"github.com/labstack/echo/v4"
 
-	"github.com/sluice-io/sluice/internal/authority"
+	"github.com/sluice-io/sluice/internal/grants"
 	"github.com/sluice-io/sluice/pkg/sluice"
 )
 
@@ -28,7 +28,7 @@ func (s *Server) whoami(c echo.Context) error {
 }
 
 // authority returns the grants component. Code Unavailable if there is none.
-func (s *Server) authority() (*authority.Authority, error) {
+func (s *Server) authority() (*grants.Authority, error) {
 	if s.opts.Authority == nil {
 		return nil, sluice.Errorf(sluice.Unavailable, "this server does not support grants")
 	}
@@ -41,7 +41,7 @@ func (s *Server) mintGrant(c echo.Context) error {
 	if err != nil {
 		return err
 	}
-	var wish authority.Wish
+	var wish grants.Wish
 	if err := bind(c, &wish); err != nil {
 		return err
 	}
@@ -76,7 +76,7 @@ func (s *Server) listGrants(c echo.Context) error {
 	if err != nil {
 		return err
 	}
-	page, next := a.Grants(caller(c), authority.GrantQuery{
+	page, next := a.Grants(caller(c), grants.GrantQuery{
 		Principal: sluice.Principal(c.QueryParam("principal")), Namespace: c.QueryParam("namespace"),
 		Active: c.QueryParam("state") == "active", After: c.QueryParam("cursor"), Limit: most,
 	})

@@ -10,20 +10,20 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/sluice-io/sluice/internal/httpapi"
-	"github.com/sluice-io/sluice/internal/limits"
+	"github.com/sluice-io/sluice/internal/quota"
 	"github.com/sluice-io/sluice/pkg/sluice"
 )
 
 // quotaBench is an API whose namespace "acme" has a quota.
-func quotaBench(t *testing.T, quota sluice.Quota) *bench {
+func quotaBench(t *testing.T, q sluice.Quota) *bench {
 	t.Helper()
 	b := newBench(t)
-	quotas := limits.NewQuotas()
+	quotas := quota.NewQuotas()
 	opts := b.options()
 	opts.Quota = quotas
 	b.http = httptest.NewServer(httpapi.New(opts).Handler())
 	t.Cleanup(b.http.Close)
-	ns, _, err := b.store.PutNamespace(t.Context(), sluice.Namespace{Name: "acme", Quota: quota})
+	ns, _, err := b.store.PutNamespace(t.Context(), sluice.Namespace{Name: "acme", Quota: q})
 	require.NoError(t, err)
 	quotas.Set(ns)
 	return b
@@ -70,8 +70,8 @@ func TestANamespaceShowsTheQuotaInForce(t *testing.T) {
 	a := b.must(t, http.StatusCreated, "PUT /v1/namespaces/acme", `{"quota":{"events_per_second":2.5,"bytes_per_second":-1}}`)
 	require.Equal(t, map[string]any{"events_per_second": 2.5, "burst": 3.0, "bytes_per_second": -1.0}, a.body["quota"])
 	require.Equal(t, a.body["quota"], b.must(t, http.StatusOK, "GET /v1/namespaces/acme", "").body["quota"])
-	for _, quota := range []string{`{"burst":-1}`, `{"events_per_second":1e12}`, `{"bytes_per_second":1.5}`, `{"per_second":1}`} {
-		b.must(t, http.StatusBadRequest, "PUT /v1/namespaces/acme", `{"quota":`+quota+`}`)
+	for _, wrong := range []string{`{"burst":-1}`, `{"events_per_second":1e12}`, `{"bytes_per_second":1.5}`, `{"per_second":1}`} {
+		b.must(t, http.StatusBadRequest, "PUT /v1/namespaces/acme", `{"quota":`+wrong+`}`)
 	}
 }
 

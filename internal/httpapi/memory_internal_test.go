@@ -11,7 +11,7 @@ import (
 
 	"github.com/stretchr/testify/require"
 
-	"github.com/sluice-io/sluice/internal/registry"
+	"github.com/sluice-io/sluice/internal/subscription"
 	"github.com/sluice-io/sluice/pkg/sluice"
 )
 
@@ -40,7 +40,7 @@ func TestBodies_CostFourTimesTheirSize(t *testing.T) { //nolint:paralleltest // 
 			if err := checkJSON(data); err != nil {
 				return err
 			}
-			return registry.Decode(data, target)
+			return subscription.Decode(data, target)
 		}
 	}
 	event := `{"specversion":"1.0","id":"1","source":"/s","type":"t","path":"/a"}`
@@ -56,7 +56,7 @@ func TestBodies_CostFourTimesTheirSize(t *testing.T) { //nolint:paralleltest // 
 		{"an event of many attributes", parse(structuredType), []byte(many(size / 12))},
 		{"names in objects in objects", parse(structuredType), nestedNames(size)},
 		{"ids to redrive", decode(&redriveRequest{}), []byte(`{"ids":` + string(fill(`""`)) + `}`)},
-		{"types of a filter", decode(&registry.Request{}), []byte(`{"filter":{"types":` + string(fill(`""`)) + `}}`)},
+		{"types of a filter", decode(&subscription.Request{}), []byte(`{"filter":{"types":` + string(fill(`""`)) + `}}`)},
 		{"anything", decode(new(any)), fill("{}")},
 	}
 	for _, tt := range tests { //nolint:paralleltest // they count what the process allocates

@@ -8,7 +8,7 @@ import (
 
 	"github.com/labstack/echo/v4"
 
-	"github.com/sluice-io/sluice/internal/access"
+	"github.com/sluice-io/sluice/internal/authz"
 	"github.com/sluice-io/sluice/pkg/sluice"
 )
 
@@ -59,7 +59,7 @@ func (s *Server) putNamespace(c echo.Context) error {
 // shownNamespace returns a namespace as visible to the caller, with its label, which is stored with
 // the permissions. The usage is only for callers that may read the whole namespace.
 func (s *Server) shownNamespace(c echo.Context, ns sluice.Namespace) sluice.Namespace {
-	if s.require(c, sluice.VerbRead, access.Target{Namespace: ns.Name}) != nil {
+	if s.require(c, sluice.VerbRead, authz.Target{Namespace: ns.Name}) != nil {
 		ns.Usage = nil
 	}
 	if s.opts.Authority != nil {

@@ -17,10 +17,10 @@ import (
 	"github.com/stretchr/testify/require"
 	"sigs.k8s.io/yaml"
 
-	"github.com/sluice-io/sluice/internal/authority"
 	"github.com/sluice-io/sluice/internal/explain"
 	"github.com/sluice-io/sluice/internal/feed"
-	"github.com/sluice-io/sluice/internal/registry"
+	"github.com/sluice-io/sluice/internal/grants"
+	"github.com/sluice-io/sluice/internal/subscription"
 	"github.com/sluice-io/sluice/pkg/sluice"
 )
 
@@ -173,7 +173,7 @@ func TestTheSchemasHaveTheFieldsOfTheBodies(t *testing.T) {
 		{sluice.Endpoint{}, []string{"Endpoint"}, nil},
 		{sluice.Policy{}, []string{"Policy"}, nil},
 		{sluice.Subscription{}, []string{"Subscription"}, []string{"secret"}},
-		{registry.Request{}, []string{"SubscriptionRequest", "TargetRequest"}, nil},
+		{subscription.Request{}, []string{"SubscriptionRequest", "TargetRequest"}, nil},
 		{sluice.Verdict{}, []string{"Verdict"}, nil},
 		{sluice.Attempt{}, []string{"Attempt"}, nil},
 		{sluice.Rate{}, []string{"Rate"}, nil},
@@ -201,10 +201,10 @@ func TestTheSchemasHaveTheFieldsOfTheBodies(t *testing.T) {
 		{sluice.Sealing{}, []string{"Sealing"}, nil},
 		{sluice.SealingKey{}, []string{"SealingKey"}, nil},
 		{sluice.Label{}, []string{"Label"}, nil},
-		{authority.Wish{}, []string{"GrantRequest"}, nil},
+		{grants.Wish{}, []string{"GrantRequest"}, nil},
 		{sluice.Grant{}, []string{"Grant"}, nil},
-		{authority.Minted{}, []string{"Grant", "Minted"}, nil},
-		{authority.Verification{}, []string{"Verification"}, nil},
+		{grants.Minted{}, []string{"Grant", "Minted"}, nil},
+		{grants.Verification{}, []string{"Verification"}, nil},
 		{sluice.Access{}, []string{"Access"}, nil},
 		{acl{}, []string{"ACL"}, nil},
 		{sluice.Profile{}, []string{"Profile"}, nil},

@@ -6,7 +6,7 @@ import (
 
 	"github.com/labstack/echo/v4"
 
-	"github.com/sluice-io/sluice/internal/registry"
+	"github.com/sluice-io/sluice/internal/subscription"
 	"github.com/sluice-io/sluice/pkg/sluice"
 )
 
@@ -23,7 +23,7 @@ func (s *Server) startReplay(c echo.Context) error {
 	if err := bind(c, &req); err != nil {
 		return err
 	}
-	want := registry.ReplayRequest{From: placeIn(req.From), To: placeIn(req.To), Types: req.Types, EventIDs: req.EventIDs, Rate: req.Rate}
+	want := subscription.ReplayRequest{From: placeIn(req.From), To: placeIn(req.To), Types: req.Types, EventIDs: req.EventIDs, Rate: req.Rate}
 	if !req.DryRun {
 		if err := s.paysForSend(c); err != nil {
 			return err

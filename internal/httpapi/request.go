@@ -12,7 +12,7 @@ import (
 
 	"github.com/labstack/echo/v4"
 
-	"github.com/sluice-io/sluice/internal/registry"
+	"github.com/sluice-io/sluice/internal/subscription"
 	"github.com/sluice-io/sluice/pkg/sluice"
 )
 
@@ -62,7 +62,7 @@ func bind(c echo.Context, target any) error {
 	if err != nil || len(data) == 0 {
 		return err
 	}
-	return registry.Decode(data, target)
+	return subscription.Decode(data, target)
 }
 
 // eventOf returns the event in the request's path, with any characters in its ID.

@@ -10,7 +10,7 @@ import (
 
 	"github.com/labstack/echo/v4"
 
-	"github.com/sluice-io/sluice/internal/access"
+	"github.com/sluice-io/sluice/internal/authz"
 	"github.com/sluice-io/sluice/pkg/sluice"
 )
 
@@ -161,7 +161,7 @@ const maxTurns = 5
 func (s *Server) scheduledPage(c echo.Context, q scheduledQuery) (page []sluice.Scheduled, next string, err error) {
 	place := q.after
 	want := func(path sluice.Path) bool {
-		return q.pattern.Match(path) && s.require(c, sluice.VerbPublish, access.Target{Namespace: c.Param("ns"), Path: path}) == nil
+		return q.pattern.Match(path) && s.require(c, sluice.VerbPublish, authz.Target{Namespace: c.Param("ns"), Path: path}) == nil
 	}
 	for range maxTurns {
 		var all []sluice.Scheduled
@@ -303,7 +303,7 @@ func (s *Server) scheduledOf(c echo.Context) (sluice.Scheduled, error) {
 	}
 	ok, err := s.ofScheduled(c, &is)
 	if err == nil && !ok {
-		err = access.Concealed()
+		err = authz.Concealed()
 	}
 	return is, err
 }

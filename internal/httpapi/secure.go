@@ -10,7 +10,7 @@ import (
 	"github.com/labstack/echo/v4"
 	"github.com/labstack/echo/v4/middleware"
 
-	"github.com/sluice-io/sluice/internal/access"
+	"github.com/sluice-io/sluice/internal/authz"
 	"github.com/sluice-io/sluice/pkg/sluice"
 )
 
@@ -71,7 +71,7 @@ func watching(s *Server, c echo.Context) error {
 		return sluice.Errorf(sluice.Unauthenticated, "metrics require the header Authorization: Bearer <token> with read access to everything; the setting http.metrics can open them")
 	}
 	c.SetRequest(c.Request().WithContext(sluice.WithCaller(c.Request().Context(), who)))
-	return s.require(c, sluice.VerbRead, access.Target{})
+	return s.require(c, sluice.VerbRead, authz.Target{})
 }
 
 // isLocal reports whether a request comes from this machine, was not forwarded, and does not come

@@ -22,5 +22,5 @@ func (s *Server) paysForSend(c echo.Context) error {
 	if s.opts.Sends == nil {
 		return nil
 	}
-	return s.opts.Sends.PayForSend(c.Request().Context(), subscription(c))
+	return s.opts.Sends.PayForSend(c.Request().Context(), subscriptionOf(c))
 }

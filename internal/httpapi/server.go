@@ -10,12 +10,12 @@ import (
 
 	"github.com/labstack/echo/v4"
 
-	"github.com/sluice-io/sluice/internal/access"
-	"github.com/sluice-io/sluice/internal/authority"
+	"github.com/sluice-io/sluice/internal/authz"
 	"github.com/sluice-io/sluice/internal/explain"
 	"github.com/sluice-io/sluice/internal/feed"
-	"github.com/sluice-io/sluice/internal/registry"
-	"github.com/sluice-io/sluice/internal/turns"
+	"github.com/sluice-io/sluice/internal/grants"
+	"github.com/sluice-io/sluice/internal/keylock"
+	"github.com/sluice-io/sluice/internal/subscription"
 	"github.com/sluice-io/sluice/pkg/sluice"
 )
 
@@ -120,10 +120,10 @@ type Retrier interface {
 // Options holds the dependencies and settings of a server. Fields without a default are required.
 type Options struct {
 	Token      string // the root token; without one, root cannot log in
-	Authority  *authority.Authority
-	Access     *access.Index // nil, together with Authority: only root
+	Authority  *grants.Authority
+	Access     *authz.Index // nil, together with Authority: only root
 	Tombstones Tombstones
-	Registry   *registry.Registry
+	Registry   *subscription.Registry
 	Namespaces Namespaces
 	Publisher  Publisher
 	Quota      Quota  // nil: unlimited
@@ -188,7 +188,7 @@ type Server struct {
 	pieces   pieces
 	trials   trials
 
-	expressions turns.Turns[sluice.Principal] // evaluated by requests for state
+	expressions keylock.Turns[sluice.Principal] // evaluated by requests for state
 }
 
 const (

@@ -19,12 +19,12 @@ import (
 	"github.com/sluice-io/sluice/internal/catalogue"
 	"github.com/sluice-io/sluice/internal/endpoint"
 	"github.com/sluice-io/sluice/internal/explain"
-	"github.com/sluice-io/sluice/internal/hooktest"
 	"github.com/sluice-io/sluice/internal/httpapi"
 	"github.com/sluice-io/sluice/internal/ledger"
 	"github.com/sluice-io/sluice/internal/natsstore"
-	"github.com/sluice-io/sluice/internal/natstest"
-	"github.com/sluice-io/sluice/internal/registry"
+	"github.com/sluice-io/sluice/internal/subscription"
+	"github.com/sluice-io/sluice/internal/testkit/hooktest"
+	"github.com/sluice-io/sluice/internal/testkit/natstest"
 	"github.com/sluice-io/sluice/pkg/sluice"
 	"github.com/sluice-io/sluice/streams"
 )
@@ -37,7 +37,7 @@ const (
 // parts are what the API works with, made of the real ones as the program does.
 type parts struct {
 	store    *natsstore.Store
-	registry *registry.Registry
+	registry *subscription.Registry
 	attempts *natsstore.AttemptLog
 	sender   *endpoint.Sender
 
@@ -150,9 +150,9 @@ func newBench(t *testing.T) *bench {
 	b.record(t)
 	b.sender = endpoint.New(endpoint.Options{AllowLoopback: true, AllowCIDRs: []netip.Prefix{netip.MustParsePrefix("192.0.2.0/24")}})
 	t.Cleanup(b.sender.Close)
-	b.registry = registry.New(registry.Needs{
+	b.registry = subscription.New(subscription.Needs{
 		Subscriptions: b.store.Subscriptions(),
-		Reservations:  natsstore.OpenBucket[registry.Reservation](b.store, streams.Reservations),
+		Reservations:  natsstore.OpenBucket[subscription.Reservation](b.store, streams.Reservations),
 		Logs:          b.store,
 		Endpoints:     b.sender,
 		Consumers:     b.parts,

@@ -8,7 +8,7 @@ import (
 
 	"github.com/labstack/echo/v4"
 
-	"github.com/sluice-io/sluice/internal/access"
+	"github.com/sluice-io/sluice/internal/authz"
 	"github.com/sluice-io/sluice/internal/filter"
 	"github.com/sluice-io/sluice/pkg/sluice"
 )
@@ -164,11 +164,11 @@ func (s *Server) getState(c echo.Context) error {
 		return err
 	}
 	if len(page.Events) == 0 {
-		return access.Concealed()
+		return authz.Concealed()
 	}
 	event := page.Events[0]
 	if ok, err := s.shows(c, sluice.VerbRead, &event); err != nil || !ok {
-		return cmp.Or(err, access.Concealed())
+		return cmp.Or(err, authz.Concealed())
 	}
 	return c.Blob(http.StatusOK, structuredType, event.AppendJSON(nil))
 }

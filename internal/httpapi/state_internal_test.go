@@ -10,7 +10,7 @@ import (
 	"github.com/labstack/echo/v4"
 	"github.com/stretchr/testify/require"
 
-	"github.com/sluice-io/sluice/internal/access"
+	"github.com/sluice-io/sluice/internal/authz"
 	"github.com/sluice-io/sluice/pkg/sluice"
 )
 
@@ -32,7 +32,7 @@ func (l *slowLog) State(ctx context.Context, _ string, _ StateQuery) (StatePage,
 func TestState_PrincipalsTakeTurns(t *testing.T) {
 	t.Parallel()
 	log := &slowLog{asked: make(chan sluice.Principal, 10), answer: make(chan struct{})}
-	s := New(Options{Log: log, Access: access.NewIndex()})
+	s := New(Options{Log: log, Access: authz.NewIndex()})
 	ask := func(ctx context.Context, who sluice.Principal, query string) error {
 		ctx = sluice.WithCaller(ctx, sluice.Caller{Principal: who, Grant: "g"})
 		req := httptest.NewRequestWithContext(ctx, http.MethodGet, "/v1/namespaces/default/state?"+query, http.NoBody)

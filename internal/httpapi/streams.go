@@ -12,9 +12,9 @@ import (
 
 	"github.com/labstack/echo/v4"
 
-	"github.com/sluice-io/sluice/internal/access"
-	"github.com/sluice-io/sluice/internal/dsub"
+	"github.com/sluice-io/sluice/internal/authz"
 	"github.com/sluice-io/sluice/internal/durable"
+	"github.com/sluice-io/sluice/internal/streamsub"
 	"github.com/sluice-io/sluice/pkg/sluice"
 )
 
@@ -128,8 +128,8 @@ func streaming(v sluice.Verb) demand {
 		if err != nil {
 			return err
 		}
-		if dsub.Reserved(string(key.Path)) {
-			return sluice.Errorf(sluice.NotFound, "no resource at this URL: paths with the segment %s are not streams; see /openapi.yaml", dsub.ControlSegment)
+		if streamsub.Reserved(string(key.Path)) {
+			return sluice.Errorf(sluice.NotFound, "no resource at this URL: paths with the segment %s are not streams; see /openapi.yaml", streamsub.ControlSegment)
 		}
 		if v != sluice.VerbRead && key.Path.Reserved() {
 			return sluice.Errorf(sluice.Forbidden, "path %q: paths that start with /_sys or /$ are reserved", key.Path)
@@ -139,7 +139,7 @@ func streaming(v sluice.Verb) demand {
 }
 
 func (s *Server) requireStream(c echo.Context, v sluice.Verb, path sluice.Path) error {
-	return s.require(c, v, access.Target{Namespace: c.Param("ns"), Path: path})
+	return s.require(c, v, authz.Target{Namespace: c.Param("ns"), Path: path})
 }
 
 // anonymous reports whether a request without a token is allowed, because the operator has opened

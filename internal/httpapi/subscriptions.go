@@ -7,7 +7,7 @@ import (
 
 	"github.com/labstack/echo/v4"
 
-	"github.com/sluice-io/sluice/internal/registry"
+	"github.com/sluice-io/sluice/internal/subscription"
 	"github.com/sluice-io/sluice/pkg/sluice"
 )
 
@@ -71,12 +71,12 @@ func (s *Server) putSubscription(c echo.Context) error {
 	return s.made(c, sub, created)
 }
 
-func subscriptionRequest(c echo.Context) (*registry.Request, error) {
+func subscriptionRequest(c echo.Context) (*subscription.Request, error) {
 	data, err := jsonBody(c)
 	if err != nil {
 		return nil, err
 	}
-	return registry.ParseRequest(data)
+	return subscription.ParseRequest(data)
 }
 
 func (s *Server) made(c echo.Context, sub *sluice.Subscription, created bool) error { //nolint:revive // created is a result on its way
@@ -107,7 +107,7 @@ func (s *Server) listSubscriptions(c echo.Context) error {
 	if err := oneOf(c, "state", string(sluice.Active), string(sluice.Paused), string(sluice.Disabled), string(sluice.Suspended), string(sluice.Cancelled)); err != nil {
 		return err
 	}
-	page, err := s.opts.Registry.List(c.Request().Context(), registry.Query{
+	page, err := s.opts.Registry.List(c.Request().Context(), subscription.Query{
 		Namespace: c.QueryParam("namespace"),
 		Mode:      sluice.Mode(c.QueryParam("mode")),
 		State:     sluice.State(c.QueryParam("state")),
@@ -132,7 +132,7 @@ func (s *Server) listSubscriptions(c echo.Context) error {
 }
 
 func (s *Server) getSubscription(c echo.Context) error {
-	sub := subscription(c)
+	sub := subscriptionOf(c)
 	return s.render(c, http.StatusOK, sub)
 }
 
@@ -182,7 +182,7 @@ func (s *Server) rotateSecret(c echo.Context) error {
 	if err := bind(c, &req); err != nil {
 		return err
 	}
-	overlap := registry.DefaultOverlap
+	overlap := subscription.DefaultOverlap
 	if req.Overlap != nil {
 		overlap = req.Overlap.Std()
 	}
@@ -224,7 +224,7 @@ func (s *Server) testSubscription(c echo.Context) error {
 	if err := s.paysForSend(c); err != nil {
 		return err
 	}
-	sub := subscription(c)
+	sub := subscriptionOf(c)
 	attempt, err := s.opts.Deliveries.Test(c.Request().Context(), sub)
 	if err != nil {
 		return err
@@ -233,7 +233,7 @@ func (s *Server) testSubscription(c echo.Context) error {
 }
 
 func (s *Server) subscriptionStatus(c echo.Context) error {
-	sub := subscription(c)
+	sub := subscriptionOf(c)
 	if sub.Mode == sluice.Wake {
 		return s.wakeStatus(c, sub)
 	}

@@ -10,7 +10,7 @@ import (
 
 	"github.com/labstack/echo/v4"
 
-	"github.com/sluice-io/sluice/internal/access"
+	"github.com/sluice-io/sluice/internal/authz"
 	"github.com/sluice-io/sluice/internal/shutdown"
 	"github.com/sluice-io/sluice/pkg/sluice"
 )
@@ -136,7 +136,7 @@ func woken(s *Server, c echo.Context) error {
 	if err := owned(s, c); err != nil {
 		return err
 	}
-	if sub := subscription(c); sub.Mode != sluice.Wake {
+	if sub := subscriptionOf(c); sub.Mode != sluice.Wake {
 		return sluice.Errorf(sluice.Unprocessable, "a subscription of mode %s has no consumers; list its deliveries: GET /v1/subscriptions/%s/deliveries", sub.Mode, sub.ID)
 	}
 	return nil
@@ -149,7 +149,7 @@ func delivering(instead string) demand {
 		if err := owned(s, c); err != nil {
 			return err
 		}
-		if subscription(c).Mode == sluice.Wake {
+		if subscriptionOf(c).Mode == sluice.Wake {
 			return sluice.Errorf(sluice.Unprocessable, "a subscription of mode wake sends notices, not events; %s", instead)
 		}
 		return nil
@@ -188,7 +188,7 @@ func (s *Server) listConsumers(c echo.Context) error {
 	if err != nil {
 		return err
 	}
-	sub := subscription(c)
+	sub := subscriptionOf(c)
 	page, err := wakes.Consumers(c.Request().Context(), sub, sluice.WakeQuery{
 		State: sluice.WakeState(c.QueryParam("state")), After: c.QueryParam("cursor"), Limit: most,
 	})
@@ -213,10 +213,10 @@ func (s *Server) getConsumer(c echo.Context) error {
 	if err != nil {
 		return err
 	}
-	sub := subscription(c)
+	sub := subscriptionOf(c)
 	path, ok := consumerPath(sub.ID, name)
 	if !ok || !s.knows(c, sub, path) {
-		return access.Concealed()
+		return authz.Concealed()
 	}
 	wakes, err := s.wakes()
 	if err != nil {

@@ -12,7 +12,7 @@ import (
 	"github.com/labstack/echo/v4"
 	"github.com/stretchr/testify/require"
 
-	"github.com/sluice-io/sluice/internal/access"
+	"github.com/sluice-io/sluice/internal/authz"
 	"github.com/sluice-io/sluice/pkg/sluice"
 	"github.com/sluice-io/sluice/streams"
 )
@@ -79,13 +79,13 @@ func TestADeletedStreamsConsumersEndHoweverOftenItIsDeleted(t *testing.T) {
 // restricted is a server for whose caller the paths below /secret do not exist.
 func restricted(t *testing.T, w Wakes) (*Server, sluice.Caller) {
 	t.Helper()
-	index := access.NewIndex()
+	index := authz.NewIndex()
 	index.CaughtUp()
 	now := time.Now()
 	object, err := sluice.ParseObject("path:acme/agents/**")
 	require.NoError(t, err)
-	g := access.Granted{Grant: sluice.Grant{ID: "g", Principal: "user:ann", Verbs: []sluice.Verb{sluice.VerbSubscribe}, Object: object, IssuedBy: sluice.Root, IssuedAt: now, ExpiresAt: now.Add(time.Hour)}}
-	index.Set(streams.GrantKey("g"), access.Record{Grant: &g}, 1)
+	g := authz.Granted{Grant: sluice.Grant{ID: "g", Principal: "user:ann", Verbs: []sluice.Verb{sluice.VerbSubscribe}, Object: object, IssuedBy: sluice.Root, IssuedAt: now, ExpiresAt: now.Add(time.Hour)}}
+	index.Set(streams.GrantKey("g"), authz.Record{Grant: &g}, 1)
 	return New(Options{Metrics: http.NotFoundHandler(), Access: index, Wakes: w}), sluice.Caller{Principal: "user:ann", Grant: "g"}
 }
 

@@ -6,7 +6,7 @@ import (
 
 	"github.com/labstack/echo/v4"
 
-	"github.com/sluice-io/sluice/internal/registry"
+	"github.com/sluice-io/sluice/internal/subscription"
 	"github.com/sluice-io/sluice/pkg/sluice"
 )
 
@@ -137,7 +137,7 @@ func (s *Server) putWake(c echo.Context) error {
 	if wish.Webhook == "" {
 		return sluice.Errorf(sluice.InvalidRequest, "webhook is missing; set the URL for notices").With("field", "webhook")
 	}
-	sub, created, err := s.opts.Registry.Put(c.Request().Context(), id, &registry.Request{
+	sub, created, err := s.opts.Registry.Put(c.Request().Context(), id, &subscription.Request{
 		Namespace: c.Param("ns"), Mode: sluice.Wake, Pattern: pattern, Description: wish.Description,
 		Endpoint: sluice.Endpoint{URL: wish.Webhook, Handshake: wish.Handshake},
 	}, by(c))
@@ -157,7 +157,7 @@ func (s *Server) putWake(c echo.Context) error {
 // S1-111).
 func (s *Server) getWakes(c echo.Context) error {
 	if !c.QueryParams().Has(paramSubscriptions) {
-		return c.JSON(http.StatusOK, inS1(s.hideURL(c, subscription(c))))
+		return c.JSON(http.StatusOK, inS1(s.hideURL(c, subscriptionOf(c))))
 	}
 	pattern, err := patternOf(c)
 	if err != nil {
@@ -166,7 +166,7 @@ func (s *Server) getWakes(c echo.Context) error {
 	if c.QueryParams().Has(paramSubscription) {
 		return sluice.Errorf(sluice.InvalidRequest, "send either ?subscription=<id> or ?subscriptions")
 	}
-	page, err := s.opts.Registry.List(c.Request().Context(), registry.Query{
+	page, err := s.opts.Registry.List(c.Request().Context(), subscription.Query{
 		Namespace: c.Param("ns"), Mode: sluice.Wake,
 		Visible: func(sub *sluice.Subscription) bool {
 			return (pattern == everything || sub.Pattern == pattern) && s.owns(c, sub) == nil
@@ -184,7 +184,7 @@ func (s *Server) getWakes(c echo.Context) error {
 
 // deleteWake deletes a subscription and its consumers (S1-113, S1-114).
 func (s *Server) deleteWake(c echo.Context) error {
-	if err := s.opts.Registry.Delete(c.Request().Context(), subscription(c).ID, by(c)); err != nil {
+	if err := s.opts.Registry.Delete(c.Request().Context(), subscriptionOf(c).ID, by(c)); err != nil {
 		return err
 	}
 	return c.NoContent(http.StatusNoContent)

@@ -10,7 +10,7 @@ import (
 
 	"github.com/labstack/echo/v4"
 
-	"github.com/sluice-io/sluice/internal/access"
+	"github.com/sluice-io/sluice/internal/authz"
 	"github.com/sluice-io/sluice/pkg/sluice"
 )
 
@@ -78,10 +78,10 @@ func (s *Server) putWatch(c echo.Context) error {
 		return err
 	}
 	w.Pattern, _ = sluice.ParsePattern(string(w.Pattern)) // already validated
-	if err := s.require(c, sluice.VerbRead, access.Target{Namespace: w.Namespace, Pattern: w.Pattern}); err != nil {
+	if err := s.require(c, sluice.VerbRead, authz.Target{Namespace: w.Namespace, Pattern: w.Pattern}); err != nil {
 		return err
 	}
-	if err := s.require(c, sluice.VerbPublish, access.Target{Namespace: w.Namespace, Path: w.Action.Path}); err != nil {
+	if err := s.require(c, sluice.VerbPublish, authz.Target{Namespace: w.Namespace, Path: w.Action.Path}); err != nil {
 		return err
 	}
 	stored, created, err := s.opts.Watches.Put(c.Request().Context(), w, func(old *sluice.Watch) error {
@@ -126,7 +126,7 @@ func (s *Server) tryWatch(c echo.Context) error {
 		return err
 	}
 	w.Pattern, _ = sluice.ParsePattern(string(w.Pattern)) // already validated
-	if err := s.require(c, sluice.VerbRead, access.Target{Namespace: w.Namespace, Pattern: w.Pattern}); err != nil {
+	if err := s.require(c, sluice.VerbRead, authz.Target{Namespace: w.Namespace, Pattern: w.Pattern}); err != nil {
 		return err
 	}
 	leave, err := s.enterTrial(c, w.Namespace)
@@ -162,7 +162,7 @@ func (s *Server) watchOf(c echo.Context) (sluice.Watch, error) {
 	case unknown != nil:
 		return w, unknown
 	case !owns:
-		return w, access.Concealed() // the same for a missing watch
+		return w, authz.Concealed() // the same for a missing watch
 	}
 	return w, err
 }
@@ -170,7 +170,7 @@ func (s *Server) watchOf(c echo.Context) (sluice.Watch, error) {
 // ownsInstruction reports whether the caller manages an instruction: its own, or one of a namespace
 // that it administers.
 func (s *Server) ownsInstruction(c echo.Context, namespace string, by sluice.Creator) (bool, error) {
-	admin := s.require(c, sluice.VerbAdmin, access.Target{Namespace: namespace})
+	admin := s.require(c, sluice.VerbAdmin, authz.Target{Namespace: namespace})
 	switch {
 	case admin == nil:
 		return true, nil

@@ -10,9 +10,9 @@ import (
 	"github.com/nats-io/nats.go"
 	"github.com/stretchr/testify/require"
 
-	"github.com/sluice-io/sluice/internal/certs"
+	"github.com/sluice-io/sluice/internal/certreload"
 	"github.com/sluice-io/sluice/internal/natsd"
-	"github.com/sluice-io/sluice/internal/natstest"
+	"github.com/sluice-io/sluice/internal/testkit/natstest"
 )
 
 func TestTheUsersOfAnOperatorsAccountsLogInAndNobodyElse(t *testing.T) {
@@ -61,7 +61,7 @@ func TestAnOperatorThatMakesNoServerIsRefused(t *testing.T) {
 func reloading(t *testing.T, authority *natstest.Authority) (config *tls.Config, cert, key string) {
 	t.Helper()
 	cert, key = authority.Issue(t, "listener")
-	reloader, err := certs.New(cert, key)
+	reloader, err := certreload.New(cert, key)
 	require.NoError(t, err)
 	config = authority.TLS(t, tls.NoClientCert)
 	config.Certificates, config.GetCertificate = nil, reloader.GetCertificate

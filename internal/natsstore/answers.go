@@ -5,7 +5,7 @@ import (
 	"encoding/json"
 	"fmt"
 
-	"github.com/sluice-io/sluice/internal/vault"
+	"github.com/sluice-io/sluice/internal/seal"
 	"github.com/sluice-io/sluice/pkg/sluice"
 	"github.com/sluice-io/sluice/streams"
 )
@@ -63,4 +63,4 @@ func (a Answers) Delete(ctx context.Context, key string, revision uint64) error 
 	return a.bucket.Delete(ctx, key, revision)
 }
 
-func answerPlace(key string) string { return vault.Place(streams.Answers, key, "answer") }
+func answerPlace(key string) string { return seal.Place(streams.Answers, key, "answer") }

@@ -19,7 +19,7 @@ import (
 	"github.com/nats-io/nats.go"
 	"github.com/nats-io/nats.go/jetstream"
 
-	"github.com/sluice-io/sluice/internal/vault"
+	"github.com/sluice-io/sluice/internal/seal"
 	"github.com/sluice-io/sluice/pkg/sluice"
 )
 
@@ -63,7 +63,7 @@ type Options struct {
 	Log      *slog.Logger     // slog.DiscardHandler
 	Readers  bool             // other accounts read events as they are stored: each is told again under streams.LiveSubjects
 
-	Vault  *vault.Ring    // seals secrets and seeds of keys before they are written; nil: they are written as they are, which is for tests
+	Vault  *seal.Ring     // seals secrets and seeds of keys before they are written; nil: they are written as they are, which is for tests
 	Sealed []SealedBucket // whose records are sealed besides those of the store's own; Provision seals what an older release left plain
 
 	Intact func() context.Context // ends when a server in this process can write no more; nil: that is not known

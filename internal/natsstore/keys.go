@@ -16,7 +16,7 @@ import (
 	"strings"
 	"time"
 
-	"github.com/sluice-io/sluice/internal/vault"
+	"github.com/sluice-io/sluice/internal/seal"
 	"github.com/sluice-io/sluice/pkg/sluice"
 	"github.com/sluice-io/sluice/streams"
 )
@@ -82,7 +82,7 @@ type keyRecord struct {
 // cannot be given another one by whoever can write its record and not open it.
 func (r keyRecord) Transformed(name string, f Transform) (_ keyRecord, err error) {
 	r.Use = cmp.Or(r.Use, sluice.UseWebhook)
-	r.Seed, err = f(r.Seed, vault.Place(streams.Keys, name, string(r.Use), r.ID))
+	r.Seed, err = f(r.Seed, seal.Place(streams.Keys, name, string(r.Use), r.ID))
 	return r, err
 }
 

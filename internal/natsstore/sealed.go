@@ -8,7 +8,7 @@ import (
 	"slices"
 	"strings"
 
-	"github.com/sluice-io/sluice/internal/vault"
+	"github.com/sluice-io/sluice/internal/seal"
 	"github.com/sluice-io/sluice/pkg/sluice"
 	"github.com/sluice-io/sluice/streams"
 )
@@ -46,7 +46,7 @@ type checkRecord struct {
 }
 
 func (r checkRecord) Transformed(name string, f Transform) (checkRecord, error) {
-	text, err := f(r.Check, vault.Place(streams.Keys, name, "check"))
+	text, err := f(r.Check, seal.Place(streams.Keys, name, "check"))
 	return checkRecord{text}, err
 }
 
@@ -60,12 +60,12 @@ func (s *Store) sealText(text, place string) (string, error) {
 
 // openText opens what sealText sealed. What is not sealed is as an older release wrote it.
 func (s *Store) openText(text, place string) (string, error) {
-	id := vault.KeyOf(text)
+	id := seal.KeyOf(text)
 	if id == "" {
 		return text, nil
 	}
 	if s.opts.Vault == nil {
-		return "", &vault.UnknownKeyError{ID: id}
+		return "", &seal.UnknownKeyError{ID: id}
 	}
 	plain, err := s.opts.Vault.Open(text, place)
 	return string(plain), err
@@ -76,7 +76,7 @@ func (s *Store) openText(text, place string) (string, error) {
 func keysIn[T Vaulted[T]](name string, record T) []string {
 	var ids []string
 	_, _ = record.Transformed(name, func(text, _ string) (string, error) { // it has no error of its own
-		ids = append(ids, vault.KeyOf(text))
+		ids = append(ids, seal.KeyOf(text))
 		return text, nil
 	})
 	slices.Sort(ids)
@@ -280,7 +280,7 @@ func reseal[T Vaulted[T]](ctx context.Context, b Bucket[T], e Entry[T]) (bool, e
 		switch {
 		case err == nil:
 			return true, nil
-		case errors.Is(err, vault.ErrTampered):
+		case errors.Is(err, seal.ErrTampered):
 			b.logLocked(ctx, e.Key, err)
 			return false, nil
 		case sluice.CodeOf(err) != sluice.Conflict:

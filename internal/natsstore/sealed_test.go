@@ -18,26 +18,26 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/sluice-io/sluice/internal/natsstore"
-	"github.com/sluice-io/sluice/internal/natstest"
-	"github.com/sluice-io/sluice/internal/vault"
+	"github.com/sluice-io/sluice/internal/seal"
+	"github.com/sluice-io/sluice/internal/testkit/natstest"
 	"github.com/sluice-io/sluice/pkg/sluice"
 	"github.com/sluice-io/sluice/streams"
 )
 
 // ringOf returns a ring of keys that are made of numbers.
-func ringOf(tb testing.TB, numbers ...byte) *vault.Ring {
+func ringOf(tb testing.TB, numbers ...byte) *seal.Ring {
 	tb.Helper()
 	var keys [][]byte
 	for _, n := range numbers {
-		keys = append(keys, bytes.Repeat([]byte{n}, vault.KeyBytes))
+		keys = append(keys, bytes.Repeat([]byte{n}, seal.KeyBytes))
 	}
-	r, err := vault.New(keys...)
+	r, err := seal.New(keys...)
 	require.NoError(tb, err)
 	return r
 }
 
 // sealing returns a provisioned store that seals with the ring, on a server that may have data.
-func sealing(tb testing.TB, server *natstest.Server, ring *vault.Ring) *natsstore.Store {
+func sealing(tb testing.TB, server *natstest.Server, ring *seal.Ring) *natsstore.Store {
 	tb.Helper()
 	store := connected(tb, natsstore.Options{Conn: server, Vault: ring})
 	require.NoError(tb, store.Provision(tb.Context()))
@@ -299,7 +299,7 @@ func TestAServerWithoutTheKeyDoesNotStart(t *testing.T) {
 	server := natstest.New(t)
 	sealing(t, server, ringOf(t, 1)) // there is no subscription and no signing key
 	before := dump(t, server, streams.Keys)
-	for _, ring := range []*vault.Ring{ringOf(t, 2), nil} {
+	for _, ring := range []*seal.Ring{ringOf(t, 2), nil} {
 		var locked *natsstore.LockedError
 		err := connected(t, natsstore.Options{Conn: server, Vault: ring}).Provision(t.Context())
 		require.ErrorAs(t, err, &locked)
@@ -375,7 +375,7 @@ func TestWhatIsMovedToAnotherRecordIsNotOpenedThere(t *testing.T) {
 
 			_, _, err := store.Subscriptions().Get(t.Context(), "mine")
 			requireCode(t, sluice.Unavailable, err)
-			require.ErrorIs(t, err, vault.ErrTampered)
+			require.ErrorIs(t, err, seal.ErrTampered)
 			list, err := store.Subscriptions().List(t.Context())
 			require.NoError(t, err)
 			require.Len(t, list, 1)
@@ -392,7 +392,7 @@ func TestWhatIsMovedToAnotherRecordIsNotOpenedThere(t *testing.T) {
 }
 
 // start is what a server does with its records before it serves.
-func startOf(b *testing.B, server *natstest.Server, ring *vault.Ring, subs int) time.Duration {
+func startOf(b *testing.B, server *natstest.Server, ring *seal.Ring, subs int) time.Duration {
 	b.Helper()
 	began := time.Now()
 	store := sealing(b, server, ring)
@@ -413,7 +413,7 @@ func startOf(b *testing.B, server *natstest.Server, ring *vault.Ring, subs int) 
 func BenchmarkStart(b *testing.B) {
 	const subs = 10_000
 	made := map[bool]*natstest.Server{}
-	rings := map[bool]*vault.Ring{false: nil, true: ringOf(b, 1)}
+	rings := map[bool]*seal.Ring{false: nil, true: ringOf(b, 1)}
 	for sealed, ring := range rings {
 		server := natstest.New(b)
 		store := sealing(b, server, ring)

@@ -6,7 +6,7 @@ import (
 	"maps"
 	"slices"
 
-	"github.com/sluice-io/sluice/internal/vault"
+	"github.com/sluice-io/sluice/internal/seal"
 	"github.com/sluice-io/sluice/pkg/sluice"
 	"github.com/sluice-io/sluice/streams"
 )
@@ -28,23 +28,23 @@ type subscriptionRecord struct {
 func (r subscriptionRecord) Transformed(id string, f Transform) (_ subscriptionRecord, err error) {
 	r.Secrets = slices.Clone(r.Secrets)
 	for i := range r.Secrets {
-		if r.Secrets[i].Value, err = f(r.Secrets[i].Value, vault.Place(streams.Subscriptions, id, "secret")); err != nil {
+		if r.Secrets[i].Value, err = f(r.Secrets[i].Value, seal.Place(streams.Subscriptions, id, "secret")); err != nil {
 			return r, err
 		}
 	}
 	endpoint := &r.Subscription.Endpoint
 	address := endpoint.URL
 	if address != "" { // of a subscription that is gone
-		if endpoint.URL, err = f(address, vault.Place(streams.Subscriptions, id, "url")); err != nil {
+		if endpoint.URL, err = f(address, seal.Place(streams.Subscriptions, id, "url")); err != nil {
 			return r, err
 		}
 	}
-	if vault.KeyOf(address) != "" {
+	if seal.KeyOf(address) != "" {
 		address = endpoint.URL // it is opened now
 	}
 	endpoint.Headers = maps.Clone(endpoint.Headers)
 	for name, value := range endpoint.Headers {
-		if endpoint.Headers[name], err = f(value, vault.Place(streams.Subscriptions, id, "header", name, address)); err != nil {
+		if endpoint.Headers[name], err = f(value, seal.Place(streams.Subscriptions, id, "header", name, address)); err != nil {
 			return r, err
 		}
 	}
@@ -62,7 +62,7 @@ func (r *subscriptionRecord) subscription(revision uint64) *sluice.Subscription 
 func (r *subscriptionRecord) locked(revision uint64) *sluice.Subscription {
 	sub := r.subscription(revision)
 	sub.Secrets, sub.Endpoint.Headers = nil, nil
-	if vault.KeyOf(sub.Endpoint.URL) != "" {
+	if seal.KeyOf(sub.Endpoint.URL) != "" {
 		sub.Endpoint.URL = ""
 	}
 	return sub

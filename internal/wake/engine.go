@@ -12,10 +12,10 @@ import (
 	"sync"
 	"time"
 
-	"github.com/sluice-io/sluice/internal/shares"
+	"github.com/sluice-io/sluice/internal/fairsem"
+	"github.com/sluice-io/sluice/internal/inflight"
+	"github.com/sluice-io/sluice/internal/keylock"
 	"github.com/sluice-io/sluice/internal/shutdown"
-	"github.com/sluice-io/sluice/internal/turns"
-	"github.com/sluice-io/sluice/internal/underway"
 	"github.com/sluice-io/sluice/pkg/sluice"
 )
 
@@ -37,8 +37,8 @@ const maxInFlight = 4096
 type Engine struct {
 	ports  Ports
 	opts   Options
-	turns  turns.Turns[string] // of consumers, by id
-	places *shares.Shares      // of notices
+	turns  keylock.Turns[string] // of consumers, by id
+	places *fairsem.Shares       // of notices
 
 	changes chan func()
 	told    chan struct{} // closed when all subscriptions have been told of
@@ -51,7 +51,7 @@ type Engine struct {
 	leaving  map[string]*runner  // the last of each subscription that was told to end
 	revoking map[string]struct{} // subscriptions that are being cancelled
 	ended    sync.WaitGroup
-	flights  underway.Set[*sluice.Subscription] // the notices under way
+	flights  inflight.Set[*sluice.Subscription] // the notices under way
 }
 
 // New returns an engine. It takes callbacks from now on, and wakes nobody before Run.
@@ -70,7 +70,7 @@ func New(ports Ports, opts Options) *Engine {
 	}
 	opts.ClaimWithin = cmp.Or(opts.ClaimWithin, ClaimWithin)
 	return &Engine{
-		ports: ports, opts: opts, places: shares.New(cmp.Or(opts.MaxInFlight, maxInFlight)),
+		ports: ports, opts: opts, places: fairsem.New(cmp.Or(opts.MaxInFlight, maxInFlight)),
 		changes: make(chan func()), told: make(chan struct{}), subs: map[string]*sluice.Subscription{}, runners: map[string]*runner{}, leaving: map[string]*runner{}, revoking: map[string]struct{}{},
 	}
 }

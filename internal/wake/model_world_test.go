@@ -8,8 +8,8 @@ import (
 	"strings"
 	"time"
 
+	"github.com/sluice-io/sluice/internal/testkit/waketest"
 	"github.com/sluice-io/sluice/internal/wake"
-	"github.com/sluice-io/sluice/internal/waketest"
 	"github.com/sluice-io/sluice/pkg/sluice"
 )
 

@@ -4,7 +4,7 @@ import (
 	"context"
 	"time"
 
-	"github.com/sluice-io/sluice/internal/passes"
+	"github.com/sluice-io/sluice/internal/callbacktoken"
 	"github.com/sluice-io/sluice/pkg/sluice"
 )
 
@@ -138,6 +138,6 @@ type Ports struct {
 	Pace     Pace // nil: at any rate
 	Log      Log
 	Registry Registry
-	Keys     passes.Keys
+	Keys     callbacktoken.Keys
 	Observe  Observer // nil: nobody
 }

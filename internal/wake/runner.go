@@ -9,7 +9,7 @@ import (
 
 	"github.com/cenkalti/backoff/v4"
 
-	"github.com/sluice-io/sluice/internal/shares"
+	"github.com/sluice-io/sluice/internal/fairsem"
 	"github.com/sluice-io/sluice/pkg/sluice"
 )
 
@@ -29,7 +29,7 @@ type runner struct {
 	of     string
 	stop   context.CancelFunc
 	ended  chan struct{}
-	share  *shares.Share
+	share  *fairsem.Share
 
 	work sync.WaitGroup
 

@@ -4,7 +4,7 @@ import (
 	"errors"
 	"time"
 
-	"github.com/sluice-io/sluice/internal/passes"
+	"github.com/sluice-io/sluice/internal/callbacktoken"
 	"github.com/sluice-io/sluice/pkg/sluice"
 )
 
@@ -25,20 +25,20 @@ type Claim struct {
 	Of        string `json:"of"`
 	Epoch     uint64 `json:"epoch"`
 
-	passes.Term
+	callbacktoken.Term
 }
 
 // newToken returns a token for a claim (S1-102).
-func newToken(keys passes.Keys, c Claim, now time.Time) (string, error) {
-	c.Term = passes.Until(now.Add(TokenFor))
-	return passes.Sign(keys, c)
+func newToken(keys callbacktoken.Keys, c Claim, now time.Time) (string, error) {
+	c.Term = callbacktoken.Until(now.Add(TokenFor))
+	return callbacktoken.Sign(keys, c)
 }
 
 // verify returns what a token says. Codes: WakeTokenInvalid; WakeTokenExpired, and then what it said.
-func verify(keys passes.Keys, token string, now time.Time) (Claim, error) {
-	c, err := passes.Read[Claim](keys, token, now)
+func verify(keys callbacktoken.Keys, token string, now time.Time) (Claim, error) {
+	c, err := callbacktoken.Read[Claim](keys, token, now)
 	switch {
-	case errors.Is(err, passes.ErrExpired):
+	case errors.Is(err, callbacktoken.ErrExpired):
 		return c, sluice.Errorf(sluice.WakeTokenExpired, "the token has expired")
 	case err != nil:
 		return c, notOurs()
@@ -56,7 +56,7 @@ func (c Claim) renewable(now time.Time) bool {
 }
 
 // next returns the token for the callback after this one: the same, unless it is about to expire (S1-83).
-func next(keys passes.Keys, token string, c Claim, now time.Time) (string, error) {
+func next(keys callbacktoken.Keys, token string, c Claim, now time.Time) (string, error) {
 	if c.ExpiresAt != nil && c.ExpiresAt.After(now.Add(freshFor)) {
 		return token, nil
 	}

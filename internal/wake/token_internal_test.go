@@ -9,7 +9,7 @@ import (
 	"github.com/golang-jwt/jwt/v5"
 	"github.com/stretchr/testify/require"
 
-	"github.com/sluice-io/sluice/internal/passes"
+	"github.com/sluice-io/sluice/internal/callbacktoken"
 	"github.com/sluice-io/sluice/pkg/sluice"
 )
 
@@ -77,7 +77,7 @@ func TestOnlyATokenOfThisServerCounts(t *testing.T) {
 	require.Equal(t, sluice.Unavailable, sluice.CodeOf(err), "without a key nothing is signed")
 }
 
-func mustToken(t *testing.T, k passes.Keys, c Claim, now time.Time) string {
+func mustToken(t *testing.T, k callbacktoken.Keys, c Claim, now time.Time) string {
 	t.Helper()
 	token, err := newToken(k, c, now)
 	require.NoError(t, err)

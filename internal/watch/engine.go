@@ -8,8 +8,8 @@ import (
 	"time"
 
 	"github.com/sluice-io/sluice/internal/filter"
-	"github.com/sluice-io/sluice/internal/tailing"
-	"github.com/sluice-io/sluice/internal/underway"
+	"github.com/sluice-io/sluice/internal/inflight"
+	"github.com/sluice-io/sluice/internal/logtail"
 	"github.com/sluice-io/sluice/pkg/sluice"
 )
 
@@ -17,9 +17,9 @@ import (
 type Engine struct {
 	ports Ports
 	opts  Options
-	hubs  *tailing.Set[sluice.Event, struct{}]
+	hubs  *logtail.Set[sluice.Event, struct{}]
 
-	under underway.Set[*sluice.Watch]
+	under inflight.Set[*sluice.Watch]
 	parts sync.WaitGroup // of Run
 
 	mu      sync.Mutex

@@ -5,8 +5,8 @@ import (
 	"errors"
 	"time"
 
-	"github.com/sluice-io/sluice/internal/ring"
-	"github.com/sluice-io/sluice/internal/tailing"
+	"github.com/sluice-io/sluice/internal/logtail"
+	"github.com/sluice-io/sluice/internal/logtail/ringbuffer"
 	"github.com/sluice-io/sluice/pkg/sluice"
 )
 
@@ -25,18 +25,20 @@ var (
 const eventWeight = 512
 
 // readings is what a ring has.
-var readings = ring.Of[sluice.Event]{ //nolint:gochecknoglobals // nobody changes it
+var readings = ringbuffer.Of[sluice.Event]{ //nolint:gochecknoglobals // nobody changes it
 	Seq: func(ev sluice.Event) uint64 { return ev.Seq }, Weight: func(ev sluice.Event) int { return len(ev.Data) + eventWeight },
 }
 
 // tail is what reads a namespace's log for watches; there is nothing beside it.
-type tail = tailing.Tail[sluice.Event, struct{}]
+type tail = logtail.Tail[sluice.Event, struct{}]
 
 // newHubs returns the readers of logs.
-func newHubs(log Log, opts Options) *tailing.Set[sluice.Event, struct{}] {
-	return tailing.New(tailing.Needs[sluice.Event, struct{}]{
+func newHubs(log Log, opts Options) *logtail.Set[sluice.Event, struct{}] {
+	return logtail.New(logtail.Needs[sluice.Event, struct{}]{
 		Log: log, Item: func(ev sluice.Event) sluice.Event { return ev }, Beside: func(*tail) struct{} { return struct{}{} },
-		Ring: func(last uint64) *ring.Ring[sluice.Event] { return ring.New(readings, opts.Ring, opts.RingBytes, last) },
+		Ring: func(last uint64) *ringbuffer.Ring[sluice.Event] {
+			return ringbuffer.New(readings, opts.Ring, opts.RingBytes, last)
+		},
 		Over: func(ctx context.Context, t *tail) error {
 			first, last, err := log.Ends(ctx, t.Namespace)
 			switch head := t.Ring().Last(); {

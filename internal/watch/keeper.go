@@ -10,10 +10,10 @@ import (
 	"time"
 
 	"github.com/sluice-io/sluice/internal/filter"
+	"github.com/sluice-io/sluice/internal/keylock"
 	"github.com/sluice-io/sluice/internal/ledger"
+	"github.com/sluice-io/sluice/internal/outbox"
 	"github.com/sluice-io/sluice/internal/shutdown"
-	"github.com/sluice-io/sluice/internal/telling"
-	"github.com/sluice-io/sluice/internal/turns"
 	"github.com/sluice-io/sluice/pkg/sluice"
 )
 
@@ -48,7 +48,7 @@ type Needs struct {
 // Keeper makes, changes and cancels watches. Changes are in the ledger before they are made. Its methods may be called at once.
 type Keeper struct {
 	needs Needs
-	turns turns.Turns[string] // by namespace: those who make watches, so that there are not more than there may be
+	turns keylock.Turns[string] // by namespace: those who make watches, so that there are not more than there may be
 }
 
 // NewKeeper returns a keeper.
@@ -238,7 +238,7 @@ func (k *Keeper) Delete(ctx context.Context, w sluice.Watch, by string) error {
 	if err != nil {
 		return err
 	}
-	_, err = telling.After(ctx, func(ctx context.Context) (Stored, error) { return k.cancel(ctx, &w, by) }, k.cancelled)
+	_, err = outbox.WriteThenPublish(ctx, func(ctx context.Context) (Stored, error) { return k.cancel(ctx, &w, by) }, k.cancelled)
 	if err != nil {
 		intent.Fail(ctx, err)
 		return fmt.Errorf("delete watch: %w", err)

@@ -10,9 +10,9 @@ import (
 	"time"
 
 	"github.com/sluice-io/sluice/internal/filter"
+	"github.com/sluice-io/sluice/internal/inflight"
+	"github.com/sluice-io/sluice/internal/logtail"
 	"github.com/sluice-io/sluice/internal/shutdown"
-	"github.com/sluice-io/sluice/internal/tailing"
-	"github.com/sluice-io/sluice/internal/underway"
 	"github.com/sluice-io/sluice/pkg/sluice"
 )
 
@@ -27,7 +27,7 @@ const (
 type runner struct {
 	ports   Ports
 	opts    Options
-	under   *underway.Set[*sluice.Watch] // actions that are being done
+	under   *inflight.Set[*sluice.Watch] // actions that are being done
 	key     string
 	watch   *sluice.Watch
 	chooses *filter.Matcher
@@ -45,7 +45,7 @@ type runner struct {
 }
 
 // run looks at events until ctx ends or there is trouble; then all that is not stored is forgotten.
-func (r *runner) run(ctx context.Context, hubs *tailing.Set[sluice.Event, struct{}]) error {
+func (r *runner) run(ctx context.Context, hubs *logtail.Set[sluice.Event, struct{}]) error {
 	r.state, r.verdicts = nil, r.verdicts[:0]
 	if err := r.load(ctx); err != nil {
 		return err

@@ -3,7 +3,7 @@ package watch
 import (
 	"context"
 
-	"github.com/sluice-io/sluice/internal/ring"
+	"github.com/sluice-io/sluice/internal/logtail/ringbuffer"
 	"github.com/sluice-io/sluice/pkg/sluice"
 )
 
@@ -13,7 +13,7 @@ const batch = 128
 // source is a place in a log that moves forward: over pages of the log, until the ring covers it.
 type source struct {
 	log       Log
-	ring      *ring.Ring[sluice.Event]
+	ring      *ringbuffer.Ring[sluice.Event]
 	namespace string
 	pattern   sluice.Pattern
 	place     uint64 // everything up to it was returned

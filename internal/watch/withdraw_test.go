@@ -8,7 +8,7 @@ import (
 
 	"github.com/stretchr/testify/require"
 
-	"github.com/sluice-io/sluice/internal/underway"
+	"github.com/sluice-io/sluice/internal/inflight"
 	"github.com/sluice-io/sluice/pkg/sluice"
 )
 
@@ -89,7 +89,7 @@ func TestARightIsLostWhereNothingIsUnderWay(t *testing.T) {
 		s := newSite()
 		s.run(t, asIs, func() {
 			require.NoError(t, s.engine.Withdraw(t.Context(), ofAnn))
-			s.underWay = func(ctx context.Context) { require.False(t, underway.WasCut(ctx)) }
+			s.underWay = func(ctx context.Context) { require.False(t, inflight.WasCut(ctx)) }
 			s.publish("on")
 		})
 		require.Contains(t, s.published, "watch-hot-7-1")

@@ -92,7 +92,7 @@ func (e *Event) ProducedBy(principal Principal, authType string) {
 }
 
 // AuthTypeOf returns the kind of a principal in the terms of CloudEvents' auth context, or
-// ai_agent, which that lacks. For the holder of a grant, use access.Index.AuthType instead.
+// ai_agent, which that lacks. For the holder of a grant, use authz.Index.AuthType instead.
 func AuthTypeOf(principal Principal) string {
 	kind, _, named := strings.Cut(string(principal), ":")
 	switch {

@@ -20,33 +20,33 @@ func (s subject) scope() string {
 }
 
 // driven is why the other files of a package are left out.
-const driven = "the others read, store and send what these decide; internal/app tests them on a NATS server"
+const driven = "the others read, store and send what these decide; internal/e2e tests them on a NATS server"
 
 // subjects returns the packages and files that decide; what moves bytes is left to the tests of what it moves.
 func subjects() []subject {
 	return []subject{
-		{pkg: "internal/access"},
+		{pkg: "internal/authz"},
 		{pkg: "internal/retry"},
 		{pkg: "internal/filter", floor: 85},
-		{pkg: "internal/shares"},
-		{pkg: "internal/limits"},
-		{pkg: "internal/causes"},
+		{pkg: "internal/fairsem"},
+		{pkg: "internal/quota"},
+		{pkg: "internal/loopguard"},
 		{pkg: "internal/explain", floor: 40},
-		{pkg: "internal/timers"},
-		{pkg: "internal/registry", files: []string{"same.go", "change.go", "decode.go", "patch.go", "request.go"}, why: driven},
+		{pkg: "internal/schedule/timerqueue"},
+		{pkg: "internal/subscription", files: []string{"same.go", "change.go", "decode.go", "patch.go", "request.go"}, why: driven},
 		{pkg: "internal/wake", files: []string{"step.go", "callback.go", "ahead.go", "change.go"}, why: driven},
 		{
-			pkg: "internal/push", files: []string{"book.go", "bookacts.go", "breaker.go", "budget.go", "park.go", "replay.go"}, why: driven,
+			pkg: "internal/delivery", files: []string{"book.go", "bookacts.go", "breaker.go", "budget.go", "park.go", "replay.go"}, why: driven,
 			tests: "^(TestOnlyTheHeadOfALaneIsSent|TestLanesDoNotWaitForEachOther|TestAParkedLaneHoldsNothingAndEndsWhereItsLastEventWasAcknowledged|TestAnEventThatArrivesWhileItsLaneIsReadBackIsReadBackToo|TestALaneThatFillsTheWindowIsSetAside|TestADeliveryThatIsHeldIsIgnoredWhenItComesAgain|TestAHeldLaneIsNeverDue|TestAHeldLaneGoesOnWhenSomebodyDecides|TestALaneThatIsNotHeldIsHastenedAndNotDiscarded|TestAnActThatNobodyCanFinishIsAnswered|TestTheBreakerOpensOnTroubleInSeveralLanesThatLasts|TestATimeoutIsTroubleSinceItsRequestWasMade|TestProbesAreSpacedFromASecondToThirty|TestRecoveryGrowsWithEachRound|TestTroubleWhileHalfOpenOpensAgainForLonger|TestALaneThatFailsAloneDoesNotKeepTheBreakerOpen|TestAnswersToWhatWasAskedBeforeItOpenedSayNothing|TestAProbeThatAsksForNothingIsFollowedByAnother|TestAHalfOpenBreakerThatHoldsNothingUpCloses|TestRetryAfterHoldsEverythingBackWithoutOpening|TestAnotherEndpointBeginsClosed|TestABreakerGoesOnWhereItWasStored|TestWhateverTheAnswersTheBreakerKeepsItsBounds|TestAProbeIsALiveHeadOrTheLaneDueLongest|TestARecordIsDeletedWhileNothingMayBeSent|TestBothRatesHold|TestReadingAheadIsBounded|TestTheGateIsAskedAgainAfterAPauseThatGrows|TestWhatIsKeptBackCostsNothingOfTheRate|TestWithdrawWaitsForWhatItCutOff|TestADecisionOfBeforeLetsNothingOut|TestWithdrawSaysWhenItCannotTell|TestASubscriptionIsEndedOnce|Test(Attempts|Book|Breaker|Replay)_.*|TestTheLogLeavesOutWhatAnAttemptDoesNotHave)$", // those that need no NATS
 		},
 		{pkg: "internal/feed", files: []string{"coalesce.go", "queue.go", "pages.go", "bounds.go"}, why: driven},
 		{
-			pkg: "internal/dsub", floor: 58, files: []string{"step.go", "fold.go"}, why: driven,
+			pkg: "internal/streamsub", floor: 58, files: []string{"step.go", "fold.go"}, why: driven,
 			tests: "^(TestWhatBecomesOfASubscription|TestALogThatBeginsAnewWakesForAllOfIt|TestConfigurationsThatAreRefused|TestWhatIsNeverAcknowledgedHoldsUpNobodyElse|TestACursorBehindAllOthersIsKept|TestAllNamesAreTakenOrNone|TestNothingIsLostHoweverThingsInterleave|TestMoreStreamsThanLinksAreToldOfAllTheSame)$",
 		},
 		{pkg: "internal/watch", files: []string{"step.go", "memory.go", "end.go"}, why: driven},
-		{pkg: "internal/appoint", files: []string{"decide.go", "cron.go"}, why: driven},
-		{pkg: "internal/due", files: []string{"clock.go", "index.go"}, why: driven},
+		{pkg: "internal/schedule/appointment", files: []string{"decide.go", "cron.go"}, why: driven},
+		{pkg: "internal/schedule", files: []string{"clock.go", "index.go"}, why: driven},
 		{pkg: "pkg/sluice"},
 	}
 }

@@ -1,0 +1,64 @@
+// Command bench knows how Sluice's speed is compared: with a bare loop that consumes a durable
+// consumer of JetStream and POSTs, without signatures, order, retries or a log, in the same run,
+// on the same machine, under the same load, in turn; and how Sluice fares in trouble: beside a
+// slow endpoint, with deliveries to retry, through an outage, with parked lanes, each beside the
+// same without that trouble; and its Durable Streams and wakes beside
+// JetStream's own and bare POSTs; and what its feeds take, and cost who publishes. It prints what it measured and judges nothing.
+//
+// The systems are processes of their own, so that what they use can be told from what the load
+// uses; publishers and receivers are in this one. Everything is on loopback and in a
+// temporary directory, and gone afterwards.
+package main
+
+import (
+	"cmp"
+	"context"
+	"flag"
+	"fmt"
+	"io"
+	"os"
+	"os/signal"
+	"syscall"
+)
+
+func main() {
+	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
+	err := run(ctx, os.Args[1:], os.Stdout, os.Stderr)
+	stop()
+	if err != nil {
+		fmt.Fprintln(os.Stderr, "bench:", err)
+		os.Exit(1)
+	}
+}
+
+// run measures what the arguments ask for; in a child process it is the bare loop, or readers of feeds.
+func run(ctx context.Context, args []string, stdout, stderr io.Writer) error {
+	if spec := os.Getenv(loopEnv); spec != "" {
+		return runLoop(ctx, spec)
+	}
+	if spec := os.Getenv(audienceEnv); spec != "" {
+		return runAudience(ctx, spec, os.Stdin, stdout)
+	}
+	flags := flag.NewFlagSet("bench", flag.ContinueOnError)
+	flags.SetOutput(stderr)
+	binary := flags.String("sluice", "bin/sluice", "the `binary` of Sluice to measure")
+	short := flags.Bool("quick", false, "only see whether it works")
+	rows := flags.String("rows", "", "which `rows`: of speed,slow,late,outage,parked,streams,feeds (all)")
+	down := flags.Duration("outage", 0, "how long the endpoint is down (1m, quick: 5s)")
+	if err := flags.Parse(args); err != nil {
+		return err
+	}
+	p := complete()
+	if *short {
+		p = quick()
+	}
+	p.outage.down = cmp.Or(*down, p.outage.down)
+	dir, err := os.MkdirTemp("", "sluice-bench-")
+	if err != nil {
+		return err
+	}
+	defer func() { _ = os.RemoveAll(dir) }() // it is a temporary directory
+	return p.run(ctx, env{binary: *binary, dir: dir, progress: func(format string, args ...any) {
+		_, _ = fmt.Fprintf(stderr, format, args...) // nobody may be looking
+	}}, *rows, stdout)
+}

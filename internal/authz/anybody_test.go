@@ -1,0 +1,89 @@
+package authz_test
+
+import (
+	"testing"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/sluice-io/sluice/internal/authz"
+	"github.com/sluice-io/sluice/pkg/sluice"
+	"github.com/sluice-io/sluice/streams"
+)
+
+func nobody() sluice.Caller { return sluice.Caller{Principal: sluice.Anonymous} }
+
+// In a namespace that the operator opened, somebody of whom nothing is known may use paths, and ask to be woken by
+// them, but for the server's own; nowhere else, and never as an admin.
+func TestWhatIsOpenIsForEverybody(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t)
+	require.Equal(t, sluice.Unauthenticated, w.may(nobody(), sluice.VerbRead, "/a"))
+	w.Open([]string{"acme"})
+	for _, v := range []sluice.Verb{sluice.VerbRead, sluice.VerbPublish, sluice.VerbSubscribe} {
+		require.Empty(t, w.may(nobody(), v, "/a"), v)
+		require.Empty(t, w.may(nobody(), v, "/**"), v)
+		require.Equal(t, sluice.Unauthenticated, w.may(nobody(), v, "/_sys/server"), v)
+		require.Equal(t, sluice.Unauthenticated, w.may(nobody(), v, "/_sys/**"), v)
+		require.Equal(t, sluice.Unauthenticated, w.may(nobody(), v, ""), v)
+		elsewhere := authz.Target{Namespace: "elsewhere", Path: "/a"}
+		require.Equal(t, sluice.Unauthenticated, sluice.CodeOf(w.Require(nobody(), v, elsewhere, w.now)), v)
+		require.NoError(t, w.Some(nobody(), v, "acme", w.now), v)
+		require.Equal(t, sluice.Unauthenticated, sluice.CodeOf(w.Some(nobody(), v, "elsewhere", w.now)), v)
+	}
+	require.Equal(t, sluice.Unauthenticated, sluice.CodeOf(w.Some(nobody(), sluice.VerbAdmin, "acme", w.now)))
+	require.Equal(t, sluice.Unauthenticated, w.may(nobody(), sluice.VerbAdmin, "/a"))
+	w.Until(w.now)
+	require.Equal(t, sluice.Unavailable, w.may(nobody(), sluice.VerbRead, "/a"))
+}
+
+// The gate lets pass what somebody of whom nothing is known subscribed to, for as long as the namespace is everybody's.
+func TestWhatIsMadeForEverybodyHoldsWhileTheNamespaceIsEverybodys(t *testing.T) {
+	t.Parallel()
+	sub := &sluice.Subscription{ID: "s", Namespace: "acme", Pattern: "/**", CreatedBy: string(sluice.Anonymous)}
+	labelled := event("/a", 3)
+	labelled.Extensions = map[string]string{sluice.AttributeClassification: "INTERNAL"}
+	open := func(t *testing.T) *world {
+		t.Helper()
+		w := newWorld(t)
+		w.Open([]string{"acme"})
+		require.Equal(t, sluice.Pass, w.Decide(sub, event("/a", 3), w.now))
+		require.Equal(t, sluice.Pass, w.Holds(sub, w.now))
+		require.Equal(t, sluice.Withhold, w.Decide(sub, labelled, w.now))
+		require.Equal(t, sluice.Withhold, w.Decide(sub, event("/_sys/server", 3), w.now))
+		return w
+	}
+	for name, end := range map[string]func(*world){
+		"a label":        func(w *world) { w.label(sluice.Label{Level: sluice.LevelInternal}) },
+		"an access list": func(w *world) { w.acl(ann, line(sluice.TierRead, "")) },
+	} {
+		w := open(t)
+		end(w)
+		require.Equal(t, sluice.Lost, w.Decide(sub, event("/a", 3), w.now), name)
+		require.Equal(t, sluice.Lost, w.Holds(sub, w.now), name)
+	}
+	w := open(t)
+	w.put(streams.TombstoneKey("acme", "/a"), authz.Record{Tombstone: &sluice.Tombstone{Namespace: "acme", Path: "/a", UpTo: 3}})
+	require.Equal(t, sluice.Withhold, w.Decide(sub, event("/a", 3), w.now))
+	require.Equal(t, sluice.Pass, w.Decide(sub, event("/a", 4), w.now))
+	w.Until(w.now)
+	require.Equal(t, sluice.Undecided, w.Decide(sub, event("/a", 4), w.now))
+	require.Equal(t, sluice.Undecided, w.Holds(sub, w.now))
+
+	w = open(t)
+	w.put(streams.LabelKey("acme"), authz.Record{Unreadable: true}) // written by a later version, say
+	require.Equal(t, sluice.Undecided, w.Decide(sub, event("/a", 3), w.now))
+	require.Equal(t, sluice.Unavailable, w.may(nobody(), sluice.VerbRead, "/a"))
+
+	closed := newWorld(t)
+	require.Equal(t, sluice.Lost, closed.Decide(sub, event("/a", 3), closed.now), "the operator opened it once, and not any more")
+	require.Equal(t, sluice.Lost, closed.Holds(sub, closed.now))
+}
+
+// Those of whom nothing is known are one, and nobody else.
+func TestWhoShowsNoTokenIsTheSameAsWhoeverShowsNone(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t)
+	g := w.grant("g", ann, "scope:acme", sluice.VerbSubscribe)
+	require.True(t, w.Same(nobody(), "", sluice.Object{Namespace: "acme"}, w.now))
+	require.False(t, w.Same(nobody(), g.ID, sluice.Object{Namespace: "acme"}, w.now))
+}

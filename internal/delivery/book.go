@@ -1,0 +1,369 @@
+package delivery
+
+import (
+	"container/heap"
+	"slices"
+	"time"
+
+	"github.com/sluice-io/sluice/internal/filter"
+	"github.com/sluice-io/sluice/pkg/sluice"
+)
+
+// lane is the deliveries of one key, in order. Only its head is worked on.
+type lane struct {
+	key    string
+	queue  []*sluice.Delivery // held and unacknowledged, ascending
+	busy   bool               // a worker has it
+	queued bool               // it is in the book's ready list
+	park   *park              // nil: live
+
+	hogging time.Time // since when it has kept others from being handed out; zero: it does not
+
+	acts []*act // what operators want of its head; the first is done first
+
+	doubtful bool // whether the parked head is wanted is being found out
+
+	asks   bool   // what it is busy with makes a request
+	epoch  uint64 // of the breaker, when it was handed out
+	spared spared // its last failure that was not counted
+}
+
+type taskKind int
+
+const (
+	taskSend    taskKind = iota // the head, for the first time
+	taskSpill                   // park a lane that hogs the window, without an attempt
+	taskResume                  // send the next event of a parked lane
+	taskUnpark                  // delete the record
+	taskRelease                 // let a held lane try its head again
+	taskDiscard                 // let it go on without
+)
+
+// task is work on one lane, which is busy until its result is entered.
+type task struct {
+	kind taskKind
+	lane *lane
+	head *sluice.Delivery // taskSend, taskSpill
+	park park             // all others: a copy
+
+	careful bool // store the record at once: it may be long until the lane's next turn
+
+	spare time.Duration // if not 0: trouble is not counted, and the next attempt is about this much later
+
+	sub   *sluice.Subscription // set by the runner
+	match *filter.Matcher
+}
+
+// book is the state of a subscription's lanes. It decides what to do next and does none of
+// it: no I/O, no clock, one owner.
+type book struct {
+	window   int
+	patience time.Duration // how long a lane may hog the window; 0: for ever
+
+	lanes  map[string]*lane
+	ready  []*lane
+	chores []*lane // read back to the end: their records go
+	due    dueHeap
+	held   map[uint64]struct{} // sequences of all queued deliveries
+	busy   int
+	parked int
+
+	doubts map[uint64]*lane // deliveries of live lanes of which it is being found out whether they are wanted
+
+	acts      []*lane // held ones that somebody decided on
+	heldLanes int     // of the parked
+}
+
+func newBook(window int) *book {
+	return &book{window: window, lanes: map[string]*lane{}, held: map[uint64]struct{}{}, doubts: map[uint64]*lane{}}
+}
+
+// load enters a lane that was parked when the subscription was last served. Up to seen,
+// events may have been acknowledged because the record existed.
+func (b *book) load(e sluice.ParkedEntry, seen uint64, now time.Time) {
+	upTo := seen
+	if e.Attempts > 0 || e.Held != "" {
+		upTo = max(seen, e.FromSeq)
+	}
+	l := &lane{key: e.Lane, park: &park{ParkedEntry: e, upTo: upTo, savedAt: now, index: -1}}
+	b.lanes[e.Lane] = l
+	b.parked++
+	b.count(e.Held, 1)
+	b.enqueue(l)
+}
+
+// arrive enters a delivery and reports whether it is to be acknowledged at once, because
+// the lane's record holds it already. A delivery that is held anyway is ignored.
+func (b *book) arrive(key string, d *sluice.Delivery) (ack bool) {
+	seq := d.Event.Seq
+	if _, ok := b.held[seq]; ok {
+		return false
+	}
+	l := b.lanes[key]
+	if l == nil {
+		l = &lane{key: key}
+		b.lanes[key] = l
+	}
+	if l.park != nil && (!l.park.leaving || seq < l.park.FromSeq) {
+		if seq >= l.park.FromSeq {
+			l.park.upTo = max(l.park.upTo, seq)
+		}
+		return true
+	}
+	l.queue = append(l.queue, d)
+	b.held[seq] = struct{}{}
+	b.enqueue(l)
+	return false
+}
+
+// can reports whether next has a task.
+func (b *book) can(now time.Time, may pass) bool {
+	for may != passNone && len(b.due) > 0 && !b.due[0].park.NextAt.After(now) {
+		l := b.due[0]
+		heap.Remove(&b.due, 0)
+		b.makeReady(l)
+	}
+	return b.busy < b.window && (len(b.acts) > 0 || b.hasChore() || may != passNone && len(b.ready) > 0)
+}
+
+// next returns a task, unless the window is full or nothing is due at now. What makes a request
+// needs a pass, and so does setting a lane aside: nobody gets past it meanwhile.
+func (b *book) next(now time.Time, may pass) (task, bool) {
+	if !b.can(now, may) {
+		return task{}, false
+	}
+	if len(b.acts) > 0 {
+		return b.nextAct(), true
+	}
+	if len(b.chores) > 0 {
+		l := b.chore()
+		l.park.leaving = true
+		return task{kind: taskUnpark, lane: l, park: *l.park}, true
+	}
+	l := b.take(may)
+	switch {
+	case l.park != nil:
+		return task{kind: taskResume, lane: l, park: *l.park, careful: b.parked > b.window}, true
+	case may == passAll && b.hogs(l, now):
+		return task{kind: taskSpill, lane: l, head: l.queue[0]}, true
+	}
+	return task{kind: taskSend, lane: l, head: l.queue[0]}, true
+}
+
+// hasChore reports whether there is a lane whose record is to be deleted.
+func (b *book) hasChore() bool {
+	for len(b.chores) > 0 {
+		if b.chores[0].park.ended() {
+			return true
+		}
+		l := b.firstChore() // more of it arrived
+		l.queued = false
+		b.enqueue(l)
+	}
+	return false
+}
+
+// chore takes the first of the lanes whose records are to be deleted; there is one.
+func (b *book) chore() *lane {
+	l := b.firstChore()
+	l.queued = false
+	b.engage(l)
+	return l
+}
+
+func (b *book) firstChore() *lane {
+	l := b.chores[0]
+	b.chores[0] = nil
+	b.chores = b.chores[1:]
+	return l
+}
+
+// take takes the lane that has been ready for longest. For a probe it prefers a live one: what
+// it holds has waited for less.
+func (b *book) take(may pass) *lane {
+	i := 0
+	if may == passProbe {
+		i = max(0, slices.IndexFunc(b.ready, func(l *lane) bool { return l.park == nil }))
+	}
+	l := b.ready[i]
+	if i == 0 {
+		b.ready[0] = nil
+		b.ready = b.ready[1:]
+	} else {
+		b.ready = slices.Delete(b.ready, i, i+1)
+	}
+	l.queued = false
+	b.engage(l)
+	return l
+}
+
+func (b *book) engage(l *lane) {
+	l.busy = true
+	b.busy++
+}
+
+// waits reports whether something could be sent now if it were allowed.
+func (b *book) waits(now time.Time) bool {
+	return b.busy < b.window && (len(b.ready) > 0 || len(b.due) > 0 && !b.due[0].park.NextAt.After(now))
+}
+
+// hogs reports whether a lane has kept others from being handed out for too long: the window
+// is full of deliveries, most of them are this lane's, and most of the workers idle.
+func (b *book) hogs(l *lane, now time.Time) bool {
+	if b.patience == 0 || len(b.held) < b.window || 2*len(l.queue) <= b.window || 2*b.busy > b.window {
+		l.hogging = time.Time{}
+		return false
+	}
+	if l.hogging.IsZero() {
+		l.hogging = now
+	}
+	return now.Sub(l.hogging) >= b.patience
+}
+
+// wake returns when the next parked lane is due; zero if none waits.
+func (b *book) wake() time.Time {
+	if len(b.due) == 0 {
+		return time.Time{}
+	}
+	return b.due[0].park.NextAt
+}
+
+// settled ends the head of a live lane and returns it, to be acknowledged.
+func (b *book) settled(l *lane) *sluice.Delivery {
+	head := l.queue[0]
+	l.queue[0] = nil
+	l.queue = l.queue[1:]
+	delete(b.held, head.Event.Seq)
+	b.release(l)
+	return head
+}
+
+// stored enters that a lane's record was stored. It returns the deliveries that the record
+// now holds, to be acknowledged.
+func (b *book) stored(l *lane, e sluice.ParkedEntry, now time.Time) []*sluice.Delivery {
+	if l.park == nil {
+		l.park = &park{index: -1}
+		b.parked++
+	}
+	p := l.park
+	b.count(e.Held, 1)
+	p.ParkedEntry, p.savedAt = e, now
+	acks := l.queue
+	l.queue = nil
+	for _, d := range acks {
+		p.upTo = max(p.upTo, d.Event.Seq)
+		delete(b.held, d.Event.Seq)
+		delete(b.doubts, d.Event.Seq) // it is asked again when it is read back
+	}
+	b.release(l)
+	return acks
+}
+
+// spared enters that the head of a live lane waits for its turn again.
+func (b *book) spared(l *lane) { b.release(l) }
+
+// resumed enters how far a parked lane has come.
+func (b *book) resumed(l *lane, p park) {
+	b.count(l.park.Held, -1)
+	b.count(p.Held, 1)
+	l.park.ParkedEntry, l.park.ahead, l.park.charged, l.park.savedAt, l.park.anew = p.ParkedEntry, p.ahead, p.charged, p.savedAt, p.anew
+	l.park.ruling = p.ruling
+	b.release(l)
+}
+
+// unparked enters that a lane's record is gone.
+func (b *book) unparked(l *lane) {
+	l.park = nil
+	b.parked--
+	b.release(l)
+}
+
+func (b *book) release(l *lane) {
+	l.busy = false
+	b.busy--
+	b.enqueue(l)
+}
+
+// enqueue puts a lane where it belongs: with the ready ones, with those that wait, or away.
+func (b *book) enqueue(l *lane) {
+	switch {
+	case l.busy || l.queued || l.doubtful:
+	case l.park != nil && l.park.Held != "":
+		b.enqueueHeld(l)
+	case l.park != nil && l.park.ended() && l.park.index < 0:
+		l.queued = true
+		b.chores = append(b.chores, l)
+	case l.park != nil:
+		if l.park.index < 0 {
+			heap.Push(&b.due, l)
+		}
+	case len(l.queue) == 0:
+		delete(b.lanes, l.key)
+	case b.doubtsAbout(l.queue[0]): // it waits for the filter
+	default:
+		b.makeReady(l)
+	}
+}
+
+func (b *book) makeReady(l *lane) {
+	l.queued = true
+	b.ready = append(b.ready, l)
+}
+
+// empty reports whether there is nothing to do, now or later.
+func (b *book) empty() bool { return len(b.lanes) == 0 && b.busy == 0 }
+
+// oldest returns when the oldest event that is held was stored, or the parked lane that waits
+// longest failed first; zero if there is neither.
+func (b *book) oldest() (oldest time.Time) {
+	for _, l := range b.lanes {
+		var since time.Time
+		switch {
+		case l.park != nil:
+			since = l.park.Since()
+		case len(l.queue) > 0:
+			since = l.queue[0].Event.Stored
+		}
+		if !since.IsZero() && (oldest.IsZero() || since.Before(oldest)) {
+			oldest = since
+		}
+	}
+	return oldest
+}
+
+// each calls f for every delivery that is held.
+func (b *book) each(f func(*sluice.Delivery)) {
+	for _, l := range b.lanes {
+		for _, d := range l.queue {
+			f(d)
+		}
+	}
+}
+
+// dueHeap orders parked lanes by when they are due.
+type dueHeap []*lane
+
+func (h dueHeap) Len() int           { return len(h) }
+func (h dueHeap) Less(i, j int) bool { return h[i].park.NextAt.Before(h[j].park.NextAt) }
+func (h dueHeap) Swap(i, j int) {
+	h[i], h[j] = h[j], h[i]
+	h[i].park.index, h[j].park.index = i, j
+}
+
+// Push is for container/heap.
+func (h *dueHeap) Push(x any) {
+	if l, ok := x.(*lane); ok {
+		l.park.index = len(*h)
+		*h = append(*h, l)
+	}
+}
+
+// Pop is for container/heap.
+func (h *dueHeap) Pop() any {
+	last := len(*h) - 1
+	l := (*h)[last]
+	(*h)[last] = nil
+	*h = (*h)[:last]
+	l.park.index = -1
+	return l
+}

@@ -1,0 +1,108 @@
+package delivery
+
+import (
+	"container/heap"
+	"time"
+
+	"github.com/sluice-io/sluice/pkg/sluice"
+)
+
+// act is what an operator wants of the head of a parked lane.
+type act struct {
+	kind sluice.ReplayKind // ReplayRetry, ReplayDiscard
+	seq  uint64            // of the head
+	done chan acted        // has room for one
+}
+
+func newAct(kind sluice.ReplayKind, seq uint64) *act {
+	return &act{kind: kind, seq: seq, done: make(chan acted, 1)}
+}
+
+// acted says what came of an act.
+type acted int
+
+const (
+	actedLater   acted = iota // it is not known: the runner ended
+	actedNothing              // there is no such head
+	actedDone                 // it is so, and stored if the lane was held
+)
+
+// act enters what is wanted of a lane's head, and answers unless something is to be stored first.
+// A lane that only waits for its time is due now; there is nothing to discard of it.
+func (b *book) act(a *act, now time.Time) {
+	l := b.headedBy(a.seq)
+	switch {
+	case l == nil || l.park.Held == "" && a.kind == sluice.ReplayDiscard:
+		a.done <- actedNothing
+	case l.park.Held != "":
+		l.acts = append(l.acts, a)
+		b.enqueue(l)
+	default:
+		if l.park.index >= 0 && l.park.NextAt.After(now) {
+			l.park.NextAt = now
+			heap.Fix(&b.due, l.park.index)
+		}
+		a.done <- actedDone
+	}
+}
+
+// headedBy returns the parked lane whose head has the sequence, nil if there is none.
+func (b *book) headedBy(seq uint64) *lane {
+	for _, l := range b.lanes {
+		if l.park != nil && l.park.FromSeq == seq && l.park.EventID != "" {
+			return l
+		}
+	}
+	return nil
+}
+
+// enqueueHeld puts a held lane where it belongs: away, until somebody wants something of it.
+func (b *book) enqueueHeld(l *lane) {
+	if len(l.acts) > 0 {
+		l.queued = true
+		b.acts = append(b.acts, l)
+	}
+}
+
+// nextAct returns the task for the first lane that somebody decided on; there is one.
+func (b *book) nextAct() task {
+	l := b.acts[0]
+	b.acts[0] = nil
+	b.acts = b.acts[1:]
+	l.queued = false
+	b.engage(l)
+	kind := taskRelease
+	if l.acts[0].kind == sluice.ReplayDiscard {
+		kind = taskDiscard
+	}
+	return task{kind: kind, lane: l, park: *l.park}
+}
+
+// acted enters that a lane's first act is stored. Others that came meanwhile find the lane as it
+// is now.
+func (b *book) acted(l *lane, p park, now time.Time) {
+	acts := l.acts
+	l.acts = nil
+	b.resumed(l, p)
+	acts[0].done <- actedDone
+	for _, a := range acts[1:] {
+		b.act(a, now)
+	}
+}
+
+// abandon answers who still waits for an act: nobody does it any more.
+func (b *book) abandon() {
+	for _, l := range b.lanes {
+		for _, a := range l.acts {
+			a.done <- actedLater
+		}
+		l.acts = nil
+	}
+}
+
+// count keeps the number of held lanes.
+func (b *book) count(held sluice.Reason, by int) {
+	if held != "" {
+		b.heldLanes += by
+	}
+}

@@ -1,0 +1,89 @@
+package delivery
+
+import (
+	"slices"
+
+	"github.com/sluice-io/sluice/pkg/sluice"
+)
+
+// doubt enters a delivery of which it is not known yet whether it is wanted: its lane waits for that when it comes to
+// it. As arrive, it reports whether the delivery is to be acknowledged at once; entered is false if it is held anyway.
+func (b *book) doubt(key string, d *sluice.Delivery) (entered, ack bool) {
+	seq := d.Event.Seq
+	if _, held := b.held[seq]; held {
+		return false, false
+	}
+	b.doubts[seq] = nil // before arrive looks at the lane
+	if b.arrive(key, d) {
+		delete(b.doubts, seq)
+		return false, true
+	}
+	b.doubts[seq] = b.lanes[key]
+	return true, false
+}
+
+func (b *book) doubtsAbout(d *sluice.Delivery) bool {
+	_, doubted := b.doubts[d.Event.Seq]
+	return doubted
+}
+
+// doubted returns a delivery that is in doubt, nil if it is not any more.
+func (b *book) doubted(seq uint64) *sluice.Delivery {
+	l := b.doubts[seq]
+	if l == nil {
+		return nil
+	}
+	return l.queue[slices.IndexFunc(l.queue, func(d *sluice.Delivery) bool { return d.Event.Seq == seq })]
+}
+
+// decided ends the doubt about a delivery: it stays in its lane if it is wanted.
+func (b *book) decided(d *sluice.Delivery, wanted bool) { //nolint:revive // wanted is what was decided
+	seq := d.Event.Seq
+	l := b.doubts[seq]
+	delete(b.doubts, seq)
+	if !wanted {
+		l.queue = slices.DeleteFunc(l.queue, func(other *sluice.Delivery) bool { return other == d })
+		delete(b.held, seq)
+	}
+	b.enqueue(l)
+}
+
+// inDoubt returns the deliveries that are in doubt, in the order of the log.
+func (b *book) inDoubt() (all []*sluice.Delivery) {
+	for seq := range b.doubts {
+		all = append(all, b.doubted(seq))
+	}
+	slices.SortFunc(all, func(a, c *sluice.Delivery) int {
+		if a.Event.Seq < c.Event.Seq {
+			return -1
+		}
+		return 1
+	})
+	return all
+}
+
+// suspect enters that a parked lane waits until it is known whether its head is wanted.
+func (b *book) suspect(l *lane, p park) {
+	l.doubtful = true
+	b.resumed(l, p)
+}
+
+// ruled enters what the filter says of a parked lane's head.
+func (b *book) ruled(one *ruling) {
+	l := one.lane
+	if b.lanes[l.key] != l || !l.doubtful {
+		return
+	}
+	l.doubtful, l.park.ruling = false, one
+	b.enqueue(l)
+}
+
+// reconsider makes parked lanes that wait for a ruling ask again.
+func (b *book) reconsider() {
+	for _, l := range b.lanes {
+		if l.doubtful {
+			l.doubtful = false
+			b.enqueue(l)
+		}
+	}
+}

@@ -1,0 +1,325 @@
+package delivery
+
+import (
+	"time"
+
+	"github.com/sluice-io/sluice/pkg/sluice"
+)
+
+// The breaker's numbers (decision 0008).
+const (
+	streakLength = 10              // so many failures one after another open it
+	shareCount   = 50              // or, of at least so many attempts
+	sharePercent = 90              // this many per cent failed
+	stillFails   = 5               // and the last ones: a burst that failed a while ago says nothing of now
+	shareSpan    = 5 * time.Second // within shareSpans of these
+	shareSpans   = 6
+	troubleLanes = 3               // if they came from so many lanes
+	troubleLasts = 5 * time.Second // and it has lasted
+
+	firstPause   = time.Second // until the first probe; doubles
+	longestPause = 30 * time.Second
+	pauseJitter  = 0.1              // up or down
+	quietCloses  = 30 * time.Second // without a failure and with nothing waiting, half-open closes
+
+	longestHold = time.Hour // that a Retry-After can ask for
+)
+
+// pass says what may be sent.
+type pass int
+
+const (
+	passNone  pass = iota
+	passProbe      // one request that tells whether the endpoint is well again
+	passAll
+)
+
+// said is what an answer says about the endpoint, not about its event.
+type said int
+
+const (
+	saidNothing said = iota // none was asked for
+	saidWell                // it works, even if it refuses the event
+	saidTrouble             // no answer, 5xx or 429
+)
+
+// answer is what came of one request.
+type answer struct {
+	epoch uint64 // the breaker's when the request was made
+	lane  string
+	said  said
+	began time.Time
+	wait  time.Duration // what the endpoint asked for
+	own   bool          // the lane fails and others do not: it says nothing about the endpoint
+}
+
+// breaker keeps requests from an endpoint that is in trouble. It is a value: no clock, no I/O;
+// its methods return the next state.
+//
+//	         trouble in several lanes                 probe: trouble, longer pause
+//	closed ───────────────────────────► open ◄──────────┐
+//	  ▲                                 │  ▲────────────┘
+//	  │ as many at once                 │  │ trouble
+//	  │ as the window       probe: well ▼  │
+//	  └──────────────────────────── half-open: 1, 2, 4, … at once
+type breaker struct {
+	state sluice.Breaker // zero: closed
+	epoch uint64         // rises when it opens: what was asked before says nothing about now
+	spell uint64         // rises when it opens after having been closed
+	under int            // requests of this epoch under way
+	held  time.Time      // nothing is sent before
+
+	streak streak // closed
+	recent recency
+
+	pause   time.Duration // open
+	probeAt time.Time
+
+	limit  int       // half-open: at once
+	well   int       // answers of this round that said that it works
+	failed int       // that said that it does not
+	quiet  time.Time // since when it has not failed
+	cured  uint64    // answers in this spell that said that it works
+}
+
+func (b breaker) closed() bool { return b.state == "" || b.state == sluice.BreakerClosed }
+
+// admits returns what may be sent now. If that is nothing, when to ask again: zero means after
+// the next answer.
+func (b breaker) admits(now time.Time) (pass, time.Time) {
+	switch {
+	case b.state == sluice.BreakerOpen && b.under > 0:
+		return passNone, time.Time{}
+	case b.state == sluice.BreakerOpen && b.probeAt.After(now):
+		return passNone, later(b.probeAt, b.held)
+	case b.held.After(now):
+		return passNone, b.held
+	case b.state == sluice.BreakerOpen:
+		return passProbe, time.Time{}
+	case b.state == sluice.BreakerHalfOpen && b.under >= b.limit:
+		return passNone, time.Time{}
+	}
+	return passAll, time.Time{}
+}
+
+// began enters that a request is made.
+func (b breaker) began() breaker {
+	b.under++
+	return b
+}
+
+// ended enters what came of a request. window is how many may be under way when it is closed;
+// random is from 0 up to 1 and places the next probe.
+func (b breaker) ended(a answer, window int, now time.Time, random float64) breaker {
+	if a.wait > 0 {
+		b.held = later(b.held, now.Add(min(a.wait, longestHold)))
+	}
+	if a.epoch != b.epoch {
+		return b
+	}
+	b.under = max(0, b.under-1)
+	switch {
+	case a.said == saidNothing:
+		return b
+	case b.closed():
+		return b.watch(a, now, random)
+	case a.said == saidWell:
+		return b.heal(window, now)
+	case b.state == sluice.BreakerOpen:
+		return b.wait(now, random)
+	case a.own:
+		return b
+	}
+	b.quiet = now
+	if b.failed++; 2*b.failed >= b.limit {
+		return b.open(now).wait(now, random)
+	}
+	return b
+}
+
+// watch looks for trouble while all seems well.
+func (b breaker) watch(a answer, now time.Time, random float64) breaker {
+	b.streak = b.streak.add(a, now)
+	b.recent = b.recent.add(a, now)
+	if !b.streak.trouble(now) && (!b.recent.trouble(now) || b.streak.count < stillFails) {
+		return b
+	}
+	b.spell++
+	b.cured, b.pause = 0, 0
+	return b.open(now).wait(now, random)
+}
+
+func (b breaker) open(now time.Time) breaker {
+	b.state, b.probeAt = sluice.BreakerOpen, now
+	b.epoch++
+	b.under, b.limit, b.well, b.failed = 0, 0, 0, 0
+	return b
+}
+
+// wait puts the next probe off, for longer each time.
+func (b breaker) wait(now time.Time, random float64) breaker {
+	b.pause = b.next()
+	b.probeAt = now.Add(time.Duration(float64(b.pause) * (1 + pauseJitter*(2*random-1))))
+	return b
+}
+
+// next returns the pause after the next failure.
+func (b breaker) next() time.Duration { return min(max(2*b.pause, firstPause), longestPause) }
+
+// heal lets more through: one at once after the probe, twice as many after each full round.
+func (b breaker) heal(window int, now time.Time) breaker {
+	b.cured++
+	b.well++
+	if b.state == sluice.BreakerOpen {
+		b.state, b.quiet, b.limit = sluice.BreakerHalfOpen, now, 1
+	} else if b.well >= b.limit {
+		b.limit, b.well, b.failed = 2*b.limit, 0, 0
+	}
+	if b.limit >= window {
+		return b.close(now)
+	}
+	return b
+}
+
+func (b breaker) close(now time.Time) breaker {
+	b.state = sluice.BreakerClosed
+	b.streak, b.recent = streak{after: now}, recency{}
+	return b
+}
+
+// settle closes a half-open breaker that has been quiet for long and does not hold anything up.
+// It is asked when everything was handed out that may be.
+func (b breaker) settle(now time.Time) breaker {
+	if b.state == sluice.BreakerHalfOpen && b.under < b.limit && now.Sub(b.quiet) >= quietCloses {
+		return b.close(now)
+	}
+	return b
+}
+
+// rested enters that nothing is under way any more.
+func (b breaker) rested() breaker {
+	b.under = 0
+	return b
+}
+
+// renewed is for another endpoint: what was known says nothing about it.
+func (b breaker) renewed() breaker {
+	return breaker{epoch: b.epoch + 1, spell: b.spell}
+}
+
+// spared is when a lane failed without its attempt being counted.
+type spared struct{ spell, cured uint64 }
+
+// spare returns the mark of a lane that fails now and is spared.
+func (b breaker) spare() spared { return spared{spell: b.spell, cured: b.cured} }
+
+// own reports whether a lane that was spared fails by itself: since then others succeeded. Its
+// attempts count again, or it would keep the breaker from closing.
+func (b breaker) own(s spared) bool {
+	return b.state == sluice.BreakerHalfOpen && s.spell == b.spell && s.spell > 0 && b.cured > s.cured
+}
+
+// laneSet is the first few different lanes.
+type laneSet [troubleLanes]string
+
+// add returns the set with a lane.
+func (s laneSet) add(lane string) laneSet {
+	for i, known := range s {
+		if known == lane {
+			break
+		}
+		if known == "" {
+			s[i] = lane
+			break
+		}
+	}
+	return s
+}
+
+func (s laneSet) full() bool { return s[len(s)-1] != "" }
+
+// streak is failures with nothing between them.
+type streak struct {
+	count int
+	after time.Time // when the endpoint last worked; zero: never
+	since time.Time // when the first of the requests was made, but not before that
+	lanes laneSet
+}
+
+func (s streak) add(a answer, now time.Time) streak {
+	if a.said != saidTrouble {
+		return streak{after: now}
+	}
+	if s.count == 0 || a.began.Before(s.since) {
+		s.since = later(a.began, s.after)
+	}
+	s.count++
+	s.lanes = s.lanes.add(a.lane)
+	return s
+}
+
+func (s streak) trouble(now time.Time) bool {
+	return s.count >= streakLength && s.lanes.full() && now.Sub(s.since) >= troubleLasts
+}
+
+// recency counts the attempts of the last spans.
+type recency struct {
+	spans [shareSpans]span
+	since time.Time // since when too many of them have failed; zero: they have not
+}
+
+type span struct {
+	at          int64 // in spans since 1970
+	all, failed int
+	lanes       laneSet // that failed
+}
+
+func (s recency) add(a answer, now time.Time) recency {
+	at := now.UnixNano() / int64(shareSpan)
+	sp := &s.spans[at%shareSpans]
+	if sp.at != at {
+		*sp = span{at: at}
+	}
+	sp.all++
+	if a.said == saidTrouble {
+		sp.failed++
+		sp.lanes = sp.lanes.add(a.lane)
+	}
+	switch {
+	case !s.failing(at):
+		s.since = time.Time{}
+	case s.since.IsZero():
+		s.since = now
+	}
+	return s
+}
+
+// failing reports whether too many of the last attempts failed.
+func (s recency) failing(at int64) bool {
+	var all, failed int
+	var lanes laneSet
+	for _, sp := range s.spans {
+		if sp.at <= at-shareSpans || sp.at > at {
+			continue
+		}
+		all += sp.all
+		failed += sp.failed
+		for _, lane := range sp.lanes {
+			if lane != "" {
+				lanes = lanes.add(lane)
+			}
+		}
+	}
+	return all >= shareCount && 100*failed >= sharePercent*all && lanes.full()
+}
+
+func (s recency) trouble(now time.Time) bool {
+	return !s.since.IsZero() && now.Sub(s.since) >= troubleLasts
+}
+
+func later(a, b time.Time) time.Time {
+	if a.After(b) {
+		return a
+	}
+	return b
+}

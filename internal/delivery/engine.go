@@ -1,0 +1,405 @@
+package delivery
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"log/slog"
+	"maps"
+	"math/rand/v2"
+	"slices"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"github.com/sluice-io/sluice/internal/fairsem"
+	"github.com/sluice-io/sluice/internal/filter"
+	"github.com/sluice-io/sluice/internal/shutdown"
+	"github.com/sluice-io/sluice/pkg/sluice"
+)
+
+// Watcher tells of every subscription, first as it is, then as it changes, until ctx is
+// done. A nil sub says that the subscription of that id is gone.
+type Watcher interface {
+	Watch(ctx context.Context, change func(id string, sub *sluice.Subscription)) error
+}
+
+// Ownership says which subscriptions this process serves. changed is called whenever the
+// answer of Owns may have changed; what it returns is closed when the runners that were told to
+// end have ended. Run ends when ctx is done.
+type Ownership interface {
+	Run(ctx context.Context, changed func() <-chan struct{}) error
+	Owns(subscription string) bool
+}
+
+// Options is what an engine can do without.
+type Options struct {
+	Observe Observer     // nobody
+	Log     *slog.Logger // slog.DiscardHandler
+	Replays ReplayWatcher
+
+	LookEvery   time.Duration // how often events that wait are looked at; ten seconds
+	MaxInFlight int           // attempts of all subscriptions at once; 1,024
+}
+
+// ReplayWatcher tells of every replay, first as it is, then as it changes or goes, until ctx is
+// done.
+type ReplayWatcher interface {
+	Watch(ctx context.Context, change func(rep sluice.Replay, gone bool)) error
+}
+
+// maxInFlight is Options.MaxInFlight unless it is set.
+const maxInFlight = 1024
+
+// Engine serves the push subscriptions that this process owns, one runner each.
+type Engine struct {
+	watch   Watcher
+	owns    Ownership
+	ports   Ports
+	opts    Options
+	changes chan change
+
+	runners sync.WaitGroup
+	replays replays
+	leaving map[string]chan struct{} // runners that were told to end; follow's own
+	shares  *fairsem.Shares          // attempts under way
+	exit    *exit                    // the only one that has the sender
+	ahead   atomic.Int64             // bytes of the budget that reading ahead has taken
+
+	mu      sync.Mutex
+	serving map[string]*served
+}
+
+type change struct {
+	id  string
+	sub *sluice.Subscription // nil with an id: gone; nil without one: look at all again
+
+	settled chan struct{} // if not nil: closed when the runners that were told to end have ended
+
+	replay *sluice.Replay // with an id: of a replay; nil: the change is of a subscription
+	gone   bool           // the replay is
+
+	saveLanes bool // the records of all parked lanes are gone from the store
+}
+
+// served is a subscription that a runner serves.
+type served struct {
+	runner *runner
+	cancel context.CancelFunc
+	ended  chan struct{}
+	over   atomic.Bool // the subscription has ended for good
+}
+
+// New returns an engine that does nothing before Run.
+func New(watch Watcher, owns Ownership, ports Ports, opts Options) *Engine {
+	if opts.Log == nil {
+		opts.Log = slog.New(slog.DiscardHandler)
+	}
+	if opts.Observe == nil {
+		opts.Observe = nobody{}
+	}
+	if ports.Healths == nil {
+		ports.Healths = forgetful{}
+	}
+	if ports.Announce == nil {
+		ports.Announce = silent{}
+	}
+	if ports.Filters == nil {
+		ports.Filters = filter.NewPool(filter.Rates{})
+	}
+	opts.LookEvery = cmp.Or(opts.LookEvery, holdEvery)
+	way := newExit(ports.Gate, ports.Sender)
+	ports.Gate, ports.Sender = nil, nil // nothing is sent but through the exit
+	return &Engine{
+		watch: watch, owns: owns, ports: ports, opts: opts, shares: fairsem.New(cmp.Or(opts.MaxInFlight, maxInFlight)), exit: way,
+		changes: make(chan change), leaving: map[string]chan struct{}{}, serving: map[string]*served{},
+		replays: replays{all: map[string]sluice.Replay{}, serving: map[string]*served{}, leaving: map[string]chan struct{}{}},
+	}
+}
+
+// Run serves until ctx is done. Attempts under way are finished before it returns.
+func (e *Engine) Run(ctx context.Context) error {
+	inner, cancel := context.WithCancelCause(ctx)
+	defer cancel(nil)
+	owning, giveUp := context.WithCancel(shutdown.Lasting(ctx))
+	defer giveUp()
+	var parts sync.WaitGroup
+	parts.Go(func() {
+		cancel(e.watch.Watch(inner, func(id string, sub *sluice.Subscription) { e.tell(inner, change{id: id, sub: sub}) }))
+	})
+	if e.opts.Replays != nil {
+		parts.Go(func() {
+			cancel(e.opts.Replays.Watch(inner, func(rep sluice.Replay, gone bool) {
+				e.tell(inner, change{id: rep.ID, replay: &rep, gone: gone})
+			}))
+		})
+	}
+	parts.Go(func() {
+		cancel(e.owns.Run(owning, func() <-chan struct{} {
+			settled := make(chan struct{})
+			e.tell(inner, change{settled: settled})
+			return settled
+		}))
+	})
+	e.follow(inner)
+	e.runners.Wait()
+	giveUp() // nobody else serves a subscription before its attempts under way are finished
+	parts.Wait()
+	if ctx.Err() != nil {
+		return nil
+	}
+	return context.Cause(inner)
+}
+
+func (e *Engine) tell(ctx context.Context, c change) {
+	select {
+	case e.changes <- c:
+	case <-ctx.Done():
+	}
+}
+
+// follow keeps the runners in step with the subscriptions and with what is owned.
+func (e *Engine) follow(ctx context.Context) {
+	all := map[string]*sluice.Subscription{}
+	tick := time.NewTicker(sweepLooks * e.opts.LookEvery)
+	defer tick.Stop()
+	swept := make(chan struct{}, 1)
+	swept <- struct{}{}
+	for {
+		select {
+		case <-ctx.Done():
+			return
+		case <-tick.C:
+			select {
+			case <-swept:
+				subs := e.idle(all)
+				e.runners.Go(func() {
+					e.sweep(ctx, subs)
+					swept <- struct{}{}
+				})
+			default: // it takes long
+			}
+		case c := <-e.changes:
+			e.enter(ctx, c, all)
+		}
+	}
+}
+
+// enter takes a change into the picture of what there is.
+func (e *Engine) enter(ctx context.Context, c change, all map[string]*sluice.Subscription) {
+	switch {
+	case c.saveLanes:
+		e.saveLanes()
+	case c.replay != nil:
+		e.changeReplay(ctx, *c.replay, c.gone, all)
+	case c.id == "":
+		for _, sub := range all {
+			e.apply(ctx, sub)
+		}
+		for _, rep := range e.replays.all {
+			e.applyReplay(ctx, rep, all[rep.Subscription])
+		}
+		e.settle(c.settled)
+	case c.sub == nil:
+		delete(all, c.id)
+		e.end(c.id)
+		e.leaveReplaysOf(ctx, c.id)
+	default:
+		all[c.id] = c.sub
+		e.apply(ctx, c.sub)
+		for _, rep := range e.replays.of(c.id) {
+			e.applyReplay(ctx, rep, c.sub)
+		}
+	}
+}
+
+// settle closes a channel when the runners that were told to end have ended.
+func (e *Engine) settle(settled chan struct{}) {
+	leaving := slices.AppendSeq(slices.Collect(maps.Values(e.leaving)), maps.Values(e.replays.leaving))
+	e.runners.Go(func() {
+		for _, ended := range leaving {
+			<-ended
+		}
+		close(settled)
+	})
+}
+
+// idle returns the subscriptions that are this process's and not served.
+func (e *Engine) idle(all map[string]*sluice.Subscription) (subs []*sluice.Subscription) {
+	for _, sub := range all {
+		if sub.Mode == sluice.Push && (sub.State == sluice.Paused || sub.State == sluice.Disabled || sub.State == sluice.Suspended) && e.owns.Owns(sub.ID) {
+			subs = append(subs, sub)
+		}
+	}
+	return subs
+}
+
+// apply starts, changes or stops the subscription's runner, whatever it takes.
+func (e *Engine) apply(ctx context.Context, sub *sluice.Subscription) {
+	switch {
+	case sub.State == sluice.Cancelled:
+		e.end(sub.ID)
+		return
+	case sub.Mode != sluice.Push || sub.State != sluice.Active || !e.owns.Owns(sub.ID):
+		e.stop(sub.ID)
+		return
+	}
+	e.mu.Lock()
+	s := e.serving[sub.ID]
+	e.mu.Unlock()
+	if s != nil && s.runner.ordering == sub.Policy.Ordering && s.runner.began.Equal(sub.Began()) {
+		s.runner.change(sub)
+		return
+	}
+	e.stop(sub.ID)
+	e.start(ctx, sub)
+}
+
+// liveRunner returns the runner of a subscription, nil if it has none.
+func (e *Engine) liveRunner(id string) *runner {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	if s := e.serving[id]; s != nil {
+		return s.runner
+	}
+	return nil
+}
+
+func (e *Engine) newRunner(sub *sluice.Subscription, ports Ports) *runner {
+	r := newRunner(sub, ports, e.opts, &e.ahead, e.shares.Join())
+	r.exit = e.exit
+	return r
+}
+
+// start starts a runner. It ends with ctx, or when it is stopped.
+func (e *Engine) start(ctx context.Context, sub *sluice.Subscription) {
+	inner, cancel := context.WithCancel(ctx)
+	s := &served{runner: e.newRunner(sub, e.ports), cancel: cancel, ended: make(chan struct{})}
+	before := e.leaving[sub.ID]
+	delete(e.leaving, sub.ID)
+	e.mu.Lock()
+	e.serving[sub.ID] = s
+	e.mu.Unlock()
+	e.runners.Go(func() {
+		defer close(s.ended)
+		if before != nil {
+			<-before
+		}
+		e.keep(inner, s.runner)
+		if s.over.Load() {
+			s.runner.forget(shutdown.Lasting(ctx))
+		}
+	})
+}
+
+// keep runs a runner again after a failure, with a pause that grows.
+func (e *Engine) keep(ctx context.Context, r *runner) {
+	const shortest, longest = 250 * time.Millisecond, 5 * time.Second // NATS may come back any moment
+	pause := shortest
+	for {
+		began := time.Now()
+		err := e.runOnce(ctx, r)
+		if err == nil || errors.Is(err, errGone) {
+			<-ctx.Done() // it is cancelled; opening it again would make its consumers again
+		}
+		if ctx.Err() != nil {
+			return
+		}
+		r.unopened(ctx, err)
+		level := slog.LevelWarn
+		if errors.Is(err, errSourceEnded) {
+			level = slog.LevelInfo
+		}
+		if level == slog.LevelInfo || time.Since(began) > time.Minute {
+			pause = shortest
+		}
+		e.opts.Log.LogAttrs(ctx, level, "subscription restarting",
+			slog.String("subscription", r.id), slog.Any("error", err), slog.Duration("in", pause))
+		select {
+		case <-ctx.Done():
+			return
+		case <-time.After(pause/2 + rand.N(pause)): //nolint:gosec // jitter, not a secret
+		}
+		pause = min(2*pause, longest)
+	}
+}
+
+// runOnce runs a runner and does what its end asks for. Access that was lost when it was told to end
+// is lost to whoever serves the subscription next.
+func (e *Engine) runOnce(ctx context.Context, r *runner) error {
+	err := r.run(ctx)
+	switch {
+	case errors.Is(err, errLost) && ctx.Err() == nil:
+		return e.revoke(ctx, r)
+	case errors.Is(err, errReplayed):
+		return r.conclude(ctx)
+	}
+	return err
+}
+
+// end is stop for a subscription that has ended for good: what its runner stores until it has
+// ended is of no use to anybody.
+func (e *Engine) end(id string) {
+	e.mu.Lock()
+	if s := e.serving[id]; s != nil {
+		s.over.Store(true)
+	}
+	e.mu.Unlock()
+	e.stop(id)
+}
+
+// stop tells a subscription's runner to end, if it has one. Its attempts under way are
+// finished meanwhile; a runner that follows it waits for that.
+func (e *Engine) stop(id string) {
+	e.mu.Lock()
+	s := e.serving[id]
+	delete(e.serving, id)
+	e.mu.Unlock()
+	if s != nil {
+		s.cancel()
+		maps.DeleteFunc(e.leaving, func(_ string, ended chan struct{}) bool { return isClosed(ended) })
+		e.leaving[id] = s.ended
+	}
+}
+
+func isClosed(c chan struct{}) bool {
+	select {
+	case <-c:
+		return true
+	default:
+		return false
+	}
+}
+
+// Gauges returns a moment of every runner, by subscription.
+func (e *Engine) Gauges() []Gauges {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	all := make([]Gauges, 0, len(e.serving))
+	for _, s := range e.serving {
+		all = append(all, s.runner.read())
+	}
+	slices.SortFunc(all, func(a, b Gauges) int { return strings.Compare(a.Subscription, b.Subscription) })
+	return all
+}
+
+type nobody struct{}
+
+// silent announces nothing.
+type silent struct{}
+
+func (silent) Held(*sluice.Subscription, *sluice.DeadLetter) {}
+func (silent) Throttled(*sluice.Subscription, string)        {}
+func (silent) Failing(*sluice.Subscription, int, time.Time)  {}
+
+func (silent) StillHeld(*sluice.Subscription, *sluice.DeadLetter) {}
+func (silent) StillFailing(*sluice.Subscription, int, time.Time)  {}
+
+func (nobody) Matched(*sluice.Subscription)                    {}
+func (nobody) Attempted(*sluice.Subscription, *sluice.Attempt) {}
+func (nobody) Buried(*sluice.Subscription, sluice.Reason)      {}
+func (nobody) Withheld(*sluice.Subscription)                   {}
+func (nobody) Turned(*sluice.Subscription, sluice.Breaker)     {}
+func (nobody) Throttled(*sluice.Subscription)                  {}
+func (nobody) Failing(*sluice.Subscription, int, time.Time)    {}

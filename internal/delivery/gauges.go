@@ -1,0 +1,61 @@
+package delivery
+
+import (
+	"time"
+)
+
+// publishGauges shows how the book stands. For the oldest event it looks at every lane, so it
+// does that only now and then.
+func (r *runner) publishGauges() {
+	const lookEvery = 250 * time.Millisecond
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.gauges = Gauges{
+		Namespace: r.sub.Namespace, Subscription: r.sub.ID,
+		InFlight: r.book.busy, Held: len(r.book.held), Parked: r.book.parked, HeldLanes: r.book.heldLanes, Breaker: r.breaker.state,
+	}
+	switch now := time.Now(); {
+	case r.gauges.Held+r.gauges.Parked == 0:
+		r.oldest = time.Time{}
+	case r.oldest.IsZero() && r.gauges.Held > 0 || now.Sub(r.looked) > lookEvery:
+		r.oldest, r.looked = r.book.oldest(), now
+	}
+}
+
+func (r *runner) read() Gauges {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	g := r.gauges
+	if !r.oldest.IsZero() {
+		g.Lag = time.Since(r.oldest)
+	}
+	return g
+}
+
+// recentSet remembers the last few sequences that were settled: an acknowledgement that was
+// lost brings its delivery back.
+type recentSet struct {
+	size int
+	ring []uint64
+	next int
+	set  map[uint64]struct{}
+}
+
+func (s *recentSet) add(seq uint64) {
+	if s.set == nil {
+		s.set = make(map[uint64]struct{}, s.size)
+	}
+	if len(s.ring) < s.size {
+		s.ring = append(s.ring, seq)
+	} else {
+		delete(s.set, s.ring[s.next])
+		s.ring[s.next] = seq
+		s.next = (s.next + 1) % s.size
+	}
+	s.set[seq] = struct{}{}
+}
+
+func (s *recentSet) has(seq uint64) bool {
+	_, ok := s.set[seq]
+	return ok
+}

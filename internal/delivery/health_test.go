@@ -1,0 +1,119 @@
+package delivery_test
+
+import (
+	"fmt"
+	"strconv"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/sluice-io/sluice/pkg/sluice"
+)
+
+// An endpoint that fails for disable_after ends its subscription, whoever served it, and says so
+// four times on the way.
+func TestContinuousFailureDisablesAndSaysSoOnTheWay(t *testing.T) { // issue 3, item 3
+	t.Parallel()
+	w, m, o := moody(t, 500, sluice.Policy{
+		Window: 8, Retry: steps(20*time.Millisecond, 100000), DisableAfter: sluice.Duration(6 * time.Second),
+	})
+	w.publish(t, "/a/1", "one")
+	proc := w.start(t)
+	eventually(t, "half of the time has gone", func() bool { return o.has(func(o *watcher) bool { return len(o.alerts) > 0 }) })
+	proc.stop()
+	proc = w.start(t)
+	eventually(t, "it is disabled", func() bool { return o.did("disabled") })
+	m.status.Store(200)
+	proc.stop()
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	require.Equal(t, 50, o.alerts[0])
+	require.Contains(t, o.alerts, 100)
+	require.IsIncreasing(t, o.alerts, "each once")
+	for _, since := range o.since {
+		require.True(t, since.Equal(o.since[0]), "it goes on after the restart")
+	}
+}
+
+func TestASuccessEndsContinuousFailure(t *testing.T) {
+	t.Parallel()
+	w, m, o := moody(t, 500, sluice.Policy{Window: 8, Retry: steps(20*time.Millisecond, 1000)})
+	before := sluice.Health{FailingSince: time.Now().Add(-time.Hour).UTC().Round(0), Alerted: 50}
+	require.NoError(t, w.store.PutHealth(t.Context(), w.sub, before))
+	w.publish(t, "/a/1", "one")
+	proc := w.start(t)
+	defer proc.stop()
+	eventually(t, "it fails", func() bool { return m.asked.Load() > 2 })
+	h, err := w.store.Health(t.Context(), w.sub)
+	require.NoError(t, err)
+	require.Equal(t, before, h)
+	m.status.Store(200)
+	eventually(t, "it is forgotten", func() bool {
+		h, err := w.store.Health(t.Context(), w.sub)
+		return err == nil && h == sluice.Health{}
+	})
+	require.True(t, o.has(func(o *watcher) bool { return len(o.alerts) == 0 }))
+}
+
+// Whoever changes a subscription while nobody serves it, or gives it another endpoint, wants to
+// see at once what comes of it.
+func TestAChangeBeginsAnew(t *testing.T) {
+	t.Parallel()
+	w, m, _ := moody(t, 200, sluice.Policy{})
+	require.NoError(t, w.store.PutHealth(t.Context(), w.sub, sluice.Health{
+		Breaker: sluice.BreakerOpen, ProbeAt: time.Now().Add(time.Hour), Revision: 7,
+	}))
+	w.publish(t, "/a/1", "one")
+	proc := w.start(t)
+	defer func() { proc.stop() }()
+	eventually(t, "it was resumed", func() bool { return len(m.arrived()) == 1 })
+	proc.stop()
+
+	m.status.Store(503)
+	m.wait = time.Hour
+	w.inTrouble(t)
+	w.publish(t, "/a/2", "two")
+	proc = w.start(t)
+	eventually(t, "it is to wait for an hour", func() bool { return w.probes(t) == 1 })
+	m.status.Store(200)
+	w.watch.change(func(sub *sluice.Subscription) { sub.Endpoint.URL = "https://elsewhere.example" })
+	eventually(t, "another endpoint", func() bool { return len(m.arrived()) == 2 })
+}
+
+func TestWhatWaitsForTheRateIsTold(t *testing.T) { // issue 3, item 4
+	t.Parallel()
+	w, m, o := moody(t, 200, sluice.Policy{Window: 8, Rate: sluice.Rate{PerSecond: 1000, PerMinute: 120}})
+	for i := range 17 {
+		w.publish(t, sluice.Path(fmt.Sprint("/a/", i)), strconv.Itoa(i))
+	}
+	proc := w.start(t)
+	defer proc.stop()
+	eventually(t, "all arrive", func() bool { return len(m.arrived()) == 17 })
+	eventually(t, "all is recorded", func() bool { return len(w.attempts(t)) == 17 })
+	require.True(t, o.has(func(o *watcher) bool { return o.throttled > 0 }))
+	all := w.attempts(t)
+	require.GreaterOrEqual(t, all[len(all)-1].StartedAt.Sub(all[0].StartedAt), time.Second, "two a second after a dozen, which takes two seconds")
+}
+
+// A subscription that was paused and resumed while its endpoint was down asks first: no lane that
+// waits loses an attempt.
+func TestAResumeAsksBeforeItSends(t *testing.T) {
+	t.Parallel()
+	w, m, _ := moody(t, 503, sluice.Policy{Window: 8, Retry: steps(20*time.Millisecond, 1000)})
+	require.NoError(t, w.store.PutHealth(t.Context(), w.sub, sluice.Health{
+		Breaker: sluice.BreakerOpen, ProbeAt: time.Now().Add(time.Hour), Revision: 7,
+	}))
+	for i := range 10 {
+		w.publish(t, sluice.Path(fmt.Sprint("/a/", i)), strconv.Itoa(i))
+	}
+	proc := w.start(t)
+	defer func() { proc.stop() }()
+	eventually(t, "it asks twice", func() bool { return m.asked.Load() >= 2 })
+	for _, a := range w.attempts(t) {
+		require.True(t, a.Probe, "%+v", a)
+	}
+	require.Zero(t, w.status(t).Parked)
+	m.status.Store(200)
+	eventually(t, "all arrive", func() bool { return len(m.arrived()) == 10 })
+}

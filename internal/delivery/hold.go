@@ -1,0 +1,165 @@
+package delivery
+
+import (
+	"context"
+	"log/slog"
+	"time"
+
+	"github.com/sluice-io/sluice/internal/outbox"
+	"github.com/sluice-io/sluice/pkg/sluice"
+)
+
+const (
+	actLimit = time.Second            // a runner that takes no act for so long is being opened, or ends
+	actAgain = 250 * time.Millisecond // it is asked again after this
+)
+
+// failed enters in a lane's record that an attempt at its head failed: when the next one is due,
+// or that there is none until somebody decides.
+func failed(p *sluice.Parked, a *sluice.Attempt) {
+	p.Attempts, p.NextAt, p.LastError = a.Number, a.Verdict.Again, a.Error
+	if p.FirstFailedAt.IsZero() {
+		p.FirstFailedAt = a.StartedAt
+	}
+	if a.Verdict.Held != "" {
+		p.Held, p.HeldAt = a.Verdict.Held, time.Now()
+	}
+}
+
+// saveHead stores a lane's record and tells if it is held from now on: who hears of it finds it.
+func (j job) saveHead(ctx context.Context, e *sluice.ParkedEntry, ev *sluice.Event) error {
+	if e.Held == "" {
+		return j.save(ctx, e)
+	}
+	_, err := outbox.WriteThenPublish(ctx, func(ctx context.Context) (sluice.DeadLetter, error) {
+		err := j.save(ctx, e)
+		d := heldLetter(j.sub, &e.Parked, ev)
+		d.At = e.HeldAt.UTC()
+		return d, err
+	}, j.tellHeld)
+	return err
+}
+
+func (j job) tellHeld(ctx context.Context, d sluice.DeadLetter) {
+	j.r.log.LogAttrs(ctx, slog.LevelWarn, "lane held",
+		slog.String("subscription", d.Subscription), slog.String("event", d.EventID), slog.Uint64("seq", d.Seq),
+		slog.String("reason", string(d.Reason)), slog.Int("attempts", d.Attempts), slog.String("error", d.LastError))
+	j.r.ports.Announce.Held(j.sub, &d)
+}
+
+// heldLetter returns the dead letter that a held lane's head is spared, or gets after all.
+func heldLetter(sub *sluice.Subscription, p *sluice.Parked, ev *sluice.Event) sluice.DeadLetter {
+	return letter(sub, ev, sluice.Attempt{Number: p.Attempts, Error: p.LastError, FirstFailedAt: p.FirstFailedAt}, p.Held)
+}
+
+// holdUnsent holds a parked lane whose head cannot be sent, without an attempt.
+func (j job) holdUnsent(ctx context.Context, p *park, ev *sluice.Event, cause error) error {
+	j.drop(p)
+	p.moveTo(ev.Seq)
+	p.EventID, p.LastError, p.Held, p.HeldAt = ev.ID, cause.Error(), sluice.FilterError, time.Now()
+	return j.saveHead(ctx, &p.ParkedEntry, ev)
+}
+
+// release lets a held lane try its head again, with a timetable that begins anew.
+func (j job) release(ctx context.Context, t task) result {
+	p, cause := t.park, t.park.LastError
+	id := p.EventID
+	p.moveTo(p.FromSeq)
+	p.EventID, p.LastError, p.NextAt, p.anew = id, cause, time.Now(), p.FromSeq
+	err := j.save(ctx, &p.ParkedEntry)
+	return result{kind: resultReleased, park: p, err: err}
+}
+
+// discard makes the head of a held lane a dead letter and lets the lane go on. A crash between
+// the two repeats the letter, of which there is one at most.
+func (j job) discard(ctx context.Context, t task) result {
+	p := t.park
+	err := j.discardHead(ctx, &p)
+	return result{kind: resultDiscarded, park: p, err: err}
+}
+
+func (j job) discardHead(ctx context.Context, p *park) error {
+	var found []sluice.Event
+	err := j.persist(ctx, func() (err error) {
+		found, _, err = j.r.ports.Events.ReadLane(ctx, j.sub, p.Path, p.FromSeq, 1)
+		return err
+	})
+	if err != nil {
+		return err
+	}
+	d := heldLetter(j.sub, &p.Parked, &sluice.Event{ID: p.EventID, Seq: p.FromSeq, Path: p.Path})
+	if len(found) > 0 && found[0].Seq == p.FromSeq { // else it left the log
+		d.Event, d.Path = &found[0], found[0].Path
+	}
+	if err := j.buryLetter(ctx, d); err != nil {
+		return err
+	}
+	p.moveTo(p.FromSeq + 1)
+	return j.save(ctx, &p.ParkedEntry)
+}
+
+// acted enters what came of an act.
+func (r *runner) acted(res result) {
+	if res.kind == resultDiscarded {
+		r.recent.add(res.lane.park.FromSeq)
+	}
+	r.book.acted(res.lane, res.park, time.Now())
+}
+
+// act has something done with the head of a parked lane. If the lane is held, that is stored when it
+// returns.
+func (r *runner) act(ctx context.Context, kind sluice.ReplayKind, seq uint64) acted {
+	a := newAct(kind, seq)
+	limit, cancel := context.WithTimeout(ctx, actLimit) // a runner that is being opened looks at what is due by itself
+	defer cancel()
+	select {
+	case r.acts <- a:
+	case <-limit.Done():
+		return actedLater
+	}
+	select {
+	case how := <-a.done:
+		return how
+	case <-ctx.Done():
+		return actedLater
+	}
+}
+
+// hasten makes a parked lane due whose head is the one event of a replay, and reports whether
+// there is one.
+func (r *runner) hasten(ctx context.Context, rep sluice.Replay) bool {
+	return rep.Kind == sluice.ReplayRange && rep.From == rep.To && r.act(ctx, sluice.ReplayRetry, rep.From) == actedDone
+}
+
+// perform does an act on a lane of the live deliveries, as soon as these are served.
+func (e *Engine) perform(ctx context.Context, r *replaying) {
+	for {
+		how := actedLater
+		if live := e.liveRunner(r.replay.Subscription); live != nil {
+			how = live.act(ctx, r.replay.Kind, r.replay.From)
+		}
+		if how != actedLater {
+			e.conclude(ctx, r.replay.Subscription, func(ctx context.Context) error { return r.finish(ctx, sluice.ReplayDone, r.performed(how)) })
+			return
+		}
+		select {
+		case <-ctx.Done():
+			return
+		case <-time.After(actAgain):
+		}
+	}
+}
+
+// performed enters what an act did, and says it.
+func (r *replaying) performed(how acted) string {
+	switch {
+	case how == actedNothing:
+		return "it no longer holds its lane"
+	case r.replay.Kind == sluice.ReplayDiscard:
+		r.mu.Lock()
+		defer r.mu.Unlock()
+		r.dead = 1
+		return "it became a dead letter, and its lane continues"
+	}
+	return "its lane was released: it is retried starting at attempt 1"
+}

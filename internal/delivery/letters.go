@@ -1,0 +1,79 @@
+package delivery
+
+import (
+	"cmp"
+	"context"
+	"slices"
+
+	"github.com/sluice-io/sluice/pkg/sluice"
+)
+
+// letters is what a replay of dead letters delivers, in place of a part of the log: the letters
+// that there were when its source was opened, in the order of their events. Those that were
+// delivered are gone, and those that were given up again lie behind its end, so that a replay
+// that is taken up again has just what is left.
+type letters struct {
+	store   Letters
+	replay  *sluice.Replay
+	entries []letterEntry // ascending
+}
+
+type letterEntry struct {
+	seq    uint64 // of the event
+	letter uint64 // the letter's place
+	path   sluice.Path
+}
+
+// readLetters returns the letters that a replay is to deliver.
+func readLetters(ctx context.Context, store Letters, sub *sluice.Subscription, replay *sluice.Replay) (*letters, error) {
+	l := &letters{store: store, replay: replay}
+	for from := replay.From; from <= replay.To; {
+		found, err := store.DeadLetters(ctx, sub, from, replay.To, replayBatch)
+		if err != nil {
+			return nil, err
+		}
+		if len(found) == 0 {
+			break
+		}
+		for i := range found {
+			if d := &found[i]; d.Redrivable() && replay.Wants(d.Event) {
+				l.entries = append(l.entries, letterEntry{d.Seq, d.LetterSeq, d.Path})
+			}
+		}
+		from = found[len(found)-1].LetterSeq + 1
+	}
+	slices.SortFunc(l.entries, func(a, b letterEntry) int { return cmp.Compare(a.seq, b.seq) })
+	return l, nil
+}
+
+// ReadLane returns the events of letters as Events.ReadLane does those of the log. Nothing is ever
+// said to have left it: a letter that was discarded meanwhile was meant to.
+func (l *letters) ReadLane(ctx context.Context, sub *sluice.Subscription, path sluice.Path, from uint64, limit int) ([]sluice.Event, uint64, error) {
+	var events []sluice.Event
+	at, _ := slices.BinarySearchFunc(l.entries, from, func(e letterEntry, seq uint64) int { return cmp.Compare(e.seq, seq) })
+	for _, e := range l.entries[at:] {
+		if len(events) == limit {
+			break
+		}
+		if path != "" && e.path != path {
+			continue
+		}
+		found, err := l.store.DeadLetters(ctx, sub, e.letter, e.letter, 1)
+		if err != nil {
+			return nil, from, err
+		}
+		if len(found) == 1 && found[0].Redrivable() {
+			events = append(events, *found[0].Event)
+		}
+	}
+	return events, from, nil
+}
+
+// delivered deletes the letter of an event that arrived.
+func (l *letters) delivered(ctx context.Context, seq uint64) error {
+	at, ok := slices.BinarySearchFunc(l.entries, seq, func(e letterEntry, seq uint64) int { return cmp.Compare(e.seq, seq) })
+	if !ok {
+		return nil
+	}
+	return l.store.Unbury(ctx, l.entries[at].letter)
+}

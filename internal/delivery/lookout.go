@@ -1,0 +1,89 @@
+package delivery
+
+import (
+	"context"
+	"log/slog"
+	"time"
+
+	"github.com/sluice-io/sluice/internal/filter"
+	"github.com/sluice-io/sluice/internal/shutdown"
+	"github.com/sluice-io/sluice/pkg/sluice"
+)
+
+const (
+	lastLook   = 2 * time.Second // what the last look of a runner may take
+	sweepLooks = 6               // subscriptions that are not served are looked at less often by this
+	sweepLimit = 10 * time.Second
+
+	lookPatience = 200 * time.Millisecond // for a filter that is dear, or whose payer is over its rate
+)
+
+// lookout makes dead letters of what left the log before its subscription got it (S4-25).
+type lookout struct {
+	sub   *sluice.Subscription
+	match *filter.Matcher
+	ports Ports
+	opts  Options
+}
+
+// before looks at a subscription that nobody serves.
+func (l lookout) before(ctx context.Context) error {
+	return l.ports.Sources.Look(ctx, l.sub, l.wanting(ctx), l.bury(ctx))
+}
+
+func (l lookout) wanting(ctx context.Context) func(*sluice.Event) bool {
+	return func(ev *sluice.Event) bool { return l.wants(ctx, ev) }
+}
+
+func (l lookout) wants(ctx context.Context, ev *sluice.Event) bool {
+	if !l.sub.Pattern.Match(ev.Path) {
+		return false
+	}
+	ctx, cancel := context.WithTimeout(ctx, lookPatience)
+	defer cancel()
+	ok, known, err := l.ports.Filters.Wait(ctx, l.ports.payer(l.sub), l.match, ev)
+	return ok || !known || err != nil // what cannot be told is not passed over
+}
+
+func (l lookout) bury(ctx context.Context) func(from, to uint64) error {
+	return func(from, to uint64) error {
+		d := letter(l.sub, &sluice.Event{Seq: from}, sluice.Attempt{Error: "left the log before it was fetched"}, sluice.Expired)
+		d.LastSeq = to
+		if err := l.ports.Log.Bury(ctx, d); err != nil {
+			return err
+		}
+		l.opts.Observe.Buried(l.sub, d.Reason)
+		l.opts.Log.LogAttrs(ctx, slog.LevelWarn, "events left the log before they were fetched",
+			slog.String("subscription", l.sub.ID), slog.Uint64("from", from), slog.Uint64("to", to))
+		return nil
+	}
+}
+
+// look looks at what the runner's source still has to hand out. If it cannot, the next look
+// finds what this one would have.
+func (r *runner) look(ctx context.Context, limit time.Duration) {
+	ctx, cancel := context.WithTimeout(ctx, limit)
+	defer cancel()
+	l := r.watched.Load()
+	if err := r.source.Look(ctx, l.wanting(ctx), l.bury(ctx)); err != nil && !shutdown.Left(ctx, "scan for events that left the log", 1) {
+		r.log.WarnContext(ctx, "scan for events that left the log failed", slog.String("subscription", r.id), slog.Any("error", err))
+	}
+}
+
+// sweep looks at subscriptions that are paused or disabled: their events age all the same.
+func (e *Engine) sweep(ctx context.Context, subs []*sluice.Subscription) {
+	for _, sub := range subs {
+		match, err := filter.CompileWith(sub.Filter, e.ports.Labels)
+		if err == nil {
+			limit, cancel := context.WithTimeout(ctx, sweepLimit)
+			err = lookout{sub: sub, match: match, ports: e.ports, opts: e.opts}.before(limit)
+			cancel()
+		}
+		if ctx.Err() != nil {
+			return
+		}
+		if err != nil {
+			e.opts.Log.WarnContext(ctx, "scan for events that left the log failed", slog.String("subscription", sub.ID), slog.Any("error", err))
+		}
+	}
+}

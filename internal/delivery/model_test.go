@@ -1,0 +1,405 @@
+package delivery_test
+
+import (
+	"context"
+	"fmt"
+	"log/slog"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+	"pgregory.net/rapid"
+
+	"github.com/sluice-io/sluice/internal/delivery"
+	"github.com/sluice-io/sluice/internal/natsstore"
+	"github.com/sluice-io/sluice/internal/testkit/natstest"
+	"github.com/sluice-io/sluice/pkg/sluice"
+)
+
+// errCut is what every call to a port returns after a crash. Its code makes it final.
+var errCut = sluice.Errorf(sluice.Conflict, "the process is dead")
+
+// process is an engine that can crash: from one moment on nothing that it does has any
+// effect on the store.
+type process struct {
+	dead   atomic.Bool
+	store  *natsstore.Store
+	log    *natsstore.AttemptLog
+	cancel context.CancelFunc
+	ended  chan struct{}
+	engine *delivery.Engine
+}
+
+func (p *process) crash() {
+	p.dead.Store(true)
+	p.stop()
+}
+
+func (p *process) stop() {
+	p.cancel()
+	<-p.ended
+}
+
+// The process's ports, which do nothing once it is dead.
+
+func (p *process) Open(ctx context.Context, sub *sluice.Subscription) (delivery.Source, error) {
+	if p.dead.Load() {
+		return nil, errCut
+	}
+	src, err := p.store.OpenSource(ctx, sub)
+	if err != nil {
+		return nil, err
+	}
+	out := make(chan *sluice.Delivery)
+	go func() {
+		for {
+			select {
+			case d := <-src.Deliveries():
+				d.Receipt = mortal{d.Receipt, p}
+				select {
+				case out <- d:
+				case <-src.Ended():
+					return
+				}
+			case <-src.Ended():
+				return
+			}
+		}
+	}()
+	return source{src, out, p}, nil
+}
+
+type source struct {
+	*natsstore.Source
+
+	out     chan *sluice.Delivery
+	process *process
+}
+
+func (s source) Look(ctx context.Context, wanted func(*sluice.Event) bool, lost func(from, to uint64) error) error {
+	if s.process.dead.Load() {
+		return errCut
+	}
+	return s.Source.Look(ctx, wanted, lost)
+}
+
+func (s source) Deliveries() <-chan *sluice.Delivery { return s.out }
+
+type mortal struct {
+	sluice.Receipt
+
+	process *process
+}
+
+func (m mortal) Ack() error {
+	if m.process.dead.Load() {
+		return errCut
+	}
+	return m.Receipt.Ack()
+}
+
+func (p *process) Record(a *sluice.Attempt, namespace string, done func(error)) {
+	if p.dead.Load() {
+		done(errCut)
+		return
+	}
+	p.log.Record(a, namespace, done)
+}
+
+func (p *process) Recover(ctx context.Context, sub *sluice.Subscription) (map[uint64]sluice.Progress, error) {
+	return p.log.Recover(ctx, sub)
+}
+
+func (p *process) Bury(ctx context.Context, d sluice.DeadLetter) error {
+	if p.dead.Load() {
+		return errCut
+	}
+	return p.log.Bury(ctx, d)
+}
+
+func (p *process) Look(ctx context.Context, sub *sluice.Subscription, wanted func(*sluice.Event) bool, lost func(from, to uint64) error) error {
+	if p.dead.Load() {
+		return errCut
+	}
+	return p.store.Look(ctx, sub, wanted, lost)
+}
+
+func (p *process) Parked(ctx context.Context, sub *sluice.Subscription) ([]sluice.ParkedEntry, error) {
+	return p.store.Parked(ctx, sub)
+}
+
+func (p *process) Park(ctx context.Context, sub *sluice.Subscription, lane sluice.Parked, revision uint64) (uint64, error) {
+	if p.dead.Load() {
+		return 0, errCut
+	}
+	return p.store.Park(ctx, sub, lane, revision)
+}
+
+func (p *process) Unpark(ctx context.Context, lane string, revision uint64) error {
+	if p.dead.Load() {
+		return errCut
+	}
+	return p.store.Unpark(ctx, lane, revision)
+}
+
+func (p *process) Health(ctx context.Context, sub *sluice.Subscription) (sluice.Health, error) {
+	return p.store.Health(ctx, sub)
+}
+
+func (p *process) PutHealth(ctx context.Context, sub *sluice.Subscription, h sluice.Health) error {
+	if p.dead.Load() {
+		return errCut
+	}
+	return p.store.PutHealth(ctx, sub, h)
+}
+
+func (p *process) Cancel(context.Context, string, string) error  { return nil }
+func (p *process) Disable(context.Context, string, string) error { return nil }
+
+func (p *process) Suspend(context.Context, string, string) error { return nil }
+
+// always owns everything.
+type always struct{}
+
+func (always) Owns(string) bool { return true }
+
+func (always) Run(ctx context.Context, changed func() <-chan struct{}) error {
+	changed()
+	<-ctx.Done()
+	return nil
+}
+
+// one tells of one subscription, and of what is made of it later.
+type one struct {
+	mu   sync.Mutex
+	sub  *sluice.Subscription
+	tell func(string, *sluice.Subscription) // nil: nobody watches
+}
+
+func (o *one) Watch(ctx context.Context, change func(string, *sluice.Subscription)) error {
+	o.mu.Lock()
+	o.tell = change
+	change(o.sub.ID, o.sub)
+	o.mu.Unlock()
+	<-ctx.Done()
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	o.tell = nil
+	return nil
+}
+
+// change makes something else of the subscription.
+func (o *one) change(apply func(*sluice.Subscription)) {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	sub := *o.sub
+	apply(&sub)
+	o.sub = &sub
+	if o.tell != nil {
+		o.tell(sub.ID, o.sub)
+	}
+}
+
+// endpoint is the world outside: it fails as a script says and remembers what it was sent.
+type endpoint struct {
+	mu    sync.Mutex
+	fails map[string]int           // how many attempts of an event fail; others succeed
+	tries map[string]int           // attempts by event
+	good  map[string]int           // successes by event
+	first map[sluice.Path][]uint64 // sequences in the order of their first attempt
+	all   []uint64                 // of all paths
+	wait  func()                   // before an answer; nil: it comes at once
+}
+
+func newEndpoint() *endpoint {
+	return &endpoint{fails: map[string]int{}, tries: map[string]int{}, good: map[string]int{}, first: map[sluice.Path][]uint64{}}
+}
+
+func (e *endpoint) Send(_ context.Context, sub *sluice.Subscription, ev *sluice.Event, number int) sluice.Attempt {
+	if e.wait != nil {
+		e.wait()
+	}
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	e.tries[ev.ID]++
+	if e.tries[ev.ID] == 1 {
+		e.all = append(e.all, ev.Seq)
+		e.first[ev.Path] = append(e.first[ev.Path], ev.Seq)
+	}
+	a := sluice.Attempt{
+		Subscription: sub.ID, EventID: ev.ID, Seq: ev.Seq, Path: ev.Path, Type: ev.Type, Number: number,
+		StartedAt: time.Now(), Outcome: sluice.Delivered, Status: 200,
+	}
+	if e.tries[ev.ID] <= e.fails[ev.ID] {
+		a.Outcome, a.Status, a.Error = sluice.Failed, 503, "503"
+		return a
+	}
+	e.good[ev.ID]++
+	return a
+}
+
+func (e *endpoint) delivered() int {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	return len(e.good)
+}
+
+// world is a store, a namespace with a subscription, and the endpoint.
+type world struct {
+	store    *natsstore.Store
+	sub      *sluice.Subscription // as it was made
+	watch    *one
+	endpoint *endpoint
+	ports    func(*delivery.Ports)  // changes what an engine works with; nil: nothing
+	beside   *one                   // another subscription that its engine serves; nil: none
+	replays  delivery.ReplayWatcher // nil: there are none
+	places   int                    // attempts that its engine makes at once; 0: as an engine does
+	observe  delivery.Observer      // nil: nobody
+	looks    time.Duration          // how often it looks at what waits; 0: as an engine does
+	log      *slog.Logger           // of engines; nil: none
+	total    int                    // events published
+	crashes  int
+}
+
+func connect(t *testing.T) *natsstore.Store {
+	t.Helper()
+	return connectTo(t, natstest.New(t))
+}
+
+func connectTo(t *testing.T, server *natstest.Server) *natsstore.Store {
+	t.Helper()
+	store, err := natsstore.Connect(t.Context(), natsstore.Options{Conn: server})
+	require.NoError(t, err)
+	t.Cleanup(store.Close)
+	require.NoError(t, store.Provision(t.Context()))
+	return store
+}
+
+func newWorld(t require.TestingT, store *natsstore.Store, namespace string, policy sluice.Policy) *world {
+	_, _, err := store.PutNamespace(context.Background(), sluice.Namespace{Name: namespace})
+	require.NoError(t, err)
+	sub := &sluice.Subscription{
+		ID: "s-" + namespace, Namespace: namespace, Mode: sluice.Push, Pattern: "/a/**", State: sluice.Active, Policy: policy,
+		From: sluice.StartAt{Kind: sluice.StartSeq, Seq: 1},
+	}
+	sub.SetDefaults()
+	_, err = store.Subscriptions().Put(context.Background(), sub.ID, sub, 0)
+	require.NoError(t, err)
+	return &world{store: store, sub: sub, watch: &one{sub: sub}, endpoint: newEndpoint()}
+}
+
+func (w *world) start(t require.TestingT) *process {
+	log, err := w.store.AttemptLog()
+	require.NoError(t, err)
+	ctx, cancel := context.WithCancel(context.Background())
+	logging, endLog := context.WithCancel(context.WithoutCancel(ctx))
+	p := &process{store: w.store, log: log, cancel: cancel, ended: make(chan struct{})}
+	ports := delivery.Ports{Sources: p, Log: p, Lanes: p, Healths: p, Events: w.store, Sender: w.endpoint, Registry: p}
+	if w.ports != nil {
+		w.ports(&ports)
+	}
+	engine := delivery.New(w, always{}, ports, delivery.Options{LookEvery: w.looks, MaxInFlight: w.places, Observe: w.observe, Log: w.log, Replays: w.replays})
+	p.engine = engine
+	var parts sync.WaitGroup
+	parts.Go(func() { _ = log.Run(logging) })
+	go func() {
+		defer close(p.ended)
+		_ = engine.Run(ctx)
+		endLog()
+		parts.Wait()
+	}()
+	return p
+}
+
+// Watch tells of the world's subscription and the one beside it.
+func (w *world) Watch(ctx context.Context, change func(string, *sluice.Subscription)) error {
+	var watching sync.WaitGroup
+	defer watching.Wait()
+	if w.beside != nil {
+		watching.Go(func() { _ = w.beside.Watch(ctx, change) })
+	}
+	return w.watch.Watch(ctx, change)
+}
+
+func (w *world) publish(t require.TestingT, path sluice.Path, id string) {
+	_, err := w.store.Publish(context.Background(), w.sub.Namespace, []sluice.Event{{
+		Path: path, ID: id, Type: "t", Source: "/test", Time: time.Now(), Data: []byte(`{}`),
+	}})
+	require.NoError(t, err)
+}
+
+var quickRetries = sluice.Retry{Preset: sluice.PresetCustom, Steps: []sluice.Duration{sluice.Duration(time.Millisecond)}, MaxAttempts: 100}
+
+// TestEveryEventArrivesAndKeepsTheOrderOfItsPath drives random outcomes, crashes and restarts
+// against a real store. Nothing acknowledged is lost, first deliveries keep the order of their
+// path, and a crash repeats no more than the window.
+func TestEveryEventArrivesAndKeepsTheOrderOfItsPath(t *testing.T) { // S0-41, S4-17, C01
+	t.Parallel()
+	store := connect(t)
+	checks, began := 0, time.Now()
+	rapid.Check(t, func(rt *rapid.T) {
+		if triedEnough(checks, began) {
+			return
+		}
+		checks++
+		w := newWorld(rt, store, fmt.Sprintf("n%d", checks), sluice.Policy{Window: 8, Retry: quickRetries})
+		proc := w.start(rt)
+		defer func() { proc.stop() }()
+		rt.Repeat(map[string]func(*rapid.T){
+			"publish": w.publishSome,
+			"crash": func(rt *rapid.T) {
+				proc.crash()
+				w.crashes++
+				proc = w.start(rt)
+			},
+			"restart": func(rt *rapid.T) {
+				proc.stop()
+				proc = w.start(rt)
+			},
+			"settle": w.settle,
+		})
+		w.settle(rt)
+		w.unpark(rt)
+		proc.stop()
+		w.check(rt)
+	})
+}
+
+func (w *world) publishSome(rt *rapid.T) {
+	for range rapid.IntRange(1, 20).Draw(rt, "events") {
+		path := sluice.Path(rapid.SampledFrom([]string{"/a", "/a/1", "/a/2", "/a/b/3"}).Draw(rt, "path"))
+		id := fmt.Sprintf("e%d", w.total)
+		w.total++
+		w.endpoint.mu.Lock()
+		w.endpoint.fails[id] = rapid.SampledFrom([]int{0, 0, 0, 0, 1, 3}).Draw(rt, "failures")
+		w.endpoint.mu.Unlock()
+		w.publish(rt, path, id)
+	}
+}
+
+func (w *world) settle(rt *rapid.T) {
+	require.Eventually(rt, func() bool { return w.endpoint.delivered() == w.total }, deadHandsBack, 2*time.Millisecond, "all arrive")
+}
+
+func (w *world) check(rt *rapid.T) {
+	twice := 0
+	for _, n := range w.endpoint.good {
+		twice += n - 1
+	}
+	require.LessOrEqual(rt, twice, w.crashes*2*w.sub.Policy.Window, "the window of each of the two consumers")
+	if w.sub.Policy.Ordering == sluice.OrderNone {
+		return
+	}
+	for path, order := range w.endpoint.first {
+		require.IsIncreasing(rt, order, path)
+	}
+}
+
+func (w *world) unpark(rt *rapid.T) {
+	require.Eventually(rt, func() bool {
+		parked, err := w.store.Parked(context.Background(), w.sub)
+		return err == nil && len(parked) == 0
+	}, 30*time.Second, time.Millisecond, "no lane stays parked")
+}

@@ -1,0 +1,157 @@
+package delivery_test
+
+import (
+	"context"
+	"fmt"
+	"os"
+	"strconv"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+	"pgregory.net/rapid"
+
+	"github.com/sluice-io/sluice/internal/delivery"
+	"github.com/sluice-io/sluice/internal/testkit/natstest"
+	"github.com/sluice-io/sluice/pkg/sluice"
+)
+
+// budget is how long a model is tried, after a few runs; SLUICE_LONG=1 makes it longer than any of them needs for rapid's hundred.
+func budget() time.Duration {
+	if os.Getenv("SLUICE_LONG") != "" {
+		return 10 * time.Minute
+	}
+	return 6 * time.Second
+}
+
+// triedEnough reports whether a model has had its time and, however slow the machine is, a few runs.
+func triedEnough(runs int, began time.Time) bool {
+	const few = 4
+	return runs >= few && time.Since(began) > budget()
+}
+
+// TestWhateverHappensEveryEventArrivesInOrder drives crashes, restarts of NATS, pauses and
+// changes of the window, with every ordering. A restart of NATS repeats nothing: what it makes
+// the server forget is known from the attempt log.
+func TestWhateverHappensEveryEventArrivesInOrder(t *testing.T) { // S0-41, S4-17, S4-20, S4-45, C01
+	t.Parallel()
+	server := natstest.New(t)
+	store := connectTo(t, server)
+	checks, began := 0, time.Now()
+	rapid.Check(t, func(rt *rapid.T) {
+		if triedEnough(checks, began) {
+			return // a restart takes a second
+		}
+		checks++
+		ordering := rapid.SampledFrom([]sluice.Ordering{sluice.OrderByPath, sluice.OrderNone, sluice.OrderAll}).Draw(rt, "ordering")
+		w := newWorld(rt, store, fmt.Sprintf("n%d", checks), sluice.Policy{Window: 8, Retry: quickRetries, Ordering: ordering})
+		proc := w.start(rt)
+		defer func() { proc.stop() }()
+		state := func(s sluice.State) func(*sluice.Subscription) {
+			return func(sub *sluice.Subscription) { sub.State = s }
+		}
+		rt.Repeat(map[string]func(*rapid.T){
+			"publish": w.publishSome,
+			"crash": func(rt *rapid.T) {
+				proc.crash()
+				w.crashes++
+				proc = w.start(rt)
+			},
+			"NATS": func(rt *rapid.T) {
+				if rapid.IntRange(0, 3).Draw(rt, "restart") == 0 {
+					server.Restart(t)
+				}
+			},
+			"pause": func(*rapid.T) {
+				w.watch.change(state(sluice.Paused))
+			},
+			"resume": func(*rapid.T) { w.watch.change(state(sluice.Active)) },
+			"window": func(rt *rapid.T) {
+				window := rapid.IntRange(1, 8).Draw(rt, "window")
+				w.watch.change(func(sub *sluice.Subscription) { sub.Policy.Window = window })
+			},
+		})
+		w.watch.change(state(sluice.Active))
+		w.settle(rt)
+		w.unpark(rt)
+		proc.stop()
+		w.check(rt)
+		if ordering == sluice.OrderAll {
+			require.IsIncreasing(rt, w.endpoint.all)
+		}
+	})
+}
+
+// buryCrash crashes its process instead of writing a dead letter, once.
+type buryCrash struct {
+	*process
+
+	crashed chan struct{}
+}
+
+func (b buryCrash) Bury(ctx context.Context, d sluice.DeadLetter) error {
+	select {
+	case <-b.crashed:
+		return b.process.Bury(ctx, d)
+	default:
+	}
+	b.dead.Store(true)
+	close(b.crashed)
+	return errCut
+}
+
+// A crash between the last attempt and its dead letter loses neither.
+func TestADeadLetterThatACrashPreventedIsWrittenLater(t *testing.T) { // S4-23, C01
+	t.Parallel()
+	for _, fails := range []int{1, 3} { // a live lane's head, a parked lane's
+		t.Run(fmt.Sprint(fails, " attempts"), func(t *testing.T) {
+			t.Parallel()
+			w := newWorld(t, connect(t), "n", sluice.Policy{Window: 8, Retry: sluice.Retry{
+				Preset: sluice.PresetCustom, Steps: []sluice.Duration{sluice.Duration(time.Millisecond)}, MaxAttempts: fails,
+			}})
+			w.endpoint.fails["doomed"] = 100
+			w.publish(t, "/a/1", "doomed")
+			crashed := make(chan struct{})
+			w.ports = func(p *delivery.Ports) {
+				if proc, ok := p.Log.(*process); ok {
+					p.Log = buryCrash{proc, crashed}
+				}
+			}
+			proc := w.start(t)
+			<-crashed
+			proc.stop()
+			proc = w.start(t)
+			defer proc.stop()
+			require.Eventually(t, func() bool {
+				status, err := w.store.Status(t.Context(), w.sub)
+				return err == nil && status.DeadLetters == 1
+			}, 30*time.Second, 10*time.Millisecond, "the dead letter is written")
+		})
+	}
+}
+
+// A shutdown does not wait for a store that is gone for longer than a fail-over takes.
+func TestAnEngineEndsSoonWhenTheStoreIsGone(t *testing.T) {
+	t.Parallel()
+	server := natstest.New(t)
+	w := newWorld(t, connectTo(t, server), "n", sluice.Policy{Window: 8, Retry: quickRetries})
+	reached, answer := make(chan struct{}, 16), make(chan struct{})
+	w.endpoint.wait = func() { reached <- struct{}{}; <-answer }
+	for i := range 4 {
+		w.publish(t, sluice.Path(fmt.Sprintf("/a/%d", i)), strconv.Itoa(i))
+	}
+	proc := w.start(t)
+	for range 4 {
+		<-reached
+	}
+	server.Stop(t)
+	close(answer)
+	began := time.Now()
+	proc.stop()
+	require.Less(t, time.Since(began), 45*time.Second, "an attempt may take longer than that")
+
+	server.Start(t)
+	proc = w.start(t)
+	defer proc.stop()
+	require.Eventually(t, func() bool { return w.endpoint.delivered() == 4 }, patience, 10*time.Millisecond)
+}

@@ -1,0 +1,268 @@
+package delivery
+
+import (
+	"context"
+	"errors"
+	"log/slog"
+	"math"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"github.com/sluice-io/sluice/internal/shutdown"
+	"github.com/sluice-io/sluice/pkg/sluice"
+	"github.com/sluice-io/sluice/streams"
+)
+
+// errReplayed tells the engine that a replay has delivered all it had.
+var errReplayed = errors.New("the replay is done")
+
+// progressEvery is how often a replay's progress is stored. What was sent since is known from
+// the attempt log after a crash.
+const progressEvery = time.Second
+
+const replayBatch = 64 // events that are read at once
+
+// replaying is what makes a runner deliver a replay: ports that stand between it and the
+// subscription's own, and a source that reads the log once, from an end to the other.
+type replaying struct {
+	replay sluice.Replay // as it was when it was taken up
+	ports  Ports
+	log    *slog.Logger
+
+	letters atomic.Pointer[letters] // of a replay of dead letters, since its source was opened
+
+	mu       sync.Mutex
+	sent     uint64
+	dead     uint64
+	stored   uint64   // both, as they were stored last
+	answered []uint64 // events that were delivered and whose letters are there still
+}
+
+func newReplaying(rep sluice.Replay, ports Ports, log *slog.Logger) *replaying {
+	return &replaying{replay: rep, ports: ports, log: log, sent: rep.Sent, dead: rep.Dead, stored: rep.Sent + rep.Dead}
+}
+
+// runner returns the runner of a replay. Lanes, attempts and progress are the replay's own.
+func (r *replaying) runner(sub *sluice.Subscription, e *Engine) *runner {
+	ports := r.ports
+	if r.replay.Kind == sluice.ReplayDeadLetters {
+		ports.Events = replayLetters{r}
+	}
+	// How the endpoint does is the live deliveries' to say.
+	ports.Healths, ports.Announce = forgetful{}, replayAnnouncer{r.ports.Announce}
+	ports.Sources, ports.Log, ports.Lanes, ports.Registry = replaySources{r}, replayLog{r.ports.Log, r}, replayLanes{r.ports.Lanes, r}, replayRegistry{r.ports.Registry, r}
+	run := e.newRunner(sub, ports)
+	run.lanesOf, run.only, run.rate = streams.ReplayLanes(r.replay.ID), r.wants, r.replay.Rate
+	run.conclude = func(ctx context.Context) error { return r.finish(ctx, sluice.ReplayDone, "") }
+	return run
+}
+
+// wants reports whether the replay is to deliver an event that its subscription wants.
+func (r *replaying) wants(ev *sluice.Event) bool { return ev.Seq <= r.end() && r.replay.Wants(ev) }
+
+// end returns the last sequence of the log that the replay may deliver.
+func (r *replaying) end() uint64 {
+	if r.replay.Kind == sluice.ReplayDeadLetters {
+		return math.MaxUint64 - 1
+	}
+	return r.replay.To
+}
+
+// arrived counts an event that was delivered; its letter, if it had one, is to be deleted.
+func (r *replaying) arrived(seq uint64) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.sent++
+	if r.letters.Load() != nil {
+		r.answered = append(r.answered, seq)
+	}
+}
+
+// deleteLetters deletes the letters of what was delivered. Those that cannot be deleted now are
+// tried again at the next call.
+func (r *replaying) deleteLetters(ctx context.Context) error {
+	r.mu.Lock()
+	seqs := r.answered
+	r.answered = nil
+	r.mu.Unlock()
+	for n, seq := range seqs {
+		if err := r.letters.Load().delivered(ctx, seq); err != nil {
+			r.mu.Lock()
+			r.answered = append(r.answered, seqs[n:]...)
+			r.mu.Unlock()
+			return err
+		}
+	}
+	return nil
+}
+
+// replayLetters reads dead letters where the log would be read.
+type replayLetters struct{ r *replaying }
+
+// ReadLane returns the next events of the letters.
+func (l replayLetters) ReadLane(ctx context.Context, sub *sluice.Subscription, path sluice.Path, from uint64, limit int) ([]sluice.Event, uint64, error) {
+	return l.r.letters.Load().ReadLane(ctx, sub, path, from, limit)
+}
+
+// save stores how far the replay has come.
+func (r *replaying) save(ctx context.Context, next uint64) error {
+	var counted uint64
+	err := r.ports.Replays.Progress(ctx, r.replay, func(rep *sluice.Replay) {
+		r.mu.Lock()
+		defer r.mu.Unlock()
+		rep.Next, rep.Sent, rep.Dead = max(rep.Next, next), max(rep.Sent, r.sent), max(rep.Dead, r.dead)
+		counted = r.sent + r.dead
+	})
+	if err == nil {
+		r.mu.Lock()
+		defer r.mu.Unlock()
+		r.stored = counted
+	}
+	return err
+}
+
+// counted reports whether something was counted since the replay was last stored: lanes that are
+// read back do not move its place.
+func (r *replaying) counted() bool {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	return r.sent+r.dead != r.stored
+}
+
+// goOn counts on from what is stored: who served the replay before may have ended after this was
+// made.
+func (r *replaying) goOn(from sluice.Replay) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.sent, r.dead = max(r.sent, from.Sent), max(r.dead, from.Dead)
+}
+
+// finish stores that the replay has ended.
+func (r *replaying) finish(ctx context.Context, state sluice.ReplayState, reason string) error {
+	return r.ports.Replays.Progress(ctx, r.replay, func(rep *sluice.Replay) {
+		r.mu.Lock()
+		defer r.mu.Unlock()
+		now := time.Now().UTC()
+		rep.State, rep.Reason, rep.EndedAt = state, reason, &now
+		rep.Sent, rep.Dead = max(rep.Sent, r.sent), max(rep.Dead, r.dead)
+		if state == sluice.ReplayDone {
+			rep.Next = rep.To + 1
+		}
+	})
+}
+
+// replaySources opens the replay's source.
+type replaySources struct{ r *replaying }
+
+// Open opens the source where the replay has come to.
+func (s replaySources) Open(ctx context.Context, sub *sluice.Subscription) (Source, error) {
+	now, err := s.r.ports.Replays.Replay(ctx, s.r.replay)
+	if err != nil {
+		return nil, err
+	}
+	if now.State != sluice.ReplayRunning {
+		return nil, errReplayed
+	}
+	s.r.goOn(now)
+	start, events := max(now.Next, now.From), s.r.ports.Events
+	if now.Kind == sluice.ReplayDeadLetters {
+		found, err := readLetters(ctx, s.r.ports.Letters, sub, &s.r.replay)
+		if err != nil {
+			return nil, err
+		}
+		s.r.letters.Store(found)
+		start, events = 1, found
+	}
+	reading, cancel := context.WithCancel(shutdown.Lasting(ctx))
+	src := &replaySource{
+		replaying: s.r, sub: sub, cancel: cancel, next: start, start: start, events: events,
+		out: make(chan *sluice.Delivery), ended: make(chan struct{}), exhausted: make(chan struct{}),
+		open: map[uint64]struct{}{}, room: make(chan struct{}, 1),
+	}
+	src.reading.Go(func() { src.read(reading) })
+	src.reading.Go(func() { src.keepProgress(reading) })
+	return src, nil
+}
+
+// Look does nothing: what left the log is no longer there to be replayed.
+func (replaySources) Look(context.Context, *sluice.Subscription, func(*sluice.Event) bool, func(from, to uint64) error) error {
+	return nil
+}
+
+// replayLog marks the attempts of a replay, and counts what became of its events.
+type replayLog struct {
+	Log
+
+	r *replaying
+}
+
+// Record stores an attempt.
+func (l replayLog) Record(a *sluice.Attempt, namespace string, done func(error)) {
+	a.Replay = l.r.replay.ID
+	l.Log.Record(a, namespace, func(err error) {
+		if err == nil && a.Outcome == sluice.Delivered {
+			l.r.arrived(a.Seq)
+		}
+		done(err)
+	})
+}
+
+// Recover returns what the log says about the replay's latest attempts.
+func (l replayLog) Recover(ctx context.Context, sub *sluice.Subscription) (map[uint64]sluice.Progress, error) {
+	return l.r.ports.Replays.Recover(ctx, sub, l.r.replay.ID)
+}
+
+// Bury stores a dead letter.
+func (l replayLog) Bury(ctx context.Context, d sluice.DeadLetter) error {
+	if l.r.discarded(&d) {
+		return nil
+	}
+	d.Replay = l.r.replay.ID
+	err := l.Log.Bury(ctx, d)
+	if err == nil {
+		l.r.mu.Lock()
+		l.r.dead++
+		l.r.mu.Unlock()
+	}
+	return err
+}
+
+// discarded reports whether a dead letter stands for one that an operator discarded while a lane
+// of the replay waited for its event.
+func (r *replaying) discarded(d *sluice.DeadLetter) bool {
+	return d.Reason == sluice.Expired && r.replay.Kind == sluice.ReplayDeadLetters
+}
+
+// replayAnnouncer announces what becomes of a replay's deliveries.
+type replayAnnouncer struct{ Announcer }
+
+// Failing tells nothing: that the endpoint fails is the live deliveries' to say.
+func (replayAnnouncer) Failing(*sluice.Subscription, int, time.Time) {}
+
+// replayLanes are the lanes of a replay.
+type replayLanes struct {
+	Lanes
+
+	r *replaying
+}
+
+// Parked returns the replay's parked lanes.
+func (l replayLanes) Parked(ctx context.Context, sub *sluice.Subscription) ([]sluice.ParkedEntry, error) {
+	return l.r.ports.Replays.Parked(ctx, sub, streams.ReplayLanes(l.r.replay.ID))
+}
+
+// replayRegistry leaves it to the live deliveries to say that an endpoint has failed for too long.
+type replayRegistry struct {
+	Registry
+
+	r *replaying
+}
+
+// Suspend ends the replay alone: what is in its range says nothing about what comes.
+func (r replayRegistry) Suspend(ctx context.Context, _, reason string) error {
+	return r.r.finish(ctx, sluice.ReplayCancelled, reason)
+}
+
+// Disable does nothing.
+func (replayRegistry) Disable(context.Context, string, string) error { return nil }

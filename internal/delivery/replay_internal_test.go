@@ -1,0 +1,306 @@
+package delivery
+
+import (
+	"context"
+	"log/slog"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/sluice-io/sluice/pkg/sluice"
+	"github.com/sluice-io/sluice/streams"
+)
+
+// beside is what a replay's runner works with besides its own: it notes what reaches the subscription's.
+type beside struct {
+	disabled, cancelled []string
+	buried              []sluice.DeadLetter
+	recorded            []sluice.Attempt
+	failing, held       int
+	stored              sluice.Replay
+	away                bool // nothing can be read or deleted
+	unburied            []uint64
+	fails               error // of what is recorded
+}
+
+// DeadLetters returns one letter, of event 7 at place 3.
+func (b *beside) DeadLetters(_ context.Context, _ *sluice.Subscription, from, to uint64, _ int) ([]sluice.BuriedLetter, error) {
+	switch {
+	case b.away:
+		return nil, sluice.Errorf(sluice.Unavailable, "the store is away")
+	case from > 3 || to < 3:
+		return nil, nil
+	}
+	return []sluice.BuriedLetter{{LetterSeq: 3, DeadLetter: sluice.DeadLetter{Seq: 7, Reason: sluice.Exhausted, Event: &sluice.Event{ID: "e", Seq: 7}}}}, nil
+}
+
+func (b *beside) Unbury(_ context.Context, seq uint64) error {
+	if b.away {
+		return sluice.Errorf(sluice.Unavailable, "the store is away")
+	}
+	b.unburied = append(b.unburied, seq)
+	return nil
+}
+
+// ReadLane finds nothing in the log.
+func (b *beside) ReadLane(_ context.Context, _ *sluice.Subscription, _ sluice.Path, from uint64, _ int) ([]sluice.Event, uint64, error) {
+	return nil, from, nil
+}
+
+func (b *beside) Cancel(_ context.Context, _, reason string) error {
+	b.cancelled = append(b.cancelled, reason)
+	return nil
+}
+
+func (b *beside) Disable(_ context.Context, _, reason string) error {
+	b.disabled = append(b.disabled, reason)
+	return nil
+}
+
+func (b *beside) Suspend(_ context.Context, _, reason string) error {
+	b.disabled = append(b.disabled, reason)
+	return nil
+}
+
+func (b *beside) Record(a *sluice.Attempt, _ string, done func(error)) {
+	b.recorded = append(b.recorded, *a)
+	done(b.fails)
+}
+
+func (b *beside) Recover(context.Context, *sluice.Subscription) (map[uint64]sluice.Progress, error) {
+	return nil, sluice.Errorf(sluice.Conflict, "the live deliveries' own")
+}
+
+func (b *beside) Bury(_ context.Context, d sluice.DeadLetter) error {
+	b.buried = append(b.buried, d)
+	return nil
+}
+
+func (b *beside) Held(*sluice.Subscription, *sluice.DeadLetter)      { b.held++ }
+func (b *beside) Throttled(*sluice.Subscription, string)             {}
+func (b *beside) Failing(*sluice.Subscription, int, time.Time)       { b.failing++ }
+func (b *beside) StillHeld(*sluice.Subscription, *sluice.DeadLetter) {}
+func (b *beside) StillFailing(*sluice.Subscription, int, time.Time)  {}
+func (b *beside) Health(context.Context, *sluice.Subscription) (sluice.Health, error) {
+	return sluice.Health{Breaker: sluice.BreakerOpen}, nil
+}
+
+func (b *beside) PutHealth(context.Context, *sluice.Subscription, sluice.Health) error {
+	b.failing++
+	return nil
+}
+
+// The replays' own store.
+type replayStore struct {
+	Replays
+
+	b *beside
+}
+
+func (s replayStore) Progress(_ context.Context, _ sluice.Replay, change func(*sluice.Replay)) error {
+	change(&s.b.stored)
+	return nil
+}
+
+func (s replayStore) Replay(context.Context, sluice.Replay) (sluice.Replay, error) {
+	if s.b.away {
+		return sluice.Replay{}, sluice.Errorf(sluice.NotFound, "no such replay")
+	}
+	return s.b.stored, nil
+}
+
+func (s replayStore) Recover(context.Context, *sluice.Subscription, string) (map[uint64]sluice.Progress, error) {
+	return map[uint64]sluice.Progress{7: {EventID: "e"}}, nil
+}
+
+// replayRunner returns the ports of a replay's runner, and what stands behind them.
+func replayRunner(t *testing.T, kind sluice.ReplayKind) (*replaying, Ports, *beside) {
+	t.Helper()
+	b := &beside{stored: sluice.Replay{To: 9}}
+	ports := Ports{Log: b, Healths: b, Registry: b, Announce: b, Events: b, Letters: b, Replays: replayStore{b: b}}
+	rep := newReplaying(sluice.Replay{ID: "r", Kind: kind, From: 1, To: 9, State: sluice.ReplayRunning}, ports, slog.New(slog.DiscardHandler))
+	run := rep.runner(&sluice.Subscription{ID: "s"}, New(nil, nil, ports, Options{}))
+	return rep, run.ports, b
+}
+
+// How the endpoint does is for the live deliveries to say: a replay neither disables its subscription nor warns of it, nor
+// stops at its breaker. That the endpoint is gone ends the subscription all the same.
+func TestReplay_DoesNotDisableItsSubscription(t *testing.T) { // decision 0009
+	t.Parallel()
+	_, ports, b := replayRunner(t, sluice.ReplayRange)
+	sub := &sluice.Subscription{ID: "s"}
+	require.NoError(t, ports.Registry.Disable(t.Context(), "s", "failing"))
+	require.NoError(t, ports.Registry.Suspend(t.Context(), "s", "filter"))
+	require.Equal(t, sluice.ReplayCancelled, b.stored.State, "it ends the replay alone")
+	ports.Announce.Failing(sub, 50, time.Now())
+	require.NoError(t, ports.Healths.PutHealth(t.Context(), sub, sluice.Health{Breaker: sluice.BreakerOpen}))
+	is, err := ports.Healths.Health(t.Context(), sub)
+	require.NoError(t, err)
+	require.Zero(t, is)
+	require.Equal(t, []int{0, 0}, []int{len(b.disabled), b.failing})
+
+	require.NoError(t, ports.Registry.Cancel(t.Context(), "s", "endpoint_gone"))
+	require.Equal(t, []string{"endpoint_gone"}, b.cancelled)
+	ports.Announce.Held(sub, &sluice.DeadLetter{})
+	require.Equal(t, 1, b.held)
+}
+
+// Attempts and dead letters of a replay carry its mark, and are counted in its record.
+func TestReplay_MarksWhatItLeaves(t *testing.T) { // decision 0009
+	t.Parallel()
+	rep, ports, b := replayRunner(t, sluice.ReplayRange)
+	require.False(t, rep.counted())
+	require.NoError(t, ports.Log.Bury(t.Context(), sluice.DeadLetter{EventID: "e", Reason: sluice.Expired}))
+	for _, outcome := range []sluice.Outcome{sluice.Delivered, sluice.Failed, sluice.Delivered} {
+		ports.Log.Record(&sluice.Attempt{Seq: 3, Outcome: outcome}, "n", func(err error) { require.NoError(t, err) })
+	}
+	require.Equal(t, "r", b.buried[0].Replay)
+	for _, a := range b.recorded {
+		require.Equal(t, "r", a.Replay)
+	}
+	require.True(t, rep.counted())
+	require.NoError(t, rep.save(t.Context(), 5))
+	require.Equal(t, []uint64{5, 2, 1}, []uint64{b.stored.Next, b.stored.Sent, b.stored.Dead})
+	require.False(t, rep.counted(), "it is stored")
+	require.NoError(t, rep.save(t.Context(), 4))
+	require.EqualValues(t, 5, b.stored.Next, "never back")
+
+	before, err := ports.Log.Recover(t.Context(), &sluice.Subscription{ID: "s"})
+	require.NoError(t, err)
+	require.Equal(t, map[uint64]sluice.Progress{7: {EventID: "e"}}, before, "of the replay's own attempts")
+
+	rep.goOn(sluice.Replay{Sent: 40, Dead: 0})
+	require.NoError(t, rep.finish(t.Context(), sluice.ReplayCancelled, "why"))
+	require.Equal(t, []any{sluice.ReplayCancelled, "why", uint64(5), uint64(40), uint64(1)}, []any{b.stored.State, b.stored.Reason, b.stored.Next, b.stored.Sent, b.stored.Dead})
+	require.NotNil(t, b.stored.EndedAt)
+	require.NoError(t, rep.finish(t.Context(), sluice.ReplayDone, ""))
+	require.EqualValues(t, 10, b.stored.Next)
+}
+
+// A letter that an operator discarded while a lane of its redrive waited is not written again.
+func TestReplay_OfLettersBuriesNoneThatWasDiscarded(t *testing.T) {
+	t.Parallel()
+	_, ports, b := replayRunner(t, sluice.ReplayDeadLetters)
+	require.NoError(t, ports.Log.Bury(t.Context(), sluice.DeadLetter{EventID: "e", Reason: sluice.Expired}))
+	require.Empty(t, b.buried)
+	require.NoError(t, ports.Log.Bury(t.Context(), sluice.DeadLetter{EventID: "e", Reason: sluice.Exhausted}))
+	require.Equal(t, "r", b.buried[0].Replay)
+}
+
+// A replay ends where it was told to; one of letters ends with them.
+func TestReplay_WantsUpToItsEnd(t *testing.T) {
+	t.Parallel()
+	rep, _, _ := replayRunner(t, sluice.ReplayRange)
+	require.True(t, rep.wants(&sluice.Event{Seq: 9}))
+	require.False(t, rep.wants(&sluice.Event{Seq: 10}))
+	letters, _, _ := replayRunner(t, sluice.ReplayDeadLetters)
+	require.True(t, letters.wants(&sluice.Event{Seq: 1 << 40}))
+	rep.replay.Types = []string{"order.*"}
+	require.False(t, rep.wants(&sluice.Event{Seq: 9, Type: "lamp.on"}))
+}
+
+// A replay's lanes, rate and end are its own.
+func TestReplay_RunsBesideTheLiveDeliveries(t *testing.T) {
+	t.Parallel()
+	for kind, ofLetters := range map[sluice.ReplayKind]bool{sluice.ReplayRange: false, sluice.ReplayDeadLetters: true} {
+		b := &beside{stored: sluice.Replay{To: 9}}
+		ports := Ports{Log: b, Events: b, Replays: replayStore{b: b}}
+		rep := newReplaying(sluice.Replay{ID: "r", Kind: kind, To: 9, Sent: 3, Dead: 2, Rate: sluice.Rate{PerSecond: 7}}, ports, slog.New(slog.DiscardHandler))
+		require.False(t, rep.counted(), "it goes on from what is stored")
+		run := rep.runner(&sluice.Subscription{ID: "s"}, New(nil, nil, ports, Options{}))
+		_, is := run.ports.Events.(replayLetters)
+		require.Equal(t, ofLetters, is)
+		require.Equal(t, streams.ReplayLanes("r"), run.lanesOf)
+		require.Equal(t, sluice.Rate{PerSecond: 7}, run.rate)
+		require.True(t, run.only(&sluice.Event{Seq: 9}))
+		require.Equal(t, ofLetters, run.only(&sluice.Event{Seq: 10}))
+		require.NoError(t, run.conclude(t.Context()))
+		require.Equal(t, []any{sluice.ReplayDone, uint64(3), uint64(2), uint64(10)}, []any{b.stored.State, b.stored.Sent, b.stored.Dead, b.stored.Next})
+	}
+}
+
+// The letters of what arrived are deleted, if not now then the next time; attempts that were not stored count for nothing.
+func TestReplay_DeletesLettersOfWhatArrived(t *testing.T) {
+	t.Parallel()
+	rep, ports, b := replayRunner(t, sluice.ReplayDeadLetters)
+	rep.arrived(7)
+	require.Empty(t, rep.answered, "its letters are not read yet")
+	found, err := readLetters(t.Context(), b, nil, &rep.replay)
+	require.NoError(t, err)
+	rep.letters.Store(found)
+	var told []error
+	full := sluice.Errorf(sluice.Unavailable, "full")
+	b.fails = full
+	ports.Log.Record(&sluice.Attempt{Seq: 7, Outcome: sluice.Delivered}, "n", func(err error) { told = append(told, err) })
+	require.Empty(t, rep.answered)
+	b.fails = nil
+	ports.Log.Record(&sluice.Attempt{Seq: 7, Outcome: sluice.Delivered}, "n", func(err error) { told = append(told, err) })
+	require.Equal(t, []error{full, nil}, told)
+	require.Equal(t, []uint64{7}, rep.answered)
+
+	b.away = true
+	require.Equal(t, sluice.Unavailable, sluice.CodeOf(rep.deleteLetters(t.Context())))
+	b.away = false
+	require.NoError(t, rep.deleteLetters(t.Context()))
+	require.NoError(t, rep.deleteLetters(t.Context()))
+	require.Equal(t, []uint64{3}, b.unburied)
+
+	rep.goOn(sluice.Replay{Sent: 1, Dead: 4})
+	require.Equal(t, []uint64{2, 4}, []uint64{rep.sent, rep.dead})
+	rep.goOn(sluice.Replay{})
+	require.Equal(t, []uint64{2, 4}, []uint64{rep.sent, rep.dead})
+	require.NoError(t, rep.finish(t.Context(), sluice.ReplayCancelled, ""))
+	require.Equal(t, []uint64{2, 4}, []uint64{b.stored.Sent, b.stored.Dead})
+}
+
+// A replay goes on where it had come to, unless it has ended.
+func TestReplay_OpensWhereItHadComeTo(t *testing.T) {
+	t.Parallel()
+	sub := &sluice.Subscription{ID: "s"}
+	rep, ports, b := replayRunner(t, sluice.ReplayRange)
+	open := func(now sluice.Replay) (*replaySource, error) {
+		b.stored = now
+		src, err := ports.Sources.Open(t.Context(), sub)
+		if err != nil {
+			require.Nil(t, src)
+			return nil, err
+		}
+		<-src.Exhausted() // it reads
+		src.Close()
+		is, ok := src.(*replaySource)
+		require.True(t, ok)
+		return is, nil
+	}
+	for want, now := range map[uint64]sluice.Replay{5: {From: 2, Next: 5, Sent: 40}, 6: {From: 6, Sent: 40}} {
+		now.State, now.To = sluice.ReplayRunning, 9
+		src, err := open(now)
+		require.NoError(t, err)
+		require.Equal(t, want, src.start)
+		require.EqualValues(t, 40, rep.sent)
+	}
+	_, err := open(sluice.Replay{State: sluice.ReplayCancelled})
+	require.ErrorIs(t, err, errReplayed)
+	b.away = true
+	_, err = open(sluice.Replay{State: sluice.ReplayRunning})
+	require.Equal(t, sluice.NotFound, sluice.CodeOf(err))
+
+	rep, ports, b = replayRunner(t, sluice.ReplayDeadLetters)
+	running := sluice.Replay{Kind: sluice.ReplayDeadLetters, State: sluice.ReplayRunning, From: 1, To: 9, Next: 5}
+	rep.ports.Letters = lost{b}
+	_, err = open(running)
+	require.Equal(t, sluice.Unavailable, sluice.CodeOf(err))
+	rep.ports.Letters = b
+	rep.replay.Types = []string{"none"}
+	src, err := open(running)
+	require.NoError(t, err)
+	require.EqualValues(t, 1, src.start)
+	require.Same(t, rep.letters.Load(), src.events)
+}
+
+// lost cannot read letters.
+type lost struct{ Letters }
+
+func (lost) DeadLetters(context.Context, *sluice.Subscription, uint64, uint64, int) ([]sluice.BuriedLetter, error) {
+	return nil, sluice.Errorf(sluice.Unavailable, "the store is away")
+}

@@ -1,0 +1,159 @@
+package delivery
+
+import (
+	"context"
+	"log/slog"
+	"maps"
+	"time"
+
+	"github.com/cenkalti/backoff/v4"
+
+	"github.com/sluice-io/sluice/internal/shutdown"
+	"github.com/sluice-io/sluice/pkg/sluice"
+	"github.com/sluice-io/sluice/streams"
+)
+
+// replays is what the engine knows of replays; follow's own.
+type replays struct {
+	all     map[string]sluice.Replay // that run, by id
+	serving map[string]*served
+	leaving map[string]chan struct{} // runners that were told to end, by replay
+}
+
+// of returns the replays of a subscription.
+func (r *replays) of(subscription string) (all []sluice.Replay) {
+	for _, rep := range r.all {
+		if rep.Subscription == subscription {
+			all = append(all, rep)
+		}
+	}
+	return all
+}
+
+// changeReplay takes up a replay, or leaves one that has ended.
+func (e *Engine) changeReplay(ctx context.Context, rep sluice.Replay, gone bool, subs map[string]*sluice.Subscription) { //nolint:revive // gone comes from the watch
+	if !gone && rep.State == sluice.ReplayRunning {
+		e.replays.all[rep.ID] = rep
+		e.applyReplay(ctx, rep, subs[rep.Subscription])
+		return
+	}
+	if _, ran := e.replays.all[rep.ID]; !ran {
+		return
+	}
+	e.leaveReplay(ctx, rep)
+}
+
+// leaveReplay forgets a replay that has ended.
+func (e *Engine) leaveReplay(ctx context.Context, rep sluice.Replay) {
+	delete(e.replays.all, rep.ID)
+	e.clearReplay(ctx, rep, e.stopReplay(rep.ID))
+}
+
+// applyReplay starts or stops a replay's runner, whatever it takes. A subscription that is not
+// known yet is told of later.
+func (e *Engine) applyReplay(ctx context.Context, rep sluice.Replay, sub *sluice.Subscription) {
+	owned := sub != nil && e.owns.Owns(sub.ID)
+	s := e.replays.serving[rep.ID]
+	switch {
+	case owned && (sub.State == sluice.Cancelled || !sub.Began().Equal(rep.Began)):
+		e.stopReplay(rep.ID)
+		e.endReplay(ctx, rep)
+	case !owned || sub.Mode != sluice.Push || sub.State != sluice.Active:
+		e.stopReplay(rep.ID)
+	case s != nil:
+		s.runner.change(sub)
+	default:
+		e.startReplay(ctx, rep, sub)
+	}
+}
+
+func (e *Engine) startReplay(ctx context.Context, rep sluice.Replay, sub *sluice.Subscription) {
+	inner, cancel := context.WithCancel(ctx)
+	r := newReplaying(rep, e.ports, e.opts.Log)
+	s := &served{runner: r.runner(sub, e), cancel: cancel, ended: make(chan struct{})}
+	e.replays.serving[rep.ID] = s
+	live := e.liveRunner(sub.ID)
+	before := e.replays.leaving[rep.ID]
+	e.runners.Go(func() {
+		defer close(s.ended)
+		if before != nil {
+			<-before
+		}
+		if rep.Acts() {
+			e.perform(inner, r)
+			return
+		}
+		if live != nil && live.hasten(inner, rep) {
+			e.conclude(inner, sub.ID, func(ctx context.Context) error {
+				return r.finish(ctx, sluice.ReplayDone, "the next attempt of its parked lane was brought forward")
+			})
+			return
+		}
+		e.keep(inner, s.runner)
+	})
+}
+
+// conclude stores that a replay is done, however long that takes.
+func (e *Engine) conclude(ctx context.Context, subscription string, conclude func(context.Context) error) {
+	err := backoff.Retry(func() error { return conclude(ctx) },
+		backoff.WithContext(backoff.NewExponentialBackOff(backoff.WithMaxElapsedTime(0)), ctx))
+	if err != nil {
+		e.opts.Log.WarnContext(ctx, "replay not ended", slog.String("subscription", subscription), slog.Any("error", err))
+	}
+}
+
+// stopReplay tells a replay's runner to end, if it has one, and returns what is closed then; nil
+// if there is none that was not told before and has ended.
+func (e *Engine) stopReplay(id string) <-chan struct{} {
+	if s := e.replays.serving[id]; s != nil {
+		s.cancel()
+		delete(e.replays.serving, id)
+		maps.DeleteFunc(e.replays.leaving, func(_ string, ended chan struct{}) bool { return isClosed(ended) })
+		e.replays.leaving[id] = s.ended
+	}
+	return e.replays.leaving[id]
+}
+
+func (e *Engine) leaveReplaysOf(ctx context.Context, subscription string) {
+	for _, rep := range e.replays.of(subscription) {
+		e.leaveReplay(ctx, rep)
+	}
+}
+
+// endReplay stores that a replay has ended with its subscription.
+func (e *Engine) endReplay(ctx context.Context, rep sluice.Replay) {
+	e.runners.Go(func() {
+		limit, cancel := context.WithTimeout(ctx, recordLimit)
+		defer cancel()
+		if err := newReplaying(rep, e.ports, e.opts.Log).finish(limit, sluice.ReplayCancelled, "its subscription ended or was moved"); err != nil && sluice.CodeOf(err) != sluice.NotFound {
+			e.opts.Log.WarnContext(limit, "replay not ended yet", slog.String("replay", rep.ID), slog.Any("error", err))
+		}
+	})
+}
+
+// clearReplay deletes the lanes of a replay that has ended, after its runner has, which may have
+// been long ago: of a subscription that is paused no replay has one. If another process has it,
+// that deletes them; if none has at the moment, whoever is still there does, later.
+func (e *Engine) clearReplay(ctx context.Context, rep sluice.Replay, ended <-chan struct{}) {
+	var others <-chan time.Time
+	if ended == nil && !e.owns.Owns(rep.Subscription) {
+		others = time.After(sweepLooks * e.opts.LookEvery)
+	}
+	e.runners.Go(func() {
+		switch {
+		case ended != nil:
+			<-ended
+		case others != nil:
+			select {
+			case <-others:
+			case <-ctx.Done():
+				return
+			}
+		}
+		limit, cancel := context.WithTimeout(shutdown.Lasting(ctx), recordLimit)
+		defer cancel()
+		if err := e.ports.Replays.Forget(limit, streams.ReplayLanes(rep.ID)); err != nil {
+			e.opts.Log.WarnContext(limit, "lanes of a replay not removed", slog.String("replay", rep.ID), slog.Any("error", err))
+		}
+	})
+}

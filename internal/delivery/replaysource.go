@@ -1,0 +1,197 @@
+package delivery
+
+import (
+	"context"
+	"log/slog"
+	"slices"
+	"sync"
+	"time"
+
+	"github.com/sluice-io/sluice/internal/shutdown"
+	"github.com/sluice-io/sluice/pkg/sluice"
+)
+
+// replaySource hands over the events of a replay. It has no more of them unacknowledged than
+// the subscription's window.
+type replaySource struct {
+	*replaying
+
+	sub       *sluice.Subscription
+	events    Events
+	cancel    context.CancelFunc
+	reading   sync.WaitGroup
+	out       chan *sluice.Delivery
+	ended     chan struct{}
+	exhausted chan struct{} // closed when everything was handed over
+	start     uint64
+	room      chan struct{} // gets an element when an event was acknowledged
+
+	lock sync.Mutex
+	next uint64              // everything before was handed over
+	open map[uint64]struct{} // handed over, not acknowledged
+}
+
+// Deliveries returns where deliveries come.
+func (s *replaySource) Deliveries() <-chan *sluice.Delivery { return s.out }
+
+// Ended returns a channel that is closed when the source cannot go on.
+func (s *replaySource) Ended() <-chan struct{} { return s.ended }
+
+// Exhausted returns a channel that is closed when everything was handed over.
+func (s *replaySource) Exhausted() <-chan struct{} { return s.exhausted }
+
+// Seen returns up to where events had been handed over before: what a parked lane's record
+// holds beyond that is handed over again.
+func (s *replaySource) Seen(sluice.Path) uint64 { return s.start - 1 }
+
+// Look does nothing, see replaySources.
+func (s *replaySource) Look(context.Context, func(*sluice.Event) bool, func(from, to uint64) error) error {
+	return nil
+}
+
+// Close ends the source and stores how far it came.
+func (s *replaySource) Close() {
+	s.cancel()
+	s.reading.Wait()
+}
+
+// read hands the range over.
+func (s *replaySource) read(ctx context.Context) {
+	for from := s.start; from <= s.end(); {
+		events, err := s.batch(ctx, from)
+		if err != nil {
+			if ctx.Err() == nil {
+				s.log.WarnContext(ctx, "replay cannot read the log", slog.String("replay", s.replay.ID), slog.Any("error", err))
+				close(s.ended)
+			}
+			return
+		}
+		for i := range events {
+			if !s.handOver(ctx, &events[i]) {
+				return
+			}
+		}
+		from = s.end() + 1
+		if len(events) > 0 {
+			from = events[len(events)-1].Seq + 1
+		}
+		s.passed(from)
+	}
+	close(s.exhausted)
+}
+
+// batch returns the next events, up to the end of the range.
+func (s *replaySource) batch(ctx context.Context, from uint64) ([]sluice.Event, error) {
+	events, _, err := s.events.ReadLane(ctx, s.sub, "", from, replayBatch)
+	end := slices.IndexFunc(events, func(ev sluice.Event) bool { return ev.Seq > s.end() })
+	if end >= 0 {
+		events = events[:end]
+	}
+	return events, err
+}
+
+func (s *replaySource) handOver(ctx context.Context, ev *sluice.Event) bool {
+	for {
+		s.lock.Lock()
+		fits := len(s.open) < s.sub.Policy.Window
+		if fits {
+			s.open[ev.Seq] = struct{}{}
+		}
+		s.lock.Unlock()
+		if fits {
+			break
+		}
+		select {
+		case <-s.room:
+		case <-ctx.Done():
+			return false
+		}
+	}
+	select {
+	case s.out <- &sluice.Delivery{Event: *ev, Receipt: replayReceipt{s, ev.Seq}}:
+		s.passed(ev.Seq + 1)
+		return true
+	case <-ctx.Done():
+		return false
+	}
+}
+
+func (s *replaySource) passed(next uint64) {
+	s.lock.Lock()
+	defer s.lock.Unlock()
+	s.next = max(s.next, next)
+}
+
+// place returns the first sequence that is not settled or parked.
+func (s *replaySource) place() uint64 {
+	s.lock.Lock()
+	defer s.lock.Unlock()
+	first := s.next
+	for seq := range s.open {
+		first = min(first, seq)
+	}
+	return first
+}
+
+// keepProgress stores how far the replay has come, now and then and at the end.
+func (s *replaySource) keepProgress(ctx context.Context) {
+	tick := time.NewTicker(progressEvery)
+	defer tick.Stop()
+	saved := s.start
+	for ctx.Err() == nil {
+		select {
+		case <-tick.C:
+		case <-ctx.Done():
+		}
+		limit, cancel := context.WithTimeout(shutdown.Lasting(ctx), recordLimit)
+		place, err := s.progress(limit, saved)
+		if err != nil {
+			s.log.WarnContext(limit, "replay's progress not stored yet", slog.String("replay", s.replay.ID), slog.Any("error", err))
+		}
+		saved = place
+		cancel()
+	}
+}
+
+// progress stores how far the replay has come if that is further than it was, and returns what
+// is stored now.
+func (s *replaySource) progress(ctx context.Context, saved uint64) (uint64, error) {
+	place := s.place()
+	if s.replay.Kind == sluice.ReplayDeadLetters {
+		if err := s.deleteLetters(ctx); err != nil {
+			return saved, err
+		}
+	}
+	if place == saved && !s.counted() {
+		return saved, nil
+	}
+	next := place
+	if s.replay.Kind == sluice.ReplayDeadLetters {
+		next = s.replay.From // what is left of them says how far it came
+	}
+	if err := s.save(ctx, next); err != nil {
+		return saved, err
+	}
+	return place, nil
+}
+
+// replayReceipt acknowledges to the replay's source.
+type replayReceipt struct {
+	source *replaySource
+	seq    uint64
+}
+
+// Ack enters that the delivery is settled or parked.
+func (r replayReceipt) Ack() error {
+	r.source.lock.Lock()
+	delete(r.source.open, r.seq)
+	r.source.lock.Unlock()
+	select {
+	case r.source.room <- struct{}{}:
+	default:
+	}
+	return nil
+}
+
+// Hold does nothing: nobody takes the delivery away.
+func (replayReceipt) Hold() error { return nil }

@@ -1,0 +1,201 @@
+package delivery
+
+import (
+	"context"
+	"errors"
+	"time"
+
+	"github.com/sluice-io/sluice/internal/retry"
+	"github.com/sluice-io/sluice/pkg/sluice"
+)
+
+// saveEvery is how often the record of a lane that is read back is stored while all goes
+// well. What came since is known from the attempt log after a crash.
+const saveEvery = time.Second
+
+// readBack is how many events of a lane are read at once.
+const readBack = 32
+
+// resume sends the next event of a parked lane.
+func (j job) resume(ctx context.Context, t task) result {
+	p := t.park
+	res := result{kind: resultResumed}
+	ev, err := j.nextOf(ctx, &p)
+	if err == nil && ev != nil {
+		res.attempt, err = j.resend(ctx, t, &p, ev)
+	}
+	if kept, ok := errors.AsType[keptError](err); ok {
+		res.kept, res.decision = true, kept.decision
+		err = j.keepBack(ctx, t, &p, kept.decision)
+	}
+	if errors.Is(err, errDoubtful) {
+		j.keepHead(&p)
+		res.kind, err = resultDoubtful, nil
+	}
+	res.park, res.err = p, err
+	return res
+}
+
+// nextOf returns the event to send next, nil if the lane is read to its end or an event was
+// passed over. What aged out meanwhile becomes a dead letter.
+func (j job) nextOf(ctx context.Context, p *park) (*sluice.Event, error) {
+	if len(p.ahead) == 0 {
+		if err := j.readAhead(ctx, p); err != nil {
+			return nil, err
+		}
+	}
+	end := len(p.ahead) == 0 || p.ahead[0].Seq > p.upTo
+	last := p.upTo
+	if !end {
+		last = p.ahead[0].Seq - 1
+	}
+	if err := j.skipTo(ctx, p, last); err != nil || end {
+		j.drop(p)
+		return nil, err
+	}
+	ev := &p.ahead[0]
+	ok, err := j.wanted(ctx, p, ev)
+	if err == nil && !ok && p.Held == "" {
+		j.pass(p, ev.Seq)
+	}
+	if !ok {
+		ev = nil
+	}
+	return ev, err
+}
+
+// readAhead reads the next events of the lane, and buries what the log no longer holds.
+func (j job) readAhead(ctx context.Context, p *park) error {
+	var first uint64
+	limit := 1 // it may well fail again
+	if p.Attempts == 0 && p.ruling == nil && j.r.ahead.take() {
+		limit = readBack
+		defer func() { p.charged = j.r.ahead.settle(p.ahead) }()
+	}
+	err := j.persist(ctx, func() (err error) {
+		p.ahead, first, err = j.r.ports.Events.ReadLane(ctx, j.sub, p.Path, p.FromSeq, limit)
+		return err
+	})
+	if err != nil || first <= p.FromSeq || p.FromSeq > p.upTo {
+		return err
+	}
+	return j.expire(ctx, p, min(first-1, p.upTo))
+}
+
+// skipTo moves the record past last. A head that is known and not there any more was removed
+// from the log and becomes a dead letter.
+func (j job) skipTo(ctx context.Context, p *park, last uint64) error {
+	if last < p.FromSeq {
+		return nil
+	}
+	if p.EventID != "" {
+		return j.expire(ctx, p, last)
+	}
+	p.moveTo(last + 1)
+	return nil
+}
+
+// expire buries the lane's events from its head to last, which aged out of the log unsent.
+func (j job) expire(ctx context.Context, p *park, last uint64) error {
+	ev := sluice.Event{ID: p.EventID, Seq: p.FromSeq, Path: p.Path}
+	d := letter(j.sub, &ev, sluice.Attempt{Number: p.Attempts, Error: p.LastError, FirstFailedAt: p.FirstFailedAt}, sluice.Expired)
+	d.LastSeq = last
+	if err := j.buryLetter(ctx, d); err != nil {
+		return err
+	}
+	p.moveTo(last + 1)
+	return nil
+}
+
+// wanted reports whether an event that was read back is to be sent. If nobody can tell, it is dead, or
+// its lane is held.
+func (j job) wanted(ctx context.Context, p *park, ev *sluice.Event) (bool, error) {
+	if j.r.before(ev).Settled || !j.r.takes(j.sub, ev) {
+		return false, nil
+	}
+	ok, err := j.filtered(p, ev)
+	if errors.Is(err, errDoubtful) {
+		return false, err
+	}
+	if err != nil {
+		return false, j.unfiltered(ctx, p, ev, err)
+	}
+	if !ok {
+		j.r.unwanted(j.sub, ev)
+		return false, nil
+	}
+	if err := j.r.ports.allowed(ev); err != nil {
+		return false, j.bury(ctx, ev, sluice.Attempt{Number: p.Attempts, Error: err.Error(), FirstFailedAt: p.FirstFailedAt}, sluice.Malformed)
+	}
+	cause, err := j.looped(ctx, ev)
+	if cause != nil {
+		return false, j.bury(ctx, ev, sluice.Attempt{Number: p.Attempts, Error: cause.Error(), FirstFailedAt: p.FirstFailedAt}, sluice.Loop)
+	}
+	return err == nil, err
+}
+
+// unfiltered deals with a parked lane's next event on which the filter cannot be evaluated: it is dead, or its lane is
+// held.
+func (j job) unfiltered(ctx context.Context, p *park, ev *sluice.Event, why error) error {
+	if d := j.decide(ev); d != sluice.Pass {
+		return keptError{d}
+	}
+	if j.exhausts(why) {
+		if err := j.suspend(ctx, why); err != nil {
+			return err
+		}
+		return keptError{sluice.Undecided}
+	}
+	if retry.Holds(j.sub.Policy, sluice.FilterError) {
+		return j.holdUnsent(ctx, p, ev, why)
+	}
+	return j.bury(ctx, ev, sluice.Attempt{Error: why.Error()}, sluice.FilterError)
+}
+
+// resend makes one attempt of a parked lane's head and stores how the lane stands.
+func (j job) resend(ctx context.Context, t task, p *park, ev *sluice.Event) (*sluice.Attempt, error) {
+	number := p.following(ev.Seq, j.r.before(ev))
+	a, d := j.attempt(ctx, ev, number, p.FirstFailedAt)
+	if d != sluice.Pass {
+		return nil, keptError{d}
+	}
+	if err := j.conclude(ctx, ev, &a); err != nil {
+		return nil, err
+	}
+	if a.Probe {
+		j.drop(p)
+		p.NextAt, p.EventID = time.Now(), ev.ID // behind the others that are due
+		return &a, nil
+	}
+	if !a.Verdict.Final() {
+		j.drop(p) // it may be long until then
+		p.EventID = ev.ID
+		failed(&p.Parked, &a)
+		return &a, j.saveHead(ctx, &p.ParkedEntry, ev)
+	}
+	j.pass(p, ev.Seq)
+	return &a, j.saveNowAndThen(ctx, t, p)
+}
+
+// pass moves the record past the event that was read first.
+func (j job) pass(p *park, seq uint64) {
+	p.ahead[0] = sluice.Event{}
+	p.ahead = p.ahead[1:]
+	if len(p.ahead) == 0 {
+		j.drop(p)
+	}
+	p.moveTo(seq + 1)
+}
+
+// keepHead forgets what was read ahead but for the first event, which waits for the filter.
+func (j job) keepHead(p *park) {
+	head := p.ahead[0]
+	j.drop(p)
+	p.ahead = []sluice.Event{head}
+}
+
+// drop forgets what was read ahead.
+func (j job) drop(p *park) {
+	j.r.ahead.give(p.charged)
+	p.ahead, p.charged = nil, 0
+}

@@ -1,0 +1,454 @@
+package delivery
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"log/slog"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"golang.org/x/time/rate"
+
+	"github.com/sluice-io/sluice/internal/fairsem"
+	"github.com/sluice-io/sluice/internal/filter"
+	"github.com/sluice-io/sluice/internal/shutdown"
+	"github.com/sluice-io/sluice/pkg/sluice"
+	"github.com/sluice-io/sluice/streams"
+)
+
+const (
+	holdEvery   = 10 * time.Second // a third of the consumers' ack wait
+	drainLimit  = 65 * time.Second // an attempt's longest timeout, and time to record it
+	recordLimit = 10 * time.Second // without an attempt under way: longer than a fail-over of NATS takes
+	hogPatience = time.Second      // a lane that fills the window is set aside after this
+	idleWorker  = 5 * time.Second  // a worker without a task ends after this
+)
+
+// errSourceEnded tells the engine to open the subscription's source again.
+var errSourceEnded = errors.New("the source of deliveries ended")
+
+// errGone tells the engine that there is nothing left to serve.
+var errGone = errors.New("the endpoint is gone")
+
+var errUnrecorded = errors.New("attempts in flight did not end in time")
+
+// runner serves one subscription while run is running. Only run's goroutine touches the book.
+type runner struct {
+	id       string
+	ordering sluice.Ordering // never changes: lanes are named after it
+	began    time.Time       // of the subscription; never changes: the source is opened for it
+
+	ports   Ports
+	exit    *exit // the way to the endpoint; ports has no sender
+	observe Observer
+	log     *slog.Logger
+	changed chan *sluice.Subscription // the engine's updates; the last one wins
+	acts    chan *act
+	unsaved chan struct{} // has an element if the store has lost the records of parked lanes
+
+	lookEvery time.Duration
+
+	// Of a replay, see replaying.
+	lanesOf  string // what its lanes' keys begin with; the subscription's id of live deliveries
+	only     func(*sluice.Event) bool
+	rate     sluice.Rate
+	conclude func(context.Context) error // stores that everything was delivered
+
+	sub       *sluice.Subscription
+	match     *filter.Matcher
+	limits    []*rate.Limiter // none: unbounded
+	paid      bool            // the endpoint's pace for the next attempt is
+	book      *book
+	left      []sluice.ParkedEntry // unfinished lanes of the run before
+	source    Source
+	recovered map[uint64]sluice.Progress // what the attempt log knew at the start; read only
+	recent    recentSet
+	breaker   breaker
+	failing   time.Time // since when every attempt failed; zero: it does not
+	alerted   int       // per cent of the way to being disabled that were told of
+	recalled  bool
+	failures  int               // to begin, in a row
+	stored    sluice.Health     // what is remembered of it
+	storing   bool              // a write is under way, or was a moment ago
+	stores    chan healthStored // what came of it
+	rest      <-chan time.Time  // until the next write
+	tasks     chan task
+	results   chan result
+	workers   sync.WaitGroup
+	throttled time.Time // nothing is sent before this, because of the rate
+	told      time.Time // the last moment that Throttled was told to wait for
+	askAt     time.Time // nothing is sent before this, because the gate could not decide
+	wonder    time.Duration
+	lost      atomic.Bool // access was, since it was opened: nothing is sent
+	sending   atomic.Int32
+	ahead     budget
+	share     *fairsem.Share // of the attempts that the process makes at once
+	rulings   *rulings
+	exhausted atomic.Int32 // events one after another on which the filter cost too much
+	looking   sync.Mutex
+	watched   atomic.Pointer[lookout] // with the settings of the moment
+
+	mu     sync.Mutex
+	gauges Gauges
+	oldest time.Time // event that is held or parked; zero: none
+	looked time.Time // when oldest was looked for
+}
+
+func newRunner(sub *sluice.Subscription, ports Ports, opts Options, ahead *atomic.Int64, share *fairsem.Share) *runner {
+	return &runner{
+		id: sub.ID, ordering: sub.Policy.Ordering, began: sub.Began(),
+		ports: ports, observe: opts.Observe, log: opts.Log, sub: sub,
+		changed: make(chan *sluice.Subscription, 1), acts: make(chan *act), unsaved: make(chan struct{}, 1),
+		gauges:  Gauges{Namespace: sub.Namespace, Subscription: sub.ID},
+		rulings: newRulings(),
+		ahead:   budget{shared: ahead}, share: share, lookEvery: opts.LookEvery, lanesOf: sub.ID,
+	}
+}
+
+// change replaces the subscription's settings; the latest wins.
+func (r *runner) change(sub *sluice.Subscription) {
+	select {
+	case <-r.changed:
+	default:
+	}
+	r.changed <- sub
+}
+
+// run serves the subscription until ctx is done, which is no error, or it cannot go on.
+// Attempts under way are finished and their results stored before it returns.
+func (r *runner) run(ctx context.Context) error {
+	if err := r.open(ctx); err != nil {
+		return &openError{err}
+	}
+	defer r.source.Close()
+	work, cancel := context.WithCancel(shutdown.Lasting(ctx))
+	defer r.ahead.reset()
+	defer r.workers.Wait()
+	defer close(r.tasks)
+	defer cancel()
+	err := r.serve(ctx, work)
+	err = errors.Join(err, r.drain(work))
+	if errors.Is(err, errLanesLost) {
+		err = errors.Join(err, r.saveLanes(work))
+	}
+	r.left = r.book.unfinished()
+	r.book.abandon()
+	r.leave(work)
+	r.source.Close()   // the last look sees what it left
+	if r.lost.Load() { // whatever else ended it; and nothing is given up for one that may have nothing
+		return errors.Join(err, errLost)
+	}
+	r.looking.Lock() // and what the one before it could not tell
+	defer r.looking.Unlock()
+	r.look(work, lastLook)
+	return err
+}
+
+// open reads what is known about the subscription's lanes and opens its source.
+func (r *runner) open(ctx context.Context) error {
+	sub := r.sub
+	select {
+	case sub = <-r.changed: // it may be what keeps the source from being opened
+	default:
+	}
+	if err := r.configure(sub); err != nil {
+		return err
+	}
+	err := r.watched.Load().before(ctx)
+	if sluice.CodeOf(err) == sluice.QuotaExceeded { // deliveries need no room
+		r.log.WarnContext(ctx, "scan for events that left the log failed", slog.String("subscription", r.id), slog.Any("error", err))
+	} else if err != nil {
+		return err
+	}
+	source, err := r.ports.Sources.Open(ctx, r.sub)
+	if err != nil {
+		return err
+	}
+	r.source = source
+	if err := r.restore(ctx); err != nil {
+		source.Close()
+		return err
+	}
+	r.breaker = r.breaker.rested()
+	r.lost.Store(false)
+	r.storing, r.rest, r.stores = false, nil, make(chan healthStored, 1)
+	r.tasks = make(chan task)
+	r.results = make(chan result, 4*r.sub.Policy.Window+16)
+	return nil
+}
+
+func (r *runner) restore(ctx context.Context) error {
+	err := r.recall(ctx)
+	if err != nil {
+		return err
+	}
+	if r.recovered, err = r.ports.Log.Recover(ctx, r.sub); err != nil {
+		return err
+	}
+	parked, err := r.reclaim(ctx)
+	if err != nil {
+		return err
+	}
+	r.book = newBook(r.sub.Policy.Window)
+	if r.ordering != sluice.OrderAll {
+		r.book.patience = hogPatience
+	}
+	r.recent.size = 4 * r.sub.Policy.Window
+	for _, e := range parked {
+		seen := r.source.Seen(e.Path)
+		if streams.IsEventLane(r.lanesOf, e.Lane) {
+			seen = e.FromSeq
+		}
+		r.book.load(e, seen, time.Now())
+		if e.Held != "" {
+			d := heldLetter(r.sub, &e.Parked, &sluice.Event{ID: e.EventID, Seq: e.FromSeq, Path: e.Path})
+			d.At = e.HeldAt.UTC()
+			r.ports.Announce.StillHeld(r.sub, &d)
+		}
+	}
+	return nil
+}
+
+func (r *runner) configure(sub *sluice.Subscription) error {
+	if r.conclude != nil && sub.Policy.OnDead == sluice.DeadHolds { // nobody would look for it in a replay's lanes
+		giving := *sub
+		giving.Policy.OnDead = sluice.DeadContinues
+		sub = &giving
+	}
+	match, err := filter.CompileWith(sub.Filter, r.ports.Labels)
+	if err != nil {
+		return err
+	}
+	if r.sub.Endpoint.URL != sub.Endpoint.URL {
+		r.breaker, r.failing, r.alerted = r.breaker.renewed(), time.Time{}, 0
+	}
+	limit := cmp.Or(r.rate, sub.Policy.Rate)
+	if limited := cmp.Or(r.rate, r.sub.Policy.Rate) != limit; limited || r.match == nil { // other changes do not fill the buckets
+		r.limits = limitsOf(limit)
+		r.throttled = time.Time{} // it may have been a very low one
+	}
+	if r.sub.Endpoint.URL != sub.Endpoint.URL {
+		r.throttled = time.Time{} // the other endpoint agreed to that
+	}
+	r.sub, r.match = sub, match
+	r.watched.Store(&lookout{sub: sub, match: match, ports: r.ports, opts: Options{Observe: r.observe, Log: r.log}})
+	return nil
+}
+
+// serve is the loop. It ends when ctx is done or something failed that the runner cannot mend.
+func (r *runner) serve(ctx, work context.Context) error {
+	hold := time.NewTicker(holdEvery)
+	defer hold.Stop()
+	defer r.share.Pass()
+	looks := time.NewTicker(r.lookEvery)
+	defer looks.Stop()
+	wake := time.NewTimer(0)
+	defer wake.Stop()
+	exhausted := r.source.Exhausted()
+	for exhausted != nil || !r.replayed() {
+		r.dispatch(work, wake)
+		r.remember(work)
+		r.publishGauges()
+		select {
+		case <-ctx.Done():
+			return nil
+		case <-r.source.Ended():
+			return errSourceEnded
+		case <-exhausted:
+			exhausted = nil
+		case d := <-r.source.Deliveries():
+			r.arrive(work, d)
+		case res := <-r.results:
+			if err := r.take(ctx, work, res); err != nil {
+				return err
+			}
+		case <-r.rulings.news:
+			r.heedRulings()
+		case <-r.unsaved:
+			return errors.Join(errLanesLost, r.saveLanes(work))
+		case <-wake.C:
+		case <-r.share.Freed():
+		case a := <-r.acts:
+			r.book.act(a, time.Now())
+		case s := <-r.stores:
+			r.noted(ctx, s)
+		case <-r.rest:
+			r.storing, r.rest = false, nil
+		case <-hold.C:
+			r.book.each(func(d *sluice.Delivery) { r.answer(d.Receipt.Hold()) })
+		case <-looks.C:
+			if r.looking.TryLock() {
+				r.workers.Go(func() {
+					defer r.looking.Unlock()
+					r.look(work, holdEvery)
+				})
+			}
+		case sub := <-r.changed:
+			if err := r.reconfigure(sub); err != nil {
+				return err
+			}
+			r.reconsider(work)
+		}
+	}
+	return errReplayed
+}
+
+// replayed reports whether a replay whose source has no more has nothing left to do either.
+func (r *runner) replayed() bool { return r.conclude != nil && r.book.empty() }
+
+// reconfigure takes changed settings.
+func (r *runner) reconfigure(sub *sluice.Subscription) error {
+	window := r.sub.Policy.Window
+	if err := r.configure(sub); err != nil {
+		return err
+	}
+	if window != sub.Policy.Window {
+		return errSourceEnded // its consumers have to be changed
+	}
+	return nil
+}
+
+// arrive takes a delivery from the source into its lane, or acknowledges it at once where
+// there is nothing to do for it.
+func (r *runner) arrive(work context.Context, d *sluice.Delivery) {
+	if r.known(d) || d.Event.Path != "" && !r.takes(r.sub, &d.Event) {
+		r.answer(d.Receipt.Ack())
+		return
+	}
+	if d.Err == nil {
+		ok, known, err := r.ports.Filters.Match(r.match, &d.Event)
+		if !known {
+			r.doubt(work, d)
+			return
+		}
+		if !r.judged(d, ok, err) {
+			r.answer(d.Receipt.Ack())
+			return
+		}
+	}
+	r.observe.Matched(r.sub)
+	if r.book.arrive(r.laneOf(d), d) {
+		r.answer(d.Receipt.Ack())
+	}
+}
+
+// takes reports whether an event is on a path that the subscription wants, and one that its
+// replay is to deliver.
+func (r *runner) takes(sub *sluice.Subscription, ev *sluice.Event) bool {
+	return sub.Pattern.Match(ev.Path) && (r.only == nil || r.only(ev))
+}
+
+// known reports whether the delivery was settled before, by this runner or before a restart.
+func (r *runner) known(d *sluice.Delivery) bool {
+	return r.before(&d.Event).Settled || d.Redelivered && r.recent.has(d.Event.Seq)
+}
+
+// before returns how far the event had come before a restart. A log that lost its latest
+// events in a power cut gives their sequences to others.
+func (r *runner) before(ev *sluice.Event) sluice.Progress {
+	if p := r.recovered[ev.Seq]; p.EventID == ev.ID {
+		return p
+	}
+	return sluice.Progress{}
+}
+
+func (r *runner) laneOf(d *sluice.Delivery) string {
+	if d.Err != nil && d.Event.Path == "" {
+		return streams.LaneKey(r.lanesOf, sluice.OrderNone, "", d.Event.Seq)
+	}
+	return streams.LaneKey(r.lanesOf, r.sub.Policy.Ordering, d.Event.Path, d.Event.Seq)
+}
+
+// enter takes a result into the book and acknowledges what it settled.
+func (r *runner) enter(ctx context.Context, res result) error {
+	if res.err != nil {
+		r.book.busy--
+		return res.err
+	}
+	var acks []*sluice.Delivery
+	switch res.kind {
+	case resultSettled:
+		acks = append(acks, r.book.settled(res.lane))
+		r.recent.add(acks[0].Event.Seq)
+	case resultSpared:
+		r.book.spared(res.lane)
+	case resultParked:
+		acks = r.book.stored(res.lane, res.park.ParkedEntry, time.Now())
+	case resultResumed:
+		r.book.resumed(res.lane, res.park)
+	case resultDoubtful:
+		r.book.suspect(res.lane, res.park)
+		r.refund(time.Now())
+	case resultUnparked:
+		r.book.unparked(res.lane)
+	case resultReleased, resultDiscarded:
+		r.acted(res)
+	}
+	for _, d := range acks {
+		r.answer(d.Receipt.Ack())
+	}
+	r.hear(ctx, res.lane, res.attempt)
+	if res.kept {
+		return r.heed(ctx, res.decision)
+	}
+	if res.attempt != nil {
+		r.wonder = 0
+	}
+	return r.judge(ctx, res.attempt)
+}
+
+// drain waits for the tasks under way, so that what was sent is recorded. If only the store
+// is waited for, that has a shorter limit: it may be gone for good.
+func (r *runner) drain(work context.Context) error {
+	ctx, cancel := context.WithTimeout(work, drainLimit)
+	defer cancel()
+	stuck := time.NewTimer(recordLimit)
+	defer stuck.Stop()
+	for r.book.busy > 0 {
+		select {
+		case <-ctx.Done():
+			shutdown.Left(work, "deliveries", r.book.busy)
+			return errUnrecorded
+		case <-stuck.C:
+			if r.sending.Load() == 0 {
+				shutdown.Left(work, "deliveries", r.book.busy)
+				return errUnrecorded
+			}
+			stuck.Reset(recordLimit)
+		case res := <-r.results:
+			stuck.Reset(recordLimit)
+			if err := r.enter(ctx, res); err != nil && !errors.Is(err, errLost) && !shutdown.Left(work, "deliveries", 1) {
+				r.log.WarnContext(ctx, "attempt in flight was cancelled", slog.String("subscription", r.sub.ID), slog.Any("error", err))
+			}
+		}
+	}
+	return nil
+}
+
+// forget deletes what the attempts that were under way left in the store when the subscription
+// had ended.
+func (r *runner) forget(ctx context.Context) {
+	limit, cancel := context.WithTimeout(ctx, recordLimit)
+	defer cancel()
+	parked, err := r.ports.Lanes.Parked(limit, r.sub)
+	for _, e := range parked {
+		if gone := r.ports.Lanes.Unpark(limit, e.Lane, e.Revision); sluice.CodeOf(gone) != sluice.Conflict {
+			err = errors.Join(err, gone)
+		}
+	}
+	if r.stored != (sluice.Health{}) {
+		err = errors.Join(err, r.ports.Healths.PutHealth(limit, r.sub, sluice.Health{}))
+	}
+	if err != nil {
+		r.log.WarnContext(limit, "not removed from the store", slog.String("subscription", r.id), slog.Any("error", err))
+	}
+}
+
+// answer notes that the log could not be answered; the delivery comes again.
+func (r *runner) answer(err error) {
+	if err != nil {
+		r.log.Debug("acknowledgement lost", slog.String("subscription", r.sub.ID), slog.Any("error", err))
+	}
+}

@@ -1,0 +1,52 @@
+package delivery
+
+import (
+	"context"
+	"errors"
+	"log/slog"
+	"time"
+
+	"github.com/sluice-io/sluice/pkg/sluice"
+)
+
+// openError is why a runner could not begin.
+type openError struct{ error }
+
+// Unwrap returns the cause.
+func (e *openError) Unwrap() error { return e.error }
+
+const (
+	unopenedNoted = 2               // failures in a row after which the status says so: the first may be a restart of NATS
+	unopenedLimit = 2 * time.Second // for storing it
+)
+
+// unopened notes that the runner could not begin, if that is why it ended, so that the metrics and the subscription's status say why nothing is
+// delivered. The status says so until the runner begins. A store that does not answer is not the subscription's trouble:
+// the server's readiness says that.
+func (r *runner) unopened(ctx context.Context, err error) {
+	failed, ok := errors.AsType[*openError](err)
+	if !ok {
+		r.failures = 0
+		return
+	}
+	r.failures++
+	r.mu.Lock()
+	r.gauges.Unopened = true
+	r.mu.Unlock()
+	if r.failures < unopenedNoted || sluice.CodeOf(failed) == sluice.Unavailable {
+		return
+	}
+	limit, cancel := context.WithTimeout(ctx, unopenedLimit)
+	defer cancel()
+	err = r.recall(limit)
+	if err == nil && r.stored.Unopened != failed.Error() {
+		h := r.stored
+		h.Unopened, h.Revision = failed.Error(), r.sub.Revision
+		if err = r.ports.Healths.PutHealth(limit, r.sub, h); err == nil {
+			r.stored = h
+		}
+	}
+	if err != nil {
+		r.log.WarnContext(ctx, "health not stored", slog.String("subscription", r.id), slog.Any("error", err))
+	}
+}

@@ -1,0 +1,94 @@
+package delivery
+
+import (
+	"context"
+	"errors"
+	"fmt"
+
+	"github.com/sluice-io/sluice/pkg/sluice"
+)
+
+// errLanesLost tells the engine to begin anew with the lanes that were stored again.
+var errLanesLost = errors.New("records of parked lanes were deleted in the store; rewriting them")
+
+// SaveLanes has every runner store its parked lanes again: the store has lost all records of lanes. It returns when the
+// runners are told.
+func (e *Engine) SaveLanes(ctx context.Context) { e.tell(ctx, change{saveLanes: true}) }
+
+func (e *Engine) saveLanes() {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	for _, s := range e.serving {
+		s.runner.saveSoon()
+	}
+	for _, s := range e.replays.serving {
+		s.runner.saveSoon()
+	}
+}
+
+// saveSoon has the runner store its parked lanes again.
+func (r *runner) saveSoon() {
+	select {
+	case r.unsaved <- struct{}{}:
+	default: // it is about to
+	}
+}
+
+// saveLanes stores the parked lanes that no worker has, as they are known here. A lane that was stored since it was lost stays
+// as it is stored.
+func (r *runner) saveLanes(ctx context.Context) error {
+	ctx, cancel := context.WithTimeout(ctx, recordLimit)
+	defer cancel()
+	for _, l := range r.book.lanes {
+		if l.park == nil || l.park.leaving || l.busy {
+			continue
+		}
+		_, err := r.ports.Lanes.Park(ctx, r.sub, l.park.Parked, 0)
+		if err != nil && sluice.CodeOf(err) != sluice.Conflict {
+			return fmt.Errorf("subscription %s: lane %s: %w", r.id, l.key, err)
+		}
+	}
+	return nil
+}
+
+// unfinished returns the parked lanes of which something is to be sent.
+func (b *book) unfinished() []sluice.ParkedEntry {
+	var left []sluice.ParkedEntry
+	for _, l := range b.lanes {
+		if l.park != nil && !l.park.ended() {
+			left = append(left, l.park.ParkedEntry)
+		}
+	}
+	return left
+}
+
+// reclaim returns the parked lanes as they are stored, and sees to it that what the run before acknowledged because a lane's
+// record held it is in a record still. A second owner, who believes that the subscription is its own, may have deleted the
+// record when it had sent all that it knew of: then it is written again. If that owner wrote it, it gets a new revision, so
+// that the owner, too, reads it back to where it ends now (C01).
+func (r *runner) reclaim(ctx context.Context) ([]sluice.ParkedEntry, error) {
+	stored, err := r.ports.Lanes.Parked(ctx, r.sub)
+	if err != nil {
+		return nil, err
+	}
+	at := make(map[string]int, len(stored))
+	for i, e := range stored {
+		at[e.Lane] = i
+	}
+	for _, mine := range r.left {
+		i, there := at[mine.Lane]
+		if there && stored[i].Revision == mine.Revision {
+			continue
+		}
+		if !there {
+			mine.Revision = 0
+			stored, i = append(stored, mine), len(stored)
+		}
+		e := &stored[i]
+		if e.Revision, err = r.ports.Lanes.Park(ctx, r.sub, e.Parked, e.Revision); err != nil {
+			return nil, err
+		}
+	}
+	r.left = nil
+	return stored, nil
+}

@@ -1,0 +1,331 @@
+package delivery
+
+import (
+	"context"
+	"fmt"
+	"log/slog"
+	"math/rand/v2"
+	"time"
+
+	"github.com/cenkalti/backoff/v4"
+
+	"github.com/sluice-io/sluice/internal/filter"
+	"github.com/sluice-io/sluice/internal/retry"
+	"github.com/sluice-io/sluice/pkg/sluice"
+)
+
+type resultKind int
+
+const (
+	resultSettled   resultKind = iota // the head of a live lane is done with
+	resultSpared                      // it failed, and that is not counted
+	resultParked                      // the lane's record was stored
+	resultResumed                     // a parked lane went on, or failed again
+	resultDoubtful                    // it is to be found out whether its next event is wanted
+	resultUnparked                    // the record was deleted
+	resultReleased                    // a held lane's head is tried again
+	resultDiscarded                   // a held lane goes on without its head
+)
+
+// result is what came of a task.
+type result struct {
+	kind    resultKind
+	lane    *lane
+	park    park
+	attempt *sluice.Attempt // the last one; nil: none was made
+	err     error           // the runner cannot go on; nothing else is set
+
+	kept     bool            // the gate kept the event back
+	decision sluice.Decision // why
+}
+
+// job does one task with the settings of the moment it was handed out.
+type job struct {
+	r     *runner
+	sub   *sluice.Subscription
+	match *filter.Matcher
+	spare time.Duration // the task's
+}
+
+// worker does tasks until there are none for a while.
+func (r *runner) worker(ctx context.Context, t task) {
+	idle := time.NewTimer(idleWorker)
+	defer idle.Stop()
+	for {
+		job{r: r, sub: t.sub, match: t.match, spare: t.spare}.do(ctx, t)
+		r.share.Give()
+		idle.Reset(idleWorker)
+		var ok bool
+		select {
+		case t, ok = <-r.tasks:
+			if !ok {
+				return
+			}
+		case <-idle.C:
+			return
+		}
+	}
+}
+
+// do does one task. Its result comes through j.r.results, once.
+func (j job) do(ctx context.Context, t task) {
+	var res result
+	switch t.kind {
+	case taskSend:
+		j.send(ctx, t)
+		return
+	case taskSpill:
+		res = j.park(ctx, t, sluice.Parked{NextAt: time.Now()})
+	case taskResume:
+		res = j.resume(ctx, t)
+	case taskUnpark:
+		err := j.persist(ctx, func() error { return j.r.ports.Lanes.Unpark(ctx, t.lane.key, t.park.Revision) })
+		res = result{kind: resultUnparked, err: err}
+	case taskRelease:
+		res = j.release(ctx, t)
+	case taskDiscard:
+		res = j.discard(ctx, t)
+	}
+	res.lane = t.lane
+	j.r.results <- res
+}
+
+// send makes the first attempt of a live lane's head. A success costs one write that is not
+// waited for here: the result follows when it is stored.
+func (j job) send(ctx context.Context, t task) {
+	ev := &t.head.Event
+	cause, err := t.head.Err, error(nil)
+	if cause == nil {
+		cause, err = j.looped(ctx, ev)
+	}
+	if cause != nil || err != nil {
+		res := result{err: err}
+		if err == nil {
+			res = j.unsendable(ctx, t, cause)
+		}
+		res.lane = t.lane
+		j.r.results <- res
+		return
+	}
+	before := j.r.before(ev)
+	a, d := j.attempt(ctx, ev, before.Attempts+1, before.FirstFailed)
+	if d != sluice.Pass {
+		res := keptBack(d)
+		res.lane = t.lane
+		j.r.results <- res
+		return
+	}
+	if a.Probe || a.Verdict.Settled {
+		kind := resultSettled
+		if a.Probe {
+			kind = resultSpared
+		}
+		results := j.r.results // the log may outlive this run of the runner
+		j.r.ports.Log.Record(&a, j.sub.Namespace, func(err error) {
+			results <- result{kind: kind, lane: t.lane, attempt: &a, err: err}
+		})
+		return
+	}
+	res := j.unsettled(ctx, t, a, before)
+	res.lane, res.attempt = t.lane, &a
+	j.r.results <- res
+}
+
+// unsendable deals with a live head that cannot be sent: it is dead, or its lane is held.
+func (j job) unsendable(ctx context.Context, t task, why error) result {
+	reason, cause := reasonOf(why), why.Error()
+	if d := j.decide(&t.head.Event); d != sluice.Pass { // a dead letter shows what its event is
+		return keptBack(d)
+	}
+	if j.exhausts(why) {
+		res := keptBack(sluice.Undecided)
+		res.err = j.suspend(ctx, why)
+		return res
+	}
+	if retry.Holds(j.sub.Policy, reason) {
+		return j.park(ctx, t, sluice.Parked{LastError: cause, Held: reason, HeldAt: time.Now()})
+	}
+	err := j.bury(ctx, &t.head.Event, sluice.Attempt{Error: cause}, reason)
+	return result{kind: resultSettled, err: err}
+}
+
+// unsettled deals with a live head that was not delivered: its lane is parked, or it is dead.
+func (j job) unsettled(ctx context.Context, t task, a sluice.Attempt, before sluice.Progress) result {
+	if err := j.conclude(ctx, &t.head.Event, &a); err != nil {
+		return result{err: err}
+	}
+	if a.Verdict.Final() {
+		return result{kind: resultSettled}
+	}
+	p := sluice.Parked{FirstFailedAt: before.FirstFailed}
+	failed(&p, &a)
+	return j.park(ctx, t, p)
+}
+
+// park stores a live lane's record, from its head on.
+func (j job) park(ctx context.Context, t task, p sluice.Parked) result {
+	ev := &t.head.Event
+	p.Lane, p.FromSeq, p.EventID = t.lane.key, ev.Seq, ev.ID
+	if j.sub.Policy.Ordering != sluice.OrderAll {
+		p.Path = ev.Path
+	}
+	e := sluice.ParkedEntry{Parked: p}
+	err := j.saveHead(ctx, &e, ev)
+	return result{kind: resultParked, park: park{ParkedEntry: e}, err: err}
+}
+
+// attempt sends if the gate lets it, decides what that means, and logs. There is no attempt
+// unless the gate says Pass.
+func (j job) attempt(ctx context.Context, ev *sluice.Event, number int, firstFailed time.Time) (sluice.Attempt, sluice.Decision) {
+	if j.r.lost.Load() {
+		return sluice.Attempt{}, sluice.Lost
+	}
+	j.r.sending.Add(1)
+	a, d := j.r.exit.send(ctx, j.sub, ev, number)
+	j.r.sending.Add(-1)
+	if d != sluice.Pass {
+		return a, j.heard(d)
+	}
+	j.r.exhausted.Store(0)
+	now := time.Now()
+	if firstFailed.IsZero() {
+		firstFailed = a.StartedAt
+	}
+	a.FirstFailedAt = firstFailed
+	if a.Probe = j.spare > 0 && says(&a) == saidTrouble; a.Probe {
+		a.Verdict = sluice.Verdict{Again: now.Add(j.spare)}
+	} else {
+		a.Verdict = retry.Decide(j.sub.Policy, a, firstFailed, now, rand.Float64()) //nolint:gosec // jitter, not a secret
+	}
+	j.r.observe.Attempted(j.sub, &a)
+	level := slog.LevelInfo
+	if a.Outcome == sluice.Delivered {
+		level = slog.LevelDebug
+	}
+	if j.r.log.Enabled(ctx, level) {
+		j.r.log.LogAttrs(ctx, level, "attempt", attemptAttrs(&a)...)
+	}
+	return a, sluice.Pass
+}
+
+// attemptAttrs returns what the log says about an attempt: what is not set is left out.
+func attemptAttrs(a *sluice.Attempt) []slog.Attr {
+	attrs := []slog.Attr{
+		slog.String("subscription", a.Subscription), slog.String("event", a.EventID), slog.Uint64("seq", a.Seq),
+		slog.Int("number", a.Number), slog.String("outcome", string(a.Outcome)), slog.Duration("duration", a.Duration.Std()),
+	}
+	if a.Probe {
+		attrs = append(attrs, slog.Bool("probe", true))
+	}
+	if a.Status != 0 {
+		attrs = append(attrs, slog.Int("status", a.Status))
+	}
+	if a.Error != "" {
+		attrs = append(attrs, slog.String("error", a.Error))
+	}
+	if again := a.Verdict.Again; !again.IsZero() {
+		attrs = append(attrs, slog.Time("again", again))
+	}
+	if dead := a.Verdict.Dead; dead != "" {
+		attrs = append(attrs, slog.String("dead", string(dead)))
+	}
+	if held := a.Verdict.Held; held != "" {
+		attrs = append(attrs, slog.String("held", string(held)))
+	}
+	return attrs
+}
+
+// conclude stores what an attempt means for good and then the attempt. Once an attempt that is
+// the last one is recorded nobody looks at its event again, so its dead letter comes first: a
+// crash between the two repeats the attempt.
+func (j job) conclude(ctx context.Context, ev *sluice.Event, a *sluice.Attempt) error {
+	if v := a.Verdict; v.Dead != "" || v.Cancel {
+		if err := j.giveUp(ctx, ev, *a); err != nil {
+			return err
+		}
+	}
+	return j.record(ctx, a)
+}
+
+// giveUp writes the dead letter, and ends the subscription whose endpoint is gone.
+func (j job) giveUp(ctx context.Context, ev *sluice.Event, a sluice.Attempt) error {
+	if !a.Verdict.Cancel {
+		return j.bury(ctx, ev, a, a.Verdict.Dead)
+	}
+	if err := j.bury(ctx, ev, a, sluice.EndpointGone); err != nil {
+		return err
+	}
+	return j.persist(ctx, func() error { return j.r.ports.Registry.Cancel(ctx, j.sub.ID, string(sluice.EndpointGone)) })
+}
+
+func (j job) bury(ctx context.Context, ev *sluice.Event, a sluice.Attempt, reason sluice.Reason) error {
+	d := letter(j.sub, ev, a, reason)
+	d.Event = ev
+	return j.buryLetter(ctx, d)
+}
+
+func letter(sub *sluice.Subscription, ev *sluice.Event, a sluice.Attempt, reason sluice.Reason) sluice.DeadLetter {
+	return sluice.DeadLetter{
+		Subscription: sub.ID, Namespace: sub.Namespace, EventID: ev.ID, Seq: ev.Seq, Path: ev.Path,
+		Attempts: a.Number, Reason: reason, LastError: a.Error, LastStatus: a.Status,
+		FirstFailedAt: a.FirstFailedAt, At: time.Now().UTC(),
+	}
+}
+
+func (j job) buryLetter(ctx context.Context, d sluice.DeadLetter) error {
+	j.r.observe.Buried(j.sub, d.Reason)
+	j.r.log.LogAttrs(ctx, slog.LevelWarn, "dead letter",
+		slog.String("subscription", d.Subscription), slog.String("event", d.EventID), slog.Uint64("seq", d.Seq),
+		slog.String("reason", string(d.Reason)), slog.Int("attempts", d.Attempts), slog.String("error", d.LastError))
+	return j.persist(ctx, func() error { return j.r.ports.Log.Bury(ctx, d) })
+}
+
+// record stores an attempt and waits for it.
+func (j job) record(ctx context.Context, a *sluice.Attempt) error {
+	done := make(chan error, 1)
+	j.r.ports.Log.Record(a, j.sub.Namespace, func(err error) { done <- err })
+	select {
+	case err := <-done:
+		return err
+	case <-ctx.Done():
+		return ctx.Err()
+	}
+}
+
+func (j job) save(ctx context.Context, e *sluice.ParkedEntry) error {
+	return j.persist(ctx, func() error {
+		rev, err := j.r.ports.Lanes.Park(ctx, j.sub, e.Parked, e.Revision)
+		if err == nil {
+			e.Revision = rev
+		}
+		return err
+	})
+}
+
+// persist repeats a write until it succeeds: the store may be away for a while, or full. A lost
+// compare-and-set is final: the lane has another owner.
+func (j job) persist(ctx context.Context, write func() error) error {
+	b := backoff.NewExponentialBackOff(backoff.WithInitialInterval(50*time.Millisecond),
+		backoff.WithMaxInterval(5*time.Second), backoff.WithMaxElapsedTime(0))
+	err := backoff.Retry(func() error {
+		err := write()
+		if code := sluice.CodeOf(err); err != nil && code != sluice.Internal && code != sluice.Unavailable && code != sluice.QuotaExceeded {
+			return backoff.Permanent(err)
+		}
+		return err
+	}, backoff.WithContext(b, ctx))
+	if err != nil {
+		return fmt.Errorf("subscription %s: %w", j.sub.ID, err)
+	}
+	return nil
+}
+
+func reasonOf(err error) sluice.Reason {
+	switch sluice.CodeOf(err) { //nolint:exhaustive // the other codes are of what cannot be read
+	case sluice.Unprocessable:
+		return sluice.FilterError
+	case sluice.EventLoopDetected:
+		return sluice.Loop
+	}
+	return sluice.Malformed
+}

@@ -1,0 +1,191 @@
+package e2e_test
+
+import (
+	"log/slog"
+	"net/http"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/sluice-io/sluice/config"
+	"github.com/sluice-io/sluice/internal/app"
+	"github.com/sluice-io/sluice/internal/backup"
+	"github.com/sluice-io/sluice/internal/testkit/hooktest"
+	"github.com/sluice-io/sluice/internal/testkit/natstest"
+	"github.com/sluice-io/sluice/pkg/sluice"
+)
+
+// offline returns the settings of commands on the store of a server that does not run.
+func offline(dir, url string) config.Config {
+	cfg := config.Default()
+	cfg.Data, cfg.NATS.URL = dir, url
+	return cfg
+}
+
+func backUp(t *testing.T, cfg config.Config) string {
+	t.Helper()
+	dir := filepath.Join(t.TempDir(), "backup")
+	m, err := app.Backup(t.Context(), cfg, dir, backup.Options{Keys: app.KeptFiles()}, quiet())
+	require.NoError(t, err)
+	require.NotEmpty(t, m.Streams)
+	return dir
+}
+
+func quiet() app.Options { return app.Options{Version: "test", Log: slog.New(slog.DiscardHandler)} }
+
+func restore(t *testing.T, dir string, cfg config.Config) error {
+	t.Helper()
+	_, err := app.Restore(t.Context(), cfg, dir, backup.Options{}, quiet())
+	return err
+}
+
+// onURL has a server use another NATS.
+func onURL(url string) func(*config.Config) {
+	return func(c *config.Config) {
+		if url != "" {
+			c.NATS.URL = url
+		}
+	}
+}
+
+// A backup of one store is the same server in another: grants, secrets, parked lanes, and what was delivered.
+func TestBackup_GoesOnElsewhere(t *testing.T) {
+	t.Parallel()
+	for name, urls := range map[string]func() (from, to string){
+		"from a data directory to another": func() (string, string) { return "", "" },
+		"from a data directory to a NATS":  func() (string, string) { return "", natstest.Listening(t).ClientURL() },
+		"from a NATS to a data directory":  func() (string, string) { return natstest.Listening(t).ClientURL(), "" },
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			from, to := urls()
+			board := refusing("bad-1")
+			hook := hooktest.New(t, status(http.StatusInternalServerError, board.refuses))
+			first, key := t.TempDir(), sharedKey
+			withKey := func(url string) func(*config.Config) {
+				return func(c *config.Config) { c.Secrets.Key = key; onURL(url)(c) }
+			}
+			s := start(t, first, withKey(from))
+			sub := subscribe(t, s.api, wish(hook.URL, `"id":"w"`, `"policy":{"retry":{"preset":"custom","steps":["1h"],"max_attempts":5}}`))
+			ann := s.grant(t, "user:ann", "path:default/a/**", "read")
+			put(t, s.api, "/bad", 1, 3)
+			put(t, s.api, "/good", 1, 20)
+			statusOf(t, s.api, sub.ID, func(st sluice.Status) bool { return st.Parked == 1 && st.Backlog <= 2 && st.InFlight == 0 })
+			hook.Wait(21)
+			root := s.token
+			s.stop(t)
+
+			saved := backUp(t, offline(first, from))
+			second := t.TempDir()
+			require.NoError(t, restore(t, saved, offline(second, to)))
+			board.accept()
+			s = start(t, second, withKey(to))
+			require.Equal(t, root, s.token)
+			s.must(t, http.StatusOK, "GET /v1/namespaces/default/events?pattern=/a/**", "", as(ann.token)...) // the grant counts
+			s.must(t, http.StatusAccepted, "POST /v1/subscriptions/w/deliveries/bad-1/retry", "")
+			put(t, s.api, "/good", 21, 21)
+			requests := hook.Wait(25)
+			ids := idsOf(requests)[21:]
+			require.ElementsMatch(t, []string{"bad-1", "bad-2", "bad-3", "good-21"}, ids, "nothing is lost or comes again")
+			receiver := receiverOf(t, s, sub, sub.Endpoint.Secret)
+			for _, r := range requests {
+				receive(t, receiver, r)
+			}
+			statusOf(t, s.api, sub.ID, idle)
+		})
+	}
+}
+
+// A store that is served, or not empty, is left alone, and so is a directory that has something else in it.
+func TestBackup_RefusesWhatIsInUse(t *testing.T) {
+	t.Parallel()
+	nats := natstest.Listening(t).ClientURL()
+	s := start(t, t.TempDir(), onURL(nats))
+	_, err := app.Backup(t.Context(), offline(t.TempDir(), nats), filepath.Join(t.TempDir(), "b"), backup.Options{}, quiet())
+	require.ErrorContains(t, err, "stop them first")
+	s.stop(t)
+
+	embedded := t.TempDir()
+	s = start(t, embedded, nil)
+	_, err = app.Backup(t.Context(), offline(embedded, ""), filepath.Join(t.TempDir(), "b"), backup.Options{}, quiet())
+	require.ErrorContains(t, err, "used by another process")
+	s.stop(t)
+
+	saved := backUp(t, offline(embedded, ""))
+	require.ErrorContains(t, restore(t, saved, offline(embedded, "")), "restore into an empty one")
+	require.ErrorContains(t, restore(t, saved, offline(t.TempDir(), nats)), "restore into an empty one")
+	_, err = app.Backup(t.Context(), offline(embedded, ""), saved, backup.Options{}, quiet())
+	require.ErrorContains(t, err, "is not empty")
+	_, err = app.Backup(t.Context(), offline(t.TempDir(), ""), filepath.Join(t.TempDir(), "b"), backup.Options{}, quiet())
+	require.ErrorContains(t, err, "is empty: nothing to back up")
+}
+
+// A backup that was cut off, torn or changed is refused before anything is made.
+func TestRestore_RefusesDamage(t *testing.T) {
+	t.Parallel()
+	from := t.TempDir()
+	s := start(t, from, nil)
+	put(t, s.api, "/a", 1, 5)
+	s.stop(t)
+	for name, tt := range map[string]struct {
+		file   string
+		change func(string) string
+		why    string
+	}{
+		"cut off":          {backup.ManifestFile, nil, "is incomplete"},
+		"torn":             {"streams/EVENTS_default.tar.s2", func(text string) string { return text[:len(text)/2] }, "is damaged"},
+		"a flipped bit":    {"streams/KV_access.tar.s2", func(text string) string { return text[:40] + string(text[40]^1) + text[41:] }, "is damaged"},
+		"a missing stream": {"streams/LEDGER.tar.s2", nil, "no such file"},
+		"another key":      {"keys/secrets.key", func(string) string { return "c2hhcmVkIGJ5IHRoZSBzZXJ2ZXJzIG9mIGEgdGVzdCE=\n" }, "is damaged"},
+		"a foreign stream": {backup.ManifestFile, func(text string) string { return strings.Replace(text, `"LEDGER"`, `"OTHERS"`, 1) }, "not a stream of Sluice"},
+		"a way out":        {backup.ManifestFile, func(text string) string { return strings.Replace(text, `"root.token"`, `"../root.token"`, 1) }, "not a file name"},
+		"a later format":   {backup.ManifestFile, func(text string) string { return strings.Replace(text, `"format": 1`, `"format": 2`, 1) }, "format 2 is unknown"},
+	} {
+		saved := backUp(t, offline(from, ""))
+		file := filepath.Join(saved, tt.file)
+		text, err := os.ReadFile(file)
+		require.NoError(t, err)
+		require.NoError(t, os.Remove(file))
+		if tt.change != nil {
+			require.NoError(t, os.WriteFile(file, []byte(tt.change(string(text))), 0o600))
+		}
+		to := t.TempDir()
+		require.ErrorContains(t, restore(t, saved, offline(to, "")), tt.why, name)
+		entries, err := os.ReadDir(to)
+		require.NoError(t, err)
+		require.Empty(t, entries, name)
+	}
+}
+
+// Only its owner reads a backup, and the keys stay out of it on request.
+func TestBackup_KeepsKeysPrivate(t *testing.T) {
+	t.Parallel()
+	from := t.TempDir()
+	s := start(t, from, nil)
+	s.stop(t)
+	saved := backUp(t, offline(from, ""))
+	require.NoError(t, filepath.WalkDir(saved, func(path string, _ os.DirEntry, err error) error {
+		require.NoError(t, err)
+		info, err := os.Stat(path)
+		require.NoError(t, err)
+		require.Zero(t, info.Mode().Perm()&0o077, path)
+		return nil
+	}))
+	bare := filepath.Join(t.TempDir(), "bare")
+	m, err := app.Backup(t.Context(), offline(from, ""), bare, backup.Options{}, quiet())
+	require.NoError(t, err)
+	require.Empty(t, m.Keys)
+	to := t.TempDir()
+	require.NoError(t, restore(t, bare, offline(to, "")))
+	err = app.Run(t.Context(), offlineServer(to), quiet())
+	require.ErrorContains(t, err, "secrets", "without the key nothing is opened")
+}
+
+func offlineServer(dir string) config.Config {
+	cfg := offline(dir, "")
+	cfg.HTTP.Listen, cfg.NATS.Listen = "127.0.0.1:0", "none"
+	return cfg
+}

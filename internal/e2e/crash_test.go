@@ -1,0 +1,177 @@
+package e2e_test
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"io"
+	"net/http"
+	"net/http/httptest"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strconv"
+	"strings"
+	"sync"
+	"syscall"
+	"testing"
+	"time"
+
+	"github.com/nats-io/nats.go"
+	"github.com/nats-io/nats.go/jetstream"
+	"github.com/stretchr/testify/require"
+
+	"github.com/sluice-io/sluice/internal/app"
+	"github.com/sluice-io/sluice/internal/testkit/faulttest"
+	"github.com/sluice-io/sluice/pkg/client"
+)
+
+// child is a server in a process of its own, which can be killed.
+type child struct {
+	dir  string
+	http string
+	nats string
+	env  []string // besides
+	proc *exec.Cmd
+}
+
+// endsAtOnce has a child that was built with the race detector tell of races, but not sleep for a second before it exits.
+const endsAtOnce = "GORACE=atexit_sleep_ms=0"
+
+func (c *child) start(t *testing.T) {
+	t.Helper()
+	file := filepath.Join(c.dir, app.AddressesFile)
+	require.NoError(t, os.RemoveAll(file))
+	c.proc = exec.Command(os.Args[0], "-test.run=^$") //nolint:noctx // ourselves, killed by the test
+	c.proc.Env = append(os.Environ(), endsAtOnce, serveEnv+"="+c.dir, "SLUICE_HTTP="+c.http, "SLUICE_NATS="+c.nats)
+	c.proc.Env = append(c.proc.Env, c.env...)
+	c.proc.Stderr = os.Stderr
+	require.NoError(t, c.proc.Start())
+	var at app.Addresses
+	require.Eventually(t, func() bool {
+		data, err := os.ReadFile(file)
+		return err == nil && json.Unmarshal(data, &at) == nil
+	}, 30*time.Second, 10*time.Millisecond, "the server is ready")
+	c.http, c.nats = strings.TrimPrefix(at.HTTP, "http://"), strings.TrimPrefix(at.NATS, "nats://")
+}
+
+func (c *child) kill(t *testing.T) {
+	t.Helper()
+	require.NoError(t, c.proc.Process.Signal(syscall.SIGKILL))
+	require.Error(t, c.proc.Wait(), "it was killed")
+}
+
+func (c *child) token(t *testing.T) string {
+	t.Helper()
+	data, err := os.ReadFile(filepath.Join(c.dir, app.RootTokenFile))
+	require.NoError(t, err)
+	return strings.TrimSpace(string(data))
+}
+
+// arrivals records what an endpoint that fails one request in ten was sent.
+type arrivals struct {
+	mu       sync.Mutex
+	requests int
+	settled  map[string]int   // answers 200 by event
+	first    map[string][]int // numbers by path, in the order of their first arrival
+	seen     map[string]bool
+}
+
+func (a *arrivals) ServeHTTP(w http.ResponseWriter, r *http.Request) {
+	_, _ = io.Copy(io.Discard, r.Body)
+	id := r.Header.Get("Webhook-Id")
+	path, number, _ := strings.Cut(id, "-")
+	n, _ := strconv.Atoi(number)
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	a.requests++
+	if !a.seen[id] {
+		a.seen[id] = true
+		a.first[path] = append(a.first[path], n)
+	}
+	if a.requests%10 == 0 {
+		w.WriteHeader(http.StatusServiceUnavailable)
+		return
+	}
+	a.settled[id]++
+}
+
+func (a *arrivals) count() int {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	return len(a.settled)
+}
+
+// publish publishes n events over some paths, in order per path, and does not give up on any
+// while the server is away.
+func publish(ctx context.Context, t *testing.T, url string, n, paths int) {
+	t.Helper()
+	nc, err := nats.Connect(url, asTester(), nats.MaxReconnects(-1), nats.ReconnectWait(50*time.Millisecond), nats.RetryOnFailedConnect(true))
+	require.NoError(t, err)
+	defer nc.Close()
+	js, err := jetstream.New(nc)
+	require.NoError(t, err)
+	var lanes sync.WaitGroup
+	for p := range paths {
+		lanes.Go(func() {
+			for i := p; i < n; i += paths {
+				for ctx.Err() == nil {
+					id := fmt.Sprintf("p%d-%d", p, i)
+					limit, cancel := context.WithTimeout(ctx, 2*time.Second)
+					_, err := js.Publish(limit, fmt.Sprintf("events.default.crash.p%d", p), []byte(`{"n":`+strconv.Itoa(i)+`}`), jetstream.WithMsgID(id))
+					cancel()
+					if err == nil {
+						break
+					}
+				}
+			}
+		})
+	}
+	lanes.Wait()
+}
+
+// TestCrash kills the process while events flow: nothing acknowledged is lost, at most the
+// window is sent twice for each kill, and first deliveries keep the order of their path.
+func TestCrash(t *testing.T) { // S4-17, S4-22, C01
+	t.Parallel()
+	events, kills := 3000, 2
+	if os.Getenv("SLUICE_LONG") != "" {
+		events, kills = 20000, 3
+	}
+	const paths, window = 50, 32
+	got := &arrivals{settled: map[string]int{}, first: map[string][]int{}, seen: map[string]bool{}}
+	hook := httptest.NewServer(got)
+	defer hook.Close()
+	c := &child{dir: t.TempDir(), http: "127.0.0.1:0", nats: "127.0.0.1:0"}
+	c.start(t)
+	defer func() { _ = c.proc.Process.Kill() }()
+	watch := faulttest.Begin(t, "kill-load")
+	api := client.New("http://"+c.http, c.token(t))
+	subscribe(t, api, fmt.Sprintf(`{"id":"crash","namespace":"default","pattern":"/crash/*","endpoint":{"url":%q},
+		"policy":{"window":%d,"retry":{"preset":"custom","steps":["200ms"],"max_attempts":50}}}`, hook.URL, window))
+
+	ctx, cancel := context.WithTimeout(t.Context(), 5*time.Minute)
+	defer cancel()
+	var publishing sync.WaitGroup
+	publishing.Go(func() { publish(ctx, t, "nats://"+c.nats, events, paths) })
+	for k := range kills {
+		require.Eventually(t, func() bool { return got.count() > (k+1)*events/(kills+2) }, time.Minute, time.Millisecond)
+		c.kill(t)
+		c.start(t)
+	}
+	publishing.Wait()
+	require.Eventually(t, func() bool { return got.count() == events }, 2*time.Minute, 10*time.Millisecond, "all arrive")
+
+	got.mu.Lock()
+	defer got.mu.Unlock()
+	twice := 0
+	for _, n := range got.settled {
+		twice += n - 1
+	}
+	t.Logf("%d events, %d requests, %d kills, %d delivered twice", events, got.requests, kills, twice)
+	require.LessOrEqual(t, twice, kills*window)
+	for path, numbers := range got.first {
+		require.IsIncreasing(t, numbers, "first deliveries of %s", path)
+	}
+	watch.End(faulttest.Arrived{Events: events, Lost: events - len(got.settled), Twice: twice}, fmt.Sprintf("killed %d times; the memory is the test's", kills))
+}

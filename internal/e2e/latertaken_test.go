@@ -1,0 +1,96 @@
+package e2e_test
+
+import (
+	"net/http"
+	"testing"
+	"time"
+
+	"github.com/nats-io/nats.go"
+	"github.com/stretchr/testify/require"
+
+	"github.com/sluice-io/sluice/pkg/sluice"
+	"github.com/sluice-io/sluice/streams"
+)
+
+// An id that waits is taken on its path: who wants the event at once cancels the one that waits. What comes past that, by NATS, has its id
+// in the log first, and the one that waited is told of as not stored.
+func TestAnIDThatWaitsIsTaken(t *testing.T) {
+	t.Parallel()
+	s := start(t, t.TempDir(), nil)
+	const events = "POST /v1/namespaces/default/events"
+	at := time.Now().Add(6 * time.Second).UTC().Format(time.RFC3339Nano)
+	for _, id := range []string{"now", "past", "other"} {
+		s.must(t, http.StatusAccepted, events, `{"id":"`+id+`","type":"t","path":"/a","deliver_at":"`+at+`"}`)
+	}
+	r := s.must(t, http.StatusConflict, events, `[{"path":"/a"},{"id":"now","path":"/a"}]`)
+	require.Contains(t, r.text, "[1]")
+	require.Equal(t, at, r.field(t, "error.details.deliver_at"))
+	s.must(t, http.StatusCreated, events, `{"id":"other","path":"/b"}`) // whoever may publish on /a does not keep it out
+	require.NoError(t, s.api.CancelScheduled(t.Context(), "default", "now"))
+	s.must(t, http.StatusCreated, events, `{"id":"now","type":"at.once","path":"/a"}`)
+	_, err := dial(t, s.at.NATS).PublishMsg(t.Context(), &nats.Msg{Subject: "events.default.a", Header: nats.Header{"Nats-Msg-Id": {"past"}, "ce-type": {"at.once"}}, Data: []byte(`{}`)})
+	require.NoError(t, err)
+
+	eventually(t, func() bool { return len(s.systemEvents(t, sluice.TypeScheduledFailed)) == 2 }, "both are told of")
+	for _, failed := range s.systemEvents(t, sluice.TypeScheduledFailed) {
+		require.Equal(t, "conflict", failed["outcome"], failed)
+		require.Contains(t, []any{"past", "other"}, failed["id"])
+	}
+	for _, ev := range s.logOf(t, "/a") {
+		require.Equal(t, "at.once", ev.Type)
+	}
+	eventually(t, func() bool { return len(s.scheduled(t, s.api)) == 0 }, "nothing waits")
+}
+
+// What comes by NATS is stored at once, whatever it says of a later time, and shows what it said.
+func TestWhatComesByNATSIsStoredAtOnceWhateverItSays(t *testing.T) {
+	t.Parallel()
+	s := start(t, t.TempDir(), nil)
+	at := in(time.Hour)
+	_, err := dial(t, s.at.NATS).PublishMsg(t.Context(), &nats.Msg{Subject: "events.default.a", Header: nats.Header{"Nats-Msg-Id": {"1"}, "ce-type": {"t"}, "ce-deliverat": {at}}, Data: []byte(`{}`)})
+	require.NoError(t, err)
+	log := s.logOf(t, "/a")
+	require.Len(t, log, 1)
+	require.Equal(t, at, log[0].Extensions[sluice.AttributeDeliverAt])
+	require.Contains(t, s.must(t, http.StatusOK, "GET /v1/namespaces/default/events/1", "").text, `"deliverat":"`+at+`"`)
+	require.Empty(t, s.scheduled(t, s.api))
+}
+
+// Who sends once more what he scheduled, after its time, is told that it is there.
+func TestWhatWasScheduledIsADuplicateWhenItIsSentAgainAfterItsTime(t *testing.T) {
+	t.Parallel()
+	s := start(t, t.TempDir(), nil)
+	at := time.Now().Add(300 * time.Millisecond)
+	held, err := s.api.Schedule(t.Context(), "default", sluice.Event{ID: "1", Path: "/a"}, at)
+	require.NoError(t, err)
+	require.Zero(t, held.Seq)
+	eventually(t, func() bool { return time.Now().After(at) }, "it is due")
+	held, err = s.api.Schedule(t.Context(), "default", sluice.Event{ID: "1", Path: "/a"}, at)
+	require.NoError(t, err)
+	require.NotZero(t, held.Seq)
+	eventually(t, func() bool { return len(s.scheduled(t, s.api)) == 0 }, "nothing waits")
+	require.Len(t, s.logOf(t, "/a"), 1)
+	require.Empty(t, s.systemEvents(t, sluice.TypeScheduledFailed))
+}
+
+// Somebody deletes the buckets of what is done at a time under a running server: what waited is lost, and what comes is kept and done.
+func TestAServerGoesOnWithoutTheBucketsThatWereDeleted(t *testing.T) {
+	t.Parallel()
+	s := start(t, t.TempDir(), nil)
+	_, err := s.api.Schedule(t.Context(), "default", sluice.Event{ID: "lost", Path: "/a"}, time.Now().Add(time.Hour))
+	require.NoError(t, err)
+	js := dial(t, s.at.NATS)
+	for _, bucket := range []string{streams.Scheduled, streams.Instructions} {
+		require.NoError(t, js.DeleteStream(t.Context(), "KV_"+bucket))
+	}
+	eventually(t, func() bool {
+		_, err := s.api.Schedule(t.Context(), "default", sluice.Event{ID: "next", Path: "/a"}, time.Now().Add(time.Second))
+		return err == nil
+	}, "there is a bucket again")
+	eventually(t, func() bool {
+		_, err := s.api.PutAppointment(t.Context(), "default", "next", lamp(time.Now().Add(time.Second)), 0)
+		return err == nil
+	}, "and another one")
+	eventually(t, func() bool { return len(s.logOf(t, "/a"))+len(s.logOf(t, "/lamps/*")) == 2 }, "what came since is done")
+	eventually(t, func() bool { return len(s.scheduled(t, s.api)) == 0 }, "nothing waits")
+}

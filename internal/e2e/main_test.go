@@ -1,0 +1,77 @@
+package e2e_test
+
+import (
+	"cmp"
+	"context"
+	"encoding/json"
+	"log/slog"
+	"os"
+	"os/signal"
+	"syscall"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+	"go.uber.org/goleak"
+
+	"github.com/sluice-io/sluice/config"
+	"github.com/sluice-io/sluice/internal/app"
+	"github.com/sluice-io/sluice/internal/testkit/natstest"
+	"github.com/sluice-io/sluice/pkg/client"
+	"github.com/sluice-io/sluice/pkg/sluice"
+)
+
+// serveEnv makes the test binary a server on the data directory that it names.
+// The others are optional: a NATS server elsewhere, how long a lease lives there, and what secrets
+// are sealed with.
+const (
+	serveEnv      = "SLUICE_TEST_SERVE"
+	serveNATSEnv  = "SLUICE_TEST_NATS_URL"
+	serveLeaseEnv = "SLUICE_TEST_LEASE"
+	serveKeyEnv   = "SLUICE_TEST_SECRETS_KEY"
+	serveGraceEnv = "SLUICE_TEST_SHUTDOWN_GRACE"
+)
+
+// sharedKey seals the secrets of servers that share a NATS.
+const sharedKey = "c2hhcmVkIGJ5IHRoZSBzZXJ2ZXJzIG9mIGEgdGVzdCE="
+
+func TestMain(m *testing.M) {
+	if natstest.Main() {
+		return
+	}
+	if dir := os.Getenv(serveEnv); dir != "" {
+		serveAsChild(dir)
+		return
+	}
+	// nats.go leaves it behind if a connection is closed while the first message is being published.
+	goleak.VerifyTestMain(m, goleak.IgnoreTopFunction("github.com/nats-io/nats.go/jetstream.(*jetStream).resetPendingAcksOnReconnect"))
+}
+
+func serveAsChild(dir string) {
+	cfg := config.Default()
+	cfg.Data, cfg.Dev = dir, true
+	cfg.HTTP.Listen, cfg.NATS.Listen, cfg.NATS.URL = os.Getenv("SLUICE_HTTP"), os.Getenv("SLUICE_NATS"), os.Getenv(serveNATSEnv)
+	cfg.NATS.Sync = noSync
+	if cfg.NATS.URL != "" {
+		cfg.Secrets.Key = cmp.Or(os.Getenv(serveKeyEnv), sharedKey)
+	}
+	if grace, err := time.ParseDuration(os.Getenv(serveGraceEnv)); err == nil {
+		cfg.ShutdownGrace = sluice.Duration(grace)
+	}
+	withTester(&cfg, nil)
+	log := slog.New(slog.NewTextHandler(os.Stderr, &slog.HandlerOptions{Level: slog.LevelError}))
+	lease, _ := time.ParseDuration(os.Getenv(serveLeaseEnv)) // 0 if it is not set
+	ctx, stop := signal.NotifyContext(context.Background(), syscall.SIGTERM)
+	defer stop()
+	if err := app.Run(ctx, cfg, app.Options{Log: log, LeaseTTL: lease, Silent: true}); err != nil {
+		log.Error("server", slog.Any("error", err))
+		os.Exit(1)
+	}
+}
+
+func subscribe(t *testing.T, api *client.Client, body string) sluice.Subscription {
+	t.Helper()
+	sub, _, err := api.CreateSubscription(t.Context(), json.RawMessage(body))
+	require.NoError(t, err)
+	return sub
+}

@@ -1,0 +1,117 @@
+package e2e_test
+
+import (
+	"encoding/json"
+	"net/http"
+	"strings"
+	"testing"
+
+	"github.com/nats-io/jsm.go"
+	"github.com/stretchr/testify/require"
+
+	"github.com/sluice-io/sluice/internal/testkit/hooktest"
+	"github.com/sluice-io/sluice/pkg/sluice"
+)
+
+// S0-06, S0-65, S0-66, S4-21: what the operator's own tools show: streams by namespace, a consumer
+// named as the subscription whose numbers mean what they say, and records in buckets.
+func TestTheOperatorsToolsShowWhatThereIs(t *testing.T) {
+	t.Parallel()
+	s := start(t, t.TempDir(), nil)
+	board := refusing("orders-1-1")
+	hook := hooktest.New(t, status(http.StatusServiceUnavailable, board.refuses))
+	sub := subscribe(t, s.api, wish(hook.URL, `"id":"orders-to-erp"`, `"pattern":"/orders/*"`, `"policy":{"retry":{"preset":"custom","steps":["1h"]}}`))
+	js := dial(t, s.at.NATS)
+	tools, err := jsm.New(js.Conn())
+	require.NoError(t, err)
+
+	names, err := tools.StreamNames(nil)
+	require.NoError(t, err)
+	require.Subset(t, names, []string{"EVENTS_default", "ATTEMPTS", "DEADLETTERS", "KV_subscriptions", "KV_lanes", "KV_namespaces", "KV_leases"})
+	put(t, s.api, "/orders/2", 1, 3)
+	put(t, s.api, "/other", 1, 1)
+	statusOf(t, s.api, sub.ID, func(st sluice.Status) bool { return idle(st) && st.AckFloor == 4 })
+	consumer, err := tools.LoadConsumer("EVENTS_default", "orders-to-erp")
+	require.NoError(t, err)
+	require.Equal(t, []any{"orders-to-erp", "events.default.orders.*", "push /orders/*"},
+		[]any{consumer.DurableName(), consumer.FilterSubject(), consumer.Description()})
+	info, err := consumer.State()
+	require.NoError(t, err)
+	require.Equal(t, []any{uint64(4), uint64(0), 0}, []any{info.AckFloor.Stream, info.NumPending, info.NumAckPending})
+
+	put(t, s.api, "/orders/1", 1, 2)
+	statusOf(t, s.api, sub.ID, func(st sluice.Status) bool { return st.Parked == 1 && st.AckFloor == 7 })
+	lanes, err := js.KeyValue(t.Context(), "lanes")
+	require.NoError(t, err)
+	entry, err := lanes.Get(t.Context(), "orders-to-erp.p.orders.1")
+	require.NoError(t, err)
+	var parked sluice.Parked
+	require.NoError(t, json.Unmarshal(entry.Value(), &parked))
+	require.Equal(t, []any{uint64(6), "orders-1-1", 1, "status 503"}, []any{parked.FromSeq, parked.EventID, parked.Attempts, parked.LastError})
+	subscriptions, err := js.KeyValue(t.Context(), "subscriptions")
+	require.NoError(t, err)
+	_, err = subscriptions.Get(t.Context(), "orders-to-erp")
+	require.NoError(t, err)
+
+	_, err = s.api.PauseSubscription(t.Context(), sub.ID)
+	require.NoError(t, err)
+	s.served(t, sub.ID, nil)
+	put(t, s.api, "/orders/2", 4, 7)
+	eventually(t, func() bool { info, err = consumer.State(); return err == nil && info.NumPending == 4 }, "four wait")
+	require.Equal(t, uint64(7), info.AckFloor.Stream)
+	stream, err := tools.LoadStream("EVENTS_default")
+	require.NoError(t, err)
+	events, err := stream.State()
+	require.NoError(t, err)
+	require.Equal(t, []uint64{12, 12}, []uint64{events.Msgs, events.LastSeq}, "ten, and that it was created and paused")
+}
+
+// 03-api, "/metrics": the names that dashboards use, with their counts.
+func TestTheMetricsCount(t *testing.T) {
+	t.Parallel()
+	s := start(t, t.TempDir(), nil)
+	board := refusing("a-1", "b-1")
+	hook := hooktest.New(t, status(http.StatusServiceUnavailable, board.refuses))
+	long := hooktest.New(t, status(http.StatusServiceUnavailable, board.refuses))
+	dying := subscribe(t, s.api, wish(hook.URL, `"id":"dying"`, `"policy":{"retry":{"preset":"custom","steps":["100ms"],"max_attempts":2}}`))
+	parked := subscribe(t, s.api, wish(long.URL, `"id":"parked"`, `"policy":{"retry":{"preset":"custom","steps":["1h"]}}`))
+	put(t, s.api, "/a", 1, 3)
+	put(t, s.api, "/b", 1, 1)
+	put(t, s.api, "/b", 1, 1)
+	statusOf(t, s.api, dying.ID, func(st sluice.Status) bool { return idle(st) && st.DeadLetters == 2 })
+	statusOf(t, s.api, parked.ID, func(st sluice.Status) bool { return st.Parked == 2 && st.Backlog == 0 })
+	want := []string{
+		`sluice_events_published_total{namespace="default"} 8`, // four, and what the server says of itself,
+		`sluice_log_events{namespace="default"} 8`,
+		`sluice_events_matched_total{namespace="default",subscription="dying"} 4`,
+		`sluice_attempts_total{namespace="default",outcome="delivered",subscription="dying"} 2`,
+		`sluice_attempts_total{namespace="default",outcome="failed",subscription="dying"} 4`,
+		`sluice_dead_letters_total{namespace="default",reason="exhausted",subscription="dying"} 2`,
+		`sluice_attempt_duration_seconds_count{namespace="default",subscription="dying"} 6`,
+		`sluice_attempts_in_flight{namespace="default",subscription="dying"} 0`,
+		`sluice_deliveries_held{namespace="default",subscription="dying"} 0`,
+		`sluice_lanes_parked{namespace="default",subscription="dying"} 0`,
+		`sluice_lanes_parked{namespace="default",subscription="parked"} 2`,
+		`sluice_lag_seconds{namespace="default",subscription="dying"} 0`,
+	}
+	var missing []string
+	var text string
+	defer func() {
+		if t.Failed() {
+			t.Log(missing, "\n", text)
+		}
+	}()
+	eventually(t, func() bool {
+		text = s.must(t, http.StatusOK, "GET /metrics", "").text
+		missing = nil
+		for _, line := range want {
+			if !strings.Contains(text, line+"\n") {
+				missing = append(missing, line)
+			}
+		}
+		return len(missing) == 0
+	}, "every count is right")
+	_, lag, ok := strings.Cut(text, `sluice_lag_seconds{namespace="default",subscription="parked"} `)
+	require.True(t, ok)
+	require.False(t, strings.HasPrefix(lag, "0\n"), "the events of a parked lane grow older")
+}

@@ -1,0 +1,65 @@
+package e2e_test
+
+import (
+	"bytes"
+	"context"
+	"strings"
+	"sync/atomic"
+	"testing"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/sluice-io/sluice/config"
+	"github.com/sluice-io/sluice/internal/app"
+	"github.com/sluice-io/sluice/internal/testkit/faulttest"
+	"github.com/sluice-io/sluice/internal/testkit/natstest"
+)
+
+// Fault F9: a NATS that is reached and answers nothing for the first while, as a cluster that elects its leaders, does not end
+// the start. Each row is what the start asks once the streams are there, and how often that is lost.
+func TestStart_WaitsForSilentNATS(t *testing.T) {
+	t.Parallel()
+	for _, lost := range []struct {
+		question string
+		times    int32
+	}{
+		{"$KV.keys.", 1},
+		{"$JS.API.CONSUMER.CREATE.KV_keys.", 2},
+		{"$JS.API.CONSUMER.CREATE.KV_eventtypes.", 2},
+		{"$JS.API.CONSUMER.CREATE.DEADLETTERS.", 2},
+		{"$JS.API.STREAM.INFO.KV_leases", 2},
+	} {
+		t.Run(lost.question, func(t *testing.T) {
+			t.Parallel()
+			var seen atomic.Int32
+			wire := faulttest.OpenWire(t, strings.TrimPrefix(natstest.Listening(t).ClientURL(), "nats://"), func(said []byte) bool {
+				return !bytes.Contains(said, []byte(" "+lost.question)) || seen.Add(1) > lost.times
+			})
+			t.Cleanup(wire.Close)
+			s := start(t, t.TempDir(), func(c *config.Config) { c.NATS.URL = "nats://" + wire.Addr() })
+			require.Greater(t, seen.Load(), lost.times, "it was asked again")
+			s.stop(t)
+		})
+	}
+}
+
+// Fault F9: an error that waiting does not change ends the start, with a store elsewhere as well.
+func TestStart_EndsAtLastingErrors(t *testing.T) {
+	t.Parallel()
+	nats := natstest.Listening(t)
+	run := func(change func(*config.Config)) error {
+		cfg := config.Default()
+		cfg.Data, cfg.Dev, cfg.HTTP.Listen, cfg.NATS.URL, cfg.Secrets.Key = t.TempDir(), true, "127.0.0.1:0", nats.ClientURL(), sharedKey
+		change(&cfg)
+		ctx, cancel := context.WithTimeout(t.Context(), patience)
+		defer cancel()
+		err := app.Run(ctx, cfg, app.Options{Version: "test", Silent: true})
+		require.NoError(t, ctx.Err(), "it ends by itself")
+		return err
+	}
+	require.ErrorContains(t, run(func(c *config.Config) { c.NATS.Replicas = 3 }), "replicas > 1 not supported in non-clustered mode")
+
+	first := start(t, t.TempDir(), func(c *config.Config) { c.NATS.URL = nats.ClientURL() })
+	first.stop(t)
+	require.Error(t, run(func(c *config.Config) { c.Secrets.Key = "YW5vdGhlciBrZXksIHdoaWNoIG9wZW5zIG5vdGhpbmc=" }))
+}

@@ -1,0 +1,174 @@
+// Package grants manages permissions: it issues, narrows, renews and revokes grants and their
+// tokens, keeps the access lists, clearances, labels and tombstones, and records all changes in the
+// ledger. A revocation is acknowledged once every replica enforces it: from then on, nothing is
+// sent under the revoked permission.
+package grants
+
+import (
+	"context"
+	"crypto/ed25519"
+	"errors"
+	"fmt"
+	"sync"
+	"time"
+
+	"github.com/sluice-io/sluice/internal/authz"
+	"github.com/sluice-io/sluice/internal/ledger"
+	"github.com/sluice-io/sluice/pkg/sluice"
+)
+
+// Records keeps the records of access by key. A revision of 0 stands for "nothing is stored".
+type Records interface {
+	// Get returns the record and its revision. Code NotFound if there is none.
+	Get(ctx context.Context, key string) (authz.Record, uint64, error)
+	// Put stores the record and returns its new revision. Code Conflict unless the stored
+	// revision is the given one.
+	Put(ctx context.Context, key string, record authz.Record, revision uint64) (uint64, error)
+}
+
+// Key is a key that signs tokens.
+type Key struct {
+	ID      string
+	Private ed25519.PrivateKey
+}
+
+// Needs is what an authority works with; all of it but Tickets is required.
+type Needs struct {
+	Records Records
+	Index   *authz.Index
+	Ledger  *ledger.Ledger
+	// Keys returns the keys of tokens, the one that signs first. They sign nothing else: what a
+	// webhook's signature covers is chosen by publishers, who could have a token signed.
+	Keys func(ctx context.Context) ([]Key, error)
+	Now  func() time.Time
+	// Tickets returns the keys of tickets, MACs that sign nothing else and that all replicas share, the one that
+	// signs first. Nil: there are no tickets.
+	Tickets func() [][]byte
+}
+
+// Authority gives and takes rights. Its methods may be called at once.
+type Authority struct {
+	needs Needs
+
+	mu       sync.Mutex
+	keys     map[string]Key
+	verified *verified
+
+	looking sync.Mutex // held while keys are looked for
+	looked  time.Time  // when they were last
+}
+
+// New returns an authority.
+func New(needs Needs) *Authority {
+	return &Authority{needs: needs, keys: map[string]Key{}, verified: newVerified()}
+}
+
+// signer returns the key that signs.
+func (a *Authority) signer(ctx context.Context) (Key, error) {
+	keys, err := a.needs.Keys(ctx)
+	if err != nil {
+		return Key{}, fmt.Errorf("signing keys of tokens: %w", err)
+	}
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	for _, k := range keys {
+		a.keys[k.ID] = k
+	}
+	return keys[0], nil
+}
+
+// lookEvery is how often keys are looked for at most: whoever has no token at all can name keys that there are not.
+const lookEvery = time.Second
+
+// public returns the public key of an id. Keys that another replica made are looked for.
+func (a *Authority) public(ctx context.Context, id string) (ed25519.PublicKey, bool) {
+	if k, ok := a.known(id); ok {
+		return k, true
+	}
+	a.looking.Lock()
+	defer a.looking.Unlock()
+	if k, ok := a.known(id); ok || time.Since(a.looked) < lookEvery {
+		return k, ok
+	}
+	if _, err := a.signer(ctx); err != nil {
+		return nil, false
+	}
+	a.looked = time.Now()
+	return a.known(id)
+}
+
+func (a *Authority) known(id string) (ed25519.PublicKey, bool) {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	k, ok := a.keys[id]
+	if !ok {
+		return nil, false
+	}
+	public, ok := k.Private.Public().(ed25519.PublicKey)
+	return public, ok
+}
+
+// edit is a change of one record: apply returns what it becomes, and false if it is so already.
+type edit struct {
+	key       string
+	change    ledger.Change // Old and New are filled in by show
+	show      func(authz.Record) any
+	apply     func(authz.Record) (authz.Record, bool, error)
+	unnoticed bool // it takes nothing away: it is acknowledged when it is stored and known here
+	protects  bool // it takes something away, which must not fail because the ledger does
+}
+
+// store makes an edit, anew if somebody else was faster, and returns what is stored then and its
+// revision.
+func (a *Authority) store(ctx context.Context, e edit) (authz.Record, uint64, error) {
+	var intent *ledger.Intent
+	for {
+		before, revision, err := a.needs.Records.Get(ctx, e.key)
+		if err != nil && sluice.CodeOf(err) != sluice.NotFound {
+			intent.Fail(ctx, err)
+			return authz.Record{}, 0, fmt.Errorf("read: %w", err)
+		}
+		after, changed, err := e.apply(before)
+		if err != nil || !changed {
+			intent.Fail(ctx, errors.Join(err, sluice.Errorf(sluice.Conflict, "concurrent change")))
+			return before, revision, err
+		}
+		e.change.Old, e.change.New = e.show(before), e.show(after)
+		if intent, err = a.intend(ctx, intent, e); err != nil {
+			return authz.Record{}, 0, err
+		}
+		stored, err := a.needs.Records.Put(ctx, e.key, after, revision)
+		if sluice.CodeOf(err) == sluice.Conflict {
+			continue
+		}
+		if err != nil {
+			intent.Fail(ctx, err)
+			return authz.Record{}, 0, fmt.Errorf("store: %w", err)
+		}
+		return after, stored, a.await(ctx, stored, e.unnoticed)
+	}
+}
+
+// intend writes to the ledger what is about to change. What protects somebody is done without a ledger, too,
+// and logged with what the ledger lacks.
+func (a *Authority) intend(ctx context.Context, tried *ledger.Intent, e edit) (*ledger.Intent, error) {
+	if e.protects {
+		return a.needs.Ledger.Note(ctx, tried, e.change), nil
+	}
+	return a.needs.Ledger.Intend(ctx, tried, e.change)
+}
+
+// await waits until a revision is acted on: here, or by all replicas.
+func (a *Authority) await(ctx context.Context, revision uint64, here bool) error { //nolint:revive // here says which of two waits it is
+	for {
+		applied, changed := a.needs.Index.Applied()
+		if here && applied >= revision || applied >= revision && a.needs.Index.Settled() >= revision {
+			return nil
+		}
+		select {
+		case <-changed:
+		case <-ctx.Done():
+			return sluice.Errorf(sluice.Unavailable, "the change is stored, but not all replicas have confirmed it; disconnected replicas stop within seconds. Retry to confirm")
+		}
+	}
+}

@@ -1,0 +1,256 @@
+package grants
+
+import (
+	"context"
+	"log/slog"
+	"sync"
+	"time"
+
+	"github.com/sluice-io/sluice/internal/authz"
+	"github.com/sluice-io/sluice/pkg/sluice"
+	"github.com/sluice-io/sluice/streams"
+)
+
+// withdrawLimit is how long one try to stop what is being sent may take.
+const withdrawLimit = 10 * time.Second
+
+// Withdrawer stops what is being sent.
+type Withdrawer interface {
+	// Withdraw cuts off what is on its way for the subscriptions, and returns when none of it can
+	// leave any more.
+	Withdraw(ctx context.Context, touched func(*sluice.Subscription) bool) error
+}
+
+// Canceller ends subscriptions.
+type Canceller interface {
+	Cancel(ctx context.Context, id, reason string) error
+}
+
+// Forgetter removes records.
+type Forgetter interface {
+	// Delete removes a record whatever its revision is, if that is 0.
+	Delete(ctx context.Context, key string, revision uint64) error
+}
+
+// kept is how long a grant is kept after its end, for those who look into what was.
+const kept = 30 * 24 * time.Hour
+
+// Follower keeps an index in step with the records, and this replica in step with the index.
+type Follower struct {
+	Index    *authz.Index
+	Presence *Presence
+	Withdraw Withdrawer
+	Cancel   Canceller
+	Forget   Forgetter
+	Now      func() time.Time
+	Log      *slog.Logger
+
+	mu      sync.Mutex
+	bounded map[string]*sluice.Subscription // those of owners who can lose what they may have
+}
+
+// Set takes a record as it is stored. When it returns, what it took away is not sent any more.
+func (f *Follower) Set(ctx context.Context, key string, r authz.Record, revision uint64) {
+	before := f.Index.Record(key)
+	f.Index.Set(key, r, revision)
+	if r.Replica != nil {
+		f.Presence.seen(r.Replica.ID, revision)
+		return
+	}
+	if touched := f.Index.Takes(before, r); touched != nil {
+		f.stop(ctx, touched)
+		f.sweep(ctx, touched)
+	}
+	f.Presence.settle(revision)
+}
+
+// Remove takes that a record is gone.
+func (f *Follower) Remove(key string, revision uint64) { f.Index.Remove(key, revision) }
+
+// CaughtUp takes that everything which was stored has been told.
+func (f *Follower) CaughtUp() { f.Index.CaughtUp() }
+
+// stop repeats until nothing is on its way: before that the change must not be acknowledged.
+func (f *Follower) stop(ctx context.Context, touched authz.Touched) {
+	for ctx.Err() == nil {
+		limit, cancel := context.WithTimeout(ctx, withdrawLimit)
+		err := f.Withdraw.Withdraw(limit, touched)
+		cancel()
+		if err == nil {
+			return
+		}
+		f.Log.WarnContext(ctx, "revoked requests are still in flight", slog.Any("error", err))
+	}
+}
+
+// Know takes a subscription as it is stored; nil: it is gone.
+func (f *Follower) Know(id string, sub *sluice.Subscription) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	if f.bounded == nil {
+		f.bounded = map[string]*sluice.Subscription{}
+	}
+	if sub == nil || authz.OwnerOf(sub).Unbounded() || sub.State == sluice.Cancelled {
+		delete(f.bounded, id)
+		return
+	}
+	f.bounded[id] = sub
+}
+
+// Run ends the subscriptions whose grants expire, until ctx is done.
+func (f *Follower) Run(ctx context.Context, every time.Duration) {
+	tick := time.NewTicker(every)
+	defer tick.Stop()
+	for {
+		select {
+		case <-ctx.Done():
+			return
+		case <-tick.C:
+			f.sweep(ctx, func(*sluice.Subscription) bool { return true })
+			f.forget(ctx)
+		}
+	}
+}
+
+// sweep ends the subscriptions whose owners may have nothing of them any more (S0-64): whether they have
+// something to send or not, and whoever serves them. What fails here is found again.
+func (f *Follower) sweep(ctx context.Context, touched authz.Touched) {
+	for _, sub := range f.lost(touched) {
+		limit, cancel := context.WithTimeout(ctx, withdrawLimit)
+		if err := f.Cancel.Cancel(limit, sub.ID, sluice.ReasonAccessRevoked); err != nil && sluice.CodeOf(err) != sluice.SubscriptionMissing {
+			f.Log.WarnContext(ctx, "access lost; not cancelled yet", slog.String("subscription", sub.ID), slog.Any("error", err))
+		}
+		cancel()
+	}
+}
+
+// forget removes the grants that ended long ago; whoever looks for one then finds none, which says the same.
+func (f *Follower) forget(ctx context.Context) {
+	for _, key := range f.Index.Over(f.Now().Add(-kept)) {
+		limit, cancel := context.WithTimeout(ctx, withdrawLimit)
+		if err := f.Forget.Delete(limit, key, 0); err != nil {
+			f.Log.WarnContext(ctx, "expired grant not removed", slog.String("key", key), slog.Any("error", err))
+		}
+		cancel()
+	}
+}
+
+func (f *Follower) lost(touched authz.Touched) (lost []*sluice.Subscription) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	now := f.Now()
+	for _, sub := range f.bounded {
+		if touched(sub) && f.Index.Holds(sub, now) == sluice.Lost {
+			lost = append(lost, sub)
+		}
+	}
+	return lost
+}
+
+// Expiring keeps records that go by themselves.
+type Expiring interface {
+	// PutFor stores a record, whatever was there, that is gone after a time, and returns its revision.
+	PutFor(ctx context.Context, key string, record authz.Record, ttl time.Duration) (uint64, error)
+}
+
+// Presence says that this replica is there and up to which revision it acts on what is stored. A
+// replica that cannot say so, and see that it was said, must not decide: others go on without it
+// when what it said last has expired.
+type Presence struct {
+	id      string
+	records Expiring
+	index   *authz.Index
+	ttl     time.Duration
+	log     *slog.Logger
+	kick    chan struct{}
+
+	mu       sync.Mutex
+	settled  uint64
+	sent     uint64    // revision of the last that was said
+	sentAt   time.Time // a moment before it
+	observed uint64    // revision of the last of ours that was seen
+}
+
+// NewPresence returns the presence of a replica, whose index decides nothing before Run.
+func NewPresence(id string, records Expiring, index *authz.Index, ttl time.Duration, log *slog.Logger) *Presence {
+	index.Until(time.Time{})
+	return &Presence{id: id, records: records, index: index, ttl: ttl, log: log, kick: make(chan struct{}, 1)}
+}
+
+// Run says so until ctx is done.
+func (p *Presence) Run(ctx context.Context) {
+	tick := time.NewTicker(p.ttl / 3) // two may be missed
+	defer tick.Stop()
+	for {
+		if p.say(ctx) {
+			tick.Reset(p.ttl / 3)
+		} else {
+			tick.Reset(p.ttl / 15) // a cluster that elects a leader loses what it is told
+		}
+		select {
+		case <-ctx.Done():
+			return
+		case <-tick.C:
+		case <-p.kick:
+		}
+	}
+}
+
+// Leave says that this replica is gone: nobody has to wait for it.
+func (p *Presence) Leave(ctx context.Context) {
+	p.index.Until(time.Time{})
+	if _, err := p.records.PutFor(ctx, streams.PresenceKey(p.id), authz.Record{}, time.Second); err != nil {
+		p.log.DebugContext(ctx, "presence record not removed", slog.Any("error", err)) // it expires
+	}
+}
+
+// say says so once, and reports whether that was stored.
+func (p *Presence) say(ctx context.Context) bool {
+	p.mu.Lock()
+	r := authz.Record{Replica: &authz.Presence{ID: p.id, Settled: p.settled}}
+	p.mu.Unlock()
+	limit, cancel := context.WithTimeout(ctx, p.ttl*2/15)
+	defer cancel()
+	began := time.Now()
+	revision, err := p.records.PutFor(limit, streams.PresenceKey(p.id), r, p.ttl)
+	if err != nil {
+		if ctx.Err() == nil {
+			p.log.WarnContext(ctx, "access: presence of this replica not recorded", slog.Any("error", err))
+		}
+		return false
+	}
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	p.sent, p.sentAt = revision, began
+	p.confirm()
+	return true
+}
+
+// seen takes that a replica's presence was seen among the records: if it is ours, then all
+// that was stored before it was seen, too.
+func (p *Presence) seen(id string, revision uint64) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if id == p.id {
+		p.observed = max(p.observed, revision)
+		p.confirm()
+	}
+}
+
+// confirm lets the index decide for a little shorter than others wait for this replica.
+func (p *Presence) confirm() {
+	if p.sent > 0 && p.observed >= p.sent {
+		p.index.Until(p.sentAt.Add(p.ttl * 13 / 15))
+	}
+}
+
+// settle takes that this replica acts on what is stored up to a revision.
+func (p *Presence) settle(revision uint64) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	p.settled = max(p.settled, revision)
+	select {
+	case p.kick <- struct{}{}:
+	default: // it is about to be said
+	}
+}

@@ -1,0 +1,91 @@
+package grants_test
+
+import (
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/sluice-io/sluice/internal/testkit/natstest"
+	"github.com/sluice-io/sluice/pkg/sluice"
+)
+
+// An access list always has an admin.
+func TestTheLastAdminCannotBeRemoved(t *testing.T) {
+	t.Parallel()
+	r := start(t, natstest.New(t), "a")
+	put := func(p sluice.Principal, entries ...sluice.Access) error {
+		_, err := r.PutACL(t.Context(), root, sluice.ACL{Namespace: "acme", Principal: p, Entries: entries})
+		return err
+	}
+	admin, read := sluice.Access{Tier: sluice.TierAdmin, Pattern: "/**"}, sluice.Access{Tier: sluice.TierRead}
+	require.NoError(t, put("user:ann", admin))
+	require.Equal(t, sluice.Conflict, sluice.CodeOf(put("user:ann", read)))
+	require.Equal(t, sluice.Conflict, sluice.CodeOf(r.DeleteACL(t.Context(), root, "acme", "user:ann")))
+	require.NoError(t, put("user:bob", admin))
+	require.NoError(t, put("user:ann", read))
+	acl, err := r.ACL("acme", "user:ann")
+	require.NoError(t, err)
+	require.Equal(t, []sluice.Access{{Tier: sluice.TierRead, Pattern: "/**"}}, acl.Entries)
+	require.Equal(t, sluice.Conflict, sluice.CodeOf(r.DeleteACL(t.Context(), root, "acme", "user:bob")))
+	require.NoError(t, r.DeleteACL(t.Context(), root, "acme", "user:ann"))
+	require.Len(t, r.ACLs("acme"), 1)
+	require.Equal(t, sluice.NotFound, sluice.CodeOf(r.DeleteACL(t.Context(), root, "acme", "user:ann")))
+}
+
+// Two who remove one another at once do not both succeed.
+func TestTwoAdminsThatRemoveOneAnotherLeaveOne(t *testing.T) {
+	t.Parallel()
+	server := natstest.New(t)
+	a, b := start(t, server, "a"), start(t, server, "b")
+	for i := range 10 {
+		ns := "n" + string(rune('a'+i))
+		for _, p := range []sluice.Principal{"user:ann", "user:bob"} {
+			_, err := a.PutACL(t.Context(), root, sluice.ACL{Namespace: ns, Principal: p, Entries: []sluice.Access{{Tier: sluice.TierAdmin, Pattern: "/**"}}})
+			require.NoError(t, err)
+		}
+		require.Eventually(t, func() bool { return len(b.ACLs(ns)) == 2 }, patience, time.Millisecond)
+		var both sync.WaitGroup
+		errs := make([]error, 2)
+		both.Go(func() { errs[0] = a.DeleteACL(t.Context(), root, ns, "user:ann") })
+		both.Go(func() { errs[1] = b.DeleteACL(t.Context(), root, ns, "user:bob") })
+		both.Wait()
+		require.Equal(t, 1, countNil(errs), "%v", errs)
+		require.Len(t, a.ACLs(ns), 1)
+	}
+}
+
+func countNil(errs []error) (n int) {
+	for _, err := range errs {
+		if err == nil {
+			n++
+		}
+	}
+	return n
+}
+
+// A namespace that goes takes all rights in it along: another one of its name begins without.
+func TestANamespaceThatGoesTakesItsRightsAlong(t *testing.T) {
+	t.Parallel()
+	r := start(t, natstest.New(t), "a")
+	m := r.mint(t, root, wish(t, "user:ann", "scope:acme", "read"))
+	everywhere := r.mint(t, root, wish(t, "user:bob", "*", "read"))
+	_, err := r.PutACL(t.Context(), root, sluice.ACL{Namespace: "acme", Principal: "user:x", Entries: []sluice.Access{{Tier: sluice.TierAdmin, Pattern: "/**"}}})
+	require.NoError(t, err)
+	require.NoError(t, r.PutLabel(t.Context(), root, "acme", sluice.Label{Level: sluice.LevelSecret}))
+	_, err = r.Entomb(t.Context(), root, "acme", "/a", 7)
+	require.NoError(t, err)
+	require.Error(t, r.index.Sees(r.who(t, everywhere.Token), "acme", time.Now()))
+
+	require.NoError(t, r.EndGrants(t.Context(), root, "acme"))
+	_, err = r.Authenticate(t.Context(), m.Token)
+	require.Equal(t, sluice.Unauthenticated, sluice.CodeOf(err))
+	require.Error(t, r.index.Sees(r.who(t, everywhere.Token), "acme", time.Now()), "until all is gone, list and label bound those who have grants for everything")
+	require.NoError(t, r.ForgetNamespace(t.Context(), root, "acme"))
+	require.NoError(t, r.index.Sees(r.who(t, everywhere.Token), "acme", time.Now()))
+	require.Empty(t, r.ACLs("acme"))
+	require.True(t, r.Label("acme").Public())
+	sub := &sluice.Subscription{ID: "s", Namespace: "acme", Pattern: "/**", CreatedBy: "root"}
+	require.Equal(t, sluice.Pass, r.index.Decide(sub, &sluice.Event{Namespace: "acme", Path: "/a", Seq: 1}, time.Now()))
+}

@@ -1,0 +1,136 @@
+package grants_test
+
+import (
+	"context"
+	"log/slog"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/sluice-io/sluice/internal/authz"
+	"github.com/sluice-io/sluice/internal/grants"
+	"github.com/sluice-io/sluice/internal/ledger"
+	"github.com/sluice-io/sluice/internal/natsstore"
+	"github.com/sluice-io/sluice/internal/testkit/natstest"
+	"github.com/sluice-io/sluice/pkg/sluice"
+	"github.com/sluice-io/sluice/streams"
+)
+
+const (
+	patience = 20 * time.Second
+	ttl      = 2 * time.Second // of a presence
+)
+
+// replica is one of the servers that share a store.
+type replica struct {
+	*grants.Authority
+
+	index   *authz.Index
+	store   *natsstore.Store
+	records natsstore.Bucket[authz.Record]
+	stop    context.CancelFunc // as if it were killed
+
+	mu        sync.Mutex
+	hold      chan struct{} // Withdraw waits for it; nil: it does not
+	withdrawn int
+	cancelled []string
+	follower  *grants.Follower
+}
+
+func (r *replica) Withdraw(ctx context.Context, _ func(*sluice.Subscription) bool) error {
+	r.mu.Lock()
+	r.withdrawn++
+	hold := r.hold
+	r.mu.Unlock()
+	if hold == nil {
+		return nil
+	}
+	select {
+	case <-hold:
+		return nil
+	case <-ctx.Done():
+		return ctx.Err()
+	}
+}
+
+func (r *replica) Cancel(_ context.Context, id, reason string) error {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.cancelled = append(r.cancelled, id+" "+reason)
+	return nil
+}
+
+func (r *replica) ended() []string {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	return append([]string{}, r.cancelled...)
+}
+
+func start(t *testing.T, server *natstest.Server, id string) *replica {
+	t.Helper()
+	store, err := natsstore.Connect(t.Context(), natsstore.Options{Conn: server})
+	require.NoError(t, err)
+	t.Cleanup(store.Close)
+	require.NoError(t, store.Provision(t.Context()))
+	log := slog.New(slog.DiscardHandler)
+	r := &replica{index: authz.NewIndex(), store: store, records: natsstore.OpenBucket[authz.Record](store, streams.Access)}
+	presence := grants.NewPresence(id, r.records, r.index, ttl, log)
+	r.Authority = grants.New(grants.Needs{
+		Records: r.records, Index: r.index, Ledger: ledger.New(store.Ledger(), log), Now: time.Now,
+		Keys: func(ctx context.Context) ([]grants.Key, error) {
+			keys, err := store.KeysFor(ctx, sluice.UseGrant)
+			if err != nil {
+				return nil, err
+			}
+			return []grants.Key{{ID: keys[0].ID, Private: keys[0].Private()}}, nil
+		},
+		Tickets: func() [][]byte { return [][]byte{make([]byte, 32)} },
+	})
+	r.follower = &grants.Follower{Index: r.index, Presence: presence, Withdraw: r, Cancel: r, Forget: r.records, Now: time.Now, Log: log}
+	var ctx context.Context
+	ctx, r.stop = context.WithCancel(t.Context())
+	var parts sync.WaitGroup
+	parts.Go(func() { presence.Run(ctx) })
+	parts.Go(func() {
+		_ = r.records.Watch(ctx, ">", func(e natsstore.Entry[authz.Record]) {
+			switch e.Change {
+			case natsstore.Set:
+				r.follower.Set(ctx, e.Key, e.Value, e.Revision)
+			case natsstore.Removed:
+				r.follower.Remove(e.Key, e.Revision)
+			case natsstore.CaughtUp:
+				r.follower.CaughtUp()
+			}
+		})
+	})
+	t.Cleanup(func() { r.stop(); parts.Wait() })
+	return r
+}
+
+var (
+	root     = sluice.Caller{Principal: sluice.Root}
+	deadline = time.Now().Add(time.Hour) // of all grants: a part of one may last as long as it
+)
+
+func wish(t *testing.T, p sluice.Principal, object string, verbs ...sluice.Verb) grants.Wish {
+	t.Helper()
+	o, err := sluice.ParseObject(object)
+	require.NoError(t, err)
+	return grants.Wish{Principal: p, Verbs: verbs, Object: &o, ExpiresAt: deadline}
+}
+
+func (r *replica) mint(t *testing.T, by sluice.Caller, w grants.Wish) grants.Minted {
+	t.Helper()
+	m, err := r.Mint(t.Context(), by, w)
+	require.NoError(t, err)
+	return m
+}
+
+func (r *replica) who(t *testing.T, token string) sluice.Caller {
+	t.Helper()
+	c, err := r.Authenticate(t.Context(), token)
+	require.NoError(t, err)
+	return c
+}

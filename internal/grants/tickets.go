@@ -1,0 +1,52 @@
+package grants
+
+import (
+	"context"
+	"time"
+
+	"github.com/sluice-io/sluice/internal/authz"
+	"github.com/sluice-io/sluice/pkg/sluice"
+)
+
+// How long tickets are good.
+const (
+	MinTicket     = time.Second
+	MaxTicket     = time.Hour
+	DefaultTicket = time.Minute
+)
+
+// Ticket returns a text with which feeds of a namespace can be opened as the caller, and until when: so long, and a
+// part of a second more, but no longer than its grant. Nothing is stored. Codes InvalidRequest; Unauthenticated; Unavailable.
+func (a *Authority) Ticket(by sluice.Caller, namespace string, ttl time.Duration) (text string, until time.Time, err error) {
+	if ttl < MinTicket || ttl > MaxTicket {
+		return "", until, sluice.Errorf(sluice.InvalidRequest, "ttl %s: use %s to %s", ttl, MinTicket, MaxTicket).With("field", "ttl")
+	}
+	wanted := a.needs.Now().Add(ttl + time.Second - 1).Truncate(time.Second)
+	t, err := a.needs.Index.TicketFor(by, namespace, wanted)
+	if err != nil {
+		return "", until, err
+	}
+	t.Expiry = t.Expiry.Truncate(time.Second).UTC()
+	text, err = authz.SignTicket(t, a.ticketKeys())
+	return text, t.Expiry, err
+}
+
+// Redeem returns who opens a feed of a namespace with a ticket. Code Unauthenticated, with the reason in the details, for
+// one that does not count: signature, expiry, namespace, whether it is of the grant's last token, and revocation are looked at in this order.
+func (a *Authority) Redeem(ctx context.Context, text, namespace string) (sluice.Caller, error) {
+	t, err := authz.VerifyTicket(text, a.ticketKeys(), a.needs.Now())
+	if err != nil {
+		return sluice.Caller{}, err
+	}
+	if t.Namespace != namespace {
+		return sluice.Caller{}, sluice.Errorf(sluice.Unauthenticated, "the ticket is for another namespace").With("reason", string(authz.Elsewhere))
+	}
+	return a.holder(ctx, t.Grant, func(now time.Time) (sluice.Caller, bool, error) { return a.needs.Index.Holder(&t, now) })
+}
+
+func (a *Authority) ticketKeys() [][]byte {
+	if a.needs.Tickets == nil {
+		return nil
+	}
+	return a.needs.Tickets()
+}

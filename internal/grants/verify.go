@@ -1,0 +1,172 @@
+package grants
+
+import (
+	"context"
+	"crypto/ed25519"
+	"crypto/sha256"
+	"errors"
+	"sync"
+	"time"
+
+	"github.com/sluice-io/sluice/internal/authz"
+	"github.com/sluice-io/sluice/pkg/sluice"
+	"github.com/sluice-io/sluice/streams"
+)
+
+// Authenticate returns whose a token is. Code Unauthenticated, with the reason in the details, for one that does not
+// count: signature, key, expiry, nonce and revocation are looked at in this order (S0-55).
+func (a *Authority) Authenticate(ctx context.Context, token string) (sluice.Caller, error) {
+	c, err := a.claims(ctx, token)
+	if err != nil {
+		return sluice.Caller{}, err
+	}
+	return a.bearer(ctx, &c)
+}
+
+// bearer returns whose verified claims are.
+func (a *Authority) bearer(ctx context.Context, c *authz.Claims) (sluice.Caller, error) {
+	return a.holder(ctx, c.Grant, func(now time.Time) (sluice.Caller, bool, error) { return a.needs.Index.Check(c, now) })
+}
+
+// holder returns who holds a grant, whom check knows. A grant that is not known here is looked up: another
+// replica may have made it a moment ago.
+func (a *Authority) holder(ctx context.Context, grant string, check func(now time.Time) (sluice.Caller, bool, error)) (sluice.Caller, error) {
+	if err := a.knowing(ctx); err != nil {
+		return sluice.Caller{}, err
+	}
+	now := a.needs.Now()
+	caller, known, err := check(now)
+	if known {
+		return caller, err
+	}
+	_, revision, missing := a.needs.Records.Get(ctx, streams.GrantKey(grant))
+	switch sluice.CodeOf(missing) { //nolint:exhaustive // the other codes are those of a store that is away
+	case "":
+	case sluice.NotFound:
+		return caller, err
+	default:
+		return caller, sluice.Errorf(sluice.Unavailable, "the token cannot be verified yet, because permissions have not loaded; retry")
+	}
+	if err := a.await(ctx, revision, true); err != nil {
+		return caller, err
+	}
+	caller, _, err = check(now)
+	return caller, err
+}
+
+// startLimit is how long a request waits for a server that has just started to know who may do what.
+const startLimit = 5 * time.Second
+
+// knowing waits a moment until it is known who may do what. Code Unavailable.
+func (a *Authority) knowing(ctx context.Context) error {
+	limit, cancel := context.WithTimeout(ctx, startLimit)
+	defer cancel()
+	for {
+		_, changed := a.needs.Index.Applied()
+		err := a.needs.Index.Ready(a.needs.Now())
+		if err == nil {
+			return nil
+		}
+		select {
+		case <-changed:
+		case <-limit.Done():
+			return err
+		}
+	}
+}
+
+// claims returns what a token says if this server signed it.
+func (a *Authority) claims(ctx context.Context, token string) (authz.Claims, error) {
+	hash := sha256.Sum256([]byte(token))
+	if c, ok := a.verified.get(hash); ok {
+		return c, nil
+	}
+	c, err := authz.Verify(token, func(id string) (ed25519.PublicKey, bool) { return a.public(ctx, id) })
+	if err == nil {
+		a.verified.put(hash, c)
+	}
+	return c, err
+}
+
+// Verification is what is known of a token.
+type Verification struct {
+	Valid  bool          `json:"valid"`
+	Reason string        `json:"reason,omitempty"` // why it does not count
+	Grant  *sluice.Grant `json:"grant,omitempty"`  // of a token that this server signed
+	Allows *bool         `json:"allows,omitempty"` // whether it would let its holder do what was asked about
+}
+
+// Verify says whether a token counts and, with a verb and an object, whether it lets its holder do that.
+func (a *Authority) Verify(ctx context.Context, token string, v sluice.Verb, o *sluice.Object) (Verification, error) {
+	c, err := a.claims(ctx, token)
+	var who sluice.Caller
+	if err == nil {
+		who, err = a.bearer(ctx, &c)
+	}
+	if code := sluice.CodeOf(err); err != nil && code != sluice.Unauthenticated {
+		return Verification{}, err
+	}
+	var found Verification
+	if g, ok := a.needs.Index.Grant(c.Grant); ok {
+		found.Grant = &g.Grant
+	}
+	if err != nil {
+		found.Reason = reasonOf(err)
+		return found, nil
+	}
+	found.Valid = true
+	if v != "" && o != nil {
+		allows := a.needs.Index.Require(who, v, authz.TargetOf(*o), a.needs.Now()) == nil
+		found.Allows = &allows
+	}
+	return found, nil
+}
+
+// verified remembers tokens whose signatures were verified, which takes a hundred times as long as
+// all the rest.
+type verified struct {
+	mu     sync.Mutex
+	recent map[[sha256.Size]byte]authz.Claims
+	former map[[sha256.Size]byte]authz.Claims
+}
+
+// maxVerified is how many tokens are remembered at least, and half as many as at most.
+const maxVerified = 4096
+
+func newVerified() *verified {
+	return &verified{recent: map[[sha256.Size]byte]authz.Claims{}}
+}
+
+func (v *verified) get(hash [sha256.Size]byte) (authz.Claims, bool) {
+	v.mu.Lock()
+	defer v.mu.Unlock()
+	c, ok := v.recent[hash]
+	if !ok {
+		if c, ok = v.former[hash]; ok {
+			v.keep(hash, c)
+		}
+	}
+	return c, ok
+}
+
+func (v *verified) put(hash [sha256.Size]byte, c authz.Claims) {
+	v.mu.Lock()
+	defer v.mu.Unlock()
+	v.keep(hash, c)
+}
+
+func (v *verified) keep(hash [sha256.Size]byte, c authz.Claims) {
+	if len(v.recent) >= maxVerified {
+		v.former, v.recent = v.recent, map[[sha256.Size]byte]authz.Claims{}
+	}
+	v.recent[hash] = c
+}
+
+func reasonOf(err error) string {
+	e, ok := errors.AsType[*sluice.Error](err)
+	if !ok {
+		return ""
+	}
+	reason, _ := e.Details["reason"].(string)
+	return reason
+}

@@ -1,0 +1,392 @@
+// Package integrity keeps the last known state of the streams outside NATS, detects damaged and
+// missing data, and has it recreated where possible (docs/operations.md, "Damaged files"; decision
+// 0029).
+package integrity
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io/fs"
+	"log/slog"
+	"maps"
+	"os"
+	"path/filepath"
+	"slices"
+	"sync"
+	"time"
+
+	"github.com/sluice-io/sluice/internal/natsstore"
+	"github.com/sluice-io/sluice/internal/shutdown"
+	"github.com/sluice-io/sluice/pkg/sluice"
+	"github.com/sluice-io/sluice/streams"
+)
+
+// Files of the data directory about what is stored in NATS.
+const (
+	countsFile  = "counts.json"  // how far each stream had come
+	recordsFile = "records.json" // the revisions of the records of the guarded buckets
+	DamageFile  = "damage.json"  // what was found wrong, until an operator takes it for settled
+)
+
+const (
+	rememberEvery = time.Second
+	rememberShare = 50 // counting takes at most 1 / 50 of the time
+	rememberLast  = 2 * time.Second
+	examineAgain  = 250 * time.Millisecond // after a try that nobody answered
+)
+
+// guarded returns the buckets whose every record is remembered: an older one would give rights, or deliver what was paused.
+func guarded() []string {
+	return []string{streams.Subscriptions, streams.Access, streams.Keys, streams.Namespaces}
+}
+
+// Memory keeps beside NATS how far everything in it has come, so that a start knows what of it is damaged (docs/operations.md,
+// "Damaged files").
+type Memory struct {
+	// Found is called for damage that is new, by Run. nil: no call.
+	Found func(ctx context.Context, found []sluice.Damage)
+	// Missed makes dead letters of damage of logs, for the subscriptions that had not come so far. It is called by Run, and again
+	// until it returns no error. nil: no call.
+	Missed func(ctx context.Context, owed []Owed) error
+	// Remade is called after a stream that was deleted was made again, by Run. nil: no call.
+	Remade func(ctx context.Context, stream string)
+
+	dir   string
+	store *natsstore.Store
+	log   *slog.Logger
+
+	told chan struct{} // a record is new, or gone: that is written soon
+
+	mu      sync.Mutex
+	records map[string]natsstore.Records // as they are told; those of a bucket have a Created once all of it was told
+	changed bool                         // records, since they were written
+	counts  map[string]natsstore.Count   // as they were written
+	damage  []sluice.Damage
+	untold  []sluice.Damage // what of it Found was not called for
+	gone    map[string]absence
+	missed  missed
+}
+
+// New returns the memory of a data directory. Examine comes first.
+func New(dir string, store *natsstore.Store, log *slog.Logger) *Memory {
+	return &Memory{
+		dir: dir, store: store, log: log,
+		told: make(chan struct{}, 1), records: map[string]natsstore.Records{}, gone: map[string]absence{},
+	}
+}
+
+// Examine compares what is stored with what is remembered. A stream that ends before its end is moved on, so that no
+// sequence is given out twice. It waits for a store that does not answer yet.
+func (m *Memory) Examine(ctx context.Context) error {
+	if err := readJSON(filepath.Join(m.dir, DamageFile), &m.damage); err != nil {
+		return fmt.Errorf("%w; remove the file if it is damaged", err)
+	}
+	was, records := map[string]natsstore.Count{}, map[string]natsstore.Records{}
+	if err := errors.Join(readJSON(filepath.Join(m.dir, countsFile), &was), readJSON(filepath.Join(m.dir, recordsFile), &records)); err != nil {
+		m.log.WarnContext(ctx, "last known ends of the streams unavailable", slog.Any("error", err))
+	}
+	for {
+		found, err := m.compare(ctx, was, records)
+		if err == nil {
+			return m.enter(ctx, found, nil)
+		}
+		if sluice.CodeOf(err) != sluice.Unavailable || ctx.Err() != nil {
+			return err
+		}
+		select {
+		case <-ctx.Done():
+			return err
+		case <-time.After(examineAgain):
+		}
+	}
+}
+
+func (m *Memory) compare(ctx context.Context, was map[string]natsstore.Count, records map[string]natsstore.Records) ([]sluice.Damage, error) {
+	is, err := m.store.Counts(ctx)
+	if err != nil {
+		return nil, err
+	}
+	if err := m.openMissed(ctx, is); err != nil {
+		return nil, err
+	}
+	if len(was) > 0 && !sameStore(was, is) {
+		m.log.WarnContext(ctx, "none of the streams known to this data directory exists: this is a different or an empty NATS")
+		was, records = nil, nil
+	}
+	found, err := m.lost(ctx, natsstore.CompareCounts(was, is))
+	if err != nil {
+		return nil, err
+	}
+	for _, bucket := range guarded() {
+		if is["KV_"+bucket].Created.IsZero() {
+			continue
+		}
+		now, err := m.store.Records(ctx, bucket)
+		if err != nil {
+			return nil, err
+		}
+		found = append(found, natsstore.CompareRecords(bucket, records[bucket], now)...)
+	}
+	for _, d := range append(slices.Clone(m.damage), found...) {
+		if err := m.goOn(ctx, d, is); err != nil {
+			m.log.ErrorContext(ctx, "lost sequences may be assigned again", slog.String("stream", d.Stream), slog.Any("error", err))
+		}
+	}
+	return found, nil
+}
+
+// lost leaves out the logs that are missing because their namespaces were deleted.
+func (m *Memory) lost(ctx context.Context, all []sluice.Damage) (found []sluice.Damage, err error) {
+	for _, d := range all {
+		lost := true
+		if d.Kind == sluice.DamageMissing && d.Namespace != "" {
+			if lost, err = m.store.Lacks(ctx, d.Stream); err != nil {
+				return nil, err
+			}
+		}
+		if lost {
+			found = append(found, d)
+		}
+	}
+	return found, nil
+}
+
+// goOn has a stream that lost its end, or all, give out no sequence twice.
+func (m *Memory) goOn(ctx context.Context, d sluice.Damage, is map[string]natsstore.Count) error {
+	_, there := is[d.Stream]
+	switch {
+	case d.Kind == sluice.DamageShorter && there:
+		return m.store.MoveOn(ctx, d.Stream, d.To)
+	case d.Kind == sluice.DamageMissing && !there:
+		err := m.store.Remake(ctx, d.Stream, d.To)
+		if sluice.CodeOf(err) == sluice.NotFound {
+			return nil // its namespace is gone too
+		}
+		return err
+	}
+	return nil
+}
+
+// sameStore reports whether any stream that is remembered is still there.
+func sameStore(was, is map[string]natsstore.Count) bool {
+	for name, c := range was {
+		if is[name].Created.Equal(c.Created) {
+			return true
+		}
+	}
+	return false
+}
+
+// enter adds to what is known to be damaged, and says what is new of it. had is how far the subscriptions had come while the log was
+// whole; nil stands for what they had when the server started.
+func (m *Memory) enter(ctx context.Context, found []sluice.Damage, had map[string]natsstore.Had) error {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	before := len(m.untold)
+	for _, d := range found {
+		if slices.ContainsFunc(m.damage, d.Same) {
+			continue
+		}
+		d.FoundAt = time.Now().UTC()
+		m.owe(d, had)
+		m.damage, m.untold = append(m.damage, d), append(m.untold, d)
+		m.log.ErrorContext(ctx, "stored data is damaged", slog.String("kind", string(d.Kind)), slog.String("stream", d.Stream),
+			slog.String("key", d.Key), slog.Uint64("from", d.From), slog.Uint64("to", d.To), slog.Uint64("messages", d.Messages))
+	}
+	if len(m.untold) == before {
+		return nil
+	}
+	if len(m.missed.Owed) > 0 { // first: what is known to be damaged is not entered again
+		if err := m.keepMissed(); err != nil {
+			return err
+		}
+	}
+	return writeJSON(filepath.Join(m.dir, DamageFile), m.damage)
+}
+
+// Known returns what is known to be damaged.
+func (m *Memory) Known() []sluice.Damage {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	return slices.Clone(m.damage)
+}
+
+// Fresh returns the damage that Found was not called for, and will not be.
+func (m *Memory) Fresh() (fresh []sluice.Damage) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	fresh, m.untold = m.untold, nil
+	return fresh
+}
+
+// Forget takes what is damaged for settled. Streams that are missing are made anew, empty.
+func (m *Memory) Forget(ctx context.Context) error {
+	if err := m.restore(ctx); err != nil {
+		return err
+	}
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	m.damage = nil
+	return remove(filepath.Join(m.dir, DamageFile))
+}
+
+// OfBucket returns what is known to be damaged of a bucket, by key.
+func (m *Memory) OfBucket(bucket string) map[string]sluice.Damage {
+	all := map[string]sluice.Damage{}
+	for _, d := range m.Known() {
+		if d.Stream == "KV_"+bucket && d.Key != "" {
+			all[d.Key] = d
+		}
+	}
+	return all
+}
+
+// Run keeps remembering until ctx is done.
+func (m *Memory) Run(ctx context.Context) error {
+	var watches sync.WaitGroup
+	defer watches.Wait()
+	for _, bucket := range guarded() {
+		watches.Go(func() { m.watch(ctx, bucket) })
+	}
+	for ctx.Err() == nil {
+		begun := time.Now()
+		if err := m.remember(ctx); err != nil && ctx.Err() == nil {
+			m.log.WarnContext(ctx, "ends of the streams not recorded", slog.Any("error", err))
+		}
+		if fresh := m.Fresh(); len(fresh) > 0 && m.Found != nil {
+			m.Found(ctx, fresh)
+		}
+		m.tellMissed(ctx)
+		rest(ctx, nil, rememberShare*time.Since(begun))
+		rest(ctx, m.told, rememberEvery)
+	}
+	return ctx.Err()
+}
+
+// rest waits for a while, until there is something on a channel, or ctx is done.
+func rest(ctx context.Context, until <-chan struct{}, d time.Duration) {
+	select {
+	case <-ctx.Done():
+	case <-until:
+	case <-time.After(d):
+	}
+}
+
+// watch keeps the records of a bucket as they are told.
+func (m *Memory) watch(ctx context.Context, bucket string) {
+	told := natsstore.Records{Revisions: map[string]uint64{}}
+	err := m.store.WatchRecords(ctx, bucket, func(key string, revision uint64, change natsstore.Change) {
+		m.mu.Lock()
+		defer m.mu.Unlock()
+		told.Last = max(told.Last, revision)
+		switch change {
+		case natsstore.Set:
+			told.Revisions[key] = revision
+		case natsstore.Removed:
+			delete(told.Revisions, key)
+		case natsstore.CaughtUp:
+			told.Created = time.Now() // anything but zero: all was told
+		}
+		m.records[bucket], m.changed = told, true
+		select {
+		case m.told <- struct{}{}:
+		default: // it is about to be written
+		}
+	})
+	if ctx.Err() == nil {
+		m.log.WarnContext(ctx, "records not listed", slog.String("bucket", bucket), slog.Any("error", err))
+	}
+}
+
+// remember stores how far everything has come, as far as that has changed.
+func (m *Memory) remember(ctx context.Context) error {
+	counts, err := m.store.Counts(ctx)
+	if err != nil {
+		return err
+	}
+	counts = m.heed(ctx, counts)
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	if !maps.Equal(counts, m.counts) {
+		if err := writeJSON(filepath.Join(m.dir, countsFile), counts); err != nil {
+			return err
+		}
+		m.counts = counts
+	}
+	if !m.changed {
+		return nil
+	}
+	now := map[string]natsstore.Records{}
+	for bucket, told := range m.records {
+		stream := counts["KV_"+bucket]
+		if told.Created.IsZero() || stream.Created.IsZero() || told.Last > stream.Last {
+			return nil // not all was told yet
+		}
+		told.Created = stream.Created
+		now[bucket] = told
+	}
+	if len(now) < len(guarded()) {
+		return nil
+	}
+	m.changed = false
+	return writeJSON(filepath.Join(m.dir, recordsFile), now)
+}
+
+// Leave remembers how far everything had come when the server ended.
+func (m *Memory) Leave(ctx context.Context) {
+	limit, cancel := context.WithTimeout(ctx, rememberLast)
+	defer cancel()
+	for _, bucket := range guarded() { // not all may have been told
+		now, err := m.store.Records(limit, bucket)
+		if err != nil {
+			m.left(ctx, err)
+			return // the store does not answer
+		}
+		m.mu.Lock()
+		m.records[bucket], m.changed = now, true
+		m.mu.Unlock()
+	}
+	if err := m.remember(limit); err != nil {
+		m.left(ctx, err)
+	}
+}
+
+// left says that Leave failed, unless a server that ends says it.
+func (m *Memory) left(ctx context.Context, err error) {
+	if !shutdown.Left(ctx, "counts of the streams", 1) {
+		m.log.WarnContext(ctx, "ends of the streams not recorded", slog.Any("error", err))
+	}
+}
+
+func readJSON(file string, into any) error {
+	text, err := os.ReadFile(file) //nolint:gosec // in the data directory that the operator chose
+	if errors.Is(err, fs.ErrNotExist) {
+		return nil
+	}
+	if err == nil {
+		err = json.Unmarshal(text, into)
+	}
+	if err != nil {
+		return fmt.Errorf("%s: %w", file, err)
+	}
+	return nil
+}
+
+func writeJSON(file string, value any) error {
+	text, err := json.Marshal(value)
+	if err != nil {
+		return fmt.Errorf("%s: %w", file, err)
+	}
+	return replace(file, string(text)+"\n")
+}
+
+// replace replaces a file in one step.
+func replace(file, content string) error {
+	temp := file + ".new"
+	if err := os.WriteFile(temp, []byte(content), 0o600); err != nil {
+		return err
+	}
+	return os.Rename(temp, file)
+}

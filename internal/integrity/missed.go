@@ -1,0 +1,170 @@
+package integrity
+
+import (
+	"context"
+	"errors"
+	"io/fs"
+	"log/slog"
+	"os"
+	"path/filepath"
+	"slices"
+	"time"
+
+	"github.com/sluice-io/sluice/internal/natsstore"
+	"github.com/sluice-io/sluice/pkg/sluice"
+	"github.com/sluice-io/sluice/streams"
+)
+
+const (
+	missedFile  = "missed.json"    // what Memory.missed holds, until everything was read once
+	gapsMost    = 100              // dead letters of one log that a subscription gets at a time
+	missedAgain = 10 * time.Second // after dead letters could not be written
+)
+
+// missed is what is needed to tell subscriptions what they may not have got. It is kept in a file until a whole verification ends:
+// deliveries go on meanwhile, and NATS skips what it cannot read.
+type missed struct {
+	Had  map[string]natsstore.Had `json:"had"`            // how far each subscription had come before the server delivered anything
+	Owed []Owed                   `json:"owed,omitempty"` // damage of logs of which no dead letters were made yet
+
+	verified bool      // everything was read since Had was taken
+	pause    time.Time // nothing is tried before this
+}
+
+// Owed is damage of a log of which no dead letters were made yet.
+type Owed struct {
+	sluice.Damage
+
+	Had map[string]natsstore.Had `json:"had,omitempty"` // how far each subscription had come when the log was whole
+}
+
+// openMissed reads what an earlier run left, or else how far the subscriptions have come. It is called before any delivery.
+func (m *Memory) openMissed(ctx context.Context, is map[string]natsstore.Count) error {
+	if m.missed.Had != nil {
+		return nil
+	}
+	if err := readJSON(filepath.Join(m.dir, missedFile), &m.missed); err != nil {
+		m.log.WarnContext(ctx, "how far the subscriptions had come is not known", slog.Any("error", err))
+	}
+	if m.missed.Had != nil || is[streams.BucketStream(streams.Lanes)].Created.IsZero() {
+		return nil
+	}
+	had, err := m.store.Had(ctx)
+	if err != nil {
+		return err
+	}
+	m.missed.Had = had
+	return m.keepMissed()
+}
+
+// keepMissed writes the file. m.mu is held, or nobody else is there yet.
+func (m *Memory) keepMissed() error { return writeJSON(filepath.Join(m.dir, missedFile), m.missed) }
+
+// owe enters damage of a log for dead letters. m.mu is held.
+func (m *Memory) owe(d sluice.Damage, had map[string]natsstore.Had) {
+	if d.Namespace != "" && d.To > 0 && !slices.ContainsFunc(m.missed.Owed, func(o Owed) bool { return o.Same(d) }) {
+		m.missed.Owed = append(m.missed.Owed, Owed{d, had})
+	}
+}
+
+// tellMissed has dead letters made of what subscriptions may have missed, and begins anew after a whole verification.
+func (m *Memory) tellMissed(ctx context.Context) {
+	m.mu.Lock()
+	now, owed := time.Now(), slices.Clone(m.missed.Owed)
+	wait, verified := now.Before(m.missed.pause), m.missed.verified
+	m.mu.Unlock()
+	if wait || len(owed) == 0 && !verified {
+		return
+	}
+	err := m.settle(ctx, owed)
+	if err == nil && verified {
+		err = m.renew(ctx)
+	}
+	if err != nil && ctx.Err() == nil {
+		m.mu.Lock()
+		defer m.mu.Unlock()
+		m.missed.pause = now.Add(missedAgain)
+		m.log.WarnContext(ctx, "dead letters of events that cannot be read are tried again", slog.Any("error", err), slog.Duration("in", missedAgain))
+	}
+}
+
+// settle has dead letters made of what is owed.
+func (m *Memory) settle(ctx context.Context, owed []Owed) error {
+	if len(owed) == 0 {
+		return nil
+	}
+	if m.Missed != nil {
+		if err := m.Missed(ctx, m.merged(owed)); err != nil {
+			return err
+		}
+	}
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	m.missed.Owed = slices.Delete(m.missed.Owed, 0, len(owed)) // they are only ever added to
+	return m.keepMissed()
+}
+
+// renew begins anew after everything was read: the next start looks how far the subscriptions have come by then.
+func (m *Memory) renew(ctx context.Context) error {
+	had, err := m.store.Had(ctx)
+	if err != nil {
+		return err
+	}
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	if len(m.missed.Owed) > 0 {
+		return nil // what was found meanwhile is of before
+	}
+	m.missed.Had, m.missed.verified = had, false
+	return remove(filepath.Join(m.dir, missedFile))
+}
+
+// merged returns what is owed with how far each subscription had come. Of a log with very many gaps it is one range that spans them,
+// so that a subscription gets one dead letter, and not as many.
+func (m *Memory) merged(owed []Owed) (all []Owed) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	count := map[string]int{}
+	for _, o := range owed {
+		count[o.Namespace]++
+	}
+	for _, o := range owed {
+		if o.Had == nil {
+			o.Had = m.missed.Had
+		}
+		at := slices.IndexFunc(all, func(a Owed) bool { return a.Namespace == o.Namespace })
+		if at < 0 || count[o.Namespace] <= gapsMost {
+			all = append(all, o)
+			continue
+		}
+		all[at].From, all[at].To, all[at].Path = min(all[at].From, o.From), max(all[at].To, o.To), ""
+	}
+	return all
+}
+
+// whole enters that everything was read.
+func (m *Memory) whole() {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	m.missed.verified = true
+}
+
+func remove(file string) error {
+	if err := os.Remove(file); err != nil && !errors.Is(err, fs.ErrNotExist) {
+		return err
+	}
+	return nil
+}
+
+// MissedBy returns which sequences of what is damaged a subscription may not have got, and whether there are any. had is how far it
+// had come; the zero value stands for one that was not looked at yet.
+func MissedBy(sub *sluice.Subscription, d sluice.Damage, had natsstore.Had) (from, to uint64, ok bool) {
+	if sub.Namespace != d.Namespace || sub.Mode != sluice.Push || sub.State == sluice.Cancelled || d.Path != "" && !sub.Pattern.Match(d.Path) {
+		return 0, 0, false
+	}
+	from = max(d.From, sub.From.Seq, 1)
+	if had.Since.Equal(sub.Began()) {
+		from = max(from, had.Seq+1)
+	}
+	return from, d.To, from <= d.To
+}

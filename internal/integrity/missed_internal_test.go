@@ -1,0 +1,67 @@
+package integrity
+
+import (
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/sluice-io/sluice/internal/natsstore"
+	"github.com/sluice-io/sluice/pkg/sluice"
+)
+
+// Issue 13, F5: a subscription missed what lies behind what it had got, of what it wants.
+func TestMissedBy_IsWhatWasNotGot(t *testing.T) {
+	t.Parallel()
+	began := time.Unix(1_000_000, 0).UTC()
+	damage := sluice.Damage{Kind: sluice.DamageUnreadable, Namespace: "ns", From: 10, To: 20}
+	for name, c := range map[string]struct {
+		change func(sub *sluice.Subscription, d *sluice.Damage)
+		had    natsstore.Had
+		from   uint64 // 0: nothing
+	}{
+		"all":                            {nil, natsstore.Had{Since: began, Seq: 5}, 10},
+		"the rest":                       {nil, natsstore.Had{Since: began, Seq: 15}, 16},
+		"the last":                       {nil, natsstore.Had{Since: began, Seq: 19}, 20},
+		"nothing":                        {nil, natsstore.Had{Since: began, Seq: 20}, 0},
+		"had is an earlier one's":        {nil, natsstore.Had{Since: began.Add(-1), Seq: 20}, 10},
+		"was not looked at yet":          {nil, natsstore.Had{}, 10},
+		"began behind it":                {func(s *sluice.Subscription, _ *sluice.Damage) { s.From.Seq = 21 }, natsstore.Had{}, 0},
+		"began in it":                    {func(s *sluice.Subscription, _ *sluice.Damage) { s.From.Seq = 12 }, natsstore.Had{}, 12},
+		"another namespace":              {func(s *sluice.Subscription, _ *sluice.Damage) { s.Namespace = "b" }, natsstore.Had{}, 0},
+		"wakes":                          {func(s *sluice.Subscription, _ *sluice.Damage) { s.Mode = sluice.Wake }, natsstore.Had{}, 0},
+		"cancelled":                      {func(s *sluice.Subscription, _ *sluice.Damage) { s.State = sluice.Cancelled }, natsstore.Had{}, 0},
+		"paused":                         {func(s *sluice.Subscription, _ *sluice.Damage) { s.State = sluice.Paused }, natsstore.Had{}, 10},
+		"a path that it wants":           {func(_ *sluice.Subscription, d *sluice.Damage) { d.Path = "/a/1" }, natsstore.Had{}, 10},
+		"a path that it does not want":   {func(_ *sluice.Subscription, d *sluice.Damage) { d.Path = "/b/1" }, natsstore.Had{}, 0},
+		"the beginning of a log is lost": {func(_ *sluice.Subscription, d *sluice.Damage) { d.From = 0 }, natsstore.Had{}, 1},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			sub, d := &sluice.Subscription{ID: "s", Namespace: "ns", Mode: sluice.Push, State: sluice.Active, Pattern: "/a/*", CreatedAt: began}, damage
+			if c.change != nil {
+				c.change(sub, &d)
+			}
+			from, to, ok := MissedBy(sub, d, c.had)
+			require.Equal(t, c.from != 0, ok)
+			if ok {
+				require.Equal(t, [2]uint64{c.from, 20}, [2]uint64{from, to})
+			}
+		})
+	}
+}
+
+// Issue 13, F5: a log with very many gaps is one dead letter a subscription.
+func TestMerged_BoundsLetters(t *testing.T) {
+	t.Parallel()
+	had := map[string]natsstore.Had{"s": {Seq: 3}}
+	m := &Memory{missed: missed{Had: had}}
+	var owed []Owed
+	for i := range uint64(gapsMost + 1) {
+		owed = append(owed, Owed{Damage: sluice.Damage{Namespace: "ns", From: 10 * (i + 1), To: 10*(i+1) + 1, Path: "/a"}})
+	}
+	few := Owed{Damage: sluice.Damage{Namespace: "few", From: 5, To: 6, Path: "/a"}, Had: map[string]natsstore.Had{}}
+	merged := m.merged(append([]Owed{few}, owed...))
+	require.Equal(t, []Owed{few, {Damage: sluice.Damage{Namespace: "ns", From: 10, To: 10*(gapsMost+1) + 1}, Had: had}}, merged)
+	require.Len(t, m.merged(owed[1:]), gapsMost)
+}

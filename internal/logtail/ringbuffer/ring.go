@@ -1,0 +1,278 @@
+// Package ringbuffer is a buffer of the last elements of a log for many readers, each at its own pace.
+package ringbuffer
+
+import (
+	"math"
+	"sort"
+	"sync"
+	"time"
+)
+
+// Of says what an element is.
+type Of[T any] struct {
+	Seq    func(T) uint64 // its sequence in the log
+	Weight func(T) int    // about how many bytes it takes
+}
+
+// Ring is the last elements of a log. What comes in pushes out what is oldest. Its methods may be called at once.
+type Ring[T any] struct {
+	of      Of[T]
+	filling chan struct{}
+
+	mu      sync.Mutex
+	slots   []T
+	first   int // of the items in slots
+	count   int
+	weight  int
+	most    int    // weight
+	base    uint64 // all events above it, up to head, are here
+	head    uint64
+	guarded uint64        // everything up to it was looked at by whoever wants it
+	swept   chan struct{} // closed when guarded rises, if somebody waits
+	ended   error         // why nothing will come any more
+
+	changed chan struct{} // closed at the next change, if somebody waits
+	waiters int
+	woke    time.Time   // when it was closed last
+	waking  *time.Timer // closes it; nil: nobody need be woken
+}
+
+// A waiter costs so much of a processor's time when it is woken that all of them together are woken no more often than
+// waiters times this. What comes first after a pause wakes them at once.
+const perWaiter = 2 * time.Microsecond
+
+// New returns a ring that covers a log from behind a sequence on, of so many elements and bytes.
+func New[T any](of Of[T], size, weight int, base uint64) *Ring[T] {
+	return &Ring[T]{of: of, slots: make([]T, size), most: weight, base: base, head: base, guarded: math.MaxUint64, filling: make(chan struct{}, 1)}
+}
+
+// Guard has Room say when something would be pushed out that was not looked at, as SweptTo says. It is called before there is
+// anything in the ring.
+func (r *Ring[T]) Guard() { r.guarded = r.base }
+
+// Filling has something when what is old should be looked at for those who did not.
+func (r *Ring[T]) Filling() <-chan struct{} { return r.filling }
+
+// Room returns nil if an item pushes out nothing that was not looked at, and otherwise what is closed when that may
+// be otherwise.
+func (r *Ring[T]) Room(it T) <-chan struct{} {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if !r.isFull(it) || r.of.Seq(r.at(0)) <= r.guarded {
+		return nil
+	}
+	r.signal()
+	if r.swept == nil {
+		r.swept = make(chan struct{})
+	}
+	return r.swept
+}
+
+// isFull reports whether an item pushes out another one.
+func (r *Ring[T]) isFull(it T) bool {
+	return r.count > 0 && (r.count == len(r.slots) || r.weight+r.of.Weight(it) > r.most)
+}
+
+// Add takes the next element. It reports whether it is one: if it does not lie behind the last one, the log is another one.
+func (r *Ring[T]) Add(it T) bool {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if r.of.Seq(it) <= r.head {
+		return false
+	}
+	for r.isFull(it) {
+		r.drop()
+	}
+	r.slots[(r.first+r.count)%len(r.slots)] = it
+	r.count++
+	r.weight += r.of.Weight(it)
+	r.head = r.of.Seq(it)
+	if r.count-r.index(r.guarded) > 3*len(r.slots)/4 || r.weight > 3*(r.most/4) && r.of.Seq(r.at(0)) > r.guarded {
+		r.signal()
+	}
+	r.wake()
+	return true
+}
+
+// drop pushes out what is oldest.
+func (r *Ring[T]) drop() {
+	oldest := r.slots[r.first]
+	var none T
+	r.slots[r.first] = none
+	r.first = (r.first + 1) % len(r.slots)
+	r.count--
+	r.weight -= r.of.Weight(oldest)
+	r.base = r.of.Seq(oldest)
+}
+
+// Limit bounds the ring to another number of bytes. What is too much goes as soon as it was looked at; one element stays.
+func (r *Ring[T]) Limit(weight int) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.most = weight
+	r.limit()
+}
+
+// limit pushes out what is too much and was looked at, and has more of it looked at.
+func (r *Ring[T]) limit() {
+	for r.count > 1 && r.weight > r.most {
+		if r.of.Seq(r.at(0)) > r.guarded {
+			r.signal()
+			return
+		}
+		r.drop()
+	}
+}
+
+// Weight returns about how many bytes the elements take.
+func (r *Ring[T]) Weight() int {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	return r.weight
+}
+
+// IsPressed reports whether there is little room left for what comes besides what was not looked at.
+func (r *Ring[T]) IsPressed() bool {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	return r.count-r.index(r.guarded) > 7*len(r.slots)/8 || r.weight > 7*r.most/8 && r.of.Seq(r.at(0)) > r.guarded
+}
+
+// Middle returns up to where what is old in the ring reaches: the older half of what was not looked at.
+func (r *Ring[T]) Middle() uint64 {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	i := r.index(r.guarded)
+	if i == r.count {
+		return r.guarded
+	}
+	return r.of.Seq(r.at((i + r.count) / 2))
+}
+
+// SweptTo says that everything up to a sequence was looked at.
+func (r *Ring[T]) SweptTo(seq uint64) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.guarded = max(r.guarded, seq)
+	r.limit()
+	if r.swept != nil {
+		close(r.swept)
+		r.swept = nil
+	}
+}
+
+// End says that nothing comes any more, and why.
+func (r *Ring[T]) End(why error) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if r.ended == nil {
+		r.ended = why
+		r.wakeAll()
+	}
+}
+
+// wake wakes who waits, now or a little later with others.
+func (r *Ring[T]) wake() {
+	if r.changed == nil || r.waking != nil {
+		return
+	}
+	now := time.Now()
+	wait := time.Duration(r.waiters)*perWaiter - now.Sub(r.woke)
+	if wait <= 0 {
+		r.wakeAll()
+		return
+	}
+	r.waking = time.AfterFunc(wait, func() {
+		r.mu.Lock()
+		defer r.mu.Unlock()
+		r.wakeAll()
+	})
+}
+
+func (r *Ring[T]) wakeAll() {
+	if r.waking != nil {
+		r.waking.Stop()
+		r.waking = nil
+	}
+	if r.changed != nil {
+		close(r.changed)
+		r.changed, r.waiters, r.woke = nil, 0, time.Now()
+	}
+}
+
+// Taken is what a ring has for a place in the log.
+type Taken[T any] struct {
+	Items   []T
+	Covered bool            // the place is not older than what the ring has: nothing is missing
+	Changed <-chan struct{} // closed when there is more; only without items
+}
+
+// Take returns the items behind a place, as many as fit into a slice. An error says why nothing comes any more.
+func (r *Ring[T]) Take(after uint64, into []T) (Taken[T], error) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	t := Taken[T]{Covered: after >= r.base, Items: into[:0]}
+	if t.Covered {
+		for i := r.index(after); i < r.count && len(t.Items) < cap(into); i++ {
+			t.Items = append(t.Items, r.at(i))
+		}
+	}
+	if len(t.Items) > 0 || !t.Covered {
+		return t, nil
+	}
+	if r.ended != nil {
+		return t, r.ended
+	}
+	if r.changed == nil {
+		r.changed = make(chan struct{})
+	}
+	r.waiters++
+	t.Changed = r.changed
+	return t, nil
+}
+
+// Backlog returns how many items are behind a place, and the sequence behind which only so many of them are left; 0 if
+// there are not more.
+func (r *Ring[T]) Backlog(place uint64, left int) (n int, last uint64) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if n = r.count - r.index(place); n > left {
+		last = r.of.Seq(r.at(r.count - left - 1))
+	}
+	return n, last
+}
+
+// Last returns the sequence of the last event.
+func (r *Ring[T]) Last() uint64 {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	return r.head
+}
+
+func (r *Ring[T]) at(i int) T { return r.slots[(r.first+i)%len(r.slots)] }
+
+// index returns where the first item behind a place is.
+func (r *Ring[T]) index(after uint64) int {
+	return sort.Search(r.count, func(i int) bool { return r.of.Seq(r.at(i)) > after })
+}
+
+// From returns behind which sequence the ring has everything.
+func (r *Ring[T]) From() uint64 {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	return r.base
+}
+
+// Mean returns about how many bytes an item takes, at least one.
+func (r *Ring[T]) Mean() uint64 {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	return uint64(max(1, r.weight/max(1, r.count)))
+}
+
+func (r *Ring[T]) signal() {
+	select {
+	case r.filling <- struct{}{}:
+	default: // it is known
+	}
+}

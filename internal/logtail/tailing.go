@@ -1,0 +1,269 @@
+// Package logtail is the shared log reader of a namespace for one engine in this process: it fills
+// a ring, from which many readers take new events at their own pace. It starts with the first
+// reader, and stops some time after the last one has left, or when the log is recreated.
+package logtail
+
+import (
+	"context"
+	"log/slog"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"github.com/sluice-io/sluice/internal/logtail/ringbuffer"
+	"github.com/sluice-io/sluice/pkg/sluice"
+)
+
+// After trouble a log is asked again after a while, which grows.
+const (
+	again     = 200 * time.Millisecond
+	againMost = 5 * time.Second
+)
+
+// Log is a namespace's events, in their order.
+type Log interface {
+	// Ends returns the first and the last sequence that is kept, as the leader knows them. Code NotFound.
+	Ends(ctx context.Context, namespace string) (first, last uint64, err error)
+	// Tail calls each for the events behind a place and then as they come, until it returns an error, ctx ends or
+	// there is trouble.
+	Tail(ctx context.Context, namespace string, after uint64, each func(sluice.Event) error) error
+}
+
+// Needs is what an engine has of its tails: of elements T, and W of its own beside each of them. Functions without a remark are required.
+type Needs[T, W any] struct {
+	Log    Log
+	Beside func(t *Tail[T, W]) W                 // makes what the engine has beside a tail
+	Item   func(ev sluice.Event) T               // makes an element of an event
+	Ring   func(last uint64) *ringbuffer.Ring[T] // makes a ring that covers a log from behind a sequence on
+
+	Open  func(ctx context.Context, t *Tail[T, W]) error       // called before the log's end is read; nil: nothing is to be done
+	Room  func(ctx context.Context, t *Tail[T, W], it T) error // waits until there may be another element; nil: there always may
+	While func(ctx context.Context, t *Tail[T, W])             // runs while the ring is filled; nil: nothing does
+	Over  func(ctx context.Context, t *Tail[T, W]) error       // returns why the log cannot be followed any more, nil if it can or nobody knows
+	Ended func(t *Tail[T, W], why error)                       // called when the ring has ended; nil: nobody has to know
+
+	Began    func() error  // why a tail ends whose log lost its end
+	Stopping func() error  // why tails end with the engine
+	Linger   time.Duration // for which a tail goes on that nobody needs; 0: it ends at once
+	For      string        // whom a log is followed for, in a line of the server's log
+	Slog     *slog.Logger
+}
+
+// Set is the tails that somebody needs. Its methods may be called at once.
+type Set[T, W any] struct {
+	needs Needs[T, W]
+
+	mu      sync.Mutex
+	running context.Context //nolint:containedctx // of the tails, which end with it; nil: it does not run
+	all     map[string]*Tail[T, W]
+	parts   sync.WaitGroup // tails, and who is in one
+}
+
+// New returns a set that lets nobody in before Begin.
+func New[T, W any](needs Needs[T, W]) *Set[T, W] {
+	return &Set[T, W]{needs: needs, all: map[string]*Tail[T, W]{}}
+}
+
+// Begin lets tails begin, which end with ctx.
+func (s *Set[T, W]) Begin(ctx context.Context) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.running = ctx
+}
+
+// End lets nobody in any more, and returns when all have left and every tail has ended: that ctx is done by then.
+func (s *Set[T, W]) End() {
+	s.mu.Lock()
+	s.running = nil
+	s.mu.Unlock()
+	s.parts.Wait()
+}
+
+// Tails returns those that there are now.
+func (s *Set[T, W]) Tails() []*Tail[T, W] {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	all := make([]*Tail[T, W], 0, len(s.all))
+	for _, t := range s.all {
+		all = append(all, t)
+	}
+	return all
+}
+
+// Enter returns the tail of a namespace, whose ring covers the log from before the call on, and what to call at the end.
+func (s *Set[T, W]) Enter(ctx context.Context, namespace string) (*Tail[T, W], func(), error) { //nolint:contextcheck // a tail outlives who comes first
+	s.mu.Lock()
+	if s.running == nil {
+		s.mu.Unlock()
+		return nil, nil, s.needs.Stopping()
+	}
+	t := s.all[namespace]
+	if t == nil {
+		t = &Tail[T, W]{Namespace: namespace, set: s, ready: make(chan struct{})}
+		t.Beside = s.needs.Beside(t)
+		inner, stop := context.WithCancel(s.running) //nolint:gosec // the tail calls it when it ends
+		t.stop = stop
+		s.all[namespace] = t
+		s.parts.Go(func() { t.follow(inner) })
+	}
+	t.entered++
+	if t.idle != nil {
+		t.idle.Stop()
+		t.idle = nil
+	}
+	s.parts.Add(1)
+	s.mu.Unlock()
+	leave := sync.OnceFunc(t.leave)
+	select {
+	case <-t.ready:
+	case <-ctx.Done():
+		leave()
+		return nil, nil, context.Cause(ctx)
+	}
+	if t.err != nil {
+		leave()
+		return nil, nil, t.err
+	}
+	return t, leave, nil
+}
+
+// Tail is the one reader of a namespace's log.
+type Tail[T, W any] struct {
+	Namespace string
+	Beside    W // what the engine has beside it
+
+	set   *Set[T, W]
+	ready chan struct{} // closed when there is a ring, or an error
+	ring  atomic.Pointer[ringbuffer.Ring[T]]
+	err   error
+
+	// Under the set's lock.
+	entered int
+	idle    *time.Timer // ends the tail; nil: somebody needs it
+	stop    context.CancelFunc
+}
+
+// Ring returns the ring, nil if there is none yet. There is one for whoever has entered.
+func (t *Tail[T, W]) Ring() *ringbuffer.Ring[T] { return t.ring.Load() }
+
+func (t *Tail[T, W]) leave() {
+	defer t.set.parts.Done()
+	t.set.mu.Lock()
+	defer t.set.mu.Unlock()
+	if t.entered--; t.entered > 0 {
+		return
+	}
+	if linger := t.set.needs.Linger; linger > 0 {
+		t.idle = time.AfterFunc(linger, t.retire)
+		return
+	}
+	t.end()
+}
+
+// retire ends a tail that nobody needs.
+func (t *Tail[T, W]) retire() {
+	t.set.mu.Lock()
+	defer t.set.mu.Unlock()
+	if t.entered == 0 {
+		t.end()
+	}
+}
+
+// end ends the tail; whoever comes now gets another one. The caller holds the lock.
+func (t *Tail[T, W]) end() {
+	if t.set.all[t.Namespace] == t {
+		delete(t.set.all, t.Namespace)
+	}
+	t.stop()
+}
+
+// forget has whoever comes now get another tail.
+func (t *Tail[T, W]) forget() {
+	t.set.mu.Lock()
+	defer t.set.mu.Unlock()
+	if t.set.all[t.Namespace] == t {
+		delete(t.set.all, t.Namespace)
+	}
+	if t.idle != nil {
+		t.idle.Stop()
+	}
+}
+
+// follow fills the ring until ctx ends or there is nothing to follow any more.
+func (t *Tail[T, W]) follow(ctx context.Context) {
+	defer t.stop()
+	last, err := t.open(ctx)
+	if err != nil {
+		t.err = err
+		t.forget()
+		close(t.ready)
+		return
+	}
+	t.ring.Store(t.set.needs.Ring(last))
+	close(t.ready)
+	var beside sync.WaitGroup
+	defer beside.Wait()
+	if while := t.set.needs.While; while != nil {
+		beside.Go(func() { while(ctx, t) })
+	}
+	err = t.fill(ctx)
+	t.forget() // first: whoever is told asks again
+	t.Ring().End(err)
+	if ended := t.set.needs.Ended; ended != nil {
+		ended(t, err)
+	}
+	t.stop()
+}
+
+func (t *Tail[T, W]) open(ctx context.Context) (last uint64, err error) {
+	if open := t.set.needs.Open; open != nil {
+		if err := open(ctx, t); err != nil {
+			return 0, err
+		}
+	}
+	_, last, err = t.set.needs.Log.Ends(ctx, t.Namespace)
+	return last, err
+}
+
+// fill reads the log into the ring, and goes on after trouble where it was. It returns why it ends.
+func (t *Tail[T, W]) fill(ctx context.Context) error {
+	needs, wait := &t.set.needs, again
+	for {
+		var anew error
+		err := needs.Log.Tail(ctx, t.Namespace, t.Ring().Last(), func(ev sluice.Event) error {
+			wait = again
+			added, err := t.add(ctx, ev)
+			if err == nil && !added {
+				anew = needs.Began()
+				err = anew
+			}
+			return err
+		})
+		switch {
+		case ctx.Err() != nil:
+			return needs.Stopping()
+		case anew != nil:
+			return anew
+		}
+		needs.Slog.LogAttrs(ctx, slog.LevelWarn, "read a log", slog.String("for", needs.For), slog.String("namespace", t.Namespace), slog.Any("error", err))
+		select {
+		case <-ctx.Done():
+		case <-time.After(wait):
+		}
+		wait = min(2*wait, againMost)
+		if over := needs.Over(ctx, t); over != nil {
+			return over
+		}
+	}
+}
+
+// add puts an event into the ring when there is room. It reports whether it lies behind the last one.
+func (t *Tail[T, W]) add(ctx context.Context, ev sluice.Event) (bool, error) {
+	it := t.set.needs.Item(ev)
+	if room := t.set.needs.Room; room != nil {
+		if err := room(ctx, t, it); err != nil {
+			return false, err
+		}
+	}
+	return t.Ring().Add(it), nil
+}

@@ -1,0 +1,257 @@
+package loopguard
+
+import (
+	"context"
+	"fmt"
+	"log/slog"
+	"sync"
+	"time"
+
+	lru "github.com/hashicorp/golang-lru/v2"
+
+	"github.com/sluice-io/sluice/internal/outbox"
+	"github.com/sluice-io/sluice/internal/shutdown"
+	"github.com/sluice-io/sluice/pkg/sluice"
+	"github.com/sluice-io/sluice/streams"
+)
+
+const (
+	markLimit = 5 * time.Second // what marking may add to a request that is refused
+	toldSize  = 4096            // events whose loops are remembered as counted
+)
+
+// Announcer tells of a mark that was set or counted up. It returns at once.
+type Announcer interface {
+	Unsafe(mark sluice.Unsafe)
+}
+
+// Options is what a guard can do without.
+type Options struct {
+	Announce Announcer              // nobody
+	Looped   func(namespace string) // told of every event that came of itself
+	Log      *slog.Logger           // slog.DiscardHandler
+}
+
+// Guard keeps out events that came of themselves. Its methods may be called at once.
+type Guard struct {
+	log   Log
+	cache cache
+	marks *marks
+	opts  Options
+
+	mu      sync.Mutex
+	counted *lru.Cache[linkKey, uint64] // sequences of events that were found looping in the log
+}
+
+// New returns a guard. It has to be told of the marks that there are and of their changes.
+func New(log Log, store Store, opts Options) (*Guard, error) {
+	links, err := lru.New[linkKey, sluice.Link](cacheSize)
+	if err != nil {
+		return nil, fmt.Errorf("cache of causes: %w", err)
+	}
+	counted, err := lru.New[linkKey, uint64](toldSize)
+	if err != nil {
+		return nil, fmt.Errorf("cache of loops: %w", err)
+	}
+	if opts.Log == nil {
+		opts.Log = slog.New(slog.DiscardHandler)
+	}
+	if opts.Looped == nil {
+		opts.Looped = func(string) {}
+	}
+	return &Guard{log: log, cache: cache{links}, marks: newMarks(store), opts: opts, counted: counted}, nil
+}
+
+// SetMark tells of a mark that is stored.
+func (g *Guard) SetMark(is sluice.Unsafe, revision uint64) {
+	g.marks.set(streams.ProducerKey(is.Producer), mark{mark: is, revision: revision})
+}
+
+// RemoveMark tells that the mark with the key was removed, and with which revision.
+func (g *Guard) RemoveMark(key string, revision uint64) { g.marks.remove(key, revision) }
+
+// ForgetMark tells that this process removes the mark of a producer, which has the revision: what it
+// is told of that later comes too late.
+func (g *Guard) ForgetMark(producer string, revision uint64) {
+	g.marks.mu.Lock()
+	defer g.marks.mu.Unlock()
+	if key := streams.ProducerKey(producer); revision >= g.marks.stands[key].revision {
+		g.marks.stands[key] = mark{revision: revision, gone: true}
+	}
+}
+
+// CaughtUp tells that every mark that is stored has been told of.
+func (g *Guard) CaughtUp() {
+	g.marks.mu.Lock()
+	defer g.marks.mu.Unlock()
+	g.marks.known = true
+}
+
+// CheckNew returns an error if one of the events, which a principal wants to publish together, must
+// not be. A cause may be an earlier one of them. Code EventLoopDetected, with chain and hops, if an
+// event came of itself, and then the producer is marked; with unsafe, if the producer is marked. Any
+// other error says that it is not known.
+func (g *Guard) CheckNew(ctx context.Context, namespace, by string, events []sluice.Event) error {
+	w := walk{log: g.log, cache: g.cache, namespace: namespace}
+	named := false
+	for i := range events {
+		e := events[i].Link()
+		e.Seq = unstored + uint64(i)
+		if e.Cause != "" {
+			named = true
+			if err := g.check(ctx, &w, by, e); err != nil {
+				return at(i, len(events), err)
+			}
+		}
+		if len(events) > 1 {
+			w.enter(e)
+		}
+	}
+	if !named {
+		return nil
+	}
+	is, stands, err := g.marks.of(ctx, by)
+	if err != nil {
+		return fmt.Errorf("look for a mark: %w", err)
+	}
+	if stands {
+		return held(&is)
+	}
+	return nil
+}
+
+// CheckReaction is CheckNew for an event that the server publishes in a principal's name because of another one. If it came of
+// itself it is refused, and nobody is marked: the instruction ends there by itself, and its maker published nothing.
+func (g *Guard) CheckReaction(ctx context.Context, namespace, by string, ev *sluice.Event) error {
+	w := walk{log: g.log, cache: g.cache, namespace: namespace}
+	e := ev.Link()
+	e.Seq = unstored
+	chain, err := w.chain(ctx, e)
+	if err != nil {
+		return err
+	}
+	if f := Loop(e, chain); f != nil {
+		g.opts.Looped(namespace)
+		return refusal(e, f)
+	}
+	is, stands, err := g.marks.of(ctx, by)
+	if err != nil {
+		return fmt.Errorf("look for a mark: %w", err)
+	}
+	if stands {
+		return held(&is)
+	}
+	return nil
+}
+
+// enter lets what comes later name the event. Of two with one id the first is stored.
+func (w *walk) enter(e sluice.Link) {
+	if w.near == nil {
+		w.near = map[string]sluice.Link{}
+	}
+	if _, twice := w.near[e.ID]; !twice {
+		w.near[e.ID] = e
+	}
+}
+
+// check refuses an event that is not stored, and marks its producer.
+func (g *Guard) check(ctx context.Context, w *walk, by string, e sluice.Link) error {
+	chain, err := w.chain(ctx, e)
+	if err != nil {
+		return err
+	}
+	f := Loop(e, chain)
+	if f == nil {
+		return nil
+	}
+	if _, err := g.log.LastSeq(ctx, w.namespace); err != nil {
+		return fmt.Errorf("publish: %w", err) // there may be no such namespace
+	}
+	g.found(ctx, by, w.namespace, e, f)
+	return refusal(e, f)
+}
+
+// Published remembers events that were stored.
+func (g *Guard) Published(namespace string, events []sluice.Event, stored []sluice.Stored) {
+	for i := range min(len(events), len(stored)) {
+		if stored[i].Duplicate {
+			continue // what is stored may be something else
+		}
+		l := events[i].Link()
+		l.Seq = stored[i].Seq
+		g.cache.add(namespace, l)
+	}
+}
+
+// Check returns an error if an event of the log must not be delivered. Codes as CheckNew's; the
+// producer is its source. The mark of a source holds for what was published to NATS only: what the
+// API took and the server stamped is delivered.
+func (g *Guard) Check(ctx context.Context, ev *sluice.Event) error {
+	if ev.Extensions[sluice.CausationID] == "" {
+		return nil
+	}
+	w := walk{log: g.log, cache: g.cache, namespace: ev.Namespace}
+	e := ev.Link()
+	chain, err := w.chain(ctx, e)
+	if err != nil {
+		return err
+	}
+	producer := sluice.SourceProducer(ev.Namespace, ev.Source)
+	if f := Loop(e, chain); f != nil {
+		if g.first(ev) {
+			g.found(ctx, producer, ev.Namespace, e, f)
+		}
+		return refusal(e, f)
+	}
+	g.cache.add(ev.Namespace, e)
+	if ev.Extensions[sluice.AuthID] != "" {
+		return nil
+	}
+	is, stands, err := g.marks.of(ctx, producer)
+	if err != nil {
+		return fmt.Errorf("look for a mark: %w", err)
+	}
+	if stands {
+		return held(&is)
+	}
+	return nil
+}
+
+// first reports whether this process finds the loop of an event in the log for the first time: it
+// is found again for every subscription.
+func (g *Guard) first(ev *sluice.Event) bool {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	key := linkKey{ev.Namespace, ev.ID}
+	if seq, _ := g.counted.Get(key); seq == ev.Seq {
+		return false
+	}
+	g.counted.Add(key, ev.Seq)
+	return true
+}
+
+// found counts a loop, marks its producer and tells of it. The event is refused in any case, so what
+// fails here is logged.
+func (g *Guard) found(ctx context.Context, producer, namespace string, e sluice.Link, f *Found) {
+	ctx, cancel := context.WithTimeout(shutdown.Lasting(ctx), markLimit)
+	defer cancel()
+	g.opts.Looped(namespace)
+	is, err := outbox.WriteThenPublish(ctx, func(ctx context.Context) (sluice.Unsafe, error) {
+		return g.marks.add(ctx, producer, namespace, e, f)
+	}, g.tellUnsafe)
+	attrs := []slog.Attr{
+		slog.String("producer", producer), slog.String("namespace", namespace), slog.String("event", cut(e.ID)),
+		slog.String("path", string(e.Path)), slog.Int("hops", f.Hops), slog.Uint64("count", is.Count),
+	}
+	if err != nil {
+		g.opts.Log.LogAttrs(ctx, slog.LevelError, "event loop; producer not marked", append(attrs, slog.Any("error", err))...)
+		return
+	}
+	g.opts.Log.LogAttrs(ctx, slog.LevelWarn, "event loop", attrs...)
+}
+
+func (g *Guard) tellUnsafe(_ context.Context, is sluice.Unsafe) {
+	if g.opts.Announce != nil {
+		g.opts.Announce.Unsafe(is)
+	}
+}

@@ -1,0 +1,232 @@
+package quota
+
+import (
+	"context"
+	"net/netip"
+	"net/url"
+	"strings"
+	"sync"
+	"time"
+
+	"github.com/sluice-io/sluice/pkg/sluice"
+)
+
+// patience is how long a creation waits for the subscriptions that are there to be known.
+const patience = 10 * time.Second
+
+// Counts bounds how many subscriptions a namespace has, and a principal in all namespaces together, of every mode and protocol. Within this process the bound is exact;
+// beyond it there can be as many as other replicas make before this one is told of them. Its methods
+// may be called at once.
+type Counts struct {
+	most  Most
+	known chan struct{} // closed when all that are there have been told of
+
+	mu   sync.Mutex
+	subs map[string]counted // by id
+	of   map[string]int     // by namespace
+	by   map[maker]int      // those that a principal answers for
+}
+
+// Most is how many subscriptions there may be; 0: any number.
+type Most struct {
+	Namespace int // of one namespace
+	Principal int // of one principal, those made under a grant; of strangers together
+	Host      int // of those, that send to one host without its consent
+
+	// Answers returns which principal answers for a subscription that was made under a grant; nil: its maker.
+	Answers func(maker sluice.Caller, namespace string) sluice.Principal
+}
+
+// counted is a subscription that is stored, or is about to be.
+type counted struct {
+	maker
+
+	told bool // it is stored
+}
+
+// maker is who made a subscription, and where.
+type maker struct {
+	namespace string
+	caller    sluice.Caller
+	host      string // where it sends to; "": with consent, or this machine
+}
+
+// bounded reports whether a principal answers for what the maker makes: the holder of a grant, or strangers, all together,
+// in a namespace that is open to them. What the operator makes is not bounded.
+func (m maker) bounded() bool { return m.caller.Grant != "" || m.caller.Unknown() }
+
+func makerOf(sub *sluice.Subscription) maker {
+	m := maker{namespace: sub.Namespace, caller: sluice.Caller{Principal: sluice.Principal(sub.CreatedBy), Grant: sub.Grant}}
+	if u, err := url.Parse(sub.Endpoint.URL); err == nil && !sub.Endpoint.Handshake {
+		if host := strings.TrimSuffix(strings.ToLower(u.Hostname()), "."); !isLoopback(host) {
+			m.host = host
+		}
+	}
+	return m
+}
+
+// isLoopback reports whether a host is this machine, whose consent nobody needs.
+func isLoopback(host string) bool {
+	addr, _ := netip.ParseAddr(host) // a name is the zero address
+	return host == "localhost" || addr.IsLoopback()
+}
+
+// NewCounts returns counts of no subscriptions yet.
+func NewCounts(most Most) *Counts {
+	return &Counts{most: most, known: make(chan struct{}), subs: map[string]counted{}, of: map[string]int{}, by: map[maker]int{}}
+}
+
+// Set tells of a subscription that is stored.
+func (c *Counts) Set(sub *sluice.Subscription) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.put(sub.ID, counted{makerOf(sub), true})
+}
+
+// Remove tells that a subscription is gone.
+func (c *Counts) Remove(id string) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.drop(id)
+}
+
+// CaughtUp tells that every subscription that is stored has been told of.
+func (c *Counts) CaughtUp() {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	select {
+	case <-c.known:
+	default:
+		close(c.known)
+	}
+}
+
+// Enter counts a subscription that is about to be stored, once. Codes: QuotaExceeded if its
+// namespace, or who answers for it, has as many as it may; Unavailable if that is not known yet.
+func (c *Counts) Enter(ctx context.Context, sub *sluice.Subscription) error {
+	if err := c.wait(ctx); err != nil {
+		return err
+	}
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if _, ok := c.subs[sub.ID]; ok {
+		return nil
+	}
+	namespace, most := sub.Namespace, c.most.Namespace
+	if n := c.of[namespace]; most > 0 && n >= most {
+		return sluice.Errorf(sluice.QuotaExceeded,
+			"namespace %s has %d subscriptions, the limit; delete some, or have limits.subscriptions_per_namespace raised", namespace, n).
+			With("limit", most).With("unit", "subscriptions").With("allowed", 0)
+	}
+	made := makerOf(sub)
+	who, n, toHost := c.madeFor(made)
+	if c.most.Principal > 0 && n >= c.most.Principal {
+		return sluice.Errorf(sluice.QuotaExceeded,
+			"%s has %d subscriptions, the limit; delete some, or have limits.subscriptions_per_principal raised", who, n).
+			With("limit", c.most.Principal).With("unit", "subscriptions").With("allowed", 0)
+	}
+	if err := c.checkHost(made, who, toHost); err != nil {
+		return err
+	}
+	c.put(sub.ID, counted{maker: made})
+	return nil
+}
+
+// Move enters where a subscription that is stored is about to send from now on. Code QuotaExceeded if who answers for it
+// has as many that send there as it may.
+func (c *Counts) Move(sub *sluice.Subscription) error {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	is, was := makerOf(sub), c.subs[sub.ID]
+	if is.host != was.host {
+		who, _, toHost := c.madeFor(is)
+		if err := c.checkHost(is, who, toHost); err != nil {
+			return err
+		}
+	}
+	c.put(sub.ID, counted{is, was.told})
+	return nil
+}
+
+func (c *Counts) checkHost(m maker, who sluice.Principal, toHost int) error {
+	if m.host == "" || c.most.Host == 0 || toHost < c.most.Host {
+		return nil
+	}
+	return sluice.Errorf(sluice.QuotaExceeded,
+		"%s has %d subscriptions that send to this host without its consent, the limit; use endpoint.handshake, or have limits.subscriptions_per_host raised", who, toHost).
+		With("limit", c.most.Host).With("unit", "subscriptions").With("allowed", 0)
+}
+
+// madeFor returns who answers for what a maker makes, how many subscriptions that principal answers for, and how many of
+// them send to the same host; 0 for the operator.
+func (c *Counts) madeFor(m maker) (who sluice.Principal, n, toHost int) {
+	if !m.bounded() {
+		return "", 0, 0
+	}
+	who = c.answers(m)
+	for other, count := range c.by {
+		if c.answers(other) != who {
+			continue
+		}
+		if n += count; other.host == m.host {
+			toHost += count
+		}
+	}
+	return who, n, toHost
+}
+
+func (c *Counts) answers(m maker) sluice.Principal {
+	if c.most.Answers == nil || m.caller.Unknown() {
+		return m.caller.Principal
+	}
+	return c.most.Answers(m.caller, m.namespace)
+}
+
+// Leave takes Enter back: the subscription was not stored.
+func (c *Counts) Leave(id string) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if !c.subs[id].told {
+		c.drop(id)
+	}
+}
+
+func (c *Counts) wait(ctx context.Context) error {
+	late := time.NewTimer(patience)
+	defer late.Stop()
+	select {
+	case <-c.known:
+		return nil
+	case <-ctx.Done():
+		return context.Cause(ctx)
+	case <-late.C:
+		return sluice.Errorf(sluice.Unavailable, "subscriptions have not loaded yet; retry")
+	}
+}
+
+func (c *Counts) put(id string, sub counted) {
+	c.drop(id)
+	c.subs[id] = sub
+	c.of[sub.namespace]++
+	if sub.bounded() {
+		c.by[sub.maker]++
+	}
+}
+
+func (c *Counts) drop(id string) {
+	sub, ok := c.subs[id]
+	if !ok {
+		return
+	}
+	delete(c.subs, id)
+	c.of[sub.namespace]--
+	if c.of[sub.namespace] == 0 {
+		delete(c.of, sub.namespace)
+	}
+	if !sub.bounded() {
+		return
+	}
+	if c.by[sub.maker]--; c.by[sub.maker] == 0 {
+		delete(c.by, sub.maker)
+	}
+}

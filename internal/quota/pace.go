@@ -1,0 +1,66 @@
+package quota
+
+import (
+	"math"
+	"sync"
+	"time"
+
+	"golang.org/x/time/rate"
+
+	"github.com/sluice-io/sluice/pkg/sluice"
+)
+
+// Paces holds requests to endpoints to the rate that the endpoints agreed to in their handshake (WebHook-Allowed-Rate). What
+// a principal sends to one URL is one sum, whatever subscriptions, modes, replays and tests it comes from. Its methods may be
+// called at once.
+type Paces struct {
+	mu  sync.Mutex
+	all map[Receiver]*rate.Limiter
+}
+
+// Receiver is an endpoint that agreed to a rate.
+type Receiver struct {
+	Principal sluice.Principal // who answers for the subscription; "" is the operator
+	URL       string
+	PerMinute int // requests that it takes, above 0
+}
+
+// fraction is the part of a minute's requests that may be sent at once: the fiftieth.
+const fraction = 50
+
+// NewPaces returns paces at which nothing was sent yet.
+func NewPaces() *Paces { return &Paces{all: map[Receiver]*rate.Limiter{}} }
+
+// Take counts a request that is about to be sent and returns 0, or returns how long to wait before asking again; then
+// nothing is counted. In no minute are more than PerMinute requests granted: a receiver that counts in windows of a minute,
+// wherever they begin, counts no more.
+func (p *Paces) Take(r Receiver, now time.Time) time.Duration {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	b := p.bucket(r, now)
+	if b.AllowN(now, 1) {
+		return 0
+	}
+	wait := (1 - b.TokensAt(now)) / float64(b.Limit()) * float64(time.Second)
+	return max(time.Duration(math.Ceil(wait)), time.Microsecond)
+}
+
+// Return gives back what Take counted for a request that was not sent.
+func (p *Paces) Return(r Receiver, now time.Time) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	p.bucket(r, now).AllowN(now, -1)
+}
+
+// bucket returns a receiver's bucket. A bucket of b that is refilled at r a minute grants fewer than b + r + 1 in a minute,
+// which is to be PerMinute.
+func (p *Paces) bucket(r Receiver, now time.Time) *rate.Limiter {
+	if b := p.all[r]; b != nil {
+		return b
+	}
+	dropFull(p.all, now)
+	most := max(1, r.PerMinute/fraction)
+	b := rate.NewLimiter(rate.Limit(float64(r.PerMinute-most+1)/60), most)
+	p.all[r] = b
+	return b
+}

@@ -1,0 +1,88 @@
+package quota
+
+import (
+	"math"
+	"sync"
+	"time"
+
+	"golang.org/x/time/rate"
+
+	"github.com/sluice-io/sluice/pkg/sluice"
+)
+
+// Sends bounds how often callers have the server send requests to endpoints: tests, retries, redrives, replays and
+// handshakes. A caller who may subscribe chooses the URL, so without a bound the server would send to any host, as often as
+// the caller likes. Its methods may be called at once.
+type Sends struct {
+	perSubscription, perPrincipal int // a minute; 0: any number
+
+	mu  sync.Mutex
+	all map[string]*rate.Limiter // by "s:"+subscription, "p:"+principal
+}
+
+// maxBuckets is how many buckets there are before the full ones are dropped.
+const maxBuckets = 4096
+
+// NewSends returns a bound on the requests per minute to one subscription's endpoint, and for one principal; 0: any number.
+func NewSends(perSubscription, perPrincipal int) *Sends {
+	return &Sends{perSubscription: perSubscription, perPrincipal: perPrincipal, all: map[string]*rate.Limiter{}}
+}
+
+// Pay counts one request to the endpoint of a subscription ("": of one that is not stored yet), asked for by a principal.
+// Code QuotaExceeded, with retry_after in seconds, if either has had as many as it may; then nothing is counted.
+func (s *Sends) Pay(subscription string, who sluice.Principal, now time.Time) error {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	buckets := []*rate.Limiter{s.bucket("p:"+string(who), s.perPrincipal, now)}
+	if subscription != "" {
+		buckets = append(buckets, s.bucket("s:"+subscription, s.perSubscription, now))
+	}
+	wait := 0
+	for _, b := range buckets {
+		wait = max(wait, missing(b, now))
+	}
+	if wait > 0 {
+		return sluice.Errorf(sluice.QuotaExceeded, "too many tests, retries, replays and handshakes: the limits are %d per minute for a subscription and %d for a principal; retry in %d s, or have limits.sends_per_subscription or limits.sends_per_principal raised",
+			s.perSubscription, s.perPrincipal, wait).With("retry_after", wait)
+	}
+	for _, b := range buckets {
+		if b != nil {
+			b.AllowN(now, 1)
+		}
+	}
+	return nil
+}
+
+// bucket returns the bucket of a minute's requests; nil: there is no bound.
+func (s *Sends) bucket(key string, perMinute int, now time.Time) *rate.Limiter {
+	if perMinute == 0 {
+		return nil
+	}
+	if b := s.all[key]; b != nil {
+		return b
+	}
+	dropFull(s.all, now)
+	b := rate.NewLimiter(rate.Limit(float64(perMinute)/60), perMinute)
+	s.all[key] = b
+	return b
+}
+
+// dropFull drops the full buckets if there are very many: they say no more than a new one.
+func dropFull[K comparable](all map[K]*rate.Limiter, now time.Time) {
+	if len(all) < maxBuckets {
+		return
+	}
+	for key, b := range all {
+		if b.TokensAt(now) >= float64(b.Burst()) {
+			delete(all, key)
+		}
+	}
+}
+
+// missing returns after how many seconds a bucket has enough for one request; 0: now.
+func missing(b *rate.Limiter, now time.Time) int {
+	if b == nil || b.TokensAt(now) >= 1 {
+		return 0
+	}
+	return max(1, int(math.Ceil((1-b.TokensAt(now))/float64(b.Limit()))))
+}

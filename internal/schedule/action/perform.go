@@ -1,0 +1,220 @@
+package action
+
+import (
+	"context"
+	"errors"
+	"hash/fnv"
+	"maps"
+	"time"
+
+	"github.com/sluice-io/sluice/internal/authz"
+	"github.com/sluice-io/sluice/pkg/sluice"
+)
+
+// Publisher stores events.
+type Publisher interface {
+	Publish(ctx context.Context, namespace string, events []sluice.Event) ([]sluice.Stored, error)
+}
+
+// Access says who may do what.
+type Access interface {
+	Require(c sluice.Caller, v sluice.Verb, t authz.Target, now time.Time) error
+	Ready(now time.Time) error
+	Grant(id string) (authz.Granted, bool)
+	Answers(c sluice.Caller, namespace string, now time.Time) sluice.Principal
+	AuthType(c sluice.Caller) string
+}
+
+// Catalogue says which events a namespace takes.
+type Catalogue interface {
+	Check(ev *sluice.Event) error
+}
+
+// Causes keeps out events that came of themselves.
+type Causes interface {
+	CheckNew(ctx context.Context, namespace, by string, events []sluice.Event) error
+}
+
+// Quota bounds what a namespace takes. Now is when it is asked.
+type Quota interface {
+	Take(namespace string, events, bytes int, now time.Time) error
+}
+
+// Log says what a namespace's log has.
+type Log interface {
+	// Window returns how long a namespace's log remembers the ids that it has taken. Code NotFound for the namespace.
+	Window(ctx context.Context, namespace string) (time.Duration, error)
+	// EventByID returns an event. Code NotFound.
+	EventByID(ctx context.Context, namespace, id string) (sluice.Event, error)
+}
+
+// Needs is what a performer works with.
+type Needs struct {
+	Log       Log
+	Publisher Publisher
+	Access    Access
+	Catalogue Catalogue
+	Causes    Causes
+	Quota     Quota
+	Now       func() time.Time
+}
+
+// Performer publishes what instructions say. Its methods may be called at once.
+type Performer struct{ needs Needs }
+
+// New returns a performer.
+func New(needs Needs) *Performer { return &Performer{needs} }
+
+// Firing is one time that an instruction fires.
+type Firing struct {
+	Creator sluice.Creator
+	Event   sluice.Event // with its namespace and an id that is the same however often this firing is tried
+	Paid    bool         // the namespace's quota has been asked
+	Since   time.Time    // when it was first tried; zero: this is the first time
+}
+
+// MaxTime is how long performing may take: whoever limits it to that is sure that an id which the log will remember for longer is
+// not stored twice.
+const MaxTime = 30 * time.Second
+
+// How replicas share what is due.
+const (
+	Backup   = 2 * time.Second // how long the others wait at least for whoever's turn it is
+	HoldFor  = 3 * time.Second // how long what comes next waits for what somebody else has claimed
+	ClaimFor = time.Minute     // after which a claim of somebody else is taken over; longer than MaxTime
+)
+
+// BackupOf returns how long a replica waits whose turn it is not: each something else, and of one lane always the same, so that they do not
+// do the work of whoever is missing against one another.
+func BackupOf(replica, lane string) time.Duration {
+	h := fnv.New32a()
+	_, _ = h.Write([]byte(lane + "/" + replica)) // a hash does not fail
+	return Backup + time.Duration(h.Sum32()%1000)*time.Millisecond
+}
+
+// Again returns how long to wait after so many tries that failed.
+func Again(tries int) time.Duration {
+	return min(time.Second<<min(tries, 10), 30*time.Second)
+}
+
+// settling is how long a grant may be unknown to a replica because it was made a moment ago.
+const settling = time.Minute
+
+// Perform publishes the event of a firing and returns where it lies. What the creator may not publish (any more) is Forbidden, the
+// way it is for nobody to see why; other codes are those of publishing. Passing tells errors apart that may be gone when
+// it is tried again.
+func (p *Performer) Perform(ctx context.Context, f Firing) (sluice.Stored, error) {
+	e := f.Event
+	if !f.Since.IsZero() {
+		if stored, err := p.done(ctx, &f); err != nil || stored.Seq > 0 {
+			return stored, err
+		}
+	}
+	if e.Path.Reserved() || sluice.IsSystemType(e.Type) {
+		return sluice.Stored{}, forbidden(&e)
+	}
+	if err := p.May(f.Creator, &e); err != nil {
+		return sluice.Stored{}, err
+	}
+	if !f.Paid {
+		if err := p.needs.Quota.Take(e.Namespace, 1, len(e.Data), p.needs.Now()); err != nil {
+			return sluice.Stored{}, err
+		}
+	}
+	if err := p.needs.Catalogue.Check(&e); err != nil {
+		return sluice.Stored{}, err
+	}
+	e.Extensions = maps.Clone(e.Extensions)
+	e.ProducedBy(f.Creator.CreatedBy, p.authType(f.Creator))
+	events := []sluice.Event{e}
+	if err := p.needs.Causes.CheckNew(ctx, e.Namespace, p.answers(f.Creator, e.Namespace), events); err != nil {
+		return sluice.Stored{}, err
+	}
+	stored, err := p.needs.Publisher.Publish(ctx, e.Namespace, events)
+	if err != nil {
+		return sluice.Stored{}, sentError{err}
+	}
+	return stored[0], nil
+}
+
+// sentError is what publishing said: the event may be on its way, or stored.
+type sentError struct{ error }
+
+// Unwrap is for package errors.
+func (e sentError) Unwrap() error { return e.error }
+
+// Sent reports whether what was performed may have stored the event all the same.
+func Sent(err error) bool {
+	_, ok := errors.AsType[sentError](err)
+	return ok
+}
+
+// done returns where a try before this one has stored the event, if the log might have forgotten its id; no place if none has.
+func (p *Performer) done(ctx context.Context, f *Firing) (sluice.Stored, error) {
+	window, err := p.needs.Log.Window(ctx, f.Event.Namespace)
+	if err != nil || p.needs.Now().Add(MaxTime).Sub(f.Since) < window {
+		return sluice.Stored{}, err
+	}
+	return p.Find(ctx, &f.Event)
+}
+
+// Find returns where the event of a firing lies; no place if it was not stored, or is not kept any more.
+func (p *Performer) Find(ctx context.Context, e *sluice.Event) (sluice.Stored, error) {
+	is, err := p.needs.Log.EventByID(ctx, e.Namespace, e.ID)
+	switch {
+	case sluice.CodeOf(err) == sluice.NotFound || err == nil && is.Path != e.Path:
+		return sluice.Stored{}, nil
+	case err != nil:
+		return sluice.Stored{}, err
+	}
+	return sluice.Stored{ID: is.ID, Seq: is.Seq, Path: is.Path, Duplicate: true}, nil
+}
+
+// May returns an error unless the creator may publish the event now: Forbidden, or Unavailable if it is not known.
+func (p *Performer) May(c sluice.Creator, e *sluice.Event) error {
+	who, now := c.Caller(), p.needs.Now()
+	if who.Unbounded() {
+		return nil
+	}
+	err := p.needs.Access.Require(who, sluice.VerbPublish, authz.Target{Namespace: e.Namespace, Path: e.Path}, now)
+	switch {
+	case err == nil:
+		return nil
+	case sluice.CodeOf(err) == sluice.Unavailable && !p.forgotten(c, now):
+		return err
+	}
+	return forbidden(e)
+}
+
+// forgotten reports whether the creator's grant is one that ended so long ago that nothing is known of it.
+func (p *Performer) forgotten(c sluice.Creator, now time.Time) bool {
+	_, known := p.needs.Access.Grant(c.Grant)
+	return !known && p.needs.Access.Ready(now) == nil && now.Sub(c.CreatedAt) > settling
+}
+
+func (p *Performer) answers(c sluice.Creator, namespace string) string {
+	if who := c.Caller(); !who.Unbounded() {
+		return string(p.needs.Access.Answers(who, namespace, p.needs.Now()))
+	}
+	return string(c.CreatedBy)
+}
+
+func (p *Performer) authType(c sluice.Creator) string {
+	if who := c.Caller(); !who.Unbounded() {
+		return p.needs.Access.AuthType(who)
+	}
+	return sluice.AuthTypeOf(c.CreatedBy)
+}
+
+func forbidden(e *sluice.Event) error {
+	return sluice.Errorf(sluice.Forbidden, "the creator may not publish on %s", e.Path)
+}
+
+// Passing reports whether an error may be gone when the same is tried again in a while.
+func Passing(err error) bool {
+	switch sluice.CodeOf(err) { //nolint:exhaustive // all others are about what is tried
+	case sluice.Unavailable, sluice.Internal, sluice.QuotaExceeded:
+		return true
+	}
+	return false
+}

@@ -1,0 +1,54 @@
+package appointment
+
+import (
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/sluice-io/sluice/pkg/sluice"
+)
+
+// What somebody else has made in the meantime is not changed by who may not have it.
+func TestWhatMayNotBeHadIsNotReplaced(t *testing.T) {
+	t.Parallel()
+	w := newWorld(time.Unix(1_700_000_000, 0).UTC())
+	e := w.engine("one")
+	w.set(t, e, nil)
+	other := w.read("a")
+	other.Action.Path = "/elsewhere"
+	other.Revision = 0
+	_, _, err := e.Set(t.Context(), other, func(was *sluice.Appointment) error {
+		require.Equal(t, sluice.Path("/a"), was.Action.Path)
+		return sluice.Errorf(sluice.NotFound, "it is not theirs")
+	})
+	require.Equal(t, sluice.NotFound, sluice.CodeOf(err))
+	require.Equal(t, sluice.Path("/a"), w.read("a").Action.Path)
+}
+
+// A time so long ago that no duration says how long: one that repeats goes on at its next time all the same.
+func TestWhatWasDueCenturiesAgoGoesOnAtItsNextTime(t *testing.T) {
+	t.Parallel()
+	now := time.Unix(1_700_000_000, 0)
+	for _, every := range []time.Duration{time.Second, time.Hour, 7 * time.Hour, 200 * 365 * 24 * time.Hour} {
+		a := &sluice.Appointment{At: time.Date(1, 1, 2, 0, 0, 0, 0, time.UTC), Every: sluice.Duration(every)}
+		at, ok := next(a, now)
+		require.True(t, ok && at.After(now) && at.Sub(now) <= every, "%s: %s", every, at)
+	}
+}
+
+// Whoever knows the ids of one firing does not know those of the next, and cannot take them first.
+func TestNobodyCanKnowTheIDOfAFiringThatIsToCome(t *testing.T) {
+	t.Parallel()
+	w := newWorld(time.Unix(1_700_000_000, 0).UTC())
+	w.set(t, w.engine("one"), func(a *sluice.Appointment) { a.Every = sluice.Duration(time.Hour) })
+	waiting := w.read("a")
+	w.keep(t, "one", w.now.Add(90*time.Minute))
+	fired := w.read("a")
+	require.Equal(t, event(&waiting).ID, fired.Last.EventID)
+	require.NotEqual(t, event(&waiting).ID, event(&fired).ID)
+	require.Len(t, event(&fired).ID, len("appointment-")+26)
+	for _, id := range []string{event(&waiting).ID, event(&fired).ID} {
+		require.NotContains(t, id, waiting.Work.Series)
+	}
+}

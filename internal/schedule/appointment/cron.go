@@ -1,0 +1,100 @@
+package appointment
+
+import (
+	"slices"
+	"strings"
+	"time"
+	_ "time/tzdata" // where a server runs there may be none
+
+	cron "github.com/netresearch/go-cron"
+
+	"github.com/sluice-io/sluice/pkg/sluice"
+)
+
+// times is when something is due that is said as cron has it, by the clock on the wall of a time zone.
+//
+// Twice a year a wall's clock is set, and what becomes of the times in between is what cron(8) does. A schedule that names hours and
+// minutes is due once for each time that it names: at a time that does not exist when the clock is set, and at one
+// that is there twice the first time. One that takes every hour or minute (a field that begins with *) goes on in even
+// steps, as time does.
+type times struct {
+	wall  cron.Schedule // in UTC, which stands for any zone
+	zone  *time.Location
+	steps bool
+}
+
+// timesOf returns the times of an expression of five fields. Code InvalidRequest.
+func timesOf(expression, zone string) (times, error) {
+	location, err := time.LoadLocation(zone)
+	if err != nil {
+		return times{}, sluice.Errorf(sluice.InvalidRequest, "time_zone %q is unknown: write one such as Europe/Berlin", zone).With("field", "time_zone")
+	}
+	fields := strings.Fields(expression)
+	parser := cron.MustNewParser(cron.Minute | cron.Hour | cron.Dom | cron.Month | cron.Dow | cron.DowOrDom)
+	wall, err := parser.Parse(expression)
+	if err != nil || len(fields) != 5 { // the parser takes a time zone before the five
+		return times{}, sluice.Errorf(sluice.InvalidRequest, "cron %q: write five fields, minute, hour, day of the month, month and day of the week, such as 30 8 * * 1-5", expression).With("field", "cron")
+	}
+	return times{wall, location, strings.HasPrefix(fields[0], "*") || strings.HasPrefix(fields[1], "*")}, nil
+}
+
+// after returns the first time behind another one, and false if there is none within some years.
+func (t times) after(at time.Time) (time.Time, bool) {
+	if t.steps {
+		return t.step(at)
+	}
+	// The clock may have been set, by a day at most, in between.
+	for wall := t.wall.Next(t.onWall(at).Add(-25 * time.Hour)); !wall.IsZero(); wall = t.wall.Next(wall) {
+		if is := t.first(wall); is.After(at) {
+			return is, true
+		}
+	}
+	return time.Time{}, false
+}
+
+// onWall returns what the clock on the wall shows, as if that were UTC.
+func (t times) onWall(at time.Time) time.Time {
+	at = at.In(t.zone)
+	_, offset := at.Zone()
+	return at.UTC().Add(time.Duration(offset) * time.Second)
+}
+
+// first returns the first time at which the clock on the wall shows something, or is set past it.
+func (t times) first(wall time.Time) time.Time {
+	const far = 15 * time.Hour // no zone is farther away from UTC
+	_, before := wall.Add(-far).In(t.zone).Zone()
+	_, behind := wall.Add(far).In(t.zone).Zone()
+	could := []time.Time{wall.Add(-time.Duration(before) * time.Second), wall.Add(-time.Duration(behind) * time.Second)}
+	slices.SortFunc(could, time.Time.Compare)
+	for _, is := range could {
+		if t.onWall(is).Equal(wall) {
+			return is
+		}
+	}
+	set, _ := could[1].In(t.zone).ZoneBounds()
+	return set.UTC()
+}
+
+// maxSteps bounds how often the clock on the wall is set before a time is found.
+const maxSteps = 1000
+
+// step is after for times that go on in even steps: between two settings of the clock the wall is as good as UTC.
+func (t times) step(at time.Time) (time.Time, bool) {
+	from := at
+	for range maxSteps {
+		wall := t.wall.Next(t.onWall(from))
+		if wall.IsZero() {
+			break
+		}
+		is := from.Add(wall.Sub(t.onWall(from)))
+		_, set := from.In(t.zone).ZoneBounds()
+		if set.IsZero() || is.Before(set) {
+			return is.UTC(), true
+		}
+		if wall = t.onWall(set); t.wall.Next(wall.Add(-1)).Equal(wall) {
+			return set.UTC(), true
+		}
+		from = set
+	}
+	return time.Time{}, false
+}

@@ -1,0 +1,428 @@
+package appointment
+
+import (
+	"bytes"
+	"cmp"
+	"context"
+	"crypto/rand"
+	"encoding/json"
+	"fmt"
+	"log/slog"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/sluice-io/sluice/internal/ledger"
+	"github.com/sluice-io/sluice/internal/schedule"
+	"github.com/sluice-io/sluice/internal/schedule/action"
+	"github.com/sluice-io/sluice/pkg/sluice"
+)
+
+// Records keeps the appointments.
+type Records interface {
+	// Put stores what becomes of an appointment if the stored revision is its own, 0 for a new one, and returns the new one.
+	Put(ctx context.Context, a *sluice.Appointment) (uint64, error)
+	Get(ctx context.Context, namespace, id string) (sluice.Appointment, error)
+	// Delete removes an appointment if the stored revision is its own.
+	Delete(ctx context.Context, a *sluice.Appointment) error
+}
+
+// Lists reads all of them.
+type Lists interface {
+	Of(ctx context.Context, namespace string) ([]sluice.Appointment, error)
+	// Watch tells of every one by its namespace and id, with a slash in between, as it is and as it changes, nil when it is gone, until
+	// ctx ends. Once all that are stored have been told, it says so with no key.
+	Watch(ctx context.Context, f func(key string, a *sluice.Appointment)) error
+}
+
+// Performer does what an action says, as its creator might at the moment.
+type Performer interface {
+	Perform(ctx context.Context, f action.Firing) (sluice.Stored, error)
+	// Find returns where the event of a firing lies; no place if it does not.
+	Find(ctx context.Context, e *sluice.Event) (sluice.Stored, error)
+}
+
+// Teller publishes a system event; an id that was told before is told once.
+type Teller interface {
+	Tell(ctx context.Context, namespace string, e sluice.SystemEvent) error
+}
+
+// Needs is what the engine works with.
+type Needs struct {
+	Records Records
+	Lists   Lists
+	Perform Performer
+	Tell    Teller
+	Owner   schedule.Owner
+	Ledger  *ledger.Ledger
+	Replica string
+	Now     func() time.Time
+}
+
+// Options is what the engine can do without.
+type Options struct {
+	Most  int           // appointments of a namespace; 0: any number
+	Ahead time.Duration // how far away the time may be; 0: as far as one likes
+	Log   *slog.Logger  // slog.DiscardHandler
+
+	Observe schedule.Observer // nil: nobody
+}
+
+// Engine keeps appointments. Its methods may be called at once.
+type Engine struct {
+	needs Needs
+	opts  Options
+	due   *schedule.Engine[sluice.Appointment]
+}
+
+// New returns an engine. While its Run runs, what is due is done.
+func New(needs Needs, opts Options) *Engine {
+	if opts.Log == nil {
+		opts.Log = slog.New(slog.DiscardHandler)
+	}
+	e := &Engine{needs: needs, opts: opts}
+	e.due = schedule.New(kind{e}, schedule.Needs{What: "appointment", Owner: needs.Owner, Replica: needs.Replica, Now: needs.Now, Log: opts.Log, Observe: opts.Observe})
+	return e
+}
+
+// Run keeps appointments until ctx is done.
+func (e *Engine) Run(ctx context.Context) error { return e.due.Run(ctx, e.needs.Lists.Watch) }
+
+// Waiting returns how many appointments of each namespace wait for their time.
+func (e *Engine) Waiting() map[string]int { return e.due.Waiting() }
+
+func keyOf(a *sluice.Appointment) string { return a.Namespace + "/" + a.ID }
+
+// Set makes an appointment, or puts it in place of the one that has its id, and returns it, and whether there was none. The same once more changes
+// nothing. With a revision it is changed only if that is the stored one; in any case, only if may says of it that it may be. Codes those of may; InvalidRequest and those of
+// Action.Validate; Conflict if it fires at the moment; RevisionMismatch; QuotaExceeded.
+func (e *Engine) Set(ctx context.Context, a sluice.Appointment, may func(was *sluice.Appointment) error) (sluice.Appointment, bool, error) {
+	if err := tidy(&a, e.needs.Now()); err != nil {
+		return a, false, err
+	}
+	wanted := a.Revision
+	for range maxRaces {
+		was, err := e.settled(ctx, a.Namespace, a.ID)
+		created := sluice.CodeOf(err) == sluice.NotFound
+		if err == nil {
+			err = may(&was)
+		}
+		switch {
+		case sluice.CodeOf(err) == sluice.Conflict:
+			continue
+		case err != nil && !created:
+			return a, false, err
+		case wanted != 0 && created:
+			return a, false, sluice.Errorf(sluice.RevisionMismatch, "appointment %s not found; omit If-Match to create it", a.ID)
+		case wanted != 0 && was.Revision != wanted:
+			return a, false, sluice.Errorf(sluice.RevisionMismatch, "appointment %s is at revision %d", a.ID, was.Revision)
+		case !created && same(&was, &a):
+			return was, false, nil
+		case was.State == sluice.AppointmentFiring:
+			return a, false, firing(a.ID)
+		}
+		if err := e.fits(&a); err != nil {
+			return a, false, err
+		}
+		is, err := e.putIn(ctx, a, &was)
+		if sluice.CodeOf(err) != sluice.Conflict {
+			return is, created, err
+		}
+	}
+	return a, false, firing(a.ID)
+}
+
+// maxRaces is how often somebody who changes an appointment may lose to others.
+const maxRaces = 8
+
+func firing(id string) error {
+	return sluice.Errorf(sluice.Conflict, "appointment %q is firing; read it again", id)
+}
+
+// putIn is put, if there is room. Code QuotaExceeded.
+func (e *Engine) putIn(ctx context.Context, a sluice.Appointment, was *sluice.Appointment) (sluice.Appointment, error) {
+	if was.ID != "" {
+		return e.put(ctx, a, was)
+	}
+	release, ok := e.due.Reserve(a.Namespace, e.opts.Most)
+	if !ok {
+		return a, sluice.Errorf(sluice.QuotaExceeded, "namespace %s has %d appointments, the limit; delete some", a.Namespace, e.opts.Most).
+			With("limit", e.opts.Most).With("retry_after", fullRetry)
+	}
+	defer release()
+	return e.put(ctx, a, was)
+}
+
+// put stores an appointment in place of what was there, if anything was.
+func (e *Engine) put(ctx context.Context, a sluice.Appointment, was *sluice.Appointment) (sluice.Appointment, error) {
+	a.State, a.Revision, a.Work = sluice.AppointmentWaiting, was.Revision, &sluice.AppointmentWork{Series: rand.Text(), Event: eventID()}
+	change := ledger.Change{
+		Actor: string(a.CreatedBy), Action: sluice.ActionAppointmentCreate, Namespace: a.Namespace, Resource: a.ID, New: definition(&a),
+	}
+	if was.ID != "" {
+		change.Action, change.Old = sluice.ActionAppointmentUpdate, definition(was)
+	}
+	intent, err := e.needs.Ledger.Intend(ctx, nil, change)
+	if err != nil {
+		return a, err
+	}
+	if a.Revision, err = e.needs.Records.Put(ctx, &a); err != nil {
+		intent.Fail(ctx, err)
+		return a, err
+	}
+	e.due.Know(keyOf(&a), &a)
+	return a, nil
+}
+
+// tidy checks a definition and gives it the form in which it is kept.
+func tidy(a *sluice.Appointment, now time.Time) error {
+	a.SetDefaults()
+	a.At = a.At.UTC()
+	if len(a.Action.Data) > 0 {
+		data, err := json.Marshal(a.Action.Data)
+		if err != nil {
+			return sluice.Errorf(sluice.InvalidRequest, "action.data is not JSON").With("field", "action.data")
+		}
+		a.Action.Data = data
+	}
+	if err := a.Validate(); err != nil || a.Cron == "" {
+		return err
+	}
+	times, err := timesOf(a.Cron, a.TimeZone)
+	if err != nil {
+		return err
+	}
+	at, ok := times.after(now)
+	if !ok {
+		return sluice.Errorf(sluice.InvalidRequest, "cron %q: matches no time", a.Cron).With("field", "cron")
+	}
+	a.At = at.UTC()
+	return nil
+}
+
+// fits returns an error if an appointment is over, or too far away.
+func (e *Engine) fits(a *sluice.Appointment) error {
+	now := e.needs.Now()
+	switch {
+	case now.Sub(a.At) > punctual && !a.Repeats():
+		return sluice.Errorf(sluice.InvalidRequest, "at %s is in the past", a.At.Format(time.RFC3339)).With("field", "at")
+	case e.opts.Ahead > 0 && a.At.After(now.Add(e.opts.Ahead)):
+		return sluice.Errorf(sluice.InvalidRequest, "at %s is too far ahead: use at most %s", a.At.Format(time.RFC3339), e.opts.Ahead).With("field", "at")
+	}
+	return nil
+}
+
+// fullRetry is after how many seconds a namespace may have room again.
+const fullRetry = 60
+
+// definitionOf is what an appointment is about, without what became of it.
+type definitionOf struct {
+	At         time.Time         `json:"at,omitzero"`
+	Every      sluice.Duration   `json:"every,omitempty"`
+	Cron       string            `json:"cron,omitempty"`
+	TimeZone   string            `json:"time_zone,omitempty"`
+	Notice     sluice.Duration   `json:"notice"`
+	MissPolicy sluice.MissPolicy `json:"miss_policy"`
+	Grace      sluice.Duration   `json:"grace"`
+	Action     sluice.Action     `json:"action"`
+}
+
+func definition(a *sluice.Appointment) definitionOf {
+	is := definitionOf{a.At, a.Every, a.Cron, a.TimeZone, a.Notice, a.MissPolicy, a.Grace, a.Action}
+	if a.Cron != "" {
+		is.At = time.Time{} // which follows from it
+	}
+	return is
+}
+
+// same reports whether what is asked for is there already. Of one that repeats, the time has gone on.
+func same(was, a *sluice.Appointment) bool {
+	is, like := definition(was), definition(a)
+	if every := a.Every.Std(); every > 0 && is.At.Sub(like.At)%every == 0 && is.At.After(like.At) {
+		is.At = like.At
+	}
+	one, err := json.Marshal(is)
+	other, err2 := json.Marshal(like)
+	return err == nil && err2 == nil && bytes.Equal(one, other) && was.CreatedBy == a.CreatedBy && was.Grant == a.Grant
+}
+
+// Get returns an appointment. Code NotFound.
+func (e *Engine) Get(ctx context.Context, namespace, id string) (sluice.Appointment, error) {
+	a, err := e.needs.Records.Get(ctx, namespace, id)
+	if err == nil && a.State == sluice.AppointmentCancelled {
+		err = sluice.Errorf(sluice.NotFound, "appointment %q not found", id)
+	}
+	return a, err
+}
+
+// settled returns an appointment of which all is told.
+func (e *Engine) settled(ctx context.Context, namespace, id string) (sluice.Appointment, error) {
+	a, err := e.needs.Records.Get(ctx, namespace, id)
+	if err == nil && a.Work.Untold != nil {
+		err = e.tell(ctx, &a)
+	}
+	if err == nil && a.State == sluice.AppointmentCancelled {
+		err = cmp.Or(e.remove(ctx, &a), error(sluice.Errorf(sluice.NotFound, "appointment %q not found", id)))
+		a = sluice.Appointment{}
+	}
+	return a, err
+}
+
+// Of returns a namespace's, the next first.
+func (e *Engine) Of(ctx context.Context, namespace string) ([]sluice.Appointment, error) {
+	all, err := e.needs.Lists.Of(ctx, namespace)
+	if err != nil {
+		return nil, err
+	}
+	all = slices.DeleteFunc(all, func(a sluice.Appointment) bool { return a.State == sluice.AppointmentCancelled })
+	slices.SortFunc(all, func(a, b sluice.Appointment) int { return cmp.Or(a.At.Compare(b.At), strings.Compare(a.ID, b.ID)) })
+	return all, nil
+}
+
+// Cancel ends an appointment, as it was read: when it returns without an error, one that waited never fires. Code Conflict if it fires at the
+// moment, or if another has taken its place.
+func (e *Engine) Cancel(ctx context.Context, a sluice.Appointment, by sluice.Principal) error {
+	var intent *ledger.Intent
+	var err error
+	for range maxRaces {
+		if err = e.stoppable(ctx, &a); err != nil {
+			break
+		}
+		intent, err = e.needs.Ledger.Intend(ctx, intent, ledger.Change{
+			Actor: string(by), Action: sluice.ActionAppointmentDelete, Namespace: a.Namespace, Resource: a.ID, Old: definition(&a),
+		})
+		if err != nil {
+			return err
+		}
+		if err = e.cancel(ctx, a, by); sluice.CodeOf(err) != sluice.Conflict {
+			break
+		}
+		is, missing := e.needs.Records.Get(ctx, a.Namespace, a.ID)
+		if missing != nil || is.Work.Series != a.Work.Series {
+			err = cmp.Or(missing, err)
+			break
+		}
+		a = is
+	}
+	if err != nil {
+		intent.Fail(ctx, err)
+	}
+	return err
+}
+
+// stoppable returns an error (Conflict) if what an appointment is about is being done, or was by a try of which nothing has been heard.
+func (e *Engine) stoppable(ctx context.Context, a *sluice.Appointment) error {
+	if a.State != sluice.AppointmentFiring {
+		return nil
+	}
+	ok, err := e.due.Stoppable(a.Work.Claim, func() (bool, error) {
+		event := event(a)
+		stored, err := e.needs.Perform.Find(ctx, &event)
+		return stored.Seq > 0, err
+	})
+	if err == nil && !ok {
+		err = firing(a.ID)
+	}
+	return err
+}
+
+// cancel tries once to end an appointment.
+func (e *Engine) cancel(ctx context.Context, a sluice.Appointment, by sluice.Principal) error {
+	if a.Work.Untold != nil {
+		if err := e.tell(ctx, &a); err != nil {
+			return err
+		}
+	}
+	switch a.State {
+	case sluice.AppointmentFired, sluice.AppointmentMissed, sluice.AppointmentCancelled: // it is over
+		return e.needs.Records.Delete(ctx, &a)
+	case sluice.AppointmentWaiting, sluice.AppointmentFiring:
+	}
+	a.State = sluice.AppointmentCancelled
+	if err := e.keep(ctx, &a, sluice.TypeAppointmentCancelled, cancelledData{about(&a), by}); err != nil {
+		return err
+	}
+	e.due.Ended(a.Namespace, schedule.Cancelled, a.At)
+	err := e.tell(ctx, &a)
+	if err == nil {
+		err = e.remove(ctx, &a)
+	}
+	if err != nil { // it is done again
+		e.opts.Log.WarnContext(ctx, "cancelled appointment not removed yet", slog.String("namespace", a.Namespace), slog.String("id", a.ID), slog.Any("error", err))
+	}
+	return nil
+}
+
+func (e *Engine) remove(ctx context.Context, a *sluice.Appointment) error {
+	if err := e.needs.Records.Delete(ctx, a); err != nil && sluice.CodeOf(err) != sluice.Conflict { // somebody else was faster
+		return err
+	}
+	return nil
+}
+
+// keep stores what became of an appointment together with the system event that tells of it.
+func (e *Engine) keep(ctx context.Context, a *sluice.Appointment, kind string, data any) error {
+	encoded, err := json.Marshal(data)
+	if err != nil {
+		return fmt.Errorf("system event %s: %w", kind, err)
+	}
+	work := *a.Work
+	at := a.At
+	if kind == sluice.TypeAppointmentFired || kind == sluice.TypeAppointmentMissed {
+		at = a.Last.ScheduledFor // of one that repeats, the time has gone on
+	}
+	work.Untold = &sluice.Untold{ID: fmt.Sprintf("%s-%s-%d", kind, work.Series, at.UnixMilli()), Kind: kind, Data: encoded}
+	a.Work = &work
+	a.Revision, err = e.needs.Records.Put(ctx, a)
+	return err
+}
+
+// tell publishes the system event that is in the record, and takes it out.
+func (e *Engine) tell(ctx context.Context, a *sluice.Appointment) (err error) {
+	work := *a.Work
+	err = e.needs.Tell.Tell(ctx, a.Namespace, sluice.SystemEvent{Path: sluice.AppointmentPath(a.ID), ID: work.Untold.ID, Kind: work.Untold.Kind, Data: work.Untold.Data})
+	if err != nil && action.Passing(err) {
+		return err
+	}
+	work.Untold = nil
+	a.Work = &work
+	a.Revision, err = e.needs.Records.Put(ctx, a)
+	return err
+}
+
+// aboutData is the data of all system events about appointments (S2-38…41).
+type aboutData struct {
+	Creator sluice.Principal `json:"creator"`
+	ID      string           `json:"appointment_id"`
+}
+
+func about(a *sluice.Appointment) aboutData { return aboutData{a.CreatedBy, a.ID} }
+
+type approachingData struct {
+	aboutData
+
+	ScheduledForMS int64 `json:"scheduled_for_ms"`
+	FiresInMS      int64 `json:"fires_in_ms"`
+}
+
+type firedData struct {
+	aboutData
+
+	ScheduledForMS int64  `json:"scheduled_for_ms"`
+	FiredAtMS      int64  `json:"fired_at_ms"`
+	Outcome        string `json:"dispatch_outcome"`
+	EventID        string `json:"event_id"`
+}
+
+type missedData struct {
+	aboutData
+
+	ScheduledForMS int64  `json:"scheduled_for_ms"`
+	Reason         string `json:"reason"`
+}
+
+type cancelledData struct {
+	aboutData
+
+	CancelledBy sluice.Principal `json:"cancelled_by"`
+}

@@ -1,0 +1,191 @@
+package appointment
+
+import (
+	"context"
+	"crypto/rand"
+	"errors"
+	"log/slog"
+	"strings"
+	"time"
+
+	"github.com/sluice-io/sluice/internal/schedule"
+	"github.com/sluice-io/sluice/internal/schedule/action"
+	"github.com/sluice-io/sluice/internal/schedule/timerqueue"
+	"github.com/sluice-io/sluice/pkg/sluice"
+)
+
+// kind is the appointments for the engine that keeps what is due.
+type kind struct{ *Engine }
+
+// Read returns what is stored of an appointment. Code NotFound.
+func (k kind) Read(ctx context.Context, key string) (sluice.Appointment, error) {
+	namespace, id, _ := strings.Cut(key, "/")
+	return k.needs.Records.Get(ctx, namespace, id)
+}
+
+// Entry returns when to look at an appointment. Whoever wrote that something is to be done does it, unless it died.
+func (k kind) Entry(key string, a *sluice.Appointment) timerqueue.Entry {
+	return timerqueue.Entry{Key: key, Lane: key, Group: a.Namespace, At: k.look(a), Order: a.Revision}
+}
+
+func (k kind) look(a *sluice.Appointment) time.Time {
+	now := k.needs.Now()
+	switch {
+	case a.Work == nil:
+		return now
+	case a.Work.Untold != nil:
+		return now.Add(action.Backup)
+	case a.Work.Claim != nil && !k.due.Former(a.Work.Claim):
+		return a.Work.Claim.At.Add(action.ClaimFor)
+	}
+	if d := decide(a, moment{now: now, me: k.needs.Replica}); d.do == rest {
+		return d.until
+	}
+	return now
+}
+
+// Mark returns where an appointment is in the list.
+func (kind) Mark(a *sluice.Appointment) (schedule.Mark, bool) {
+	over := a.State == sluice.AppointmentFired || a.State == sluice.AppointmentMissed
+	return schedule.Mark{At: a.At, ID: a.ID, Path: a.Action.Path, Over: over}, a.State != sluice.AppointmentCancelled
+}
+
+// Tries returns how often it was tried to do what an appointment is about.
+func (kind) Tries(a *sluice.Appointment) int {
+	if a.Work == nil || a.Work.Claim == nil {
+		return 0
+	}
+	return a.Work.Claim.Tries
+}
+
+// Step takes an appointment one step further.
+func (k kind) Step(ctx context.Context, key string, a *sluice.Appointment) (next schedule.Next, err error) {
+	if a.Work == nil {
+		k.opts.Log.ErrorContext(ctx, "appointment cannot be read: another version wrote it", slog.String("key", key))
+		return next, nil
+	}
+	d := decide(a, moment{now: k.needs.Now(), me: k.needs.Replica, grace: k.due.Grace(key), doubt: k.due.Doubt()})
+	if d.do == rest {
+		next.At = d.until
+		return next, nil
+	}
+	next.More = d.do != remove
+	return next, k.do(ctx, a, d)
+}
+
+// do takes an appointment one step further. Code Conflict if it was changed meanwhile.
+func (e *Engine) do(ctx context.Context, a *sluice.Appointment, d decision) error {
+	now := e.needs.Now()
+	switch d.do {
+	case rest:
+	case tell:
+		return e.tell(ctx, a)
+	case notice:
+		a.Noticed = true
+		return e.keep(ctx, a, sluice.TypeAppointmentApproaching, approachingData{about(a), a.At.UnixMilli(), a.At.Sub(now).Milliseconds()})
+	case miss:
+		return e.miss(ctx, a, d.reason)
+	case fire:
+		return e.perform(ctx, a)
+	case resume:
+		return e.resume(ctx, a)
+	case remove:
+		return e.remove(ctx, a)
+	}
+	return nil
+}
+
+func (e *Engine) miss(ctx context.Context, a *sluice.Appointment, reason string) error {
+	now := e.needs.Now().UTC()
+	end := sluice.AppointmentEnd{State: sluice.AppointmentMissed, ScheduledFor: a.At, At: now, Reason: reason}
+	over(a, end, now)
+	err := e.keep(ctx, a, sluice.TypeAppointmentMissed, missedData{about(a), end.ScheduledFor.UnixMilli(), end.Reason})
+	if err == nil {
+		e.due.Ended(a.Namespace, schedule.Missed, end.ScheduledFor)
+	}
+	return err
+}
+
+// resume goes on with what was begun. If that is too late by now, it looks whether it was done.
+func (e *Engine) resume(ctx context.Context, a *sluice.Appointment) error {
+	reason := missed(a, e.needs.Now())
+	if reason == "" {
+		return e.perform(ctx, a)
+	}
+	event := event(a)
+	stored, err := e.needs.Perform.Find(ctx, &event)
+	switch {
+	case err != nil:
+		return err
+	case stored.Seq == 0:
+		return e.miss(ctx, a, reason)
+	}
+	return e.ended(ctx, a, stored, nil)
+}
+
+// event returns the event of an appointment's action at its time.
+func event(a *sluice.Appointment) sluice.Event {
+	return a.Action.Event(a.Namespace, a.Work.Event)
+}
+
+// eventID returns the id of the event of a firing that is to come.
+func eventID() string { return "appointment-" + rand.Text() }
+
+// perform claims an appointment, does what its action says, and stores how that went. While it cannot be done at the moment, and the policy has the appointment
+// still fire later, the error says so.
+func (e *Engine) perform(ctx context.Context, a *sluice.Appointment) (err error) {
+	firing := action.Firing{Creator: a.Creator, Event: event(a)}
+	if was := a.Work.Claim; was != nil {
+		firing.Since = was.Since
+	}
+	work := *a.Work
+	work.Claim = e.due.Claim(a.Work.Claim)
+	a.State, a.Work = sluice.AppointmentFiring, &work
+	if a.Revision, err = e.needs.Records.Put(ctx, a); err != nil {
+		return err
+	}
+	stored, cause := e.needs.Perform.Perform(ctx, firing)
+	if cause != nil && action.Passing(cause) && missed(a, e.needs.Now().Add(action.Again(work.Claim.Tries))) == "" {
+		return errors.Join(cause, e.rest(ctx, a, action.Sent(cause)))
+	}
+	return e.ended(ctx, a, stored, cause)
+}
+
+// rest notes that nobody is at an appointment until the next try: until then it can be cancelled.
+func (e *Engine) rest(ctx context.Context, a *sluice.Appointment, sent bool) (err error) {
+	work := *a.Work
+	work.Claim = e.due.Rest(work.Claim, sent)
+	a.Work = &work
+	a.Revision, err = e.needs.Records.Put(ctx, a)
+	return err
+}
+
+// ended stores how doing what an action says has ended.
+func (e *Engine) ended(ctx context.Context, a *sluice.Appointment, stored sluice.Stored, cause error) error {
+	now := e.needs.Now().UTC()
+	end := sluice.AppointmentEnd{
+		State: sluice.AppointmentFired, ScheduledFor: a.At, At: now, Outcome: sluice.DispatchOutcome(cause), EventID: event(a).ID, Seq: stored.Seq,
+	}
+	over(a, end, now)
+	err := e.keep(ctx, a, sluice.TypeAppointmentFired, firedData{about(a), end.ScheduledFor.UnixMilli(), now.UnixMilli(), end.Outcome, end.EventID})
+	switch {
+	case err != nil:
+		return err
+	case cause != nil:
+		e.due.Ended(a.Namespace, schedule.Failed, end.ScheduledFor)
+	default:
+		e.due.Ended(a.Namespace, schedule.Fired, end.ScheduledFor)
+	}
+	return nil
+}
+
+// over ends an appointment, or has one that repeats wait for the next time.
+func over(a *sluice.Appointment, end sluice.AppointmentEnd, now time.Time) {
+	work := *a.Work
+	work.Claim = nil
+	a.Work, a.Last, a.State = &work, &end, end.State
+	if at, ok := following(a, end.State, now); ok {
+		a.State, a.Noticed, a.At = sluice.AppointmentWaiting, false, at.UTC()
+		work.Event = eventID()
+	}
+}

@@ -1,0 +1,136 @@
+package appointment
+
+import (
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/sluice-io/sluice/internal/schedule"
+	"github.com/sluice-io/sluice/pkg/sluice"
+)
+
+// One that repeats by the clock on a wall fires at each of its times, also when that clock is set in between; of what was missed, those that
+// are within the grace are one.
+func TestAnAppointmentRepeatsByTheClockOnTheWall(t *testing.T) {
+	t.Parallel()
+	at := func(text string) time.Time {
+		is, err := time.Parse(time.RFC3339, text)
+		require.NoError(t, err)
+		return is
+	}
+	w := newWorld(at("2026-03-27T12:00:00Z"))
+	daily := func(a *sluice.Appointment) {
+		a.At, a.Notice, a.Cron, a.TimeZone, a.Grace = time.Time{}, 0, "30 8,20 * * *", "Europe/Berlin", sluice.Duration(20*time.Hour)
+	}
+	e := w.engine("one")
+	w.set(t, e, daily)
+	was := w.read("a")
+	require.Equal(t, at("2026-03-27T19:30:00Z"), was.At)
+	w.set(t, e, daily)
+	require.Equal(t, was, w.read("a"), "the same once more changes nothing")
+	w.keep(t, "one", at("2026-03-29T12:00:00Z"))
+	require.Len(t, w.stored, 4)
+	require.Equal(t, at("2026-03-29T06:30:00Z"), w.read("a").Last.ScheduledFor, "an hour earlier than the day before")
+	w.set(t, e, daily)
+	require.Equal(t, at("2026-03-29T18:30:00Z"), w.read("a").At, "its time has gone on")
+
+	w.now = at("2026-04-02T12:00:00Z") // nobody was there for four days
+	w.told = nil
+	w.keep(t, "one", w.now)
+	require.Equal(t, []string{sluice.TypeAppointmentMissed, sluice.TypeAppointmentFired}, w.told)
+	require.Equal(t, at("2026-04-01T18:30:00Z"), w.read("a").Last.ScheduledFor, "the first within its grace")
+	require.Equal(t, at("2026-04-02T18:30:00Z"), w.read("a").At)
+	_, _, err := e.Set(t.Context(), sluice.Appointment{ID: "a", Namespace: "acme", Cron: "0 0 31 2 *", Action: sluice.Action{Path: "/a", Type: "t"}}, func(*sluice.Appointment) error { return nil })
+	require.ErrorContains(t, err, "matches no time")
+}
+
+func TestSettingTheSameOnceMoreChangesNothing(t *testing.T) {
+	t.Parallel()
+	w := newWorld(time.Unix(1_700_000_000, 0).UTC())
+	e := w.engine("one")
+	start := w.now
+	every := func(a *sluice.Appointment) { a.At, a.Every = start.Add(time.Hour), sluice.Duration(time.Hour) }
+	w.set(t, e, every)
+	was := w.read("a")
+	w.set(t, e, every)
+	require.Equal(t, was, w.read("a"))
+	w.keep(t, "one", start.Add(3*time.Hour))
+	was = w.read("a")
+	require.Equal(t, start.Add(4*time.Hour), was.At)
+	require.Len(t, w.stored, 3)
+	w.set(t, e, every)
+	require.Equal(t, was, w.read("a"), "its time has gone on")
+	w.set(t, e, func(a *sluice.Appointment) { every(a); a.Action.Type = "other" })
+	require.NotEqual(t, was.Work.Series, w.read("a").Work.Series)
+}
+
+// While what an appointment is about cannot be done, it can be cancelled between the tries, once it is known that none has done it.
+func TestWhatCannotBeDoneNowCanBeCancelled(t *testing.T) {
+	t.Parallel()
+	for _, stored := range []bool{false, true} {
+		w := newWorld(time.Unix(1_700_000_000, 0).UTC())
+		e := w.engine("one")
+		w.set(t, e, func(a *sluice.Appointment) { a.Notice, a.MissPolicy, a.Grace = 0, sluice.MissCatchUp, 0 })
+		w.now = w.now.Add(time.Hour)
+		w.refuse = sluice.Errorf(sluice.Unavailable, "away")
+		again := e.due.Fire(t.Context(), "acme/a")
+		require.Equal(t, sluice.AppointmentFiring, w.read("a").State)
+		require.Equal(t, sluice.Conflict, sluice.CodeOf(e.Cancel(t.Context(), w.read("a"), "user:bob")), "what was sent a moment ago may be on its way")
+		if stored {
+			is := w.read("a")
+			w.log[event(&is).ID] = w.now
+		}
+		w.now = w.now.Add(schedule.OnTheWay)
+		err := e.Cancel(t.Context(), w.read("a"), "user:bob")
+		w.refuse, w.now = nil, w.now.Add(again.At.Sub(w.now))
+		w.keep(t, "one", w.now.Add(time.Hour))
+		require.Empty(t, w.stored)
+		if stored {
+			require.Equal(t, sluice.Conflict, sluice.CodeOf(err))
+			require.Equal(t, []string{sluice.TypeAppointmentFired}, w.told)
+			continue
+		}
+		require.NoError(t, err)
+		require.Equal(t, []string{sluice.TypeAppointmentCancelled}, w.told)
+		require.Empty(t, w.records)
+	}
+}
+
+// One that repeats goes on at the first of its times that can still fire: after it fired, one that is to come; after it was
+// missed, one that is in time or within its grace, to the nanosecond.
+func TestFollowing_IsTheFirstInTime(t *testing.T) {
+	t.Parallel()
+	at := time.Unix(1_700_000_000, 0).UTC()
+	const fired, missed, hour = sluice.AppointmentFired, sluice.AppointmentMissed, time.Hour
+	for _, c := range []struct {
+		name   string
+		end    sluice.AppointmentState
+		policy sluice.MissPolicy
+		after  time.Duration // its time
+		want   time.Duration
+	}{
+		{"it fired in time", fired, sluice.MissDrop, time.Second, hour},
+		{"it fired at the instant of its next time", fired, sluice.MissCatchUp, hour, 2 * hour},
+		{"it fired after several", fired, sluice.MissCatchUp, 3*hour + 1, 4 * hour},
+		{"missed, and the next is just in time", missed, sluice.MissDrop, hour + punctual, hour},
+		{"missed, and the next is just over", missed, sluice.MissDrop, hour + punctual + 1, 2 * hour},
+		{"missed, and the third is at the end of its grace", missed, sluice.MissCatchUpWithin, 3*hour + 5*time.Minute, 3 * hour},
+		{"missed, and the third is behind its grace", missed, sluice.MissCatchUpWithin, 3*hour + 5*time.Minute + 1, 4 * hour},
+	} {
+		a := &sluice.Appointment{At: at, Every: sluice.Duration(hour), MissPolicy: c.policy, Grace: sluice.Duration(5 * time.Minute)}
+		got, ok := following(a, c.end, at.Add(c.after))
+		require.True(t, ok, c.name)
+		require.Equal(t, at.Add(c.want), got, c.name)
+	}
+}
+
+// A record whose schedule this server cannot read ends with its last time.
+func TestFollowing_EndsWhatCannotBeRead(t *testing.T) {
+	t.Parallel()
+	for _, a := range []sluice.Appointment{{}, {Cron: "0 0 * * *", TimeZone: "Mars/Olympus"}} {
+		a.At = time.Unix(1_700_000_000, 0)
+		_, ok := following(&a, sluice.AppointmentFired, a.At)
+		require.False(t, ok, a.TimeZone)
+	}
+}

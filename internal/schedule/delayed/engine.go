@@ -1,0 +1,345 @@
+package delayed
+
+import (
+	"context"
+	"crypto/sha256"
+	"fmt"
+	"log/slog"
+	"maps"
+	"sync"
+	"time"
+
+	"github.com/sluice-io/sluice/internal/ledger"
+	"github.com/sluice-io/sluice/internal/schedule"
+	"github.com/sluice-io/sluice/internal/schedule/action"
+	"github.com/sluice-io/sluice/pkg/sluice"
+	"github.com/sluice-io/sluice/streams"
+)
+
+// Records keeps the events.
+type Records interface {
+	// Put stores what becomes of an event if the stored revision is its own, 0 for a new one, and returns the new one.
+	Put(ctx context.Context, s *sluice.Scheduled) (uint64, error)
+	Get(ctx context.Context, namespace, id string) (sluice.Scheduled, error)
+	// Delete removes an event if the stored revision is its own.
+	Delete(ctx context.Context, s *sluice.Scheduled) error
+}
+
+// Lists reads all of them.
+type Lists interface {
+	// Watch tells of every one by its key, as it is and as it changes, nil when it is gone, until ctx ends. Once all that are
+	// stored have been told, it says so with no key.
+	Watch(ctx context.Context, f func(key string, s *sluice.Scheduled)) error
+}
+
+// Log says what a namespace's log has.
+type Log interface {
+	// RecentByID returns an event that can be found without reading the log. Code NotFound.
+	RecentByID(ctx context.Context, namespace, id string) (sluice.Event, error)
+}
+
+// Performer publishes an event as its creator might at the moment.
+type Performer interface {
+	Perform(ctx context.Context, f action.Firing) (sluice.Stored, error)
+	// Find returns where an event lies; no place if it does not.
+	Find(ctx context.Context, e *sluice.Event) (sluice.Stored, error)
+}
+
+// Teller publishes a system event; an id that was told before is told once.
+type Teller interface {
+	Tell(ctx context.Context, namespace string, e sluice.SystemEvent) error
+}
+
+// Needs is what the engine works with.
+type Needs struct {
+	Records Records
+	Lists   Lists
+	Log     Log
+	Perform Performer
+	Tell    Teller
+	Owner   schedule.Owner
+	Ledger  *ledger.Ledger
+	Replica string
+	Now     func() time.Time
+}
+
+// Options is what the engine can do without.
+type Options struct {
+	Most  int           // events of a namespace that wait; 0: any number
+	Ahead time.Duration // how far away the time may be; 0: as far as one likes
+	Log   *slog.Logger  // slog.DiscardHandler
+
+	Observe schedule.Observer // nil: nobody
+}
+
+// Engine stores events at their times. Its methods may be called at once.
+type Engine struct {
+	needs Needs
+	opts  Options
+	due   *schedule.Engine[sluice.Scheduled]
+
+	mu     sync.Mutex
+	others map[string]time.Time // when another replica was last seen to store an event of a lane
+	swept  time.Time            // when it was last looked for what is over there
+}
+
+// New returns an engine. While its Run runs, what is due is stored.
+func New(needs Needs, opts Options) *Engine {
+	if opts.Log == nil {
+		opts.Log = slog.New(slog.DiscardHandler)
+	}
+	e := &Engine{needs: needs, opts: opts, others: map[string]time.Time{}}
+	e.due = schedule.New(kind{e}, schedule.Needs{What: "event", Owner: needs.Owner, Replica: needs.Replica, Now: needs.Now, Log: opts.Log, Observe: opts.Observe})
+	return e
+}
+
+// Run stores what is due until ctx is done.
+func (e *Engine) Run(ctx context.Context) error { return e.due.Run(ctx, e.needs.Lists.Watch) }
+
+// Waiting returns how many events of each namespace wait for their time.
+func (e *Engine) Waiting() map[string]int { return e.due.Waiting() }
+
+// seeOther notes that another replica is at a lane's events.
+func (e *Engine) seeOther(lane string) {
+	now := e.needs.Now()
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	e.others[lane] = now
+	if now.Sub(e.swept) > action.Backup {
+		e.swept = now
+		maps.DeleteFunc(e.others, func(_ string, seen time.Time) bool { return now.Sub(seen) > action.HoldFor })
+	}
+}
+
+// moment returns what a decision about an event of a lane depends on, besides the event.
+func (e *Engine) moment(lane string) moment {
+	m := moment{now: e.needs.Now(), me: e.needs.Replica, grace: e.due.Grace(lane)}
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	m.others = e.others[lane]
+	return m
+}
+
+// lane is what is stored in order.
+func lane(s *sluice.Scheduled) string { return s.Event.Namespace + string(s.Event.Path) }
+
+// Schedule takes an event that is to be stored at a time, and returns what is stored of it, and whether it had been
+// taken before under its id. Codes as of publishing; QuotaExceeded if too many wait; Conflict if the id is that of an event on another path.
+func (e *Engine) Schedule(ctx context.Context, s sluice.Scheduled) (sluice.Scheduled, bool, error) {
+	if ahead := e.opts.Ahead; ahead > 0 && s.DeliverAt.After(e.needs.Now().Add(ahead)) {
+		return s, false, sluice.Errorf(sluice.InvalidRequest, "%s is too far ahead: use at most %s", s.DeliverAt.Format(time.RFC3339), ahead).
+			With("field", sluice.AttributeDeliverAt)
+	}
+	release, err := e.reserve(s.Event.Namespace)
+	if err != nil {
+		return s, false, err
+	}
+	defer release()
+	for {
+		s.Revision = 0
+		revision, err := e.needs.Records.Put(ctx, &s)
+		if err == nil {
+			s.Revision = revision
+			e.due.Know(streams.ScheduledKey(s.Event.Namespace, s.Event.ID), &s)
+			return s, false, nil
+		}
+		if sluice.CodeOf(err) != sluice.Conflict {
+			return s, false, err
+		}
+		is, err := e.needs.Records.Get(ctx, s.Event.Namespace, s.Event.ID)
+		switch {
+		case sluice.CodeOf(err) == sluice.NotFound:
+			continue // it has gone meanwhile
+		case err != nil:
+			return s, false, err
+		case is.Outcome != "":
+			if err := e.finish(ctx, &is); err != nil {
+				return s, false, err
+			}
+		case is.Event.Path != s.Event.Path:
+			return s, false, sluice.Errorf(sluice.Conflict, "the id %q belongs to an event on another path; ids are unique in a namespace", s.Event.ID).With("id", s.Event.ID)
+		case !s.Event.Repeats(&is.Event):
+			return sluice.Scheduled{}, false, s.Event.OtherEvent()
+		default:
+			return is, true, nil
+		}
+	}
+}
+
+// Published returns the place of an event whose id the log has taken already, as far as it remembers. Code NotFound
+// if it has not; Conflict if it lies on another path or says something else.
+func (e *Engine) Published(ctx context.Context, ev *sluice.Event) (sluice.Stored, error) {
+	is, err := e.needs.Log.RecentByID(ctx, ev.Namespace, ev.ID)
+	if err != nil {
+		return sluice.Stored{}, err
+	}
+	if is.Path != ev.Path {
+		return sluice.Stored{}, sluice.Errorf(sluice.Conflict, "the id %q belongs to an event on another path; ids are unique in a namespace", ev.ID).With("id", ev.ID)
+	}
+	if !ev.Repeats(&is) {
+		return sluice.Stored{}, ev.OtherEvent()
+	}
+	return sluice.Stored{ID: is.ID, Seq: is.Seq, Path: is.Path, Duplicate: true}, nil
+}
+
+// Waits returns an error (Conflict) if an event waits under an event's id on its path, as far as this replica knows: who wants it at
+// once cancels that first. One on another path is not in the way, or whoever may publish there could keep out what others do.
+func (e *Engine) Waits(ctx context.Context, ev *sluice.Event) error {
+	m, ok := e.due.Marked(streams.ScheduledKey(ev.Namespace, ev.ID))
+	if !ok || m.Path != ev.Path {
+		return nil
+	}
+	is, err := e.Get(ctx, ev.Namespace, ev.ID)
+	switch {
+	case sluice.CodeOf(err) == sluice.NotFound:
+		return nil // it has been stored, or cancelled, in the meantime
+	case err != nil:
+		return err
+	}
+	at := is.DeliverAt.Format(time.RFC3339Nano)
+	return sluice.Errorf(sluice.Conflict, "an event with the id %q is scheduled on %s at %s: cancel it first, or use another id", ev.ID, ev.Path, at).
+		With("id", ev.ID).With("deliver_at", at)
+}
+
+// reserve returns an error (QuotaExceeded) if a namespace has as many waiting as it may.
+func (e *Engine) reserve(namespace string) (release func(), err error) {
+	release, ok := e.due.Reserve(namespace, e.opts.Most)
+	if !ok {
+		return nil, sluice.Errorf(sluice.QuotaExceeded, "namespace %s has %d scheduled events, the limit; cancel some, or wait until some are due", namespace, e.opts.Most).
+			With("limit", e.opts.Most).With("retry_after", fullRetry)
+	}
+	return release, nil
+}
+
+// fullRetry is after how many seconds a namespace may have room again.
+const fullRetry = 60
+
+// Get returns an event that is not stored yet. Code NotFound.
+func (e *Engine) Get(ctx context.Context, namespace, id string) (sluice.Scheduled, error) {
+	s, err := e.needs.Records.Get(ctx, namespace, id)
+	if err == nil && s.Outcome != "" {
+		err = sluice.Errorf(sluice.NotFound, "scheduled event %q not found in %s", id, namespace)
+	}
+	return s, err
+}
+
+// After returns a namespace's events that are not stored yet, the next first: up to so many behind a place, of those on paths that are
+// wanted; and where to go on, the zero place if these were all.
+func (e *Engine) After(ctx context.Context, namespace string, p sluice.ScheduledPlace, most int, want func(sluice.Path) bool) ([]sluice.Scheduled, sluice.ScheduledPlace, error) {
+	next := sluice.ScheduledPlace{}
+	if err := e.due.Known(ctx); err != nil {
+		return nil, next, err
+	}
+	marks := e.due.After(namespace, schedule.Mark{At: p.At, ID: p.ID}, most, func(m schedule.Mark) bool { return want(m.Path) })
+	if len(marks) == most && most > 0 {
+		next = sluice.ScheduledPlace{At: marks[most-1].At, ID: marks[most-1].ID}
+	}
+	all, err := e.read(ctx, namespace, marks)
+	return all, next, err
+}
+
+// readers bounds how many records are read at once for a list.
+const readers = 8
+
+// read returns what is stored of events, without those that are not any more.
+func (e *Engine) read(ctx context.Context, namespace string, marks []schedule.Mark) ([]sluice.Scheduled, error) {
+	all, errs := make([]sluice.Scheduled, len(marks)), make([]error, len(marks))
+	var reading sync.WaitGroup
+	for r := range min(readers, len(marks)) {
+		reading.Go(func() {
+			for i := r; i < len(marks); i += readers {
+				all[i], errs[i] = e.Get(ctx, namespace, marks[i].ID)
+			}
+		})
+	}
+	reading.Wait()
+	there := all[:0]
+	for i := range all {
+		switch {
+		case errs[i] == nil:
+			there = append(there, all[i])
+		case sluice.CodeOf(errs[i]) != sluice.NotFound:
+			return nil, errs[i]
+		}
+	}
+	return there, nil
+}
+
+// endData is the data of the system events about events that will not be stored.
+type endData struct {
+	ID          string           `json:"id"`
+	Path        sluice.Path      `json:"path"`
+	Type        string           `json:"type"`
+	DeliverAt   time.Time        `json:"deliver_at"`
+	Creator     sluice.Principal `json:"creator"`
+	Outcome     string           `json:"outcome,omitempty"`
+	CancelledBy sluice.Principal `json:"cancelled_by,omitempty"`
+}
+
+func dataOf(s *sluice.Scheduled) endData {
+	return endData{
+		ID: s.Event.ID, Path: s.Event.Path, Type: s.Event.Type, DeliverAt: s.DeliverAt, Creator: s.CreatedBy, CancelledBy: s.EndedBy,
+	}
+}
+
+// Cancel has an event, as it was read, not stored any more: when it returns without an error, it never is. The ledger knows
+// of it before. Codes NotFound; Conflict if it is too late, or if another has taken its place.
+func (e *Engine) Cancel(ctx context.Context, s sluice.Scheduled, by sluice.Principal) error {
+	if err := e.stoppable(ctx, &s); err != nil {
+		return err
+	}
+	intent, err := e.needs.Ledger.Intend(ctx, nil, ledger.Change{
+		Actor: string(by), Action: sluice.ActionScheduledCancel, Namespace: s.Event.Namespace, Resource: s.Event.ID, Old: dataOf(&s),
+	})
+	if err != nil {
+		return err
+	}
+	s.Outcome, s.EndedBy = sluice.OutcomeCancelled, by
+	revision, err := e.needs.Records.Put(ctx, &s)
+	if err != nil {
+		if sluice.CodeOf(err) == sluice.Conflict {
+			err = tooLate(&s)
+		}
+		intent.Fail(ctx, err)
+		return err
+	}
+	s.Revision = revision
+	e.due.Ended(s.Event.Namespace, schedule.Cancelled, s.DeliverAt)
+	if err := e.finish(ctx, &s); err != nil { // which is done again
+		e.opts.Log.WarnContext(ctx, "cancelled event not removed yet", slog.String("namespace", s.Event.Namespace), slog.String("id", s.Event.ID), slog.Any("error", err))
+	}
+	return nil
+}
+
+// stoppable returns an error (Conflict) if an event is being stored, or was by a try of which nothing has been heard.
+func (e *Engine) stoppable(ctx context.Context, s *sluice.Scheduled) error {
+	ok, err := e.due.Stoppable(s.Claim, func() (bool, error) {
+		stored, err := e.needs.Perform.Find(ctx, &s.Event)
+		return stored.Seq > 0, err
+	})
+	if err == nil && !ok {
+		err = tooLate(s)
+	}
+	return err
+}
+
+func tooLate(s *sluice.Scheduled) error {
+	return sluice.Errorf(sluice.Conflict, "event %q is being published, or was just published or changed: check whether it is still scheduled, and retry", s.Event.ID)
+}
+
+// finish tells how an event ended, and removes it.
+func (e *Engine) finish(ctx context.Context, s *sluice.Scheduled) error {
+	data, kind := dataOf(s), sluice.TypeScheduledCancelled
+	if s.Outcome != sluice.OutcomeCancelled {
+		data.Outcome, kind = s.Outcome, sluice.TypeScheduledFailed
+	}
+	id := fmt.Sprintf("%s-%x", kind, sha256.Sum256(fmt.Appendf(nil, "%s %d", s.Event.ID, s.CreatedAt.UnixNano())))
+	err := e.needs.Tell.Tell(ctx, s.Event.Namespace, sluice.SystemEvent{Path: sluice.ScheduledPath, ID: id, Kind: kind, Data: data})
+	if err != nil && action.Passing(err) {
+		return err
+	}
+	if err := e.needs.Records.Delete(ctx, s); err != nil && sluice.CodeOf(err) != sluice.Conflict { // somebody else was faster
+		return err
+	}
+	return nil
+}

@@ -1,0 +1,128 @@
+package delayed
+
+import (
+	"context"
+	"errors"
+	"log/slog"
+
+	"github.com/sluice-io/sluice/internal/schedule"
+	"github.com/sluice-io/sluice/internal/schedule/action"
+	"github.com/sluice-io/sluice/internal/schedule/timerqueue"
+	"github.com/sluice-io/sluice/pkg/sluice"
+	"github.com/sluice-io/sluice/streams"
+)
+
+// kind is the scheduled events for the engine that keeps what is due.
+type kind struct{ *Engine }
+
+// Read returns what is stored of an event. Code NotFound.
+func (k kind) Read(ctx context.Context, key string) (sluice.Scheduled, error) {
+	namespace, id, err := streams.ParseScheduledKey(key)
+	if err != nil { // nor is it in a while
+		k.opts.Log.ErrorContext(ctx, "scheduled event has an invalid key", slog.String("key", key))
+		return sluice.Scheduled{}, sluice.Errorf(sluice.NotFound, "%s", err)
+	}
+	return k.needs.Records.Get(ctx, namespace, id)
+}
+
+// Entry returns when to look at an event.
+func (k kind) Entry(key string, s *sluice.Scheduled) timerqueue.Entry {
+	on := lane(s)
+	if s.Claim != nil && s.Claim.By != k.needs.Replica {
+		k.seeOther(on)
+	}
+	one := timerqueue.Entry{Key: key, Lane: on, Group: s.Event.Namespace, At: s.DeliverAt, Order: s.Revision}
+	switch {
+	case s.Outcome != "": // whoever wrote it finishes it, unless it died
+		one.Next = k.needs.Now().Add(action.Backup)
+	case s.Claim != nil && !k.due.Former(s.Claim):
+		one.Next = s.Claim.At.Add(action.ClaimFor)
+	}
+	return one
+}
+
+// Mark returns where an event is in the list of those that wait.
+func (kind) Mark(s *sluice.Scheduled) (schedule.Mark, bool) {
+	return schedule.Mark{At: s.DeliverAt, ID: s.Event.ID, Path: s.Event.Path}, s.Outcome == ""
+}
+
+// Tries returns how often it was tried to store an event.
+func (kind) Tries(s *sluice.Scheduled) int {
+	if s.Claim == nil {
+		return 0
+	}
+	return s.Claim.Tries
+}
+
+// Step takes an event as far as it goes.
+func (k kind) Step(ctx context.Context, _ string, s *sluice.Scheduled) (next schedule.Next, err error) {
+	do, until := decide(s, k.moment(lane(s)))
+	switch do {
+	case wait, hold:
+		next.Again = timerqueue.Again{At: until, Hold: do == hold}
+		return next, nil
+	case finish:
+		return next, k.finish(ctx, s)
+	case publish, resume:
+	}
+	firing := action.Firing{Creator: s.Creator, Event: s.Event, Paid: true}
+	if was := s.Claim; was != nil {
+		firing.Since = was.Since
+	}
+	s.Claim = k.due.Claim(s.Claim)
+	if s.Revision, err = k.needs.Records.Put(ctx, s); err != nil {
+		return next, err
+	}
+	return next, k.publish(ctx, s, firing)
+}
+
+// publish publishes an event that is claimed, and removes it; what may not be published is told of.
+func (e *Engine) publish(ctx context.Context, s *sluice.Scheduled, firing action.Firing) error {
+	stored, err := e.needs.Perform.Perform(ctx, firing)
+	if err == nil && stored.Duplicate {
+		s.Claim.Sent = true // if it cannot be told whose it is, it may be this one
+		err = e.same(ctx, s)
+	}
+	if err != nil {
+		return e.giveUp(ctx, s, err)
+	}
+	e.due.Ended(s.Event.Namespace, schedule.Fired, s.DeliverAt)
+	return e.needs.Records.Delete(ctx, s)
+}
+
+// rest notes that nobody is at an event until the next try: until then it can be cancelled.
+func (e *Engine) rest(ctx context.Context, s *sluice.Scheduled, sent bool) (err error) {
+	s.Claim = e.due.Rest(s.Claim, sent)
+	s.Revision, err = e.needs.Records.Put(ctx, s)
+	return err
+}
+
+// same returns an error (Conflict) if what the log has under an event's id is not the event: somebody has published another one
+// meanwhile.
+func (e *Engine) same(ctx context.Context, s *sluice.Scheduled) error {
+	is, err := e.needs.Log.RecentByID(ctx, s.Event.Namespace, s.Event.ID)
+	switch {
+	case sluice.CodeOf(err) == sluice.NotFound:
+		return nil // there is no telling any more
+	case err != nil:
+		return err
+	case is.Extensions[sluice.AttributeDeliverAt] != s.Event.Extensions[sluice.AttributeDeliverAt]:
+		return sluice.Errorf(sluice.Conflict, "the id %q was used in the meantime by a published event", s.Event.ID)
+	}
+	return nil
+}
+
+// giveUp ends an event that cannot be published, unless it can be later.
+func (e *Engine) giveUp(ctx context.Context, s *sluice.Scheduled, cause error) (err error) {
+	if action.Passing(cause) {
+		return errors.Join(cause, e.rest(ctx, s, action.Sent(cause)))
+	}
+	e.opts.Log.WarnContext(ctx, "scheduled event not published", slog.String("namespace", s.Event.Namespace), slog.String("id", s.Event.ID),
+		slog.String("path", string(s.Event.Path)), slog.Any("error", cause))
+	s.Outcome = sluice.DispatchOutcome(cause)
+	if s.Revision, err = e.needs.Records.Put(ctx, s); err != nil {
+		return err
+	}
+	e.due.Ended(s.Event.Namespace, schedule.Failed, s.DeliverAt)
+	return e.finish(ctx, s)
+}

@@ -1,0 +1,112 @@
+package schedule_test
+
+import (
+	"context"
+	"errors"
+	"log/slog"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/stretchr/testify/require"
+	"go.uber.org/goleak"
+
+	"github.com/sluice-io/sluice/internal/schedule"
+	"github.com/sluice-io/sluice/internal/schedule/timerqueue"
+	"github.com/sluice-io/sluice/pkg/sluice"
+)
+
+func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
+
+// task is a record: it is done in so many steps, of which the first ones fail.
+type task struct {
+	at           time.Time
+	fails, steps int
+	done         []time.Duration // when a step was taken, or failed, after its time
+}
+
+type tasks map[string]*task
+
+func (ts tasks) Read(_ context.Context, key string) (*task, error) {
+	if one := ts[key]; one.steps > 0 {
+		return one, nil
+	}
+	return nil, sluice.Errorf(sluice.NotFound, "it is done")
+}
+
+func (tasks) Entry(key string, one **task) timerqueue.Entry {
+	return timerqueue.Entry{Key: key, Lane: key, Group: "acme", At: (*one).at}
+}
+
+func (tasks) Step(_ context.Context, _ string, p **task) (next schedule.Next, err error) {
+	one := *p
+	one.done = append(one.done, time.Since(one.at))
+	if one.fails--; one.fails >= 0 {
+		return next, errors.New("not now")
+	}
+	one.steps--
+	next.More = true
+	return next, nil
+}
+
+func (tasks) Mark(p **task) (schedule.Mark, bool) { return schedule.Mark{At: (*p).at}, true }
+
+func (tasks) Tries(p **task) int {
+	if *p == nil {
+		return 0
+	}
+	return len((*p).done)
+}
+
+type everything struct{}
+
+func (everything) Owns(string) bool { return true }
+
+func engine(all tasks) *schedule.Engine[*task] {
+	return schedule.New(all, schedule.Needs{What: "task", Owner: everything{}, Replica: "one", Now: time.Now, Log: slog.New(slog.DiscardHandler)})
+}
+
+// What is due when a server starts is done once all records are known, so that what was told first is not done first.
+func TestNothingIsDoneBeforeAllIsKnown(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		now := time.Now()
+		all := tasks{"a": {at: now, steps: 2}, "b": {at: now.Add(-time.Second), steps: 1, fails: 2}}
+		e := engine(all)
+		ctx, cancel := context.WithCancel(t.Context())
+		ended := make(chan error, 1)
+		go func() {
+			ended <- e.Run(ctx, func(ctx context.Context, f func(string, **task)) error {
+				for key, one := range all {
+					f(key, &one)
+				}
+				<-time.After(5 * time.Second)
+				f("", nil)
+				<-ctx.Done()
+				return ctx.Err()
+			})
+		}()
+		<-time.After(time.Minute)
+		cancel()
+		require.ErrorIs(t, <-ended, context.Canceled)
+		require.Equal(t, []time.Duration{5 * time.Second, 5 * time.Second}, all["a"].done, "both steps at once")
+		require.Equal(t, []time.Duration{6 * time.Second, 8 * time.Second, 12 * time.Second}, all["b"].done, "later each time")
+	})
+}
+
+func TestThereIsRoomForAsManyAsAreComingOrKnown(t *testing.T) {
+	t.Parallel()
+	e := engine(nil)
+	one := &task{}
+	e.Know("a", &one)
+	release, ok := e.Reserve("acme", 2)
+	require.True(t, ok)
+	_, ok = e.Reserve("acme", 2)
+	require.False(t, ok)
+	release()
+	_, ok = e.Reserve("acme", 2)
+	require.True(t, ok)
+	e.Know("a", nil)
+	_, ok = e.Reserve("acme", 2)
+	require.True(t, ok)
+}

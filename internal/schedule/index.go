@@ -1,0 +1,176 @@
+package schedule
+
+import (
+	"cmp"
+	"maps"
+	"slices"
+	"strings"
+	"sync"
+	"time"
+
+	"github.com/sluice-io/sluice/pkg/sluice"
+)
+
+// Mark is the place of a record in the list of its namespace, which is in the order of the times.
+type Mark struct {
+	At   time.Time
+	ID   string
+	Path sluice.Path // that it is about
+	Over bool        // it does not wait any more
+}
+
+func (m Mark) compare(other Mark) int {
+	return cmp.Or(m.At.Compare(other.At), strings.Compare(m.ID, other.ID))
+}
+
+// index has the marks of all records. Its methods may be called at once.
+type index struct {
+	mu    sync.Mutex
+	byKey map[string]marked
+	lists map[string]*list // by namespace
+	wait  map[string]int   // how many of a namespace do
+}
+
+type marked struct {
+	Mark
+
+	namespace string
+	order     uint64
+}
+
+func newIndex() *index {
+	return &index{byKey: map[string]marked{}, lists: map[string]*list{}, wait: map[string]int{}}
+}
+
+// set puts a record at its place, as it is of a revision.
+func (x *index) set(namespace, key string, order uint64, m Mark) {
+	x.mu.Lock()
+	defer x.mu.Unlock()
+	x.drop(key)
+	l := x.lists[namespace]
+	if l == nil {
+		l = &list{}
+		x.lists[namespace] = l
+	}
+	x.byKey[key] = marked{m, namespace, order}
+	if !m.Over {
+		x.wait[namespace]++
+	}
+	l.insert(m)
+}
+
+// remove takes a record out, if it is there.
+func (x *index) remove(key string) {
+	x.mu.Lock()
+	defer x.mu.Unlock()
+	x.drop(key)
+}
+
+// order returns the revision of which a record is known, 0 for none.
+func (x *index) order(key string) uint64 {
+	x.mu.Lock()
+	defer x.mu.Unlock()
+	return x.byKey[key].order
+}
+
+// removeOf is remove, unless a record is known of another revision by now.
+func (x *index) removeOf(key string, order uint64) {
+	x.mu.Lock()
+	defer x.mu.Unlock()
+	if x.byKey[key].order == order {
+		x.drop(key)
+	}
+}
+
+func (x *index) drop(key string) {
+	was, known := x.byKey[key]
+	if !known {
+		return
+	}
+	delete(x.byKey, key)
+	if !was.Over {
+		if x.wait[was.namespace]--; x.wait[was.namespace] == 0 {
+			delete(x.wait, was.namespace)
+		}
+	}
+	l := x.lists[was.namespace]
+	if l.remove(was.Mark); len(l.chunks) == 0 {
+		delete(x.lists, was.namespace)
+	}
+}
+
+func (x *index) get(key string) (Mark, bool) {
+	x.mu.Lock()
+	defer x.mu.Unlock()
+	m, ok := x.byKey[key]
+	return m.Mark, ok
+}
+
+// waiting returns how many of each namespace wait.
+func (x *index) waiting() map[string]int {
+	x.mu.Lock()
+	defer x.mu.Unlock()
+	return maps.Clone(x.wait)
+}
+
+// after returns up to so many marks behind one, of those that are wanted.
+func (x *index) after(namespace string, m Mark, most int, want func(Mark) bool) (found []Mark) {
+	x.mu.Lock()
+	defer x.mu.Unlock()
+	l := x.lists[namespace]
+	if l == nil {
+		return nil
+	}
+	for c := l.chunkOf(m); c < len(l.chunks); c++ {
+		at, same := slices.BinarySearchFunc(l.chunks[c], m, Mark.compare)
+		if same {
+			at++
+		}
+		for _, one := range l.chunks[c][at:] {
+			if len(found) == most {
+				return found
+			}
+			if want(one) {
+				found = append(found, one)
+			}
+		}
+	}
+	return found
+}
+
+// maxChunk bounds what is moved when a mark is put between others.
+const maxChunk = 512
+
+// list is marks in their order, in pieces that are never empty.
+type list struct{ chunks [][]Mark }
+
+// chunkOf returns the first piece that ends at a mark or behind it.
+func (l *list) chunkOf(m Mark) int {
+	c, _ := slices.BinarySearchFunc(l.chunks, m, func(chunk []Mark, m Mark) int { return chunk[len(chunk)-1].compare(m) })
+	return c
+}
+
+func (l *list) insert(m Mark) {
+	if len(l.chunks) == 0 {
+		l.chunks = [][]Mark{{m}}
+		return
+	}
+	c := min(l.chunkOf(m), len(l.chunks)-1)
+	at, _ := slices.BinarySearchFunc(l.chunks[c], m, Mark.compare)
+	chunk := slices.Insert(l.chunks[c], at, m)
+	l.chunks[c] = chunk
+	if len(chunk) > maxChunk {
+		half := slices.Clone(chunk[maxChunk/2:])
+		l.chunks[c] = slices.Clip(chunk[:maxChunk/2])
+		l.chunks = slices.Insert(l.chunks, c+1, half)
+	}
+}
+
+// remove takes out a mark that is in the list.
+func (l *list) remove(m Mark) {
+	c := l.chunkOf(m)
+	at, _ := slices.BinarySearchFunc(l.chunks[c], m, Mark.compare)
+	if l.chunks[c] = slices.Delete(l.chunks[c], at, at+1); len(l.chunks[c]) == 0 {
+		l.chunks = slices.Delete(l.chunks, c, c+1)
+	}
+}

@@ -1,0 +1,311 @@
+// Package timerqueue is a queue of timers by key: it calls a function at set times, of which there may
+// be many.
+//
+// Due keys are held in memory; nothing is stored here. Keys of one lane are called one after the
+// other in the order of their times, postponed ones first; and a key is never called twice
+// concurrently. A call may be redundant, so the callee checks the stored state.
+package timerqueue
+
+import (
+	"cmp"
+	"container/heap"
+	"context"
+	"hash/fnv"
+	"slices"
+	"sync"
+	"time"
+)
+
+const (
+	shards = 64          // keys of so many lanes are called at once, if they are due at once
+	peep   = time.Second // how soon a clock that was set is noticed
+)
+
+// Entry is what is to be done when.
+type Entry struct {
+	Key   string
+	Lane  string // whose entries are called in order
+	Group string // for Count
+	At    time.Time
+	Order uint64    // of two at the same time the lower is first
+	Next  time.Time // when it is called, if that is later than At
+}
+
+// Again says when to call a key again.
+type Again struct {
+	At   time.Time // zero: not before it is set anew
+	Hold bool      // the rest of its lane has to wait for it
+}
+
+// Timers calls a function for keys at their times. Its methods may be called at once.
+type Timers struct {
+	fire func(ctx context.Context, key string) Again
+
+	mu     sync.Mutex
+	byKey  map[string]*entry
+	counts map[string]int
+	shards [shards]*shard
+}
+
+// entry is an Entry in its shard.
+type entry struct {
+	Entry
+
+	shard  *shard
+	index  int       // in the heap; -1: it is not there
+	next   time.Time // when it is called: At, unless it was put off
+	firing bool
+	set    bool // next is to be heeded
+	gone   bool // it was removed while it was called
+}
+
+type shard struct {
+	due  dues
+	late map[string]map[*entry]struct{} // those that were put off, by lane
+	wake chan struct{}
+}
+
+// New returns timers. While Run runs, fire is called for every key when its time has come; it returns when to call it for
+// the key again.
+func New(fire func(ctx context.Context, key string) Again) *Timers {
+	t := &Timers{fire: fire, byKey: map[string]*entry{}, counts: map[string]int{}}
+	for i := range t.shards {
+		t.shards[i] = &shard{late: map[string]map[*entry]struct{}{}, wake: make(chan struct{}, 1)}
+	}
+	return t
+}
+
+// Set has the key called at a time, in place of the one that was set before, unless that one's order is higher: whoever says so
+// late does not know what has become of it since. It returns false then.
+func (t *Timers) Set(one Entry) bool {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	e := t.byKey[one.Key]
+	if e == nil {
+		e = &entry{shard: t.shards[hash(one.Lane)%shards], index: -1, Entry: one}
+		t.byKey[one.Key] = e
+		t.counts[one.Group]++
+	}
+	if one.Order < e.Order {
+		return false
+	}
+	e.At, e.Order, e.next, e.set, e.gone = one.At, one.Order, one.At, true, false
+	e.inTime()
+	if one.Next.After(one.At) {
+		e.next = one.Next
+		e.putOff()
+	}
+	if !e.firing {
+		t.queue(e)
+	}
+	return true
+}
+
+// Remove has the key not called any more.
+func (t *Timers) Remove(key string) {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	e := t.byKey[key]
+	if e == nil {
+		return
+	}
+	e.set, e.gone = false, true
+	e.inTime()
+	if e.index >= 0 {
+		heap.Remove(&e.shard.due, e.index)
+	}
+	t.forget(e)
+}
+
+// Recall has all that were put off called as soon as their times have come. Whoever put them off by a clock that was set since says anew until
+// when.
+func (t *Timers) Recall() {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	for _, s := range t.shards {
+		for _, lane := range s.late {
+			for e := range lane {
+				if e.next = e.At; e.index >= 0 {
+					t.queue(e)
+				}
+			}
+		}
+	}
+}
+
+// Count returns how many keys of a group are set.
+func (t *Timers) Count(group string) int {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	return t.counts[group]
+}
+
+// Run calls until ctx is done, and returns when the last call has.
+func (t *Timers) Run(ctx context.Context) error {
+	var all sync.WaitGroup
+	for _, s := range t.shards {
+		all.Go(func() { t.run(ctx, s) })
+	}
+	all.Wait()
+	return nil
+}
+
+func (t *Timers) run(ctx context.Context, s *shard) {
+	timer := time.NewTimer(peep)
+	defer timer.Stop()
+	for ctx.Err() == nil {
+		due, wait := t.next(s)
+		var again Again
+		for _, e := range due {
+			if !again.Hold {
+				again = t.fire(ctx, e.Key)
+			}
+			t.fired(e, again.At)
+		}
+		if len(due) > 0 {
+			continue
+		}
+		var later <-chan time.Time
+		if wait > 0 {
+			timer.Reset(wait)
+			later = timer.C
+		}
+		select {
+		case <-ctx.Done():
+		case <-s.wake:
+		case <-later:
+		}
+	}
+}
+
+// next takes the entry that is due, behind those of its lane that were put off and come before it, or says how long to wait for the next; 0: until
+// there is one.
+func (t *Timers) next(s *shard) ([]*entry, time.Duration) {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	if len(s.due) == 0 {
+		return nil, 0
+	}
+	first := s.due[0]
+	if wait := time.Until(first.next.Round(0)); wait > 0 {
+		return nil, min(wait, peep)
+	}
+	due := []*entry{first}
+	for e := range s.late[first.Lane] {
+		if e.before(first) {
+			due = append(due, e)
+		}
+	}
+	slices.SortFunc(due, func(a, b *entry) int { return cmp.Or(a.At.Compare(b.At), cmp.Compare(a.Order, b.Order)) })
+	for _, e := range due {
+		heap.Remove(&s.due, e.index)
+		e.inTime()
+		e.firing, e.set = true, false
+	}
+	return due, 0
+}
+
+// fired takes when an entry is to be called again. If it was set while it was called, the earlier counts.
+func (t *Timers) fired(e *entry, again time.Time) {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	e.firing = false
+	if !again.IsZero() && !e.gone && (!e.set || again.Before(e.next)) {
+		e.next, e.set = again, true
+		e.putOff()
+	}
+	if e.set {
+		t.queue(e)
+		return
+	}
+	t.forget(e)
+}
+
+// before reports whether the entry's time comes before another's.
+func (e *entry) before(other *entry) bool {
+	return e.At.Before(other.At) || e.At.Equal(other.At) && e.Order < other.Order
+}
+
+// putOff remembers that the entry is called later than at its time.
+func (e *entry) putOff() {
+	if e.shard.late[e.Lane] == nil {
+		e.shard.late[e.Lane] = map[*entry]struct{}{}
+	}
+	e.shard.late[e.Lane][e] = struct{}{}
+}
+
+// inTime forgets that.
+func (e *entry) inTime() {
+	delete(e.shard.late[e.Lane], e)
+	if len(e.shard.late[e.Lane]) == 0 {
+		delete(e.shard.late, e.Lane)
+	}
+}
+
+func (t *Timers) forget(e *entry) {
+	if e.firing {
+		return
+	}
+	delete(t.byKey, e.Key)
+	if t.counts[e.Group]--; t.counts[e.Group] == 0 {
+		delete(t.counts, e.Group)
+	}
+}
+
+func (t *Timers) queue(e *entry) {
+	if e.index >= 0 {
+		heap.Fix(&e.shard.due, e.index)
+	} else {
+		heap.Push(&e.shard.due, e)
+	}
+	if e.index == 0 {
+		select {
+		case e.shard.wake <- struct{}{}:
+		default: // it is about to look
+		}
+	}
+}
+
+func hash(s string) uint32 {
+	h := fnv.New32a()
+	_, _ = h.Write([]byte(s)) // a hash does not fail
+	return h.Sum32()
+}
+
+// dues is a heap of entries by their times.
+type dues []*entry
+
+// Len is part of heap.Interface.
+func (d dues) Len() int { return len(d) }
+
+// Less is part of heap.Interface.
+func (d dues) Less(i, j int) bool {
+	if c := d[i].next.Compare(d[j].next); c != 0 {
+		return c < 0
+	}
+	return d[i].before(d[j])
+}
+
+// Swap is part of heap.Interface.
+func (d dues) Swap(i, j int) {
+	d[i], d[j] = d[j], d[i]
+	d[i].index, d[j].index = i, j
+}
+
+// Push is part of heap.Interface.
+func (d *dues) Push(x any) {
+	if e, ok := x.(*entry); ok {
+		e.index = len(*d)
+		*d = append(*d, e)
+	}
+}
+
+// Pop is part of heap.Interface.
+func (d *dues) Pop() any {
+	last := len(*d) - 1
+	e := (*d)[last]
+	(*d)[last] = nil
+	*d = (*d)[:last]
+	e.index = -1
+	return e
+}

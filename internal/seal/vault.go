@@ -1,0 +1,152 @@
+package seal
+
+import (
+	"crypto/aes"
+	"crypto/cipher"
+	"crypto/sha256"
+	"encoding/base64"
+	"errors"
+	"fmt"
+	"log/slog"
+	"slices"
+	"strconv"
+	"strings"
+)
+
+// KeyBytes is the length of a key.
+const KeyBytes = 32
+
+// version starts every sealed text, and says how it is to be read.
+const version = "enc1."
+
+// ErrTampered says that a sealed text was changed, or is not where it was sealed for.
+var ErrTampered = errors.New("the sealed text was modified or belongs to another record")
+
+// UnknownKeyError says that a text was sealed with a key that is not in the ring.
+type UnknownKeyError struct{ ID string }
+
+// Error names the key.
+func (e *UnknownKeyError) Error() string {
+	return "sealed with key " + e.ID + ", which is not available"
+}
+
+// Ring is keys, the newest first. It does not change and may be used at once. It prints as the
+// ids of its keys.
+type Ring struct{ keys []key }
+
+type key struct {
+	id   string
+	aead cipher.AEAD
+}
+
+// New returns a ring of keys of KeyBytes each, the newest first. A key that is there twice counts once.
+func New(keys ...[]byte) (*Ring, error) {
+	if len(keys) == 0 {
+		return nil, errors.New("no key")
+	}
+	r := &Ring{}
+	for _, raw := range keys {
+		if len(raw) != KeyBytes {
+			return nil, fmt.Errorf("a key has %d bytes; it needs %d", len(raw), KeyBytes)
+		}
+		if r.has(ID(raw)) {
+			continue
+		}
+		block, err := aes.NewCipher(raw)
+		if err != nil {
+			return nil, fmt.Errorf("key: %w", err)
+		}
+		aead, err := cipher.NewGCMWithRandomNonce(block)
+		if err != nil {
+			return nil, fmt.Errorf("key: %w", err)
+		}
+		r.keys = append(r.keys, key{ID(raw), aead})
+	}
+	return r, nil
+}
+
+// ID returns the name of a key, which tells nothing of it: keys are random.
+func ID(raw []byte) string {
+	hash := sha256.Sum256(append([]byte("sluice vault key\n"), raw...))
+	return base64.RawURLEncoding.EncodeToString(hash[:6])
+}
+
+// Place names where a sealed text lies, by the kind and the id of its record and the field in
+// it. Different names are different places, however they are cut.
+func Place(names ...string) string {
+	var place []byte
+	for _, name := range names {
+		place = strconv.AppendInt(place, int64(len(name)), 10)
+		place = append(place, ':')
+		place = append(place, name...)
+	}
+	return string(place)
+}
+
+// Seal returns the plaintext sealed with the first key, for its place.
+func (r *Ring) Seal(plaintext []byte, place string) string {
+	first := r.keys[0]
+	sealed := first.aead.Seal(nil, nil, plaintext, []byte(place)) //nolint:gosec // it makes a random nonce of its own and puts it in front
+	return version + first.id + "." + base64.RawURLEncoding.EncodeToString(sealed)
+}
+
+// Open returns what was sealed for the place. It returns an UnknownKeyError if its key is not
+// in the ring, ErrTampered if it is not what was sealed there.
+func (r *Ring) Open(text, place string) ([]byte, error) {
+	id, encoded, ok := cut(text)
+	if !ok {
+		return nil, ErrTampered
+	}
+	i := slices.IndexFunc(r.keys, func(k key) bool { return k.id == id })
+	if i < 0 {
+		return nil, &UnknownKeyError{id}
+	}
+	sealed, err := base64.RawURLEncoding.Strict().DecodeString(encoded)
+	if err != nil {
+		return nil, ErrTampered
+	}
+	plaintext, err := r.keys[i].aead.Open(nil, nil, sealed, []byte(place))
+	if err != nil {
+		return nil, ErrTampered
+	}
+	return plaintext, nil
+}
+
+// KeyOf returns the id of the key that a text is sealed with; "" if it is not sealed.
+func KeyOf(text string) string {
+	id, _, _ := cut(text)
+	return id
+}
+
+func cut(text string) (id, encoded string, ok bool) {
+	rest, ok := strings.CutPrefix(text, version)
+	if !ok {
+		return "", "", false
+	}
+	return strings.Cut(rest, ".")
+}
+
+// First returns the id of the key that seals.
+func (r *Ring) First() string { return r.keys[0].id }
+
+// IDs returns the ids of the keys, the newest first.
+func (r *Ring) IDs() []string {
+	ids := make([]string, len(r.keys))
+	for i, k := range r.keys {
+		ids[i] = k.id
+	}
+	return ids
+}
+
+func (r *Ring) has(id string) bool {
+	return slices.ContainsFunc(r.keys, func(k key) bool { return k.id == id })
+}
+
+// String returns the ids of the keys.
+func (r *Ring) String() string { return "keys " + strings.Join(r.IDs(), ", ") }
+
+// Format writes the ids of the keys, whatever the verb.
+func (r *Ring) Format(f fmt.State, _ rune) { _, _ = f.Write([]byte(r.String())) } // as fmt itself does
+
+// LogValue returns the ids of the keys.
+func (r *Ring) LogValue() slog.Value { return slog.StringValue(r.String()) }

@@ -1,0 +1,58 @@
+package streamsub
+
+import (
+	"context"
+	"log/slog"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/google/uuid"
+	"github.com/stretchr/testify/require"
+
+	"github.com/sluice-io/sluice/internal/natsstore"
+	"github.com/sluice-io/sluice/internal/testkit/natstest"
+	"github.com/sluice-io/sluice/pkg/sluice"
+)
+
+// A namespace that is deleted and made anew so quickly that whoever follows it never sees it missing begins anew: what is stored
+// there is news, though its sequences have been seen before.
+func TestALogThatIsMadeAnewAtOnceIsFollowedFromItsBeginning(t *testing.T) {
+	t.Parallel()
+	store, err := natsstore.Connect(t.Context(), natsstore.Options{Conn: natstest.New(t)})
+	require.NoError(t, err)
+	t.Cleanup(store.Close)
+	require.NoError(t, store.Provision(t.Context()))
+	publish := func(n int) {
+		t.Helper()
+		for range n {
+			_, err := store.Publish(t.Context(), "n", []sluice.Event{{Namespace: "n", Path: "/a", ID: uuid.NewString(), Type: "t", Source: "/x", Data: []byte("1")}})
+			require.NoError(t, err)
+		}
+	}
+	end := func(tails *tails) uint64 {
+		tails.mu.Lock()
+		defer tails.mu.Unlock()
+		return tails.tailOf("/a")
+	}
+	_, _, err = store.PutNamespace(t.Context(), sluice.Namespace{Name: "n"})
+	require.NoError(t, err)
+	publish(5)
+	tails, news := newTails(), make(chan sluice.Path, 64)
+	ctx, cancel := context.WithCancel(t.Context())
+	var following sync.WaitGroup
+	following.Go(func() {
+		tails.follow(ctx, store, "n", func(path sluice.Path) { news <- path }, slog.New(slog.DiscardHandler))
+	})
+	defer following.Wait()
+	defer cancel()
+	require.Empty(t, <-news, "all is known")
+	require.Equal(t, uint64(5), end(tails))
+	require.NoError(t, store.DeleteNamespace(t.Context(), "n"))
+	_, _, err = store.PutNamespace(t.Context(), sluice.Namespace{Name: "n"})
+	require.NoError(t, err)
+	publish(1)
+	require.Eventually(t, func() bool { return end(tails) == 1 }, 20*time.Second, 2*time.Millisecond)
+	publish(1)
+	require.Eventually(t, func() bool { return end(tails) == 2 }, 20*time.Second, 2*time.Millisecond)
+}

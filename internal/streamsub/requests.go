@@ -1,0 +1,321 @@
+package streamsub
+
+import (
+	"cmp"
+	"context"
+	"crypto/rand"
+	"maps"
+	"reflect"
+	"slices"
+	"time"
+
+	"github.com/sluice-io/sluice/pkg/sluice"
+)
+
+// mostListed bounds the streams that are listed of a subscription.
+const mostListed = 10_000
+
+// Create makes a subscription as its maker wants it, or finds that it is there: created is false then. maker says whether
+// one that is there belongs to whoever asks. Codes INVALID_REQUEST; WEBHOOK_URL_REJECTED; SUBSCRIPTION_ALREADY_EXISTS;
+// those of sluice: QuotaExceeded; NotFound for the namespace.
+func (e *Engine) Create(ctx context.Context, k Key, c Config, who sluice.Caller, maker func(*Subscription) bool) (s Subscription, created bool, err error) {
+	if c, err = c.Normal(k); err != nil {
+		return s, false, err
+	}
+	for range tries {
+		stored, _, err := e.load(ctx, k.String())
+		if err == nil {
+			if !reflect.DeepEqual(stored.Config, c) || !maker(&stored) {
+				return stored, false, refuse(Exists, "a different subscription with this ID exists")
+			}
+			return stored, false, nil
+		}
+		if !isGone(err) {
+			return stored, false, err
+		}
+		s, err = e.create(ctx, k, c, who)
+		if sluice.CodeOf(err) == sluice.Conflict {
+			continue
+		}
+		return s, err == nil, err
+	}
+	return s, false, sluice.Errorf(sluice.Unavailable, "subscription is being created and deleted concurrently; retry")
+}
+
+func (e *Engine) create(ctx context.Context, k Key, c Config, who sluice.Caller) (Subscription, error) {
+	if err := e.checkURL(ctx, c); err != nil {
+		return Subscription{}, err
+	}
+	last, err := e.ports.Logs.LastSeq(ctx, k.Namespace)
+	if err != nil {
+		return Subscription{}, err
+	}
+	s := Subscription{
+		Key: k, Config: c, Incarnation: rand.Text(), Principal: who.Principal, Grant: who.Grant, CreatedAt: e.opts.Now().UTC().Round(0),
+		Floor: last, Base: last, Links: map[string]Link{},
+	}
+	for _, path := range c.Streams {
+		tail, err := e.begin(ctx, &s, path)
+		if err != nil {
+			return s, err
+		}
+		s.Links[path] = Link{Explicit: true, Acked: tail}
+	}
+	revision, err := e.admit(ctx, &s)
+	if err != nil {
+		return s, err
+	}
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	e.know(k.String(), s, revision)
+	e.start(k.String())
+	return s, nil
+}
+
+// admit counts a new subscription, has its webhook agree if it is to, and stores it. It returns the stored revision.
+// What it counted is taken back if the subscription is not stored.
+func (e *Engine) admit(ctx context.Context, s *Subscription) (revision uint64, err error) {
+	if q := e.ports.Quota; q != nil {
+		if err := q.Enter(ctx, s.Sends()); err != nil {
+			return 0, err
+		}
+		defer func() {
+			if err != nil {
+				q.Leave(s.Sends().ID)
+			}
+		}()
+	}
+	if err := e.shakeHands(ctx, s); err != nil {
+		return 0, err
+	}
+	failed, err := e.ports.Account.Made(ctx, s)
+	if err != nil {
+		return 0, err
+	}
+	if revision, err = e.ports.Records.Put(ctx, s.String(), *s, 0); err != nil {
+		failed(err)
+	}
+	return revision, err
+}
+
+// shakeHands has a webhook agree to be sent to, if it is to. Code WEBHOOK_URL_REJECTED if it does not.
+func (e *Engine) shakeHands(ctx context.Context, s *Subscription) (err error) {
+	if !s.Config.Handshake {
+		return nil
+	}
+	s.Agreed, err = e.ports.Post.Handshake(ctx, s.Sends())
+	if sluice.CodeOf(err) == sluice.Unprocessable {
+		return refuse(URLRejected, "%s", err)
+	}
+	return err
+}
+
+// checkURL returns an error if a webhook may never be sent to.
+func (e *Engine) checkURL(ctx context.Context, c Config) error {
+	if c.Kind != Webhook {
+		return nil
+	}
+	err := sluice.CheckURL("webhook.url", c.URL)
+	if err == nil {
+		err = e.ports.Post.Check(ctx, c.URL)
+	}
+	if code := sluice.CodeOf(err); err == nil || code == sluice.Unavailable || code == sluice.Internal {
+		return err
+	}
+	return refuse(URLRejected, "%s", err)
+}
+
+// Get returns a subscription. Code SUBSCRIPTION_NOT_FOUND.
+func (e *Engine) Get(ctx context.Context, k Key) (Subscription, error) {
+	s, _, err := e.load(ctx, k.String())
+	return s, err
+}
+
+// Streams returns the streams of a subscription, by path, as many as are listed.
+func (e *Engine) Streams(ctx context.Context, s *Subscription) ([]Stream, error) {
+	v, err := e.view(ctx, s, Input{})
+	if err != nil {
+		return nil, err
+	}
+	for path := range s.Links {
+		v.Tails[path] += 0 // it is listed, whether there is something or not
+	}
+	e.mu.Lock()
+	t := e.follow(s.Namespace)
+	e.mu.Unlock()
+	if t == nil {
+		return nil, sluice.Errorf(sluice.Unavailable, "the server is stopping")
+	}
+	t.mu.Lock()
+	t.since(0, func(one tail) {
+		relative, below := s.Relative(one.path)
+		if below && one.seq <= s.Floor && len(v.Tails) < mostListed && s.matches(relative) {
+			v.Tails[relative] = one.seq
+		}
+	})
+	t.mu.Unlock()
+	return e.listed(ctx, s, v)
+}
+
+// listed returns the streams of a view that the subscription's maker may know of, by path.
+func (e *Engine) listed(ctx context.Context, s *Subscription, v View) ([]Stream, error) {
+	var all []Stream
+	for path, tail := range v.Tails {
+		explicit := s.Links[path].Explicit
+		if explicit || s.Follows(path) && e.passes(s, path, tail) == nil {
+			all = append(all, Stream{Path: path, Explicit: explicit, Acked: s.cursor(path, tail), Tail: tail})
+		}
+	}
+	if !s.Owner().Unbounded() {
+		if err := e.verify(ctx, s, all, v); err != nil {
+			return nil, err
+		}
+		all = slices.DeleteFunc(all, func(p Stream) bool { return !p.Explicit && v.shown(p.Path) == 0 })
+	}
+	slices.SortFunc(all, func(a, b Stream) int { return cmp.Compare(a.Path, b.Path) })
+	return all, nil
+}
+
+// Delete removes a subscription because somebody wants it. Code SUBSCRIPTION_NOT_FOUND.
+func (e *Engine) Delete(ctx context.Context, k Key, by sluice.Principal) error {
+	return e.remove(ctx, k.String(), by, func(*Subscription) error { return nil })
+}
+
+// remove removes a subscription, unless check has something against it.
+func (e *Engine) remove(ctx context.Context, key string, by sluice.Principal, check func(*Subscription) error) error {
+	failed := func(error) {}
+	for i := range tries {
+		s, revision, err := e.load(ctx, key)
+		if err == nil {
+			err = check(&s)
+		}
+		if err == nil && i == 0 {
+			failed, err = e.ports.Account.Removed(ctx, &s, by)
+		}
+		if err == nil {
+			err = e.ports.Records.Delete(ctx, key, revision)
+		}
+		if sluice.CodeOf(err) == sluice.Conflict {
+			continue
+		}
+		if err != nil {
+			failed(err)
+		}
+		return err
+	}
+	err := sluice.Errorf(sluice.Unavailable, "subscription is being changed concurrently; retry")
+	failed(err)
+	return err
+}
+
+// Link names streams. Unlink takes them out again, those that are none of it too. Code SUBSCRIPTION_NOT_FOUND.
+func (e *Engine) Link(ctx context.Context, k Key, paths []string) error {
+	paths, err := k.Normal(paths)
+	if err != nil {
+		return err
+	}
+	_, _, err = e.apply(ctx, k.String(), Input{Do: Linked, Paths: paths}, nil)
+	return err
+}
+
+// Unlink is Link's opposite.
+func (e *Engine) Unlink(ctx context.Context, k Key, path string) error {
+	_, _, err := e.apply(ctx, k.String(), Input{Do: Unlinked, Paths: []string{bare(path)}}, nil)
+	return err
+}
+
+// Claim is what a worker gets that was faster than others.
+type Claim struct {
+	Wake       string
+	Generation uint64
+	Token      string
+	Streams    []Told
+	Lease      time.Duration
+}
+
+// Claim gives the wake to a worker. Codes SUBSCRIPTION_NOT_FOUND; INVALID_REQUEST; ALREADY_CLAIMED; NO_PENDING_WORK.
+func (e *Engine) Claim(ctx context.Context, k Key, worker string) (Claim, error) {
+	if worker == "" || len(worker) > maxWorker {
+		return Claim{}, invalid("worker: use a name of 1 to %d bytes", maxWorker)
+	}
+	s, _, err := e.apply(ctx, k.String(), Input{Do: Claimed, Worker: worker}, func(s *Subscription) error {
+		switch e.holds(s) {
+		case sluice.Lost:
+			return Missing()
+		case sluice.Undecided:
+			return sluice.PermissionsUnknown()
+		case sluice.Pass, sluice.Withhold:
+		}
+		return nil
+	})
+	if err != nil {
+		return Claim{}, err
+	}
+	badge, err := token(e.ports.Keys, &s, e.opts.Now())
+	return Claim{Wake: s.Wake.ID, Generation: s.Generation, Token: badge, Streams: e.told(&s), Lease: s.Config.Lease}, err
+}
+
+// Call is what a worker says. Its token has to be one of the wake's.
+type Call struct {
+	Kind       Kind // whose way this is
+	Token      string
+	Wake       string
+	Generation uint64
+	Acks       []Ack
+	Done       bool
+	Release    bool
+}
+
+// Authentic returns an error unless a token was given for a subscription. Codes TOKEN_INVALID; TOKEN_EXPIRED.
+func (e *Engine) Authentic(k Key, token string) error {
+	_, err := e.badge(k, token)
+	return err
+}
+
+func (e *Engine) badge(k Key, token string) (badge, error) {
+	return readToken(e.ports.Keys, token, k, e.opts.Now())
+}
+
+// Call takes what a worker says, and reports whether another wake has begun because of it. Codes TOKEN_INVALID;
+// TOKEN_EXPIRED; SUBSCRIPTION_NOT_FOUND; INVALID_REQUEST; FENCED; INVALID_OFFSET.
+func (e *Engine) Call(ctx context.Context, k Key, c Call) (woken bool, err error) {
+	b, err := e.badge(k, c.Token)
+	if err != nil {
+		return false, err
+	}
+	in := Input{Do: Called, Wake: c.Wake, Generation: c.Generation, Done: c.Done}
+	if c.Release {
+		in.Do = Released
+	}
+	for _, a := range c.Acks {
+		in.Acks = append(in.Acks, Ack{Path: bare(a.Path), Offset: a.Offset})
+	}
+	_, woken, err = e.apply(ctx, k.String(), in, func(s *Subscription) error {
+		switch {
+		case s.Incarnation != b.Incarnation:
+			return Missing()
+		case s.Config.Kind != c.Kind:
+			return invalid("not supported for a subscription of type %s", s.Config.Kind)
+		case s.Generation != b.Generation:
+			return refuse(Fenced, notYours)
+		}
+		return nil
+	})
+	return woken, err
+}
+
+// Forget removes all subscriptions of a namespace that is about to be removed.
+func (e *Engine) Forget(ctx context.Context, namespace string, by sluice.Principal) error {
+	e.mu.Lock()
+	var keys []string
+	if f := e.logs[namespace]; f != nil {
+		keys = slices.Collect(maps.Keys(f.entries))
+	}
+	e.mu.Unlock()
+	for _, key := range keys {
+		if err := e.remove(ctx, key, by, func(*Subscription) error { return nil }); err != nil && !isGone(err) {
+			return err
+		}
+	}
+	return nil
+}

@@ -1,0 +1,292 @@
+package streamsub_test
+
+import (
+	"errors"
+	"fmt"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/sluice-io/sluice/internal/streamsub"
+)
+
+var start = time.Date(2030, 1, 1, 12, 0, 0, 0, time.UTC)
+
+// after returns a time so many seconds after the start.
+func after(seconds float64) time.Time {
+	return start.Add(time.Duration(seconds * float64(time.Second)))
+}
+
+// made returns a subscription to events/* that was made when the log ended at 10.
+func made(kind streamsub.Kind) streamsub.Subscription {
+	c := streamsub.Config{Kind: kind, Pattern: "events/*", URL: "https://x.example", WakeStream: "wake/pool", Lease: 30 * time.Second}
+	return streamsub.Subscription{
+		Key: streamsub.Key{Namespace: "n", Root: "/v1", ID: "s"}, Config: c, Incarnation: "i", CreatedAt: start, Floor: 10, Base: 10, Links: map[string]streamsub.Link{},
+	}
+}
+
+// act is what happens at a time, and what is to come of it.
+type act struct {
+	at    float64
+	in    streamsub.Input
+	tails map[string]uint64
+
+	code  string // of the refusal
+	woken bool
+	then  string // the state
+}
+
+// state writes down what matters of a subscription.
+func state(s *streamsub.Subscription) string {
+	var b strings.Builder
+	fmt.Fprintf(&b, "g%d", s.Generation)
+	if w := s.Wake; w != nil {
+		b.WriteString(" " + w.ID)
+		if w.Send {
+			b.WriteString(" send")
+		}
+		if w.Holder != "" {
+			b.WriteString(" by " + w.Holder)
+		}
+		if !w.Until.IsZero() {
+			fmt.Fprintf(&b, " until %g", w.Until.Sub(start).Seconds())
+		}
+	}
+	if s.Failures > 0 {
+		fmt.Fprintf(&b, " failed %d", s.Failures)
+	}
+	if !s.NotBefore.IsZero() {
+		fmt.Fprintf(&b, " not before %g", s.NotBefore.Sub(start).Seconds())
+	}
+	for _, path := range []string{"events/a", "events/b", "named"} {
+		if link, ok := s.Links[path]; ok {
+			fmt.Fprintf(&b, " %s@%d", path, link.Acked)
+		}
+	}
+	return b.String()
+}
+
+func code(err error) string {
+	if r, ok := errors.AsType[*streamsub.Refusal](err); ok {
+		return r.Code
+	}
+	if err != nil {
+		return err.Error()
+	}
+	return ""
+}
+
+func TestWhatBecomesOfASubscription(t *testing.T) {
+	t.Parallel()
+	type tails = map[string]uint64
+	look := func(wake string) streamsub.Input {
+		return streamsub.Input{Do: streamsub.Look, WakeID: wake, Jitter: 0.5}
+	}
+	sent := func(wake string, ok, done bool) streamsub.Input {
+		return streamsub.Input{Do: streamsub.Sent, Wake: wake, OK: ok, Done: done, WakeID: "after-" + wake, Jitter: 0.5}
+	}
+	call := func(wake string, g uint64, done bool, acks ...streamsub.Ack) streamsub.Input {
+		return streamsub.Input{Do: streamsub.Called, Wake: wake, Generation: g, Done: done, Acks: acks, WakeID: "after-" + wake}
+	}
+	claim := func(worker, wake string) streamsub.Input {
+		return streamsub.Input{Do: streamsub.Claimed, Worker: worker, WakeID: wake}
+	}
+	release := func(wake string, g uint64) streamsub.Input {
+		return streamsub.Input{Do: streamsub.Released, Wake: wake, Generation: g, WakeID: "after-" + wake}
+	}
+	a := func(seq uint64) streamsub.Ack { return streamsub.Ack{Path: "events/a", Offset: seq} }
+	for name, tt := range map[string]struct {
+		kind streamsub.Kind
+		acts []act
+	}{
+		"what was there when it was made wakes nobody": {streamsub.Webhook, []act{
+			{in: look("w1"), tails: tails{"events/a": 10}, then: "g0"},
+			{in: look("w1"), tails: tails{"other/a": 11}, then: "g0"},
+		}},
+		"a webhook that is done at once has the snapshot": {streamsub.Webhook, []act{
+			{in: look("w1"), tails: tails{"events/a": 11}, woken: true, then: "g1 w1 send until 30"},
+			{at: 1, in: look("w2"), tails: tails{"events/a": 12}, then: "g1 w1 send until 30"},
+			{at: 2, in: sent("w1", true, true), tails: tails{"events/a": 11}, then: "g1 events/a@11"},
+		}},
+		"what came after the snapshot wakes again": {streamsub.Webhook, []act{
+			{in: look("w1"), tails: tails{"events/a": 11}, woken: true, then: "g1 w1 send until 30"},
+			{at: 2, in: sent("w1", true, true), tails: tails{"events/a": 12}, woken: true, then: "g2 after-w1 send until 32 events/a@11"},
+			{at: 3, in: sent("w1", true, true), tails: tails{"events/a": 12}, then: "g2 after-w1 send until 32 events/a@11"},
+		}},
+		"calls make the lease longer, and the last one ends it": {streamsub.Webhook, []act{
+			{in: look("w1"), tails: tails{"events/a": 11, "events/b": 12}, woken: true, then: "g1 w1 send until 30"},
+			{at: 1, in: sent("w1", true, false), then: "g1 w1 until 30"},
+			{at: 20, in: call("w1", 1, false, a(11)), tails: tails{"events/a": 11}, then: "g1 w1 until 50 events/a@11"},
+			{at: 40, in: look("w2"), tails: tails{"events/b": 12}, then: "g1 w1 until 50 events/a@11"},
+			{at: 40, in: call("w2", 1, true), code: streamsub.Fenced, then: "g1 w1 until 50 events/a@11"},
+			{at: 40, in: call("w1", 2, true), code: streamsub.Fenced, then: "g1 w1 until 50 events/a@11"},
+			{at: 41, in: call("w1", 1, true, streamsub.Ack{Path: "events/b", Offset: 12}), tails: tails{"events/a": 11, "events/b": 12}, then: "g1 events/a@11 events/b@12"},
+			{at: 42, in: call("w1", 1, true), code: streamsub.Fenced, then: "g1 events/a@11 events/b@12"},
+		}},
+		"who says nothing for a lease is forgotten": {streamsub.Webhook, []act{
+			{in: look("w1"), tails: tails{"events/a": 11}, woken: true, then: "g1 w1 send until 30"},
+			{at: 1, in: sent("w1", true, false), then: "g1 w1 until 30"},
+			{at: 30, in: call("w1", 1, true, a(11)), tails: tails{"events/a": 11}, code: streamsub.Fenced, then: "g1 w1 until 30"},
+			{at: 30, in: look("w2"), tails: tails{"events/a": 11}, woken: true, then: "g2 w2 send until 60"},
+			{at: 31, in: call("w1", 1, true, a(11)), tails: tails{"events/a": 11}, code: streamsub.Fenced, then: "g2 w2 send until 60"},
+		}},
+		"attempts are made again, then with another generation": {streamsub.Webhook, []act{
+			{in: look("w1"), tails: tails{"events/a": 11}, woken: true, then: "g1 w1 send until 30"},
+			{in: sent("w1", false, false), then: "g1 w1 send until 30 failed 1 not before 1"},
+			{at: 1, in: sent("w1", false, false), then: "g1 w1 send until 30 failed 2 not before 3"},
+			{at: 3, in: sent("w1", false, false), then: "g1 w1 send until 30 failed 3 not before 7"},
+			{at: 29, in: sent("w1", false, false), then: "g1 w1 send until 30 failed 4 not before 37"},
+			{at: 30, in: look("w2"), tails: tails{"events/a": 11}, then: "g1 failed 4 not before 37"},
+			{at: 37, in: look("w2"), tails: tails{"events/a": 11}, woken: true, then: "g2 w2 send until 67 failed 4"},
+			{at: 38, in: sent("w2", true, false), then: "g2 w2 until 67"},
+		}},
+		"a request without an answer is one that failed": {streamsub.Webhook, []act{
+			{in: look("w1"), tails: tails{"events/a": 11}, woken: true, then: "g1 w1 send until 30"},
+			{at: 30, in: look("w2"), tails: tails{"events/a": 11}, then: "g1 failed 1 not before 31"},
+			{at: 30, in: sent("w1", false, false), then: "g1 failed 1 not before 31"},
+			{at: 31, in: look("w3"), tails: nil, then: "g1"},
+		}},
+		"whoever called back was reached": {streamsub.Webhook, []act{
+			{in: look("w1"), tails: tails{"events/a": 11}, woken: true, then: "g1 w1 send until 30"},
+			{at: 1, in: call("w1", 1, false), then: "g1 w1 until 31"},
+			{at: 2, in: sent("w1", false, false), then: "g1 w1 until 31"},
+		}},
+		"acknowledgements go forward, and no further than the stream": {streamsub.Webhook, []act{
+			{in: look("w1"), tails: tails{"events/a": 15}, woken: true, then: "g1 w1 send until 30"},
+			{in: call("w1", 1, false, a(16)), tails: tails{"events/a": 15}, code: streamsub.InvalidOffset, then: "g1 w1 send until 30"},
+			{in: call("w1", 1, false, a(13)), tails: tails{"events/a": 15}, then: "g1 w1 until 30 events/a@13"},
+			{in: call("w1", 1, false, a(12)), tails: tails{"events/a": 15}, code: streamsub.InvalidOffset, then: "g1 w1 until 30 events/a@13"},
+			{in: call("w1", 1, false, a(14), streamsub.Ack{Path: "x", Offset: 1}), tails: tails{"events/a": 15, "x": 9}, code: streamsub.InvalidOffset, then: "g1 w1 until 30 events/a@13"},
+			{in: call("w1", 1, true, a(15)), tails: nil, then: "g1 events/a@15"}, // it was deleted meanwhile
+		}},
+		"one worker has it, and the lease begins with that": {streamsub.PullWake, []act{
+			{in: claim("x", "w0"), tails: tails{"events/a": 10}, code: streamsub.NoPendingWork, then: "g0"},
+			{in: look("w1"), tails: tails{"events/a": 11}, woken: true, then: "g1 w1 send"},
+			{in: call("w1", 1, true), code: streamsub.Fenced, then: "g1 w1 send"},
+			{in: sent("w1", true, false), then: "g1 w1"},
+			{at: 500, in: look("w2"), tails: tails{"events/a": 11}, then: "g1 w1"},
+			{at: 500, in: claim("x", "w2"), tails: tails{"events/a": 12}, then: "g1 w1 by x until 530"},
+			{at: 501, in: claim("y", "w3"), tails: tails{"events/a": 12}, code: streamsub.AlreadyClaimed, then: "g1 w1 by x until 530"},
+			{at: 520, in: call("w1", 1, false), then: "g1 w1 by x until 550"},
+			{at: 530, in: call("w1", 1, true, a(12)), tails: tails{"events/a": 13}, woken: true, then: "g2 after-w1 send events/a@12"},
+		}},
+		"a claim after the lease is another generation": {streamsub.PullWake, []act{
+			{in: claim("x", "w1"), tails: tails{"events/a": 11}, then: "g1 w1 by x until 30"},
+			{at: 30, in: claim("y", "w2"), tails: tails{"events/a": 11}, then: "g2 w2 by y until 60"},
+			{at: 31, in: release("w1", 1), tails: tails{"events/a": 11}, code: streamsub.Fenced, then: "g2 w2 by y until 60"},
+			{at: 31, in: release("w2", 2), tails: tails{"events/a": 11}, woken: true, then: "g3 after-w2 send"},
+		}},
+		"a wake that nothing is left of does not hold up the next": {streamsub.PullWake, []act{
+			{in: look("w1"), tails: tails{"events/a": 11}, woken: true, then: "g1 w1 send"},
+			{in: sent("w1", true, false), then: "g1 w1"},
+			{in: claim("x", "w2"), tails: nil, code: streamsub.NoPendingWork, then: "g1"},
+			{in: look("w2"), tails: tails{"events/a": 12}, woken: true, then: "g2 w2 send"},
+		}},
+		"a line that cannot be written is written later": {streamsub.PullWake, []act{
+			{in: look("w1"), tails: tails{"events/a": 11}, woken: true, then: "g1 w1 send"},
+			{in: sent("w1", false, false), then: "g1 w1 send failed 1 not before 1"},
+			{in: claim("x", "w2"), tails: tails{"events/a": 11}, then: "g1 w1 by x until 30"},
+		}},
+		"named streams begin where they end": {streamsub.Webhook, []act{
+			{in: streamsub.Input{Do: streamsub.Linked, Paths: []string{"named", "events/a"}}, tails: tails{"named": 7, "events/a": 12}, then: "g0 events/a@10 named@7"},
+			{in: streamsub.Input{Do: streamsub.Linked, Paths: []string{"named"}}, tails: tails{"named": 20}, then: "g0 events/a@10 named@7"},
+			{in: look("w1"), tails: tails{"named": 20, "events/a": 12}, woken: true, then: "g1 w1 send until 30 events/a@10 named@7"},
+			{in: streamsub.Input{Do: streamsub.Unlinked, Paths: []string{"named", "events/a", "unknown"}}, then: "g1 w1 send until 30 events/a@10"},
+			{in: call("w1", 1, true, a(12)), tails: tails{"events/a": 12, "named": 20}, then: "g1 events/a@12"},
+		}},
+		"what is withdrawn is not told": {streamsub.Webhook, []act{
+			{in: look("w1"), tails: tails{"events/a": 11, "events/b": 12}, woken: true, then: "g1 w1 send until 30"},
+			{in: streamsub.Input{Do: streamsub.Withdrawn, Wake: "w1", Paths: []string{"events/a"}}, then: "g1 w1 send until 30"},
+			{in: sent("w1", true, true), tails: tails{"events/b": 12}, then: "g1 events/b@12"},
+			{in: look("w2"), tails: tails{"events/a": 11}, woken: true, then: "g2 w2 send until 30 events/b@12"},
+			{in: streamsub.Input{Do: streamsub.Withdrawn, Wake: "w2", Paths: []string{"events/a"}}, then: "g2 events/b@12"},
+		}},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			s := made(tt.kind)
+			for i, a := range tt.acts {
+				before := state(&s)
+				next, woken, err := streamsub.Step(s, a.in, streamsub.View{At: 100, Tails: a.tails}, after(a.at))
+				require.Equal(t, a.code, code(err), "act %d", i)
+				require.Equal(t, a.woken, woken, "act %d", i)
+				require.Equal(t, a.then, state(&next), "act %d", i)
+				require.Equal(t, before, state(&s), "act %d changes nothing that was given", i)
+				s = next
+			}
+		})
+	}
+}
+
+// Waits grow from one second to a minute, and are spread by a fifth.
+func TestAttemptsAreSpread(t *testing.T) {
+	t.Parallel()
+	for _, jitter := range []float64{0, 1} {
+		s := made(streamsub.Webhook)
+		s.Config.Lease = streamsub.MaxLease
+		s, _, _ = streamsub.Step(s, streamsub.Input{WakeID: "w"}, streamsub.View{At: 100, Tails: map[string]uint64{"events/a": 11}}, start)
+		for n := range 12 {
+			s, _, _ = streamsub.Step(s, streamsub.Input{Do: streamsub.Sent, Wake: "w", Jitter: jitter}, streamsub.View{At: 100}, start)
+			want := min(time.Duration(1<<n)*time.Second, time.Minute)
+			require.Equal(t, time.Duration(float64(want)*(0.8+0.4*jitter)), s.NotBefore.Sub(start), "%d", n)
+		}
+		require.Equal(t, s.NotBefore, s.Next())
+	}
+}
+
+// Of a log that lost its end or was made anew, rather too much is told than too little.
+func TestALogThatBeginsAnewWakesForAllOfIt(t *testing.T) {
+	t.Parallel()
+	s := made(streamsub.Webhook)
+	s.Links["events/a"], s.Links["events/b"] = streamsub.Link{Acked: 50}, streamsub.Link{Acked: 2}
+	s.Floor, s.Base = 60, 60
+	s, woken, err := streamsub.Step(s, streamsub.Input{WakeID: "w"}, streamsub.View{At: 3, Tails: map[string]uint64{"events/a": 3, "events/b": 2, "events/c": 1}}, start)
+	require.NoError(t, err)
+	require.True(t, woken)
+	require.Equal(t, map[string]uint64{"events/a": 3, "events/c": 1}, s.Wake.Snapshot)
+}
+
+func TestConfigurationsThatAreRefused(t *testing.T) {
+	t.Parallel()
+	k := streamsub.Key{Namespace: "n", ID: "s"}
+	good := streamsub.Config{Kind: streamsub.Webhook, Pattern: "/a/**", Streams: []string{"/b", "a", "b"}, URL: "https://x.example", Lease: time.Second}
+	normal, err := good.Normal(k)
+	require.NoError(t, err)
+	require.Equal(t, "a/**", normal.Pattern)
+	require.Equal(t, []string{"a", "b"}, normal.Streams)
+	for name, change := range map[string]func(*streamsub.Config){
+		"kind":          func(c *streamsub.Config) { c.Kind = "mail" },
+		"nothing":       func(c *streamsub.Config) { c.Pattern, c.Streams = "", nil },
+		"url":           func(c *streamsub.Config) { c.URL = "" },
+		"wake stream":   func(c *streamsub.Config) { c.Kind = streamsub.PullWake },
+		"short lease":   func(c *streamsub.Config) { c.Lease = time.Second - 1 },
+		"long lease":    func(c *streamsub.Config) { c.Lease = 10*time.Minute + 1 },
+		"pattern":       func(c *streamsub.Config) { c.Pattern = "a*/b" },
+		"star":          func(c *streamsub.Config) { c.Streams = []string{"a/*"} },
+		"empty stream":  func(c *streamsub.Config) { c.Streams = []string{"/"} },
+		"reserved":      func(c *streamsub.Config) { c.Streams = []string{"_sys/x"} },
+		"control":       func(c *streamsub.Config) { c.Streams = []string{"x/__ds/y"} },
+		"control alone": func(c *streamsub.Config) { c.Kind, c.WakeStream = streamsub.PullWake, "__ds" },
+		"many streams":  func(c *streamsub.Config) { c.Streams = make([]string, 1001) },
+		"description":   func(c *streamsub.Config) { c.Description = string(make([]byte, 3000)) },
+	} {
+		c := good
+		change(&c)
+		_, err := c.Normal(k)
+		require.Equal(t, streamsub.InvalidRequest, code(err), name)
+	}
+}
+
+// Issue 13, attack 10: the line that calls workers names the stream because of which it is written, never one that was withdrawn.
+func TestStep_WithdrawnTriggerIsNotTold(t *testing.T) {
+	t.Parallel()
+	s := streamsub.Subscription{
+		Config: streamsub.Config{Kind: streamsub.PullWake, Pattern: "**", WakeStream: "pool"},
+		Wake:   &streamsub.Wake{ID: "w", Trigger: "a", Snapshot: map[string]uint64{"a": 1, "c": 2, "b": 3}, Send: true},
+	}
+	next, _, err := streamsub.Step(s, streamsub.Input{Do: streamsub.Withdrawn, Wake: "w", Paths: []string{"a"}}, streamsub.View{At: 9}, time.Now())
+	require.NoError(t, err)
+	require.Equal(t, "c", next.Wake.Trigger)
+}

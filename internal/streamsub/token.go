@@ -1,0 +1,37 @@
+package streamsub
+
+import (
+	"errors"
+	"time"
+
+	"github.com/sluice-io/sluice/internal/callbacktoken"
+)
+
+// tokenLife is how long a token can be used. Mostly a lease ends before, and the fence with it.
+const tokenLife = 24 * time.Hour
+
+// badge is what a token says.
+type badge struct {
+	Subscription string `json:"wakes"`
+	Incarnation  string `json:"incarnation"`
+	Generation   uint64 `json:"generation"`
+
+	callbacktoken.Term
+}
+
+// token returns a token for the generation of a subscription.
+func token(keys callbacktoken.Keys, s *Subscription, now time.Time) (string, error) {
+	return callbacktoken.Sign(keys, badge{s.String(), s.Incarnation, s.Generation, callbacktoken.Until(now.Add(tokenLife))})
+}
+
+// readToken returns what a token for a subscription says. Codes TOKEN_INVALID; TOKEN_EXPIRED.
+func readToken(keys callbacktoken.Keys, text string, k Key, now time.Time) (badge, error) {
+	b, err := callbacktoken.Read[badge](keys, text, now)
+	switch {
+	case b.Subscription != k.String():
+		return badge{}, refuse(TokenInvalid, "the token was not issued for this subscription")
+	case errors.Is(err, callbacktoken.ErrExpired):
+		return badge{}, refuse(TokenExpired, "the token has expired")
+	}
+	return b, err
+}

@@ -1,0 +1,225 @@
+package subscription
+
+import (
+	"context"
+	"fmt"
+	"time"
+
+	"github.com/sluice-io/sluice/internal/ledger"
+	"github.com/sluice-io/sluice/pkg/sluice"
+)
+
+// DefaultOverlap is how long an old secret also signs.
+const DefaultOverlap = 24 * time.Hour
+
+// maxSecrets limits the secrets of a subscription, and thereby the signatures of a request.
+const maxSecrets = 5
+
+// Reasons for the end of a subscription that the registry sets.
+const (
+	ReasonGone    = string(sluice.EndpointGone) // its endpoint returned 410 (S0-49)
+	ReasonDeleted = "deleted"                   // visible only during the deletion
+)
+
+// Get returns a subscription, without its secret. Code SubscriptionMissing if it does not exist
+// (S0-86).
+func (r *Registry) Get(ctx context.Context, id string) (*sluice.Subscription, error) {
+	return r.load(ctx, id)
+}
+
+// Pause pauses the deliveries of an active subscription; no event is lost in the meantime. As for
+// every change, by is the acting principal. Codes SubscriptionMissing; Conflict if it is cancelled;
+// Unavailable, as for every change, if the ledger is not writable.
+func (r *Registry) Pause(ctx context.Context, id, by string) (*sluice.Subscription, error) {
+	return r.change(ctx, id, act{by: by, action: sluice.ActionSubscriptionPause}, pause)
+}
+
+// Resume activates a paused or disabled subscription. Codes as for Pause.
+func (r *Registry) Resume(ctx context.Context, id, by string) (*sluice.Subscription, error) {
+	return r.change(ctx, id, act{by: by, action: sluice.ActionSubscriptionResume}, resume)
+}
+
+// Disable stops the deliveries of an active subscription until it is resumed. It does nothing to an
+// inactive or missing one. The server itself disables subscriptions, so this does not depend on the
+// ledger.
+func (r *Registry) Disable(ctx context.Context, id, reason string) error {
+	return r.stop(ctx, id, system(sluice.ActionSubscriptionDisable), sluice.Disabled, reason)
+}
+
+// Suspend is Disable for a subscription that overloads the server.
+func (r *Registry) Suspend(ctx context.Context, id, reason string) error {
+	return r.stop(ctx, id, system(sluice.ActionSubscriptionSuspend), sluice.Suspended, reason)
+}
+
+// stop stops the deliveries of an active subscription until it is resumed.
+func (r *Registry) stop(ctx context.Context, id string, a act, state sluice.State, reason string) error {
+	_, err := r.change(ctx, id, a, func(sub *sluice.Subscription) (bool, error) {
+		if sub.State != sluice.Active {
+			return false, nil
+		}
+		sub.State, sub.Enabled, sub.Reason = state, false, reason
+		return true, nil
+	})
+	return unlessMissing(err)
+}
+
+// Cancel permanently ends a subscription (S0-49): its record stays (S0-77), its consumer is
+// removed. It may be repeated, and does nothing to a missing subscription. Like Disable, it does
+// not depend on the ledger.
+func (r *Registry) Cancel(ctx context.Context, id, reason string) error {
+	sub, err := r.change(ctx, id, system(sluice.ActionSubscriptionCancel), func(sub *sluice.Subscription) (bool, error) {
+		if sub.State == sluice.Cancelled {
+			return false, nil
+		}
+		r.cancel(sub, reason)
+		return true, nil
+	})
+	if err != nil {
+		return unlessMissing(err)
+	}
+	return r.removeConsumers(ctx, sub)
+}
+
+func (r *Registry) cancel(sub *sluice.Subscription, reason string) {
+	now := r.needs.Now().UTC()
+	sub.State, sub.Enabled, sub.Reason, sub.CancelledAt = sluice.Cancelled, false, reason, &now
+}
+
+func (r *Registry) removeConsumers(ctx context.Context, sub *sluice.Subscription) error {
+	if err := r.needs.Consumers.Remove(ctx, sub); err != nil {
+		return fmt.Errorf("remove consumer of %s: %w", sub.ID, err)
+	}
+	return nil
+}
+
+// Delete removes a subscription, its consumer and its reservations. After a partial failure the
+// subscription still exists, cancelled, and can be deleted again. Code SubscriptionMissing.
+func (r *Registry) Delete(ctx context.Context, id, by string) error {
+	a := act{by: by, action: sluice.ActionSubscriptionDelete}
+	var intent *ledger.Intent
+	for {
+		sub, err := r.load(ctx, id)
+		if err != nil {
+			intent.Fail(ctx, err)
+			return err
+		}
+		if intent, err = r.intend(ctx, a, intent, sub, nil); err != nil {
+			return err
+		}
+		err = r.remove(ctx, a, sub)
+		if err == nil {
+			return nil
+		}
+		if sluice.CodeOf(err) != sluice.Conflict {
+			intent.Fail(ctx, err)
+			return err
+		}
+	}
+}
+
+// remove ensures that nothing more is delivered, removes the record last, and publishes that. Code
+// Conflict after a concurrent change of the record.
+func (r *Registry) remove(ctx context.Context, a act, sub *sluice.Subscription) error {
+	if before := *sub; sub.State != sluice.Cancelled {
+		r.cancel(sub, ReasonDeleted)
+		if err := r.enact(ctx, a, &before, sub); err != nil {
+			return err
+		}
+	}
+	if err := r.removeConsumers(ctx, sub); err != nil {
+		return err
+	}
+	if err := r.release(ctx, sub); err != nil {
+		return err
+	}
+	if err := r.needs.Replays.Remove(ctx, sub.ID); err != nil {
+		return fmt.Errorf("remove replays: %w", err)
+	}
+	return r.retire(ctx, a, sub)
+}
+
+// DeleteAll deletes the current subscriptions of a namespace.
+func (r *Registry) DeleteAll(ctx context.Context, namespace, by string) error {
+	page, err := r.List(ctx, Query{Namespace: namespace})
+	if err != nil {
+		return err
+	}
+	for _, sub := range page.Subscriptions {
+		if err := unlessMissing(r.Delete(ctx, sub.ID, by)); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// Rotate issues a new secret for a subscription and returns it. The old secret also signs during
+// the overlap, for schemes with multiple signatures (C08). Codes SubscriptionMissing;
+// InvalidRequest for a negative overlap; Conflict if it is cancelled.
+func (r *Registry) Rotate(ctx context.Context, id string, overlap time.Duration, by string) (*sluice.Subscription, error) {
+	if overlap < 0 {
+		return nil, sluice.Errorf(sluice.InvalidRequest, "overlap %s is negative", overlap)
+	}
+	a := act{by: by, action: sluice.ActionSubscriptionRotate, event: sluice.TypeSecretRotated}
+	sub, err := r.change(ctx, id, a, func(sub *sluice.Subscription) (bool, error) {
+		if err := alive(sub); err != nil {
+			return false, err
+		}
+		value, err := sluice.NewSecret()
+		if err != nil {
+			return false, err
+		}
+		sub.Secrets = rotated(sub.Secrets, value, r.needs.Now().UTC(), overlap)
+		sub.SecretHint = sluice.SecretHint(value)
+		return true, nil
+	})
+	if err != nil {
+		return nil, err
+	}
+	return withSecret(sub), nil
+}
+
+// rotated returns the secrets with the new one first: the previous one expires after the overlap,
+// earlier ones as before; expired ones are removed.
+func rotated(secrets []sluice.Secret, value string, now time.Time, overlap time.Duration) []sluice.Secret {
+	kept := []sluice.Secret{{Value: value, CreatedAt: now}}
+	for _, s := range secrets {
+		if s.ExpiresAt.IsZero() {
+			s.ExpiresAt = now.Add(overlap)
+		}
+		if now.Before(s.ExpiresAt) && len(kept) < maxSecrets {
+			kept = append(kept, s)
+		}
+	}
+	return kept
+}
+
+func pause(sub *sluice.Subscription) (bool, error) {
+	if sub.State != sluice.Active {
+		return false, alive(sub)
+	}
+	sub.State, sub.Enabled = sluice.Paused, false
+	return true, nil
+}
+
+func resume(sub *sluice.Subscription) (bool, error) {
+	if err := alive(sub); err != nil || sub.State == sluice.Active {
+		return false, err
+	}
+	sub.State, sub.Enabled, sub.Reason = sluice.Active, true, ""
+	return true, nil
+}
+
+// alive returns an error (Conflict) if the subscription was cancelled, which is permanent.
+func alive(sub *sluice.Subscription) error {
+	if sub.State == sluice.Cancelled {
+		return sluice.Errorf(sluice.Conflict, "subscription %q was cancelled (%s); create a new one", sub.ID, sub.Reason)
+	}
+	return nil
+}
+
+func unlessMissing(err error) error {
+	if sluice.CodeOf(err) == sluice.SubscriptionMissing {
+		return nil
+	}
+	return err
+}

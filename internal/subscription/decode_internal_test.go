@@ -1,0 +1,98 @@
+package subscription
+
+import (
+	"strings"
+	"testing"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/sluice-io/sluice/pkg/sluice"
+)
+
+type inner struct {
+	Name string `json:"name"`
+}
+
+// own decodes itself: what it takes is its own affair.
+type own struct {
+	Text string `json:"text"`
+}
+
+func (o *own) UnmarshalJSON(data []byte) error { o.Text = string(data); return nil }
+
+type target struct {
+	Text   string         `json:"text"`
+	Flag   bool           `json:"flag"`
+	Int    int            `json:"int"`
+	Float  float64        `json:"float"`
+	List   []string       `json:"list"`
+	Array  [2]int         `json:"array"`
+	Map    map[string]int `json:"map"`
+	Inner  inner          `json:"inner"`
+	Other  *inner         `json:"other"`
+	Own    own            `json:"own"`
+	Err    error          `json:"err"`
+	Second string         `json:"2nd"`
+}
+
+func TestDecode_SaysWhatWouldBeRight(t *testing.T) {
+	t.Parallel()
+	for body, want := range map[string]string{
+		`{"text":1}`:    `field "text": a JSON number is not what is expected; use a string`,
+		`{"flag":1}`:    `field "flag": a JSON number is not what is expected; use true or false`,
+		`{"int":"x"}`:   `field "int": a JSON string is not what is expected; use a number`,
+		`{"float":[]}`:  `field "float": a JSON array is not what is expected; use a number`,
+		`{"list":{}}`:   `field "list": a JSON object is not what is expected; use an array`,
+		`{"array":""}`:  `field "array": a JSON string is not what is expected; use an array`,
+		`{"map":[]}`:    `field "map": a JSON array is not what is expected; use an object`,
+		`{"inner":""}`:  `field "inner": a JSON string is not what is expected; use an object`,
+		`{"err":true}`:  `field "err": a JSON bool is not what is expected`,
+		`{"2nd":1}`:     `field "2nd": a JSON number is not what is expected; use a string`,
+		`[]`:            `a JSON array is not what is expected here; use an object`,
+		`{"colour":1}`:  `field "colour" is unknown`,
+		`{`:             `the body is not valid JSON`,
+		`{"text":x}`:    `the body is not valid JSON`,
+		`{} {}`:         `unexpected data after the JSON value`,
+		nested("inner"): `the JSON is nested too deep; the limit is 10,000 levels`,
+	} {
+		var v target
+		err := Decode([]byte(body), &v)
+		require.Equal(t, sluice.InvalidRequest, sluice.CodeOf(err), want)
+		require.EqualError(t, err, want)
+	}
+}
+
+func nested(field string) string { return `{"` + field + `":` + strings.Repeat("[", 10_001) }
+
+// encoding/json takes a name in any case; of two it takes the last, against a merge patch.
+func TestDecode_NamesHaveOneCase(t *testing.T) {
+	t.Parallel()
+	for body, want := range map[string]string{
+		`{"text":"","own":{"ANY":1},"inner":{"name":"x"},"other":{"name":"y"},"map":{"A":1}}`: "",
+		`null`:                             "",
+		`{"inner":null,"other":null}`:      "",
+		`{"Text":"x"}`:                     "Text",
+		`{"text":"x","TEXT":"y","INT":1}`:  "INT",
+		`{"inner":{"Name":"x"}}`:           "Name",
+		`{"other":{"NAME":"x"}}`:           "NAME",
+		`{"other":{"name":"x"},"LIST":[]}`: "LIST",
+	} {
+		var v target
+		err := decodeExactly([]byte(body), &v, sluice.UnknownFilter)
+		if want == "" {
+			require.NoError(t, err, body)
+			continue
+		}
+		require.Equal(t, sluice.UnknownFilter, sluice.CodeOf(err), body)
+		require.ErrorContains(t, err, `"`+want+`"`, body)
+	}
+}
+
+func TestDecodeFilter_NothingIsTheEmptyOne(t *testing.T) {
+	t.Parallel()
+	filter, err := DecodeFilter(nil)
+	require.NoError(t, err)
+	require.True(t, filter.Empty())
+	_, err = DecodeFilter([]byte(`{"CEL":"true"}`))
+	require.Equal(t, sluice.UnknownFilter, sluice.CodeOf(err))
+}

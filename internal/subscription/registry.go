@@ -1,0 +1,438 @@
+package subscription
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"fmt"
+	"time"
+
+	"github.com/google/uuid"
+
+	"github.com/sluice-io/sluice/internal/filter"
+	"github.com/sluice-io/sluice/internal/ledger"
+	"github.com/sluice-io/sluice/internal/retry"
+	"github.com/sluice-io/sluice/internal/shutdown"
+	"github.com/sluice-io/sluice/pkg/sluice"
+	"github.com/sluice-io/sluice/streams"
+)
+
+// Records stores the records of one kind by key. A revision of 0 means "no record".
+type Records[T any] interface {
+	// Get returns the record and its revision. Code NotFound if it does not exist.
+	Get(ctx context.Context, key string) (T, uint64, error)
+	// Put stores the record and returns its new revision. Code Conflict unless the stored revision
+	// is the given one; a deleted record counts as absent.
+	Put(ctx context.Context, key string, record T, revision uint64) (uint64, error)
+	// Delete removes the record. Code Conflict unless the stored revision is the given one.
+	Delete(ctx context.Context, key string, revision uint64) error
+}
+
+// Subscriptions stores the subscriptions, including their secrets and resolved starts. The system
+// events of a subscription (Untold) are stored atomically with the rest; published ones are
+// removed.
+type Subscriptions interface {
+	Records[*sluice.Subscription]
+	// List returns all subscriptions, each with its revision, in no order.
+	List(ctx context.Context) ([]*sluice.Subscription, error)
+	// Retire removes the subscription, storing its system events, and sets its revision. Code
+	// Conflict unless the stored revision is the subscription's.
+	Retire(ctx context.Context, sub *sluice.Subscription) error
+}
+
+// Logs gives access to the namespaces' logs.
+type Logs interface {
+	// LastSeq returns the last sequence of a namespace's log, 0 if it is empty. Code NotFound if
+	// the namespace does not exist.
+	LastSeq(ctx context.Context, namespace string) (uint64, error)
+	// Bounds returns the sequences of the first stored event and of the last one.
+	Bounds(ctx context.Context, namespace string) (first, last uint64, err error)
+	// EventByID returns the event with the id. Code NotFound.
+	EventByID(ctx context.Context, namespace, id string) (sluice.Event, error)
+}
+
+// Endpoints checks the targets of requests.
+type Endpoints interface {
+	// Check returns the reason why an endpoint is not allowed: InsecureURL, BlockedAddress,
+	// InvalidRequest.
+	Check(ctx context.Context, endpoint sluice.Endpoint) error
+	// Handshake returns the agreement of a subscription's endpoint. Codes: Unprocessable if it does
+	// not agree; QuotaExceeded if the caller has triggered too many requests.
+	Handshake(ctx context.Context, sub *sluice.Subscription) (*sluice.Agreement, error)
+}
+
+// Consumers manages a subscription's consumers. Both calls may be repeated.
+type Consumers interface {
+	Ensure(ctx context.Context, sub *sluice.Subscription) error
+	Remove(ctx context.Context, sub *sluice.Subscription) error
+}
+
+// Quota limits the number of subscriptions.
+type Quota interface {
+	// Enter counts a subscription before it is stored, once. Code QuotaExceeded if its namespace or
+	// its creator has reached the limit.
+	Enter(ctx context.Context, sub *sluice.Subscription) error
+	// Move counts the new target of a stored subscription. Code QuotaExceeded if its creator has
+	// too many subscriptions with that target.
+	Move(sub *sluice.Subscription) error
+	// Leave undoes Enter: the subscription was not stored.
+	Leave(id string)
+}
+
+// Access decides about permissions.
+type Access interface {
+	// MaySubscribe returns an error unless the caller (sluice.CallerFrom) may access everything
+	// that the subscription covers: NotFound, CapabilityRequired, Forbidden, Unavailable.
+	MaySubscribe(ctx context.Context, sub *sluice.Subscription) error
+	// Owns reports whether the caller, who has the same principal as the subscription's creator, is
+	// its creator.
+	Owns(ctx context.Context, sub *sluice.Subscription) bool
+	// Shows reports whether the caller may see an event.
+	Shows(ctx context.Context, ev *sluice.Event) bool
+}
+
+// Catalogue holds the known event types.
+type Catalogue interface {
+	// CheckTypes returns an error (UnknownEventType) if a filter names an unknown type in a
+	// namespace with a strict catalogue.
+	CheckTypes(namespace string, types []string) error
+}
+
+// Reservation names the subscription that was created under a key, to prevent duplicates.
+type Reservation struct {
+	Subscription string `json:"subscription"`
+	Config       string `json:"config"` // hash of the requested configuration
+}
+
+// Needs holds the dependencies of a registry; all but those with a default are required.
+type Needs struct {
+	Subscriptions Subscriptions
+	Reservations  Records[Reservation]
+	Logs          Logs
+	Endpoints     Endpoints
+	Consumers     Consumers
+	Replays       Replays
+	ReplayLogs    ReplayLogs
+	Ledger        *ledger.Ledger
+	Announce      Announcer
+	Now           func() time.Time
+	// Default for subscriptions without a replay window (S0-50); an hour.
+	ReplayWindow sluice.Duration
+	Quota        Quota  // nil: unlimited
+	Access       Access // nil: unrestricted
+
+	Catalogue Catalogue     // nil: any type
+	Labels    filter.Labels // static labels of event types; nil: none
+	Filters   *filter.Pool  // evaluates the filters of dry runs; nil: a pool without limits
+
+	// Payer returns the principal that is charged for a subscription's filter; "" is the operator.
+	// nil: always the operator.
+	Payer func(sub *sluice.Subscription) string
+}
+
+// Registry creates, changes and ends subscriptions. Its methods are safe for concurrent use.
+type Registry struct{ needs Needs }
+
+// New returns a registry.
+func New(needs Needs) *Registry {
+	if needs.Filters == nil {
+		needs.Filters = filter.NewPool(filter.Rates{})
+	}
+	return &Registry{needs: needs}
+}
+
+// Create creates a subscription with its consumer and returns it with its secret and true. A
+// duplicate by idempotency key (S0-26) or else by structure (S0-27) returns the existing
+// subscription, without its secret, and false (S0-28). A request with an ID chosen by the client is
+// a Put.
+//
+// Codes: those of an invalid or impossible request; NotFound for the namespace; Conflict for an
+// idempotency key that was used with a different configuration; QuotaExceeded.
+func (r *Registry) Create(ctx context.Context, req *Request, by string) (*sluice.Subscription, bool, error) {
+	if req.ID != "" {
+		return r.Put(ctx, req.ID, req, by)
+	}
+	sub, err := r.prepare(ctx, req, by)
+	if err != nil {
+		return nil, false, err
+	}
+	id, err := uuid.NewV7()
+	if err != nil {
+		return nil, false, fmt.Errorf("generate an ID: %w", err)
+	}
+	sub.ID = id.String()
+	found, created, err := r.reserve(ctx, sub)
+	if err != nil {
+		return nil, false, err
+	}
+	return r.ready(ctx, found, created)
+}
+
+// Put creates a subscription under the client's ID, like Create. An existing one with the same
+// configuration is returned without its secret, and false (S1-116, C09).
+//
+// Codes: as for Create; SubscriptionDiffers if one with a different configuration exists.
+func (r *Registry) Put(ctx context.Context, id string, req *Request, by string) (*sluice.Subscription, bool, error) {
+	if req.ID != "" && req.ID != id {
+		return nil, false, sluice.Errorf(sluice.InvalidRequest, "the body's id %q is not the path's %q", req.ID, id)
+	}
+	if err := streams.CheckSubscriptionID(id); err != nil {
+		return nil, false, err
+	}
+	if found, err := r.same(ctx, id, req, by); found != nil || err != nil {
+		return found, false, err
+	}
+	sub, err := r.prepare(ctx, req, by)
+	if err != nil {
+		return nil, false, err
+	}
+	sub.ID = id
+	for {
+		existing, err := r.load(ctx, id)
+		if err == nil {
+			return r.again(ctx, req, sub, existing)
+		}
+		if sluice.CodeOf(err) != sluice.SubscriptionMissing {
+			return nil, false, err
+		}
+		err = r.store(ctx, sub)
+		if err == nil {
+			return r.ready(ctx, sub, true)
+		}
+		if sluice.CodeOf(err) != sluice.Conflict { // otherwise it was created in between
+			return nil, false, err
+		}
+	}
+}
+
+// same returns the existing subscription of mode wake with the ID if the request repeats it; nil if
+// the request needs further checks. A difference is reported before the URL is checked, because the
+// URL may have become unreachable since (S1-108, S1-109); a caller without permission to subscribe
+// learns nothing.
+func (r *Registry) same(ctx context.Context, id string, req *Request, by string) (*sluice.Subscription, error) {
+	want, err := req.subscription()
+	if err != nil || want.Mode != sluice.Wake {
+		return nil, nil //nolint:nilerr,nilnil // prepare says what is wrong
+	}
+	want.ID, want.Namespace = id, cmp.Or(want.Namespace, sluice.DefaultNamespace)
+	complete(want)
+	existing, err := r.load(ctx, id)
+	if sluice.CodeOf(err) == sluice.SubscriptionMissing {
+		return nil, nil //nolint:nilnil // there is none
+	}
+	if err != nil {
+		return nil, err
+	}
+	if err := r.maySubscribe(ctx, want); err != nil {
+		return nil, err
+	}
+	want.CreatedBy, want.Grant = by, sluice.CallerFrom(ctx).Grant
+	found, _, err := r.again(ctx, req, want, existing)
+	return found, err
+}
+
+// again returns an existing subscription that is requested again.
+func (r *Registry) again(ctx context.Context, req *Request, want, existing *sluice.Subscription) (*sluice.Subscription, bool, error) {
+	bounded := want.Grant != "" || want.CreatedBy == string(sluice.Anonymous)
+	// Its configuration is hidden from the caller.
+	if bounded && (existing.CreatedBy != want.CreatedBy || !r.owns(ctx, existing)) {
+		return nil, false, sluice.Errorf(sluice.SubscriptionDiffers, "the id is in use; choose another one")
+	}
+	if err := sameAs(req, want, existing); err != nil {
+		return nil, false, err
+	}
+	return r.ready(ctx, existing, false)
+}
+
+// sameAs returns an error (SubscriptionDiffers) unless the request matches the existing
+// subscription.
+func sameAs(req *Request, want, existing *sluice.Subscription) error {
+	if want.Mode == sluice.Wake && req.Metadata == nil {
+		want.Metadata = existing.Metadata // mutable, and not part of S1
+	}
+	if req.ReplayWindow == 0 {
+		want.ReplayWindow = existing.ReplayWindow // its default is a setting, which can change
+	}
+	wantHash, err := configHash(want)
+	if err != nil {
+		return err
+	}
+	hash, err := configHash(existing)
+	if err != nil {
+		return err
+	}
+	enabled := req.Enabled == nil || *req.Enabled == existing.Enabled
+	if wantHash == hash && enabled && sameSecret(req.Endpoint.Secret, existing) && existing.State != sluice.Cancelled {
+		return nil
+	}
+	change := "change it with PATCH (sluice sub edit), or delete it first (sluice sub rm)"
+	if existing.Mode == sluice.Wake {
+		change = "it cannot be changed, so delete it first (sluice sub rm)"
+	}
+	return sluice.Errorf(sluice.SubscriptionDiffers, "subscription %q exists with a different configuration; %s", want.ID, change).
+		With("revision", existing.Revision)
+}
+
+// ready returns the subscription once its consumer exists, with its secret if it was just created.
+// If the consumer could not be created, a repeated request completes the creation; if it can never
+// be created, nothing is left behind.
+func (r *Registry) ready(ctx context.Context, sub *sluice.Subscription, created bool) (*sluice.Subscription, bool, error) { //nolint:revive // created is a result on its way
+	if err := r.needs.Consumers.Ensure(ctx, sub); err != nil {
+		err = fmt.Errorf("ensure consumer of %s: %w", sub.ID, err)
+		if code := sluice.CodeOf(err); created && (code == sluice.QuotaExceeded || code == sluice.Unprocessable) {
+			err = errors.Join(err, unlessMissing(r.Delete(shutdown.Lasting(ctx), sub.ID, sub.CreatedBy)))
+		}
+		return nil, false, err
+	}
+	if !created {
+		return sub, false, nil
+	}
+	// Access was lost in the meantime, and the revocation did not see the subscription.
+	if err := r.maySubscribe(ctx, sub); err != nil && sluice.CodeOf(err) != sluice.Unavailable {
+		return nil, false, errors.Join(err, unlessMissing(r.Delete(shutdown.Lasting(ctx), sub.ID, sub.CreatedBy)))
+	}
+	return withSecret(sub), true, nil
+}
+
+// prepare returns the requested subscription, checked and complete except for its ID. Nothing is
+// stored before all checks (S0-55).
+func (r *Registry) prepare(ctx context.Context, req *Request, by string) (*sluice.Subscription, error) {
+	sub, err := req.subscription()
+	if err != nil {
+		return nil, err
+	}
+	sub.Namespace = cmp.Or(sub.Namespace, sluice.DefaultNamespace)
+	sub.ReplayWindow = cmp.Or(sub.ReplayWindow, r.needs.ReplayWindow)
+	complete(sub)
+	if err := check(sub); err != nil {
+		return nil, err
+	}
+	if err := r.maySubscribe(ctx, sub); err != nil {
+		return nil, err
+	}
+	if err := r.checkTypes(sub); err != nil {
+		return nil, err
+	}
+	if err := r.needs.Endpoints.Check(ctx, sub.Endpoint); err != nil {
+		return nil, err
+	}
+	last, err := r.needs.Logs.LastSeq(ctx, sub.Namespace)
+	if err != nil {
+		return nil, err
+	}
+	if sub.From, err = sluice.ParseStart(sub.Start, last+1); err != nil {
+		return nil, err
+	}
+	now := r.needs.Now().UTC()
+	if err := takeSecret(sub, now); err != nil {
+		return nil, err
+	}
+	sub.State = sluice.Active
+	if !sub.Enabled {
+		sub.State = sluice.Paused
+	}
+	sub.CreatedBy, sub.Grant, sub.CreatedAt, sub.UpdatedAt = by, sluice.CallerFrom(ctx).Grant, now, now
+	return sub, nil
+}
+
+// shakeHands performs the handshake with the endpoint, if required: nothing is sent before it
+// agrees.
+func (r *Registry) shakeHands(ctx context.Context, sub *sluice.Subscription) (err error) {
+	sub.Agreed = nil
+	if sub.Endpoint.Handshake {
+		sub.Agreed, err = r.needs.Endpoints.Handshake(ctx, sub)
+	}
+	return err
+}
+
+// maySubscribe returns an error unless the caller may access everything that the subscription
+// covers (S0-54).
+func (r *Registry) maySubscribe(ctx context.Context, sub *sluice.Subscription) error {
+	if r.needs.Access == nil {
+		return nil
+	}
+	return r.needs.Access.MaySubscribe(ctx, sub)
+}
+
+func (r *Registry) owns(ctx context.Context, sub *sluice.Subscription) bool {
+	return r.needs.Access == nil || r.needs.Access.Owns(ctx, sub)
+}
+
+func (r *Registry) shows(ctx context.Context, ev *sluice.Event) bool {
+	return r.needs.Access == nil || r.needs.Access.Shows(ctx, ev)
+}
+
+// event returns the event with an ID. Code NotFound if it does not exist or is hidden from the
+// caller.
+func (r *Registry) event(ctx context.Context, namespace, id string) (sluice.Event, error) {
+	ev, err := r.needs.Logs.EventByID(ctx, namespace, id)
+	if err == nil && !r.shows(ctx, &ev) {
+		return sluice.Event{}, sluice.Errorf(sluice.NotFound, "event not found, or not visible to you")
+	}
+	return ev, err
+}
+
+// checkTypes returns an error (UnknownEventType) if the filter names an unknown type (S4-64).
+func (r *Registry) checkTypes(sub *sluice.Subscription) error {
+	if r.needs.Catalogue == nil {
+		return nil
+	}
+	return r.needs.Catalogue.CheckTypes(sub.Namespace, sub.Filter.Types)
+}
+
+// complete sets derived fields.
+func complete(sub *sluice.Subscription) {
+	sub.SetDefaults()
+	sub.ReplayWindowS = int64(sub.ReplayWindow.Std().Seconds()) // S0-53
+}
+
+// check returns the first reason why the subscription itself is invalid.
+func check(sub *sluice.Subscription) error {
+	if err := checkMode(sub.Mode); err != nil {
+		return err
+	}
+	if err := sub.Validate(); err != nil {
+		return err
+	}
+	if err := retry.Check(sub.Policy.Retry); err != nil {
+		return err
+	}
+	_, err := filter.Compile(sub.Filter)
+	return err
+}
+
+func checkMode(mode sluice.Mode) error {
+	switch mode {
+	case sluice.Push, sluice.Wake:
+		return nil
+	default:
+		return sluice.Errorf(sluice.Unprocessable, "mode %q: use \"push\" or \"wake\"", mode)
+	}
+}
+
+func wakeNotSupported() error {
+	return sluice.Errorf(sluice.WakeNotSupported, "this server does not support agents; create a subscription of mode wake with an endpoint, or use a webhook")
+}
+
+// takeSecret moves the request's validated secret, or a generated one, to the field where the
+// server stores it.
+func takeSecret(sub *sluice.Subscription, now time.Time) error {
+	value := sub.Endpoint.Secret
+	sub.Endpoint.Secret = ""
+	if value == "" {
+		var err error
+		if value, err = sluice.NewSecret(); err != nil {
+			return err
+		}
+	}
+	sub.Secrets = []sluice.Secret{{Value: value, CreatedAt: now}}
+	sub.SecretHint = sluice.SecretHint(value)
+	return nil
+}
+
+// withSecret returns a copy that includes the newest secret.
+func withSecret(sub *sluice.Subscription) *sluice.Subscription {
+	shown := *sub
+	shown.Endpoint.Secret = sub.Secrets[0].Value
+	return &shown
+}

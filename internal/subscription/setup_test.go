@@ -1,0 +1,169 @@
+package subscription_test
+
+import (
+	"context"
+	"errors"
+	"log/slog"
+	"net/netip"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/nats-io/nats.go"
+	"github.com/nats-io/nats.go/jetstream"
+	"github.com/stretchr/testify/require"
+
+	"github.com/sluice-io/sluice/internal/endpoint"
+	"github.com/sluice-io/sluice/internal/ledger"
+	"github.com/sluice-io/sluice/internal/natsstore"
+	"github.com/sluice-io/sluice/internal/subscription"
+	"github.com/sluice-io/sluice/internal/testkit/natstest"
+	"github.com/sluice-io/sluice/pkg/sluice"
+	"github.com/sluice-io/sluice/streams"
+)
+
+const url = "https://192.0.2.1/hook"
+
+// consumers are the real ones; the first calls can be made to fail.
+type consumers struct {
+	store *natsstore.Store
+
+	mu   sync.Mutex
+	fail []error
+}
+
+func (c *consumers) next() error {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if len(c.fail) == 0 {
+		return nil
+	}
+	err := c.fail[0]
+	c.fail = c.fail[1:]
+	return err
+}
+
+func (c *consumers) Ensure(ctx context.Context, sub *sluice.Subscription) error {
+	if err := c.next(); err != nil {
+		return err
+	}
+	return c.store.EnsureConsumers(ctx, sub)
+}
+
+func (c *consumers) Remove(ctx context.Context, sub *sluice.Subscription) error {
+	if err := c.next(); err != nil {
+		return err
+	}
+	return c.store.RemoveConsumers(ctx, sub)
+}
+
+// heard keeps what is announced, and reacts to it.
+type heard struct {
+	react func(kind string, sub *sluice.Subscription) // nil: not at all
+
+	outbox interface { // where it is noted that it was told; nil: nowhere
+		Told(ctx context.Context, sub *sluice.Subscription) error
+	}
+
+	mu    sync.Mutex
+	kinds []string
+	all   []sluice.Announcement
+	err   error
+}
+
+func (h *heard) Subscription(ctx context.Context, sub *sluice.Subscription) {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	if len(sub.Untold) == 0 {
+		return // a step on the way
+	}
+	h.all = append(h.all, sub.Untold...)
+	kind := sub.Untold[len(sub.Untold)-1].Type
+	h.kinds = append(h.kinds, kind)
+	if h.outbox != nil {
+		h.err = errors.Join(h.err, h.outbox.Told(ctx, sub))
+	}
+	if h.react != nil {
+		h.react(kind, sub)
+	}
+}
+
+// bench is a registry on a server of its own.
+type bench struct {
+	*subscription.Registry
+
+	store     *natsstore.Store
+	js        jetstream.JetStream
+	consumers *consumers
+	heard     *heard
+	needs     subscription.Needs
+}
+
+func newBench(t *testing.T) *bench {
+	t.Helper()
+	server := natstest.New(t)
+	store, err := natsstore.Connect(t.Context(), natsstore.Options{Conn: server})
+	require.NoError(t, err)
+	t.Cleanup(store.Close)
+	require.NoError(t, store.Provision(t.Context()))
+	nc, err := nats.Connect("", nats.InProcessServer(server))
+	require.NoError(t, err)
+	t.Cleanup(nc.Close)
+	js, err := jetstream.New(nc)
+	require.NoError(t, err)
+
+	sender := endpoint.New(endpoint.Options{AllowCIDRs: []netip.Prefix{netip.MustParsePrefix("192.0.2.0/24")}})
+	t.Cleanup(sender.Close)
+	b := &bench{store: store, js: js, consumers: &consumers{store: store}, heard: &heard{outbox: store.Subscriptions()}}
+	b.needs = subscription.Needs{
+		Subscriptions: store.Subscriptions(),
+		Reservations:  natsstore.OpenBucket[subscription.Reservation](store, streams.Reservations),
+		Logs:          store,
+		Endpoints:     sender,
+		Consumers:     b.consumers,
+		Replays:       store.Replays(),
+		ReplayLogs:    store,
+		Ledger:        ledger.New(store.Ledger(), slog.New(slog.DiscardHandler)),
+		Announce:      b.heard,
+		Now:           time.Now,
+	}
+	b.Registry = subscription.New(b.needs)
+	return b
+}
+
+func (b *bench) makeAcme(t *testing.T) {
+	t.Helper()
+	_, _, err := b.store.PutNamespace(t.Context(), sluice.Namespace{Name: "acme"})
+	require.NoError(t, err)
+}
+
+// hasConsumer reports whether the durable consumer of a subscription in the default namespace exists.
+func (b *bench) hasConsumer(t *testing.T, id string) bool {
+	t.Helper()
+	_, err := b.js.Consumer(t.Context(), "EVENTS_default", id)
+	if err != nil {
+		require.ErrorIs(t, err, jetstream.ErrConsumerNotFound)
+	}
+	return err == nil
+}
+
+func parse(t *testing.T, body string) *subscription.Request {
+	t.Helper()
+	req, err := subscription.ParseRequest([]byte(body))
+	require.NoError(t, err)
+	return req
+}
+
+func (b *bench) create(t *testing.T, body string) *sluice.Subscription {
+	t.Helper()
+	sub, created, err := b.Create(t.Context(), parse(t, body), "root")
+	require.NoError(t, err)
+	require.True(t, created)
+	return sub
+}
+
+func requireCode(t *testing.T, want sluice.Code, err error) {
+	t.Helper()
+	require.Error(t, err)
+	require.Equal(t, want, sluice.CodeOf(err), "%v", err)
+}

@@ -1,0 +1,218 @@
+package sysevent
+
+import (
+	"context"
+	"encoding/json"
+	"log/slog"
+	"slices"
+	"time"
+
+	"github.com/sluice-io/sluice/internal/shutdown"
+	"github.com/sluice-io/sluice/pkg/sluice"
+)
+
+const retryEvery = time.Second // what could not be told is tried again
+
+// Outbox keeps what is to be told of the changes of subscriptions: it is stored in one step with the change.
+type Outbox interface {
+	// Waiting returns all subscriptions of which something is to be told: their names, their revisions, and that (Untold),
+	// oldest first. It may have been told, by a process that ended before it noted so.
+	Waiting(ctx context.Context) ([]*sluice.Subscription, error)
+	// Untold returns one of them. Code NotFound if there is nothing to be told.
+	Untold(ctx context.Context, id string) (*sluice.Subscription, error)
+	// Told notes that everything was told that the subscription has to be told.
+	Told(ctx context.Context, sub *sluice.Subscription) error
+}
+
+// Known returns which of the ids events have that were stored on the path since a time, by the clock of who wants to know,
+// so long ago that publishing them again would store them twice. Code NotFound for the namespace.
+type Known func(ctx context.Context, namespace string, path sluice.Path, ids []string, since time.Time) ([]string, error)
+
+// subscriptionData is the data of the events about a subscription.
+type subscriptionData struct {
+	ID          string          `json:"id"`
+	State       sluice.State    `json:"state"`
+	Reason      string          `json:"reason,omitempty"`
+	CancelledBy string          `json:"cancelled_by,omitempty"`
+	Revision    uint64          `json:"revision"`
+	Old         json.RawMessage `json:"old,omitempty"`
+	New         json.RawMessage `json:"new,omitempty"`
+}
+
+// Subscription publishes what a subscription has to be told (Untold), which is stored as it is given. It
+// takes two seconds at most; what fails is logged, and tried again until it is told: in order, and once.
+func (a *Announcer) Subscription(ctx context.Context, sub *sluice.Subscription) {
+	if len(sub.Untold) == 0 {
+		return
+	}
+	ctx, cancel := context.WithTimeout(shutdown.Lasting(ctx), changeLimit)
+	defer cancel()
+	if err := a.tellChanges(ctx, sub, a.publishAll); err != nil {
+		a.tellLater(ctx, sub, err)
+	}
+}
+
+// publishing publishes events of one namespace, in order.
+type publishing func(ctx context.Context, namespace string, events []sluice.Event) error
+
+// tellChanges publishes everything that a subscription has to be told, so that nothing is told before what came before it:
+// whoever else does so at once publishes the same under the same ids.
+func (a *Announcer) tellChanges(ctx context.Context, sub *sluice.Subscription, publish publishing) error {
+	events := make([]sluice.Event, len(sub.Untold))
+	for i, n := range sub.Untold {
+		var err error
+		if events[i], err = change(sub, n).event(); err != nil {
+			return err
+		}
+	}
+	if err := publish(ctx, sub.Namespace, events); err != nil || a.opts.Outbox == nil {
+		return err
+	}
+	return a.opts.Outbox.Told(ctx, sub)
+}
+
+func change(sub *sluice.Subscription, n sluice.Announcement) announcement {
+	return announcement{
+		namespace: sub.Namespace, path: sluice.SubscriptionPath(sub.ID), kind: n.Type, id: n.ID, at: n.At,
+		data: subscriptionData{
+			ID: sub.ID, State: n.State, Reason: n.Reason, CancelledBy: n.CancelledBy, Revision: n.Revision, Old: n.Old, New: n.New,
+		},
+	}
+}
+
+// tellLater says why a change could not be told, and has it told later if it is kept.
+func (a *Announcer) tellLater(ctx context.Context, sub *sluice.Subscription, err error) {
+	a.opts.Log.LogAttrs(ctx, slog.LevelWarn, "system event of a change not published", slog.String("subscription", sub.ID),
+		slog.String("namespace", sub.Namespace), slog.Int("untold", len(sub.Untold)), slog.Any("error", err))
+	if a.opts.Outbox == nil {
+		a.opts.Dropped(sub.Untold[len(sub.Untold)-1].Type)
+		return
+	}
+	a.mu.Lock()
+	a.later[sub.ID] = struct{}{}
+	a.mu.Unlock()
+	select {
+	case a.wake <- struct{}{}:
+	default: // it is awake
+	}
+}
+
+// runChanges tells what was kept and not told: when it begins, what a crash left; then what this process could not tell, and
+// from time to time what another one left.
+func (a *Announcer) runChanges(ctx context.Context) {
+	sweep := time.NewTicker(a.opts.Sweep)
+	defer sweep.Stop()
+	swept := a.sweep(ctx)
+	late := a.sweepNamespaces(ctx, nil)
+	a.sweepMarks(ctx)
+	for {
+		var again <-chan time.Time
+		if told := a.retry(ctx); !told || !swept {
+			again = time.After(retryEvery)
+		}
+		select {
+		case <-ctx.Done():
+			return
+		case <-a.wake:
+		case <-again:
+			swept = swept || a.sweep(ctx)
+		case <-sweep.C:
+			swept = a.sweep(ctx)
+			late = a.sweepNamespaces(ctx, late)
+			a.sweepMarks(ctx)
+		}
+	}
+}
+
+// sweep finds the changes that nobody told of, and notes whose they are. It reports whether it could look.
+func (a *Announcer) sweep(ctx context.Context) bool {
+	waiting, err := a.opts.Outbox.Waiting(ctx)
+	if err != nil {
+		if ctx.Err() == nil {
+			a.opts.Log.LogAttrs(ctx, slog.LevelWarn, "unpublished changes cannot be listed", slog.Any("error", err))
+		}
+		return false
+	}
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	for _, sub := range waiting {
+		a.later[sub.ID] = struct{}{}
+	}
+	return true
+}
+
+// retry tells what is noted, and reports whether nothing is left.
+func (a *Announcer) retry(ctx context.Context) bool {
+	a.mu.Lock()
+	ids := make([]string, 0, len(a.later))
+	for id := range a.later {
+		ids = append(ids, id)
+	}
+	a.mu.Unlock()
+	left := 0
+	for _, id := range ids {
+		if err := a.retryOne(ctx, id); err != nil {
+			left++
+			a.opts.Log.LogAttrs(ctx, slog.LevelDebug, "system event of a change not published yet", slog.String("subscription", id), slog.Any("error", err))
+		}
+		if ctx.Err() != nil {
+			return false
+		}
+	}
+	return left == 0
+}
+
+func (a *Announcer) retryOne(ctx context.Context, id string) error {
+	ctx, cancel := context.WithTimeout(ctx, publishLimit)
+	defer cancel()
+	a.mu.Lock()
+	delete(a.later, id) // before it is read: what cannot be told from now on is noted again
+	a.mu.Unlock()
+	sub, err := a.opts.Outbox.Untold(ctx, id)
+	if sluice.CodeOf(err) == sluice.NotFound {
+		return nil
+	}
+	if err == nil {
+		err = a.tellChanges(ctx, sub, a.publishUnknown)
+	}
+	if err != nil {
+		a.mu.Lock()
+		a.later[id] = struct{}{}
+		a.mu.Unlock()
+	}
+	return err
+}
+
+// unknown returns those of the events that were not told.
+func (a *Announcer) unknown(ctx context.Context, namespace string, events []sluice.Event) ([]sluice.Event, error) {
+	if a.opts.Known == nil {
+		return events, nil
+	}
+	type place struct {
+		ids   []string
+		since time.Time
+	}
+	places := map[sluice.Path]place{}
+	for _, ev := range events {
+		p, ok := places[ev.Path]
+		if !ok || ev.Time.Before(p.since) {
+			p.since = ev.Time
+		}
+		p.ids = append(p.ids, ev.ID)
+		places[ev.Path] = p
+	}
+	told := map[string]bool{}
+	for path, p := range places {
+		ids, err := a.opts.Known(ctx, namespace, path, p.ids, p.since)
+		if sluice.CodeOf(err) == sluice.NotFound {
+			return nil, nil // nobody hears of it there
+		}
+		if err != nil {
+			return nil, err
+		}
+		for _, id := range ids {
+			told[id] = true
+		}
+	}
+	return slices.DeleteFunc(slices.Clone(events), func(ev sluice.Event) bool { return told[ev.ID] }), nil
+}

@@ -1,0 +1,147 @@
+package sysevent
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"maps"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/google/uuid"
+
+	"github.com/sluice-io/sluice/internal/shutdown"
+	"github.com/sluice-io/sluice/pkg/sluice"
+)
+
+// Letters hands out dead letters, which are stored.
+type Letters interface {
+	// Follow calls tell for the letters as they are buried, and again for those for which it returned an error, until ctx
+	// ends. Again says that some may have been told before.
+	Follow(ctx context.Context, tell func(ctx context.Context, letters []sluice.BuriedLetter, again bool) error) error
+	// Subscription returns a letter's subscription, which may have gone: code NotFound.
+	Subscription(ctx context.Context, id string) (*sluice.Subscription, error)
+}
+
+// runLetters tells of dead letters until ctx is done. None is lost: they are stored, and handed out again until they are told.
+func (a *Announcer) runLetters(ctx context.Context) {
+	err := a.opts.Letters.Follow(ctx, func(ctx context.Context, letters []sluice.BuriedLetter, again bool) error {
+		ctx, cancel := context.WithTimeout(shutdown.Lasting(ctx), lettersLimit)
+		defer cancel()
+		if again || old(letters) {
+			return a.tellLetters(ctx, letters, a.publishUnknown)
+		}
+		return a.tellLetters(ctx, letters, a.publishAll)
+	})
+	if err != nil && ctx.Err() == nil {
+		a.opts.Log.LogAttrs(ctx, slog.LevelError, "system events of dead letters stopped", slog.Any("error", err))
+	}
+}
+
+// old reports whether one of the letters was buried so long ago that it may have been told: by an earlier release, which told of them itself
+// and noted nothing.
+func old(letters []sluice.BuriedLetter) bool {
+	return slices.ContainsFunc(letters, func(l sluice.BuriedLetter) bool { return time.Since(l.At) > keptCheck })
+}
+
+func (a *Announcer) tellLetters(ctx context.Context, letters []sluice.BuriedLetter, publish publishing) error {
+	var failed []error
+	told := map[string][]sluice.Event{} // by namespace
+	for i := range letters {
+		d := &letters[i].DeadLetter
+		wanted, err := a.isTold(ctx, d)
+		if err != nil {
+			return err
+		}
+		if !wanted {
+			continue
+		}
+		ev, err := dead(d).event()
+		if err != nil {
+			return err
+		}
+		told[d.Namespace] = append(told[d.Namespace], ev)
+	}
+	for namespace, events := range told {
+		failed = append(failed, publish(ctx, namespace, events))
+	}
+	return errors.Join(failed...)
+}
+
+// dead returns what is told of a dead letter. A letter that is buried again, by whoever goes on after a crash, is told of once.
+func dead(d *sluice.DeadLetter) announcement {
+	return announcement{
+		namespace: d.Namespace, path: sluice.DeliveriesPath(d.Subscription), kind: sluice.TypeDeliveryDead,
+		id: strings.TrimSuffix(fmt.Sprintf("dead-%s-%d-%s-%s", d.Subscription, d.Seq, d.Reason, d.Replay), "-"),
+		at: d.At, data: dataOf(d),
+	}
+}
+
+// isTold reports whether a dead letter is told of. One of a subscription to system events is not: it might be
+// of what tells of it, for ever.
+func (a *Announcer) isTold(ctx context.Context, d *sluice.DeadLetter) (bool, error) {
+	if d.Path != "" && d.EventID != "" {
+		return !aboutSystem(sluice.Pattern(d.Path)), nil // no wildcard stands for such a path
+	}
+	sub, err := a.opts.Letters.Subscription(ctx, d.Subscription)
+	if sluice.CodeOf(err) == sluice.NotFound {
+		return false, nil // who knows what it wanted?
+	}
+	if err != nil {
+		return false, err
+	}
+	return !aboutSystem(sub.Pattern) && (sub.State == sluice.Active || d.EventID != "" || !a.toldExpired(sub.ID, time.Now())), nil
+}
+
+// publishUnknown is publishAll for events of which some may have been published so long ago that the log does not know their
+// ids any more.
+func (a *Announcer) publishUnknown(ctx context.Context, namespace string, events []sluice.Event) error {
+	events, err := a.unknown(ctx, namespace, events)
+	if err != nil || len(events) == 0 {
+		return err
+	}
+	return a.publishAll(ctx, namespace, events)
+}
+
+// publishAll publishes events of one namespace, in order; where it is gone, nobody hears of them.
+func (a *Announcer) publishAll(ctx context.Context, namespace string, events []sluice.Event) error {
+	_, err := a.publisher.Publish(ctx, namespace, events)
+	switch sluice.CodeOf(err) { //nolint:exhaustive // the other codes go to the caller
+	case sluice.NotFound:
+		return nil
+	case sluice.Conflict: // somebody else published something under an id of ours
+		return a.publishRenamed(ctx, namespace, events)
+	}
+	return err
+}
+
+// publishRenamed publishes events one by one, those whose id is taken under another one.
+func (a *Announcer) publishRenamed(ctx context.Context, namespace string, events []sluice.Event) error {
+	for _, ev := range events {
+		_, err := a.publisher.Publish(ctx, namespace, []sluice.Event{ev})
+		if sluice.CodeOf(err) == sluice.Conflict {
+			ev.ID += "-" + uuid.NewString()
+			_, err = a.publisher.Publish(ctx, namespace, []sluice.Event{ev})
+		}
+		if err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// toldExpired reports whether it was told within the hour that events of the subscription,
+// which nobody serves, left the log unseen. In a log that is kept for a moment only they may
+// have been nothing but what was told before: without a bound that would go on for ever.
+func (a *Announcer) toldExpired(subscription string, now time.Time) bool {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	maps.DeleteFunc(a.expired, func(_ string, told time.Time) bool { return now.Sub(told) >= expiredEvery })
+	if _, told := a.expired[subscription]; told {
+		return true
+	}
+	a.expired[subscription] = now
+	return false
+}

@@ -1,0 +1,166 @@
+package sysevent
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"log/slog"
+	"slices"
+
+	"github.com/sluice-io/sluice/internal/shutdown"
+	"github.com/sluice-io/sluice/pkg/sluice"
+)
+
+// Namespaces knows which namespaces there are, and what was told of them.
+type Namespaces interface {
+	// NamespaceRevisions returns the revisions of the namespaces that there are, and the last one that was told of each of
+	// which something was told, or (0) is to be; both by name.
+	NamespaceRevisions(ctx context.Context) (is, told map[string]uint64, err error)
+	// UntoldNamespace returns what is to be told of a namespace, oldest first, as far as it is stored with it.
+	UntoldNamespace(ctx context.Context, name string) ([]sluice.Announcement, error)
+	// NamespaceTold notes which revision was told.
+	NamespaceTold(ctx context.Context, name string, revision uint64) error
+	// NamespaceForgotten removes what was noted.
+	NamespaceForgotten(ctx context.Context, name string) error
+}
+
+// namespaceData is the data of the events about a namespace.
+type namespaceData struct {
+	Name     string          `json:"name"`
+	Revision uint64          `json:"revision"`
+	Old      json.RawMessage `json:"old,omitempty"`
+	New      json.RawMessage `json:"new,omitempty"`
+}
+
+// Namespace publishes what became of a namespace, with the fields that changed, in the default
+// namespace, because its own log comes and goes with it. It takes two seconds at most; what fails is logged, and then it is told within
+// two minutes that the namespace has changed.
+func (a *Announcer) Namespace(ctx context.Context, kind string, ns *sluice.Namespace, old, now json.RawMessage) {
+	ctx, cancel := context.WithTimeout(shutdown.Lasting(ctx), changeLimit)
+	defer cancel()
+	if err := a.tellNamespace(ctx, kind, namespaceData{ns.Name, ns.Revision, old, now}, a.publishAll); err != nil {
+		a.opts.Log.LogAttrs(ctx, slog.LevelWarn, "system event of a change not published", slog.String("type", kind), slog.String("namespace", ns.Name), slog.Any("error", err))
+		if a.opts.Namespaces == nil {
+			a.opts.Dropped(kind)
+		}
+	}
+}
+
+// StillUntold tells what is to be told of a namespace before it is deleted, with which it would be lost. It takes two seconds at most; what fails is
+// logged.
+func (a *Announcer) StillUntold(ctx context.Context, name string) {
+	if a.opts.Namespaces == nil {
+		return
+	}
+	ctx, cancel := context.WithTimeout(shutdown.Lasting(ctx), changeLimit)
+	defer cancel()
+	events, last, err := a.waitingOf(ctx, name)
+	if err == nil && len(events) > 0 {
+		if err = a.publishUnknown(ctx, sluice.DefaultNamespace, events); err == nil {
+			err = a.opts.Namespaces.NamespaceTold(ctx, name, last)
+		}
+	}
+	if err != nil {
+		a.opts.Log.LogAttrs(ctx, slog.LevelWarn, "system events of changes not published", slog.String("namespace", name), slog.Any("error", err))
+	}
+}
+
+// waitingOf returns the events of what is stored as to be told of a namespace, and the last revision that they tell of.
+func (a *Announcer) waitingOf(ctx context.Context, name string) (events []sluice.Event, last uint64, err error) {
+	if a.opts.Namespaces == nil {
+		return nil, 0, nil
+	}
+	waiting, err := a.opts.Namespaces.UntoldNamespace(ctx, name)
+	for _, w := range waiting {
+		n := ofNamespace(w.Type, namespaceData{name, w.Revision, w.Old, w.New})
+		n.at = w.At
+		ev, err := n.event()
+		if err != nil {
+			return nil, 0, err
+		}
+		events, last = append(events, ev), w.Revision
+	}
+	return events, last, err
+}
+
+func ofNamespace(kind string, data namespaceData) announcement {
+	n := announcement{path: sluice.NamespacePath(data.Name), id: fmt.Sprintf("namespace-%s-%d", data.Name, data.Revision), kind: kind, data: data}
+	if kind == sluice.TypeNamespaceDeleted {
+		n.id += "-deleted"
+	}
+	return n
+}
+
+// tellNamespace tells what became of a namespace, after all that is stored as to be told before that.
+func (a *Announcer) tellNamespace(ctx context.Context, kind string, data namespaceData, publish publishing) error {
+	one, err := ofNamespace(kind, data).event()
+	if err != nil {
+		return err
+	}
+	events, last, err := a.waitingOf(ctx, data.Name)
+	if err != nil {
+		return err
+	}
+	if !slices.ContainsFunc(events, func(ev sluice.Event) bool { return ev.ID == one.ID }) {
+		events, last = append(events, one), max(last, data.Revision)
+	}
+	if err := publish(ctx, sluice.DefaultNamespace, events); err != nil || a.opts.Namespaces == nil {
+		return err
+	}
+	if kind == sluice.TypeNamespaceDeleted {
+		return a.opts.Namespaces.NamespaceForgotten(ctx, data.Name)
+	}
+	return a.opts.Namespaces.NamespaceTold(ctx, data.Name, last)
+}
+
+// overdue is a change of a namespace that was not told when it was looked last. Whoever makes one tells it at once, and may not
+// have come to it: only what is found twice is told here.
+type overdue struct {
+	kind     string
+	name     string
+	revision uint64
+}
+
+// sweepNamespaces tells what was overdue and still is, and returns what is overdue now.
+func (a *Announcer) sweepNamespaces(ctx context.Context, was map[overdue]bool) map[overdue]bool {
+	found := map[overdue]bool{}
+	if a.opts.Namespaces == nil {
+		return found
+	}
+	is, told, err := a.opts.Namespaces.NamespaceRevisions(ctx)
+	for name, revision := range is {
+		mark, known := told[name]
+		switch {
+		case !known: // as it was before anybody noted
+			err = errors.Join(err, a.opts.Namespaces.NamespaceTold(ctx, name, revision))
+		case mark == 0:
+			found[overdue{sluice.TypeNamespaceCreated, name, revision}] = true
+		case revision > mark:
+			found[overdue{sluice.TypeNamespaceUpdated, name, revision}] = true
+		}
+	}
+	for name, mark := range told {
+		if _, there := is[name]; !there {
+			found[overdue{sluice.TypeNamespaceDeleted, name, mark}] = true
+		}
+	}
+	for o := range found {
+		if was[o] {
+			err = errors.Join(err, a.tellOverdue(ctx, o))
+		}
+	}
+	if err != nil && ctx.Err() == nil {
+		a.opts.Log.LogAttrs(ctx, slog.LevelWarn, "system events of namespaces may be unpublished", slog.Any("error", err))
+	}
+	return found
+}
+
+func (a *Announcer) tellOverdue(ctx context.Context, o overdue) error {
+	ctx, cancel := context.WithTimeout(ctx, publishLimit)
+	defer cancel()
+	if o.kind == sluice.TypeNamespaceDeleted && o.revision == 0 { // it was never made
+		return a.opts.Namespaces.NamespaceForgotten(ctx, o.name)
+	}
+	return a.tellNamespace(ctx, o.kind, namespaceData{Name: o.name, Revision: o.revision}, a.publishUnknown)
+}

@@ -1,0 +1,85 @@
+package sysevent
+
+import (
+	"context"
+	"sync"
+	"time"
+
+	"github.com/sluice-io/sluice/pkg/sluice"
+)
+
+// throttled counts, for each subscription, what held it back and is not told of yet.
+type throttled struct {
+	fresh chan struct{} // a subscription is held back that was not lately
+
+	mu     sync.Mutex
+	counts map[string]*count // by subscription
+}
+
+type count struct {
+	sub    *sluice.Subscription
+	reason string
+	n      int       // since it was last told
+	told   time.Time // zero: never
+}
+
+// throttledData is the data of subscription.throttled.
+type throttledData struct {
+	ID     string       `json:"id"`
+	State  sluice.State `json:"state"`
+	Reason string       `json:"reason"`
+	Count  int          `json:"count"` // times since the event before
+}
+
+// Throttled tells that a limit held a subscription back: at once the first time, then at most
+// once a second for each subscription, with how often it was since. It returns at once.
+func (a *Announcer) Throttled(sub *sluice.Subscription, reason string) {
+	if aboutSystem(sub.Pattern) {
+		return // each of its events would hold it back further
+	}
+	t := &a.throttled
+	t.mu.Lock()
+	c, known := t.counts[sub.ID]
+	if !known {
+		c = &count{}
+		t.counts[sub.ID] = c
+	}
+	c.sub, c.reason = sub, reason
+	c.n++
+	t.mu.Unlock()
+	if known {
+		return // Run looks again within a second
+	}
+	select {
+	case t.fresh <- struct{}{}:
+	default: // it is about to look
+	}
+}
+
+// take returns what is to be told now, and forgets who has not been held back for a while.
+func (t *throttled) take(now time.Time, every time.Duration) []count {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	var due []count
+	for id, c := range t.counts {
+		if now.Sub(c.told) < every {
+			continue
+		}
+		if c.n == 0 {
+			delete(t.counts, id)
+			continue
+		}
+		due = append(due, *c)
+		c.n, c.told = 0, now
+	}
+	return due
+}
+
+func (a *Announcer) tellThrottled(ctx context.Context) {
+	for _, c := range a.throttled.take(time.Now(), a.opts.Every) {
+		a.publishQueued(ctx, announcement{
+			namespace: c.sub.Namespace, path: sluice.SubscriptionPath(c.sub.ID), kind: sluice.TypeSubscriptionThrottled,
+			data: throttledData{ID: c.sub.ID, State: c.sub.State, Reason: c.reason, Count: c.n},
+		})
+	}
+}
