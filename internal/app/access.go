@@ -10,6 +10,7 @@ import (
 
 	"github.com/sluice-io/sluice/internal/authz"
 	"github.com/sluice-io/sluice/internal/grants"
+	"github.com/sluice-io/sluice/internal/model"
 	"github.com/sluice-io/sluice/internal/natsstore"
 	"github.com/sluice-io/sluice/pkg/sluice"
 	"github.com/sluice-io/sluice/streams"
@@ -123,19 +124,19 @@ type subscribing struct{ index *authz.Index }
 // MaySubscribe returns an error unless the caller may access everything that the subscription
 // covers.
 func (s subscribing) MaySubscribe(ctx context.Context, sub *sluice.Subscription) error {
-	return s.index.Require(sluice.CallerFrom(ctx), sluice.VerbSubscribe, authz.TargetOf(sub.Object()), time.Now())
+	return s.index.Require(model.CallerFrom(ctx), sluice.VerbSubscribe, authz.TargetOf(sub.Object()), time.Now())
 }
 
 // Owns reports whether the caller, who has the same principal as the subscription's creator, is its
 // creator.
 func (s subscribing) Owns(ctx context.Context, sub *sluice.Subscription) bool {
-	who := sluice.CallerFrom(ctx)
+	who := model.CallerFrom(ctx)
 	return who.Unbounded() || s.index.Same(who, sub.Grant, sluice.Object{Namespace: sub.Namespace}, time.Now())
 }
 
 // Shows reports whether the caller may see an event.
 func (s subscribing) Shows(ctx context.Context, ev *sluice.Event) bool {
-	return s.index.Shows(sluice.CallerFrom(ctx), sluice.VerbSubscribe, ev, time.Now()) == sluice.Pass
+	return s.index.Shows(model.CallerFrom(ctx), sluice.VerbSubscribe, ev, time.Now()) == model.Pass
 }
 
 // tombstones erases paths.

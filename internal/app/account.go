@@ -10,6 +10,7 @@ import (
 	"github.com/sluice-io/sluice/internal/grants"
 	"github.com/sluice-io/sluice/internal/httpapi"
 	"github.com/sluice-io/sluice/internal/ledger"
+	"github.com/sluice-io/sluice/internal/model"
 	"github.com/sluice-io/sluice/internal/natsstore"
 	"github.com/sluice-io/sluice/internal/outbox"
 	"github.com/sluice-io/sluice/internal/quota"
@@ -103,7 +104,7 @@ func (n namespaces) prepare(ctx context.Context, was, is *sluice.Namespace, labe
 
 // forget removes the permissions and the scheduled work of a namespace.
 func (n namespaces) forget(ctx context.Context, name string) error {
-	return errors.Join(n.authority.ForgetNamespace(ctx, sluice.CallerFrom(ctx), name), n.unschedule(ctx, name))
+	return errors.Join(n.authority.ForgetNamespace(ctx, model.CallerFrom(ctx), name), n.unschedule(ctx, name))
 }
 
 // unschedule removes the scheduled work of a namespace.
@@ -116,7 +117,7 @@ func (n namespaces) label(ctx context.Context, name string, label *sluice.Label)
 	if label == nil {
 		return nil
 	}
-	return n.authority.PutLabel(ctx, sluice.CallerFrom(ctx), name, *label)
+	return n.authority.PutLabel(ctx, model.CallerFrom(ctx), name, *label)
 }
 
 // Namespace returns a namespace.
@@ -153,7 +154,7 @@ func (n namespaces) remove(ctx context.Context, ns sluice.Namespace, by string) 
 	if err != nil {
 		return err
 	}
-	err = n.authority.EndGrants(ctx, sluice.CallerFrom(ctx), name)
+	err = n.authority.EndGrants(ctx, model.CallerFrom(ctx), name)
 	if err == nil {
 		err = n.registry.DeleteAll(ctx, name, by)
 	}
@@ -170,7 +171,7 @@ func (n namespaces) remove(ctx context.Context, ns sluice.Namespace, by string) 
 		err = n.store.DeleteNamespace(ctx, name)
 	}
 	if err == nil {
-		err = n.authority.ForgetNamespace(ctx, sluice.CallerFrom(ctx), name)
+		err = n.authority.ForgetNamespace(ctx, model.CallerFrom(ctx), name)
 	}
 	if err != nil {
 		intent.Fail(ctx, err)

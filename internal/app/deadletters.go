@@ -5,6 +5,7 @@ import (
 
 	"github.com/sluice-io/sluice/internal/httpapi"
 	"github.com/sluice-io/sluice/internal/ledger"
+	"github.com/sluice-io/sluice/internal/model"
 	"github.com/sluice-io/sluice/internal/natsstore"
 	"github.com/sluice-io/sluice/pkg/sluice"
 )
@@ -17,7 +18,7 @@ type deadLetters struct {
 }
 
 // ListDeadLetters returns dead letters, newest first.
-func (d deadLetters) ListDeadLetters(ctx context.Context, sub *sluice.Subscription, q httpapi.DeadLetterQuery) ([]sluice.BuriedLetter, uint64, error) {
+func (d deadLetters) ListDeadLetters(ctx context.Context, sub *sluice.Subscription, q httpapi.DeadLetterQuery) ([]model.BuriedLetter, uint64, error) {
 	return d.Store.ListDeadLetters(ctx, sub, natsstore.DeadLetterQuery(q))
 }
 

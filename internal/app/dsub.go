@@ -15,6 +15,7 @@ import (
 	"github.com/sluice-io/sluice/internal/durable"
 	"github.com/sluice-io/sluice/internal/httpapi"
 	"github.com/sluice-io/sluice/internal/ledger"
+	"github.com/sluice-io/sluice/internal/model"
 	"github.com/sluice-io/sluice/internal/natsstore"
 	"github.com/sluice-io/sluice/internal/quota"
 	"github.com/sluice-io/sluice/internal/seal"
@@ -167,10 +168,10 @@ func (w dsubStreams) Visible(ctx context.Context, who sluice.Caller, namespace s
 func visibleTo(index *authz.Index, who sluice.Caller) durable.Show {
 	return func(ev *sluice.Event) (bool, error) {
 		d := index.Shows(who, sluice.VerbSubscribe, ev, time.Now())
-		if d == sluice.Undecided {
-			return false, sluice.PermissionsUnknown()
+		if d == model.Undecided {
+			return false, model.PermissionsUnknown()
 		}
-		return d == sluice.Pass, nil
+		return d == model.Pass, nil
 	}
 }
 
@@ -229,26 +230,26 @@ func (b dsubBook) intend(ctx context.Context, s *streamsub.Subscription, c ledge
 type dsubGate struct{ index *authz.Index }
 
 // Shows decides whether a caller may learn that a stream ends at a position.
-func (g dsubGate) Shows(who sluice.Caller, namespace string, path sluice.Path, seq uint64) sluice.Decision {
+func (g dsubGate) Shows(who sluice.Caller, namespace string, path sluice.Path, seq uint64) model.Decision {
 	return g.index.Shows(who, sluice.VerbSubscribe, &sluice.Event{Namespace: namespace, Path: path, Seq: seq}, time.Now())
 }
 
 // Writes decides whether a caller may append to a stream.
-func (g dsubGate) Writes(who sluice.Caller, namespace string, path sluice.Path) sluice.Decision {
+func (g dsubGate) Writes(who sluice.Caller, namespace string, path sluice.Path) model.Decision {
 	return decisionOf(g.index.Require(who, sluice.VerbPublish, authz.Target{Namespace: namespace, Path: path}, time.Now()))
 }
 
 // Holds decides whether the owner of a subscription still has any access.
-func (g dsubGate) Holds(wish *sluice.Subscription) sluice.Decision {
+func (g dsubGate) Holds(wish *sluice.Subscription) model.Decision {
 	return g.index.Holds(wish, time.Now())
 }
 
-func decisionOf(err error) sluice.Decision {
+func decisionOf(err error) model.Decision {
 	switch {
 	case err == nil:
-		return sluice.Pass
+		return model.Pass
 	case sluice.CodeOf(err) == sluice.Unavailable:
-		return sluice.Undecided
+		return model.Undecided
 	}
-	return sluice.Lost
+	return model.Lost
 }

@@ -18,6 +18,7 @@ import (
 	"github.com/sluice-io/sluice/internal/catalogue"
 	"github.com/sluice-io/sluice/internal/ledger"
 	"github.com/sluice-io/sluice/internal/loopguard"
+	"github.com/sluice-io/sluice/internal/model"
 	"github.com/sluice-io/sluice/internal/natsstore"
 	"github.com/sluice-io/sluice/internal/quota"
 	"github.com/sluice-io/sluice/internal/schedule/action"
@@ -53,8 +54,8 @@ func (*watchNode) Run(ctx context.Context, changed func() <-chan struct{}) error
 // openGate lets everybody read everything.
 type openGate struct{}
 
-func (openGate) Shows(sluice.Creator, *sluice.Event) sluice.Decision { return sluice.Pass }
-func (openGate) Applied() (uint64, <-chan struct{})                  { return 0, nil }
+func (openGate) Shows(sluice.Creator, *sluice.Event) model.Decision { return model.Pass }
+func (openGate) Applied() (uint64, <-chan struct{})                 { return 0, nil }
 
 func watchesOn(store *natsstore.Store) watchStore {
 	return watchStore{natsstore.OpenInstructions[watch.Stored](store, sluice.KindWatch), natsstore.OpenBucket[watch.Record](store, streams.Watches)}

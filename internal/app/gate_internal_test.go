@@ -7,6 +7,7 @@ import (
 
 	"github.com/stretchr/testify/require"
 
+	"github.com/sluice-io/sluice/internal/model"
 	"github.com/sluice-io/sluice/pkg/sluice"
 )
 
@@ -20,15 +21,15 @@ func (l leased) Owns(subscription string) bool { return subscription == string(l
 // passing lets everything leave.
 type passing struct{}
 
-func (passing) Decide(*sluice.Subscription, *sluice.Event, time.Time) sluice.Decision {
-	return sluice.Pass
+func (passing) Decide(*sluice.Subscription, *sluice.Event, time.Time) model.Decision {
+	return model.Pass
 }
 
 // Nothing leaves for a subscription whose lease has run out, before the engine is told so, too.
 func TestGate_KeepsBackWithoutALease(t *testing.T) {
 	t.Parallel()
 	g := gate{passing{}, (&ownership{leases: leased("ours")}).part()}
-	for id, want := range map[string]sluice.Decision{"ours": sluice.Pass, "theirs": sluice.Undecided} {
+	for id, want := range map[string]model.Decision{"ours": model.Pass, "theirs": model.Undecided} {
 		require.Equal(t, want, g.Decide(&sluice.Subscription{ID: id}, &sluice.Event{}, time.Now()), id)
 	}
 }

@@ -8,6 +8,7 @@ import (
 
 	"github.com/google/uuid"
 
+	"github.com/sluice-io/sluice/internal/model"
 	"github.com/sluice-io/sluice/internal/natsstore"
 	"github.com/sluice-io/sluice/internal/schedule/action"
 	"github.com/sluice-io/sluice/internal/schedule/delayed"
@@ -52,7 +53,7 @@ func (l laterLog) EventByID(ctx context.Context, namespace, id string) (sluice.E
 type teller struct{ store *natsstore.Store }
 
 // Tell publishes a system event.
-func (t teller) Tell(ctx context.Context, namespace string, e sluice.SystemEvent) error {
+func (t teller) Tell(ctx context.Context, namespace string, e model.SystemEvent) error {
 	encoded, err := json.Marshal(e.Data)
 	if err != nil {
 		return fmt.Errorf("system event %s: %w", e.Kind, err)

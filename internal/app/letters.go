@@ -5,6 +5,7 @@ import (
 	"slices"
 	"time"
 
+	"github.com/sluice-io/sluice/internal/model"
 	"github.com/sluice-io/sluice/internal/natsstore"
 	"github.com/sluice-io/sluice/internal/sysevent"
 	"github.com/sluice-io/sluice/pkg/sluice"
@@ -14,7 +15,7 @@ import (
 type deadLetterSource struct{ store *natsstore.Store }
 
 // Follow passes new dead letters to tell.
-func (l deadLetterSource) Follow(ctx context.Context, tell func(ctx context.Context, letters []sluice.BuriedLetter, again bool) error) error {
+func (l deadLetterSource) Follow(ctx context.Context, tell func(ctx context.Context, letters []model.BuriedLetter, again bool) error) error {
 	return l.store.FollowLetters(ctx, tell)
 }
 

@@ -6,6 +6,7 @@ import (
 	"time"
 
 	"github.com/sluice-io/sluice/internal/delivery"
+	"github.com/sluice-io/sluice/internal/model"
 	"github.com/sluice-io/sluice/pkg/sluice"
 )
 
@@ -88,9 +89,9 @@ type gate struct {
 }
 
 // Decide decides whether an event may be sent.
-func (g gate) Decide(sub *sluice.Subscription, ev *sluice.Event, now time.Time) sluice.Decision {
+func (g gate) Decide(sub *sluice.Subscription, ev *sluice.Event, now time.Time) model.Decision {
 	if !g.owns.Owns(sub.ID) {
-		return sluice.Undecided
+		return model.Undecided
 	}
 	return g.of.Decide(sub, ev, now)
 }

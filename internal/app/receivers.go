@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/sluice-io/sluice/internal/authz"
+	"github.com/sluice-io/sluice/internal/model"
 	"github.com/sluice-io/sluice/internal/quota"
 	"github.com/sluice-io/sluice/pkg/sluice"
 )
@@ -36,7 +37,7 @@ func (r receivers) PayForSend(ctx context.Context, sub *sluice.Subscription) err
 }
 
 func (r receivers) pay(ctx context.Context, subscription, namespace string) error {
-	who := sluice.CallerFrom(ctx)
+	who := model.CallerFrom(ctx)
 	if who.Unbounded() {
 		return nil
 	}

@@ -6,6 +6,7 @@ import (
 	"time"
 
 	"github.com/sluice-io/sluice/internal/capacity"
+	"github.com/sluice-io/sluice/internal/model"
 	"github.com/sluice-io/sluice/internal/natsd"
 	"github.com/sluice-io/sluice/pkg/sluice"
 )
@@ -50,7 +51,7 @@ func (s *server) storage(ctx context.Context) (sluice.Storage, error) {
 
 // problem describes the problem of the store and its remedy; empty if there is none.
 func (s *server) problem() string {
-	for _, problem := range []*sluice.Error{s.room.Level().Problem(), sluice.MissingProblem(s.memory.Missing())} {
+	for _, problem := range []*sluice.Error{s.room.Level().Problem(), model.MissingProblem(s.memory.Missing())} {
 		if problem != nil {
 			return problem.Message
 		}

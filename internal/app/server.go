@@ -32,6 +32,7 @@ import (
 	"github.com/sluice-io/sluice/internal/ledger"
 	"github.com/sluice-io/sluice/internal/loopguard"
 	"github.com/sluice-io/sluice/internal/metrics"
+	"github.com/sluice-io/sluice/internal/model"
 	"github.com/sluice-io/sluice/internal/natsd"
 	"github.com/sluice-io/sluice/internal/natsstore"
 	"github.com/sluice-io/sluice/internal/quota"
@@ -308,8 +309,8 @@ func (s *server) openEngine(ctx context.Context) error {
 
 // mayKnow reports whether a publishing caller may learn that an event is stored.
 func (s *server) mayKnow(ctx context.Context, ev *sluice.Event) bool {
-	who := sluice.CallerFrom(ctx)
-	return who.Unbounded() || s.trust.index.Shows(who, sluice.VerbPublish, ev, time.Now()) == sluice.Pass
+	who := model.CallerFrom(ctx)
+	return who.Unbounded() || s.trust.index.Shows(who, sluice.VerbPublish, ev, time.Now()) == model.Pass
 }
 
 func (s *server) openAPI(context.Context) error {

@@ -11,6 +11,7 @@ import (
 
 	"github.com/stretchr/testify/require"
 
+	"github.com/sluice-io/sluice/internal/model"
 	"github.com/sluice-io/sluice/internal/testkit/natstest"
 	"github.com/sluice-io/sluice/internal/wake"
 	"github.com/sluice-io/sluice/pkg/sluice"
@@ -62,7 +63,7 @@ func TestAnExpiredTokenIsExchangedWhileItsEpochLasts(t *testing.T) {
 	_, err = s.append("/a/1")
 	require.NoError(t, err)
 	first := came.wait(t, 1)
-	call := func(token, body string) (sluice.WakeAnswer, sluice.Code) {
+	call := func(token, body string) (model.WakeAnswer, sluice.Code) {
 		answer, err := n.engine.Call(t.Context(), "clock", first.ConsumerID, token, []byte(body))
 		if err == nil {
 			return answer, ""
@@ -85,7 +86,7 @@ func TestAnExpiredTokenIsExchangedWhileItsEpochLasts(t *testing.T) {
 	require.NotEmpty(t, expired.Token)
 	answer, code = call(expired.Token, heartbeat)
 	require.Empty(t, code)
-	require.Equal(t, []sluice.WakeAcked{{Path: "/a/1", Offset: s.streams.FormatOffset(1)}}, answer.Streams)
+	require.Equal(t, []model.WakeAcked{{Path: "/a/1", Offset: s.streams.FormatOffset(1)}}, answer.Streams)
 
 	ahead.Store(int64(27 * time.Hour))
 	late, code := call(first.Token, heartbeat)

@@ -13,6 +13,7 @@ import (
 	"time"
 
 	"github.com/sluice-io/sluice/internal/durable"
+	"github.com/sluice-io/sluice/internal/model"
 	"github.com/sluice-io/sluice/internal/wake"
 	"github.com/sluice-io/sluice/pkg/sluice"
 )
@@ -38,7 +39,7 @@ func (h *heard) tells(path sluice.Path, seq uint64) bool {
 	if path == h.Primary && seq > h.seq || path != h.Primary && !slices.Contains(h.TriggeredBy, path) {
 		return false
 	}
-	return slices.ContainsFunc(h.Streams, func(a sluice.WakeAcked) bool {
+	return slices.ContainsFunc(h.Streams, func(a model.WakeAcked) bool {
 		at, err := durable.ParseOffset(a.Offset)
 		return a.Path == path && (a.Offset == "-1" || err == nil && at < seq)
 	})
@@ -139,7 +140,7 @@ func (w *wakeWorker) flow(n wake.Notice, phase int) {
 		}
 	case phaseReport:
 		acks := w.ack("/a/1")
-		if other := w.ack("/b/x"); slices.ContainsFunc(n.Streams, func(a sluice.WakeAcked) bool { return a.Path == "/b/x" }) && other != "" {
+		if other := w.ack("/b/x"); slices.ContainsFunc(n.Streams, func(a model.WakeAcked) bool { return a.Path == "/b/x" }) && other != "" {
 			acks += "," + other
 		}
 		w.call(n, `"wake_id":"`+n.WakeID+`","acks":[`+acks+`],"done":true`)

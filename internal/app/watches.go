@@ -9,6 +9,7 @@ import (
 	"github.com/sluice-io/sluice/internal/authz"
 	"github.com/sluice-io/sluice/internal/loopguard"
 	"github.com/sluice-io/sluice/internal/metrics"
+	"github.com/sluice-io/sluice/internal/model"
 	"github.com/sluice-io/sluice/internal/natsstore"
 	"github.com/sluice-io/sluice/internal/schedule/action"
 	"github.com/sluice-io/sluice/internal/watch"
@@ -153,14 +154,14 @@ const settled = time.Minute
 
 // Shows decides whether a creator may read an event. A grant that ended so long ago that its record
 // was removed permits nothing.
-func (g watchGate) Shows(c sluice.Creator, ev *sluice.Event) sluice.Decision {
+func (g watchGate) Shows(c sluice.Creator, ev *sluice.Event) model.Decision {
 	now := g.now()
 	d := g.index.Shows(c.Caller(), sluice.VerbRead, ev, now)
-	if d != sluice.Undecided || g.index.Ready(now) != nil || now.Sub(c.CreatedAt) < settled {
+	if d != model.Undecided || g.index.Ready(now) != nil || now.Sub(c.CreatedAt) < settled {
 		return d
 	}
 	if _, known := g.index.Grant(c.Grant); !known {
-		return sluice.Lost
+		return model.Lost
 	}
 	return d
 }

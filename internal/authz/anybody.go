@@ -3,6 +3,7 @@ package authz
 import (
 	"time"
 
+	"github.com/sluice-io/sluice/internal/model"
 	"github.com/sluice-io/sluice/pkg/sluice"
 )
 
@@ -31,26 +32,26 @@ func (x *Index) anybody(v sluice.Verb, t Target, now time.Time) error {
 
 // showsAnybody decides whether an anonymous caller may see an event, under the read lock. Its
 // subscriptions end with the namespace.
-func (x *Index) showsAnybody(ev *sluice.Event) sluice.Decision {
-	if d := x.holdsAnybody(ev.Namespace); d != sluice.Pass {
+func (x *Index) showsAnybody(ev *sluice.Event) model.Decision {
+	if d := x.holdsAnybody(ev.Namespace); d != model.Pass {
 		return d
 	}
 	switch {
 	case ev.Path.Reserved(), ev.Extensions[sluice.AttributeClassification] != "":
-		return sluice.Withhold
+		return model.Withhold
 	}
-	return sluice.Pass
+	return model.Pass
 }
 
 // holdsAnybody decides whether an anonymous caller's subscription in a namespace may still exist.
-func (x *Index) holdsAnybody(namespace string) sluice.Decision {
+func (x *Index) holdsAnybody(namespace string) model.Decision {
 	switch {
 	case !x.knowsOf(namespace):
-		return sluice.Undecided
+		return model.Undecided
 	case !x.anybodys(namespace):
-		return sluice.Lost
+		return model.Lost
 	}
-	return sluice.Pass
+	return model.Pass
 }
 
 // anybodys reports whether the operator has opened a namespace to anonymous callers, and neither a

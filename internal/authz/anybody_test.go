@@ -6,6 +6,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/sluice-io/sluice/internal/authz"
+	"github.com/sluice-io/sluice/internal/model"
 	"github.com/sluice-io/sluice/pkg/sluice"
 	"github.com/sluice-io/sluice/streams"
 )
@@ -46,10 +47,10 @@ func TestWhatIsMadeForEverybodyHoldsWhileTheNamespaceIsEverybodys(t *testing.T) 
 		t.Helper()
 		w := newWorld(t)
 		w.Open([]string{"acme"})
-		require.Equal(t, sluice.Pass, w.Decide(sub, event("/a", 3), w.now))
-		require.Equal(t, sluice.Pass, w.Holds(sub, w.now))
-		require.Equal(t, sluice.Withhold, w.Decide(sub, labelled, w.now))
-		require.Equal(t, sluice.Withhold, w.Decide(sub, event("/_sys/server", 3), w.now))
+		require.Equal(t, model.Pass, w.Decide(sub, event("/a", 3), w.now))
+		require.Equal(t, model.Pass, w.Holds(sub, w.now))
+		require.Equal(t, model.Withhold, w.Decide(sub, labelled, w.now))
+		require.Equal(t, model.Withhold, w.Decide(sub, event("/_sys/server", 3), w.now))
 		return w
 	}
 	for name, end := range map[string]func(*world){
@@ -58,25 +59,25 @@ func TestWhatIsMadeForEverybodyHoldsWhileTheNamespaceIsEverybodys(t *testing.T) 
 	} {
 		w := open(t)
 		end(w)
-		require.Equal(t, sluice.Lost, w.Decide(sub, event("/a", 3), w.now), name)
-		require.Equal(t, sluice.Lost, w.Holds(sub, w.now), name)
+		require.Equal(t, model.Lost, w.Decide(sub, event("/a", 3), w.now), name)
+		require.Equal(t, model.Lost, w.Holds(sub, w.now), name)
 	}
 	w := open(t)
 	w.put(streams.TombstoneKey("acme", "/a"), authz.Record{Tombstone: &sluice.Tombstone{Namespace: "acme", Path: "/a", UpTo: 3}})
-	require.Equal(t, sluice.Withhold, w.Decide(sub, event("/a", 3), w.now))
-	require.Equal(t, sluice.Pass, w.Decide(sub, event("/a", 4), w.now))
+	require.Equal(t, model.Withhold, w.Decide(sub, event("/a", 3), w.now))
+	require.Equal(t, model.Pass, w.Decide(sub, event("/a", 4), w.now))
 	w.Until(w.now)
-	require.Equal(t, sluice.Undecided, w.Decide(sub, event("/a", 4), w.now))
-	require.Equal(t, sluice.Undecided, w.Holds(sub, w.now))
+	require.Equal(t, model.Undecided, w.Decide(sub, event("/a", 4), w.now))
+	require.Equal(t, model.Undecided, w.Holds(sub, w.now))
 
 	w = open(t)
 	w.put(streams.LabelKey("acme"), authz.Record{Unreadable: true}) // written by a later version, say
-	require.Equal(t, sluice.Undecided, w.Decide(sub, event("/a", 3), w.now))
+	require.Equal(t, model.Undecided, w.Decide(sub, event("/a", 3), w.now))
 	require.Equal(t, sluice.Unavailable, w.may(nobody(), sluice.VerbRead, "/a"))
 
 	closed := newWorld(t)
-	require.Equal(t, sluice.Lost, closed.Decide(sub, event("/a", 3), closed.now), "the operator opened it once, and not any more")
-	require.Equal(t, sluice.Lost, closed.Holds(sub, closed.now))
+	require.Equal(t, model.Lost, closed.Decide(sub, event("/a", 3), closed.now), "the operator opened it once, and not any more")
+	require.Equal(t, model.Lost, closed.Holds(sub, closed.now))
 }
 
 // Those of whom nothing is known are one, and nobody else.

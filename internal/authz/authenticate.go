@@ -4,6 +4,7 @@ import (
 	"crypto/subtle"
 	"time"
 
+	"github.com/sluice-io/sluice/internal/model"
 	"github.com/sluice-io/sluice/pkg/sluice"
 )
 
@@ -20,7 +21,7 @@ func (x *Index) check(grant, nonce string, expiry, now time.Time) (holder sluice
 	x.mu.RLock()
 	defer x.mu.RUnlock()
 	if !x.knows(now) {
-		return holder, true, sluice.PermissionsUnknown()
+		return holder, true, model.PermissionsUnknown()
 	}
 	if !now.Before(expiry) {
 		return holder, true, refuse(Expired, "the token has expired; its issuer can renew the grant")

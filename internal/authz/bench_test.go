@@ -7,6 +7,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/sluice-io/sluice/internal/authz"
+	"github.com/sluice-io/sluice/internal/model"
 	"github.com/sluice-io/sluice/pkg/sluice"
 )
 
@@ -40,7 +41,7 @@ func BenchmarkGate(b *testing.B) {
 	raised.Extensions = map[string]string{sluice.AttributeClassification: "SECRET/finance"}
 	for name, ev := range map[string]*sluice.Event{"plain": plain, "labelled": raised} {
 		b.Run(name, func(b *testing.B) {
-			require.Equal(b, sluice.Pass, w.Decide(sub, ev, w.now))
+			require.Equal(b, model.Pass, w.Decide(sub, ev, w.now))
 			b.ReportAllocs()
 			for b.Loop() {
 				w.Decide(sub, ev, w.now)

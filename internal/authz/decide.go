@@ -3,6 +3,7 @@ package authz
 import (
 	"time"
 
+	"github.com/sluice-io/sluice/internal/model"
 	"github.com/sluice-io/sluice/pkg/sluice"
 )
 
@@ -62,7 +63,7 @@ func (a answer) err(v sluice.Verb, t Target) error {
 		return sluice.Errorf(sluice.Forbidden, "your grant has the verb %s, but the access list or the label of %s denies it", v, t.Namespace)
 	case unknown:
 	}
-	return sluice.PermissionsUnknown()
+	return model.PermissionsUnknown()
 }
 
 // Concealed returns the error for a hidden resource, identical to that for a missing one.

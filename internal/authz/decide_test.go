@@ -7,6 +7,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/sluice-io/sluice/internal/authz"
+	"github.com/sluice-io/sluice/internal/model"
 	"github.com/sluice-io/sluice/pkg/sluice"
 	"github.com/sluice-io/sluice/streams"
 )
@@ -205,7 +206,7 @@ func TestAGrantEndsWhenItOrWhatItIsAPartOfExpiresOrIsRevoked(t *testing.T) {
 	require.Equal(t, yes, w.may(caller(c), "read", "/x"))
 	w.revoke(a)
 	require.NotEqual(t, yes, w.may(caller(c), "read", "/x"))
-	require.Equal(t, sluice.Lost, w.Decide(subscriptionOf(c, "/**"), event("/x", 1), w.now))
+	require.Equal(t, model.Lost, w.Decide(subscriptionOf(c, "/**"), event("/x", 1), w.now))
 }
 
 // What cannot be known is not let out, and not taken away either.
@@ -216,24 +217,24 @@ func TestAnIndexThatCannotKnowDecidesNothing(t *testing.T) {
 	g := w.grant("g", ann, "scope:acme", "subscribe")
 	sub := subscriptionOf(g, "/**")
 	ofRoot := &sluice.Subscription{ID: "r", Namespace: "acme", Pattern: "/**", CreatedBy: "root"}
-	require.Equal(t, sluice.Undecided, x.Decide(sub, event("/a", 1), w.now), "it has not caught up")
-	require.Equal(t, sluice.Undecided, x.Decide(ofRoot, event("/a", 1), w.now), "there may be a tombstone")
+	require.Equal(t, model.Undecided, x.Decide(sub, event("/a", 1), w.now), "it has not caught up")
+	require.Equal(t, model.Undecided, x.Decide(ofRoot, event("/a", 1), w.now), "there may be a tombstone")
 	require.Equal(t, unsure, w.may(caller(g), "subscribe", "/a"))
 
 	x.CaughtUp()
-	require.Equal(t, sluice.Pass, x.Decide(sub, event("/a", 1), w.now))
-	require.Equal(t, sluice.Pass, x.Decide(ofRoot, event("/a", 1), w.now))
+	require.Equal(t, model.Pass, x.Decide(sub, event("/a", 1), w.now))
+	require.Equal(t, model.Pass, x.Decide(ofRoot, event("/a", 1), w.now))
 
 	x.Until(w.now)
-	require.Equal(t, sluice.Undecided, x.Decide(sub, event("/a", 1), w.now), "revocations may be on their way")
-	require.Equal(t, sluice.Undecided, x.Holds(sub, w.now))
+	require.Equal(t, model.Undecided, x.Decide(sub, event("/a", 1), w.now), "revocations may be on their way")
+	require.Equal(t, model.Undecided, x.Holds(sub, w.now))
 	x.Until(w.now.Add(time.Second))
-	require.Equal(t, sluice.Pass, x.Decide(sub, event("/a", 1), w.now))
+	require.Equal(t, model.Pass, x.Decide(sub, event("/a", 1), w.now))
 
 	other := *sub
 	other.Grant = "made a moment ago elsewhere"
-	require.Equal(t, sluice.Undecided, x.Decide(&other, event("/a", 1), w.now))
-	require.Equal(t, sluice.Undecided, x.Holds(&other, w.now))
+	require.Equal(t, model.Undecided, x.Decide(&other, event("/a", 1), w.now))
+	require.Equal(t, model.Undecided, x.Holds(&other, w.now))
 }
 
 // S0-57…63: the gate, in its order.
@@ -242,40 +243,40 @@ func TestTheGateDecidesAnewForEveryEvent(t *testing.T) {
 	w := newWorld(t)
 	g := w.grant("g", ann, "scope:acme", "subscribe")
 	sub := subscriptionOf(g, "/**")
-	decide := func(ev *sluice.Event) sluice.Decision { return w.Decide(sub, ev, w.now) }
+	decide := func(ev *sluice.Event) model.Decision { return w.Decide(sub, ev, w.now) }
 	raised := func(label string) *sluice.Event {
 		ev := event("/a", 1)
 		ev.Extensions = map[string]string{sluice.AttributeClassification: label}
 		return ev
 	}
-	require.Equal(t, sluice.Pass, decide(event("/a", 1)))
+	require.Equal(t, model.Pass, decide(event("/a", 1)))
 
 	w.acl(ann, line(sluice.TierRead, "/a/**"))
-	require.Equal(t, sluice.Pass, decide(event("/a/b", 1)), "S0-59: the event's path counts")
-	require.Equal(t, sluice.Lost, decide(event("/b", 1)))
+	require.Equal(t, model.Pass, decide(event("/a/b", 1)), "S0-59: the event's path counts")
+	require.Equal(t, model.Lost, decide(event("/b", 1)))
 	w.acl(ann, line(sluice.TierRead, "/**"))
 
-	require.Equal(t, sluice.Pass, decide(raised("PUBLIC")))
-	require.Equal(t, sluice.Withhold, decide(raised("SECRET")))
-	require.Equal(t, sluice.Withhold, decide(raised("PUBLIC/finance")))
-	require.Equal(t, sluice.Withhold, decide(raised("no label")), "nobody is cleared for what cannot be read")
+	require.Equal(t, model.Pass, decide(raised("PUBLIC")))
+	require.Equal(t, model.Withhold, decide(raised("SECRET")))
+	require.Equal(t, model.Withhold, decide(raised("PUBLIC/finance")))
+	require.Equal(t, model.Withhold, decide(raised("no label")), "nobody is cleared for what cannot be read")
 	w.clear(ann, sluice.Label{Level: sluice.LevelSecret, Compartments: []string{"finance"}})
-	require.Equal(t, sluice.Pass, decide(raised("SECRET/finance")))
-	require.Equal(t, sluice.Withhold, decide(raised("SECRET/finance,legal")))
-	require.Equal(t, sluice.Withhold, decide(raised("no label")))
+	require.Equal(t, model.Pass, decide(raised("SECRET/finance")))
+	require.Equal(t, model.Withhold, decide(raised("SECRET/finance,legal")))
+	require.Equal(t, model.Withhold, decide(raised("no label")))
 
 	w.put(streams.TombstoneKey("acme", "/a"), authz.Record{Tombstone: &sluice.Tombstone{Namespace: "acme", Path: "/a", UpTo: 7}})
-	require.Equal(t, sluice.Withhold, decide(event("/a", 7)))
-	require.Equal(t, sluice.Pass, decide(event("/a", 8)), "what came later")
-	require.Equal(t, sluice.Pass, decide(event("/a/b", 7)))
+	require.Equal(t, model.Withhold, decide(event("/a", 7)))
+	require.Equal(t, model.Pass, decide(event("/a", 8)), "what came later")
+	require.Equal(t, model.Pass, decide(event("/a/b", 7)))
 	ofRoot := &sluice.Subscription{ID: "r", Namespace: "acme", Pattern: "/**", CreatedBy: "root"}
-	require.Equal(t, sluice.Withhold, w.Decide(ofRoot, event("/a", 7), w.now), "root's too")
+	require.Equal(t, model.Withhold, w.Decide(ofRoot, event("/a", 7), w.now), "root's too")
 
 	w.label(sluice.Label{Level: sluice.LevelTopSecret})
-	require.Equal(t, sluice.Lost, decide(event("/a", 8)))
+	require.Equal(t, model.Lost, decide(event("/a", 8)))
 	w.label(sluice.Label{})
 	w.revoke(g)
-	require.Equal(t, sluice.Lost, decide(event("/a", 8)))
+	require.Equal(t, model.Lost, decide(event("/a", 8)))
 }
 
 func TestASubscriptionHoldsWhileItsOwnerMayHaveSomeOfIt(t *testing.T) {
@@ -283,16 +284,16 @@ func TestASubscriptionHoldsWhileItsOwnerMayHaveSomeOfIt(t *testing.T) {
 	w := newWorld(t)
 	g := w.grant("g", ann, "scope:acme", "subscribe")
 	sub := subscriptionOf(g, "/a/*")
-	require.Equal(t, sluice.Pass, w.Holds(sub, w.now))
+	require.Equal(t, model.Pass, w.Holds(sub, w.now))
 	w.acl(ann, line(sluice.TierRead, "/a/b"))
-	require.Equal(t, sluice.Pass, w.Holds(sub, w.now))
+	require.Equal(t, model.Pass, w.Holds(sub, w.now))
 	w.acl(ann, line(sluice.TierRead, "/b/**"))
-	require.Equal(t, sluice.Lost, w.Holds(sub, w.now))
+	require.Equal(t, model.Lost, w.Holds(sub, w.now))
 	w.acl(ann, line(sluice.TierExistence, "/**"))
-	require.Equal(t, sluice.Lost, w.Holds(sub, w.now))
+	require.Equal(t, model.Lost, w.Holds(sub, w.now))
 	w.acl(ann, line(sluice.TierRead, "/**"))
-	require.Equal(t, sluice.Pass, w.Holds(sub, w.now))
-	require.Equal(t, sluice.Lost, w.Holds(sub, w.now.Add(25*time.Hour)), "expired")
+	require.Equal(t, model.Pass, w.Holds(sub, w.now))
+	require.Equal(t, model.Lost, w.Holds(sub, w.now.Add(25*time.Hour)), "expired")
 }
 
 // Whatever takes something away says whose deliveries have to be stopped, and nothing else does.

@@ -6,6 +6,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/sluice-io/sluice/internal/authz"
+	"github.com/sluice-io/sluice/internal/model"
 	"github.com/sluice-io/sluice/pkg/sluice"
 )
 
@@ -59,26 +60,26 @@ func TestEntityGrant_HoldsEachEventToIt(t *testing.T) {
 	place.ID = ""
 	for name, c := range map[string]struct {
 		ev   *sluice.Event
-		want sluice.Decision
+		want model.Decision
 	}{
-		"its own":                       {about(order, "/a"), sluice.Pass},
-		"its own elsewhere":             {about(order, "/x/y"), sluice.Pass},
-		"another's":                     {about("urn:order:8", "/a"), sluice.Withhold},
-		"another's that names it":       {related, sluice.Withhold},
-		"one without subject":           {about("", "/a"), sluice.Withhold},
-		"a place without an event":      {place, sluice.Withhold},
-		"the server's own":              {about(order, "/_sys/x"), sluice.Lost},
-		"one that is labelled too high": {&sluice.Event{Namespace: "acme", Path: "/a", ID: "e", Subject: order, Extensions: map[string]string{sluice.AttributeClassification: "SECRET"}}, sluice.Withhold},
+		"its own":                       {about(order, "/a"), model.Pass},
+		"its own elsewhere":             {about(order, "/x/y"), model.Pass},
+		"another's":                     {about("urn:order:8", "/a"), model.Withhold},
+		"another's that names it":       {related, model.Withhold},
+		"one without subject":           {about("", "/a"), model.Withhold},
+		"a place without an event":      {place, model.Withhold},
+		"the server's own":              {about(order, "/_sys/x"), model.Lost},
+		"one that is labelled too high": {&sluice.Event{Namespace: "acme", Path: "/a", ID: "e", Subject: order, Extensions: map[string]string{sluice.AttributeClassification: "SECRET"}}, model.Withhold},
 	} {
 		require.Equal(t, c.want, w.Decide(sub, c.ev, w.now), name)
 	}
-	require.Equal(t, sluice.Lost, w.Shows(caller(g), sluice.VerbRead, about(order, "/a"), w.now), "it is not for reading")
+	require.Equal(t, model.Lost, w.Shows(caller(g), sluice.VerbRead, about(order, "/a"), w.now), "it is not for reading")
 
 	w.acl(ann, line(sluice.TierRead, "/orders/**"))
-	require.Equal(t, sluice.Pass, w.Decide(sub, about(order, "/orders/7"), w.now))
-	require.Equal(t, sluice.Lost, w.Decide(sub, about(order, "/a"), w.now), "the access list is asked for the path")
+	require.Equal(t, model.Pass, w.Decide(sub, about(order, "/orders/7"), w.now))
+	require.Equal(t, model.Lost, w.Decide(sub, about(order, "/a"), w.now), "the access list is asked for the path")
 	w.revoke(g)
-	require.Equal(t, sluice.Lost, w.Decide(sub, about("urn:order:8", "/orders/7"), w.now), "revocation comes first, whatever an event is about")
+	require.Equal(t, model.Lost, w.Decide(sub, about("urn:order:8", "/orders/7"), w.now), "revocation comes first, whatever an event is about")
 }
 
 // An entity that is a path is that of events without a subject, and says nothing of streams and other events there.
@@ -86,9 +87,9 @@ func TestEntityGrant_OfAPath(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)
 	g := w.grant("g", ann, "entity:acme//orders/7", "subscribe")
-	require.Equal(t, sluice.Pass, w.Decide(subscriptionOf(g, "/**"), event("/orders/7", 1), w.now))
-	require.Equal(t, sluice.Withhold, w.Decide(subscriptionOf(g, "/**"), about(order, "/orders/7"), w.now))
-	require.Equal(t, sluice.Withhold, w.Decide(subscriptionOf(g, "/**"), &sluice.Event{Namespace: "acme", Path: "/orders/7", Seq: 1}, w.now))
+	require.Equal(t, model.Pass, w.Decide(subscriptionOf(g, "/**"), event("/orders/7", 1), w.now))
+	require.Equal(t, model.Withhold, w.Decide(subscriptionOf(g, "/**"), about(order, "/orders/7"), w.now))
+	require.Equal(t, model.Withhold, w.Decide(subscriptionOf(g, "/**"), &sluice.Event{Namespace: "acme", Path: "/orders/7", Seq: 1}, w.now))
 	require.Equal(t, incapable, w.may(caller(g), "subscribe", "/orders/7"))
 }
 
@@ -101,15 +102,15 @@ func TestEntityGrant_BoundsItsChain(t *testing.T) {
 	w.part("one", "whole", bot, "entity:acme/"+order, "subscribe")
 	below := w.part("below", "one", "service:erp", "entity:acme/"+order, "subscribe")
 	forged := w.part("forged", "one", "service:erp", "scope:acme", "subscribe")
-	require.Equal(t, sluice.Pass, w.Decide(subscriptionOf(below, "/**"), about(order, "/a"), w.now))
+	require.Equal(t, model.Pass, w.Decide(subscriptionOf(below, "/**"), about(order, "/a"), w.now))
 	for _, g := range []*authz.Granted{below, forged} {
-		require.Equal(t, sluice.Withhold, w.Decide(subscriptionOf(g, "/**"), about("urn:order:8", "/a"), w.now), g.ID)
+		require.Equal(t, model.Withhold, w.Decide(subscriptionOf(g, "/**"), about("urn:order:8", "/a"), w.now), g.ID)
 	}
 	sub := subscriptionOf(below, "/**")
 	sub.Mode, sub.Filter.Subjects = sluice.Push, []string{order}
-	require.Equal(t, sluice.Pass, w.Holds(sub, w.now))
+	require.Equal(t, model.Pass, w.Holds(sub, w.now))
 	sub.Filter.Subjects = []string{"urn:order:8"}
-	require.Equal(t, sluice.Lost, w.Holds(sub, w.now))
+	require.Equal(t, model.Lost, w.Holds(sub, w.now))
 }
 
 // Only what is pushed is held to an entity: a wake tells of streams, which have none.

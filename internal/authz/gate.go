@@ -5,6 +5,7 @@ import (
 	"strings"
 	"time"
 
+	"github.com/sluice-io/sluice/internal/model"
 	"github.com/sluice-io/sluice/pkg/sluice"
 )
 
@@ -12,7 +13,7 @@ import (
 // checks in this order: the grant of the subscription is neither revoked nor expired; the access
 // list and the label of the namespace permit the event's path to its principal; the label of the
 // event does, too; the event is not erased. For subscriptions of root, only the last check applies.
-func (x *Index) Decide(sub *sluice.Subscription, ev *sluice.Event, now time.Time) sluice.Decision {
+func (x *Index) Decide(sub *sluice.Subscription, ev *sluice.Event, now time.Time) model.Decision {
 	return x.Shows(OwnerOf(sub), sluice.VerbSubscribe, ev, now)
 }
 
@@ -22,16 +23,16 @@ func OwnerOf(sub *sluice.Subscription) sluice.Caller {
 }
 
 // Shows decides whether a caller may see an event.
-func (x *Index) Shows(c sluice.Caller, v sluice.Verb, ev *sluice.Event, now time.Time) sluice.Decision {
+func (x *Index) Shows(c sluice.Caller, v sluice.Verb, ev *sluice.Event, now time.Time) model.Decision {
 	x.mu.RLock()
 	defer x.mu.RUnlock()
 	if !x.knows(now) {
-		return sluice.Undecided
+		return model.Undecided
 	}
 	switch {
 	case c.Unbounded():
 	case c.Unknown():
-		if d := x.showsAnybody(ev); d != sluice.Pass {
+		if d := x.showsAnybody(ev); d != model.Pass {
 			return d
 		}
 	default:
@@ -39,32 +40,32 @@ func (x *Index) Shows(c sluice.Caller, v sluice.Verb, ev *sluice.Event, now time
 			return decision(a)
 		}
 		if !x.concerns(c.Grant, ev, now) {
-			return sluice.Withhold
+			return model.Withhold
 		}
 		if raised := ev.Extensions[sluice.AttributeClassification]; raised != "" && !x.cleared(c.Grant, raised, now) {
-			return sluice.Withhold
+			return model.Withhold
 		}
 	}
 	if x.tombstones[ev.Namespace][ev.Path] >= ev.Seq && ev.Seq > 0 {
-		return sluice.Withhold
+		return model.Withhold
 	}
-	return sluice.Pass
+	return model.Pass
 }
 
 // Holds decides whether a subscription's owner still has access to any of its events.
-func (x *Index) Holds(sub *sluice.Subscription, now time.Time) sluice.Decision {
+func (x *Index) Holds(sub *sluice.Subscription, now time.Time) model.Decision {
 	return x.May(OwnerOf(sub), sluice.VerbSubscribe, sub.Object(), now)
 }
 
 // May decides whether a caller has access to any part of an object.
-func (x *Index) May(c sluice.Caller, v sluice.Verb, wants sluice.Object, now time.Time) sluice.Decision {
+func (x *Index) May(c sluice.Caller, v sluice.Verb, wants sluice.Object, now time.Time) model.Decision {
 	x.mu.RLock()
 	defer x.mu.RUnlock()
 	switch {
 	case !x.knows(now):
-		return sluice.Undecided
+		return model.Undecided
 	case c.Unbounded():
-		return sluice.Pass
+		return model.Pass
 	case c.Unknown():
 		return x.holdsAnybody(wants.Namespace)
 	}
@@ -103,15 +104,15 @@ func (x *Index) concerns(grant string, ev *sluice.Event, now time.Time) bool {
 }
 
 // decision returns the decision for a subscription that was allowed once.
-func decision(a answer) sluice.Decision {
+func decision(a answer) model.Decision {
 	switch a {
 	case granting:
-		return sluice.Pass
+		return model.Pass
 	case unknown:
-		return sluice.Undecided
+		return model.Undecided
 	case concealed, incapable, refused:
 	}
-	return sluice.Lost
+	return model.Lost
 }
 
 // cleared reports whether every principal in the chain is cleared for the label of an event. No

@@ -11,6 +11,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/sluice-io/sluice/internal/authz"
+	"github.com/sluice-io/sluice/internal/model"
 	"github.com/sluice-io/sluice/pkg/sluice"
 	"github.com/sluice-io/sluice/streams"
 )
@@ -39,16 +40,16 @@ func TestShows_AsksForWhomOneActs(t *testing.T) { // S0-62, S4-60
 	w := newWorld(t)
 	g := onBehalf(w, "subscribe")
 	sub := subscriptionOf(g, "/**")
-	decide := func() sluice.Decision { return w.Decide(sub, raised("SECRET/finance"), w.now) }
+	decide := func() model.Decision { return w.Decide(sub, raised("SECRET/finance"), w.now) }
 
 	w.clear(bot, secret("finance"))
-	require.Equal(t, sluice.Withhold, decide(), "ann is cleared for nothing")
+	require.Equal(t, model.Withhold, decide(), "ann is cleared for nothing")
 	w.clear(ann, secret())
-	require.Equal(t, sluice.Withhold, decide(), "nor for the compartment")
+	require.Equal(t, model.Withhold, decide(), "nor for the compartment")
 	w.clear(ann, secret("finance"))
-	require.Equal(t, sluice.Pass, decide())
+	require.Equal(t, model.Pass, decide())
 	w.clear(bot, sluice.Label{})
-	require.Equal(t, sluice.Withhold, decide(), "bot itself")
+	require.Equal(t, model.Withhold, decide(), "bot itself")
 }
 
 // The label of a namespace binds both as well, and both may be cleared.
@@ -66,31 +67,31 @@ func TestRequire_AsksForWhomOneActs(t *testing.T) { // S3-105, S4-60
 // A subscription or feed holds as long as all in its chain may have some of it: by verb, object and list.
 func TestMay_AsksTheWholeChain(t *testing.T) { // S0-57…S0-64, S4-60
 	t.Parallel()
-	may := func(w *world, g *authz.Granted, v sluice.Verb, pattern sluice.Pattern) sluice.Decision {
+	may := func(w *world, g *authz.Granted, v sluice.Verb, pattern sluice.Pattern) model.Decision {
 		return w.May(caller(g), v, sluice.Object{Namespace: "acme", Pattern: pattern}, w.now)
 	}
 	t.Run("the verb", func(t *testing.T) {
 		t.Parallel()
 		w := newWorld(t)
 		g := w.grant("g", ann, "scope:acme", "publish", "read")
-		require.Equal(t, sluice.Lost, may(w, g, "subscribe", "/a/**"))
-		require.Equal(t, sluice.Pass, may(w, g, "read", "/a/**"))
+		require.Equal(t, model.Lost, may(w, g, "subscribe", "/a/**"))
+		require.Equal(t, model.Pass, may(w, g, "read", "/a/**"))
 	})
 	t.Run("the object", func(t *testing.T) {
 		t.Parallel()
 		w := newWorld(t)
 		g := w.grant("g", ann, "path:acme/a/**", "subscribe")
-		require.Equal(t, sluice.Lost, may(w, g, "subscribe", "/b/**"))
-		require.Equal(t, sluice.Pass, may(w, g, "subscribe", "/*/x"), "some of it")
+		require.Equal(t, model.Lost, may(w, g, "subscribe", "/b/**"))
+		require.Equal(t, model.Pass, may(w, g, "subscribe", "/*/x"), "some of it")
 	})
 	t.Run("a part is bound by the whole", func(t *testing.T) {
 		t.Parallel()
 		w := newWorld(t)
 		w.grant("of", ann, "path:acme/a/**", "subscribe", "read")
 		part := w.part("part", "of", bot, "scope:acme", "subscribe", "read", "publish")
-		require.Equal(t, sluice.Lost, may(w, part, "subscribe", "/b/**"))
-		require.Equal(t, sluice.Lost, may(w, part, "publish", "/a/**"))
-		require.Equal(t, sluice.Pass, may(w, part, "read", "/a/**"))
+		require.Equal(t, model.Lost, may(w, part, "subscribe", "/b/**"))
+		require.Equal(t, model.Lost, may(w, part, "publish", "/a/**"))
+		require.Equal(t, model.Pass, may(w, part, "read", "/a/**"))
 	})
 	t.Run("the list of the one for whom it acts", func(t *testing.T) {
 		t.Parallel()
@@ -98,12 +99,12 @@ func TestMay_AsksTheWholeChain(t *testing.T) { // S0-57…S0-64, S4-60
 		g := onBehalf(w, "subscribe")
 		w.acl(bot, line(sluice.TierRead, "/**"))
 		w.acl(ann, line(sluice.TierRead, "/b/**"))
-		require.Equal(t, sluice.Lost, may(w, g, "subscribe", "/a/**"), "ann lost /a: the subscription ends, the idle feed closes")
-		require.Equal(t, sluice.Pass, may(w, g, "subscribe", "/b/**"))
+		require.Equal(t, model.Lost, may(w, g, "subscribe", "/a/**"), "ann lost /a: the subscription ends, the idle feed closes")
+		require.Equal(t, model.Pass, may(w, g, "subscribe", "/b/**"))
 		w.acl(ann, line(sluice.TierAdmin, "/**"))
-		require.Equal(t, sluice.Pass, may(w, g, "subscribe", "/_sys/**"), "an admin of everything has the system's paths too") // Everything
+		require.Equal(t, model.Pass, may(w, g, "subscribe", "/_sys/**"), "an admin of everything has the system's paths too") // Everything
 		w.acl(bot, line(sluice.TierRead, "/b/**"))
-		require.Equal(t, sluice.Lost, may(w, g, "subscribe", "/a/**"), "bot lost it")
+		require.Equal(t, model.Lost, may(w, g, "subscribe", "/a/**"), "bot lost it")
 	})
 }
 
@@ -129,13 +130,13 @@ func TestShows_TombstoneIsAboutWhatIsStored(t *testing.T) { // S4-90
 	t.Parallel()
 	w := newWorld(t)
 	sub := subscriptionOf(w.grant("g", ann, "scope:acme", "subscribe"), "/**")
-	require.Equal(t, sluice.Pass, w.Decide(sub, event("/a", 0), w.now), "a sample")
+	require.Equal(t, model.Pass, w.Decide(sub, event("/a", 0), w.now), "a sample")
 	key := streams.TombstoneKey("acme", "/a")
 	w.put(key, authz.Record{Tombstone: &sluice.Tombstone{Namespace: "acme", Path: "/a", UpTo: 1}})
-	require.Equal(t, sluice.Pass, w.Decide(sub, event("/a", 0), w.now))
-	require.Equal(t, sluice.Withhold, w.Decide(sub, event("/a", 1), w.now))
+	require.Equal(t, model.Pass, w.Decide(sub, event("/a", 0), w.now))
+	require.Equal(t, model.Withhold, w.Decide(sub, event("/a", 1), w.now))
 	w.Remove(key, w.revision+1)
-	require.Equal(t, sluice.Pass, w.Decide(sub, event("/a", 1), w.now))
+	require.Equal(t, model.Pass, w.Decide(sub, event("/a", 1), w.now))
 }
 
 // Whoever has a verb in a namespace has it by every grant of the chain.

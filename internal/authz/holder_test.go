@@ -7,6 +7,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/sluice-io/sluice/internal/authz"
+	"github.com/sluice-io/sluice/internal/model"
 	"github.com/sluice-io/sluice/pkg/sluice"
 	"github.com/sluice-io/sluice/streams"
 )
@@ -80,8 +81,8 @@ func TestNothingIsDecidedInANamespaceOfWhichSomethingCannotBeRead(t *testing.T) 
 		require.NoError(t, json.Unmarshal([]byte(text), &r))
 		w.put(key, r)
 		require.Equal(t, sluice.Unavailable, w.may(caller(g), "read", "/a"), key)
-		require.Equal(t, sluice.Undecided, w.Decide(subscriptionOf(g, "/**"), event("/a", 1), w.now), key)
-		require.Equal(t, sluice.Undecided, w.Holds(subscriptionOf(g, "/**"), w.now), "nobody is cancelled for it")
+		require.Equal(t, model.Undecided, w.Decide(subscriptionOf(g, "/**"), event("/a", 1), w.now), key)
+		require.Equal(t, model.Undecided, w.Holds(subscriptionOf(g, "/**"), w.now), "nobody is cancelled for it")
 		if r.Unreadable {
 			require.NotNil(t, w.Takes(before, r), "what is on its way is cut off")
 		}

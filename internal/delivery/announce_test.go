@@ -12,6 +12,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/sluice-io/sluice/internal/delivery"
+	"github.com/sluice-io/sluice/internal/model"
 	"github.com/sluice-io/sluice/pkg/sluice"
 )
 
@@ -20,7 +21,7 @@ type crier struct {
 	ask func() (sluice.Status, error)
 
 	mu     sync.Mutex
-	told   []sluice.BuriedLetter
+	told   []model.BuriedLetter
 	held   []string // ids
 	still  []sluice.DeadLetter
 	stored []uint64
@@ -37,7 +38,7 @@ func (c *crier) follow(t *testing.T, w *world) {
 	t.Cleanup(func() { cancel(); following.Wait() })
 }
 
-func (c *crier) hear(_ context.Context, letters []sluice.BuriedLetter, _ bool) error {
+func (c *crier) hear(_ context.Context, letters []model.BuriedLetter, _ bool) error {
 	st, err := c.ask()
 	c.mu.Lock()
 	defer c.mu.Unlock()

@@ -6,16 +6,17 @@ import (
 	"time"
 
 	"github.com/sluice-io/sluice/internal/filter"
+	"github.com/sluice-io/sluice/internal/model"
 	"github.com/sluice-io/sluice/pkg/sluice"
 )
 
 // lane is the deliveries of one key, in order. Only its head is worked on.
 type lane struct {
 	key    string
-	queue  []*sluice.Delivery // held and unacknowledged, ascending
-	busy   bool               // a worker has it
-	queued bool               // it is in the book's ready list
-	park   *park              // nil: live
+	queue  []*model.Delivery // held and unacknowledged, ascending
+	busy   bool              // a worker has it
+	queued bool              // it is in the book's ready list
+	park   *park             // nil: live
 
 	hogging time.Time // since when it has kept others from being handed out; zero: it does not
 
@@ -43,8 +44,8 @@ const (
 type task struct {
 	kind taskKind
 	lane *lane
-	head *sluice.Delivery // taskSend, taskSpill
-	park park             // all others: a copy
+	head *model.Delivery // taskSend, taskSpill
+	park park            // all others: a copy
 
 	careful bool // store the record at once: it may be long until the lane's next turn
 
@@ -80,7 +81,7 @@ func newBook(window int) *book {
 
 // load enters a lane that was parked when the subscription was last served. Up to seen,
 // events may have been acknowledged because the record existed.
-func (b *book) load(e sluice.ParkedEntry, seen uint64, now time.Time) {
+func (b *book) load(e model.ParkedEntry, seen uint64, now time.Time) {
 	upTo := seen
 	if e.Attempts > 0 || e.Held != "" {
 		upTo = max(seen, e.FromSeq)
@@ -94,7 +95,7 @@ func (b *book) load(e sluice.ParkedEntry, seen uint64, now time.Time) {
 
 // arrive enters a delivery and reports whether it is to be acknowledged at once, because
 // the lane's record holds it already. A delivery that is held anyway is ignored.
-func (b *book) arrive(key string, d *sluice.Delivery) (ack bool) {
+func (b *book) arrive(key string, d *model.Delivery) (ack bool) {
 	seq := d.Event.Seq
 	if _, ok := b.held[seq]; ok {
 		return false
@@ -229,7 +230,7 @@ func (b *book) wake() time.Time {
 }
 
 // settled ends the head of a live lane and returns it, to be acknowledged.
-func (b *book) settled(l *lane) *sluice.Delivery {
+func (b *book) settled(l *lane) *model.Delivery {
 	head := l.queue[0]
 	l.queue[0] = nil
 	l.queue = l.queue[1:]
@@ -240,7 +241,7 @@ func (b *book) settled(l *lane) *sluice.Delivery {
 
 // stored enters that a lane's record was stored. It returns the deliveries that the record
 // now holds, to be acknowledged.
-func (b *book) stored(l *lane, e sluice.ParkedEntry, now time.Time) []*sluice.Delivery {
+func (b *book) stored(l *lane, e model.ParkedEntry, now time.Time) []*model.Delivery {
 	if l.park == nil {
 		l.park = &park{index: -1}
 		b.parked++
@@ -332,7 +333,7 @@ func (b *book) oldest() (oldest time.Time) {
 }
 
 // each calls f for every delivery that is held.
-func (b *book) each(f func(*sluice.Delivery)) {
+func (b *book) each(f func(*model.Delivery)) {
 	for _, l := range b.lanes {
 		for _, d := range l.queue {
 			f(d)

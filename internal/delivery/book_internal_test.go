@@ -6,14 +6,15 @@ import (
 
 	"github.com/stretchr/testify/require"
 
+	"github.com/sluice-io/sluice/internal/model"
 	"github.com/sluice-io/sluice/pkg/sluice"
 )
 
-func deliveryAt(seq uint64) *sluice.Delivery {
-	return &sluice.Delivery{Event: sluice.Event{Seq: seq}}
+func deliveryAt(seq uint64) *model.Delivery {
+	return &model.Delivery{Event: sluice.Event{Seq: seq}}
 }
 
-func seqs(ds []*sluice.Delivery) []uint64 {
+func seqs(ds []*model.Delivery) []uint64 {
 	var all []uint64
 	for _, d := range ds {
 		all = append(all, d.Event.Seq)
@@ -61,7 +62,7 @@ func TestAParkedLaneHoldsNothingAndEndsWhereItsLastEventWasAcknowledged(t *testi
 		b.arrive("a", deliveryAt(seq))
 	}
 	head, _ := b.next(now, passAll)
-	rec := sluice.ParkedEntry{Parked: sluice.Parked{Lane: "a", FromSeq: 1, Attempts: 1, NextAt: now.Add(time.Hour)}}
+	rec := model.ParkedEntry{Parked: sluice.Parked{Lane: "a", FromSeq: 1, Attempts: 1, NextAt: now.Add(time.Hour)}}
 	require.Equal(t, []uint64{1, 2, 3}, seqs(b.stored(head.lane, rec, now)))
 	require.Empty(t, b.held)
 	require.True(t, b.arrive("a", deliveryAt(9)), "the record holds it already")
@@ -91,7 +92,7 @@ func TestAnEventThatArrivesWhileItsLaneIsReadBackIsReadBackToo(t *testing.T) {
 	t.Parallel()
 	now := time.Now()
 	b := newBook(8)
-	b.load(sluice.ParkedEntry{Parked: sluice.Parked{Lane: "a", FromSeq: 5, Attempts: 1}}, 7, now)
+	b.load(model.ParkedEntry{Parked: sluice.Parked{Lane: "a", FromSeq: 5, Attempts: 1}}, 7, now)
 	due, ok := b.next(now, passAll)
 	require.True(t, ok)
 	require.Equal(t, uint64(7), due.park.upTo)
@@ -120,7 +121,7 @@ func TestALaneThatFillsTheWindowIsSetAside(t *testing.T) {
 	spill, ok := b.next(now, passAll)
 	require.True(t, ok)
 	require.Equal(t, taskSpill, spill.kind)
-	acks := b.stored(spill.lane, sluice.ParkedEntry{Parked: sluice.Parked{Lane: "a", FromSeq: 2, NextAt: now}}, now)
+	acks := b.stored(spill.lane, model.ParkedEntry{Parked: sluice.Parked{Lane: "a", FromSeq: 2, NextAt: now}}, now)
 	require.Equal(t, []uint64{2, 3, 4, 5}, seqs(acks))
 	resume, ok := b.next(now, passAll)
 	require.True(t, ok)
@@ -138,8 +139,8 @@ func TestADeliveryThatIsHeldIsIgnoredWhenItComesAgain(t *testing.T) {
 	require.Empty(t, b.lanes)
 }
 
-func heldEntry(seq uint64) sluice.ParkedEntry {
-	return sluice.ParkedEntry{Parked: sluice.Parked{
+func heldEntry(seq uint64) model.ParkedEntry {
+	return model.ParkedEntry{Parked: sluice.Parked{
 		Lane: "a", FromSeq: seq, EventID: "e", Held: sluice.FilterError, HeldAt: time.Now(),
 	}}
 }
@@ -204,7 +205,7 @@ func TestALaneThatIsNotHeldIsHastenedAndNotDiscarded(t *testing.T) {
 	t.Parallel()
 	now := time.Now()
 	b := newBook(8)
-	b.load(sluice.ParkedEntry{Parked: sluice.Parked{Lane: "a", FromSeq: 7, EventID: "e", Attempts: 1, NextAt: now.Add(time.Hour)}}, 0, now)
+	b.load(model.ParkedEntry{Parked: sluice.Parked{Lane: "a", FromSeq: 7, EventID: "e", Attempts: 1, NextAt: now.Add(time.Hour)}}, 0, now)
 	discard, hasten := newAct(sluice.ReplayDiscard, 7), newAct(sluice.ReplayRetry, 7)
 	b.act(discard, now)
 	require.Equal(t, actedNothing, <-discard.done)

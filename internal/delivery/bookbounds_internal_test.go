@@ -6,11 +6,12 @@ import (
 
 	"github.com/stretchr/testify/require"
 
+	"github.com/sluice-io/sluice/internal/model"
 	"github.com/sluice-io/sluice/pkg/sluice"
 )
 
-func parkedAt(lane string, seq uint64, next time.Time) sluice.ParkedEntry {
-	return sluice.ParkedEntry{Parked: sluice.Parked{Lane: lane, FromSeq: seq, EventID: "e", Attempts: 1, NextAt: next}}
+func parkedAt(lane string, seq uint64, next time.Time) model.ParkedEntry {
+	return model.ParkedEntry{Parked: sluice.Parked{Lane: lane, FromSeq: seq, EventID: "e", Attempts: 1, NextAt: next}}
 }
 
 // A lane is set aside if the window is full, more than half of it is the lane's, and half of the workers are idle, for as long
@@ -122,7 +123,7 @@ func TestBook_KnowsItsOldestEvent(t *testing.T) {
 	b.lanes["drained"] = &lane{busy: true}
 	require.Equal(t, now.Add(-time.Minute), b.oldest())
 	var held []uint64
-	b.each(func(d *sluice.Delivery) { held = append(held, d.Event.Seq) })
+	b.each(func(d *model.Delivery) { held = append(held, d.Event.Seq) })
 	require.ElementsMatch(t, []uint64{1, 2, 3}, held)
 }
 

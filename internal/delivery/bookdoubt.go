@@ -3,12 +3,12 @@ package delivery
 import (
 	"slices"
 
-	"github.com/sluice-io/sluice/pkg/sluice"
+	"github.com/sluice-io/sluice/internal/model"
 )
 
 // doubt enters a delivery of which it is not known yet whether it is wanted: its lane waits for that when it comes to
 // it. As arrive, it reports whether the delivery is to be acknowledged at once; entered is false if it is held anyway.
-func (b *book) doubt(key string, d *sluice.Delivery) (entered, ack bool) {
+func (b *book) doubt(key string, d *model.Delivery) (entered, ack bool) {
 	seq := d.Event.Seq
 	if _, held := b.held[seq]; held {
 		return false, false
@@ -22,38 +22,38 @@ func (b *book) doubt(key string, d *sluice.Delivery) (entered, ack bool) {
 	return true, false
 }
 
-func (b *book) doubtsAbout(d *sluice.Delivery) bool {
+func (b *book) doubtsAbout(d *model.Delivery) bool {
 	_, doubted := b.doubts[d.Event.Seq]
 	return doubted
 }
 
 // doubted returns a delivery that is in doubt, nil if it is not any more.
-func (b *book) doubted(seq uint64) *sluice.Delivery {
+func (b *book) doubted(seq uint64) *model.Delivery {
 	l := b.doubts[seq]
 	if l == nil {
 		return nil
 	}
-	return l.queue[slices.IndexFunc(l.queue, func(d *sluice.Delivery) bool { return d.Event.Seq == seq })]
+	return l.queue[slices.IndexFunc(l.queue, func(d *model.Delivery) bool { return d.Event.Seq == seq })]
 }
 
 // decided ends the doubt about a delivery: it stays in its lane if it is wanted.
-func (b *book) decided(d *sluice.Delivery, wanted bool) { //nolint:revive // wanted is what was decided
+func (b *book) decided(d *model.Delivery, wanted bool) { //nolint:revive // wanted is what was decided
 	seq := d.Event.Seq
 	l := b.doubts[seq]
 	delete(b.doubts, seq)
 	if !wanted {
-		l.queue = slices.DeleteFunc(l.queue, func(other *sluice.Delivery) bool { return other == d })
+		l.queue = slices.DeleteFunc(l.queue, func(other *model.Delivery) bool { return other == d })
 		delete(b.held, seq)
 	}
 	b.enqueue(l)
 }
 
 // inDoubt returns the deliveries that are in doubt, in the order of the log.
-func (b *book) inDoubt() (all []*sluice.Delivery) {
+func (b *book) inDoubt() (all []*model.Delivery) {
 	for seq := range b.doubts {
 		all = append(all, b.doubted(seq))
 	}
-	slices.SortFunc(all, func(a, c *sluice.Delivery) int {
+	slices.SortFunc(all, func(a, c *model.Delivery) int {
 		if a.Event.Seq < c.Event.Seq {
 			return -1
 		}

@@ -9,6 +9,7 @@ import (
 	"github.com/stretchr/testify/require"
 	"pgregory.net/rapid"
 
+	"github.com/sluice-io/sluice/internal/model"
 	"github.com/sluice-io/sluice/pkg/sluice"
 )
 
@@ -82,7 +83,7 @@ func (m *bookModel) end(rt *rapid.T, i int) {
 	case t.kind == taskSend && how == 1:
 		b.spared(t.lane)
 	default:
-		e := sluice.ParkedEntry{Parked: sluice.Parked{Lane: key, FromSeq: t.head.Event.Seq, EventID: "e", NextAt: later}}
+		e := model.ParkedEntry{Parked: sluice.Parked{Lane: key, FromSeq: t.head.Event.Seq, EventID: "e", NextAt: later}}
 		if how == 3 && t.kind == taskSend {
 			e.Held = sluice.Exhausted
 		}
@@ -142,7 +143,7 @@ func (m *bookModel) check(rt *rapid.T) {
 		require.Equal(rt, key, l.key)
 		require.True(rt, l.busy || l.park != nil || len(l.queue) > 0, "a lane with nothing to do goes")
 		require.True(rt, l.busy || l.queued || l.park != nil && (l.park.Held != "" || l.park.index >= 0), "nothing waits for ever")
-		require.True(rt, slices.IsSortedFunc(l.queue, func(a, b *sluice.Delivery) int { return cmp.Compare(a.Event.Seq, b.Event.Seq) }))
+		require.True(rt, slices.IsSortedFunc(l.queue, func(a, b *model.Delivery) int { return cmp.Compare(a.Event.Seq, b.Event.Seq) }))
 		queued += len(l.queue)
 		if l.busy {
 			busy++

@@ -9,6 +9,7 @@ import (
 	"github.com/stretchr/testify/require"
 	"pgregory.net/rapid"
 
+	"github.com/sluice-io/sluice/internal/model"
 	"github.com/sluice-io/sluice/pkg/sluice"
 )
 
@@ -293,8 +294,8 @@ func TestABreakerGoesOnWhereItWasStored(t *testing.T) {
 	require.Equal(t, sluice.BreakerOpen, b.state)
 	require.True(t, b.probeAt.Equal(d.b.probeAt))
 	require.Equal(t, 16*time.Second, b.next())
-	require.True(t, remembered(sluice.Health{}).closed())
-	require.Equal(t, sluice.BreakerOpen, remembered(sluice.Health{Breaker: sluice.BreakerHalfOpen}).state)
+	require.True(t, remembered(model.Health{}).closed())
+	require.Equal(t, sluice.BreakerOpen, remembered(model.Health{Breaker: sluice.BreakerHalfOpen}).state)
 }
 
 // random is a drill whose requests overlap and are answered in any order.
@@ -388,7 +389,7 @@ func TestAProbeIsALiveHeadOrTheLaneDueLongest(t *testing.T) { // issue 3, item 3
 	now := time.Now()
 	b := newBook(8)
 	for i, key := range []string{"long", "short", "later"} {
-		b.load(sluice.ParkedEntry{Parked: sluice.Parked{
+		b.load(model.ParkedEntry{Parked: sluice.Parked{
 			Lane: key, FromSeq: uint64(i + 1), Attempts: 1, NextAt: now.Add(time.Duration(i-2) * time.Minute),
 		}}, 0, now.Add(-time.Hour))
 	}
@@ -412,7 +413,7 @@ func TestARecordIsDeletedWhileNothingMayBeSent(t *testing.T) {
 	t.Parallel()
 	now := time.Now()
 	b := newBook(8)
-	b.load(sluice.ParkedEntry{Parked: sluice.Parked{Lane: "a", FromSeq: 5}}, 4, now)
+	b.load(model.ParkedEntry{Parked: sluice.Parked{Lane: "a", FromSeq: 5}}, 4, now)
 	chore, ok := b.next(now, passNone)
 	require.True(t, ok)
 	require.Equal(t, taskUnpark, chore.kind)

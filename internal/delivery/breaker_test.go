@@ -14,6 +14,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/sluice-io/sluice/internal/delivery"
+	"github.com/sluice-io/sluice/internal/model"
 	"github.com/sluice-io/sluice/pkg/sluice"
 )
 
@@ -164,7 +165,7 @@ func (w *world) status(t *testing.T) sluice.Status {
 func (w *world) attempts(t *testing.T) []sluice.Attempt {
 	t.Helper()
 	var all []sluice.Attempt
-	q := sluice.HistoryQuery{Limit: 1000}
+	q := model.HistoryQuery{Limit: 1000}
 	for {
 		page, next, err := w.store.Attempts(t.Context(), w.sub, q)
 		require.NoError(t, err)
@@ -194,7 +195,7 @@ func (w *world) probes(t *testing.T) int {
 // inTrouble stores that the breaker is open, as an earlier process would have.
 func (w *world) inTrouble(t *testing.T) {
 	t.Helper()
-	require.NoError(t, w.store.PutHealth(t.Context(), w.sub, sluice.Health{Breaker: sluice.BreakerOpen, ProbeAt: time.Now()}))
+	require.NoError(t, w.store.PutHealth(t.Context(), w.sub, model.Health{Breaker: sluice.BreakerOpen, ProbeAt: time.Now()}))
 }
 
 // An outage opens the breaker; from then on nothing is burnt, restarts included, and all arrives
@@ -227,7 +228,7 @@ func TestWhileTheBreakerIsOpenNothingIsBurnt(t *testing.T) { // issue 3, item 3;
 	eventually(t, "it closes", func() bool { return o.turned(sluice.BreakerClosed) })
 	eventually(t, "and that is forgotten", func() bool {
 		h, err := w.store.Health(t.Context(), w.sub)
-		return err == nil && h == sluice.Health{}
+		return err == nil && h == model.Health{}
 	})
 	require.Equal(t, sluice.BreakerClosed, w.status(t).Breaker)
 	w.nothingWasBurnt(t, m)

@@ -7,6 +7,7 @@ import (
 	"sync"
 
 	"github.com/sluice-io/sluice/internal/filter"
+	"github.com/sluice-io/sluice/internal/model"
 	"github.com/sluice-io/sluice/pkg/sluice"
 )
 
@@ -71,7 +72,7 @@ func unevaluatedFor(err error) error {
 }
 
 // doubt takes a delivery into its lane of which it is not known whether it is wanted, and asks.
-func (r *runner) doubt(work context.Context, d *sluice.Delivery) {
+func (r *runner) doubt(work context.Context, d *model.Delivery) {
 	switch entered, ack := r.book.doubt(r.laneOf(d), d); {
 	case ack:
 		r.answer(d.Receipt.Ack())
@@ -127,7 +128,7 @@ func (r *runner) settleDoubt(one *ruling) {
 }
 
 // judged reports whether a delivery is taken into its lane, given what the filter says; its Err is set then.
-func (r *runner) judged(d *sluice.Delivery, ok bool, err error) bool { //nolint:revive // ok is a result on its way
+func (r *runner) judged(d *model.Delivery, ok bool, err error) bool { //nolint:revive // ok is a result on its way
 	if err != nil {
 		d.Err = unevaluatedFor(err)
 		return true
@@ -143,7 +144,7 @@ func (r *runner) judged(d *sluice.Delivery, ok bool, err error) bool { //nolint:
 // unwanted enters that the filter could be evaluated on an event, as an attempt does of one that is wanted. Those that the
 // gate keeps back do not count either way: that a subscription is suspended, or is not, says nothing of them.
 func (r *runner) unwanted(sub *sluice.Subscription, ev *sluice.Event) {
-	if r.exhausted.Load() > 0 && r.exit.decide(sub, ev) == sluice.Pass {
+	if r.exhausted.Load() > 0 && r.exit.decide(sub, ev) == model.Pass {
 		r.exhausted.Store(0)
 	}
 }

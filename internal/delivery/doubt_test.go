@@ -13,6 +13,7 @@ import (
 
 	"github.com/sluice-io/sluice/internal/delivery"
 	"github.com/sluice-io/sluice/internal/filter"
+	"github.com/sluice-io/sluice/internal/model"
 	"github.com/sluice-io/sluice/internal/testkit/hooktest"
 	"github.com/sluice-io/sluice/pkg/sluice"
 )
@@ -53,7 +54,7 @@ func (g *gated) change(f func(*sluice.Subscription)) {
 	require.NoError(g.t, err)
 }
 
-func (g *gated) letters() []sluice.BuriedLetter {
+func (g *gated) letters() []model.BuriedLetter {
 	g.t.Helper()
 	letters, err := g.store.DeadLetters(g.t.Context(), g.sub, 1, 1<<62, 100)
 	require.NoError(g.t, err)
@@ -98,11 +99,11 @@ func TestFilter_GoesOnAfterSomeExhaustion(t *testing.T) {
 func TestFilter_WithheldEventsDoNotSuspend(t *testing.T) {
 	t.Parallel()
 	g := newGated(t, sluice.Policy{Window: 8}, nil, filtered)
-	g.gate.script(func(_ *sluice.Subscription, ev *sluice.Event) sluice.Decision {
+	g.gate.script(func(_ *sluice.Subscription, ev *sluice.Event) model.Decision {
 		if strings.HasPrefix(ev.ID, "no") {
-			return sluice.Withhold
+			return model.Withhold
 		}
-		return sluice.Pass
+		return model.Pass
 	})
 	for i := range 8 {
 		g.publishData("/a/1", fmt.Sprint("no", i), list(400))

@@ -10,6 +10,7 @@ import (
 	"github.com/cenkalti/backoff/v4"
 
 	"github.com/sluice-io/sluice/internal/inflight"
+	"github.com/sluice-io/sluice/internal/model"
 	"github.com/sluice-io/sluice/internal/shutdown"
 	"github.com/sluice-io/sluice/pkg/sluice"
 )
@@ -43,26 +44,26 @@ func newExit(gate Gate, sender Sender) *exit {
 }
 
 // decide asks the gate.
-func (x *exit) decide(sub *sluice.Subscription, ev *sluice.Event) sluice.Decision {
+func (x *exit) decide(sub *sluice.Subscription, ev *sluice.Event) model.Decision {
 	if x.gate == nil {
-		return sluice.Pass
+		return model.Pass
 	}
 	return x.gate.Decide(sub, ev, time.Now())
 }
 
 // send makes an attempt if the gate lets it pass. Otherwise there is none, whatever was under way
 // of it; one that was cut off is Lost or Undecided.
-func (x *exit) send(ctx context.Context, sub *sluice.Subscription, ev *sluice.Event, number int) (sluice.Attempt, sluice.Decision) {
+func (x *exit) send(ctx context.Context, sub *sluice.Subscription, ev *sluice.Event, number int) (sluice.Attempt, model.Decision) {
 	ctx, leave := x.under.Enter(ctx, sub)
 	defer leave()
 	if x.ends(sub.ID) {
-		return sluice.Attempt{}, sluice.Lost
+		return sluice.Attempt{}, model.Lost
 	}
 	switch d := x.decide(sub, ev); {
-	case d == sluice.Lost:
+	case d == model.Lost:
 		x.cut(sub.ID)
 		return sluice.Attempt{}, d
-	case d != sluice.Pass:
+	case d != model.Pass:
 		return sluice.Attempt{}, d
 	case inflight.WasCut(ctx):
 		return sluice.Attempt{}, x.again(sub, ev)
@@ -71,17 +72,17 @@ func (x *exit) send(ctx context.Context, sub *sluice.Subscription, ev *sluice.Ev
 	if inflight.WasCut(ctx) && a.Outcome != sluice.Delivered {
 		return sluice.Attempt{}, x.again(sub, ev)
 	}
-	return a, sluice.Pass
+	return a, model.Pass
 }
 
 // again is for an attempt that was cut off: if access is not lost after all, it is to be made
 // anew.
-func (x *exit) again(sub *sluice.Subscription, ev *sluice.Event) sluice.Decision {
-	if x.decide(sub, ev) == sluice.Lost {
+func (x *exit) again(sub *sluice.Subscription, ev *sluice.Event) model.Decision {
+	if x.decide(sub, ev) == model.Lost {
 		x.cut(sub.ID)
-		return sluice.Lost
+		return model.Lost
 	}
-	return sluice.Undecided
+	return model.Undecided
 }
 
 // ends reports whether a subscription is being cancelled.

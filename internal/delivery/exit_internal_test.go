@@ -12,14 +12,15 @@ import (
 
 	"github.com/stretchr/testify/require"
 
+	"github.com/sluice-io/sluice/internal/model"
 	"github.com/sluice-io/sluice/pkg/sluice"
 )
 
 // fixed always says the same.
-type fixed sluice.Decision
+type fixed model.Decision
 
-func (f fixed) Decide(*sluice.Subscription, *sluice.Event, time.Time) sluice.Decision {
-	return sluice.Decision(f)
+func (f fixed) Decide(*sluice.Subscription, *sluice.Event, time.Time) model.Decision {
+	return model.Decision(f)
 }
 
 // instant is an endpoint that takes no time, or waits until the attempt is cut off.
@@ -48,7 +49,7 @@ func TestTheGateIsAskedAgainAfterAPauseThatGrows(t *testing.T) { // S0-60
 		var pauses []time.Duration
 		for range 8 {
 			for range 3 { // of one round
-				require.NoError(t, r.heed(t.Context(), sluice.Undecided))
+				require.NoError(t, r.heed(t.Context(), model.Undecided))
 			}
 			may, next := r.admits(time.Now())
 			require.Equal(t, passNone, may)
@@ -61,11 +62,11 @@ func TestTheGateIsAskedAgainAfterAPauseThatGrows(t *testing.T) { // S0-60
 			100 * time.Millisecond, 200 * time.Millisecond, 400 * time.Millisecond, 800 * time.Millisecond,
 			1600 * time.Millisecond, 3200 * time.Millisecond, 5 * time.Second, 5 * time.Second,
 		}, pauses)
-		require.NoError(t, r.heed(t.Context(), sluice.Withhold))
-		require.NoError(t, r.heed(t.Context(), sluice.Undecided))
+		require.NoError(t, r.heed(t.Context(), model.Withhold))
+		require.NoError(t, r.heed(t.Context(), model.Undecided))
 		_, next := r.admits(time.Now())
 		require.Equal(t, 100*time.Millisecond, time.Until(next), "it could decide meanwhile")
-		require.ErrorIs(t, r.heed(t.Context(), sluice.Lost), errLost)
+		require.ErrorIs(t, r.heed(t.Context(), model.Lost), errLost)
 	})
 }
 
@@ -76,7 +77,7 @@ func TestWhatIsKeptBackCostsNothingOfTheRate(t *testing.T) { // S0-63
 		r.limits = limitsOf(sluice.Rate{PerSecond: 1, PerMinute: 120})
 		for range 100 {
 			r.throttle(task{lane: &lane{asks: true}}, time.Now())
-			require.NoError(t, r.heed(t.Context(), sluice.Withhold))
+			require.NoError(t, r.heed(t.Context(), model.Withhold))
 		}
 		r.throttle(task{lane: &lane{asks: true}}, time.Now())
 		may, _ := r.admits(time.Now())
@@ -105,7 +106,7 @@ func TestWithdrawWaitsForWhatItCutOff(t *testing.T) { // C43
 		_, over := said.Load("other")
 		require.False(t, over, "it is under way still")
 		d, ok := said.Load("mine")
-		require.Equal(t, []any{sluice.Undecided, true}, []any{d, ok}, "nothing was lost: it is made anew")
+		require.Equal(t, []any{model.Undecided, true}, []any{d, ok}, "nothing was lost: it is made anew")
 		require.NoError(t, x.under.Cut(func(*sluice.Subscription) bool { return true }).Wait(t.Context()))
 	})
 }
@@ -113,10 +114,10 @@ func TestWithdrawWaitsForWhatItCutOff(t *testing.T) { // C43
 // slow is a gate that takes its time over what it said at the beginning.
 type slow struct {
 	asked  chan struct{}
-	answer chan sluice.Decision
+	answer chan model.Decision
 }
 
-func (g slow) Decide(*sluice.Subscription, *sluice.Event, time.Time) sluice.Decision {
+func (g slow) Decide(*sluice.Subscription, *sluice.Event, time.Time) model.Decision {
 	g.asked <- struct{}{}
 	return <-g.answer
 }
@@ -125,9 +126,9 @@ func (g slow) Decide(*sluice.Subscription, *sluice.Event, time.Time) sluice.Deci
 func TestADecisionOfBeforeLetsNothingOut(t *testing.T) { // C43
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
-		sender, gate := &instant{}, slow{make(chan struct{}), make(chan sluice.Decision)}
+		sender, gate := &instant{}, slow{make(chan struct{}), make(chan model.Decision)}
 		x := newExit(gate, sender)
-		said, withdrawn := make(chan sluice.Decision, 1), make(chan error, 1)
+		said, withdrawn := make(chan model.Decision, 1), make(chan error, 1)
 		go func() {
 			_, d := x.send(t.Context(), &sluice.Subscription{ID: "s"}, &sluice.Event{}, 1)
 			said <- d
@@ -136,10 +137,10 @@ func TestADecisionOfBeforeLetsNothingOut(t *testing.T) { // C43
 		go func() { withdrawn <- x.under.Cut(func(*sluice.Subscription) bool { return true }).Wait(t.Context()) }()
 		synctest.Wait()
 		require.Empty(t, withdrawn, "it may leave still, for all that is known")
-		gate.answer <- sluice.Pass
+		gate.answer <- model.Pass
 		<-gate.asked
-		gate.answer <- sluice.Lost
-		require.Equal(t, sluice.Lost, <-said)
+		gate.answer <- model.Lost
+		require.Equal(t, model.Lost, <-said)
 		require.NoError(t, <-withdrawn)
 		require.Zero(t, sender.sent.Load())
 	})
@@ -157,8 +158,8 @@ func TestWithdrawSaysWhenItCannotTell(t *testing.T) { // C43
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		s := deaf{open: make(chan struct{})}
-		x := newExit(fixed(sluice.Pass), s)
-		arrived := make(chan sluice.Decision, 1)
+		x := newExit(fixed(model.Pass), s)
+		arrived := make(chan model.Decision, 1)
 		go func() {
 			_, d := x.send(t.Context(), &sluice.Subscription{ID: "s"}, &sluice.Event{}, 1)
 			arrived <- d
@@ -169,7 +170,7 @@ func TestWithdrawSaysWhenItCannotTell(t *testing.T) { // C43
 		all := func(*sluice.Subscription) bool { return true }
 		require.ErrorIs(t, x.under.Cut(all).Wait(limit), context.DeadlineExceeded)
 		close(s.open)
-		require.Equal(t, sluice.Pass, <-arrived, "what arrived has arrived")
+		require.Equal(t, model.Pass, <-arrived, "what arrived has arrived")
 		require.NoError(t, x.under.Cut(all).Wait(t.Context()))
 	})
 }
@@ -180,7 +181,7 @@ func TestASubscriptionIsEndedOnce(t *testing.T) { // S0-64
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		sender := &instant{}
-		x := newExit(fixed(sluice.Pass), sender)
+		x := newExit(fixed(model.Pass), sender)
 		calls := 0
 		fail, free := make(chan struct{}), make(chan struct{})
 		given := errors.New("given up")
@@ -202,12 +203,12 @@ func TestASubscriptionIsEndedOnce(t *testing.T) { // S0-64
 		}
 		synctest.Wait()
 		_, d := x.send(t.Context(), &sluice.Subscription{ID: "s"}, &sluice.Event{}, 1)
-		require.Equal(t, sluice.Lost, d)
+		require.Equal(t, model.Lost, d)
 		close(fail)
 		require.ErrorIs(t, <-first, given)
 		synctest.Wait()
 		_, d = x.send(t.Context(), &sluice.Subscription{ID: "s"}, &sluice.Event{}, 1)
-		require.Equal(t, sluice.Lost, d, "another one does it")
+		require.Equal(t, model.Lost, d, "another one does it")
 		close(free)
 		require.NoError(t, <-others)
 		require.NoError(t, <-others)
@@ -218,7 +219,7 @@ func TestASubscriptionIsEndedOnce(t *testing.T) { // S0-64
 // The way out without a gate and with one that lets everything pass; the attempt itself is nothing.
 func BenchmarkExit(b *testing.B) {
 	sub, ev := &sluice.Subscription{ID: "s"}, &sluice.Event{}
-	for name, gate := range map[string]Gate{"without a gate": nil, "pass": fixed(sluice.Pass), "withhold": fixed(sluice.Withhold)} {
+	for name, gate := range map[string]Gate{"without a gate": nil, "pass": fixed(model.Pass), "withhold": fixed(model.Withhold)} {
 		b.Run(name, func(b *testing.B) {
 			x := newExit(gate, &instant{})
 			b.ReportAllocs()

@@ -10,6 +10,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/sluice-io/sluice/internal/delivery"
+	"github.com/sluice-io/sluice/internal/model"
 	"github.com/sluice-io/sluice/internal/testkit/faulttest"
 	"github.com/sluice-io/sluice/internal/testkit/natstest"
 	"github.com/sluice-io/sluice/pkg/sluice"
@@ -61,7 +62,7 @@ func TestAClockThatWasSetBackDelaysNoRetryByMore(t *testing.T) { // S4-52, C01
 			w.publish(t, "/a/1", "late")
 			w.publish(t, "/a/1", "behind")
 			proc := w.start(t)
-			var parked []sluice.ParkedEntry
+			var parked []model.ParkedEntry
 			require.True(t, within(patience, func() (ok bool) {
 				var err error
 				parked, err = w.store.Parked(t.Context(), w.sub)

@@ -14,6 +14,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/sluice-io/sluice/internal/delivery"
+	"github.com/sluice-io/sluice/internal/model"
 	"github.com/sluice-io/sluice/internal/natsstore"
 	"github.com/sluice-io/sluice/internal/testkit/faulttest"
 	"github.com/sluice-io/sluice/internal/testkit/natstest"
@@ -92,11 +93,11 @@ func (s mortalSender) Send(ctx context.Context, sub *sluice.Subscription, ev *sl
 // discreet is a gate that withholds some events.
 type discreet struct{}
 
-func (discreet) Decide(_ *sluice.Subscription, ev *sluice.Event, _ time.Time) sluice.Decision {
+func (discreet) Decide(_ *sluice.Subscription, ev *sluice.Event, _ time.Time) model.Decision {
 	if strings.HasPrefix(ev.ID, "secret") {
-		return sluice.Withhold
+		return model.Withhold
 	}
-	return sluice.Pass
+	return model.Pass
 }
 
 // run starts an engine that holds its subscriptions by leases, over a store of its own. What it

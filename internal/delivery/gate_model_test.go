@@ -12,6 +12,7 @@ import (
 	"pgregory.net/rapid"
 
 	"github.com/sluice-io/sluice/internal/delivery"
+	"github.com/sluice-io/sluice/internal/model"
 	"github.com/sluice-io/sluice/pkg/sluice"
 )
 
@@ -19,10 +20,10 @@ import (
 // last.
 type scripted struct {
 	mu sync.Mutex
-	of map[string][]sluice.Decision
+	of map[string][]model.Decision
 }
 
-func (s *scripted) Decide(_ *sluice.Subscription, ev *sluice.Event, _ time.Time) sluice.Decision {
+func (s *scripted) Decide(_ *sluice.Subscription, ev *sluice.Event, _ time.Time) model.Decision {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	says := s.of[ev.ID]
@@ -39,21 +40,21 @@ func (w *world) publishGated(rt *rapid.T, gate *scripted, n *int) {
 		*n++
 		kind := rapid.SampledFrom([]string{"yes", "yes", "yes", "no", "no", "late"}).Draw(rt, "kind")
 		id := fmt.Sprintf("%s%d", kind, *n)
-		var says []sluice.Decision
+		var says []model.Decision
 		if rapid.IntRange(0, 9).Draw(rt, "undecided") == 0 {
-			says = append(says, sluice.Undecided)
+			says = append(says, model.Undecided)
 		}
 		fails := 0
 		switch kind {
 		case "yes":
 			fails = rapid.SampledFrom([]int{0, 0, 0, 1, 2}).Draw(rt, "failures")
-			says = append(says, sluice.Pass)
+			says = append(says, model.Pass)
 			w.total++
 		case "no":
-			says = append(says, sluice.Withhold)
+			says = append(says, model.Withhold)
 		case "late":
 			fails = 1000
-			says = append(says, sluice.Pass, sluice.Withhold)
+			says = append(says, model.Pass, model.Withhold)
 		}
 		gate.mu.Lock()
 		gate.of[id] = says
@@ -77,7 +78,7 @@ func TestWhateverTheGateSaysJustWhatPassesArrives(t *testing.T) { // S0-59, S0-6
 		checks++
 		ordering := rapid.SampledFrom([]sluice.Ordering{sluice.OrderByPath, sluice.OrderAll, sluice.OrderNone}).Draw(rt, "ordering")
 		w := newWorld(rt, store, fmt.Sprintf("g%d", checks), sluice.Policy{Window: 8, Ordering: ordering, Retry: quickRetries})
-		gate, n := &scripted{of: map[string][]sluice.Decision{}}, 0
+		gate, n := &scripted{of: map[string][]model.Decision{}}, 0
 		w.ports = func(p *delivery.Ports) { p.Gate = gate }
 		proc := w.start(rt)
 		defer func() { proc.stop() }()

@@ -7,6 +7,7 @@ import (
 
 	"github.com/stretchr/testify/require"
 
+	"github.com/sluice-io/sluice/internal/model"
 	"github.com/sluice-io/sluice/internal/natsstore"
 	"github.com/sluice-io/sluice/internal/testkit/hooktest"
 	"github.com/sluice-io/sluice/pkg/sluice"
@@ -116,11 +117,11 @@ func revokedBetweenReplayed(t *testing.T) {
 	g.start()
 	g.deliverTen()
 	asked := 0
-	g.gate.script(func(*sluice.Subscription, *sluice.Event) sluice.Decision {
+	g.gate.script(func(*sluice.Subscription, *sluice.Event) model.Decision {
 		if asked++; asked <= 4 {
-			return sluice.Pass
+			return model.Pass
 		}
-		return sluice.Lost
+		return model.Lost
 	})
 	g.replay(sluice.ReplayRange, 1, 10)
 	g.hook.Wait(14)
@@ -155,10 +156,10 @@ func revokedBeforeARedrive(t *testing.T) {
 	require.NoError(t, log.Bury(t.Context(), sluice.DeadLetter{
 		Subscription: "s", Namespace: "n", EventID: "e1", Seq: events[0].Seq, Path: "/a/1", Event: &events[0], Reason: sluice.Exhausted, At: time.Now(),
 	}))
-	g.gate.script(func(_ *sluice.Subscription, ev *sluice.Event) sluice.Decision { return sluice.Withhold })
+	g.gate.script(func(_ *sluice.Subscription, ev *sluice.Event) model.Decision { return model.Withhold })
 	g.start()
 	g.eventually("the live one is withheld", func() bool { return g.gate.times() == 1 })
-	g.gate.set(sluice.Lost)
+	g.gate.set(model.Lost)
 	letters, err := g.store.DeadLetters(t.Context(), g.sub, 1, 1<<62, 10)
 	require.NoError(t, err)
 	g.replay(sluice.ReplayDeadLetters, letters[0].LetterSeq, letters[0].LetterSeq)
@@ -175,7 +176,7 @@ func revokedBeforeARedrive(t *testing.T) {
 func revokedWhileTheBreakerIsOpen(t *testing.T) {
 	t.Helper()
 	g := newGated(t, sluice.Policy{Window: 4, Retry: quickRetries}, failingAnswer)
-	require.NoError(t, g.store.PutHealth(t.Context(), g.sub, sluice.Health{
+	require.NoError(t, g.store.PutHealth(t.Context(), g.sub, model.Health{
 		Breaker: sluice.BreakerOpen, ProbeAt: time.Now().Add(time.Second), Pause: sluice.Duration(time.Second), Revision: g.sub.Revision,
 	}))
 	g.start()
@@ -191,7 +192,7 @@ func revokedWhileTheBreakerIsOpen(t *testing.T) {
 func revokedWhileNATSIsAway(t *testing.T) {
 	t.Helper()
 	g := newGated(t, sluice.Policy{Window: 4}, nil)
-	g.gate.set(sluice.Undecided)
+	g.gate.set(model.Undecided)
 	g.start()
 	g.publish("/a/1", "e1", "e2")
 	g.publish("/a/2", "e3")
@@ -215,7 +216,7 @@ func revokedKnownWhileNATSIsAway(t *testing.T) {
 	before := g.gate.times()
 	came := g.revoke()
 	require.Greater(t, g.gate.times(), before, "the attempt that was cut off has asked")
-	g.gate.set(sluice.Pass) // it is too late: the cancellation is decided
+	g.gate.set(model.Pass) // it is too late: the cancellation is decided
 	within(300*time.Millisecond, func() bool { return false })
 	g.server.Start(t)
 	g.requireEnded()
@@ -299,7 +300,7 @@ func revokedFromSystemEvents(t *testing.T) {
 	t.Helper()
 	g := newGated(t, sluice.Policy{Window: 4}, nil, func(sub *sluice.Subscription) { sub.Pattern = "/_sys/**" })
 	g.start()
-	g.gate.set(sluice.Lost)
+	g.gate.set(model.Lost)
 	ev := sluice.Event{Path: "/_sys/x", ID: "x", Type: "subscription.paused", Source: "/test", Time: time.Now(), Data: []byte(`{}`)}
 	_, err := g.store.Publish(t.Context(), "n", []sluice.Event{ev})
 	require.NoError(t, err)

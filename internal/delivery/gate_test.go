@@ -14,6 +14,7 @@ import (
 	"github.com/sluice-io/sluice/internal/delivery"
 	outbound "github.com/sluice-io/sluice/internal/endpoint"
 	"github.com/sluice-io/sluice/internal/ledger"
+	"github.com/sluice-io/sluice/internal/model"
 	"github.com/sluice-io/sluice/internal/natsstore"
 	"github.com/sluice-io/sluice/internal/subscription"
 	"github.com/sluice-io/sluice/internal/sysevent"
@@ -26,26 +27,26 @@ import (
 // turnstile is a gate that says what the test wants.
 type turnstile struct {
 	mu    sync.Mutex
-	say   func(sub *sluice.Subscription, ev *sluice.Event) sluice.Decision
+	say   func(sub *sluice.Subscription, ev *sluice.Event) model.Decision
 	asked []string // event ids
 }
 
-func answering(d sluice.Decision) func(*sluice.Subscription, *sluice.Event) sluice.Decision {
-	return func(*sluice.Subscription, *sluice.Event) sluice.Decision { return d }
+func answering(d model.Decision) func(*sluice.Subscription, *sluice.Event) model.Decision {
+	return func(*sluice.Subscription, *sluice.Event) model.Decision { return d }
 }
 
-func newTurnstile(d sluice.Decision) *turnstile { return &turnstile{say: answering(d)} }
+func newTurnstile(d model.Decision) *turnstile { return &turnstile{say: answering(d)} }
 
-func (g *turnstile) Decide(sub *sluice.Subscription, ev *sluice.Event, _ time.Time) sluice.Decision {
+func (g *turnstile) Decide(sub *sluice.Subscription, ev *sluice.Event, _ time.Time) model.Decision {
 	g.mu.Lock()
 	defer g.mu.Unlock()
 	g.asked = append(g.asked, ev.ID)
 	return g.say(sub, ev)
 }
 
-func (g *turnstile) set(d sluice.Decision) { g.script(answering(d)) }
+func (g *turnstile) set(d model.Decision) { g.script(answering(d)) }
 
-func (g *turnstile) script(say func(*sluice.Subscription, *sluice.Event) sluice.Decision) {
+func (g *turnstile) script(say func(*sluice.Subscription, *sluice.Event) model.Decision) {
 	g.mu.Lock()
 	defer g.mu.Unlock()
 	g.say = say
@@ -84,7 +85,7 @@ const (
 
 func newGated(t *testing.T, policy sluice.Policy, answer func(hooktest.Request) hooktest.Answer, change ...func(*sluice.Subscription)) *gated {
 	t.Helper()
-	g := &gated{t: t, server: natstest.New(t), gate: newTurnstile(sluice.Pass), see: &watcher{}}
+	g := &gated{t: t, server: natstest.New(t), gate: newTurnstile(model.Pass), see: &watcher{}}
 	g.store = connectTo(t, g.server)
 	_, _, err := g.store.PutNamespace(t.Context(), sluice.Namespace{Name: "n"})
 	require.NoError(t, err)
@@ -212,7 +213,7 @@ func (g *gated) parked(n int) {
 // revoke takes the access away and returns how many bytes had come when that was acknowledged.
 func (g *gated) revoke() int {
 	g.t.Helper()
-	g.gate.set(sluice.Lost)
+	g.gate.set(model.Lost)
 	g.withdraw()
 	return g.tap.Len()
 }
@@ -229,7 +230,7 @@ func (g *gated) withdraw() {
 // attempts returns the recorded attempts.
 func (g *gated) attempts() []sluice.Attempt {
 	g.t.Helper()
-	page, _, err := g.store.Attempts(g.t.Context(), g.sub, sluice.HistoryQuery{Limit: 1000})
+	page, _, err := g.store.Attempts(g.t.Context(), g.sub, model.HistoryQuery{Limit: 1000})
 	require.NoError(g.t, err)
 	var all []sluice.Attempt
 	for _, p := range page {
@@ -315,11 +316,11 @@ func TestAWithheldEventLeavesNoTrace(t *testing.T) { // S0-59, S0-62, S0-63
 		}
 		return hooktest.Answer{}
 	})
-	g.gate.script(func(_ *sluice.Subscription, ev *sluice.Event) sluice.Decision {
+	g.gate.script(func(_ *sluice.Subscription, ev *sluice.Event) model.Decision {
 		if strings.HasPrefix(ev.ID, forbidden) {
-			return sluice.Withhold
+			return model.Withhold
 		}
-		return sluice.Pass
+		return model.Pass
 	})
 	stop := g.start()
 	g.publish("/a/1", forbidden+"1", "e1", forbidden+"2", forbidden+"3", "e2")
@@ -366,15 +367,15 @@ func TestAWithheldEventThatTheFilterCannotTellIsNoDeadLetter(t *testing.T) { // 
 		},
 		func(sub *sluice.Subscription) { sub.Filter = sluice.Filter{CEL: `event.data.n / event.data.n == 1`} })
 	undecided := 1
-	g.gate.script(func(_ *sluice.Subscription, ev *sluice.Event) sluice.Decision {
+	g.gate.script(func(_ *sluice.Subscription, ev *sluice.Event) model.Decision {
 		switch {
 		case !strings.HasPrefix(ev.ID, forbidden):
-			return sluice.Pass
+			return model.Pass
 		case undecided > 0:
 			undecided--
-			return sluice.Undecided
+			return model.Undecided
 		}
-		return sluice.Withhold
+		return model.Withhold
 	})
 	g.publishData("/a/1", "e1", `{"n":1}`)
 	g.publishData("/a/1", forbidden+"2", `{"n":0}`) // of a parked lane
@@ -397,12 +398,12 @@ func TestWhatIsUndecidedWaits(t *testing.T) { // S0-60, S0-62
 	store := connect(t)
 	w := newWorld(t, store, "waits", sluice.Policy{Window: 4, Retry: quickRetries})
 	other := newWorld(t, store, "other", sluice.Policy{Window: 4, Retry: quickRetries})
-	gate := newTurnstile(sluice.Pass)
-	gate.script(func(sub *sluice.Subscription, _ *sluice.Event) sluice.Decision {
+	gate := newTurnstile(model.Pass)
+	gate.script(func(sub *sluice.Subscription, _ *sluice.Event) model.Decision {
 		if sub.ID == w.sub.ID {
-			return sluice.Undecided
+			return model.Undecided
 		}
-		return sluice.Pass
+		return model.Pass
 	})
 	w.beside = other.watch
 	w.ports = func(p *delivery.Ports) { p.Gate = gate }
@@ -421,7 +422,7 @@ func TestWhatIsUndecidedWaits(t *testing.T) { // S0-60, S0-62
 	require.Empty(t, w.attempts(t))
 	proc.stop()
 	proc = w.start(t)
-	gate.set(sluice.Pass)
+	gate.set(model.Pass)
 	eventually(t, "all arrive", func() bool { return w.endpoint.delivered() == 24 && len(w.attempts(t)) == 5 })
 	require.IsIncreasing(t, w.endpoint.first["/a/1"])
 	numbers := map[string]int{}

@@ -7,6 +7,7 @@ import (
 	"net/http"
 	"time"
 
+	"github.com/sluice-io/sluice/internal/model"
 	"github.com/sluice-io/sluice/internal/shutdown"
 	"github.com/sluice-io/sluice/pkg/sluice"
 )
@@ -122,7 +123,7 @@ func (r *runner) alert(ctx context.Context) {
 }
 
 // health returns what is to be remembered now.
-func (r *runner) health(now time.Time) (h sluice.Health) {
+func (r *runner) health(now time.Time) (h model.Health) {
 	if !r.breaker.closed() {
 		h.Breaker, h.Pause = r.breaker.state, sluice.Duration(r.breaker.pause)
 	}
@@ -135,7 +136,7 @@ func (r *runner) health(now time.Time) (h sluice.Health) {
 	if !r.failing.IsZero() && (h.Breaker != "" || r.alerted > 0 || now.Sub(r.failing) >= failingNoted) {
 		h.FailingSince, h.Alerted = stamp(r.failing), r.alerted
 	}
-	if h != (sluice.Health{}) {
+	if h != (model.Health{}) {
 		h.Revision = r.sub.Revision
 	}
 	return h
@@ -156,7 +157,7 @@ func (r *runner) recall(ctx context.Context) error {
 	}
 	r.recalled, r.stored = true, h
 	if h.Revision != r.sub.Revision { // resumed, or changed while nobody served it: is the endpoint well now?
-		r.breaker = remembered(sluice.Health{Breaker: h.Breaker, ProbeAt: time.Now()})
+		r.breaker = remembered(model.Health{Breaker: h.Breaker, ProbeAt: time.Now()})
 		return nil
 	}
 	if r.failing, r.alerted = h.FailingSince, h.Alerted; r.alerted > 0 {
@@ -167,7 +168,7 @@ func (r *runner) recall(ctx context.Context) error {
 }
 
 // remembered returns the breaker as it was stored. One that was half-open asks again first.
-func remembered(h sluice.Health) breaker {
+func remembered(h model.Health) breaker {
 	b := breaker{held: h.HeldUntil}
 	if h.Breaker == sluice.BreakerOpen || h.Breaker == sluice.BreakerHalfOpen {
 		b.state, b.probeAt, b.pause = sluice.BreakerOpen, h.ProbeAt, h.Pause.Std()
@@ -194,7 +195,7 @@ func (r *runner) remember(work context.Context) {
 
 // healthStored is what came of a write.
 type healthStored struct {
-	health sluice.Health
+	health model.Health
 	err    error
 }
 
@@ -236,9 +237,9 @@ func (r *runner) leave(work context.Context) {
 type forgetful struct{}
 
 // Health returns nothing.
-func (forgetful) Health(context.Context, *sluice.Subscription) (sluice.Health, error) {
-	return sluice.Health{}, nil
+func (forgetful) Health(context.Context, *sluice.Subscription) (model.Health, error) {
+	return model.Health{}, nil
 }
 
 // PutHealth does nothing.
-func (forgetful) PutHealth(context.Context, *sluice.Subscription, sluice.Health) error { return nil }
+func (forgetful) PutHealth(context.Context, *sluice.Subscription, model.Health) error { return nil }

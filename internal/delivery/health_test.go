@@ -8,6 +8,7 @@ import (
 
 	"github.com/stretchr/testify/require"
 
+	"github.com/sluice-io/sluice/internal/model"
 	"github.com/sluice-io/sluice/pkg/sluice"
 )
 
@@ -39,7 +40,7 @@ func TestContinuousFailureDisablesAndSaysSoOnTheWay(t *testing.T) { // issue 3, 
 func TestASuccessEndsContinuousFailure(t *testing.T) {
 	t.Parallel()
 	w, m, o := moody(t, 500, sluice.Policy{Window: 8, Retry: steps(20*time.Millisecond, 1000)})
-	before := sluice.Health{FailingSince: time.Now().Add(-time.Hour).UTC().Round(0), Alerted: 50}
+	before := model.Health{FailingSince: time.Now().Add(-time.Hour).UTC().Round(0), Alerted: 50}
 	require.NoError(t, w.store.PutHealth(t.Context(), w.sub, before))
 	w.publish(t, "/a/1", "one")
 	proc := w.start(t)
@@ -51,7 +52,7 @@ func TestASuccessEndsContinuousFailure(t *testing.T) {
 	m.status.Store(200)
 	eventually(t, "it is forgotten", func() bool {
 		h, err := w.store.Health(t.Context(), w.sub)
-		return err == nil && h == sluice.Health{}
+		return err == nil && h == model.Health{}
 	})
 	require.True(t, o.has(func(o *watcher) bool { return len(o.alerts) == 0 }))
 }
@@ -61,7 +62,7 @@ func TestASuccessEndsContinuousFailure(t *testing.T) {
 func TestAChangeBeginsAnew(t *testing.T) {
 	t.Parallel()
 	w, m, _ := moody(t, 200, sluice.Policy{})
-	require.NoError(t, w.store.PutHealth(t.Context(), w.sub, sluice.Health{
+	require.NoError(t, w.store.PutHealth(t.Context(), w.sub, model.Health{
 		Breaker: sluice.BreakerOpen, ProbeAt: time.Now().Add(time.Hour), Revision: 7,
 	}))
 	w.publish(t, "/a/1", "one")
@@ -101,7 +102,7 @@ func TestWhatWaitsForTheRateIsTold(t *testing.T) { // issue 3, item 4
 func TestAResumeAsksBeforeItSends(t *testing.T) {
 	t.Parallel()
 	w, m, _ := moody(t, 503, sluice.Policy{Window: 8, Retry: steps(20*time.Millisecond, 1000)})
-	require.NoError(t, w.store.PutHealth(t.Context(), w.sub, sluice.Health{
+	require.NoError(t, w.store.PutHealth(t.Context(), w.sub, model.Health{
 		Breaker: sluice.BreakerOpen, ProbeAt: time.Now().Add(time.Hour), Revision: 7,
 	}))
 	for i := range 10 {

@@ -5,6 +5,7 @@ import (
 	"log/slog"
 	"time"
 
+	"github.com/sluice-io/sluice/internal/model"
 	"github.com/sluice-io/sluice/internal/outbox"
 	"github.com/sluice-io/sluice/pkg/sluice"
 )
@@ -27,7 +28,7 @@ func failed(p *sluice.Parked, a *sluice.Attempt) {
 }
 
 // saveHead stores a lane's record and tells if it is held from now on: who hears of it finds it.
-func (j job) saveHead(ctx context.Context, e *sluice.ParkedEntry, ev *sluice.Event) error {
+func (j job) saveHead(ctx context.Context, e *model.ParkedEntry, ev *sluice.Event) error {
 	if e.Held == "" {
 		return j.save(ctx, e)
 	}

@@ -12,6 +12,7 @@ import (
 	"pgregory.net/rapid"
 
 	"github.com/sluice-io/sluice/internal/delivery"
+	"github.com/sluice-io/sluice/internal/model"
 	"github.com/sluice-io/sluice/internal/natsstore"
 	"github.com/sluice-io/sluice/internal/testkit/natstest"
 	"github.com/sluice-io/sluice/pkg/sluice"
@@ -83,7 +84,7 @@ func (w *world) heldLanes(t require.TestingT, n int) (held []sluice.Parked) {
 	return held
 }
 
-func (w *world) letters(t require.TestingT) []sluice.BuriedLetter {
+func (w *world) letters(t require.TestingT) []model.BuriedLetter {
 	all, err := w.store.DeadLetters(context.Background(), w.sub, 1, 1<<62, 1000)
 	require.NoError(t, err)
 	return all
@@ -159,7 +160,7 @@ func TestARetryOfAHeldLaneBeginsItsTimetableAnew(t *testing.T) {
 	}
 	require.Eventually(t, func() bool { return w.endpoint.delivered() == 1 }, 20*time.Second, time.Millisecond)
 	proc.stop()
-	attempts, _, err := w.store.Attempts(t.Context(), w.sub, sluice.HistoryQuery{Limit: 10})
+	attempts, _, err := w.store.Attempts(t.Context(), w.sub, model.HistoryQuery{Limit: 10})
 	require.NoError(t, err)
 	var numbers []int
 	for _, a := range slices.Backward(attempts) {
@@ -359,11 +360,11 @@ func (w *world) operateAll(t require.TestingT, act func(lane sluice.Parked) slui
 }
 
 // undelivered returns the dead letters of events that did not arrive.
-func (w *world) undelivered(t require.TestingT) []sluice.BuriedLetter {
+func (w *world) undelivered(t require.TestingT) []model.BuriedLetter {
 	all := w.letters(t)
 	w.endpoint.mu.Lock()
 	defer w.endpoint.mu.Unlock()
-	return slices.DeleteFunc(all, func(d sluice.BuriedLetter) bool { return w.endpoint.good[d.EventID] > 0 })
+	return slices.DeleteFunc(all, func(d model.BuriedLetter) bool { return w.endpoint.good[d.EventID] > 0 })
 }
 
 // heldIDs returns the events that it heard to hold their lanes.

@@ -5,6 +5,7 @@ import (
 	"log/slog"
 	"time"
 
+	"github.com/sluice-io/sluice/internal/model"
 	"github.com/sluice-io/sluice/pkg/sluice"
 )
 
@@ -16,14 +17,14 @@ const (
 )
 
 // keptError says that the gate kept an event back.
-type keptError struct{ decision sluice.Decision }
+type keptError struct{ decision model.Decision }
 
 func (keptError) Error() string { return "withheld by the gate" }
 
 // keptBack is the result for a live head that the gate kept back.
-func keptBack(d sluice.Decision) result {
+func keptBack(d model.Decision) result {
 	res := result{kind: resultSpared, kept: true, decision: d}
-	if d == sluice.Withhold {
+	if d == model.Withhold {
 		res.kind = resultSettled
 	}
 	return res
@@ -31,8 +32,8 @@ func keptBack(d sluice.Decision) result {
 
 // keepBack passes a parked lane's next event over that is withheld. If it is not known whether it
 // is, the lane waits behind the others that are due.
-func (j job) keepBack(ctx context.Context, t task, p *park, d sluice.Decision) error {
-	if d != sluice.Withhold {
+func (j job) keepBack(ctx context.Context, t task, p *park, d model.Decision) error {
+	if d != model.Withhold {
 		j.drop(p)
 		p.NextAt = time.Now()
 		return nil
@@ -52,16 +53,16 @@ func (j job) saveNowAndThen(ctx context.Context, t task, p *park) error {
 }
 
 // decide asks the gate about an event of which nothing is to be sent.
-func (j job) decide(ev *sluice.Event) sluice.Decision {
+func (j job) decide(ev *sluice.Event) model.Decision {
 	if j.r.lost.Load() {
-		return sluice.Lost
+		return model.Lost
 	}
 	return j.heard(j.r.exit.decide(j.sub, ev))
 }
 
 // heard keeps in mind that access was lost.
-func (j job) heard(d sluice.Decision) sluice.Decision {
-	if d == sluice.Lost {
+func (j job) heard(d model.Decision) model.Decision {
+	if d == model.Lost {
 		j.r.lost.Store(true)
 	}
 	return d
@@ -69,16 +70,16 @@ func (j job) heard(d sluice.Decision) sluice.Decision {
 
 // heed enters that the gate kept an event back. What was paid for it is given back: nobody is to
 // wait for what was not sent.
-func (r *runner) heed(ctx context.Context, d sluice.Decision) error {
+func (r *runner) heed(ctx context.Context, d model.Decision) error {
 	now := time.Now()
 	r.refund(now)
 	switch d {
-	case sluice.Lost:
+	case model.Lost:
 		return errLost
-	case sluice.Withhold:
+	case model.Withhold:
 		r.wonder = 0
 		r.observe.Withheld(r.sub)
-	case sluice.Undecided, sluice.Pass:
+	case model.Undecided, model.Pass:
 		r.puzzled(ctx, now)
 	}
 	return nil

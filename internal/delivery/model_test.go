@@ -13,6 +13,7 @@ import (
 	"pgregory.net/rapid"
 
 	"github.com/sluice-io/sluice/internal/delivery"
+	"github.com/sluice-io/sluice/internal/model"
 	"github.com/sluice-io/sluice/internal/natsstore"
 	"github.com/sluice-io/sluice/internal/testkit/natstest"
 	"github.com/sluice-io/sluice/pkg/sluice"
@@ -52,7 +53,7 @@ func (p *process) Open(ctx context.Context, sub *sluice.Subscription) (delivery.
 	if err != nil {
 		return nil, err
 	}
-	out := make(chan *sluice.Delivery)
+	out := make(chan *model.Delivery)
 	go func() {
 		for {
 			select {
@@ -74,7 +75,7 @@ func (p *process) Open(ctx context.Context, sub *sluice.Subscription) (delivery.
 type source struct {
 	*natsstore.Source
 
-	out     chan *sluice.Delivery
+	out     chan *model.Delivery
 	process *process
 }
 
@@ -85,10 +86,10 @@ func (s source) Look(ctx context.Context, wanted func(*sluice.Event) bool, lost 
 	return s.Source.Look(ctx, wanted, lost)
 }
 
-func (s source) Deliveries() <-chan *sluice.Delivery { return s.out }
+func (s source) Deliveries() <-chan *model.Delivery { return s.out }
 
 type mortal struct {
-	sluice.Receipt
+	model.Receipt
 
 	process *process
 }
@@ -108,7 +109,7 @@ func (p *process) Record(a *sluice.Attempt, namespace string, done func(error)) 
 	p.log.Record(a, namespace, done)
 }
 
-func (p *process) Recover(ctx context.Context, sub *sluice.Subscription) (map[uint64]sluice.Progress, error) {
+func (p *process) Recover(ctx context.Context, sub *sluice.Subscription) (map[uint64]model.Progress, error) {
 	return p.log.Recover(ctx, sub)
 }
 
@@ -126,7 +127,7 @@ func (p *process) Look(ctx context.Context, sub *sluice.Subscription, wanted fun
 	return p.store.Look(ctx, sub, wanted, lost)
 }
 
-func (p *process) Parked(ctx context.Context, sub *sluice.Subscription) ([]sluice.ParkedEntry, error) {
+func (p *process) Parked(ctx context.Context, sub *sluice.Subscription) ([]model.ParkedEntry, error) {
 	return p.store.Parked(ctx, sub)
 }
 
@@ -144,11 +145,11 @@ func (p *process) Unpark(ctx context.Context, lane string, revision uint64) erro
 	return p.store.Unpark(ctx, lane, revision)
 }
 
-func (p *process) Health(ctx context.Context, sub *sluice.Subscription) (sluice.Health, error) {
+func (p *process) Health(ctx context.Context, sub *sluice.Subscription) (model.Health, error) {
 	return p.store.Health(ctx, sub)
 }
 
-func (p *process) PutHealth(ctx context.Context, sub *sluice.Subscription, h sluice.Health) error {
+func (p *process) PutHealth(ctx context.Context, sub *sluice.Subscription, h model.Health) error {
 	if p.dead.Load() {
 		return errCut
 	}

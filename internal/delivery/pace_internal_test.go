@@ -7,6 +7,7 @@ import (
 
 	"github.com/stretchr/testify/require"
 
+	"github.com/sluice-io/sluice/internal/model"
 	"github.com/sluice-io/sluice/pkg/sluice"
 )
 
@@ -49,7 +50,7 @@ func TestPace_IsPaidOncePerAttempt(t *testing.T) {
 		may, next := r.admits(time.Now())
 		require.Equal(t, []any{passNone, time.Minute}, []any{may, time.Until(next)})
 
-		require.NoError(t, r.heed(t.Context(), sluice.Withhold))
+		require.NoError(t, r.heed(t.Context(), model.Withhold))
 		require.Equal(t, 1, p.returned)
 		may, _ = r.admits(time.Now())
 		require.Equal(t, passAll, may, "what was kept back is not paid for")

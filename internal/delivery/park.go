@@ -3,12 +3,13 @@ package delivery
 import (
 	"time"
 
+	"github.com/sluice-io/sluice/internal/model"
 	"github.com/sluice-io/sluice/pkg/sluice"
 )
 
 // park is a lane's record and how far reading back has come.
 type park struct {
-	sluice.ParkedEntry
+	model.ParkedEntry
 
 	upTo    uint64         // highest sequence acknowledged unsent: reading back ends there
 	ahead   []sluice.Event // read, not sent yet
@@ -25,9 +26,9 @@ func (p *park) ended() bool { return p.FromSeq > p.upTo }
 
 // following returns the number of the head's next attempt, and enters in the record when the head failed first. A crash can come
 // between the log and the record: the one that knows of more attempts is right, unless an operator had the head tried anew.
-func (p *park) following(seq uint64, logged sluice.Progress) int {
+func (p *park) following(seq uint64, logged model.Progress) int {
 	if p.anew == seq {
-		logged = sluice.Progress{}
+		logged = model.Progress{}
 	}
 	if p.FirstFailedAt.IsZero() {
 		p.FirstFailedAt = logged.FirstFailed

@@ -5,13 +5,14 @@ import (
 	"time"
 
 	"github.com/sluice-io/sluice/internal/filter"
+	"github.com/sluice-io/sluice/internal/model"
 	"github.com/sluice-io/sluice/pkg/sluice"
 )
 
 // Source hands over the deliveries of one subscription in the order of the log. A source has no more deliveries unacknowledged than
 // the subscription's window for each of its consumers.
 type Source interface {
-	Deliveries() <-chan *sluice.Delivery
+	Deliveries() <-chan *model.Delivery
 	Ended() <-chan struct{}       // closed when it cannot go on and has to be opened again
 	Exhausted() <-chan struct{}   // closed when everything was handed over; nil if there will always be more
 	Seen(path sluice.Path) uint64 // highest sequence handed out for the path before the source was opened
@@ -27,7 +28,7 @@ type Log interface {
 	// until it succeeds or the store is closed, which is the only error done gets.
 	Record(a *sluice.Attempt, namespace string, done func(error))
 	// Recover returns what the log says about the subscription's latest attempts, by sequence.
-	Recover(ctx context.Context, sub *sluice.Subscription) (map[uint64]sluice.Progress, error)
+	Recover(ctx context.Context, sub *sluice.Subscription) (map[uint64]model.Progress, error)
 	// Bury stores a dead letter; a later one of the same delivery takes its place. Whoever tells of letters reads
 	// what is stored (S2-05).
 	Bury(ctx context.Context, d sluice.DeadLetter) error
@@ -35,7 +36,7 @@ type Log interface {
 
 // Lanes keeps the records of parked lanes. Conflict means that somebody else wrote the record.
 type Lanes interface {
-	Parked(ctx context.Context, sub *sluice.Subscription) ([]sluice.ParkedEntry, error)
+	Parked(ctx context.Context, sub *sluice.Subscription) ([]model.ParkedEntry, error)
 	Park(ctx context.Context, sub *sluice.Subscription, p sluice.Parked, revision uint64) (uint64, error)
 	Unpark(ctx context.Context, lane string, revision uint64) error
 }
@@ -43,9 +44,9 @@ type Lanes interface {
 // Healths keeps what must not be forgotten of a subscription in trouble; the last write wins.
 type Healths interface {
 	// Health returns what was put last; zero if there is nothing.
-	Health(ctx context.Context, sub *sluice.Subscription) (sluice.Health, error)
+	Health(ctx context.Context, sub *sluice.Subscription) (model.Health, error)
 	// PutHealth stores it; a zero one removes what is stored.
-	PutHealth(ctx context.Context, sub *sluice.Subscription, h sluice.Health) error
+	PutHealth(ctx context.Context, sub *sluice.Subscription, h model.Health) error
 }
 
 // Events reads a lane back: up to limit events of the path (of the whole subscription if the path is
@@ -63,7 +64,7 @@ type Sender interface {
 // Gate says whether an event may leave for a subscription now. It is asked at each attempt, right
 // before the request is made, from many goroutines, and does not wait for anything.
 type Gate interface {
-	Decide(sub *sluice.Subscription, ev *sluice.Event, now time.Time) sluice.Decision
+	Decide(sub *sluice.Subscription, ev *sluice.Event, now time.Time) model.Decision
 }
 
 // Registry ends subscriptions whose endpoint is gone or has failed for too long, and those that lost their access.
@@ -90,9 +91,9 @@ type Replays interface {
 	// that has ended keeps its state.
 	Progress(ctx context.Context, rep sluice.Replay, change func(*sluice.Replay)) error
 	// Recover is Log.Recover for the attempts of a replay.
-	Recover(ctx context.Context, sub *sluice.Subscription, replay string) (map[uint64]sluice.Progress, error)
+	Recover(ctx context.Context, sub *sluice.Subscription, replay string) (map[uint64]model.Progress, error)
 	// Parked is Lanes.Parked for lanes whose keys begin otherwise.
-	Parked(ctx context.Context, sub *sluice.Subscription, lanesOf string) ([]sluice.ParkedEntry, error)
+	Parked(ctx context.Context, sub *sluice.Subscription, lanesOf string) ([]model.ParkedEntry, error)
 	// Forget deletes the records of such lanes.
 	Forget(ctx context.Context, lanesOf string) error
 }
@@ -100,7 +101,7 @@ type Replays interface {
 // Letters keeps the dead letters.
 type Letters interface {
 	// DeadLetters returns up to limit of the subscription's dead letters whose place lies between two, inclusive, ascending.
-	DeadLetters(ctx context.Context, sub *sluice.Subscription, from, to uint64, limit int) ([]sluice.BuriedLetter, error)
+	DeadLetters(ctx context.Context, sub *sluice.Subscription, from, to uint64, limit int) ([]model.BuriedLetter, error)
 	// Unbury deletes the dead letter at a place; it is no error if there is none.
 	Unbury(ctx context.Context, letterSeq uint64) error
 }

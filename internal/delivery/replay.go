@@ -9,6 +9,7 @@ import (
 	"sync/atomic"
 	"time"
 
+	"github.com/sluice-io/sluice/internal/model"
 	"github.com/sluice-io/sluice/internal/shutdown"
 	"github.com/sluice-io/sluice/pkg/sluice"
 	"github.com/sluice-io/sluice/streams"
@@ -177,7 +178,7 @@ func (s replaySources) Open(ctx context.Context, sub *sluice.Subscription) (Sour
 	reading, cancel := context.WithCancel(shutdown.Lasting(ctx))
 	src := &replaySource{
 		replaying: s.r, sub: sub, cancel: cancel, next: start, start: start, events: events,
-		out: make(chan *sluice.Delivery), ended: make(chan struct{}), exhausted: make(chan struct{}),
+		out: make(chan *model.Delivery), ended: make(chan struct{}), exhausted: make(chan struct{}),
 		open: map[uint64]struct{}{}, room: make(chan struct{}, 1),
 	}
 	src.reading.Go(func() { src.read(reading) })
@@ -209,7 +210,7 @@ func (l replayLog) Record(a *sluice.Attempt, namespace string, done func(error))
 }
 
 // Recover returns what the log says about the replay's latest attempts.
-func (l replayLog) Recover(ctx context.Context, sub *sluice.Subscription) (map[uint64]sluice.Progress, error) {
+func (l replayLog) Recover(ctx context.Context, sub *sluice.Subscription) (map[uint64]model.Progress, error) {
 	return l.r.ports.Replays.Recover(ctx, sub, l.r.replay.ID)
 }
 
@@ -248,7 +249,7 @@ type replayLanes struct {
 }
 
 // Parked returns the replay's parked lanes.
-func (l replayLanes) Parked(ctx context.Context, sub *sluice.Subscription) ([]sluice.ParkedEntry, error) {
+func (l replayLanes) Parked(ctx context.Context, sub *sluice.Subscription) ([]model.ParkedEntry, error) {
 	return l.r.ports.Replays.Parked(ctx, sub, streams.ReplayLanes(l.r.replay.ID))
 }
 

@@ -8,6 +8,7 @@ import (
 
 	"github.com/stretchr/testify/require"
 
+	"github.com/sluice-io/sluice/internal/model"
 	"github.com/sluice-io/sluice/pkg/sluice"
 	"github.com/sluice-io/sluice/streams"
 )
@@ -25,14 +26,14 @@ type beside struct {
 }
 
 // DeadLetters returns one letter, of event 7 at place 3.
-func (b *beside) DeadLetters(_ context.Context, _ *sluice.Subscription, from, to uint64, _ int) ([]sluice.BuriedLetter, error) {
+func (b *beside) DeadLetters(_ context.Context, _ *sluice.Subscription, from, to uint64, _ int) ([]model.BuriedLetter, error) {
 	switch {
 	case b.away:
 		return nil, sluice.Errorf(sluice.Unavailable, "the store is away")
 	case from > 3 || to < 3:
 		return nil, nil
 	}
-	return []sluice.BuriedLetter{{LetterSeq: 3, DeadLetter: sluice.DeadLetter{Seq: 7, Reason: sluice.Exhausted, Event: &sluice.Event{ID: "e", Seq: 7}}}}, nil
+	return []model.BuriedLetter{{LetterSeq: 3, DeadLetter: sluice.DeadLetter{Seq: 7, Reason: sluice.Exhausted, Event: &sluice.Event{ID: "e", Seq: 7}}}}, nil
 }
 
 func (b *beside) Unbury(_ context.Context, seq uint64) error {
@@ -68,7 +69,7 @@ func (b *beside) Record(a *sluice.Attempt, _ string, done func(error)) {
 	done(b.fails)
 }
 
-func (b *beside) Recover(context.Context, *sluice.Subscription) (map[uint64]sluice.Progress, error) {
+func (b *beside) Recover(context.Context, *sluice.Subscription) (map[uint64]model.Progress, error) {
 	return nil, sluice.Errorf(sluice.Conflict, "the live deliveries' own")
 }
 
@@ -82,11 +83,11 @@ func (b *beside) Throttled(*sluice.Subscription, string)             {}
 func (b *beside) Failing(*sluice.Subscription, int, time.Time)       { b.failing++ }
 func (b *beside) StillHeld(*sluice.Subscription, *sluice.DeadLetter) {}
 func (b *beside) StillFailing(*sluice.Subscription, int, time.Time)  {}
-func (b *beside) Health(context.Context, *sluice.Subscription) (sluice.Health, error) {
-	return sluice.Health{Breaker: sluice.BreakerOpen}, nil
+func (b *beside) Health(context.Context, *sluice.Subscription) (model.Health, error) {
+	return model.Health{Breaker: sluice.BreakerOpen}, nil
 }
 
-func (b *beside) PutHealth(context.Context, *sluice.Subscription, sluice.Health) error {
+func (b *beside) PutHealth(context.Context, *sluice.Subscription, model.Health) error {
 	b.failing++
 	return nil
 }
@@ -110,8 +111,8 @@ func (s replayStore) Replay(context.Context, sluice.Replay) (sluice.Replay, erro
 	return s.b.stored, nil
 }
 
-func (s replayStore) Recover(context.Context, *sluice.Subscription, string) (map[uint64]sluice.Progress, error) {
-	return map[uint64]sluice.Progress{7: {EventID: "e"}}, nil
+func (s replayStore) Recover(context.Context, *sluice.Subscription, string) (map[uint64]model.Progress, error) {
+	return map[uint64]model.Progress{7: {EventID: "e"}}, nil
 }
 
 // replayRunner returns the ports of a replay's runner, and what stands behind them.
@@ -134,7 +135,7 @@ func TestReplay_DoesNotDisableItsSubscription(t *testing.T) { // decision 0009
 	require.NoError(t, ports.Registry.Suspend(t.Context(), "s", "filter"))
 	require.Equal(t, sluice.ReplayCancelled, b.stored.State, "it ends the replay alone")
 	ports.Announce.Failing(sub, 50, time.Now())
-	require.NoError(t, ports.Healths.PutHealth(t.Context(), sub, sluice.Health{Breaker: sluice.BreakerOpen}))
+	require.NoError(t, ports.Healths.PutHealth(t.Context(), sub, model.Health{Breaker: sluice.BreakerOpen}))
 	is, err := ports.Healths.Health(t.Context(), sub)
 	require.NoError(t, err)
 	require.Zero(t, is)
@@ -168,7 +169,7 @@ func TestReplay_MarksWhatItLeaves(t *testing.T) { // decision 0009
 
 	before, err := ports.Log.Recover(t.Context(), &sluice.Subscription{ID: "s"})
 	require.NoError(t, err)
-	require.Equal(t, map[uint64]sluice.Progress{7: {EventID: "e"}}, before, "of the replay's own attempts")
+	require.Equal(t, map[uint64]model.Progress{7: {EventID: "e"}}, before, "of the replay's own attempts")
 
 	rep.goOn(sluice.Replay{Sent: 40, Dead: 0})
 	require.NoError(t, rep.finish(t.Context(), sluice.ReplayCancelled, "why"))
@@ -301,6 +302,6 @@ func TestReplay_OpensWhereItHadComeTo(t *testing.T) {
 // lost cannot read letters.
 type lost struct{ Letters }
 
-func (lost) DeadLetters(context.Context, *sluice.Subscription, uint64, uint64, int) ([]sluice.BuriedLetter, error) {
+func (lost) DeadLetters(context.Context, *sluice.Subscription, uint64, uint64, int) ([]model.BuriedLetter, error) {
 	return nil, sluice.Errorf(sluice.Unavailable, "the store is away")
 }

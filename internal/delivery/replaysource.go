@@ -7,6 +7,7 @@ import (
 	"sync"
 	"time"
 
+	"github.com/sluice-io/sluice/internal/model"
 	"github.com/sluice-io/sluice/internal/shutdown"
 	"github.com/sluice-io/sluice/pkg/sluice"
 )
@@ -20,7 +21,7 @@ type replaySource struct {
 	events    Events
 	cancel    context.CancelFunc
 	reading   sync.WaitGroup
-	out       chan *sluice.Delivery
+	out       chan *model.Delivery
 	ended     chan struct{}
 	exhausted chan struct{} // closed when everything was handed over
 	start     uint64
@@ -32,7 +33,7 @@ type replaySource struct {
 }
 
 // Deliveries returns where deliveries come.
-func (s *replaySource) Deliveries() <-chan *sluice.Delivery { return s.out }
+func (s *replaySource) Deliveries() <-chan *model.Delivery { return s.out }
 
 // Ended returns a channel that is closed when the source cannot go on.
 func (s *replaySource) Ended() <-chan struct{} { return s.ended }
@@ -108,7 +109,7 @@ func (s *replaySource) handOver(ctx context.Context, ev *sluice.Event) bool {
 		}
 	}
 	select {
-	case s.out <- &sluice.Delivery{Event: *ev, Receipt: replayReceipt{s, ev.Seq}}:
+	case s.out <- &model.Delivery{Event: *ev, Receipt: replayReceipt{s, ev.Seq}}:
 		s.passed(ev.Seq + 1)
 		return true
 	case <-ctx.Done():

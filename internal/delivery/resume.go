@@ -5,6 +5,7 @@ import (
 	"errors"
 	"time"
 
+	"github.com/sluice-io/sluice/internal/model"
 	"github.com/sluice-io/sluice/internal/retry"
 	"github.com/sluice-io/sluice/pkg/sluice"
 )
@@ -137,14 +138,14 @@ func (j job) wanted(ctx context.Context, p *park, ev *sluice.Event) (bool, error
 // unfiltered deals with a parked lane's next event on which the filter cannot be evaluated: it is dead, or its lane is
 // held.
 func (j job) unfiltered(ctx context.Context, p *park, ev *sluice.Event, why error) error {
-	if d := j.decide(ev); d != sluice.Pass {
+	if d := j.decide(ev); d != model.Pass {
 		return keptError{d}
 	}
 	if j.exhausts(why) {
 		if err := j.suspend(ctx, why); err != nil {
 			return err
 		}
-		return keptError{sluice.Undecided}
+		return keptError{model.Undecided}
 	}
 	if retry.Holds(j.sub.Policy, sluice.FilterError) {
 		return j.holdUnsent(ctx, p, ev, why)
@@ -156,7 +157,7 @@ func (j job) unfiltered(ctx context.Context, p *park, ev *sluice.Event, why erro
 func (j job) resend(ctx context.Context, t task, p *park, ev *sluice.Event) (*sluice.Attempt, error) {
 	number := p.following(ev.Seq, j.r.before(ev))
 	a, d := j.attempt(ctx, ev, number, p.FirstFailedAt)
-	if d != sluice.Pass {
+	if d != model.Pass {
 		return nil, keptError{d}
 	}
 	if err := j.conclude(ctx, ev, &a); err != nil {

@@ -13,6 +13,7 @@ import (
 
 	"github.com/sluice-io/sluice/internal/fairsem"
 	"github.com/sluice-io/sluice/internal/filter"
+	"github.com/sluice-io/sluice/internal/model"
 	"github.com/sluice-io/sluice/internal/shutdown"
 	"github.com/sluice-io/sluice/pkg/sluice"
 	"github.com/sluice-io/sluice/streams"
@@ -61,16 +62,16 @@ type runner struct {
 	limits    []*rate.Limiter // none: unbounded
 	paid      bool            // the endpoint's pace for the next attempt is
 	book      *book
-	left      []sluice.ParkedEntry // unfinished lanes of the run before
+	left      []model.ParkedEntry // unfinished lanes of the run before
 	source    Source
-	recovered map[uint64]sluice.Progress // what the attempt log knew at the start; read only
+	recovered map[uint64]model.Progress // what the attempt log knew at the start; read only
 	recent    recentSet
 	breaker   breaker
 	failing   time.Time // since when every attempt failed; zero: it does not
 	alerted   int       // per cent of the way to being disabled that were told of
 	recalled  bool
 	failures  int               // to begin, in a row
-	stored    sluice.Health     // what is remembered of it
+	stored    model.Health      // what is remembered of it
 	storing   bool              // a write is under way, or was a moment ago
 	stores    chan healthStored // what came of it
 	rest      <-chan time.Time  // until the next write
@@ -277,7 +278,7 @@ func (r *runner) serve(ctx, work context.Context) error {
 		case <-r.rest:
 			r.storing, r.rest = false, nil
 		case <-hold.C:
-			r.book.each(func(d *sluice.Delivery) { r.answer(d.Receipt.Hold()) })
+			r.book.each(func(d *model.Delivery) { r.answer(d.Receipt.Hold()) })
 		case <-looks.C:
 			if r.looking.TryLock() {
 				r.workers.Go(func() {
@@ -312,7 +313,7 @@ func (r *runner) reconfigure(sub *sluice.Subscription) error {
 
 // arrive takes a delivery from the source into its lane, or acknowledges it at once where
 // there is nothing to do for it.
-func (r *runner) arrive(work context.Context, d *sluice.Delivery) {
+func (r *runner) arrive(work context.Context, d *model.Delivery) {
 	if r.known(d) || d.Event.Path != "" && !r.takes(r.sub, &d.Event) {
 		r.answer(d.Receipt.Ack())
 		return
@@ -341,20 +342,20 @@ func (r *runner) takes(sub *sluice.Subscription, ev *sluice.Event) bool {
 }
 
 // known reports whether the delivery was settled before, by this runner or before a restart.
-func (r *runner) known(d *sluice.Delivery) bool {
+func (r *runner) known(d *model.Delivery) bool {
 	return r.before(&d.Event).Settled || d.Redelivered && r.recent.has(d.Event.Seq)
 }
 
 // before returns how far the event had come before a restart. A log that lost its latest
 // events in a power cut gives their sequences to others.
-func (r *runner) before(ev *sluice.Event) sluice.Progress {
+func (r *runner) before(ev *sluice.Event) model.Progress {
 	if p := r.recovered[ev.Seq]; p.EventID == ev.ID {
 		return p
 	}
-	return sluice.Progress{}
+	return model.Progress{}
 }
 
-func (r *runner) laneOf(d *sluice.Delivery) string {
+func (r *runner) laneOf(d *model.Delivery) string {
 	if d.Err != nil && d.Event.Path == "" {
 		return streams.LaneKey(r.lanesOf, sluice.OrderNone, "", d.Event.Seq)
 	}
@@ -367,7 +368,7 @@ func (r *runner) enter(ctx context.Context, res result) error {
 		r.book.busy--
 		return res.err
 	}
-	var acks []*sluice.Delivery
+	var acks []*model.Delivery
 	switch res.kind {
 	case resultSettled:
 		acks = append(acks, r.book.settled(res.lane))
@@ -438,8 +439,8 @@ func (r *runner) forget(ctx context.Context) {
 			err = errors.Join(err, gone)
 		}
 	}
-	if r.stored != (sluice.Health{}) {
-		err = errors.Join(err, r.ports.Healths.PutHealth(limit, r.sub, sluice.Health{}))
+	if r.stored != (model.Health{}) {
+		err = errors.Join(err, r.ports.Healths.PutHealth(limit, r.sub, model.Health{}))
 	}
 	if err != nil {
 		r.log.WarnContext(limit, "not removed from the store", slog.String("subscription", r.id), slog.Any("error", err))

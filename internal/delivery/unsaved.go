@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 
+	"github.com/sluice-io/sluice/internal/model"
 	"github.com/sluice-io/sluice/pkg/sluice"
 )
 
@@ -52,8 +53,8 @@ func (r *runner) saveLanes(ctx context.Context) error {
 }
 
 // unfinished returns the parked lanes of which something is to be sent.
-func (b *book) unfinished() []sluice.ParkedEntry {
-	var left []sluice.ParkedEntry
+func (b *book) unfinished() []model.ParkedEntry {
+	var left []model.ParkedEntry
 	for _, l := range b.lanes {
 		if l.park != nil && !l.park.ended() {
 			left = append(left, l.park.ParkedEntry)
@@ -66,7 +67,7 @@ func (b *book) unfinished() []sluice.ParkedEntry {
 // record held it is in a record still. A second owner, who believes that the subscription is its own, may have deleted the
 // record when it had sent all that it knew of: then it is written again. If that owner wrote it, it gets a new revision, so
 // that the owner, too, reads it back to where it ends now (C01).
-func (r *runner) reclaim(ctx context.Context) ([]sluice.ParkedEntry, error) {
+func (r *runner) reclaim(ctx context.Context) ([]model.ParkedEntry, error) {
 	stored, err := r.ports.Lanes.Parked(ctx, r.sub)
 	if err != nil {
 		return nil, err

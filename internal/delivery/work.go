@@ -10,6 +10,7 @@ import (
 	"github.com/cenkalti/backoff/v4"
 
 	"github.com/sluice-io/sluice/internal/filter"
+	"github.com/sluice-io/sluice/internal/model"
 	"github.com/sluice-io/sluice/internal/retry"
 	"github.com/sluice-io/sluice/pkg/sluice"
 )
@@ -35,8 +36,8 @@ type result struct {
 	attempt *sluice.Attempt // the last one; nil: none was made
 	err     error           // the runner cannot go on; nothing else is set
 
-	kept     bool            // the gate kept the event back
-	decision sluice.Decision // why
+	kept     bool           // the gate kept the event back
+	decision model.Decision // why
 }
 
 // job does one task with the settings of the moment it was handed out.
@@ -109,7 +110,7 @@ func (j job) send(ctx context.Context, t task) {
 	}
 	before := j.r.before(ev)
 	a, d := j.attempt(ctx, ev, before.Attempts+1, before.FirstFailed)
-	if d != sluice.Pass {
+	if d != model.Pass {
 		res := keptBack(d)
 		res.lane = t.lane
 		j.r.results <- res
@@ -134,11 +135,11 @@ func (j job) send(ctx context.Context, t task) {
 // unsendable deals with a live head that cannot be sent: it is dead, or its lane is held.
 func (j job) unsendable(ctx context.Context, t task, why error) result {
 	reason, cause := reasonOf(why), why.Error()
-	if d := j.decide(&t.head.Event); d != sluice.Pass { // a dead letter shows what its event is
+	if d := j.decide(&t.head.Event); d != model.Pass { // a dead letter shows what its event is
 		return keptBack(d)
 	}
 	if j.exhausts(why) {
-		res := keptBack(sluice.Undecided)
+		res := keptBack(model.Undecided)
 		res.err = j.suspend(ctx, why)
 		return res
 	}
@@ -150,7 +151,7 @@ func (j job) unsendable(ctx context.Context, t task, why error) result {
 }
 
 // unsettled deals with a live head that was not delivered: its lane is parked, or it is dead.
-func (j job) unsettled(ctx context.Context, t task, a sluice.Attempt, before sluice.Progress) result {
+func (j job) unsettled(ctx context.Context, t task, a sluice.Attempt, before model.Progress) result {
 	if err := j.conclude(ctx, &t.head.Event, &a); err != nil {
 		return result{err: err}
 	}
@@ -169,21 +170,21 @@ func (j job) park(ctx context.Context, t task, p sluice.Parked) result {
 	if j.sub.Policy.Ordering != sluice.OrderAll {
 		p.Path = ev.Path
 	}
-	e := sluice.ParkedEntry{Parked: p}
+	e := model.ParkedEntry{Parked: p}
 	err := j.saveHead(ctx, &e, ev)
 	return result{kind: resultParked, park: park{ParkedEntry: e}, err: err}
 }
 
 // attempt sends if the gate lets it, decides what that means, and logs. There is no attempt
 // unless the gate says Pass.
-func (j job) attempt(ctx context.Context, ev *sluice.Event, number int, firstFailed time.Time) (sluice.Attempt, sluice.Decision) {
+func (j job) attempt(ctx context.Context, ev *sluice.Event, number int, firstFailed time.Time) (sluice.Attempt, model.Decision) {
 	if j.r.lost.Load() {
-		return sluice.Attempt{}, sluice.Lost
+		return sluice.Attempt{}, model.Lost
 	}
 	j.r.sending.Add(1)
 	a, d := j.r.exit.send(ctx, j.sub, ev, number)
 	j.r.sending.Add(-1)
-	if d != sluice.Pass {
+	if d != model.Pass {
 		return a, j.heard(d)
 	}
 	j.r.exhausted.Store(0)
@@ -205,7 +206,7 @@ func (j job) attempt(ctx context.Context, ev *sluice.Event, number int, firstFai
 	if j.r.log.Enabled(ctx, level) {
 		j.r.log.LogAttrs(ctx, level, "attempt", attemptAttrs(&a)...)
 	}
-	return a, sluice.Pass
+	return a, model.Pass
 }
 
 // attemptAttrs returns what the log says about an attempt: what is not set is left out.
@@ -292,7 +293,7 @@ func (j job) record(ctx context.Context, a *sluice.Attempt) error {
 	}
 }
 
-func (j job) save(ctx context.Context, e *sluice.ParkedEntry) error {
+func (j job) save(ctx context.Context, e *model.ParkedEntry) error {
 	return j.persist(ctx, func() error {
 		rev, err := j.r.ports.Lanes.Park(ctx, j.sub, e.Parked, e.Revision)
 		if err == nil {

@@ -7,6 +7,7 @@ import (
 	"github.com/stretchr/testify/require"
 	"pgregory.net/rapid"
 
+	"github.com/sluice-io/sluice/internal/model"
 	"github.com/sluice-io/sluice/internal/retry"
 	"github.com/sluice-io/sluice/pkg/sluice"
 )
@@ -40,8 +41,8 @@ func TestAttempts_AreCountedAcrossCrashes(t *testing.T) { // S4-20
 	rapid.Check(t, func(rt *rapid.T) {
 		most := rapid.IntRange(1, 6).Draw(rt, "attempts")
 		policy := sluice.Policy{Retry: sluice.Retry{Preset: sluice.PresetCustom, Steps: []sluice.Duration{1}, MaxAttempts: most}}
-		var logged sluice.Progress
-		record := park{ParkedEntry: sluice.ParkedEntry{Parked: sluice.Parked{FromSeq: 7}}}
+		var logged model.Progress
+		record := park{ParkedEntry: model.ParkedEntry{Parked: sluice.Parked{FromSeq: 7}}}
 		crash := func(where string) bool { return rapid.IntRange(0, 3).Draw(rt, where) == 0 }
 		for now := time.Unix(1000, 0); !logged.Settled; now = now.Add(time.Minute) {
 			p := record // as it was stored last
@@ -66,12 +67,12 @@ func TestAttempts_AreCountedAcrossCrashes(t *testing.T) { // S4-20
 		}
 		require.Equal(rt, most, logged.Attempts)
 	})
-	p := park{ParkedEntry: sluice.ParkedEntry{Parked: sluice.Parked{FromSeq: 7, EventID: "e", Attempts: 3, NextAt: time.Unix(1, 0), LastError: "x", Held: sluice.Exhausted}}, upTo: 8, anew: 7}
+	p := park{ParkedEntry: model.ParkedEntry{Parked: sluice.Parked{FromSeq: 7, EventID: "e", Attempts: 3, NextAt: time.Unix(1, 0), LastError: "x", Held: sluice.Exhausted}}, upTo: 8, anew: 7}
 	p.moveTo(7)
 	require.Equal(t, sluice.Parked{FromSeq: 7}, p.Parked)
-	require.Equal(t, 1, p.following(7, sluice.Progress{Attempts: 9, FirstFailed: time.Unix(1, 0)}), "an operator had it tried anew")
+	require.Equal(t, 1, p.following(7, model.Progress{Attempts: 9, FirstFailed: time.Unix(1, 0)}), "an operator had it tried anew")
 	require.Zero(t, p.FirstFailedAt)
-	require.Equal(t, 10, p.following(8, sluice.Progress{Attempts: 9}))
+	require.Equal(t, 10, p.following(8, model.Progress{Attempts: 9}))
 	for seq, ended := range map[uint64]bool{8: false, 9: true} {
 		p.moveTo(seq)
 		require.Equal(t, ended, p.ended())

@@ -9,6 +9,7 @@ import (
 	"sync"
 	"testing"
 
+	"github.com/sluice-io/sluice/internal/model"
 	"github.com/sluice-io/sluice/internal/testkit/hooktest"
 	"github.com/sluice-io/sluice/internal/testkit/waketest"
 	"github.com/sluice-io/sluice/internal/wake"
@@ -143,7 +144,7 @@ func epochOf(n *wake.Notice) string { return fmt.Sprintf("%s %d", n.ConsumerID, 
 
 // offsetsOf returns offsets of streams that are never deleted but with their consumers: of others, those of the next begin
 // anew.
-func offsetsOf(streams []sluice.WakeAcked) map[sluice.Path]uint64 {
+func offsetsOf(streams []model.WakeAcked) map[sluice.Path]uint64 {
 	offsets := map[sluice.Path]uint64{}
 	for _, s := range streams {
 		if slices.Contains(passingPaths(), s.Path) {

@@ -17,6 +17,7 @@ import (
 
 	"github.com/stretchr/testify/require"
 
+	"github.com/sluice-io/sluice/internal/model"
 	"github.com/sluice-io/sluice/internal/testkit/natstest"
 	"github.com/sluice-io/sluice/internal/testkit/waketest"
 	"github.com/sluice-io/sluice/internal/wake"
@@ -37,8 +38,8 @@ type replicas struct {
 
 // callbackAnswer is the answer to a callback.
 type callbackAnswer struct {
-	Token   string             `json:"token"`
-	Streams []sluice.WakeAcked `json:"streams"`
+	Token   string            `json:"token"`
+	Streams []model.WakeAcked `json:"streams"`
 	Error   struct {
 		Code sluice.Code `json:"code"`
 	} `json:"error"`
@@ -199,12 +200,12 @@ func (r *replicas) callback(path sluice.Path) {
 
 // calledBack is a callback as it is written.
 type calledBack struct {
-	Epoch       uint64             `json:"epoch"`
-	WakeID      string             `json:"wake_id,omitempty"`
-	Acks        []sluice.WakeAcked `json:"acks,omitempty"`
-	Subscribe   []sluice.Path      `json:"subscribe,omitempty"`
-	Unsubscribe []sluice.Path      `json:"unsubscribe,omitempty"`
-	Done        bool               `json:"done,omitempty"`
+	Epoch       uint64            `json:"epoch"`
+	WakeID      string            `json:"wake_id,omitempty"`
+	Acks        []model.WakeAcked `json:"acks,omitempty"`
+	Subscribe   []sluice.Path     `json:"subscribe,omitempty"`
+	Unsubscribe []sluice.Path     `json:"unsubscribe,omitempty"`
+	Done        bool              `json:"done,omitempty"`
 
 	beyond bool // it acknowledges more than there is
 }
@@ -217,13 +218,13 @@ func (r *replicas) write(n *wake.Notice) (cb calledBack, forged bool) {
 	switch r.random.IntN(8) {
 	case 0, 1, 2, 3:
 		if head := r.server().call(r.t, "HEAD "+durableAt+string(n.Primary), ""); head.status == http.StatusOK {
-			cb.Acks = []sluice.WakeAcked{{Path: n.Primary, Offset: head.header.Get("Stream-Next-Offset")}}
+			cb.Acks = []model.WakeAcked{{Path: n.Primary, Offset: head.header.Get("Stream-Next-Offset")}}
 		}
 	case 4:
-		cb.Acks = []sluice.WakeAcked{{Path: n.Primary, Offset: "0000000000000001_0000000000000000"}}
+		cb.Acks = []model.WakeAcked{{Path: n.Primary, Offset: "0000000000000001_0000000000000000"}}
 		cb.beyond = true // of a stream without messages
 	case 5:
-		cb.Acks, cb.beyond = []sluice.WakeAcked{{Path: n.Primary, Offset: "0999999999999999_0000000000000000"}}, true
+		cb.Acks, cb.beyond = []model.WakeAcked{{Path: n.Primary, Offset: "0999999999999999_0000000000000000"}}, true
 	}
 	switch r.random.IntN(12) {
 	case 0, 1:

@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"github.com/sluice-io/sluice/internal/filter"
+	"github.com/sluice-io/sluice/internal/model"
 	"github.com/sluice-io/sluice/pkg/sluice"
 )
 
@@ -17,9 +18,9 @@ import (
 type History interface {
 	// Attempts returns a subscription's attempts, newest first, and the place of the page that
 	// follows, 0: none.
-	Attempts(ctx context.Context, sub *sluice.Subscription, q sluice.HistoryQuery) ([]sluice.Placed[sluice.Attempt], uint64, error)
+	Attempts(ctx context.Context, sub *sluice.Subscription, q model.HistoryQuery) ([]model.Placed[sluice.Attempt], uint64, error)
 	// LetterHistory is the same for what was given up.
-	LetterHistory(ctx context.Context, sub *sluice.Subscription, q sluice.HistoryQuery) ([]sluice.Placed[sluice.DeadLetter], uint64, error)
+	LetterHistory(ctx context.Context, sub *sluice.Subscription, q model.HistoryQuery) ([]model.Placed[sluice.DeadLetter], uint64, error)
 	// FirstAttemptAt returns from when on the log has attempts; zero: it has none.
 	FirstAttemptAt(ctx context.Context, sub *sluice.Subscription) (time.Time, error)
 	// ParkedLanes returns the lanes that wait.
@@ -27,13 +28,13 @@ type History interface {
 	// Forgotten returns those lanes whose head's attempts are in the log no more.
 	Forgotten(ctx context.Context, sub *sluice.Subscription, lanes []sluice.Parked) ([]sluice.Parked, error)
 	// Trail returns all that is known of one event. Code NotFound if that is nothing.
-	Trail(ctx context.Context, sub *sluice.Subscription, event string) (sluice.Trail, error)
+	Trail(ctx context.Context, sub *sluice.Subscription, event string) (model.Trail, error)
 }
 
 // Log has a namespace's events.
 type Log interface {
 	// Window returns events of the subscription's replay window. Codes NotFound; WindowExceeded.
-	Window(ctx context.Context, sub *sluice.Subscription, q sluice.WindowQuery) (sluice.WindowPage, error)
+	Window(ctx context.Context, sub *sluice.Subscription, q model.WindowQuery) (model.WindowPage, error)
 	// Await returns when there is a wanted event after the sequence, or ctx has ended, and up to
 	// where there is none.
 	Await(ctx context.Context, sub *sluice.Subscription, after uint64, wanted func(*sluice.Event) bool) (uint64, error)
@@ -98,7 +99,7 @@ func (e *Explainer) judged(ctx context.Context, payer filter.Payer) judge {
 
 // Attempts returns the last attempts at an event, at most so many, oldest first.
 func (e *Explainer) Attempts(ctx context.Context, sub *sluice.Subscription, event string, most int) ([]sluice.Attempt, error) {
-	found, _, err := e.history.Attempts(ctx, sub, sluice.HistoryQuery{EventID: event, Limit: most})
+	found, _, err := e.history.Attempts(ctx, sub, model.HistoryQuery{EventID: event, Limit: most})
 	all := make([]sluice.Attempt, len(found))
 	for i := range found {
 		all[len(found)-1-i] = found[i].Value
@@ -110,10 +111,10 @@ func (e *Explainer) Attempts(ctx context.Context, sub *sluice.Subscription, even
 // is none it waits until there is one, or wait is over, or ctx ends. The query's Wanted says which of
 // all may be seen; nil: all. Codes NotFound; WindowExceeded; QuotaExceeded if who pays for the filter is over its rate
 // for too long.
-func (e *Explainer) Events(ctx context.Context, sub *sluice.Subscription, q sluice.WindowQuery, wait time.Duration) (sluice.WindowPage, error) {
+func (e *Explainer) Events(ctx context.Context, sub *sluice.Subscription, q model.WindowQuery, wait time.Duration) (model.WindowPage, error) {
 	matches, err := filter.CompileWith(sub.Filter, e.labels)
 	if err != nil {
-		return sluice.WindowPage{}, err
+		return model.WindowPage{}, err
 	}
 	chosen := &choice{e: e, sub: sub, matches: matches, visible: q.Wanted}
 	q.Wanted = func(ev *sluice.Event) bool { return chosen.wants(ctx, ev) }
@@ -145,11 +146,11 @@ type choice struct {
 	until   time.Time                // until when it is waited for
 }
 
-func (c *choice) page(ctx context.Context, q sluice.WindowQuery) (sluice.WindowPage, error) {
+func (c *choice) page(ctx context.Context, q model.WindowQuery) (model.WindowPage, error) {
 	c.until = time.Now().Add(filterPatience)
 	page, err := c.e.log.Window(ctx, c.sub, q)
 	if err == nil && c.over != nil {
-		return sluice.WindowPage{}, c.over
+		return model.WindowPage{}, c.over
 	}
 	return page, err
 }

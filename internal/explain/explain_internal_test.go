@@ -8,6 +8,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/sluice-io/sluice/internal/filter"
+	"github.com/sluice-io/sluice/internal/model"
 	"github.com/sluice-io/sluice/pkg/sluice"
 )
 
@@ -30,8 +31,8 @@ type trails struct {
 	event *sluice.Event
 }
 
-func (h trails) Trail(context.Context, *sluice.Subscription, string) (sluice.Trail, error) {
-	return sluice.Trail{EventID: h.event.ID, Seq: h.event.Seq, Path: h.event.Path, Event: h.event, Handed: 9, Settled: 9}, nil
+func (h trails) Trail(context.Context, *sluice.Subscription, string) (model.Trail, error) {
+	return model.Trail{EventID: h.event.ID, Seq: h.event.Seq, Path: h.event.Path, Event: h.event, Handed: 9, Settled: 9}, nil
 }
 
 // Issue 13, attack 3: why an event was not delivered is evaluated in the turns of who asks, and the asker pays for it.

@@ -7,6 +7,7 @@ import (
 	"slices"
 	"time"
 
+	"github.com/sluice-io/sluice/internal/model"
 	"github.com/sluice-io/sluice/pkg/sluice"
 )
 
@@ -18,7 +19,7 @@ const (
 
 // Query chooses deliveries. Limit is required.
 type Query struct {
-	sluice.HistoryQuery
+	model.HistoryQuery
 
 	States []State // any of them; none: all
 	Cursor string  // Next of the page before
@@ -101,7 +102,7 @@ func (e *Explainer) List(ctx context.Context, sub *sluice.Subscription, q Query)
 
 // gather reads pages until there are enough entries, and returns the place to go on at.
 func gather[T any](before uint64, limit int,
-	read func(before uint64, limit int) ([]sluice.Placed[T], uint64, error), take func(*T) (entry, bool, error),
+	read func(before uint64, limit int) ([]model.Placed[T], uint64, error), take func(*T) (entry, bool, error),
 ) (found []entry, next uint64, err error) {
 	if before == exhausted {
 		return nil, exhausted, nil
@@ -125,7 +126,7 @@ func gather[T any](before uint64, limit int,
 }
 
 // pick adds the entries of a page that are taken.
-func pick[T any](found []entry, page []sluice.Placed[T], take func(*T) (entry, bool, error)) ([]entry, error) {
+func pick[T any](found []entry, page []model.Placed[T], take func(*T) (entry, bool, error)) ([]entry, error) {
 	for i := range page {
 		ent, ok, err := take(&page[i].Value)
 		if err != nil {
@@ -142,7 +143,7 @@ func pick[T any](found []entry, page []sluice.Placed[T], take func(*T) (entry, b
 // attempts returns deliveries by their last attempt, and the place to go on at.
 func (l *listing) attempts(ctx context.Context) (found []entry, next uint64, err error) {
 	seen := map[uint64]bool{}
-	return gather(l.from.attempts, l.q.Limit, func(before uint64, limit int) ([]sluice.Placed[sluice.Attempt], uint64, error) {
+	return gather(l.from.attempts, l.q.Limit, func(before uint64, limit int) ([]model.Placed[sluice.Attempt], uint64, error) {
 		return l.e.history.Attempts(ctx, l.sub, l.page(before, limit))
 	}, func(a *sluice.Attempt) (entry, bool, error) {
 		if seen[a.Seq] {
@@ -154,7 +155,7 @@ func (l *listing) attempts(ctx context.Context) (found []entry, next uint64, err
 }
 
 // page returns the query for one page of a source.
-func (l *listing) page(before uint64, limit int) sluice.HistoryQuery {
+func (l *listing) page(before uint64, limit int) model.HistoryQuery {
 	q := l.q.HistoryQuery
 	q.Before, q.Limit = before, limit
 	return q
@@ -184,7 +185,7 @@ func (l *listing) waits(ctx context.Context, d *Delivery) (shown bool, err error
 		}
 	}
 	if l.dead == nil {
-		letters, _, err := l.e.history.LetterHistory(ctx, l.sub, sluice.HistoryQuery{Limit: maxDead})
+		letters, _, err := l.e.history.LetterHistory(ctx, l.sub, model.HistoryQuery{Limit: maxDead})
 		if err != nil {
 			return false, err
 		}
@@ -223,7 +224,7 @@ func (l *listing) letters(ctx context.Context) (found []entry, next uint64, err 
 	if err != nil {
 		return nil, 0, err
 	}
-	return gather(l.from.letters, l.q.Limit, func(before uint64, limit int) ([]sluice.Placed[sluice.DeadLetter], uint64, error) {
+	return gather(l.from.letters, l.q.Limit, func(before uint64, limit int) ([]model.Placed[sluice.DeadLetter], uint64, error) {
 		return l.e.history.LetterHistory(ctx, l.sub, l.page(before, limit))
 	}, func(letter *sluice.DeadLetter) (entry, bool, error) {
 		shown := letter.Attempts == 0 || letter.Reason == sluice.Expired || first.IsZero() || letter.At.Before(first)

@@ -6,6 +6,7 @@ import (
 	"time"
 
 	"github.com/sluice-io/sluice/internal/filter"
+	"github.com/sluice-io/sluice/internal/model"
 	"github.com/sluice-io/sluice/pkg/sluice"
 )
 
@@ -66,7 +67,7 @@ type Head struct {
 // question is an answer while it is found.
 type question struct {
 	sub *sluice.Subscription
-	t   *sluice.Trail
+	t   *model.Trail
 	now time.Time
 	d   *Delivery
 
@@ -81,12 +82,12 @@ type judge func(m *filter.Matcher, ev *sluice.Event) (bool, error)
 
 // Why says what became of an event, as far as its trail tells. The first thing that is certain
 // is the answer: what was recorded goes before what follows from where the event lies.
-func Why(sub *sluice.Subscription, t *sluice.Trail, now time.Time) Delivery {
+func Why(sub *sluice.Subscription, t *model.Trail, now time.Time) Delivery {
 	d, _ := why(sub, t, now, nil, (*filter.Matcher).Match) // which takes no time
 	return d
 }
 
-func why(sub *sluice.Subscription, t *sluice.Trail, now time.Time, labels filter.Labels, evaluate judge) (Delivery, error) {
+func why(sub *sluice.Subscription, t *model.Trail, now time.Time, labels filter.Labels, evaluate judge) (Delivery, error) {
 	d := Delivery{EventID: t.EventID, Seq: t.Seq, Path: t.Path, Type: t.Type, Attempts: t.Attempts}
 	if n := len(t.Attempts); n > 0 {
 		d.attempted(&t.Attempts[n-1])

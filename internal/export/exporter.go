@@ -14,6 +14,7 @@ import (
 	"github.com/cenkalti/backoff/v4"
 	"github.com/gofrs/flock"
 
+	"github.com/sluice-io/sluice/internal/model"
 	"github.com/sluice-io/sluice/pkg/sluice"
 )
 
@@ -23,7 +24,7 @@ type Source interface {
 	// then as they come, until it returns an error, ctx ends or there is trouble.
 	TailEvents(ctx context.Context, namespace string, after uint64, each func(sluice.Event) error) error
 	// TailDeadLetters does the same for the dead letters of all subscriptions.
-	TailDeadLetters(ctx context.Context, after uint64, each func(sluice.BuriedLetter) error) error
+	TailDeadLetters(ctx context.Context, after uint64, each func(model.BuriedLetter) error) error
 	// WatchLogs tells of every namespace when it was made, then of every change, until ctx
 	// ends; the zero time says that it is gone.
 	WatchLogs(ctx context.Context, change func(name string, since time.Time)) error
@@ -166,17 +167,17 @@ func (e *Exporter) exportLetters(ctx context.Context, root *os.Root, went func()
 	if err != nil {
 		return err
 	}
-	read := func(ctx context.Context, each func(sluice.BuriedLetter) error) error {
+	read := func(ctx context.Context, each func(model.BuriedLetter) error) error {
 		return e.source.TailDeadLetters(ctx, letters.at.Seq, each)
 	}
-	return pump(ctx, read, func(batch []sluice.BuriedLetter) error {
+	return pump(ctx, read, func(batch []model.BuriedLetter) error {
 		if err := letters.write(batch); err != nil {
 			return fmt.Errorf("dead letters: %w", err)
 		}
 		went()
 		e.opts.Observe.Exported(DeadLetters, len(batch))
 		return nil
-	}, func(d sluice.BuriedLetter) int {
+	}, func(d model.BuriedLetter) int {
 		if d.Event == nil {
 			return 0
 		}

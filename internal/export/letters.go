@@ -5,7 +5,7 @@ import (
 	"os"
 	"path"
 
-	"github.com/sluice-io/sluice/pkg/sluice"
+	"github.com/sluice-io/sluice/internal/model"
 )
 
 const (
@@ -29,7 +29,7 @@ func openLetters(root *os.Root) (*letters, error) {
 }
 
 // write writes each letter's file and then how far it came.
-func (l *letters) write(batch []sluice.BuriedLetter) error {
+func (l *letters) write(batch []model.BuriedLetter) error {
 	for i := range batch {
 		d := &batch[i]
 		name := letterFile(d)
@@ -50,7 +50,7 @@ func (l *letters) write(batch []sluice.BuriedLetter) error {
 
 // letterFile returns where a letter lies. One whose event was never seen is named after its own
 // place, in a form that no event's id has.
-func letterFile(d *sluice.BuriedLetter) string {
+func letterFile(d *model.BuriedLetter) string {
 	name := harmless(d.EventID)
 	if d.EventID == "" {
 		name = fmt.Sprintf("%%letter-%d", d.LetterSeq)

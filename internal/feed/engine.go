@@ -10,15 +10,16 @@ import (
 
 	"github.com/sluice-io/sluice/internal/filter"
 	"github.com/sluice-io/sluice/internal/logtail"
+	"github.com/sluice-io/sluice/internal/model"
 	"github.com/sluice-io/sluice/pkg/sluice"
 )
 
 // Gate says what may leave, and when that changes.
 type Gate interface {
 	// Shows says whether a caller may see an event.
-	Shows(c sluice.Caller, v sluice.Verb, ev *sluice.Event, now time.Time) sluice.Decision
+	Shows(c sluice.Caller, v sluice.Verb, ev *sluice.Event, now time.Time) model.Decision
 	// May says whether a caller may have anything of what it asks for.
-	May(c sluice.Caller, v sluice.Verb, wants sluice.Object, now time.Time) sluice.Decision
+	May(c sluice.Caller, v sluice.Verb, wants sluice.Object, now time.Time) model.Decision
 	// Applied returns what is closed when the answers may be others.
 	Applied() (revision uint64, changed <-chan struct{})
 }

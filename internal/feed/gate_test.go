@@ -12,19 +12,20 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/sluice-io/sluice/internal/feed"
+	"github.com/sluice-io/sluice/internal/model"
 	"github.com/sluice-io/sluice/pkg/sluice"
 )
 
 // switched is a gate that answers as it was told last.
 type switched struct {
 	mu      sync.Mutex
-	shows   map[sluice.Path]sluice.Decision // of others: Pass
-	may     sluice.Decision
+	shows   map[sluice.Path]model.Decision // of others: Pass
+	may     model.Decision
 	changed chan struct{}
 }
 
 func newSwitched() *switched {
-	return &switched{shows: map[sluice.Path]sluice.Decision{}, may: sluice.Pass, changed: make(chan struct{})}
+	return &switched{shows: map[sluice.Path]model.Decision{}, may: model.Pass, changed: make(chan struct{})}
 }
 
 func (g *switched) set(change func()) {
@@ -35,16 +36,16 @@ func (g *switched) set(change func()) {
 	g.changed = make(chan struct{})
 }
 
-func (g *switched) Shows(_ sluice.Caller, _ sluice.Verb, ev *sluice.Event, _ time.Time) sluice.Decision {
+func (g *switched) Shows(_ sluice.Caller, _ sluice.Verb, ev *sluice.Event, _ time.Time) model.Decision {
 	g.mu.Lock()
 	defer g.mu.Unlock()
 	if d, ok := g.shows[ev.Path]; ok {
 		return d
 	}
-	return sluice.Pass
+	return model.Pass
 }
 
-func (g *switched) May(sluice.Caller, sluice.Verb, sluice.Object, time.Time) sluice.Decision {
+func (g *switched) May(sluice.Caller, sluice.Verb, sluice.Object, time.Time) model.Decision {
 	g.mu.Lock()
 	defer g.mu.Unlock()
 	return g.may
@@ -92,8 +93,8 @@ func TestTheGateIsAskedAtEveryFrame(t *testing.T) {
 	ctx, cancel := context.WithTimeout(t.Context(), patience)
 	defer cancel()
 	gate, log := newSwitched(), newMemory(10)
-	gate.shows["/hidden"] = sluice.Withhold
-	gate.shows["/foreign"] = sluice.Lost // of this event only
+	gate.shows["/hidden"] = model.Withhold
+	gate.shows["/foreign"] = model.Lost // of this event only
 	e := running(t, log, gate, feed.Options{})
 	r := follow(ctx, t, e, feed.Wish{})
 	log.publish(1, "/a", "1")
@@ -133,7 +134,7 @@ func TestTheGateIsAskedAgainForWhatIsQueued(t *testing.T) {
 		log.publish(1, "/late", "2")
 		read(other, seq)
 	}
-	gate.set(func() { gate.shows["/late"] = sluice.Withhold })
+	gate.set(func() { gate.shows["/late"] = model.Withhold })
 	log.publish(1, "/end", "3")
 	require.Equal(t, []uint64{1, 31}, read(r, 31))
 }
@@ -154,7 +155,7 @@ func TestTheGateIsAskedAgainForWhatIsHeldBack(t *testing.T) {
 			last = f.Seq
 		}
 	}
-	gate.set(func() { gate.shows["/erased"] = sluice.Withhold })
+	gate.set(func() { gate.shows["/erased"] = model.Withhold })
 	frames := <-r.pieces
 	require.Len(t, frames, 1)
 	require.Equal(t, uint64(2), frames[0].Seq)
@@ -172,7 +173,7 @@ func TestTheGateIsAskedForWhatIsLargeWhenItLeaves(t *testing.T) {
 	e := running(t, log, gate, feed.Options{})
 	r := follow(ctx, t, e, feed.Wish{Since: "0"})
 	<-r.sending
-	gate.set(func() { gate.shows["/a"] = sluice.Withhold })
+	gate.set(func() { gate.shows["/a"] = model.Withhold })
 	log.publish(1, "/b", "2")
 	require.Equal(t, uint64(1), (<-r.pieces)[0].Seq)
 	require.Equal(t, uint64(10), (<-r.pieces)[0].Seq, "the others were erased")
@@ -183,7 +184,7 @@ func TestAFeedEndsWhenItsCallerMayHaveNothing(t *testing.T) {
 	t.Parallel()
 	ctx, cancel := context.WithTimeout(t.Context(), patience)
 	defer cancel()
-	for decision, code := range map[sluice.Decision]sluice.Code{sluice.Lost: sluice.Forbidden, sluice.Undecided: sluice.Unavailable} {
+	for decision, code := range map[model.Decision]sluice.Code{model.Lost: sluice.Forbidden, model.Undecided: sluice.Unavailable} {
 		gate, log := newSwitched(), newMemory(10)
 		e := running(t, log, gate, feed.Options{})
 		r := follow(ctx, t, e, feed.Wish{})
@@ -193,7 +194,7 @@ func TestAFeedEndsWhenItsCallerMayHaveNothing(t *testing.T) {
 		require.Equal(t, code, sluice.CodeOf(<-r.ended))
 	}
 	gate := newSwitched()
-	gate.may = sluice.Lost
+	gate.may = model.Lost
 	_, err := opened(ctx, running(t, newMemory(1), gate, feed.Options{}), feed.Wish{})
 	require.Equal(t, sluice.Forbidden, sluice.CodeOf(err))
 }
@@ -362,7 +363,7 @@ func TestRun_AsksAgainOnceItIsKnown(t *testing.T) { // C43, S0-57…64
 	require.NoError(t, err)
 	defer f.Close()
 	gate.mu.Lock()
-	gate.may = sluice.Lost
+	gate.may = model.Lost
 	gate.mu.Unlock()
 	err = f.Run(ctx, func([]feed.Frame) error { return errors.New("nothing is sent") }, func() {})
 	require.Equal(t, sluice.Forbidden, sluice.CodeOf(err), "%v", err)
@@ -378,6 +379,6 @@ func TestRun_IdleFeedEndsWithAccess(t *testing.T) { // C43, S0-57…64
 	r := follow(ctx, t, e, feed.Wish{})
 	log.publish(1, "/a", "1")
 	require.Len(t, <-r.pieces, 1)
-	gate.set(func() { gate.may = sluice.Lost })
+	gate.set(func() { gate.may = model.Lost })
 	require.Equal(t, sluice.Forbidden, sluice.CodeOf(<-r.ended))
 }

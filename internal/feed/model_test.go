@@ -14,6 +14,7 @@ import (
 	"pgregory.net/rapid"
 
 	"github.com/sluice-io/sluice/internal/feed"
+	"github.com/sluice-io/sluice/internal/model"
 	"github.com/sluice-io/sluice/pkg/sluice"
 )
 
@@ -168,12 +169,12 @@ func (m *memory) Place(_ context.Context, _, cursor string) (uint64, error) {
 // open is a gate that lets everything out.
 type open struct{}
 
-func (open) Shows(sluice.Caller, sluice.Verb, *sluice.Event, time.Time) sluice.Decision {
-	return sluice.Pass
+func (open) Shows(sluice.Caller, sluice.Verb, *sluice.Event, time.Time) model.Decision {
+	return model.Pass
 }
 
-func (open) May(sluice.Caller, sluice.Verb, sluice.Object, time.Time) sluice.Decision {
-	return sluice.Pass
+func (open) May(sluice.Caller, sluice.Verb, sluice.Object, time.Time) model.Decision {
+	return model.Pass
 }
 func (open) Applied() (uint64, <-chan struct{}) { return 0, nil }
 

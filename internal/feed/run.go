@@ -4,6 +4,7 @@ import (
 	"context"
 	"time"
 
+	"github.com/sluice-io/sluice/internal/model"
 	"github.com/sluice-io/sluice/pkg/sluice"
 )
 
@@ -221,29 +222,29 @@ func (f *Feed) admitted(ctx context.Context) error {
 func (f *Feed) allowed(now time.Time) error {
 	w := &f.wish
 	switch f.engine.gate.May(w.Caller, sluice.VerbRead, sluice.Object{Namespace: w.Namespace, Pattern: w.Pattern}, now) {
-	case sluice.Pass:
+	case model.Pass:
 		return nil
-	case sluice.Undecided:
+	case model.Undecided:
 		return undecided()
-	case sluice.Withhold, sluice.Lost:
+	case model.Withhold, model.Lost:
 	}
 	return sluice.Errorf(sluice.Forbidden, "you may not read any event that this feed selects")
 }
 
 func undecided() error {
-	return sluice.PermissionsUnknown()
+	return model.PermissionsUnknown()
 }
 
 // shows asks the gate for an event. An error says that the feed is over.
 func (f *Feed) shows(it *Item, now time.Time) (bool, error) {
 	switch f.engine.gate.Shows(f.wish.Caller, sluice.VerbRead, &it.Event, now) {
-	case sluice.Pass:
+	case model.Pass:
 		return true, nil
-	case sluice.Undecided:
+	case model.Undecided:
 		return false, undecided()
-	case sluice.Lost:
+	case model.Lost:
 		return false, f.allowed(now) // of this event, or of all
-	case sluice.Withhold:
+	case model.Withhold:
 	}
 	return false, nil
 }

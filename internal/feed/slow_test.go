@@ -11,6 +11,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/sluice-io/sluice/internal/feed"
+	"github.com/sluice-io/sluice/internal/model"
 	"github.com/sluice-io/sluice/pkg/sluice"
 )
 
@@ -87,8 +88,8 @@ func TestWhatWasThereBeforeIsNeverMissed(t *testing.T) {
 func TestAFeedThatIsNotReadEndsAllTheSame(t *testing.T) {
 	t.Parallel()
 	for name, over := range map[string]func(g *switched, stop context.CancelFunc){
-		"access is lost":  func(g *switched, _ context.CancelFunc) { g.set(func() { g.may = sluice.Lost }) },
-		"access expires":  func(g *switched, _ context.CancelFunc) { g.mu.Lock(); defer g.mu.Unlock(); g.may = sluice.Lost },
+		"access is lost":  func(g *switched, _ context.CancelFunc) { g.set(func() { g.may = model.Lost }) },
+		"access expires":  func(g *switched, _ context.CancelFunc) { g.mu.Lock(); defer g.mu.Unlock(); g.may = model.Lost },
 		"the server ends": func(_ *switched, stop context.CancelFunc) { stop() },
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -129,12 +130,12 @@ type dear struct {
 	asked atomic.Int32
 }
 
-func (d *dear) Shows(c sluice.Caller, _ sluice.Verb, _ *sluice.Event, _ time.Time) sluice.Decision {
+func (d *dear) Shows(c sluice.Caller, _ sluice.Verb, _ *sluice.Event, _ time.Time) model.Decision {
 	if c.Principal == "dear" {
 		d.asked.Add(1)
 		<-time.After(5 * time.Millisecond)
 	}
-	return sluice.Pass
+	return model.Pass
 }
 
 // S2-93: a feed that takes nothing, and whose filter is dear, does not hold up the others of its namespace: the hub stops

@@ -16,6 +16,7 @@ import (
 	"github.com/sluice-io/sluice/internal/authz"
 	"github.com/sluice-io/sluice/internal/grants"
 	"github.com/sluice-io/sluice/internal/ledger"
+	"github.com/sluice-io/sluice/internal/model"
 	"github.com/sluice-io/sluice/internal/natsstore"
 	"github.com/sluice-io/sluice/internal/testkit/natstest"
 	"github.com/sluice-io/sluice/pkg/sluice"
@@ -79,12 +80,12 @@ func TestAReplicaThatCannotKnowStopsBeforeOthersGoOnWithoutIt(t *testing.T) {
 	b.who(t, m.Token)
 	sub := &sluice.Subscription{ID: "s", Namespace: "acme", Pattern: "/**", CreatedBy: "user:ann", Grant: m.ID}
 	ev := &sluice.Event{Namespace: "acme", Path: "/a", Seq: 1}
-	require.Equal(t, sluice.Pass, b.index.Decide(sub, ev, time.Now()))
+	require.Equal(t, model.Pass, b.index.Decide(sub, ev, time.Now()))
 	b.stop() // it neither sees nor says anything any more, and would go on sending
 	_, err := a.Revoke(t.Context(), root, m.ID)
 	require.NoError(t, err)
-	require.Equal(t, sluice.Undecided, b.index.Decide(sub, ev, time.Now()), "it lets nothing out")
-	require.Equal(t, sluice.Lost, a.index.Decide(sub, ev, time.Now()))
+	require.Equal(t, model.Undecided, b.index.Decide(sub, ev, time.Now()), "it lets nothing out")
+	require.Equal(t, model.Lost, a.index.Decide(sub, ev, time.Now()))
 }
 
 // A replica that could not see what is stored for a while decides again when it has caught up.
@@ -95,11 +96,11 @@ func TestAReplicaDecidesAgainWhenItHasSeenWhatItMissed(t *testing.T) {
 	m := a.mint(t, root, wish(t, "user:ann", "scope:acme", "subscribe"))
 	sub := &sluice.Subscription{ID: "s", Namespace: "acme", Pattern: "/**", CreatedBy: "user:ann", Grant: m.ID}
 	ev := &sluice.Event{Namespace: "acme", Path: "/a", Seq: 1}
-	require.Equal(t, sluice.Pass, a.index.Decide(sub, ev, time.Now()))
+	require.Equal(t, model.Pass, a.index.Decide(sub, ev, time.Now()))
 	server.Stop(t)
-	require.Eventually(t, func() bool { return a.index.Decide(sub, ev, time.Now()) == sluice.Undecided }, patience, 10*time.Millisecond)
+	require.Eventually(t, func() bool { return a.index.Decide(sub, ev, time.Now()) == model.Undecided }, patience, 10*time.Millisecond)
 	server.Restart(t)
-	require.Eventually(t, func() bool { return a.index.Decide(sub, ev, time.Now()) == sluice.Pass }, patience, 10*time.Millisecond)
+	require.Eventually(t, func() bool { return a.index.Decide(sub, ev, time.Now()) == model.Pass }, patience, 10*time.Millisecond)
 }
 
 // A holder gives a part of its grant away, and no more.
@@ -284,7 +285,7 @@ func TestTheLedgerKnowsWhoGaveAndTookWhat(t *testing.T) {
 	r := start(t, natstest.New(t), "a")
 	admin := r.mint(t, root, wish(t, "user:admin", "scope:acme", "admin"))
 	by := r.who(t, admin.Token)
-	ctx := sluice.WithCaller(t.Context(), by)
+	ctx := model.WithCaller(t.Context(), by)
 	m, err := r.Mint(ctx, by, wish(t, "user:ann", "scope:acme", "read"))
 	require.NoError(t, err)
 	_, err = r.PutACL(ctx, by, sluice.ACL{Namespace: "acme", Principal: "user:admin", Entries: []sluice.Access{{Tier: sluice.TierAdmin}}})

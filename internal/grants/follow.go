@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/sluice-io/sluice/internal/authz"
+	"github.com/sluice-io/sluice/internal/model"
 	"github.com/sluice-io/sluice/pkg/sluice"
 	"github.com/sluice-io/sluice/streams"
 )
@@ -140,7 +141,7 @@ func (f *Follower) lost(touched authz.Touched) (lost []*sluice.Subscription) {
 	defer f.mu.Unlock()
 	now := f.Now()
 	for _, sub := range f.bounded {
-		if touched(sub) && f.Index.Holds(sub, now) == sluice.Lost {
+		if touched(sub) && f.Index.Holds(sub, now) == model.Lost {
 			lost = append(lost, sub)
 		}
 	}

@@ -7,6 +7,7 @@ import (
 
 	"github.com/stretchr/testify/require"
 
+	"github.com/sluice-io/sluice/internal/model"
 	"github.com/sluice-io/sluice/internal/testkit/natstest"
 	"github.com/sluice-io/sluice/pkg/sluice"
 )
@@ -87,5 +88,5 @@ func TestANamespaceThatGoesTakesItsRightsAlong(t *testing.T) {
 	require.Empty(t, r.ACLs("acme"))
 	require.True(t, r.Label("acme").Public())
 	sub := &sluice.Subscription{ID: "s", Namespace: "acme", Pattern: "/**", CreatedBy: "root"}
-	require.Equal(t, sluice.Pass, r.index.Decide(sub, &sluice.Event{Namespace: "acme", Path: "/a", Seq: 1}, time.Now()))
+	require.Equal(t, model.Pass, r.index.Decide(sub, &sluice.Event{Namespace: "acme", Path: "/a", Seq: 1}, time.Now()))
 }

@@ -13,6 +13,7 @@ import (
 	"github.com/labstack/echo/v4"
 
 	"github.com/sluice-io/sluice/internal/authz"
+	"github.com/sluice-io/sluice/internal/model"
 	"github.com/sluice-io/sluice/pkg/sluice"
 )
 
@@ -29,7 +30,7 @@ func (s *Server) authenticate(c echo.Context) error {
 	if err != nil {
 		return err
 	}
-	c.SetRequest(c.Request().WithContext(sluice.WithCaller(c.Request().Context(), caller)))
+	c.SetRequest(c.Request().WithContext(model.WithCaller(c.Request().Context(), caller)))
 	return nil
 }
 
@@ -62,7 +63,7 @@ func (s *Server) identify(c echo.Context) (sluice.Caller, error) {
 }
 
 // caller returns the request's caller.
-func caller(c echo.Context) sluice.Caller { return sluice.CallerFrom(c.Request().Context()) }
+func caller(c echo.Context) sluice.Caller { return model.CallerFrom(c.Request().Context()) }
 
 // by returns the caller's principal, for the ledger.
 func by(c echo.Context) string { return string(caller(c).Principal) }
@@ -194,7 +195,7 @@ func (s *Server) visible(c echo.Context, v sluice.Verb) func(*sluice.Event) bool
 	}
 	return func(ev *sluice.Event) bool {
 		d := s.opts.Access.Shows(who, v, ev, time.Now())
-		return d == sluice.Pass || d == sluice.Undecided
+		return d == model.Pass || d == model.Undecided
 	}
 }
 
@@ -283,11 +284,11 @@ func (s *Server) seesThis(c echo.Context, ev *sluice.Event) error {
 	return err
 }
 
-func passes(d sluice.Decision) (bool, error) {
-	if d == sluice.Undecided {
-		return false, sluice.PermissionsUnknown()
+func passes(d model.Decision) (bool, error) {
+	if d == model.Undecided {
+		return false, model.PermissionsUnknown()
 	}
-	return d == sluice.Pass, nil
+	return d == model.Pass, nil
 }
 
 // unchained removes the causation chain from a refusal unless the caller may read the namespace: a

@@ -8,6 +8,7 @@ import (
 
 	"github.com/labstack/echo/v4"
 
+	"github.com/sluice-io/sluice/internal/model"
 	"github.com/sluice-io/sluice/pkg/sluice"
 )
 
@@ -66,7 +67,7 @@ func auditQuery(c echo.Context) (q AuditQuery, err error) {
 		}
 	}
 	if q.Action != "" {
-		if err = sluice.CheckAction(q.Action); err != nil {
+		if err = model.CheckAction(q.Action); err != nil {
 			return q, err
 		}
 	}

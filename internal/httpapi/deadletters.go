@@ -12,6 +12,7 @@ import (
 	"github.com/labstack/echo/v4"
 
 	"github.com/sluice-io/sluice/internal/authz"
+	"github.com/sluice-io/sluice/internal/model"
 	"github.com/sluice-io/sluice/pkg/sluice"
 )
 
@@ -19,12 +20,12 @@ import (
 type DeadLetters interface {
 	// ListDeadLetters returns a subscription's dead letters, newest first, and the position of
 	// older ones; 0: none.
-	ListDeadLetters(ctx context.Context, sub *sluice.Subscription, q DeadLetterQuery) ([]sluice.BuriedLetter, uint64, error)
+	ListDeadLetters(ctx context.Context, sub *sluice.Subscription, q DeadLetterQuery) ([]model.BuriedLetter, uint64, error)
 	// CountDeadLetters returns the number of a subscription's dead letters.
 	CountDeadLetters(ctx context.Context, sub *sluice.Subscription) (uint64, error)
 	// DeadLetter returns the dead letter of an event ID, or of a sequence if the event was never
 	// read. Code NotFound.
-	DeadLetter(ctx context.Context, sub *sluice.Subscription, event string) (sluice.BuriedLetter, error)
+	DeadLetter(ctx context.Context, sub *sluice.Subscription, event string) (model.BuriedLetter, error)
 	// Discard deletes the dead letter that DeadLetter finds. Code NotFound.
 	Discard(ctx context.Context, sub *sluice.Subscription, event, by string) error
 	// DiscardAll deletes all dead letters of a subscription.
@@ -96,7 +97,7 @@ func (s *Server) listDeadLetters(c echo.Context) error {
 	if err != nil {
 		return err
 	}
-	letters = slices.DeleteFunc(letters, func(d sluice.BuriedLetter) bool { return !s.knowsOf(c, sub, d.Path, d.Event) })
+	letters = slices.DeleteFunc(letters, func(d model.BuriedLetter) bool { return !s.knowsOf(c, sub, d.Path, d.Event) })
 	list := deadLetterList{DeadLetters: make([]deadLetter, len(letters))}
 	if list.Total, err = s.opts.DeadLetters.CountDeadLetters(ctx, sub); err != nil {
 		return err

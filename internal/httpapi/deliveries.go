@@ -11,6 +11,7 @@ import (
 	"github.com/labstack/echo/v4"
 
 	"github.com/sluice-io/sluice/internal/explain"
+	"github.com/sluice-io/sluice/internal/model"
 	"github.com/sluice-io/sluice/pkg/sluice"
 )
 
@@ -246,7 +247,7 @@ func (s *Server) windowShape(envelope string, sub *sluice.Subscription) (func([]
 	return nil, sluice.Errorf(sluice.InvalidRequest, "envelope %q: use cloudevents or fact", envelope).With("field", "envelope")
 }
 
-func parseWindowQuery(c echo.Context) (q sluice.WindowQuery, wait time.Duration, err error) {
+func parseWindowQuery(c echo.Context) (q model.WindowQuery, wait time.Duration, err error) {
 	if err := onlyParams(c, "after", "types", "limit", "wait", "envelope"); err != nil {
 		return q, 0, err
 	}

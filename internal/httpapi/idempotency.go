@@ -16,6 +16,7 @@ import (
 
 	"github.com/labstack/echo/v4"
 
+	"github.com/sluice-io/sluice/internal/model"
 	"github.com/sluice-io/sluice/internal/shutdown"
 	"github.com/sluice-io/sluice/pkg/sluice"
 )
@@ -23,10 +24,10 @@ import (
 // Answers stores the responses to requests with an Idempotency-Key for a day.
 type Answers interface {
 	// Get returns the stored response for a key, and its revision. Code NotFound.
-	Get(ctx context.Context, key string) (sluice.KeptAnswer, uint64, error)
+	Get(ctx context.Context, key string) (model.KeptAnswer, uint64, error)
 	// Put stores a response and returns its revision. Code Conflict unless the stored revision is
 	// the given one, 0 for none.
-	Put(ctx context.Context, key string, kept sluice.KeptAnswer, revision uint64) (uint64, error)
+	Put(ctx context.Context, key string, kept model.KeptAnswer, revision uint64) (uint64, error)
 	// Delete removes the stored response for a key. Code Conflict unless the stored revision is the
 	// given one.
 	Delete(ctx context.Context, key string, revision uint64) error
@@ -108,9 +109,9 @@ func hashOf(parts ...string) string {
 
 // reserve records that a request is in flight, or returns its stored response. Codes Unprocessable
 // if the key was used for a different request; Conflict while the first one is in flight.
-func (s *Server) reserve(ctx context.Context, key, request string) (uint64, *sluice.KeptAnswer, error) {
+func (s *Server) reserve(ctx context.Context, key, request string) (uint64, *model.KeptAnswer, error) {
 	now := time.Now().UTC()
-	revision, err := s.opts.Answers.Put(ctx, key, sluice.KeptAnswer{Request: request, Begun: now}, 0)
+	revision, err := s.opts.Answers.Put(ctx, key, model.KeptAnswer{Request: request, Begun: now}, 0)
 	if sluice.CodeOf(err) != sluice.Conflict {
 		return revision, nil, err
 	}
@@ -127,7 +128,7 @@ func (s *Server) reserve(ctx context.Context, key, request string) (uint64, *slu
 	case now.Sub(kept.Begun) < abandonedAfter:
 		return 0, nil, underWay()
 	}
-	revision, err = s.opts.Answers.Put(ctx, key, sluice.KeptAnswer{Request: request, Begun: now}, revision)
+	revision, err = s.opts.Answers.Put(ctx, key, model.KeptAnswer{Request: request, Begun: now}, revision)
 	if sluice.CodeOf(err) == sluice.Conflict {
 		err = underWay()
 	}
@@ -150,7 +151,7 @@ func (s *Server) keep(c echo.Context, handle echo.HandlerFunc, key, request stri
 		defer cancel()
 		var err error
 		if done {
-			kept := sluice.KeptAnswer{Request: request, Begun: time.Now().UTC(), Status: res.Status, Header: keptHeader(res.Header()), Body: copied.body}
+			kept := model.KeptAnswer{Request: request, Begun: time.Now().UTC(), Status: res.Status, Header: keptHeader(res.Header()), Body: copied.body}
 			if copied.cut {
 				kept.Status, kept.Body = http.StatusRequestEntityTooLarge, nil
 			}
@@ -178,7 +179,7 @@ func keptHeader(header http.Header) map[string][]string {
 	return kept
 }
 
-func replayAnswer(c echo.Context, kept *sluice.KeptAnswer) error {
+func replayAnswer(c echo.Context, kept *model.KeptAnswer) error {
 	if kept.Status == http.StatusRequestEntityTooLarge {
 		return sluice.Errorf(sluice.Conflict, "the request was completed; its response exceeds %d bytes and was not saved", maxKeptAnswer)
 	}

@@ -12,6 +12,7 @@ import (
 	"github.com/labstack/echo/v4"
 	"github.com/stretchr/testify/require"
 
+	"github.com/sluice-io/sluice/internal/model"
 	"github.com/sluice-io/sluice/internal/natsstore"
 	"github.com/sluice-io/sluice/internal/testkit/natstest"
 	"github.com/sluice-io/sluice/pkg/sluice"
@@ -35,7 +36,7 @@ func TestReserve_TakesOverWhatWasAbandoned(t *testing.T) {
 		begun time.Duration
 		code  sluice.Code
 	}{"now": {0, sluice.Conflict}, "soon": {abandonedAfter - time.Minute, sluice.Conflict}, "dead": {abandonedAfter + time.Minute, ""}} {
-		_, err := s.opts.Answers.Put(t.Context(), key, sluice.KeptAnswer{Request: "r", Begun: time.Now().Add(-c.begun)}, 0)
+		_, err := s.opts.Answers.Put(t.Context(), key, model.KeptAnswer{Request: "r", Begun: time.Now().Add(-c.begun)}, 0)
 		require.NoError(t, err)
 		revision, kept, err := s.reserve(t.Context(), key, "r")
 		require.Equal(t, c.code, sluice.CodeOf(err), key)
@@ -93,7 +94,7 @@ func TestOnce_KeepsAnswersAndForgetsErrors(t *testing.T) {
 // fullAnswers is a store that takes nothing more.
 type fullAnswers struct{ Answers }
 
-func (fullAnswers) Put(context.Context, string, sluice.KeptAnswer, uint64) (uint64, error) {
+func (fullAnswers) Put(context.Context, string, model.KeptAnswer, uint64) (uint64, error) {
 	return 0, sluice.Errorf(sluice.Unavailable, "the store is full").With("reason", sluice.ReasonStorage)
 }
 

@@ -12,6 +12,7 @@ import (
 	"github.com/google/uuid"
 	"github.com/labstack/echo/v4"
 
+	"github.com/sluice-io/sluice/internal/model"
 	"github.com/sluice-io/sluice/pkg/sluice"
 )
 
@@ -55,7 +56,7 @@ func (s *Server) observe(next echo.HandlerFunc) echo.HandlerFunc {
 func (s *Server) begin(c echo.Context) *incoming {
 	id := requestID(c.Request().Header.Get(echo.HeaderXRequestID))
 	c.Response().Header().Set(echo.HeaderXRequestID, id)
-	c.SetRequest(c.Request().WithContext(sluice.WithRequestID(c.Request().Context(), id)))
+	c.SetRequest(c.Request().WithContext(model.WithRequestID(c.Request().Context(), id)))
 	return s.receive(c)
 }
 

@@ -20,6 +20,7 @@ import (
 	"github.com/sluice-io/sluice/internal/explain"
 	"github.com/sluice-io/sluice/internal/feed"
 	"github.com/sluice-io/sluice/internal/grants"
+	"github.com/sluice-io/sluice/internal/model"
 	"github.com/sluice-io/sluice/internal/subscription"
 	"github.com/sluice-io/sluice/pkg/sluice"
 )
@@ -189,7 +190,7 @@ func TestTheSchemasHaveTheFieldsOfTheBodies(t *testing.T) {
 		{wakeSubscriptionList{}, []string{"WakeSubscriptionList"}, nil},
 		{sluice.WakeConsumer{}, []string{"WakeConsumer"}, nil},
 		{sluice.WakeStream{}, []string{"WakeStream"}, nil},
-		{sluice.WakeAcked{}, []string{"WakeAcked"}, nil},
+		{model.WakeAcked{}, []string{"WakeAcked"}, nil},
 		{called{}, []string{"CallbackAnswer"}, nil},
 		{refused{}, []string{"CallbackRefusal"}, nil},
 		{sluice.LedgerEntry{}, []string{"LedgerEntry"}, nil},

@@ -11,6 +11,7 @@ import (
 	"github.com/labstack/echo/v4"
 
 	"github.com/sluice-io/sluice/internal/authz"
+	"github.com/sluice-io/sluice/internal/model"
 	"github.com/sluice-io/sluice/pkg/sluice"
 )
 
@@ -18,7 +19,7 @@ import (
 type Scheduled interface {
 	// Schedule stores a scheduled event, and returns it and whether one with its ID existed. Codes
 	// as for publishing; QuotaExceeded; Conflict if the ID belongs to an event on another path.
-	Schedule(ctx context.Context, s sluice.Scheduled) (sluice.Scheduled, bool, error)
+	Schedule(ctx context.Context, s model.Scheduled) (model.Scheduled, bool, error)
 	// Published returns the position of an event with an ID in the log. Codes NotFound; Conflict if
 	// it is on another path.
 	Published(ctx context.Context, e *sluice.Event) (sluice.Stored, error)
@@ -26,12 +27,12 @@ type Scheduled interface {
 	// scheduled under its ID and path.
 	Waits(ctx context.Context, e *sluice.Event) error
 	// Get returns a scheduled event. Code NotFound.
-	Get(ctx context.Context, namespace, id string) (sluice.Scheduled, error)
+	Get(ctx context.Context, namespace, id string) (model.Scheduled, error)
 	// After returns at most most scheduled events of a namespace after a position, soonest first,
 	// on paths that want selects; and the next position, zero if there are no more.
-	After(ctx context.Context, namespace string, p sluice.ScheduledPlace, most int, want func(sluice.Path) bool) ([]sluice.Scheduled, sluice.ScheduledPlace, error)
+	After(ctx context.Context, namespace string, p model.ScheduledPlace, most int, want func(sluice.Path) bool) ([]model.Scheduled, model.ScheduledPlace, error)
 	// Cancel cancels an event at the revision that was read. Code Conflict if it is too late.
-	Cancel(ctx context.Context, s sluice.Scheduled, by sluice.Principal) error
+	Cancel(ctx context.Context, s model.Scheduled, by sluice.Principal) error
 }
 
 // deliverAt returns the scheduled time of a request's events, zero for now. Code InvalidRequest if
@@ -97,7 +98,7 @@ func (s *Server) schedule(c echo.Context, e sluice.Event, when time.Time) error 
 	if sluice.CodeOf(err) != sluice.NotFound {
 		return err
 	}
-	is, duplicate, err := s.opts.Scheduled.Schedule(ctx, sluice.Scheduled{
+	is, duplicate, err := s.opts.Scheduled.Schedule(ctx, model.Scheduled{
 		Creator: sluice.Creator{CreatedBy: who.Principal, Grant: who.Grant, CreatedAt: time.Now().UTC()}, Event: e, DeliverAt: when.UTC(),
 	})
 	if err == nil && duplicate {
@@ -131,7 +132,7 @@ func (s *Server) repeated(c echo.Context, e *sluice.Event, seq uint64) error {
 
 // ofScheduled reports whether the caller manages a scheduled event: it may publish on its path, and
 // see it. The event is hidden from other callers.
-func (s *Server) ofScheduled(c echo.Context, is *sluice.Scheduled) (bool, error) {
+func (s *Server) ofScheduled(c echo.Context, is *model.Scheduled) (bool, error) {
 	if caller(c).Unbounded() {
 		return true, nil
 	}
@@ -158,13 +159,13 @@ func (s *Server) listScheduled(c echo.Context) error {
 const maxTurns = 5
 
 // scheduledPage returns a page, and the cursor of the next one.
-func (s *Server) scheduledPage(c echo.Context, q scheduledQuery) (page []sluice.Scheduled, next string, err error) {
+func (s *Server) scheduledPage(c echo.Context, q scheduledQuery) (page []model.Scheduled, next string, err error) {
 	place := q.after
 	want := func(path sluice.Path) bool {
 		return q.pattern.Match(path) && s.require(c, sluice.VerbPublish, authz.Target{Namespace: c.Param("ns"), Path: path}) == nil
 	}
 	for range maxTurns {
-		var all []sluice.Scheduled
+		var all []model.Scheduled
 		if all, place, err = s.opts.Scheduled.After(c.Request().Context(), c.Param("ns"), place, q.limit+1, want); err != nil {
 			return nil, "", err
 		}
@@ -180,7 +181,7 @@ func (s *Server) scheduledPage(c echo.Context, q scheduledQuery) (page []sluice.
 			}
 			page = append(page, all[i])
 		}
-		if place == (sluice.ScheduledPlace{}) {
+		if place == (model.ScheduledPlace{}) {
 			return page, "", nil
 		}
 	}
@@ -190,7 +191,7 @@ func (s *Server) scheduledPage(c echo.Context, q scheduledQuery) (page []sluice.
 // scheduledQuery is the query of a list of scheduled events.
 type scheduledQuery struct {
 	pattern sluice.Pattern
-	after   sluice.ScheduledPlace // zero: the start
+	after   model.ScheduledPlace // zero: the start
 	limit   int
 }
 
@@ -212,7 +213,7 @@ func scheduledQueryOf(c echo.Context) (q scheduledQuery, err error) {
 }
 
 // scheduledPlace returns the position from which the list continues.
-func scheduledPlace(c echo.Context) (p sluice.ScheduledPlace, err error) {
+func scheduledPlace(c echo.Context) (p model.ScheduledPlace, err error) {
 	text, err := decodePlace(c)
 	if err != nil || text == "" {
 		return p, err
@@ -220,7 +221,7 @@ func scheduledPlace(c echo.Context) (p sluice.ScheduledPlace, err error) {
 	if len(text) > placeDigits {
 		var nanos int64
 		if nanos, err = strconv.ParseInt(text[:placeDigits], 10, 64); err == nil {
-			return sluice.ScheduledPlace{At: time.Unix(0, nanos).UTC(), ID: text[placeDigits:]}, nil
+			return model.ScheduledPlace{At: time.Unix(0, nanos).UTC(), ID: text[placeDigits:]}, nil
 		}
 	}
 	return p, strangeCursor(c)
@@ -254,7 +255,7 @@ func strangeCursor(c echo.Context) error {
 }
 
 // renderScheduled returns {"scheduled":[…],"next_cursor":"…"}, assembled like renderEvents.
-func renderScheduled(page []sluice.Scheduled, next string) []byte {
+func renderScheduled(page []model.Scheduled, next string) []byte {
 	b := []byte(`{"scheduled":[`)
 	for i := range page {
 		if i > 0 {
@@ -265,7 +266,7 @@ func renderScheduled(page []sluice.Scheduled, next string) []byte {
 	return append(sluice.AppendString(append(b, `],"next_cursor":`...), next), '}')
 }
 
-func appendScheduled(b []byte, is *sluice.Scheduled) []byte {
+func appendScheduled(b []byte, is *model.Scheduled) []byte {
 	state := "waiting"
 	switch {
 	case is.Claim != nil && !is.Claim.Idle.IsZero():
@@ -289,13 +290,13 @@ func appendScheduled(b []byte, is *sluice.Scheduled) []byte {
 }
 
 // scheduledOf returns the request's scheduled event.
-func (s *Server) scheduledOf(c echo.Context) (sluice.Scheduled, error) {
+func (s *Server) scheduledOf(c echo.Context) (model.Scheduled, error) {
 	if err := onlyParams(c); err != nil {
-		return sluice.Scheduled{}, err
+		return model.Scheduled{}, err
 	}
 	id, err := eventOf(c)
 	if err != nil {
-		return sluice.Scheduled{}, err
+		return model.Scheduled{}, err
 	}
 	is, err := s.opts.Scheduled.Get(c.Request().Context(), c.Param("ns"), id)
 	if err != nil {

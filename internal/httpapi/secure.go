@@ -11,6 +11,7 @@ import (
 	"github.com/labstack/echo/v4/middleware"
 
 	"github.com/sluice-io/sluice/internal/authz"
+	"github.com/sluice-io/sluice/internal/model"
 	"github.com/sluice-io/sluice/pkg/sluice"
 )
 
@@ -70,7 +71,7 @@ func watching(s *Server, c echo.Context) error {
 	if err != nil {
 		return sluice.Errorf(sluice.Unauthenticated, "metrics require the header Authorization: Bearer <token> with read access to everything; the setting http.metrics can open them")
 	}
-	c.SetRequest(c.Request().WithContext(sluice.WithCaller(c.Request().Context(), who)))
+	c.SetRequest(c.Request().WithContext(model.WithCaller(c.Request().Context(), who)))
 	return s.require(c, sluice.VerbRead, authz.Target{})
 }
 

@@ -21,6 +21,7 @@ import (
 	"github.com/sluice-io/sluice/internal/explain"
 	"github.com/sluice-io/sluice/internal/httpapi"
 	"github.com/sluice-io/sluice/internal/ledger"
+	"github.com/sluice-io/sluice/internal/model"
 	"github.com/sluice-io/sluice/internal/natsstore"
 	"github.com/sluice-io/sluice/internal/subscription"
 	"github.com/sluice-io/sluice/internal/testkit/hooktest"
@@ -183,7 +184,7 @@ func (b *bench) options() httpapi.Options {
 // letters are the dead letters as the program gives them to the API.
 type letters struct{ *natsstore.Store }
 
-func (l letters) ListDeadLetters(ctx context.Context, sub *sluice.Subscription, q httpapi.DeadLetterQuery) ([]sluice.BuriedLetter, uint64, error) {
+func (l letters) ListDeadLetters(ctx context.Context, sub *sluice.Subscription, q httpapi.DeadLetterQuery) ([]model.BuriedLetter, uint64, error) {
 	return l.Store.ListDeadLetters(ctx, sub, natsstore.DeadLetterQuery(q))
 }
 

@@ -11,6 +11,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/sluice-io/sluice/internal/authz"
+	"github.com/sluice-io/sluice/internal/model"
 	"github.com/sluice-io/sluice/pkg/sluice"
 )
 
@@ -23,7 +24,7 @@ type slowLog struct {
 }
 
 func (l *slowLog) State(ctx context.Context, _ string, _ StateQuery) (StatePage, error) {
-	l.asked <- sluice.CallerFrom(ctx).Principal
+	l.asked <- model.CallerFrom(ctx).Principal
 	<-l.answer
 	return StatePage{}, nil
 }
@@ -34,7 +35,7 @@ func TestState_PrincipalsTakeTurns(t *testing.T) {
 	log := &slowLog{asked: make(chan sluice.Principal, 10), answer: make(chan struct{})}
 	s := New(Options{Log: log, Access: authz.NewIndex()})
 	ask := func(ctx context.Context, who sluice.Principal, query string) error {
-		ctx = sluice.WithCaller(ctx, sluice.Caller{Principal: who, Grant: "g"})
+		ctx = model.WithCaller(ctx, sluice.Caller{Principal: who, Grant: "g"})
 		req := httptest.NewRequestWithContext(ctx, http.MethodGet, "/v1/namespaces/default/state?"+query, http.NoBody)
 		c := echo.New().NewContext(req, httptest.NewRecorder())
 		c.SetParamNames("ns")

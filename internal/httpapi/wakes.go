@@ -11,6 +11,7 @@ import (
 	"github.com/labstack/echo/v4"
 
 	"github.com/sluice-io/sluice/internal/authz"
+	"github.com/sluice-io/sluice/internal/model"
 	"github.com/sluice-io/sluice/internal/shutdown"
 	"github.com/sluice-io/sluice/pkg/sluice"
 )
@@ -23,9 +24,9 @@ type Wakes interface {
 	// Call handles a callback: the raw bearer token, "" if absent, and the raw body. A refusal is
 	// an error with one of the codes sluice.Wake…; with WakeTokenExpired, the response may have a
 	// new token. Other codes are general errors.
-	Call(ctx context.Context, namespace, consumerID, token string, body []byte) (sluice.WakeAnswer, error)
+	Call(ctx context.Context, namespace, consumerID, token string, body []byte) (model.WakeAnswer, error)
 	// Consumers returns a page of a subscription's consumers, by path.
-	Consumers(ctx context.Context, sub *sluice.Subscription, q sluice.WakeQuery) (sluice.WakePage, error)
+	Consumers(ctx context.Context, sub *sluice.Subscription, q model.WakeQuery) (model.WakePage, error)
 	// Consumer returns the consumer of a path, with the ends of its streams and the attempts of its
 	// last wake. Code NotFound.
 	Consumer(ctx context.Context, sub *sluice.Subscription, path sluice.Path) (sluice.WakeConsumer, error)
@@ -50,7 +51,7 @@ const newTokenKey = "token"
 // called is the response to a callback (S1-82).
 type called struct {
 	OK bool `json:"ok"`
-	sluice.WakeAnswer
+	model.WakeAnswer
 }
 
 // refused is the response to a failed callback (S1-92).
@@ -91,7 +92,7 @@ func (s *Server) callback(c echo.Context) error {
 		return err
 	}
 	if answer.Streams == nil {
-		answer.Streams = []sluice.WakeAcked{}
+		answer.Streams = []model.WakeAcked{}
 	}
 	return c.JSON(http.StatusOK, called{true, answer})
 }
@@ -189,7 +190,7 @@ func (s *Server) listConsumers(c echo.Context) error {
 		return err
 	}
 	sub := subscriptionOf(c)
-	page, err := wakes.Consumers(c.Request().Context(), sub, sluice.WakeQuery{
+	page, err := wakes.Consumers(c.Request().Context(), sub, model.WakeQuery{
 		State: sluice.WakeState(c.QueryParam("state")), After: c.QueryParam("cursor"), Limit: most,
 	})
 	if err != nil {
@@ -263,7 +264,7 @@ func (s *Server) wakeStatus(c echo.Context, sub *sluice.Subscription) error {
 	if err != nil {
 		return err
 	}
-	page, err := wakes.Consumers(c.Request().Context(), sub, sluice.WakeQuery{Limit: 1})
+	page, err := wakes.Consumers(c.Request().Context(), sub, model.WakeQuery{Limit: 1})
 	if err != nil {
 		return err
 	}

@@ -13,6 +13,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/sluice-io/sluice/internal/authz"
+	"github.com/sluice-io/sluice/internal/model"
 	"github.com/sluice-io/sluice/pkg/sluice"
 	"github.com/sluice-io/sluice/streams"
 )
@@ -24,16 +25,16 @@ type standIn struct {
 	err   error
 }
 
-func (*standIn) Call(context.Context, string, string, string, []byte) (sluice.WakeAnswer, error) {
-	return sluice.WakeAnswer{}, nil
+func (*standIn) Call(context.Context, string, string, string, []byte) (model.WakeAnswer, error) {
+	return model.WakeAnswer{}, nil
 }
 
 func (*standIn) Admit(context.Context, string, string, string) error { return nil }
 
-func (w *standIn) Consumers(context.Context, *sluice.Subscription, sluice.WakeQuery) (sluice.WakePage, error) {
+func (w *standIn) Consumers(context.Context, *sluice.Subscription, model.WakeQuery) (model.WakePage, error) {
 	other := w.one
 	other.Path = "/secret/a"
-	return sluice.WakePage{Consumers: []sluice.WakeConsumer{w.one, other}}, nil
+	return model.WakePage{Consumers: []sluice.WakeConsumer{w.one, other}}, nil
 }
 
 func (w *standIn) Consumer(context.Context, *sluice.Subscription, sluice.Path) (sluice.WakeConsumer, error) {
@@ -95,7 +96,7 @@ func TestOfConsumersPathsAreLeftOutThatTheCallerMayNotKnowOf(t *testing.T) {
 	w := &standIn{one: sluice.WakeConsumer{Path: "/agents/a", Streams: []sluice.WakeStream{{Path: "/agents/a"}, {Path: "/secret/a"}, {Path: "/agents/b"}}}}
 	s, who := restricted(t, w)
 	ask := func(handle echo.HandlerFunc, name string) (string, error) {
-		req := httptest.NewRequestWithContext(sluice.WithCaller(t.Context(), who), http.MethodGet, "/x", http.NoBody)
+		req := httptest.NewRequestWithContext(model.WithCaller(t.Context(), who), http.MethodGet, "/x", http.NoBody)
 		rec := httptest.NewRecorder()
 		c := s.echo.NewContext(req, rec)
 		c.Set(subscriptionKey, &sluice.Subscription{ID: "handler", Namespace: "acme", Pattern: "/**", Mode: sluice.Wake})

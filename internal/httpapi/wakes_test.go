@@ -14,12 +14,13 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/sluice-io/sluice/internal/httpapi"
+	"github.com/sluice-io/sluice/internal/model"
 	"github.com/sluice-io/sluice/pkg/sluice"
 )
 
 // wakes stand in for the engine: what is asked is kept, and answered as a test says.
 type wakes struct {
-	answer    sluice.WakeAnswer
+	answer    model.WakeAnswer
 	err       error
 	consumers []sluice.WakeConsumer
 	ended     error
@@ -44,7 +45,7 @@ func (w *wakes) last() string {
 	return w.asked[len(w.asked)-1]
 }
 
-func (w *wakes) Call(_ context.Context, namespace, consumerID, token string, body []byte) (sluice.WakeAnswer, error) {
+func (w *wakes) Call(_ context.Context, namespace, consumerID, token string, body []byte) (model.WakeAnswer, error) {
 	w.note("call", namespace, consumerID, token, string(body))
 	return w.answer, w.err
 }
@@ -56,9 +57,9 @@ func (w *wakes) Admit(_ context.Context, _, _, token string) error {
 	return nil
 }
 
-func (w *wakes) Consumers(_ context.Context, sub *sluice.Subscription, q sluice.WakeQuery) (sluice.WakePage, error) {
+func (w *wakes) Consumers(_ context.Context, sub *sluice.Subscription, q model.WakeQuery) (model.WakePage, error) {
 	w.note("consumers", sub.ID, string(q.State), q.After)
-	return sluice.WakePage{Consumers: w.consumers, Next: "more", Counts: map[sluice.WakeState]int{sluice.WakeIdle: len(w.consumers)}}, w.err
+	return model.WakePage{Consumers: w.consumers, Next: "more", Counts: map[sluice.WakeState]int{sluice.WakeIdle: len(w.consumers)}}, w.err
 }
 
 func (w *wakes) Consumer(_ context.Context, sub *sluice.Subscription, path sluice.Path) (sluice.WakeConsumer, error) {
@@ -202,13 +203,13 @@ const callbackAt = "/callback/default/handler:%2Fagents%2Ftask%20%251"
 func TestACallbackIsHandedOnAsItCame(t *testing.T) {
 	t.Parallel()
 	b, w := wakeBench(t)
-	w.answer = sluice.WakeAnswer{Token: "next", Streams: []sluice.WakeAcked{{Path: "/agents/a", Offset: "-1"}}}
+	w.answer = model.WakeAnswer{Token: "next", Streams: []model.WakeAcked{{Path: "/agents/a", Offset: "-1"}}}
 	const sent = `{"epoch":7,"unknown":  "is for the engine to judge"}`
 	a := b.must(t, http.StatusOK, "POST "+callbackAt, sent, "Authorization", "bearer the-token")
 	require.Equal(t, "call default handler:%2Fagents%2Ftask%20%251 the-token "+sent, w.last())
 	require.JSONEq(t, `{"ok":true,"token":"next","streams":[{"path":"/agents/a","offset":"-1"}]}`, a.text)
 
-	w.answer = sluice.WakeAnswer{Token: "last"}
+	w.answer = model.WakeAnswer{Token: "last"}
 	a = b.must(t, http.StatusOK, "POST /callback/default/odd", sent, "Authorization", "Basic the-token")
 	require.Equal(t, "call default odd  "+sent, w.last())
 	require.JSONEq(t, `{"ok":true,"token":"last","streams":[]}`, a.text, "S1-84, S1-101")
@@ -336,9 +337,9 @@ func TestConsumersAreSeen(t *testing.T) {
 	b.must(t, http.StatusCreated, "PUT "+agents+"?subscription=handler", agentsWish)
 	const path sluice.Path = "/agents/a %1"
 	w.consumers = []sluice.WakeConsumer{{
-		ID: sluice.WakeConsumerID("handler", path), Namespace: "default", Subscription: "handler", Path: path, State: sluice.WakeLive, Epoch: 3,
+		ID: model.WakeConsumerID("handler", path), Namespace: "default", Subscription: "handler", Path: path, State: sluice.WakeLive, Epoch: 3,
 		Streams: []sluice.WakeStream{{Path: path, Acked: "-1", Pending: true}}, Pending: true,
-	}, {ID: sluice.WakeConsumerID("handler", "/agents/b"), Path: "/agents/b"}}
+	}, {ID: model.WakeConsumerID("handler", "/agents/b"), Path: "/agents/b"}}
 	a := b.must(t, http.StatusOK, "GET /v1/subscriptions/handler/consumers?state=live&cursor=%2Fagents&limit=7", "")
 	require.Equal(t, "consumers handler live /agents", w.last())
 	require.Equal(t, "more", a.body["next_cursor"])

@@ -11,6 +11,7 @@ import (
 	"github.com/labstack/echo/v4"
 
 	"github.com/sluice-io/sluice/internal/authz"
+	"github.com/sluice-io/sluice/internal/model"
 	"github.com/sluice-io/sluice/pkg/sluice"
 )
 
@@ -136,7 +137,7 @@ func (s *Server) tryWatch(c echo.Context) error {
 	defer leave()
 	who := caller(c)
 	is, err := s.opts.Watches.Try(c.Request().Context(), w, req.Since, func(ev *sluice.Event) bool {
-		return s.opts.Access.Shows(who, sluice.VerbRead, ev, time.Now()) == sluice.Pass
+		return s.opts.Access.Shows(who, sluice.VerbRead, ev, time.Now()) == model.Pass
 	})
 	if err != nil {
 		return err

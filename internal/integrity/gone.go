@@ -8,6 +8,7 @@ import (
 	"strings"
 	"time"
 
+	"github.com/sluice-io/sluice/internal/model"
 	"github.com/sluice-io/sluice/internal/natsstore"
 	"github.com/sluice-io/sluice/pkg/sluice"
 	"github.com/sluice-io/sluice/streams"
@@ -162,7 +163,7 @@ func (m *Memory) Missing() (names []string) {
 // The log of one namespace is no reason for a load balancer to take the server away from all others.
 func (m *Memory) Ready() error {
 	missing := slices.DeleteFunc(m.Missing(), isLog)
-	if problem := sluice.MissingProblem(missing); problem != nil {
+	if problem := model.MissingProblem(missing); problem != nil {
 		return problem
 	}
 	return nil

@@ -10,6 +10,7 @@ import (
 
 	"github.com/google/uuid"
 
+	"github.com/sluice-io/sluice/internal/model"
 	"github.com/sluice-io/sluice/internal/shutdown"
 	"github.com/sluice-io/sluice/pkg/sluice"
 )
@@ -62,8 +63,8 @@ func (l *Ledger) Intend(ctx context.Context, before *Intent, c Change) (*Intent,
 		}
 		before.Fail(ctx, sluice.Errorf(sluice.Conflict, "concurrent change"))
 	}
-	e.RequestID = sluice.RequestID(ctx)
-	if by := sluice.CallerFrom(ctx); string(by.Principal) == c.Actor {
+	e.RequestID = model.RequestID(ctx)
+	if by := model.CallerFrom(ctx); string(by.Principal) == c.Actor {
 		e.Grant = by.Grant
 	}
 	if err := l.append(ctx, &e); err != nil {

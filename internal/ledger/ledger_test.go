@@ -11,6 +11,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/sluice-io/sluice/internal/ledger"
+	"github.com/sluice-io/sluice/internal/model"
 	"github.com/sluice-io/sluice/pkg/sluice"
 )
 
@@ -40,7 +41,7 @@ func written(t *testing.T, old, now any) sluice.LedgerEntry {
 	store := &entries{}
 	l := ledger.New(store, slog.New(slog.DiscardHandler))
 	c := ledger.Change{Actor: "root", Action: "thing.update", Namespace: "acme", Resource: "t", Old: old, New: now}
-	_, err := l.Intend(sluice.WithRequestID(t.Context(), "r-1"), nil, c)
+	_, err := l.Intend(model.WithRequestID(t.Context(), "r-1"), nil, c)
 	require.NoError(t, err)
 	require.Len(t, store.all, 1)
 	return store.all[0]

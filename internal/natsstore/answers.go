@@ -5,6 +5,7 @@ import (
 	"encoding/json"
 	"fmt"
 
+	"github.com/sluice-io/sluice/internal/model"
 	"github.com/sluice-io/sluice/internal/seal"
 	"github.com/sluice-io/sluice/pkg/sluice"
 	"github.com/sluice-io/sluice/streams"
@@ -24,8 +25,8 @@ func (s *Store) Answers() Answers {
 }
 
 // Get returns what is kept under a key, and its revision. Codes NotFound; Unavailable if it cannot be opened.
-func (a Answers) Get(ctx context.Context, key string) (sluice.KeptAnswer, uint64, error) {
-	var kept sluice.KeptAnswer
+func (a Answers) Get(ctx context.Context, key string) (model.KeptAnswer, uint64, error) {
+	var kept model.KeptAnswer
 	record, revision, err := a.bucket.Get(ctx, key)
 	if err != nil {
 		return kept, 0, err
@@ -42,7 +43,7 @@ func (a Answers) Get(ctx context.Context, key string) (sluice.KeptAnswer, uint64
 
 // Put keeps an answer, or that a request is under way, and returns its revision. Codes Conflict unless the stored revision is the given one, 0 for
 // none; QuotaExceeded if too many are kept.
-func (a Answers) Put(ctx context.Context, key string, kept sluice.KeptAnswer, revision uint64) (uint64, error) {
+func (a Answers) Put(ctx context.Context, key string, kept model.KeptAnswer, revision uint64) (uint64, error) {
 	text, err := json.Marshal(kept)
 	if err != nil {
 		return 0, fmt.Errorf("answer: %w", err)

@@ -12,6 +12,7 @@ import (
 	"github.com/nats-io/nats.go"
 	"github.com/nats-io/nats.go/jetstream"
 
+	"github.com/sluice-io/sluice/internal/model"
 	"github.com/sluice-io/sluice/internal/shutdown"
 	"github.com/sluice-io/sluice/pkg/sluice"
 	"github.com/sluice-io/sluice/streams"
@@ -169,7 +170,7 @@ func (l *AttemptLog) Record(a *sluice.Attempt, namespace string, stored func(err
 // Recover returns what the log says about the subscription's latest deliveries, by sequence:
 // those of the last half minute before its last record. What an earlier subscription of the
 // same id did is none of its business, however late it was recorded.
-func (l *AttemptLog) Recover(ctx context.Context, sub *sluice.Subscription) (map[uint64]sluice.Progress, error) {
+func (l *AttemptLog) Recover(ctx context.Context, sub *sluice.Subscription) (map[uint64]model.Progress, error) {
 	return l.store.latest(ctx, sub, "")
 }
 
@@ -181,19 +182,19 @@ func (s *Store) settled(ctx context.Context, sub *sluice.Subscription, seq uint6
 		return true, err
 	}
 	parked, _, err := s.laneRecords(ctx, sub, sub.ID)
-	return slices.ContainsFunc(parked, func(p sluice.ParkedEntry) bool { return p.FromSeq == seq }), err
+	return slices.ContainsFunc(parked, func(p model.ParkedEntry) bool { return p.FromSeq == seq }), err
 }
 
 // latest returns what the log says about the latest deliveries of a subscription, or of one of
 // its replays.
-func (s *Store) latest(ctx context.Context, sub *sluice.Subscription, replay string) (map[uint64]sluice.Progress, error) {
+func (s *Store) latest(ctx context.Context, sub *sluice.Subscription, replay string) (map[uint64]model.Progress, error) {
 	subject := streams.AttemptsSubject(sub.Namespace, sub.ID)
 	last, err := s.lastTime(ctx, streams.Attempts, subject)
 	if err != nil || last.IsZero() {
 		return nil, err
 	}
 	from := last.Add(-recoverSpan)
-	known := map[uint64]sluice.Progress{}
+	known := map[uint64]model.Progress{}
 	err = s.scan(ctx, streams.Attempts, jetstream.ConsumerConfig{
 		FilterSubject: subject, DeliverPolicy: jetstream.DeliverByStartTimePolicy, OptStartTime: &from,
 	}, func(msg *nats.Msg, _ *nats.MsgMetadata) (bool, error) {
@@ -212,9 +213,9 @@ func (s *Store) latest(ctx context.Context, sub *sluice.Subscription, replay str
 
 // progressed returns how far a delivery has come with one more attempt. One that was held
 // begins anew.
-func progressed(p sluice.Progress, a *sluice.Attempt) sluice.Progress {
+func progressed(p model.Progress, a *sluice.Attempt) model.Progress {
 	if a.Verdict.Held != "" {
-		return sluice.Progress{EventID: a.EventID, Settled: p.Settled}
+		return model.Progress{EventID: a.EventID, Settled: p.Settled}
 	}
 	p.EventID = a.EventID
 	if p.FirstFailed.IsZero() {

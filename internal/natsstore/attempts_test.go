@@ -9,6 +9,7 @@ import (
 
 	"github.com/stretchr/testify/require"
 
+	"github.com/sluice-io/sluice/internal/model"
 	"github.com/sluice-io/sluice/internal/natsstore"
 	"github.com/sluice-io/sluice/pkg/sluice"
 )
@@ -84,7 +85,7 @@ func TestAHeldDeliveryBeginsAnewAfterARestart(t *testing.T) { // issue 3, item 1
 	}
 	known, err := log.Recover(t.Context(), sub)
 	require.NoError(t, err)
-	require.Equal(t, sluice.Progress{EventID: "held"}, known[1])
+	require.Equal(t, model.Progress{EventID: "held"}, known[1])
 	require.Equal(t, []any{"tried again", 1, false}, []any{known[2].EventID, known[2].Attempts, known[2].Settled})
 	require.WithinDuration(t, last, known[2].FirstFailed, 0)
 	require.True(t, known[3].Settled)
@@ -111,7 +112,7 @@ func TestAProbeIsNoAttemptAfterARestart(t *testing.T) {
 	require.NoError(t, err)
 	require.Len(t, known, 1)
 	require.Equal(t, 1, known[1].Attempts)
-	shown, _, err := store.Attempts(t.Context(), sub, sluice.HistoryQuery{Limit: 10})
+	shown, _, err := store.Attempts(t.Context(), sub, model.HistoryQuery{Limit: 10})
 	require.NoError(t, err)
 	require.Len(t, shown, 3, "an operator sees them")
 	require.True(t, shown[0].Value.Probe)

@@ -8,7 +8,7 @@ import (
 	"github.com/nats-io/nats.go"
 	"github.com/nats-io/nats.go/jetstream"
 
-	"github.com/sluice-io/sluice/pkg/sluice"
+	"github.com/sluice-io/sluice/internal/model"
 )
 
 // How many sequences of a stream are looked at first; every further look back is four times as
@@ -27,7 +27,7 @@ type backwards[T any] struct {
 
 // read returns the records that are wanted, newest first, and the place before which there may
 // be more, 0 at the end.
-func (b *backwards[T]) read(ctx context.Context) ([]sluice.Placed[T], uint64, error) {
+func (b *backwards[T]) read(ctx context.Context) ([]model.Placed[T], uint64, error) {
 	stream, err := b.store.js.Stream(ctx, b.stream)
 	if err != nil {
 		return nil, 0, fmt.Errorf("stream %s: %w", b.stream, storeError(ctx, err))
@@ -37,7 +37,7 @@ func (b *backwards[T]) read(ctx context.Context) ([]sluice.Placed[T], uint64, er
 	if b.before > 0 {
 		end = min(end, b.before)
 	}
-	var found []sluice.Placed[T] // newest first
+	var found []model.Placed[T] // newest first
 	for span := uint64(firstSpan); end > state.FirstSeq && len(found) <= b.limit; span = min(4*span, widestSpan) {
 		begin := max(state.FirstSeq, end-min(end, span))
 		part, older, err := b.between(ctx, begin, end)
@@ -61,7 +61,7 @@ func (b *backwards[T]) read(ctx context.Context) ([]sluice.Placed[T], uint64, er
 
 // between returns the records with begin ≤ place < end, oldest first, and whether some of the
 // span are too old.
-func (b *backwards[T]) between(ctx context.Context, begin, end uint64) (found []sluice.Placed[T], older bool, err error) {
+func (b *backwards[T]) between(ctx context.Context, begin, end uint64) (found []model.Placed[T], older bool, err error) {
 	err = b.store.scan(ctx, b.stream, jetstream.ConsumerConfig{
 		FilterSubject: b.subject,
 		DeliverPolicy: jetstream.DeliverByStartSequencePolicy, OptStartSeq: max(1, begin),
@@ -76,7 +76,7 @@ func (b *backwards[T]) between(ctx context.Context, begin, end uint64) (found []
 		wanted, old := b.look(&value)
 		older = older || old
 		if wanted {
-			found = append(found, sluice.Placed[T]{Value: value, Place: meta.Sequence.Stream})
+			found = append(found, model.Placed[T]{Value: value, Place: meta.Sequence.Stream})
 		}
 		return true, nil
 	})

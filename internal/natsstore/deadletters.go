@@ -12,6 +12,7 @@ import (
 	"github.com/nats-io/nats.go"
 	"github.com/nats-io/nats.go/jetstream"
 
+	"github.com/sluice-io/sluice/internal/model"
 	"github.com/sluice-io/sluice/pkg/sluice"
 	"github.com/sluice-io/sluice/streams"
 )
@@ -88,16 +89,16 @@ func (q *DeadLetterQuery) wants(d *sluice.DeadLetter) bool {
 
 // ListDeadLetters returns the subscription's dead letters, newest first, their events without data,
 // and the cursor of the next page, 0 at the end.
-func (s *Store) ListDeadLetters(ctx context.Context, sub *sluice.Subscription, q DeadLetterQuery) ([]sluice.BuriedLetter, uint64, error) {
-	placed, next, err := s.letters(ctx, sub, sluice.HistoryQuery{Since: q.Since, Before: q.Before, Limit: q.Limit}, func(d *sluice.DeadLetter) bool {
+func (s *Store) ListDeadLetters(ctx context.Context, sub *sluice.Subscription, q DeadLetterQuery) ([]model.BuriedLetter, uint64, error) {
+	placed, next, err := s.letters(ctx, sub, model.HistoryQuery{Since: q.Since, Before: q.Before, Limit: q.Limit}, func(d *sluice.DeadLetter) bool {
 		if d.Event != nil {
 			d.Event.Data = nil
 		}
 		return q.wants(d)
 	})
-	found := make([]sluice.BuriedLetter, len(placed))
+	found := make([]model.BuriedLetter, len(placed))
 	for i, p := range placed {
-		found[i] = sluice.BuriedLetter{DeadLetter: p.Value, LetterSeq: p.Place}
+		found[i] = model.BuriedLetter{DeadLetter: p.Value, LetterSeq: p.Place}
 		if err == nil {
 			err = s.complete(ctx, &found[i])
 		}
@@ -108,9 +109,9 @@ func (s *Store) ListDeadLetters(ctx context.Context, sub *sluice.Subscription, q
 // DeadLetters returns up to limit of the subscription's dead letters whose place lies between two,
 // inclusive, ascending; none if there are none left. Those that cannot be redriven are among
 // them.
-func (s *Store) DeadLetters(ctx context.Context, sub *sluice.Subscription, from, to uint64, limit int) ([]sluice.BuriedLetter, error) {
-	var found []sluice.BuriedLetter
-	err := s.scanLetters(ctx, sub, from, func(d sluice.BuriedLetter) bool {
+func (s *Store) DeadLetters(ctx context.Context, sub *sluice.Subscription, from, to uint64, limit int) ([]model.BuriedLetter, error) {
+	var found []model.BuriedLetter
+	err := s.scanLetters(ctx, sub, from, func(d model.BuriedLetter) bool {
 		if d.LetterSeq <= to {
 			found = append(found, d)
 		}
@@ -129,7 +130,7 @@ func (s *Store) DeadLetters(ctx context.Context, sub *sluice.Subscription, from,
 
 // DeadLetter returns the dead letter of the event with the id, or, if there is none, the one of an event that was
 // never seen and has the sequence. Code NotFound.
-func (s *Store) DeadLetter(ctx context.Context, sub *sluice.Subscription, event string) (sluice.BuriedLetter, error) {
+func (s *Store) DeadLetter(ctx context.Context, sub *sluice.Subscription, event string) (model.BuriedLetter, error) {
 	d, _, err := s.findLetter(ctx, sub, event)
 	if err == nil {
 		err = s.complete(ctx, &d)
@@ -164,10 +165,10 @@ func (s *Store) purgeLetters(ctx context.Context, subjects string) error {
 
 // findLetter returns the newest letter that an event's id or sequence names, and the filter that
 // found it.
-func (s *Store) findLetter(ctx context.Context, sub *sluice.Subscription, event string) (sluice.BuriedLetter, string, error) {
+func (s *Store) findLetter(ctx context.Context, sub *sluice.Subscription, event string) (model.BuriedLetter, string, error) {
 	stream, err := s.stream(ctx, streams.DeadLetters)
 	if err != nil {
-		return sluice.BuriedLetter{}, "", fmt.Errorf("stream %s: %w", streams.DeadLetters, storeError(ctx, err))
+		return model.BuriedLetter{}, "", fmt.Errorf("stream %s: %w", streams.DeadLetters, storeError(ctx, err))
 	}
 	subjects := []string{streams.DeadLetterOfEvent(sub.Namespace, sub.ID, event)}
 	if seq, err := strconv.ParseUint(event, 10, 64); err == nil {
@@ -181,9 +182,9 @@ func (s *Store) findLetter(ctx context.Context, sub *sluice.Subscription, event 
 			continue
 		}
 		if err != nil {
-			return sluice.BuriedLetter{}, "", fmt.Errorf("read %s: %w", filter, storeError(ctx, err))
+			return model.BuriedLetter{}, "", fmt.Errorf("read %s: %w", filter, storeError(ctx, err))
 		}
-		d := sluice.BuriedLetter{LetterSeq: msg.Sequence}
+		d := model.BuriedLetter{LetterSeq: msg.Sequence}
 		if err := json.Unmarshal(msg.Data, &d.DeadLetter); err != nil {
 			return d, "", fmt.Errorf("dead letter %d: %w", msg.Sequence, err)
 		}
@@ -191,7 +192,7 @@ func (s *Store) findLetter(ctx context.Context, sub *sluice.Subscription, event 
 			return d, filter, nil
 		}
 	}
-	return sluice.BuriedLetter{}, "", sluice.Errorf(sluice.NotFound, "no dead letter found for event %q", event)
+	return model.BuriedLetter{}, "", sluice.Errorf(sluice.NotFound, "no dead letter found for event %q", event)
 }
 
 // CountDeadLetters returns how many dead letters the subscription has.
@@ -266,7 +267,7 @@ func (s *Store) deadLetterBounds(ctx context.Context) (first, last uint64, err e
 
 // scanLetters calls each for the subscription's letters from a place on, ascending, until it returns
 // false.
-func (s *Store) scanLetters(ctx context.Context, sub *sluice.Subscription, from uint64, each func(sluice.BuriedLetter) (more bool)) error {
+func (s *Store) scanLetters(ctx context.Context, sub *sluice.Subscription, from uint64, each func(model.BuriedLetter) (more bool)) error {
 	config := jetstream.ConsumerConfig{
 		FilterSubject: streams.DeadLettersSubject(sub.Namespace, sub.ID),
 		DeliverPolicy: jetstream.DeliverByStartSequencePolicy, OptStartSeq: max(1, from),
@@ -285,8 +286,8 @@ func (s *Store) scanLetters(ctx context.Context, sub *sluice.Subscription, from 
 }
 
 // letterOf returns the letter in a message. What is none is logged: nobody else could write there.
-func (s *Store) letterOf(ctx context.Context, subject string, data []byte, seq uint64) (sluice.BuriedLetter, bool) {
-	d := sluice.BuriedLetter{LetterSeq: seq}
+func (s *Store) letterOf(ctx context.Context, subject string, data []byte, seq uint64) (model.BuriedLetter, bool) {
+	d := model.BuriedLetter{LetterSeq: seq}
 	if err := json.Unmarshal(data, &d.DeadLetter); err != nil {
 		s.opts.Log.ErrorContext(ctx, "dead letter cannot be read",
 			slog.String("subject", subject), slog.Uint64("seq", d.LetterSeq), slog.Any("error", err))
@@ -299,7 +300,7 @@ func (s *Store) letterOf(ctx context.Context, subject string, data []byte, seq u
 func isOwn(sub *sluice.Subscription, d *sluice.DeadLetter) bool { return !d.At.Before(sub.CreatedAt) }
 
 // complete fills in an event that was too large for its letter, if the log has it still.
-func (s *Store) complete(ctx context.Context, d *sluice.BuriedLetter) error {
+func (s *Store) complete(ctx context.Context, d *model.BuriedLetter) error {
 	if d.Event != nil || d.EventID == "" || d.Reason == sluice.Expired {
 		return nil
 	}

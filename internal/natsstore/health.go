@@ -4,6 +4,7 @@ import (
 	"context"
 	"time"
 
+	"github.com/sluice-io/sluice/internal/model"
 	"github.com/sluice-io/sluice/pkg/sluice"
 	"github.com/sluice-io/sluice/streams"
 )
@@ -13,7 +14,7 @@ const healthTries = 3
 
 // healthRecord is a subscription's health as it is stored.
 type healthRecord struct {
-	sluice.Health
+	model.Health
 
 	Since time.Time `json:"since"` // when its subscription was made
 }
@@ -22,22 +23,22 @@ func (s *Store) healths() Bucket[healthRecord] { return OpenBucket[healthRecord]
 
 // Health returns what is remembered of a subscription whose endpoint is in trouble; zero if
 // there is nothing.
-func (s *Store) Health(ctx context.Context, sub *sluice.Subscription) (sluice.Health, error) {
+func (s *Store) Health(ctx context.Context, sub *sluice.Subscription) (model.Health, error) {
 	record, _, err := s.healths().Get(ctx, streams.HealthKey(sub.ID))
 	if sluice.CodeOf(err) == sluice.NotFound {
-		return sluice.Health{}, nil
+		return model.Health{}, nil
 	}
 	if err != nil || !record.Since.Equal(sub.CreatedAt) {
-		return sluice.Health{}, err
+		return model.Health{}, err
 	}
 	return record.Health, nil
 }
 
 // PutHealth stores what is to be remembered of a subscription, whatever is stored; a zero value
 // removes it.
-func (s *Store) PutHealth(ctx context.Context, sub *sluice.Subscription, h sluice.Health) error {
+func (s *Store) PutHealth(ctx context.Context, sub *sluice.Subscription, h model.Health) error {
 	key := streams.HealthKey(sub.ID)
-	if h == (sluice.Health{}) {
+	if h == (model.Health{}) {
 		return s.healths().Delete(ctx, key, 0)
 	}
 	var err error

@@ -6,6 +6,7 @@ import (
 
 	"github.com/stretchr/testify/require"
 
+	"github.com/sluice-io/sluice/internal/model"
 	"github.com/sluice-io/sluice/pkg/sluice"
 )
 
@@ -14,13 +15,13 @@ func TestHealthIsWhatWasPutLast(t *testing.T) {
 	store, _ := provisioned(t)
 	now := time.Now().UTC().Round(0)
 	sub := &sluice.Subscription{ID: "s", Namespace: "default", CreatedAt: now}
-	read := func(sub *sluice.Subscription) sluice.Health {
+	read := func(sub *sluice.Subscription) model.Health {
 		h, err := store.Health(t.Context(), sub)
 		require.NoError(t, err)
 		return h
 	}
 	require.Zero(t, read(sub))
-	for _, want := range []sluice.Health{
+	for _, want := range []model.Health{
 		{Breaker: sluice.BreakerOpen, ProbeAt: now, Pause: sluice.Duration(time.Second)},
 		{FailingSince: now, Alerted: 70, Revision: 3},
 	} {
@@ -28,9 +29,9 @@ func TestHealthIsWhatWasPutLast(t *testing.T) {
 		require.Equal(t, want, read(sub))
 	}
 	require.Zero(t, read(&sluice.Subscription{ID: "s", Namespace: "default", CreatedAt: now.Add(time.Hour)}), "another one of its id")
-	require.NoError(t, store.PutHealth(t.Context(), sub, sluice.Health{}))
+	require.NoError(t, store.PutHealth(t.Context(), sub, model.Health{}))
 	require.Zero(t, read(sub))
-	require.NoError(t, store.PutHealth(t.Context(), sub, sluice.Health{}))
+	require.NoError(t, store.PutHealth(t.Context(), sub, model.Health{}))
 }
 
 func TestTheStatusShowsTheBreaker(t *testing.T) { // 03-api, "Looking"
@@ -42,16 +43,16 @@ func TestTheStatusShowsTheBreaker(t *testing.T) { // 03-api, "Looking"
 	tests := []struct {
 		name  string
 		state sluice.State
-		give  sluice.Health
+		give  model.Health
 		want  sluice.Breaker
 		next  time.Time
 	}{
-		{"nothing to remember", sluice.Active, sluice.Health{}, sluice.BreakerClosed, parked.NextAt},
-		{"open", sluice.Active, sluice.Health{Breaker: sluice.BreakerOpen, ProbeAt: soon}, sluice.BreakerOpen, soon},
-		{"open, and asked to wait", sluice.Active, sluice.Health{Breaker: sluice.BreakerOpen, ProbeAt: soon, HeldUntil: hour}, sluice.BreakerOpen, hour},
-		{"asked to wait", sluice.Active, sluice.Health{HeldUntil: hour}, sluice.BreakerClosed, hour},
-		{"half-open", sluice.Active, sluice.Health{Breaker: sluice.BreakerHalfOpen}, sluice.BreakerHalfOpen, parked.NextAt},
-		{"nobody serves it", sluice.Paused, sluice.Health{Breaker: sluice.BreakerOpen, ProbeAt: soon}, sluice.BreakerClosed, parked.NextAt},
+		{"nothing to remember", sluice.Active, model.Health{}, sluice.BreakerClosed, parked.NextAt},
+		{"open", sluice.Active, model.Health{Breaker: sluice.BreakerOpen, ProbeAt: soon}, sluice.BreakerOpen, soon},
+		{"open, and asked to wait", sluice.Active, model.Health{Breaker: sluice.BreakerOpen, ProbeAt: soon, HeldUntil: hour}, sluice.BreakerOpen, hour},
+		{"asked to wait", sluice.Active, model.Health{HeldUntil: hour}, sluice.BreakerClosed, hour},
+		{"half-open", sluice.Active, model.Health{Breaker: sluice.BreakerHalfOpen}, sluice.BreakerHalfOpen, parked.NextAt},
+		{"nobody serves it", sluice.Paused, model.Health{Breaker: sluice.BreakerOpen, ProbeAt: soon}, sluice.BreakerClosed, parked.NextAt},
 	}
 	sub := &sluice.Subscription{ID: "s", Namespace: "default", Mode: sluice.Push, Pattern: "/a/**", CreatedAt: time.Now()}
 	sub.SetDefaults()

@@ -10,6 +10,7 @@ import (
 
 	"github.com/nats-io/nats.go/jetstream"
 
+	"github.com/sluice-io/sluice/internal/model"
 	"github.com/sluice-io/sluice/pkg/sluice"
 	"github.com/sluice-io/sluice/streams"
 )
@@ -20,7 +21,7 @@ const lagBatch = 16
 // Attempts returns the subscription's attempts, newest first, and the place before which there
 // are older ones, 0 if there are none. Those of an earlier subscription of the same id are not
 // its own.
-func (s *Store) Attempts(ctx context.Context, sub *sluice.Subscription, q sluice.HistoryQuery) ([]sluice.Placed[sluice.Attempt], uint64, error) {
+func (s *Store) Attempts(ctx context.Context, sub *sluice.Subscription, q model.HistoryQuery) ([]model.Placed[sluice.Attempt], uint64, error) {
 	if q.Since.Before(sub.CreatedAt) {
 		q.Since = sub.CreatedAt
 	}
@@ -35,7 +36,7 @@ func (s *Store) Attempts(ctx context.Context, sub *sluice.Subscription, q sluice
 
 // LetterHistory returns the subscription's dead letters as Attempts does attempts. A letter about
 // a range of events has the first one's sequence.
-func (s *Store) LetterHistory(ctx context.Context, sub *sluice.Subscription, q sluice.HistoryQuery) ([]sluice.Placed[sluice.DeadLetter], uint64, error) {
+func (s *Store) LetterHistory(ctx context.Context, sub *sluice.Subscription, q model.HistoryQuery) ([]model.Placed[sluice.DeadLetter], uint64, error) {
 	return s.letters(ctx, sub, q, func(d *sluice.DeadLetter) bool {
 		kind := ""
 		if d.Event != nil {
@@ -45,7 +46,7 @@ func (s *Store) LetterHistory(ctx context.Context, sub *sluice.Subscription, q s
 	})
 }
 
-func (s *Store) letters(ctx context.Context, sub *sluice.Subscription, q sluice.HistoryQuery, wanted func(*sluice.DeadLetter) bool) ([]sluice.Placed[sluice.DeadLetter], uint64, error) {
+func (s *Store) letters(ctx context.Context, sub *sluice.Subscription, q model.HistoryQuery, wanted func(*sluice.DeadLetter) bool) ([]model.Placed[sluice.DeadLetter], uint64, error) {
 	if q.Since.Before(sub.CreatedAt) {
 		q.Since = sub.CreatedAt
 	}
@@ -101,12 +102,12 @@ func (s *Store) Status(ctx context.Context, sub *sluice.Subscription) (sluice.St
 const maxParkedLanes = 100
 
 // addLanes enters the parked lanes by when they are due, those that are held last.
-func addLanes(parked []sluice.ParkedEntry, status *sluice.Status) {
-	slices.SortFunc(parked, func(a, b sluice.ParkedEntry) int {
+func addLanes(parked []model.ParkedEntry, status *sluice.Status) {
+	slices.SortFunc(parked, func(a, b model.ParkedEntry) int {
 		return cmp.Or(cmp.Compare(min(len(a.Held), 1), min(len(b.Held), 1)), a.NextAt.Compare(b.NextAt), a.HeldAt.Compare(b.HeldAt))
 	})
 	status.Parked = len(parked)
-	due := slices.IndexFunc(parked, func(p sluice.ParkedEntry) bool { return p.Held == "" && !p.NextAt.IsZero() })
+	due := slices.IndexFunc(parked, func(p model.ParkedEntry) bool { return p.Held == "" && !p.NextAt.IsZero() })
 	if due >= 0 {
 		status.NextAttemptAt = &parked[due].NextAt
 	}

@@ -4,6 +4,7 @@ import (
 	"context"
 	"time"
 
+	"github.com/sluice-io/sluice/internal/model"
 	"github.com/sluice-io/sluice/pkg/sluice"
 	"github.com/sluice-io/sluice/streams"
 )
@@ -35,7 +36,7 @@ func (s *Store) lanes() Bucket[laneRecord] { return OpenBucket[laneRecord](s, st
 
 // Parked returns the subscription's parked lanes, in no order. Records that an earlier
 // subscription of the same id left behind are removed.
-func (s *Store) Parked(ctx context.Context, sub *sluice.Subscription) ([]sluice.ParkedEntry, error) {
+func (s *Store) Parked(ctx context.Context, sub *sluice.Subscription) ([]model.ParkedEntry, error) {
 	own, others, err := s.laneRecords(ctx, sub, sub.ID)
 	if err != nil {
 		return nil, err
@@ -50,14 +51,14 @@ func (s *Store) Parked(ctx context.Context, sub *sluice.Subscription) ([]sluice.
 
 // laneRecords returns the lanes whose keys begin so that are the subscription's own, and those
 // of others that had its id.
-func (s *Store) laneRecords(ctx context.Context, sub *sluice.Subscription, lanesOf string) (own, others []sluice.ParkedEntry, err error) {
+func (s *Store) laneRecords(ctx context.Context, sub *sluice.Subscription, lanesOf string) (own, others []model.ParkedEntry, err error) {
 	entries, err := s.lanes().List(ctx, streams.LaneKeys(lanesOf))
 	if err != nil {
 		return nil, nil, err
 	}
 	now := time.Now()
 	for _, e := range entries {
-		entry := sluice.ParkedEntry{Parked: e.Value.by(now), Revision: e.Revision}
+		entry := model.ParkedEntry{Parked: e.Value.by(now), Revision: e.Revision}
 		if e.Value.Since.Equal(sub.Began()) {
 			own = append(own, entry)
 		} else {

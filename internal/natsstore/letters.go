@@ -11,7 +11,7 @@ import (
 	"github.com/nats-io/nats.go"
 	"github.com/nats-io/nats.go/jetstream"
 
-	"github.com/sluice-io/sluice/pkg/sluice"
+	"github.com/sluice-io/sluice/internal/model"
 	"github.com/sluice-io/sluice/streams"
 )
 
@@ -41,7 +41,7 @@ func (s *Store) lettersConsumer(ctx context.Context) (jetstream.Consumer, error)
 // FollowLetters calls tell for the dead letters as they are buried, in order, and again for those for which it returned an
 // error, until ctx ends. All replicas share them: each letter is one replica's to tell. One that was handed out
 // before, here or to a replica that is no more, is again.
-func (s *Store) FollowLetters(ctx context.Context, tell func(ctx context.Context, letters []sluice.BuriedLetter, again bool) error) error {
+func (s *Store) FollowLetters(ctx context.Context, tell func(ctx context.Context, letters []model.BuriedLetter, again bool) error) error {
 	wait := backoff.NewExponentialBackOff(backoff.WithInitialInterval(100*time.Millisecond),
 		backoff.WithMaxInterval(10*time.Second), backoff.WithMaxElapsedTime(0))
 	err := backoff.RetryNotify(func() error {
@@ -56,7 +56,7 @@ func (s *Store) FollowLetters(ctx context.Context, tell func(ctx context.Context
 	return fmt.Errorf("follow %s: %w", streams.DeadLetters, err)
 }
 
-func (s *Store) followLetters(ctx context.Context, well func(), tell func(context.Context, []sluice.BuriedLetter, bool) error) error {
+func (s *Store) followLetters(ctx context.Context, well func(), tell func(context.Context, []model.BuriedLetter, bool) error) error {
 	consumer, err := s.lettersConsumer(ctx)
 	if err != nil {
 		return err
@@ -99,8 +99,8 @@ func nextLetters(ctx context.Context, consumer jetstream.Consumer) ([]jetstream.
 }
 
 // tellLetters has letters told, and what cannot be told handed out again soon.
-func (s *Store) tellLetters(ctx context.Context, msgs []jetstream.Msg, tell func(context.Context, []sluice.BuriedLetter, bool) error) error {
-	var letters []sluice.BuriedLetter
+func (s *Store) tellLetters(ctx context.Context, msgs []jetstream.Msg, tell func(context.Context, []model.BuriedLetter, bool) error) error {
+	var letters []model.BuriedLetter
 	again := false
 	for _, msg := range msgs {
 		meta, err := msg.Metadata()

@@ -6,6 +6,7 @@ import (
 	"slices"
 	"time"
 
+	"github.com/sluice-io/sluice/internal/model"
 	"github.com/sluice-io/sluice/pkg/sluice"
 	"github.com/sluice-io/sluice/streams"
 )
@@ -117,12 +118,12 @@ func (r Replays) Watch(ctx context.Context, f func(Entry[sluice.Replay])) error 
 }
 
 // Recover returns what the attempt log says about the latest attempts of a replay.
-func (r Replays) Recover(ctx context.Context, sub *sluice.Subscription, replay string) (map[uint64]sluice.Progress, error) {
+func (r Replays) Recover(ctx context.Context, sub *sluice.Subscription, replay string) (map[uint64]model.Progress, error) {
 	return r.store.latest(ctx, sub, replay)
 }
 
 // Parked returns the parked lanes whose keys begin so.
-func (r Replays) Parked(ctx context.Context, sub *sluice.Subscription, lanesOf string) ([]sluice.ParkedEntry, error) {
+func (r Replays) Parked(ctx context.Context, sub *sluice.Subscription, lanesOf string) ([]model.ParkedEntry, error) {
 	own, _, err := r.store.laneRecords(ctx, sub, lanesOf)
 	return own, err
 }

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"time"
 
+	"github.com/sluice-io/sluice/internal/model"
 	"github.com/sluice-io/sluice/pkg/sluice"
 	"github.com/sluice-io/sluice/streams"
 )
@@ -37,7 +38,7 @@ type scheduledRecord struct {
 	Data        []byte            `json:"data_base64,omitempty"`
 }
 
-func recordOf(s *sluice.Scheduled) scheduledRecord {
+func recordOf(s *model.Scheduled) scheduledRecord {
 	e := &s.Event
 	return scheduledRecord{
 		Creator: s.Creator, DeliverAt: s.DeliverAt, Claim: s.Claim, Outcome: s.Outcome, EndedBy: s.EndedBy,
@@ -46,8 +47,8 @@ func recordOf(s *sluice.Scheduled) scheduledRecord {
 	}
 }
 
-func (r *scheduledRecord) scheduled(revision uint64) sluice.Scheduled {
-	return sluice.Scheduled{
+func (r *scheduledRecord) scheduled(revision uint64) model.Scheduled {
+	return model.Scheduled{
 		Creator: r.Creator, DeliverAt: r.DeliverAt, Claim: r.Claim, Outcome: r.Outcome, EndedBy: r.EndedBy, Revision: revision,
 		Event: sluice.Event{
 			Namespace: r.Namespace, ID: r.ID, Path: r.Path, Type: r.Type, Source: r.Source, Time: r.Time, Subject: r.Subject,
@@ -63,7 +64,7 @@ func (s *Store) Scheduled() Scheduled {
 
 // Put stores what becomes of an event, and returns its new revision; one whose revision is 0 is new. Codes InvalidRequest and TooLarge for
 // an event that its log would not take; NotFound for the namespace of a new one; Conflict unless the stored revision is its own.
-func (s Scheduled) Put(ctx context.Context, one *sluice.Scheduled) (uint64, error) {
+func (s Scheduled) Put(ctx context.Context, one *model.Scheduled) (uint64, error) {
 	e := &one.Event
 	if one.Revision == 0 {
 		if err := checkEvent(e); err != nil {
@@ -81,20 +82,20 @@ func (s Scheduled) Put(ctx context.Context, one *sluice.Scheduled) (uint64, erro
 }
 
 // Get returns what is stored of an event. Code NotFound if it is not one that is stored at a time.
-func (s Scheduled) Get(ctx context.Context, namespace, id string) (sluice.Scheduled, error) {
+func (s Scheduled) Get(ctx context.Context, namespace, id string) (model.Scheduled, error) {
 	missing := sluice.Errorf(sluice.NotFound, "scheduled event %q not found in %s", id, namespace)
 	if sluice.CheckNamespaceName(namespace) != nil || sluice.CheckEventID(id) != nil {
-		return sluice.Scheduled{}, missing
+		return model.Scheduled{}, missing
 	}
 	r, revision, err := s.bucket.Get(ctx, streams.ScheduledKey(namespace, id))
 	if sluice.CodeOf(err) == sluice.NotFound {
-		return sluice.Scheduled{}, missing
+		return model.Scheduled{}, missing
 	}
 	return r.scheduled(revision), err
 }
 
 // Delete removes one. Code Conflict unless the stored revision is its own.
-func (s Scheduled) Delete(ctx context.Context, one *sluice.Scheduled) error {
+func (s Scheduled) Delete(ctx context.Context, one *model.Scheduled) error {
 	return s.bucket.Delete(ctx, streams.ScheduledKey(one.Event.Namespace, one.Event.ID), one.Revision)
 }
 
@@ -113,7 +114,7 @@ func (s Scheduled) DeleteOf(ctx context.Context, namespace string) error {
 
 // Watch tells of every one as Bucket.Watch does, until ctx ends: by its key, with nil when it is gone; once
 // all that are stored have been told, with no key and nil.
-func (s Scheduled) Watch(ctx context.Context, f func(key string, one *sluice.Scheduled)) error {
+func (s Scheduled) Watch(ctx context.Context, f func(key string, one *model.Scheduled)) error {
 	return s.bucket.Watch(ctx, ">", func(e Entry[scheduledRecord]) {
 		switch e.Change {
 		case Set:

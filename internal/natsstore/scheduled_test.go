@@ -7,6 +7,7 @@ import (
 
 	"github.com/stretchr/testify/require"
 
+	"github.com/sluice-io/sluice/internal/model"
 	"github.com/sluice-io/sluice/pkg/sluice"
 	"github.com/sluice-io/sluice/streams"
 )
@@ -16,7 +17,7 @@ func TestAScheduledEventIsKeptAsItIs(t *testing.T) {
 	store, _ := provisioned(t)
 	kept, ctx := store.Scheduled(), t.Context()
 	at := time.Date(2030, 1, 2, 3, 4, 5, 6_000_007, time.UTC)
-	one := sluice.Scheduled{
+	one := model.Scheduled{
 		Creator: sluice.Creator{CreatedBy: "user:ann", Grant: "g", CreatedAt: at.Add(-time.Hour)}, DeliverAt: at,
 		Event: sluice.Event{
 			Namespace: sluice.DefaultNamespace, ID: "order 17/é", Path: "/orders/17", Type: "t", Source: "/s", Time: at, Subject: "17", ContentType: "text/plain",
@@ -64,7 +65,7 @@ func TestAnEventThatItsLogWouldNotTakeIsNotScheduled(t *testing.T) {
 		sluice.NotFound:       {Namespace: "none", ID: "i", Path: "/a"},
 		sluice.TooLarge:       {Namespace: sluice.DefaultNamespace, ID: "i", Path: "/a", Data: []byte(strings.Repeat("x", 16<<20))},
 	} {
-		_, err := store.Scheduled().Put(t.Context(), &sluice.Scheduled{Event: event})
+		_, err := store.Scheduled().Put(t.Context(), &model.Scheduled{Event: event})
 		requireCode(t, want, err)
 	}
 	for _, id := range []string{"", "none", strings.Repeat("x", 300)} {
@@ -76,17 +77,17 @@ func TestAnEventThatItsLogWouldNotTakeIsNotScheduled(t *testing.T) {
 func TestAWatcherOfScheduledEventsIsToldOfThemByTheirKeys(t *testing.T) {
 	t.Parallel()
 	store, _ := provisioned(t)
-	one := sluice.Scheduled{Event: sluice.Event{Namespace: sluice.DefaultNamespace, ID: "a b", Path: "/a"}}
+	one := model.Scheduled{Event: sluice.Event{Namespace: sluice.DefaultNamespace, ID: "a b", Path: "/a"}}
 	var err error
 	one.Revision, err = store.Scheduled().Put(t.Context(), &one)
 	require.NoError(t, err)
 	type told struct {
 		key string
-		is  *sluice.Scheduled
+		is  *model.Scheduled
 	}
 	all := make(chan told, 8)
 	go func() {
-		_ = store.Scheduled().Watch(t.Context(), func(key string, is *sluice.Scheduled) { all <- told{key, is} })
+		_ = store.Scheduled().Watch(t.Context(), func(key string, is *model.Scheduled) { all <- told{key, is} })
 	}()
 	require.Equal(t, told{"default.a=20b", &one}, <-all)
 	require.Equal(t, told{}, <-all, "these were all")
@@ -100,7 +101,7 @@ func TestWatch_TellsOfABucketMadeAgain(t *testing.T) {
 	t.Parallel()
 	store, server := provisioned(t)
 	put := func(id string) (uint64, error) {
-		return store.Scheduled().Put(t.Context(), &sluice.Scheduled{Event: sluice.Event{Namespace: sluice.DefaultNamespace, ID: id, Path: "/a"}})
+		return store.Scheduled().Put(t.Context(), &model.Scheduled{Event: sluice.Event{Namespace: sluice.DefaultNamespace, ID: id, Path: "/a"}})
 	}
 	for _, id := range []string{"b", "c", "a"} {
 		_, err := put(id)
@@ -109,7 +110,7 @@ func TestWatch_TellsOfABucketMadeAgain(t *testing.T) {
 	told := make(chan string, 64)
 	for _, watcher := range []string{"one ", "two "} {
 		go func() {
-			_ = store.Scheduled().Watch(t.Context(), func(key string, is *sluice.Scheduled) {
+			_ = store.Scheduled().Watch(t.Context(), func(key string, is *model.Scheduled) {
 				switch {
 				case key == "":
 					told <- watcher + "all"

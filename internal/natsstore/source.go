@@ -12,6 +12,7 @@ import (
 	"github.com/nats-io/nats.go"
 	"github.com/nats-io/nats.go/jetstream"
 
+	"github.com/sluice-io/sluice/internal/model"
 	"github.com/sluice-io/sluice/internal/shutdown"
 	"github.com/sluice-io/sluice/pkg/sluice"
 	"github.com/sluice-io/sluice/streams"
@@ -224,7 +225,7 @@ type Source struct {
 	sub     *sluice.Subscription
 	seen    []uint64 // of each consumer, when it was opened
 	handing []*handing
-	out     chan *sluice.Delivery
+	out     chan *model.Delivery
 	done    chan struct{} // closed by Close
 	once    sync.Once
 	running []func() // each stops a puller
@@ -259,7 +260,7 @@ func (s *Store) OpenSource(ctx context.Context, sub *sluice.Subscription) (*Sour
 	if err != nil {
 		return nil, err
 	}
-	src := &Source{store: s, sub: sub, out: make(chan *sluice.Delivery), done: make(chan struct{}), log: s.opts.Log}
+	src := &Source{store: s, sub: sub, out: make(chan *model.Delivery), done: make(chan struct{}), log: s.opts.Log}
 	src.watching.Go(func() {
 		select {
 		case <-broken:
@@ -347,7 +348,7 @@ func ackSubject(info *jetstream.ConsumerInfo, seq uint64) string {
 }
 
 // Deliveries returns where deliveries come.
-func (s *Source) Deliveries() <-chan *sluice.Delivery { return s.out }
+func (s *Source) Deliveries() <-chan *model.Delivery { return s.out }
 
 // Ended returns a channel that is closed when the source cannot go on.
 func (s *Source) Ended() <-chan struct{} { return s.done }
@@ -403,7 +404,7 @@ func (s *Source) hand(h *handing, last uint64) func(*nats.Msg) {
 
 // passOver settles what the filter lets through and the pattern does not. If that cannot be
 // said now, it comes again.
-func (s *Source) passOver(d *sluice.Delivery) {
+func (s *Source) passOver(d *model.Delivery) {
 	if err := d.Receipt.Ack(); err != nil {
 		s.log.Debug("acknowledgement lost", slog.String("subscription", s.sub.ID), slog.Any("error", err))
 	}
@@ -415,8 +416,8 @@ func (s *Source) trouble(err error) {
 	s.stop()
 }
 
-func (s *Source) delivery(h *handing, msg *nats.Msg, meta *nats.MsgMetadata) *sluice.Delivery {
-	d := &sluice.Delivery{Redelivered: meta.NumDelivered > 1, Receipt: receipt{s.store.nc, msg.Reply, h, meta.Sequence.Stream}}
+func (s *Source) delivery(h *handing, msg *nats.Msg, meta *nats.MsgMetadata) *model.Delivery {
+	d := &model.Delivery{Redelivered: meta.NumDelivered > 1, Receipt: receipt{s.store.nc, msg.Reply, h, meta.Sequence.Stream}}
 	d.Event, d.Err = s.store.stamps.eventOf(msg.Subject, msg.Header, msg.Data, meta.Sequence.Stream, meta.Timestamp)
 	return d
 }

@@ -9,6 +9,7 @@ import (
 	"github.com/nats-io/nats.go"
 	"github.com/nats-io/nats.go/jetstream"
 
+	"github.com/sluice-io/sluice/internal/model"
 	"github.com/sluice-io/sluice/pkg/sluice"
 	"github.com/sluice-io/sluice/streams"
 )
@@ -33,7 +34,7 @@ func (s *Store) TailEvents(ctx context.Context, ns string, after uint64, each fu
 }
 
 // TailDeadLetters is TailEvents for the dead letters of all subscriptions.
-func (s *Store) TailDeadLetters(ctx context.Context, after uint64, each func(sluice.BuriedLetter) error) error {
+func (s *Store) TailDeadLetters(ctx context.Context, after uint64, each func(model.BuriedLetter) error) error {
 	return s.tail(ctx, streams.DeadLetters, streams.DeadLettersSubjects(), after, func(msg *nats.Msg, meta *nats.MsgMetadata) error {
 		d, ok := s.letterOf(ctx, msg.Subject, msg.Data, meta.Sequence.Stream)
 		if !ok {

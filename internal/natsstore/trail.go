@@ -12,6 +12,7 @@ import (
 	"github.com/nats-io/nats.go"
 	"github.com/nats-io/nats.go/jetstream"
 
+	"github.com/sluice-io/sluice/internal/model"
 	"github.com/sluice-io/sluice/pkg/sluice"
 	"github.com/sluice-io/sluice/streams"
 )
@@ -22,8 +23,8 @@ const maxTrail = 1000
 // Trail returns what is known of an event, named by its id or its sequence, on its way to a
 // subscription. Code NotFound if nothing is: neither the log nor any record has it, and nothing
 // says that it was there.
-func (s *Store) Trail(ctx context.Context, sub *sluice.Subscription, name string) (sluice.Trail, error) {
-	var t sluice.Trail
+func (s *Store) Trail(ctx context.Context, sub *sluice.Subscription, name string) (model.Trail, error) {
+	var t model.Trail
 	info, err := s.eventsInfo(ctx, sub.Namespace)
 	if err != nil {
 		return t, err
@@ -32,7 +33,7 @@ func (s *Store) Trail(ctx context.Context, sub *sluice.Subscription, name string
 	if err := s.trailEvent(ctx, sub.Namespace, name, &t); err != nil {
 		return t, err
 	}
-	for _, add := range []func(context.Context, *sluice.Subscription, *sluice.Trail) error{
+	for _, add := range []func(context.Context, *sluice.Subscription, *model.Trail) error{
 		s.trailAttempts, s.trailDead, s.trailLane, s.trailConsumer, s.trailLater, s.trailHealth,
 	} {
 		if err := add(ctx, sub, &t); err != nil {
@@ -49,7 +50,7 @@ func (s *Store) Trail(ctx context.Context, sub *sluice.Subscription, name string
 }
 
 // trailEvent finds the event, or at least what its name says.
-func (s *Store) trailEvent(ctx context.Context, ns, name string, t *sluice.Trail) error {
+func (s *Store) trailEvent(ctx context.Context, ns, name string, t *model.Trail) error {
 	seq, err := strconv.ParseUint(name, 10, 64)
 	var e sluice.Event
 	if err == nil {
@@ -77,14 +78,14 @@ func (s *Store) trailEvent(ctx context.Context, ns, name string, t *sluice.Trail
 
 // trailAttempts reads the attempts: by the event's id, and its place where that is known; or by
 // its place, if that is all that is known.
-func (s *Store) trailAttempts(ctx context.Context, sub *sluice.Subscription, t *sluice.Trail) error {
-	q := sluice.HistoryQuery{EventID: t.EventID, Limit: maxTrail}
+func (s *Store) trailAttempts(ctx context.Context, sub *sluice.Subscription, t *model.Trail) error {
+	q := model.HistoryQuery{EventID: t.EventID, Limit: maxTrail}
 	if t.Event != nil {
 		q.Seq = t.Seq
 	}
 	found, _, err := s.Attempts(ctx, sub, q)
 	if err == nil && len(found) == 0 && t.Event == nil && t.Seq > 0 {
-		found, _, err = s.Attempts(ctx, sub, sluice.HistoryQuery{Seq: t.Seq, Limit: maxTrail})
+		found, _, err = s.Attempts(ctx, sub, model.HistoryQuery{Seq: t.Seq, Limit: maxTrail})
 	}
 	for i := range found {
 		t.Attempts = append(t.Attempts, found[len(found)-1-i].Value)
@@ -96,8 +97,8 @@ func (s *Store) trailAttempts(ctx context.Context, sub *sluice.Subscription, t *
 	return err
 }
 
-func (s *Store) trailDead(ctx context.Context, sub *sluice.Subscription, t *sluice.Trail) error {
-	found, _, err := s.letters(ctx, sub, sluice.HistoryQuery{Limit: 1}, func(d *sluice.DeadLetter) bool {
+func (s *Store) trailDead(ctx context.Context, sub *sluice.Subscription, t *model.Trail) error {
+	found, _, err := s.letters(ctx, sub, model.HistoryQuery{Limit: 1}, func(d *sluice.DeadLetter) bool {
 		if t.Seq == 0 || d.EventID != "" && d.Seq == t.Seq {
 			return d.EventID == t.EventID
 		}
@@ -117,7 +118,7 @@ func (s *Store) trailDead(ctx context.Context, sub *sluice.Subscription, t *slui
 	return nil
 }
 
-func (s *Store) trailLane(ctx context.Context, sub *sluice.Subscription, t *sluice.Trail) error {
+func (s *Store) trailLane(ctx context.Context, sub *sluice.Subscription, t *model.Trail) error {
 	if t.Path == "" {
 		return nil
 	}
@@ -139,7 +140,7 @@ func (s *Store) trailLane(ctx context.Context, sub *sluice.Subscription, t *slui
 	return nil // the head is named where it can be
 }
 
-func (s *Store) trailConsumer(ctx context.Context, sub *sluice.Subscription, t *sluice.Trail) error {
+func (s *Store) trailConsumer(ctx context.Context, sub *sluice.Subscription, t *model.Trail) error {
 	if sub.State == sluice.Cancelled || t.Path == "" {
 		return nil
 	}
@@ -160,7 +161,7 @@ func (s *Store) trailConsumer(ctx context.Context, sub *sluice.Subscription, t *
 	return nil
 }
 
-func (s *Store) trailLater(ctx context.Context, sub *sluice.Subscription, t *sluice.Trail) error {
+func (s *Store) trailLater(ctx context.Context, sub *sluice.Subscription, t *model.Trail) error {
 	if sub.From.Kind != sluice.StartLastPerPath || t.Event == nil || t.Path == "" {
 		return nil
 	}
@@ -227,7 +228,7 @@ func (s *Store) FirstAttemptAt(ctx context.Context, sub *sluice.Subscription) (t
 
 // trailHealth adds whether the endpoint is in trouble. Where nobody serves the subscription that
 // says nothing.
-func (s *Store) trailHealth(ctx context.Context, sub *sluice.Subscription, t *sluice.Trail) (err error) {
+func (s *Store) trailHealth(ctx context.Context, sub *sluice.Subscription, t *model.Trail) (err error) {
 	if sub.State == sluice.Active {
 		t.Health, err = s.Health(ctx, sub)
 	}

@@ -10,6 +10,7 @@ import (
 
 	"github.com/stretchr/testify/require"
 
+	"github.com/sluice-io/sluice/internal/model"
 	"github.com/sluice-io/sluice/internal/natsstore"
 	"github.com/sluice-io/sluice/pkg/sluice"
 )
@@ -167,7 +168,7 @@ func TestDeadLettersAreHandedOutUntilTheyAreTold(t *testing.T) {
 		ctx, cancel := context.WithCancel(context.Background())
 		var following sync.WaitGroup
 		following.Go(func() {
-			_ = store.FollowLetters(ctx, func(_ context.Context, letters []sluice.BuriedLetter, again bool) error { // it ends with ctx
+			_ = store.FollowLetters(ctx, func(_ context.Context, letters []model.BuriedLetter, again bool) error { // it ends with ctx
 				mu.Lock()
 				defer mu.Unlock()
 				c := call{again: again}
@@ -211,7 +212,7 @@ func lettersAreShared(t *testing.T, stores ...*natsstore.Store) {
 	var following sync.WaitGroup
 	for _, store := range stores {
 		following.Go(func() {
-			_ = store.FollowLetters(ctx, func(_ context.Context, letters []sluice.BuriedLetter, _ bool) error { // it ends with ctx
+			_ = store.FollowLetters(ctx, func(_ context.Context, letters []model.BuriedLetter, _ bool) error { // it ends with ctx
 				mu.Lock()
 				defer mu.Unlock()
 				for _, d := range letters {

@@ -7,6 +7,7 @@ import (
 	"github.com/nats-io/nats.go"
 	"github.com/nats-io/nats.go/jetstream"
 
+	"github.com/sluice-io/sluice/internal/model"
 	"github.com/sluice-io/sluice/pkg/sluice"
 	"github.com/sluice-io/sluice/streams"
 )
@@ -20,14 +21,14 @@ const windowScan = 10_000
 // not its own. Codes: NotFound for an After that is an unknown event's id; WindowExceeded, with
 // oldest_available_seq, current_seq and replay_window_s, if events between After and the window
 // cannot be had any more.
-func (s *Store) Window(ctx context.Context, sub *sluice.Subscription, q sluice.WindowQuery) (sluice.WindowPage, error) {
+func (s *Store) Window(ctx context.Context, sub *sluice.Subscription, q model.WindowQuery) (model.WindowPage, error) {
 	info, err := s.eventsInfo(ctx, sub.Namespace)
 	if err != nil {
-		return sluice.WindowPage{}, err
+		return model.WindowPage{}, err
 	}
 	after, err := s.windowStart(ctx, sub, q.After, info.State)
 	if err != nil {
-		return sluice.WindowPage{}, err
+		return model.WindowPage{}, err
 	}
 	if q.Limit <= 0 {
 		q.Limit = defaultPage
@@ -38,16 +39,16 @@ func (s *Store) Window(ctx context.Context, sub *sluice.Subscription, q sluice.W
 		after: after, until: info.State.LastSeq, most: windowScan,
 	}
 	if err := s.collect(ctx, sub.Namespace, r); err != nil {
-		return sluice.WindowPage{}, err
+		return model.WindowPage{}, err
 	}
-	page := sluice.WindowPage{Events: r.events, Next: r.after, More: r.after < r.until}
+	page := model.WindowPage{Events: r.events, Next: r.after, More: r.after < r.until}
 	if !r.ended || !page.More {
 		return page, nil
 	}
 	// A replica that lags behind does not know of what it has not got.
 	next, err := s.leadersNextSeq(ctx, sub.Namespace, r.filter.Subject, r.after+1)
 	if err != nil {
-		return sluice.WindowPage{}, err
+		return model.WindowPage{}, err
 	}
 	if next == 0 || next > r.until {
 		page.Next, page.More = r.until, false

@@ -7,6 +7,7 @@ import (
 
 	"github.com/stretchr/testify/require"
 
+	"github.com/sluice-io/sluice/internal/model"
 	"github.com/sluice-io/sluice/pkg/sluice"
 )
 
@@ -24,7 +25,7 @@ func TestAPageOfAReplayWindowLooksAtABoundedNumberOfEvents(t *testing.T) {
 		require.NoError(t, err)
 	}
 	sub := &sluice.Subscription{Namespace: ns, Pattern: "/**", From: sluice.StartAt{Kind: sluice.StartSeq, Seq: 1}, ReplayWindow: sluice.Duration(time.Hour)}
-	q := sluice.WindowQuery{Wanted: func(e *sluice.Event) bool { return e.Seq == many }}
+	q := model.WindowQuery{Wanted: func(e *sluice.Event) bool { return e.Seq == many }}
 	page, err := store.Window(t.Context(), sub, q)
 	require.NoError(t, err)
 	require.Empty(t, page.Events)

@@ -9,6 +9,7 @@ import (
 	"sync"
 	"time"
 
+	"github.com/sluice-io/sluice/internal/model"
 	"github.com/sluice-io/sluice/pkg/sluice"
 )
 
@@ -167,11 +168,11 @@ var errWithheld = errors.New("the stream is not visible")
 // passes returns errWithheld unless the gate lets a subscription's maker know where a stream ends.
 func (e *Engine) passes(s *Subscription, path string, tail uint64) error {
 	switch e.ports.Gate.Shows(s.Owner(), s.Namespace, s.Path(path), tail) {
-	case sluice.Pass:
+	case model.Pass:
 		return nil
-	case sluice.Undecided:
-		return sluice.PermissionsUnknown()
-	case sluice.Withhold, sluice.Lost:
+	case model.Undecided:
+		return model.PermissionsUnknown()
+	case model.Withhold, model.Lost:
 	}
 	return errWithheld
 }

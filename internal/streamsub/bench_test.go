@@ -15,6 +15,7 @@ import (
 	"github.com/stretchr/testify/require"
 	"go.uber.org/goleak"
 
+	"github.com/sluice-io/sluice/internal/model"
 	"github.com/sluice-io/sluice/internal/natsstore"
 	"github.com/sluice-io/sluice/internal/streamsub"
 	"github.com/sluice-io/sluice/internal/testkit/natstest"
@@ -48,8 +49,8 @@ type bench struct {
 	sent   []notice
 	answer func(ctx context.Context, n notice) streamsub.Answer
 	gone   map[sluice.Path]bool
-	shows  func(sluice.Path) sluice.Decision
-	holds  sluice.Decision
+	shows  func(sluice.Path) model.Decision
+	holds  model.Decision
 	book   []string // what was accounted for
 
 	most    int               // subscriptions that are admitted; 0: any number
@@ -70,9 +71,9 @@ func newBench(t *testing.T) *bench {
 	t.Cleanup(store.Close)
 	require.NoError(t, store.Provision(t.Context()))
 	return &bench{
-		store: store, gone: map[sluice.Path]bool{}, holds: sluice.Pass, entered: map[string]string{},
+		store: store, gone: map[sluice.Path]bool{}, holds: model.Pass, entered: map[string]string{},
 		answer: func(context.Context, notice) streamsub.Answer { return streamsub.Answer{OK: true} },
-		shows:  func(sluice.Path) sluice.Decision { return sluice.Pass },
+		shows:  func(sluice.Path) model.Decision { return model.Pass },
 	}
 }
 
@@ -253,17 +254,17 @@ func (b *bench) note(what string) (func(error), error) {
 }
 
 // Shows says what the bench is told to.
-func (b *bench) Shows(_ sluice.Caller, _ string, path sluice.Path, _ uint64) sluice.Decision {
+func (b *bench) Shows(_ sluice.Caller, _ string, path sluice.Path, _ uint64) model.Decision {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	return b.shows(path)
 }
 
 // Writes lets everybody.
-func (b *bench) Writes(sluice.Caller, string, sluice.Path) sluice.Decision { return sluice.Pass }
+func (b *bench) Writes(sluice.Caller, string, sluice.Path) model.Decision { return model.Pass }
 
 // Holds says what the bench is told to.
-func (b *bench) Holds(*sluice.Subscription) sluice.Decision {
+func (b *bench) Holds(*sluice.Subscription) model.Decision {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	return b.holds

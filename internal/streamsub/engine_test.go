@@ -9,6 +9,7 @@ import (
 
 	"github.com/stretchr/testify/require"
 
+	"github.com/sluice-io/sluice/internal/model"
 	"github.com/sluice-io/sluice/internal/streamsub"
 	"github.com/sluice-io/sluice/pkg/sluice"
 )
@@ -206,11 +207,11 @@ func TestStreamsThatAreGoneOrHiddenAreNotTold(t *testing.T) {
 	t.Parallel()
 	b := newBench(t)
 	b.gone["/events/gone"] = true
-	b.shows = func(path sluice.Path) sluice.Decision {
+	b.shows = func(path sluice.Path) model.Decision {
 		if path == "/events/hidden" {
-			return sluice.Withhold
+			return model.Withhold
 		}
-		return sluice.Pass
+		return model.Pass
 	}
 	p := b.process(t, "one", true)
 	p.subscribe(t, webhook())
@@ -232,9 +233,9 @@ func TestWhoeverLosesAccessLosesTheSubscription(t *testing.T) {
 	b := newBench(t)
 	p := b.process(t, "one", true)
 	p.subscribe(t, webhook())
-	b.change(func() { b.holds = sluice.Undecided })
+	b.change(func() { b.holds = model.Undecided })
 	b.publish(t, "/events/x")
-	b.change(func() { b.holds = sluice.Lost })
+	b.change(func() { b.holds = model.Lost })
 	require.Eventually(t, func() bool { _, err := p.Get(t.Context(), key); return code(err) == streamsub.NotFound }, patience, 5*time.Millisecond)
 	_, err := p.Claim(t.Context(), key, "x")
 	require.Equal(t, streamsub.NotFound, code(err))
@@ -316,11 +317,11 @@ func TestWake_IsNotSentWithoutALease(t *testing.T) {
 	p.subscribe(t, webhook())
 	var asked int
 	b.change(func() {
-		b.shows = func(sluice.Path) sluice.Decision { // with the lock held
+		b.shows = func(sluice.Path) model.Decision { // with the lock held
 			if asked++; asked == 2 { // first when it is decided, then before it is sent
 				*p.owner.yes = false
 			}
-			return sluice.Pass
+			return model.Pass
 		}
 	})
 	b.publish(t, "/events/x")

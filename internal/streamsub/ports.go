@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/sluice-io/sluice/internal/callbacktoken"
+	"github.com/sluice-io/sluice/internal/model"
 	"github.com/sluice-io/sluice/pkg/sluice"
 )
 
@@ -63,11 +64,11 @@ type Answer struct {
 // Gate says who may have what.
 type Gate interface {
 	// Shows says whether somebody may be told that a stream ends at a place.
-	Shows(who sluice.Caller, namespace string, path sluice.Path, seq uint64) sluice.Decision
+	Shows(who sluice.Caller, namespace string, path sluice.Path, seq uint64) model.Decision
 	// Writes says whether somebody may append to a stream.
-	Writes(who sluice.Caller, namespace string, path sluice.Path) sluice.Decision
+	Writes(who sluice.Caller, namespace string, path sluice.Path) model.Decision
 	// Holds says whether somebody may still have anything of what a subscription asks for.
-	Holds(wish *sluice.Subscription) sluice.Decision
+	Holds(wish *sluice.Subscription) model.Decision
 }
 
 // Accountant writes down that a subscription is about to be made, or removed.

@@ -9,6 +9,7 @@ import (
 	"slices"
 	"time"
 
+	"github.com/sluice-io/sluice/internal/model"
 	"github.com/sluice-io/sluice/pkg/sluice"
 )
 
@@ -240,11 +241,11 @@ func (e *Engine) Claim(ctx context.Context, k Key, worker string) (Claim, error)
 	}
 	s, _, err := e.apply(ctx, k.String(), Input{Do: Claimed, Worker: worker}, func(s *Subscription) error {
 		switch e.holds(s) {
-		case sluice.Lost:
+		case model.Lost:
 			return Missing()
-		case sluice.Undecided:
-			return sluice.PermissionsUnknown()
-		case sluice.Pass, sluice.Withhold:
+		case model.Undecided:
+			return model.PermissionsUnknown()
+		case model.Pass, model.Withhold:
 		}
 		return nil
 	})

@@ -10,6 +10,7 @@ import (
 	"net/url"
 	"time"
 
+	"github.com/sluice-io/sluice/internal/model"
 	"github.com/sluice-io/sluice/pkg/sluice"
 )
 
@@ -23,11 +24,11 @@ func (e *Engine) serve(ctx context.Context, key string, ent *entry, s Subscripti
 		return nil
 	}
 	switch e.holds(&s) {
-	case sluice.Lost:
+	case model.Lost:
 		return e.revoke(ctx, key, s.Incarnation)
-	case sluice.Undecided:
-		return sluice.PermissionsUnknown()
-	case sluice.Pass, sluice.Withhold:
+	case model.Undecided:
+		return model.PermissionsUnknown()
+	case model.Pass, model.Withhold:
 	}
 	now := e.opts.Now()
 	var wait time.Duration // for the rate of the webhook
@@ -93,19 +94,19 @@ func (e *Engine) mayLook(s *Subscription, now time.Time) (bool, error) {
 }
 
 // holds says whether whoever made a subscription may still have something of it.
-func (e *Engine) holds(s *Subscription) sluice.Decision {
-	decision := sluice.Lost
+func (e *Engine) holds(s *Subscription) model.Decision {
+	decision := model.Lost
 	for _, wish := range s.Wishes() {
 		switch e.ports.Gate.Holds(wish) {
-		case sluice.Pass, sluice.Withhold:
-			return sluice.Pass
-		case sluice.Undecided:
-			decision = sluice.Undecided
-		case sluice.Lost:
+		case model.Pass, model.Withhold:
+			return model.Pass
+		case model.Undecided:
+			decision = model.Undecided
+		case model.Lost:
 		}
 	}
 	if len(s.Wishes()) == 0 { // all that it named was taken out
-		return sluice.Pass
+		return model.Pass
 	}
 	return decision
 }
@@ -116,7 +117,7 @@ var errKept = errors.New("access is allowed")
 // revoke removes a subscription whose maker has lost access. Until then it is told of nothing: the gate is closed.
 func (e *Engine) revoke(ctx context.Context, key, incarnation string) error {
 	err := e.remove(ctx, key, sluice.System, func(s *Subscription) error {
-		if s.Incarnation != incarnation || e.holds(s) != sluice.Lost {
+		if s.Incarnation != incarnation || e.holds(s) != model.Lost {
 			return errKept
 		}
 		e.opts.Log.LogAttrs(ctx, slog.LevelWarn, "access lost: stream subscription removed", e.about(s)...)
@@ -334,10 +335,10 @@ func (e *Engine) deliver(ctx context.Context, s *Subscription, in *Input) (strin
 func (e *Engine) write(ctx context.Context, s *Subscription, in *Input) (what string, err error) {
 	path := s.Path(s.Config.WakeStream)
 	switch e.ports.Gate.Writes(s.Owner(), s.Namespace, path) {
-	case sluice.Pass:
-	case sluice.Undecided:
-		return "", sluice.PermissionsUnknown()
-	case sluice.Withhold, sluice.Lost:
+	case model.Pass:
+	case model.Undecided:
+		return "", model.PermissionsUnknown()
+	case model.Withhold, model.Lost:
 		return "the subscription's creator may not write to its wake stream", nil
 	}
 	line, err := json.Marshal(wakeLine{"wake", s.ID, s.Wake.Trigger, s.Generation, e.opts.Now().UnixMilli()})
@@ -397,7 +398,7 @@ func (e *Engine) notice(s *Subscription, now time.Time) ([]byte, error) {
 func (e *Engine) told(s *Subscription) []Told {
 	all := []Told{}
 	for _, p := range s.Told() {
-		if !p.Pending() && !p.Explicit && e.ports.Gate.Shows(s.Owner(), s.Namespace, s.Path(p.Path), p.Tail) != sluice.Pass {
+		if !p.Pending() && !p.Explicit && e.ports.Gate.Shows(s.Owner(), s.Namespace, s.Path(p.Path), p.Tail) != model.Pass {
 			continue
 		}
 		all = append(all, Told{p.Path, p.Link(), e.ports.Offset(p.Acked), e.ports.Offset(p.Tail), p.Pending()})

@@ -6,6 +6,7 @@ import (
 
 	"github.com/stretchr/testify/require"
 
+	"github.com/sluice-io/sluice/internal/model"
 	"github.com/sluice-io/sluice/internal/subscription"
 	"github.com/sluice-io/sluice/pkg/sluice"
 )
@@ -42,7 +43,7 @@ func TestWhoSaysWhereASubscriptionSendsHasItUnderItsGrant(t *testing.T) {
 	t.Parallel()
 	b := newBench(t)
 	as := func(grant string) context.Context {
-		return sluice.WithCaller(t.Context(), sluice.Caller{Principal: "user:ann", Grant: grant})
+		return model.WithCaller(t.Context(), sluice.Caller{Principal: "user:ann", Grant: grant})
 	}
 	sub, _, err := b.Put(as("first"), "s", parse(t, minimal), "user:ann")
 	require.NoError(t, err)
@@ -57,7 +58,7 @@ func TestWhoSaysWhereASubscriptionSendsHasItUnderItsGrant(t *testing.T) {
 		require.NoError(t, err)
 		require.Equal(t, c.is, sub.Grant, c.patch)
 	}
-	sub, err = b.Patch(sluice.WithCaller(t.Context(), sluice.Caller{Principal: sluice.Root}), "s", []byte(`{"filter":{"types":["u"]}}`), 0, "root")
+	sub, err = b.Patch(model.WithCaller(t.Context(), sluice.Caller{Principal: sluice.Root}), "s", []byte(`{"filter":{"types":["u"]}}`), 0, "root")
 	require.NoError(t, err)
 	require.Equal(t, "third", sub.Grant, "root does not free it of what bounds it")
 }

@@ -11,6 +11,7 @@ import (
 
 	jsonpatch "github.com/evanphx/json-patch/v5"
 
+	"github.com/sluice-io/sluice/internal/model"
 	"github.com/sluice-io/sluice/pkg/sluice"
 )
 
@@ -42,7 +43,7 @@ func (r *Registry) Patch(ctx context.Context, id string, patch []byte, revision 
 		if reflect.DeepEqual(before, sub) {
 			return false, nil
 		}
-		rebind(sluice.CallerFrom(ctx), before, sub)
+		rebind(model.CallerFrom(ctx), before, sub)
 		return true, r.recheck(ctx, before, sub)
 	})
 	if err != nil {

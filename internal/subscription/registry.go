@@ -11,6 +11,7 @@ import (
 
 	"github.com/sluice-io/sluice/internal/filter"
 	"github.com/sluice-io/sluice/internal/ledger"
+	"github.com/sluice-io/sluice/internal/model"
 	"github.com/sluice-io/sluice/internal/retry"
 	"github.com/sluice-io/sluice/internal/shutdown"
 	"github.com/sluice-io/sluice/pkg/sluice"
@@ -226,7 +227,7 @@ func (r *Registry) same(ctx context.Context, id string, req *Request, by string)
 	if err := r.maySubscribe(ctx, want); err != nil {
 		return nil, err
 	}
-	want.CreatedBy, want.Grant = by, sluice.CallerFrom(ctx).Grant
+	want.CreatedBy, want.Grant = by, model.CallerFrom(ctx).Grant
 	found, _, err := r.again(ctx, req, want, existing)
 	return found, err
 }
@@ -331,7 +332,7 @@ func (r *Registry) prepare(ctx context.Context, req *Request, by string) (*sluic
 	if !sub.Enabled {
 		sub.State = sluice.Paused
 	}
-	sub.CreatedBy, sub.Grant, sub.CreatedAt, sub.UpdatedAt = by, sluice.CallerFrom(ctx).Grant, now, now
+	sub.CreatedBy, sub.Grant, sub.CreatedAt, sub.UpdatedAt = by, model.CallerFrom(ctx).Grant, now, now
 	return sub, nil
 }
 

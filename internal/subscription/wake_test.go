@@ -5,6 +5,7 @@ import (
 
 	"github.com/stretchr/testify/require"
 
+	"github.com/sluice-io/sluice/internal/model"
 	"github.com/sluice-io/sluice/internal/subscription"
 	"github.com/sluice-io/sluice/pkg/sluice"
 )
@@ -86,7 +87,7 @@ func TestOfAnIDThatIsTakenWhoShowsNoTokenLearnsNothing(t *testing.T) {
 	b := newBench(t)
 	_, _, err := b.Put(t.Context(), "agents", parse(t, waking), "root")
 	require.NoError(t, err)
-	nobody := sluice.WithCaller(t.Context(), sluice.Caller{Principal: sluice.Anonymous})
+	nobody := model.WithCaller(t.Context(), sluice.Caller{Principal: sluice.Anonymous})
 	for _, body := range []string{waking, `{"mode":"wake","pattern":"/b","endpoint":{"url":"` + url + `"}}`} {
 		_, _, err = b.Put(nobody, "agents", parse(t, body), string(sluice.Anonymous))
 		requireCode(t, sluice.SubscriptionDiffers, err)

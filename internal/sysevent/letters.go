@@ -12,6 +12,7 @@ import (
 
 	"github.com/google/uuid"
 
+	"github.com/sluice-io/sluice/internal/model"
 	"github.com/sluice-io/sluice/internal/shutdown"
 	"github.com/sluice-io/sluice/pkg/sluice"
 )
@@ -20,14 +21,14 @@ import (
 type Letters interface {
 	// Follow calls tell for the letters as they are buried, and again for those for which it returned an error, until ctx
 	// ends. Again says that some may have been told before.
-	Follow(ctx context.Context, tell func(ctx context.Context, letters []sluice.BuriedLetter, again bool) error) error
+	Follow(ctx context.Context, tell func(ctx context.Context, letters []model.BuriedLetter, again bool) error) error
 	// Subscription returns a letter's subscription, which may have gone: code NotFound.
 	Subscription(ctx context.Context, id string) (*sluice.Subscription, error)
 }
 
 // runLetters tells of dead letters until ctx is done. None is lost: they are stored, and handed out again until they are told.
 func (a *Announcer) runLetters(ctx context.Context) {
-	err := a.opts.Letters.Follow(ctx, func(ctx context.Context, letters []sluice.BuriedLetter, again bool) error {
+	err := a.opts.Letters.Follow(ctx, func(ctx context.Context, letters []model.BuriedLetter, again bool) error {
 		ctx, cancel := context.WithTimeout(shutdown.Lasting(ctx), lettersLimit)
 		defer cancel()
 		if again || old(letters) {
@@ -42,11 +43,11 @@ func (a *Announcer) runLetters(ctx context.Context) {
 
 // old reports whether one of the letters was buried so long ago that it may have been told: by an earlier release, which told of them itself
 // and noted nothing.
-func old(letters []sluice.BuriedLetter) bool {
-	return slices.ContainsFunc(letters, func(l sluice.BuriedLetter) bool { return time.Since(l.At) > keptCheck })
+func old(letters []model.BuriedLetter) bool {
+	return slices.ContainsFunc(letters, func(l model.BuriedLetter) bool { return time.Since(l.At) > keptCheck })
 }
 
-func (a *Announcer) tellLetters(ctx context.Context, letters []sluice.BuriedLetter, publish publishing) error {
+func (a *Announcer) tellLetters(ctx context.Context, letters []model.BuriedLetter, publish publishing) error {
 	var failed []error
 	told := map[string][]sluice.Event{} // by namespace
 	for i := range letters {

@@ -10,6 +10,7 @@ import (
 
 	"github.com/stretchr/testify/require"
 
+	"github.com/sluice-io/sluice/internal/model"
 	"github.com/sluice-io/sluice/internal/sysevent"
 	"github.com/sluice-io/sluice/pkg/sluice"
 )
@@ -26,13 +27,13 @@ func newLetters() *letters {
 
 func (l *letters) bury(d *sluice.DeadLetter) { l.buried <- d }
 
-func (l *letters) Follow(ctx context.Context, tell func(context.Context, []sluice.BuriedLetter, bool) error) error {
+func (l *letters) Follow(ctx context.Context, tell func(context.Context, []model.BuriedLetter, bool) error) error {
 	for {
 		select {
 		case <-ctx.Done():
 			return ctx.Err()
 		case d := <-l.buried:
-			for again := false; tell(ctx, []sluice.BuriedLetter{{DeadLetter: *d}}, again) != nil; again = true {
+			for again := false; tell(ctx, []model.BuriedLetter{{DeadLetter: *d}}, again) != nil; again = true {
 				<-time.After(time.Second)
 			}
 		}

@@ -4,6 +4,7 @@ import (
 	"context"
 	"time"
 
+	"github.com/sluice-io/sluice/internal/model"
 	"github.com/sluice-io/sluice/pkg/sluice"
 )
 
@@ -50,7 +51,7 @@ func (r *runner) tails(ctx context.Context, sub *sluice.Subscription, c *Consume
 
 func (r *runner) passes(sub *sluice.Subscription, tails Tails) bool {
 	for path, tail := range tails {
-		if r.engine.decide(sub, path, tail.Seq) != sluice.Pass {
+		if r.engine.decide(sub, path, tail.Seq) != model.Pass {
 			return false
 		}
 	}

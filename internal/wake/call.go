@@ -5,6 +5,7 @@ import (
 	"errors"
 	"slices"
 
+	"github.com/sluice-io/sluice/internal/model"
 	"github.com/sluice-io/sluice/pkg/sluice"
 )
 
@@ -19,10 +20,10 @@ func (e *Engine) Admit(ctx context.Context, namespace, consumer, token string) e
 // is there, that the consumer exists, that the token is good for it, that the body is a callback, and then what Step
 // looks at. A refusal has one of S1's codes (S1-85…91); with WakeTokenExpired comes a new token if the old one was of
 // the current epoch (register C28). Other codes: Unavailable.
-func (e *Engine) Call(ctx context.Context, namespace, consumer, token string, body []byte) (sluice.WakeAnswer, error) {
+func (e *Engine) Call(ctx context.Context, namespace, consumer, token string, body []byte) (model.WakeAnswer, error) {
 	call, err := e.identified(ctx, namespace, consumer, token)
 	if err != nil {
-		return sluice.WakeAnswer{}, err
+		return model.WakeAnswer{}, err
 	}
 	answer, err := call.take(ctx, body)
 	if errors.Is(err, errLost) {
@@ -38,7 +39,7 @@ func (e *Engine) identified(ctx context.Context, namespace, consumer, token stri
 	if token == "" {
 		return nil, sluice.Errorf(sluice.WakeTokenInvalid, "send the header Authorization: Bearer <token>")
 	}
-	id, path, ok := sluice.ParseWakeConsumerID(consumer)
+	id, path, ok := model.ParseWakeConsumerID(consumer)
 	if !ok {
 		return nil, gone()
 	}
@@ -49,7 +50,7 @@ func (e *Engine) identified(ctx context.Context, namespace, consumer, token stri
 	if sub == nil || sub.Namespace != namespace || sub.State == sluice.Cancelled {
 		return nil, gone()
 	}
-	c := &call{engine: e, sub: sub, id: sluice.WakeConsumerID(id, path), path: path, token: token}
+	c := &call{engine: e, sub: sub, id: model.WakeConsumerID(id, path), path: path, token: token}
 	if err := c.identify(); err != nil {
 		err = c.orGone(ctx, err)
 		e.ports.Observe.CalledBack(sub, sluice.CodeOf(err))
@@ -111,28 +112,28 @@ func (c *call) known() Entry {
 }
 
 // take reads the body and does what it asks for.
-func (c *call) take(ctx context.Context, body []byte) (sluice.WakeAnswer, error) {
+func (c *call) take(ctx context.Context, body []byte) (model.WakeAnswer, error) {
 	cb, err := ParseCallback(body, c.engine.ports.Streams.ParseOffset)
 	if err != nil {
-		return sluice.WakeAnswer{}, c.orGone(ctx, err)
+		return model.WakeAnswer{}, c.orGone(ctx, err)
 	}
 	c.cb = cb
 	return c.do(ctx)
 }
 
-func (c *call) do(ctx context.Context) (sluice.WakeAnswer, error) {
+func (c *call) do(ctx context.Context) (model.WakeAnswer, error) {
 	stored, err := c.engine.change(ctx, c.sub, c.path, c.known(), c.decide)
 	if sluice.CodeOf(err) == sluice.WakeTokenExpired && c.claim.renewable(c.engine.opts.Now()) {
 		fresh, failed := newToken(c.engine.ports.Keys, c.claim, c.engine.opts.Now())
 		if failed != nil {
-			return sluice.WakeAnswer{}, failed
+			return model.WakeAnswer{}, failed
 		}
-		return sluice.WakeAnswer{Token: fresh}, err
+		return model.WakeAnswer{Token: fresh}, err
 	}
 	if err != nil {
-		return sluice.WakeAnswer{}, err
+		return model.WakeAnswer{}, err
 	}
-	answer := sluice.WakeAnswer{Streams: []sluice.WakeAcked{}}
+	answer := model.WakeAnswer{Streams: []model.WakeAcked{}}
 	if stored.Consumer.State != sluice.WakeRemoved {
 		answer.Streams = stored.Consumer.offsets(c.tails, c.engine.ports.Streams.FormatOffset)
 	}

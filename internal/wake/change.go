@@ -8,6 +8,7 @@ import (
 	"reflect"
 	"sync"
 
+	"github.com/sluice-io/sluice/internal/model"
 	"github.com/sluice-io/sluice/pkg/sluice"
 )
 
@@ -24,7 +25,7 @@ const tries = 100
 func (e *Engine) change(ctx context.Context, sub *sluice.Subscription, path sluice.Path, known Entry,
 	decide func(ctx context.Context, c Consumer) (Input, error),
 ) (Entry, error) {
-	done, err := e.turns.Take(ctx, sluice.WakeConsumerID(sub.ID, path))
+	done, err := e.turns.Take(ctx, model.WakeConsumerID(sub.ID, path))
 	if err != nil {
 		return known, fmt.Errorf("consumer %s: %w", path, err)
 	}
@@ -128,15 +129,15 @@ func (e *Engine) tails(ctx context.Context, sub *sluice.Subscription, primary sl
 	all := make(Tails, len(paths))
 	for i, path := range paths {
 		switch e.decide(sub, path, found[i].Seq) {
-		case sluice.Pass:
+		case model.Pass:
 			all[path] = found[i]
-		case sluice.Undecided:
-			return nil, sluice.PermissionsUnknown()
-		case sluice.Lost:
+		case model.Undecided:
+			return nil, model.PermissionsUnknown()
+		case model.Lost:
 			if path == primary {
 				return nil, errLost
 			}
-		case sluice.Withhold:
+		case model.Withhold:
 		}
 	}
 	return all, nil
@@ -189,9 +190,9 @@ func unbounded(sub *sluice.Subscription) bool {
 }
 
 // decide asks the gate about a path.
-func (e *Engine) decide(sub *sluice.Subscription, path sluice.Path, seq uint64) sluice.Decision {
+func (e *Engine) decide(sub *sluice.Subscription, path sluice.Path, seq uint64) model.Decision {
 	if e.ports.Gate == nil {
-		return sluice.Pass
+		return model.Pass
 	}
 	return e.ports.Gate.Decide(sub, &sluice.Event{Namespace: sub.Namespace, Path: path, Seq: seq}, e.opts.Now())
 }

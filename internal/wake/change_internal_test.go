@@ -11,6 +11,7 @@ import (
 
 	"github.com/stretchr/testify/require"
 
+	"github.com/sluice-io/sluice/internal/model"
 	"github.com/sluice-io/sluice/pkg/sluice"
 )
 
@@ -30,7 +31,7 @@ type shelf struct {
 	tails     Tails
 	away      sluice.Path // nobody can tell of it
 	asked     atomic.Int64
-	decisions map[sluice.Path]sluice.Decision
+	decisions map[sluice.Path]model.Decision
 	shown     map[sluice.Path]uint64 // of what is withheld in part
 	looked    []sluice.Path          // how far who may see it
 }
@@ -74,15 +75,15 @@ func (s *shelf) Last(_ context.Context, _ string, path sluice.Path) (uint64, err
 
 func (s *shelf) Woken(*sluice.Subscription) { s.woken++ }
 
-func (s *shelf) Decide(_ *sluice.Subscription, ev *sluice.Event, _ time.Time) sluice.Decision {
+func (s *shelf) Decide(_ *sluice.Subscription, ev *sluice.Event, _ time.Time) model.Decision {
 	if d, ok := s.decisions[ev.Path]; ok {
 		return d
 	}
-	return sluice.Pass
+	return model.Pass
 }
 
 func shelved() (*Engine, *shelf, *sluice.Subscription) {
-	s := &shelf{tails: Tails{}, decisions: map[sluice.Path]sluice.Decision{}}
+	s := &shelf{tails: Tails{}, decisions: map[sluice.Path]model.Decision{}}
 	now := time.Unix(1000, 0)
 	e := New(Ports{Records: s, Streams: s, Gate: s, Observe: s}, Options{Now: func() time.Time { return now }})
 	sub := &sluice.Subscription{ID: "s", Namespace: "n", CreatedBy: string(sluice.Root), CreatedAt: time.Unix(1, 0)}
@@ -158,7 +159,7 @@ func TestChange_StoresWhatTheStepDecides(t *testing.T) { // S1-28, S1-33
 	steps = 0
 	_, err = change(Entry{}, seen)
 	require.ErrorIs(t, err, s.lost)
-	free, err := e.turns.Take(t.Context(), sluice.WakeConsumerID(sub.ID, "/a"))
+	free, err := e.turns.Take(t.Context(), model.WakeConsumerID(sub.ID, "/a"))
 	require.NoError(t, err)
 	defer free()
 	over, cancel := context.WithCancel(t.Context())
@@ -242,16 +243,16 @@ func TestTails_AreOfWhatMayBeSeen(t *testing.T) {
 	require.NoError(t, err)
 	require.Equal(t, Tails{"/a": {Seq: 7}}, one)
 
-	for _, d := range []sluice.Decision{sluice.Withhold, sluice.Lost} {
+	for _, d := range []model.Decision{model.Withhold, model.Lost} {
 		s.decisions["/b"] = d
 		some, err := e.tails(t.Context(), sub, "/a", paths[:2])
 		require.NoError(t, err)
 		require.Equal(t, Tails{"/a": {Seq: 7}}, some)
 	}
-	s.decisions["/b"] = sluice.Undecided
+	s.decisions["/b"] = model.Undecided
 	_, err = e.tails(t.Context(), sub, "/a", paths[:2])
 	require.Equal(t, sluice.Unavailable, sluice.CodeOf(err))
-	s.decisions = map[sluice.Path]sluice.Decision{"/a": sluice.Lost}
+	s.decisions = map[sluice.Path]model.Decision{"/a": model.Lost}
 	_, err = e.tails(t.Context(), sub, "/a", paths[:2])
 	require.ErrorIs(t, err, errLost)
 
@@ -260,7 +261,7 @@ func TestTails_AreOfWhatMayBeSeen(t *testing.T) {
 	_, err = e.tails(t.Context(), sub, "/a", paths)
 	require.EqualError(t, err, "away")
 	require.LessOrEqual(t, s.asked.Load(), int64(len(paths)))
-	require.Equal(t, sluice.Pass, New(Ports{}, Options{}).decide(sub, "/a", 1), "without a gate everything may leave")
+	require.Equal(t, model.Pass, New(Ports{}, Options{}).decide(sub, "/a", 1), "without a gate everything may leave")
 }
 
 // The last message of a stream may be withheld by its label: then the last one counts that the subscription's owner may see. The question is
@@ -321,10 +322,10 @@ func TestLookAhead_SavesALookThatIsOfNow(t *testing.T) {
 
 	a = r.lookAhead(t.Context(), sub, "/a", []sluice.Path{"/a", "/b"})
 	require.Equal(t, s.tails, take())
-	s.decisions["/b"] = sluice.Lost
+	s.decisions["/b"] = model.Lost
 	require.Equal(t, fresh, take(), "it may not be told any more")
 	s.away = "/b"
-	s.decisions = map[sluice.Path]sluice.Decision{}
+	s.decisions = map[sluice.Path]model.Decision{}
 	a = r.lookAhead(t.Context(), sub, "/a", []sluice.Path{"/a", "/b"})
 	require.Equal(t, fresh, take(), "it was not found")
 	a = nil

@@ -7,6 +7,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/sluice-io/sluice/internal/durable"
+	"github.com/sluice-io/sluice/internal/model"
 	"github.com/sluice-io/sluice/internal/wake"
 	"github.com/sluice-io/sluice/pkg/sluice"
 )
@@ -27,8 +28,8 @@ func FuzzParseCallback(f *testing.F) {
 	now := time.Date(2026, 1, 2, 3, 4, 5, 0, time.UTC)
 	rules := wake.Rules{Retry: sluice.Retry{Preset: sluice.PresetPersistent}, NewWakeID: func() string { return "w4" }, Random: func() float64 { return 0 }}
 	f.Fuzz(func(t *testing.T, id string, body []byte) {
-		if subscription, path, ok := sluice.ParseWakeConsumerID(id); ok {
-			again, same, ok := sluice.ParseWakeConsumerID(sluice.WakeConsumerID(subscription, path))
+		if subscription, path, ok := model.ParseWakeConsumerID(id); ok {
+			again, same, ok := model.ParseWakeConsumerID(model.WakeConsumerID(subscription, path))
 			require.True(t, ok)
 			require.Equal(t, []any{subscription, path}, []any{again, same})
 		}

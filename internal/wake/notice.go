@@ -4,27 +4,28 @@ import (
 	"encoding/json"
 	"slices"
 
+	"github.com/sluice-io/sluice/internal/model"
 	"github.com/sluice-io/sluice/pkg/sluice"
 )
 
 // Notice is what is POSTed to wake a consumer (S1-46…53). It has no content of events (register C10).
 type Notice struct {
-	ConsumerID  string             `json:"consumer_id"`
-	Epoch       uint64             `json:"epoch"`
-	WakeID      string             `json:"wake_id"`
-	Primary     sluice.Path        `json:"primary_stream"`
-	Streams     []sluice.WakeAcked `json:"streams"`
-	TriggeredBy []sluice.Path      `json:"triggered_by"`
-	Callback    string             `json:"callback"`
-	Token       string             `json:"token"`
+	ConsumerID  string            `json:"consumer_id"`
+	Epoch       uint64            `json:"epoch"`
+	WakeID      string            `json:"wake_id"`
+	Primary     sluice.Path       `json:"primary_stream"`
+	Streams     []model.WakeAcked `json:"streams"`
+	TriggeredBy []sluice.Path     `json:"triggered_by"`
+	Callback    string            `json:"callback"`
+	Token       string            `json:"token"`
 }
 
 // offsets returns how far the consumer's streams are acknowledged, those that may be shown.
-func (c *Consumer) offsets(tails Tails, format func(uint64) string) []sluice.WakeAcked {
-	all := make([]sluice.WakeAcked, 0, len(c.Streams))
+func (c *Consumer) offsets(tails Tails, format func(uint64) string) []model.WakeAcked {
+	all := make([]model.WakeAcked, 0, len(c.Streams))
 	for _, p := range c.Streams {
 		if _, shown := tails[p.Path]; shown {
-			all = append(all, sluice.WakeAcked{Path: p.Path, Offset: offset(p.Acked, format)})
+			all = append(all, model.WakeAcked{Path: p.Path, Offset: offset(p.Acked, format)})
 		}
 	}
 	return all

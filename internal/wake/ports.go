@@ -5,6 +5,7 @@ import (
 	"time"
 
 	"github.com/sluice-io/sluice/internal/callbacktoken"
+	"github.com/sluice-io/sluice/internal/model"
 	"github.com/sluice-io/sluice/pkg/sluice"
 )
 
@@ -68,7 +69,7 @@ type Streams interface {
 
 // Source hands over what is stored on the paths of a subscription, in the order of the log.
 type Source interface {
-	Deliveries() <-chan *sluice.Delivery
+	Deliveries() <-chan *model.Delivery
 	Ended() <-chan struct{} // closed when it cannot go on and has to be opened again
 	Close()
 }
@@ -102,7 +103,7 @@ type Pace interface {
 
 // Gate says whether something on a path may leave for a subscription now.
 type Gate interface {
-	Decide(sub *sluice.Subscription, ev *sluice.Event, now time.Time) sluice.Decision
+	Decide(sub *sluice.Subscription, ev *sluice.Event, now time.Time) model.Decision
 }
 
 // Log keeps the attempts.

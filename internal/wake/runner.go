@@ -10,6 +10,7 @@ import (
 	"github.com/cenkalti/backoff/v4"
 
 	"github.com/sluice-io/sluice/internal/fairsem"
+	"github.com/sluice-io/sluice/internal/model"
 	"github.com/sluice-io/sluice/pkg/sluice"
 )
 
@@ -53,14 +54,14 @@ type runner struct {
 type entry struct {
 	Entry
 
-	seen   uint64           // the last sequence of its own stream that was told of
-	fresh  bool             // seen was told since it was looked at
-	other  bool             // something was stored in a stream that is not its own
-	news   bool             // it is to be looked at
-	busy   bool             // it is being looked at
-	listed bool             // its stream may be older than the subscription
-	acks   []sluice.Receipt // to give once it was looked at
-	sent   string           // the wake of which attempt number is under way
+	seen   uint64          // the last sequence of its own stream that was told of
+	fresh  bool            // seen was told since it was looked at
+	other  bool            // something was stored in a stream that is not its own
+	news   bool            // it is to be looked at
+	busy   bool            // it is being looked at
+	listed bool            // its stream may be older than the subscription
+	acks   []model.Receipt // to give once it was looked at
+	sent   string          // the wake of which attempt number is under way
 	number int
 	flying int // notices under way
 	ahead  *ahead
@@ -168,12 +169,12 @@ func (r *runner) drain(ctx context.Context, source Source) {
 // over for good.
 func (r *runner) withheld(ev *sluice.Event) bool {
 	gate := r.engine.ports.Gate
-	return gate != nil && gate.Decide(r.sub.Load(), ev, r.engine.opts.Now()) == sluice.Withhold
+	return gate != nil && gate.Decide(r.sub.Load(), ev, r.engine.opts.Now()) == model.Withhold
 }
 
 // told enters that something was stored on a path of the subscription. The receipt is given when nothing
 // depends on it any more: whoever is awake looks at the end of the stream before it goes to sleep.
-func (r *runner) told(path sluice.Path, seq uint64, receipt sluice.Receipt) {
+func (r *runner) told(path sluice.Path, seq uint64, receipt model.Receipt) {
 	if path == "" || path.Dotted() || !r.sub.Load().Pattern.Match(path) { // no client can ask for dots
 		r.acknowledge(receipt)
 		return
@@ -198,7 +199,7 @@ func (r *runner) told(path sluice.Path, seq uint64, receipt sluice.Receipt) {
 	r.look(en)
 }
 
-func (r *runner) acknowledge(receipt sluice.Receipt) {
+func (r *runner) acknowledge(receipt model.Receipt) {
 	if receipt == nil {
 		return
 	}
@@ -318,7 +319,7 @@ func (r *runner) input(ctx context.Context, sub *sluice.Subscription, c Consumer
 		c = *in.Born
 	}
 	var err error
-	if fresh && c.State == sluice.WakeIdle && seen > c.acked(c.Path) && c.Follows(c.Path) && r.engine.decide(sub, c.Path, seen) == sluice.Pass {
+	if fresh && c.State == sluice.WakeIdle && seen > c.acked(c.Path) && c.Follows(c.Path) && r.engine.decide(sub, c.Path, seen) == model.Pass {
 		in.Tails = Tails{c.Path: {Seq: seen}}
 		return in, nil
 	}

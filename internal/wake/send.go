@@ -9,6 +9,7 @@ import (
 
 	"github.com/cenkalti/backoff/v4"
 
+	"github.com/sluice-io/sluice/internal/model"
 	"github.com/sluice-io/sluice/internal/retry"
 	"github.com/sluice-io/sluice/internal/shutdown"
 	"github.com/sluice-io/sluice/pkg/sluice"
@@ -269,7 +270,7 @@ func (r *runner) deadline(ctx context.Context, sub *sluice.Subscription, known E
 
 // letter makes a notice.
 func (r *runner) letter(sub *sluice.Subscription, c *Consumer, tails Tails) (Letter, error) {
-	id := sluice.WakeConsumerID(sub.ID, c.Path)
+	id := model.WakeConsumerID(sub.ID, c.Path)
 	token, err := newToken(r.engine.ports.Keys, Claim{Namespace: sub.Namespace, Consumer: id, Of: c.Of, Epoch: c.Epoch}, r.engine.opts.Now())
 	if err != nil {
 		return Letter{}, err

@@ -8,6 +8,7 @@ import (
 	"strings"
 	"time"
 
+	"github.com/sluice-io/sluice/internal/model"
 	"github.com/sluice-io/sluice/pkg/sluice"
 )
 
@@ -15,12 +16,12 @@ import (
 const defaultPage = 100
 
 // Consumers returns a page of a subscription's consumers.
-func (e *Engine) Consumers(ctx context.Context, sub *sluice.Subscription, q sluice.WakeQuery) (sluice.WakePage, error) {
+func (e *Engine) Consumers(ctx context.Context, sub *sluice.Subscription, q model.WakeQuery) (model.WakePage, error) {
 	all, err := e.entries(ctx, sub)
 	if err != nil {
-		return sluice.WakePage{}, err
+		return model.WakePage{}, err
 	}
-	page := sluice.WakePage{Counts: map[sluice.WakeState]int{}}
+	page := model.WakePage{Counts: map[sluice.WakeState]int{}}
 	limit := q.Limit
 	if limit <= 0 {
 		limit = defaultPage
@@ -100,7 +101,7 @@ func (e *Engine) Consumer(ctx context.Context, sub *sluice.Subscription, path sl
 func (e *Engine) show(sub *sluice.Subscription, c *Consumer, tails Tails) sluice.WakeConsumer {
 	format := e.ports.Streams.FormatOffset
 	shown := sluice.WakeConsumer{
-		ID: sluice.WakeConsumerID(sub.ID, c.Path), Namespace: sub.Namespace, Subscription: sub.ID, Path: c.Path,
+		ID: model.WakeConsumerID(sub.ID, c.Path), Namespace: sub.Namespace, Subscription: sub.ID, Path: c.Path,
 		State: c.State, Epoch: c.Epoch, WakeID: c.WakeID, Streams: []sluice.WakeStream{},
 		WokenAt: moment(c.Woken), Failures: c.Failures, FailingSince: moment(c.FailingSince), LastError: c.LastError,
 	}

@@ -9,6 +9,7 @@ import (
 
 	"github.com/stretchr/testify/require"
 
+	"github.com/sluice-io/sluice/internal/model"
 	"github.com/sluice-io/sluice/internal/watch"
 	"github.com/sluice-io/sluice/pkg/sluice"
 )
@@ -36,14 +37,14 @@ func TestWhatIsNotKnownIsWaitedFor(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		s := newSite()
-		s.shows = sluice.Undecided
+		s.shows = model.Undecided
 		s.run(t, asIs, func() {
 			s.publish("on")
 			<-time.After(time.Minute)
 			ids, _ := s.said()
 			require.Empty(t, ids)
 			s.locked(func() {
-				s.shows = sluice.Pass
+				s.shows = model.Pass
 				s.wake()
 			})
 		})
@@ -54,7 +55,7 @@ func TestWhatIsNotKnownIsWaitedFor(t *testing.T) {
 
 func TestWhatMayNotBeReadIsAsIfItWereNotThere(t *testing.T) {
 	t.Parallel()
-	for _, d := range []sluice.Decision{sluice.Withhold, sluice.Lost} {
+	for _, d := range []model.Decision{model.Withhold, model.Lost} {
 		t.Run(fmt.Sprint(d), func(t *testing.T) {
 			t.Parallel()
 			synctest.Test(t, func(t *testing.T) {
@@ -152,7 +153,7 @@ func TestAReadingThatIsGoneWhenItsTimeComesDoesNotFire(t *testing.T) {
 		id     string
 	}{
 		"it left the log":                   {func(s *site) { s.gone = 1 }, "missed-watch-hot-7-1-expired"},
-		"its creator may not read it again": {func(s *site) { s.shows = sluice.Withhold }, "missed-watch-hot-7-1-not_readable"},
+		"its creator may not read it again": {func(s *site) { s.shows = model.Withhold }, "missed-watch-hot-7-1-not_readable"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()

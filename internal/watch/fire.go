@@ -7,6 +7,7 @@ import (
 	"log/slog"
 	"time"
 
+	"github.com/sluice-io/sluice/internal/model"
 	"github.com/sluice-io/sluice/pkg/sluice"
 )
 
@@ -94,7 +95,7 @@ func (r *runner) try(ctx context.Context, f *Firing, ev *sluice.Event) (outcome 
 	case err != nil && ctx.Err() != nil, code == sluice.Unavailable, code == sluice.Internal && f.tries < mostTries:
 		return "", err
 	}
-	return sluice.DispatchOutcome(err), nil
+	return model.DispatchOutcome(err), nil
 }
 
 // reading returns a reading again, which may be at hand, or why it is none any more.

@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/sluice-io/sluice/internal/filter"
+	"github.com/sluice-io/sluice/internal/model"
 	"github.com/sluice-io/sluice/pkg/sluice"
 )
 
@@ -56,7 +57,7 @@ type Log interface {
 
 // Gate says what those who made watches may read, and when that changes.
 type Gate interface {
-	Shows(c sluice.Creator, ev *sluice.Event) sluice.Decision
+	Shows(c sluice.Creator, ev *sluice.Event) model.Decision
 	// Applied returns what is closed when the answers may be others.
 	Applied() (revision uint64, changed <-chan struct{})
 }

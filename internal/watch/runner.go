@@ -12,6 +12,7 @@ import (
 	"github.com/sluice-io/sluice/internal/filter"
 	"github.com/sluice-io/sluice/internal/inflight"
 	"github.com/sluice-io/sluice/internal/logtail"
+	"github.com/sluice-io/sluice/internal/model"
 	"github.com/sluice-io/sluice/internal/shutdown"
 	"github.com/sluice-io/sluice/pkg/sluice"
 )
@@ -257,8 +258,8 @@ func isReading(w *sluice.Watch, chooses *filter.Matcher, ev *sluice.Event) (bool
 func (r *runner) shows(ctx context.Context, ev *sluice.Event) (bool, error) {
 	for {
 		_, changed := r.ports.Gate.Applied()
-		if d := r.ports.Gate.Shows(r.watch.Creator, ev); d != sluice.Undecided {
-			return d == sluice.Pass, nil
+		if d := r.ports.Gate.Shows(r.watch.Creator, ev); d != model.Undecided {
+			return d == model.Pass, nil
 		}
 		select {
 		case <-changed:

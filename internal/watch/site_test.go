@@ -13,6 +13,7 @@ import (
 
 	"github.com/stretchr/testify/require"
 
+	"github.com/sluice-io/sluice/internal/model"
 	"github.com/sluice-io/sluice/internal/watch"
 	"github.com/sluice-io/sluice/pkg/sluice"
 )
@@ -29,7 +30,7 @@ type site struct {
 	version uint64
 	puts    int
 
-	shows     sluice.Decision
+	shows     model.Decision
 	perform   func(n int) error // of the n-th try
 	underWay  func(context.Context)
 	engine    *watch.Engine
@@ -44,7 +45,7 @@ type site struct {
 }
 
 func newSite() *site {
-	return &site{changed: make(chan struct{}), published: map[string]sluice.Event{}, shows: sluice.Pass, watch: make(chan *watch.Stored), perform: func(int) error { return nil }}
+	return &site{changed: make(chan struct{}), published: map[string]sluice.Event{}, shows: model.Pass, watch: make(chan *watch.Stored), perform: func(int) error { return nil }}
 }
 
 func (s *site) locked(f func()) {
@@ -174,7 +175,7 @@ func (s *site) Announce(_ context.Context, ev sluice.Event) error {
 	return s.shut
 }
 
-func (s *site) Shows(sluice.Creator, *sluice.Event) sluice.Decision {
+func (s *site) Shows(sluice.Creator, *sluice.Event) model.Decision {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	return s.shows

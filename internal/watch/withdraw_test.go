@@ -9,6 +9,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/sluice-io/sluice/internal/inflight"
+	"github.com/sluice-io/sluice/internal/model"
 	"github.com/sluice-io/sluice/pkg/sluice"
 )
 
@@ -43,7 +44,7 @@ func TestWhatIsUnderWayWhenARightIsLostIsCutOff(t *testing.T) { // C43, S2-42
 					s.publish("on")
 					synctest.Wait()
 					require.NoError(t, s.engine.Withdraw(t.Context(), func(sub *sluice.Subscription) bool { return !ofAnn(sub) }), "it is not about her")
-					s.locked(func() { s.shows = sluice.Lost })
+					s.locked(func() { s.shows = model.Lost })
 					withdrawn := make(chan error, 1)
 					go func() { withdrawn <- s.engine.Withdraw(t.Context(), ofAnn) }()
 					synctest.Wait()
@@ -71,7 +72,7 @@ func TestWhatWasDecidedBeforeARightWasLostIsNotDone(t *testing.T) { // C43, S2-4
 		tried := 0
 		s.perform = func(int) error {
 			if tried++; tried == 1 {
-				s.shows = sluice.Lost // while the first of two that were decided together is done
+				s.shows = model.Lost // while the first of two that were decided together is done
 			}
 			return nil
 		}

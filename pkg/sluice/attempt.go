@@ -158,13 +158,6 @@ func (d *DeadLetter) AppendEvent(b []byte) []byte {
 	return append(d.Event.AppendJSON(b), '}')
 }
 
-// BuriedLetter is a dead letter with its sequence among the dead letters of all subscriptions.
-type BuriedLetter struct {
-	DeadLetter
-
-	LetterSeq uint64
-}
-
 // Status is the status of a subscription.
 type Status struct {
 	State  State  `json:"state"`

@@ -2,7 +2,6 @@ package sluice
 
 import (
 	"fmt"
-	"strings"
 	"time"
 )
 
@@ -72,14 +71,4 @@ type Verification struct {
 	Read      uint64    `json:"read"`              // number of messages read
 	Total     uint64    `json:"total"`
 	Error     string    `json:"error,omitempty"` // why the verification ended early
-}
-
-// MissingProblem returns the error (Unavailable) that names the deleted streams and the remedy; nil
-// if none is missing.
-func MissingProblem(streams []string) *Error {
-	if len(streams) == 0 {
-		return nil
-	}
-	return Errorf(Unavailable, "missing in NATS, because it was deleted there: %s. Stop the server and restore a backup (sluice restore), "+
-		"or abandon its content with sluice doctor --forget, which recreates it, empty", strings.Join(streams, ", ")).With("missing", streams)
 }

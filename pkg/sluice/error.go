@@ -72,9 +72,3 @@ func CodeOf(err error) Code {
 	}
 	return Internal
 }
-
-// PermissionsUnknown returns the error (Unavailable) of a request whose permissions cannot be
-// decided yet: the server has not loaded the grants and access lists, or has lost touch with them.
-func PermissionsUnknown() *Error {
-	return Errorf(Unavailable, "permissions have not loaded yet; retry")
-}

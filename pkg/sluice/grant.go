@@ -253,17 +253,6 @@ type ACL struct {
 // Everything reports whether the entry is for the whole namespace.
 func (a Access) Everything() bool { return a.Pattern == "/**" }
 
-// Decision is the gate's decision on content that is about to be sent.
-type Decision uint8
-
-// The decisions. The zero Decision blocks the content.
-const (
-	Undecided Decision = iota // unknown at the moment: retry later
-	Pass                      // the content may be sent
-	Withhold                  // the recipient may not see this event, nor learn that it exists
-	Lost                      // access was lost entirely (S0-63)
-)
-
 // Tombstone records that everything on a path up to a sequence is erased and never sent again.
 type Tombstone struct {
 	Namespace string    `json:"namespace"`

@@ -1,7 +1,5 @@
 package sluice
 
-import "time"
-
 // Breaker is the state of an endpoint's circuit breaker.
 type Breaker string
 
@@ -11,19 +9,3 @@ const (
 	BreakerOpen     Breaker = "open"      // only occasional probes
 	BreakerHalfOpen Breaker = "half_open" // a few requests at once, then more
 )
-
-// Health is the persistent state of a subscription whose endpoint is failing. The zero value means
-// healthy.
-type Health struct {
-	Breaker      Breaker   `json:"breaker,omitempty"` // empty: closed
-	ProbeAt      time.Time `json:"probe_at,omitzero"` // while it is open
-	Pause        Duration  `json:"pause,omitempty"`   // between the last two probes
-	HeldUntil    time.Time `json:"held_until,omitzero"`
-	FailingSince time.Time `json:"failing_since,omitzero"` // every attempt has failed since
-	// Why its source could not be opened repeatedly.
-	Unopened string `json:"unopened,omitempty"`
-	// Last published percentage of the way to being disabled.
-	Alerted int `json:"alerted,omitempty"`
-	// Revision of the subscription; a change made while it was not served starts over.
-	Revision uint64 `json:"revision,omitempty"`
-}

@@ -75,14 +75,6 @@ func (a *Action) Event(namespace, id string) Event {
 // (S2-39).
 const OutcomeOK = "ok"
 
-// DispatchOutcome returns the dispatch_outcome for the result of an action.
-func DispatchOutcome(err error) string {
-	if err == nil {
-		return OutcomeOK
-	}
-	return string(CodeOf(err))
-}
-
 // Creator is the principal and grant that created an instruction. Without permission for its
 // action, the instruction does nothing.
 type Creator struct {

@@ -7,6 +7,7 @@ import (
 
 	"github.com/stretchr/testify/require"
 
+	"github.com/sluice-io/sluice/internal/model"
 	"github.com/sluice-io/sluice/pkg/sluice"
 )
 
@@ -69,9 +70,9 @@ func TestAnInstructionsIDIsPartOfItsKey(t *testing.T) {
 // S2-39: "ok", or the code of what went wrong.
 func TestTheOutcomeOfADispatchIsOkOrACode(t *testing.T) {
 	t.Parallel()
-	require.Equal(t, "ok", sluice.DispatchOutcome(nil))
-	require.Equal(t, "forbidden", sluice.DispatchOutcome(sluice.Errorf(sluice.Forbidden, "no")))
-	require.Equal(t, "internal", sluice.DispatchOutcome(json.Unmarshal([]byte("x"), new(int))))
+	require.Equal(t, "ok", model.DispatchOutcome(nil))
+	require.Equal(t, "forbidden", model.DispatchOutcome(sluice.Errorf(sluice.Forbidden, "no")))
+	require.Equal(t, "internal", model.DispatchOutcome(json.Unmarshal([]byte("x"), new(int))))
 }
 
 func TestAttribute_IsCleanText(t *testing.T) {

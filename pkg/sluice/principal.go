@@ -1,7 +1,6 @@
 package sluice
 
 import (
-	"context"
 	"strings"
 )
 
@@ -80,19 +79,6 @@ func (c Caller) Unbounded() bool {
 
 // Unknown reports whether the caller is anonymous.
 func (c Caller) Unknown() bool { return c.Grant == "" && c.Principal == Anonymous }
-
-type callerKey struct{}
-
-// WithCaller returns a context that carries the caller of its request.
-func WithCaller(ctx context.Context, c Caller) context.Context {
-	return context.WithValue(ctx, callerKey{}, c)
-}
-
-// CallerFrom returns the caller of the context's request: the zero Caller if it has none.
-func CallerFrom(ctx context.Context) Caller {
-	c, _ := ctx.Value(callerKey{}).(Caller)
-	return c
-}
 
 // Profile is the clearance and description of a principal.
 type Profile struct {

@@ -6,6 +6,7 @@ import (
 
 	"github.com/stretchr/testify/require"
 
+	"github.com/sluice-io/sluice/internal/model"
 	"github.com/sluice-io/sluice/pkg/sluice"
 )
 
@@ -58,7 +59,7 @@ func TestCaller_IsBoundedByAGrant(t *testing.T) {
 	} {
 		require.Equal(t, c.unbounded, c.caller.Unbounded(), c.caller)
 		require.Equal(t, c.unknown, c.caller.Unknown(), c.caller)
-		require.Equal(t, c.caller, sluice.CallerFrom(sluice.WithCaller(t.Context(), c.caller)))
+		require.Equal(t, c.caller, model.CallerFrom(model.WithCaller(t.Context(), c.caller)))
 	}
-	require.Zero(t, sluice.CallerFrom(t.Context()))
+	require.Zero(t, model.CallerFrom(t.Context()))
 }

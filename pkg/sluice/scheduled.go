@@ -5,27 +5,6 @@ import "time"
 // AttributeDeliverAt is the extension attribute for the time at which to store an event; RFC 3339.
 const AttributeDeliverAt = "deliverat"
 
-// Scheduled is an event that is stored in its namespace's log at a set time, unless it is cancelled
-// before.
-type Scheduled struct {
-	Creator
-
-	Event     Event
-	DeliverAt time.Time
-	Claim     *Claim // nil: storing has not begun
-	// How it ended without being stored: OutcomeCancelled, or a Code; "": not ended.
-	Outcome  string
-	EndedBy  Principal // the principal that cancelled it
-	Revision uint64
-}
-
-// ScheduledPlace is the position in a list of scheduled events: after the event with this time and
-// ID.
-type ScheduledPlace struct {
-	At time.Time
-	ID string
-}
-
 // Claim records that a replica is storing a due event.
 type Claim struct {
 	By    string    `json:"by"`    // replica

@@ -5,14 +5,6 @@ import "net/url"
 // SystemSource is the source of system events.
 const SystemSource = "/sluice"
 
-// SystemEvent is an event that the server publishes about itself.
-type SystemEvent struct {
-	Path Path
-	ID   string
-	Kind string
-	Data any
-}
-
 // Types of the system events.
 const (
 	TypeSubscriptionCreated   = "subscription.created"

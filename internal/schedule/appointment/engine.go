@@ -13,6 +13,7 @@ import (
 	"time"
 
 	"github.com/sluice-io/sluice/internal/ledger"
+	"github.com/sluice-io/sluice/internal/model"
 	"github.com/sluice-io/sluice/internal/schedule"
 	"github.com/sluice-io/sluice/internal/schedule/action"
 	"github.com/sluice-io/sluice/pkg/sluice"
@@ -44,7 +45,7 @@ type Performer interface {
 
 // Teller publishes a system event; an id that was told before is told once.
 type Teller interface {
-	Tell(ctx context.Context, namespace string, e sluice.SystemEvent) error
+	Tell(ctx context.Context, namespace string, e model.SystemEvent) error
 }
 
 // Needs is what the engine works with.
@@ -380,7 +381,7 @@ func (e *Engine) keep(ctx context.Context, a *sluice.Appointment, kind string, d
 // tell publishes the system event that is in the record, and takes it out.
 func (e *Engine) tell(ctx context.Context, a *sluice.Appointment) (err error) {
 	work := *a.Work
-	err = e.needs.Tell.Tell(ctx, a.Namespace, sluice.SystemEvent{Path: sluice.AppointmentPath(a.ID), ID: work.Untold.ID, Kind: work.Untold.Kind, Data: work.Untold.Data})
+	err = e.needs.Tell.Tell(ctx, a.Namespace, model.SystemEvent{Path: sluice.AppointmentPath(a.ID), ID: work.Untold.ID, Kind: work.Untold.Kind, Data: work.Untold.Data})
 	if err != nil && action.Passing(err) {
 		return err
 	}

@@ -8,6 +8,7 @@ import (
 	"strings"
 	"time"
 
+	"github.com/sluice-io/sluice/internal/model"
 	"github.com/sluice-io/sluice/internal/schedule"
 	"github.com/sluice-io/sluice/internal/schedule/action"
 	"github.com/sluice-io/sluice/internal/schedule/timerqueue"
@@ -164,7 +165,7 @@ func (e *Engine) rest(ctx context.Context, a *sluice.Appointment, sent bool) (er
 func (e *Engine) ended(ctx context.Context, a *sluice.Appointment, stored sluice.Stored, cause error) error {
 	now := e.needs.Now().UTC()
 	end := sluice.AppointmentEnd{
-		State: sluice.AppointmentFired, ScheduledFor: a.At, At: now, Outcome: sluice.DispatchOutcome(cause), EventID: event(a).ID, Seq: stored.Seq,
+		State: sluice.AppointmentFired, ScheduledFor: a.At, At: now, Outcome: model.DispatchOutcome(cause), EventID: event(a).ID, Seq: stored.Seq,
 	}
 	over(a, end, now)
 	err := e.keep(ctx, a, sluice.TypeAppointmentFired, firedData{about(a), end.ScheduledFor.UnixMilli(), now.UnixMilli(), end.Outcome, end.EventID})

@@ -12,6 +12,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/sluice-io/sluice/internal/ledger"
+	"github.com/sluice-io/sluice/internal/model"
 	"github.com/sluice-io/sluice/internal/schedule/action"
 	"github.com/sluice-io/sluice/pkg/sluice"
 )
@@ -137,7 +138,7 @@ func (w *world) CheckNew(context.Context, string, string, []sluice.Event) error 
 
 func (w *world) Take(string, int, int, time.Time) error { return nil }
 
-func (w *world) Tell(_ context.Context, _ string, e sluice.SystemEvent) error {
+func (w *world) Tell(_ context.Context, _ string, e model.SystemEvent) error {
 	return w.write(func() error {
 		text, err := json.Marshal(e.Data)
 		if err != nil || e.Path != "/_sys/appointments/a" || !strings.Contains(string(text), `"creator":"root","appointment_id":"a"`) {

@@ -3,8 +3,8 @@ package delayed
 import (
 	"time"
 
+	"github.com/sluice-io/sluice/internal/model"
 	"github.com/sluice-io/sluice/internal/schedule/action"
-	"github.com/sluice-io/sluice/pkg/sluice"
 )
 
 // poll is how soon it is looked again whether somebody else has done what is claimed.
@@ -31,7 +31,7 @@ type moment struct {
 }
 
 // decide returns what to do with an event, and, if that is to wait, until when.
-func decide(s *sluice.Scheduled, m moment) (step, time.Time) {
+func decide(s *model.Scheduled, m moment) (step, time.Time) {
 	begin := s.DeliverAt
 	if m.grace > 0 { // whoever is at the lane, and behind, comes to this event, too
 		begin = later(begin, m.others).Add(m.grace)

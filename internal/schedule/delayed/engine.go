@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"github.com/sluice-io/sluice/internal/ledger"
+	"github.com/sluice-io/sluice/internal/model"
 	"github.com/sluice-io/sluice/internal/schedule"
 	"github.com/sluice-io/sluice/internal/schedule/action"
 	"github.com/sluice-io/sluice/pkg/sluice"
@@ -19,17 +20,17 @@ import (
 // Records keeps the events.
 type Records interface {
 	// Put stores what becomes of an event if the stored revision is its own, 0 for a new one, and returns the new one.
-	Put(ctx context.Context, s *sluice.Scheduled) (uint64, error)
-	Get(ctx context.Context, namespace, id string) (sluice.Scheduled, error)
+	Put(ctx context.Context, s *model.Scheduled) (uint64, error)
+	Get(ctx context.Context, namespace, id string) (model.Scheduled, error)
 	// Delete removes an event if the stored revision is its own.
-	Delete(ctx context.Context, s *sluice.Scheduled) error
+	Delete(ctx context.Context, s *model.Scheduled) error
 }
 
 // Lists reads all of them.
 type Lists interface {
 	// Watch tells of every one by its key, as it is and as it changes, nil when it is gone, until ctx ends. Once all that are
 	// stored have been told, it says so with no key.
-	Watch(ctx context.Context, f func(key string, s *sluice.Scheduled)) error
+	Watch(ctx context.Context, f func(key string, s *model.Scheduled)) error
 }
 
 // Log says what a namespace's log has.
@@ -47,7 +48,7 @@ type Performer interface {
 
 // Teller publishes a system event; an id that was told before is told once.
 type Teller interface {
-	Tell(ctx context.Context, namespace string, e sluice.SystemEvent) error
+	Tell(ctx context.Context, namespace string, e model.SystemEvent) error
 }
 
 // Needs is what the engine works with.
@@ -76,7 +77,7 @@ type Options struct {
 type Engine struct {
 	needs Needs
 	opts  Options
-	due   *schedule.Engine[sluice.Scheduled]
+	due   *schedule.Engine[model.Scheduled]
 
 	mu     sync.Mutex
 	others map[string]time.Time // when another replica was last seen to store an event of a lane
@@ -121,11 +122,11 @@ func (e *Engine) moment(lane string) moment {
 }
 
 // lane is what is stored in order.
-func lane(s *sluice.Scheduled) string { return s.Event.Namespace + string(s.Event.Path) }
+func lane(s *model.Scheduled) string { return s.Event.Namespace + string(s.Event.Path) }
 
 // Schedule takes an event that is to be stored at a time, and returns what is stored of it, and whether it had been
 // taken before under its id. Codes as of publishing; QuotaExceeded if too many wait; Conflict if the id is that of an event on another path.
-func (e *Engine) Schedule(ctx context.Context, s sluice.Scheduled) (sluice.Scheduled, bool, error) {
+func (e *Engine) Schedule(ctx context.Context, s model.Scheduled) (model.Scheduled, bool, error) {
 	if ahead := e.opts.Ahead; ahead > 0 && s.DeliverAt.After(e.needs.Now().Add(ahead)) {
 		return s, false, sluice.Errorf(sluice.InvalidRequest, "%s is too far ahead: use at most %s", s.DeliverAt.Format(time.RFC3339), ahead).
 			With("field", sluice.AttributeDeliverAt)
@@ -159,7 +160,7 @@ func (e *Engine) Schedule(ctx context.Context, s sluice.Scheduled) (sluice.Sched
 		case is.Event.Path != s.Event.Path:
 			return s, false, sluice.Errorf(sluice.Conflict, "the id %q belongs to an event on another path; ids are unique in a namespace", s.Event.ID).With("id", s.Event.ID)
 		case !s.Event.Repeats(&is.Event):
-			return sluice.Scheduled{}, false, s.Event.OtherEvent()
+			return model.Scheduled{}, false, s.Event.OtherEvent()
 		default:
 			return is, true, nil
 		}
@@ -215,7 +216,7 @@ func (e *Engine) reserve(namespace string) (release func(), err error) {
 const fullRetry = 60
 
 // Get returns an event that is not stored yet. Code NotFound.
-func (e *Engine) Get(ctx context.Context, namespace, id string) (sluice.Scheduled, error) {
+func (e *Engine) Get(ctx context.Context, namespace, id string) (model.Scheduled, error) {
 	s, err := e.needs.Records.Get(ctx, namespace, id)
 	if err == nil && s.Outcome != "" {
 		err = sluice.Errorf(sluice.NotFound, "scheduled event %q not found in %s", id, namespace)
@@ -225,14 +226,14 @@ func (e *Engine) Get(ctx context.Context, namespace, id string) (sluice.Schedule
 
 // After returns a namespace's events that are not stored yet, the next first: up to so many behind a place, of those on paths that are
 // wanted; and where to go on, the zero place if these were all.
-func (e *Engine) After(ctx context.Context, namespace string, p sluice.ScheduledPlace, most int, want func(sluice.Path) bool) ([]sluice.Scheduled, sluice.ScheduledPlace, error) {
-	next := sluice.ScheduledPlace{}
+func (e *Engine) After(ctx context.Context, namespace string, p model.ScheduledPlace, most int, want func(sluice.Path) bool) ([]model.Scheduled, model.ScheduledPlace, error) {
+	next := model.ScheduledPlace{}
 	if err := e.due.Known(ctx); err != nil {
 		return nil, next, err
 	}
 	marks := e.due.After(namespace, schedule.Mark{At: p.At, ID: p.ID}, most, func(m schedule.Mark) bool { return want(m.Path) })
 	if len(marks) == most && most > 0 {
-		next = sluice.ScheduledPlace{At: marks[most-1].At, ID: marks[most-1].ID}
+		next = model.ScheduledPlace{At: marks[most-1].At, ID: marks[most-1].ID}
 	}
 	all, err := e.read(ctx, namespace, marks)
 	return all, next, err
@@ -242,8 +243,8 @@ func (e *Engine) After(ctx context.Context, namespace string, p sluice.Scheduled
 const readers = 8
 
 // read returns what is stored of events, without those that are not any more.
-func (e *Engine) read(ctx context.Context, namespace string, marks []schedule.Mark) ([]sluice.Scheduled, error) {
-	all, errs := make([]sluice.Scheduled, len(marks)), make([]error, len(marks))
+func (e *Engine) read(ctx context.Context, namespace string, marks []schedule.Mark) ([]model.Scheduled, error) {
+	all, errs := make([]model.Scheduled, len(marks)), make([]error, len(marks))
 	var reading sync.WaitGroup
 	for r := range min(readers, len(marks)) {
 		reading.Go(func() {
@@ -276,7 +277,7 @@ type endData struct {
 	CancelledBy sluice.Principal `json:"cancelled_by,omitempty"`
 }
 
-func dataOf(s *sluice.Scheduled) endData {
+func dataOf(s *model.Scheduled) endData {
 	return endData{
 		ID: s.Event.ID, Path: s.Event.Path, Type: s.Event.Type, DeliverAt: s.DeliverAt, Creator: s.CreatedBy, CancelledBy: s.EndedBy,
 	}
@@ -284,7 +285,7 @@ func dataOf(s *sluice.Scheduled) endData {
 
 // Cancel has an event, as it was read, not stored any more: when it returns without an error, it never is. The ledger knows
 // of it before. Codes NotFound; Conflict if it is too late, or if another has taken its place.
-func (e *Engine) Cancel(ctx context.Context, s sluice.Scheduled, by sluice.Principal) error {
+func (e *Engine) Cancel(ctx context.Context, s model.Scheduled, by sluice.Principal) error {
 	if err := e.stoppable(ctx, &s); err != nil {
 		return err
 	}
@@ -312,7 +313,7 @@ func (e *Engine) Cancel(ctx context.Context, s sluice.Scheduled, by sluice.Princ
 }
 
 // stoppable returns an error (Conflict) if an event is being stored, or was by a try of which nothing has been heard.
-func (e *Engine) stoppable(ctx context.Context, s *sluice.Scheduled) error {
+func (e *Engine) stoppable(ctx context.Context, s *model.Scheduled) error {
 	ok, err := e.due.Stoppable(s.Claim, func() (bool, error) {
 		stored, err := e.needs.Perform.Find(ctx, &s.Event)
 		return stored.Seq > 0, err
@@ -323,18 +324,18 @@ func (e *Engine) stoppable(ctx context.Context, s *sluice.Scheduled) error {
 	return err
 }
 
-func tooLate(s *sluice.Scheduled) error {
+func tooLate(s *model.Scheduled) error {
 	return sluice.Errorf(sluice.Conflict, "event %q is being published, or was just published or changed: check whether it is still scheduled, and retry", s.Event.ID)
 }
 
 // finish tells how an event ended, and removes it.
-func (e *Engine) finish(ctx context.Context, s *sluice.Scheduled) error {
+func (e *Engine) finish(ctx context.Context, s *model.Scheduled) error {
 	data, kind := dataOf(s), sluice.TypeScheduledCancelled
 	if s.Outcome != sluice.OutcomeCancelled {
 		data.Outcome, kind = s.Outcome, sluice.TypeScheduledFailed
 	}
 	id := fmt.Sprintf("%s-%x", kind, sha256.Sum256(fmt.Appendf(nil, "%s %d", s.Event.ID, s.CreatedAt.UnixNano())))
-	err := e.needs.Tell.Tell(ctx, s.Event.Namespace, sluice.SystemEvent{Path: sluice.ScheduledPath, ID: id, Kind: kind, Data: data})
+	err := e.needs.Tell.Tell(ctx, s.Event.Namespace, model.SystemEvent{Path: sluice.ScheduledPath, ID: id, Kind: kind, Data: data})
 	if err != nil && action.Passing(err) {
 		return err
 	}

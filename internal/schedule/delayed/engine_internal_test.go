@@ -13,6 +13,7 @@ import (
 	"pgregory.net/rapid"
 
 	"github.com/sluice-io/sluice/internal/ledger"
+	"github.com/sluice-io/sluice/internal/model"
 	"github.com/sluice-io/sluice/internal/schedule"
 	"github.com/sluice-io/sluice/internal/schedule/action"
 	"github.com/sluice-io/sluice/pkg/sluice"
@@ -47,7 +48,7 @@ func TestWhatIsDoneWithAnEventDependsOnItsRecordAndTheTime(t *testing.T) {
 		{"cancelled before its time", nil, sluice.OutcomeCancelled, 0, -time.Hour, finish, 0},
 		{"refused", claim("other"), "forbidden", action.Backup, time.Second, finish, 0},
 	} {
-		s := &sluice.Scheduled{DeliverAt: at, Claim: c.claim, Outcome: c.ended}
+		s := &model.Scheduled{DeliverAt: at, Claim: c.claim, Outcome: c.ended}
 		got, until := decide(s, moment{now: at.Add(c.after), me: "me", grace: c.grace})
 		require.Equal(t, c.want, got, c.name)
 		if c.want == wait || c.want == hold {
@@ -60,7 +61,7 @@ func TestWhatIsDoneWithAnEventDependsOnItsRecordAndTheTime(t *testing.T) {
 func TestWhoIsBehindAndAliveIsNotOvertaken(t *testing.T) {
 	t.Parallel()
 	at := time.Unix(1_700_000_000, 0)
-	s := &sluice.Scheduled{DeliverAt: at}
+	s := &model.Scheduled{DeliverAt: at}
 	seen := at.Add(time.Minute)
 	do, until := decide(s, moment{now: seen.Add(time.Second), me: "me", grace: action.Backup, others: seen})
 	require.Equal(t, hold, do)
@@ -78,7 +79,7 @@ func TestWhatHasEndedOrIsNotDueIsNotPublished(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		span := rapid.Int64Range(-int64(time.Hour), int64(time.Hour))
 		at := time.Unix(1_700_000_000, 0)
-		s := &sluice.Scheduled{DeliverAt: at, Outcome: rapid.SampledFrom([]string{"", "", "forbidden", "cancelled"}).Draw(t, "outcome")}
+		s := &model.Scheduled{DeliverAt: at, Outcome: rapid.SampledFrom([]string{"", "", "forbidden", "cancelled"}).Draw(t, "outcome")}
 		if rapid.Bool().Draw(t, "claimed") {
 			s.Claim = &sluice.Claim{By: rapid.SampledFrom([]string{"me", "other"}).Draw(t, "by"), At: at.Add(time.Duration(max(0, span.Draw(t, "claimed at"))))}
 		}
@@ -106,7 +107,7 @@ func TestWhatHasEndedOrIsNotDueIsNotPublished(t *testing.T) {
 // world is all that an engine works with, in memory. It dies at a write, before or after it is done.
 type world struct {
 	now      time.Time
-	records  map[string]sluice.Scheduled
+	records  map[string]model.Scheduled
 	revision uint64
 	log      map[string]time.Time // when an id was stored
 	stored   []string             // every time that something was
@@ -136,7 +137,7 @@ func (w *world) write(do func() error) error {
 	return err
 }
 
-func (w *world) Put(_ context.Context, s *sluice.Scheduled) (revision uint64, err error) {
+func (w *world) Put(_ context.Context, s *model.Scheduled) (revision uint64, err error) {
 	err = w.write(func() error {
 		if w.records[s.Event.ID].Revision != s.Revision {
 			return sluice.Errorf(sluice.Conflict, "changed")
@@ -150,14 +151,14 @@ func (w *world) Put(_ context.Context, s *sluice.Scheduled) (revision uint64, er
 	return w.revision, err
 }
 
-func (w *world) Get(_ context.Context, _, id string) (sluice.Scheduled, error) {
+func (w *world) Get(_ context.Context, _, id string) (model.Scheduled, error) {
 	if s, ok := w.records[id]; ok {
 		return s, nil
 	}
-	return sluice.Scheduled{}, sluice.Errorf(sluice.NotFound, "none")
+	return model.Scheduled{}, sluice.Errorf(sluice.NotFound, "none")
 }
 
-func (w *world) Delete(_ context.Context, s *sluice.Scheduled) error {
+func (w *world) Delete(_ context.Context, s *model.Scheduled) error {
 	return w.write(func() error {
 		if w.records[s.Event.ID].Revision != s.Revision {
 			return sluice.Errorf(sluice.Conflict, "changed")
@@ -167,7 +168,7 @@ func (w *world) Delete(_ context.Context, s *sluice.Scheduled) error {
 	})
 }
 
-func (w *world) Watch(context.Context, func(string, *sluice.Scheduled)) error { return nil }
+func (w *world) Watch(context.Context, func(string, *model.Scheduled)) error { return nil }
 
 func (w *world) Window(context.Context, string) (time.Duration, error) { return w.window, nil }
 
@@ -205,7 +206,7 @@ func (w *world) Check(*sluice.Event) error { return nil }
 
 func (w *world) CheckNew(context.Context, string, string, []sluice.Event) error { return w.away }
 
-func (w *world) Tell(_ context.Context, _ string, e sluice.SystemEvent) error {
+func (w *world) Tell(_ context.Context, _ string, e model.SystemEvent) error {
 	return w.write(func() error {
 		if !w.told[e.ID] {
 			w.tells++
@@ -260,8 +261,8 @@ func diesAt(t *testing.T, dies int, refuse error, away time.Duration, next strin
 	t.Helper()
 	begin := time.Unix(1_700_000_000, 0).UTC()
 	name := fmt.Sprintf("refused %v, away %s, next %s, dies at %d", refuse != nil, away, next, dies)
-	w := &world{now: begin, records: map[string]sluice.Scheduled{}, log: map[string]time.Time{}, told: map[string]bool{}, window: time.Hour, refuse: refuse, left: -1}
-	s := sluice.Scheduled{DeliverAt: begin, Event: sluice.Event{Namespace: "acme", ID: "e", Path: "/a"}, Creator: sluice.Creator{CreatedBy: sluice.Root, CreatedAt: begin}}
+	w := &world{now: begin, records: map[string]model.Scheduled{}, log: map[string]time.Time{}, told: map[string]bool{}, window: time.Hour, refuse: refuse, left: -1}
+	s := model.Scheduled{DeliverAt: begin, Event: sluice.Event{Namespace: "acme", ID: "e", Path: "/a"}, Creator: sluice.Creator{CreatedBy: sluice.Root, CreatedAt: begin}}
 	_, err := w.Put(t.Context(), &s)
 	require.NoError(t, err)
 	w.left, w.after = (dies+1)/2, dies%2 == 0
@@ -293,8 +294,8 @@ func (w *world) comeBack(t *testing.T, replica string) {
 // What cannot be stored at the moment is tried again, later each time, and then stored.
 func TestWhatCannotBeStoredNowIsStoredLater(t *testing.T) {
 	t.Parallel()
-	w := &world{now: time.Unix(1_700_000_000, 0), records: map[string]sluice.Scheduled{}, log: map[string]time.Time{}, window: time.Hour, left: -1, refuse: sluice.Errorf(sluice.Unavailable, "away")}
-	_, err := w.Put(t.Context(), &sluice.Scheduled{DeliverAt: w.now, Creator: sluice.Creator{CreatedBy: sluice.Root}, Event: sluice.Event{Namespace: "acme", ID: "e", Path: "/a"}})
+	w := &world{now: time.Unix(1_700_000_000, 0), records: map[string]model.Scheduled{}, log: map[string]time.Time{}, window: time.Hour, left: -1, refuse: sluice.Errorf(sluice.Unavailable, "away")}
+	_, err := w.Put(t.Context(), &model.Scheduled{DeliverAt: w.now, Creator: sluice.Creator{CreatedBy: sluice.Root}, Event: sluice.Event{Namespace: "acme", ID: "e", Path: "/a"}})
 	require.NoError(t, err)
 	e, waits := w.engine("one"), []time.Duration(nil)
 	for range 7 {
@@ -326,10 +327,10 @@ func TestWhatCannotBeStoredNowCanBeCancelled(t *testing.T) {
 		{"it was sent, and the log has it", nil, away, schedule.OnTheWay, true, sluice.Conflict},
 	} {
 		w := &world{
-			now: time.Unix(1_700_000_000, 0), records: map[string]sluice.Scheduled{}, log: map[string]time.Time{}, told: map[string]bool{}, window: time.Hour, left: -1,
+			now: time.Unix(1_700_000_000, 0), records: map[string]model.Scheduled{}, log: map[string]time.Time{}, told: map[string]bool{}, window: time.Hour, left: -1,
 			refuse: c.sent, away: c.before,
 		}
-		_, err := w.Put(t.Context(), &sluice.Scheduled{DeliverAt: w.now, Creator: sluice.Creator{CreatedBy: sluice.Root}, Event: sluice.Event{Namespace: "acme", ID: "e", Path: "/a"}})
+		_, err := w.Put(t.Context(), &model.Scheduled{DeliverAt: w.now, Creator: sluice.Creator{CreatedBy: sluice.Root}, Event: sluice.Event{Namespace: "acme", ID: "e", Path: "/a"}})
 		require.NoError(t, err)
 		e := w.engine("one")
 		again := e.due.Fire(t.Context(), streams.ScheduledKey("acme", "e"))
@@ -349,10 +350,10 @@ func TestWhatCannotBeStoredNowCanBeCancelled(t *testing.T) {
 func TestWhatMayBeStoredIsNotCancelled(t *testing.T) {
 	t.Parallel()
 	w := &world{
-		now: time.Unix(1_700_000_000, 0), records: map[string]sluice.Scheduled{}, log: map[string]time.Time{}, told: map[string]bool{}, window: time.Hour, left: -1,
+		now: time.Unix(1_700_000_000, 0), records: map[string]model.Scheduled{}, log: map[string]time.Time{}, told: map[string]bool{}, window: time.Hour, left: -1,
 		blind: sluice.Errorf(sluice.Unavailable, "away"),
 	}
-	_, err := w.Put(t.Context(), &sluice.Scheduled{DeliverAt: w.now, Creator: sluice.Creator{CreatedBy: sluice.Root}, Event: sluice.Event{Namespace: "acme", ID: "e", Path: "/a"}})
+	_, err := w.Put(t.Context(), &model.Scheduled{DeliverAt: w.now, Creator: sluice.Creator{CreatedBy: sluice.Root}, Event: sluice.Event{Namespace: "acme", ID: "e", Path: "/a"}})
 	require.NoError(t, err)
 	w.log["e"] = w.now
 	e := w.engine("one")

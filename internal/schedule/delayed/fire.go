@@ -5,6 +5,7 @@ import (
 	"errors"
 	"log/slog"
 
+	"github.com/sluice-io/sluice/internal/model"
 	"github.com/sluice-io/sluice/internal/schedule"
 	"github.com/sluice-io/sluice/internal/schedule/action"
 	"github.com/sluice-io/sluice/internal/schedule/timerqueue"
@@ -16,17 +17,17 @@ import (
 type kind struct{ *Engine }
 
 // Read returns what is stored of an event. Code NotFound.
-func (k kind) Read(ctx context.Context, key string) (sluice.Scheduled, error) {
+func (k kind) Read(ctx context.Context, key string) (model.Scheduled, error) {
 	namespace, id, err := streams.ParseScheduledKey(key)
 	if err != nil { // nor is it in a while
 		k.opts.Log.ErrorContext(ctx, "scheduled event has an invalid key", slog.String("key", key))
-		return sluice.Scheduled{}, sluice.Errorf(sluice.NotFound, "%s", err)
+		return model.Scheduled{}, sluice.Errorf(sluice.NotFound, "%s", err)
 	}
 	return k.needs.Records.Get(ctx, namespace, id)
 }
 
 // Entry returns when to look at an event.
-func (k kind) Entry(key string, s *sluice.Scheduled) timerqueue.Entry {
+func (k kind) Entry(key string, s *model.Scheduled) timerqueue.Entry {
 	on := lane(s)
 	if s.Claim != nil && s.Claim.By != k.needs.Replica {
 		k.seeOther(on)
@@ -42,12 +43,12 @@ func (k kind) Entry(key string, s *sluice.Scheduled) timerqueue.Entry {
 }
 
 // Mark returns where an event is in the list of those that wait.
-func (kind) Mark(s *sluice.Scheduled) (schedule.Mark, bool) {
+func (kind) Mark(s *model.Scheduled) (schedule.Mark, bool) {
 	return schedule.Mark{At: s.DeliverAt, ID: s.Event.ID, Path: s.Event.Path}, s.Outcome == ""
 }
 
 // Tries returns how often it was tried to store an event.
-func (kind) Tries(s *sluice.Scheduled) int {
+func (kind) Tries(s *model.Scheduled) int {
 	if s.Claim == nil {
 		return 0
 	}
@@ -55,7 +56,7 @@ func (kind) Tries(s *sluice.Scheduled) int {
 }
 
 // Step takes an event as far as it goes.
-func (k kind) Step(ctx context.Context, _ string, s *sluice.Scheduled) (next schedule.Next, err error) {
+func (k kind) Step(ctx context.Context, _ string, s *model.Scheduled) (next schedule.Next, err error) {
 	do, until := decide(s, k.moment(lane(s)))
 	switch do {
 	case wait, hold:
@@ -77,7 +78,7 @@ func (k kind) Step(ctx context.Context, _ string, s *sluice.Scheduled) (next sch
 }
 
 // publish publishes an event that is claimed, and removes it; what may not be published is told of.
-func (e *Engine) publish(ctx context.Context, s *sluice.Scheduled, firing action.Firing) error {
+func (e *Engine) publish(ctx context.Context, s *model.Scheduled, firing action.Firing) error {
 	stored, err := e.needs.Perform.Perform(ctx, firing)
 	if err == nil && stored.Duplicate {
 		s.Claim.Sent = true // if it cannot be told whose it is, it may be this one
@@ -91,7 +92,7 @@ func (e *Engine) publish(ctx context.Context, s *sluice.Scheduled, firing action
 }
 
 // rest notes that nobody is at an event until the next try: until then it can be cancelled.
-func (e *Engine) rest(ctx context.Context, s *sluice.Scheduled, sent bool) (err error) {
+func (e *Engine) rest(ctx context.Context, s *model.Scheduled, sent bool) (err error) {
 	s.Claim = e.due.Rest(s.Claim, sent)
 	s.Revision, err = e.needs.Records.Put(ctx, s)
 	return err
@@ -99,7 +100,7 @@ func (e *Engine) rest(ctx context.Context, s *sluice.Scheduled, sent bool) (err 
 
 // same returns an error (Conflict) if what the log has under an event's id is not the event: somebody has published another one
 // meanwhile.
-func (e *Engine) same(ctx context.Context, s *sluice.Scheduled) error {
+func (e *Engine) same(ctx context.Context, s *model.Scheduled) error {
 	is, err := e.needs.Log.RecentByID(ctx, s.Event.Namespace, s.Event.ID)
 	switch {
 	case sluice.CodeOf(err) == sluice.NotFound:
@@ -113,13 +114,13 @@ func (e *Engine) same(ctx context.Context, s *sluice.Scheduled) error {
 }
 
 // giveUp ends an event that cannot be published, unless it can be later.
-func (e *Engine) giveUp(ctx context.Context, s *sluice.Scheduled, cause error) (err error) {
+func (e *Engine) giveUp(ctx context.Context, s *model.Scheduled, cause error) (err error) {
 	if action.Passing(cause) {
 		return errors.Join(cause, e.rest(ctx, s, action.Sent(cause)))
 	}
 	e.opts.Log.WarnContext(ctx, "scheduled event not published", slog.String("namespace", s.Event.Namespace), slog.String("id", s.Event.ID),
 		slog.String("path", string(s.Event.Path)), slog.Any("error", cause))
-	s.Outcome = sluice.DispatchOutcome(cause)
+	s.Outcome = model.DispatchOutcome(cause)
 	if s.Revision, err = e.needs.Records.Put(ctx, s); err != nil {
 		return err
 	}

@@ -1,14 +1,16 @@
-package sluice
+package model
 
 import (
 	"time"
+
+	"github.com/sluice-io/sluice/pkg/sluice"
 )
 
 // HistoryQuery filters attempts or dead letters of a subscription. Zero values match all.
 type HistoryQuery struct {
 	EventID string
 	Seq     uint64 // sequence of the event
-	Pattern Pattern
+	Pattern sluice.Pattern
 	Types   []string  // exact, or a prefix followed by ".*"
 	Since   time.Time // not before
 	Until   time.Time // not after
@@ -19,11 +21,11 @@ type HistoryQuery struct {
 
 // Wants reports whether the query matches a record of an event with these properties at the given
 // time. Without a path, only the pattern "/**" matches.
-func (q *HistoryQuery) Wants(id string, seq uint64, path Path, kind string, at time.Time) bool {
+func (q *HistoryQuery) Wants(id string, seq uint64, path sluice.Path, kind string, at time.Time) bool {
 	return (q.EventID == "" || id == q.EventID) && (q.Seq == 0 || seq == q.Seq) && seq > q.After &&
 		!at.Before(q.Since) && (q.Until.IsZero() || !at.After(q.Until)) &&
 		(q.Pattern == "" || q.Pattern == "/**" || q.Pattern.Match(path)) &&
-		(len(q.Types) == 0 || MatchType(q.Types, kind))
+		(len(q.Types) == 0 || sluice.MatchType(q.Types, kind))
 }
 
 // Placed is a record with its position in its stream.
@@ -34,16 +36,16 @@ type Placed[T any] struct {
 
 // Trail is the delivery history of one event and subscription.
 type Trail struct {
-	EventID  string // empty if unknown
-	Seq      uint64 // 0: unknown
-	Path     Path   // empty if unknown
+	EventID  string      // empty if unknown
+	Seq      uint64      // 0: unknown
+	Path     sluice.Path // empty if unknown
 	Type     string
-	Event    *Event      // nil: no longer in the log
-	Attempts []Attempt   // oldest first
-	Dead     *DeadLetter // dead letter of the event, alone or in a range; nil: none
-	Lane     *Parked     // its parked lane; nil: the lane is not parked
-	Handed   uint64      // the last sequence that the event's consumer fetched
-	Settled  uint64      // every fetched event up to here is settled or parked
+	Event    *sluice.Event      // nil: no longer in the log
+	Attempts []sluice.Attempt   // oldest first
+	Dead     *sluice.DeadLetter // dead letter of the event, alone or in a range; nil: none
+	Lane     *sluice.Parked     // its parked lane; nil: the lane is not parked
+	Handed   uint64             // the last sequence that the event's consumer fetched
+	Settled  uint64             // every fetched event up to here is settled or parked
 	// The next event on its path, for a subscription that starts with the latest on each.
 	Later    uint64
 	FirstSeq uint64 // the first sequence in the log
@@ -52,18 +54,20 @@ type Trail struct {
 
 // WindowQuery selects events of a subscription's replay window.
 type WindowQuery struct {
-	After  string            // a cursor; "" and "-1": the whole window
-	Types  []string          // exact, or a prefix followed by ".*"
-	Limit  int               // default 100; at most 1000
-	Wanted func(*Event) bool // whether the subscription's filter matches an event
+	After  string                   // a cursor; "" and "-1": the whole window
+	Types  []string                 // exact, or a prefix followed by ".*"
+	Limit  int                      // default 100; at most 1000
+	Wanted func(*sluice.Event) bool // whether the subscription's filter matches an event
 }
 
 // WindowPage is a part of a replay window.
 type WindowPage struct {
-	Events []Event
+	Events []sluice.Event
 	Next   uint64 // everything up to here was examined; pass as After
 	More   bool   // more events may follow
 }
 
 // HasType reports whether the query matches events of the type.
-func (q *WindowQuery) HasType(kind string) bool { return len(q.Types) == 0 || MatchType(q.Types, kind) }
+func (q *WindowQuery) HasType(kind string) bool {
+	return len(q.Types) == 0 || sluice.MatchType(q.Types, kind)
+}

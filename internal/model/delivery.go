@@ -1,10 +1,14 @@
-package sluice
+package model
 
-import "time"
+import (
+	"time"
+
+	"github.com/sluice-io/sluice/pkg/sluice"
+)
 
 // Delivery is one event for one subscription, fetched and not yet acknowledged.
 type Delivery struct {
-	Event       Event
+	Event       sluice.Event
 	Err         error // why the event cannot be read; Event then has only its position
 	Redelivered bool  // fetched before
 	Receipt     Receipt
@@ -27,7 +31,7 @@ type Progress struct {
 
 // ParkedEntry is a parked lane with the revision of its record.
 type ParkedEntry struct {
-	Parked
+	sluice.Parked
 
 	Revision uint64
 }

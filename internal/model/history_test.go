@@ -1,4 +1,4 @@
-package sluice_test
+package model_test
 
 import (
 	"testing"
@@ -6,6 +6,7 @@ import (
 
 	"github.com/stretchr/testify/require"
 
+	"github.com/sluice-io/sluice/internal/model"
 	"github.com/sluice-io/sluice/pkg/sluice"
 )
 
@@ -13,34 +14,34 @@ func TestHistoryQuery_WantsWhatAllItsFieldsSay(t *testing.T) {
 	t.Parallel()
 	at := time.Date(2026, 5, 1, 12, 0, 0, 0, time.UTC)
 	for _, c := range []struct {
-		q    sluice.HistoryQuery
+		q    model.HistoryQuery
 		path sluice.Path
 		want bool
 	}{
-		{sluice.HistoryQuery{}, "/a/b", true},
-		{sluice.HistoryQuery{}, "", true},
-		{sluice.HistoryQuery{EventID: "e"}, "/a/b", true},
-		{sluice.HistoryQuery{EventID: "f"}, "/a/b", false},
-		{sluice.HistoryQuery{Seq: 7}, "/a/b", true},
-		{sluice.HistoryQuery{Seq: 8}, "/a/b", false},
-		{sluice.HistoryQuery{After: 6}, "/a/b", true},
-		{sluice.HistoryQuery{After: 7}, "/a/b", false},
-		{sluice.HistoryQuery{Since: at, Until: at}, "/a/b", true},
-		{sluice.HistoryQuery{Since: at.Add(1)}, "/a/b", false},
-		{sluice.HistoryQuery{Until: at.Add(-1)}, "/a/b", false},
-		{sluice.HistoryQuery{Pattern: "/a/*"}, "/a/b", true},
-		{sluice.HistoryQuery{Pattern: "/b/*"}, "/a/b", false},
-		{sluice.HistoryQuery{Pattern: "/a/*"}, "", false},
-		{sluice.HistoryQuery{Pattern: "/**"}, "", true},
-		{sluice.HistoryQuery{Pattern: "/**"}, "/_sys/a", true},
-		{sluice.HistoryQuery{Types: []string{"x", "order.*"}}, "/a/b", true},
-		{sluice.HistoryQuery{Types: []string{"x"}}, "/a/b", false},
+		{model.HistoryQuery{}, "/a/b", true},
+		{model.HistoryQuery{}, "", true},
+		{model.HistoryQuery{EventID: "e"}, "/a/b", true},
+		{model.HistoryQuery{EventID: "f"}, "/a/b", false},
+		{model.HistoryQuery{Seq: 7}, "/a/b", true},
+		{model.HistoryQuery{Seq: 8}, "/a/b", false},
+		{model.HistoryQuery{After: 6}, "/a/b", true},
+		{model.HistoryQuery{After: 7}, "/a/b", false},
+		{model.HistoryQuery{Since: at, Until: at}, "/a/b", true},
+		{model.HistoryQuery{Since: at.Add(1)}, "/a/b", false},
+		{model.HistoryQuery{Until: at.Add(-1)}, "/a/b", false},
+		{model.HistoryQuery{Pattern: "/a/*"}, "/a/b", true},
+		{model.HistoryQuery{Pattern: "/b/*"}, "/a/b", false},
+		{model.HistoryQuery{Pattern: "/a/*"}, "", false},
+		{model.HistoryQuery{Pattern: "/**"}, "", true},
+		{model.HistoryQuery{Pattern: "/**"}, "/_sys/a", true},
+		{model.HistoryQuery{Types: []string{"x", "order.*"}}, "/a/b", true},
+		{model.HistoryQuery{Types: []string{"x"}}, "/a/b", false},
 	} {
 		require.Equal(t, c.want, c.q.Wants("e", 7, c.path, "order.placed", at), "%+v %s", c.q, c.path)
 	}
-	require.True(t, (&sluice.WindowQuery{}).HasType("a"))
-	require.True(t, (&sluice.WindowQuery{Types: []string{"a"}}).HasType("a"))
-	require.False(t, (&sluice.WindowQuery{Types: []string{"b"}}).HasType("a"))
+	require.True(t, (&model.WindowQuery{}).HasType("a"))
+	require.True(t, (&model.WindowQuery{Types: []string{"a"}}).HasType("a"))
+	require.False(t, (&model.WindowQuery{Types: []string{"b"}}).HasType("a"))
 }
 
 func TestReplay_WantsWhatItNames(t *testing.T) {
@@ -116,12 +117,12 @@ func TestFilter_IsEmptyWithoutAnyDimension(t *testing.T) {
 
 func TestWakeConsumerID_IsReadAsWritten(t *testing.T) { // S1-12
 	t.Parallel()
-	id := sluice.WakeConsumerID("sub", "/a b/c:d")
+	id := model.WakeConsumerID("sub", "/a b/c:d")
 	require.Equal(t, "sub:%2Fa%20b%2Fc:d", id)
-	sub, path, ok := sluice.ParseWakeConsumerID(id)
+	sub, path, ok := model.ParseWakeConsumerID(id)
 	require.Equal(t, []any{"sub", sluice.Path("/a b/c:d"), true}, []any{sub, path, ok})
 	for _, id := range []string{"", "sub", "sub:", "sub:a", "sub:%zz", "sub:%2Fa%2F%2A"} {
-		_, _, ok := sluice.ParseWakeConsumerID(id)
+		_, _, ok := model.ParseWakeConsumerID(id)
 		require.False(t, ok, id)
 	}
 }

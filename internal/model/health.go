@@ -1,0 +1,23 @@
+package model
+
+import (
+	"time"
+
+	"github.com/sluice-io/sluice/pkg/sluice"
+)
+
+// Health is the persistent state of a subscription whose endpoint is failing. The zero value means
+// healthy.
+type Health struct {
+	Breaker      sluice.Breaker  `json:"breaker,omitempty"` // empty: closed
+	ProbeAt      time.Time       `json:"probe_at,omitzero"` // while it is open
+	Pause        sluice.Duration `json:"pause,omitempty"`   // between the last two probes
+	HeldUntil    time.Time       `json:"held_until,omitzero"`
+	FailingSince time.Time       `json:"failing_since,omitzero"` // every attempt has failed since
+	// Why its source could not be opened repeatedly.
+	Unopened string `json:"unopened,omitempty"`
+	// Last published percentage of the way to being disabled.
+	Alerted int `json:"alerted,omitempty"`
+	// Revision of the subscription; a change made while it was not served starts over.
+	Revision uint64 `json:"revision,omitempty"`
+}
