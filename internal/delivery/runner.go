@@ -311,57 +311,6 @@ func (r *runner) reconfigure(sub *sluice.Subscription) error {
 	return nil
 }
 
-// arrive takes a delivery from the source into its lane, or acknowledges it at once where
-// there is nothing to do for it.
-func (r *runner) arrive(work context.Context, d *model.Delivery) {
-	if r.known(d) || d.Event.Path != "" && !r.takes(r.sub, &d.Event) {
-		r.answer(d.Receipt.Ack())
-		return
-	}
-	if d.Err == nil {
-		ok, known, err := r.ports.Filters.Match(r.match, &d.Event)
-		if !known {
-			r.doubt(work, d)
-			return
-		}
-		if !r.judged(d, ok, err) {
-			r.answer(d.Receipt.Ack())
-			return
-		}
-	}
-	r.observe.Matched(r.sub)
-	if r.book.arrive(r.laneOf(d), d) {
-		r.answer(d.Receipt.Ack())
-	}
-}
-
-// takes reports whether an event is on a path that the subscription wants, and one that its
-// replay is to deliver.
-func (r *runner) takes(sub *sluice.Subscription, ev *sluice.Event) bool {
-	return sub.Pattern.Match(ev.Path) && (r.only == nil || r.only(ev))
-}
-
-// known reports whether the delivery was settled before, by this runner or before a restart.
-func (r *runner) known(d *model.Delivery) bool {
-	return r.before(&d.Event).Settled || d.Redelivered && r.recent.has(d.Event.Seq)
-}
-
-// before returns how far the event had come before a restart. A log that lost its latest
-// events in a power cut gives their sequences to others.
-func (r *runner) before(ev *sluice.Event) model.Progress {
-	if p := r.recovered[ev.Seq]; p.EventID == ev.ID {
-		return p
-	}
-	return model.Progress{}
-}
-
-func (r *runner) laneOf(d *model.Delivery) string {
-	if d.Err != nil && d.Event.Path == "" {
-		return streams.LaneKey(r.lanesOf, sluice.OrderNone, "", d.Event.Seq)
-	}
-	return streams.LaneKey(r.lanesOf, r.sub.Policy.Ordering, d.Event.Path, d.Event.Seq)
-}
-
 // enter takes a result into the book and acknowledges what it settled.
 func (r *runner) enter(ctx context.Context, res result) error {
 	if res.err != nil {
