@@ -8,8 +8,8 @@ import (
 	"github.com/sluice-io/sluice/streams"
 )
 
-// arrive takes a delivery from the source into its lane, or acknowledges it at once where
-// there is nothing to do for it.
+// arrive puts a delivery from the source into its lane, or acknowledges it at once if there is
+// nothing to do for it.
 func (r *runner) arrive(work context.Context, d *model.Delivery) {
 	if r.known(d) || d.Event.Path != "" && !r.takes(r.sub, &d.Event) {
 		r.answer(d.Receipt.Ack())
@@ -32,8 +32,7 @@ func (r *runner) arrive(work context.Context, d *model.Delivery) {
 	}
 }
 
-// takes reports whether an event is on a path that the subscription wants, and one that its
-// replay is to deliver.
+// takes reports whether an event is on one of the subscription's paths and belongs to its replay.
 func (r *runner) takes(sub *sluice.Subscription, ev *sluice.Event) bool {
 	return sub.Pattern.Match(ev.Path) && (r.only == nil || r.only(ev))
 }
@@ -43,8 +42,8 @@ func (r *runner) known(d *model.Delivery) bool {
 	return r.before(&d.Event).Settled || d.Redelivered && r.recent.has(d.Event.Seq)
 }
 
-// before returns how far the event had come before a restart. A log that lost its latest
-// events in a power cut gives their sequences to others.
+// before returns the event's progress before a restart. A log that lost its latest events in a
+// power cut reuses their sequences.
 func (r *runner) before(ev *sluice.Event) model.Progress {
 	if p := r.recovered[ev.Seq]; p.EventID == ev.ID {
 		return p

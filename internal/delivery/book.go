@@ -10,22 +10,22 @@ import (
 	"github.com/sluice-io/sluice/pkg/sluice"
 )
 
-// lane is the deliveries of one key, in order. Only its head is worked on.
+// lane is the ordered deliveries of one key. Only its head is in work.
 type lane struct {
 	key    string
 	queue  []*model.Delivery // held and unacknowledged, ascending
 	busy   bool              // a worker has it
-	queued bool              // it is in the book's ready list
+	queued bool              // in the book's ready list
 	park   *park             // nil: live
 
-	hogging time.Time // since when it has kept others from being handed out; zero: it does not
+	hogging time.Time // since when it has blocked other lanes; zero: it does not
 
-	acts []*act // what operators want of its head; the first is done first
+	acts []*act // operators' decisions on its head, in order
 
-	doubtful bool // whether the parked head is wanted is being found out
+	doubtful bool // the filter's ruling on the parked head is pending
 
-	asks   bool   // what it is busy with makes a request
-	epoch  uint64 // of the breaker, when it was handed out
+	asks   bool   // its task makes a request
+	epoch  uint64 // the breaker's epoch at hand-out
 	spared spared // its last failure that was not counted
 }
 
@@ -37,50 +37,50 @@ const (
 	taskResume                  // send the next event of a parked lane
 	taskUnpark                  // delete the record
 	taskRelease                 // let a held lane try its head again
-	taskDiscard                 // let it go on without
+	taskDiscard                 // discard its head and continue
 )
 
-// task is work on one lane, which is busy until its result is entered.
+// task is work on one lane. The lane is busy until the result is entered.
 type task struct {
 	kind taskKind
 	lane *lane
 	head *model.Delivery // taskSend, taskSpill
 	park park            // all others: a copy
 
-	careful bool // store the record at once: it may be long until the lane's next turn
+	careful bool // store the record at once: the lane's next turn may be far off
 
-	spare time.Duration // if not 0: trouble is not counted, and the next attempt is about this much later
+	spare time.Duration // if not 0: failures are not counted, and the next attempt follows after about this time
 
 	sub   *sluice.Subscription // set by the runner
 	match *filter.Matcher
 }
 
-// book is the state of a subscription's lanes. It decides what to do next and does none of
-// it: no I/O, no clock, one owner.
+// book is the state of a subscription's lanes. It decides the next task and executes none: no I/O,
+// no clock, one owner.
 type book struct {
 	window   int
 	patience time.Duration // how long a lane may hog the window; 0: for ever
 
 	lanes  map[string]*lane
 	ready  []*lane
-	chores []*lane // read back to the end: their records go
+	chores []*lane // read back to the end: their records are to be deleted
 	due    dueHeap
 	held   map[uint64]struct{} // sequences of all queued deliveries
 	busy   int
 	parked int
 
-	doubts map[uint64]*lane // deliveries of live lanes of which it is being found out whether they are wanted
+	doubts map[uint64]*lane // deliveries of live lanes with a pending filter ruling
 
-	acts      []*lane // held ones that somebody decided on
-	heldLanes int     // of the parked
+	acts      []*lane // held lanes with an operator's decision
+	heldLanes int     // held among the parked lanes
 }
 
 func newBook(window int) *book {
 	return &book{window: window, lanes: map[string]*lane{}, held: map[uint64]struct{}{}, doubts: map[uint64]*lane{}}
 }
 
-// load enters a lane that was parked when the subscription was last served. Up to seen,
-// events may have been acknowledged because the record existed.
+// load enters a lane that was parked when the subscription was last served. Events up to seen may
+// have been acknowledged because the record existed.
 func (b *book) load(e model.ParkedEntry, seen uint64, now time.Time) {
 	upTo := seen
 	if e.Attempts > 0 || e.Held != "" {
@@ -93,8 +93,8 @@ func (b *book) load(e model.ParkedEntry, seen uint64, now time.Time) {
 	b.enqueue(l)
 }
 
-// arrive enters a delivery and reports whether it is to be acknowledged at once, because
-// the lane's record holds it already. A delivery that is held anyway is ignored.
+// arrive enters a delivery and reports whether to acknowledge it at once, because the lane's record
+// already covers it. A delivery that is already held is ignored.
 func (b *book) arrive(key string, d *model.Delivery) (ack bool) {
 	seq := d.Event.Seq
 	if _, ok := b.held[seq]; ok {
@@ -127,8 +127,9 @@ func (b *book) can(now time.Time, may pass) bool {
 	return b.busy < b.window && (len(b.acts) > 0 || b.hasChore() || may != passNone && len(b.ready) > 0)
 }
 
-// next returns a task, unless the window is full or nothing is due at now. What makes a request
-// needs a pass, and so does setting a lane aside: nobody gets past it meanwhile.
+// next returns a task, unless the window is full or nothing is due at now. A task that makes a
+// request needs a pass. So does parking a lane that hogs the window: no lane overtakes it
+// meanwhile.
 func (b *book) next(now time.Time, may pass) (task, bool) {
 	if !b.can(now, may) {
 		return task{}, false
@@ -164,7 +165,7 @@ func (b *book) hasChore() bool {
 	return false
 }
 
-// chore takes the first of the lanes whose records are to be deleted; there is one.
+// chore takes the first lane whose record is to be deleted; there is one.
 func (b *book) chore() *lane {
 	l := b.firstChore()
 	l.queued = false
@@ -179,8 +180,8 @@ func (b *book) firstChore() *lane {
 	return l
 }
 
-// take takes the lane that has been ready for longest. For a probe it prefers a live one: what
-// it holds has waited for less.
+// take takes the lane that has been ready for longest. For a probe it prefers a live lane, whose
+// events are younger.
 func (b *book) take(may pass) *lane {
 	i := 0
 	if may == passProbe {
@@ -203,13 +204,13 @@ func (b *book) engage(l *lane) {
 	b.busy++
 }
 
-// waits reports whether something could be sent now if it were allowed.
+// waits reports whether something could be sent now if the breaker allowed it.
 func (b *book) waits(now time.Time) bool {
 	return b.busy < b.window && (len(b.ready) > 0 || len(b.due) > 0 && !b.due[0].park.NextAt.After(now))
 }
 
-// hogs reports whether a lane has kept others from being handed out for too long: the window
-// is full of deliveries, most of them are this lane's, and most of the workers idle.
+// hogs reports whether a lane has blocked others for too long: the window is full, most of its
+// deliveries are this lane's, and most workers idle.
 func (b *book) hogs(l *lane, now time.Time) bool {
 	if b.patience == 0 || len(b.held) < b.window || 2*len(l.queue) <= b.window || 2*b.busy > b.window {
 		l.hogging = time.Time{}
@@ -229,7 +230,7 @@ func (b *book) wake() time.Time {
 	return b.due[0].park.NextAt
 }
 
-// settled ends the head of a live lane and returns it, to be acknowledged.
+// settled removes the head of a live lane and returns it, to be acknowledged.
 func (b *book) settled(l *lane) *model.Delivery {
 	head := l.queue[0]
 	l.queue[0] = nil
@@ -239,8 +240,8 @@ func (b *book) settled(l *lane) *model.Delivery {
 	return head
 }
 
-// stored enters that a lane's record was stored. It returns the deliveries that the record
-// now holds, to be acknowledged.
+// stored enters that a lane's record was stored. It returns the deliveries that the record now
+// covers, to be acknowledged.
 func (b *book) stored(l *lane, e model.ParkedEntry, now time.Time) []*model.Delivery {
 	if l.park == nil {
 		l.park = &park{index: -1}
@@ -254,16 +255,16 @@ func (b *book) stored(l *lane, e model.ParkedEntry, now time.Time) []*model.Deli
 	for _, d := range acks {
 		p.upTo = max(p.upTo, d.Event.Seq)
 		delete(b.held, d.Event.Seq)
-		delete(b.doubts, d.Event.Seq) // it is asked again when it is read back
+		delete(b.doubts, d.Event.Seq) // the filter is asked again when it is read back
 	}
 	b.release(l)
 	return acks
 }
 
-// spared enters that the head of a live lane waits for its turn again.
+// spared returns the head of a live lane to the queue without a counted attempt.
 func (b *book) spared(l *lane) { b.release(l) }
 
-// resumed enters how far a parked lane has come.
+// resumed enters a parked lane's new position.
 func (b *book) resumed(l *lane, p park) {
 	b.count(l.park.Held, -1)
 	b.count(p.Held, 1)
@@ -272,7 +273,7 @@ func (b *book) resumed(l *lane, p park) {
 	b.release(l)
 }
 
-// unparked enters that a lane's record is gone.
+// unparked enters that a lane's record is deleted.
 func (b *book) unparked(l *lane) {
 	l.park = nil
 	b.parked--
@@ -285,7 +286,7 @@ func (b *book) release(l *lane) {
 	b.enqueue(l)
 }
 
-// enqueue puts a lane where it belongs: with the ready ones, with those that wait, or away.
+// enqueue files a lane as ready, waiting or finished.
 func (b *book) enqueue(l *lane) {
 	switch {
 	case l.busy || l.queued || l.doubtful:
@@ -311,11 +312,11 @@ func (b *book) makeReady(l *lane) {
 	b.ready = append(b.ready, l)
 }
 
-// empty reports whether there is nothing to do, now or later.
+// empty reports whether there is no work, now or later.
 func (b *book) empty() bool { return len(b.lanes) == 0 && b.busy == 0 }
 
-// oldest returns when the oldest event that is held was stored, or the parked lane that waits
-// longest failed first; zero if there is neither.
+// oldest returns when the oldest held event was stored or the oldest parked lane first failed, the
+// earlier of the two; zero if there is neither.
 func (b *book) oldest() (oldest time.Time) {
 	for _, l := range b.lanes {
 		var since time.Time
@@ -332,7 +333,7 @@ func (b *book) oldest() (oldest time.Time) {
 	return oldest
 }
 
-// each calls f for every delivery that is held.
+// each calls f for every held delivery.
 func (b *book) each(f func(*model.Delivery)) {
 	for _, l := range b.lanes {
 		for _, d := range l.queue {
@@ -341,7 +342,7 @@ func (b *book) each(f func(*model.Delivery)) {
 	}
 }
 
-// dueHeap orders parked lanes by when they are due.
+// dueHeap orders parked lanes by due time.
 type dueHeap []*lane
 
 func (h dueHeap) Len() int           { return len(h) }

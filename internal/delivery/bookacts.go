@@ -7,7 +7,7 @@ import (
 	"github.com/sluice-io/sluice/pkg/sluice"
 )
 
-// act is what an operator wants of the head of a parked lane.
+// act is an operator's decision on the head of a parked lane.
 type act struct {
 	kind sluice.ReplayKind // ReplayRetry, ReplayDiscard
 	seq  uint64            // of the head
@@ -18,17 +18,17 @@ func newAct(kind sluice.ReplayKind, seq uint64) *act {
 	return &act{kind: kind, seq: seq, done: make(chan acted, 1)}
 }
 
-// acted says what came of an act.
+// acted is the outcome of an act.
 type acted int
 
 const (
-	actedLater   acted = iota // it is not known: the runner ended
+	actedLater   acted = iota // unknown: the runner ended
 	actedNothing              // there is no such head
-	actedDone                 // it is so, and stored if the lane was held
+	actedDone                 // done, and stored if the lane was held
 )
 
-// act enters what is wanted of a lane's head, and answers unless something is to be stored first.
-// A lane that only waits for its time is due now; there is nothing to discard of it.
+// act enters an operator's decision on a lane's head. It answers at once unless a write comes
+// first. A lane that only waits for its retry becomes due now; its head cannot be discarded.
 func (b *book) act(a *act, now time.Time) {
 	l := b.headedBy(a.seq)
 	switch {
@@ -46,7 +46,7 @@ func (b *book) act(a *act, now time.Time) {
 	}
 }
 
-// headedBy returns the parked lane whose head has the sequence, nil if there is none.
+// headedBy returns the parked lane whose head has the sequence, or nil.
 func (b *book) headedBy(seq uint64) *lane {
 	for _, l := range b.lanes {
 		if l.park != nil && l.park.FromSeq == seq && l.park.EventID != "" {
@@ -56,7 +56,7 @@ func (b *book) headedBy(seq uint64) *lane {
 	return nil
 }
 
-// enqueueHeld puts a held lane where it belongs: away, until somebody wants something of it.
+// enqueueHeld sets a held lane aside until an operator decides on it.
 func (b *book) enqueueHeld(l *lane) {
 	if len(l.acts) > 0 {
 		l.queued = true
@@ -64,7 +64,7 @@ func (b *book) enqueueHeld(l *lane) {
 	}
 }
 
-// nextAct returns the task for the first lane that somebody decided on; there is one.
+// nextAct returns the task for the first lane with a decision; there is one.
 func (b *book) nextAct() task {
 	l := b.acts[0]
 	b.acts[0] = nil
@@ -78,8 +78,8 @@ func (b *book) nextAct() task {
 	return task{kind: kind, lane: l, park: *l.park}
 }
 
-// acted enters that a lane's first act is stored. Others that came meanwhile find the lane as it
-// is now.
+// acted enters that a lane's first act is stored. Acts that arrived meanwhile apply to the lane's
+// new state.
 func (b *book) acted(l *lane, p park, now time.Time) {
 	acts := l.acts
 	l.acts = nil
@@ -90,7 +90,7 @@ func (b *book) acted(l *lane, p park, now time.Time) {
 	}
 }
 
-// abandon answers who still waits for an act: nobody does it any more.
+// abandon answers all pending acts: none will be executed any more.
 func (b *book) abandon() {
 	for _, l := range b.lanes {
 		for _, a := range l.acts {
@@ -100,7 +100,7 @@ func (b *book) abandon() {
 	}
 }
 
-// count keeps the number of held lanes.
+// count maintains the number of held lanes.
 func (b *book) count(held sluice.Reason, by int) {
 	if held != "" {
 		b.heldLanes += by

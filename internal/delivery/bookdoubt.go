@@ -6,8 +6,9 @@ import (
 	"github.com/sluice-io/sluice/internal/model"
 )
 
-// doubt enters a delivery of which it is not known yet whether it is wanted: its lane waits for that when it comes to
-// it. As arrive, it reports whether the delivery is to be acknowledged at once; entered is false if it is held anyway.
+// doubt enters a delivery whose filter ruling is pending; its lane waits when it reaches it. Like
+// arrive, it reports whether to acknowledge the delivery at once; entered is false if it is held
+// already.
 func (b *book) doubt(key string, d *model.Delivery) (entered, ack bool) {
 	seq := d.Event.Seq
 	if _, held := b.held[seq]; held {
@@ -27,7 +28,7 @@ func (b *book) doubtsAbout(d *model.Delivery) bool {
 	return doubted
 }
 
-// doubted returns a delivery that is in doubt, nil if it is not any more.
+// doubted returns a delivery whose ruling is pending, nil if it is not pending any more.
 func (b *book) doubted(seq uint64) *model.Delivery {
 	l := b.doubts[seq]
 	if l == nil {
@@ -36,7 +37,7 @@ func (b *book) doubted(seq uint64) *model.Delivery {
 	return l.queue[slices.IndexFunc(l.queue, func(d *model.Delivery) bool { return d.Event.Seq == seq })]
 }
 
-// decided ends the doubt about a delivery: it stays in its lane if it is wanted.
+// decided ends the doubt about a delivery. A wanted one stays in its lane.
 func (b *book) decided(d *model.Delivery, wanted bool) { //nolint:revive // wanted is what was decided
 	seq := d.Event.Seq
 	l := b.doubts[seq]
@@ -48,7 +49,7 @@ func (b *book) decided(d *model.Delivery, wanted bool) { //nolint:revive // want
 	b.enqueue(l)
 }
 
-// inDoubt returns the deliveries that are in doubt, in the order of the log.
+// inDoubt returns the deliveries with a pending ruling, in log order.
 func (b *book) inDoubt() (all []*model.Delivery) {
 	for seq := range b.doubts {
 		all = append(all, b.doubted(seq))
@@ -62,13 +63,13 @@ func (b *book) inDoubt() (all []*model.Delivery) {
 	return all
 }
 
-// suspect enters that a parked lane waits until it is known whether its head is wanted.
+// suspect makes a parked lane wait for the filter's ruling on its head.
 func (b *book) suspect(l *lane, p park) {
 	l.doubtful = true
 	b.resumed(l, p)
 }
 
-// ruled enters what the filter says of a parked lane's head.
+// ruled enters the filter's ruling on a parked lane's head.
 func (b *book) ruled(one *ruling) {
 	l := one.lane
 	if b.lanes[l.key] != l || !l.doubtful {

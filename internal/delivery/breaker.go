@@ -8,53 +8,53 @@ import (
 
 // The breaker's numbers (decision 0008).
 const (
-	streakLength = 10              // so many failures one after another open it
-	shareCount   = 50              // or, of at least so many attempts
-	sharePercent = 90              // this many per cent failed
-	stillFails   = 5               // and the last ones: a burst that failed a while ago says nothing of now
+	streakLength = 10              // consecutive failures that open it
+	shareCount   = 50              // or, of at least this many attempts,
+	sharePercent = 90              // this percentage failed
+	stillFails   = 5               // including the last ones: an old burst of failures is no evidence for now
 	shareSpan    = 5 * time.Second // within shareSpans of these
 	shareSpans   = 6
-	troubleLanes = 3               // if they came from so many lanes
-	troubleLasts = 5 * time.Second // and it has lasted
+	troubleLanes = 3               // if they came from this many lanes
+	troubleLasts = 5 * time.Second // and trouble has lasted this long
 
 	firstPause   = time.Second // until the first probe; doubles
 	longestPause = 30 * time.Second
-	pauseJitter  = 0.1              // up or down
-	quietCloses  = 30 * time.Second // without a failure and with nothing waiting, half-open closes
+	pauseJitter  = 0.1              // plus or minus
+	quietCloses  = 30 * time.Second // half-open closes after this time without a failure and without waiting work
 
-	longestHold = time.Hour // that a Retry-After can ask for
+	longestHold = time.Hour // upper limit of a Retry-After
 )
 
-// pass says what may be sent.
+// pass is a permission to send.
 type pass int
 
 const (
 	passNone  pass = iota
-	passProbe      // one request that tells whether the endpoint is well again
+	passProbe      // one request that probes the endpoint
 	passAll
 )
 
-// said is what an answer says about the endpoint, not about its event.
+// said is the evidence of an answer about the endpoint, not about its event.
 type said int
 
 const (
-	saidNothing said = iota // none was asked for
+	saidNothing said = iota // no request was made
 	saidWell                // it works, even if it refuses the event
 	saidTrouble             // no answer, 5xx or 429
 )
 
-// answer is what came of one request.
+// answer is the outcome of one request.
 type answer struct {
-	epoch uint64 // the breaker's when the request was made
+	epoch uint64 // the breaker's epoch when the request was made
 	lane  string
 	said  said
 	began time.Time
-	wait  time.Duration // what the endpoint asked for
-	own   bool          // the lane fails and others do not: it says nothing about the endpoint
+	wait  time.Duration // requested by the endpoint
+	own   bool          // the lane fails alone: no evidence about the endpoint
 }
 
-// breaker keeps requests from an endpoint that is in trouble. It is a value: no clock, no I/O;
-// its methods return the next state.
+// breaker holds requests back from an endpoint in trouble. It is a value: no clock, no I/O; its
+// methods return the next state.
 //
 //	         trouble in several lanes                 probe: trouble, longer pause
 //	closed ───────────────────────────► open ◄──────────┐
@@ -64,9 +64,9 @@ type answer struct {
 //	  └──────────────────────────── half-open: 1, 2, 4, … at once
 type breaker struct {
 	state sluice.Breaker // zero: closed
-	epoch uint64         // rises when it opens: what was asked before says nothing about now
-	spell uint64         // rises when it opens after having been closed
-	under int            // requests of this epoch under way
+	epoch uint64         // increments when it opens: answers to earlier requests do not count
+	spell uint64         // increments when it opens from closed
+	under int            // requests of this epoch in flight
 	held  time.Time      // nothing is sent before
 
 	streak streak // closed
@@ -75,17 +75,17 @@ type breaker struct {
 	pause   time.Duration // open
 	probeAt time.Time
 
-	limit  int       // half-open: at once
-	well   int       // answers of this round that said that it works
-	failed int       // that said that it does not
-	quiet  time.Time // since when it has not failed
-	cured  uint64    // answers in this spell that said that it works
+	limit  int       // half-open: limit in flight
+	well   int       // successes in this round
+	failed int       // failures in this round
+	quiet  time.Time // time of the last failure
+	cured  uint64    // successes in this spell
 }
 
 func (b breaker) closed() bool { return b.state == "" || b.state == sluice.BreakerClosed }
 
-// admits returns what may be sent now. If that is nothing, when to ask again: zero means after
-// the next answer.
+// admits returns which requests are permitted now. If none, it returns when to ask again: zero
+// means after the next answer.
 func (b breaker) admits(now time.Time) (pass, time.Time) {
 	switch {
 	case b.state == sluice.BreakerOpen && b.under > 0:
@@ -108,8 +108,8 @@ func (b breaker) began() breaker {
 	return b
 }
 
-// ended enters what came of a request. window is how many may be under way when it is closed;
-// random is from 0 up to 1 and places the next probe.
+// ended enters the outcome of a request. window limits requests in flight while closed; random, in
+// [0, 1), jitters the next probe.
 func (b breaker) ended(a answer, window int, now time.Time, random float64) breaker {
 	if a.wait > 0 {
 		b.held = later(b.held, now.Add(min(a.wait, longestHold)))
@@ -137,7 +137,7 @@ func (b breaker) ended(a answer, window int, now time.Time, random float64) brea
 	return b
 }
 
-// watch looks for trouble while all seems well.
+// watch detects trouble while closed.
 func (b breaker) watch(a answer, now time.Time, random float64) breaker {
 	b.streak = b.streak.add(a, now)
 	b.recent = b.recent.add(a, now)
@@ -156,7 +156,7 @@ func (b breaker) open(now time.Time) breaker {
 	return b
 }
 
-// wait puts the next probe off, for longer each time.
+// wait postpones the next probe, for longer each time.
 func (b breaker) wait(now time.Time, random float64) breaker {
 	b.pause = b.next()
 	b.probeAt = now.Add(time.Duration(float64(b.pause) * (1 + pauseJitter*(2*random-1))))
@@ -166,7 +166,7 @@ func (b breaker) wait(now time.Time, random float64) breaker {
 // next returns the pause after the next failure.
 func (b breaker) next() time.Duration { return min(max(2*b.pause, firstPause), longestPause) }
 
-// heal lets more through: one at once after the probe, twice as many after each full round.
+// heal raises the limit: one request after the probe, twice as many after each full round.
 func (b breaker) heal(window int, now time.Time) breaker {
 	b.cured++
 	b.well++
@@ -187,8 +187,8 @@ func (b breaker) close(now time.Time) breaker {
 	return b
 }
 
-// settle closes a half-open breaker that has been quiet for long and does not hold anything up.
-// It is asked when everything was handed out that may be.
+// settle closes a half-open breaker that has been quiet for long and does not hold anything up. The
+// runner calls it when nothing permitted remains to be handed out.
 func (b breaker) settle(now time.Time) breaker {
 	if b.state == sluice.BreakerHalfOpen && b.under < b.limit && now.Sub(b.quiet) >= quietCloses {
 		return b.close(now)
@@ -196,33 +196,32 @@ func (b breaker) settle(now time.Time) breaker {
 	return b
 }
 
-// rested enters that nothing is under way any more.
+// rested enters that nothing is in flight any more.
 func (b breaker) rested() breaker {
 	b.under = 0
 	return b
 }
 
-// renewed is for another endpoint: what was known says nothing about it.
+// renewed resets the breaker for another endpoint.
 func (b breaker) renewed() breaker {
 	return breaker{epoch: b.epoch + 1, spell: b.spell}
 }
 
-// spared is when a lane failed without its attempt being counted.
+// spared marks when a lane failed without its attempt being counted.
 type spared struct{ spell, cured uint64 }
 
-// spare returns the mark of a lane that fails now and is spared.
+// spare returns the mark for a lane whose failure is not counted now.
 func (b breaker) spare() spared { return spared{spell: b.spell, cured: b.cured} }
 
-// own reports whether a lane that was spared fails by itself: since then others succeeded. Its
-// attempts count again, or it would keep the breaker from closing.
+// own reports whether a spared lane fails by itself: others have succeeded since. Its attempts
+// count again, or it would keep the breaker from closing.
 func (b breaker) own(s spared) bool {
 	return b.state == sluice.BreakerHalfOpen && s.spell == b.spell && s.spell > 0 && b.cured > s.cured
 }
 
-// laneSet is the first few different lanes.
+// laneSet is the first few distinct lanes.
 type laneSet [troubleLanes]string
 
-// add returns the set with a lane.
 func (s laneSet) add(lane string) laneSet {
 	for i, known := range s {
 		if known == lane {
@@ -238,11 +237,11 @@ func (s laneSet) add(lane string) laneSet {
 
 func (s laneSet) full() bool { return s[len(s)-1] != "" }
 
-// streak is failures with nothing between them.
+// streak is consecutive failures.
 type streak struct {
 	count int
 	after time.Time // when the endpoint last worked; zero: never
-	since time.Time // when the first of the requests was made, but not before that
+	since time.Time // start of the first failed request, but not before after
 	lanes laneSet
 }
 
@@ -265,13 +264,13 @@ func (s streak) trouble(now time.Time) bool {
 // recency counts the attempts of the last spans.
 type recency struct {
 	spans [shareSpans]span
-	since time.Time // since when too many of them have failed; zero: they have not
+	since time.Time // since when too many of them have failed; zero: not so
 }
 
 type span struct {
 	at          int64 // in spans since 1970
 	all, failed int
-	lanes       laneSet // that failed
+	lanes       laneSet // with failures
 }
 
 func (s recency) add(a answer, now time.Time) recency {
@@ -294,7 +293,7 @@ func (s recency) add(a answer, now time.Time) recency {
 	return s
 }
 
-// failing reports whether too many of the last attempts failed.
+// failing reports whether too many of the recent attempts failed.
 func (s recency) failing(at int64) bool {
 	var all, failed int
 	var lanes laneSet

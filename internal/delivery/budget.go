@@ -7,16 +7,16 @@ import (
 )
 
 const (
-	aheadLimit = 24 << 20 // bytes that all lanes of the process together hold read ahead
-	aheadBatch = 4 << 20  // what one batch may come to
-	aheadEvent = 1 << 10  // what an event takes besides its data
+	aheadLimit = 24 << 20 // bytes that all lanes of the process read ahead together
+	aheadBatch = 4 << 20  // upper limit of one batch
+	aheadEvent = 1 << 10  // overhead of an event besides its data
 )
 
-// budget bounds what a runner's lanes read ahead: thousands of them may have a backlog of
-// large events. A lane that gets none of it reads one event at a time.
+// budget bounds the read-ahead of a runner's lanes, because thousands of lanes may have a backlog
+// of large events. Without a share of it a lane reads one event at a time.
 type budget struct {
 	shared *atomic.Int64 // taken by all runners of the process
-	own    atomic.Int64  // taken by this one
+	own    atomic.Int64  // taken by this runner
 }
 
 // take reserves a batch, and reports whether there is room for it.
@@ -29,7 +29,7 @@ func (b *budget) take() bool {
 	return true
 }
 
-// settle keeps of a reserved batch what was read and returns that.
+// settle keeps the size of the events that were read and returns the rest of the reserved batch.
 func (b *budget) settle(events []sluice.Event) (size int64) {
 	for i := range events {
 		size += aheadEvent + int64(len(events[i].Data))

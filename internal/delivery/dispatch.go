@@ -9,12 +9,11 @@ import (
 	"github.com/sluice-io/sluice/pkg/sluice"
 )
 
-// burst is which part of a rate may be sent at once, after a time in which less was: the
-// fiftieth. Receivers count in windows of their own, and what they count is to be the rate.
+// burst limits the burst after an idle time to one fiftieth of the rate. Receivers count in windows
+// of their own, and their count must not exceed the rate.
 const burst = 50
 
-// dispatch hands out tasks while there are some that may start now, and sets the timer to
-// when the next one may.
+// dispatch hands out tasks that may start now, and sets the timer to the start of the next.
 func (r *runner) dispatch(work context.Context, wake *time.Timer) {
 	now := time.Now()
 	may, next := r.admits(now)
@@ -30,22 +29,21 @@ func (r *runner) dispatch(work context.Context, wake *time.Timer) {
 		r.throttle(t, now)
 		may, next = r.admits(now)
 	}
-	if r.paid { // for nothing
+	if r.paid { // unused
 		r.unpace(now)
 	}
 	if may != passNone {
 		next = r.book.wake()
 		r.turn(work, r.breaker.settle(now))
 	} else if due := r.book.wake(); r.waitsUntil().After(now) && due.After(now) && due.Before(next) {
-		next = due // to tell that it waits
+		next = due // to announce that it waits
 	}
 	if !next.IsZero() {
 		wake.Reset(max(0, next.Sub(now)))
 	}
 }
 
-// mayStart reports whether there is a task that may start now, and has its place among those
-// of the process then.
+// mayStart reports whether a task may start now, and if so takes a share of the process's permits.
 func (r *runner) mayStart(now time.Time, may pass) bool {
 	if !r.book.can(now, may) {
 		r.share.Pass()
@@ -54,8 +52,8 @@ func (r *runner) mayStart(now time.Time, may pass) bool {
 	return r.share.Take()
 }
 
-// admits returns what may be sent now, and if that is nothing when to ask again, as the breaker
-// does. It tells if something waits for the rate or for a Retry-After.
+// admits returns which requests are permitted now and, if none, when to ask again, as the breaker
+// does. It announces when work waits for the rate or for a Retry-After.
 func (r *runner) admits(now time.Time) (pass, time.Time) {
 	may, next := r.breaker.admits(now)
 	if may != passNone && r.throttled.After(now) {
@@ -75,10 +73,10 @@ func (r *runner) admits(now time.Time) (pass, time.Time) {
 	return may, next
 }
 
-// waitsUntil returns what the rate or a Retry-After makes everything wait for.
+// waitsUntil returns when the rate and any Retry-After next allow a request.
 func (r *runner) waitsUntil() time.Time { return later(r.throttled, r.breaker.held) }
 
-// throttledBy says what everything waits for, to those who are told of it.
+// throttledBy returns the announced reason for a wait.
 func (r *runner) throttledBy() string {
 	if r.breaker.held.After(r.throttled) {
 		return "retry_after"
@@ -86,7 +84,7 @@ func (r *runner) throttledBy() string {
 	return "rate"
 }
 
-// throttle pays for a task that sends; what cannot be paid now is waited for before the next.
+// throttle charges a task that sends. A charge beyond the rate delays the next task.
 func (r *runner) throttle(t task, now time.Time) {
 	if !t.lane.asks {
 		return
@@ -102,8 +100,8 @@ func (r *runner) paced() bool {
 	return r.ports.Pace != nil && r.sub.Agreed != nil && r.sub.Agreed.RatePerMinute > 0
 }
 
-// pace pays for the next attempt at an endpoint that agreed to a rate, unless that is done, and reports whether it may be
-// made now. If not, throttled says when to ask again.
+// pace charges the next attempt at an endpoint that agreed to a rate, unless it is charged already,
+// and reports whether the attempt may start now. If not, throttled is the time to ask again.
 func (r *runner) pace(now time.Time) bool {
 	if r.paid || !r.paced() {
 		return true
@@ -116,13 +114,13 @@ func (r *runner) pace(now time.Time) bool {
 	return true
 }
 
-// unpace gives back what was paid for an attempt that is not made.
+// unpace returns the charge of an attempt that is not made.
 func (r *runner) unpace(now time.Time) {
 	r.paid = false
 	r.ports.Pace.Return(r.sub, now)
 }
 
-// limitsOf returns a bucket for each bound. It holds a fiftieth of what may be sent in its time.
+// limitsOf returns a bucket for each bound. It holds a fiftieth of the bound's volume.
 func limitsOf(r sluice.Rate) (all []*rate.Limiter) {
 	if r.PerSecond > 0 {
 		all = append(all, rate.NewLimiter(rate.Limit(r.PerSecond), max(1, int(r.PerSecond/burst))))

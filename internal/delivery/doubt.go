@@ -11,27 +11,28 @@ import (
 	"github.com/sluice-io/sluice/pkg/sluice"
 )
 
-// A filter that is dear to evaluate is not evaluated by the runner, which answers the log, nor by a worker, which holds
-// one of the places for attempts: filter.Pool does it, and says when it is done. Until then the delivery is held in its
-// lane, unacknowledged, and what is behind it waits; other lanes go on. A parked lane waits in the same way.
+// An expensive filter is evaluated neither by the runner, which answers the log, nor by a worker,
+// which holds a permit for attempts: filter.Pool evaluates it and reports the result. Until then
+// the delivery is held in its lane, unacknowledged. Deliveries behind it wait; other lanes go on. A
+// parked lane waits in the same way.
 
-// maxExhausted is how many events one after another a filter may fail to be evaluated on because that costs too much;
-// then its subscription is suspended. Each but the last is a dead letter.
+// maxExhausted is the number of consecutive events on which a filter may exceed its cost limit
+// before its subscription is suspended. Each of these events but the last is a dead letter.
 const maxExhausted = 5
 
-// errDoubtful says that it is not known yet whether an event is wanted.
+// errDoubtful says that the filter has not been evaluated on an event yet.
 var errDoubtful = errors.New("the filter is not evaluated yet")
 
-// ruling is what a filter says of an event.
+// ruling is the filter's answer on an event.
 type ruling struct {
-	match *filter.Matcher // the filter; nobody wants to hear of another one
-	lane  *lane           // a parked one, whose head the event is; nil: it is a delivery
+	match *filter.Matcher // the filter; an answer of an earlier one is ignored
+	lane  *lane           // a parked lane with the event as its head; nil: it is a delivery
 	seq   uint64
 	ok    bool
 	err   error
 }
 
-// rulings is where the pool leaves its answers: it does not wait for the runner.
+// rulings receives the pool's answers, which do not wait for the runner.
 type rulings struct {
 	news chan struct{} // has an element if there are some
 
@@ -58,20 +59,20 @@ func (r *rulings) take() (all []ruling) {
 	return all
 }
 
-// unevaluated is the error of a delivery whose filter could not be evaluated.
+// unevaluated is the error of a delivery whose filter evaluation failed.
 type unevaluated struct{ says, cause error }
 
-// Error returns what callers may see.
+// Error returns the message for callers.
 func (u unevaluated) Error() string { return u.says.Error() }
 
-// Unwrap returns that with its code, and the cause.
+// Unwrap returns the error with its code, and the cause.
 func (u unevaluated) Unwrap() []error { return []error{u.says, u.cause} }
 
 func unevaluatedFor(err error) error {
 	return unevaluated{sluice.Errorf(sluice.Unprocessable, "filter: %v", err), err}
 }
 
-// doubt takes a delivery into its lane of which it is not known whether it is wanted, and asks.
+// doubt takes a delivery into its lane and starts the filter evaluation.
 func (r *runner) doubt(work context.Context, d *model.Delivery) {
 	switch entered, ack := r.book.doubt(r.laneOf(d), d); {
 	case ack:
@@ -81,7 +82,7 @@ func (r *runner) doubt(work context.Context, d *model.Delivery) {
 	}
 }
 
-// inquire has the filter evaluated as it is now.
+// inquire starts the evaluation of the current filter.
 func (r *runner) inquire(work context.Context, about ruling, ev *sluice.Event) {
 	about.match = r.match
 	r.ports.Filters.Ask(work, r.ports.payer(r.sub), about.match, ev, func(ok bool, err error) {
@@ -90,7 +91,7 @@ func (r *runner) inquire(work context.Context, about ruling, ev *sluice.Event) {
 	})
 }
 
-// take enters a result, and asks about the head of a parked lane that is in doubt.
+// take enters a result, and starts the evaluation for the head of a parked lane in doubt.
 func (r *runner) take(ctx, work context.Context, res result) error {
 	err := r.enter(ctx, res)
 	if err == nil && res.kind == resultDoubtful {
@@ -99,11 +100,11 @@ func (r *runner) take(ctx, work context.Context, res result) error {
 	return err
 }
 
-// heedRulings enters what the pool has answered.
+// heedRulings enters the pool's answers.
 func (r *runner) heedRulings() {
 	for _, one := range r.rulings.take() {
 		switch {
-		case one.match != r.match: // it was asked anew, of the filter that took its place
+		case one.match != r.match: // the filter that replaced it was asked
 		case one.lane != nil:
 			r.book.ruled(&one)
 		default:
@@ -112,7 +113,7 @@ func (r *runner) heedRulings() {
 	}
 }
 
-// settleDoubt lets a delivery go on, or acknowledges it if it is not wanted.
+// settleDoubt releases a delivery, or acknowledges it if it is not wanted.
 func (r *runner) settleDoubt(one *ruling) {
 	d := r.book.doubted(one.seq)
 	if d == nil {
@@ -127,7 +128,8 @@ func (r *runner) settleDoubt(one *ruling) {
 	r.observe.Matched(r.sub)
 }
 
-// judged reports whether a delivery is taken into its lane, given what the filter says; its Err is set then.
+// judged reports whether a delivery joins its lane, given the filter's answer; it sets the
+// delivery's Err.
 func (r *runner) judged(d *model.Delivery, ok bool, err error) bool { //nolint:revive // ok is a result on its way
 	if err != nil {
 		d.Err = unevaluatedFor(err)
@@ -141,15 +143,16 @@ func (r *runner) judged(d *model.Delivery, ok bool, err error) bool { //nolint:r
 	return true
 }
 
-// unwanted enters that the filter could be evaluated on an event, as an attempt does of one that is wanted. Those that the
-// gate keeps back do not count either way: that a subscription is suspended, or is not, says nothing of them.
+// unwanted resets the count of failed evaluations after a successful one without a match, as an
+// attempt does after a match. Events that the gate keeps back do not count either way: they must
+// not influence whether a subscription is suspended.
 func (r *runner) unwanted(sub *sluice.Subscription, ev *sluice.Event) {
 	if r.exhausted.Load() > 0 && r.exit.decide(sub, ev) == model.Pass {
 		r.exhausted.Store(0)
 	}
 }
 
-// reconsider asks again about everything that is in doubt, with the filter as it is now.
+// reconsider evaluates the current filter on every delivery in doubt.
 func (r *runner) reconsider(work context.Context) {
 	r.exhausted.Store(0)
 	for _, d := range r.book.inDoubt() {
@@ -164,7 +167,8 @@ func (r *runner) reconsider(work context.Context) {
 	r.book.reconsider()
 }
 
-// filtered returns what the filter says of the next event of a parked lane; errDoubtful if that is to be asked.
+// filtered returns the filter's answer on the next event of a parked lane; errDoubtful if it has to
+// be evaluated first.
 func (j job) filtered(p *park, ev *sluice.Event) (bool, error) {
 	if one := p.ruling; one != nil && one.seq == ev.Seq && one.match == j.match {
 		return one.ok, one.err
@@ -177,12 +181,14 @@ func (j job) filtered(p *park, ev *sluice.Event) (bool, error) {
 	return ok, err
 }
 
-// exhausts reports whether a filter has cost too much once too often, on an event that the gate lets pass.
+// exhausts reports whether a filter has exceeded its cost limit too often, on an event that the
+// gate lets pass.
 func (j job) exhausts(err error) bool {
 	return filter.Exhausted(err) && j.r.exhausted.Add(1) >= maxExhausted
 }
 
-// suspend ends the deliveries of a subscription whose filter costs too much again and again. The event waits in the log.
+// suspend ends the deliveries of a subscription whose filter repeatedly exceeds its cost limit. The
+// event waits in the log.
 func (j job) suspend(ctx context.Context, err error) error {
 	reason := fmt.Sprintf("the filter exceeded its cost limit on %d consecutive events; simplify it, then resume the subscription (last: %v)", maxExhausted, err)
 	return j.persist(ctx, func() error { return j.r.ports.Registry.Suspend(ctx, j.sub.ID, reason) })

@@ -19,37 +19,37 @@ import (
 	"github.com/sluice-io/sluice/pkg/sluice"
 )
 
-// Watcher tells of every subscription, first as it is, then as it changes, until ctx is
-// done. A nil sub says that the subscription of that id is gone.
+// Watcher reports every subscription, first its current state, then its changes, until ctx is done.
+// A nil sub means that the subscription of that id is gone.
 type Watcher interface {
 	Watch(ctx context.Context, change func(id string, sub *sluice.Subscription)) error
 }
 
-// Ownership says which subscriptions this process serves. changed is called whenever the
-// answer of Owns may have changed; what it returns is closed when the runners that were told to
-// end have ended. Run ends when ctx is done.
+// Ownership decides which subscriptions this process serves. It calls changed whenever the answer
+// of Owns may have changed; the returned channel is closed when the runners that were told to end
+// have ended. Run ends when ctx is done.
 type Ownership interface {
 	Run(ctx context.Context, changed func() <-chan struct{}) error
 	Owns(subscription string) bool
 }
 
-// Options is what an engine can do without.
+// Options are an engine's optional dependencies and settings.
 type Options struct {
-	Observe Observer     // nobody
-	Log     *slog.Logger // slog.DiscardHandler
+	Observe Observer     // default: none
+	Log     *slog.Logger // default: slog.DiscardHandler
 	Replays ReplayWatcher
 
-	LookEvery   time.Duration // how often events that wait are looked at; ten seconds
-	MaxInFlight int           // attempts of all subscriptions at once; 1,024
+	LookEvery   time.Duration // interval between looks at waiting events; default: ten seconds
+	MaxInFlight int           // concurrent attempts of all subscriptions; default: 1,024
 }
 
-// ReplayWatcher tells of every replay, first as it is, then as it changes or goes, until ctx is
-// done.
+// ReplayWatcher reports every replay, first its current state, then its changes and its end, until
+// ctx is done.
 type ReplayWatcher interface {
 	Watch(ctx context.Context, change func(rep sluice.Replay, gone bool)) error
 }
 
-// maxInFlight is Options.MaxInFlight unless it is set.
+// maxInFlight is the default of Options.MaxInFlight.
 const maxInFlight = 1024
 
 // Engine serves the push subscriptions that this process owns, one runner each.
@@ -63,9 +63,9 @@ type Engine struct {
 	runners sync.WaitGroup
 	replays replays
 	leaving map[string]chan struct{} // runners that were told to end; follow's own
-	shares  *fairsem.Shares          // attempts under way
-	exit    *exit                    // the only one that has the sender
-	ahead   atomic.Int64             // bytes of the budget that reading ahead has taken
+	shares  *fairsem.Shares          // permits for attempts in flight
+	exit    *exit                    // the only holder of the sender
+	ahead   atomic.Int64             // bytes of the budget used by read-ahead
 
 	mu      sync.Mutex
 	serving map[string]*served
@@ -73,14 +73,14 @@ type Engine struct {
 
 type change struct {
 	id  string
-	sub *sluice.Subscription // nil with an id: gone; nil without one: look at all again
+	sub *sluice.Subscription // nil with an id: gone; nil without one: check all again
 
 	settled chan struct{} // if not nil: closed when the runners that were told to end have ended
 
 	replay *sluice.Replay // with an id: of a replay; nil: the change is of a subscription
 	gone   bool           // the replay is
 
-	saveLanes bool // the records of all parked lanes are gone from the store
+	saveLanes bool // the store has lost the records of all parked lanes
 }
 
 // served is a subscription that a runner serves.
@@ -91,7 +91,7 @@ type served struct {
 	over   atomic.Bool // the subscription has ended for good
 }
 
-// New returns an engine that does nothing before Run.
+// New returns an engine that is idle until Run.
 func New(watch Watcher, owns Ownership, ports Ports, opts Options) *Engine {
 	if opts.Log == nil {
 		opts.Log = slog.New(slog.DiscardHandler)
@@ -110,7 +110,7 @@ func New(watch Watcher, owns Ownership, ports Ports, opts Options) *Engine {
 	}
 	opts.LookEvery = cmp.Or(opts.LookEvery, holdEvery)
 	way := newExit(ports.Gate, ports.Sender)
-	ports.Gate, ports.Sender = nil, nil // nothing is sent but through the exit
+	ports.Gate, ports.Sender = nil, nil // the exit alone sends
 	return &Engine{
 		watch: watch, owns: owns, ports: ports, opts: opts, shares: fairsem.New(cmp.Or(opts.MaxInFlight, maxInFlight)), exit: way,
 		changes: make(chan change), leaving: map[string]chan struct{}{}, serving: map[string]*served{},
@@ -118,7 +118,7 @@ func New(watch Watcher, owns Ownership, ports Ports, opts Options) *Engine {
 	}
 }
 
-// Run serves until ctx is done. Attempts under way are finished before it returns.
+// Run serves until ctx is done. Attempts in flight finish before it returns.
 func (e *Engine) Run(ctx context.Context) error {
 	inner, cancel := context.WithCancelCause(ctx)
 	defer cancel(nil)
@@ -144,7 +144,7 @@ func (e *Engine) Run(ctx context.Context) error {
 	})
 	e.follow(inner)
 	e.runners.Wait()
-	giveUp() // nobody else serves a subscription before its attempts under way are finished
+	giveUp() // no other process serves a subscription before its attempts in flight finish
 	parts.Wait()
 	if ctx.Err() != nil {
 		return nil
@@ -159,7 +159,7 @@ func (e *Engine) tell(ctx context.Context, c change) {
 	}
 }
 
-// follow keeps the runners in step with the subscriptions and with what is owned.
+// follow keeps the runners in step with the subscriptions and with their ownership.
 func (e *Engine) follow(ctx context.Context) {
 	all := map[string]*sluice.Subscription{}
 	tick := time.NewTicker(sweepLooks * e.opts.LookEvery)
@@ -186,7 +186,7 @@ func (e *Engine) follow(ctx context.Context) {
 	}
 }
 
-// enter takes a change into the picture of what there is.
+// enter applies a change to the set of known subscriptions.
 func (e *Engine) enter(ctx context.Context, c change, all map[string]*sluice.Subscription) {
 	switch {
 	case c.saveLanes:
@@ -225,7 +225,7 @@ func (e *Engine) settle(settled chan struct{}) {
 	})
 }
 
-// idle returns the subscriptions that are this process's and not served.
+// idle returns the subscriptions that this process owns and does not serve.
 func (e *Engine) idle(all map[string]*sluice.Subscription) (subs []*sluice.Subscription) {
 	for _, sub := range all {
 		if sub.Mode == sluice.Push && (sub.State == sluice.Paused || sub.State == sluice.Disabled || sub.State == sluice.Suspended) && e.owns.Owns(sub.ID) {
@@ -235,7 +235,7 @@ func (e *Engine) idle(all map[string]*sluice.Subscription) (subs []*sluice.Subsc
 	return subs
 }
 
-// apply starts, changes or stops the subscription's runner, whatever it takes.
+// apply starts, changes or stops the subscription's runner, as its state requires.
 func (e *Engine) apply(ctx context.Context, sub *sluice.Subscription) {
 	switch {
 	case sub.State == sluice.Cancelled:
@@ -256,7 +256,7 @@ func (e *Engine) apply(ctx context.Context, sub *sluice.Subscription) {
 	e.start(ctx, sub)
 }
 
-// liveRunner returns the runner of a subscription, nil if it has none.
+// liveRunner returns the runner of a subscription, or nil.
 func (e *Engine) liveRunner(id string) *runner {
 	e.mu.Lock()
 	defer e.mu.Unlock()
@@ -293,15 +293,15 @@ func (e *Engine) start(ctx context.Context, sub *sluice.Subscription) {
 	})
 }
 
-// keep runs a runner again after a failure, with a pause that grows.
+// keep restarts a runner after a failure, with backoff.
 func (e *Engine) keep(ctx context.Context, r *runner) {
-	const shortest, longest = 250 * time.Millisecond, 5 * time.Second // NATS may come back any moment
+	const shortest, longest = 250 * time.Millisecond, 5 * time.Second // NATS may return any moment
 	pause := shortest
 	for {
 		began := time.Now()
 		err := e.runOnce(ctx, r)
 		if err == nil || errors.Is(err, errGone) {
-			<-ctx.Done() // it is cancelled; opening it again would make its consumers again
+			<-ctx.Done() // it is cancelled; opening it again would create its consumers again
 		}
 		if ctx.Err() != nil {
 			return
@@ -325,8 +325,8 @@ func (e *Engine) keep(ctx context.Context, r *runner) {
 	}
 }
 
-// runOnce runs a runner and does what its end asks for. Access that was lost when it was told to end
-// is lost to whoever serves the subscription next.
+// runOnce runs a runner and handles its end. Access lost while it was told to end is handled by the
+// next process to serve the subscription.
 func (e *Engine) runOnce(ctx context.Context, r *runner) error {
 	err := r.run(ctx)
 	switch {
@@ -338,8 +338,7 @@ func (e *Engine) runOnce(ctx context.Context, r *runner) error {
 	return err
 }
 
-// end is stop for a subscription that has ended for good: what its runner stores until it has
-// ended is of no use to anybody.
+// end is stop for a subscription that has ended for good: its runner's last writes are of no use.
 func (e *Engine) end(id string) {
 	e.mu.Lock()
 	if s := e.serving[id]; s != nil {
@@ -349,8 +348,8 @@ func (e *Engine) end(id string) {
 	e.stop(id)
 }
 
-// stop tells a subscription's runner to end, if it has one. Its attempts under way are
-// finished meanwhile; a runner that follows it waits for that.
+// stop tells a subscription's runner to end, if it has one. The runner finishes its attempts in
+// flight; its successor waits for that.
 func (e *Engine) stop(id string) {
 	e.mu.Lock()
 	s := e.serving[id]
@@ -372,7 +371,7 @@ func isClosed(c chan struct{}) bool {
 	}
 }
 
-// Gauges returns a moment of every runner, by subscription.
+// Gauges returns a snapshot of every runner, by subscription.
 func (e *Engine) Gauges() []Gauges {
 	e.mu.Lock()
 	defer e.mu.Unlock()

@@ -15,14 +15,14 @@ import (
 	"github.com/sluice-io/sluice/pkg/sluice"
 )
 
-// errLost tells the engine that the subscription may have nothing any more.
+// errLost tells the engine that the subscription has lost its access.
 var errLost = errors.New("access lost")
 
-// exit is the one way out for content: nothing else has the sender. It asks the gate about
-// every attempt when nothing is left to do but to send, and knows what is under way.
+// exit is the only way out for content: nothing else has the sender. It asks the gate about every
+// attempt immediately before sending, and tracks the attempts in flight.
 //
-// An attempt is known here before the gate is asked about it. So of two things that happen at
-// once, a revocation and an attempt, either the gate knows of the one or Withdraw of the other.
+// It registers an attempt before it asks the gate. So if a revocation and an attempt coincide,
+// either the gate knows of the revocation or Withdraw knows of the attempt.
 type exit struct {
 	gate   Gate // nil: everything may leave
 	sender Sender
@@ -43,7 +43,6 @@ func newExit(gate Gate, sender Sender) *exit {
 	return &exit{gate: gate, sender: sender, ending: map[string]*ending{}}
 }
 
-// decide asks the gate.
 func (x *exit) decide(sub *sluice.Subscription, ev *sluice.Event) model.Decision {
 	if x.gate == nil {
 		return model.Pass
@@ -51,8 +50,8 @@ func (x *exit) decide(sub *sluice.Subscription, ev *sluice.Event) model.Decision
 	return x.gate.Decide(sub, ev, time.Now())
 }
 
-// send makes an attempt if the gate lets it pass. Otherwise there is none, whatever was under way
-// of it; one that was cut off is Lost or Undecided.
+// send makes an attempt if the gate lets it pass. Otherwise no attempt counts, even if one was in
+// flight; one that was cut off is Lost or Undecided.
 func (x *exit) send(ctx context.Context, sub *sluice.Subscription, ev *sluice.Event, number int) (sluice.Attempt, model.Decision) {
 	ctx, leave := x.under.Enter(ctx, sub)
 	defer leave()
@@ -75,8 +74,8 @@ func (x *exit) send(ctx context.Context, sub *sluice.Subscription, ev *sluice.Ev
 	return a, model.Pass
 }
 
-// again is for an attempt that was cut off: if access is not lost after all, it is to be made
-// anew.
+// again decides about an attempt that was cut off: if access is not lost after all, it has to be
+// repeated.
 func (x *exit) again(sub *sluice.Subscription, ev *sluice.Event) model.Decision {
 	if x.decide(sub, ev) == model.Lost {
 		x.cut(sub.ID)
@@ -92,13 +91,14 @@ func (x *exit) ends(subscription string) bool {
 	return x.ending[subscription] != nil
 }
 
-// cut cuts off what is under way to a subscription, and does not wait for it.
+// cut cuts off a subscription's attempts in flight, without waiting.
 func (x *exit) cut(subscription string) {
 	x.under.Cut(func(sub *sluice.Subscription) bool { return sub.ID == subscription })
 }
 
-// end cancels a subscription, once if several of its runners want it, and returns when that is
-// stored. Until then nothing is sent to it. It returns an error only if it was given up.
+// end cancels a subscription, once if several of its runners ask for it, and returns when the
+// cancellation is stored. Until then nothing is sent to the subscription. It returns an error only
+// if ctx ended first.
 func (x *exit) end(ctx context.Context, id string, cancel func(context.Context) error) error {
 	for {
 		e, mine := x.beginEnd(id)
@@ -137,20 +137,20 @@ func (x *exit) finishEnd(id string, e *ending, err error) {
 	close(e.over)
 }
 
-// Withdraw cuts off the attempts under way to every subscription for which lost says true, of
-// live deliveries and of replays, and returns when nothing of them can leave any more. Whoever
-// calls it has told the gate before: what begins meanwhile is decided by that. It returns ctx's
-// error, and cannot tell, if that is done before.
+// Withdraw cuts off the attempts in flight, of live deliveries and of replays, to every
+// subscription for which lost returns true. It returns when nothing of them can leave any more. The
+// caller updates the gate first, which decides about attempts that begin meanwhile. If ctx ends
+// first, Withdraw returns its error and the outcome is unknown.
 func (e *Engine) Withdraw(ctx context.Context, lost func(*sluice.Subscription) bool) error {
 	return e.exit.under.Cut(lost).Wait(ctx)
 }
 
-// revoke cancels a runner's subscription, which lost its access (S0-64), however long that takes. If
-// ctx is done before, whoever serves it next is told the same.
+// revoke cancels a runner's subscription, which lost its access (S0-64), however long that takes.
+// If ctx ends first, the next process to serve the subscription cancels it.
 func (e *Engine) revoke(ctx context.Context, r *runner) error {
 	e.opts.Log.WarnContext(ctx, "access lost: subscription cancelled", slog.String("subscription", r.id))
 	return e.exit.end(ctx, r.id, func(ctx context.Context) error {
-		ctx, cancel := outlasting(ctx, recordLimit) // the news that it is cancelled ends ctx
+		ctx, cancel := outlasting(ctx, recordLimit) // the news of the cancellation ends ctx
 		defer cancel()
 		return backoff.RetryNotify(func() error { return r.ports.Registry.Cancel(ctx, r.id, sluice.ReasonAccessRevoked) },
 			backoff.WithContext(backoff.NewExponentialBackOff(backoff.WithInitialInterval(50*time.Millisecond),
@@ -162,7 +162,7 @@ func (e *Engine) revoke(ctx context.Context, r *runner) error {
 	})
 }
 
-// outlasting returns a context that is done so long after ctx is.
+// outlasting returns a context that ends the given time after ctx.
 func outlasting(ctx context.Context, by time.Duration) (context.Context, context.CancelFunc) {
 	lasting, cancel := context.WithCancel(shutdown.Lasting(ctx))
 	stop := context.AfterFunc(ctx, func() {

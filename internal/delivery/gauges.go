@@ -4,8 +4,8 @@ import (
 	"time"
 )
 
-// publishGauges shows how the book stands. For the oldest event it looks at every lane, so it
-// does that only now and then.
+// publishGauges publishes the state of the book. The search for the oldest event visits every lane,
+// so it runs only now and then.
 func (r *runner) publishGauges() {
 	const lookEvery = 250 * time.Millisecond
 	r.mu.Lock()
@@ -32,8 +32,8 @@ func (r *runner) read() Gauges {
 	return g
 }
 
-// recentSet remembers the last few sequences that were settled: an acknowledgement that was
-// lost brings its delivery back.
+// recentSet remembers the last few settled sequences: a lost acknowledgement brings its delivery
+// back.
 type recentSet struct {
 	size int
 	ring []uint64

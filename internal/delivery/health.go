@@ -12,13 +12,13 @@ import (
 	"github.com/sluice-io/sluice/pkg/sluice"
 )
 
-// What is shorter is not remembered over a restart.
+// Shorter times are not stored across a restart.
 const (
-	failingNoted = time.Minute     // how long every attempt has failed
-	holdNoted    = 5 * time.Second // how long a Retry-After still is to be waited for
+	failingNoted = time.Minute     // time during which every attempt has failed
+	holdNoted    = 5 * time.Second // remaining time of a Retry-After
 )
 
-// says returns what an attempt says about the endpoint.
+// says returns an attempt's evidence about the endpoint.
 func says(a *sluice.Attempt) said {
 	switch {
 	case a == nil || a.Outcome == sluice.Refused:
@@ -29,7 +29,7 @@ func says(a *sluice.Attempt) said {
 	return saidWell
 }
 
-// ask enters that a task is handed out that makes a request.
+// ask enters that a task with a request is handed out.
 func (r *runner) ask(t *task) {
 	l := t.lane
 	l.asks = t.kind == taskSend || t.kind == taskResume
@@ -43,7 +43,7 @@ func (r *runner) ask(t *task) {
 	r.breaker = r.breaker.began()
 }
 
-// hear tells the breaker what came of a task.
+// hear reports the outcome of a task to the breaker.
 func (r *runner) hear(ctx context.Context, l *lane, a *sluice.Attempt) {
 	if !l.asks {
 		return
@@ -62,7 +62,7 @@ func (r *runner) hear(ctx context.Context, l *lane, a *sluice.Attempt) {
 	r.turn(ctx, r.breaker.ended(heard, r.sub.Policy.Window, time.Now(), rand.Float64())) //nolint:gosec // jitter, not a secret
 }
 
-// turn replaces the breaker, and tells of it if it is in another state now.
+// turn replaces the breaker, and announces a change of its state.
 func (r *runner) turn(ctx context.Context, b breaker) {
 	before := r.breaker
 	r.breaker = b
@@ -78,7 +78,7 @@ func (r *runner) turn(ctx context.Context, b breaker) {
 	r.observe.Turned(r.sub, b.state)
 }
 
-// judge keeps track of continuous failure and ends the subscription after too much of it.
+// judge tracks continuous failure and disables the subscription after too much of it.
 func (r *runner) judge(ctx context.Context, a *sluice.Attempt) error {
 	switch {
 	case a == nil:
@@ -90,7 +90,7 @@ func (r *runner) judge(ctx context.Context, a *sluice.Attempt) error {
 		r.failing, r.alerted = time.Time{}, 0
 		return nil
 	case r.failing.IsZero():
-		r.failing = time.Now().Add(-a.Duration.Std()) // by the clock that does not jump
+		r.failing = time.Now().Add(-a.Duration.Std()) // by the monotonic clock
 		return nil
 	}
 	r.alert(ctx)
@@ -98,12 +98,12 @@ func (r *runner) judge(ctx context.Context, a *sluice.Attempt) error {
 		return nil
 	}
 	reason := "every attempt has failed since " + r.failing.UTC().Format(time.RFC3339)
-	r.failing, r.alerted = time.Time{}, 0 // whoever resumes it begins anew
+	r.failing, r.alerted = time.Time{}, 0 // a resumed subscription begins anew
 	return r.ports.Registry.Disable(ctx, r.sub.ID, reason)
 }
 
-// alert tells how far continuous failure has come. Of several steps at once only the last is
-// told.
+// alert announces the progress of continuous failure. Of several steps at once it announces only
+// the last.
 func (r *runner) alert(ctx context.Context) {
 	reached := 0
 	after := r.sub.Policy.DisableAfter.Std()
@@ -122,7 +122,7 @@ func (r *runner) alert(ctx context.Context) {
 	r.ports.Announce.Failing(r.sub, reached, r.failing)
 }
 
-// health returns what is to be remembered now.
+// health returns the state to store now.
 func (r *runner) health(now time.Time) (h model.Health) {
 	if !r.breaker.closed() {
 		h.Breaker, h.Pause = r.breaker.state, sluice.Duration(r.breaker.pause)
@@ -142,11 +142,11 @@ func (r *runner) health(now time.Time) (h model.Health) {
 	return h
 }
 
-// stamp returns a time as it is when it was stored and read again.
+// stamp returns a time as it is after a round trip through the store.
 func stamp(t time.Time) time.Time { return t.Round(0).UTC() }
 
-// recall goes on where the subscription was left. What was changed meanwhile, resumed for
-// example, asks at once, and its failing counts from now.
+// recall restores the stored health. A subscription that was changed or resumed meanwhile sends at
+// once, and its failing counts from now.
 func (r *runner) recall(ctx context.Context) error {
 	if r.recalled {
 		return nil
@@ -156,7 +156,7 @@ func (r *runner) recall(ctx context.Context) error {
 		return err
 	}
 	r.recalled, r.stored = true, h
-	if h.Revision != r.sub.Revision { // resumed, or changed while nobody served it: is the endpoint well now?
+	if h.Revision != r.sub.Revision { // resumed, or changed while not served: is the endpoint well now?
 		r.breaker = remembered(model.Health{Breaker: h.Breaker, ProbeAt: time.Now()})
 		return nil
 	}
@@ -167,7 +167,7 @@ func (r *runner) recall(ctx context.Context) error {
 	return nil
 }
 
-// remembered returns the breaker as it was stored. One that was half-open asks again first.
+// remembered returns the stored breaker. A half-open one probes again first.
 func remembered(h model.Health) breaker {
 	b := breaker{held: h.HeldUntil}
 	if h.Breaker == sluice.BreakerOpen || h.Breaker == sluice.BreakerHalfOpen {
@@ -177,8 +177,8 @@ func remembered(h model.Health) breaker {
 	return b
 }
 
-// remember stores what changed about the subscription's health, if nothing was stored a moment
-// ago: one write a second at most, and none while all is well.
+// remember stores a change of the subscription's health, unless the last write was a moment ago:
+// one write a second at most, and none while all is well.
 func (r *runner) remember(work context.Context) {
 	h := r.health(time.Now())
 	if r.storing || h == r.stored {
@@ -193,13 +193,13 @@ func (r *runner) remember(work context.Context) {
 	})
 }
 
-// healthStored is what came of a write.
+// healthStored is the outcome of a write.
 type healthStored struct {
 	health model.Health
 	err    error
 }
 
-// noted enters what came of a write, and waits before the next.
+// noted enters the outcome of a write, and waits before the next.
 func (r *runner) noted(ctx context.Context, s healthStored) {
 	r.rest = time.After(saveEvery)
 	if s.err != nil {
@@ -209,7 +209,7 @@ func (r *runner) noted(ctx context.Context, s healthStored) {
 	r.stored = s.health
 }
 
-// leave stores what the next one to serve the subscription has to know.
+// leave stores the health for the next process to serve the subscription.
 func (r *runner) leave(work context.Context) {
 	limit, cancel := context.WithTimeout(work, lastLook)
 	defer cancel()

@@ -11,12 +11,12 @@ import (
 )
 
 const (
-	actLimit = time.Second            // a runner that takes no act for so long is being opened, or ends
-	actAgain = 250 * time.Millisecond // it is asked again after this
+	actLimit = time.Second            // a runner that takes no act for this long is opening or ending
+	actAgain = 250 * time.Millisecond // pause before it is asked again
 )
 
-// failed enters in a lane's record that an attempt at its head failed: when the next one is due,
-// or that there is none until somebody decides.
+// failed enters a failed attempt at a lane's head in its record: the next attempt's time, or that
+// the lane is held until an operator decides.
 func failed(p *sluice.Parked, a *sluice.Attempt) {
 	p.Attempts, p.NextAt, p.LastError = a.Number, a.Verdict.Again, a.Error
 	if p.FirstFailedAt.IsZero() {
@@ -27,7 +27,7 @@ func failed(p *sluice.Parked, a *sluice.Attempt) {
 	}
 }
 
-// saveHead stores a lane's record and tells if it is held from now on: who hears of it finds it.
+// saveHead stores a lane's record, and then announces it if the lane is held from now on.
 func (j job) saveHead(ctx context.Context, e *model.ParkedEntry, ev *sluice.Event) error {
 	if e.Held == "" {
 		return j.save(ctx, e)
@@ -48,7 +48,8 @@ func (j job) tellHeld(ctx context.Context, d sluice.DeadLetter) {
 	j.r.ports.Announce.Held(j.sub, &d)
 }
 
-// heldLetter returns the dead letter that a held lane's head is spared, or gets after all.
+// heldLetter returns the dead letter of a held lane's head, which is written only if the head is
+// discarded.
 func heldLetter(sub *sluice.Subscription, p *sluice.Parked, ev *sluice.Event) sluice.DeadLetter {
 	return letter(sub, ev, sluice.Attempt{Number: p.Attempts, Error: p.LastError, FirstFailedAt: p.FirstFailedAt}, p.Held)
 }
@@ -61,7 +62,7 @@ func (j job) holdUnsent(ctx context.Context, p *park, ev *sluice.Event, cause er
 	return j.saveHead(ctx, &p.ParkedEntry, ev)
 }
 
-// release lets a held lane try its head again, with a timetable that begins anew.
+// release lets a held lane try its head again, with a fresh retry schedule.
 func (j job) release(ctx context.Context, t task) result {
 	p, cause := t.park, t.park.LastError
 	id := p.EventID
@@ -71,8 +72,8 @@ func (j job) release(ctx context.Context, t task) result {
 	return result{kind: resultReleased, park: p, err: err}
 }
 
-// discard makes the head of a held lane a dead letter and lets the lane go on. A crash between
-// the two repeats the letter, of which there is one at most.
+// discard makes the head of a held lane a dead letter and lets the lane go on. A crash in between
+// repeats the write of the letter, of which at most one exists.
 func (j job) discard(ctx context.Context, t task) result {
 	p := t.park
 	err := j.discardHead(ctx, &p)
@@ -99,7 +100,7 @@ func (j job) discardHead(ctx context.Context, p *park) error {
 	return j.save(ctx, &p.ParkedEntry)
 }
 
-// acted enters what came of an act.
+// acted enters the outcome of an act.
 func (r *runner) acted(res result) {
 	if res.kind == resultDiscarded {
 		r.recent.add(res.lane.park.FromSeq)
@@ -107,11 +108,11 @@ func (r *runner) acted(res result) {
 	r.book.acted(res.lane, res.park, time.Now())
 }
 
-// act has something done with the head of a parked lane. If the lane is held, that is stored when it
-// returns.
+// act applies an operator's decision to the head of a parked lane. If the lane is held, the change
+// is stored when act returns.
 func (r *runner) act(ctx context.Context, kind sluice.ReplayKind, seq uint64) acted {
 	a := newAct(kind, seq)
-	limit, cancel := context.WithTimeout(ctx, actLimit) // a runner that is being opened looks at what is due by itself
+	limit, cancel := context.WithTimeout(ctx, actLimit) // a runner that is opening finds due lanes by itself
 	defer cancel()
 	select {
 	case r.acts <- a:
@@ -126,13 +127,13 @@ func (r *runner) act(ctx context.Context, kind sluice.ReplayKind, seq uint64) ac
 	}
 }
 
-// hasten makes a parked lane due whose head is the one event of a replay, and reports whether
-// there is one.
+// hasten makes a parked lane due if its head is the single event of a replay, and reports whether
+// there is such a lane.
 func (r *runner) hasten(ctx context.Context, rep sluice.Replay) bool {
 	return rep.Kind == sluice.ReplayRange && rep.From == rep.To && r.act(ctx, sluice.ReplayRetry, rep.From) == actedDone
 }
 
-// perform does an act on a lane of the live deliveries, as soon as these are served.
+// perform applies an act to a lane of the live deliveries, as soon as these are served.
 func (e *Engine) perform(ctx context.Context, r *replaying) {
 	for {
 		how := actedLater
@@ -151,7 +152,7 @@ func (e *Engine) perform(ctx context.Context, r *replaying) {
 	}
 }
 
-// performed enters what an act did, and says it.
+// performed enters the outcome of an act and returns it as text.
 func (r *replaying) performed(how acted) string {
 	switch {
 	case how == actedNothing:

@@ -9,11 +9,11 @@ import (
 	"github.com/sluice-io/sluice/pkg/sluice"
 )
 
-// Pauses before the gate is asked again that could not decide.
+// Pauses before a gate that could not decide is asked again.
 const (
 	shortestWonder = 100 * time.Millisecond
 	longestWonder  = 5 * time.Second
-	wonderTold     = time.Second // what comes to this is logged
+	wonderTold     = time.Second // pauses from this length on are logged
 )
 
 // keptError says that the gate kept an event back.
@@ -30,8 +30,8 @@ func keptBack(d model.Decision) result {
 	return res
 }
 
-// keepBack passes a parked lane's next event over that is withheld. If it is not known whether it
-// is, the lane waits behind the others that are due.
+// keepBack skips a parked lane's next event that is withheld. If the gate could not decide, the
+// lane waits behind the other due lanes.
 func (j job) keepBack(ctx context.Context, t task, p *park, d model.Decision) error {
 	if d != model.Withhold {
 		j.drop(p)
@@ -42,8 +42,8 @@ func (j job) keepBack(ctx context.Context, t task, p *park, d model.Decision) er
 	return j.saveNowAndThen(ctx, t, p)
 }
 
-// saveNowAndThen stores how far a lane that is read back has come, unless it was stored a moment ago
-// or its record is about to go.
+// saveNowAndThen stores a lane's read-back position, unless it was stored a moment ago or its
+// record is about to be deleted.
 func (j job) saveNowAndThen(ctx context.Context, t task, p *park) error {
 	if p.FromSeq > p.upTo || !t.careful && time.Since(p.savedAt) < saveEvery {
 		return nil
@@ -52,7 +52,7 @@ func (j job) saveNowAndThen(ctx context.Context, t task, p *park) error {
 	return j.save(ctx, &p.ParkedEntry)
 }
 
-// decide asks the gate about an event of which nothing is to be sent.
+// decide asks the gate about an event without sending it.
 func (j job) decide(ev *sluice.Event) model.Decision {
 	if j.r.lost.Load() {
 		return model.Lost
@@ -60,7 +60,7 @@ func (j job) decide(ev *sluice.Event) model.Decision {
 	return j.heard(j.r.exit.decide(j.sub, ev))
 }
 
-// heard keeps in mind that access was lost.
+// heard remembers that access was lost.
 func (j job) heard(d model.Decision) model.Decision {
 	if d == model.Lost {
 		j.r.lost.Store(true)
@@ -68,8 +68,8 @@ func (j job) heard(d model.Decision) model.Decision {
 	return d
 }
 
-// heed enters that the gate kept an event back. What was paid for it is given back: nobody is to
-// wait for what was not sent.
+// heed enters that the gate kept an event back. It refunds the charge: nothing has to wait for an
+// event that was not sent.
 func (r *runner) heed(ctx context.Context, d model.Decision) error {
 	now := time.Now()
 	r.refund(now)
@@ -97,7 +97,7 @@ func (r *runner) puzzled(ctx context.Context, now time.Time) {
 	}
 }
 
-// refund gives back what was paid for a task that sent nothing.
+// refund returns the charge of a task that sent nothing.
 func (r *runner) refund(now time.Time) {
 	if r.paced() {
 		r.unpace(now)

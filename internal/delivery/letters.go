@@ -8,10 +8,10 @@ import (
 	"github.com/sluice-io/sluice/pkg/sluice"
 )
 
-// letters is what a replay of dead letters delivers, in place of a part of the log: the letters
-// that there were when its source was opened, in the order of their events. Those that were
-// delivered are gone, and those that were given up again lie behind its end, so that a replay
-// that is taken up again has just what is left.
+// letters is the source of a replay of dead letters, in place of a part of the log: the letters
+// that existed when its source was opened, in the order of their events. Delivered letters are
+// deleted, and letters of events that fail again lie behind its end. So a replay that is resumed
+// has exactly the remaining letters.
 type letters struct {
 	store   Letters
 	replay  *sluice.Replay
@@ -20,7 +20,7 @@ type letters struct {
 
 type letterEntry struct {
 	seq    uint64 // of the event
-	letter uint64 // the letter's place
+	letter uint64 // the letter's sequence
 	path   sluice.Path
 }
 
@@ -46,8 +46,8 @@ func readLetters(ctx context.Context, store Letters, sub *sluice.Subscription, r
 	return l, nil
 }
 
-// ReadLane returns the events of letters as Events.ReadLane does those of the log. Nothing is ever
-// said to have left it: a letter that was discarded meanwhile was meant to.
+// ReadLane returns the events of letters as Events.ReadLane does those of the log. It never reports
+// events as expired: a letter that was discarded meanwhile was discarded on purpose.
 func (l *letters) ReadLane(ctx context.Context, sub *sluice.Subscription, path sluice.Path, from uint64, limit int) ([]sluice.Event, uint64, error) {
 	var events []sluice.Event
 	at, _ := slices.BinarySearchFunc(l.entries, from, func(e letterEntry, seq uint64) int { return cmp.Compare(e.seq, seq) })
@@ -69,7 +69,7 @@ func (l *letters) ReadLane(ctx context.Context, sub *sluice.Subscription, path s
 	return events, from, nil
 }
 
-// delivered deletes the letter of an event that arrived.
+// delivered deletes the letter of a delivered event.
 func (l *letters) delivered(ctx context.Context, seq uint64) error {
 	at, ok := slices.BinarySearchFunc(l.entries, seq, func(e letterEntry, seq uint64) int { return cmp.Compare(e.seq, seq) })
 	if !ok {

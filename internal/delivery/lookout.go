@@ -11,14 +11,14 @@ import (
 )
 
 const (
-	lastLook   = 2 * time.Second // what the last look of a runner may take
-	sweepLooks = 6               // subscriptions that are not served are looked at less often by this
+	lastLook   = 2 * time.Second // time limit of a runner's last look
+	sweepLooks = 6               // subscriptions that are not served are checked less often by this factor
 	sweepLimit = 10 * time.Second
 
-	lookPatience = 200 * time.Millisecond // for a filter that is dear, or whose payer is over its rate
+	lookPatience = 200 * time.Millisecond // for an expensive filter, or a payer over its rate
 )
 
-// lookout makes dead letters of what left the log before its subscription got it (S4-25).
+// lookout writes dead letters for events that left the log before their delivery (S4-25).
 type lookout struct {
 	sub   *sluice.Subscription
 	match *filter.Matcher
@@ -26,7 +26,7 @@ type lookout struct {
 	opts  Options
 }
 
-// before looks at a subscription that nobody serves.
+// before checks a subscription that no process serves.
 func (l lookout) before(ctx context.Context) error {
 	return l.ports.Sources.Look(ctx, l.sub, l.wanting(ctx), l.bury(ctx))
 }
@@ -42,7 +42,7 @@ func (l lookout) wants(ctx context.Context, ev *sluice.Event) bool {
 	ctx, cancel := context.WithTimeout(ctx, lookPatience)
 	defer cancel()
 	ok, known, err := l.ports.Filters.Wait(ctx, l.ports.payer(l.sub), l.match, ev)
-	return ok || !known || err != nil // what cannot be told is not passed over
+	return ok || !known || err != nil // an event without an answer is not skipped
 }
 
 func (l lookout) bury(ctx context.Context) func(from, to uint64) error {
@@ -59,8 +59,8 @@ func (l lookout) bury(ctx context.Context) func(from, to uint64) error {
 	}
 }
 
-// look looks at what the runner's source still has to hand out. If it cannot, the next look
-// finds what this one would have.
+// look checks the events that the runner's source still has to hand out. If it fails, the next look
+// finds the same.
 func (r *runner) look(ctx context.Context, limit time.Duration) {
 	ctx, cancel := context.WithTimeout(ctx, limit)
 	defer cancel()
@@ -70,7 +70,7 @@ func (r *runner) look(ctx context.Context, limit time.Duration) {
 	}
 }
 
-// sweep looks at subscriptions that are paused or disabled: their events age all the same.
+// sweep checks subscriptions that are paused or disabled: their events age all the same.
 func (e *Engine) sweep(ctx context.Context, subs []*sluice.Subscription) {
 	for _, sub := range subs {
 		match, err := filter.CompileWith(sub.Filter, e.ports.Labels)

@@ -6,7 +6,7 @@ import (
 	"github.com/sluice-io/sluice/pkg/sluice"
 )
 
-// looped returns why an event must not be sent because of what caused it, nil if it may be. It asks
+// looped returns why an event must not be sent because of its causes, nil if it may be. It asks
 // until there is an answer: nothing is sent unchecked.
 func (j job) looped(ctx context.Context, ev *sluice.Event) (cause, err error) {
 	if j.r.ports.Causes == nil || ev.Extensions[sluice.CausationID] == "" {

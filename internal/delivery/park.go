@@ -7,25 +7,26 @@ import (
 	"github.com/sluice-io/sluice/pkg/sluice"
 )
 
-// park is a lane's record and how far reading back has come.
+// park is a lane's record and its read-back position.
 type park struct {
 	model.ParkedEntry
 
-	upTo    uint64         // highest sequence acknowledged unsent: reading back ends there
+	upTo    uint64         // highest sequence acknowledged unsent: read-back ends there
 	ahead   []sluice.Event // read, not sent yet
 	savedAt time.Time      // when the record was last stored
-	charged int64          // bytes of the budget that reading ahead has taken
+	charged int64          // bytes of the budget used by read-ahead
 	anew    uint64         // a head whose attempts are counted anew, whatever the log says; 0: none
 	leaving bool           // its record is being deleted: arrivals wait
 	index   int            // in the heap; -1: not in it
-	ruling  *ruling        // what the filter says of the event that it was last asked about
+	ruling  *ruling        // the filter's last answer
 }
 
 // ended reports whether the lane was read back to its end.
 func (p *park) ended() bool { return p.FromSeq > p.upTo }
 
-// following returns the number of the head's next attempt, and enters in the record when the head failed first. A crash can come
-// between the log and the record: the one that knows of more attempts is right, unless an operator had the head tried anew.
+// following returns the number of the head's next attempt, and enters in the record when the head
+// failed first. After a crash between the two writes, of the log and the record the one with more
+// attempts is right, unless an operator had the head tried anew.
 func (p *park) following(seq uint64, logged model.Progress) int {
 	if p.anew == seq {
 		logged = model.Progress{}
@@ -36,7 +37,7 @@ func (p *park) following(seq uint64, logged model.Progress) int {
 	return max(p.Attempts, logged.Attempts) + 1
 }
 
-// moveTo makes another sequence the head, of which nothing is known.
+// moveTo makes another sequence the head, without any progress.
 func (p *park) moveTo(from uint64) {
 	p.FromSeq, p.EventID, p.Attempts = from, "", 0
 	p.NextAt, p.FirstFailedAt, p.LastError = time.Time{}, time.Time{}, ""

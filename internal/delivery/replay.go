@@ -15,19 +15,19 @@ import (
 	"github.com/sluice-io/sluice/streams"
 )
 
-// errReplayed tells the engine that a replay has delivered all it had.
+// errReplayed tells the engine that a replay has delivered everything.
 var errReplayed = errors.New("the replay is done")
 
-// progressEvery is how often a replay's progress is stored. What was sent since is known from
-// the attempt log after a crash.
+// progressEvery is how often a replay's progress is stored. After a crash the attempt log shows the
+// deliveries since.
 const progressEvery = time.Second
 
-const replayBatch = 64 // events that are read at once
+const replayBatch = 64 // events per read
 
-// replaying is what makes a runner deliver a replay: ports that stand between it and the
-// subscription's own, and a source that reads the log once, from an end to the other.
+// replaying makes a runner deliver a replay: it provides ports in front of the subscription's own,
+// and a source that reads the log once, from one end to the other.
 type replaying struct {
-	replay sluice.Replay // as it was when it was taken up
+	replay sluice.Replay // when the runner took it up
 	ports  Ports
 	log    *slog.Logger
 
@@ -37,7 +37,7 @@ type replaying struct {
 	sent     uint64
 	dead     uint64
 	stored   uint64   // both, as they were stored last
-	answered []uint64 // events that were delivered and whose letters are there still
+	answered []uint64 // delivered events with letters to delete
 }
 
 func newReplaying(rep sluice.Replay, ports Ports, log *slog.Logger) *replaying {
@@ -50,7 +50,7 @@ func (r *replaying) runner(sub *sluice.Subscription, e *Engine) *runner {
 	if r.replay.Kind == sluice.ReplayDeadLetters {
 		ports.Events = replayLetters{r}
 	}
-	// How the endpoint does is the live deliveries' to say.
+	// Live deliveries alone report the endpoint's health.
 	ports.Healths, ports.Announce = forgetful{}, replayAnnouncer{r.ports.Announce}
 	ports.Sources, ports.Log, ports.Lanes, ports.Registry = replaySources{r}, replayLog{r.ports.Log, r}, replayLanes{r.ports.Lanes, r}, replayRegistry{r.ports.Registry, r}
 	run := e.newRunner(sub, ports)
@@ -70,7 +70,7 @@ func (r *replaying) end() uint64 {
 	return r.replay.To
 }
 
-// arrived counts an event that was delivered; its letter, if it had one, is to be deleted.
+// arrived counts a delivered event; its letter, if it had one, is to be deleted.
 func (r *replaying) arrived(seq uint64) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -80,8 +80,8 @@ func (r *replaying) arrived(seq uint64) {
 	}
 }
 
-// deleteLetters deletes the letters of what was delivered. Those that cannot be deleted now are
-// tried again at the next call.
+// deleteLetters deletes the letters of delivered events. Failed deletions are retried at the next
+// call.
 func (r *replaying) deleteLetters(ctx context.Context) error {
 	r.mu.Lock()
 	seqs := r.answered
@@ -98,7 +98,7 @@ func (r *replaying) deleteLetters(ctx context.Context) error {
 	return nil
 }
 
-// replayLetters reads dead letters where the log would be read.
+// replayLetters reads dead letters in place of the log.
 type replayLetters struct{ r *replaying }
 
 // ReadLane returns the next events of the letters.
@@ -106,7 +106,7 @@ func (l replayLetters) ReadLane(ctx context.Context, sub *sluice.Subscription, p
 	return l.r.letters.Load().ReadLane(ctx, sub, path, from, limit)
 }
 
-// save stores how far the replay has come.
+// save stores the replay's position.
 func (r *replaying) save(ctx context.Context, next uint64) error {
 	var counted uint64
 	err := r.ports.Replays.Progress(ctx, r.replay, func(rep *sluice.Replay) {
@@ -123,16 +123,15 @@ func (r *replaying) save(ctx context.Context, next uint64) error {
 	return err
 }
 
-// counted reports whether something was counted since the replay was last stored: lanes that are
-// read back do not move its place.
+// counted reports whether counters changed since the replay was last stored: lanes that are read
+// back do not move its position.
 func (r *replaying) counted() bool {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	return r.sent+r.dead != r.stored
 }
 
-// goOn counts on from what is stored: who served the replay before may have ended after this was
-// made.
+// goOn continues the stored counters: the previous owner may have ended after this one was created.
 func (r *replaying) goOn(from sluice.Replay) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -156,7 +155,7 @@ func (r *replaying) finish(ctx context.Context, state sluice.ReplayState, reason
 // replaySources opens the replay's source.
 type replaySources struct{ r *replaying }
 
-// Open opens the source where the replay has come to.
+// Open opens the source at the replay's position.
 func (s replaySources) Open(ctx context.Context, sub *sluice.Subscription) (Source, error) {
 	now, err := s.r.ports.Replays.Replay(ctx, s.r.replay)
 	if err != nil {
@@ -186,12 +185,12 @@ func (s replaySources) Open(ctx context.Context, sub *sluice.Subscription) (Sour
 	return src, nil
 }
 
-// Look does nothing: what left the log is no longer there to be replayed.
+// Look does nothing: events that left the log cannot be replayed.
 func (replaySources) Look(context.Context, *sluice.Subscription, func(*sluice.Event) bool, func(from, to uint64) error) error {
 	return nil
 }
 
-// replayLog marks the attempts of a replay, and counts what became of its events.
+// replayLog marks the attempts of a replay, and counts the outcomes of its events.
 type replayLog struct {
 	Log
 
@@ -209,7 +208,7 @@ func (l replayLog) Record(a *sluice.Attempt, namespace string, done func(error))
 	})
 }
 
-// Recover returns what the log says about the replay's latest attempts.
+// Recover returns the progress of the replay's latest attempts.
 func (l replayLog) Recover(ctx context.Context, sub *sluice.Subscription) (map[uint64]model.Progress, error) {
 	return l.r.ports.Replays.Recover(ctx, sub, l.r.replay.ID)
 }
@@ -229,16 +228,16 @@ func (l replayLog) Bury(ctx context.Context, d sluice.DeadLetter) error {
 	return err
 }
 
-// discarded reports whether a dead letter stands for one that an operator discarded while a lane
-// of the replay waited for its event.
+// discarded reports whether a dead letter stands for one that an operator discarded while a lane of
+// the replay waited for its event.
 func (r *replaying) discarded(d *sluice.DeadLetter) bool {
 	return d.Reason == sluice.Expired && r.replay.Kind == sluice.ReplayDeadLetters
 }
 
-// replayAnnouncer announces what becomes of a replay's deliveries.
+// replayAnnouncer announces the outcomes of a replay's deliveries.
 type replayAnnouncer struct{ Announcer }
 
-// Failing tells nothing: that the endpoint fails is the live deliveries' to say.
+// Failing does nothing: live deliveries announce a failing endpoint.
 func (replayAnnouncer) Failing(*sluice.Subscription, int, time.Time) {}
 
 // replayLanes are the lanes of a replay.
@@ -253,14 +252,15 @@ func (l replayLanes) Parked(ctx context.Context, sub *sluice.Subscription) ([]mo
 	return l.r.ports.Replays.Parked(ctx, sub, streams.ReplayLanes(l.r.replay.ID))
 }
 
-// replayRegistry leaves it to the live deliveries to say that an endpoint has failed for too long.
+// replayRegistry leaves it to the live deliveries to disable an endpoint that has failed for too
+// long.
 type replayRegistry struct {
 	Registry
 
 	r *replaying
 }
 
-// Suspend ends the replay alone: what is in its range says nothing about what comes.
+// Suspend ends the replay alone: the events in its range are no evidence about later ones.
 func (r replayRegistry) Suspend(ctx context.Context, _, reason string) error {
 	return r.r.finish(ctx, sluice.ReplayCancelled, reason)
 }

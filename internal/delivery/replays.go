@@ -13,9 +13,9 @@ import (
 	"github.com/sluice-io/sluice/streams"
 )
 
-// replays is what the engine knows of replays; follow's own.
+// replays is the engine's state of replays; follow's own.
 type replays struct {
-	all     map[string]sluice.Replay // that run, by id
+	all     map[string]sluice.Replay // running replays, by id
 	serving map[string]*served
 	leaving map[string]chan struct{} // runners that were told to end, by replay
 }
@@ -30,7 +30,7 @@ func (r *replays) of(subscription string) (all []sluice.Replay) {
 	return all
 }
 
-// changeReplay takes up a replay, or leaves one that has ended.
+// changeReplay starts a replay, or leaves one that has ended.
 func (e *Engine) changeReplay(ctx context.Context, rep sluice.Replay, gone bool, subs map[string]*sluice.Subscription) { //nolint:revive // gone comes from the watch
 	if !gone && rep.State == sluice.ReplayRunning {
 		e.replays.all[rep.ID] = rep
@@ -49,8 +49,8 @@ func (e *Engine) leaveReplay(ctx context.Context, rep sluice.Replay) {
 	e.clearReplay(ctx, rep, e.stopReplay(rep.ID))
 }
 
-// applyReplay starts or stops a replay's runner, whatever it takes. A subscription that is not
-// known yet is told of later.
+// applyReplay starts or stops a replay's runner, as its state requires. If the subscription is
+// unknown, a later change announces it.
 func (e *Engine) applyReplay(ctx context.Context, rep sluice.Replay, sub *sluice.Subscription) {
 	owned := sub != nil && e.owns.Owns(sub.ID)
 	s := e.replays.serving[rep.ID]
@@ -102,8 +102,8 @@ func (e *Engine) conclude(ctx context.Context, subscription string, conclude fun
 	}
 }
 
-// stopReplay tells a replay's runner to end, if it has one, and returns what is closed then; nil
-// if there is none that was not told before and has ended.
+// stopReplay tells a replay's runner to end, if it has one, and returns a channel that is closed at
+// the end; nil if there is no runner left.
 func (e *Engine) stopReplay(id string) <-chan struct{} {
 	if s := e.replays.serving[id]; s != nil {
 		s.cancel()
@@ -131,9 +131,9 @@ func (e *Engine) endReplay(ctx context.Context, rep sluice.Replay) {
 	})
 }
 
-// clearReplay deletes the lanes of a replay that has ended, after its runner has, which may have
-// been long ago: of a subscription that is paused no replay has one. If another process has it,
-// that deletes them; if none has at the moment, whoever is still there does, later.
+// clearReplay deletes the lanes of a replay that has ended, after its runner has. That may be long
+// ago: a paused subscription's replays have no runners. The process that owns the replay deletes
+// them; if none owns it at the moment, one that still runs does later.
 func (e *Engine) clearReplay(ctx context.Context, rep sluice.Replay, ended <-chan struct{}) {
 	var others <-chan time.Time
 	if ended == nil && !e.owns.Owns(rep.Subscription) {

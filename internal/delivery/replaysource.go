@@ -12,8 +12,8 @@ import (
 	"github.com/sluice-io/sluice/pkg/sluice"
 )
 
-// replaySource hands over the events of a replay. It has no more of them unacknowledged than
-// the subscription's window.
+// replaySource hands over the events of a replay. At most the subscription's window of them are
+// unacknowledged.
 type replaySource struct {
 	*replaying
 
@@ -25,14 +25,14 @@ type replaySource struct {
 	ended     chan struct{}
 	exhausted chan struct{} // closed when everything was handed over
 	start     uint64
-	room      chan struct{} // gets an element when an event was acknowledged
+	room      chan struct{} // receives an element when an event was acknowledged
 
 	lock sync.Mutex
 	next uint64              // everything before was handed over
 	open map[uint64]struct{} // handed over, not acknowledged
 }
 
-// Deliveries returns where deliveries come.
+// Deliveries returns the channel of deliveries.
 func (s *replaySource) Deliveries() <-chan *model.Delivery { return s.out }
 
 // Ended returns a channel that is closed when the source cannot go on.
@@ -41,8 +41,8 @@ func (s *replaySource) Ended() <-chan struct{} { return s.ended }
 // Exhausted returns a channel that is closed when everything was handed over.
 func (s *replaySource) Exhausted() <-chan struct{} { return s.exhausted }
 
-// Seen returns up to where events had been handed over before: what a parked lane's record
-// holds beyond that is handed over again.
+// Seen returns the last sequence handed over before: events that a parked lane's record holds
+// beyond it are handed over again.
 func (s *replaySource) Seen(sluice.Path) uint64 { return s.start - 1 }
 
 // Look does nothing, see replaySources.
@@ -134,7 +134,7 @@ func (s *replaySource) place() uint64 {
 	return first
 }
 
-// keepProgress stores how far the replay has come, now and then and at the end.
+// keepProgress stores the replay's position, now and then and at the end.
 func (s *replaySource) keepProgress(ctx context.Context) {
 	tick := time.NewTicker(progressEvery)
 	defer tick.Stop()
@@ -154,8 +154,7 @@ func (s *replaySource) keepProgress(ctx context.Context) {
 	}
 }
 
-// progress stores how far the replay has come if that is further than it was, and returns what
-// is stored now.
+// progress stores the replay's position if it advanced, and returns the stored one.
 func (s *replaySource) progress(ctx context.Context, saved uint64) (uint64, error) {
 	place := s.place()
 	if s.replay.Kind == sluice.ReplayDeadLetters {
@@ -168,7 +167,7 @@ func (s *replaySource) progress(ctx context.Context, saved uint64) (uint64, erro
 	}
 	next := place
 	if s.replay.Kind == sluice.ReplayDeadLetters {
-		next = s.replay.From // what is left of them says how far it came
+		next = s.replay.From // the remaining letters are its progress
 	}
 	if err := s.save(ctx, next); err != nil {
 		return saved, err
@@ -194,5 +193,5 @@ func (r replayReceipt) Ack() error {
 	return nil
 }
 
-// Hold does nothing: nobody takes the delivery away.
+// Hold does nothing: a replay's deliveries have no ack timeout.
 func (replayReceipt) Hold() error { return nil }

@@ -10,8 +10,8 @@ import (
 	"github.com/sluice-io/sluice/pkg/sluice"
 )
 
-// saveEvery is how often the record of a lane that is read back is stored while all goes
-// well. What came since is known from the attempt log after a crash.
+// saveEvery is how often the record of a lane that is read back is stored while all goes well.
+// After a crash the attempt log shows the progress since.
 const saveEvery = time.Second
 
 // readBack is how many events of a lane are read at once.
@@ -37,8 +37,8 @@ func (j job) resume(ctx context.Context, t task) result {
 	return res
 }
 
-// nextOf returns the event to send next, nil if the lane is read to its end or an event was
-// passed over. What aged out meanwhile becomes a dead letter.
+// nextOf returns the next event to send, nil if the lane is read to its end or an event was
+// skipped. Events that aged out meanwhile become dead letters.
 func (j job) nextOf(ctx context.Context, p *park) (*sluice.Event, error) {
 	if len(p.ahead) == 0 {
 		if err := j.readAhead(ctx, p); err != nil {
@@ -65,7 +65,7 @@ func (j job) nextOf(ctx context.Context, p *park) (*sluice.Event, error) {
 	return ev, err
 }
 
-// readAhead reads the next events of the lane, and buries what the log no longer holds.
+// readAhead reads the next events of the lane, and buries those that the log no longer holds.
 func (j job) readAhead(ctx context.Context, p *park) error {
 	var first uint64
 	limit := 1 // it may well fail again
@@ -83,8 +83,8 @@ func (j job) readAhead(ctx context.Context, p *park) error {
 	return j.expire(ctx, p, min(first-1, p.upTo))
 }
 
-// skipTo moves the record past last. A head that is known and not there any more was removed
-// from the log and becomes a dead letter.
+// skipTo moves the record past last. A known head that is missing was removed from the log and
+// becomes a dead letter.
 func (j job) skipTo(ctx context.Context, p *park, last uint64) error {
 	if last < p.FromSeq {
 		return nil
@@ -108,8 +108,8 @@ func (j job) expire(ctx context.Context, p *park, last uint64) error {
 	return nil
 }
 
-// wanted reports whether an event that was read back is to be sent. If nobody can tell, it is dead, or
-// its lane is held.
+// wanted reports whether an event that was read back is to be sent. If the filter fails, it is
+// dead, or its lane is held.
 func (j job) wanted(ctx context.Context, p *park, ev *sluice.Event) (bool, error) {
 	if j.r.before(ev).Settled || !j.r.takes(j.sub, ev) {
 		return false, nil
@@ -135,8 +135,8 @@ func (j job) wanted(ctx context.Context, p *park, ev *sluice.Event) (bool, error
 	return err == nil, err
 }
 
-// unfiltered deals with a parked lane's next event on which the filter cannot be evaluated: it is dead, or its lane is
-// held.
+// unfiltered handles a parked lane's next event if the filter fails on it: it is dead, or its lane
+// is held.
 func (j job) unfiltered(ctx context.Context, p *park, ev *sluice.Event, why error) error {
 	if d := j.decide(ev); d != model.Pass {
 		return keptError{d}
@@ -153,7 +153,7 @@ func (j job) unfiltered(ctx context.Context, p *park, ev *sluice.Event, why erro
 	return j.bury(ctx, ev, sluice.Attempt{Error: why.Error()}, sluice.FilterError)
 }
 
-// resend makes one attempt of a parked lane's head and stores how the lane stands.
+// resend makes one attempt of a parked lane's head and stores the lane's state.
 func (j job) resend(ctx context.Context, t task, p *park, ev *sluice.Event) (*sluice.Attempt, error) {
 	number := p.following(ev.Seq, j.r.before(ev))
 	a, d := j.attempt(ctx, ev, number, p.FirstFailedAt)
@@ -169,7 +169,7 @@ func (j job) resend(ctx context.Context, t task, p *park, ev *sluice.Event) (*sl
 		return &a, nil
 	}
 	if !a.Verdict.Final() {
-		j.drop(p) // it may be long until then
+		j.drop(p) // that may take long
 		p.EventID = ev.ID
 		failed(&p.Parked, &a)
 		return &a, j.saveHead(ctx, &p.ParkedEntry, ev)
@@ -188,14 +188,14 @@ func (j job) pass(p *park, seq uint64) {
 	p.moveTo(seq + 1)
 }
 
-// keepHead forgets what was read ahead but for the first event, which waits for the filter.
+// keepHead drops the read-ahead except for the first event, which waits for the filter.
 func (j job) keepHead(p *park) {
 	head := p.ahead[0]
 	j.drop(p)
 	p.ahead = []sluice.Event{head}
 }
 
-// drop forgets what was read ahead.
+// drop drops the read-ahead.
 func (j job) drop(p *park) {
 	j.r.ahead.give(p.charged)
 	p.ahead, p.charged = nil, 0

@@ -22,8 +22,8 @@ import (
 const (
 	holdEvery   = 10 * time.Second // a third of the consumers' ack wait
 	drainLimit  = 65 * time.Second // an attempt's longest timeout, and time to record it
-	recordLimit = 10 * time.Second // without an attempt under way: longer than a fail-over of NATS takes
-	hogPatience = time.Second      // a lane that fills the window is set aside after this
+	recordLimit = 10 * time.Second // without an attempt in flight: longer than a fail-over of NATS takes
+	hogPatience = time.Second      // a lane that fills the window is parked after this
 	idleWorker  = 5 * time.Second  // a worker without a task ends after this
 )
 
@@ -52,7 +52,7 @@ type runner struct {
 	lookEvery time.Duration
 
 	// Of a replay, see replaying.
-	lanesOf  string // what its lanes' keys begin with; the subscription's id of live deliveries
+	lanesOf  string // its lanes' key prefix; for live deliveries the subscription's id
 	only     func(*sluice.Event) bool
 	rate     sluice.Rate
 	conclude func(context.Context) error // stores that everything was delivered
@@ -62,39 +62,39 @@ type runner struct {
 	limits    []*rate.Limiter // none: unbounded
 	paid      bool            // the endpoint's pace for the next attempt is
 	book      *book
-	left      []model.ParkedEntry // unfinished lanes of the run before
+	left      []model.ParkedEntry // unfinished lanes of the previous run
 	source    Source
-	recovered map[uint64]model.Progress // what the attempt log knew at the start; read only
+	recovered map[uint64]model.Progress // attempt log's progress at the start; read only
 	recent    recentSet
 	breaker   breaker
-	failing   time.Time // since when every attempt failed; zero: it does not
-	alerted   int       // per cent of the way to being disabled that were told of
+	failing   time.Time // since when every attempt failed; zero: not so
+	alerted   int       // last announced percentage of the time until it is disabled
 	recalled  bool
-	failures  int               // to begin, in a row
-	stored    model.Health      // what is remembered of it
-	storing   bool              // a write is under way, or was a moment ago
-	stores    chan healthStored // what came of it
+	failures  int               // consecutive failures to open
+	stored    model.Health      // last stored health
+	storing   bool              // a write is in progress, or was a moment ago
+	stores    chan healthStored // outcome of the write
 	rest      <-chan time.Time  // until the next write
 	tasks     chan task
 	results   chan result
 	workers   sync.WaitGroup
 	throttled time.Time // nothing is sent before this, because of the rate
-	told      time.Time // the last moment that Throttled was told to wait for
+	told      time.Time // the last announced end of a wait
 	askAt     time.Time // nothing is sent before this, because the gate could not decide
 	wonder    time.Duration
-	lost      atomic.Bool // access was, since it was opened: nothing is sent
+	lost      atomic.Bool // access was lost since it was opened: nothing is sent
 	sending   atomic.Int32
 	ahead     budget
-	share     *fairsem.Share // of the attempts that the process makes at once
+	share     *fairsem.Share // of the process's permits for attempts
 	rulings   *rulings
-	exhausted atomic.Int32 // events one after another on which the filter cost too much
+	exhausted atomic.Int32 // consecutive events on which the filter exceeded its cost limit
 	looking   sync.Mutex
-	watched   atomic.Pointer[lookout] // with the settings of the moment
+	watched   atomic.Pointer[lookout] // with the current settings
 
 	mu     sync.Mutex
 	gauges Gauges
-	oldest time.Time // event that is held or parked; zero: none
-	looked time.Time // when oldest was looked for
+	oldest time.Time // oldest event that is held or parked; zero: none
+	looked time.Time // when oldest was computed
 }
 
 func newRunner(sub *sluice.Subscription, ports Ports, opts Options, ahead *atomic.Int64, share *fairsem.Share) *runner {
@@ -117,8 +117,8 @@ func (r *runner) change(sub *sluice.Subscription) {
 	r.changed <- sub
 }
 
-// run serves the subscription until ctx is done, which is no error, or it cannot go on.
-// Attempts under way are finished and their results stored before it returns.
+// run serves the subscription until ctx is done, which is no error, or it cannot go on. Attempts in
+// flight finish and their results are stored before it returns.
 func (r *runner) run(ctx context.Context) error {
 	if err := r.open(ctx); err != nil {
 		return &openError{err}
@@ -137,28 +137,28 @@ func (r *runner) run(ctx context.Context) error {
 	r.left = r.book.unfinished()
 	r.book.abandon()
 	r.leave(work)
-	r.source.Close()   // the last look sees what it left
-	if r.lost.Load() { // whatever else ended it; and nothing is given up for one that may have nothing
+	r.source.Close()   // the last look sees its leftovers
+	if r.lost.Load() { // lost access is the cause, whatever else failed; no event becomes a dead letter
 		return errors.Join(err, errLost)
 	}
-	r.looking.Lock() // and what the one before it could not tell
+	r.looking.Lock() // and what the look before it could not report
 	defer r.looking.Unlock()
 	r.look(work, lastLook)
 	return err
 }
 
-// open reads what is known about the subscription's lanes and opens its source.
+// open reads the subscription's stored lanes and opens its source.
 func (r *runner) open(ctx context.Context) error {
 	sub := r.sub
 	select {
-	case sub = <-r.changed: // it may be what keeps the source from being opened
+	case sub = <-r.changed: // it may fix the failure to open
 	default:
 	}
 	if err := r.configure(sub); err != nil {
 		return err
 	}
 	err := r.watched.Load().before(ctx)
-	if sluice.CodeOf(err) == sluice.QuotaExceeded { // deliveries need no room
+	if sluice.CodeOf(err) == sluice.QuotaExceeded { // deliveries need no storage
 		r.log.WarnContext(ctx, "scan for events that left the log failed", slog.String("subscription", r.id), slog.Any("error", err))
 	} else if err != nil {
 		return err
@@ -213,7 +213,7 @@ func (r *runner) restore(ctx context.Context) error {
 }
 
 func (r *runner) configure(sub *sluice.Subscription) error {
-	if r.conclude != nil && sub.Policy.OnDead == sluice.DeadHolds { // nobody would look for it in a replay's lanes
+	if r.conclude != nil && sub.Policy.OnDead == sluice.DeadHolds { // operators would not look for it in a replay's lanes
 		giving := *sub
 		giving.Policy.OnDead = sluice.DeadContinues
 		sub = &giving
@@ -226,19 +226,19 @@ func (r *runner) configure(sub *sluice.Subscription) error {
 		r.breaker, r.failing, r.alerted = r.breaker.renewed(), time.Time{}, 0
 	}
 	limit := cmp.Or(r.rate, sub.Policy.Rate)
-	if limited := cmp.Or(r.rate, r.sub.Policy.Rate) != limit; limited || r.match == nil { // other changes do not fill the buckets
+	if limited := cmp.Or(r.rate, r.sub.Policy.Rate) != limit; limited || r.match == nil { // other changes do not refill the buckets
 		r.limits = limitsOf(limit)
-		r.throttled = time.Time{} // it may have been a very low one
+		r.throttled = time.Time{} // the old rate may have been very low
 	}
 	if r.sub.Endpoint.URL != sub.Endpoint.URL {
-		r.throttled = time.Time{} // the other endpoint agreed to that
+		r.throttled = time.Time{} // the other endpoint asked for it
 	}
 	r.sub, r.match = sub, match
 	r.watched.Store(&lookout{sub: sub, match: match, ports: r.ports, opts: Options{Observe: r.observe, Log: r.log}})
 	return nil
 }
 
-// serve is the loop. It ends when ctx is done or something failed that the runner cannot mend.
+// serve is the loop. It ends when ctx is done or after a failure that the runner cannot fix.
 func (r *runner) serve(ctx, work context.Context) error {
 	hold := time.NewTicker(holdEvery)
 	defer hold.Stop()
@@ -296,10 +296,10 @@ func (r *runner) serve(ctx, work context.Context) error {
 	return errReplayed
 }
 
-// replayed reports whether a replay whose source has no more has nothing left to do either.
+// replayed reports whether a replay with an exhausted source has no lane left.
 func (r *runner) replayed() bool { return r.conclude != nil && r.book.empty() }
 
-// reconfigure takes changed settings.
+// reconfigure applies changed settings.
 func (r *runner) reconfigure(sub *sluice.Subscription) error {
 	window := r.sub.Policy.Window
 	if err := r.configure(sub); err != nil {
@@ -311,7 +311,7 @@ func (r *runner) reconfigure(sub *sluice.Subscription) error {
 	return nil
 }
 
-// enter takes a result into the book and acknowledges what it settled.
+// enter applies a result to the book and acknowledges the deliveries that it settled.
 func (r *runner) enter(ctx context.Context, res result) error {
 	if res.err != nil {
 		r.book.busy--
@@ -349,8 +349,8 @@ func (r *runner) enter(ctx context.Context, res result) error {
 	return r.judge(ctx, res.attempt)
 }
 
-// drain waits for the tasks under way, so that what was sent is recorded. If only the store
-// is waited for, that has a shorter limit: it may be gone for good.
+// drain waits for the tasks in progress, so that attempts are recorded. If only the store is
+// pending, the limit is shorter: it may be gone for good.
 func (r *runner) drain(work context.Context) error {
 	ctx, cancel := context.WithTimeout(work, drainLimit)
 	defer cancel()
@@ -377,8 +377,7 @@ func (r *runner) drain(work context.Context) error {
 	return nil
 }
 
-// forget deletes what the attempts that were under way left in the store when the subscription
-// had ended.
+// forget deletes records that attempts in flight stored after the subscription had ended.
 func (r *runner) forget(ctx context.Context) {
 	limit, cancel := context.WithTimeout(ctx, recordLimit)
 	defer cancel()
@@ -396,7 +395,7 @@ func (r *runner) forget(ctx context.Context) {
 	}
 }
 
-// answer notes that the log could not be answered; the delivery comes again.
+// answer notes that an acknowledgement failed; the delivery comes again.
 func (r *runner) answer(err error) {
 	if err != nil {
 		r.log.Debug("acknowledgement lost", slog.String("subscription", r.sub.ID), slog.Any("error", err))

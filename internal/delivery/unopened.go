@@ -9,20 +9,21 @@ import (
 	"github.com/sluice-io/sluice/pkg/sluice"
 )
 
-// openError is why a runner could not begin.
+// openError is the reason why a runner could not begin.
 type openError struct{ error }
 
 // Unwrap returns the cause.
 func (e *openError) Unwrap() error { return e.error }
 
 const (
-	unopenedNoted = 2               // failures in a row after which the status says so: the first may be a restart of NATS
+	unopenedNoted = 2               // consecutive failures before the status shows it: the first may be a restart of NATS
 	unopenedLimit = 2 * time.Second // for storing it
 )
 
-// unopened notes that the runner could not begin, if that is why it ended, so that the metrics and the subscription's status say why nothing is
-// delivered. The status says so until the runner begins. A store that does not answer is not the subscription's trouble:
-// the server's readiness says that.
+// unopened notes that the runner could not begin, if that is why it ended, so that the metrics and
+// the subscription's status show why nothing is delivered. The status shows it until the runner
+// begins. A store that does not answer is no fault of the subscription: the server's readiness
+// reports it.
 func (r *runner) unopened(ctx context.Context, err error) {
 	failed, ok := errors.AsType[*openError](err)
 	if !ok {

@@ -12,8 +12,8 @@ import (
 // errLanesLost tells the engine to begin anew with the lanes that were stored again.
 var errLanesLost = errors.New("records of parked lanes were deleted in the store; rewriting them")
 
-// SaveLanes has every runner store its parked lanes again: the store has lost all records of lanes. It returns when the
-// runners are told.
+// SaveLanes makes every runner store its parked lanes again: the store has lost all records of
+// lanes. It returns when the runners are notified.
 func (e *Engine) SaveLanes(ctx context.Context) { e.tell(ctx, change{saveLanes: true}) }
 
 func (e *Engine) saveLanes() {
@@ -27,16 +27,16 @@ func (e *Engine) saveLanes() {
 	}
 }
 
-// saveSoon has the runner store its parked lanes again.
+// saveSoon makes the runner store its parked lanes again.
 func (r *runner) saveSoon() {
 	select {
 	case r.unsaved <- struct{}{}:
-	default: // it is about to
+	default: // a request is pending
 	}
 }
 
-// saveLanes stores the parked lanes that no worker has, as they are known here. A lane that was stored since it was lost stays
-// as it is stored.
+// saveLanes stores the parked lanes that no worker has, from the runner's state. A lane that was
+// stored since the loss is left as it is.
 func (r *runner) saveLanes(ctx context.Context) error {
 	ctx, cancel := context.WithTimeout(ctx, recordLimit)
 	defer cancel()
@@ -52,7 +52,7 @@ func (r *runner) saveLanes(ctx context.Context) error {
 	return nil
 }
 
-// unfinished returns the parked lanes of which something is to be sent.
+// unfinished returns the parked lanes with events to send.
 func (b *book) unfinished() []model.ParkedEntry {
 	var left []model.ParkedEntry
 	for _, l := range b.lanes {
@@ -63,10 +63,11 @@ func (b *book) unfinished() []model.ParkedEntry {
 	return left
 }
 
-// reclaim returns the parked lanes as they are stored, and sees to it that what the run before acknowledged because a lane's
-// record held it is in a record still. A second owner, who believes that the subscription is its own, may have deleted the
-// record when it had sent all that it knew of: then it is written again. If that owner wrote it, it gets a new revision, so
-// that the owner, too, reads it back to where it ends now (C01).
+// reclaim returns the parked lanes from the store, and ensures that a stored record covers
+// everything the previous run acknowledged because of a lane's record. A second process that
+// believes it owns the subscription may have deleted the record after it sent all that it knew of:
+// then it is written again. If that process wrote it, it gets a new revision, so that the process,
+// too, reads it back to its present end (C01).
 func (r *runner) reclaim(ctx context.Context) ([]model.ParkedEntry, error) {
 	stored, err := r.ports.Lanes.Parked(ctx, r.sub)
 	if err != nil {

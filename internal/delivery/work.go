@@ -18,17 +18,17 @@ import (
 type resultKind int
 
 const (
-	resultSettled   resultKind = iota // the head of a live lane is done with
-	resultSpared                      // it failed, and that is not counted
+	resultSettled   resultKind = iota // the head of a live lane is settled
+	resultSpared                      // it failed, and the failure is not counted
 	resultParked                      // the lane's record was stored
 	resultResumed                     // a parked lane went on, or failed again
-	resultDoubtful                    // it is to be found out whether its next event is wanted
+	resultDoubtful                    // the filter has to rule on its next event
 	resultUnparked                    // the record was deleted
 	resultReleased                    // a held lane's head is tried again
 	resultDiscarded                   // a held lane goes on without its head
 )
 
-// result is what came of a task.
+// result is the outcome of a task.
 type result struct {
 	kind    resultKind
 	lane    *lane
@@ -40,7 +40,7 @@ type result struct {
 	decision model.Decision // why
 }
 
-// job does one task with the settings of the moment it was handed out.
+// job executes one task with the settings at hand-out.
 type job struct {
 	r     *runner
 	sub   *sluice.Subscription
@@ -48,7 +48,7 @@ type job struct {
 	spare time.Duration // the task's
 }
 
-// worker does tasks until there are none for a while.
+// worker executes tasks until there are none for a while.
 func (r *runner) worker(ctx context.Context, t task) {
 	idle := time.NewTimer(idleWorker)
 	defer idle.Stop()
@@ -68,7 +68,7 @@ func (r *runner) worker(ctx context.Context, t task) {
 	}
 }
 
-// do does one task. Its result comes through j.r.results, once.
+// do executes one task. Its result comes through j.r.results, once.
 func (j job) do(ctx context.Context, t task) {
 	var res result
 	switch t.kind {
@@ -91,8 +91,8 @@ func (j job) do(ctx context.Context, t task) {
 	j.r.results <- res
 }
 
-// send makes the first attempt of a live lane's head. A success costs one write that is not
-// waited for here: the result follows when it is stored.
+// send makes the first attempt of a live lane's head. A success costs one write, which send does
+// not wait for: the result follows when it is stored.
 func (j job) send(ctx context.Context, t task) {
 	ev := &t.head.Event
 	cause, err := t.head.Err, error(nil)
@@ -132,10 +132,10 @@ func (j job) send(ctx context.Context, t task) {
 	j.r.results <- res
 }
 
-// unsendable deals with a live head that cannot be sent: it is dead, or its lane is held.
+// unsendable handles a live head that cannot be sent: it is dead, or its lane is held.
 func (j job) unsendable(ctx context.Context, t task, why error) result {
 	reason, cause := reasonOf(why), why.Error()
-	if d := j.decide(&t.head.Event); d != model.Pass { // a dead letter shows what its event is
+	if d := j.decide(&t.head.Event); d != model.Pass { // a dead letter reveals its event
 		return keptBack(d)
 	}
 	if j.exhausts(why) {
@@ -150,7 +150,7 @@ func (j job) unsendable(ctx context.Context, t task, why error) result {
 	return result{kind: resultSettled, err: err}
 }
 
-// unsettled deals with a live head that was not delivered: its lane is parked, or it is dead.
+// unsettled handles a live head that was not delivered: its lane is parked, or it is dead.
 func (j job) unsettled(ctx context.Context, t task, a sluice.Attempt, before model.Progress) result {
 	if err := j.conclude(ctx, &t.head.Event, &a); err != nil {
 		return result{err: err}
@@ -163,7 +163,7 @@ func (j job) unsettled(ctx context.Context, t task, a sluice.Attempt, before mod
 	return j.park(ctx, t, p)
 }
 
-// park stores a live lane's record, from its head on.
+// park stores a live lane's record, starting at its head.
 func (j job) park(ctx context.Context, t task, p sluice.Parked) result {
 	ev := &t.head.Event
 	p.Lane, p.FromSeq, p.EventID = t.lane.key, ev.Seq, ev.ID
@@ -175,8 +175,8 @@ func (j job) park(ctx context.Context, t task, p sluice.Parked) result {
 	return result{kind: resultParked, park: park{ParkedEntry: e}, err: err}
 }
 
-// attempt sends if the gate lets it, decides what that means, and logs. There is no attempt
-// unless the gate says Pass.
+// attempt sends if the gate permits it, decides the verdict, and logs. There is no attempt unless
+// the gate says Pass.
 func (j job) attempt(ctx context.Context, ev *sluice.Event, number int, firstFailed time.Time) (sluice.Attempt, model.Decision) {
 	if j.r.lost.Load() {
 		return sluice.Attempt{}, model.Lost
@@ -209,7 +209,7 @@ func (j job) attempt(ctx context.Context, ev *sluice.Event, number int, firstFai
 	return a, model.Pass
 }
 
-// attemptAttrs returns what the log says about an attempt: what is not set is left out.
+// attemptAttrs returns the log attributes of an attempt; unset ones are left out.
 func attemptAttrs(a *sluice.Attempt) []slog.Attr {
 	attrs := []slog.Attr{
 		slog.String("subscription", a.Subscription), slog.String("event", a.EventID), slog.Uint64("seq", a.Seq),
@@ -236,9 +236,9 @@ func attemptAttrs(a *sluice.Attempt) []slog.Attr {
 	return attrs
 }
 
-// conclude stores what an attempt means for good and then the attempt. Once an attempt that is
-// the last one is recorded nobody looks at its event again, so its dead letter comes first: a
-// crash between the two repeats the attempt.
+// conclude stores the permanent consequence of an attempt and then the attempt. Once a final
+// attempt is recorded, no process looks at its event again, so its dead letter comes first: a crash
+// between the two repeats the attempt.
 func (j job) conclude(ctx context.Context, ev *sluice.Event, a *sluice.Attempt) error {
 	if v := a.Verdict; v.Dead != "" || v.Cancel {
 		if err := j.giveUp(ctx, ev, *a); err != nil {
@@ -322,7 +322,7 @@ func (j job) persist(ctx context.Context, write func() error) error {
 }
 
 func reasonOf(err error) sluice.Reason {
-	switch sluice.CodeOf(err) { //nolint:exhaustive // the other codes are of what cannot be read
+	switch sluice.CodeOf(err) { //nolint:exhaustive // the other codes concern unreadable records
 	case sluice.Unprocessable:
 		return sluice.FilterError
 	case sluice.EventLoopDetected:
