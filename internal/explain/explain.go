@@ -149,7 +149,7 @@ type choice struct {
 func (c *choice) page(ctx context.Context, q model.WindowQuery) (model.WindowPage, error) {
 	c.until = time.Now().Add(filterPatience)
 	page, err := c.e.log.Window(ctx, c.sub, q)
-	if err == nil && c.over != nil {
+	if c.over != nil {
 		return model.WindowPage{}, c.over
 	}
 	return page, err
@@ -165,11 +165,11 @@ func (c *choice) wants(ctx context.Context, ev *sluice.Event) bool {
 	}
 	limit, cancel := context.WithDeadline(ctx, c.until)
 	defer cancel()
-	ok, known, err := c.e.filters.Wait(limit, filter.Payer{Principal: c.e.payer(c.sub), Namespace: c.sub.Namespace}, c.matches, ev)
+	ok, known, _ := c.e.filters.Wait(limit, filter.Payer{Principal: c.e.payer(c.sub), Namespace: c.sub.Namespace}, c.matches, ev)
 	if !known {
 		c.over = sluice.Errorf(sluice.QuotaExceeded, "the filter exceeds its owner's budget at the moment; request fewer events with limit, retry later, or have limits.filter_cost_per_principal raised").
 			With("retry_after", int(filterPatience.Seconds()))
 		return true
 	}
-	return ok && err == nil // what cannot be told becomes a dead letter
+	return ok // where the filter fails it is not: a dead letter is made of that
 }

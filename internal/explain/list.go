@@ -47,7 +47,7 @@ func parseCursor(text string) (cursor, error) {
 	if text == "" {
 		return c, nil
 	}
-	if _, err := fmt.Sscanf(text, "%d.%d.%d", &c.attempts, &c.letters, &c.lanes); err != nil || c.lanes < 0 || c.String() != text {
+	if _, _ = fmt.Sscanf(text, "%d.%d.%d", &c.attempts, &c.letters, &c.lanes); c.lanes < 0 || c.String() != text {
 		return c, sluice.Errorf(sluice.InvalidRequest, "cursor %q does not belong to this list; send next_cursor unchanged", text).With("field", "cursor")
 	}
 	return c, nil
@@ -70,7 +70,7 @@ type listing struct {
 	q     Query
 	from  cursor
 	lanes []sluice.Parked
-	dead  map[uint64]sluice.Reason // read when it is needed
+	dead  map[uint64]*sluice.DeadLetter // read when it is needed
 }
 
 // List returns a subscription's deliveries by what last happened to them, newest first: by
@@ -82,8 +82,10 @@ func (e *Explainer) List(ctx context.Context, sub *sluice.Subscription, q Query)
 	if l.from, err = parseCursor(q.Cursor); err != nil {
 		return Page{}, err
 	}
-	if l.lanes, err = e.history.ParkedLanes(ctx, sub); err != nil {
-		return Page{}, err
+	if sub.State != sluice.Cancelled { // no lane is sent any more, though records may be left
+		if l.lanes, err = e.history.ParkedLanes(ctx, sub); err != nil {
+			return Page{}, err
+		}
 	}
 	attempts, moreAttempts, err := l.attempts(ctx)
 	if err != nil {
@@ -167,7 +169,7 @@ func (l *listing) attempted(ctx context.Context, a *sluice.Attempt) (entry, bool
 	ent.d.attempted(a)
 	if ent.d.State == Retrying || ent.d.State == Held {
 		shown, err := l.waits(ctx, &ent.d)
-		if err != nil || !shown {
+		if !shown {
 			return ent, false, err
 		}
 	}
@@ -175,8 +177,8 @@ func (l *listing) attempted(ctx context.Context, a *sluice.Attempt) (entry, bool
 }
 
 // waits enters what became of a delivery whose attempt was to be repeated, or that was held: its
-// lane says when, or that it waits for somebody; or there is a dead letter, which is shown for
-// itself if there was more than the attempt to it.
+// lane says when, or that it waits for a decision; or there is a dead letter, which is shown for
+// itself if there was more than the attempt to it. A letter that counts more attempts belongs to a later one.
 func (l *listing) waits(ctx context.Context, d *Delivery) (shown bool, err error) {
 	for i := range l.lanes {
 		if lane := &l.lanes[i]; lane.FromSeq == d.Seq && lane.EventID == d.EventID {
@@ -184,26 +186,42 @@ func (l *listing) waits(ctx context.Context, d *Delivery) (shown bool, err error
 			return true, nil
 		}
 	}
-	if l.dead == nil {
-		letters, _, err := l.e.history.LetterHistory(ctx, l.sub, model.HistoryQuery{Limit: maxDead})
-		if err != nil {
-			return false, err
-		}
-		l.dead = map[uint64]sluice.Reason{}
-		for i := range letters {
-			l.dead[letters[i].Value.Seq] = letters[i].Value.Reason
-		}
+	letter, err := l.letterOf(ctx, d.Seq)
+	if err != nil {
+		return false, err
 	}
-	if l.dead[d.Seq] == sluice.Expired {
+	switch {
+	case letter == nil || letter.At.Before(d.LastAttemptAt): // of before it was sent again
+	case showsItself(letter):
 		return false, nil
+	case d.State == Held || letter.Attempts <= d.AttemptCount: // it was discarded, or could not be sent again
+		d.State, d.Reason, d.NextAttemptAt = Dead, string(letter.Reason), nil
+		return true, nil
 	}
-	if reason := l.dead[d.Seq]; d.State == Held && reason != "" { // it was discarded
-		d.State, d.Reason = Dead, string(reason)
-	}
-	if l.sub.State == sluice.Cancelled && d.State != Dead {
+	if l.sub.State == sluice.Cancelled {
 		d.State, d.Reason, d.NextAttemptAt = Dead, l.sub.Reason, nil
 	}
 	return true, nil
+}
+
+// letterOf returns the dead letter of an event; nil: there is none.
+func (l *listing) letterOf(ctx context.Context, seq uint64) (*sluice.DeadLetter, error) {
+	if l.dead == nil {
+		letters, _, err := l.e.history.LetterHistory(ctx, l.sub, model.HistoryQuery{Limit: maxDead})
+		if err != nil {
+			return nil, err
+		}
+		l.dead = map[uint64]*sluice.DeadLetter{}
+		for i := range letters {
+			l.dead[letters[i].Value.Seq] = &letters[i].Value
+		}
+	}
+	return l.dead[seq], nil
+}
+
+// showsItself reports whether a dead letter is shown whatever attempts there are: there was more than an attempt to it, or none.
+func showsItself(letter *sluice.DeadLetter) bool {
+	return letter.Attempts == 0 || letter.Reason == sluice.Expired
 }
 
 // parked enters how the lane stands whose head it is.
@@ -227,7 +245,7 @@ func (l *listing) letters(ctx context.Context) (found []entry, next uint64, err 
 	return gather(l.from.letters, l.q.Limit, func(before uint64, limit int) ([]model.Placed[sluice.DeadLetter], uint64, error) {
 		return l.e.history.LetterHistory(ctx, l.sub, l.page(before, limit))
 	}, func(letter *sluice.DeadLetter) (entry, bool, error) {
-		shown := letter.Attempts == 0 || letter.Reason == sluice.Expired || first.IsZero() || letter.At.Before(first)
+		shown := showsItself(letter) || first.IsZero() || letter.At.Before(first)
 		return entry{d: buried(letter), at: letter.At}, shown, nil
 	})
 }
@@ -260,7 +278,7 @@ func (l *listing) forgotten(ctx context.Context) ([]entry, error) {
 		}
 		d := Delivery{EventID: lane.EventID, Seq: lane.FromSeq, Path: lane.Path, AttemptCount: lane.Attempts, LastError: lane.LastError}
 		if d.parked(lane); l.q.wants(d.State) {
-			found = append(found, entry{at: lane.Since(), place: uint64(i + 1), d: d})
+			found = append(found, entry{at: lane.Since(), d: d})
 		}
 	}
 	slices.SortFunc(found, func(a, b entry) int {

@@ -71,6 +71,8 @@ type question struct {
 	now time.Time
 	d   *Delivery
 
+	lane *sluice.Parked // that the event is in; nil: it is in none that is sent again
+
 	labels filter.Labels
 	judge  judge
 	err    error // set once nobody could tell within the time that there is
@@ -94,6 +96,9 @@ func why(sub *sluice.Subscription, t *model.Trail, now time.Time, labels filter.
 		d.NextAttemptAt = nil
 	}
 	q := question{sub: sub, t: t, now: now, d: &d, labels: labels, judge: evaluate}
+	if sub.State != sluice.Cancelled { // no lane is sent any more, though records may be left
+		q.lane = t.Lane
+	}
 	for _, known := range []func() bool{
 		q.held, q.delivered, q.dead, q.retrying, q.notKept, q.notWanted, q.ended, q.behind, q.notReached, q.inFlight,
 	} {
@@ -134,8 +139,8 @@ func (d *Delivery) attempted(a *sluice.Attempt) {
 
 // held looks whether it is what its lane waits for.
 func (q *question) held() bool {
-	lane := q.t.Lane
-	if lane == nil || lane.Held == "" || lane.FromSeq != q.d.Seq || q.sub.State == sluice.Cancelled {
+	lane := q.lane
+	if lane == nil || lane.Held == "" || lane.FromSeq != q.d.Seq {
 		return false
 	}
 	q.d.AttemptCount, q.d.LastError = lane.Attempts, lane.LastError
@@ -208,7 +213,7 @@ func (q *question) obituary(reason sluice.Reason, cause string) string {
 // retrying looks at the lane, which knows better than the log of attempts: it may have been
 // told to hurry.
 func (q *question) retrying() bool {
-	lane := q.t.Lane
+	lane := q.lane
 	if q.d.State == Held && lane != nil && lane.FromSeq == q.d.Seq && lane.Attempts == 0 {
 		q.d.NextAttemptAt = &lane.NextAt
 		q.say(Retrying, "", "It was held after attempt %d%s, and is retried starting at attempt 1; %s.%s", q.d.AttemptCount, because(q.d.LastError), q.due(lane), q.stopped())
@@ -244,7 +249,7 @@ func (q *question) notKept() bool {
 
 func (q *question) notWanted() bool {
 	switch start := q.sub.From; {
-	case q.t.Path == "" || !q.sub.Pattern.Match(q.t.Path):
+	case !q.sub.Pattern.Match(q.t.Path): // no pattern has the empty path
 		q.say(NotWanted, reasonPattern, "The pattern %s does not match its path.", q.sub.Pattern)
 	case start.Kind == sluice.StartTime && q.t.Event.Stored.Before(start.Time):
 		q.say(NotWanted, reasonStart, "It was published at %s; the subscription starts with events from %s on.", moment(q.t.Event.Stored), moment(start.Time))
@@ -305,7 +310,7 @@ func (q *question) ended() bool {
 }
 
 func (q *question) behind() bool {
-	lane := q.t.Lane
+	lane := q.lane
 	if lane == nil || lane.FromSeq > q.d.Seq {
 		return false
 	}

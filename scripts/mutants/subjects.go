@@ -31,7 +31,7 @@ func subjects() []subject {
 		{pkg: "internal/fairsem"},
 		{pkg: "internal/quota"},
 		{pkg: "internal/loopguard"},
-		{pkg: "internal/explain", floor: 40},
+		{pkg: "internal/explain"},
 		{pkg: "internal/schedule/timerqueue"},
 		{pkg: "internal/subscription", files: []string{"same.go", "change.go", "decode.go", "patch.go", "request.go"}, why: driven},
 		{pkg: "internal/wake", files: []string{"step.go", "callback.go", "ahead.go", "change.go"}, why: driven},
