@@ -289,7 +289,7 @@ func TestTheDocumentNamesEveryReason(t *testing.T) {
 func TestTheDocumentNamesEveryReasonWhyATokenDoesNotCount(t *testing.T) {
 	t.Parallel()
 	var want []any
-	for _, reason := range constants[string](t, "../access/token.go", "Reason") {
+	for _, reason := range constants[string](t, "../authz/token.go", "Reason") {
 		want = append(want, reason)
 	}
 	require.Equal(t, want, dig(t, document(t), "components", "schemas", "TokenReason", "enum"))
