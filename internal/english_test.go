@@ -35,6 +35,7 @@ func plain() map[string]bars {
 		"config":                        strict,
 		"config/example.yaml":           strict,
 		"internal/delivery":             strict,
+		"internal/wake":                 strict,
 		"internal/httpapi/openapi.yaml": strict,
 	}
 }

@@ -8,11 +8,11 @@ import (
 	"github.com/sluice-io/sluice/pkg/sluice"
 )
 
-// aheadFor is how old what was looked up ahead may be when a notice is made of it.
+// aheadFor is the maximum age of looked-up tails when a notice is made of them.
 const aheadFor = 100 * time.Millisecond
 
-// ahead is what is known of a consumer's streams, looked up while the record of its wake is stored: the notice need
-// not wait for it.
+// ahead is the state of a consumer's streams, looked up while the record of its wake is stored, so
+// that the notice need not wait for it.
 type ahead struct {
 	at    time.Time
 	done  chan struct{}
@@ -20,9 +20,10 @@ type ahead struct {
 	err   error
 }
 
-// lookAhead looks up what a notice will need. Who takes it has to ask the gate. Of a consumer that follows its own
-// stream alone it is how far that goes, and no more: something has just been stored there, and who deletes a stream
-// removes its consumers before that is answered. Where that was cut short, the next step sees it.
+// lookAhead looks up the tails for a notice. Its user has to ask the gate. For a consumer that
+// follows its own stream alone it looks up only the end: a message was just stored there, and a
+// deletion of the stream removes its consumers before it is answered. If that removal was cut
+// short, the next step sees it.
 func (r *runner) lookAhead(ctx context.Context, sub *sluice.Subscription, primary sluice.Path, paths []sluice.Path) *ahead {
 	a := &ahead{at: r.engine.opts.Now(), done: make(chan struct{})}
 	r.work.Go(func() {
@@ -37,8 +38,8 @@ func (r *runner) lookAhead(ctx context.Context, sub *sluice.Subscription, primar
 	return a
 }
 
-// tails returns what is known of a consumer's streams: what was looked up ahead, if that is of now and the gate lets it
-// pass, or else what another look says.
+// tails returns the tails of a consumer's streams: those looked up ahead, if they are recent and
+// the gate lets them pass, or else fresh ones.
 func (r *runner) tails(ctx context.Context, sub *sluice.Subscription, c *Consumer, a *ahead) (Tails, error) {
 	if a != nil && r.engine.opts.Now().Sub(a.at) < aheadFor {
 		<-a.done

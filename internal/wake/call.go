@@ -9,17 +9,18 @@ import (
 	"github.com/sluice-io/sluice/pkg/sluice"
 )
 
-// Admit refuses a caller that has no good token for a consumer, as Call does: before its body is read, which costs
-// memory. Codes: WakeTokenInvalid, WakeGone; Unavailable. An expired token passes, because Call may exchange it.
+// Admit refuses a caller without a valid token for a consumer, as Call does, but before its body is
+// read, which costs memory. Codes: WakeTokenInvalid, WakeGone; Unavailable. An expired token
+// passes, because Call may exchange it.
 func (e *Engine) Admit(ctx context.Context, namespace, consumer, token string) error {
 	_, err := e.identified(ctx, namespace, consumer, token)
 	return err
 }
 
-// Call takes a callback of a consumer, which shows a token. What may be wrong is looked at in this order: that a token
-// is there, that the consumer exists, that the token is good for it, that the body is a callback, and then what Step
-// looks at. A refusal has one of S1's codes (S1-85…91); with WakeTokenExpired comes a new token if the old one was of
-// the current epoch (register C28). Other codes: Unavailable.
+// Call handles a callback of a consumer, authenticated by a token. It checks in this order: a token
+// is present, the consumer exists, the token is valid for it, the body is a callback, and then the
+// rules of Step. A refusal has one of S1's codes (S1-85…91); WakeTokenExpired carries a new token
+// if the old one was of the current epoch (register C28). Other codes: Unavailable.
 func (e *Engine) Call(ctx context.Context, namespace, consumer, token string, body []byte) (model.WakeAnswer, error) {
 	call, err := e.identified(ctx, namespace, consumer, token)
 	if err != nil {
@@ -34,7 +35,7 @@ func (e *Engine) Call(ctx context.Context, namespace, consumer, token string, bo
 	return answer, err
 }
 
-// identified returns the call of a consumer that exists and whose token is good, though it may have expired.
+// identified returns the call of an existing consumer with a valid token, which may have expired.
 func (e *Engine) identified(ctx context.Context, namespace, consumer, token string) (*call, error) {
 	if token == "" {
 		return nil, sluice.Errorf(sluice.WakeTokenInvalid, "send the header Authorization: Bearer <token>")
@@ -59,7 +60,7 @@ func (e *Engine) identified(ctx context.Context, namespace, consumer, token stri
 	return c, nil
 }
 
-// call is a callback that is being taken.
+// call is a callback in progress.
 type call struct {
 	engine *Engine
 	sub    *sluice.Subscription
@@ -73,8 +74,8 @@ type call struct {
 	tails   Tails
 }
 
-// identify returns why the token is no good, whatever becomes of its consumer: it is none of this server, or of
-// another consumer (S1-148).
+// identify returns why the token is invalid for any consumer of this path: it is not of this
+// server, or of another consumer (S1-148).
 func (c *call) identify() error {
 	claim, err := verify(c.engine.ports.Keys, c.token, c.engine.opts.Now())
 	if sluice.CodeOf(err) == sluice.WakeTokenExpired {
@@ -87,8 +88,8 @@ func (c *call) identify() error {
 	return err
 }
 
-// orGone returns WakeGone if the consumer does not exist, which comes before what else is wrong with a callback. It
-// takes no turn: a caller that guesses must not hold up the consumer.
+// orGone returns WakeGone if the consumer does not exist, which precedes all other errors of a
+// callback. It takes no lock: a caller that guesses must not block the consumer.
 func (c *call) orGone(ctx context.Context, why error) error {
 	known := c.known()
 	if known.Revision == 0 {
@@ -103,7 +104,7 @@ func (c *call) orGone(ctx context.Context, why error) error {
 	return why
 }
 
-// known returns what this process has in memory of the consumer.
+// known returns the consumer's entry in this process's memory.
 func (c *call) known() Entry {
 	if r := c.engine.runner(c.sub.ID); r != nil {
 		return r.entry(c.path)
@@ -111,7 +112,7 @@ func (c *call) known() Entry {
 	return Entry{}
 }
 
-// take reads the body and does what it asks for.
+// take reads the body and executes the callback.
 func (c *call) take(ctx context.Context, body []byte) (model.WakeAnswer, error) {
 	cb, err := ParseCallback(body, c.engine.ports.Streams.ParseOffset)
 	if err != nil {
@@ -141,7 +142,7 @@ func (c *call) do(ctx context.Context) (model.WakeAnswer, error) {
 	return answer, err
 }
 
-// decide is what a callback means for its consumer as it is.
+// decide turns a callback into the input for its consumer's present state.
 func (c *call) decide(ctx context.Context, now Consumer) (Input, error) {
 	if now.State == sluice.WakeRemoved {
 		return Input{}, gone()
@@ -162,9 +163,9 @@ func (c *call) decide(ctx context.Context, now Consumer) (Input, error) {
 	return Input{Tails: c.tails, Callback: &c.cb}, nil
 }
 
-// admit returns why the token is not good for the consumer as it is: it has to be of this life of the subscription and
-// of its epoch (S1-148), and not to have expired. Of one that has and would not be exchanged the epoch is what counts
-// (register C28).
+// admit returns why the token is not valid for the consumer's present state: it has to belong to
+// this incarnation of the subscription and to its epoch (S1-148), and must not have expired. For an
+// expired token that would not be exchanged, the epoch decides (register C28).
 func (c *call) admit(now Consumer) error {
 	switch {
 	case c.claim.Of != now.Of:

@@ -10,7 +10,8 @@ import (
 	"github.com/sluice-io/sluice/pkg/sluice"
 )
 
-// callbackBody is a callback as it comes (S1-71…77). What S1 does not know is let pass: a later one may know it.
+// callbackBody is a callback's JSON (S1-71…77). Unknown fields are ignored: a later version may
+// define them.
 type callbackBody struct {
 	Epoch       *uint64       `json:"epoch"`
 	WakeID      string        `json:"wake_id"`
@@ -25,17 +26,19 @@ type ackBody struct {
 	Offset string `json:"offset"`
 }
 
-// list is a JSON array of at most MaxStreams elements: a longer one is refused before its elements cost memory.
+// list is a JSON array of at most MaxStreams elements: a longer one is refused before its elements
+// cost memory.
 type list[T any] []T
 
 // UnmarshalJSON reads the array. Errors are those of jsonarray.Decode.
 func (l *list[T]) UnmarshalJSON(data []byte) (err error) {
 	*l, err = jsonarray.Decode[T](data, MaxStreams)
-	return err //nolint:wrapcheck // plain puts it into words
+	return err //nolint:wrapcheck // plain rewords it
 }
 
-// ParseCallback reads the body of a callback. Offsets are read by parseOffset; -1 is before everything. Codes
-// WakeInvalid (S1-85), and WakeOffset for what is no offset or no path in an acknowledgement (S1-89).
+// ParseCallback reads the body of a callback, with parseOffset for its offsets; -1 is before
+// everything. Codes WakeInvalid (S1-85), and WakeOffset for an invalid offset or path in an
+// acknowledgement (S1-89).
 func ParseCallback(body []byte, parseOffset func(string) (uint64, error)) (Callback, error) {
 	var b callbackBody
 	if err := json.Unmarshal(body, &b); err != nil {
@@ -46,11 +49,11 @@ func ParseCallback(body []byte, parseOffset func(string) (uint64, error)) (Callb
 	}
 	cb := Callback{Epoch: *b.Epoch, WakeID: b.WakeID, Done: b.Done}
 	for _, ack := range b.Acks {
-		p := Position{Path: sluice.Path(ack.Path)} // one that is none is not followed either
+		p := Position{Path: sluice.Path(ack.Path)} // an invalid path is not followed either
 		if ack.Offset != before {
 			seq, err := parseOffset(ack.Offset)
 			if err != nil {
-				seq = beyond // it is judged when the consumer is known
+				seq = beyond // judged when the consumer is known
 			}
 			p.Acked = seq
 		}
@@ -64,7 +67,7 @@ func ParseCallback(body []byte, parseOffset func(string) (uint64, error)) (Callb
 	return cb, err
 }
 
-// names returns the streams that a callback names and whose state decides about it.
+// names returns the streams named by a callback that its outcome depends on.
 func (cb *Callback) names() []sluice.Path {
 	paths := slices.Clone(cb.Subscribe)
 	for _, ack := range cb.Acks {
@@ -80,7 +83,7 @@ const (
 	beyond = ^uint64(0) // of every stream
 )
 
-// paths reads paths, of which nothing is looked at but the form (register C15).
+// paths reads paths and checks only their form (register C15).
 func paths(field string, texts []string) ([]sluice.Path, error) {
 	var all []sluice.Path
 	for _, text := range texts {
@@ -93,7 +96,7 @@ func paths(field string, texts []string) ([]sluice.Path, error) {
 	return all, nil
 }
 
-// plain says what is wrong with JSON without words of Go.
+// plain describes a JSON error without Go's terms.
 func plain(err error) string {
 	switch e, ok := errors.AsType[*json.UnmarshalTypeError](err); {
 	case ok && e.Field != "":

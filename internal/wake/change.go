@@ -12,16 +12,16 @@ import (
 	"github.com/sluice-io/sluice/pkg/sluice"
 )
 
-// errLost says that the subscription may have nothing any more.
+// errLost says that the subscription has lost its access.
 var errLost = errors.New("access lost")
 
-// tries is how often something is decided anew because others change the same consumer.
+// tries limits repeated decisions after concurrent changes of the same consumer.
 const tries = 100
 
-// change takes a consumer through a step and returns it as it is stored then. decide says what happened, given the
-// consumer and what is known of its streams; the record that is known, if there is one, saves reading it. What the
-// step decides is stored before anybody hears of it. An error of the step comes with the consumer; its code is
-// one of S1's.
+// change takes a consumer through a step and returns it as stored. decide returns the input, given
+// the consumer and its streams' tails; a known record saves reading it. The step's result is stored
+// before anything else happens. An error of the step is returned together with the consumer; its
+// code is one of S1's.
 func (e *Engine) change(ctx context.Context, sub *sluice.Subscription, path sluice.Path, known Entry,
 	decide func(ctx context.Context, c Consumer) (Input, error),
 ) (Entry, error) {
@@ -39,7 +39,7 @@ func (e *Engine) change(ctx context.Context, sub *sluice.Subscription, path slui
 		}
 		stored, err := e.changeOnce(ctx, sub, path, known, decide)
 		if sluice.CodeOf(err) == sluice.Conflict || guess && refused(err) {
-			known = Entry{} // it is not what it was taken for
+			known = Entry{} // the known record was outdated
 			continue
 		}
 		return stored, err
@@ -84,8 +84,8 @@ func (e *Engine) changeOnce(ctx context.Context, sub *sluice.Subscription, path 
 	return stored, refusal
 }
 
-// mostStreams is how many bytes the streams of a record may take: a record of which the rest has no room any more could not be
-// changed, and its consumer would stay as it is.
+// mostStreams is how many bytes the streams of a record may take: a record without room for its
+// other fields could not be changed, and its consumer would be stuck.
 const mostStreams = 768 << 10
 
 // fits returns an error (WakeInvalid) if the names of a consumer's streams are too long together.
@@ -116,11 +116,11 @@ func refused(err error) bool {
 	return false
 }
 
-// askers is how many streams of a consumer are asked about at once.
+// askers is how many streams of a consumer are looked up in parallel.
 const askers = 16
 
-// tails returns what is known of streams, of those that the subscription may see. Of the consumer's own stream it
-// returns errLost if that is none of them. Code Unavailable if nobody can tell.
+// tails returns the tails of those streams that the subscription may see. If it may not see the
+// consumer's own stream, it returns errLost. Code Unavailable if the gate cannot decide.
 func (e *Engine) tails(ctx context.Context, sub *sluice.Subscription, primary sluice.Path, paths []sluice.Path) (Tails, error) {
 	found, err := e.ends(ctx, sub, paths)
 	if err != nil {
@@ -143,7 +143,7 @@ func (e *Engine) tails(ctx context.Context, sub *sluice.Subscription, primary sl
 	return all, nil
 }
 
-// ends asks about streams, some of them at once. If one cannot tell, the others are not waited for.
+// ends looks up streams, some in parallel. The first failure ends the others.
 func (e *Engine) ends(ctx context.Context, sub *sluice.Subscription, paths []sluice.Path) ([]Tail, error) {
 	if len(paths) == 1 { // mostly
 		tail, err := e.endOf(ctx, sub, paths[0])
@@ -171,7 +171,7 @@ func (e *Engine) ends(ctx context.Context, sub *sluice.Subscription, paths []slu
 	return found, context.Cause(ctx)
 }
 
-// endOf returns what is known of a stream, with what its subscription's owner may see of its end.
+// endOf returns a stream's tail, limited to messages that the subscription's owner may see.
 func (e *Engine) endOf(ctx context.Context, sub *sluice.Subscription, path sluice.Path) (Tail, error) {
 	tail, err := e.ports.Streams.Tail(ctx, sub.Namespace, path)
 	if err != nil || tail.Gone || tail.Seq == 0 || unbounded(sub) {

@@ -2,7 +2,7 @@ package wake
 
 import "container/heap"
 
-// clock is a heap of consumers by when they are to be looked at.
+// clock is a heap of consumers by the time of their next check.
 type clock []*entry
 
 func (c clock) Len() int           { return len(c) }
@@ -29,7 +29,7 @@ func (c *clock) Pop() any {
 	return en
 }
 
-// set puts an entry where its time says.
+// set moves an entry to its place by time.
 func (c *clock) set(en *entry) {
 	if en.place < 0 {
 		heap.Push(c, en)

@@ -19,21 +19,21 @@ import (
 	"github.com/sluice-io/sluice/pkg/sluice"
 )
 
-// Options is what an engine can do without.
+// Options are an engine's optional settings.
 type Options struct {
 	PublicURL   string             // where callbacks reach the server: "https://sluice.example"
-	Log         *slog.Logger       // slog.DiscardHandler
-	MaxInFlight int                // notices of all subscriptions at once; 4,096
-	ClaimWithin time.Duration      // ClaimWithin; shorter in tests
-	Now         func() time.Time   // time.Now
+	Log         *slog.Logger       // default: slog.DiscardHandler
+	MaxInFlight int                // concurrent notices of all subscriptions; default: 4,096
+	ClaimWithin time.Duration      // default: ClaimWithin; shorter in tests
+	Now         func() time.Time   // default: time.Now
 	Fault       func(point string) // called between writes; nil: nothing
 }
 
-// maxInFlight is Options.MaxInFlight unless it is set.
+// maxInFlight is the default of Options.MaxInFlight.
 const maxInFlight = 4096
 
-// Engine serves wake subscriptions: it takes callbacks of all of them, and wakes the consumers of those
-// that this process owns.
+// Engine serves wake subscriptions: it handles callbacks of all of them, and wakes the consumers of
+// those that this process owns.
 type Engine struct {
 	ports  Ports
 	opts   Options
@@ -41,20 +41,20 @@ type Engine struct {
 	places *fairsem.Shares       // of notices
 
 	changes chan func()
-	told    chan struct{} // closed when all subscriptions have been told of
+	told    chan struct{} // closed when all subscriptions are known
 	tellAll sync.Once
 
 	mu       sync.Mutex
-	over     chan struct{} // closed when Run comes to its end; nil: it does not run
+	over     chan struct{} // closed when Run ends; nil: it does not run
 	subs     map[string]*sluice.Subscription
 	runners  map[string]*runner
-	leaving  map[string]*runner  // the last of each subscription that was told to end
+	leaving  map[string]*runner  // the last ending runner of each subscription
 	revoking map[string]struct{} // subscriptions that are being cancelled
 	ended    sync.WaitGroup
-	flights  inflight.Set[*sluice.Subscription] // the notices under way
+	flights  inflight.Set[*sluice.Subscription] // notices in flight
 }
 
-// New returns an engine. It takes callbacks from now on, and wakes nobody before Run.
+// New returns an engine. It handles callbacks from now on, and wakes no consumer before Run.
 func New(ports Ports, opts Options) *Engine {
 	if opts.Log == nil {
 		opts.Log = slog.New(slog.DiscardHandler)
@@ -104,7 +104,7 @@ func (e *Engine) Run(ctx context.Context) error {
 	}
 	e.end(over)
 	e.ended.Wait()
-	giveUp() // nobody else serves a subscription before its notices under way have ended
+	giveUp() // no other process serves a subscription before its notices in flight have ended
 	parts.Wait()
 	if ctx.Err() != nil {
 		return nil
@@ -112,7 +112,7 @@ func (e *Engine) Run(ctx context.Context) error {
 	return context.Cause(inner)
 }
 
-// begin lets the engine do things on the side, until end, after which nothing begins that Run would not wait for.
+// begin lets the engine start goroutines until end; Run would not wait for later ones.
 func (e *Engine) begin() chan struct{} {
 	e.mu.Lock()
 	defer e.mu.Unlock()
@@ -134,14 +134,14 @@ func (e *Engine) tell(ctx context.Context, change func()) {
 	}
 }
 
-// learn enters what became of a subscription.
+// learn enters a changed subscription.
 func (e *Engine) learn(ctx context.Context, id string, sub *sluice.Subscription) {
 	if id == "" {
 		e.tellAll.Do(func() { close(e.told) })
 		return
 	}
 	if sub != nil && sub.Mode != sluice.Wake {
-		sub = nil // nor is the one that had its id before, whose end need not have been told
+		sub = nil // nor is its predecessor of the same id, whose end may not have been reported
 	}
 	e.mu.Lock()
 	if sub == nil {
@@ -153,7 +153,8 @@ func (e *Engine) learn(ctx context.Context, id string, sub *sluice.Subscription)
 	e.apply(ctx, id, sub)
 }
 
-// settle looks at all subscriptions again, and closes settled when all runners that were told to end have ended.
+// settle checks all subscriptions again, and closes settled when all runners that were told to end
+// have ended.
 func (e *Engine) settle(ctx context.Context, settled chan struct{}) {
 	for id, sub := range e.known() {
 		e.apply(ctx, id, sub)
@@ -243,17 +244,17 @@ func (e *Engine) subscription(ctx context.Context, id string) (*sluice.Subscript
 	return sub, err
 }
 
-// incarnation tells a subscription from an earlier one of the same id.
+// incarnation distinguishes a subscription from an earlier one of the same id.
 func incarnation(sub *sluice.Subscription) string {
 	return strconv.FormatInt(sub.CreatedAt.UnixNano(), 36)
 }
 
-// rules returns what Step works by for a subscription.
+// rules returns Step's parameters for a subscription.
 func rules(sub *sluice.Subscription) Rules {
 	return Rules{Retry: sub.Policy.Retry, NewWakeID: newWakeID, Random: mathrand.Float64}
 }
 
-// newWakeID returns 130 bits nobody can guess (S1-38).
+// newWakeID returns 130 random bits, which cannot be guessed (S1-38).
 func newWakeID() string { return "w_" + rand.Text() }
 
 // nobody is an Observer that does nothing.

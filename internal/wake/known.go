@@ -7,7 +7,7 @@ import (
 	"github.com/sluice-io/sluice/pkg/sluice"
 )
 
-// observe enters a record as it is stored. It may come late, or twice.
+// observe enters a stored record. It may come late, or twice.
 func (r *runner) observe(e Entry) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -32,8 +32,8 @@ func (r *runner) observe(e Entry) {
 	}
 }
 
-// joins reports whether a consumer, as it is now, follows a stream that it did not follow when it was last seen: what was
-// stored there meanwhile was not heard.
+// joins reports whether a consumer follows a stream now that it did not follow when it was last
+// seen: messages stored there meanwhile were missed.
 func (r *runner) joins(en *entry, now *Consumer) bool {
 	return slices.ContainsFunc(now.Streams, func(p Position) bool {
 		_, followed := r.others[p.Path][en]
@@ -41,7 +41,7 @@ func (r *runner) joins(en *entry, now *Consumer) bool {
 	})
 }
 
-// intern lets the records share what is the same in all of them, and what is in one of them twice.
+// intern lets records share equal strings, in several records or twice in one.
 func (r *runner) intern(c *Consumer) {
 	if c.Of == r.of {
 		c.Of = r.of
@@ -56,7 +56,7 @@ func (r *runner) intern(c *Consumer) {
 	}
 }
 
-// enlist enters a consumer under the streams that are not its own.
+// enlist registers a consumer for the streams that are not its own.
 func (r *runner) enlist(en *entry) {
 	for path := range en.Consumer.others() {
 		if r.others[path] == nil {
@@ -67,7 +67,7 @@ func (r *runner) enlist(en *entry) {
 	}
 }
 
-// strike takes a consumer out where enlist entered it.
+// strike undoes enlist.
 func (r *runner) strike(en *entry) {
 	for path := range en.Consumer.others() {
 		if delete(r.others[path], en); len(r.others[path]) == 0 {
@@ -76,7 +76,7 @@ func (r *runner) strike(en *entry) {
 	}
 }
 
-// entry returns what is in memory of a consumer.
+// entry returns a consumer's record in memory.
 func (r *runner) entry(path sluice.Path) Entry {
 	r.mu.Lock()
 	defer r.mu.Unlock()

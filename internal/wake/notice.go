@@ -8,7 +8,8 @@ import (
 	"github.com/sluice-io/sluice/pkg/sluice"
 )
 
-// Notice is what is POSTed to wake a consumer (S1-46…53). It has no content of events (register C10).
+// Notice is the POST body that wakes a consumer (S1-46…53). It has no content of events (register
+// C10).
 type Notice struct {
 	ConsumerID  string            `json:"consumer_id"`
 	Epoch       uint64            `json:"epoch"`
@@ -20,7 +21,7 @@ type Notice struct {
 	Token       string            `json:"token"`
 }
 
-// offsets returns how far the consumer's streams are acknowledged, those that may be shown.
+// offsets returns the acknowledged positions of the consumer's visible streams.
 func (c *Consumer) offsets(tails Tails, format func(uint64) string) []model.WakeAcked {
 	all := make([]model.WakeAcked, 0, len(c.Streams))
 	for _, p := range c.Streams {
@@ -50,7 +51,7 @@ func (c *Consumer) notice(id, callback, token string, tails Tails, format func(u
 	})
 }
 
-// saysDone reports whether the body of an answer is S1's {"done": true} (S1-55).
+// saysDone reports whether a response body is S1's {"done": true} (S1-55).
 func saysDone(body []byte) bool {
 	var answer struct {
 		Done bool `json:"done"`

@@ -9,14 +9,16 @@ import (
 	"github.com/sluice-io/sluice/pkg/sluice"
 )
 
-// Watcher tells of every subscription, first as it is, then as it changes, until ctx is done. A nil sub says that
-// the subscription of that id is gone; without an id, that all have been told of.
+// Watcher reports every subscription, first its current state, then its changes, until ctx is done.
+// A nil sub means that the subscription of that id is gone; without an id, that all have been
+// reported.
 type Watcher interface {
 	Watch(ctx context.Context, change func(id string, sub *sluice.Subscription)) error
 }
 
-// Ownership says which subscriptions this process serves. changed is called whenever the answer of Owns may have
-// changed; what it returns is closed when what is not owned any more has come to rest.
+// Ownership decides which subscriptions this process serves. It calls changed whenever the answer
+// of Owns may have changed; the returned channel is closed when work for subscriptions no longer
+// owned has ended.
 type Ownership interface {
 	Run(ctx context.Context, changed func() <-chan struct{}) error
 	Owns(subscription string) bool
@@ -28,53 +30,54 @@ type Entry struct {
 	Revision uint64 // 0: there is none
 }
 
-// Records keeps wake consumers, by subscription and path.
+// Records stores wake consumers, by subscription and path.
 type Records interface {
-	// Get returns a record as it is stored now; revision 0: there is none.
+	// Get returns the stored record; revision 0: there is none.
 	Get(ctx context.Context, subscription string, path sluice.Path) (Entry, error)
 	// Put stores a record. Code Conflict unless the stored revision is the given one.
 	Put(ctx context.Context, subscription string, c Consumer, revision uint64) (uint64, error)
 	// List returns a subscription's records.
 	List(ctx context.Context, subscription string) ([]Entry, error)
-	// Watch tells of a subscription's records, then calls caughtUp once, then tells of what changes,
-	// until ctx is done.
+	// Watch reports a subscription's records, then calls caughtUp once, then reports changes, until
+	// ctx is done.
 	Watch(ctx context.Context, subscription string, each func(Entry), caughtUp func()) error
-	// Floor returns an epoch that no consumer of a subscription of this id has passed that is not stored
-	// any more: new ones begin behind it.
+	// Floor returns an epoch not below that of any deleted consumer of a subscription of this id:
+	// new ones begin behind it.
 	Floor(ctx context.Context, subscription string) (uint64, error)
 	// Forget raises the floor of a subscription, and then removes its records up to a revision.
 	Forget(ctx context.Context, subscription string, floor, upTo uint64) error
 }
 
-// Streams knows the streams of a namespace.
+// Streams looks up the streams of a namespace.
 type Streams interface {
-	// Tail returns what is known of a stream now, as the leader of its log has it.
+	// Tail returns a stream's present tail from the leader of its log.
 	Tail(ctx context.Context, namespace string, path sluice.Path) (Tail, error)
-	// Visible returns the sequence of the last message of a stream, up to one, that a subscription's owner may see; 0: none.
+	// Visible returns the sequence of the last message of a stream, not after upTo, that a
+	// subscription's owner may see; 0: none.
 	Visible(ctx context.Context, sub *sluice.Subscription, path sluice.Path, upTo uint64) (uint64, error)
-	// Last returns the sequence of the last message on a path, whatever stream it is of, as the leader of the log
-	// has it; 0: there is none.
+	// Last returns the sequence of the last message on a path, of any stream, from the leader of
+	// the log; 0: there is none.
 	Last(ctx context.Context, namespace string, path sluice.Path) (uint64, error)
 	// Before returns the sequence of the last message of a stream up to a sequence; 0: there is none.
 	Before(ctx context.Context, namespace string, path sluice.Path, upTo uint64) (uint64, error)
 	// Ends calls each for every stream that the pattern matches, with the sequence of its last message.
 	Ends(ctx context.Context, namespace string, pattern sluice.Pattern, each func(path sluice.Path, last uint64)) error
-	// Follow calls each for every message that is stored on any path from now on, until ctx is done, and without a
-	// path when it has begun and whenever something may have been missed.
+	// Follow calls each for every message that is stored on any path from now on, until ctx is
+	// done, and without a path at its start and whenever messages may have been missed.
 	Follow(ctx context.Context, namespace string, each func(path sluice.Path, seq uint64)) error
 	// FormatOffset and ParseOffset are the protocol's.
 	FormatOffset(seq uint64) string
 	ParseOffset(text string) (uint64, error)
 }
 
-// Source hands over what is stored on the paths of a subscription, in the order of the log.
+// Source hands over messages on the paths of a subscription, in log order.
 type Source interface {
 	Deliveries() <-chan *model.Delivery
-	Ended() <-chan struct{} // closed when it cannot go on and has to be opened again
+	Ended() <-chan struct{} // closed when the source has to be opened again
 	Close()
 }
 
-// Sources opens a subscription's source. Its durable consumer is made if it is missing.
+// Sources opens a subscription's source. A missing durable consumer is created.
 type Sources interface {
 	Open(ctx context.Context, sub *sluice.Subscription) (Source, error)
 }
@@ -88,25 +91,26 @@ type Letter struct {
 	Body   []byte
 }
 
-// Poster makes an attempt: it signs the body and sends it. Body is that of a 2xx.
+// Poster makes an attempt: it signs the body and sends it. The returned body is that of a 2xx.
 type Poster interface {
 	Post(ctx context.Context, sub *sluice.Subscription, l Letter) (a sluice.Attempt, body []byte)
 }
 
 // Pace holds notices to the rate that an endpoint agreed to in its handshake.
 type Pace interface {
-	// Take counts a request to the subscription's endpoint and returns 0, or returns how long none may be sent.
+	// Take counts a request to the subscription's endpoint and returns 0, or returns how long to
+	// wait.
 	Take(sub *sluice.Subscription, now time.Time) time.Duration
-	// Return gives back what Take counted for a request that was not sent.
+	// Return undoes Take for a request that was not sent.
 	Return(sub *sluice.Subscription, now time.Time)
 }
 
-// Gate says whether something on a path may leave for a subscription now.
+// Gate decides whether a message on a path may leave for a subscription now.
 type Gate interface {
 	Decide(sub *sluice.Subscription, ev *sluice.Event, now time.Time) model.Decision
 }
 
-// Log keeps the attempts.
+// Log stores the attempts.
 type Log interface {
 	// Record stores an attempt and then calls done.
 	Record(a *sluice.Attempt, namespace string, done func(error))
@@ -114,20 +118,21 @@ type Log interface {
 	Notices(ctx context.Context, sub *sluice.Subscription, wakeID string, since time.Time) ([]sluice.Attempt, error)
 }
 
-// Registry is asked about subscriptions that were not told of yet, and ends those that lost their access.
+// Registry looks up subscriptions that have not been reported yet, and ends those that lost their
+// access.
 type Registry interface {
 	Get(ctx context.Context, id string) (*sluice.Subscription, error)
 	Cancel(ctx context.Context, id, reason string) error
 }
 
-// Observer is told of what happens, for metrics. Each call returns at once.
+// Observer receives events for metrics. Each call returns at once.
 type Observer interface {
 	Woken(sub *sluice.Subscription)
 	Notified(sub *sluice.Subscription, a *sluice.Attempt)
-	CalledBack(sub *sluice.Subscription, code sluice.Code) // "": it was taken
+	CalledBack(sub *sluice.Subscription, code sluice.Code) // "": accepted
 }
 
-// Ports is everything that an engine needs from outside.
+// Ports are an engine's dependencies.
 type Ports struct {
 	Watch    Watcher
 	Owns     Ownership
@@ -140,5 +145,5 @@ type Ports struct {
 	Log      Log
 	Registry Registry
 	Keys     callbacktoken.Keys
-	Observe  Observer // nil: nobody
+	Observe  Observer // nil: none
 }

@@ -15,14 +15,14 @@ import (
 )
 
 const (
-	lookers    = 128 // consumers of a subscription that are looked at once
+	lookers    = 128 // consumers of a subscription that are processed in parallel
 	againFirst = 50 * time.Millisecond
 	againMost  = 5 * time.Second
-	sweepEvery = 10 * time.Minute // how often it is looked whether something was missed
+	sweepEvery = 10 * time.Minute // interval of the search for missed messages
 )
 
-// runner runs the clocks of one subscription and sends its notices. It has the records of all its consumers in memory,
-// as guesses: what counts is the store.
+// runner runs the clocks of one subscription and sends its notices. It caches the records of all
+// its consumers; the store is authoritative.
 type runner struct {
 	engine *Engine
 	ctx    context.Context //nolint:containedctx // of its life
@@ -36,39 +36,39 @@ type runner struct {
 
 	mu      sync.Mutex
 	all     map[sluice.Path]*entry
-	others  map[sluice.Path]map[*entry]struct{} // who follows a stream that is not its own
-	todo    []*entry                            // who is to be looked at, in turn
-	looking int                                 // how many are looked at
+	others  map[sluice.Path]map[*entry]struct{} // followers of streams that are not their own
+	todo    []*entry                            // consumers to process, in order
+	looking int                                 // consumers in processing
 	clock   clock
-	due     []*entry // whose notices are to be sent, in turn
-	flying  int      // notices under way
+	due     []*entry // consumers with a notice to send, in order
+	flying  int      // notices in flight
 	floor   uint64
 	ready   bool // all records are known
-	scanned bool // all streams that were there have an entry
+	scanned bool // all existing streams have an entry
 
-	alarm   chan struct{} // has something if the clock or due changed
-	foreign chan struct{} // has something if there is one in others
+	alarm   chan struct{} // has an element if the clock or due changed
+	foreign chan struct{} // has an element if others is not empty
 }
 
 // entry is a consumer in memory.
 type entry struct {
 	Entry
 
-	seen   uint64          // the last sequence of its own stream that was told of
-	fresh  bool            // seen was told since it was looked at
-	other  bool            // something was stored in a stream that is not its own
-	news   bool            // it is to be looked at
-	busy   bool            // it is being looked at
+	seen   uint64          // the last reported sequence of its own stream
+	fresh  bool            // seen was reported since its last processing
+	other  bool            // a message was stored in a stream that is not its own
+	news   bool            // it has to be processed
+	busy   bool            // it is in processing
 	listed bool            // its stream may be older than the subscription
-	acks   []model.Receipt // to give once it was looked at
-	sent   string          // the wake of which attempt number is under way
+	acks   []model.Receipt // to give after processing
+	sent   string          // the wake of the attempt with this number in flight
 	number int
-	flying int // notices under way
+	flying int // notices in flight
 	ahead  *ahead
-	queued bool // it is among due
+	queued bool // it is in due
 
-	at    time.Time // when the clock looks at it
-	place int       // in the clock; -1: it is not there
+	at    time.Time // when the clock checks it
+	place int       // in the clock; -1: not in it
 }
 
 func newRunner(ctx context.Context, e *Engine, sub *sluice.Subscription, stop context.CancelFunc) *runner {
@@ -100,7 +100,7 @@ func (r *runner) run() {
 	r.receive(ctx)
 }
 
-// persist tries something until it succeeds or ctx is done.
+// persist retries a call until it succeeds or ctx is done.
 func (r *runner) persist(ctx context.Context, what string, try func() error) error {
 	wait := backoff.NewExponentialBackOff(backoff.WithInitialInterval(againFirst), backoff.WithMaxInterval(againMost), backoff.WithMaxElapsedTime(0))
 	return backoff.RetryNotify(try, backoff.WithContext(wait, ctx), func(err error, again time.Duration) {
@@ -108,7 +108,7 @@ func (r *runner) persist(ctx context.Context, what string, try func() error) err
 	})
 }
 
-// watch keeps what is in memory in step with the store.
+// watch keeps memory in step with the store.
 func (r *runner) watch(ctx context.Context, known chan struct{}) {
 	id := r.sub.Load().ID
 	caughtUp := sync.OnceFunc(func() {
@@ -132,7 +132,7 @@ func (r *runner) watch(ctx context.Context, known chan struct{}) {
 	})
 }
 
-// receive takes what is stored on the subscription's paths.
+// receive handles messages on the subscription's paths.
 func (r *runner) receive(ctx context.Context) {
 	for ctx.Err() == nil {
 		var source Source
@@ -165,17 +165,18 @@ func (r *runner) drain(ctx context.Context, source Source) {
 	}
 }
 
-// withheld reports whether a subscription's owner may not see an event, and is not woken for it: as with a push, it is passed
-// over for good.
+// withheld reports whether a subscription's owner may not see an event, which then wakes no
+// consumer: as with a push, it is skipped for good.
 func (r *runner) withheld(ev *sluice.Event) bool {
 	gate := r.engine.ports.Gate
 	return gate != nil && gate.Decide(r.sub.Load(), ev, r.engine.opts.Now()) == model.Withhold
 }
 
-// told enters that something was stored on a path of the subscription. The receipt is given when nothing
-// depends on it any more: whoever is awake looks at the end of the stream before it goes to sleep.
+// told enters that a message was stored on a path of the subscription. The receipt is given when
+// nothing depends on it any more: a consumer that is awake checks the end of the stream before it
+// becomes idle.
 func (r *runner) told(path sluice.Path, seq uint64, receipt model.Receipt) {
-	if path == "" || path.Dotted() || !r.sub.Load().Pattern.Match(path) { // no client can ask for dots
+	if path == "" || path.Dotted() || !r.sub.Load().Pattern.Match(path) { // no client can use dots
 		r.acknowledge(receipt)
 		return
 	}
@@ -208,15 +209,15 @@ func (r *runner) acknowledge(receipt model.Receipt) {
 	}
 }
 
-// awake reports whether a consumer looks at its stream before it goes to sleep. One that an earlier subscription of the
-// same id left behind does not.
+// awake reports whether a consumer checks its stream before it becomes idle. A leftover of an
+// earlier subscription of the same id does not.
 func (r *runner) awake(en *entry) bool {
 	return en.Consumer.Of == r.of && en.Consumer.awake()
 }
 
 func (c *Consumer) awake() bool { return c.State == sluice.WakeWaking || c.State == sluice.WakeLive }
 
-// look has a consumer looked at; r.mu is held.
+// look schedules a consumer for processing; r.mu is held.
 func (r *runner) look(en *entry) {
 	en.news = true
 	if en.busy || r.ctx.Err() != nil {
@@ -230,7 +231,7 @@ func (r *runner) look(en *entry) {
 	}
 }
 
-// lookAll looks at consumers until none is to be looked at.
+// lookAll processes consumers until none is left.
 func (r *runner) lookAll() {
 	for en := r.nextLook(); en != nil; en = r.nextLook() {
 		for r.lookOnce(r.ctx, en) {
@@ -238,7 +239,7 @@ func (r *runner) lookAll() {
 	}
 }
 
-// nextLook returns who is to be looked at next; nil if whoever asks has to end.
+// nextLook returns the next consumer to process; nil if the caller has to end.
 func (r *runner) nextLook() *entry {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -252,7 +253,7 @@ func (r *runner) nextLook() *entry {
 	return en
 }
 
-// lookOnce looks at a consumer, and reports whether it is to be done again.
+// lookOnce processes a consumer, and reports whether to repeat that.
 func (r *runner) lookOnce(ctx context.Context, en *entry) (again bool) {
 	r.mu.Lock()
 	fresh, other := en.fresh, en.other
@@ -286,7 +287,7 @@ func (r *runner) lookOnce(ctx context.Context, en *entry) (again bool) {
 	for _, receipt := range acks {
 		r.acknowledge(receipt)
 	}
-	if other && looked.Consumer.awake() { // whoever lets it rest, or has meanwhile, may have looked before
+	if other && looked.Consumer.awake() { // the step that made it idle, now or meanwhile, may have looked before
 		en.other, en.news = true, en.news || !r.awake(en)
 	}
 	if !en.news {
@@ -295,21 +296,21 @@ func (r *runner) lookOnce(ctx context.Context, en *entry) (again bool) {
 	return en.news
 }
 
-// leave is for a consumer that was looked at; r.mu is held.
+// leave ends a consumer's processing; r.mu is held.
 func (r *runner) leave(en *entry) {
 	en.busy = false
 	switch {
 	case en.Revision == 0 && en.Consumer.State == "":
-		delete(r.all, en.Consumer.Path) // it is none after all
+		delete(r.all, en.Consumer.Path) // it does not exist after all
 	case en.Consumer.State == sluice.WakeLive && en.place < 0:
 		r.plan(en) // it was too early
 	}
 }
 
-// input says what there is to be seen of a consumer. One that is not there begins with what was told. That there is
-// something in its own stream wakes it without another look, if it is fresh: the notice has one. What was told long ago may
-// have left the log since.
-func (r *runner) input(ctx context.Context, sub *sluice.Subscription, c Consumer, seen uint64, fresh bool) (Input, error) { //nolint:revive // fresh is what is known of seen
+// input collects the state of a consumer's streams. A missing consumer begins with the reported
+// message. If it is fresh, a message in its own stream wakes it without another lookup: the notice
+// makes one. An old message may have left the log since.
+func (r *runner) input(ctx context.Context, sub *sluice.Subscription, c Consumer, seen uint64, fresh bool) (Input, error) { //nolint:revive // fresh is about seen
 	var in Input
 	if c.State == sluice.WakeRemoved {
 		var err error
@@ -324,14 +325,14 @@ func (r *runner) input(ctx context.Context, sub *sluice.Subscription, c Consumer
 		return in, nil
 	}
 	in.Tails, err = r.engine.tails(ctx, sub, c.Path, c.Paths())
-	if in.Born != nil && in.Tails[c.Path].hidden() { // nobody is to learn of the stream
+	if in.Born != nil && in.Tails[c.Path].hidden() { // the stream's existence must stay hidden
 		return Input{}, err
 	}
 	return in, err
 }
 
-// born returns the consumer that begins because something was stored at a sequence; nil if none does. What was on
-// the path when the subscription was made is none of its business (S1-140).
+// born returns the consumer that begins with a message stored at a sequence; nil if none does.
+// Messages on the path before the subscription was created do not concern it (S1-140).
 func (r *runner) born(ctx context.Context, sub *sluice.Subscription, c Consumer, seq uint64) (*Consumer, error) {
 	if c.Of == r.of {
 		return c.Back(seq), nil
@@ -355,8 +356,8 @@ func (r *runner) born(ctx context.Context, sub *sluice.Subscription, c Consumer,
 	return &next, nil
 }
 
-// sweep looks, at the beginning and then now and then, whether something was missed, and gives the streams that were
-// there before the subscription their consumers (S1-139).
+// sweep searches for missed messages, at the beginning and then now and then, and creates consumers
+// for streams that are older than the subscription (S1-139).
 func (r *runner) sweep(ctx context.Context) {
 	tick := time.NewTicker(sweepEvery)
 	defer tick.Stop()
@@ -378,7 +379,7 @@ func (r *runner) sweep(ctx context.Context) {
 	}
 }
 
-// compare looks at a consumer unless it knows of the end of its stream.
+// compare schedules a consumer for processing unless it knows the end of its stream.
 func (r *runner) compare(path sluice.Path, last uint64) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -393,6 +394,6 @@ func (r *runner) compare(path sluice.Path, last uint64) {
 		en.Consumer.State == sluice.WakeRemoved && last <= en.Consumer.Since:
 		return
 	}
-	en.seen, en.listed, en.fresh = max(en.seen, last), true, unbounded(r.sub.Load()) // others may not see the last of it
+	en.seen, en.listed, en.fresh = max(en.seen, last), true, unbounded(r.sub.Load()) // others may not see its last message
 	r.look(en)
 }

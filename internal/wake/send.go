@@ -16,18 +16,18 @@ import (
 )
 
 const (
-	grace      = 2 * time.Second // for notices under way when the runner ends
+	grace      = 2 * time.Second // for notices in flight when the runner ends
 	storeLimit = 10 * time.Second
-	postpone   = time.Second // until a notice is tried again that could not be made
-	overlap    = 2           // notices of one consumer under way at once (register C27)
+	postpone   = time.Second // pause before a notice that could not be made is tried again
+	overlap    = 2           // notices of one consumer in flight (register C27)
 )
 
-// plan has happen what a record says; r.mu is held.
+// plan schedules the next action of a record; r.mu is held.
 func (r *runner) plan(en *entry) {
 	c := &en.Consumer
 	switch {
 	case c.Of != r.of, c.State == sluice.WakeWaking && (en.underWay() || en.flying >= overlap):
-		r.clock.drop(en) // nothing is to be done until something comes
+		r.clock.drop(en) // nothing to do until news comes
 	case c.State == sluice.WakeWaking, c.State == sluice.WakeLive:
 		en.at = r.when(c)
 		r.clock.set(en)
@@ -40,8 +40,8 @@ func (r *runner) plan(en *entry) {
 	}
 }
 
-// when returns when a consumer is to be looked at. It is a moment of this process's own clock, which nobody sets; what the
-// record says of that is not believed if it is further away than it can be.
+// when returns when to check a consumer, on this process's monotonic clock. A time in the record
+// that is implausibly far ahead is ignored.
 func (r *runner) when(c *Consumer) time.Time {
 	now, most := r.engine.opts.Now(), mostAhead
 	if c.State == sluice.WakeWaking {
@@ -50,7 +50,7 @@ func (r *runner) when(c *Consumer) time.Time {
 	return now.Add(min(c.Due.Sub(now), most))
 }
 
-// underWay reports whether the notice that is due was sent.
+// underWay reports whether the due notice was sent.
 func (en *entry) underWay() bool {
 	return en.sent == en.Consumer.WakeID && en.number == en.Consumer.Failures+1
 }
@@ -62,7 +62,7 @@ func ring(c chan struct{}) {
 	}
 }
 
-// send sends notices when they are due, and has those looked at who are silent for too long, until ctx is done.
+// send sends due notices and schedules silent consumers for processing, until ctx is done.
 func (r *runner) send(ctx context.Context) {
 	defer r.share.Pass()
 	timer := time.NewTimer(0)
@@ -79,7 +79,7 @@ func (r *runner) send(ctx context.Context) {
 	}
 }
 
-// round does what is due now, as far as there is room for it, and returns how long nothing else is.
+// round starts due work, as far as there is room for it, and returns the time until the next.
 func (r *runner) round() time.Duration {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -109,8 +109,8 @@ func (r *runner) round() time.Duration {
 	return rest
 }
 
-// launchDue sends the notices that are due, in turn, as far as there is room for them. It returns how long the next one has
-// to wait for the rate that the endpoint agreed to; 0: it does not wait for that. r.mu is held.
+// launchDue sends due notices, in order, as far as there is room for them. It returns how long the
+// next one has to wait for the endpoint's rate; 0: it does not wait for that. r.mu is held.
 func (r *runner) launchDue(now time.Time) (wait time.Duration) {
 	sub := r.sub.Load()
 	for r.flying < sub.Policy.Window {
@@ -133,8 +133,8 @@ func (r *runner) launchDue(now time.Time) (wait time.Duration) {
 	return 0
 }
 
-// nextDue returns the first consumer whose notice is still to be sent; the others before it, which were claimed meanwhile,
-// leave the queue. nil: there is none. r.mu is held.
+// nextDue returns the first consumer with a notice to send, nil if there is none. Consumers before
+// it, which were claimed meanwhile, leave the queue. r.mu is held.
 func (r *runner) nextDue() *entry {
 	for len(r.due) > 0 {
 		en := r.due[0]
@@ -148,7 +148,8 @@ func (r *runner) nextDue() *entry {
 	return nil
 }
 
-// pace counts a request to an endpoint that agreed to a rate, or returns how long none may be sent. unpace gives it back.
+// pace counts a request to an endpoint that agreed to a rate, or returns how long to wait. unpace
+// undoes it.
 func (e *Engine) pace(sub *sluice.Subscription, now time.Time) time.Duration {
 	if !e.paces(sub) {
 		return 0
@@ -190,7 +191,7 @@ func (r *runner) launch(en *entry) {
 	})
 }
 
-// postpone has a notice made later that could not be made; r.mu is held.
+// postpone schedules a notice that could not be made for later; r.mu is held.
 func (r *runner) postpone(en *entry) {
 	if en.Consumer.State == sluice.WakeWaking && r.ctx.Err() == nil {
 		en.at = r.engine.opts.Now().Add(postpone)
@@ -198,8 +199,8 @@ func (r *runner) postpone(en *entry) {
 	}
 }
 
-// attempt makes one attempt to notify, and enters what comes of it. It reports whether there was none, and there
-// is to be one later.
+// attempt makes one attempt to notify, and enters its outcome. It reports whether no attempt was
+// made and a later one is needed.
 func (r *runner) attempt(known Entry, foreseen *ahead) (again bool) {
 	ctx, cancel := lasting(r.ctx, grace)
 	defer cancel(nil)
@@ -224,9 +225,9 @@ func (r *runner) attempt(known Entry, foreseen *ahead) (again bool) {
 		return true
 	}
 	if now := r.entry(c.Path).Consumer; now.Epoch > c.Epoch {
-		return false // it took so long that there is another wake: epochs do not go back (S1-128)
+		return false // another wake began meanwhile: epochs do not go back (S1-128)
 	}
-	if !r.engine.ports.Owns.Owns(sub.ID) { // the engine is told at the next round; a machine that was suspended would wake until then
+	if !r.engine.ports.Owns.Owns(sub.ID) { // the engine learns it at the next round; a machine that was suspended would wake consumers until then
 		return true
 	}
 	answer := Answer{WakeID: c.WakeID, Number: letter.Number, Sent: tails}
@@ -236,7 +237,7 @@ func (r *runner) attempt(known Entry, foreseen *ahead) (again bool) {
 	a, body := r.engine.ports.Poster.Post(ctx, sub, letter)
 	r.engine.opts.Fault("after post")
 	if a.Outcome != sluice.Delivered && ctx.Err() != nil {
-		return true // it was cut off: whoever serves the subscription sends it again
+		return true // it was cut off: the next owner of the subscription sends it again
 	}
 	inTime()
 	answer.OK, answer.Error = a.Outcome == sluice.Delivered, a.Error
@@ -245,15 +246,15 @@ func (r *runner) attempt(known Entry, foreseen *ahead) (again bool) {
 	return !r.enter(ctx, sub, known, Input{Answer: &answer})
 }
 
-// pointless reports whether there is nothing left to be told of: what the consumer was woken for was erased meanwhile, or
-// is withheld.
+// pointless reports whether the reason to wake a consumer is gone: it was erased meanwhile, or is
+// withheld.
 func (c *Consumer) pointless(tails Tails) bool {
 	own := tails[c.Path]
 	return c.Follows(c.Path) && (own.Withheld || own.Seq <= own.Start) && len(c.Pending(tails)) == 0
 }
 
-// deadline has a notice fail that is not answered in time. What it returns ends that, and what has begun of it is
-// waited for.
+// deadline fails a notice that is not answered in time. The returned function stops the deadline
+// and waits for a failure that is being entered.
 func (r *runner) deadline(ctx context.Context, sub *sluice.Subscription, known Entry, answer Answer) (inTime func()) {
 	over := make(chan struct{})
 	answer.Error = "neither a 2xx nor a claim within " + r.engine.opts.ClaimWithin.String()
@@ -279,7 +280,8 @@ func (r *runner) letter(sub *sluice.Subscription, c *Consumer, tails Tails) (Let
 	return Letter{WakeID: c.WakeID, Path: c.Path, Seq: tails[c.Path].end(), Number: c.Failures + 1, Body: body}, err
 }
 
-// enter takes a consumer through a step with what is known of its streams now, and reports whether that was done.
+// enter takes a consumer through a step with its streams' present tails, and reports whether it
+// succeeded.
 func (r *runner) enter(ctx context.Context, sub *sluice.Subscription, known Entry, in Input) bool {
 	ctx, cancel := context.WithTimeout(shutdown.Lasting(ctx), storeLimit)
 	defer cancel()
@@ -301,7 +303,7 @@ func (r *runner) enter(ctx context.Context, sub *sluice.Subscription, known Entr
 	return err == nil
 }
 
-// record keeps an attempt in the log. It is not waited for: nothing depends on it.
+// record stores an attempt in the log without waiting: nothing depends on it.
 func (r *runner) record(sub *sluice.Subscription, a *sluice.Attempt) {
 	r.engine.ports.Observe.Notified(sub, a)
 	r.engine.ports.Log.Record(a, sub.Namespace, func(err error) {
@@ -311,7 +313,7 @@ func (r *runner) record(sub *sluice.Subscription, a *sluice.Attempt) {
 	})
 }
 
-// isLost ends a subscription that may have nothing any more, and reports whether that is so.
+// isLost ends a subscription that lost its access, and reports whether that is so.
 func (r *runner) isLost(ctx context.Context, sub *sluice.Subscription, err error) bool {
 	if !errors.Is(err, errLost) {
 		return false
@@ -320,7 +322,8 @@ func (r *runner) isLost(ctx context.Context, sub *sluice.Subscription, err error
 	return true
 }
 
-// followOthers follows the streams that consumers follow and the pattern does not match, as soon as there are any.
+// followOthers follows the streams that consumers follow and the pattern does not match, as soon as
+// there are any.
 func (r *runner) followOthers(ctx context.Context) {
 	select {
 	case <-r.foreign:
@@ -332,7 +335,7 @@ func (r *runner) followOthers(ctx context.Context) {
 	})
 }
 
-// heard enters that something was stored on any path; without one, that something may have been.
+// heard enters a message on any path; without one, possibly missed messages.
 func (r *runner) heard(path sluice.Path, _ uint64) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -356,7 +359,7 @@ func (r *runner) hear(en *entry) {
 	}
 }
 
-// lasting returns a context that ends so long after another has ended.
+// lasting returns a context that ends the given time after another has ended.
 func lasting(ctx context.Context, by time.Duration) (context.Context, context.CancelCauseFunc) {
 	longer, cancel := context.WithCancelCause(shutdown.Lasting(ctx))
 	stop := context.AfterFunc(ctx, func() {

@@ -8,27 +8,27 @@ import (
 	"github.com/sluice-io/sluice/pkg/sluice"
 )
 
-// Input is what happened to a consumer. Exactly one of its parts is set; with none of them it is a
-// look at the clock and at the streams.
+// Input is an event of a consumer. Exactly one of its parts is set; with none of them Step checks
+// the clock and the streams.
 type Input struct {
-	Tails    Tails // of Consumer.Paths and of all that the callback names, read after the consumer was
+	Tails    Tails // of Consumer.Paths and of all streams in the callback, read after the consumer was
 	Answer   *Answer
 	Callback *Callback
 
-	Born *Consumer // it begins with this input: Step is given this one
+	Born *Consumer // the consumer begins with this input: Step is given this one
 }
 
-// Answer is what came of one attempt to notify.
+// Answer is the outcome of one attempt to notify.
 type Answer struct {
 	WakeID string
 	Number int // of the attempt, from 1
 	OK     bool
 	Done   bool   // with OK: the body said so (S1-55)
-	Sent   Tails  // with Done: the streams as they were when the notice was sent (register C26)
+	Sent   Tails  // with Done: the streams when the notice was sent (register C26)
 	Error  string // unless OK
 }
 
-// Callback is a request of a consumer that has the right to make it (S1-71).
+// Callback is an authorised request of a consumer (S1-71).
 type Callback struct {
 	Epoch       uint64
 	WakeID      string
@@ -38,19 +38,19 @@ type Callback struct {
 	Done        bool
 }
 
-// Rules is what Step works by, besides S1.
+// Rules are Step's parameters besides S1.
 type Rules struct {
 	Retry     sluice.Retry
 	NewWakeID func() string
 	Random    func() float64 // from 0 up to 1, of jitter
 }
 
-// Step is what becomes of a consumer. The result is to be stored before anything else is done: a consumer
-// that is waking then has a notice sent when that is due, one that is removed is no more. An error is
-// for whoever called back; nothing has changed then, unless it is WakeGone. Codes: WakeGone, WakeStale,
-// WakeTaken, WakeOffset, WakeInvalid.
+// Step returns a consumer's next state. Store the result before any action: a consumer that is
+// waking then has a notice sent when it is due, a removed one does not exist any more. An error is
+// the answer to a callback; the state is unchanged then, unless it is WakeGone. Codes: WakeGone,
+// WakeStale, WakeTaken, WakeOffset, WakeInvalid.
 //
-// The same input on the result changes nothing, but for dates.
+// Step is idempotent except for dates.
 func (r Rules) Step(c Consumer, in Input, now time.Time) (Consumer, error) {
 	now = now.UTC().Round(0)
 	next := c.clone()
@@ -103,7 +103,7 @@ func (c *Consumer) idle() {
 	c.calm()
 }
 
-// live takes the wake as claimed (S1-29): what follows is the consumer's, until it falls silent.
+// live marks the wake as claimed (S1-29): the consumer has it until it falls silent.
 func (c *Consumer) live(now time.Time) {
 	c.State, c.Due = sluice.WakeLive, now.Add(LiveFor)
 	c.calm()
@@ -111,13 +111,13 @@ func (c *Consumer) live(now time.Time) {
 
 func (c *Consumer) calm() { c.Failures, c.FailingSince, c.LastError = 0, time.Time{}, "" }
 
-// remove ends the consumer. What is left keeps its epoch (S1-128), from where it goes on if it comes back, and
-// behind which sequence something has to be stored for that.
+// remove ends the consumer. The remaining record keeps its epoch (S1-128), where a successor
+// continues, and the sequence behind which a message brings it back.
 func (c *Consumer) remove(since, acked uint64) {
 	*c = Consumer{Path: c.Path, Of: c.Of, Since: since, State: sluice.WakeRemoved, Epoch: c.Epoch, Streams: []Position{{Path: c.Path, Acked: acked}}}
 }
 
-// orphan ends a consumer whose stream is not the one any more. What it comes back for begins a stream.
+// orphan ends a consumer whose stream was deleted. The message that brings it back begins a stream.
 func (c *Consumer) orphan(t Tail) {
 	since := max(c.Since, t.Start)
 	if t.Gone {
@@ -132,7 +132,7 @@ func (c *Consumer) leave(tails Tails) {
 	c.remove(max(c.Since, end), end)
 }
 
-// acked returns how far a stream is acknowledged.
+// acked returns the acknowledged position in a stream.
 func (c *Consumer) acked(path sluice.Path) uint64 {
 	if at := c.position(path); at >= 0 {
 		return c.Streams[at].Acked
@@ -140,15 +140,15 @@ func (c *Consumer) acked(path sluice.Path) uint64 {
 	return 0
 }
 
-// tick is for a consumer that may have been silent for too long (S1-32).
+// tick handles a consumer that may have been silent for too long (S1-32).
 func (Rules) tick(c *Consumer, now time.Time) {
 	if c.State == sluice.WakeLive && (!now.Before(c.Due) || c.Due.Sub(now) > mostAhead) {
 		c.idle()
 	}
 }
 
-// answer enters what came of an attempt. One of an earlier cycle means nothing (C26), and of a failed one
-// nobody hears twice: the attempt after it is on its way then (C27).
+// answer enters the outcome of an attempt. One of an earlier cycle is ignored (C26), and so is a
+// second failure of the same attempt: its successor is in flight then (C27).
 func (r Rules) answer(c *Consumer, a *Answer, tails Tails, now time.Time) {
 	if a.WakeID != c.WakeID {
 		return
@@ -168,27 +168,28 @@ func (r Rules) answer(c *Consumer, a *Answer, tails Tails, now time.Time) {
 	}
 }
 
-// fail enters a failed attempt. When none is left the consumer is removed (S1-125).
+// fail enters a failed attempt. The last permitted one removes the consumer (S1-125).
 func (r Rules) fail(c *Consumer, a *Answer, tails Tails, now time.Time) {
 	if c.FailingSince.IsZero() {
 		c.FailingSince = now
 	}
 	at, more := retry.Next(r.Retry, a.Number, c.FailingSince, now, r.Random())
-	if !more { // what it did not get it gets when there is more
+	if !more { // the missed messages come with later ones
 		c.remove(max(c.Since, tails[c.Path].Seq), c.acked(c.Path))
 		return
 	}
 	c.Failures, c.Due, c.LastError = a.Number, at, a.Error
 }
 
-// acknowledge takes all streams as processed up to what they were (S1-57).
+// acknowledge takes all streams as processed up to the sent tails (S1-57).
 func (c *Consumer) acknowledge(sent Tails) {
 	for i, p := range c.Streams {
 		c.Streams[i].Acked = max(p.Acked, sent[p.Path].end())
 	}
 }
 
-// call does what a callback asks for, all of it or nothing (S1-80). Step removes a consumer that follows nothing any more.
+// call executes a callback, all of it or nothing (S1-80). Step removes a consumer that follows
+// nothing any more.
 func (r Rules) call(c *Consumer, in *Callback, tails Tails, now time.Time) error {
 	if err := c.admit(in, tails); err != nil {
 		return err
@@ -216,7 +217,7 @@ func (r Rules) call(c *Consumer, in *Callback, tails Tails, now time.Time) error
 // admit returns why a callback is refused.
 func (c *Consumer) admit(in *Callback, tails Tails) error {
 	switch {
-	case c.WakeID == "": // never woken: whoever calls was woken by the one before it, of the same epoch
+	case c.WakeID == "": // never woken: the caller was woken by its predecessor, of the same epoch
 		return gone()
 	case in.Epoch != c.Epoch:
 		return sluice.Errorf(sluice.WakeStale, "the epoch is %d, not %d: stop", c.Epoch, in.Epoch)
@@ -226,7 +227,7 @@ func (c *Consumer) admit(in *Callback, tails Tails) error {
 	for _, ack := range in.Acks {
 		at := c.position(ack.Path)
 		if tails[ack.Path].Gone || at < 0 && slices.Contains(in.Unsubscribe, ack.Path) {
-			continue // it was dropped, or left before: this is a repetition (S1-79), or comes too late to matter
+			continue // it was dropped or left before: a repetition (S1-79), or too late to matter
 		}
 		if at < 0 {
 			return sluice.Errorf(sluice.WakeOffset, "acks: %q is not a stream of this consumer", ack.Path)
@@ -238,7 +239,7 @@ func (c *Consumer) admit(in *Callback, tails Tails) error {
 	return nil
 }
 
-// MaxStreams is how many streams a consumer may follow: they all go along with each notice.
+// MaxStreams is how many streams a consumer may follow: each notice lists all of them.
 const MaxStreams = 1000
 
 // subscribe adds streams at their ends (S1-97); one that does not exist yet is read from its

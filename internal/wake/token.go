@@ -9,16 +9,17 @@ import (
 )
 
 const (
-	// TokenFor is how long a token is good (S1-102).
+	// TokenFor is the lifetime of a token (S1-102).
 	TokenFor = time.Hour
-	// freshFor is how long it has to be good still to be given back as it is (S1-83).
+	// freshFor is the remaining lifetime above which a token is returned unchanged (S1-83).
 	freshFor = 5 * time.Minute
-	// renewFor is how long after it expired a token is exchanged for a new one (register C28).
+	// renewFor is how long after its expiry a token is exchanged for a new one (register C28).
 	renewFor = 24 * time.Hour
 )
 
-// Claim is what a token says: whoever has it may call back as this consumer in this epoch (S1-104).
-// It is of one incarnation of the subscription: of the next one of the same id it says nothing.
+// Claim is the content of a token: its bearer may call back as this consumer in this epoch
+// (S1-104). It is bound to one incarnation of the subscription and invalid for a successor of the
+// same id.
 type Claim struct {
 	Namespace string `json:"ns"`
 	Consumer  string `json:"sub"`
@@ -34,7 +35,8 @@ func newToken(keys callbacktoken.Keys, c Claim, now time.Time) (string, error) {
 	return callbacktoken.Sign(keys, c)
 }
 
-// verify returns what a token says. Codes: WakeTokenInvalid; WakeTokenExpired, and then what it said.
+// verify returns a token's claim. Codes: WakeTokenInvalid; WakeTokenExpired, together with the
+// claim.
 func verify(keys callbacktoken.Keys, token string, now time.Time) (Claim, error) {
 	c, err := callbacktoken.Read[Claim](keys, token, now)
 	switch {
@@ -55,7 +57,7 @@ func (c Claim) renewable(now time.Time) bool {
 	return c.ExpiresAt != nil && now.Before(c.ExpiresAt.Add(renewFor))
 }
 
-// next returns the token for the callback after this one: the same, unless it is about to expire (S1-83).
+// next returns the token for the next callback: the same, unless it is about to expire (S1-83).
 func next(keys callbacktoken.Keys, token string, c Claim, now time.Time) (string, error) {
 	if c.ExpiresAt != nil && c.ExpiresAt.After(now.Add(freshFor)) {
 		return token, nil

@@ -12,7 +12,7 @@ import (
 	"github.com/sluice-io/sluice/pkg/sluice"
 )
 
-// defaultPage is how many consumers a page has.
+// defaultPage is the default page size.
 const defaultPage = 100
 
 // Consumers returns a page of a subscription's consumers.
@@ -58,7 +58,7 @@ func (e *Engine) entries(ctx context.Context, sub *sluice.Subscription) ([]Entry
 	return all, nil
 }
 
-// entries returns what is in memory; nil if not all is.
+// entries returns the cached records; nil if the cache is incomplete.
 func (r *runner) entries() []Entry {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -97,7 +97,7 @@ func (e *Engine) Consumer(ctx context.Context, sub *sluice.Subscription, path sl
 	return shown, err
 }
 
-// show returns a consumer as it is shown; without tails, what they would say is left out.
+// show returns a consumer's public form; without tails, their fields are left out.
 func (e *Engine) show(sub *sluice.Subscription, c *Consumer, tails Tails) sluice.WakeConsumer {
 	format := e.ports.Streams.FormatOffset
 	shown := sluice.WakeConsumer{
@@ -130,8 +130,8 @@ func moment(t time.Time) *time.Time {
 	return &t
 }
 
-// Ended removes the consumers of a stream that was deleted (S1-122). What it does not reach is removed when
-// somebody calls back, or is to be notified. It waits until all subscriptions are known.
+// Ended removes the consumers of a deleted stream (S1-122). Any it misses are removed at their next
+// callback or notice. It waits until all subscriptions are known.
 func (e *Engine) Ended(ctx context.Context, namespace string, path sluice.Path) error {
 	select {
 	case <-e.told:
@@ -156,8 +156,9 @@ func (e *Engine) Ended(ctx context.Context, namespace string, path sluice.Path) 
 	return nil
 }
 
-// Forget removes a subscription's consumers, all of them (S1-114). Their epochs are not used again, should one of the
-// same id be made (S1-128): what is stored while it looks is looked at, too, and what is a later one's stays.
+// Forget removes all of a subscription's consumers (S1-114). Their epochs are not used again by a
+// successor of the same id (S1-128). Records stored meanwhile are removed, too; those of a later
+// subscription stay.
 func (e *Engine) Forget(ctx context.Context, sub *sluice.Subscription) error {
 	for range forgetRounds {
 		all, err := e.ports.Records.List(ctx, sub.ID)
@@ -178,20 +179,21 @@ func (e *Engine) Forget(ctx context.Context, sub *sluice.Subscription) error {
 			return err
 		}
 	}
-	return nil // what somebody stores still has its epoch
+	return nil // concurrently stored records still have its epoch
 }
 
-// forgetRounds is how often Forget looks for more: others may store something before they hear of the end.
+// forgetRounds is how often Forget looks for more: other processes may store records before they
+// learn of the end.
 const forgetRounds = 3
 
-// Gauge is how many consumers a subscription that this process serves has in each state.
+// Gauge counts a served subscription's consumers in each state.
 type Gauge struct {
 	Namespace, Subscription string
 	Consumers               map[sluice.WakeState]int
-	Notices                 int // under way
+	Notices                 int // in flight
 }
 
-// Gauges returns a moment of all subscriptions that this process serves.
+// Gauges returns a snapshot of all subscriptions that this process serves.
 func (e *Engine) Gauges() []Gauge {
 	e.mu.Lock()
 	runners := make([]*runner, 0, len(e.runners))

@@ -11,14 +11,14 @@ import (
 	"github.com/sluice-io/sluice/pkg/sluice"
 )
 
-// Withdraw cuts off the notices under way to every subscription for which lost says true, and returns when nothing of
-// them can leave any more. Whoever calls it has told the gate before.
+// Withdraw cuts off the notices in flight to every subscription for which lost returns true, and
+// returns when nothing of them can leave any more. The caller updates the gate first.
 func (e *Engine) Withdraw(ctx context.Context, lost func(*sluice.Subscription) bool) error {
 	return e.flights.Cut(lost).Wait(ctx)
 }
 
-// revoke cancels a subscription that lost its access (S0-64), in its own time: until then the gate keeps it back. It ends
-// with the engine: whoever looks at the subscription next says it again.
+// revoke cancels a subscription that lost its access (S0-64), asynchronously: until then the gate
+// blocks it. It ends with the engine: the next check of the subscription revokes it again.
 func (e *Engine) revoke(ctx context.Context, sub *sluice.Subscription) {
 	e.mu.Lock()
 	defer e.mu.Unlock()
@@ -41,7 +41,7 @@ func (e *Engine) revoke(ctx context.Context, sub *sluice.Subscription) {
 		e.opts.Log.WarnContext(ctx, "access lost: subscription cancelled", slog.String("subscription", sub.ID))
 		err := backoff.Retry(func() error { return e.ports.Registry.Cancel(ctx, sub.ID, sluice.ReasonAccessRevoked) },
 			backoff.WithContext(backoff.NewExponentialBackOff(backoff.WithInitialInterval(againFirst), backoff.WithMaxInterval(againMost)), ctx))
-		if err != nil { // whoever looks at it next says it again
+		if err != nil { // the next check revokes it again
 			e.opts.Log.WarnContext(ctx, "subscription without access not cancelled yet", slog.String("subscription", sub.ID), slog.Any("error", err))
 		}
 	})
