@@ -36,6 +36,7 @@ func plain() map[string]bars {
 		"config/example.yaml":           strict,
 		"internal/delivery":             strict,
 		"internal/wake":                 strict,
+		"internal/streamsub":            strict,
 		"internal/httpapi/openapi.yaml": strict,
 	}
 }

@@ -13,19 +13,19 @@ import (
 	"github.com/sluice-io/sluice/pkg/sluice"
 )
 
-// tries is how often something is decided anew because others are faster.
+// tries limits repeated decisions after concurrent changes.
 const tries = 50
 
-// scan is how far a subscription has looked at the tails of its namespace.
+// scan is a subscription's position in the tails of its namespace.
 type scan struct {
 	incarnation string
-	at          uint64            // all up to here was looked at
+	at          uint64            // all up to here was read
 	from        uint64            // from here on
-	hot         map[string]uint64 // the streams that its pattern has and that end behind Floor
+	hot         map[string]uint64 // the streams that match its pattern and end behind Floor
 }
 
-// apply decides what becomes of a subscription, stores it, and decides anew if somebody was faster. check is asked
-// about what is stored before.
+// apply decides a subscription's next state and stores it, and decides anew after a concurrent
+// change. check may refuse, given the stored state.
 func (e *Engine) apply(ctx context.Context, key string, in Input, check func(*Subscription) error) (s Subscription, woken bool, err error) {
 	in.WakeID, in.Jitter = "w_"+rand.Text(), mathrand.Float64() //nolint:gosec // the jitter is no secret
 	for i := range tries {
@@ -43,7 +43,7 @@ func (e *Engine) apply(ctx context.Context, key string, in Input, check func(*Su
 		select {
 		case <-ctx.Done():
 			return s, false, ctx.Err()
-		case <-time.After(time.Duration(mathrand.Int64N(int64(i+1) * int64(time.Millisecond)))): //nolint:gosec // no secret
+		case <-time.After(time.Duration(mathrand.Int64N(int64(i+1) * int64(time.Millisecond)))): //nolint:gosec // not a secret
 		}
 	}
 	return s, false, sluice.Errorf(sluice.Unavailable, "subscription is being changed concurrently; retry")
@@ -61,7 +61,7 @@ func (e *Engine) load(ctx context.Context, key string) (Subscription, uint64, er
 	return s, revision, err
 }
 
-// decide decides once. A refusal may change something too.
+// decide decides once. A refusal may change the state too.
 func (e *Engine) decide(ctx context.Context, key string, stored Subscription, revision uint64, in Input) (Subscription, bool, error) {
 	e.mu.Lock()
 	e.know(key, stored, revision)
@@ -84,7 +84,7 @@ func (e *Engine) decide(ctx context.Context, key string, stored Subscription, re
 	return next, woken, refused
 }
 
-// look returns what a decision needs to know of the log. Streams that may be told of are there and pass the gate.
+// look returns the view of the log for a decision: streams that exist and pass the gate.
 func (e *Engine) look(ctx context.Context, s *Subscription, in Input) (View, error) {
 	v, err := e.view(ctx, s, in)
 	if err != nil || !in.mayWake() {
@@ -108,7 +108,7 @@ func (e *Engine) look(ctx context.Context, s *Subscription, in Input) (View, err
 	}
 }
 
-// view returns what is known of the tails, as of now.
+// view returns the present tails.
 func (e *Engine) view(ctx context.Context, s *Subscription, in Input) (View, error) {
 	last, err := e.ports.Logs.LastSeq(ctx, s.Namespace)
 	if err != nil {
@@ -125,9 +125,9 @@ func (e *Engine) view(ctx context.Context, s *Subscription, in Input) (View, err
 	}
 	v := e.known(t, s)
 	switch {
-	case v.At < last: // it was forgotten since
+	case v.At < last: // forgotten since
 		return v, sluice.Errorf(sluice.Unavailable, goneLooksLike)
-	case v.At > last && s.Floor > last: // the log was made anew
+	case v.At > last && s.Floor > last: // the log was created anew
 		v.At = last
 	}
 	if err := e.viewAcked(ctx, t, s, in, v); err != nil {
@@ -136,8 +136,8 @@ func (e *Engine) view(ctx context.Context, s *Subscription, in Input) (View, err
 	return v, e.viewLinked(ctx, s, in, v)
 }
 
-// viewAcked adds the streams that are acknowledged, as far as the subscription's maker may still know of them: what is
-// refused and what is not says where a stream ends.
+// viewAcked adds the acknowledged streams, as far as the subscription's owner may still know of
+// them: accepted and refused offsets reveal where a stream ends.
 func (e *Engine) viewAcked(ctx context.Context, t *tails, s *Subscription, in Input, v View) error {
 	for _, a := range in.Acks {
 		t.mu.Lock()
@@ -145,7 +145,7 @@ func (e *Engine) viewAcked(ctx context.Context, t *tails, s *Subscription, in In
 		t.mu.Unlock()
 		var seen uint64
 		err := e.passes(s, a.Path, tail)
-		if err == nil && tail > 0 && (s.Wake == nil || a.Offset > s.Wake.Snapshot[a.Path]) { // beyond what it was told
+		if err == nil && tail > 0 && (s.Wake == nil || a.Offset > s.Wake.Snapshot[a.Path]) { // beyond the announced end
 			seen, err = e.ports.Streams.Visible(ctx, s.Owner(), s.Namespace, s.Path(a.Path), tail)
 		} else {
 			seen = tail
@@ -162,10 +162,10 @@ func (e *Engine) viewAcked(ctx context.Context, t *tails, s *Subscription, in In
 	return nil
 }
 
-// errWithheld is of a stream that the subscription's maker may not know of.
+// errWithheld is the error of a stream that the subscription's owner may not know of.
 var errWithheld = errors.New("the stream is not visible")
 
-// passes returns errWithheld unless the gate lets a subscription's maker know where a stream ends.
+// passes returns errWithheld unless the gate lets a subscription's owner know where a stream ends.
 func (e *Engine) passes(s *Subscription, path string, tail uint64) error {
 	switch e.ports.Gate.Shows(s.Owner(), s.Namespace, s.Path(path), tail) {
 	case model.Pass:
@@ -177,7 +177,7 @@ func (e *Engine) passes(s *Subscription, path string, tail uint64) error {
 	return errWithheld
 }
 
-// viewLinked adds the streams that are to be named.
+// viewLinked adds the streams to be linked.
 func (e *Engine) viewLinked(ctx context.Context, s *Subscription, in Input, v View) (err error) {
 	if in.Do != Linked {
 		return nil
@@ -190,8 +190,8 @@ func (e *Engine) viewLinked(ctx context.Context, s *Subscription, in Input, v Vi
 	return nil
 }
 
-// begin returns where a stream ends that is to be named; 0, as if it were not there, if the subscription's maker may
-// see nothing of it.
+// begin returns the end of a stream to be linked; 0, as if it did not exist, if the subscription's
+// owner may see nothing of it.
 func (e *Engine) begin(ctx context.Context, s *Subscription, path string) (uint64, error) {
 	tail, _, err := e.ports.Streams.Tail(ctx, s.Namespace, s.Path(path))
 	if err != nil || tail == 0 {
@@ -204,7 +204,7 @@ func (e *Engine) begin(ctx context.Context, s *Subscription, path string) (uint6
 	return tail, nil
 }
 
-// known returns what is known of the tails at the moment.
+// known returns the known tails.
 func (e *Engine) known(t *tails, s *Subscription) View {
 	e.mu.Lock()
 	ent := e.entries[s.String()]
@@ -232,7 +232,7 @@ func (e *Engine) known(t *tails, s *Subscription) View {
 	return v
 }
 
-// refresh looks at what is new since it looked last.
+// refresh reads the changes since the last scan.
 func (c *scan) refresh(s *Subscription, t *tails) {
 	if c.incarnation != s.Incarnation || c.from > s.Floor || c.at > t.at {
 		*c = scan{incarnation: s.Incarnation, at: s.Floor, from: s.Floor, hot: map[string]uint64{}}
@@ -247,8 +247,8 @@ func (c *scan) refresh(s *Subscription, t *tails) {
 	c.at = newest
 }
 
-// verify takes out of a view the streams that are not there, or that nobody may be told of, and notes what may be seen of the
-// others.
+// verify removes from a view the streams that do not exist or must stay hidden, and notes the
+// visible ends of the others.
 func (e *Engine) verify(ctx context.Context, s *Subscription, all []Stream, v View) error {
 	var mu sync.Mutex
 	var errs []error
@@ -277,8 +277,9 @@ func (e *Engine) verify(ctx context.Context, s *Subscription, all []Stream, v Vi
 	return errors.Join(errs...)
 }
 
-// tail returns where a stream ends that was seen to end at a place, and the last message up to there that whoever made the
-// subscription may see. Zero: it is not there, or it is not to be told of; they may see none.
+// tail returns the end of a stream, at most seen, and its last message up to there that the
+// subscription's owner may see. Zero tail: it does not exist or must stay hidden; zero message:
+// none is visible.
 func (e *Engine) tail(ctx context.Context, s *Subscription, path string, seen uint64) (tail, shown uint64, err error) {
 	if err := e.passes(s, path, seen); err != nil {
 		if errors.Is(err, errWithheld) {

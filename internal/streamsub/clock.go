@@ -7,13 +7,13 @@ import (
 	"time"
 )
 
-// clock says when something is due.
+// clock schedules keys.
 type clock struct {
 	now  func() time.Time
 	wake chan struct{}
 
 	mu  sync.Mutex
-	due map[string]time.Time // the one that counts
+	due map[string]time.Time // the valid one
 	all alarms
 }
 
@@ -46,7 +46,7 @@ func newClock(now func() time.Time) *clock {
 	return &clock{now: now, wake: make(chan struct{}, 1), due: map[string]time.Time{}}
 }
 
-// set sets when a key is due, in place of what was set before. The zero time is never.
+// set sets a key's due time and replaces an earlier one. The zero time is never.
 func (c *clock) set(key string, at time.Time) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -73,7 +73,7 @@ func (c *clock) next() (due []string, at time.Time) {
 	defer c.mu.Unlock()
 	for len(c.all) > 0 {
 		first := c.all[0]
-		if !c.due[first.key].Equal(first.at) { // another was set
+		if !c.due[first.key].Equal(first.at) { // superseded
 			heap.Pop(&c.all)
 			continue
 		}
@@ -87,7 +87,7 @@ func (c *clock) next() (due []string, at time.Time) {
 	return due, time.Time{}
 }
 
-// run tells of what is due until ctx is done.
+// run reports due keys until ctx is done.
 func (c *clock) run(ctx context.Context, tell func(key string)) {
 	for {
 		due, at := c.next()

@@ -1,5 +1,5 @@
-// Package streamsub implements the subscriptions of the Durable Streams protocol: durable cursors over
-// streams that wake a worker, by a webhook or by a message in a stream, whenever new messages
+// Package streamsub implements the subscriptions of the Durable Streams protocol: durable cursors
+// over streams that wake a worker, by a webhook or by a message in a stream, whenever new messages
 // follow them.
 //
 //	         pending            sent, claimed            done, released, lease over
@@ -14,10 +14,10 @@
 // subscription runs its clocks and sends.
 //
 // Not every stream has a cursor of its own. Streams that end at or before Floor have no new
-// messages; a stream without a link that ends after it is read from Base on. Links are kept for the
-// explicit streams and for those ahead of that, and removed when Floor overtakes them (fold).
+// messages; a stream without a link that ends after Floor is read from Base on. Links exist for
+// explicit streams and for streams ahead of that, and are removed when Floor overtakes them (fold).
 //
 // A lease starts when a webhook's wake is issued, or when a worker claims, and is extended by the
-// worker's requests. Generations never restart during the life of a subscription; a token is for
-// one generation of one incarnation of it.
+// worker's requests. Generations never restart during the life of a subscription; a token is valid
+// for one generation of one incarnation.
 package streamsub

@@ -11,19 +11,20 @@ import (
 	"github.com/sluice-io/sluice/pkg/sluice"
 )
 
-// Engine serves subscriptions: whatever is asked about any, and the clocks and notices of those that this process owns.
+// Engine serves subscriptions: requests for any of them, and the clocks and notices of those that
+// this process owns.
 type Engine struct {
 	ports Ports
 	opts  Options
-	slots chan struct{} // one for each request under way
-	busy  chan struct{} // one for each subscription that is looked at
+	slots chan struct{} // one for each request in flight
+	busy  chan struct{} // one for each subscription in processing
 	clock *clock
 	under inflight.Set[sending]
 
 	parts sync.WaitGroup // of Run
 
 	mu      sync.Mutex
-	launch  func(func(context.Context)) // starts something that ends with Run; nil: it does not run
+	launch  func(func(context.Context)) // starts a goroutine that ends with Run; nil: it does not run
 	entries map[string]*entry
 	logs    map[string]*followed
 }
@@ -34,27 +35,27 @@ type followed struct {
 	entries map[string]*entry
 }
 
-// entry is a subscription as this process knows it.
+// entry is a subscription in this process's memory.
 type entry struct {
 	sub      Subscription
 	revision uint64
 	view     scan
 
-	working bool            // somebody looks at it
-	again   bool            // and has to look once more
-	sending map[string]bool // the wakes that are being sent
+	working bool            // a goroutine processes it
+	again   bool            // and has to repeat that
+	sending map[string]bool // wakes in flight
 }
 
-// sending is a subscription of which a wake is being sent, as it was then.
+// sending is a subscription with a wake in flight, as it was when sent.
 type sending struct {
 	key string
 	sub *Subscription
 }
 
-// looking is how many subscriptions are looked at at once.
+// looking limits subscriptions in processing.
 const looking = 16
 
-// New returns an engine that does nothing before Run.
+// New returns an engine that is idle until Run.
 func New(ports Ports, opts Options) *Engine {
 	opts = opts.filled()
 	return &Engine{
@@ -63,7 +64,7 @@ func New(ports Ports, opts Options) *Engine {
 	}
 }
 
-// Run serves until ctx is done. What is being sent is cut off then; whoever serves it next sends it again.
+// Run serves until ctx is done, which cuts off requests in flight; the next owner sends them again.
 func (e *Engine) Run(ctx context.Context) error {
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
@@ -81,7 +82,7 @@ func (e *Engine) Run(ctx context.Context) error {
 	return err
 }
 
-// change takes a subscription as it is stored.
+// change takes a subscription from the store.
 func (e *Engine) change(key string, s *Subscription, revision uint64) {
 	e.mu.Lock()
 	defer e.mu.Unlock()
@@ -95,7 +96,7 @@ func (e *Engine) change(key string, s *Subscription, revision uint64) {
 	e.start(key)
 }
 
-// know keeps the newest of what is known of a subscription. The caller holds the lock.
+// know keeps the newest known revision of a subscription. The caller holds the lock.
 func (e *Engine) know(key string, s Subscription, revision uint64) {
 	ent := e.entries[key]
 	if ent == nil {
@@ -139,7 +140,7 @@ func (e *Engine) follow(namespace string) *tails {
 	return t
 }
 
-// news looks at the subscriptions that may have to do with a path; "" is every path.
+// news processes the subscriptions that a path may concern; "" is every path.
 func (e *Engine) news(namespace string, path sluice.Path) {
 	e.mu.Lock()
 	defer e.mu.Unlock()
@@ -149,7 +150,7 @@ func (e *Engine) news(namespace string, path sluice.Path) {
 	}
 	for key, ent := range f.entries {
 		if ent.sub.Wake != nil && path != "" {
-			continue // it is looked at when that is over
+			continue // it is processed when that ends
 		}
 		relative, below := ent.sub.Relative(path)
 		if path == "" || below && ent.sub.Follows(relative) {
@@ -158,14 +159,14 @@ func (e *Engine) news(namespace string, path sluice.Path) {
 	}
 }
 
-// kick looks at a subscription.
+// kick processes a subscription.
 func (e *Engine) kick(key string) {
 	e.mu.Lock()
 	defer e.mu.Unlock()
 	e.start(key)
 }
 
-// start is kick for who holds the lock.
+// start is kick for a caller that holds the lock.
 func (e *Engine) start(key string) {
 	ent := e.entries[key]
 	if ent == nil || e.launch == nil {
@@ -179,7 +180,7 @@ func (e *Engine) start(key string) {
 	e.launch(func(ctx context.Context) { e.work(ctx, key, ent) })
 }
 
-// work looks at a subscription until nothing is left to do at the moment.
+// work processes a subscription until nothing is left to do at the moment.
 func (e *Engine) work(ctx context.Context, key string, ent *entry) {
 	select {
 	case e.busy <- struct{}{}:
@@ -207,7 +208,7 @@ func (e *Engine) about(s *Subscription, more ...slog.Attr) []slog.Attr {
 	return append([]slog.Attr{slog.String("namespace", s.Namespace), slog.String("root", s.Root), slog.String("subscription", s.ID)}, more...)
 }
 
-// sweep looks at all subscriptions now and then: access may be lost though nothing happens.
+// sweep processes all subscriptions now and then: access may be lost without any event.
 func (e *Engine) sweep(ctx context.Context) {
 	tick := time.NewTicker(e.opts.SweepEvery)
 	defer tick.Stop()
@@ -229,8 +230,8 @@ func (e *Engine) kickAll() {
 	}
 }
 
-// Changed says that what this process owns may have changed. It returns what is closed when nothing is being
-// sent any more of what it does not own.
+// Changed says that ownership may have changed. The returned channel is closed when requests for
+// subscriptions no longer owned have ended.
 func (e *Engine) Changed() <-chan struct{} {
 	e.kickAll()
 	off := e.under.Cut(func(one sending) bool { return !e.ports.Owns.Owns(one.key) })
@@ -250,8 +251,8 @@ func (e *Engine) Changed() <-chan struct{} {
 	return done
 }
 
-// Withdraw cuts off what is being sent for every subscription of which lost says so, and returns when nothing of
-// it can leave any more, or with ctx's error.
+// Withdraw cuts off requests in flight for every subscription for which lost returns true, and
+// returns when nothing of them can leave any more, or with ctx's error.
 func (e *Engine) Withdraw(ctx context.Context, lost func(*sluice.Subscription) bool) error {
 	return e.under.Cut(func(one sending) bool { return slices.ContainsFunc(one.sub.Wishes(), lost) }).Wait(ctx)
 }

@@ -6,17 +6,17 @@ import (
 	"unicode/utf8"
 )
 
-// What a record has room for. It is stored as one message, of 1 MiB at most, and whatever is in it at the same time has to fit:
-// the streams that it was made with, those that are named now, the links of others, the streams of a wake, and some
-// 50 KiB for the rest. Names are counted as JSON has them: a byte can take six.
+// Limits of a record. It is stored as one message, of 1 MiB at most, which has to hold at the same
+// time: the streams of its configuration, the linked streams, links of others, the streams of a
+// wake, and some 50 KiB for the rest. Names are counted in JSON form: a byte can take six.
 const (
-	mostText     = 160 << 10 // of the streams that are named, and again of those of a wake
+	mostText     = 160 << 10 // of the named streams, and again of those of a wake
 	mostLinkText = 384 << 10 // of the links of other streams
-	mostLinks    = 4000      // of these
-	keepLinks    = 256       // that are kept although they could be forgotten
+	mostLinks    = 4000      // of other streams
+	keepLinks    = 256       // kept although they could be forgotten
 )
 
-// weight returns how many bytes the name of a stream takes in a record, with what is said of it.
+// weight returns how many bytes a stream's name and state take in a record.
 func weight(path string) int {
 	n := len(path) + len(`"":{"acked":9999999999999999},`)
 	for _, r := range path {
@@ -32,7 +32,7 @@ func weight(path string) int {
 	return n
 }
 
-// within returns how many of the streams have names that take not more than so many bytes together.
+// within returns how many of the streams have names of no more than this many bytes together.
 func within(all []Stream, bytes int) int {
 	for i, s := range all {
 		if bytes -= weight(s.Path); bytes < 0 {
@@ -42,7 +42,7 @@ func within(all []Stream, bytes int) int {
 	return len(all)
 }
 
-// room is what is left for links of streams that are not named.
+// room is the space for links of streams that are not named.
 type room struct{ links, text int }
 
 func (r *room) take(path string) bool {
@@ -54,7 +54,7 @@ func (r *room) take(path string) bool {
 	return true
 }
 
-// rest returns the room that links leave; what is below zero is missing.
+// rest returns the room that links leave; negative values are missing space.
 func rest(links map[string]Link) room {
 	r := room{mostLinks, mostLinkText}
 	for path, link := range links {
@@ -74,14 +74,14 @@ func (s *Subscription) fold(v View) {
 	}
 }
 
-// fit forgets links whenever a record has no room for them, be it in the middle of a wake.
+// fit forgets links whenever a record has no room for them, even during a wake.
 func (s *Subscription) fit(v View) {
 	if left := rest(s.Links); left.over() {
 		s.settle(v)
 	}
 }
 
-// settle moves Floor behind what is done, so that links can be forgotten.
+// settle moves Floor behind finished streams, so that links can be forgotten.
 func (s *Subscription) settle(v View) {
 	pending := s.behind(v)
 	if len(pending) <= mostLinks && within(pending, mostLinkText) == len(pending) {
@@ -94,7 +94,7 @@ func (s *Subscription) settle(v View) {
 	}
 }
 
-// behind is Pending, but a stream that is in the wake ends where it ended then: Floor must not overtake that.
+// behind is Pending, but a stream in the wake ends at its snapshot, which Floor must not overtake.
 func (s *Subscription) behind(v View) []Stream {
 	all := Pending(s, v)
 	if s.Wake == nil {
@@ -113,7 +113,7 @@ func byTail(a, b Stream) int {
 	return cmp.Or(cmp.Compare(a.Tail, b.Tail), cmp.Compare(a.Path, b.Path))
 }
 
-// foldAll gives every stream that has something new a link. All others can be forgotten then.
+// foldAll gives every pending stream a link. All other links can be forgotten then.
 func (s *Subscription) foldAll(pending []Stream, at uint64) {
 	links := map[string]Link{}
 	for path, link := range s.Links {
@@ -127,8 +127,8 @@ func (s *Subscription) foldAll(pending []Stream, at uint64) {
 	s.Links, s.Floor, s.Base = links, at, at
 }
 
-// foldPart forgets the links of streams that ended before every stream without a link which has something new.
-// Base stays: if one of the forgotten gets something new, it is told from Base on, and some of it again.
+// foldPart forgets the links of streams that ended before every pending stream without a link. Base
+// stays: if a forgotten stream gets a new message, it is read from Base on, in part again.
 func (s *Subscription) foldPart(pending []Stream) {
 	floor, all := s.unlinked(pending, s.Links)
 	if all || floor <= s.Floor {
@@ -146,8 +146,8 @@ func (s *Subscription) foldPart(pending []Stream) {
 	s.Floor = floor
 }
 
-// unlinked returns how far Floor may go: right before the first stream that has something new and none of the links. all says
-// that there is no such stream.
+// unlinked returns the limit of Floor: right before the first pending stream without one of the
+// links. all says that there is no such stream.
 func (s *Subscription) unlinked(pending []Stream, links map[string]Link) (floor uint64, all bool) {
 	for _, p := range pending { // in the order of their tails
 		if _, ok := links[p.Path]; !ok {
@@ -157,8 +157,8 @@ func (s *Subscription) unlinked(pending []Stream, links map[string]Link) (floor 
 	return s.Floor, true
 }
 
-// held returns the links without which something would not be told, and those of streams that are named. The
-// others can be forgotten at the price that something is told again, from Base on.
+// held returns the links of named streams and those that prevent missed messages. The others can be
+// forgotten, but then messages from Base on may be repeated.
 func (s *Subscription) held(pending []Stream) map[string]Link {
 	links := map[string]Link{}
 	for path, link := range s.Links {
@@ -174,10 +174,11 @@ func (s *Subscription) held(pending []Stream) map[string]Link {
 	return links
 }
 
-// shed is for more links than there is room for, though all were forgotten that nobody would miss. The streams that are
-// told of next get links, so that Floor can move on even if nobody ever acknowledges them: others are done meanwhile.
-// Then come links of streams that have something new, and then, if there is room, of those that are done up to a place
-// behind Floor, the first of them first: what is forgotten of these is told again.
+// shed reduces links that exceed the room even after all dispensable ones were forgotten. The
+// streams of the next wake get links, so that Floor advances even if they are never acknowledged:
+// others are done meanwhile. Then come links of pending streams, and then, if there is room, of
+// streams that are done up to a place behind Floor, in ascending order: messages of the forgotten
+// ones are repeated.
 func (s *Subscription) shed(pending []Stream, at uint64) {
 	links := s.held(pending)
 	left, behind := rest(links), map[string]bool{}
@@ -210,7 +211,7 @@ func (s *Subscription) linked(path string) bool {
 	return ok
 }
 
-// done returns the streams whose links say that they are done, up to a place behind floor.
+// done returns the streams with links that are done up to a place behind floor.
 func (s *Subscription) done(behind map[string]bool, floor uint64) []Stream {
 	var all []Stream
 	for path, link := range s.Links {

@@ -21,22 +21,23 @@ const (
 	PullWake Kind = "pull-wake"
 )
 
-// Bounds of a subscription.
+// Limits of a subscription.
 const (
 	MinLease       = time.Second
 	MaxLease       = 10 * time.Minute
 	DefaultLease   = 30 * time.Second
-	MaxNamed       = 1000       // streams that it names
+	MaxNamed       = 1000       // named streams
 	MaxAcks        = mostListed // of one request of a worker
 	maxID          = 256        // bytes
 	maxDescription = 2048       // bytes
 	maxWorker      = 256        // bytes
 )
 
-// Key names a subscription: below a root of a namespace's streams, "" or a path, ids are unique.
+// Key identifies a subscription: below a root of a namespace's streams, "" or a path, ids are
+// unique.
 type Key struct {
 	Namespace string `json:"namespace"`
-	Root      string `json:"root,omitempty"` // its streams are those below it; paths leave it out
+	Root      string `json:"root,omitempty"` // its streams are below it; paths leave it out
 	ID        string `json:"id"`
 }
 
@@ -46,15 +47,16 @@ func (k Key) String() string {
 	return k.Namespace + "." + hex.EncodeToString(hash[:16])
 }
 
-// Path returns the path in the namespace of one below the root.
+// Path returns the namespace's path of one below the root.
 func (k Key) Path(relative string) sluice.Path { return sluice.Path(k.Root + "/" + relative) }
 
-// Relative returns a path as the subscription names it. The second result is false if it is not below the root.
+// Relative returns a path relative to the root. The second result is false if it is not below the
+// root.
 func (k Key) Relative(path sluice.Path) (string, bool) {
 	return strings.CutPrefix(string(path), k.Root+"/")
 }
 
-// Config is what a subscription was made with. Paths and the pattern are relative to the root.
+// Config is a subscription's configuration. Paths and the pattern are relative to the root.
 type Config struct {
 	Kind        Kind          `json:"type"`
 	Pattern     string        `json:"pattern,omitempty"`
@@ -66,7 +68,7 @@ type Config struct {
 	Description string        `json:"description,omitempty"`
 }
 
-// Normal returns the configuration in the one form that those which mean the same have. Code INVALID_REQUEST.
+// Normal returns the configuration in its canonical form. Code INVALID_REQUEST.
 func (c Config) Normal(k Key) (Config, error) {
 	switch {
 	case k.ID == "" || len(k.ID) > maxID:
@@ -89,7 +91,7 @@ func (c Config) Normal(k Key) (Config, error) {
 	return c.tidy(k)
 }
 
-// tidy brings paths into the form in which they are compared, and leaves out what the kind has no use for.
+// tidy makes paths canonical, and drops the fields that the kind does not use.
 func (c Config) tidy(k Key) (_ Config, err error) {
 	if c.Pattern != "" {
 		pattern, err := sluice.ParsePattern(k.Root + "/" + bare(c.Pattern))
@@ -113,7 +115,7 @@ func (c Config) tidy(k Key) (_ Config, err error) {
 	return c, err
 }
 
-// Normal returns paths sorted, each once, without a slash before them. Code INVALID_REQUEST.
+// Normal returns paths sorted, each once, without a leading slash. Code INVALID_REQUEST.
 func (k Key) Normal(paths []string) ([]string, error) {
 	var all []string
 	text := 0
@@ -133,36 +135,36 @@ func (k Key) Normal(paths []string) ([]string, error) {
 	return slices.Compact(all), nil
 }
 
-// bare returns a path as it is meant: with or without a slash before it.
+// bare removes the optional leading slash of a path.
 func bare(path string) string { return strings.TrimPrefix(path, "/") }
 
-// ControlSegment is what the paths of control requests have in them.
+// ControlSegment is a segment of the paths of control requests.
 const ControlSegment = "__ds"
 
-// Reserved reports whether a path is one of control requests: no stream is there.
+// Reserved reports whether a path belongs to control requests: no stream is there.
 func Reserved(path string) bool {
 	return strings.Contains(path+"/", "/"+ControlSegment+"/")
 }
 
-// Subscription is what is stored.
+// Subscription is the stored record.
 type Subscription struct {
 	Key
 
 	Config      Config           `json:"config"`
-	Incarnation string           `json:"incarnation"` // one that is made anew under its id has another
-	Principal   sluice.Principal `json:"principal"`   // who made it
+	Incarnation string           `json:"incarnation"` // a successor of the same id has another
+	Principal   sluice.Principal `json:"principal"`   // the owner
 	Grant       string           `json:"grant,omitempty"`
 	CreatedAt   time.Time        `json:"created_at"`
 
-	Agreed *sluice.Agreement `json:"agreed,omitempty"` // what the webhook agreed to in its handshake
+	Agreed *sluice.Agreement `json:"agreed,omitempty"` // the webhook's agreement in its handshake
 
-	Floor uint64          `json:"floor"` // a stream that ends here or before has nothing new
+	Floor uint64          `json:"floor"` // a stream that ends here or before has no new messages
 	Base  uint64          `json:"base"`  // where a stream without a link is read from; Floor or before
 	Links map[string]Link `json:"links,omitempty"`
 
 	Generation uint64    `json:"generation"`
 	Wake       *Wake     `json:"wake,omitempty"`
-	Failures   int       `json:"failures,omitempty"` // attempts in a row that failed
+	Failures   int       `json:"failures,omitempty"` // consecutive failed attempts
 	NotBefore  time.Time `json:"not_before,omitzero"`
 }
 
@@ -172,28 +174,28 @@ type Link struct {
 	Acked    uint64 `json:"acked"`
 }
 
-// Wake is a wake under way.
+// Wake is an active wake.
 type Wake struct {
 	ID       string            `json:"id"`
-	Trigger  string            `json:"trigger"`          // the stream because of which it is
-	Snapshot map[string]uint64 `json:"snapshot"`         // where the streams ended that had something new
-	Send     bool              `json:"send,omitempty"`   // it is to be sent at NotBefore
+	Trigger  string            `json:"trigger"`          // the stream that caused it
+	Snapshot map[string]uint64 `json:"snapshot"`         // the ends of the pending streams
+	Send     bool              `json:"send,omitempty"`   // to be sent at NotBefore
 	Holder   string            `json:"holder,omitempty"` // the worker that claimed it
 	Heard    bool              `json:"heard,omitempty"`  // the worker has called back
 	Until    time.Time         `json:"until,omitzero"`   // when the lease ends; zero: there is none
 	At       time.Time         `json:"issued_at,omitzero"`
 }
 
-// Owner returns for whom the subscription is.
+// Owner returns the subscription's owner.
 func (s *Subscription) Owner() sluice.Caller {
 	return sluice.Caller{Principal: s.Principal, Grant: s.Grant}
 }
 
-// CountedID returns the id under which a subscription is counted among all others, by the key of its record. It begins with
-// "/", as no other subscription's does.
+// CountedID returns the id under which quotas count a subscription, by the key of its record. It
+// begins with "/", as no other subscription's does.
 func CountedID(key string) string { return "/" + key }
 
-// Sends returns the subscription as one that sends: where to, for whom, and at which agreed rate. Its id is CountedID.
+// Sends returns the subscription as a sender: its URL, owner and agreed rate. Its id is CountedID.
 func (s *Subscription) Sends() *sluice.Subscription {
 	return &sluice.Subscription{
 		ID: CountedID(s.String()), Namespace: s.Namespace, CreatedBy: string(s.Principal), Grant: s.Grant, Agreed: s.Agreed,
@@ -201,7 +203,7 @@ func (s *Subscription) Sends() *sluice.Subscription {
 	}
 }
 
-// Wishes returns what the subscription asks for, each as one that has a pattern.
+// Wishes returns the subscription's paths and pattern, each as a subscription with a pattern.
 func (s *Subscription) Wishes() []*sluice.Subscription {
 	var all []*sluice.Subscription
 	add := func(pattern string) {
@@ -223,7 +225,7 @@ func (s *Subscription) Wishes() []*sluice.Subscription {
 // Failed reports whether the last attempt to wake failed and another is due.
 func (s *Subscription) Failed() bool { return s.Failures > 0 }
 
-// Next returns when a clock of the subscription strikes; zero: none does.
+// Next returns when the subscription's next clock is due; zero: none is.
 func (s *Subscription) Next() time.Time {
 	switch w := s.Wake; {
 	case w == nil:
@@ -238,7 +240,7 @@ func (s *Subscription) Next() time.Time {
 	}
 }
 
-// matches reports whether the pattern has a stream.
+// matches reports whether the pattern matches a stream.
 func (s *Subscription) matches(relative string) bool {
 	return s.Config.Pattern != "" && relative != s.Config.WakeStream && !Reserved("/"+relative) &&
 		sluice.Pattern(s.Root+"/"+s.Config.Pattern).Match(s.Path(relative))
@@ -249,7 +251,7 @@ func (s *Subscription) Follows(relative string) bool {
 	return s.Links[relative].Explicit || s.matches(relative)
 }
 
-// Refusal is an error in the protocol's words.
+// Refusal is one of the protocol's errors.
 type Refusal struct {
 	Code       string
 	Message    string
@@ -280,7 +282,7 @@ func refuse(code, format string, args ...any) *Refusal {
 
 func invalid(format string, args ...any) *Refusal { return refuse(InvalidRequest, format, args...) }
 
-// Missing returns the error of a subscription that is not there, or that whoever asks may not know of.
+// Missing returns the error of a subscription that does not exist or is hidden from the caller.
 func Missing() *Refusal {
 	return refuse(NotFound, "subscription not found, or not visible to you")
 }

@@ -13,12 +13,12 @@ import (
 	"github.com/sluice-io/sluice/pkg/sluice"
 )
 
-// mostListed bounds the streams that are listed of a subscription.
+// mostListed limits the list of a subscription's streams.
 const mostListed = 10_000
 
-// Create makes a subscription as its maker wants it, or finds that it is there: created is false then. maker says whether
-// one that is there belongs to whoever asks. Codes INVALID_REQUEST; WEBHOOK_URL_REJECTED; SUBSCRIPTION_ALREADY_EXISTS;
-// those of sluice: QuotaExceeded; NotFound for the namespace.
+// Create creates a subscription, or finds that an equal one exists: created is false then. maker
+// says whether an existing one belongs to the caller. Codes INVALID_REQUEST; WEBHOOK_URL_REJECTED;
+// SUBSCRIPTION_ALREADY_EXISTS; those of sluice: QuotaExceeded; NotFound for the namespace.
 func (e *Engine) Create(ctx context.Context, k Key, c Config, who sluice.Caller, maker func(*Subscription) bool) (s Subscription, created bool, err error) {
 	if c, err = c.Normal(k); err != nil {
 		return s, false, err
@@ -73,8 +73,8 @@ func (e *Engine) create(ctx context.Context, k Key, c Config, who sluice.Caller)
 	return s, nil
 }
 
-// admit counts a new subscription, has its webhook agree if it is to, and stores it. It returns the stored revision.
-// What it counted is taken back if the subscription is not stored.
+// admit counts a new subscription, has its webhook agree if required, and stores it. It returns the
+// stored revision. If the subscription is not stored, the count is undone.
 func (e *Engine) admit(ctx context.Context, s *Subscription) (revision uint64, err error) {
 	if q := e.ports.Quota; q != nil {
 		if err := q.Enter(ctx, s.Sends()); err != nil {
@@ -99,7 +99,8 @@ func (e *Engine) admit(ctx context.Context, s *Subscription) (revision uint64, e
 	return revision, err
 }
 
-// shakeHands has a webhook agree to be sent to, if it is to. Code WEBHOOK_URL_REJECTED if it does not.
+// shakeHands obtains a webhook's agreement, if required. Code WEBHOOK_URL_REJECTED if it does not
+// agree.
 func (e *Engine) shakeHands(ctx context.Context, s *Subscription) (err error) {
 	if !s.Config.Handshake {
 		return nil
@@ -111,7 +112,7 @@ func (e *Engine) shakeHands(ctx context.Context, s *Subscription) (err error) {
 	return err
 }
 
-// checkURL returns an error if a webhook may never be sent to.
+// checkURL returns an error if requests to a webhook are never allowed.
 func (e *Engine) checkURL(ctx context.Context, c Config) error {
 	if c.Kind != Webhook {
 		return nil
@@ -132,14 +133,14 @@ func (e *Engine) Get(ctx context.Context, k Key) (Subscription, error) {
 	return s, err
 }
 
-// Streams returns the streams of a subscription, by path, as many as are listed.
+// Streams returns the streams of a subscription, by path, up to the limit.
 func (e *Engine) Streams(ctx context.Context, s *Subscription) ([]Stream, error) {
 	v, err := e.view(ctx, s, Input{})
 	if err != nil {
 		return nil, err
 	}
 	for path := range s.Links {
-		v.Tails[path] += 0 // it is listed, whether there is something or not
+		v.Tails[path] += 0 // it is listed, pending or not
 	}
 	e.mu.Lock()
 	t := e.follow(s.Namespace)
@@ -158,7 +159,7 @@ func (e *Engine) Streams(ctx context.Context, s *Subscription) ([]Stream, error)
 	return e.listed(ctx, s, v)
 }
 
-// listed returns the streams of a view that the subscription's maker may know of, by path.
+// listed returns the streams of a view that the subscription's owner may know of, by path.
 func (e *Engine) listed(ctx context.Context, s *Subscription, v View) ([]Stream, error) {
 	var all []Stream
 	for path, tail := range v.Tails {
@@ -177,12 +178,12 @@ func (e *Engine) listed(ctx context.Context, s *Subscription, v View) ([]Stream,
 	return all, nil
 }
 
-// Delete removes a subscription because somebody wants it. Code SUBSCRIPTION_NOT_FOUND.
+// Delete removes a subscription on request. Code SUBSCRIPTION_NOT_FOUND.
 func (e *Engine) Delete(ctx context.Context, k Key, by sluice.Principal) error {
 	return e.remove(ctx, k.String(), by, func(*Subscription) error { return nil })
 }
 
-// remove removes a subscription, unless check has something against it.
+// remove removes a subscription, unless check refuses.
 func (e *Engine) remove(ctx context.Context, key string, by sluice.Principal, check func(*Subscription) error) error {
 	failed := func(error) {}
 	for i := range tries {
@@ -209,7 +210,7 @@ func (e *Engine) remove(ctx context.Context, key string, by sluice.Principal, ch
 	return err
 }
 
-// Link names streams. Unlink takes them out again, those that are none of it too. Code SUBSCRIPTION_NOT_FOUND.
+// Link adds named streams. Unlink removes them; it ignores others. Code SUBSCRIPTION_NOT_FOUND.
 func (e *Engine) Link(ctx context.Context, k Key, paths []string) error {
 	paths, err := k.Normal(paths)
 	if err != nil {
@@ -225,7 +226,7 @@ func (e *Engine) Unlink(ctx context.Context, k Key, path string) error {
 	return err
 }
 
-// Claim is what a worker gets that was faster than others.
+// Claim is a worker's successful claim.
 type Claim struct {
 	Wake       string
 	Generation uint64
@@ -256,9 +257,9 @@ func (e *Engine) Claim(ctx context.Context, k Key, worker string) (Claim, error)
 	return Claim{Wake: s.Wake.ID, Generation: s.Generation, Token: badge, Streams: e.told(&s), Lease: s.Config.Lease}, err
 }
 
-// Call is what a worker says. Its token has to be one of the wake's.
+// Call is a worker's report. Its token has to be one of the wake's.
 type Call struct {
-	Kind       Kind // whose way this is
+	Kind       Kind // the kind of wake of this endpoint
 	Token      string
 	Wake       string
 	Generation uint64
@@ -267,7 +268,8 @@ type Call struct {
 	Release    bool
 }
 
-// Authentic returns an error unless a token was given for a subscription. Codes TOKEN_INVALID; TOKEN_EXPIRED.
+// Authentic returns an error unless a token was issued for a subscription. Codes TOKEN_INVALID;
+// TOKEN_EXPIRED.
 func (e *Engine) Authentic(k Key, token string) error {
 	_, err := e.badge(k, token)
 	return err
@@ -277,7 +279,7 @@ func (e *Engine) badge(k Key, token string) (badge, error) {
 	return readToken(e.ports.Keys, token, k, e.opts.Now())
 }
 
-// Call takes what a worker says, and reports whether another wake has begun because of it. Codes TOKEN_INVALID;
+// Call handles a worker's report, and reports whether it started another wake. Codes TOKEN_INVALID;
 // TOKEN_EXPIRED; SUBSCRIPTION_NOT_FOUND; INVALID_REQUEST; FENCED; INVALID_OFFSET.
 func (e *Engine) Call(ctx context.Context, k Key, c Call) (woken bool, err error) {
 	b, err := e.badge(k, c.Token)

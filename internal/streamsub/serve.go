@@ -14,10 +14,10 @@ import (
 	"github.com/sluice-io/sluice/pkg/sluice"
 )
 
-// sentTries is how often it is tried to write down what became of an attempt, before it is made again.
+// sentTries limits the attempts to store an outcome before the request is repeated.
 const sentTries = 5
 
-// serve does what is due of a subscription that this process owns, and sets its clock.
+// serve does a subscription's due work if this process owns it, and sets its clock.
 func (e *Engine) serve(ctx context.Context, key string, ent *entry, s Subscription) error {
 	if !e.ports.Owns.Owns(key) {
 		e.clock.set(key, time.Time{})
@@ -48,8 +48,9 @@ func (e *Engine) serve(ctx context.Context, key string, ent *entry, s Subscripti
 	return err
 }
 
-// setClock has a subscription looked at when its clock strikes. A wake that is being sent is looked at when it was sent, or
-// its lease is over; one that waits for the rate of its webhook not before that admits it.
+// setClock schedules a subscription's next processing. A wake in flight is processed when it was
+// sent, or when its lease ends; one that waits for the rate of its webhook not before the rate
+// permits it.
 func (e *Engine) setClock(key string, ent *entry, s *Subscription, earliest time.Time) {
 	e.mu.Lock()
 	defer e.mu.Unlock()
@@ -63,13 +64,13 @@ func (e *Engine) setClock(key string, ent *entry, s *Subscription, earliest time
 	e.clock.set(key, next)
 }
 
-// toSend reports whether a wake is to be sent now.
+// toSend reports whether a wake is due to be sent.
 func (s *Subscription) toSend(now time.Time) bool {
 	w := s.Wake
 	return w != nil && w.Send && !s.NotBefore.After(now) && (w.Until.IsZero() || now.Before(w.Until))
 }
 
-// mayLook reports whether there is something to decide, as far as is known without asking.
+// mayLook reports whether there is something to decide, judged from memory alone.
 func (e *Engine) mayLook(s *Subscription, now time.Time) (bool, error) {
 	if s.Wake != nil {
 		return !s.Wake.Until.IsZero() && !now.Before(s.Wake.Until), nil
@@ -87,13 +88,13 @@ func (e *Engine) mayLook(s *Subscription, now time.Time) (bool, error) {
 	known := t.known
 	t.mu.Unlock()
 	if !known {
-		return false, nil // it is looked at again as soon as all is known
+		return false, nil // it is processed as soon as all is known
 	}
 	v := e.known(t, s)
 	return v.At < s.Floor || !s.NotBefore.IsZero() || len(Pending(s, v)) > 0, nil
 }
 
-// holds says whether whoever made a subscription may still have something of it.
+// holds says whether a subscription's owner may still see any of its streams.
 func (e *Engine) holds(s *Subscription) model.Decision {
 	decision := model.Lost
 	for _, wish := range s.Wishes() {
@@ -105,16 +106,16 @@ func (e *Engine) holds(s *Subscription) model.Decision {
 		case model.Lost:
 		}
 	}
-	if len(s.Wishes()) == 0 { // all that it named was taken out
+	if len(s.Wishes()) == 0 { // all named streams were removed
 		return model.Pass
 	}
 	return decision
 }
 
-// errKept is of a subscription that is not to be removed after all.
+// errKept says that a subscription is not to be removed after all.
 var errKept = errors.New("access is allowed")
 
-// revoke removes a subscription whose maker has lost access. Until then it is told of nothing: the gate is closed.
+// revoke removes a subscription after its owner lost access. Until then the gate blocks it.
 func (e *Engine) revoke(ctx context.Context, key, incarnation string) error {
 	err := e.remove(ctx, key, sluice.System, func(s *Subscription) error {
 		if s.Incarnation != incarnation || e.holds(s) != model.Lost {
@@ -129,7 +130,7 @@ func (e *Engine) revoke(ctx context.Context, key, incarnation string) error {
 	return err
 }
 
-// orphan removes a subscription of a namespace that there is not any more, and forgets one that is not stored.
+// orphan removes a subscription of a deleted namespace, and forgets one that is not stored.
 func (e *Engine) orphan(ctx context.Context, key string, s Subscription) error {
 	e.mu.Lock()
 	known := e.revision(key)
@@ -152,7 +153,7 @@ func (e *Engine) orphan(ctx context.Context, key string, s Subscription) error {
 	return err
 }
 
-// revision returns which revision of a subscription is known. The caller holds the lock.
+// revision returns the known revision of a subscription. The caller holds the lock.
 func (e *Engine) revision(key string) uint64 {
 	if ent := e.entries[key]; ent != nil {
 		return ent.revision
@@ -165,8 +166,9 @@ func isGone(err error) bool {
 	return ok && r.Code == NotFound || sluice.CodeOf(err) == sluice.NotFound
 }
 
-// attempt sends the wake, once at a time. One of an earlier wake that has no answer yet does not hold it up. It returns how
-// long the wake has to wait for the rate that the webhook agreed to; 0: it is being sent.
+// attempt sends the wake, once at a time. An unanswered request of an earlier wake does not delay
+// it. It returns how long the wake has to wait for the rate that the webhook agreed to; 0: it is
+// being sent.
 func (e *Engine) attempt(ctx context.Context, key string, ent *entry, s Subscription) time.Duration {
 	e.mu.Lock()
 	defer e.mu.Unlock()
@@ -184,7 +186,7 @@ func (e *Engine) attempt(ctx context.Context, key string, ent *entry, s Subscrip
 		failed := err != nil && !cut
 		e.mu.Lock()
 		delete(ent.sending, s.Wake.ID)
-		if failed { // under the lock, so that serve does not put it off
+		if failed { // under the lock, so that serve does not postpone it
 			e.clock.set(key, e.opts.Now().Add(time.Second))
 		}
 		e.mu.Unlock()
@@ -198,7 +200,7 @@ func (e *Engine) attempt(ctx context.Context, key string, ent *entry, s Subscrip
 	return 0
 }
 
-// pace counts a request to a webhook that agreed to a rate, or returns how long none may be sent.
+// pace counts a request to a webhook that agreed to a rate, or returns how long to wait.
 func (e *Engine) pace(s *Subscription) time.Duration {
 	if e.ports.Pace == nil || s.Agreed == nil || s.Agreed.RatePerMinute == 0 {
 		return 0
@@ -206,7 +208,8 @@ func (e *Engine) pace(s *Subscription) time.Duration {
 	return e.ports.Pace.Take(s.Sends(), e.opts.Now())
 }
 
-// send makes an attempt and stores what came of it. If it was cut off, nothing is stored: it is made again.
+// send makes an attempt and stores the outcome. If it was cut off, nothing is stored: it is
+// repeated.
 func (e *Engine) send(ctx context.Context, key string, s Subscription) error {
 	select {
 	case e.slots <- struct{}{}:
@@ -225,7 +228,7 @@ func (e *Engine) send(ctx context.Context, key string, s Subscription) error {
 		_, _, err := e.apply(ctx, key, Input{Do: Withdrawn, Wake: s.Wake.ID, Paths: hidden}, s.same)
 		return err
 	}
-	if !e.ports.Owns.Owns(key) { // what was read may have taken long, and a machine may have been suspended: another server sends it
+	if !e.ports.Owns.Owns(key) { // reading may have taken long, and a machine may have been suspended: another server sends it
 		return nil
 	}
 	in := Input{Do: Sent, Wake: s.Wake.ID}
@@ -242,7 +245,8 @@ func (e *Engine) send(ctx context.Context, key string, s Subscription) error {
 	return e.record(ctx, key, &s, in)
 }
 
-// current reports whether a wake is still to be sent: others may have moved it while this process did not hear of that yet.
+// current reports whether a wake is still to be sent: other replicas may have advanced it
+// meanwhile.
 func (e *Engine) current(ctx context.Context, key string, s Subscription) (bool, error) {
 	stored, revision, err := e.load(ctx, key)
 	if isGone(err) {
@@ -257,7 +261,7 @@ func (e *Engine) current(ctx context.Context, key string, s Subscription) (bool,
 	return stored.Wake != nil && stored.Wake.ID == s.Wake.ID && stored.toSend(e.opts.Now()), nil
 }
 
-// record stores what came of an attempt.
+// record stores the outcome of an attempt.
 func (e *Engine) record(ctx context.Context, key string, s *Subscription, in Input) error {
 	var err error
 	for i := range sentTries {
@@ -273,7 +277,7 @@ func (e *Engine) record(ctx context.Context, key string, s *Subscription, in Inp
 	return err
 }
 
-// same returns an error unless another is the same subscription, and not one that was made anew.
+// same returns an error if the other is a new subscription of the same id.
 func (s *Subscription) same(other *Subscription) error {
 	if s.Incarnation != other.Incarnation {
 		return Missing()
@@ -281,7 +285,7 @@ func (s *Subscription) same(other *Subscription) error {
 	return nil
 }
 
-// hidden returns the streams of a wake that are not to be told of now.
+// hidden returns the streams of a wake that must not be announced now.
 func (e *Engine) hidden(ctx context.Context, s *Subscription) ([]string, error) {
 	v := View{Tails: map[string]uint64{}, Shown: map[string]uint64{}}
 	var all []Stream
@@ -294,14 +298,15 @@ func (e *Engine) hidden(ctx context.Context, s *Subscription) ([]string, error) 
 	}
 	var hidden []string
 	for _, p := range all {
-		if v.shown(p.Path) != p.Tail { // the next wake tells what is left to be seen
+		if v.shown(p.Path) != p.Tail { // the next wake announces its visible messages
 			hidden = append(hidden, p.Path)
 		}
 	}
 	return hidden, nil
 }
 
-// deliver sends the wake in its subscription's way, and notes what came of it. It returns what went wrong, in words.
+// deliver sends the wake as its kind requires, and notes the outcome. It returns the failure as
+// text.
 func (e *Engine) deliver(ctx context.Context, s *Subscription, in *Input) (string, error) {
 	if s.Config.Kind == PullWake {
 		return e.write(ctx, s, in)
@@ -331,7 +336,7 @@ func (e *Engine) deliver(ctx context.Context, s *Subscription, in *Input) (strin
 	return answer.Error, nil
 }
 
-// write writes the line that calls workers.
+// write appends the message that calls workers.
 func (e *Engine) write(ctx context.Context, s *Subscription, in *Input) (what string, err error) {
 	path := s.Path(s.Config.WakeStream)
 	switch e.ports.Gate.Writes(s.Owner(), s.Namespace, path) {
@@ -347,12 +352,12 @@ func (e *Engine) write(ctx context.Context, s *Subscription, in *Input) (what st
 	}
 	err = e.ports.Streams.Append(ctx, s.Namespace, path, line, sluice.Caller{Principal: s.Principal, Grant: s.Grant})
 	if in.OK = err == nil; !in.OK {
-		what = err.Error() // it is tried again later
+		what = err.Error() // it is retried later
 	}
 	return what, nil
 }
 
-// wakeLine is what is written to a wake stream.
+// wakeLine is a message in a wake stream.
 type wakeLine struct {
 	Type         string `json:"type"`
 	Subscription string `json:"subscription_id"`
@@ -361,7 +366,7 @@ type wakeLine struct {
 	At           int64  `json:"ts"`
 }
 
-// Told is what a worker is told of a stream.
+// Told is a stream's state for a worker.
 type Told struct {
 	Path    string `json:"path"`
 	Link    string `json:"link_type"`
@@ -380,7 +385,7 @@ type notice struct {
 	Token        string `json:"callback_token"`
 }
 
-// notice returns what a webhook says.
+// notice returns the body of a webhook.
 func (e *Engine) notice(s *Subscription, now time.Time) ([]byte, error) {
 	badge, err := token(e.ports.Keys, s, now)
 	if err != nil {
@@ -393,8 +398,8 @@ func (e *Engine) notice(s *Subscription, now time.Time) ([]byte, error) {
 	return body, nil
 }
 
-// told returns what a worker is told of the streams. Of those without anything new, the subscription's maker
-// may have to do with them no longer.
+// told returns the streams' states for a worker. Streams without new messages may no longer be
+// visible to the subscription's owner.
 func (e *Engine) told(s *Subscription) []Told {
 	all := []Told{}
 	for _, p := range s.Told() {
@@ -406,7 +411,7 @@ func (e *Engine) told(s *Subscription) []Told {
 	return all
 }
 
-// Link returns what the protocol calls the way in which a stream belongs to its subscription.
+// Link returns the protocol's name of a stream's relation to its subscription.
 func (s Stream) Link() string {
 	if s.Explicit {
 		return "explicit"
@@ -414,12 +419,12 @@ func (s Stream) Link() string {
 	return "glob"
 }
 
-// RootURL returns where the control requests of a root are.
+// RootURL returns the base URL of a root's control requests.
 func (e *Engine) RootURL(k Key) string {
 	return e.opts.BaseURL + (&url.URL{Path: "/" + k.Namespace + k.Root + "/" + ControlSegment}).EscapedPath()
 }
 
-// ControlURL returns where a subscription is.
+// ControlURL returns a subscription's control URL.
 func (e *Engine) ControlURL(k Key) string {
 	return e.RootURL(k) + "/subscriptions/" + url.PathEscape(k.ID)
 }

@@ -7,37 +7,37 @@ import (
 	"time"
 )
 
-// Do is what happened to a subscription.
+// Do is the kind of an input.
 type Do int
 
-// What happens.
+// The kinds of input.
 const (
-	Look      Do = iota // something is new, or a clock struck
+	Look      Do = iota // new messages, or a clock is due
 	Sent                // the wake was sent, or could not be
-	Called              // the worker says how far it is
-	Claimed             // a worker wants the wake
-	Released            // a worker gives it back
-	Linked              // streams are named
-	Unlinked            // and not any more
-	Withdrawn           // streams are not to be told of after all
+	Called              // a worker reports progress
+	Claimed             // a worker claims the wake
+	Released            // a worker releases it
+	Linked              // streams are linked
+	Unlinked            // streams are unlinked
+	Withdrawn           // streams must not be announced after all
 )
 
-// Input is what happened, with all that Step cannot know.
+// Input is an event of a subscription, with all that Step cannot know.
 type Input struct {
 	Do     Do
 	WakeID string  // of the wake that may begin
 	Jitter float64 // 0 to 1, for the next attempt
 
-	Wake       string // Sent, Called, Released, Withdrawn: which wake it is about
+	Wake       string // Sent, Called, Released, Withdrawn: the wake concerned
 	Generation uint64 // Called, Released
-	OK         bool   // Sent: it arrived
+	OK         bool   // Sent: success
 	Done       bool   // Sent, Called
 	Acks       []Ack  // Called
 	Worker     string // Claimed
 	Paths      []string
 }
 
-// mayWake reports whether what is new is asked for.
+// mayWake reports whether new messages may start a wake.
 func (in Input) mayWake() bool {
 	switch in.Do {
 	case Look, Claimed, Released:
@@ -49,22 +49,21 @@ func (in Input) mayWake() bool {
 	return false
 }
 
-// Ack says that a stream is done up to a place.
+// Ack acknowledges a stream up to a place.
 type Ack struct {
 	Path   string
 	Offset uint64
 }
 
-// How long after an attempt that failed the next one is due.
+// Backoff after a failed attempt.
 const (
 	firstWait = time.Second
 	mostWait  = time.Minute
 	spread    = 0.2
 )
 
-// Step decides what becomes of a subscription. It returns the subscription as it is from now on, which is to be
-// stored if it is another one, whether another wake has begun, and, for what is asked for, a *Refusal. It
-// changes nothing that s points to.
+// Step decides a subscription's next state. It returns the new state, to be stored if it differs,
+// whether another wake has begun, and a *Refusal of a request. It changes nothing that s points to.
 func Step(s Subscription, in Input, v View, now time.Time) (next Subscription, woken bool, err error) {
 	before := s
 	s.Links = maps.Clone(s.Links)
@@ -104,8 +103,8 @@ func Step(s Subscription, in Input, v View, now time.Time) (next Subscription, w
 	return s, woken, err
 }
 
-// restart is for a log that lost its end or was made anew: sequences come again, and what has one of them by now was
-// told to nobody. It is better to tell too much.
+// restart handles a log that lost its end or was created anew: sequences are reused, and the
+// messages that now have them were not announced. Repeating messages is better than missing them.
 func (s *Subscription) restart(v View) {
 	if v.At >= s.Floor {
 		return
@@ -127,7 +126,7 @@ func (s *Subscription) look(in Input, v View, now time.Time) (woken bool) {
 	return s.issue(in, v, now)
 }
 
-// expire ends a wake whose lease is over. If it was not known to have arrived, it has not.
+// expire ends a wake when its lease is over. Without a known success, it counts as failed.
 func (s *Subscription) expire(in Input, v View, now time.Time) {
 	if s.Wake == nil || s.Wake.Until.IsZero() || now.Before(s.Wake.Until) {
 		return
@@ -138,7 +137,7 @@ func (s *Subscription) expire(in Input, v View, now time.Time) {
 	s.end(v)
 }
 
-// later puts off the next attempt.
+// later postpones the next attempt.
 func (s *Subscription) later(in Input, now time.Time) {
 	s.Failures++
 	wait := mostWait
@@ -155,7 +154,7 @@ func (s *Subscription) end(v View) {
 	s.fold(v)
 }
 
-// issue begins a wake if there is something new, and not too soon after an attempt that failed.
+// issue begins a wake if messages are pending, but not during the backoff after a failed attempt.
 func (s *Subscription) issue(in Input, v View, now time.Time) bool {
 	if s.NotBefore.After(now) {
 		return false
@@ -187,7 +186,8 @@ func snapshot(pending []Stream) map[string]uint64 {
 	return tails
 }
 
-// sent is told of an attempt. Whoever has called back was reached, whatever became of the answer.
+// sent enters the outcome of an attempt. A worker that has called back was reached, whatever the
+// answer was.
 func (s *Subscription) sent(in Input, v View, now time.Time) (woken bool) {
 	w := s.Wake
 	switch {
@@ -214,10 +214,10 @@ func (s *Subscription) arrived() {
 	s.Wake.Send = false
 }
 
-// notYours is said to whoever reports about a wake that is not under way.
+// notYours is the message for a report about another wake than the active one.
 const notYours = "the wake has ended or was superseded, or wake_id and generation do not match the notice or claim"
 
-// fence lets only the one pass who works on the wake that is under way.
+// fence admits only the worker that holds the active wake.
 func (s *Subscription) fence(in Input, now time.Time) error {
 	w := s.Wake
 	switch {
@@ -249,7 +249,7 @@ func (s *Subscription) called(in Input, v View, now time.Time) (woken bool, err 
 	return s.issue(in, v, now), nil
 }
 
-// checkAck admits a place from the cursor up to where the stream ends, or ended when the wake began.
+// checkAck admits a place from the cursor up to the end of the stream, now or when the wake began.
 func (s *Subscription) checkAck(a Ack, v View) error {
 	tail := s.tail(a.Path, v)
 	switch {
@@ -263,12 +263,13 @@ func (s *Subscription) checkAck(a Ack, v View) error {
 	return nil
 }
 
-// tail returns where a stream ends, or ended when the wake began.
+// tail returns the end of a stream, now or when the wake began.
 func (s *Subscription) tail(path string, v View) uint64 {
 	return max(v.Tails[path], s.Wake.Snapshot[path])
 }
 
-// ack moves the cursor of a stream that ends at a place. A stream that is as far already needs no link because of that.
+// ack moves the cursor of a stream with the given tail. A cursor that has passed the offset already
+// needs no link.
 func (s *Subscription) ack(a Ack, tail uint64) {
 	if a.Offset <= s.cursor(a.Path, tail) {
 		return
@@ -288,7 +289,7 @@ func (s *Subscription) claimed(in Input, v View, now time.Time) error {
 	}
 	pending := Pending(s, v)
 	if len(pending) == 0 {
-		if s.Wake != nil { // or nobody would be told of what comes next
+		if s.Wake != nil { // or later messages would be missed
 			s.end(v)
 		}
 		return refuse(NoPendingWork, "no stream has new messages")
@@ -301,7 +302,8 @@ func (s *Subscription) claimed(in Input, v View, now time.Time) error {
 	return nil
 }
 
-// link names streams. One that the pattern has keeps its cursor; of others, what there is now is done.
+// link adds named streams. A stream that matches the pattern keeps its cursor; for others, existing
+// messages count as done.
 func (s *Subscription) link(paths []string, v View) error {
 	explicit, named, all := 0, 0, 0
 	held := s.held(s.behind(v))
@@ -340,7 +342,7 @@ func (s *Subscription) link(paths []string, v View) error {
 	return nil
 }
 
-// unlink keeps the streams that the pattern has.
+// unlink keeps the streams that match the pattern.
 func (s *Subscription) unlink(paths []string) {
 	for _, path := range paths {
 		link, ok := s.Links[path]
@@ -358,7 +360,7 @@ func (s *Subscription) unlink(paths []string) {
 	}
 }
 
-// withdraw takes streams out of a wake that nobody has seen yet. There is none without any.
+// withdraw removes streams from a wake that no worker has seen yet. A wake without streams ends.
 func (s *Subscription) withdraw(in Input) {
 	if s.Wake == nil || s.Wake.ID != in.Wake || s.Wake.Holder != "" || s.Wake.Heard {
 		return
@@ -368,7 +370,7 @@ func (s *Subscription) withdraw(in Input) {
 		s.Wake = nil
 		return
 	}
-	if _, there := s.Wake.Snapshot[s.Wake.Trigger]; !there { // nobody is to learn of that one
+	if _, there := s.Wake.Snapshot[s.Wake.Trigger]; !there { // its existence must stay hidden
 		s.Wake.Trigger = slices.MinFunc(slices.Collect(maps.Keys(s.Wake.Snapshot)), func(a, b string) int {
 			return cmp.Or(cmp.Compare(s.Wake.Snapshot[a], s.Wake.Snapshot[b]), cmp.Compare(a, b))
 		})

@@ -5,21 +5,22 @@ import (
 	"slices"
 )
 
-// mostNamed is how many streams a wake names at most.
+// mostNamed limits the streams named in a wake.
 const mostNamed = 1000
 
-// View is what is in the log: where the streams end that have something behind Floor, and those that are
-// explicit or acknowledged, by relative path. A stream that is not in it is not there, or nobody may know of it.
+// View is the state of the log: the ends of streams that end behind Floor, and of explicit or
+// acknowledged ones, by relative path. A stream that is not in it does not exist or must stay
+// hidden.
 type View struct {
-	At    uint64 // it is that of this sequence of the log
+	At    uint64 // the sequence of the log that it reflects
 	Tails map[string]uint64
 
-	// Shown is the last message that the subscription's maker may see of a stream whose end it may not see; 0: none. A cursor
-	// may be anywhere up to the end, for readers are told where it is.
+	// Shown is the last message visible to the subscription's owner of a stream with a hidden end;
+	// 0: none. A cursor may be anywhere up to the end, because readers learn where it is.
 	Shown map[string]uint64
 }
 
-// shown returns where a stream ends as far as the subscription's maker may see it.
+// shown returns a stream's end as visible to the subscription's owner.
 func (v View) shown(path string) uint64 {
 	if seq, withheld := v.Shown[path]; withheld {
 		return seq
@@ -27,7 +28,7 @@ func (v View) shown(path string) uint64 {
 	return v.Tails[path]
 }
 
-// Stream is a stream as a subscription has it.
+// Stream is a stream of a subscription.
 type Stream struct {
 	Path     string
 	Explicit bool
@@ -35,10 +36,10 @@ type Stream struct {
 	Tail     uint64
 }
 
-// Pending reports whether there is something new.
+// Pending reports whether there are new messages.
 func (s Stream) Pending() bool { return s.Tail > s.Acked }
 
-// cursor returns up to where a stream that ends at a place is done.
+// cursor returns the position up to which a stream with the given tail is done.
 func (s *Subscription) cursor(path string, tail uint64) uint64 {
 	if link, ok := s.Links[path]; ok {
 		return link.Acked
@@ -49,7 +50,7 @@ func (s *Subscription) cursor(path string, tail uint64) uint64 {
 	return s.Base
 }
 
-// Pending returns the streams that have something new, those first that got it the longest ago.
+// Pending returns the streams with new messages, ordered by their last message, oldest first.
 func Pending(s *Subscription, v View) []Stream {
 	var all []Stream
 	for path, tail := range v.Tails {
@@ -61,13 +62,13 @@ func Pending(s *Subscription, v View) []Stream {
 	return all
 }
 
-// Named returns the first of the streams that a wake names.
+// Named returns the first streams, up to the limit of a wake.
 func Named(pending []Stream) []Stream {
 	return pending[:within(pending[:min(len(pending), mostNamed)], mostText)]
 }
 
-// Told returns what a notice says of the streams: those that have something new as they were when the
-// wake began, and the others that have a link, by path.
+// Told returns the streams of a notice: those with new messages as they were when the wake began,
+// and the others that have a link, by path.
 func (s *Subscription) Told() []Stream {
 	var all []Stream
 	if s.Wake != nil {

@@ -14,17 +14,17 @@ const (
 	tailsAgain    = 200 * time.Millisecond
 	tailsMost     = 5 * time.Second
 	catchUpLimit  = 10 * time.Second // for a log to be read
-	behindTheLog  = time.Second      // for what is in the log to be told; the last of it may be gone by then
+	behindTheLog  = time.Second      // to receive the messages in the log; its last one may be gone by then
 	goneLooksLike = "the log cannot be read at the moment; retry"
 )
 
-// tails knows where the paths of a namespace end.
+// tails tracks the ends of the paths of a namespace.
 type tails struct {
 	mu      sync.Mutex
-	at      uint64 // up to here all is known
+	at      uint64 // complete up to here
 	known   bool   // it has caught up once
 	ends    map[sluice.Path]*list.Element
-	order   *list.List // of tail, in the order of the log
+	order   *list.List // of tail, in log order
 	changed chan struct{}
 
 	stop    func()
@@ -60,7 +60,8 @@ func (t *tails) run(ctx context.Context, logs Logs, namespace string, news func(
 	watching.Wait()
 }
 
-// follow keeps the tails in step with the log until ctx is done. news is called for what is told after it has caught up.
+// follow keeps the tails in step with the log until ctx is done. It calls news for changes after it
+// has caught up.
 func (t *tails) follow(ctx context.Context, logs Logs, namespace string, news func(sluice.Path), log *slog.Logger) {
 	again := tailsAgain
 	for ctx.Err() == nil {
@@ -73,7 +74,7 @@ func (t *tails) follow(ctx context.Context, logs Logs, namespace string, news fu
 		if ctx.Err() != nil {
 			return
 		}
-		t.forget() // all is told again, and the log may be another one by then
+		t.forget() // all is reported again, possibly from another log
 		log.LogAttrs(ctx, slog.LevelWarn, "follow the tails of streams", slog.String("namespace", namespace), slog.Any("error", err))
 		select {
 		case <-ctx.Done():
@@ -83,7 +84,8 @@ func (t *tails) follow(ctx context.Context, logs Logs, namespace string, news fu
 	}
 }
 
-// enter takes what is told, and reports whether it is news: of a path, or, without one, that all was read for the first time.
+// enter takes a report, and reports whether it is news: of a path, or, without one, that the first
+// read is complete.
 func (t *tails) enter(path sluice.Path, seq uint64) bool {
 	t.mu.Lock()
 	defer t.mu.Unlock()
@@ -99,7 +101,7 @@ func (t *tails) enter(path sluice.Path, seq uint64) bool {
 	case e == nil:
 		t.ends[path] = t.order.PushBack(&tail{path, seq})
 	case end(e).seq >= seq:
-		return false // it is told again
+		return false // a repetition
 	default:
 		end(e).seq = seq
 		t.order.MoveToBack(e)
@@ -107,7 +109,8 @@ func (t *tails) enter(path sluice.Path, seq uint64) bool {
 	return t.known
 }
 
-// forget is for a log that cannot be followed any more: it may be gone, and one that is made anew begins anew.
+// forget resets tails of a log that cannot be followed any more: it may be gone, and a new log
+// begins anew.
 func (t *tails) forget() {
 	t.mu.Lock()
 	defer t.mu.Unlock()
@@ -119,7 +122,8 @@ func end(e *list.Element) *tail {
 	return t
 }
 
-// reach waits until all up to a sequence is known. Code Unavailable if the log is not read at all.
+// reach waits until the tails are complete up to a sequence. Code Unavailable if the log is not
+// read at all.
 func (t *tails) reach(ctx context.Context, seq uint64) error {
 	limit := time.NewTimer(catchUpLimit)
 	defer limit.Stop()
@@ -136,7 +140,7 @@ func (t *tails) reach(ctx context.Context, seq uint64) error {
 		case <-changed:
 		case <-behind.C:
 			t.mu.Lock()
-			if t.known { // the last of it was removed before it was told
+			if t.known { // its last event was removed before it was reported
 				t.at = max(t.at, seq)
 			}
 			t.mu.Unlock()
@@ -148,7 +152,7 @@ func (t *tails) reach(ctx context.Context, seq uint64) error {
 	}
 }
 
-// tailOf returns where a path ends; 0: it has no events.
+// tailOf returns the end of a path; 0: it has no events.
 func (t *tails) tailOf(path sluice.Path) uint64 {
 	if e := t.ends[path]; e != nil {
 		return end(e).seq

@@ -7,10 +7,10 @@ import (
 	"github.com/sluice-io/sluice/internal/callbacktoken"
 )
 
-// tokenLife is how long a token can be used. Mostly a lease ends before, and the fence with it.
+// tokenLife is the lifetime of a token. A lease mostly ends earlier, and the fence with it.
 const tokenLife = 24 * time.Hour
 
-// badge is what a token says.
+// badge is the content of a token.
 type badge struct {
 	Subscription string `json:"wakes"`
 	Incarnation  string `json:"incarnation"`
@@ -24,7 +24,7 @@ func token(keys callbacktoken.Keys, s *Subscription, now time.Time) (string, err
 	return callbacktoken.Sign(keys, badge{s.String(), s.Incarnation, s.Generation, callbacktoken.Until(now.Add(tokenLife))})
 }
 
-// readToken returns what a token for a subscription says. Codes TOKEN_INVALID; TOKEN_EXPIRED.
+// readToken returns the content of a token for a subscription. Codes TOKEN_INVALID; TOKEN_EXPIRED.
 func readToken(keys callbacktoken.Keys, text string, k Key, now time.Time) (badge, error) {
 	b, err := callbacktoken.Read[badge](keys, text, now)
 	switch {

@@ -74,7 +74,7 @@ type call struct {
 	tails   Tails
 }
 
-// identify returns why the token is invalid for any consumer of this path: it is not of this
+// identify returns why the token is invalid, independent of its consumer's state: it is not of this
 // server, or of another consumer (S1-148).
 func (c *call) identify() error {
 	claim, err := verify(c.engine.ports.Keys, c.token, c.engine.opts.Now())

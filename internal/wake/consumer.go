@@ -154,6 +154,7 @@ func (c *Consumer) drop(tails Tails) {
 	}
 }
 
+// clone returns a deep copy.
 func (c Consumer) clone() Consumer {
 	c.Streams = slices.Clone(c.Streams)
 	return c
