@@ -6,6 +6,8 @@ import (
 	"strconv"
 	"strings"
 
+	"github.com/sluice-io/sluice/internal/terminal"
+
 	"github.com/sluice-io/sluice/pkg/client"
 	"github.com/sluice-io/sluice/pkg/sluice"
 )
@@ -22,8 +24,8 @@ type aclLsCmd struct {
 }
 
 // Run lists the lines.
-func (c *aclLsCmd) Run(ctx context.Context, s *session) error {
-	api, err := s.client()
+func (c *aclLsCmd) Run(ctx context.Context, s *terminal.Session) error {
+	api, err := s.Client()
 	if err != nil {
 		return err
 	}
@@ -31,21 +33,21 @@ func (c *aclLsCmd) Run(ctx context.Context, s *session) error {
 	if err != nil {
 		return err
 	}
-	return s.show(all, func() error { return s.aclTable(all...) })
+	return s.Show(all, func() error { return aclTable(s, all...) })
 }
 
-func (s *session) aclTable(all ...sluice.ACL) error {
+func aclTable(s *terminal.Session, all ...sluice.ACL) error {
 	var rows [][]string
 	for _, a := range all {
 		for _, e := range a.Entries {
 			rows = append(rows, []string{string(a.Principal), e.Tier.String(), string(e.Pattern)})
 		}
 	}
-	return s.table("PRINCIPAL | TIER | PATTERN", rows)
+	return s.Table("PRINCIPAL | TIER | PATTERN", rows)
 }
 
 type aclSetCmd struct {
-	asking
+	terminal.Confirmation
 
 	NS        string         `arg:"" name:"ns" help:"Namespace."`
 	Principal string         `arg:"" help:"Principal: user:NAME, ai_agent:NAME, service:NAME or system:NAME."`
@@ -61,16 +63,16 @@ func (*aclSetCmd) Help() string {
 }
 
 // Run stores the lines.
-func (c *aclSetCmd) Run(ctx context.Context, s *session) error {
+func (c *aclSetCmd) Run(ctx context.Context, s *terminal.Session) error {
 	who, err := sluice.ParsePrincipal(c.Principal)
 	if err != nil {
-		return usageError{err}
+		return terminal.Usage(err)
 	}
 	lines, err := c.lines()
 	if err != nil {
 		return err
 	}
-	api, err := s.client()
+	api, err := s.Client()
 	if err != nil {
 		return err
 	}
@@ -81,7 +83,7 @@ func (c *aclSetCmd) Run(ctx context.Context, s *session) error {
 	if err != nil {
 		return err
 	}
-	return s.show(acl, func() error { return s.aclTable(acl) })
+	return s.Show(acl, func() error { return aclTable(s, acl) })
 }
 
 // lines returns what was said; a usage error if it cannot be.
@@ -91,13 +93,13 @@ func (c *aclSetCmd) lines() ([]sluice.Access, error) {
 		tier, pattern, _ := strings.Cut(text, ":")
 		e := sluice.Access{Pattern: sluice.Pattern(pattern)}
 		if err := e.Tier.UnmarshalText([]byte(tier)); err != nil {
-			return nil, usagef("--also %q: write a tier, a colon and a pattern, such as read:/a/**: %w", text, err)
+			return nil, terminal.Usagef("--also %q: write a tier, a colon and a pattern, such as read:/a/**: %w", text, err)
 		}
 		all = append(all, e)
 	}
 	for _, e := range all {
 		if _, err := sluice.ParsePattern(string(e.Pattern)); err != nil {
-			return nil, usageError{err}
+			return nil, terminal.Usage(err)
 		}
 	}
 	return all, nil
@@ -119,7 +121,7 @@ func makesAdmin(lines []sluice.Access) bool {
 
 // sureOf asks before a list gets its first line that is not an admin's, and before lines say less of a principal than the ones
 // before.
-func (c *aclSetCmd) sureOf(ctx context.Context, s *session, api *client.Client, lines []sluice.Access) error {
+func (c *aclSetCmd) sureOf(ctx context.Context, s *terminal.Session, api *client.Client, lines []sluice.Access) error {
 	if c.Yes {
 		return nil
 	}
@@ -129,36 +131,36 @@ func (c *aclSetCmd) sureOf(ctx context.Context, s *session, api *client.Client, 
 	}
 	for _, a := range all {
 		if string(a.Principal) == c.Principal && slices.ContainsFunc(a.Entries, func(e sluice.Access) bool { return !given(lines, e) }) {
-			return c.sure(s, asks("Reduce the permissions of %s in %s? Subscriptions that depend on them are cancelled permanently.", c.Principal, c.NS))
+			return c.Confirm(s, terminal.Question("Reduce the permissions of %s in %s? Subscriptions that depend on them are cancelled permanently.", c.Principal, c.NS))
 		}
 	}
 	if makesAdmin(lines) || len(all) > 0 {
 		return nil
 	}
-	return c.sure(s, asks("This is the first entry of the access list of %s: afterwards only %s and root can see the namespace, and only root can administer it. Continue?", c.NS, c.Principal))
+	return c.Confirm(s, terminal.Question("This is the first entry of the access list of %s: afterwards only %s and root can see the namespace, and only root can administer it. Continue?", c.NS, c.Principal))
 }
 
 type aclRmCmd struct {
-	asking
+	terminal.Confirmation
 
 	NS        string `arg:"" name:"ns" help:"Namespace."`
 	Principal string `arg:"" help:"Principal."`
 }
 
 // Run takes the lines away.
-func (c *aclRmCmd) Run(ctx context.Context, s *session) error {
-	api, err := s.client()
+func (c *aclRmCmd) Run(ctx context.Context, s *terminal.Session) error {
+	api, err := s.Client()
 	if err != nil {
 		return err
 	}
-	if err := c.sure(s, asks("Remove all permissions of %s in %s? Subscriptions that depend on them are cancelled permanently.", c.Principal, c.NS)); err != nil {
+	if err := c.Confirm(s, terminal.Question("Remove all permissions of %s in %s? Subscriptions that depend on them are cancelled permanently.", c.Principal, c.NS)); err != nil {
 		return err
 	}
 	if err := api.DeleteACL(ctx, c.NS, sluice.Principal(c.Principal)); err != nil {
 		return err
 	}
-	return s.show(map[string]any{"ok": true, "name": c.Principal}, func() error {
-		return s.say("Removed all permissions of %s in %s.", c.Principal, c.NS)
+	return s.Show(map[string]any{"ok": true, "name": c.Principal}, func() error {
+		return s.Say("Removed all permissions of %s in %s.", c.Principal, c.NS)
 	})
 }
 
@@ -172,8 +174,8 @@ type principalCmd struct {
 type principalLsCmd struct{}
 
 // Run lists the principals.
-func (principalLsCmd) Run(ctx context.Context, s *session) error {
-	api, err := s.client()
+func (principalLsCmd) Run(ctx context.Context, s *terminal.Session) error {
+	api, err := s.Client()
 	if err != nil {
 		return err
 	}
@@ -181,17 +183,17 @@ func (principalLsCmd) Run(ctx context.Context, s *session) error {
 	if err != nil {
 		return err
 	}
-	return s.show(all, func() error {
+	return s.Show(all, func() error {
 		rows := make([][]string, len(all))
 		for i, p := range all {
 			rows[i] = []string{string(p.Principal), label(p.Clearance), p.Description}
 		}
-		return s.table("PRINCIPAL | CLEARANCE | DESCRIPTION", rows)
+		return s.Table("PRINCIPAL | CLEARANCE | DESCRIPTION", rows)
 	})
 }
 
 type principalSetCmd struct {
-	asking
+	terminal.Confirmation
 
 	Principal   string `arg:"" help:"Principal: user:NAME, ai_agent:NAME, service:NAME or system:NAME."`
 	Clearance   string `help:"Level (PUBLIC, INTERNAL, CONFIDENTIAL, SECRET, TOP_SECRET), optionally with compartments, such as SECRET/finance,legal." placeholder:"LABEL" required:""`
@@ -199,16 +201,16 @@ type principalSetCmd struct {
 }
 
 // Run stores what the principal is cleared for.
-func (c *principalSetCmd) Run(ctx context.Context, s *session) error {
+func (c *principalSetCmd) Run(ctx context.Context, s *terminal.Session) error {
 	who, err := sluice.ParsePrincipal(c.Principal)
 	if err != nil {
-		return usageError{err}
+		return terminal.Usage(err)
 	}
 	clearance, err := sluice.ParseClassification(c.Clearance)
 	if err != nil {
-		return usagef("--clearance: %w", err)
+		return terminal.Usagef("--clearance: %w", err)
 	}
-	api, err := s.client()
+	api, err := s.Client()
 	if err != nil {
 		return err
 	}
@@ -219,11 +221,11 @@ func (c *principalSetCmd) Run(ctx context.Context, s *session) error {
 	if err != nil {
 		return err
 	}
-	return s.show(p, func() error { return s.say("%s is cleared for %s.", p.Principal, label(p.Clearance)) })
+	return s.Show(p, func() error { return s.Say("%s is cleared for %s.", p.Principal, label(p.Clearance)) })
 }
 
 // sureToLower asks before a principal is cleared for less than before.
-func (c *principalSetCmd) sureToLower(ctx context.Context, s *session, api *client.Client, next sluice.Profile) error {
+func (c *principalSetCmd) sureToLower(ctx context.Context, s *terminal.Session, api *client.Client, next sluice.Profile) error {
 	if c.Yes {
 		return nil
 	}
@@ -234,28 +236,28 @@ func (c *principalSetCmd) sureToLower(ctx context.Context, s *session, api *clie
 	if err != nil || next.Clearance.Dominates(before.Clearance) {
 		return err
 	}
-	return c.sure(s, asks("Lower the clearance of %s below %s? Subscriptions that depend on it are cancelled permanently.", next.Principal, label(before.Clearance)))
+	return c.Confirm(s, terminal.Question("Lower the clearance of %s below %s? Subscriptions that depend on it are cancelled permanently.", next.Principal, label(before.Clearance)))
 }
 
 type principalRmCmd struct {
-	asking
+	terminal.Confirmation
 
 	Principal string `arg:"" help:"Principal."`
 }
 
 // Run takes the clearance.
-func (c *principalRmCmd) Run(ctx context.Context, s *session) error {
-	api, err := s.client()
+func (c *principalRmCmd) Run(ctx context.Context, s *terminal.Session) error {
+	api, err := s.Client()
 	if err != nil {
 		return err
 	}
-	if err := c.sure(s, asks("Delete the clearance of %s? Subscriptions that depend on it are cancelled permanently.", c.Principal)); err != nil {
+	if err := c.Confirm(s, terminal.Question("Delete the clearance of %s? Subscriptions that depend on it are cancelled permanently.", c.Principal)); err != nil {
 		return err
 	}
 	if err := api.DeletePrincipal(ctx, sluice.Principal(c.Principal)); err != nil {
 		return err
 	}
-	return s.done("%s is cleared for PUBLIC only.", c.Principal)
+	return done(s, "%s is cleared for PUBLIC only.", c.Principal)
 }
 
 // label writes a label as ParseClassification reads it.
@@ -268,7 +270,7 @@ func label(l sluice.Label) string {
 
 // eraseCmd takes events out of a log for good.
 type eraseCmd struct {
-	asking
+	terminal.Confirmation
 
 	NS   string      `arg:"" name:"ns" help:"Namespace."`
 	Path sluice.Path `arg:"" optional:"" help:"Path to erase, such as /orders/42; without a path, lists the erased paths."`
@@ -281,39 +283,39 @@ func (*eraseCmd) Help() string {
 }
 
 // Run erases, or lists.
-func (c *eraseCmd) Run(ctx context.Context, s *session) error {
-	api, err := s.client()
+func (c *eraseCmd) Run(ctx context.Context, s *terminal.Session) error {
+	api, err := s.Client()
 	if err != nil {
 		return err
 	}
 	if c.Path == "" {
-		return s.erased(ctx, api, c.NS)
+		return erased(ctx, s, api, c.NS)
 	}
 	if _, err := sluice.ParsePath(string(c.Path)); err != nil {
-		return usageError{err}
+		return terminal.Usage(err)
 	}
-	if err := c.sure(s, asks("Erase everything on %s in %s? This cannot be undone: the events are deleted and never sent again.", c.Path, c.NS)); err != nil {
+	if err := c.Confirm(s, terminal.Question("Erase everything on %s in %s? This cannot be undone: the events are deleted and never sent again.", c.Path, c.NS)); err != nil {
 		return err
 	}
 	stone, err := api.Entomb(ctx, c.NS, c.Path)
 	if err != nil {
 		return err
 	}
-	return s.show(stone, func() error {
-		return s.say("Erased the events on %s in %s up to %d, permanently: they are never sent again.", stone.Path, stone.Namespace, stone.UpTo)
+	return s.Show(stone, func() error {
+		return s.Say("Erased the events on %s in %s up to %d, permanently: they are never sent again.", stone.Path, stone.Namespace, stone.UpTo)
 	})
 }
 
-func (s *session) erased(ctx context.Context, api *client.Client, namespace string) error {
+func erased(ctx context.Context, s *terminal.Session, api *client.Client, namespace string) error {
 	all, err := api.Tombstones(ctx, namespace)
 	if err != nil {
 		return err
 	}
-	return s.show(all, func() error {
+	return s.Show(all, func() error {
 		rows := make([][]string, len(all))
 		for i, t := range all {
-			rows[i] = []string{string(t.Path), strconv.FormatUint(t.UpTo, 10), when(t.At), string(t.By)}
+			rows[i] = []string{string(t.Path), strconv.FormatUint(t.UpTo, 10), terminal.FormatTime(t.At), string(t.By)}
 		}
-		return s.table("PATH | UP TO SEQ | ERASED | BY", rows)
+		return s.Table("PATH | UP TO SEQ | ERASED | BY", rows)
 	})
 }

@@ -10,6 +10,8 @@ import (
 	"sync/atomic"
 	"testing"
 
+	"github.com/sluice-io/sluice/internal/terminal"
+
 	"github.com/stretchr/testify/require"
 
 	"github.com/sluice-io/sluice/pkg/sluice"
@@ -45,7 +47,7 @@ func TestWhoeverIsWatchingIsAskedAboutTheFirstLineOfAnAccessList(t *testing.T) {
 			}))
 			defer srv.Close()
 			var stderr bytes.Buffer
-			s := &session{stdin: strings.NewReader(tt.answer), stdout: &bytes.Buffer{}, stderr: &stderr, terminal: true, exit: func(int) {}}
+			s := &terminal.Session{Stdin: strings.NewReader(tt.answer), Stdout: &bytes.Buffer{}, Stderr: &stderr, Terminal: true, Exit: func(int) {}}
 			args := append([]string{"acl", "set", "shop", "user:ann", tt.tier, "--server", srv.URL}, tt.args...)
 			require.Equal(t, tt.done, run(t.Context(), args, s) == 0, stderr.String())
 			require.Equal(t, tt.asked, strings.Contains(stderr.String(), "This is the first entry of the access list of shop"), stderr.String())

@@ -6,6 +6,8 @@ import (
 	"strings"
 	"time"
 
+	"github.com/sluice-io/sluice/internal/terminal"
+
 	"github.com/sluice-io/sluice/pkg/client"
 	"github.com/sluice-io/sluice/pkg/sluice"
 )
@@ -36,7 +38,7 @@ type appointSetCmd struct {
 }
 
 // Run makes an appointment.
-func (c *appointSetCmd) Run(ctx context.Context, s *session) error {
+func (c *appointSetCmd) Run(ctx context.Context, s *terminal.Session) error {
 	at, err := c.when()
 	if err != nil {
 		return err
@@ -45,7 +47,7 @@ func (c *appointSetCmd) Run(ctx context.Context, s *session) error {
 	if err != nil {
 		return err
 	}
-	api, err := s.client()
+	api, err := s.Client()
 	if err != nil {
 		return err
 	}
@@ -55,8 +57,8 @@ func (c *appointSetCmd) Run(ctx context.Context, s *session) error {
 	if err != nil {
 		return err
 	}
-	return s.show(a, func() error {
-		return s.say("Appointment %s publishes on %s at %s.", a.ID, a.Action.Path, exactly(a.At))
+	return s.Show(a, func() error {
+		return s.Say("Appointment %s publishes on %s at %s.", a.ID, a.Action.Path, exactly(a.At))
 	})
 }
 
@@ -69,7 +71,7 @@ func (c *appointSetCmd) when() (time.Time, error) {
 }
 
 // action returns what is to be published.
-func (c *appointSetCmd) action(s *session) (sluice.Action, error) {
+func (c *appointSetCmd) action(s *terminal.Session) (sluice.Action, error) {
 	ev, err := eventOf(s, c.Path, c.Data)
 	if err != nil {
 		return sluice.Action{}, err
@@ -79,12 +81,12 @@ func (c *appointSetCmd) action(s *session) (sluice.Action, error) {
 	case len(ev.Data) == 0:
 		action.DataContentType = ""
 	case ev.ContentType == "application/octet-stream":
-		return action, usagef("the data of an appointment must be JSON or text")
+		return action, terminal.Usagef("the data of an appointment must be JSON or text")
 	case ev.ContentType != "":
 		action.Data = sluice.AppendString(nil, string(ev.Data))
 	}
 	if err := action.Validate(); err != nil {
-		return action, usageError{err}
+		return action, terminal.Usage(err)
 	}
 	return action, nil
 }
@@ -95,24 +97,24 @@ type appointLsCmd struct {
 }
 
 // Run lists appointments.
-func (c *appointLsCmd) Run(ctx context.Context, s *session) error {
-	api, err := s.client()
+func (c *appointLsCmd) Run(ctx context.Context, s *terminal.Session) error {
+	api, err := s.Client()
 	if err != nil {
 		return err
 	}
-	all, err := collect(c.Limit, func(cursor string, most int) (client.Page[sluice.Appointment], error) {
+	all, err := terminal.Collect(c.Limit, func(cursor string, most int) (client.Page[sluice.Appointment], error) {
 		return api.Appointments(ctx, c.NS, most, cursor)
 	})
 	if err != nil {
 		return err
 	}
-	return s.show(all, func() error {
+	return s.Show(all, func() error {
 		rows := make([][]string, len(all))
 		for i := range all {
 			a := &all[i]
 			rows[i] = []string{a.ID, next(a), every(a), string(a.State), string(a.Action.Path), a.Action.Type, string(a.CreatedBy), latest(a), ended(a.Last)}
 		}
-		return s.table("ID | NEXT | EVERY | STATE | PATH | TYPE | BY | LAST | OUTCOME", rows)
+		return s.Table("ID | NEXT | EVERY | STATE | PATH | TYPE | BY | LAST | OUTCOME", rows)
 	})
 }
 
@@ -123,7 +125,7 @@ func every(a *sluice.Appointment) string {
 	case a.Every == 0:
 		return "-"
 	}
-	return span(a.Every)
+	return terminal.FormatDuration(a.Every)
 }
 
 // next says when an appointment fires next, and "-" if it does not.
@@ -159,8 +161,8 @@ type appointShowCmd struct {
 }
 
 // Run shows an appointment.
-func (c *appointShowCmd) Run(ctx context.Context, s *session) error {
-	api, err := s.client()
+func (c *appointShowCmd) Run(ctx context.Context, s *terminal.Session) error {
+	api, err := s.Client()
 	if err != nil {
 		return err
 	}
@@ -168,19 +170,19 @@ func (c *appointShowCmd) Run(ctx context.Context, s *session) error {
 	if err != nil {
 		return err
 	}
-	return s.show(a, func() error {
+	return s.Show(a, func() error {
 		facts := []string{
-			"id", a.ID, "state", string(a.State), "at", exactly(a.At), "next firing", next(&a), "last firing", latest(&a), "every", every(&a), "notice", span(a.Notice), "noticed", strconv.FormatBool(a.Noticed),
+			"id", a.ID, "state", string(a.State), "at", exactly(a.At), "next firing", next(&a), "last firing", latest(&a), "every", every(&a), "notice", terminal.FormatDuration(a.Notice), "noticed", strconv.FormatBool(a.Noticed),
 			"miss policy", string(a.MissPolicy), "path", string(a.Action.Path), "type", a.Action.Type, "data", excerpt(a.Action.Data),
-			"made by", string(a.CreatedBy), "made", when(a.CreatedAt),
+			"made by", string(a.CreatedBy), "made", terminal.FormatTime(a.CreatedAt),
 		}
 		if a.Grace > 0 {
-			facts = append(facts, "grace", span(a.Grace))
+			facts = append(facts, "grace", terminal.FormatDuration(a.Grace))
 		}
 		if a.Last != nil {
 			facts = append(facts, "last", ended(a.Last), "last for", exactly(a.Last.ScheduledFor), "last at", exactly(a.Last.At), "event", a.Last.EventID)
 		}
-		return s.facts(facts...)
+		return s.Facts(facts...)
 	})
 }
 
@@ -190,13 +192,13 @@ type appointRmCmd struct {
 }
 
 // Run cancels an appointment.
-func (c *appointRmCmd) Run(ctx context.Context, s *session) error {
-	api, err := s.client()
+func (c *appointRmCmd) Run(ctx context.Context, s *terminal.Session) error {
+	api, err := s.Client()
 	if err != nil {
 		return err
 	}
 	if err := api.CancelAppointment(ctx, c.NS, c.ID); err != nil {
 		return err
 	}
-	return s.show(map[string]string{"cancelled": c.ID}, func() error { return s.say("Cancelled appointment %s.", c.ID) })
+	return s.Show(map[string]string{"cancelled": c.ID}, func() error { return s.Say("Cancelled appointment %s.", c.ID) })
 }

@@ -10,6 +10,8 @@ import (
 	"strings"
 	"time"
 
+	"github.com/sluice-io/sluice/internal/terminal"
+
 	"github.com/sluice-io/sluice/pkg/client"
 	"github.com/sluice-io/sluice/pkg/sluice"
 )
@@ -26,7 +28,7 @@ type auditCmd struct {
 }
 
 // Run shows the entries, newest first.
-func (c *auditCmd) Run(ctx context.Context, s *session) error {
+func (c *auditCmd) Run(ctx context.Context, s *terminal.Session) error {
 	since, err := timeOrAgo("since", c.Since)
 	if err != nil {
 		return err
@@ -35,11 +37,11 @@ func (c *auditCmd) Run(ctx context.Context, s *session) error {
 	if err != nil {
 		return err
 	}
-	api, err := s.client()
+	api, err := s.Client()
 	if err != nil {
 		return err
 	}
-	all, err := collect(c.Limit, func(cursor string, most int) (client.Page[sluice.LedgerEntry], error) {
+	all, err := terminal.Collect(c.Limit, func(cursor string, most int) (client.Page[sluice.LedgerEntry], error) {
 		return api.Audit(ctx, client.AuditQuery{
 			Namespace: c.NS, Resource: c.Resource, Action: c.Action, Actor: c.Actor,
 			Since: since, Until: until, Limit: most, Cursor: cursor,
@@ -48,13 +50,13 @@ func (c *auditCmd) Run(ctx context.Context, s *session) error {
 	if err != nil {
 		return err
 	}
-	return s.show(all, func() error {
+	return s.Show(all, func() error {
 		rows := make([][]string, len(all))
 		for i := range all {
 			e := &all[i]
-			rows[i] = []string{when(e.At), e.Actor, because(e.Action, failureOfEntry(e)), orDash(e.Namespace), e.Resource, whatChanged(e)}
+			rows[i] = []string{terminal.FormatTime(e.At), e.Actor, because(e.Action, failureOfEntry(e)), terminal.OrDash(e.Namespace), e.Resource, whatChanged(e)}
 		}
-		return s.table("TIME | ACTOR | ACTION | NAMESPACE | RESOURCE | CHANGE", rows)
+		return s.Table("TIME | ACTOR | ACTION | NAMESPACE | RESOURCE | CHANGE", rows)
 	})
 }
 
@@ -65,7 +67,7 @@ func timeOrAgo(flag, text string) (time.Time, error) {
 	}
 	at, err := sluice.ParseTime(sluice.Ago(text, time.Now()))
 	if err != nil {
-		return at, usagef("--%s: %q is not an RFC 3339 time such as 2026-01-31T00:00:00Z, nor an age such as 10m or 7d", flag, text)
+		return at, terminal.Usagef("--%s: %q is not an RFC 3339 time such as 2026-01-31T00:00:00Z, nor an age such as 10m or 7d", flag, text)
 	}
 	return at, nil
 }
@@ -90,9 +92,9 @@ func whatChanged(e *sluice.LedgerEntry) string {
 	old, now := fieldsOf(e.Old), fieldsOf(e.New)
 	var changes []string
 	for _, name := range slices.Sorted(maps.Keys(union(old, now))) {
-		changes = append(changes, fmt.Sprintf("%s: %s → %s", name, orDash(old[name]), orDash(now[name])))
+		changes = append(changes, fmt.Sprintf("%s: %s → %s", name, terminal.OrDash(old[name]), terminal.OrDash(now[name])))
 	}
-	return orDash(strings.Join(changes, ", "))
+	return terminal.OrDash(strings.Join(changes, ", "))
 }
 
 func union(a, b map[string]string) map[string]string {

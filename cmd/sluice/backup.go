@@ -6,6 +6,8 @@ import (
 	"log/slog"
 	"strconv"
 
+	"github.com/sluice-io/sluice/internal/terminal"
+
 	"github.com/sluice-io/sluice/config"
 	"github.com/sluice-io/sluice/internal/app"
 	"github.com/sluice-io/sluice/internal/backup"
@@ -18,30 +20,30 @@ type storeFlags struct {
 	NATSCreds string `name:"nats-creds" help:"Credentials file for --nats." type:"path" placeholder:"FILE"`
 }
 
-func (f storeFlags) config(s *session) (config.Config, error) {
-	cfg, err := config.Load(f.Config, s.environ)
+func (f storeFlags) config(s *terminal.Session) (config.Config, error) {
+	cfg, err := config.Load(f.Config, s.Environ)
 	if err != nil {
-		return cfg, usageError{err}
+		return cfg, terminal.Usage(err)
 	}
 	(&serveCmd{NATS: f.NATS, NATSCreds: f.NATSCreds}).apply(&cfg, s.Data)
 	if err := cfg.Check(); err != nil {
-		return cfg, usageError{err}
+		return cfg, terminal.Usage(err)
 	}
 	return cfg, nil
 }
 
 // options shows how far a backup or restore has come.
-func (f storeFlags) options(s *session, what string) (backup.Options, *progress) {
-	bar := newProgress(s, -1)
-	bar.what = what
+func (f storeFlags) options(s *terminal.Session, what string) (backup.Options, *terminal.Progress) {
+	bar := terminal.NewProgress(s, -1)
+	bar.What = what
 	return backup.Options{Progress: func(done, total int64) {
-		bar.total = total
-		bar.advance(done)
+		bar.Total = total
+		bar.Advance(done)
 	}}, bar
 }
 
 func (f storeFlags) with() app.Options {
-	return app.Options{Log: slog.New(slog.DiscardHandler), Version: version()}
+	return app.Options{Log: slog.New(slog.DiscardHandler), Version: terminal.Version()}
 }
 
 // backupCmd writes a backup.
@@ -59,7 +61,7 @@ A backup holds events in plain text and, with the keys, all secrets; only its ow
 }
 
 // Run writes the backup.
-func (c *backupCmd) Run(ctx context.Context, s *session) error {
+func (c *backupCmd) Run(ctx context.Context, s *terminal.Session) error {
 	cfg, err := c.config(s)
 	if err != nil {
 		return err
@@ -69,11 +71,11 @@ func (c *backupCmd) Run(ctx context.Context, s *session) error {
 		opts.Keys = app.KeptFiles()
 	}
 	m, err := app.Backup(ctx, cfg, c.Dir, opts, c.with())
-	bar.close()
+	bar.Close()
 	if err != nil {
 		return fmt.Errorf("backup: %w", err)
 	}
-	return s.show(m, func() error { return s.describeBackup("Backed up to", c.Dir, m) })
+	return s.Show(m, func() error { return describeBackup(s, "Backed up to", c.Dir, m) })
 }
 
 // restoreCmd restores a backup.
@@ -89,21 +91,21 @@ them: a new data directory (--data), or an external NATS (--nats). Then start th
 }
 
 // Run restores the backup.
-func (c *restoreCmd) Run(ctx context.Context, s *session) error {
+func (c *restoreCmd) Run(ctx context.Context, s *terminal.Session) error {
 	cfg, err := c.config(s)
 	if err != nil {
 		return err
 	}
 	opts, bar := c.options(s, "restoring")
 	m, err := app.Restore(ctx, cfg, c.Dir, opts, c.with())
-	bar.close()
+	bar.Close()
 	if err != nil {
 		return fmt.Errorf("restore: %w", err)
 	}
-	return s.show(m, func() error { return s.describeBackup("Restored from", c.Dir, m) })
+	return s.Show(m, func() error { return describeBackup(s, "Restored from", c.Dir, m) })
 }
 
-func (s *session) describeBackup(done, dir string, m backup.Manifest) error {
+func describeBackup(s *terminal.Session, done, dir string, m backup.Manifest) error {
 	var messages uint64
 	var bytes int64
 	for _, stream := range m.Streams {
@@ -114,6 +116,6 @@ func (s *session) describeBackup(done, dir string, m backup.Manifest) error {
 	if len(m.Keys) > 0 {
 		keys = "with keys"
 	}
-	return s.say("%s %s: %s streams with %s messages, %s, %s.", done, dir,
+	return s.Say("%s %s: %s streams with %s messages, %s, %s.", done, dir,
 		strconv.Itoa(len(m.Streams)), strconv.FormatUint(messages, 10), strconv.FormatInt((bytes+1023)>>10, 10)+" KiB", keys)
 }

@@ -15,11 +15,12 @@ import (
 	"time"
 	"unicode"
 
+	"github.com/sluice-io/sluice/internal/terminal"
+
 	"github.com/stretchr/testify/require"
 
 	"github.com/sluice-io/sluice/pkg/client"
 	"github.com/sluice-io/sluice/pkg/sluice"
-	"github.com/sluice-io/sluice/pkg/webhook"
 )
 
 // hostile is what a receiver, a publisher or an owner could choose: a title, a colour, another row, a deletion, another order.
@@ -200,51 +201,49 @@ func TestErrors_QuoteHarmlessly(t *testing.T) {
 		}
 	}
 	_, _, stderr := runUntil(t.Context(), "", "sub", "ls", "-o", "json", "--server", server.URL)
-	var told failure
+	var told terminal.Failure
 	require.NoError(t, json.Unmarshal([]byte(stderr), &told))
 	require.Equal(t, hostile, told.Error.Message, "escaped, not changed")
 }
 
-// What comes line by line is as harmless: a feed, a stream on a terminal, the lines of listen and of demo.
+// What comes line by line is as harmless: a feed, a stream on a terminal, the lines of listen.
 func TestLines_ObeyNobody(t *testing.T) {
 	t.Parallel()
 	for _, form := range []string{"table", "json"} {
-		status, stdout, stderr := follow(t, session{terminal: true}, []string{
+		status, stdout, stderr := follow(t, terminal.Session{Terminal: true}, []string{
 			frame(2, hostile, hostile), "data: {\"error\":{\"code\":\"unavailable\",\"message\":" + string(sluice.AppendString(nil, hostile)) + ",\"details\":{}}}\n\n",
 		}, "-o", form, "--color", "never")
 		require.Zero(t, status, stderr)
 		requireClean(t, form, stdout+stderr)
 	}
 	var out, complaints bytes.Buffer
-	s := &session{stdout: &out, stderr: &complaints, watched: true}
+	s := &terminal.Session{Stdout: &out, Stderr: &complaints, Watched: true}
 	page := client.StreamPage{ContentType: "text/plain", Data: []byte(strings.ReplaceAll(hostile, "\n", "") + "\nsecond\xff line\n")}
-	require.NoError(t, s.printPage(page))
+	require.NoError(t, printPage(s, page))
 	require.Contains(t, out.String(), "second? line\n")
 	page = client.StreamPage{ContentType: "application/json", Data: []byte("[" + string(sluice.AppendString(nil, hostile)) + "]")}
-	require.NoError(t, s.printPage(page))
+	require.NoError(t, printPage(s, page))
 	l := &listener{session: s, cmd: &listenCmd{}, stop: func() {}}
 	require.NoError(t, l.report(sluice.Attempt{Type: hostile, Path: hostile, EventID: hostile, Error: hostile}))
-	r := newReport(s, nil)
-	r.print(arrival{receiver: "r", delivery: &webhook.Delivery{ID: hostile, Path: hostile, Type: hostile}, err: errors.New(hostile)})
-	s.complain("%v %s %q", errors.New(hostile), sluice.Path(hostile), hostile)
+	s.Complain("%v %s %q", errors.New(hostile), sluice.Path(hostile), hostile)
 	requireClean(t, "lines", out.String()+complaints.String())
 
 	out.Reset()
-	s.watched = false
-	require.NoError(t, s.printPage(client.StreamPage{ContentType: "text/plain", Data: []byte(hostile)}))
+	s.Watched = false
+	require.NoError(t, printPage(s, client.StreamPage{ContentType: "text/plain", Data: []byte(hostile)}))
 	require.Equal(t, hostile, out.String(), "a file gets the bytes as they are")
 }
 
 func TestHarmless_AllThatATerminalObeys(t *testing.T) {
 	t.Parallel()
 	for r := range rune(0x3000) {
-		requireClean(t, fmt.Sprintf("%U", r), strings.ReplaceAll(harmless("a"+string(r)+"b"), "\n", "\x00"))
-		requireClean(t, fmt.Sprintf("%U", r), string(escapedJSON([]byte(string(r)))))
+		requireClean(t, fmt.Sprintf("%U", r), strings.ReplaceAll(terminal.Harmless("a"+string(r)+"b"), "\n", "\x00"))
+		requireClean(t, fmt.Sprintf("%U", r), string(terminal.EscapedJSON([]byte(string(r)))))
 	}
-	require.Equal(t, "a?b ?", harmless("a\xffb\t\x9b"))
-	require.Equal(t, `"a\ufffd\u001b"`+"\n", string(escapedJSON([]byte("\"a\xff\x1b\"\n"))))
-	require.Equal(t, "Grüße, 日本 → ✓", harmless("Grüße, 日本 → ✓"), "what is text stays")
-	s := &session{stdout: io.Discard}
-	require.Equal(t, []string{"a", "b; c"}, reasons(errors.Join(errors.New("a"), errors.New("b\nc"))))
-	require.NoError(t, s.say("%d %s", 3, time.Second))
+	require.Equal(t, "a?b ?", terminal.Harmless("a\xffb\t\x9b"))
+	require.Equal(t, `"a\ufffd\u001b"`+"\n", string(terminal.EscapedJSON([]byte("\"a\xff\x1b\"\n"))))
+	require.Equal(t, "Grüße, 日本 → ✓", terminal.Harmless("Grüße, 日本 → ✓"), "what is text stays")
+	s := &terminal.Session{Stdout: io.Discard}
+	require.Equal(t, []string{"a", "b; c"}, terminal.Reasons(errors.Join(errors.New("a"), errors.New("b\nc"))))
+	require.NoError(t, s.Say("%d %s", 3, time.Second))
 }

@@ -8,6 +8,8 @@ import (
 	"syscall"
 	"testing"
 
+	"github.com/sluice-io/sluice/internal/terminal"
+
 	"github.com/stretchr/testify/require"
 )
 
@@ -28,12 +30,12 @@ func TestWhoeverIsNotBelievedReadsWhatHelps(t *testing.T) {
 		"it has nothing to do with that":  {"https://e", "", errors.New("no"), ""},
 		"there is nothing to complain of": {"https://e", "", nil, ""},
 	} {
-		s := &session{cli: cli{Server: c.server, Cert: c.cert}}
+		s := &terminal.Session{Flags: terminal.Flags{Server: c.server, Cert: c.cert}}
 		if c.err == nil {
-			require.NoError(t, s.withAdvice(nil), name)
+			require.NoError(t, s.WithAdvice(nil), name)
 			continue
 		}
-		err := s.withAdvice(fmt.Errorf("no answer: %w", c.err))
+		err := s.WithAdvice(fmt.Errorf("no answer: %w", c.err))
 		require.ErrorIs(t, err, c.err, name)
 		require.Contains(t, err.Error(), c.advice, name)
 		require.Equal(t, c.advice != "", len(err.Error()) > len("no answer: "+c.err.Error()), name)

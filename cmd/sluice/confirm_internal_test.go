@@ -9,6 +9,8 @@ import (
 	"sync/atomic"
 	"testing"
 
+	"github.com/sluice-io/sluice/internal/terminal"
+
 	"github.com/alecthomas/kong"
 	"github.com/stretchr/testify/require"
 )
@@ -64,10 +66,10 @@ func TestFinal_AsksOrRefuses(t *testing.T) {
 				terminal, yes, asks bool
 				status              int
 			}{
-				{"without a terminal", "y\n", false, false, false, exitUsage},
-				{"no", "n\n", true, false, true, exitFailure},
-				{"return", "\n", true, false, true, exitFailure},
-				{"the end", "", true, false, true, exitFailure},
+				{"without a terminal", "y\n", false, false, false, terminal.ExitUsage},
+				{"no", "n\n", true, false, true, terminal.ExitFailure},
+				{"return", "\n", true, false, true, terminal.ExitFailure},
+				{"the end", "", true, false, true, terminal.ExitFailure},
 				{"yes", "Yes\n", true, false, true, 0},
 				{"y", "y\n", true, false, true, 0},
 				{"said before", "", true, true, false, 0},
@@ -75,7 +77,7 @@ func TestFinal_AsksOrRefuses(t *testing.T) {
 			} {
 				changes.Store(0)
 				var stderr bytes.Buffer
-				s := &session{stdin: strings.NewReader(tt.answer), stdout: io.Discard, stderr: &stderr, terminal: tt.terminal, exit: func(int) {}}
+				s := &terminal.Session{Stdin: strings.NewReader(tt.answer), Stdout: io.Discard, Stderr: &stderr, Terminal: tt.terminal, Exit: func(int) {}}
 				args := append(strings.Fields(command), "--server", server.URL)
 				if tt.yes {
 					args = append(args, "--yes")
@@ -83,7 +85,7 @@ func TestFinal_AsksOrRefuses(t *testing.T) {
 				require.Equal(t, tt.status, run(t.Context(), args, s), "%s: %s", tt.name, stderr.String())
 				require.Equal(t, tt.status == 0, changes.Load() > 0, tt.name)
 				require.Equal(t, tt.asks, strings.Contains(stderr.String(), question) && strings.Contains(stderr.String(), "[y/N]"), "%s: %s", tt.name, stderr.String())
-				require.Equal(t, tt.status == exitUsage, strings.Contains(stderr.String(), "pass --yes\n") && !tt.asks, "%s: %s", tt.name, stderr.String())
+				require.Equal(t, tt.status == terminal.ExitUsage, strings.Contains(stderr.String(), "pass --yes\n") && !tt.asks, "%s: %s", tt.name, stderr.String())
 			}
 		})
 	}

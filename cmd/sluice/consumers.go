@@ -6,6 +6,8 @@ import (
 	"strings"
 	"time"
 
+	"github.com/sluice-io/sluice/internal/terminal"
+
 	"github.com/sluice-io/sluice/pkg/client"
 	"github.com/sluice-io/sluice/pkg/sluice"
 )
@@ -19,37 +21,37 @@ type consumersCmd struct {
 }
 
 // Run lists consumers, or shows one.
-func (c *consumersCmd) Run(ctx context.Context, s *session) error {
-	api, err := s.client()
+func (c *consumersCmd) Run(ctx context.Context, s *terminal.Session) error {
+	api, err := s.Client()
 	if err != nil {
 		return err
 	}
 	if c.Path != "" {
 		if !strings.HasPrefix(c.Path, "/") && !strings.Contains(c.Path, ":") {
-			return usagef("path %q does not start with /", c.Path)
+			return terminal.Usagef("path %q does not start with /", c.Path)
 		}
 		one, err := api.Consumer(ctx, c.Sub, c.Path)
 		if err != nil {
 			return err
 		}
-		return s.show(one, func() error { return s.consumerTable(one) })
+		return s.Show(one, func() error { return consumerTable(s, one) })
 	}
-	all, err := collect(c.Limit, func(cursor string, most int) (client.Page[sluice.WakeConsumer], error) {
+	all, err := terminal.Collect(c.Limit, func(cursor string, most int) (client.Page[sluice.WakeConsumer], error) {
 		return api.Consumers(ctx, c.Sub, client.ConsumersQuery{State: sluice.WakeState(c.State), Limit: most, Cursor: cursor})
 	})
 	if err != nil {
 		return err
 	}
-	return s.show(all, func() error {
+	return s.Show(all, func() error {
 		rows := make([][]string, len(all))
 		for i := range all {
 			one := &all[i]
 			rows[i] = []string{
 				string(one.Path), string(one.State), strconv.FormatUint(one.Epoch, 10), acked(one), strconv.Itoa(len(one.Streams)),
-				maybeWhen(one.WokenAt), maybeWhen(deadline(one)), strconv.Itoa(one.Failures), orDash(one.LastError),
+				terminal.FormatTimePtr(one.WokenAt), terminal.FormatTimePtr(deadline(one)), strconv.Itoa(one.Failures), terminal.OrDash(one.LastError),
 			}
 		}
-		return s.table("PATH | STATE | EPOCH | ACKED | STREAMS | WOKEN | DEADLINE | FAILURES | ERROR", rows)
+		return s.Table("PATH | STATE | EPOCH | ACKED | STREAMS | WOKEN | DEADLINE | FAILURES | ERROR", rows)
 	})
 }
 
@@ -71,25 +73,25 @@ func acked(one *sluice.WakeConsumer) string {
 	return "-"
 }
 
-func (s *session) consumerTable(one sluice.WakeConsumer) error {
-	err := s.facts("consumer", one.ID, "state", string(one.State), "epoch", strconv.FormatUint(one.Epoch, 10), "wake", one.WakeID,
-		"pending", strconv.FormatBool(one.Pending), "woken", maybeWhen(one.WokenAt), "next attempt", maybeWhen(one.NextAttempt),
-		"live until", maybeWhen(one.LiveUntil), "failures", strconv.Itoa(one.Failures), "failing since", maybeWhen(one.FailingSince), "error", one.LastError)
+func consumerTable(s *terminal.Session, one sluice.WakeConsumer) error {
+	err := s.Facts("consumer", one.ID, "state", string(one.State), "epoch", strconv.FormatUint(one.Epoch, 10), "wake", one.WakeID,
+		"pending", strconv.FormatBool(one.Pending), "woken", terminal.FormatTimePtr(one.WokenAt), "next attempt", terminal.FormatTimePtr(one.NextAttempt),
+		"live until", terminal.FormatTimePtr(one.LiveUntil), "failures", strconv.Itoa(one.Failures), "failing since", terminal.FormatTimePtr(one.FailingSince), "error", one.LastError)
 	if err != nil {
 		return err
 	}
 	rows := make([][]string, len(one.Streams))
 	for i, stream := range one.Streams {
-		rows[i] = []string{string(stream.Path), stream.Acked, orDash(stream.Tail), strconv.FormatBool(stream.Pending)}
+		rows[i] = []string{string(stream.Path), stream.Acked, terminal.OrDash(stream.Tail), strconv.FormatBool(stream.Pending)}
 	}
-	if err := s.say(""); err != nil {
+	if err := s.Say(""); err != nil {
 		return err
 	}
-	if err := s.table("STREAM | ACKED | TAIL | PENDING", rows); err != nil || len(one.Attempts) == 0 {
+	if err := s.Table("STREAM | ACKED | TAIL | PENDING", rows); err != nil || len(one.Attempts) == 0 {
 		return err
 	}
-	if err := s.say(""); err != nil {
+	if err := s.Say(""); err != nil {
 		return err
 	}
-	return s.attemptTable(one.Attempts)
+	return attemptTable(s, one.Attempts)
 }

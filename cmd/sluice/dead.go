@@ -6,6 +6,8 @@ import (
 	"strconv"
 	"strings"
 
+	"github.com/sluice-io/sluice/internal/terminal"
+
 	"github.com/sluice-io/sluice/pkg/client"
 	"github.com/sluice-io/sluice/pkg/sluice"
 )
@@ -27,27 +29,27 @@ type deadLsCmd struct {
 }
 
 // Run lists dead letters.
-func (c *deadLsCmd) Run(ctx context.Context, s *session) error {
-	api, err := s.client()
+func (c *deadLsCmd) Run(ctx context.Context, s *terminal.Session) error {
+	api, err := s.Client()
 	if err != nil {
 		return err
 	}
-	all, err := collect(c.Limit, func(cursor string, most int) (client.Page[client.DeadLetter], error) {
+	all, err := terminal.Collect(c.Limit, func(cursor string, most int) (client.Page[client.DeadLetter], error) {
 		q := client.DeadLettersQuery{Reason: sluice.Reason(c.Reason), Path: sluice.Pattern(c.Path), Since: c.Since, Limit: most, Cursor: cursor}
 		return api.DeadLetters(ctx, c.Sub, q)
 	})
 	if err != nil {
 		return err
 	}
-	return s.show(all, func() error {
+	return s.Show(all, func() error {
 		rows := make([][]string, len(all))
 		for i, d := range all {
 			rows[i] = []string{
-				orDash(d.EventID), sequences(d), orDash(string(d.Path)), string(d.Reason), strconv.Itoa(d.Attempts),
-				httpStatus(d.LastStatus), when(d.At), orDash(d.LastError),
+				terminal.OrDash(d.EventID), sequences(d), terminal.OrDash(string(d.Path)), string(d.Reason), strconv.Itoa(d.Attempts),
+				httpStatus(d.LastStatus), terminal.FormatTime(d.At), terminal.OrDash(d.LastError),
 			}
 		}
-		return s.table("EVENT | SEQ | PATH | REASON | ATTEMPTS | STATUS | GIVEN UP | ERROR", rows)
+		return s.Table("EVENT | SEQ | PATH | REASON | ATTEMPTS | STATUS | GIVEN UP | ERROR", rows)
 	})
 }
 
@@ -66,8 +68,8 @@ type deadShowCmd struct {
 }
 
 // Run shows the dead letter.
-func (c *deadShowCmd) Run(ctx context.Context, s *session) error {
-	api, err := s.client()
+func (c *deadShowCmd) Run(ctx context.Context, s *terminal.Session) error {
+	api, err := s.Client()
 	if err != nil {
 		return err
 	}
@@ -75,24 +77,24 @@ func (c *deadShowCmd) Run(ctx context.Context, s *session) error {
 	if err != nil {
 		return err
 	}
-	return s.show(d, func() error { return s.deadLetterTable(d) })
+	return s.Show(d, func() error { return deadLetterTable(s, d) })
 }
 
-func (s *session) deadLetterTable(d client.DeadLetter) error {
+func deadLetterTable(s *terminal.Session, d client.DeadLetter) error {
 	data := ""
 	if d.Event != nil {
 		data = strings.TrimSpace(string(d.Event.AppendJSON(nil)))
 	}
-	err := s.facts("event id", d.EventID, "seq", sequences(d), "path", string(d.Path), "reason", string(d.Reason),
-		"attempts", strconv.Itoa(d.Attempts), "first failed", when(d.FirstFailedAt), "given up", when(d.At),
+	err := s.Facts("event id", d.EventID, "seq", sequences(d), "path", string(d.Path), "reason", string(d.Reason),
+		"attempts", strconv.Itoa(d.Attempts), "first failed", terminal.FormatTime(d.FirstFailedAt), "given up", terminal.FormatTime(d.At),
 		"status", httpStatus(d.LastStatus), "error", d.LastError, "redrivable", strconv.FormatBool(d.Redrivable), "event", data)
 	if err != nil || len(d.History) == 0 {
 		return err
 	}
-	if err := s.say(""); err != nil {
+	if err := s.Say(""); err != nil {
 		return err
 	}
-	return s.attemptTable(d.History)
+	return attemptTable(s, d.History)
 }
 
 type deadRedriveCmd struct {
@@ -103,14 +105,14 @@ type deadRedriveCmd struct {
 }
 
 // Run starts the replay.
-func (c *deadRedriveCmd) Run(ctx context.Context, s *session) error {
+func (c *deadRedriveCmd) Run(ctx context.Context, s *terminal.Session) error {
 	if err := someOrAll(c.Events, c.All); err != nil {
 		return err
 	}
 	if c.Rate < 0 {
-		return usagef("--rate %g: write a number per second, such as 5", c.Rate)
+		return terminal.Usagef("--rate %g: write a number per second, such as 5", c.Rate)
 	}
-	api, err := s.client()
+	api, err := s.Client()
 	if err != nil {
 		return err
 	}
@@ -118,33 +120,26 @@ func (c *deadRedriveCmd) Run(ctx context.Context, s *session) error {
 	if err != nil {
 		return err
 	}
-	return s.show(r, func() error {
-		if err := s.say("Replay %s redrives %s of %s: sluice sub replays %s %s.", r.ID, letters(r.Total), c.Sub, c.Sub, r.ID); err != nil {
+	return s.Show(r, func() error {
+		if err := s.Say("Replay %s redrives %s of %s: sluice sub replays %s %s.", r.ID, terminal.DeadLetterCount(r.Total), c.Sub, c.Sub, r.ID); err != nil {
 			return err
 		}
 		if r.Message == "" {
 			return nil
 		}
-		return s.say("Skipped: %s.", r.Message)
+		return s.Say("Skipped: %s.", r.Message)
 	})
-}
-
-func letters(n uint64) string {
-	if n == 1 {
-		return "one dead letter"
-	}
-	return strconv.FormatUint(n, 10) + " dead letters"
 }
 
 func someOrAll(events []string, all bool) error { //nolint:revive // flag-parameter: it is checked, not obeyed
 	if all == (len(events) > 0) {
-		return usagef("name events, or pass --all")
+		return terminal.Usagef("name events, or pass --all")
 	}
 	return nil
 }
 
 type deadRmCmd struct {
-	asking
+	terminal.Confirmation
 
 	Sub    string   `arg:"" help:"Subscription."`
 	Events []string `arg:"" optional:"" name:"event" help:"IDs of the events; sequences of events that were never read."`
@@ -152,28 +147,28 @@ type deadRmCmd struct {
 }
 
 // Run discards the dead letters.
-func (c *deadRmCmd) Run(ctx context.Context, s *session) error {
+func (c *deadRmCmd) Run(ctx context.Context, s *terminal.Session) error {
 	if err := someOrAll(c.Events, c.All); err != nil {
 		return err
 	}
-	api, err := s.client()
+	api, err := s.Client()
 	if err != nil {
 		return err
 	}
-	if err := c.sure(s, func() (string, error) { return c.question(ctx, api) }); err != nil {
+	if err := c.Confirm(s, func() (string, error) { return c.question(ctx, api) }); err != nil {
 		return err
 	}
 	if c.All {
 		if err := api.DiscardDeadLetters(ctx, c.Sub); err != nil {
 			return err
 		}
-		return s.done("Discarded all dead letters of %s.", c.Sub)
+		return done(s, "Discarded all dead letters of %s.", c.Sub)
 	}
 	for _, event := range c.Events {
 		if err := api.DiscardDeadLetter(ctx, c.Sub, event); err != nil {
 			return fmt.Errorf("%s: %w", event, err)
 		}
-		if err := s.done("Discarded the dead letter of %s.", event); err != nil {
+		if err := done(s, "Discarded the dead letter of %s.", event); err != nil {
 			return err
 		}
 	}
@@ -181,10 +176,10 @@ func (c *deadRmCmd) Run(ctx context.Context, s *session) error {
 }
 
 func (c *deadRmCmd) question(ctx context.Context, api *client.Client) (string, error) {
-	what := letters(uint64(len(c.Events)))
+	what := terminal.DeadLetterCount(uint64(len(c.Events)))
 	if c.All {
 		st, err := api.Status(ctx, c.Sub)
-		many, err := counted(err, ", %d,", st.DeadLetters)
+		many, err := terminal.Counted(err, ", %d,", st.DeadLetters)
 		if err != nil {
 			return "", err
 		}

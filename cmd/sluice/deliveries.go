@@ -5,6 +5,8 @@ import (
 	"strconv"
 	"time"
 
+	"github.com/sluice-io/sluice/internal/terminal"
+
 	"github.com/sluice-io/sluice/pkg/client"
 	"github.com/sluice-io/sluice/pkg/sluice"
 )
@@ -24,12 +26,12 @@ type deliveriesCmd struct {
 }
 
 // Run lists deliveries, or explains one.
-func (c *deliveriesCmd) Run(ctx context.Context, s *session) error {
+func (c *deliveriesCmd) Run(ctx context.Context, s *terminal.Session) error {
 	until, err := timeOrAgo("until", c.Until)
 	if err != nil {
 		return err
 	}
-	api, err := s.client()
+	api, err := s.Client()
 	if err != nil {
 		return err
 	}
@@ -44,9 +46,9 @@ func (c *deliveriesCmd) Run(ctx context.Context, s *session) error {
 		if err != nil {
 			return err
 		}
-		return s.show(d, func() error { return s.deliveryTable(d) })
+		return s.Show(d, func() error { return deliveryTable(s, d) })
 	}
-	all, err := collect(c.Limit, func(cursor string, most int) (client.Page[client.Delivery], error) {
+	all, err := terminal.Collect(c.Limit, func(cursor string, most int) (client.Page[client.Delivery], error) {
 		q := client.DeliveriesQuery{
 			State: c.State, Since: c.Since, Until: until, Path: sluice.Pattern(c.Path), Types: c.Type, Limit: most, Cursor: cursor,
 		}
@@ -55,15 +57,15 @@ func (c *deliveriesCmd) Run(ctx context.Context, s *session) error {
 	if err != nil {
 		return err
 	}
-	return s.show(all, func() error {
+	return s.Show(all, func() error {
 		rows := make([][]string, len(all))
 		for i, d := range all {
 			rows[i] = []string{
-				seqOf(d), orDash(d.EventID), orDash(string(d.Path)), orDash(d.Type), deliveryState(d), strconv.Itoa(d.AttemptCount),
-				httpStatus(d.LastStatus), when(d.LastAttemptAt), maybeWhen(d.NextAttemptAt), orDash(d.LastError),
+				seqOf(d), terminal.OrDash(d.EventID), terminal.OrDash(string(d.Path)), terminal.OrDash(d.Type), deliveryState(d), strconv.Itoa(d.AttemptCount),
+				httpStatus(d.LastStatus), terminal.FormatTime(d.LastAttemptAt), terminal.FormatTimePtr(d.NextAttemptAt), terminal.OrDash(d.LastError),
 			}
 		}
-		return s.table("SEQ | EVENT | PATH | TYPE | STATE | ATTEMPTS | STATUS | LAST ATTEMPT | NEXT ATTEMPT | ERROR", rows)
+		return s.Table("SEQ | EVENT | PATH | TYPE | STATE | ATTEMPTS | STATUS | LAST ATTEMPT | NEXT ATTEMPT | ERROR", rows)
 	})
 }
 
@@ -75,12 +77,12 @@ func attemptNumber(a sluice.Attempt) string {
 	return strconv.Itoa(a.Number)
 }
 
-func (c *deliveriesCmd) act(ctx context.Context, s *session, api *client.Client, act func(ctx context.Context, id, event string) (sluice.Replay, error)) error {
+func (c *deliveriesCmd) act(ctx context.Context, s *terminal.Session, api *client.Client, act func(ctx context.Context, id, event string) (sluice.Replay, error)) error {
 	if c.EventID == "" && c.Discard {
-		return usagef("--discard: name the event; 'sluice sub status' lists held lanes")
+		return terminal.Usagef("--discard: name the event; 'sluice sub status' lists held lanes")
 	}
 	if c.EventID == "" {
-		return usagef("--retry: name the event; for many events, use 'sluice dead redrive' or 'sluice sub replay'")
+		return terminal.Usagef("--retry: name the event; for many events, use 'sluice dead redrive' or 'sluice sub replay'")
 	}
 	rep, err := act(ctx, c.Sub, c.EventID)
 	if err == nil {
@@ -89,7 +91,7 @@ func (c *deliveriesCmd) act(ctx context.Context, s *session, api *client.Client,
 	if err != nil {
 		return err
 	}
-	return s.show(rep, func() error { return s.replayTable([]sluice.Replay{rep}) })
+	return s.Show(rep, func() error { return replayTable(s, []sluice.Replay{rep}) })
 }
 
 func deliveryState(d client.Delivery) string { return because(d.State, string(d.Reason)) }
@@ -102,29 +104,29 @@ func seqOf(d client.Delivery) string {
 	return strconv.FormatUint(d.Seq, 10)
 }
 
-func (s *session) deliveryTable(d client.Delivery) error {
+func deliveryTable(s *terminal.Session, d client.Delivery) error {
 	next := ""
 	if d.NextAttemptAt != nil {
-		next = when(*d.NextAttemptAt)
+		next = terminal.FormatTime(*d.NextAttemptAt)
 	}
-	err := s.facts("event", d.EventID, "seq", seqOf(d), "path", string(d.Path), "type", d.Type,
+	err := s.Facts("event", d.EventID, "seq", seqOf(d), "path", string(d.Path), "type", d.Type,
 		"state", deliveryState(d), "why", d.Explanation, "next attempt", next)
 	if err != nil || len(d.Attempts) == 0 {
 		return err
 	}
-	if err := s.say(""); err != nil {
+	if err := s.Say(""); err != nil {
 		return err
 	}
-	return s.attemptTable(d.Attempts)
+	return attemptTable(s, d.Attempts)
 }
 
-func (s *session) attemptTable(attempts []sluice.Attempt) error {
+func attemptTable(s *terminal.Session, attempts []sluice.Attempt) error {
 	rows := make([][]string, len(attempts))
 	for i, a := range attempts {
 		rows[i] = []string{
-			attemptNumber(a), when(a.StartedAt), a.Duration.Std().Round(time.Microsecond).String(), string(a.Outcome),
-			httpStatus(a.Status), orDash(a.Error), orDash(a.Response),
+			attemptNumber(a), terminal.FormatTime(a.StartedAt), a.Duration.Std().Round(time.Microsecond).String(), string(a.Outcome),
+			httpStatus(a.Status), terminal.OrDash(a.Error), terminal.OrDash(a.Response),
 		}
 	}
-	return s.table("ATTEMPT | STARTED | DURATION | OUTCOME | STATUS | ERROR | RESPONSE", rows)
+	return s.Table("ATTEMPT | STARTED | DURATION | OUTCOME | STATUS | ERROR | RESPONSE", rows)
 }

@@ -7,6 +7,8 @@ import (
 	"strings"
 	"time"
 
+	"github.com/sluice-io/sluice/internal/terminal"
+
 	"github.com/sluice-io/sluice/pkg/client"
 	"github.com/sluice-io/sluice/pkg/sluice"
 )
@@ -59,14 +61,14 @@ func viewOf(ev sluice.Event) eventView {
 }
 
 // Run lists events.
-func (c *eventsLsCmd) Run(ctx context.Context, s *session) error {
-	api, err := s.client()
+func (c *eventsLsCmd) Run(ctx context.Context, s *terminal.Session) error {
+	api, err := s.Client()
 	if err != nil {
 		return err
 	}
 	now := time.Now()
 	since, until := sluice.Ago(c.Since, now), sluice.Ago(c.Until, now)
-	all, err := collect(c.Limit, func(cursor string, most int) (client.Page[sluice.Event], error) {
+	all, err := terminal.Collect(c.Limit, func(cursor string, most int) (client.Page[sluice.Event], error) {
 		return api.Events(ctx, c.NS, client.EventsQuery{
 			Pattern: sluice.Pattern(c.Pattern), Types: c.Types, Since: since, Until: until, Limit: most, Cursor: cursor,
 		})
@@ -77,9 +79,9 @@ func (c *eventsLsCmd) Run(ctx context.Context, s *session) error {
 	views, rows := make([]eventView, len(all)), make([][]string, len(all))
 	for i, ev := range all {
 		views[i] = viewOf(ev)
-		rows[i] = []string{strconv.FormatUint(ev.Seq, 10), when(ev.Time), string(ev.Path), ev.Type, ev.ID, excerpt(ev.Data)}
+		rows[i] = []string{strconv.FormatUint(ev.Seq, 10), terminal.FormatTime(ev.Time), string(ev.Path), ev.Type, ev.ID, excerpt(ev.Data)}
 	}
-	return s.show(views, func() error { return s.table("SEQ | TIME | PATH | TYPE | ID | DATA", rows) })
+	return s.Show(views, func() error { return s.Table("SEQ | TIME | PATH | TYPE | ID | DATA", rows) })
 }
 
 type eventsGetCmd struct {
@@ -88,8 +90,8 @@ type eventsGetCmd struct {
 }
 
 // Run shows the event.
-func (c *eventsGetCmd) Run(ctx context.Context, s *session) error {
-	api, err := s.client()
+func (c *eventsGetCmd) Run(ctx context.Context, s *terminal.Session) error {
+	api, err := s.Client()
 	if err != nil {
 		return err
 	}
@@ -97,9 +99,9 @@ func (c *eventsGetCmd) Run(ctx context.Context, s *session) error {
 	if err != nil {
 		return err
 	}
-	return s.show(viewOf(ev), func() error {
-		return s.facts("seq", strconv.FormatUint(ev.Seq, 10), "id", ev.ID, "type", ev.Type, "path", string(ev.Path),
-			"source", ev.Source, "time", when(ev.Time), "subject", ev.Subject, "content type", ev.ContentType,
+	return s.Show(viewOf(ev), func() error {
+		return s.Facts("seq", strconv.FormatUint(ev.Seq, 10), "id", ev.ID, "type", ev.Type, "path", string(ev.Path),
+			"source", ev.Source, "time", terminal.FormatTime(ev.Time), "subject", ev.Subject, "content type", ev.ContentType,
 			"extensions", compact(ev.Extensions), "data", string(ev.Data))
 	})
 }

@@ -15,6 +15,8 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/sluice-io/sluice/internal/terminal"
+
 	"github.com/stretchr/testify/require"
 
 	"github.com/sluice-io/sluice/config"
@@ -58,7 +60,7 @@ func serving(t *testing.T) commands {
 func (c commands) run(stdin string, args ...string) (status int, stdout, stderr string) {
 	c.t.Helper()
 	var out, complaints bytes.Buffer
-	s := &session{stdin: strings.NewReader(stdin), stdout: &out, stderr: &complaints, exit: func(int) {}}
+	s := &terminal.Session{Stdin: strings.NewReader(stdin), Stdout: &out, Stderr: &complaints, Exit: func(int) {}}
 	status = run(c.t.Context(), append(args, "--data", c.data), s)
 	return status, out.String(), complaints.String()
 }
@@ -74,8 +76,8 @@ func (c commands) must(args ...string) string {
 // api returns the server's client, as commands have it.
 func (c commands) api() *client.Client {
 	c.t.Helper()
-	s := &session{cli: cli{Data: c.data}, stdout: io.Discard, stderr: io.Discard}
-	api, err := s.client()
+	s := &terminal.Session{Flags: terminal.Flags{Data: c.data}, Stdout: io.Discard, Stderr: io.Discard}
+	api, err := s.Client()
 	require.NoError(c.t, err)
 	c.t.Cleanup(api.HTTP.CloseIdleConnections)
 	return api
@@ -214,7 +216,7 @@ func TestAFabricsEventsAreHeldToTheCatalogue(t *testing.T) {
 		"plugin.admitted":        `{"plugin":"p"}`,                                                                                                                  // S2-61
 	} {
 		status, _, stderr := c.run("", "pub", "/fabric/x", data, "--ns", "fabric", "--type", kind)
-		require.Equal(t, exitFailure, status, kind)
+		require.Equal(t, terminal.ExitFailure, status, kind)
 		require.Regexp(t, "invalid_event_data|unknown_event_type", stderr, kind)
 	}
 }

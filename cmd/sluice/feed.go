@@ -7,6 +7,8 @@ import (
 	"strings"
 	"time"
 
+	"github.com/sluice-io/sluice/internal/terminal"
+
 	"github.com/sluice-io/sluice/pkg/client"
 	"github.com/sluice-io/sluice/pkg/sluice"
 )
@@ -25,7 +27,7 @@ func (f *filterFlags) filter() (sluice.Filter, error) {
 	for _, label := range f.Labels {
 		name, value, ok := strings.Cut(label, "=")
 		if !ok {
-			return wanted, usagef("--label %q: write NAME=VALUE", label)
+			return wanted, terminal.Usagef("--label %q: write NAME=VALUE", label)
 		}
 		if wanted.Labels == nil {
 			wanted.Labels = map[string][]string{}
@@ -66,16 +68,16 @@ after a line, pass its "resume" to --since.
 }
 
 // Run shows events until the context ends.
-func (c *feedCmd) Run(ctx context.Context, s *session) error {
+func (c *feedCmd) Run(ctx context.Context, s *terminal.Session) error {
 	query, err := c.query(time.Now())
 	if err != nil {
 		return err
 	}
-	api, err := s.client()
+	api, err := s.Client()
 	if err != nil {
 		return err
 	}
-	out := &feedPrinter{session: s, paint: s.painter(c.Color, s.watched), notes: s.painter(c.Color, s.terminal), what: c.Pattern + " in " + c.NS}
+	out := &feedPrinter{Session: s, paint: s.Painter(c.Color, s.Watched), notes: s.Painter(c.Color, s.Terminal), what: c.Pattern + " in " + c.NS}
 	shown := 0
 	for item, err := range api.Feed(ctx, c.NS, query) {
 		if err != nil && ctx.Err() != nil {
@@ -107,7 +109,7 @@ func (c *feedCmd) query(now time.Time) (client.FeedQuery, error) {
 		return q, err
 	}
 	if _, err := sluice.ParsePattern(c.Pattern); err != nil {
-		return q, usageError{err}
+		return q, terminal.Usage(err)
 	}
 	return q, c.checkCoalescing()
 }
@@ -116,11 +118,11 @@ func (c *feedCmd) query(now time.Time) (client.FeedQuery, error) {
 func (c *feedCmd) checkCoalescing() error {
 	switch {
 	case len(c.Coalesce) == 0 && c.First:
-		return usagef("--first requires --coalesce")
+		return terminal.Usagef("--first requires --coalesce")
 	case len(c.Coalesce) == 0 && c.Window != 0:
-		return usagef("--window requires --coalesce")
+		return terminal.Usagef("--window requires --coalesce")
 	case c.Window != 0 && (c.Window < time.Millisecond || c.Window > 5*time.Second):
-		return usagef("--window %s: write 1ms to 5s", c.Window)
+		return terminal.Usagef("--window %s: write 1ms to 5s", c.Window)
 	}
 	return nil
 }
@@ -135,16 +137,16 @@ type feedView struct {
 
 // feedPrinter prints what a feed tells, one thing a line.
 type feedPrinter struct {
-	*session
+	*terminal.Session
 
-	paint painter // what is shown
-	notes painter // what is said about it, on stderr
-	what  string  // is followed
+	paint terminal.Painter // what is shown
+	notes terminal.Painter // what is said about it, on stderr
+	what  string           // is followed
 	away  bool
 }
 
 func (p *feedPrinter) print(item client.FeedItem) error {
-	if p.json() {
+	if p.IsJSON() {
 		return p.line(item)
 	}
 	switch ev := item.Event; {
@@ -158,7 +160,7 @@ func (p *feedPrinter) print(item client.FeedItem) error {
 	case p.away:
 		p.away = false
 		p.note("reconnected")
-	case p.terminal:
+	case p.Terminal:
 		p.note("following %s; ^C ends it", p.what)
 	}
 	return nil
@@ -166,16 +168,16 @@ func (p *feedPrinter) print(item client.FeedItem) error {
 
 // note says something about a feed to people; what is shown is on stdout.
 func (p *feedPrinter) note(format string, args ...any) {
-	p.complain("%s", p.notes.paint(yellow, "sluice: "+fmt.Sprintf(format, args...)))
+	p.Complain("%s", p.notes.Paint(terminal.Yellow, "sluice: "+fmt.Sprintf(format, args...)))
 }
 
 func (p *feedPrinter) event(ev *sluice.Event, item client.FeedItem) error {
-	var more clean
+	var more terminal.Clean
 	if item.Coalesced > 1 {
-		more = p.paint.paint(faint, fmt.Sprintf("  (one of %d)", item.Coalesced))
+		more = p.paint.Paint(terminal.Faint, fmt.Sprintf("  (one of %d)", item.Coalesced))
 	}
-	place := p.paint.paint(faint, strconv.FormatUint(item.Seq, 10)+"  "+ev.Time.Local().Format(time.TimeOnly))
-	return p.say("%s  %s  %s  %s%s", place, p.paint.named(ev.Type), ev.Path, excerpt(ev.Data), more)
+	place := p.paint.Paint(terminal.Faint, strconv.FormatUint(item.Seq, 10)+"  "+ev.Time.Local().Format(time.TimeOnly))
+	return p.Say("%s  %s  %s  %s%s", place, p.paint.Named(ev.Type), ev.Path, excerpt(ev.Data), more)
 }
 
 // line prints what a feed tells as programs get it.
@@ -187,13 +189,13 @@ func (p *feedPrinter) line(item client.FeedItem) error {
 		if item.Coalesced > 1 {
 			view.Coalesced = item.Coalesced
 		}
-		return p.printLine(view)
+		return p.PrintLine(view)
 	case item.Lagged != nil:
-		return p.printLine(map[string]any{"lagged": item.Lagged, "resume": item.Resume})
+		return p.PrintLine(map[string]any{"lagged": item.Lagged, "resume": item.Resume})
 	case item.Away != nil:
-		return p.printLine(map[string]any{"away": failureOf(item.Away).Error, "resume": item.Resume})
+		return p.PrintLine(map[string]any{"away": terminal.FailureOf(item.Away).Error, "resume": item.Resume})
 	case item.Subscribed != nil:
-		return p.printLine(map[string]any{"subscribed": true, "current_seq": *item.Subscribed})
+		return p.PrintLine(map[string]any{"subscribed": true, "current_seq": *item.Subscribed})
 	}
 	return nil
 }

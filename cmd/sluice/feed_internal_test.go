@@ -12,6 +12,8 @@ import (
 	"testing"
 	"time"
 
+	"github.com/sluice-io/sluice/internal/terminal"
+
 	"github.com/stretchr/testify/require"
 
 	"github.com/sluice-io/sluice/pkg/sluice"
@@ -25,7 +27,7 @@ func frame(seq int, kind, data string) string {
 
 // follow carries out sluice feed against a server whose nth connection says the nth text, and is interrupted when the last
 // one was said.
-func follow(t *testing.T, s session, texts []string, args ...string) (status int, stdout, stderr string) {
+func follow(t *testing.T, s terminal.Session, texts []string, args ...string) (status int, stdout, stderr string) {
 	t.Helper()
 	ctx, interrupt := context.WithCancel(t.Context())
 	var n atomic.Int32
@@ -42,7 +44,7 @@ func follow(t *testing.T, s session, texts []string, args ...string) (status int
 	t.Cleanup(server.Close)
 	t.Cleanup(http.DefaultClient.CloseIdleConnections)
 	var out, complaints bytes.Buffer
-	s.stdin, s.stdout, s.stderr, s.exit = strings.NewReader(""), &out, &complaints, func(int) {}
+	s.Stdin, s.Stdout, s.Stderr, s.Exit = strings.NewReader(""), &out, &complaints, func(int) {}
 	status = run(ctx, append([]string{"feed", "--server", server.URL}, args...), &s)
 	return status, out.String(), complaints.String()
 }
@@ -54,7 +56,7 @@ func TestWhoeverFollowsAFeedSeesWhatBecomesOfIt(t *testing.T) {
 		frame(2, "a", "x") + "data: {\"lagged\":{\"missed_count\":3,\"oldest_available_seq\":6,\"current_seq\":9}}\n\n" + frame(6, "b", "y"),
 		"data: {\"error\":{\"code\":\"unavailable\",\"message\":\"bye\",\"details\":{}}}\n\n",
 	}
-	status, stdout, stderr := follow(t, session{terminal: true}, texts)
+	status, stdout, stderr := follow(t, terminal.Session{Terminal: true}, texts)
 	require.Zero(t, status, stderr)
 	require.Regexp(t, `^2  \d\d:\d\d:\d\d  a  /p  x\n6  \d\d:\d\d:\d\d  b  /p  y\n$`, stdout)
 	for _, said := range []string{
@@ -64,7 +66,7 @@ func TestWhoeverFollowsAFeedSeesWhatBecomesOfIt(t *testing.T) {
 		require.Contains(t, stderr, said)
 	}
 
-	status, stdout, stderr = follow(t, session{terminal: true, watched: true}, texts, "-o", "json", "--color", "always")
+	status, stdout, stderr = follow(t, terminal.Session{Terminal: true, Watched: true}, texts, "-o", "json", "--color", "always")
 	require.Zero(t, status)
 	require.Empty(t, stderr, "programs read all of it at one place")
 	require.NotContains(t, stdout, "\x1b")
@@ -83,17 +85,17 @@ func TestColoursAreForWhoeverIsWatching(t *testing.T) {
 	texts := []string{frame(2, "order.placed", "x") + frame(3, "order.paid", "y") + frame(4, "order.placed", "\x1b[2J\u202ez")}
 	for _, tt := range []struct {
 		name    string
-		session session
+		session terminal.Session
 		flags   []string
 		want    bool
 	}{
-		{"a terminal", session{watched: true}, nil, true},
-		{"no terminal", session{terminal: true}, nil, false},
-		{"NO_COLOR", session{watched: true, environ: []string{"NO_COLOR=1"}}, nil, false},
-		{"NO_COLOR that is empty", session{watched: true, environ: []string{"NO_COLOR="}}, nil, true},
-		{"a dumb terminal", session{watched: true, environ: []string{"TERM=dumb"}}, nil, false},
-		{"always", session{environ: []string{"NO_COLOR=1"}}, []string{"--color", "always"}, true},
-		{"never", session{watched: true}, []string{"--color=never"}, false},
+		{"a terminal", terminal.Session{Watched: true}, nil, true},
+		{"no terminal", terminal.Session{Terminal: true}, nil, false},
+		{"NO_COLOR", terminal.Session{Watched: true, Environ: []string{"NO_COLOR=1"}}, nil, false},
+		{"NO_COLOR that is empty", terminal.Session{Watched: true, Environ: []string{"NO_COLOR="}}, nil, true},
+		{"a dumb terminal", terminal.Session{Watched: true, Environ: []string{"TERM=dumb"}}, nil, false},
+		{"always", terminal.Session{Environ: []string{"NO_COLOR=1"}}, []string{"--color", "always"}, true},
+		{"never", terminal.Session{Watched: true}, []string{"--color=never"}, false},
 	} {
 		status, stdout, stderr := follow(t, tt.session, texts, tt.flags...)
 		require.Zero(t, status, stderr)
@@ -102,14 +104,14 @@ func TestColoursAreForWhoeverIsWatching(t *testing.T) {
 		require.NotContains(t, stdout, "\u202e", tt.name)
 		require.Contains(t, stdout, "?[2J?z", tt.name)
 		if tt.want {
-			placed := painter{true}.named("order.placed")
+			placed := terminal.Painter{On: true}.Named("order.placed")
 			require.Equal(t, 2, strings.Count(stdout, string(placed)), tt.name)
 			require.NotContains(t, stdout, strings.Replace(string(placed), "placed", "paid", 1), "another type has another colour")
 		}
 	}
 	used := map[string]bool{}
 	for _, kind := range sluice.SystemTypes() {
-		used[strings.TrimSuffix(string(painter{true}.named(kind)), kind+"\x1b[0m")] = true
+		used[strings.TrimSuffix(string(terminal.Painter{On: true}.Named(kind)), kind+"\x1b[0m")] = true
 	}
 	require.Greater(t, len(used), 4, "types are told apart by their colours")
 }

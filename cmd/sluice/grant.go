@@ -9,6 +9,8 @@ import (
 	"strings"
 	"time"
 
+	"github.com/sluice-io/sluice/internal/terminal"
+
 	"github.com/sluice-io/sluice/pkg/client"
 	"github.com/sluice-io/sluice/pkg/sluice"
 )
@@ -32,7 +34,7 @@ type end struct {
 // time returns the end; zero if none is said.
 func (e end) time(now time.Time) (time.Time, error) {
 	if e.For < 0 {
-		return time.Time{}, usagef("--for %s: write a duration, such as 30d", e.For)
+		return time.Time{}, terminal.Usagef("--for %s: write a duration, such as 30d", e.For)
 	}
 	if e.For == 0 {
 		return e.Until, nil
@@ -45,13 +47,13 @@ type printing struct {
 	TokenOnly bool `name:"token-only" help:"Print only the token."`
 }
 
-func (p printing) minted(s *session, m client.Minted, done string) error {
+func (p printing) minted(s *terminal.Session, m client.Minted, done string) error {
 	if p.TokenOnly {
-		return s.say("%s", m.Token)
+		return s.Say("%s", m.Token)
 	}
-	return s.show(m, func() error {
-		return s.say("%s grant %s: %s may %s %s until %s\n\nThe token is not shown again; send it as bearer token or set it as SLUICE_TOKEN:\n\n  %s\n",
-			done, m.ID, m.Principal, verbs(m.Verbs), m.Object, when(m.ExpiresAt), m.Token)
+	return s.Show(m, func() error {
+		return s.Say("%s grant %s: %s may %s %s until %s\n\nThe token is not shown again; send it as bearer token or set it as SLUICE_TOKEN:\n\n  %s\n",
+			done, m.ID, m.Principal, verbs(m.Verbs), m.Object, terminal.FormatTime(m.ExpiresAt), m.Token)
 	})
 }
 
@@ -72,19 +74,19 @@ func (*grantCreateCmd) Help() string {
 }
 
 // Run issues the grant.
-func (c *grantCreateCmd) Run(ctx context.Context, s *session) error {
+func (c *grantCreateCmd) Run(ctx context.Context, s *terminal.Session) error {
 	until, err := c.time(time.Now())
 	if err != nil {
 		return err
 	}
 	if until.IsZero() {
-		return usagef("set a lifetime: --for 30d, or --until with a time")
+		return terminal.Usagef("set a lifetime: --for 30d, or --until with a time")
 	}
 	who, err := sluice.ParsePrincipal(c.Principal)
 	if err != nil {
-		return usageError{err}
+		return terminal.Usage(err)
 	}
-	api, err := s.client()
+	api, err := s.Client()
 	if err != nil {
 		return err
 	}
@@ -106,12 +108,12 @@ type grantLsCmd struct {
 }
 
 // Run lists grants.
-func (c *grantLsCmd) Run(ctx context.Context, s *session) error {
-	api, err := s.client()
+func (c *grantLsCmd) Run(ctx context.Context, s *terminal.Session) error {
+	api, err := s.Client()
 	if err != nil {
 		return err
 	}
-	all, err := collect(c.Limit, func(cursor string, most int) (client.Page[sluice.Grant], error) {
+	all, err := terminal.Collect(c.Limit, func(cursor string, most int) (client.Page[sluice.Grant], error) {
 		return api.Grants(ctx, client.GrantsQuery{
 			Principal: sluice.Principal(c.Principal), Namespace: c.NS, Active: c.Active, Limit: most, Cursor: cursor,
 		})
@@ -119,13 +121,13 @@ func (c *grantLsCmd) Run(ctx context.Context, s *session) error {
 	if err != nil {
 		return err
 	}
-	return s.show(all, func() error {
+	return s.Show(all, func() error {
 		now := time.Now()
 		rows := make([][]string, len(all))
 		for i, g := range all {
-			rows[i] = []string{g.ID, string(g.Principal), verbs(g.Verbs), g.Object.String(), grantState(g, now), when(g.ExpiresAt), string(g.IssuedBy), g.Description}
+			rows[i] = []string{g.ID, string(g.Principal), verbs(g.Verbs), g.Object.String(), grantState(g, now), terminal.FormatTime(g.ExpiresAt), string(g.IssuedBy), g.Description}
 		}
-		return s.table("ID | PRINCIPAL | VERBS | OBJECT | STATE | EXPIRES | FROM | DESCRIPTION", rows)
+		return s.Table("ID | PRINCIPAL | VERBS | OBJECT | STATE | EXPIRES | FROM | DESCRIPTION", rows)
 	})
 }
 
@@ -134,8 +136,8 @@ type grantShowCmd struct {
 }
 
 // Run shows the grant.
-func (c *grantShowCmd) Run(ctx context.Context, s *session) error {
-	api, err := s.client()
+func (c *grantShowCmd) Run(ctx context.Context, s *terminal.Session) error {
+	api, err := s.Client()
 	if err != nil {
 		return err
 	}
@@ -143,7 +145,7 @@ func (c *grantShowCmd) Run(ctx context.Context, s *session) error {
 	if err != nil {
 		return err
 	}
-	return s.show(g, func() error { return s.facts(grantFacts(g)...) })
+	return s.Show(g, func() error { return s.Facts(grantFacts(g)...) })
 }
 
 type grantRenewCmd struct {
@@ -154,12 +156,12 @@ type grantRenewCmd struct {
 }
 
 // Run gives the grant its new token.
-func (c *grantRenewCmd) Run(ctx context.Context, s *session) error {
+func (c *grantRenewCmd) Run(ctx context.Context, s *terminal.Session) error {
 	until, err := c.time(time.Now())
 	if err != nil {
 		return err
 	}
-	api, err := s.client()
+	api, err := s.Client()
 	if err != nil {
 		return err
 	}
@@ -171,7 +173,7 @@ func (c *grantRenewCmd) Run(ctx context.Context, s *session) error {
 }
 
 type grantRevokeCmd struct {
-	asking
+	terminal.Confirmation
 
 	IDs []string `arg:"" name:"id" help:"Grants."`
 }
@@ -182,12 +184,12 @@ func (*grantRevokeCmd) Help() string {
 }
 
 // Run revokes the grants.
-func (c *grantRevokeCmd) Run(ctx context.Context, s *session) error {
-	api, err := s.client()
+func (c *grantRevokeCmd) Run(ctx context.Context, s *terminal.Session) error {
+	api, err := s.Client()
 	if err != nil {
 		return err
 	}
-	if err := c.sure(s, asks("Revoke %s and all grants derived from them permanently? The subscriptions created under them are cancelled.", strings.Join(c.IDs, ", "))); err != nil {
+	if err := c.Confirm(s, terminal.Question("Revoke %s and all grants derived from them permanently? The subscriptions created under them are cancelled.", strings.Join(c.IDs, ", "))); err != nil {
 		return err
 	}
 	for _, id := range c.IDs {
@@ -195,7 +197,7 @@ func (c *grantRevokeCmd) Run(ctx context.Context, s *session) error {
 		if err != nil {
 			return fmt.Errorf("%s: %w", id, err)
 		}
-		if err := s.show(g, func() error { return s.say("Revoked grant %s of %s.", g.ID, g.Principal) }); err != nil {
+		if err := s.Show(g, func() error { return s.Say("Revoked grant %s of %s.", g.ID, g.Principal) }); err != nil {
 			return err
 		}
 	}
@@ -209,15 +211,15 @@ type grantVerifyCmd struct {
 }
 
 // Run verifies the token. It fails unless the token counts and allows what was asked about.
-func (c *grantVerifyCmd) Run(ctx context.Context, s *session) error {
+func (c *grantVerifyCmd) Run(ctx context.Context, s *terminal.Session) error {
 	if (c.Verb == "") != (c.Object == nil) {
-		return usagef("--verb and --object must be set together")
+		return terminal.Usagef("--verb and --object must be set together")
 	}
-	token, err := s.tokenOf(c.Token)
+	token, err := tokenOf(s, c.Token)
 	if err != nil {
 		return err
 	}
-	api, err := s.client()
+	api, err := s.Client()
 	if err != nil {
 		return err
 	}
@@ -229,7 +231,7 @@ func (c *grantVerifyCmd) Run(ctx context.Context, s *session) error {
 	if err != nil {
 		return err
 	}
-	if err := s.show(v, func() error { return s.facts(verificationFacts(v)...) }); err != nil {
+	if err := s.Show(v, func() error { return s.Facts(verificationFacts(v)...) }); err != nil {
 		return err
 	}
 	switch {
@@ -250,11 +252,11 @@ func (c *grantVerifyCmd) whyNot(g *sluice.Grant, about sluice.Object) string {
 }
 
 // tokenOf returns what is given as a token, or read from stdin.
-func (s *session) tokenOf(given string) (string, error) {
+func tokenOf(s *terminal.Session, given string) (string, error) {
 	if given != "-" {
 		return given, nil
 	}
-	data, err := io.ReadAll(io.LimitReader(s.stdin, 1<<16))
+	data, err := io.ReadAll(io.LimitReader(s.Stdin, 1<<16))
 	if err != nil {
 		return "", fmt.Errorf("read the token: %w", err)
 	}
@@ -283,7 +285,7 @@ func grantFacts(g sluice.Grant) []string {
 	return []string{
 		"grant", g.ID, "principal", string(g.Principal), "verbs", verbs(g.Verbs), "object", g.Object.String(),
 		"state", grantState(g, time.Now()), "description", g.Description, "on behalf of", string(g.OnBehalfOf),
-		"issued", when(g.IssuedAt) + " by " + string(g.IssuedBy), "part of", g.Parent, "expires", when(g.ExpiresAt),
+		"issued", terminal.FormatTime(g.IssuedAt) + " by " + string(g.IssuedBy), "part of", g.Parent, "expires", terminal.FormatTime(g.ExpiresAt),
 	}
 }
 
@@ -310,8 +312,8 @@ func verbs(all []sluice.Verb) string {
 type whoamiCmd struct{}
 
 // Run asks the server.
-func (whoamiCmd) Run(ctx context.Context, s *session) error {
-	api, err := s.client()
+func (whoamiCmd) Run(ctx context.Context, s *terminal.Session) error {
+	api, err := s.Client()
 	if err != nil {
 		return err
 	}
@@ -319,10 +321,10 @@ func (whoamiCmd) Run(ctx context.Context, s *session) error {
 	if err != nil {
 		return err
 	}
-	return s.show(who, func() error {
+	return s.Show(who, func() error {
 		if who.Grant == nil {
-			return s.facts("principal", string(who.Principal))
+			return s.Facts("principal", string(who.Principal))
 		}
-		return s.facts(grantFacts(*who.Grant)...)
+		return s.Facts(grantFacts(*who.Grant)...)
 	})
 }

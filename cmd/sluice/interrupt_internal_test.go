@@ -20,6 +20,8 @@ import (
 	"testing"
 	"time"
 
+	"github.com/sluice-io/sluice/internal/terminal"
+
 	"github.com/stretchr/testify/require"
 )
 
@@ -29,7 +31,7 @@ var errSignal = errors.New("interrupted by a signal: test")
 // runUntil carries out a command in its own process's place: the context is the caller's.
 func runUntil(ctx context.Context, stdin string, args ...string) (status int, stdout, stderr string) {
 	var out, complaints bytes.Buffer
-	s := &session{stdin: strings.NewReader(stdin), stdout: &out, stderr: &complaints, exit: func(int) {}}
+	s := &terminal.Session{Stdin: strings.NewReader(stdin), Stdout: &out, Stderr: &complaints, Exit: func(int) {}}
 	status = run(ctx, args, s)
 	return status, out.String(), complaints.String()
 }
@@ -96,7 +98,7 @@ func TestPub_CountsTheBatchUnderWay(t *testing.T) {
 	t.Parallel()
 	url, ctx, asked := interrupting(t, 2, `{"ok":true,"events":[{"id":"a","path":"/a","seq":1},{"id":"b","path":"/a","seq":2}]}`)
 	status, _, stderr := runUntil(ctx, strings.Repeat("{\"data\":1}\n", 8), "pub", "/a", "--from", "-", "--batch", "2", "--server", url)
-	require.Equal(t, exitFailure, status)
+	require.Equal(t, terminal.ExitFailure, status)
 	require.Contains(t, stderr, "after 4 published events: interrupted by a signal: test")
 	require.Equal(t, int32(2), asked.Load())
 }
@@ -106,7 +108,7 @@ func TestRemove_SaysWhatIsDoneAndStops(t *testing.T) {
 	t.Parallel()
 	url, ctx, asked := interrupting(t, 2, `{"ok":true}`)
 	status, stdout, stderr := runUntil(ctx, "", "stream", "rm", "/a", "/b", "/c", "--yes", "--server", url)
-	require.Equal(t, exitFailure, status)
+	require.Equal(t, terminal.ExitFailure, status)
 	require.Contains(t, stdout, "Deleted stream /b.")
 	require.Contains(t, stderr, "/c: ")
 	require.Contains(t, stderr, errSignal.Error())
@@ -118,7 +120,7 @@ func TestTypesPut_SaysWhatIsStored(t *testing.T) {
 	t.Parallel()
 	url, ctx, _ := interrupting(t, 1, `{"type":"a","namespace":"default","revision":7}`)
 	status, stdout, stderr := runUntil(ctx, `[{"type":"a"},{"type":"b"}]`, "types", "put", "-", "--server", url)
-	require.Equal(t, exitFailure, status)
+	require.Equal(t, terminal.ExitFailure, status)
 	require.Contains(t, stdout, "Stored type a in default as revision 7.")
 	require.Contains(t, stderr, "b: ")
 }
@@ -128,7 +130,7 @@ func TestReplay_SaysThatItGoesOn(t *testing.T) {
 	t.Parallel()
 	url, ctx, _ := interrupting(t, 1, `{"id":"r1","subscription":"s1","state":"running","total":9}`)
 	status, _, stderr := runUntil(ctx, "", "sub", "replay", "s1", "--wait", "--yes", "--server", url)
-	require.Equal(t, exitFailure, status)
+	require.Equal(t, terminal.ExitFailure, status)
 	require.Contains(t, stderr, errSignal.Error()+"; the replay continues: sluice sub replays s1 r1")
 }
 
@@ -157,9 +159,9 @@ func TestDemo_InterruptedStillConcludes(t *testing.T) {
 	ctx, interrupt := context.WithCancelCause(t.Context())
 	out := &watcher{text: " 204", seen: func() { interrupt(errSignal) }}
 	var complaints bytes.Buffer
-	s := &session{stdin: strings.NewReader(""), stdout: out, stderr: &complaints, exit: func(int) {}}
+	s := &terminal.Session{Stdin: strings.NewReader(""), Stdout: out, Stderr: &complaints, Exit: func(int) {}}
 	status := run(ctx, []string{"demo", "--events", "500", "--over", "1h"}, s)
-	require.Equal(t, exitFailure, status)
+	require.Equal(t, terminal.ExitFailure, status)
 	require.Contains(t, complaints.String(), errSignal.Error())
 	require.Contains(t, complaints.String(), "deliveries did not arrive")
 	_, summary, ok := strings.Cut(out.String(), "events published,")
@@ -175,7 +177,7 @@ func TestDemo_InterruptedStillConcludes(t *testing.T) {
 func TestOutliving_IsBounded(t *testing.T) {
 	t.Parallel()
 	parent, cancel := context.WithCancelCause(t.Context())
-	ctx, done := outliving(parent, time.Millisecond)
+	ctx, done := terminal.Outliving(parent, time.Millisecond)
 	defer done()
 	cancel(errSignal)
 	<-ctx.Done()
@@ -183,12 +185,12 @@ func TestOutliving_IsBounded(t *testing.T) {
 
 	expired, stop := context.WithTimeout(t.Context(), time.Nanosecond)
 	defer stop()
-	ctx, done = outliving(expired, time.Hour)
+	ctx, done = terminal.Outliving(expired, time.Hour)
 	defer done()
 	<-ctx.Done()
 
 	parent, cancel = context.WithCancelCause(t.Context())
-	ctx, done = outliving(parent, time.Hour)
+	ctx, done = terminal.Outliving(parent, time.Hour)
 	cancel(errSignal)
 	require.NoError(t, ctx.Err())
 	done()
@@ -232,7 +234,7 @@ func TestListen_LeavesNothingBehind(t *testing.T) {
 		if how == syscall.SIGPIPE {
 			exit, ok := errors.AsType[*exec.ExitError](err)
 			require.True(t, ok, "%v", err)
-			require.Equal(t, exitPipe, exit.ExitCode())
+			require.Equal(t, terminal.ExitPipe, exit.ExitCode())
 		} else if how != os.Kill {
 			require.NoError(t, err, "%v", how)
 		}
@@ -243,7 +245,7 @@ func TestListen_LeavesNothingBehind(t *testing.T) {
 
 // hang is a command that says which signal ended its context, and does not end.
 func hang() {
-	ctx, _ := untilSignalled(context.Background())
+	ctx, _ := terminal.UntilSignalled(context.Background())
 	_, _ = io.WriteString(os.Stdout, "ready\n")
 	<-ctx.Done()
 	_, _ = io.WriteString(os.Stdout, context.Cause(ctx).Error()+"\n")

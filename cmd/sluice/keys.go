@@ -6,6 +6,8 @@ import (
 	"strings"
 	"time"
 
+	"github.com/sluice-io/sluice/internal/terminal"
+
 	"github.com/sluice-io/sluice/config"
 	"github.com/sluice-io/sluice/internal/app"
 )
@@ -19,8 +21,8 @@ type keysCmd struct {
 type keysLsCmd struct{}
 
 // Run lists the keys.
-func (keysLsCmd) Run(ctx context.Context, s *session) error {
-	api, err := s.client()
+func (keysLsCmd) Run(ctx context.Context, s *terminal.Session) error {
+	api, err := s.Client()
 	if err != nil {
 		return err
 	}
@@ -28,32 +30,32 @@ func (keysLsCmd) Run(ctx context.Context, s *session) error {
 	if err != nil {
 		return err
 	}
-	return s.show(keys, func() error {
+	return s.Show(keys, func() error {
 		rows := make([][]string, len(keys))
 		for i, k := range keys {
-			rows[i] = []string{k.ID, string(k.Use), when(k.CreatedAt), maybeWhen(k.RetiresAt)}
+			rows[i] = []string{k.ID, string(k.Use), terminal.FormatTime(k.CreatedAt), terminal.FormatTimePtr(k.RetiresAt)}
 		}
-		return s.table("ID | USE | CREATED | RETIRES", rows)
+		return s.Table("ID | USE | CREATED | RETIRES", rows)
 	})
 }
 
 type keysRotateCmd struct {
-	asking
+	terminal.Confirmation
 
 	Overlap time.Duration `help:"Time during which the old key also signs and stays in the JWKS; 0s: all other keys are deleted." default:"24h"`
 }
 
 // Run makes the new key.
-func (c *keysRotateCmd) Run(ctx context.Context, s *session) error {
+func (c *keysRotateCmd) Run(ctx context.Context, s *terminal.Session) error {
 	if c.Overlap < 0 {
-		return usagef("--overlap %s: write a duration, such as 24h", c.Overlap)
+		return terminal.Usagef("--overlap %s: write a duration, such as 24h", c.Overlap)
 	}
-	api, err := s.client()
+	api, err := s.Client()
 	if err != nil {
 		return err
 	}
 	if c.Overlap == 0 {
-		if err := c.sure(s, asks("Delete all keys except the new one? Receivers that have not fetched it will reject requests, and the old keys cannot be restored.")); err != nil {
+		if err := c.Confirm(s, terminal.Question("Delete all keys except the new one? Receivers that have not fetched it will reject requests, and the old keys cannot be restored.")); err != nil {
 			return err
 		}
 	}
@@ -61,11 +63,11 @@ func (c *keysRotateCmd) Run(ctx context.Context, s *session) error {
 	if err != nil {
 		return err
 	}
-	return s.show(key, func() error {
+	return s.Show(key, func() error {
 		if c.Overlap == 0 {
-			return s.say("Key %s signs from now on; the other keys are deleted. Receivers fetch it from /.well-known/jwks.json.", key.ID)
+			return s.Say("Key %s signs from now on; the other keys are deleted. Receivers fetch it from /.well-known/jwks.json.", key.ID)
 		}
-		return s.say("Key %s signs from now on; the previous key also signs for %s. Receivers fetch both from /.well-known/jwks.json.", key.ID, c.Overlap)
+		return s.Say("Key %s signs from now on; the previous key also signs for %s. Receivers fetch both from /.well-known/jwks.json.", key.ID, c.Overlap)
 	})
 }
 
@@ -78,8 +80,8 @@ type secretsCmd struct {
 type secretsStatusCmd struct{}
 
 // Run shows the keys.
-func (secretsStatusCmd) Run(ctx context.Context, s *session) error {
-	api, err := s.client()
+func (secretsStatusCmd) Run(ctx context.Context, s *terminal.Session) error {
+	api, err := s.Client()
 	if err != nil {
 		return err
 	}
@@ -87,7 +89,7 @@ func (secretsStatusCmd) Run(ctx context.Context, s *session) error {
 	if err != nil {
 		return err
 	}
-	return s.show(status, func() error {
+	return s.Show(status, func() error {
 		rows := make([][]string, 0, len(status.Keys)+1)
 		for _, k := range status.Keys {
 			state := "can be removed"
@@ -104,7 +106,7 @@ func (secretsStatusCmd) Run(ctx context.Context, s *session) error {
 		if status.Plain > 0 {
 			rows = append(rows, []string{"none", strconv.Itoa(status.Plain), "not sealed: restart the servers"})
 		}
-		return s.table("KEY | RECORDS | STATE", rows)
+		return s.Table("KEY | RECORDS | STATE", rows)
 	})
 }
 
@@ -120,10 +122,10 @@ sluice secrets status shows no record with the old key, its line can be removed 
 }
 
 // Run changes the file.
-func (c *secretsRotateCmd) Run(s *session) error {
-	cfg, err := config.Load(c.Config, s.environ)
+func (c *secretsRotateCmd) Run(s *terminal.Session) error {
+	cfg, err := config.Load(c.Config, s.Environ)
 	if err != nil {
-		return usageError{err}
+		return terminal.Usage(err)
 	}
 	if s.Data != "" {
 		cfg.Data = s.Data
@@ -132,7 +134,7 @@ func (c *secretsRotateCmd) Run(s *session) error {
 	if err != nil {
 		return err
 	}
-	return s.show(map[string]string{"file": file, "key": id}, func() error {
-		return s.say("%s has a new key, %s. Restart the server, and keep a copy of the file apart from its backups.", file, id)
+	return s.Show(map[string]string{"file": file, "key": id}, func() error {
+		return s.Say("%s has a new key, %s. Restart the server, and keep a copy of the file apart from its backups.", file, id)
 	})
 }

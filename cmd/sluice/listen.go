@@ -9,6 +9,8 @@ import (
 	"sync"
 	"time"
 
+	"github.com/sluice-io/sluice/internal/terminal"
+
 	"github.com/sluice-io/sluice/internal/endpoint"
 	"github.com/sluice-io/sluice/pkg/sluice"
 )
@@ -37,8 +39,8 @@ type listenCmd struct {
 }
 
 // Run forwards until the context ends.
-func (c *listenCmd) Run(ctx context.Context, s *session) error {
-	sender := endpoint.New(endpoint.Options{AllowLoopback: true, Version: version()})
+func (c *listenCmd) Run(ctx context.Context, s *terminal.Session) error {
+	sender := endpoint.New(endpoint.Options{AllowLoopback: true, Version: terminal.Version()})
 	defer sender.Close()
 	if err := c.check(ctx, sender); err != nil {
 		return err
@@ -53,13 +55,13 @@ func (c *listenCmd) Run(ctx context.Context, s *session) error {
 
 func (c *listenCmd) check(ctx context.Context, sender *endpoint.Sender) error {
 	if err := sender.Check(ctx, sluice.Endpoint{URL: c.Forward, Headers: c.Header}); err != nil {
-		return usagef("--forward %q: %w; write a URL of this machine, such as http://localhost:3000/hook", c.Forward, err)
+		return terminal.Usagef("--forward %q: %w; write a URL of this machine, such as http://localhost:3000/hook", c.Forward, err)
 	}
 	if c.Retries < 0 {
-		return usagef("--retries %d: write 0 or more", c.Retries)
+		return terminal.Usagef("--retries %d: write 0 or more", c.Retries)
 	}
 	if _, err := sluice.ParsePattern(c.Path); err != nil {
-		return usageError{err}
+		return terminal.Usage(err)
 	}
 	return nil
 }
@@ -91,7 +93,7 @@ func (c *listenCmd) subscription() (sub sluice.Subscription, err error) {
 	}
 	sub.SetDefaults()
 	if err := sub.Validate(); err != nil {
-		return sub, usageError{err}
+		return sub, terminal.Usage(err)
 	}
 	if sub.Endpoint.Secret == "" {
 		if sub.Endpoint.Secret, err = sluice.NewSecret(); err != nil {
@@ -106,7 +108,7 @@ func (c *listenCmd) subscription() (sub sluice.Subscription, err error) {
 // listener forwards the events of a namespace.
 type listener struct {
 	cmd     *listenCmd
-	session *session
+	session *terminal.Session
 	sender  *endpoint.Sender
 	sub     sluice.Subscription
 	resume  string // behind which the feed goes on: up to here, everything is in the lanes or was forwarded
@@ -124,13 +126,13 @@ func (l *listener) sayWhere() error {
 		return nil
 	}
 	l.said = true
-	if l.session.json() {
+	if l.session.IsJSON() {
 		return l.print(func() error {
-			return l.session.printLine(map[string]string{"forward": l.cmd.Forward, "secret": l.sub.Endpoint.Secret})
+			return l.session.PrintLine(map[string]string{"forward": l.cmd.Forward, "secret": l.sub.Endpoint.Secret})
 		})
 	}
 	return l.print(func() error {
-		return l.session.say("Forwarding %s in %s to %s. The requests are signed with\n\n  %s\n", l.sub.Pattern, l.sub.Namespace, l.cmd.Forward, l.sub.Endpoint.Secret)
+		return l.session.Say("Forwarding %s in %s to %s. The requests are signed with\n\n  %s\n", l.sub.Pattern, l.sub.Namespace, l.cmd.Forward, l.sub.Endpoint.Secret)
 	})
 }
 
@@ -151,7 +153,7 @@ func (l *listener) run(ctx context.Context) error {
 func (l *listener) fetch(ctx context.Context) error {
 	pause := awayShortest
 	for ctx.Err() == nil {
-		api, err := l.session.client()
+		api, err := l.session.Client()
 		if err == nil {
 			before := l.resume
 			err = l.follow(ctx, api)
@@ -166,7 +168,7 @@ func (l *listener) fetch(ctx context.Context) error {
 		case code == sluice.WindowExceeded && l.skip(err):
 		case l.said && (code == sluice.Unavailable || code == sluice.QuotaExceeded || code == sluice.Internal):
 			if pause == awayShortest {
-				l.session.complain("sluice: connection lost; reconnecting: %v", err)
+				l.session.Complain("sluice: connection lost; reconnecting: %v", err)
 			}
 			wait(ctx, pause)
 			pause = min(2*pause, awayLongest)
@@ -195,7 +197,7 @@ func (l *listener) skip(err error) bool {
 		return false
 	}
 	next := strconv.FormatUint(uint64(oldest)-1, 10)
-	l.session.complain("sluice: events between %s and %s left the log before they were forwarded", l.resume, next)
+	l.session.Complain("sluice: events between %s and %s left the log before they were forwarded", l.resume, next)
 	l.resume = next
 	return true
 }
@@ -215,22 +217,22 @@ func (l *listener) deliver(ctx context.Context, ev *sluice.Event) {
 
 // attempt makes one attempt and prints it.
 func (l *listener) attempt(ctx context.Context, ev *sluice.Event, number int) (sluice.Outcome, error) {
-	ctx, done := outliving(ctx, grace)
+	ctx, done := terminal.Outliving(ctx, terminal.Grace)
 	defer done()
 	a := l.sender.Send(ctx, &l.sub, ev, number)
 	return a.Outcome, l.report(a)
 }
 
 func (l *listener) report(a sluice.Attempt) error {
-	if l.session.json() {
-		return l.print(func() error { return l.session.printLine(a) })
+	if l.session.IsJSON() {
+		return l.print(func() error { return l.session.PrintLine(a) })
 	}
 	answer := strconv.Itoa(a.Status)
 	if a.Status == 0 || a.Status >= 300 && a.Status < 400 {
 		answer = a.Error
 	}
 	return l.print(func() error {
-		return l.session.say("%s  %s  %s  %s  → %s  %s", a.StartedAt.Local().Format(time.TimeOnly), a.Type, a.Path, a.EventID,
+		return l.session.Say("%s  %s  %s  %s  → %s  %s", a.StartedAt.Local().Format(time.TimeOnly), a.Type, a.Path, a.EventID,
 			answer, a.Duration.Std().Round(100*time.Microsecond))
 	})
 }

@@ -5,13 +5,15 @@ package main
 import (
 	"context"
 	"os"
+
+	"github.com/sluice-io/sluice/internal/terminal"
 )
 
 func main() {
-	ctx, cancel := untilSignalled(context.Background())
-	os.Exit(run(ctx, os.Args[1:], &session{
-		stdin: os.Stdin, stdout: output{os.Stdout, cancel}, stderr: os.Stderr,
-		environ: os.Environ(), terminal: isTerminal(os.Stderr), watched: isTerminal(os.Stdout), exit: os.Exit,
+	ctx, cancel := terminal.UntilSignalled(context.Background())
+	os.Exit(run(ctx, os.Args[1:], &terminal.Session{
+		Stdin: os.Stdin, Stdout: terminal.PipeWriter{Writer: os.Stdout, Cancel: cancel}, Stderr: os.Stderr,
+		Environ: os.Environ(), Terminal: isTerminal(os.Stderr), Watched: isTerminal(os.Stdout), Exit: os.Exit,
 	}))
 }
 

@@ -9,6 +9,8 @@ import (
 	"path/filepath"
 	"strings"
 
+	"github.com/sluice-io/sluice/internal/terminal"
+
 	"github.com/sluice-io/sluice/internal/app"
 )
 
@@ -28,11 +30,11 @@ type natsContext struct {
 }
 
 // Run writes it.
-func (c *contextCmd) Run(s *session) error {
+func (c *contextCmd) Run(s *terminal.Session) error {
 	if c.Name == "" || strings.Trim(c.Name, "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789_-") != "" {
-		return usagef("context %q: use A-Z, a-z, 0-9, _ and -", c.Name)
+		return terminal.Usagef("context %q: use A-Z, a-z, 0-9, _ and -", c.Name)
 	}
-	made, err := s.natsContext()
+	made, err := natsContextOf(s)
 	if err != nil {
 		return err
 	}
@@ -43,21 +45,21 @@ func (c *contextCmd) Run(s *session) error {
 	if err := writeContext(file, made); err != nil {
 		return err
 	}
-	return s.show(map[string]any{"file": file, "context": made}, func() error {
-		return s.say("Wrote %s. Use it with: nats --context %s stream ls", file, c.Name)
+	return s.Show(map[string]any{"file": file, "context": made}, func() error {
+		return s.Say("Wrote %s. Use it with: nats --context %s stream ls", file, c.Name)
 	})
 }
 
 // natsContext returns how to log in to the embedded NATS of the server on this machine.
-func (s *session) natsContext() (natsContext, error) {
-	dir, err := s.dataDir()
+func natsContextOf(s *terminal.Session) (natsContext, error) {
+	dir, err := s.DataDir()
 	if err != nil {
 		return natsContext{}, err
 	}
 	if dir, err = filepath.Abs(dir); err != nil {
 		return natsContext{}, err
 	}
-	addresses, err := readAddresses(dir)
+	addresses, err := terminal.ReadAddresses(dir)
 	switch {
 	case errors.Is(err, fs.ErrNotExist):
 		return natsContext{}, fmt.Errorf("no server is running on %s; start one with sluice serve", dir)
@@ -79,10 +81,10 @@ func exists(file string) bool {
 }
 
 // natsContextFile returns where the nats command looks for a context.
-func natsContextFile(s *session, name string) (string, error) {
-	parent := s.getenv("XDG_CONFIG_HOME")
+func natsContextFile(s *terminal.Session, name string) (string, error) {
+	parent := getenv(s, "XDG_CONFIG_HOME")
 	if parent == "" {
-		home := s.getenv("HOME")
+		home := getenv(s, "HOME")
 		if home == "" {
 			return "", errors.New("set HOME or XDG_CONFIG_HOME: it holds the contexts of the nats command")
 		}
@@ -92,9 +94,9 @@ func natsContextFile(s *session, name string) (string, error) {
 }
 
 // getenv returns a variable of the environment; "" if it is not set.
-func (s *session) getenv(name string) string {
+func getenv(s *terminal.Session, name string) string {
 	value := ""
-	for _, one := range s.environ {
+	for _, one := range s.Environ {
 		if rest, ok := strings.CutPrefix(one, name+"="); ok {
 			value = rest
 		}

@@ -7,6 +7,8 @@ import (
 	"strconv"
 	"strings"
 
+	"github.com/sluice-io/sluice/internal/terminal"
+
 	"github.com/sluice-io/sluice/pkg/client"
 	"github.com/sluice-io/sluice/pkg/sluice"
 )
@@ -24,28 +26,28 @@ type nsCmd struct {
 type nsLsCmd struct{}
 
 // Run lists the namespaces.
-func (nsLsCmd) Run(ctx context.Context, s *session) error {
-	c, err := s.client()
+func (nsLsCmd) Run(ctx context.Context, s *terminal.Session) error {
+	c, err := s.Client()
 	if err != nil {
 		return err
 	}
-	all, err := collect(0, func(cursor string, _ int) (client.Page[sluice.Namespace], error) {
+	all, err := terminal.Collect(0, func(cursor string, _ int) (client.Page[sluice.Namespace], error) {
 		return c.Namespaces(ctx, cursor)
 	})
 	if err != nil {
 		return err
 	}
-	return s.show(all, func() error {
+	return s.Show(all, func() error {
 		rows := make([][]string, len(all))
 		for i, ns := range all {
-			rows[i] = []string{ns.Name, age(ns.Retention.MaxAge), size(ns.Retention.MaxBytes), labelOf(ns), when(ns.CreatedAt), ns.Description}
+			rows[i] = []string{ns.Name, age(ns.Retention.MaxAge), size(ns.Retention.MaxBytes), labelOf(ns), terminal.FormatTime(ns.CreatedAt), ns.Description}
 		}
-		return s.table("NAME | MAX AGE | MAX BYTES | LABEL | CREATED | DESCRIPTION", rows)
+		return s.Table("NAME | MAX AGE | MAX BYTES | LABEL | CREATED | DESCRIPTION", rows)
 	})
 }
 
 type nsPutCmd struct {
-	asking
+	terminal.Confirmation
 
 	Name        string          `arg:"" help:"Namespace."`
 	Description string          `help:"Description." placeholder:"TEXT"`
@@ -65,8 +67,8 @@ func (*nsPutCmd) Help() string {
 }
 
 // Run makes or changes the namespace.
-func (c *nsPutCmd) Run(ctx context.Context, s *session) error {
-	api, err := s.client()
+func (c *nsPutCmd) Run(ctx context.Context, s *terminal.Session) error {
+	api, err := s.Client()
 	if err != nil {
 		return err
 	}
@@ -80,7 +82,7 @@ func (c *nsPutCmd) Run(ctx context.Context, s *session) error {
 	if old, err := api.Namespace(ctx, c.Name); err == nil {
 		spec.Retention.MaxAge = cmp.Or(c.MaxAge, old.Retention.MaxAge)
 		spec.Retention.MaxBytes = cmp.Or(c.MaxBytes, old.Retention.MaxBytes)
-		if err := c.sureToShrink(s, old, spec); err != nil {
+		if err := confirmShrink(c.Confirmation, s, old, spec); err != nil {
 			return err
 		}
 	}
@@ -88,11 +90,11 @@ func (c *nsPutCmd) Run(ctx context.Context, s *session) error {
 	if err != nil {
 		return err
 	}
-	return s.showNamespace(ns)
+	return showNamespace(s, ns)
 }
 
 type nsEditCmd struct {
-	asking
+	terminal.Confirmation
 
 	Name        string           `arg:"" help:"Namespace."`
 	Label       *string          `help:"Sensitivity: a level (PUBLIC, INTERNAL, CONFIDENTIAL, SECRET, TOP_SECRET), optionally with compartments, such as SECRET/finance,legal." placeholder:"LABEL"`
@@ -109,11 +111,11 @@ func (*nsEditCmd) Help() string {
 }
 
 // Run changes what the flags name, if nobody else changed the namespace meanwhile.
-func (c *nsEditCmd) Run(ctx context.Context, s *session) error {
+func (c *nsEditCmd) Run(ctx context.Context, s *terminal.Session) error {
 	if c.Label == nil && c.Description == nil && c.MaxAge == nil && c.MaxBytes == nil && c.Catalogue == "" {
-		return usagef("nothing to change: set --label, --description, --max-age, --max-bytes or --catalogue")
+		return terminal.Usagef("nothing to change: set --label, --description, --max-age, --max-bytes or --catalogue")
 	}
-	api, err := s.client()
+	api, err := s.Client()
 	if err != nil {
 		return err
 	}
@@ -125,25 +127,25 @@ func (c *nsEditCmd) Run(ctx context.Context, s *session) error {
 	if err != nil {
 		return err
 	}
-	if err := c.sureToShrink(s, ns, spec); err != nil {
+	if err := confirmShrink(c.Confirmation, s, ns, spec); err != nil {
 		return err
 	}
-	if err := c.sureToHide(s, ns, spec.Label); err != nil {
+	if err := confirmHide(c.Confirmation, s, ns, spec.Label); err != nil {
 		return err
 	}
 	if ns, err = api.PutNamespace(ctx, c.Name, spec); err != nil {
 		return err
 	}
-	return s.showNamespace(ns)
+	return showNamespace(s, ns)
 }
 
-// sureToShrink asks before events leave a log because its bounds get narrower.
-func (a asking) sureToShrink(s *session, old sluice.Namespace, spec client.NamespaceSpec) error {
+// confirmShrink asks before events leave a log because its bounds get narrower.
+func confirmShrink(a terminal.Confirmation, s *terminal.Session, old sluice.Namespace, spec client.NamespaceSpec) error {
 	shorter := narrower(int64(old.Retention.MaxAge), int64(spec.Retention.MaxAge)) || narrower(old.Retention.MaxBytes, spec.Retention.MaxBytes)
 	if eventsOf(old) == 0 || !shorter {
 		return nil
 	}
-	return a.sure(s, asks("Reduce the retention of %s? Of its %d events, those beyond the new limits are deleted permanently.", old.Name, eventsOf(old)))
+	return a.Confirm(s, terminal.Question("Reduce the retention of %s? Of its %d events, those beyond the new limits are deleted permanently.", old.Name, eventsOf(old)))
 }
 
 // narrower reports whether a bound may be below the one before. Below 0 there is none; 0 is the server's default, which is not
@@ -152,8 +154,8 @@ func narrower(before, after int64) bool {
 	return after == 0 && before != 0 || after > 0 && (before <= 0 || after < before)
 }
 
-// sureToHide asks before a label shuts out a principal that was cleared for the one before.
-func (a asking) sureToHide(s *session, old sluice.Namespace, next *sluice.Label) error {
+// confirmHide asks before a label shuts out a principal that was cleared for the one before.
+func confirmHide(a terminal.Confirmation, s *terminal.Session, old sluice.Namespace, next *sluice.Label) error {
 	before := sluice.Label{}
 	if old.Label != nil {
 		before = *old.Label
@@ -161,7 +163,7 @@ func (a asking) sureToHide(s *session, old sluice.Namespace, next *sluice.Label)
 	if next == nil || before.Dominates(*next) {
 		return nil
 	}
-	return a.sure(s, asks("Label %s %s? Principals without clearance lose access immediately, and their subscriptions there are cancelled permanently.", old.Name, label(*next)))
+	return a.Confirm(s, terminal.Question("Label %s %s? Principals without clearance lose access immediately, and their subscriptions there are cancelled permanently.", old.Name, label(*next)))
 }
 
 // spec returns the namespace's settings with the flags over them.
@@ -172,7 +174,7 @@ func (c *nsEditCmd) spec(ns sluice.Namespace) (client.NamespaceSpec, error) {
 	if c.Label != nil {
 		l, err := sluice.ParseClassification(*c.Label)
 		if err != nil {
-			return spec, usagef("--label: %w", err)
+			return spec, terminal.Usagef("--label: %w", err)
 		}
 		spec.Label = &l
 	}
@@ -196,8 +198,8 @@ type nsShowCmd struct {
 }
 
 // Run shows the namespace.
-func (c *nsShowCmd) Run(ctx context.Context, s *session) error {
-	api, err := s.client()
+func (c *nsShowCmd) Run(ctx context.Context, s *terminal.Session) error {
+	api, err := s.Client()
 	if err != nil {
 		return err
 	}
@@ -205,28 +207,28 @@ func (c *nsShowCmd) Run(ctx context.Context, s *session) error {
 	if err != nil {
 		return err
 	}
-	return s.showNamespace(ns)
+	return showNamespace(s, ns)
 }
 
 type nsRmCmd struct {
-	asking
+	terminal.Confirmation
 
 	Name string `arg:"" help:"Namespace."`
 }
 
 // Run deletes the namespace.
-func (c *nsRmCmd) Run(ctx context.Context, s *session) error {
-	api, err := s.client()
+func (c *nsRmCmd) Run(ctx context.Context, s *terminal.Session) error {
+	api, err := s.Client()
 	if err != nil {
 		return err
 	}
-	if err := c.sure(s, func() (string, error) { return c.question(ctx, api) }); err != nil {
+	if err := c.Confirm(s, func() (string, error) { return c.question(ctx, api) }); err != nil {
 		return err
 	}
 	if err := api.DeleteNamespace(ctx, c.Name); err != nil {
 		return err
 	}
-	return s.done("Deleted namespace %s.", c.Name)
+	return done(s, "Deleted namespace %s.", c.Name)
 }
 
 // question says how much goes with the namespace.
@@ -241,7 +243,7 @@ func (c *nsRmCmd) question(ctx context.Context, api *client.Client) (string, err
 	if subs.Next != "" {
 		more = "more than "
 	}
-	with, err := counted(err, " and its %s%s subscriptions", more, many)
+	with, err := terminal.Counted(err, " and its %s%s subscriptions", more, many)
 	return fmt.Sprintf("Delete the namespace %s with its %d events%s permanently?", c.Name, eventsOf(ns), with), err
 }
 
@@ -252,24 +254,24 @@ func eventsOf(ns sluice.Namespace) uint64 {
 	return ns.Usage.Events
 }
 
-func (s *session) showNamespace(ns sluice.Namespace) error {
-	return s.show(ns, func() error {
+func showNamespace(s *terminal.Session, ns sluice.Namespace) error {
+	return s.Show(ns, func() error {
 		pairs := []string{
-			"name", ns.Name, "description", ns.Description, "created", when(ns.CreatedAt),
-			"max age", age(ns.Retention.MaxAge), "max bytes", size(ns.Retention.MaxBytes), "dedup window", span(ns.DedupWindow),
+			"name", ns.Name, "description", ns.Description, "created", terminal.FormatTime(ns.CreatedAt),
+			"max age", age(ns.Retention.MaxAge), "max bytes", size(ns.Retention.MaxBytes), "dedup window", terminal.FormatDuration(ns.DedupWindow),
 			"quota", quota(ns.Quota), "label", labelOf(ns), "catalogue", string(ns.Catalogue),
 		}
 		if u := ns.Usage; u != nil {
 			pairs = append(pairs, "events", strconv.FormatUint(u.Events, 10), "bytes", strconv.FormatUint(u.Bytes, 10),
 				"first seq", strconv.FormatUint(u.FirstSeq, 10), "last seq", strconv.FormatUint(u.LastSeq, 10))
 		}
-		return s.facts(pairs...)
+		return s.Facts(pairs...)
 	})
 }
 
 // done says that something was done to something; in JSON there is nothing more to say.
-func (s *session) done(format, name string) error {
-	return s.show(map[string]any{"ok": true, "name": name}, func() error { return s.say(format, name) })
+func done(s *terminal.Session, format, name string) error {
+	return s.Show(map[string]any{"ok": true, "name": name}, func() error { return s.Say(format, name) })
 }
 
 func labelOf(ns sluice.Namespace) string {
@@ -286,7 +288,7 @@ func age(d sluice.Duration) string {
 	case d == 0:
 		return "default"
 	default:
-		return span(d)
+		return terminal.FormatDuration(d)
 	}
 }
 
@@ -310,29 +312,4 @@ func quota(q sluice.Quota) string {
 		return "unlimited"
 	}
 	return strings.Join(parts, "; ")
-}
-
-// collect reads the parts of a list until it has limit elements (0: all).
-func collect[T any](limit int, next func(cursor string, most int) (client.Page[T], error)) ([]T, error) {
-	const part = 1000
-	if limit < 0 {
-		return nil, usagef("--limit %d: write a number, or 0 for all", limit)
-	}
-	all := []T{}
-	cursor := ""
-	for {
-		most := part
-		if limit > 0 {
-			most = min(part, limit-len(all))
-		}
-		page, err := next(cursor, most)
-		if err != nil {
-			return nil, err
-		}
-		all = append(all, page.Items...)
-		if page.Next == "" || page.Next == cursor || (limit > 0 && len(all) >= limit) {
-			return all, nil
-		}
-		cursor = page.Next
-	}
 }

@@ -12,6 +12,8 @@ import (
 	"strconv"
 	"time"
 
+	"github.com/sluice-io/sluice/internal/terminal"
+
 	"github.com/sluice-io/sluice/pkg/client"
 	"github.com/sluice-io/sluice/pkg/sluice"
 )
@@ -43,12 +45,12 @@ type exporting struct {
 }
 
 // Run writes the events.
-func (c *nsExportCmd) Run(ctx context.Context, s *session) (err error) {
-	api, err := s.client()
+func (c *nsExportCmd) Run(ctx context.Context, s *terminal.Session) (err error) {
+	api, err := s.Client()
 	if err != nil {
 		return err
 	}
-	x := exporting{api: api, ns: c.Name, out: s.stdout}
+	x := exporting{api: api, ns: c.Name, out: s.Stdout}
 	since := sluice.Ago(c.Since, time.Now())
 	if c.File != "" {
 		file, begun, err := c.open(ctx, api)
@@ -71,7 +73,7 @@ func (c *nsExportCmd) Run(ctx context.Context, s *session) (err error) {
 	if err := x.write(ctx, since, tail.Seq); err != nil {
 		return err
 	}
-	s.complain("Exported %d events of %s up to %d.", x.n, c.Name, tail.Seq)
+	s.Complain("Exported %d events of %s up to %d.", x.n, c.Name, tail.Seq)
 	return nil
 }
 
@@ -129,7 +131,7 @@ func (c *nsExportCmd) open(ctx context.Context, api *client.Client) (*os.File, s
 // goesOn returns an error unless what comes behind a file's last event can be added to it.
 func (c *nsExportCmd) goesOn(ctx context.Context, api *client.Client, last sluice.Event) error {
 	if c.Since != "" {
-		return usagef("--since requires a new file: this one is continued after its last event, %d", last.Seq)
+		return terminal.Usagef("--since requires a new file: this one is continued after its last event, %d", last.Seq)
 	}
 	if last.Namespace != c.Name || last.Seq == 0 {
 		return fmt.Errorf("its last line is not an event of %s: name another file", c.Name)

@@ -5,6 +5,8 @@ import (
 	"strconv"
 	"strings"
 
+	"github.com/sluice-io/sluice/internal/terminal"
+
 	"github.com/sluice-io/sluice/pkg/client"
 	"github.com/sluice-io/sluice/pkg/sluice"
 )
@@ -18,24 +20,24 @@ type producersCmd struct {
 type producersLsCmd struct{}
 
 // Run lists the marks.
-func (producersLsCmd) Run(ctx context.Context, s *session) error {
-	c, err := s.client()
+func (producersLsCmd) Run(ctx context.Context, s *terminal.Session) error {
+	c, err := s.Client()
 	if err != nil {
 		return err
 	}
-	all, err := collect(0, func(cursor string, _ int) (client.Page[sluice.Unsafe], error) {
+	all, err := terminal.Collect(0, func(cursor string, _ int) (client.Page[sluice.Unsafe], error) {
 		return c.UnsafeProducers(ctx, cursor)
 	})
 	if err != nil {
 		return err
 	}
-	return s.show(all, func() error {
+	return s.Show(all, func() error {
 		rows := make([][]string, len(all))
 		for i := range all {
 			is := &all[i]
-			rows[i] = []string{is.Producer, when(is.Since), strconv.FormatUint(is.Count, 10), when(is.LastAt), is.Namespace, is.Event.ID, chainOf(is)}
+			rows[i] = []string{is.Producer, terminal.FormatTime(is.Since), strconv.FormatUint(is.Count, 10), terminal.FormatTime(is.LastAt), is.Namespace, is.Event.ID, chainOf(is)}
 		}
-		return s.table("PRODUCER | SINCE | LOOPS | LAST | NAMESPACE | EVENT | CAUSES", rows)
+		return s.Table("PRODUCER | SINCE | LOOPS | LAST | NAMESPACE | EVENT | CAUSES", rows)
 	})
 }
 
@@ -58,13 +60,13 @@ type producersClearCmd struct {
 }
 
 // Run removes the mark.
-func (c *producersClearCmd) Run(ctx context.Context, s *session) error {
-	api, err := s.client()
+func (c *producersClearCmd) Run(ctx context.Context, s *terminal.Session) error {
+	api, err := s.Client()
 	if err != nil {
 		return err
 	}
 	if err := api.ClearProducer(ctx, c.Producer); err != nil {
 		return err
 	}
-	return s.show(map[string]string{"cleared": c.Producer}, func() error { return s.say("%s is no longer marked", c.Producer) })
+	return s.Show(map[string]string{"cleared": c.Producer}, func() error { return s.Say("%s is no longer marked", c.Producer) })
 }

@@ -9,6 +9,8 @@ import (
 	"time"
 	"unicode/utf8"
 
+	"github.com/sluice-io/sluice/internal/terminal"
+
 	"github.com/sluice-io/sluice/pkg/client"
 	"github.com/sluice-io/sluice/pkg/sluice"
 )
@@ -37,14 +39,14 @@ type pubReport struct {
 }
 
 // Run publishes.
-func (c *pubCmd) Run(ctx context.Context, s *session) error {
+func (c *pubCmd) Run(ctx context.Context, s *terminal.Session) error {
 	if err := c.check(); err != nil {
 		return err
 	}
 	if strings.HasPrefix(strings.TrimSpace(s.Data), "{") {
-		return usagef("--data is the data directory; write the event's data after its path: sluice pub /orders/42 '{\"total\":5}'")
+		return terminal.Usagef("--data is the data directory; write the event's data after its path: sluice pub /orders/42 '{\"total\":5}'")
 	}
-	api, err := s.client()
+	api, err := s.Client()
 	if err != nil {
 		return err
 	}
@@ -57,22 +59,22 @@ func (c *pubCmd) Run(ctx context.Context, s *session) error {
 func (c *pubCmd) check() error {
 	switch {
 	case c.From == "" && c.Path == "":
-		return usagef("a path is required, such as /orders/42, or --from with a file")
+		return terminal.Usagef("a path is required, such as /orders/42, or --from with a file")
 	case c.From != "" && (c.Data != "" || c.ID != ""):
-		return usagef("data and --id apply to a single event; with --from, write them in the lines")
+		return terminal.Usagef("data and --id apply to a single event; with --from, write them in the lines")
 	case c.From != "" && c.Cause != "":
-		return usagef("--cause applies to a single event, not to --from")
+		return terminal.Usagef("--cause applies to a single event, not to --from")
 	case c.Batch < 1 || c.Batch > 1000:
-		return usagef("--batch %d: write 1 to 1000", c.Batch)
+		return terminal.Usagef("--batch %d: write 1 to 1000", c.Batch)
 	case c.Path != "":
 		if _, err := sluice.ParsePath(c.Path); err != nil {
-			return usageError{err}
+			return terminal.Usage(err)
 		}
 	}
 	return checkData(c.Data)
 }
 
-func (c *pubCmd) one(ctx context.Context, s *session, api *client.Client) error {
+func (c *pubCmd) one(ctx context.Context, s *terminal.Session, api *client.Client) error {
 	ev, err := eventOf(s, c.Path, c.Data)
 	if err != nil {
 		return err
@@ -89,24 +91,24 @@ func (c *pubCmd) one(ctx context.Context, s *session, api *client.Client) error 
 	report.add(stored)
 	report.Event = &stored[0]
 	report.finish()
-	return s.show(report, func() error {
+	return s.Show(report, func() error {
 		if stored[0].Duplicate {
-			return s.say("Event %s was stored before, as %d.", stored[0].ID, stored[0].Seq)
+			return s.Say("Event %s was stored before, as %d.", stored[0].ID, stored[0].Seq)
 		}
-		return s.say("Stored event %s at %s as %d.", stored[0].ID, stored[0].Path, stored[0].Seq)
+		return s.Say("Stored event %s at %s as %d.", stored[0].ID, stored[0].Path, stored[0].Seq)
 	})
 }
 
 // eventOf returns an event with some data, which is stdin's if it is "-": JSON, other text, or neither. Text on the command line that
 // begins like JSON is refused, since it is most likely JSON that the shell took apart; from stdin anything is taken.
-func eventOf(s *session, path, text string) (sluice.Event, error) {
+func eventOf(s *terminal.Session, path, text string) (sluice.Event, error) {
 	if err := checkData(text); err != nil {
 		return sluice.Event{}, err
 	}
 	data := []byte(text)
 	if text == "-" {
 		var err error
-		if data, err = io.ReadAll(s.stdin); err != nil {
+		if data, err = io.ReadAll(s.Stdin); err != nil {
 			return sluice.Event{}, fmt.Errorf("read data: %w", err)
 		}
 	}
@@ -128,25 +130,25 @@ func checkData(text string) error {
 		return nil
 	}
 	if err := json.Unmarshal([]byte(text), new(any)); err != nil {
-		return usagef("the data looks like JSON but is invalid (%w); put it in single quotes, or send text from stdin with -", err)
+		return terminal.Usagef("the data looks like JSON but is invalid (%w); put it in single quotes, or send text from stdin with -", err)
 	}
 	return nil
 }
 
-func (c *pubCmd) many(ctx context.Context, s *session, api *client.Client) (err error) {
-	lines, err := openLines(c.From, s.stdin)
+func (c *pubCmd) many(ctx context.Context, s *terminal.Session, api *client.Client) (err error) {
+	lines, err := terminal.OpenEvents(c.From, s.Stdin)
 	if err != nil {
 		return err
 	}
-	defer lines.close()
-	bar := newProgress(s, lines.size)
-	defer bar.close()
+	defer lines.Close()
+	bar := terminal.NewProgress(s, lines.Size)
+	defer bar.Close()
 	report := pubReport{started: time.Now()}
-	for !lines.ended {
+	for !lines.Ended {
 		if ctx.Err() != nil {
 			return report.incomplete(context.Cause(ctx))
 		}
-		events, err := lines.next(c.Batch, sluice.Event{Path: sluice.Path(c.Path), Type: c.Type})
+		events, err := lines.Next(c.Batch, sluice.Event{Path: sluice.Path(c.Path), Type: c.Type})
 		if err != nil {
 			return report.incomplete(err)
 		}
@@ -155,12 +157,12 @@ func (c *pubCmd) many(ctx context.Context, s *session, api *client.Client) (err 
 			return report.incomplete(err)
 		}
 		report.add(stored)
-		bar.advance(lines.read)
+		bar.Advance(lines.Read)
 	}
-	bar.close()
+	bar.Close()
 	report.finish()
-	return s.show(report, func() error {
-		return s.say("Published %d events in %s (%.0f/s), including %d duplicates.",
+	return s.Show(report, func() error {
+		return s.Say("Published %d events in %s (%.0f/s), including %d duplicates.",
 			report.Published, time.Duration(report.Seconds*float64(time.Second)).Round(time.Millisecond), report.PerSecond, report.Duplicates)
 	})
 }

@@ -7,6 +7,8 @@ import (
 	"strconv"
 	"time"
 
+	"github.com/sluice-io/sluice/internal/terminal"
+
 	"github.com/sluice-io/sluice/pkg/client"
 	"github.com/sluice-io/sluice/pkg/sluice"
 )
@@ -15,36 +17,36 @@ import (
 const replayPoll = 250 * time.Millisecond
 
 type subSeekCmd struct {
-	asking
+	terminal.Confirmation
 
 	ID string `arg:"" help:"Subscription."`
 	To string `arg:"" help:"Position: a sequence, an event ID, an RFC 3339 time, an age such as 10m or 7d, all or new."`
 }
 
 // Run moves the subscription.
-func (c *subSeekCmd) Run(ctx context.Context, s *session) error {
-	api, err := s.client()
+func (c *subSeekCmd) Run(ctx context.Context, s *terminal.Session) error {
+	api, err := s.Client()
 	if err != nil {
 		return err
 	}
-	if err := c.sure(s, func() (string, error) { return c.question(ctx, api) }); err != nil {
+	if err := c.Confirm(s, func() (string, error) { return c.question(ctx, api) }); err != nil {
 		return err
 	}
 	sub, err := api.SeekSubscription(ctx, c.ID, c.To)
 	if err != nil {
 		return err
 	}
-	return s.show(sub, func() error { return s.say("Subscription %s continues from %s.", c.ID, c.To) })
+	return s.Show(sub, func() error { return s.Say("Subscription %s continues from %s.", c.ID, c.To) })
 }
 
 func (c *subSeekCmd) question(ctx context.Context, api *client.Client) (string, error) {
 	st, err := api.Status(ctx, c.ID)
-	now, err := counted(err, " It is at %d, with %d events waiting.", st.AckFloor, st.Backlog)
+	now, err := terminal.Counted(err, " It is at %d, with %d events waiting.", st.AckFloor, st.Backlog)
 	return fmt.Sprintf("Move %s to %s? The events in between are skipped or sent again.%s", c.ID, c.To, now), err
 }
 
 type subReplayCmd struct {
-	asking
+	terminal.Confirmation
 
 	ID     string   `arg:"" help:"Subscription."`
 	From   string   `help:"First event: a sequence, an event ID, an RFC 3339 time, or an age such as 10m or 7d; default: the oldest stored event." placeholder:"WHERE"`
@@ -62,11 +64,11 @@ func (*subReplayCmd) Help() string {
 }
 
 // Run starts the replay, or counts.
-func (c *subReplayCmd) Run(ctx context.Context, s *session) error {
+func (c *subReplayCmd) Run(ctx context.Context, s *terminal.Session) error {
 	if c.Rate < 0 {
-		return usagef("--rate %v: write the requests per second, such as 50", c.Rate)
+		return terminal.Usagef("--rate %v: write the requests per second, such as 50", c.Rate)
 	}
-	api, err := s.client()
+	api, err := s.Client()
 	if err != nil {
 		return err
 	}
@@ -75,7 +77,7 @@ func (c *subReplayCmd) Run(ctx context.Context, s *session) error {
 		return c.count(ctx, s, api, req)
 	}
 	if c.From == "" && len(c.Event) == 0 {
-		if err := c.sure(s, func() (string, error) { return c.question(ctx, api, req) }); err != nil {
+		if err := c.Confirm(s, func() (string, error) { return c.question(ctx, api, req) }); err != nil {
 			return err
 		}
 	}
@@ -86,7 +88,7 @@ func (c *subReplayCmd) Run(ctx context.Context, s *session) error {
 	if err != nil {
 		return err
 	}
-	if err := s.show(rep, func() error { return s.replayTable([]sluice.Replay{rep}) }); err != nil {
+	if err := s.Show(rep, func() error { return replayTable(s, []sluice.Replay{rep}) }); err != nil {
 		return err
 	}
 	if rep.State == sluice.ReplayCancelled {
@@ -98,31 +100,31 @@ func (c *subReplayCmd) Run(ctx context.Context, s *session) error {
 // question says how much is sent again where no beginning was said.
 func (c *subReplayCmd) question(ctx context.Context, api *client.Client, req client.ReplayRequest) (string, error) {
 	n, err := api.CountReplay(ctx, c.ID, req)
-	many, err := counted(err, ", about %d events", n.Count)
+	many, err := terminal.Counted(err, ", about %d events", n.Count)
 	return fmt.Sprintf("Replay all stored events to %s%s?", c.ID, many), err
 }
 
-func (c *subReplayCmd) count(ctx context.Context, s *session, api *client.Client, req client.ReplayRequest) error {
+func (c *subReplayCmd) count(ctx context.Context, s *terminal.Session, api *client.Client, req client.ReplayRequest) error {
 	n, err := api.CountReplay(ctx, c.ID, req)
 	if err != nil {
 		return err
 	}
-	return s.show(n, func() error {
+	return s.Show(n, func() error {
 		if n.Exact {
-			return s.say("%d events would be delivered again.", n.Count)
+			return s.Say("%d events would be delivered again.", n.Count)
 		}
 		if n.Unevaluated > 0 {
-			return s.say("About %d events would be delivered again (an estimate); the filter cannot be evaluated on %d more.", n.Count, n.Unevaluated)
+			return s.Say("About %d events would be delivered again (an estimate); the filter cannot be evaluated on %d more.", n.Count, n.Unevaluated)
 		}
-		return s.say("About %d events would be delivered again (an estimate).", n.Count)
+		return s.Say("About %d events would be delivered again (an estimate).", n.Count)
 	})
 }
 
 // waitForReplay returns a replay when it has ended.
-func waitForReplay(ctx context.Context, s *session, api *client.Client, rep sluice.Replay) (sluice.Replay, error) {
-	bar := newProgress(s, int64(min(rep.Total, 1<<62)))
-	bar.what = "replaying"
-	defer bar.close()
+func waitForReplay(ctx context.Context, s *terminal.Session, api *client.Client, rep sluice.Replay) (sluice.Replay, error) {
+	bar := terminal.NewProgress(s, int64(min(rep.Total, 1<<62)))
+	bar.What = "replaying"
+	defer bar.Close()
 	tick := time.NewTicker(replayPoll)
 	defer tick.Stop()
 	for rep.State == sluice.ReplayRunning {
@@ -138,7 +140,7 @@ func waitForReplay(ctx context.Context, s *session, api *client.Client, rep slui
 		case ctx.Err() == nil:
 			return rep, err
 		}
-		bar.advance(int64(min(rep.Next-min(rep.Next, rep.From), 1<<62)))
+		bar.Advance(int64(min(rep.Next-min(rep.Next, rep.From), 1<<62)))
 	}
 	return rep, nil
 }
@@ -150,11 +152,11 @@ type subReplaysCmd struct {
 }
 
 // Run shows replays, or ends one.
-func (c *subReplaysCmd) Run(ctx context.Context, s *session) error {
+func (c *subReplaysCmd) Run(ctx context.Context, s *terminal.Session) error {
 	if c.Cancel && c.Replay == "" {
-		return usagef("--cancel: name the replay")
+		return terminal.Usagef("--cancel: name the replay")
 	}
-	api, err := s.client()
+	api, err := s.Client()
 	if err != nil {
 		return err
 	}
@@ -163,7 +165,7 @@ func (c *subReplaysCmd) Run(ctx context.Context, s *session) error {
 		if err != nil {
 			return err
 		}
-		return s.show(all, func() error { return s.replayTable(all) })
+		return s.Show(all, func() error { return replayTable(s, all) })
 	}
 	act := api.GetReplay
 	if c.Cancel {
@@ -173,10 +175,10 @@ func (c *subReplaysCmd) Run(ctx context.Context, s *session) error {
 	if err != nil {
 		return err
 	}
-	return s.show(rep, func() error { return s.replayTable([]sluice.Replay{rep}) })
+	return s.Show(rep, func() error { return replayTable(s, []sluice.Replay{rep}) })
 }
 
-func (s *session) replayTable(all []sluice.Replay) error {
+func replayTable(s *terminal.Session, all []sluice.Replay) error {
 	rows := make([][]string, len(all))
 	for i, rep := range all {
 		from, next := strconv.FormatUint(rep.From, 10)+"–"+strconv.FormatUint(rep.To, 10), strconv.FormatUint(rep.Next, 10)
@@ -186,8 +188,8 @@ func (s *session) replayTable(all []sluice.Replay) error {
 		rows[i] = []string{
 			rep.ID, string(rep.Kind), because(string(rep.State), rep.Reason),
 			from, next,
-			strconv.FormatUint(rep.Sent, 10), strconv.FormatUint(rep.Dead, 10), when(rep.CreatedAt),
+			strconv.FormatUint(rep.Sent, 10), strconv.FormatUint(rep.Dead, 10), terminal.FormatTime(rep.CreatedAt),
 		}
 	}
-	return s.table("REPLAY | KIND | STATE | RANGE | NEXT | DELIVERED | DEAD | BEGUN", rows)
+	return s.Table("REPLAY | KIND | STATE | RANGE | NEXT | DELIVERED | DEAD | BEGUN", rows)
 }

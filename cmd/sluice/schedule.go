@@ -4,6 +4,8 @@ import (
 	"context"
 	"time"
 
+	"github.com/sluice-io/sluice/internal/terminal"
+
 	"github.com/sluice-io/sluice/pkg/client"
 	"github.com/sluice-io/sluice/pkg/sluice"
 )
@@ -29,9 +31,9 @@ type scheduleAddCmd struct {
 }
 
 // Run has an event stored at a time.
-func (c *scheduleAddCmd) Run(ctx context.Context, s *session) error {
+func (c *scheduleAddCmd) Run(ctx context.Context, s *terminal.Session) error {
 	if _, err := sluice.ParsePath(c.Path); err != nil {
-		return usageError{err}
+		return terminal.Usage(err)
 	}
 	at, err := moment(c.At, c.In)
 	if err != nil {
@@ -41,7 +43,7 @@ func (c *scheduleAddCmd) Run(ctx context.Context, s *session) error {
 	if err != nil {
 		return err
 	}
-	api, err := s.client()
+	api, err := s.Client()
 	if err != nil {
 		return err
 	}
@@ -53,16 +55,16 @@ func (c *scheduleAddCmd) Run(ctx context.Context, s *session) error {
 	if err != nil {
 		return err
 	}
-	return s.show(held, func() error {
+	return s.Show(held, func() error {
 		switch {
 		case held.Duplicate && held.Seq > 0:
-			return s.say("Event %s was stored before, as %d.", held.ID, held.Seq)
+			return s.Say("Event %s was stored before, as %d.", held.ID, held.Seq)
 		case held.Duplicate:
-			return s.say("Event %s was scheduled before, for %s.", held.ID, exactly(held.DeliverAt))
+			return s.Say("Event %s was scheduled before, for %s.", held.ID, exactly(held.DeliverAt))
 		case held.Seq > 0:
-			return s.say("The time has passed; stored event %s at %s as %d.", held.ID, held.Path, held.Seq)
+			return s.Say("The time has passed; stored event %s at %s as %d.", held.ID, held.Path, held.Seq)
 		}
-		return s.say("Event %s will be stored at %s on %s.", held.ID, held.Path, exactly(held.DeliverAt))
+		return s.Say("Event %s will be stored at %s on %s.", held.ID, held.Path, exactly(held.DeliverAt))
 	})
 }
 
@@ -70,11 +72,11 @@ func (c *scheduleAddCmd) Run(ctx context.Context, s *session) error {
 func moment(at time.Time, in time.Duration) (time.Time, error) {
 	switch {
 	case in < 0:
-		return at, usagef("--in %s: write a duration, such as 10m", in)
+		return at, terminal.Usagef("--in %s: write a duration, such as 10m", in)
 	case in > 0:
 		return time.Now().Add(in), nil
 	case at.IsZero():
-		return at, usagef("a time is required: --at 2031-01-31T08:00:00Z, or --in 10m")
+		return at, terminal.Usagef("a time is required: --at 2031-01-31T08:00:00Z, or --in 10m")
 	}
 	return at, nil
 }
@@ -89,23 +91,23 @@ type scheduleLsCmd struct {
 }
 
 // Run lists what waits.
-func (c *scheduleLsCmd) Run(ctx context.Context, s *session) error {
-	api, err := s.client()
+func (c *scheduleLsCmd) Run(ctx context.Context, s *terminal.Session) error {
+	api, err := s.Client()
 	if err != nil {
 		return err
 	}
-	all, err := collect(c.Limit, func(cursor string, most int) (client.Page[client.ScheduledEvent], error) {
+	all, err := terminal.Collect(c.Limit, func(cursor string, most int) (client.Page[client.ScheduledEvent], error) {
 		return api.Scheduled(ctx, c.NS, client.ScheduledQuery{Pattern: sluice.Pattern(c.Pattern), Limit: most, Cursor: cursor})
 	})
 	if err != nil {
 		return err
 	}
-	return s.show(all, func() error {
+	return s.Show(all, func() error {
 		rows := make([][]string, len(all))
 		for i, one := range all {
 			rows[i] = []string{exactly(one.DeliverAt), string(one.Path), one.Type, one.ID, string(one.CreatedBy), one.State, excerpt(one.Event.Data)}
 		}
-		return s.table("AT | PATH | TYPE | ID | BY | STATE | DATA", rows)
+		return s.Table("AT | PATH | TYPE | ID | BY | STATE | DATA", rows)
 	})
 }
 
@@ -115,8 +117,8 @@ type scheduleShowCmd struct {
 }
 
 // Run shows one.
-func (c *scheduleShowCmd) Run(ctx context.Context, s *session) error {
-	api, err := s.client()
+func (c *scheduleShowCmd) Run(ctx context.Context, s *terminal.Session) error {
+	api, err := s.Client()
 	if err != nil {
 		return err
 	}
@@ -124,9 +126,9 @@ func (c *scheduleShowCmd) Run(ctx context.Context, s *session) error {
 	if err != nil {
 		return err
 	}
-	return s.show(one, func() error {
-		return s.facts("id", one.ID, "state", one.State, "at", exactly(one.DeliverAt), "path", string(one.Path), "type", one.Type, "cause", one.Event.Extensions[sluice.CausationID],
-			"data", excerpt(one.Event.Data), "made by", string(one.CreatedBy), "made", when(one.CreatedAt))
+	return s.Show(one, func() error {
+		return s.Facts("id", one.ID, "state", one.State, "at", exactly(one.DeliverAt), "path", string(one.Path), "type", one.Type, "cause", one.Event.Extensions[sluice.CausationID],
+			"data", excerpt(one.Event.Data), "made by", string(one.CreatedBy), "made", terminal.FormatTime(one.CreatedAt))
 	})
 }
 
@@ -136,15 +138,15 @@ type scheduleRmCmd struct {
 }
 
 // Run cancels one.
-func (c *scheduleRmCmd) Run(ctx context.Context, s *session) error {
-	api, err := s.client()
+func (c *scheduleRmCmd) Run(ctx context.Context, s *terminal.Session) error {
+	api, err := s.Client()
 	if err != nil {
 		return err
 	}
 	if err := api.CancelScheduled(ctx, c.NS, c.ID); err != nil {
 		return err
 	}
-	return s.show(map[string]string{"cancelled": c.ID}, func() error {
-		return s.say("Cancelled event %s; it will not be stored.", c.ID)
+	return s.Show(map[string]string{"cancelled": c.ID}, func() error {
+		return s.Say("Cancelled event %s; it will not be stored.", c.ID)
 	})
 }

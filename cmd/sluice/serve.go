@@ -5,7 +5,8 @@ import (
 	"fmt"
 	"io"
 	"log/slog"
-	"runtime/debug"
+
+	"github.com/sluice-io/sluice/internal/terminal"
 
 	"github.com/sluice-io/sluice/config"
 	"github.com/sluice-io/sluice/internal/app"
@@ -26,16 +27,16 @@ type serveCmd struct {
 }
 
 // Run serves until the context ends.
-func (c *serveCmd) Run(ctx context.Context, s *session) error {
-	cfg, err := config.Load(c.Config, s.environ)
+func (c *serveCmd) Run(ctx context.Context, s *terminal.Session) error {
+	cfg, err := config.Load(c.Config, s.Environ)
 	if err != nil {
-		return usageError{err}
+		return terminal.Usage(err)
 	}
 	c.apply(&cfg, s.Data)
 	if err := cfg.Check(); err != nil {
-		return usageError{err}
+		return terminal.Usage(err)
 	}
-	log, flush, err := newLog(s.stderr, cfg.Log)
+	log, flush, err := newLog(s.Stderr, cfg.Log)
 	if err != nil {
 		return err
 	}
@@ -43,7 +44,7 @@ func (c *serveCmd) Run(ctx context.Context, s *session) error {
 	if err := app.HideMemory(); err != nil {
 		log.WarnContext(ctx, "other processes of this user can read the server's memory", slog.Any("error", err))
 	}
-	if err := app.Run(ctx, cfg, app.Options{Log: log, Version: version()}); err != nil {
+	if err := app.Run(ctx, cfg, app.Options{Log: log, Version: terminal.Version()}); err != nil {
 		return fmt.Errorf("serve: %w", err)
 	}
 	return nil
@@ -85,36 +86,7 @@ func newLog(w io.Writer, cfg config.Log) (log *slog.Logger, flush func(), err er
 type versionCmd struct{}
 
 // Run prints the version.
-func (versionCmd) Run(s *session) error {
-	v := version()
-	return s.show(map[string]string{"version": v}, func() error { return s.say("sluice %s", v) })
-}
-
-const unversioned = "(devel)"
-
-func version() string {
-	info, ok := debug.ReadBuildInfo()
-	if !ok {
-		return unversioned
-	}
-	return versionOf(info)
-}
-
-// versionOf returns what the build knows about itself: a release's tag, or else the commit.
-func versionOf(info *debug.BuildInfo) string {
-	if v := info.Main.Version; v != "" && v != unversioned {
-		return v
-	}
-	known := map[string]string{}
-	for _, s := range info.Settings {
-		known[s.Key] = s.Value
-	}
-	commit := known["vcs.revision"]
-	if commit == "" {
-		return unversioned
-	}
-	if known["vcs.modified"] == "true" {
-		commit += "+dirty"
-	}
-	return commit
+func (versionCmd) Run(s *terminal.Session) error {
+	v := terminal.Version()
+	return s.Show(map[string]string{"version": v}, func() error { return s.Say("sluice %s", v) })
 }

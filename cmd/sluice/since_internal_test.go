@@ -6,6 +6,8 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/sluice-io/sluice/internal/terminal"
+
 	"github.com/stretchr/testify/require"
 )
 
@@ -16,9 +18,9 @@ func TestSince_SaysHowLongAgoOverHTTP(t *testing.T) {
 	c.must("pub", "/a", "{}", "--id", "first")
 	c.must("sub", "create", "--id", "s", "--pattern", "/**", "--url", "https://e.invalid/", "--start", "all")
 	c.must("sub", "pause", "s")
-	addresses, err := readAddresses(c.data)
+	addresses, err := terminal.ReadAddresses(c.data)
 	require.NoError(t, err)
-	token, err := readToken(c.data)
+	token, err := terminal.ReadToken(c.data)
 	require.NoError(t, err)
 	get := func(path string) string {
 		req, err := http.NewRequestWithContext(t.Context(), http.MethodGet, addresses.HTTP+path, nil)

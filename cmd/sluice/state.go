@@ -4,6 +4,8 @@ import (
 	"context"
 	"strconv"
 
+	"github.com/sluice-io/sluice/internal/terminal"
+
 	"github.com/sluice-io/sluice/pkg/client"
 	"github.com/sluice-io/sluice/pkg/sluice"
 )
@@ -26,8 +28,8 @@ type stateView struct {
 }
 
 // Run shows the state.
-func (c *stateCmd) Run(ctx context.Context, s *session) error {
-	api, err := s.client()
+func (c *stateCmd) Run(ctx context.Context, s *terminal.Session) error {
+	api, err := s.Client()
 	if err != nil {
 		return err
 	}
@@ -35,7 +37,7 @@ func (c *stateCmd) Run(ctx context.Context, s *session) error {
 	if q.Filter, err = c.filter(); err != nil {
 		return err
 	}
-	all, err := collect(c.Limit, func(cursor string, most int) (client.Page[sluice.Event], error) {
+	all, err := terminal.Collect(c.Limit, func(cursor string, most int) (client.Page[sluice.Event], error) {
 		q.Limit, q.Cursor = most, cursor
 		page, err := api.State(ctx, c.NS, q)
 		q.At = page.Seq
@@ -47,12 +49,12 @@ func (c *stateCmd) Run(ctx context.Context, s *session) error {
 	view, rows := stateView{q.At, make([]eventView, len(all))}, make([][]string, len(all))
 	for i, ev := range all {
 		view.Events[i] = viewOf(ev)
-		rows[i] = []string{string(ev.Path), strconv.FormatUint(ev.Seq, 10), when(ev.Time), ev.Type, ev.ID, excerpt(ev.Data)}
+		rows[i] = []string{string(ev.Path), strconv.FormatUint(ev.Seq, 10), terminal.FormatTime(ev.Time), ev.Type, ev.ID, excerpt(ev.Data)}
 	}
-	return s.show(view, func() error {
-		if err := s.table("PATH | SEQ | TIME | TYPE | ID | DATA", rows); err != nil {
+	return s.Show(view, func() error {
+		if err := s.Table("PATH | SEQ | TIME | TYPE | ID | DATA", rows); err != nil {
 			return err
 		}
-		return s.say("As of %d.", view.Seq)
+		return s.Say("As of %d.", view.Seq)
 	})
 }

@@ -14,6 +14,8 @@ import (
 	"time"
 	"unicode/utf8"
 
+	"github.com/sluice-io/sluice/internal/terminal"
+
 	"github.com/sluice-io/sluice/pkg/client"
 	"github.com/sluice-io/sluice/pkg/sluice"
 )
@@ -36,11 +38,11 @@ type streamArg struct {
 }
 
 // api returns a client if the path is one.
-func (a *streamArg) api(s *session) (*client.Client, error) {
+func (a *streamArg) api(s *terminal.Session) (*client.Client, error) {
 	if _, err := sluice.ParsePath(string(a.Path)); err != nil {
-		return nil, usageError{err}
+		return nil, terminal.Usage(err)
 	}
-	return s.client()
+	return s.Client()
 }
 
 type streamCreateCmd struct {
@@ -61,15 +63,15 @@ func (c *streamCreateCmd) spec(stdin io.Reader) (client.StreamSpec, error) {
 	spec := client.StreamSpec{ContentType: c.ContentType, TTL: c.TTL, ExpiresAt: c.Expires, Closed: c.Closed}
 	switch {
 	case c.TTL < 0 || c.TTL%time.Second != 0:
-		return spec, usagef("--ttl %s: write whole seconds", c.TTL)
+		return spec, terminal.Usagef("--ttl %s: write whole seconds", c.TTL)
 	case c.TTL > 0 && !c.Expires.IsZero():
-		return spec, usagef("--ttl and --expires exclude each other")
+		return spec, terminal.Usagef("--ttl and --expires exclude each other")
 	case c.From != "" && c.Data != "":
-		return spec, usagef("a fork starts with the content of its source; append to it instead")
+		return spec, terminal.Usagef("a fork starts with the content of its source; append to it instead")
 	case c.From != "":
 		spec.Fork = &client.StreamFork{From: c.From, Offset: c.At}
 	case c.At != "":
-		return spec, usagef("--at requires --from")
+		return spec, terminal.Usagef("--at requires --from")
 	}
 	var err error
 	if c.Data != "" {
@@ -113,12 +115,12 @@ func (a *streamArg) view(info client.StreamInfo) streamView {
 }
 
 // Run makes the stream.
-func (c *streamCreateCmd) Run(ctx context.Context, s *session) error {
+func (c *streamCreateCmd) Run(ctx context.Context, s *terminal.Session) error {
 	api, err := c.api(s)
 	if err != nil {
 		return err
 	}
-	spec, err := c.spec(s.stdin)
+	spec, err := c.spec(s.Stdin)
 	if err != nil {
 		return err
 	}
@@ -126,11 +128,11 @@ func (c *streamCreateCmd) Run(ctx context.Context, s *session) error {
 	if err != nil {
 		return err
 	}
-	return s.show(c.view(info), func() error {
+	return s.Show(c.view(info), func() error {
 		if !created {
-			return s.say("Stream %s of %s already exists; it ends at %s.", c.Path, info.ContentType, info.Next)
+			return s.Say("Stream %s of %s already exists; it ends at %s.", c.Path, info.ContentType, info.Next)
 		}
-		return s.say("Created stream %s of %s; it ends at %s.", c.Path, info.ContentType, info.Next)
+		return s.Say("Created stream %s of %s; it ends at %s.", c.Path, info.ContentType, info.Next)
 	})
 }
 
@@ -148,15 +150,15 @@ type streamAppendCmd struct {
 }
 
 // Run appends.
-func (c *streamAppendCmd) Run(ctx context.Context, s *session) error {
+func (c *streamAppendCmd) Run(ctx context.Context, s *terminal.Session) error {
 	api, err := c.api(s)
 	if err != nil {
 		return err
 	}
 	if c.Producer == "" && (c.Epoch != 0 || c.Number != 0) {
-		return usagef("--epoch and --number require --producer")
+		return terminal.Usagef("--epoch and --number require --producer")
 	}
-	data, err := dataOf(c.Data, s.stdin)
+	data, err := dataOf(c.Data, s.Stdin)
 	if err != nil {
 		return err
 	}
@@ -171,14 +173,14 @@ func (c *streamAppendCmd) Run(ctx context.Context, s *session) error {
 	if err != nil {
 		return err
 	}
-	return s.show(done, func() error {
+	return s.Show(done, func() error {
 		switch {
 		case done.Duplicate:
-			return s.say("Already appended; %s ends at %s.", c.Path, done.Next)
+			return s.Say("Already appended; %s ends at %s.", c.Path, done.Next)
 		case done.Closed:
-			return s.say("Appended to %s and closed it; it ends at %s.", c.Path, done.Next)
+			return s.Say("Appended to %s and closed it; it ends at %s.", c.Path, done.Next)
 		}
-		return s.say("Appended to %s; it ends at %s.", c.Path, done.Next)
+		return s.Say("Appended to %s; it ends at %s.", c.Path, done.Next)
 	})
 }
 
@@ -207,7 +209,7 @@ type streamReadCmd struct {
 }
 
 // Run prints the stream.
-func (c *streamReadCmd) Run(ctx context.Context, s *session) error {
+func (c *streamReadCmd) Run(ctx context.Context, s *terminal.Session) error {
 	api, err := c.api(s)
 	if err != nil {
 		return err
@@ -221,7 +223,7 @@ func (c *streamReadCmd) Run(ctx context.Context, s *session) error {
 			return nil // whoever follows it has seen enough
 		}
 		if err == nil {
-			err = s.printPage(page)
+			err = printPage(s, page)
 		}
 		if err != nil {
 			return err
@@ -256,12 +258,12 @@ type pageView struct {
 
 // printPage prints a part of a stream: for people its bytes as they are, or its messages one a line. On a terminal the bytes are
 // cleaned, line by line.
-func (s *session) printPage(page client.StreamPage) error {
-	out, err := written(page, s.json())
-	if err == nil && s.watched && !s.json() && !page.IsJSON() {
-		out = []byte(harmlessLines(string(out)))
+func printPage(s *terminal.Session, page client.StreamPage) error {
+	out, err := written(page, s.IsJSON())
+	if err == nil && s.Watched && !s.IsJSON() && !page.IsJSON() {
+		out = []byte(terminal.HarmlessLines(string(out)))
 	}
-	return s.printText(out, err)
+	return s.PrintText(out, err)
 }
 
 func written(page client.StreamPage, forPrograms bool) ([]byte, error) {
@@ -275,7 +277,7 @@ func written(page client.StreamPage, forPrograms bool) ([]byte, error) {
 	var out bytes.Buffer
 	switch {
 	case forPrograms:
-		return jsonText(pageViewOf(page, messages), "")
+		return terminal.EncodeJSON(pageViewOf(page, messages), "")
 	case !page.IsJSON():
 		return page.Data, nil
 	}
@@ -285,7 +287,7 @@ func written(page client.StreamPage, forPrograms bool) ([]byte, error) {
 		}
 		out.WriteByte('\n')
 	}
-	return escapedJSON(out.Bytes()), nil
+	return terminal.EscapedJSON(out.Bytes()), nil
 }
 
 func pageViewOf(page client.StreamPage, messages []json.RawMessage) pageView {
@@ -303,7 +305,7 @@ func pageViewOf(page client.StreamPage, messages []json.RawMessage) pageView {
 type streamInfoCmd struct{ streamArg }
 
 // Run shows the stream.
-func (c *streamInfoCmd) Run(ctx context.Context, s *session) error {
+func (c *streamInfoCmd) Run(ctx context.Context, s *terminal.Session) error {
 	api, err := c.api(s)
 	if err != nil {
 		return err
@@ -313,12 +315,12 @@ func (c *streamInfoCmd) Run(ctx context.Context, s *session) error {
 		return err
 	}
 	v := c.view(info)
-	return s.show(v, func() error {
+	return s.Show(v, func() error {
 		expires := ""
 		if !info.ExpiresAt.IsZero() {
-			expires = when(info.ExpiresAt)
+			expires = terminal.FormatTime(info.ExpiresAt)
 		}
-		return s.facts("path", string(c.Path), "namespace", c.NS, "content type", info.ContentType, "ends at", info.Next,
+		return s.Facts("path", string(c.Path), "namespace", c.NS, "content type", info.ContentType, "ends at", info.Next,
 			"closed", strconv.FormatBool(info.Closed), "ttl", v.TTL, "expires", expires)
 	})
 }
@@ -326,7 +328,7 @@ func (c *streamInfoCmd) Run(ctx context.Context, s *session) error {
 type streamCloseCmd struct{ streamArg }
 
 // Run closes the stream.
-func (c *streamCloseCmd) Run(ctx context.Context, s *session) error {
+func (c *streamCloseCmd) Run(ctx context.Context, s *terminal.Session) error {
 	api, err := c.api(s)
 	if err != nil {
 		return err
@@ -335,11 +337,11 @@ func (c *streamCloseCmd) Run(ctx context.Context, s *session) error {
 	if err != nil {
 		return err
 	}
-	return s.show(done, func() error { return s.say("Closed stream %s; it ends at %s.", c.Path, done.Next) })
+	return s.Show(done, func() error { return s.Say("Closed stream %s; it ends at %s.", c.Path, done.Next) })
 }
 
 type streamRmCmd struct {
-	asking
+	terminal.Confirmation
 
 	Paths []sluice.Path `arg:"" name:"path" help:"Paths of the streams."`
 
@@ -355,8 +357,8 @@ func texts(paths []sluice.Path) []string {
 }
 
 // Run ends the streams.
-func (c *streamRmCmd) Run(ctx context.Context, s *session) error {
-	if err := c.sure(s, asks("Delete %s permanently? Readers lose access; the events stay in the log.", strings.Join(texts(c.Paths), ", "))); err != nil {
+func (c *streamRmCmd) Run(ctx context.Context, s *terminal.Session) error {
+	if err := c.Confirm(s, terminal.Question("Delete %s permanently? Readers lose access; the events stay in the log.", strings.Join(texts(c.Paths), ", "))); err != nil {
 		return err
 	}
 	for _, path := range c.Paths {
@@ -368,7 +370,7 @@ func (c *streamRmCmd) Run(ctx context.Context, s *session) error {
 		if err := api.DeleteStream(ctx, c.NS, path); err != nil {
 			return fmt.Errorf("%s: %w", path, err)
 		}
-		if err := s.done("Deleted stream %s.", string(path)); err != nil {
+		if err := done(s, "Deleted stream %s.", string(path)); err != nil {
 			return err
 		}
 	}

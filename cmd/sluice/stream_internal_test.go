@@ -9,6 +9,8 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/sluice-io/sluice/internal/terminal"
+
 	"github.com/stretchr/testify/require"
 )
 
@@ -29,7 +31,7 @@ func TestWhoeverStopsFollowingAStreamIsDone(t *testing.T) {
 	t.Cleanup(server.Close)
 	t.Cleanup(http.DefaultClient.CloseIdleConnections)
 	var stdout, stderr bytes.Buffer
-	s := &session{stdin: strings.NewReader(""), stdout: &stdout, stderr: &stderr, exit: func(int) {}}
+	s := &terminal.Session{Stdin: strings.NewReader(""), Stdout: &stdout, Stderr: &stderr, Exit: func(int) {}}
 	require.Zero(t, run(ctx, []string{"stream", "read", "/a", "--follow", "--server", server.URL}, s), stderr.String())
 	require.Equal(t, "{\"n\":1}\n\"<&>\"\n", stdout.String())
 	require.Empty(t, stderr.String())

@@ -9,6 +9,10 @@ import (
 	"strings"
 	"time"
 
+	"github.com/sluice-io/sluice/internal/doctor"
+
+	"github.com/sluice-io/sluice/internal/terminal"
+
 	"github.com/sluice-io/sluice/pkg/client"
 	"github.com/sluice-io/sluice/pkg/sluice"
 )
@@ -40,29 +44,29 @@ type subLsCmd struct {
 
 // Help says what the health is.
 func (*subLsCmd) Help() string {
-	return fmt.Sprintf("HEALTH is ok, or the problem: an open breaker, paths that retry or are held, dead letters. It is shown for the first %d; - means unknown.", healthMost)
+	return fmt.Sprintf("HEALTH is ok, or the problem: an open breaker, paths that retry or are held, dead letters. It is shown for the first %d; - means unknown.", doctor.HealthMost)
 }
 
 // Run lists subscriptions.
-func (c *subLsCmd) Run(ctx context.Context, s *session) error {
-	api, err := s.client()
+func (c *subLsCmd) Run(ctx context.Context, s *terminal.Session) error {
+	api, err := s.Client()
 	if err != nil {
 		return err
 	}
-	all, err := collect(c.Limit, func(cursor string, most int) (client.Page[sluice.Subscription], error) {
+	all, err := terminal.Collect(c.Limit, func(cursor string, most int) (client.Page[sluice.Subscription], error) {
 		q := client.SubscriptionsQuery{Namespace: c.NS, Mode: sluice.Mode(c.Mode), State: sluice.State(c.State), Limit: most, Cursor: cursor}
 		return api.Subscriptions(ctx, q)
 	})
 	if err != nil {
 		return err
 	}
-	shown := views(ctx, api, all)
-	return s.show(shown, func() error {
+	shown := doctor.Views(ctx, api, all)
+	return s.Show(shown, func() error {
 		rows := make([][]string, len(shown))
 		for i, sub := range shown {
-			rows[i] = []string{sub.ID, sub.Namespace, string(sub.Mode), string(sub.State), sub.Health, string(sub.Pattern), sub.Endpoint.URL, when(sub.CreatedAt)}
+			rows[i] = []string{sub.ID, sub.Namespace, string(sub.Mode), string(sub.State), sub.Health, string(sub.Pattern), sub.Endpoint.URL, terminal.FormatTime(sub.CreatedAt)}
 		}
-		return s.table("ID | NAMESPACE | MODE | STATE | HEALTH | PATTERN | URL | CREATED", rows)
+		return s.Table("ID | NAMESPACE | MODE | STATE | HEALTH | PATTERN | URL | CREATED", rows)
 	})
 }
 
@@ -71,8 +75,8 @@ type subShowCmd struct {
 }
 
 // Run shows the subscription.
-func (c *subShowCmd) Run(ctx context.Context, s *session) error {
-	api, err := s.client()
+func (c *subShowCmd) Run(ctx context.Context, s *terminal.Session) error {
+	api, err := s.Client()
 	if err != nil {
 		return err
 	}
@@ -80,29 +84,29 @@ func (c *subShowCmd) Run(ctx context.Context, s *session) error {
 	if err != nil {
 		return err
 	}
-	return s.showSubscription(sub)
+	return showSubscription(s, sub)
 }
 
 type subRmCmd struct {
-	asking
+	terminal.Confirmation
 
 	IDs []string `arg:"" name:"id" help:"Subscriptions."`
 }
 
 // Run deletes the subscriptions.
-func (c *subRmCmd) Run(ctx context.Context, s *session) error {
-	api, err := s.client()
+func (c *subRmCmd) Run(ctx context.Context, s *terminal.Session) error {
+	api, err := s.Client()
 	if err != nil {
 		return err
 	}
-	if err := c.sure(s, func() (string, error) { return c.question(ctx, api) }); err != nil {
+	if err := c.Confirm(s, func() (string, error) { return c.question(ctx, api) }); err != nil {
 		return err
 	}
 	for _, id := range c.IDs {
 		if err := api.DeleteSubscription(ctx, id); err != nil {
 			return fmt.Errorf("%s: %w", id, err)
 		}
-		if err := s.done("Deleted subscription %s.", id); err != nil {
+		if err := done(s, "Deleted subscription %s.", id); err != nil {
 			return err
 		}
 	}
@@ -114,7 +118,7 @@ func (c *subRmCmd) question(ctx context.Context, api *client.Client) (string, er
 	all := make([]string, len(c.IDs))
 	for i, id := range c.IDs {
 		st, err := api.Status(ctx, id)
-		with, err := counted(err, " (%d events wait, %s)", st.Backlog, letters(st.DeadLetters))
+		with, err := terminal.Counted(err, " (%d events wait, %s)", st.Backlog, terminal.DeadLetterCount(st.DeadLetters))
 		if err != nil {
 			return "", fmt.Errorf("%s: %w", id, err)
 		}
@@ -128,8 +132,8 @@ type subPauseCmd struct {
 }
 
 // Run pauses the subscription.
-func (c *subPauseCmd) Run(ctx context.Context, s *session) error {
-	api, err := s.client()
+func (c *subPauseCmd) Run(ctx context.Context, s *terminal.Session) error {
+	api, err := s.Client()
 	if err != nil {
 		return err
 	}
@@ -137,7 +141,7 @@ func (c *subPauseCmd) Run(ctx context.Context, s *session) error {
 	if err != nil {
 		return err
 	}
-	return s.show(sub, func() error { return s.say("Paused subscription %s.", c.ID) })
+	return s.Show(sub, func() error { return s.Say("Paused subscription %s.", c.ID) })
 }
 
 type subResumeCmd struct {
@@ -145,8 +149,8 @@ type subResumeCmd struct {
 }
 
 // Run resumes the subscription.
-func (c *subResumeCmd) Run(ctx context.Context, s *session) error {
-	api, err := s.client()
+func (c *subResumeCmd) Run(ctx context.Context, s *terminal.Session) error {
+	api, err := s.Client()
 	if err != nil {
 		return err
 	}
@@ -154,27 +158,27 @@ func (c *subResumeCmd) Run(ctx context.Context, s *session) error {
 	if err != nil {
 		return err
 	}
-	return s.show(sub, func() error { return s.say("Resumed subscription %s.", c.ID) })
+	return s.Show(sub, func() error { return s.Say("Resumed subscription %s.", c.ID) })
 }
 
 type subRotateCmd struct {
-	asking
+	terminal.Confirmation
 
 	ID      string        `arg:"" help:"Subscription."`
 	Overlap time.Duration `help:"Time during which the old secret also signs (scheme standard); 0s: it is removed immediately." default:"24h"`
 }
 
 // Run makes the new secret.
-func (c *subRotateCmd) Run(ctx context.Context, s *session) error {
+func (c *subRotateCmd) Run(ctx context.Context, s *terminal.Session) error {
 	if c.Overlap < 0 {
-		return usagef("--overlap %s: write a duration, such as 24h", c.Overlap)
+		return terminal.Usagef("--overlap %s: write a duration, such as 24h", c.Overlap)
 	}
-	api, err := s.client()
+	api, err := s.Client()
 	if err != nil {
 		return err
 	}
 	if c.Overlap == 0 {
-		if err := c.sure(s, asks("Remove the old secret? A receiver that does not have the new one rejects requests, and the old one cannot be restored.")); err != nil {
+		if err := c.Confirm(s, terminal.Question("Remove the old secret? A receiver that does not have the new one rejects requests, and the old one cannot be restored.")); err != nil {
 			return err
 		}
 	}
@@ -182,12 +186,12 @@ func (c *subRotateCmd) Run(ctx context.Context, s *session) error {
 	if err != nil {
 		return err
 	}
-	return s.show(sub, func() error {
+	return s.Show(sub, func() error {
 		old := ""
 		if sub.Policy.Signature.Scheme == sluice.SchemeStandard && c.Overlap > 0 {
 			old = fmt.Sprintf("; the old one also signs for %s", c.Overlap)
 		}
-		return s.say("The new secret of %s is not shown again%s:\n\n  %s\n", c.ID, old, sub.Endpoint.Secret)
+		return s.Say("The new secret of %s is not shown again%s:\n\n  %s\n", c.ID, old, sub.Endpoint.Secret)
 	})
 }
 
@@ -196,8 +200,8 @@ type subTestCmd struct {
 }
 
 // Run sends the sample. It fails unless the endpoint took it.
-func (c *subTestCmd) Run(ctx context.Context, s *session) error {
-	api, err := s.client()
+func (c *subTestCmd) Run(ctx context.Context, s *terminal.Session) error {
+	api, err := s.Client()
 	if err != nil {
 		return err
 	}
@@ -205,8 +209,8 @@ func (c *subTestCmd) Run(ctx context.Context, s *session) error {
 	if err != nil {
 		return err
 	}
-	err = s.show(a, func() error {
-		return s.facts("outcome", string(a.Outcome), "status", httpStatus(a.Status),
+	err = s.Show(a, func() error {
+		return s.Facts("outcome", string(a.Outcome), "status", httpStatus(a.Status),
 			"duration", a.Duration.Std().Round(time.Microsecond).String(), "error", a.Error, "response", a.Response)
 	})
 	if err == nil && a.Outcome != sluice.Delivered {
@@ -220,8 +224,8 @@ type subStatusCmd struct {
 }
 
 // Run shows the status.
-func (c *subStatusCmd) Run(ctx context.Context, s *session) error {
-	api, err := s.client()
+func (c *subStatusCmd) Run(ctx context.Context, s *terminal.Session) error {
+	api, err := s.Client()
 	if err != nil {
 		return err
 	}
@@ -229,57 +233,57 @@ func (c *subStatusCmd) Run(ctx context.Context, s *session) error {
 	if err != nil {
 		return err
 	}
-	return s.show(st, func() error { return s.statusTable(st) })
+	return s.Show(st, func() error { return statusTable(s, st) })
 }
 
-func (s *session) statusTable(st sluice.Status) error {
+func statusTable(s *terminal.Session, st sluice.Status) error {
 	if st.Consumers != nil {
-		return s.wakeTable(st)
+		return wakeTable(s, st)
 	}
-	err := s.facts(
+	err := s.Facts(
 		"state", because(string(st.State), st.Reason), "undelivered", strconv.FormatUint(st.Undelivered, 10), "backlog", strconv.FormatUint(st.Backlog, 10),
 		"lag", seconds(st.LagSeconds), "in flight", strconv.Itoa(st.InFlight), "parked lanes", strconv.Itoa(st.Parked), "held lanes", strconv.Itoa(st.Held),
-		"next attempt", maybeWhen(st.NextAttemptAt), "dead letters", strconv.FormatUint(st.DeadLetters, 10),
+		"next attempt", terminal.FormatTimePtr(st.NextAttemptAt), "dead letters", strconv.FormatUint(st.DeadLetters, 10),
 		"breaker", string(st.Breaker), "ack floor", strconv.FormatUint(st.AckFloor, 10),
 	)
 	if err == nil && st.SourceError != "" {
-		err = s.say("\nNothing is delivered: the events cannot be read from the log: %s", st.SourceError)
+		err = s.Say("\nNothing is delivered: the events cannot be read from the log: %s", st.SourceError)
 	}
 	if err != nil || len(st.ParkedLanes) == 0 {
 		return err
 	}
 	rows := make([][]string, len(st.ParkedLanes))
 	for i, p := range st.ParkedLanes {
-		next := when(p.NextAt)
+		next := terminal.FormatTime(p.NextAt)
 		if p.Held != "" {
 			next = because("held", string(p.Held))
 		}
-		rows[i] = []string{orDash(string(p.Path)), strconv.FormatUint(p.FromSeq, 10), strconv.Itoa(p.Attempts), next, orDash(p.LastError)}
+		rows[i] = []string{terminal.OrDash(string(p.Path)), strconv.FormatUint(p.FromSeq, 10), strconv.Itoa(p.Attempts), next, terminal.OrDash(p.LastError)}
 	}
-	if err := s.say(""); err != nil {
+	if err := s.Say(""); err != nil {
 		return err
 	}
-	return s.table("PARKED PATH | FROM SEQ | ATTEMPTS | NEXT | LAST ERROR", rows)
+	return s.Table("PARKED PATH | FROM SEQ | ATTEMPTS | NEXT | LAST ERROR", rows)
 }
 
 // wakeTable is the status of a subscription of mode wake.
-func (s *session) wakeTable(st sluice.Status) error {
+func wakeTable(s *terminal.Session, st sluice.Status) error {
 	count := func(state sluice.WakeState) string { return strconv.Itoa(st.Consumers[state]) }
-	return s.facts("state", because(string(st.State), st.Reason),
+	return s.Facts("state", because(string(st.State), st.Reason),
 		"idle", count(sluice.WakeIdle), "waking", count(sluice.WakeWaking), "live", count(sluice.WakeLive))
 }
 
-func (s *session) showSubscription(sub sluice.Subscription) error {
-	return s.show(sub, func() error {
+func showSubscription(s *terminal.Session, sub sluice.Subscription) error {
+	return s.Show(sub, func() error {
 		p := sub.Policy
-		return s.facts(
+		return s.Facts(
 			"id", sub.ID, "namespace", sub.Namespace, "mode", string(sub.Mode), "state", because(string(sub.State), sub.Reason),
 			"description", sub.Description, "pattern", string(sub.Pattern), "filter", compact(sub.Filter),
 			"url", sub.Endpoint.URL, "headers", compact(sub.Endpoint.Headers), "secret", hint(sub), "start", sub.Start,
-			"retry", retry(p.Retry), "timeout", span(p.Timeout), "window", strconv.Itoa(p.Window), "rate", rate(p.Rate),
+			"retry", retry(p.Retry), "timeout", terminal.FormatDuration(p.Timeout), "window", strconv.Itoa(p.Window), "rate", rate(p.Rate),
 			"ordering", string(p.Ordering), "envelope", string(p.Envelope), "projection", p.Projection, "signature", strings.TrimSpace(string(p.Signature.Scheme)+" "+p.Signature.Name),
 			"metadata", compact(sub.Metadata), "revision", strconv.FormatUint(sub.Revision, 10),
-			"created", when(sub.CreatedAt)+by(sub.CreatedBy), "grant", sub.Grant, "last event", maybeWhen(sub.LastEventAt),
+			"created", terminal.FormatTime(sub.CreatedAt)+terminal.By(sub.CreatedBy), "grant", sub.Grant, "last event", terminal.FormatTimePtr(sub.LastEventAt),
 		)
 	})
 }
@@ -304,7 +308,7 @@ func retry(r sluice.Retry) string {
 	}
 	steps := make([]string, len(r.Steps))
 	for i, step := range r.Steps {
-		steps[i] = span(step)
+		steps[i] = terminal.FormatDuration(step)
 	}
 	return fmt.Sprintf("%s, %d attempts", strings.Join(steps, " "), r.MaxAttempts)
 }

@@ -11,6 +11,8 @@ import (
 	"strings"
 	"time"
 
+	"github.com/sluice-io/sluice/internal/terminal"
+
 	"sigs.k8s.io/yaml"
 
 	"github.com/sluice-io/sluice/pkg/sluice"
@@ -71,8 +73,8 @@ func (m spec) take(names ...string) (any, bool) {
 }
 
 // spec returns the file's content with the flags over it. Usage errors if either is invalid.
-func (f *specFlags) spec(s *session) (spec, error) {
-	m, err := readSpec(f.File, s.stdin)
+func (f *specFlags) spec(s *terminal.Session) (spec, error) {
+	m, err := readSpec(f.File, s.Stdin)
 	if err != nil {
 		return nil, err
 	}
@@ -126,7 +128,7 @@ func parseRetry(text string) (sluice.Retry, error) {
 	for wait := range strings.SplitSeq(text, ",") {
 		step, err := time.ParseDuration(strings.TrimSpace(wait))
 		if err != nil {
-			return r, usagef("--retry %q: write the name of a preset, or waits such as 1s,5s,1m", text)
+			return r, terminal.Usagef("--retry %q: write the name of a preset, or waits such as 1s,5s,1m", text)
 		}
 		r.Steps = append(r.Steps, sluice.Duration(step))
 	}
@@ -175,7 +177,7 @@ type subCreateCmd struct {
 func (c *subCreateCmd) s0(m spec) (spec, error) {
 	if c.Target == "" {
 		if c.OnChange != "" {
-			return nil, usagef("--on-change requires --target")
+			return nil, terminal.Usagef("--on-change requires --target")
 		}
 		return m, nil
 	}
@@ -187,7 +189,7 @@ func (c *subCreateCmd) s0(m spec) (spec, error) {
 	}
 	for _, name := range []string{"mode", "pattern", "start", "filter", "endpoint", "policy"} {
 		if _, ok := m[name]; ok {
-			return nil, usagef("--target excludes %s; use --pattern instead of --target, or omit it", name)
+			return nil, terminal.Usagef("--target excludes %s; use --pattern instead of --target, or omit it", name)
 		}
 	}
 	maps.Copy(m, words)
@@ -195,7 +197,7 @@ func (c *subCreateCmd) s0(m spec) (spec, error) {
 }
 
 // Run makes the subscription.
-func (c *subCreateCmd) Run(ctx context.Context, s *session) error {
+func (c *subCreateCmd) Run(ctx context.Context, s *terminal.Session) error {
 	m, err := c.spec(s)
 	if err != nil {
 		return err
@@ -214,9 +216,9 @@ func (c *subCreateCmd) Run(ctx context.Context, s *session) error {
 		return err
 	}
 	if len(m) == 0 {
-		return usagef("a definition is required: --pattern and --url, or --file")
+		return terminal.Usagef("a definition is required: --pattern and --url, or --file")
 	}
-	api, err := s.client()
+	api, err := s.Client()
 	if err != nil {
 		return err
 	}
@@ -224,22 +226,22 @@ func (c *subCreateCmd) Run(ctx context.Context, s *session) error {
 	if err != nil {
 		return err
 	}
-	return s.show(sub, func() error {
+	return s.Show(sub, func() error {
 		if created {
-			return s.sayCreated(sub)
+			return sayCreated(s, sub)
 		}
-		return s.say("Subscription %s already exists for the same events and URL, and is unchanged: sluice sub show %s.\n"+
+		return s.Say("Subscription %s already exists for the same events and URL, and is unchanged: sluice sub show %s.\n"+
 			"Its secret is not shown again; issue a new one with sluice sub rotate %s.", sub.ID, sub.ID, sub.ID)
 	})
 }
 
-func (s *session) sayCreated(sub sluice.Subscription) error {
+func sayCreated(s *terminal.Session, sub sluice.Subscription) error {
 	how := "The receiver verifies requests with this secret, which is not shown again:"
 	if sub.Policy.Signature.Scheme == sluice.SchemeEd25519 {
 		how = "The receiver verifies requests with the public keys at /.well-known/jwks.json of the server.\n" +
 			"The secret, for other schemes, is not shown again:"
 	}
-	return s.say("Created subscription %s: %s in %s to %s\n\n%s\n\n  %s\n",
+	return s.Say("Created subscription %s: %s in %s to %s\n\n%s\n\n  %s\n",
 		sub.ID, sub.Pattern, sub.Namespace, sub.Endpoint.URL, how, sub.Endpoint.Secret)
 }
 
@@ -253,7 +255,7 @@ type subEditCmd struct {
 }
 
 // Run changes what the flags name. A header without a value is taken away.
-func (c *subEditCmd) Run(ctx context.Context, s *session) error {
+func (c *subEditCmd) Run(ctx context.Context, s *terminal.Session) error {
 	m, err := c.spec(s)
 	if err != nil {
 		return err
@@ -267,9 +269,9 @@ func (c *subEditCmd) Run(ctx context.Context, s *session) error {
 		m.set(*c.Handshake, "endpoint", "handshake")
 	}
 	if len(m) == 0 {
-		return usagef("nothing to change: set a flag, or --file")
+		return terminal.Usagef("nothing to change: set a flag, or --file")
 	}
-	api, err := s.client()
+	api, err := s.Client()
 	if err != nil {
 		return err
 	}
@@ -277,5 +279,5 @@ func (c *subEditCmd) Run(ctx context.Context, s *session) error {
 	if err != nil {
 		return err
 	}
-	return s.showSubscription(sub)
+	return showSubscription(s, sub)
 }

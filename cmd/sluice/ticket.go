@@ -3,6 +3,8 @@ package main
 import (
 	"context"
 	"time"
+
+	"github.com/sluice-io/sluice/internal/terminal"
 )
 
 // ticketCmd gets a ticket for feeds.
@@ -12,11 +14,11 @@ type ticketCmd struct {
 }
 
 // Run gets one.
-func (c *ticketCmd) Run(ctx context.Context, s *session) error {
+func (c *ticketCmd) Run(ctx context.Context, s *terminal.Session) error {
 	if c.For <= 0 {
-		return usagef("--for %s: write a duration, such as 1m", c.For)
+		return terminal.Usagef("--for %s: write a duration, such as 1m", c.For)
 	}
-	api, err := s.client()
+	api, err := s.Client()
 	if err != nil {
 		return err
 	}
@@ -24,8 +26,8 @@ func (c *ticketCmd) Run(ctx context.Context, s *session) error {
 	if err != nil {
 		return err
 	}
-	return s.show(ticket, func() error {
-		s.complain("sluice: valid until %s, for any holder", when(ticket.ExpiresAt))
-		return s.say("%s", ticket.URL)
+	return s.Show(ticket, func() error {
+		s.Complain("sluice: valid until %s, for any holder", terminal.FormatTime(ticket.ExpiresAt))
+		return s.Say("%s", ticket.URL)
 	})
 }

@@ -14,6 +14,8 @@ import (
 	"strconv"
 	"strings"
 
+	"github.com/sluice-io/sluice/internal/terminal"
+
 	"github.com/sluice-io/sluice/internal/catalogue"
 	"github.com/sluice-io/sluice/pkg/client"
 	"github.com/sluice-io/sluice/pkg/sluice"
@@ -33,24 +35,24 @@ type typesLsCmd struct {
 }
 
 // Run lists the event types.
-func (c *typesLsCmd) Run(ctx context.Context, s *session) error {
-	api, err := s.client()
+func (c *typesLsCmd) Run(ctx context.Context, s *terminal.Session) error {
+	api, err := s.Client()
 	if err != nil {
 		return err
 	}
-	all, err := collect(0, func(cursor string, _ int) (client.Page[sluice.EventType], error) {
+	all, err := terminal.Collect(0, func(cursor string, _ int) (client.Page[sluice.EventType], error) {
 		return api.EventTypes(ctx, c.NS, cursor)
 	})
 	if err != nil {
 		return err
 	}
 	slices.SortFunc(all, func(a, b sluice.EventType) int { return strings.Compare(a.Type, b.Type) })
-	return s.show(all, func() error {
+	return s.Show(all, func() error {
 		rows := make([][]string, len(all))
 		for i, t := range all {
-			rows[i] = []string{t.Type, hasSchema(&t), orDash(strings.Join(t.SummaryFields, ",")), orDash(labels(&t)), when(t.UpdatedAt), t.Description}
+			rows[i] = []string{t.Type, hasSchema(&t), terminal.OrDash(strings.Join(t.SummaryFields, ",")), terminal.OrDash(labels(&t)), terminal.FormatTime(t.UpdatedAt), t.Description}
 		}
-		return s.table("TYPE | SCHEMA | SUMMARY | LABELS | UPDATED | DESCRIPTION", rows)
+		return s.Table("TYPE | SCHEMA | SUMMARY | LABELS | UPDATED | DESCRIPTION", rows)
 	})
 }
 
@@ -75,8 +77,8 @@ type typesShowCmd struct {
 }
 
 // Run shows the event type.
-func (c *typesShowCmd) Run(ctx context.Context, s *session) error {
-	api, err := s.client()
+func (c *typesShowCmd) Run(ctx context.Context, s *terminal.Session) error {
+	api, err := s.Client()
 	if err != nil {
 		return err
 	}
@@ -84,9 +86,9 @@ func (c *typesShowCmd) Run(ctx context.Context, s *session) error {
 	if err != nil {
 		return err
 	}
-	return s.show(t, func() error {
-		err := s.facts("type", t.Type, "namespace", t.Namespace, "description", t.Description, "summary", strings.Join(t.SummaryFields, ", "),
-			"labels", labels(&t), "revision", strconv.FormatUint(t.Revision, 10), "created", when(t.CreatedAt), "updated", when(t.UpdatedAt))
+	return s.Show(t, func() error {
+		err := s.Facts("type", t.Type, "namespace", t.Namespace, "description", t.Description, "summary", strings.Join(t.SummaryFields, ", "),
+			"labels", labels(&t), "revision", strconv.FormatUint(t.Revision, 10), "created", terminal.FormatTime(t.CreatedAt), "updated", terminal.FormatTime(t.UpdatedAt))
 		if err != nil || len(t.Schema) == 0 {
 			return err
 		}
@@ -94,7 +96,7 @@ func (c *typesShowCmd) Run(ctx context.Context, s *session) error {
 		if err := json.Indent(&pretty, t.Schema, "", "  "); err != nil {
 			return fmt.Errorf("schema: %w", err)
 		}
-		return s.say("%s", clean(escapedJSON(pretty.Bytes())))
+		return s.Say("%s", terminal.Clean(terminal.EscapedJSON(pretty.Bytes())))
 	})
 }
 
@@ -110,19 +112,19 @@ func (*typesPutCmd) Help() string {
 }
 
 // Run makes or changes the event types, in the order of the files.
-func (c *typesPutCmd) Run(ctx context.Context, s *session) error {
+func (c *typesPutCmd) Run(ctx context.Context, s *terminal.Session) error {
 	var wanted []typeFile
 	for _, file := range c.Files {
-		found, err := readTypes(file, s.stdin)
+		found, err := readTypes(file, s.Stdin)
 		if err != nil {
 			return err
 		}
 		wanted = append(wanted, found...)
 	}
 	if c.Revision > 0 && len(wanted) != 1 {
-		return usagef("--revision applies to a single event type, not to %d", len(wanted))
+		return terminal.Usagef("--revision applies to a single event type, not to %d", len(wanted))
 	}
-	api, err := s.client()
+	api, err := s.Client()
 	if err != nil {
 		return err
 	}
@@ -130,9 +132,9 @@ func (c *typesPutCmd) Run(ctx context.Context, s *session) error {
 	if len(stored) == 0 && failed != nil {
 		return failed
 	}
-	err = s.show(stored, func() error {
+	err = s.Show(stored, func() error {
 		for _, t := range stored {
-			if err := s.say("Stored type %s in %s as revision %d.", t.Type, t.Namespace, t.Revision); err != nil {
+			if err := s.Say("Stored type %s in %s as revision %d.", t.Type, t.Namespace, t.Revision); err != nil {
 				return err
 			}
 		}
@@ -193,15 +195,15 @@ type typesRmCmd struct {
 }
 
 // Run deletes the event type.
-func (c *typesRmCmd) Run(ctx context.Context, s *session) error {
-	api, err := s.client()
+func (c *typesRmCmd) Run(ctx context.Context, s *terminal.Session) error {
+	api, err := s.Client()
 	if err != nil {
 		return err
 	}
 	if err := api.DeleteEventType(ctx, c.NS, c.Type); err != nil {
 		return err
 	}
-	return s.done("Deleted type %s.", c.Type)
+	return done(s, "Deleted type %s.", c.Type)
 }
 
 type typesCheckCmd struct {
@@ -211,15 +213,15 @@ type typesCheckCmd struct {
 }
 
 // Run checks the data as the server would, and fails if it is not what the schema says.
-func (c *typesCheckCmd) Run(ctx context.Context, s *session) error {
+func (c *typesCheckCmd) Run(ctx context.Context, s *terminal.Session) error {
 	data := []byte(c.Data)
 	if c.Data == "-" {
 		var err error
-		if data, err = io.ReadAll(s.stdin); err != nil {
+		if data, err = io.ReadAll(s.Stdin); err != nil {
 			return fmt.Errorf("read data: %w", err)
 		}
 	}
-	api, err := s.client()
+	api, err := s.Client()
 	if err != nil {
 		return err
 	}
@@ -237,8 +239,8 @@ func (c *typesCheckCmd) Run(ctx context.Context, s *session) error {
 		return err
 	}
 	summary := string(index.Summary(&ev))
-	return s.show(map[string]any{"ok": true, "summary": json.RawMessage(orNull(summary))}, func() error {
-		return s.say("The data matches the schema of %s. Its summary: %s", c.Type, orDash(summary))
+	return s.Show(map[string]any{"ok": true, "summary": json.RawMessage(orNull(summary))}, func() error {
+		return s.Say("The data matches the schema of %s. Its summary: %s", c.Type, terminal.OrDash(summary))
 	})
 }
 

@@ -13,6 +13,8 @@ import (
 	"strings"
 	"time"
 
+	"github.com/sluice-io/sluice/internal/terminal"
+
 	"sigs.k8s.io/yaml"
 
 	"github.com/sluice-io/sluice/pkg/client"
@@ -66,12 +68,12 @@ The first argument is the ID, the second the pattern. "sluice watch test" simula
 }
 
 // Run makes the watch.
-func (c *watchSetCmd) Run(ctx context.Context, s *session) error {
-	spec, err := c.spec(s.stdin)
+func (c *watchSetCmd) Run(ctx context.Context, s *terminal.Session) error {
+	spec, err := c.spec(s.Stdin)
 	if err != nil {
 		return err
 	}
-	api, err := s.client()
+	api, err := s.Client()
 	if err != nil {
 		return err
 	}
@@ -79,8 +81,8 @@ func (c *watchSetCmd) Run(ctx context.Context, s *session) error {
 	if err != nil {
 		return err
 	}
-	return s.show(w, func() error {
-		return s.say("Watch %s evaluates events on %s after %d, as revision %d.", w.ID, w.Pattern, w.FromSeq, w.Revision)
+	return s.Show(w, func() error {
+		return s.Say("Watch %s evaluates events on %s after %d, as revision %d.", w.ID, w.Pattern, w.FromSeq, w.Revision)
 	})
 }
 
@@ -91,7 +93,7 @@ func (c *watchSetCmd) spec(stdin io.Reader) (client.WatchSpec, error) {
 		return spec, err
 	}
 	if c.Pattern != "" && c.Paths != "" && c.Pattern != c.Paths {
-		return spec, usagef("the pattern is set twice, as an argument and by --pattern")
+		return spec, terminal.Usagef("the pattern is set twice, as an argument and by --pattern")
 	}
 	c.Paths = cmp.Or(c.Paths, c.Pattern)
 	c.over(&spec)
@@ -100,7 +102,7 @@ func (c *watchSetCmd) spec(stdin io.Reader) (client.WatchSpec, error) {
 	switch {
 	case c.With == "":
 	case !json.Valid([]byte(c.With)):
-		return spec, usagef("--with is not JSON; quote text: '\"hot\"'")
+		return spec, terminal.Usagef("--with is not JSON; quote text: '\"hot\"'")
 	default:
 		spec.Action.Data = json.RawMessage(c.With)
 	}
@@ -108,12 +110,12 @@ func (c *watchSetCmd) spec(stdin io.Reader) (client.WatchSpec, error) {
 	case spec.Pattern == "":
 		return spec, errNoPattern()
 	case spec.Action.Path == "" || spec.Action.Type == "":
-		return spec, usagef("an event to publish is required: --publish /alarms/hot --as alarm.raised")
+		return spec, terminal.Usagef("an event to publish is required: --publish /alarms/hot --as alarm.raised")
 	}
 	return spec, nil
 }
 
-func errNoPattern() error { return usagef("a pattern is required, such as '/sensors/**'") }
+func errNoPattern() error { return terminal.Usagef("a pattern is required, such as '/sensors/**'") }
 
 // over puts the flags over what a file said.
 func (c *watchFlags) over(spec *client.WatchSpec) {
@@ -166,28 +168,28 @@ type watchLsCmd struct {
 }
 
 // Run lists the watches.
-func (c *watchLsCmd) Run(ctx context.Context, s *session) error {
-	api, err := s.client()
+func (c *watchLsCmd) Run(ctx context.Context, s *terminal.Session) error {
+	api, err := s.Client()
 	if err != nil {
 		return err
 	}
-	all, err := collect(0, func(cursor string, _ int) (client.Page[sluice.Watch], error) {
+	all, err := terminal.Collect(0, func(cursor string, _ int) (client.Page[sluice.Watch], error) {
 		return api.Watches(ctx, c.NS, cursor)
 	})
 	if err != nil {
 		return err
 	}
 	slices.SortFunc(all, func(a, b sluice.Watch) int { return strings.Compare(a.ID, b.ID) })
-	return s.show(all, func() error {
+	return s.Show(all, func() error {
 		rows := make([][]string, len(all))
 		for i, w := range all {
 			is := statusOf(&w)
 			rows[i] = []string{
-				w.ID, string(w.Pattern), string(w.Trigger), compact(w.Filter), string(w.Action.Path), w.Action.Type, string(w.CreatedBy), when(w.CreatedAt),
-				standing(is), strconv.FormatUint(is.Fired, 10), when(is.FiredAt),
+				w.ID, string(w.Pattern), string(w.Trigger), compact(w.Filter), string(w.Action.Path), w.Action.Type, string(w.CreatedBy), terminal.FormatTime(w.CreatedAt),
+				standing(is), strconv.FormatUint(is.Fired, 10), terminal.FormatTime(is.FiredAt),
 			}
 		}
-		return s.table("WATCH | PATTERN | TRIGGER | FILTER | PUBLISHES ON | TYPE | BY | CREATED | STATE | FIRED | LAST", rows)
+		return s.Table("WATCH | PATTERN | TRIGGER | FILTER | PUBLISHES ON | TYPE | BY | CREATED | STATE | FIRED | LAST", rows)
 	})
 }
 
@@ -197,8 +199,8 @@ type watchShowCmd struct {
 }
 
 // Run shows the watch.
-func (c *watchShowCmd) Run(ctx context.Context, s *session) error {
-	api, err := s.client()
+func (c *watchShowCmd) Run(ctx context.Context, s *terminal.Session) error {
+	api, err := s.Client()
 	if err != nil {
 		return err
 	}
@@ -206,11 +208,11 @@ func (c *watchShowCmd) Run(ctx context.Context, s *session) error {
 	if err != nil {
 		return err
 	}
-	return s.show(w, func() error {
+	return s.Show(w, func() error {
 		is := statusOf(&w)
-		return s.facts("watch", w.ID, "namespace", w.Namespace, "description", w.Description, "pattern", string(w.Pattern), "filter", compact(w.Filter),
-			"trigger", string(w.Trigger), "cooldown", span(w.Cooldown), "for", span(w.For), "publishes", compact(w.Action),
-			"starts after", strconv.FormatUint(w.FromSeq, 10), "revision", strconv.FormatUint(w.Revision, 10), "created", when(w.CreatedAt), "by", string(w.CreatedBy),
+		return s.Facts("watch", w.ID, "namespace", w.Namespace, "description", w.Description, "pattern", string(w.Pattern), "filter", compact(w.Filter),
+			"trigger", string(w.Trigger), "cooldown", terminal.FormatDuration(w.Cooldown), "for", terminal.FormatDuration(w.For), "publishes", compact(w.Action),
+			"starts after", strconv.FormatUint(w.FromSeq, 10), "revision", strconv.FormatUint(w.Revision, 10), "created", terminal.FormatTime(w.CreatedAt), "by", string(w.CreatedBy),
 			"state", standing(is), "evaluated", fmt.Sprintf("%d readings, up to %d", is.Readings, is.Place), "fired", firedOf(is),
 			"not fired", count(is.Missed, "readings that could have fired"), "throttled", count(is.Throttled, "readings"))
 	})
@@ -231,7 +233,7 @@ func standing(is sluice.WatchStatus) string {
 		text = fmt.Sprintf("condition holds on %d", is.Holds)
 	}
 	if is.Cooling > 0 {
-		text += fmt.Sprintf(", %d cooling until %s", is.Cooling, when(is.CoolsUntil))
+		text += fmt.Sprintf(", %d cooling until %s", is.Cooling, terminal.FormatTime(is.CoolsUntil))
 	}
 	return text
 }
@@ -240,7 +242,7 @@ func firedOf(is sluice.WatchStatus) string {
 	if is.Fired == 0 {
 		return "never"
 	}
-	return fmt.Sprintf("%d times, last at %s for %d: %s", is.Fired, when(is.FiredAt), is.FiredSeq, is.Outcome)
+	return fmt.Sprintf("%d times, last at %s for %d: %s", is.Fired, terminal.FormatTime(is.FiredAt), is.FiredSeq, is.Outcome)
 }
 
 func count(n uint64, of string) string {
@@ -269,12 +271,12 @@ Flags override the watch. Nothing is published. The simulation starts without ea
 }
 
 // Run says what the watch would have done.
-func (c *watchTestCmd) Run(ctx context.Context, s *session) error {
-	api, err := s.client()
+func (c *watchTestCmd) Run(ctx context.Context, s *terminal.Session) error {
+	api, err := s.Client()
 	if err != nil {
 		return err
 	}
-	spec, err := readWatch(c.File, s.stdin)
+	spec, err := readWatch(c.File, s.Stdin)
 	if err != nil {
 		return err
 	}
@@ -296,7 +298,7 @@ func (c *watchTestCmd) Run(ctx context.Context, s *session) error {
 	if err != nil {
 		return err
 	}
-	return s.show(is, func() error { return s.trial(&is) })
+	return s.Show(is, func() error { return trial(s, &is) })
 }
 
 // seqBefore returns the sequence behind which the events after a place lie; 0 for no place.
@@ -315,13 +317,13 @@ func seqBefore(ctx context.Context, api *client.Client, ns, when string) (uint64
 }
 
 // trial shows what a watch would have done.
-func (s *session) trial(is *sluice.WatchTrial) error {
+func trial(s *terminal.Session, is *sluice.WatchTrial) error {
 	if len(is.Firings) > 0 {
 		rows := make([][]string, len(is.Firings))
 		for i, f := range is.Firings {
-			rows[i] = []string{strconv.FormatUint(f.Seq, 10), when(f.At), string(f.Path), f.Type, f.ID}
+			rows[i] = []string{strconv.FormatUint(f.Seq, 10), terminal.FormatTime(f.At), string(f.Path), f.Type, f.ID}
 		}
-		if err := s.table("SEQ | AT | PATH | TYPE | ID", rows); err != nil {
+		if err := s.Table("SEQ | AT | PATH | TYPE | ID", rows); err != nil {
 			return err
 		}
 	}
@@ -335,7 +337,7 @@ func (s *session) trial(is *sluice.WatchTrial) error {
 	if is.More {
 		text += fmt.Sprintf(" More events follow: --since %d.", is.Place)
 	}
-	return s.say("%s", text)
+	return s.Say("%s", text)
 }
 
 type watchRmCmd struct {
@@ -344,13 +346,13 @@ type watchRmCmd struct {
 }
 
 // Run cancels the watch.
-func (c *watchRmCmd) Run(ctx context.Context, s *session) error {
-	api, err := s.client()
+func (c *watchRmCmd) Run(ctx context.Context, s *terminal.Session) error {
+	api, err := s.Client()
 	if err != nil {
 		return err
 	}
 	if err := api.DeleteWatch(ctx, c.NS, c.ID); err != nil {
 		return err
 	}
-	return s.done("Cancelled watch %s.", c.ID)
+	return done(s, "Cancelled watch %s.", c.ID)
 }

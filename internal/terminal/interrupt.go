@@ -1,4 +1,4 @@
-package main
+package terminal
 
 import (
 	"context"
@@ -13,13 +13,13 @@ import (
 	"time"
 )
 
-// grace is how long what is under way when a signal comes may take to end.
-const grace = 5 * time.Second
+// Grace is how long work in flight may take to end after a signal.
+const Grace = 5 * time.Second
 
-// untilSignalled returns a context that ends with the first SIGINT, SIGTERM or SIGHUP, whose cause names the signal, and the
+// UntilSignalled returns a context that ends with the first SIGINT, SIGTERM or SIGHUP, whose cause names the signal, and the
 // function that ends it. A second SIGINT ends the process at once. SIGHUP stays ignored where it was, as nohup has it. A write
 // to a closed pipe is an error and no signal.
-func untilSignalled(parent context.Context) (context.Context, context.CancelCauseFunc) {
+func UntilSignalled(parent context.Context) (context.Context, context.CancelCauseFunc) {
 	ctx, cancel := context.WithCancelCause(parent)
 	signals := []os.Signal{os.Interrupt, syscall.SIGTERM}
 	if !signal.Ignored(syscall.SIGHUP) {
@@ -38,26 +38,26 @@ func untilSignalled(parent context.Context) (context.Context, context.CancelCaus
 // errOutputClosed says that stdout was closed by its reader.
 var errOutputClosed = errors.New("stdout was closed by its reader")
 
-// output is stdout. It ends the command's context when its reader has left.
-type output struct {
+// PipeWriter is stdout. It ends the command's context when its reader has left.
+type PipeWriter struct {
 	io.Writer
 
-	cancel context.CancelCauseFunc
+	Cancel context.CancelCauseFunc
 }
 
 // Write returns errOutputClosed when the reader has left.
-func (o output) Write(p []byte) (int, error) {
+func (o PipeWriter) Write(p []byte) (int, error) {
 	n, err := o.Writer.Write(p)
 	if errors.Is(err, syscall.EPIPE) {
-		o.cancel(errOutputClosed)
+		o.Cancel(errOutputClosed)
 		return n, errOutputClosed
 	}
 	return n, err //nolint:wrapcheck // a writer returns the error of the writer below it
 }
 
-// outliving returns a context that ends a while after its parent was cancelled, and with the parent's deadline. Call the
+// Outliving returns a context that ends a while after its parent was cancelled, and with the parent's deadline. Call the
 // function when the work is done.
-func outliving(parent context.Context, by time.Duration) (context.Context, context.CancelFunc) {
+func Outliving(parent context.Context, by time.Duration) (context.Context, context.CancelFunc) {
 	ctx, cancel := context.WithCancelCause(context.WithoutCancel(parent))
 	var mu sync.Mutex
 	var timer *time.Timer
@@ -93,7 +93,7 @@ func (p patient) RoundTrip(req *http.Request) (*http.Response, error) {
 	if req.Method == http.MethodGet || req.Method == http.MethodHead || req.Context().Err() != nil {
 		return p.RoundTripper.RoundTrip(req) //nolint:wrapcheck // as it would be without patience
 	}
-	ctx, done := outliving(req.Context(), grace)
+	ctx, done := Outliving(req.Context(), Grace)
 	resp, err := p.RoundTripper.RoundTrip(req.WithContext(ctx))
 	if err != nil {
 		done()

@@ -1,4 +1,4 @@
-package main
+package doctor
 
 import (
 	"bufio"
@@ -14,6 +14,8 @@ import (
 	"strings"
 	"time"
 
+	"github.com/sluice-io/sluice/internal/terminal"
+
 	"github.com/sluice-io/sluice/config"
 	"github.com/sluice-io/sluice/internal/app"
 	"github.com/sluice-io/sluice/pkg/client"
@@ -26,8 +28,8 @@ const (
 	fewBytes   = 1 << 30
 )
 
-// doctorCmd checks everything that a server on this machine needs.
-type doctorCmd struct {
+// Cmd checks everything that a server on this machine needs.
+type Cmd struct {
 	Config string `help:"Configuration file to check." env:"SLUICE_CONFIG" type:"path" placeholder:"FILE"`
 	Deep   bool   `help:"Make the server read everything that is stored, and report unreadable data."`
 	Forget bool   `help:"Acknowledge the damage that was found."`
@@ -42,7 +44,7 @@ type finding struct {
 
 // examination is a doctor's visit: the later checks build on what the earlier ones found.
 type examination struct {
-	session   *session
+	session   *terminal.Session
 	data      string
 	cfg       config.Config
 	addresses app.Addresses
@@ -52,7 +54,7 @@ type examination struct {
 }
 
 // Run checks and prints what it found. It fails if a check does.
-func (c *doctorCmd) Run(ctx context.Context, s *session) error {
+func (c *Cmd) Run(ctx context.Context, s *terminal.Session) error {
 	e := &examination{session: s}
 	e.checkConfig(c.Config)
 	e.checkData()
@@ -68,12 +70,12 @@ func (c *doctorCmd) Run(ctx context.Context, s *session) error {
 	e.checkTypes(ctx)
 	e.checkSubscriptions(ctx)
 	e.checkNATS(ctx)
-	err := s.show(e.findings, func() error {
+	err := s.Show(e.findings, func() error {
 		rows := make([][]string, len(e.findings))
 		for i, f := range e.findings {
 			rows[i] = []string{f.Result, f.Check, f.Detail}
 		}
-		return s.table("", rows)
+		return s.Table("", rows)
 	})
 	if failed := e.failed(); err == nil && failed > 0 {
 		err = fmt.Errorf("%d of %d checks failed", failed, len(e.findings))
@@ -96,7 +98,7 @@ func (e *examination) failed() int {
 }
 
 func (e *examination) checkConfig(file string) {
-	cfg, err := config.Load(file, e.session.environ)
+	cfg, err := config.Load(file, e.session.Environ)
 	if err == nil {
 		if e.session.Data != "" {
 			cfg.Data = e.session.Data
@@ -209,7 +211,7 @@ func (e *examination) checkSecrets() {
 
 func (e *examination) checkAddresses() {
 	if e.session.Server != "" {
-		if err := checkServer(e.session.Server); err != nil {
+		if err := terminal.CheckServer(e.session.Server); err != nil {
 			e.note("addresses", "fail", "%v", err)
 			return
 		}
@@ -218,14 +220,14 @@ func (e *examination) checkAddresses() {
 		return
 	}
 	var err error
-	e.addresses, err = readAddresses(e.data)
+	e.addresses, err = terminal.ReadAddresses(e.data)
 	switch {
 	case errors.Is(err, fs.ErrNotExist):
 		e.note("addresses", "fail", "no server is running on %s; start one with sluice serve", e.data)
 	case err != nil:
 		e.note("addresses", "fail", "%v", err)
 	default:
-		e.note("addresses", "ok", "%s, NATS %s", e.addresses.HTTP, orDash(e.addresses.NATS))
+		e.note("addresses", "ok", "%s, NATS %s", e.addresses.HTTP, terminal.OrDash(e.addresses.NATS))
 	}
 }
 
@@ -236,7 +238,7 @@ func (e *examination) checkHTTP(ctx context.Context) {
 	}
 	ctx, cancel := context.WithTimeout(ctx, checkLimit)
 	defer cancel()
-	api, err := e.session.clientOf(e.addresses.HTTP, "")
+	api, err := e.session.ClientOf(e.addresses.HTTP, "")
 	if err != nil {
 		e.note("server", "fail", "%v", err)
 		return
@@ -245,7 +247,7 @@ func (e *examination) checkHTTP(ctx context.Context) {
 	at, err := api.Ready(ctx)
 	e.reached = err == nil || sluice.CodeOf(err) == sluice.Unavailable
 	if err != nil {
-		e.note("server", "fail", "not ready: %v", e.session.withAdvice(err))
+		e.note("server", "fail", "not ready: %v", e.session.WithAdvice(err))
 		return
 	}
 	e.api = api
@@ -276,18 +278,18 @@ func (e *examination) checkClock(server time.Time) {
 }
 
 func (e *examination) checkAccess(ctx context.Context) {
-	token, err := e.session.token()
+	token, err := e.session.BearerToken()
 	if e.api == nil || err != nil {
 		e.note("access", "skip", "no server or no token")
 		return
 	}
 	ctx, cancel := context.WithTimeout(ctx, checkLimit)
 	defer cancel()
-	api, err := e.session.clientOf(e.addresses.HTTP, token)
+	api, err := e.session.ClientOf(e.addresses.HTTP, token)
 	if err == nil {
 		_, err = api.Namespaces(ctx, "")
 	}
-	switch err = e.session.withAdvice(err); {
+	switch err = e.session.WithAdvice(err); {
 	case err == nil:
 		e.note("access", "ok", "the token permits listing namespaces")
 	case sluice.CodeOf(err) == sluice.Forbidden:

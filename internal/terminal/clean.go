@@ -1,4 +1,4 @@
-package main
+package terminal
 
 import (
 	"bytes"
@@ -13,16 +13,16 @@ import (
 // Everything that is printed is cleaned in one of these ways: receivers' answers, events' types and ids, descriptions and the
 // messages of servers are chosen by others, and a terminal obeys some of what can be in them.
 
-// clean is text that was cleaned; say and complain print it as it is.
-type clean string
+// Clean is text that was cleaned; say and complain print it as it is.
+type Clean string
 
 // obeyed reports whether a terminal obeys the rune, or shows others in another order for it: C0 and C1 controls, DEL, and the
 // controls of bidirectional text.
 func obeyed(r rune) bool { return unicode.IsControl(r) || unicode.Is(unicode.Bidi_Control, r) }
 
-// harmless returns text as one line without what a terminal would obey: white space is a space, all else and what is no UTF-8
+// Harmless returns text as one line without what a terminal would obey: white space is a space, all else and what is no UTF-8
 // is a question mark.
-func harmless(text string) string {
+func Harmless(text string) string {
 	return strings.Map(func(r rune) rune {
 		switch {
 		case r == '\u2028' || r == '\u2029' || unicode.IsControl(r) && unicode.IsSpace(r):
@@ -34,11 +34,11 @@ func harmless(text string) string {
 	}, text)
 }
 
-// harmlessLines is harmless for text of several lines.
-func harmlessLines(text string) string {
+// HarmlessLines is harmless for text of several lines.
+func HarmlessLines(text string) string {
 	lines := strings.Split(text, "\n")
 	for i, line := range lines {
-		lines[i] = harmless(line)
+		lines[i] = Harmless(line)
 	}
 	return strings.Join(lines, "\n")
 }
@@ -54,22 +54,22 @@ func cleaned(args []any) []any {
 
 func cleanedOne(arg any) any {
 	switch v := arg.(type) {
-	case clean:
+	case Clean:
 		return string(v)
 	case string:
-		return harmless(v)
+		return Harmless(v)
 	case error:
-		return harmless(v.Error())
+		return Harmless(v.Error())
 	}
 	if kind := reflect.ValueOf(arg).Kind(); kind == reflect.String || kind >= reflect.Array && kind <= reflect.Struct {
-		return harmless(fmt.Sprint(arg))
+		return Harmless(fmt.Sprint(arg))
 	}
 	return arg // numbers, and what is named after them
 }
 
-// jsonText returns a value as JSON with a line feed behind it. What a terminal would obey is escaped, so that it means the same
+// EncodeJSON returns a value as JSON with a line feed behind it. What a terminal would obey is escaped, so that it means the same
 // to programs.
-func jsonText(value any, indent string) ([]byte, error) {
+func EncodeJSON(value any, indent string) ([]byte, error) {
 	var text bytes.Buffer
 	encoder := json.NewEncoder(&text)
 	encoder.SetIndent("", indent)
@@ -77,11 +77,11 @@ func jsonText(value any, indent string) ([]byte, error) {
 	if err := encoder.Encode(value); err != nil {
 		return nil, fmt.Errorf("print: %w", err)
 	}
-	return escapedJSON(text.Bytes()), nil
+	return EscapedJSON(text.Bytes()), nil
 }
 
-// escapedJSON returns JSON with what a terminal would obey escaped. Line feeds are those between its tokens.
-func escapedJSON(text []byte) []byte {
+// EscapedJSON returns JSON with what a terminal would obey escaped. Line feeds are those between its tokens.
+func EscapedJSON(text []byte) []byte {
 	out := make([]byte, 0, len(text))
 	for len(text) > 0 {
 		r, size := utf8.DecodeRune(text)

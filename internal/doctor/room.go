@@ -1,8 +1,10 @@
-package main
+package doctor
 
 import (
 	"context"
 	"fmt"
+
+	"github.com/sluice-io/sluice/internal/terminal"
 
 	"github.com/sluice-io/sluice/pkg/client"
 	"github.com/sluice-io/sluice/pkg/sluice"
@@ -13,14 +15,14 @@ const nearlyFull = 80
 
 // checkRoom looks at how much of the store, and of each namespace's log, is left.
 func (e *examination) checkRoom(ctx context.Context) {
-	token, err := e.session.token()
+	token, err := e.session.BearerToken()
 	if !e.reached || err != nil {
 		e.note("storage", "skip", "no server or no token")
 		return
 	}
 	ctx, cancel := context.WithTimeout(ctx, checkLimit)
 	defer cancel()
-	api, err := e.session.clientOf(e.addresses.HTTP, token)
+	api, err := e.session.ClientOf(e.addresses.HTTP, token)
 	if err != nil {
 		e.note("storage", "fail", "%v", err)
 		return
@@ -39,7 +41,7 @@ func (e *examination) checkRoom(ctx context.Context) {
 		e.note("logs", "skip", "the server is not ready")
 		return
 	}
-	all, err := collect(0, func(cursor string, _ int) (client.Page[sluice.Namespace], error) {
+	all, err := terminal.Collect(0, func(cursor string, _ int) (client.Page[sluice.Namespace], error) {
 		return api.Namespaces(ctx, cursor)
 	})
 	if err != nil {

@@ -1,4 +1,4 @@
-package main
+package demo
 
 import (
 	"cmp"
@@ -9,14 +9,16 @@ import (
 	"os"
 	"time"
 
+	"github.com/sluice-io/sluice/internal/terminal"
+
 	"github.com/sluice-io/sluice/config"
 	"github.com/sluice-io/sluice/internal/app"
 	"github.com/sluice-io/sluice/pkg/client"
 	"github.com/sluice-io/sluice/pkg/sluice"
 )
 
-// demoCmd shows the whole in one process.
-type demoCmd struct {
+// Cmd shows the whole in one process.
+type Cmd struct {
 	From    string        `help:"Publish a file's lines, each {\"id\",\"type\",\"path\",\"data\"}, instead of generated orders." type:"existingfile" placeholder:"FILE"`
 	Events  int           `help:"Number of events; default: 40, or all of the file." placeholder:"N"`
 	Over    time.Duration `help:"Duration of publishing." default:"10s" placeholder:"10s"`
@@ -26,13 +28,13 @@ type demoCmd struct {
 
 // Run runs the server, publishes, and waits unlimitedything to arrive. It fails unless all
 // events have arrived at both receivers, verified and in order.
-func (c *demoCmd) Run(ctx context.Context, s *session) (err error) {
+func (c *Cmd) Run(ctx context.Context, s *terminal.Session) (err error) {
 	events, err := c.events()
 	if err != nil {
 		return err
 	}
 	if len(events) == 0 {
-		return usagef("no events to publish")
+		return terminal.Usagef("no events to publish")
 	}
 	dir, err := os.MkdirTemp("", "sluice-demo-")
 	if err != nil {
@@ -54,19 +56,19 @@ func (c *demoCmd) Run(ctx context.Context, s *session) (err error) {
 }
 
 // events returns what is published, every one with an id.
-func (c *demoCmd) events() ([]sluice.Event, error) {
+func (c *Cmd) events() ([]sluice.Event, error) {
 	if c.Events < 0 {
-		return nil, usagef("--events %d: write a number above 0", c.Events)
+		return nil, terminal.Usagef("--events %d: write a number above 0", c.Events)
 	}
 	if c.From == "" {
 		return madeUp(cmp.Or(c.Events, 40)), nil
 	}
-	lines, err := openLines(c.From, nil)
+	lines, err := terminal.OpenEvents(c.From, nil)
 	if err != nil {
 		return nil, err
 	}
-	defer lines.close()
-	events, err := lines.next(cmp.Or(c.Events, maxDemoEvents), sluice.Event{})
+	defer lines.Close()
+	events, err := lines.Next(cmp.Or(c.Events, maxDemoEvents), sluice.Event{})
 	for i := range events {
 		if events[i].ID == "" {
 			events[i].ID = fmt.Sprintf("demo-%06d", i+1)
@@ -86,17 +88,17 @@ type demoServer struct {
 }
 
 // startServer starts a server on free ports with its data in dir, and waits until it is ready.
-func startServer(ctx context.Context, s *session, dir string) (*demoServer, error) {
+func startServer(ctx context.Context, s *terminal.Session, dir string) (*demoServer, error) {
 	cfg := config.Default()
 	cfg.Data, cfg.Dev = dir, true
 	cfg.HTTP.Listen, cfg.NATS.Listen = "127.0.0.1:0", "127.0.0.1:0"
-	log := slog.New(slog.NewTextHandler(s.stderr, &slog.HandlerOptions{Level: slog.LevelError}))
+	log := slog.New(slog.NewTextHandler(s.Stderr, &slog.HandlerOptions{Level: slog.LevelError}))
 	running, cancel := context.WithCancel(context.WithoutCancel(ctx)) // ended by stop, after the receivers
 	ready := make(chan app.Addresses, 1)
 	server := &demoServer{cancel: cancel, ended: make(chan error, 1)}
 	go func() { // stop waits for it
 		server.ended <- app.Run(running, cfg, app.Options{
-			Log: log, Version: version(), Ready: func(a app.Addresses) { ready <- a },
+			Log: log, Version: terminal.Version(), Ready: func(a app.Addresses) { ready <- a },
 		})
 	}()
 	select {
@@ -107,11 +109,11 @@ func startServer(ctx context.Context, s *session, dir string) (*demoServer, erro
 	case <-ctx.Done():
 		return nil, errors.Join(context.Cause(ctx), server.stop())
 	}
-	token, err := readToken(dir)
+	token, err := terminal.ReadToken(dir)
 	if err != nil {
 		return nil, errors.Join(err, server.stop())
 	}
-	if server.api, err = s.clientOf(server.addresses.HTTP, token); err != nil {
+	if server.api, err = s.ClientOf(server.addresses.HTTP, token); err != nil {
 		return nil, errors.Join(err, server.stop())
 	}
 	return server, nil
@@ -124,7 +126,7 @@ func (d *demoServer) stop() error {
 
 // demo is one run: two receivers, their subscriptions, and what is published.
 type demo struct {
-	session   *session
+	session   *terminal.Session
 	api       *client.Client
 	events    []sluice.Event
 	report    *report
@@ -132,7 +134,7 @@ type demo struct {
 	every     int // one event in so many is refused at first
 }
 
-func newDemo(s *session, api *client.Client, events []sluice.Event) *demo {
+func newDemo(s *terminal.Session, api *client.Client, events []sluice.Event) *demo {
 	d := &demo{session: s, api: api, events: events, report: newReport(s, events)}
 	// Refusals wait for each other where the events share a path: about thirteen at the most.
 	d.every = max(3, len(events)/13)
@@ -144,15 +146,15 @@ func newDemo(s *session, api *client.Client, events []sluice.Event) *demo {
 }
 
 func (d *demo) sayWhere(server *demoServer, dir string) error {
-	if d.session.json() {
+	if d.session.IsJSON() {
 		return nil
 	}
-	return d.session.say("Server at %s, NATS at %s, data in %s.\n"+
+	return d.session.Say("Server at %s, NATS at %s, data in %s.\n"+
 		"Two receivers: steady accepts everything; stubborn returns 503 to the first two attempts of one event in %d.\n",
 		server.addresses.HTTP, server.addresses.NATS, dir, d.every)
 }
 
-func (d *demo) run(ctx context.Context, c *demoCmd) error {
+func (d *demo) run(ctx context.Context, c *Cmd) error {
 	for _, r := range d.receivers {
 		if err := r.listen(ctx); err != nil {
 			return err
@@ -174,7 +176,7 @@ func (d *demo) run(ctx context.Context, c *demoCmd) error {
 	}
 	err := errors.Join(failed, d.report.conclude())
 	if c.Keep && ctx.Err() == nil {
-		d.session.complain("Server and receivers run until interrupted.")
+		d.session.Complain("Server and receivers run until interrupted.")
 		<-ctx.Done()
 	}
 	return err

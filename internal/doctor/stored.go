@@ -1,8 +1,10 @@
-package main
+package doctor
 
 import (
 	"context"
 	"time"
+
+	"github.com/sluice-io/sluice/internal/terminal"
 
 	"github.com/sluice-io/sluice/pkg/client"
 	"github.com/sluice-io/sluice/pkg/sluice"
@@ -14,13 +16,13 @@ const (
 )
 
 // checkStored says what is damaged of what is stored; with deep, after the server has read all of it.
-func (e *examination) checkStored(ctx context.Context, c *doctorCmd) {
-	token, err := e.session.token()
+func (e *examination) checkStored(ctx context.Context, c *Cmd) {
+	token, err := e.session.BearerToken()
 	if !e.reached || err != nil { // a server may be unready because of what is missing, which is settled here
 		e.note("stored", "skip", "no server or no token")
 		return
 	}
-	api, err := e.session.clientOf(e.addresses.HTTP, token)
+	api, err := e.session.ClientOf(e.addresses.HTTP, token)
 	if err != nil {
 		e.note("stored", "fail", "%v", err)
 		return
@@ -61,7 +63,7 @@ func (e *examination) noteDamage(all []sluice.Damage) {
 			e.note("stored", "fail", "%d more; GET /v1/storage lists all", len(all)-maxDamage)
 			break
 		}
-		e.note("stored", "fail", "%s (found %s)", d, when(d.FoundAt))
+		e.note("stored", "fail", "%s (found %s)", d, terminal.FormatTime(d.FoundAt))
 	}
 	if len(all) > 0 {
 		e.note("stored", "warn", "restore a backup, or see docs/operations.md, \"Damaged files\"; then sluice doctor --forget")
@@ -69,29 +71,29 @@ func (e *examination) noteDamage(all []sluice.Damage) {
 }
 
 // readStored returns what is known of the store.
-func readStored(ctx context.Context, _ *session, api *client.Client) (sluice.Storage, error) {
+func readStored(ctx context.Context, _ *terminal.Session, api *client.Client) (sluice.Storage, error) {
 	limit, cancel := context.WithTimeout(ctx, checkLimit)
 	defer cancel()
 	return api.Storage(limit)
 }
 
 // readDeeply returns what is known of the store once the server has read all of it.
-func readDeeply(ctx context.Context, s *session, api *client.Client) (sluice.Storage, error) {
+func readDeeply(ctx context.Context, s *terminal.Session, api *client.Client) (sluice.Storage, error) {
 	begun, err := api.VerifyStorage(ctx)
 	if err != nil {
 		return sluice.Storage{}, err
 	}
-	bar := newProgress(s, -1)
-	bar.what = "verifying the store"
-	defer bar.close()
+	bar := terminal.NewProgress(s, -1)
+	bar.What = "verifying the store"
+	defer bar.Close()
 	for {
 		storage, err := api.Storage(ctx)
 		v := storage.Verification
 		if err != nil || !v.EndedAt.IsZero() && !v.StartedAt.Before(begun.StartedAt) {
 			return storage, err
 		}
-		bar.total = int64(v.Total) //nolint:gosec // nobody has so many
-		bar.advance(int64(v.Read)) //nolint:gosec // as above
+		bar.Total = int64(v.Total) //nolint:gosec // nobody has so many
+		bar.Advance(int64(v.Read)) //nolint:gosec // as above
 		select {
 		case <-ctx.Done():
 			return storage, context.Cause(ctx)

@@ -1,4 +1,4 @@
-package main
+package doctor
 
 import (
 	"context"
@@ -7,18 +7,21 @@ import (
 	"strings"
 	"sync"
 
+	"github.com/sluice-io/sluice/internal/terminal"
+
 	"github.com/sluice-io/sluice/pkg/client"
 	"github.com/sluice-io/sluice/pkg/sluice"
 )
 
 const (
-	healthy      = "ok"
-	healthMost   = 500 // subscriptions whose status is asked for
+	healthy = "ok"
+	// HealthMost is the number of subscriptions whose status is requested.
+	HealthMost   = 500
 	healthAtOnce = 8
 )
 
-// subView is a subscription as programs get it in a list.
-type subView struct {
+// SubView is a subscription as programs get it in a list.
+type SubView struct {
 	sluice.Subscription
 
 	Health string `json:"health"`
@@ -38,22 +41,22 @@ func health(state sluice.State, st sluice.Status) string {
 	note(st.Breaker == sluice.BreakerHalfOpen, "breaker half open")
 	note(st.Parked > st.Held, "failing: %d paths retry", st.Parked-st.Held)
 	note(st.Held > 0, "held: %d paths", st.Held)
-	note(st.DeadLetters > 0, "%s", letters(st.DeadLetters))
+	note(st.DeadLetters > 0, "%s", terminal.DeadLetterCount(st.DeadLetters))
 	if len(wrong) == 0 {
 		return healthy
 	}
 	return strings.Join(wrong, ", ")
 }
 
-// views returns subscriptions with their health; "-" for those beyond the most that are asked for, and where it is not known.
-func views(ctx context.Context, api *client.Client, subs []sluice.Subscription) []subView {
-	all := make([]subView, len(subs))
+// Views returns subscriptions with their health; "-" for those beyond the most that are asked for, and where it is not known.
+func Views(ctx context.Context, api *client.Client, subs []sluice.Subscription) []SubView {
+	all := make([]SubView, len(subs))
 	for i, sub := range subs {
-		all[i] = subView{sub, "-"}
+		all[i] = SubView{sub, "-"}
 	}
 	var asking sync.WaitGroup
 	free := make(chan struct{}, healthAtOnce)
-	for i := range all[:min(len(all), healthMost)] {
+	for i := range all[:min(len(all), HealthMost)] {
 		free <- struct{}{}
 		asking.Go(func() {
 			defer func() { <-free }()
@@ -68,17 +71,17 @@ func views(ctx context.Context, api *client.Client, subs []sluice.Subscription) 
 
 // checkSubscriptions looks for subscriptions that do not deliver as they should.
 func (e *examination) checkSubscriptions(ctx context.Context) {
-	token, err := e.session.token()
+	token, err := e.session.BearerToken()
 	if e.api == nil || err != nil {
 		e.note("subscriptions", "skip", "no server or no token")
 		return
 	}
 	ctx, cancel := context.WithTimeout(ctx, checkLimit)
 	defer cancel()
-	api, err := e.session.clientOf(e.addresses.HTTP, token)
+	api, err := e.session.ClientOf(e.addresses.HTTP, token)
 	var subs []sluice.Subscription
 	if err == nil {
-		subs, err = collect(0, func(cursor string, most int) (client.Page[sluice.Subscription], error) {
+		subs, err = terminal.Collect(0, func(cursor string, most int) (client.Page[sluice.Subscription], error) {
 			return api.Subscriptions(ctx, client.SubscriptionsQuery{Limit: most, Cursor: cursor})
 		})
 	}
@@ -88,11 +91,11 @@ func (e *examination) checkSubscriptions(ctx context.Context) {
 	case err != nil:
 		e.note("subscriptions", "fail", "%v", err)
 	default:
-		e.noteHealth(views(ctx, api, subs))
+		e.noteHealth(Views(ctx, api, subs))
 	}
 }
 
-func (e *examination) noteHealth(all []subView) {
+func (e *examination) noteHealth(all []SubView) {
 	var ill []string
 	unknown := 0
 	for _, sub := range all {

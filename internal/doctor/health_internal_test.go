@@ -1,4 +1,4 @@
-package main
+package doctor
 
 import (
 	"testing"
@@ -34,15 +34,15 @@ func TestHealth_SaysWhatIsWrong(t *testing.T) {
 
 func TestDoctor_WarnsOfIllSubscriptions(t *testing.T) {
 	t.Parallel()
-	view := func(id, health string) subView { return subView{sluice.Subscription{ID: id}, health} }
+	view := func(id, health string) SubView { return SubView{sluice.Subscription{ID: id}, health} }
 	for _, tt := range []struct {
-		all            []subView
+		all            []SubView
 		result, detail string
 	}{
 		{nil, "ok", "none of 0"},
-		{[]subView{view("a", "ok")}, "ok", "none of 1"},
-		{[]subView{view("b", "breaker open"), view("a", "held: 1 paths"), view("c", "ok")}, "warn", "2 of 3: a (held: 1 paths), b (breaker open); "},
-		{[]subView{view("a", "-"), view("c", "ok")}, "warn", "the health of 1 of 2 is unknown"},
+		{[]SubView{view("a", "ok")}, "ok", "none of 1"},
+		{[]SubView{view("b", "breaker open"), view("a", "held: 1 paths"), view("c", "ok")}, "warn", "2 of 3: a (held: 1 paths), b (breaker open); "},
+		{[]SubView{view("a", "-"), view("c", "ok")}, "warn", "the health of 1 of 2 is unknown"},
 	} {
 		e := &examination{}
 		e.noteHealth(tt.all)

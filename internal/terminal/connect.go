@@ -1,4 +1,4 @@
-package main
+package terminal
 
 import (
 	"cmp"
@@ -17,21 +17,21 @@ import (
 	"github.com/sluice-io/sluice/pkg/client"
 )
 
-// client returns a client of the server that the flags, the environment or the data directory name.
-func (s *session) client() (*client.Client, error) {
+// Client returns a client of the server that the flags, the environment or the data directory name.
+func (s *Session) Client() (*client.Client, error) {
 	base, err := s.baseURL()
 	if err != nil {
 		return nil, err
 	}
-	token, err := s.token()
+	token, err := s.BearerToken()
 	if err != nil {
 		return nil, err
 	}
-	return s.clientOf(base, token)
+	return s.ClientOf(base, token)
 }
 
-// clientOf returns a client of a server that believes whom the flags name.
-func (s *session) clientOf(base, token string) (*client.Client, error) {
+// ClientOf returns a client of a server that believes whom the flags name.
+func (s *Session) ClientOf(base, token string) (*client.Client, error) {
 	c := client.New(base, token)
 	if files := (client.TLS{CA: s.CA, Cert: s.Cert, Key: s.Key}); files != (client.TLS{}) {
 		if err := c.UseTLS(files); err != nil {
@@ -42,58 +42,59 @@ func (s *session) clientOf(base, token string) (*client.Client, error) {
 	return c, nil
 }
 
-func (s *session) baseURL() (string, error) {
+func (s *Session) baseURL() (string, error) {
 	if s.Server != "" {
-		return s.Server, checkServer(s.Server)
+		return s.Server, CheckServer(s.Server)
 	}
-	dir, err := s.dataDir()
+	dir, err := s.DataDir()
 	if err != nil {
 		return "", err
 	}
-	addresses, err := readAddresses(dir)
+	addresses, err := ReadAddresses(dir)
 	if errors.Is(err, fs.ErrNotExist) {
 		return "", fmt.Errorf("no server is running on %s; start one with sluice serve, or set SLUICE_URL and SLUICE_TOKEN", dir)
 	}
 	return addresses.HTTP, err
 }
 
-// checkServer returns a usage error unless the text can be a server's address.
-func checkServer(text string) error {
+// CheckServer returns a usage error unless the text can be a server's address.
+func CheckServer(text string) error {
 	u, err := url.Parse(text)
 	if err != nil || u.Host == "" || (u.Scheme != "http" && u.Scheme != "https") {
-		return usagef("--server or SLUICE_URL %q: write a URL such as http://127.0.0.1:8080", text)
+		return Usagef("--server or SLUICE_URL %q: write a URL such as http://127.0.0.1:8080", text)
 	}
 	return nil
 }
 
-// token returns the token to show. A server elsewhere is not shown the root token of one here.
-func (s *session) token() (string, error) {
+// BearerToken returns the token to send. A server elsewhere is not shown the root token of one here.
+func (s *Session) BearerToken() (string, error) {
 	if s.Token != "" || s.Server != "" {
 		return s.Token, nil
 	}
-	dir, err := s.dataDir()
+	dir, err := s.DataDir()
 	if err != nil {
 		return "", err
 	}
-	return readToken(dir)
+	return ReadToken(dir)
 }
 
-func (s *session) dataDir() (string, error) {
+// DataDir returns the data directory of the server on this machine.
+func (s *Session) DataDir() (string, error) {
 	if s.Data != "" {
 		return s.Data, nil
 	}
-	cfg, err := config.Load("", s.environ)
+	cfg, err := config.Load("", s.Environ)
 	if err != nil {
 		return "", err
 	}
 	if cfg.Data == "" {
-		return "", usagef("set --data or SLUICE_DATA: without HOME and XDG_DATA_HOME, the data directory has no default")
+		return "", Usagef("set --data or SLUICE_DATA: without HOME and XDG_DATA_HOME, the data directory has no default")
 	}
 	return cfg.Data, nil
 }
 
-// readAddresses returns where the server of a data directory can be reached.
-func readAddresses(dir string) (app.Addresses, error) {
+// ReadAddresses returns where the server of a data directory can be reached.
+func ReadAddresses(dir string) (app.Addresses, error) {
 	var addresses app.Addresses
 	file := filepath.Join(dir, app.AddressesFile)
 	data, err := os.ReadFile(filepath.Clean(file))
@@ -106,8 +107,8 @@ func readAddresses(dir string) (app.Addresses, error) {
 	return addresses, nil
 }
 
-// readToken returns the root token of the server of a data directory.
-func readToken(dir string) (string, error) {
+// ReadToken returns the root token of the server of a data directory.
+func ReadToken(dir string) (string, error) {
 	data, err := os.ReadFile(filepath.Clean(filepath.Join(dir, app.RootTokenFile)))
 	if err != nil {
 		return "", fmt.Errorf("read the root token: %w", err)

@@ -1,4 +1,4 @@
-package main
+package doctor
 
 import (
 	"context"
@@ -7,6 +7,8 @@ import (
 	"slices"
 	"strings"
 	"time"
+
+	"github.com/sluice-io/sluice/internal/terminal"
 
 	"github.com/sluice-io/sluice/pkg/client"
 	"github.com/sluice-io/sluice/pkg/sluice"
@@ -17,26 +19,26 @@ const soonEnds = 7 * 24 * time.Hour
 
 // checkGrants looks for grants that end soon, and subscriptions with them.
 func (e *examination) checkGrants(ctx context.Context) {
-	token, err := e.session.token()
+	token, err := e.session.BearerToken()
 	if e.api == nil || err != nil {
 		e.note("grants", "skip", "no server or no token")
 		return
 	}
 	ctx, cancel := context.WithTimeout(ctx, checkLimit)
 	defer cancel()
-	api, err := e.session.clientOf(e.addresses.HTTP, token)
+	api, err := e.session.ClientOf(e.addresses.HTTP, token)
 	if err != nil {
 		e.note("grants", "fail", "%v", err)
 		return
 	}
-	grants, err := collect(0, func(cursor string, most int) (client.Page[sluice.Grant], error) {
+	grants, err := terminal.Collect(0, func(cursor string, most int) (client.Page[sluice.Grant], error) {
 		return api.Grants(ctx, client.GrantsQuery{Limit: most, Cursor: cursor})
 	})
 	if err != nil {
 		e.note("grants", "fail", "%v", err)
 		return
 	}
-	subs, err := collect(0, func(cursor string, most int) (client.Page[sluice.Subscription], error) {
+	subs, err := terminal.Collect(0, func(cursor string, most int) (client.Page[sluice.Subscription], error) {
 		return api.Subscriptions(ctx, client.SubscriptionsQuery{Limit: most, Cursor: cursor})
 	})
 	if err != nil {
@@ -71,7 +73,7 @@ func (e *examination) noteGrants(grants []sluice.Grant, subs []sluice.Subscripti
 	var texts []string
 	for _, id := range slices.Sorted(maps.Keys(with)) { // ids ascend with time: what others are a part of comes first
 		g := known[id]
-		texts = append(texts, fmt.Sprintf("%s of %s expires at %s, which cancels %s", id, g.Principal, when(g.ExpiresAt), some(with[id])))
+		texts = append(texts, fmt.Sprintf("%s of %s expires at %s, which cancels %s", id, g.Principal, terminal.FormatTime(g.ExpiresAt), some(with[id])))
 	}
 	e.note("grants", "warn", "%s; in this order, extend them with sluice grant renew GRANT --for 30d, which issues a new token for the holder", strings.Join(texts, "; "))
 }

@@ -1,4 +1,4 @@
-package main
+package terminal
 
 import (
 	"bufio"
@@ -29,19 +29,20 @@ type line struct {
 	Data    json.RawMessage `json:"data"`
 }
 
-// lines reads events from a file, one JSON object a line. Empty lines are passed over.
-type lines struct {
+// EventReader reads events from a file, one JSON object a line. Empty lines are passed over.
+type EventReader struct {
 	name    string
-	close   func()
+	Close   func()
 	scanner *bufio.Scanner
-	size    int64 // in bytes; -1: unknown
-	read    int64 // bytes
+	Size    int64 // in bytes; -1: unknown
+	Read    int64 // bytes
 	number  int   // of the last line that was read
-	ended   bool
+	Ended   bool
 }
 
-func openLines(file string, stdin io.Reader) (*lines, error) {
-	l := &lines{name: file, size: -1, close: func() {}}
+// OpenEvents opens a file of events, a JSON object a line; "-" is stdin. Close it after use.
+func OpenEvents(file string, stdin io.Reader) (*EventReader, error) {
+	l := &EventReader{name: file, Size: -1, Close: func() {}}
 	in := stdin
 	if file != "-" {
 		f, err := os.Open(filepath.Clean(file))
@@ -49,26 +50,26 @@ func openLines(file string, stdin io.Reader) (*lines, error) {
 			return nil, fmt.Errorf("read events: %w", err)
 		}
 		if info, err := f.Stat(); err == nil {
-			l.size = info.Size()
+			l.Size = info.Size()
 		}
-		in, l.close = f, func() { _ = f.Close() } // it was only read
+		in, l.Close = f, func() { _ = f.Close() } // it was only read
 	}
 	l.scanner = bufio.NewScanner(in)
 	l.scanner.Buffer(nil, maxLine)
 	return l, nil
 }
 
-// next returns up to n events; what a line leaves out is taken from otherwise.
-func (l *lines) next(n int, otherwise sluice.Event) ([]sluice.Event, error) {
+// Next returns up to n events; what a line leaves out is taken from otherwise.
+func (l *EventReader) Next(n int, otherwise sluice.Event) ([]sluice.Event, error) {
 	var events []sluice.Event
 	for len(events) < n {
 		if !l.scanner.Scan() {
-			l.ended = true
+			l.Ended = true
 			break
 		}
 		l.number++
 		text := l.scanner.Bytes()
-		l.read += int64(len(text)) + 1
+		l.Read += int64(len(text)) + 1
 		if len(bytes.TrimSpace(text)) == 0 {
 			continue
 		}

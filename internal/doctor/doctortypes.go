@@ -1,8 +1,10 @@
-package main
+package doctor
 
 import (
 	"context"
 	"fmt"
+
+	"github.com/sluice-io/sluice/internal/terminal"
 
 	"github.com/sluice-io/sluice/internal/catalogue"
 	"github.com/sluice-io/sluice/pkg/client"
@@ -12,14 +14,14 @@ import (
 // checkTypes looks for subscriptions that wait for types which have left the catalogue of a strict namespace: nothing
 // of such a type can come any more, and nobody else would say so.
 func (e *examination) checkTypes(ctx context.Context) {
-	token, err := e.session.token()
+	token, err := e.session.BearerToken()
 	if e.api == nil || err != nil {
 		e.note("types", "skip", "no server or no token")
 		return
 	}
 	ctx, cancel := context.WithTimeout(ctx, checkLimit)
 	defer cancel()
-	api, err := e.session.clientOf(e.addresses.HTTP, token)
+	api, err := e.session.ClientOf(e.addresses.HTTP, token)
 	var strict []sluice.Namespace
 	if err == nil {
 		strict, err = strictNamespaces(ctx, api)
@@ -43,7 +45,7 @@ func (e *examination) checkTypes(ctx context.Context) {
 }
 
 func strictNamespaces(ctx context.Context, api *client.Client) (strict []sluice.Namespace, err error) {
-	all, err := collect(0, func(cursor string, _ int) (client.Page[sluice.Namespace], error) { return api.Namespaces(ctx, cursor) })
+	all, err := terminal.Collect(0, func(cursor string, _ int) (client.Page[sluice.Namespace], error) { return api.Namespaces(ctx, cursor) })
 	for _, ns := range all {
 		if ns.Catalogue == sluice.CatalogueStrict {
 			strict = append(strict, ns)
@@ -54,7 +56,7 @@ func strictNamespaces(ctx context.Context, api *client.Client) (strict []sluice.
 
 // waitingInVain returns the types that a namespace's catalogue lacks, each with the subscription that names it.
 func waitingInVain(ctx context.Context, api *client.Client, ns sluice.Namespace) (waiting []string, err error) {
-	types, err := collect(0, func(cursor string, _ int) (client.Page[sluice.EventType], error) {
+	types, err := terminal.Collect(0, func(cursor string, _ int) (client.Page[sluice.EventType], error) {
 		return api.EventTypes(ctx, ns.Name, cursor)
 	})
 	if err != nil {
@@ -65,7 +67,7 @@ func waitingInVain(ctx context.Context, api *client.Client, ns sluice.Namespace)
 	for _, t := range types {
 		index.SetType(t)
 	}
-	subs, err := collect(0, func(cursor string, most int) (client.Page[sluice.Subscription], error) {
+	subs, err := terminal.Collect(0, func(cursor string, most int) (client.Page[sluice.Subscription], error) {
 		return api.Subscriptions(ctx, client.SubscriptionsQuery{Namespace: ns.Name, Limit: most, Cursor: cursor})
 	})
 	for _, sub := range subs {

@@ -1,11 +1,14 @@
-package main
+package demo
 
 import (
+	"bytes"
 	"errors"
 	"io"
 	"net/http"
 	"testing"
 	"time"
+
+	"github.com/sluice-io/sluice/internal/terminal"
 
 	"github.com/stretchr/testify/require"
 
@@ -62,7 +65,7 @@ func TestTheDemonstrationSeesWhatIsWrong(t *testing.T) {
 	for _, tt := range tests {
 		t.Run(tt.name, func(t *testing.T) {
 			t.Parallel()
-			r := newReport(&session{stdout: io.Discard}, []sluice.Event{{ID: "1"}, {ID: "2"}})
+			r := newReport(&terminal.Session{Stdout: io.Discard}, []sluice.Event{{ID: "1"}, {ID: "2"}})
 			r.publishing("1")
 			r.publishing("2")
 			for _, one := range tt.requests {
@@ -81,7 +84,7 @@ func TestTheDemonstrationSeesWhatIsWrong(t *testing.T) {
 
 func TestTheDemonstrationFailsUnlessEverythingArrivesVerified(t *testing.T) {
 	t.Parallel()
-	r := newReport(&session{stdout: io.Discard}, []sluice.Event{{ID: "1"}})
+	r := newReport(&terminal.Session{Stdout: io.Discard}, []sluice.Event{{ID: "1"}})
 	r.publishing("1")
 	r.arrived(arrival{receiver: "r", err: webhook.ErrSignature, status: http.StatusUnauthorized})
 	err := r.conclude()
@@ -91,7 +94,7 @@ func TestTheDemonstrationFailsUnlessEverythingArrivesVerified(t *testing.T) {
 
 func TestTheDemonstrationIsCompleteWhenBothReceiversHaveEverything(t *testing.T) {
 	t.Parallel()
-	r := newReport(&session{stdout: io.Discard}, []sluice.Event{{ID: "1"}})
+	r := newReport(&terminal.Session{Stdout: io.Discard}, []sluice.Event{{ID: "1"}})
 	r.publishing("1")
 	for _, name := range []string{"a", "b"} {
 		require.NotPanics(t, func() {
@@ -145,15 +148,13 @@ func TestPercentilesAreOfWhatWasMeasured(t *testing.T) {
 	require.InDelta(t, 99, quantile(hundred, 99), 0.001)
 }
 
-func TestARetryIsAPresetOrWaits(t *testing.T) {
+// The lines of the demo print nothing that a terminal obeys.
+func TestReport_PrintsCleanLines(t *testing.T) {
 	t.Parallel()
-	got, err := parseRetry("short")
-	require.NoError(t, err)
-	require.Equal(t, sluice.Retry{Preset: sluice.PresetShort}, got)
-	got, err = parseRetry("1s, 5m")
-	require.NoError(t, err)
-	require.Equal(t, sluice.Retry{
-		Preset: sluice.PresetCustom, MaxAttempts: 3,
-		Steps: []sluice.Duration{sluice.Duration(time.Second), sluice.Duration(5 * time.Minute)},
-	}, got)
+	const hostile = "a\x1b[2J\u202eb"
+	var out bytes.Buffer
+	r := newReport(&terminal.Session{Stdout: &out, Stderr: &out, Watched: true}, nil)
+	r.print(arrival{receiver: "r", delivery: &webhook.Delivery{ID: hostile, Path: hostile, Type: hostile}, err: errors.New(hostile)})
+	require.Contains(t, out.String(), "?[2J?b")
+	require.NotContains(t, out.String(), hostile)
 }

@@ -1,4 +1,4 @@
-package main
+package demo
 
 import (
 	"errors"
@@ -8,6 +8,8 @@ import (
 	"strconv"
 	"sync"
 	"time"
+
+	"github.com/sluice-io/sluice/internal/terminal"
 
 	"github.com/sluice-io/sluice/pkg/sluice"
 	"github.com/sluice-io/sluice/pkg/webhook"
@@ -56,7 +58,7 @@ type summary struct {
 
 // report prints what arrives, as it arrives, and adds up.
 type report struct {
-	session  *session
+	session  *terminal.Session
 	complete chan struct{} // closed when everything has arrived
 
 	mu      sync.Mutex
@@ -66,7 +68,7 @@ type report struct {
 	tallies []*tally
 }
 
-func newReport(s *session, events []sluice.Event) *report {
+func newReport(s *terminal.Session, events []sluice.Event) *report {
 	ids := map[string]bool{}
 	for _, ev := range events {
 		ids[ev.ID] = true
@@ -77,10 +79,10 @@ func newReport(s *session, events []sluice.Event) *report {
 const row = "%-12s  %-8s  %-20s  %-16s  %-10s  %7s  %-6s  %s"
 
 func (r *report) heading() error {
-	if r.session.json() {
+	if r.session.IsJSON() {
 		return nil
 	}
-	return r.session.say(row, "TIME", "RECEIVER", "PATH", "TYPE", "EVENT", "ATTEMPT", "SIGNED", "ANSWER")
+	return r.session.Say(row, "TIME", "RECEIVER", "PATH", "TYPE", "EVENT", "ATTEMPT", "SIGNED", "ANSWER")
 }
 
 // publishing notes when an event was first about to be published.
@@ -188,7 +190,7 @@ func (t *tally) add(a arrival, published time.Time) {
 }
 
 func (r *report) print(a arrival) {
-	if r.session.json() {
+	if r.session.IsJSON() {
 		return
 	}
 	path, typ, id, attempt, ok := "-", "-", "-", "-", "✓"
@@ -200,7 +202,7 @@ func (r *report) print(a arrival) {
 		ok, answer = "✗", answer+" "+a.err.Error()
 	}
 	// A line that cannot be printed is no reason to answer the sender otherwise.
-	_ = r.session.say(row, a.at.Format("15:04:05.000"), a.receiver, path, typ, id, attempt, ok, answer)
+	_ = r.session.Say(row, a.at.Format("15:04:05.000"), a.receiver, path, typ, id, attempt, ok, answer)
 }
 
 // conclude prints the summary. It returns an error unless everything arrived as it should.
@@ -221,12 +223,12 @@ func (r *report) conclude() error {
 			problems = append(problems, fmt.Errorf("%s: %d events arrived out of order on their path", t.Receiver, t.OutOfOrder))
 		}
 	}
-	err := r.session.show(sum, func() error { return r.summaryTable(sum) })
+	err := r.session.Show(sum, func() error { return r.summaryTable(sum) })
 	return errors.Join(append(problems, err)...)
 }
 
 func (r *report) summaryTable(sum summary) error {
-	if err := r.session.say("\n%d events published, %d of %d deliveries arrived.\n", sum.Published, sum.Delivered, sum.Expected); err != nil {
+	if err := r.session.Say("\n%d events published, %d of %d deliveries arrived.\n", sum.Published, sum.Delivered, sum.Expected); err != nil {
 		return err
 	}
 	rows := make([][]string, len(sum.Receivers))
@@ -236,7 +238,7 @@ func (r *report) summaryTable(sum summary) error {
 			strconv.Itoa(t.Unverified), strconv.Itoa(t.OutOfOrder), ms(t.P50), ms(t.P99),
 		}
 	}
-	return r.session.table("RECEIVER | DELIVERED | ATTEMPTS | RETRIED | UNVERIFIED | OUT OF ORDER | P50 | P99", rows)
+	return r.session.Table("RECEIVER | DELIVERED | ATTEMPTS | RETRIED | UNVERIFIED | OUT OF ORDER | P50 | P99", rows)
 }
 
 func ms(n float64) string { return fmt.Sprintf("%.1f ms", n) }

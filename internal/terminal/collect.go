@@ -1,0 +1,30 @@
+package terminal
+
+import (
+	"github.com/sluice-io/sluice/pkg/client"
+)
+
+// Collect reads the parts of a list until it has limit elements (0: all).
+func Collect[T any](limit int, next func(cursor string, most int) (client.Page[T], error)) ([]T, error) {
+	const part = 1000
+	if limit < 0 {
+		return nil, Usagef("--limit %d: write a number, or 0 for all", limit)
+	}
+	all := []T{}
+	cursor := ""
+	for {
+		most := part
+		if limit > 0 {
+			most = min(part, limit-len(all))
+		}
+		page, err := next(cursor, most)
+		if err != nil {
+			return nil, err
+		}
+		all = append(all, page.Items...)
+		if page.Next == "" || page.Next == cursor || (limit > 0 && len(all) >= limit) {
+			return all, nil
+		}
+		cursor = page.Next
+	}
+}

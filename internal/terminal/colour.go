@@ -1,0 +1,46 @@
+package terminal
+
+import (
+	"hash/fnv"
+	"slices"
+	"strings"
+)
+
+// Painter colours text for a terminal. The zero value leaves it as it is.
+type Painter struct{ On bool }
+
+// Painter returns what colours text as --color says: if it is left to us, where somebody is watching, and neither
+// NO_COLOR is set (no-color.org) nor the terminal a dumb one.
+func (s *Session) Painter(when string, watched bool) Painter {
+	plain := slices.ContainsFunc(s.Environ, func(entry string) bool {
+		name, value, _ := strings.Cut(entry, "=")
+		return name == "NO_COLOR" && value != "" || name == "TERM" && value == "dumb"
+	})
+	return Painter{On: when == "always" || when == "auto" && watched && !plain}
+}
+
+// Codes of colours (ECMA-48, 8.3.117).
+const (
+	Faint  = "2"
+	Yellow = "33"
+)
+
+// Paint returns the text, cleaned, in a colour.
+func (p Painter) Paint(code, text string) Clean {
+	text = Harmless(text)
+	if !p.On || text == "" {
+		return Clean(text)
+	}
+	return Clean("\x1b[" + code + "m" + text + "\x1b[0m")
+}
+
+// Named paints a name in its own colour, which is the same every time and everywhere. Red and yellow are kept for
+// what went wrong.
+func (p Painter) Named(name string) Clean {
+	codes := [...]string{"32", "34", "35", "36", "92", "94", "95", "96", "1;32", "1;34", "1;35", "1;36"}
+	hash := fnv.New32a()
+	_, _ = hash.Write([]byte(name)) // it never fails
+	sum := hash.Sum32()
+	sum ^= sum >> 15 // the low bits alone are too alike for names that are
+	return p.Paint(codes[sum%uint32(len(codes))], name)
+}

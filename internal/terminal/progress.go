@@ -1,0 +1,44 @@
+package terminal
+
+import (
+	"time"
+
+	"github.com/schollz/progressbar/v3"
+)
+
+// Progress is a bar on stderr, for those who watch what takes longer than a second.
+type Progress struct {
+	session *Session
+	What    string
+	Total   int64 // bytes; -1: unknown
+	started time.Time
+	bar     *progressbar.ProgressBar // nil: not shown (yet)
+}
+
+// NewProgress returns a bar for total bytes; -1: unknown.
+func NewProgress(s *Session, total int64) *Progress {
+	return &Progress{session: s, What: "publishing", Total: total, started: time.Now()}
+}
+
+// Advance says how far it has come altogether.
+func (p *Progress) Advance(done int64) {
+	if p.bar == nil {
+		if !p.session.Terminal || time.Since(p.started) < time.Second {
+			return
+		}
+		p.bar = progressbar.NewOptions64(
+			p.Total, progressbar.OptionSetWriter(p.session.Stderr), progressbar.OptionSetDescription(p.What),
+			progressbar.OptionShowBytes(p.What == "publishing"), progressbar.OptionSetWidth(30), progressbar.OptionThrottle(100*time.Millisecond),
+			progressbar.OptionClearOnFinish(),
+		)
+	}
+	_ = p.bar.Set64(done) // a bar that cannot be drawn is no reason to stop
+}
+
+// Close takes the bar away. It can be called twice.
+func (p *Progress) Close() {
+	if p.bar != nil {
+		_ = p.bar.Clear() // see advance
+		p.bar = nil
+	}
+}
