@@ -25,6 +25,9 @@ func plain() map[string]bars {
 	strict := bars{who: 0.5, whose: 2, what: 2, nobody: 0.3}
 	return map[string]bars{
 		"internal/httpapi":              strict,
+		"internal/httpapi/httpkit":      strict,
+		"internal/httpapi/dstreams":     strict,
+		"internal/strictjson":           strict,
 		"internal/authz":                strict,
 		"internal/subscription":         strict,
 		"internal/app":                  strict,

@@ -13,7 +13,6 @@ import (
 
 	"github.com/sluice-io/sluice/internal/authz"
 	"github.com/sluice-io/sluice/internal/durable"
-	"github.com/sluice-io/sluice/internal/httpapi"
 	"github.com/sluice-io/sluice/internal/ledger"
 	"github.com/sluice-io/sluice/internal/model"
 	"github.com/sluice-io/sluice/internal/natsstore"
@@ -48,18 +47,6 @@ func (s *server) openDsubs() {
 		BaseURL: s.publicURL() + "/streams",
 		Log:     s.opts.Log,
 	})
-}
-
-// apiDsubs returns the handler's dependencies for stream subscriptions.
-func (s *server) apiDsubs() httpapi.Dsubs {
-	return httpapi.Dsubs{
-		Engine: s.dsubs,
-		JWKS:   func(ctx context.Context) ([]byte, error) { return s.keySet(ctx, dsubKeyPrefix) },
-		KeyID: func() string {
-			id, _ := s.keys.newest()
-			return dsubKeyPrefix + id
-		},
-	}
 }
 
 // keySet returns the public halves of the signing keys, with a prefix before their IDs.

@@ -7,16 +7,22 @@ import (
 	"time"
 
 	"github.com/sluice-io/sluice/internal/durable"
-	"github.com/sluice-io/sluice/internal/httpapi"
+	"github.com/sluice-io/sluice/internal/httpapi/dstreams"
 	"github.com/sluice-io/sluice/internal/natsstore"
 	"github.com/sluice-io/sluice/pkg/sluice"
 )
 
 // streams returns the handler's dependencies for Durable Streams.
-func (s *server) streams() httpapi.Streams {
-	return httpapi.Streams{
+func (s *server) streams() dstreams.Options {
+	return dstreams.Options{
 		Engine: s.durable, Anonymous: s.cfg.Durable.Anonymous, AtRoot: s.cfg.Durable.AtRoot, LongPoll: s.cfg.Durable.LongPoll.Std(),
 		MaxBody: s.cfg.Durable.MaxBody, PublicURL: s.publicURL(),
+		Subscriptions: s.dsubs,
+		JWKS:          func(ctx context.Context) ([]byte, error) { return s.keySet(ctx, dsubKeyPrefix) },
+		KeyID: func() string {
+			id, _ := s.keys.newest()
+			return dsubKeyPrefix + id
+		},
 	}
 }
 

@@ -343,7 +343,6 @@ func (s *server) openAPI(context.Context) error {
 		Appointments: appointing{s.appoint, &keylock.Turns[string]{}},
 		Watches:      s.watchKeeper,
 		Streams:      s.streams(),
-		Dsubs:        s.apiDsubs(),
 		Deliveries:   deliveries{s.store, s.traced(), receivers{s}},
 		DeadLetters:  deadLetters{s.store, s.ledger},
 		Answers:      s.store.Answers(),

@@ -8,11 +8,12 @@ import (
 	"maps"
 	"net/http"
 	"strings"
-	"time"
 
 	"github.com/labstack/echo/v4"
 
 	"github.com/sluice-io/sluice/internal/authz"
+	"github.com/sluice-io/sluice/internal/httpapi/dstreams"
+	"github.com/sluice-io/sluice/internal/httpapi/httpkit"
 	"github.com/sluice-io/sluice/internal/model"
 	"github.com/sluice-io/sluice/pkg/sluice"
 )
@@ -23,7 +24,7 @@ func (s *Server) authenticate(c echo.Context) error {
 	if !isAPI(c.Request().URL.Path) && !isAPI(c.Path()) {
 		return nil
 	}
-	if c.Request().Method == http.MethodOptions || isForTokenless(c.Path()) { // preflight requests carry no token; a worker sends a wake's token
+	if c.Request().Method == http.MethodOptions || dstreams.Tokenless(c.Path()) { // preflight requests carry no token; a worker sends a wake's token
 		return nil
 	}
 	caller, err := s.callerOf(c)
@@ -35,7 +36,7 @@ func (s *Server) authenticate(c echo.Context) error {
 }
 
 func (s *Server) callerOf(c echo.Context) (sluice.Caller, error) {
-	if s.anonymous(c) {
+	if s.streams.Anonymous(c) {
 		return sluice.Caller{Principal: sluice.Anonymous}, nil
 	}
 	if tickets := ticketsOf(c); len(tickets) > 0 {
@@ -62,12 +63,6 @@ func (s *Server) identify(c echo.Context) (sluice.Caller, error) {
 	return sluice.Caller{}, sluice.Errorf(sluice.Unauthenticated, "the token is neither this server's root token nor one of its grants'")
 }
 
-// caller returns the request's caller.
-func caller(c echo.Context) sluice.Caller { return model.CallerFrom(c.Request().Context()) }
-
-// by returns the caller's principal, for the ledger.
-func by(c echo.Context) string { return string(caller(c).Principal) }
-
 // demand returns an error unless the caller of a request may make it.
 type demand func(s *Server, c echo.Context) error
 
@@ -76,37 +71,34 @@ func open(*Server, echo.Context) error { return nil }
 
 // anybody requires an authenticated caller.
 func anybody(_ *Server, c echo.Context) error {
-	if caller(c) == (sluice.Caller{}) {
+	if httpkit.Caller(c) == (sluice.Caller{}) {
 		return sluice.Errorf(sluice.Unauthenticated, "the caller is unknown")
 	}
 	return nil
 }
 
 // ruling requires an admin of everything.
-func ruling(s *Server, c echo.Context) error { return s.require(c, sluice.VerbAdmin, authz.Target{}) }
+func ruling(s *Server, c echo.Context) error {
+	return s.rights.Require(c, sluice.VerbAdmin, authz.Target{})
+}
 
 // managing requires an admin of the namespace in the path.
 func managing(s *Server, c echo.Context) error {
-	return s.require(c, sluice.VerbAdmin, authz.Target{Namespace: c.Param("ns")})
+	return s.rights.Require(c, sluice.VerbAdmin, authz.Target{Namespace: c.Param("ns")})
 }
 
 // somewhere requires a verb on some path of the namespace in the URL; the handler checks the path
 // itself.
 func somewhere(v sluice.Verb) demand {
-	return func(s *Server, c echo.Context) error {
-		if who := caller(c); !who.Unbounded() {
-			return s.opts.Access.Some(who, v, c.Param("ns"), time.Now())
-		}
-		return nil
-	}
+	return func(s *Server, c echo.Context) error { return s.rights.Some(c, v, c.Param("ns")) }
 }
 
 // seen requires that the caller may see the namespace in the URL.
-func seen(s *Server, c echo.Context) error { return s.sees(c, c.Param("ns")) }
+func seen(s *Server, c echo.Context) error { return s.rights.Sees(c, c.Param("ns")) }
 
 // audited requires an admin of the ledger entries' scope.
 func audited(s *Server, c echo.Context) error {
-	return s.require(c, sluice.VerbAdmin, authz.Target{Namespace: c.QueryParam("namespace")})
+	return s.rights.Require(c, sluice.VerbAdmin, authz.Target{Namespace: c.QueryParam("namespace")})
 }
 
 // subscriptionKey is the context key of the request's subscription.
@@ -132,7 +124,7 @@ func edited(s *Server, c echo.Context) error {
 	if err := owned(s, c); err != nil {
 		return err
 	}
-	return s.require(c, sluice.VerbAdmin, authz.Target{Namespace: subscriptionOf(c).Namespace})
+	return s.rights.Require(c, sluice.VerbAdmin, authz.Target{Namespace: subscriptionOf(c).Namespace})
 }
 
 // subscriptionOf returns the request's subscription.
@@ -142,98 +134,42 @@ func subscriptionOf(c echo.Context) *sluice.Subscription {
 }
 
 func (s *Server) owns(c echo.Context, sub *sluice.Subscription) error {
-	admin := s.require(c, sluice.VerbAdmin, authz.Target{Namespace: sub.Namespace})
+	admin := s.rights.Require(c, sluice.VerbAdmin, authz.Target{Namespace: sub.Namespace})
 	switch {
 	case admin == nil || sluice.CodeOf(admin) == sluice.Unavailable:
 		return admin
 	case !s.isOwner(c, sub):
 		return sluice.Errorf(sluice.SubscriptionMissing, "subscription not found, or not visible to you")
 	}
-	return s.require(c, sluice.VerbSubscribe, authz.TargetOf(sub.Object()))
+	return s.rights.Require(c, sluice.VerbSubscribe, authz.TargetOf(sub.Object()))
 }
 
 // isOwner reports whether the caller, under a grant, owns the subscription.
 func (s *Server) isOwner(c echo.Context, sub *sluice.Subscription) bool {
-	return sub.CreatedBy == by(c) && s.opts.Access.Same(caller(c), sub.Grant, sluice.Object{Namespace: sub.Namespace}, time.Now())
-}
-
-func (s *Server) require(c echo.Context, v sluice.Verb, t authz.Target) error {
-	if who := caller(c); !who.Unbounded() {
-		return s.opts.Access.Require(who, v, t, time.Now())
-	}
-	return nil
-}
-
-func (s *Server) sees(c echo.Context, namespace string) error {
-	if who := caller(c); !who.Unbounded() {
-		return s.opts.Access.Sees(who, namespace, time.Now())
-	}
-	return nil
-}
-
-// shown returns the events that the caller may see. Code Unavailable if that cannot be decided yet.
-func (s *Server) shown(c echo.Context, v sluice.Verb, events []sluice.Event) ([]sluice.Event, error) {
-	kept := events[:0]
-	for i := range events {
-		ok, err := s.shows(c, v, &events[i])
-		if err != nil {
-			return nil, err
-		}
-		if ok {
-			kept = append(kept, events[i])
-		}
-	}
-	return kept, nil
-}
-
-// visible filters the events of a page while it is read, so that neither its length nor its end
-// reveals hidden events. Undecidable events are left to shown.
-func (s *Server) visible(c echo.Context, v sluice.Verb) func(*sluice.Event) bool {
-	who := caller(c)
-	if who.Unbounded() || s.opts.Access == nil {
-		return nil
-	}
-	return func(ev *sluice.Event) bool {
-		d := s.opts.Access.Shows(who, v, ev, time.Now())
-		return d == model.Pass || d == model.Undecided
-	}
-}
-
-// granted returns the pattern of the caller's grant; "" for all paths.
-func (s *Server) granted(c echo.Context) sluice.Pattern {
-	g, _ := s.opts.Access.Grant(caller(c).Grant)
-	return g.Object.Pattern
+	return sub.CreatedBy == httpkit.By(c) && s.rights.Same(c, sub.Grant, sub.Namespace)
 }
 
 // startsAtShown returns NotFound if a position in a log is that of an event hidden from the caller.
 func (s *Server) startsAtShown(c echo.Context, v sluice.Verb, namespace string, cursors ...string) error {
 	for _, text := range cursors {
 		at, err := sluice.ParseCursor(text)
-		if err != nil || at.Kind != sluice.CursorEvent || caller(c).Unbounded() {
+		if err != nil || at.Kind != sluice.CursorEvent || httpkit.Caller(c).Unbounded() {
 			continue
 		}
 		ev, err := s.opts.Log.EventByID(c.Request().Context(), namespace, text)
 		if err != nil {
 			return err
 		}
-		if ok, err := s.shows(c, v, &ev); err != nil || !ok {
+		if ok, err := s.rights.Shows(c, v, &ev); err != nil || !ok {
 			return cmp.Or(err, authz.Concealed())
 		}
 	}
 	return nil
 }
 
-// shows reports whether the caller may see an event.
-func (s *Server) shows(c echo.Context, v sluice.Verb, ev *sluice.Event) (bool, error) {
-	if s.opts.Access == nil {
-		return true, nil
-	}
-	return passes(s.opts.Access.Shows(caller(c), v, ev, time.Now()))
-}
-
 // knows reports whether the caller may see the deliveries of a subscription's events on a path.
 func (s *Server) knows(c echo.Context, sub *sluice.Subscription, path sluice.Path) bool {
-	return s.require(c, sluice.VerbSubscribe, authz.Target{Namespace: sub.Namespace, Path: path}) == nil
+	return s.rights.Require(c, sluice.VerbSubscribe, authz.Target{Namespace: sub.Namespace, Path: path}) == nil
 }
 
 // knowsOf is knows for one event, or for an event that has left the log if ev is nil. A grant for
@@ -245,7 +181,7 @@ func (s *Server) knowsOf(c echo.Context, sub *sluice.Subscription, path sluice.P
 	if ev == nil || sub.Object().Entity == "" {
 		return false
 	}
-	ok, err := s.shows(c, sluice.VerbSubscribe, ev)
+	ok, err := s.rights.Shows(c, sluice.VerbSubscribe, ev)
 	return ok && err == nil
 }
 
@@ -261,7 +197,7 @@ func (s *Server) knowsPlace(c echo.Context, sub *sluice.Subscription, path sluic
 // seesEvent requires that the caller may see an event of a subscription's namespace. For an event
 // that is no longer stored, access was decided when it was sent.
 func (s *Server) seesEvent(c echo.Context, sub *sluice.Subscription, event string) error {
-	if caller(c).Unbounded() {
+	if httpkit.Caller(c).Unbounded() {
 		return nil
 	}
 	ev, err := s.findEvent(c.Request().Context(), sub.Namespace, event)
@@ -277,36 +213,21 @@ func (s *Server) seesEvent(c echo.Context, sub *sluice.Subscription, event strin
 
 // seesThis requires that the caller may see an event of its subscription.
 func (s *Server) seesThis(c echo.Context, ev *sluice.Event) error {
-	ok, err := s.shows(c, sluice.VerbSubscribe, ev)
+	ok, err := s.rights.Shows(c, sluice.VerbSubscribe, ev)
 	if err == nil && !ok {
 		return authz.Concealed()
 	}
 	return err
 }
 
-func passes(d model.Decision) (bool, error) {
-	if d == model.Undecided {
-		return false, model.PermissionsUnknown()
-	}
-	return d == model.Pass, nil
-}
-
 // unchained removes the causation chain from a refusal unless the caller may read the namespace: a
 // publisher may not learn the paths of other events.
 func (s *Server) unchained(c echo.Context, err error) error {
-	if e, ok := errors.AsType[*sluice.Error](err); ok && s.require(c, sluice.VerbRead, authz.Target{Namespace: c.Param("ns")}) != nil {
+	if e, ok := errors.AsType[*sluice.Error](err); ok && s.rights.Require(c, sluice.VerbRead, authz.Target{Namespace: c.Param("ns")}) != nil {
 		bare := *e
 		bare.Details = maps.Clone(e.Details)
 		delete(bare.Details, "chain")
 		return &bare
 	}
 	return err
-}
-
-// conceal returns the error for a missing resource in the form that is also used for a hidden one.
-func conceal(who sluice.Caller, e *sluice.Error) *sluice.Error {
-	if who.Unbounded() || e.Code != sluice.NotFound && e.Code != sluice.SubscriptionMissing {
-		return e
-	}
-	return sluice.Errorf(e.Code, "not found, or not visible to you")
 }

@@ -7,6 +7,7 @@ import (
 
 	"github.com/labstack/echo/v4"
 
+	"github.com/sluice-io/sluice/internal/httpapi/httpkit"
 	"github.com/sluice-io/sluice/pkg/sluice"
 )
 
@@ -77,7 +78,7 @@ func (s *Server) putACL(c echo.Context) error {
 
 		Entries []sluice.Access `json:"entries"`
 	}
-	if err := bind(c, &req); err != nil {
+	if err := httpkit.Bind(c, &req); err != nil {
 		return err
 	}
 	p, err := principalOf(c)
@@ -94,7 +95,7 @@ func (s *Server) putACL(c echo.Context) error {
 	case req.Entries == nil:
 		one.Entries = []sluice.Access{req.Access}
 	}
-	stored, err := a.PutACL(c.Request().Context(), caller(c), one)
+	stored, err := a.PutACL(c.Request().Context(), httpkit.Caller(c), one)
 	if err != nil {
 		return err
 	}
@@ -110,7 +111,7 @@ func (s *Server) deleteACL(c echo.Context) error {
 	if err != nil {
 		return err
 	}
-	if err := a.DeleteACL(c.Request().Context(), caller(c), c.Param("ns"), p); err != nil {
+	if err := a.DeleteACL(c.Request().Context(), httpkit.Caller(c), c.Param("ns"), p); err != nil {
 		return err
 	}
 	return c.NoContent(http.StatusNoContent)
@@ -162,14 +163,14 @@ func (s *Server) putPrincipal(c echo.Context) error {
 		Clearance   sluice.Label `json:"clearance"`
 		Description string       `json:"description"`
 	}
-	if err := bind(c, &req); err != nil {
+	if err := httpkit.Bind(c, &req); err != nil {
 		return err
 	}
 	p, err := principalOf(c)
 	if err != nil {
 		return err
 	}
-	profile, err := a.PutProfile(c.Request().Context(), caller(c), sluice.Profile{Principal: p, Clearance: req.Clearance, Description: req.Description})
+	profile, err := a.PutProfile(c.Request().Context(), httpkit.Caller(c), sluice.Profile{Principal: p, Clearance: req.Clearance, Description: req.Description})
 	if err != nil {
 		return err
 	}
@@ -185,7 +186,7 @@ func (s *Server) deletePrincipal(c echo.Context) error {
 	if err != nil {
 		return err
 	}
-	if err := a.DeleteProfile(c.Request().Context(), caller(c), p); err != nil {
+	if err := a.DeleteProfile(c.Request().Context(), httpkit.Caller(c), p); err != nil {
 		return err
 	}
 	return c.NoContent(http.StatusNoContent)
@@ -199,7 +200,7 @@ func (s *Server) entomb(c echo.Context) error {
 	var req struct {
 		Path string `json:"path"`
 	}
-	if err := bind(c, &req); err != nil {
+	if err := httpkit.Bind(c, &req); err != nil {
 		return err
 	}
 	path, err := sluice.StoredPath(req.Path)
@@ -209,7 +210,7 @@ func (s *Server) entomb(c echo.Context) error {
 	if path.Reserved() {
 		return sluice.Errorf(sluice.InvalidRequest, "path %q is a system path and cannot be erased", path).With("field", "path")
 	}
-	t, err := s.opts.Tombstones.Entomb(c.Request().Context(), caller(c), c.Param("ns"), path)
+	t, err := s.opts.Tombstones.Entomb(c.Request().Context(), httpkit.Caller(c), c.Param("ns"), path)
 	if err != nil {
 		return err
 	}

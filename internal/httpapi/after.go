@@ -7,6 +7,7 @@ import (
 
 	"github.com/labstack/echo/v4"
 
+	"github.com/sluice-io/sluice/internal/httpapi/httpkit"
 	"github.com/sluice-io/sluice/pkg/sluice"
 )
 
@@ -34,7 +35,7 @@ func (s *Server) goOn(c echo.Context, began time.Time) bool {
 		defer a.end()
 		defer cancel()
 		err := a.guarded(ctx, cancel)
-		if err != nil && public(err).Code == sluice.Internal {
+		if err != nil && httpkit.Public(err).Code == sluice.Internal {
 			r.level = slog.LevelError
 		}
 		r.bytes = a.sent()

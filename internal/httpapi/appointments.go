@@ -8,6 +8,7 @@ import (
 	"github.com/labstack/echo/v4"
 
 	"github.com/sluice-io/sluice/internal/authz"
+	"github.com/sluice-io/sluice/internal/httpapi/httpkit"
 	"github.com/sluice-io/sluice/pkg/sluice"
 )
 
@@ -45,10 +46,10 @@ type appointmentRequest struct {
 
 func (s *Server) putAppointment(c echo.Context) error {
 	var req appointmentRequest
-	if err := bind(c, &req); err != nil {
+	if err := httpkit.Bind(c, &req); err != nil {
 		return err
 	}
-	ns, who := c.Param("ns"), caller(c)
+	ns, who := c.Param("ns"), httpkit.Caller(c)
 	a := sluice.Appointment{
 		Creator: sluice.Creator{CreatedBy: who.Principal, Grant: who.Grant, CreatedAt: time.Now().UTC()},
 		ID:      c.Param("id"), Namespace: ns, At: req.At, Every: req.Every, Cron: req.Cron, TimeZone: req.TimeZone, Notice: req.Notice, MissPolicy: req.MissPolicy, Grace: req.Grace, Action: req.Action,
@@ -57,11 +58,11 @@ func (s *Server) putAppointment(c echo.Context) error {
 	if err := a.Validate(); err != nil {
 		return err
 	}
-	if err := s.require(c, sluice.VerbPublish, authz.Target{Namespace: ns, Path: a.Action.Path}); err != nil {
+	if err := s.rights.Require(c, sluice.VerbPublish, authz.Target{Namespace: ns, Path: a.Action.Path}); err != nil {
 		return err
 	}
 	var err error
-	if a.Revision, err = ifMatch(c); err != nil {
+	if a.Revision, err = httpkit.IfMatch(c); err != nil {
 		return err
 	}
 	ctx := c.Request().Context()
@@ -83,18 +84,18 @@ func (s *Server) putAppointment(c echo.Context) error {
 }
 
 func showAppointment(c echo.Context, status int, a sluice.Appointment) error {
-	etag(c, a.Revision)
+	httpkit.SetETag(c, a.Revision)
 	return c.JSON(status, a)
 }
 
 // mayHave returns an error unless the caller manages the appointment: it may publish the action's
 // event, and see it. The appointment is hidden from other callers.
 func (s *Server) mayHave(c echo.Context, a *sluice.Appointment) error {
-	if caller(c).Unbounded() {
+	if httpkit.Caller(c).Unbounded() {
 		return nil
 	}
 	event := a.Action.Event(a.Namespace, a.ID)
-	ok, err := s.shows(c, sluice.VerbPublish, &event)
+	ok, err := s.rights.Shows(c, sluice.VerbPublish, &event)
 	if err == nil && !ok {
 		err = authz.Concealed()
 	}
@@ -103,7 +104,7 @@ func (s *Server) mayHave(c echo.Context, a *sluice.Appointment) error {
 
 // appointmentOf returns the request's appointment.
 func (s *Server) appointmentOf(c echo.Context) (sluice.Appointment, error) {
-	if err := onlyParams(c); err != nil {
+	if err := httpkit.OnlyParams(c); err != nil {
 		return sluice.Appointment{}, err
 	}
 	a, err := s.opts.Appointments.Get(c.Request().Context(), c.Param("ns"), c.Param("id"))
@@ -126,14 +127,14 @@ func (s *Server) cancelAppointment(c echo.Context) error {
 	if err != nil {
 		return err
 	}
-	revision, err := ifMatch(c)
+	revision, err := httpkit.IfMatch(c)
 	if err != nil {
 		return err
 	}
 	if revision != 0 && revision != a.Revision {
 		return sluice.Errorf(sluice.RevisionMismatch, "the appointment is at revision %d", a.Revision)
 	}
-	if err := s.opts.Appointments.Cancel(c.Request().Context(), a, caller(c).Principal); err != nil {
+	if err := s.opts.Appointments.Cancel(c.Request().Context(), a, httpkit.Caller(c).Principal); err != nil {
 		return err
 	}
 	return c.NoContent(http.StatusNoContent)
@@ -142,10 +143,10 @@ func (s *Server) cancelAppointment(c echo.Context) error {
 // listAppointments lists appointments, soonest first; the cursor is the ID of the last one on the
 // previous page.
 func (s *Server) listAppointments(c echo.Context) error {
-	if err := onlyParams(c, "limit", "cursor"); err != nil {
+	if err := httpkit.OnlyParams(c, "limit", "cursor"); err != nil {
 		return err
 	}
-	most, err := limit(c)
+	most, err := httpkit.Limit(c)
 	if err != nil {
 		return err
 	}

@@ -8,6 +8,7 @@ import (
 
 	"github.com/labstack/echo/v4"
 
+	"github.com/sluice-io/sluice/internal/httpapi/httpkit"
 	"github.com/sluice-io/sluice/internal/model"
 	"github.com/sluice-io/sluice/pkg/sluice"
 )
@@ -57,7 +58,7 @@ func (s *Server) listAudit(c echo.Context) error {
 }
 
 func auditQuery(c echo.Context) (q AuditQuery, err error) {
-	if err = onlyParams(c, "namespace", "resource", "action", "actor", "since", "until", "limit", "cursor"); err != nil {
+	if err = httpkit.OnlyParams(c, "namespace", "resource", "action", "actor", "since", "until", "limit", "cursor"); err != nil {
 		return q, err
 	}
 	q.Namespace, q.Resource, q.Action, q.Actor = c.QueryParam("namespace"), c.QueryParam("resource"), c.QueryParam("action"), c.QueryParam("actor")
@@ -77,10 +78,10 @@ func auditQuery(c echo.Context) (q AuditQuery, err error) {
 	if q.Until, err = timeParam(c, "until"); err != nil {
 		return q, err
 	}
-	if q.Before, err = listCursor(c); err != nil {
+	if q.Before, err = httpkit.ListCursor(c); err != nil {
 		return q, err
 	}
-	q.Limit, err = limit(c)
+	q.Limit, err = httpkit.Limit(c)
 	return q, err
 }
 

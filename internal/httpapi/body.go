@@ -10,6 +10,8 @@ import (
 
 	"github.com/labstack/echo/v4"
 
+	"github.com/sluice-io/sluice/internal/httpapi/dstreams"
+	"github.com/sluice-io/sluice/internal/httpapi/httpkit"
 	"github.com/sluice-io/sluice/pkg/sluice"
 )
 
@@ -72,8 +74,8 @@ func (s *Server) receive(c echo.Context) *incoming {
 // maxBody returns the maximum size of a request's body.
 func (s *Server) maxBody(c echo.Context) int64 {
 	switch {
-	case isStream(c.Request().URL.Path):
-		return s.opts.Streams.MaxBody
+	case dstreams.IsStream(c.Request().URL.Path):
+		return s.streams.MaxBody()
 	case isCallback(c):
 		return min(s.opts.MaxBody, maxCallback)
 	}
@@ -97,11 +99,11 @@ func (s *Server) linger(c echo.Context, b *incoming) {
 }
 
 // fits refuses a request with a declared body size above the limit (TooLarge) or a compressed body
-// (unsupportedMedia), which would be stored as is.
+// (httpkit.UnsupportedMedia), which would be stored as is.
 func (s *Server) fits(c echo.Context) error {
 	for _, coding := range c.Request().Header.Values(echo.HeaderContentEncoding) {
 		if coding != "" && !strings.EqualFold(coding, "identity") {
-			return sluice.Errorf(unsupportedMedia, "Content-Encoding %q: send the body unencoded", coding)
+			return sluice.Errorf(httpkit.UnsupportedMedia, "Content-Encoding %q: send the body unencoded", coding)
 		}
 	}
 	if most := s.maxBody(c); c.Request().ContentLength > most {

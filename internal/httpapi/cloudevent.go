@@ -13,8 +13,9 @@ import (
 
 	"github.com/google/uuid"
 
+	"github.com/sluice-io/sluice/internal/httpapi/httpkit"
 	"github.com/sluice-io/sluice/internal/jsonarray"
-	"github.com/sluice-io/sluice/internal/subscription"
+	"github.com/sluice-io/sluice/internal/strictjson"
 	"github.com/sluice-io/sluice/pkg/sluice"
 )
 
@@ -36,7 +37,7 @@ func parseEvents(header http.Header, body []byte) ([]sluice.Event, error) {
 	}
 	var events []sluice.Event
 	if media == structuredType || media == batchType || media == jsonType && !isBinary(header) {
-		if err := checkEvents(body); err != nil {
+		if err := strictjson.CheckEvents(body); err != nil {
 			return nil, err
 		}
 	}
@@ -98,7 +99,7 @@ func parseOne(body []byte, parse func(json.RawMessage) (sluice.Event, error)) ([
 
 // at adds the index in the batch to an error.
 func at(i, of int, err error) error {
-	e := public(err)
+	e := httpkit.Public(err)
 	if of == 1 || e.Code == sluice.Internal {
 		return err
 	}
@@ -127,7 +128,7 @@ func parsePlain(item json.RawMessage) (sluice.Event, error) {
 
 		DeliverAt *string `json:"deliver_at"` // "" is not a time, and does not mean "now"
 	}
-	if err := subscription.Decode(item, &short); err != nil {
+	if err := strictjson.Decode(item, &short); err != nil {
 		return sluice.Event{}, err
 	}
 	e := sluice.Event{ID: short.ID, Type: short.Type, Source: short.Source, Subject: short.Subject, Data: short.Data}
@@ -153,7 +154,7 @@ func parsePlain(item json.RawMessage) (sluice.Event, error) {
 // parseStructured parses a CloudEvent in the JSON format. Its data is preserved byte for byte.
 func parseStructured(item json.RawMessage) (sluice.Event, error) {
 	var members map[string]json.RawMessage
-	if err := subscription.Decode(item, &members); err != nil {
+	if err := strictjson.Decode(item, &members); err != nil {
 		return sluice.Event{}, err
 	}
 	attributes := make(map[string]string, len(members))

@@ -12,6 +12,7 @@ import (
 	"github.com/labstack/echo/v4"
 
 	"github.com/sluice-io/sluice/internal/authz"
+	"github.com/sluice-io/sluice/internal/httpapi/httpkit"
 	"github.com/sluice-io/sluice/internal/model"
 	"github.com/sluice-io/sluice/pkg/sluice"
 )
@@ -114,7 +115,7 @@ func (s *Server) listDeadLetters(c echo.Context) error {
 
 func parseDeadLetterQuery(c echo.Context) (DeadLetterQuery, error) {
 	q := DeadLetterQuery{Reason: sluice.Reason(c.QueryParam("reason"))}
-	if err := onlyParams(c, "reason", "path", "since", "limit", "cursor"); err != nil {
+	if err := httpkit.OnlyParams(c, "reason", "path", "since", "limit", "cursor"); err != nil {
 		return q, err
 	}
 	if q.Reason != "" && !slices.Contains(sluice.Reasons(), q.Reason) {
@@ -129,10 +130,10 @@ func parseDeadLetterQuery(c echo.Context) (DeadLetterQuery, error) {
 	if q.Since, err = timeParam(c, "since"); err != nil {
 		return q, err
 	}
-	if q.Before, err = listCursor(c); err != nil {
+	if q.Before, err = httpkit.ListCursor(c); err != nil {
 		return q, err
 	}
-	q.Limit, err = limit(c)
+	q.Limit, err = httpkit.Limit(c)
 	return q, err
 }
 
@@ -152,7 +153,7 @@ func (s *Server) getDeadLetter(c echo.Context) error {
 		return err
 	}
 	if d.EventID != "" {
-		if d.History, err = s.opts.Explain.Attempts(ctx, sub, d.EventID, maxLimit); err != nil {
+		if d.History, err = s.opts.Explain.Attempts(ctx, sub, d.EventID, httpkit.MaxLimit); err != nil {
 			return err
 		}
 	}
@@ -168,7 +169,7 @@ func (s *Server) seesLetter(c echo.Context, sub *sluice.Subscription, d *deadLet
 	ok := s.knows(c, sub, d.Path)
 	if d.Event != nil {
 		var err error
-		if ok, err = s.shows(c, sluice.VerbSubscribe, d.Event); err != nil {
+		if ok, err = s.rights.Shows(c, sluice.VerbSubscribe, d.Event); err != nil {
 			return err
 		}
 	}
@@ -180,7 +181,7 @@ func (s *Server) seesLetter(c echo.Context, sub *sluice.Subscription, d *deadLet
 
 // ofEvent returns the subscription and the event of a request.
 func (s *Server) ofEvent(c echo.Context) (*sluice.Subscription, string, error) {
-	event, err := eventOf(c)
+	event, err := httpkit.Param(c, "event")
 	return subscriptionOf(c), event, err
 }
 
@@ -189,7 +190,7 @@ func (s *Server) discardDeadLetter(c echo.Context) error {
 	if err != nil {
 		return err
 	}
-	if err := s.opts.DeadLetters.Discard(c.Request().Context(), sub, event, by(c)); err != nil {
+	if err := s.opts.DeadLetters.Discard(c.Request().Context(), sub, event, httpkit.By(c)); err != nil {
 		return err
 	}
 	return c.NoContent(http.StatusNoContent)
@@ -198,14 +199,14 @@ func (s *Server) discardDeadLetter(c echo.Context) error {
 // discardDeadLetters discards all dead letters of a subscription, which requires an explicit
 // parameter.
 func (s *Server) discardDeadLetters(c echo.Context) error {
-	if err := onlyParams(c, "all"); err != nil {
+	if err := httpkit.OnlyParams(c, "all"); err != nil {
 		return err
 	}
 	if c.QueryParam("all") != "true" {
 		return sluice.Errorf(sluice.InvalidRequest, "name the event, or pass all=true to discard all dead letters of the subscription").With("field", "all")
 	}
 	sub := subscriptionOf(c)
-	if err := s.opts.DeadLetters.DiscardAll(c.Request().Context(), sub, by(c)); err != nil {
+	if err := s.opts.DeadLetters.DiscardAll(c.Request().Context(), sub, httpkit.By(c)); err != nil {
 		return err
 	}
 	return c.NoContent(http.StatusNoContent)
@@ -222,8 +223,8 @@ func (r *redriveRequest) check() error {
 	switch {
 	case r.All == (len(r.IDs) > 0):
 		return sluice.Errorf(sluice.InvalidRequest, `select dead letters: {"ids":["…"]} or {"all":true}`).With("field", "ids")
-	case len(r.IDs) > maxLimit:
-		return sluice.Errorf(sluice.InvalidRequest, "ids: use at most %[2]d, not %[1]d", len(r.IDs), maxLimit).With("field", "ids")
+	case len(r.IDs) > httpkit.MaxLimit:
+		return sluice.Errorf(sluice.InvalidRequest, "ids: use at most %[2]d, not %[1]d", len(r.IDs), httpkit.MaxLimit).With("field", "ids")
 	case r.Rate.PerSecond < 0:
 		return sluice.Errorf(sluice.InvalidRequest, "rate.per_second %g: use a number above 0, or omit it", r.Rate.PerSecond).With("field", "rate.per_second")
 	}
@@ -243,7 +244,7 @@ type redrive struct {
 func (s *Server) redriveDeadLetters(c echo.Context) error {
 	ctx := c.Request().Context()
 	var req redriveRequest
-	if err := bind(c, &req); err != nil {
+	if err := httpkit.Bind(c, &req); err != nil {
 		return err
 	}
 	if err := req.check(); err != nil {
@@ -259,7 +260,7 @@ func (s *Server) redriveDeadLetters(c echo.Context) error {
 	if err != nil {
 		return err
 	}
-	want := sluice.Replay{Kind: sluice.ReplayDeadLetters, From: 1, To: found.Last, Rate: req.Rate, CreatedBy: by(c)}
+	want := sluice.Replay{Kind: sluice.ReplayDeadLetters, From: 1, To: found.Last, Rate: req.Rate, CreatedBy: httpkit.By(c)}
 	if !req.All {
 		if want.EventIDs, err = s.redrivableOf(ctx, sub, req.IDs); err != nil {
 			return err

@@ -11,6 +11,7 @@ import (
 	"github.com/labstack/echo/v4"
 
 	"github.com/sluice-io/sluice/internal/explain"
+	"github.com/sluice-io/sluice/internal/httpapi/httpkit"
 	"github.com/sluice-io/sluice/internal/model"
 	"github.com/sluice-io/sluice/pkg/sluice"
 )
@@ -56,14 +57,14 @@ func deliveryStates(name string) ([]explain.State, error) {
 }
 
 func parseDeliveryQuery(c echo.Context) (q explain.Query, err error) {
-	if err := onlyParams(c, "state", "since", "until", "path", "event_type", "limit", "cursor"); err != nil {
+	if err := httpkit.OnlyParams(c, "state", "since", "until", "path", "event_type", "limit", "cursor"); err != nil {
 		return q, err
 	}
 	q.Cursor = c.QueryParam("cursor")
 	if q.States, err = deliveryStates(c.QueryParam("state")); err != nil {
 		return q, err
 	}
-	if q.Limit, err = limit(c); err != nil {
+	if q.Limit, err = httpkit.Limit(c); err != nil {
 		return q, err
 	}
 	if text := c.QueryParam("path"); text != "" {
@@ -113,7 +114,7 @@ func parseSince(q *explain.Query, text string) error {
 func (s *Server) getDelivery(c echo.Context) error {
 	ctx := c.Request().Context()
 	sub := subscriptionOf(c)
-	event, err := eventOf(c)
+	event, err := httpkit.Param(c, "event")
 	if err != nil {
 		return err
 	}
@@ -141,7 +142,7 @@ func (s *Server) stillShows(c echo.Context, sub *sluice.Subscription, d *explain
 	if err := s.seesThis(c, &ev); err != nil {
 		return err
 	}
-	if gone != nil && !caller(c).Unbounded() {
+	if gone != nil && !httpkit.Caller(c).Unbounded() {
 		d.Attempts = slices.Clone(d.Attempts)
 		for i := range d.Attempts {
 			d.Attempts[i].Response = ""
@@ -155,7 +156,7 @@ func (s *Server) retryDelivery(c echo.Context) error {
 	if err := s.paysForSend(c); err != nil {
 		return err
 	}
-	who := by(c)
+	who := httpkit.By(c)
 	return s.actOnDelivery(c, func(ctx context.Context, sub *sluice.Subscription, event string) (sluice.Replay, error) {
 		return s.opts.Retrier.Retry(ctx, sub, event, who)
 	})
@@ -163,7 +164,7 @@ func (s *Server) retryDelivery(c echo.Context) error {
 
 // discardDelivery discards the head of a held lane, which then continues.
 func (s *Server) discardDelivery(c echo.Context) error {
-	who := by(c)
+	who := httpkit.By(c)
 	return s.actOnDelivery(c, func(ctx context.Context, sub *sluice.Subscription, event string) (sluice.Replay, error) {
 		return s.opts.Retrier.Discard(ctx, sub, event, who)
 	})
@@ -172,7 +173,7 @@ func (s *Server) discardDelivery(c echo.Context) error {
 func (s *Server) actOnDelivery(c echo.Context, act func(ctx context.Context, sub *sluice.Subscription, event string) (sluice.Replay, error)) error {
 	ctx := c.Request().Context()
 	sub := subscriptionOf(c)
-	event, err := eventOf(c)
+	event, err := httpkit.Param(c, "event")
 	if err != nil {
 		return err
 	}
@@ -204,7 +205,7 @@ func (s *Server) subscriptionEvents(c echo.Context) error {
 	}
 	ctx, cancel := s.untilStop(c.Request().Context())
 	defer cancel()
-	q.Wanted = s.visible(c, sluice.VerbSubscribe)
+	q.Wanted = s.rights.Visible(c, sluice.VerbSubscribe)
 	page, err := s.opts.Explain.Events(ctx, sub, q, wait)
 	if err == nil {
 		err = s.startsAtShown(c, sluice.VerbSubscribe, sub.Namespace, q.After)
@@ -212,7 +213,7 @@ func (s *Server) subscriptionEvents(c echo.Context) error {
 	if err != nil {
 		return err
 	}
-	if page.Events, err = s.shown(c, sluice.VerbSubscribe, page.Events); err != nil {
+	if page.Events, err = s.rights.Shown(c, sluice.VerbSubscribe, page.Events); err != nil {
 		return err
 	}
 	b := appendAll([]byte(`{"events":`), page.Events)
@@ -248,7 +249,7 @@ func (s *Server) windowShape(envelope string, sub *sluice.Subscription) (func([]
 }
 
 func parseWindowQuery(c echo.Context) (q model.WindowQuery, wait time.Duration, err error) {
-	if err := onlyParams(c, "after", "types", "limit", "wait", "envelope"); err != nil {
+	if err := httpkit.OnlyParams(c, "after", "types", "limit", "wait", "envelope"); err != nil {
 		return q, 0, err
 	}
 	for _, types := range c.QueryParams()["types"] {
@@ -259,7 +260,7 @@ func parseWindowQuery(c echo.Context) (q model.WindowQuery, wait time.Duration, 
 			return q, 0, err
 		}
 	}
-	if q.Limit, err = limit(c); err != nil {
+	if q.Limit, err = httpkit.Limit(c); err != nil {
 		return q, 0, err
 	}
 	if text := c.QueryParam("wait"); text != "" {

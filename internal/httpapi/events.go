@@ -10,11 +10,12 @@ import (
 	"github.com/labstack/echo/v4"
 
 	"github.com/sluice-io/sluice/internal/authz"
+	"github.com/sluice-io/sluice/internal/httpapi/httpkit"
 	"github.com/sluice-io/sluice/pkg/sluice"
 )
 
 func (s *Server) publish(c echo.Context) error {
-	data, err := body(c)
+	data, err := httpkit.Body(c)
 	if err != nil {
 		return err
 	}
@@ -23,7 +24,7 @@ func (s *Server) publish(c echo.Context) error {
 		return err
 	}
 	for i := range events {
-		if err := s.require(c, sluice.VerbPublish, authz.Target{Namespace: c.Param("ns"), Path: events[i].Path}); err != nil {
+		if err := s.rights.Require(c, sluice.VerbPublish, authz.Target{Namespace: c.Param("ns"), Path: events[i].Path}); err != nil {
 			return err
 		}
 	}
@@ -65,13 +66,36 @@ func (s *Server) publishNow(c echo.Context, events []sluice.Event) error {
 	}{stored})
 }
 
+// admitAppend returns the checks before an append to a stream, the same as for publishing.
+func (s *Server) admitAppend(c echo.Context, size int) func(context.Context, []sluice.Event) error {
+	ns, answers, stamp := c.Param("ns"), s.answerable(c), s.stamp(c)
+	return func(ctx context.Context, events []sluice.Event) error {
+		if s.opts.Quota != nil {
+			if err := s.opts.Quota.Take(ns, len(events), size, time.Now()); err != nil {
+				return err
+			}
+		}
+		if err := inheritTrace(c.Request().Header, events); err != nil {
+			return err
+		}
+		if err := s.catalogued(ns, events); err != nil {
+			return err
+		}
+		stamp(events)
+		if s.opts.Causes == nil {
+			return nil
+		}
+		return s.opts.Causes.CheckNew(ctx, ns, answers, events)
+	}
+}
+
 func (s *Server) listEvents(c echo.Context) error {
 	q, err := eventQuery(c)
 	if err != nil {
 		return err
 	}
-	if q.Visible = s.visible(c, sluice.VerbRead); q.Visible != nil && q.Pattern == "" {
-		q.Pattern = s.granted(c) // nothing else is visible, so the rest need not be read
+	if q.Visible = s.rights.Visible(c, sluice.VerbRead); q.Visible != nil && q.Pattern == "" {
+		q.Pattern = s.rights.Granted(c) // nothing else is visible, so the rest need not be read
 	}
 	page, err := s.opts.Log.Read(c.Request().Context(), c.Param("ns"), q)
 	if err == nil {
@@ -80,7 +104,7 @@ func (s *Server) listEvents(c echo.Context) error {
 	if err != nil {
 		return err
 	}
-	if page.Events, err = s.shown(c, sluice.VerbRead, page.Events); err != nil {
+	if page.Events, err = s.rights.Shown(c, sluice.VerbRead, page.Events); err != nil {
 		return err
 	}
 	return c.JSONBlob(http.StatusOK, renderEvents(page))
@@ -116,7 +140,7 @@ func placeParam(c echo.Context, name string) string {
 
 func eventQuery(c echo.Context) (EventQuery, error) {
 	q := EventQuery{Pattern: sluice.Pattern(c.QueryParam("pattern")), Since: placeParam(c, "since"), Until: placeParam(c, "until")}
-	if err := onlyParams(c, "pattern", "types", "since", "until", "limit", "cursor"); err != nil {
+	if err := httpkit.OnlyParams(c, "pattern", "types", "since", "until", "limit", "cursor"); err != nil {
 		return q, err
 	}
 	var err error
@@ -136,16 +160,16 @@ func eventQuery(c echo.Context) (EventQuery, error) {
 			return q, err
 		}
 	}
-	if q.After, err = listCursor(c); err != nil {
+	if q.After, err = httpkit.ListCursor(c); err != nil {
 		return q, err
 	}
-	q.Limit, err = limit(c)
+	q.Limit, err = httpkit.Limit(c)
 	return q, err
 }
 
 // getEvent finds an event by its sequence, or else by its id, which may be a number too.
 func (s *Server) getEvent(c echo.Context) error {
-	name, err := eventOf(c)
+	name, err := httpkit.Param(c, "event")
 	if err != nil {
 		return err
 	}
@@ -153,7 +177,7 @@ func (s *Server) getEvent(c echo.Context) error {
 	if err != nil {
 		return err
 	}
-	if ok, err := s.shows(c, sluice.VerbRead, &event); err != nil || !ok {
+	if ok, err := s.rights.Shows(c, sluice.VerbRead, &event); err != nil || !ok {
 		return cmp.Or(err, authz.Concealed())
 	}
 	return c.Blob(http.StatusOK, structuredType, event.AppendJSON(nil))

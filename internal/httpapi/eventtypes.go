@@ -10,6 +10,7 @@ import (
 
 	"github.com/labstack/echo/v4"
 
+	"github.com/sluice-io/sluice/internal/httpapi/httpkit"
 	"github.com/sluice-io/sluice/pkg/sluice"
 )
 
@@ -62,25 +63,25 @@ type eventTypeRequest struct {
 
 func (s *Server) putEventType(c echo.Context) error {
 	var req eventTypeRequest
-	if err := bind(c, &req); err != nil {
+	if err := httpkit.Bind(c, &req); err != nil {
 		return err
 	}
-	revision, err := ifMatch(c)
+	revision, err := httpkit.IfMatch(c)
 	if err != nil {
 		return err
 	}
-	name, err := paramOf(c, "type")
+	name, err := httpkit.Param(c, "type")
 	if err != nil {
 		return err
 	}
 	stored, created, err := s.opts.EventTypes.Put(c.Request().Context(), sluice.EventType{
 		Namespace: c.Param("ns"), Type: name, Description: req.Description, Schema: req.Schema,
 		SummaryFields: req.SummaryFields, StaticLabels: req.StaticLabels, Revision: revision,
-	}, by(c))
+	}, httpkit.By(c))
 	if err != nil {
 		return err
 	}
-	etag(c, stored.Revision)
+	httpkit.SetETag(c, stored.Revision)
 	if created {
 		return c.JSON(http.StatusCreated, stored)
 	}
@@ -88,7 +89,7 @@ func (s *Server) putEventType(c echo.Context) error {
 }
 
 func (s *Server) getEventType(c echo.Context) error {
-	name, err := paramOf(c, "type")
+	name, err := httpkit.Param(c, "type")
 	if err != nil {
 		return err
 	}
@@ -96,20 +97,20 @@ func (s *Server) getEventType(c echo.Context) error {
 	if err != nil {
 		return err
 	}
-	etag(c, t.Revision)
+	httpkit.SetETag(c, t.Revision)
 	return c.JSON(http.StatusOK, t)
 }
 
 func (s *Server) deleteEventType(c echo.Context) error {
-	revision, err := ifMatch(c)
+	revision, err := httpkit.IfMatch(c)
 	if err != nil {
 		return err
 	}
-	name, err := paramOf(c, "type")
+	name, err := httpkit.Param(c, "type")
 	if err != nil {
 		return err
 	}
-	if err := s.opts.EventTypes.Delete(c.Request().Context(), c.Param("ns"), name, revision, by(c)); err != nil {
+	if err := s.opts.EventTypes.Delete(c.Request().Context(), c.Param("ns"), name, revision, httpkit.By(c)); err != nil {
 		return err
 	}
 	return c.NoContent(http.StatusNoContent)
@@ -124,10 +125,10 @@ type eventTypeList struct {
 // listEventTypes lists event types, newest first; the cursor is the name of the last one on the
 // previous page.
 func (s *Server) listEventTypes(c echo.Context) error {
-	if err := onlyParams(c, "limit", "cursor"); err != nil {
+	if err := httpkit.OnlyParams(c, "limit", "cursor"); err != nil {
 		return err
 	}
-	most, err := limit(c)
+	most, err := httpkit.Limit(c)
 	if err != nil {
 		return err
 	}

@@ -10,6 +10,7 @@ import (
 	"github.com/labstack/echo/v4"
 	"golang.org/x/time/rate"
 
+	"github.com/sluice-io/sluice/internal/httpapi/httpkit"
 	"github.com/sluice-io/sluice/pkg/sluice"
 )
 
@@ -109,7 +110,7 @@ func (f *failures) forget(now time.Time) {
 // is only told to wait. Requests with a valid token never get here, whatever other clients behind
 // the same address do.
 func (s *Server) refuse(c echo.Context, err error) error {
-	if e := public(err); e.Code != sluice.Unauthenticated || !guesses(c, e) {
+	if e := httpkit.Public(err); e.Code != sluice.Unauthenticated || !guesses(c, e) {
 		return err // a request without a token is not a guess
 	}
 	addr, _ := netip.ParseAddr(c.RealIP()) // the zero address is a source, too

@@ -12,6 +12,7 @@ import (
 
 	"github.com/sluice-io/sluice/internal/authz"
 	"github.com/sluice-io/sluice/internal/feed"
+	"github.com/sluice-io/sluice/internal/httpapi/httpkit"
 	"github.com/sluice-io/sluice/pkg/sluice"
 )
 
@@ -61,11 +62,11 @@ func (s *Server) openFeed(c echo.Context) (*feed.Feed, error) {
 
 func feedWish(c echo.Context) (feed.Wish, error) {
 	w := feed.Wish{
-		Namespace: c.Param("ns"), Caller: caller(c),
+		Namespace: c.Param("ns"), Caller: httpkit.Caller(c),
 		// A reconnecting browser repeats its first request.
 		Since: cmp.Or(strings.TrimSpace(c.Request().Header.Get(headerLastEventID)), placeParam(c, "since")),
 	}
-	if err := onlyParams(c, append([]string{
+	if err := httpkit.OnlyParams(c, append([]string{
 		"pattern", "since", "projection", "buffer", "coalesce_labels", "coalesce_window_ms", "coalesce_keep", "coalesce", "ticket",
 	}, filterParams()...)...); err != nil {
 		return w, err
@@ -161,18 +162,18 @@ func (s *Server) feedEnd(who sluice.Caller, namespace string, err error) (*sluic
 	if s.opts.Stopping != nil && s.opts.Stopping.Err() != nil {
 		err = sluice.Errorf(sluice.Unavailable, "the server is shutting down; reconnect after the last sequence")
 	}
-	e := conceal(who, public(err))
+	e := httpkit.Conceal(who, httpkit.Public(err))
 	if e.Code == sluice.Forbidden && !who.Unbounded() && s.opts.Access.Sees(who, namespace, time.Now()) != nil {
-		e = public(authz.Concealed()) // it may no longer see the namespace
+		e = httpkit.Public(authz.Concealed()) // it may no longer see the namespace
 	}
 	if e.Code == sluice.NotFound && !who.Unbounded() {
 		e = sluice.Errorf(sluice.NotFound, "the feed has ended: its namespace was deleted, or you lost access")
 	}
-	said := failureError{Code: e.Code, Message: e.Message, Details: e.Details}
+	said := httpkit.FailureError{Code: e.Code, Message: e.Message, Details: e.Details}
 	if said.Details == nil {
 		said.Details = map[string]any{}
 	}
-	text, failed := json.Marshal(map[string]failureError{"error": said})
+	text, failed := json.Marshal(map[string]httpkit.FailureError{"error": said})
 	if failed != nil {
 		return e, []byte(`{"error":{"code":"internal"}}`)
 	}

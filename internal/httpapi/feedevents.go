@@ -14,6 +14,7 @@ import (
 	"github.com/labstack/echo/v4"
 
 	"github.com/sluice-io/sluice/internal/feed"
+	"github.com/sluice-io/sluice/internal/httpapi/httpkit"
 	"github.com/sluice-io/sluice/pkg/sluice"
 )
 
@@ -21,7 +22,7 @@ import (
 // after the request, and end with their connection; over HTTP/2, with several requests per
 // connection, they are sent within the request.
 func (s *Server) openEvents(c echo.Context, f *feed.Feed) error {
-	w := &eventWriter{feed: f, who: caller(c), namespace: c.Param("ns"), pieces: &s.pieces}
+	w := &eventWriter{feed: f, who: httpkit.Caller(c), namespace: c.Param("ns"), pieces: &s.pieces}
 	h := c.Response().Header()
 	h.Set(echo.HeaderContentType, "text/event-stream")
 	h.Set("X-Accel-Buffering", "no")

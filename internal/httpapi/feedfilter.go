@@ -9,7 +9,7 @@ import (
 
 	"github.com/labstack/echo/v4"
 
-	"github.com/sluice-io/sluice/internal/subscription"
+	"github.com/sluice-io/sluice/internal/strictjson"
 	"github.com/sluice-io/sluice/pkg/sluice"
 )
 
@@ -103,8 +103,8 @@ func nestedFilter(text string) (f sluice.Filter, err error) {
 	if !utf8.ValidString(text) || !json.Valid([]byte(text)) {
 		return f, sluice.Errorf(sluice.InvalidRequest, `filter: write JSON such as {"types":["order.*"],"labels":{"region":["eu"]}}`).With("field", "filter")
 	}
-	if err = checkJSON([]byte(text)); err == nil {
-		f, err = subscription.DecodeFilter(json.RawMessage(text))
+	if err = strictjson.Check([]byte(text)); err == nil {
+		f, err = strictjson.DecodeFilter(json.RawMessage(text))
 	}
 	if e, ok := errors.AsType[*sluice.Error](err); ok {
 		return f, &sluice.Error{Code: e.Code, Message: "filter: " + e.Message, Details: e.Details}

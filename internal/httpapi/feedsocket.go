@@ -11,6 +11,7 @@ import (
 	"github.com/labstack/echo/v4"
 
 	"github.com/sluice-io/sluice/internal/feed"
+	"github.com/sluice-io/sluice/internal/httpapi/httpkit"
 	"github.com/sluice-io/sluice/internal/websocket"
 	"github.com/sluice-io/sluice/pkg/sluice"
 )
@@ -40,7 +41,7 @@ func (s *Server) openSocket(c echo.Context, f *feed.Feed) error {
 		f.Close()
 		return err
 	}
-	w := &feedSocket{feed: f, conn: conn, who: caller(c), namespace: c.Param("ns"), pieces: &s.pieces}
+	w := &feedSocket{feed: f, conn: conn, who: httpkit.Caller(c), namespace: c.Param("ns"), pieces: &s.pieces}
 	c.Set(afterKey, after{
 		run:  func(ctx context.Context, end context.CancelFunc) error { return s.serveSocket(ctx, end, w) },
 		sent: conn.Sent,

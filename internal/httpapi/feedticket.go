@@ -11,6 +11,7 @@ import (
 
 	"github.com/sluice-io/sluice/internal/authz"
 	"github.com/sluice-io/sluice/internal/grants"
+	"github.com/sluice-io/sluice/internal/httpapi/httpkit"
 	"github.com/sluice-io/sluice/pkg/sluice"
 )
 
@@ -28,7 +29,7 @@ func feedOptions(c echo.Context) error {
 	if c.Path() == ticketRoute {
 		methods = "POST, OPTIONS"
 	}
-	allow(c, methods, echo.HeaderAuthorization, echo.HeaderContentType, echo.HeaderCacheControl, headerLastEventID, echo.HeaderXRequestID)
+	httpkit.Preflight(c, methods, echo.HeaderAuthorization, echo.HeaderContentType, echo.HeaderCacheControl, headerLastEventID, echo.HeaderXRequestID)
 	return c.NoContent(http.StatusNoContent)
 }
 
@@ -50,7 +51,7 @@ func (s *Server) postTicket(c echo.Context) error {
 		return err
 	}
 	var req ticketRequest
-	if err := bind(c, &req); err != nil {
+	if err := httpkit.Bind(c, &req); err != nil {
 		return err
 	}
 	ttl := grants.DefaultTicket
@@ -61,11 +62,11 @@ func (s *Server) postTicket(c echo.Context) error {
 	if _, err := s.opts.Namespaces.Namespace(c.Request().Context(), ns); err != nil {
 		return err
 	}
-	text, until, err := a.Ticket(caller(c), ns, ttl)
+	text, until, err := a.Ticket(httpkit.Caller(c), ns, ttl)
 	if err != nil {
 		return err
 	}
-	at := s.baseURL() + strings.Replace(feedRoute, ":ns", ns, 1) + "?" + url.Values{"ticket": {text}}.Encode()
+	at := strings.TrimSuffix(s.opts.Streams.PublicURL, "/") + strings.Replace(feedRoute, ":ns", ns, 1) + "?" + url.Values{"ticket": {text}}.Encode()
 	return c.JSON(http.StatusCreated, feedTicket{text, until, at})
 }
 

@@ -7,12 +7,13 @@ import (
 	"github.com/labstack/echo/v4"
 
 	"github.com/sluice-io/sluice/internal/grants"
+	"github.com/sluice-io/sluice/internal/httpapi/httpkit"
 	"github.com/sluice-io/sluice/pkg/sluice"
 )
 
 // whoami returns the caller and its grant.
 func (s *Server) whoami(c echo.Context) error {
-	who := caller(c)
+	who := httpkit.Caller(c)
 	answer := struct {
 		Principal sluice.Principal `json:"principal"`
 		Grant     *sluice.Grant    `json:"grant,omitempty"` // nil for root
@@ -42,15 +43,15 @@ func (s *Server) mintGrant(c echo.Context) error {
 		return err
 	}
 	var wish grants.Wish
-	if err := bind(c, &wish); err != nil {
+	if err := httpkit.Bind(c, &wish); err != nil {
 		return err
 	}
-	minted, err := a.Mint(c.Request().Context(), caller(c), wish)
+	minted, err := a.Mint(c.Request().Context(), httpkit.Caller(c), wish)
 	if err != nil {
 		return err
 	}
 	c.Response().Header().Set(echo.HeaderLocation, "/v1/grants/"+minted.ID)
-	etag(c, minted.Revision)
+	httpkit.SetETag(c, minted.Revision)
 	return c.JSON(http.StatusCreated, minted)
 }
 
@@ -66,17 +67,17 @@ func (s *Server) listGrants(c echo.Context) error {
 	if err != nil {
 		return err
 	}
-	if err := onlyParams(c, "principal", "namespace", "state", "limit", "cursor"); err != nil {
+	if err := httpkit.OnlyParams(c, "principal", "namespace", "state", "limit", "cursor"); err != nil {
 		return err
 	}
-	if err := oneOf(c, "state", "active", "all"); err != nil {
+	if err := httpkit.OneOf(c, "state", "active", "all"); err != nil {
 		return err
 	}
-	most, err := limit(c)
+	most, err := httpkit.Limit(c)
 	if err != nil {
 		return err
 	}
-	page, next := a.Grants(caller(c), grants.GrantQuery{
+	page, next := a.Grants(httpkit.Caller(c), grants.GrantQuery{
 		Principal: sluice.Principal(c.QueryParam("principal")), Namespace: c.QueryParam("namespace"),
 		Active: c.QueryParam("state") == "active", After: c.QueryParam("cursor"), Limit: most,
 	})
@@ -91,11 +92,11 @@ func (s *Server) getGrant(c echo.Context) error {
 	if err != nil {
 		return err
 	}
-	g, err := a.Grant(caller(c), c.Param("grant"))
+	g, err := a.Grant(httpkit.Caller(c), c.Param("grant"))
 	if err != nil {
 		return err
 	}
-	etag(c, g.Revision)
+	httpkit.SetETag(c, g.Revision)
 	return c.JSON(http.StatusOK, g)
 }
 
@@ -108,14 +109,14 @@ func (s *Server) renewGrant(c echo.Context) error {
 	var req struct {
 		ExpiresAt time.Time `json:"expires_at"`
 	}
-	if err := bind(c, &req); err != nil {
+	if err := httpkit.Bind(c, &req); err != nil {
 		return err
 	}
-	minted, err := a.Renew(c.Request().Context(), caller(c), c.Param("grant"), req.ExpiresAt)
+	minted, err := a.Renew(c.Request().Context(), httpkit.Caller(c), c.Param("grant"), req.ExpiresAt)
 	if err != nil {
 		return err
 	}
-	etag(c, minted.Revision)
+	httpkit.SetETag(c, minted.Revision)
 	return c.JSON(http.StatusOK, minted)
 }
 
@@ -125,11 +126,11 @@ func (s *Server) revokeGrant(c echo.Context) error {
 	if err != nil {
 		return err
 	}
-	g, err := a.Revoke(c.Request().Context(), caller(c), c.Param("grant"))
+	g, err := a.Revoke(c.Request().Context(), httpkit.Caller(c), c.Param("grant"))
 	if err != nil {
 		return err
 	}
-	etag(c, g.Revision)
+	httpkit.SetETag(c, g.Revision)
 	return c.JSON(http.StatusOK, g)
 }
 
@@ -144,7 +145,7 @@ func (s *Server) verifyToken(c echo.Context) error {
 		Verb   sluice.Verb    `json:"verb"`
 		Object *sluice.Object `json:"object"`
 	}
-	if err := bind(c, &req); err != nil {
+	if err := httpkit.Bind(c, &req); err != nil {
 		return err
 	}
 	if req.Token == "" {

@@ -16,6 +16,7 @@ import (
 
 	"github.com/labstack/echo/v4"
 
+	"github.com/sluice-io/sluice/internal/httpapi/httpkit"
 	"github.com/sluice-io/sluice/internal/model"
 	"github.com/sluice-io/sluice/internal/shutdown"
 	"github.com/sluice-io/sluice/pkg/sluice"
@@ -78,13 +79,13 @@ func (s *Server) once(c echo.Context, handle echo.HandlerFunc) error {
 // answerKey returns the key of a response, from the caller's grant (names are not unique), the
 // route and the Idempotency-Key.
 func answerKey(c echo.Context, given string) string {
-	who := caller(c)
+	who := httpkit.Caller(c)
 	return hashOf(string(who.Principal), who.Grant, c.Request().URL.EscapedPath(), c.Request().URL.RawQuery, given)
 }
 
 // hashRequest returns a hash of the request, and restores its body.
 func hashRequest(c echo.Context) (string, error) {
-	data, err := body(c)
+	data, err := httpkit.Body(c)
 	if err != nil {
 		return "", err
 	}

@@ -7,6 +7,7 @@ import (
 
 	"github.com/labstack/echo/v4"
 
+	"github.com/sluice-io/sluice/internal/httpapi/httpkit"
 	"github.com/sluice-io/sluice/pkg/sluice"
 )
 
@@ -46,7 +47,7 @@ type rotateKeyRequest struct {
 
 func (s *Server) rotateKey(c echo.Context) error {
 	var req rotateKeyRequest
-	if err := bind(c, &req); err != nil {
+	if err := httpkit.Bind(c, &req); err != nil {
 		return err
 	}
 	overlap := defaultOverlap
@@ -56,7 +57,7 @@ func (s *Server) rotateKey(c echo.Context) error {
 	if overlap < 0 {
 		return sluice.Errorf(sluice.InvalidRequest, "overlap %s is negative", overlap).With("field", "overlap")
 	}
-	key, err := s.opts.Keys.RotateKey(c.Request().Context(), overlap, by(c))
+	key, err := s.opts.Keys.RotateKey(c.Request().Context(), overlap, httpkit.By(c))
 	if err != nil {
 		return err
 	}

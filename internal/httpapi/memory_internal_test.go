@@ -7,10 +7,10 @@ import (
 	"runtime"
 	"strings"
 	"testing"
-	"testing/iotest"
 
 	"github.com/stretchr/testify/require"
 
+	"github.com/sluice-io/sluice/internal/strictjson"
 	"github.com/sluice-io/sluice/internal/subscription"
 	"github.com/sluice-io/sluice/pkg/sluice"
 )
@@ -37,10 +37,10 @@ func TestBodies_CostFourTimesTheirSize(t *testing.T) { //nolint:paralleltest // 
 	}
 	decode := func(target any) func([]byte) error {
 		return func(data []byte) error {
-			if err := checkJSON(data); err != nil {
+			if err := strictjson.Check(data); err != nil {
 				return err
 			}
-			return subscription.Decode(data, target)
+			return strictjson.Decode(data, target)
 		}
 	}
 	event := `{"specversion":"1.0","id":"1","source":"/s","type":"t","path":"/a"}`
@@ -82,24 +82,10 @@ func nestedNames(size int) []byte {
 	return b.Bytes()
 }
 
-func TestReadAll_TakesWhatComes(t *testing.T) {
-	t.Parallel()
-	for _, size := range []int{0, 1, 511, 512, 513, 5000} {
-		want := bytes.Repeat([]byte("x"), size)
-		for _, length := range []int64{-1, 0, int64(size), int64(size) + 1000} {
-			got, err := readAll(iotest.OneByteReader(bytes.NewReader(want)), length)
-			require.NoError(t, err)
-			require.Equal(t, string(want), string(got))
-		}
+func many(n int) string {
+	var b strings.Builder
+	for i := range n {
+		fmt.Fprintf(&b, `,"k%d":%d`, i, i)
 	}
-	_, err := readAll(iotest.TimeoutReader(iotest.OneByteReader(strings.NewReader("abc"))), -1)
-	require.ErrorIs(t, err, iotest.ErrTimeout)
-}
-
-func TestReadAll_AllocatesWhatHasCome(t *testing.T) { //nolint:paralleltest // it counts what the process allocates
-	data := make([]byte, 8<<20)
-	got := allocated(func() { _, _ = readAll(bytes.NewReader(data), int64(len(data))) })
-	require.LessOrEqual(t, got, uint64(4*len(data)))
-	got = allocated(func() { _, _ = readAll(strings.NewReader("x"), 8<<20) })
-	require.LessOrEqual(t, got, uint64(64<<10), "what is announced only costs nothing")
+	return "{" + b.String()[1:] + "}"
 }

@@ -12,6 +12,8 @@ import (
 	"github.com/google/uuid"
 	"github.com/labstack/echo/v4"
 
+	"github.com/sluice-io/sluice/internal/httpapi/dstreams"
+	"github.com/sluice-io/sluice/internal/httpapi/httpkit"
 	"github.com/sluice-io/sluice/internal/model"
 	"github.com/sluice-io/sluice/pkg/sluice"
 )
@@ -119,7 +121,7 @@ func servedOf(c echo.Context) served {
 	req, res := c.Request(), c.Response()
 	return served{
 		level: levelOf(c), method: req.Method, path: req.URL.Path, route: c.Path(), id: res.Header().Get(echo.HeaderXRequestID),
-		status: res.Status, bytes: res.Size, principal: caller(c).Principal,
+		status: res.Status, bytes: res.Size, principal: httpkit.Caller(c).Principal,
 	}
 }
 
@@ -139,7 +141,7 @@ func (s *Server) log(ctx context.Context, r served, took time.Duration, err erro
 		attrs = append(attrs, slog.String("principal", string(r.principal)))
 	}
 	if err != nil {
-		attrs = append(attrs, slog.String("code", string(public(err).Code)))
+		attrs = append(attrs, slog.String("code", string(httpkit.Public(err).Code)))
 	}
 	if r.status >= http.StatusInternalServerError || r.level == slog.LevelError {
 		attrs = append(attrs, slog.Any("error", err))
@@ -165,5 +167,5 @@ func isProbe(route string) bool {
 
 // isAPI reports whether a path requires authentication.
 func isAPI(path string) bool {
-	return path == "/v1" || strings.HasPrefix(path, "/v1/") || isStream(path)
+	return path == "/v1" || strings.HasPrefix(path, "/v1/") || dstreams.IsStream(path)
 }

@@ -9,6 +9,7 @@ import (
 	"github.com/labstack/echo/v4"
 
 	"github.com/sluice-io/sluice/internal/filter"
+	"github.com/sluice-io/sluice/internal/httpapi/httpkit"
 	"github.com/sluice-io/sluice/pkg/sluice"
 )
 
@@ -94,7 +95,7 @@ type capabilityList struct {
 }
 
 func (s *Server) capabilities(c echo.Context) error {
-	if err := onlyParams(c, "namespace"); err != nil {
+	if err := httpkit.OnlyParams(c, "namespace"); err != nil {
 		return err
 	}
 	labels, err := s.coalesceLabels(c)
@@ -146,7 +147,7 @@ func (s *Server) limits() map[string]int64 {
 		"attribute_bytes": sluice.MaxAttribute,
 		"batch_events":    maxBatch,
 		"body_bytes":      s.opts.MaxBody,
-		"page_elements":   maxLimit,
+		"page_elements":   httpkit.MaxLimit,
 		"window":          sluice.MaxWindow,
 		"secret_bytes":    sluice.MinSecretBytes,
 		"causation_hops":  sluice.MaxHops,
@@ -168,7 +169,7 @@ func (s *Server) coalesceLabels(c echo.Context) (map[string][]string, error) {
 	labels := map[string][]string{}
 	only := c.QueryParam("namespace")
 	if only != "" {
-		if err := s.sees(c, only); err != nil {
+		if err := s.rights.Sees(c, only); err != nil {
 			return nil, err
 		}
 		if _, err := s.opts.Namespaces.Namespace(c.Request().Context(), only); err != nil {
@@ -182,7 +183,7 @@ func (s *Server) coalesceLabels(c echo.Context) (map[string][]string, error) {
 	for _, t := range s.opts.Catalogue.All() {
 		sees, asked := seen[t.Namespace]
 		if !asked {
-			sees = s.sees(c, t.Namespace) == nil
+			sees = s.rights.Sees(c, t.Namespace) == nil
 			seen[t.Namespace] = sees
 		}
 		if !sees || only != "" && only != t.Namespace {

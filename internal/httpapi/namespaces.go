@@ -9,6 +9,7 @@ import (
 	"github.com/labstack/echo/v4"
 
 	"github.com/sluice-io/sluice/internal/authz"
+	"github.com/sluice-io/sluice/internal/httpapi/httpkit"
 	"github.com/sluice-io/sluice/pkg/sluice"
 )
 
@@ -24,10 +25,10 @@ type namespaceRequest struct {
 
 func (s *Server) putNamespace(c echo.Context) error {
 	var req namespaceRequest
-	if err := bind(c, &req); err != nil {
+	if err := httpkit.Bind(c, &req); err != nil {
 		return err
 	}
-	revision, err := ifMatch(c)
+	revision, err := httpkit.IfMatch(c)
 	if err != nil {
 		return err
 	}
@@ -44,11 +45,11 @@ func (s *Server) putNamespace(c echo.Context) error {
 		}
 		ns.Label = req.Label
 	}
-	stored, created, err := s.opts.Namespaces.PutNamespace(c.Request().Context(), ns, by(c))
+	stored, created, err := s.opts.Namespaces.PutNamespace(c.Request().Context(), ns, httpkit.By(c))
 	if err != nil {
 		return err
 	}
-	etag(c, stored.Revision)
+	httpkit.SetETag(c, stored.Revision)
 	stored = s.shownNamespace(c, stored)
 	if created {
 		return c.JSON(http.StatusCreated, stored)
@@ -59,7 +60,7 @@ func (s *Server) putNamespace(c echo.Context) error {
 // shownNamespace returns a namespace as visible to the caller, with its label, which is stored with
 // the permissions. The usage is only for callers that may read the whole namespace.
 func (s *Server) shownNamespace(c echo.Context, ns sluice.Namespace) sluice.Namespace {
-	if s.require(c, sluice.VerbRead, authz.Target{Namespace: ns.Name}) != nil {
+	if s.rights.Require(c, sluice.VerbRead, authz.Target{Namespace: ns.Name}) != nil {
 		ns.Usage = nil
 	}
 	if s.opts.Authority != nil {
@@ -74,12 +75,12 @@ func (s *Server) getNamespace(c echo.Context) error {
 	if err != nil {
 		return err
 	}
-	etag(c, ns.Revision)
+	httpkit.SetETag(c, ns.Revision)
 	return c.JSON(http.StatusOK, s.shownNamespace(c, ns))
 }
 
 func (s *Server) deleteNamespace(c echo.Context) error {
-	if err := s.opts.Namespaces.DeleteNamespace(c.Request().Context(), c.Param("ns"), by(c)); err != nil {
+	if err := s.opts.Namespaces.DeleteNamespace(c.Request().Context(), c.Param("ns"), httpkit.By(c)); err != nil {
 		return err
 	}
 	return c.NoContent(http.StatusNoContent)
@@ -94,10 +95,10 @@ type namespaceList struct {
 // listNamespaces lists namespaces, newest first; the cursor is the name of the last one on the
 // previous page.
 func (s *Server) listNamespaces(c echo.Context) error {
-	if err := onlyParams(c, "limit", "cursor"); err != nil {
+	if err := httpkit.OnlyParams(c, "limit", "cursor"); err != nil {
 		return err
 	}
-	most, err := limit(c)
+	most, err := httpkit.Limit(c)
 	if err != nil {
 		return err
 	}
@@ -105,7 +106,7 @@ func (s *Server) listNamespaces(c echo.Context) error {
 	if err != nil {
 		return err
 	}
-	all = slices.DeleteFunc(all, func(ns sluice.Namespace) bool { return s.sees(c, ns.Name) != nil })
+	all = slices.DeleteFunc(all, func(ns sluice.Namespace) bool { return s.rights.Sees(c, ns.Name) != nil })
 	for i := range all {
 		all[i] = s.shownNamespace(c, all[i])
 	}

@@ -20,6 +20,7 @@ import (
 	"github.com/sluice-io/sluice/internal/explain"
 	"github.com/sluice-io/sluice/internal/feed"
 	"github.com/sluice-io/sluice/internal/grants"
+	"github.com/sluice-io/sluice/internal/httpapi/httpkit"
 	"github.com/sluice-io/sluice/internal/model"
 	"github.com/sluice-io/sluice/internal/subscription"
 	"github.com/sluice-io/sluice/pkg/sluice"
@@ -228,7 +229,7 @@ func TestTheSchemasHaveTheFieldsOfTheBodies(t *testing.T) {
 // codes returns the error codes that package sluice declares, and the one that only HTTP knows.
 func codes(t *testing.T) []sluice.Code {
 	t.Helper()
-	all := append(constants[sluice.Code](t, "../../pkg/sluice/error.go", "Code"), methodNotAllowed, unsupportedMedia)
+	all := append(constants[sluice.Code](t, "../../pkg/sluice/error.go", "Code"), httpkit.MethodNotAllowed, httpkit.UnsupportedMedia)
 	slices.Sort(all)
 	return all
 }
@@ -272,7 +273,7 @@ func TestTheDocumentAndTheStatusTableAgree(t *testing.T) {
 	require.Equal(t, codes(t), enum)
 	require.Len(t, table, len(enum))
 	for _, code := range enum {
-		require.InDelta(t, status(code), table[string(code)], 0, code)
+		require.InDelta(t, httpkit.Status(code), table[string(code)], 0, code)
 	}
 }
 
@@ -339,7 +340,7 @@ func TestStatusesOfCallbacksAreThoseOfS1(t *testing.T) {
 	all := constants[sluice.Code](t, "../../pkg/sluice/wake.go", "Code")
 	require.Len(t, all, len(contract))
 	for _, code := range all {
-		require.Equal(t, contract[code], status(code), code)
+		require.Equal(t, contract[code], httpkit.Status(code), code)
 	}
 }
 
@@ -351,7 +352,7 @@ func TestStatusesAreThoseOfTheContract(t *testing.T) {
 		401: {sluice.Unauthenticated},
 		403: {sluice.Forbidden, sluice.CapabilityRequired},
 		404: {sluice.NotFound, sluice.SubscriptionMissing},
-		405: {methodNotAllowed},
+		405: {httpkit.MethodNotAllowed},
 		409: {sluice.Conflict, sluice.SubscriptionDiffers, sluice.EventLoopDetected},
 		410: {sluice.WindowExceeded, sluice.StreamGone},
 		412: {sluice.RevisionMismatch},
@@ -360,7 +361,7 @@ func TestStatusesAreThoseOfTheContract(t *testing.T) {
 			sluice.InsecureURL, sluice.BlockedAddress, sluice.UnknownFilter, sluice.Ambiguous, sluice.SecretTooShort,
 			sluice.WakeNotSupported, sluice.UnknownEventType, sluice.InvalidEventData, sluice.Unprocessable,
 		},
-		415: {unsupportedMedia},
+		415: {httpkit.UnsupportedMedia},
 		429: {sluice.QuotaExceeded},
 		500: {sluice.Internal},
 		503: {sluice.Unavailable},
@@ -368,7 +369,7 @@ func TestStatusesAreThoseOfTheContract(t *testing.T) {
 	var all []sluice.Code
 	for want, list := range contract {
 		for _, code := range list {
-			require.Equal(t, want, status(code), code)
+			require.Equal(t, want, httpkit.Status(code), code)
 			all = append(all, code)
 		}
 	}

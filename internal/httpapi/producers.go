@@ -10,6 +10,7 @@ import (
 
 	"github.com/labstack/echo/v4"
 
+	"github.com/sluice-io/sluice/internal/httpapi/httpkit"
 	"github.com/sluice-io/sluice/pkg/sluice"
 )
 
@@ -29,11 +30,11 @@ type Producers interface {
 }
 
 // producer returns the publishing principal.
-func producer(c echo.Context) string { return by(c) }
+func producer(c echo.Context) string { return httpkit.By(c) }
 
 // answerable returns the principal that is marked unsafe if the event is part of a loop.
 func (s *Server) answerable(c echo.Context) string {
-	if who := caller(c); !who.Unbounded() && s.opts.Access != nil {
+	if who := httpkit.Caller(c); !who.Unbounded() && s.opts.Access != nil {
 		return string(s.opts.Access.Answers(who, c.Param("ns"), time.Now()))
 	}
 	return producer(c)
@@ -42,7 +43,7 @@ func (s *Server) answerable(c echo.Context) string {
 // stamp returns a function that sets the producer of events, overriding their own attributes
 // (S4-80).
 func (s *Server) stamp(c echo.Context) func([]sluice.Event) {
-	who, authType := caller(c), sluice.AuthTypeOf(caller(c).Principal)
+	who, authType := httpkit.Caller(c), sluice.AuthTypeOf(httpkit.Caller(c).Principal)
 	if s.opts.Access != nil {
 		authType = s.opts.Access.AuthType(who)
 	}
@@ -62,10 +63,10 @@ type unsafeList struct {
 // listUnsafe lists unsafe producers, most recent first; the cursor is the last one on the previous
 // page.
 func (s *Server) listUnsafe(c echo.Context) error {
-	if err := onlyParams(c, "limit", "cursor"); err != nil {
+	if err := httpkit.OnlyParams(c, "limit", "cursor"); err != nil {
 		return err
 	}
-	most, err := limit(c)
+	most, err := httpkit.Limit(c)
 	if err != nil {
 		return err
 	}
@@ -91,11 +92,11 @@ func (s *Server) listUnsafe(c echo.Context) error {
 }
 
 func (s *Server) clearUnsafe(c echo.Context) error {
-	name, err := paramOf(c, "producer")
+	name, err := httpkit.Param(c, "producer")
 	if err != nil {
 		return err
 	}
-	if err := s.opts.Producers.ClearProducer(c.Request().Context(), name, by(c)); err != nil {
+	if err := s.opts.Producers.ClearProducer(c.Request().Context(), name, httpkit.By(c)); err != nil {
 		return err
 	}
 	return c.NoContent(http.StatusNoContent)

@@ -6,6 +6,7 @@ import (
 
 	"github.com/labstack/echo/v4"
 
+	"github.com/sluice-io/sluice/internal/httpapi/httpkit"
 	"github.com/sluice-io/sluice/internal/subscription"
 	"github.com/sluice-io/sluice/pkg/sluice"
 )
@@ -20,7 +21,7 @@ func (s *Server) startReplay(c echo.Context) error {
 		Rate     sluice.Rate     `json:"rate"`
 		DryRun   bool            `json:"dry_run"`
 	}
-	if err := bind(c, &req); err != nil {
+	if err := httpkit.Bind(c, &req); err != nil {
 		return err
 	}
 	want := subscription.ReplayRequest{From: placeIn(req.From), To: placeIn(req.To), Types: req.Types, EventIDs: req.EventIDs, Rate: req.Rate}
@@ -28,7 +29,7 @@ func (s *Server) startReplay(c echo.Context) error {
 		if err := s.paysForSend(c); err != nil {
 			return err
 		}
-		rep, err := s.opts.Registry.Replay(c.Request().Context(), c.Param("id"), want, by(c))
+		rep, err := s.opts.Registry.Replay(c.Request().Context(), c.Param("id"), want, httpkit.By(c))
 		if err != nil {
 			return err
 		}
@@ -58,7 +59,7 @@ type replayList struct {
 }
 
 func (s *Server) listReplays(c echo.Context) error {
-	if err := onlyParams(c); err != nil {
+	if err := httpkit.OnlyParams(c); err != nil {
 		return err
 	}
 	all, err := s.opts.Registry.Replays(c.Request().Context(), c.Param("id"))
@@ -77,7 +78,7 @@ func (s *Server) getReplay(c echo.Context) error {
 }
 
 func (s *Server) cancelReplay(c echo.Context) error {
-	rep, err := s.opts.Registry.CancelReplay(c.Request().Context(), c.Param("id"), c.Param("replay"), by(c))
+	rep, err := s.opts.Registry.CancelReplay(c.Request().Context(), c.Param("id"), c.Param("replay"), httpkit.By(c))
 	if err != nil {
 		return err
 	}

@@ -3,6 +3,7 @@ package httpapi
 import (
 	"errors"
 
+	"github.com/sluice-io/sluice/internal/httpapi/dstreams"
 	"github.com/sluice-io/sluice/pkg/sluice"
 )
 
@@ -18,8 +19,8 @@ type Room interface {
 func grows(r route) bool {
 	switch r.method + " " + r.path {
 	case "POST /v1/namespaces/:ns/events",
-		"PUT " + streamsBase + ":ns/*",
-		"POST " + streamsBase + ":ns/*",
+		"PUT " + dstreams.Streams,
+		"POST " + dstreams.Streams,
 		"POST /v1/subscriptions",
 		"PUT /v1/subscriptions/:id",
 		"POST /v1/subscriptions/:id/test",
@@ -30,8 +31,8 @@ func grows(r route) bool {
 		"POST /v1/grants/:grant/renew",
 		"PUT /v1/namespaces/:ns/watches/:id",
 		"PUT /v1/namespaces/:ns/appointments/:id",
-		"PUT " + oneDsub,
-		"POST " + oneDsub + "/streams",
+		"PUT " + dstreams.Subscription,
+		"POST " + dstreams.Subscription + "/streams",
 		"PUT /v1/namespaces/:ns/event-types/:type":
 		return true
 	}

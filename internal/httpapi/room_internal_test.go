@@ -6,6 +6,7 @@ import (
 
 	"github.com/stretchr/testify/require"
 
+	"github.com/sluice-io/sluice/internal/httpapi/dstreams"
 	"github.com/sluice-io/sluice/pkg/sluice"
 )
 
@@ -19,10 +20,10 @@ func TestGrows_NamesEveryRouteThatAdds(t *testing.T) {
 		"PATCH /v1/subscriptions/:id": true, "POST /v1/subscriptions/:id/pause": true, "POST /v1/subscriptions/:id/resume": true,
 		"POST /v1/subscriptions/:id/secret/rotate": true, "POST /v1/subscriptions/:id/seek": true, "POST /v1/subscriptions/:id/replays/:replay/cancel": true,
 		"POST /v1/subscriptions/:id/deliveries/:event/discard": true,
-		"POST " + oneDsub + "/claim":                           true, "POST " + oneDsub + "/callback": true, "POST " + oneDsub + "/ack": true, "POST " + oneDsub + "/release": true,
+		"POST " + dstreams.Subscription + "/claim":             true, "POST " + dstreams.Subscription + "/callback": true, "POST " + dstreams.Subscription + "/ack": true, "POST " + dstreams.Subscription + "/release": true,
 	}
 	seen := map[string]bool{}
-	for _, r := range (&Server{}).routes() {
+	for _, r := range New(Options{Metrics: http.NotFoundHandler()}).routes() {
 		name := r.method + " " + r.path
 		seen[name] = true
 		writes := r.method == http.MethodPost || r.method == http.MethodPut || r.method == http.MethodPatch

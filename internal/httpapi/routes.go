@@ -5,6 +5,7 @@ import (
 
 	"github.com/labstack/echo/v4"
 
+	"github.com/sluice-io/sluice/internal/httpapi/dstreams"
 	"github.com/sluice-io/sluice/pkg/sluice"
 )
 
@@ -73,25 +74,28 @@ func (s *Server) routes() []route {
 		{http.MethodGet, "/v1/namespaces/:ns/state/*", somewhere(sluice.VerbRead), s.getState},
 	}
 	all = append(all, s.accessRoutes()...)
-	all = append(all, s.dsubRoutes()...)
 	all = append(all, s.scheduleRoutes()...)
 	all = append(all, s.streamRoutes()...)
 	all = append(all, s.watchRoutes()...)
 	return append(all, s.subscriptionRoutes()...)
 }
 
+// streamRoutes returns the routes of Durable Streams. Some have another meaning with parameters of S1.
 func (s *Server) streamRoutes() []route {
-	const one = streamsBase + ":ns/*"
-	return []route{
-		{http.MethodOptions, one, open, s.streamOptions},
-		// A fork also requires reading its source; the registry checks as for POST
-		// /v1/subscriptions.
-		apart(route{http.MethodPut, one, streaming(sluice.VerbPublish), s.putStream}, anybody, s.putWake),
-		{http.MethodPost, one, streaming(sluice.VerbPublish), s.postStream},
-		apart(route{http.MethodGet, one, streaming(sluice.VerbRead), s.getStream}, ownedHere, s.getWakes),
-		{http.MethodHead, one, streaming(sluice.VerbRead), s.headStream},
-		apart(route{http.MethodDelete, one, streaming(sluice.VerbPublish), s.deleteStream}, ownedHere, s.deleteWake),
+	var all []route
+	for _, r := range s.streams.Routes() {
+		one := route{r.Method, r.Path, func(_ *Server, c echo.Context) error { return r.Demand(c) }, r.Handle}
+		switch r.Method + " " + r.Path {
+		case "PUT " + dstreams.Streams: // the registry checks as for POST /v1/subscriptions
+			one = apart(one, anybody, s.putWake)
+		case "GET " + dstreams.Streams:
+			one = apart(one, ownedHere, s.getWakes)
+		case "DELETE " + dstreams.Streams:
+			one = apart(one, ownedHere, s.deleteWake)
+		}
+		all = append(all, one)
 	}
+	return all
 }
 
 func (s *Server) accessRoutes() []route {

@@ -11,6 +11,7 @@ import (
 	"github.com/labstack/echo/v4"
 
 	"github.com/sluice-io/sluice/internal/authz"
+	"github.com/sluice-io/sluice/internal/httpapi/httpkit"
 	"github.com/sluice-io/sluice/internal/model"
 	"github.com/sluice-io/sluice/pkg/sluice"
 )
@@ -86,7 +87,7 @@ func (s *Server) schedule(c echo.Context, e sluice.Event, when time.Time) error 
 	if s.opts.Scheduled == nil {
 		return sluice.Errorf(sluice.Unprocessable, "this server does not support scheduled events; omit %s", sluice.AttributeDeliverAt)
 	}
-	ctx, who := c.Request().Context(), caller(c)
+	ctx, who := c.Request().Context(), httpkit.Caller(c)
 	e.Namespace = c.Param("ns")
 	stored, err := s.opts.Scheduled.Published(ctx, &e)
 	if err == nil {
@@ -116,14 +117,14 @@ func (s *Server) schedule(c echo.Context, e sluice.Event, when time.Time) error 
 // repeated returns an error (Conflict) if the caller may not see the event at a sequence, which has
 // the same ID as another one.
 func (s *Server) repeated(c echo.Context, e *sluice.Event, seq uint64) error {
-	if caller(c).Unbounded() {
+	if httpkit.Caller(c).Unbounded() {
 		return nil
 	}
 	stored, err := s.opts.Log.EventAt(c.Request().Context(), c.Param("ns"), seq)
 	if err != nil {
 		return err
 	}
-	shown, err := s.shows(c, sluice.VerbPublish, &stored)
+	shown, err := s.rights.Shows(c, sluice.VerbPublish, &stored)
 	if err == nil && !shown {
 		err = e.OtherEvent()
 	}
@@ -133,10 +134,10 @@ func (s *Server) repeated(c echo.Context, e *sluice.Event, seq uint64) error {
 // ofScheduled reports whether the caller manages a scheduled event: it may publish on its path, and
 // see it. The event is hidden from other callers.
 func (s *Server) ofScheduled(c echo.Context, is *model.Scheduled) (bool, error) {
-	if caller(c).Unbounded() {
+	if httpkit.Caller(c).Unbounded() {
 		return true, nil
 	}
-	return s.shows(c, sluice.VerbPublish, &is.Event)
+	return s.rights.Shows(c, sluice.VerbPublish, &is.Event)
 }
 
 func (s *Server) listScheduled(c echo.Context) error {
@@ -162,7 +163,7 @@ const maxTurns = 5
 func (s *Server) scheduledPage(c echo.Context, q scheduledQuery) (page []model.Scheduled, next string, err error) {
 	place := q.after
 	want := func(path sluice.Path) bool {
-		return q.pattern.Match(path) && s.require(c, sluice.VerbPublish, authz.Target{Namespace: c.Param("ns"), Path: path}) == nil
+		return q.pattern.Match(path) && s.rights.Require(c, sluice.VerbPublish, authz.Target{Namespace: c.Param("ns"), Path: path}) == nil
 	}
 	for range maxTurns {
 		var all []model.Scheduled
@@ -196,7 +197,7 @@ type scheduledQuery struct {
 }
 
 func scheduledQueryOf(c echo.Context) (q scheduledQuery, err error) {
-	if err = onlyParams(c, "pattern", "limit", "cursor"); err != nil {
+	if err = httpkit.OnlyParams(c, "pattern", "limit", "cursor"); err != nil {
 		return q, err
 	}
 	q.pattern = "/**"
@@ -208,7 +209,7 @@ func scheduledQueryOf(c echo.Context) (q scheduledQuery, err error) {
 	if q.after, err = scheduledPlace(c); err != nil {
 		return q, err
 	}
-	q.limit, err = limit(c)
+	q.limit, err = httpkit.Limit(c)
 	return q, err
 }
 
@@ -291,10 +292,10 @@ func appendScheduled(b []byte, is *model.Scheduled) []byte {
 
 // scheduledOf returns the request's scheduled event.
 func (s *Server) scheduledOf(c echo.Context) (model.Scheduled, error) {
-	if err := onlyParams(c); err != nil {
+	if err := httpkit.OnlyParams(c); err != nil {
 		return model.Scheduled{}, err
 	}
-	id, err := eventOf(c)
+	id, err := httpkit.Param(c, "event")
 	if err != nil {
 		return model.Scheduled{}, err
 	}
@@ -322,7 +323,7 @@ func (s *Server) cancelScheduled(c echo.Context) error {
 	if err != nil {
 		return err
 	}
-	if err := s.opts.Scheduled.Cancel(c.Request().Context(), is, caller(c).Principal); err != nil {
+	if err := s.opts.Scheduled.Cancel(c.Request().Context(), is, httpkit.Caller(c).Principal); err != nil {
 		return err
 	}
 	return c.NoContent(http.StatusNoContent)

@@ -11,6 +11,7 @@ import (
 	"github.com/labstack/echo/v4/middleware"
 
 	"github.com/sluice-io/sluice/internal/authz"
+	"github.com/sluice-io/sluice/internal/httpapi/dstreams"
 	"github.com/sluice-io/sluice/internal/model"
 	"github.com/sluice-io/sluice/pkg/sluice"
 )
@@ -41,8 +42,8 @@ func (s *Server) secured() echo.HandlerFunc {
 	return func(c echo.Context) error {
 		c.Response().Header().Set("Cross-Origin-Resource-Policy", "same-origin")
 		c.Response().Header().Set(echo.HeaderCacheControl, "no-store")
-		if isStream(c.Request().URL.Path) || isFeed(c.Path()) {
-			crossOrigin(c.Response().Header())
+		if dstreams.IsStream(c.Request().URL.Path) || isFeed(c.Path()) {
+			dstreams.CrossOrigin(c.Response().Header())
 		}
 		return set(c)
 	}
@@ -72,7 +73,7 @@ func watching(s *Server, c echo.Context) error {
 		return sluice.Errorf(sluice.Unauthenticated, "metrics require the header Authorization: Bearer <token> with read access to everything; the setting http.metrics can open them")
 	}
 	c.SetRequest(c.Request().WithContext(model.WithCaller(c.Request().Context(), who)))
-	return s.require(c, sluice.VerbRead, authz.Target{})
+	return s.rights.Require(c, sluice.VerbRead, authz.Target{})
 }
 
 // isLocal reports whether a request comes from this machine, was not forwarded, and does not come

@@ -14,6 +14,8 @@ import (
 	"github.com/sluice-io/sluice/internal/explain"
 	"github.com/sluice-io/sluice/internal/feed"
 	"github.com/sluice-io/sluice/internal/grants"
+	"github.com/sluice-io/sluice/internal/httpapi/dstreams"
+	"github.com/sluice-io/sluice/internal/httpapi/httpkit"
 	"github.com/sluice-io/sluice/internal/keylock"
 	"github.com/sluice-io/sluice/internal/subscription"
 	"github.com/sluice-io/sluice/pkg/sluice"
@@ -158,9 +160,8 @@ type Options struct {
 	Appointments Appointments // nil: 503
 
 	Feeds   *feed.Engine // nil: 503
-	Streams Streams
+	Streams dstreams.Options
 	Wakes   Wakes // nil: 503
-	Dsubs   Dsubs
 
 	Answers     Answers // nil: 503 for requests with an Idempotency-Key
 	DeadLetters DeadLetters
@@ -183,6 +184,8 @@ type Options struct {
 // Server handles HTTP requests.
 type Server struct {
 	opts     Options
+	rights   httpkit.Rights
+	streams  *dstreams.Handler
 	echo     *echo.Echo
 	failures *failures
 	pieces   pieces
@@ -193,8 +196,6 @@ type Server struct {
 
 const (
 	defaultMaxBody      = 8 << 20
-	defaultMaxAppend    = 10 << 20
-	defaultLongPoll     = 30 * time.Second
 	defaultFailureEvery = 6 * time.Second
 )
 
@@ -202,15 +203,14 @@ const (
 func New(opts Options) *Server {
 	opts.Version = cmp.Or(opts.Version, "dev")
 	opts.MaxBody = cmp.Or(opts.MaxBody, defaultMaxBody)
-	opts.Streams.MaxBody = cmp.Or(opts.Streams.MaxBody, defaultMaxAppend)
-	opts.Streams.LongPoll = cmp.Or(opts.Streams.LongPoll, defaultLongPoll)
 	if opts.Logger == nil {
 		opts.Logger = slog.New(slog.DiscardHandler)
 	}
 	opts.MetricsFor = cmp.Or(opts.MetricsFor, MetricsLoopback)
-	s := &Server{opts: opts, echo: echo.New(), failures: newFailures(opts.FailureBurst, cmp.Or(opts.FailureEvery, defaultFailureEvery))}
+	s := &Server{opts: opts, rights: httpkit.Rights{Index: opts.Access}, echo: echo.New(), failures: newFailures(opts.FailureBurst, cmp.Or(opts.FailureEvery, defaultFailureEvery))}
+	s.streams = dstreams.New(opts.Streams, dstreams.Needs{Rights: s.rights, Admit: s.admitAppend, Deleted: s.ended, UntilStop: s.untilStop})
 	s.echo.IPExtractor = addressOf(opts.TrustedProxies)
-	s.echo.Pre(before(s.atRoot, rooted))
+	s.echo.Pre(before(s.streams.AtRoot, dstreams.Rooted))
 	s.echo.Use(before(s.secured()), s.observe, before(s.authenticate, s.fits))
 	for _, r := range s.routes() {
 		s.echo.Add(r.method, r.path, s.guard(r))

@@ -10,6 +10,7 @@ import (
 
 	"github.com/sluice-io/sluice/internal/authz"
 	"github.com/sluice-io/sluice/internal/filter"
+	"github.com/sluice-io/sluice/internal/httpapi/httpkit"
 	"github.com/sluice-io/sluice/pkg/sluice"
 )
 
@@ -18,8 +19,8 @@ func (s *Server) listState(c echo.Context) error {
 	if err != nil {
 		return err
 	}
-	if q.Visible = s.visible(c, sluice.VerbRead); q.Visible != nil && q.Pattern == "" {
-		q.Pattern = s.granted(c) // nothing else is visible, so the rest need not be read
+	if q.Visible = s.rights.Visible(c, sluice.VerbRead); q.Visible != nil && q.Pattern == "" {
+		q.Pattern = s.rights.Granted(c) // nothing else is visible, so the rest need not be read
 	}
 	var tooDear error
 	if q.Visible, err = s.wanted(c, q.Visible, &tooDear); err != nil {
@@ -36,7 +37,7 @@ func (s *Server) listState(c echo.Context) error {
 	if err = cmp.Or(tooDear, err); err != nil {
 		return err
 	}
-	if page.Events, err = s.shown(c, sluice.VerbRead, page.Events); err != nil {
+	if page.Events, err = s.rights.Shown(c, sluice.VerbRead, page.Events); err != nil {
 		return err
 	}
 	return c.JSONBlob(http.StatusOK, renderState(page))
@@ -104,7 +105,7 @@ func parseStateCursor(text string) (at, after uint64, err error) {
 }
 
 func stateQuery(c echo.Context) (q StateQuery, err error) {
-	if err = onlyParams(c, append([]string{"pattern", "at_seq", "limit", "cursor"}, filterParams()...)...); err != nil {
+	if err = httpkit.OnlyParams(c, append([]string{"pattern", "at_seq", "limit", "cursor"}, filterParams()...)...); err != nil {
 		return q, err
 	}
 	if pattern := c.QueryParam("pattern"); pattern != "" {
@@ -125,7 +126,7 @@ func stateQuery(c echo.Context) (q StateQuery, err error) {
 		}
 		q.At, q.After = at, after
 	}
-	q.Limit, err = limit(c)
+	q.Limit, err = httpkit.Limit(c)
 	return q, err
 }
 
@@ -144,14 +145,14 @@ func atSeq(c echo.Context) (uint64, error) {
 
 // getState returns the latest event on one path.
 func (s *Server) getState(c echo.Context) error {
-	if err := onlyParams(c, "at_seq"); err != nil {
+	if err := httpkit.OnlyParams(c, "at_seq"); err != nil {
 		return err
 	}
 	at, err := atSeq(c)
 	if err != nil {
 		return err
 	}
-	rest, err := paramOf(c, "*")
+	rest, err := httpkit.Param(c, "*")
 	if err != nil {
 		return err
 	}
@@ -167,7 +168,7 @@ func (s *Server) getState(c echo.Context) error {
 		return authz.Concealed()
 	}
 	event := page.Events[0]
-	if ok, err := s.shows(c, sluice.VerbRead, &event); err != nil || !ok {
+	if ok, err := s.rights.Shows(c, sluice.VerbRead, &event); err != nil || !ok {
 		return cmp.Or(err, authz.Concealed())
 	}
 	return c.Blob(http.StatusOK, structuredType, event.AppendJSON(nil))

@@ -7,6 +7,7 @@ import (
 
 	"github.com/labstack/echo/v4"
 
+	"github.com/sluice-io/sluice/internal/httpapi/httpkit"
 	"github.com/sluice-io/sluice/internal/subscription"
 	"github.com/sluice-io/sluice/pkg/sluice"
 )
@@ -23,14 +24,14 @@ func (s *Server) render(c echo.Context, code int, sub *sluice.Subscription) erro
 	if err := s.date(c, sub); err != nil {
 		return err
 	}
-	etag(c, sub.Revision)
+	httpkit.SetETag(c, sub.Revision)
 	return c.JSON(code, shown{s.hideURL(c, sub), sub.Endpoint.Secret})
 }
 
 // hideURL returns the subscription as visible to the caller: complete for its owner and root,
 // otherwise with only the host of its endpoint's URL, because path and query are often secrets.
 func (s *Server) hideURL(c echo.Context, sub *sluice.Subscription) *sluice.Subscription {
-	if caller(c).Unbounded() || s.isOwner(c, sub) {
+	if httpkit.Caller(c).Unbounded() || s.isOwner(c, sub) {
 		return sub
 	}
 	seen := *sub
@@ -52,7 +53,7 @@ func (s *Server) createSubscription(c echo.Context) error {
 	if err != nil {
 		return err
 	}
-	sub, created, err := s.opts.Registry.Create(c.Request().Context(), req, by(c))
+	sub, created, err := s.opts.Registry.Create(c.Request().Context(), req, httpkit.By(c))
 	if err != nil {
 		return err
 	}
@@ -64,7 +65,7 @@ func (s *Server) putSubscription(c echo.Context) error {
 	if err != nil {
 		return err
 	}
-	sub, created, err := s.opts.Registry.Put(c.Request().Context(), c.Param("id"), req, by(c))
+	sub, created, err := s.opts.Registry.Put(c.Request().Context(), c.Param("id"), req, httpkit.By(c))
 	if err != nil {
 		return err
 	}
@@ -72,7 +73,7 @@ func (s *Server) putSubscription(c echo.Context) error {
 }
 
 func subscriptionRequest(c echo.Context) (*subscription.Request, error) {
-	data, err := jsonBody(c)
+	data, err := httpkit.JSONBody(c)
 	if err != nil {
 		return nil, err
 	}
@@ -94,17 +95,17 @@ type subscriptionList struct {
 }
 
 func (s *Server) listSubscriptions(c echo.Context) error {
-	if err := onlyParams(c, "namespace", "mode", "state", "limit", "cursor"); err != nil {
+	if err := httpkit.OnlyParams(c, "namespace", "mode", "state", "limit", "cursor"); err != nil {
 		return err
 	}
-	most, err := limit(c)
+	most, err := httpkit.Limit(c)
 	if err != nil {
 		return err
 	}
-	if err := oneOf(c, "mode", string(sluice.Push), string(sluice.Wake)); err != nil {
+	if err := httpkit.OneOf(c, "mode", string(sluice.Push), string(sluice.Wake)); err != nil {
 		return err
 	}
-	if err := oneOf(c, "state", string(sluice.Active), string(sluice.Paused), string(sluice.Disabled), string(sluice.Suspended), string(sluice.Cancelled)); err != nil {
+	if err := httpkit.OneOf(c, "state", string(sluice.Active), string(sluice.Paused), string(sluice.Disabled), string(sluice.Suspended), string(sluice.Cancelled)); err != nil {
 		return err
 	}
 	page, err := s.opts.Registry.List(c.Request().Context(), subscription.Query{
@@ -137,15 +138,15 @@ func (s *Server) getSubscription(c echo.Context) error {
 }
 
 func (s *Server) patchSubscription(c echo.Context) error {
-	revision, err := ifMatch(c)
+	revision, err := httpkit.IfMatch(c)
 	if err != nil {
 		return err
 	}
-	patch, err := jsonBody(c)
+	patch, err := httpkit.JSONBody(c)
 	if err != nil {
 		return err
 	}
-	sub, err := s.opts.Registry.Patch(c.Request().Context(), c.Param("id"), patch, revision, by(c))
+	sub, err := s.opts.Registry.Patch(c.Request().Context(), c.Param("id"), patch, revision, httpkit.By(c))
 	if err != nil {
 		return err
 	}
@@ -153,14 +154,14 @@ func (s *Server) patchSubscription(c echo.Context) error {
 }
 
 func (s *Server) deleteSubscription(c echo.Context) error {
-	if err := s.opts.Registry.Delete(c.Request().Context(), c.Param("id"), by(c)); err != nil {
+	if err := s.opts.Registry.Delete(c.Request().Context(), c.Param("id"), httpkit.By(c)); err != nil {
 		return err
 	}
 	return c.NoContent(http.StatusNoContent)
 }
 
 func (s *Server) pauseSubscription(c echo.Context) error {
-	sub, err := s.opts.Registry.Pause(c.Request().Context(), c.Param("id"), by(c))
+	sub, err := s.opts.Registry.Pause(c.Request().Context(), c.Param("id"), httpkit.By(c))
 	if err != nil {
 		return err
 	}
@@ -168,7 +169,7 @@ func (s *Server) pauseSubscription(c echo.Context) error {
 }
 
 func (s *Server) resumeSubscription(c echo.Context) error {
-	sub, err := s.opts.Registry.Resume(c.Request().Context(), c.Param("id"), by(c))
+	sub, err := s.opts.Registry.Resume(c.Request().Context(), c.Param("id"), httpkit.By(c))
 	if err != nil {
 		return err
 	}
@@ -179,14 +180,14 @@ func (s *Server) rotateSecret(c echo.Context) error {
 	var req struct {
 		Overlap *sluice.Duration `json:"overlap"`
 	}
-	if err := bind(c, &req); err != nil {
+	if err := httpkit.Bind(c, &req); err != nil {
 		return err
 	}
 	overlap := subscription.DefaultOverlap
 	if req.Overlap != nil {
 		overlap = req.Overlap.Std()
 	}
-	sub, err := s.opts.Registry.Rotate(c.Request().Context(), c.Param("id"), overlap, by(c))
+	sub, err := s.opts.Registry.Rotate(c.Request().Context(), c.Param("id"), overlap, httpkit.By(c))
 	if err != nil {
 		return err
 	}
@@ -197,13 +198,13 @@ func (s *Server) seekSubscription(c echo.Context) error {
 	var req struct {
 		To json.RawMessage `json:"to"` // a string, or a number for a sequence
 	}
-	if err := bind(c, &req); err != nil {
+	if err := httpkit.Bind(c, &req); err != nil {
 		return err
 	}
 	if err := s.paysForSend(c); err != nil { // past events are sent again
 		return err
 	}
-	sub, err := s.opts.Registry.Seek(c.Request().Context(), c.Param("id"), placeIn(req.To), by(c))
+	sub, err := s.opts.Registry.Seek(c.Request().Context(), c.Param("id"), placeIn(req.To), httpkit.By(c))
 	if err != nil {
 		return err
 	}

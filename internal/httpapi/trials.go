@@ -6,6 +6,7 @@ import (
 
 	"github.com/labstack/echo/v4"
 
+	"github.com/sluice-io/sluice/internal/httpapi/httpkit"
 	"github.com/sluice-io/sluice/pkg/sluice"
 )
 
@@ -13,7 +14,7 @@ import (
 // on the latest events of a namespace's paths: one may cost stateCost, and a principal may send any
 // number at once. Operators do not wait. It returns the context's error if that ends first.
 func (s *Server) expressionTurn(c echo.Context, namespace string) (done func(), err error) {
-	who := caller(c)
+	who := httpkit.Caller(c)
 	if who.Unbounded() || s.opts.Access == nil {
 		return func() {}, nil
 	}
@@ -23,7 +24,7 @@ func (s *Server) expressionTurn(c echo.Context, namespace string) (done func(), 
 // payer returns the principal that is charged for the expressions of a request: the accountable
 // one; "" for an operator.
 func (s *Server) payer(c echo.Context, namespace string) string {
-	who := caller(c)
+	who := httpkit.Caller(c)
 	if who.Unbounded() || s.opts.Access == nil {
 		return ""
 	}
@@ -41,7 +42,7 @@ type trials struct {
 // QuotaExceeded, with retry_after, if the accountable principal already runs one; operators are not
 // limited.
 func (s *Server) enterTrial(c echo.Context, namespace string) (leave func(), err error) {
-	who := caller(c)
+	who := httpkit.Caller(c)
 	if who.Unbounded() || s.opts.Access == nil {
 		return func() {}, nil
 	}

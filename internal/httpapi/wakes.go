@@ -11,6 +11,7 @@ import (
 	"github.com/labstack/echo/v4"
 
 	"github.com/sluice-io/sluice/internal/authz"
+	"github.com/sluice-io/sluice/internal/httpapi/httpkit"
 	"github.com/sluice-io/sluice/internal/model"
 	"github.com/sluice-io/sluice/internal/shutdown"
 	"github.com/sluice-io/sluice/pkg/sluice"
@@ -70,7 +71,7 @@ type refusedError struct {
 // authentications: a callback token is a MAC that cannot be guessed, and many workers share an
 // address, so a late or replaced one must not block the others.
 func (s *Server) callback(c echo.Context) error {
-	namespace, err := paramOf(c, "ns")
+	namespace, err := httpkit.Param(c, "ns")
 	if err != nil {
 		return err
 	}
@@ -78,11 +79,11 @@ func (s *Server) callback(c echo.Context) error {
 	if err != nil {
 		return err
 	}
-	ctx, consumer, token := c.Request().Context(), calledBy(c.Request().URL), bearer(c.Request().Header)
+	ctx, consumer, token := c.Request().Context(), calledBy(c.Request().URL), httpkit.Bearer(c.Request().Header)
 	if err := wakes.Admit(ctx, namespace, consumer, token); err != nil {
 		return err
 	}
-	data, err := body(c)
+	data, err := httpkit.Body(c)
 	if err != nil {
 		return err
 	}
@@ -102,15 +103,6 @@ func (s *Server) callback(c echo.Context) error {
 func calledBy(u *url.URL) string {
 	_, rest, _ := strings.Cut(strings.TrimPrefix(u.EscapedPath(), "/callback/"), "/")
 	return rest
-}
-
-// bearer returns the request's bearer token, "" if it has none.
-func bearer(h http.Header) string {
-	scheme, token, _ := strings.Cut(h.Get(echo.HeaderAuthorization), " ")
-	if !strings.EqualFold(scheme, "Bearer") {
-		return ""
-	}
-	return strings.TrimSpace(token)
 }
 
 func isCallback(c echo.Context) bool { return c.Path() == callbackRoute }
@@ -175,14 +167,14 @@ type consumerList struct {
 
 // listConsumers lists a subscription's wake consumers by path.
 func (s *Server) listConsumers(c echo.Context) error {
-	if err := onlyParams(c, "state", "limit", "cursor"); err != nil {
+	if err := httpkit.OnlyParams(c, "state", "limit", "cursor"); err != nil {
 		return err
 	}
-	most, err := limit(c)
+	most, err := httpkit.Limit(c)
 	if err != nil {
 		return err
 	}
-	if err := oneOf(c, "state", string(sluice.WakeIdle), string(sluice.WakeWaking), string(sluice.WakeLive), string(sluice.WakeRemoved)); err != nil {
+	if err := httpkit.OneOf(c, "state", string(sluice.WakeIdle), string(sluice.WakeWaking), string(sluice.WakeLive), string(sluice.WakeRemoved)); err != nil {
 		return err
 	}
 	wakes, err := s.wakes()
@@ -210,7 +202,7 @@ func (s *Server) listConsumers(c echo.Context) error {
 
 // getConsumer shows one wake consumer.
 func (s *Server) getConsumer(c echo.Context) error {
-	name, err := paramOf(c, "consumer")
+	name, err := httpkit.Param(c, "consumer")
 	if err != nil {
 		return err
 	}

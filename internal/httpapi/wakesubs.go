@@ -6,6 +6,7 @@ import (
 
 	"github.com/labstack/echo/v4"
 
+	"github.com/sluice-io/sluice/internal/httpapi/httpkit"
 	"github.com/sluice-io/sluice/internal/subscription"
 	"github.com/sluice-io/sluice/pkg/sluice"
 )
@@ -74,7 +75,7 @@ type wakeSubscriptionList struct {
 
 // patternOf returns the pattern in a request's URL; %2A in it is * (S1-25).
 func patternOf(c echo.Context) (sluice.Pattern, error) {
-	rest, err := paramOf(c, "*")
+	rest, err := httpkit.Param(c, "*")
 	if err != nil {
 		return "", err
 	}
@@ -131,7 +132,7 @@ func (s *Server) putWake(c echo.Context) error {
 		return err
 	}
 	var wish wakeRequest
-	if err := bind(c, &wish); err != nil {
+	if err := httpkit.Bind(c, &wish); err != nil {
 		return err
 	}
 	if wish.Webhook == "" {
@@ -140,7 +141,7 @@ func (s *Server) putWake(c echo.Context) error {
 	sub, created, err := s.opts.Registry.Put(c.Request().Context(), id, &subscription.Request{
 		Namespace: c.Param("ns"), Mode: sluice.Wake, Pattern: pattern, Description: wish.Description,
 		Endpoint: sluice.Endpoint{URL: wish.Webhook, Handshake: wish.Handshake},
-	}, by(c))
+	}, httpkit.By(c))
 	if sluice.CodeOf(err) == sluice.InvalidRequest { // for an invalid URL, use the name of the field in the request
 		return cmp.Or(sluice.CheckURL("webhook", wish.Webhook), err)
 	}
@@ -184,7 +185,7 @@ func (s *Server) getWakes(c echo.Context) error {
 
 // deleteWake deletes a subscription and its consumers (S1-113, S1-114).
 func (s *Server) deleteWake(c echo.Context) error {
-	if err := s.opts.Registry.Delete(c.Request().Context(), subscriptionOf(c).ID, by(c)); err != nil {
+	if err := s.opts.Registry.Delete(c.Request().Context(), subscriptionOf(c).ID, httpkit.By(c)); err != nil {
 		return err
 	}
 	return c.NoContent(http.StatusNoContent)

@@ -11,6 +11,7 @@ import (
 	"github.com/labstack/echo/v4"
 
 	"github.com/sluice-io/sluice/internal/authz"
+	"github.com/sluice-io/sluice/internal/httpapi/httpkit"
 	"github.com/sluice-io/sluice/internal/model"
 	"github.com/sluice-io/sluice/pkg/sluice"
 )
@@ -62,14 +63,14 @@ func (s *Server) putWatch(c echo.Context) error {
 		return noWatches()
 	}
 	var req watchRequest
-	if err := bind(c, &req); err != nil {
+	if err := httpkit.Bind(c, &req); err != nil {
 		return err
 	}
-	id, err := paramOf(c, "id")
+	id, err := httpkit.Param(c, "id")
 	if err != nil {
 		return err
 	}
-	who := caller(c)
+	who := httpkit.Caller(c)
 	w := sluice.Watch{
 		ID: id, Namespace: c.Param("ns"), Pattern: req.Pattern, Filter: req.Filter, Trigger: cmp.Or(req.Trigger, sluice.TriggerEdge),
 		Cooldown: req.Cooldown, For: req.For, Action: req.Action, Description: req.Description,
@@ -79,10 +80,10 @@ func (s *Server) putWatch(c echo.Context) error {
 		return err
 	}
 	w.Pattern, _ = sluice.ParsePattern(string(w.Pattern)) // already validated
-	if err := s.require(c, sluice.VerbRead, authz.Target{Namespace: w.Namespace, Pattern: w.Pattern}); err != nil {
+	if err := s.rights.Require(c, sluice.VerbRead, authz.Target{Namespace: w.Namespace, Pattern: w.Pattern}); err != nil {
 		return err
 	}
-	if err := s.require(c, sluice.VerbPublish, authz.Target{Namespace: w.Namespace, Path: w.Action.Path}); err != nil {
+	if err := s.rights.Require(c, sluice.VerbPublish, authz.Target{Namespace: w.Namespace, Path: w.Action.Path}); err != nil {
 		return err
 	}
 	stored, created, err := s.opts.Watches.Put(c.Request().Context(), w, func(old *sluice.Watch) error {
@@ -116,7 +117,7 @@ func (s *Server) tryWatch(c echo.Context) error {
 		return noWatches()
 	}
 	var req trialRequest
-	if err := bind(c, &req); err != nil {
+	if err := httpkit.Bind(c, &req); err != nil {
 		return err
 	}
 	w := sluice.Watch{
@@ -127,7 +128,7 @@ func (s *Server) tryWatch(c echo.Context) error {
 		return err
 	}
 	w.Pattern, _ = sluice.ParsePattern(string(w.Pattern)) // already validated
-	if err := s.require(c, sluice.VerbRead, authz.Target{Namespace: w.Namespace, Pattern: w.Pattern}); err != nil {
+	if err := s.rights.Require(c, sluice.VerbRead, authz.Target{Namespace: w.Namespace, Pattern: w.Pattern}); err != nil {
 		return err
 	}
 	leave, err := s.enterTrial(c, w.Namespace)
@@ -135,7 +136,7 @@ func (s *Server) tryWatch(c echo.Context) error {
 		return err
 	}
 	defer leave()
-	who := caller(c)
+	who := httpkit.Caller(c)
 	is, err := s.opts.Watches.Try(c.Request().Context(), w, req.Since, func(ev *sluice.Event) bool {
 		return s.opts.Access.Shows(who, sluice.VerbRead, ev, time.Now()) == model.Pass
 	})
@@ -150,7 +151,7 @@ func (s *Server) watchOf(c echo.Context) (sluice.Watch, error) {
 	if s.opts.Watches == nil {
 		return sluice.Watch{}, noWatches()
 	}
-	id, err := paramOf(c, "id")
+	id, err := httpkit.Param(c, "id")
 	if err != nil {
 		return sluice.Watch{}, err
 	}
@@ -171,15 +172,15 @@ func (s *Server) watchOf(c echo.Context) (sluice.Watch, error) {
 // ownsInstruction reports whether the caller manages an instruction: its own, or one of a namespace
 // that it administers.
 func (s *Server) ownsInstruction(c echo.Context, namespace string, by sluice.Creator) (bool, error) {
-	admin := s.require(c, sluice.VerbAdmin, authz.Target{Namespace: namespace})
+	admin := s.rights.Require(c, sluice.VerbAdmin, authz.Target{Namespace: namespace})
 	switch {
 	case admin == nil:
 		return true, nil
 	case sluice.CodeOf(admin) == sluice.Unavailable:
 		return false, admin
 	}
-	who := caller(c)
-	return who.Principal == by.CreatedBy && s.opts.Access.Same(who, by.Grant, sluice.Object{Namespace: namespace}, time.Now()), nil
+	who := httpkit.Caller(c)
+	return who.Principal == by.CreatedBy && s.rights.Same(c, by.Grant, namespace), nil
 }
 
 func (s *Server) getWatch(c echo.Context) error {
@@ -195,7 +196,7 @@ func (s *Server) deleteWatch(c echo.Context) error {
 	if err != nil {
 		return err
 	}
-	if err := s.opts.Watches.Delete(c.Request().Context(), w, by(c)); err != nil {
+	if err := s.opts.Watches.Delete(c.Request().Context(), w, httpkit.By(c)); err != nil {
 		return err
 	}
 	return c.NoContent(http.StatusNoContent)
@@ -213,10 +214,10 @@ func (s *Server) listWatches(c echo.Context) error {
 	if s.opts.Watches == nil {
 		return noWatches()
 	}
-	if err := onlyParams(c, "limit", "cursor"); err != nil {
+	if err := httpkit.OnlyParams(c, "limit", "cursor"); err != nil {
 		return err
 	}
-	most, err := limit(c)
+	most, err := httpkit.Limit(c)
 	if err != nil {
 		return err
 	}

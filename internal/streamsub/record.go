@@ -276,6 +276,11 @@ const (
 // Error returns the message.
 func (r *Refusal) Error() string { return r.Message }
 
+// Public returns the error in the codes of the API.
+func (r *Refusal) Public() *sluice.Error {
+	return sluice.Errorf(sluice.Code(strings.ToLower(r.Code)), "%s", r.Message)
+}
+
 func refuse(code, format string, args ...any) *Refusal {
 	return &Refusal{Code: code, Message: fmt.Sprintf(format, args...)}
 }

@@ -10,6 +10,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/sluice-io/sluice/internal/filter"
+	"github.com/sluice-io/sluice/internal/strictjson"
 	"github.com/sluice-io/sluice/pkg/sluice"
 )
 
@@ -24,7 +25,7 @@ func FuzzDecodeFilter(f *testing.F) {
 	}
 	known := []string{"types", "sources", "subjects", "labels", "cel"}
 	f.Fuzz(func(t *testing.T, data, event []byte) {
-		decoded, err := DecodeFilter(data)
+		decoded, err := strictjson.DecodeFilter(data)
 		if err != nil {
 			require.Contains(t, []sluice.Code{sluice.InvalidRequest, sluice.UnknownFilter}, sluice.CodeOf(err), err)
 			return
@@ -46,7 +47,7 @@ func FuzzDecodeFilter(f *testing.F) {
 		require.NoError(t, err)
 		stored, err := json.Marshal(decoded)
 		require.NoError(t, err)
-		read, err := DecodeFilter(stored)
+		read, err := strictjson.DecodeFilter(stored)
 		require.NoError(t, err)
 		again, err := filter.Compile(read)
 		require.NoError(t, err)

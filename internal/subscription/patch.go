@@ -12,6 +12,7 @@ import (
 	jsonpatch "github.com/evanphx/json-patch/v5"
 
 	"github.com/sluice-io/sluice/internal/model"
+	"github.com/sluice-io/sluice/internal/strictjson"
 	"github.com/sluice-io/sluice/pkg/sluice"
 )
 
@@ -162,10 +163,10 @@ func applyPatch(sub *sluice.Subscription, patch []byte) error {
 		return sluice.Errorf(sluice.InvalidRequest, "the body is not a JSON merge patch")
 	}
 	next := patched{Subscription: sluice.Subscription{Enabled: true}}
-	if err := decodeExactly(merged, &next, sluice.InvalidRequest); err != nil {
+	if err := strictjson.DecodeExactly(merged, &next, sluice.InvalidRequest); err != nil {
 		return err
 	}
-	next.Subscription.Filter, err = DecodeFilter(next.Filter)
+	next.Subscription.Filter, err = strictjson.DecodeFilter(next.Filter)
 	if err != nil {
 		return err
 	}

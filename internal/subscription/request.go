@@ -6,6 +6,7 @@ import (
 	"strings"
 	"time"
 
+	"github.com/sluice-io/sluice/internal/strictjson"
 	"github.com/sluice-io/sluice/pkg/sluice"
 )
 
@@ -59,7 +60,7 @@ func (s *Start) UnmarshalJSON(data []byte) error {
 // unknown or of another type.
 func ParseRequest(body []byte) (*Request, error) {
 	var req Request
-	if err := decodeExactly(body, &req, sluice.InvalidRequest); err != nil {
+	if err := strictjson.DecodeExactly(body, &req, sluice.InvalidRequest); err != nil {
 		return nil, err
 	}
 	return &req, nil
@@ -105,7 +106,7 @@ func (r *Request) inOurs() bool {
 }
 
 func (r *Request) fill(sub *sluice.Subscription) error {
-	filter, err := DecodeFilter(r.Filter)
+	filter, err := strictjson.DecodeFilter(r.Filter)
 	if err != nil {
 		return err
 	}

@@ -1,111 +1,37 @@
-package httpapi
+package dstreams
 
 import (
 	"cmp"
-	"context"
 	"encoding/json"
 	"errors"
 	"net/http"
-	"net/url"
-	"slices"
-	"strings"
 	"time"
 
 	"github.com/labstack/echo/v4"
 
 	"github.com/sluice-io/sluice/internal/authz"
 	"github.com/sluice-io/sluice/internal/durable"
+	"github.com/sluice-io/sluice/internal/httpapi/httpkit"
 	"github.com/sluice-io/sluice/internal/jsonarray"
 	"github.com/sluice-io/sluice/internal/streamsub"
 	"github.com/sluice-io/sluice/pkg/sluice"
 )
 
-// Dsubs holds the dependencies of the handlers of stream subscriptions.
-type Dsubs struct {
-	Engine *streamsub.Engine
-	JWKS   func(context.Context) ([]byte, error) // the keys that sign notices, as a JWK set
-	KeyID  func() string                         // ID of the current signing key
-}
-
-const (
-	controlBase = streamsBase + ":ns/" + streamsub.ControlSegment
-	oneDsub     = controlBase + "/subscriptions/:id"
-
-	rootKey  = "root" // context key of the path below which its streams are
-	keptDsub = "wake" // context key of the request's subscription
-
-	maxControlBody = 1 << 20
-)
-
-func (s *Server) dsubRoutes() []route {
-	return []route{
-		{http.MethodGet, controlBase + "/jwks.json", open, s.dsubJWKS},
-		// The object is in the body.
-		{http.MethodPut, oneDsub, somewhere(sluice.VerbSubscribe), s.putDsub},
-		{http.MethodGet, oneDsub, dsubOwned, s.getDsub},
-		{http.MethodDelete, oneDsub, dsubOwned, s.deleteDsub},
-		{http.MethodPost, oneDsub + "/streams", dsubOwned, s.linkDsub}, // same as PUT
-		{http.MethodDelete, oneDsub + "/streams/*", dsubOwned, s.unlinkDsub},
-		{http.MethodPost, oneDsub + "/claim", dsubOwned, s.claimDsub},
-		{http.MethodPost, oneDsub + "/callback", working, s.callDsub(streamsub.Call{Kind: streamsub.Webhook})},
-		{http.MethodPost, oneDsub + "/ack", working, s.callDsub(streamsub.Call{Kind: streamsub.PullWake})},
-		{http.MethodPost, oneDsub + "/release", working, s.callDsub(streamsub.Call{Kind: streamsub.PullWake, Release: true})},
-	}
-}
-
-// isControl reports whether a route is one of the protocol's control requests.
-func isControl(route string) bool { return strings.HasPrefix(route, controlBase+"/") }
-
-// isForTokenless reports whether a control request needs no API token: workers send the token of a
-// wake, and the keys are public.
-func isForTokenless(route string) bool {
-	return isControl(route) && slices.Contains([]string{controlBase + "/jwks.json", oneDsub + "/callback", oneDsub + "/ack", oneDsub + "/release"}, route)
-}
-
-// rooted removes the part of a control request's path before the control segment, and stores it:
-// streams are named relative to it.
-func rooted(c echo.Context) error {
-	u := c.Request().URL
-	rest, isStream := strings.CutPrefix(u.EscapedPath(), streamsBase)
-	ns, rest, _ := strings.Cut(rest, "/")
-	root, control, isControl := strings.Cut("/"+rest, "/"+streamsub.ControlSegment+"/")
-	if !isStream || !isControl || root == "" {
-		return nil
-	}
-	plain, err := url.PathUnescape(root)
-	if err == nil {
-		_, err = sluice.ParsePath(plain)
-	}
-	if err != nil {
-		return nil //nolint:nilerr // the handler of the path reports the error
-	}
-	escaped := streamsBase + ns + "/" + streamsub.ControlSegment + "/" + control
-	path, err := url.PathUnescape(escaped)
-	if err != nil {
-		return nil //nolint:nilerr // the same
-	}
-	if u.Path = path; u.RawPath != "" {
-		u.RawPath = escaped
-	}
-	c.Set(rootKey, plain)
-	return nil
-}
-
 // dsubKey returns the key of the request's subscription.
 func dsubKey(c echo.Context) (streamsub.Key, error) {
-	id, err := paramOf(c, "id")
+	id, err := httpkit.Param(c, "id")
 	root, _ := c.Get(rootKey).(string) // none: the streams of the whole namespace
 	return streamsub.Key{Namespace: c.Param("ns"), Root: root, ID: id}, err
 }
 
 // dsubOwned requires that the subscription is the caller's, or one of a namespace that it
 // administers. Other subscriptions look missing (C14).
-func dsubOwned(s *Server, c echo.Context) error {
+func (s *Handler) dsubOwned(c echo.Context) error {
 	k, err := dsubKey(c)
 	if err != nil {
 		return err
 	}
-	wake, err := s.opts.Dsubs.Engine.Get(c.Request().Context(), k)
+	wake, err := s.opts.Subscriptions.Get(c.Request().Context(), k)
 	if err != nil {
 		return err
 	}
@@ -116,8 +42,8 @@ func dsubOwned(s *Server, c echo.Context) error {
 	return nil
 }
 
-func (s *Server) ownsDsub(c echo.Context, wake *streamsub.Subscription) error {
-	admin := s.require(c, sluice.VerbAdmin, authz.Target{Namespace: wake.Namespace})
+func (s *Handler) ownsDsub(c echo.Context, wake *streamsub.Subscription) error {
+	admin := s.needs.Rights.Require(c, sluice.VerbAdmin, authz.Target{Namespace: wake.Namespace})
 	switch {
 	case admin == nil || sluice.CodeOf(admin) == sluice.Unavailable:
 		return admin
@@ -126,10 +52,10 @@ func (s *Server) ownsDsub(c echo.Context, wake *streamsub.Subscription) error {
 	}
 	wishes := wake.Wishes()
 	if len(wishes) == 0 { // all its streams were unlinked
-		return s.opts.Access.Some(caller(c), sluice.VerbSubscribe, wake.Namespace, time.Now())
+		return s.needs.Rights.Some(c, sluice.VerbSubscribe, wake.Namespace)
 	}
 	for _, wish := range wishes {
-		if err := s.require(c, sluice.VerbSubscribe, authz.Target{Namespace: wish.Namespace, Pattern: wish.Pattern}); err != nil {
+		if err := s.needs.Rights.Require(c, sluice.VerbSubscribe, authz.Target{Namespace: wish.Namespace, Pattern: wish.Pattern}); err != nil {
 			return err
 		}
 	}
@@ -137,22 +63,22 @@ func (s *Server) ownsDsub(c echo.Context, wake *streamsub.Subscription) error {
 }
 
 // madeDsub reports whether the caller, under a grant, created the subscription.
-func (s *Server) madeDsub(c echo.Context, wake *streamsub.Subscription) bool {
-	who := caller(c)
-	return wake.Principal == who.Principal && s.opts.Access.Same(who, wake.Grant, sluice.Object{Namespace: wake.Namespace}, time.Now())
+func (s *Handler) madeDsub(c echo.Context, wake *streamsub.Subscription) bool {
+	who := httpkit.Caller(c)
+	return wake.Principal == who.Principal && s.needs.Rights.Same(c, wake.Grant, wake.Namespace)
 }
 
 // working requires a token of a wake of the subscription.
-func working(s *Server, c echo.Context) error {
+func (s *Handler) working(c echo.Context) error {
 	k, err := dsubKey(c)
 	if err != nil {
 		return err
 	}
-	return s.opts.Dsubs.Engine.Authentic(k, bearer(c.Request().Header))
+	return s.opts.Subscriptions.Authentic(k, httpkit.Bearer(c.Request().Header))
 }
 
-func (s *Server) dsubJWKS(c echo.Context) error {
-	set, err := s.opts.Dsubs.JWKS(c.Request().Context())
+func (s *Handler) dsubJWKS(c echo.Context) error {
+	set, err := s.opts.JWKS(c.Request().Context())
 	if err != nil {
 		return err
 	}
@@ -196,7 +122,7 @@ func (a *acknowledged) UnmarshalJSON(data []byte) (err error) {
 // controlBody parses the body of a control request. Unknown members are ignored, because the
 // protocol may grow.
 func controlBody(c echo.Context, target any) error {
-	data, err := jsonBody(c)
+	data, err := httpkit.JSONBody(c)
 	if err != nil {
 		return err
 	}
@@ -229,7 +155,7 @@ func (r *dsubRequest) config() streamsub.Config {
 	return c
 }
 
-func (s *Server) putDsub(c echo.Context) error {
+func (s *Handler) putDsub(c echo.Context) error {
 	k, err := dsubKey(c)
 	if err != nil {
 		return err
@@ -245,7 +171,7 @@ func (s *Server) putDsub(c echo.Context) error {
 	if err := s.mayDsub(c, k, config); err != nil {
 		return err
 	}
-	wake, created, err := s.opts.Dsubs.Engine.Create(c.Request().Context(), k, config, caller(c), func(there *streamsub.Subscription) bool {
+	wake, created, err := s.opts.Subscriptions.Create(c.Request().Context(), k, config, httpkit.Caller(c), func(there *streamsub.Subscription) bool {
 		return s.ownsDsub(c, there) == nil
 	})
 	if err != nil {
@@ -259,10 +185,10 @@ func (s *Server) putDsub(c echo.Context) error {
 }
 
 // mayDsub requires the verb subscribe for all requested streams, and publish for the wake stream.
-func (s *Server) mayDsub(c echo.Context, k streamsub.Key, config streamsub.Config) error {
+func (s *Handler) mayDsub(c echo.Context, k streamsub.Key, config streamsub.Config) error {
 	if config.Pattern != "" {
 		t := authz.Target{Namespace: k.Namespace, Pattern: sluice.Pattern(k.Path(config.Pattern))}
-		if err := s.require(c, sluice.VerbSubscribe, t); err != nil {
+		if err := s.needs.Rights.Require(c, sluice.VerbSubscribe, t); err != nil {
 			return err
 		}
 	}
@@ -274,7 +200,7 @@ func (s *Server) mayDsub(c echo.Context, k streamsub.Key, config streamsub.Confi
 	return s.mayLink(c, k, config.Streams)
 }
 
-func (s *Server) mayLink(c echo.Context, k streamsub.Key, paths []string) error {
+func (s *Handler) mayLink(c echo.Context, k streamsub.Key, paths []string) error {
 	for _, path := range paths {
 		if err := s.requireStream(c, sluice.VerbSubscribe, k.Path(path)); err != nil {
 			return err
@@ -289,16 +215,16 @@ func wake(c echo.Context) *streamsub.Subscription {
 	return found
 }
 
-func (s *Server) getDsub(c echo.Context) error { return s.showDsub(c, http.StatusOK, wake(c)) }
+func (s *Handler) getDsub(c echo.Context) error { return s.showDsub(c, http.StatusOK, wake(c)) }
 
-func (s *Server) deleteDsub(c echo.Context) error {
-	if err := s.opts.Dsubs.Engine.Delete(c.Request().Context(), wake(c).Key, caller(c).Principal); err != nil {
+func (s *Handler) deleteDsub(c echo.Context) error {
+	if err := s.opts.Subscriptions.Delete(c.Request().Context(), wake(c).Key, httpkit.Caller(c).Principal); err != nil {
 		return err
 	}
 	return c.NoContent(http.StatusNoContent)
 }
 
-func (s *Server) linkDsub(c echo.Context) error {
+func (s *Handler) linkDsub(c echo.Context) error {
 	var req struct {
 		Streams listed `json:"streams"`
 	}
@@ -316,18 +242,18 @@ func (s *Server) linkDsub(c echo.Context) error {
 	if err := s.mayLink(c, k, paths); err != nil {
 		return err
 	}
-	if err := s.opts.Dsubs.Engine.Link(c.Request().Context(), k, paths); err != nil {
+	if err := s.opts.Subscriptions.Link(c.Request().Context(), k, paths); err != nil {
 		return err
 	}
 	return c.NoContent(http.StatusNoContent)
 }
 
-func (s *Server) unlinkDsub(c echo.Context) error {
-	path, err := paramOf(c, "*")
+func (s *Handler) unlinkDsub(c echo.Context) error {
+	path, err := httpkit.Param(c, "*")
 	if err != nil {
 		return err
 	}
-	if err := s.opts.Dsubs.Engine.Unlink(c.Request().Context(), wake(c).Key, path); err != nil {
+	if err := s.opts.Subscriptions.Unlink(c.Request().Context(), wake(c).Key, path); err != nil {
 		return err
 	}
 	return c.NoContent(http.StatusNoContent)
@@ -342,14 +268,14 @@ type claimAnswer struct {
 	LeaseTTL   int64            `json:"lease_ttl_ms"`
 }
 
-func (s *Server) claimDsub(c echo.Context) error {
+func (s *Handler) claimDsub(c echo.Context) error {
 	var req struct {
 		Worker string `json:"worker"`
 	}
 	if err := controlBody(c, &req); err != nil {
 		return err
 	}
-	claim, err := s.opts.Dsubs.Engine.Claim(c.Request().Context(), wake(c).Key, req.Worker)
+	claim, err := s.opts.Subscriptions.Claim(c.Request().Context(), wake(c).Key, req.Worker)
 	if err != nil {
 		return err
 	}
@@ -386,7 +312,7 @@ type callAnswer struct {
 	NextWake bool `json:"next_wake"`
 }
 
-func (s *Server) callDsub(call streamsub.Call) echo.HandlerFunc {
+func (s *Handler) callDsub(call streamsub.Call) echo.HandlerFunc {
 	return func(c echo.Context) error {
 		k, err := dsubKey(c)
 		if err != nil {
@@ -397,11 +323,11 @@ func (s *Server) callDsub(call streamsub.Call) echo.HandlerFunc {
 			return err
 		}
 		said := call
-		said.Token, said.Wake, said.Generation, said.Done = bearer(c.Request().Header), req.Wake, req.Generation, req.Done
+		said.Token, said.Wake, said.Generation, said.Done = httpkit.Bearer(c.Request().Header), req.Wake, req.Generation, req.Done
 		if said.Acks, err = req.acks(); err != nil {
 			return err
 		}
-		woken, err := s.opts.Dsubs.Engine.Call(c.Request().Context(), k, said)
+		woken, err := s.opts.Subscriptions.Call(c.Request().Context(), k, said)
 		if err != nil {
 			return err
 		}

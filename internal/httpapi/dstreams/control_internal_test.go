@@ -1,4 +1,4 @@
-package httpapi
+package dstreams
 
 import (
 	"net/http"

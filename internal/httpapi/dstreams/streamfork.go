@@ -1,4 +1,4 @@
-package httpapi
+package dstreams
 
 import (
 	"regexp"
@@ -15,7 +15,7 @@ var wholeNumber = regexp.MustCompile(`^(0|[1-9][0-9]{0,14})$`)
 
 // forkWish returns the source of a new stream, nil without one. Forking a stream requires
 // permission to read it.
-func (s *Server) forkWish(c echo.Context) (*durable.ForkWish, error) {
+func (s *Handler) forkWish(c echo.Context) (*durable.ForkWish, error) {
 	h := c.Request().Header
 	from, offset, sub := h.Get(headerForkedFrom), h.Get(headerForkOffset), h.Values(headerForkSub)
 	if from == "" {

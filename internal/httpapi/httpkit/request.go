@@ -1,4 +1,4 @@
-package httpapi
+package httpkit
 
 import (
 	"errors"
@@ -12,17 +12,13 @@ import (
 
 	"github.com/labstack/echo/v4"
 
-	"github.com/sluice-io/sluice/internal/subscription"
+	"github.com/sluice-io/sluice/internal/model"
+	"github.com/sluice-io/sluice/internal/strictjson"
 	"github.com/sluice-io/sluice/pkg/sluice"
 )
 
-const (
-	defaultLimit = 100
-	maxLimit     = 1000
-)
-
-// body returns the request's body. Code TooLarge, or InvalidRequest if it is incomplete.
-func body(c echo.Context) ([]byte, error) {
+// Body returns the request's body. Code TooLarge, or InvalidRequest if it is incomplete.
+func Body(c echo.Context) ([]byte, error) {
 	data, err := readAll(c.Request().Body, c.Request().ContentLength)
 	if _, ok := errors.AsType[*http.MaxBytesError](err); ok {
 		return nil, fmt.Errorf("read body: %w", err)
@@ -56,20 +52,26 @@ func readAll(from io.Reader, length int64) ([]byte, error) {
 	}
 }
 
-// bind parses the request's body into target; an empty body is {}.
-func bind(c echo.Context, target any) error {
-	data, err := jsonBody(c)
+// JSONBody returns the request's body, which is unambiguous JSON or empty.
+func JSONBody(c echo.Context) ([]byte, error) {
+	data, err := Body(c)
+	if err != nil {
+		return nil, err
+	}
+	return data, strictjson.Check(data)
+}
+
+// Bind parses the request's body into target; an empty body is {}.
+func Bind(c echo.Context, target any) error {
+	data, err := JSONBody(c)
 	if err != nil || len(data) == 0 {
 		return err
 	}
-	return subscription.Decode(data, target)
+	return strictjson.Decode(data, target)
 }
 
-// eventOf returns the event in the request's path, with any characters in its ID.
-func eventOf(c echo.Context) (string, error) { return paramOf(c, "event") }
-
-// paramOf returns a parameter of the request's path, with any characters.
-func paramOf(c echo.Context, name string) (string, error) {
+// Param returns a parameter of the request's path, with any characters.
+func Param(c echo.Context, name string) (string, error) {
 	value := c.Param(name)
 	if c.Request().URL.RawPath == "" {
 		return value, nil // already decoded by the server
@@ -81,9 +83,9 @@ func paramOf(c echo.Context, name string) (string, error) {
 	return value, nil
 }
 
-// onlyParams returns an error (InvalidRequest) for an unknown query parameter, because ignoring it
+// OnlyParams returns an error (InvalidRequest) for an unknown query parameter, because ignoring it
 // would be misleading.
-func onlyParams(c echo.Context, known ...string) error {
+func OnlyParams(c echo.Context, known ...string) error {
 	for name, values := range c.QueryParams() {
 		if !slices.Contains(known, name) {
 			return sluice.Errorf(sluice.InvalidRequest, "query parameter %q is unknown; valid parameters are %s", name, strings.Join(known, ", ")).With("field", name)
@@ -95,42 +97,16 @@ func onlyParams(c echo.Context, known ...string) error {
 	return nil
 }
 
-// oneOf returns an error (InvalidRequest) unless the parameter is absent or one of the values.
-func oneOf(c echo.Context, name string, values ...string) error {
+// OneOf returns an error (InvalidRequest) unless the parameter is absent or one of the values.
+func OneOf(c echo.Context, name string, values ...string) error {
 	if got := c.QueryParam(name); got != "" && !slices.Contains(values, got) {
 		return sluice.Errorf(sluice.InvalidRequest, "%s %q: use one of %s", name, got, strings.Join(values, ", ")).With("field", name)
 	}
 	return nil
 }
 
-// limit returns the maximum number of elements of a list.
-func limit(c echo.Context) (int, error) {
-	text := c.QueryParam("limit")
-	if text == "" {
-		return defaultLimit, nil
-	}
-	n, err := strconv.Atoi(text)
-	if err != nil || n < 1 || n > maxLimit {
-		return 0, sluice.Errorf(sluice.InvalidRequest, "limit %q: use 1 to %d", text, maxLimit).With("field", "limit")
-	}
-	return n, nil
-}
-
-// listCursor returns the position from which a list continues, 0 for the start.
-func listCursor(c echo.Context) (uint64, error) {
-	text := c.QueryParam("cursor")
-	if text == "" {
-		return 0, nil
-	}
-	place, err := strconv.ParseUint(text, 10, 64)
-	if err != nil || place == 0 {
-		return 0, sluice.Errorf(sluice.InvalidRequest, "cursor %q does not belong to this list; send next_cursor unchanged", text).With("field", "cursor")
-	}
-	return place, nil
-}
-
-// ifMatch returns the revision in If-Match, 0 for any.
-func ifMatch(c echo.Context) (uint64, error) {
+// IfMatch returns the revision in If-Match, 0 for any.
+func IfMatch(c echo.Context) (uint64, error) {
 	text := strings.TrimSpace(c.Request().Header.Get("If-Match"))
 	if text == "" || text == "*" {
 		return 0, nil
@@ -142,7 +118,30 @@ func ifMatch(c echo.Context) (uint64, error) {
 	return revision, nil
 }
 
-// etag sets the ETag header to a revision.
-func etag(c echo.Context, revision uint64) {
+// SetETag sets the ETag header to a revision.
+func SetETag(c echo.Context, revision uint64) {
 	c.Response().Header().Set("ETag", strconv.Quote(strconv.FormatUint(revision, 10)))
+}
+
+// Bearer returns the request's bearer token, "" if it has none.
+func Bearer(h http.Header) string {
+	scheme, token, _ := strings.Cut(h.Get(echo.HeaderAuthorization), " ")
+	if !strings.EqualFold(scheme, "Bearer") {
+		return ""
+	}
+	return strings.TrimSpace(token)
+}
+
+// Caller returns the request's caller.
+func Caller(c echo.Context) sluice.Caller { return model.CallerFrom(c.Request().Context()) }
+
+// By returns the caller's principal, for the ledger.
+func By(c echo.Context) string { return string(Caller(c).Principal) }
+
+// Preflight sets, for a day, the methods and headers that pages of other origins may use.
+func Preflight(c echo.Context, methods string, headers ...string) {
+	h := c.Response().Header()
+	h.Set(echo.HeaderAccessControlAllowMethods, methods)
+	h.Set(echo.HeaderAccessControlAllowHeaders, strings.ToLower(strings.Join(headers, ", ")))
+	h.Set(echo.HeaderAccessControlMaxAge, "86400")
 }

@@ -1,25 +1,19 @@
-package httpapi
+package dstreams
 
 import (
-	"context"
 	"net/http"
 	"net/url"
 	"regexp"
-	"slices"
 	"strconv"
 	"strings"
 	"time"
 
 	"github.com/labstack/echo/v4"
 
-	"github.com/sluice-io/sluice/internal/authz"
 	"github.com/sluice-io/sluice/internal/durable"
-	"github.com/sluice-io/sluice/internal/streamsub"
+	"github.com/sluice-io/sluice/internal/httpapi/httpkit"
 	"github.com/sluice-io/sluice/pkg/sluice"
 )
-
-// streamsBase is the path prefix of streams; everything after the namespace's name is a path.
-const streamsBase = "/streams/"
 
 // Headers of Durable Streams.
 const (
@@ -44,48 +38,9 @@ const (
 // maxSafeInteger is the largest integer that every client represents exactly.
 const maxSafeInteger = 1<<53 - 1
 
-// Streams holds the dependencies of the handlers of Durable Streams.
-type Streams struct {
-	Engine    *durable.Engine
-	Anonymous []string      // namespaces with public streams
-	AtRoot    string        // namespace with streams also below /v1/stream/; "": none
-	LongPoll  time.Duration // how long a read waits for new data; default 30 s
-	MaxBody   int64         // maximum size of an append; default 10 MiB
-	PublicURL string        // public URL of the API; empty: relative URLs
-}
-
-// rootBase is the alternative path prefix of one namespace's streams, for protocol clients that
-// take only an origin.
-const rootBase = "/v1/stream/"
-
-const keptAtRoot = "at root" // context key for requests below rootBase
-
-// atRoot rewrites a request below rootBase to the path below the namespace.
-func (s *Server) atRoot(c echo.Context) error {
-	u := c.Request().URL
-	if s.opts.Streams.AtRoot == "" || !strings.HasPrefix(u.Path, rootBase) {
-		return nil
-	}
-	base := streamsBase + s.opts.Streams.AtRoot + "/"
-	if u.RawPath != "" {
-		rest, ok := strings.CutPrefix(u.RawPath, rootBase)
-		if !ok {
-			return nil // the prefix itself is percent-encoded: no resource
-		}
-		u.RawPath = base + rest
-	}
-	u.Path = base + strings.TrimPrefix(u.Path, rootBase)
-	c.Set(keptAtRoot, true)
-	return nil
-}
-
-func cameByRoot(c echo.Context) bool { return c.Get(keptAtRoot) != nil }
-
-func isStream(path string) bool { return strings.HasPrefix(path, streamsBase) }
-
-// crossOrigin allows pages of other origins to use the streams: their token is never added by a
+// CrossOrigin allows pages of other origins to use the streams: their token is never added by a
 // browser itself.
-func crossOrigin(h http.Header) {
+func CrossOrigin(h http.Header) {
 	h.Set("Cross-Origin-Resource-Policy", "cross-origin")
 	h.Set(echo.HeaderAccessControlAllowOrigin, "*")
 	h.Set(echo.HeaderAccessControlExposeHeaders, exposedHeaders)
@@ -96,24 +51,16 @@ const exposedHeaders = headerNextOffset + ", " + headerUpToDate + ", " + headerC
 	headerEpoch + ", " + headerProducerSeq + ", " + headerExpectedSeq + ", " + headerReceivedSeq + ", " + headerEncoding + ", ETag, " +
 	echo.HeaderLocation + ", " + echo.HeaderContentType + ", " + echo.HeaderXRequestID + ", " + echo.HeaderRetryAfter
 
-func (s *Server) streamOptions(c echo.Context) error {
-	allow(c, "GET, HEAD, PUT, POST, DELETE, OPTIONS",
+func (s *Handler) streamOptions(c echo.Context) error {
+	httpkit.Preflight(c, "GET, HEAD, PUT, POST, DELETE, OPTIONS",
 		echo.HeaderAuthorization, echo.HeaderContentType, "If-None-Match", headerClosed, headerTTL, headerExpiresAt, headerStreamSeq,
 		headerForkedFrom, headerForkOffset, headerForkSub, headerProducer, headerEpoch, headerProducerSeq, echo.HeaderXRequestID, "Traceparent", "Tracestate")
 	return c.NoContent(http.StatusNoContent)
 }
 
-// allow sets, for a day, the methods and headers that pages of other origins may use.
-func allow(c echo.Context, methods string, headers ...string) {
-	h := c.Response().Header()
-	h.Set(echo.HeaderAccessControlAllowMethods, methods)
-	h.Set(echo.HeaderAccessControlAllowHeaders, strings.ToLower(strings.Join(headers, ", ")))
-	h.Set(echo.HeaderAccessControlMaxAge, "86400")
-}
-
 // streamKey returns the request's stream.
 func streamKey(c echo.Context) (durable.Key, error) {
-	rest, err := paramOf(c, "*")
+	rest, err := httpkit.Param(c, "*")
 	if err != nil {
 		return durable.Key{}, err
 	}
@@ -121,73 +68,22 @@ func streamKey(c echo.Context) (durable.Key, error) {
 	return durable.Key{Namespace: c.Param("ns"), Path: path}, err
 }
 
-// streaming requires a verb for the path of the stream. System paths cannot be written.
-func streaming(v sluice.Verb) demand {
-	return func(s *Server, c echo.Context) error {
-		key, err := streamKey(c)
-		if err != nil {
-			return err
-		}
-		if streamsub.Reserved(string(key.Path)) {
-			return sluice.Errorf(sluice.NotFound, "no resource at this URL: paths with the segment %s are not streams; see /openapi.yaml", streamsub.ControlSegment)
-		}
-		if v != sluice.VerbRead && key.Path.Reserved() {
-			return sluice.Errorf(sluice.Forbidden, "path %q: paths that start with /_sys or /$ are reserved", key.Path)
-		}
-		return s.requireStream(c, v, key.Path)
-	}
-}
-
-func (s *Server) requireStream(c echo.Context, v sluice.Verb, path sluice.Path) error {
-	return s.require(c, v, authz.Target{Namespace: c.Param("ns"), Path: path})
-}
-
-// anonymous reports whether a request without a token is allowed, because the operator has opened
-// the streams of its namespace.
-func (s *Server) anonymous(c echo.Context) bool {
-	return isStream(c.Path()) && c.Request().Header.Get(echo.HeaderAuthorization) == "" &&
-		s.opts.Access != nil && slices.Contains(s.opts.Streams.Anonymous, c.Param("ns"))
-}
-
 // showing returns the gate of a reader.
-func (s *Server) showing(c echo.Context) durable.Show {
-	return func(ev *sluice.Event) (bool, error) { return s.shows(c, sluice.VerbRead, ev) }
+func (s *Handler) showing(c echo.Context) durable.Show {
+	return func(ev *sluice.Event) (bool, error) { return s.needs.Rights.Shows(c, sluice.VerbRead, ev) }
 }
 
-// admitting returns the checks before an append, the same as for publishing.
-func (s *Server) admitting(c echo.Context, size int) durable.Admit {
-	ns, answers, stamp := c.Param("ns"), s.answerable(c), s.stamp(c)
-	return func(ctx context.Context, events []sluice.Event) error {
-		if s.opts.Quota != nil {
-			if err := s.opts.Quota.Take(ns, len(events), size, time.Now()); err != nil {
-				return err
-			}
-		}
-		if err := inheritTrace(c.Request().Header, events); err != nil {
-			return err
-		}
-		if err := s.catalogued(ns, events); err != nil {
-			return err
-		}
-		stamp(events)
-		if s.opts.Causes == nil {
-			return nil
-		}
-		return s.opts.Causes.CheckNew(ctx, ns, answers, events)
-	}
-}
-
-func (s *Server) putStream(c echo.Context) error {
+func (s *Handler) putStream(c echo.Context) error {
 	key, err := streamKey(c)
 	if err != nil {
 		return err
 	}
-	data, err := body(c)
+	data, err := httpkit.Body(c)
 	if err != nil {
 		return err
 	}
 	wish := durable.Create{
-		ContentType: contentType(c), Closed: closes(c), Body: data, Admit: s.admitting(c, len(data)),
+		ContentType: contentType(c), Closed: closes(c), Body: data, Admit: s.needs.Admit(c, len(data)),
 	}
 	if wish.Lifetime, err = lifetime(c.Request().Header); err != nil {
 		return err
@@ -195,7 +91,7 @@ func (s *Server) putStream(c echo.Context) error {
 	if wish.Fork, err = s.forkWish(c); err != nil {
 		return err
 	}
-	info, created, err := s.opts.Streams.Engine.Create(c.Request().Context(), key, wish)
+	info, created, err := s.opts.Engine.Create(c.Request().Context(), key, wish)
 	if err != nil {
 		return err
 	}
@@ -208,7 +104,7 @@ func (s *Server) putStream(c echo.Context) error {
 	return c.NoContent(http.StatusCreated)
 }
 
-func (s *Server) streamURL(c echo.Context, key durable.Key) string {
+func (s *Handler) streamURL(c echo.Context, key durable.Key) string {
 	path := streamsBase + key.Namespace + string(key.Path)
 	if cameByRoot(c) {
 		path = strings.TrimSuffix(rootBase, "/") + string(key.Path)
@@ -218,7 +114,7 @@ func (s *Server) streamURL(c echo.Context, key durable.Key) string {
 
 // baseURL returns the configured public URL. It is not taken from the request, because the sender
 // controls the Host header; without it, URLs are relative references (RFC 3986, 4.2).
-func (s *Server) baseURL() string { return strings.TrimSuffix(s.opts.Streams.PublicURL, "/") }
+func (s *Handler) baseURL() string { return strings.TrimSuffix(s.opts.PublicURL, "/") }
 
 // contentType returns the content type of a request, "" if absent or invalid.
 func contentType(c echo.Context) string {
@@ -251,23 +147,23 @@ func lifetime(h http.Header) (durable.Lifetime, error) {
 	return durable.Lifetime{}, nil
 }
 
-func (s *Server) postStream(c echo.Context) error {
+func (s *Handler) postStream(c echo.Context) error {
 	key, err := streamKey(c)
 	if err != nil {
 		return err
 	}
-	data, err := body(c)
+	data, err := httpkit.Body(c)
 	if err != nil {
 		return err
 	}
-	wish := durable.Append{ContentType: contentType(c), Body: data, Close: closes(c), Admit: s.admitting(c, len(data))}
+	wish := durable.Append{ContentType: contentType(c), Body: data, Close: closes(c), Admit: s.needs.Admit(c, len(data))}
 	if wish.Producer, err = claim(c.Request().Header); err != nil {
 		return err
 	}
 	if seq := c.Request().Header.Values(headerStreamSeq); len(seq) > 0 {
 		wish.Seq, wish.HasSeq = seq[0], true
 	}
-	done, err := s.opts.Streams.Engine.Append(c.Request().Context(), key, wish)
+	done, err := s.opts.Engine.Append(c.Request().Context(), key, wish)
 	setAppended(c, wish, done, err)
 	if err != nil {
 		return err
@@ -321,13 +217,13 @@ func claim(h http.Header) (*durable.Claim, error) {
 	return &durable.Claim{ID: id[0], Epoch: numbers[0], Seq: numbers[1]}, nil
 }
 
-func (s *Server) deleteStream(c echo.Context) error {
+func (s *Handler) deleteStream(c echo.Context) error {
 	key, err := streamKey(c)
 	if err != nil {
 		return err
 	}
-	err = s.opts.Streams.Engine.Delete(c.Request().Context(), key)
-	if err := s.ended(c.Request().Context(), key.Namespace, key.Path, err); err != nil {
+	err = s.opts.Engine.Delete(c.Request().Context(), key)
+	if err := s.needs.Deleted(c.Request().Context(), key.Namespace, key.Path, err); err != nil {
 		return err
 	}
 	return c.NoContent(http.StatusNoContent)
@@ -335,28 +231,28 @@ func (s *Server) deleteStream(c echo.Context) error {
 
 // onlyReads reports whether the caller may not write to a path; unless it may see an event there,
 // the stream is hidden from it.
-func (s *Server) onlyReads(c echo.Context, path sluice.Path) bool {
+func (s *Handler) onlyReads(c echo.Context, path sluice.Path) bool {
 	return s.requireStream(c, sluice.VerbPublish, path) != nil
 }
 
 // mayKnow returns the given error, that of a missing stream, if the caller may see nothing of it.
-func (s *Server) mayKnow(c echo.Context, key durable.Key, missing error) error {
+func (s *Handler) mayKnow(c echo.Context, key durable.Key, missing error) error {
 	if !s.onlyReads(c, key.Path) {
 		return nil
 	}
-	seen, err := s.opts.Streams.Engine.Visible(c.Request().Context(), key, s.showing(c))
+	seen, err := s.opts.Engine.Visible(c.Request().Context(), key, s.showing(c))
 	if err == nil && !seen {
 		err = missing
 	}
 	return err
 }
 
-func (s *Server) headStream(c echo.Context) error {
+func (s *Handler) headStream(c echo.Context) error {
 	key, err := streamKey(c)
 	if err != nil {
 		return err
 	}
-	info, err := s.opts.Streams.Engine.Head(c.Request().Context(), key)
+	info, err := s.opts.Engine.Head(c.Request().Context(), key)
 	if err == nil {
 		err = s.mayKnow(c, key, durable.NotThere())
 	}

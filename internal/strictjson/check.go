@@ -1,12 +1,10 @@
-package httpapi
+package strictjson
 
 import (
 	"bytes"
 	"encoding/json"
 	"hash/maphash"
 	"unicode/utf8"
-
-	"github.com/labstack/echo/v4"
 
 	"github.com/sluice-io/sluice/pkg/sluice"
 )
@@ -17,25 +15,16 @@ const (
 	fewMembers = 16      // number of names that are compared one by one
 )
 
-// jsonBody returns the request's body, which is unambiguous JSON or empty.
-func jsonBody(c echo.Context) ([]byte, error) {
-	data, err := body(c)
-	if err != nil {
-		return nil, err
-	}
-	return data, checkJSON(data)
-}
-
-// checkJSON returns an error (InvalidRequest) for JSON that parsers interpret differently or that
+// Check returns an error (InvalidRequest) for JSON that parsers interpret differently or that
 // is expensive to parse: a duplicate name in an object, invalid UTF-8, deep nesting, very many
 // values. Syntax errors are left to the decoder.
-func checkJSON(data []byte) error { return check(data, walk{}) }
+func Check(data []byte) error { return walkThrough(data, walk{}) }
 
-// checkEvents is checkJSON for an event or an array of events, ignoring their data, which is passed
+// CheckEvents is Check for an event or an array of events, ignoring their data, which is passed
 // on byte for byte.
-func checkEvents(data []byte) error { return check(data, walk{events: true}) }
+func CheckEvents(data []byte) error { return walkThrough(data, walk{events: true}) }
 
-func check(data []byte, w walk) error {
+func walkThrough(data []byte, w walk) error {
 	if !utf8.Valid(data) {
 		return sluice.Errorf(sluice.InvalidRequest, "the body is not valid UTF-8")
 	}

@@ -1,4 +1,4 @@
-package httpapi
+package strictjson
 
 import (
 	"fmt"
@@ -27,7 +27,7 @@ func TestJSONThatEverybodyReadsAlikePasses(t *testing.T) {
 		`{"a\\":1,"a\"":2,"a":3}`, `{"a":1,"A":2}`, nested(maxDepth), many(fewMembers), many(fewMembers + 1), many(maxValues),
 		`{"a":"\\","b":"\\\""}`, `{"n":[1,2,{"n":3},"n"],"m":{"n":1}}`,
 	} {
-		require.NoError(t, checkJSON([]byte(text)), "%.80s", text)
+		require.NoError(t, Check([]byte(text)), "%.80s", text)
 	}
 }
 
@@ -53,7 +53,7 @@ func TestJSONThatIsReadInTwoWaysIsRefused(t *testing.T) {
 	for _, tt := range tests {
 		t.Run(tt.name, func(t *testing.T) {
 			t.Parallel()
-			err := checkJSON([]byte(tt.text))
+			err := Check([]byte(tt.text))
 			require.ErrorContains(t, err, tt.says)
 			require.Equal(t, sluice.InvalidRequest, sluice.CodeOf(err))
 		})
@@ -66,15 +66,15 @@ func TestTheDataOfAnEventIsNotLookedInto(t *testing.T) {
 	for _, text := range []string{
 		`{"data":{"a":1,"a":2},"path":"/a"}`, `[{"data":{"a":1,"a":[{"b":1,"b":2}]},"type":"t"},{"data":{"a":1,"a":2}}]`, `{"data":"x","path":"/a"}`,
 	} {
-		require.NoError(t, checkEvents([]byte(text)), text)
+		require.NoError(t, CheckEvents([]byte(text)), text)
 	}
 	for _, text := range []string{
 		`{"data":{"a":1,"a":2},"data":1}`, `{"data":[{}],"path":"/a","path":"/b"}`, `[{"data":{},"id":"1","id":"2"}]`,
 		`{"x":{"data":{"a":1,"a":2}}}`, `[[{"data":{"a":1,"a":2}}]]`, `{"data":1,"x":{"a":1,"a":2}}`,
 	} {
-		require.Error(t, checkEvents([]byte(text)), text)
+		require.Error(t, CheckEvents([]byte(text)), text)
 	}
-	require.Error(t, checkJSON([]byte(`{"data":{"a":1,"a":2}}`)), "only of events")
+	require.Error(t, Check([]byte(`{"data":{"a":1,"a":2}}`)), "only of events")
 }
 
 // What is no JSON is left to the decoder, whatever it is.
@@ -83,7 +83,7 @@ func FuzzCheckJSON(f *testing.F) {
 		f.Add([]byte(seed))
 	}
 	f.Fuzz(func(t *testing.T, data []byte) {
-		if err := checkJSON(data); err != nil {
+		if err := Check(data); err != nil {
 			require.Equal(t, sluice.InvalidRequest, sluice.CodeOf(err))
 		}
 	})
@@ -94,7 +94,7 @@ func BenchmarkCheckJSON(b *testing.B) {
 	b.SetBytes(int64(len(data)))
 	b.ReportAllocs()
 	for b.Loop() {
-		if err := checkJSON(data); err != nil {
+		if err := Check(data); err != nil {
 			b.Fatal(err)
 		}
 	}

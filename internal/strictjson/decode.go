@@ -1,4 +1,4 @@
-package subscription
+package strictjson
 
 import (
 	"bytes"
@@ -26,13 +26,13 @@ func DecodeFilter(data json.RawMessage) (sluice.Filter, error) {
 	if len(data) == 0 {
 		return filter, nil
 	}
-	err := decodeExactly(data, &filter, sluice.UnknownFilter)
+	err := DecodeExactly(data, &filter, sluice.UnknownFilter)
 	return filter, err
 }
 
-// decodeExactly is Decode with case-sensitive names. encoding/json accepts "CEL" for "cel", and
+// DecodeExactly is Decode with case-sensitive names. encoding/json accepts "CEL" for "cel", and
 // uses the last of both, so that one in a merge patch could lose against the other.
-func decodeExactly(data []byte, target any, unknown sluice.Code) error {
+func DecodeExactly(data []byte, target any, unknown sluice.Code) error {
 	if err := decode(data, target, unknown); err != nil {
 		return err
 	}

@@ -1,4 +1,4 @@
-package httpapi
+package dstreams
 
 import (
 	"context"
@@ -14,6 +14,7 @@ import (
 	"github.com/labstack/echo/v4"
 
 	"github.com/sluice-io/sluice/internal/durable"
+	"github.com/sluice-io/sluice/internal/httpapi/httpkit"
 	"github.com/sluice-io/sluice/pkg/sluice"
 )
 
@@ -33,7 +34,7 @@ type reading struct {
 	show   durable.Show
 }
 
-func (s *Server) getStream(c echo.Context) error {
+func (s *Handler) getStream(c echo.Context) error {
 	r, err := s.reading(c)
 	if err != nil {
 		return err
@@ -44,7 +45,7 @@ func (s *Server) getStream(c echo.Context) error {
 	case liveSSE:
 		return s.sendStream(c, r)
 	}
-	page, err := s.opts.Streams.Engine.Read(c.Request().Context(), r.key, r.from, r.show)
+	page, err := s.opts.Engine.Read(c.Request().Context(), r.key, r.from, r.show)
 	if err != nil {
 		return err
 	}
@@ -62,7 +63,7 @@ func (s *Server) getStream(c echo.Context) error {
 	return c.Blob(http.StatusOK, page.ContentType, durable.Join(page.Messages, page.ContentType))
 }
 
-func (s *Server) reading(c echo.Context) (reading, error) {
+func (s *Handler) reading(c echo.Context) (reading, error) {
 	key, err := streamKey(c)
 	if err != nil {
 		return reading{}, err
@@ -123,18 +124,18 @@ func matches(header, tag string) bool {
 // caching returns the Cache-Control of a page. Public content may be cached for a minute; content
 // that requires a token must be revalidated each time, because access may have ended.
 func caching(c echo.Context, page durable.Page) string {
-	if caller(c).Principal == sluice.Anonymous && !page.UpToDate {
+	if httpkit.Caller(c).Principal == sluice.Anonymous && !page.UpToDate {
 		return "public, max-age=60, stale-while-revalidate=300"
 	}
 	return "private, no-cache"
 }
 
-func (s *Server) longPoll(c echo.Context, r reading) error {
-	ctx, cancel := s.untilStop(c.Request().Context())
+func (s *Handler) longPoll(c echo.Context, r reading) error {
+	ctx, cancel := s.needs.UntilStop(c.Request().Context())
 	defer cancel()
-	ctx, end := context.WithTimeout(ctx, s.opts.Streams.LongPoll)
+	ctx, end := context.WithTimeout(ctx, s.opts.LongPoll)
 	defer end()
-	page, err := s.opts.Streams.Engine.Await(ctx, r.key, r.from, r.show)
+	page, err := s.opts.Engine.Await(ctx, r.key, r.from, r.show)
 	if err == nil {
 		err = s.requireStream(c, sluice.VerbRead, r.key.Path) // access may have been lost during the wait; then the stream's end is not revealed
 	}
@@ -156,12 +157,12 @@ func (s *Server) longPoll(c echo.Context, r reading) error {
 const sseLife = 60 * time.Second
 
 // sendStream streams new content as server-sent events.
-func (s *Server) sendStream(c echo.Context, r reading) error {
-	ctx, cancel := s.untilStop(c.Request().Context())
+func (s *Handler) sendStream(c echo.Context, r reading) error {
+	ctx, cancel := s.needs.UntilStop(c.Request().Context())
 	defer cancel()
 	ctx, end := context.WithTimeout(ctx, sseLife)
 	defer end()
-	page, err := s.opts.Streams.Engine.Read(ctx, r.key, r.from, r.show)
+	page, err := s.opts.Engine.Read(ctx, r.key, r.from, r.show)
 	if err != nil {
 		return err
 	}
@@ -192,10 +193,10 @@ func (s *Server) sendStream(c echo.Context, r reading) error {
 }
 
 // nextPage returns the content after a page as soon as there is any.
-func (s *Server) nextPage(ctx context.Context, r reading, before durable.Page) (durable.Page, error) {
-	next := s.opts.Streams.Engine.Read
+func (s *Handler) nextPage(ctx context.Context, r reading, before durable.Page) (durable.Page, error) {
+	next := s.opts.Engine.Read
 	if before.UpToDate {
-		next = s.opts.Streams.Engine.Await
+		next = s.opts.Engine.Await
 	}
 	return next(ctx, r.key, durable.Place{After: before.Next}, r.show)
 }

@@ -1,4 +1,4 @@
-package subscription
+package strictjson
 
 import (
 	"strings"
@@ -38,22 +38,22 @@ type target struct {
 func TestDecode_SaysWhatWouldBeRight(t *testing.T) {
 	t.Parallel()
 	for body, want := range map[string]string{
-		`{"text":1}`:    `field "text": a JSON number is not what is expected; use a string`,
-		`{"flag":1}`:    `field "flag": a JSON number is not what is expected; use true or false`,
-		`{"int":"x"}`:   `field "int": a JSON string is not what is expected; use a number`,
-		`{"float":[]}`:  `field "float": a JSON array is not what is expected; use a number`,
-		`{"list":{}}`:   `field "list": a JSON object is not what is expected; use an array`,
-		`{"array":""}`:  `field "array": a JSON string is not what is expected; use an array`,
-		`{"map":[]}`:    `field "map": a JSON array is not what is expected; use an object`,
-		`{"inner":""}`:  `field "inner": a JSON string is not what is expected; use an object`,
-		`{"err":true}`:  `field "err": a JSON bool is not what is expected`,
-		`{"2nd":1}`:     `field "2nd": a JSON number is not what is expected; use a string`,
-		`[]`:            `a JSON array is not what is expected here; use an object`,
-		`{"colour":1}`:  `field "colour" is unknown`,
-		`{`:             `the body is not valid JSON`,
-		`{"text":x}`:    `the body is not valid JSON`,
-		`{} {}`:         `unexpected data after the JSON value`,
-		nested("inner"): `the JSON is nested too deep; the limit is 10,000 levels`,
+		`{"text":1}`:   `field "text": a JSON number is not what is expected; use a string`,
+		`{"flag":1}`:   `field "flag": a JSON number is not what is expected; use true or false`,
+		`{"int":"x"}`:  `field "int": a JSON string is not what is expected; use a number`,
+		`{"float":[]}`: `field "float": a JSON array is not what is expected; use a number`,
+		`{"list":{}}`:  `field "list": a JSON object is not what is expected; use an array`,
+		`{"array":""}`: `field "array": a JSON string is not what is expected; use an array`,
+		`{"map":[]}`:   `field "map": a JSON array is not what is expected; use an object`,
+		`{"inner":""}`: `field "inner": a JSON string is not what is expected; use an object`,
+		`{"err":true}`: `field "err": a JSON bool is not what is expected`,
+		`{"2nd":1}`:    `field "2nd": a JSON number is not what is expected; use a string`,
+		`[]`:           `a JSON array is not what is expected here; use an object`,
+		`{"colour":1}`: `field "colour" is unknown`,
+		`{`:            `the body is not valid JSON`,
+		`{"text":x}`:   `the body is not valid JSON`,
+		`{} {}`:        `unexpected data after the JSON value`,
+		deep("inner"):  `the JSON is nested too deep; the limit is 10,000 levels`,
 	} {
 		var v target
 		err := Decode([]byte(body), &v)
@@ -62,7 +62,7 @@ func TestDecode_SaysWhatWouldBeRight(t *testing.T) {
 	}
 }
 
-func nested(field string) string { return `{"` + field + `":` + strings.Repeat("[", 10_001) }
+func deep(field string) string { return `{"` + field + `":` + strings.Repeat("[", 10_001) }
 
 // encoding/json takes a name in any case; of two it takes the last, against a merge patch.
 func TestDecode_NamesHaveOneCase(t *testing.T) {
@@ -78,7 +78,7 @@ func TestDecode_NamesHaveOneCase(t *testing.T) {
 		`{"other":{"name":"x"},"LIST":[]}`: "LIST",
 	} {
 		var v target
-		err := decodeExactly([]byte(body), &v, sluice.UnknownFilter)
+		err := DecodeExactly([]byte(body), &v, sluice.UnknownFilter)
 		if want == "" {
 			require.NoError(t, err, body)
 			continue

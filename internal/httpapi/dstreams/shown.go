@@ -1,12 +1,15 @@
-package httpapi
+package dstreams
 
 import (
+	"errors"
 	"net/http"
+	"strings"
 	"time"
 
 	"github.com/labstack/echo/v4"
 
 	"github.com/sluice-io/sluice/internal/durable"
+	"github.com/sluice-io/sluice/internal/httpapi/httpkit"
 	"github.com/sluice-io/sluice/internal/streamsub"
 	"github.com/sluice-io/sluice/pkg/sluice"
 )
@@ -45,8 +48,8 @@ type shownSigning struct {
 	JWKS      string `json:"jwks_url"`
 }
 
-func (s *Server) showDsub(c echo.Context, status int, wake *streamsub.Subscription) error {
-	links, err := s.opts.Dsubs.Engine.Streams(c.Request().Context(), wake)
+func (s *Handler) showDsub(c echo.Context, status int, wake *streamsub.Subscription) error {
+	links, err := s.opts.Subscriptions.Streams(c.Request().Context(), wake)
 	if err != nil {
 		return err
 	}
@@ -66,12 +69,12 @@ func (s *Server) showDsub(c echo.Context, status int, wake *streamsub.Subscripti
 	}
 	if config.Kind == streamsub.Webhook {
 		address := config.URL
-		if !caller(c).Unbounded() && !s.madeDsub(c, wake) { // see hideURL
+		if !httpkit.Caller(c).Unbounded() && !s.madeDsub(c, wake) { // see hideURL
 			address = sluice.HideURL(address)
 		}
 		shown.Webhook = &shownTarget{
 			URL: address, Handshake: config.Handshake, Agreed: wake.Agreed,
-			Signing: shownSigning{"ed25519", s.opts.Dsubs.KeyID(), s.opts.Dsubs.Engine.RootURL(wake.Key) + "/jwks.json"},
+			Signing: shownSigning{"ed25519", s.opts.KeyID(), s.opts.Subscriptions.RootURL(wake.Key) + "/jwks.json"},
 		}
 	}
 	for _, l := range links {
@@ -90,6 +93,16 @@ type controlError struct {
 	Message    string `json:"message"`
 	Holder     string `json:"current_holder,omitempty"`
 	Generation uint64 `json:"generation,omitempty"`
+}
+
+// Refusal returns the error of a control request in the protocol's form, and its status;
+// false for other requests.
+func Refusal(c echo.Context, err error) (body any, status int, ok bool) {
+	if r, ok := errors.AsType[*streamsub.Refusal](err); ok {
+		return controlFailure{controlError{r.Code, r.Message, r.Holder, r.Generation}}, refusalStatus(r.Code), true
+	}
+	e := httpkit.Conceal(httpkit.Caller(c), httpkit.Public(err))
+	return controlFailure{controlError{Code: strings.ToUpper(string(e.Code)), Message: e.Message}}, httpkit.Status(e.Code), isControl(c.Path())
 }
 
 // refusalStatus returns the HTTP status of a refusal.

@@ -1,0 +1,61 @@
+package dstreams
+
+import (
+	"cmp"
+	"context"
+	"time"
+
+	"github.com/labstack/echo/v4"
+
+	"github.com/sluice-io/sluice/internal/durable"
+	"github.com/sluice-io/sluice/internal/httpapi/httpkit"
+	"github.com/sluice-io/sluice/internal/streamsub"
+	"github.com/sluice-io/sluice/pkg/sluice"
+)
+
+const (
+	defaultMaxBody  = 10 << 20
+	defaultLongPoll = 30 * time.Second
+)
+
+// Options holds the engines and settings of a handler.
+type Options struct {
+	Engine    *durable.Engine
+	Anonymous []string      // namespaces with public streams
+	AtRoot    string        // namespace with streams also below /v1/stream/; "": none
+	LongPoll  time.Duration // how long a read waits for new data; default 30 s
+	MaxBody   int64         // maximum size of an append; default 10 MiB
+	PublicURL string        // public URL of the API; empty: relative URLs
+
+	Subscriptions *streamsub.Engine
+	JWKS          func(context.Context) ([]byte, error) // the keys that sign notices, as a JWK set
+	KeyID         func() string                         // ID of the current signing key
+}
+
+// Needs is what a handler needs from the API around it.
+type Needs struct {
+	Rights httpkit.Rights
+	// Admit returns the checks before an append of a number of bytes, the same as for publishing.
+	Admit func(c echo.Context, size int) func(context.Context, []sluice.Event) error
+	// Deleted is called after an attempt to delete a stream, with its result, and returns the error
+	// of the request.
+	Deleted func(ctx context.Context, namespace string, path sluice.Path, result error) error
+	// UntilStop returns a context that ends with ctx or with the server.
+	UntilStop func(ctx context.Context) (context.Context, context.CancelFunc)
+}
+
+// Handler handles the requests of the protocol.
+type Handler struct {
+	opts  Options
+	needs Needs
+}
+
+// New returns a handler.
+func New(opts Options, needs Needs) *Handler {
+	opts.MaxBody = cmp.Or(opts.MaxBody, defaultMaxBody)
+	opts.LongPoll = cmp.Or(opts.LongPoll, defaultLongPoll)
+	return &Handler{opts, needs}
+}
+
+// MaxBody returns the maximum size of an append.
+func (s *Handler) MaxBody() int64 { return s.opts.MaxBody }

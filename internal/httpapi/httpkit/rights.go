@@ -1,0 +1,94 @@
+package httpkit
+
+import (
+	"time"
+
+	"github.com/labstack/echo/v4"
+
+	"github.com/sluice-io/sluice/internal/authz"
+	"github.com/sluice-io/sluice/internal/model"
+	"github.com/sluice-io/sluice/pkg/sluice"
+)
+
+// Rights are the access decisions about the caller of a request.
+type Rights struct {
+	Index *authz.Index // nil: only root
+}
+
+// Some returns an error unless the caller has a verb on some path of a namespace.
+func (r Rights) Some(c echo.Context, v sluice.Verb, namespace string) error {
+	if who := Caller(c); !who.Unbounded() {
+		return r.Index.Some(who, v, namespace, time.Now())
+	}
+	return nil
+}
+
+// Same reports whether the caller has the same rights to a namespace as a grant.
+func (r Rights) Same(c echo.Context, grant, namespace string) bool {
+	return r.Index.Same(Caller(c), grant, sluice.Object{Namespace: namespace}, time.Now())
+}
+
+// Require returns an error unless the caller has a verb for a target.
+func (r Rights) Require(c echo.Context, v sluice.Verb, t authz.Target) error {
+	if who := Caller(c); !who.Unbounded() {
+		return r.Index.Require(who, v, t, time.Now())
+	}
+	return nil
+}
+
+// Sees returns an error unless the caller may see a namespace.
+func (r Rights) Sees(c echo.Context, namespace string) error {
+	if who := Caller(c); !who.Unbounded() {
+		return r.Index.Sees(who, namespace, time.Now())
+	}
+	return nil
+}
+
+// Shown returns the events that the caller may see. Code Unavailable if that cannot be decided yet.
+func (r Rights) Shown(c echo.Context, v sluice.Verb, events []sluice.Event) ([]sluice.Event, error) {
+	kept := events[:0]
+	for i := range events {
+		ok, err := r.Shows(c, v, &events[i])
+		if err != nil {
+			return nil, err
+		}
+		if ok {
+			kept = append(kept, events[i])
+		}
+	}
+	return kept, nil
+}
+
+// Visible filters the events of a page while it is read, so that neither its length nor its end
+// reveals hidden events. Undecidable events are left to Shown.
+func (r Rights) Visible(c echo.Context, v sluice.Verb) func(*sluice.Event) bool {
+	who := Caller(c)
+	if who.Unbounded() || r.Index == nil {
+		return nil
+	}
+	return func(ev *sluice.Event) bool {
+		d := r.Index.Shows(who, v, ev, time.Now())
+		return d == model.Pass || d == model.Undecided
+	}
+}
+
+// Granted returns the pattern of the caller's grant; "" for all paths.
+func (r Rights) Granted(c echo.Context) sluice.Pattern {
+	g, _ := r.Index.Grant(Caller(c).Grant)
+	return g.Object.Pattern
+}
+
+// Shows reports whether the caller may see an event.
+func (r Rights) Shows(c echo.Context, v sluice.Verb, ev *sluice.Event) (bool, error) {
+	if r.Index == nil {
+		return true, nil
+	}
+	return passes(r.Index.Shows(Caller(c), v, ev, time.Now()))
+}
+
+func passes(d model.Decision) (bool, error) {
+	if d == model.Undecided {
+		return false, model.PermissionsUnknown()
+	}
+	return d == model.Pass, nil
+}
