@@ -8,19 +8,19 @@ import (
 	"github.com/sluice-io/sluice/pkg/sluice"
 )
 
-// busyRetry is after how many seconds there may be room for another feed.
+// busyRetry is the Retry-After of a refused feed, in seconds.
 const busyRetry = 10
 
-// Use is what feeds take of a server.
+// Use is the feeds' use of a server's resources.
 type Use struct {
-	Feeds     int    // that are open
-	Missed    uint64 // frames that readers have missed since the start
-	Refused   uint64 // feeds that were not opened since the start because there were too many
-	Rings     int    // namespaces whose last events are kept
-	RingBytes int    // that these take
+	Feeds     int    // open now
+	Missed    uint64 // frames missed by readers since the start
+	Refused   uint64 // feeds refused since the start because of the limits
+	Rings     int    // namespaces with a ring
+	RingBytes int    // bytes of these
 }
 
-// Use returns what feeds take now.
+// Use returns the present use.
 func (e *Engine) Use() Use {
 	tails := e.hubs.Tails()
 	u := Use{Feeds: e.open(), Missed: e.lagged.Load(), Refused: e.refused.Load(), Rings: len(tails)}
@@ -39,11 +39,11 @@ func (e *Engine) open() int {
 	return e.feeds
 }
 
-// Limits returns how many feeds there may be, in all and of one principal.
+// Limits returns the maximum number of feeds, in all and of one principal.
 func (e *Engine) Limits() (most, perCaller int) { return e.opts.Most, e.opts.PerCaller }
 
-// admit counts a feed, until release. Code QuotaExceeded if there are too many, in all or of its caller; whom no grant bounds
-// may have any number of his own.
+// admit counts a feed, until release. Code QuotaExceeded if there are too many, in all or of its
+// caller. A caller without a grant may have any number.
 func (e *Engine) admit(c sluice.Caller) (release func(), err error) {
 	e.mu.Lock()
 	defer e.mu.Unlock()
@@ -69,7 +69,7 @@ func (e *Engine) admit(c sluice.Caller) (release func(), err error) {
 	}), nil
 }
 
-// share divides what all rings may take among those that there are, and returns what each has.
+// share divides the memory for rings among the existing ones, and returns the share of each.
 func (e *Engine) share() int {
 	tails := e.hubs.Tails()
 	each := min(e.opts.RingBytes, e.opts.AllBytes/max(1, len(tails)))
@@ -81,27 +81,29 @@ func (e *Engine) share() int {
 	return each
 }
 
-// What the expression of a feed's filter may cost in a second, about a sixth of a processor, and what of that may be saved up.
+// Cost limit of a feed's filter expression per second, about a sixth of a processor, and the
+// maximum credit.
 const (
 	costPerSecond = 2_000_000
 	costSaved     = 2 * costPerSecond
 )
 
-// budget is what looking at events may still cost a feed. Its zero value is a full one.
+// budget is the remaining cost limit of a feed. Its zero value is a full one.
 type budget struct {
-	owed float64 // cost that is not paid for
-	seen uint64  // cost that was entered
+	owed float64 // unpaid cost
+	seen uint64  // entered cost
 	at   time.Time
 }
 
-// wait enters what was spent since the start, and returns how long to look at nothing.
+// wait enters the total cost since the start, and returns how long to pause.
 func (b *budget) wait(spent uint64, now time.Time) time.Duration {
 	b.owed = max(0, b.owed-costPerSecond*now.Sub(b.at).Seconds()) + float64(spent-b.seen)
 	b.seen, b.at = spent, now
 	return time.Duration(max(0, b.owed-costSaved) / costPerSecond * float64(time.Second))
 }
 
-// rest waits if looking was dear. The hub does not look for the feed meanwhile: it reads the log then.
+// rest pauses after expensive filtering. The hub does not look for the feed meanwhile: the feed
+// reads the log then.
 func (f *Feed) rest(ctx context.Context) {
 	wait := f.budget.wait(f.filter.Spent(), time.Now())
 	if wait <= 0 {

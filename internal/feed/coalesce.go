@@ -9,32 +9,35 @@ import (
 	"github.com/sluice-io/sluice/pkg/sluice"
 )
 
-// Coalesce says which events of a feed stand for one another (S2-143…146, register C31). Without labels none does.
+// Coalesce says which events of a feed are merged (S2-143…146, register C31). Without labels none
+// are.
 type Coalesce struct {
 	Labels []string      `json:"labels"`
 	Window time.Duration `json:"-"`
-	First  bool          `json:"-"` // the first event of a window is sent instead of the last
+	First  bool          `json:"-"` // send the first event of a window instead of the last
 }
 
-// Bounds of a window.
+// Limits of a window.
 const (
 	DefaultWindow = 100 * time.Millisecond
 	MinWindow     = time.Millisecond
 	MaxWindow     = 5 * time.Second
 )
 
-// coalescer holds events back until a window ends, which begins with the first that is held. It knows no clock.
+// coalescer holds events back until a window ends, which begins with the first held event. It has
+// no clock.
 type coalescer struct {
 	wish   Coalesce
 	labels func(ev *sluice.Event) func(name string) (string, bool)
-	most   int // groups that are held
-	weight int // of what is held
+	most   int // maximum of held groups
+	weight int // of the held events
 	groups map[string]*Frame
 	due    time.Time // when the window ends; zero: nothing is held
 	key    []byte
 }
 
-// add takes the next event and returns what is to be sent at once: the event itself if it lacks a label.
+// add takes the next event and returns the frames to send at once: the event itself if it lacks a
+// label.
 func (c *coalescer) add(it *Item, now time.Time) (frames []Frame) {
 	if !c.keyOf(&it.Event) {
 		return []Frame{{item: it, Seq: it.Event.Seq, Resume: c.resume(it.Event.Seq), Count: 1}}
@@ -59,14 +62,14 @@ func (c *coalescer) add(it *Item, now time.Time) (frames []Frame) {
 	return frames
 }
 
-// flush returns what is held, in the order of the sequences.
+// flush returns the held frames, in order of their sequences.
 func (c *coalescer) flush() []Frame {
 	frames := make([]Frame, 0, len(c.groups))
 	for _, g := range c.groups {
 		frames = append(frames, *g)
 	}
 	slices.SortFunc(frames, func(a, b Frame) int { return cmp.Compare(a.Seq, b.Seq) })
-	before := uint64(lastSeq) // all that those behind stand for
+	before := uint64(lastSeq) // all frames behind it
 	for i := len(frames) - 1; i >= 0; i-- {
 		frames[i].Resume = min(frames[i].Seq, before)
 		before = min(before, frames[i].from-1)
@@ -76,11 +79,11 @@ func (c *coalescer) flush() []Frame {
 	return frames
 }
 
-// isOver reports whether a window has ended, so that what is held is to be flushed.
+// isOver reports whether a window has ended, so that held frames are to be flushed.
 func (c *coalescer) isOver(now time.Time) bool { return !c.due.IsZero() && !now.Before(c.due) }
 
-// resume returns behind which sequence a reader goes on that has seen everything up to one but for what is held: before the
-// first event of every group, or its frame would stand for fewer.
+// resume returns the resume position of a reader that has seen everything up to seq except held
+// events: before the first event of every group, or its frame would count fewer.
 func (c *coalescer) resume(seq uint64) uint64 {
 	for _, g := range c.groups {
 		seq = min(seq, g.from-1)
@@ -88,7 +91,8 @@ func (c *coalescer) resume(seq uint64) uint64 {
 	return seq
 }
 
-// keyOf sets the key: the values of all labels, each with its length, and reports whether the event has them all.
+// keyOf sets the key: the values of all labels, each with its length. It reports whether the event
+// has them all.
 func (c *coalescer) keyOf(ev *sluice.Event) bool {
 	c.key = c.key[:0]
 	find := c.labels(ev)
@@ -103,7 +107,7 @@ func (c *coalescer) keyOf(ev *sluice.Event) bool {
 	return true
 }
 
-// labelOf returns a label of an event. Those that every event has are type, source, subject and path; variant is
+// labelOf returns a label of an event. Every event has type, source, subject and path; variant is
 // another name of the type, unless the event has such a label itself.
 func labelOf(ev *sluice.Event, find func(name string) (string, bool), name string) (string, bool) {
 	switch name {

@@ -10,8 +10,9 @@
 //	 │              ├─ place ─ gate, filter ─ (coalesce) ─┬──────────────── writer
 //	 └─ ring ───────┘                                     └─ queue ─ gate ──┘
 //
-// A feed is its reader's own goroutine: it looks, sends, and looks again. What comes while it sends stays in the ring.
-// When that fills, the hub looks for those who have not come so far, and queues what they are to be sent. A queue has a
-// bound: the oldest frame gives way, and is counted. What a reader is told that it missed are the frames that it would
-// have been sent, neither more nor fewer. Nobody who publishes waits for any of this.
+// A feed runs in its reader's goroutine: it looks at events, sends frames, and repeats. Events that
+// arrive during a send stay in the ring. When the ring fills, the hub looks at events for the feeds
+// that are behind, and queues their frames. A queue is bounded: the oldest frame is dropped and
+// counted. The reported count is exactly the frames that the reader would have been sent.
+// Publishers wait for none of this.
 package feed

@@ -14,30 +14,30 @@ import (
 	"github.com/sluice-io/sluice/pkg/sluice"
 )
 
-// Gate says what may leave, and when that changes.
+// Gate decides which events may leave, and signals changes.
 type Gate interface {
 	// Shows says whether a caller may see an event.
 	Shows(c sluice.Caller, v sluice.Verb, ev *sluice.Event, now time.Time) model.Decision
-	// May says whether a caller may have anything of what it asks for.
+	// May says whether a caller may see any part of the requested object.
 	May(c sluice.Caller, v sluice.Verb, wants sluice.Object, now time.Time) model.Decision
-	// Applied returns what is closed when the answers may be others.
+	// Applied returns a channel that is closed when the answers may have changed.
 	Applied() (revision uint64, changed <-chan struct{})
 }
 
-// Options is what an engine works with.
+// Options are an engine's settings.
 type Options struct {
-	Ring      int                        // events of each namespace that are kept for readers; DefaultRing
-	MaxBuffer int                        // frames that a reader may be behind; DefaultMaxBuffer
-	Heartbeat time.Duration              // after which a feed that sends nothing says so; DefaultHeartbeat
-	Linger    time.Duration              // for which a ring is kept that nobody reads; 30 s
-	RingBytes int                        // of each ring, whatever the number of events; 64 MiB
-	AllBytes  int                        // of all rings; DefaultAllBytes
-	Most      int                        // feeds at once; DefaultMost
-	PerCaller int                        // feeds of one principal at once that a grant bounds; DefaultPerCaller
-	Summary   func(*sluice.Event) []byte // what of an event's data is a summary; nil: nothing
+	Ring      int                        // events that a namespace's ring keeps; default: DefaultRing
+	MaxBuffer int                        // frames that a reader may be behind; default: DefaultMaxBuffer
+	Heartbeat time.Duration              // idle time before a heartbeat; default: DefaultHeartbeat
+	Linger    time.Duration              // for which an unused ring is kept; default: 30 s
+	RingBytes int                        // of each ring, for any number of events; default: 64 MiB
+	AllBytes  int                        // of all rings; default: DefaultAllBytes
+	Most      int                        // concurrent feeds; default: DefaultMost
+	PerCaller int                        // concurrent feeds of one principal with a grant; default: DefaultPerCaller
+	Summary   func(*sluice.Event) []byte // the summary of an event's data; nil: none
 	Labels    filter.Labels              // of event types; nil: they have none
-	PublicURL string                     // where events can be read; empty: it is not said
-	Log       *slog.Logger               // slog.DiscardHandler
+	PublicURL string                     // public URL of events; empty: unknown
+	Log       *slog.Logger               // default: slog.DiscardHandler
 }
 
 // Defaults of Options.
@@ -55,7 +55,7 @@ const (
 	againMost        = 5 * time.Second
 )
 
-// Engine serves feeds. Its methods may be called at once.
+// Engine serves feeds. It is safe for concurrent use.
 type Engine struct {
 	log  Log
 	gate Gate
@@ -75,7 +75,7 @@ type Engine struct {
 	callers map[sluice.Principal]int // feeds of each
 }
 
-// New returns an engine that serves nobody before Run.
+// New returns an engine that serves no feed before Run.
 func New(log Log, gate Gate, opts Options) *Engine {
 	opts.Ring = cmp.Or(opts.Ring, DefaultRing)
 	opts.MaxBuffer = cmp.Or(opts.MaxBuffer, DefaultMaxBuffer)
@@ -107,8 +107,9 @@ func (e *Engine) Run(ctx context.Context) error {
 	return context.Cause(ctx)
 }
 
-// guard ends the feeds whose callers may have nothing any more, until ctx ends: when that may be otherwise than it was, and
-// now and then, for rights that end by themselves. It also ends those whose readers take nothing at the moment.
+// guard ends the feeds of callers that lost all access, until ctx ends. It checks at each change of
+// the gate and, for rights that expire, now and then. It also reaches feeds with readers that are
+// blocked.
 func (e *Engine) guard(ctx context.Context) {
 	beat := time.NewTicker(e.opts.Heartbeat)
 	defer beat.Stop()
@@ -139,12 +140,12 @@ func (e *Engine) served() []*Feed {
 	return all
 }
 
-// errStopping is why feeds end with the server.
+// errStopping ends feeds when the server stops.
 func errStopping() error {
 	return sluice.Errorf(sluice.Unavailable, "the server is shutting down; reconnect after the last sequence")
 }
 
-// began is why feeds end of a log that lost its end.
+// began ends feeds of a log that lost its end.
 func began() error {
 	return sluice.Errorf(sluice.Unavailable, "the log was recreated; reconnect")
 }

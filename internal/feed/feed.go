@@ -12,19 +12,19 @@ import (
 	"github.com/sluice-io/sluice/pkg/sluice"
 )
 
-// Wish is what somebody wants to see.
+// Wish is a request for a feed.
 type Wish struct {
 	Namespace  string
 	Pattern    sluice.Pattern // "/**" if empty
 	Filter     sluice.Filter
-	Since      string // a cursor: what comes behind it; empty: what comes from now on
+	Since      string // a cursor: events behind it; empty: events from now on
 	Projection Projection
 	Coalesce   Coalesce
-	Buffer     int // frames that the reader may be behind; that of the ring if 0
+	Buffer     int // frames that the reader may be behind; 0: Options.MaxBuffer
 	Caller     sluice.Caller
 }
 
-// Feed is an ordered view of a namespace from a place on, going on live.
+// Feed is an ordered view of a namespace from a position on, going on live.
 type Feed struct {
 	engine  *Engine
 	hub     *hub
@@ -32,27 +32,27 @@ type Feed struct {
 	filter  *filter.Matcher
 	current uint64
 	since   uint64
-	begins  int // how often that was gone before it was read
+	begins  int // how often the beginning was gone before it was read
 	leave   func()
 	release func()
 	budget  budget
 	end     context.CancelCauseFunc // of Run
 
-	mu    sync.Mutex // of who looks
+	mu    sync.Mutex // of the looking goroutine
 	place uint64     // everything up to it was looked at
-	page  []*Item    // of the log, behind the place: not looked at yet
-	read  uint64     // what of the log is in the page, or was not wanted
-	held  *coalescer // nil: nothing is held back
-	now   []Frame    // what is sent next, while the reader waits for it; without capacity: it does not
+	page  []*Item    // of the log, behind place: not looked at yet
+	read  uint64     // up to here the log is in the page, or was not wanted
+	held  *coalescer // nil: no events are held back
+	now   []Frame    // next frames, while the reader waits for them; without capacity: it does not
 	load  int        // its weight
-	queue queue      // what is sent then
-	until time.Time  // for which looking may take; zero: as long as it takes
-	dear  bool       // it took longer when the hub looked: that does so no more until the reader takes something
+	queue queue      // frames to send after that
+	until time.Time  // deadline of looking; zero: none
+	dear  bool       // the hub ran out of time here and pauses until the reader takes a frame
 }
 
-// Open subscribes, and then finds out where the log ends and where the feed begins (S2-124…129). Codes
-// InvalidRequest; NotFound; Forbidden; WindowExceeded, with oldest_available_seq and current_seq; QuotaExceeded if there are as many
-// feeds as there may be; Unavailable. A feed is to be closed.
+// Open subscribes, and then determines the end of the log and the feed's beginning (S2-124…129).
+// Codes InvalidRequest; NotFound; Forbidden; WindowExceeded, with oldest_available_seq and
+// current_seq; QuotaExceeded if there are too many feeds; Unavailable. The caller closes the feed.
 func (e *Engine) Open(ctx context.Context, w Wish) (*Feed, error) {
 	w.Pattern = cmp.Or(w.Pattern, "/**")
 	w.Buffer = cmp.Or(w.Buffer, min(e.opts.Ring, e.opts.MaxBuffer))
@@ -88,8 +88,8 @@ func (e *Engine) Open(ctx context.Context, w Wish) (*Feed, error) {
 	return f, nil
 }
 
-// begin samples the cursor, and then resolves where the feed begins. A place behind the end is the end: the log
-// may have lost what was there.
+// begin samples the cursor, and then resolves the feed's beginning. A position behind the end
+// becomes the end: the log may have lost those events.
 func (f *Feed) begin(ctx context.Context) (err error) {
 	if _, f.current, err = f.engine.log.Ends(ctx, f.wish.Namespace); err != nil {
 		return err
@@ -106,21 +106,22 @@ func (f *Feed) begin(ctx context.Context) (err error) {
 	return nil
 }
 
-// Close ends the feed. It is called when Run has returned, or is not called.
+// Close ends the feed. Call it after Run has returned, or without Run.
 func (f *Feed) Close() {
 	f.leave()
 	f.release()
 }
 
-// Current returns the sequence of the last event when the feed was opened: what was read up to there, and the feed
-// from there on, are everything (S2-128, S2-129).
+// Current returns the sequence of the last event when the feed was opened: a read up to there and
+// the feed from there on are complete (S2-128, S2-129).
 func (f *Feed) Current() uint64 { return f.current }
 
-// Since returns behind which sequence the feed begins.
+// Since returns the sequence behind which the feed begins.
 func (f *Feed) Since() uint64 { return f.since }
 
-// Rendered returns a frame as JSON on one line if that is what every feed of its projection sends, which all share and nobody
-// changes: whoever waits to send it need not hold it a second time. It is nil for other frames.
+// Rendered returns a frame as JSON on one line if all feeds of its projection send the same, and
+// nil for other frames. The bytes are shared and must not be changed; a sender needs no copy while
+// it waits.
 func (f *Feed) Rendered(frame Frame) []byte {
 	if frame.item == nil || frame.Count != 1 || frame.Resume != frame.Seq {
 		return nil

@@ -14,11 +14,11 @@ import (
 	"github.com/sluice-io/sluice/pkg/sluice"
 )
 
-// tail is what reads a namespace's log for feeds.
+// tail reads a namespace's log for feeds.
 type tail = logtail.Tail[*Item, *hub]
 
-// hub is what there is beside the one reader of a namespace's log: pages of what its ring has no more, and who looks at what is old in
-// there for the feeds whose readers take nothing.
+// hub complements the log reader of a namespace: it has pages of events that have left the ring,
+// and looks at the ring's oldest events for feeds with readers that are blocked.
 type hub struct {
 	engine *Engine
 	tail   *tail
@@ -27,7 +27,7 @@ type hub struct {
 
 	shared atomic.Uint64 // feeds that use it
 
-	feeds map[*Feed]struct{} // that run; under the engine's lock
+	feeds map[*Feed]struct{} // running feeds; under the engine's lock
 }
 
 // newHubs returns the hubs of an engine.
@@ -48,7 +48,7 @@ func newHubs(e *Engine) *logtail.Set[*Item, *hub] {
 		Over:  func(ctx context.Context, t *tail) error { return t.Beside.over(ctx) },
 		Ended: func(t *tail, why error) {
 			for _, f := range t.Beside.running() {
-				f.end(why) // also those whose readers take nothing
+				f.end(why) // also those with blocked readers
 			}
 		},
 		Began: began, Stopping: errStopping, Linger: e.opts.Linger, For: "feeds", Slog: e.opts.Log,
@@ -63,7 +63,8 @@ func (e *Engine) newHub(t *tail) *hub {
 	return h
 }
 
-// enter returns the hub of a namespace, whose ring covers the log from before the call on, and what to call at the end.
+// enter returns the hub of a namespace with a ring that covers the log from before the call on, and
+// a function to call at the end.
 func (e *Engine) enter(ctx context.Context, namespace string) (*hub, func(), error) {
 	t, leave, err := e.hubs.Enter(ctx, namespace)
 	if err != nil {
@@ -80,7 +81,7 @@ func (e *Engine) enter(ctx context.Context, namespace string) (*hub, func(), err
 // ring returns the ring of the hub.
 func (h *hub) ring() *ringbuffer.Ring[*Item] { return h.tail.Ring() }
 
-// attach has the hub look after a feed that runs, until detach.
+// attach registers a running feed with the hub, until detach.
 func (h *hub) attach(f *Feed) (detach func()) {
 	h.engine.mu.Lock()
 	defer h.engine.mu.Unlock()
@@ -98,12 +99,13 @@ func (h *hub) running() []*Feed {
 	return slices.Collect(maps.Keys(h.feeds))
 }
 
-// nearEach is about how many bytes of the log a feed may have to look at more than it wants, so that all who come back at
-// once read the same pages.
+// nearEach is about how many bytes of unwanted events a feed may read, so that feeds that return at
+// the same time read the same pages.
 const nearEach = 256 << 10
 
-// behind returns what comes next in the log for a feed that is behind the ring, and up to where there is nothing else. It goes
-// on where the ring has it too: whoever stopped where the ring begins would be behind it again.
+// behind returns the next events of the log for a feed that is behind the ring, and the sequence up
+// to which there are no others. It reads into the range of the ring: a feed that stopped at the
+// ring's beginning would be behind it again.
 func (h *hub) behind(ctx context.Context, pattern sluice.Pattern, place uint64) ([]*Item, uint64, error) {
 	if (h.ring().From()-place)*h.ring().Mean() <= h.shared.Load()*nearEach {
 		pattern = everything
@@ -111,7 +113,7 @@ func (h *hub) behind(ctx context.Context, pattern sluice.Pattern, place uint64) 
 	return h.pages.behind(ctx, pattern, place, h.ring().Last())
 }
 
-// over returns why the log cannot be followed behind the ring any more, nil if it can, or if nobody knows.
+// over returns why the log cannot be followed any more, nil if it can, or if that is unknown.
 func (h *hub) over(ctx context.Context) error {
 	head := h.ring().Last()
 	first, last, err := h.engine.log.Ends(ctx, h.tail.Namespace)
@@ -120,7 +122,7 @@ func (h *hub) over(ctx context.Context) error {
 		made, err = h.engine.log.Made(ctx, h.tail.Namespace)
 	}
 	if err != nil && sluice.CodeOf(err) != sluice.NotFound {
-		return nil // who follows it meets the trouble again
+		return nil // its follower meets the error again
 	}
 	switch {
 	case err != nil:
@@ -137,8 +139,8 @@ func (h *hub) over(ctx context.Context) error {
 	return nil
 }
 
-// room waits until an item pushes out nothing that a feed has not looked at. Only the reading of the log waits, never
-// who publishes.
+// room waits until an item evicts only events that all feeds have looked at. Only the log reader
+// waits, never a publisher.
 func (h *hub) room(ctx context.Context, it *Item) error {
 	for {
 		swept := h.ring().Room(it)
@@ -153,15 +155,15 @@ func (h *hub) room(ctx context.Context, it *Item) error {
 	}
 }
 
-// A sweep takes a quarter of a processor, in pieces of this length, as long as the ring has room for what comes: whoever publishes
-// uses the same ones.
+// A sweep takes a quarter of a processor, in pieces of this length, as long as the ring has room
+// for new events: publishers need the same processors.
 const (
 	sweepPiece = time.Millisecond
 	sweepRest  = 3 // as long as a piece
 )
 
-// sweep looks at what is oldest in the ring for all feeds that have not, whenever the ring fills. Those that look
-// by themselves at that moment are left alone: they are about to, or read the log.
+// sweep looks at the ring's oldest events for all feeds that have not, whenever the ring fills. It
+// skips feeds that look by themselves at that moment: they will catch up, or read the log.
 func (h *hub) sweep(ctx context.Context) {
 	alarm := time.NewTimer(0)
 	defer alarm.Stop()
@@ -174,7 +176,7 @@ func (h *hub) sweep(ctx context.Context) {
 		upTo, begun := h.ring().Middle(), time.Now()
 		for _, f := range h.running() {
 			f.sweep(upTo)
-			runtime.Gosched() // there may be thousands, and others have to go on
+			runtime.Gosched() // there may be thousands, and other goroutines have to run
 			worked := time.Since(begun)
 			if worked < sweepPiece {
 				continue

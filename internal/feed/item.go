@@ -12,7 +12,7 @@ import (
 	"github.com/sluice-io/sluice/pkg/sluice"
 )
 
-// Item is an event with the frames of it that somebody wanted: each is rendered once, for all feeds.
+// Item is an event with its requested frames, each rendered once for all feeds.
 type Item struct {
 	Event sluice.Event
 
@@ -23,11 +23,11 @@ type Item struct {
 	}
 }
 
-// NewItem returns an event for feeds. Nobody changes it any more.
+// NewItem returns an event for feeds. It must not be changed any more.
 func NewItem(ev sluice.Event) *Item { return &Item{Event: ev} }
 
-// items is what a ring has.
-var items = ringbuffer.Of[*Item]{Seq: func(it *Item) uint64 { return it.Event.Seq }, Weight: (*Item).weight} //nolint:gochecknoglobals // nobody changes it
+// items are the ring's operations on items.
+var items = ringbuffer.Of[*Item]{Seq: func(it *Item) uint64 { return it.Event.Seq }, Weight: (*Item).weight} //nolint:gochecknoglobals // read-only
 
 // weight is about how much memory an item takes.
 func (it *Item) weight() int { return 2*len(it.Event.Data) + itemOverhead } // the data, and a frame of it
@@ -39,9 +39,9 @@ type Projection uint8
 
 // The projections.
 const (
-	ByCatalogue Projection = iota // the summary where the catalogue has one, else all
+	ByCatalogue Projection = iota // the summary if the catalogue has one, else all
 	Full
-	Summary // nothing where the catalogue has none
+	Summary // nothing if the catalogue has none
 	None
 	projections
 )
@@ -61,7 +61,7 @@ func ParseProjection(name string) (Projection, error) {
 	return 0, sluice.Errorf(sluice.InvalidRequest, "projection %q: use full, summary or none", name).With("field", "projection")
 }
 
-// renderer writes events down.
+// renderer renders events.
 type renderer struct {
 	summary   func(*sluice.Event) []byte // nil: there is none
 	publicURL string
@@ -78,7 +78,7 @@ func (r *renderer) frame(it *Item, p Projection) []byte {
 	return f.json
 }
 
-// event returns the event alone, out of its frame.
+// event returns the event alone, without its frame.
 func (r *renderer) event(it *Item, p Projection) []byte {
 	whole := r.frame(it, p)
 	var head [64]byte
@@ -89,7 +89,7 @@ func appendHead(b []byte, seq uint64) []byte {
 	return append(strconv.AppendUint(append(b, `{"seq":`...), seq, 10), `,"event":`...)
 }
 
-// oneLine makes what ends a line a space. In JSON it stands only between tokens.
+// oneLine replaces line ends with spaces. In JSON they stand only between tokens.
 func oneLine(b []byte) []byte {
 	for i := bytes.IndexAny(b, "\r\n"); i >= 0 && i < len(b); i++ {
 		if b[i] == '\r' || b[i] == '\n' {
@@ -99,7 +99,7 @@ func oneLine(b []byte) []byte {
 	return b
 }
 
-// project returns the event with as much of its data as is wanted, and otherwise where the whole of it is.
+// project returns the event with the projected data, and a reference to the whole if that is less.
 func (r *renderer) project(ev *sluice.Event, p Projection) *sluice.Event {
 	var summary []byte
 	if p != None && p != Full && r.summary != nil {
@@ -114,7 +114,7 @@ func (r *renderer) project(ev *sluice.Event, p Projection) *sluice.Event {
 	if less.Extensions == nil {
 		less.Extensions = map[string]string{}
 	}
-	delete(less.Extensions, sluice.DataRef) // the publisher's says where the data of the whole event is
+	delete(less.Extensions, sluice.DataRef) // the publisher's refers to the data of the whole event
 	if r.publicURL != "" {
 		less.Extensions[sluice.DataRef] = strings.TrimSuffix(r.publicURL, "/") + "/v1/namespaces/" + ev.Namespace + "/events/" + strconv.FormatUint(ev.Seq, 10)
 	}

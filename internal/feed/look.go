@@ -8,12 +8,12 @@ import (
 	"github.com/sluice-io/sluice/pkg/sluice"
 )
 
-// batch is how many items are looked at before others may.
+// batch is how many items are looked at before other goroutines may run.
 const batch = 128
 
-// look looks at what comes next, as far as the reader can take it at once: in the ring, or in the log if the ring has it
-// no more. If nothing comes, it returns what is closed when something does; without that it is to be called again.
-// An error is the end.
+// look looks at the next events, as many as the reader can take at once: in the ring, or in the log
+// if they have left the ring. If there are none, it returns a channel that is closed when there
+// are; without it, call look again. An error ends the feed.
 func (f *Feed) look(ctx context.Context) (more <-chan struct{}, err error) {
 	if len(f.page) == 0 {
 		covered, more, err := f.lookRing(lastSeq)
@@ -31,7 +31,7 @@ func (f *Feed) look(ctx context.Context) (more <-chan struct{}, err error) {
 	return nil, err
 }
 
-// lookRing looks at what comes next in the ring, up to a sequence, unless the ring has it no more.
+// lookRing looks at the next events in the ring, up to a sequence, unless they have left it.
 func (f *Feed) lookRing(upTo uint64) (covered bool, more <-chan struct{}, err error) {
 	into := f.engine.batches.Get().(*[batch]*Item) //nolint:forcetypeassert // nothing else is in there
 	defer func() { clear(into[:]); f.engine.batches.Put(into) }()
@@ -61,8 +61,8 @@ func (f *Feed) turn(ctx context.Context) error {
 	return nil
 }
 
-// beginsAgain reports whether a feed that is to begin with what is kept, and has looked at nothing yet, begins at another place,
-// because what was the beginning is gone.
+// beginsAgain reports whether a feed that begins with the oldest event, and has looked at nothing
+// yet, begins at another place, because its beginning is gone.
 func (f *Feed) beginsAgain(ctx context.Context) bool {
 	if f.wish.Since != beginning || f.place != f.since || f.begins == maxBegins {
 		return false
@@ -76,14 +76,14 @@ func (f *Feed) beginsAgain(ctx context.Context) bool {
 	return true
 }
 
-// beginning is the cursor of all that is kept.
+// beginning is the cursor of the oldest event.
 const (
 	beginning = "-1"
 	maxBegins = 10
 )
 
-// lookAt looks at items up to a sequence: for a reader that waits, until it has as much as it can take at once. It
-// returns at how many it looked.
+// lookAt looks at items up to a sequence: for a reader that waits, until it has as much as it can
+// take at once. It returns the number of items looked at.
 func (f *Feed) lookAt(items []*Item, upTo uint64) (int, error) {
 	now, waits := time.Now(), f.waits()
 	if f.held != nil && f.held.isOver(now) {
@@ -112,8 +112,8 @@ func (f *Feed) lookAt(items []*Item, upTo uint64) (int, error) {
 	return len(items), nil
 }
 
-// wants reports whether an event is one for this feed: its path, its caller, its filter. One of which the filter
-// cannot tell, because its expression fails, is not. One for which that is too dear ends the feed (Unprocessable).
+// wants reports whether an event passes the feed's path, access and filter. An event on which the
+// filter expression fails does not. One on which it costs too much ends the feed (Unprocessable).
 func (f *Feed) wants(it *Item, now time.Time) (bool, error) {
 	if !f.wish.Pattern.Match(it.Event.Path) {
 		return false, nil
@@ -131,7 +131,7 @@ func (f *Feed) wants(it *Item, now time.Time) (bool, error) {
 // waits reports whether the reader waits for a frame, and can take one more at once.
 func (f *Feed) waits() bool { return len(f.now) < cap(f.now) && f.load < atOnceWeight }
 
-// put has a frame sent: now, or after what is queued.
+// put sends a frame: now, or after the queue.
 func (f *Feed) put(frame Frame) {
 	if f.waits() {
 		f.now = append(f.now, frame)
@@ -147,11 +147,12 @@ func (f *Feed) putAll(frames []Frame) {
 	}
 }
 
-// sweepMost is how long the hub looks for one feed. All feeds of the namespace wait for that; one whose filter is dear
-// reads the log when its reader comes back.
+// sweepMost is how long the hub looks for one feed. All feeds of the namespace wait for that; a
+// feed with an expensive filter reads the log when its reader returns.
 const sweepMost = 50 * time.Millisecond
 
-// sweep looks at everything up to a sequence for a reader that takes nothing at the moment. One that does, looks itself.
+// sweep looks at everything up to a sequence for a feed with a blocked reader. Others look by
+// themselves.
 func (f *Feed) sweep(upTo uint64) {
 	if !f.mu.TryLock() {
 		return
@@ -168,11 +169,11 @@ func (f *Feed) sweep(upTo uint64) {
 	f.dear = f.isLate()
 }
 
-// isLate reports whether looking has taken as long as it may.
+// isLate reports whether the deadline of looking has passed.
 func (f *Feed) isLate() bool { return !f.until.IsZero() && time.Now().After(f.until) }
 
-// lookAhead queues what the ring has up to a sequence. Of what was there before the feed began nothing gives way to what
-// comes: a reader that has not come so far reads the log.
+// lookAhead queues the ring's events up to a sequence. Events from before the feed began are not
+// dropped for new ones: a reader that has not come so far reads the log.
 func (f *Feed) lookAhead(upTo uint64) error {
 	for f.place < upTo && f.place >= f.current && !f.isLate() {
 		if covered, more, err := f.lookRing(upTo); !covered || more != nil || err != nil {
@@ -182,7 +183,7 @@ func (f *Feed) lookAhead(upTo uint64) error {
 	return nil
 }
 
-// reached returns up to where everything was sent or queued, or was not wanted.
+// reached returns the sequence up to which everything was sent, queued or not wanted.
 func (f *Feed) reached() uint64 {
 	if f.held == nil {
 		return f.place

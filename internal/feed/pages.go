@@ -11,26 +11,27 @@ import (
 )
 
 const (
-	pagesWeight  = 32 << 20        // bytes of pages that a namespace keeps, besides those that somebody looks at
-	pagesKept    = 5 * time.Second // for which pages are kept that nobody reads
+	pagesWeight  = 32 << 20        // bytes of pages that a namespace keeps, besides those in use
+	pagesKept    = 5 * time.Second // for which unused pages are kept
 	pageOverhead = 256
 	soon         = 512 // events behind the beginning of a page that is being read
 
 	everything = sluice.Pattern("/**")
 )
 
-// pages is what was read of a log behind its ring. Many come back at once, to about the same place: who reads the same
-// shares a page, and the frames that are rendered of it.
+// pages caches reads of a log behind its ring. Many readers return at once, to about the same
+// place: they share a page and its rendered frames.
 type pages struct {
 	read func(ctx context.Context, pattern sluice.Pattern, after, upTo uint64) ([]sluice.Event, uint64, error)
 
 	mu      sync.Mutex
-	kept    []*page // what was used last is last
+	kept    []*page // least recently used first
 	weight  int
-	clearer *time.Timer // forgets all, when nobody has read for a while
+	clearer *time.Timer // clears the cache after idle time
 }
 
-// page is the events of a log in (after, reached] that a pattern may match. It is complete when ready is closed.
+// page is the events of a log in (after, reached] that a pattern may match. It is complete when
+// ready is closed.
 type page struct {
 	pattern sluice.Pattern
 	after   uint64
@@ -42,8 +43,9 @@ type page struct {
 	err     error
 }
 
-// behind returns events behind a place whose paths a pattern may match, up to where there are no others: that is upTo at
-// least, unless there are more than a page has. Others share them. Codes as those of Log.Page.
+// behind returns events behind a place on paths that a pattern may match, and the sequence up to
+// which there are no others: at least upTo, unless a page is full. Readers share them. Codes as
+// those of Log.Page.
 func (p *pages) behind(ctx context.Context, pattern sluice.Pattern, after, upTo uint64) ([]*Item, uint64, error) {
 	for {
 		one, mine := p.find(pattern, after)
@@ -64,7 +66,8 @@ func (p *pages) behind(ctx context.Context, pattern sluice.Pattern, after, upTo 
 	}
 }
 
-// find returns a page that has what is behind a place, or may have when it is read, or one that the caller is to read.
+// find returns a page with the events behind a place, which may still be read, or a new one for the
+// caller to read.
 func (p *pages) find(pattern sluice.Pattern, after uint64) (one *page, mine bool) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -80,7 +83,7 @@ func (p *pages) find(pattern sluice.Pattern, after uint64) (one *page, mine bool
 	return one, true
 }
 
-// fill reads a page, and keeps it for others if that went well.
+// fill reads a page, and keeps it if that succeeded.
 func (p *pages) fill(ctx context.Context, one *page, upTo uint64) {
 	events, reached, err := p.read(ctx, one.pattern, one.after, upTo)
 	one.reached, one.err, one.weight = reached, err, pageOverhead
@@ -99,7 +102,7 @@ func (p *pages) fill(ctx context.Context, one *page, upTo uint64) {
 	p.forget(func(*page) bool { return p.weight > pagesWeight })
 }
 
-// stay has the pages kept for a while from now on. The caller holds the lock.
+// stay extends the life of the cache. The caller holds the lock.
 func (p *pages) stay() {
 	if p.clearer != nil {
 		p.clearer.Reset(pagesKept)
@@ -112,7 +115,8 @@ func (p *pages) stay() {
 	})
 }
 
-// forget keeps some complete pages no longer: it asks for each, the one that was used last is last. The caller holds the lock.
+// forget removes some complete pages: it calls which for each, least recently used first. The
+// caller holds the lock.
 func (p *pages) forget(which func(*page) bool) {
 	p.kept = slices.DeleteFunc(p.kept, func(one *page) bool {
 		if !one.isReady() || !which(one) {
@@ -123,7 +127,8 @@ func (p *pages) forget(which func(*page) bool) {
 	})
 }
 
-// has reports whether a page has what is behind a place. Of one that is being read, only what comes soon is sure enough to wait.
+// has reports whether a page has the events behind a place. For a page that is being read, only the
+// first few are certain enough to wait for.
 func (one *page) has(pattern sluice.Pattern, after uint64) bool {
 	switch {
 	case one.pattern != everything && one.pattern != pattern, after < one.after:

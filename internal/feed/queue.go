@@ -1,30 +1,29 @@
 package feed
 
-// Lagged says what a reader missed that was too slow: so many frames, all of them between the frame before
-// this one and the next (S2-88…90).
+// Lagged reports the frames that a slow reader missed, all of them between the frame before this
+// one and the next (S2-88…90).
 type Lagged struct {
 	Missed int    `json:"missed_count"`         // frames that the reader would have been sent
-	Oldest uint64 `json:"oldest_available_seq"` // of the next frame: all that was missed has a lower one
+	Oldest uint64 `json:"oldest_available_seq"` // of the next frame: all missed ones are lower
 	Head   uint64 `json:"current_seq"`          // of the last event of the log
 }
 
-// Frame is one thing that a feed sends.
+// Frame is one message of a feed.
 type Frame struct {
-	Lagged *Lagged // what was missed; then it is no event
-	Idle   bool    // there was nothing to send for a while; Resume says up to where
+	Lagged *Lagged // missed frames; then it has no event
+	Idle   bool    // nothing was sent for a while; Resume is the position
 
-	Seq    uint64 // of the last event that it stands for
-	Resume uint64 // behind which a reader goes on that has got this; 0 with Lagged: where it would without it
-	Count  int    // events that it stands for
+	Seq    uint64 // of the last event that it counts
+	Resume uint64 // a reader that has got this resumes behind it; with Lagged 0: its position without it
+	Count  int    // events that it counts
 
 	item *Item
 	from uint64 // the first of the events, while they are held back
 }
 
-// queue is what a feed has to send that was looked at while its reader took nothing. What goes in pushes out what is
-// oldest.
+// queue is the frames that were looked at for a blocked reader. New frames evict the oldest.
 type queue struct {
-	frames []Frame // a ring that grows up to most, and goes when it is empty
+	frames []Frame // a ring that grows up to most, and is freed when it is empty
 	first  int
 	count  int
 	most   int
@@ -34,12 +33,12 @@ type queue struct {
 
 const (
 	firstFrames = 16
-	maxWeight   = 16 << 20 // bytes that a queue holds at most, unless it is one event
+	maxWeight   = 16 << 20 // maximum bytes of a queue, unless it is one event
 )
 
 func (q *queue) isFull() bool { return q.count == q.most || q.weight >= maxWeight }
 
-// push takes a frame. The oldest give way to it.
+// push adds a frame and evicts the oldest as needed.
 func (q *queue) push(f Frame) {
 	for q.isFull() {
 		q.pop()
@@ -53,10 +52,10 @@ func (q *queue) push(f Frame) {
 	q.weight += f.item.weight()
 }
 
-// take returns frames to send, in their order: what was missed first.
+// take returns frames to send, in order: the count of missed ones first.
 func (q *queue) take(into []Frame, head uint64) []Frame {
 	frames := into[:0]
-	if q.missed > 0 { // something pushed it out, so that there is something
+	if q.missed > 0 { // a push evicted them, so there is a frame
 		frames = append(frames, Frame{Lagged: &Lagged{Missed: q.missed, Oldest: q.frames[q.first].Seq, Head: head}})
 		q.missed = 0
 	}

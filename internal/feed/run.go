@@ -8,16 +8,17 @@ import (
 	"github.com/sluice-io/sluice/pkg/sluice"
 )
 
-// atOnce is how many frames are sent at a time: fewer if they are large, since the gate is asked for each before that, and
-// sending them may take long.
+// atOnce is how many frames are sent at a time: fewer if they are large, because the gate is asked
+// about each before, and sending them may take long.
 const (
 	atOnce       = 32
 	atOnceWeight = 128 << 10
 )
 
-// Run sends frames in their order, several at once, until sending fails, ctx ends, or the feed does: it returns
-// why. Frames are good until the next call. What is held back is sent before the end. Hurry is called once when the feed
-// is over: a call of send that is under way is to end soon, because its reader may have lost its access, or the server ends.
+// Run sends frames in order, several at once, until sending fails, ctx ends, or the feed does: it
+// returns the reason. Frames are valid until the next call. Held events are sent before the end.
+// Run calls hurry once when the feed is over: a call of send in progress has to end soon, because
+// its reader may have lost its access, or the server stops.
 func (f *Feed) Run(ctx context.Context, send func([]Frame) error, hurry func()) error {
 	ctx, f.end = context.WithCancelCause(ctx)
 	hurried := make(chan struct{})
@@ -26,7 +27,7 @@ func (f *Feed) Run(ctx context.Context, send func([]Frame) error, hurry func()) 
 		close(hurried)
 	})
 	detach := f.hub.attach(f)
-	err := f.allowed(time.Now()) // it may have changed before anybody knew of this feed
+	err := f.allowed(time.Now()) // it may have changed before this feed was known
 	if err == nil {
 		err = f.serve(ctx, send)
 	}
@@ -40,7 +41,7 @@ func (f *Feed) Run(ctx context.Context, send func([]Frame) error, hurry func()) 
 	return context.Cause(ctx)
 }
 
-// serve sends what comes until ctx ends, which is no error.
+// serve sends frames until ctx ends, which is no error.
 func (f *Feed) serve(ctx context.Context, send func([]Frame) error) error {
 	beat := time.Now().Add(f.engine.opts.Heartbeat)
 	alarm := time.NewTimer(f.engine.opts.Heartbeat)
@@ -69,7 +70,7 @@ func (f *Feed) serve(ctx context.Context, send func([]Frame) error) error {
 	return nil
 }
 
-// await waits for one of several things.
+// await waits for one of several channels.
 func await(ctx context.Context, more <-chan struct{}, alarm <-chan time.Time) {
 	select {
 	case <-ctx.Done():
@@ -78,7 +79,8 @@ func await(ctx context.Context, more <-chan struct{}, alarm <-chan time.Time) {
 	}
 }
 
-// waitsFor returns when the feed has something to do even if nothing comes, and up to where everything was sent.
+// waitsFor returns when the feed is next due without new events, and the position up to which
+// everything was sent.
 func (f *Feed) waitsFor() (due time.Time, reached uint64) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
@@ -88,7 +90,7 @@ func (f *Feed) waitsFor() (due time.Time, reached uint64) {
 	return due, f.reached()
 }
 
-// step sends what comes next, if there is something.
+// step sends the next frames, if there are any.
 func (f *Feed) step(ctx context.Context, send func([]Frame) error) (sent bool, more <-chan struct{}, err error) {
 	piece := f.engine.pieces.Get().(*[atOnce]Frame) //nolint:forcetypeassert // nothing else is in there
 	defer func() { clear(piece[:]); f.engine.pieces.Put(piece) }()
@@ -104,8 +106,8 @@ func (f *Feed) step(ctx context.Context, send func([]Frame) error) (sent bool, m
 	return true, nil, send(frames)
 }
 
-// next returns what is to be sent next: what is queued, and may still be sent, before what comes. If there is
-// nothing, it returns what is closed when there is; without that it is to be asked again.
+// next returns the next frames: queued ones that still may be sent, before new ones. If there are
+// none, it returns a channel that is closed when there are; without it, call next again.
 func (f *Feed) next(ctx context.Context, piece []Frame) (frames []Frame, more <-chan struct{}, err error) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
@@ -131,19 +133,19 @@ func (f *Feed) next(ctx context.Context, piece []Frame) (frames []Frame, more <-
 		}
 	}
 	if len(f.now) > 0 {
-		return f.now, nil, nil // an error comes again
+		return f.now, nil, nil // an error recurs
 	}
 	return nil, more, err
 }
 
-// again asks the gate again for what was held back, and may have been for long.
+// again asks the gate again about held events, which may have been held for long.
 func (f *Feed) again() error {
 	kept, err := f.still(f.now)
 	f.now = kept
 	return err
 }
 
-// trim has the oldest give way, if the reader is further behind than it may be, not counting what it is sent at once.
+// trim evicts the oldest frames beyond the reader's limit, not counting those being sent.
 func (f *Feed) trim() error {
 	n, last := f.hub.ring().Backlog(f.place, atOnce)
 	if n+f.queue.count <= f.wish.Buffer+atOnce {
@@ -152,7 +154,7 @@ func (f *Feed) trim() error {
 	return f.lookAhead(last)
 }
 
-// still returns those of some frames that may still be sent.
+// still returns those of some frames that still may be sent.
 func (f *Feed) still(frames []Frame) ([]Frame, error) {
 	now := time.Now()
 	kept := frames[:0]
@@ -171,23 +173,24 @@ func (f *Feed) still(frames []Frame) ([]Frame, error) {
 	return kept, nil
 }
 
-// drainMost is how long looking at what is left may take when a feed ends: the server waits for it.
+// drainMost limits looking at the remaining events when a feed ends: the server waits for it.
 const drainMost = time.Second
 
-// drain sends what is left when nothing comes any more, as far as it can be sent: the log is not read any more, for which ctx
-// has ended.
+// drain sends the remaining frames at the end, as far as they can be sent: the log is not read any
+// more, because ctx has ended.
 func (f *Feed) drain(ctx context.Context, send func([]Frame) error) {
 	f.mu.Lock()
 	f.until = time.Now().Add(drainMost)
 	f.mu.Unlock()
 	for until := f.hub.ring().Last(); f.isLeft(until); {
 		if _, _, err := f.step(ctx, send); err != nil {
-			return // why the feed is over is said already
+			return // the reason of the end is known already
 		}
 	}
 }
 
-// isLeft reports whether there is something to be sent up to a sequence. Nothing is held back any more then.
+// isLeft reports whether there is something to send up to a sequence. Nothing is held back any more
+// then.
 func (f *Feed) isLeft(until uint64) bool {
 	f.mu.Lock()
 	defer f.mu.Unlock()
@@ -197,10 +200,10 @@ func (f *Feed) isLeft(until uint64) bool {
 	return f.place < until && !f.isLate() || f.queue.count > 0
 }
 
-// patience is how long whoever opens a feed waits for it to be known who may do what.
+// patience is how long opening a feed waits for permissions to load.
 const patience = 5 * time.Second
 
-// admitted is allowed for who asks first, maybe before it is known who may do what.
+// admitted is allowed for the first check, when permissions may not have loaded yet.
 func (f *Feed) admitted(ctx context.Context) error {
 	limit, cancel := context.WithTimeout(ctx, patience)
 	defer cancel()
@@ -218,7 +221,7 @@ func (f *Feed) admitted(ctx context.Context) error {
 	}
 }
 
-// allowed returns an error if the caller may have nothing (any more) of what it asks for.
+// allowed returns an error if the caller has lost access to everything it asked for.
 func (f *Feed) allowed(now time.Time) error {
 	w := &f.wish
 	switch f.engine.gate.May(w.Caller, sluice.VerbRead, sluice.Object{Namespace: w.Namespace, Pattern: w.Pattern}, now) {
@@ -235,7 +238,7 @@ func undecided() error {
 	return model.PermissionsUnknown()
 }
 
-// shows asks the gate for an event. An error says that the feed is over.
+// shows asks the gate about an event. An error ends the feed.
 func (f *Feed) shows(it *Item, now time.Time) (bool, error) {
 	switch f.engine.gate.Shows(f.wish.Caller, sluice.VerbRead, &it.Event, now) {
 	case model.Pass:
