@@ -41,6 +41,13 @@ func plain() map[string]bars {
 		"internal/wake":                 strict,
 		"internal/streamsub":            strict,
 		"internal/feed":                 strict,
+		"internal/watch":                strict,
+		"internal/durable":              strict,
+		"internal/schedule":             strict,
+		"internal/schedule/timerqueue":  strict,
+		"internal/schedule/delayed":     strict,
+		"internal/schedule/action":      strict,
+		"internal/schedule/appointment": strict,
 		"internal/httpapi/openapi.yaml": strict,
 	}
 }

@@ -7,31 +7,31 @@ import (
 	"github.com/sluice-io/sluice/pkg/sluice"
 )
 
-// Stored is what lies in a watch's place: a watch, or what is to be told of one that was cancelled, for which
-// everybody takes that there is none.
+// Stored is a watch's record: the watch, or a pending announcement that it was cancelled. A
+// cancelled watch does not exist for callers.
 type Stored struct {
 	sluice.Watch
 
-	Untold *Cancelled `json:"untold,omitempty"` // nil: it is there
+	Untold *Cancelled `json:"untold,omitempty"` // nil: the watch exists
 }
 
-// Cancelled is what is to be told of a watch that was cancelled.
+// Cancelled is the pending announcement of a cancelled watch.
 type Cancelled struct {
 	ID    string    `json:"id"` // of the event
 	By    string    `json:"by"`
 	At    time.Time `json:"at"`
-	After uint64    `json:"after"` // it is told behind it
+	After uint64    `json:"after"` // the announcement lies behind it
 }
 
-// cancelledData is what is told of a watch that was cancelled.
+// cancelledData is the data of the announcement.
 type cancelledData struct {
 	Creator     sluice.Principal `json:"creator"`
 	WatchID     string           `json:"watch_id"`
 	CancelledBy string           `json:"cancelled_by"`
 }
 
-// bury tells that a watch was cancelled (S2-45), and then removes what is left of it. It may have been told, by whoever died in between. Where
-// the namespace is gone nobody hears of it.
+// bury announces that a watch was cancelled (S2-45), and then removes its record. A crashed owner
+// may have announced it already. In a deleted namespace there is no announcement.
 func bury(ctx context.Context, log Log, graves Graves, w *Stored) error {
 	ev, err := announcement(&w.Watch, sluice.TypeWatchCancelled, w.Untold.ID, cancelledData{w.CreatedBy, w.ID, w.Untold.By})
 	if err != nil {

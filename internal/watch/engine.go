@@ -13,7 +13,7 @@ import (
 	"github.com/sluice-io/sluice/pkg/sluice"
 )
 
-// Engine looks after the watches that this process owns.
+// Engine runs the watches that this process owns.
 type Engine struct {
 	ports Ports
 	opts  Options
@@ -23,26 +23,26 @@ type Engine struct {
 	parts sync.WaitGroup // of Run
 
 	mu      sync.Mutex
-	launch  func(func(context.Context)) // starts something that ends with Run; nil: it does not run
+	launch  func(func(context.Context)) // starts a goroutine that ends with Run; nil: it does not run
 	watches map[string]*Stored
 	runners map[string]*running
 }
 
-// running is a watch that is looked after.
+// running is a watch in operation.
 type running struct {
 	revision uint64
 	cancel   context.CancelFunc
 	ended    chan struct{}
-	behind   atomic.Int64 // when the event was stored that it looks at, in ms; 0: it has looked at all
+	behind   atomic.Int64 // when the event in evaluation was stored, in ms; 0: it has caught up
 }
 
-// Gauge is how a watch is doing right now, in this process.
+// Gauge is a snapshot of a watch in this process.
 type Gauge struct {
 	Namespace, Watch string
-	Lag              time.Duration // age of the event that it looks at; 0: it has looked at all
+	Lag              time.Duration // age of the event in evaluation; 0: it has caught up
 }
 
-// Gauges returns those of the watches that this process looks after.
+// Gauges returns the snapshots of the watches that this process runs.
 func (e *Engine) Gauges() []Gauge {
 	e.mu.Lock()
 	defer e.mu.Unlock()
@@ -62,7 +62,7 @@ func (e *Engine) Gauges() []Gauge {
 	return all
 }
 
-// New returns an engine that does nothing before Run.
+// New returns an engine that is idle until Run.
 func New(ports Ports, opts Options) *Engine {
 	opts = opts.filled()
 	return &Engine{
@@ -71,7 +71,7 @@ func New(ports Ports, opts Options) *Engine {
 	}
 }
 
-// Run looks after watches until ctx is done, and returns when nothing is under way any more.
+// Run runs watches until ctx is done, and returns when no action is in flight any more.
 func (e *Engine) Run(ctx context.Context) error {
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
@@ -97,15 +97,16 @@ func (e *Engine) Run(ctx context.Context) error {
 	return err
 }
 
-// Withdraw cuts off the actions under way of every watch of whose pattern, or of whose action, lost says true, and returns when nothing of them can be
-// stored any more, or with ctx's error. Whoever calls it has told the gate before: what was cut off is asked about again.
+// Withdraw cuts off actions in flight of every watch for whose pattern or action lost returns true,
+// and returns when nothing of them can be stored any more, or with ctx's error. The caller updates
+// the gate first; actions that were cut off are checked again.
 func (e *Engine) Withdraw(ctx context.Context, lost func(*sluice.Subscription) bool) error {
 	return e.under.Cut(func(w *sluice.Watch) bool {
 		return lost(w.Wish(w.Namespace, w.Pattern)) || lost(w.Wish(w.Namespace, sluice.Pattern(w.Action.Path)))
 	}).Wait(ctx)
 }
 
-// change takes a watch as it is stored.
+// change takes a watch's record from the store.
 func (e *Engine) change(key string, w *Stored) {
 	e.mu.Lock()
 	defer e.mu.Unlock()
@@ -117,8 +118,8 @@ func (e *Engine) change(key string, w *Stored) {
 	e.settle(key)
 }
 
-// changed says that what this process owns may have changed. What it returns is closed when nothing is under way any more of
-// what it does not own.
+// changed says that ownership may have changed. The returned channel is closed when no action is in
+// flight for watches no longer owned.
 func (e *Engine) changed() <-chan struct{} {
 	done := make(chan struct{})
 	e.mu.Lock()
@@ -145,7 +146,7 @@ func (e *Engine) changed() <-chan struct{} {
 	return done
 }
 
-// settle begins or ends looking after a watch. The caller holds the lock.
+// settle starts or stops running a watch. The caller holds the lock.
 func (e *Engine) settle(key string) {
 	w := e.watches[key]
 	wanted := w != nil && e.launch != nil && e.ports.Owns.Owns(key)
@@ -174,7 +175,7 @@ func (e *Engine) settle(key string) {
 	<-begun
 }
 
-// finish notes that a watch is not looked after any more.
+// finish notes that a watch has stopped.
 func (e *Engine) finish(key string, r *running) {
 	r.cancel()
 	e.mu.Lock()
@@ -184,7 +185,7 @@ func (e *Engine) finish(key string, r *running) {
 	e.settle(key)
 }
 
-// look looks after a watch until ctx ends.
+// look runs a watch until ctx ends.
 func (e *Engine) look(ctx context.Context, key string, w *sluice.Watch, behind *atomic.Int64) {
 	log := e.opts.Log.With(slog.String("namespace", w.Namespace), slog.String("watch", w.ID))
 	r, err := e.runner(key, w)
@@ -212,7 +213,8 @@ func (e *Engine) look(ctx context.Context, key string, w *sluice.Watch, behind *
 	r.rest(ctx)
 }
 
-// bury sees to it that it is told that a watch was cancelled, and nothing is left of it. Who cancelled it does so at once.
+// bury announces a cancelled watch and removes its record if its canceller, which does so at once,
+// has not.
 func (e *Engine) bury(ctx context.Context, w *Stored) {
 	for wait := time.Second; ; wait = min(2*wait, againMost) {
 		select {
@@ -227,10 +229,10 @@ func (e *Engine) bury(ctx context.Context, w *Stored) {
 		e.opts.Log.LogAttrs(ctx, slog.LevelWarn, "cancelled watch not removed yet",
 			slog.String("namespace", w.Namespace), slog.String("watch", w.ID), slog.Any("error", err))
 	}
-	<-ctx.Done() // it is told that it is gone
+	<-ctx.Done() // the change that removes it ends ctx
 }
 
-// runner returns what looks after a watch.
+// runner returns the runner of a watch.
 func (e *Engine) runner(key string, w *sluice.Watch) (*runner, error) {
 	chooses, condition, err := compile(w, e.opts.Labels)
 	if err != nil {
@@ -241,7 +243,7 @@ func (e *Engine) runner(key string, w *sluice.Watch) (*runner, error) {
 	}, nil
 }
 
-// compile returns what chooses a watch's readings, and what its condition is.
+// compile returns the matchers of a watch's readings and of its condition.
 func compile(w *sluice.Watch, labels filter.Labels) (chooses, condition *filter.Matcher, err error) {
 	if chooses, err = filter.CompileLive(w.Chooses(), labels); err != nil {
 		return nil, nil, err
@@ -250,7 +252,7 @@ func compile(w *sluice.Watch, labels filter.Labels) (chooses, condition *filter.
 	return chooses, condition, err
 }
 
-// ruleOf returns what a watch decides by.
+// ruleOf returns a watch's rule.
 func ruleOf(w *sluice.Watch, condition *filter.Matcher, most int) Rule {
 	return Rule{
 		Level: w.Trigger == sluice.TriggerLevel, Cooldown: w.Cooldown.Std(), For: w.For.Std(), Most: most, Condition: condition.Match,

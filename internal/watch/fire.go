@@ -12,11 +12,11 @@ import (
 )
 
 const (
-	mostTries = 10              // of what fails for a reason that nobody knows
-	tellLimit = 5 * time.Second // for telling that a watch was cancelled
+	mostTries = 10              // of a failure with an unknown reason
+	tellLimit = 5 * time.Second // for announcing that a watch was cancelled
 )
 
-// fire does what is stored as decided. The readings are looked for among events first.
+// fire executes stored decisions. It searches events for the readings first.
 func (r *runner) fire(ctx context.Context, events map[uint64]*sluice.Event) error {
 	for len(r.firing) > 0 {
 		f := &r.firing[0]
@@ -30,7 +30,7 @@ func (r *runner) fire(ctx context.Context, events map[uint64]*sluice.Event) erro
 	return nil
 }
 
-// dispatch has an action done, and tells of it. It tries until it is known what came of it, or ctx ends.
+// dispatch performs an action and announces it. It retries until the outcome is known, or ctx ends.
 func (r *runner) dispatch(ctx context.Context, f *Firing, ev *sluice.Event) error {
 	return r.insist(ctx, &f.tried, f.Seq, func() error {
 		outcome, err := r.try(ctx, f, ev)
@@ -46,7 +46,7 @@ func (r *runner) dispatch(ctx context.Context, f *Firing, ev *sluice.Event) erro
 	})
 }
 
-// insist does something until that does not fail, or ctx ends.
+// insist repeats a call until it succeeds, or ctx ends.
 func (r *runner) insist(ctx context.Context, t *tried, seq uint64, do func() error) error {
 	for wait := again; ; wait = min(2*wait, againMost) {
 		err := do()
@@ -67,8 +67,9 @@ func (r *runner) insist(ctx context.Context, t *tried, seq uint64, do func() err
 // errNotOurs says that another server serves the watch.
 var errNotOurs = sluice.Errorf(sluice.Unavailable, "another replica runs the watch")
 
-// try publishes the event of an action, unless it is there. It returns what came of it, "" if it was not to be; an error says
-// that it is to be tried again. It enters before it asks for rights: of a right that is lost meanwhile either the gate knows, or it is cut off.
+// try publishes the event of an action, unless it exists. It returns the outcome, "" if it must not
+// be published; an error means retry. It registers as in flight before it checks rights: so if a
+// right is lost meanwhile, either the gate knows, or the action is cut off.
 func (r *runner) try(ctx context.Context, f *Firing, ev *sluice.Event) (outcome string, err error) {
 	w := r.watch
 	ctx, leave := r.under.Enter(ctx, w)
@@ -87,7 +88,7 @@ func (r *runner) try(ctx context.Context, f *Firing, ev *sluice.Event) (outcome 
 	case err != nil:
 		return "", err
 	}
-	if !r.ports.Owns.Owns(r.key) { // the engine is told at the next round; a machine that was suspended would fire until then
+	if !r.ports.Owns.Owns(r.key) { // the engine learns it at the next round; a machine that was suspended would fire until then
 		return "", errNotOurs
 	}
 	err = r.ports.Perform.Perform(ctx, w.Creator, r.event(f, ev))
@@ -98,7 +99,7 @@ func (r *runner) try(ctx context.Context, f *Firing, ev *sluice.Event) (outcome 
 	return model.DispatchOutcome(err), nil
 }
 
-// reading returns a reading again, which may be at hand, or why it is none any more.
+// reading returns a reading again, possibly from hand, or why it is not available any more.
 func (r *runner) reading(ctx context.Context, seq uint64, hand *sluice.Event) (*sluice.Event, Reason, error) {
 	if hand == nil {
 		ev, err := r.ports.Log.EventAt(ctx, r.watch.Namespace, seq)
@@ -117,7 +118,7 @@ func (r *runner) reading(ctx context.Context, seq uint64, hand *sluice.Event) (*
 	return hand, "", err
 }
 
-// event returns the event of a firing, which came of a reading.
+// event returns the event of a firing for a reading.
 func (r *runner) event(f *Firing, of *sluice.Event) sluice.Event {
 	w := r.watch
 	ev := w.Action.Event(w.Namespace, w.FiringID(f.Seq))
@@ -136,7 +137,7 @@ func (r *runner) event(f *Firing, of *sluice.Event) sluice.Event {
 	return ev
 }
 
-// Firings and what was held back, as it is told.
+// Data of announcements: firings and suppressed ones.
 type (
 	firedData struct {
 		Creator         sluice.Principal `json:"creator"`
@@ -161,7 +162,7 @@ type (
 	}
 )
 
-// fired tells that the watch fired (S2-43), once, after what it tells of.
+// fired announces that the watch fired (S2-43), once, after its action's event.
 func (r *runner) fired(ctx context.Context, f *Firing, outcome string) error {
 	w := r.watch
 	ev, err := announcement(w, sluice.TypeWatchFired, "fired-"+w.FiringID(f.Seq), firedData{
@@ -173,7 +174,7 @@ func (r *runner) fired(ctx context.Context, f *Firing, outcome string) error {
 	return r.announce(ctx, ev, f.Seq, f.tried)
 }
 
-// heldBack returns what is to be told of what was held back (S2-44, S2-46).
+// heldBack returns the announcement of suppressed firings or throttled readings (S2-44, S2-46).
 func heldBack(w *sluice.Watch, v Verdict, now time.Time) (Said, error) {
 	said := Said{ID: "throttled-" + w.FiringID(v.Seq), Kind: sluice.TypeWatchThrottled, At: now.UTC(), Seq: v.Seq}
 	var data any = throttledData{Creator: w.CreatedBy, WatchID: w.ID, Dropped: v.Count}
@@ -188,7 +189,7 @@ func heldBack(w *sluice.Watch, v Verdict, now time.Time) (Said, error) {
 	return said, err
 }
 
-// tell tells what is stored as to be told, each once.
+// tell publishes the stored announcements, each once.
 func (r *runner) tell(ctx context.Context) error {
 	for len(r.untold) > 0 {
 		said := &r.untold[0]
@@ -204,8 +205,8 @@ func (r *runner) tell(ctx context.Context) error {
 	return nil
 }
 
-// announce tells something that lies behind a place, unless it is there. An error says that it is to be tried again: what is refused
-// for good is given up.
+// announce publishes an announcement with a sequence behind after, unless it exists. An error means
+// retry: one that is permanently refused is given up.
 func (r *runner) announce(ctx context.Context, ev sluice.Event, after uint64, t tried) error {
 	err := announce(ctx, r.ports.Log, ev, after, t)
 	if code := sluice.CodeOf(err); code == sluice.Unavailable || code == sluice.Internal && t.tries < mostTries || ctx.Err() != nil {
@@ -217,7 +218,8 @@ func (r *runner) announce(ctx context.Context, ev sluice.Event, after uint64, t 
 	return nil
 }
 
-// announce stores an event of the server's own; if that may have been done before, behind a place, it looks first.
+// announce stores a system event; if a previous try may have stored it behind after, it searches
+// first.
 func announce(ctx context.Context, log Log, ev sluice.Event, after uint64, t tried) error {
 	if t.unsure {
 		told, err := log.Has(ctx, ev.Namespace, ev.Path, ev.ID, after)

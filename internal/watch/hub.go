@@ -15,24 +15,24 @@ const (
 	againMost = 5 * time.Second
 )
 
-// Why nothing comes of a log any more.
+// Why a log cannot be followed any more.
 var (
-	errBegan    = errors.New("the log was recreated") // it lost its end, or is another one under the same name
+	errBegan    = errors.New("the log was recreated") // it lost its end, or is another one of the same name
 	errStopping = errors.New("the server is shutting down")
 )
 
-// eventWeight is about what an event takes besides its data.
+// eventWeight is about the size of an event besides its data.
 const eventWeight = 512
 
-// readings is what a ring has.
-var readings = ringbuffer.Of[sluice.Event]{ //nolint:gochecknoglobals // nobody changes it
+// readings are the ring's operations on events.
+var readings = ringbuffer.Of[sluice.Event]{ //nolint:gochecknoglobals // read-only
 	Seq: func(ev sluice.Event) uint64 { return ev.Seq }, Weight: func(ev sluice.Event) int { return len(ev.Data) + eventWeight },
 }
 
-// tail is what reads a namespace's log for watches; there is nothing beside it.
+// tail reads a namespace's log for watches, without anything else.
 type tail = logtail.Tail[sluice.Event, struct{}]
 
-// newHubs returns the readers of logs.
+// newHubs returns the log readers.
 func newHubs(log Log, opts Options) *logtail.Set[sluice.Event, struct{}] {
 	return logtail.New(logtail.Needs[sluice.Event, struct{}]{
 		Log: log, Item: func(ev sluice.Event) sluice.Event { return ev }, Beside: func(*tail) struct{} { return struct{}{} },
@@ -47,7 +47,7 @@ func newHubs(log Log, opts Options) *logtail.Set[sluice.Event, struct{}] {
 			case err == nil && (last < head || first > head+1):
 				return errBegan
 			}
-			return nil // who follows it meets the trouble again
+			return nil // its follower meets the error again
 		},
 		Began: func() error { return errBegan }, Stopping: func() error { return errStopping }, For: "watches", Slog: opts.Log,
 	})

@@ -17,38 +17,39 @@ import (
 	"github.com/sluice-io/sluice/pkg/sluice"
 )
 
-const maxTries = 10 // of a change that others get ahead of
+const maxTries = 10 // after concurrent changes
 
-// Store keeps watches, by namespace and id. A revision of 0 stands for "nothing is stored".
+// Store stores watches, by namespace and id. Revision 0 stands for "nothing is stored".
 type Store interface {
 	Graves
 
-	// Get returns what lies in the place of a watch, and its revision. Code NotFound.
+	// Get returns a watch's record and its revision. Code NotFound.
 	Get(ctx context.Context, namespace, id string) (Stored, uint64, error)
 	// Put stores it and returns its new revision. Code Conflict unless the stored revision is the given one.
 	Put(ctx context.Context, namespace, id string, w Stored, revision uint64) (uint64, error)
-	// Record returns how far a watch has come. Code NotFound.
+	// Record returns a watch's progress. Code NotFound.
 	Record(ctx context.Context, namespace, id string) (Record, error)
-	// Records returns what says how far each of a namespace's watches has come.
+	// Records returns the progress of each of a namespace's watches.
 	Records(ctx context.Context, namespace string) (func(id string) Record, error)
-	// All returns what lies in the places of a namespace's watches, with their revisions.
+	// All returns the records of a namespace's watches, with their revisions.
 	All(ctx context.Context, namespace string) ([]Stored, error)
 }
 
-// Needs is what a keeper works with.
+// Needs are a keeper's dependencies.
 type Needs struct {
 	Store  Store
 	Log    Log
 	Ledger *ledger.Ledger
-	Most   int          // watches of a namespace; 0: any number
-	Slog   *slog.Logger // slog.DiscardHandler
-	Trials Options      // by which what is tried would be looked after
+	Most   int          // maximum of watches of a namespace; 0: none
+	Slog   *slog.Logger // default: slog.DiscardHandler
+	Trials Options      // the engine's options, for trials
 }
 
-// Keeper makes, changes and cancels watches. Changes are in the ledger before they are made. Its methods may be called at once.
+// Keeper creates, changes and cancels watches. The ledger has a change before it is made. It is
+// safe for concurrent use.
 type Keeper struct {
 	needs Needs
-	turns keylock.Turns[string] // by namespace: those who make watches, so that there are not more than there may be
+	turns keylock.Turns[string] // by namespace: serialises creation, for the limit
 }
 
 // NewKeeper returns a keeper.
@@ -59,9 +60,10 @@ func NewKeeper(needs Needs) *Keeper {
 	return &Keeper{needs: needs}
 }
 
-// Put makes a watch, or puts it in the place of the one with its id, and returns it, and whether it is new. One that says
-// the same is left as it is; any other begins anew, with what comes from now on. May is asked whether the caller may
-// deal with the one that is there. Codes InvalidRequest; TooLarge; Forbidden; NotFound for the namespace; QuotaExceeded; Conflict.
+// Put creates or replaces a watch and returns it, and whether it is new. An equal watch is left as
+// it is; any other begins anew, with events from now on. may decides whether the caller may access
+// the existing watch. Codes InvalidRequest; TooLarge; Forbidden; NotFound for the namespace;
+// QuotaExceeded; Conflict.
 func (k *Keeper) Put(ctx context.Context, w sluice.Watch, may func(old *sluice.Watch) error) (sluice.Watch, bool, error) {
 	if err := w.Validate(); err != nil {
 		return w, false, err
@@ -90,10 +92,10 @@ func (k *Keeper) Put(ctx context.Context, w sluice.Watch, may func(old *sluice.W
 	return w, false, err
 }
 
-// errOvertaken says that somebody else stored the watch meanwhile.
+// errOvertaken says that the watch was stored concurrently.
 var errOvertaken = errors.New("concurrent change")
 
-// try is one try to store a watch; intent is what the one before wrote into the ledger.
+// try makes one attempt to store a watch; intent is the ledger entry of the previous one.
 func (k *Keeper) try(ctx context.Context, intent **ledger.Intent, w sluice.Watch, may func(old *sluice.Watch) error) (sluice.Watch, bool, error) {
 	old, revision, err := k.place(ctx, &w, may)
 	if err != nil {
@@ -121,7 +123,7 @@ func (k *Keeper) try(ctx context.Context, intent **ledger.Intent, w sluice.Watch
 	return w, revision == 0, nil
 }
 
-// place returns the watch whose place another one is to take, with its revision; 0: there is none, and there is room.
+// place returns the watch to replace, with its revision; 0: there is none, and there is room.
 func (k *Keeper) place(ctx context.Context, w *sluice.Watch, may func(old *sluice.Watch) error) (*sluice.Watch, uint64, error) {
 	old, err := k.stored(ctx, w.Namespace, w.ID)
 	switch {
@@ -138,7 +140,7 @@ func (k *Keeper) place(ctx context.Context, w *sluice.Watch, may func(old *sluic
 	return nil, 0, err
 }
 
-// room returns an error if a namespace has as many watches as it may.
+// room returns an error if a namespace has reached its limit of watches.
 func (k *Keeper) room(ctx context.Context, namespace string) error {
 	if k.needs.Most == 0 {
 		return nil
@@ -150,26 +152,26 @@ func (k *Keeper) room(ctx context.Context, namespace string) error {
 	return err
 }
 
-// stored returns what lies in the place of a watch.
+// stored returns a watch's record.
 func (k *Keeper) stored(ctx context.Context, namespace, id string) (Stored, error) {
 	w, revision, err := k.needs.Store.Get(ctx, namespace, id)
 	w.Revision = revision
 	return w, err
 }
 
-// definition returns a watch without what came of it.
+// definition returns a watch without its status.
 func definition(w *sluice.Watch) *sluice.Watch {
 	is := *w
 	is.Status = nil
 	return &is
 }
 
-// same reports whether two watches say the same, and are of the same creator.
+// same reports whether two watches have the same definition and creator.
 func same(a, b *sluice.Watch) bool {
 	x, y := *a, *b
 	x.Revision, x.FromSeq, x.CreatedAt = 0, 0, time.Time{}
 	y.Revision, y.FromSeq, y.CreatedAt = 0, 0, time.Time{}
-	one, errOne := json.Marshal(x) // what is stored has been through this
+	one, errOne := json.Marshal(x) // the stored one was encoded, too
 	other, errOther := json.Marshal(y)
 	return errOne == nil && errOther == nil && bytes.Equal(one, other)
 }
@@ -217,7 +219,7 @@ func (k *Keeper) List(ctx context.Context, namespace string) ([]sluice.Watch, er
 	return there, nil
 }
 
-// there returns the watches of a namespace, without what came of them.
+// there returns the watches of a namespace, without their status.
 func (k *Keeper) there(ctx context.Context, namespace string) ([]sluice.Watch, error) {
 	all, err := k.needs.Store.All(ctx, namespace)
 	var there []sluice.Watch
@@ -229,8 +231,8 @@ func (k *Keeper) there(ctx context.Context, namespace string) ([]sluice.Watch, e
 	return there, err
 }
 
-// Delete cancels a watch as it was read, and has it told (S2-45). What was decided before may still be done. Code Conflict if it was changed
-// meanwhile.
+// Delete cancels a watch as it was read, and has that announced (S2-45). Earlier decisions may
+// still be executed. Code Conflict if the watch was changed meanwhile.
 func (k *Keeper) Delete(ctx context.Context, w sluice.Watch, by string) error {
 	intent, err := k.needs.Ledger.Intend(ctx, nil, ledger.Change{
 		Actor: by, Namespace: w.Namespace, Resource: w.ID, Action: sluice.ActionWatchDelete, Old: definition(&w),
@@ -246,9 +248,9 @@ func (k *Keeper) Delete(ctx context.Context, w sluice.Watch, by string) error {
 	return nil
 }
 
-// cancel puts what is to be told of a watch into its place.
+// cancel replaces a watch's record by the pending announcement.
 func (k *Keeper) cancel(ctx context.Context, w *sluice.Watch, by string) (Stored, error) {
-	after := w.FromSeq // where it cannot be known it is looked for behind this
+	after := w.FromSeq // the search starts here if the end is unknown
 	if _, last, err := k.needs.Log.Ends(ctx, w.Namespace); err == nil {
 		after = last
 	}
@@ -260,7 +262,8 @@ func (k *Keeper) cancel(ctx context.Context, w *sluice.Watch, by string) (Stored
 	return gone, err
 }
 
-// cancelled tells that a watch was cancelled, and removes what is left of it. What fails is done by whoever would look after the watch.
+// cancelled announces a cancelled watch and removes its record. The engine that would run the watch
+// finishes a failed attempt.
 func (k *Keeper) cancelled(ctx context.Context, w Stored) {
 	ctx, cancel := context.WithTimeout(shutdown.Lasting(ctx), tellLimit)
 	defer cancel()

@@ -10,24 +10,24 @@ import (
 	"github.com/sluice-io/sluice/pkg/sluice"
 )
 
-// Standing is what is remembered of a path. Nothing needs to be of one on which the condition does not hold and
-// that is not cooling down.
+// Standing is the state of a path. A path needs none if its condition does not hold and it is not
+// cooling down.
 type Standing struct {
 	Key   string `json:"k"`
 	Met   bool   `json:"m,omitempty"` // the condition holds
 	Since int64  `json:"s,omitempty"` // ms; since when
-	Seq   uint64 `json:"q,omitempty"` // by which reading
+	Seq   uint64 `json:"q,omitempty"` // by this reading
 	Armed bool   `json:"a,omitempty"` // it fires when the condition has held for long enough
-	Fired int64  `json:"f,omitempty"` // ms; when it fired last; 0: it did not, or that does not matter any more
+	Fired int64  `json:"f,omitempty"` // ms; when it last fired; 0: never, or not relevant any more
 }
 
-// memory is what is remembered of paths, of a bounded number. Beyond it the path is forgotten of which no reading
-// has come for the longest time.
+// memory is the state of a bounded number of paths. Beyond that, it forgets the path with the
+// oldest last reading.
 type memory struct {
 	paths *simplelru.LRU[string, *Standing]
 }
 
-// newMemory returns a memory of what was remembered, what was used last at the end.
+// newMemory returns a memory of stored states, the most recently used last.
 func newMemory(most int, all []Standing) (memory, error) {
 	paths, err := simplelru.NewLRU[string, *Standing](most, nil)
 	if err != nil {
@@ -40,13 +40,13 @@ func newMemory(most int, all []Standing) (memory, error) {
 	return memory{paths}, nil
 }
 
-// keyOf returns what stands for a path, which may be long. Nobody can bring it about that two stand for the same.
+// keyOf returns the short key of a path, which may be long. Collisions cannot be constructed.
 func keyOf(path sluice.Path) string {
 	sum := sha256.Sum256([]byte(path))
 	return base64.RawURLEncoding.EncodeToString(sum[:12])
 }
 
-// get returns what is remembered of a path, and notes that it was needed.
+// get returns the state of a path, and marks it as used.
 func (m memory) get(key string) Standing {
 	if p, ok := m.paths.Get(key); ok {
 		return *p
@@ -54,7 +54,7 @@ func (m memory) get(key string) Standing {
 	return Standing{Key: key}
 }
 
-// put remembers it. What says nothing is forgotten.
+// put stores a state; an empty one is removed.
 func (m memory) put(p Standing) {
 	if !p.Met && p.Fired == 0 {
 		m.paths.Remove(p.Key)
@@ -63,7 +63,7 @@ func (m memory) put(p Standing) {
 	m.paths.Add(p.Key, &p)
 }
 
-// all returns what is remembered, what was used last at the end.
+// all returns the states, the most recently used last.
 func (m memory) all() []Standing {
 	values := m.paths.Values()
 	all := make([]Standing, len(values))

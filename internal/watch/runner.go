@@ -18,34 +18,34 @@ import (
 )
 
 const (
-	restLimit = 2 * time.Second        // for storing how far a watch has come, at the end
-	tick      = 200 * time.Millisecond // how often the time is looked at, when it matters
-	grace     = 200 * time.Millisecond // what was stored by then is here by now
-	mostAtOne = 64                     // firings that are stored together, unless the time brings about more
+	restLimit = 2 * time.Second        // for storing progress at the end
+	tick      = 200 * time.Millisecond // how often the clock is checked, when it matters
+	grace     = 200 * time.Millisecond // an event stored by then has arrived by now
+	mostAtOne = 64                     // firings per record, unless the clock adds more
 )
 
-// runner looks after a watch.
+// runner runs a watch.
 type runner struct {
 	ports   Ports
 	opts    Options
-	under   *inflight.Set[*sluice.Watch] // actions that are being done
+	under   *inflight.Set[*sluice.Watch] // actions in flight
 	key     string
 	watch   *sluice.Watch
 	chooses *filter.Matcher
 	rule    Rule
 
-	state    *State // nil: nothing is known
+	state    *State // nil: not loaded
 	revision uint64 // of the record
 	firing   []Firing
 	untold   []Said
-	stored   uint64 // the place that is
-	dirty    bool   // something else than the place is not stored
-	fresh    bool   // it fired, which is not stored: whoever asks is to hear of it soon
+	stored   uint64 // the stored place
+	dirty    bool   // something besides the place is not stored
+	fresh    bool   // a firing is not stored: the status should show it soon
 	behind   *atomic.Int64
 	verdicts []Verdict
 }
 
-// run looks at events until ctx ends or there is trouble; then all that is not stored is forgotten.
+// run evaluates events until ctx ends or a call fails; then all unstored state is forgotten.
 func (r *runner) run(ctx context.Context, hubs *logtail.Set[sluice.Event, struct{}]) error {
 	r.state, r.verdicts = nil, r.verdicts[:0]
 	if err := r.load(ctx); err != nil {
@@ -65,12 +65,12 @@ func (r *runner) run(ctx context.Context, hubs *logtail.Set[sluice.Event, struct
 	src := &source{log: r.ports.Log, ring: t.Ring(), namespace: r.watch.Namespace, pattern: r.watch.Pattern, place: r.state.Place()}
 	err = r.follow(ctx, src)
 	if sluice.CodeOf(err) == sluice.Conflict {
-		r.state = nil // somebody else stored something: ours is of no use any more
+		r.state = nil // another replica stored a record: ours is outdated
 	}
 	return err
 }
 
-// load reads how far the watch has come.
+// load reads the watch's progress.
 func (r *runner) load(ctx context.Context) error {
 	record, revision, err := r.ports.Records.Get(ctx, r.key)
 	if err != nil && sluice.CodeOf(err) != sluice.NotFound {
@@ -93,7 +93,7 @@ func (r *runner) load(ctx context.Context) error {
 	return err
 }
 
-// fit brings the place to where the log has what comes next.
+// fit moves the place to the log's next available event.
 func (r *runner) fit(ctx context.Context) error {
 	first, last, err := r.ports.Log.Ends(ctx, r.watch.Namespace)
 	if err != nil {
@@ -108,10 +108,10 @@ func (r *runner) fit(ctx context.Context) error {
 	default:
 		return nil
 	}
-	return r.put(ctx) // or it would be lost again, and more, if that goes on
+	return r.put(ctx) // or the next loss would repeat and extend it
 }
 
-// follow looks at what comes.
+// follow evaluates new events.
 func (r *runner) follow(ctx context.Context, src *source) error {
 	every := time.NewTicker(r.opts.Every)
 	defer every.Stop()
@@ -133,7 +133,7 @@ func (r *runner) follow(ctx context.Context, src *source) error {
 	}
 }
 
-// wait waits until there may be something to do: at once if more is nil. Now and then it stores how far the watch has come.
+// wait waits until there may be work: at once if more is nil. Now and then it stores progress.
 func (r *runner) wait(ctx context.Context, more <-chan struct{}, every <-chan time.Time) error {
 	var soon, store <-chan time.Time
 	if r.fresh {
@@ -152,7 +152,7 @@ func (r *runner) wait(ctx context.Context, more <-chan struct{}, every <-chan ti
 		soon = timer.C
 	}
 	select {
-	case <-every: // it would not get its turn
+	case <-every: // it would be starved
 		return r.keep(ctx)
 	default:
 	}
@@ -169,7 +169,7 @@ func (r *runner) wait(ctx context.Context, more <-chan struct{}, every <-chan ti
 	return nil
 }
 
-// watched is enter, and counts.
+// watched is enter with counters.
 func (r *runner) watched(ctx context.Context, events []sluice.Event, upTo uint64) error {
 	if len(events) > 0 {
 		r.behind.Store(events[0].Stored.UnixMilli())
@@ -182,7 +182,7 @@ func (r *runner) watched(ctx context.Context, events []sluice.Event, upTo uint64
 	return r.enter(ctx, events, upTo)
 }
 
-// enter looks at events; there are no others up to a place.
+// enter evaluates events; there are no others up to upTo.
 func (r *runner) enter(ctx context.Context, events []sluice.Event, upTo uint64) error {
 	byID := map[uint64]*sluice.Event{}
 	for i := range events {
@@ -211,19 +211,20 @@ func (r *runner) enter(ctx context.Context, events []sluice.Event, upTo uint64) 
 	return r.act(ctx, byID)
 }
 
-// pass lets the time come: all was looked at that has arrived.
+// pass advances the clock: all events that have arrived were evaluated.
 func (r *runner) pass(ctx context.Context) error {
 	at := time.Now().Add(-grace)
 	if r.state.Ripe(&r.rule, at) {
 		if caughtUp, err := r.caughtUp(ctx); !caughtUp || err != nil {
-			return err // it is asked again soon
+			return err // retried soon
 		}
 	}
 	r.verdicts = r.state.Tick(&r.rule, at, r.verdicts)
 	return r.act(ctx, nil)
 }
 
-// caughtUp reports whether all was looked at that the log has now: what is on its way may end a condition before its time is over.
+// caughtUp reports whether all events in the log were evaluated: one in transit may end a condition
+// before its time is over.
 func (r *runner) caughtUp(ctx context.Context) (bool, error) {
 	_, last, err := r.ports.Log.Ends(ctx, r.watch.Namespace)
 	place := r.state.Place()
@@ -246,7 +247,8 @@ func (r *runner) wants(ctx context.Context, ev *sluice.Event) (bool, error) {
 	return r.shows(ctx, ev)
 }
 
-// isReading reports whether an event is a reading of a watch. What is told of watches is none: no watch has to do with itself.
+// isReading reports whether an event is a reading of a watch. Announcements of watches are none: no
+// watch observes itself.
 func isReading(w *sluice.Watch, chooses *filter.Matcher, ev *sluice.Event) (bool, error) {
 	if !w.Pattern.Match(ev.Path) || strings.HasPrefix(string(ev.Path), string(sluice.WatchesPath)+"/") {
 		return false, nil
@@ -254,7 +256,7 @@ func isReading(w *sluice.Watch, chooses *filter.Matcher, ev *sluice.Event) (bool
 	return chooses.Match(ev)
 }
 
-// shows asks the gate, and waits as long as it does not know.
+// shows asks the gate, and waits until it can decide.
 func (r *runner) shows(ctx context.Context, ev *sluice.Event) (bool, error) {
 	for {
 		_, changed := r.ports.Gate.Applied()
@@ -270,7 +272,7 @@ func (r *runner) shows(ctx context.Context, ev *sluice.Event) (bool, error) {
 	}
 }
 
-// act does what was decided, which is stored first.
+// act executes decisions, which it stores first.
 func (r *runner) act(ctx context.Context, events map[uint64]*sluice.Event) error {
 	now := time.Now()
 	r.verdicts = r.state.Tell(now, r.verdicts)
@@ -296,7 +298,7 @@ func (r *runner) act(ctx context.Context, events map[uint64]*sluice.Event) error
 	return r.do(ctx, events)
 }
 
-// do does what is stored as decided.
+// do executes the stored decisions.
 func (r *runner) do(ctx context.Context, events map[uint64]*sluice.Event) error {
 	if err := r.fire(ctx, events); err != nil {
 		return err
@@ -304,7 +306,7 @@ func (r *runner) do(ctx context.Context, events map[uint64]*sluice.Event) error 
 	return r.tell(ctx)
 }
 
-// keep stores how far the watch has come, if that is not.
+// keep stores the watch's progress, if it has changed.
 func (r *runner) keep(ctx context.Context) error {
 	if !r.dirty && r.state.Place() == r.stored {
 		return nil
@@ -312,7 +314,7 @@ func (r *runner) keep(ctx context.Context) error {
 	return r.put(ctx)
 }
 
-// put stores how far the watch has come and what is to be done. Code Conflict if somebody else did.
+// put stores the watch's progress and its due work. Code Conflict after a concurrent change.
 func (r *runner) put(ctx context.Context) error {
 	record := Record{Revision: r.watch.Revision, Kept: r.state.Kept(), Firing: r.firing, Untold: r.untold}
 	revision, err := r.ports.Records.Put(ctx, r.key, record, r.revision)
@@ -323,7 +325,7 @@ func (r *runner) put(ctx context.Context) error {
 	return nil
 }
 
-// rest stores how far the watch has come when it is not looked after any more.
+// rest stores the watch's progress when it stops.
 func (r *runner) rest(ctx context.Context) {
 	if r.state == nil || len(r.verdicts) > 0 {
 		return

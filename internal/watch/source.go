@@ -7,10 +7,11 @@ import (
 	"github.com/sluice-io/sluice/pkg/sluice"
 )
 
-// batch is how many events are looked at before anything that was decided is stored.
+// batch is how many events are evaluated before decisions are stored.
 const batch = 128
 
-// source is a place in a log that moves forward: over pages of the log, until the ring covers it.
+// source is a position in a log that moves forward: over pages of the log, until the ring covers
+// it.
 type source struct {
 	log       Log
 	ring      *ringbuffer.Ring[sluice.Event]
@@ -20,9 +21,9 @@ type source struct {
 	scratch   [batch]sluice.Event
 }
 
-// next returns the next events, each once and in their order; if there are none, what is closed when there are.
-// Without either, it is to be asked again. Events of other paths may be among them. Code WindowExceeded if what comes next is
-// no longer kept; another error says that the log has to be followed anew.
+// next returns the next events, each once and in order, or a channel that is closed when there are
+// some. Without either, call it again. Events of other paths may be among them. Code WindowExceeded
+// if the next events are no longer stored; after any other error the log has to be followed anew.
 func (s *source) next(ctx context.Context) (events []sluice.Event, more <-chan struct{}, err error) {
 	t, err := s.ring.Take(s.place, s.scratch[:0])
 	if err != nil {

@@ -6,9 +6,9 @@ import (
 	"github.com/sluice-io/sluice/pkg/sluice"
 )
 
-// status returns what came of a watch, as it was stored last.
+// status returns a watch's status as last stored.
 func (r *Record) status(w *sluice.Watch, now time.Time) *sluice.WatchStatus {
-	if r.Revision != w.Revision { // nothing yet, or of another one in its place
+	if r.Revision != w.Revision { // nothing yet, or of a predecessor
 		return &sluice.WatchStatus{Place: w.FromSeq}
 	}
 	t := r.Totals

@@ -9,23 +9,23 @@ import (
 	"github.com/sluice-io/sluice/pkg/sluice"
 )
 
-// Rule is what a watch decides by.
+// Rule is a watch's decision parameters.
 type Rule struct {
 	Level     bool          // fires on each reading that meets the condition; else when the condition begins to hold
-	Cooldown  time.Duration // in which a path fires once; 0: none
+	Cooldown  time.Duration // minimum time between firings of a path; 0: none
 	For       time.Duration // for which the condition has to hold; 0: none
-	Most      int           // readings that are looked at in a second
+	Most      int           // readings per second
 	Condition func(*sluice.Event) (bool, error)
 }
 
-// Kind is what a verdict is about.
+// Kind is the kind of a verdict.
 type Kind int
 
 // The kinds of verdicts.
 const (
-	Fires     Kind = iota // the action is to be done, because of the reading at Seq
-	Missed                // it was not to be done, because of Reason, for Count readings, the first of them at Seq
-	Throttled             // Count readings were not looked at, the first of them at Seq
+	Fires     Kind = iota // perform the action, because of the reading at Seq
+	Missed                // no action, because of Reason, for Count readings, the first of them at Seq
+	Throttled             // Count readings were not evaluated, the first of them at Seq
 )
 
 // Reason is why a watch did not fire.
@@ -34,21 +34,21 @@ type Reason string
 // The reasons.
 const (
 	Cooling   Reason = "cooldown"         // it fired for the path a short time ago
-	Unclear   Reason = "condition_failed" // the expression cannot be evaluated for the reading
-	Expired   Reason = "expired"          // readings left the log before they were looked at, or before it fired
-	Unfetched Reason = "not_readable"     // the creator may not read (any more) what it would have fired for
+	Unclear   Reason = "condition_failed" // the expression cannot be evaluated on the reading
+	Expired   Reason = "expired"          // readings left the log before they were evaluated, or before it fired
+	Unfetched Reason = "not_readable"     // the creator may not read the reading (any more)
 )
 
-// Verdict is what is to be done.
+// Verdict is a decision to execute or announce.
 type Verdict struct {
 	Kind   Kind
 	Seq    uint64
-	At     time.Time // of the reading; when it fires later because of For, when it does
+	At     time.Time // of the reading; when it fires later because of For, of the firing
 	Reason Reason
 	Count  uint64
 }
 
-// tally is what is told of at most once a second.
+// tally is a count that is reported at most once a second.
 type tally struct {
 	Count uint64    `json:"n,omitempty"`
 	Seq   uint64    `json:"q,omitempty"` // of the first
@@ -56,29 +56,29 @@ type tally struct {
 	Told  time.Time `json:"told,omitzero"`
 }
 
-// window is a second in which so many readings were looked at.
+// window counts the evaluated readings of one second.
 type window struct {
 	Since   time.Time `json:"since,omitzero"`
 	Looked  int       `json:"looked,omitempty"`
 	Dropped uint64    `json:"dropped,omitempty"`
-	Seq     uint64    `json:"seq,omitempty"` // of the first that was not
+	Seq     uint64    `json:"seq,omitempty"` // of the first that was not evaluated
 	At      time.Time `json:"at,omitzero"`
 }
 
-// Totals is what a watch has done since it was made.
+// Totals counts a watch's work since its creation.
 type Totals struct {
-	Looked    uint64    `json:"looked,omitempty"`    // readings
+	Looked    uint64    `json:"looked,omitempty"`    // evaluated readings
 	Missed    uint64    `json:"missed,omitempty"`    // readings for which it did not fire though it might have
-	Throttled uint64    `json:"throttled,omitempty"` // readings that it did not look at
+	Throttled uint64    `json:"throttled,omitempty"` // readings that were not evaluated
 	Fired     uint64    `json:"fired,omitempty"`
 	FiredAt   time.Time `json:"fired_at,omitzero"` // last
 	FiredSeq  uint64    `json:"fired_seq,omitempty"`
 	Outcome   string    `json:"outcome,omitempty"`
 }
 
-// Kept is what of a state is stored.
+// Kept is the stored part of a state.
 type Kept struct {
-	Place     uint64           `json:"place"` // up to here everything was looked at
+	Place     uint64           `json:"place"` // everything up to here was evaluated
 	Paths     []Standing       `json:"paths,omitempty"`
 	Window    window           `json:"window,omitzero"`
 	Throttled tally            `json:"throttled,omitzero"`
@@ -86,11 +86,11 @@ type Kept struct {
 	Totals    Totals           `json:"totals,omitzero"`
 }
 
-// State is what a watch remembers.
+// State is a watch's state.
 type State struct {
 	kept   Kept // without its paths
 	memory memory
-	due    int64 // ms; before which nothing fires that is armed
+	due    int64 // ms; no armed path fires before
 }
 
 const (
@@ -99,7 +99,7 @@ const (
 	always = int64(-1) << 62
 )
 
-// NewState returns the state that was stored; it remembers so many paths.
+// NewState returns the stored state, with room for this many paths.
 func NewState(kept Kept, paths int) (*State, error) {
 	m, err := newMemory(paths, kept.Paths)
 	if err != nil {
@@ -112,7 +112,7 @@ func NewState(kept Kept, paths int) (*State, error) {
 	return &State{kept: kept, memory: m, due: always}, nil
 }
 
-// Kept returns what is to be stored. It shares nothing with the state.
+// Kept returns the state to store. It shares nothing with s.
 func (s *State) Kept() Kept {
 	kept := s.kept
 	kept.Paths = s.memory.all()
@@ -120,35 +120,36 @@ func (s *State) Kept() Kept {
 	return kept
 }
 
-// Place returns up to where everything was looked at.
+// Place returns the sequence up to which everything was evaluated.
 func (s *State) Place() uint64 { return s.kept.Place }
 
-// Reach says that there is no reading up to a place.
+// Reach says that there is no further reading up to a place.
 func (s *State) Reach(seq uint64) { s.kept.Place = max(s.kept.Place, seq) }
 
-// Lost says that readings from one place to another left the log, or might have.
+// Lost says that readings in a range left the log, or might have.
 func (s *State) Lost(from, to uint64, now time.Time) {
 	s.miss(Expired, from, now, to-from+1)
 	s.Reach(to)
 }
 
-// Rewind says that the log ends at a place: what was behind it is gone, and others will come.
+// Rewind says that the log ends at a place: later events are gone, and others will get their
+// sequences.
 func (s *State) Rewind(last uint64) { s.kept.Place = min(s.kept.Place, last) }
 
-// Fired says that a verdict to fire was carried out, and what came of it.
+// Fired says that a verdict to fire was executed, and its outcome.
 func (s *State) Fired(seq uint64, outcome string, now time.Time) {
 	t := &s.kept.Totals
 	t.Fired, t.FiredAt, t.FiredSeq, t.Outcome = t.Fired+1, now.UTC(), seq, outcome
 }
 
-// Totals returns what the watch has done.
+// Totals returns the watch's totals.
 func (s *State) Totals() Totals { return s.kept.Totals }
 
-// Missed says that a verdict to fire was not carried out.
+// Missed says that a verdict to fire was not executed.
 func (s *State) Missed(v Verdict, why Reason) { s.miss(why, v.Seq, v.At, 1) }
 
-// Step looks at a reading: an event behind the place on a path of the watch, which its creator may read. It appends
-// what is to be done.
+// Step evaluates a reading: an event behind the place on a path of the watch, which its creator may
+// read. It appends its verdicts to into.
 func (s *State) Step(r *Rule, ev *sluice.Event, into []Verdict) []Verdict {
 	into = s.lapse(r, ev.Stored, into)
 	s.kept.Place = ev.Seq
@@ -181,7 +182,7 @@ func (s *State) Step(r *Rule, ev *sluice.Event, into []Verdict) []Verdict {
 	return into
 }
 
-// admit reports whether the reading is one that can be afforded.
+// admit reports whether the rate limit allows the reading.
 func (s *State) admit(r *Rule, ev *sluice.Event) bool {
 	w := &s.kept.Window
 	if age := ev.Stored.Sub(w.Since); age >= second || age < 0 {
@@ -201,7 +202,7 @@ func (s *State) admit(r *Rule, ev *sluice.Event) bool {
 	return false
 }
 
-// count has it told how many readings were not looked at. The window goes on: more of its second may come, late.
+// count reports throttled readings. The window goes on: more readings of its second may come, late.
 func (s *State) count() {
 	w := &s.kept.Window
 	s.kept.Throttled.add(w.Seq, w.At, w.Dropped)
@@ -218,7 +219,7 @@ func (s *State) fire(r *Rule, p *Standing, v Verdict, into []Verdict) []Verdict 
 	return append(into, v)
 }
 
-// lapse fires for what has held for long enough by the time at which the next reading came.
+// lapse fires paths that held the condition long enough before the next reading's time.
 func (s *State) lapse(r *Rule, at time.Time, into []Verdict) []Verdict {
 	now := at.UnixMilli()
 	if now < s.due {
@@ -243,13 +244,13 @@ func (s *State) lapse(r *Rule, at time.Time, into []Verdict) []Verdict {
 	return into
 }
 
-// cooling reports whether the path fired a short time ago. A clock that was put back ends that.
+// cooling reports whether the path fired a short time ago. A clock that was set back ends that.
 func (r *Rule) cooling(p *Standing, at time.Time) bool {
 	age := since(p.Fired, at)
 	return p.Fired != 0 && age >= 0 && age < r.Cooldown
 }
 
-// cool returns what is still to be remembered of a path.
+// cool returns the state of a path that is still needed.
 func (r *Rule) cool(p Standing, at time.Time) Standing {
 	if !r.cooling(&p, at) {
 		p.Fired = 0
@@ -257,8 +258,8 @@ func (r *Rule) cool(p Standing, at time.Time) Standing {
 	return p
 }
 
-// Tick says that it is so late. Where Ripe says so, everything has to have been looked at that was stored by then. It appends what is to be
-// done.
+// Tick advances the clock. If Ripe reports true, all events stored by now must have been evaluated
+// before. It appends its verdicts to into.
 func (s *State) Tick(r *Rule, now time.Time, into []Verdict) []Verdict {
 	if w := s.kept.Window; now.Sub(w.Since) >= second {
 		s.count()
@@ -266,13 +267,13 @@ func (s *State) Tick(r *Rule, now time.Time, into []Verdict) []Verdict {
 	return s.lapse(r, now, into)
 }
 
-// Ripe reports whether a path may fire because it is so late.
+// Ripe reports whether a path may fire by time alone.
 func (s *State) Ripe(r *Rule, now time.Time) bool {
 	return !r.Level && r.For > 0 && now.UnixMilli() >= s.due
 }
 
-// Tell appends what is to be told by now of what was held back: at once the first time, and then at most once a
-// second for each reason.
+// Tell appends the due reports of suppressed firings: the first at once, then at most one a second
+// for each reason.
 func (s *State) Tell(now time.Time, into []Verdict) []Verdict {
 	if t := s.kept.Throttled; t.ripe(now) {
 		into = append(into, Verdict{Kind: Throttled, Seq: t.Seq, At: t.At, Count: t.Count})
@@ -287,7 +288,7 @@ func (s *State) Tell(now time.Time, into []Verdict) []Verdict {
 	return into
 }
 
-// Quiet reports whether there is nothing that time alone brings about.
+// Quiet reports whether time alone changes nothing.
 func (s *State) Quiet() bool {
 	held := s.kept.Throttled.Count + s.kept.Window.Dropped
 	for _, t := range s.kept.Missed {
@@ -310,7 +311,7 @@ func (t *tally) add(seq uint64, at time.Time, count uint64) {
 	t.Count += count
 }
 
-// ripe reports whether it is time to tell. A clock that was put back makes nobody wait.
+// ripe reports whether a report is due. A clock that was set back delays no report.
 func (t *tally) ripe(now time.Time) bool {
 	age := now.Sub(t.Told)
 	return t.Count > 0 && (age >= second || age < 0)

@@ -8,16 +8,17 @@ import (
 	"github.com/sluice-io/sluice/pkg/sluice"
 )
 
-// Bounds of a trial.
+// Limits of a trial.
 const (
-	trialEvents  = 10_000 // of the pattern's paths; and of the log, unless somebody says behind which
-	trialFirings = 100    // that are shown
+	trialEvents  = 10_000 // on the pattern's paths; and of the log, without an explicit start
+	trialFirings = 100    // in the result
 	trialLimit   = 5 * time.Second
 )
 
-// Try returns what a watch would have done with the events that lie behind a place, 0 for the last 10,000 of the log: as many as there are, or as
-// can be looked at in a moment. Shows says which of them may be read. It is tried as if nothing had come before. Codes InvalidRequest; NotFound for the namespace; WindowExceeded if what comes
-// behind the place is not kept any more.
+// Try returns what a watch would have done with the events behind a place, 0 for the last 10,000 of
+// the log, within a time limit. shows says which of them may be read. It starts from an empty
+// state. Codes InvalidRequest; NotFound for the namespace; WindowExceeded if the next events are no
+// longer stored.
 func (k *Keeper) Try(ctx context.Context, w sluice.Watch, since uint64, shows func(*sluice.Event) bool) (sluice.WatchTrial, error) {
 	t, err := k.trial(&w, shows)
 	if err != nil {
@@ -37,7 +38,7 @@ func (k *Keeper) Try(ctx context.Context, w sluice.Watch, since uint64, shows fu
 	for t.is.Place < last && t.is.Events < trialEvents {
 		events, reached, err := k.needs.Log.Page(limit, w.Namespace, w.Pattern, t.is.Place, last)
 		if err != nil && limit.Err() != nil && ctx.Err() == nil {
-			break // it took as long as it may
+			break // the time limit has passed
 		}
 		if err != nil {
 			return sluice.WatchTrial{}, err
@@ -49,14 +50,14 @@ func (k *Keeper) Try(ctx context.Context, w sluice.Watch, since uint64, shows fu
 	return t.end(last), nil
 }
 
-// trial is a watch that is tried.
+// trial is a watch on trial.
 type trial struct {
 	watch   *sluice.Watch
 	chooses *filter.Matcher
 	shows   func(*sluice.Event) bool
 	rule    Rule
 	state   *State
-	begun   map[uint64]*sluice.Event // readings of which it may fire later
+	begun   map[uint64]*sluice.Event // readings for which it may fire later
 	is      sluice.WatchTrial
 }
 
@@ -73,7 +74,7 @@ func (k *Keeper) trial(w *sluice.Watch, shows func(*sluice.Event) bool) (*trial,
 	}, err
 }
 
-// look looks at events; there are no others up to a place.
+// look evaluates events; there are no others up to upTo.
 func (t *trial) look(events []sluice.Event, upTo uint64) error {
 	for i := range events {
 		ev := &events[i]
@@ -101,7 +102,7 @@ func (t *trial) look(events []sluice.Event, upTo uint64) error {
 	return nil
 }
 
-// enter notes what it would have done.
+// enter notes the trial's firings and reports.
 func (t *trial) enter(verdicts []Verdict) {
 	for _, v := range verdicts {
 		t.is.Fires++
@@ -112,7 +113,7 @@ func (t *trial) enter(verdicts []Verdict) {
 	}
 }
 
-// end returns what it would have done by now.
+// end returns the result up to now.
 func (t *trial) end(last uint64) sluice.WatchTrial {
 	t.is.More = t.is.Place < last
 	if !t.is.More {
