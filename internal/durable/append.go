@@ -7,37 +7,37 @@ import (
 	"github.com/sluice-io/sluice/pkg/sluice"
 )
 
-// Admit looks at events before they are stored, may add to them, and refuses them with an error.
+// Admit checks events before they are stored, may add to them, and refuses them with an error.
 type Admit func(ctx context.Context, events []sluice.Event) error
 
-// Append is a wish to add to a stream, to close it, or both.
+// Append is a request to add to a stream, to close it, or both.
 type Append struct {
 	ContentType string // "" is none
 	Body        []byte
 	Close       bool
 	Producer    *Claim
-	Seq         string // larger than the one before
+	Seq         string // larger than the previous one
 	HasSeq      bool
 	Admit       Admit
 
-	admitted []sluice.Event // the events of a try that others were faster than
+	admitted []sluice.Event // the events of a try that lost to a concurrent change
 }
 
-// Appended is what became of a wish, errors included.
+// Appended is the outcome of an append, errors included.
 type Appended struct {
-	Next     uint64 // where the stream ends; meaningful without an error or if Closed
+	Next     uint64 // the stream's end; meaningful without an error or if Closed
 	Closed   bool
 	Verdict  Verdict
-	Producer *Claim // what the producer is told: its epoch and the highest sequence accepted of it
-	Expected int64  // the sequence that is missing before that of the request, if the verdict is Gap
+	Producer *Claim // the producer's state: its epoch and highest accepted sequence
+	Expected int64  // the sequence missing before the request's, if the verdict is Gap
 }
 
-// Append stores messages at the end of a stream. Codes: NotFound; Gone; InvalidRequest; TooLarge; Conflict
-// if it is closed, of another content type, or an order of the producer's is broken; Forbidden for a
-// producer's earlier life; and those of Admit.
+// Append stores messages at the end of a stream. Codes: NotFound; Gone; InvalidRequest; TooLarge;
+// Conflict if it is closed, has another content type, or an order of the producer's is broken;
+// Forbidden for an old epoch of the producer; and those of Admit.
 func (e *Engine) Append(ctx context.Context, key Key, a Append) (done Appended, err error) {
 	try := e.tryKept
-	if a.leavesRecord() { // mostly: nobody has to wait
+	if a.leavesRecord() { // mostly: no lock is needed
 		try = e.tryStored
 		for _, first := range []func(context.Context, Key, *Append) (Appended, error){e.tryRecalled, e.tryFree} {
 			if done, err = first(ctx, key, &a); !isRace(err) {
@@ -57,11 +57,11 @@ func (e *Engine) Append(ctx context.Context, key Key, a Append) (done Appended, 
 	return done, err
 }
 
-// leavesRecord reports whether an append says nothing that belongs into the record.
+// leavesRecord reports whether an append does not change the record.
 func (a *Append) leavesRecord() bool { return a.Producer == nil && !a.HasSeq && !a.Close }
 
-// tryRecalled is a try of an append by what is remembered of the record, which fences it. Whatever would not be
-// fenced is a race: it is to be decided by the record that is stored.
+// tryRecalled tries an append against the remembered record, which fences it. An outcome without a
+// fence is a race: the stored record has to decide.
 func (e *Engine) tryRecalled(ctx context.Context, key Key, a *Append) (Appended, error) {
 	now := e.now()
 	s, ok := e.memory.recall(key, now)
@@ -75,7 +75,7 @@ func (e *Engine) tryRecalled(ctx context.Context, key Key, a *Append) (Appended,
 	return e.carryOut(ctx, s, a, plan, messages)
 }
 
-// tryFree is tryStored of who has no turn.
+// tryFree is tryStored without the stream's lock.
 func (e *Engine) tryFree(ctx context.Context, key Key, a *Append) (Appended, error) {
 	s, err := e.present(ctx, key)
 	if err == nil {
@@ -87,7 +87,7 @@ func (e *Engine) tryFree(ctx context.Context, key Key, a *Append) (Appended, err
 	return e.appendTo(ctx, s, a)
 }
 
-// tryStored is a try of an append by the record that is stored.
+// tryStored tries an append against the stored record.
 func (e *Engine) tryStored(ctx context.Context, key Key, a *Append) (Appended, error) {
 	s, err := e.present(ctx, key)
 	if err != nil {
@@ -130,7 +130,7 @@ func (e *Engine) prepare(s *stream, a *Append) (plan, [][]byte, error) {
 	return p, messages, nil
 }
 
-// refused returns what the sender of an append that was refused is told.
+// refused returns the answer to a refused append.
 func (e *Engine) refused(ctx context.Context, s *stream, plan plan, err error) (Appended, error) {
 	if !plan.Closed {
 		return plan.Appended, err
@@ -143,7 +143,7 @@ func (e *Engine) refused(ctx context.Context, s *stream, plan plan, err error) (
 	return plan.Appended, err
 }
 
-// carryOut stores what was decided.
+// carryOut stores a decision.
 func (e *Engine) carryOut(ctx context.Context, s *stream, a *Append, plan plan, messages [][]byte) (Appended, error) {
 	var events []sluice.Event
 	var err error
@@ -191,7 +191,7 @@ func (e *Engine) record(ctx context.Context, s *stream, next Record, events []sl
 	return last, nil
 }
 
-// admit returns the events of an append, which are asked about once.
+// admit returns the events of an append, which are checked once.
 func (e *Engine) admit(ctx context.Context, s *stream, a *Append, messages [][]byte) ([]sluice.Event, error) {
 	if a.admitted != nil {
 		return a.admitted, nil
@@ -207,16 +207,16 @@ func (e *Engine) admit(ctx context.Context, s *stream, a *Append, messages [][]b
 	return events, nil
 }
 
-// plan is what an append comes to.
+// plan is the decision about an append.
 type plan struct {
 	Appended
 
-	accepted bool    // what it asks for is stored, if the record is still the one that was looked at
-	next     *Record // nil: the record stays; what it knows of the producer is not in it yet
+	accepted bool    // it is stored, or will be if the record is unchanged
+	next     *Record // nil: the record stays; it lacks the producer's new state
 	nothing  bool    // no message is stored
 }
 
-// decide says what becomes of an append. What is closed is looked at first, then the content type,
+// decide decides about an append. It checks whether the stream is closed, then the content type,
 // then the producer, then Stream-Seq.
 func (s *stream) decide(a *Append, now time.Time) (plan, error) {
 	p := plan{}
@@ -246,7 +246,7 @@ func (s *stream) decide(a *Append, now time.Time) (plan, error) {
 	return p, nil
 }
 
-// judge enters into a plan what the producer of an append is told.
+// judge enters the answer to the producer into a plan.
 func (s *stream) judge(a *Append, p *plan) (Verdict, error) {
 	if a.Producer == nil {
 		return Accepted, nil
@@ -272,7 +272,7 @@ func (s *stream) judge(a *Append, p *plan) (Verdict, error) {
 	return p.Verdict, nil
 }
 
-// decideClosed is decide for a closed stream: what closed it, and what came before, may be said again.
+// decideClosed is decide for a closed stream: the closing append and earlier ones may be repeated.
 func (s *stream) decideClosed(a *Append, p plan, verdict Verdict, now time.Time) (plan, error) {
 	p.Closed, p.nothing = true, true
 	switch {
@@ -288,7 +288,7 @@ func (s *stream) decideClosed(a *Append, p plan, verdict Verdict, now time.Time)
 	return p, sluice.Errorf(sluice.Conflict, "the stream is closed")
 }
 
-// renewed returns the record with its use written down, nil if that need not be.
+// renewed returns the record with a renewed lifetime, nil if it needs no renewal.
 func (s *stream) renewed(now time.Time) *Record {
 	if !s.stale(now) {
 		return nil
@@ -298,13 +298,13 @@ func (s *stream) renewed(now time.Time) *Record {
 	return &next
 }
 
-// after returns the record as it is after an append but for its producer, nil if it stays as it is.
+// after returns the record after an append except for its producer, nil if it is unchanged.
 func (s *stream) after(a *Append, now time.Time) *Record {
 	if s.ID != "" && a.Producer == nil && !a.HasSeq && !a.Close && !s.stale(now) {
 		return nil
 	}
 	next := s.Record
-	if next.ID == "" { // nobody made it a stream before
+	if next.ID == "" { // the first append to the path creates the stream
 		next.ID = newID()
 	}
 	if next.Lifetime.TTL != nil {

@@ -7,7 +7,7 @@ import (
 	"github.com/sluice-io/sluice/pkg/sluice"
 )
 
-// Create is a wish for a stream.
+// Create is a request for a new stream.
 type Create struct {
 	ContentType string // "" is none
 	Lifetime    Lifetime
@@ -17,14 +17,14 @@ type Create struct {
 	Admit       Admit
 }
 
-// ForkWish says what a new stream has from the beginning.
+// ForkWish is the initial content of a fork.
 type ForkWish struct {
 	From   sluice.Path
 	Offset *uint64 // nil: all
 	Sub    int64   // bytes, or messages of JSON, behind the offset
 }
 
-// Info is what a stream's headers say.
+// Info is the content of a stream's headers.
 type Info struct {
 	ID          string
 	ContentType string
@@ -37,9 +37,9 @@ func (s *stream) info(next uint64) Info {
 	return Info{ID: s.ID, ContentType: s.ContentType, Next: next, Closed: s.Closed, Lifetime: s.Lifetime}
 }
 
-// Create makes a stream, or finds that there is the same one already: created is false then. Codes:
-// Conflict if there is another one, or the source of a fork is deleted or of another type; NotFound for
-// the source; InvalidRequest; TooLarge; and those of Admit.
+// Create creates a stream, or finds that an equal one exists: created is false then. Codes:
+// Conflict if there is another one, or the source of a fork is deleted or of another type; NotFound
+// for the source; InvalidRequest; TooLarge; and those of Admit.
 func (e *Engine) Create(ctx context.Context, key Key, c Create) (info Info, created bool, err error) {
 	if MediaType(c.ContentType) == wholeEvent {
 		return info, false, sluice.Errorf(sluice.InvalidRequest, "%s is reserved for messages that are complete events; use another content type", wholeEvent)
@@ -69,7 +69,7 @@ func (e *Engine) tryCreate(ctx context.Context, key Key, c *Create) (Info, bool,
 	return e.make(ctx, s, source, c)
 }
 
-// same returns a stream that is there if it is the one that is wanted.
+// same returns an existing stream if it equals the requested one.
 func (e *Engine) same(ctx context.Context, s, source *stream, c *Create) (Info, bool, error) {
 	wanted := c.ContentType
 	if MediaType(wanted) == "" && source == nil {
@@ -93,7 +93,7 @@ func (e *Engine) same(ctx context.Context, s, source *stream, c *Create) (Info, 
 	return s.info(next), false, err
 }
 
-// forks reports whether a stream is the fork that is wanted.
+// forks reports whether a stream is the requested fork.
 func (s *stream) forks(w *ForkWish) bool {
 	if w == nil || s.Fork == nil {
 		return w == nil && s.Fork == nil
@@ -101,7 +101,6 @@ func (s *stream) forks(w *ForkWish) bool {
 	return w.From == s.Fork.From && w.Sub == s.Fork.Sub && (w.Offset == nil || *w.Offset == s.Fork.Offset)
 }
 
-// make makes a stream.
 func (e *Engine) make(ctx context.Context, s, source *stream, c *Create) (Info, bool, error) {
 	start, err := e.store.Tail(ctx, s.key.Namespace, s.key.Path)
 	if err != nil {
@@ -141,7 +140,7 @@ func (e *Engine) make(ctx context.Context, s, source *stream, c *Create) (Info, 
 	return made.info(next), err == nil, err
 }
 
-// initial returns the events that a stream begins with.
+// initial returns the first events of a new stream.
 func (e *Engine) initial(ctx context.Context, s *stream, c *Create) ([]sluice.Event, error) {
 	messages, err := e.messages(c.Body, s.ContentType)
 	if err != nil || len(messages) == 0 {
@@ -154,7 +153,7 @@ func (e *Engine) initial(ctx context.Context, s *stream, c *Create) ([]sluice.Ev
 	return events, err
 }
 
-// Head returns what is known of a stream; asking is no use of it. Codes NotFound; Gone.
+// Head returns a stream's information; it does not count as use. Codes NotFound; Gone.
 func (e *Engine) Head(ctx context.Context, key Key) (Info, error) {
 	s, found, err := e.open(ctx, key)
 	if err != nil {
@@ -167,7 +166,7 @@ func (e *Engine) Head(ctx context.Context, key Key) (Info, error) {
 	return s.info(next), err
 }
 
-// renew writes down that a stream is used. Whoever else does so at the same time says the same.
+// renew records that a stream is used. A concurrent renewal writes the same.
 func (e *Engine) renew(ctx context.Context, s *stream, now time.Time) error {
 	next := s.renewed(now)
 	if next == nil {

@@ -13,75 +13,75 @@ import (
 	"github.com/sluice-io/sluice/pkg/sluice"
 )
 
-// Store keeps the messages and the records of streams, both in the log of their namespace.
+// Store stores the messages and the records of streams, both in the log of their namespace.
 type Store interface {
-	// Record returns what is kept of a path besides its events, and its revision; 0: nothing. What was
-	// stored before the call is seen. Code NotFound for the namespace.
+	// Record returns a path's record and its revision; 0: nothing. It sees everything stored before
+	// the call. Code NotFound for the namespace.
 	Record(ctx context.Context, namespace string, path sluice.Path) (data []byte, revision uint64, err error)
-	// Tail returns the sequence of the last event on a path, 0 if there is none. What was stored before
-	// the call is seen.
+	// Tail returns the sequence of the last event on a path, 0 if there is none. It sees everything
+	// stored before the call.
 	Tail(ctx context.Context, namespace string, path sluice.Path) (uint64, error)
-	// LastSeq returns the sequence of the last event that was stored in a namespace, kept or not. What was stored before
-	// the call is seen.
+	// LastSeq returns the sequence of the last event ever stored in a namespace, even if it is
+	// deleted. It sees everything stored before the call.
 	LastSeq(ctx context.Context, namespace string) (uint64, error)
-	// Events returns the first events on a path after a sequence, up to another, ascending, some of them
-	// if they are many; none only if there are none.
+	// Events returns the first events on a path in (after, upTo], ascending, possibly not all; none
+	// only if there are none.
 	Events(ctx context.Context, namespace string, path sluice.Path, after, upTo uint64) ([]sluice.Event, error)
-	// Notes returns what appends noted on a path after a sequence, up to another, ascending, some of it if that is
-	// much, and the sequence up to which it looked; 0: there are no more events. What was stored before the
-	// call is seen.
+	// Notes returns the notes on events of a path in (after, upTo], ascending, possibly not all,
+	// and the sequence up to which it looked; 0: there are no more events. It sees everything
+	// stored before the call.
 	Notes(ctx context.Context, namespace string, path sluice.Path, after, upTo uint64) (notes [][]byte, last uint64, err error)
-	// Commit stores events and records in one step and returns the sequence of the last event, that of the record
-	// if it is one record alone; with one record it lies right behind the events. Code Conflict if a revision is
-	// not the stored one any more; nothing is stored then.
+	// Commit stores events and records in one step and returns the sequence of the last event, or
+	// of the record if it is one record alone; a single record lies right behind the events. Code
+	// Conflict if a revision is not the stored one; nothing is stored then.
 	Commit(ctx context.Context, c Commit) (last uint64, err error)
-	// Listen returns a channel that has something whenever an event or a record was stored on the path
-	// since the call, until stop is called.
+	// Listen returns a channel that has an element whenever an event or a record was stored on the
+	// path since the call, until stop is called.
 	Listen(ctx context.Context, namespace string, path sluice.Path) (news <-chan struct{}, stop func(), err error)
-	// MaxData returns how many bytes the data of one event may have.
+	// MaxData returns the maximum size of an event's data.
 	MaxData() int
 }
 
-// Commit is what is stored in one step.
+// Commit is an atomic write.
 type Commit struct {
 	Namespace string
 	Events    []sluice.Event
-	Fence     Fence // nothing is stored unless it holds
+	Fence     Fence // the condition of the write
 	Changes   []Change
-	Note      []byte // stored with the last event, for Notes to return it; nobody else can write one
+	Note      []byte // stored with the last event, for Notes; it cannot be forged
 }
 
-// Fence says that the record of a path has a revision.
+// Fence requires that the record of a path has a revision.
 type Fence struct {
 	Path     sluice.Path
 	Revision uint64
 }
 
-// Change is a record that is stored if the one before it has the revision.
+// Change is a new record with the required revision of the previous one.
 type Change struct {
 	Fence
 
 	Data []byte
 	Keep Keep
 	For  time.Duration // of KeepFor
-	Tidy bool          // those before it are to be removed, which is put off most times
+	Tidy bool          // remove earlier ones, which is mostly postponed
 }
 
-// Keep says how long a record is kept.
+// Keep is a record's retention.
 type Keep int
 
-// How long records are kept: until another takes their place, for so long and then until no event of that
-// time is kept, or as long as the events of their time.
+// Retention of records: until replaced, for a time and then until no event of that time is stored,
+// or as long as the events of their time.
 const (
 	KeepForever Keep = iota
 	KeepFor
 	KeepAsEvents
 )
 
-// tidyEvery is after how many writes of a record those before are removed.
+// tidyEvery is after how many writes of a record its earlier versions are removed.
 const tidyEvery = 16
 
-// tries is how often something is decided anew because others write to the same stream.
+// tries limits repeated decisions after concurrent changes of the same stream.
 const tries = 100
 
 // Engine serves streams.
@@ -92,23 +92,23 @@ type Engine struct {
 	memory *memory
 }
 
-// New returns an engine. What it remembers of streams it trusts only as far as the log says so: there may be any
-// number of them over one log.
+// New returns an engine. It checks its memory of streams against the log, so there may be any
+// number of engines over one log.
 func New(store Store, now func() time.Time) *Engine {
 	return &Engine{store: store, now: now, memory: newMemory()}
 }
 
-// Forget has the engine forget what it remembers of a namespace that was deleted: in the log of one that is made
-// anew with its name another record may have the same revision.
+// Forget clears the memory of a deleted namespace: in the log of a new one of the same name,
+// another record may have the same revision.
 func (e *Engine) Forget(namespace string) { e.memory.forget(namespace) }
 
-// Key names a stream.
+// Key identifies a stream.
 type Key struct {
 	Namespace string
 	Path      sluice.Path
 }
 
-// stream is a record as it was read.
+// stream is a record as read.
 type stream struct {
 	Record
 
@@ -116,10 +116,10 @@ type stream struct {
 	revision uint64
 }
 
-// NotThere returns the error of a stream that is not there. Code NotFound.
+// NotThere returns the error of a missing stream. Code NotFound.
 func NotThere() error { return sluice.Errorf(sluice.NotFound, "stream not found") }
 
-// isLost reports whether there is no stream.
+// isLost reports whether an error says that there is no stream.
 func isLost(err error) bool {
 	code := sluice.CodeOf(err)
 	return code == sluice.NotFound || code == sluice.StreamGone
@@ -129,7 +129,7 @@ func gone() error {
 	return sluice.Errorf(sluice.StreamGone, "the stream was deleted; it is kept for its forks")
 }
 
-// load reads a stream's record. A path that nobody said anything about has a live one without an id.
+// load reads a stream's record. A path without a record has a live one without an id.
 func (e *Engine) load(ctx context.Context, key Key) (*stream, error) {
 	data, revision, err := e.store.Record(ctx, key.Namespace, key.Path)
 	if err != nil {
@@ -146,7 +146,8 @@ func (e *Engine) load(ctx context.Context, key Key) (*stream, error) {
 	return s, nil
 }
 
-// open reads a stream that is there: nil if there is none, and code Gone if it is kept only for its forks.
+// open reads an existing stream: nil if there is none, and code Gone if it is kept only for its
+// forks.
 func (e *Engine) open(ctx context.Context, key Key) (s *stream, found bool, err error) {
 	s, err = e.load(ctx, key)
 	if err != nil {
@@ -167,8 +168,8 @@ func (e *Engine) open(ctx context.Context, key Key) (s *stream, found bool, err 
 	return e.implicit(ctx, s)
 }
 
-// implicit makes of events on a path that nobody made a stream of a stream: one of JSON if the first
-// of them is.
+// implicit makes a stream of events on a path without a record: a JSON stream if the first of them
+// is JSON.
 func (e *Engine) implicit(ctx context.Context, s *stream) (*stream, bool, error) {
 	first, err := e.store.Events(ctx, s.key.Namespace, s.key.Path, s.Start, endless)
 	if err != nil || len(first) == 0 {
@@ -188,7 +189,7 @@ func typeOf(ev *sluice.Event) string {
 	return ev.ContentType
 }
 
-// alive returns forks of a stream that are still there, but for one, and not more than so many.
+// alive returns up to most of a stream's existing forks, except one.
 func (e *Engine) alive(ctx context.Context, s *stream, but string, most int) ([]Child, error) {
 	var kept []Child
 	for _, child := range s.without(but) {
@@ -215,7 +216,7 @@ func (e *Engine) tail(ctx context.Context, s *stream) (uint64, error) {
 	return s.end(last), nil
 }
 
-// end is the offset at which a stream ends whose path has a last event.
+// end is the offset of a stream's end, given the last event of its path.
 func (s *stream) end(last uint64) uint64 {
 	if last > s.Start {
 		return last
@@ -223,7 +224,7 @@ func (s *stream) end(last uint64) uint64 {
 	return s.inheritedEnd()
 }
 
-// change returns the writing of a record.
+// change returns the write of a record.
 func (s *stream) change(r Record, now time.Time) (Change, error) {
 	r.Writes++
 	data, err := json.Marshal(r)
@@ -240,7 +241,7 @@ func (s *stream) change(r Record, now time.Time) (Change, error) {
 	return c, nil
 }
 
-// again calls act until nobody is faster.
+// again repeats act after concurrent changes.
 func again(ctx context.Context, act func() error) error {
 	for i := range tries {
 		err := act()
@@ -250,7 +251,7 @@ func again(ctx context.Context, act func() error) error {
 		select {
 		case <-ctx.Done():
 			return fmt.Errorf("stream: %w", ctx.Err())
-		case <-time.After(time.Duration(rand.Int64N(int64(min(i+1, 20)) * int64(time.Millisecond)))): //nolint:gosec // no secret
+		case <-time.After(time.Duration(rand.Int64N(int64(min(i+1, 20)) * int64(time.Millisecond)))): //nolint:gosec // not a secret
 		}
 	}
 	return sluice.Errorf(sluice.Unavailable, "too many concurrent writes to the stream; retry")
@@ -293,5 +294,6 @@ func (e *Engine) messages(body []byte, contentType string) ([][]byte, error) {
 	return messages, nil
 }
 
-// maxMessages is how many messages one append may have: an atomic batch has room for 1000, and some are records.
+// maxMessages limits the messages of one append: an atomic batch has room for 1000, and some are
+// records.
 const maxMessages = 990

@@ -6,14 +6,14 @@ import (
 	"github.com/sluice-io/sluice/pkg/sluice"
 )
 
-// maxForks bounds the forks of one stream, which its record names.
+// maxForks limits the forks of one stream, which its record lists.
 const maxForks = 1000
 
-// maxDepth bounds how often a stream is forked from a fork: each of them is read with it, and all of them may end with the
-// last, in one step that has room for 1000 records.
+// maxDepth limits chains of forks: all of them are read with the last, and may end with it, in one
+// step that has room for 1000 records.
 const maxDepth = 200
 
-// source returns the stream that a new one is to be forked from, nil if from none.
+// source returns the source of a new stream, nil if it is no fork.
 func (e *Engine) source(ctx context.Context, key Key, c *Create) (*stream, error) {
 	if c.Fork == nil {
 		return nil, nil //nolint:nilnil // it is no fork
@@ -81,8 +81,8 @@ func (e *Engine) branch(ctx context.Context, made, source *stream, c *Create) (C
 	return source.change(next, e.now())
 }
 
-// inherit returns what a fork has of its source: up to an offset, and so many messages of JSON, or bytes
-// of the next message, behind it.
+// inherit returns a fork's part of its source: up to an offset, and a number of JSON messages, or
+// bytes of the next message, behind it.
 func (e *Engine) inherit(ctx context.Context, source *stream, offset uint64, sub int64) ([]Segment, error) {
 	segments := source.segments(source.key.Path)
 	for upTo := offset; sub > 0; {
@@ -109,7 +109,8 @@ func (e *Engine) inherit(ctx context.Context, source *stream, offset uint64, sub
 	return clip(segments, offset), nil
 }
 
-// next returns the first event of segments, as they have it, and the one that it is in; nil if there is none.
+// next returns the first event of segments, cut to its segment, and the segment; nil if there is
+// none.
 func (e *Engine) next(ctx context.Context, namespace string, segments []Segment) (Segment, *sluice.Event, error) {
 	for _, s := range segments {
 		events, err := e.store.Events(ctx, namespace, s.Path, s.After, s.UpTo)
@@ -124,8 +125,8 @@ func (e *Engine) next(ctx context.Context, namespace string, segments []Segment)
 	return Segment{}, nil, nil
 }
 
-// Delete ends a stream; one that others were forked from is kept for them, and goes with the last of
-// these. Its events stay in the log. Codes NotFound; Gone.
+// Delete ends a stream; a stream with forks is kept for them, and goes with the last of these. Its
+// events stay in the log. Codes NotFound; Gone.
 func (e *Engine) Delete(ctx context.Context, key Key) error {
 	return again(ctx, func() error {
 		s, found, err := e.open(ctx, key)
@@ -144,8 +145,8 @@ func (e *Engine) Delete(ctx context.Context, key Key) error {
 	})
 }
 
-// ending returns what changes when a stream ends: its own record, and those of what it was forked from as
-// far as they were kept only for it.
+// ending returns the changes at a stream's end: to its own record, and to its sources as far as
+// they were kept only for it.
 func (e *Engine) ending(ctx context.Context, s *stream) ([]Change, error) {
 	alive, err := e.alive(ctx, s, "", 1)
 	if err != nil {
@@ -177,7 +178,8 @@ func (e *Engine) ending(ctx context.Context, s *stream) ([]Change, error) {
 	return changes, nil
 }
 
-// released returns the source of a fork that ends if that ends with it, else how its record changes.
+// released returns the source of an ending fork if that ends with it, else the change of its
+// record.
 func (e *Engine) released(ctx context.Context, s *stream) (*stream, []Change, error) {
 	if s.Fork == nil {
 		return nil, nil, nil

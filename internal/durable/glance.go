@@ -7,8 +7,8 @@ import (
 	"github.com/sluice-io/sluice/pkg/sluice"
 )
 
-// glance is what a reader asks for while the record of its stream is read: one round trip for all of it. Where the stream
-// ends may be a moment older than the record.
+// glance is a read in parallel with the stream's record: one round trip for both. Its end of the
+// stream may be a moment older than the record.
 type glance struct {
 	done sync.WaitGroup
 
@@ -20,7 +20,7 @@ type glance struct {
 	err    error
 }
 
-// glance asks for the end of a path, and for what lies behind a place if there is one.
+// glance reads the end of a path, and the events behind a place if there is one.
 func (e *Engine) glance(ctx context.Context, key Key, from Place) *glance {
 	g := &glance{after: from.After}
 	g.done.Go(func() { g.last, g.lastErr = e.store.Tail(ctx, key.Namespace, key.Path) })
@@ -30,8 +30,8 @@ func (e *Engine) glance(ctx context.Context, key Key, from Place) *glance {
 	return g
 }
 
-// end returns where a stream ends. Of a closed one it asks once more, now that the record was read: messages are stored
-// before the record that closes the stream behind them, and none may be missing.
+// end returns the end of a stream. For a closed one it reads it again, after the record: messages
+// are stored before the record that closes the stream behind them, and none may be missing.
 func (g *glance) end(ctx context.Context, e *Engine, s *stream) (uint64, error) {
 	g.done.Wait()
 	if s.Closed || g.lastErr != nil {
@@ -40,7 +40,7 @@ func (g *glance) end(ctx context.Context, e *Engine, s *stream) (uint64, error) 
 	return s.end(g.last), nil
 }
 
-// take returns the events behind a place up to another, if they were asked for, once.
+// take returns the events in (after, upTo] if they were read, once.
 func (g *glance) take(after, upTo uint64) []sluice.Event {
 	events := g.events
 	if g.events = nil; g.err != nil || g.after != after {

@@ -11,45 +11,46 @@ import (
 	"github.com/sluice-io/sluice/internal/shutdown"
 )
 
-// A record that changes with every append costs a batch each time, and a batch is slow. So an engine to which such
-// appends come in a row makes itself the owner of the stream's record: from then on what an append changes of the
-// record travels as a note with its event, fenced by the record as any append is, and the record is written again
-// every now and then. Who is not the owner and wants to change what notes change becomes the owner first, which
-// ends what the other may do, since the record is another then; and reads the notes that are not in the record yet.
+// A record that changes with every append costs a batch each time, and a batch is slow. So an
+// engine with repeated such appends makes itself the owner of the stream's record: from then on an
+// append's changes of the record are stored as a note with its event, fenced by the record as any
+// append is, and the record is rewritten now and then. Any other engine that wants to change the
+// same becomes the owner first, which fences the previous owner because the record has changed; and
+// it reads the notes that are not in the record yet.
 const (
-	// ownerless is after how long an owner that has not written the record is taken to be gone.
+	// ownerless is the time without a write after which an owner counts as gone.
 	ownerless = 10 * time.Second
-	// tendEvery is how often an owner looks which records it has to write.
+	// tendEvery is how often an owner checks which records it has to write.
 	tendEvery = 250 * time.Millisecond
-	// maxNoted is after how many notes the record is written in any case.
+	// maxNoted is the number of notes that forces a write of the record.
 	maxNoted = 10_000
-	// farewell is how long an engine that ends tries to write its records.
+	// farewell limits the final writes of an engine that ends.
 	farewell = 5 * time.Second
 )
 
-// Note is what an append changed of a stream's record.
+// Note is an append's change of a stream's record.
 type Note struct {
-	Stream   string    `json:"stream"` // the id: of another one on the path it says nothing
+	Stream   string    `json:"stream"` // the id: a note does not apply to another stream on the path
 	Producer *Claim    `json:"producer,omitempty"`
 	Seq      string    `json:"seq,omitempty"`
 	HasSeq   bool      `json:"has_seq,omitempty"`
 	At       time.Time `json:"at"`
 }
 
-// hold is what an engine knows of a stream to which appends come that change the record.
+// hold is an engine's memory of a stream with appends that change the record.
 type hold struct {
-	stream // the record is as of the revision, but for what notes changed since
+	stream // the record of the revision, plus the changes noted since
 
 	sure  time.Time // when the revision was known to be the stored one; zero: it may not be
 	noted int       // notes that are not in the stored record
 	upTo  uint64    // the sequence of the last of them
-	used  bool      // since the engine looked last
+	used  bool      // since the engine last checked
 }
 
 // owns reports whether the engine may write notes.
 func (h *hold) owns() bool { return h.Owner != "" }
 
-// heed enters what a note says. It only ever goes forward: to hear it again changes nothing.
+// heed applies a note. It only moves forward: a repeated note changes nothing.
 func (r *Record) heed(n Note) {
 	if n.Stream != r.ID {
 		return
@@ -66,7 +67,7 @@ func (r *Record) heed(n Note) {
 	}
 }
 
-// tryKept is a try of an append that changes the record, by whoever has the stream's turn.
+// tryKept tries an append that changes the record, under the stream's lock.
 func (e *Engine) tryKept(ctx context.Context, key Key, a *Append) (Appended, error) {
 	now := e.now()
 	if h := e.memory.hold(key); h != nil && now.Sub(h.sure) < believed && !h.expired(now) {
@@ -86,7 +87,7 @@ func (e *Engine) tryKept(ctx context.Context, key Key, a *Append) (Appended, err
 	return e.keep(ctx, h, a, plan, messages)
 }
 
-// keep carries out what was decided about a stream that is held.
+// keep executes a decision about a held stream.
 func (e *Engine) keep(ctx context.Context, h *hold, a *Append, plan plan, messages [][]byte) (Appended, error) {
 	if !plan.accepted {
 		return e.carryOut(ctx, &h.stream, a, plan, messages)
@@ -108,7 +109,7 @@ func (e *Engine) keep(ctx context.Context, h *hold, a *Append, plan plan, messag
 		return done, e.lost(h, err)
 	}
 	plan.next.Base, plan.next.OwnedAt = h.upTo, e.now().UTC()
-	if a.Close || !h.owns() { // nothing will be noted behind this record
+	if a.Close || !h.owns() { // no note will follow this record
 		plan.next.giveUp()
 	}
 	done, err := e.carryOut(ctx, &h.stream, a, plan, messages)
@@ -118,8 +119,8 @@ func (e *Engine) keep(ctx context.Context, h *hold, a *Append, plan plan, messag
 	return done, e.lost(h, err)
 }
 
-// lost returns an error of storing, after which what is held may not be so any more. Somebody who was faster has left
-// us the owner or not, which the record will say; after any other error something may be stored later still.
+// lost returns a store error, after which the hold may be outdated. After a conflict the record
+// names the owner; after any other error a write may still arrive.
 func (e *Engine) lost(h *hold, err error) error {
 	switch {
 	case err == nil:
@@ -133,7 +134,7 @@ func (e *Engine) lost(h *hold, err error) error {
 	return err
 }
 
-// note stores an append's event with what it changes of the record.
+// note stores an append's event with its change of the record.
 func (e *Engine) note(ctx context.Context, h *hold, a *Append, plan plan, messages [][]byte) (Appended, error) {
 	n := Note{Stream: h.ID, Producer: a.Producer, Seq: a.Seq, HasSeq: a.HasSeq, At: e.now().UTC()}
 	data, err := json.Marshal(n)
@@ -157,7 +158,7 @@ func (e *Engine) note(ctx context.Context, h *hold, a *Append, plan plan, messag
 	return done, nil
 }
 
-// grip reads a stream's record and what is noted since. Code NotFound; Gone.
+// grip reads a stream's record and the notes since. Code NotFound; Gone.
 func (e *Engine) grip(ctx context.Context, key Key) (*hold, error) {
 	s, err := e.present(ctx, key)
 	if err != nil {
@@ -183,7 +184,7 @@ func (e *Engine) grip(ctx context.Context, key Key) (*hold, error) {
 	return h, nil
 }
 
-// takeOver makes the engine the owner of a stream that another one owns, and reads what that noted.
+// takeOver takes over a stream from another owner, and reads the notes of that one.
 func (e *Engine) takeOver(ctx context.Context, h *hold) error {
 	if err := e.own(ctx, h); err != nil {
 		return err
@@ -205,7 +206,7 @@ func (e *Engine) takeOver(ctx context.Context, h *hold) error {
 	}
 }
 
-// own makes the engine the owner of a stream's record, which has what is noted up to h.upTo.
+// own makes the engine the owner of a stream's record, which includes the notes up to h.upTo.
 func (e *Engine) own(ctx context.Context, h *hold) error {
 	return e.write(ctx, h, rand.Text(), h.upTo)
 }
@@ -221,8 +222,8 @@ func (e *Engine) write(ctx context.Context, h *hold, owner string, base uint64) 
 	return err
 }
 
-// Run writes the records of streams that this engine owns, and gives them up when nobody appends to them any more,
-// until ctx ends; then it gives them all up. Without it they are written less often.
+// Run writes the records of streams that this engine owns, and releases idle ones, until ctx ends;
+// then it releases all. Without Run, records are written less often.
 func (e *Engine) Run(ctx context.Context, log *slog.Logger) error {
 	tick := time.NewTicker(tendEvery)
 	defer tick.Stop()
@@ -252,7 +253,7 @@ func (e *Engine) tendAll(ctx context.Context, log *slog.Logger, last bool) {
 	}
 }
 
-// tend writes a stream's record if there is something new, and lets the stream go if there is not.
+// tend writes a stream's record if it has changed, and releases the stream if not.
 func (e *Engine) tend(ctx context.Context, key Key, last bool) error {
 	end, err := e.turns.Take(ctx, key)
 	if err != nil {
@@ -277,7 +278,7 @@ func (e *Engine) tend(ctx context.Context, key Key, last bool) error {
 	return nil
 }
 
-// checkpoint writes the record of a stream that the engine owns.
+// checkpoint writes the record of an owned stream.
 func (e *Engine) checkpoint(ctx context.Context, h *hold) error {
 	h, err := e.sure(ctx, h)
 	if err != nil || !h.owns() {
@@ -291,11 +292,11 @@ func (e *Engine) checkpoint(ctx context.Context, h *hold) error {
 	return nil
 }
 
-// release writes the record of a stream that the engine owns, and gives it up.
+// release writes the record of an owned stream without an owner.
 func (e *Engine) release(ctx context.Context, h *hold) error {
 	h, err := e.sure(ctx, h)
 	if isLost(err) {
-		return nil // there is no stream any more, and nothing held of it
+		return nil // the stream is gone, and so is the hold
 	}
 	if err != nil {
 		return err
@@ -310,7 +311,7 @@ func (e *Engine) release(ctx context.Context, h *hold) error {
 	return nil
 }
 
-// sure returns a hold whose record is the stored one, as far as is known.
+// sure returns a hold with the stored record, as far as is known.
 func (e *Engine) sure(ctx context.Context, h *hold) (*hold, error) {
 	if !h.sure.IsZero() {
 		return h, nil
@@ -318,7 +319,7 @@ func (e *Engine) sure(ctx context.Context, h *hold) (*hold, error) {
 	return e.grip(ctx, h.key)
 }
 
-// giveUp leaves a record that says all without an owner.
+// giveUp removes the owner from a complete record.
 func (r *Record) giveUp() { r.Owner, r.OwnedAt, r.Base = "", time.Time{}, 0 }
 
 // abandoned reports whether a record's owner seems to be gone without having written it.
@@ -326,7 +327,7 @@ func (r *Record) abandoned(now time.Time) bool {
 	return r.Owner != "" && now.Sub(r.OwnedAt) > ownerless
 }
 
-// rescue writes the record of a stream whose owner is gone, before what it noted leaves the log.
+// rescue writes the record of a stream without its owner, before the notes leave the log.
 func (e *Engine) rescue(ctx context.Context, s *stream) error {
 	if !s.abandoned(e.now()) {
 		return nil

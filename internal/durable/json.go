@@ -13,18 +13,18 @@ import (
 	"github.com/sluice-io/sluice/pkg/sluice"
 )
 
-// Content types that mean something to the protocol.
+// Content types with a meaning in the protocol.
 const (
 	DefaultType = "application/octet-stream"
 	JSONType    = "application/json"
 
-	// wholeEvent is the type of messages whose body is an event with its attributes: what is read of
-	// such a message is not what was appended.
+	// wholeEvent is the type of messages with a body that is an event with its attributes: a read
+	// returns another form than was appended.
 	wholeEvent = "application/cloudevents+json"
 )
 
-// MediaType returns the media type of a content type in lower case, without parameters: two
-// content types are the same if this is. It is empty for what is no content type.
+// MediaType returns the media type of a content type in lower case, without parameters: content
+// types are equal if their media types are. It is empty for an invalid content type.
 func MediaType(contentType string) string {
 	media, _, err := mime.ParseMediaType(contentType)
 	if err != nil || !strings.Contains(media, "/") {
@@ -41,8 +41,9 @@ func IsText(contentType string) bool {
 	return IsJSON(contentType) || strings.HasPrefix(MediaType(contentType), "text/")
 }
 
-// Flatten returns the messages of a JSON body as parts of it: the elements of an array, at most so many, or the one
-// value that it is. Codes: InvalidRequest if it is not JSON; TooLarge if there are more.
+// Flatten returns the messages of a JSON body as parts of it: the elements of an array, at most
+// this many, or the single value. Codes: InvalidRequest if it is not JSON; TooLarge if there are
+// more.
 func Flatten(body []byte, most int) ([][]byte, error) {
 	elements, err := jsonarray.Split(body, most)
 	switch {
@@ -60,8 +61,8 @@ func Flatten(body []byte, most int) ([][]byte, error) {
 	return messages, nil
 }
 
-// message returns the data of an event as a stream of the content type shows it. What others published
-// as something else than JSON is a string in a stream of JSON, in base64 if it is no text; no data is null.
+// message returns the data of an event as a stream of the content type shows it. In a JSON stream,
+// data of other types is a string, in base64 if it is no text; no data is null.
 func message(ev *sluice.Event, contentType string) []byte {
 	if !IsJSON(contentType) || json.Valid(ev.Data) {
 		return ev.Data
@@ -80,7 +81,7 @@ func message(ev *sluice.Event, contentType string) []byte {
 	return encoded
 }
 
-// Join returns messages as the body of an answer: JSON as an array, anything else one after another.
+// Join returns messages as the body of an answer: JSON as an array, others concatenated.
 func Join(messages [][]byte, contentType string) []byte {
 	if !IsJSON(contentType) {
 		return bytes.Join(messages, nil)

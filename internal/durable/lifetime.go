@@ -9,8 +9,8 @@ import (
 	"github.com/sluice-io/sluice/pkg/sluice"
 )
 
-// renewals is how often a stream that is used all the time has its lifetime renewed within one: a
-// renewal is a write. The stream lives that much longer than it has to, never shorter.
+// renewals is how often a stream in constant use is renewed within one lifetime: a renewal is a
+// write. The stream lives that much longer than required, never shorter.
 const renewals = 20
 
 var wholeSeconds = regexp.MustCompile(`^(0|[1-9][0-9]{0,14})$`)
@@ -28,11 +28,11 @@ func ParseTTL(text string) (time.Duration, error) {
 	return time.Duration(seconds) * time.Second, nil
 }
 
-// Lifetime is how long a stream lives: for a time after it was used last, until a moment, or for ever.
+// Lifetime is how long a stream lives: for a time after its last use, until a moment, or for ever.
 type Lifetime struct {
 	TTL       *time.Duration `json:"ttl,omitempty"`
 	ExpiresAt *time.Time     `json:"expires_at,omitempty"`
-	Said      string         `json:"said,omitempty"` // ExpiresAt as it was written
+	Said      string         `json:"said,omitempty"` // ExpiresAt in its original form
 }
 
 func (l Lifetime) isZero() bool { return l.TTL == nil && l.ExpiresAt == nil }
@@ -54,7 +54,7 @@ func (r *Record) expired(now time.Time) bool {
 	return false
 }
 
-// left returns how long a stream may live still, if nobody uses it.
+// left returns the remaining life of an unused stream.
 func (r *Record) left(now time.Time) time.Duration {
 	if r.Lifetime.ExpiresAt != nil {
 		return max(r.Lifetime.ExpiresAt.Sub(now), 0)
@@ -62,7 +62,7 @@ func (r *Record) left(now time.Time) time.Duration {
 	return *r.Lifetime.TTL + *r.Lifetime.TTL/renewals
 }
 
-// stale reports whether the use of the stream now has to be written down.
+// stale reports whether a use of the stream now needs a renewal.
 func (r *Record) stale(now time.Time) bool {
 	return r.Lifetime.TTL != nil && now.Sub(r.Renewed) >= *r.Lifetime.TTL/renewals
 }
@@ -73,13 +73,13 @@ const (
 	cursorMaxJitter = 3600 // seconds
 )
 
-// Cursor returns the number of the interval that it is, or, if the reader has been given that one
-// already, a later one by chance, so that what caches hold for it is not asked for again.
+// Cursor returns the number of the present interval, or a random later one if the reader has that
+// already, so that it does not hit the same cache entry again.
 func Cursor(given string, now time.Time) string {
 	epoch := time.Date(2024, 10, 9, 0, 0, 0, 0, time.UTC)
 	current := int64(now.Sub(epoch) / cursorInterval)
 	if last, err := strconv.ParseInt(given, 10, 64); err == nil && last >= current && last < 1<<53 {
-		jitter := time.Duration(1+rand.IntN(cursorMaxJitter)) * time.Second //nolint:gosec // it spreads requests, no secret
+		jitter := time.Duration(1+rand.IntN(cursorMaxJitter)) * time.Second //nolint:gosec // it spreads requests, not a secret
 		return strconv.FormatInt(last+max(1, int64((jitter+cursorInterval-1)/cursorInterval)), 10)
 	}
 	return strconv.FormatInt(current, 10)

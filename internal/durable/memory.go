@@ -7,15 +7,15 @@ import (
 	lru "github.com/hashicorp/golang-lru/v2"
 )
 
-// believed is how long a record that was read is believed to be the stored one. Whatever is decided by it is stored
-// only if it still is; the bound is for a log that was removed and made anew, where another record may have the
-// same revision.
+// believed is how long a record counts as the stored one after it was read. A write that relies on
+// it is stored only if it still is; the limit matters for a log that was removed and created anew,
+// where another record may have the same revision.
 const believed = time.Second
 
-// remembered is how many streams' records are remembered.
+// remembered is the number of records in memory.
 const remembered = 4096
 
-// memory is what an engine remembers of streams, so that what is fenced by a record need not read it before.
+// memory caches streams, so that a write fenced by a record need not read it first.
 type memory struct {
 	recent *lru.Cache[Key, recollection]
 
@@ -23,7 +23,8 @@ type memory struct {
 	holds map[Key]*hold
 }
 
-// recollection is a record without its lists, which nothing needs that leaves the record as it is.
+// recollection is a record without its lists, which a write that leaves the record unchanged does
+// not need.
 type recollection struct {
 	record   Record
 	revision uint64
@@ -38,7 +39,8 @@ func newMemory() *memory {
 	return &memory{recent: recent, holds: map[Key]*hold{}}
 }
 
-// recall returns a live stream as it was a moment ago: good for what is stored only if it is so still.
+// recall returns a recent state of a live stream: valid only for a write with that state as its
+// condition.
 func (m *memory) recall(key Key, now time.Time) (*stream, bool) {
 	r, ok := m.recent.Get(key)
 	if !ok || now.Sub(r.at) >= believed {
@@ -47,7 +49,7 @@ func (m *memory) recall(key Key, now time.Time) (*stream, bool) {
 	return &stream{key: key, revision: r.revision, Record: r.record}, true
 }
 
-// remember keeps a record that was read or stored.
+// remember caches a record that was read or stored.
 func (m *memory) remember(s *stream, now time.Time) {
 	if s.State != Live || s.ID == "" || s.Closed {
 		m.recent.Remove(s.key)
@@ -58,7 +60,7 @@ func (m *memory) remember(s *stream, now time.Time) {
 	m.recent.Add(s.key, r)
 }
 
-// hold returns what is held of a stream, nil if nothing is. What is in it belongs to whoever has the stream's turn.
+// hold returns the hold on a stream, or nil. Its content is protected by the stream's lock.
 func (m *memory) hold(key Key) *hold {
 	m.mu.Lock()
 	defer m.mu.Unlock()
@@ -71,7 +73,7 @@ func (m *memory) keep(h *hold) {
 	m.holds[h.key] = h
 }
 
-// drop forgets all of a stream.
+// drop forgets a stream.
 func (m *memory) drop(key Key) {
 	m.recent.Remove(key)
 	m.mu.Lock()
@@ -79,7 +81,7 @@ func (m *memory) drop(key Key) {
 	delete(m.holds, key)
 }
 
-// forget forgets all of a namespace.
+// forget forgets a namespace.
 func (m *memory) forget(namespace string) {
 	for _, key := range append(m.recent.Keys(), m.held()...) {
 		if key.Namespace == namespace {
@@ -88,7 +90,7 @@ func (m *memory) forget(namespace string) {
 	}
 }
 
-// held returns the streams of which something is held.
+// held returns the streams with a hold.
 func (m *memory) held() []Key {
 	m.mu.Lock()
 	defer m.mu.Unlock()

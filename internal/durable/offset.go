@@ -7,7 +7,7 @@ import (
 	"github.com/sluice-io/sluice/pkg/sluice"
 )
 
-// Where a reader begins, besides at an offset.
+// Special positions of readers.
 const (
 	FromBeginning = "-1"
 	FromNow       = "now"
@@ -15,15 +15,17 @@ const (
 
 const offsetDigits = 16
 
-// FormatOffset writes the place behind the message with a sequence: 16 digits, an underscore and 16 digits,
-// so that offsets are in order as texts. The second number is always zero: a reader gets messages whole.
+// FormatOffset formats the place behind the message with a sequence: 16 digits, an underscore and
+// 16 digits, so that offsets are ordered as texts. The second number is always zero: a reader gets
+// messages whole.
 func FormatOffset(seq uint64) string {
 	return fmt.Sprintf("%0*d_%0*d", offsetDigits, seq, offsetDigits, 0)
 }
 
-// ParseOffset is the inverse of FormatOffset. Code InvalidRequest for anything else. A second number that is not zero
-// makes no difference: there is nothing between the place behind a message and the next message, and clients count it up
-// to say "behind this" (@durable-streams/y-durable-streams 0.2.7).
+// ParseOffset is the inverse of FormatOffset. Code InvalidRequest for anything else. A second
+// number other than zero is ignored: there is nothing between the place behind a message and the
+// next message, and clients increment it to say "behind this" (@durable-streams/y-durable-streams
+// 0.2.7).
 func ParseOffset(text string) (uint64, error) {
 	wrong := sluice.Errorf(sluice.InvalidRequest, "offset: use one from a response of this server, or -1, or now")
 	if len(text) != 2*offsetDigits+1 || text[offsetDigits] != '_' {

@@ -6,40 +6,41 @@ import (
 	"time"
 )
 
-// Producer is what is known of an idempotent producer: the last that was accepted of it.
+// Producer is the state of an idempotent producer: its last accepted append.
 type Producer struct {
 	Epoch int64     `json:"epoch"`
 	Seq   int64     `json:"seq"`
 	At    time.Time `json:"at"`
 }
 
-// Claim is what a producer says of an append: who it is, in which of its lives, and its how manieth it is.
+// Claim is a producer's identification of an append: the producer's id, its epoch and the number of
+// the append.
 type Claim struct {
 	ID    string `json:"id"`
 	Epoch int64  `json:"epoch"`
 	Seq   int64  `json:"seq"`
 }
 
-// Verdict is what becomes of a producer's append.
+// Verdict is the decision about a producer's append.
 type Verdict int
 
 // The verdicts.
 const (
 	Accepted   Verdict = iota
-	Duplicate          // it is there already
-	StaleEpoch         // a later life of the producer has written
-	LateStart          // a new life has to begin with sequence 0
-	Gap                // one before it is missing
+	Duplicate          // it is stored already
+	StaleEpoch         // a later epoch of the producer has written
+	LateStart          // a new epoch has to begin with sequence 0
+	Gap                // an earlier one is missing
 )
 
-// maxProducers bounds what is remembered of a stream's producers; the one that wrote longest ago is
+// maxProducers limits the remembered producers of a stream; the one with the oldest write is
 // forgotten first.
 const maxProducers = 1000
 
-// maxProducerText bounds the bytes of their ids, so that the record fits into a message.
+// maxProducerText limits the bytes of their ids, so that the record fits into a message.
 const maxProducerText = 384 << 10
 
-// judge says what becomes of a claim, given what is known of its producer; nil: nothing.
+// judge decides about a claim, given its producer's state, nil if there is none.
 func judge(known *Producer, c Claim) Verdict {
 	switch {
 	case known == nil && c.Seq == 0:
@@ -60,7 +61,7 @@ func judge(known *Producer, c Claim) Verdict {
 	return Gap
 }
 
-// producer returns what is known of a producer, nil if nothing is.
+// producer returns a producer's state, or nil.
 func (r *Record) producer(id string) *Producer {
 	p, ok := r.Producers[id]
 	if !ok {
@@ -69,7 +70,7 @@ func (r *Record) producer(id string) *Producer {
 	return &p
 }
 
-// accept enters a producer's append into a record whose producers another record shares.
+// accept enters a producer's append into a record with a producers list shared with another record.
 func (r *Record) accept(c Claim, now time.Time) {
 	next := make(map[string]Producer, len(r.Producers)+1)
 	maps.Copy(next, r.Producers)
@@ -98,16 +99,16 @@ func (r *Record) enter(c Claim, now time.Time) {
 	}
 }
 
-// idText returns how many bytes the id of a producer may take in a record.
+// idText returns the maximum bytes of a producer's id in a record.
 func idText(id string) int {
-	const escaped = 6 // of what JSON does not let pass
+	const escaped = 6 // of a character that JSON escapes
 	if strings.ContainsFunc(id, func(r rune) bool { return r < ' ' || r > '~' || strings.ContainsRune(`<>&"\`, r) }) {
 		return escaped * len(id)
 	}
 	return len(id)
 }
 
-// oldest returns the producer but one that wrote longest ago.
+// oldest returns the producer with the oldest write, except one.
 func (r *Record) oldest(but string) (oldest string) {
 	for id, p := range r.Producers {
 		if id != but && (oldest == "" || p.At.Before(r.Producers[oldest].At)) {

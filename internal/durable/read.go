@@ -7,19 +7,19 @@ import (
 	"github.com/sluice-io/sluice/pkg/sluice"
 )
 
-// Bounds of a page: once it has so much, no more is read.
+// Limits of a page: beyond them no more is read.
 const (
 	pageBytes    = 1 << 20
 	pageMessages = 1000
 	pageLooked   = 10_000 // events, shown or not
 )
 
-// Place is where a reader begins: behind a sequence, or where the stream ends now.
+// Place is a reader's start: behind a sequence, or at the stream's present end.
 type Place struct {
 	After uint64
 	Now   bool
 
-	Conceal bool // the reader may not write: unless it may see something, there is no such stream (NotFound)
+	Conceal bool // the reader may not write: unless it may see an event, the stream is NotFound
 }
 
 // Show says whether a reader may see an event.
@@ -27,24 +27,25 @@ type Show func(ev *sluice.Event) (bool, error)
 
 // Page is a part of a stream.
 type Page struct {
-	Info // Next is where to go on
+	Info // Next is the position to continue from
 
 	From     uint64
 	Messages [][]byte
 	UpToDate bool // it reaches the end of the stream
 
 	size   int            // of the messages, in bytes
-	glance *glance        // what was asked for while the record was read
-	ready  []sluice.Event // that were asked for before
+	glance *glance        // read in parallel with the record
+	ready  []sluice.Event // read before
 
-	looked int // events that it may have
+	looked int // remaining events to look at
 }
 
 // Ended reports whether nothing will ever come behind the page.
 func (p Page) Ended() bool { return p.UpToDate && p.Closed }
 
-// Read returns what comes next of a stream, which is a use of it. Messages that the reader may not see are
-// left out. Codes NotFound; Gone; InvalidRequest for a place behind the end of the namespace's log; and those of show.
+// Read returns the next page of a stream, which counts as use. Messages that the reader may not see
+// are left out. Codes NotFound; Gone; InvalidRequest for a place behind the end of the namespace's
+// log; and those of show.
 func (e *Engine) Read(ctx context.Context, key Key, from Place, show Show) (page Page, err error) {
 	err = again(ctx, func() error {
 		page, err = e.tryRead(ctx, key, from, show)
@@ -84,7 +85,8 @@ func (e *Engine) tryRead(ctx context.Context, key Key, from Place, show Show) (P
 	return page, err
 }
 
-// collect adds the messages of a stream that ends at tail to a page, from where the page begins and as far as it has room.
+// collect adds messages of a stream that ends at tail to a page, from the page's start and as far
+// as it has room.
 func (e *Engine) collect(ctx context.Context, s *stream, tail uint64, show Show, page *Page) error {
 	for _, segment := range clip(behind(s.segments(s.key.Path), page.From), tail) {
 		if segment.Path == s.key.Path {
@@ -98,9 +100,10 @@ func (e *Engine) collect(ctx context.Context, s *stream, tail uint64, show Show,
 	return nil
 }
 
-// place returns where a reader begins in a stream that ends at tail. A place behind the end is the end: the events up to
-// it may have been erased, or overtaken by retention. One behind all that the log ever had was given out by no server of
-// this log. A reader that went on from there would miss what comes next.
+// place returns a reader's position in a stream that ends at tail. A place behind the end becomes
+// the end: the events up to it may have been erased, or overtaken by retention. A place behind
+// everything that the log ever had was issued by no server of this log. A reader that continued
+// from there would miss the next events.
 func (e *Engine) place(ctx context.Context, namespace string, from Place, tail uint64) (Place, error) {
 	if !from.Now && from.After > tail {
 		last, err := e.store.LastSeq(ctx, namespace)
@@ -118,8 +121,8 @@ func (e *Engine) place(ctx context.Context, namespace string, from Place, tail u
 	return from, nil
 }
 
-// fill adds a segment's messages to a page, the first of which may be there already, and reports whether those
-// were all.
+// fill adds a segment's messages to a page, starting with those that were read before, and reports
+// whether those were all.
 func (e *Engine) fill(ctx context.Context, namespace string, segment Segment, show Show, page *Page) (whole bool, err error) {
 	for segment.After < segment.UpTo {
 		events, err := e.behind(ctx, namespace, segment, page)
@@ -144,7 +147,8 @@ func (e *Engine) fill(ctx context.Context, namespace string, segment Segment, sh
 	return true, nil
 }
 
-// behind returns the next events of a segment: those that are there already, once, or else of the log.
+// behind returns the next events of a segment: those that were read before, once, or else from the
+// log.
 func (e *Engine) behind(ctx context.Context, namespace string, segment Segment, page *Page) ([]sluice.Event, error) {
 	ready := page.ready
 	if page.ready = nil; len(ready) > 0 {
@@ -163,8 +167,8 @@ func (p *Page) add(ev sluice.Event) {
 	p.size += len(m)
 }
 
-// Await is Read that waits, until ctx ends, for a page that has something in it or is the stream's end. When
-// ctx ends it returns the page that has nothing.
+// Await is Read that waits, until ctx ends, for a page that is not empty or is the stream's end.
+// When ctx ends it returns the empty page.
 func (e *Engine) Await(ctx context.Context, key Key, from Place, show Show) (Page, error) {
 	work := shutdown.Lasting(ctx)
 	page, err := e.Read(work, key, from, show)
@@ -189,7 +193,7 @@ func (e *Engine) Await(ctx context.Context, key Key, from Place, show Show) (Pag
 		page = next
 		page.From = first
 		if !page.UpToDate && ctx.Err() == nil {
-			continue // there is more, of which nothing was to be shown so far
+			continue // there is more; nothing was visible so far
 		}
 		select {
 		case <-news:

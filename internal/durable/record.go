@@ -7,10 +7,10 @@ import (
 	"github.com/sluice-io/sluice/pkg/sluice"
 )
 
-// Record is what is kept of a stream besides its messages. The zero Record is that of a path to which
-// nobody said anything: its events are a stream all the same.
+// Record is a stream's state besides its messages. The zero Record is that of a path without one:
+// its events are a stream all the same.
 type Record struct {
-	ID          string    `json:"id,omitempty"` // of this stream; one that is made anew on its path has another
+	ID          string    `json:"id,omitempty"` // of this stream; a new stream on its path has another
 	ContentType string    `json:"content_type,omitempty"`
 	CreatedAt   time.Time `json:"created_at,omitzero"`
 	Start       uint64    `json:"start,omitempty"` // its own messages lie behind this sequence
@@ -19,42 +19,43 @@ type Record struct {
 	ClosingBy *Claim `json:"closing_by,omitempty"` // the producer's append that closed it
 
 	Lifetime Lifetime  `json:"lifetime,omitzero"`
-	Renewed  time.Time `json:"renewed,omitzero"` // when its use was written down last
+	Renewed  time.Time `json:"renewed,omitzero"` // when its use was last recorded
 
 	Fork      *Fork     `json:"fork,omitempty"`
-	Inherited []Segment `json:"inherited,omitempty"` // what comes before its own messages
-	Children  []Child   `json:"children,omitempty"`  // the forks made of it
+	Inherited []Segment `json:"inherited,omitempty"` // the content before its own messages
+	Children  []Child   `json:"children,omitempty"`  // its forks
 
 	State     State               `json:"state,omitempty"`
 	Seq       string              `json:"seq,omitempty"` // the last Stream-Seq
 	HasSeq    bool                `json:"has_seq,omitempty"`
 	Producers map[string]Producer `json:"producers,omitempty"`
-	Writes    uint64              `json:"writes,omitempty"` // how often this record was written
+	Writes    uint64              `json:"writes,omitempty"` // number of writes of this record
 
-	// Who may note on events what they change of the producers and of Stream-Seq, since when it does or wrote the
-	// record last, and the sequence up to which that is in the record. Without an owner the record says all.
+	// The engine that may note changes of the producers and of Stream-Seq on events, when it took
+	// over or last wrote the record, and the sequence up to which notes are in the record. Without
+	// an owner the record is complete.
 	Owner   string    `json:"owner,omitempty"`
 	OwnedAt time.Time `json:"owned_at,omitzero"`
 	Base    uint64    `json:"base,omitempty"`
 }
 
-// State is whether there is a stream.
+// State says whether there is a stream.
 type State string
 
 // The states of a record.
 const (
 	Live State = ""
-	Soft State = "soft" // deleted while there are forks of it
-	Gone State = "gone" // deleted, or never made; what lies up to Start is no stream's
+	Soft State = "soft" // deleted while it has forks
+	Gone State = "gone" // deleted, or never created; events up to Start belong to no stream
 )
 
-// Fork says what a stream is a fork of, as it was asked for.
+// Fork is the requested source of a fork.
 type Fork struct {
 	From   sluice.Path `json:"from"`
 	ID     string      `json:"id"` // of the source
 	Offset uint64      `json:"offset"`
 	Sub    int64       `json:"sub,omitempty"`
-	Depth  int         `json:"depth,omitempty"` // how many streams it is forked from, one from the other
+	Depth  int         `json:"depth,omitempty"` // length of the chain of sources
 }
 
 // Child is a fork of a stream.
@@ -63,8 +64,8 @@ type Child struct {
 	ID   string      `json:"id"`
 }
 
-// Segment is a part of a path's log: what lies behind After, up to UpTo. Of the message at UpTo it is the
-// first Cut bytes; 0: all.
+// Segment is a part of a path's log: (After, UpTo]. Of the message at UpTo it has the first Cut
+// bytes; 0: all.
 type Segment struct {
 	Path  sluice.Path `json:"path"`
 	After uint64      `json:"after"`
@@ -74,7 +75,7 @@ type Segment struct {
 
 const endless = ^uint64(0)
 
-// segments returns all that a stream consists of: what it inherited and its own.
+// segments returns a stream's whole content: inherited and its own.
 func (r *Record) segments(path sluice.Path) []Segment {
 	return append(slices.Clone(r.Inherited), Segment{Path: path, After: r.Start, UpTo: endless})
 }
@@ -107,7 +108,7 @@ func behind(segments []Segment, after uint64) []Segment {
 	return kept
 }
 
-// inheritedEnd returns the offset at which what a stream inherited ends.
+// inheritedEnd returns the offset at the end of the inherited content.
 func (r *Record) inheritedEnd() uint64 {
 	if len(r.Inherited) == 0 {
 		return 0
@@ -115,7 +116,7 @@ func (r *Record) inheritedEnd() uint64 {
 	return r.Inherited[len(r.Inherited)-1].UpTo
 }
 
-// cut returns an event as a segment has it.
+// cut returns an event as cut by a segment.
 func (s Segment) cut(ev sluice.Event) sluice.Event {
 	if s.Cut > 0 && ev.Seq == s.UpTo && int64(len(ev.Data)) > s.Cut {
 		ev.Data = ev.Data[:s.Cut]
@@ -123,7 +124,7 @@ func (s Segment) cut(ev sluice.Event) sluice.Event {
 	return ev
 }
 
-// without returns a stream's forks but one.
+// without returns a stream's forks except one.
 func (r *Record) without(id string) []Child {
 	return slices.DeleteFunc(slices.Clone(r.Children), func(c Child) bool { return c.ID == id })
 }

@@ -7,14 +7,15 @@ import (
 	"time"
 )
 
-// Standing is what somebody who follows a stream has to know of it.
+// Standing is a stream's state for a follower.
 type Standing struct {
-	Last  uint64 // sequence of its last message, which may be an inherited one; 0: it has none
-	Start uint64 // its own messages lie behind this sequence: those of a stream that was deleted lie up to it
-	Gone  bool   // it was deleted, or has expired, and nothing was stored on its path since
+	Last  uint64 // sequence of its last message, which may be inherited; 0: none
+	Start uint64 // its own messages lie behind this sequence: those of a deleted predecessor lie up to it
+	Gone  bool   // deleted or expired, and nothing was stored on its path since
 }
 
-// Standing returns how a stream stands now. Asking is no use of it, and one that nobody made is no error.
+// Standing returns a stream's present state. It does not count as use, and a path without a record
+// is no error.
 func (e *Engine) Standing(ctx context.Context, key Key) (Standing, error) {
 	var last uint64
 	var failed error
@@ -28,7 +29,7 @@ func (e *Engine) Standing(ctx context.Context, key Key) (Standing, error) {
 	return s.standing(last, e.now()), nil
 }
 
-// standing says what a record and the last event of a path mean.
+// standing returns the state that a record and the last event of a path amount to.
 func (s *stream) standing(last uint64, now time.Time) Standing {
 	st := Standing{Last: last, Start: s.Start}
 	switch {

@@ -7,12 +7,13 @@ import (
 	"github.com/sluice-io/sluice/pkg/sluice"
 )
 
-// visibleLooked is how many events Visible looks at from the beginning of a stream, besides the last one.
+// visibleLooked is how many events Visible looks at from the beginning of a stream, besides the
+// last one.
 const visibleLooked = pageLooked
 
-// Visible reports whether a reader may know that a stream exists: it is empty, or the reader may see one of its events.
-// The last event and the first ten thousand are looked at; of a longer stream the reader may know. A stream that is not
-// there is visible: the caller finds out by itself.
+// Visible reports whether a reader may know that a stream exists: it is empty, or the reader may
+// see one of its events. It looks at the last event and the first ten thousand; a longer stream
+// counts as visible. So does a missing stream: the caller finds out by itself.
 func (e *Engine) Visible(ctx context.Context, key Key, show Show) (bool, error) {
 	s, found, err := e.open(ctx, key)
 	if isLost(err) || err == nil && !found {
@@ -31,16 +32,17 @@ func (e *Engine) visible(ctx context.Context, s *stream, show Show) (bool, error
 	}
 	segments := clip(s.segments(s.key.Path), tail)
 	looked := 0
-	for _, part := range append(behind(segments, tail-1), segments...) { // mostly, the last one tells
+	for _, part := range append(behind(segments, tail-1), segments...) { // mostly, the last one decides
 		seen, n, err := e.shown(ctx, s.key.Namespace, part, show, visibleLooked-looked)
 		if looked += n; err != nil || seen || looked >= visibleLooked {
 			return err == nil, err
 		}
 	}
-	return looked == 0, nil // its events were erased: it is as if it were empty
+	return looked == 0, nil // its events were erased: as if it were empty
 }
 
-// shown reports whether a reader may see one of the first so many events of a segment, and how many were looked at.
+// shown reports whether a reader may see one of a segment's first events, and how many were looked
+// at.
 func (e *Engine) shown(ctx context.Context, namespace string, part Segment, show Show, most int) (seen bool, looked int, err error) {
 	for part.After < part.UpTo && looked < most {
 		events, err := e.store.Events(ctx, namespace, part.Path, part.After, part.UpTo)
@@ -64,8 +66,8 @@ const (
 	lookFirst  = 64
 )
 
-// LastVisible returns the sequence of the last event of a stream, up to another, that a reader may see; 0: there is none among
-// the last thousand, or no stream.
+// LastVisible returns the sequence of a stream's last event, not after upTo, that a reader may see;
+// 0: there is none among the last thousand, or no stream.
 func (e *Engine) LastVisible(ctx context.Context, key Key, upTo uint64, show Show) (uint64, error) {
 	s, found, err := e.open(ctx, key)
 	if isLost(err) || err == nil && !found {
@@ -91,7 +93,7 @@ func (e *Engine) LastVisible(ctx context.Context, key Key, upTo uint64, show Sho
 	return 0, nil
 }
 
-// lastShown returns the sequence of the last event of a segment that a reader may see, and how many were looked at.
+// lastShown returns the sequence of a segment's last visible event, and how many were looked at.
 func (e *Engine) lastShown(ctx context.Context, namespace string, part Segment, show Show) (seq uint64, looked int, err error) {
 	for part.After < part.UpTo {
 		events, err := e.store.Events(ctx, namespace, part.Path, part.After, part.UpTo)
@@ -113,7 +115,8 @@ func (e *Engine) lastShown(ctx context.Context, namespace string, part Segment, 
 	return seq, looked, nil
 }
 
-// concealed returns the error of a stream that is not there, for a reader that gets nothing and may know of nothing.
+// concealed returns the error of a missing stream for a reader that gets no message and may not
+// know of the stream.
 func (e *Engine) concealed(ctx context.Context, s *stream, page *Page, show Show) error {
 	if len(page.Messages) > 0 {
 		return nil
@@ -125,7 +128,7 @@ func (e *Engine) concealed(ctx context.Context, s *stream, page *Page, show Show
 	return err
 }
 
-// NoSource returns the error of a stream that is to be forked and is not there.
+// NoSource returns the error of a missing source of a fork.
 func NoSource(path sluice.Path) error {
 	return sluice.Errorf(sluice.NotFound, "source stream %s not found", path)
 }
