@@ -6,31 +6,31 @@ import (
 )
 
 const (
-	maxJump = 5 * time.Second  // more is no correction of a clock that runs a little fast or slow
-	settle  = 30 * time.Second // how long a clock that has jumped is not believed: who set it by mistake sets it back
+	maxJump = 5 * time.Second  // more is no correction of a clock with a small drift
+	settle  = 30 * time.Second // how long a clock is not trusted after a jump: a mistake is set back meanwhile
 )
 
-// reading is what the clock says, and how long the server has been running by a clock that nobody sets.
+// reading is the time of day, and the server's uptime by the monotonic clock.
 type reading struct {
 	wall time.Time
 	ran  time.Duration
 }
 
-// Doubt is the times of day that passed, or did not, while the clock could not be believed.
+// Doubt is the range of times that passed, or were skipped, while the clock was not trusted.
 type Doubt struct{ From, Until time.Time }
 
-// Covers reports whether a time is one of those.
+// Covers reports whether a time is in the range.
 func (d Doubt) Covers(at time.Time) bool { return !at.Before(d.From) && at.Before(d.Until) }
 
-// trust is what is known of a clock: how far it was at the last reading, and whether it is to be believed.
+// trust is the state of a clock: its last reading, and whether it is trusted.
 type trust struct {
 	last  reading
-	until time.Duration // it is not believed before; by the clock that nobody sets
+	until time.Duration // it is not trusted before; by the monotonic clock
 	doubt Doubt
 }
 
-// after returns what is known after another reading, and whether the clock has jumped since the one before. A machine that slept looks the
-// same: while it does, the clock that nobody sets stands still.
+// after returns the state after another reading, and whether the clock has jumped since the
+// previous one. A machine that slept looks the same, because its monotonic clock stood still.
 func (t trust) after(r reading) (trust, bool) {
 	jump := r.wall.Sub(t.last.wall) - (r.ran - t.last.ran)
 	was := t.last
@@ -49,10 +49,10 @@ func (t trust) after(r reading) (trust, bool) {
 	return t, true
 }
 
-// doubted reports whether the clock is not to be believed at the moment of the last reading.
+// doubted reports whether the clock was not trusted at the last reading.
 func (t trust) doubted() bool { return t.last.ran < t.until }
 
-// clock reads the clock. Its methods may be called at once.
+// clock reads the clock. It is safe for concurrent use.
 type clock struct {
 	now   func() time.Time
 	began time.Time
@@ -67,19 +67,19 @@ func newClock(now func() time.Time) *clock {
 	return &clock{now: now, began: began, trust: trust{last: reading{wall: began.Round(0)}}}
 }
 
-// doubted reads the clock, and reports whether it is not to be believed at the moment.
+// doubted reads the clock, and reports whether it is not trusted now.
 func (c *clock) doubted() bool {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	now := c.now()
 	var jumped bool
-	if c.trust, jumped = c.trust.after(reading{now.Round(0), now.Sub(c.began)}); jumped { // which is by the clock that nobody sets, if now has it
+	if c.trust, jumped = c.trust.after(reading{now.Round(0), now.Sub(c.began)}); jumped { // by the monotonic clock, if now has it
 		c.jumps++
 	}
 	return c.trust.doubted()
 }
 
-// jumped returns how often the clock was seen to jump.
+// jumped returns the number of detected jumps.
 func (c *clock) jumped() int {
 	c.mu.Lock()
 	defer c.mu.Unlock()

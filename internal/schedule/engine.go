@@ -12,67 +12,68 @@ import (
 	"github.com/sluice-io/sluice/pkg/sluice"
 )
 
-// endLimit is what is under way may still take when the server ends.
+// endLimit is the time for steps in progress when the server ends.
 const endLimit = 5 * time.Second
 
-// knownLimit bounds how long somebody waits for a server that has just been started.
+// knownLimit limits the wait for a server that has just started.
 const knownLimit = 10 * time.Second
 
-// maxSteps is more than one record takes at one time: an appointment is told of, noticed, told of, fired, told of, and again after a
-// race.
+// maxSteps is more than one record takes at one time: an appointment is announced, noticed,
+// announced, fired, announced, and again after a race.
 const maxSteps = 12
 
-// Kind knows the records of one kind.
+// Kind defines the records of one kind.
 type Kind[T any] interface {
-	// Read returns what is stored under a key. Code NotFound.
+	// Read returns the stored record of a key. Code NotFound.
 	Read(ctx context.Context, key string) (T, error)
-	// Entry returns when to look at a record that is stored, in which lane, and of which namespace it is.
+	// Entry returns when to inspect a record, its lane and its namespace.
 	Entry(key string, one *T) timerqueue.Entry
-	// Mark returns where a record is in the list of its namespace, and false if it is not shown there.
+	// Mark returns a record's place in the list of its namespace, and false if it is not listed.
 	Mark(one *T) (Mark, bool)
-	// Step does with a record what is to be done now, and returns what comes next. Code Conflict if it was changed meanwhile.
+	// Step executes a record's next step, and returns how to continue. Code Conflict after a
+	// concurrent change.
 	Step(ctx context.Context, key string, one *T) (Next, error)
-	// Tries returns how often it was tried to do what is to be done.
+	// Tries returns the number of attempts at the present step.
 	Tries(one *T) int
 }
 
-// Next is what comes after a step.
+// Next is the continuation after a step.
 type Next struct {
 	timerqueue.Again
 
-	More bool // there may be another step to take at once
+	More bool // another step may be due at once
 }
 
-// Owner says whose turn it is.
+// Owner decides which replica is responsible.
 type Owner interface {
 	Owns(lane string) bool
 }
 
-// Needs is what an engine works with.
+// Needs are an engine's dependencies.
 type Needs struct {
-	What    string // is kept, for the log and for numbers: such as "appointment"
+	What    string // the kind's name for logs and metrics, such as "appointment"
 	Owner   Owner
 	Replica string
 	Now     func() time.Time
 	Log     *slog.Logger
-	Observe Observer // nil: nobody
+	Observe Observer // nil: none
 }
 
-// How what was due ended.
+// Outcomes of due records.
 const (
-	Fired     = "fired"     // it was done
-	Failed    = "failed"    // it could not be, and never will
-	Missed    = "missed"    // it was too late
-	Cancelled = "cancelled" // by somebody
+	Fired     = "fired"     // done
+	Failed    = "failed"    // failed for good
+	Missed    = "missed"    // too late
+	Cancelled = "cancelled" // on request
 )
 
-// Observer is told of what is counted.
+// Observer receives events for metrics.
 type Observer interface {
-	// Ended says how something ended that waited for its time, and how late.
+	// Ended reports the outcome of a record that waited for its time, and its delay.
 	Ended(what, namespace, outcome string, late time.Duration)
 }
 
-// Engine keeps the records of a kind. Its methods may be called at once.
+// Engine runs the records of a kind. It is safe for concurrent use.
 type Engine[T any] struct {
 	kind   Kind[T]
 	needs  Needs
@@ -80,23 +81,24 @@ type Engine[T any] struct {
 	index  *index
 	clock  *clock
 	began  time.Time
-	known  chan struct{} // closed once all records have been told
+	known  chan struct{} // closed once all records have been reported
 
-	knowing sync.Mutex // one record at a time becomes known, by its time and by its place
+	knowing sync.Mutex // one record at a time is entered into timers and index
 
 	mu     sync.Mutex
 	coming map[string]int // records of a namespace that are being added
 }
 
-// New returns an engine. While its Run runs, what is due is done.
+// New returns an engine. It acts while Run runs.
 func New[T any](kind Kind[T], needs Needs) *Engine[T] {
 	e := &Engine[T]{kind: kind, needs: needs, index: newIndex(), clock: newClock(needs.Now), began: needs.Now(), known: make(chan struct{}), coming: map[string]int{}}
 	e.timers = timerqueue.New(e.Fire)
 	return e
 }
 
-// Run does what is due until ctx is done. A watch tells of every record by its key, as it is and as it changes, nil when it is gone, until
-// ctx ends; once all that are stored have been told, it says so with no key.
+// Run executes due steps until ctx is done. watch reports every record by its key, its current
+// state and its changes, nil when it is gone, until ctx ends; once all stored ones have been
+// reported, it calls with no key.
 func (e *Engine[T]) Run(ctx context.Context, watch func(context.Context, func(key string, one *T)) error) error {
 	var firing sync.WaitGroup
 	defer firing.Wait()
@@ -107,15 +109,15 @@ func (e *Engine[T]) Run(ctx context.Context, watch func(context.Context, func(ke
 			e.Know(key, one)
 			return
 		}
-		all.Do(func() { // before, what is told first would be done first, whatever its time
+		all.Do(func() { // earlier, the first one reported would run first, regardless of its time
 			close(e.known)
 			firing.Go(func() { _ = e.timers.Run(ctx) }) // which ends with ctx only
 		})
 	})
 }
 
-// watchClock reads the clock again and again until ctx is done. What was put off until a time is looked at anew when it has jumped: that time
-// may be far away now.
+// watchClock reads the clock repeatedly until ctx is done. After a jump it reconsiders postponed
+// records: their times may be far away now.
 func (e *Engine[T]) watchClock(ctx context.Context) {
 	tick := time.NewTicker(time.Second)
 	defer tick.Stop()
@@ -135,20 +137,20 @@ func (e *Engine[T]) watchClock(ctx context.Context) {
 	}
 }
 
-// Waiting returns how many records of each namespace wait for their time.
+// Waiting returns the number of waiting records of each namespace.
 func (e *Engine[T]) Waiting() map[string]int { return e.index.waiting() }
 
-// Ended counts how something ended that was due at a time.
+// Ended counts the outcome of a record that was due at a time.
 func (e *Engine[T]) Ended(namespace, outcome string, at time.Time) {
 	if e.needs.Observe != nil {
 		e.needs.Observe.Ended(e.needs.What, namespace, outcome, e.needs.Now().Sub(at))
 	}
 }
 
-// Doubt returns the times of day at which the clock could not be believed the last time that it jumped.
+// Doubt returns the range of times for which the clock was not trusted after its last jump.
 func (e *Engine[T]) Doubt() Doubt { return e.clock.doubt() }
 
-// Know takes what is stored of a record, nil if it is gone.
+// Know enters a stored record, nil if it is gone.
 func (e *Engine[T]) Know(key string, one *T) {
 	e.knowing.Lock()
 	defer e.knowing.Unlock()
@@ -159,7 +161,7 @@ func (e *Engine[T]) Know(key string, one *T) {
 	}
 	entry := e.kind.Entry(key, one)
 	if !e.timers.Set(entry) {
-		return // more is known by now
+		return // a newer revision is known
 	}
 	if m, ok := e.kind.Mark(one); ok {
 		e.index.set(entry.Group, key, entry.Order, m)
@@ -168,8 +170,8 @@ func (e *Engine[T]) Know(key string, one *T) {
 	}
 }
 
-// Known waits until all records have been told that there were when the server was started, and not longer than a few seconds. Code
-// Unavailable.
+// Known waits until all records that existed when the server started have been reported, for a few
+// seconds at most. Code Unavailable.
 func (e *Engine[T]) Known(ctx context.Context) error {
 	ctx, cancel := context.WithTimeout(ctx, knownLimit)
 	defer cancel()
@@ -181,20 +183,21 @@ func (e *Engine[T]) Known(ctx context.Context) error {
 	}
 }
 
-// Marked returns the place of a record that is known and shown.
+// Marked returns the place of a known, listed record.
 func (e *Engine[T]) Marked(key string) (Mark, bool) { return e.index.get(key) }
 
-// After returns up to so many of a namespace's records behind a place, the next first, of those that are wanted.
+// After returns up to most of a namespace's wanted records behind a place, the next first.
 func (e *Engine[T]) After(namespace string, place Mark, most int, want func(Mark) bool) []Mark {
 	return e.index.after(namespace, place, most, want)
 }
 
-// Former reports whether a claim is this replica's from before it was started: what it was about is gone on with at once.
+// Former reports whether a claim is this replica's from before its restart: its work continues at
+// once.
 func (e *Engine[T]) Former(c *sluice.Claim) bool {
 	return c.By == e.needs.Replica && c.At.Before(e.began)
 }
 
-// Grace returns how long to wait for whoever's turn it is; 0: it is this replica's.
+// Grace returns how long to wait for the responsible replica; 0: this one is.
 func (e *Engine[T]) Grace(lane string) time.Duration {
 	if e.needs.Owner.Owns(lane) {
 		return 0
@@ -202,21 +205,22 @@ func (e *Engine[T]) Grace(lane string) time.Duration {
 	return action.BackupOf(e.needs.Replica, lane)
 }
 
-// Claim returns this replica's claim on what another one, or itself, may have claimed before.
+// Claim returns this replica's claim on a record that may have been claimed before.
 func (e *Engine[T]) Claim(was *sluice.Claim) *sluice.Claim {
 	now := e.needs.Now().UTC()
 	is := &sluice.Claim{By: e.needs.Replica, Since: now, At: now, Tries: 1}
 	if was != nil {
-		is.Since, is.Tries, is.Sent = was.Since, was.Tries+1, was.Sent || was.Idle.IsZero() // of one that died it is not known
+		is.Since, is.Tries, is.Sent = was.Since, was.Tries+1, was.Sent || was.Idle.IsZero() // unknown for one that died
 	}
 	return is
 }
 
-// OnTheWay bounds how long after a try that failed the log may still get what was sent.
+// OnTheWay is how long after a failed try its event may still reach the log.
 const OnTheWay = 10 * time.Second
 
-// Stoppable reports whether what is claimed can be cancelled all the same: while doing it fails, nobody is at it between the tries, and whoever
-// tries next claims it anew, and sees that it is over. If a try has sent something, stored is asked whether the log has it.
+// Stoppable reports whether a claimed record can be cancelled all the same: while tries fail, no
+// replica works on it in between, and the next one claims it anew, and sees that it is cancelled.
+// If a try has sent an event, stored is asked whether the log has it.
 func (e *Engine[T]) Stoppable(c *sluice.Claim, stored func() (bool, error)) (bool, error) {
 	switch {
 	case c == nil:
@@ -232,15 +236,16 @@ func (e *Engine[T]) Stoppable(c *sluice.Claim, stored func() (bool, error)) (boo
 	return !is, err
 }
 
-// Rest returns a claim of which a try has failed: nobody is at it until the next one. Sent says whether that may have stored something.
+// Rest returns a claim after a failed try: no replica works on it until the next one. sent says
+// whether the try may have stored an event.
 func (e *Engine[T]) Rest(c *sluice.Claim, sent bool) *sluice.Claim {
 	is := *c
 	is.Idle, is.Sent = e.needs.Now().UTC(), c.Sent || sent
 	return &is
 }
 
-// Reserve makes room for one record more, and returns false if a namespace has as many as it may, 0 for any number. Release gives
-// the room back once the record is known, or is not to come.
+// Reserve makes room for one more record, and returns false if a namespace has reached its limit, 0
+// for none. Call release once the record is known, or will not come.
 func (e *Engine[T]) Reserve(namespace string, most int) (release func(), ok bool) {
 	e.mu.Lock()
 	defer e.mu.Unlock()
@@ -257,7 +262,7 @@ func (e *Engine[T]) Reserve(namespace string, most int) (release func(), ok bool
 	}, true
 }
 
-// Fire does with a record all that is to be done now, and returns when to look again.
+// Fire executes a record's due steps, and returns when to call again.
 func (e *Engine[T]) Fire(ctx context.Context, key string) timerqueue.Again {
 	work, cancel := context.WithTimeout(shutdown.Lasting(ctx), action.MaxTime)
 	defer cancel()
@@ -269,7 +274,7 @@ func (e *Engine[T]) Fire(ctx context.Context, key string) timerqueue.Again {
 		order := e.index.order(key)
 		one, err := e.kind.Read(work, key)
 		if sluice.CodeOf(err) == sluice.NotFound {
-			e.index.removeOf(key, order) // whoever told of it did so late
+			e.index.removeOf(key, order) // its report came late
 			return timerqueue.Again{}
 		}
 		var next Next
@@ -279,7 +284,7 @@ func (e *Engine[T]) Fire(ctx context.Context, key string) timerqueue.Again {
 		switch {
 		case err == nil && !next.More:
 			return next.Again
-		case err == nil, sluice.CodeOf(err) == sluice.Conflict: // whoever was faster wrote what is read next
+		case err == nil, sluice.CodeOf(err) == sluice.Conflict: // the concurrent write is read next
 			continue
 		}
 		wait := action.Again(e.kind.Tries(&one))

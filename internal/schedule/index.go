@@ -11,11 +11,11 @@ import (
 	"github.com/sluice-io/sluice/pkg/sluice"
 )
 
-// Mark is the place of a record in the list of its namespace, which is in the order of the times.
+// Mark is a record's place in the list of its namespace, which is ordered by time.
 type Mark struct {
 	At   time.Time
 	ID   string
-	Path sluice.Path // that it is about
+	Path sluice.Path // the record's path
 	Over bool        // it does not wait any more
 }
 
@@ -23,12 +23,12 @@ func (m Mark) compare(other Mark) int {
 	return cmp.Or(m.At.Compare(other.At), strings.Compare(m.ID, other.ID))
 }
 
-// index has the marks of all records. Its methods may be called at once.
+// index has the marks of all records. It is safe for concurrent use.
 type index struct {
 	mu    sync.Mutex
 	byKey map[string]marked
 	lists map[string]*list // by namespace
-	wait  map[string]int   // how many of a namespace do
+	wait  map[string]int   // waiting records by namespace
 }
 
 type marked struct {
@@ -42,7 +42,7 @@ func newIndex() *index {
 	return &index{byKey: map[string]marked{}, lists: map[string]*list{}, wait: map[string]int{}}
 }
 
-// set puts a record at its place, as it is of a revision.
+// set enters a record's mark as of a revision.
 func (x *index) set(namespace, key string, order uint64, m Mark) {
 	x.mu.Lock()
 	defer x.mu.Unlock()
@@ -59,21 +59,21 @@ func (x *index) set(namespace, key string, order uint64, m Mark) {
 	l.insert(m)
 }
 
-// remove takes a record out, if it is there.
+// remove removes a record, if present.
 func (x *index) remove(key string) {
 	x.mu.Lock()
 	defer x.mu.Unlock()
 	x.drop(key)
 }
 
-// order returns the revision of which a record is known, 0 for none.
+// order returns the known revision of a record, 0 for none.
 func (x *index) order(key string) uint64 {
 	x.mu.Lock()
 	defer x.mu.Unlock()
 	return x.byKey[key].order
 }
 
-// removeOf is remove, unless a record is known of another revision by now.
+// removeOf is remove, unless another revision of the record is known by now.
 func (x *index) removeOf(key string, order uint64) {
 	x.mu.Lock()
 	defer x.mu.Unlock()
@@ -113,7 +113,7 @@ func (x *index) waiting() map[string]int {
 	return maps.Clone(x.wait)
 }
 
-// after returns up to so many marks behind one, of those that are wanted.
+// after returns up to most wanted marks behind m.
 func (x *index) after(namespace string, m Mark, most int, want func(Mark) bool) (found []Mark) {
 	x.mu.Lock()
 	defer x.mu.Unlock()
@@ -138,10 +138,10 @@ func (x *index) after(namespace string, m Mark, most int, want func(Mark) bool) 
 	return found
 }
 
-// maxChunk bounds what is moved when a mark is put between others.
+// maxChunk limits the marks that an insertion moves.
 const maxChunk = 512
 
-// list is marks in their order, in pieces that are never empty.
+// list is ordered marks, in pieces that are never empty.
 type list struct{ chunks [][]Mark }
 
 // chunkOf returns the first piece that ends at a mark or behind it.

@@ -16,7 +16,7 @@ type Publisher interface {
 	Publish(ctx context.Context, namespace string, events []sluice.Event) ([]sluice.Stored, error)
 }
 
-// Access says who may do what.
+// Access decides about permissions.
 type Access interface {
 	Require(c sluice.Caller, v sluice.Verb, t authz.Target, now time.Time) error
 	Ready(now time.Time) error
@@ -25,30 +25,31 @@ type Access interface {
 	AuthType(c sluice.Caller) string
 }
 
-// Catalogue says which events a namespace takes.
+// Catalogue decides which events a namespace accepts.
 type Catalogue interface {
 	Check(ev *sluice.Event) error
 }
 
-// Causes keeps out events that came of themselves.
+// Causes refuses events that caused themselves.
 type Causes interface {
 	CheckNew(ctx context.Context, namespace, by string, events []sluice.Event) error
 }
 
-// Quota bounds what a namespace takes. Now is when it is asked.
+// Quota limits a namespace's events. now is the time of the check.
 type Quota interface {
 	Take(namespace string, events, bytes int, now time.Time) error
 }
 
-// Log says what a namespace's log has.
+// Log reads a namespace's log.
 type Log interface {
-	// Window returns how long a namespace's log remembers the ids that it has taken. Code NotFound for the namespace.
+	// Window returns how long a namespace's log remembers accepted ids. Code NotFound for the
+	// namespace.
 	Window(ctx context.Context, namespace string) (time.Duration, error)
 	// EventByID returns an event. Code NotFound.
 	EventByID(ctx context.Context, namespace, id string) (sluice.Event, error)
 }
 
-// Needs is what a performer works with.
+// Needs are a performer's dependencies.
 type Needs struct {
 	Log       Log
 	Publisher Publisher
@@ -59,50 +60,50 @@ type Needs struct {
 	Now       func() time.Time
 }
 
-// Performer publishes what instructions say. Its methods may be called at once.
+// Performer publishes the events of instructions. It is safe for concurrent use.
 type Performer struct{ needs Needs }
 
 // New returns a performer.
 func New(needs Needs) *Performer { return &Performer{needs} }
 
-// Firing is one time that an instruction fires.
+// Firing is one firing of an instruction.
 type Firing struct {
 	Creator sluice.Creator
-	Event   sluice.Event // with its namespace and an id that is the same however often this firing is tried
-	Paid    bool         // the namespace's quota has been asked
+	Event   sluice.Event // with its namespace and an id that is the same in all tries of this firing
+	Paid    bool         // the namespace's quota has been charged
 	Since   time.Time    // when it was first tried; zero: this is the first time
 }
 
-// MaxTime is how long performing may take: whoever limits it to that is sure that an id which the log will remember for longer is
-// not stored twice.
+// MaxTime limits performing: within it, an id that the log remembers for longer is not stored
+// twice.
 const MaxTime = 30 * time.Second
 
-// How replicas share what is due.
+// How replicas share due work.
 const (
-	Backup   = 2 * time.Second // how long the others wait at least for whoever's turn it is
-	HoldFor  = 3 * time.Second // how long what comes next waits for what somebody else has claimed
-	ClaimFor = time.Minute     // after which a claim of somebody else is taken over; longer than MaxTime
+	Backup   = 2 * time.Second // minimum time that others wait for the responsible replica
+	HoldFor  = 3 * time.Second // how long later records wait for one claimed by another replica
+	ClaimFor = time.Minute     // after which another replica's claim is taken over; longer than MaxTime
 )
 
-// BackupOf returns how long a replica waits whose turn it is not: each something else, and of one lane always the same, so that they do not
-// do the work of whoever is missing against one another.
+// BackupOf returns how long a replica waits that is not responsible: each a different time, and
+// constant for a lane, so that the replacements of a missing replica do not compete.
 func BackupOf(replica, lane string) time.Duration {
 	h := fnv.New32a()
 	_, _ = h.Write([]byte(lane + "/" + replica)) // a hash does not fail
 	return Backup + time.Duration(h.Sum32()%1000)*time.Millisecond
 }
 
-// Again returns how long to wait after so many tries that failed.
+// Again returns the backoff after failed tries.
 func Again(tries int) time.Duration {
 	return min(time.Second<<min(tries, 10), 30*time.Second)
 }
 
-// settling is how long a grant may be unknown to a replica because it was made a moment ago.
+// settling is how long a replica may not know a new grant.
 const settling = time.Minute
 
-// Perform publishes the event of a firing and returns where it lies. What the creator may not publish (any more) is Forbidden, the
-// way it is for nobody to see why; other codes are those of publishing. Passing tells errors apart that may be gone when
-// it is tried again.
+// Perform publishes the event of a firing and returns its place. If the creator may not publish it
+// (any more), the code is Forbidden, in a form that does not reveal the reason; other codes are
+// those of publishing. Passing identifies errors that may pass on a retry.
 func (p *Performer) Perform(ctx context.Context, f Firing) (sluice.Stored, error) {
 	e := f.Event
 	if !f.Since.IsZero() {
@@ -137,19 +138,20 @@ func (p *Performer) Perform(ctx context.Context, f Firing) (sluice.Stored, error
 	return stored[0], nil
 }
 
-// sentError is what publishing said: the event may be on its way, or stored.
+// sentError is an error of publishing after sending: the event may arrive, or be stored.
 type sentError struct{ error }
 
 // Unwrap is for package errors.
 func (e sentError) Unwrap() error { return e.error }
 
-// Sent reports whether what was performed may have stored the event all the same.
+// Sent reports whether a failed firing may have stored the event all the same.
 func Sent(err error) bool {
 	_, ok := errors.AsType[sentError](err)
 	return ok
 }
 
-// done returns where a try before this one has stored the event, if the log might have forgotten its id; no place if none has.
+// done returns the place at which an earlier try stored the event, if the log might have forgotten
+// its id; zero if none has.
 func (p *Performer) done(ctx context.Context, f *Firing) (sluice.Stored, error) {
 	window, err := p.needs.Log.Window(ctx, f.Event.Namespace)
 	if err != nil || p.needs.Now().Add(MaxTime).Sub(f.Since) < window {
@@ -158,7 +160,7 @@ func (p *Performer) done(ctx context.Context, f *Firing) (sluice.Stored, error) 
 	return p.Find(ctx, &f.Event)
 }
 
-// Find returns where the event of a firing lies; no place if it was not stored, or is not kept any more.
+// Find returns the place of a firing's event; zero if it was not stored, or is gone from the log.
 func (p *Performer) Find(ctx context.Context, e *sluice.Event) (sluice.Stored, error) {
 	is, err := p.needs.Log.EventByID(ctx, e.Namespace, e.ID)
 	switch {
@@ -170,7 +172,8 @@ func (p *Performer) Find(ctx context.Context, e *sluice.Event) (sluice.Stored, e
 	return sluice.Stored{ID: is.ID, Seq: is.Seq, Path: is.Path, Duplicate: true}, nil
 }
 
-// May returns an error unless the creator may publish the event now: Forbidden, or Unavailable if it is not known.
+// May returns an error unless the creator may publish the event now: Forbidden, or Unavailable if
+// that is unknown.
 func (p *Performer) May(c sluice.Creator, e *sluice.Event) error {
 	who, now := c.Caller(), p.needs.Now()
 	if who.Unbounded() {
@@ -186,7 +189,7 @@ func (p *Performer) May(c sluice.Creator, e *sluice.Event) error {
 	return forbidden(e)
 }
 
-// forgotten reports whether the creator's grant is one that ended so long ago that nothing is known of it.
+// forgotten reports whether the creator's grant ended so long ago that it is not remembered.
 func (p *Performer) forgotten(c sluice.Creator, now time.Time) bool {
 	_, known := p.needs.Access.Grant(c.Grant)
 	return !known && p.needs.Access.Ready(now) == nil && now.Sub(c.CreatedAt) > settling
@@ -210,9 +213,9 @@ func forbidden(e *sluice.Event) error {
 	return sluice.Errorf(sluice.Forbidden, "the creator may not publish on %s", e.Path)
 }
 
-// Passing reports whether an error may be gone when the same is tried again in a while.
+// Passing reports whether an error may pass on a later retry.
 func Passing(err error) bool {
-	switch sluice.CodeOf(err) { //nolint:exhaustive // all others are about what is tried
+	switch sluice.CodeOf(err) { //nolint:exhaustive // all others are about the request
 	case sluice.Unavailable, sluice.Internal, sluice.QuotaExceeded:
 		return true
 	}

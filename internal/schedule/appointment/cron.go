@@ -4,19 +4,19 @@ import (
 	"slices"
 	"strings"
 	"time"
-	_ "time/tzdata" // where a server runs there may be none
+	_ "time/tzdata" // the server's machine may have none
 
 	cron "github.com/netresearch/go-cron"
 
 	"github.com/sluice-io/sluice/pkg/sluice"
 )
 
-// times is when something is due that is said as cron has it, by the clock on the wall of a time zone.
+// times is a cron schedule, by the local time of a zone.
 //
-// Twice a year a wall's clock is set, and what becomes of the times in between is what cron(8) does. A schedule that names hours and
-// minutes is due once for each time that it names: at a time that does not exist when the clock is set, and at one
-// that is there twice the first time. One that takes every hour or minute (a field that begins with *) goes on in even
-// steps, as time does.
+// Daylight saving time is handled as in cron(8). A schedule with fixed hours and minutes is due once
+// for each time that it names: a skipped time at the change of the clock, and a repeated time at its
+// first occurrence. A schedule for every hour or minute (a field that begins with *) continues in
+// even steps.
 type times struct {
 	wall  cron.Schedule // in UTC, which stands for any zone
 	zone  *time.Location
@@ -38,12 +38,12 @@ func timesOf(expression, zone string) (times, error) {
 	return times{wall, location, strings.HasPrefix(fields[0], "*") || strings.HasPrefix(fields[1], "*")}, nil
 }
 
-// after returns the first time behind another one, and false if there is none within some years.
+// after returns the first time after at, and false if there is none within some years.
 func (t times) after(at time.Time) (time.Time, bool) {
 	if t.steps {
 		return t.step(at)
 	}
-	// The clock may have been set, by a day at most, in between.
+	// The clock may have changed, by a day at most, in between.
 	for wall := t.wall.Next(t.onWall(at).Add(-25 * time.Hour)); !wall.IsZero(); wall = t.wall.Next(wall) {
 		if is := t.first(wall); is.After(at) {
 			return is, true
@@ -52,14 +52,14 @@ func (t times) after(at time.Time) (time.Time, bool) {
 	return time.Time{}, false
 }
 
-// onWall returns what the clock on the wall shows, as if that were UTC.
+// onWall returns the local time, as if it were UTC.
 func (t times) onWall(at time.Time) time.Time {
 	at = at.In(t.zone)
 	_, offset := at.Zone()
 	return at.UTC().Add(time.Duration(offset) * time.Second)
 }
 
-// first returns the first time at which the clock on the wall shows something, or is set past it.
+// first returns the first time at which the local clock shows wall, or is set past it.
 func (t times) first(wall time.Time) time.Time {
 	const far = 15 * time.Hour // no zone is farther away from UTC
 	_, before := wall.Add(-far).In(t.zone).Zone()
@@ -75,10 +75,10 @@ func (t times) first(wall time.Time) time.Time {
 	return set.UTC()
 }
 
-// maxSteps bounds how often the clock on the wall is set before a time is found.
+// maxSteps limits the clock changes before a time is found.
 const maxSteps = 1000
 
-// step is after for times that go on in even steps: between two settings of the clock the wall is as good as UTC.
+// step is after for even steps: between two clock changes, local time behaves as UTC.
 func (t times) step(at time.Time) (time.Time, bool) {
 	from := at
 	for range maxSteps {

@@ -9,39 +9,39 @@ import (
 )
 
 const (
-	punctual = 10 * time.Second // so late is in time: servers restart, and others step in
-	shownFor = 24 * time.Hour   // how long one that has ended is kept
+	punctual = 10 * time.Second // a delay that counts as in time: servers restart, and others take over
+	shownFor = 24 * time.Hour   // how long an ended one is kept
 )
 
-// step is what is to be done with an appointment.
+// step is the next step of an appointment.
 type step int
 
 const (
 	rest   step = iota // until a time
-	tell               // publish the system event that is in the record
-	notice             // tell that it approaches
-	fire               // do what its action says
-	resume             // go on with that
+	tell               // publish the system event in the record
+	notice             // announce that it approaches
+	fire               // perform its action
+	resume             // continue that
 	miss               // it does not fire any more
-	remove             // nothing of it is left to do
+	remove             // nothing is left to do
 )
 
-// moment is who asks, and when.
+// moment is the replica and the time of a decision.
 type moment struct {
 	now   time.Time
 	me    string         // replica
-	grace time.Duration  // how long to wait for whoever's turn it is; 0: it is ours
-	doubt schedule.Doubt // when the clock could not be believed
+	grace time.Duration  // how long to wait for the responsible replica; 0: this one is
+	doubt schedule.Doubt // when the clock was not trusted
 }
 
-// decision is what to do, until when to rest, and why it is missed.
+// decision is a step, until when to rest, and why it is missed.
 type decision struct {
 	do     step
 	until  time.Time
 	reason string
 }
 
-// decide returns what to do with an appointment.
+// decide returns the next step of an appointment.
 func decide(a *sluice.Appointment, m moment) decision {
 	if a.Work.Untold != nil {
 		return decision{do: tell}
@@ -64,10 +64,11 @@ func decide(a *sluice.Appointment, m moment) decision {
 	return decision{do: remove}
 }
 
-// waiting decides on one that neither fires nor has ended. Those whose turn it is not wait a little longer.
+// waiting decides about one that neither fires nor has ended. Replicas that are not responsible
+// wait a little longer.
 func waiting(a *sluice.Appointment, m moment) decision {
 	lead := a.Notice.Std()
-	begin, approaches := a.At.Add(m.grace), a.At.Add(min(m.grace, lead/2)-lead) // half of what there is of it is still notice
+	begin, approaches := a.At.Add(m.grace), a.At.Add(min(m.grace, lead/2)-lead) // at least half of the notice time remains
 	switch {
 	case !m.now.Before(begin):
 		if reason := missed(a, m.now); reason != "" {
@@ -77,7 +78,7 @@ func waiting(a *sluice.Appointment, m moment) decision {
 			return decision{do: miss, reason: reason}
 		}
 		return decision{do: fire}
-	case a.Noticed || !m.now.Before(a.At): // what is over does not approach, nor what needs no notice
+	case a.Noticed || !m.now.Before(a.At): // a past one does not approach, and needs no notice
 		return decision{do: rest, until: begin}
 	case m.now.Before(approaches):
 		return decision{do: rest, until: approaches}
@@ -85,7 +86,7 @@ func waiting(a *sluice.Appointment, m moment) decision {
 	return decision{do: notice}
 }
 
-// missed returns why an appointment whose time has come does not fire any more, "" if it does.
+// missed returns why a due appointment does not fire any more, "" if it does.
 func missed(a *sluice.Appointment, now time.Time) string {
 	late := now.Sub(a.At)
 	switch {
@@ -99,8 +100,9 @@ func missed(a *sluice.Appointment, now time.Time) string {
 	return ""
 }
 
-// following returns when an appointment that repeats fires again, and false if it does not. What was missed in between is one time, not many: if
-// it fired, it goes on at the first of its times that is still to come; if it was missed, at the first that is not.
+// following returns when a repeating appointment fires again, and false if it does not. Missed
+// times in between count as one: if it fired, it continues at the first of its times that is still
+// to come; if it was missed, at the first that is not.
 func following(a *sluice.Appointment, end sluice.AppointmentState, now time.Time) (time.Time, bool) {
 	behind := now
 	if end == sluice.AppointmentMissed {
@@ -113,7 +115,8 @@ func following(a *sluice.Appointment, end sluice.AppointmentState, now time.Time
 	return next(a, behind)
 }
 
-// next returns the first time of an appointment behind its own and behind another one, and false if there is none.
+// next returns an appointment's first time after its own and after behind, and false if there is
+// none.
 func next(a *sluice.Appointment, behind time.Time) (time.Time, bool) {
 	switch {
 	case a.Cron != "":
@@ -127,7 +130,7 @@ func next(a *sluice.Appointment, behind time.Time) (time.Time, bool) {
 	}
 	every := a.Every.Std()
 	at := a.At.Add(every)
-	for late := behind.Sub(at); late >= 0; late = behind.Sub(at) { // once, unless it is centuries, which no Duration can say
+	for late := behind.Sub(at); late >= 0; late = behind.Sub(at) { // once, unless the gap is centuries, beyond a Duration
 		at = at.Add(late - late%every).Add(every)
 	}
 	return at, true

@@ -19,9 +19,10 @@ import (
 	"github.com/sluice-io/sluice/pkg/sluice"
 )
 
-// Records keeps the appointments.
+// Records stores the appointments.
 type Records interface {
-	// Put stores what becomes of an appointment if the stored revision is its own, 0 for a new one, and returns the new one.
+	// Put stores an appointment if the stored revision is its own, 0 for a new one, and returns the
+	// new revision.
 	Put(ctx context.Context, a *sluice.Appointment) (uint64, error)
 	Get(ctx context.Context, namespace, id string) (sluice.Appointment, error)
 	// Delete removes an appointment if the stored revision is its own.
@@ -31,24 +32,25 @@ type Records interface {
 // Lists reads all of them.
 type Lists interface {
 	Of(ctx context.Context, namespace string) ([]sluice.Appointment, error)
-	// Watch tells of every one by its namespace and id, with a slash in between, as it is and as it changes, nil when it is gone, until
-	// ctx ends. Once all that are stored have been told, it says so with no key.
+	// Watch reports every appointment by its namespace and id, separated by a slash, its current
+	// state and its changes, nil when it is gone, until ctx ends. Once all stored ones have been
+	// reported, it calls with no key.
 	Watch(ctx context.Context, f func(key string, a *sluice.Appointment)) error
 }
 
-// Performer does what an action says, as its creator might at the moment.
+// Performer performs an action with its creator's present rights.
 type Performer interface {
 	Perform(ctx context.Context, f action.Firing) (sluice.Stored, error)
-	// Find returns where the event of a firing lies; no place if it does not.
+	// Find returns the place of a firing's event; the zero place if it is not stored.
 	Find(ctx context.Context, e *sluice.Event) (sluice.Stored, error)
 }
 
-// Teller publishes a system event; an id that was told before is told once.
+// Teller publishes a system event; a repeated id is published once.
 type Teller interface {
 	Tell(ctx context.Context, namespace string, e model.SystemEvent) error
 }
 
-// Needs is what the engine works with.
+// Needs are the engine's dependencies.
 type Needs struct {
 	Records Records
 	Lists   Lists
@@ -60,23 +62,23 @@ type Needs struct {
 	Now     func() time.Time
 }
 
-// Options is what the engine can do without.
+// Options are the engine's optional settings.
 type Options struct {
 	Most  int           // appointments of a namespace; 0: any number
-	Ahead time.Duration // how far away the time may be; 0: as far as one likes
-	Log   *slog.Logger  // slog.DiscardHandler
+	Ahead time.Duration // maximum distance of the time; 0: none
+	Log   *slog.Logger  // default: slog.DiscardHandler
 
-	Observe schedule.Observer // nil: nobody
+	Observe schedule.Observer // nil: none
 }
 
-// Engine keeps appointments. Its methods may be called at once.
+// Engine runs appointments. It is safe for concurrent use.
 type Engine struct {
 	needs Needs
 	opts  Options
 	due   *schedule.Engine[sluice.Appointment]
 }
 
-// New returns an engine. While its Run runs, what is due is done.
+// New returns an engine. It acts while Run runs.
 func New(needs Needs, opts Options) *Engine {
 	if opts.Log == nil {
 		opts.Log = slog.New(slog.DiscardHandler)
@@ -86,17 +88,18 @@ func New(needs Needs, opts Options) *Engine {
 	return e
 }
 
-// Run keeps appointments until ctx is done.
+// Run runs appointments until ctx is done.
 func (e *Engine) Run(ctx context.Context) error { return e.due.Run(ctx, e.needs.Lists.Watch) }
 
-// Waiting returns how many appointments of each namespace wait for their time.
+// Waiting returns the number of waiting appointments of each namespace.
 func (e *Engine) Waiting() map[string]int { return e.due.Waiting() }
 
 func keyOf(a *sluice.Appointment) string { return a.Namespace + "/" + a.ID }
 
-// Set makes an appointment, or puts it in place of the one that has its id, and returns it, and whether there was none. The same once more changes
-// nothing. With a revision it is changed only if that is the stored one; in any case, only if may says of it that it may be. Codes those of may; InvalidRequest and those of
-// Action.Validate; Conflict if it fires at the moment; RevisionMismatch; QuotaExceeded.
+// Set creates or replaces an appointment, and returns it, and whether it is new. A repetition
+// changes nothing. With a revision it is replaced only if that is the stored one; in any case, only
+// if may allows it. Codes those of may; InvalidRequest and those of Action.Validate; Conflict if it
+// fires at the moment; RevisionMismatch; QuotaExceeded.
 func (e *Engine) Set(ctx context.Context, a sluice.Appointment, may func(was *sluice.Appointment) error) (sluice.Appointment, bool, error) {
 	if err := tidy(&a, e.needs.Now()); err != nil {
 		return a, false, err
@@ -133,7 +136,7 @@ func (e *Engine) Set(ctx context.Context, a sluice.Appointment, may func(was *sl
 	return a, false, firing(a.ID)
 }
 
-// maxRaces is how often somebody who changes an appointment may lose to others.
+// maxRaces limits retries after concurrent changes of an appointment.
 const maxRaces = 8
 
 func firing(id string) error {
@@ -154,7 +157,7 @@ func (e *Engine) putIn(ctx context.Context, a sluice.Appointment, was *sluice.Ap
 	return e.put(ctx, a, was)
 }
 
-// put stores an appointment in place of what was there, if anything was.
+// put stores an appointment in place of its predecessor, if any.
 func (e *Engine) put(ctx context.Context, a sluice.Appointment, was *sluice.Appointment) (sluice.Appointment, error) {
 	a.State, a.Revision, a.Work = sluice.AppointmentWaiting, was.Revision, &sluice.AppointmentWork{Series: rand.Text(), Event: eventID()}
 	change := ledger.Change{
@@ -175,7 +178,7 @@ func (e *Engine) put(ctx context.Context, a sluice.Appointment, was *sluice.Appo
 	return a, nil
 }
 
-// tidy checks a definition and gives it the form in which it is kept.
+// tidy checks a definition and makes it canonical.
 func tidy(a *sluice.Appointment, now time.Time) error {
 	a.SetDefaults()
 	a.At = a.At.UTC()
@@ -213,10 +216,10 @@ func (e *Engine) fits(a *sluice.Appointment) error {
 	return nil
 }
 
-// fullRetry is after how many seconds a namespace may have room again.
+// fullRetry is the Retry-After of a full namespace, in seconds.
 const fullRetry = 60
 
-// definitionOf is what an appointment is about, without what became of it.
+// definitionOf is an appointment's definition, without its state.
 type definitionOf struct {
 	At         time.Time         `json:"at,omitzero"`
 	Every      sluice.Duration   `json:"every,omitempty"`
@@ -231,12 +234,12 @@ type definitionOf struct {
 func definition(a *sluice.Appointment) definitionOf {
 	is := definitionOf{a.At, a.Every, a.Cron, a.TimeZone, a.Notice, a.MissPolicy, a.Grace, a.Action}
 	if a.Cron != "" {
-		is.At = time.Time{} // which follows from it
+		is.At = time.Time{} // derived from it
 	}
 	return is
 }
 
-// same reports whether what is asked for is there already. Of one that repeats, the time has gone on.
+// same reports whether an equal appointment exists. The time of a repeating one has advanced.
 func same(was, a *sluice.Appointment) bool {
 	is, like := definition(was), definition(a)
 	if every := a.Every.Std(); every > 0 && is.At.Sub(like.At)%every == 0 && is.At.After(like.At) {
@@ -256,7 +259,7 @@ func (e *Engine) Get(ctx context.Context, namespace, id string) (sluice.Appointm
 	return a, err
 }
 
-// settled returns an appointment of which all is told.
+// settled returns an appointment after its announcements.
 func (e *Engine) settled(ctx context.Context, namespace, id string) (sluice.Appointment, error) {
 	a, err := e.needs.Records.Get(ctx, namespace, id)
 	if err == nil && a.Work.Untold != nil {
@@ -269,7 +272,7 @@ func (e *Engine) settled(ctx context.Context, namespace, id string) (sluice.Appo
 	return a, err
 }
 
-// Of returns a namespace's, the next first.
+// Of returns a namespace's appointments, the next first.
 func (e *Engine) Of(ctx context.Context, namespace string) ([]sluice.Appointment, error) {
 	all, err := e.needs.Lists.Of(ctx, namespace)
 	if err != nil {
@@ -280,8 +283,8 @@ func (e *Engine) Of(ctx context.Context, namespace string) ([]sluice.Appointment
 	return all, nil
 }
 
-// Cancel ends an appointment, as it was read: when it returns without an error, one that waited never fires. Code Conflict if it fires at the
-// moment, or if another has taken its place.
+// Cancel ends an appointment as it was read: after success a waiting one never fires. Code Conflict
+// if it fires at the moment, or if another has taken its place.
 func (e *Engine) Cancel(ctx context.Context, a sluice.Appointment, by sluice.Principal) error {
 	var intent *ledger.Intent
 	var err error
@@ -311,7 +314,8 @@ func (e *Engine) Cancel(ctx context.Context, a sluice.Appointment, by sluice.Pri
 	return err
 }
 
-// stoppable returns an error (Conflict) if what an appointment is about is being done, or was by a try of which nothing has been heard.
+// stoppable returns an error (Conflict) if an appointment's action is in progress, or may have been
+// done by a try with an unknown outcome.
 func (e *Engine) stoppable(ctx context.Context, a *sluice.Appointment) error {
 	if a.State != sluice.AppointmentFiring {
 		return nil
@@ -348,20 +352,20 @@ func (e *Engine) cancel(ctx context.Context, a sluice.Appointment, by sluice.Pri
 	if err == nil {
 		err = e.remove(ctx, &a)
 	}
-	if err != nil { // it is done again
+	if err != nil { // it is repeated
 		e.opts.Log.WarnContext(ctx, "cancelled appointment not removed yet", slog.String("namespace", a.Namespace), slog.String("id", a.ID), slog.Any("error", err))
 	}
 	return nil
 }
 
 func (e *Engine) remove(ctx context.Context, a *sluice.Appointment) error {
-	if err := e.needs.Records.Delete(ctx, a); err != nil && sluice.CodeOf(err) != sluice.Conflict { // somebody else was faster
+	if err := e.needs.Records.Delete(ctx, a); err != nil && sluice.CodeOf(err) != sluice.Conflict { // another replica was faster
 		return err
 	}
 	return nil
 }
 
-// keep stores what became of an appointment together with the system event that tells of it.
+// keep stores an appointment together with the system event that announces its state.
 func (e *Engine) keep(ctx context.Context, a *sluice.Appointment, kind string, data any) error {
 	encoded, err := json.Marshal(data)
 	if err != nil {
@@ -370,7 +374,7 @@ func (e *Engine) keep(ctx context.Context, a *sluice.Appointment, kind string, d
 	work := *a.Work
 	at := a.At
 	if kind == sluice.TypeAppointmentFired || kind == sluice.TypeAppointmentMissed {
-		at = a.Last.ScheduledFor // of one that repeats, the time has gone on
+		at = a.Last.ScheduledFor // the time of a repeating one has advanced
 	}
 	work.Untold = &sluice.Untold{ID: fmt.Sprintf("%s-%s-%d", kind, work.Series, at.UnixMilli()), Kind: kind, Data: encoded}
 	a.Work = &work
@@ -378,7 +382,7 @@ func (e *Engine) keep(ctx context.Context, a *sluice.Appointment, kind string, d
 	return err
 }
 
-// tell publishes the system event that is in the record, and takes it out.
+// tell publishes the system event in the record, and removes it from there.
 func (e *Engine) tell(ctx context.Context, a *sluice.Appointment) (err error) {
 	work := *a.Work
 	err = e.needs.Tell.Tell(ctx, a.Namespace, model.SystemEvent{Path: sluice.AppointmentPath(a.ID), ID: work.Untold.ID, Kind: work.Untold.Kind, Data: work.Untold.Data})

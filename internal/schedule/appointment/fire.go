@@ -15,16 +15,17 @@ import (
 	"github.com/sluice-io/sluice/pkg/sluice"
 )
 
-// kind is the appointments for the engine that keeps what is due.
+// kind defines appointments for the schedule engine.
 type kind struct{ *Engine }
 
-// Read returns what is stored of an appointment. Code NotFound.
+// Read returns an appointment's record. Code NotFound.
 func (k kind) Read(ctx context.Context, key string) (sluice.Appointment, error) {
 	namespace, id, _ := strings.Cut(key, "/")
 	return k.needs.Records.Get(ctx, namespace, id)
 }
 
-// Entry returns when to look at an appointment. Whoever wrote that something is to be done does it, unless it died.
+// Entry returns when to inspect an appointment. The writer of a due step executes it, unless it
+// died.
 func (k kind) Entry(key string, a *sluice.Appointment) timerqueue.Entry {
 	return timerqueue.Entry{Key: key, Lane: key, Group: a.Namespace, At: k.look(a), Order: a.Revision}
 }
@@ -45,13 +46,13 @@ func (k kind) look(a *sluice.Appointment) time.Time {
 	return now
 }
 
-// Mark returns where an appointment is in the list.
+// Mark returns an appointment's place in the list.
 func (kind) Mark(a *sluice.Appointment) (schedule.Mark, bool) {
 	over := a.State == sluice.AppointmentFired || a.State == sluice.AppointmentMissed
 	return schedule.Mark{At: a.At, ID: a.ID, Path: a.Action.Path, Over: over}, a.State != sluice.AppointmentCancelled
 }
 
-// Tries returns how often it was tried to do what an appointment is about.
+// Tries returns the number of attempts at an appointment's action.
 func (kind) Tries(a *sluice.Appointment) int {
 	if a.Work == nil || a.Work.Claim == nil {
 		return 0
@@ -59,7 +60,7 @@ func (kind) Tries(a *sluice.Appointment) int {
 	return a.Work.Claim.Tries
 }
 
-// Step takes an appointment one step further.
+// Step executes an appointment's next step.
 func (k kind) Step(ctx context.Context, key string, a *sluice.Appointment) (next schedule.Next, err error) {
 	if a.Work == nil {
 		k.opts.Log.ErrorContext(ctx, "appointment cannot be read: another version wrote it", slog.String("key", key))
@@ -74,7 +75,7 @@ func (k kind) Step(ctx context.Context, key string, a *sluice.Appointment) (next
 	return next, k.do(ctx, a, d)
 }
 
-// do takes an appointment one step further. Code Conflict if it was changed meanwhile.
+// do executes an appointment's next step. Code Conflict after a concurrent change.
 func (e *Engine) do(ctx context.Context, a *sluice.Appointment, d decision) error {
 	now := e.needs.Now()
 	switch d.do {
@@ -107,7 +108,7 @@ func (e *Engine) miss(ctx context.Context, a *sluice.Appointment, reason string)
 	return err
 }
 
-// resume goes on with what was begun. If that is too late by now, it looks whether it was done.
+// resume continues a firing. If that is too late by now, it checks whether the action was done.
 func (e *Engine) resume(ctx context.Context, a *sluice.Appointment) error {
 	reason := missed(a, e.needs.Now())
 	if reason == "" {
@@ -129,11 +130,11 @@ func event(a *sluice.Appointment) sluice.Event {
 	return a.Action.Event(a.Namespace, a.Work.Event)
 }
 
-// eventID returns the id of the event of a firing that is to come.
+// eventID returns the id of a future firing's event.
 func eventID() string { return "appointment-" + rand.Text() }
 
-// perform claims an appointment, does what its action says, and stores how that went. While it cannot be done at the moment, and the policy has the appointment
-// still fire later, the error says so.
+// perform claims an appointment, performs its action, and stores the outcome. If the action fails
+// for the moment, and the policy lets the appointment fire later, it returns an error.
 func (e *Engine) perform(ctx context.Context, a *sluice.Appointment) (err error) {
 	firing := action.Firing{Creator: a.Creator, Event: event(a)}
 	if was := a.Work.Claim; was != nil {
@@ -152,7 +153,8 @@ func (e *Engine) perform(ctx context.Context, a *sluice.Appointment) (err error)
 	return e.ended(ctx, a, stored, cause)
 }
 
-// rest notes that nobody is at an appointment until the next try: until then it can be cancelled.
+// rest notes that no replica works on an appointment until the next try: until then it can be
+// cancelled.
 func (e *Engine) rest(ctx context.Context, a *sluice.Appointment, sent bool) (err error) {
 	work := *a.Work
 	work.Claim = e.due.Rest(work.Claim, sent)
@@ -161,7 +163,7 @@ func (e *Engine) rest(ctx context.Context, a *sluice.Appointment, sent bool) (er
 	return err
 }
 
-// ended stores how doing what an action says has ended.
+// ended stores the outcome of an action.
 func (e *Engine) ended(ctx context.Context, a *sluice.Appointment, stored sluice.Stored, cause error) error {
 	now := e.needs.Now().UTC()
 	end := sluice.AppointmentEnd{
@@ -180,7 +182,7 @@ func (e *Engine) ended(ctx context.Context, a *sluice.Appointment, stored sluice
 	return nil
 }
 
-// over ends an appointment, or has one that repeats wait for the next time.
+// over ends an appointment, or schedules the next time of a repeating one.
 func over(a *sluice.Appointment, end sluice.AppointmentEnd, now time.Time) {
 	work := *a.Work
 	work.Claim = nil

@@ -7,33 +7,33 @@ import (
 	"github.com/sluice-io/sluice/internal/schedule/action"
 )
 
-// poll is how soon it is looked again whether somebody else has done what is claimed.
+// poll is the interval of checks on a record that another replica has claimed.
 const poll = 20 * time.Millisecond
 
-// step is what is to be done with an event.
+// step is the next step for an event.
 type step int
 
 const (
 	wait    step = iota // until a time
-	hold                // wait until a time, and what comes after it, too: somebody else is at it, or is to be
+	hold                // wait until a time, with the later ones of the lane: another replica is responsible
 	publish             // claim it and publish it
-	resume              // claim it again and see whether it was published
-	finish              // tell how it ended and remove it
+	resume              // claim it again and check whether it was published
+	finish              // announce its end and remove it
 )
 
-// moment is who asks, and when.
+// moment is the replica and the time of a decision.
 type moment struct {
 	now   time.Time
 	me    string        // replica
-	grace time.Duration // how long to wait for whoever's turn it is; 0: it is ours
+	grace time.Duration // how long to wait for the responsible replica; 0: this one is
 
-	others time.Time // when another one was last seen to store events of the lane; zero: it was not
+	others time.Time // when another replica was last seen to store events of the lane; zero: never
 }
 
-// decide returns what to do with an event, and, if that is to wait, until when.
+// decide returns the next step for an event, and, if that is to wait, until when.
 func decide(s *model.Scheduled, m moment) (step, time.Time) {
 	begin := s.DeliverAt
-	if m.grace > 0 { // whoever is at the lane, and behind, comes to this event, too
+	if m.grace > 0 { // a replica that is behind on the lane reaches this event, too
 		begin = later(begin, m.others).Add(m.grace)
 	}
 	switch {
@@ -51,7 +51,7 @@ func decide(s *model.Scheduled, m moment) (step, time.Time) {
 		return resume, time.Time{}
 	case m.now.Before(s.DeliverAt):
 		return wait, s.DeliverAt
-	case m.now.Before(begin): // if it becomes our turn meanwhile, what comes after this one comes after it
+	case m.now.Before(begin): // if this replica becomes responsible meanwhile, later events stay behind this one
 		return hold, begin
 	}
 	return publish, time.Time{}

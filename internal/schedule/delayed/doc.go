@@ -9,11 +9,13 @@
 //	                  ╲
 //	                   may not be published: outcome is written ──▶ told ──▶ removed
 //
-// Of a claim and a cancellation one comes first, and the other learns of it. After a crash whoever comes next goes on from what is
-// stored: a claim that is old, or was this server's in a former life, is taken again, and the event is published under the
-// same id, which the log takes once; behind its dedup window the log is asked before.
+// If a claim and a cancellation coincide, the second to be stored sees the first. After a crash the
+// next replica continues from the record: it takes over a claim that is old, or was this server's
+// before its restart, and publishes the event under the same id, which the log accepts once; after
+// the dedup window it checks the log first.
 //
-// Every replica knows all times. The one that holds the lease of an event's path stores it; the others wait two or three seconds more, and do it
-// if nobody has, so that a server which dies delays what is due by no more than that. An event that is left to somebody else holds those
-// that come after it on its path, or who is given the lease meanwhile would begin with them.
+// Every replica knows all times. The one with the lease of an event's path stores it. The others
+// wait two or three seconds longer and store it if it is still waiting, so the death of a server
+// delays due events by no more than that. An event that is left to another replica holds the later
+// ones on its path. Otherwise a replica that gets the lease meanwhile would store those first.
 package delayed

@@ -17,9 +17,10 @@ import (
 	"github.com/sluice-io/sluice/streams"
 )
 
-// Records keeps the events.
+// Records stores the events.
 type Records interface {
-	// Put stores what becomes of an event if the stored revision is its own, 0 for a new one, and returns the new one.
+	// Put stores an event's record if the stored revision is its own, 0 for a new one, and returns
+	// the new revision.
 	Put(ctx context.Context, s *model.Scheduled) (uint64, error)
 	Get(ctx context.Context, namespace, id string) (model.Scheduled, error)
 	// Delete removes an event if the stored revision is its own.
@@ -28,30 +29,30 @@ type Records interface {
 
 // Lists reads all of them.
 type Lists interface {
-	// Watch tells of every one by its key, as it is and as it changes, nil when it is gone, until ctx ends. Once all that are
-	// stored have been told, it says so with no key.
+	// Watch reports every record by its key, its current state and its changes, nil when it is
+	// gone, until ctx ends. Once all stored ones have been reported, it calls with no key.
 	Watch(ctx context.Context, f func(key string, s *model.Scheduled)) error
 }
 
-// Log says what a namespace's log has.
+// Log reads a namespace's log.
 type Log interface {
 	// RecentByID returns an event that can be found without reading the log. Code NotFound.
 	RecentByID(ctx context.Context, namespace, id string) (sluice.Event, error)
 }
 
-// Performer publishes an event as its creator might at the moment.
+// Performer publishes an event with its creator's present rights.
 type Performer interface {
 	Perform(ctx context.Context, f action.Firing) (sluice.Stored, error)
-	// Find returns where an event lies; no place if it does not.
+	// Find returns an event's place; the zero place if it is not stored.
 	Find(ctx context.Context, e *sluice.Event) (sluice.Stored, error)
 }
 
-// Teller publishes a system event; an id that was told before is told once.
+// Teller publishes a system event; a repeated id is published once.
 type Teller interface {
 	Tell(ctx context.Context, namespace string, e model.SystemEvent) error
 }
 
-// Needs is what the engine works with.
+// Needs are the engine's dependencies.
 type Needs struct {
 	Records Records
 	Lists   Lists
@@ -64,16 +65,16 @@ type Needs struct {
 	Now     func() time.Time
 }
 
-// Options is what the engine can do without.
+// Options are the engine's optional settings.
 type Options struct {
-	Most  int           // events of a namespace that wait; 0: any number
-	Ahead time.Duration // how far away the time may be; 0: as far as one likes
-	Log   *slog.Logger  // slog.DiscardHandler
+	Most  int           // waiting events of a namespace; 0: any number
+	Ahead time.Duration // maximum distance of the time; 0: none
+	Log   *slog.Logger  // default: slog.DiscardHandler
 
-	Observe schedule.Observer // nil: nobody
+	Observe schedule.Observer // nil: none
 }
 
-// Engine stores events at their times. Its methods may be called at once.
+// Engine stores events at their times. It is safe for concurrent use.
 type Engine struct {
 	needs Needs
 	opts  Options
@@ -81,10 +82,10 @@ type Engine struct {
 
 	mu     sync.Mutex
 	others map[string]time.Time // when another replica was last seen to store an event of a lane
-	swept  time.Time            // when it was last looked for what is over there
+	swept  time.Time            // when outdated entries there were last removed
 }
 
-// New returns an engine. While its Run runs, what is due is stored.
+// New returns an engine. It stores due events while Run runs.
 func New(needs Needs, opts Options) *Engine {
 	if opts.Log == nil {
 		opts.Log = slog.New(slog.DiscardHandler)
@@ -94,13 +95,13 @@ func New(needs Needs, opts Options) *Engine {
 	return e
 }
 
-// Run stores what is due until ctx is done.
+// Run stores due events until ctx is done.
 func (e *Engine) Run(ctx context.Context) error { return e.due.Run(ctx, e.needs.Lists.Watch) }
 
-// Waiting returns how many events of each namespace wait for their time.
+// Waiting returns the number of waiting events of each namespace.
 func (e *Engine) Waiting() map[string]int { return e.due.Waiting() }
 
-// seeOther notes that another replica is at a lane's events.
+// seeOther notes that another replica works on a lane's events.
 func (e *Engine) seeOther(lane string) {
 	now := e.needs.Now()
 	e.mu.Lock()
@@ -112,7 +113,7 @@ func (e *Engine) seeOther(lane string) {
 	}
 }
 
-// moment returns what a decision about an event of a lane depends on, besides the event.
+// moment returns the inputs of a decision about a lane's event, besides the event.
 func (e *Engine) moment(lane string) moment {
 	m := moment{now: e.needs.Now(), me: e.needs.Replica, grace: e.due.Grace(lane)}
 	e.mu.Lock()
@@ -121,11 +122,12 @@ func (e *Engine) moment(lane string) moment {
 	return m
 }
 
-// lane is what is stored in order.
+// lane is the unit of ordering.
 func lane(s *model.Scheduled) string { return s.Event.Namespace + string(s.Event.Path) }
 
-// Schedule takes an event that is to be stored at a time, and returns what is stored of it, and whether it had been
-// taken before under its id. Codes as of publishing; QuotaExceeded if too many wait; Conflict if the id is that of an event on another path.
+// Schedule accepts an event to be stored at a time, and returns its record, and whether its id had
+// been accepted before. Codes as of publishing; QuotaExceeded if too many wait; Conflict if the id
+// is that of an event on another path.
 func (e *Engine) Schedule(ctx context.Context, s model.Scheduled) (model.Scheduled, bool, error) {
 	if ahead := e.opts.Ahead; ahead > 0 && s.DeliverAt.After(e.needs.Now().Add(ahead)) {
 		return s, false, sluice.Errorf(sluice.InvalidRequest, "%s is too far ahead: use at most %s", s.DeliverAt.Format(time.RFC3339), ahead).
@@ -167,8 +169,9 @@ func (e *Engine) Schedule(ctx context.Context, s model.Scheduled) (model.Schedul
 	}
 }
 
-// Published returns the place of an event whose id the log has taken already, as far as it remembers. Code NotFound
-// if it has not; Conflict if it lies on another path or says something else.
+// Published returns the place of an event with an id that the log has accepted already, as far as
+// it remembers. Code NotFound if it has not; Conflict if it lies on another path or has other
+// content.
 func (e *Engine) Published(ctx context.Context, ev *sluice.Event) (sluice.Stored, error) {
 	is, err := e.needs.Log.RecentByID(ctx, ev.Namespace, ev.ID)
 	if err != nil {
@@ -183,8 +186,9 @@ func (e *Engine) Published(ctx context.Context, ev *sluice.Event) (sluice.Stored
 	return sluice.Stored{ID: is.ID, Seq: is.Seq, Path: is.Path, Duplicate: true}, nil
 }
 
-// Waits returns an error (Conflict) if an event waits under an event's id on its path, as far as this replica knows: who wants it at
-// once cancels that first. One on another path is not in the way, or whoever may publish there could keep out what others do.
+// Waits returns an error (Conflict) if an event with the same id waits on the same path, as far as
+// this replica knows: to publish it at once, cancel that first. An event on another path does not
+// matter, or its publisher could block other publishers' events.
 func (e *Engine) Waits(ctx context.Context, ev *sluice.Event) error {
 	m, ok := e.due.Marked(streams.ScheduledKey(ev.Namespace, ev.ID))
 	if !ok || m.Path != ev.Path {
@@ -193,7 +197,7 @@ func (e *Engine) Waits(ctx context.Context, ev *sluice.Event) error {
 	is, err := e.Get(ctx, ev.Namespace, ev.ID)
 	switch {
 	case sluice.CodeOf(err) == sluice.NotFound:
-		return nil // it has been stored, or cancelled, in the meantime
+		return nil // stored or cancelled meanwhile
 	case err != nil:
 		return err
 	}
@@ -202,7 +206,7 @@ func (e *Engine) Waits(ctx context.Context, ev *sluice.Event) error {
 		With("id", ev.ID).With("deliver_at", at)
 }
 
-// reserve returns an error (QuotaExceeded) if a namespace has as many waiting as it may.
+// reserve returns an error (QuotaExceeded) if a namespace has reached its limit of waiting events.
 func (e *Engine) reserve(namespace string) (release func(), err error) {
 	release, ok := e.due.Reserve(namespace, e.opts.Most)
 	if !ok {
@@ -212,7 +216,7 @@ func (e *Engine) reserve(namespace string) (release func(), err error) {
 	return release, nil
 }
 
-// fullRetry is after how many seconds a namespace may have room again.
+// fullRetry is the Retry-After of a full namespace, in seconds.
 const fullRetry = 60
 
 // Get returns an event that is not stored yet. Code NotFound.
@@ -224,8 +228,8 @@ func (e *Engine) Get(ctx context.Context, namespace, id string) (model.Scheduled
 	return s, err
 }
 
-// After returns a namespace's events that are not stored yet, the next first: up to so many behind a place, of those on paths that are
-// wanted; and where to go on, the zero place if these were all.
+// After returns a namespace's events that are not stored yet, the next first: up to most behind a
+// place, of those on wanted paths; and the place to continue from, zero if these were all.
 func (e *Engine) After(ctx context.Context, namespace string, p model.ScheduledPlace, most int, want func(sluice.Path) bool) ([]model.Scheduled, model.ScheduledPlace, error) {
 	next := model.ScheduledPlace{}
 	if err := e.due.Known(ctx); err != nil {
@@ -239,10 +243,10 @@ func (e *Engine) After(ctx context.Context, namespace string, p model.ScheduledP
 	return all, next, err
 }
 
-// readers bounds how many records are read at once for a list.
+// readers limits parallel reads of records for a list.
 const readers = 8
 
-// read returns what is stored of events, without those that are not any more.
+// read returns the records of events, without those that are gone.
 func (e *Engine) read(ctx context.Context, namespace string, marks []schedule.Mark) ([]model.Scheduled, error) {
 	all, errs := make([]model.Scheduled, len(marks)), make([]error, len(marks))
 	var reading sync.WaitGroup
@@ -283,8 +287,8 @@ func dataOf(s *model.Scheduled) endData {
 	}
 }
 
-// Cancel has an event, as it was read, not stored any more: when it returns without an error, it never is. The ledger knows
-// of it before. Codes NotFound; Conflict if it is too late, or if another has taken its place.
+// Cancel cancels an event as it was read: after success it is never stored. The ledger has an entry
+// before. Codes NotFound; Conflict if it is too late, or if another event has taken its place.
 func (e *Engine) Cancel(ctx context.Context, s model.Scheduled, by sluice.Principal) error {
 	if err := e.stoppable(ctx, &s); err != nil {
 		return err
@@ -306,13 +310,14 @@ func (e *Engine) Cancel(ctx context.Context, s model.Scheduled, by sluice.Princi
 	}
 	s.Revision = revision
 	e.due.Ended(s.Event.Namespace, schedule.Cancelled, s.DeliverAt)
-	if err := e.finish(ctx, &s); err != nil { // which is done again
+	if err := e.finish(ctx, &s); err != nil { // which is repeated
 		e.opts.Log.WarnContext(ctx, "cancelled event not removed yet", slog.String("namespace", s.Event.Namespace), slog.String("id", s.Event.ID), slog.Any("error", err))
 	}
 	return nil
 }
 
-// stoppable returns an error (Conflict) if an event is being stored, or was by a try of which nothing has been heard.
+// stoppable returns an error (Conflict) if an event is being stored, or may have been by a try with
+// an unknown outcome.
 func (e *Engine) stoppable(ctx context.Context, s *model.Scheduled) error {
 	ok, err := e.due.Stoppable(s.Claim, func() (bool, error) {
 		stored, err := e.needs.Perform.Find(ctx, &s.Event)
@@ -328,7 +333,7 @@ func tooLate(s *model.Scheduled) error {
 	return sluice.Errorf(sluice.Conflict, "event %q is being published, or was just published or changed: check whether it is still scheduled, and retry", s.Event.ID)
 }
 
-// finish tells how an event ended, and removes it.
+// finish announces an event's end, and removes it.
 func (e *Engine) finish(ctx context.Context, s *model.Scheduled) error {
 	data, kind := dataOf(s), sluice.TypeScheduledCancelled
 	if s.Outcome != sluice.OutcomeCancelled {
@@ -339,7 +344,7 @@ func (e *Engine) finish(ctx context.Context, s *model.Scheduled) error {
 	if err != nil && action.Passing(err) {
 		return err
 	}
-	if err := e.needs.Records.Delete(ctx, s); err != nil && sluice.CodeOf(err) != sluice.Conflict { // somebody else was faster
+	if err := e.needs.Records.Delete(ctx, s); err != nil && sluice.CodeOf(err) != sluice.Conflict { // another replica was faster
 		return err
 	}
 	return nil

@@ -13,20 +13,20 @@ import (
 	"github.com/sluice-io/sluice/streams"
 )
 
-// kind is the scheduled events for the engine that keeps what is due.
+// kind defines scheduled events for the schedule engine.
 type kind struct{ *Engine }
 
-// Read returns what is stored of an event. Code NotFound.
+// Read returns an event's record. Code NotFound.
 func (k kind) Read(ctx context.Context, key string) (model.Scheduled, error) {
 	namespace, id, err := streams.ParseScheduledKey(key)
-	if err != nil { // nor is it in a while
+	if err != nil { // nor will it be soon
 		k.opts.Log.ErrorContext(ctx, "scheduled event has an invalid key", slog.String("key", key))
 		return model.Scheduled{}, sluice.Errorf(sluice.NotFound, "%s", err)
 	}
 	return k.needs.Records.Get(ctx, namespace, id)
 }
 
-// Entry returns when to look at an event.
+// Entry returns when to inspect an event.
 func (k kind) Entry(key string, s *model.Scheduled) timerqueue.Entry {
 	on := lane(s)
 	if s.Claim != nil && s.Claim.By != k.needs.Replica {
@@ -34,7 +34,7 @@ func (k kind) Entry(key string, s *model.Scheduled) timerqueue.Entry {
 	}
 	one := timerqueue.Entry{Key: key, Lane: on, Group: s.Event.Namespace, At: s.DeliverAt, Order: s.Revision}
 	switch {
-	case s.Outcome != "": // whoever wrote it finishes it, unless it died
+	case s.Outcome != "": // its writer finishes it, unless it died
 		one.Next = k.needs.Now().Add(action.Backup)
 	case s.Claim != nil && !k.due.Former(s.Claim):
 		one.Next = s.Claim.At.Add(action.ClaimFor)
@@ -42,12 +42,12 @@ func (k kind) Entry(key string, s *model.Scheduled) timerqueue.Entry {
 	return one
 }
 
-// Mark returns where an event is in the list of those that wait.
+// Mark returns an event's place in the list of waiting ones.
 func (kind) Mark(s *model.Scheduled) (schedule.Mark, bool) {
 	return schedule.Mark{At: s.DeliverAt, ID: s.Event.ID, Path: s.Event.Path}, s.Outcome == ""
 }
 
-// Tries returns how often it was tried to store an event.
+// Tries returns the number of attempts to store an event.
 func (kind) Tries(s *model.Scheduled) int {
 	if s.Claim == nil {
 		return 0
@@ -55,7 +55,7 @@ func (kind) Tries(s *model.Scheduled) int {
 	return s.Claim.Tries
 }
 
-// Step takes an event as far as it goes.
+// Step executes an event's next step.
 func (k kind) Step(ctx context.Context, _ string, s *model.Scheduled) (next schedule.Next, err error) {
 	do, until := decide(s, k.moment(lane(s)))
 	switch do {
@@ -77,11 +77,11 @@ func (k kind) Step(ctx context.Context, _ string, s *model.Scheduled) (next sche
 	return next, k.publish(ctx, s, firing)
 }
 
-// publish publishes an event that is claimed, and removes it; what may not be published is told of.
+// publish publishes a claimed event and removes it; a refusal is announced.
 func (e *Engine) publish(ctx context.Context, s *model.Scheduled, firing action.Firing) error {
 	stored, err := e.needs.Perform.Perform(ctx, firing)
 	if err == nil && stored.Duplicate {
-		s.Claim.Sent = true // if it cannot be told whose it is, it may be this one
+		s.Claim.Sent = true // without an answer about its origin, it may be this one
 		err = e.same(ctx, s)
 	}
 	if err != nil {
@@ -91,20 +91,20 @@ func (e *Engine) publish(ctx context.Context, s *model.Scheduled, firing action.
 	return e.needs.Records.Delete(ctx, s)
 }
 
-// rest notes that nobody is at an event until the next try: until then it can be cancelled.
+// rest notes that no replica works on an event until the next try: until then it can be cancelled.
 func (e *Engine) rest(ctx context.Context, s *model.Scheduled, sent bool) (err error) {
 	s.Claim = e.due.Rest(s.Claim, sent)
 	s.Revision, err = e.needs.Records.Put(ctx, s)
 	return err
 }
 
-// same returns an error (Conflict) if what the log has under an event's id is not the event: somebody has published another one
+// same returns an error (Conflict) if the log has another event under an event's id, published
 // meanwhile.
 func (e *Engine) same(ctx context.Context, s *model.Scheduled) error {
 	is, err := e.needs.Log.RecentByID(ctx, s.Event.Namespace, s.Event.ID)
 	switch {
 	case sluice.CodeOf(err) == sluice.NotFound:
-		return nil // there is no telling any more
+		return nil // unknown for good
 	case err != nil:
 		return err
 	case is.Extensions[sluice.AttributeDeliverAt] != s.Event.Extensions[sluice.AttributeDeliverAt]:

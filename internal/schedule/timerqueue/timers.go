@@ -17,17 +17,17 @@ import (
 )
 
 const (
-	shards = 64          // keys of so many lanes are called at once, if they are due at once
+	shards = 64          // up to this many lanes are called concurrently
 	peep   = time.Second // how soon a clock that was set is noticed
 )
 
-// Entry is what is to be done when.
+// Entry is a key with its time.
 type Entry struct {
 	Key   string
-	Lane  string // whose entries are called in order
+	Lane  string // its entries are called in order
 	Group string // for Count
 	At    time.Time
-	Order uint64    // of two at the same time the lower is first
+	Order uint64    // at equal times the lower is first
 	Next  time.Time // when it is called, if that is later than At
 }
 
@@ -37,7 +37,7 @@ type Again struct {
 	Hold bool      // the rest of its lane has to wait for it
 }
 
-// Timers calls a function for keys at their times. Its methods may be called at once.
+// Timers calls a function for keys at their times. It is safe for concurrent use.
 type Timers struct {
 	fire func(ctx context.Context, key string) Again
 
@@ -52,21 +52,21 @@ type entry struct {
 	Entry
 
 	shard  *shard
-	index  int       // in the heap; -1: it is not there
-	next   time.Time // when it is called: At, unless it was put off
+	index  int       // in the heap; -1: not in it
+	next   time.Time // when it is called: At, unless postponed
 	firing bool
-	set    bool // next is to be heeded
-	gone   bool // it was removed while it was called
+	set    bool // next is valid
+	gone   bool // it was removed during its call
 }
 
 type shard struct {
 	due  dues
-	late map[string]map[*entry]struct{} // those that were put off, by lane
+	late map[string]map[*entry]struct{} // postponed ones, by lane
 	wake chan struct{}
 }
 
-// New returns timers. While Run runs, fire is called for every key when its time has come; it returns when to call it for
-// the key again.
+// New returns timers. While Run runs, fire is called for every due key; it returns when to call it
+// for the key again.
 func New(fire func(ctx context.Context, key string) Again) *Timers {
 	t := &Timers{fire: fire, byKey: map[string]*entry{}, counts: map[string]int{}}
 	for i := range t.shards {
@@ -75,8 +75,8 @@ func New(fire func(ctx context.Context, key string) Again) *Timers {
 	return t
 }
 
-// Set has the key called at a time, in place of the one that was set before, unless that one's order is higher: whoever says so
-// late does not know what has become of it since. It returns false then.
+// Set schedules a key and replaces an earlier entry, unless that one's order is higher: such a late
+// report is outdated. It returns false then.
 func (t *Timers) Set(one Entry) bool {
 	t.mu.Lock()
 	defer t.mu.Unlock()
@@ -101,7 +101,7 @@ func (t *Timers) Set(one Entry) bool {
 	return true
 }
 
-// Remove has the key not called any more.
+// Remove removes a key.
 func (t *Timers) Remove(key string) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
@@ -117,8 +117,8 @@ func (t *Timers) Remove(key string) {
 	t.forget(e)
 }
 
-// Recall has all that were put off called as soon as their times have come. Whoever put them off by a clock that was set since says anew until
-// when.
+// Recall has all postponed keys called when their original times have come. A callee that postponed
+// them by a clock that was set since decides anew.
 func (t *Timers) Recall() {
 	t.mu.Lock()
 	defer t.mu.Unlock()
@@ -133,14 +133,14 @@ func (t *Timers) Recall() {
 	}
 }
 
-// Count returns how many keys of a group are set.
+// Count returns the number of keys of a group.
 func (t *Timers) Count(group string) int {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	return t.counts[group]
 }
 
-// Run calls until ctx is done, and returns when the last call has.
+// Run calls due keys until ctx is done, and returns after the last call.
 func (t *Timers) Run(ctx context.Context) error {
 	var all sync.WaitGroup
 	for _, s := range t.shards {
@@ -178,8 +178,8 @@ func (t *Timers) run(ctx context.Context, s *shard) {
 	}
 }
 
-// next takes the entry that is due, behind those of its lane that were put off and come before it, or says how long to wait for the next; 0: until
-// there is one.
+// next takes the due entry, after earlier postponed ones of its lane, or returns the time until the
+// next; 0: until there is one.
 func (t *Timers) next(s *shard) ([]*entry, time.Duration) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
@@ -205,7 +205,7 @@ func (t *Timers) next(s *shard) ([]*entry, time.Duration) {
 	return due, 0
 }
 
-// fired takes when an entry is to be called again. If it was set while it was called, the earlier counts.
+// fired enters when to call an entry again. If it was set during its call, the earlier time counts.
 func (t *Timers) fired(e *entry, again time.Time) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
@@ -226,7 +226,7 @@ func (e *entry) before(other *entry) bool {
 	return e.At.Before(other.At) || e.At.Equal(other.At) && e.Order < other.Order
 }
 
-// putOff remembers that the entry is called later than at its time.
+// putOff registers a postponed entry.
 func (e *entry) putOff() {
 	if e.shard.late[e.Lane] == nil {
 		e.shard.late[e.Lane] = map[*entry]struct{}{}
@@ -234,7 +234,7 @@ func (e *entry) putOff() {
 	e.shard.late[e.Lane][e] = struct{}{}
 }
 
-// inTime forgets that.
+// inTime undoes putOff.
 func (e *entry) inTime() {
 	delete(e.shard.late[e.Lane], e)
 	if len(e.shard.late[e.Lane]) == 0 {
@@ -272,7 +272,7 @@ func hash(s string) uint32 {
 	return h.Sum32()
 }
 
-// dues is a heap of entries by their times.
+// dues is a heap of entries by time.
 type dues []*entry
 
 // Len is part of heap.Interface.
