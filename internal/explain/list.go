@@ -48,7 +48,7 @@ func parseCursor(text string) (cursor, error) {
 		return c, nil
 	}
 	if _, _ = fmt.Sscanf(text, "%d.%d.%d", &c.attempts, &c.letters, &c.lanes); c.lanes < 0 || c.String() != text {
-		return c, sluice.Errorf(sluice.InvalidRequest, "cursor %q does not belong to this list; send next_cursor unchanged", text).With("field", "cursor")
+		return c, model.ForeignCursor(text)
 	}
 	return c, nil
 }

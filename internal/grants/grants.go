@@ -12,6 +12,7 @@ import (
 
 	"github.com/sluice-io/sluice/internal/authz"
 	"github.com/sluice-io/sluice/internal/ledger"
+	"github.com/sluice-io/sluice/internal/model"
 	"github.com/sluice-io/sluice/pkg/sluice"
 	"github.com/sluice-io/sluice/streams"
 )
@@ -313,11 +314,7 @@ func (a *Authority) Grants(by sluice.Caller, q GrantQuery) (page []sluice.Grant,
 	} else {
 		page = nil
 	}
-	if limit := cmp.Or(q.Limit, len(page)); len(page) > limit {
-		page = page[:limit]
-		next = page[limit-1].ID
-	}
-	return page, next
+	return model.FirstPage(page, q.Limit, func(g *sluice.Grant) string { return g.ID })
 }
 
 func (q GrantQuery) picks(g *sluice.Grant, now time.Time) bool {

@@ -9,6 +9,7 @@ import (
 
 	"github.com/sluice-io/sluice/internal/authz"
 	"github.com/sluice-io/sluice/internal/httpapi/httpkit"
+	"github.com/sluice-io/sluice/internal/model"
 	"github.com/sluice-io/sluice/pkg/sluice"
 )
 
@@ -143,10 +144,7 @@ func (s *Server) cancelAppointment(c echo.Context) error {
 // listAppointments lists appointments, soonest first; the cursor is the ID of the last one on the
 // previous page.
 func (s *Server) listAppointments(c echo.Context) error {
-	if err := httpkit.OnlyParams(c, "limit", "cursor"); err != nil {
-		return err
-	}
-	most, err := httpkit.Limit(c)
+	p, err := httpkit.PageOf(c)
 	if err != nil {
 		return err
 	}
@@ -157,28 +155,26 @@ func (s *Server) listAppointments(c echo.Context) error {
 	if err != nil {
 		return err
 	}
-	page := appointmentList{Appointments: []sluice.Appointment{}}
-	after, err := decodePlace(c)
+	after, err := decodePlace(p.Cursor)
 	if err != nil {
 		return err
 	}
+	found := []sluice.Appointment{}
 	for i := range all {
 		if after != "" && place(all[i].At, all[i].ID) <= after {
 			continue
 		}
 		switch err := s.mayHave(c, &all[i]); sluice.CodeOf(err) { //nolint:exhaustive // all others mean that it is not known
 		case "":
+			found = append(found, all[i])
 		case sluice.NotFound:
-			continue
 		default:
 			return err
 		}
-		if len(page.Appointments) == most {
-			last := &page.Appointments[most-1]
-			page.NextCursor = encodePlace(last.At, last.ID)
+		if len(found) > p.Limit {
 			break
 		}
-		page.Appointments = append(page.Appointments, all[i])
 	}
-	return c.JSON(http.StatusOK, page)
+	page, next := model.FirstPage(found, p.Limit, func(a *sluice.Appointment) string { return encodePlace(a.At, a.ID) })
+	return c.JSON(http.StatusOK, appointmentList{page, next})
 }

@@ -3,7 +3,6 @@ package httpapi
 import (
 	"context"
 	"net/http"
-	"strconv"
 	"time"
 
 	"github.com/labstack/echo/v4"
@@ -47,18 +46,16 @@ func (s *Server) listAudit(c echo.Context) error {
 	if err != nil {
 		return err
 	}
-	list := auditList{Entries: entries}
+	list := auditList{Entries: entries, NextCursor: httpkit.Next(next)}
 	if list.Entries == nil {
 		list.Entries = []sluice.LedgerEntry{}
-	}
-	if next != 0 {
-		list.NextCursor = strconv.FormatUint(next, 10)
 	}
 	return c.JSON(http.StatusOK, list)
 }
 
 func auditQuery(c echo.Context) (q AuditQuery, err error) {
-	if err = httpkit.OnlyParams(c, "namespace", "resource", "action", "actor", "since", "until", "limit", "cursor"); err != nil {
+	p, err := httpkit.PageOf(c, "namespace", "resource", "action", "actor", "since", "until")
+	if err != nil {
 		return q, err
 	}
 	q.Namespace, q.Resource, q.Action, q.Actor = c.QueryParam("namespace"), c.QueryParam("resource"), c.QueryParam("action"), c.QueryParam("actor")
@@ -78,10 +75,8 @@ func auditQuery(c echo.Context) (q AuditQuery, err error) {
 	if q.Until, err = timeParam(c, "until"); err != nil {
 		return q, err
 	}
-	if q.Before, err = httpkit.ListCursor(c); err != nil {
-		return q, err
-	}
-	q.Limit, err = httpkit.Limit(c)
+	q.Limit = p.Limit
+	q.Before, err = p.Position()
 	return q, err
 }
 

@@ -6,7 +6,6 @@ import (
 	"fmt"
 	"net/http"
 	"slices"
-	"strconv"
 	"time"
 
 	"github.com/labstack/echo/v4"
@@ -99,7 +98,7 @@ func (s *Server) listDeadLetters(c echo.Context) error {
 		return err
 	}
 	letters = slices.DeleteFunc(letters, func(d model.BuriedLetter) bool { return !s.knowsOf(c, sub, d.Path, d.Event) })
-	list := deadLetterList{DeadLetters: make([]deadLetter, len(letters))}
+	list := deadLetterList{DeadLetters: make([]deadLetter, len(letters)), NextCursor: httpkit.Next(next)}
 	if list.Total, err = s.opts.DeadLetters.CountDeadLetters(ctx, sub); err != nil {
 		return err
 	}
@@ -107,21 +106,18 @@ func (s *Server) listDeadLetters(c echo.Context) error {
 		list.DeadLetters[i] = deadLetter{DeadLetter: d.DeadLetter, Redrivable: d.Redrivable()}
 		list.DeadLetters[i].Event = nil
 	}
-	if next != 0 {
-		list.NextCursor = strconv.FormatUint(next, 10)
-	}
 	return c.JSON(http.StatusOK, list)
 }
 
 func parseDeadLetterQuery(c echo.Context) (DeadLetterQuery, error) {
 	q := DeadLetterQuery{Reason: sluice.Reason(c.QueryParam("reason"))}
-	if err := httpkit.OnlyParams(c, "reason", "path", "since", "limit", "cursor"); err != nil {
+	p, err := httpkit.PageOf(c, "reason", "path", "since")
+	if err != nil {
 		return q, err
 	}
 	if q.Reason != "" && !slices.Contains(sluice.Reasons(), q.Reason) {
 		return q, sluice.Errorf(sluice.InvalidRequest, "reason %q: use one of %v", q.Reason, sluice.Reasons()).With("field", "reason")
 	}
-	var err error
 	if text := c.QueryParam("path"); text != "" {
 		if q.Pattern, err = sluice.ParsePattern(text); err != nil {
 			return q, err
@@ -130,10 +126,8 @@ func parseDeadLetterQuery(c echo.Context) (DeadLetterQuery, error) {
 	if q.Since, err = timeParam(c, "since"); err != nil {
 		return q, err
 	}
-	if q.Before, err = httpkit.ListCursor(c); err != nil {
-		return q, err
-	}
-	q.Limit, err = httpkit.Limit(c)
+	q.Limit = p.Limit
+	q.Before, err = p.Position()
 	return q, err
 }
 

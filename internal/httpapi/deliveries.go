@@ -57,14 +57,12 @@ func deliveryStates(name string) ([]explain.State, error) {
 }
 
 func parseDeliveryQuery(c echo.Context) (q explain.Query, err error) {
-	if err := httpkit.OnlyParams(c, "state", "since", "until", "path", "event_type", "limit", "cursor"); err != nil {
+	p, err := httpkit.PageOf(c, "state", "since", "until", "path", "event_type")
+	if err != nil {
 		return q, err
 	}
-	q.Cursor = c.QueryParam("cursor")
+	q.Cursor, q.Limit = p.Cursor, p.Limit
 	if q.States, err = deliveryStates(c.QueryParam("state")); err != nil {
-		return q, err
-	}
-	if q.Limit, err = httpkit.Limit(c); err != nil {
 		return q, err
 	}
 	if text := c.QueryParam("path"); text != "" {

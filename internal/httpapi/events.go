@@ -114,10 +114,7 @@ func (s *Server) listEvents(c echo.Context) error {
 // is preserved byte for byte.
 func renderEvents(page EventPage) []byte {
 	b := appendEvents([]byte(`{"events":`), page.Events)
-	b = append(b, `,"next_cursor":"`...)
-	if page.Next != 0 {
-		b = strconv.AppendUint(b, page.Next, 10)
-	}
+	b = append(append(b, `,"next_cursor":"`...), httpkit.Next(page.Next)...)
 	return append(b, `"}`...)
 }
 
@@ -140,10 +137,10 @@ func placeParam(c echo.Context, name string) string {
 
 func eventQuery(c echo.Context) (EventQuery, error) {
 	q := EventQuery{Pattern: sluice.Pattern(c.QueryParam("pattern")), Since: placeParam(c, "since"), Until: placeParam(c, "until")}
-	if err := httpkit.OnlyParams(c, "pattern", "types", "since", "until", "limit", "cursor"); err != nil {
+	p, err := httpkit.PageOf(c, "pattern", "types", "since", "until")
+	if err != nil {
 		return q, err
 	}
-	var err error
 	if q.Pattern != "" {
 		if q.Pattern, err = sluice.ParsePattern(string(q.Pattern)); err != nil {
 			return q, err
@@ -160,10 +157,8 @@ func eventQuery(c echo.Context) (EventQuery, error) {
 			return q, err
 		}
 	}
-	if q.After, err = httpkit.ListCursor(c); err != nil {
-		return q, err
-	}
-	q.Limit, err = httpkit.Limit(c)
+	q.Limit = p.Limit
+	q.After, err = p.Position()
 	return q, err
 }
 

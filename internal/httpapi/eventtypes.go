@@ -125,10 +125,7 @@ type eventTypeList struct {
 // listEventTypes lists event types, newest first; the cursor is the name of the last one on the
 // previous page.
 func (s *Server) listEventTypes(c echo.Context) error {
-	if err := httpkit.OnlyParams(c, "limit", "cursor"); err != nil {
-		return err
-	}
-	most, err := httpkit.Limit(c)
+	p, err := httpkit.PageOf(c)
 	if err != nil {
 		return err
 	}
@@ -139,16 +136,9 @@ func (s *Server) listEventTypes(c echo.Context) error {
 	slices.SortFunc(all, func(a, b sluice.EventType) int {
 		return cmp.Or(b.CreatedAt.Compare(a.CreatedAt), strings.Compare(b.Type, a.Type))
 	})
-	if cursor := c.QueryParam("cursor"); cursor != "" {
-		at := slices.IndexFunc(all, func(t sluice.EventType) bool { return t.Type == cursor })
-		if at < 0 {
-			return sluice.Errorf(sluice.InvalidRequest, "cursor %q does not belong to this list, or its type was deleted; start over", cursor).With("field", "cursor")
-		}
-		all = all[at+1:]
+	page, next, err := httpkit.Paginate(p, all, func(one *sluice.EventType) string { return one.Type })
+	if err != nil {
+		return err
 	}
-	page := eventTypeList{EventTypes: all}
-	if len(all) > most {
-		page = eventTypeList{EventTypes: all[:most], NextCursor: all[most-1].Type}
-	}
-	return c.JSON(http.StatusOK, page)
+	return c.JSON(http.StatusOK, eventTypeList{page, next})
 }

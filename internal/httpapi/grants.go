@@ -67,19 +67,16 @@ func (s *Server) listGrants(c echo.Context) error {
 	if err != nil {
 		return err
 	}
-	if err := httpkit.OnlyParams(c, "principal", "namespace", "state", "limit", "cursor"); err != nil {
+	p, err := httpkit.PageOf(c, "principal", "namespace", "state")
+	if err != nil {
 		return err
 	}
 	if err := httpkit.OneOf(c, "state", "active", "all"); err != nil {
 		return err
 	}
-	most, err := httpkit.Limit(c)
-	if err != nil {
-		return err
-	}
 	page, next := a.Grants(httpkit.Caller(c), grants.GrantQuery{
 		Principal: sluice.Principal(c.QueryParam("principal")), Namespace: c.QueryParam("namespace"),
-		Active: c.QueryParam("state") == "active", After: c.QueryParam("cursor"), Limit: most,
+		Active: c.QueryParam("state") == "active", After: p.Cursor, Limit: p.Limit,
 	})
 	if page == nil {
 		page = []sluice.Grant{}

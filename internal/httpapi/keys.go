@@ -71,3 +71,13 @@ func (s *Server) sealing(c echo.Context) error {
 	}
 	return c.JSON(http.StatusOK, sealing)
 }
+
+// jwks returns the public halves of the signing keys.
+func (s *Server) jwks(c echo.Context) error {
+	set, err := s.opts.JWKS(c.Request().Context())
+	if err != nil {
+		return err
+	}
+	c.Response().Header().Set(echo.HeaderCacheControl, "public, max-age=300")
+	return c.Blob(http.StatusOK, "application/jwk-set+json", set)
+}

@@ -95,10 +95,7 @@ type namespaceList struct {
 // listNamespaces lists namespaces, newest first; the cursor is the name of the last one on the
 // previous page.
 func (s *Server) listNamespaces(c echo.Context) error {
-	if err := httpkit.OnlyParams(c, "limit", "cursor"); err != nil {
-		return err
-	}
-	most, err := httpkit.Limit(c)
+	p, err := httpkit.PageOf(c)
 	if err != nil {
 		return err
 	}
@@ -113,16 +110,9 @@ func (s *Server) listNamespaces(c echo.Context) error {
 	slices.SortFunc(all, func(a, b sluice.Namespace) int {
 		return cmp.Or(b.CreatedAt.Compare(a.CreatedAt), strings.Compare(b.Name, a.Name))
 	})
-	if cursor := c.QueryParam("cursor"); cursor != "" {
-		at := slices.IndexFunc(all, func(ns sluice.Namespace) bool { return ns.Name == cursor })
-		if at < 0 {
-			return sluice.Errorf(sluice.InvalidRequest, "cursor %q does not belong to this list, or its namespace was deleted; start over", cursor)
-		}
-		all = all[at+1:]
+	page, next, err := httpkit.Paginate(p, all, func(one *sluice.Namespace) string { return one.Name })
+	if err != nil {
+		return err
 	}
-	page := namespaceList{Namespaces: all}
-	if len(all) > most {
-		page = namespaceList{Namespaces: all[:most], NextCursor: all[most-1].Name}
-	}
-	return c.JSON(http.StatusOK, page)
+	return c.JSON(http.StatusOK, namespaceList{page, next})
 }

@@ -63,10 +63,7 @@ type unsafeList struct {
 // listUnsafe lists unsafe producers, most recent first; the cursor is the last one on the previous
 // page.
 func (s *Server) listUnsafe(c echo.Context) error {
-	if err := httpkit.OnlyParams(c, "limit", "cursor"); err != nil {
-		return err
-	}
-	most, err := httpkit.Limit(c)
+	p, err := httpkit.PageOf(c)
 	if err != nil {
 		return err
 	}
@@ -77,18 +74,11 @@ func (s *Server) listUnsafe(c echo.Context) error {
 	slices.SortFunc(all, func(a, b sluice.Unsafe) int {
 		return cmp.Or(b.Since.Compare(a.Since), strings.Compare(b.Producer, a.Producer))
 	})
-	if cursor := c.QueryParam("cursor"); cursor != "" {
-		at := slices.IndexFunc(all, func(is sluice.Unsafe) bool { return is.Producer == cursor })
-		if at < 0 {
-			return sluice.Errorf(sluice.InvalidRequest, "cursor %q does not belong to this list, or its mark was cleared; start over", cursor)
-		}
-		all = all[at+1:]
+	page, next, err := httpkit.Paginate(p, all, func(one *sluice.Unsafe) string { return one.Producer })
+	if err != nil {
+		return err
 	}
-	page := unsafeList{Producers: all}
-	if len(all) > most {
-		page = unsafeList{Producers: all[:most], NextCursor: all[most-1].Producer}
-	}
-	return c.JSON(http.StatusOK, page)
+	return c.JSON(http.StatusOK, unsafeList{page, next})
 }
 
 func (s *Server) clearUnsafe(c echo.Context) error {

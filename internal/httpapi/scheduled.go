@@ -197,25 +197,24 @@ type scheduledQuery struct {
 }
 
 func scheduledQueryOf(c echo.Context) (q scheduledQuery, err error) {
-	if err = httpkit.OnlyParams(c, "pattern", "limit", "cursor"); err != nil {
+	p, err := httpkit.PageOf(c, "pattern")
+	if err != nil {
 		return q, err
 	}
+	q.limit = p.Limit
 	q.pattern = "/**"
 	if text := c.QueryParam("pattern"); text != "" {
 		if q.pattern, err = sluice.ParsePattern(text); err != nil {
 			return q, err
 		}
 	}
-	if q.after, err = scheduledPlace(c); err != nil {
-		return q, err
-	}
-	q.limit, err = httpkit.Limit(c)
+	q.after, err = scheduledPlace(p.Cursor)
 	return q, err
 }
 
 // scheduledPlace returns the position from which the list continues.
-func scheduledPlace(c echo.Context) (p model.ScheduledPlace, err error) {
-	text, err := decodePlace(c)
+func scheduledPlace(cursor string) (p model.ScheduledPlace, err error) {
+	text, err := decodePlace(cursor)
 	if err != nil || text == "" {
 		return p, err
 	}
@@ -225,7 +224,7 @@ func scheduledPlace(c echo.Context) (p model.ScheduledPlace, err error) {
 			return model.ScheduledPlace{At: time.Unix(0, nanos).UTC(), ID: text[placeDigits:]}, nil
 		}
 	}
-	return p, strangeCursor(c)
+	return p, model.ForeignCursor(cursor)
 }
 
 // placeDigits is the number of digits in the time of a position.
@@ -243,16 +242,12 @@ func encodePlace(at time.Time, id string) string {
 }
 
 // decodePlace returns the position from which a list by time continues, "" for the start.
-func decodePlace(c echo.Context) (string, error) {
-	at, err := base64.RawURLEncoding.DecodeString(c.QueryParam("cursor"))
+func decodePlace(cursor string) (string, error) {
+	at, err := base64.RawURLEncoding.DecodeString(cursor)
 	if err != nil {
-		return "", strangeCursor(c)
+		return "", model.ForeignCursor(cursor)
 	}
 	return string(at), nil
-}
-
-func strangeCursor(c echo.Context) error {
-	return sluice.Errorf(sluice.InvalidRequest, "cursor %q does not belong to this list; send next_cursor unchanged", c.QueryParam("cursor")).With("field", "cursor")
 }
 
 // renderScheduled returns {"scheduled":[…],"next_cursor":"…"}, assembled like renderEvents.

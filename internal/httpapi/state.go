@@ -11,6 +11,7 @@ import (
 	"github.com/sluice-io/sluice/internal/authz"
 	"github.com/sluice-io/sluice/internal/filter"
 	"github.com/sluice-io/sluice/internal/httpapi/httpkit"
+	"github.com/sluice-io/sluice/internal/model"
 	"github.com/sluice-io/sluice/pkg/sluice"
 )
 
@@ -99,7 +100,7 @@ func parseStateCursor(text string) (at, after uint64, err error) {
 		after, err = strconv.ParseUint(second, 10, 64)
 	}
 	if err != nil || stateCursor(at, after) != text || after == 0 || after > at {
-		return 0, 0, sluice.Errorf(sluice.InvalidRequest, "cursor %q does not belong to this list; send next_cursor unchanged", text).With("field", "cursor")
+		return 0, 0, model.ForeignCursor(text)
 	}
 	return at, after, nil
 }

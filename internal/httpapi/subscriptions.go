@@ -95,10 +95,7 @@ type subscriptionList struct {
 }
 
 func (s *Server) listSubscriptions(c echo.Context) error {
-	if err := httpkit.OnlyParams(c, "namespace", "mode", "state", "limit", "cursor"); err != nil {
-		return err
-	}
-	most, err := httpkit.Limit(c)
+	p, err := httpkit.PageOf(c, "namespace", "mode", "state")
 	if err != nil {
 		return err
 	}
@@ -112,8 +109,8 @@ func (s *Server) listSubscriptions(c echo.Context) error {
 		Namespace: c.QueryParam("namespace"),
 		Mode:      sluice.Mode(c.QueryParam("mode")),
 		State:     sluice.State(c.QueryParam("state")),
-		Limit:     most,
-		Cursor:    c.QueryParam("cursor"),
+		Limit:     p.Limit,
+		Cursor:    p.Cursor,
 		Visible:   func(sub *sluice.Subscription) bool { return s.owns(c, sub) == nil },
 	})
 	if err != nil {

@@ -167,10 +167,7 @@ type consumerList struct {
 
 // listConsumers lists a subscription's wake consumers by path.
 func (s *Server) listConsumers(c echo.Context) error {
-	if err := httpkit.OnlyParams(c, "state", "limit", "cursor"); err != nil {
-		return err
-	}
-	most, err := httpkit.Limit(c)
+	p, err := httpkit.PageOf(c, "state")
 	if err != nil {
 		return err
 	}
@@ -183,7 +180,7 @@ func (s *Server) listConsumers(c echo.Context) error {
 	}
 	sub := subscriptionOf(c)
 	page, err := wakes.Consumers(c.Request().Context(), sub, model.WakeQuery{
-		State: sluice.WakeState(c.QueryParam("state")), After: c.QueryParam("cursor"), Limit: most,
+		State: sluice.WakeState(c.QueryParam("state")), After: p.Cursor, Limit: p.Limit,
 	})
 	if err != nil {
 		return err

@@ -214,10 +214,7 @@ func (s *Server) listWatches(c echo.Context) error {
 	if s.opts.Watches == nil {
 		return noWatches()
 	}
-	if err := httpkit.OnlyParams(c, "limit", "cursor"); err != nil {
-		return err
-	}
-	most, err := httpkit.Limit(c)
+	p, err := httpkit.PageOf(c)
 	if err != nil {
 		return err
 	}
@@ -225,18 +222,11 @@ func (s *Server) listWatches(c echo.Context) error {
 	if err != nil {
 		return err
 	}
-	if cursor := c.QueryParam("cursor"); cursor != "" {
-		at := slices.IndexFunc(all, func(w sluice.Watch) bool { return w.ID == cursor })
-		if at < 0 {
-			return sluice.Errorf(sluice.InvalidRequest, "cursor %q does not belong to this list, or its watch was deleted; start over", cursor).With("field", "cursor")
-		}
-		all = all[at+1:]
+	page, next, err := httpkit.Paginate(p, all, func(one *sluice.Watch) string { return one.ID })
+	if err != nil {
+		return err
 	}
-	page := watchList{Watches: all}
-	if len(all) > most {
-		page = watchList{Watches: all[:most], NextCursor: all[most-1].ID}
-	}
-	return c.JSON(http.StatusOK, page)
+	return c.JSON(http.StatusOK, watchList{page, next})
 }
 
 // ownWatches returns the watches of a namespace that the caller manages, newest first.

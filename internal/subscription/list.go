@@ -9,6 +9,7 @@ import (
 	"strings"
 	"time"
 
+	"github.com/sluice-io/sluice/internal/model"
 	"github.com/sluice-io/sluice/pkg/sluice"
 )
 
@@ -44,11 +45,8 @@ func (r *Registry) List(ctx context.Context, q Query) (Page, error) {
 		return !q.picks(s) || q.Cursor != "" && newestFirst(placeOf(s), after) <= 0
 	})
 	slices.SortFunc(picked, func(a, b *sluice.Subscription) int { return newestFirst(placeOf(a), placeOf(b)) })
-	if q.Limit == 0 || len(picked) <= q.Limit {
-		return Page{Subscriptions: picked}, nil
-	}
-	picked = picked[:q.Limit]
-	return Page{Subscriptions: picked, NextCursor: placeOf(picked[q.Limit-1]).cursor()}, nil
+	page, next := model.FirstPage(picked, q.Limit, func(s **sluice.Subscription) string { return placeOf(*s).cursor() })
+	return Page{Subscriptions: page, NextCursor: next}, nil
 }
 
 func (q Query) picks(s *sluice.Subscription) bool {
@@ -82,7 +80,7 @@ func parseCursor(cursor string) (place, error) {
 	created, id, _ := strings.Cut(string(text), " ")
 	at, timeErr := time.Parse(time.RFC3339Nano, created)
 	if err != nil || timeErr != nil {
-		return place{}, sluice.Errorf(sluice.InvalidRequest, "cursor %q does not belong to this list; send next_cursor unchanged", cursor)
+		return place{}, model.ForeignCursor(cursor)
 	}
 	return place{at, id}, nil
 }

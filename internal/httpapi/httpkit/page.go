@@ -1,18 +1,35 @@
 package httpkit
 
 import (
+	"slices"
 	"strconv"
 
 	"github.com/labstack/echo/v4"
 
+	"github.com/sluice-io/sluice/internal/model"
 	"github.com/sluice-io/sluice/pkg/sluice"
 )
 
-const (
-	defaultLimit = 100
-	// MaxLimit is the maximum number of elements of a page.
-	MaxLimit = 1000
-)
+const defaultLimit = 100
+
+// MaxLimit is the maximum number of elements of a page.
+const MaxLimit = 1000
+
+// Page selects a page of a list.
+type Page struct {
+	Cursor string // next_cursor of the previous page; "": the first page
+	Limit  int
+}
+
+// PageOf returns the page that a request selects. Code InvalidRequest for any other query parameter
+// than its own and those given.
+func PageOf(c echo.Context, params ...string) (Page, error) {
+	if err := OnlyParams(c, slices.Concat(params, []string{"limit", "cursor"})...); err != nil {
+		return Page{}, err
+	}
+	limit, err := Limit(c)
+	return Page{Cursor: c.QueryParam("cursor"), Limit: limit}, err
+}
 
 // Limit returns the maximum number of elements of a list.
 func Limit(c echo.Context) (int, error) {
@@ -27,15 +44,36 @@ func Limit(c echo.Context) (int, error) {
 	return n, nil
 }
 
-// ListCursor returns the position from which a list continues, 0 for the start.
-func ListCursor(c echo.Context) (uint64, error) {
-	text := c.QueryParam("cursor")
-	if text == "" {
+// Position returns the cursor of a list by position in a log, 0 for the start.
+func (p Page) Position() (uint64, error) {
+	if p.Cursor == "" {
 		return 0, nil
 	}
-	place, err := strconv.ParseUint(text, 10, 64)
-	if err != nil || place == 0 {
-		return 0, sluice.Errorf(sluice.InvalidRequest, "cursor %q does not belong to this list; send next_cursor unchanged", text).With("field", "cursor")
+	at, err := strconv.ParseUint(p.Cursor, 10, 64)
+	if err != nil || at == 0 {
+		return 0, model.ForeignCursor(p.Cursor)
 	}
-	return place, nil
+	return at, nil
+}
+
+// Next returns the cursor of a position, "" for 0, the end of the list.
+func Next(position uint64) string {
+	if position == 0 {
+		return ""
+	}
+	return strconv.FormatUint(position, 10)
+}
+
+// Paginate returns a page of a whole list, and the cursor of the next one: the name of the page's
+// last element.
+func Paginate[T any](p Page, all []T, name func(*T) string) (page []T, next string, err error) {
+	if p.Cursor != "" {
+		at := slices.IndexFunc(all, func(one T) bool { return name(&one) == p.Cursor })
+		if at < 0 {
+			return nil, "", model.ForeignCursor(p.Cursor)
+		}
+		all = all[at+1:]
+	}
+	page, next = model.FirstPage(all, p.Limit, name)
+	return page, next, nil
 }

@@ -1,7 +1,6 @@
 package httpapi
 
 import (
-	_ "embed" // for the OpenAPI document
 	"maps"
 	"net/http"
 	"slices"
@@ -12,73 +11,6 @@ import (
 	"github.com/sluice-io/sluice/internal/httpapi/httpkit"
 	"github.com/sluice-io/sluice/pkg/sluice"
 )
-
-//go:embed openapi.yaml
-var openapiDocument []byte
-
-func (s *Server) openapi(c echo.Context) error {
-	return c.Blob(http.StatusOK, "application/yaml", openapiDocument)
-}
-
-// healthz reports that the process responds.
-func (s *Server) healthz(c echo.Context) error {
-	return c.JSON(http.StatusOK, map[string]bool{"ok": true})
-}
-
-// readiness is the body of /readyz. A full store can still be administered, so the server is ready.
-type readiness struct {
-	OK      bool                `json:"ok"`
-	Storage sluice.StorageLevel `json:"storage"`
-	Problem string              `json:"problem,omitempty"` // problem of the store, and its remedy
-}
-
-// readyz reports whether requests can be served: NATS and JetStream respond, and the disk accepts
-// writes.
-func (s *Server) readyz(c echo.Context) error {
-	if err := s.opts.Ready(c.Request().Context()); err != nil {
-		return err
-	}
-	is := readiness{OK: true, Storage: s.storageLevel()}
-	if s.opts.Problem != nil {
-		is.Problem = s.opts.Problem()
-	}
-	return c.JSON(http.StatusOK, is)
-}
-
-func (s *Server) jwks(c echo.Context) error {
-	set, err := s.opts.JWKS(c.Request().Context())
-	if err != nil {
-		return err
-	}
-	c.Response().Header().Set(echo.HeaderCacheControl, "public, max-age=300")
-	return c.Blob(http.StatusOK, "application/jwk-set+json", set)
-}
-
-// storage returns the storage usage.
-func (s *Server) storage(c echo.Context) error {
-	storage, err := s.opts.Storage(c.Request().Context())
-	if err != nil {
-		return err
-	}
-	return c.JSON(http.StatusOK, storage)
-}
-
-// verifyStorage starts a verification of the store, and returns its progress.
-func (s *Server) verifyStorage(c echo.Context) error {
-	state, err := s.opts.Verify(c.Request().Context())
-	if err != nil {
-		return err
-	}
-	return c.JSON(http.StatusAccepted, state)
-}
-
-// forgetDamage acknowledges the damage that was found.
-func (s *Server) forgetDamage(c echo.Context) error {
-	if err := s.opts.ForgetDamage(c.Request().Context()); err != nil {
-		return err
-	}
-	return c.NoContent(http.StatusNoContent)
-}
 
 // wireVersion is the version of the API's paths and bodies.
 const wireVersion = "v1"

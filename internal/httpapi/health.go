@@ -1,0 +1,34 @@
+package httpapi
+
+import (
+	"net/http"
+
+	"github.com/labstack/echo/v4"
+
+	"github.com/sluice-io/sluice/pkg/sluice"
+)
+
+// healthz reports that the process responds.
+func (s *Server) healthz(c echo.Context) error {
+	return c.JSON(http.StatusOK, map[string]bool{"ok": true})
+}
+
+// readiness is the body of /readyz. A full store can still be administered, so the server is ready.
+type readiness struct {
+	OK      bool                `json:"ok"`
+	Storage sluice.StorageLevel `json:"storage"`
+	Problem string              `json:"problem,omitempty"` // problem of the store, and its remedy
+}
+
+// readyz reports whether requests can be served: NATS and JetStream respond, and the disk accepts
+// writes.
+func (s *Server) readyz(c echo.Context) error {
+	if err := s.opts.Ready(c.Request().Context()); err != nil {
+		return err
+	}
+	is := readiness{OK: true, Storage: s.storageLevel()}
+	if s.opts.Problem != nil {
+		is.Problem = s.opts.Problem()
+	}
+	return c.JSON(http.StatusOK, is)
+}

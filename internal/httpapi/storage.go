@@ -1,0 +1,33 @@
+package httpapi
+
+import (
+	"net/http"
+
+	"github.com/labstack/echo/v4"
+)
+
+// storage returns the storage usage.
+func (s *Server) storage(c echo.Context) error {
+	storage, err := s.opts.Storage(c.Request().Context())
+	if err != nil {
+		return err
+	}
+	return c.JSON(http.StatusOK, storage)
+}
+
+// verifyStorage starts a verification of the store, and returns its progress.
+func (s *Server) verifyStorage(c echo.Context) error {
+	state, err := s.opts.Verify(c.Request().Context())
+	if err != nil {
+		return err
+	}
+	return c.JSON(http.StatusAccepted, state)
+}
+
+// forgetDamage acknowledges the damage that was found.
+func (s *Server) forgetDamage(c echo.Context) error {
+	if err := s.opts.ForgetDamage(c.Request().Context()); err != nil {
+		return err
+	}
+	return c.NoContent(http.StatusNoContent)
+}
