@@ -48,6 +48,7 @@ func plain() map[string]bars {
 		"internal/schedule/delayed":     strict,
 		"internal/schedule/action":      strict,
 		"internal/schedule/appointment": strict,
+		"internal/filter":               strict,
 		"internal/httpapi/openapi.yaml": strict,
 	}
 }

@@ -5,22 +5,22 @@ import (
 	"time"
 )
 
-// fullAccounts is how many accounts there are before those are looked for that nobody needs.
+// fullAccounts is the number of accounts that triggers a sweep of unused ones.
 const fullAccounts = 1024
 
-// saved is for how many seconds an account saves up what may be spent. It is short, because what one payer spends at
-// once keeps a processor from the others.
+// saved is for how many seconds an account can save credit. It is short, because a burst of one
+// payer keeps a processor from the others.
 const saved = 0.1
 
-// accounts are what the payers have left. An evaluation begins when there is something left, and is charged when its
-// cost is known: an account can be overdrawn by what was evaluated at once.
+// accounts are the payers' remaining credits. An evaluation begins when there is credit left, and
+// is charged when its cost is known: concurrent evaluations can overdraw an account.
 type accounts struct {
 	rates      Rates
 	principals map[string]*account
 	namespaces map[string]*account
 }
 
-// account is a bucket that holds what may be spent in a tenth of a second.
+// account is a bucket that holds the credit of a tenth of a second.
 type account struct {
 	left float64
 	at   time.Time
@@ -30,7 +30,7 @@ func newAccounts(rates Rates) *accounts {
 	return &accounts{rates: rates, principals: map[string]*account{}, namespaces: map[string]*account{}}
 }
 
-// owes returns after how long the payer may have something evaluated; 0: now.
+// owes returns how long the payer has to wait for an evaluation; 0: it need not.
 func (s *accounts) owes(p Payer, now time.Time) time.Duration {
 	wait := owes(s.namespaces[p.Namespace], s.rates.Namespace, now)
 	if p.Principal != "" {
@@ -39,7 +39,7 @@ func (s *accounts) owes(p Payer, now time.Time) time.Duration {
 	return wait
 }
 
-// charge enters what an evaluation cost.
+// charge charges the cost of an evaluation.
 func (s *accounts) charge(p Payer, cost int, now time.Time) {
 	charge(s.namespaces, p.Namespace, s.rates.Namespace, cost, now)
 	if p.Principal != "" {
@@ -48,7 +48,7 @@ func (s *accounts) charge(p Payer, cost int, now time.Time) {
 }
 
 func owes(a *account, rate int, now time.Time) time.Duration {
-	if a == nil { // as where there is no rate
+	if a == nil { // as without a rate
 		return 0
 	}
 	left := a.leftAt(rate, now)
@@ -73,15 +73,15 @@ func charge(all map[string]*account, name string, rate, cost int, now time.Time)
 	a.left, a.at = a.leftAt(rate, now)-float64(cost), now
 }
 
-// leftAt returns what is left at a time.
+// leftAt returns the credit at a time.
 func (a *account) leftAt(rate int, now time.Time) float64 {
 	return min(most(rate), a.left+max(0, now.Sub(a.at).Seconds())*float64(rate))
 }
 
-// most returns what a full account holds.
+// most returns the capacity of an account.
 func most(rate int) float64 { return saved * float64(rate) }
 
-// sweep forgets accounts that are full: new ones are no different.
+// sweep forgets full accounts: they equal new ones.
 func sweep(all map[string]*account, rate int, now time.Time) {
 	for name, a := range all {
 		if a.leftAt(rate, now) >= most(rate) {

@@ -19,16 +19,16 @@ import (
 const (
 	root = "event" // the only variable
 
-	// costLimit bounds one evaluation (see meter): a comparison costs about 1, a look at every
+	// costLimit limits one evaluation (see meter): a comparison costs about 1, a look at every
 	// element of a list as much as the list is long.
 	costLimit = 100_000
 
-	// LiveLimit bounds one evaluation for those who look at every event as it comes (see CompileLive): there may be thousands of
-	// them. It is about a millisecond.
+	// LiveLimit limits one evaluation for readers of live events (see CompileLive): there may be
+	// thousands of them. It is about a millisecond.
 	LiveLimit = 10_000
 
 	maxNesting = 12  // lists, maps and macros within each other
-	maxMessage = 500 // characters of what CEL says of an error, which may repeat data or types
+	maxMessage = 500 // characters of a CEL error, which may repeat data or types
 )
 
 // expression is a compiled CEL expression.
@@ -36,15 +36,15 @@ type expression struct {
 	text    string
 	program cel.Program
 	data    bool // it may look at the event's data
-	most    int  // that an evaluation may cost
+	most    int  // maximum cost of an evaluation
 	spent   atomic.Uint64
 }
 
-// compile returns the expression. Code InvalidRequest, with the position, if it is not CEL,
-// cannot yield a bool, or would be too dear to check or, whatever the event, to evaluate.
+// compile returns the expression. Code InvalidRequest, with the position, if it is not CEL, cannot
+// yield a bool, or would be too expensive to check or, on any event, to evaluate.
 func compile(text string) (*expression, error) { return compileWithin(text, costLimit) }
 
-// compileWithin is compile, with another bound of what an evaluation costs.
+// compileWithin is compile with another cost limit.
 func compileWithin(text string, most int) (*expression, error) {
 	env, err := environment()
 	if err != nil {
@@ -67,7 +67,7 @@ func compileWithin(text string, most int) (*expression, error) {
 	return x, err
 }
 
-// plan returns the expression that was checked, ready to be evaluated.
+// plan returns a checked expression, ready for evaluation.
 func plan(env *cel.Env, checked *cel.Ast) (*expression, error) {
 	whole := checked.NativeRep().Expr()
 	program, err := env.Program(checked, cel.EvalOptions(cel.OptOptimize), cel.CustomDecoratorV2(metered(env, rangesOf(whole))))
@@ -102,7 +102,7 @@ func check(env *cel.Env, text string) (*cel.Ast, error) {
 	return checked, firstOf(issues)
 }
 
-// firstOf returns what is wrong with the expression first, and where.
+// firstOf returns the expression's first error and its position.
 func firstOf(issues *cel.Issues) error {
 	problems := issues.Errors()
 	if len(problems) == 0 {
@@ -112,8 +112,8 @@ func firstOf(issues *cel.Issues) error {
 	return sluice.Errorf(sluice.InvalidRequest, "filter.cel: line %d, column %d: %.*s", at.Line(), at.Column()+1, maxMessage, says)
 }
 
-// simple returns an error if finding out the expression's type could take long: a type grows
-// with every list, map or macro around it, and doubles with every map that has it as key.
+// simple returns an error if inferring the expression's type could take long: a type grows with
+// every list, map or macro around it, and doubles with every map that has it as key.
 func simple(e ast.Expr, deeper int) error {
 	if slices.Contains([]ast.ExprKind{ast.ListKind, ast.MapKind, ast.ComprehensionKind}, e.Kind()) {
 		deeper--
@@ -159,8 +159,8 @@ func children(e ast.Expr) []ast.Expr {
 	return nil
 }
 
-// readsData reports whether the expression could look at event.data: everything that is not
-// event.<another attribute> could.
+// readsData reports whether the expression could read event.data: everything except event.<another
+// attribute> could.
 func readsData(whole ast.Expr) bool {
 	harmless, uses := 0, 0
 	ast.PostOrderVisit(whole, ast.NewExprVisitor(func(e ast.Expr) {
@@ -176,15 +176,15 @@ func readsData(whole ast.Expr) bool {
 
 func isEvent(e ast.Expr) bool { return e.Kind() == ast.IdentKind && e.AsIdent() == root }
 
-// errExhausted is in every error that says that an evaluation cost more than it may.
+// errExhausted is in every error of an evaluation that exceeded its cost limit.
 var errExhausted = errors.New("cost limit exceeded")
 
-// Exhausted reports whether an error of Match says that the expression costs more on the event than it may.
+// Exhausted reports whether an error of Match says that the expression exceeded its cost limit on
+// the event.
 func Exhausted(err error) bool { return errors.Is(err, errExhausted) }
 
-// within evaluates the expression, and returns what that has cost: more than most if it was ended. A field that is
-// missing or of another type than the expression takes it for is no match (C19); an error is everything else that
-// went wrong.
+// within evaluates the expression, and returns the cost: more than most if it was aborted. A
+// missing field, or one of an unexpected type, is no match (C19); all other failures are errors.
 func (x *expression) within(e *sluice.Event, p *Parsed, most int) (ok bool, cost int, err error) {
 	m := &meter{left: most}
 	ok, err = x.evaluate(e, p, m)
@@ -203,7 +203,7 @@ func (x *expression) within(e *sluice.Event, p *Parsed, most int) (ok bool, cost
 // exhausted is an error for which Exhausted is true.
 type exhausted struct{ error }
 
-// Unwrap returns the error itself, and what it is.
+// Unwrap returns the error itself and errExhausted.
 func (e exhausted) Unwrap() []error { return []error{e.error, errExhausted} }
 
 func (x *expression) evaluate(e *sluice.Event, p *Parsed, m *meter) (bool, error) {
@@ -217,7 +217,7 @@ func (x *expression) evaluate(e *sluice.Event, p *Parsed, m *meter) (bool, error
 	return false, fmt.Errorf("filter.cel: %.*s", maxMessage, err)
 }
 
-// unknownSizes makes estimates of cost that hold for every event.
+// unknownSizes makes cost estimates that hold for every event.
 type unknownSizes struct{}
 
 func (unknownSizes) EstimateSize(checker.AstNode) *checker.SizeEstimate { return nil }
@@ -226,8 +226,8 @@ func (unknownSizes) EstimateCallCost(string, string, *checker.AstNode, []checker
 	return nil
 }
 
-// missing reports whether the error says that a field is not there or of another type. CEL has
-// no codes for that; a test holds the texts to what they are.
+// missing reports whether the error says that a field is missing or of another type. CEL has no
+// codes for that; a test checks the texts.
 func missing(err error) bool {
 	e, ok := errors.AsType[*types.Err](err)
 	if !ok {
@@ -239,8 +239,8 @@ func missing(err error) bool {
 	}, func(start string) bool { return strings.HasPrefix(text, start) })
 }
 
-// attributes returns the event as the expression sees it: the CloudEvents attributes,
-// extensions at the top and in "extensions", and the data if it is JSON.
+// attributes returns the event as the expression sees it: the CloudEvents attributes, extensions at
+// the top and in "extensions", and the data if it is JSON.
 func (x *expression) attributes(e *sluice.Event, p *Parsed) map[string]any {
 	m := make(map[string]any, 10+len(e.Extensions))
 	for name, value := range e.Extensions {

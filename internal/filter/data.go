@@ -19,8 +19,8 @@ func topLevel(e *sluice.Event) map[string]json.RawMessage {
 	return fields
 }
 
-// scalar returns a string's value, or a number or bool as JSON writes it. Nothing else has a
-// form that can be compared (S2-66…69).
+// scalar returns a string's value, or a number or bool as JSON writes it. Other values have no
+// comparable form (S2-66…69).
 func scalar(raw json.RawMessage) (string, bool) {
 	if len(raw) == 0 {
 		return "", false
@@ -36,8 +36,8 @@ func scalar(raw json.RawMessage) (string, bool) {
 	return string(raw), true
 }
 
-// decode returns the data's JSON value with integers as such, so that they keep their digits
-// and can be counted with.
+// decode returns the data's JSON value with integers as such, so that they keep their digits and
+// support arithmetic.
 func decode(e *sluice.Event) (any, bool) {
 	if !e.IsJSON() {
 		return nil, false
@@ -79,7 +79,7 @@ func number(s string) any {
 	}
 	f, err := strconv.ParseFloat(s, 64)
 	if err != nil {
-		return s // too large for a number: what is left are its digits
+		return s // too large for a number: only its digits remain
 	}
 	return f
 }

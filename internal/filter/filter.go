@@ -19,23 +19,23 @@ type Matcher struct {
 	static Labels      // nil: none
 }
 
-// Labels returns the labels of an event that its type has and the event need not bring; nobody
-// changes them.
+// Labels returns the labels of an event's type, which the event need not have itself; they are
+// read-only.
 type Labels func(e *sluice.Event) map[string]string
 
 // Compile returns the filter's matcher. Code InvalidRequest, with line and column, if the CEL
-// expression is none or cannot yield a bool.
+// expression is invalid or cannot yield a bool.
 func Compile(f sluice.Filter) (*Matcher, error) { return CompileWith(f, nil) }
 
-// CompileWith is Compile for a filter that knows the labels of types too; an event's own win. They are
-// asked for only where the filter has a label that is no attribute of the event.
+// CompileWith is Compile for a filter with the labels of types; an event's own labels win. They are
+// looked up only if the filter has a label that is no attribute of the event.
 func CompileWith(f sluice.Filter, labels Labels) (*Matcher, error) {
 	return compileFilter(f, labels, costLimit)
 }
 
-// CompileLive is CompileWith for somebody who looks at events as they come, or at many at once, and of whom there may
-// be many: an expression may cost LiveLimit for each event, a tenth of what a subscription's may. Match returns code
-// Unprocessable if it costs more.
+// CompileLive is CompileWith for readers of live events or of many events at once, of which there
+// may be many: an expression may cost LiveLimit for each event, a tenth of a subscription's limit.
+// Match returns code Unprocessable if it costs more.
 func CompileLive(f sluice.Filter, labels Labels) (*Matcher, error) {
 	return compileFilter(f, labels, LiveLimit)
 }
@@ -52,7 +52,7 @@ func compileFilter(f sluice.Filter, labels Labels, most int) (*Matcher, error) {
 	return m, nil
 }
 
-// Spent returns what the expression has cost until now, in the unit of LiveLimit.
+// Spent returns the total cost of the expression, in the unit of LiveLimit.
 func (m *Matcher) Spent() uint64 {
 	if m.cel == nil {
 		return 0
@@ -60,12 +60,12 @@ func (m *Matcher) Spent() uint64 {
 	return m.cel.spent.Load()
 }
 
-// Match reports whether the filter lets the event through. An error means that nobody can
-// tell: the CEL expression failed for another reason than a field that is missing or of
-// another type, such as a division by zero or too much work.
+// Match reports whether the event passes the filter. An error means that the result is unknown: the
+// CEL expression failed for another reason than a field that is missing or of another type, such as
+// a division by zero or too much work.
 func (m *Matcher) Match(e *sluice.Event) (bool, error) { return m.MatchParsed(e, nil) }
 
-// MatchParsed is Match for an event that several filters look at.
+// MatchParsed is Match for an event with several filters.
 func (m *Matcher) MatchParsed(e *sluice.Event, p *Parsed) (bool, error) {
 	ok := m.rest(e, p)
 	if !ok || m.cel == nil {
@@ -129,7 +129,7 @@ func (m *Matcher) labelled(e *sluice.Event, p *Parsed) bool {
 	return true
 }
 
-// otherLabels returns what finds a label of the event that is no extension attribute.
+// otherLabels returns a lookup of the event's labels that are no extension attributes.
 func (m *Matcher) otherLabels(e *sluice.Event, p *Parsed) func(name string) (string, bool) {
 	fields := p.topLevel(e)
 	var static map[string]string
@@ -145,8 +145,9 @@ func (m *Matcher) otherLabels(e *sluice.Event, p *Parsed) func(name string) (str
 	}
 }
 
-// LabelsOf returns what finds a label of an event as a filter does: among the extension attributes first, then
-// among the data's top-level scalars, which are decoded only if they are needed, and then among those of the type.
+// LabelsOf returns a filter's lookup of an event's labels: among the extension attributes first,
+// then among the data's top-level scalars, which are decoded only if they are needed, and then
+// among those of the type.
 func LabelsOf(e *sluice.Event, static Labels) func(name string) (string, bool) {
 	m := Matcher{static: static}
 	others := sync.OnceValue(func() func(string) (string, bool) { return m.otherLabels(e, nil) })

@@ -8,8 +8,9 @@ import (
 	"github.com/sluice-io/sluice/pkg/sluice"
 )
 
-// Parsed is what filters have read of the data of one event, which several of them look at: it is read once as long as
-// somebody has looked lately, and takes no memory after that. Its zero value is ready; it may be used at once; nil shares nothing.
+// Parsed caches the decoded data of one event for several filters: it is decoded once while it is
+// in use, and takes no memory after that. Its zero value is ready; it is safe for concurrent use;
+// nil shares nothing.
 type Parsed struct {
 	mu     sync.Mutex
 	fields weak.Pointer[fields]
@@ -19,12 +20,12 @@ type Parsed struct {
 type (
 	fields struct{ of map[string]json.RawMessage } // nil: the data is no JSON object
 	value  struct {
-		of any // what expressions see
+		of any // the expressions' view
 		ok bool
 	}
 )
 
-// topLevel is the function of this name, for several filters. Nobody changes what it returns.
+// topLevel is the function of this name, cached for several filters. The result is read-only.
 func (p *Parsed) topLevel(e *sluice.Event) map[string]json.RawMessage {
 	if p == nil {
 		return topLevel(e)
@@ -39,7 +40,7 @@ func (p *Parsed) topLevel(e *sluice.Event) map[string]json.RawMessage {
 	return f.of
 }
 
-// decode is the function of this name, for several filters. Nobody changes what it returns.
+// decode is the function of this name, cached for several filters. The result is read-only.
 func (p *Parsed) decode(e *sluice.Event) (any, bool) {
 	if p == nil {
 		return decode(e)
@@ -55,7 +56,7 @@ func (p *Parsed) decode(e *sluice.Event) (any, bool) {
 	return v.of, v.ok
 }
 
-// decoded reports whether the value of the data is at hand.
+// decoded reports whether the decoded data is cached.
 func (p *Parsed) decoded() bool {
 	p.mu.Lock()
 	defer p.mu.Unlock()

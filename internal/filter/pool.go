@@ -11,34 +11,35 @@ import (
 )
 
 const (
-	// quickCost is what Pool.Match spends on an expression before it leaves it to Ask: about as much time as handing
-	// the event to its subscription takes.
+	// quickCost is the limit of Pool.Match for an expression before it leaves it to Ask: about as
+	// much time as handing the event to its subscription takes.
 	quickCost = 100
 
-	// dataUnit is how many bytes of JSON cost as much to read as a step of an expression.
+	// dataUnit is the number of JSON bytes that cost as much to read as a step of an expression.
 	dataUnit = 20
 
-	// exhaustedCost is what a payer is charged for each answer that an allowance is exhausted, also where that is known
-	// already: the dead letter or the suspension that follows, with records, system events and log lines, takes about as
-	// much time as so many steps. It spreads the work that 400 equal filters cause with one event.
+	// exhaustedCost is a payer's charge for each answer that a cost limit is exceeded, also if that
+	// is known already: the following dead letter or suspension, with records, system events and
+	// log lines, takes about as much time as this many steps. It spreads the work that 400 equal
+	// filters cause with one event.
 	exhaustedCost = 20_000
 
-	// quickData is how large the data is that Pool.Match reads for an expression.
+	// quickData is the maximum size of data that Pool.Match reads for an expression.
 	quickData = quickCost * dataUnit
 )
 
 // Payer is the account that evaluations are charged to.
 type Payer struct {
-	Principal string // "": the operator, who has no bound but the namespace's
+	Principal string // "": the operator, limited only by the namespace's rate
 	Namespace string
 }
 
-// Rates bound what evaluations may cost a second, in the unit of LiveLimit; 0: no bound. About four million are a
-// second of one processor.
+// Rates limit the cost of evaluations per second, in the unit of LiveLimit; 0: no limit. About four
+// million are a second of one processor.
 type Rates struct{ Principal, Namespace int }
 
-// Pool evaluates dear expressions for many subscriptions: a few at a time, in turn by payer, each payer within the
-// rates. Its methods may be called at once.
+// Pool evaluates expensive expressions for many subscriptions: a few at a time, round-robin by
+// payer, each payer within the rates. It is safe for concurrent use.
 type Pool struct {
 	seen *seen
 
@@ -46,19 +47,19 @@ type Pool struct {
 	idle     int // evaluators that may be started
 	accounts *accounts
 	lines    map[Payer]*line
-	turns    []*line // those that have asks, in turn
+	turns    []*line // those with waiting asks, in turn
 	timer    *time.Timer
 }
 
-// line is what waits of one payer, in order.
+// line is the waiting asks of one payer, in order.
 type line struct {
 	payer Payer
 	asks  []*ask
 }
 
-// ask is one evaluation that somebody waits for.
+// ask is one requested evaluation.
 type ask struct {
-	ctx   context.Context //nolint:containedctx // it says whether somebody still waits
+	ctx   context.Context //nolint:containedctx // done if the answer is not needed any more
 	match *Matcher
 	event *sluice.Event
 	done  func(ok bool, err error)
@@ -72,8 +73,9 @@ func NewPool(rates Rates) *Pool {
 	}
 }
 
-// Match is Matcher.Match for a filter that is cheap to evaluate on the event, or was evaluated on it lately within its
-// allowance. Otherwise known is false, and Ask tells. What it spends is charged to nobody.
+// Match is Matcher.Match for a filter that is cheap to evaluate on the event, or was recently
+// evaluated on it within its limit. Otherwise known is false; use Ask then. Its cost is not
+// charged.
 func (p *Pool) Match(m *Matcher, e *sluice.Event) (ok, known bool, err error) {
 	if m.cel == nil && len(m.filter.Labels) == 0 {
 		return m.rest(e, nil), true, nil
@@ -86,7 +88,7 @@ func (p *Pool) Match(m *Matcher, e *sluice.Event) (ok, known bool, err error) {
 		return true, true, nil
 	}
 	if v := s.lookUp(m.cel); v != nil {
-		if Exhausted(v.err) { // what follows from it is paid for
+		if Exhausted(v.err) { // its consequences are charged
 			return false, false, nil
 		}
 		return v.ok, true, v.err
@@ -94,7 +96,8 @@ func (p *Pool) Match(m *Matcher, e *sluice.Event) (ok, known bool, err error) {
 	return m.cel.quick(e, &s.parsed)
 }
 
-// Quick is Match without what others have evaluated, for somebody who has read the event's data. Pool.Wait tells what it does not.
+// Quick is Match without results of other filters, for a caller that has read the event's data. Use
+// Pool.Wait if known is false.
 func (m *Matcher) Quick(e *sluice.Event, p *Parsed) (ok, known bool, err error) {
 	if ok = m.rest(e, p); !ok || m.cel == nil {
 		return ok, true, nil
@@ -114,8 +117,9 @@ func (x *expression) quick(e *sluice.Event, p *Parsed) (ok, known bool, err erro
 	return ok, true, err
 }
 
-// Ask evaluates a filter on an event when the payer's turn comes and it has paid for what came before. It returns at
-// once; done is called once, from another goroutine, unless ctx is done before. The event must not change until then.
+// Ask evaluates a filter on an event when the payer's turn comes and its earlier costs are paid. It
+// returns at once; done is called once, from another goroutine, unless ctx ends before. The event
+// must not change until then.
 func (p *Pool) Ask(ctx context.Context, payer Payer, m *Matcher, e *sluice.Event, done func(ok bool, err error)) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -129,7 +133,7 @@ func (p *Pool) Ask(ctx context.Context, payer Payer, m *Matcher, e *sluice.Event
 	p.employ()
 }
 
-// Wait is Ask for somebody who waits for the answer until ctx is done; known says whether it came.
+// Wait is Ask for a caller that waits for the answer until ctx is done; known says whether it came.
 func (p *Pool) Wait(ctx context.Context, payer Payer, m *Matcher, e *sluice.Event) (ok, known bool, err error) {
 	if ok, known, err = p.Match(m, e); known {
 		return ok, known, err
@@ -144,14 +148,14 @@ func (p *Pool) Wait(ctx context.Context, payer Payer, m *Matcher, e *sluice.Even
 	}
 }
 
-// Verdict is what Matcher.Match returned.
+// Verdict is a result of Matcher.Match.
 type Verdict struct {
 	OK  bool
 	Err error
 }
 
-// employ starts evaluators while there is something that may be evaluated now, and else sets the timer to when there
-// is. The caller holds mu.
+// employ starts evaluators while evaluations may start now, and else sets the timer to the next
+// one. The caller holds mu.
 func (p *Pool) employ() {
 	for p.idle > 0 {
 		payer, a, wait := p.next(time.Now())
@@ -178,12 +182,12 @@ func (p *Pool) lookAfter(wait time.Duration) {
 	}
 }
 
-// work evaluates until nothing may be evaluated.
+// work evaluates until no evaluation may start.
 func (p *Pool) work(payer Payer, a *ask) {
 	for a != nil {
 		v, cost := p.seen.judge(a.match, a.event)
 		p.mu.Lock()
-		p.accounts.charge(payer, cost, time.Now()) // before anybody who hears of it asks again
+		p.accounts.charge(payer, cost, time.Now()) // before the answer can cause another ask
 		p.mu.Unlock()
 		a.done(v.OK, v.Err)
 		p.mu.Lock()
@@ -197,8 +201,8 @@ func (p *Pool) work(payer Payer, a *ask) {
 	}
 }
 
-// next takes the next evaluation that its payer may have now, in turn by payer. If there is none, wait says when to
-// look again. The caller holds mu.
+// next takes the next evaluation that its payer can afford now, round-robin by payer. If there is
+// none, wait is the time until the next. The caller holds mu.
 func (p *Pool) next(now time.Time) (payer Payer, a *ask, wait time.Duration) {
 	for range len(p.turns) {
 		l := p.turns[0]
@@ -218,8 +222,9 @@ func (p *Pool) next(now time.Time) (payer Payer, a *ask, wait time.Duration) {
 	return Payer{}, nil, wait
 }
 
-// first takes the line's first evaluation whose caller still waits, or says how long its payer has to wait for it.
-// What is known already costs nothing and waits for nothing, unless it is that an allowance is exhausted.
+// first takes the line's first evaluation with a waiting caller, or returns how long its payer has
+// to wait for it. A known result costs nothing and waits for nothing, unless it is that a cost
+// limit is exceeded.
 func (p *Pool) first(l *line, now time.Time) (a *ask, owes time.Duration) {
 	for len(l.asks) > 0 && l.asks[0].ctx.Err() != nil {
 		l.drop()

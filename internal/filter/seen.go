@@ -6,14 +6,14 @@ import (
 	"github.com/sluice-io/sluice/pkg/sluice"
 )
 
-// Of so many events, and so many expressions for each, is remembered what came of them.
+// Sizes of the cache: events, and expressions for each.
 const (
 	seenEvents   = 512
 	seenVerdicts = 64
 )
 
-// seen is what was found out about the last events, which many subscriptions look at: what filters have read of their
-// data, and what dear expressions yield. Equal expressions are evaluated once for an event.
+// seen caches results of recent events, which many subscriptions filter: their decoded data, and
+// the results of expensive expressions. Equal expressions are evaluated once for an event.
 type seen struct {
 	mu     sync.Mutex
 	events map[eventKey]*seenEvent
@@ -21,7 +21,7 @@ type seen struct {
 	place  int
 }
 
-// eventKey tells stored events apart, also when a log was deleted and made again.
+// eventKey identifies stored events, also across a log that was deleted and created anew.
 type eventKey struct {
 	namespace, id string
 	seq           uint64
@@ -40,7 +40,7 @@ type verdictKey struct {
 	most int
 }
 
-// verdict is what an expression yields. once guards the rest.
+// verdict is the result of an expression. once guards the rest.
 type verdict struct {
 	once sync.Once
 	done chan struct{} // closed when it is known
@@ -52,7 +52,7 @@ func newSeen() *seen {
 	return &seen{events: map[eventKey]*seenEvent{}, order: make([]eventKey, seenEvents)}
 }
 
-// of returns what is known of an event.
+// of returns an event's cached results.
 func (s *seen) of(e *sluice.Event) *seenEvent {
 	if e.Seq == 0 { // it is not stored
 		return &seenEvent{}
@@ -70,8 +70,8 @@ func (s *seen) of(e *sluice.Event) *seenEvent {
 	return known
 }
 
-// judge returns what a filter that has an expression says of an event, and what is charged for that: nothing if an equal
-// one was evaluated before, and exhaustedCost on top of it where the allowance is exhausted.
+// judge returns the verdict of a filter with an expression on an event, and its charge: nothing if
+// an equal one was evaluated before, plus exhaustedCost if the cost limit is exceeded.
 func (s *seen) judge(m *Matcher, e *sluice.Event) (v Verdict, cost int) {
 	known := s.of(e)
 	if !m.rest(e, &known.parsed) {
@@ -91,7 +91,7 @@ func (s *seen) judge(m *Matcher, e *sluice.Event) (v Verdict, cost int) {
 	return Verdict{found.ok, found.err}, cost
 }
 
-// enter returns where the verdict of an expression is kept.
+// enter returns the cache entry for the verdict of an expression.
 func (s *seenEvent) enter(x *expression) *verdict {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -110,7 +110,7 @@ func (s *seenEvent) enter(x *expression) *verdict {
 	return v
 }
 
-// lookUp returns what an expression yields, nil if that is not known.
+// lookUp returns the verdict of an expression, nil if it is unknown.
 func (s *seenEvent) lookUp(x *expression) *verdict {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -126,7 +126,7 @@ func (s *seenEvent) lookUp(x *expression) *verdict {
 	}
 }
 
-// knows reports whether an evaluation was made already for an equal expression, within its allowance.
+// knows reports whether an equal expression was evaluated already, within its limit.
 func (s *seen) knows(a *ask) bool {
 	if a.match.cel == nil {
 		return false
@@ -135,7 +135,8 @@ func (s *seen) knows(a *ask) bool {
 	return v != nil && !Exhausted(v.err)
 }
 
-// reading returns what it costs to read the data that the expression looks at; nothing if it is read already.
+// reading returns the cost of decoding the data that the expression reads; nothing if it is decoded
+// already.
 func (x *expression) reading(e *sluice.Event, p *Parsed) int {
 	if !x.data || p.decoded() {
 		return 0

@@ -18,12 +18,12 @@ import (
 	"cel.dev/cel-go/interpreter"
 )
 
-// An evaluation has a meter, which every step of it costs something. CEL has a limit of its
-// own, but takes most steps for equally dear, whatever they are done with, notices what was too
-// dear when it is done, and is slow at counting. Here strings cost by their length wherever one
-// is handed out, comparisons by what they have to look at, lists that are joined by their
-// length, and regular expressions by the size of their program and of the text; and it is paid
-// before it is done.
+// An evaluation has a meter, which every step charges. CEL has a limit of its own, but it prices
+// most steps equally regardless of their operands, detects an expensive step only after it is done,
+// and is slow at counting. Here strings cost by their length wherever one is handed out,
+// comparisons by the values that they look at, lists that are joined by their length, and regular
+// expressions by the size of their program and of the text; and a step is charged before it is
+// done.
 
 const (
 	// allowance names the *meter among the variables; no expression can say it.
@@ -31,20 +31,20 @@ const (
 
 	stringUnit = 100 // bytes of a string that cost as much as a step
 	regexUnit  = 50  // instructions, for each byte of the text, that do
-	zoneCost   = 200 // steps that finding a time zone costs: event.time.getHours("Europe/Berlin")
-	regexBase  = 500 // steps that compiling a regular expression costs
-	regexByte  = 10  // and those of each of its bytes
+	zoneCost   = 200 // steps for finding a time zone: event.time.getHours("Europe/Berlin")
+	regexBase  = 500 // steps for compiling a regular expression
+	regexByte  = 10  // and for each of its bytes
 
-	// regexLimit bounds the size of a regular expression's program.
+	// regexLimit limits the size of a regular expression's program.
 	regexLimit = 1_000
 )
 
-// meter is what one evaluation may still cost.
+// meter is the remaining cost limit of one evaluation.
 type meter struct{ left int }
 
-// spend takes the cost of what comes next. If the evaluation cannot afford it, it ends in the
-// way in which CEL ends one: with a panic that Program.Eval makes an error of. A program's
-// constants are computed while it is planned, each on a meter of its own.
+// spend charges the cost of the next step. If the evaluation cannot afford it, it ends as CEL ends
+// one: with a panic that Program.Eval turns into an error. A program's constants are computed while
+// it is planned, each on a meter of its own.
 func spend(vars interpreter.Activation, cost int) {
 	m := meterOf(vars)
 	if m.left -= cost; m.left < 0 {
@@ -60,7 +60,7 @@ func meterOf(vars interpreter.Activation) *meter {
 	return &meter{left: costLimit}
 }
 
-// handling returns what a string costs whoever gets it: copying, comparing, searching.
+// handling returns the cost of a string for its receiver: copying, comparing, searching.
 func handling(v any) int {
 	switch v := v.(type) {
 	case string:
@@ -73,8 +73,8 @@ func handling(v any) int {
 	return 0
 }
 
-// extent returns how many values there are to look at in v, strings according to their length;
-// more than limit if it is more.
+// extent returns the number of values in v, strings according to their length; more than limit if
+// it is more.
 func extent(v ref.Val, limit int) int {
 	n := 1 + handling(v)
 	switch v := v.(type) {
@@ -101,11 +101,11 @@ func entries(v traits.Sizer) int {
 	if n, ok := v.Size().(types.Int); ok {
 		return int(n)
 	}
-	return math.MaxInt32 // more than can be counted
+	return math.MaxInt32 // beyond counting
 }
 
-// comparing returns what it costs to compare two values: no more than to look at the smaller,
-// however large the other is, and neither does finding it out.
+// comparing returns the cost of comparing two values: at most a look at the smaller, regardless of
+// the other's size, and so is computing it.
 func comparing(a, b ref.Val, limit int) int {
 	for most := 16; ; most *= 4 {
 		if n := min(extent(a, most), extent(b, most)); n <= most || most >= limit {
@@ -114,8 +114,8 @@ func comparing(a, b ref.Val, limit int) int {
 	}
 }
 
-// metered returns the decorator that puts the steps of a program on the meter. The ranges are
-// what macros go through, by their ids.
+// metered returns the decorator that puts the steps of a program on the meter. ranges are the ids
+// of the values that macros iterate over.
 func metered(env *cel.Env, ranges map[int64]bool) interpreter.InterpretableDecoratorV2 {
 	keys := interpreter.NewAttributeFactory(env.Container, env.CELTypeAdapter(), env.CELTypeProvider())
 	return func(i interpreter.InterpretableV2) (interpreter.InterpretableV2, error) {
@@ -135,8 +135,8 @@ func metered(env *cel.Env, ranges map[int64]bool) interpreter.InterpretableDecor
 	}
 }
 
-// rangesOf returns the ids of what the macros of an expression go through: of a field, the
-// variable's that it is one of, under which CEL plans it.
+// rangesOf returns the ids of the values that the macros of an expression iterate over: of a field,
+// the id of its variable, under which CEL plans it.
 func rangesOf(whole ast.Expr) map[int64]bool {
 	ids := map[int64]bool{}
 	ast.PostOrderVisit(whole, ast.NewExprVisitor(func(e ast.Expr) {
@@ -150,7 +150,7 @@ func rangesOf(whole ast.Expr) map[int64]bool {
 	return ids
 }
 
-// operand returns what a field or an element is selected of, or nil.
+// operand returns the value of which a field or an element is selected, or nil.
 func operand(e ast.Expr) ast.Expr {
 	switch {
 	case e.Kind() == ast.SelectKind:
@@ -161,7 +161,7 @@ func operand(e ast.Expr) ast.Expr {
 	return nil
 }
 
-// goingThrough returns what it costs to begin to go through v: the keys of a map are listed.
+// goingThrough returns the cost of starting an iteration over v: the keys of a map are listed.
 func goingThrough(v ref.Val) int {
 	if m, ok := v.(traits.Mapper); ok {
 		return entries(m)
@@ -193,7 +193,7 @@ type attribute struct {
 	interpreter.InterpretableAttribute
 
 	keys   interpreter.AttributeFactory
-	ranges bool // a macro goes through it
+	ranges bool // a macro iterates over it
 }
 
 func (a *attribute) AddQualifier(q interpreter.Qualifier) (interpreter.Attribute, error) {
@@ -221,7 +221,7 @@ func (a *attribute) Resolve(vars interpreter.Activation) (any, error) {
 	return v, err
 }
 
-// Qualify looks up in obj what is stored under the attribute's value.
+// Qualify looks up the attribute's value in obj.
 func (a *attribute) Qualify(vars interpreter.Activation, obj any) (any, error) {
 	key, err := a.key(vars)
 	if err != nil {
@@ -230,7 +230,7 @@ func (a *attribute) Qualify(vars interpreter.Activation, obj any) (any, error) {
 	return key.Qualify(vars, obj)
 }
 
-// QualifyIfPresent is Qualify for what may not be there.
+// QualifyIfPresent is Qualify for an optional value.
 func (a *attribute) QualifyIfPresent(vars interpreter.Activation, obj any, presenceOnly bool) (any, bool, error) {
 	key, err := a.key(vars)
 	if err != nil {
@@ -261,11 +261,11 @@ func (c *constructor) Eval(vars interpreter.Activation) ref.Val {
 	return c.Exec(interpreter.AsFrame(vars))
 }
 
-// call is a call of a function whose arguments were paid for when they were handed out.
+// call is a call of a function with arguments that were charged when they were handed out.
 type call struct {
 	interpreter.InterpretableCall
 
-	ranges bool // a macro goes through what it yields
+	ranges bool // a macro iterates over its result
 }
 
 func (c *call) Exec(frame *interpreter.ExecutionFrame) ref.Val {
@@ -287,7 +287,7 @@ func (c *call) Exec(frame *interpreter.ExecutionFrame) ref.Val {
 
 func (c *call) Eval(vars interpreter.Activation) ref.Val { return c.Exec(interpreter.AsFrame(vars)) }
 
-// binary is a call of a function of two values that says itself what it costs.
+// binary is a call of a function of two values with its own cost.
 type binary struct {
 	interpreter.InterpretableCall
 
@@ -358,7 +358,7 @@ func newMatch(c interpreter.InterpretableCall) (*match, error) {
 	return m, err
 }
 
-// Function returns a name that CEL does not know: it would compile the expression itself.
+// Function returns a name unknown to CEL, which would otherwise compile the expression itself.
 func (*match) Function() string { return "metered matches" }
 
 // OverloadID returns none, for the same reason.
@@ -388,8 +388,8 @@ type regex struct {
 	size int
 }
 
-// compileRegex returns the regular expression, or an error if it is none or its program would
-// be larger than regexLimit, which is found out before that is made.
+// compileRegex returns the regular expression, or an error if it is invalid or its program would be
+// larger than regexLimit, which is checked before compiling.
 func compileRegex(pattern string) (*regex, error) {
 	parsed, err := syntax.Parse(pattern, syntax.Perl)
 	if err != nil {
@@ -403,8 +403,8 @@ func compileRegex(pattern string) (*regex, error) {
 	return &regex{re, size}, err
 }
 
-// instructions returns how large the program of a regular expression is, about; more than
-// regexLimit if it is larger than that.
+// instructions returns the approximate size of a regular expression's program; more than regexLimit
+// if it is larger than that.
 func instructions(re *syntax.Regexp) int {
 	n := max(len(re.Sub), 1)
 	if re.Op == syntax.OpLiteral {
