@@ -49,6 +49,7 @@ func plain() map[string]bars {
 		"internal/schedule/action":      strict,
 		"internal/schedule/appointment": strict,
 		"internal/filter":               strict,
+		"internal/sysevent":             strict,
 		"internal/httpapi/openapi.yaml": strict,
 	}
 }

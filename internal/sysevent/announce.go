@@ -17,12 +17,12 @@ import (
 )
 
 const (
-	changeLimit  = 2 * time.Second  // what an announcement may add to a caller's request
+	changeLimit  = 2 * time.Second  // extra time that an announcement may add to a caller's request
 	publishLimit = 5 * time.Second  // of one announcement of the engine
-	lettersLimit = 20 * time.Second // of what is told of dead letters at once; others are handed them after 30
-	flushLimit   = 2 * time.Second  // for what is still queued when the server ends
-	sweepEvery   = time.Minute      // how long a change that a crash kept from being told waits
-	expiredEvery = time.Hour        // that events of a subscription that nobody serves left the log unseen
+	lettersLimit = 20 * time.Second // of one batch of dead letters; another process is handed them after 30
+	flushLimit   = 2 * time.Second  // for the queue when the server ends
+	sweepEvery   = time.Minute      // delay of a change that a crash left unannounced
+	expiredEvery = time.Hour        // between reports that events of a subscription without an owner expired
 	queueSize    = 1024
 )
 
@@ -35,37 +35,37 @@ type Publisher interface {
 // Marks returns the marks of unsafe producers.
 type Marks func(ctx context.Context) ([]sluice.Unsafe, error)
 
-// Options is what an announcer can do without.
+// Options are an announcer's optional dependencies and settings.
 type Options struct {
-	Log        *slog.Logger      // slog.DiscardHandler
-	Dropped    func(kind string) // told of every announcement that is lost
-	Outbox     Outbox            // nil: of what cannot be told at once nobody hears
+	Log        *slog.Logger      // default: slog.DiscardHandler
+	Dropped    func(kind string) // called for every lost announcement
+	Outbox     Outbox            // nil: failed announcements of changes are not retried
 	Namespaces Namespaces        // with Outbox; nil: the same
-	Marks      Marks             // with Outbox; nil: what a crash kept from being told of unsafe producers is not
-	Letters    Letters           // nil: nobody tells of dead letters
-	Known      Known             // nil: what may have been told before is told again
-	Sweep      time.Duration     // how often it is looked for changes that nobody told of; a minute
-	Queue      int               // announcements of the engine that wait; 1024
-	Every      time.Duration     // at most one subscription.throttled in this time for each subscription; a second
+	Marks      Marks             // with Outbox; nil: a crash may lose announcements of unsafe producers
+	Letters    Letters           // nil: dead letters are not announced
+	Known      Known             // nil: possible repetitions are published
+	Sweep      time.Duration     // interval of searches for unannounced changes; default: a minute
+	Queue      int               // waiting announcements of the engine; default: 1024
+	Every      time.Duration     // minimum interval of subscription.throttled for each subscription; default: a second
 }
 
-// Announcer publishes system events. Its methods may be called at once.
+// Announcer publishes system events. It is safe for concurrent use.
 type Announcer struct {
 	publisher Publisher
 	opts      Options
-	queue     chan announcement // full: what comes is dropped and counted
+	queue     chan announcement // if it is full, announcements are dropped and counted
 	throttled throttled
-	wake      chan struct{} // a change could not be told
+	wake      chan struct{} // a change's announcement failed
 
 	mu      sync.Mutex
-	later   map[string]struct{}  // subscriptions of which something could not be told
-	kept    []announcement       // of what is stored: they could not be told, or may not have been
+	later   map[string]struct{}  // subscriptions with failed announcements
+	kept    []announcement       // stored states with an announcement that failed, or may have
 	dropped int                  // since it was last logged
-	unsafe  map[string]time.Time // ids of what was told, or looked for, of unsafe producers, and when
-	expired map[string]time.Time // when events that nobody served expired, as last told, by subscription
+	unsafe  map[string]time.Time // ids of announced or checked events of unsafe producers, with the time
+	expired map[string]time.Time // time of the last report of expired events, by subscription
 }
 
-// announcement is a system event that is to be published.
+// announcement is a system event to be published.
 type announcement struct {
 	namespace string
 	path      sluice.Path
@@ -73,10 +73,10 @@ type announcement struct {
 	kind      string
 	at        time.Time // zero: now
 	data      any
-	stored    bool // and so is what it tells of: it is told until it is
+	stored    bool // its state is stored: it is retried until it succeeds
 }
 
-// New returns an announcer. Its Run has to run for what the engine tells to be published.
+// New returns an announcer. Its Run publishes the engine's announcements.
 func New(publisher Publisher, opts Options) *Announcer {
 	if opts.Log == nil {
 		opts.Log = slog.New(slog.DiscardHandler)
@@ -114,8 +114,7 @@ func dataOf(d *sluice.DeadLetter) deadData {
 	}
 }
 
-// Held tells of a lane that is held, with the letter that its head would have had. It returns at
-// once.
+// Held announces a held lane, with the letter that its head would have had. It returns at once.
 func (a *Announcer) Held(sub *sluice.Subscription, d *sluice.DeadLetter) {
 	if aboutSystem(sub.Pattern) {
 		return
@@ -123,7 +122,8 @@ func (a *Announcer) Held(sub *sluice.Subscription, d *sluice.DeadLetter) {
 	a.enqueue(held(d))
 }
 
-// StillHeld has it told of a lane that is held already, if it was not: whoever stored it may have died before.
+// StillHeld announces a lane that was stored as held, unless that is published already: the process
+// that stored it may have died before.
 func (a *Announcer) StillHeld(sub *sluice.Subscription, d *sluice.DeadLetter) {
 	if !aboutSystem(sub.Pattern) {
 		a.again(held(d))
@@ -137,7 +137,7 @@ func held(d *sluice.DeadLetter) announcement {
 	}
 }
 
-// aboutSystem reports whether a pattern matches the server's own paths, and so nothing else.
+// aboutSystem reports whether a pattern matches only the server's own paths.
 func aboutSystem(p sluice.Pattern) bool { return strings.HasPrefix(string(p), "/_sys") }
 
 func (a *Announcer) enqueue(n announcement) {
@@ -150,7 +150,7 @@ func (a *Announcer) enqueue(n announcement) {
 	}
 }
 
-// drop loses an announcement for want of room.
+// drop drops an announcement for lack of room.
 func (a *Announcer) drop(n announcement) {
 	a.opts.Dropped(n.kind)
 	a.mu.Lock()
@@ -158,7 +158,7 @@ func (a *Announcer) drop(n announcement) {
 	a.dropped++
 }
 
-// logDropped says how many announcements did not fit; one line for each would be a flood.
+// logDropped logs the number of dropped announcements, in one line.
 func (a *Announcer) logDropped(ctx context.Context) {
 	a.mu.Lock()
 	n := a.dropped
@@ -169,8 +169,8 @@ func (a *Announcer) logDropped(ctx context.Context) {
 	}
 }
 
-// Run publishes what the engine tells, the dead letters, and what could not be told of changes, until ctx is done; then for a
-// short time what still waits.
+// Run publishes the engine's announcements, the dead letters, and failed announcements of changes,
+// until ctx is done; then for a short time the rest of the queue.
 func (a *Announcer) Run(ctx context.Context) error {
 	var parts sync.WaitGroup
 	if a.opts.Letters != nil {
@@ -187,11 +187,11 @@ func (a *Announcer) Run(ctx context.Context) error {
 func (a *Announcer) runQueue(ctx context.Context) {
 	tick := time.NewTicker(a.opts.Every)
 	defer tick.Stop()
-	work := shutdown.Lasting(ctx) // one that is under way is finished
+	work := shutdown.Lasting(ctx) // one in progress is finished
 	for {
 		select {
 		case <-ctx.Done():
-			a.flush(work) // what is kept is found where it is stored, by whoever comes next
+			a.flush(work) // kept ones are found in the store by the next process
 			a.logDropped(work)
 			return
 		case n := <-a.queue:
@@ -225,7 +225,8 @@ func (a *Announcer) publishQueued(ctx context.Context, n announcement) {
 	a.publish(ctx, n)
 }
 
-// publish publishes an announcement. One that fails is lost, unless what it tells of is stored: then it is told later.
+// publish publishes an announcement. A failed one is lost, unless its state is stored: then it is
+// retried.
 func (a *Announcer) publish(ctx context.Context, n announcement) {
 	ev, err := n.event()
 	if err == nil {

@@ -11,21 +11,24 @@ import (
 	"github.com/sluice-io/sluice/pkg/sluice"
 )
 
-const retryEvery = time.Second // what could not be told is tried again
+const retryEvery = time.Second // pause between retries
 
-// Outbox keeps what is to be told of the changes of subscriptions: it is stored in one step with the change.
+// Outbox has the pending announcements of subscriptions' changes, stored in one step with the
+// change.
 type Outbox interface {
-	// Waiting returns all subscriptions of which something is to be told: their names, their revisions, and that (Untold),
-	// oldest first. It may have been told, by a process that ended before it noted so.
+	// Waiting returns all subscriptions with pending announcements: their names, their revisions,
+	// and the announcements (Untold), oldest first. They may be published already, by a process
+	// that ended before it noted so.
 	Waiting(ctx context.Context) ([]*sluice.Subscription, error)
-	// Untold returns one of them. Code NotFound if there is nothing to be told.
+	// Untold returns one of them. Code NotFound if nothing is pending.
 	Untold(ctx context.Context, id string) (*sluice.Subscription, error)
-	// Told notes that everything was told that the subscription has to be told.
+	// Told notes that all announcements of the subscription are published.
 	Told(ctx context.Context, sub *sluice.Subscription) error
 }
 
-// Known returns which of the ids events have that were stored on the path since a time, by the clock of who wants to know,
-// so long ago that publishing them again would store them twice. Code NotFound for the namespace.
+// Known returns those ids that belong to events stored on the path since a time, by the caller's
+// clock, so long ago that publishing them again would store them twice. Code NotFound for the
+// namespace.
 type Known func(ctx context.Context, namespace string, path sluice.Path, ids []string, since time.Time) ([]string, error)
 
 // subscriptionData is the data of the events about a subscription.
@@ -39,8 +42,8 @@ type subscriptionData struct {
 	New         json.RawMessage `json:"new,omitempty"`
 }
 
-// Subscription publishes what a subscription has to be told (Untold), which is stored as it is given. It
-// takes two seconds at most; what fails is logged, and tried again until it is told: in order, and once.
+// Subscription publishes a subscription's pending announcements (Untold), which are stored. It
+// takes two seconds at most; a failure is logged and retried until it succeeds: in order, and once.
 func (a *Announcer) Subscription(ctx context.Context, sub *sluice.Subscription) {
 	if len(sub.Untold) == 0 {
 		return
@@ -55,8 +58,8 @@ func (a *Announcer) Subscription(ctx context.Context, sub *sluice.Subscription) 
 // publishing publishes events of one namespace, in order.
 type publishing func(ctx context.Context, namespace string, events []sluice.Event) error
 
-// tellChanges publishes everything that a subscription has to be told, so that nothing is told before what came before it:
-// whoever else does so at once publishes the same under the same ids.
+// tellChanges publishes all pending announcements of a subscription, in order: a concurrent process
+// publishes the same under the same ids.
 func (a *Announcer) tellChanges(ctx context.Context, sub *sluice.Subscription, publish publishing) error {
 	events := make([]sluice.Event, len(sub.Untold))
 	for i, n := range sub.Untold {
@@ -80,7 +83,7 @@ func change(sub *sluice.Subscription, n sluice.Announcement) announcement {
 	}
 }
 
-// tellLater says why a change could not be told, and has it told later if it is kept.
+// tellLater logs why an announcement failed, and schedules a retry if it is stored.
 func (a *Announcer) tellLater(ctx context.Context, sub *sluice.Subscription, err error) {
 	a.opts.Log.LogAttrs(ctx, slog.LevelWarn, "system event of a change not published", slog.String("subscription", sub.ID),
 		slog.String("namespace", sub.Namespace), slog.Int("untold", len(sub.Untold)), slog.Any("error", err))
@@ -97,8 +100,8 @@ func (a *Announcer) tellLater(ctx context.Context, sub *sluice.Subscription, err
 	}
 }
 
-// runChanges tells what was kept and not told: when it begins, what a crash left; then what this process could not tell, and
-// from time to time what another one left.
+// runChanges publishes pending announcements: first those left by a crash; then this process's
+// failed ones, and from time to time those left by another process.
 func (a *Announcer) runChanges(ctx context.Context) {
 	sweep := time.NewTicker(a.opts.Sweep)
 	defer sweep.Stop()
@@ -124,7 +127,8 @@ func (a *Announcer) runChanges(ctx context.Context) {
 	}
 }
 
-// sweep finds the changes that nobody told of, and notes whose they are. It reports whether it could look.
+// sweep finds unannounced changes, and notes their subscriptions. It reports whether the search
+// succeeded.
 func (a *Announcer) sweep(ctx context.Context) bool {
 	waiting, err := a.opts.Outbox.Waiting(ctx)
 	if err != nil {
@@ -141,7 +145,7 @@ func (a *Announcer) sweep(ctx context.Context) bool {
 	return true
 }
 
-// retry tells what is noted, and reports whether nothing is left.
+// retry publishes the noted announcements, and reports whether none is left.
 func (a *Announcer) retry(ctx context.Context) bool {
 	a.mu.Lock()
 	ids := make([]string, 0, len(a.later))
@@ -166,7 +170,7 @@ func (a *Announcer) retryOne(ctx context.Context, id string) error {
 	ctx, cancel := context.WithTimeout(ctx, publishLimit)
 	defer cancel()
 	a.mu.Lock()
-	delete(a.later, id) // before it is read: what cannot be told from now on is noted again
+	delete(a.later, id) // before it is read: later failures are noted again
 	a.mu.Unlock()
 	sub, err := a.opts.Outbox.Untold(ctx, id)
 	if sluice.CodeOf(err) == sluice.NotFound {
@@ -183,7 +187,7 @@ func (a *Announcer) retryOne(ctx context.Context, id string) error {
 	return err
 }
 
-// unknown returns those of the events that were not told.
+// unknown returns those of the events that are not published yet.
 func (a *Announcer) unknown(ctx context.Context, namespace string, events []sluice.Event) ([]sluice.Event, error) {
 	if a.opts.Known == nil {
 		return events, nil
@@ -205,7 +209,7 @@ func (a *Announcer) unknown(ctx context.Context, namespace string, events []slui
 	for path, p := range places {
 		ids, err := a.opts.Known(ctx, namespace, path, p.ids, p.since)
 		if sluice.CodeOf(err) == sluice.NotFound {
-			return nil, nil // nobody hears of it there
+			return nil, nil // the namespace is gone
 		}
 		if err != nil {
 			return nil, err

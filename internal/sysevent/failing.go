@@ -10,12 +10,12 @@ import (
 // failingData is the data of subscription.failing.
 type failingData struct {
 	ID         string    `json:"id"`
-	Percent    int       `json:"percent"` // of the way to being disabled
+	Percent    int       `json:"percent"` // of the time until it is disabled
 	Since      time.Time `json:"since"`   // every attempt has failed
 	DisabledAt time.Time `json:"disabled_at"`
 }
 
-// Failing tells that every attempt has failed for so many per cent of the time after which the
+// Failing announces that every attempt has failed for this percentage of the time after which the
 // subscription is disabled. It returns at once.
 func (a *Announcer) Failing(sub *sluice.Subscription, percent int, since time.Time) {
 	if aboutSystem(sub.Pattern) {
@@ -24,7 +24,8 @@ func (a *Announcer) Failing(sub *sluice.Subscription, percent int, since time.Ti
 	a.enqueue(failing(sub, percent, since))
 }
 
-// StillFailing has it told how far the subscription's failure had come when that was stored, if it was not told.
+// StillFailing announces the stored progress of a subscription's failure, unless that is published
+// already.
 func (a *Announcer) StillFailing(sub *sluice.Subscription, percent int, since time.Time) {
 	if !aboutSystem(sub.Pattern) {
 		a.again(failing(sub, percent, since))
@@ -36,8 +37,8 @@ func failing(sub *sluice.Subscription, percent int, since time.Time) announcemen
 	after := sub.Policy.DisableAfter.Std()
 	return announcement{
 		namespace: sub.Namespace, path: sluice.SubscriptionPath(sub.ID), kind: sluice.TypeSubscriptionFailing, stored: true,
-		at:   since.Add(after / 100 * time.Duration(percent)),                // it is told after it came so far
-		id:   fmt.Sprintf("failing-%s-%d-%d", sub.ID, since.Unix(), percent), // each step of a streak is told of once
+		at:   since.Add(after / 100 * time.Duration(percent)),                // it is announced after this time
+		id:   fmt.Sprintf("failing-%s-%d-%d", sub.ID, since.Unix(), percent), // each step of a streak is announced once
 		data: failingData{ID: sub.ID, Percent: percent, Since: since, DisabledAt: since.Add(after)},
 	}
 }

@@ -10,14 +10,15 @@ import (
 )
 
 const (
-	keptTimes = 10  // so many times as many as the queue has are kept of what is stored and could not be told
+	keptTimes = 10  // limit of kept announcements, as a multiple of the queue's
 	keptBatch = 100 // that are published at once
 	keptCheck = 30 * time.Second
 
-	tellWithin = 24 * time.Hour // of what was not told for longer nobody hears any more
+	tellWithin = 24 * time.Hour // older ones are given up
 )
 
-// keep has an announcement of something that is stored told later, once: it may have been told. It reports whether there was room.
+// keep schedules a retry of a stored announcement, once: it may be published already. It reports
+// whether there was room.
 func (a *Announcer) keep(n announcement) bool {
 	a.mu.Lock()
 	defer a.mu.Unlock()
@@ -28,8 +29,8 @@ func (a *Announcer) keep(n announcement) bool {
 	return true
 }
 
-// again has it told what may have been told before, by whoever stored it. What is older than a day is left: it may have been told, and have left the
-// log since.
+// again schedules an announcement that may be published already, by the process that stored its
+// state. One older than a day is left: it may have been published, and have left the log since.
 func (a *Announcer) again(n announcement) {
 	if time.Since(n.at) > tellWithin {
 		return
@@ -39,7 +40,7 @@ func (a *Announcer) again(n announcement) {
 	}
 }
 
-// tellKept tells what was kept, in order of each namespace. What cannot be told is kept further.
+// tellKept publishes kept announcements, in order of each namespace. Failed ones are kept further.
 func (a *Announcer) tellKept(ctx context.Context) {
 	a.mu.Lock()
 	kept := a.kept
@@ -86,9 +87,9 @@ func (a *Announcer) keepFurther(ctx context.Context, batch []announcement, err e
 	}
 }
 
-// passing reports whether what cannot be published now may be published later.
+// passing reports whether a failed announcement may succeed later.
 func passing(err error) bool {
-	switch sluice.CodeOf(err) { //nolint:exhaustive // all others are about what is published
+	switch sluice.CodeOf(err) { //nolint:exhaustive // all others are about the event
 	case sluice.Unavailable, sluice.Internal, sluice.QuotaExceeded:
 		return true
 	}

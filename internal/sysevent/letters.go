@@ -17,16 +17,17 @@ import (
 	"github.com/sluice-io/sluice/pkg/sluice"
 )
 
-// Letters hands out dead letters, which are stored.
+// Letters hands out stored dead letters.
 type Letters interface {
-	// Follow calls tell for the letters as they are buried, and again for those for which it returned an error, until ctx
-	// ends. Again says that some may have been told before.
+	// Follow calls tell for buried letters, and again for those for which it returned an error,
+	// until ctx ends. again says that some may have been announced before.
 	Follow(ctx context.Context, tell func(ctx context.Context, letters []model.BuriedLetter, again bool) error) error
-	// Subscription returns a letter's subscription, which may have gone: code NotFound.
+	// Subscription returns a letter's subscription, which may be gone: code NotFound.
 	Subscription(ctx context.Context, id string) (*sluice.Subscription, error)
 }
 
-// runLetters tells of dead letters until ctx is done. None is lost: they are stored, and handed out again until they are told.
+// runLetters announces dead letters until ctx is done. None is lost: they are stored, and handed
+// out again until they are announced.
 func (a *Announcer) runLetters(ctx context.Context) {
 	err := a.opts.Letters.Follow(ctx, func(ctx context.Context, letters []model.BuriedLetter, again bool) error {
 		ctx, cancel := context.WithTimeout(shutdown.Lasting(ctx), lettersLimit)
@@ -41,8 +42,8 @@ func (a *Announcer) runLetters(ctx context.Context) {
 	}
 }
 
-// old reports whether one of the letters was buried so long ago that it may have been told: by an earlier release, which told of them itself
-// and noted nothing.
+// old reports whether one of the letters is old enough that an earlier release may have announced
+// it: that release noted nothing.
 func old(letters []model.BuriedLetter) bool {
 	return slices.ContainsFunc(letters, func(l model.BuriedLetter) bool { return time.Since(l.At) > keptCheck })
 }
@@ -71,7 +72,8 @@ func (a *Announcer) tellLetters(ctx context.Context, letters []model.BuriedLette
 	return errors.Join(failed...)
 }
 
-// dead returns what is told of a dead letter. A letter that is buried again, by whoever goes on after a crash, is told of once.
+// dead returns the announcement of a dead letter. A letter that is buried again after a crash is
+// announced once.
 func dead(d *sluice.DeadLetter) announcement {
 	return announcement{
 		namespace: d.Namespace, path: sluice.DeliveriesPath(d.Subscription), kind: sluice.TypeDeliveryDead,
@@ -80,15 +82,15 @@ func dead(d *sluice.DeadLetter) announcement {
 	}
 }
 
-// isTold reports whether a dead letter is told of. One of a subscription to system events is not: it might be
-// of what tells of it, for ever.
+// isTold reports whether a dead letter is announced. One of a subscription to system events is not:
+// it might be the letter of its own announcement, for ever.
 func (a *Announcer) isTold(ctx context.Context, d *sluice.DeadLetter) (bool, error) {
 	if d.Path != "" && d.EventID != "" {
-		return !aboutSystem(sluice.Pattern(d.Path)), nil // no wildcard stands for such a path
+		return !aboutSystem(sluice.Pattern(d.Path)), nil // no wildcard matches such a path
 	}
 	sub, err := a.opts.Letters.Subscription(ctx, d.Subscription)
 	if sluice.CodeOf(err) == sluice.NotFound {
-		return false, nil // who knows what it wanted?
+		return false, nil // its pattern is unknown
 	}
 	if err != nil {
 		return false, err
@@ -96,8 +98,8 @@ func (a *Announcer) isTold(ctx context.Context, d *sluice.DeadLetter) (bool, err
 	return !aboutSystem(sub.Pattern) && (sub.State == sluice.Active || d.EventID != "" || !a.toldExpired(sub.ID, time.Now())), nil
 }
 
-// publishUnknown is publishAll for events of which some may have been published so long ago that the log does not know their
-// ids any more.
+// publishUnknown is publishAll for events of which some may have been published so long ago that
+// the log has forgotten their ids.
 func (a *Announcer) publishUnknown(ctx context.Context, namespace string, events []sluice.Event) error {
 	events, err := a.unknown(ctx, namespace, events)
 	if err != nil || len(events) == 0 {
@@ -106,19 +108,19 @@ func (a *Announcer) publishUnknown(ctx context.Context, namespace string, events
 	return a.publishAll(ctx, namespace, events)
 }
 
-// publishAll publishes events of one namespace, in order; where it is gone, nobody hears of them.
+// publishAll publishes events of one namespace, in order; it drops them if the namespace is gone.
 func (a *Announcer) publishAll(ctx context.Context, namespace string, events []sluice.Event) error {
 	_, err := a.publisher.Publish(ctx, namespace, events)
 	switch sluice.CodeOf(err) { //nolint:exhaustive // the other codes go to the caller
 	case sluice.NotFound:
 		return nil
-	case sluice.Conflict: // somebody else published something under an id of ours
+	case sluice.Conflict: // another publisher used one of our ids
 		return a.publishRenamed(ctx, namespace, events)
 	}
 	return err
 }
 
-// publishRenamed publishes events one by one, those whose id is taken under another one.
+// publishRenamed publishes events one by one, those with a taken id under a new one.
 func (a *Announcer) publishRenamed(ctx context.Context, namespace string, events []sluice.Event) error {
 	for _, ev := range events {
 		_, err := a.publisher.Publish(ctx, namespace, []sluice.Event{ev})
@@ -133,9 +135,9 @@ func (a *Announcer) publishRenamed(ctx context.Context, namespace string, events
 	return nil
 }
 
-// toldExpired reports whether it was told within the hour that events of the subscription,
-// which nobody serves, left the log unseen. In a log that is kept for a moment only they may
-// have been nothing but what was told before: without a bound that would go on for ever.
+// toldExpired reports whether it was announced within the hour that events of the subscription,
+// which has no owner, left the log unseen. In a log with very short retention these may have been
+// only the earlier announcements: without a limit that would go on for ever.
 func (a *Announcer) toldExpired(subscription string, now time.Time) bool {
 	a.mu.Lock()
 	defer a.mu.Unlock()

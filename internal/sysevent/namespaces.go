@@ -12,16 +12,17 @@ import (
 	"github.com/sluice-io/sluice/pkg/sluice"
 )
 
-// Namespaces knows which namespaces there are, and what was told of them.
+// Namespaces lists the namespaces and their last announcements.
 type Namespaces interface {
-	// NamespaceRevisions returns the revisions of the namespaces that there are, and the last one that was told of each of
-	// which something was told, or (0) is to be; both by name.
+	// NamespaceRevisions returns the revisions of the existing namespaces, and the last announced
+	// revision of each namespace with an announcement, published or (0) pending; both by name.
 	NamespaceRevisions(ctx context.Context) (is, told map[string]uint64, err error)
-	// UntoldNamespace returns what is to be told of a namespace, oldest first, as far as it is stored with it.
+	// UntoldNamespace returns the pending announcements of a namespace, oldest first, as far as
+	// they are stored with it.
 	UntoldNamespace(ctx context.Context, name string) ([]sluice.Announcement, error)
-	// NamespaceTold notes which revision was told.
+	// NamespaceTold notes the announced revision.
 	NamespaceTold(ctx context.Context, name string, revision uint64) error
-	// NamespaceForgotten removes what was noted.
+	// NamespaceForgotten removes the note.
 	NamespaceForgotten(ctx context.Context, name string) error
 }
 
@@ -33,9 +34,9 @@ type namespaceData struct {
 	New      json.RawMessage `json:"new,omitempty"`
 }
 
-// Namespace publishes what became of a namespace, with the fields that changed, in the default
-// namespace, because its own log comes and goes with it. It takes two seconds at most; what fails is logged, and then it is told within
-// two minutes that the namespace has changed.
+// Namespace announces a change of a namespace, with the changed fields, in the default namespace,
+// because its own log comes and goes with it. It takes two seconds at most; a failure is logged,
+// and then it is announced within two minutes that the namespace has changed.
 func (a *Announcer) Namespace(ctx context.Context, kind string, ns *sluice.Namespace, old, now json.RawMessage) {
 	ctx, cancel := context.WithTimeout(shutdown.Lasting(ctx), changeLimit)
 	defer cancel()
@@ -47,8 +48,8 @@ func (a *Announcer) Namespace(ctx context.Context, kind string, ns *sluice.Names
 	}
 }
 
-// StillUntold tells what is to be told of a namespace before it is deleted, with which it would be lost. It takes two seconds at most; what fails is
-// logged.
+// StillUntold publishes the pending announcements of a namespace before it is deleted, which would
+// lose them. It takes two seconds at most; a failure is logged.
 func (a *Announcer) StillUntold(ctx context.Context, name string) {
 	if a.opts.Namespaces == nil {
 		return
@@ -66,7 +67,8 @@ func (a *Announcer) StillUntold(ctx context.Context, name string) {
 	}
 }
 
-// waitingOf returns the events of what is stored as to be told of a namespace, and the last revision that they tell of.
+// waitingOf returns the events of a namespace's pending announcements, and the last revision that
+// they announce.
 func (a *Announcer) waitingOf(ctx context.Context, name string) (events []sluice.Event, last uint64, err error) {
 	if a.opts.Namespaces == nil {
 		return nil, 0, nil
@@ -92,7 +94,7 @@ func ofNamespace(kind string, data namespaceData) announcement {
 	return n
 }
 
-// tellNamespace tells what became of a namespace, after all that is stored as to be told before that.
+// tellNamespace announces a change of a namespace, after the pending announcements before it.
 func (a *Announcer) tellNamespace(ctx context.Context, kind string, data namespaceData, publish publishing) error {
 	one, err := ofNamespace(kind, data).event()
 	if err != nil {
@@ -114,15 +116,16 @@ func (a *Announcer) tellNamespace(ctx context.Context, kind string, data namespa
 	return a.opts.Namespaces.NamespaceTold(ctx, data.Name, last)
 }
 
-// overdue is a change of a namespace that was not told when it was looked last. Whoever makes one tells it at once, and may not
-// have come to it: only what is found twice is told here.
+// overdue is a change of a namespace found unannounced at the last sweep. The process that makes a
+// change announces it at once, and may be about to: only a change that is found twice is announced
+// here.
 type overdue struct {
 	kind     string
 	name     string
 	revision uint64
 }
 
-// sweepNamespaces tells what was overdue and still is, and returns what is overdue now.
+// sweepNamespaces announces changes that are still overdue, and returns those that are overdue now.
 func (a *Announcer) sweepNamespaces(ctx context.Context, was map[overdue]bool) map[overdue]bool {
 	found := map[overdue]bool{}
 	if a.opts.Namespaces == nil {
@@ -132,7 +135,7 @@ func (a *Announcer) sweepNamespaces(ctx context.Context, was map[overdue]bool) m
 	for name, revision := range is {
 		mark, known := told[name]
 		switch {
-		case !known: // as it was before anybody noted
+		case !known: // as before the first note
 			err = errors.Join(err, a.opts.Namespaces.NamespaceTold(ctx, name, revision))
 		case mark == 0:
 			found[overdue{sluice.TypeNamespaceCreated, name, revision}] = true
@@ -159,7 +162,7 @@ func (a *Announcer) sweepNamespaces(ctx context.Context, was map[overdue]bool) m
 func (a *Announcer) tellOverdue(ctx context.Context, o overdue) error {
 	ctx, cancel := context.WithTimeout(ctx, publishLimit)
 	defer cancel()
-	if o.kind == sluice.TypeNamespaceDeleted && o.revision == 0 { // it was never made
+	if o.kind == sluice.TypeNamespaceDeleted && o.revision == 0 { // it was never created
 		return a.opts.Namespaces.NamespaceForgotten(ctx, o.name)
 	}
 	return a.tellNamespace(ctx, o.kind, namespaceData{Name: o.name, Revision: o.revision}, a.publishUnknown)

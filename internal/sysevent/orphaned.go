@@ -15,8 +15,9 @@ type Orphaned struct {
 	FirstObservedAt time.Time `json:"first_observed_at"`
 }
 
-// Orphaned tells that subscriptions of a namespace name a type that its catalogue does not have any more (S2-47). It takes two
-// seconds at most; a failure is logged. Servers that start at once and observe the same tell it once.
+// Orphaned announces that subscriptions of a namespace name a type that its catalogue does not have
+// any more (S2-47). It takes two seconds at most; a failure is logged. Servers that start at once
+// and observe the same announce it once.
 func (a *Announcer) Orphaned(ctx context.Context, namespace string, of Orphaned) {
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), changeLimit)
 	defer cancel()

@@ -23,9 +23,9 @@ func (a *Announcer) Server(ctx context.Context, kind, replica, version string) {
 	})
 }
 
-// Damaged publishes that something stored was found damaged, in the namespace whose log it is; in the default namespace if it
-// is no log, or the log is missing. The data is the damage as GET /v1/storage shows it. It takes two seconds at most; a
-// failure is logged.
+// Damaged announces damage found in the store, in the namespace of the damaged log; in the default
+// namespace if it is no log, or the log is missing. The data is the damage as GET /v1/storage shows
+// it. It takes two seconds at most; a failure is logged.
 func (a *Announcer) Damaged(ctx context.Context, d sluice.Damage) {
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), changeLimit)
 	defer cancel()

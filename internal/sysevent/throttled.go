@@ -8,9 +8,9 @@ import (
 	"github.com/sluice-io/sluice/pkg/sluice"
 )
 
-// throttled counts, for each subscription, what held it back and is not told of yet.
+// throttled counts, for each subscription, the unannounced delays by limits.
 type throttled struct {
-	fresh chan struct{} // a subscription is held back that was not lately
+	fresh chan struct{} // a subscription is delayed that was not lately
 
 	mu     sync.Mutex
 	counts map[string]*count // by subscription
@@ -19,7 +19,7 @@ type throttled struct {
 type count struct {
 	sub    *sluice.Subscription
 	reason string
-	n      int       // since it was last told
+	n      int       // since the last announcement
 	told   time.Time // zero: never
 }
 
@@ -31,11 +31,11 @@ type throttledData struct {
 	Count  int          `json:"count"` // times since the event before
 }
 
-// Throttled tells that a limit held a subscription back: at once the first time, then at most
-// once a second for each subscription, with how often it was since. It returns at once.
+// Throttled announces that a limit delayed a subscription: at once the first time, then at most
+// once a second for each subscription, with the number of delays since. It returns at once.
 func (a *Announcer) Throttled(sub *sluice.Subscription, reason string) {
 	if aboutSystem(sub.Pattern) {
-		return // each of its events would hold it back further
+		return // each of its events would delay it further
 	}
 	t := &a.throttled
 	t.mu.Lock()
@@ -56,7 +56,8 @@ func (a *Announcer) Throttled(sub *sluice.Subscription, reason string) {
 	}
 }
 
-// take returns what is to be told now, and forgets who has not been held back for a while.
+// take returns the due announcements, and forgets subscriptions that have not been delayed for a
+// while.
 func (t *throttled) take(now time.Time, every time.Duration) []count {
 	t.mu.Lock()
 	defer t.mu.Unlock()

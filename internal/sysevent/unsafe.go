@@ -12,7 +12,7 @@ import (
 	"github.com/sluice-io/sluice/pkg/sluice"
 )
 
-// markSettled is how long whoever stored a mark has for telling of it.
+// markSettled is how long the process that stored a mark has for announcing it.
 const markSettled = 10 * time.Second
 
 // unsafeData is the data of producer_unsafe.
@@ -24,7 +24,7 @@ type unsafeData struct {
 	Hops     int         `json:"hops"`
 }
 
-// Unsafe tells of a producer that is marked, if its mark says that it is to be told as it was stored. It returns at once.
+// Unsafe announces a marked producer, if its mark is stored as to be announced. It returns at once.
 func (a *Announcer) Unsafe(is sluice.Unsafe) {
 	if is.Told == nil || !is.Told.At.Equal(is.LastAt) {
 		return
@@ -44,7 +44,7 @@ func unsafe(is *sluice.Unsafe) announcement {
 	}
 }
 
-// firstOf reports whether this process has not told, nor looked whether it was told, what has an id.
+// firstOf reports whether this process has neither announced nor checked an id.
 func (a *Announcer) firstOf(id string) bool {
 	a.mu.Lock()
 	defer a.mu.Unlock()
@@ -57,7 +57,7 @@ func (a *Announcer) firstOf(id string) bool {
 	return true
 }
 
-// sweepMarks has it told of marks that somebody stored who did not tell.
+// sweepMarks announces marks that their process stored but did not announce.
 func (a *Announcer) sweepMarks(ctx context.Context) {
 	if a.opts.Marks == nil {
 		return
