@@ -50,6 +50,7 @@ func plain() map[string]bars {
 		"internal/schedule/appointment": strict,
 		"internal/filter":               strict,
 		"internal/sysevent":             strict,
+		"internal/loopguard":            strict,
 		"internal/httpapi/openapi.yaml": strict,
 	}
 }

@@ -16,23 +16,23 @@ import (
 )
 
 const (
-	markLimit = 5 * time.Second // what marking may add to a request that is refused
-	toldSize  = 4096            // events whose loops are remembered as counted
+	markLimit = 5 * time.Second // time that marking may add to a refused request
+	toldSize  = 4096            // events with loops that were counted already
 )
 
-// Announcer tells of a mark that was set or counted up. It returns at once.
+// Announcer announces a mark that was set or counted up. It returns at once.
 type Announcer interface {
 	Unsafe(mark sluice.Unsafe)
 }
 
-// Options is what a guard can do without.
+// Options are a guard's optional settings.
 type Options struct {
-	Announce Announcer              // nobody
-	Looped   func(namespace string) // told of every event that came of itself
-	Log      *slog.Logger           // slog.DiscardHandler
+	Announce Announcer              // default: none
+	Looped   func(namespace string) // called for every event that caused itself
+	Log      *slog.Logger           // default: slog.DiscardHandler
 }
 
-// Guard keeps out events that came of themselves. Its methods may be called at once.
+// Guard refuses events that caused themselves. It is safe for concurrent use.
 type Guard struct {
 	log   Log
 	cache cache
@@ -43,7 +43,7 @@ type Guard struct {
 	counted *lru.Cache[linkKey, uint64] // sequences of events that were found looping in the log
 }
 
-// New returns a guard. It has to be told of the marks that there are and of their changes.
+// New returns a guard. Its caller reports the existing marks and their changes.
 func New(log Log, store Store, opts Options) (*Guard, error) {
 	links, err := lru.New[linkKey, sluice.Link](cacheSize)
 	if err != nil {
@@ -62,16 +62,16 @@ func New(log Log, store Store, opts Options) (*Guard, error) {
 	return &Guard{log: log, cache: cache{links}, marks: newMarks(store), opts: opts, counted: counted}, nil
 }
 
-// SetMark tells of a mark that is stored.
+// SetMark enters a stored mark.
 func (g *Guard) SetMark(is sluice.Unsafe, revision uint64) {
 	g.marks.set(streams.ProducerKey(is.Producer), mark{mark: is, revision: revision})
 }
 
-// RemoveMark tells that the mark with the key was removed, and with which revision.
+// RemoveMark enters the removal of the mark with the key, and its revision.
 func (g *Guard) RemoveMark(key string, revision uint64) { g.marks.remove(key, revision) }
 
-// ForgetMark tells that this process removes the mark of a producer, which has the revision: what it
-// is told of that later comes too late.
+// ForgetMark enters that this process removes the mark of a producer with the revision: later
+// reports of that mark are outdated.
 func (g *Guard) ForgetMark(producer string, revision uint64) {
 	g.marks.mu.Lock()
 	defer g.marks.mu.Unlock()
@@ -80,17 +80,17 @@ func (g *Guard) ForgetMark(producer string, revision uint64) {
 	}
 }
 
-// CaughtUp tells that every mark that is stored has been told of.
+// CaughtUp says that every stored mark has been reported.
 func (g *Guard) CaughtUp() {
 	g.marks.mu.Lock()
 	defer g.marks.mu.Unlock()
 	g.marks.known = true
 }
 
-// CheckNew returns an error if one of the events, which a principal wants to publish together, must
-// not be. A cause may be an earlier one of them. Code EventLoopDetected, with chain and hops, if an
-// event came of itself, and then the producer is marked; with unsafe, if the producer is marked. Any
-// other error says that it is not known.
+// CheckNew returns an error if one of the events that a principal publishes together must not be
+// published. A cause may be an earlier one of them. Code EventLoopDetected, with chain and hops, if
+// an event caused itself, and then the producer is marked; with unsafe, if the producer is marked.
+// Any other error means that the answer is unknown.
 func (g *Guard) CheckNew(ctx context.Context, namespace, by string, events []sluice.Event) error {
 	w := walk{log: g.log, cache: g.cache, namespace: namespace}
 	named := false
@@ -120,8 +120,9 @@ func (g *Guard) CheckNew(ctx context.Context, namespace, by string, events []slu
 	return nil
 }
 
-// CheckReaction is CheckNew for an event that the server publishes in a principal's name because of another one. If it came of
-// itself it is refused, and nobody is marked: the instruction ends there by itself, and its maker published nothing.
+// CheckReaction is CheckNew for an event that the server publishes in a principal's name because of
+// another one. If it caused itself it is refused, and no producer is marked: the instruction ends
+// there by itself, and its creator published nothing.
 func (g *Guard) CheckReaction(ctx context.Context, namespace, by string, ev *sluice.Event) error {
 	w := walk{log: g.log, cache: g.cache, namespace: namespace}
 	e := ev.Link()
@@ -144,7 +145,7 @@ func (g *Guard) CheckReaction(ctx context.Context, namespace, by string, ev *slu
 	return nil
 }
 
-// enter lets what comes later name the event. Of two with one id the first is stored.
+// enter lets later events name this one. Of two with one id the first is stored.
 func (w *walk) enter(e sluice.Link) {
 	if w.near == nil {
 		w.near = map[string]sluice.Link{}
@@ -165,7 +166,7 @@ func (g *Guard) check(ctx context.Context, w *walk, by string, e sluice.Link) er
 		return nil
 	}
 	if _, err := g.log.LastSeq(ctx, w.namespace); err != nil {
-		return fmt.Errorf("publish: %w", err) // there may be no such namespace
+		return fmt.Errorf("publish: %w", err) // the namespace may not exist
 	}
 	g.found(ctx, by, w.namespace, e, f)
 	return refusal(e, f)
@@ -175,7 +176,7 @@ func (g *Guard) check(ctx context.Context, w *walk, by string, e sluice.Link) er
 func (g *Guard) Published(namespace string, events []sluice.Event, stored []sluice.Stored) {
 	for i := range min(len(events), len(stored)) {
 		if stored[i].Duplicate {
-			continue // what is stored may be something else
+			continue // another event may be stored
 		}
 		l := events[i].Link()
 		l.Seq = stored[i].Seq
@@ -184,8 +185,8 @@ func (g *Guard) Published(namespace string, events []sluice.Event, stored []slui
 }
 
 // Check returns an error if an event of the log must not be delivered. Codes as CheckNew's; the
-// producer is its source. The mark of a source holds for what was published to NATS only: what the
-// API took and the server stamped is delivered.
+// producer is its source. The mark of a source applies only to events published to NATS: events
+// accepted by the API and stamped by the server are delivered.
 func (g *Guard) Check(ctx context.Context, ev *sluice.Event) error {
 	if ev.Extensions[sluice.CausationID] == "" {
 		return nil
@@ -217,8 +218,8 @@ func (g *Guard) Check(ctx context.Context, ev *sluice.Event) error {
 	return nil
 }
 
-// first reports whether this process finds the loop of an event in the log for the first time: it
-// is found again for every subscription.
+// first reports whether this process finds the loop of an event in the log for the first time:
+// every subscription finds it again.
 func (g *Guard) first(ev *sluice.Event) bool {
 	g.mu.Lock()
 	defer g.mu.Unlock()
@@ -230,8 +231,8 @@ func (g *Guard) first(ev *sluice.Event) bool {
 	return true
 }
 
-// found counts a loop, marks its producer and tells of it. The event is refused in any case, so what
-// fails here is logged.
+// found counts a loop, marks its producer and announces it. The event is refused in any case, so a
+// failure here is only logged.
 func (g *Guard) found(ctx context.Context, producer, namespace string, e sluice.Link, f *Found) {
 	ctx, cancel := context.WithTimeout(shutdown.Lasting(ctx), markLimit)
 	defer cancel()

@@ -2,15 +2,15 @@ package loopguard
 
 import "github.com/sluice-io/sluice/pkg/sluice"
 
-// Found is a chain that must not go on.
+// Found is a chain with a loop.
 type Found struct {
 	Chain []sluice.Link // the nearest cause first
 	Hops  int
 	Again bool // it holds an event of the same type on the same path; else it is too long
 }
 
-// Loop returns what is wrong with an event whose causes are the chain, the nearest first; nil if
-// nothing is. A hop is a cause that is named: the last one counts though nobody knows it.
+// Loop returns the loop of an event with the given chain of causes, the nearest first; nil if there
+// is none. A hop is a named cause: the last one counts even if it is unknown.
 func Loop(e sluice.Link, chain []sluice.Link) *Found {
 	last := e
 	f := Found{Chain: chain, Hops: len(chain)}

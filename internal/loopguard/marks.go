@@ -12,16 +12,16 @@ import (
 )
 
 const (
-	maxMarks = 10_000 // a source is whatever a NATS publisher writes: there is no end of them
+	maxMarks = 10_000 // NATS publishers choose their source: the number is unlimited
 	putTries = 10     // at a mark that other replicas write, too
 
-	tellEvery = time.Minute // how often it is told of one producer that it is unsafe, at most
+	tellEvery = time.Minute // minimum interval of announcements of one unsafe producer
 )
 
 // errTooMany says that a producer is not marked because there are too many.
 var errTooMany = errors.New("10000 producers are marked unsafe, the limit; clear some")
 
-// Store keeps the marks.
+// Store stores the marks.
 type Store interface {
 	// Mark returns the mark of a producer and its revision. Code NotFound if it has none.
 	Mark(ctx context.Context, producer string) (sluice.Unsafe, uint64, error)
@@ -29,27 +29,27 @@ type Store interface {
 	PutMark(ctx context.Context, mark sluice.Unsafe, revision uint64) (uint64, error)
 }
 
-// marks are the marks that there are, as this process was told. Its methods may be called at once.
+// marks are the marks known to this process. It is safe for concurrent use.
 type marks struct {
 	store   Store
-	writing chan struct{} // holds one: who has it writes. One mark at a time: they are mostly of one producer
+	writing chan struct{} // holds one: the right to write. One mark at a time: they are mostly of one producer
 
 	mu     sync.Mutex
-	known  bool            // all that are there have been told of
+	known  bool            // all existing ones have been reported
 	stands map[string]mark // by key
 }
 
 type mark struct {
 	mark     sluice.Unsafe
 	revision uint64
-	gone     bool // what is told of an earlier revision comes too late
+	gone     bool // reports of an earlier revision are outdated
 }
 
 func newMarks(store Store) *marks {
 	return &marks{store: store, writing: make(chan struct{}, 1), stands: map[string]mark{}}
 }
 
-// set enters a mark that is stored, unless something newer is known.
+// set enters a stored mark, unless a newer one is known.
 func (m *marks) set(key string, is mark) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
@@ -126,10 +126,10 @@ func (m *marks) full() bool {
 	return len(m.stands) >= maxMarks
 }
 
-// maxShown is how many bytes of an id or a type are shown: those of NATS publishers have no end.
+// maxShown limits the shown bytes of an id or a type: those of NATS publishers are unlimited.
 const maxShown = 256
 
-// shown returns a link as it is told and stored.
+// shown returns a link in its announced and stored form.
 func shown(l sluice.Link) sluice.Link {
 	l.ID, l.Type = cut(l.ID), cut(l.Type)
 	return l

@@ -8,7 +8,7 @@ import (
 	"github.com/sluice-io/sluice/pkg/sluice"
 )
 
-// refusal says that an event came of itself.
+// refusal is the error of an event that caused itself.
 func refusal(e sluice.Link, f *Found) *sluice.Error {
 	err := sluice.Errorf(sluice.EventLoopDetected, "event %q has a chain of more than %d causes, the limit", cut(e.ID), sluice.MaxHops)
 	if f.Again {
@@ -17,7 +17,7 @@ func refusal(e sluice.Link, f *Found) *sluice.Error {
 	return err.With("chain", shownAll(f.Chain)).With("hops", f.Hops)
 }
 
-// held says that a producer is marked.
+// held is the error of a marked producer.
 func held(is *sluice.Unsafe) *sluice.Error {
 	return sluice.Errorf(sluice.EventLoopDetected,
 		"producer %q is marked unsafe since %s, because its event %q caused itself; events of the producer that name a cause are refused until an operator clears the mark",
@@ -27,7 +27,7 @@ func held(is *sluice.Unsafe) *sluice.Error {
 		With("chain", is.Chain).With("hops", is.Hops)
 }
 
-// at says which event of a batch an error is about.
+// at adds the event's index in its batch to an error.
 func at(i, of int, err error) error {
 	if e, ok := errors.AsType[*sluice.Error](err); ok && of > 1 && e.Code == sluice.EventLoopDetected {
 		e.Message = "event [" + strconv.Itoa(i) + "] of the batch: " + e.Message

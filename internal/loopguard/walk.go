@@ -11,24 +11,24 @@ import (
 )
 
 const (
-	cacheSize = 16_384  // links that are remembered
-	maxLink   = 2048    // bytes of one that is; others are looked up each time
-	unstored  = 1 << 63 // the sequence, as it were, of the first event of a batch that is not stored
+	cacheSize = 16_384  // cached links
+	maxLink   = 2048    // bytes of a cached one; larger ones are looked up each time
+	unstored  = 1 << 63 // stands for the sequence of the first event of a batch that is not stored
 )
 
 // Log finds events.
 type Log interface {
-	// RecentByID returns the event with the id, without reading the log. Code NotFound if it does
-	// not know it.
+	// RecentByID returns the event with the id, without reading the log. Code NotFound if the id is
+	// unknown.
 	RecentByID(ctx context.Context, namespace, id string) (sluice.Event, error)
 	// LastSeq returns an error with the code NotFound if there is no such namespace.
 	LastSeq(ctx context.Context, namespace string) (uint64, error)
 }
 
-// linkKey is an event.
+// linkKey identifies an event.
 type linkKey struct{ namespace, id string }
 
-// cache remembers links, those that were used last.
+// cache has the recently used links.
 type cache struct {
 	links *lru.Cache[linkKey, sluice.Link]
 }
@@ -37,7 +37,7 @@ func (c cache) get(namespace, id string) (sluice.Link, bool) {
 	return c.links.Get(linkKey{namespace, id})
 }
 
-// add copies what it keeps: the strings of an event may be parts of larger ones.
+// add copies the link: the strings of an event may be parts of larger ones.
 func (c cache) add(namespace string, l sluice.Link) {
 	if len(l.ID)+len(l.Type)+len(l.Path)+len(l.Cause) > maxLink {
 		return
@@ -49,17 +49,17 @@ func (c cache) add(namespace string, l sluice.Link) {
 	c.links.Add(linkKey{strings.Clone(namespace), l.ID}, l)
 }
 
-// walk follows the causes of the events of one namespace that are looked at together.
+// walk follows the causes of the events of one namespace that are checked together.
 type walk struct {
 	log       Log
 	cache     cache
 	namespace string
-	near      map[string]sluice.Link // events of the batch that come earlier in it
-	unknown   map[string]bool        // what was looked for
+	near      map[string]sluice.Link // earlier events of the batch
+	unknown   map[string]bool        // failed lookups
 }
 
-// chain returns the causes of an event, the nearest first, at most 32. One that names itself is
-// its own cause.
+// chain returns the causes of an event, the nearest first, at most 32. One that names itself is its
+// own cause.
 func (w *walk) chain(ctx context.Context, e sluice.Link) ([]sluice.Link, error) {
 	if e.Cause == e.ID && e.Cause != "" {
 		return []sluice.Link{e}, nil
