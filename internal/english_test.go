@@ -51,6 +51,8 @@ func plain() map[string]bars {
 		"internal/filter":               strict,
 		"internal/sysevent":             strict,
 		"internal/loopguard":            strict,
+		"internal/quota":                strict,
+		"internal/integrity":            strict,
 		"internal/httpapi/openapi.yaml": strict,
 	}
 }

@@ -15,20 +15,20 @@ import (
 )
 
 const (
-	logGrace    = 5 * time.Second  // a namespace that is being deleted has a record for a moment longer than a log
+	logGrace    = 5 * time.Second  // a deleted namespace keeps its record for a moment longer than its log
 	remakeLimit = 10 * time.Second // for one stream
 )
 
-// absence is a stream that was there and is missing.
+// absence is a stream that has disappeared.
 type absence struct {
 	since time.Time
-	was   natsstore.Count // when it was seen last
+	was   natsstore.Count // its last known state
 	told  bool            // it is known to be damage, and not the end of a namespace
-	stuck bool            // it could not be made again, which was logged
+	stuck bool            // it could not be recreated, which was logged
 }
 
-// absent returns the names of the streams that should be there and are not: those that there always are, and the logs that
-// were there before.
+// absent returns the names of missing streams: those that always exist, and the logs that existed
+// before.
 func absent(before []string, is map[string]natsstore.Count) (names []string) {
 	for _, name := range append(streams.Lasting(), before...) {
 		if _, there := is[name]; !there && streams.Ours(name) {
@@ -39,15 +39,16 @@ func absent(before []string, is map[string]natsstore.Count) (names []string) {
 	return slices.Compact(names)
 }
 
-// due reports whether it is time to find out whether a missing stream was deleted behind the server's back.
+// due reports whether it is time to check if a missing stream was deleted behind the server's back.
 func (a absence) due(name string, now time.Time) bool {
 	return a.told || !isLog(name) || now.Sub(a.since) >= logGrace
 }
 
 func isLog(name string) bool { return strings.HasPrefix(name, streams.EventsStream("")) }
 
-// heed finds out which streams were deleted under the running server, says so once, and makes those again that nothing is lost
-// without. is holds the streams that are there. It returns what of them to remember: a missing stream stays as it was.
+// heed finds streams that were deleted under the running server, reports each once, and recreates
+// those that can be recreated without loss. is holds the existing streams. It returns the state to
+// remember: a missing stream keeps its last one.
 func (m *Memory) heed(ctx context.Context, is map[string]natsstore.Count) map[string]natsstore.Count {
 	m.mu.Lock()
 	was := maps.Clone(m.counts)
@@ -71,7 +72,7 @@ func (m *Memory) heed(ctx context.Context, is map[string]natsstore.Count) map[st
 	return all
 }
 
-// miss deals with a stream that is not there.
+// miss handles a missing stream.
 func (m *Memory) miss(ctx context.Context, name string, was natsstore.Count) {
 	now := time.Now()
 	m.mu.Lock()
@@ -90,7 +91,7 @@ func (m *Memory) miss(ctx context.Context, name string, was natsstore.Count) {
 	switch {
 	case err != nil:
 		m.log.DebugContext(ctx, "check for missing streams failed", slog.String("stream", name), slog.Any("error", err))
-		return // it is asked again with the next look
+		return // retried at the next check
 	case !lacks:
 		m.found(name)
 		return
@@ -106,7 +107,7 @@ func (m *Memory) miss(ctx context.Context, name string, was natsstore.Count) {
 	m.mu.Unlock()
 }
 
-// found forgets that a stream is missing: it is there again, or its namespace was deleted.
+// found forgets that a stream is missing: it exists again, or its namespace was deleted.
 func (m *Memory) found(name string) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
@@ -114,7 +115,7 @@ func (m *Memory) found(name string) {
 	delete(m.counts, name)
 }
 
-// tellGone says that a stream was deleted, in the log and as damage.
+// tellGone reports a deleted stream, in the log and as damage.
 func (m *Memory) tellGone(ctx context.Context, name string, a *absence) {
 	d := sluice.Damage{Kind: sluice.DamageMissing, Stream: name, From: a.was.First, To: a.was.Last}
 	var had map[string]natsstore.Had
@@ -131,7 +132,7 @@ func (m *Memory) tellGone(ctx context.Context, name string, a *absence) {
 	a.told = true
 }
 
-// remake makes a stream again. What fails is logged once and tried again with the next look.
+// remake recreates a stream. A failure is logged once and retried at the next check.
 func (m *Memory) remake(ctx context.Context, name string, a *absence) {
 	if err := m.store.Remake(ctx, name, a.was.Last); err != nil {
 		if !a.stuck {
@@ -146,7 +147,7 @@ func (m *Memory) remake(ctx context.Context, name string, a *absence) {
 	}
 }
 
-// Missing returns the streams that were deleted and are not there again, by name.
+// Missing returns the deleted streams that were not recreated, by name.
 func (m *Memory) Missing() (names []string) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
@@ -159,8 +160,9 @@ func (m *Memory) Missing() (names []string) {
 	return names
 }
 
-// Ready returns nil unless a stream is missing without which the server cannot work; then code Unavailable, with the remedy.
-// The log of one namespace is no reason for a load balancer to take the server away from all others.
+// Ready returns nil unless a stream is missing without which the server cannot work; then code
+// Unavailable, with the remedy. The log of one namespace is no reason for a load balancer to take
+// the server away from all others.
 func (m *Memory) Ready() error {
 	missing := slices.DeleteFunc(m.Missing(), isLog)
 	if problem := model.MissingProblem(missing); problem != nil {
@@ -169,7 +171,7 @@ func (m *Memory) Ready() error {
 	return nil
 }
 
-// restore makes the missing streams anew, empty: their content is given up.
+// restore recreates the missing streams, empty: their content is given up.
 func (m *Memory) restore(ctx context.Context) error {
 	m.mu.Lock()
 	gone := maps.Clone(m.gone)

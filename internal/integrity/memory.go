@@ -23,48 +23,49 @@ import (
 	"github.com/sluice-io/sluice/streams"
 )
 
-// Files of the data directory about what is stored in NATS.
+// Files of the data directory about the data stored in NATS.
 const (
-	countsFile  = "counts.json"  // how far each stream had come
+	countsFile  = "counts.json"  // the end of each stream
 	recordsFile = "records.json" // the revisions of the records of the guarded buckets
-	DamageFile  = "damage.json"  // what was found wrong, until an operator takes it for settled
+	DamageFile  = "damage.json"  // known damage, until an operator acknowledges it
 )
 
 const (
 	rememberEvery = time.Second
 	rememberShare = 50 // counting takes at most 1 / 50 of the time
 	rememberLast  = 2 * time.Second
-	examineAgain  = 250 * time.Millisecond // after a try that nobody answered
+	examineAgain  = 250 * time.Millisecond // after a failed try
 )
 
-// guarded returns the buckets whose every record is remembered: an older one would give rights, or deliver what was paused.
+// guarded returns the buckets with a remembered revision for each record: an older record would
+// restore lost rights, or resume paused deliveries.
 func guarded() []string {
 	return []string{streams.Subscriptions, streams.Access, streams.Keys, streams.Namespaces}
 }
 
-// Memory keeps beside NATS how far everything in it has come, so that a start knows what of it is damaged (docs/operations.md,
-// "Damaged files").
+// Memory keeps the state of all streams outside NATS, so that a start detects damage
+// (docs/operations.md, "Damaged files").
 type Memory struct {
-	// Found is called for damage that is new, by Run. nil: no call.
+	// Found is called for new damage, by Run. nil: no call.
 	Found func(ctx context.Context, found []sluice.Damage)
-	// Missed makes dead letters of damage of logs, for the subscriptions that had not come so far. It is called by Run, and again
-	// until it returns no error. nil: no call.
+	// Missed makes dead letters of damage of logs, for the subscriptions that had not come so far.
+	// Run calls it, repeatedly until it returns no error. nil: no call.
 	Missed func(ctx context.Context, owed []Owed) error
-	// Remade is called after a stream that was deleted was made again, by Run. nil: no call.
+	// Remade is called after a deleted stream was recreated, by Run. nil: no call.
 	Remade func(ctx context.Context, stream string)
 
 	dir   string
 	store *natsstore.Store
 	log   *slog.Logger
 
-	told chan struct{} // a record is new, or gone: that is written soon
+	told chan struct{} // a record is new, or gone: the file is written soon
 
 	mu      sync.Mutex
-	records map[string]natsstore.Records // as they are told; those of a bucket have a Created once all of it was told
-	changed bool                         // records, since they were written
-	counts  map[string]natsstore.Count   // as they were written
+	records map[string]natsstore.Records // as reported; those of a bucket have a Created once all of it was reported
+	changed bool                         // records, since the last write
+	counts  map[string]natsstore.Count   // as last written
 	damage  []sluice.Damage
-	untold  []sluice.Damage // what of it Found was not called for
+	untold  []sluice.Damage // damage that Found was not called for
 	gone    map[string]absence
 	missed  missed
 }
@@ -77,8 +78,8 @@ func New(dir string, store *natsstore.Store, log *slog.Logger) *Memory {
 	}
 }
 
-// Examine compares what is stored with what is remembered. A stream that ends before its end is moved on, so that no
-// sequence is given out twice. It waits for a store that does not answer yet.
+// Examine compares the stored data with the remembered state. A stream that has lost its end is
+// advanced, so that no sequence is used twice. It waits for a store that does not answer yet.
 func (m *Memory) Examine(ctx context.Context) error {
 	if err := readJSON(filepath.Join(m.dir, DamageFile), &m.damage); err != nil {
 		return fmt.Errorf("%w; remove the file if it is damaged", err)
@@ -153,7 +154,7 @@ func (m *Memory) lost(ctx context.Context, all []sluice.Damage) (found []sluice.
 	return found, nil
 }
 
-// goOn has a stream that lost its end, or all, give out no sequence twice.
+// goOn advances a stream that lost its end, or everything, so that it uses no sequence twice.
 func (m *Memory) goOn(ctx context.Context, d sluice.Damage, is map[string]natsstore.Count) error {
 	_, there := is[d.Stream]
 	switch {
@@ -169,7 +170,7 @@ func (m *Memory) goOn(ctx context.Context, d sluice.Damage, is map[string]natsst
 	return nil
 }
 
-// sameStore reports whether any stream that is remembered is still there.
+// sameStore reports whether any remembered stream still exists.
 func sameStore(was, is map[string]natsstore.Count) bool {
 	for name, c := range was {
 		if is[name].Created.Equal(c.Created) {
@@ -179,8 +180,8 @@ func sameStore(was, is map[string]natsstore.Count) bool {
 	return false
 }
 
-// enter adds to what is known to be damaged, and says what is new of it. had is how far the subscriptions had come while the log was
-// whole; nil stands for what they had when the server started.
+// enter adds to the known damage, and returns the new part. had is the position of each
+// subscription while the log was whole; nil stands for their positions when the server started.
 func (m *Memory) enter(ctx context.Context, found []sluice.Damage, had map[string]natsstore.Had) error {
 	m.mu.Lock()
 	defer m.mu.Unlock()
@@ -198,7 +199,7 @@ func (m *Memory) enter(ctx context.Context, found []sluice.Damage, had map[strin
 	if len(m.untold) == before {
 		return nil
 	}
-	if len(m.missed.Owed) > 0 { // first: what is known to be damaged is not entered again
+	if len(m.missed.Owed) > 0 { // first: known damage is not entered again
 		if err := m.keepMissed(); err != nil {
 			return err
 		}
@@ -206,7 +207,7 @@ func (m *Memory) enter(ctx context.Context, found []sluice.Damage, had map[strin
 	return writeJSON(filepath.Join(m.dir, DamageFile), m.damage)
 }
 
-// Known returns what is known to be damaged.
+// Known returns the known damage.
 func (m *Memory) Known() []sluice.Damage {
 	m.mu.Lock()
 	defer m.mu.Unlock()
@@ -221,7 +222,7 @@ func (m *Memory) Fresh() (fresh []sluice.Damage) {
 	return fresh
 }
 
-// Forget takes what is damaged for settled. Streams that are missing are made anew, empty.
+// Forget acknowledges all damage. Missing streams are recreated, empty.
 func (m *Memory) Forget(ctx context.Context) error {
 	if err := m.restore(ctx); err != nil {
 		return err
@@ -232,7 +233,7 @@ func (m *Memory) Forget(ctx context.Context) error {
 	return remove(filepath.Join(m.dir, DamageFile))
 }
 
-// OfBucket returns what is known to be damaged of a bucket, by key.
+// OfBucket returns the known damage of a bucket, by key.
 func (m *Memory) OfBucket(bucket string) map[string]sluice.Damage {
 	all := map[string]sluice.Damage{}
 	for _, d := range m.Known() {
@@ -243,7 +244,7 @@ func (m *Memory) OfBucket(bucket string) map[string]sluice.Damage {
 	return all
 }
 
-// Run keeps remembering until ctx is done.
+// Run keeps the remembered state current until ctx is done.
 func (m *Memory) Run(ctx context.Context) error {
 	var watches sync.WaitGroup
 	defer watches.Wait()
@@ -265,7 +266,7 @@ func (m *Memory) Run(ctx context.Context) error {
 	return ctx.Err()
 }
 
-// rest waits for a while, until there is something on a channel, or ctx is done.
+// rest waits for a time, for an element of a channel, or for the end of ctx.
 func rest(ctx context.Context, until <-chan struct{}, d time.Duration) {
 	select {
 	case <-ctx.Done():
@@ -274,7 +275,7 @@ func rest(ctx context.Context, until <-chan struct{}, d time.Duration) {
 	}
 }
 
-// watch keeps the records of a bucket as they are told.
+// watch keeps the records of a bucket as reported.
 func (m *Memory) watch(ctx context.Context, bucket string) {
 	told := natsstore.Records{Revisions: map[string]uint64{}}
 	err := m.store.WatchRecords(ctx, bucket, func(key string, revision uint64, change natsstore.Change) {
@@ -287,7 +288,7 @@ func (m *Memory) watch(ctx context.Context, bucket string) {
 		case natsstore.Removed:
 			delete(told.Revisions, key)
 		case natsstore.CaughtUp:
-			told.Created = time.Now() // anything but zero: all was told
+			told.Created = time.Now() // anything but zero: all was reported
 		}
 		m.records[bucket], m.changed = told, true
 		select {
@@ -300,7 +301,7 @@ func (m *Memory) watch(ctx context.Context, bucket string) {
 	}
 }
 
-// remember stores how far everything has come, as far as that has changed.
+// remember stores the changed state of all streams.
 func (m *Memory) remember(ctx context.Context) error {
 	counts, err := m.store.Counts(ctx)
 	if err != nil {
@@ -322,7 +323,7 @@ func (m *Memory) remember(ctx context.Context) error {
 	for bucket, told := range m.records {
 		stream := counts["KV_"+bucket]
 		if told.Created.IsZero() || stream.Created.IsZero() || told.Last > stream.Last {
-			return nil // not all was told yet
+			return nil // not all was reported yet
 		}
 		told.Created = stream.Created
 		now[bucket] = told
@@ -334,11 +335,11 @@ func (m *Memory) remember(ctx context.Context) error {
 	return writeJSON(filepath.Join(m.dir, recordsFile), now)
 }
 
-// Leave remembers how far everything had come when the server ended.
+// Leave remembers the state of all streams at the server's end.
 func (m *Memory) Leave(ctx context.Context) {
 	limit, cancel := context.WithTimeout(ctx, rememberLast)
 	defer cancel()
-	for _, bucket := range guarded() { // not all may have been told
+	for _, bucket := range guarded() { // not all may have been reported
 		now, err := m.store.Records(limit, bucket)
 		if err != nil {
 			m.left(ctx, err)
@@ -353,7 +354,7 @@ func (m *Memory) Leave(ctx context.Context) {
 	}
 }
 
-// left says that Leave failed, unless a server that ends says it.
+// left logs that Leave failed, unless the store is stopping with the server.
 func (m *Memory) left(ctx context.Context, err error) {
 	if !shutdown.Left(ctx, "counts of the streams", 1) {
 		m.log.WarnContext(ctx, "ends of the streams not recorded", slog.Any("error", err))

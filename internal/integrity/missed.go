@@ -16,29 +16,31 @@ import (
 )
 
 const (
-	missedFile  = "missed.json"    // what Memory.missed holds, until everything was read once
+	missedFile  = "missed.json"    // Memory.missed, until everything was read once
 	gapsMost    = 100              // dead letters of one log that a subscription gets at a time
 	missedAgain = 10 * time.Second // after dead letters could not be written
 )
 
-// missed is what is needed to tell subscriptions what they may not have got. It is kept in a file until a whole verification ends:
-// deliveries go on meanwhile, and NATS skips what it cannot read.
+// missed is the state for reporting events that subscriptions may have missed. It is kept in a file
+// until a whole verification ends: deliveries go on meanwhile, and NATS skips messages that it
+// cannot read.
 type missed struct {
-	Had  map[string]natsstore.Had `json:"had"`            // how far each subscription had come before the server delivered anything
-	Owed []Owed                   `json:"owed,omitempty"` // damage of logs of which no dead letters were made yet
+	Had  map[string]natsstore.Had `json:"had"`            // position of each subscription before the server delivered anything
+	Owed []Owed                   `json:"owed,omitempty"` // damage of logs without dead letters so far
 
 	verified bool      // everything was read since Had was taken
-	pause    time.Time // nothing is tried before this
+	pause    time.Time // no retry before this
 }
 
-// Owed is damage of a log of which no dead letters were made yet.
+// Owed is damage of a log without dead letters so far.
 type Owed struct {
 	sluice.Damage
 
-	Had map[string]natsstore.Had `json:"had,omitempty"` // how far each subscription had come when the log was whole
+	Had map[string]natsstore.Had `json:"had,omitempty"` // position of each subscription when the log was whole
 }
 
-// openMissed reads what an earlier run left, or else how far the subscriptions have come. It is called before any delivery.
+// openMissed reads the state of an earlier run, or else the positions of the subscriptions. It is
+// called before any delivery.
 func (m *Memory) openMissed(ctx context.Context, is map[string]natsstore.Count) error {
 	if m.missed.Had != nil {
 		return nil
@@ -57,7 +59,7 @@ func (m *Memory) openMissed(ctx context.Context, is map[string]natsstore.Count) 
 	return m.keepMissed()
 }
 
-// keepMissed writes the file. m.mu is held, or nobody else is there yet.
+// keepMissed writes the file. m.mu is held, or there is no concurrency yet.
 func (m *Memory) keepMissed() error { return writeJSON(filepath.Join(m.dir, missedFile), m.missed) }
 
 // owe enters damage of a log for dead letters. m.mu is held.
@@ -67,7 +69,8 @@ func (m *Memory) owe(d sluice.Damage, had map[string]natsstore.Had) {
 	}
 }
 
-// tellMissed has dead letters made of what subscriptions may have missed, and begins anew after a whole verification.
+// tellMissed makes dead letters of events that subscriptions may have missed, and begins anew after
+// a whole verification.
 func (m *Memory) tellMissed(ctx context.Context) {
 	m.mu.Lock()
 	now, owed := time.Now(), slices.Clone(m.missed.Owed)
@@ -88,7 +91,7 @@ func (m *Memory) tellMissed(ctx context.Context) {
 	}
 }
 
-// settle has dead letters made of what is owed.
+// settle makes dead letters of the owed damage.
 func (m *Memory) settle(ctx context.Context, owed []Owed) error {
 	if len(owed) == 0 {
 		return nil
@@ -104,7 +107,8 @@ func (m *Memory) settle(ctx context.Context, owed []Owed) error {
 	return m.keepMissed()
 }
 
-// renew begins anew after everything was read: the next start looks how far the subscriptions have come by then.
+// renew begins anew after everything was read: the next start reads the positions of the
+// subscriptions by then.
 func (m *Memory) renew(ctx context.Context) error {
 	had, err := m.store.Had(ctx)
 	if err != nil {
@@ -113,14 +117,14 @@ func (m *Memory) renew(ctx context.Context) error {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	if len(m.missed.Owed) > 0 {
-		return nil // what was found meanwhile is of before
+		return nil // damage found meanwhile belongs to the old state
 	}
 	m.missed.Had, m.missed.verified = had, false
 	return remove(filepath.Join(m.dir, missedFile))
 }
 
-// merged returns what is owed with how far each subscription had come. Of a log with very many gaps it is one range that spans them,
-// so that a subscription gets one dead letter, and not as many.
+// merged returns the owed damage with each subscription's position. A log with very many gaps has
+// one range that spans them, so that a subscription gets one dead letter, not many.
 func (m *Memory) merged(owed []Owed) (all []Owed) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
@@ -156,8 +160,8 @@ func remove(file string) error {
 	return nil
 }
 
-// MissedBy returns which sequences of what is damaged a subscription may not have got, and whether there are any. had is how far it
-// had come; the zero value stands for one that was not looked at yet.
+// MissedBy returns the damaged sequences that a subscription may have missed, and whether there are
+// any. had is its position; the zero value stands for an unknown one.
 func MissedBy(sub *sluice.Subscription, d sluice.Damage, had natsstore.Had) (from, to uint64, ok bool) {
 	if sub.Namespace != d.Namespace || sub.Mode != sluice.Push || sub.State == sluice.Cancelled || d.Path != "" && !sub.Pattern.Match(d.Path) {
 		return 0, 0, false

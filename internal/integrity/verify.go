@@ -12,24 +12,25 @@ import (
 	"github.com/sluice-io/sluice/pkg/sluice"
 )
 
-// verifyRest is how long the verification rests that a start makes by itself, as a multiple of the time it has read for.
+// verifyRest is the pause of the verification at start, as a multiple of its reading time.
 const verifyRest = 9
 
-// Verification reads everything that is stored, one at a time, and enters what cannot be read.
+// Verification reads all stored data, one verification at a time, and enters unreadable parts as
+// damage.
 type Verification struct {
 	memory *Memory
 	wanted chan struct{}
 
-	// Of the one that goes on, or the last. memory.mu guards it.
+	// Of the running verification, or the last. memory.mu guards it.
 	state sluice.Verification
 }
 
-// NewVerification returns a verification that does nothing before Run.
+// NewVerification returns a verification that is idle until Run.
 func NewVerification(m *Memory) *Verification {
 	return &Verification{memory: m, wanted: make(chan struct{}, 1)}
 }
 
-// Run verifies once by itself, at its ease, and then whenever it is asked to, until ctx is done.
+// Run verifies once on its own, slowly, and then on request, until ctx is done.
 func (v *Verification) Run(ctx context.Context) error {
 	for rest := verifyRest; ctx.Err() == nil; rest = 0 {
 		err := v.verify(ctx, rest)
@@ -52,19 +53,20 @@ func (v *Verification) Run(ctx context.Context) error {
 	return ctx.Err()
 }
 
-// Begin asks for a verification, at full speed, unless one is already asked for. It returns how far it is.
+// Begin requests a verification, at full speed, unless one is already requested. It returns its
+// state.
 func (v *Verification) Begin(context.Context) (sluice.Verification, error) {
 	v.memory.mu.Lock()
 	defer v.memory.mu.Unlock()
 	select {
 	case v.wanted <- struct{}{}:
-		v.state = sluice.Verification{StartedAt: time.Now().UTC()} // the one that goes on makes room for it
+		v.state = sluice.Verification{StartedAt: time.Now().UTC()} // the running one makes room for it
 	default:
 	}
 	return v.state, nil
 }
 
-// Now returns how far it is.
+// Now returns the present state.
 func (v *Verification) Now() sluice.Verification {
 	v.memory.mu.Lock()
 	defer v.memory.mu.Unlock()
@@ -74,13 +76,13 @@ func (v *Verification) Now() sluice.Verification {
 func (v *Verification) change(f func(*sluice.Verification)) {
 	v.memory.mu.Lock()
 	defer v.memory.mu.Unlock()
-	if len(v.wanted) == 0 { // else what is shown is already of the next
+	if len(v.wanted) == 0 { // else the shown state is already that of the next
 		f(&v.state)
 	}
 }
 
-// verify reads every stream. Between two steps it rests for so many times as long as the step took. It ends when another one is
-// asked for.
+// verify reads every stream. Between two steps it rests for a multiple of the step's time. It ends
+// when another verification is requested.
 func (v *Verification) verify(ctx context.Context, rest int) error {
 	counts, err := v.memory.store.Counts(ctx)
 	if err != nil {
@@ -117,7 +119,7 @@ func (v *Verification) verify(ctx context.Context, rest int) error {
 	return nil
 }
 
-// pause rests, and gives up if a verification is asked for.
+// pause rests, and gives up if a verification is requested.
 func (v *Verification) pause(ctx context.Context, d time.Duration, giveUp func()) {
 	select {
 	case <-ctx.Done():
