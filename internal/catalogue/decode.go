@@ -11,18 +11,18 @@ import (
 	"github.com/sluice-io/sluice/pkg/sluice"
 )
 
-// Bounds of the JSON that is held against a schema, and of schemas.
+// Limits of schemas and of the JSON that they validate.
 const (
 	maxDepth  = 128     // levels of data
 	maxLevels = 64      // levels of a schema
-	maxValues = 100_000 // of data: members, elements and what they are in
-	maxDigits = 400     // of a number, and its exponent at most
+	maxValues = 100_000 // of data: members, elements and their containers
+	maxDigits = 400     // of a number, and its maximum exponent
 )
 
 var errNotJSON = errors.New("not JSON")
 
-// decode returns a JSON value with its numbers as they are written. An error says in which
-// bound it does not keep.
+// decode returns a JSON value with its numbers in their original form. An error names the exceeded
+// limit.
 func decode(data []byte, depth int) (any, error) {
 	d := json.NewDecoder(bytes.NewReader(data))
 	d.UseNumber()
@@ -37,7 +37,7 @@ func decode(data []byte, depth int) (any, error) {
 	return v, within(v, depth, &values)
 }
 
-// within returns an error unless the value keeps the bounds.
+// within returns an error unless the value keeps the limits.
 func within(v any, depth int, values *int) error {
 	if *values++; *values > maxValues {
 		return errors.New("it has more than " + strconv.Itoa(maxValues) + " values")
@@ -64,8 +64,8 @@ func within(v any, depth int, values *int) error {
 	return nil
 }
 
-// countable returns an error for a number that is short to write and long to count with, such
-// as 1e999999.
+// countable returns an error for a number with a short form and an expensive value, such as
+// 1e999999.
 func countable(number string) error {
 	_, exponent, _ := strings.Cut(strings.ToLower(number), "e")
 	n, err := strconv.Atoi(exponent)

@@ -12,22 +12,21 @@ import (
 	"golang.org/x/text/message"
 )
 
-// What is said of data that is refused has no more than 100 bytes of it: names of members in the
-// pointer, and one value or name in the reason.
+// A refusal quotes no more than 100 bytes of the data: names of members in the pointer, and one
+// value or name in the reason.
 const (
 	maxPointer = 64
 	maxQuoted  = 32
 	maxReason  = 240
 )
 
-// fault is where data is not what a schema says, and why.
+// fault is the place and the reason of a violation of a schema.
 type fault struct {
 	pointer string // RFC 6901; "": the whole
 	reason  string
 }
 
-// faultOf returns the first thing that is wrong with data: of several that lie within each
-// other the innermost.
+// faultOf returns the data's first violation: of nested ones the innermost.
 func faultOf(err error) *fault {
 	e, ok := errors.AsType[*jsonschema.ValidationError](err)
 	if !ok {
@@ -45,12 +44,12 @@ func faultOf(err error) *fault {
 	return &fault{pointer: pointer(e.InstanceLocation), reason: say(e.ErrorKind)}
 }
 
-// before orders faults, so that the same data is always refused in the same words.
+// before orders faults, so that the same data always gets the same refusal.
 func before(a, b *jsonschema.ValidationError) bool {
 	return pointer(a.InstanceLocation) < pointer(b.InstanceLocation)
 }
 
-// goesOn reports whether what is wrong is said by the causes: an alternative says it itself.
+// goesOn reports whether the causes describe the violation: an alternative describes it itself.
 func goesOn(k jsonschema.ErrorKind) bool {
 	switch k.(type) {
 	case *kind.AnyOf, *kind.OneOf, *kind.Contains, *kind.PropertyNames:
@@ -68,12 +67,12 @@ func pointer(tokens []string) string {
 	return cut(b.String(), maxPointer)
 }
 
-// say puts into words what is wrong, without the data where the library would repeat it.
+// say describes the violation, without the data where the library would repeat it.
 func say(k jsonschema.ErrorKind) string {
 	switch k := k.(type) {
 	case *kind.Pattern:
 		return cut(fmt.Sprintf("does not match the pattern %q", k.Want), maxReason)
-	case *kind.Format: // of a schema: its formats say nothing about data
+	case *kind.Format: // of a schema: its formats do not apply to data
 		return cut(fmt.Sprintf("not a %s: %v", k.Want, k.Err), maxReason)
 	case *kind.RefCycle:
 		return "the schema is recursive: a $ref refers to itself"
@@ -93,7 +92,7 @@ func say(k jsonschema.ErrorKind) string {
 	case *kind.Minimum, *kind.Maximum, *kind.ExclusiveMinimum, *kind.ExclusiveMaximum, *kind.MultipleOf:
 		return cut(english(k), 2*maxQuoted)
 	}
-	return cut(english(k), maxReason) // these name the schema, and counts
+	return cut(english(k), maxReason) // these contain names and counts of the schema
 }
 
 func english(k jsonschema.ErrorKind) string {
@@ -108,7 +107,7 @@ func least(names []string) string {
 	return first
 }
 
-// reasonOf puts into words why a schema is none.
+// reasonOf describes why a schema is invalid.
 func reasonOf(err error) string {
 	if e, ok := errors.AsType[*jsonschema.SchemaValidationError](err); ok {
 		f := faultOf(e.Err)
@@ -117,7 +116,7 @@ func reasonOf(err error) string {
 	return strings.ReplaceAll(err.Error(), itself, "")
 }
 
-// cut returns the beginning of a text that is longer than so many bytes.
+// cut shortens a text to this many bytes.
 func cut(s string, most int) string {
 	if len(s) <= most {
 		return strings.ToValidUTF8(s, "\ufffd")

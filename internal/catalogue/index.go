@@ -10,31 +10,30 @@ import (
 	"github.com/sluice-io/sluice/pkg/sluice"
 )
 
-// Index has the catalogues of all namespaces. Its methods may be called at once.
+// Index has the catalogues of all namespaces. It is safe for concurrent use.
 type Index struct {
 	mu     sync.RWMutex
 	spaces map[string]*space
 }
 
-// space is what is known of a namespace.
+// space is a namespace's catalogue.
 type space struct {
 	revision uint64 // of the namespace
 	strict   bool
 	types    map[string]*entry
 }
 
-// entry is an event type. Nothing in it changes.
+// entry is an event type. It is immutable.
 type entry struct {
 	sluice.EventType
 
 	compiled func() (*schema, error) // nil, nil: there is none
 }
 
-// New returns an index that knows nothing.
+// New returns an empty index.
 func New() *Index { return &Index{spaces: map[string]*space{}} }
 
-// SetNamespace enters what a namespace's catalogue is good for. What is older than what is known
-// is passed over, as with SetType.
+// SetNamespace enters a namespace's catalogue mode. It ignores outdated revisions, as SetType does.
 func (x *Index) SetNamespace(ns sluice.Namespace) {
 	x.mu.Lock()
 	defer x.mu.Unlock()
@@ -80,7 +79,7 @@ func (x *Index) RemoveType(namespace, eventType string, revision uint64) {
 	}
 }
 
-// space returns what is known of a namespace, anew if that is nothing. The lock is held.
+// space returns a namespace's catalogue, a new one if there is none. The lock is held.
 func (x *Index) space(name string) *space {
 	s := x.spaces[name]
 	if s == nil {
@@ -101,7 +100,7 @@ func (x *Index) find(namespace, eventType string) (e *entry, strict bool) {
 	return s.types[eventType], s.strict
 }
 
-// of returns the type of an event; nil for one of the server's own.
+// of returns the type of an event; nil for a system event.
 func (x *Index) of(ev *sluice.Event) (e *entry, strict bool) {
 	if ev.Path.Reserved() {
 		return nil, false
@@ -155,8 +154,9 @@ func (x *Index) Count(namespace string) int {
 	return 0
 }
 
-// Check returns why an event is not one that its namespace's catalogue allows, nil for all events of an
-// open namespace and for the server's own. Codes UnknownEventType; InvalidEventData, with pointer and reason.
+// Check returns why an event is not allowed by its namespace's catalogue, nil for all events of an
+// open namespace and for system events. Codes UnknownEventType; InvalidEventData, with pointer and
+// reason.
 func (x *Index) Check(ev *sluice.Event) error {
 	e, strict := x.of(ev)
 	switch {
@@ -168,8 +168,8 @@ func (x *Index) Check(ev *sluice.Event) error {
 	return e.check(ev)
 }
 
-// CheckData returns why an event's data is not what the catalogue says of its type, whether the namespace
-// is strict or open. Codes NotFound if the type is not in it; InvalidEventData.
+// CheckData returns why an event's data does not match its type in the catalogue, whether the
+// namespace is strict or open. Codes NotFound if the type is not in it; InvalidEventData.
 func (x *Index) CheckData(ev *sluice.Event) error {
 	e, _ := x.of(ev)
 	if e == nil {
@@ -208,8 +208,8 @@ func (e *entry) check(ev *sluice.Event) error {
 		With("type", e.Type).With("pointer", f.pointer).With("reason", f.reason)
 }
 
-// CheckTypes returns an error (UnknownEventType) if a strict namespace has no type that one of a
-// filter's patterns stands for (S4-64).
+// CheckTypes returns an error (UnknownEventType) if one of a filter's patterns matches no type of a
+// strict namespace (S4-64).
 func (x *Index) CheckTypes(namespace string, patterns []string) error {
 	x.mu.RLock()
 	defer x.mu.RUnlock()
@@ -228,7 +228,7 @@ func (x *Index) CheckTypes(namespace string, patterns []string) error {
 
 const maxTypes = 256 // bytes of a type in a refusal
 
-// has reports whether a pattern stands for a type of the namespace or of the server, or for all.
+// has reports whether a pattern matches a type of the namespace or of the server, or all.
 func (s *space) has(pattern string) bool {
 	if pattern == "*" || s.types[pattern] != nil {
 		return true
@@ -242,9 +242,9 @@ func (s *space) has(pattern string) bool {
 	return slices.ContainsFunc(sluice.SystemTypes(), func(name string) bool { return sluice.MatchType(one, name) })
 }
 
-// Summary returns the members of an event's data that the catalogue counts to its summary, as a JSON
-// object in the catalogue's order, each byte for byte what it is. It returns nil if there is no
-// summary: the type is not in the catalogue or names none, or the data is no JSON object.
+// Summary returns the members of an event's data that the catalogue includes in its summary, as a
+// JSON object in the catalogue's order, each byte for byte. It returns nil if there is no summary:
+// the type is not in the catalogue or names none, or the data is no JSON object.
 func (x *Index) Summary(ev *sluice.Event) []byte {
 	e, _ := x.of(ev)
 	if e == nil || len(e.SummaryFields) == 0 {
@@ -268,7 +268,7 @@ func (x *Index) Summary(ev *sluice.Event) []byte {
 	return append(b, '}')
 }
 
-// Labels returns the static labels of an event's type; nobody may change them.
+// Labels returns the static labels of an event's type; they are read-only.
 func (x *Index) Labels(ev *sluice.Event) map[string]string {
 	e, _ := x.of(ev)
 	if e == nil {

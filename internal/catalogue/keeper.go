@@ -14,9 +14,9 @@ import (
 	"github.com/sluice-io/sluice/streams"
 )
 
-const maxTries = 10 // of a change that others get ahead of
+const maxTries = 10 // after concurrent changes
 
-// Records keeps the event types by key. A revision of 0 stands for "nothing is stored".
+// Records stores the event types by key. Revision 0 stands for "nothing is stored".
 type Records interface {
 	// Get returns the record and its revision. Code NotFound if there is none.
 	Get(ctx context.Context, key string) (sluice.EventType, uint64, error)
@@ -27,14 +27,14 @@ type Records interface {
 	Delete(ctx context.Context, key string, revision uint64) error
 }
 
-// Logs knows which namespaces there are.
+// Logs knows the existing namespaces.
 type Logs interface {
 	// LastSeq returns the last sequence of a namespace's log. Code NotFound if there is no such namespace.
 	LastSeq(ctx context.Context, namespace string) (uint64, error)
 }
 
-// Keeper changes the catalogues. Changes are in the ledger before they are made, and hold in
-// this process's index at once. Its methods may be called at once.
+// Keeper changes the catalogues. The ledger has a change before it is made, and the change applies
+// in this process's index at once. It is safe for concurrent use.
 type Keeper struct {
 	index   *Index
 	records Records
@@ -47,9 +47,10 @@ func NewKeeper(index *Index, records Records, logs Logs, accounts *ledger.Ledger
 	return &Keeper{index: index, records: records, logs: logs, ledger: accounts}
 }
 
-// Put makes or changes an event type and returns it, and whether it is new. With a revision it
-// is changed only if that is the stored one. Codes InvalidRequest; TooLarge; Forbidden for a type of the server's own;
-// NotFound for the namespace; RevisionMismatch; QuotaExceeded if the namespace has as many as it may; Unavailable.
+// Put creates or changes an event type and returns it, and whether it is new. With a revision it is
+// changed only if that is the stored one. Codes InvalidRequest; TooLarge; Forbidden for a type of
+// the server's own; NotFound for the namespace; RevisionMismatch; QuotaExceeded if the namespace
+// has reached its limit; Unavailable.
 func (k *Keeper) Put(ctx context.Context, t sluice.EventType, by string) (sluice.EventType, bool, error) {
 	if err := k.check(ctx, &t); err != nil {
 		return t, false, err
@@ -86,7 +87,7 @@ func (k *Keeper) Put(ctx context.Context, t sluice.EventType, by string) (sluice
 	return t, false, k.busy(ctx, intent, t.Type)
 }
 
-// check returns why an event type cannot be, and brings it into the form in which it is stored.
+// check returns why an event type is invalid, and makes it canonical.
 func (k *Keeper) check(ctx context.Context, t *sluice.EventType) error {
 	if bytes.Equal(bytes.TrimSpace(t.Schema), []byte("null")) {
 		t.Schema = nil
@@ -108,7 +109,7 @@ func (k *Keeper) check(ctx context.Context, t *sluice.EventType) error {
 	return err
 }
 
-// mayPut returns an error unless the type may take the place of what has the revision.
+// mayPut returns an error unless the type may replace the record with the revision.
 func (k *Keeper) mayPut(t *sluice.EventType, revision uint64) error {
 	switch {
 	case t.Revision != 0 && t.Revision != revision:
@@ -123,7 +124,7 @@ func mismatch(name string, revision uint64) error {
 	return sluice.Errorf(sluice.RevisionMismatch, "type %q is at revision %d (0: it does not exist); read it again", name, revision).With("revision", revision)
 }
 
-// next returns what is stored when a type takes the place of an old one.
+// next returns the record of a type that replaces an old one.
 func next(t, old sluice.EventType, revision uint64) sluice.EventType {
 	now := time.Now().UTC()
 	t.Revision, t.CreatedAt, t.UpdatedAt = 0, now, now
@@ -138,8 +139,8 @@ func same(a, b *sluice.EventType) bool {
 		slices.Equal(a.SummaryFields, b.SummaryFields) && maps.Equal(a.StaticLabels, b.StaticLabels)
 }
 
-// intend writes to the ledger what is about to change; old has no name if there is none, and
-// after is nil if there will be none.
+// intend writes the intended change to the ledger; old has no name if there is none, and after is
+// nil for a deletion.
 func (k *Keeper) intend(ctx context.Context, tried *ledger.Intent, by string, old, after *sluice.EventType) (*ledger.Intent, error) {
 	c := ledger.Change{Actor: by, Action: sluice.ActionEventTypeUpdate}
 	switch {
@@ -186,8 +187,8 @@ func (k *Keeper) Get(ctx context.Context, namespace, eventType string) (sluice.E
 	return t, err
 }
 
-// List returns the event types of a namespace by name, as far as this process knows them: what others change is
-// there a moment later. Code NotFound for the namespace.
+// List returns the event types of a namespace by name, as known to this process: changes by other
+// replicas appear a moment later. Code NotFound for the namespace.
 func (k *Keeper) List(ctx context.Context, namespace string) ([]sluice.EventType, error) {
 	if _, err := k.logs.LastSeq(ctx, namespace); err != nil {
 		return nil, err

@@ -15,17 +15,17 @@ const (
 	maxPattern  = 1024    // bytes of a regular expression
 	maxProgram  = 2000    // instructions of one
 	perStep     = 16      // instructions, on one byte, that are as long as a step
-	numberSteps = 8       // what one bound of a number is worth
-	sameSteps   = 8       // what a schema for the same value is worth: the way to it is kept, and looked through for loops
+	numberSteps = 8       // price of one bound of a number
+	sameSteps   = 8       // price of a schema for the same value: its path is kept, and searched for loops
 	fewItems    = 20      // up to so many elements are compared each with each
 )
 
 var errSpent = errors.New("the budget is spent")
 
-// meter counts what one check may still cost. It is used by one check at a time.
+// meter is the remaining budget of one check. It is used by one check at a time.
 type meter struct{ left int }
 
-// pay takes steps off. Nothing may follow from a check that could not pay.
+// pay charges steps. A check that could not pay has no result.
 func (m *meter) pay(steps int) error {
 	if m.left -= steps; m.left < 0 {
 		m.left = -1
@@ -34,7 +34,7 @@ func (m *meter) pay(steps int) error {
 	return nil
 }
 
-// expression is a regular expression that pays for what it reads.
+// expression is a regular expression that charges for the bytes it reads.
 type expression struct {
 	*regexp.Regexp
 
@@ -47,8 +47,8 @@ func (x *expression) MatchString(s string) bool {
 	return x.meter.pay(1+(len(s)+1)*x.cost/perStep) == nil && x.Regexp.MatchString(s)
 }
 
-// engine compiles a regular expression of a schema. They are RE2's: no lookahead, no
-// backreference, and time that grows with the string and no faster.
+// engine compiles a regular expression of a schema with RE2: no lookahead, no backreference, and
+// linear time.
 func (m *meter) engine(pattern string) (jsonschema.Regexp, error) {
 	if len(pattern) > maxPattern {
 		return nil, fmt.Errorf("longer than %d bytes", maxPattern)
@@ -71,8 +71,8 @@ func (m *meter) engine(pattern string) (jsonschema.Regexp, error) {
 	return &expression{compiled, m, len(program.Inst)}, nil
 }
 
-// guard makes every schema that can be reached pay before it is gone into. A schema's format is
-// where: it is looked at before anything else that takes time, whatever the value is.
+// guard charges for every reachable schema before it is visited. It uses the schema's format for
+// that, which is checked before anything else that takes time, for any value.
 func (m *meter) guard(root *jsonschema.Schema) error {
 	seen := map[*jsonschema.Schema]bool{root: true}
 	for next := []*jsonschema.Schema{root}; len(next) > 0; {
@@ -94,7 +94,7 @@ func (m *meter) guard(root *jsonschema.Schema) error {
 	return nil
 }
 
-// price is what it takes to look at a value with a schema and to come to the doors of those
+// price is the cost of checking a value against a schema and of reaching the guards of the schemas
 // below it.
 type price struct {
 	once   int // for any value
@@ -142,7 +142,7 @@ func (p price) of(v any) int {
 	return p.once + n*p.member
 }
 
-// door is what it takes to turn a value away: its type, const and enum come before the format.
+// door is the cost of rejecting a value: its type, const and enum come before the format.
 func door(s *jsonschema.Schema) int {
 	steps := 1
 	if s.Const != nil {
@@ -173,7 +173,7 @@ func sizeOf(v any) int {
 }
 
 // below returns the schemas that a schema applies to the same value, and those that it applies to
-// what is in it: the properties first.
+// the values in it: the properties first.
 func below(s *jsonschema.Schema) (same, inner []*jsonschema.Schema) {
 	same = append(same, s.AllOf...)
 	same = append(same, s.AnyOf...)
@@ -201,7 +201,7 @@ func below(s *jsonschema.Schema) (same, inner []*jsonschema.Schema) {
 	return same, inner
 }
 
-// present appends the schemas that there are.
+// present appends the non-nil schemas.
 func present(list []*jsonschema.Schema, some ...*jsonschema.Schema) []*jsonschema.Schema {
 	for _, s := range some {
 		if s != nil {

@@ -8,14 +8,14 @@ import (
 	"github.com/sluice-io/sluice/pkg/sluice"
 )
 
-// Orphan is a type that subscriptions name and that the strict catalogue of their namespace does not have any more, so that
-// no event of it can come (S2-47).
+// Orphan is a type that subscriptions name but that their namespace's strict catalogue no longer
+// has, so that no event of it can come (S2-47).
 type Orphan struct {
 	Namespace, Type string
 }
 
-// Orphans returns the orphans of subscriptions, by namespace and type, and how many subscriptions name each. Those that were
-// cancelled wait for nothing.
+// Orphans returns the orphans of subscriptions, by namespace and type, and how many subscriptions
+// name each. Cancelled subscriptions do not count.
 func (x *Index) Orphans(subs []*sluice.Subscription) (orphans []Orphan, count map[Orphan]int) {
 	count = map[Orphan]int{}
 	for _, sub := range subs {

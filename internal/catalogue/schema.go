@@ -13,10 +13,10 @@ import (
 
 const (
 	dialect = "https://json-schema.org/draft/2020-12/schema"
-	itself  = "sluice:///schema" // where a schema lies, for its own references
+	itself  = "sluice:///schema" // a schema's URL, for its own references
 )
 
-// loader refuses to load: a schema refers to itself only, and to what the standard defines.
+// loader refuses to load: a schema refers only to itself and to the standard's definitions.
 type loader struct{}
 
 // Load returns an error.
@@ -27,7 +27,7 @@ func (loader) Load(string) (any, error) {
 // schema is a compiled JSON Schema. It is safe for concurrent use.
 type schema struct {
 	doc  any
-	free chan *checker // that nobody uses; when it is full, they are dropped, and made anew
+	free chan *checker // unused ones; when it is full, they are dropped, and made anew
 }
 
 // checker is a compiled schema with a meter of its own, for one check at a time.
@@ -37,7 +37,7 @@ type checker struct {
 }
 
 // CheckSchema returns an error (InvalidRequest) unless a type's schema, if it has one, is JSON
-// Schema 2020-12 and keeps the bounds.
+// Schema 2020-12 and keeps the limits.
 func CheckSchema(t *sluice.EventType) error {
 	if len(t.Schema) == 0 {
 		return nil
@@ -89,7 +89,7 @@ func (s *schema) checker() (*checker, error) {
 	return c, err
 }
 
-// check returns nil if the data is as the schema says, else where it is not, and why.
+// check returns nil if the data matches the schema, else the place and the reason of a violation.
 func (s *schema) check(data []byte) (*fault, error) {
 	v, bad := read(data)
 	if bad != nil {
@@ -112,10 +112,10 @@ func (s *schema) check(data []byte) (*fault, error) {
 	case err != nil:
 		return faultOf(err), nil
 	}
-	return nil, nil //nolint:nilnil // no fault is what is hoped for
+	return nil, nil //nolint:nilnil // there is no fault
 }
 
-// read returns the data's value, or what is wrong with it whatever the schema. No data is null.
+// read returns the data's value, or a fault that is independent of the schema. No data is null.
 func read(data []byte) (any, *fault) {
 	if len(data) == 0 {
 		return nil, nil
@@ -127,7 +127,7 @@ func read(data []byte) (any, *fault) {
 	return v, nil
 }
 
-// take returns a checker that nobody uses.
+// take returns an unused checker.
 func (s *schema) take() (*checker, error) {
 	select {
 	case c := <-s.free:
