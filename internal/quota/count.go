@@ -11,29 +11,30 @@ import (
 	"github.com/sluice-io/sluice/pkg/sluice"
 )
 
-// patience is how long a creation waits for the subscriptions that are there to be known.
+// patience is how long a creation waits until the existing subscriptions are known.
 const patience = 10 * time.Second
 
-// Counts bounds how many subscriptions a namespace has, and a principal in all namespaces together, of every mode and protocol. Within this process the bound is exact;
-// beyond it there can be as many as other replicas make before this one is told of them. Its methods
-// may be called at once.
+// Counts limits the subscriptions of a namespace, and of a principal in all namespaces together, of
+// every mode and protocol. Within this process the limit is exact; other replicas can exceed it by
+// those that they create before this one learns of them. It is safe for concurrent use.
 type Counts struct {
 	most  Most
-	known chan struct{} // closed when all that are there have been told of
+	known chan struct{} // closed when all existing ones have been reported
 
 	mu   sync.Mutex
 	subs map[string]counted // by id
 	of   map[string]int     // by namespace
-	by   map[maker]int      // those that a principal answers for
+	by   map[maker]int      // by responsible principal
 }
 
-// Most is how many subscriptions there may be; 0: any number.
+// Most is the limits; 0: any number.
 type Most struct {
 	Namespace int // of one namespace
-	Principal int // of one principal, those made under a grant; of strangers together
+	Principal int // of one principal, those created under a grant; of strangers together
 	Host      int // of those, that send to one host without its consent
 
-	// Answers returns which principal answers for a subscription that was made under a grant; nil: its maker.
+	// Answers returns the principal that is responsible for a subscription created under a grant;
+	// nil: its creator.
 	Answers func(maker sluice.Caller, namespace string) sluice.Principal
 }
 
@@ -44,15 +45,15 @@ type counted struct {
 	told bool // it is stored
 }
 
-// maker is who made a subscription, and where.
+// maker is a subscription's creator, namespace and host.
 type maker struct {
 	namespace string
 	caller    sluice.Caller
-	host      string // where it sends to; "": with consent, or this machine
+	host      string // its destination; "": with consent, or this machine
 }
 
-// bounded reports whether a principal answers for what the maker makes: the holder of a grant, or strangers, all together,
-// in a namespace that is open to them. What the operator makes is not bounded.
+// bounded reports whether the maker is limited: the holder of a grant, or strangers, all together,
+// in a namespace that is open to them. The operator is not.
 func (m maker) bounded() bool { return m.caller.Grant != "" || m.caller.Unknown() }
 
 func makerOf(sub *sluice.Subscription) maker {
@@ -65,32 +66,32 @@ func makerOf(sub *sluice.Subscription) maker {
 	return m
 }
 
-// isLoopback reports whether a host is this machine, whose consent nobody needs.
+// isLoopback reports whether a host is this machine, which need not consent.
 func isLoopback(host string) bool {
 	addr, _ := netip.ParseAddr(host) // a name is the zero address
 	return host == "localhost" || addr.IsLoopback()
 }
 
-// NewCounts returns counts of no subscriptions yet.
+// NewCounts returns empty counts.
 func NewCounts(most Most) *Counts {
 	return &Counts{most: most, known: make(chan struct{}), subs: map[string]counted{}, of: map[string]int{}, by: map[maker]int{}}
 }
 
-// Set tells of a subscription that is stored.
+// Set enters a stored subscription.
 func (c *Counts) Set(sub *sluice.Subscription) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	c.put(sub.ID, counted{makerOf(sub), true})
 }
 
-// Remove tells that a subscription is gone.
+// Remove removes a subscription.
 func (c *Counts) Remove(id string) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	c.drop(id)
 }
 
-// CaughtUp tells that every subscription that is stored has been told of.
+// CaughtUp says that every stored subscription has been reported.
 func (c *Counts) CaughtUp() {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -102,7 +103,8 @@ func (c *Counts) CaughtUp() {
 }
 
 // Enter counts a subscription that is about to be stored, once. Codes: QuotaExceeded if its
-// namespace, or who answers for it, has as many as it may; Unavailable if that is not known yet.
+// namespace, or the responsible principal, has reached a limit; Unavailable if the counts are not
+// known yet.
 func (c *Counts) Enter(ctx context.Context, sub *sluice.Subscription) error {
 	if err := c.wait(ctx); err != nil {
 		return err
@@ -132,8 +134,8 @@ func (c *Counts) Enter(ctx context.Context, sub *sluice.Subscription) error {
 	return nil
 }
 
-// Move enters where a subscription that is stored is about to send from now on. Code QuotaExceeded if who answers for it
-// has as many that send there as it may.
+// Move enters a stored subscription's new destination. Code QuotaExceeded if the responsible
+// principal has reached the limit for that host.
 func (c *Counts) Move(sub *sluice.Subscription) error {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -157,8 +159,8 @@ func (c *Counts) checkHost(m maker, who sluice.Principal, toHost int) error {
 		With("limit", c.most.Host).With("unit", "subscriptions").With("allowed", 0)
 }
 
-// madeFor returns who answers for what a maker makes, how many subscriptions that principal answers for, and how many of
-// them send to the same host; 0 for the operator.
+// madeFor returns the principal that is responsible for a maker, its number of subscriptions, and
+// how many of them send to the same host; 0 for the operator.
 func (c *Counts) madeFor(m maker) (who sluice.Principal, n, toHost int) {
 	if !m.bounded() {
 		return "", 0, 0
@@ -182,7 +184,7 @@ func (c *Counts) answers(m maker) sluice.Principal {
 	return c.most.Answers(m.caller, m.namespace)
 }
 
-// Leave takes Enter back: the subscription was not stored.
+// Leave undoes Enter: the subscription was not stored.
 func (c *Counts) Leave(id string) {
 	c.mu.Lock()
 	defer c.mu.Unlock()

@@ -10,9 +10,9 @@ import (
 	"github.com/sluice-io/sluice/pkg/sluice"
 )
 
-// Paces holds requests to endpoints to the rate that the endpoints agreed to in their handshake (WebHook-Allowed-Rate). What
-// a principal sends to one URL is one sum, whatever subscriptions, modes, replays and tests it comes from. Its methods may be
-// called at once.
+// Paces holds requests to endpoints to the rate that the endpoints agreed to in their handshake
+// (WebHook-Allowed-Rate). All of a principal's requests to one URL share one rate, across
+// subscriptions, modes, replays and tests. It is safe for concurrent use.
 type Paces struct {
 	mu  sync.Mutex
 	all map[Receiver]*rate.Limiter
@@ -20,20 +20,20 @@ type Paces struct {
 
 // Receiver is an endpoint that agreed to a rate.
 type Receiver struct {
-	Principal sluice.Principal // who answers for the subscription; "" is the operator
+	Principal sluice.Principal // the principal responsible for the subscription; "" is the operator
 	URL       string
-	PerMinute int // requests that it takes, above 0
+	PerMinute int // accepted requests, above 0
 }
 
-// fraction is the part of a minute's requests that may be sent at once: the fiftieth.
+// fraction is the burst as a part of a minute's requests: a fiftieth.
 const fraction = 50
 
-// NewPaces returns paces at which nothing was sent yet.
+// NewPaces returns paces without any requests counted.
 func NewPaces() *Paces { return &Paces{all: map[Receiver]*rate.Limiter{}} }
 
-// Take counts a request that is about to be sent and returns 0, or returns how long to wait before asking again; then
-// nothing is counted. In no minute are more than PerMinute requests granted: a receiver that counts in windows of a minute,
-// wherever they begin, counts no more.
+// Take counts a request that is about to be sent and returns 0, or returns how long to wait before
+// asking again; then nothing is counted. In no minute are more than PerMinute requests granted: a
+// receiver that counts in windows of a minute, with any start, counts no more.
 func (p *Paces) Take(r Receiver, now time.Time) time.Duration {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -45,15 +45,15 @@ func (p *Paces) Take(r Receiver, now time.Time) time.Duration {
 	return max(time.Duration(math.Ceil(wait)), time.Microsecond)
 }
 
-// Return gives back what Take counted for a request that was not sent.
+// Return undoes Take for a request that was not sent.
 func (p *Paces) Return(r Receiver, now time.Time) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	p.bucket(r, now).AllowN(now, -1)
 }
 
-// bucket returns a receiver's bucket. A bucket of b that is refilled at r a minute grants fewer than b + r + 1 in a minute,
-// which is to be PerMinute.
+// bucket returns a receiver's bucket. A bucket of b that is refilled at r a minute grants fewer
+// than b + r + 1 in a minute, which has to be PerMinute.
 func (p *Paces) bucket(r Receiver, now time.Time) *rate.Limiter {
 	if b := p.all[r]; b != nil {
 		return b

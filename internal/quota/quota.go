@@ -10,31 +10,31 @@ import (
 	"github.com/sluice-io/sluice/pkg/sluice"
 )
 
-// sweepEvery is how often buckets that nobody needs are looked for.
+// sweepEvery is the interval of sweeps of unused buckets.
 const sweepEvery = time.Minute
 
-// Quotas are the namespaces' publish quotas. Its methods may be called at once.
+// Quotas are the namespaces' publish quotas. It is safe for concurrent use.
 type Quotas struct {
 	mu      sync.Mutex
 	limits  map[string]limit
-	buckets map[string]*bucket // of namespaces that published lately
+	buckets map[string]*bucket // of namespaces that published recently
 	swept   time.Time
 }
 
-// limit is a namespace's quota, and which revision of the namespace says so.
+// limit is a namespace's quota, and the namespace's revision that set it.
 type limit struct {
 	quota    sluice.Quota
 	revision uint64
 }
 
-// bucket is what a namespace may publish now; nil is without bound.
+// bucket is a namespace's remaining quota; nil is unlimited.
 type bucket struct{ events, bytes *rate.Limiter }
 
-// NewQuotas returns quotas that bound nothing.
+// NewQuotas returns quotas without limits.
 func NewQuotas() *Quotas { return &Quotas{limits: map[string]limit{}, buckets: map[string]*bucket{}} }
 
-// Set tells of a namespace, its quota being the one in force. An older revision than is known
-// changes nothing, and so does the same quota.
+// Set enters a namespace with its effective quota. It ignores an older revision, and an unchanged
+// quota.
 func (q *Quotas) Set(ns sluice.Namespace) {
 	q.mu.Lock()
 	defer q.mu.Unlock()
@@ -48,7 +48,7 @@ func (q *Quotas) Set(ns sluice.Namespace) {
 	}
 }
 
-// Remove tells that a namespace is gone.
+// Remove removes a namespace.
 func (q *Quotas) Remove(namespace string) {
 	q.mu.Lock()
 	defer q.mu.Unlock()
@@ -56,9 +56,9 @@ func (q *Quotas) Remove(namespace string) {
 	delete(q.buckets, namespace)
 }
 
-// Take pays for a request of so many events and bytes, all or nothing. Codes: QuotaExceeded, with
-// limit, allowed and retry_after in whole seconds; TooLarge if it is more than the namespace may
-// publish at once, ever.
+// Take charges a request of this many events and bytes, all or nothing. Codes: QuotaExceeded, with
+// limit, allowed and retry_after in whole seconds; TooLarge if the request exceeds the namespace's
+// burst.
 func (q *Quotas) Take(namespace string, events, bytes int, now time.Time) error {
 	q.mu.Lock()
 	defer q.mu.Unlock()
@@ -95,7 +95,7 @@ func (q *Quotas) bucket(namespace string, quota sluice.Quota, now time.Time) *bu
 	return b
 }
 
-// sweep forgets buckets that are full: new ones are no different.
+// sweep forgets full buckets: they equal new ones.
 func (q *Quotas) sweep(now time.Time) {
 	if now.Sub(q.swept) < sweepEvery {
 		return
@@ -112,7 +112,7 @@ func isFull(l *rate.Limiter, now time.Time) bool {
 	return l == nil || l.TokensAt(now) >= float64(l.Burst())
 }
 
-// check returns why so many of what cannot be published now, nil if they can.
+// check returns why n units exceed the quota now, nil if they do not.
 func check(namespace, what string, l *rate.Limiter, n int, now time.Time) error {
 	if l == nil {
 		return nil

@@ -10,9 +10,9 @@ import (
 	"github.com/sluice-io/sluice/pkg/sluice"
 )
 
-// Sends bounds how often callers have the server send requests to endpoints: tests, retries, redrives, replays and
-// handshakes. A caller who may subscribe chooses the URL, so without a bound the server would send to any host, as often as
-// the caller likes. Its methods may be called at once.
+// Sends limits the requests to endpoints that callers trigger: tests, retries, redrives, replays
+// and handshakes. A caller that may subscribe chooses the URL, so without a limit the server would
+// send to any host, as often as the caller likes. It is safe for concurrent use.
 type Sends struct {
 	perSubscription, perPrincipal int // a minute; 0: any number
 
@@ -20,16 +20,18 @@ type Sends struct {
 	all map[string]*rate.Limiter // by "s:"+subscription, "p:"+principal
 }
 
-// maxBuckets is how many buckets there are before the full ones are dropped.
+// maxBuckets is the number of buckets that triggers dropping the full ones.
 const maxBuckets = 4096
 
-// NewSends returns a bound on the requests per minute to one subscription's endpoint, and for one principal; 0: any number.
+// NewSends returns a limit on the requests per minute to one subscription's endpoint, and for one
+// principal; 0: any number.
 func NewSends(perSubscription, perPrincipal int) *Sends {
 	return &Sends{perSubscription: perSubscription, perPrincipal: perPrincipal, all: map[string]*rate.Limiter{}}
 }
 
-// Pay counts one request to the endpoint of a subscription ("": of one that is not stored yet), asked for by a principal.
-// Code QuotaExceeded, with retry_after in seconds, if either has had as many as it may; then nothing is counted.
+// Pay counts one request to the endpoint of a subscription ("": of one that is not stored yet),
+// triggered by a principal. Code QuotaExceeded, with retry_after in seconds, if either has reached
+// its limit; then nothing is counted.
 func (s *Sends) Pay(subscription string, who sluice.Principal, now time.Time) error {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -53,7 +55,7 @@ func (s *Sends) Pay(subscription string, who sluice.Principal, now time.Time) er
 	return nil
 }
 
-// bucket returns the bucket of a minute's requests; nil: there is no bound.
+// bucket returns the bucket of a minute's requests; nil: unlimited.
 func (s *Sends) bucket(key string, perMinute int, now time.Time) *rate.Limiter {
 	if perMinute == 0 {
 		return nil
@@ -67,7 +69,7 @@ func (s *Sends) bucket(key string, perMinute int, now time.Time) *rate.Limiter {
 	return b
 }
 
-// dropFull drops the full buckets if there are very many: they say no more than a new one.
+// dropFull drops the full buckets if there are very many: they equal new ones.
 func dropFull[K comparable](all map[K]*rate.Limiter, now time.Time) {
 	if len(all) < maxBuckets {
 		return
@@ -79,7 +81,7 @@ func dropFull[K comparable](all map[K]*rate.Limiter, now time.Time) {
 	}
 }
 
-// missing returns after how many seconds a bucket has enough for one request; 0: now.
+// missing returns the seconds until a bucket has enough for one request; 0: now.
 func missing(b *rate.Limiter, now time.Time) int {
 	if b == nil || b.TokensAt(now) >= 1 {
 		return 0
