@@ -17,7 +17,7 @@ import (
 	"github.com/sluice-io/sluice/pkg/sluice"
 )
 
-// Records keeps the records of access by key. A revision of 0 stands for "nothing is stored".
+// Records stores the records of access by key. Revision 0 stands for "nothing is stored".
 type Records interface {
 	// Get returns the record and its revision. Code NotFound if there is none.
 	Get(ctx context.Context, key string) (authz.Record, uint64, error)
@@ -32,21 +32,21 @@ type Key struct {
 	Private ed25519.PrivateKey
 }
 
-// Needs is what an authority works with; all of it but Tickets is required.
+// Needs are an authority's dependencies; all but Tickets are required.
 type Needs struct {
 	Records Records
 	Index   *authz.Index
 	Ledger  *ledger.Ledger
-	// Keys returns the keys of tokens, the one that signs first. They sign nothing else: what a
-	// webhook's signature covers is chosen by publishers, who could have a token signed.
+	// Keys returns the keys of tokens, the signing one first. They sign nothing else: publishers
+	// choose the content under a webhook's signature, and could have a token signed.
 	Keys func(ctx context.Context) ([]Key, error)
 	Now  func() time.Time
-	// Tickets returns the keys of tickets, MACs that sign nothing else and that all replicas share, the one that
-	// signs first. Nil: there are no tickets.
+	// Tickets returns the keys of tickets, MACs that sign nothing else and that all replicas share,
+	// the signing one first. nil: there are no tickets.
 	Tickets func() [][]byte
 }
 
-// Authority gives and takes rights. Its methods may be called at once.
+// Authority grants and revokes rights. It is safe for concurrent use.
 type Authority struct {
 	needs Needs
 
@@ -54,8 +54,8 @@ type Authority struct {
 	keys     map[string]Key
 	verified *verified
 
-	looking sync.Mutex // held while keys are looked for
-	looked  time.Time  // when they were last
+	looking sync.Mutex // held during a lookup of keys
+	looked  time.Time  // time of the last lookup
 }
 
 // New returns an authority.
@@ -77,10 +77,11 @@ func (a *Authority) signer(ctx context.Context) (Key, error) {
 	return keys[0], nil
 }
 
-// lookEvery is how often keys are looked for at most: whoever has no token at all can name keys that there are not.
+// lookEvery is the minimum interval of key lookups: a caller without any token can name unknown
+// keys.
 const lookEvery = time.Second
 
-// public returns the public key of an id. Keys that another replica made are looked for.
+// public returns the public key of an id. Keys created by another replica are looked up.
 func (a *Authority) public(ctx context.Context, id string) (ed25519.PublicKey, bool) {
 	if k, ok := a.known(id); ok {
 		return k, true
@@ -108,17 +109,17 @@ func (a *Authority) known(id string) (ed25519.PublicKey, bool) {
 	return public, ok
 }
 
-// edit is a change of one record: apply returns what it becomes, and false if it is so already.
+// edit is a change of one record: apply returns the new record, and false if it is unchanged.
 type edit struct {
 	key       string
 	change    ledger.Change // Old and New are filled in by show
 	show      func(authz.Record) any
 	apply     func(authz.Record) (authz.Record, bool, error)
-	unnoticed bool // it takes nothing away: it is acknowledged when it is stored and known here
-	protects  bool // it takes something away, which must not fail because the ledger does
+	unnoticed bool // it revokes nothing: it is acknowledged when it is stored and known here
+	protects  bool // it revokes something, which must succeed even without the ledger
 }
 
-// store makes an edit, anew if somebody else was faster, and returns what is stored then and its
+// store makes an edit, repeatedly after concurrent changes, and returns the stored record and its
 // revision.
 func (a *Authority) store(ctx context.Context, e edit) (authz.Record, uint64, error) {
 	var intent *ledger.Intent
@@ -149,8 +150,8 @@ func (a *Authority) store(ctx context.Context, e edit) (authz.Record, uint64, er
 	}
 }
 
-// intend writes to the ledger what is about to change. What protects somebody is done without a ledger, too,
-// and logged with what the ledger lacks.
+// intend writes the intended change to the ledger. A revocation proceeds without a ledger, too, and
+// the missing entry is logged.
 func (a *Authority) intend(ctx context.Context, tried *ledger.Intent, e edit) (*ledger.Intent, error) {
 	if e.protects {
 		return a.needs.Ledger.Note(ctx, tried, e.change), nil
@@ -158,7 +159,7 @@ func (a *Authority) intend(ctx context.Context, tried *ledger.Intent, e edit) (*
 	return a.needs.Ledger.Intend(ctx, tried, e.change)
 }
 
-// await waits until a revision is acted on: here, or by all replicas.
+// await waits until a revision is enforced: here, or by all replicas.
 func (a *Authority) await(ctx context.Context, revision uint64, here bool) error { //nolint:revive // here says which of two waits it is
 	for {
 		applied, changed := a.needs.Index.Applied()

@@ -12,12 +12,12 @@ import (
 	"github.com/sluice-io/sluice/streams"
 )
 
-// withdrawLimit is how long one try to stop what is being sent may take.
+// withdrawLimit limits one try to stop requests in flight.
 const withdrawLimit = 10 * time.Second
 
-// Withdrawer stops what is being sent.
+// Withdrawer stops requests in flight.
 type Withdrawer interface {
-	// Withdraw cuts off what is on its way for the subscriptions, and returns when none of it can
+	// Withdraw cuts off requests in flight for the subscriptions, and returns when none of them can
 	// leave any more.
 	Withdraw(ctx context.Context, touched func(*sluice.Subscription) bool) error
 }
@@ -29,11 +29,11 @@ type Canceller interface {
 
 // Forgetter removes records.
 type Forgetter interface {
-	// Delete removes a record whatever its revision is, if that is 0.
+	// Delete removes a record, of any revision if that is 0.
 	Delete(ctx context.Context, key string, revision uint64) error
 }
 
-// kept is how long a grant is kept after its end, for those who look into what was.
+// kept is how long a grant is kept after its end, for later audits.
 const kept = 30 * 24 * time.Hour
 
 // Follower keeps an index in step with the records, and this replica in step with the index.
@@ -47,10 +47,11 @@ type Follower struct {
 	Log      *slog.Logger
 
 	mu      sync.Mutex
-	bounded map[string]*sluice.Subscription // those of owners who can lose what they may have
+	bounded map[string]*sluice.Subscription // those of owners with revocable rights
 }
 
-// Set takes a record as it is stored. When it returns, what it took away is not sent any more.
+// Set enters a stored record. When it returns, nothing is sent any more under rights that it
+// revoked.
 func (f *Follower) Set(ctx context.Context, key string, r authz.Record, revision uint64) {
 	before := f.Index.Record(key)
 	f.Index.Set(key, r, revision)
@@ -65,13 +66,13 @@ func (f *Follower) Set(ctx context.Context, key string, r authz.Record, revision
 	f.Presence.settle(revision)
 }
 
-// Remove takes that a record is gone.
+// Remove enters the removal of a record.
 func (f *Follower) Remove(key string, revision uint64) { f.Index.Remove(key, revision) }
 
-// CaughtUp takes that everything which was stored has been told.
+// CaughtUp says that all stored records have been reported.
 func (f *Follower) CaughtUp() { f.Index.CaughtUp() }
 
-// stop repeats until nothing is on its way: before that the change must not be acknowledged.
+// stop repeats until nothing is in flight: before that the change must not be acknowledged.
 func (f *Follower) stop(ctx context.Context, touched authz.Touched) {
 	for ctx.Err() == nil {
 		limit, cancel := context.WithTimeout(ctx, withdrawLimit)
@@ -84,7 +85,7 @@ func (f *Follower) stop(ctx context.Context, touched authz.Touched) {
 	}
 }
 
-// Know takes a subscription as it is stored; nil: it is gone.
+// Know enters a stored subscription; nil: it is gone.
 func (f *Follower) Know(id string, sub *sluice.Subscription) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
@@ -98,7 +99,7 @@ func (f *Follower) Know(id string, sub *sluice.Subscription) {
 	f.bounded[id] = sub
 }
 
-// Run ends the subscriptions whose grants expire, until ctx is done.
+// Run ends the subscriptions with expired grants, until ctx is done.
 func (f *Follower) Run(ctx context.Context, every time.Duration) {
 	tick := time.NewTicker(every)
 	defer tick.Stop()
@@ -113,8 +114,9 @@ func (f *Follower) Run(ctx context.Context, every time.Duration) {
 	}
 }
 
-// sweep ends the subscriptions whose owners may have nothing of them any more (S0-64): whether they have
-// something to send or not, and whoever serves them. What fails here is found again.
+// sweep ends the subscriptions of owners that lost all access to them (S0-64), whether they have
+// something to send or not, and independent of their owning replica. Failures are found again at
+// the next sweep.
 func (f *Follower) sweep(ctx context.Context, touched authz.Touched) {
 	for _, sub := range f.lost(touched) {
 		limit, cancel := context.WithTimeout(ctx, withdrawLimit)
@@ -125,7 +127,8 @@ func (f *Follower) sweep(ctx context.Context, touched authz.Touched) {
 	}
 }
 
-// forget removes the grants that ended long ago; whoever looks for one then finds none, which says the same.
+// forget removes the grants that ended long ago; a later lookup then finds none, which means the
+// same.
 func (f *Follower) forget(ctx context.Context) {
 	for _, key := range f.Index.Over(f.Now().Add(-kept)) {
 		limit, cancel := context.WithTimeout(ctx, withdrawLimit)
@@ -148,15 +151,15 @@ func (f *Follower) lost(touched authz.Touched) (lost []*sluice.Subscription) {
 	return lost
 }
 
-// Expiring keeps records that go by themselves.
+// Expiring stores records with a TTL.
 type Expiring interface {
-	// PutFor stores a record, whatever was there, that is gone after a time, and returns its revision.
+	// PutFor stores a record unconditionally with a time to live, and returns its revision.
 	PutFor(ctx context.Context, key string, record authz.Record, ttl time.Duration) (uint64, error)
 }
 
-// Presence says that this replica is there and up to which revision it acts on what is stored. A
-// replica that cannot say so, and see that it was said, must not decide: others go on without it
-// when what it said last has expired.
+// Presence announces that this replica is alive and the revision up to which it enforces the stored
+// records. A replica that cannot announce this, and see its announcement, must not decide: others
+// go on without it when its last announcement has expired.
 type Presence struct {
 	id      string
 	records Expiring
@@ -167,18 +170,18 @@ type Presence struct {
 
 	mu       sync.Mutex
 	settled  uint64
-	sent     uint64    // revision of the last that was said
+	sent     uint64    // revision of the last announcement
 	sentAt   time.Time // a moment before it
-	observed uint64    // revision of the last of ours that was seen
+	observed uint64    // revision of the last own announcement that was seen
 }
 
-// NewPresence returns the presence of a replica, whose index decides nothing before Run.
+// NewPresence returns the presence of a replica; its index decides nothing before Run.
 func NewPresence(id string, records Expiring, index *authz.Index, ttl time.Duration, log *slog.Logger) *Presence {
 	index.Until(time.Time{})
 	return &Presence{id: id, records: records, index: index, ttl: ttl, log: log, kick: make(chan struct{}, 1)}
 }
 
-// Run says so until ctx is done.
+// Run announces the presence until ctx is done.
 func (p *Presence) Run(ctx context.Context) {
 	tick := time.NewTicker(p.ttl / 3) // two may be missed
 	defer tick.Stop()
@@ -186,7 +189,7 @@ func (p *Presence) Run(ctx context.Context) {
 		if p.say(ctx) {
 			tick.Reset(p.ttl / 3)
 		} else {
-			tick.Reset(p.ttl / 15) // a cluster that elects a leader loses what it is told
+			tick.Reset(p.ttl / 15) // a cluster that elects a leader loses writes
 		}
 		select {
 		case <-ctx.Done():
@@ -197,7 +200,7 @@ func (p *Presence) Run(ctx context.Context) {
 	}
 }
 
-// Leave says that this replica is gone: nobody has to wait for it.
+// Leave removes the presence: other replicas need not wait for this one.
 func (p *Presence) Leave(ctx context.Context) {
 	p.index.Until(time.Time{})
 	if _, err := p.records.PutFor(ctx, streams.PresenceKey(p.id), authz.Record{}, time.Second); err != nil {
@@ -205,7 +208,7 @@ func (p *Presence) Leave(ctx context.Context) {
 	}
 }
 
-// say says so once, and reports whether that was stored.
+// say announces once, and reports whether that was stored.
 func (p *Presence) say(ctx context.Context) bool {
 	p.mu.Lock()
 	r := authz.Record{Replica: &authz.Presence{ID: p.id, Settled: p.settled}}
@@ -227,8 +230,8 @@ func (p *Presence) say(ctx context.Context) bool {
 	return true
 }
 
-// seen takes that a replica's presence was seen among the records: if it is ours, then all
-// that was stored before it was seen, too.
+// seen enters a presence record: if it is this replica's, then all records stored before it were
+// seen, too.
 func (p *Presence) seen(id string, revision uint64) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -238,20 +241,20 @@ func (p *Presence) seen(id string, revision uint64) {
 	}
 }
 
-// confirm lets the index decide for a little shorter than others wait for this replica.
+// confirm lets the index decide for a little less time than others wait for this replica.
 func (p *Presence) confirm() {
 	if p.sent > 0 && p.observed >= p.sent {
 		p.index.Until(p.sentAt.Add(p.ttl * 13 / 15))
 	}
 }
 
-// settle takes that this replica acts on what is stored up to a revision.
+// settle enters that this replica enforces all records up to a revision.
 func (p *Presence) settle(revision uint64) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	p.settled = max(p.settled, revision)
 	select {
 	case p.kick <- struct{}{}:
-	default: // it is about to be said
+	default: // an announcement is pending
 	}
 }

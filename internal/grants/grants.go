@@ -17,7 +17,7 @@ import (
 	"github.com/sluice-io/sluice/streams"
 )
 
-// Wish is what a grant shall be.
+// Wish is a request for a grant.
 type Wish struct {
 	Principal   sluice.Principal `json:"principal"`
 	Verbs       []sluice.Verb    `json:"verbs"`
@@ -34,7 +34,7 @@ type Minted struct {
 	Token string `json:"token"`
 }
 
-// Mint issues a grant. Root issues any; whoever else does gives a part of its own grant away: no
+// Mint issues a grant. Root issues any; all other callers delegate a part of their own grant: no
 // verb, path or day more than that has, and it ends with it. Codes InvalidRequest;
 // CapabilityRequired for more than the caller has.
 func (a *Authority) Mint(ctx context.Context, by sluice.Caller, w Wish) (Minted, error) {
@@ -67,14 +67,14 @@ func (a *Authority) Mint(ctx context.Context, by sluice.Caller, w Wish) (Minted,
 	})
 }
 
-// How many grants there may be of a grant, those of its parts included, and of root.
+// Limits of grants delegated from one grant, directly or indirectly, and from root.
 const (
 	maxParts  = 1_000
 	maxGrants = 100_000
 )
 
-// bounded returns an error (QuotaExceeded) if too many grants were given out of one, or out of one that it is a part of, by
-// whomever: else the parts of parts would have no end.
+// bounded returns an error (QuotaExceeded) if too many grants derive from parent or one of its
+// ancestors, by any issuer: otherwise chains of delegation would have no end.
 func (a *Authority) bounded(parent string) error {
 	if parent == "" && a.needs.Index.Parts("", maxGrants) >= maxGrants {
 		return sluice.Errorf(sluice.QuotaExceeded, "grant limit reached: %d grants exist; revoke unused grants (slots free up when those would have expired)", maxGrants)
@@ -92,7 +92,7 @@ func (a *Authority) bounded(parent string) error {
 	return nil
 }
 
-// narrows returns an error (CapabilityRequired) if a grant is more than what it is a part of.
+// narrows returns an error (CapabilityRequired) if a grant exceeds its parent.
 func (a *Authority) narrows(g *sluice.Grant) error {
 	if g.Parent == "" {
 		return nil
@@ -117,8 +117,8 @@ func (a *Authority) narrows(g *sluice.Grant) error {
 	return nil
 }
 
-// mayName returns an error (CapabilityRequired) if only root may give a grant to its principal: receivers take the
-// kind system for the operator's own word (S4-13).
+// mayName returns an error (CapabilityRequired) if only root may give a grant to its principal:
+// receivers trust the kind system as the operator (S4-13).
 func mayName(by sluice.Caller, g *sluice.Grant) error {
 	if g.Principal.Kind() == sluice.SystemPrincipal && !by.Unbounded() {
 		return sluice.Errorf(sluice.CapabilityRequired, "principal %q: only root gives grants to system:; use user:, service: or ai_agent:", g.Principal).With("field", "principal")
@@ -126,7 +126,7 @@ func mayName(by sluice.Caller, g *sluice.Grant) error {
 	return nil
 }
 
-// depth returns how many grants a grant is a part of.
+// depth returns the number of a grant's ancestors.
 func (a *Authority) depth(id string) int {
 	n := 0
 	for ; n <= sluice.MaxGrantDepth; n++ {
@@ -139,7 +139,7 @@ func (a *Authority) depth(id string) int {
 	return n
 }
 
-// sign stores a grant under a new nonce and returns it with the token that counts from now on.
+// sign stores a grant under a new nonce and returns it with its valid token.
 func (a *Authority) sign(ctx context.Context, by sluice.Caller, action string, g sluice.Grant, check func(authz.Record) error) (Minted, error) {
 	key, err := a.signer(ctx)
 	if err != nil {
@@ -174,10 +174,10 @@ func showGrant(r authz.Record) any {
 	return r.Grant.Grant
 }
 
-// Renew gives a grant another token, the one before counts no more, and, with a time, another end.
-// It is for root and for whoever the grant came through, whose own it is a part of: the token makes whoever
-// has it the principal, with its clearance, for as long as it lasts.
-// Codes NotFound; Forbidden for others who may end it; Conflict if it was revoked; CapabilityRequired.
+// Renew gives a grant another token, invalidates the previous one, and, with a time, sets another
+// end. It is for root and for the holders of the grant's ancestors: the token makes its bearer the
+// principal, with its clearance, while it lasts. Codes NotFound; Forbidden for others that may end
+// it; Conflict if it was revoked; CapabilityRequired.
 func (a *Authority) Renew(ctx context.Context, by sluice.Caller, id string, until time.Time) (Minted, error) {
 	g, err := a.ruled(by, id)
 	if err != nil {
@@ -206,9 +206,9 @@ func (a *Authority) Renew(ctx context.Context, by sluice.Caller, id string, unti
 	})
 }
 
-// Revoke ends a grant and all that are a part of it, for good. When it returns, no replica
-// takes their tokens, and nothing leaves under them any more (S0-57, S0-58). It is for root, for whoever
-// the grant was given to or by, and for admins of what it is about. Code NotFound.
+// Revoke ends a grant and all that derive from it, for good. When it returns, no replica accepts
+// their tokens, and nothing leaves under them any more (S0-57, S0-58). It is for root, for the
+// grant's issuer and holder, and for admins of its namespace and paths. Code NotFound.
 func (a *Authority) Revoke(ctx context.Context, by sluice.Caller, id string) (sluice.Grant, error) {
 	g, err := a.ruled(by, id)
 	if err != nil && by.Grant != id {
@@ -234,7 +234,7 @@ func (a *Authority) revoke(ctx context.Context, by sluice.Caller, id, namespace 
 		},
 	})
 	if err == nil {
-		err = a.await(ctx, revision, false) // whoever revokes it again may rely on it as well
+		err = a.await(ctx, revision, false) // a repeated call may rely on it as well
 	}
 	if r.Grant == nil {
 		return sluice.Grant{}, err
@@ -243,8 +243,8 @@ func (a *Authority) revoke(ctx context.Context, by sluice.Caller, id, namespace 
 	return r.Grant.Grant, err
 }
 
-// Grant returns a grant that the caller may see: its own, those that are a part of it, and those
-// about what it is an admin of. Code NotFound.
+// Grant returns a grant that the caller may see: its own, those derived from it, and those within
+// its rights as an admin. Code NotFound.
 func (a *Authority) Grant(by sluice.Caller, id string) (sluice.Grant, error) {
 	g, ok := a.needs.Index.Grant(id)
 	if !ok || g.ID != by.Grant && !a.isHolder(by, &g.Grant) && !a.rules(by, &g.Grant) {
@@ -253,7 +253,7 @@ func (a *Authority) Grant(by sluice.Caller, id string) (sluice.Grant, error) {
 	return g.Grant, nil
 }
 
-// isHolder reports whether the caller is who a grant was given to.
+// isHolder reports whether the caller holds a grant.
 func (a *Authority) isHolder(by sluice.Caller, g *sluice.Grant) bool {
 	return g.Principal == by.Principal && a.needs.Index.Same(by, g.ID, g.Object, a.needs.Now())
 }
@@ -267,7 +267,8 @@ func (a *Authority) ruled(by sluice.Caller, id string) (sluice.Grant, error) {
 	return g.Grant, nil
 }
 
-// rules reports whether a grant is one that the caller may end: a part of its own, or about what it is an admin of.
+// rules reports whether the caller may end a grant: it derives from the caller's own, or lies
+// within the caller's rights as an admin.
 func (a *Authority) rules(by sluice.Caller, g *sluice.Grant) bool {
 	if by.Unbounded() || a.gave(by, g) {
 		return true
@@ -275,7 +276,7 @@ func (a *Authority) rules(by sluice.Caller, g *sluice.Grant) bool {
 	return g.ID != by.Grant && a.needs.Index.Require(by, sluice.VerbAdmin, authz.TargetOf(g.Object), a.needs.Now()) == nil
 }
 
-// gave reports whether a grant is a part of the caller's own.
+// gave reports whether a grant derives from the caller's own.
 func (a *Authority) gave(by sluice.Caller, g *sluice.Grant) bool {
 	parent := g.Parent
 	for range sluice.MaxGrantDepth + 1 {
@@ -291,7 +292,7 @@ func (a *Authority) gave(by sluice.Caller, g *sluice.Grant) bool {
 	return false
 }
 
-// GrantQuery picks grants; an empty field picks all.
+// GrantQuery selects grants; an empty field selects all.
 type GrantQuery struct {
 	Principal sluice.Principal
 	Namespace string
@@ -300,7 +301,8 @@ type GrantQuery struct {
 	Limit     int
 }
 
-// Grants returns the grants that the caller may see, newest first, and where the next page starts; "": nowhere.
+// Grants returns the grants that the caller may see, newest first, and the start of the next page;
+// "": there is none.
 func (a *Authority) Grants(by sluice.Caller, q GrantQuery) (page []sluice.Grant, next string) {
 	now := a.needs.Now()
 	for _, r := range a.needs.Index.Records(func(r authz.Record) bool { return r.Grant != nil && q.picks(&r.Grant.Grant, now) }) {

@@ -14,8 +14,8 @@ import (
 
 const maxEntries = 100 // of a principal in a namespace
 
-// PutACL says what a principal may do in a namespace. With the first entry the namespace's access list is in force, for
-// good. Codes InvalidRequest; Conflict if it would take the last admin away.
+// PutACL sets a principal's access to a namespace. With the first entry the namespace's access list
+// is in force, for good. Codes InvalidRequest; Conflict if it would remove the last admin.
 func (a *Authority) PutACL(ctx context.Context, by sluice.Caller, acl sluice.ACL) (sluice.ACL, error) {
 	if err := checkACL(&acl); err != nil {
 		return acl, err
@@ -35,7 +35,8 @@ func (a *Authority) PutACL(ctx context.Context, by sluice.Caller, acl sluice.ACL
 	return acl, err
 }
 
-// DeleteACL takes all that a principal may do in a namespace. Codes NotFound; Conflict for the last admin.
+// DeleteACL removes a principal's access to a namespace. Codes NotFound; Conflict for the last
+// admin.
 func (a *Authority) DeleteACL(ctx context.Context, by sluice.Caller, namespace string, p sluice.Principal) error {
 	if _, err := a.ACL(namespace, p); err != nil {
 		return err
@@ -62,7 +63,7 @@ func (a *Authority) putACL(ctx context.Context, change ledger.Change, acl sluice
 	return err
 }
 
-// ACL returns what a principal may do in a namespace. Code NotFound if nothing is said of it.
+// ACL returns a principal's access to a namespace. Code NotFound if there is no entry.
 func (a *Authority) ACL(namespace string, p sluice.Principal) (sluice.ACL, error) {
 	for _, acl := range a.ACLs(namespace) {
 		if acl.Principal == p {
@@ -160,7 +161,7 @@ func (a *Authority) head(ctx context.Context, namespace string, change func(*aut
 	})
 }
 
-// write is store for what the ledger learns of by another entry.
+// write is store for a change that another ledger entry covers.
 func (a *Authority) write(ctx context.Context, key string, apply func(authz.Record) (authz.Record, bool, error)) error {
 	for {
 		before, revision, err := a.needs.Records.Get(ctx, key)

@@ -10,7 +10,7 @@ import (
 	"github.com/sluice-io/sluice/streams"
 )
 
-// PutProfile says what a principal is cleared for. Code InvalidRequest.
+// PutProfile sets a principal's clearance. Code InvalidRequest.
 func (a *Authority) PutProfile(ctx context.Context, by sluice.Caller, p sluice.Profile) (sluice.Profile, error) {
 	if _, err := sluice.ParsePrincipal(string(p.Principal)); err != nil {
 		return p, err
@@ -24,7 +24,7 @@ func (a *Authority) PutProfile(ctx context.Context, by sluice.Caller, p sluice.P
 	return p, a.putProfile(ctx, by, sluice.ActionPrincipalPut, p)
 }
 
-// DeleteProfile takes a principal's clearance: it is PUBLIC then. Code NotFound.
+// DeleteProfile removes a principal's clearance: it is PUBLIC then. Code NotFound.
 func (a *Authority) DeleteProfile(ctx context.Context, by sluice.Caller, p sluice.Principal) error {
 	if _, err := a.Profile(p); err != nil {
 		return err
@@ -46,10 +46,10 @@ func (a *Authority) putProfile(ctx context.Context, by sluice.Caller, action str
 	return err
 }
 
-// blank reports whether a profile says nothing: it was deleted.
+// blank reports whether a profile is empty: it was deleted.
 func blank(p *sluice.Profile) bool { return p.Clearance.Public() && p.Description == "" }
 
-// Profile returns what is known of a principal. Code NotFound if nothing is.
+// Profile returns a principal's profile. Code NotFound if there is none.
 func (a *Authority) Profile(p sluice.Principal) (sluice.Profile, error) {
 	all := a.Profiles()
 	i := slices.IndexFunc(all, func(q sluice.Profile) bool { return q.Principal == p })
@@ -59,7 +59,7 @@ func (a *Authority) Profile(p sluice.Principal) (sluice.Profile, error) {
 	return all[i], nil
 }
 
-// Profiles returns what is known of principals, by name.
+// Profiles returns the principals' profiles, by name.
 func (a *Authority) Profiles() []sluice.Profile {
 	all := []sluice.Profile{}
 	for _, r := range a.needs.Index.Records(func(r authz.Record) bool { return r.Profile != nil && !blank(r.Profile) }) {
@@ -97,8 +97,8 @@ func (a *Authority) PutLabel(ctx context.Context, by sluice.Caller, namespace st
 // Label returns a namespace's label.
 func (a *Authority) Label(namespace string) sluice.Label { return a.needs.Index.Label(namespace) }
 
-// Entomb says that what lies on a path up to a sequence is gone. When it returns, no replica lets
-// any of it leave. A tombstone only grows.
+// Entomb marks events on a path up to a sequence as erased. When it returns, no replica lets any of
+// them leave. A tombstone only grows.
 func (a *Authority) Entomb(ctx context.Context, by sluice.Caller, namespace string, path sluice.Path, upTo uint64) (sluice.Tombstone, error) {
 	t := sluice.Tombstone{Namespace: namespace, Path: path, UpTo: upTo, By: by.Principal, At: a.needs.Now().UTC()}
 	r, _, err := a.store(ctx, edit{
@@ -119,7 +119,8 @@ func (a *Authority) Entomb(ctx context.Context, by sluice.Caller, namespace stri
 	return *r.Tombstone, nil
 }
 
-// EndGrants revokes the grants that are about a namespace which goes, so that nobody has rights in another one of its name.
+// EndGrants revokes the grants of a namespace that is being deleted, so that they give no rights in
+// a new one of its name.
 func (a *Authority) EndGrants(ctx context.Context, by sluice.Caller, namespace string) error {
 	for _, r := range a.needs.Index.Records(func(r authz.Record) bool { return r.Grant != nil && about(r, namespace) }) {
 		if _, err := a.revoke(ctx, by, r.Grant.ID, namespace); err != nil {
@@ -129,8 +130,8 @@ func (a *Authority) EndGrants(ctx context.Context, by sluice.Caller, namespace s
 	return nil
 }
 
-// ForgetNamespace takes what was said about a namespace that is gone. Not before: its access list and its label
-// bound those, too, whose grants are for everything.
+// ForgetNamespace removes the access records of a deleted namespace. Not before: its access list
+// and its label also limit grants for everything.
 func (a *Authority) ForgetNamespace(ctx context.Context, by sluice.Caller, namespace string) error {
 	for key := range a.needs.Index.Records(func(r authz.Record) bool { return r.Grant == nil && about(r, namespace) }) {
 		err := a.write(ctx, key, func(r authz.Record) (authz.Record, bool, error) { return emptied(r, by, namespace), true, nil })
@@ -141,7 +142,7 @@ func (a *Authority) ForgetNamespace(ctx context.Context, by sluice.Caller, names
 	return nil
 }
 
-// about reports whether a record is about a namespace, and says something.
+// about reports whether a record is about a namespace, and not empty.
 func about(r authz.Record, namespace string) bool {
 	switch {
 	case r.Grant != nil:
@@ -158,7 +159,7 @@ func about(r authz.Record, namespace string) bool {
 	return false
 }
 
-// emptied returns a record that says nothing.
+// emptied returns an empty record in place of r.
 func emptied(r authz.Record, by sluice.Caller, namespace string) authz.Record {
 	switch {
 	case r.ACL != nil:

@@ -8,15 +8,16 @@ import (
 	"github.com/sluice-io/sluice/pkg/sluice"
 )
 
-// How long tickets are good.
+// Lifetimes of tickets.
 const (
 	MinTicket     = time.Second
 	MaxTicket     = time.Hour
 	DefaultTicket = time.Minute
 )
 
-// Ticket returns a text with which feeds of a namespace can be opened as the caller, and until when: so long, and a
-// part of a second more, but no longer than its grant. Nothing is stored. Codes InvalidRequest; Unauthenticated; Unavailable.
+// Ticket returns a text with which feeds of a namespace can be opened as the caller, and its
+// expiry: after ttl, and a part of a second more, but no later than its grant's. Nothing is stored.
+// Codes InvalidRequest; Unauthenticated; Unavailable.
 func (a *Authority) Ticket(by sluice.Caller, namespace string, ttl time.Duration) (text string, until time.Time, err error) {
 	if ttl < MinTicket || ttl > MaxTicket {
 		return "", until, sluice.Errorf(sluice.InvalidRequest, "ttl %s: use %s to %s", ttl, MinTicket, MaxTicket).With("field", "ttl")
@@ -31,8 +32,9 @@ func (a *Authority) Ticket(by sluice.Caller, namespace string, ttl time.Duration
 	return text, t.Expiry, err
 }
 
-// Redeem returns who opens a feed of a namespace with a ticket. Code Unauthenticated, with the reason in the details, for
-// one that does not count: signature, expiry, namespace, whether it is of the grant's last token, and revocation are looked at in this order.
+// Redeem returns the caller that opens a feed of a namespace with a ticket. Code Unauthenticated,
+// with the reason in the details, for an invalid one: it checks signature, expiry, namespace,
+// whether it is of the grant's last token, and revocation, in this order.
 func (a *Authority) Redeem(ctx context.Context, text, namespace string) (sluice.Caller, error) {
 	t, err := authz.VerifyTicket(text, a.ticketKeys(), a.needs.Now())
 	if err != nil {

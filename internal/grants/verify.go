@@ -13,8 +13,9 @@ import (
 	"github.com/sluice-io/sluice/streams"
 )
 
-// Authenticate returns whose a token is. Code Unauthenticated, with the reason in the details, for one that does not
-// count: signature, key, expiry, nonce and revocation are looked at in this order (S0-55).
+// Authenticate returns the caller of a token. Code Unauthenticated, with the reason in the details,
+// for an invalid one: it checks signature, key, expiry, nonce and revocation, in this order
+// (S0-55).
 func (a *Authority) Authenticate(ctx context.Context, token string) (sluice.Caller, error) {
 	c, err := a.claims(ctx, token)
 	if err != nil {
@@ -23,13 +24,13 @@ func (a *Authority) Authenticate(ctx context.Context, token string) (sluice.Call
 	return a.bearer(ctx, &c)
 }
 
-// bearer returns whose verified claims are.
+// bearer returns the caller of verified claims.
 func (a *Authority) bearer(ctx context.Context, c *authz.Claims) (sluice.Caller, error) {
 	return a.holder(ctx, c.Grant, func(now time.Time) (sluice.Caller, bool, error) { return a.needs.Index.Check(c, now) })
 }
 
-// holder returns who holds a grant, whom check knows. A grant that is not known here is looked up: another
-// replica may have made it a moment ago.
+// holder returns the holder of a grant, which check finds. An unknown grant is looked up in the
+// store: another replica may have created it a moment ago.
 func (a *Authority) holder(ctx context.Context, grant string, check func(now time.Time) (sluice.Caller, bool, error)) (sluice.Caller, error) {
 	if err := a.knowing(ctx); err != nil {
 		return sluice.Caller{}, err
@@ -54,10 +55,10 @@ func (a *Authority) holder(ctx context.Context, grant string, check func(now tim
 	return caller, err
 }
 
-// startLimit is how long a request waits for a server that has just started to know who may do what.
+// startLimit is how long a request waits for a server that has just started to load permissions.
 const startLimit = 5 * time.Second
 
-// knowing waits a moment until it is known who may do what. Code Unavailable.
+// knowing waits a moment until permissions have loaded. Code Unavailable.
 func (a *Authority) knowing(ctx context.Context) error {
 	limit, cancel := context.WithTimeout(ctx, startLimit)
 	defer cancel()
@@ -75,7 +76,7 @@ func (a *Authority) knowing(ctx context.Context) error {
 	}
 }
 
-// claims returns what a token says if this server signed it.
+// claims returns a token's claims if this server signed it.
 func (a *Authority) claims(ctx context.Context, token string) (authz.Claims, error) {
 	hash := sha256.Sum256([]byte(token))
 	if c, ok := a.verified.get(hash); ok {
@@ -88,15 +89,15 @@ func (a *Authority) claims(ctx context.Context, token string) (authz.Claims, err
 	return c, err
 }
 
-// Verification is what is known of a token.
+// Verification is the result of a token's check.
 type Verification struct {
 	Valid  bool          `json:"valid"`
-	Reason string        `json:"reason,omitempty"` // why it does not count
+	Reason string        `json:"reason,omitempty"` // why it is invalid
 	Grant  *sluice.Grant `json:"grant,omitempty"`  // of a token that this server signed
-	Allows *bool         `json:"allows,omitempty"` // whether it would let its holder do what was asked about
+	Allows *bool         `json:"allows,omitempty"` // whether its holder may do the requested action
 }
 
-// Verify says whether a token counts and, with a verb and an object, whether it lets its holder do that.
+// Verify checks a token and, with a verb and an object, whether its holder may do that.
 func (a *Authority) Verify(ctx context.Context, token string, v sluice.Verb, o *sluice.Object) (Verification, error) {
 	c, err := a.claims(ctx, token)
 	var who sluice.Caller
@@ -122,15 +123,15 @@ func (a *Authority) Verify(ctx context.Context, token string, v sluice.Verb, o *
 	return found, nil
 }
 
-// verified remembers tokens whose signatures were verified, which takes a hundred times as long as
-// all the rest.
+// verified caches tokens with verified signatures; verifying takes a hundred times as long as all
+// the rest.
 type verified struct {
 	mu     sync.Mutex
 	recent map[[sha256.Size]byte]authz.Claims
 	former map[[sha256.Size]byte]authz.Claims
 }
 
-// maxVerified is how many tokens are remembered at least, and half as many as at most.
+// maxVerified is the size of a generation of cached tokens; two generations are kept.
 const maxVerified = 4096
 
 func newVerified() *verified {
