@@ -78,17 +78,24 @@ func (w *world) try(ctx context.Context, line, body string, headers ...string) (
 	return reply{status: resp.StatusCode, header: resp.Header, body: data}, err
 }
 
-// send is try that has to be answered. A server that says 503 is asked again, as clients are told to by RFC 9110: on a
-// busy machine its store may take too long.
+// send is try that has to be answered. A server that says 503 is asked again, as RFC 9110 tells clients: on a busy
+// machine its store may take too long.
 func (w *world) send(line, body string, headers ...string) reply {
 	w.t.Helper()
-	for began := time.Now(); ; w.quiet(time.Second) {
+	return w.insist(func() {}, line, body, headers...)
+}
+
+// insist is send, which undoes before it asks again what the request may have done.
+func (w *world) insist(undo func(), line, body string, headers ...string) reply {
+	w.t.Helper()
+	for began := time.Now(); ; undo() {
 		r, err := w.try(w.t.Context(), line, body, headers...)
 		require.NoError(w.t, err, line)
 		if r.status != http.StatusServiceUnavailable || time.Since(began) > patience {
 			return r
 		}
 		w.t.Logf("%s: %s", line, r)
+		w.quiet(time.Second)
 	}
 }
 
@@ -103,7 +110,9 @@ func (w *world) must(status int, line, body string) reply {
 // create makes a stream of JSON that has these messages, and returns its end.
 func (w *world) create(path, messages string) string {
 	w.t.Helper()
-	return w.must(http.StatusCreated, "PUT "+w.at(path), messages).header.Get("Stream-Next-Offset")
+	r := w.insist(func() { w.send("DELETE "+w.at(path), "") }, "PUT "+w.at(path), messages)
+	require.Equal(w.t, http.StatusCreated, r.status, "%s", r.body)
+	return r.header.Get("Stream-Next-Offset")
 }
 
 // append adds a message and returns its offset.
@@ -154,7 +163,7 @@ func wish(webhook string) string { return encode(fields{"webhook": webhook}) }
 func (w *world) ask(pattern, id, body string) reply {
 	w.t.Helper()
 	w.forgetLater(pattern, id)
-	return w.send("PUT "+w.one(pattern, id), body)
+	return w.insist(func() { w.send("DELETE "+w.one(pattern, id), "") }, "PUT "+w.one(pattern, id), body)
 }
 
 // forgetLater deletes a subscription, if it is there, when the test has ended.
