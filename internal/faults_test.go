@@ -58,6 +58,9 @@ func sources(tb testing.TB, test string) string {
 	dir, _, _ := strings.Cut(test, ".")
 	files, err := filepath.Glob(filepath.Join(dir, "*_test.go"))
 	require.NoError(tb, err)
+	nested, err := filepath.Glob(filepath.Join("*", dir, "*_test.go"))
+	require.NoError(tb, err)
+	files = append(files, nested...)
 	var all strings.Builder
 	for _, name := range files {
 		data, err := os.ReadFile(name)

@@ -10,7 +10,6 @@ import (
 
 	"github.com/sluice-io/sluice/internal/authz"
 	"github.com/sluice-io/sluice/internal/grants"
-	"github.com/sluice-io/sluice/internal/model"
 	"github.com/sluice-io/sluice/internal/natsstore"
 	"github.com/sluice-io/sluice/pkg/sluice"
 	"github.com/sluice-io/sluice/streams"
@@ -38,13 +37,13 @@ func (s *server) openTrust(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	s.ticketKeys.set(tickets)
+	s.ticketKeys.Set(tickets)
 	t := &s.trust
 	t.records = natsstore.OpenBucket[authz.Record](s.store, streams.Access)
 	t.damaged = s.memory.OfBucket(streams.Access)
 	t.presence = grants.NewPresence(id, t.records, t.index, s.store.LeaseTTL(), s.opts.Log)
 	t.authority = grants.New(grants.Needs{
-		Records: t.records, Index: t.index, Ledger: s.ledger, Keys: s.tokenKeys, Now: time.Now, Tickets: s.ticketKeys.all,
+		Records: t.records, Index: t.index, Ledger: s.ledger, Keys: s.tokenKeys, Now: time.Now, Tickets: s.ticketKeys.All,
 	})
 	t.follower = &grants.Follower{Index: t.index, Presence: t.presence, Cancel: s.registry, Forget: t.records, Now: time.Now, Log: s.opts.Log}
 	return nil
@@ -61,11 +60,6 @@ func (s *server) tokenKeys(ctx context.Context) ([]grants.Key, error) {
 		keys[i] = grants.Key{ID: k.ID, Private: k.Private()}
 	}
 	return keys, nil
-}
-
-// followTicketKeys keeps the ticket keys in step with the store until ctx is done.
-func (s *server) followTicketKeys(ctx context.Context) error {
-	return s.store.WatchKeys(ctx, sluice.UseFeed, s.ticketKeys.set)
 }
 
 // ready returns an error if requests cannot be served.
@@ -116,27 +110,6 @@ func (t *trust) leave(ctx context.Context, log *slog.Logger) {
 	defer cancel()
 	t.presence.Leave(limit)
 	log.DebugContext(ctx, "access left")
-}
-
-// subscribing decides about permissions to subscribe.
-type subscribing struct{ index *authz.Index }
-
-// MaySubscribe returns an error unless the caller may access everything that the subscription
-// covers.
-func (s subscribing) MaySubscribe(ctx context.Context, sub *sluice.Subscription) error {
-	return s.index.Require(model.CallerFrom(ctx), sluice.VerbSubscribe, authz.TargetOf(sub.Object()), time.Now())
-}
-
-// Owns reports whether the caller, who has the same principal as the subscription's creator, is its
-// creator.
-func (s subscribing) Owns(ctx context.Context, sub *sluice.Subscription) bool {
-	who := model.CallerFrom(ctx)
-	return who.Unbounded() || s.index.Same(who, sub.Grant, sluice.Object{Namespace: sub.Namespace}, time.Now())
-}
-
-// Shows reports whether the caller may see an event.
-func (s subscribing) Shows(ctx context.Context, ev *sluice.Event) bool {
-	return s.index.Shows(model.CallerFrom(ctx), sluice.VerbSubscribe, ev, time.Now()) == model.Pass
 }
 
 // tombstones erases paths.

@@ -14,6 +14,7 @@ import (
 	"time"
 
 	"github.com/sluice-io/sluice/config"
+	"github.com/sluice-io/sluice/internal/natsstore/records"
 	"github.com/sluice-io/sluice/internal/shutdown"
 	"github.com/sluice-io/sluice/pkg/sluice"
 )
@@ -111,7 +112,7 @@ func (s *server) serve(ctx context.Context) error {
 	logging, endLog := context.WithCancel(shutdown.Lasting(ctx))
 	defer endLog()
 	var parts, log sync.WaitGroup
-	for _, run := range []func(context.Context) error{s.attempts.Run, s.room.Run, s.announce.Run, s.trust.follow, s.owns.run, s.memory.Run} {
+	for _, run := range []func(context.Context) error{s.attempts.Run, s.room.Run, s.announce.Run, s.trust.follow, s.owns.Run, s.memory.Run} {
 		log.Go(func() { cancel(run(logging)) })
 	}
 	log.Go(func() { cancel(s.durable.Run(logging, s.opts.Log)) })
@@ -123,13 +124,15 @@ func (s *server) serve(ctx context.Context) error {
 	for _, run := range []func(context.Context) error{s.store.SweepOverdue, s.later.Run, s.appoint.Run, s.watches.Run, s.verification.Run} {
 		parts.Go(func() { cancel(run(inner)) })
 	}
-	parts.Go(func() { cancel(s.followKeys(inner)) })
-	parts.Go(func() { cancel(s.followWakeKeys(inner)) })
-	parts.Go(func() { cancel(s.followTicketKeys(inner)) })
-	parts.Go(func() { cancel(s.sweepKeys(inner)) })
-	parts.Go(func() { cancel(followMarks(inner, s.marks, s.causes)) })
+	keys := s.keyService()
+	for _, run := range []func(context.Context) error{
+		keys.Follow(sluice.UseWebhook, s.keys.Set), keys.Follow(sluice.UseWake, s.wakeKeys.Set), keys.Follow(sluice.UseFeed, s.ticketKeys.Set), keys.Sweep,
+	} {
+		parts.Go(func() { cancel(run(inner)) })
+	}
+	parts.Go(func() { cancel(s.marks.Follow(inner, s.causes)) })
 	parts.Go(func() { cancel(s.followNamespaces(inner)) })
-	parts.Go(func() { cancel(followTypes(inner, s.store, s.catalogue)) })
+	parts.Go(func() { cancel(records.FollowTypes(inner, s.store, s.catalogue)) })
 	parts.Go(func() { cancel(s.serveHTTP(inner)) })
 	parts.Go(func() {
 		if err := s.sayReady(inner); err != nil {

@@ -2,7 +2,6 @@ package app
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"slices"
 	"strconv"
@@ -10,62 +9,15 @@ import (
 
 	"github.com/google/uuid"
 
-	"github.com/sluice-io/sluice/internal/delivery"
+	"github.com/sluice-io/sluice/internal/endpoint/limit"
 	"github.com/sluice-io/sluice/internal/explain"
 	"github.com/sluice-io/sluice/internal/httpapi"
-	"github.com/sluice-io/sluice/internal/metrics"
 	"github.com/sluice-io/sluice/internal/natsstore"
-	"github.com/sluice-io/sluice/internal/quota"
 	"github.com/sluice-io/sluice/internal/subscription"
 	"github.com/sluice-io/sluice/pkg/sluice"
 )
 
 // Adapters between components whose types differ.
-
-// sources opens sources for the engine.
-type sources struct{ store *natsstore.Store }
-
-// Open opens the subscription's source.
-func (s sources) Open(ctx context.Context, sub *sluice.Subscription) (delivery.Source, error) {
-	src, err := s.store.OpenSource(ctx, sub)
-	if err != nil {
-		return nil, err
-	}
-	return src, nil
-}
-
-// Look scans for events that left the log before the subscription got them.
-func (s sources) Look(ctx context.Context, sub *sluice.Subscription, wanted func(*sluice.Event) bool, lost func(from, to uint64) error) error {
-	return s.store.Look(ctx, sub, wanted, lost)
-}
-
-// watcher passes subscriptions to the engine and the quota counters.
-type watcher struct {
-	subscriptions natsstore.Subscriptions
-	counts        *quota.Counts
-	caughtUp      func()
-	know          func(id string, sub *sluice.Subscription) // nil: deleted
-}
-
-// Watch calls change for every subscription, and then for every change.
-func (w watcher) Watch(ctx context.Context, change func(id string, sub *sluice.Subscription)) error {
-	return w.subscriptions.Watch(ctx, func(e natsstore.Entry[*sluice.Subscription]) {
-		switch e.Change {
-		case natsstore.Set:
-			w.counts.Set(e.Value)
-			w.know(e.Key, e.Value)
-			if e.Value.Mode == sluice.Push {
-				change(e.Key, e.Value)
-			}
-		case natsstore.Removed:
-			w.counts.Remove(e.Key)
-			w.know(e.Key, nil)
-			change(e.Key, nil)
-		case natsstore.CaughtUp:
-			w.caughtUp()
-		}
-	})
-}
 
 // followNamespaces passes the quota and catalogue of every namespace, and then every change, to
 // their users until ctx is done; the stream engine learns of deletions.
@@ -82,34 +34,6 @@ func (s *server) followNamespaces(ctx context.Context) error {
 		case natsstore.CaughtUp:
 		}
 	})
-}
-
-// replayWatcher passes replays to the engine.
-type replayWatcher struct{ replays natsstore.Replays }
-
-// Watch calls change for every replay, and then for every change.
-func (w replayWatcher) Watch(ctx context.Context, change func(rep sluice.Replay, gone bool)) error {
-	return w.replays.Watch(ctx, func(e natsstore.Entry[sluice.Replay]) {
-		if e.Change != natsstore.CaughtUp {
-			change(e.Value, e.Change == natsstore.Removed)
-		}
-	})
-}
-
-// consumers creates and removes a subscription's consumers.
-type consumers struct {
-	store  *natsstore.Store
-	forget func(ctx context.Context, sub *sluice.Subscription) error // removes its wake consumers
-}
-
-// Ensure creates the subscription's consumers.
-func (c consumers) Ensure(ctx context.Context, sub *sluice.Subscription) error {
-	return c.store.EnsureConsumers(ctx, sub)
-}
-
-// Remove deletes the subscription's consumers and lanes.
-func (c consumers) Remove(ctx context.Context, sub *sluice.Subscription) error {
-	return errors.Join(c.store.RemoveConsumers(ctx, sub), c.store.ForgetLanes(ctx, sub.ID), c.forget(ctx, sub))
 }
 
 // eventLog implements the API's read operations on events.
@@ -149,7 +73,7 @@ var (
 type deliveries struct {
 	store  *natsstore.Store
 	sender sender
-	pace   receivers
+	pace   limit.Endpoints
 }
 
 // Status returns the status of the subscription.
@@ -174,7 +98,7 @@ func (d deliveries) Test(ctx context.Context, sub *sluice.Subscription) (sluice.
 		return sluice.Attempt{}, fmt.Errorf("generate an ID: %w", err)
 	}
 	now := time.Now().UTC()
-	if err := d.pace.now(sub, now); err != nil {
+	if err := d.pace.TakeNow(sub, now); err != nil {
 		return sluice.Attempt{}, err
 	}
 	a := d.sender.Send(ctx, sub, &sluice.Event{
@@ -258,31 +182,4 @@ func (r retrier) act(ctx context.Context, sub *sluice.Subscription, kind sluice.
 	return r.registry.Start(ctx, sub, sluice.Replay{
 		Kind: kind, From: lane.FromSeq, To: lane.FromSeq, EventIDs: []string{lane.EventID}, Total: 1, CreatedBy: by,
 	})
-}
-
-// counted counts published events.
-type counted struct {
-	publisher
-
-	metrics *metrics.Metrics
-}
-
-// Publish stores events and counts them.
-func (c counted) Publish(ctx context.Context, namespace string, events []sluice.Event) ([]sluice.Stored, error) {
-	stored, err := c.publisher.Publish(ctx, namespace, events)
-	c.metrics.Taken(namespace, stored)
-	return stored, err
-}
-
-// answers returns the principal that is accountable for a grant's use.
-func (s *server) answers(maker sluice.Caller, namespace string) sluice.Principal {
-	return s.trust.index.Answers(maker, namespace, time.Now())
-}
-
-// payer returns the principal that is charged for a subscription's filter; "" for the operator.
-func (s *server) payer(sub *sluice.Subscription) string {
-	if sub.Grant == "" {
-		return ""
-	}
-	return string(s.answers(sluice.Caller{Principal: sluice.Principal(sub.CreatedBy), Grant: sub.Grant}, sub.Namespace))
 }

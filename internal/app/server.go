@@ -22,20 +22,24 @@ import (
 	"github.com/sluice-io/sluice/internal/delivery"
 	"github.com/sluice-io/sluice/internal/durable"
 	"github.com/sluice-io/sluice/internal/endpoint"
+	"github.com/sluice-io/sluice/internal/endpoint/limit"
 	"github.com/sluice-io/sluice/internal/explain"
 	"github.com/sluice-io/sluice/internal/export"
 	"github.com/sluice-io/sluice/internal/feed"
 	"github.com/sluice-io/sluice/internal/filter"
 	"github.com/sluice-io/sluice/internal/httpapi"
 	"github.com/sluice-io/sluice/internal/integrity"
-	"github.com/sluice-io/sluice/internal/keylock"
+	"github.com/sluice-io/sluice/internal/keyring"
 	"github.com/sluice-io/sluice/internal/ledger"
 	"github.com/sluice-io/sluice/internal/loopguard"
 	"github.com/sluice-io/sluice/internal/metrics"
-	"github.com/sluice-io/sluice/internal/model"
 	"github.com/sluice-io/sluice/internal/natsd"
 	"github.com/sluice-io/sluice/internal/natsstore"
+	"github.com/sluice-io/sluice/internal/natsstore/records"
+	"github.com/sluice-io/sluice/internal/notify"
+	"github.com/sluice-io/sluice/internal/ownership"
 	"github.com/sluice-io/sluice/internal/quota"
+	"github.com/sluice-io/sluice/internal/schedule/action"
 	"github.com/sluice-io/sluice/internal/schedule/appointment"
 	"github.com/sluice-io/sluice/internal/schedule/delayed"
 	"github.com/sluice-io/sluice/internal/shutdown"
@@ -65,7 +69,8 @@ type server struct {
 	attempts *natsstore.AttemptLog
 	tracing  *tracing
 	sender   *endpoint.Sender
-	keys     *keyRing
+	keys     keyring.Signing
+	limits   limit.Endpoints
 	counts   *quota.Counts
 	counted  []func() // each is called once all subscriptions of one kind have been reported
 	sends    *quota.Sends
@@ -76,7 +81,7 @@ type server struct {
 	metrics  *metrics.Metrics
 	announce *sysevent.Announcer
 	ledger   *ledger.Ledger
-	marks    markStore
+	marks    records.Marks
 	causes   *loopguard.Guard
 	memory   *integrity.Memory // last known ends of the streams
 
@@ -85,7 +90,7 @@ type server struct {
 	catalogue *catalogue.Index
 	durable   *durable.Engine
 	feeds     *feed.Engine
-	perform   *performing
+	perform   *action.Revocable
 	later     *delayed.Engine
 	appoint   *appointment.Engine
 
@@ -94,15 +99,16 @@ type server struct {
 
 	registry *subscription.Registry
 	replica  string
-	owns     *ownership
+	owns     *ownership.Ownership
 	engine   *delivery.Engine
 	wakes    *wake.Engine
-	wakeKeys wakeKeys
+	wakeKeys keyring.MAC
 	dsubs    *streamsub.Engine
-	dsubsOwn *part
+	dsubsOwn *ownership.Part
+	notices  notify.Streams
 	trust    trust
 
-	ticketKeys macKeys
+	ticketKeys keyring.MAC
 
 	api      http.Handler
 	stopping context.Context //nolint:containedctx // it ends when requests that wait are to end
@@ -163,7 +169,7 @@ func (s *server) openStore(ctx context.Context) (err error) {
 	if err != nil {
 		return err
 	}
-	opts.Vault, opts.Sealed = sealed.ring, []natsstore.SealedBucket{natsstore.SealedIn[dsubRecord](streams.StreamWakes)}
+	opts.Vault, opts.Sealed = sealed.ring, records.SealedBuckets()
 	if s.store, err = natsstore.Connect(ctx, opts); err != nil {
 		return err
 	}
@@ -184,7 +190,7 @@ func (s *server) openStore(ctx context.Context) (err error) {
 		}
 	}
 	s.catalogue = catalogue.New()
-	if err := s.patiently(ctx, func(ctx context.Context) error { return loadCatalogue(ctx, s.store, s.catalogue) }); err != nil {
+	if err := s.patiently(ctx, func(ctx context.Context) error { return records.LoadCatalogue(ctx, s.store, s.catalogue) }); err != nil {
 		return err
 	}
 	s.attempts, err = s.store.AttemptLog()
@@ -201,10 +207,9 @@ func (s *server) openSender(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	s.keys = &keyRing{}
-	s.keys.set(keys)
+	s.keys.Set(keys)
 	opts := endpoint.Options{
-		AllowLoopback: s.cfg.InsecureLoopback(), Version: s.opts.Version, Keys: s.keys,
+		AllowLoopback: s.cfg.InsecureLoopback(), Version: s.opts.Version, Keys: &s.keys,
 		MaxBody: s.cfg.Webhooks.MaxBody, MaxResponse: s.cfg.Webhooks.MaxResponse,
 		Summary: s.catalogue.Summary, PublicURL: s.publicURL(),
 	}
@@ -232,24 +237,25 @@ func (s *server) openRegistry(ctx context.Context) error {
 	s.metrics.WatchStorage(kept(func() []sluice.Storage { return s.storages(scraping) }))
 	s.quotas = quota.NewQuotas()
 	s.ledger = ledger.New(s.store.Ledger(), s.opts.Log)
-	s.marks = markStore{natsstore.OpenBucket[markRecord](s.store, streams.Unsafe), s.ledger}
+	s.marks = records.NewMarks(s.store, s.ledger)
 	s.announce = sysevent.New(s.store, sysevent.Options{
-		Log: s.opts.Log, Dropped: s.metrics.Unannounced, Outbox: s.store.Subscriptions(), Namespaces: s.store, Letters: deadLetterSource{s.store}, Known: known(s.store), Marks: s.marks.all,
+		Log: s.opts.Log, Dropped: s.metrics.Unannounced, Outbox: s.store.Subscriptions(), Namespaces: s.store, Letters: records.Letters{Store: s.store}, Known: records.Known(s.store), Marks: s.marks.All,
 	})
 	s.trust.index = authz.NewIndex()
 	s.counts = quota.NewCounts(quota.Most{
-		Namespace: s.cfg.Limits.SubscriptionsPerNamespace, Principal: s.cfg.Limits.SubscriptionsPerPrincipal, Host: s.cfg.Limits.SubscriptionsPerHost, Answers: s.answers,
+		Namespace: s.cfg.Limits.SubscriptionsPerNamespace, Principal: s.cfg.Limits.SubscriptionsPerPrincipal, Host: s.cfg.Limits.SubscriptionsPerHost, Answers: s.trust.index.AnswersNow,
 	})
-	s.counted = whenAll(2, s.counts.CaughtUp)
+	s.counted = quota.WhenAll(2, s.counts.CaughtUp)
 	s.sends, s.paces = quota.NewSends(s.cfg.Limits.SendsPerSubscription, s.cfg.Limits.SendsPerPrincipal), quota.NewPaces()
+	s.limits = limit.Endpoints{Sender: s.sender, Sends: s.sends, Paces: s.paces, Access: s.trust.index}
 	s.trust.index.Open(s.cfg.Durable.Anonymous)
 	s.filters = filter.NewPool(filter.Rates{Principal: s.cfg.Limits.FilterCostPerPrincipal, Namespace: s.cfg.Limits.FilterCostPerNamespace})
 	s.registry = subscription.New(subscription.Needs{
 		Subscriptions: s.store.Subscriptions(),
 		Reservations:  natsstore.OpenBucket[subscription.Reservation](s.store, streams.Reservations),
 		Logs:          s.store,
-		Endpoints:     receivers{s},
-		Consumers:     consumers{s.store, s.forgetWakes},
+		Endpoints:     s.limits,
+		Consumers:     records.Consumers{Store: s.store, Forget: s.forgetWakes},
 		Replays:       s.store.Replays(),
 		ReplayLogs:    s.store,
 		Ledger:        s.ledger,
@@ -257,11 +263,11 @@ func (s *server) openRegistry(ctx context.Context) error {
 		Now:           time.Now,
 		ReplayWindow:  s.cfg.Webhooks.ReplayWindow,
 		Quota:         s.counts,
-		Access:        subscribing{s.trust.index},
+		Access:        authz.Subscribing{Index: s.trust.index},
 		Catalogue:     s.catalogue,
 		Labels:        s.catalogue.Labels,
 		Filters:       s.filters,
-		Payer:         s.payer,
+		Payer:         s.trust.index.Payer,
 	})
 	var err error
 	s.causes, err = loopguard.New(s.store, s.marks, loopguard.Options{Announce: s.announce, Looped: s.metrics.Looped, Log: s.opts.Log})
@@ -277,18 +283,18 @@ func (s *server) openEngine(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	s.owns = &ownership{leases: leases}
-	s.durable = durable.New(paths{s}, time.Now)
+	s.owns = ownership.New(leases)
+	s.durable = durable.New(records.Paths{Store: s.store, Published: s.published}, time.Now)
 	s.openDsubs()
-	s.engine = delivery.New(watcher{s.store.Subscriptions(), s.counts, s.counted[0], s.know}, s.owns.part(), delivery.Ports{
-		Sources:   sources{s.store},
+	s.engine = delivery.New(records.Subscriptions{Stored: s.store.Subscriptions(), Counts: s.counts, CaughtUp: s.counted[0], Know: s.know}, s.owns.Part(), delivery.Ports{
+		Sources:   records.Sources{Store: s.store},
 		Log:       s.attempts,
 		Lanes:     s.store,
 		Healths:   s.store,
 		Events:    s.store,
 		Sender:    s.traced(),
-		Gate:      gate{s.trust.index, s.owns.part()},
-		Pace:      receivers{s},
+		Gate:      ownership.Gate{Of: s.trust.index, Owns: s.owns.Part()},
+		Pace:      s.limits,
 		Registry:  s.registry,
 		Replays:   s.store.Replays(),
 		Letters:   s.store,
@@ -297,20 +303,14 @@ func (s *server) openEngine(ctx context.Context) error {
 		Catalogue: s.catalogue,
 		Labels:    s.catalogue.Labels,
 		Filters:   s.filters,
-		Payer:     s.payer,
+		Payer:     s.trust.index.Payer,
 	}, delivery.Options{
-		Observe: s.metrics, Log: s.opts.Log, Replays: replayWatcher{s.store.Replays()}, MaxInFlight: s.cfg.Webhooks.MaxInFlight,
+		Observe: s.metrics, Log: s.opts.Log, Replays: records.Replays{Stored: s.store.Replays()}, MaxInFlight: s.cfg.Webhooks.MaxInFlight,
 	})
 	if dir := s.cfg.Export.Dir; dir != "" {
 		s.exporter = export.New(dir, s.store, export.Options{Observe: s.metrics, Log: s.opts.Log})
 	}
 	return nil
-}
-
-// mayKnow reports whether a publishing caller may learn that an event is stored.
-func (s *server) mayKnow(ctx context.Context, ev *sluice.Event) bool {
-	who := model.CallerFrom(ctx)
-	return who.Unbounded() || s.trust.index.Shows(who, sluice.VerbPublish, ev, time.Now()) == model.Pass
 }
 
 func (s *server) openAPI(context.Context) error {
@@ -330,25 +330,25 @@ func (s *server) openAPI(context.Context) error {
 		Registry:   s.registry,
 		Namespaces: namespaces{s.store, s.registry, s.quotas, s.ledger, s.trust.authority, s.catalogue, s.announce, s.dsubs},
 		Audit:      audit{s.store.Ledger()},
-		Publisher:  s.published(natsstore.Exact{Store: s.store, Shows: s.mayKnow}),
+		Publisher:  s.published(natsstore.Exact{Store: s.store, Shows: s.trust.index.MayKnow}),
 		Quota:      s.quotas,
 		EventTypes: catalogue.NewKeeper(s.catalogue, s.store.EventTypes(), s.store, s.ledger),
 		Catalogue:  s.catalogue,
 		Causes:     s.causes,
-		Producers:  producers{s.marks, s.causes},
+		Producers:  loopguard.Producers{Marks: s.marks, Guard: s.causes, Ledger: s.ledger},
 		Log:        eventLog{s.store},
 		Feeds:      s.feeds,
 		Scheduled:  s.later,
 
-		Appointments: appointing{s.appoint, &keylock.Turns[string]{}},
+		Appointments: appointment.NewSerial(s.appoint),
 		Watches:      s.watchKeeper,
 		Streams:      s.streams(),
-		Deliveries:   deliveries{s.store, s.traced(), receivers{s}},
+		Deliveries:   deliveries{s.store, s.traced(), s.limits},
 		DeadLetters:  deadLetters{s.store, s.ledger},
 		Answers:      s.store.Answers(),
 		Replays:      s.registry,
 		Wakes:        s.wakes,
-		Explain:      explain.New(s.store, s.store, explain.Options{Labels: s.catalogue.Labels, Filters: s.filters, Payer: s.payer}),
+		Explain:      explain.New(s.store, s.store, explain.Options{Labels: s.catalogue.Labels, Filters: s.filters, Payer: s.trust.index.Payer}),
 		Fact:         endpoint.Fact,
 		Retrier:      retrier{s.store, s.registry},
 		Storage:      s.storage,
@@ -358,8 +358,8 @@ func (s *server) openAPI(context.Context) error {
 		Problem:      s.problem,
 		Room:         s.room,
 		Stopping:     s.stopping,
-		JWKS:         s.jwks,
-		Keys:         keys{s.store, s.ledger},
+		JWKS:         s.keyService().KeySet(""),
+		Keys:         s.keyService(),
 		Metrics:      s.metrics.Handler(),
 		Version:      s.opts.Version,
 		MaxBody:      s.cfg.HTTP.MaxBody,
@@ -367,7 +367,7 @@ func (s *server) openAPI(context.Context) error {
 
 		FailureBurst: s.cfg.HTTP.AuthFailures.Burst,
 
-		Sends:          receivers{s},
+		Sends:          s.limits,
 		FailureEvery:   s.cfg.HTTP.AuthFailures.Every.Std(),
 		TrustedProxies: proxies,
 		MetricsFor:     s.cfg.HTTP.Metrics,
@@ -376,8 +376,9 @@ func (s *server) openAPI(context.Context) error {
 	return nil
 }
 
-// jwks returns the public halves of the signing keys.
-func (s *server) jwks(ctx context.Context) ([]byte, error) { return s.keySet(ctx, "") }
+func (s *server) keyService() keyring.Service {
+	return keyring.Service{Store: s.store, Ledger: s.ledger, Log: s.opts.Log}
+}
 
 // publicURL returns the public URL of the API.
 func (s *server) publicURL() string {

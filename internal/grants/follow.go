@@ -2,6 +2,7 @@ package grants
 
 import (
 	"context"
+	"errors"
 	"log/slog"
 	"sync"
 	"time"
@@ -257,4 +258,18 @@ func (p *Presence) settle(revision uint64) {
 	case p.kick <- struct{}{}:
 	default: // an announcement is pending
 	}
+}
+
+// Withdrawers stops what all of its parts send.
+type Withdrawers []Withdrawer
+
+// Withdraw cancels requests in flight for subscriptions that lost their access.
+func (w Withdrawers) Withdraw(ctx context.Context, lost func(*sluice.Subscription) bool) error {
+	errs := make([]error, len(w))
+	var all sync.WaitGroup
+	for i, part := range w {
+		all.Go(func() { errs[i] = part.Withdraw(ctx, lost) })
+	}
+	all.Wait()
+	return errors.Join(errs...)
 }

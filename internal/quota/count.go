@@ -6,6 +6,7 @@ import (
 	"net/url"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"github.com/sluice-io/sluice/pkg/sluice"
@@ -231,4 +232,19 @@ func (c *Counts) drop(id string) {
 	if c.by[sub.maker]--; c.by[sub.maker] == 0 {
 		delete(c.by, sub.maker)
 	}
+}
+
+// WhenAll returns n functions; do is called once all of them have been called.
+func WhenAll(n int, do func()) []func() {
+	var left atomic.Int64
+	left.Store(int64(n))
+	all := make([]func(), n)
+	for i := range all {
+		all[i] = sync.OnceFunc(func() {
+			if left.Add(-1) == 0 {
+				do()
+			}
+		})
+	}
+	return all
 }

@@ -4,7 +4,6 @@ import (
 	"context"
 	"encoding/json"
 	"fmt"
-	"net/http"
 	"slices"
 	"strconv"
 	"sync"
@@ -132,7 +131,6 @@ func (b *bench) process(t *testing.T, name string, owns bool) *process {
 		Records: records{natsstore.OpenBucket[streamsub.Subscription](b.store, streams.StreamWakes)},
 		Logs:    b.store, Streams: b, Post: p, Gate: b, Owns: p, Account: b, Quota: b, Pace: b,
 		Keys:   keys{[]byte("a secret of 32 bytes, for them all")},
-		Sign:   func([]byte, time.Time) (string, error) { return "signed", nil },
 		Offset: func(seq uint64) string { return strconv.FormatUint(seq, 10) },
 	}, streamsub.Options{BaseURL: "http://here/streams", SweepEvery: sweepEvery})
 	ctx, cancel := context.WithCancel(t.Context())
@@ -195,10 +193,10 @@ func (b *bench) Take(*sluice.Subscription, time.Time) time.Duration {
 }
 
 // Post notes a notice and answers as the bench is told to.
-func (p *process) Post(ctx context.Context, _ string, _ http.Header, body []byte, timeout time.Duration) streamsub.Answer {
+func (p *process) Post(ctx context.Context, _ string, body []byte, _ time.Time, timeout time.Duration) (streamsub.Answer, error) {
 	var n notice
 	if err := json.Unmarshal(body, &n); err != nil {
-		return streamsub.Answer{Error: err.Error()}
+		return streamsub.Answer{}, err
 	}
 	n.By = p.name
 	p.bench.mu.Lock()
@@ -207,7 +205,7 @@ func (p *process) Post(ctx context.Context, _ string, _ http.Header, body []byte
 	p.bench.mu.Unlock()
 	ctx, cancel := context.WithTimeout(ctx, timeout)
 	defer cancel()
-	return answer(ctx, n)
+	return answer(ctx, n), nil
 }
 
 // Tail returns where a path ends.

@@ -4,7 +4,6 @@ import (
 	"cmp"
 	"context"
 	"log/slog"
-	"net/http"
 	"time"
 
 	"github.com/sluice-io/sluice/internal/callbacktoken"
@@ -51,8 +50,8 @@ type Poster interface {
 	// Handshake returns a webhook's agreement. Code Unprocessable if it does not agree;
 	// QuotaExceeded if the caller asked for too many requests.
 	Handshake(ctx context.Context, sub *sluice.Subscription) (*sluice.Agreement, error)
-	// Post sends a body and returns the outcome.
-	Post(ctx context.Context, url string, header http.Header, body []byte, timeout time.Duration) Answer
+	// Post signs a body as of a time, sends it and returns the answer; an error if it cannot be signed.
+	Post(ctx context.Context, url string, body []byte, at time.Time, timeout time.Duration) (Answer, error)
 }
 
 // Answer is the outcome of a request.
@@ -115,9 +114,8 @@ type Ports struct {
 	Account Accountant
 	Quota   Quota
 	Pace    Pace
-	Keys    callbacktoken.Keys                              // for tokens
-	Sign    func(body []byte, at time.Time) (string, error) // Webhook-Signature
-	Offset  func(seq uint64) string                         // formats a place in a stream
+	Keys    callbacktoken.Keys      // for tokens
+	Offset  func(seq uint64) string // formats a place in a stream
 }
 
 // Options are an engine's optional settings.

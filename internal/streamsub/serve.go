@@ -6,7 +6,6 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
-	"net/http"
 	"net/url"
 	"time"
 
@@ -320,12 +319,10 @@ func (e *Engine) deliver(ctx context.Context, s *Subscription, in *Input) (strin
 	if err != nil {
 		return "", err
 	}
-	signature, err := e.ports.Sign(body, now)
+	answer, err := e.ports.Post.Post(ctx, s.Config.URL, body, now, left)
 	if err != nil {
 		return "", err
 	}
-	header := http.Header{"Content-Type": {"application/json"}, "Webhook-Signature": {signature}}
-	answer := e.ports.Post.Post(ctx, s.Config.URL, header, body, left)
 	in.OK = answer.OK
 	var said struct {
 		Done bool `json:"done"`

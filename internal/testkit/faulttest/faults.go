@@ -65,7 +65,7 @@ func Faults() []Fault {
 		{"clock-running", GroupClock, "it jumps while the process runs", "waits for retries are shown to be of the clock that does not jump", "delivery.TestARunningProcessWaitsByTheClockThatDoesNotJump"},
 
 		{"kill-any-write", GroupProcess, "it is killed between any two writes", "every write to NATS of a scenario is counted; for each, the process dies right before it and right after it", "delivery.TestAProcessMayDieBetweenAnyTwoWrites"},
-		{"kill-wake", GroupProcess, "it is killed while it wakes consumers", "every write to NATS of cycles of wakes is counted; for each, the process dies right before it and right after it, and between what is not written", "app.TestWhoWakesMayDieBetweenAnyTwoWrites"},
+		{"kill-wake", GroupProcess, "it is killed while it wakes consumers", "every write to NATS of cycles of wakes is counted; for each, the process dies right before it and right after it, and between what is not written", "records.TestWhoWakesMayDieBetweenAnyTwoWrites"},
 		{"kill-load", GroupProcess, "it is killed under load", "SIGKILL while events come, restart", "e2e.TestCrash"},
 		{"two-owners", GroupProcess, "two replicas serve one subscription", "two engines that both believe that it is theirs, with failures on the way", "delivery.TestTwoOwnersLoseNothing"},
 		{"stop-away", GroupProcess, "it is told to end while NATS is away", "three attempts are under way when NATS stops and the server is told to end; both start again", stopTest},

@@ -1,0 +1,121 @@
+package app
+
+import (
+	"context"
+	"time"
+
+	"github.com/sluice-io/sluice/internal/authz"
+	"github.com/sluice-io/sluice/internal/feed"
+	"github.com/sluice-io/sluice/internal/grants"
+	"github.com/sluice-io/sluice/internal/httpapi/dstreams"
+	"github.com/sluice-io/sluice/internal/loopguard"
+	"github.com/sluice-io/sluice/internal/metrics"
+	"github.com/sluice-io/sluice/internal/natsstore/records"
+	"github.com/sluice-io/sluice/internal/notify"
+	"github.com/sluice-io/sluice/internal/publish"
+	"github.com/sluice-io/sluice/internal/schedule/action"
+	"github.com/sluice-io/sluice/internal/schedule/appointment"
+	"github.com/sluice-io/sluice/internal/schedule/delayed"
+	"github.com/sluice-io/sluice/internal/watch"
+)
+
+// openFeeds constructs the feed engine.
+func (s *server) openFeeds(context.Context) error {
+	s.feeds = feed.New(records.FeedLog{Store: s.store}, s.trust.index, feed.Options{
+		Ring: s.cfg.Feed.Ring, MaxBuffer: s.cfg.Feed.MaxBuffer, Heartbeat: s.cfg.Feed.Heartbeat.Std(),
+		Most: s.cfg.Feed.MaxFeeds, PerCaller: s.cfg.Feed.MaxPerPrincipal, AllBytes: s.cfg.Feed.RingBytes,
+		Summary: s.catalogue.Summary, Labels: s.catalogue.Labels, PublicURL: s.publicURL(), Log: s.opts.Log,
+	})
+	s.metrics.WatchFeeds(func() metrics.FeedUse { return metrics.FeedUse(s.feeds.Use()) })
+	return nil
+}
+
+// openLater constructs the engine of scheduled events.
+func (s *server) openLater(context.Context) error {
+	s.perform = &action.Revocable{Performer: action.New(action.Needs{
+		Log: records.ActionLog{Store: s.store}, Publisher: action.Cancellable{Publisher: s.published(s.store)},
+		Access: s.trust.index, Catalogue: s.catalogue, Causes: s.causes, Quota: s.quotas, Now: time.Now,
+	})}
+	s.later = delayed.New(delayed.Needs{
+		Records: s.store.Scheduled(),
+		Lists:   s.store.Scheduled(),
+		Log:     s.store,
+		Perform: s.perform,
+		Tell:    records.Teller{Store: s.store},
+		Owner:   s.owns.Part(),
+		Ledger:  s.ledger,
+		Replica: s.replica,
+		Now:     time.Now,
+	}, delayed.Options{Most: s.cfg.Limits.ScheduledPerNamespace, Ahead: s.cfg.Limits.ScheduleAhead.Std(), Log: s.opts.Log, Observe: s.metrics})
+	return nil
+}
+
+// openAppointments constructs the appointment engine.
+func (s *server) openAppointments(context.Context) error {
+	stored := records.NewAppointments(s.store)
+	s.appoint = appointment.New(appointment.Needs{
+		Records: stored, Lists: stored, Perform: s.perform, Tell: records.Teller{Store: s.store}, Owner: s.owns.Part(), Ledger: s.ledger, Replica: s.replica, Now: time.Now,
+	}, appointment.Options{Most: s.cfg.Limits.AppointmentsPerNamespace, Ahead: s.cfg.Limits.ScheduleAhead.Std(), Log: s.opts.Log, Observe: s.metrics})
+	s.metrics.WatchDue(s.waiting)
+	return nil
+}
+
+// waiting returns the numbers of waiting appointments and scheduled events.
+func (s *server) waiting() (all []metrics.Waiting) {
+	for what, of := range map[string]map[string]int{"event": s.later.Waiting(), "appointment": s.appoint.Waiting()} {
+		for namespace, n := range of {
+			all = append(all, metrics.Waiting{What: what, Namespace: namespace, Count: n})
+		}
+	}
+	return all
+}
+
+// openWatches constructs the watch engine and the watch keeper.
+func (s *server) openWatches(context.Context) error {
+	log, stored := records.NewWatchLog(s.store), records.NewWatches(s.store)
+	perform := action.New(action.Needs{
+		Publisher: action.Cancellable{Publisher: s.published(s.store)}, Access: s.trust.index, Catalogue: s.catalogue,
+		Causes: loopguard.Reactions{Guard: s.causes}, Quota: s.quotas, Now: time.Now,
+	})
+	s.watches = watch.New(watch.Ports{
+		Definitions: stored, Records: stored.Progress, Log: log, Gate: authz.WatchGate{Index: s.trust.index, Now: time.Now},
+		Perform: action.Watched{Performer: perform}, Owns: s.owns.Part(),
+	}, watch.Options{
+		Most: s.cfg.Watches.EvaluationsPerSecond, Paths: s.cfg.Watches.Paths, Labels: s.catalogue.Labels, Log: s.opts.Log,
+		Observe: s.metrics.Watches(s.watchMoments),
+	})
+	s.watchKeeper = watch.NewKeeper(watch.Needs{
+		Store: stored, Log: log, Ledger: s.ledger, Most: s.cfg.Watches.PerNamespace, Slog: s.opts.Log,
+		Trials: watch.Options{Most: s.cfg.Watches.EvaluationsPerSecond, Paths: s.cfg.Watches.Paths, Labels: s.catalogue.Labels},
+	})
+	// Everything that acts on behalf of a caller.
+	s.trust.follower.Withdraw = grants.Withdrawers{s.engine, s.wakes, s.dsubs, s.perform, s.watches}
+	return nil
+}
+
+// watchMoments returns the metrics of the watches that this process runs.
+func (s *server) watchMoments() []metrics.Watch {
+	var all []metrics.Watch
+	for _, g := range s.watches.Gauges() {
+		all = append(all, metrics.Watch{Namespace: g.Namespace, ID: g.Watch, LagSeconds: g.Lag.Seconds()})
+	}
+	return all
+}
+
+// streams returns the handler's dependencies for Durable Streams.
+func (s *server) streams() dstreams.Options {
+	return dstreams.Options{
+		Engine: s.durable, Anonymous: s.cfg.Durable.Anonymous, AtRoot: s.cfg.Durable.AtRoot, LongPoll: s.cfg.Durable.LongPoll.Std(),
+		MaxBody: s.cfg.Durable.MaxBody, PublicURL: s.publicURL(),
+		Subscriptions: s.dsubs, JWKS: s.keyService().KeySet(notify.KeyPrefix), KeyID: s.notices.KeyID,
+	}
+}
+
+// published returns a publisher with tracing, metrics and loop detection.
+func (s *server) published(to publish.Publisher) publish.Publisher {
+	counted := publish.Publisher(publish.Counted{Publisher: publish.Remembered{Publisher: to, Guard: s.causes}, Metrics: s.metrics})
+	if s.tracing != nil {
+		return tracedPublisher{counted, s.tracing}
+	}
+	return counted
+}

@@ -1,0 +1,93 @@
+// Package limit limits requests to endpoints, for every mode and protocol: their targets and their
+// rate.
+package limit
+
+import (
+	"context"
+	"math"
+	"time"
+
+	"github.com/sluice-io/sluice/internal/authz"
+	"github.com/sluice-io/sluice/internal/model"
+	"github.com/sluice-io/sluice/internal/quota"
+	"github.com/sluice-io/sluice/pkg/sluice"
+)
+
+// Sender checks endpoints and asks for their agreement.
+type Sender interface {
+	Check(ctx context.Context, endpoint sluice.Endpoint) error
+	Handshake(ctx context.Context, sub *sluice.Subscription) (*sluice.Agreement, error)
+}
+
+// Accountable returns the principal that is accountable for the use of a caller's grant in a
+// namespace.
+type Accountable interface {
+	Answers(c sluice.Caller, namespace string, now time.Time) sluice.Principal
+}
+
+// Endpoints limits the requests to endpoints.
+type Endpoints struct {
+	Sender Sender
+	Sends  *quota.Sends
+	Paces  *quota.Paces
+	Access Accountable
+}
+
+// Check returns an error if the endpoint is not allowed.
+func (e Endpoints) Check(ctx context.Context, endpoint sluice.Endpoint) error {
+	return e.Sender.Check(ctx, endpoint)
+}
+
+// Handshake returns the agreement of a subscription's endpoint. The request is charged to the
+// caller, who chose the URL. Codes: Unprocessable if the endpoint does not agree; QuotaExceeded.
+func (e Endpoints) Handshake(ctx context.Context, sub *sluice.Subscription) (*sluice.Agreement, error) {
+	if err := e.pay(ctx, "", sub.Namespace); err != nil {
+		return nil, err
+	}
+	return e.Sender.Handshake(ctx, sub)
+}
+
+// PayForSend charges the caller for a request to a subscription's endpoint. Code QuotaExceeded.
+func (e Endpoints) PayForSend(ctx context.Context, sub *sluice.Subscription) error {
+	return e.pay(ctx, sub.ID, sub.Namespace)
+}
+
+func (e Endpoints) pay(ctx context.Context, subscription, namespace string) error {
+	who := model.CallerFrom(ctx)
+	if who.Unbounded() {
+		return nil
+	}
+	now := time.Now()
+	return e.Sends.Pay(subscription, e.Access.Answers(who, namespace, now), now)
+}
+
+// Take counts a request to an endpoint with an agreed rate and returns 0, or returns the delay
+// until the next request is allowed.
+func (e Endpoints) Take(sub *sluice.Subscription, now time.Time) time.Duration {
+	return e.Paces.Take(e.receiver(sub), now)
+}
+
+// Return undoes Take for a request that was not sent.
+func (e Endpoints) Return(sub *sluice.Subscription, now time.Time) {
+	e.Paces.Return(e.receiver(sub), now)
+}
+
+// TakeNow counts a request that is sent immediately. Code QuotaExceeded, with retry_after, if the
+// rate that the endpoint agreed to is used up.
+func (e Endpoints) TakeNow(sub *sluice.Subscription, now time.Time) error {
+	if sub.Agreed == nil || sub.Agreed.RatePerMinute == 0 {
+		return nil
+	}
+	if wait := e.Take(sub, now); wait > 0 {
+		seconds := int(math.Ceil(wait.Seconds()))
+		return sluice.Errorf(sluice.QuotaExceeded, "the endpoint agreed to %d requests per minute, which are used up; retry in %d s", sub.Agreed.RatePerMinute, seconds).
+			With("retry_after", seconds)
+	}
+	return nil
+}
+
+func (e Endpoints) receiver(sub *sluice.Subscription) quota.Receiver {
+	return quota.Receiver{
+		Principal: e.Access.Answers(authz.OwnerOf(sub), sub.Namespace, time.Now()), URL: sub.Endpoint.URL, PerMinute: sub.Agreed.RatePerMinute,
+	}
+}

@@ -1,0 +1,57 @@
+package records
+
+import (
+	"context"
+
+	"github.com/sluice-io/sluice/internal/catalogue"
+	"github.com/sluice-io/sluice/internal/natsstore"
+	"github.com/sluice-io/sluice/pkg/sluice"
+	"github.com/sluice-io/sluice/streams"
+)
+
+// LoadCatalogue reads all catalogues before anything is published or delivered: until then a strict
+// namespace would count as open.
+func LoadCatalogue(ctx context.Context, store *natsstore.Store, index *catalogue.Index) error {
+	all, err := store.ListNamespaces(ctx)
+	if err != nil {
+		return err
+	}
+	types, err := store.EventTypes().List(ctx, ">")
+	if err != nil {
+		return err
+	}
+	for _, ns := range all {
+		index.SetNamespace(ns)
+	}
+	for _, e := range types {
+		e.Value.Revision = e.Revision
+		index.SetType(e.Value)
+	}
+	return nil
+}
+
+// FollowTypes keeps the index of event types current until ctx is done.
+func FollowTypes(ctx context.Context, store *natsstore.Store, index *catalogue.Index) error {
+	loaded := index.All()
+	known := map[string]sluice.EventType{}
+	return store.EventTypes().Watch(ctx, ">", changes[sluice.EventType]{
+		set: func(e natsstore.Entry[sluice.EventType]) {
+			e.Value.Revision = e.Revision
+			known[e.Key] = sluice.EventType{Namespace: e.Value.Namespace, Type: e.Value.Type}
+			index.SetType(e.Value)
+		},
+		removed: func(key string, revision uint64) {
+			t := known[key]
+			delete(known, key)
+			index.RemoveType(t.Namespace, t.Type, revision)
+		},
+		caughtUp: func() {
+			for _, t := range loaded { // deleted before the watch started
+				if _, stays := known[streams.EventTypeKey(t.Namespace, t.Type)]; !stays {
+					index.RemoveType(t.Namespace, t.Type, t.Revision)
+				}
+			}
+			loaded = nil
+		},
+	}.handle)
+}

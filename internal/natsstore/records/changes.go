@@ -1,0 +1,33 @@
+package records
+
+import "github.com/sluice-io/sluice/internal/natsstore"
+
+// changes handles the entries of a watch. Functions that are nil are not called.
+type changes[T any] struct {
+	set      func(e natsstore.Entry[T])
+	removed  func(key string, revision uint64)
+	caughtUp func()
+}
+
+// handle calls the function for an entry.
+func (c changes[T]) handle(e natsstore.Entry[T]) {
+	switch e.Change {
+	case natsstore.Set:
+		c.set(e)
+	case natsstore.Removed:
+		if c.removed != nil {
+			c.removed(e.Key, e.Revision)
+		}
+	case natsstore.CaughtUp:
+		if c.caughtUp != nil {
+			c.caughtUp()
+		}
+	}
+}
+
+// instructions handles the entries of a watch of instructions, whose keys are made by key.
+func instructions[T any](c changes[T], key func(namespace, id string) string) func(natsstore.Instruction[T]) {
+	return func(i natsstore.Instruction[T]) {
+		c.handle(natsstore.Entry[T]{Key: key(i.Namespace, i.ID), Value: i.Value, Revision: i.Revision, Change: i.Change})
+	}
+}

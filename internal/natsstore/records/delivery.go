@@ -1,0 +1,82 @@
+package records
+
+import (
+	"context"
+	"errors"
+
+	"github.com/sluice-io/sluice/internal/delivery"
+	"github.com/sluice-io/sluice/internal/natsstore"
+	"github.com/sluice-io/sluice/pkg/sluice"
+)
+
+// Sources opens the sources of deliveries.
+type Sources struct{ Store *natsstore.Store }
+
+// Open opens the subscription's source.
+func (s Sources) Open(ctx context.Context, sub *sluice.Subscription) (delivery.Source, error) {
+	src, err := s.Store.OpenSource(ctx, sub)
+	if err != nil {
+		return nil, err
+	}
+	return src, nil
+}
+
+// Look scans for events that left the log before the subscription got them.
+func (s Sources) Look(ctx context.Context, sub *sluice.Subscription, wanted func(*sluice.Event) bool, lost func(from, to uint64) error) error {
+	return s.Store.Look(ctx, sub, wanted, lost)
+}
+
+// Subscriptions passes subscriptions to the delivery engine and the quota counters.
+type Subscriptions struct {
+	Stored   natsstore.Subscriptions
+	Counts   Counts
+	CaughtUp func()
+	Know     func(id string, sub *sluice.Subscription) // nil: deleted
+}
+
+// Watch calls change for every subscription, and then for every change.
+func (s Subscriptions) Watch(ctx context.Context, change func(id string, sub *sluice.Subscription)) error {
+	return s.Stored.Watch(ctx, changes[*sluice.Subscription]{
+		set: func(e natsstore.Entry[*sluice.Subscription]) {
+			s.Counts.Set(e.Value)
+			s.Know(e.Key, e.Value)
+			if e.Value.Mode == sluice.Push {
+				change(e.Key, e.Value)
+			}
+		},
+		removed: func(key string, _ uint64) {
+			s.Counts.Remove(key)
+			s.Know(key, nil)
+			change(key, nil)
+		},
+		caughtUp: s.CaughtUp,
+	}.handle)
+}
+
+// Replays passes replays to the delivery engine.
+type Replays struct{ Stored natsstore.Replays }
+
+// Watch calls change for every replay, and then for every change.
+func (r Replays) Watch(ctx context.Context, change func(rep sluice.Replay, gone bool)) error {
+	return r.Stored.Watch(ctx, func(e natsstore.Entry[sluice.Replay]) {
+		if e.Change != natsstore.CaughtUp {
+			change(e.Value, e.Change == natsstore.Removed)
+		}
+	})
+}
+
+// Consumers creates and removes a subscription's consumers.
+type Consumers struct {
+	Store  *natsstore.Store
+	Forget func(ctx context.Context, sub *sluice.Subscription) error // removes its wake consumers
+}
+
+// Ensure creates the subscription's consumers.
+func (c Consumers) Ensure(ctx context.Context, sub *sluice.Subscription) error {
+	return c.Store.EnsureConsumers(ctx, sub)
+}
+
+// Remove deletes the subscription's consumers and lanes.
+func (c Consumers) Remove(ctx context.Context, sub *sluice.Subscription) error {
+	return errors.Join(c.Store.RemoveConsumers(ctx, sub), c.Store.ForgetLanes(ctx, sub.ID), c.Forget(ctx, sub))
+}

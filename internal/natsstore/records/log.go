@@ -1,0 +1,181 @@
+package records
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"slices"
+	"time"
+
+	"github.com/google/uuid"
+
+	"github.com/sluice-io/sluice/internal/feed"
+	"github.com/sluice-io/sluice/internal/model"
+	"github.com/sluice-io/sluice/internal/natsstore"
+	"github.com/sluice-io/sluice/internal/schedule/action"
+	"github.com/sluice-io/sluice/internal/sysevent"
+	"github.com/sluice-io/sluice/internal/watch"
+	"github.com/sluice-io/sluice/pkg/sluice"
+)
+
+// FeedLog gives feeds access to the log.
+type FeedLog struct{ Store *natsstore.Store }
+
+var _ feed.Log = FeedLog{}
+
+// Ends returns the first and the last stored sequence.
+func (l FeedLog) Ends(ctx context.Context, namespace string) (first, last uint64, err error) {
+	return l.Store.Bounds(ctx, namespace)
+}
+
+// Made returns when the log was created.
+func (l FeedLog) Made(ctx context.Context, namespace string) (time.Time, error) {
+	return l.Store.LogMade(ctx, namespace)
+}
+
+// Page returns events after a position, and the position up to which the page is complete.
+func (l FeedLog) Page(ctx context.Context, namespace string, pattern sluice.Pattern, after, upTo uint64) ([]sluice.Event, uint64, error) {
+	return l.Store.FeedPage(ctx, namespace, pattern, after, upTo)
+}
+
+// Tail calls each for the events after a position, and then for new ones.
+func (l FeedLog) Tail(ctx context.Context, namespace string, after uint64, each func(sluice.Event) error) error {
+	return l.Store.FeedTail(ctx, namespace, after, each)
+}
+
+// Place returns the sequence before the first event after a cursor.
+func (l FeedLog) Place(ctx context.Context, namespace, cursor string) (uint64, error) {
+	return l.Store.Resolve(ctx, namespace, cursor)
+}
+
+// WatchLog gives watches access to the log.
+type WatchLog struct{ FeedLog }
+
+var _ watch.Log = WatchLog{}
+
+// NewWatchLog returns the log for watches.
+func NewWatchLog(store *natsstore.Store) WatchLog { return WatchLog{FeedLog{store}} }
+
+// EventAt returns the event with a sequence.
+func (l WatchLog) EventAt(ctx context.Context, namespace string, seq uint64) (sluice.Event, error) {
+	return l.Store.Event(ctx, namespace, seq)
+}
+
+// Has reports whether an event with the ID is on a path after a position.
+func (l WatchLog) Has(ctx context.Context, namespace string, path sluice.Path, id string, after uint64) (bool, error) {
+	first, _, err := l.Store.Bounds(ctx, namespace)
+	if err != nil {
+		return false, err
+	}
+	q := natsstore.EventQuery{
+		Pattern: sluice.Pattern(path), After: max(after, first, 1) - 1, Limit: 1,
+		Visible: func(ev *sluice.Event) bool { return ev.ID == id },
+	}
+	for {
+		page, err := l.Store.Events(ctx, namespace, q)
+		if err != nil || len(page.Events) > 0 || page.NextCursor == 0 {
+			return len(page.Events) > 0, err
+		}
+		q.After = page.NextCursor
+	}
+}
+
+// Announce stores a system event, under another ID if its own is taken by a different event.
+func (l WatchLog) Announce(ctx context.Context, ev sluice.Event) error {
+	return announce(ctx, l.Store, ev)
+}
+
+func announce(ctx context.Context, store *natsstore.Store, ev sluice.Event) error {
+	_, err := store.Publish(ctx, ev.Namespace, []sluice.Event{ev})
+	if sluice.CodeOf(err) == sluice.Conflict { // another event has the same ID
+		ev.ID += "-" + uuid.NewString()
+		_, err = store.Publish(ctx, ev.Namespace, []sluice.Event{ev})
+	}
+	return err
+}
+
+// Teller publishes system events that must not be lost: callers retry until one is stored.
+type Teller struct{ Store *natsstore.Store }
+
+// Tell publishes a system event.
+func (t Teller) Tell(ctx context.Context, namespace string, e model.SystemEvent) error {
+	encoded, err := json.Marshal(e.Data)
+	if err != nil {
+		return fmt.Errorf("system event %s: %w", e.Kind, err)
+	}
+	return announce(ctx, t.Store, sluice.Event{
+		Namespace: namespace, Path: e.Path, ID: e.ID, Type: e.Kind, Source: sluice.SystemSource,
+		Time: time.Now().UTC(), ContentType: "application/json", Data: encoded,
+	})
+}
+
+// ActionLog gives the performer of actions access to a namespace's log.
+type ActionLog struct{ *natsstore.Store }
+
+var _ action.Log = ActionLog{}
+
+// Window returns the dedup window of a namespace.
+func (l ActionLog) Window(ctx context.Context, namespace string) (time.Duration, error) {
+	ns, err := l.GetNamespace(ctx, namespace)
+	return ns.DedupWindow.Std(), err
+}
+
+// EventByID returns an event of any age, so that an action that was already performed is not
+// repeated.
+func (l ActionLog) EventByID(ctx context.Context, namespace, id string) (sluice.Event, error) {
+	return l.EventByIDAnywhere(ctx, namespace, id)
+}
+
+// Letters gives the publisher of system events access to dead letters.
+type Letters struct{ Store *natsstore.Store }
+
+var _ sysevent.Letters = Letters{}
+
+// Follow passes new dead letters to tell.
+func (l Letters) Follow(ctx context.Context, tell func(ctx context.Context, letters []model.BuriedLetter, again bool) error) error {
+	return l.Store.FollowLetters(ctx, tell)
+}
+
+// Subscription returns a subscription.
+func (l Letters) Subscription(ctx context.Context, id string) (*sluice.Subscription, error) {
+	sub, _, err := l.Store.Subscriptions().Get(ctx, id)
+	return sub, err
+}
+
+// clockSkew is the maximum difference between the clock of a change and that of the log.
+const clockSkew = time.Hour
+
+// Known looks up published system events in the log. It does not search in a log that refuses
+// writes.
+func Known(store *natsstore.Store) sysevent.Known {
+	return func(ctx context.Context, namespace string, path sluice.Path, ids []string, since time.Time) (told []string, err error) {
+		ns, err := store.GetNamespace(ctx, namespace)
+		if err != nil || time.Since(since) < ns.DedupWindow.Std()/2 {
+			return nil, err
+		}
+		q := natsstore.EventQuery{Pattern: sluice.Pattern(path), Since: since.Add(-clockSkew).UTC().Format(time.RFC3339Nano), Limit: 1000}
+		page, err := store.Events(ctx, namespace, q)
+		if sluice.CodeOf(err) == sluice.WindowExceeded { // the log starts later
+			q.Since = "-1"
+			page, err = store.Events(ctx, namespace, q)
+		}
+		for err == nil {
+			told = append(told, idsIn(page, ids)...)
+			if page.NextCursor == 0 {
+				return told, nil
+			}
+			q.After = page.NextCursor
+			page, err = store.Events(ctx, namespace, q)
+		}
+		return nil, err
+	}
+}
+
+func idsIn(page natsstore.EventPage, of []string) (ids []string) {
+	for i := range page.Events {
+		if slices.Contains(of, page.Events[i].ID) {
+			ids = append(ids, page.Events[i].ID)
+		}
+	}
+	return ids
+}

@@ -1,0 +1,107 @@
+package records
+
+import (
+	"context"
+	"fmt"
+	"slices"
+	"time"
+
+	"github.com/sluice-io/sluice/internal/durable"
+	"github.com/sluice-io/sluice/internal/natsstore"
+	"github.com/sluice-io/sluice/internal/publish"
+	"github.com/sluice-io/sluice/pkg/sluice"
+)
+
+// Paths gives the stream engine access to the log.
+type Paths struct {
+	Store     *natsstore.Store
+	Published func(publish.Publisher) publish.Publisher // adds the side effects of every publish, such as metrics; nil: none
+}
+
+var _ durable.Store = Paths{}
+
+// Record returns the record of a path.
+func (p Paths) Record(ctx context.Context, namespace string, path sluice.Path) ([]byte, uint64, error) {
+	return p.Store.PathRecord(ctx, namespace, path)
+}
+
+// Tail returns the sequence of the last event on a path.
+func (p Paths) Tail(ctx context.Context, namespace string, path sluice.Path) (uint64, error) {
+	return p.Store.PathTail(ctx, namespace, path)
+}
+
+// LastSeq returns the sequence of the last event of a namespace.
+func (p Paths) LastSeq(ctx context.Context, namespace string) (uint64, error) {
+	return p.Store.LastSeq(ctx, namespace)
+}
+
+// MaxData returns the maximum size of an event's data, in bytes.
+func (p Paths) MaxData() int { return p.Store.MaxData() }
+
+// Events returns events on a path.
+func (p Paths) Events(ctx context.Context, namespace string, path sluice.Path, after, upTo uint64) ([]sluice.Event, error) {
+	return p.Store.PathEvents(ctx, namespace, path, after, upTo)
+}
+
+// Notes returns the notes of appends on a path.
+func (p Paths) Notes(ctx context.Context, namespace string, path sluice.Path, after, upTo uint64) ([][]byte, uint64, error) {
+	return p.Store.PathNotes(ctx, namespace, path, after, upTo)
+}
+
+// Listen returns a channel that receives whenever a message is stored on a path.
+func (p Paths) Listen(ctx context.Context, namespace string, path sluice.Path) (<-chan struct{}, func(), error) {
+	return p.Store.ListenPath(ctx, namespace, path)
+}
+
+// Commit stores events and records in one step. Events have the side effects of every publish.
+func (p Paths) Commit(ctx context.Context, c durable.Commit) (uint64, error) {
+	to := &committer{store: p.Store, commit: natsstore.PathCommit{Fence: natsstore.PathFence(c.Fence), Note: c.Note}}
+	for _, change := range c.Changes {
+		to.commit.Puts = append(to.commit.Puts, natsstore.PathPut{
+			PathFence: natsstore.PathFence(change.Fence), Data: change.Data, For: keeping(change), Tidy: change.Tidy,
+		})
+	}
+	through := publish.Publisher(to)
+	if len(c.Events) > 0 && p.Published != nil {
+		through = p.Published(to)
+	}
+	_, err := through.Publish(ctx, c.Namespace, c.Events)
+	if sluice.CodeOf(err) == sluice.Conflict {
+		err = fmt.Errorf("%w: %w", durable.ErrRace, err)
+	}
+	return to.last, err
+}
+
+func keeping(c durable.Change) time.Duration {
+	switch c.Keep {
+	case durable.KeepFor:
+		return c.For
+	case durable.KeepAsEvents:
+		return natsstore.RecordAsEvents
+	case durable.KeepForever:
+	}
+	return natsstore.RecordForever
+}
+
+// committer stores events together with records.
+type committer struct {
+	store  *natsstore.Store
+	commit natsstore.PathCommit
+	last   uint64
+}
+
+// Publish stores the events atomically and returns their positions.
+func (c *committer) Publish(ctx context.Context, namespace string, events []sluice.Event) ([]sluice.Stored, error) {
+	c.commit.Events = events
+	last, err := c.store.CommitPaths(ctx, namespace, c.commit)
+	if err != nil {
+		return nil, err
+	}
+	c.last = last
+	stored := make([]sluice.Stored, len(events))
+	for i := range slices.Backward(events) {
+		stored[i] = sluice.Stored{ID: events[i].ID, Seq: last, Path: events[i].Path}
+		last--
+	}
+	return stored, nil
+}

@@ -1,0 +1,79 @@
+package records
+
+import (
+	"context"
+
+	"github.com/sluice-io/sluice/internal/natsstore"
+	"github.com/sluice-io/sluice/internal/seal"
+	"github.com/sluice-io/sluice/internal/streamsub"
+	"github.com/sluice-io/sluice/pkg/sluice"
+	"github.com/sluice-io/sluice/streams"
+)
+
+// streamSubscription is the stored form of a subscription: the URL of its webhook is sealed.
+type streamSubscription struct{ streamsub.Subscription }
+
+// Transformed returns a copy in which f was applied to the URL.
+func (r streamSubscription) Transformed(key string, f natsstore.Transform) (_ streamSubscription, err error) {
+	if r.Config.URL != "" { // only for a webhook
+		r.Config.URL, err = f(r.Config.URL, seal.Place(streams.StreamWakes, key, "url"))
+	}
+	return r, err
+}
+
+// SealedBuckets returns the buckets of this package whose records have sealed parts.
+func SealedBuckets() []natsstore.SealedBucket {
+	return []natsstore.SealedBucket{natsstore.SealedIn[streamSubscription](streams.StreamWakes)}
+}
+
+// Counts counts subscriptions for their quota.
+type Counts interface {
+	Set(sub *sluice.Subscription)
+	Remove(id string)
+}
+
+// StreamSubscriptions stores the subscriptions of the Durable Streams protocol, and reports changes
+// to the quota counters.
+type StreamSubscriptions struct {
+	bucket   natsstore.Sealed[streamSubscription]
+	counts   Counts
+	caughtUp func()
+}
+
+var _ streamsub.Records = StreamSubscriptions{}
+
+// NewStreamSubscriptions returns the records; caughtUp is called once all stored ones are counted.
+func NewStreamSubscriptions(store *natsstore.Store, counts Counts, caughtUp func()) StreamSubscriptions {
+	return StreamSubscriptions{natsstore.OpenSealed[streamSubscription](store, streams.StreamWakes), counts, caughtUp}
+}
+
+// Get returns a subscription and its revision.
+func (r StreamSubscriptions) Get(ctx context.Context, key string) (streamsub.Subscription, uint64, error) {
+	record, revision, err := r.bucket.Get(ctx, key)
+	return record.Subscription, revision, err
+}
+
+// Put stores a subscription.
+func (r StreamSubscriptions) Put(ctx context.Context, key string, s streamsub.Subscription, revision uint64) (uint64, error) {
+	return r.bucket.Put(ctx, key, streamSubscription{s}, revision)
+}
+
+// Delete removes a subscription.
+func (r StreamSubscriptions) Delete(ctx context.Context, key string, revision uint64) error {
+	return r.bucket.Delete(ctx, key, revision)
+}
+
+// Watch calls change for every subscription.
+func (r StreamSubscriptions) Watch(ctx context.Context, change func(key string, s *streamsub.Subscription, revision uint64)) error {
+	return r.bucket.Watch(ctx, changes[streamSubscription]{
+		set: func(e natsstore.Entry[streamSubscription]) {
+			r.counts.Set(e.Value.Sends())
+			change(e.Key, &e.Value.Subscription, e.Revision)
+		},
+		removed: func(key string, revision uint64) {
+			r.counts.Remove(streamsub.CountedID(key))
+			change(key, nil, revision)
+		},
+		caughtUp: r.caughtUp,
+	}.handle)
+}

@@ -1,0 +1,3 @@
+// Package notify signs the notices of wake consumers and of Durable Streams subscriptions, and
+// posts them.
+package notify
