@@ -14,18 +14,18 @@ import (
 	"github.com/sluice-io/sluice/pkg/sluice"
 )
 
-// lookup bounds what Check waits for DNS.
+// lookup limits Check's wait for DNS.
 const lookup = 2 * time.Second
 
-// guard decides which addresses may be connected to.
+// guard decides which addresses are allowed.
 type guard struct {
 	resolver *net.Resolver
-	public   *ssrf.Guardian // everything that is routed on the internet, and what was allowed
+	public   *ssrf.Guardian // all addresses routed on the internet, and the allowed ones
 	dialer   *net.Dialer
 	loopback *net.Dialer // for the names of this host: they must not lead elsewhere, over http://
 }
 
-// blockedError is an address that must not be connected to. Its text is for people.
+// blockedError is an address that is not allowed. Its text is for people.
 type blockedError struct {
 	addr netip.Addr
 	kind string
@@ -66,7 +66,7 @@ func (g *guard) dial(ctx context.Context, network, address string) (net.Conn, er
 	return g.dialer.DialContext(ctx, network, address)
 }
 
-// control is asked for each address between its resolution and the connection to it.
+// control checks each address between its resolution and the connection to it.
 func (g *guard) control(_ context.Context, network, address string, _ syscall.RawConn) error {
 	addr, err := parseDialled(network, address)
 	if err != nil {
@@ -94,9 +94,9 @@ func parseDialled(network, address string) (netip.Addr, error) {
 	return ap.Addr().Unmap(), nil
 }
 
-// check returns a *blockedError unless addr may be connected to. ssrf knows IANA's
-// special-purpose registries, and denies all IPv6 outside 2000::/3, which includes mapped,
-// NAT64, unique local and link-local addresses; 6to4 and Teredo it denies by name.
+// check returns a *blockedError unless addr is allowed. ssrf knows IANA's special-purpose
+// registries, and denies all IPv6 outside 2000::/3, which includes mapped, NAT64, unique local and
+// link-local addresses; 6to4 and Teredo it denies by name.
 func (g *guard) check(addr netip.Addr) error {
 	if g.public.SafeAddr(addr) != nil {
 		return &blockedError{addr: addr, kind: kind(addr)}
@@ -104,8 +104,8 @@ func (g *guard) check(addr netip.Addr) error {
 	return nil
 }
 
-// checkHost returns BlockedAddress if host is, or resolves to, an address that check refuses.
-// One bad address of several is enough: which one is dialled is chance.
+// checkHost returns BlockedAddress if host is, or resolves to, an address that check refuses. One
+// bad address of several is enough, because any of them may be dialled.
 func (g *guard) checkHost(ctx context.Context, host string) error {
 	if addr, err := netip.ParseAddr(host); err == nil {
 		return blocked(g.check(addr))
@@ -131,7 +131,7 @@ func blocked(err error) error {
 	return sluice.Errorf(sluice.BlockedAddress, "%s; use a public address, or have the operator allow it in webhooks.allow_cidrs", err)
 }
 
-// isLocalName reports whether host is a name that RFC 6761 reserves for this host.
+// isLocalName reports whether RFC 6761 reserves the name host for this host.
 func isLocalName(host string) bool {
 	host = strings.ToLower(host)
 	return host == "localhost" || strings.HasSuffix(host, ".localhost")

@@ -12,15 +12,15 @@ import (
 )
 
 const (
-	maxExcerpt = 1 << 10 // of an answer's body that is kept
+	maxExcerpt = 1 << 10 // bytes of an answer's body to keep
 	maxWait    = 365 * 24 * time.Hour
 )
 
-// read writes into a what an answer means (register C06): 2xx is Delivered, 410 Gone, everything
-// else Failed. It returns an error if a 2xx's body ends before its time: the endpoint may have
-// died over it. Of a failure the status counts, whatever becomes of the body. Bodies are read
-// to their end, so that the connection can be used again, but not beyond MaxResponse: a connection
-// with more to come is closed.
+// read enters the meaning of an answer into a (register C06): 2xx is Delivered, 410 Gone,
+// everything else Failed. It returns an error if a 2xx's body is truncated: the endpoint may have
+// died while processing the event. For a failure the status counts, even if the body cannot be
+// read. Bodies are read to their end, so that the connection can be used again, but not beyond
+// MaxResponse: a connection with more data is closed.
 func (s *Sender) read(res *http.Response, secrets func() mask, a *sluice.Attempt) error {
 	a.Status = res.StatusCode
 	body := io.LimitReader(res.Body, s.opts.MaxResponse)
@@ -44,8 +44,8 @@ func (s *Sender) read(res *http.Response, secrets func() mask, a *sluice.Attempt
 	return nil
 }
 
-// explain says in one line why the status is a failure. A redirect's query may hold secrets: it
-// is left out.
+// explain describes in one line why the status is a failure. A redirect's query may hold secrets:
+// it is left out.
 func explain(res *http.Response, secrets mask) string {
 	status := "status " + strconv.Itoa(res.StatusCode)
 	if res.StatusCode < 300 || res.StatusCode > 399 {
@@ -59,13 +59,13 @@ func explain(res *http.Response, secrets mask) string {
 	return "redirect to " + clip(secrets.apply(target), 256) + " not followed"
 }
 
-// excerpt returns the start of body as valid UTF-8, at most maxExcerpt bytes, without secrets:
-// so much more is read that one which begins there is known.
+// excerpt returns the start of body as valid UTF-8, at most maxExcerpt bytes, without secrets: it
+// reads far enough ahead to recognise a secret that begins there.
 func excerpt(body io.Reader, secrets mask) string {
 	head := make([]byte, maxExcerpt+secrets.longest())
 	n, err := io.ReadFull(body, head)
 	if err == nil {
-		_, _ = io.Copy(io.Discard, body) // only for the connection's sake
+		_, _ = io.Copy(io.Discard, body) // only to reuse the connection
 	}
 	return clip(strings.ToValidUTF8(secrets.head(string(head[:n]), maxExcerpt), "\uFFFD"), maxExcerpt)
 }
@@ -81,8 +81,8 @@ func clip(s string, limit int) string {
 	return s[:limit]
 }
 
-// retryAfter returns the wait that a Retry-After header asks for, in seconds or as a date; 0 if
-// it is neither or over, a year at most.
+// retryAfter returns the delay of a Retry-After header, in seconds or as a date; 0 if it is neither
+// or over, a year at most.
 func retryAfter(value string, now time.Time) time.Duration {
 	if seconds, err := strconv.ParseUint(value, 10, 32); err == nil {
 		return min(time.Duration(seconds)*time.Second, maxWait)

@@ -4,6 +4,7 @@
 // (answer.go, failure.go). Scheduling attempts and acting on their results is left to the caller.
 //
 // Addresses are checked twice: Check refuses visibly invalid ones when a subscription is created,
-// and the dialler checks the address to which it is about to connect, whatever the name resolves to
-// at that time. The second check is the one that protects; the first gives early feedback.
+// and the dialler checks the address to which it is about to connect, regardless of earlier
+// resolutions of the name. The second check is the one that protects; the first gives early
+// feedback.
 package endpoint

@@ -36,7 +36,7 @@ func appendPayload(o object, ev *sluice.Event) object {
 }
 
 // setBinary writes the event's attributes into ce-* headers, percent-encoded as the CloudEvents
-// HTTP binding (3.1.3.2) has it.
+// HTTP binding (3.1.3.2) requires.
 func setBinary(header http.Header, ev *sluice.Event) {
 	header.Set("Ce-Specversion", "1.0")
 	for _, a := range ev.Attributes() {
@@ -44,7 +44,7 @@ func setBinary(header http.Header, ev *sluice.Event) {
 	}
 }
 
-// percent encodes spaces, what is in also, and everything outside printable ASCII.
+// percent encodes spaces, the characters in also, and everything outside printable ASCII.
 func percent(s, also string) string {
 	plain := func(c byte) bool { return c > ' ' && c < 0x7f && strings.IndexByte(also, c) < 0 }
 	i := 0
@@ -86,8 +86,9 @@ func Fact(sub *sluice.Subscription, ev *sluice.Event) []byte {
 	return o.str("idempotency_key", ev.ID).end()
 }
 
-// producedBy returns which of the three producers of S4-13 an authtype amounts to: a user, an agent or the system. Machines
-// with an account of their own, and what came by NATS without an authtype, are the system's; who is unknown is no more than a user.
+// producedBy returns which of the three producers of S4-13 an authtype corresponds to: a user, an
+// agent or the system. Service accounts, and NATS events without an authtype, are the system's; an
+// unknown actor is no more than a user.
 func producedBy(authType string) string {
 	switch authType {
 	case sluice.AuthAgent:
@@ -98,9 +99,9 @@ func producedBy(authType string) string {
 	return sluice.AuthUser
 }
 
-// attempt returns the body of S4-54…57, signed inside with secret (register C05). resourceType
-// and resourceId are the extensions of those names or else the path's first and last segment,
-// producedBy what the extension authtype amounts to, version the extension schemaversion or else
+// attempt returns the body of S4-54…57, signed inside with secret (register C05). resourceType and
+// resourceId are the extensions of those names or else the path's first and last segment,
+// producedBy is derived from the extension authtype, version is the extension schemaversion or else
 // "1". It returns an error if the data has no canonical form: it repeats a name, for example.
 func attempt(sub *sluice.Subscription, ev *sluice.Event, number int, at time.Time, secret string) ([]byte, error) {
 	segments := strings.Split(strings.TrimPrefix(string(ev.Path), "/"), "/")

@@ -11,8 +11,8 @@ import (
 	"time"
 )
 
-// failure says in a few words why there is no answer. The texts of the network's own errors are
-// not used: they name our addresses and Go's internals.
+// failure describes briefly why there is no answer. The texts of network errors are not used: they
+// contain our addresses and Go's internals.
 func failure(parent context.Context, err error, timeout time.Duration) string {
 	if parent.Err() != nil {
 		return "interrupted"

@@ -20,12 +20,13 @@ const (
 	allowedRate   = "WebHook-Allowed-Rate"
 )
 
-// unnamedOrigin is who asks if the server does not know its public name.
+// unnamedOrigin is the origin of a server that does not know its public name.
 const unnamedOrigin = "sluice"
 
-// Handshake asks a subscription's endpoint whether it takes requests of this server, and returns what it agreed to. The
-// request is OPTIONS, with the endpoint's own headers, under the guard of every attempt and within the policy's timeout.
-// Codes: those of Check; Unprocessable if the endpoint does not agree, or does not answer.
+// Handshake asks a subscription's endpoint to accept requests of this server, and returns its
+// agreement. The request is OPTIONS, with the endpoint's own headers, under the guard of every
+// attempt and within the policy's timeout. Codes: those of Check; Unprocessable if the endpoint
+// does not agree, or does not answer.
 func (s *Sender) Handshake(ctx context.Context, sub *sluice.Subscription) (*sluice.Agreement, error) {
 	timeout := cmp.Or(sub.Policy.Timeout.Std(), defaultTimeout)
 	limited, cancel := context.WithTimeout(ctx, timeout)
@@ -44,7 +45,7 @@ func (s *Sender) Handshake(ctx context.Context, sub *sluice.Subscription) (*slui
 		}
 		return nil, disagreed("no response: %s", newMask(sub).apply(failure(ctx, err, timeout)))
 	}
-	defer func() { _ = res.Body.Close() }() // nothing of it is wanted
+	defer func() { _ = res.Body.Close() }() // its body is not needed
 	return s.agreement(res, req.Header.Get(requestOrigin))
 }
 
@@ -64,7 +65,7 @@ func (s *Sender) handshakeRequest(ctx context.Context, sub *sluice.Subscription)
 	return req, nil
 }
 
-// origin returns the name under which this server asks.
+// origin returns this server's name in the handshake.
 func (s *Sender) origin() string {
 	u, err := url.Parse(s.opts.PublicURL)
 	if err != nil {
@@ -73,7 +74,7 @@ func (s *Sender) origin() string {
 	return cmp.Or(u.Hostname(), unnamedOrigin)
 }
 
-// ratePerMinute returns how many requests a minute a subscription makes at most; 0: any number.
+// ratePerMinute returns a subscription's maximum of requests per minute; 0: any number.
 func ratePerMinute(r sluice.Rate) int {
 	rate := math.Inf(1)
 	if r.PerSecond > 0 {
@@ -88,7 +89,7 @@ func ratePerMinute(r sluice.Rate) int {
 	return max(1, int(rate))
 }
 
-// agreement returns what an answer agrees to.
+// agreement returns the agreement in an answer.
 func (s *Sender) agreement(res *http.Response, origin string) (*sluice.Agreement, error) {
 	if res.StatusCode < 200 || res.StatusCode > 299 {
 		return nil, disagreed("the response to OPTIONS was %d", res.StatusCode)

@@ -9,19 +9,19 @@ import (
 )
 
 // line is the connection of one attempt. When the attempt has to end, the line is cut: the
-// connection goes with everything that the kernel holds of the request. Had it only been closed,
-// the kernel would send that for as long as the other end takes its time to read it.
+// connection is reset together with the unsent data in the kernel. After a plain close the kernel
+// would go on sending that for as long as the other end takes to read it.
 type line struct {
 	parent context.Context //nolint:containedctx // the attempt's: whether it was interrupted, or took too long
 
 	mu   sync.Mutex
-	conn net.Conn // nil: none yet, or no longer the attempt's
-	over bool     // the attempt has to end: a connection that comes now is cut at once
+	conn net.Conn // nil: none yet, or released
+	over bool     // the attempt has to end: a new connection is cut at once
 }
 
-// follow returns a context for a request that is to be over with limit. It is done only when the
-// line is cut. What it returns beside is to be called when the request is over, and returns when nothing of
-// it can leave any more.
+// follow returns a context for a request with the deadline of limit. It is done only when the line
+// is cut. Call the returned function when the request is over; it returns when nothing of the
+// request can leave any more.
 func (l *line) follow(limit context.Context) (context.Context, func()) {
 	ctx, cancel := context.WithCancelCause(context.WithoutCancel(limit))
 	cut := make(chan struct{})
@@ -47,7 +47,7 @@ func (l *line) got(info httptrace.GotConnInfo) {
 	}
 }
 
-// put says that the request was answered, and that the connection is there for others.
+// put says that the request was answered, and that the connection is released.
 func (l *line) put(err error) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -63,7 +63,7 @@ func (l *line) end() {
 	l.cut()
 }
 
-// cut drops the connection. One that attempts of others share, as in HTTP/2, is not dropped for a
+// cut drops the connection. One that other attempts share, as in HTTP/2, is not dropped for a
 // timeout: theirs would fail.
 func (l *line) cut() {
 	conn := l.conn

@@ -10,20 +10,19 @@ import (
 	"github.com/sluice-io/sluice/pkg/sluice"
 )
 
-// masked stands for a secret in what is kept of an answer.
+// masked replaces a secret in the excerpt of an answer.
 const masked = "***"
 
-// minMasked is the length below which a text is too common to be taken for a secret.
+// minMasked is the minimum length of a masked secret: shorter texts are too common.
 const minMasked = 6
 
-// mask is what must not be kept of an endpoint's answers, longest first: many endpoints repeat
-// in an error what they were sent.
+// mask lists the texts to remove from an endpoint's answers, longest first: many endpoints repeat
+// the request in an error.
 type mask []string
 
 // newMask returns the mask of a subscription: each of its secrets, expired ones too, with and
-// without the prefix and the padding of base64 and as the key that it stands for, and the
-// values of headers that look like credentials by their names. Each is known as it is, as JSON
-// may write it and as a query does.
+// without the prefix and the padding of base64 and in decoded form, and the values of headers with
+// names of credentials. Each is included in plain form, JSON-escaped and query-escaped.
 func newMask(sub *sluice.Subscription) mask {
 	var m mask
 	for _, secret := range sub.Secrets {
@@ -63,7 +62,7 @@ func (m mask) add(texts ...string) mask {
 	return m
 }
 
-// isCredential reports whether a header's name says that its value is for nobody else.
+// isCredential reports whether a header's name suggests a secret value.
 func isCredential(name string) bool {
 	name = strings.ToLower(name)
 	return slices.ContainsFunc([]string{
@@ -82,10 +81,10 @@ func (m mask) longest() int {
 // apply returns the text without secrets.
 func (m mask) apply(text string) string { return m.head(text, len(text)) }
 
-// head returns the first limit bytes of the text, in which a secret is masked if it begins there.
+// head returns the first limit bytes of the text, with secrets that begin there masked.
 func (m mask) head(text string, limit int) string {
 	limit = min(limit, len(text))
-	if !slices.ContainsFunc(m, func(secret string) bool { return strings.Contains(text, secret) }) { // not a secret: to the endpoint, whose answer the text is
+	if !slices.ContainsFunc(m, func(secret string) bool { return strings.Contains(text, secret) }) { // not a secret: to the endpoint, which wrote the text
 		return text[:limit]
 	}
 	var kept strings.Builder
@@ -104,7 +103,7 @@ func (m mask) head(text string, limit int) string {
 // at returns the length of the secret that the text begins with, 0 if it does not.
 func (m mask) at(text string) int {
 	for _, secret := range m {
-		if strings.HasPrefix(text, secret) { // not a secret: to the endpoint, whose answer the text is
+		if strings.HasPrefix(text, secret) { // not a secret: to the endpoint, which wrote the text
 			return len(secret)
 		}
 	}

@@ -12,19 +12,19 @@ import (
 	"github.com/sluice-io/sluice/pkg/sluice"
 )
 
-// Reply is what came of a Post.
+// Reply is the outcome of a Post.
 type Reply struct {
 	Outcome    sluice.Outcome // Delivered, Gone, Failed; Refused: nothing was sent, nor will it ever be
 	Status     int            // 0: there was no answer
 	Body       []byte         // of a 2xx, MaxResponse bytes at most
-	Whole      bool           // Body is all of the answer's
-	Error      string         // in a few words, unless it was delivered
-	RetryAfter time.Duration  // that the endpoint asks for; 0: it does not
+	Whole      bool           // Body is complete
+	Error      string         // a short text, unless it was delivered
+	RetryAfter time.Duration  // requested by the endpoint; 0: none
 }
 
-// Post makes a request that is no event's, to a URL under the guard of every attempt. The headers are sent as they
-// are: whoever calls this has signed the body. It takes as long as timeout at most, over connecting, headers and
-// body, and ends as Send does when ctx is done.
+// Post makes a request without an event, to a URL under the guard of every attempt. The headers are
+// sent unchanged: the caller has signed the body. It takes as long as timeout at most, over
+// connecting, headers and body, and ends as Send does when ctx is done.
 func (s *Sender) Post(ctx context.Context, url string, header http.Header, body []byte, timeout time.Duration) Reply {
 	defer shutdown.Sending(ctx)()
 	limited, cancel := context.WithTimeout(ctx, timeout)
@@ -38,7 +38,7 @@ func (s *Sender) Post(ctx context.Context, url string, header http.Header, body 
 	}
 	res, err := s.transport.RoundTrip(req)
 	if err == nil {
-		defer func() { _ = res.Body.Close() }() // all that is wanted was read before
+		defer func() { _ = res.Body.Close() }() // the needed part was read before
 		var reply Reply
 		if reply, err = s.reply(res); err == nil {
 			return reply
@@ -73,7 +73,7 @@ func (s *Sender) postRequest(ctx context.Context, url string, header http.Header
 	return req, nil
 }
 
-// reply returns what an answer means, as read does. Its body is kept only where it says something.
+// reply returns the meaning of an answer, as read does. It keeps only the body of a 2xx.
 func (s *Sender) reply(res *http.Response) (Reply, error) {
 	var a sluice.Attempt
 	if res.StatusCode < 200 || res.StatusCode > 299 {

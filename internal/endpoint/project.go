@@ -13,9 +13,9 @@ func reduced(sub *sluice.Subscription) bool {
 	return sub.Policy.Projection == sluice.ProjectionSummary || sub.Policy.Projection == sluice.ProjectionNone
 }
 
-// project returns the event as the subscription's projection has it (register C10): with all of its
-// data, or with a summary of it or nothing, and with the extension dataref in place of the rest. Data
-// of which there is no summary is left out altogether. The event itself is not touched.
+// project returns the event in the subscription's projection (register C10): with all of its data,
+// or with a summary of it or nothing, and with the extension dataref in place of the rest. Data
+// without a summary is left out altogether. The event itself is not changed.
 func (s *Sender) project(sub *sluice.Subscription, ev *sluice.Event) *sluice.Event {
 	if !reduced(sub) {
 		return ev
@@ -29,14 +29,14 @@ func (s *Sender) project(sub *sluice.Subscription, ev *sluice.Event) *sluice.Eve
 	if less.Extensions == nil {
 		less.Extensions = map[string]string{}
 	}
-	delete(less.Extensions, sluice.DataRef) // the publisher's says where the data of the whole event is
+	delete(less.Extensions, sluice.DataRef) // the publisher's refers to the data of the whole event
 	if ref := s.reference(ev); ref != "" {
 		less.Extensions[sluice.DataRef] = ref
 	}
 	return &less
 }
 
-// reference returns where the whole event can be read; "" if that is nowhere: it is a sample.
+// reference returns the URL of the whole event; "" if there is none: it is a sample.
 func (s *Sender) reference(ev *sluice.Event) string {
 	if ev.Seq == 0 || s.opts.PublicURL == "" {
 		return ""
@@ -44,8 +44,8 @@ func (s *Sender) reference(ev *sluice.Event) string {
 	return strings.TrimSuffix(s.opts.PublicURL, "/") + "/v1/namespaces/" + ev.Namespace + "/events/" + strconv.FormatUint(ev.Seq, 10)
 }
 
-// dataRef returns the member that says where the whole event is, in an envelope that has no
-// extensions; "" if the event is whole.
+// dataRef returns the reference to the whole event, in an envelope that has no extensions; "" if
+// the event is whole.
 func dataRef(sub *sluice.Subscription, ev *sluice.Event) string {
 	if !reduced(sub) {
 		return ""

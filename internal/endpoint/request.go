@@ -14,7 +14,7 @@ import (
 	"github.com/sluice-io/sluice/pkg/webhook"
 )
 
-// draft is a request while it is made.
+// draft is a request under construction.
 type draft struct {
 	sub     *sluice.Subscription
 	ev      *sluice.Event
@@ -25,8 +25,8 @@ type draft struct {
 	body    []byte
 }
 
-// request returns the request of an attempt and its body, which is rendered once: what is signed
-// is what is sent (S1-70). An error says why it can never be made (S4-63, S4-76).
+// request returns the request of an attempt and its body, which is rendered once: the signed bytes
+// are the sent ones (S1-70). An error means that it can never be made (S4-63, S4-76).
 func (s *Sender) request(ctx context.Context, sub *sluice.Subscription, ev *sluice.Event, a *sluice.Attempt) (*http.Request, []byte, error) {
 	u, err := s.checkURL(sub.Endpoint.URL)
 	if err != nil {
@@ -63,12 +63,12 @@ func (s *Sender) request(ctx context.Context, sub *sluice.Subscription, ev *slui
 		return nil, nil, fmt.Errorf("create the request: %w", err)
 	}
 	req.URL, req.Host, req.Header = u, u.Host, d.header
-	req.Close = a.Number > 1 // or an address that DNS has left long ago is asked for ever, if it answers at all
+	req.Close = a.Number > 1 // or an address that DNS has left long ago would be used for ever, if it answers at all
 	return req, d.body, nil
 }
 
-// headerID returns the event's id as a header can carry it: as it is, or percent-encoded if it
-// has spaces or anything outside printable ASCII.
+// headerID returns the event's id as a header value: unchanged, or percent-encoded if it has spaces
+// or anything outside printable ASCII.
 func headerID(id string) string {
 	if percent(id, "") == id {
 		return id
@@ -76,8 +76,8 @@ func headerID(id string) string {
 	return percent(id, "%")
 }
 
-// packWithin is pack. It returns an error (TooLarge) if the body has more than limit bytes, of
-// which no envelope has less than the data.
+// packWithin is pack. It returns an error (TooLarge) if the body has more than limit bytes; no
+// envelope is smaller than the data.
 func (d *draft) packWithin(limit int64) error {
 	size := int64(len(d.ev.Data))
 	if size <= limit {
@@ -116,7 +116,7 @@ func (d *draft) pack() error {
 			return sluice.Errorf(sluice.Unprocessable, "the envelope raw cannot reference the rest of the data")
 		}
 		return d.packRaw()
-	case sluice.EnvelopeNotice: // of what is no event
+	case sluice.EnvelopeNotice: // without an event
 		return sluice.Errorf(sluice.Unprocessable, "the envelope %q is for mode wake", d.sub.Policy.Envelope)
 	default:
 		return sluice.Errorf(sluice.Unprocessable, "the envelope %q is unknown", d.sub.Policy.Envelope)
@@ -134,9 +134,9 @@ func (d *draft) packRaw() error {
 	return nil
 }
 
-// sign sets the headers of the subscription's scheme and no other (register C04). During a
-// rotation the schemes standard and ed25519 sign with every live secret or key; the others have
-// room for one and take the newest (register C08).
+// sign sets the headers of the subscription's scheme and no other (register C04). During a rotation
+// the schemes standard and ed25519 sign with every live secret or key; the others have room for one
+// and take the newest (register C08).
 func (d *draft) sign(keys KeyRing) error {
 	switch d.sub.Policy.Signature.Scheme {
 	case sluice.SchemeStandard, "":

@@ -19,10 +19,10 @@ const (
 	defaultTimeout     = 15 * time.Second
 	defaultMaxBody     = 10 << 20
 	defaultMaxResponse = 64 << 10
-	// setUp bounds what may outlive an attempt: the transport finishes a connection that it
-	// began, for the next attempt to use.
+	// setUp limits connecting, which may outlive an attempt: the transport finishes a connection
+	// that it began, for the next attempt to use.
 	setUp = 30 * time.Second
-	// idle is shorter than what common load balancers allow, so that connections end on our side.
+	// idle is shorter than common load balancers' limits, so that connections end on our side.
 	idle        = 30 * time.Second
 	idlePerHost = 256
 	idleAll     = 4096
@@ -35,18 +35,18 @@ type KeyRing interface {
 	SigningKeys() []ed25519.PrivateKey
 }
 
-// Options are how attempts are made. The zero value works: nothing but https to public addresses.
+// Options configure attempts. The zero value works: only https to public addresses.
 type Options struct {
 	AllowCIDRs    []netip.Prefix                     // addresses admitted although they are not public
 	AllowLoopback bool                               // http:// and https:// to this host admitted (register C20)
-	Version       string                             // in User-Agent; "dev"
-	MaxBody       int64                              // bytes of a request's body; 10 MiB
-	MaxResponse   int64                              // bytes of an answer's body that are read; 64 KiB
+	Version       string                             // in User-Agent; default: "dev"
+	MaxBody       int64                              // limit of a request's body; default: 10 MiB
+	MaxResponse   int64                              // limit for reading an answer's body; default: 64 KiB
 	Keys          KeyRing                            // nil: ed25519 is refused
-	Resolver      *net.Resolver                      // net.DefaultResolver
-	Now           func() time.Time                   // time.Now
+	Resolver      *net.Resolver                      // default: net.DefaultResolver
+	Now           func() time.Time                   // default: time.Now
 	Trace         func(context.Context, http.Header) // adds traceparent; nil: none
-	Summary       func(*sluice.Event) []byte         // of an event's data, as a JSON object; nil, as its result: there is none
+	Summary       func(*sluice.Event) []byte         // summary of an event's data, a JSON object; a nil function or result: none
 	PublicURL     string                             // of the API, for dataref; "": it is left out
 }
 
@@ -58,7 +58,7 @@ type Sender struct {
 	transport *http.Transport
 }
 
-// New returns a Sender. It opens nothing; Close it when no Send is under way any more.
+// New returns a Sender. It opens nothing; Close it when no Send is in flight any more.
 func New(opts Options) *Sender {
 	if opts.Now == nil {
 		opts.Now = time.Now
@@ -77,20 +77,20 @@ func New(opts Options) *Sender {
 		MaxIdleConns:           idleAll,
 		MaxIdleConnsPerHost:    idlePerHost,
 		IdleConnTimeout:        idle,
-		DisableCompression:     true, // or an answer could unpack to more than we count
+		DisableCompression:     true, // or an answer could unpack to more than its counted bytes
 		MaxResponseHeaderBytes: 64 << 10,
 	}
 	return s
 }
 
-// Close closes the idle connections. Sends that are under way are not interrupted.
+// Close closes the idle connections. It does not interrupt Sends in flight.
 func (s *Sender) Close() { s.transport.CloseIdleConnections() }
 
 // Check returns an error if e can never be sent to: InsecureURL unless it is https (or loopback
-// where that is allowed), BlockedAddress if the host is, spells or now resolves to an address
-// that is not public, InvalidRequest for a URL or headers that cannot be sent. It asks DNS and
-// nothing else; a name that does not resolve now is no error, since the guard looks again at
-// each attempt (S0-22, S1-143, S4-59).
+// where that is allowed), BlockedAddress if the host is, spells or now resolves to an address that
+// is not public, InvalidRequest for a URL or headers that cannot be sent. It asks DNS and nothing
+// else; a name that does not resolve now is no error, since the guard checks again at each attempt
+// (S0-22, S1-143, S4-59).
 func (s *Sender) Check(ctx context.Context, e sluice.Endpoint) error {
 	u, err := s.checkURL(e.URL)
 	if err != nil {
@@ -102,13 +102,14 @@ func (s *Sender) Check(ctx context.Context, e sluice.Endpoint) error {
 	return s.guard.checkHost(ctx, u.Hostname())
 }
 
-// Send makes attempt number of delivering ev to sub and returns what came of it, all but the
-// verdict. It takes as long as the policy's timeout at most, over connecting, headers and body.
-// Outcome Refused means that nothing was sent, and that nothing will ever be until the
-// subscription or the event changes; an address that is blocked when it is dialled is Failed,
-// since DNS may change back. Dead says why if there is a better word for it than NotSendable: the
-// body would be larger than MaxBody. What is kept of an answer names no secret. An attempt that ctx interrupts is Failed too: look at ctx.Err().
-// It returns soon then, and nothing of the request leaves this host after that: its connection is dropped.
+// Send makes attempt number of delivering ev to sub and returns its outcome, all but the verdict.
+// It takes as long as the policy's timeout at most, over connecting, headers and body. Outcome
+// Refused means that nothing was sent, and that nothing will ever be until the subscription or the
+// event changes; an address that is blocked when it is dialled is Failed, since DNS may change
+// back. Dead is set if there is a better reason than NotSendable: the body would be larger than
+// MaxBody. The excerpt of an answer contains no secret. An attempt that ctx interrupts is Failed
+// too: check ctx.Err(). It returns soon then, and nothing of the request leaves this host after
+// that: its connection is dropped.
 func (s *Sender) Send(ctx context.Context, sub *sluice.Subscription, ev *sluice.Event, number int) sluice.Attempt {
 	a := sluice.Attempt{
 		Subscription: sub.ID,
@@ -146,14 +147,14 @@ func (s *Sender) Send(ctx context.Context, sub *sluice.Subscription, ev *sluice.
 	return s.ended(a)
 }
 
-// exchange sends the request and writes into a what the answer means. The transport itself does
-// it, not a client: it follows no redirect and keeps no cookie (C06).
+// exchange sends the request and enters the meaning of the answer into a. It uses the transport,
+// not a client: it follows no redirect and keeps no cookie (C06).
 func (s *Sender) exchange(req *http.Request, secrets func() mask, a *sluice.Attempt) error {
 	res, err := s.transport.RoundTrip(req)
 	if err != nil {
 		return err
 	}
-	defer func() { _ = res.Body.Close() }() // all that is wanted was read before
+	defer func() { _ = res.Body.Close() }() // the needed part was read before
 	return s.read(res, secrets, a)
 }
 

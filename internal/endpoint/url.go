@@ -11,9 +11,8 @@ import (
 
 const maxURL = 2048
 
-// checkURL returns the URL if a request may be made to it as far as its text tells: names are
-// not resolved. It admits one spelling of each address, because resolvers and URL parsers
-// disagree about the others.
+// checkURL returns the URL if its text allows a request: names are not resolved. It admits one
+// spelling of each address, because resolvers and URL parsers disagree about the others.
 func (s *Sender) checkURL(raw string) (*url.URL, error) {
 	if err := checkText(raw); err != nil {
 		return nil, err
@@ -86,7 +85,7 @@ func checkSpelling(hostport, host string) error {
 	return nil
 }
 
-// endsInNumber is how the WHATWG URL standard tells an address from a name: 2130706433,
+// endsInNumber distinguishes an address from a name as the WHATWG URL standard does: 2130706433,
 // 0x7f.1, 0177.0.0.1, 127.1, 1.2.3.4. are addresses to one resolver or another.
 func endsInNumber(host string) bool {
 	host = strings.TrimSuffix(host, ".")
