@@ -7,11 +7,11 @@
 //	<dir>/logs/events/<namespace>-<yyyy-mm-dd>.jsonl   events, one a line, in the order of the log
 //	<dir>/logs/events/.<namespace>.position            how far the log is written, and how long its last file is
 //
-// Lines are appended and synced, and then the position is replaced. What a file has beyond the
-// position's length was written by somebody who did not come to say so: it is cut off and written
-// again. A dead letter's file is replaced by a later one of the same delivery; it stays when the
-// letter is redriven or discarded.
+// Lines are appended and synced, and then the position is replaced. Data beyond the position's
+// length was written before a crash that prevented the update of the position: it is cut off and
+// written again. A dead letter's file is replaced by a later one of the same delivery; it stays
+// when the letter is redriven or discarded.
 //
-// The exporter reads the streams by itself and nobody waits for it. What cannot be written is
-// tried again until it can.
+// The exporter reads the streams independently and blocks nothing else. A failed write is retried
+// until it succeeds.
 package export

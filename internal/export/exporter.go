@@ -18,35 +18,35 @@ import (
 	"github.com/sluice-io/sluice/pkg/sluice"
 )
 
-// Source is where dead letters and events come from.
+// Source provides dead letters and events.
 type Source interface {
-	// TailEvents calls each for a namespace's events after a sequence, in the order of the log and
-	// then as they come, until it returns an error, ctx ends or there is trouble.
+	// TailEvents calls each for a namespace's events after a sequence, in log order and then as
+	// they come, until each returns an error, ctx ends or the log fails.
 	TailEvents(ctx context.Context, namespace string, after uint64, each func(sluice.Event) error) error
 	// TailDeadLetters does the same for the dead letters of all subscriptions.
 	TailDeadLetters(ctx context.Context, after uint64, each func(model.BuriedLetter) error) error
-	// WatchLogs tells of every namespace when it was made, then of every change, until ctx
-	// ends; the zero time says that it is gone.
+	// WatchLogs reports when each namespace was created, then every change, until ctx ends; the
+	// zero time means that it is gone.
 	WatchLogs(ctx context.Context, change func(name string, since time.Time)) error
 }
 
-// What is exported, as observers are told.
+// Kinds of exported records, for observers.
 const (
 	Events      = "events"
 	DeadLetters = "dead_letters"
 )
 
-// Observer is told of what happens, for metrics. Each call returns at once.
+// Observer receives events for metrics. Each call returns at once.
 type Observer interface {
 	Exported(what string, n int)
 	ExportFailed(what string)
 }
 
-// Options is what an exporter can do without.
+// Options are an exporter's optional settings.
 type Options struct {
-	Observe Observer      // nobody
-	Log     *slog.Logger  // slog.DiscardHandler
-	Pause   time.Duration // before the first repetition of what failed; half a second
+	Observe Observer      // default: none
+	Log     *slog.Logger  // default: slog.DiscardHandler
+	Pause   time.Duration // before the first retry; default: half a second
 }
 
 const (
@@ -61,7 +61,7 @@ type Exporter struct {
 	opts   Options
 }
 
-// New returns an exporter, which does nothing before Run.
+// New returns an exporter that is idle until Run.
 func New(dir string, source Source, opts Options) *Exporter {
 	if opts.Observe == nil {
 		opts.Observe = nobody{}
@@ -73,14 +73,14 @@ func New(dir string, source Source, opts Options) *Exporter {
 	return &Exporter{dir: dir, source: source, opts: opts}
 }
 
-// Run exports until ctx is done, which is no error. Trouble of any kind is logged and what it hit is tried again.
-// If another process exports to the directory, it waits for that to end.
+// Run exports until ctx is done, which is no error. Failures of any kind are logged and retried. If
+// another process exports to the directory, Run waits until that ends.
 func (e *Exporter) Run(ctx context.Context) error {
 	e.keep(ctx, DeadLetters, func(ctx context.Context, _ func()) error { return e.locked(ctx) })
 	return nil
 }
 
-// locked exports while the directory is this process's.
+// locked exports while it holds the lock of the directory.
 func (e *Exporter) locked(ctx context.Context) (err error) {
 	if err := os.MkdirAll(e.dir, dirMode); err != nil {
 		return err
@@ -108,7 +108,7 @@ func (e *Exporter) locked(ctx context.Context) (err error) {
 	return nil
 }
 
-// exportLogs exports the log of every namespace while it is there.
+// exportLogs exports the log of every namespace while it exists.
 func (e *Exporter) exportLogs(ctx context.Context, root *os.Root) {
 	var logs sync.WaitGroup
 	defer logs.Wait()
@@ -141,7 +141,7 @@ func (e *Exporter) exportLogs(ctx context.Context, root *os.Root) {
 	})
 }
 
-// exportLog exports a namespace's log from where its files end.
+// exportLog exports a namespace's log, continuing its files.
 func (e *Exporter) exportLog(ctx context.Context, root *os.Root, namespace string, since time.Time, went func()) (err error) {
 	log, err := openLog(root, namespace, since)
 	if err != nil {
@@ -161,7 +161,7 @@ func (e *Exporter) exportLog(ctx context.Context, root *os.Root, namespace strin
 	}, func(ev sluice.Event) int { return len(ev.Data) })
 }
 
-// exportLetters exports the dead letters from where the files end.
+// exportLetters exports the dead letters, continuing their files.
 func (e *Exporter) exportLetters(ctx context.Context, root *os.Root, went func()) error {
 	letters, err := openLetters(root)
 	if err != nil {
@@ -185,7 +185,7 @@ func (e *Exporter) exportLetters(ctx context.Context, root *os.Root, went func()
 	})
 }
 
-// keep does something again and again until ctx is done, with pauses that grow until it went on.
+// keep repeats a call until ctx is done, with a backoff that resets on progress.
 func (e *Exporter) keep(ctx context.Context, what string, do func(ctx context.Context, went func()) error) {
 	wait := backoff.NewExponentialBackOff(backoff.WithInitialInterval(e.opts.Pause),
 		backoff.WithMaxInterval(longestPause), backoff.WithMaxElapsedTime(0))

@@ -10,16 +10,16 @@ import (
 	"time"
 )
 
-// Only the user that the server runs as reads what is exported.
+// Only the server's user can read exported files.
 const (
 	dirMode  = 0o700
 	fileMode = 0o600
 )
 
-// position is how far something is exported.
+// position is the progress of an export.
 type position struct {
 	Seq   uint64    `json:"seq"`            // of the last message
-	Since time.Time `json:"since,omitzero"` // when its namespace was made: another one counts anew
+	Since time.Time `json:"since,omitzero"` // when its namespace was created: a new one counts anew
 	Day   string    `json:"day,omitempty"`  // of the last file
 	Bytes int64     `json:"bytes"`          // of that file
 }
@@ -47,8 +47,8 @@ func (p position) save(root *os.Root, name string) error {
 	return replace(root, name, name+".new", append(data, '\n'))
 }
 
-// replace makes content the content of a file: either all of it is there or nothing changed. What
-// is written meanwhile lies at temp.
+// replace sets a file's content: either all of it is there or nothing changed. The new content is
+// written to temp first.
 func replace(root *os.Root, name, temp string, content []byte) (err error) {
 	file, err := root.OpenFile(temp, os.O_WRONLY|os.O_CREATE|os.O_TRUNC, fileMode)
 	if err != nil {
@@ -67,7 +67,7 @@ func replace(root *os.Root, name, temp string, content []byte) (err error) {
 	return syncDir(root, path.Dir(name))
 }
 
-// syncDir makes sure that a directory's entries are on the disk.
+// syncDir syncs a directory's entries to disk.
 func syncDir(root *os.Root, name string) error {
 	dir, err := root.Open(name)
 	if err != nil {

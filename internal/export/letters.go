@@ -28,7 +28,7 @@ func openLetters(root *os.Root) (*letters, error) {
 	return &letters{root, at}, err
 }
 
-// write writes each letter's file and then how far it came.
+// write writes each letter's file and then the position.
 func (l *letters) write(batch []model.BuriedLetter) error {
 	for i := range batch {
 		d := &batch[i]
@@ -48,8 +48,8 @@ func (l *letters) write(batch []model.BuriedLetter) error {
 	return l.at.save(l.root, lettersPosition)
 }
 
-// letterFile returns where a letter lies. One whose event was never seen is named after its own
-// place, in a form that no event's id has.
+// letterFile returns the name of a letter's file. A letter without a known event is named after its
+// own sequence, in a form that no event's id has.
 func letterFile(d *model.BuriedLetter) string {
 	name := harmless(d.EventID)
 	if d.EventID == "" {

@@ -16,7 +16,7 @@ import (
 
 const logsDir = "logs/events"
 
-// log is the files of one namespace's log, of which the last is open.
+// log is the files of one namespace's log; the last is open.
 type log struct {
 	root      *os.Root
 	namespace string
@@ -24,8 +24,7 @@ type log struct {
 	file      *os.File // nil: none is open yet
 }
 
-// openLog opens the files of a namespace where the position says that they end; what is behind it
-// is cut off.
+// openLog opens the files of a namespace at their position; data behind it is cut off.
 func openLog(root *os.Root, namespace string, since time.Time) (*log, error) {
 	if err := root.MkdirAll(logsDir, dirMode); err != nil {
 		return nil, err
@@ -37,7 +36,7 @@ func openLog(root *os.Root, namespace string, since time.Time) (*log, error) {
 	}
 	l.at = at
 	if !at.Since.Equal(since) {
-		l.at.Seq, l.at.Since = 0, since // it is another log under the same name
+		l.at.Seq, l.at.Since = 0, since // it is another log of the same name
 	}
 	if !known {
 		if err := l.setAside(); err != nil {
@@ -61,8 +60,7 @@ func (l *log) fileOf(day string) string {
 	return path.Join(logsDir, harmless(l.namespace)+"-"+day+".jsonl")
 }
 
-// setAside renames files that nobody knows how far they can be believed, because their position
-// is not there any more.
+// setAside renames files without a position, because their valid length is unknown.
 func (l *log) setAside() error {
 	names, err := fs.Glob(l.root.FS(), l.fileOf("[0-9][0-9][0-9][0-9]-[0-9][0-9]-[0-9][0-9]"))
 	if err != nil {
@@ -76,8 +74,8 @@ func (l *log) setAside() error {
 	return nil
 }
 
-// open opens a day's file at a length. One that is shorter was changed by somebody else, and is
-// gone on with where it ends.
+// open opens a day's file at a length. A shorter one was changed by another program, and is
+// continued at its end.
 func (l *log) open(day string, length int64) error {
 	if err := l.close(); err != nil {
 		return err
@@ -113,8 +111,8 @@ func (l *log) close() error {
 	return file.Close()
 }
 
-// write appends the events' lines, each to the file of its day, and says after every file how far
-// it came. If it fails the log has to be opened again.
+// write appends the events' lines, each to the file of its day, and stores the position after every
+// file. If it fails the log has to be opened again.
 func (l *log) write(events []sluice.Event) error {
 	for len(events) > 0 {
 		day := l.dayOf(&events[0])
@@ -137,7 +135,7 @@ func (l *log) write(events []sluice.Event) error {
 
 func (l *log) append(day string, lines []byte, last uint64) error {
 	if l.file == nil || day != l.at.Day {
-		if err := l.open(day, 0); err != nil { // what is there was never accounted for
+		if err := l.open(day, 0); err != nil { // existing content was never accounted for
 			return err
 		}
 	}
@@ -151,8 +149,8 @@ func (l *log) append(day string, lines []byte, last uint64) error {
 	return l.at.save(l.root, l.positionFile())
 }
 
-// dayOf returns the day on which an event was stored, in UTC. Files are in the order of the log: a
-// clock that was set back opens no earlier file again.
+// dayOf returns the day on which an event was stored, in UTC. Files are in log order: a clock that
+// was set back opens no earlier file again.
 func (l *log) dayOf(e *sluice.Event) string {
 	return max(l.at.Day, e.Stored.UTC().Format(time.DateOnly))
 }

@@ -6,12 +6,12 @@ import (
 	"strings"
 )
 
-// maxName is how long a name may be, in bytes. File systems allow 255; endings come on top.
+// maxName is the maximum length of a name in bytes. File systems allow 255; endings are added.
 const maxName = 180
 
-// harmless returns a file name, without ending, for an id of whatever kind: letters, digits, "_", "-"
-// and, but for the first byte, "." stand for themselves, every other byte is "%XX". What is too
-// long ends in a hash. Different ids have different names.
+// harmless returns a file name, without ending, for any id: letters, digits, "_", "-" and, except
+// for the first byte, "." stand for themselves, every other byte is "%XX". A name that is too long
+// ends in a hash. Different ids have different names.
 func harmless(id string) string {
 	var b strings.Builder
 	for i := range len(id) {

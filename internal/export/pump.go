@@ -2,14 +2,14 @@ package export
 
 import "context"
 
-// How far reading may be ahead of writing, which is also how much is written at once: 256 elements
-// or 8 MiB. An element takes as many parts of that as its data needs.
+// Limits of reading ahead of writing, and of one write: 256 elements or 8 MiB. An element takes as
+// many parts of that as its data needs.
 const (
 	parts    = 256
 	partSize = 32 << 10
 )
 
-// room bounds what was read and is not written yet. One goroutine takes, one gives back.
+// room limits the elements that are read and not written yet. One goroutine takes, one gives back.
 type room chan struct{}
 
 func partsOf(size int) int { return min(1+size/partSize, parts) }
@@ -31,7 +31,7 @@ func (r room) give(size int) {
 	}
 }
 
-// pump lets write have what read has read meanwhile, until one of them ends. Size is that of an
+// pump passes elements from read to write in batches, until one of them ends. size is that of an
 // element's data.
 func pump[T any](ctx context.Context, read func(ctx context.Context, each func(T) error) error, write func([]T) error, size func(T) int) error {
 	ctx, cancel := context.WithCancel(ctx)
@@ -67,7 +67,7 @@ func pump[T any](ctx context.Context, read func(ctx context.Context, each func(T
 	return wrong
 }
 
-// more adds to a batch what is there already.
+// more adds the waiting elements to a batch.
 func more[T any](batch []T, items <-chan T) []T {
 	for {
 		select {
