@@ -57,6 +57,7 @@ func plain() map[string]bars {
 		"internal/grants":               strict,
 		"internal/endpoint":             strict,
 		"internal/export":               strict,
+		"internal/natsd":                strict,
 		"internal/httpapi/openapi.yaml": strict,
 	}
 }

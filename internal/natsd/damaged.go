@@ -17,17 +17,19 @@ import (
 	"github.com/nats-io/nats-server/v2/server"
 )
 
-// DamagedDir is where Start puts the files of consumers that the server could not restore, below Options.StoreDir.
+// DamagedDir is where Start puts the files of consumers that the server could not restore, below
+// Options.StoreDir.
 const DamagedDir = "damaged"
 
 // consumerDir is the directory of one consumer.
 type consumerDir struct{ account, stream, name, path string }
 
-// setAside moves the directories of consumers that the server did not restore out of its way. As long as they lie
-// there, the server neither serves such a consumer nor lets anyone make it again ("corrupt state file").
+// setAside moves the directories of consumers that the server did not restore. While they are in
+// place, the server neither serves such a consumer nor allows creating it again ("corrupt state
+// file").
 //
-// Only directories that were there before the server started are moved: a client may be making a consumer right now.
-// Streams that the server left alone because a newer one wrote them keep theirs.
+// Only directories from before the server's start are moved: a client may be creating a consumer
+// right now. Streams that the server skipped because a newer server wrote them keep theirs.
 func (s *Server) setAside(dir string, before []consumerDir, log *slog.Logger) error {
 	if len(before) == 0 {
 		return nil
@@ -78,8 +80,8 @@ func (s *Server) consumers() (map[[2]string]map[string]bool, error) {
 
 const maxAccounts = 1 << 20 // Jsz shows a page of them
 
-// consumerDirs returns the directories of consumers below a store. A name that begins with a dot is of something that
-// was deleted half-way.
+// consumerDirs returns the directories of consumers below a store. A name with a leading dot
+// belongs to a deletion in progress.
 func consumerDirs(dir string) ([]consumerDir, error) {
 	paths, err := filepath.Glob(filepath.Join(globEscape(dir), jetStreamDir, "*", "streams", "*", "obs", "*"))
 	if err != nil {
@@ -98,13 +100,13 @@ func consumerDirs(dir string) ([]consumerDir, error) {
 
 const jetStreamDir = server.JetStreamStoreDir // below Options.StoreDir
 
-// globEscape takes away what characters of a directory mean to Glob.
+// globEscape escapes Glob's special characters in a directory.
 func globEscape(dir string) string {
 	return strings.NewReplacer(`\`, `\\`, `*`, `\*`, `?`, `\?`, `[`, `\[`).Replace(dir)
 }
 
-// ofNewerServer reports whether a stream, or one of its consumers, was written by a newer server than this one, which
-// then serves none of it.
+// ofNewerServer reports whether a stream, or one of its consumers, was written by a newer server
+// than this one, which then serves none of it.
 func ofNewerServer(stream string) bool {
 	metas, err := filepath.Glob(filepath.Join(globEscape(stream), "obs", "*", server.JetStreamMetaFile))
 	if err != nil {
@@ -114,7 +116,7 @@ func ofNewerServer(stream string) bool {
 	return newer || unknownIn(filepath.Join(stream, server.JetStreamMetaFile), &server.FileStreamInfo{})
 }
 
-// unknownIn reports whether a file is JSON of which this server does not know all.
+// unknownIn reports whether a file is JSON with fields unknown to this server.
 func unknownIn(file string, known any) bool {
 	text, err := os.ReadFile(file) //nolint:gosec // below the data directory
 	if err != nil || !json.Valid(text) {

@@ -7,7 +7,7 @@ import (
 	"syscall"
 )
 
-// Free returns how many bytes can still be written where the directory lies.
+// Free returns the free bytes of a directory's file system.
 func Free(dir string) (uint64, error) {
 	var stat syscall.Statfs_t
 	if err := syscall.Statfs(dir, &stat); err != nil {

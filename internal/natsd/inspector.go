@@ -10,15 +10,16 @@ import (
 	"github.com/sluice-io/sluice/streams"
 )
 
-// Inspector is the login of people and programs on the server's machine where no Users are named. It may
-// publish events, subscribe to every log, and read streams, buckets and consumers with JetStream's API.
-// It may change nothing: it has an account of its own, and of the server's account only what is imported here.
+// Inspector is the login of people and programs on the server's machine if no Users are configured.
+// It may publish events, subscribe to every log, and read streams, buckets and consumers with
+// JetStream's API. It may change nothing: it has an account of its own, with only these imports
+// from the server's account.
 type Inspector struct {
-	NKey    string // public user key to log in with; "": connections without a name are let in
+	NKey    string // public user key to log in with; "": connections without a name are admitted
 	Trusted bool   // it may also publish under streams.TrustedSubjects
 }
 
-// readAPI returns the requests of JetStream's API that change nothing.
+// readAPI returns the read-only requests of JetStream's API.
 func readAPI() []string {
 	return []string{
 		"$JS.API.INFO", "$JS.API.STREAM.NAMES", "$JS.API.STREAM.LIST", "$JS.API.STREAM.INFO.*", "$JS.API.STREAM.MSG.GET.*",
@@ -26,26 +27,28 @@ func readAPI() []string {
 	}
 }
 
-// directAPI are requests that change nothing and may have more than one answer.
+// directAPI are read-only requests that may have more than one answer.
 const directAPI = "$JS.API.DIRECT.GET.>"
 
-// What an inspector may do with the consumers that are its own, in any stream.
+// Subjects of consumers that are the inspector's own, in any stream.
 const (
 	nextAPI   = "$JS.API.CONSUMER.MSG.NEXT.*."
 	deleteAPI = "$JS.API.CONSUMER.DELETE.*."
 )
 
-// flowControl is where a client of a push consumer says that it is ready for more.
+// flowControl is the subject on which a client of a push consumer reports that it is ready for
+// more.
 const flowControl = "$JS.FC.>"
 
-// acknowledgements leads nowhere: an inspector's consumers need none. It is permitted because clients send
-// them all the same, and a refusal would be reported as an error.
+// acknowledgements leads nowhere: an inspector's consumers need none. It is permitted because
+// clients send them all the same, and a refusal would be reported as an error.
 const acknowledgements = "$JS.ACK.>"
 
-// userInfo is where a client asks which login it has.
+// userInfo is the subject on which a client asks for its login.
 const userInfo = "$SYS.REQ.USER.INFO"
 
-// admitInspector sets the server up to let an inspector in, connections of this process as id, and nobody else.
+// admitInspector configures the server to admit an inspector, and connections of this process as
+// id, and no other login.
 func admitInspector(config *server.Options, in Inspector, id identity) error {
 	if in.NKey != "" && !nkeys.IsValidPublicUserKey(in.NKey) {
 		return errors.New("the inspector's nkey is not the public key of a user")
@@ -59,7 +62,7 @@ func admitInspector(config *server.Options, in Inspector, id identity) error {
 	}
 	config.Accounts = append(config.Accounts, account)
 	key := in.NKey
-	if key == "" { // a key that is thrown away: connections that present nothing are let in as it
+	if key == "" { // a key that is thrown away: connections without credentials are admitted as it
 		nobody, err := newIdentity()
 		if err != nil {
 			return err
@@ -85,8 +88,9 @@ func (in Inspector) account(global *server.Account) (*server.Account, error) {
 	}
 	events := streams.EventsSubjects(streams.AnyNamespace)
 	errs := []error{
-		// What is published here is delivered in this account as it is sent. The server does not deliver it a
-		// second time through the import of the same subjects below, which brings what the API publishes.
+		// Events published here are delivered in this account directly. The server does not deliver
+		// them a second time through the import of the same subjects below, which brings events
+		// published through the API.
 		own.AddServiceImport(global, events, events),
 		service(flowControl, flowControl, server.Singleton),
 		service(directAPI, directAPI, server.Streamed),
@@ -112,8 +116,8 @@ func (in Inspector) account(global *server.Account) (*server.Account, error) {
 	return own, errors.Join(errs...)
 }
 
-// permissions returns what the inspector may do within its account: what is imported, so that anything
-// else is refused at once instead of left without an answer.
+// permissions returns the inspector's permissions within its account: only the imports, so that
+// anything else is refused at once instead of left without an answer.
 func (in Inspector) permissions() *server.Permissions {
 	publish := &server.SubjectPermission{
 		Allow: []string{streams.EventsSubjects(streams.AnyNamespace), flowControl, directAPI, acknowledgements, userInfo},
@@ -145,7 +149,7 @@ func NewLogin() (string, error) {
 	return string(seed), err
 }
 
-// PublicLogin returns the public key that belongs to what NewLogin returned.
+// PublicLogin returns the public key of a seed from NewLogin.
 func PublicLogin(seed string) (string, error) {
 	pair, err := nkeys.ParseDecoratedUserNKey([]byte(seed))
 	if err != nil {

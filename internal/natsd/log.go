@@ -8,8 +8,9 @@ import (
 	"sync"
 )
 
-// logger gives the server's log to slog. It keeps its first fatal line, because that is how the server tells that it could not
-// start, and its first line about a write that failed, because that is how it tells that it stores nothing more.
+// logger passes the server's log to slog. It keeps its first fatal line, the server's only report
+// of a failed start, and its first line about a failed write, the only report that it stores
+// nothing more.
 type logger struct {
 	log *slog.Logger
 
@@ -17,7 +18,7 @@ type logger struct {
 	started bool
 	fatal   error
 
-	intact context.Context //nolint:containedctx // it is what the logger hands out
+	intact context.Context //nolint:containedctx // the logger hands it out
 	broken context.CancelCauseFunc
 }
 
@@ -27,7 +28,7 @@ func newLogger(log *slog.Logger) *logger {
 	return l
 }
 
-// Intact returns a context that ends with the first line about a write that failed.
+// Intact returns a context that ends with the first line about a failed write.
 func (l *logger) Intact() context.Context {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -39,7 +40,7 @@ func (l *logger) renew() {
 	l.intact, l.broken = context.WithCancelCause(context.Background()) //nolint:forbidigo // it ends with a line of the log
 }
 
-// Restarted forgets what was said before.
+// Restarted forgets earlier lines.
 func (l *logger) Restarted() {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -56,7 +57,7 @@ func (l *logger) Fatal() error {
 	return l.fatal
 }
 
-// Started says that nobody asks for fatal lines any more.
+// Started says that fatal lines are not collected any more.
 func (l *logger) Started() {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -80,8 +81,9 @@ func (l *logger) keep(fatal error) bool {
 	return !l.started
 }
 
-// Errorf logs at error; of writes that fail only the first, at warning, for who watches Intact says what follows from it. The
-// others, one or more for each stream and each of its messages, say the same.
+// Errorf logs at error level. Of failed writes it logs only the first, as a warning, because the
+// watcher of Intact reports the consequences. The others, one or more for each stream and each of
+// its messages, repeat it.
 func (l *logger) Errorf(format string, v ...any) {
 	text, level := fmt.Sprintf(format, v...), slog.LevelError
 	if follows(text) {
@@ -101,18 +103,18 @@ func (l *logger) state() (context.Context, context.CancelCauseFunc) {
 	return l.intact, l.broken
 }
 
-// Warnf logs at warning.
+// Warnf logs at warning level.
 func (l *logger) Warnf(format string, v ...any) {
 	l.log.Warn("nats server", slog.String("text", fmt.Sprintf(format, v...)))
 }
 
-// Noticef logs at debug: a notice tells of nothing that an operator has to act on.
+// Noticef logs at debug level: a notice requires no action of an operator.
 func (l *logger) Noticef(format string, v ...any) {
 	l.log.Debug("nats server", slog.String("text", fmt.Sprintf(format, v...)))
 }
 
-// Debugf does nothing: the server is set not to say it.
+// Debugf does nothing: the server is configured without debug lines.
 func (l *logger) Debugf(string, ...any) {}
 
-// Tracef does nothing: the server is set not to say it.
+// Tracef does nothing: the server is configured without trace lines.
 func (l *logger) Tracef(string, ...any) {}

@@ -12,21 +12,22 @@ import (
 	"github.com/nats-io/nats-server/v2/server"
 )
 
-// writeFailed is how the server's log says that a stream, or a consumer, met an error of the disk. The server
-// refuses every further write to it from then on, until it is started again; its clients are not told.
+// writeFailed marks a log line about a disk error of a stream or a consumer. The server then
+// refuses every further write to it until it is restarted; its clients are not informed.
 const writeFailed = "critical write error"
 
-// follows reports whether a line of the log only repeats that the disk takes nothing.
+// follows reports whether a log line only repeats that writes fail.
 func follows(text string) bool {
 	return strings.Contains(strings.ToLower(text), writeFailed) || strings.Contains(text, "failed to store a msg")
 }
 
-// Intact returns a context that ends when the server can no longer write to its disk; its cause is an error with the
-// server's own words. There is a new one after Reopen.
+// Intact returns a context that ends when the server can no longer write to its disk; its cause is
+// an error with the server's own words. There is a new one after Reopen.
 func (s *Server) Intact() context.Context { return s.log.Intact() }
 
-// Reopen ends the server and starts it again: on the same address, for the same logins, with what is on the disk. Clients
-// connect again by themselves. Returns an error if it does not start, and may be called again then; and after Shutdown.
+// Reopen restarts the server: with the same address, logins and data. Clients reconnect by
+// themselves. Returns an error if it does not start, and may be called again then; and after
+// Shutdown.
 func (s *Server) Reopen(ctx context.Context) error {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -54,14 +55,14 @@ func (s *Server) config() (*server.Options, error) {
 	if err := s.guard(config, s.opts); err != nil {
 		return nil, fmt.Errorf("nats server: %w", err)
 	}
-	if s.port != 0 { // that the first start picked
+	if s.port != 0 { // picked by the first start
 		config.Port = s.port
 	}
 	return config, nil
 }
 
-// share returns three quarters of what the streams have of the disk and may still get: the server itself counts what is free
-// only, and so gives full streams less at each start. 0: it is not known.
+// share returns three quarters of the disk space that the streams use or may still use: the server
+// itself counts only free space, and so gives full streams less at each start. 0: unknown.
 func share(dir string) int64 {
 	free, err := Free(dir)
 	if err != nil {
@@ -81,7 +82,7 @@ func share(dir string) int64 {
 	if err != nil {
 		return 0
 	}
-	return int64((free + used) / 4 * 3) //nolint:gosec // no disk has that much
+	return int64((free + used) / 4 * 3) //nolint:gosec // no disk is that large
 }
 
 func ignoreMissing(err error) error {
@@ -91,10 +92,11 @@ func ignoreMissing(err error) error {
 	return err
 }
 
-// probeSize is how much has to fit before the server is started again.
+// probeSize is the space required before a restart.
 const probeSize = 4 << 20
 
-// Probe returns an error if the disk takes no more files, or none of a few megabytes: it writes one and removes it.
+// Probe returns an error if the disk accepts no new files, or none of a few megabytes: it writes
+// one and removes it.
 func (s *Server) Probe() (err error) {
 	file, err := os.CreateTemp(s.opts.StoreDir, ".probe-*")
 	if err != nil {

@@ -26,31 +26,31 @@ const SyncAlways = "always"
 // lockFile lies in the data directory while a server uses it.
 const lockFile = "sluice.lock"
 
-// How many atomic batches publishers may have begun in a stream and not committed, and after how long without
-// a further message one is dropped. JetStream's own 50 for 10 seconds let one publisher keep all others from
-// publishing batches with 5 messages a second.
+// Limits of atomic batches that publishers have begun in a stream and not committed, and the idle
+// time after which one is dropped. JetStream's own 50 for 10 seconds let one publisher block all
+// others' batches with 5 messages a second.
 const (
 	openBatches  = 2000
 	batchTimeout = 2 * time.Second
 )
 
-// Options says how the server is run. StoreDir is required.
+// Options configure the server. StoreDir is required.
 type Options struct {
 	StoreDir   string       // the data directory; created with mode 0700
-	Name       string       // of the server; "sluice"
+	Name       string       // of the server; default: "sluice"
 	DontListen bool         // take connections from this process only
-	Host       string       // to listen on; "127.0.0.1"
+	Host       string       // to listen on; default: "127.0.0.1"
 	Port       int          // to listen on; 0 picks a free one
-	User       string       // what every client has to present, those in this process too; none
+	User       string       // required of every client, those in this process too; default: none
 	Password   string       // of User
-	Users      []User       // who else may log in, and then nobody without; see Login
-	Inspector  *Inspector   // the login that may only read and publish events, where there are no Users; nil: everybody who reaches the server may do everything
-	Operator   string       // file of the JWT of an operator, whose accounts' users may log in, and nobody else
+	Users      []User       // additional logins; others are refused then; see Login
+	Inspector  *Inspector   // the login that may only read and publish events, without Users; nil: every client may do everything
+	Operator   string       // file of the JWT of an operator; only users of its accounts may log in
 	Accounts   []string     // files of the JWTs of Operator's accounts, its system account among them
-	TLS        *tls.Config  // what connections over the network are met with; none. Clients need a certificate if it says RequireAndVerifyClientCert
-	Sync       string       // "always" (the default), or a duration: what was written in the last "2m" or "1s" may be lost with the machine's power
-	MaxStore   int64        // bytes on disk; 0: three quarters of what its streams have and is free when it starts
-	Log        *slog.Logger // slog.DiscardHandler; the server's warnings and errors, at debug its notices
+	TLS        *tls.Config  // for network connections; default: none. Clients need a certificate if it says RequireAndVerifyClientCert
+	Sync       string       // "always" (the default), or a duration: writes of the last "2m" or "1s" may be lost in a power cut
+	MaxStore   int64        // bytes on disk; 0: three quarters of the used and free space at its start
+	Log        *slog.Logger // default: slog.DiscardHandler; the server's warnings and errors, at debug its notices
 }
 
 // Server is a NATS server that runs until Shutdown.
@@ -60,15 +60,15 @@ type Server struct {
 	lock     *flock.Flock
 	identity identity // of connections of this process; only if there are Users or an Inspector
 
-	mu     sync.RWMutex   // held for writing while the server is another one
-	nats   *server.Server // nil: none was made
+	mu     sync.RWMutex   // held for writing during a restart
+	nats   *server.Server // nil: not started
 	port   int            // that it listens on; 0: none
 	closed bool
 }
 
-// Start runs a server and returns when it takes connections and JetStream answers. Returns an
-// error if the data directory belongs to another process, the options are invalid, the address
-// is taken, or ctx ends before the server is ready.
+// Start runs a server and returns when it accepts connections and JetStream answers. Returns an
+// error if the data directory belongs to another process, the options are invalid, the address is
+// taken, or ctx ends before the server is ready.
 func Start(ctx context.Context, opts Options) (*Server, error) {
 	s := &Server{opts: opts, log: newLogger(cmp.Or(opts.Log, slog.New(slog.DiscardHandler)))}
 	config, err := s.config()
@@ -93,13 +93,14 @@ func (s *Server) ClientURL() string {
 	return nats.ClientURL()
 }
 
-// InProcessConn returns a connection to the server that does not touch the network.
+// InProcessConn returns a connection to the server that does not use the network.
 func (s *Server) InProcessConn() (net.Conn, error) {
 	return s.current().InProcessConn() //nolint:wrapcheck // nats.go is the caller and wraps it
 }
 
-// Login returns the public key that a connection of this process presents, and what signs the
-// server's challenge with it; "" if the options name neither Users nor an Inspector. Nobody can log in with it from elsewhere.
+// Login returns the public key that a connection of this process presents, and the function that
+// signs the server's challenge with it; "" if the options name neither Users nor an Inspector. The
+// key is not usable from elsewhere.
 func (s *Server) Login() (public string, sign func(nonce []byte) ([]byte, error)) {
 	if s.identity.public == "" {
 		return "", nil
@@ -107,7 +108,7 @@ func (s *Server) Login() (public string, sign func(nonce []byte) ([]byte, error)
 	return s.identity.public, s.identity.pair.Sign
 }
 
-// Storage returns how many bytes of the disk JetStream uses, and how many it may.
+// Storage returns JetStream's used bytes on disk, and their limit.
 func (s *Server) Storage() (used, limit uint64, err error) {
 	info, err := s.current().Jsz(nil)
 	if err != nil {
@@ -116,8 +117,8 @@ func (s *Server) Storage() (used, limit uint64, err error) {
 	return info.Store, uint64(max(info.Config.MaxStore, 0)), nil
 }
 
-// Shutdown stops the server, waits until it has ended and gives the data directory back.
-// Calling it again does nothing.
+// Shutdown stops the server, waits until it has ended and releases the data directory. Calling it
+// again does nothing.
 func (s *Server) Shutdown() error {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -132,14 +133,14 @@ func (s *Server) Shutdown() error {
 	return nil
 }
 
-// current returns the server that runs now.
+// current returns the running server.
 func (s *Server) current() *server.Server {
 	s.mu.RLock()
 	defer s.mu.RUnlock()
 	return s.nats
 }
 
-// guard sets up who is let in.
+// guard configures the logins.
 func (s *Server) guard(config *server.Options, opts Options) error {
 	switch {
 	case len(opts.Users) > 0 && (opts.User != "" || opts.Operator != ""):
@@ -162,7 +163,7 @@ func (s *Server) guard(config *server.Options, opts Options) error {
 	return nil
 }
 
-// identify makes whom connections of this process log in as, once.
+// identify creates the login of this process's connections, once.
 func (s *Server) identify() (err error) {
 	if s.identity.public == "" {
 		s.identity, err = newIdentity()
@@ -170,7 +171,8 @@ func (s *Server) identify() (err error) {
 	return err
 }
 
-// enableStreams gives the global account its streams: with accounts beside it, it has none by itself.
+// enableStreams gives the global account its streams: with accounts beside it, it has none by
+// itself.
 func (s *Server) enableStreams() error {
 	if s.identity.public == "" {
 		return nil
@@ -181,7 +183,7 @@ func (s *Server) enableStreams() error {
 	return nil
 }
 
-// restore starts the server on what is stored, and moves what is damaged out of its way.
+// restore starts the server on the stored data, and moves damaged parts out of its way.
 func (s *Server) restore(ctx context.Context, config *server.Options) error {
 	before, err := consumerDirs(s.opts.StoreDir)
 	if err != nil {
@@ -222,8 +224,8 @@ func (s *Server) start(ctx context.Context, config *server.Options) error {
 	}
 }
 
-// taken returns an error that is syscall.EADDRINUSE if that is what the server says: of its
-// errors there is only the text.
+// taken returns an error that is syscall.EADDRINUSE if the server's error means that: it has only a
+// text.
 func taken(config *server.Options, err error) error {
 	if !strings.Contains(err.Error(), syscall.EADDRINUSE.Error()) {
 		return err
@@ -251,7 +253,7 @@ func configure(opts Options) (*server.Options, error) {
 		JetStreamMaxStore:      opts.MaxStore,
 		NoSigs:                 true,
 		DisableJetStreamBanner: true,
-		// Our streams name their own limit; this is for the streams of others.
+		// Our streams set their own limit; this is for other streams.
 		JetStreamLimits: server.JSLimitOpts{
 			DefaultMaxConsumers:       -1,
 			MaxBatchInflightPerStream: openBatches,
@@ -275,7 +277,7 @@ func configure(opts Options) (*server.Options, error) {
 	return config, nil
 }
 
-// lockDir makes sure that one process uses dir: two servers on one directory destroy it.
+// lockDir ensures that one process uses dir: two servers on one directory destroy it.
 func lockDir(dir string) (*flock.Flock, error) {
 	if err := os.MkdirAll(dir, 0o700); err != nil {
 		return nil, fmt.Errorf("data directory: %w", err)

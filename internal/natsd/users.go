@@ -15,30 +15,31 @@ import (
 	"github.com/sluice-io/sluice/streams"
 )
 
-// inbox is where every client library has its answers sent.
+// inbox is the subject of answers in every client library.
 const inbox = "_INBOX.>"
 
-// readersDoor is what the first token of a subject becomes when a user publishes who reads, too:
-// his own events would otherwise come to him as he sends them, and again when they are stored.
+// readersDoor replaces the first token of a subject when a user publishes that reads, too:
+// otherwise the user would receive its own events when it sends them, and again when they are
+// stored.
 const readersDoor = "publish."
 
 const eventsDoor = "events."
 
-// User may log in over the network. Each has an account of his own, so that nobody sees the
-// answers that another gets, and nothing that a user writes reaches the server's account but
-// through the imports of his account: not even the subject that he wants an answer under.
+// User may log in over the network. Each has an account of its own, which hides other users'
+// answers, and which connects to the server's account only through its imports: even the subject
+// for an answer is private.
 type User struct {
 	Name     string
 	Password string // or its bcrypt hash
 	NKey     string // a public user key, instead of Password
 
-	Namespaces []string // that he may publish to; "*": all
-	Trusted    bool     // his events' auth attributes are believed
-	Read       bool     // he may also subscribe to the namespaces' events
-	Admin      bool     // he may do everything in the server's account, and nothing else is set
+	Namespaces []string // that it may publish to; "*": all
+	Trusted    bool     // the auth attributes of its events are believed
+	Read       bool     // it may also subscribe to the namespaces' events
+	Admin      bool     // it may do everything in the server's account, and nothing else is set
 }
 
-// identity is whom connections of this process log in as: a key that nobody else ever sees.
+// identity is the login of this process's connections: a key that never leaves the process.
 type identity struct {
 	pair   nkeys.KeyPair
 	public string
@@ -56,8 +57,8 @@ func newIdentity() (identity, error) {
 	return identity{pair, public}, nil
 }
 
-// admit sets the server up to let the users in, and connections of this process as id, and
-// nobody else. The streams are in the global account, where they are without users, too.
+// admit configures the server to admit the users, and connections of this process as id, and no
+// other login. The streams are in the global account, as they are without users.
 func admit(config *server.Options, users []User, id identity) error {
 	global := server.NewAccount(server.DEFAULT_GLOBAL_ACCOUNT)
 	err := errors.Join(
@@ -101,7 +102,7 @@ func enter(config *server.Options, global *server.Account, u User) error {
 	return nil
 }
 
-// account returns the user's account, which sees of the global one what he may use.
+// account returns the user's account with its imports from the global one.
 func (u User) account(global *server.Account) (*server.Account, error) {
 	own := server.NewAccount("user_" + u.Name)
 	var errs []error
@@ -121,7 +122,7 @@ func (u User) account(global *server.Account) (*server.Account, error) {
 	return own, errors.Join(errs...)
 }
 
-// numbered returns the subject that a wildcard of an import's other side stands for.
+// numbered returns the subject for a wildcard on an import's other side.
 func numbered(subject string) string { return strings.Replace(subject, ".*.", ".$1.", 1) }
 
 func (u User) door() string {
@@ -131,7 +132,7 @@ func (u User) door() string {
 	return eventsDoor
 }
 
-// permissions returns what the user may do within his account. Mapping comes before permissions.
+// permissions returns the user's permissions within its account. Mapping comes before permissions.
 func (u User) permissions() *server.Permissions {
 	publish, subscribe := &server.SubjectPermission{}, &server.SubjectPermission{Allow: []string{inbox}}
 	behind := func(subject string) string { return u.door() + strings.TrimPrefix(subject, eventsDoor) }
@@ -145,7 +146,7 @@ func (u User) permissions() *server.Permissions {
 	return &server.Permissions{Publish: publish, Subscribe: subscribe}
 }
 
-// trust sets the server up to let in the users of an operator's accounts, and nobody else.
+// trust configures the server to admit the users of an operator's accounts, and no other login.
 func trust(config *server.Options, operator string, accounts []string) error {
 	claims, err := server.ReadOperatorJWT(operator)
 	if err != nil {
