@@ -27,7 +27,7 @@ import (
 	"github.com/sluice-io/sluice/internal/natsstore"
 )
 
-// ManifestFile is the file that makes a backup complete.
+// ManifestFile completes a backup.
 const ManifestFile = "manifest.json"
 
 const (
@@ -37,7 +37,7 @@ const (
 	suffix     = ".tar.s2"
 )
 
-// Store is where streams are read from and restored to.
+// Store reads and restores streams.
 type Store interface {
 	// StoredStreams returns the names of all streams of Sluice.
 	StoredStreams(ctx context.Context) ([]string, error)
@@ -45,15 +45,15 @@ type Store interface {
 	Replicas(ctx context.Context) ([]string, error)
 	// SnapshotStream writes a stream to data.
 	SnapshotStream(ctx context.Context, name string, data io.Writer) (natsstore.Snapshot, error)
-	// RestoreStream makes a stream from a snapshot, and returns what it holds.
+	// RestoreStream creates a stream from a snapshot, and returns its content.
 	RestoreStream(ctx context.Context, name string, config json.RawMessage, data io.Reader) (natsstore.StreamState, error)
 }
 
-// Manifest says what a backup has.
+// Manifest lists the content of a backup.
 type Manifest struct {
 	Format    int       `json:"format"` // 1
 	CreatedAt time.Time `json:"created_at"`
-	Version   string    `json:"version"` // of the sluice that wrote it
+	Version   string    `json:"version"` // of the sluice binary
 	Streams   []Stream  `json:"streams"`
 	Keys      []File    `json:"keys"` // the server's own files, such as secrets.key
 }
@@ -71,16 +71,17 @@ type File struct {
 	SHA256 string `json:"sha256"` // in hex
 }
 
-// Options says what goes along, and who is told how far it has come.
+// Options are a backup's extent and its progress callback.
 type Options struct {
 	Version  string
 	Data     string                  // the data directory
-	Keys     []string                // names of files in Data that belong to the backup; those that are not there are left out
-	Now      time.Time               // when it is written
-	Progress func(done, total int64) // bytes, total -1 where it is not known; nil: nobody is told
+	Keys     []string                // names of the backup's files in Data; missing ones are left out
+	Now      time.Time               // time of the backup
+	Progress func(done, total int64) // bytes, total -1 if unknown; nil: no callback
 }
 
-// Write writes a backup into a directory that is empty or not there yet. Returns an error if a server serves the store.
+// Write writes a backup into a directory that is empty or does not exist. Returns an error if a
+// server serves the store.
 func Write(ctx context.Context, store Store, dir string, opts Options) (Manifest, error) {
 	if err := unserved(ctx, store); err != nil {
 		return Manifest{}, err
@@ -121,7 +122,8 @@ func Write(ctx context.Context, store Store, dir string, opts Options) (Manifest
 	return m, m.write(dir)
 }
 
-// unserved returns an error if a server serves the store: what it changes meanwhile would be half in a backup.
+// unserved returns an error if a server serves the store: concurrent changes would be half in a
+// backup.
 func unserved(ctx context.Context, store Store) error {
 	replicas, err := store.Replicas(ctx)
 	if err != nil {
@@ -133,7 +135,7 @@ func unserved(ctx context.Context, store Store) error {
 	return nil
 }
 
-// makeEmpty makes a directory that only its owner can read, or takes one that is empty.
+// makeEmpty creates a directory that only its owner can read, or accepts an empty one.
 func makeEmpty(dir string) error {
 	if err := os.MkdirAll(dir, 0o700); err != nil {
 		return fmt.Errorf("backup: %w", err)
@@ -200,7 +202,7 @@ func (m Manifest) write(dir string) error {
 	return os.Rename(filepath.Join(dir, ManifestFile+".new"), filepath.Join(dir, ManifestFile)) //nolint:wrapcheck // it names both files
 }
 
-// sumFile is a file that is written, and its digest.
+// sumFile is a file under construction, and its digest.
 type sumFile struct {
 	file  *os.File
 	sum   hash.Hash
@@ -222,14 +224,14 @@ func (f *sumFile) Write(b []byte) (int, error) {
 	return n, err //nolint:wrapcheck // it names the file
 }
 
-// finish makes sure that the file is on the disk.
+// finish syncs the file to disk.
 func (f *sumFile) finish() error { return errors.Join(f.file.Sync(), f.file.Close()) }
 
 func (f *sumFile) as(name string) File {
 	return File{Name: name, Bytes: f.bytes, SHA256: hex.EncodeToString(f.sum.Sum(nil))}
 }
 
-// counter counts bytes and tells how many.
+// counter counts bytes and reports the number.
 type counter struct {
 	tell        func(done, total int64)
 	done, total int64

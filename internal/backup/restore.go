@@ -16,8 +16,8 @@ import (
 	"github.com/sluice-io/sluice/streams"
 )
 
-// Open returns the manifest of a backup after it has checked that every file is there, whole and unchanged. Progress
-// is told of the bytes that were read.
+// Open checks that every file of a backup is present, complete and unchanged, and returns the
+// manifest. It calls progress with the number of bytes read.
 func Open(ctx context.Context, dir string, progress func(done, total int64)) (Manifest, error) {
 	m, err := readManifest(dir)
 	if err != nil {
@@ -37,7 +37,8 @@ func Open(ctx context.Context, dir string, progress func(done, total int64)) (Ma
 	return m, nil
 }
 
-// readManifest returns a manifest whose names are those of streams of Sluice, and of files without a directory.
+// readManifest returns a manifest after a check that its names are those of streams of Sluice, and
+// of files without a directory.
 func readManifest(dir string) (Manifest, error) {
 	text, err := os.ReadFile(filepath.Join(filepath.Clean(dir), ManifestFile))
 	if errors.Is(err, fs.ErrNotExist) {
@@ -66,7 +67,7 @@ func readManifest(dir string) (Manifest, error) {
 	return m, nil
 }
 
-// bytes returns how large all streams are.
+// bytes returns the size of all streams.
 func (m Manifest) bytes() (sum int64) {
 	for _, s := range m.Streams {
 		sum += s.Bytes
@@ -74,7 +75,7 @@ func (m Manifest) bytes() (sum int64) {
 	return sum
 }
 
-// check returns an error unless a file has the size and digest that the manifest says.
+// check returns an error unless a file has the size and digest of the manifest.
 func (f File) check(ctx context.Context, path string, count io.Writer) error {
 	file, err := os.Open(filepath.Clean(path))
 	if err != nil {
@@ -92,7 +93,8 @@ func (f File) check(ctx context.Context, path string, count io.Writer) error {
 	return nil
 }
 
-// RestoreKeys copies the server's own files into a data directory. A file that is there already has to be the same.
+// RestoreKeys copies the server's own files into a data directory. An existing file has to be the
+// same.
 func (m Manifest) RestoreKeys(dir, data string) error {
 	to, err := os.OpenRoot(data)
 	if err != nil {
@@ -134,8 +136,8 @@ func Vacant(ctx context.Context, store Store) error {
 	return nil
 }
 
-// Restore makes the streams of a backup in a store that is Vacant. Each has to hold what the manifest says. A restore
-// that was cut off leaves a store that is not vacant: empty it and begin again.
+// Restore creates the streams of a backup in a store that is Vacant. Each has to match the
+// manifest. A restore that was cut off leaves a store that is not vacant: empty it and begin again.
 func (m Manifest) Restore(ctx context.Context, store Store, dir string, opts Options) error {
 	count := &counter{tell: opts.Progress, total: m.bytes()}
 	for _, s := range m.Streams {

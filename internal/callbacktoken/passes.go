@@ -14,22 +14,23 @@ import (
 	"github.com/sluice-io/sluice/pkg/sluice"
 )
 
-// Keys sign passes: at least 32 bytes each, the newest first. The newest signs, all of them verify.
+// Keys are the token keys: at least 32 bytes each, the newest first. The newest signs, all of them
+// verify.
 type Keys interface{ WakeKeys() [][]byte }
 
-// Term is the part of a pass's claims that says how long it is good. Claims embed it.
+// Term is the part of a token's claims with its expiry. Claims embed it.
 type Term = jwt.RegisteredClaims
 
 // Until returns the term that ends at a time.
 func Until(at time.Time) Term { return Term{ExpiresAt: jwt.NewNumericDate(at)} }
 
-// Why a pass is not good.
+// Reasons why a token is invalid.
 var (
 	ErrForged  = errors.New("the token was not signed by this server")
 	ErrExpired = errors.New("the token has expired")
 )
 
-// Sign returns a pass. Code Unavailable if there is no key.
+// Sign returns a token. Code Unavailable if there is no key.
 func Sign(keys Keys, claims jwt.Claims) (string, error) {
 	all := keys.WakeKeys()
 	if len(all) == 0 {
@@ -42,7 +43,7 @@ func Sign(keys Keys, claims jwt.Claims) (string, error) {
 	return pass, nil
 }
 
-// Read returns what a pass says. With ErrExpired that is what it said, with ErrForged nothing.
+// Read returns a token's claims. With ErrExpired it returns them, too, with ErrForged none.
 func Read[C any, P interface {
 	*C
 	jwt.Claims
@@ -51,7 +52,7 @@ func Read[C any, P interface {
 		jwt.WithTimeFunc(func() time.Time { return now }), jwt.WithStrictDecoding())
 	var nothing C
 	if strings.ContainsAny(pass, "\r\n") {
-		return nothing, ErrForged // base64 passes over them
+		return nothing, ErrForged // base64 ignores them
 	}
 	for _, key := range keys.WakeKeys() {
 		var claims C

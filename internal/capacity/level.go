@@ -6,19 +6,22 @@ import (
 	"github.com/sluice-io/sluice/pkg/sluice"
 )
 
-// What is published in the time between two looks must not take the reserve: more than fastest comes over no network.
+// Events published between two checks must not use up the reserve: no network is faster than
+// fastest.
 const (
 	fastest = 2 << 30 // bytes a second
 	soonest = 5 * time.Millisecond
 )
 
-// maxReserve is what is kept for records of a large store.
+// maxReserve is the reserve for records in a large store.
 const maxReserve = 1 << 30
 
-// Reserve returns how many bytes of a store are kept for records: a tenth of its limit, one GiB at most.
+// Reserve returns how many bytes of a store are reserved for records: a tenth of its limit, one GiB
+// at most.
 func Reserve(limit uint64) uint64 { return min(limit/10, maxReserve) }
 
-// Left returns how many bytes can still be stored: what the limit allows, or what the disk has free if that is less.
+// Left returns how many bytes can still be stored: the rest of the limit, or the free disk space if
+// that is less.
 func Left(s sluice.Storage) uint64 {
 	left := s.LimitBytes - min(s.UsedBytes, s.LimitBytes)
 	if s.FreeBytes != nil {
@@ -27,8 +30,9 @@ func Left(s sluice.Storage) uint64 {
 	return left
 }
 
-// Next returns the level of a store that was at a level. A level is left at half as much room again as it is entered with,
-// so that one event that goes does not open the doors for one. Without a limit there is no level.
+// Next returns the level that follows a level. A level is left with one and a half times the space
+// at which it is entered, so that the removal of one event does not reopen the store for one.
+// Without a limit there is no level.
 func Next(was sluice.StorageLevel, s sluice.Storage) sluice.StorageLevel {
 	left, reserve := Left(s), Reserve(s.LimitBytes)
 	scarce, tight := reserve/2, reserve
@@ -49,7 +53,8 @@ func Next(was sluice.StorageLevel, s sluice.Storage) sluice.StorageLevel {
 	return sluice.StorageAmple
 }
 
-// Again returns when to look again, within every: before the store can come to the next level.
+// Again returns the time until the next check, within every: before the store can reach the next
+// level.
 func Again(is sluice.StorageLevel, s sluice.Storage, every time.Duration) time.Duration {
 	mark := Reserve(s.LimitBytes)
 	if is == sluice.StorageTight {

@@ -12,59 +12,61 @@ import (
 )
 
 const (
-	bindEvery = time.Second     // new logs, and those whose settings were changed, are bound this soon
+	bindEvery = time.Second     // delay until new and reconfigured logs are limited
 	bindLimit = time.Minute     // for all streams of a store
-	healEvery = time.Second     // the disk is tried this often
+	healEvery = time.Second     // interval of disk probes
 	healLimit = time.Minute     // for one start
-	askLimit  = 2 * time.Second // for how much is used
+	askLimit  = 2 * time.Second // for a reading of the usage
 )
 
-// Store is what is bound.
+// Store is the store to limit.
 type Store interface {
-	// Bind makes the streams that grow with what is published, or also those that grow with deliveries, take nothing more at
-	// a level, and take it again at a lower one. Of all that are bound none has more than share bytes.
+	// Bind makes the streams that grow with published events, or also those that grow with
+	// deliveries, refuse more at a level, and accept more again at a lower one. None of the limited
+	// streams has more than share bytes.
 	Bind(ctx context.Context, level sluice.StorageLevel, share uint64) error
 }
 
-// Disk is what a store in this process lies on.
+// Disk is the disk of a store in this process.
 type Disk interface {
-	Intact() context.Context // ends when nothing can be written any more; its cause says why
-	Probe() error            // nil if something can be written
+	Intact() context.Context // ends when writes fail; its cause is the reason
+	Probe() error            // nil if writes succeed
 	Reopen(ctx context.Context) error
 }
 
-// Options is what a Watch needs.
+// Options configure a Watch.
 type Options struct {
 	Usage func(context.Context) (sluice.Storage, error) // used, limit, free
-	Every time.Duration                                 // how often Usage is asked at least
+	Every time.Duration                                 // maximum interval of calls of Usage
 	Store Store
 	Disk  Disk // nil: the store is elsewhere
 	Log   *slog.Logger
 }
 
-// Watch keeps a store within its room. Its methods may be called at once.
+// Watch keeps a store within its limits. It is safe for concurrent use.
 type Watch struct {
 	opts Options
 
 	mu    sync.Mutex
 	level sluice.StorageLevel
 
-	bound  sluice.StorageLevel // that the streams are bound for; only Run looks at these
-	next   time.Time           // when they are looked at again
-	failed bool                // the last time they could not be bound
+	bound  sluice.StorageLevel // the level that the streams are limited for; only Run uses these
+	next   time.Time           // time of their next check
+	failed bool                // the last attempt to limit them failed
 }
 
-// New returns a watch that does nothing before Run.
+// New returns a watch that is idle until Run.
 func New(opts Options) *Watch { return &Watch{opts: opts} }
 
-// Level returns how much room there is.
+// Level returns the present level.
 func (w *Watch) Level() sluice.StorageLevel {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	return w.level
 }
 
-// Grow returns nil if the store may grow by what is no event: else code Unavailable, with what to do.
+// Grow returns nil if the store may grow by other data than events: else code Unavailable, with the
+// remedy.
 func (w *Watch) Grow() error {
 	if level := w.Level(); level >= sluice.StorageScarce {
 		return level.Problem()
@@ -72,7 +74,7 @@ func (w *Watch) Grow() error {
 	return nil
 }
 
-// Whole returns nil if the store can write: else code Unavailable, with what to do.
+// Whole returns nil if the store can write: else code Unavailable, with the remedy.
 func (w *Watch) Whole() error {
 	if level := w.Level(); level >= sluice.StorageBroken {
 		return level.Problem()
@@ -96,7 +98,8 @@ func (w *Watch) Run(ctx context.Context) error {
 	}
 }
 
-// broke returns a channel that is closed when the store can no longer write; nil if that is not known of it.
+// broke returns a channel that is closed when the store can no longer write; nil if that is
+// unknown.
 func (w *Watch) broke() <-chan struct{} {
 	if w.opts.Disk == nil {
 		return nil
@@ -112,13 +115,13 @@ func (w *Watch) failure() error {
 	return context.Cause(w.opts.Disk.Intact())
 }
 
-// look finds out how much room there is, binds the streams accordingly, and returns when to look again.
+// look reads the usage, limits the streams accordingly, and returns the time until the next check.
 func (w *Watch) look(ctx context.Context) (again time.Duration) {
 	limit, cancel := context.WithTimeout(ctx, askLimit)
 	defer cancel()
 	usage, err := w.opts.Usage(limit)
 	if err != nil || ctx.Err() != nil {
-		return w.opts.Every // who asks for it learns that
+		return w.opts.Every // callers of Usage learn that
 	}
 	was := w.Level()
 	is := Next(was, usage)
@@ -131,8 +134,9 @@ func (w *Watch) look(ctx context.Context) (again time.Duration) {
 	return Again(is, usage, w.opts.Every)
 }
 
-// bind has the streams take what they may. While they are bound they are looked at again and again, and seldom if that takes
-// long: logs are made, and the settings of others changed.
+// bind limits the streams as the level requires. While they are limited they are checked
+// repeatedly, and less often if that takes long: logs are created, and the settings of others
+// changed.
 func (w *Watch) bind(ctx context.Context, level sluice.StorageLevel, usage sluice.Storage) {
 	limit, cancel := context.WithTimeout(ctx, bindLimit)
 	defer cancel()
@@ -145,7 +149,7 @@ func (w *Watch) bind(ctx context.Context, level sluice.StorageLevel, usage sluic
 	w.failed = err != nil
 }
 
-// enter says that there is less room now, or more.
+// enter changes the level and logs it.
 func (w *Watch) enter(ctx context.Context, level sluice.StorageLevel, usage sluice.Storage) {
 	w.set(level)
 	attrs := []slog.Attr{slog.Uint64("used", usage.UsedBytes), slog.Uint64("limit", usage.LimitBytes), slog.Uint64("left", Left(usage))}
@@ -162,15 +166,15 @@ func (w *Watch) set(level sluice.StorageLevel) {
 	w.level = level
 }
 
-// complain logs what is refused from now on.
+// complain logs the newly refused writes.
 func (w *Watch) complain(ctx context.Context, level sluice.StorageLevel, attrs ...slog.Attr) {
 	attrs = append(attrs, slog.String("level", level.String()), slog.String("problem", level.Problem().Message))
 	w.opts.Log.LogAttrs(ctx, slog.LevelError, "the store is at its limit", attrs...)
 }
 
-// heal waits, if the store cannot write, until it can, and starts it again.
+// heal restarts the store after a write failure, once the disk accepts writes.
 func (w *Watch) heal(ctx context.Context) {
-	failure := w.failure() //nolint:contextcheck // it asks a context of the disk's
+	failure := w.failure() //nolint:contextcheck // it reads a context of the disk
 	if failure == nil {
 		return
 	}
@@ -185,14 +189,14 @@ func (w *Watch) heal(ctx context.Context) {
 			return
 		}
 	}
-	w.set(sluice.StorageAmple) // until the look that follows
+	w.set(sluice.StorageAmple) // until the next check
 	w.next = time.Time{}
 	w.opts.Log.LogAttrs(ctx, slog.LevelWarn, "the disk accepts writes again; the store was restarted")
 }
 
 var errStopping = errors.New("the server is being stopped")
 
-// reopen starts the store again if the disk takes files.
+// reopen restarts the store if the disk accepts files.
 func (w *Watch) reopen(ctx context.Context) error {
 	if ctx.Err() != nil {
 		return errStopping

@@ -16,20 +16,20 @@ import (
 	"time"
 )
 
-// lookEvery is how often files are looked at, at most.
+// lookEvery is the minimum interval between checks of a file.
 const lookEvery = time.Second
 
 // Reloader is a certificate with its key.
 type Reloader struct {
-	// Complain is told why files that have changed are not used; nil: nobody. Set it before
-	// the first handshake.
+	// Complain is called with the reason why changed files are not used; nil: no call. Set it
+	// before the first handshake.
 	Complain func(error)
 
 	files watched[*tls.Certificate]
 }
 
-// New reads a certificate, with those between it and its authority, and its private key, both in PEM.
-// An error says which file is wrong.
+// New reads a certificate, with those between it and its authority, and its private key, both in
+// PEM. An error names the wrong file.
 func New(cert, key string) (*Reloader, error) {
 	r := &Reloader{}
 	r.files = watched[*tls.Certificate]{names: []string{cert, key}, parse: parsePair}
@@ -47,20 +47,20 @@ func parsePair(content [][]byte) (*tls.Certificate, error) {
 	return &pair, nil
 }
 
-// GetCertificate returns the certificate that is in force, for a server's tls.Config.
+// GetCertificate returns the certificate in force, for a server's tls.Config.
 func (r *Reloader) GetCertificate(*tls.ClientHelloInfo) (*tls.Certificate, error) {
 	return r.files.value(time.Now(), r.Complain), nil
 }
 
-// GetClientCertificate returns the certificate that is in force, for a client's tls.Config.
+// GetClientCertificate returns the certificate in force, for a client's tls.Config.
 func (r *Reloader) GetClientCertificate(*tls.CertificateRequestInfo) (*tls.Certificate, error) {
 	return r.files.value(time.Now(), r.Complain), nil
 }
 
-// Authorities are certificates of those who are believed.
+// Authorities are trusted certificates.
 type Authorities struct {
-	// Complain is told why a file that has changed is not used; nil: nobody. Set it before the
-	// first handshake.
+	// Complain is called with the reason why a changed file is not used; nil: no call. Set it
+	// before the first handshake.
 	Complain func(error)
 
 	files watched[*x509.CertPool]
@@ -84,17 +84,17 @@ func parsePool(content [][]byte) (*x509.CertPool, error) {
 	return pool, nil
 }
 
-// Pool returns the authorities that are in force. It is not to be changed.
+// Pool returns the authorities in force. It must not be changed.
 func (a *Authorities) Pool() *x509.CertPool { return a.files.value(time.Now(), a.Complain) }
 
-// watched is a value that is made of files.
+// watched is a value derived from files.
 type watched[T any] struct {
 	names []string
 	parse func([][]byte) (T, error)
 
 	mu      sync.Mutex
 	looked  time.Time
-	content [][]byte // last seen, whether it could be used or not
+	content [][]byte // last read, even if it could not be used
 	good    T
 }
 
@@ -110,7 +110,7 @@ func (w *watched[T]) start() error {
 	return nil
 }
 
-// value returns what the files are worth now. Complain is told once of what cannot be used.
+// value returns the files' present value. It calls complain once for unusable content.
 func (w *watched[T]) value(now time.Time, complain func(error)) T {
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -135,7 +135,7 @@ func (w *watched[T]) value(now time.Time, complain func(error)) T {
 	return w.good
 }
 
-// read returns the files' content; nil for one that cannot be read.
+// read returns the files' content; nil for an unreadable one.
 func (w *watched[T]) read() ([][]byte, error) {
 	content := make([][]byte, len(w.names))
 	var errs []error
@@ -147,7 +147,7 @@ func (w *watched[T]) read() ([][]byte, error) {
 	return content, errors.Join(errs...)
 }
 
-// explain names the files that an error is about.
+// explain adds the files' names to an error.
 func (w *watched[T]) explain(err error) error {
 	if path, ok := errors.AsType[*os.PathError](err); ok {
 		return path

@@ -14,20 +14,20 @@ import (
 	"github.com/sluice-io/sluice/pkg/sluice"
 )
 
-// History is what was recorded of deliveries.
+// History is the record of deliveries.
 type History interface {
-	// Attempts returns a subscription's attempts, newest first, and the place of the page that
-	// follows, 0: none.
+	// Attempts returns a subscription's attempts, newest first, and the position of the next page,
+	// 0: none.
 	Attempts(ctx context.Context, sub *sluice.Subscription, q model.HistoryQuery) ([]model.Placed[sluice.Attempt], uint64, error)
-	// LetterHistory is the same for what was given up.
+	// LetterHistory is the same for dead letters.
 	LetterHistory(ctx context.Context, sub *sluice.Subscription, q model.HistoryQuery) ([]model.Placed[sluice.DeadLetter], uint64, error)
-	// FirstAttemptAt returns from when on the log has attempts; zero: it has none.
+	// FirstAttemptAt returns the time of the log's first attempt; zero: it has none.
 	FirstAttemptAt(ctx context.Context, sub *sluice.Subscription) (time.Time, error)
-	// ParkedLanes returns the lanes that wait.
+	// ParkedLanes returns the waiting lanes.
 	ParkedLanes(ctx context.Context, sub *sluice.Subscription) ([]sluice.Parked, error)
-	// Forgotten returns those lanes whose head's attempts are in the log no more.
+	// Forgotten returns those lanes with a head that has no attempts left in the log.
 	Forgotten(ctx context.Context, sub *sluice.Subscription, lanes []sluice.Parked) ([]sluice.Parked, error)
-	// Trail returns all that is known of one event. Code NotFound if that is nothing.
+	// Trail returns all records of one event. Code NotFound if there are none.
 	Trail(ctx context.Context, sub *sluice.Subscription, event string) (model.Trail, error)
 }
 
@@ -35,8 +35,8 @@ type History interface {
 type Log interface {
 	// Window returns events of the subscription's replay window. Codes NotFound; WindowExceeded.
 	Window(ctx context.Context, sub *sluice.Subscription, q model.WindowQuery) (model.WindowPage, error)
-	// Await returns when there is a wanted event after the sequence, or ctx has ended, and up to
-	// where there is none.
+	// Await returns when there is a wanted event after the sequence, or ctx has ended, and the
+	// sequence up to which there is none.
 	Await(ctx context.Context, sub *sluice.Subscription, after uint64, wanted func(*sluice.Event) bool) (uint64, error)
 }
 
@@ -49,12 +49,13 @@ type Explainer struct {
 	payer   func(*sluice.Subscription) string
 }
 
-// Options is what an explainer can do without.
+// Options are an explainer's optional dependencies.
 type Options struct {
-	Labels  filter.Labels // of events' types; nil: there are none
+	Labels  filter.Labels // of event types; nil: there are none
 	Filters *filter.Pool  // evaluates filters; nil: one without bounds
 
-	// Payer returns which principal pays for a subscription's filter; "" is the operator. nil: all are the operator's.
+	// Payer returns the principal that pays for a subscription's filter; "" is the operator. nil:
+	// the operator pays for all.
 	Payer func(sub *sluice.Subscription) string
 }
 
@@ -69,12 +70,13 @@ func New(history History, log Log, opts Options) *Explainer {
 	return &Explainer{history: history, log: log, labels: opts.Labels, filters: opts.Filters, payer: opts.Payer}
 }
 
-// filterPatience is how long an answer waits for its filters, whose payer may be over its rate.
+// filterPatience is how long an answer waits for its filters if their payer is over its rate.
 const filterPatience = 30 * time.Second
 
-// Delivery says what became of one event, named by its id or its sequence. Whether the filter wants it may have to be evaluated, which
-// asker pays for: the principal that answers for the caller, "" for the operator. Codes NotFound if nothing is known of
-// such an event; QuotaExceeded if asker is over its rate for too long.
+// Delivery explains the state of one event, identified by its id or its sequence. It may have to
+// evaluate the filter, which asker pays for: the principal responsible for the caller, "" for the
+// operator. Codes NotFound if the event is unknown; QuotaExceeded if asker is over its rate for too
+// long.
 func (e *Explainer) Delivery(ctx context.Context, sub *sluice.Subscription, event, asker string) (Delivery, error) {
 	t, err := e.history.Trail(ctx, sub, event)
 	if err != nil {
@@ -85,7 +87,7 @@ func (e *Explainer) Delivery(ctx context.Context, sub *sluice.Subscription, even
 	return why(sub, &t, time.Now(), e.labels, e.judged(limit, filter.Payer{Principal: asker, Namespace: sub.Namespace}))
 }
 
-// judged returns what evaluates filters in the payer's turns, until ctx ends.
+// judged returns a function that evaluates filters at the payer's rate, until ctx ends.
 func (e *Explainer) judged(ctx context.Context, payer filter.Payer) judge {
 	return func(m *filter.Matcher, ev *sluice.Event) (bool, error) {
 		ok, known, err := e.filters.Wait(ctx, payer, m, ev)
@@ -97,7 +99,7 @@ func (e *Explainer) judged(ctx context.Context, payer filter.Payer) judge {
 	}
 }
 
-// Attempts returns the last attempts at an event, at most so many, oldest first.
+// Attempts returns the last attempts at an event, at most this many, oldest first.
 func (e *Explainer) Attempts(ctx context.Context, sub *sluice.Subscription, event string, most int) ([]sluice.Attempt, error) {
 	found, _, err := e.history.Attempts(ctx, sub, model.HistoryQuery{EventID: event, Limit: most})
 	all := make([]sluice.Attempt, len(found))
@@ -107,10 +109,10 @@ func (e *Explainer) Attempts(ctx context.Context, sub *sluice.Subscription, even
 	return all, err
 }
 
-// Events returns the events that the subscription gets, within its replay window; where there
-// is none it waits until there is one, or wait is over, or ctx ends. The query's Wanted says which of
-// all may be seen; nil: all. Codes NotFound; WindowExceeded; QuotaExceeded if who pays for the filter is over its rate
-// for too long.
+// Events returns the subscription's events within its replay window; if there is none it waits for
+// one, until wait is over, or ctx ends. The query's Wanted selects the visible events; nil: all.
+// Codes NotFound; WindowExceeded; QuotaExceeded if the filter's payer is over its rate for too
+// long.
 func (e *Explainer) Events(ctx context.Context, sub *sluice.Subscription, q model.WindowQuery, wait time.Duration) (model.WindowPage, error) {
 	matches, err := filter.CompileWith(sub.Filter, e.labels)
 	if err != nil {
@@ -136,14 +138,14 @@ func (e *Explainer) Events(ctx context.Context, sub *sluice.Subscription, q mode
 	return chosen.page(ctx, q)
 }
 
-// choice is which events one reader gets of a subscription's.
+// choice selects the subscription's events for one reader.
 type choice struct {
 	e       *Explainer
 	sub     *sluice.Subscription
 	matches *filter.Matcher
 	visible func(*sluice.Event) bool // nil: all are
-	over    error                    // set once the filter was waited for in vain: no page is whole
-	until   time.Time                // until when it is waited for
+	over    error                    // set once the filter was not evaluated in time: no page is complete
+	until   time.Time                // end of the wait for it
 }
 
 func (c *choice) page(ctx context.Context, q model.WindowQuery) (model.WindowPage, error) {
@@ -155,7 +157,8 @@ func (c *choice) page(ctx context.Context, q model.WindowQuery) (model.WindowPag
 	return page, err
 }
 
-// wants reports whether the reader gets an event. When it cannot be told it says yes, so that nobody looks further.
+// wants reports whether the reader gets an event. If that is unknown it returns true, which ends
+// the search.
 func (c *choice) wants(ctx context.Context, ev *sluice.Event) bool {
 	if c.over != nil {
 		return true
@@ -171,5 +174,5 @@ func (c *choice) wants(ctx context.Context, ev *sluice.Event) bool {
 			With("retry_after", int(filterPatience.Seconds()))
 		return true
 	}
-	return ok // where the filter fails it is not: a dead letter is made of that
+	return ok // a failing filter makes a dead letter, not a delivery
 }

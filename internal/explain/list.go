@@ -11,18 +11,18 @@ import (
 	"github.com/sluice-io/sluice/pkg/sluice"
 )
 
-// Bounds of one list.
+// Limits of one list.
 const (
 	maxPages = 10     // of the log of attempts
-	maxDead  = 10_000 // dead letters looked at for those that failed and wait no more
+	maxDead  = 10_000 // dead letters examined for those without a pending retry
 )
 
-// Query chooses deliveries. Limit is required.
+// Query selects deliveries. Limit is required.
 type Query struct {
 	model.HistoryQuery
 
 	States []State // any of them; none: all
-	Cursor string  // Next of the page before
+	Cursor string  // Next of the previous page
 }
 
 func (q *Query) wants(s State) bool { return len(q.States) == 0 || slices.Contains(q.States, s) }
@@ -30,16 +30,16 @@ func (q *Query) wants(s State) bool { return len(q.States) == 0 || slices.Contai
 // Page is a part of a list.
 type Page struct {
 	Deliveries []Delivery
-	Next       string // for Cursor; empty: there are no more
+	Next       string // for Cursor; empty: last page
 }
 
-// cursor is how far each of the sources of a list was shown.
+// cursor is the position in each of the sources of a list.
 type cursor struct {
-	attempts, letters uint64 // the place of the last one; 0: none was; 1: all were
-	lanes             int    // how many were
+	attempts, letters uint64 // the position of the last one; 0: none was shown; 1: all were
+	lanes             int    // number shown
 }
 
-// exhausted is the place before which there is nothing.
+// exhausted is the position before which there is nothing.
 const exhausted = 1
 
 func parseCursor(text string) (cursor, error) {
@@ -56,14 +56,14 @@ func parseCursor(text string) (cursor, error) {
 // String returns the cursor in the form that parseCursor reads.
 func (c cursor) String() string { return fmt.Sprintf("%d.%d.%d", c.attempts, c.letters, c.lanes) }
 
-// entry is a delivery of a list, with where it comes from.
+// entry is a delivery of a list, with its source.
 type entry struct {
 	d     Delivery
-	at    time.Time // when something last happened to it
+	at    time.Time // time of the last change
 	place uint64
 }
 
-// listing is one list while it is made.
+// listing is one list under construction.
 type listing struct {
 	e     *Explainer
 	sub   *sluice.Subscription
@@ -73,9 +73,9 @@ type listing struct {
 	dead  map[uint64]*sluice.DeadLetter // read when it is needed
 }
 
-// List returns a subscription's deliveries by what last happened to them, newest first: by
-// their last attempt, which may be on several pages; where there was none, or it is no longer
-// in the log, by their dead letter; and lanes that wait although their attempts are forgotten.
+// List returns a subscription's deliveries by their last change, newest first: by their last
+// attempt, which may be on several pages; if there was none, or it is no longer in the log, by
+// their dead letter; and lanes that wait although their attempts are forgotten.
 func (e *Explainer) List(ctx context.Context, sub *sluice.Subscription, q Query) (Page, error) {
 	l := listing{e: e, sub: sub, q: q}
 	var err error
@@ -102,7 +102,7 @@ func (e *Explainer) List(ctx context.Context, sub *sluice.Subscription, q Query)
 	return l.merge(attempts, letters, lanes, cursor{attempts: moreAttempts, letters: moreLetters}), nil
 }
 
-// gather reads pages until there are enough entries, and returns the place to go on at.
+// gather reads pages until there are enough entries, and returns the next position.
 func gather[T any](before uint64, limit int,
 	read func(before uint64, limit int) ([]model.Placed[T], uint64, error), take func(*T) (entry, bool, error),
 ) (found []entry, next uint64, err error) {
@@ -127,7 +127,7 @@ func gather[T any](before uint64, limit int,
 	return found, before, nil
 }
 
-// pick adds the entries of a page that are taken.
+// pick adds the entries that take accepts.
 func pick[T any](found []entry, page []model.Placed[T], take func(*T) (entry, bool, error)) ([]entry, error) {
 	for i := range page {
 		ent, ok, err := take(&page[i].Value)
@@ -142,7 +142,7 @@ func pick[T any](found []entry, page []model.Placed[T], take func(*T) (entry, bo
 	return found, nil
 }
 
-// attempts returns deliveries by their last attempt, and the place to go on at.
+// attempts returns deliveries by their last attempt, and the next position.
 func (l *listing) attempts(ctx context.Context) (found []entry, next uint64, err error) {
 	seen := map[uint64]bool{}
 	return gather(l.from.attempts, l.q.Limit, func(before uint64, limit int) ([]model.Placed[sluice.Attempt], uint64, error) {
@@ -176,9 +176,10 @@ func (l *listing) attempted(ctx context.Context, a *sluice.Attempt) (entry, bool
 	return ent, l.q.wants(ent.d.State), nil
 }
 
-// waits enters what became of a delivery whose attempt was to be repeated, or that was held: its
-// lane says when, or that it waits for a decision; or there is a dead letter, which is shown for
-// itself if there was more than the attempt to it. A letter that counts more attempts belongs to a later one.
+// waits enters the state of a delivery after an attempt that was to be repeated, or that was held:
+// its lane has the time of the retry, or waits for a decision; or there is a dead letter, which is
+// shown separately if it stands for more than the attempt. A letter that counts more attempts
+// belongs to a later one.
 func (l *listing) waits(ctx context.Context, d *Delivery) (shown bool, err error) {
 	for i := range l.lanes {
 		if lane := &l.lanes[i]; lane.FromSeq == d.Seq && lane.EventID == d.EventID {
@@ -191,7 +192,7 @@ func (l *listing) waits(ctx context.Context, d *Delivery) (shown bool, err error
 		return false, err
 	}
 	switch {
-	case letter == nil || letter.At.Before(d.LastAttemptAt): // of before it was sent again
+	case letter == nil || letter.At.Before(d.LastAttemptAt): // older than the new attempt
 	case showsItself(letter):
 		return false, nil
 	case d.State == Held || letter.Attempts <= d.AttemptCount: // it was discarded, or could not be sent again
@@ -219,12 +220,13 @@ func (l *listing) letterOf(ctx context.Context, seq uint64) (*sluice.DeadLetter,
 	return l.dead[seq], nil
 }
 
-// showsItself reports whether a dead letter is shown whatever attempts there are: there was more than an attempt to it, or none.
+// showsItself reports whether a dead letter is shown regardless of attempts: it stands for more
+// than an attempt, or for none.
 func showsItself(letter *sluice.DeadLetter) bool {
 	return letter.Attempts == 0 || letter.Reason == sluice.Expired
 }
 
-// parked enters how the lane stands whose head it is.
+// parked enters the state of the lane with this head.
 func (d *Delivery) parked(lane *sluice.Parked) {
 	if lane.Held != "" {
 		d.State, d.Reason, d.NextAttemptAt = Held, string(lane.Held), nil
@@ -233,7 +235,7 @@ func (d *Delivery) parked(lane *sluice.Parked) {
 	d.State, d.Reason, d.NextAttemptAt = Retrying, "", &lane.NextAt
 }
 
-// letters returns deliveries that no attempt shows, by their dead letter.
+// letters returns deliveries without an attempt in the list, by their dead letter.
 func (l *listing) letters(ctx context.Context) (found []entry, next uint64, err error) {
 	if !l.q.wants(Dead) {
 		return nil, exhausted, nil
@@ -261,7 +263,7 @@ func buried(letter *sluice.DeadLetter) Delivery {
 	return d
 }
 
-// forgotten returns parked lanes of whose heads the log has no attempt any more.
+// forgotten returns parked lanes with a head that has no attempt in the log any more.
 func (l *listing) forgotten(ctx context.Context) ([]entry, error) {
 	if !l.q.wants(Retrying) && !l.q.wants(Held) {
 		return nil, nil
@@ -287,8 +289,8 @@ func (l *listing) forgotten(ctx context.Context) ([]entry, error) {
 	return found[min(l.from.lanes, len(found)):], nil
 }
 
-// merge returns the newest of three lists; all says where the first two go on once all that
-// was read of them is shown.
+// merge returns the newest of three lists; all is the cursor after all entries of the first two are
+// shown.
 func (l *listing) merge(attempts, letters, lanes []entry, all cursor) Page {
 	rest := [3][]entry{attempts, letters, lanes}
 	page := Page{Deliveries: []Delivery{}}
@@ -316,7 +318,7 @@ func (l *listing) merge(attempts, letters, lanes []entry, all cursor) Page {
 	return page
 }
 
-// goOn returns the place at which a source goes on of which some entries were taken.
+// goOn returns the next position of a source after some of its entries were taken.
 func goOn(source []entry, taken int, before, all uint64) uint64 {
 	switch taken {
 	case len(source):

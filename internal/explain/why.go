@@ -10,32 +10,32 @@ import (
 	"github.com/sluice-io/sluice/pkg/sluice"
 )
 
-// State is where an event is on its way to a subscription.
+// State is the state of an event for a subscription.
 type State string
 
 // The states. Lists have the first four.
 const (
 	Delivered   State = "delivered"    // settled by a 2xx
-	Retrying    State = "retrying"     // failed, and there is another attempt to come
-	Held        State = "held"         // given up, and its lane waits until somebody retries or discards it
+	Retrying    State = "retrying"     // failed, with another attempt to come
+	Held        State = "held"         // given up; its lane waits for a retry or discard by an operator
 	Dead        State = "dead"         // given up
 	Waiting     State = "waiting"      // behind others of its parked lane
-	Backlog     State = "backlog"      // the subscription has not come to it yet
+	Backlog     State = "backlog"      // the subscription has not reached it yet
 	InFlight    State = "in_flight"    // handed out and not settled
-	NotWanted   State = "not_wanted"   // pattern, filter or start leave it out
+	NotWanted   State = "not_wanted"   // pattern, filter or start exclude it
 	Ended       State = "ended"        // the subscription was cancelled before its turn
 	NotKept     State = "not_kept"     // it left the log, and there is no record of it
 	NotRecorded State = "not_recorded" // passed, and there is no record of an attempt
 )
 
-// Reasons of states other than dead and held, whose reasons are those of dead letters.
+// Reasons of states other than dead and held, which have the reasons of dead letters.
 const (
 	reasonPattern = "pattern"
 	reasonFilter  = "filter"
 	reasonStart   = "before_start"
 )
 
-// Delivery is one event on its way to one subscription.
+// Delivery is the state of one event for one subscription.
 type Delivery struct {
 	EventID       string           `json:"event_id"` // empty for a range that was lost unseen
 	Seq           uint64           `json:"seq"`
@@ -45,7 +45,7 @@ type Delivery struct {
 	State         State            `json:"state"`
 	Reason        string           `json:"reason,omitempty"`
 	Explanation   string           `json:"explanation,omitempty"` // of one delivery; not in lists
-	Behind        *Head            `json:"behind,omitempty"`      // whom it waits for
+	Behind        *Head            `json:"behind,omitempty"`      // the head that it waits for
 	AttemptCount  int              `json:"attempt_count"`
 	LastStatus    int              `json:"last_status,omitempty"`
 	LastError     string           `json:"last_error,omitempty"`
@@ -64,26 +64,26 @@ type Head struct {
 	Held          sluice.Reason `json:"held,omitempty"` // why it holds its lane; there is no next attempt then
 }
 
-// question is an answer while it is found.
+// question is an answer under construction.
 type question struct {
 	sub *sluice.Subscription
 	t   *model.Trail
 	now time.Time
 	d   *Delivery
 
-	lane *sluice.Parked // that the event is in; nil: it is in none that is sent again
+	lane *sluice.Parked // lane of the event; nil: it is in no retried lane
 
 	labels filter.Labels
 	judge  judge
-	err    error // set once nobody could tell within the time that there is
+	err    error // set if the filter was not evaluated in time
 }
 
-// judge evaluates a filter with an expression on an event. An error with the code QuotaExceeded means that it could not be done in time; any
-// other that the expression fails on the event.
+// judge evaluates a filter with an expression on an event. An error with the code QuotaExceeded
+// means that it was not evaluated in time; any other that the expression fails on the event.
 type judge func(m *filter.Matcher, ev *sluice.Event) (bool, error)
 
-// Why says what became of an event, as far as its trail tells. The first thing that is certain
-// is the answer: what was recorded goes before what follows from where the event lies.
+// Why explains an event's state from its trail. The first certain fact is the answer: records take
+// precedence over conclusions from the event's position.
 func Why(sub *sluice.Subscription, t *model.Trail, now time.Time) Delivery {
 	d, _ := why(sub, t, now, nil, (*filter.Matcher).Match) // which takes no time
 	return d
@@ -137,7 +137,7 @@ func (d *Delivery) attempted(a *sluice.Attempt) {
 	}
 }
 
-// held looks whether it is what its lane waits for.
+// held checks whether the event is the head that its lane waits for.
 func (q *question) held() bool {
 	lane := q.lane
 	if lane == nil || lane.Held == "" || lane.FromSeq != q.d.Seq {
@@ -159,8 +159,7 @@ func (q *question) delivered() bool {
 	return false
 }
 
-// dead looks for a dead letter that no later attempt has overtaken, or an attempt that was the
-// last one.
+// dead looks for a dead letter without a later attempt, or an attempt that was the last one.
 func (q *question) dead() bool {
 	letter := q.t.Dead
 	if letter != nil && q.d.State == Retrying && q.d.LastAttemptAt.After(letter.At) {
@@ -179,7 +178,7 @@ func (q *question) dead() bool {
 	return true
 }
 
-// obituary says why a delivery was given up.
+// obituary describes why a delivery was given up.
 func (q *question) obituary(reason sluice.Reason, cause string) string {
 	var said string
 	switch reason {
@@ -210,8 +209,8 @@ func (q *question) obituary(reason sluice.Reason, cause string) string {
 	return said + " (" + strings.TrimSuffix(cause, ".") + ")"
 }
 
-// retrying looks at the lane, which knows better than the log of attempts: it may have been
-// told to hurry.
+// retrying checks the lane, which is more current than the log of attempts: an operator may have
+// hastened it.
 func (q *question) retrying() bool {
 	lane := q.lane
 	if q.d.State == Held && lane != nil && lane.FromSeq == q.d.Seq && lane.Attempts == 0 {
@@ -263,7 +262,7 @@ func (q *question) notWanted() bool {
 	return true
 }
 
-// related says what else an event is about, if it says so.
+// related describes the event's related entities, if it names any.
 func related(e *sluice.Event) string {
 	if others := e.Extensions[sluice.RelatedSubjects]; others != "" {
 		return fmt.Sprintf(", related to %.200q", others)
@@ -271,7 +270,7 @@ func related(e *sluice.Event) string {
 	return ""
 }
 
-// filtered looks for the dimension of the filter that leaves the event out.
+// filtered looks for the dimension of the filter that excludes the event.
 func (q *question) filtered() bool {
 	f, e := q.sub.Filter, q.t.Event
 	for _, dimension := range []struct {

@@ -6,44 +6,44 @@ import (
 	"sync"
 )
 
-// greed is how many times what stays free a subscription may hold.
+// greed limits a subscription to this multiple of the permits that stay free.
 const greed = 4
 
-// Shares bounds the attempts under way of all runners of the process, and gives each its part.
+// Shares limits the attempts in flight of all runners of the process, and divides them.
 //
-// The first place of a subscription is given whenever there is one. Any further one it gets
-// only while it holds less than greed times what would stay free: alone it fills four fifths, two that
-// want everything get four ninths each, and there is always something free for those that come
-// later, who need not wait for an endpoint that hangs. Who gets none waits in turn: a place that
-// is given back goes to the first of those that may have it.
+// The first permit of a subscription is granted whenever one is free. It gets any further one only
+// while it holds less than greed times the permits that would stay free: alone it fills four
+// fifths, two busy subscriptions get four ninths each, and some permits always stay free for later
+// ones, which need not wait for an endpoint that hangs. Others wait in order: a returned permit
+// goes to the first that may have it.
 type Shares struct {
 	mu      sync.Mutex
 	free    int
 	waiting list.List // of *Share
 }
 
-// Share is what one subscription holds of the places. Its calls come from one goroutine, but for give.
+// Share is one subscription's permits. Its calls come from one goroutine, except for give.
 type Share struct {
 	of    *Shares
-	freed chan struct{} // has an element when a place was granted
+	freed chan struct{} // has an element when a permit was granted
 
 	// guarded by of.mu
-	held    int           // places, a granted one included
-	granted bool          // one was given to it while it waited
+	held    int           // permits, a granted one included
+	granted bool          // a permit was granted while it waited
 	turn    *list.Element // nil: it does not wait
 }
 
-// New returns so many places.
+// New returns this many permits.
 func New(bound int) *Shares { return &Shares{free: bound} }
 
-// Join returns a share that holds nothing.
+// Join returns a share without permits.
 func (s *Shares) Join() *Share { return &Share{of: s, freed: make(chan struct{}, 1)} }
 
-// Freed tells, after Take found no place, that there is one.
+// Freed signals a free permit after Take found none.
 func (s *Share) Freed() <-chan struct{} { return s.freed }
 
-// Take takes a place, and reports whether there is one. If not, Freed tells when there is, and
-// it is to be taken then, or passed.
+// Take takes a permit, and reports whether there is one. If not, Freed signals when there is; then
+// call Take or Pass.
 func (s *Share) Take() bool {
 	s.of.mu.Lock()
 	defer s.of.mu.Unlock()
@@ -61,7 +61,7 @@ func (s *Share) Take() bool {
 	return false
 }
 
-// Pass says that no place is wanted at the moment: one that was granted goes to the next.
+// Pass says that no permit is needed at the moment: a granted one goes to the next.
 func (s *Share) Pass() {
 	s.of.mu.Lock()
 	defer s.of.mu.Unlock()
@@ -74,7 +74,7 @@ func (s *Share) Pass() {
 	}
 }
 
-// Give gives a place back.
+// Give returns a permit.
 func (s *Share) Give() {
 	s.of.mu.Lock()
 	defer s.of.mu.Unlock()
@@ -101,8 +101,8 @@ func (s *Share) release() {
 	s.of.grant()
 }
 
-// grant gives free places to those that wait and may have them. Whoever is passed over holds
-// places already, so that there are no more of those than there are places.
+// grant gives free permits to shares that wait and may have them. A share that is passed over holds
+// permits already, so there are at most as many of these as permits.
 func (s *Shares) grant() {
 	for e := s.waiting.Front(); e != nil && s.free > 0; {
 		next := e.Next()

@@ -11,10 +11,10 @@ import (
 	"sync"
 )
 
-// ErrCut is the cause with which the context of what was cut off is done.
+// ErrCut is the cause of the context of a request that was cut off.
 var ErrCut = errors.New("cancelled: access may have been revoked")
 
-// Set is what is under way. The zero value is ready.
+// Set is the requests in flight. The zero value is ready.
 type Set[T any] struct {
 	mu  sync.Mutex
 	all map[*act[T]]struct{}
@@ -26,8 +26,8 @@ type act[T any] struct {
 	over  chan struct{}
 }
 
-// Enter makes known that something is under way, with what it is about. It returns the context to do it with, and leave, which
-// is to be called once, when nothing of it can leave any more: that ends the context too.
+// Enter registers a request with its subject. It returns the request's context, and leave, to be
+// called once, when nothing of the request can leave any more: that ends the context too.
 func (s *Set[T]) Enter(ctx context.Context, about T) (_ context.Context, leave func()) {
 	ctx, cut := context.WithCancelCause(ctx)
 	a := &act[T]{about: about, cut: cut, over: make(chan struct{})}
@@ -48,7 +48,7 @@ func (s *Set[T]) leave(a *act[T]) {
 	close(a.over)
 }
 
-// Cut cuts off everything of which which says true, and does not wait for it.
+// Cut cuts off every request for which which returns true, without waiting.
 func (s *Set[T]) Cut(which func(about T) bool) Off {
 	var off Off
 	for _, a := range s.acts() {
@@ -60,7 +60,7 @@ func (s *Set[T]) Cut(which func(about T) bool) Off {
 	return off
 }
 
-// acts returns all of it: which may take locks under which others enter.
+// acts returns all requests: which may take locks under which others enter.
 func (s *Set[T]) acts() []*act[T] {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -71,13 +71,13 @@ func (s *Set[T]) acts() []*act[T] {
 	return all
 }
 
-// WasCut reports whether a context is one of something that was cut off.
+// WasCut reports whether a context is that of a request that was cut off.
 func WasCut(ctx context.Context) bool { return errors.Is(context.Cause(ctx), ErrCut) }
 
-// Off is what was cut off: for each, what is closed when it has ended.
+// Off is the requests that were cut off: a channel for each, closed at its end.
 type Off []<-chan struct{}
 
-// Wait returns when all of it has ended, or with ctx's error.
+// Wait returns when all of them have ended, or with ctx's error.
 func (o Off) Wait(ctx context.Context) error {
 	for n, over := range o {
 		select {

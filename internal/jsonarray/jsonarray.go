@@ -15,8 +15,9 @@ var (
 	ErrNotJSON  = errors.New("the value is not valid JSON")
 )
 
-// Split returns the elements of a JSON array, at most so many, as parts of data: nothing is copied. Space around the
-// elements is not part of them. Errors: ErrNotJSON; ErrNotArray; ErrTooMany.
+// Split returns the elements of a JSON array, at most this many, as parts of data: nothing is
+// copied. Space around the elements is not part of them. Errors: ErrNotJSON; ErrNotArray;
+// ErrTooMany.
 func Split(data []byte, most int) ([]json.RawMessage, error) {
 	if !json.Valid(data) {
 		return nil, ErrNotJSON
@@ -39,8 +40,8 @@ func Split(data []byte, most int) ([]json.RawMessage, error) {
 	return elements, nil
 }
 
-// Decode is Split with each element decoded as encoding/json does it. The value null is no elements. Errors are those
-// of Split and of json.Unmarshal.
+// Decode is Split with each element decoded as encoding/json does it. The value null is no
+// elements. Errors are those of Split and of json.Unmarshal.
 func Decode[T any](data []byte, most int) ([]T, error) {
 	if string(data) == "null" {
 		return nil, nil
@@ -52,13 +53,13 @@ func Decode[T any](data []byte, most int) ([]T, error) {
 	all := make([]T, len(elements))
 	for i, element := range elements {
 		if err := json.Unmarshal(element, &all[i]); err != nil {
-			return nil, err //nolint:wrapcheck // callers look for the types of encoding/json
+			return nil, err //nolint:wrapcheck // callers check for the types of encoding/json
 		}
 	}
 	return all, nil
 }
 
-// afterSpace returns the first place at or behind at that is not white space, as JSON has it.
+// afterSpace returns the first position from at on that is not JSON white space.
 func afterSpace(data []byte, at int) int {
 	for at < len(data) && (data[at] == ' ' || data[at] == '\t' || data[at] == '\n' || data[at] == '\r') {
 		at++
@@ -66,7 +67,7 @@ func afterSpace(data []byte, at int) int {
 	return at
 }
 
-// endOfValue returns where the element that begins at at ends. The data is valid JSON.
+// endOfValue returns the end of the element that begins at at. The data is valid JSON.
 func endOfValue(data []byte, at int) int {
 	for depth := 0; ; at++ {
 		switch data[at] {
@@ -87,7 +88,7 @@ func endOfValue(data []byte, at int) int {
 	}
 }
 
-// endOfString returns the place of the quote that ends the string that begins at at.
+// endOfString returns the position of the quote that ends the string that begins at at.
 func endOfString(data []byte, at int) int {
 	for at++; data[at] != '"'; at++ {
 		if data[at] == '\\' {

@@ -8,18 +8,19 @@ import (
 	"sync"
 )
 
-// Turns are those who wait, by what they want to change. The zero value is ready.
+// Turns are the locks by key. The zero value is ready.
 type Turns[K comparable] struct {
 	mu    sync.Mutex
 	byKey map[K]*turn
 }
 
 type turn struct {
-	free    chan struct{} // has something if it is nobody's turn
+	free    chan struct{} // has an element if the lock is free
 	waiting int
 }
 
-// Take waits for one's turn; done ends it. It returns the error of ctx if that is done before.
+// Take acquires the lock of a key; done releases it. It returns the error of ctx if that ends
+// first.
 func (t *Turns[K]) Take(ctx context.Context, key K) (done func(), err error) {
 	t.mu.Lock()
 	if t.byKey == nil {

@@ -6,6 +6,6 @@
 //	                                                      ▼
 //	                                        Fail: a second entry, outcome "failed"
 //
-// So no change is made without an entry. Conversely, an entry whose change was cut off by a crash
-// has no second entry: the current state of the resource shows the outcome.
+// So no change is made without an entry. Conversely, after a crash between the two steps there is
+// no second entry: the current state of the resource shows the outcome.
 package ledger

@@ -10,17 +10,17 @@ import (
 	"github.com/sluice-io/sluice/pkg/sluice"
 )
 
-// mask stands for what must not be in the ledger.
+// mask replaces secrets in the ledger.
 const mask = "***"
 
-// bookkeeping returns the fields that the server changes along with any other, or that say
-// nothing about the resource's settings.
+// bookkeeping returns the fields that the server changes along with any other, or that are no
+// settings of the resource.
 func bookkeeping() []string { return []string{"revision", "updated_at", "last_event_at", "usage"} }
 
-// object returns the JSON object that a value is; nil for nil.
+// object returns a value as a JSON object; nil for nil.
 func object(v any) (map[string]any, error) {
 	if v == nil {
-		return nil, nil //nolint:nilnil // what does not exist has no fields
+		return nil, nil //nolint:nilnil // a missing resource has no fields
 	}
 	text, err := json.Marshal(v)
 	if err != nil {
@@ -38,8 +38,8 @@ func object(v any) (map[string]any, error) {
 	return fields, nil
 }
 
-// difference returns the fields of two objects that they do not have alike; of objects within
-// them, again those fields only.
+// difference returns the fields in which two objects differ; of nested objects, again only those
+// fields.
 func difference(was, is map[string]any) (old, now map[string]any) {
 	old, now = map[string]any{}, map[string]any{}
 	for name, before := range was {
@@ -68,8 +68,8 @@ func narrowed(before, after any) (old, now any) {
 	return difference(was, is)
 }
 
-// masked returns the fields as JSON without what is secret or may be: secrets by name, the
-// values of headers, and of a URL all but its host.
+// masked returns the fields as JSON without secrets and possible ones: secrets by name, the values
+// of headers, and of a URL all but its host.
 func masked(fields map[string]any) (json.RawMessage, error) {
 	if fields == nil {
 		return nil, nil

@@ -15,43 +15,43 @@ import (
 	"github.com/sluice-io/sluice/pkg/sluice"
 )
 
-// failLimit is how long the entry that a change failed may take: its caller waits for it.
+// failLimit limits writing the entry of a failed change: its caller waits for it.
 const failLimit = 5 * time.Second
 
-// Store keeps the entries.
+// Store stores the entries.
 type Store interface {
 	// Append returns once the entry is stored.
 	Append(ctx context.Context, e *sluice.LedgerEntry) error
 }
 
-// Change is a change that is about to be made.
+// Change is an intended change.
 type Change struct {
 	Actor     string
 	Action    string
-	Namespace string // of the resource; "": it belongs to none
+	Namespace string // of the resource; "": none
 	Resource  string
-	Old       any // the resource's public representation; nil: there is none yet
-	New       any // nil: there will be none
+	Old       any // the resource's public representation; nil: it is created
+	New       any // nil: it is deleted
 }
 
-// Ledger accounts for changes. Its methods may be called at once.
+// Ledger records changes. It is safe for concurrent use.
 type Ledger struct {
 	store Store
 	log   *slog.Logger
 }
 
-// New returns a ledger that logs what it cannot write.
+// New returns a ledger that logs entries that it cannot write.
 func New(store Store, log *slog.Logger) *Ledger { return &Ledger{store, log} }
 
-// Intent is a change that the ledger knows of and that is not made yet. A nil one is none.
+// Intent is the entry of a change that is not made yet. A nil one is none.
 type Intent struct {
 	ledger *Ledger
 	entry  sluice.LedgerEntry
 }
 
-// Intend writes that a change is about to be made. If this is another try, before is what the
-// one before it wrote: it stays if it says the same, and has failed with Conflict otherwise.
-// Code Unavailable if the ledger cannot be written; the change must not be made then.
+// Intend records an intended change. In a retry, before is the previous try's intent: it stays if
+// the change is the same, and is marked as failed with Conflict otherwise. Code Unavailable if the
+// ledger cannot be written; the change must not be made then.
 func (l *Ledger) Intend(ctx context.Context, before *Intent, c Change) (*Intent, error) {
 	e, err := entryOf(c)
 	if err != nil {
@@ -73,7 +73,8 @@ func (l *Ledger) Intend(ctx context.Context, before *Intent, c Change) (*Intent,
 	return &Intent{l, e}, nil
 }
 
-// unwritten returns what the caller is told of an entry that could not be written: code Unavailable, and what to do about a full store.
+// unwritten returns the caller's error for an entry that could not be written: code Unavailable,
+// with the remedy for a full store.
 func unwritten(err error) *sluice.Error {
 	var why *sluice.Error
 	if !errors.As(err, &why) || why.Details["reason"] != sluice.ReasonStorage {
@@ -84,8 +85,8 @@ func unwritten(err error) *sluice.Error {
 	return told
 }
 
-// Note is Intend for what the server does by itself and must do: a ledger that cannot be
-// written is logged, with the entry that it lacks.
+// Note is Intend for a change that the server makes by itself and must make: if the ledger cannot
+// be written, the missing entry is logged.
 func (l *Ledger) Note(ctx context.Context, before *Intent, c Change) *Intent {
 	intent, err := l.Intend(ctx, before, c)
 	if err != nil {
@@ -95,7 +96,7 @@ func (l *Ledger) Note(ctx context.Context, before *Intent, c Change) *Intent {
 	return intent
 }
 
-// Fail writes that the change was not made. If that cannot be written it is logged.
+// Fail records that the change was not made. If that cannot be written it is logged.
 func (i *Intent) Fail(ctx context.Context, cause error) {
 	if i == nil {
 		return
@@ -131,8 +132,8 @@ func entryOf(c Change) (sluice.LedgerEntry, error) {
 	return e, err
 }
 
-// Fields returns the fields that two representations of a resource do not have alike, without what is secret; of one that
-// is made or goes, all of them and nil.
+// Fields returns the fields in which two representations of a resource differ, without secrets; for
+// a created or deleted resource, all fields and nil.
 func Fields(before, after any) (old, now json.RawMessage, err error) {
 	was, err := object(before)
 	if err != nil {

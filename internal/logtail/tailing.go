@@ -14,64 +14,66 @@ import (
 	"github.com/sluice-io/sluice/pkg/sluice"
 )
 
-// After trouble a log is asked again after a while, which grows.
+// Backoff after a failure of a log.
 const (
 	again     = 200 * time.Millisecond
 	againMost = 5 * time.Second
 )
 
-// Log is a namespace's events, in their order.
+// Log reads a namespace's events, in order.
 type Log interface {
-	// Ends returns the first and the last sequence that is kept, as the leader knows them. Code NotFound.
+	// Ends returns the first and the last stored sequence, from the leader. Code NotFound.
 	Ends(ctx context.Context, namespace string) (first, last uint64, err error)
-	// Tail calls each for the events behind a place and then as they come, until it returns an error, ctx ends or
-	// there is trouble.
+	// Tail calls each for the events behind a place and then for new ones, until each returns an
+	// error, ctx ends or the log fails.
 	Tail(ctx context.Context, namespace string, after uint64, each func(sluice.Event) error) error
 }
 
-// Needs is what an engine has of its tails: of elements T, and W of its own beside each of them. Functions without a remark are required.
+// Needs is an engine's configuration of its tails: elements T, and a companion W of each tail.
+// Functions without a remark are required.
 type Needs[T, W any] struct {
 	Log    Log
-	Beside func(t *Tail[T, W]) W                 // makes what the engine has beside a tail
-	Item   func(ev sluice.Event) T               // makes an element of an event
-	Ring   func(last uint64) *ringbuffer.Ring[T] // makes a ring that covers a log from behind a sequence on
+	Beside func(t *Tail[T, W]) W                 // creates a tail's companion
+	Item   func(ev sluice.Event) T               // converts an event
+	Ring   func(last uint64) *ringbuffer.Ring[T] // creates a ring that covers a log from behind a sequence on
 
-	Open  func(ctx context.Context, t *Tail[T, W]) error       // called before the log's end is read; nil: nothing is to be done
-	Room  func(ctx context.Context, t *Tail[T, W], it T) error // waits until there may be another element; nil: there always may
+	Open  func(ctx context.Context, t *Tail[T, W]) error       // called before the log's end is read; nil: no call
+	Room  func(ctx context.Context, t *Tail[T, W], it T) error // waits until there is room for an element; nil: there always is
 	While func(ctx context.Context, t *Tail[T, W])             // runs while the ring is filled; nil: nothing does
-	Over  func(ctx context.Context, t *Tail[T, W]) error       // returns why the log cannot be followed any more, nil if it can or nobody knows
-	Ended func(t *Tail[T, W], why error)                       // called when the ring has ended; nil: nobody has to know
+	Over  func(ctx context.Context, t *Tail[T, W]) error       // returns why the log cannot be followed any more, nil if it can or that is unknown
+	Ended func(t *Tail[T, W], why error)                       // called when the ring has ended; nil: no call
 
-	Began    func() error  // why a tail ends whose log lost its end
-	Stopping func() error  // why tails end with the engine
-	Linger   time.Duration // for which a tail goes on that nobody needs; 0: it ends at once
-	For      string        // whom a log is followed for, in a line of the server's log
+	Began    func() error  // the error of a tail with a log that lost its end
+	Stopping func() error  // the error of tails that end with the engine
+	Linger   time.Duration // for which an unused tail goes on; 0: it ends at once
+	For      string        // the purpose of the tail, for the server's log
 	Slog     *slog.Logger
 }
 
-// Set is the tails that somebody needs. Its methods may be called at once.
+// Set is the tails in use. It is safe for concurrent use.
 type Set[T, W any] struct {
 	needs Needs[T, W]
 
 	mu      sync.Mutex
 	running context.Context //nolint:containedctx // of the tails, which end with it; nil: it does not run
 	all     map[string]*Tail[T, W]
-	parts   sync.WaitGroup // tails, and who is in one
+	parts   sync.WaitGroup // tails and their users
 }
 
-// New returns a set that lets nobody in before Begin.
+// New returns a set that admits no user before Begin.
 func New[T, W any](needs Needs[T, W]) *Set[T, W] {
 	return &Set[T, W]{needs: needs, all: map[string]*Tail[T, W]{}}
 }
 
-// Begin lets tails begin, which end with ctx.
+// Begin allows tails to start; they end with ctx.
 func (s *Set[T, W]) Begin(ctx context.Context) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.running = ctx
 }
 
-// End lets nobody in any more, and returns when all have left and every tail has ended: that ctx is done by then.
+// End admits no more users, and returns when all have left and every tail has ended: ctx has to be
+// done by then.
 func (s *Set[T, W]) End() {
 	s.mu.Lock()
 	s.running = nil
@@ -79,7 +81,7 @@ func (s *Set[T, W]) End() {
 	s.parts.Wait()
 }
 
-// Tails returns those that there are now.
+// Tails returns the present tails.
 func (s *Set[T, W]) Tails() []*Tail[T, W] {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -90,8 +92,9 @@ func (s *Set[T, W]) Tails() []*Tail[T, W] {
 	return all
 }
 
-// Enter returns the tail of a namespace, whose ring covers the log from before the call on, and what to call at the end.
-func (s *Set[T, W]) Enter(ctx context.Context, namespace string) (*Tail[T, W], func(), error) { //nolint:contextcheck // a tail outlives who comes first
+// Enter returns the tail of a namespace with a ring that covers the log from before the call on,
+// and a function to call at the end.
+func (s *Set[T, W]) Enter(ctx context.Context, namespace string) (*Tail[T, W], func(), error) { //nolint:contextcheck // a tail outlives its first user
 	s.mu.Lock()
 	if s.running == nil {
 		s.mu.Unlock()
@@ -130,7 +133,7 @@ func (s *Set[T, W]) Enter(ctx context.Context, namespace string) (*Tail[T, W], f
 // Tail is the one reader of a namespace's log.
 type Tail[T, W any] struct {
 	Namespace string
-	Beside    W // what the engine has beside it
+	Beside    W // the companion
 
 	set   *Set[T, W]
 	ready chan struct{} // closed when there is a ring, or an error
@@ -139,11 +142,11 @@ type Tail[T, W any] struct {
 
 	// Under the set's lock.
 	entered int
-	idle    *time.Timer // ends the tail; nil: somebody needs it
+	idle    *time.Timer // ends the tail; nil: it is in use
 	stop    context.CancelFunc
 }
 
-// Ring returns the ring, nil if there is none yet. There is one for whoever has entered.
+// Ring returns the ring, nil if there is none yet. After Enter there is one.
 func (t *Tail[T, W]) Ring() *ringbuffer.Ring[T] { return t.ring.Load() }
 
 func (t *Tail[T, W]) leave() {
@@ -160,7 +163,7 @@ func (t *Tail[T, W]) leave() {
 	t.end()
 }
 
-// retire ends a tail that nobody needs.
+// retire ends an unused tail.
 func (t *Tail[T, W]) retire() {
 	t.set.mu.Lock()
 	defer t.set.mu.Unlock()
@@ -169,7 +172,7 @@ func (t *Tail[T, W]) retire() {
 	}
 }
 
-// end ends the tail; whoever comes now gets another one. The caller holds the lock.
+// end ends the tail; later users get another one. The caller holds the lock.
 func (t *Tail[T, W]) end() {
 	if t.set.all[t.Namespace] == t {
 		delete(t.set.all, t.Namespace)
@@ -177,7 +180,7 @@ func (t *Tail[T, W]) end() {
 	t.stop()
 }
 
-// forget has whoever comes now get another tail.
+// forget removes the tail, so that later users get another one.
 func (t *Tail[T, W]) forget() {
 	t.set.mu.Lock()
 	defer t.set.mu.Unlock()
@@ -189,7 +192,7 @@ func (t *Tail[T, W]) forget() {
 	}
 }
 
-// follow fills the ring until ctx ends or there is nothing to follow any more.
+// follow fills the ring until ctx ends or the log cannot be followed any more.
 func (t *Tail[T, W]) follow(ctx context.Context) {
 	defer t.stop()
 	last, err := t.open(ctx)
@@ -207,7 +210,7 @@ func (t *Tail[T, W]) follow(ctx context.Context) {
 		beside.Go(func() { while(ctx, t) })
 	}
 	err = t.fill(ctx)
-	t.forget() // first: whoever is told asks again
+	t.forget() // first: a notified user enters again
 	t.Ring().End(err)
 	if ended := t.set.needs.Ended; ended != nil {
 		ended(t, err)
@@ -225,7 +228,7 @@ func (t *Tail[T, W]) open(ctx context.Context) (last uint64, err error) {
 	return last, err
 }
 
-// fill reads the log into the ring, and goes on after trouble where it was. It returns why it ends.
+// fill reads the log into the ring, and continues after a failure. It returns why it ends.
 func (t *Tail[T, W]) fill(ctx context.Context) error {
 	needs, wait := &t.set.needs, again
 	for {
@@ -257,7 +260,8 @@ func (t *Tail[T, W]) fill(ctx context.Context) error {
 	}
 }
 
-// add puts an event into the ring when there is room. It reports whether it lies behind the last one.
+// add puts an event into the ring when there is room. It reports whether it lies behind the last
+// one.
 func (t *Tail[T, W]) add(ctx context.Context, ev sluice.Event) (bool, error) {
 	it := t.set.needs.Item(ev)
 	if room := t.set.needs.Room; room != nil {

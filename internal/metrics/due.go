@@ -6,14 +6,14 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 )
 
-// Waiting is how many of something wait for their time in a namespace.
+// Waiting is the number of a namespace's records of a kind that wait for their time.
 type Waiting struct {
 	What      string // event or appointment
 	Namespace string
 	Count     int
 }
 
-// due counts what is done at a time.
+// due counts the outcomes of records with a due time.
 type due struct {
 	ended *prometheus.CounterVec
 	late  *prometheus.HistogramVec
@@ -31,7 +31,7 @@ func newDue() due {
 	}
 }
 
-// WatchDue reads what waits for its time whenever the set is scraped. Call it once.
+// WatchDue reads the waiting records at each scrape. Call it once.
 func (m *Metrics) WatchDue(read func() []Waiting) {
 	m.registry.MustRegister(readings[Waiting]{read, []reading[Waiting]{{
 		prometheus.NewDesc("sluice_due_pending", "Scheduled events and appointments that are waiting.", []string{"what", "namespace"}, nil), prometheus.GaugeValue,
@@ -39,7 +39,7 @@ func (m *Metrics) WatchDue(read func() []Waiting) {
 	}}})
 }
 
-// Ended counts how something ended that waited for its time; what was done also by how late that was.
+// Ended counts the outcome of a record that waited for its time; a success also by its delay.
 func (m *Metrics) Ended(what, namespace, outcome string, late time.Duration) {
 	m.due.ended.WithLabelValues(what, namespace, outcome).Inc()
 	if outcome == "fired" {

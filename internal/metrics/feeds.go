@@ -2,16 +2,16 @@ package metrics
 
 import "github.com/prometheus/client_golang/prometheus"
 
-// FeedUse is what feeds take of a server.
+// FeedUse is the feeds' use of a server's resources.
 type FeedUse struct {
-	Feeds     int    // that are open
-	Missed    uint64 // frames that readers have missed since the start
-	Refused   uint64 // feeds that were not opened since the start because there were too many
-	Rings     int    // namespaces whose last events are kept
-	RingBytes int    // that these take
+	Feeds     int    // open now
+	Missed    uint64 // frames missed by readers since the start
+	Refused   uint64 // feeds refused since the start because of the limits
+	Rings     int    // namespaces with a ring
+	RingBytes int    // bytes of these
 }
 
-// WatchFeeds reads what feeds take, whenever the set is scraped (S2-81). Call it once.
+// WatchFeeds reads the feeds' use at each scrape (S2-81). Call it once.
 func (m *Metrics) WatchFeeds(read func() FeedUse) {
 	gauge := func(name, help string, value func(FeedUse) float64) prometheus.Collector {
 		return prometheus.NewGaugeFunc(prometheus.GaugeOpts{Name: name, Help: help}, func() float64 { return value(read()) })

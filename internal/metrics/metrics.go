@@ -13,29 +13,29 @@ import (
 	"github.com/sluice-io/sluice/pkg/sluice"
 )
 
-// Moment is how one subscription is doing right now, in this process.
+// Moment is a snapshot of one subscription in this process.
 type Moment struct {
 	Namespace    string
 	Subscription string
-	InFlight     int     // attempts under way
+	InFlight     int     // attempts in flight
 	Held         int     // events handed out and not settled
 	Parked       int     // lanes
-	HeldLanes    int     // of those
+	HeldLanes    int     // held among these
 	LagSeconds   float64 // age of the oldest event that is held or parked
 	Breaker      sluice.Breaker
 	Unopened     bool // its events cannot be read: nothing is delivered
 }
 
-// Log is what a namespace's log holds right now.
+// Log is a snapshot of a namespace's log.
 type Log struct {
 	Namespace string
 	Events    uint64
 	Bytes     uint64
-	MaxBytes  uint64 // that it may hold; 0: any number
-	LastSeq   uint64 // so many events were ever published, whoever published them
+	MaxBytes  uint64 // maximum; 0: any number
+	LastSeq   uint64 // number of events ever published, by any publisher
 }
 
-// Metrics is a set of counters. Its methods may be called at once.
+// Metrics is a set of counters. It is safe for concurrent use.
 type Metrics struct {
 	registry *prometheus.Registry
 	taken    *prometheus.CounterVec
@@ -55,7 +55,7 @@ type Metrics struct {
 	due      due
 }
 
-// New returns a set that reads the subscriptions' moments and the logs whenever it is scraped.
+// New returns a set that reads the snapshots of subscriptions and logs at each scrape.
 func New(moments func() []Moment, logs func() []Log) *Metrics {
 	perSubscription := []string{"namespace", "subscription"}
 	m := &Metrics{
@@ -110,7 +110,7 @@ func New(moments func() []Moment, logs func() []Log) *Metrics {
 	return m
 }
 
-// WatchStorage reads how full the store is whenever the set is scraped. Call it once.
+// WatchStorage reads the store's usage at each scrape. Call it once.
 func (m *Metrics) WatchStorage(storage func() []sluice.Storage) {
 	of := func(name, help string, value func(sluice.Storage) uint64) reading[sluice.Storage] {
 		return reading[sluice.Storage]{
@@ -127,8 +127,7 @@ func (m *Metrics) WatchStorage(storage func() []sluice.Storage) {
 	}})
 }
 
-// WatchConnections reads how many connections to the API are open whenever the set is scraped. Call
-// it once.
+// WatchConnections reads the number of open API connections at each scrape. Call it once.
 func (m *Metrics) WatchConnections(open func() int64) {
 	m.registry.MustRegister(prometheus.NewGaugeFunc(prometheus.GaugeOpts{
 		Name: "sluice_http_connections", Help: "Open connections to the HTTP API.",
@@ -151,7 +150,7 @@ func (m *Metrics) Taken(namespace string, stored []sluice.Stored) {
 	}
 }
 
-// Matched counts an event that is to be delivered.
+// Matched counts an event to be delivered.
 func (m *Metrics) Matched(sub *sluice.Subscription) {
 	m.matched.WithLabelValues(sub.Namespace, sub.ID).Inc()
 }
@@ -167,7 +166,7 @@ func (m *Metrics) Buried(sub *sluice.Subscription, reason sluice.Reason) {
 	m.dead.WithLabelValues(sub.Namespace, sub.ID, string(reason)).Inc()
 }
 
-// Exported counts what was written to files.
+// Exported counts records written to files.
 func (m *Metrics) Exported(what string, n int) {
 	m.exported.WithLabelValues(what).Add(float64(n))
 }
@@ -189,12 +188,12 @@ func (m *Metrics) Turned(sub *sluice.Subscription, to sluice.Breaker) {
 	}
 }
 
-// Throttled counts that something waits for the rate or for a Retry-After.
+// Throttled counts a wait for the rate or for a Retry-After.
 func (m *Metrics) Throttled(sub *sluice.Subscription) {
 	m.waited.WithLabelValues(sub.Namespace, sub.ID).Inc()
 }
 
-// Failing counts how far continuous failure came.
+// Failing counts the progress of continuous failure.
 func (m *Metrics) Failing(sub *sluice.Subscription, percent int, _ time.Time) {
 	m.failing.WithLabelValues(sub.Namespace, sub.ID, strconv.Itoa(percent)).Inc()
 }
@@ -202,10 +201,10 @@ func (m *Metrics) Failing(sub *sluice.Subscription, percent int, _ time.Time) {
 // Unannounced counts a system event that was not published.
 func (m *Metrics) Unannounced(kind string) { m.dropped.WithLabelValues(kind).Inc() }
 
-// Looped counts an event that came of itself.
+// Looped counts an event that caused itself.
 func (m *Metrics) Looped(namespace string) { m.loops.WithLabelValues(namespace).Inc() }
 
-// reading is one figure of a T.
+// reading is one metric of a T.
 type reading[T any] struct {
 	desc   *prometheus.Desc
 	kind   prometheus.ValueType
@@ -254,7 +253,7 @@ func logReadings() []reading[Log] {
 	}
 }
 
-// readings is a collector that reads its values when it is asked.
+// readings is a collector that reads its values at each scrape.
 type readings[T any] struct {
 	read func() []T
 	all  []reading[T]

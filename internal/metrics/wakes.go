@@ -9,15 +9,15 @@ import (
 	"github.com/sluice-io/sluice/pkg/sluice"
 )
 
-// Wakes is how one wake subscription is doing right now, in this process.
+// Wakes is a snapshot of one wake subscription in this process.
 type Wakes struct {
 	Namespace    string
 	Subscription string
 	Consumers    map[sluice.WakeState]int
-	Notices      int // under way
+	Notices      int // in flight
 }
 
-// wakes counts what happens to wake consumers.
+// wakes counts the events of wake consumers.
 type wakes struct {
 	woken     *prometheus.CounterVec
 	callbacks *prometheus.CounterVec
@@ -34,7 +34,7 @@ func newWakes() wakes {
 	}
 }
 
-// WatchWakes reads the wake subscriptions' moments whenever the set is scraped. Call it once.
+// WatchWakes reads the snapshots of wake subscriptions at each scrape. Call it once.
 func (m *Metrics) WatchWakes(read func() []Wakes) {
 	labels := func(w Wakes) []string { return []string{w.Namespace, w.Subscription} }
 	gauge := func(name, help string, value func(Wakes) int) reading[Wakes] {
@@ -59,7 +59,7 @@ func (m *Metrics) Woken(sub *sluice.Subscription) {
 // Notified counts an attempt to notify.
 func (m *Metrics) Notified(sub *sluice.Subscription, a *sluice.Attempt) { m.Attempted(sub, a) }
 
-// CalledBack counts a callback; without a code it was taken.
+// CalledBack counts a callback; without a code it was accepted.
 func (m *Metrics) CalledBack(sub *sluice.Subscription, code sluice.Code) {
 	m.wakes.callbacks.WithLabelValues(sub.Namespace, sub.ID, string(cmp.Or(code, "OK"))).Inc()
 }

@@ -6,21 +6,21 @@ import (
 	"github.com/sluice-io/sluice/pkg/sluice"
 )
 
-// Watch is how one watch is doing right now, in the process that looks after it.
+// Watch is a snapshot of one watch, in the process that runs it.
 type Watch struct {
 	Namespace  string
 	ID         string
-	LagSeconds float64 // age of the event that it looks at; 0: it has looked at all
+	LagSeconds float64 // age of the event in evaluation; 0: it has caught up
 }
 
-// Watches counts what watches do.
+// Watches counts the work of watches.
 type Watches struct {
 	looked    *prometheus.CounterVec
 	throttled *prometheus.CounterVec
 	fired     *prometheus.CounterVec
 }
 
-// Watches returns what counts what watches do, and reads their moments whenever the set is scraped. Call it once.
+// Watches returns the counters of watches, and reads their snapshots at each scrape. Call it once.
 func (m *Metrics) Watches(read func() []Watch) *Watches {
 	per := []string{"namespace", "watch"}
 	w := &Watches{
@@ -41,7 +41,7 @@ func (m *Metrics) Watches(read func() []Watch) *Watches {
 	return w
 }
 
-// Looked counts readings that a watch looked at, and that it did not.
+// Looked counts evaluated and throttled readings of a watch.
 func (w *Watches) Looked(of *sluice.Watch, readings, throttled uint64) {
 	if readings > 0 {
 		w.looked.WithLabelValues(of.Namespace, of.ID).Add(float64(readings))

@@ -6,7 +6,7 @@ import (
 	"github.com/sluice-io/sluice/pkg/sluice"
 )
 
-// Health is the persistent state of a subscription whose endpoint is failing. The zero value means
+// Health is the persistent state of a subscription with a failing endpoint. The zero value means
 // healthy.
 type Health struct {
 	Breaker      sluice.Breaker  `json:"breaker,omitempty"` // empty: closed

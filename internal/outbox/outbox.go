@@ -8,7 +8,8 @@ package outbox
 
 import "context"
 
-// WriteThenPublish writes, and then tells of what was written. It tells nothing if writing failed, and returns what write did.
+// WriteThenPublish writes, and then publishes the announcement of the write. After a failed write
+// it publishes nothing. It returns write's results.
 func WriteThenPublish[T any](ctx context.Context, write func(context.Context) (T, error), tell func(context.Context, T)) (T, error) {
 	written, err := write(ctx)
 	if err == nil {

@@ -7,7 +7,7 @@ import (
 	"github.com/sluice-io/sluice/pkg/sluice"
 )
 
-// Decide returns what an attempt's outcome means under the policy. The arguments after the
+// Decide returns the consequence of an attempt's outcome under the policy. The arguments after the
 // attempt are those of Next.
 func Decide(p sluice.Policy, a sluice.Attempt, firstFailed, now time.Time, random float64) sluice.Verdict {
 	v := decide(p, a, firstFailed, now, random)
@@ -18,7 +18,7 @@ func Decide(p sluice.Policy, a sluice.Attempt, firstFailed, now time.Time, rando
 }
 
 // Holds reports whether a delivery that is given up for the reason is held under the policy: its
-// lane waits for somebody to decide. What nobody could deliver any more is not.
+// lane waits for an operator's decision. A delivery that has become impossible is not held.
 func Holds(p sluice.Policy, reason sluice.Reason) bool {
 	switch reason {
 	case sluice.Exhausted, sluice.NotSendable, sluice.EventTooLarge, sluice.FilterError:

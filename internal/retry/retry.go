@@ -21,7 +21,7 @@ type timetable struct {
 	steps    []time.Duration // after attempt 1, 2, …; the last repeats
 	attempts int             // the first included; 0: no limit
 	lasts    time.Duration   // after the first failure; 0: no limit
-	ceiling  time.Duration   // of what a Retry-After can ask for
+	ceiling  time.Duration   // limit of a Retry-After
 	jitter   func(attempt int, wait time.Duration, random float64) time.Duration
 }
 
@@ -54,8 +54,8 @@ func standard() timetable {
 	}
 }
 
-// short waits 1 s, 2 s, 4 s … 256 s: 10 attempts in 511 s. It doubles up to 300 s, which the
-// tenth attempt comes too early to see (S0-42…45).
+// short waits 1 s, 2 s, 4 s … 256 s: 10 attempts in 511 s. It doubles up to 300 s, which ten
+// attempts do not reach (S0-42…45).
 func short() timetable {
 	return timetable{steps: doubling(time.Second, 300*time.Second, 9), attempts: 10, ceiling: 300 * time.Second, jitter: spread(0)}
 }
@@ -89,7 +89,7 @@ func stepped() timetable {
 	}
 }
 
-// custom waits as the subscription says; without a number of attempts each step is used once.
+// custom waits as the subscription defines; without a number of attempts each step is used once.
 func custom(r sluice.Retry) timetable {
 	steps := make([]time.Duration, len(r.Steps))
 	for i, s := range r.Steps {
@@ -116,7 +116,7 @@ func doubling(first, limit time.Duration, n int) []time.Duration {
 	return steps
 }
 
-// spread moves a wait up or down by as much as the part of it.
+// spread moves a wait up or down by up to this part of it.
 func spread(part float64) func(int, time.Duration, float64) time.Duration {
 	return func(_ int, wait time.Duration, random float64) time.Duration {
 		return scale(wait, 1+part*(2*random-1))
@@ -125,9 +125,9 @@ func spread(part float64) func(int, time.Duration, float64) time.Duration {
 
 func scale(d time.Duration, by float64) time.Duration { return time.Duration(float64(d) * by) }
 
-// Next returns when the attempt after the one of that number is due, and false if none is
-// left. firstFailed is when the delivery failed first, zero if that is now. random is from
-// 0 up to 1 and places the result within the jitter.
+// Next returns when the attempt after the one of that number is due, and false if none is left.
+// firstFailed is when the delivery failed first, zero if that is now. random, in [0, 1), places the
+// result within the jitter.
 func Next(r sluice.Retry, attempt int, firstFailed, now time.Time, random float64) (time.Time, bool) {
 	t := timetableOf(r)
 	attempt = max(attempt, 1)

@@ -18,8 +18,9 @@ func NewKey() ([]byte, error) {
 	return raw, nil
 }
 
-// ParseList returns the keys of a text such as a variable holds: base64 of KeyBytes each, the
-// newest first, divided by commas. An error says which is wrong, and nothing that is in it.
+// ParseList returns the keys of a text, as in an environment variable: base64 of KeyBytes each, the
+// newest first, separated by commas. An error gives the position of the wrong one, and none of its
+// content.
 func ParseList(text string) ([][]byte, error) {
 	var keys [][]byte
 	for one := range strings.SplitSeq(text, ",") {
@@ -32,8 +33,8 @@ func ParseList(text string) ([][]byte, error) {
 	return keys, nil
 }
 
-// ParseFile returns the keys of a file: one a line, the newest first. Empty lines and lines
-// that begin with "#" are none.
+// ParseFile returns the keys of a file: one a line, the newest first. Empty lines and lines that
+// begin with "#" are skipped.
 func ParseFile(content string) ([][]byte, error) {
 	var keys [][]byte
 	number := 0
@@ -55,7 +56,7 @@ func ParseFile(content string) ([][]byte, error) {
 	return keys, nil
 }
 
-// Line returns a key as it stands in a file, below a comment that names it.
+// Line returns a key as a line of a file, below a comment that names it.
 func Line(raw []byte, made time.Time) string {
 	return fmt.Sprintf("# key %s, made %s\n%s\n", ID(raw), made.UTC().Format(time.RFC3339), base64.StdEncoding.EncodeToString(raw))
 }

@@ -16,10 +16,10 @@ import (
 // KeyBytes is the length of a key.
 const KeyBytes = 32
 
-// version starts every sealed text, and says how it is to be read.
+// version starts every sealed text, and identifies its format.
 const version = "enc1."
 
-// ErrTampered says that a sealed text was changed, or is not where it was sealed for.
+// ErrTampered says that a sealed text was changed or moved.
 var ErrTampered = errors.New("the sealed text was modified or belongs to another record")
 
 // UnknownKeyError says that a text was sealed with a key that is not in the ring.
@@ -30,8 +30,8 @@ func (e *UnknownKeyError) Error() string {
 	return "sealed with key " + e.ID + ", which is not available"
 }
 
-// Ring is keys, the newest first. It does not change and may be used at once. It prints as the
-// ids of its keys.
+// Ring is keys, the newest first. It is immutable and safe for concurrent use. It prints as the ids
+// of its keys.
 type Ring struct{ keys []key }
 
 type key struct {
@@ -39,7 +39,7 @@ type key struct {
 	aead cipher.AEAD
 }
 
-// New returns a ring of keys of KeyBytes each, the newest first. A key that is there twice counts once.
+// New returns a ring of keys of KeyBytes each, the newest first. A repeated key counts once.
 func New(keys ...[]byte) (*Ring, error) {
 	if len(keys) == 0 {
 		return nil, errors.New("no key")
@@ -65,14 +65,14 @@ func New(keys ...[]byte) (*Ring, error) {
 	return r, nil
 }
 
-// ID returns the name of a key, which tells nothing of it: keys are random.
+// ID returns the name of a key, which reveals nothing of it: keys are random.
 func ID(raw []byte) string {
 	hash := sha256.Sum256(append([]byte("sluice vault key\n"), raw...))
 	return base64.RawURLEncoding.EncodeToString(hash[:6])
 }
 
-// Place names where a sealed text lies, by the kind and the id of its record and the field in
-// it. Different names are different places, however they are cut.
+// Place names the location of a sealed text, by the kind and the id of its record and the field in
+// it. Different lists of names are different places, even if their concatenations are equal.
 func Place(names ...string) string {
 	var place []byte
 	for _, name := range names {
@@ -90,8 +90,8 @@ func (r *Ring) Seal(plaintext []byte, place string) string {
 	return version + first.id + "." + base64.RawURLEncoding.EncodeToString(sealed)
 }
 
-// Open returns what was sealed for the place. It returns an UnknownKeyError if its key is not
-// in the ring, ErrTampered if it is not what was sealed there.
+// Open returns the plaintext of a text sealed for the place. It returns an UnknownKeyError if its
+// key is not in the ring, ErrTampered if the text was changed or sealed for another place.
 func (r *Ring) Open(text, place string) ([]byte, error) {
 	id, encoded, ok := cut(text)
 	if !ok {
@@ -145,7 +145,7 @@ func (r *Ring) has(id string) bool {
 // String returns the ids of the keys.
 func (r *Ring) String() string { return "keys " + strings.Join(r.IDs(), ", ") }
 
-// Format writes the ids of the keys, whatever the verb.
+// Format writes the ids of the keys, for any verb.
 func (r *Ring) Format(f fmt.State, _ rune) { _, _ = f.Write([]byte(r.String())) } // as fmt itself does
 
 // LogValue returns the ids of the keys.

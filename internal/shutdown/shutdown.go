@@ -1,7 +1,7 @@
 // Package shutdown gives all work after the server was told to stop a common deadline.
 //
-// The deadline travels with the context: Lasting returns a context that outlives the one that ended, and ends with the
-// deadline. So no step of the stop path needs a limit of its own.
+// The deadline travels with the context: Lasting returns a context that outlives the one that ended,
+// and ends with the deadline. So no step of the stop path needs a limit of its own.
 package shutdown
 
 import (
@@ -15,30 +15,32 @@ import (
 	"time"
 )
 
-// ErrOver is the cause with which contexts end at the deadline.
+// ErrOver is the cause of contexts that end at the deadline.
 var ErrOver = errors.New("shutdown grace period exceeded")
 
-// closingShare is the part of the time that is left for closing connections and files: one fifth.
+// closingShare is the part of the time that is reserved for closing connections and files: one
+// fifth.
 const closingShare = 5
 
-// Deadline is the end of a shutdown: so long after it began, or after the last attempt that was under way has ended,
-// whichever is later.
+// Deadline is the end of a shutdown: the grace period after it began, or after the last attempt in
+// flight has ended, whichever is later.
 type Deadline struct {
 	grace time.Duration
 
-	work, closing       context.Context //nolint:containedctx // they are what this type is about
+	work, closing       context.Context //nolint:containedctx // they are this type's purpose
 	endWork, endClosing context.CancelCauseFunc
 
 	mu      sync.Mutex
 	begun   bool
 	sending int
-	timer   *time.Timer // runs while the shutdown has begun and no attempt is under way
+	timer   *time.Timer // runs while the shutdown has begun and no attempt is in flight
 	left    map[string]int
 }
 
 type deadlineKey struct{}
 
-// New returns a deadline that is not set before Begin, and does not end with ctx. Close releases what it holds.
+// New returns a deadline that is not set before Begin, and does not end with ctx. Close releases
+// its resources.
 func New(ctx context.Context, grace time.Duration) *Deadline {
 	ctx = context.WithoutCancel(ctx)
 	d := &Deadline{grace: grace, left: map[string]int{}}
@@ -62,7 +64,7 @@ func (d *Deadline) Begin() {
 	}
 }
 
-// arm sets the timer if nothing holds the deadline up. The caller holds the lock.
+// arm sets the timer if no attempt delays the deadline. The caller holds the lock.
 func (d *Deadline) arm() {
 	if d.begun && d.sending == 0 && d.work.Err() == nil {
 		reserve := d.grace / closingShare
@@ -70,7 +72,7 @@ func (d *Deadline) arm() {
 	}
 }
 
-// fire ends the work unless an attempt has begun, and so much later the closing.
+// fire ends the work unless an attempt has begun, and the closing after reserve.
 func (d *Deadline) fire(reserve time.Duration) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
@@ -81,12 +83,12 @@ func (d *Deadline) fire(reserve time.Duration) {
 	d.timer = time.AfterFunc(reserve, func() { d.endClosing(ErrOver) })
 }
 
-// Closing returns the context for closing connections and files, which ends at the deadline; what Lasting returns ends a
-// fifth of the grace before.
+// Closing returns the context for closing connections and files, which ends at the deadline;
+// contexts of Lasting end a fifth of the grace period before.
 func (d *Deadline) Closing() context.Context { return d.closing }
 
-// Do does the last step of something and returns its error. A step that is not done at the deadline is left alone, and is
-// one of what could not be finished: the process is about to end.
+// Do executes the last step of a component and returns its error. A step that is not done at the
+// deadline is abandoned and counted as unfinished: the process is about to end.
 func (d *Deadline) Do(what string, step func() error) error {
 	done := make(chan error, 1)
 	go func() { done <- step() }()
@@ -115,7 +117,7 @@ func (d *Deadline) Close() {
 	d.endClosing(nil)
 }
 
-// Add notes that n of something could not be finished.
+// Add notes n unfinished items of a kind.
 func (d *Deadline) Add(what string, n int) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
@@ -124,7 +126,7 @@ func (d *Deadline) Add(what string, n int) {
 	}
 }
 
-// Left returns what could not be finished, such as "attempts: 3, leases: 16"; "" if all was.
+// Left returns the unfinished items, such as "attempts: 3, leases: 16"; "" if there are none.
 func (d *Deadline) Left() string {
 	d.mu.Lock()
 	defer d.mu.Unlock()
@@ -135,7 +137,8 @@ func (d *Deadline) Left() string {
 	return strings.Join(all, ", ")
 }
 
-// Sending holds the deadline of the context up until over is called: an attempt is under way, which has a timeout of its own.
+// Sending delays the deadline of the context until over is called: an attempt is in flight, with a
+// timeout of its own.
 func Sending(ctx context.Context) (over func()) {
 	d := of(ctx)
 	if d == nil {
@@ -155,8 +158,8 @@ func Sending(ctx context.Context) (over func()) {
 	})
 }
 
-// Lasting returns a context with the values of ctx that does not end with it, but at the deadline that ctx carries; without
-// one, never.
+// Lasting returns a context with the values of ctx that does not end with it, but at the deadline
+// that ctx carries; without one, never.
 func Lasting(ctx context.Context) context.Context {
 	without := context.WithoutCancel(ctx)
 	if d := of(ctx); d != nil {
@@ -165,8 +168,8 @@ func Lasting(ctx context.Context) context.Context {
 	return without
 }
 
-// Left notes that n of something could not be finished before the server ended. It reports whether it did: unless a shutdown
-// has begun, the caller logs it.
+// Left notes n unfinished items of a kind. It reports whether it did: unless a shutdown has begun,
+// the caller logs it.
 func Left(ctx context.Context, what string, n int) bool {
 	d := of(ctx)
 	if d == nil || !d.hasBegun() {
@@ -194,8 +197,8 @@ type lasting struct {
 	values context.Context //nolint:containedctx // and has another's values
 }
 
-// Value returns the ending context's own value where values has none: by it package context finds out that it need not start
-// a goroutine for each child.
+// Value returns the ending context's own value where values has none: package context uses it to
+// avoid a goroutine for each child.
 func (l lasting) Value(key any) any {
 	if v := l.values.Value(key); v != nil {
 		return v

@@ -14,10 +14,10 @@ import (
 	"github.com/gobwas/ws"
 )
 
-// Options is how long a connection waits. Zero values are the defaults.
+// Options are a connection's time limits. Zero values are the defaults.
 type Options struct {
-	Stall    time.Duration // for which the peer may take nothing before the connection is over; 2 min
-	Farewell time.Duration // for what is left to say, and until the peer has left; 2 s
+	Stall    time.Duration // for which the peer may read nothing before the connection is closed; default: 2 min
+	Farewell time.Duration // for the remaining frames, and until the peer has left; default: 2 s
 }
 
 const (
@@ -25,28 +25,29 @@ const (
 	defaultFarewell = 2 * time.Second
 )
 
-// errOver is why nothing is written any more.
+// errOver is the error of writes after the end.
 var errOver = errors.New("the WebSocket is closed")
 
-// Conn is a WebSocket. One goroutine hears, others may write.
+// Conn is a WebSocket. One goroutine reads, others may write.
 type Conn struct {
 	conn net.Conn
 	in   *bufio.Reader
 	opts Options
-	ends atomic.Int64  // when writing does, in nanoseconds since 1970; 0: it does not
+	ends atomic.Int64  // deadline of writes, in nanoseconds since 1970; 0: none
 	deaf chan struct{} // closed when Hear has returned
 
-	mu   sync.Mutex // of who writes
-	said bool       // why it closes: nothing follows
+	mu   sync.Mutex // of writers
+	said bool       // a close frame was sent: nothing follows
 	sent int64      // bytes
 
-	// Of who hears, and when Hear has returned of who closes.
-	unread int64 // bytes of a message that nobody wants
+	// Of the reader, and after Hear has returned of the closer.
+	unread int64 // bytes of a message that is discarded
 	state  ws.State
 	left   bool // the peer has closed, or is gone
 }
 
-// New returns the WebSocket of a connection whose handshake was answered, and of what was read of it already.
+// New returns the WebSocket of a connection after the handshake, given the bytes that were read of
+// it already.
 func New(conn net.Conn, read []byte, opts Options) *Conn {
 	opts.Stall, opts.Farewell = cmp.Or(opts.Stall, defaultStall), cmp.Or(opts.Farewell, defaultFarewell)
 	var from io.Reader = conn
@@ -56,8 +57,9 @@ func New(conn net.Conn, read []byte, opts Options) *Conn {
 	return &Conn{conn: conn, in: bufio.NewReaderSize(from, maxHeard), opts: opts, state: ws.StateServerSide, deaf: make(chan struct{})}
 }
 
-// Hear answers pings until the peer closes, which it answers too, does what it may not, of which it is told, or has gone. It is
-// called once, and ends at the latest when Close or CloseNow has been called.
+// Hear answers pings until the peer closes, which it answers too, breaks a rule, which it reports
+// to the peer, or has gone. It is called once, and ends at the latest when Close or CloseNow has
+// been called.
 func (c *Conn) Hear() {
 	defer close(c.deaf)
 	for {
@@ -72,7 +74,7 @@ func (c *Conn) Hear() {
 			return
 		case err != nil:
 			c.left = true
-			_ = c.conn.Close() // whoever writes need not wait
+			_ = c.conn.Close() // writers need not wait
 			return
 		case f.op == ws.OpClose:
 			c.left = true
@@ -80,16 +82,17 @@ func (c *Conn) Hear() {
 			_ = c.say(farewell(f.payload)) // it may have gone
 			return
 		case f.op == ws.OpPing:
-			_ = c.Write(append(appendHead(nil, ws.OpPong, len(f.payload)), f.payload...)) // who reads next finds out
+			_ = c.Write(append(appendHead(nil, ws.OpPong, len(f.payload)), f.payload...)) // the next read reports a failure
 		}
 	}
 }
 
-// Deaf is closed when the peer has nothing more to say, and is to be told nothing more.
+// Deaf returns a channel that is closed when the peer sends and gets nothing more.
 func (c *Conn) Deaf() <-chan struct{} { return c.deaf }
 
-// Write writes messages, which were appended to one another. What is under way at the time of Hurry fails if it takes
-// too long, and so does everything that the peer does not take. After that nothing more can be written.
+// Write writes messages, which were appended to one another. A write in progress at the time of
+// Hurry fails if it takes too long, and so does one that the peer does not read. After that nothing
+// more can be written.
 func (c *Conn) Write(pieces ...[]byte) error {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -123,20 +126,20 @@ func (c *Conn) Sent() int64 {
 	return c.sent
 }
 
-// Hurry has everything that is being written, and all that is written later, end soon.
+// Hurry limits the time of present and later writes.
 func (c *Conn) Hurry() {
 	c.ends.CompareAndSwap(0, time.Now().Add(c.opts.Farewell).UnixNano())
 	c.limit()
 }
 
-// limit bounds what is being written, if it is to end.
+// limit sets the deadline of a write, if there is one.
 func (c *Conn) limit() {
 	if ends := c.ends.Load(); ends != 0 {
 		_ = c.conn.SetWriteDeadline(time.Unix(0, ends)) // if that fails, it is gone
 	}
 }
 
-// say writes a close frame, behind which there is nothing. It was said already if another one was.
+// say writes a close frame, the last frame, unless one was written already.
 func (c *Conn) say(frame []byte) error {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -148,8 +151,8 @@ func (c *Conn) say(frame []byte) error {
 	return err
 }
 
-// Close says why the WebSocket is closed, unless that was said, waits for a moment for the peer to close it too, and
-// closes the connection. Hear has ended then.
+// Close sends the reason for closing the WebSocket, unless one was sent, waits for a moment for the
+// peer to close it too, and closes the connection. Hear has ended then.
 func (c *Conn) Close(code Code, why string) {
 	c.Hurry()
 	if c.say(closing(code, why)) == nil && c.conn.SetReadDeadline(time.Now().Add(c.opts.Farewell)) == nil {
@@ -159,12 +162,12 @@ func (c *Conn) Close(code Code, why string) {
 	c.CloseNow()
 }
 
-// drain reads until the peer leaves: what was sent to it is lost if it meets a connection that is closed.
+// drain reads until the peer leaves: unread data would be lost to it on a closed connection.
 func (c *Conn) drain() {
 	for !c.left {
 		f, err := c.next()
 		if _, is := errors.AsType[*amiss](err); is {
-			_, _ = io.Copy(io.Discard, c.in) // where the next frame begins is not known
+			_, _ = io.Copy(io.Discard, c.in) // the start of the next frame is unknown
 		}
 		c.left = err != nil || f.op == ws.OpClose
 	}
@@ -172,6 +175,6 @@ func (c *Conn) drain() {
 
 // CloseNow closes the connection. Hear has ended then.
 func (c *Conn) CloseNow() {
-	_ = c.conn.Close() // whatever it was, it is closed
+	_ = c.conn.Close() // after any error it is closed
 	<-c.deaf
 }

@@ -8,27 +8,27 @@ import (
 	"github.com/gobwas/ws"
 )
 
-// Code says why a WebSocket was closed.
+// Code is the status code of a close frame.
 type Code = ws.StatusCode
 
-// The codes that a server of ours says.
+// The codes that the server sends.
 const (
 	Normal   = ws.StatusNormalClosure
 	Protocol = ws.StatusProtocolError       // the peer broke the protocol
-	Policy   = ws.StatusPolicyViolation     // the peer did what it may not, or has no right any more
-	Failed   = ws.StatusInternalServerError // something went wrong inside
+	Policy   = ws.StatusPolicyViolation     // the peer broke a rule, or has lost its access
+	Failed   = ws.StatusInternalServerError // internal error
 	TryAgain = Code(1013)                   // later, or elsewhere
 
 	codesEnd = Code(5000) // RFC 6455, section 7.4.2
 )
 
 const (
-	maxHead  = ws.MaxHeaderSize - 4                             // bytes of a head that is sent, which has no mask
-	maxHeard = ws.MaxHeaderSize + ws.MaxControlFramePayloadSize // bytes of a frame that is heard whole
+	maxHead  = ws.MaxHeaderSize - 4                             // bytes of an outgoing head, which has no mask
+	maxHeard = ws.MaxHeaderSize + ws.MaxControlFramePayloadSize // bytes of an incoming frame that is read whole
 	maxWhy   = ws.MaxControlFramePayloadSize - 2                // bytes of the reason in a close frame
 )
 
-// piece is a slice that is written to.
+// piece is a slice that implements io.Writer.
 type piece []byte
 
 func (p *piece) Write(b []byte) (int, error) {
@@ -37,17 +37,17 @@ func (p *piece) Write(b []byte) (int, error) {
 }
 
 func appendHead(b []byte, op ws.OpCode, length int) []byte {
-	_ = ws.WriteHeader((*piece)(&b), ws.Header{Fin: true, OpCode: op, Length: int64(length)}) // memory takes it, and a length has a form
+	_ = ws.WriteHeader((*piece)(&b), ws.Header{Fin: true, OpCode: op, Length: int64(length)}) // memory does not fail, and a length is valid
 	return b
 }
 
-// AppendHead appends what goes before a text of so many bytes.
+// AppendHead appends the head of a text of this many bytes.
 func AppendHead(b []byte, length int) []byte { return appendHead(b, ws.OpText, length) }
 
 // AppendText appends a text as a message.
 func AppendText(b, text []byte) []byte { return append(AppendHead(b, len(text)), text...) }
 
-// AppendMade appends as a message the text that a function appends to what it is given.
+// AppendMade appends the text that a function appends to its argument, as a message.
 func AppendMade(b []byte, text func([]byte) []byte) []byte {
 	var space [maxHead]byte
 	begin := len(b)
@@ -58,7 +58,7 @@ func AppendMade(b []byte, text func([]byte) []byte) []byte {
 	return b[:begin+n+length]
 }
 
-// closing returns a close frame. The reason is cut where it is too long.
+// closing returns a close frame. A reason that is too long is cut.
 func closing(code Code, why string) []byte {
 	if len(why) > maxWhy {
 		why = why[:maxWhy]
@@ -70,7 +70,7 @@ func closing(code Code, why string) []byte {
 	return append(appendHead(nil, ws.OpClose, len(body)), body...)
 }
 
-// amiss is what a peer did wrong.
+// amiss is a violation of the peer.
 type amiss struct {
 	code Code
 	why  string
@@ -115,7 +115,7 @@ func (c *Conn) next() (heard, error) {
 	return f, err
 }
 
-// farewell returns with what a peer's close is answered: with the same, if that may be said.
+// farewell returns the answer to a peer's close: the same code, if it may be sent.
 func farewell(payload []byte) []byte {
 	if len(payload) == 0 {
 		return appendHead(nil, ws.OpClose, 0)

@@ -1,7 +1,7 @@
 package websocket
 
 import (
-	"crypto/sha1" //nolint:gosec // the handshake says so; it proves nothing but that it was read
+	"crypto/sha1" //nolint:gosec // required by the handshake; it proves only that it was read
 	"encoding/base64"
 	"errors"
 	"fmt"
@@ -10,14 +10,15 @@ import (
 )
 
 const (
-	// Version is that of the protocol which is spoken. A refusal names it in the header Sec-WebSocket-Version.
+	// Version is the protocol's version. A refusal names it in the header Sec-WebSocket-Version.
 	Version = "13"
 
 	acceptSalt = "258EAFA5-E914-47DA-95CA-C5AB0DC85B11"
 	keyLength  = 16
 )
 
-// Accept returns what the header Sec-WebSocket-Accept answers to a handshake. An error says why it is none.
+// Accept returns the header Sec-WebSocket-Accept for a handshake. An error says why the handshake
+// is invalid.
 func Accept(req *http.Request) (string, error) {
 	keys := req.Header.Values("Sec-Websocket-Key")
 	switch version := req.Header.Get("Sec-Websocket-Version"); {
@@ -40,7 +41,7 @@ func Accept(req *http.Request) (string, error) {
 	return base64.StdEncoding.EncodeToString(sum[:]), nil
 }
 
-// names reports whether a header, whose values are lists, has a word in any case.
+// names reports whether a header with lists as values contains a word, case-insensitive.
 func names(values []string, word string) bool {
 	for _, value := range values {
 		for one := range strings.SplitSeq(value, ",") {
