@@ -69,7 +69,7 @@ func (r *room) over() bool { return r.links < 0 || r.text < 0 }
 
 // fold forgets links when a wake is over, if there are many.
 func (s *Subscription) fold(v View) {
-	if left := rest(s.Links); left.over() || mostLinks-left.links > keepLinks {
+	if left := rest(s.Links); mostLinks-left.links > keepLinks {
 		s.settle(v)
 	}
 }
@@ -130,8 +130,8 @@ func (s *Subscription) foldAll(pending []Stream, at uint64) {
 // foldPart forgets the links of streams that ended before every pending stream without a link. Base
 // stays: if a forgotten stream gets a new message, it is read from Base on, in part again.
 func (s *Subscription) foldPart(pending []Stream) {
-	floor, all := s.unlinked(pending, s.Links)
-	if all || floor <= s.Floor {
+	floor, _ := s.unlinked(pending, s.Links)
+	if floor <= s.Floor {
 		return
 	}
 	behind := map[string]bool{}
@@ -181,7 +181,7 @@ func (s *Subscription) held(pending []Stream) map[string]Link {
 // ones are repeated.
 func (s *Subscription) shed(pending []Stream, at uint64) {
 	links := s.held(pending)
-	left, behind := rest(links), map[string]bool{}
+	left := rest(links)
 	keep := func(path string, acked uint64) {
 		if _, ok := links[path]; !ok && left.take(path) {
 			links[path] = Link{Acked: acked}
@@ -191,7 +191,7 @@ func (s *Subscription) shed(pending []Stream, at uint64) {
 		keep(p.Path, p.Acked)
 	}
 	for _, p := range pending {
-		if behind[p.Path] = true; s.linked(p.Path) {
+		if s.linked(p.Path) {
 			keep(p.Path, p.Acked)
 		}
 	}
@@ -200,7 +200,7 @@ func (s *Subscription) shed(pending []Stream, at uint64) {
 		s.Links, s.Floor, s.Base = links, at, at
 		return
 	}
-	for _, done := range s.done(behind, floor) {
+	for _, done := range s.ahead(floor) {
 		keep(done.Path, done.Acked)
 	}
 	s.Links, s.Floor = links, floor
@@ -211,11 +211,11 @@ func (s *Subscription) linked(path string) bool {
 	return ok
 }
 
-// done returns the streams with links that are done up to a place behind floor.
-func (s *Subscription) done(behind map[string]bool, floor uint64) []Stream {
+// ahead returns the streams with links that are done up to a place behind floor.
+func (s *Subscription) ahead(floor uint64) []Stream {
 	var all []Stream
 	for path, link := range s.Links {
-		if !link.Explicit && !behind[path] && link.Acked > floor {
+		if link.Acked > floor {
 			all = append(all, Stream{Path: path, Acked: link.Acked, Tail: link.Acked})
 		}
 	}

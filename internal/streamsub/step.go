@@ -201,7 +201,7 @@ func (s *Subscription) sent(in Input, v View, now time.Time) (woken bool) {
 		s.end(v)
 		return s.issue(in, v, now)
 	case !w.Send:
-	case in.OK || w.Heard:
+	case in.OK:
 		s.arrived()
 	default:
 		s.later(in, now)

@@ -1,6 +1,7 @@
 package streamsub_test
 
 import (
+	"encoding/json"
 	"errors"
 	"fmt"
 	"strings"
@@ -66,6 +67,13 @@ func state(s *streamsub.Subscription) string {
 		}
 	}
 	return b.String()
+}
+
+func stored(t *testing.T, s streamsub.Subscription) string {
+	t.Helper()
+	record, err := json.Marshal(s)
+	require.NoError(t, err)
+	return string(record)
 }
 
 func code(err error) string {
@@ -202,18 +210,53 @@ func TestWhatBecomesOfASubscription(t *testing.T) {
 			{in: sent("w1", true, true), tails: tails{"events/b": 12}, then: "g1 events/b@12"},
 			{in: look("w2"), tails: tails{"events/a": 11}, woken: true, then: "g2 w2 send until 30 events/b@12"},
 			{in: streamsub.Input{Do: streamsub.Withdrawn, Wake: "w2", Paths: []string{"events/a"}}, then: "g2 events/b@12"},
+			{in: streamsub.Input{Do: streamsub.Withdrawn, Wake: "w2", Paths: []string{"events/b"}}, then: "g2 events/b@12"}, // it is over
+		}},
+		"what a worker has seen cannot be withdrawn": {streamsub.PullWake, []act{
+			{in: look("w1"), tails: tails{"events/a": 11}, woken: true, then: "g1 w1 send"},
+			{in: streamsub.Input{Do: streamsub.Withdrawn, Wake: "w0", Paths: []string{"events/a"}}, then: "g1 w1 send"}, // another wake
+			{in: claim("x", "w2"), tails: tails{"events/a": 11}, then: "g1 w1 by x until 30"},
+			{in: streamsub.Input{Do: streamsub.Withdrawn, Wake: "w1", Paths: []string{"events/a"}}, then: "g1 w1 by x until 30"},
+		}},
+		"what a webhook has called back about cannot be withdrawn": {streamsub.Webhook, []act{
+			{in: look("w1"), tails: tails{"events/a": 11}, woken: true, then: "g1 w1 send until 30"},
+			{in: call("w1", 1, false), tails: tails{"events/a": 11}, then: "g1 w1 until 30"},
+			{in: streamsub.Input{Do: streamsub.Withdrawn, Wake: "w1", Paths: []string{"events/a"}}, then: "g1 w1 until 30"},
+		}},
+		"what is given back and has nothing new is over": {streamsub.PullWake, []act{
+			{in: claim("x", "w1"), tails: tails{"events/a": 11}, then: "g1 w1 by x until 30"},
+			{in: release("w1", 1), then: "g1"},
+		}},
+		"a webhook's wake is not claimed": {streamsub.Webhook, []act{
+			{in: look("w1"), tails: tails{"events/a": 11}, woken: true, then: "g1 w1 send until 30"},
+			{in: claim("x", "w2"), tails: tails{"events/a": 11}, code: streamsub.InvalidRequest, then: "g1 w1 send until 30"},
+		}},
+		"an attempt that arrived ends the waiting": {streamsub.Webhook, []act{
+			{in: look("w1"), tails: tails{"events/a": 11}, woken: true, then: "g1 w1 send until 30"},
+			{in: sent("w1", false, false), then: "g1 w1 send until 30 failed 1 not before 1"},
+			{at: 0.5, in: sent("w1", true, true), tails: tails{"events/a": 12}, woken: true, then: "g2 after-w1 send until 30.5 events/a@11"},
+		}},
+		"an answer that failed acknowledges nothing": {streamsub.Webhook, []act{
+			{in: look("w1"), tails: tails{"events/a": 11}, woken: true, then: "g1 w1 send until 30"},
+			{in: sent("w1", false, true), tails: tails{"events/a": 11}, then: "g1 w1 send until 30 failed 1 not before 1"},
+		}},
+		"what is acknowledged again is no error, and no news": {streamsub.Webhook, []act{
+			{in: look("w1"), tails: tails{"events/a": 15}, woken: true, then: "g1 w1 send until 30"},
+			{in: call("w1", 1, false, a(13)), tails: tails{"events/a": 15}, then: "g1 w1 until 30 events/a@13"},
+			{in: call("w1", 1, false, a(13), streamsub.Ack{Path: "events/b", Offset: 9}), tails: tails{"events/a": 15, "events/b": 9}, then: "g1 w1 until 30 events/a@13"},
 		}},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			s := made(tt.kind)
 			for i, a := range tt.acts {
-				before := state(&s)
+				before, record := state(&s), stored(t, s)
 				next, woken, err := streamsub.Step(s, a.in, streamsub.View{At: 100, Tails: a.tails}, after(a.at))
 				require.Equal(t, a.code, code(err), "act %d", i)
 				require.Equal(t, a.woken, woken, "act %d", i)
 				require.Equal(t, a.then, state(&next), "act %d", i)
 				require.Equal(t, before, state(&s), "act %d changes nothing that was given", i)
+				require.JSONEq(t, record, stored(t, s), "act %d changes nothing that was given", i)
 				s = next
 			}
 		})
@@ -241,8 +284,9 @@ func TestALogThatBeginsAnewWakesForAllOfIt(t *testing.T) {
 	t.Parallel()
 	s := made(streamsub.Webhook)
 	s.Links["events/a"], s.Links["events/b"] = streamsub.Link{Acked: 50}, streamsub.Link{Acked: 2}
+	s.Links["events/d"] = streamsub.Link{Acked: 3} // the last there is
 	s.Floor, s.Base = 60, 60
-	s, woken, err := streamsub.Step(s, streamsub.Input{WakeID: "w"}, streamsub.View{At: 3, Tails: map[string]uint64{"events/a": 3, "events/b": 2, "events/c": 1}}, start)
+	s, woken, err := streamsub.Step(s, streamsub.Input{WakeID: "w"}, streamsub.View{At: 3, Tails: map[string]uint64{"events/a": 3, "events/b": 2, "events/c": 1, "events/d": 3}}, start)
 	require.NoError(t, err)
 	require.True(t, woken)
 	require.Equal(t, map[string]uint64{"events/a": 3, "events/c": 1}, s.Wake.Snapshot)
@@ -289,4 +333,38 @@ func TestStep_WithdrawnTriggerIsNotTold(t *testing.T) {
 	next, _, err := streamsub.Step(s, streamsub.Input{Do: streamsub.Withdrawn, Wake: "w", Paths: []string{"a"}}, streamsub.View{At: 9}, time.Now())
 	require.NoError(t, err)
 	require.Equal(t, "c", next.Wake.Trigger)
+}
+
+// A webhook that is done at once is done with what it was told of, though the log's Floor went past that meanwhile.
+func TestStep_WhatIsDoneIsKeptThoughFloorIsAhead(t *testing.T) {
+	t.Parallel()
+	s := made(streamsub.Webhook)
+	s.Floor, s.Wake = 20, &streamsub.Wake{ID: "w", Trigger: "events/a", Snapshot: map[string]uint64{"events/a": 15}, Send: true, Until: after(30)}
+	next, _, err := streamsub.Step(s, streamsub.Input{Do: streamsub.Sent, Wake: "w", OK: true, Done: true}, streamsub.View{At: 100, Tails: map[string]uint64{"events/a": 30}}, start)
+	require.NoError(t, err)
+	require.Equal(t, map[string]streamsub.Link{"events/a": {Acked: 15}}, next.Links)
+}
+
+// A stream that is named no more is one of the pattern's, with the cursor that it has; the others are forgotten. What was not named
+// stays as it is.
+func TestStep_UnlinkedStreamsOfThePatternKeepTheirCursors(t *testing.T) {
+	t.Parallel()
+	s := made(streamsub.Webhook)
+	s.Links = map[string]streamsub.Link{"events/a": {Explicit: true, Acked: 12}, "named": {Explicit: true, Acked: 13}, "events/b": {Acked: 14}, "other": {Explicit: true, Acked: 5}}
+	s.Wake = &streamsub.Wake{ID: "w", Snapshot: map[string]uint64{"events/a": 20, "named": 21, "other": 22}}
+	next, woken, err := streamsub.Step(s, streamsub.Input{Do: streamsub.Unlinked, Paths: []string{"events/a", "named", "events/b", "events/c"}}, streamsub.View{At: 100}, start)
+	require.NoError(t, err)
+	require.False(t, woken)
+	require.Equal(t, map[string]streamsub.Link{"events/a": {Acked: 12}, "events/b": {Acked: 14}, "other": {Explicit: true, Acked: 5}}, next.Links)
+	require.Equal(t, map[string]uint64{"events/a": 20, "other": 22}, next.Wake.Snapshot, "what is no stream of it is not told")
+}
+
+// A record without links, as one that never had any is stored, takes them.
+func TestStep_TheFirstLink(t *testing.T) {
+	t.Parallel()
+	s := made(streamsub.Webhook)
+	s.Links = nil
+	next, _, err := streamsub.Step(s, streamsub.Input{Do: streamsub.Linked, Paths: []string{"named"}}, streamsub.View{At: 100, Tails: map[string]uint64{"named": 40}}, start)
+	require.NoError(t, err)
+	require.Equal(t, map[string]streamsub.Link{"named": {Explicit: true, Acked: 40}}, next.Links)
 }
