@@ -76,6 +76,10 @@ func plain() map[string]bars {
 		"internal/shutdown":             strict,
 		"internal/websocket":            strict,
 		"internal/model":                strict,
+		"internal/logtail/ringbuffer":   strict,
+		"internal/demo":                 strict,
+		"internal/doctor":               strict,
+		"internal/terminal":             strict,
 		"internal/httpapi/openapi.yaml": strict,
 	}
 }

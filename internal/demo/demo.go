@@ -17,7 +17,7 @@ import (
 	"github.com/sluice-io/sluice/pkg/sluice"
 )
 
-// Cmd shows the whole in one process.
+// Cmd runs the demonstration in one process.
 type Cmd struct {
 	From    string        `help:"Publish a file's lines, each {\"id\",\"type\",\"path\",\"data\"}, instead of generated orders." type:"existingfile" placeholder:"FILE"`
 	Events  int           `help:"Number of events; default: 40, or all of the file." placeholder:"N"`
@@ -26,8 +26,8 @@ type Cmd struct {
 	Keep    bool          `help:"Continue until interrupted, and keep the data directory."`
 }
 
-// Run runs the server, publishes, and waits unlimitedything to arrive. It fails unless all
-// events have arrived at both receivers, verified and in order.
+// Run runs the server, publishes, and waits for everything to arrive. It fails unless all events
+// have arrived at both receivers, verified and in order.
 func (c *Cmd) Run(ctx context.Context, s *terminal.Session) (err error) {
 	events, err := c.events()
 	if err != nil {
@@ -55,7 +55,7 @@ func (c *Cmd) Run(ctx context.Context, s *terminal.Session) (err error) {
 	return d.run(ctx, c)
 }
 
-// events returns what is published, every one with an id.
+// events returns the events to publish, every one with an id.
 func (c *Cmd) events() ([]sluice.Event, error) {
 	if c.Events < 0 {
 		return nil, terminal.Usagef("--events %d: write a number above 0", c.Events)
@@ -124,14 +124,14 @@ func (d *demoServer) stop() error {
 	return <-d.ended
 }
 
-// demo is one run: two receivers, their subscriptions, and what is published.
+// demo is one run: two receivers, their subscriptions, and the published events.
 type demo struct {
 	session   *terminal.Session
 	api       *client.Client
 	events    []sluice.Event
 	report    *report
 	receivers []*receiver
-	every     int // one event in so many is refused at first
+	every     int // one event in this many is refused at first
 }
 
 func newDemo(s *terminal.Session, api *client.Client, events []sluice.Event) *demo {
@@ -140,7 +140,7 @@ func newDemo(s *terminal.Session, api *client.Client, events []sluice.Event) *de
 	d.every = max(3, len(events)/13)
 	d.receivers = []*receiver{newReceiver("steady", d.report, never), newReceiver("stubborn", d.report, stubborn(d.every))}
 	for _, r := range d.receivers {
-		d.report.tally(r.name) // in this order, whoever is first
+		d.report.tally(r.name) // in this order, whichever is first
 	}
 	return d
 }
@@ -172,7 +172,7 @@ func (d *demo) run(ctx context.Context, c *Cmd) error {
 		d.await(ctx, c.Timeout)
 	}
 	if !c.Keep || ctx.Err() != nil {
-		d.close(ctx) // what is being answered is printed before the summary
+		d.close(ctx) // answers in progress are printed before the summary
 	}
 	err := errors.Join(failed, d.report.conclude())
 	if c.Keep && ctx.Err() == nil {
@@ -198,7 +198,7 @@ func (d *demo) close(ctx context.Context) {
 	}
 }
 
-// subscribe makes the receiver's subscription. Its retries are short, so that a demonstration
+// subscribe creates the receiver's subscription. Its retries are short, so that a demonstration
 // shows them.
 func (d *demo) subscribe(ctx context.Context, r *receiver) error {
 	_, _, err := d.api.CreateSubscription(ctx, client.SubscriptionSpec{

@@ -7,8 +7,8 @@ import (
 	"github.com/sluice-io/sluice/pkg/sluice"
 )
 
-// madeUp returns the life of some orders and what happens in a warehouse beside it: n events
-// on several paths, later ones of a path telling what became of the earlier ones.
+// madeUp returns the life of some orders and the events of a warehouse beside it: n events on
+// several paths, later ones of a path with the outcome of the earlier ones.
 func madeUp(n int) []sluice.Event {
 	const orders = 6
 	stages := []string{"order.placed", "order.paid", "order.packed", "order.shipped", "order.delivered"}

@@ -34,7 +34,7 @@ func newReceiver(name string, r *report, refuse func(*webhook.Delivery) bool) *r
 // never refuses nothing.
 func never(*webhook.Delivery) bool { return false }
 
-// stubborn refuses the first two attempts at one event in so many. Calls must not overlap.
+// stubborn refuses the first two attempts at one event in this many. Calls must not overlap.
 func stubborn(every int) func(*webhook.Delivery) bool {
 	const attempts = 2
 	order := map[string]int{}
@@ -48,7 +48,7 @@ func stubborn(every int) func(*webhook.Delivery) bool {
 	}
 }
 
-// listen takes requests on a free port until close.
+// listen serves requests on a free port until close.
 func (r *receiver) listen(ctx context.Context) error {
 	listener, err := (&net.ListenConfig{}).Listen(ctx, "tcp", "127.0.0.1:0")
 	if err != nil {
@@ -63,7 +63,7 @@ func (r *receiver) listen(ctx context.Context) error {
 	return nil
 }
 
-// close lets requests under way be answered.
+// close lets requests in flight be answered.
 func (r *receiver) close(ctx context.Context) {
 	limit, cancel := context.WithTimeout(context.WithoutCancel(ctx), 5*time.Second)
 	defer cancel()
@@ -71,7 +71,7 @@ func (r *receiver) close(ctx context.Context) {
 	<-r.ended
 }
 
-// take answers one request: 2xx, 503 as arranged, or what is due to one that is not genuine.
+// take answers one request: 2xx, 503 as arranged, or the refusal of one that is not genuine.
 func (r *receiver) take(w http.ResponseWriter, req *http.Request) {
 	now := time.Now()
 	genuine := webhook.Receiver{Secrets: []string{r.secret}}
@@ -86,7 +86,7 @@ func (r *receiver) take(w http.ResponseWriter, req *http.Request) {
 	_, _ = io.WriteString(w, statusText(status))
 }
 
-// statusText is what a refusal says; a success says nothing.
+// statusText is the text of a refusal; a success has none.
 func statusText(status int) string {
 	if status < http.StatusMultipleChoices {
 		return ""

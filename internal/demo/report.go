@@ -25,15 +25,15 @@ type arrival struct {
 	refuse   func(*webhook.Delivery) bool
 }
 
-// tally is what one receiver has seen.
+// tally counts one receiver's requests.
 type tally struct {
 	Receiver   string  `json:"receiver"`
-	Delivered  int     `json:"delivered"` // events that were taken
+	Delivered  int     `json:"delivered"` // accepted events
 	Attempts   int     `json:"attempts"`
 	Retried    int     `json:"retried"` // events that took more than one attempt
 	Unverified int     `json:"unverified"`
 	OutOfOrder int     `json:"out_of_order"` // events that overtook an earlier one of their path
-	P50        float64 `json:"p50_ms"`       // from publishing to being taken
+	P50        float64 `json:"p50_ms"`       // from publishing to acceptance
 	P99        float64 `json:"p99_ms"`
 
 	latencies []time.Duration
@@ -42,13 +42,13 @@ type tally struct {
 	lanes     map[string]*laneView // by path
 }
 
-// laneView is how far one path has come at one receiver.
+// laneView is the progress of one path at one receiver.
 type laneView struct {
 	seq  uint64 // highest that has arrived
-	open string // id of the event that has arrived and was not taken yet
+	open string // id of the event that has arrived and was not accepted yet
 }
 
-// summary is what came of the demonstration.
+// summary is the outcome of the demonstration.
 type summary struct {
 	Published int      `json:"published"`
 	Expected  int      `json:"expected"` // deliveries
@@ -56,7 +56,7 @@ type summary struct {
 	Receivers []*tally `json:"receivers"`
 }
 
-// report prints what arrives, as it arrives, and adds up.
+// report prints arrivals as they come, and counts them.
 type report struct {
 	session  *terminal.Session
 	complete chan struct{} // closed when everything has arrived
@@ -102,7 +102,7 @@ func (r *report) published(one sluice.Stored) {
 	}
 }
 
-// arrived adds one request, prints it and returns what to answer.
+// arrived adds one request, prints it and returns the status of its answer.
 func (r *report) arrived(a arrival) int {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -111,7 +111,7 @@ func (r *report) arrived(a arrival) int {
 	case a.err != nil:
 		t.Attempts++
 		t.Unverified++
-	case r.started[a.delivery.ID].IsZero(): // somebody else's event: it is shown, and not counted
+	case r.started[a.delivery.ID].IsZero(): // another publisher's event: it is shown, and not counted
 	default:
 		if a.refuse(a.delivery) {
 			a.status = http.StatusServiceUnavailable
@@ -144,7 +144,7 @@ func (r *report) tally(name string) *tally {
 	return t
 }
 
-// receivers is how many there are: each gets every event.
+// receivers is their number: each gets every event.
 const receivers = 2
 
 func (r *report) expected() int { return receivers * r.wanted }
@@ -201,7 +201,7 @@ func (r *report) print(a arrival) {
 	if a.err != nil {
 		ok, answer = "✗", answer+" "+a.err.Error()
 	}
-	// A line that cannot be printed is no reason to answer the sender otherwise.
+	// A line that cannot be printed is no reason to change the answer to the sender.
 	_ = r.session.Say(row, a.at.Format("15:04:05.000"), a.receiver, path, typ, id, attempt, ok, answer)
 }
 

@@ -4,7 +4,7 @@ package main
 
 import "errors"
 
-// freeBytes is not known here.
+// freeBytes is not supported here.
 func freeBytes(string) (uint64, error) {
 	return 0, errors.New("unknown on this system")
 }

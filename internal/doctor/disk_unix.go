@@ -7,7 +7,7 @@ import (
 	"syscall"
 )
 
-// freeBytes returns how much can still be written where the directory lies.
+// freeBytes returns the free bytes of a directory's file system.
 func freeBytes(dir string) (uint64, error) {
 	var stat syscall.Statfs_t
 	if err := syscall.Statfs(dir, &stat); err != nil {

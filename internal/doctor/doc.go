@@ -1,3 +1,3 @@
-// Package doctor is the command that checks what a server on this machine needs: its configuration,
-// data directory, addresses, store, rights and subscriptions.
+// Package doctor is the command that checks the needs of a server on this machine: its
+// configuration, data directory, addresses, store, rights and subscriptions.
 package doctor

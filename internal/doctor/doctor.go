@@ -42,7 +42,7 @@ type finding struct {
 	Detail string `json:"detail"`
 }
 
-// examination is a doctor's visit: the later checks build on what the earlier ones found.
+// examination is one run: later checks build on the results of earlier ones.
 type examination struct {
 	session   *terminal.Session
 	data      string
@@ -53,7 +53,7 @@ type examination struct {
 	findings  []finding
 }
 
-// Run checks and prints what it found. It fails if a check does.
+// Run checks and prints the findings. It fails if a check does.
 func (c *Cmd) Run(ctx context.Context, s *terminal.Session) error {
 	e := &examination{session: s}
 	e.checkConfig(c.Config)
@@ -163,7 +163,7 @@ func (e *examination) checkDisk() {
 	}
 }
 
-// existing returns the directory, or the nearest one above it that is there.
+// existing returns the directory, or the nearest existing one above it.
 func existing(dir string) string {
 	for {
 		if _, err := os.Stat(dir); err == nil || dir == filepath.Dir(dir) {
@@ -196,7 +196,7 @@ func (e *examination) checkToken() {
 	}
 }
 
-// checkSecrets looks at the keys that secrets are sealed with, and shows none.
+// checkSecrets checks the keys that seal secrets, and shows none.
 func (e *examination) checkSecrets() {
 	detail, err := app.CheckSecrets(e.cfg)
 	switch {
@@ -255,7 +255,7 @@ func (e *examination) checkHTTP(ctx context.Context) {
 	e.checkClock(at)
 }
 
-// noteReady warns where tokens and events go over a network that others may listen on.
+// noteReady warns if tokens and events cross a network unencrypted.
 func (e *examination) noteReady(after time.Duration) {
 	if strings.HasPrefix(e.addresses.HTTP, "http:") && !onThisMachine(e.addresses.HTTP) {
 		e.note("server", "warn", "ready after %s, without TLS: tokens and events can be read in transit to %s; set http.tls, or listen on 127.0.0.1 behind a TLS proxy", after, e.addresses.HTTP)
@@ -317,7 +317,7 @@ func (e *examination) checkNATS(ctx context.Context) {
 	}
 }
 
-// checkDoor looks at what NATS says of itself: whether it is open to more than this machine.
+// checkDoor checks NATS's description of itself: whether it is open beyond this machine.
 func (e *examination) checkDoor(info string) {
 	var says struct {
 		Auth bool `json:"auth_required"`
@@ -350,7 +350,7 @@ func onThisMachine(address string) bool {
 	return u.Hostname() == "localhost" || ip != nil && ip.IsLoopback()
 }
 
-// greet returns the first line that a server says of itself; of several, the first is asked.
+// greet returns the first line of a server; of several addresses, it asks the first.
 func greet(ctx context.Context, addresses string) (string, error) {
 	address, _, _ := strings.Cut(addresses, ",")
 	u, err := url.Parse(address)

@@ -71,14 +71,14 @@ func (e *examination) noteGrants(grants []sluice.Grant, subs []sluice.Subscripti
 		return
 	}
 	var texts []string
-	for _, id := range slices.Sorted(maps.Keys(with)) { // ids ascend with time: what others are a part of comes first
+	for _, id := range slices.Sorted(maps.Keys(with)) { // ids ascend with time: parents come first
 		g := known[id]
 		texts = append(texts, fmt.Sprintf("%s of %s expires at %s, which cancels %s", id, g.Principal, terminal.FormatTime(g.ExpiresAt), some(with[id])))
 	}
 	e.note("grants", "warn", "%s; in this order, extend them with sluice grant renew GRANT --for 30d, which issues a new token for the holder", strings.Join(texts, "; "))
 }
 
-// chain returns a grant and those that it is a part of, as far as they are known.
+// chain returns a grant and its known ancestors.
 func chain(known map[string]sluice.Grant, id string) (all []sluice.Grant) {
 	for range sluice.MaxGrantDepth + 1 {
 		g, ok := known[id]

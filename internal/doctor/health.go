@@ -15,19 +15,19 @@ import (
 
 const (
 	healthy = "ok"
-	// HealthMost is the number of subscriptions whose status is requested.
+	// HealthMost limits the requests for a subscription's status.
 	HealthMost   = 500
 	healthAtOnce = 8
 )
 
-// SubView is a subscription as programs get it in a list.
+// SubView is a subscription in a list's JSON.
 type SubView struct {
 	sluice.Subscription
 
 	Health string `json:"health"`
 }
 
-// health says in a few words what is wrong with a subscription; "ok" if nothing is.
+// health describes a subscription's problem in a few words; "ok" if it has none.
 func health(state sluice.State, st sluice.Status) string {
 	var wrong []string
 	note := func(is bool, format string, args ...any) {
@@ -48,7 +48,8 @@ func health(state sluice.State, st sluice.Status) string {
 	return strings.Join(wrong, ", ")
 }
 
-// Views returns subscriptions with their health; "-" for those beyond the most that are asked for, and where it is not known.
+// Views returns subscriptions with their health; "-" for those beyond HealthMost, and if it is
+// unknown.
 func Views(ctx context.Context, api *client.Client, subs []sluice.Subscription) []SubView {
 	all := make([]SubView, len(subs))
 	for i, sub := range subs {

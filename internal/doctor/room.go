@@ -13,7 +13,7 @@ import (
 // nearlyFull is the part of a limit, in percent, from which the doctor warns.
 const nearlyFull = 80
 
-// checkRoom looks at how much of the store, and of each namespace's log, is left.
+// checkRoom checks the free space of the store, and of each namespace's log.
 func (e *examination) checkRoom(ctx context.Context) {
 	token, err := e.session.BearerToken()
 	if !e.reached || err != nil {
@@ -65,7 +65,7 @@ func (e *examination) noteStorage(s sluice.Storage) {
 	}
 }
 
-// noteLogs warns of logs that are so full that events go before their time.
+// noteLogs warns of logs that are so full that events leave before their time.
 func (e *examination) noteLogs(all []sluice.Namespace) {
 	var tight []string
 	for _, ns := range all {

@@ -11,14 +11,14 @@ import (
 )
 
 const (
-	verifyEvery = 200 * time.Millisecond // how often the server is asked how far it is
-	maxDamage   = 20                     // that is told of one by one
+	verifyEvery = 200 * time.Millisecond // interval of progress requests
+	maxDamage   = 20                     // that is listed in detail
 )
 
-// checkStored says what is damaged of what is stored; with deep, after the server has read all of it.
+// checkStored reports damage of the store; with deep, after the server has read all of it.
 func (e *examination) checkStored(ctx context.Context, c *Cmd) {
 	token, err := e.session.BearerToken()
-	if !e.reached || err != nil { // a server may be unready because of what is missing, which is settled here
+	if !e.reached || err != nil { // missing data, which is settled here, can make a server unready
 		e.note("stored", "skip", "no server or no token")
 		return
 	}
@@ -56,7 +56,7 @@ func (e *examination) checkStored(ctx context.Context, c *Cmd) {
 	}
 }
 
-// noteDamage tells of what is damaged.
+// noteDamage reports damage.
 func (e *examination) noteDamage(all []sluice.Damage) {
 	for i, d := range all {
 		if i == maxDamage {
@@ -70,14 +70,14 @@ func (e *examination) noteDamage(all []sluice.Damage) {
 	}
 }
 
-// readStored returns what is known of the store.
+// readStored returns the state of the store.
 func readStored(ctx context.Context, _ *terminal.Session, api *client.Client) (sluice.Storage, error) {
 	limit, cancel := context.WithTimeout(ctx, checkLimit)
 	defer cancel()
 	return api.Storage(limit)
 }
 
-// readDeeply returns what is known of the store once the server has read all of it.
+// readDeeply returns the state of the store once the server has read all of it.
 func readDeeply(ctx context.Context, s *terminal.Session, api *client.Client) (sluice.Storage, error) {
 	begun, err := api.VerifyStorage(ctx)
 	if err != nil {
@@ -92,7 +92,7 @@ func readDeeply(ctx context.Context, s *terminal.Session, api *client.Client) (s
 		if err != nil || !v.EndedAt.IsZero() && !v.StartedAt.Before(begun.StartedAt) {
 			return storage, err
 		}
-		bar.Total = int64(v.Total) //nolint:gosec // nobody has so many
+		bar.Total = int64(v.Total) //nolint:gosec // no store has so many
 		bar.Advance(int64(v.Read)) //nolint:gosec // as above
 		select {
 		case <-ctx.Done():

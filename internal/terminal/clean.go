@@ -10,18 +10,19 @@ import (
 	"unicode/utf8"
 )
 
-// Everything that is printed is cleaned in one of these ways: receivers' answers, events' types and ids, descriptions and the
-// messages of servers are chosen by others, and a terminal obeys some of what can be in them.
+// Everything that is printed is cleaned in one of these ways: other parties choose receivers'
+// answers, events' types and ids, descriptions and the messages of servers, and a terminal obeys
+// some of their characters.
 
-// Clean is text that was cleaned; say and complain print it as it is.
+// Clean is text that was cleaned; say and complain print it unchanged.
 type Clean string
 
-// obeyed reports whether a terminal obeys the rune, or shows others in another order for it: C0 and C1 controls, DEL, and the
-// controls of bidirectional text.
+// obeyed reports whether a terminal obeys the rune, or reorders others because of it: C0 and C1
+// controls, DEL, and the controls of bidirectional text.
 func obeyed(r rune) bool { return unicode.IsControl(r) || unicode.Is(unicode.Bidi_Control, r) }
 
-// Harmless returns text as one line without what a terminal would obey: white space is a space, all else and what is no UTF-8
-// is a question mark.
+// Harmless returns text as one line without characters that a terminal obeys: white space becomes a
+// space; others, and invalid UTF-8, become question marks.
 func Harmless(text string) string {
 	return strings.Map(func(r rune) rune {
 		switch {
@@ -64,11 +65,11 @@ func cleanedOne(arg any) any {
 	if kind := reflect.ValueOf(arg).Kind(); kind == reflect.String || kind >= reflect.Array && kind <= reflect.Struct {
 		return Harmless(fmt.Sprint(arg))
 	}
-	return arg // numbers, and what is named after them
+	return arg // numbers and their named types
 }
 
-// EncodeJSON returns a value as JSON with a line feed behind it. What a terminal would obey is escaped, so that it means the same
-// to programs.
+// EncodeJSON returns a value as JSON with a line feed behind it. Characters that a terminal obeys
+// are escaped, which programs read as the same value.
 func EncodeJSON(value any, indent string) ([]byte, error) {
 	var text bytes.Buffer
 	encoder := json.NewEncoder(&text)
@@ -80,7 +81,8 @@ func EncodeJSON(value any, indent string) ([]byte, error) {
 	return EscapedJSON(text.Bytes()), nil
 }
 
-// EscapedJSON returns JSON with what a terminal would obey escaped. Line feeds are those between its tokens.
+// EscapedJSON returns JSON with escapes for characters that a terminal obeys. Line feeds are those
+// between its tokens.
 func EscapedJSON(text []byte) []byte {
 	out := make([]byte, 0, len(text))
 	for len(text) > 0 {

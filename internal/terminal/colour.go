@@ -6,11 +6,11 @@ import (
 	"strings"
 )
 
-// Painter colours text for a terminal. The zero value leaves it as it is.
+// Painter colours text for a terminal. The zero value leaves it unchanged.
 type Painter struct{ On bool }
 
-// Painter returns what colours text as --color says: if it is left to us, where somebody is watching, and neither
-// NO_COLOR is set (no-color.org) nor the terminal a dumb one.
+// Painter returns the painter for --color: with "auto", it colours if the output is a terminal,
+// NO_COLOR is not set (no-color.org) and the terminal is not a dumb one.
 func (s *Session) Painter(when string, watched bool) Painter {
 	plain := slices.ContainsFunc(s.Environ, func(entry string) bool {
 		name, value, _ := strings.Cut(entry, "=")
@@ -34,13 +34,13 @@ func (p Painter) Paint(code, text string) Clean {
 	return Clean("\x1b[" + code + "m" + text + "\x1b[0m")
 }
 
-// Named paints a name in its own colour, which is the same every time and everywhere. Red and yellow are kept for
-// what went wrong.
+// Named paints a name in its own colour, which is the same every time and everywhere. Red and
+// yellow are reserved for failures.
 func (p Painter) Named(name string) Clean {
 	codes := [...]string{"32", "34", "35", "36", "92", "94", "95", "96", "1;32", "1;34", "1;35", "1;36"}
 	hash := fnv.New32a()
 	_, _ = hash.Write([]byte(name)) // it never fails
 	sum := hash.Sum32()
-	sum ^= sum >> 15 // the low bits alone are too alike for names that are
+	sum ^= sum >> 15 // the low bits alone are too alike for similar names
 	return p.Paint(codes[sum%uint32(len(codes))], name)
 }

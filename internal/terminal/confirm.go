@@ -10,14 +10,15 @@ import (
 	"github.com/sluice-io/sluice/pkg/sluice"
 )
 
-// Confirmation is for commands that cannot be undone: what is deleted for good, places in a log that are given up, rights whose loss
-// cancels subscriptions, events that are sent again. What a command can set again as it was is not asked about.
+// Confirmation is for commands that cannot be undone: permanent deletion, lost places in a log,
+// revoked rights that cancel subscriptions, events that are sent again. A change that a command can
+// reverse needs no question.
 type Confirmation struct {
 	Yes bool `help:"Skip the confirmation; required without a terminal."`
 }
 
-// Confirm returns nil if --yes was said, or if the answer to the question is yes. The question, which says what goes, is made only
-// where it is asked. A usage error where there is no terminal to ask on.
+// Confirm returns nil with --yes, or if the answer to the question is yes. The question, which
+// lists the losses, is built only if it is asked. Without a terminal it returns a usage error.
 func (a Confirmation) Confirm(s *Session, question func() (string, error)) error {
 	if a.Yes {
 		return nil
@@ -45,8 +46,8 @@ func Question(format string, args ...any) func() (string, error) {
 	return func() (string, error) { return fmt.Sprintf(format, args...), nil }
 }
 
-// Counted returns what a count adds to a question, and nothing where the caller may not see it. An error says that there is
-// nothing to ask about, or no server.
+// Counted returns a count's part of a question, and nothing if the caller may not see it. An error
+// means that there is nothing to ask about, or no server.
 func Counted(err error, format string, args ...any) (string, error) {
 	if code := sluice.CodeOf(err); code == sluice.Forbidden || code == sluice.CapabilityRequired {
 		return "", nil

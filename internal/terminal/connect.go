@@ -30,7 +30,7 @@ func (s *Session) Client() (*client.Client, error) {
 	return s.ClientOf(base, token)
 }
 
-// ClientOf returns a client of a server that believes whom the flags name.
+// ClientOf returns a client of a server that trusts the authorities in the flags.
 func (s *Session) ClientOf(base, token string) (*client.Client, error) {
 	c := client.New(base, token)
 	if files := (client.TLS{CA: s.CA, Cert: s.Cert, Key: s.Key}); files != (client.TLS{}) {
@@ -66,7 +66,7 @@ func CheckServer(text string) error {
 	return nil
 }
 
-// BearerToken returns the token to send. A server elsewhere is not shown the root token of one here.
+// BearerToken returns the token to send. A remote server never gets the root token of a local one.
 func (s *Session) BearerToken() (string, error) {
 	if s.Token != "" || s.Server != "" {
 		return s.Token, nil
@@ -93,7 +93,7 @@ func (s *Session) DataDir() (string, error) {
 	return cfg.Data, nil
 }
 
-// ReadAddresses returns where the server of a data directory can be reached.
+// ReadAddresses returns the addresses of the server of a data directory.
 func ReadAddresses(dir string) (app.Addresses, error) {
 	var addresses app.Addresses
 	file := filepath.Join(dir, app.AddressesFile)

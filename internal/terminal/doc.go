@@ -1,3 +1,3 @@
-// Package terminal is what the commands of the command line share: the session with its streams and
-// global flags, tables and JSON, colours, questions, progress, errors and exit statuses.
+// Package terminal has the common parts of all commands: the session with its streams and global
+// flags, tables and JSON, colours, questions, progress, errors and exit statuses.
 package terminal

@@ -16,9 +16,9 @@ import (
 // Grace is how long work in flight may take to end after a signal.
 const Grace = 5 * time.Second
 
-// UntilSignalled returns a context that ends with the first SIGINT, SIGTERM or SIGHUP, whose cause names the signal, and the
-// function that ends it. A second SIGINT ends the process at once. SIGHUP stays ignored where it was, as nohup has it. A write
-// to a closed pipe is an error and no signal.
+// UntilSignalled returns a context that ends with the first SIGINT, SIGTERM or SIGHUP, with a cause
+// that names the signal, and the function that ends it. A second SIGINT ends the process at once.
+// An ignored SIGHUP stays ignored, for nohup. A write to a closed pipe is an error and no signal.
 func UntilSignalled(parent context.Context) (context.Context, context.CancelCauseFunc) {
 	ctx, cancel := context.WithCancelCause(parent)
 	signals := []os.Signal{os.Interrupt, syscall.SIGTERM}
@@ -84,8 +84,9 @@ func Outliving(parent context.Context, by time.Duration) (context.Context, conte
 	}
 }
 
-// patient sends requests. A change that is under way when its context is cancelled has the grace time to be answered: what
-// the server did is printed then, and a secret that is shown once is not lost. What only reads is cut.
+// patient sends requests. A change in flight when its context is cancelled has the grace time to be
+// answered, so that its result is printed and a secret that is shown once is not lost. A read is
+// cut off.
 type patient struct{ http.RoundTripper }
 
 // RoundTrip sends one request.
@@ -103,7 +104,7 @@ func (p patient) RoundTrip(req *http.Request) (*http.Response, error) {
 	return resp, nil
 }
 
-// CloseIdleConnections closes what no request uses.
+// CloseIdleConnections closes the idle connections.
 func (p patient) CloseIdleConnections() {
 	(&http.Client{Transport: p.RoundTripper}).CloseIdleConnections()
 }

@@ -15,7 +15,7 @@ import (
 	"github.com/sluice-io/sluice/pkg/sluice"
 )
 
-// maxLine bounds one line of a file of events.
+// maxLine limits one line of a file of events.
 const maxLine = 16 << 20
 
 // line is one event of a file.
@@ -29,7 +29,7 @@ type line struct {
 	Data    json.RawMessage `json:"data"`
 }
 
-// EventReader reads events from a file, one JSON object a line. Empty lines are passed over.
+// EventReader reads events from a file, one JSON object a line. Empty lines are skipped.
 type EventReader struct {
 	name    string
 	Close   func()
@@ -59,7 +59,7 @@ func OpenEvents(file string, stdin io.Reader) (*EventReader, error) {
 	return l, nil
 }
 
-// Next returns up to n events; what a line leaves out is taken from otherwise.
+// Next returns up to n events; otherwise provides a line's missing attributes.
 func (l *EventReader) Next(n int, otherwise sluice.Event) ([]sluice.Event, error) {
 	var events []sluice.Event
 	for len(events) < n {
@@ -113,7 +113,7 @@ func parseLine(text []byte, otherwise sluice.Event) (sluice.Event, error) {
 	return ev, nil
 }
 
-// plain says what is wrong with some JSON without the names of Go's types.
+// plain describes a JSON error without the names of Go's types.
 func plain(err error) error {
 	if wrong, ok := errors.AsType[*json.UnmarshalTypeError](err); ok {
 		if wrong.Field == "" {

@@ -11,7 +11,7 @@ import (
 	"github.com/sluice-io/sluice/pkg/sluice"
 )
 
-// Show prints a value: as JSON if that was asked for, else by table.
+// Show prints a value: as JSON if that was requested, else by table.
 func (s *Session) Show(value any, table func() error) error {
 	if s.IsJSON() {
 		return s.printJSON(value)
@@ -87,7 +87,7 @@ func FormatTime(t time.Time) string {
 	return t.UTC().Format(time.RFC3339)
 }
 
-// By says who did it, where that is known.
+// By names the actor, if known.
 func By(who string) string {
 	if who == "" {
 		return ""

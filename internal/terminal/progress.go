@@ -6,7 +6,7 @@ import (
 	"github.com/schollz/progressbar/v3"
 )
 
-// Progress is a bar on stderr, for those who watch what takes longer than a second.
+// Progress is a bar on stderr for work that takes longer than a second.
 type Progress struct {
 	session *Session
 	What    string
@@ -20,7 +20,7 @@ func NewProgress(s *Session, total int64) *Progress {
 	return &Progress{session: s, What: "publishing", Total: total, started: time.Now()}
 }
 
-// Advance says how far it has come altogether.
+// Advance sets the total progress.
 func (p *Progress) Advance(done int64) {
 	if p.bar == nil {
 		if !p.session.Terminal || time.Since(p.started) < time.Second {
@@ -35,7 +35,7 @@ func (p *Progress) Advance(done int64) {
 	_ = p.bar.Set64(done) // a bar that cannot be drawn is no reason to stop
 }
 
-// Close takes the bar away. It can be called twice.
+// Close removes the bar. It can be called twice.
 func (p *Progress) Close() {
 	if p.bar != nil {
 		_ = p.bar.Clear() // see advance

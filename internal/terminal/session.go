@@ -15,12 +15,12 @@ import (
 
 // The exit statuses.
 const (
-	ExitFailure = 1                          // what was asked for did not come about
-	ExitUsage   = 2                          // the command line makes no sense
+	ExitFailure = 1                          // the request failed
+	ExitUsage   = 2                          // the command line is invalid
 	ExitPipe    = 128 + int(syscall.SIGPIPE) // stdout was closed by its reader, as shells write it
 )
 
-// requestID is the detail by which the server's log knows a request.
+// requestID is the detail that identifies a request in the server's log.
 const requestID = "request_id"
 
 // Flags are the global flags.
@@ -34,7 +34,7 @@ type Flags struct {
 	Output string `short:"o" help:"Output format: table or json." enum:"table,json" default:"table" group:"common"`
 }
 
-// Session is what a command works with besides its own flags.
+// Session is a command's environment besides its own flags.
 type Session struct {
 	Flags
 
@@ -42,15 +42,15 @@ type Session struct {
 	Stdout   io.Writer
 	Stderr   io.Writer
 	Environ  []string
-	Terminal bool      // somebody may be watching stderr
-	Watched  bool      // somebody may be watching stdout
+	Terminal bool      // stderr is a terminal
+	Watched  bool      // stdout is a terminal
 	Exit     func(int) // ends the process: after --help only
 }
 
-// UsageError is a command line that makes no sense.
+// UsageError is an invalid command line.
 type UsageError struct{ error }
 
-// Unwrap returns what is wrong with it.
+// Unwrap returns the cause.
 func (u UsageError) Unwrap() error { return u.error }
 
 // Usage returns the error as one of the command line.
@@ -59,7 +59,7 @@ func Usage(err error) error { return UsageError{err} }
 // Usagef is Usage of a formatted message.
 func Usagef(format string, args ...any) error { return UsageError{fmt.Errorf(format, args...)} }
 
-// Fail says what went wrong and returns the status for it.
+// Fail prints an error and returns the status for it.
 func (s *Session) Fail(err error) int {
 	if errors.Is(err, errOutputClosed) {
 		return ExitPipe
@@ -82,7 +82,7 @@ func (s *Session) Fail(err error) int {
 	return status(err)
 }
 
-// WithAdvice says in the words of the command line what a server said in those of HTTP or TLS.
+// WithAdvice explains an HTTP or TLS error in terms of the command line.
 func (s *Session) WithAdvice(err error) error {
 	if advice := s.tlsAdvice(err); advice != "" {
 		return fmt.Errorf("%w; %s", err, advice)
@@ -94,7 +94,8 @@ func (s *Session) WithAdvice(err error) error {
 	return &sluice.Error{Code: e.Code, Message: s.Server + " requires a token: set SLUICE_TOKEN, or --token", Details: e.Details}
 }
 
-// tlsAdvice says what helps if a server and this command did not believe one another; empty if that is not it.
+// tlsAdvice suggests a remedy if the server or this command did not trust the other; empty for
+// other errors.
 func (s *Session) tlsAdvice(err error) string {
 	if errors.As(err, new(x509.UnknownAuthorityError)) {
 		return "set the file of its certificate authority with --ca or SLUICE_CA"
@@ -108,12 +109,12 @@ func (s *Session) tlsAdvice(err error) string {
 	return ""
 }
 
-// brokenOff reports whether a server that speaks TLS ended the connection, which is how one
-// that misses a certificate says so.
+// brokenOff reports whether a server that speaks TLS ended the connection, its signal for a missing
+// certificate.
 func (s *Session) brokenOff(err error) bool {
 	remote, ok := errors.AsType[*net.OpError](err)
 	cut := errors.Is(err, syscall.EPIPE) || errors.Is(err, syscall.ECONNRESET) || ok && remote.Op == "remote error" ||
-		err != nil && strings.Contains(err.Error(), "http2: client conn could not be established") // which net/http says of it now and then
+		err != nil && strings.Contains(err.Error(), "http2: client conn could not be established") // net/http's error in some cases
 	if !cut {
 		return false
 	}
@@ -168,12 +169,12 @@ func Reasons(err error) []string {
 	return all
 }
 
-// isJoin reports whether an error says what errors.Join makes of others.
+// isJoin reports whether an error has the text of errors.Join.
 func isJoin(err error, parts []error) bool {
 	return len(parts) > 0 && err.Error() == errors.Join(parts...).Error()
 }
 
-// Complain writes to stderr, its arguments cleaned; where that fails, there is nobody to tell.
+// Complain writes to stderr, its arguments cleaned; a failure to write is ignored.
 func (s *Session) Complain(format string, args ...any) {
 	_, _ = fmt.Fprintf(s.Stderr, format+"\n", cleaned(args)...)
 }

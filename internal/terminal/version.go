@@ -13,7 +13,7 @@ func Version() string {
 	return versionOf(info)
 }
 
-// versionOf returns what the build knows about itself: a release's tag, or else the commit.
+// versionOf returns the version from the build information: a release's tag, or else the commit.
 func versionOf(info *debug.BuildInfo) string {
 	if v := info.Main.Version; v != "" && v != unversioned {
 		return v

@@ -8,13 +8,13 @@ import (
 	"time"
 )
 
-// Of says what an element is.
+// Of has the operations on elements.
 type Of[T any] struct {
 	Seq    func(T) uint64 // its sequence in the log
-	Weight func(T) int    // about how many bytes it takes
+	Weight func(T) int    // its approximate size in bytes
 }
 
-// Ring is the last elements of a log. What comes in pushes out what is oldest. Its methods may be called at once.
+// Ring is the last elements of a log. New elements evict the oldest. It is safe for concurrent use.
 type Ring[T any] struct {
 	of      Of[T]
 	filling chan struct{}
@@ -27,34 +27,34 @@ type Ring[T any] struct {
 	most    int    // weight
 	base    uint64 // all events above it, up to head, are here
 	head    uint64
-	guarded uint64        // everything up to it was looked at by whoever wants it
-	swept   chan struct{} // closed when guarded rises, if somebody waits
-	ended   error         // why nothing will come any more
+	guarded uint64        // every reader has looked at everything up to it
+	swept   chan struct{} // closed when guarded rises, if a caller waits
+	ended   error         // why no more elements will come
 
-	changed chan struct{} // closed at the next change, if somebody waits
+	changed chan struct{} // closed at the next change, if a caller waits
 	waiters int
-	woke    time.Time   // when it was closed last
-	waking  *time.Timer // closes it; nil: nobody need be woken
+	woke    time.Time   // when it was last closed
+	waking  *time.Timer // closes it; nil: no wake-up is pending
 }
 
-// A waiter costs so much of a processor's time when it is woken that all of them together are woken no more often than
-// waiters times this. What comes first after a pause wakes them at once.
+// perWaiter limits the processor time for waking waiters: all of them together are woken no more
+// often than waiters times this. The first element after a pause wakes them at once.
 const perWaiter = 2 * time.Microsecond
 
-// New returns a ring that covers a log from behind a sequence on, of so many elements and bytes.
+// New returns a ring that covers a log from behind a sequence on, of this many elements and bytes.
 func New[T any](of Of[T], size, weight int, base uint64) *Ring[T] {
 	return &Ring[T]{of: of, slots: make([]T, size), most: weight, base: base, head: base, guarded: math.MaxUint64, filling: make(chan struct{}, 1)}
 }
 
-// Guard has Room say when something would be pushed out that was not looked at, as SweptTo says. It is called before there is
-// anything in the ring.
+// Guard makes Room protect elements that were not looked at, as SweptTo reports. It is called
+// before there is anything in the ring.
 func (r *Ring[T]) Guard() { r.guarded = r.base }
 
-// Filling has something when what is old should be looked at for those who did not.
+// Filling signals that the oldest elements should be looked at for slow readers.
 func (r *Ring[T]) Filling() <-chan struct{} { return r.filling }
 
-// Room returns nil if an item pushes out nothing that was not looked at, and otherwise what is closed when that may
-// be otherwise.
+// Room returns nil if adding the item evicts only elements that every reader has seen; otherwise a
+// channel that is closed when space may be available.
 func (r *Ring[T]) Room(it T) <-chan struct{} {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -68,12 +68,13 @@ func (r *Ring[T]) Room(it T) <-chan struct{} {
 	return r.swept
 }
 
-// isFull reports whether an item pushes out another one.
+// isFull reports whether an item evicts another one.
 func (r *Ring[T]) isFull(it T) bool {
 	return r.count > 0 && (r.count == len(r.slots) || r.weight+r.of.Weight(it) > r.most)
 }
 
-// Add takes the next element. It reports whether it is one: if it does not lie behind the last one, the log is another one.
+// Add adds the next element. It returns false if the element does not lie behind the last one: the
+// log is another one.
 func (r *Ring[T]) Add(it T) bool {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -94,7 +95,7 @@ func (r *Ring[T]) Add(it T) bool {
 	return true
 }
 
-// drop pushes out what is oldest.
+// drop evicts the oldest element.
 func (r *Ring[T]) drop() {
 	oldest := r.slots[r.first]
 	var none T
@@ -105,7 +106,8 @@ func (r *Ring[T]) drop() {
 	r.base = r.of.Seq(oldest)
 }
 
-// Limit bounds the ring to another number of bytes. What is too much goes as soon as it was looked at; one element stays.
+// Limit changes the ring's maximum of bytes. Excess elements are evicted as soon as every reader
+// has seen them; one element stays.
 func (r *Ring[T]) Limit(weight int) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -113,7 +115,7 @@ func (r *Ring[T]) Limit(weight int) {
 	r.limit()
 }
 
-// limit pushes out what is too much and was looked at, and has more of it looked at.
+// limit evicts excess elements that every reader has seen, and signals Filling for the rest.
 func (r *Ring[T]) limit() {
 	for r.count > 1 && r.weight > r.most {
 		if r.of.Seq(r.at(0)) > r.guarded {
@@ -124,21 +126,21 @@ func (r *Ring[T]) limit() {
 	}
 }
 
-// Weight returns about how many bytes the elements take.
+// Weight returns the approximate size of the elements in bytes.
 func (r *Ring[T]) Weight() int {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	return r.weight
 }
 
-// IsPressed reports whether there is little room left for what comes besides what was not looked at.
+// IsPressed reports whether elements that were not looked at leave little room for new ones.
 func (r *Ring[T]) IsPressed() bool {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	return r.count-r.index(r.guarded) > 7*len(r.slots)/8 || r.weight > 7*r.most/8 && r.of.Seq(r.at(0)) > r.guarded
 }
 
-// Middle returns up to where what is old in the ring reaches: the older half of what was not looked at.
+// Middle returns the sequence in the middle of the elements that were not looked at.
 func (r *Ring[T]) Middle() uint64 {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -161,7 +163,7 @@ func (r *Ring[T]) SweptTo(seq uint64) {
 	}
 }
 
-// End says that nothing comes any more, and why.
+// End says that no more elements come, and why.
 func (r *Ring[T]) End(why error) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -171,7 +173,7 @@ func (r *Ring[T]) End(why error) {
 	}
 }
 
-// wake wakes who waits, now or a little later with others.
+// wake wakes the waiters, now or a little later with others.
 func (r *Ring[T]) wake() {
 	if r.changed == nil || r.waking != nil {
 		return
@@ -200,14 +202,15 @@ func (r *Ring[T]) wakeAll() {
 	}
 }
 
-// Taken is what a ring has for a place in the log.
+// Taken is the result of Take.
 type Taken[T any] struct {
 	Items   []T
-	Covered bool            // the place is not older than what the ring has: nothing is missing
+	Covered bool            // the ring reaches back to the place: nothing is missing
 	Changed <-chan struct{} // closed when there is more; only without items
 }
 
-// Take returns the items behind a place, as many as fit into a slice. An error says why nothing comes any more.
+// Take returns the items behind a place, as many as fit into the slice. An error says why no more
+// will come.
 func (r *Ring[T]) Take(after uint64, into []T) (Taken[T], error) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -231,8 +234,8 @@ func (r *Ring[T]) Take(after uint64, into []T) (Taken[T], error) {
 	return t, nil
 }
 
-// Backlog returns how many items are behind a place, and the sequence behind which only so many of them are left; 0 if
-// there are not more.
+// Backlog returns the number of items behind a place, and the sequence behind which only left of
+// them remain; 0 if there are not more.
 func (r *Ring[T]) Backlog(place uint64, left int) (n int, last uint64) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -251,19 +254,19 @@ func (r *Ring[T]) Last() uint64 {
 
 func (r *Ring[T]) at(i int) T { return r.slots[(r.first+i)%len(r.slots)] }
 
-// index returns where the first item behind a place is.
+// index returns the index of the first item behind a place.
 func (r *Ring[T]) index(after uint64) int {
 	return sort.Search(r.count, func(i int) bool { return r.of.Seq(r.at(i)) > after })
 }
 
-// From returns behind which sequence the ring has everything.
+// From returns the sequence behind which the ring is complete.
 func (r *Ring[T]) From() uint64 {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	return r.base
 }
 
-// Mean returns about how many bytes an item takes, at least one.
+// Mean returns the approximate mean size of an item in bytes, at least one.
 func (r *Ring[T]) Mean() uint64 {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -273,6 +276,6 @@ func (r *Ring[T]) Mean() uint64 {
 func (r *Ring[T]) signal() {
 	select {
 	case r.filling <- struct{}{}:
-	default: // it is known
+	default: // a signal is pending
 	}
 }
