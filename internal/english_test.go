@@ -80,6 +80,7 @@ func plain() map[string]bars {
 		"internal/demo":                 strict,
 		"internal/doctor":               strict,
 		"internal/terminal":             strict,
+		"cmd/sluice":                    strict,
 		"internal/httpapi/openapi.yaml": strict,
 	}
 }

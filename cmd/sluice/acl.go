@@ -12,7 +12,7 @@ import (
 	"github.com/sluice-io/sluice/pkg/sluice"
 )
 
-// aclCmd is about the access lists of namespaces.
+// aclCmd manages the access lists of namespaces.
 type aclCmd struct {
 	LS  aclLsCmd  `cmd:"" name:"ls" help:"List the access list entries of a namespace."`
 	Set aclSetCmd `cmd:"" help:"Set the permissions of a principal in a namespace, replacing its entries."`
@@ -23,7 +23,7 @@ type aclLsCmd struct {
 	NS string `arg:"" name:"ns" help:"Namespace."`
 }
 
-// Run lists the lines.
+// Run lists the entries.
 func (c *aclLsCmd) Run(ctx context.Context, s *terminal.Session) error {
 	api, err := s.Client()
 	if err != nil {
@@ -56,13 +56,13 @@ type aclSetCmd struct {
 	Also      []string       `help:"Further entry of the principal, as TIER:PATTERN; repeatable." placeholder:"read:/a/**" sep:"none"`
 }
 
-// Help says what the first line does.
+// Help explains the effect of the first entry.
 func (*aclSetCmd) Help() string {
 	return "The first entry puts the access list of a namespace into force, permanently: a principal without an entry cannot even see the\n" +
 		"namespace, regardless of its grants. Add an admin first: sluice acl set NS PRINCIPAL admin."
 }
 
-// Run stores the lines.
+// Run stores the entries.
 func (c *aclSetCmd) Run(ctx context.Context, s *terminal.Session) error {
 	who, err := sluice.ParsePrincipal(c.Principal)
 	if err != nil {
@@ -86,7 +86,7 @@ func (c *aclSetCmd) Run(ctx context.Context, s *terminal.Session) error {
 	return s.Show(acl, func() error { return aclTable(s, acl) })
 }
 
-// lines returns what was said; a usage error if it cannot be.
+// lines returns the entries of the command line, or a usage error.
 func (c *aclSetCmd) lines() ([]sluice.Access, error) {
 	all := []sluice.Access{{Tier: c.Tier, Pattern: c.Pattern}}
 	for _, text := range c.Also {
@@ -105,7 +105,7 @@ func (c *aclSetCmd) lines() ([]sluice.Access, error) {
 	return all, nil
 }
 
-// given reports whether one of the lines gives all that another one gives.
+// given reports whether one of the entries includes another one.
 func given(lines []sluice.Access, e sluice.Access) bool {
 	return slices.ContainsFunc(lines, func(n sluice.Access) bool { return n.Tier >= e.Tier && n.Pattern.Covers(e.Pattern) })
 }
@@ -119,8 +119,8 @@ func makesAdmin(lines []sluice.Access) bool {
 	return false
 }
 
-// sureOf asks before a list gets its first line that is not an admin's, and before lines say less of a principal than the ones
-// before.
+// sureOf asks before a list gets its first entry that is not an admin's, and before new entries
+// reduce a principal's access.
 func (c *aclSetCmd) sureOf(ctx context.Context, s *terminal.Session, api *client.Client, lines []sluice.Access) error {
 	if c.Yes {
 		return nil
@@ -147,7 +147,7 @@ type aclRmCmd struct {
 	Principal string `arg:"" help:"Principal."`
 }
 
-// Run takes the lines away.
+// Run removes the entries.
 func (c *aclRmCmd) Run(ctx context.Context, s *terminal.Session) error {
 	api, err := s.Client()
 	if err != nil {
@@ -164,7 +164,7 @@ func (c *aclRmCmd) Run(ctx context.Context, s *terminal.Session) error {
 	})
 }
 
-// principalCmd is about what principals are cleared for.
+// principalCmd manages principals' clearances.
 type principalCmd struct {
 	LS  principalLsCmd  `cmd:"" name:"ls" help:"List the clearances of principals."`
 	Set principalSetCmd `cmd:"" help:"Set the clearance of a principal."`
@@ -200,7 +200,7 @@ type principalSetCmd struct {
 	Description string `help:"Description of the principal." placeholder:"TEXT"`
 }
 
-// Run stores what the principal is cleared for.
+// Run stores the principal's clearance.
 func (c *principalSetCmd) Run(ctx context.Context, s *terminal.Session) error {
 	who, err := sluice.ParsePrincipal(c.Principal)
 	if err != nil {
@@ -224,7 +224,7 @@ func (c *principalSetCmd) Run(ctx context.Context, s *terminal.Session) error {
 	return s.Show(p, func() error { return s.Say("%s is cleared for %s.", p.Principal, label(p.Clearance)) })
 }
 
-// sureToLower asks before a principal is cleared for less than before.
+// sureToLower asks before a principal's clearance is lowered.
 func (c *principalSetCmd) sureToLower(ctx context.Context, s *terminal.Session, api *client.Client, next sluice.Profile) error {
 	if c.Yes {
 		return nil
@@ -245,7 +245,7 @@ type principalRmCmd struct {
 	Principal string `arg:"" help:"Principal."`
 }
 
-// Run takes the clearance.
+// Run removes the clearance.
 func (c *principalRmCmd) Run(ctx context.Context, s *terminal.Session) error {
 	api, err := s.Client()
 	if err != nil {
@@ -268,7 +268,7 @@ func label(l sluice.Label) string {
 	return l.Level.String() + "/" + strings.Join(l.Compartments, ",")
 }
 
-// eraseCmd takes events out of a log for good.
+// eraseCmd removes events from a log for good.
 type eraseCmd struct {
 	terminal.Confirmation
 
@@ -276,7 +276,7 @@ type eraseCmd struct {
 	Path sluice.Path `arg:"" optional:"" help:"Path to erase, such as /orders/42; without a path, lists the erased paths."`
 }
 
-// Help says what becomes of the events.
+// Help explains the effect on the events.
 func (*eraseCmd) Help() string {
 	return "All events on the path are deleted from the log, and deliveries in flight, retries and replays of them stop.\n" +
 		"This cannot be undone. Events that endpoints have received are unaffected, and so are later events on the path."

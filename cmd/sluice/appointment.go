@@ -12,7 +12,7 @@ import (
 	"github.com/sluice-io/sluice/pkg/sluice"
 )
 
-// appointCmd is about appointments.
+// appointCmd manages appointments.
 type appointCmd struct {
 	Set  appointSetCmd  `cmd:"" help:"Create or update an appointment."`
 	LS   appointLsCmd   `cmd:"" name:"ls" help:"List appointments, soonest first."`
@@ -37,7 +37,7 @@ type appointSetCmd struct {
 	Grace  time.Duration     `help:"Maximum delay with --miss catch_up_within." placeholder:"DURATION"`
 }
 
-// Run makes an appointment.
+// Run creates an appointment.
 func (c *appointSetCmd) Run(ctx context.Context, s *terminal.Session) error {
 	at, err := c.when()
 	if err != nil {
@@ -62,7 +62,7 @@ func (c *appointSetCmd) Run(ctx context.Context, s *terminal.Session) error {
 	})
 }
 
-// when returns the first time, the zero time if that follows from the rest.
+// when returns the first time, the zero time if it follows from the other flags.
 func (c *appointSetCmd) when() (time.Time, error) {
 	if c.Cron != "" {
 		return time.Time{}, nil
@@ -70,7 +70,7 @@ func (c *appointSetCmd) when() (time.Time, error) {
 	return moment(c.At, c.In)
 }
 
-// action returns what is to be published.
+// action returns the action to perform.
 func (c *appointSetCmd) action(s *terminal.Session) (sluice.Action, error) {
 	ev, err := eventOf(s, c.Path, c.Data)
 	if err != nil {
@@ -128,7 +128,7 @@ func every(a *sluice.Appointment) string {
 	return terminal.FormatDuration(a.Every)
 }
 
-// next says when an appointment fires next, and "-" if it does not.
+// next formats an appointment's next time, "-" without one.
 func next(a *sluice.Appointment) string {
 	if a.State == sluice.AppointmentFired || a.State == sluice.AppointmentMissed {
 		return "-"
@@ -136,7 +136,7 @@ func next(a *sluice.Appointment) string {
 	return exactly(a.At)
 }
 
-// latest says for when an appointment fired last, and "-" if it has not.
+// latest formats the time of an appointment's last firing, "-" without one.
 func latest(a *sluice.Appointment) string {
 	if a.Last == nil || a.Last.State != sluice.AppointmentFired {
 		return "-"
@@ -144,7 +144,7 @@ func latest(a *sluice.Appointment) string {
 	return exactly(a.Last.At)
 }
 
-// ended says how an appointment ended, or did the last time.
+// ended describes an appointment's end, or its last one.
 func ended(last *sluice.AppointmentEnd) string {
 	switch {
 	case last == nil:

@@ -13,7 +13,7 @@ import (
 	"github.com/sluice-io/sluice/internal/backup"
 )
 
-// storeFlags say which store a command works on while no server does.
+// storeFlags select the store of a command that needs it unserved.
 type storeFlags struct {
 	Config    string `help:"Configuration file of the server, JSON or YAML." env:"SLUICE_CONFIG" type:"path" placeholder:"FILE"`
 	NATS      string `name:"nats" help:"URL of an external NATS server, instead of the embedded one." placeholder:"URL"`
@@ -32,7 +32,7 @@ func (f storeFlags) config(s *terminal.Session) (config.Config, error) {
 	return cfg, nil
 }
 
-// options shows how far a backup or restore has come.
+// options shows the progress of a backup or restore.
 func (f storeFlags) options(s *terminal.Session, what string) (backup.Options, *terminal.Progress) {
 	bar := terminal.NewProgress(s, -1)
 	bar.What = what

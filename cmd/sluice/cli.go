@@ -55,7 +55,7 @@ type cli struct {
 	Version    versionCmd    `cmd:"" help:"Print the version."`
 }
 
-// run carries out a command line and returns the exit status.
+// run executes a command line and returns the exit status.
 func run(ctx context.Context, args []string, s *terminal.Session) int {
 	var c cli
 	parser, err := kong.New(
@@ -96,7 +96,7 @@ func decodeTime(c *kong.DecodeContext, target reflect.Value) error {
 	return nil
 }
 
-// decodeSpan reads a flag that is a time.Duration or a sluice.Duration: what Go reads, or days.
+// decodeSpan reads a flag that is a time.Duration or a sluice.Duration, in Go's form or in days.
 func decodeSpan(c *kong.DecodeContext, target reflect.Value) error {
 	text, err := c.Scan.PopValue("duration")
 	if err != nil {

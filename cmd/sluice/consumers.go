@@ -12,7 +12,7 @@ import (
 	"github.com/sluice-io/sluice/pkg/sluice"
 )
 
-// consumersCmd looks at wake consumers.
+// consumersCmd shows wake consumers.
 type consumersCmd struct {
 	Sub   string `arg:"" help:"Subscription of mode wake."`
 	Path  string `arg:"" optional:"" help:"Consumer to show with the attempts of its last wake: its ID, or the path of its stream."`
@@ -55,7 +55,7 @@ func (c *consumersCmd) Run(ctx context.Context, s *terminal.Session) error {
 	})
 }
 
-// deadline is when something happens to the consumer unless something comes first.
+// deadline is the consumer's next deadline.
 func deadline(one *sluice.WakeConsumer) *time.Time {
 	if one.NextAttempt != nil {
 		return one.NextAttempt
@@ -63,7 +63,7 @@ func deadline(one *sluice.WakeConsumer) *time.Time {
 	return one.LiveUntil
 }
 
-// acked is how far the consumer's own stream is acknowledged.
+// acked is the acknowledged offset of the consumer's own stream.
 func acked(one *sluice.WakeConsumer) string {
 	for _, stream := range one.Streams {
 		if stream.Path == one.Path {

@@ -12,7 +12,7 @@ import (
 	"github.com/sluice-io/sluice/pkg/sluice"
 )
 
-// deadCmd is about dead letters.
+// deadCmd manages dead letters.
 type deadCmd struct {
 	LS      deadLsCmd      `cmd:"" name:"ls" help:"List dead letters, newest first."`
 	Show    deadShowCmd    `cmd:"" help:"Show a dead letter with its event and its attempts."`
@@ -53,7 +53,7 @@ func (c *deadLsCmd) Run(ctx context.Context, s *terminal.Session) error {
 	})
 }
 
-// sequences returns the sequence of a letter's event, or the range that is lost.
+// sequences returns the sequence of a letter's event, or the lost range.
 func sequences(d client.DeadLetter) string {
 	text := strconv.FormatUint(d.Seq, 10)
 	if d.LastSeq > d.Seq {

@@ -11,7 +11,7 @@ import (
 	"github.com/sluice-io/sluice/pkg/sluice"
 )
 
-// deliveriesCmd looks at deliveries.
+// deliveriesCmd shows deliveries.
 type deliveriesCmd struct {
 	Sub     string   `arg:"" help:"Subscription."`
 	EventID string   `arg:"" optional:"" name:"event" help:"Event to explain with its attempts: its ID or sequence."`
@@ -69,7 +69,7 @@ func (c *deliveriesCmd) Run(ctx context.Context, s *terminal.Session) error {
 	})
 }
 
-// attemptNumber returns the number of an attempt that counts.
+// attemptNumber returns the number of a counted attempt.
 func attemptNumber(a sluice.Attempt) string {
 	if a.Probe {
 		return "probe"

@@ -13,7 +13,7 @@ import (
 	"github.com/sluice-io/sluice/pkg/sluice"
 )
 
-// eventsCmd looks at events.
+// eventsCmd shows events.
 type eventsCmd struct {
 	LS  eventsLsCmd  `cmd:"" name:"ls" help:"List events, oldest first."`
 	Get eventsGetCmd `cmd:"" help:"Show an event."`
@@ -28,7 +28,7 @@ type eventsLsCmd struct {
 	Limit   int      `help:"Maximum number of results; 0: all." default:"100"`
 }
 
-// eventView is an event as programs get it.
+// eventView is an event in JSON output.
 type eventView struct {
 	Seq         uint64            `json:"seq"`
 	ID          string            `json:"id"`
@@ -39,9 +39,9 @@ type eventView struct {
 	Subject     string            `json:"subject,omitempty"`
 	ContentType string            `json:"content_type,omitempty"`
 	Extensions  map[string]string `json:"extensions,omitempty"`
-	Data        json.RawMessage   `json:"data,omitempty"`        // where it is JSON
-	DataText    string            `json:"data_text,omitempty"`   // where it is other text
-	DataBase64  []byte            `json:"data_base64,omitempty"` // where it is neither
+	Data        json.RawMessage   `json:"data,omitempty"`        // if it is JSON
+	DataText    string            `json:"data_text,omitempty"`   // if it is other text
+	DataBase64  []byte            `json:"data_base64,omitempty"` // if it is neither
 }
 
 func viewOf(ev sluice.Event) eventView {

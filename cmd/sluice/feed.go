@@ -13,7 +13,7 @@ import (
 	"github.com/sluice-io/sluice/pkg/sluice"
 )
 
-// filterFlags say which events are wanted.
+// filterFlags select events.
 type filterFlags struct {
 	Types    []string `name:"type" aliases:"types" help:"Filter by type; a final .* matches any suffix." placeholder:"TYPE"`
 	Sources  []string `name:"source" sep:"none" help:"Filter by source." placeholder:"SOURCE"`
@@ -37,7 +37,7 @@ func (f *filterFlags) filter() (sluice.Filter, error) {
 	return wanted, nil
 }
 
-// feedCmd shows events as they come.
+// feedCmd shows events live.
 type feedCmd struct {
 	Pattern string `arg:"" optional:"" help:"Filter by path." default:"/**"`
 
@@ -54,7 +54,7 @@ type feedCmd struct {
 	Color      string        `help:"Colours: auto (on a terminal, unless NO_COLOR is set), always or never." enum:"auto,always,never" default:"auto"`
 }
 
-// Help says what is shown, and how to go on.
+// Help explains the output, and how to resume.
 func (*feedCmd) Help() string {
 	return `With --since, stored events after that position are shown first; without it, only new events.
 
@@ -81,7 +81,7 @@ func (c *feedCmd) Run(ctx context.Context, s *terminal.Session) error {
 	shown := 0
 	for item, err := range api.Feed(ctx, c.NS, query) {
 		if err != nil && ctx.Err() != nil {
-			return nil // whoever follows it has seen enough
+			return nil // the reader of stdout has closed it
 		}
 		if err == nil {
 			err = out.print(item)
@@ -114,7 +114,7 @@ func (c *feedCmd) query(now time.Time) (client.FeedQuery, error) {
 	return q, c.checkCoalescing()
 }
 
-// checkCoalescing says what is wrong with the flags about coalescing, before a server makes the best of it.
+// checkCoalescing checks the flags about coalescing, because a server would tolerate mistakes.
 func (c *feedCmd) checkCoalescing() error {
 	switch {
 	case len(c.Coalesce) == 0 && c.First:
@@ -127,21 +127,21 @@ func (c *feedCmd) checkCoalescing() error {
 	return nil
 }
 
-// feedView is an event of a feed as programs get it, one a line.
+// feedView is an event of a feed in JSON output, one a line.
 type feedView struct {
 	eventView
 
 	Coalesced int    `json:"coalesced,omitempty"`
-	Resume    string `json:"resume"` // for --since, to go on
+	Resume    string `json:"resume"` // for --since, to resume
 }
 
-// feedPrinter prints what a feed tells, one thing a line.
+// feedPrinter prints a feed's messages, one a line.
 type feedPrinter struct {
 	*terminal.Session
 
-	paint terminal.Painter // what is shown
-	notes terminal.Painter // what is said about it, on stderr
-	what  string           // is followed
+	paint terminal.Painter // of events
+	notes terminal.Painter // of notes, on stderr
+	what  string           // the source that is followed
 	away  bool
 }
 
@@ -166,7 +166,7 @@ func (p *feedPrinter) print(item client.FeedItem) error {
 	return nil
 }
 
-// note says something about a feed to people; what is shown is on stdout.
+// note prints a remark about a feed for people; events go to stdout.
 func (p *feedPrinter) note(format string, args ...any) {
 	p.Complain("%s", p.notes.Paint(terminal.Yellow, "sluice: "+fmt.Sprintf(format, args...)))
 }
@@ -180,7 +180,7 @@ func (p *feedPrinter) event(ev *sluice.Event, item client.FeedItem) error {
 	return p.Say("%s  %s  %s  %s%s", place, p.paint.Named(ev.Type), ev.Path, excerpt(ev.Data), more)
 }
 
-// line prints what a feed tells as programs get it.
+// line prints a feed's message in JSON.
 func (p *feedPrinter) line(item client.FeedItem) error {
 	switch ev := item.Event; {
 	case ev != nil:

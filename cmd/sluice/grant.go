@@ -15,7 +15,7 @@ import (
 	"github.com/sluice-io/sluice/pkg/sluice"
 )
 
-// grantCmd is about grants and their tokens.
+// grantCmd manages grants and their tokens.
 type grantCmd struct {
 	Create grantCreateCmd `cmd:"" help:"Issue a grant and print its token once."`
 	LS     grantLsCmd     `cmd:"" name:"ls" help:"List the grants visible to you, newest first."`
@@ -25,13 +25,13 @@ type grantCmd struct {
 	Verify grantVerifyCmd `cmd:"" help:"Verify a token and its permissions."`
 }
 
-// end is until when a grant lasts.
+// end is the end of a grant.
 type end struct {
 	For   time.Duration `help:"Lifetime, such as 30d or 12h; at most 90d." placeholder:"30d" xor:"end"`
 	Until time.Time     `help:"Expiry time (RFC 3339)." placeholder:"TIME" xor:"end"`
 }
 
-// time returns the end; zero if none is said.
+// time returns the end; zero if none is given.
 func (e end) time(now time.Time) (time.Time, error) {
 	if e.For < 0 {
 		return time.Time{}, terminal.Usagef("--for %s: write a duration, such as 30d", e.For)
@@ -42,7 +42,7 @@ func (e end) time(now time.Time) (time.Time, error) {
 	return now.Add(e.For), nil
 }
 
-// printing says how a token is printed.
+// printing selects a token's output form.
 type printing struct {
 	TokenOnly bool `name:"token-only" help:"Print only the token."`
 }
@@ -68,7 +68,7 @@ type grantCreateCmd struct {
 	Description string        `help:"Description." placeholder:"TEXT"`
 }
 
-// Help says what bounds a grant.
+// Help explains the limits of a grant.
 func (*grantCreateCmd) Help() string {
 	return "Unless you are root, the grant derives from yours: it cannot exceed your verbs, paths or expiry, and ends with your grant."
 }
@@ -155,7 +155,7 @@ type grantRenewCmd struct {
 	ID string `arg:"" help:"Grant."`
 }
 
-// Run gives the grant its new token.
+// Run issues the grant's new token.
 func (c *grantRenewCmd) Run(ctx context.Context, s *terminal.Session) error {
 	until, err := c.time(time.Now())
 	if err != nil {
@@ -178,7 +178,7 @@ type grantRevokeCmd struct {
 	IDs []string `arg:"" name:"id" help:"Grants."`
 }
 
-// Help says what a revocation does.
+// Help explains the effect of a revocation.
 func (*grantRevokeCmd) Help() string {
 	return "Once it succeeds, no server sends anything more under the grant, and the subscriptions created under it are cancelled."
 }
@@ -210,7 +210,7 @@ type grantVerifyCmd struct {
 	Object *sluice.Object `help:"Object to check: scope:NAMESPACE, path:NAMESPACE/PATTERN, entity:NAMESPACE/URI or *." placeholder:"OBJECT"`
 }
 
-// Run verifies the token. It fails unless the token counts and allows what was asked about.
+// Run verifies the token. It fails unless the token is valid and allows the requested action.
 func (c *grantVerifyCmd) Run(ctx context.Context, s *terminal.Session) error {
 	if (c.Verb == "") != (c.Object == nil) {
 		return terminal.Usagef("--verb and --object must be set together")
@@ -243,7 +243,7 @@ func (c *grantVerifyCmd) Run(ctx context.Context, s *terminal.Session) error {
 	return nil
 }
 
-// whyNot says which of the three that have to agree does not.
+// whyNot says which of the three required permissions is missing.
 func (c *grantVerifyCmd) whyNot(g *sluice.Grant, about sluice.Object) string {
 	if g != nil && g.Allows(c.Verb) && g.Object.Covers(about) {
 		return "the grant permits it, but the access list or a label denies it"
@@ -251,7 +251,7 @@ func (c *grantVerifyCmd) whyNot(g *sluice.Grant, about sluice.Object) string {
 	return "the grant does not permit it"
 }
 
-// tokenOf returns what is given as a token, or read from stdin.
+// tokenOf returns the given token, or reads it from stdin.
 func tokenOf(s *terminal.Session, given string) (string, error) {
 	if given != "-" {
 		return given, nil
@@ -289,7 +289,7 @@ func grantFacts(g sluice.Grant) []string {
 	}
 }
 
-// grantState says in a word whether a grant holds, as far as it shows by itself.
+// grantState describes a grant's state in a word, without its ancestors'.
 func grantState(g sluice.Grant, now time.Time) string {
 	switch {
 	case g.RevokedAt != nil:
@@ -308,7 +308,7 @@ func verbs(all []sluice.Verb) string {
 	return strings.Join(texts, ",")
 }
 
-// whoamiCmd shows whom the token speaks for.
+// whoamiCmd shows the token's principal.
 type whoamiCmd struct{}
 
 // Run asks the server.

@@ -12,7 +12,7 @@ import (
 	"github.com/sluice-io/sluice/internal/app"
 )
 
-// keysCmd is about the keys that the server signs with.
+// keysCmd manages the server's signing keys.
 type keysCmd struct {
 	LS     keysLsCmd     `cmd:"" name:"ls" help:"List the server's own keys, without secrets."`
 	Rotate keysRotateCmd `cmd:"" help:"Rotate the key of the signature scheme ed25519."`
@@ -45,7 +45,7 @@ type keysRotateCmd struct {
 	Overlap time.Duration `help:"Time during which the old key also signs and stays in the JWKS; 0s: all other keys are deleted." default:"24h"`
 }
 
-// Run makes the new key.
+// Run creates the new key.
 func (c *keysRotateCmd) Run(ctx context.Context, s *terminal.Session) error {
 	if c.Overlap < 0 {
 		return terminal.Usagef("--overlap %s: write a duration, such as 24h", c.Overlap)
@@ -71,7 +71,7 @@ func (c *keysRotateCmd) Run(ctx context.Context, s *terminal.Session) error {
 	})
 }
 
-// secretsCmd is about the keys that secrets are sealed with in the store.
+// secretsCmd manages the keys that seal secrets in the store.
 type secretsCmd struct {
 	Status secretsStatusCmd `cmd:"" help:"Show the sealing keys, and how many records depend on each."`
 	Rotate secretsRotateCmd `cmd:"" help:"Add a new first key to the key file of this machine's server."`
@@ -114,7 +114,7 @@ type secretsRotateCmd struct {
 	Config string `help:"Configuration file of the server." env:"SLUICE_CONFIG" type:"path" placeholder:"FILE"`
 }
 
-// Help says how to go on.
+// Help explains the next steps.
 func (*secretsRotateCmd) Help() string {
 	return strings.TrimSpace(`
 The new key takes effect at the server's next start, which reseals all records with it. When

@@ -16,10 +16,10 @@ import (
 )
 
 const (
-	listenAtOnce = 16                     // paths that are served at a time
+	listenAtOnce = 16                     // paths that are served concurrently
 	listenAhead  = 256                    // events that wait to be forwarded
 	listenAgain  = time.Second            // between the attempts at one event
-	awayShortest = 250 * time.Millisecond // between looks for a server that is away
+	awayShortest = 250 * time.Millisecond // between searches for a server that is away
 	awayLongest  = 5 * time.Second
 )
 
@@ -66,7 +66,7 @@ func (c *listenCmd) check(ctx context.Context, sender *endpoint.Sender) error {
 	return nil
 }
 
-// start returns what a feed begins behind; empty: what comes from now on.
+// start returns the position behind which a feed begins; empty: events from now on.
 func (c *listenCmd) start(now time.Time) string {
 	if seq, err := strconv.ParseUint(c.Since, 10, 64); err == nil && seq > 0 {
 		return strconv.FormatUint(seq-1, 10)
@@ -80,8 +80,9 @@ func (c *listenCmd) start(now time.Time) string {
 	return sluice.Ago(c.Since, now)
 }
 
-// subscription returns what the events are signed and rendered for. The server knows nothing of it, so that nothing is left
-// behind however the command ends. A usage error if a server would refuse it.
+// subscription returns the parameters for signing and rendering events. The server does not know
+// it, so that nothing is left behind when the command ends. A usage error if a server would refuse
+// it.
 func (c *listenCmd) subscription() (sub sluice.Subscription, err error) {
 	sub = sluice.Subscription{
 		ID: "listen", Namespace: c.NS, Pattern: sluice.Pattern(c.Path), Filter: sluice.Filter{Types: c.Type},
@@ -111,16 +112,17 @@ type listener struct {
 	session *terminal.Session
 	sender  *endpoint.Sender
 	sub     sluice.Subscription
-	resume  string // behind which the feed goes on: up to here, everything is in the lanes or was forwarded
+	resume  string // resume position of the feed: everything up to here is in the lanes or was forwarded
 	lanes   *lanes
 	stop    context.CancelFunc // when nothing can be printed any more
-	said    bool               // where events go
+	said    bool               // the destination was printed
 
-	mu     sync.Mutex // of what is printed, and of
+	mu     sync.Mutex // of output, and of
 	failed error      // why nothing can be printed any more
 }
 
-// sayWhere says where events go, once, when the feed is open: what is published from then on is forwarded.
+// sayWhere prints the destination, once, when the feed is open: events published from then on are
+// forwarded.
 func (l *listener) sayWhere() error {
 	if l.said {
 		return nil
@@ -136,8 +138,8 @@ func (l *listener) sayWhere() error {
 	})
 }
 
-// run forwards until the context ends. A server that is away is waited for, looked for under another address, and asked for
-// what lies behind the last event.
+// run forwards until the context ends. If the server is away, it waits, searches for it under
+// another address, and resumes behind the last event.
 func (l *listener) run(ctx context.Context) error {
 	ctx, l.stop = context.WithCancel(ctx)
 	defer l.stop()
@@ -164,7 +166,7 @@ func (l *listener) fetch(ctx context.Context) error {
 		code := sluice.CodeOf(err)
 		switch {
 		case ctx.Err() != nil:
-			return nil //nolint:nilerr // it is how listening ends
+			return nil //nolint:nilerr // listening ends like this
 		case code == sluice.WindowExceeded && l.skip(err):
 		case l.said && (code == sluice.Unavailable || code == sluice.QuotaExceeded || code == sluice.Internal):
 			if pause == awayShortest {
@@ -186,7 +188,8 @@ func wait(ctx context.Context, pause time.Duration) {
 	}
 }
 
-// skip reports whether it is known where to go on when events were lost before they could be fetched.
+// skip reports whether the next position is known after events were lost before they could be
+// fetched.
 func (l *listener) skip(err error) bool {
 	e, ok := errors.AsType[*sluice.Error](err)
 	if !ok {
@@ -202,8 +205,8 @@ func (l *listener) skip(err error) bool {
 	return true
 }
 
-// deliver makes the attempts at one event and prints them. When the context ends it begins no other; the attempt under way
-// has the grace time to be answered, and is printed.
+// deliver makes the attempts at one event and prints them. When the context ends it begins no
+// other; the attempt in flight has the grace time to be answered, and is printed.
 func (l *listener) deliver(ctx context.Context, ev *sluice.Event) {
 	ev.Namespace = l.cmd.NS
 	for number := 1; ctx.Err() == nil; number++ {
@@ -237,7 +240,7 @@ func (l *listener) report(a sluice.Attempt) error {
 	})
 }
 
-// print prints a line of JSON or of text, unless one could not be printed before.
+// print prints a line of JSON or of text, unless an earlier one failed.
 func (l *listener) print(line func() error) error {
 	l.mu.Lock()
 	defer l.mu.Unlock()

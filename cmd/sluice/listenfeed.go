@@ -10,7 +10,7 @@ import (
 	"github.com/sluice-io/sluice/pkg/sluice"
 )
 
-// follow forwards what a feed tells until it breaks off, and says why it did.
+// follow forwards a feed's events until it breaks off, and returns the reason.
 func (l *listener) follow(ctx context.Context, api *client.Client) error {
 	q := client.FeedQuery{Pattern: l.sub.Pattern, Types: l.sub.Filter.Types, Since: l.resume, Projection: sluice.ProjectionFull}
 	for item, err := range api.Feed(ctx, l.cmd.NS, q) {
@@ -36,7 +36,8 @@ func (l *listener) follow(ctx context.Context, api *client.Client) error {
 	return ctx.Err()
 }
 
-// fill forwards the events that a feed left out because they were taken too slowly: those before a sequence.
+// fill forwards the events before a sequence that a feed left out because they were read too
+// slowly.
 func (l *listener) fill(ctx context.Context, api *client.Client, before uint64) error {
 	q := client.EventsQuery{
 		Pattern: l.sub.Pattern, Types: l.sub.Filter.Types, Since: l.resume, Until: strconv.FormatUint(before-1, 10), Limit: listenAhead,
@@ -59,10 +60,10 @@ func (l *listener) fill(ctx context.Context, api *client.Client, before uint64) 
 	}
 }
 
-// lanes hand events on: those of a path one after the other, several paths at once.
+// lanes forward events: those of a path in order, several paths concurrently.
 type lanes struct {
 	deliver func(*sluice.Event)
-	room    chan struct{} // has an element for each event that waits or is handed on
+	room    chan struct{} // has an element for each event that waits or is forwarded
 	free    chan struct{} // has an element for each path that is served
 	working sync.WaitGroup
 
@@ -77,7 +78,8 @@ func newLanes(deliver func(*sluice.Event)) *lanes {
 	}
 }
 
-// add waits for room and returns before the event is handed on. An error says that the context has ended.
+// add waits for room and returns before the event is forwarded. An error says that the context has
+// ended.
 func (l *lanes) add(ctx context.Context, ev *sluice.Event) error {
 	select {
 	case l.room <- struct{}{}:
@@ -94,7 +96,7 @@ func (l *lanes) add(ctx context.Context, ev *sluice.Event) error {
 	return nil
 }
 
-// serve hands on the events of a path until none waits.
+// serve forwards the events of a path until none waits.
 func (l *lanes) serve(path sluice.Path) {
 	l.free <- struct{}{}
 	defer func() { <-l.free }()

@@ -1,5 +1,5 @@
-// Command sluice is the one binary: the server, a demonstration of it, and a client for
-// everything that can be asked of a server.
+// Command sluice is the one binary: the server, a demonstration of it, and a client for all of the
+// server's functions.
 package main
 
 import (
@@ -17,7 +17,7 @@ func main() {
 	}))
 }
 
-// isTerminal reports whether somebody may be watching the file.
+// isTerminal reports whether the file is a terminal.
 func isTerminal(f *os.File) bool {
 	info, err := f.Stat()
 	return err == nil && info.Mode()&os.ModeCharDevice != 0

@@ -14,7 +14,7 @@ import (
 	"github.com/sluice-io/sluice/internal/app"
 )
 
-// madeByUs begins the description of contexts that this command wrote and may write again.
+// madeByUs begins the description of contexts that this command wrote and may overwrite.
 const madeByUs = "Sluice, data in "
 
 // contextCmd writes a context of the nats command.
@@ -22,11 +22,11 @@ type contextCmd struct {
 	Name string `arg:"" optional:"" help:"Name of the context." default:"sluice"`
 }
 
-// natsContext is a context as the nats command keeps it.
+// natsContext is the nats command's form of a context.
 type natsContext struct {
 	Description string `json:"description"`
 	URL         string `json:"url"`
-	NKey        string `json:"nkey"` // a file; "" where no login is needed
+	NKey        string `json:"nkey"` // a file; "" if no login is needed
 }
 
 // Run writes it.
@@ -50,7 +50,7 @@ func (c *contextCmd) Run(s *terminal.Session) error {
 	})
 }
 
-// natsContext returns how to log in to the embedded NATS of the server on this machine.
+// natsContextOf returns the login to the embedded NATS of the server on this machine.
 func natsContextOf(s *terminal.Session) (natsContext, error) {
 	dir, err := s.DataDir()
 	if err != nil {
@@ -80,7 +80,7 @@ func exists(file string) bool {
 	return err == nil
 }
 
-// natsContextFile returns where the nats command looks for a context.
+// natsContextFile returns the nats command's file of a context.
 func natsContextFile(s *terminal.Session, name string) (string, error) {
 	parent := getenv(s, "XDG_CONFIG_HOME")
 	if parent == "" {
@@ -104,7 +104,7 @@ func getenv(s *terminal.Session, name string) string {
 	return value
 }
 
-// writeContext writes a context unless somebody else's lies there.
+// writeContext writes a context unless another program's is there.
 func writeContext(file string, made natsContext) error {
 	old, err := os.ReadFile(file) //nolint:gosec // a file of the caller's own
 	if err == nil {

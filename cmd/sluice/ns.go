@@ -13,7 +13,7 @@ import (
 	"github.com/sluice-io/sluice/pkg/sluice"
 )
 
-// nsCmd is about namespaces.
+// nsCmd manages namespaces.
 type nsCmd struct {
 	LS     nsLsCmd     `cmd:"" name:"ls" help:"List namespaces."`
 	Put    nsPutCmd    `cmd:"" help:"Create a namespace, or replace its settings."`
@@ -61,12 +61,12 @@ type nsPutCmd struct {
 	BytesPerSecond  int64   `name:"bytes-per-second" help:"Maximum bytes of request bodies per second; -1: unlimited; default: the server's." placeholder:"N"`
 }
 
-// Help says what becomes of settings that no flag names.
+// Help explains the effect on settings without a flag.
 func (*nsPutCmd) Help() string {
 	return "All settings are replaced: settings without a flag return to their defaults, except for the retention and the label, which stay."
 }
 
-// Run makes or changes the namespace.
+// Run creates or changes the namespace.
 func (c *nsPutCmd) Run(ctx context.Context, s *terminal.Session) error {
 	api, err := s.Client()
 	if err != nil {
@@ -104,13 +104,13 @@ type nsEditCmd struct {
 	Catalogue   string           `help:"open, or strict: accept only types of the catalogue." enum:"open,strict," default:"" placeholder:"open"`
 }
 
-// Help says whom a label shuts out.
+// Help explains the effect of a label.
 func (*nsEditCmd) Help() string {
 	return "Principals without clearance for the new label lose access to the namespace immediately, and their subscriptions there are cancelled.\n" +
 		"This includes you, unless you are root or have the clearance (sluice principal set)."
 }
 
-// Run changes what the flags name, if nobody else changed the namespace meanwhile.
+// Run changes the settings in the flags, if there is no concurrent change.
 func (c *nsEditCmd) Run(ctx context.Context, s *terminal.Session) error {
 	if c.Label == nil && c.Description == nil && c.MaxAge == nil && c.MaxBytes == nil && c.Catalogue == "" {
 		return terminal.Usagef("nothing to change: set --label, --description, --max-age, --max-bytes or --catalogue")
@@ -139,7 +139,7 @@ func (c *nsEditCmd) Run(ctx context.Context, s *terminal.Session) error {
 	return showNamespace(s, ns)
 }
 
-// confirmShrink asks before events leave a log because its bounds get narrower.
+// confirmShrink asks before events leave a log because its limits get narrower.
 func confirmShrink(a terminal.Confirmation, s *terminal.Session, old sluice.Namespace, spec client.NamespaceSpec) error {
 	shorter := narrower(int64(old.Retention.MaxAge), int64(spec.Retention.MaxAge)) || narrower(old.Retention.MaxBytes, spec.Retention.MaxBytes)
 	if eventsOf(old) == 0 || !shorter {
@@ -148,13 +148,13 @@ func confirmShrink(a terminal.Confirmation, s *terminal.Session, old sluice.Name
 	return a.Confirm(s, terminal.Question("Reduce the retention of %s? Of its %d events, those beyond the new limits are deleted permanently.", old.Name, eventsOf(old)))
 }
 
-// narrower reports whether a bound may be below the one before. Below 0 there is none; 0 is the server's default, which is not
-// known here.
+// narrower reports whether a limit may be below the previous one. Below 0 there is none; 0 is the
+// server's default, which is unknown here.
 func narrower(before, after int64) bool {
 	return after == 0 && before != 0 || after > 0 && (before <= 0 || after < before)
 }
 
-// confirmHide asks before a label shuts out a principal that was cleared for the one before.
+// confirmHide asks before a label excludes a principal that was cleared for the previous one.
 func confirmHide(a terminal.Confirmation, s *terminal.Session, old sluice.Namespace, next *sluice.Label) error {
 	before := sluice.Label{}
 	if old.Label != nil {
@@ -231,7 +231,7 @@ func (c *nsRmCmd) Run(ctx context.Context, s *terminal.Session) error {
 	return done(s, "Deleted namespace %s.", c.Name)
 }
 
-// question says how much goes with the namespace.
+// question counts the losses with the namespace.
 func (c *nsRmCmd) question(ctx context.Context, api *client.Client) (string, error) {
 	ns, err := api.Namespace(ctx, c.Name)
 	if err != nil {
@@ -269,7 +269,7 @@ func showNamespace(s *terminal.Session, ns sluice.Namespace) error {
 	})
 }
 
-// done says that something was done to something; in JSON there is nothing more to say.
+// done confirms an action; in JSON it prints nothing.
 func done(s *terminal.Session, format, name string) error {
 	return s.Show(map[string]any{"ok": true, "name": name}, func() error { return s.Say(format, name) })
 }
@@ -299,7 +299,7 @@ func size(n int64) string {
 	return strconv.FormatInt(n, 10)
 }
 
-// quota says in a line what the API takes for a namespace.
+// quota formats a namespace's publish quota in a line.
 func quota(q sluice.Quota) string {
 	var parts []string
 	if q.EventsPerSecond > 0 {

@@ -25,7 +25,7 @@ type nsExportCmd struct {
 	Since string `help:"Start position: a sequence or event ID (exclusive), a time, or an age such as 10m or 7d; default: the oldest stored event." placeholder:"WHEN"`
 }
 
-// Help says what is in the lines and where they end.
+// Help describes the lines and the end of the export.
 func (*nsExportCmd) Help() string {
 	return `Each line is a CloudEvent in JSON with its "sequence", in log order. The last line is the last event that the
 namespace had when the export started. Events that you may not see are left out (sluice whoami).
@@ -36,7 +36,7 @@ Running the command again appends later events, also after an interrupted export
 or if the file belongs to another log.`
 }
 
-// exporting is an export on its way.
+// exporting is an export in progress.
 type exporting struct {
 	api *client.Client
 	ns  string
@@ -103,7 +103,8 @@ func (x *exporting) write(ctx context.Context, since string, upTo uint64) error 
 	}
 }
 
-// open opens the file, cuts off a line that is not whole, and returns behind which sequence it goes on; "" for a new one.
+// open opens the file, cuts off an incomplete line, and returns the sequence to continue behind; ""
+// for a new one.
 func (c *nsExportCmd) open(ctx context.Context, api *client.Client) (*os.File, string, error) {
 	file, err := os.OpenFile(c.File, os.O_RDWR|os.O_CREATE, 0o600)
 	if err != nil {
@@ -128,7 +129,7 @@ func (c *nsExportCmd) open(ctx context.Context, api *client.Client) (*os.File, s
 	return file, strconv.FormatUint(last.Seq, 10), nil
 }
 
-// goesOn returns an error unless what comes behind a file's last event can be added to it.
+// goesOn returns an error unless the next events can be added behind a file's last event.
 func (c *nsExportCmd) goesOn(ctx context.Context, api *client.Client, last sluice.Event) error {
 	if c.Since != "" {
 		return terminal.Usagef("--since requires a new file: this one is continued after its last event, %d", last.Seq)
@@ -150,7 +151,7 @@ func (c *nsExportCmd) goesOn(ctx context.Context, api *client.Client, last sluic
 	return nil
 }
 
-// lastLine returns where the last whole line of a file ends, and the event that it is.
+// lastLine returns the end of a file's last complete line, and its event.
 func lastLine(file io.Reader) (end int64, last sluice.Event, err error) {
 	r := bufio.NewReaderSize(file, 1<<16)
 	var whole []byte

@@ -11,7 +11,7 @@ import (
 	"github.com/sluice-io/sluice/pkg/sluice"
 )
 
-// producersCmd is about producers whose events came of themselves.
+// producersCmd manages producers of events that caused themselves.
 type producersCmd struct {
 	LS    producersLsCmd    `cmd:"" name:"ls" help:"List producers that are marked unsafe."`
 	Clear producersClearCmd `cmd:"" help:"Clear the unsafe mark of a producer."`
@@ -41,7 +41,7 @@ func (producersLsCmd) Run(ctx context.Context, s *terminal.Session) error {
 	})
 }
 
-// chainOf returns the last event that was refused and its nearest causes, as types and paths.
+// chainOf returns the last refused event and its nearest causes, as types and paths.
 func chainOf(is *sluice.Unsafe) string {
 	const most = 3
 	links := append([]sluice.Link{is.Event}, is.Chain...)

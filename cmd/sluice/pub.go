@@ -28,7 +28,7 @@ type pubCmd struct {
 	Batch int    `help:"Batch size with --from, 1 to 1000; each batch is stored atomically." default:"100"`
 }
 
-// pubReport is what came of publishing.
+// pubReport is the outcome of publishing.
 type pubReport struct {
 	Published  int            `json:"published"`
 	Duplicates int            `json:"duplicates"`
@@ -99,8 +99,9 @@ func (c *pubCmd) one(ctx context.Context, s *terminal.Session, api *client.Clien
 	})
 }
 
-// eventOf returns an event with some data, which is stdin's if it is "-": JSON, other text, or neither. Text on the command line that
-// begins like JSON is refused, since it is most likely JSON that the shell took apart; from stdin anything is taken.
+// eventOf returns an event with some data, which is stdin's if it is "-": JSON, other text, or
+// neither. Text on the command line that begins like JSON is refused, since it is most likely JSON
+// that the shell took apart; stdin may be anything.
 func eventOf(s *terminal.Session, path, text string) (sluice.Event, error) {
 	if err := checkData(text); err != nil {
 		return sluice.Event{}, err
@@ -114,7 +115,7 @@ func eventOf(s *terminal.Session, path, text string) (sluice.Event, error) {
 	}
 	ev := sluice.Event{Path: sluice.Path(path), Data: data}
 	switch {
-	case json.Valid(data): // which is what it is without a content type
+	case json.Valid(data): // JSON needs no content type
 	case utf8.Valid(data):
 		ev.ContentType = "text/plain; charset=utf-8"
 	default:
@@ -123,7 +124,7 @@ func eventOf(s *terminal.Session, path, text string) (sluice.Event, error) {
 	return ev, nil
 }
 
-// checkData refuses text that begins as an object or a list does and is no JSON.
+// checkData refuses invalid JSON that begins like an object or a list.
 func checkData(text string) error {
 	begin := strings.TrimLeft(text, " \t\r\n")
 	if !strings.HasPrefix(begin, "{") && !strings.HasPrefix(begin, "[") {
@@ -181,7 +182,7 @@ func (r *pubReport) finish() {
 	r.PerSecond = float64(r.Published) / max(r.Seconds, 1e-6)
 }
 
-// incomplete says how far publishing had come, so that it can be taken up there.
+// incomplete reports the progress of publishing, so that it can be resumed.
 func (r *pubReport) incomplete(err error) error {
 	return fmt.Errorf("after %d published events: %w", r.Published, err)
 }

@@ -13,7 +13,7 @@ import (
 	"github.com/sluice-io/sluice/pkg/sluice"
 )
 
-// How often a replay that is waited for is asked about.
+// Interval of requests for a replay's state.
 const replayPoll = 250 * time.Millisecond
 
 type subSeekCmd struct {
@@ -58,7 +58,7 @@ type subReplayCmd struct {
 	Wait   bool     `help:"Wait for the end of the replay; fails if the replay was cancelled."`
 }
 
-// Help says what is asked.
+// Help explains the question.
 func (*subReplayCmd) Help() string {
 	return "Deliveries cannot be undone: without --from and --event, the command asks before it replays all stored events."
 }
@@ -97,7 +97,7 @@ func (c *subReplayCmd) Run(ctx context.Context, s *terminal.Session) error {
 	return nil
 }
 
-// question says how much is sent again where no beginning was said.
+// question says how much is sent again without an explicit start.
 func (c *subReplayCmd) question(ctx context.Context, api *client.Client, req client.ReplayRequest) (string, error) {
 	n, err := api.CountReplay(ctx, c.ID, req)
 	many, err := terminal.Counted(err, ", about %d events", n.Count)
@@ -183,7 +183,7 @@ func replayTable(s *terminal.Session, all []sluice.Replay) error {
 	for i, rep := range all {
 		from, next := strconv.FormatUint(rep.From, 10)+"–"+strconv.FormatUint(rep.To, 10), strconv.FormatUint(rep.Next, 10)
 		if rep.Kind == sluice.ReplayDeadLetters {
-			from, next = "-", "-" // places in the stream of dead letters, which nobody knows by
+			from, next = "-", "-" // sequences of dead letters mean nothing to users
 		}
 		rows[i] = []string{
 			rep.ID, string(rep.Kind), because(string(rep.State), rep.Reason),

@@ -10,7 +10,7 @@ import (
 	"github.com/sluice-io/sluice/pkg/sluice"
 )
 
-// scheduleCmd is about events that are stored at a time.
+// scheduleCmd manages events that are stored at a time.
 type scheduleCmd struct {
 	Add  scheduleAddCmd  `cmd:"" default:"withargs" help:"Schedule an event; the word add is optional: sluice schedule PATH DATA --in 10m."`
 	LS   scheduleLsCmd   `cmd:"" name:"ls" help:"List scheduled events, soonest first."`
@@ -30,7 +30,7 @@ type scheduleAddCmd struct {
 	In    time.Duration `help:"Delay until the event is stored, such as 90s, 10m or 7d." placeholder:"DURATION" xor:"when"`
 }
 
-// Run has an event stored at a time.
+// Run schedules an event.
 func (c *scheduleAddCmd) Run(ctx context.Context, s *terminal.Session) error {
 	if _, err := sluice.ParsePath(c.Path); err != nil {
 		return terminal.Usage(err)
@@ -68,7 +68,7 @@ func (c *scheduleAddCmd) Run(ctx context.Context, s *terminal.Session) error {
 	})
 }
 
-// moment returns the time that flags name.
+// moment returns the time in the flags.
 func moment(at time.Time, in time.Duration) (time.Time, error) {
 	switch {
 	case in < 0:
@@ -81,7 +81,7 @@ func moment(at time.Time, in time.Duration) (time.Time, error) {
 	return at, nil
 }
 
-// exactly is a time with as much of a second as there is.
+// exactly formats a time with its fraction of a second.
 func exactly(at time.Time) string { return at.UTC().Format("2006-01-02T15:04:05.999Z07:00") }
 
 type scheduleLsCmd struct {
@@ -90,7 +90,7 @@ type scheduleLsCmd struct {
 	Limit   int    `help:"Maximum number of results; 0: all." default:"0"`
 }
 
-// Run lists what waits.
+// Run lists the waiting events.
 func (c *scheduleLsCmd) Run(ctx context.Context, s *terminal.Session) error {
 	api, err := s.Client()
 	if err != nil {

@@ -12,7 +12,7 @@ import (
 	"github.com/sluice-io/sluice/internal/app"
 )
 
-// serveCmd runs a server. Its flags go over the environment, and that over the file.
+// serveCmd runs a server. Its flags take precedence over the environment, and that over the file.
 type serveCmd struct {
 	Dev        bool   `help:"Development mode: allow http:// endpoints on this machine, and NATS without a login."`
 	Config     string `help:"Configuration file, JSON or YAML; config/example.yaml has every setting." env:"SLUICE_CONFIG" type:"path" placeholder:"FILE"`
@@ -50,7 +50,7 @@ func (c *serveCmd) Run(ctx context.Context, s *terminal.Session) error {
 	return nil
 }
 
-// apply puts the flags over the settings.
+// apply overrides the settings with the flags.
 func (c *serveCmd) apply(cfg *config.Config, data string) {
 	for target, flag := range map[*string]string{
 		&cfg.Data: data, &cfg.HTTP.Listen: c.HTTP, &cfg.HTTP.PublicURL: c.PublicURL,
@@ -62,12 +62,12 @@ func (c *serveCmd) apply(cfg *config.Config, data string) {
 		}
 	}
 	if c.NATSListen != "" {
-		cfg.NATS.URL = "" // the flag asks for an embedded server whatever the file says
+		cfg.NATS.URL = "" // the flag requests an embedded server, regardless of the file
 	}
 	cfg.Dev = cfg.Dev || c.Dev
 }
 
-// newLog returns a server's log, and what writes all that it has not written yet.
+// newLog returns a server's log, and a function that writes its buffered lines.
 func newLog(w io.Writer, cfg config.Log) (log *slog.Logger, flush func(), err error) {
 	var level slog.Level
 	if err := level.UnmarshalText([]byte(cfg.Level)); err != nil {

@@ -10,7 +10,7 @@ import (
 	"github.com/sluice-io/sluice/pkg/sluice"
 )
 
-// stateCmd shows what is: the last event of every path.
+// stateCmd shows the state: the last event of every path.
 type stateCmd struct {
 	Pattern string `arg:"" optional:"" help:"Filter by path, such as /orders/42 or /orders/**."`
 
@@ -21,9 +21,9 @@ type stateCmd struct {
 	Limit int    `help:"Maximum number of paths; 0: all." default:"0"`
 }
 
-// stateView is a state as programs get it.
+// stateView is a state in JSON output.
 type stateView struct {
-	Seq    uint64      `json:"seq"` // the events after this one are what has changed since
+	Seq    uint64      `json:"seq"` // events after this one are changes since
 	Events []eventView `json:"events"`
 }
 

@@ -20,7 +20,7 @@ import (
 	"github.com/sluice-io/sluice/pkg/sluice"
 )
 
-// streamCmd is about Durable Streams.
+// streamCmd manages Durable Streams.
 type streamCmd struct {
 	Create streamCreateCmd `cmd:"" help:"Create a stream, or confirm an identical one."`
 	Append streamAppendCmd `cmd:"" help:"Append to a stream."`
@@ -58,7 +58,7 @@ type streamCreateCmd struct {
 	At          string        `help:"Offset in the source where the fork starts; default: its end." placeholder:"OFFSET"`
 }
 
-// spec returns what the stream shall be.
+// spec returns the requested stream.
 func (c *streamCreateCmd) spec(stdin io.Reader) (client.StreamSpec, error) {
 	spec := client.StreamSpec{ContentType: c.ContentType, TTL: c.TTL, ExpiresAt: c.Expires, Closed: c.Closed}
 	switch {
@@ -80,7 +80,7 @@ func (c *streamCreateCmd) spec(stdin io.Reader) (client.StreamSpec, error) {
 	return spec, err
 }
 
-// dataOf returns what an argument says: itself, or a file, or stdin.
+// dataOf returns the data of an argument: itself, a file, or stdin.
 func dataOf(argument string, stdin io.Reader) (data []byte, err error) {
 	file, isFile := strings.CutPrefix(argument, "@")
 	switch {
@@ -97,7 +97,7 @@ func dataOf(argument string, stdin io.Reader) (data []byte, err error) {
 	return data, nil
 }
 
-// streamView is a stream as programs get it.
+// streamView is a stream in JSON output.
 type streamView struct {
 	Namespace string      `json:"namespace"`
 	Path      sluice.Path `json:"path"`
@@ -114,7 +114,7 @@ func (a *streamArg) view(info client.StreamInfo) streamView {
 	return v
 }
 
-// Run makes the stream.
+// Run creates the stream.
 func (c *streamCreateCmd) Run(ctx context.Context, s *terminal.Session) error {
 	api, err := c.api(s)
 	if err != nil {
@@ -184,7 +184,8 @@ func (c *streamAppendCmd) Run(ctx context.Context, s *terminal.Session) error {
 	})
 }
 
-// contentType returns that of the stream. Whoever may only write is not told, and says what the data looks like.
+// contentType returns that of the stream. A caller that may only write cannot read it; then it is
+// derived from the data.
 func (c *streamAppendCmd) contentType(ctx context.Context, api *client.Client, data []byte) (string, error) {
 	if c.ContentType != "" {
 		return c.ContentType, nil
@@ -220,7 +221,7 @@ func (c *streamReadCmd) Run(ctx context.Context, s *terminal.Session) error {
 	}
 	for page, err := range pages {
 		if err != nil && c.Follow && ctx.Err() != nil {
-			return nil // whoever follows it has seen enough
+			return nil // the reader of stdout has closed it
 		}
 		if err == nil {
 			err = printPage(s, page)
@@ -232,7 +233,7 @@ func (c *streamReadCmd) Run(ctx context.Context, s *terminal.Session) error {
 	return nil
 }
 
-// toTheEnd yields what there is.
+// toTheEnd yields the existing pages.
 func (c *streamReadCmd) toTheEnd(ctx context.Context, api *client.Client) iter.Seq2[client.StreamPage, error] {
 	return func(yield func(client.StreamPage, error) bool) {
 		page := client.StreamPage{Next: c.Offset}
@@ -245,19 +246,19 @@ func (c *streamReadCmd) toTheEnd(ctx context.Context, api *client.Client) iter.S
 	}
 }
 
-// pageView is a part of a stream as programs get it, one a line.
+// pageView is a part of a stream in JSON output, one a line.
 type pageView struct {
 	ContentType string            `json:"content_type,omitempty"`
-	Messages    []json.RawMessage `json:"messages,omitempty"`    // where it is of JSON
-	Text        string            `json:"data_text,omitempty"`   // where it is other text
-	Base64      []byte            `json:"data_base64,omitempty"` // where it is neither
+	Messages    []json.RawMessage `json:"messages,omitempty"`    // if it is JSON
+	Text        string            `json:"data_text,omitempty"`   // if it is other text
+	Base64      []byte            `json:"data_base64,omitempty"` // if it is neither
 	Next        string            `json:"next_offset"`
 	UpToDate    bool              `json:"up_to_date"`
 	Closed      bool              `json:"closed"`
 }
 
-// printPage prints a part of a stream: for people its bytes as they are, or its messages one a line. On a terminal the bytes are
-// cleaned, line by line.
+// printPage prints a part of a stream: for people its bytes unchanged, or its messages one a line.
+// On a terminal the bytes are cleaned, line by line.
 func printPage(s *terminal.Session, page client.StreamPage) error {
 	out, err := written(page, s.IsJSON())
 	if err == nil && s.Watched && !s.IsJSON() && !page.IsJSON() {

@@ -17,7 +17,7 @@ import (
 	"github.com/sluice-io/sluice/pkg/sluice"
 )
 
-// subCmd is about subscriptions.
+// subCmd manages subscriptions.
 type subCmd struct {
 	Create subCreateCmd `cmd:"" help:"Create a subscription and print its secret once."`
 	LS     subLsCmd     `cmd:"" name:"ls" help:"List subscriptions, newest first."`
@@ -42,7 +42,7 @@ type subLsCmd struct {
 	Limit int    `help:"Maximum number of results; 0: all." default:"0"`
 }
 
-// Help says what the health is.
+// Help explains the health column.
 func (*subLsCmd) Help() string {
 	return fmt.Sprintf("HEALTH is ok, or the problem: an open breaker, paths that retry or are held, dead letters. It is shown for the first %d; - means unknown.", doctor.HealthMost)
 }
@@ -113,7 +113,7 @@ func (c *subRmCmd) Run(ctx context.Context, s *terminal.Session) error {
 	return nil
 }
 
-// question says what goes with each subscription.
+// question lists the losses with each subscription.
 func (c *subRmCmd) question(ctx context.Context, api *client.Client) (string, error) {
 	all := make([]string, len(c.IDs))
 	for i, id := range c.IDs {
@@ -168,7 +168,7 @@ type subRotateCmd struct {
 	Overlap time.Duration `help:"Time during which the old secret also signs (scheme standard); 0s: it is removed immediately." default:"24h"`
 }
 
-// Run makes the new secret.
+// Run creates the new secret.
 func (c *subRotateCmd) Run(ctx context.Context, s *terminal.Session) error {
 	if c.Overlap < 0 {
 		return terminal.Usagef("--overlap %s: write a duration, such as 24h", c.Overlap)
@@ -199,7 +199,7 @@ type subTestCmd struct {
 	ID string `arg:"" help:"Subscription."`
 }
 
-// Run sends the sample. It fails unless the endpoint took it.
+// Run sends the sample. It fails unless the endpoint accepts it.
 func (c *subTestCmd) Run(ctx context.Context, s *terminal.Session) error {
 	api, err := s.Client()
 	if err != nil {
@@ -324,7 +324,7 @@ func rate(r sluice.Rate) string {
 	return cmp.Or(strings.Join(bounds, ", "), "unlimited")
 }
 
-// compact returns the JSON of what is not empty.
+// compact returns the JSON of the non-empty fields.
 func compact(value any) string {
 	var data strings.Builder
 	encoder := json.NewEncoder(&data)

@@ -18,7 +18,7 @@ import (
 	"github.com/sluice-io/sluice/pkg/sluice"
 )
 
-// specFlags are what can be said about a subscription when it is made and later.
+// specFlags are the settings of a subscription that can be changed later.
 type specFlags struct {
 	File        string            `help:"File with the JSON or YAML of the API; - reads stdin. Flags override it." placeholder:"FILE"`
 	URL         *string           `name:"url" help:"URL of the endpoint." placeholder:"URL"`
@@ -37,10 +37,10 @@ type specFlags struct {
 	Description *string           `help:"Description." placeholder:"TEXT"`
 }
 
-// spec is the JSON of a subscription, as far as it was said.
+// spec is the JSON of a subscription, as far as it was given.
 type spec map[string]any
 
-// set puts a value at a place, below objects that are made as needed.
+// set sets a value, and creates the objects above it as needed.
 func (m spec) set(value any, names ...string) {
 	at := m
 	for _, name := range names[:len(names)-1] {
@@ -54,7 +54,7 @@ func (m spec) set(value any, names ...string) {
 	at[names[len(names)-1]] = value
 }
 
-// take removes the value at a place, with the objects above it that are empty then.
+// take removes a value, with the objects above it that are empty then.
 func (m spec) take(names ...string) (any, bool) {
 	value, ok := m[names[0]]
 	if !ok || len(names) == 1 {
@@ -172,8 +172,8 @@ type subCreateCmd struct {
 	Handshake bool `help:"Require a handshake with the endpoint (OPTIONS with WebHook-Request-Origin)."`
 }
 
-// s0 returns what was said in the shape with a target (docs/subscriptions.md). A usage error if something was said that this shape has
-// no word for.
+// s0 returns the specification in the shape with a target (docs/subscriptions.md). A usage error
+// for a setting that this shape does not have.
 func (c *subCreateCmd) s0(m spec) (spec, error) {
 	if c.Target == "" {
 		if c.OnChange != "" {
@@ -196,7 +196,7 @@ func (c *subCreateCmd) s0(m spec) (spec, error) {
 	return m, nil
 }
 
-// Run makes the subscription.
+// Run creates the subscription.
 func (c *subCreateCmd) Run(ctx context.Context, s *terminal.Session) error {
 	m, err := c.spec(s)
 	if err != nil {
@@ -254,7 +254,7 @@ type subEditCmd struct {
 	Handshake *bool `negatable:"" help:"Change only after the endpoint has agreed (OPTIONS with WebHook-Request-Origin), now and whenever its URL changes; --no-handshake: do not ask any more."`
 }
 
-// Run changes what the flags name. A header without a value is taken away.
+// Run changes the settings in the flags. A header without a value is removed.
 func (c *subEditCmd) Run(ctx context.Context, s *terminal.Session) error {
 	m, err := c.spec(s)
 	if err != nil {

@@ -9,21 +9,22 @@ import (
 )
 
 const (
-	aboutAttr  = "subscription" // the attribute that names what a warning is about
-	summedMost = 10             // warnings with one message that are written in a period
+	aboutAttr  = "subscription" // the attribute with the subject of a warning
+	summedMost = 10             // written warnings of one message in a period
 	summedIn   = time.Minute
 )
 
-// summing is a log in which many subscriptions may be in the same trouble: of warnings about subscriptions that have one message,
-// ten in a minute are written, and the others are one line at its end, with how many there are. Errors are all written.
+// summing is a log that limits repeated warnings, because many subscriptions may have the same
+// problem: of warnings about subscriptions with one message, ten in a minute are written, and the
+// others are counted in one line at its end. Errors are all written.
 type summing struct {
 	slog.Handler
 
-	about string // the subscription that With named
+	about string // the subscription named by With
 	state *sums
 }
 
-// sums is what a log and all that With made of it count together.
+// sums is the common count of a log and its descendants of With.
 type sums struct {
 	out slog.Handler
 
@@ -35,7 +36,7 @@ type sums struct {
 type sum struct {
 	written int
 	more    int
-	about   map[string]struct{} // subscriptions of those that were not written
+	about   map[string]struct{} // subscriptions of the unwritten ones
 }
 
 func newSumming(out slog.Handler) summing {
@@ -96,7 +97,7 @@ func (s *sums) holds(message, about string) bool {
 	return true
 }
 
-// end ends a period, if it has not ended, and says what was not written in it.
+// end ends a period, if it has not ended, and reports the unwritten warnings.
 func (s *sums) end(message string, is *sum) {
 	s.mu.Lock()
 	over := s.of[message] != is
@@ -109,7 +110,7 @@ func (s *sums) end(message string, is *sum) {
 	}
 	r := slog.NewRecord(time.Now(), slog.LevelWarn, message, 0)
 	r.AddAttrs(slog.Int("more", is.more), slog.Int("subscriptions", len(is.about)), slog.Duration("within", summedIn))
-	_ = s.out.Handle(context.Background(), r) // there is no other place to say so
+	_ = s.out.Handle(context.Background(), r) // there is no other place to report it
 }
 
 // flush ends all periods.

@@ -21,7 +21,7 @@ import (
 	"github.com/sluice-io/sluice/pkg/sluice"
 )
 
-// typesCmd is about the catalogue of event types.
+// typesCmd manages the catalogue of event types.
 type typesCmd struct {
 	LS    typesLsCmd    `cmd:"" name:"ls" help:"List event types."`
 	Show  typesShowCmd  `cmd:"" help:"Show an event type."`
@@ -106,12 +106,12 @@ type typesPutCmd struct {
 	Revision uint64   `help:"Required current revision." placeholder:"N"`
 }
 
-// Help shows what a file looks like.
+// Help shows an example of a file.
 func (*typesPutCmd) Help() string {
 	return `A file: {"type":"order.placed","description":"…","schema":{…},"summary_fields":["total"],"static_labels":{"area":"sales"}}`
 }
 
-// Run makes or changes the event types, in the order of the files.
+// Run creates or changes the event types, in the order of the files.
 func (c *typesPutCmd) Run(ctx context.Context, s *terminal.Session) error {
 	var wanted []typeFile
 	for _, file := range c.Files {
@@ -143,7 +143,7 @@ func (c *typesPutCmd) Run(ctx context.Context, s *terminal.Session) error {
 	return errors.Join(failed, err)
 }
 
-// put stores one type after the other, and returns those that were stored.
+// put stores one type after the other, and returns the stored ones.
 func (c *typesPutCmd) put(ctx context.Context, api *client.Client, wanted []typeFile) ([]sluice.EventType, error) {
 	stored := []sluice.EventType{}
 	for _, t := range wanted {
@@ -212,7 +212,7 @@ type typesCheckCmd struct {
 	NS   string `help:"Namespace." default:"default" placeholder:"NAME"`
 }
 
-// Run checks the data as the server would, and fails if it is not what the schema says.
+// Run checks the data as the server would, and fails if it violates the schema.
 func (c *typesCheckCmd) Run(ctx context.Context, s *terminal.Session) error {
 	data := []byte(c.Data)
 	if c.Data == "-" {

@@ -21,7 +21,7 @@ import (
 	"github.com/sluice-io/sluice/pkg/sluice"
 )
 
-// watchCmd is about what is published when events meet a condition.
+// watchCmd manages watches.
 type watchCmd struct {
 	Set  watchSetCmd  `cmd:"" help:"Create a watch, or replace the one with this ID."`
 	Test watchTestCmd `cmd:"" help:"Simulate a watch over stored events."`
@@ -42,7 +42,7 @@ type watchSetCmd struct {
 	Description string `help:"Description." placeholder:"TEXT"`
 }
 
-// watchFlags are what a watch looks at, and when it fires.
+// watchFlags are a watch's readings and its firing rules.
 type watchFlags struct {
 	NS       string            `name:"ns" help:"Namespace." default:"default"`
 	File     string            `help:"File with the JSON or YAML of the API; - reads stdin. Flags override it." placeholder:"FILE"`
@@ -67,7 +67,7 @@ func (*watchSetCmd) Help() string {
 The first argument is the ID, the second the pattern. "sluice watch test" simulates a watch over stored events.`
 }
 
-// Run makes the watch.
+// Run creates the watch.
 func (c *watchSetCmd) Run(ctx context.Context, s *terminal.Session) error {
 	spec, err := c.spec(s.Stdin)
 	if err != nil {
@@ -117,7 +117,7 @@ func (c *watchSetCmd) spec(stdin io.Reader) (client.WatchSpec, error) {
 
 func errNoPattern() error { return terminal.Usagef("a pattern is required, such as '/sensors/**'") }
 
-// over puts the flags over what a file said.
+// over overrides a file's content with the flags.
 func (c *watchFlags) over(spec *client.WatchSpec) {
 	spec.Pattern = cmp.Or(sluice.Pattern(c.Paths), spec.Pattern)
 	spec.Cooldown, spec.For = cmp.Or(sluice.Duration(c.Cooldown), spec.Cooldown), cmp.Or(sluice.Duration(c.For), spec.For)
@@ -218,7 +218,7 @@ func (c *watchShowCmd) Run(ctx context.Context, s *terminal.Session) error {
 	})
 }
 
-// statusOf returns what came of a watch; an older server does not say.
+// statusOf returns a watch's status; an older server does not report it.
 func statusOf(w *sluice.Watch) sluice.WatchStatus {
 	if w.Status == nil {
 		return sluice.WatchStatus{}
@@ -226,7 +226,7 @@ func statusOf(w *sluice.Watch) sluice.WatchStatus {
 	return *w.Status
 }
 
-// standing says on how many paths the condition holds, and how many cool down.
+// standing describes on how many paths the condition holds, and how many cool down.
 func standing(is sluice.WatchStatus) string {
 	text := "idle"
 	if is.Holds > 0 {
@@ -270,7 +270,7 @@ func (*watchTestCmd) Help() string {
 Flags override the watch. Nothing is published. The simulation starts without earlier readings.`
 }
 
-// Run says what the watch would have done.
+// Run prints the watch's hypothetical firings.
 func (c *watchTestCmd) Run(ctx context.Context, s *terminal.Session) error {
 	api, err := s.Client()
 	if err != nil {
@@ -316,7 +316,7 @@ func seqBefore(ctx context.Context, api *client.Client, ns, when string) (uint64
 	return page.Items[0].Seq - 1, nil
 }
 
-// trial shows what a watch would have done.
+// trial prints a watch's hypothetical firings.
 func trial(s *terminal.Session, is *sluice.WatchTrial) error {
 	if len(is.Firings) > 0 {
 		rows := make([][]string, len(is.Firings))
