@@ -62,7 +62,7 @@ type grantCreateCmd struct {
 	printing
 
 	Principal   string        `arg:"" help:"Holder: user:NAME, ai_agent:NAME, service:NAME or system:NAME."`
-	Object      sluice.Object `arg:"" help:"Object: scope:NAMESPACE, path:NAMESPACE/PATTERN, entity:NAMESPACE/URI, or * unlimitedything."`
+	Object      sluice.Object `arg:"" help:"Object: scope:NAMESPACE, path:NAMESPACE/PATTERN, entity:NAMESPACE/URI, or * for everything."`
 	Verbs       []sluice.Verb `help:"Verbs: read, publish, subscribe, mirror, admin (includes the others)." placeholder:"VERB" required:""`
 	OnBehalfOf  string        `name:"on-behalf-of" help:"Principal whose access lists and clearance also apply." placeholder:"PRINCIPAL"`
 	Description string        `help:"Description." placeholder:"TEXT"`

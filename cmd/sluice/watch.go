@@ -52,7 +52,7 @@ type watchFlags struct {
 	Subject  []string          `help:"Subjects, or related subjects, of the readings." placeholder:"SUBJECT" sep:"none"`
 	CEL      string            `name:"cel" help:"Condition: a CEL expression over event." placeholder:"EXPR"`
 	Label    map[string]string `help:"Label that the reading must have, as part of the condition; repeatable." placeholder:"K=V" mapsep:"none"`
-	Level    bool              `help:"Fire unlimitedy reading that meets the condition, not only for the first."`
+	Level    bool              `help:"Fire for every reading that meets the condition, not only for the first."`
 	Cooldown time.Duration     `help:"Interval in which each path fires at most once, such as 10m; default: unlimited." placeholder:"DURATION"`
 	For      time.Duration     `help:"Time for which the condition must hold, such as 30s; default: fires immediately." placeholder:"DURATION"`
 }
