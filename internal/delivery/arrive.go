@@ -11,7 +11,7 @@ import (
 // arrive puts a delivery from the source into its lane, or acknowledges it at once if there is
 // nothing to do for it.
 func (r *runner) arrive(work context.Context, d *model.Delivery) {
-	if r.known(d) || d.Event.Path != "" && !r.takes(r.sub, &d.Event) {
+	if r.isSettled(d) || d.Event.Path != "" && !r.takes(r.sub, &d.Event) {
 		r.answer(d.Receipt.Ack())
 		return
 	}
@@ -27,7 +27,7 @@ func (r *runner) arrive(work context.Context, d *model.Delivery) {
 		}
 	}
 	r.observe.Matched(r.sub)
-	if r.book.arrive(r.laneOf(d), d) {
+	if r.lanes.arrive(r.laneOf(d), d) {
 		r.answer(d.Receipt.Ack())
 	}
 }
@@ -37,14 +37,14 @@ func (r *runner) takes(sub *sluice.Subscription, ev *sluice.Event) bool {
 	return sub.Pattern.Match(ev.Path) && (r.only == nil || r.only(ev))
 }
 
-// known reports whether the delivery was settled before, by this runner or before a restart.
-func (r *runner) known(d *model.Delivery) bool {
-	return r.before(&d.Event).Settled || d.Redelivered && r.recent.has(d.Event.Seq)
+// isSettled reports whether the delivery was settled before, by this runner or before a restart.
+func (r *runner) isSettled(d *model.Delivery) bool {
+	return r.progressOf(&d.Event).Settled || d.Redelivered && r.recent.has(d.Event.Seq)
 }
 
-// before returns the event's progress before a restart. A log that lost its latest events in a
+// progressOf returns the event's progress before a restart. A log that lost its latest events in a
 // power cut reuses their sequences.
-func (r *runner) before(ev *sluice.Event) model.Progress {
+func (r *runner) progressOf(ev *sluice.Event) model.Progress {
 	if p := r.recovered[ev.Seq]; p.EventID == ev.ID {
 		return p
 	}

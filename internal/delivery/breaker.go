@@ -25,29 +25,29 @@ const (
 	longestHold = time.Hour // upper limit of a Retry-After
 )
 
-// pass is a permission to send.
-type pass int
+// permit is a permission to send.
+type permit int
 
 const (
-	passNone  pass = iota
-	passProbe      // one request that probes the endpoint
+	passNone  permit = iota
+	passProbe        // one request that probes the endpoint
 	passAll
 )
 
-// said is the evidence of an answer about the endpoint, not about its event.
-type said int
+// outcomeClass is the evidence of an answer about the endpoint, not about its event.
+type outcomeClass int
 
 const (
-	saidNothing said = iota // no request was made
-	saidWell                // it works, even if it refuses the event
-	saidTrouble             // no answer, 5xx or 429
+	saidNothing outcomeClass = iota // no request was made
+	saidWell                        // it works, even if it refuses the event
+	saidTrouble                     // no answer, 5xx or 429
 )
 
 // answer is the outcome of one request.
 type answer struct {
 	epoch uint64 // the breaker's epoch when the request was made
 	lane  string
-	said  said
+	said  outcomeClass
 	began time.Time
 	wait  time.Duration // requested by the endpoint
 	own   bool          // the lane fails alone: no evidence about the endpoint
@@ -86,7 +86,7 @@ func (b breaker) closed() bool { return b.state == "" || b.state == sluice.Break
 
 // admits returns which requests are permitted now. If none, it returns when to ask again: zero
 // means after the next answer.
-func (b breaker) admits(now time.Time) (pass, time.Time) {
+func (b breaker) admits(now time.Time) (permit, time.Time) {
 	switch {
 	case b.state == sluice.BreakerOpen && b.under > 0:
 		return passNone, time.Time{}
@@ -196,26 +196,26 @@ func (b breaker) settle(now time.Time) breaker {
 	return b
 }
 
-// rested enters that nothing is in flight any more.
-func (b breaker) rested() breaker {
+// resetAfterRestart enters that nothing is in flight any more.
+func (b breaker) resetAfterRestart() breaker {
 	b.under = 0
 	return b
 }
 
-// renewed resets the breaker for another endpoint.
-func (b breaker) renewed() breaker {
+// reset resets the breaker for another endpoint.
+func (b breaker) reset() breaker {
 	return breaker{epoch: b.epoch + 1, spell: b.spell}
 }
 
-// spared marks when a lane failed without its attempt being counted.
-type spared struct{ spell, cured uint64 }
+// probeMark marks when a lane failed without its attempt being counted.
+type probeMark struct{ spell, cured uint64 }
 
-// spare returns the mark for a lane whose failure is not counted now.
-func (b breaker) spare() spared { return spared{spell: b.spell, cured: b.cured} }
+// mark returns the mark for a lane whose failure is not counted now.
+func (b breaker) mark() probeMark { return probeMark{spell: b.spell, cured: b.cured} }
 
-// own reports whether a spared lane fails by itself: others have succeeded since. Its attempts
+// isCurrent reports whether a spared lane fails by itself: others have succeeded since. Its attempts
 // count again, or it would keep the breaker from closing.
-func (b breaker) own(s spared) bool {
+func (b breaker) isCurrent(s probeMark) bool {
 	return b.state == sluice.BreakerHalfOpen && s.spell == b.spell && s.spell > 0 && b.cured > s.cured
 }
 

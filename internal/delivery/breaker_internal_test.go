@@ -25,7 +25,7 @@ func newDrill(window int) *drill { return &drill{window: window, now: time.Unix(
 func (d *drill) pass(by time.Duration) { d.now = d.now.Add(by) }
 
 // send makes a request that is answered at once.
-func (d *drill) send(lane string, s said) {
+func (d *drill) send(lane string, s outcomeClass) {
 	d.b = d.b.began().ended(answer{epoch: d.b.epoch, lane: lane, said: s, began: d.now}, d.window, d.now, 0.5)
 }
 
@@ -206,17 +206,17 @@ func TestALaneThatFailsAloneDoesNotKeepTheBreakerOpen(t *testing.T) {
 	t.Parallel()
 	d := newDrill(8).opened()
 	d.pass(time.Second)
-	mark := d.b.spare()
+	mark := d.b.mark()
 	d.send("poison", saidTrouble)
-	require.False(t, d.b.own(mark), "nothing was well since")
+	require.False(t, d.b.isCurrent(mark), "nothing was well since")
 	d.pass(2 * time.Second)
 	d.round()
-	require.True(t, d.b.own(mark))
+	require.True(t, d.b.isCurrent(mark))
 	d.b = d.b.began().ended(answer{epoch: d.b.epoch, lane: "poison", said: saidTrouble, own: true}, d.window, d.now, 0.5)
 	require.Equal(t, sluice.BreakerHalfOpen, d.b.state)
 	require.Zero(t, d.b.under)
-	require.False(t, newDrill(8).opened().b.own(mark), "it was another spell")
-	require.False(t, d.b.own(spared{}), "it was never spared")
+	require.False(t, newDrill(8).opened().b.isCurrent(mark), "it was another spell")
+	require.False(t, d.b.isCurrent(probeMark{}), "it was never spared")
 }
 
 func TestAnswersToWhatWasAskedBeforeItOpenedSayNothing(t *testing.T) {
@@ -224,7 +224,7 @@ func TestAnswersToWhatWasAskedBeforeItOpenedSayNothing(t *testing.T) {
 	d := newDrill(64)
 	before := d.b.epoch
 	d.opened()
-	for _, s := range []said{saidWell, saidTrouble, saidNothing} {
+	for _, s := range []outcomeClass{saidWell, saidTrouble, saidNothing} {
 		require.Equal(t, d.b, d.b.ended(answer{epoch: before, lane: "a", said: s}, d.window, d.now, 0.5))
 	}
 }
@@ -276,7 +276,7 @@ func TestAnotherEndpointBeginsClosed(t *testing.T) {
 	d := newDrill(64).opened()
 	d.b.held = d.now.Add(time.Hour)
 	epoch := d.b.epoch
-	d.b = d.b.renewed()
+	d.b = d.b.reset()
 	may, _ := d.b.admits(d.now)
 	require.Equal(t, passAll, may)
 	require.Greater(t, d.b.epoch, epoch)
@@ -290,12 +290,12 @@ func TestABreakerGoesOnWhereItWasStored(t *testing.T) {
 		d.send("a", saidTrouble)
 	}
 	r := &runner{breaker: d.b, sub: &sluice.Subscription{}}
-	b := remembered(r.health(d.now))
+	b := breakerOf(r.health(d.now))
 	require.Equal(t, sluice.BreakerOpen, b.state)
 	require.True(t, b.probeAt.Equal(d.b.probeAt))
 	require.Equal(t, 16*time.Second, b.next())
-	require.True(t, remembered(model.Health{}).closed())
-	require.Equal(t, sluice.BreakerOpen, remembered(model.Health{Breaker: sluice.BreakerHalfOpen}).state)
+	require.True(t, breakerOf(model.Health{}).closed())
+	require.Equal(t, sluice.BreakerOpen, breakerOf(model.Health{Breaker: sluice.BreakerHalfOpen}).state)
 }
 
 // random is a drill whose requests overlap and are answered in any order.
@@ -327,7 +327,7 @@ func (r *random) answer(rt *rapid.T) {
 	i := rapid.IntRange(0, len(r.under)-1).Draw(rt, "which")
 	a := r.under[i]
 	r.under = append(r.under[:i], r.under[i+1:]...)
-	a.said = rapid.SampledFrom([]said{saidTrouble, saidTrouble, saidTrouble, saidWell, saidNothing}).Draw(rt, "says")
+	a.said = rapid.SampledFrom([]outcomeClass{saidTrouble, saidTrouble, saidTrouble, saidWell, saidNothing}).Draw(rt, "says")
 	if a.said == saidTrouble {
 		r.troubled[a.lane] = true
 	}
@@ -387,7 +387,7 @@ func (d *drill) recovers(rt *rapid.T, under []answer) {
 func TestAProbeIsALiveHeadOrTheLaneDueLongest(t *testing.T) { // issue 3, item 3
 	t.Parallel()
 	now := time.Now()
-	b := newBook(8)
+	b := newLaneTable(8)
 	for i, key := range []string{"long", "short", "later"} {
 		b.load(model.ParkedEntry{Parked: sluice.Parked{
 			Lane: key, FromSeq: uint64(i + 1), Attempts: 1, NextAt: now.Add(time.Duration(i-2) * time.Minute),
@@ -404,7 +404,7 @@ func TestAProbeIsALiveHeadOrTheLaneDueLongest(t *testing.T) { // issue 3, item 3
 			probe.park.NextAt = now
 			b.resumed(probe.lane, probe.park)
 		} else {
-			defer b.spared(probe.lane)
+			defer b.unblock(probe.lane)
 		}
 	}
 }
@@ -412,7 +412,7 @@ func TestAProbeIsALiveHeadOrTheLaneDueLongest(t *testing.T) { // issue 3, item 3
 func TestARecordIsDeletedWhileNothingMayBeSent(t *testing.T) {
 	t.Parallel()
 	now := time.Now()
-	b := newBook(8)
+	b := newLaneTable(8)
 	b.load(model.ParkedEntry{Parked: sluice.Parked{Lane: "a", FromSeq: 5}}, 4, now)
 	chore, ok := b.next(now, passNone)
 	require.True(t, ok)

@@ -34,7 +34,7 @@ func TestBreaker_CountsARecentShare(t *testing.T) {
 	t.Parallel()
 	at := time.Unix(1_800_000_000, 0).Truncate(shareSpan)
 	span := at.UnixNano() / int64(shareSpan)
-	add := func(s recency, n int, lanes string, said said, now time.Time) recency {
+	add := func(s recency, n int, lanes string, said outcomeClass, now time.Time) recency {
 		for i := range n {
 			s = s.add(answer{lane: lanes[i%len(lanes) : i%len(lanes)+1], said: said}, now)
 		}
@@ -88,22 +88,22 @@ func TestBreaker_TellsALaneFromItsEndpoint(t *testing.T) {
 	for name, c := range map[string]struct {
 		state  sluice.Breaker
 		cured  uint64
-		spared spared
+		spared probeMark
 		want   bool
 	}{
-		"others were well":      {sluice.BreakerHalfOpen, 5, spared{spell: 2, cured: 4}, true},
-		"none was":              {sluice.BreakerHalfOpen, 5, spared{spell: 2, cured: 5}, false},
-		"in another spell":      {sluice.BreakerHalfOpen, 5, spared{spell: 1, cured: 4}, false},
-		"it is open":            {sluice.BreakerOpen, 5, spared{spell: 2, cured: 4}, false},
-		"it was never in spell": {sluice.BreakerHalfOpen, 5, spared{}, false},
+		"others were well":      {sluice.BreakerHalfOpen, 5, probeMark{spell: 2, cured: 4}, true},
+		"none was":              {sluice.BreakerHalfOpen, 5, probeMark{spell: 2, cured: 5}, false},
+		"in another spell":      {sluice.BreakerHalfOpen, 5, probeMark{spell: 1, cured: 4}, false},
+		"it is open":            {sluice.BreakerOpen, 5, probeMark{spell: 2, cured: 4}, false},
+		"it was never in spell": {sluice.BreakerHalfOpen, 5, probeMark{}, false},
 	} {
 		b := breaker{state: c.state, spell: 2, cured: c.cured}
-		if c.spared == (spared{}) {
+		if c.spared == (probeMark{}) {
 			b.spell = 0
 		}
-		require.Equal(t, c.want, b.own(c.spared), name)
+		require.Equal(t, c.want, b.isCurrent(c.spared), name)
 	}
-	require.Equal(t, spared{spell: 2, cured: 5}, breaker{spell: 2, cured: 5}.spare())
+	require.Equal(t, probeMark{spell: 2, cured: 5}, breaker{spell: 2, cured: 5}.mark())
 }
 
 func TestBreaker_BeginsEachSpellAnew(t *testing.T) {
@@ -126,7 +126,7 @@ func TestBreaker_BeginsEachSpellAnew(t *testing.T) {
 		require.True(t, d.b.closed())
 		d.send("a", saidWell)
 	}
-	require.Zero(t, d.b.began().began().rested().under)
+	require.Zero(t, d.b.began().began().resetAfterRestart().under)
 }
 
 // A failure while it is half-open begins the quiet time anew.

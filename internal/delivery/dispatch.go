@@ -18,9 +18,9 @@ func (r *runner) dispatch(work context.Context, wake *time.Timer) {
 	now := time.Now()
 	may, next := r.admits(now)
 	for r.mayStart(now, may) {
-		t, _ := r.book.next(now, may) // there is one
+		t, _ := r.lanes.next(now, may) // there is one
 		t.sub, t.match, t.careful = r.sub, r.match, t.careful || len(r.limits) > 0 || r.paced()
-		r.ask(&t)
+		r.markProbe(&t)
 		select {
 		case r.tasks <- t:
 		default:
@@ -33,9 +33,9 @@ func (r *runner) dispatch(work context.Context, wake *time.Timer) {
 		r.unpace(now)
 	}
 	if may != passNone {
-		next = r.book.wake()
-		r.turn(work, r.breaker.settle(now))
-	} else if due := r.book.wake(); r.waitsUntil().After(now) && due.After(now) && due.Before(next) {
+		next = r.lanes.wake()
+		r.setBreaker(work, r.breaker.settle(now))
+	} else if due := r.lanes.wake(); r.waitsUntil().After(now) && due.After(now) && due.Before(next) {
 		next = due // to announce that it waits
 	}
 	if !next.IsZero() {
@@ -44,8 +44,8 @@ func (r *runner) dispatch(work context.Context, wake *time.Timer) {
 }
 
 // mayStart reports whether a task may start now, and if so takes a share of the process's permits.
-func (r *runner) mayStart(now time.Time, may pass) bool {
-	if !r.book.can(now, may) {
+func (r *runner) mayStart(now time.Time, may permit) bool {
+	if !r.lanes.canSend(now, may) {
 		r.share.Pass()
 		return false
 	}
@@ -54,7 +54,7 @@ func (r *runner) mayStart(now time.Time, may pass) bool {
 
 // admits returns which requests are permitted now and, if none, when to ask again, as the breaker
 // does. It announces when work waits for the rate or for a Retry-After.
-func (r *runner) admits(now time.Time) (pass, time.Time) {
+func (r *runner) admits(now time.Time) (permit, time.Time) {
 	may, next := r.breaker.admits(now)
 	if may != passNone && r.throttled.After(now) {
 		may, next = passNone, r.throttled
@@ -65,7 +65,7 @@ func (r *runner) admits(now time.Time) (pass, time.Time) {
 	if may != passNone && !r.pace(now) {
 		may, next = passNone, r.throttled
 	}
-	if until := r.waitsUntil(); until.After(now) && !until.Equal(r.told) && r.book.waits(now) {
+	if until := r.waitsUntil(); until.After(now) && !until.Equal(r.told) && r.lanes.waits(now) {
 		r.told = until
 		r.observe.Throttled(r.sub)
 		r.ports.Announce.Throttled(r.sub, r.throttledBy())

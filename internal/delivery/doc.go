@@ -28,8 +28,8 @@
 // A breaker holds requests back from an endpoint in trouble (breaker.go, decision 0008). While it
 // is not closed, attempts do not use up the retry policy.
 //
-// Every request leaves through one exit (exit.go), which asks the gate right before sending and
-// can cut off requests in flight: nothing else has the sender. kept.go handles events that the
+// Every request leaves through outbound.go, which asks the gate right before sending and
+// can cut off requests in flight: nothing else has the sender. blocked.go handles events that the
 // gate keeps back.
 //
 // Events that leave the log before they were handed out become dead letters too (decision 0003).

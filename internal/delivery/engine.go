@@ -60,12 +60,12 @@ type Engine struct {
 	opts    Options
 	changes chan change
 
-	runners sync.WaitGroup
-	replays replays
-	leaving map[string]chan struct{} // runners that were told to end; follow's own
-	shares  *fairsem.Shares          // permits for attempts in flight
-	exit    *exit                    // the only holder of the sender
-	ahead   atomic.Int64             // bytes of the budget used by read-ahead
+	runners  sync.WaitGroup
+	replays  replays
+	leaving  map[string]chan struct{} // runners that were told to end; follow's own
+	shares   *fairsem.Shares          // permits for attempts in flight
+	outbound *outbound                // the only holder of the sender
+	ahead    atomic.Int64             // bytes of the budget used by read-ahead
 
 	mu      sync.Mutex
 	serving map[string]*served
@@ -97,22 +97,22 @@ func New(watch Watcher, owns Ownership, ports Ports, opts Options) *Engine {
 		opts.Log = slog.New(slog.DiscardHandler)
 	}
 	if opts.Observe == nil {
-		opts.Observe = nobody{}
+		opts.Observe = noObserver{}
 	}
 	if ports.Healths == nil {
-		ports.Healths = forgetful{}
+		ports.Healths = noHealths{}
 	}
 	if ports.Announce == nil {
-		ports.Announce = silent{}
+		ports.Announce = noAnnouncer{}
 	}
 	if ports.Filters == nil {
 		ports.Filters = filter.NewPool(filter.Rates{})
 	}
 	opts.LookEvery = cmp.Or(opts.LookEvery, holdEvery)
-	way := newExit(ports.Gate, ports.Sender)
-	ports.Gate, ports.Sender = nil, nil // the exit alone sends
+	way := newOutbound(ports.Gate, ports.Sender)
+	ports.Gate, ports.Sender = nil, nil // outbound alone sends
 	return &Engine{
-		watch: watch, owns: owns, ports: ports, opts: opts, shares: fairsem.New(cmp.Or(opts.MaxInFlight, maxInFlight)), exit: way,
+		watch: watch, owns: owns, ports: ports, opts: opts, shares: fairsem.New(cmp.Or(opts.MaxInFlight, maxInFlight)), outbound: way,
 		changes: make(chan change), leaving: map[string]chan struct{}{}, serving: map[string]*served{},
 		replays: replays{all: map[string]sluice.Replay{}, serving: map[string]*served{}, leaving: map[string]chan struct{}{}},
 	}
@@ -268,7 +268,7 @@ func (e *Engine) liveRunner(id string) *runner {
 
 func (e *Engine) newRunner(sub *sluice.Subscription, ports Ports) *runner {
 	r := newRunner(sub, ports, e.opts, &e.ahead, e.shares.Join())
-	r.exit = e.exit
+	r.outbound = e.outbound
 	return r
 }
 
@@ -383,22 +383,22 @@ func (e *Engine) Gauges() []Gauges {
 	return all
 }
 
-type nobody struct{}
+type noObserver struct{}
 
-// silent announces nothing.
-type silent struct{}
+// noAnnouncer announces nothing.
+type noAnnouncer struct{}
 
-func (silent) Held(*sluice.Subscription, *sluice.DeadLetter) {}
-func (silent) Throttled(*sluice.Subscription, string)        {}
-func (silent) Failing(*sluice.Subscription, int, time.Time)  {}
+func (noAnnouncer) Held(*sluice.Subscription, *sluice.DeadLetter) {}
+func (noAnnouncer) Throttled(*sluice.Subscription, string)        {}
+func (noAnnouncer) Failing(*sluice.Subscription, int, time.Time)  {}
 
-func (silent) StillHeld(*sluice.Subscription, *sluice.DeadLetter) {}
-func (silent) StillFailing(*sluice.Subscription, int, time.Time)  {}
+func (noAnnouncer) StillHeld(*sluice.Subscription, *sluice.DeadLetter) {}
+func (noAnnouncer) StillFailing(*sluice.Subscription, int, time.Time)  {}
 
-func (nobody) Matched(*sluice.Subscription)                    {}
-func (nobody) Attempted(*sluice.Subscription, *sluice.Attempt) {}
-func (nobody) Buried(*sluice.Subscription, sluice.Reason)      {}
-func (nobody) Withheld(*sluice.Subscription)                   {}
-func (nobody) Turned(*sluice.Subscription, sluice.Breaker)     {}
-func (nobody) Throttled(*sluice.Subscription)                  {}
-func (nobody) Failing(*sluice.Subscription, int, time.Time)    {}
+func (noObserver) Matched(*sluice.Subscription)                    {}
+func (noObserver) Attempted(*sluice.Subscription, *sluice.Attempt) {}
+func (noObserver) Buried(*sluice.Subscription, sluice.Reason)      {}
+func (noObserver) Withheld(*sluice.Subscription)                   {}
+func (noObserver) Turned(*sluice.Subscription, sluice.Breaker)     {}
+func (noObserver) Throttled(*sluice.Subscription)                  {}
+func (noObserver) Failing(*sluice.Subscription, int, time.Time)    {}

@@ -4,7 +4,7 @@ import (
 	"time"
 )
 
-// publishGauges publishes the state of the book. The search for the oldest event visits every lane,
+// publishGauges publishes the state of the lane table. The search for the oldest event visits every lane,
 // so it runs only now and then.
 func (r *runner) publishGauges() {
 	const lookEvery = 250 * time.Millisecond
@@ -12,13 +12,13 @@ func (r *runner) publishGauges() {
 	defer r.mu.Unlock()
 	r.gauges = Gauges{
 		Namespace: r.sub.Namespace, Subscription: r.sub.ID,
-		InFlight: r.book.busy, Held: len(r.book.held), Parked: r.book.parked, HeldLanes: r.book.heldLanes, Breaker: r.breaker.state,
+		InFlight: r.lanes.busy, Held: len(r.lanes.held), Parked: r.lanes.parked, HeldLanes: r.lanes.heldLanes, Breaker: r.breaker.state,
 	}
 	switch now := time.Now(); {
 	case r.gauges.Held+r.gauges.Parked == 0:
 		r.oldest = time.Time{}
 	case r.oldest.IsZero() && r.gauges.Held > 0 || now.Sub(r.looked) > lookEvery:
-		r.oldest, r.looked = r.book.oldest(), now
+		r.oldest, r.looked = r.lanes.oldest(), now
 	}
 }
 

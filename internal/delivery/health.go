@@ -18,8 +18,8 @@ const (
 	holdNoted    = 5 * time.Second // remaining time of a Retry-After
 )
 
-// says returns an attempt's evidence about the endpoint.
-func says(a *sluice.Attempt) said {
+// classify returns an attempt's evidence about the endpoint.
+func classify(a *sluice.Attempt) outcomeClass {
 	switch {
 	case a == nil || a.Outcome == sluice.Refused:
 		return saidNothing
@@ -29,41 +29,41 @@ func says(a *sluice.Attempt) said {
 	return saidWell
 }
 
-// ask enters that a task with a request is handed out.
-func (r *runner) ask(t *task) {
+// markProbe enters that a task with a request is handed out.
+func (r *runner) markProbe(t *task) {
 	l := t.lane
 	l.asks = t.kind == taskSend || t.kind == taskResume
 	if !l.asks {
 		return
 	}
-	if !r.breaker.closed() && !r.breaker.own(l.spared) {
+	if !r.breaker.closed() && !r.breaker.isCurrent(l.spared) {
 		t.spare = r.breaker.next()
 	}
 	l.epoch = r.breaker.epoch
 	r.breaker = r.breaker.began()
 }
 
-// hear reports the outcome of a task to the breaker.
-func (r *runner) hear(ctx context.Context, l *lane, a *sluice.Attempt) {
+// recordOutcome reports the outcome of a task to the breaker.
+func (r *runner) recordOutcome(ctx context.Context, l *lane, a *sluice.Attempt) {
 	if !l.asks {
 		return
 	}
 	l.asks = false
-	heard := answer{epoch: l.epoch, lane: l.key, said: says(a), own: r.breaker.own(l.spared)}
+	heard := answer{epoch: l.epoch, lane: l.key, said: classify(a), own: r.breaker.isCurrent(l.spared)}
 	if a != nil {
 		heard.began, heard.wait = a.StartedAt, a.RetryAfter
 		switch {
 		case a.Probe:
-			l.spared = r.breaker.spare()
+			l.spared = r.breaker.mark()
 		case a.Outcome == sluice.Delivered:
-			l.spared = spared{}
+			l.spared = probeMark{}
 		}
 	}
-	r.turn(ctx, r.breaker.ended(heard, r.sub.Policy.Window, time.Now(), rand.Float64())) //nolint:gosec // jitter, not a secret
+	r.setBreaker(ctx, r.breaker.ended(heard, r.sub.Policy.Window, time.Now(), rand.Float64())) //nolint:gosec // jitter, not a secret
 }
 
-// turn replaces the breaker, and announces a change of its state.
-func (r *runner) turn(ctx context.Context, b breaker) {
+// setBreaker replaces the breaker, and announces a change of its state.
+func (r *runner) setBreaker(ctx context.Context, b breaker) {
 	before := r.breaker
 	r.breaker = b
 	if before.closed() && b.closed() || before.state == b.state {
@@ -84,7 +84,7 @@ func (r *runner) judge(ctx context.Context, a *sluice.Attempt) error {
 	case a == nil:
 		return nil
 	case a.Verdict.Cancel:
-		r.breaker, r.failing, r.alerted = r.breaker.renewed(), time.Time{}, 0 // there is nothing to remember
+		r.breaker, r.failing, r.alerted = r.breaker.reset(), time.Time{}, 0 // there is nothing to remember
 		return errGone
 	case a.Outcome == sluice.Delivered:
 		r.failing, r.alerted = time.Time{}, 0
@@ -145,9 +145,9 @@ func (r *runner) health(now time.Time) (h model.Health) {
 // stamp returns a time as it is after a round trip through the store.
 func stamp(t time.Time) time.Time { return t.Round(0).UTC() }
 
-// recall restores the stored health. A subscription that was changed or resumed meanwhile sends at
+// restoreHealth restores the stored health. A subscription that was changed or resumed meanwhile sends at
 // once, and its failing counts from now.
-func (r *runner) recall(ctx context.Context) error {
+func (r *runner) restoreHealth(ctx context.Context) error {
 	if r.recalled {
 		return nil
 	}
@@ -157,18 +157,18 @@ func (r *runner) recall(ctx context.Context) error {
 	}
 	r.recalled, r.stored = true, h
 	if h.Revision != r.sub.Revision { // resumed, or changed while not served: is the endpoint well now?
-		r.breaker = remembered(model.Health{Breaker: h.Breaker, ProbeAt: time.Now()})
+		r.breaker = breakerOf(model.Health{Breaker: h.Breaker, ProbeAt: time.Now()})
 		return nil
 	}
 	if r.failing, r.alerted = h.FailingSince, h.Alerted; r.alerted > 0 {
 		r.ports.Announce.StillFailing(r.sub, r.alerted, r.failing)
 	}
-	r.breaker = remembered(h)
+	r.breaker = breakerOf(h)
 	return nil
 }
 
-// remembered returns the stored breaker. A half-open one probes again first.
-func remembered(h model.Health) breaker {
+// breakerOf returns the stored breaker. A half-open one probes again first.
+func breakerOf(h model.Health) breaker {
 	b := breaker{held: h.HeldUntil}
 	if h.Breaker == sluice.BreakerOpen || h.Breaker == sluice.BreakerHalfOpen {
 		b.state, b.probeAt, b.pause = sluice.BreakerOpen, h.ProbeAt, h.Pause.Std()
@@ -177,9 +177,9 @@ func remembered(h model.Health) breaker {
 	return b
 }
 
-// remember stores a change of the subscription's health, unless the last write was a moment ago:
+// storeHealth stores a change of the subscription's health, unless the last write was a moment ago:
 // one write a second at most, and none while all is well.
-func (r *runner) remember(work context.Context) {
+func (r *runner) storeHealth(work context.Context) {
 	h := r.health(time.Now())
 	if r.storing || h == r.stored {
 		return
@@ -199,8 +199,8 @@ type healthStored struct {
 	err    error
 }
 
-// noted enters the outcome of a write, and waits before the next.
-func (r *runner) noted(ctx context.Context, s healthStored) {
+// healthWritten enters the outcome of a write, and waits before the next.
+func (r *runner) healthWritten(ctx context.Context, s healthStored) {
 	r.rest = time.After(saveEvery)
 	if s.err != nil {
 		r.log.WarnContext(ctx, "health not stored yet", slog.String("subscription", r.id), slog.Any("error", s.err))
@@ -216,7 +216,7 @@ func (r *runner) leave(work context.Context) {
 	if r.storing && r.rest == nil {
 		select {
 		case s := <-r.stores:
-			r.noted(work, s)
+			r.healthWritten(work, s)
 		case <-limit.Done():
 			return
 		}
@@ -233,13 +233,13 @@ func (r *runner) leave(work context.Context) {
 	}
 }
 
-// forgetful remembers nothing.
-type forgetful struct{}
+// noHealths remembers nothing.
+type noHealths struct{}
 
 // Health returns nothing.
-func (forgetful) Health(context.Context, *sluice.Subscription) (model.Health, error) {
+func (noHealths) Health(context.Context, *sluice.Subscription) (model.Health, error) {
 	return model.Health{}, nil
 }
 
 // PutHealth does nothing.
-func (forgetful) PutHealth(context.Context, *sluice.Subscription, model.Health) error { return nil }
+func (noHealths) PutHealth(context.Context, *sluice.Subscription, model.Health) error { return nil }

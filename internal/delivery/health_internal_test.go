@@ -14,14 +14,14 @@ import (
 func TestBreaker_CountsNoAnswer5xxAnd429(t *testing.T) {
 	t.Parallel()
 	failed := func(status int) *sluice.Attempt { return &sluice.Attempt{Outcome: sluice.Failed, Status: status} }
-	for status, want := range map[int]said{
+	for status, want := range map[int]outcomeClass{
 		0: saidTrouble, http.StatusInternalServerError: saidTrouble, http.StatusServiceUnavailable: saidTrouble, 599: saidTrouble,
 		http.StatusTooManyRequests: saidTrouble,
 		http.StatusBadRequest:      saidWell, http.StatusNotFound: saidWell, http.StatusRequestTimeout: saidWell, 430: saidWell, 428: saidWell, 301: saidWell,
 	} {
-		require.Equal(t, want, says(failed(status)), status)
+		require.Equal(t, want, classify(failed(status)), status)
 	}
-	require.Equal(t, saidWell, says(&sluice.Attempt{Outcome: sluice.Delivered, Status: http.StatusOK}))
-	require.Equal(t, saidNothing, says(&sluice.Attempt{Outcome: sluice.Refused}))
-	require.Equal(t, saidNothing, says(nil))
+	require.Equal(t, saidWell, classify(&sluice.Attempt{Outcome: sluice.Delivered, Status: http.StatusOK}))
+	require.Equal(t, saidNothing, classify(&sluice.Attempt{Outcome: sluice.Refused}))
+	require.Equal(t, saidNothing, classify(nil))
 }

@@ -51,7 +51,7 @@ func (j job) tellHeld(ctx context.Context, d sluice.DeadLetter) {
 // heldLetter returns the dead letter of a held lane's head, which is written only if the head is
 // discarded.
 func heldLetter(sub *sluice.Subscription, p *sluice.Parked, ev *sluice.Event) sluice.DeadLetter {
-	return letter(sub, ev, sluice.Attempt{Number: p.Attempts, Error: p.LastError, FirstFailedAt: p.FirstFailedAt}, p.Held)
+	return deadLetterOf(sub, ev, sluice.Attempt{Number: p.Attempts, Error: p.LastError, FirstFailedAt: p.FirstFailedAt}, p.Held)
 }
 
 // holdUnsent holds a parked lane whose head cannot be sent, without an attempt.
@@ -105,7 +105,7 @@ func (r *runner) acted(res result) {
 	if res.kind == resultDiscarded {
 		r.recent.add(res.lane.park.FromSeq)
 	}
-	r.book.acted(res.lane, res.park, time.Now())
+	r.lanes.acted(res.lane, res.park, time.Now())
 }
 
 // act applies an operator's decision to the head of a parked lane. If the lane is held, the change
@@ -127,9 +127,9 @@ func (r *runner) act(ctx context.Context, kind sluice.ReplayKind, seq uint64) ac
 	}
 }
 
-// hasten makes a parked lane due if its head is the single event of a replay, and reports whether
+// retryNow makes a parked lane due if its head is the single event of a replay, and reports whether
 // there is such a lane.
-func (r *runner) hasten(ctx context.Context, rep sluice.Replay) bool {
+func (r *runner) retryNow(ctx context.Context, rep sluice.Replay) bool {
 	return rep.Kind == sluice.ReplayRange && rep.From == rep.To && r.act(ctx, sluice.ReplayRetry, rep.From) == actedDone
 }
 

@@ -8,11 +8,11 @@ import (
 	"github.com/sluice-io/sluice/pkg/sluice"
 )
 
-// letters is the source of a replay of dead letters, in place of a part of the log: the letters
+// deadLetterSource is the source of a replay of dead letters, in place of a part of the log: the letters
 // that existed when its source was opened, in the order of their events. Delivered letters are
 // deleted, and letters of events that fail again lie behind its end. So a replay that is resumed
 // has exactly the remaining letters.
-type letters struct {
+type deadLetterSource struct {
 	store   Letters
 	replay  *sluice.Replay
 	entries []letterEntry // ascending
@@ -24,9 +24,9 @@ type letterEntry struct {
 	path   sluice.Path
 }
 
-// readLetters returns the letters that a replay is to deliver.
-func readLetters(ctx context.Context, store Letters, sub *sluice.Subscription, replay *sluice.Replay) (*letters, error) {
-	l := &letters{store: store, replay: replay}
+// readDeadLetters returns the letters that a replay is to deliver.
+func readDeadLetters(ctx context.Context, store Letters, sub *sluice.Subscription, replay *sluice.Replay) (*deadLetterSource, error) {
+	l := &deadLetterSource{store: store, replay: replay}
 	for from := replay.From; from <= replay.To; {
 		found, err := store.DeadLetters(ctx, sub, from, replay.To, replayBatch)
 		if err != nil {
@@ -48,7 +48,7 @@ func readLetters(ctx context.Context, store Letters, sub *sluice.Subscription, r
 
 // ReadLane returns the events of letters as Events.ReadLane does those of the log. It never reports
 // events as expired: a letter that was discarded meanwhile was discarded on purpose.
-func (l *letters) ReadLane(ctx context.Context, sub *sluice.Subscription, path sluice.Path, from uint64, limit int) ([]sluice.Event, uint64, error) {
+func (l *deadLetterSource) ReadLane(ctx context.Context, sub *sluice.Subscription, path sluice.Path, from uint64, limit int) ([]sluice.Event, uint64, error) {
 	var events []sluice.Event
 	at, _ := slices.BinarySearchFunc(l.entries, from, func(e letterEntry, seq uint64) int { return cmp.Compare(e.seq, seq) })
 	for _, e := range l.entries[at:] {
@@ -70,7 +70,7 @@ func (l *letters) ReadLane(ctx context.Context, sub *sluice.Subscription, path s
 }
 
 // delivered deletes the letter of a delivered event.
-func (l *letters) delivered(ctx context.Context, seq uint64) error {
+func (l *deadLetterSource) delivered(ctx context.Context, seq uint64) error {
 	at, ok := slices.BinarySearchFunc(l.entries, seq, func(e letterEntry, seq uint64) int { return cmp.Compare(e.seq, seq) })
 	if !ok {
 		return nil

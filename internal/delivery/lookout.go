@@ -18,8 +18,8 @@ const (
 	lookPatience = 200 * time.Millisecond // for an expensive filter, or a payer over its rate
 )
 
-// lookout writes dead letters for events that left the log before their delivery (S4-25).
-type lookout struct {
+// expiryScan writes dead letters for events that left the log before their delivery (S4-25).
+type expiryScan struct {
 	sub   *sluice.Subscription
 	match *filter.Matcher
 	ports Ports
@@ -27,15 +27,15 @@ type lookout struct {
 }
 
 // before checks a subscription that no process serves.
-func (l lookout) before(ctx context.Context) error {
+func (l expiryScan) before(ctx context.Context) error {
 	return l.ports.Sources.Look(ctx, l.sub, l.wanting(ctx), l.bury(ctx))
 }
 
-func (l lookout) wanting(ctx context.Context) func(*sluice.Event) bool {
+func (l expiryScan) wanting(ctx context.Context) func(*sluice.Event) bool {
 	return func(ev *sluice.Event) bool { return l.wants(ctx, ev) }
 }
 
-func (l lookout) wants(ctx context.Context, ev *sluice.Event) bool {
+func (l expiryScan) wants(ctx context.Context, ev *sluice.Event) bool {
 	if !l.sub.Pattern.Match(ev.Path) {
 		return false
 	}
@@ -45,9 +45,9 @@ func (l lookout) wants(ctx context.Context, ev *sluice.Event) bool {
 	return ok || !known || err != nil // an event without an answer is not skipped
 }
 
-func (l lookout) bury(ctx context.Context) func(from, to uint64) error {
+func (l expiryScan) bury(ctx context.Context) func(from, to uint64) error {
 	return func(from, to uint64) error {
-		d := letter(l.sub, &sluice.Event{Seq: from}, sluice.Attempt{Error: "left the log before it was fetched"}, sluice.Expired)
+		d := deadLetterOf(l.sub, &sluice.Event{Seq: from}, sluice.Attempt{Error: "left the log before it was fetched"}, sluice.Expired)
 		d.LastSeq = to
 		if err := l.ports.Log.Bury(ctx, d); err != nil {
 			return err
@@ -59,9 +59,9 @@ func (l lookout) bury(ctx context.Context) func(from, to uint64) error {
 	}
 }
 
-// look checks the events that the runner's source still has to hand out. If it fails, the next look
+// scanExpired checks the events that the runner's source still has to hand out. If it fails, the next look
 // finds the same.
-func (r *runner) look(ctx context.Context, limit time.Duration) {
+func (r *runner) scanExpired(ctx context.Context, limit time.Duration) {
 	ctx, cancel := context.WithTimeout(ctx, limit)
 	defer cancel()
 	l := r.watched.Load()
@@ -76,7 +76,7 @@ func (e *Engine) sweep(ctx context.Context, subs []*sluice.Subscription) {
 		match, err := filter.CompileWith(sub.Filter, e.ports.Labels)
 		if err == nil {
 			limit, cancel := context.WithTimeout(ctx, sweepLimit)
-			err = lookout{sub: sub, match: match, ports: e.ports, opts: e.opts}.before(limit)
+			err = expiryScan{sub: sub, match: match, ports: e.ports, opts: e.opts}.before(limit)
 			cancel()
 		}
 		if ctx.Err() != nil {

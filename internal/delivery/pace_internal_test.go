@@ -50,7 +50,7 @@ func TestPace_IsPaidOncePerAttempt(t *testing.T) {
 		may, next := r.admits(time.Now())
 		require.Equal(t, []any{passNone, time.Minute}, []any{may, time.Until(next)})
 
-		require.NoError(t, r.heed(t.Context(), model.Withhold))
+		require.NoError(t, r.applyDecision(t.Context(), model.Withhold))
 		require.Equal(t, 1, p.returned)
 		may, _ = r.admits(time.Now())
 		require.Equal(t, passAll, may, "what was kept back is not paid for")

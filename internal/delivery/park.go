@@ -18,7 +18,7 @@ type park struct {
 	anew    uint64         // a head whose attempts are counted anew, whatever the log says; 0: none
 	leaving bool           // its record is being deleted: arrivals wait
 	index   int            // in the heap; -1: not in it
-	ruling  *ruling        // the filter's last answer
+	verdict *verdict       // the filter's last answer
 }
 
 // ended reports whether the lane was read back to its end.

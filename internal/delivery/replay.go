@@ -31,7 +31,7 @@ type replaying struct {
 	ports  Ports
 	log    *slog.Logger
 
-	letters atomic.Pointer[letters] // of a replay of dead letters, since its source was opened
+	letters atomic.Pointer[deadLetterSource] // of a replay of dead letters, since its source was opened
 
 	mu       sync.Mutex
 	sent     uint64
@@ -51,7 +51,7 @@ func (r *replaying) runner(sub *sluice.Subscription, e *Engine) *runner {
 		ports.Events = replayLetters{r}
 	}
 	// Live deliveries alone report the endpoint's health.
-	ports.Healths, ports.Announce = forgetful{}, replayAnnouncer{r.ports.Announce}
+	ports.Healths, ports.Announce = noHealths{}, replayAnnouncer{r.ports.Announce}
 	ports.Sources, ports.Log, ports.Lanes, ports.Registry = replaySources{r}, replayLog{r.ports.Log, r}, replayLanes{r.ports.Lanes, r}, replayRegistry{r.ports.Registry, r}
 	run := e.newRunner(sub, ports)
 	run.lanesOf, run.only, run.rate = streams.ReplayLanes(r.replay.ID), r.wants, r.replay.Rate
@@ -167,7 +167,7 @@ func (s replaySources) Open(ctx context.Context, sub *sluice.Subscription) (Sour
 	s.r.goOn(now)
 	start, events := max(now.Next, now.From), s.r.ports.Events
 	if now.Kind == sluice.ReplayDeadLetters {
-		found, err := readLetters(ctx, s.r.ports.Letters, sub, &s.r.replay)
+		found, err := readDeadLetters(ctx, s.r.ports.Letters, sub, &s.r.replay)
 		if err != nil {
 			return nil, err
 		}

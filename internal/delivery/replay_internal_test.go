@@ -227,7 +227,7 @@ func TestReplay_DeletesLettersOfWhatArrived(t *testing.T) {
 	rep, ports, b := replayRunner(t, sluice.ReplayDeadLetters)
 	rep.arrived(7)
 	require.Empty(t, rep.answered, "its letters are not read yet")
-	found, err := readLetters(t.Context(), b, nil, &rep.replay)
+	found, err := readDeadLetters(t.Context(), b, nil, &rep.replay)
 	require.NoError(t, err)
 	rep.letters.Store(found)
 	var told []error

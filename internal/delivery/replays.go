@@ -83,7 +83,7 @@ func (e *Engine) startReplay(ctx context.Context, rep sluice.Replay, sub *sluice
 			e.perform(inner, r)
 			return
 		}
-		if live != nil && live.hasten(inner, rep) {
+		if live != nil && live.retryNow(inner, rep) {
 			e.conclude(inner, sub.ID, func(ctx context.Context) error {
 				return r.finish(ctx, sluice.ReplayDone, "the next attempt of its parked lane was brought forward")
 			})

@@ -25,9 +25,9 @@ func (j job) resume(ctx context.Context, t task) result {
 	if err == nil && ev != nil {
 		res.attempt, err = j.resend(ctx, t, &p, ev)
 	}
-	if kept, ok := errors.AsType[keptError](err); ok {
-		res.kept, res.decision = true, kept.decision
-		err = j.keepBack(ctx, t, &p, kept.decision)
+	if kept, ok := errors.AsType[blockedError](err); ok {
+		res.blocked, res.decision = true, kept.decision
+		err = j.blockHead(ctx, t, &p, kept.decision)
 	}
 	if errors.Is(err, errDoubtful) {
 		j.keepHead(&p)
@@ -69,7 +69,7 @@ func (j job) nextOf(ctx context.Context, p *park) (*sluice.Event, error) {
 func (j job) readAhead(ctx context.Context, p *park) error {
 	var first uint64
 	limit := 1 // it may well fail again
-	if p.Attempts == 0 && p.ruling == nil && j.r.ahead.take() {
+	if p.Attempts == 0 && p.verdict == nil && j.r.ahead.take() {
 		limit = readBack
 		defer func() { p.charged = j.r.ahead.settle(p.ahead) }()
 	}
@@ -99,7 +99,7 @@ func (j job) skipTo(ctx context.Context, p *park, last uint64) error {
 // expire buries the lane's events from its head to last, which aged out of the log unsent.
 func (j job) expire(ctx context.Context, p *park, last uint64) error {
 	ev := sluice.Event{ID: p.EventID, Seq: p.FromSeq, Path: p.Path}
-	d := letter(j.sub, &ev, sluice.Attempt{Number: p.Attempts, Error: p.LastError, FirstFailedAt: p.FirstFailedAt}, sluice.Expired)
+	d := deadLetterOf(j.sub, &ev, sluice.Attempt{Number: p.Attempts, Error: p.LastError, FirstFailedAt: p.FirstFailedAt}, sluice.Expired)
 	d.LastSeq = last
 	if err := j.buryLetter(ctx, d); err != nil {
 		return err
@@ -111,7 +111,7 @@ func (j job) expire(ctx context.Context, p *park, last uint64) error {
 // wanted reports whether an event that was read back is to be sent. If the filter fails, it is
 // dead, or its lane is held.
 func (j job) wanted(ctx context.Context, p *park, ev *sluice.Event) (bool, error) {
-	if j.r.before(ev).Settled || !j.r.takes(j.sub, ev) {
+	if j.r.progressOf(ev).Settled || !j.r.takes(j.sub, ev) {
 		return false, nil
 	}
 	ok, err := j.filtered(p, ev)
@@ -139,13 +139,13 @@ func (j job) wanted(ctx context.Context, p *park, ev *sluice.Event) (bool, error
 // is held.
 func (j job) unfiltered(ctx context.Context, p *park, ev *sluice.Event, why error) error {
 	if d := j.decide(ev); d != model.Pass {
-		return keptError{d}
+		return blockedError{d}
 	}
 	if j.exhausts(why) {
 		if err := j.suspend(ctx, why); err != nil {
 			return err
 		}
-		return keptError{model.Undecided}
+		return blockedError{model.Undecided}
 	}
 	if retry.Holds(j.sub.Policy, sluice.FilterError) {
 		return j.holdUnsent(ctx, p, ev, why)
@@ -155,10 +155,10 @@ func (j job) unfiltered(ctx context.Context, p *park, ev *sluice.Event, why erro
 
 // resend makes one attempt of a parked lane's head and stores the lane's state.
 func (j job) resend(ctx context.Context, t task, p *park, ev *sluice.Event) (*sluice.Attempt, error) {
-	number := p.following(ev.Seq, j.r.before(ev))
+	number := p.following(ev.Seq, j.r.progressOf(ev))
 	a, d := j.attempt(ctx, ev, number, p.FirstFailedAt)
 	if d != model.Pass {
-		return nil, keptError{d}
+		return nil, blockedError{d}
 	}
 	if err := j.conclude(ctx, ev, &a); err != nil {
 		return nil, err

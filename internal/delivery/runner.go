@@ -35,19 +35,19 @@ var errGone = errors.New("the endpoint is gone")
 
 var errUnrecorded = errors.New("attempts in flight did not end in time")
 
-// runner serves one subscription while run is running. Only run's goroutine touches the book.
+// runner serves one subscription while run is running. Only run's goroutine touches the lane table.
 type runner struct {
 	id       string
 	ordering sluice.Ordering // never changes: lanes are named after it
 	began    time.Time       // of the subscription; never changes: the source is opened for it
 
-	ports   Ports
-	exit    *exit // the way to the endpoint; ports has no sender
-	observe Observer
-	log     *slog.Logger
-	changed chan *sluice.Subscription // the engine's updates; the last one wins
-	acts    chan *act
-	unsaved chan struct{} // has an element if the store has lost the records of parked lanes
+	ports    Ports
+	outbound *outbound // the way to the endpoint; ports has no sender
+	observe  Observer
+	log      *slog.Logger
+	changed  chan *sluice.Subscription // the engine's updates; the last one wins
+	acts     chan *act
+	unsaved  chan struct{} // has an element if the store has lost the records of parked lanes
 
 	lookEvery time.Duration
 
@@ -57,39 +57,39 @@ type runner struct {
 	rate     sluice.Rate
 	conclude func(context.Context) error // stores that everything was delivered
 
-	sub       *sluice.Subscription
-	match     *filter.Matcher
-	limits    []*rate.Limiter // none: unbounded
-	paid      bool            // the endpoint's pace for the next attempt is
-	book      *book
-	left      []model.ParkedEntry // unfinished lanes of the previous run
-	source    Source
-	recovered map[uint64]model.Progress // attempt log's progress at the start; read only
-	recent    recentSet
-	breaker   breaker
-	failing   time.Time // since when every attempt failed; zero: not so
-	alerted   int       // last announced percentage of the time until it is disabled
-	recalled  bool
-	failures  int               // consecutive failures to open
-	stored    model.Health      // last stored health
-	storing   bool              // a write is in progress, or was a moment ago
-	stores    chan healthStored // outcome of the write
-	rest      <-chan time.Time  // until the next write
-	tasks     chan task
-	results   chan result
-	workers   sync.WaitGroup
-	throttled time.Time // nothing is sent before this, because of the rate
-	told      time.Time // the last announced end of a wait
-	askAt     time.Time // nothing is sent before this, because the gate could not decide
-	wonder    time.Duration
-	lost      atomic.Bool // access was lost since it was opened: nothing is sent
-	sending   atomic.Int32
-	ahead     budget
-	share     *fairsem.Share // of the process's permits for attempts
-	rulings   *rulings
-	exhausted atomic.Int32 // consecutive events on which the filter exceeded its cost limit
-	looking   sync.Mutex
-	watched   atomic.Pointer[lookout] // with the current settings
+	sub         *sluice.Subscription
+	match       *filter.Matcher
+	limits      []*rate.Limiter // none: unbounded
+	paid        bool            // the endpoint's pace for the next attempt is
+	lanes       *laneTable
+	left        []model.ParkedEntry // unfinished lanes of the previous run
+	source      Source
+	recovered   map[uint64]model.Progress // attempt log's progress at the start; read only
+	recent      recentSet
+	breaker     breaker
+	failing     time.Time // since when every attempt failed; zero: not so
+	alerted     int       // last announced percentage of the time until it is disabled
+	recalled    bool
+	failures    int               // consecutive failures to open
+	stored      model.Health      // last stored health
+	storing     bool              // a write is in progress, or was a moment ago
+	stores      chan healthStored // outcome of the write
+	rest        <-chan time.Time  // until the next write
+	tasks       chan task
+	results     chan result
+	workers     sync.WaitGroup
+	throttled   time.Time // nothing is sent before this, because of the rate
+	told        time.Time // the last announced end of a wait
+	askAt       time.Time // nothing is sent before this, because the gate could not decide
+	gateBackoff time.Duration
+	lost        atomic.Bool // access was lost since it was opened: nothing is sent
+	sending     atomic.Int32
+	ahead       budget
+	share       *fairsem.Share // of the process's permits for attempts
+	verdicts    *verdicts
+	exhausted   atomic.Int32 // consecutive events on which the filter exceeded its cost limit
+	looking     sync.Mutex
+	watched     atomic.Pointer[expiryScan] // with the current settings
 
 	mu     sync.Mutex
 	gauges Gauges
@@ -102,9 +102,9 @@ func newRunner(sub *sluice.Subscription, ports Ports, opts Options, ahead *atomi
 		id: sub.ID, ordering: sub.Policy.Ordering, began: sub.Began(),
 		ports: ports, observe: opts.Observe, log: opts.Log, sub: sub,
 		changed: make(chan *sluice.Subscription, 1), acts: make(chan *act), unsaved: make(chan struct{}, 1),
-		gauges:  Gauges{Namespace: sub.Namespace, Subscription: sub.ID},
-		rulings: newRulings(),
-		ahead:   budget{shared: ahead}, share: share, lookEvery: opts.LookEvery, lanesOf: sub.ID,
+		gauges:   Gauges{Namespace: sub.Namespace, Subscription: sub.ID},
+		verdicts: newVerdicts(),
+		ahead:    budget{shared: ahead}, share: share, lookEvery: opts.LookEvery, lanesOf: sub.ID,
 	}
 }
 
@@ -134,8 +134,8 @@ func (r *runner) run(ctx context.Context) error {
 	if errors.Is(err, errLanesLost) {
 		err = errors.Join(err, r.saveLanes(work))
 	}
-	r.left = r.book.unfinished()
-	r.book.abandon()
+	r.left = r.lanes.unfinished()
+	r.lanes.abandon()
 	r.leave(work)
 	r.source.Close()   // the last look sees its leftovers
 	if r.lost.Load() { // lost access is the cause, whatever else failed; no event becomes a dead letter
@@ -143,7 +143,7 @@ func (r *runner) run(ctx context.Context) error {
 	}
 	r.looking.Lock() // and what the look before it could not report
 	defer r.looking.Unlock()
-	r.look(work, lastLook)
+	r.scanExpired(work, lastLook)
 	return err
 }
 
@@ -172,7 +172,7 @@ func (r *runner) open(ctx context.Context) error {
 		source.Close()
 		return err
 	}
-	r.breaker = r.breaker.rested()
+	r.breaker = r.breaker.resetAfterRestart()
 	r.lost.Store(false)
 	r.storing, r.rest, r.stores = false, nil, make(chan healthStored, 1)
 	r.tasks = make(chan task)
@@ -181,7 +181,7 @@ func (r *runner) open(ctx context.Context) error {
 }
 
 func (r *runner) restore(ctx context.Context) error {
-	err := r.recall(ctx)
+	err := r.restoreHealth(ctx)
 	if err != nil {
 		return err
 	}
@@ -192,9 +192,9 @@ func (r *runner) restore(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	r.book = newBook(r.sub.Policy.Window)
+	r.lanes = newLaneTable(r.sub.Policy.Window)
 	if r.ordering != sluice.OrderAll {
-		r.book.patience = hogPatience
+		r.lanes.patience = hogPatience
 	}
 	r.recent.size = 4 * r.sub.Policy.Window
 	for _, e := range parked {
@@ -202,7 +202,7 @@ func (r *runner) restore(ctx context.Context) error {
 		if streams.IsEventLane(r.lanesOf, e.Lane) {
 			seen = e.FromSeq
 		}
-		r.book.load(e, seen, time.Now())
+		r.lanes.load(e, seen, time.Now())
 		if e.Held != "" {
 			d := heldLetter(r.sub, &e.Parked, &sluice.Event{ID: e.EventID, Seq: e.FromSeq, Path: e.Path})
 			d.At = e.HeldAt.UTC()
@@ -223,7 +223,7 @@ func (r *runner) configure(sub *sluice.Subscription) error {
 		return err
 	}
 	if r.sub.Endpoint.URL != sub.Endpoint.URL {
-		r.breaker, r.failing, r.alerted = r.breaker.renewed(), time.Time{}, 0
+		r.breaker, r.failing, r.alerted = r.breaker.reset(), time.Time{}, 0
 	}
 	limit := cmp.Or(r.rate, sub.Policy.Rate)
 	if limited := cmp.Or(r.rate, r.sub.Policy.Rate) != limit; limited || r.match == nil { // other changes do not refill the buckets
@@ -234,7 +234,7 @@ func (r *runner) configure(sub *sluice.Subscription) error {
 		r.throttled = time.Time{} // the other endpoint asked for it
 	}
 	r.sub, r.match = sub, match
-	r.watched.Store(&lookout{sub: sub, match: match, ports: r.ports, opts: Options{Observe: r.observe, Log: r.log}})
+	r.watched.Store(&expiryScan{sub: sub, match: match, ports: r.ports, opts: Options{Observe: r.observe, Log: r.log}})
 	return nil
 }
 
@@ -250,7 +250,7 @@ func (r *runner) serve(ctx, work context.Context) error {
 	exhausted := r.source.Exhausted()
 	for exhausted != nil || !r.replayed() {
 		r.dispatch(work, wake)
-		r.remember(work)
+		r.storeHealth(work)
 		r.publishGauges()
 		select {
 		case <-ctx.Done():
@@ -265,25 +265,25 @@ func (r *runner) serve(ctx, work context.Context) error {
 			if err := r.take(ctx, work, res); err != nil {
 				return err
 			}
-		case <-r.rulings.news:
-			r.heedRulings()
+		case <-r.verdicts.news:
+			r.applyVerdicts()
 		case <-r.unsaved:
 			return errors.Join(errLanesLost, r.saveLanes(work))
 		case <-wake.C:
 		case <-r.share.Freed():
 		case a := <-r.acts:
-			r.book.act(a, time.Now())
+			r.lanes.act(a, time.Now())
 		case s := <-r.stores:
-			r.noted(ctx, s)
+			r.healthWritten(ctx, s)
 		case <-r.rest:
 			r.storing, r.rest = false, nil
 		case <-hold.C:
-			r.book.each(func(d *model.Delivery) { r.answer(d.Receipt.Hold()) })
+			r.lanes.each(func(d *model.Delivery) { r.answer(d.Receipt.Hold()) })
 		case <-looks.C:
 			if r.looking.TryLock() {
 				r.workers.Go(func() {
 					defer r.looking.Unlock()
-					r.look(work, holdEvery)
+					r.scanExpired(work, holdEvery)
 				})
 			}
 		case sub := <-r.changed:
@@ -297,7 +297,7 @@ func (r *runner) serve(ctx, work context.Context) error {
 }
 
 // replayed reports whether a replay with an exhausted source has no lane left.
-func (r *runner) replayed() bool { return r.conclude != nil && r.book.empty() }
+func (r *runner) replayed() bool { return r.conclude != nil && r.lanes.empty() }
 
 // reconfigure applies changed settings.
 func (r *runner) reconfigure(sub *sluice.Subscription) error {
@@ -311,40 +311,40 @@ func (r *runner) reconfigure(sub *sluice.Subscription) error {
 	return nil
 }
 
-// enter applies a result to the book and acknowledges the deliveries that it settled.
+// enter applies a result to the lane table and acknowledges the deliveries that it settled.
 func (r *runner) enter(ctx context.Context, res result) error {
 	if res.err != nil {
-		r.book.busy--
+		r.lanes.busy--
 		return res.err
 	}
 	var acks []*model.Delivery
 	switch res.kind {
 	case resultSettled:
-		acks = append(acks, r.book.settled(res.lane))
+		acks = append(acks, r.lanes.settled(res.lane))
 		r.recent.add(acks[0].Event.Seq)
-	case resultSpared:
-		r.book.spared(res.lane)
+	case resultBlocked:
+		r.lanes.unblock(res.lane)
 	case resultParked:
-		acks = r.book.stored(res.lane, res.park.ParkedEntry, time.Now())
+		acks = r.lanes.stored(res.lane, res.park.ParkedEntry, time.Now())
 	case resultResumed:
-		r.book.resumed(res.lane, res.park)
+		r.lanes.resumed(res.lane, res.park)
 	case resultDoubtful:
-		r.book.suspect(res.lane, res.park)
+		r.lanes.suspect(res.lane, res.park)
 		r.refund(time.Now())
 	case resultUnparked:
-		r.book.unparked(res.lane)
+		r.lanes.unparked(res.lane)
 	case resultReleased, resultDiscarded:
 		r.acted(res)
 	}
 	for _, d := range acks {
 		r.answer(d.Receipt.Ack())
 	}
-	r.hear(ctx, res.lane, res.attempt)
-	if res.kept {
-		return r.heed(ctx, res.decision)
+	r.recordOutcome(ctx, res.lane, res.attempt)
+	if res.blocked {
+		return r.applyDecision(ctx, res.decision)
 	}
 	if res.attempt != nil {
-		r.wonder = 0
+		r.gateBackoff = 0
 	}
 	return r.judge(ctx, res.attempt)
 }
@@ -356,14 +356,14 @@ func (r *runner) drain(work context.Context) error {
 	defer cancel()
 	stuck := time.NewTimer(recordLimit)
 	defer stuck.Stop()
-	for r.book.busy > 0 {
+	for r.lanes.busy > 0 {
 		select {
 		case <-ctx.Done():
-			shutdown.Left(work, "deliveries", r.book.busy)
+			shutdown.Left(work, "deliveries", r.lanes.busy)
 			return errUnrecorded
 		case <-stuck.C:
 			if r.sending.Load() == 0 {
-				shutdown.Left(work, "deliveries", r.book.busy)
+				shutdown.Left(work, "deliveries", r.lanes.busy)
 				return errUnrecorded
 			}
 			stuck.Reset(recordLimit)

@@ -39,7 +39,7 @@ func (r *runner) unopened(ctx context.Context, err error) {
 	}
 	limit, cancel := context.WithTimeout(ctx, unopenedLimit)
 	defer cancel()
-	err = r.recall(limit)
+	err = r.restoreHealth(limit)
 	if err == nil && r.stored.Unopened != failed.Error() {
 		h := r.stored
 		h.Unopened, h.Revision = failed.Error(), r.sub.Revision

@@ -40,7 +40,7 @@ func (r *runner) saveSoon() {
 func (r *runner) saveLanes(ctx context.Context) error {
 	ctx, cancel := context.WithTimeout(ctx, recordLimit)
 	defer cancel()
-	for _, l := range r.book.lanes {
+	for _, l := range r.lanes.lanes {
 		if l.park == nil || l.park.leaving || l.busy {
 			continue
 		}
@@ -53,7 +53,7 @@ func (r *runner) saveLanes(ctx context.Context) error {
 }
 
 // unfinished returns the parked lanes with events to send.
-func (b *book) unfinished() []model.ParkedEntry {
+func (b *laneTable) unfinished() []model.ParkedEntry {
 	var left []model.ParkedEntry
 	for _, l := range b.lanes {
 		if l.park != nil && !l.park.ended() {

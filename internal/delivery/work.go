@@ -19,7 +19,7 @@ type resultKind int
 
 const (
 	resultSettled   resultKind = iota // the head of a live lane is settled
-	resultSpared                      // it failed, and the failure is not counted
+	resultBlocked                     // it failed, and the failure is not counted
 	resultParked                      // the lane's record was stored
 	resultResumed                     // a parked lane went on, or failed again
 	resultDoubtful                    // the filter has to rule on its next event
@@ -36,7 +36,7 @@ type result struct {
 	attempt *sluice.Attempt // the last one; nil: none was made
 	err     error           // the runner cannot go on; nothing else is set
 
-	kept     bool           // the gate kept the event back
+	blocked  bool           // the gate kept the event back
 	decision model.Decision // why
 }
 
@@ -108,10 +108,10 @@ func (j job) send(ctx context.Context, t task) {
 		j.r.results <- res
 		return
 	}
-	before := j.r.before(ev)
+	before := j.r.progressOf(ev)
 	a, d := j.attempt(ctx, ev, before.Attempts+1, before.FirstFailed)
 	if d != model.Pass {
-		res := keptBack(d)
+		res := blockedResult(d)
 		res.lane = t.lane
 		j.r.results <- res
 		return
@@ -119,7 +119,7 @@ func (j job) send(ctx context.Context, t task) {
 	if a.Probe || a.Verdict.Settled {
 		kind := resultSettled
 		if a.Probe {
-			kind = resultSpared
+			kind = resultBlocked
 		}
 		results := j.r.results // the log may outlive this run of the runner
 		j.r.ports.Log.Record(&a, j.sub.Namespace, func(err error) {
@@ -136,10 +136,10 @@ func (j job) send(ctx context.Context, t task) {
 func (j job) unsendable(ctx context.Context, t task, why error) result {
 	reason, cause := reasonOf(why), why.Error()
 	if d := j.decide(&t.head.Event); d != model.Pass { // a dead letter reveals its event
-		return keptBack(d)
+		return blockedResult(d)
 	}
 	if j.exhausts(why) {
-		res := keptBack(model.Undecided)
+		res := blockedResult(model.Undecided)
 		res.err = j.suspend(ctx, why)
 		return res
 	}
@@ -182,10 +182,10 @@ func (j job) attempt(ctx context.Context, ev *sluice.Event, number int, firstFai
 		return sluice.Attempt{}, model.Lost
 	}
 	j.r.sending.Add(1)
-	a, d := j.r.exit.send(ctx, j.sub, ev, number)
+	a, d := j.r.outbound.send(ctx, j.sub, ev, number)
 	j.r.sending.Add(-1)
 	if d != model.Pass {
-		return a, j.heard(d)
+		return a, j.noteDecision(d)
 	}
 	j.r.exhausted.Store(0)
 	now := time.Now()
@@ -193,7 +193,7 @@ func (j job) attempt(ctx context.Context, ev *sluice.Event, number int, firstFai
 		firstFailed = a.StartedAt
 	}
 	a.FirstFailedAt = firstFailed
-	if a.Probe = j.spare > 0 && says(&a) == saidTrouble; a.Probe {
+	if a.Probe = j.spare > 0 && classify(&a) == saidTrouble; a.Probe {
 		a.Verdict = sluice.Verdict{Again: now.Add(j.spare)}
 	} else {
 		a.Verdict = retry.Decide(j.sub.Policy, a, firstFailed, now, rand.Float64()) //nolint:gosec // jitter, not a secret
@@ -260,12 +260,12 @@ func (j job) giveUp(ctx context.Context, ev *sluice.Event, a sluice.Attempt) err
 }
 
 func (j job) bury(ctx context.Context, ev *sluice.Event, a sluice.Attempt, reason sluice.Reason) error {
-	d := letter(j.sub, ev, a, reason)
+	d := deadLetterOf(j.sub, ev, a, reason)
 	d.Event = ev
 	return j.buryLetter(ctx, d)
 }
 
-func letter(sub *sluice.Subscription, ev *sluice.Event, a sluice.Attempt, reason sluice.Reason) sluice.DeadLetter {
+func deadLetterOf(sub *sluice.Subscription, ev *sluice.Event, a sluice.Attempt, reason sluice.Reason) sluice.DeadLetter {
 	return sluice.DeadLetter{
 		Subscription: sub.ID, Namespace: sub.Namespace, EventID: ev.ID, Seq: ev.Seq, Path: ev.Path,
 		Attempts: a.Number, Reason: reason, LastError: a.Error, LastStatus: a.Status,

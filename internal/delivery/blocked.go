@@ -11,28 +11,28 @@ import (
 
 // Pauses before a gate that could not decide is asked again.
 const (
-	shortestWonder = 100 * time.Millisecond
-	longestWonder  = 5 * time.Second
-	wonderTold     = time.Second // pauses from this length on are logged
+	minGateBackoff    = 100 * time.Millisecond
+	maxGateBackoff    = 5 * time.Second
+	loggedGateBackoff = time.Second // pauses from this length on are logged
 )
 
-// keptError says that the gate kept an event back.
-type keptError struct{ decision model.Decision }
+// blockedError says that the gate kept an event back.
+type blockedError struct{ decision model.Decision }
 
-func (keptError) Error() string { return "withheld by the gate" }
+func (blockedError) Error() string { return "withheld by the gate" }
 
-// keptBack is the result for a live head that the gate kept back.
-func keptBack(d model.Decision) result {
-	res := result{kind: resultSpared, kept: true, decision: d}
+// blockedResult is the result for a live head that the gate kept back.
+func blockedResult(d model.Decision) result {
+	res := result{kind: resultBlocked, blocked: true, decision: d}
 	if d == model.Withhold {
 		res.kind = resultSettled
 	}
 	return res
 }
 
-// keepBack skips a parked lane's next event that is withheld. If the gate could not decide, the
+// blockHead skips a parked lane's next event that is withheld. If the gate could not decide, the
 // lane waits behind the other due lanes.
-func (j job) keepBack(ctx context.Context, t task, p *park, d model.Decision) error {
+func (j job) blockHead(ctx context.Context, t task, p *park, d model.Decision) error {
 	if d != model.Withhold {
 		j.drop(p)
 		p.NextAt = time.Now()
@@ -57,42 +57,42 @@ func (j job) decide(ev *sluice.Event) model.Decision {
 	if j.r.lost.Load() {
 		return model.Lost
 	}
-	return j.heard(j.r.exit.decide(j.sub, ev))
+	return j.noteDecision(j.r.outbound.decide(j.sub, ev))
 }
 
-// heard remembers that access was lost.
-func (j job) heard(d model.Decision) model.Decision {
+// noteDecision remembers that access was lost.
+func (j job) noteDecision(d model.Decision) model.Decision {
 	if d == model.Lost {
 		j.r.lost.Store(true)
 	}
 	return d
 }
 
-// heed enters that the gate kept an event back. It refunds the charge: nothing has to wait for an
+// applyDecision enters that the gate kept an event back. It refunds the charge: nothing has to wait for an
 // event that was not sent.
-func (r *runner) heed(ctx context.Context, d model.Decision) error {
+func (r *runner) applyDecision(ctx context.Context, d model.Decision) error {
 	now := time.Now()
 	r.refund(now)
 	switch d {
 	case model.Lost:
 		return errLost
 	case model.Withhold:
-		r.wonder = 0
+		r.gateBackoff = 0
 		r.observe.Withheld(r.sub)
 	case model.Undecided, model.Pass:
-		r.puzzled(ctx, now)
+		r.backOffGate(ctx, now)
 	}
 	return nil
 }
 
-// puzzled enters that the gate could not decide: nothing is sent until it is asked again.
-func (r *runner) puzzled(ctx context.Context, now time.Time) {
+// backOffGate enters that the gate could not decide: nothing is sent until it is asked again.
+func (r *runner) backOffGate(ctx context.Context, now time.Time) {
 	if r.askAt.After(now) {
 		return // it was asked about several at once
 	}
-	r.wonder = min(max(2*r.wonder, shortestWonder), longestWonder)
-	r.askAt = now.Add(r.wonder)
-	if r.wonder >= wonderTold && r.wonder < 2*wonderTold {
+	r.gateBackoff = min(max(2*r.gateBackoff, minGateBackoff), maxGateBackoff)
+	r.askAt = now.Add(r.gateBackoff)
+	if r.gateBackoff >= loggedGateBackoff && r.gateBackoff < 2*loggedGateBackoff {
 		r.log.WarnContext(ctx, "nothing is sent: access cannot be checked", slog.String("subscription", r.id))
 	}
 }

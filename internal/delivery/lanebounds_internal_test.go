@@ -30,7 +30,7 @@ func TestBook_SetsAsideWhatHogsTheWindow(t *testing.T) {
 		"half is others'":   {time.Second, 4, 2, 2, false},
 		"workers have work": {time.Second, 4, 3, 3, false},
 	} {
-		b := newBook(4)
+		b := newLaneTable(4)
 		b.patience, b.busy = c.patience, c.busy
 		l := &lane{}
 		for seq := range uint64(c.queued) {
@@ -39,20 +39,20 @@ func TestBook_SetsAsideWhatHogsTheWindow(t *testing.T) {
 		for seq := range uint64(c.held) {
 			b.held[seq] = struct{}{}
 		}
-		require.False(t, b.hogs(l, now), name)
-		require.False(t, b.hogs(l, now.Add(time.Second-1)), name)
-		require.Equal(t, c.want, b.hogs(l, now.Add(time.Second)), name)
+		require.False(t, b.monopolizes(l, now), name)
+		require.False(t, b.monopolizes(l, now.Add(time.Second-1)), name)
+		require.Equal(t, c.want, b.monopolizes(l, now.Add(time.Second)), name)
 		b.busy = 4
-		require.False(t, b.hogs(l, now.Add(time.Second)), name)
+		require.False(t, b.monopolizes(l, now.Add(time.Second)), name)
 		b.busy = c.busy
-		require.False(t, b.hogs(l, now.Add(time.Second)), "its time begins anew")
+		require.False(t, b.monopolizes(l, now.Add(time.Second)), "its time begins anew")
 	}
 }
 
 func TestBook_ProbesWithoutSettingAside(t *testing.T) {
 	t.Parallel()
 	now := time.Unix(1000, 0)
-	b := newBook(2)
+	b := newLaneTable(2)
 	b.patience = time.Second
 	b.arrive("a", deliveryAt(1))
 	b.arrive("a", deliveryAt(2))
@@ -67,7 +67,7 @@ func TestBook_IsCarefulWithManyParkedLanes(t *testing.T) {
 	t.Parallel()
 	now := time.Unix(1000, 0)
 	for parked, want := range map[int]bool{1: false, 2: false, 3: true} {
-		b := newBook(2)
+		b := newLaneTable(2)
 		for i := range parked {
 			b.load(parkedAt(string(rune('a'+i)), uint64(i+1), now), 0, now)
 		}
@@ -80,14 +80,14 @@ func TestBook_IsCarefulWithManyParkedLanes(t *testing.T) {
 func TestBook_WaitsForWhatIsReadyOrDue(t *testing.T) {
 	t.Parallel()
 	now := time.Unix(1000, 0)
-	b := newBook(1)
+	b := newLaneTable(1)
 	require.True(t, b.empty())
 	require.False(t, b.waits(now))
 	b.load(parkedAt("a", 1, now.Add(time.Second)), 0, now)
 	require.False(t, b.empty())
 	require.False(t, b.waits(now))
 	require.True(t, b.waits(now.Add(time.Second)))
-	require.False(t, b.can(now.Add(time.Second), passNone))
+	require.False(t, b.canSend(now.Add(time.Second), passNone))
 	require.Equal(t, now.Add(time.Second), b.wake(), "it stays due while nothing may be sent")
 	b.arrive("b", deliveryAt(2))
 	require.True(t, b.waits(now))
@@ -98,7 +98,7 @@ func TestBook_WaitsForWhatIsReadyOrDue(t *testing.T) {
 	b.arrive("b", deliveryAt(2))
 	require.True(t, b.waits(now), "what was settled may come again")
 
-	busy := newBook(1)
+	busy := newLaneTable(1)
 	busy.busy = 1
 	require.False(t, busy.empty())
 }
@@ -106,7 +106,7 @@ func TestBook_WaitsForWhatIsReadyOrDue(t *testing.T) {
 func TestBook_KnowsItsOldestEvent(t *testing.T) {
 	t.Parallel()
 	now := time.Unix(1000, 0)
-	b := newBook(4)
+	b := newLaneTable(4)
 	require.Zero(t, b.oldest())
 	for i, key := range []string{"a", "b", "c"} {
 		d := deliveryAt(uint64(i + 1))
@@ -131,7 +131,7 @@ func TestBook_KnowsItsOldestEvent(t *testing.T) {
 func TestBook_HastensTheHeadThatIsMeant(t *testing.T) {
 	t.Parallel()
 	now := time.Unix(1000, 0)
-	b := newBook(8)
+	b := newLaneTable(8)
 	ask := func(seq uint64, at time.Time) acted {
 		a := newAct(sluice.ReplayRetry, seq)
 		b.act(a, at)
@@ -143,7 +143,7 @@ func TestBook_HastensTheHeadThatIsMeant(t *testing.T) {
 	b.load(unseen, 0, now)
 	require.Equal(t, []acted{actedNothing, actedNothing}, []acted{ask(1, now), ask(2, now)})
 
-	b = newBook(8)
+	b = newLaneTable(8)
 	for i, key := range []string{"a", "b", "c"} {
 		b.load(parkedAt(key, uint64(i+1), now.Add(time.Duration(i)*time.Minute)), 0, now)
 	}
@@ -158,7 +158,7 @@ func TestBook_HastensTheHeadThatIsMeant(t *testing.T) {
 
 func TestBook_AbandonsAnActOnce(t *testing.T) {
 	t.Parallel()
-	b := newBook(8)
+	b := newLaneTable(8)
 	b.load(heldEntry(7), 0, time.Unix(1, 0))
 	a := newAct(sluice.ReplayRetry, 7)
 	b.act(a, time.Unix(1, 0))
@@ -172,19 +172,19 @@ func TestBook_AbandonsAnActOnce(t *testing.T) {
 func TestBook_ParkingEndsDoubts(t *testing.T) {
 	t.Parallel()
 	now := time.Unix(1000, 0)
-	b := newBook(8)
+	b := newLaneTable(8)
 	b.arrive("a", deliveryAt(1))
 	head, ok := b.next(now, passAll)
 	require.True(t, ok)
 	b.doubt("a", deliveryAt(2))
-	require.Len(t, b.inDoubt(), 1)
+	require.Len(t, b.undecided(), 1)
 	b.stored(head.lane, parkedAt("a", 1, now), now)
-	require.Empty(t, b.inDoubt())
+	require.Empty(t, b.undecided())
 	due, ok := b.next(now, passAll)
 	require.True(t, ok)
-	due.park.ruling = &ruling{}
+	due.park.verdict = &verdict{}
 	b.suspect(due.lane, due.park)
-	require.Same(t, due.park.ruling, b.lanes["a"].park.ruling)
+	require.Same(t, due.park.verdict, b.lanes["a"].park.verdict)
 	_, ok = b.next(now.Add(time.Hour), passAll)
 	require.False(t, ok, "its head is in doubt")
 }

@@ -39,7 +39,7 @@ func (s *instant) Send(ctx context.Context, _ *sluice.Subscription, _ *sluice.Ev
 }
 
 func idle() *runner {
-	return &runner{log: slog.New(slog.DiscardHandler), observe: nobody{}, sub: &sluice.Subscription{ID: "s"}, book: newBook(1)}
+	return &runner{log: slog.New(slog.DiscardHandler), observe: noObserver{}, sub: &sluice.Subscription{ID: "s"}, lanes: newLaneTable(1)}
 }
 
 func TestTheGateIsAskedAgainAfterAPauseThatGrows(t *testing.T) { // S0-60
@@ -49,7 +49,7 @@ func TestTheGateIsAskedAgainAfterAPauseThatGrows(t *testing.T) { // S0-60
 		var pauses []time.Duration
 		for range 8 {
 			for range 3 { // of one round
-				require.NoError(t, r.heed(t.Context(), model.Undecided))
+				require.NoError(t, r.applyDecision(t.Context(), model.Undecided))
 			}
 			may, next := r.admits(time.Now())
 			require.Equal(t, passNone, may)
@@ -62,11 +62,11 @@ func TestTheGateIsAskedAgainAfterAPauseThatGrows(t *testing.T) { // S0-60
 			100 * time.Millisecond, 200 * time.Millisecond, 400 * time.Millisecond, 800 * time.Millisecond,
 			1600 * time.Millisecond, 3200 * time.Millisecond, 5 * time.Second, 5 * time.Second,
 		}, pauses)
-		require.NoError(t, r.heed(t.Context(), model.Withhold))
-		require.NoError(t, r.heed(t.Context(), model.Undecided))
+		require.NoError(t, r.applyDecision(t.Context(), model.Withhold))
+		require.NoError(t, r.applyDecision(t.Context(), model.Undecided))
 		_, next := r.admits(time.Now())
 		require.Equal(t, 100*time.Millisecond, time.Until(next), "it could decide meanwhile")
-		require.ErrorIs(t, r.heed(t.Context(), model.Lost), errLost)
+		require.ErrorIs(t, r.applyDecision(t.Context(), model.Lost), errLost)
 	})
 }
 
@@ -77,7 +77,7 @@ func TestWhatIsKeptBackCostsNothingOfTheRate(t *testing.T) { // S0-63
 		r.limits = limitsOf(sluice.Rate{PerSecond: 1, PerMinute: 120})
 		for range 100 {
 			r.throttle(task{lane: &lane{asks: true}}, time.Now())
-			require.NoError(t, r.heed(t.Context(), model.Withhold))
+			require.NoError(t, r.applyDecision(t.Context(), model.Withhold))
 		}
 		r.throttle(task{lane: &lane{asks: true}}, time.Now())
 		may, _ := r.admits(time.Now())
@@ -92,7 +92,7 @@ func TestWithdrawWaitsForWhatItCutOff(t *testing.T) { // C43
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		sender := &instant{hangs: true}
-		x := newExit(nil, sender)
+		x := newOutbound(nil, sender)
 		var said sync.Map
 		for _, id := range []string{"mine", "mine", "other"} {
 			go func() {
@@ -127,7 +127,7 @@ func TestADecisionOfBeforeLetsNothingOut(t *testing.T) { // C43
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		sender, gate := &instant{}, slow{make(chan struct{}), make(chan model.Decision)}
-		x := newExit(gate, sender)
+		x := newOutbound(gate, sender)
 		said, withdrawn := make(chan model.Decision, 1), make(chan error, 1)
 		go func() {
 			_, d := x.send(t.Context(), &sluice.Subscription{ID: "s"}, &sluice.Event{}, 1)
@@ -158,7 +158,7 @@ func TestWithdrawSaysWhenItCannotTell(t *testing.T) { // C43
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		s := deaf{open: make(chan struct{})}
-		x := newExit(fixed(model.Pass), s)
+		x := newOutbound(fixed(model.Pass), s)
 		arrived := make(chan model.Decision, 1)
 		go func() {
 			_, d := x.send(t.Context(), &sluice.Subscription{ID: "s"}, &sluice.Event{}, 1)
@@ -181,7 +181,7 @@ func TestASubscriptionIsEndedOnce(t *testing.T) { // S0-64
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		sender := &instant{}
-		x := newExit(fixed(model.Pass), sender)
+		x := newOutbound(fixed(model.Pass), sender)
 		calls := 0
 		fail, free := make(chan struct{}), make(chan struct{})
 		given := errors.New("given up")
@@ -221,7 +221,7 @@ func BenchmarkExit(b *testing.B) {
 	sub, ev := &sluice.Subscription{ID: "s"}, &sluice.Event{}
 	for name, gate := range map[string]Gate{"without a gate": nil, "pass": fixed(model.Pass), "withhold": fixed(model.Withhold)} {
 		b.Run(name, func(b *testing.B) {
-			x := newExit(gate, &instant{})
+			x := newOutbound(gate, &instant{})
 			b.ReportAllocs()
 			for b.Loop() {
 				x.send(b.Context(), sub, ev, 1)

@@ -15,18 +15,18 @@ type lane struct {
 	key    string
 	queue  []*model.Delivery // held and unacknowledged, ascending
 	busy   bool              // a worker has it
-	queued bool              // in the book's ready list
+	queued bool              // in the lane table's ready list
 	park   *park             // nil: live
 
 	hogging time.Time // since when it has blocked other lanes; zero: it does not
 
 	acts []*act // operators' decisions on its head, in order
 
-	doubtful bool // the filter's ruling on the parked head is pending
+	doubtful bool // the filter's verdict on the parked head is pending
 
-	asks   bool   // its task makes a request
-	epoch  uint64 // the breaker's epoch at hand-out
-	spared spared // its last failure that was not counted
+	asks   bool      // its task makes a request
+	epoch  uint64    // the breaker's epoch at hand-out
+	spared probeMark // its last failure that was not counted
 }
 
 type taskKind int
@@ -55,9 +55,9 @@ type task struct {
 	match *filter.Matcher
 }
 
-// book is the state of a subscription's lanes. It decides the next task and executes none: no I/O,
+// laneTable is the state of a subscription's lanes. It decides the next task and executes none: no I/O,
 // no clock, one owner.
-type book struct {
+type laneTable struct {
 	window   int
 	patience time.Duration // how long a lane may hog the window; 0: for ever
 
@@ -69,19 +69,19 @@ type book struct {
 	busy   int
 	parked int
 
-	doubts map[uint64]*lane // deliveries of live lanes with a pending filter ruling
+	doubts map[uint64]*lane // deliveries of live lanes with a pending filter verdict
 
 	acts      []*lane // held lanes with an operator's decision
 	heldLanes int     // held among the parked lanes
 }
 
-func newBook(window int) *book {
-	return &book{window: window, lanes: map[string]*lane{}, held: map[uint64]struct{}{}, doubts: map[uint64]*lane{}}
+func newLaneTable(window int) *laneTable {
+	return &laneTable{window: window, lanes: map[string]*lane{}, held: map[uint64]struct{}{}, doubts: map[uint64]*lane{}}
 }
 
 // load enters a lane that was parked when the subscription was last served. Events up to seen may
 // have been acknowledged because the record existed.
-func (b *book) load(e model.ParkedEntry, seen uint64, now time.Time) {
+func (b *laneTable) load(e model.ParkedEntry, seen uint64, now time.Time) {
 	upTo := seen
 	if e.Attempts > 0 || e.Held != "" {
 		upTo = max(seen, e.FromSeq)
@@ -95,7 +95,7 @@ func (b *book) load(e model.ParkedEntry, seen uint64, now time.Time) {
 
 // arrive enters a delivery and reports whether to acknowledge it at once, because the lane's record
 // already covers it. A delivery that is already held is ignored.
-func (b *book) arrive(key string, d *model.Delivery) (ack bool) {
+func (b *laneTable) arrive(key string, d *model.Delivery) (ack bool) {
 	seq := d.Event.Seq
 	if _, ok := b.held[seq]; ok {
 		return false
@@ -117,8 +117,8 @@ func (b *book) arrive(key string, d *model.Delivery) (ack bool) {
 	return false
 }
 
-// can reports whether next has a task.
-func (b *book) can(now time.Time, may pass) bool {
+// canSend reports whether next has a task.
+func (b *laneTable) canSend(now time.Time, may permit) bool {
 	for may != passNone && len(b.due) > 0 && !b.due[0].park.NextAt.After(now) {
 		l := b.due[0]
 		heap.Remove(&b.due, 0)
@@ -130,8 +130,8 @@ func (b *book) can(now time.Time, may pass) bool {
 // next returns a task, unless the window is full or nothing is due at now. A task that makes a
 // request needs a pass. So does parking a lane that hogs the window: no lane overtakes it
 // meanwhile.
-func (b *book) next(now time.Time, may pass) (task, bool) {
-	if !b.can(now, may) {
+func (b *laneTable) next(now time.Time, may permit) (task, bool) {
+	if !b.canSend(now, may) {
 		return task{}, false
 	}
 	if len(b.acts) > 0 {
@@ -146,14 +146,14 @@ func (b *book) next(now time.Time, may pass) (task, bool) {
 	switch {
 	case l.park != nil:
 		return task{kind: taskResume, lane: l, park: *l.park, careful: b.parked > b.window}, true
-	case may == passAll && b.hogs(l, now):
+	case may == passAll && b.monopolizes(l, now):
 		return task{kind: taskSpill, lane: l, head: l.queue[0]}, true
 	}
 	return task{kind: taskSend, lane: l, head: l.queue[0]}, true
 }
 
 // hasChore reports whether there is a lane whose record is to be deleted.
-func (b *book) hasChore() bool {
+func (b *laneTable) hasChore() bool {
 	for len(b.chores) > 0 {
 		if b.chores[0].park.ended() {
 			return true
@@ -166,14 +166,14 @@ func (b *book) hasChore() bool {
 }
 
 // chore takes the first lane whose record is to be deleted; there is one.
-func (b *book) chore() *lane {
+func (b *laneTable) chore() *lane {
 	l := b.firstChore()
 	l.queued = false
 	b.engage(l)
 	return l
 }
 
-func (b *book) firstChore() *lane {
+func (b *laneTable) firstChore() *lane {
 	l := b.chores[0]
 	b.chores[0] = nil
 	b.chores = b.chores[1:]
@@ -182,7 +182,7 @@ func (b *book) firstChore() *lane {
 
 // take takes the lane that has been ready for longest. For a probe it prefers a live lane, whose
 // events are younger.
-func (b *book) take(may pass) *lane {
+func (b *laneTable) take(may permit) *lane {
 	i := 0
 	if may == passProbe {
 		i = max(0, slices.IndexFunc(b.ready, func(l *lane) bool { return l.park == nil }))
@@ -199,19 +199,19 @@ func (b *book) take(may pass) *lane {
 	return l
 }
 
-func (b *book) engage(l *lane) {
+func (b *laneTable) engage(l *lane) {
 	l.busy = true
 	b.busy++
 }
 
 // waits reports whether something could be sent now if the breaker allowed it.
-func (b *book) waits(now time.Time) bool {
+func (b *laneTable) waits(now time.Time) bool {
 	return b.busy < b.window && (len(b.ready) > 0 || len(b.due) > 0 && !b.due[0].park.NextAt.After(now))
 }
 
-// hogs reports whether a lane has blocked others for too long: the window is full, most of its
+// monopolizes reports whether a lane has blocked others for too long: the window is full, most of its
 // deliveries are this lane's, and most workers idle.
-func (b *book) hogs(l *lane, now time.Time) bool {
+func (b *laneTable) monopolizes(l *lane, now time.Time) bool {
 	if b.patience == 0 || len(b.held) < b.window || 2*len(l.queue) <= b.window || 2*b.busy > b.window {
 		l.hogging = time.Time{}
 		return false
@@ -223,7 +223,7 @@ func (b *book) hogs(l *lane, now time.Time) bool {
 }
 
 // wake returns when the next parked lane is due; zero if none waits.
-func (b *book) wake() time.Time {
+func (b *laneTable) wake() time.Time {
 	if len(b.due) == 0 {
 		return time.Time{}
 	}
@@ -231,7 +231,7 @@ func (b *book) wake() time.Time {
 }
 
 // settled removes the head of a live lane and returns it, to be acknowledged.
-func (b *book) settled(l *lane) *model.Delivery {
+func (b *laneTable) settled(l *lane) *model.Delivery {
 	head := l.queue[0]
 	l.queue[0] = nil
 	l.queue = l.queue[1:]
@@ -242,7 +242,7 @@ func (b *book) settled(l *lane) *model.Delivery {
 
 // stored enters that a lane's record was stored. It returns the deliveries that the record now
 // covers, to be acknowledged.
-func (b *book) stored(l *lane, e model.ParkedEntry, now time.Time) []*model.Delivery {
+func (b *laneTable) stored(l *lane, e model.ParkedEntry, now time.Time) []*model.Delivery {
 	if l.park == nil {
 		l.park = &park{index: -1}
 		b.parked++
@@ -261,33 +261,33 @@ func (b *book) stored(l *lane, e model.ParkedEntry, now time.Time) []*model.Deli
 	return acks
 }
 
-// spared returns the head of a live lane to the queue without a counted attempt.
-func (b *book) spared(l *lane) { b.release(l) }
+// unblock returns the head of a live lane to the queue without a counted attempt.
+func (b *laneTable) unblock(l *lane) { b.release(l) }
 
 // resumed enters a parked lane's new position.
-func (b *book) resumed(l *lane, p park) {
+func (b *laneTable) resumed(l *lane, p park) {
 	b.count(l.park.Held, -1)
 	b.count(p.Held, 1)
 	l.park.ParkedEntry, l.park.ahead, l.park.charged, l.park.savedAt, l.park.anew = p.ParkedEntry, p.ahead, p.charged, p.savedAt, p.anew
-	l.park.ruling = p.ruling
+	l.park.verdict = p.verdict
 	b.release(l)
 }
 
 // unparked enters that a lane's record is deleted.
-func (b *book) unparked(l *lane) {
+func (b *laneTable) unparked(l *lane) {
 	l.park = nil
 	b.parked--
 	b.release(l)
 }
 
-func (b *book) release(l *lane) {
+func (b *laneTable) release(l *lane) {
 	l.busy = false
 	b.busy--
 	b.enqueue(l)
 }
 
 // enqueue files a lane as ready, waiting or finished.
-func (b *book) enqueue(l *lane) {
+func (b *laneTable) enqueue(l *lane) {
 	switch {
 	case l.busy || l.queued || l.doubtful:
 	case l.park != nil && l.park.Held != "":
@@ -307,17 +307,17 @@ func (b *book) enqueue(l *lane) {
 	}
 }
 
-func (b *book) makeReady(l *lane) {
+func (b *laneTable) makeReady(l *lane) {
 	l.queued = true
 	b.ready = append(b.ready, l)
 }
 
 // empty reports whether there is no work, now or later.
-func (b *book) empty() bool { return len(b.lanes) == 0 && b.busy == 0 }
+func (b *laneTable) empty() bool { return len(b.lanes) == 0 && b.busy == 0 }
 
 // oldest returns when the oldest held event was stored or the oldest parked lane first failed, the
 // earlier of the two; zero if there is neither.
-func (b *book) oldest() (oldest time.Time) {
+func (b *laneTable) oldest() (oldest time.Time) {
 	for _, l := range b.lanes {
 		var since time.Time
 		switch {
@@ -334,7 +334,7 @@ func (b *book) oldest() (oldest time.Time) {
 }
 
 // each calls f for every held delivery.
-func (b *book) each(f func(*model.Delivery)) {
+func (b *laneTable) each(f func(*model.Delivery)) {
 	for _, l := range b.lanes {
 		for _, d := range l.queue {
 			f(d)

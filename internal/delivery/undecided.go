@@ -6,10 +6,10 @@ import (
 	"github.com/sluice-io/sluice/internal/model"
 )
 
-// doubt enters a delivery whose filter ruling is pending; its lane waits when it reaches it. Like
+// doubt enters a delivery whose filter verdict is pending; its lane waits when it reaches it. Like
 // arrive, it reports whether to acknowledge the delivery at once; entered is false if it is held
 // already.
-func (b *book) doubt(key string, d *model.Delivery) (entered, ack bool) {
+func (b *laneTable) doubt(key string, d *model.Delivery) (entered, ack bool) {
 	seq := d.Event.Seq
 	if _, held := b.held[seq]; held {
 		return false, false
@@ -23,13 +23,13 @@ func (b *book) doubt(key string, d *model.Delivery) (entered, ack bool) {
 	return true, false
 }
 
-func (b *book) doubtsAbout(d *model.Delivery) bool {
+func (b *laneTable) doubtsAbout(d *model.Delivery) bool {
 	_, doubted := b.doubts[d.Event.Seq]
 	return doubted
 }
 
-// doubted returns a delivery whose ruling is pending, nil if it is not pending any more.
-func (b *book) doubted(seq uint64) *model.Delivery {
+// doubted returns a delivery whose verdict is pending, nil if it is not pending any more.
+func (b *laneTable) doubted(seq uint64) *model.Delivery {
 	l := b.doubts[seq]
 	if l == nil {
 		return nil
@@ -38,7 +38,7 @@ func (b *book) doubted(seq uint64) *model.Delivery {
 }
 
 // decided ends the doubt about a delivery. A wanted one stays in its lane.
-func (b *book) decided(d *model.Delivery, wanted bool) { //nolint:revive // wanted is what was decided
+func (b *laneTable) decided(d *model.Delivery, wanted bool) { //nolint:revive // wanted is what was decided
 	seq := d.Event.Seq
 	l := b.doubts[seq]
 	delete(b.doubts, seq)
@@ -49,8 +49,8 @@ func (b *book) decided(d *model.Delivery, wanted bool) { //nolint:revive // want
 	b.enqueue(l)
 }
 
-// inDoubt returns the deliveries with a pending ruling, in log order.
-func (b *book) inDoubt() (all []*model.Delivery) {
+// undecided returns the deliveries with a pending verdict, in log order.
+func (b *laneTable) undecided() (all []*model.Delivery) {
 	for seq := range b.doubts {
 		all = append(all, b.doubted(seq))
 	}
@@ -63,24 +63,24 @@ func (b *book) inDoubt() (all []*model.Delivery) {
 	return all
 }
 
-// suspect makes a parked lane wait for the filter's ruling on its head.
-func (b *book) suspect(l *lane, p park) {
+// suspect makes a parked lane wait for the filter's verdict on its head.
+func (b *laneTable) suspect(l *lane, p park) {
 	l.doubtful = true
 	b.resumed(l, p)
 }
 
-// ruled enters the filter's ruling on a parked lane's head.
-func (b *book) ruled(one *ruling) {
+// ruled enters the filter's verdict on a parked lane's head.
+func (b *laneTable) ruled(one *verdict) {
 	l := one.lane
 	if b.lanes[l.key] != l || !l.doubtful {
 		return
 	}
-	l.doubtful, l.park.ruling = false, one
+	l.doubtful, l.park.verdict = false, one
 	b.enqueue(l)
 }
 
-// reconsider makes parked lanes that wait for a ruling ask again.
-func (b *book) reconsider() {
+// reconsider makes parked lanes that wait for a verdict ask again.
+func (b *laneTable) reconsider() {
 	for _, l := range b.lanes {
 		if l.doubtful {
 			l.doubtful = false

@@ -29,7 +29,7 @@ const (
 
 // act enters an operator's decision on a lane's head. It answers at once unless a write comes
 // first. A lane that only waits for its retry becomes due now; its head cannot be discarded.
-func (b *book) act(a *act, now time.Time) {
+func (b *laneTable) act(a *act, now time.Time) {
 	l := b.headedBy(a.seq)
 	switch {
 	case l == nil || l.park.Held == "" && a.kind == sluice.ReplayDiscard:
@@ -47,7 +47,7 @@ func (b *book) act(a *act, now time.Time) {
 }
 
 // headedBy returns the parked lane whose head has the sequence, or nil.
-func (b *book) headedBy(seq uint64) *lane {
+func (b *laneTable) headedBy(seq uint64) *lane {
 	for _, l := range b.lanes {
 		if l.park != nil && l.park.FromSeq == seq && l.park.EventID != "" {
 			return l
@@ -57,7 +57,7 @@ func (b *book) headedBy(seq uint64) *lane {
 }
 
 // enqueueHeld sets a held lane aside until an operator decides on it.
-func (b *book) enqueueHeld(l *lane) {
+func (b *laneTable) enqueueHeld(l *lane) {
 	if len(l.acts) > 0 {
 		l.queued = true
 		b.acts = append(b.acts, l)
@@ -65,7 +65,7 @@ func (b *book) enqueueHeld(l *lane) {
 }
 
 // nextAct returns the task for the first lane with a decision; there is one.
-func (b *book) nextAct() task {
+func (b *laneTable) nextAct() task {
 	l := b.acts[0]
 	b.acts[0] = nil
 	b.acts = b.acts[1:]
@@ -80,7 +80,7 @@ func (b *book) nextAct() task {
 
 // acted enters that a lane's first act is stored. Acts that arrived meanwhile apply to the lane's
 // new state.
-func (b *book) acted(l *lane, p park, now time.Time) {
+func (b *laneTable) acted(l *lane, p park, now time.Time) {
 	acts := l.acts
 	l.acts = nil
 	b.resumed(l, p)
@@ -91,7 +91,7 @@ func (b *book) acted(l *lane, p park, now time.Time) {
 }
 
 // abandon answers all pending acts: none will be executed any more.
-func (b *book) abandon() {
+func (b *laneTable) abandon() {
 	for _, l := range b.lanes {
 		for _, a := range l.acts {
 			a.done <- actedLater
@@ -101,7 +101,7 @@ func (b *book) abandon() {
 }
 
 // count maintains the number of held lanes.
-func (b *book) count(held sluice.Reason, by int) {
+func (b *laneTable) count(held sluice.Reason, by int) {
 	if held != "" {
 		b.heldLanes += by
 	}

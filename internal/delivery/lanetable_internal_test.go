@@ -25,7 +25,7 @@ func seqs(ds []*model.Delivery) []uint64 {
 func TestOnlyTheHeadOfALaneIsSent(t *testing.T) { // S4-17
 	t.Parallel()
 	now := time.Now()
-	b := newBook(8)
+	b := newLaneTable(8)
 	for seq := uint64(1); seq <= 3; seq++ {
 		require.False(t, b.arrive("a", deliveryAt(seq)))
 	}
@@ -42,7 +42,7 @@ func TestOnlyTheHeadOfALaneIsSent(t *testing.T) { // S4-17
 
 func TestLanesDoNotWaitForEachOther(t *testing.T) { // S4-18
 	t.Parallel()
-	b := newBook(2)
+	b := newLaneTable(2)
 	for i, key := range []string{"a", "b", "c"} {
 		b.arrive(key, deliveryAt(uint64(i+1)))
 	}
@@ -57,7 +57,7 @@ func TestLanesDoNotWaitForEachOther(t *testing.T) { // S4-18
 func TestAParkedLaneHoldsNothingAndEndsWhereItsLastEventWasAcknowledged(t *testing.T) {
 	t.Parallel()
 	now := time.Now()
-	b := newBook(8)
+	b := newLaneTable(8)
 	for seq := uint64(1); seq <= 3; seq++ {
 		b.arrive("a", deliveryAt(seq))
 	}
@@ -91,7 +91,7 @@ func TestAParkedLaneHoldsNothingAndEndsWhereItsLastEventWasAcknowledged(t *testi
 func TestAnEventThatArrivesWhileItsLaneIsReadBackIsReadBackToo(t *testing.T) {
 	t.Parallel()
 	now := time.Now()
-	b := newBook(8)
+	b := newLaneTable(8)
 	b.load(model.ParkedEntry{Parked: sluice.Parked{Lane: "a", FromSeq: 5, Attempts: 1}}, 7, now)
 	due, ok := b.next(now, passAll)
 	require.True(t, ok)
@@ -107,7 +107,7 @@ func TestAnEventThatArrivesWhileItsLaneIsReadBackIsReadBackToo(t *testing.T) {
 func TestALaneThatFillsTheWindowIsSetAside(t *testing.T) {
 	t.Parallel()
 	now := time.Now()
-	b := newBook(4)
+	b := newLaneTable(4)
 	for seq := uint64(1); seq <= 4; seq++ {
 		b.arrive("a", deliveryAt(seq))
 	}
@@ -131,7 +131,7 @@ func TestALaneThatFillsTheWindowIsSetAside(t *testing.T) {
 
 func TestADeliveryThatIsHeldIsIgnoredWhenItComesAgain(t *testing.T) {
 	t.Parallel()
-	b := newBook(4)
+	b := newLaneTable(4)
 	require.False(t, b.arrive("a", deliveryAt(1)))
 	require.False(t, b.arrive("a", deliveryAt(1)))
 	head, _ := b.next(time.Now(), passAll)
@@ -148,7 +148,7 @@ func heldEntry(seq uint64) model.ParkedEntry {
 func TestAHeldLaneIsNeverDue(t *testing.T) { // issue 3, item 1
 	t.Parallel()
 	now := time.Now()
-	b := newBook(8)
+	b := newLaneTable(8)
 	for seq := uint64(1); seq <= 3; seq++ {
 		b.arrive("a", deliveryAt(seq))
 	}
@@ -170,7 +170,7 @@ func TestAHeldLaneGoesOnWhenSomebodyDecides(t *testing.T) { // issue 3, item 1
 	t.Parallel()
 	now := time.Now()
 	for _, kind := range []sluice.ReplayKind{sluice.ReplayRetry, sluice.ReplayDiscard} {
-		b := newBook(8)
+		b := newLaneTable(8)
 		b.load(heldEntry(7), 0, now)
 		nobody, first, second := newAct(kind, 8), newAct(kind, 7), newAct(kind, 7)
 		b.act(nobody, now)
@@ -204,7 +204,7 @@ func TestAHeldLaneGoesOnWhenSomebodyDecides(t *testing.T) { // issue 3, item 1
 func TestALaneThatIsNotHeldIsHastenedAndNotDiscarded(t *testing.T) {
 	t.Parallel()
 	now := time.Now()
-	b := newBook(8)
+	b := newLaneTable(8)
 	b.load(model.ParkedEntry{Parked: sluice.Parked{Lane: "a", FromSeq: 7, EventID: "e", Attempts: 1, NextAt: now.Add(time.Hour)}}, 0, now)
 	discard, hasten := newAct(sluice.ReplayDiscard, 7), newAct(sluice.ReplayRetry, 7)
 	b.act(discard, now)
@@ -220,7 +220,7 @@ func TestALaneThatIsNotHeldIsHastenedAndNotDiscarded(t *testing.T) {
 
 func TestAnActThatNobodyCanFinishIsAnswered(t *testing.T) {
 	t.Parallel()
-	b := newBook(8)
+	b := newLaneTable(8)
 	b.load(heldEntry(7), 0, time.Now())
 	a := newAct(sluice.ReplayRetry, 7)
 	b.act(a, time.Now())

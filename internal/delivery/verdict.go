@@ -23,8 +23,8 @@ const maxExhausted = 5
 // errDoubtful says that the filter has not been evaluated on an event yet.
 var errDoubtful = errors.New("the filter is not evaluated yet")
 
-// ruling is the filter's answer on an event.
-type ruling struct {
+// verdict is the filter's answer on an event.
+type verdict struct {
 	match *filter.Matcher // the filter; an answer of an earlier one is ignored
 	lane  *lane           // a parked lane with the event as its head; nil: it is a delivery
 	seq   uint64
@@ -32,17 +32,17 @@ type ruling struct {
 	err   error
 }
 
-// rulings receives the pool's answers, which do not wait for the runner.
-type rulings struct {
+// verdicts receives the pool's answers, which do not wait for the runner.
+type verdicts struct {
 	news chan struct{} // has an element if there are some
 
 	mu  sync.Mutex
-	all []ruling
+	all []verdict
 }
 
-func newRulings() *rulings { return &rulings{news: make(chan struct{}, 1)} }
+func newVerdicts() *verdicts { return &verdicts{news: make(chan struct{}, 1)} }
 
-func (r *rulings) put(one ruling) {
+func (r *verdicts) put(one verdict) {
 	r.mu.Lock()
 	r.all = append(r.all, one)
 	r.mu.Unlock()
@@ -52,7 +52,7 @@ func (r *rulings) put(one ruling) {
 	}
 }
 
-func (r *rulings) take() (all []ruling) {
+func (r *verdicts) take() (all []verdict) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	all, r.all = r.all, nil
@@ -74,20 +74,20 @@ func unevaluatedFor(err error) error {
 
 // doubt takes a delivery into its lane and starts the filter evaluation.
 func (r *runner) doubt(work context.Context, d *model.Delivery) {
-	switch entered, ack := r.book.doubt(r.laneOf(d), d); {
+	switch entered, ack := r.lanes.doubt(r.laneOf(d), d); {
 	case ack:
 		r.answer(d.Receipt.Ack())
 	case entered:
-		r.inquire(work, ruling{seq: d.Event.Seq}, &d.Event)
+		r.inquire(work, verdict{seq: d.Event.Seq}, &d.Event)
 	}
 }
 
 // inquire starts the evaluation of the current filter.
-func (r *runner) inquire(work context.Context, about ruling, ev *sluice.Event) {
+func (r *runner) inquire(work context.Context, about verdict, ev *sluice.Event) {
 	about.match = r.match
 	r.ports.Filters.Ask(work, r.ports.payer(r.sub), about.match, ev, func(ok bool, err error) {
 		about.ok, about.err = ok, err
-		r.rulings.put(about)
+		r.verdicts.put(about)
 	})
 }
 
@@ -95,32 +95,32 @@ func (r *runner) inquire(work context.Context, about ruling, ev *sluice.Event) {
 func (r *runner) take(ctx, work context.Context, res result) error {
 	err := r.enter(ctx, res)
 	if err == nil && res.kind == resultDoubtful {
-		r.inquire(work, ruling{lane: res.lane, seq: res.park.ahead[0].Seq}, &res.park.ahead[0])
+		r.inquire(work, verdict{lane: res.lane, seq: res.park.ahead[0].Seq}, &res.park.ahead[0])
 	}
 	return err
 }
 
-// heedRulings enters the pool's answers.
-func (r *runner) heedRulings() {
-	for _, one := range r.rulings.take() {
+// applyVerdicts enters the pool's answers.
+func (r *runner) applyVerdicts() {
+	for _, one := range r.verdicts.take() {
 		switch {
 		case one.match != r.match: // the filter that replaced it was asked
 		case one.lane != nil:
-			r.book.ruled(&one)
+			r.lanes.ruled(&one)
 		default:
-			r.settleDoubt(&one)
+			r.settleVerdict(&one)
 		}
 	}
 }
 
-// settleDoubt releases a delivery, or acknowledges it if it is not wanted.
-func (r *runner) settleDoubt(one *ruling) {
-	d := r.book.doubted(one.seq)
+// settleVerdict releases a delivery, or acknowledges it if it is not wanted.
+func (r *runner) settleVerdict(one *verdict) {
+	d := r.lanes.doubted(one.seq)
 	if d == nil {
 		return // it was acknowledged with its parked lane
 	}
 	wanted := r.judged(d, one.ok, one.err)
-	r.book.decided(d, wanted)
+	r.lanes.decided(d, wanted)
 	if !wanted {
 		r.answer(d.Receipt.Ack())
 		return
@@ -147,7 +147,7 @@ func (r *runner) judged(d *model.Delivery, ok bool, err error) bool { //nolint:r
 // attempt does after a match. Events that the gate keeps back do not count either way: they must
 // not influence whether a subscription is suspended.
 func (r *runner) unwanted(sub *sluice.Subscription, ev *sluice.Event) {
-	if r.exhausted.Load() > 0 && r.exit.decide(sub, ev) == model.Pass {
+	if r.exhausted.Load() > 0 && r.outbound.decide(sub, ev) == model.Pass {
 		r.exhausted.Store(0)
 	}
 }
@@ -155,29 +155,29 @@ func (r *runner) unwanted(sub *sluice.Subscription, ev *sluice.Event) {
 // reconsider evaluates the current filter on every delivery in doubt.
 func (r *runner) reconsider(work context.Context) {
 	r.exhausted.Store(0)
-	for _, d := range r.book.inDoubt() {
-		about := ruling{seq: d.Event.Seq}
+	for _, d := range r.lanes.undecided() {
+		about := verdict{seq: d.Event.Seq}
 		var known bool
 		if about.ok, known, about.err = r.ports.Filters.Match(r.match, &d.Event); known {
-			r.settleDoubt(&about)
+			r.settleVerdict(&about)
 		} else {
 			r.inquire(work, about, &d.Event)
 		}
 	}
-	r.book.reconsider()
+	r.lanes.reconsider()
 }
 
 // filtered returns the filter's answer on the next event of a parked lane; errDoubtful if it has to
 // be evaluated first.
 func (j job) filtered(p *park, ev *sluice.Event) (bool, error) {
-	if one := p.ruling; one != nil && one.seq == ev.Seq && one.match == j.match {
+	if one := p.verdict; one != nil && one.seq == ev.Seq && one.match == j.match {
 		return one.ok, one.err
 	}
 	ok, known, err := j.r.ports.Filters.Match(j.match, ev)
 	if !known {
 		return false, errDoubtful
 	}
-	p.ruling = nil
+	p.verdict = nil
 	return ok, err
 }
 

@@ -18,12 +18,12 @@ import (
 // errLost tells the engine that the subscription has lost its access.
 var errLost = errors.New("access lost")
 
-// exit is the only way out for content: nothing else has the sender. It asks the gate about every
+// outbound is the only way out for content: nothing else has the sender. It asks the gate about every
 // attempt immediately before sending, and tracks the attempts in flight.
 //
 // It registers an attempt before it asks the gate. So if a revocation and an attempt coincide,
 // either the gate knows of the revocation or Withdraw knows of the attempt.
-type exit struct {
+type outbound struct {
 	gate   Gate // nil: everything may leave
 	sender Sender
 
@@ -39,11 +39,11 @@ type ending struct {
 	err  error // once it is over
 }
 
-func newExit(gate Gate, sender Sender) *exit {
-	return &exit{gate: gate, sender: sender, ending: map[string]*ending{}}
+func newOutbound(gate Gate, sender Sender) *outbound {
+	return &outbound{gate: gate, sender: sender, ending: map[string]*ending{}}
 }
 
-func (x *exit) decide(sub *sluice.Subscription, ev *sluice.Event) model.Decision {
+func (x *outbound) decide(sub *sluice.Subscription, ev *sluice.Event) model.Decision {
 	if x.gate == nil {
 		return model.Pass
 	}
@@ -52,7 +52,7 @@ func (x *exit) decide(sub *sluice.Subscription, ev *sluice.Event) model.Decision
 
 // send makes an attempt if the gate lets it pass. Otherwise no attempt counts, even if one was in
 // flight; one that was cut off is Lost or Undecided.
-func (x *exit) send(ctx context.Context, sub *sluice.Subscription, ev *sluice.Event, number int) (sluice.Attempt, model.Decision) {
+func (x *outbound) send(ctx context.Context, sub *sluice.Subscription, ev *sluice.Event, number int) (sluice.Attempt, model.Decision) {
 	ctx, leave := x.under.Enter(ctx, sub)
 	defer leave()
 	if x.ends(sub.ID) {
@@ -76,7 +76,7 @@ func (x *exit) send(ctx context.Context, sub *sluice.Subscription, ev *sluice.Ev
 
 // again decides about an attempt that was cut off: if access is not lost after all, it has to be
 // repeated.
-func (x *exit) again(sub *sluice.Subscription, ev *sluice.Event) model.Decision {
+func (x *outbound) again(sub *sluice.Subscription, ev *sluice.Event) model.Decision {
 	if x.decide(sub, ev) == model.Lost {
 		x.cut(sub.ID)
 		return model.Lost
@@ -85,21 +85,21 @@ func (x *exit) again(sub *sluice.Subscription, ev *sluice.Event) model.Decision 
 }
 
 // ends reports whether a subscription is being cancelled.
-func (x *exit) ends(subscription string) bool {
+func (x *outbound) ends(subscription string) bool {
 	x.mu.Lock()
 	defer x.mu.Unlock()
 	return x.ending[subscription] != nil
 }
 
 // cut cuts off a subscription's attempts in flight, without waiting.
-func (x *exit) cut(subscription string) {
+func (x *outbound) cut(subscription string) {
 	x.under.Cut(func(sub *sluice.Subscription) bool { return sub.ID == subscription })
 }
 
 // end cancels a subscription, once if several of its runners ask for it, and returns when the
 // cancellation is stored. Until then nothing is sent to the subscription. It returns an error only
 // if ctx ended first.
-func (x *exit) end(ctx context.Context, id string, cancel func(context.Context) error) error {
+func (x *outbound) end(ctx context.Context, id string, cancel func(context.Context) error) error {
 	for {
 		e, mine := x.beginEnd(id)
 		if mine {
@@ -118,7 +118,7 @@ func (x *exit) end(ctx context.Context, id string, cancel func(context.Context) 
 	}
 }
 
-func (x *exit) beginEnd(id string) (e *ending, mine bool) {
+func (x *outbound) beginEnd(id string) (e *ending, mine bool) {
 	x.mu.Lock()
 	defer x.mu.Unlock()
 	if e = x.ending[id]; e != nil {
@@ -129,7 +129,7 @@ func (x *exit) beginEnd(id string) (e *ending, mine bool) {
 	return e, true
 }
 
-func (x *exit) finishEnd(id string, e *ending, err error) {
+func (x *outbound) finishEnd(id string, e *ending, err error) {
 	x.mu.Lock()
 	defer x.mu.Unlock()
 	delete(x.ending, id)
@@ -142,14 +142,14 @@ func (x *exit) finishEnd(id string, e *ending, err error) {
 // caller updates the gate first, which decides about attempts that begin meanwhile. If ctx ends
 // first, Withdraw returns its error and the outcome is unknown.
 func (e *Engine) Withdraw(ctx context.Context, lost func(*sluice.Subscription) bool) error {
-	return e.exit.under.Cut(lost).Wait(ctx)
+	return e.outbound.under.Cut(lost).Wait(ctx)
 }
 
 // revoke cancels a runner's subscription, which lost its access (S0-64), however long that takes.
 // If ctx ends first, the next process to serve the subscription cancels it.
 func (e *Engine) revoke(ctx context.Context, r *runner) error {
 	e.opts.Log.WarnContext(ctx, "access lost: subscription cancelled", slog.String("subscription", r.id))
-	return e.exit.end(ctx, r.id, func(ctx context.Context) error {
+	return e.outbound.end(ctx, r.id, func(ctx context.Context) error {
 		ctx, cancel := outlasting(ctx, recordLimit) // the news of the cancellation ends ctx
 		defer cancel()
 		return backoff.RetryNotify(func() error { return r.ports.Registry.Cancel(ctx, r.id, sluice.ReasonAccessRevoked) },

@@ -15,7 +15,7 @@ import (
 
 // bookModel is a book whose tasks end in any order and any way, and what its lanes are to deliver.
 type bookModel struct {
-	b      *book
+	b      *laneTable
 	now    time.Time
 	last   uint64
 	log    map[string][]uint64 // what arrived, by lane
@@ -40,8 +40,8 @@ func (m *bookModel) arrive(rt *rapid.T) {
 }
 
 // take takes a task, if there is one.
-func (m *bookModel) take(rt *rapid.T, may pass) {
-	can := m.b.can(m.now, may)
+func (m *bookModel) take(rt *rapid.T, may permit) {
+	can := m.b.canSend(m.now, may)
 	t, ok := m.b.next(m.now, may)
 	require.Equal(rt, can, ok)
 	if !ok {
@@ -81,7 +81,7 @@ func (m *bookModel) end(rt *rapid.T, i int) {
 	case t.kind == taskSend && how == 0:
 		m.done[key] = append(m.done[key], b.settled(t.lane).Event.Seq)
 	case t.kind == taskSend && how == 1:
-		b.spared(t.lane)
+		b.unblock(t.lane)
 	default:
 		e := model.ParkedEntry{Parked: sluice.Parked{Lane: key, FromSeq: t.head.Event.Seq, EventID: "e", NextAt: later}}
 		if how == 3 && t.kind == taskSend {
@@ -126,7 +126,7 @@ func (m *bookModel) step(rt *rapid.T) {
 	case what < 3:
 		m.arrive(rt)
 	case what < 6:
-		m.take(rt, rapid.SampledFrom([]pass{passNone, passProbe, passAll, passAll}).Draw(rt, "pass"))
+		m.take(rt, rapid.SampledFrom([]permit{passNone, passProbe, passAll, passAll}).Draw(rt, "pass"))
 	case what < 8 && len(m.tasks) > 0:
 		m.end(rt, rapid.IntRange(0, len(m.tasks)-1).Draw(rt, "task"))
 	case what == 8:
@@ -136,7 +136,7 @@ func (m *bookModel) step(rt *rapid.T) {
 	}
 }
 
-// check compares what the book counts with what its lanes are.
+// check compares what the lane table counts with what its lanes are.
 func (m *bookModel) check(rt *rapid.T) {
 	var busy, parked, held, queued int
 	for key, l := range m.b.lanes {
@@ -170,7 +170,7 @@ func (m *bookModel) check(rt *rapid.T) {
 func TestBook_LosesAndRepeatsNothing(t *testing.T) { // S4-17, S4-18
 	t.Parallel()
 	rapid.Check(t, func(rt *rapid.T) {
-		m := &bookModel{b: newBook(rapid.IntRange(1, 4).Draw(rt, "window")), now: time.Unix(1, 0), log: map[string][]uint64{}, done: map[string][]uint64{}, failed: true}
+		m := &bookModel{b: newLaneTable(rapid.IntRange(1, 4).Draw(rt, "window")), now: time.Unix(1, 0), log: map[string][]uint64{}, done: map[string][]uint64{}, failed: true}
 		m.b.patience = time.Duration(rapid.IntRange(0, 1).Draw(rt, "patience")) * time.Second
 		for range rapid.IntRange(1, 120).Draw(rt, "steps") {
 			m.step(rt)
