@@ -3,14 +3,12 @@ package app
 import (
 	"context"
 	"log/slog"
-	"slices"
-	"strings"
 	"sync"
 	"time"
 
 	"github.com/sluice-io/sluice/internal/authz"
 	"github.com/sluice-io/sluice/internal/grants"
-	"github.com/sluice-io/sluice/internal/natsstore"
+	"github.com/sluice-io/sluice/internal/natsstore/records"
 	"github.com/sluice-io/sluice/pkg/sluice"
 	"github.com/sluice-io/sluice/streams"
 )
@@ -21,11 +19,10 @@ const sweepEvery = 15 * time.Second
 // trust groups the authorization components.
 type trust struct {
 	index     *authz.Index
-	records   natsstore.Bucket[authz.Record]
+	records   records.Access
 	authority *grants.Authority
 	presence  *grants.Presence
 	follower  *grants.Follower
-	damaged   map[string]sluice.Damage // damaged records, by key
 }
 
 func (s *server) openTrust(ctx context.Context) error {
@@ -39,8 +36,7 @@ func (s *server) openTrust(ctx context.Context) error {
 	}
 	s.ticketKeys.Set(tickets)
 	t := &s.trust
-	t.records = natsstore.OpenBucket[authz.Record](s.store, streams.Access)
-	t.damaged = s.memory.OfBucket(streams.Access)
+	t.records = records.NewAccess(s.store, s.memory.OfBucket(streams.Access))
 	t.presence = grants.NewPresence(id, t.records, t.index, s.store.LeaseTTL(), s.opts.Log)
 	t.authority = grants.New(grants.Needs{
 		Records: t.records, Index: t.index, Ledger: s.ledger, Keys: s.tokenKeys, Now: time.Now, Tickets: s.ticketKeys.All,
@@ -79,29 +75,13 @@ func (s *server) ready(ctx context.Context) error {
 // know passes a subscription to the follower of the access index.
 func (s *server) know(id string, sub *sluice.Subscription) { s.trust.follower.Know(id, sub) }
 
-// follow keeps the index in step with the records until ctx is done.
-func (t *trust) follow(ctx context.Context) error {
+// run keeps the index in step with the records until ctx is done.
+func (t *trust) run(ctx context.Context) error {
 	var parts sync.WaitGroup
 	defer parts.Wait()
 	parts.Go(func() { t.presence.Run(ctx) })
 	parts.Go(func() { t.follower.Run(ctx, sweepEvery) })
-	told := map[string]bool{}
-	return t.records.Watch(ctx, ">", func(e natsstore.Entry[authz.Record]) {
-		switch e.Change {
-		case natsstore.Set:
-			told[e.Key] = true
-			t.follower.Set(ctx, e.Key, trustedRecord(t.damaged, e), e.Revision)
-		case natsstore.Removed:
-			t.follower.Remove(e.Key, e.Revision)
-		case natsstore.CaughtUp:
-			for key, d := range t.damaged {
-				if !told[key] { // the record is lost or unreadable
-					t.follower.Set(ctx, key, authz.Record{Unreadable: true}, d.From)
-				}
-			}
-			t.follower.CaughtUp()
-		}
-	})
+	return t.records.FollowTo(ctx, t.follower)
 }
 
 // leave announces that this replica no longer makes access decisions.
@@ -110,35 +90,4 @@ func (t *trust) leave(ctx context.Context, log *slog.Logger) {
 	defer cancel()
 	t.presence.Leave(limit)
 	log.DebugContext(ctx, "access left")
-}
-
-// tombstones erases paths.
-type tombstones struct {
-	store *natsstore.Store
-	trust *trust
-}
-
-// Entomb blocks everything on the path from being sent, and then deletes it.
-func (t tombstones) Entomb(ctx context.Context, by sluice.Caller, namespace string, path sluice.Path) (sluice.Tombstone, error) {
-	last, err := t.store.LastSeq(ctx, namespace)
-	if err != nil {
-		return sluice.Tombstone{}, err
-	}
-	stone, err := t.trust.authority.Entomb(ctx, by, namespace, path, last)
-	if err != nil {
-		return stone, err
-	}
-	return stone, t.store.PurgePath(ctx, namespace, path, stone.UpTo)
-}
-
-// Tombstones returns the tombstones of a namespace, by path.
-func (t tombstones) Tombstones(namespace string) []sluice.Tombstone {
-	all := []sluice.Tombstone{}
-	for _, r := range t.trust.index.Records(func(r authz.Record) bool {
-		return r.Tombstone != nil && r.Tombstone.Namespace == namespace && r.Tombstone.UpTo > 0
-	}) {
-		all = append(all, *r.Tombstone)
-	}
-	slices.SortFunc(all, func(a, b sluice.Tombstone) int { return strings.Compare(string(a.Path), string(b.Path)) })
-	return all
 }

@@ -14,6 +14,7 @@ import (
 	"time"
 
 	"github.com/sluice-io/sluice/config"
+	"github.com/sluice-io/sluice/internal/namespace"
 	"github.com/sluice-io/sluice/internal/natsstore/records"
 	"github.com/sluice-io/sluice/internal/shutdown"
 	"github.com/sluice-io/sluice/pkg/sluice"
@@ -112,7 +113,7 @@ func (s *server) serve(ctx context.Context) error {
 	logging, endLog := context.WithCancel(shutdown.Lasting(ctx))
 	defer endLog()
 	var parts, log sync.WaitGroup
-	for _, run := range []func(context.Context) error{s.attempts.Run, s.room.Run, s.announce.Run, s.trust.follow, s.owns.Run, s.memory.Run} {
+	for _, run := range []func(context.Context) error{s.attempts.Run, s.room.Run, s.announce.Run, s.trust.run, s.owns.Run, s.memory.Run} {
 		log.Go(func() { cancel(run(logging)) })
 	}
 	log.Go(func() { cancel(s.durable.Run(logging, s.opts.Log)) })
@@ -131,7 +132,10 @@ func (s *server) serve(ctx context.Context) error {
 		parts.Go(func() { cancel(run(inner)) })
 	}
 	parts.Go(func() { cancel(s.marks.Follow(inner, s.causes)) })
-	parts.Go(func() { cancel(s.followNamespaces(inner)) })
+	parts.Go(func() {
+		follower := namespace.Follower{Quotas: s.quotas, Catalogue: s.catalogue, Streams: s.durable}
+		cancel(records.FollowNamespaces(inner, s.store, follower.Set, follower.Remove))
+	})
 	parts.Go(func() { cancel(records.FollowTypes(inner, s.store, s.catalogue)) })
 	parts.Go(func() { cancel(s.serveHTTP(inner)) })
 	parts.Go(func() {

@@ -10,6 +10,7 @@ import (
 	"github.com/sluice-io/sluice/internal/httpapi/dstreams"
 	"github.com/sluice-io/sluice/internal/loopguard"
 	"github.com/sluice-io/sluice/internal/metrics"
+	"github.com/sluice-io/sluice/internal/namespace"
 	"github.com/sluice-io/sluice/internal/natsstore/records"
 	"github.com/sluice-io/sluice/internal/notify"
 	"github.com/sluice-io/sluice/internal/publish"
@@ -63,8 +64,8 @@ func (s *server) openAppointments(context.Context) error {
 // waiting returns the numbers of waiting appointments and scheduled events.
 func (s *server) waiting() (all []metrics.Waiting) {
 	for what, of := range map[string]map[string]int{"event": s.later.Waiting(), "appointment": s.appoint.Waiting()} {
-		for namespace, n := range of {
-			all = append(all, metrics.Waiting{What: what, Namespace: namespace, Count: n})
+		for ns, n := range of {
+			all = append(all, metrics.Waiting{What: what, Namespace: ns, Count: n})
 		}
 	}
 	return all
@@ -118,4 +119,12 @@ func (s *server) published(to publish.Publisher) publish.Publisher {
 		return tracedPublisher{counted, s.tracing}
 	}
 	return counted
+}
+
+// namespaces returns the service of namespaces.
+func (s *server) namespaces() namespace.Service {
+	return namespace.Service{
+		Store: s.store, Scheduled: s.store.Scheduled(), Subscriptions: s.registry, StreamSubs: s.dsubs,
+		Authority: s.trust.authority, Ledger: s.ledger, Announce: s.announce, Quotas: s.quotas, Catalogue: s.catalogue,
+	}
 }

@@ -19,23 +19,6 @@ import (
 
 // Adapters between components whose types differ.
 
-// followNamespaces passes the quota and catalogue of every namespace, and then every change, to
-// their users until ctx is done; the stream engine learns of deletions.
-func (s *server) followNamespaces(ctx context.Context) error {
-	return s.store.WatchNamespaces(ctx, func(e natsstore.Entry[sluice.Namespace]) {
-		switch e.Change {
-		case natsstore.Set:
-			s.quotas.Set(e.Value)
-			s.catalogue.SetNamespace(e.Value)
-		case natsstore.Removed:
-			s.quotas.Remove(e.Key)
-			s.catalogue.RemoveNamespace(e.Key, e.Revision)
-			s.durable.Forget(e.Key)
-		case natsstore.CaughtUp:
-		}
-	})
-}
-
 // eventLog implements the API's read operations on events.
 type eventLog struct{ store *natsstore.Store }
 
@@ -182,4 +165,12 @@ func (r retrier) act(ctx context.Context, sub *sluice.Subscription, kind sluice.
 	return r.registry.Start(ctx, sub, sluice.Replay{
 		Kind: kind, From: lane.FromSeq, To: lane.FromSeq, EventIDs: []string{lane.EventID}, Total: 1, CreatedBy: by,
 	})
+}
+
+// audit gives the API the ledger.
+type audit struct{ ledger natsstore.Ledger }
+
+// Entries returns entries, newest first.
+func (a audit) Entries(ctx context.Context, q httpapi.AuditQuery) ([]sluice.LedgerEntry, uint64, error) {
+	return a.ledger.Entries(ctx, natsstore.LedgerQuery(q))
 }

@@ -33,6 +33,7 @@ import (
 	"github.com/sluice-io/sluice/internal/ledger"
 	"github.com/sluice-io/sluice/internal/loopguard"
 	"github.com/sluice-io/sluice/internal/metrics"
+	"github.com/sluice-io/sluice/internal/namespace"
 	"github.com/sluice-io/sluice/internal/natsd"
 	"github.com/sluice-io/sluice/internal/natsstore"
 	"github.com/sluice-io/sluice/internal/natsstore/records"
@@ -326,9 +327,9 @@ func (s *server) openAPI(context.Context) error {
 		Token:      token,
 		Authority:  s.trust.authority,
 		Access:     s.trust.index,
-		Tombstones: tombstones{s.store, &s.trust},
+		Tombstones: namespace.Eraser{Log: s.store, Authority: s.trust.authority, Index: s.trust.index},
 		Registry:   s.registry,
-		Namespaces: namespaces{s.store, s.registry, s.quotas, s.ledger, s.trust.authority, s.catalogue, s.announce, s.dsubs},
+		Namespaces: s.namespaces(),
 		Audit:      audit{s.store.Ledger()},
 		Publisher:  s.published(natsstore.Exact{Store: s.store, Shows: s.trust.index.MayKnow}),
 		Quota:      s.quotas,

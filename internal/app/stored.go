@@ -6,10 +6,8 @@ import (
 	"strings"
 	"time"
 
-	"github.com/sluice-io/sluice/internal/authz"
 	"github.com/sluice-io/sluice/internal/integrity"
 	"github.com/sluice-io/sluice/internal/ledger"
-	"github.com/sluice-io/sluice/internal/natsstore"
 	"github.com/sluice-io/sluice/pkg/sluice"
 	"github.com/sluice-io/sluice/streams"
 )
@@ -94,12 +92,3 @@ func (s *server) hold(ctx context.Context) error {
 }
 
 const staleReason = "the store's files were damaged, and the subscription's last change is lost: check its settings, then resume it"
-
-// trustedRecord returns an access record, or one without any permission if the record is older than
-// the last stored one. Records stored after the damage are valid.
-func trustedRecord(damaged map[string]sluice.Damage, e natsstore.Entry[authz.Record]) authz.Record {
-	if d, ok := damaged[e.Key]; ok && e.Revision <= d.To {
-		return authz.Record{Unreadable: true}
-	}
-	return e.Value
-}

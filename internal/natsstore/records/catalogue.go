@@ -55,3 +55,12 @@ func FollowTypes(ctx context.Context, store *natsstore.Store, index *catalogue.I
 		},
 	}.handle)
 }
+
+// FollowNamespaces passes every namespace, and then every change, to set and removed until ctx is
+// done.
+func FollowNamespaces(ctx context.Context, store *natsstore.Store, set func(sluice.Namespace), removed func(name string, revision uint64)) error {
+	return store.WatchNamespaces(ctx, changes[sluice.Namespace]{
+		set:     func(e natsstore.Entry[sluice.Namespace]) { set(e.Value) },
+		removed: removed,
+	}.handle)
+}

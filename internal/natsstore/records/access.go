@@ -1,0 +1,53 @@
+package records
+
+import (
+	"context"
+
+	"github.com/sluice-io/sluice/internal/authz"
+	"github.com/sluice-io/sluice/internal/grants"
+	"github.com/sluice-io/sluice/internal/natsstore"
+	"github.com/sluice-io/sluice/pkg/sluice"
+	"github.com/sluice-io/sluice/streams"
+)
+
+// Access stores the records of permissions.
+type Access struct {
+	natsstore.Bucket[authz.Record]
+
+	Damaged map[string]sluice.Damage // damaged records, by key
+}
+
+// NewAccess returns the records of permissions.
+func NewAccess(store *natsstore.Store, damaged map[string]sluice.Damage) Access {
+	return Access{natsstore.OpenBucket[authz.Record](store, streams.Access), damaged}
+}
+
+// FollowTo passes every record, and then every change, to a follower until ctx is done. A damaged
+// record gives no permission.
+func (a Access) FollowTo(ctx context.Context, follower *grants.Follower) error {
+	told := map[string]bool{}
+	return a.Watch(ctx, ">", changes[authz.Record]{
+		set: func(e natsstore.Entry[authz.Record]) {
+			told[e.Key] = true
+			follower.Set(ctx, e.Key, a.trusted(e), e.Revision)
+		},
+		removed: follower.Remove,
+		caughtUp: func() {
+			for key, d := range a.Damaged {
+				if !told[key] { // the record is lost or unreadable
+					follower.Set(ctx, key, authz.Record{Unreadable: true}, d.From)
+				}
+			}
+			follower.CaughtUp()
+		},
+	}.handle)
+}
+
+// trusted returns an access record, or one without any permission if the record is older than the
+// last stored one. Records stored after the damage are valid.
+func (a Access) trusted(e natsstore.Entry[authz.Record]) authz.Record {
+	if d, ok := a.Damaged[e.Key]; ok && e.Revision <= d.To {
+		return authz.Record{Unreadable: true}
+	}
+	return e.Value
+}
