@@ -81,6 +81,12 @@ func plain() map[string]bars {
 		"internal/doctor":               strict,
 		"internal/terminal":             strict,
 		"cmd/sluice":                    strict,
+		"internal/testkit/sockettest":   strict,
+		"internal/testkit/natstest":     strict,
+		"internal/testkit/hooktest":     strict,
+		"internal/testkit/wakesuite":    strict,
+		"internal/testkit/waketest":     strict,
+		"internal/testkit/faulttest":    strict,
 		"internal/httpapi/openapi.yaml": strict,
 	}
 }

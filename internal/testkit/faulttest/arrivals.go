@@ -6,7 +6,7 @@ import (
 	"sync"
 )
 
-// Arrivals is what arrived where events are sent, by path.
+// Arrivals records the events that reach a receiver, by path.
 type Arrivals struct {
 	mu    sync.Mutex
 	tries map[string]int
@@ -14,20 +14,20 @@ type Arrivals struct {
 	order map[string][]string // ids in the order of their first attempt, by path
 }
 
-// Arrived is what arrived, compared with what was sent.
+// Arrived is the comparison of received and sent events.
 type Arrived struct {
 	Events   int
 	Lost     int
-	Twice    int    // how often an event was taken more than once
+	Twice    int    // number of repeated acceptances
 	Disorder string // the first path whose first attempts were out of order
 }
 
-// NewArrivals returns arrivals of which there are none yet.
+// NewArrivals returns empty arrivals.
 func NewArrivals() *Arrivals {
 	return &Arrivals{tries: map[string]int{}, taken: map[string]int{}, order: map[string][]string{}}
 }
 
-// Try enters an attempt of an event and returns the how manieth it is.
+// Try enters an attempt at an event and returns its number.
 func (a *Arrivals) Try(path, id string) int {
 	a.mu.Lock()
 	defer a.mu.Unlock()
@@ -38,21 +38,21 @@ func (a *Arrivals) Try(path, id string) int {
 	return a.tries[id]
 }
 
-// Take enters that an event was taken.
+// Take enters that an event was accepted.
 func (a *Arrivals) Take(id string) {
 	a.mu.Lock()
 	defer a.mu.Unlock()
 	a.taken[id]++
 }
 
-// Taken returns how many events were taken.
+// Taken returns the number of accepted events.
 func (a *Arrivals) Taken() int {
 	a.mu.Lock()
 	defer a.mu.Unlock()
 	return len(a.taken)
 }
 
-// Tries returns how many attempts there were.
+// Tries returns the number of attempts.
 func (a *Arrivals) Tries() (n int) {
 	a.mu.Lock()
 	defer a.mu.Unlock()
@@ -62,7 +62,7 @@ func (a *Arrivals) Tries() (n int) {
 	return n
 }
 
-// Compare compares what arrived with the ids that were sent on each path, in their order.
+// Compare compares the arrivals with the ids sent on each path, in order.
 func (a *Arrivals) Compare(sent map[string][]string) (r Arrived) {
 	a.mu.Lock()
 	defer a.mu.Unlock()
@@ -81,7 +81,7 @@ func (a *Arrivals) Compare(sent map[string][]string) (r Arrived) {
 	return r
 }
 
-// isOrdered reports whether got is some of want, in its order.
+// isOrdered reports whether got is a subsequence of want.
 func isOrdered(got, want []string) bool {
 	for _, id := range got {
 		i := slices.Index(want, id)

@@ -9,10 +9,10 @@ import (
 	"sync/atomic"
 )
 
-// DNS knows one IPv4 address, which every name has and which may change.
+// DNS resolves every name to one IPv4 address, which may change.
 type DNS struct{ addr atomic.Pointer[netip.Addr] }
 
-// Set says what the address is from now on.
+// Set sets the address.
 func (d *DNS) Set(addr string) {
 	a := netip.MustParseAddr(addr)
 	d.addr.Store(&a)
@@ -39,8 +39,8 @@ func (d *DNS) Resolver() *net.Resolver {
 	}}
 }
 
-// answer makes an answer of a question: its head and its one name are repeated, and if it asks
-// for an A record there is one.
+// answer answers a question: it repeats the head and the one name, and adds the address to a
+// question for an A record.
 func (d *DNS) answer(question []byte) []byte {
 	const head = 12
 	end := head

@@ -1,15 +1,15 @@
-// Package faulttest breaks, for tests, what a server depends on; it knows which faults were tried,
-// by which test, and measures what is seen while one lasts.
+// Package faulttest breaks, for tests, the dependencies of a server; it lists the tried faults with
+// their tests, and measures a server during a fault.
 package faulttest
 
 import "os"
 
-// Fault is something that goes wrong, and the test that lets it.
+// Fault is a failure, and the test that causes it.
 type Fault struct {
-	ID    string // what the test calls it
+	ID    string // the test's name for it
 	Group string
 	Name  string
-	Done  string // what the test does
+	Done  string // the test's action
 	Test  string // "package.Test"
 }
 
@@ -30,7 +30,7 @@ const (
 	endpointTest = "e2e.TestEventsOutliveFaultsOfTheEndpoint"
 )
 
-// Faults returns every fault that is tried.
+// Faults returns every tried fault.
 func Faults() []Fault {
 	return []Fault{
 		{"nats-restart", GroupNATS, "NATS restarts", "an external server is restarted three times while events come", natsTest},
@@ -86,5 +86,5 @@ func Faults() []Fault {
 	}
 }
 
-// Long reports whether the long forms are wanted, which take minutes.
+// Long reports whether the long forms are enabled, which take minutes.
 func Long() bool { return os.Getenv("SLUICE_LONG") != "" }

@@ -10,7 +10,7 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// chunk is how much a link takes at once.
+// chunk is a link's unit of transfer.
 const chunk = 4 << 10
 
 // Link is a TCP proxy on the loopback address that can be slow, deaf or broken.
@@ -63,15 +63,15 @@ func NewLink(tb testing.TB, to string) *Link {
 // Addr returns the link's own address.
 func (l *Link) Addr() string { return l.listener.Addr().String() }
 
-// Slow delays what comes from now on, in each direction, and lets so many bytes a second pass.
+// Slow delays later data, in each direction, and limits it to rate bytes a second.
 func (l *Link) Slow(delay time.Duration, rate int) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	l.delay, l.rate = delay, rate
 }
 
-// Swallow lets nothing through on the connections there are. They stay open, and are never
-// heard of again; later ones are as usual.
+// Swallow blocks the present connections for good. They stay open and silent; later ones are as
+// usual.
 func (l *Link) Swallow() {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -82,7 +82,7 @@ func (l *Link) Swallow() {
 	}
 }
 
-// Isolate lets nothing through any more, on the connections there are and on later ones, which are accepted. Nothing is closed.
+// Isolate blocks all connections, present and later ones, which are accepted. Nothing is closed.
 func (l *Link) Isolate() {
 	l.Swallow()
 	l.mu.Lock()
@@ -140,7 +140,7 @@ func (l *Link) join(client net.Conn) {
 	})
 }
 
-// carry carries bytes until one end closes. What is delayed does not hold up what follows.
+// carry carries bytes until one end closes. A delay does not accumulate.
 func (l *Link) carry(j *joint, from io.Reader, to io.Writer) {
 	type parcel struct {
 		data []byte

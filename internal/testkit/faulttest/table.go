@@ -9,14 +9,14 @@ import (
 	"strings"
 )
 
-// Head returns how a fault's row of the table begins: what does not change from run to run.
+// Head returns the start of a fault's row in the table: the part that is the same in all runs.
 func (f Fault) Head() string { return fmt.Sprintf("| %s | %s |", f.Name, f.Done) }
 
-// Tail returns how it ends.
+// Tail returns the end of the row.
 func (f Fault) Tail() string { return fmt.Sprintf("| `%s` |", f.Test) }
 
-// Table writes the table of the faults from what their tests left in a directory. Returns an
-// error if one of them left nothing.
+// Table writes the table of the faults from their tests' results in a directory. Returns an error
+// if one of them is missing.
 func Table(dir string) (string, error) {
 	var b strings.Builder
 	group := ""

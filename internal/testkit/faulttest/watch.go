@@ -14,24 +14,24 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// ResultsEnv names the directory where tests leave what they saw; without it nothing is kept.
+// ResultsEnv names the directory for tests' results; without it nothing is kept.
 const ResultsEnv = "SLUICE_FAULTS"
 
-// Seen is what came of a fault.
+// Seen is the result of a fault's test.
 type Seen struct {
 	ID      string  `json:"id"`
 	Events  int     `json:"events"`
 	Lost    int     `json:"lost"`
 	Twice   int     `json:"twice"`
 	Ordered bool    `json:"ordered"`
-	Resume  string  `json:"resume"` // how long after the fault the first delivery came; "" if that says nothing
-	CPU     string  `json:"cpu"`    // of one core, while nothing could be done; "" if nobody waited
-	Memory  float64 `json:"memory"` // MiB that the process grew by at most
+	Resume  string  `json:"resume"` // time from the fault to the first delivery; "" if that is meaningless
+	CPU     string  `json:"cpu"`    // of one core, during the fault; "" if there was no waiting
+	Memory  float64 `json:"memory"` // maximum growth of the process in MiB
 	Note    string  `json:"note"`
 }
 
-// Watch measures the process while a fault lasts. Its figures are of the whole process: they
-// mean something where one test runs at a time.
+// Watch measures the process during a fault. Its figures are of the whole process: they are
+// meaningful only if one test runs at a time.
 type Watch struct {
 	tb    testing.TB
 	seen  Seen
@@ -48,7 +48,7 @@ type Watch struct {
 	longest   time.Duration
 }
 
-// Begin starts to watch a fault. It fails the test unless the list says that this test tries it.
+// Begin starts to watch a fault. It fails the test unless the list assigns the fault to this test.
 func Begin(tb testing.TB, id string) *Watch {
 	tb.Helper()
 	w := &Watch{tb: tb, seen: Seen{ID: id}, stop: make(chan struct{}), began: memory()}
@@ -81,7 +81,7 @@ func (w *Watch) sample() {
 	}
 }
 
-// Wait waits while nothing can be done, and measures what that costs.
+// Wait waits while no work is possible, and measures the cost.
 func (w *Watch) Wait(d time.Duration) {
 	w.tb.Helper()
 	w.Waiting()
@@ -89,7 +89,7 @@ func (w *Watch) Wait(d time.Duration) {
 	w.Waited()
 }
 
-// Waiting begins a time in which nothing can be done.
+// Waiting begins a time without possible work.
 func (w *Watch) Waiting() { w.waiting, w.used = time.Now(), cpu(w.tb) }
 
 // Waited ends it. A long one must have cost less than a tenth of a core.
@@ -106,7 +106,7 @@ func (w *Watch) Waited() {
 // Recovered begins the time until the first delivery after the fault; Resumed ends it.
 func (w *Watch) Recovered() { w.recovered = time.Now() }
 
-// Resumed ends what Recovered began. Of several times the longest is kept.
+// Resumed ends the time of Recovered. Of several times the longest is kept.
 func (w *Watch) Resumed() time.Duration {
 	took := time.Since(w.recovered)
 	w.longest = max(w.longest, took)
@@ -114,8 +114,8 @@ func (w *Watch) Resumed() time.Duration {
 	return took
 }
 
-// End stores what was seen: of so many events, how many were lost and how many sent twice, and
-// in a few words what else there is to say. What is lost or out of order fails the test.
+// End stores the result: the number of events, lost ones and those sent twice, and a short note.
+// Lost or misordered events fail the test.
 func (w *Watch) End(a Arrived, note string) {
 	w.tb.Helper()
 	w.seen.Events, w.seen.Lost, w.seen.Twice, w.seen.Ordered, w.seen.Note = a.Events, a.Lost, a.Twice, a.Disorder == "", note
@@ -135,7 +135,7 @@ func (w *Watch) End(a Arrived, note string) {
 	require.NoError(w.tb, os.WriteFile(filepath.Join(dir, w.seen.ID+".json"), data, 0o600)) //nolint:gosec // an id of the list, in a directory of ours
 }
 
-// cpu returns the time that the process has used.
+// cpu returns the CPU time of the process.
 func cpu(tb testing.TB) time.Duration {
 	tb.Helper()
 	var u syscall.Rusage
@@ -143,7 +143,7 @@ func cpu(tb testing.TB) time.Duration {
 	return time.Duration(u.Utime.Nano() + u.Stime.Nano())
 }
 
-// memory returns what the process has in use, garbage included.
+// memory returns the process's memory in use, garbage included.
 func memory() uint64 {
 	s := []metrics.Sample{{Name: "/memory/classes/heap/objects:bytes"}, {Name: "/memory/classes/heap/stacks:bytes"}}
 	metrics.Read(s)

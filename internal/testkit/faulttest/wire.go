@@ -12,8 +12,8 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// Wire is between a client and NATS, on the loopback address. It sees every command that the client says, and what it does not
-// pass on was never said: so a process can die between any two of its writes.
+// Wire is a proxy between a client and NATS, on the loopback address. It sees every command of the
+// client, and can drop any: so a process can die between any two of its writes.
 type Wire struct {
 	listener net.Listener
 	to       string
@@ -24,8 +24,8 @@ type Wire struct {
 	conns [][2]net.Conn // the client's, and the server's
 }
 
-// OpenWire returns a wire to an address, which has to be closed. see is told each command with its payload, and says whether to
-// pass it on; nil: all of them.
+// OpenWire returns a wire to an address, which has to be closed. see gets each command with its
+// payload, and returns whether to pass it on; nil: all of them.
 func OpenWire(tb testing.TB, to string, see func(said []byte) bool) *Wire {
 	tb.Helper()
 	var config net.ListenConfig
@@ -47,7 +47,7 @@ func OpenWire(tb testing.TB, to string, see func(said []byte) bool) *Wire {
 // Addr returns the wire's own address.
 func (w *Wire) Addr() string { return w.listener.Addr().String() }
 
-// HangUp ends what the clients say. What they said before is heard; they hear nothing any more.
+// HangUp closes the client side. Earlier commands still arrive; clients get nothing any more.
 func (w *Wire) HangUp() {
 	_ = w.listener.Close()
 	w.mu.Lock()
@@ -68,7 +68,7 @@ func (w *Wire) Cut() {
 	w.conns = nil
 }
 
-// Wait returns when all that was said is heard, after HangUp.
+// Wait returns when all commands have arrived, after HangUp.
 func (w *Wire) Wait() { w.parts.Wait() }
 
 // Close ends the wire.
@@ -90,7 +90,7 @@ func (w *Wire) join(client net.Conn) {
 	w.parts.Go(func() {
 		_, _ = io.Copy(client, server)
 		_ = client.Close()
-		_, _ = io.Copy(io.Discard, server) // until it has read all that was said
+		_, _ = io.Copy(io.Discard, server) // until it has read all commands
 		_ = server.Close()
 	})
 	w.parts.Go(func() {
@@ -101,7 +101,7 @@ func (w *Wire) join(client net.Conn) {
 	})
 }
 
-// forward passes on what a client says.
+// forward passes on a client's commands.
 func (w *Wire) forward(from *bufio.Reader, to io.Writer) {
 	for {
 		said, err := readSaid(from)
@@ -133,7 +133,7 @@ func readSaid(from *bufio.Reader) ([]byte, error) {
 	return append(said, payload...), err
 }
 
-// published returns the words of the line of a message that is published, nil of another command.
+// published returns the words of the line of a published message, nil for another command.
 func published(said []byte) [][]byte {
 	line, _, _ := bytes.Cut(said, []byte("\n"))
 	words := bytes.Fields(line)
@@ -143,10 +143,10 @@ func published(said []byte) [][]byte {
 	return words
 }
 
-// Kind is a kind of what a client says: its name, what the subject begins with, and what is said with it.
+// Kind is a kind of client command: its name, a prefix of the subject, and a text in the payload.
 type Kind [3]string
 
-// KindOf returns the name of the first kind that a command is of, "" if it is of none.
+// KindOf returns the name of the first kind that matches a command, or "".
 func KindOf(said []byte, kinds []Kind) string {
 	words := published(said)
 	if words == nil {

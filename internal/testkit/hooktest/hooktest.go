@@ -1,5 +1,5 @@
-// Package hooktest is an endpoint for tests: an HTTP server on loopback that answers as it is
-// told, misbehaves on demand and remembers every request.
+// Package hooktest is an endpoint for tests: an HTTP server on loopback with scripted answers,
+// which misbehaves on demand and remembers every request.
 package hooktest
 
 import (
@@ -16,7 +16,7 @@ import (
 // limit is how long Wait waits before it fails the test.
 const limit = time.Minute
 
-// Request is a request as it came.
+// Request is a received request.
 type Request struct {
 	Number     int // from 1, in order of arrival
 	Method     string
@@ -27,16 +27,16 @@ type Request struct {
 	RemoteAddr string // the same for two requests over one connection
 }
 
-// Answer is what the server does with a request. The zero value is an empty 200.
+// Answer is the server's reaction to a request. The zero value is an empty 200.
 type Answer struct {
-	Status int // 200
+	Status int // default: 200
 	Header map[string]string
 	Body   string
 	Until  <-chan struct{} // answers once this is closed
 	Hang   bool            // never answers: until the sender gives up
 	Drip   time.Duration   // between the bytes of Body, each of which is flushed
 	Cut    bool            // closes the connection in the middle of Body, or instead of any answer if it has none
-	Raw    func(net.Conn)  // writes to the connection what it likes, until that fails, instead of all else
+	Raw    func(net.Conn)  // writes anything to the connection, until that fails, instead of all else
 }
 
 // Server is a scripted endpoint.
@@ -52,8 +52,8 @@ type Server struct {
 	changed  chan struct{} // closed and replaced with each request
 }
 
-// New starts a server that gives each request the answer that answer returns for it; nil answers
-// all with 200. It calls answer from many goroutines. The server ends with the test.
+// New starts a server that answers each request with the result of answer; nil answers all with
+// 200. It calls answer from many goroutines. The server ends with the test.
 func New(tb testing.TB, answer func(r Request) Answer) *Server {
 	tb.Helper()
 	return start(tb, answer, func(*httptest.Server) {})
@@ -155,7 +155,7 @@ func (s *Server) give(w http.ResponseWriter, r *http.Request, a Answer) {
 	}
 }
 
-// raw gives the connection away, until it is done with or the test ends.
+// raw hijacks the connection, until answer returns or the test ends.
 func (s *Server) raw(w http.ResponseWriter, answer func(net.Conn)) {
 	s.raws.Add(1) // the server itself waits no longer for a connection that was taken over
 	defer s.raws.Done()

@@ -14,11 +14,11 @@ import (
 	"time"
 )
 
-// tapBuffer is what the kernel holds of each connection to a tapped server that does not read,
-// or about twice as much.
+// tapBuffer is the size of the kernel's buffer for each connection to a tapped server that does not
+// read; the kernel may use about twice as much.
 const tapBuffer = 32 << 10
 
-// Tap is what reaches a server, byte by byte.
+// Tap records the bytes that reach a server.
 type Tap struct {
 	net.Listener
 
@@ -27,8 +27,8 @@ type Tap struct {
 	hears chan struct{}   // closed: it reads
 }
 
-// NewTapped is New for a server that keeps every byte that it reads, also of requests that never
-// become whole, and that can be made deaf.
+// NewTapped is New for a server that records every byte that it reads, also of incomplete requests,
+// and that can stop reading.
 func NewTapped(tb testing.TB, answer func(r Request) Answer) (*Server, *Tap) {
 	tb.Helper()
 	config := net.ListenConfig{Control: func(_, _ string, c syscall.RawConn) (err error) {
@@ -48,7 +48,7 @@ func NewTapped(tb testing.TB, answer func(r Request) Answer) (*Server, *Tap) {
 	close(tap.hears)
 	tb.Cleanup(tap.Hear)
 	return start(tb, answer, func(s *httptest.Server) {
-		_ = s.Listener.Close() // the one that it came with
+		_ = s.Listener.Close() // the original one
 		s.Listener = tap
 	}), tap
 }
@@ -66,14 +66,14 @@ func (t *Tap) Accept() (net.Conn, error) {
 	return tapped{conn, t, came}, nil
 }
 
-// Deafen stops the reading of connections that come from now on, until Hear.
+// Deafen stops the reading of later connections, until Hear.
 func (t *Tap) Deafen() {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	t.hears = make(chan struct{})
 }
 
-// Hear lets everything be read.
+// Hear resumes reading.
 func (t *Tap) Hear() {
 	t.mu.Lock()
 	defer t.mu.Unlock()
@@ -84,7 +84,7 @@ func (t *Tap) Hear() {
 	}
 }
 
-// Text returns everything that has come, one connection after the other.
+// Text returns all received bytes, one connection after the other.
 func (t *Tap) Text() string {
 	t.mu.Lock()
 	defer t.mu.Unlock()
@@ -95,7 +95,7 @@ func (t *Tap) Text() string {
 	return all.String()
 }
 
-// Len returns how many bytes have come.
+// Len returns the number of received bytes.
 func (t *Tap) Len() int { return len(t.Text()) }
 
 func (t *Tap) wait() {
@@ -105,7 +105,7 @@ func (t *Tap) wait() {
 	<-hears
 }
 
-// tapped is a connection whose bytes are kept.
+// tapped is a connection with recorded bytes.
 type tapped struct {
 	net.Conn
 
@@ -113,7 +113,7 @@ type tapped struct {
 	came *bytes.Buffer // guarded by the tap's mu
 }
 
-// Read reads, if the tap hears.
+// Read reads, unless the tap is deaf.
 func (c tapped) Read(p []byte) (int, error) {
 	c.tap.wait()
 	n, err := c.Conn.Read(p)
@@ -123,9 +123,8 @@ func (c tapped) Read(p []byte) (int, error) {
 	return n, err
 }
 
-// NewBusy returns the URL of an endpoint that accepts no connection, so that whoever dials it
-// waits. Once accept is called it takes all connections, reads what comes until they end, and
-// returns it.
+// NewBusy returns the URL of an endpoint that accepts no connection, so that dialling it blocks.
+// Once accept is called it accepts all connections, reads them to their end, and returns the bytes.
 func NewBusy(tb testing.TB) (url string, accept func() []byte) {
 	tb.Helper()
 	listener := listenFull(tb)
@@ -149,7 +148,7 @@ func NewBusy(tb testing.TB) (url string, accept func() []byte) {
 	}
 }
 
-// drain takes connections until none comes for a while, and returns what they brought.
+// drain accepts connections until none comes for a while, and returns their bytes.
 func drain(listener *net.TCPListener, quiet time.Duration) (all []byte) {
 	for {
 		_ = listener.SetDeadline(time.Now().Add(quiet))
@@ -165,7 +164,7 @@ func drain(listener *net.TCPListener, quiet time.Duration) (all []byte) {
 	}
 }
 
-// listenFull listens with room for one connection that nobody has accepted.
+// listenFull listens with room for one connection in its backlog.
 func listenFull(tb testing.TB) *net.TCPListener {
 	tb.Helper()
 	fd, err := syscall.Socket(syscall.AF_INET, syscall.SOCK_STREAM, 0)

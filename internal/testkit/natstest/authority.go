@@ -18,7 +18,7 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// Authority signs certificates that only those believe who are told to.
+// Authority signs certificates that only explicitly configured parties trust.
 type Authority struct {
 	File string // its own certificate, in PEM
 
@@ -27,7 +27,7 @@ type Authority struct {
 	cert *x509.Certificate
 }
 
-// NewAuthority returns an authority that nobody else knows.
+// NewAuthority returns a new authority.
 func NewAuthority(tb testing.TB) *Authority {
 	tb.Helper()
 	a := &Authority{dir: tb.TempDir()}
@@ -57,8 +57,8 @@ func (a *Authority) Issue(tb testing.TB, name string) (cert, key string) {
 	return a.write(tb, name+".pem", "CERTIFICATE", der), a.write(tb, name+"-key.pem", "PRIVATE KEY", secret)
 }
 
-// TLS returns what a server with a certificate of this authority is set up with. It believes
-// clients that the authority knows, if need be.
+// TLS returns a server configuration with a certificate of this authority. It trusts the
+// authority's client certificates, if need be.
 func (a *Authority) TLS(tb testing.TB, need tls.ClientAuthType) *tls.Config {
 	tb.Helper()
 	pair, err := tls.LoadX509KeyPair(a.Issue(tb, "server"))

@@ -20,8 +20,8 @@ type Cluster struct {
 	options []*server.Options
 }
 
-// NewCluster returns a cluster that goes with the test. It takes some five seconds to be ready:
-// a package needs one at most, and skips it with -short.
+// NewCluster returns a cluster that ends with the test. It takes some five seconds to be ready: a
+// package needs one at most, and skips it with -short.
 func NewCluster(tb testing.TB) *Cluster {
 	tb.Helper()
 	routes := freeAddresses(tb)
@@ -57,8 +57,8 @@ func (c *Cluster) start(tb testing.TB, i int) *server.Server {
 	return s
 }
 
-// LeaveBehind stops a server that follows a stream, and starts it again after something was done: it is behind then,
-// until it has caught up.
+// LeaveBehind stops a server that follows a stream, and restarts it after meanwhile: it is behind
+// then, until it has caught up.
 func (c *Cluster) LeaveBehind(tb testing.TB, stream string, meanwhile func()) {
 	tb.Helper()
 	for i, s := range c.servers {
@@ -96,8 +96,8 @@ func (c *Cluster) StopLeader(tb testing.TB, stream string) {
 	require.Fail(tb, "nobody leads "+stream)
 }
 
-// freeAddresses returns as many addresses as there are servers. They were free a moment ago:
-// the servers have to know one another's before they start.
+// freeAddresses returns as many addresses as there are servers. They were free a moment ago: the
+// servers have to know one another's before they start.
 func freeAddresses(tb testing.TB) []*url.URL {
 	tb.Helper()
 	addresses := make([]*url.URL, clusterSize)

@@ -8,8 +8,8 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// Custom returns the address of a server that somebody else set up: with JetStream on the
-// loopback address, and otherwise as change says. It is shut down when the test ends.
+// Custom returns the address of a server of another operator: with JetStream on the loopback
+// address, and with the options of change. It is shut down when the test ends.
 func Custom(tb testing.TB, change func(*server.Options)) string {
 	tb.Helper()
 	opts := &server.Options{

@@ -13,7 +13,7 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// Operator makes and signs accounts for a server that trusts it.
+// Operator creates and signs accounts for a server that trusts it.
 type Operator struct {
 	key      nkeys.KeyPair
 	claims   *jwt.OperatorClaims
@@ -32,7 +32,7 @@ func NewOperator(tb testing.TB) *Operator {
 	return o
 }
 
-// Trust makes a server take the users of this operator's accounts and nobody else.
+// Trust makes a server accept only the users of this operator's accounts.
 func (o *Operator) Trust(opts *server.Options) {
 	opts.TrustedOperators = []*jwt.OperatorClaims{o.claims}
 	opts.SystemAccount = o.system
@@ -55,18 +55,18 @@ func (o *Operator) Files(tb testing.TB) (operator string, accounts []string) {
 	return operator, accounts
 }
 
-// Account is an account of an operator's.
+// Account is an account of an operator.
 type Account struct {
 	key    nkeys.KeyPair
 	public string
 }
 
-// Unlimited is an account that may do anything with JetStream; the zero value may do nothing.
+// Unlimited is an account with all JetStream permissions; the zero value has none.
 func Unlimited() jwt.JetStreamLimits {
 	return jwt.JetStreamLimits{MemoryStorage: jwt.NoLimit, DiskStorage: jwt.NoLimit, Streams: jwt.NoLimit, Consumer: jwt.NoLimit}
 }
 
-// Account makes an account and tells the server of it.
+// Account creates an account and sends it to the server.
 func (o *Operator) Account(tb testing.TB, name string, limits jwt.JetStreamLimits) *Account {
 	tb.Helper()
 	key, public := pair(tb, nkeys.CreateAccount)
@@ -88,8 +88,7 @@ func (a *Account) Creds(tb testing.TB) string {
 	return file
 }
 
-// WriteCreds makes file the .creds of a new user, who may log in until the second that is given,
-// or for ever.
+// WriteCreds makes file the .creds of a new user, valid until the given second, or for ever.
 func (a *Account) WriteCreds(tb testing.TB, file string, until time.Time) {
 	tb.Helper()
 	key, public := pair(tb, nkeys.CreateUser)
@@ -106,7 +105,7 @@ func (a *Account) WriteCreds(tb testing.TB, file string, until time.Time) {
 	require.NoError(tb, os.WriteFile(file, content, 0o600))
 }
 
-// NKey returns the file of a new user's seed, and the public key that the server knows it by.
+// NKey returns the file of a new user's seed, and the public key for the server.
 func NKey(tb testing.TB) (file, public string) {
 	tb.Helper()
 	key, public := pair(tb, nkeys.CreateUser)

@@ -24,7 +24,7 @@ import (
 // processEnv makes a test binary one server of a Processes; it is a process as JSON.
 const processEnv = "SLUICE_TEST_NATS_PROCESS"
 
-// process is what a server in a process of its own is told.
+// process is the configuration of a server in a process of its own.
 type process struct {
 	Name   string   `json:"name"`
 	Dir    string   `json:"dir"`
@@ -39,8 +39,8 @@ type Processes struct {
 	commands  map[string]*exec.Cmd // by name
 }
 
-// Main runs a server of a Processes in a process that NewProcesses started, and reports whether this is one. A package that
-// calls NewProcesses calls it first in its TestMain.
+// Main runs a server of a Processes in a process that NewProcesses started, and reports whether
+// this is one. A package that calls NewProcesses calls it first in its TestMain.
 func Main() bool {
 	text := os.Getenv(processEnv)
 	if text == "" {
@@ -69,13 +69,13 @@ func runProcess(text string) error {
 		return fmt.Errorf("nats process: %w", err)
 	}
 	s.Start()
-	_, _ = io.Copy(io.Discard, os.Stdin) // until who started it ends
+	_, _ = io.Copy(io.Discard, os.Stdin) // until the parent ends
 	s.Shutdown()
 	s.WaitForShutdown()
 	return nil
 }
 
-// NewProcesses returns a cluster that goes with the test, once it has a leader.
+// NewProcesses returns a cluster that ends with the test, once it has a leader.
 func NewProcesses(tb testing.TB) *Processes {
 	tb.Helper()
 	clients, routes := freeAddresses(tb), freeAddresses(tb)
@@ -122,14 +122,14 @@ func (p *Processes) start(tb testing.TB, is process) {
 	tb.Cleanup(func() {
 		_ = command.Process.Signal(syscall.SIGCONT) // it may be paused, or have ended
 		_ = input.Close()
-		_ = command.Wait() // nobody asks how it ended
+		_ = command.Wait() // its result does not matter
 	})
 }
 
 // URL returns the addresses of all servers.
 func (p *Processes) URL() string { return strings.Join(p.addresses, ",") }
 
-// Pause has a server do nothing until resume is called: its connections stay open, and are silent.
+// Pause stops a server until resume is called: its connections stay open, and are silent.
 func (p *Processes) Pause(tb testing.TB, name string) (resume func()) {
 	tb.Helper()
 	command := p.commands[name]

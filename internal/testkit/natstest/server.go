@@ -1,5 +1,5 @@
-// Package natstest gives a test a NATS server of its own, as the product runs it, that goes
-// with the test and can be stopped and started in between.
+// Package natstest provides a test with a NATS server of its own, as the product runs it, which
+// ends with the test and can be restarted.
 package natstest
 
 import (
@@ -15,7 +15,7 @@ import (
 )
 
 // Server is a NATS server with a directory of its own. In-process connections made through it
-// survive a restart, because it hands out those of the server that runs now.
+// survive a restart, because it returns those of the present server.
 type Server struct {
 	opts natsd.Options
 
@@ -23,7 +23,7 @@ type Server struct {
 	nats *natsd.Server // nil while stopped
 }
 
-// New returns a running server that takes connections from this process only and is shut down
+// New returns a running server that accepts connections from this process only and is shut down
 // when the test ends.
 func New(tb testing.TB) *Server {
 	tb.Helper()
@@ -83,7 +83,7 @@ func (s *Server) Stop(tb testing.TB) {
 }
 
 // Restart stops the server and starts it on the same directory and port. Clients lose their
-// connections and come back by themselves.
+// connections and reconnect by themselves.
 func (s *Server) Restart(tb testing.TB) {
 	tb.Helper()
 	s.Stop(tb)
@@ -111,7 +111,7 @@ func (s *Server) InProcessConn() (net.Conn, error) {
 	return s.nats.InProcessConn() //nolint:wrapcheck // nats.go is the caller and wraps it
 }
 
-// Login returns how connections of this process log in to the running server, if it has users; a
+// Login returns the login of this process's connections to the running server, if it has users; a
 // restart changes it.
 func (s *Server) Login() (public string, sign func([]byte) ([]byte, error)) {
 	s.mu.Lock()

@@ -1,6 +1,6 @@
-// Package sockettest is a WebSocket client for a test: it reads every message whole, answers pings, and says with which
-// code and reason the server closed. It takes nothing that a server of ours may not send: fragments, binary messages and
-// masked frames end the connection with an error.
+// Package sockettest is a WebSocket client for a test: it reads every message whole, answers pings,
+// and reports the code and reason of the server's close. It accepts only frames that our server may
+// send: fragments, binary messages and masked frames end the connection with an error.
 package sockettest
 
 import (
@@ -18,7 +18,7 @@ import (
 	"github.com/gobwas/ws"
 )
 
-// farewell bounds how long Close waits for the server's close frame.
+// farewell limits how long Close waits for the server's close frame.
 const farewell = 10 * time.Second
 
 // CloseError is the close frame of the server.
@@ -32,7 +32,7 @@ func (e *CloseError) Error() string { return fmt.Sprintf("closed with %d %q", e.
 // Conn is a WebSocket to a server. Read is for one goroutine; the other methods are for any.
 type Conn struct {
 	wire  io.ReadWriteCloser
-	texts chan []byte   // messages that were read and not taken yet
+	texts chan []byte   // messages that were read but not returned yet
 	pongs chan struct{} // one for each pong
 	gone  chan struct{} // closed by CloseNow
 	ended chan struct{} // closed when nothing more is read; err is set then
@@ -42,8 +42,8 @@ type Conn struct {
 	writing sync.Mutex
 }
 
-// Dial opens a WebSocket at an http:// or https:// URL. A server that answers anything but 101 gives an error and its
-// response, whose body the caller closes.
+// Dial opens a WebSocket at an http:// or https:// URL. If the server answers anything but 101, it
+// returns an error and the response; the caller closes its body.
 func Dial(ctx context.Context, api *http.Client, url string, header http.Header) (*Conn, *http.Response, error) {
 	req, err := http.NewRequestWithContext(ctx, http.MethodGet, url, nil)
 	if err != nil {
@@ -82,7 +82,7 @@ func Dial(ctx context.Context, api *http.Client, url string, header http.Header)
 	return c, resp, nil
 }
 
-// next reads one frame and does what it asks for.
+// next reads one frame and reacts to it.
 func (c *Conn) next(in io.Reader) error {
 	h, err := ws.ReadHeader(in)
 	if err != nil {
@@ -117,7 +117,8 @@ func (c *Conn) next(in io.Reader) error {
 	}
 }
 
-// Read returns the next message. At the end of the connection it returns a *CloseError if the server said why.
+// Read returns the next message. At the end of the connection it returns a *CloseError if the
+// server sent a reason.
 func (c *Conn) Read(ctx context.Context) ([]byte, error) {
 	select {
 	case text := <-c.texts:
@@ -153,8 +154,8 @@ func (c *Conn) write(op ws.OpCode, payload []byte) error {
 	return ws.WriteFrame(c.wire, ws.MaskFrame(ws.NewFrame(op, true, payload)))
 }
 
-// Close closes the WebSocket: it says why, reads on until the server has answered with its close frame, and closes the
-// connection. It returns an error if the server did not answer.
+// Close closes the WebSocket: it sends the reason, reads on until the server has answered with its
+// close frame, and closes the connection. It returns an error if the server did not answer.
 func (c *Conn) Close(code ws.StatusCode, reason string) error {
 	defer c.CloseNow()
 	if err := c.write(ws.OpClose, ws.NewCloseFrameBody(code, reason)); err != nil {
@@ -176,7 +177,7 @@ func (c *Conn) Close(code ws.StatusCode, reason string) error {
 	}
 }
 
-// CloseNow closes the connection without a word.
+// CloseNow closes the connection without a close frame.
 func (c *Conn) CloseNow() {
 	c.leave.Do(func() {
 		close(c.gone)

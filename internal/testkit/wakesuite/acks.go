@@ -56,7 +56,8 @@ func ackBeyondTail(w *world) {
 	w.shows(s.hook.notice(2).Streams, cursor{s.path, s.tail})
 }
 
-// bump returns a text that sorts behind an offset: that with its first number increased, as if more were appended.
+// bump returns a text that sorts behind an offset: the offset with its first number increased, as
+// if more were appended.
 func bump(at string) string {
 	first, rest, _ := strings.Cut(at, "_")
 	digits := []byte(first)

@@ -9,7 +9,7 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// Codes of callbacks that are refused.
+// Codes of refused callbacks.
 const (
 	invalidRequest = "INVALID_REQUEST"
 	tokenInvalid   = "TOKEN_INVALID"
@@ -19,13 +19,13 @@ const (
 	consumerGone   = "CONSUMER_GONE"
 )
 
-// cursor is how far a stream was processed.
+// cursor is the processed position of a stream.
 type cursor struct {
 	Path   string `json:"path"`
 	Offset string `json:"offset"`
 }
 
-// notice is what wakes a consumer.
+// notice is a notice's body.
 type notice struct {
 	ConsumerID  string   `json:"consumer_id"`
 	Epoch       int64    `json:"epoch"`
@@ -52,7 +52,7 @@ type outcome struct {
 	} `json:"error"`
 }
 
-// offset returns how far a stream was processed, and whether the consumer is subscribed to it.
+// offset returns the processed position of a stream, and whether the consumer is subscribed to it.
 func offset(streams []cursor, path string) (string, bool) {
 	for _, s := range streams {
 		if s.Path == path {
@@ -62,7 +62,7 @@ func offset(streams []cursor, path string) (string, bool) {
 	return "", false
 }
 
-// bearer returns the value of the header that shows a token.
+// bearer returns the header value for a token.
 func bearer(token string) string {
 	if token == "" {
 		return ""
@@ -70,7 +70,7 @@ func bearer(token string) string {
 	return "Bearer " + token
 }
 
-// tryCallback sends a body to where a notice says, with a token.
+// tryCallback sends a body to a notice's callback URL, with a token.
 func (w *world) tryCallback(ctx context.Context, n notice, token, body string) (outcome, error) {
 	r, err := w.try(ctx, "POST "+n.Callback, body, "Authorization", bearer(token))
 	if err != nil {
@@ -97,7 +97,7 @@ func (w *world) raw(n notice, token, body string) outcome {
 	return o
 }
 
-// bodyOf returns a callback of a notice; its epoch is there unless the fields have one.
+// bodyOf returns a callback of a notice; it has the notice's epoch unless the fields have one.
 func bodyOf(n notice, f fields) string {
 	all := fields{"epoch": n.Epoch}
 	maps.Copy(all, f)
@@ -118,7 +118,7 @@ func (w *world) report(n notice, f fields) outcome {
 	return o
 }
 
-// refuse checks that a callback was refused in this way.
+// refuse checks the refusal of a callback.
 func (w *world) refuse(o outcome, status int, code string) {
 	w.t.Helper()
 	require.Equal(w.t, status, o.status, "%s", o.reply)
@@ -135,7 +135,7 @@ func claim(n notice, more fields) fields {
 // acked is the acknowledgement of one offset.
 func acked(path, at string) []cursor { return []cursor{{Path: path, Offset: at}} }
 
-// shows checks how far a consumer is, by its answer.
+// shows checks a consumer's position in its answer.
 func (w *world) shows(streams []cursor, want ...cursor) {
 	w.t.Helper()
 	require.ElementsMatch(w.t, want, streams)
@@ -152,7 +152,7 @@ type scene struct {
 	first notice
 }
 
-// wake makes a scene in which the receiver answers by a script.
+// wake makes a scene with a scripted receiver.
 func (w *world) wake(says script) scene {
 	w.t.Helper()
 	s := scene{world: w, hook: w.receive("hook", says), path: w.path("tasks/1")}
@@ -163,7 +163,7 @@ func (w *world) wake(says script) scene {
 	return s
 }
 
-// rest claims the wake, acknowledges its event and says that all is done.
+// rest claims the wake, acknowledges its event and reports done.
 func (s scene) rest() outcome {
 	s.t.Helper()
 	return s.report(s.first, claim(s.first, fields{"acks": acked(s.path, s.tail), "done": true}))

@@ -8,7 +8,7 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// callbackTests are about what is asked of a callback, in which order, and what it answers.
+// callbackTests cover the checks of a callback, their order, and its answer.
 func callbackTests() []test {
 	return []test{
 		{"a callback that succeeds answers ok, a token and all streams", "S1-71 S1-82 S1-83 S1-84 S1-103 S1-132", quick, answersAll},
@@ -63,8 +63,8 @@ func ofNobody(w *world) {
 	w.refuse(w.callback(n, nil), http.StatusGone, consumerGone)
 }
 
-// Bearer present, consumer known, token valid, JSON with an epoch, epoch, wake_id; then what is asked. The token comes
-// before the body because bodies of strangers cost memory.
+// Bearer present, consumer known, token valid, JSON with an epoch, epoch, wake_id; then the request
+// itself. The token comes before the body because bodies of strangers cost memory.
 func order(w *world) {
 	s := w.wake(always(answer{}))
 	here, gone, good := s.first, s.elsewhere(), s.first.Token
@@ -98,7 +98,7 @@ func order(w *world) {
 	}
 }
 
-// everything returns a callback that asks for all there is, and what the consumer is subscribed to afterwards.
+// everything returns a callback with all kinds of requests, and the resulting subscribed streams.
 func (s scene) everything() (fields, []cursor) {
 	s.t.Helper()
 	old, other := s.world.path("old"), s.world.path("other")

@@ -7,7 +7,7 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// The clocks of S1, and how much earlier than they say a test takes something for too early.
+// The clocks of S1, and the tolerance below which a test reports an event as too early.
 const (
 	claimClock    = 10 * time.Second
 	requestClock  = 30 * time.Second

@@ -10,7 +10,7 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// concurrencyTests are about callbacks and appends that happen side by side.
+// concurrencyTests cover concurrent callbacks and appends.
 func concurrencyTests() []test {
 	return []test{
 		{"twenty callbacks at once are done one after the other, each whole", "S1-78 S1-80", quick, oneAfterTheOther},
@@ -20,7 +20,7 @@ func concurrencyTests() []test {
 	}
 }
 
-// callbacks sends callbacks side by side and returns their outcomes.
+// callbacks sends concurrent callbacks and returns their outcomes.
 func (w *world) callbacks(n notice, count int, each func(i int) fields) []outcome {
 	w.t.Helper()
 	replies := w.atOnce(count, func(ctx context.Context, i int) (reply, error) {
@@ -34,8 +34,8 @@ func (w *world) callbacks(n notice, count int, each func(i int) fields) []outcom
 	return outcomes
 }
 
-// Each subscribes to two streams and acknowledges one event more: in some order, the answers show both streams of all
-// until then and of nobody after.
+// Each subscribes to two streams and acknowledges one event more: in some order, each answer shows
+// both streams of all callbacks up to it and none of a later one.
 func oneAfterTheOther(w *world) {
 	const count = 20
 	s := w.wake(always(answer{}))
@@ -102,8 +102,8 @@ func claimedAtOnce(w *world) {
 	w.shows(w.report(s.first, nil).Streams, cursor{s.path, nothing})
 }
 
-// Workers that read what is new, acknowledge it and say done see every event of streams to which others append all the
-// time, once and in order.
+// Workers that read new events, acknowledge them and report done see every event of constantly
+// growing streams, once and in order.
 func everythingIsProcessed(w *world) {
 	const streams, events = 4, 60
 	hook := w.ok("hook")
@@ -143,7 +143,7 @@ func (w *world) appendAll(path string, events int) {
 	}
 }
 
-// work does what a notice asks of a worker and returns what there was to do.
+// work does a worker's part for a notice and returns the events to process.
 func (w *world) work(n notice) []json.RawMessage {
 	w.t.Helper()
 	o := w.callback(n, claim(n, nil))

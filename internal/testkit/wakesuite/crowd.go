@@ -60,8 +60,8 @@ func (w *world) each(streams int64, status int, method, body string) {
 	sending.Wait()
 }
 
-// among makes many subscriptions whose endpoints do not work, has them all hold notices or fail, and then checks that one
-// that works gets its own.
+// among creates many subscriptions with broken endpoints, makes them all hold notices or fail, and
+// then checks that a working one gets its own.
 func (w *world) among(says script, still func(*receiver) bool) {
 	w.t.Helper()
 	const endpoints = 48

@@ -6,7 +6,7 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// cycleTests are about the states of a consumer and how it goes from one to the next.
+// cycleTests cover the states of a consumer and their transitions.
 func cycleTests() []test {
 	return []test{
 		{"many events while a consumer is idle wake it once", "S1-61", quick, manyEventsOneWake},

@@ -47,7 +47,7 @@ func answeredDoneForAll(w *world) {
 	w.shows(n.Streams, cursor{s.path, s.tail}, cursor{other, tail})
 }
 
-// Whoever answers has seen what was there when the notice was sent: the rest wakes again at once.
+// The answer covers the events at the time of the notice: later ones cause another wake at once.
 func arrivesMeanwhile(w *world) {
 	hold := make(chan struct{})
 	s := w.wake(inTurn(answer{body: `{"done":true}`, hold: hold}, done()))

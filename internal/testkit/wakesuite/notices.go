@@ -10,7 +10,7 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// noticeTests are about what wakes a consumer.
+// noticeTests cover the causes of a wake.
 func noticeTests() []test {
 	return []test{
 		{
@@ -25,7 +25,7 @@ func noticeTests() []test {
 	}
 }
 
-// signatureTests are about how notices are signed.
+// signatureTests cover the signatures of notices.
 func signatureTests() []test {
 	return []test{
 		{"every notice is signed over its raw body, every attempt anew", "S1-66 S1-67 S1-68 S1-70 S1-135 S1-141 S1-142", quick, signedAnew},

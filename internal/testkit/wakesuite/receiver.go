@@ -20,30 +20,30 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// answer is what a receiver says to a notice. The zero one is 200 without a body.
+// answer is a receiver's answer to a notice. The zero one is 200 without a body.
 type answer struct {
 	status   int
 	body     string
 	location string
-	hold     <-chan struct{} // it is said when this is closed
+	hold     <-chan struct{} // it is sent when this is closed
 	cut      bool            // the connection is cut instead
 }
 
-// script says what a receiver answers to its nth request, the first being 1.
+// script returns a receiver's answer to its nth request, the first being 1.
 type script func(n int) answer
 
 // always answers every request alike.
 func always(a answer) script { return func(int) answer { return a } }
 
-// inTurn answers one after the other, and like the last for ever.
+// inTurn gives one answer after the other, and then the last for ever.
 func inTurn(all ...answer) script {
 	return func(n int) answer { return all[min(n, len(all))-1] }
 }
 
-// done is the answer of who has processed everything.
+// done is the answer of a receiver that has processed everything.
 func done() answer { return answer{body: `{"done":true}`} }
 
-// request is one that a receiver got.
+// request is a received request.
 type request struct {
 	method string
 	header http.Header
@@ -55,7 +55,7 @@ type request struct {
 	gone  bool      // the sender gave it up
 }
 
-// open returns whether the request still waits for its answer.
+// open reports whether the request still waits for its answer.
 func (r *request) open() bool {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -84,11 +84,12 @@ type receiver struct {
 	over   chan struct{}
 
 	mu       sync.Mutex
-	secrets  map[string][]string // by subscription; who is made again has another
+	secrets  map[string][]string // by subscription; a successor of the same id has another
 	requests []*request
 }
 
-// receive starts a receiver. When the test ends it checks of all that it got that it is what may be sent.
+// receive starts a receiver. When the test ends it checks that all received requests were
+// permitted.
 func (w *world) receive(name string, says script) *receiver {
 	w.t.Helper()
 	l, err := (&net.ListenConfig{}).Listen(w.t.Context(), "tcp", "127.0.0.1:0")
@@ -113,12 +114,12 @@ func (w *world) receiveOn(l net.Listener, name string, says script) *receiver {
 	return r
 }
 
-// ok starts a receiver that takes every notice.
+// ok starts a receiver that accepts every notice.
 func (w *world) ok(name string) *receiver { return w.receive(name, always(answer{})) }
 
 func (r *receiver) url() string { return r.server.URL + "/hook" }
 
-// know lets the receiver verify what a subscription sends.
+// know lets the receiver verify a subscription's notices.
 func (r *receiver) know(sub subscription) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -159,7 +160,7 @@ func (r *receiver) ServeHTTP(rw http.ResponseWriter, req *http.Request) {
 	_, _ = io.WriteString(rw, a.body)
 }
 
-// all returns what came until now.
+// all returns the requests so far.
 func (r *receiver) all() []*request {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -178,7 +179,7 @@ func (r *receiver) waitFor(n int, limit time.Duration) []*request {
 	return r.all()
 }
 
-// stays checks that for some time nothing comes beyond n requests.
+// stays checks that for some time no request comes beyond n.
 func (r *receiver) stays(n int, d time.Duration) {
 	r.w.t.Helper()
 	r.wait(n)
@@ -194,7 +195,8 @@ func (r *receiver) notice(n int) notice {
 	return got
 }
 
-// epochs returns the epochs of what came, each once: a busy server may repeat a notice whose answer it has not yet seen.
+// epochs returns the epochs of the requests, each once: a busy server may repeat a notice before it
+// sees the answer.
 func (r *receiver) epochs() []int64 {
 	r.w.t.Helper()
 	var all []int64
@@ -207,7 +209,7 @@ func (r *receiver) epochs() []int64 {
 	return slices.Compact(all)
 }
 
-// secretsOf returns the secrets of the subscription whose consumer it is.
+// secretsOf returns the secrets of a consumer's subscription.
 func (r *receiver) secretsOf(consumer string) []string {
 	sub, _, _ := strings.Cut(consumer, ":")
 	r.mu.Lock()
@@ -215,7 +217,7 @@ func (r *receiver) secretsOf(consumer string) []string {
 	return r.secrets[sub]
 }
 
-// read returns the notice of a request, if it is one that was signed.
+// read returns the notice of a request, if it is a signed one.
 func (r *receiver) read(req *request) (notice, error) {
 	n := notice{request: req}
 	if err := json.Unmarshal(req.body, &n); err != nil {
@@ -255,7 +257,7 @@ func verify(secret, header string, body []byte, at time.Time) error {
 	return nil
 }
 
-// faults returns what is wrong with what came, by the invariants S1, S2 and S8: every request is signed; a wake_id has
+// faults returns violations of the invariants S1, S2 and S8: every request is signed; a wake_id has
 // one epoch; of a consumer, a wake_id that comes later has a higher epoch.
 func (r *receiver) faults() []error {
 	var errs []error

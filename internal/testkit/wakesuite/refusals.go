@@ -6,7 +6,7 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// refusalTests are about subscriptions that are not made.
+// refusalTests cover refused subscriptions.
 func refusalTests() []test {
 	return []test{
 		{"unsafe webhook URLs are refused and nothing is stored", "S1-143 S1-144 S1-145", quick, unsafeURLs},
@@ -15,7 +15,7 @@ func refusalTests() []test {
 	}
 }
 
-// refused checks that a wish is refused, and that its id is then free.
+// refused checks that a request is refused, and that its id is then free.
 func (w *world) refused(pattern, id, body string) {
 	w.t.Helper()
 	r := w.send("PUT "+w.one(pattern, id), body)
@@ -49,7 +49,8 @@ func noWish(w *world) {
 	require.Equal(w.t, http.StatusCreated, w.ask(pattern, id, wish(hook.url())).status, "the id is free")
 }
 
-// A redirect is an answer that is not 2xx: nothing is sent to where it points, and the notice is sent again.
+// A redirect is an answer that is not 2xx: nothing is sent to its target, and the notice is sent
+// again.
 func redirectLeadsNowhere(w *world) {
 	elsewhere := w.ok("elsewhere")
 	s := w.wake(inTurn(

@@ -9,7 +9,7 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// subscriptionTests are about how subscriptions are made, shown and deleted.
+// subscriptionTests cover creating, showing and deleting subscriptions.
 func subscriptionTests() []test {
 	return []test{
 		{"a subscription is made by PUT of its pattern with its id", "S1-03 S1-05 S1-06 S1-07 S1-08 S1-09 S1-106 S1-107", quick, madeByPut},
@@ -80,7 +80,7 @@ func sameWishAtOnce(w *world) {
 	require.Len(w.t, secrets, 1, "one of them made it")
 }
 
-// atOnce does something n times side by side and returns the answers.
+// atOnce makes n concurrent calls and returns the answers.
 func (w *world) atOnce(n int, act func(ctx context.Context, i int) (reply, error)) []reply {
 	w.t.Helper()
 	replies, errs := make([]reply, n), make([]error, n)

@@ -10,13 +10,13 @@ import (
 	"time"
 )
 
-// Server is the one that is tested.
+// Server is the tested server.
 type Server struct {
-	Base  string // where its streams are, like http://127.0.0.1:8080/streams/default
-	Token string // is shown with every request about streams and subscriptions; none if it is empty
+	Base  string // base URL of its streams, like http://127.0.0.1:8080/streams/default
+	Token string // sent with every request about streams and subscriptions; none if it is empty
 }
 
-// pace is how a test takes its turn.
+// pace is a test's scheduling class.
 type pace int
 
 const (
@@ -25,7 +25,7 @@ const (
 	heavy      // keeps the server busy: runs alone, after all others
 )
 
-// test is what a server has to do, and which statements of S1 say so.
+// test is a requirement on a server, with the statements of S1 behind it.
 type test struct {
 	name string
 	rows string // like "S1-03 S1-106"
@@ -33,12 +33,12 @@ type test struct {
 	run  func(*world)
 }
 
-// few is how many quick tests run at a time.
+// few limits concurrent quick tests.
 const few = 6
 
-// Run runs the suite, without the slow tests if testing.Short. Tests run side by side, however few processors there
-// are: most of them wait. The heavy ones run at the end, one at a time: beside the others they kept a server with two
-// processors from answering in time.
+// Run runs the suite, without the slow tests if testing.Short. Tests run concurrently, regardless
+// of the number of processors: most of them wait. The heavy ones run at the end, one at a time:
+// beside the others they kept a server with two processors from answering in time.
 func Run(t *testing.T, s Server) {
 	t.Helper()
 	s.Base = strings.TrimSuffix(s.Base, "/")

@@ -6,7 +6,7 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// tokenTests are about what a callback shows.
+// tokenTests cover the token of a callback.
 func tokenTests() []test {
 	return []test{
 		{"a callback without a token is refused", "S1-71 S1-87 S1-105", quick, noToken},

@@ -18,11 +18,11 @@ import (
 )
 
 const (
-	patience = 3 * time.Minute // how long a test waits for what should come soon
-	aMoment  = 2 * time.Second // how long a test looks whether something comes that should not
+	patience = 3 * time.Minute // how long a test waits for an expected event
+	aMoment  = 2 * time.Second // how long a test watches for an unexpected event
 )
 
-// nothing is the offset of who has processed nothing.
+// nothing is the offset before all events.
 const nothing = "-1"
 
 // world is one test's: its paths and ids, and its client of the server.
@@ -36,7 +36,7 @@ type world struct {
 // path returns a path that no other test has.
 func (w *world) path(rest string) string { return "/" + w.name + "/" + rest }
 
-// at returns where a path or a pattern is.
+// at returns the URL of a path or a pattern.
 func (w *world) at(path string) string {
 	return w.server.Base + strings.ReplaceAll((&url.URL{Path: path}).EscapedPath(), "%2A", "*")
 }
@@ -78,14 +78,14 @@ func (w *world) try(ctx context.Context, line, body string, headers ...string) (
 	return reply{status: resp.StatusCode, header: resp.Header, body: data}, err
 }
 
-// send is try that has to be answered. A server that says 503 is asked again, as RFC 9110 tells clients: on a busy
-// machine its store may take too long.
+// send is try for a request that has to be answered. After a 503 it asks again, as RFC 9110 allows
+// clients: on a busy machine the server's store may take too long.
 func (w *world) send(line, body string, headers ...string) reply {
 	w.t.Helper()
 	return w.insist(func() {}, line, body, headers...)
 }
 
-// insist is send, which undoes before it asks again what the request may have done.
+// insist is send with an undo of the request's possible effect before each retry.
 func (w *world) insist(undo func(), line, body string, headers ...string) reply {
 	w.t.Helper()
 	for began := time.Now(); ; undo() {
@@ -99,7 +99,7 @@ func (w *world) insist(undo func(), line, body string, headers ...string) reply 
 	}
 }
 
-// must is send that has to be answered like this.
+// must is send with a required status.
 func (w *world) must(status int, line, body string) reply {
 	w.t.Helper()
 	r := w.send(line, body)
@@ -107,7 +107,7 @@ func (w *world) must(status int, line, body string) reply {
 	return r
 }
 
-// create makes a stream of JSON that has these messages, and returns its end.
+// create creates a JSON stream with these messages, and returns its end.
 func (w *world) create(path, messages string) string {
 	w.t.Helper()
 	r := w.insist(func() { w.send("DELETE "+w.at(path), "") }, "PUT "+w.at(path), messages)
@@ -139,7 +139,7 @@ func (w *world) read(path, offset string) ([]json.RawMessage, string) {
 	return messages, r.header.Get("Stream-Next-Offset")
 }
 
-// subscription is as the server shows it.
+// subscription is the server's representation.
 type subscription struct {
 	ID          string `json:"subscription_id"`
 	Pattern     string `json:"pattern"`
@@ -151,22 +151,22 @@ type subscription struct {
 // id returns an id of a subscription that no other test has.
 func (w *world) id(rest string) string { return w.name + "-" + rest }
 
-// one returns where a subscription is.
+// one returns the URL of a subscription.
 func (w *world) one(pattern, id string) string {
 	return w.at(pattern) + "?subscription=" + url.QueryEscape(id)
 }
 
-// wish returns the body that asks for a subscription.
+// wish returns the body of a request for a subscription.
 func wish(webhook string) string { return encode(fields{"webhook": webhook}) }
 
-// ask asks for a subscription, and has it deleted in the end.
+// ask requests a subscription, and has it deleted at the end.
 func (w *world) ask(pattern, id, body string) reply {
 	w.t.Helper()
 	w.forgetLater(pattern, id)
 	return w.insist(func() { w.send("DELETE "+w.one(pattern, id), "") }, "PUT "+w.one(pattern, id), body)
 }
 
-// forgetLater deletes a subscription, if it is there, when the test has ended.
+// forgetLater deletes a subscription, if it exists, when the test has ended.
 func (w *world) forgetLater(pattern, id string) {
 	w.t.Helper()
 	w.t.Cleanup(func() {
@@ -178,7 +178,7 @@ func (w *world) forgetLater(pattern, id string) {
 	})
 }
 
-// subscribe makes a subscription whose notices the receiver gets.
+// subscribe creates a subscription with the receiver as endpoint.
 func (w *world) subscribe(pattern string, hook *receiver) subscription {
 	w.t.Helper()
 	r := w.ask(pattern, w.id(hook.name), wish(hook.url()))
@@ -200,7 +200,7 @@ func (w *world) quiet(d time.Duration) {
 	}
 }
 
-// until waits for a condition; it fails if that does not come in time.
+// until waits for a condition; it fails if the time limit passes.
 func (w *world) until(limit time.Duration, ok func() bool, what string, args ...any) {
 	w.t.Helper()
 	over := time.After(limit)

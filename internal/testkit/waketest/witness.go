@@ -1,5 +1,5 @@
-// Package waketest is a witness for tests of wake consumers: it sees what can be seen from outside, notices and the
-// answers to callbacks, and holds the invariants of S1 in it.
+// Package waketest is a witness for tests of wake consumers: it sees the public behaviour, notices
+// and the answers to callbacks, and checks the invariants of S1 on it.
 package waketest
 
 import (
@@ -8,7 +8,7 @@ import (
 	"github.com/sluice-io/sluice/pkg/sluice"
 )
 
-// Notice is a notice as whoever receives it sees it.
+// Notice is a notice as seen by its receiver.
 type Notice struct {
 	Consumer string
 	Life     string // of its stream and its subscription
@@ -27,15 +27,15 @@ type Reply struct {
 	Life     string      // as of Notice, but answers are in an order of their own
 	Offsets  map[sluice.Path]uint64
 
-	Forged   bool   // nobody was ever told what it says
+	Forged   bool   // its token was never issued
 	Dead     bool   // when it was sent, its consumer was gone: the subscription, or the primary stream, was deleted
-	Outdated uint64 // the largest epoch that anybody had seen of the consumer when it was sent
+	Outdated uint64 // the largest epoch of the consumer seen by any party when it was sent
 }
 
-// Witness sees what can be seen from outside, and checks the invariants S1 to S7 of the specification in it.
+// Witness sees the public behaviour, and checks the invariants S1 to S7 of the specification on it.
 type Witness struct {
 	epochs map[string]uint64            // the largest epoch of each consumer
-	ids    map[string]string            // what each wake id is of
+	ids    map[string]string            // owner of each wake id
 	wakes  map[string]string            // the wake id of each consumer's epoch
 	acked  map[string]map[string]uint64 // of each consumer's life and stream the largest offset
 }
@@ -82,7 +82,7 @@ func (w *Witness) grow(life string, offsets map[sluice.Path]uint64) error {
 	return nil
 }
 
-// Reply checks S3 (claims), S4 (offsets), S6 (old epochs) and S7 (what is gone).
+// Reply checks S3 (claims), S4 (offsets), S6 (old epochs) and S7 (deleted consumers).
 func (w *Witness) Reply(r *Reply) error {
 	cycle := fmt.Sprintf("%s epoch %d", r.Consumer, r.Epoch)
 	known := w.wakes[cycle]
