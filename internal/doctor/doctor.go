@@ -301,7 +301,7 @@ func (e *examination) checkAccess(ctx context.Context) {
 
 func (e *examination) checkNATS(ctx context.Context) {
 	if e.addresses.NATS == "" {
-		e.note("nats", "skip", "it listens to nobody, or its address is unknown")
+		e.note("nats", "skip", "it does not listen on a port, or its address is unknown")
 		return
 	}
 	ctx, cancel := context.WithTimeout(ctx, checkLimit)

@@ -21,7 +21,7 @@ func CheckHeaderName(name string) error {
 		return sluice.Errorf(sluice.InvalidRequest, "%q is not a header name", name)
 	}
 	if isReserved(strings.ToLower(name)) {
-		return sluice.Errorf(sluice.InvalidRequest, "header %q cannot be set: requests are signed, and the server sets what describes them", name)
+		return sluice.Errorf(sluice.InvalidRequest, "header %q cannot be set: requests are signed, and the server sets their descriptive headers", name)
 	}
 	return nil
 }

@@ -14,8 +14,8 @@ const (
 	ClaimWithin = 10 * time.Second
 	// LiveFor is how long a consumer may be silent while it is live (S1-43).
 	LiveFor = 45 * time.Second
-	// mostAhead is the latest plausible end of either, by any replica's clock: beyond it the clock
-	// was set back.
+	// mostAhead is how far ahead a due time may lie, by any replica's clock: beyond it the clock was
+	// set back.
 	mostAhead = 2 * LiveFor
 )
 

@@ -33,7 +33,7 @@ type moment struct {
 // decide returns the next step for an event, and, if that is to wait, until when.
 func decide(s *model.Scheduled, m moment) (step, time.Time) {
 	begin := s.DeliverAt
-	if m.grace > 0 { // a replica that is behind on the lane reaches this event, too
+	if m.grace > 0 { // a replica that works on the lane, but is late, reaches this event, too
 		begin = later(begin, m.others).Add(m.grace)
 	}
 	switch {

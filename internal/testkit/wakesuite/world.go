@@ -41,7 +41,7 @@ func (w *world) at(path string) string {
 	return w.server.Base + strings.ReplaceAll((&url.URL{Path: path}).EscapedPath(), "%2A", "*")
 }
 
-// reply is what the server answered.
+// reply is the server's answer.
 type reply struct {
 	status int
 	header http.Header
