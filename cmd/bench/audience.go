@@ -18,44 +18,45 @@ import (
 	"time"
 )
 
-// audienceEnv makes a child process the readers of feeds that its value, an audience in JSON, describes.
+// audienceEnv makes a child process the readers of feeds that its value, an audience in JSON,
+// describes.
 const audienceEnv = "SLUICE_BENCH_AUDIENCE"
 
-// audience is readers of feeds in a process of their own, so that what they use is not the server's. They do no more with what
-// they read than count the events.
+// audience is readers of feeds in a process of their own, to separate their resource use from the
+// server's. They only count the events.
 type audience struct {
 	Address string `json:"address"`
 	Token   string `json:"token"`
 	Query   string `json:"query"`
 	Readers int    `json:"readers"`
 	Socket  bool   `json:"socket"` // over WebSockets
-	Stares  bool   `json:"stares"` // takes nothing behind the acknowledgement
+	Stares  bool   `json:"stares"` // reads nothing after the acknowledgement
 	Expect  int    `json:"expect"` // events for each; 0: any number
 }
 
-// heard is what an audience read.
+// heard is the result of an audience.
 type heard struct {
 	Events   int           `json:"events"`
-	Lagged   int           `json:"lagged"` // times that one was told that it missed some
-	Last     time.Time     `json:"last"`   // when the last event arrived that somebody expected
-	P50, P99 time.Duration // behind the beginning of its publish, of every tenth reader
+	Lagged   int           `json:"lagged"` // lagged messages received
+	Last     time.Time     `json:"last"`   // when the last expected event arrived
+	P50, P99 time.Duration // after the start of its publish, of every tenth reader
 	Longest  time.Duration
 	Error    string `json:"error"`
 }
 
 const (
-	hearTogether = 32         // readers that come at once
+	hearTogether = 32         // readers that connect concurrently
 	hearBuffer   = 16 << 10   // of each, in bytes
-	stareBuffer  = 4 << 10    // receive buffer of who takes nothing
-	stareSegment = 536        // with which the server's send buffer remains small
-	hearSample   = 10         // the lateness of every so-manieth reader is measured
+	stareBuffer  = 4 << 10    // receive buffer of a reader that does not read
+	stareSegment = 536        // keeps the server's send buffer small
+	hearSample   = 10         // the lateness is measured of one reader in this many
 	markBegins   = `"mark":"` // of events' data
 	eventBegins  = `,"event":{`
 	laggedBegins = `{"lagged":`
 )
 
-// runAudience opens the feeds, says so, reads until everybody has what is expected, or its standard input ends, and says
-// what was read.
+// runAudience opens the feeds, reports that, reads until all expected events have arrived, or its
+// standard input ends, and prints the result.
 func runAudience(ctx context.Context, spec string, stdin io.Reader, stdout io.Writer) error {
 	var a audience
 	if err := json.Unmarshal([]byte(spec), &a); err != nil {
@@ -100,7 +101,7 @@ func runAudience(ctx context.Context, spec string, stdin io.Reader, stdout io.Wr
 	return err
 }
 
-// listen has everybody read.
+// listen reads with all listeners.
 func (a audience) listen(ctx context.Context, all []*listener) (h heard) {
 	if a.Stares {
 		<-ctx.Done()
@@ -132,7 +133,7 @@ func (a audience) listen(ctx context.Context, all []*listener) (h heard) {
 type listener struct {
 	conn    net.Conn
 	buffer  []byte
-	kept    int  // bytes of the buffer that may be the beginning of something
+	kept    int  // bytes of the buffer that may be the beginning of a marker
 	sampled bool // its lateness is measured
 	events  int
 	lagged  int
@@ -175,11 +176,11 @@ func (a audience) open(ctx context.Context) (*listener, error) {
 	if err != nil {
 		return nil, errors.Join(err, conn.Close())
 	}
-	l.count(0) // what came behind the acknowledgement
+	l.count(0) // bytes after the acknowledgement
 	return l, nil
 }
 
-// listen reads until so many events were read, or the connection ends; 0: until that.
+// listen reads until this many events were read, or the connection ends; 0: until that.
 func (l *listener) listen(expect int) error {
 	for expect == 0 || l.events < expect {
 		n, err := l.conn.Read(l.buffer[l.kept:])
@@ -194,7 +195,7 @@ func (l *listener) listen(expect int) error {
 	return nil
 }
 
-// count counts what is in the buffer, to which n bytes were added.
+// count counts the events in the buffer, to which n bytes were added.
 func (l *listener) count(n int) {
 	l.last = time.Now()
 	text := l.buffer[:l.kept+n]
@@ -203,11 +204,11 @@ func (l *listener) count(n int) {
 	if l.sampled {
 		l.measure(text)
 	}
-	l.kept = min(len(eventBegins), len(laggedBegins)) - 1 // neither is there a second time
+	l.kept = min(len(eventBegins), len(laggedBegins)) - 1 // too short for a second match
 	l.kept = copy(l.buffer, text[max(0, len(text)-l.kept):])
 }
 
-// measure notes how late the events are whose mark is whole.
+// measure notes the lateness of events with a complete mark.
 func (l *listener) measure(text []byte) {
 	for {
 		_, rest, ok := bytes.Cut(text, []byte(markBegins))
@@ -226,7 +227,7 @@ func (l *listener) measure(text []byte) {
 	}
 }
 
-// gathered is an audience that reads.
+// gathered is a running audience.
 type gathered struct {
 	cmd    *exec.Cmd
 	stdin  io.WriteCloser
@@ -266,7 +267,7 @@ func (a audience) gather(ctx context.Context) (*gathered, error) {
 	return g, nil
 }
 
-// heard waits until everybody has read what is expected.
+// heard waits until all expected events were read.
 func (g *gathered) heard() (h heard, err error) {
 	line, err := g.lines.ReadString('\n')
 	if err != nil {
@@ -278,7 +279,7 @@ func (g *gathered) heard() (h heard, err error) {
 	return h, err
 }
 
-// leave has the audience go, and waits until it has.
+// leave ends the audience, and waits for its end.
 func (g *gathered) leave() error {
 	_ = g.stdin.Close() // it may have ended
 	_, _ = io.Copy(io.Discard, g.lines)

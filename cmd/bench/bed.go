@@ -22,7 +22,7 @@ import (
 // size is that of an event's data, in bytes, in all rows but speed, which has its own.
 const size = 260
 
-// bed is a system that runs, and what loads and watches it.
+// bed is a running system, with its load and its monitoring.
 type bed struct {
 	proc  *process
 	api   *client.Client // nil: of the bare loop
@@ -78,7 +78,7 @@ func (b *bed) close() error {
 	return b.proc.stop()
 }
 
-// users lets the bench look into the log of attempts, and publish as a producer with a user does.
+// users give the bench access to the log of attempts, and a login for publishing like a producer's.
 const users = `nats: {users: [{name: bench, password: bench, admin: true}]}
 `
 
@@ -102,7 +102,7 @@ func serve(ctx context.Context, binary, dir, syncing string) (*process, *client.
 	return p, client.New(at.HTTP, strings.TrimSpace(string(token))), nil
 }
 
-// policy is what a subscription has that is not the default.
+// policy is the settings of a subscription that differ from the defaults.
 type policy map[string]any
 
 // subscribe makes a subscription to the paths /<id>/*.
@@ -131,7 +131,7 @@ func (b *bed) publish(ctx context.Context, f flow, number int) error {
 	return err
 }
 
-// pace publishes n events at a rate. What is late is made up for at once.
+// pace publishes n events at a rate. It catches up at once after a delay.
 func (b *bed) pace(ctx context.Context, f flow, n, perSecond int) error {
 	begun, wait := time.Now(), time.NewTimer(0)
 	defer wait.Stop()
@@ -162,7 +162,7 @@ func (b *bed) burst(ctx context.Context, f flow, n int) error {
 	})
 }
 
-// together calls f n times at once, with 0 to n-1, and returns what went wrong.
+// together makes n concurrent calls of f, with 0 to n-1, and returns their errors.
 func together(n int, f func(int) error) error {
 	errs := make([]error, n)
 	var all sync.WaitGroup
@@ -173,10 +173,10 @@ func together(n int, f func(int) error) error {
 	return errors.Join(errs...)
 }
 
-// reading is a moment of a system, or the most of several.
+// reading is a snapshot of a system, or the maximum of several.
 type reading struct {
 	rss     int64 // bytes
-	pending int   // deliveries that JetStream has handed out and that are not acknowledged
+	pending int   // unacknowledged deliveries of JetStream
 	records int   // parked lanes in the bucket
 }
 
@@ -184,7 +184,7 @@ func (r reading) most(other reading) reading {
 	return reading{max(r.rss, other.rss), max(r.pending, other.pending), max(r.records, other.records)}
 }
 
-// watcher reads how a system is doing, again and again.
+// watcher polls a system's state.
 type watcher struct {
 	bed  *bed
 	id   string
@@ -194,8 +194,8 @@ type watcher struct {
 	most reading // since it was last taken
 }
 
-// watch starts a watcher. It counts the parked lanes every second if it is told how; that is
-// work for the system that is measured.
+// watch starts a watcher. With records it counts the parked lanes every second, which is work for
+// the measured system.
 func (b *bed) watch(ctx context.Context, id string, records func(context.Context, string) (int, error)) *watcher {
 	ctx, cancel := context.WithCancel(ctx)
 	w := &watcher{bed: b, id: id}
@@ -238,7 +238,7 @@ func (w *watcher) run(ctx context.Context, records func(context.Context, string)
 	}
 }
 
-// take returns the most since it was last taken.
+// take returns the maximum since the last call.
 func (w *watcher) take() reading {
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -272,7 +272,7 @@ func (b *bed) rests(ctx context.Context, id string) error {
 	})
 }
 
-// attempts returns what the attempt log has of the subscription, in its order.
+// attempts returns the subscription's attempt log, in order.
 func (b *bed) attempts(ctx context.Context, id string) (all []sluice.Attempt, err error) {
 	consumer, err := b.js.OrderedConsumer(ctx, streams.Attempts, jetstream.OrderedConsumerConfig{
 		FilterSubjects: []string{streams.AttemptsSubject(namespace, id)},

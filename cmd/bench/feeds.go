@@ -15,25 +15,26 @@ import (
 	"github.com/sluice-io/sluice/streams"
 )
 
-// feedsPlan is the rows of feeds: what readers cost who publishes, and how fast they are told.
+// feedsPlan is the rows of feeds: the cost of readers for publishers, and the delay of frames.
 type feedsPlan struct {
-	publishes int           // one after another, with no readers and with many of each kind
+	publishes int           // one after another, without readers and with many of each kind
 	interval  time.Duration // between them
 	readers   int           // of each kind
 	fans      int           // readers of the rows of speed
-	flood     int           // events that are published as fast as can be, each to all of these
+	flood     int           // events that are published at full speed, each to all of these
 	paced     int           // events that are published one each interval, each to all of these
 	rounds    int
 }
 
-// feedRow is what one probe saw. Durations, rates and shares are medians of the rounds, counts sums.
+// feedRow is the result of one probe. Durations, rates and shares are medians of the rounds, counts
+// sums.
 type feedRow struct {
 	name, aim string
-	base      bool // what the next ones are compared with
+	base      bool // the baseline of the next ones
 	count     int
 	lagged    int
 	rate      float64       // frames a second; 0 if it is not the subject
-	p50, p99  time.Duration // of a publish, or of a frame behind its publish
+	p50, p99  time.Duration // of a publish, or from publish to frame
 	last      time.Duration
 	cpu       time.Duration // of the server, for each frame
 }
@@ -106,7 +107,7 @@ func (p feedsPlan) probe(ctx context.Context, e env, probe feedProbe) (row feedR
 	return probe.run(ctx, b)
 }
 
-// flood publishes events as fast as one publisher can.
+// flood publishes events at the full speed of one publisher.
 func (b *bed) flood(ctx context.Context, path sluice.Path, n int) error {
 	var last jetstream.PubAckFuture
 	for number := range n {
@@ -137,7 +138,7 @@ func (b *bed) audience(ctx context.Context, a audience) (*gathered, error) {
 	return a.gather(ctx)
 }
 
-// publishBeside measures publishes, each of which is waited for, beside readers.
+// publishBeside measures sequential publishes beside readers.
 func (p feedsPlan) publishBeside(a audience) func(ctx context.Context, b *bed) (feedRow, error) {
 	return func(ctx context.Context, b *bed) (row feedRow, err error) {
 		if a.Readers > 0 {
@@ -148,7 +149,7 @@ func (p feedsPlan) publishBeside(a audience) func(ctx context.Context, b *bed) (
 			defer func() { err = errors.Join(err, g.leave()) }()
 		}
 		if a.Stares {
-			if err := b.flood(ctx, "/feeds/before", 2000); err != nil { // until no connection takes any more
+			if err := b.flood(ctx, "/feeds/before", 2000); err != nil { // until no connection accepts more
 				return row, err
 			}
 			b.settle(ctx)
@@ -184,7 +185,7 @@ func (b *bed) settle(ctx context.Context) {
 	}
 }
 
-// late measures how long after the beginning of its publish a frame arrives.
+// late measures the time from the start of a publish to its frame.
 func (p feedsPlan) late(a audience) func(ctx context.Context, b *bed) (feedRow, error) {
 	return func(ctx context.Context, b *bed) (feedRow, error) {
 		a.Query, a.Expect = "pattern=/feeds/*", p.paced
@@ -192,17 +193,17 @@ func (p feedsPlan) late(a audience) func(ctx context.Context, b *bed) (feedRow, 
 	}
 }
 
-// fan measures how many frames a second many readers are sent.
+// fan measures the frames per second to many readers.
 func (p feedsPlan) fan(a audience) func(ctx context.Context, b *bed) (feedRow, error) {
 	return func(ctx context.Context, b *bed) (feedRow, error) {
 		a.Query, a.Expect = "pattern=/feeds/*&buffer=16384", p.flood
 		row, err := p.told(ctx, b, a, func() error { return b.flood(ctx, "/feeds/a", p.flood) })
-		row.p50, row.p99, row.last = 0, 0, 0 // they say how long the flood was
+		row.p50, row.p99, row.last = 0, 0, 0 // they are the length of the flood
 		return row, err
 	}
 }
 
-// replay measures how many frames a second readers are sent of what was before they came.
+// replay measures the frames per second of older events.
 func (p feedsPlan) replay(a audience) func(ctx context.Context, b *bed) (feedRow, error) {
 	return func(ctx context.Context, b *bed) (feedRow, error) {
 		a.Query, a.Expect = "pattern=/feeds/*&since=-1", p.flood
@@ -218,7 +219,7 @@ func (p feedsPlan) replay(a audience) func(ctx context.Context, b *bed) (feedRow
 	}
 }
 
-// told measures what an audience is told while something is published.
+// told measures an audience during publishing.
 func (p feedsPlan) told(ctx context.Context, b *bed, a audience, publish func() error) (row feedRow, err error) {
 	begun, before := time.Now(), b.proc.usage().cpu
 	g, err := b.audience(ctx, a)

@@ -17,7 +17,7 @@ import (
 	"github.com/sluice-io/sluice/streams"
 )
 
-// idlePlan is the rows of what a connection costs that is sent nothing.
+// idlePlan is the rows of the cost of an idle connection.
 type idlePlan struct {
 	readers int
 	sent    int           // events that each is then sent
@@ -57,7 +57,7 @@ func (p idlePlan) round(ctx context.Context, e env, a audience) (row idleRow, er
 	}
 	defer func() { err = cmp.Or(err, b.close()) }()
 	a.Query, a.Readers = "pattern=/feeds/*", 20
-	first, err := b.audience(ctx, a) // whatever the first of all need
+	first, err := b.audience(ctx, a) // the common needs of all connections
 	if err != nil {
 		return row, err
 	}
@@ -84,7 +84,7 @@ func (p idlePlan) round(ctx context.Context, e env, a audience) (row idleRow, er
 	return idleRow{rss: (idle.rss - before.rss) / n, heap: (idle.heap - before.heap) / n, sent: (after.rss - before.rss) / n}, err
 }
 
-// memory is what a server has, in bytes.
+// memory is a server's memory, in bytes.
 type memory struct{ rss, heap int64 }
 
 // rest waits for a while, and reads the memory.
@@ -99,7 +99,7 @@ func (p idlePlan) rest(ctx context.Context, b *bed) (m memory, err error) {
 	return m, err
 }
 
-// heap reads from a server's metrics how much of its heap and stacks is in use.
+// heap reads a server's heap and stacks in use from its metrics.
 func (b *bed) heap(ctx context.Context) (bytes int64, err error) {
 	req, err := http.NewRequestWithContext(ctx, http.MethodGet, "http://"+b.http+"/metrics", nil)
 	if err != nil {
@@ -134,7 +134,7 @@ func (p idlePlan) print(w io.Writer, rows []idleRow) error {
 
 func kibOf(bytes int64) float64 { return float64(bytes) / 1024 }
 
-// statePlan is the rows of the state of namespaces with so many paths.
+// statePlan is the rows of the state of namespaces with this many paths.
 type statePlan struct {
 	paths  []int
 	events int // of each path

@@ -14,7 +14,7 @@ import (
 	"github.com/sluice-io/sluice/pkg/sluice"
 )
 
-// latePlan is the row of lateness: deliveries, each on a path of its own, whose first attempt
+// latePlan is the row of lateness: deliveries, each on a path of its own, with a first attempt that
 // fails, all at once.
 type latePlan struct {
 	events int
@@ -23,7 +23,7 @@ type latePlan struct {
 	rounds int
 }
 
-// lateRow is how long after they were due the second attempts came; medians of the rounds, the
+// lateRow is the delay of the second attempts after their due time; medians of the rounds, the
 // maximum of all.
 type lateRow struct {
 	name          string
@@ -31,7 +31,7 @@ type lateRow struct {
 	p50, p99, max time.Duration
 }
 
-// target is what is printed beside; nothing is judged by it.
+// target is printed beside the results; it is no criterion.
 const target = 100 * time.Millisecond
 
 func (p latePlan) measure(ctx context.Context, e env) ([]lateRow, error) {
@@ -87,7 +87,7 @@ func (p latePlan) startSluice(ctx context.Context, e env, hook string) (*bed, er
 	return b, nil
 }
 
-// round measures a system once: as the receiver sees it and, if it has a log, by that.
+// round measures a system once: at the receiver and, if it has a log, from that.
 func (p latePlan) round(ctx context.Context, e env, start func(context.Context, env, string) (*bed, error)) (rows []lateRow, err error) {
 	ctx, cancel := context.WithTimeoutCause(ctx, p.again+limit, errLimit)
 	defer cancel()
@@ -131,8 +131,8 @@ func lateOf(late []time.Duration, again int) lateRow {
 	}
 }
 
-// lateness returns how long after the first answer and the wait each event's second request
-// came, and how many came beyond that.
+// lateness returns the delay of each event's second request after the first answer and the wait,
+// and the number of further requests.
 func lateness(all []arrival, again time.Duration) (late []time.Duration, beyond int) {
 	due := map[int]time.Time{}
 	for _, a := range all {
@@ -149,7 +149,7 @@ func lateness(all []arrival, again time.Duration) (late []time.Duration, beyond 
 	return late, beyond
 }
 
-// latenessOf returns how long after they were due the attempts after the first were begun.
+// latenessOf returns the delay of the attempts after the first behind their due times.
 func latenessOf(log []sluice.Attempt) (late []time.Duration) {
 	slices.SortStableFunc(log, func(a, b sluice.Attempt) int {
 		return cmp.Or(cmp.Compare(a.Seq, b.Seq), cmp.Compare(a.Number, b.Number))

@@ -16,7 +16,7 @@ import (
 	"github.com/sluice-io/sluice/streams"
 )
 
-// load publishes to a system and waits for what the receiver gets.
+// load publishes to a system and waits for the arrivals at the receiver.
 type load struct {
 	plan
 
@@ -55,7 +55,7 @@ func (l *load) close() {
 	}
 }
 
-// flood publishes n events as fast as all publishers can, each one event after the other, and
+// flood publishes n events at the full speed of all publishers, each one event after the other, and
 // returns when all have arrived and are settled.
 func (l *load) flood(ctx context.Context, n int) (*arrivals, error) {
 	got := l.begin(n)
@@ -113,14 +113,14 @@ func (l *load) publish(ctx context.Context, js jetstream.JetStream, number int) 
 	return err
 }
 
-// body returns an event's data, of that size.
+// body returns an event's data of the given size.
 func body(phase, number int, sent time.Time, size int) []byte {
 	head := fmt.Sprintf(`{"mark":"%d %d %d","pad":"`, phase, number, sent.UnixNano())
 	return []byte(head + strings.Repeat("x", max(0, size-len(head)-2)) + `"}`)
 }
 
-// settled waits until all have arrived and the system has acknowledged them, which it does
-// last: what it used by then is all that they took.
+// settled waits until all have arrived and the system has acknowledged them, its last step: its
+// resource use by then is complete.
 func (l *load) settled(ctx context.Context, got *arrivals) error {
 	select {
 	case <-got.all:

@@ -23,16 +23,16 @@ import (
 // loopEnv makes a child process the bare loop that its value, a loop in JSON, describes.
 const loopEnv = "SLUICE_BENCH_LOOP"
 
-// loop is what anybody would write in an hour: a NATS server in the process, a durable
-// consumer, workers that POST the data and acknowledge. It signs nothing, keeps no order and
-// no log, and what fails comes again when its ack wait is over, or before if a timer says so.
+// loop is a minimal implementation: a NATS server in the process, a durable consumer, workers that
+// POST the data and acknowledge. It signs nothing, keeps no order and no log, and a failed message
+// is redelivered when its ack wait is over, or earlier by a timer.
 type loop struct {
 	Data   string `json:"data"`
 	Sync   string `json:"sync"`
 	URL    string `json:"url"`
 	Window int    `json:"window"`
 
-	Again time.Duration `json:"again"` // what fails is POSTed again after this; 0: when its ack wait is over
+	Again time.Duration `json:"again"` // a failed message is POSTed again after this; 0: when its ack wait is over
 }
 
 func runLoop(ctx context.Context, spec string) (err error) {
@@ -90,13 +90,13 @@ func (l loop) provision(ctx context.Context, nc *nats.Conn) (jetstream.Consumer,
 	}
 	return stream.CreateConsumer(ctx, jetstream.ConsumerConfig{
 		Durable: consumerName, AckPolicy: jetstream.AckExplicitPolicy,
-		MaxAckPending: -1, // what waits for its timer is unacknowledged
+		MaxAckPending: -1, // messages that wait for their timer are unacknowledged
 	})
 }
 
 func (l loop) work(ctx context.Context, workers *sync.WaitGroup, messages <-chan jetstream.Msg) {
 	client := &http.Client{Transport: &http.Transport{MaxIdleConnsPerHost: l.Window}, Timeout: 15 * time.Second}
-	again := make(chan struct{}, l.Window) // as many at once as there are workers
+	again := make(chan struct{}, l.Window) // as many concurrent ones as workers
 	for range l.Window {
 		workers.Go(func() {
 			for m := range messages {

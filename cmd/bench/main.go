@@ -1,13 +1,13 @@
-// Command bench knows how Sluice's speed is compared: with a bare loop that consumes a durable
-// consumer of JetStream and POSTs, without signatures, order, retries or a log, in the same run,
-// on the same machine, under the same load, in turn; and how Sluice fares in trouble: beside a
-// slow endpoint, with deliveries to retry, through an outage, with parked lanes, each beside the
-// same without that trouble; and its Durable Streams and wakes beside
-// JetStream's own and bare POSTs; and what its feeds take, and cost who publishes. It prints what it measured and judges nothing.
+// Command bench compares Sluice's speed with a bare loop that consumes a durable consumer of
+// JetStream and POSTs, without signatures, order, retries or a log, in the same run, on the same
+// machine, under the same load, in turn. It measures Sluice in trouble: beside a slow endpoint, with
+// deliveries to retry, through an outage, with parked lanes, each beside the same without that
+// trouble. It measures Durable Streams and wakes beside JetStream's own and bare POSTs; and the
+// resource use of feeds, and their cost for publishers. It prints the results without a judgement.
 //
-// The systems are processes of their own, so that what they use can be told from what the load
-// uses; publishers and receivers are in this one. Everything is on loopback and in a
-// temporary directory, and gone afterwards.
+// The systems are processes of their own, to separate their resource use from the load's; publishers
+// and receivers are in this one. Everything is on loopback and in a temporary directory, and removed
+// afterwards.
 package main
 
 import (
@@ -31,7 +31,8 @@ func main() {
 	}
 }
 
-// run measures what the arguments ask for; in a child process it is the bare loop, or readers of feeds.
+// run runs the measurements in the arguments; in a child process it is the bare loop, or readers of
+// feeds.
 func run(ctx context.Context, args []string, stdout, stderr io.Writer) error {
 	if spec := os.Getenv(loopEnv); spec != "" {
 		return runLoop(ctx, spec)
@@ -59,6 +60,6 @@ func run(ctx context.Context, args []string, stdout, stderr io.Writer) error {
 	}
 	defer func() { _ = os.RemoveAll(dir) }() // it is a temporary directory
 	return p.run(ctx, env{binary: *binary, dir: dir, progress: func(format string, args ...any) {
-		_, _ = fmt.Fprintf(stderr, format, args...) // nobody may be looking
+		_, _ = fmt.Fprintf(stderr, format, args...) // progress may be lost
 	}}, *rows, stdout)
 }

@@ -25,7 +25,7 @@ type outagePlan struct {
 	steps         []sluice.Duration // of the retry timetable
 }
 
-// weather is what the endpoint does while it is down.
+// weather is the behaviour of the endpoint while it is down.
 type weather string
 
 const (
@@ -34,23 +34,23 @@ const (
 	failing weather = "answers 503"
 )
 
-// outageRow is what came of one outage.
+// outageRow is the result of one outage.
 type outageRow struct {
 	weather weather
 
 	events, arrived, again, disordered int
 	dead                               int
 
-	requests, attempts int // during the outage: as the receiver, as the attempt log counts
-	failedPaths        int // whose head failed at least once
-	records            int // at most
-	pending            int // at most
-	busiest            int // requests in any second after the outage
+	requests, attempts int // during the outage: counted by the receiver, and by the attempt log
+	failedPaths        int // with at least one failed head
+	records            int // maximum
+	pending            int // maximum
+	busiest            int // maximum of requests in a second after the outage
 
 	left         int           // events that had not arrived when the outage was over, and those of after
 	gone, floor  time.Duration // from the end of the outage to the last arrival; at least, at the rate
 	before, peak int64         // RSS
-	recovering   int64         // RSS at most after the outage
+	recovering   int64         // maximum RSS after the outage
 	end          int64         // RSS when all had arrived
 }
 
@@ -67,12 +67,12 @@ func (p outagePlan) measure(ctx context.Context, e env) ([]outageRow, error) {
 	return rows, nil
 }
 
-// events is how many are published.
+// events is the number of published events.
 func (p outagePlan) events() int {
 	return int((p.before + p.down + p.after).Seconds() * float64(p.perSecond))
 }
 
-// drained is how long the events take at the subscription's rate.
+// drained is the time for the events at the subscription's rate.
 func (p outagePlan) drained(events int) time.Duration {
 	return time.Duration(events) * time.Second / time.Duration(p.limit)
 }
@@ -158,7 +158,7 @@ func (p outagePlan) load(ctx context.Context, b *bed, hook *witness, s *storm) (
 	return r, p.read(ctx, b, &r, [2]time.Time{began, ended})
 }
 
-// pass takes the endpoint down and up again, calls at before each, and returns when that was.
+// pass takes the endpoint down and up again, calls at before each, and returns the times.
 func (p outagePlan) pass(ctx context.Context, hook *witness, s *storm, at func(stage int)) (began, ended time.Time, err error) {
 	wait := func(d time.Duration) {
 		select {
@@ -176,7 +176,7 @@ func (p outagePlan) pass(ctx context.Context, hook *witness, s *storm, at func(s
 	return began, ended, cmp.Or(context.Cause(ctx), s.end(ctx, hook))
 }
 
-// count enters what the receiver saw.
+// count enters the receiver's results.
 func (p outagePlan) count(r *outageRow, all []arrival, began, ended time.Time) {
 	first, again := deliveries(all)
 	r.arrived, r.again, r.disordered = len(first), again, disorder(first, p.paths)
@@ -191,7 +191,7 @@ func (p outagePlan) count(r *outageRow, all []arrival, began, ended time.Time) {
 	}
 }
 
-// read enters what the server says.
+// read enters the server's results.
 func (p outagePlan) read(ctx context.Context, b *bed, r *outageRow, outage [2]time.Time) error {
 	if err := b.rests(ctx, consumerName); err != nil {
 		return err

@@ -12,8 +12,8 @@ import (
 	"github.com/sluice-io/sluice/pkg/sluice"
 )
 
-// parkedPlan is the row of parked lanes: paths whose head fails and is tried again in an hour,
-// beside healthy paths of the same subscription.
+// parkedPlan is the row of parked lanes: paths with a failing head and a retry in an hour, beside
+// healthy paths of the same subscription.
 type parkedPlan struct {
 	lanes     int
 	perSecond int // events of the healthy paths
@@ -22,13 +22,13 @@ type parkedPlan struct {
 	rounds    int
 }
 
-// stages are what the healthy paths are beside, one after the other on one server.
+// stages are the loads beside the healthy paths, one after the other on one server.
 func (p parkedPlan) stages() []string {
 	return []string{"no lane parked", "while they are parked", "all parked", "all parked, and as many events for them"}
 }
 
-// parkedRow is how the healthy paths fared in a stage; durations are medians of the rounds,
-// counts are sums, and the rest is the most.
+// parkedRow is the result of the healthy paths in a stage; durations are medians of the rounds,
+// counts are sums, and the rest is the maximum.
 type parkedRow struct {
 	name            string
 	events, arrived int
@@ -107,7 +107,7 @@ func (p parkedPlan) round(ctx context.Context, e env) (rows []parkedRow, err err
 	return rows, watch.stop()
 }
 
-// stage publishes events of the healthy paths and what the stage is about.
+// stage publishes events of the healthy paths and the stage's load.
 func (p parkedPlan) stage(ctx context.Context, b *bed, stage int, hook *witness) (parkedRow, error) {
 	events := int(p.lasts.Seconds() * float64(p.perSecond))
 	doomed := flow{consumerName, "doomed", failingGroup, p.lanes}
@@ -139,7 +139,7 @@ func (p parkedPlan) stage(ctx context.Context, b *bed, stage int, hook *witness)
 	return parkedRow{events: events, arrived: len(first), p50: percentile(all, 50), p99: percentile(all, 99)}, nil
 }
 
-// allParked waits until every lane that failed is parked, or for long enough: they are counted.
+// allParked waits until every failed lane is parked, or for long enough: they are counted.
 func (p parkedPlan) allParked(ctx context.Context, b *bed) error {
 	until := time.Now().Add(patience)
 	return poll(ctx, func() (bool, error) {

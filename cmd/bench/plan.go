@@ -8,14 +8,14 @@ import (
 	"time"
 )
 
-// limit bounds one system's round, so that a delivery that never arrives ends the run.
+// limit limits one system's round, so that a missing delivery ends the run.
 const limit = 90 * time.Second
 
-// plan is how much is measured.
+// plan is the extent of the measurement.
 type plan struct {
-	warmup     int           // events before anything is measured
+	warmup     int           // events before the measurement
 	floods     int           // of events
-	events     int           // in a flood, as fast as they can be published
+	events     int           // in a flood, at full publishing speed
 	paced      int           // one each interval
 	interval   time.Duration // between paced events
 	paths      int
@@ -40,19 +40,19 @@ func smoke() plan {
 	}
 }
 
-// system is what is measured, and with which sync.
+// system is a measured system and its sync setting.
 type system struct {
 	name, sync string
 	start      func(ctx context.Context, dir, sync, hook string, window int) (*process, error)
 }
 
-// sample is what one round of one system came to.
+// sample is the result of one round of one system.
 type sample struct {
 	rate      float64       // deliveries a second of a flood, from the first publish to the last arrival
 	p50, p99  time.Duration // from publish to arrival, of the paced events
 	cpu       time.Duration // of the system, per event of the floods, until all are acknowledged
 	pacedCPU  time.Duration // the same of the paced events
-	rss, peak int64         // bytes: at the end, and at most
+	rss, peak int64         // bytes: at the end, and the maximum
 	again     int           // requests beyond one for each event
 }
 

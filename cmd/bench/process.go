@@ -22,14 +22,14 @@ const (
 	stopLimit = 15 * time.Second // for a process to end by itself
 )
 
-// process is a system that runs.
+// process is a running system.
 type process struct {
 	cmd    *exec.Cmd
 	stderr bytes.Buffer
 	ended  chan struct{}
 	err    error // set when ended is closed
 
-	nats string // where events are published to
+	nats string // address for publishing
 	http string // host and port of the API; empty: it has none
 }
 
@@ -54,7 +54,7 @@ func (l loop) launch(ctx context.Context) (*process, error) {
 	return p, err
 }
 
-// starter returns what starts Sluice with one subscription.
+// starter returns a function that starts Sluice with one subscription.
 func starter(binary string) func(ctx context.Context, dir, sync, hook string, window int) (*process, error) {
 	return func(ctx context.Context, dir, sync, hook string, window int) (*process, error) {
 		p, api, err := serve(ctx, binary, dir, sync)
@@ -87,7 +87,7 @@ func environ() []string {
 	return kept
 }
 
-// addresses is the file that both systems write when they are ready.
+// addresses is the file of addresses that both systems write when they are ready.
 type addresses struct {
 	HTTP string `json:"http"`
 	NATS string `json:"nats"`
@@ -143,8 +143,7 @@ func launch(ctx context.Context, cmd *exec.Cmd, dir string) (*process, addresses
 	return p, at, nil
 }
 
-// stop ends the process and waits for it. Returns an error, and what it had to complain of, if
-// it did not end well.
+// stop ends the process and waits for it. Returns an error with its output if it did not end well.
 func (p *process) stop() error {
 	_ = p.cmd.Process.Signal(syscall.SIGTERM) // it may have ended
 	select {

@@ -13,7 +13,7 @@ import (
 	"time"
 )
 
-// receiver is the endpoint of both systems. It answers 200 and notes when what arrived.
+// receiver is the endpoint of both systems. It answers 200 and notes the time of each event.
 type receiver struct {
 	url    string
 	server *http.Server
@@ -23,7 +23,7 @@ type receiver struct {
 	repeated atomic.Int64
 }
 
-// arrivals is what has arrived of one phase.
+// arrivals is the arrivals of one phase.
 type arrivals struct {
 	phase string
 	begun time.Time
@@ -46,13 +46,13 @@ func listen(ctx context.Context) (*receiver, error) {
 	}
 	go func() { // ends with close
 		defer close(r.ended)
-		_ = r.server.Serve(at) // ErrServerClosed; anything else shows as events that are missing
+		_ = r.server.Serve(at) // ErrServerClosed; any other error shows as missing events
 	}()
 	return r, nil
 }
 
 func (r *receiver) close() {
-	_ = r.server.Close() // nothing can be done about it
+	_ = r.server.Close() // there is no remedy
 	<-r.ended
 }
 
@@ -63,10 +63,10 @@ func (r *receiver) expect(phase, n int) *arrivals {
 	return a
 }
 
-// again returns how many requests came beyond the one for each event.
+// again returns the number of requests beyond one for each event.
 func (r *receiver) again() int { return int(r.repeated.Load()) }
 
-// ServeHTTP takes a request of either system: the mark is found in whatever envelope.
+// ServeHTTP handles a request of either system: it finds the mark in any envelope.
 func (r *receiver) ServeHTTP(w http.ResponseWriter, req *http.Request) {
 	data, err := io.ReadAll(req.Body)
 	arrived := time.Now()
@@ -104,7 +104,7 @@ func (a *arrivals) note(mark []string, arrived time.Time) bool {
 // rate returns the deliveries a second, from the beginning of the phase to the last arrival.
 func (a *arrivals) rate() float64 { return float64(len(a.took)) / a.last.Sub(a.begun).Seconds() }
 
-// percentile returns how long the given share of the events took at most.
+// percentile returns the given percentile of the events' times.
 func (a *arrivals) percentile(percent int) time.Duration {
 	all := make([]time.Duration, len(a.took))
 	for i := range a.took {

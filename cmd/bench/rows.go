@@ -12,19 +12,19 @@ import (
 	"github.com/sluice-io/sluice/pkg/sluice"
 )
 
-// patience is how long arrivals that are missing are waited for.
+// patience is how long the bench waits for missing arrivals.
 const patience = 30 * time.Second
 
 var errLimit = errors.New("not done in time")
 
-// env is where and with what it is measured.
+// env is the environment of a measurement.
 type env struct {
 	binary   string // of Sluice
-	dir      string // for data; whoever made it removes it
+	dir      string // for data; its creator removes it
 	progress func(format string, args ...any)
 }
 
-// plans is how much is measured, of every kind.
+// plans is the extent of all kinds of measurements.
 type plans struct {
 	speed  plan
 	slow   slowPlan
@@ -45,7 +45,7 @@ func seconds(all ...float64) (steps []sluice.Duration) {
 	return steps
 }
 
-// complete takes the numbers of what was promised: see the table in docs/operations.md.
+// complete has the extent of the documented results: see the table in docs/operations.md.
 func complete() plans {
 	return plans{
 		speed: full(),
@@ -81,7 +81,7 @@ func quick() plans {
 	return p
 }
 
-// kinds are the rows that can be asked for, in the order in which they are measured.
+// kinds are the kinds of rows, in the order of measurement.
 func (p plans) kinds() []kind {
 	return []kind{
 		{"speed", runner(p.speed)},
@@ -99,7 +99,7 @@ type kind struct {
 	run  func(ctx context.Context, e env, w io.Writer) error
 }
 
-// table is what measures and prints one kind of rows.
+// table measures and prints one kind of rows.
 type table[R any] interface {
 	measure(ctx context.Context, e env) ([]R, error)
 	print(w io.Writer, rows []R) error
@@ -127,7 +127,7 @@ func runner[R any](t table[R]) func(ctx context.Context, e env, w io.Writer) err
 	}
 }
 
-// run measures the kinds of that names, separated by commas; all if there are none.
+// run measures the named kinds, separated by commas; all if there are none.
 func (p plans) run(ctx context.Context, e env, names string, w io.Writer) error {
 	wanted := strings.FieldsFunc(names, func(r rune) bool { return r == ',' })
 	kinds := p.kinds()

@@ -16,12 +16,12 @@ type slowPlan struct {
 	perSecond int // events to each endpoint
 	paths     int // of each
 	lasts     time.Duration
-	takes     time.Duration // what the slow endpoint takes
+	takes     time.Duration // response time of the slow endpoint
 	rounds    int
 }
 
-// neighbours are what the healthy endpoint is beside. The quick one tells what a slow one does
-// from what twice the load does.
+// neighbours are the loads beside the healthy endpoint. The quick one separates the effect of
+// slowness from that of twice the load.
 func (p slowPlan) neighbours() []neighbour {
 	return []neighbour{{name: "alone"}, {"beside a quick one", true, 0}, {fmt.Sprintf("beside one that takes %s", p.takes), true, p.takes}}
 }
@@ -32,14 +32,14 @@ type neighbour struct {
 	takes  time.Duration
 }
 
-// slowRow is how the healthy endpoint fared; durations are medians of the rounds, counts sums.
+// slowRow is the result of the healthy endpoint; durations are medians of the rounds, counts sums.
 type slowRow struct {
 	neighbour
 
 	events, arrived           int
 	p50, p99                  time.Duration
 	besideEvents, besideTaken int // of the neighbour
-	besideLeft                int // wait, or are under way
+	besideLeft                int // waiting or in flight
 }
 
 func (p slowPlan) measure(ctx context.Context, e env) ([]slowRow, error) {

@@ -18,17 +18,17 @@ import (
 
 // streamsPlan is the rows of Durable Streams, each beside JetStream's own, on the same server.
 type streamsPlan struct {
-	appends  int           // one after another, each of which somebody waits for
+	appends  int           // one after another, each with a waiting reader
 	interval time.Duration // between one's arrival and the next
-	flood    int           // appends by many clients, none of which waits for another
+	flood    int           // concurrent appends by many clients
 	clients  int
-	wakes    int           // appends that wake somebody, one after another
+	wakes    int           // appends that wake a consumer, one after another
 	settles  time.Duration // between one's notice and the next append
 	crowd    int           // paths that are woken at once
 	rounds   int
 }
 
-// streamRow is what a probe saw: how long it took to arrive, or how many a second. Durations and rates are
+// streamRow is the result of a probe: the delay, or the rate per second. Durations and rates are
 // medians of the rounds, counts sums.
 type streamRow struct {
 	name     string
@@ -36,10 +36,10 @@ type streamRow struct {
 	count    int
 	rate     float64 // a second; 0 if it is not the subject
 	p50, p99 time.Duration
-	last     time.Duration // what took longest
+	last     time.Duration // the longest
 }
 
-// rowOf returns the row of how long all took.
+// rowOf returns the row of the given delays.
 func rowOf(all []time.Duration) streamRow {
 	return streamRow{count: len(all), p50: percentile(all, 50), p99: percentile(all, 99), last: percentile(all, 100)}
 }
@@ -50,7 +50,7 @@ type probe struct {
 	run       func(ctx context.Context, b *bed) (streamRow, error)
 }
 
-// probes are the rows in their order: of two, the first is what the second is compared with.
+// probes are the rows in order: of two, the first is the baseline of the second.
 func (p streamsPlan) probes() []probe {
 	return []probe{
 		{"publish to consumer, JetStream", "", p.publishToConsumer},
@@ -111,7 +111,7 @@ func (p streamsPlan) round(ctx context.Context, e env, progress string) (rows []
 	return rows, nil
 }
 
-// publishToConsumer measures from the beginning of a publish to its arrival at a consumer that waits for it.
+// publishToConsumer measures from the start of a publish to its arrival at a waiting consumer.
 func (p streamsPlan) publishToConsumer(ctx context.Context, b *bed) (streamRow, error) {
 	const path = "/streams/published"
 	consumer, err := b.js.OrderedConsumer(ctx, streams.EventsStream(namespace), jetstream.OrderedConsumerConfig{
@@ -135,7 +135,7 @@ func (p streamsPlan) publishToConsumer(ctx context.Context, b *bed) (streamRow, 
 	})
 }
 
-// appendToLongPoll measures from the beginning of an append to the answer of a long-poll that waits for it.
+// appendToLongPoll measures from the start of an append to the answer of a waiting long-poll.
 func (p streamsPlan) appendToLongPoll(ctx context.Context, b *bed) (streamRow, error) {
 	const path = "/streams/polled"
 	api, done := b.manyConnections(2)
@@ -155,7 +155,7 @@ func (p streamsPlan) appendToLongPoll(ctx context.Context, b *bed) (streamRow, e
 
 const media = "application/json"
 
-// manyConnections returns a client that keeps so many connections, and what closes them.
+// manyConnections returns a client with this many connections, and a function that closes them.
 func (b *bed) manyConnections(n int) (api *client.Client, done func()) {
 	transport := &http.Transport{MaxIdleConnsPerHost: n}
 	with := *b.api
@@ -173,20 +173,21 @@ func appendTo(ctx context.Context, api *client.Client, path sluice.Path, number 
 	return err
 }
 
-// came is when one came, or why none does.
+// came is the time of an arrival, or the reason why none comes.
 type came struct {
 	at  time.Time
 	err error
 }
 
-// pace is how many are sent one after another, and the time between one's arrival and the next.
+// pace is a number of sequential sends, and the time between one's arrival and the next.
 type pace struct {
 	n        int
 	interval time.Duration
 }
 
-// oneByOne sends one after another, each when the one before has arrived and whoever waits has had time to wait
-// again, and measures how long each took. Whoever waits calls each with what came, until that returns false.
+// oneByOne sends one after another, each when the previous one has arrived and the waiter has had
+// time to wait again, and measures the delay of each. The waiter calls each with every arrival,
+// until that returns false.
 func (p pace) oneByOne(
 	ctx context.Context, send func(ctx context.Context, number int) error, wait func(ctx context.Context, each func(error) bool),
 ) (streamRow, error) {
@@ -233,13 +234,13 @@ func (p pace) oneByOne(
 	return rowOf(all), nil
 }
 
-// publishByMany measures how many publishes a second are acknowledged, of many clients, each of which waits
+// publishByMany measures the rate of acknowledged publishes of many clients, each of which waits
 // for its own.
 func (p streamsPlan) publishByMany(ctx context.Context, b *bed) (streamRow, error) {
 	return p.byMany(func(number int) error { return b.publishAt(ctx, "/streams/flooded", number) })
 }
 
-// appendByMany measures how many appends to one stream a second are acknowledged, each a request.
+// appendByMany measures the rate of acknowledged appends to one stream, each a request.
 func (p streamsPlan) appendByMany(ctx context.Context, b *bed) (row streamRow, err error) {
 	const path = "/streams/appended"
 	api, done := b.manyConnections(p.clients)
@@ -258,7 +259,7 @@ func (p streamsPlan) appendByMany(ctx context.Context, b *bed) (row streamRow, e
 	return row, err
 }
 
-// byMany sends with so many clients.
+// byMany sends with many clients.
 func (p streamsPlan) byMany(send func(number int) error) (streamRow, error) {
 	begun := time.Now()
 	err := together(p.clients, func(c int) error {
@@ -272,7 +273,7 @@ func (p streamsPlan) byMany(send func(number int) error) (streamRow, error) {
 	return streamRow{count: p.flood, rate: float64(p.flood) / time.Since(begun).Seconds()}, err
 }
 
-// countOf returns how many messages a stream has behind an offset.
+// countOf returns the number of a stream's messages behind an offset.
 func countOf(ctx context.Context, api *client.Client, path sluice.Path, offset string) (n int, err error) {
 	page := client.StreamPage{Next: offset}
 	for !page.UpToDate {

@@ -31,7 +31,7 @@ func (p plan) print(w io.Writer, rows []row) error {
 	return write(w, out.String(), cells.String())
 }
 
-// write writes a text and below it a table, whose cells end in tabs.
+// write writes a text and below it a table with cells that end in tabs.
 func write(w io.Writer, text, cells string) error {
 	if _, err := io.WriteString(w, text); err != nil {
 		return err
@@ -43,12 +43,12 @@ func write(w io.Writer, text, cells string) error {
 	return table.Flush()
 }
 
-// machine says where it was measured and how busy that was.
+// machine describes the machine and its load.
 func machine() string {
 	return fmt.Sprintf("%d cores, %s/%s, %s%s\n", runtime.NumCPU(), runtime.GOOS, runtime.GOARCH, runtime.Version(), loadAverage())
 }
 
-// loadAverage says how busy the machine was; nothing where it cannot be known.
+// loadAverage returns the machine's load; "" if unknown.
 func loadAverage() string {
 	data, err := os.ReadFile("/proc/loadavg")
 	if fields := strings.Fields(string(data)); err == nil && len(fields) > 0 {
@@ -57,7 +57,7 @@ func loadAverage() string {
 	return ""
 }
 
-// ratio is nothing where the bare loop's share was too small to be measured.
+// ratio is empty if the bare loop's share was too small to be measured.
 func ratio[T int64 | float64 | time.Duration](ours, base T) string {
 	if base == 0 {
 		return "–"

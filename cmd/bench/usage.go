@@ -12,7 +12,7 @@ import (
 // tick is the unit of CPU time in /proc, the same on every Linux that Go runs on.
 const tick = 10 * time.Millisecond
 
-// usage is what a process has used; zero where there is no /proc.
+// usage is the resource use of a process; zero without /proc.
 type usage struct {
 	cpu       time.Duration
 	rss, peak int64 // bytes

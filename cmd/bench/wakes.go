@@ -23,7 +23,7 @@ type bell struct {
 	ended  chan struct{}
 }
 
-// ring is a notice as it came.
+// ring is a received notice.
 type ring struct {
 	at    time.Time
 	Path  sluice.Path `json:"primary_stream"`
@@ -36,22 +36,22 @@ func hang(ctx context.Context) (*bell, error) {
 	if err != nil {
 		return nil, err
 	}
-	const room = 4096 // more than are woken at once, so that nobody's answer waits for whoever counts
+	const room = 4096 // more than are woken at once, so that answers do not wait for the counter
 	b := &bell{url: "http://" + at.Addr().String() + "/wake", rung: make(chan ring, room), ended: make(chan struct{})}
 	b.server = &http.Server{Handler: b, ReadHeaderTimeout: time.Minute, ErrorLog: slog.NewLogLogger(slog.DiscardHandler, slog.LevelDebug)}
 	go func() { // ends with close
 		defer close(b.ended)
-		_ = b.server.Serve(at) // ErrServerClosed; anything else shows as notices that are missing
+		_ = b.server.Serve(at) // ErrServerClosed; any other error shows as missing notices
 	}()
 	return b, nil
 }
 
 func (b *bell) close() {
-	_ = b.server.Close() // nothing can be done about it
+	_ = b.server.Close() // there is no remedy
 	<-b.ended
 }
 
-// ServeHTTP takes a notice.
+// ServeHTTP handles a notice.
 func (b *bell) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	var got ring
 	err := json.NewDecoder(r.Body).Decode(&got)
@@ -65,10 +65,10 @@ func (b *bell) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	case <-r.Context().Done():
 	}
 	w.Header().Set("Content-Type", media)
-	_, _ = w.Write([]byte(`{"done":true}`)) // whoever has gone sends it again
+	_, _ = w.Write([]byte(`{"done":true}`)) // a sender that has gone sends it again
 }
 
-// next returns when the next notice came.
+// next returns the next notice.
 func (b *bell) next(ctx context.Context) (ring, error) {
 	select {
 	case r := <-b.rung:
@@ -87,7 +87,7 @@ func (b *bell) each(ctx context.Context, f func(ring, error) bool) {
 	}
 }
 
-// wakes makes a subscription of mode wake to /<id>/*.
+// wakes creates a subscription of mode wake to /<id>/*.
 func wakes(ctx context.Context, api *client.Client, id, hook string) error {
 	_, _, err := api.CreateSubscription(ctx, map[string]any{
 		"id": id, "namespace": namespace, "mode": sluice.Wake, "pattern": "/" + id + "/*", "endpoint": map[string]any{"url": hook},
@@ -98,7 +98,7 @@ func wakes(ctx context.Context, api *client.Client, id, hook string) error {
 	return nil
 }
 
-// appendToWake measures from the beginning of an append to the notice of a consumer that is idle.
+// appendToWake measures from the start of an append to the notice of an idle consumer.
 func (p streamsPlan) appendToWake(ctx context.Context, b *bed) (streamRow, error) {
 	const path = "/woken/one"
 	hook, err := hang(ctx)
@@ -122,7 +122,7 @@ func (b *bell) arrivals(ctx context.Context, each func(error) bool) {
 	b.each(ctx, func(_ ring, err error) bool { return each(err) })
 }
 
-// post measures from the beginning of a request of the size of a notice to its arrival.
+// post measures from the start of a request of a notice's size to its arrival.
 func (p streamsPlan) post(ctx context.Context, _ *bed) (streamRow, error) {
 	hook, err := hang(ctx)
 	if err != nil {
@@ -136,7 +136,7 @@ func (p streamsPlan) post(ctx context.Context, _ *bed) (streamRow, error) {
 	return pace{p.wakes, p.settles}.oneByOne(ctx, send, hook.arrivals)
 }
 
-// ringAt sends what has the size of a notice.
+// ringAt sends a request of a notice's size.
 func ringAt(ctx context.Context, bare *http.Client, url string, number int) error {
 	const notice = 600 // bytes
 	data, err := json.Marshal(map[string]any{"primary_stream": crowded(number), "epoch": 1, "pad": string(bytes.Repeat([]byte("x"), notice))})
@@ -148,8 +148,8 @@ func ringAt(ctx context.Context, bare *http.Client, url string, number int) erro
 
 func crowded(number int) sluice.Path { return sluice.Path(fmt.Sprintf("/crowd/p%d", number)) }
 
-// wakeCrowd measures from the beginning of a burst of events, one on each of many paths, to the notices of their
-// consumers, which were woken once before.
+// wakeCrowd measures from the start of a burst of events, one on each of many paths, to the notices
+// of their consumers, which were woken once before.
 func (p streamsPlan) wakeCrowd(ctx context.Context, b *bed) (row streamRow, err error) {
 	hook, err := hang(ctx)
 	if err != nil {
@@ -169,7 +169,7 @@ func (p streamsPlan) wakeCrowd(ctx context.Context, b *bed) (row streamRow, err 
 	return row, nil
 }
 
-// postCrowd measures from the beginning of as many requests to their arrival.
+// postCrowd measures from the start of as many requests to their arrival.
 func (p streamsPlan) postCrowd(ctx context.Context, _ *bed) (streamRow, error) {
 	hook, err := hang(ctx)
 	if err != nil {
@@ -182,10 +182,11 @@ func (p streamsPlan) postCrowd(ctx context.Context, _ *bed) (streamRow, error) {
 	return p.burst(ctx, hook, 1, func(number int) error { return ringAt(ctx, bare, hook.url, number) })
 }
 
-// burst sends one of each number as fast as the clients can, and waits until each has rung in the epoch.
+// burst sends one of each number at the clients' full speed, and waits until each has rung in the
+// epoch.
 func (p streamsPlan) burst(ctx context.Context, hook *bell, epoch int, send func(number int) error) (streamRow, error) {
 	begun, sent := time.Now(), make(chan error, 1)
-	go func() { // ends with the last that is sent
+	go func() { // ends with the last send
 		sent <- together(p.clients, func(c int) error {
 			for number := c; number < p.crowd; number += p.clients {
 				if err := send(number); err != nil {

@@ -14,22 +14,23 @@ import (
 	"time"
 )
 
-// arrival is one request, as the receiver saw it.
+// arrival is one request, as seen by the receiver.
 type arrival struct {
 	mark
 
-	at       time.Time // when it had come entirely
+	at       time.Time // when it was complete
 	answered time.Time
 	status   int
 }
 
-// mark says which event it is: body writes it, whatever envelope it comes in.
+// mark identifies an event: body writes it, and any envelope contains it.
 type mark struct {
 	group, number int
 	sent          time.Time
 }
 
-// answer says what a witness does with a request: before is how many came for the event.
+// answer returns a witness's answer to a request: before is the number of earlier ones for the
+// event.
 type answer func(m mark, before int) (status int, wait time.Duration)
 
 // witness is an endpoint that remembers every request. It can be closed and opened again at
@@ -47,8 +48,8 @@ type witness struct {
 	taken map[int]int // events that were answered 200, by group
 }
 
-// station opens a witness. Its port is below those that systems take for outgoing connections,
-// so that nobody has taken it when it opens again.
+// station opens a witness. Its port is below those of outgoing connections, so that it is still
+// free when the witness opens again.
 func station(ctx context.Context, a answer) (*witness, error) {
 	const first, last = 20_000, 30_000
 	w := &witness{answer: a, tries: map[[2]int]int{}, taken: map[int]int{}}
@@ -76,18 +77,18 @@ func (w *witness) open(ctx context.Context) error {
 	w.server, w.ended = server, ended
 	go func() { // ends with close
 		defer close(ended)
-		_ = server.Serve(at) // ErrServerClosed; anything else shows as events that are missing
+		_ = server.Serve(at) // ErrServerClosed; any other error shows as missing events
 	}()
 	return nil
 }
 
-// close refuses connections from now on and cuts those there are.
+// close refuses new connections and cuts existing ones.
 func (w *witness) close() {
-	_ = w.server.Close() // nothing can be done about it
+	_ = w.server.Close() // there is no remedy
 	<-w.ended
 }
 
-// ServeHTTP takes a request.
+// ServeHTTP handles a request.
 func (w *witness) ServeHTTP(rw http.ResponseWriter, req *http.Request) {
 	data, err := io.ReadAll(req.Body)
 	a := arrival{at: time.Now()}
@@ -124,7 +125,7 @@ func (w *witness) note(a arrival) {
 	}
 }
 
-// count returns how many requests of the group were answered 200.
+// count returns the number of requests of the group that were answered 200.
 func (w *witness) count(group int) int {
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -146,7 +147,7 @@ func (w *witness) of(group int) []arrival {
 }
 
 // wait returns when n requests of the group were answered 200, or after the limit, which is no
-// error: what is missing is counted.
+// error: missing ones are counted.
 func (w *witness) wait(ctx context.Context, group, n int, limit time.Duration) error {
 	until := time.Now().Add(limit)
 	return poll(ctx, func() (bool, error) { return w.count(group) >= n || time.Now().After(until), nil })
@@ -166,7 +167,7 @@ func markOf(data []byte) (mark, bool) {
 }
 
 // deliveries returns the first request of each event that was answered 200, in order of arrival,
-// and how many more there were.
+// and the number of further ones.
 func deliveries(all []arrival) (first []arrival, again int) {
 	had := map[int]bool{}
 	for _, a := range all {
@@ -182,7 +183,7 @@ func deliveries(all []arrival) (first []arrival, again int) {
 	return first, again
 }
 
-// disorder returns how many deliveries came after a later one of their path: the events went
+// disorder returns how many deliveries came after a later one of their path: the events were spread
 // over that many paths in turn.
 func disorder(first []arrival, paths int) (n int) {
 	last := map[int]int{}
@@ -196,7 +197,7 @@ func disorder(first []arrival, paths int) (n int) {
 	return n
 }
 
-// busiest returns how many requests came at most within a second, from a time on.
+// busiest returns the maximum of requests within a second, from a time on.
 func busiest(all []arrival, from time.Time) (most int) {
 	begin := 0
 	for end, a := range all {
@@ -210,7 +211,7 @@ func busiest(all []arrival, from time.Time) (most int) {
 	return most
 }
 
-// took returns how long each delivery took from publish to arrival.
+// took returns each delivery's time from publish to arrival.
 func took(first []arrival) []time.Duration {
 	all := make([]time.Duration, len(first))
 	for i, a := range first {
@@ -219,8 +220,8 @@ func took(first []arrival) []time.Duration {
 	return all
 }
 
-// percentile sorts the durations and returns which is at least as long as that share of them; 0
-// if there are none.
+// percentile sorts the durations and returns the smallest that is at least as long as that share of
+// them; 0 if there are none.
 func percentile(all []time.Duration, percent int) time.Duration {
 	if len(all) == 0 {
 		return 0
