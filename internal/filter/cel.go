@@ -190,7 +190,7 @@ func (x *expression) within(e *sluice.Event, p *Parsed, most int) (ok bool, cost
 	ok, err = x.evaluate(e, p, m)
 	cost = most - m.left
 	x.spent.Add(uint64(min(cost, most))) //nolint:gosec // it is not below 0
-	if err == nil || m.left >= 0 {
+	if m.left >= 0 {                     // otherwise it was ended
 		return ok, cost, err
 	}
 	if most < costLimit {

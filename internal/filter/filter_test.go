@@ -178,7 +178,7 @@ func TestExpressionsOverWhatIsNotThereDoNotMatch(t *testing.T) {
 		`event.data.tax > 1`, `!event.data.tax`, `event.data.total.net > 1`, `event.data.note.x == 1`, `event.data.name > 1`,
 		`event.data.name + 1 == 2`, `event.data.items[5].n == 1`, `event.data.items["a"] == 1`, `event.data.name.exists(c, true)`,
 		`event.extensions.tax == "x"`, `event.tax.rate == 1`, `event.data.total`, `event.data.name`, `event.data.total ? true : false`,
-		`event.data.total.startsWith("1")`, `event.data.name in event.data.total`,
+		`event.data.total.startsWith("1")`, `event.data.total.matches("")`, `event.data.address[event.data.none] == 1`, `event.data.name in event.data.total`,
 	} {
 		require.False(t, matches(t, sluice.Filter{CEL: text}, order()), text)
 	}
@@ -190,6 +190,8 @@ func TestExpressionsOverWhatIsNotThereDoNotMatch(t *testing.T) {
 	e.Extensions = map[string]string{"data": "x", "subject": "x"}
 	require.False(t, matches(t, sluice.Filter{CEL: `event.subject == "x"`}, e))
 	require.False(t, matches(t, sluice.Filter{CEL: `event.data == "x"`}, e))
+	e.ContentType = "text/plain"
+	require.False(t, matches(t, sluice.Filter{CEL: `event.data == "x"`}, e), "no extension takes the place of data that is not JSON")
 }
 
 func TestExpressionsThatCannotBeEvaluatedAreErrors(t *testing.T) {
@@ -200,12 +202,15 @@ func TestExpressionsThatCannotBeEvaluatedAreErrors(t *testing.T) {
 		`int(event.data.name) > 1`:            "conversion",
 		`1 / (event.seq - 7) == 1`:            "division by zero",
 		`9223372036854775807 + event.seq > 0`: "overflow",
+		`1 == int(event.data.name)`:           "conversion",
+		`1 in [int(event.data.name)]`:         "conversion",
 		`event.data.list.all(a, event.data.list.all(b, event.data.list.all(c, c == b)))`: "cost limit exceeded",
 	} {
 		m, err := filter.Compile(sluice.Filter{CEL: text})
 		require.NoError(t, err, text)
-		_, err = m.Match(e)
+		ok, err := m.Match(e)
 		require.ErrorContains(t, err, says, text)
+		require.False(t, ok, text)
 		require.Equal(t, sluice.Internal, sluice.CodeOf(err), "it is not a caller who meets it")
 	}
 }

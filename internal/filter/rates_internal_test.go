@@ -149,6 +149,12 @@ func TestMatch_KnowsWhatIsCheap(t *testing.T) {
 		ok, known, _ = p.Match(other, large)
 	}
 	require.True(t, known && !ok, "it was read for the first")
+	live, huge := exhaustedOn(t, 5)
+	_, known, err = p.Wait(t.Context(), Payer{}, live, huge)
+	require.True(t, known && Exhausted(err))
+	ok, known, err = p.Match(live, huge)
+	require.NoError(t, err)
+	require.False(t, ok || known, "what follows from it is paid for")
 	dear, e := dearOn(t, 4)
 	ok, known, _ = p.Match(dear, e)
 	require.False(t, ok || known)
@@ -243,8 +249,8 @@ func TestDecode_KeepsDigits(t *testing.T) {
 func TestLabelsOf_OwnFirst(t *testing.T) {
 	t.Parallel()
 	static := func(*sluice.Event) map[string]string { return map[string]string{"a": "type's", "b": "type's"} }
-	label := LabelsOf(eventWith(`{"a":"own"}`), static)
-	for name, want := range map[string]string{"a": "own", "b": "type's", "c": ""} {
+	label := LabelsOf(eventWith(`{"a":"own","region":"data's"}`), static)
+	for name, want := range map[string]string{"a": "own", "b": "type's", "c": "", "region": "eu"} {
 		got, ok := label(name)
 		require.Equal(t, want, got)
 		require.Equal(t, want != "", ok)

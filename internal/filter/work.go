@@ -79,9 +79,7 @@ func extent(v ref.Val, limit int) int {
 	n := 1 + handling(v)
 	switch v := v.(type) {
 	case traits.Lister:
-		if n += entries(v); n > limit {
-			return n
-		}
+		n += entries(v)
 		for i := 0; n <= limit && i < entries(v); i++ {
 			n += extent(v.Get(types.Int(i)), limit-n)
 		}

@@ -52,6 +52,13 @@ func TestWhatAnExpressionCosts(t *testing.T) {
 		`event.type in ["a", "b", "order.placed"]`:            1,
 		`event.type.matches("^order")`:                        4,
 		`event.data.items.exists(i, i == 3)`:                  20,
+		`[event.seq, 1] == [7, 1]`:                            9,
+		`event.data.items == event.data.items`:                9,
+		`event.data.items.map(i, i) == []`:                    18,
+		`3 in event.data.items`:                               5,
+		`event.time.getHours() >= 0`:                          3,
+		`event.time.getHours("UTC") >= 0`:                     203,
+		`dyn(event.data).exists(k, false)`:                    13,
 	} {
 		got, err := cost(t, text, `{"total": 120, "items": [1, 2, 3]}`)
 		require.NoError(t, err, text)

@@ -27,7 +27,7 @@ func subjects() []subject {
 	return []subject{
 		{pkg: "internal/authz"},
 		{pkg: "internal/retry"},
-		{pkg: "internal/filter", floor: 85},
+		{pkg: "internal/filter"},
 		{pkg: "internal/fairsem"},
 		{pkg: "internal/quota"},
 		{pkg: "internal/loopguard"},
