@@ -324,57 +324,74 @@ func (s *server) openAPI(context.Context) error {
 		return fmt.Errorf("http.trusted_proxies: %w", err)
 	}
 	s.api = httpapi.New(httpapi.Options{ //nolint:contextcheck // a request brings its own
-		Token:      token,
-		Authority:  s.trust.authority,
-		Access:     s.trust.index,
-		Tombstones: namespace.Eraser{Log: s.store, Authority: s.trust.authority, Index: s.trust.index},
-		Registry:   s.registry,
-		Namespaces: s.namespaces(),
-		Audit:      audit{s.store.Ledger()},
-		Publisher:  s.published(natsstore.Exact{Store: s.store, Shows: s.trust.index.MayKnow}),
-		Quota:      s.quotas,
-		EventTypes: catalogue.NewKeeper(s.catalogue, s.store.EventTypes(), s.store, s.ledger),
-		Catalogue:  s.catalogue,
-		Causes:     s.causes,
-		Producers:  loopguard.Producers{Marks: s.marks, Guard: s.causes, Ledger: s.ledger},
-		Log:        eventLog{s.store},
-		Feeds:      s.feeds,
-		Scheduled:  s.later,
-
+		Authentication: httpapi.Authentication{
+			Token:        token,
+			Authority:    s.trust.authority,
+			Access:       s.trust.index,
+			FailureBurst: s.cfg.HTTP.AuthFailures.Burst,
+			FailureEvery: s.cfg.HTTP.AuthFailures.Every.Std(),
+		},
+		Publishing: httpapi.Publishing{
+			Publisher: s.published(natsstore.Exact{Store: s.store, Shows: s.trust.index.MayKnow}),
+			Quota:     s.quotas,
+			Catalogue: s.catalogue,
+			Causes:    s.causes,
+			Scheduled: s.later,
+		},
+		Delivering: s.delivering(),
+		Store:      s.storeState(),
+		Network: httpapi.Network{
+			MaxBody:        s.cfg.HTTP.MaxBody,
+			TrustedProxies: proxies,
+			MetricsFor:     s.cfg.HTTP.Metrics,
+			TLS:            s.tls != nil,
+		},
+		Tombstones:   namespace.Eraser{Log: s.store, Authority: s.trust.authority, Index: s.trust.index},
+		Registry:     s.registry,
+		Namespaces:   s.namespaces(),
+		Audit:        audit{s.store.Ledger()},
+		EventTypes:   catalogue.NewKeeper(s.catalogue, s.store.EventTypes(), s.store, s.ledger),
+		Producers:    loopguard.Producers{Marks: s.marks, Guard: s.causes, Ledger: s.ledger},
+		Log:          eventLog{s.store},
+		Feeds:        s.feeds,
 		Appointments: appointment.NewSerial(s.appoint),
 		Watches:      s.watchKeeper,
 		Streams:      s.streams(),
-		Deliveries:   deliveries{s.store, s.traced(), s.limits},
-		DeadLetters:  deadLetters{s.store, s.ledger},
 		Answers:      s.store.Answers(),
-		Replays:      s.registry,
 		Wakes:        s.wakes,
-		Explain:      explain.New(s.store, s.store, explain.Options{Labels: s.catalogue.Labels, Filters: s.filters, Payer: s.trust.index.Payer}),
-		Fact:         endpoint.Fact,
-		Retrier:      retrier{s.store, s.registry},
+		Stopping:     s.stopping,
+		JWKS:         s.keyService().KeySet(""),
+		Keys:         s.keyService(),
+		Metrics:      s.metrics.Handler(),
+		Version:      s.opts.Version,
+		Logger:       s.opts.Log,
+	}).Handler()
+	return nil
+}
+
+// delivering returns the API's dependencies for requests about deliveries.
+func (s *server) delivering() httpapi.Delivering {
+	return httpapi.Delivering{
+		Deliveries:  deliveries{s.store, s.traced(), s.limits},
+		DeadLetters: deadLetters{s.store, s.ledger},
+		Replays:     s.registry,
+		Explain:     explain.New(s.store, s.store, explain.Options{Labels: s.catalogue.Labels, Filters: s.filters, Payer: s.trust.index.Payer}),
+		Fact:        endpoint.Fact,
+		Retrier:     retrier{s.store, s.registry},
+		Sends:       s.limits,
+	}
+}
+
+// storeState returns the reports about the store for the API.
+func (s *server) storeState() httpapi.Store {
+	return httpapi.Store{
 		Storage:      s.storage,
 		Verify:       s.verification.Begin,
 		ForgetDamage: s.memory.Forget,
 		Ready:        s.ready,
 		Problem:      s.problem,
 		Room:         s.room,
-		Stopping:     s.stopping,
-		JWKS:         s.keyService().KeySet(""),
-		Keys:         s.keyService(),
-		Metrics:      s.metrics.Handler(),
-		Version:      s.opts.Version,
-		MaxBody:      s.cfg.HTTP.MaxBody,
-		Logger:       s.opts.Log,
-
-		FailureBurst: s.cfg.HTTP.AuthFailures.Burst,
-
-		Sends:          s.limits,
-		FailureEvery:   s.cfg.HTTP.AuthFailures.Every.Std(),
-		TrustedProxies: proxies,
-		MetricsFor:     s.cfg.HTTP.Metrics,
-		TLS:            s.tls != nil,
-	}).Handler()
-	return nil
+	}
 }
 
 func (s *server) keyService() keyring.Service {

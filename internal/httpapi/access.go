@@ -4,8 +4,6 @@ import (
 	"cmp"
 	"crypto/sha256"
 	"crypto/subtle"
-	"errors"
-	"maps"
 	"net/http"
 	"strings"
 
@@ -216,18 +214,6 @@ func (s *Server) seesThis(c echo.Context, ev *sluice.Event) error {
 	ok, err := s.rights.Shows(c, sluice.VerbSubscribe, ev)
 	if err == nil && !ok {
 		return authz.Concealed()
-	}
-	return err
-}
-
-// unchained removes the causation chain from a refusal unless the caller may read the namespace: a
-// publisher may not learn the paths of other events.
-func (s *Server) unchained(c echo.Context, err error) error {
-	if e, ok := errors.AsType[*sluice.Error](err); ok && s.rights.Require(c, sluice.VerbRead, authz.Target{Namespace: c.Param("ns")}) != nil {
-		bare := *e
-		bare.Details = maps.Clone(e.Details)
-		delete(bare.Details, "chain")
-		return &bare
 	}
 	return err
 }

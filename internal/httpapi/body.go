@@ -24,6 +24,9 @@ const (
 	easilyRead = 256 << 10
 )
 
+// maxCallback limits the body of a callback: as many paths and offsets as a consumer may follow.
+const maxCallback = 2 << 20
+
 // incoming is a request's body as it arrives.
 type incoming struct {
 	io.ReadCloser

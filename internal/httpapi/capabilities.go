@@ -8,6 +8,7 @@ import (
 	"github.com/labstack/echo/v4"
 
 	"github.com/sluice-io/sluice/internal/filter"
+	"github.com/sluice-io/sluice/internal/httpapi/cloudevent"
 	"github.com/sluice-io/sluice/internal/httpapi/httpkit"
 	"github.com/sluice-io/sluice/pkg/sluice"
 )
@@ -77,7 +78,7 @@ func (s *Server) limits() map[string]int64 {
 		"path_segments":   sluice.MaxPathSegments,
 		"event_id_bytes":  sluice.MaxIDBytes,
 		"attribute_bytes": sluice.MaxAttribute,
-		"batch_events":    maxBatch,
+		"batch_events":    cloudevent.MaxBatch,
 		"body_bytes":      s.opts.MaxBody,
 		"page_elements":   httpkit.MaxLimit,
 		"window":          sluice.MaxWindow,

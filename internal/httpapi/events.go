@@ -10,84 +10,10 @@ import (
 	"github.com/labstack/echo/v4"
 
 	"github.com/sluice-io/sluice/internal/authz"
+	"github.com/sluice-io/sluice/internal/httpapi/cloudevent"
 	"github.com/sluice-io/sluice/internal/httpapi/httpkit"
 	"github.com/sluice-io/sluice/pkg/sluice"
 )
-
-func (s *Server) publish(c echo.Context) error {
-	data, err := httpkit.Body(c)
-	if err != nil {
-		return err
-	}
-	events, err := parseEvents(c.Request().Header, data)
-	if err != nil {
-		return err
-	}
-	for i := range events {
-		if err := s.rights.Require(c, sluice.VerbPublish, authz.Target{Namespace: c.Param("ns"), Path: events[i].Path}); err != nil {
-			return err
-		}
-	}
-	when, err := deliverAt(events, time.Now())
-	if err != nil {
-		return err
-	}
-	if s.opts.Quota != nil {
-		if err := s.opts.Quota.Take(c.Param("ns"), len(events), len(data), time.Now()); err != nil {
-			return err
-		}
-	}
-	if err := s.catalogued(c.Param("ns"), events); err != nil {
-		return err
-	}
-	s.stamp(c)(events)
-	if s.opts.Causes != nil {
-		if err := s.opts.Causes.CheckNew(c.Request().Context(), c.Param("ns"), s.answerable(c), events); err != nil {
-			return s.unchained(c, err)
-		}
-	}
-	if !when.IsZero() {
-		return s.schedule(c, events[0], when)
-	}
-	return s.publishNow(c, events)
-}
-
-// publishNow publishes the events of a request after all checks.
-func (s *Server) publishNow(c echo.Context, events []sluice.Event) error {
-	if err := s.unawaited(c, events); err != nil {
-		return err
-	}
-	stored, err := s.opts.Publisher.Publish(c.Request().Context(), c.Param("ns"), events)
-	if err != nil {
-		return err
-	}
-	return c.JSON(http.StatusCreated, struct {
-		Events []sluice.Stored `json:"events"`
-	}{stored})
-}
-
-// admitAppend returns the checks before an append to a stream, the same as for publishing.
-func (s *Server) admitAppend(c echo.Context, size int) func(context.Context, []sluice.Event) error {
-	ns, answers, stamp := c.Param("ns"), s.answerable(c), s.stamp(c)
-	return func(ctx context.Context, events []sluice.Event) error {
-		if s.opts.Quota != nil {
-			if err := s.opts.Quota.Take(ns, len(events), size, time.Now()); err != nil {
-				return err
-			}
-		}
-		if err := inheritTrace(c.Request().Header, events); err != nil {
-			return err
-		}
-		if err := s.catalogued(ns, events); err != nil {
-			return err
-		}
-		stamp(events)
-		if s.opts.Causes == nil {
-			return nil
-		}
-		return s.opts.Causes.CheckNew(ctx, ns, answers, events)
-	}
-}
 
 func (s *Server) listEvents(c echo.Context) error {
 	q, err := eventQuery(c)
@@ -175,7 +101,7 @@ func (s *Server) getEvent(c echo.Context) error {
 	if ok, err := s.rights.Shows(c, sluice.VerbRead, &event); err != nil || !ok {
 		return cmp.Or(err, authz.Concealed())
 	}
-	return c.Blob(http.StatusOK, structuredType, event.AppendJSON(nil))
+	return c.Blob(http.StatusOK, cloudevent.StructuredType, event.AppendJSON(nil))
 }
 
 func (s *Server) findEvent(ctx context.Context, ns, name string) (sluice.Event, error) {

@@ -38,21 +38,6 @@ type Catalogue interface {
 	Labels(ev *sluice.Event) map[string]string
 }
 
-// catalogued returns an error about the first event of a request that its namespace's catalogue
-// does not allow.
-func (s *Server) catalogued(namespace string, events []sluice.Event) error {
-	if s.opts.Catalogue == nil {
-		return nil
-	}
-	for i := range events {
-		events[i].Namespace = namespace
-		if err := s.opts.Catalogue.Check(&events[i]); err != nil {
-			return at(i, len(events), err)
-		}
-	}
-	return nil
-}
-
 // eventTypeRequest is the body of a PUT.
 type eventTypeRequest struct {
 	Description   string            `json:"description"`

@@ -32,3 +32,10 @@ func (s *Server) readyz(c echo.Context) error {
 	}
 	return c.JSON(http.StatusOK, is)
 }
+
+func (s *Server) storageLevel() sluice.StorageLevel {
+	if s.opts.Room == nil {
+		return sluice.StorageAmple
+	}
+	return s.opts.Room.Level()
+}

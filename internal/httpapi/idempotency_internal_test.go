@@ -68,7 +68,7 @@ func TestOnce_KeepsAnswersAndForgetsErrors(t *testing.T) {
 		}, c)
 	}
 	large := func(c echo.Context) error {
-		return c.Blob(http.StatusCreated, jsonType, bytes.Repeat([]byte("x"), maxKeptAnswer+1))
+		return c.Blob(http.StatusCreated, "application/json", bytes.Repeat([]byte("x"), maxKeptAnswer+1))
 	}
 	empty := func(c echo.Context) error { return c.NoContent(http.StatusNoContent) }
 	for _, failing := range []echo.HandlerFunc{

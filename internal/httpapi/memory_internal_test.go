@@ -10,6 +10,7 @@ import (
 
 	"github.com/stretchr/testify/require"
 
+	"github.com/sluice-io/sluice/internal/httpapi/cloudevent"
 	"github.com/sluice-io/sluice/internal/strictjson"
 	"github.com/sluice-io/sluice/internal/subscription"
 	"github.com/sluice-io/sluice/pkg/sluice"
@@ -31,7 +32,7 @@ func TestBodies_CostFourTimesTheirSize(t *testing.T) { //nolint:paralleltest // 
 	fill := func(one string) []byte { return []byte("[" + strings.Repeat(one+",", size/(len(one)+1)) + one + "]") }
 	parse := func(media string) func([]byte) error {
 		return func(data []byte) error {
-			_, err := parseEvents(http.Header{"Content-Type": {media}}, data)
+			_, err := cloudevent.Parse(http.Header{"Content-Type": {media}}, data)
 			return err
 		}
 	}
@@ -49,12 +50,12 @@ func TestBodies_CostFourTimesTheirSize(t *testing.T) { //nolint:paralleltest // 
 		read func([]byte) error
 		body []byte
 	}{
-		{"a batch of nothing", parse(batchType), fill("{}")},
-		{"a batch of numbers", parse(batchType), fill("1")},
-		{"a batch of small events", parse(batchType), fill(event)},
-		{"a batch of short forms", parse(jsonType), fill(`{"path":"/a"}`)},
-		{"an event of many attributes", parse(structuredType), []byte(many(size / 12))},
-		{"names in objects in objects", parse(structuredType), nestedNames(size)},
+		{"a batch of nothing", parse("application/cloudevents-batch+json"), fill("{}")},
+		{"a batch of numbers", parse("application/cloudevents-batch+json"), fill("1")},
+		{"a batch of small events", parse("application/cloudevents-batch+json"), fill(event)},
+		{"a batch of short forms", parse("application/json"), fill(`{"path":"/a"}`)},
+		{"an event of many attributes", parse(cloudevent.StructuredType), []byte(many(size / 12))},
+		{"names in objects in objects", parse(cloudevent.StructuredType), nestedNames(size)},
 		{"ids to redrive", decode(&redriveRequest{}), []byte(`{"ids":` + string(fill(`""`)) + `}`)},
 		{"types of a filter", decode(&subscription.Request{}), []byte(`{"filter":{"types":` + string(fill(`""`)) + `}}`)},
 		{"anything", decode(new(any)), fill("{}")},

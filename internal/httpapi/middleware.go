@@ -2,6 +2,7 @@ package httpapi
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"log/slog"
 	"net/http"
@@ -168,4 +169,10 @@ func isProbe(route string) bool {
 // isAPI reports whether a path requires authentication.
 func isAPI(path string) bool {
 	return path == "/v1" || strings.HasPrefix(path, "/v1/") || dstreams.IsStream(path)
+}
+
+// lacksRoom reports whether a request was refused because the store is full or cannot write.
+func lacksRoom(err error) bool {
+	e, ok := errors.AsType[*sluice.Error](err)
+	return ok && e.Details["reason"] == sluice.ReasonStorage
 }

@@ -6,7 +6,6 @@ import (
 	"net/http"
 	"slices"
 	"strings"
-	"time"
 
 	"github.com/labstack/echo/v4"
 
@@ -27,31 +26,6 @@ type Producers interface {
 	UnsafeProducers(ctx context.Context) ([]sluice.Unsafe, error)
 	// ClearProducer removes the mark of a producer. Code NotFound if it has none.
 	ClearProducer(ctx context.Context, producer, by string) error
-}
-
-// producer returns the publishing principal.
-func producer(c echo.Context) string { return httpkit.By(c) }
-
-// answerable returns the principal that is marked unsafe if the event is part of a loop.
-func (s *Server) answerable(c echo.Context) string {
-	if who := httpkit.Caller(c); !who.Unbounded() && s.opts.Access != nil {
-		return string(s.opts.Access.Answers(who, c.Param("ns"), time.Now()))
-	}
-	return producer(c)
-}
-
-// stamp returns a function that sets the producer of events, overriding their own attributes
-// (S4-80).
-func (s *Server) stamp(c echo.Context) func([]sluice.Event) {
-	who, authType := httpkit.Caller(c), sluice.AuthTypeOf(httpkit.Caller(c).Principal)
-	if s.opts.Access != nil {
-		authType = s.opts.Access.AuthType(who)
-	}
-	return func(events []sluice.Event) {
-		for i := range events {
-			events[i].ProducedBy(who.Principal, authType)
-		}
-	}
 }
 
 // unsafeList is one page of marks.

@@ -30,6 +30,40 @@ func (s *Server) guard(r route) echo.HandlerFunc {
 	}
 }
 
+// hasRoom returns an error if a request of the route adds to a store that may not grow.
+func (s *Server) hasRoom(r route) error {
+	if s.opts.Room == nil || !grows(r) {
+		return nil
+	}
+	return s.opts.Room.Grow()
+}
+
+// grows reports whether requests of a route add to the store. All others free space, revoke
+// permissions, change existing data or write nothing: they are attempted even if the store is full.
+// Events are refused by their log, earlier than the rest.
+func grows(r route) bool {
+	switch r.method + " " + r.path {
+	case "POST /v1/namespaces/:ns/events",
+		"PUT " + dstreams.Streams,
+		"POST " + dstreams.Streams,
+		"POST /v1/subscriptions",
+		"PUT /v1/subscriptions/:id",
+		"POST /v1/subscriptions/:id/test",
+		"POST /v1/subscriptions/:id/replay",
+		"POST /v1/subscriptions/:id/deliveries/:event/retry",
+		"POST /v1/subscriptions/:id/dead-letters/redrive",
+		"POST /v1/grants",
+		"POST /v1/grants/:grant/renew",
+		"PUT /v1/namespaces/:ns/watches/:id",
+		"PUT /v1/namespaces/:ns/appointments/:id",
+		"PUT " + dstreams.Subscription,
+		"POST " + dstreams.Subscription + "/streams",
+		"PUT /v1/namespaces/:ns/event-types/:type":
+		return true
+	}
+	return false
+}
+
 // routes returns all routes. Requirements that depend on the request's body or the result are
 // checked by the handler: publishing by path, lists by visibility.
 func (s *Server) routes() []route {
@@ -156,3 +190,8 @@ func (s *Server) subscriptionRoutes() []route {
 		{http.MethodDelete, one + "/dead-letters/:event", delivering(insteadOfLooking), s.discardDeadLetter},
 	}
 }
+
+// callbackRoute is the route of callbacks, which are authenticated by the token of the notice.
+const callbackRoute = "/callback/:ns/:consumer"
+
+func isCallback(c echo.Context) bool { return c.Path() == callbackRoute }

@@ -36,44 +36,6 @@ type Scheduled interface {
 	Cancel(ctx context.Context, s model.Scheduled, by sluice.Principal) error
 }
 
-// deliverAt returns the scheduled time of a request's events, zero for now. Code InvalidRequest if
-// it differs among them: a batch is stored atomically.
-func deliverAt(events []sluice.Event, now time.Time) (time.Time, error) {
-	for i := range events {
-		when, told, err := events[i].TellsDeliverAt()
-		switch {
-		case err != nil:
-			return time.Time{}, at(i, len(events), err)
-		case !told || !when.After(now):
-		case len(events) > 1:
-			return time.Time{}, at(i, len(events), sluice.Errorf(sluice.InvalidRequest, "send a scheduled event (%s) alone: a batch is stored atomically and immediately",
-				when.Format(time.RFC3339)).With("field", sluice.AttributeDeliverAt))
-		default:
-			return when, nil
-		}
-	}
-	return time.Time{}, nil
-}
-
-// unawaited returns an error (Conflict) if one of the events is already scheduled. An event with
-// its own scheduled time is a retry of the scheduled one.
-func (s *Server) unawaited(c echo.Context, events []sluice.Event) error {
-	if s.opts.Scheduled == nil {
-		return nil
-	}
-	for i := range events {
-		if _, told := events[i].Extensions[sluice.AttributeDeliverAt]; told {
-			continue
-		}
-		e := events[i]
-		e.Namespace = c.Param("ns")
-		if err := s.opts.Scheduled.Waits(c.Request().Context(), &e); err != nil {
-			return at(i, len(events), err)
-		}
-	}
-	return nil
-}
-
 // held is the response with an event's scheduled time.
 type held struct {
 	ID        string      `json:"id"`

@@ -119,66 +119,91 @@ type Retrier interface {
 	Discard(ctx context.Context, sub *sluice.Subscription, event, by string) (sluice.Replay, error)
 }
 
-// Options holds the dependencies and settings of a server. Fields without a default are required.
-type Options struct {
-	Token      string // the root token; without one, root cannot log in
-	Authority  *grants.Authority
-	Access     *authz.Index // nil, together with Authority: only root
-	Tombstones Tombstones
-	Registry   *subscription.Registry
-	Namespaces Namespaces
-	Publisher  Publisher
-	Quota      Quota  // nil: unlimited
-	Causes     Causes // nil: no loop detection
-	Producers  Producers
-	Log        Log
-	Deliveries Deliveries
-	Storage    func(context.Context) (sluice.Storage, error)
-	Explain    *explain.Explainer
-	Fact       func(*sluice.Subscription, *sluice.Event) []byte // the envelope fact of an event (S0-29)
-	Retrier    Retrier                                          // nil: 503
-	Stopping   context.Context                                  //nolint:containedctx // ends with the server, which answers waiting requests; nil: never
-	Audit      Audit
-	Ready      func(context.Context) error           // nil if requests can be served; else code Unavailable
-	Room       Room                                  // nil: unlimited capacity
-	JWKS       func(context.Context) ([]byte, error) // the public keys as a JWK set
-	Metrics    http.Handler                          // for /metrics
-	Version    string                                // version of the program; default "dev"
+// Room reports the capacity of the store.
+type Room interface {
+	Level() sluice.StorageLevel
+	Grow() error // nil if the store may grow by data other than events; otherwise code Unavailable
+}
 
-	// Starts a verification of the store.
-	Verify       func(context.Context) (sluice.Verification, error)
-	ForgetDamage func(context.Context) error
-	// Problem of the store while requests can be served, and its remedy; nil: unknown.
-	Problem func() string
-
-	Keys       Keys
-	EventTypes EventTypes
-	Catalogue  Catalogue // nil: every event may be published
-
-	Watches      Watches      // nil: 503
-	Scheduled    Scheduled    // nil: no scheduled events
-	Appointments Appointments // nil: 503
-
-	Feeds   *feed.Engine // nil: 503
-	Streams dstreams.Options
-	Wakes   Wakes // nil: 503
-
-	Answers     Answers // nil: 503 for requests with an Idempotency-Key
-	DeadLetters DeadLetters
-	Replays     Replays // nil: starting a replay is Unavailable
-
-	MaxBody int64 // maximum size of a request's body; default 8 MiB
-
-	Sends Sends // limits tests, retries, redrives and replays; nil: unlimited
+// Authentication is how callers are identified, and where their rights are.
+type Authentication struct {
+	Token     string // the root token; without one, root cannot log in
+	Authority *grants.Authority
+	Access    *authz.Index // nil, together with Authority: only root
 
 	// Requests without a valid token that one address may make at once, before 429; 0: unlimited.
-	FailureBurst   int
-	FailureEvery   time.Duration  // interval after which one more is allowed; default 6 s
+	FailureBurst int
+	FailureEvery time.Duration // interval after which one more is allowed; default 6 s
+}
+
+// Publishing holds the dependencies of publishing.
+type Publishing struct {
+	Publisher Publisher
+	Quota     Quota     // nil: unlimited
+	Causes    Causes    // nil: no loop detection
+	Catalogue Catalogue // nil: every event may be published
+	Scheduled Scheduled // nil: no scheduled events
+}
+
+// Delivering holds the dependencies of requests about deliveries.
+type Delivering struct {
+	Deliveries  Deliveries
+	DeadLetters DeadLetters
+	Replays     Replays // nil: starting a replay is Unavailable
+	Retrier     Retrier // nil: 503
+	Explain     *explain.Explainer
+	Fact        func(*sluice.Subscription, *sluice.Event) []byte // the envelope fact of an event (S0-29)
+	Sends       Sends                                            // limits tests, retries, redrives and replays; nil: unlimited
+}
+
+// Store reports the state of the store.
+type Store struct {
+	Ready   func(context.Context) error // nil if requests can be served; else code Unavailable
+	Problem func() string               // problem of the store while requests can be served, and its remedy; nil: unknown
+	Room    Room                        // nil: unlimited capacity
+	Storage func(context.Context) (sluice.Storage, error)
+	Verify  func(context.Context) (sluice.Verification, error) // starts a verification
+
+	ForgetDamage func(context.Context) error
+}
+
+// Network holds the settings of connections.
+type Network struct {
+	MaxBody        int64          // maximum size of a request's body; default 8 MiB
 	TrustedProxies []netip.Prefix // proxies with a trusted X-Forwarded-For
 	MetricsFor     string         // access to the metrics without a token; default MetricsLoopback
 	TLS            bool           // callers connect with TLS, and must keep doing so
+}
 
-	Logger *slog.Logger // one line per request; default slog.DiscardHandler
+// Options holds the dependencies and settings of a server. Fields without a default are required.
+type Options struct {
+	Authentication
+	Publishing
+	Delivering
+	Store
+	Network
+
+	Registry   *subscription.Registry
+	Namespaces Namespaces
+	Log        Log
+	EventTypes EventTypes
+	Producers  Producers
+	Tombstones Tombstones
+	Audit      Audit
+	Keys       Keys
+	Answers    Answers // nil: 503 for requests with an Idempotency-Key
+
+	Watches      Watches      // nil: 503
+	Appointments Appointments // nil: 503
+	Feeds        *feed.Engine // nil: 503
+	Streams      dstreams.Options
+	Wakes        Wakes // nil: 503
+
+	JWKS     func(context.Context) ([]byte, error) // the public keys as a JWK set
+	Metrics  http.Handler                          // for /metrics
+	Version  string                                // version of the program; default "dev"
+	Stopping context.Context                       //nolint:containedctx // ends with the server, which answers waiting requests; nil: never
+	Logger   *slog.Logger                          // one line per request; default slog.DiscardHandler
 }
 
 // Server handles HTTP requests.
@@ -208,7 +233,7 @@ func New(opts Options) *Server {
 	}
 	opts.MetricsFor = cmp.Or(opts.MetricsFor, MetricsLoopback)
 	s := &Server{opts: opts, rights: httpkit.Rights{Index: opts.Access}, echo: echo.New(), failures: newFailures(opts.FailureBurst, cmp.Or(opts.FailureEvery, defaultFailureEvery))}
-	s.streams = dstreams.New(opts.Streams, dstreams.Needs{Rights: s.rights, Admit: s.admitAppend, Deleted: s.ended, UntilStop: s.untilStop})
+	s.streams = dstreams.New(opts.Streams, dstreams.Needs{Rights: s.rights, Admit: s.admit, Deleted: s.ended, UntilStop: s.untilStop})
 	s.echo.IPExtractor = addressOf(opts.TrustedProxies)
 	s.echo.Pre(before(s.streams.AtRoot, dstreams.Rooted))
 	s.echo.Use(before(s.secured()), s.observe, before(s.authenticate, s.fits))

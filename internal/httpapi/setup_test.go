@@ -204,10 +204,10 @@ func (l letters) Redrivable(ctx context.Context, sub *sluice.Subscription) (http
 // bareOptions have no storage behind them.
 func (b *bench) bareOptions() httpapi.Options {
 	return httpapi.Options{
-		Token:   token,
-		JWKS:    func(context.Context) ([]byte, error) { return []byte(`{"keys":[]}`), nil },
-		Metrics: http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) { _, _ = io.WriteString(w, "metrics 1\n") }),
-		MaxBody: 64 << 10, Version: "test",
+		Authentication: httpapi.Authentication{Token: token},
+		JWKS:           func(context.Context) ([]byte, error) { return []byte(`{"keys":[]}`), nil },
+		Metrics:        http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) { _, _ = io.WriteString(w, "metrics 1\n") }),
+		Network:        httpapi.Network{MaxBody: 64 << 10}, Version: "test",
 		Logger: slog.New(slog.NewJSONHandler(b.log, &slog.HandlerOptions{Level: slog.LevelDebug})),
 	}
 }

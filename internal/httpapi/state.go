@@ -10,6 +10,7 @@ import (
 
 	"github.com/sluice-io/sluice/internal/authz"
 	"github.com/sluice-io/sluice/internal/filter"
+	"github.com/sluice-io/sluice/internal/httpapi/cloudevent"
 	"github.com/sluice-io/sluice/internal/httpapi/httpkit"
 	"github.com/sluice-io/sluice/internal/model"
 	"github.com/sluice-io/sluice/pkg/sluice"
@@ -172,5 +173,5 @@ func (s *Server) getState(c echo.Context) error {
 	if ok, err := s.rights.Shows(c, sluice.VerbRead, &event); err != nil || !ok {
 		return cmp.Or(err, authz.Concealed())
 	}
-	return c.Blob(http.StatusOK, structuredType, event.AppendJSON(nil))
+	return c.Blob(http.StatusOK, cloudevent.StructuredType, event.AppendJSON(nil))
 }

@@ -33,7 +33,7 @@ func (l *slowLog) State(ctx context.Context, _ string, _ StateQuery) (StatePage,
 func TestState_PrincipalsTakeTurns(t *testing.T) {
 	t.Parallel()
 	log := &slowLog{asked: make(chan sluice.Principal, 10), answer: make(chan struct{})}
-	s := New(Options{Log: log, Access: authz.NewIndex()})
+	s := New(Options{Log: log, Authentication: Authentication{Access: authz.NewIndex()}})
 	ask := func(ctx context.Context, who sluice.Principal, query string) error {
 		ctx = model.WithCaller(ctx, sluice.Caller{Principal: who, Grant: "g"})
 		req := httptest.NewRequestWithContext(ctx, http.MethodGet, "/v1/namespaces/default/state?"+query, http.NoBody)

@@ -37,12 +37,6 @@ type Wakes interface {
 	Ended(ctx context.Context, namespace string, path sluice.Path) error
 }
 
-// callbackRoute is the route of callbacks, which are authenticated by the token of the notice.
-const callbackRoute = "/callback/:ns/:consumer"
-
-// maxCallback limits the body of a callback: as many paths and offsets as a consumer may follow.
-const maxCallback = 2 << 20
-
 // endingLimit is the time limit for removing the consumers of a deleted stream.
 const endingLimit = 10 * time.Second
 
@@ -104,8 +98,6 @@ func calledBy(u *url.URL) string {
 	_, rest, _ := strings.Cut(strings.TrimPrefix(u.EscapedPath(), "/callback/"), "/")
 	return rest
 }
-
-func isCallback(c echo.Context) bool { return c.Path() == callbackRoute }
 
 // refusal returns the response to a failed callback.
 func refusal(c echo.Context, e *sluice.Error) refused {

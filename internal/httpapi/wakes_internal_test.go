@@ -87,7 +87,7 @@ func restricted(t *testing.T, w Wakes) (*Server, sluice.Caller) {
 	require.NoError(t, err)
 	g := authz.Granted{Grant: sluice.Grant{ID: "g", Principal: "user:ann", Verbs: []sluice.Verb{sluice.VerbSubscribe}, Object: object, IssuedBy: sluice.Root, IssuedAt: now, ExpiresAt: now.Add(time.Hour)}}
 	index.Set(streams.GrantKey("g"), authz.Record{Grant: &g}, 1)
-	return New(Options{Metrics: http.NotFoundHandler(), Access: index, Wakes: w}), sluice.Caller{Principal: "user:ann", Grant: "g"}
+	return New(Options{Metrics: http.NotFoundHandler(), Authentication: Authentication{Access: index}, Wakes: w}), sluice.Caller{Principal: "user:ann", Grant: "g"}
 }
 
 // C14, S1-99: a worker subscribes to whatever it names; who looks sees of that what it may.

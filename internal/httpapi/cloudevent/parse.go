@@ -1,4 +1,4 @@
-package httpapi
+package cloudevent
 
 import (
 	"bytes"
@@ -21,28 +21,30 @@ import (
 
 // Media types of CloudEvents' JSON format.
 const (
-	structuredType = "application/cloudevents+json"
+	// StructuredType is that of one event.
+	StructuredType = "application/cloudevents+json"
 	batchType      = "application/cloudevents-batch+json"
 	jsonType       = "application/json"
 )
 
-const maxBatch = 1000 // events per request
+// MaxBatch is the maximum number of events of a request.
+const MaxBatch = 1000
 
-// parseEvents returns the events of a request, in order: one CloudEvent in structured or binary
+// Parse returns the events of a request, in order: one CloudEvent in structured or binary
 // mode, a batch, or plain JSON in the short form. Code InvalidRequest otherwise.
-func parseEvents(header http.Header, body []byte) ([]sluice.Event, error) {
+func Parse(header http.Header, body []byte) ([]sluice.Event, error) {
 	media, _, err := mime.ParseMediaType(header.Get("Content-Type"))
 	if err != nil {
 		media = ""
 	}
 	var events []sluice.Event
-	if media == structuredType || media == batchType || media == jsonType && !isBinary(header) {
+	if media == StructuredType || media == batchType || media == jsonType && !isBinary(header) {
 		if err := strictjson.CheckEvents(body); err != nil {
 			return nil, err
 		}
 	}
 	switch {
-	case media == structuredType:
+	case media == StructuredType:
 		events, err = parseOne(body, parseStructured)
 	case media == batchType:
 		events, err = parseArray(body, parseStructured)
@@ -51,7 +53,7 @@ func parseEvents(header http.Header, body []byte) ([]sluice.Event, error) {
 		events[0], err = parseBinary(header, body)
 	case media != jsonType:
 		return nil, sluice.Errorf(sluice.InvalidRequest,
-			"content type %q: send %s, %s, ce-* headers, or %s with {\"path\",\"type\",\"data\"}", media, structuredType, batchType, jsonType)
+			"content type %q: send %s, %s, ce-* headers, or %s with {\"path\",\"type\",\"data\"}", media, StructuredType, batchType, jsonType)
 	case bytes.HasPrefix(bytes.TrimLeft(body, " \t\r\n"), []byte("[")):
 		events, err = parseArray(body, parsePlain)
 	default:
@@ -60,7 +62,7 @@ func parseEvents(header http.Header, body []byte) ([]sluice.Event, error) {
 	if err != nil {
 		return nil, err
 	}
-	return events, inheritTrace(header, events)
+	return events, InheritTrace(header, events)
 }
 
 func isBinary(header http.Header) bool {
@@ -69,21 +71,21 @@ func isBinary(header http.Header) bool {
 
 // parseArray parses the elements one at a time, so that a long array costs no more than a batch.
 func parseArray(body []byte, parse func(json.RawMessage) (sluice.Event, error)) ([]sluice.Event, error) {
-	items, err := jsonarray.Split(body, maxBatch)
+	items, err := jsonarray.Split(body, MaxBatch)
 	switch {
 	case errors.Is(err, jsonarray.ErrTooMany):
-		return nil, sluice.Errorf(sluice.InvalidRequest, "batch: use 1 to %d events; send the others in further batches", maxBatch)
+		return nil, sluice.Errorf(sluice.InvalidRequest, "batch: use 1 to %d events; send the others in further batches", MaxBatch)
 	case errors.Is(err, jsonarray.ErrNotArray):
 		return nil, sluice.Errorf(sluice.InvalidRequest, "the body must be a batch: a JSON array of events")
 	case err != nil:
 		return nil, sluice.Errorf(sluice.InvalidRequest, "the body is not valid JSON")
 	case len(items) == 0:
-		return nil, sluice.Errorf(sluice.InvalidRequest, "batch: use 1 to %d events, not 0", maxBatch)
+		return nil, sluice.Errorf(sluice.InvalidRequest, "batch: use 1 to %d events, not 0", MaxBatch)
 	}
 	events := make([]sluice.Event, len(items))
 	for i, item := range items {
 		if events[i], err = parse(item); err != nil {
-			return nil, at(i, len(items), err)
+			return nil, At(i, len(items), err)
 		}
 	}
 	return events, nil
@@ -97,8 +99,8 @@ func parseOne(body []byte, parse func(json.RawMessage) (sluice.Event, error)) ([
 	return []sluice.Event{event}, nil
 }
 
-// at adds the index in the batch to an error.
-func at(i, of int, err error) error {
+// At adds the index in the batch to an error.
+func At(i, of int, err error) error {
 	e := httpkit.Public(err)
 	if of == 1 || e.Code == sluice.Internal {
 		return err

@@ -1,4 +1,4 @@
-package httpapi
+package cloudevent
 
 import (
 	"bytes"
@@ -15,12 +15,12 @@ import (
 
 // What is accepted of a request is accepted again when it is rendered, structured, as a batch
 // and in binary mode, and is the same events.
-func FuzzParseEvents(f *testing.F) {
+func FuzzParse(f *testing.F) {
 	for _, s := range [][3]string{
-		{structuredType, "", `{"specversion":"1.0","id":"1","source":"/s","type":"t","subject":"a/b","time":"2026-05-01T12:00:00+02:00","n":7,"flag":true,"data":{"a": 1}}`},
-		{structuredType, "", `{"specversion":"1.0","id":"1","source":"/s","type":"t","path":"/a","datacontenttype":"text/plain","data":"a\nb"}`},
-		{structuredType, "", `{"specversion":"1.0","id":"1","source":"/s","type":"t","path":"/a","data_base64":"AAE=","datacontenttype":"image/png"}`},
-		{structuredType, "", `{"specversion":"1.0","id":"1","source":"/s","type":"t","path":"/a","time":"9999-12-31T23:59:59-23:59","data":null}`},
+		{StructuredType, "", `{"specversion":"1.0","id":"1","source":"/s","type":"t","subject":"a/b","time":"2026-05-01T12:00:00+02:00","n":7,"flag":true,"data":{"a": 1}}`},
+		{StructuredType, "", `{"specversion":"1.0","id":"1","source":"/s","type":"t","path":"/a","datacontenttype":"text/plain","data":"a\nb"}`},
+		{StructuredType, "", `{"specversion":"1.0","id":"1","source":"/s","type":"t","path":"/a","data_base64":"AAE=","datacontenttype":"image/png"}`},
+		{StructuredType, "", `{"specversion":"1.0","id":"1","source":"/s","type":"t","path":"/a","time":"9999-12-31T23:59:59-23:59","data":null}`},
 		{batchType, "", `[{"specversion":"1.0","id":"1","source":"/s","type":"t","path":"/a"},{"specversion":"1.0","id":"2","source":"/s","type":"t","path":"/b"}]`},
 		{jsonType, "", `{"path":"/a","data":{"n":1},"id":"7","subject":""}`},
 		{jsonType, "", `[{"path":"/a","id":"1"},{"specversion":"1.0","id":"2","source":"/s","type":"t","path":"/b"}]`},
@@ -37,7 +37,7 @@ func FuzzParseEvents(f *testing.F) {
 				header.Set("Ce-"+name, value)
 			}
 		}
-		events, err := parseEvents(header, body)
+		events, err := Parse(header, body)
 		if err != nil {
 			require.Contains(t, []sluice.Code{sluice.InvalidRequest, sluice.Forbidden}, sluice.CodeOf(err), err)
 			require.Empty(t, events)
@@ -51,7 +51,7 @@ func FuzzParseEvents(f *testing.F) {
 			require.False(t, e.Path.Reserved())
 			rendered := e.AppendJSON(nil)
 			batch = append(append(batch, rendered...), ',')
-			requireParsed(t, events[i:i+1], http.Header{"Content-Type": {structuredType}}, rendered)
+			requireParsed(t, events[i:i+1], http.Header{"Content-Type": {StructuredType}}, rendered)
 			requireParsed(t, events[i:i+1], binaryMode(e), e.Data)
 		}
 		batch[len(batch)-1] = ']'
@@ -74,7 +74,7 @@ func binaryMode(e *sluice.Event) http.Header {
 
 func requireParsed(t *testing.T, want []sluice.Event, header http.Header, body []byte) {
 	t.Helper()
-	got, err := parseEvents(header, body)
+	got, err := Parse(header, body)
 	require.NoError(t, err, "%v %s", header, body)
 	require.Len(t, got, len(want))
 	for i := range want {

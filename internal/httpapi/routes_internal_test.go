@@ -43,7 +43,7 @@ func (f full) Grow() error { return f.Level().Problem() }
 
 func TestHasRoom_AsksForWhatAdds(t *testing.T) {
 	t.Parallel()
-	s := &Server{opts: Options{Room: full(sluice.StorageScarce)}}
+	s := &Server{opts: Options{Store: Store{Room: full(sluice.StorageScarce)}}}
 	mint, revoke := route{method: http.MethodPost, path: "/v1/grants"}, route{method: http.MethodPost, path: "/v1/grants/:grant/revoke"}
 	err := s.hasRoom(mint)
 	require.Equal(t, sluice.Unavailable, sluice.CodeOf(err))

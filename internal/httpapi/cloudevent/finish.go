@@ -1,4 +1,4 @@
-package httpapi
+package cloudevent
 
 import (
 	"net/http"
@@ -23,8 +23,8 @@ func finish(e *sluice.Event, path string) error {
 	return e.Check()
 }
 
-// inheritTrace sets the request's trace context on events without one.
-func inheritTrace(header http.Header, events []sluice.Event) error {
+// InheritTrace sets the request's trace context on events without one.
+func InheritTrace(header http.Header, events []sluice.Event) error {
 	for _, name := range []string{"traceparent", "tracestate"} {
 		value := header.Get(name)
 		for i := range events {
